@@ -1,0 +1,200 @@
+# steno: `make help` lists the targets. Output goes to build/<variant>/; build/steno and
+# build/stenod are links to the plain variant.
+VERSION := 0.1.0
+PREFIX ?= /usr/local
+BINDIR ?= $(PREFIX)/bin
+SBINDIR ?= $(PREFIX)/sbin
+LIBDIR ?= $(PREFIX)/lib
+INCLUDEDIR ?= $(PREFIX)/include
+DATADIR ?= $(PREFIX)/share
+MANDIR ?= $(DATADIR)/man
+SYSCONFDIR ?= /etc
+UNITDIR ?= $(PREFIX)/lib/systemd/system
+DESTDIR ?=
+SAN ?=
+V ?= 0
+
+CC ?= cc
+ifeq ($(origin CC),default)
+CC := $(if $(shell command -v ccache 2>/dev/null),ccache gcc,gcc)
+endif
+VARIANT := $(if $(SAN),$(subst $(comma),-,$(SAN)),release)
+B := build/$(VARIANT)
+comma := ,
+Q := $(if $(filter 0,$(V)),@,)
+say = $(if $(filter 0,$(V)),@printf '  %-7s %s\n' '$(1)' '$(2)',)
+
+ifeq ($(filter clean distclean help deps demo dist,$(MAKECMDGOALS)),)
+PKGS := libmicrohttpd libwebsockets jansson libprotobuf-c openblas opus ogg sndfile soxr inih \
+        libsystemd libxxhash libutf8proc kissfft-float
+PKG_MISSING := $(shell for p in $(PKGS); do pkg-config --exists $$p 2>/dev/null || echo $$p; done)
+endif
+lib_pkgs := libprotobuf-c openblas opus ogg sndfile soxr inih kissfft-float libxxhash libutf8proc
+srv_pkgs := libmicrohttpd libwebsockets jansson libsystemd
+cli_pkgs := jansson
+
+OPT := $(if $(SAN),-O1 -g -fno-omit-frame-pointer -fsanitize=$(SAN),-O2 -g)
+ifneq ($(findstring undefined,$(SAN)),)
+OPT += -fno-sanitize-recover=undefined
+endif
+WARN := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wpointer-arith \
+        -Wcast-qual -Wformat=2 -Wundef -Wwrite-strings -Wdouble-promotion $(if $(CI),-Werror)
+CFLAGS ?= $(OPT)
+base_cflags = -std=c11 -D_POSIX_C_SOURCE=200809L -D_DEFAULT_SOURCE -fvisibility=hidden -fPIE -pthread \
+        -fno-math-errno -ffp-contract=off -Iengine -I. -I$(B)/gen -DSTENO_VERSION='"$(VERSION)"' $(WARN) \
+        $(if $(SAN),-DSTENO_SANITIZE=1)
+ext_cflags := $(shell pkg-config --cflags $(lib_pkgs) $(srv_pkgs) 2>/dev/null | sed 's/-I/-isystem /g')
+ALL_CFLAGS = $(base_cflags) $(ext_cflags) $(CPPFLAGS) $(CFLAGS)
+ALL_LDFLAGS = -pie -pthread -Wl,-z,relro,-z,now -Wl,--as-needed $(if $(SAN),-fsanitize=$(SAN)) $(LDFLAGS)
+lib_libs := $(shell pkg-config --libs $(lib_pkgs) 2>/dev/null) -lm
+srv_libs := $(shell pkg-config --libs $(srv_pkgs) 2>/dev/null)
+cli_libs := $(shell pkg-config --libs $(cli_pkgs) 2>/dev/null)
+
+# ---- sources ---------------------------------------------------------------------------------
+lib_src := $(filter-out engine/cli/%,$(wildcard engine/*/*.c engine/kernels/*/*.c engine/*.c))
+cli_src := $(wildcard engine/cli/*.c)
+proto_src := $(wildcard protocol/*.c)
+srv_src := $(wildcard server/*.c)
+unit_src := $(wildcard tests/unit/test_*.c tests/ops/test_*.c tests/faults/test_*.c)
+fuzz_src := $(wildcard tests/fuzz/fuzz_*.c)
+load_src := $(wildcard loadtest/*.c)
+help_src := $(wildcard tests/support/*.c)
+
+obj = $(patsubst %.c,$(B)/%.o,$(1))
+lib_obj := $(call obj,$(lib_src)) $(if $(wildcard engine/onnx/onnx.proto),$(B)/gen/onnx.pb-c.o)
+libsteno := $(B)/libsteno.a
+libproto := $(B)/libsteno-protocol.a
+unit_bin := $(patsubst %.c,$(B)/%,$(unit_src))
+fuzz_bin := $(patsubst %.c,$(B)/%,$(fuzz_src))
+load_bin := $(patsubst loadtest/%.c,$(B)/loadtest/%,$(load_src))
+kcheck := $(B)/tests/kernels/kcheck
+
+.DEFAULT_GOAL := all
+.PHONY: all check check-asan check-ubsan check-tsan check-faults check-slow install uninstall dist \
+        distcheck clean distclean help bench fuzz lint format docs sizes coverage demo deps tests \
+        train-digits FORCE
+
+all: $(if $(cli_src),$(B)/steno) $(if $(srv_src),$(B)/stenod) ## the command and the daemon
+ifeq ($(SAN),)
+	@ln -sf release/steno build/steno
+	@ln -sf release/stenod build/stenod
+endif
+
+ifneq ($(PKG_MISSING),)
+$(lib_obj): missing-packages
+missing-packages:
+	@echo "Missing development packages: $(PKG_MISSING). Run: make deps" >&2; exit 1
+endif
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | sort | expand -t 16
+
+deps: ## install the Debian packages that building needs (apt)
+	@tests/deps.sh build
+
+# ---- compiling -------------------------------------------------------------------------------
+$(B)/gen/onnx.pb-c.c $(B)/gen/onnx.pb-c.h: engine/onnx/onnx.proto
+	$(call say,PROTOC,$<)
+	@mkdir -p $(B)/gen
+	$(Q)protoc-c --proto_path=engine/onnx --c_out=$(B)/gen engine/onnx/onnx.proto
+$(call obj,$(wildcard engine/onnx/*.c)): $(B)/gen/onnx.pb-c.h
+$(B)/gen/onnx.pb-c.o: $(B)/gen/onnx.pb-c.c
+	$(call say,CC,$<)
+	$(Q)$(CC) $(ALL_CFLAGS) -w -c -o $@ $<
+
+isa_avx2 := -mavx2 -mfma -mf16c
+isa_avx512 := $(isa_avx2) -mavx512f -mavx512bw -mavx512dq -mavx512vl
+isa_vnni := $(isa_avx512) -mavx512vnni
+isa_bf16 := $(isa_vnni) -mavx512bf16
+isa_flags = $(foreach i,avx2 avx512 vnni bf16,$(if $(filter %_$(i).c,$(1)),$(isa_$(i))))
+kernel_flags = $(if $(filter engine/kernels/%,$(1)),-O3 -ffp-contract=fast)
+
+$(B)/%.o: %.c
+	$(call say,CC,$<)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(ALL_CFLAGS) $(call kernel_flags,$<) $(call isa_flags,$<) -MMD -MP -c -o $@ $<
+
+$(libsteno): $(lib_obj)
+	$(call say,AR,$@)
+	@rm -f $@
+	$(Q)$(AR) rcs $@ $^
+$(libproto): $(call obj,$(proto_src))
+	$(call say,AR,$@)
+	@rm -f $@
+	$(Q)$(AR) rcs $@ $^
+
+$(B)/steno: $(call obj,$(cli_src)) $(libproto) $(libsteno)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(cli_libs) $(lib_libs)
+$(B)/stenod: $(call obj,$(srv_src)) $(libproto) $(libsteno)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(srv_libs) $(lib_libs)
+
+# ---- tests -----------------------------------------------------------------------------------
+# A unit test may hold a line  `/* link: server/config.c */` naming daemon sources it needs.
+link_extra = $(call obj,$(shell sed -n 's|^/\* link: \(.*\) \*/|\1|p' $(1)))
+link_flags = $(shell sed -n 's|^/\* ldflags: \(.*\) \*/|\1|p' $(1))
+.SECONDEXPANSION:
+$(unit_bin) $(fuzz_bin): $(B)/%: $(B)/%.o $$(call link_extra,$$*.c) $(call obj,$(help_src)) $(libproto) $(libsteno)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(ALL_LDFLAGS) $(call link_flags,$*.c) -o $@ $(filter %.o,$^) $(libproto) $(libsteno) -lcmocka $(srv_libs) $(lib_libs)
+$(kcheck): $(call obj,$(wildcard tests/kernels/*.c)) $(libsteno)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(lib_libs)
+$(load_bin): $(B)/loadtest/%: $(B)/loadtest/%.o $(libproto) $(libsteno)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $(filter %.o,$^) $(libproto) $(libsteno) $(srv_libs) $(lib_libs)
+
+tests: all $(unit_bin) $(fuzz_bin) $(if $(wildcard tests/kernels/*.c),$(kcheck)) $(load_bin) ## build every test program
+
+check: ## install what tests need, build, run all tests; last line "N passed, M failed"
+	@tests/check.sh
+check-asan: ## unit, fuzz-replay and integration tests under AddressSanitizer
+	@tests/check.sh --san address --quick
+check-ubsan: ## ... under UndefinedBehaviorSanitizer
+	@tests/check.sh --san undefined --quick
+check-tsan: ## ... under ThreadSanitizer
+	@tests/check.sh --san thread --quick
+check-faults: ## fault injection only
+	@tests/check.sh --only faults
+check-slow: ## long fuzzing and soak runs
+	@tests/check.sh --slow
+demo: ## build, start the server with the shipped model, transcribe by upload and live stream
+	@tests/demo.sh
+bench: tests ## kernel benchmark table
+	@$(kcheck) --bench
+fuzz: ## libFuzzer builds of the fuzz targets (clang), one minute each
+	@tests/fuzz/run.sh
+lint: ## clang-tidy, cppcheck, shellcheck, codespell, banned calls (what is absent is named)
+	@tests/lint.sh
+format: ## clang-format on every C file
+	clang-format-14 -i $(shell git ls-files '*.c' '*.h')
+sizes: ## function and file lengths: the tails
+	@tests/sizes.sh
+coverage: ## line coverage by gcovr
+	@tests/coverage.sh
+docs: $(patsubst docs/man/%.scd,build/man/%,$(wildcard docs/man/*.scd)) ## man pages
+build/man/%: docs/man/%.scd
+	@mkdir -p $(@D)
+	$(Q)scdoc < $< > $@
+train-digits: ## train the shipped model: make train-digits DATA=DIR [WORK=build/digits]
+	@conf/models/digits-en/train/run.sh "$(DATA)" "$(or $(WORK),build/digits)"
+
+# ---- installing ------------------------------------------------------------------------------
+install: all docs ## GNU install: binaries, library, headers, man pages, units, configuration, model
+	@tests/install.sh install "$(DESTDIR)" "$(BINDIR)" "$(SBINDIR)" "$(LIBDIR)" "$(INCLUDEDIR)" "$(DATADIR)" "$(MANDIR)" "$(SYSCONFDIR)" "$(UNITDIR)" "$(B)" "$(VERSION)" "$(PREFIX)"
+uninstall: ## remove what install put there
+	@tests/install.sh uninstall "$(DESTDIR)" "$(BINDIR)" "$(SBINDIR)" "$(LIBDIR)" "$(INCLUDEDIR)" "$(DATADIR)" "$(MANDIR)" "$(SYSCONFDIR)" "$(UNITDIR)" "$(B)" "$(VERSION)" "$(PREFIX)"
+dist: ## source archive of HEAD
+	@mkdir -p build
+	git archive --prefix=steno-$(VERSION)/ -o build/steno-$(VERSION).tar.gz HEAD
+distcheck: dist ## build and install from the archive
+	rm -rf build/distcheck && mkdir -p build/distcheck
+	tar -xzf build/steno-$(VERSION).tar.gz -C build/distcheck
+	$(MAKE) -C build/distcheck/steno-$(VERSION) install DESTDIR=$(CURDIR)/build/distcheck/root
+clean: ## remove the build output but for the Python environment
+	rm -rf build/release build/address build/undefined build/thread build/steno build/stenod build/man build/distcheck
+distclean: ## remove build/
+	rm -rf build
+
+-include $(shell find $(B) -name '*.d' 2>/dev/null)

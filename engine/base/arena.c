@@ -1,0 +1,157 @@
+#include "base/arena.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define BLOCK_BYTES (64 * 1024)
+
+struct block {
+    struct block *next;
+    size_t size, used;
+    unsigned char *data;
+};
+
+struct steno_arena {
+    struct block *head; /* the block that is being filled; older ones behind it */
+    size_t used, max;
+};
+
+void *steno_aligned_alloc(size_t n)
+{
+    size_t total;
+    void *p;
+    if (!steno_add_size(n, STENO_OVERREAD + STENO_ALIGN - 1, &total))
+        return NULL;
+    total &= ~(size_t)(STENO_ALIGN - 1);
+    p = aligned_alloc(STENO_ALIGN, total ? total : STENO_ALIGN);
+    if (p)
+        memset(p, 0, total);
+    return p;
+}
+
+void steno_aligned_free(void *p)
+{
+    free(p);
+}
+
+static struct block *block_new(size_t size)
+{
+    struct block *b = malloc(sizeof *b);
+    if (!b)
+        return NULL;
+    b->data = steno_aligned_alloc(size);
+    if (!b->data) {
+        free(b);
+        return NULL;
+    }
+    b->next = NULL;
+    b->size = size;
+    b->used = 0;
+    return b;
+}
+
+static void block_free(struct block *b)
+{
+    steno_aligned_free(b->data);
+    free(b);
+}
+
+steno_arena *steno_arena_new(size_t max_bytes)
+{
+    steno_arena *a = calloc(1, sizeof *a);
+    if (a)
+        a->max = max_bytes;
+    return a;
+}
+
+void steno_arena_free(steno_arena *a)
+{
+    if (!a)
+        return;
+    while (a->head) {
+        struct block *next = a->head->next;
+        block_free(a->head);
+        a->head = next;
+    }
+    free(a);
+}
+
+void steno_arena_reset(steno_arena *a)
+{
+    while (a->head && a->head->next) {
+        struct block *next = a->head->next;
+        block_free(a->head);
+        a->head = next;
+    }
+    if (a->head) {
+        memset(a->head->data, 0, a->head->used);
+        a->head->used = 0;
+    }
+    a->used = 0;
+}
+
+static void *take(steno_arena *a, size_t n, size_t align)
+{
+    struct block *b = a->head;
+    size_t at, need, total;
+    if (!n)
+        n = 1;
+    if (!steno_add_size(a->used, n, &total) || (a->max && total > a->max))
+        return NULL;
+    at = b ? (b->used + align - 1) & ~(align - 1) : 0;
+    if (!b || at > b->size || n > b->size - at) {
+        if (!steno_add_size(n, align, &need))
+            return NULL;
+        b = block_new(need > BLOCK_BYTES ? need : BLOCK_BYTES);
+        if (!b)
+            return NULL;
+        if (need > BLOCK_BYTES && a->head) { /* a big one goes behind: the head keeps its room */
+            b->next = a->head->next;
+            a->head->next = b;
+        } else {
+            b->next = a->head;
+            a->head = b;
+        }
+        at = 0;
+    }
+    b->used = at + n;
+    a->used = total;
+    return b->data + at;
+}
+
+void *steno_arena_alloc(steno_arena *a, size_t n)
+{
+    return take(a, n, 16);
+}
+
+void *steno_arena_calloc(steno_arena *a, size_t n, size_t size)
+{
+    size_t total;
+    return steno_mul_size(n, size, &total) ? take(a, total, 16) : NULL;
+}
+
+void *steno_arena_alloc_tensor(steno_arena *a, size_t n)
+{
+    size_t total;
+    return steno_add_size(n, STENO_OVERREAD, &total) ? take(a, total, STENO_ALIGN) : NULL;
+}
+
+char *steno_arena_strndup(steno_arena *a, const char *s, size_t n)
+{
+    char *p = n < SIZE_MAX ? take(a, n + 1, 1) : NULL;
+    if (p) {
+        memcpy(p, s, n);
+        p[n] = '\0';
+    }
+    return p;
+}
+
+char *steno_arena_strdup(steno_arena *a, const char *s)
+{
+    return steno_arena_strndup(a, s, strlen(s));
+}
+
+size_t steno_arena_used(const steno_arena *a)
+{
+    return a->used;
+}

@@ -1,0 +1,31 @@
+/* Arena: many small allocations, one release. Confined. */
+#ifndef STENO_BASE_ARENA_H
+#define STENO_BASE_ARENA_H
+
+#include "base/status.h"
+
+typedef struct steno_arena steno_arena;
+
+#define STENO_ALIGN 64    /* alignment of every block that a kernel may read, bytes */
+#define STENO_OVERREAD 64 /* bytes past the end of a tensor that kernels may read (never write) */
+
+/* max_bytes: hard limit for the sum of all blocks; 0 = no limit. NULL when out of memory. */
+steno_arena *steno_arena_new(size_t max_bytes);
+void steno_arena_free(steno_arena *a);
+/* Forget everything, keep the memory of the first block. */
+void steno_arena_reset(steno_arena *a);
+/* Zeroed, 16-byte aligned. NULL when out of memory or over the limit. */
+void *steno_arena_alloc(steno_arena *a, size_t n);
+/* n * size, overflow checked. */
+void *steno_arena_calloc(steno_arena *a, size_t n, size_t size);
+/* 64-byte aligned with STENO_OVERREAD readable bytes behind it. */
+void *steno_arena_alloc_tensor(steno_arena *a, size_t n);
+char *steno_arena_strdup(steno_arena *a, const char *s);
+char *steno_arena_strndup(steno_arena *a, const char *s, size_t n);
+size_t steno_arena_used(const steno_arena *a);
+
+/* Heap blocks with the same alignment and readable tail; release with steno_aligned_free. */
+void *steno_aligned_alloc(size_t n);
+void steno_aligned_free(void *p);
+
+#endif

@@ -1,0 +1,29 @@
+/* CPU features, read from CPUID and XCR0 (Intel SDM vol. 1, 13.3: a feature counts only when the
+ * operating system saves its registers). */
+#ifndef STENO_BASE_CPU_H
+#define STENO_BASE_CPU_H
+
+#include "base/status.h"
+
+enum {
+    STENO_CPU_AVX2 = 1u << 0,   /* AVX2 + FMA + F16C */
+    STENO_CPU_AVX512 = 1u << 1, /* F + BW + DQ + VL */
+    STENO_CPU_VNNI = 1u << 2,   /* AVX-512 VNNI */
+    STENO_CPU_BF16 = 1u << 3,   /* AVX-512 BF16 */
+    STENO_CPU_AVXVNNI = 1u << 4,
+    STENO_CPU_AMX = 1u << 5     /* AMX-TILE + AMX-BF16 + AMX-INT8, permission granted by the kernel */
+};
+
+unsigned steno_cpu_detect(void);
+/* Mask of a level name ("scalar", "avx2", "avx512", "vnni", "bf16", "native") within `have`;
+ * STENO_ERR_INVAL for an unknown name. A level never raises what the CPU has. */
+STENO_MUST steno_status steno_cpu_level(const char *name, unsigned have, unsigned *mask,
+                                        steno_err *err);
+/* Level in force: the name if given, else environment STENO_CPU, else everything detected. */
+STENO_MUST steno_status steno_cpu_choose(const char *name, unsigned *mask, steno_err *err);
+/* "avx2+avx512+vnni" */
+const char *steno_cpu_str(unsigned mask, char *out, size_t size);
+/* Brand string of the processor. */
+const char *steno_cpu_name(char *out, size_t size);
+
+#endif

@@ -1,0 +1,54 @@
+/* Networks and sessions: load an ONNX file once, run it in many sessions. */
+#ifndef STENO_EXEC_SESSION_H
+#define STENO_EXEC_SESSION_H
+
+#include "graph/graph.h"
+
+typedef struct steno_network steno_network; /* frozen: graph, packed weights, kernel table */
+typedef struct steno_session steno_session; /* confined: arena, plan, states of one run at a time */
+
+enum steno_precision { STENO_FP32, STENO_BF16_WEIGHTS, STENO_INT8_WEIGHTS };
+
+struct steno_network_options {
+    const char *cpu;  /* level name or NULL */
+    int opt_level;    /* 0 none .. 3 all; -1 = default (3) */
+    enum steno_precision precision;
+    size_t max_bytes; /* of weights and graph; 0 = default limit */
+};
+
+/* Read, check, optimize, infer, pack. Every missing operator is listed in the one error.
+ * opt may be NULL. */
+STENO_MUST steno_status steno_network_open(steno_network **out, const char *path,
+                                           const struct steno_network_options *opt, steno_err *err);
+void steno_network_close(steno_network *n);
+
+int steno_network_n_inputs(const steno_network *n);
+int steno_network_n_outputs(const steno_network *n);
+/* Name, type and (symbolic) shape. */
+const struct steno_value *steno_network_input(const steno_network *n, int i);
+const struct steno_value *steno_network_output(const steno_network *n, int i);
+int steno_network_find_input(const steno_network *n, const char *name);   /* -1 if none */
+int steno_network_find_output(const steno_network *n, const char *name);
+const char *steno_network_meta(const steno_network *n, const char *key);  /* NULL if none */
+size_t steno_network_weight_bytes(const steno_network *n);
+const struct steno_graph *steno_network_graph(const steno_network *n);
+
+struct steno_session_options {
+    int threads; /* size of the session's worker team, this thread included; 0 = 1 */
+};
+STENO_MUST steno_status steno_session_open(steno_session **out, steno_network *n,
+                                           const struct steno_session_options *opt, steno_err *err);
+void steno_session_close(steno_session *s);
+
+/* Give input i a tensor (borrowed until the run ends). */
+STENO_MUST steno_status steno_session_set(steno_session *s, int i, const struct steno_tensor *t,
+                                          steno_err *err);
+/* Run. The first run with new input shapes plans the arena; later ones allocate nothing. */
+STENO_MUST steno_status steno_session_run(steno_session *s, steno_err *err);
+/* Result; valid until the next run. Never NULL after a good run. */
+const struct steno_tensor *steno_session_get(const steno_session *s, int i);
+
+size_t steno_session_arena_bytes(const steno_session *s);
+double steno_session_flops(const steno_session *s); /* floating point operations of the last run */
+
+#endif

@@ -1,0 +1,125 @@
+/* Graph IR: what onnx/ builds, passes/ rewrite, plan/ lays out and exec/ runs.
+ *
+ * Values are numbered; a node names its inputs and outputs by number. A value is produced by one
+ * node, or is a graph input, or is constant, or (in a subgraph) is captured from the graph around.
+ * Nodes live in an array in topological order after steno_graph_sort. Removed nodes stay in the
+ * array with `dead` set until steno_graph_compact. All memory belongs to the graph's arena, but for
+ * constants, which may be shared and are refcounted (steno_const).
+ * Built and rewritten by one thread; frozen once a session is opened on it. */
+#ifndef STENO_GRAPH_GRAPH_H
+#define STENO_GRAPH_GRAPH_H
+
+#include "base/arena.h"
+#include "graph/tensor.h"
+
+typedef int32_t steno_vid; /* value number; STENO_NONE = absent optional input or output */
+#define STENO_NONE (-1)
+
+struct steno_graph;
+struct steno_op;
+
+enum steno_attr_kind {
+    STENO_ATTR_INT,
+    STENO_ATTR_FLOAT,
+    STENO_ATTR_STRING,
+    STENO_ATTR_TENSOR,
+    STENO_ATTR_GRAPH,
+    STENO_ATTR_INTS,
+    STENO_ATTR_FLOATS,
+    STENO_ATTR_STRINGS
+};
+
+struct steno_attr {
+    const char *name;
+    enum steno_attr_kind kind;
+    size_t n; /* elements of ints, floats, strings */
+    union {
+        int64_t i;
+        float f;
+        const char *s;
+        const struct steno_tensor *t;
+        struct steno_graph *g;
+        const int64_t *ints;
+        const float *floats;
+        const char *const *strings;
+    };
+};
+
+struct steno_value {
+    const char *name; /* "" when the model gave none */
+    steno_dtype dtype;
+    struct steno_shape shape;
+    const struct steno_tensor *constant; /* set: the value is known at load */
+    int32_t producer;                    /* node number; STENO_NONE for inputs, constants, captures */
+    steno_vid captured_from;             /* in a subgraph: value of the parent graph; else STENO_NONE */
+    uint32_t uses;                       /* inputs of live nodes + graph outputs + captures by subgraphs */
+    bool is_input, is_output;
+};
+
+struct steno_node {
+    const char *name;    /* the model's, or made from type and number */
+    const char *domain;  /* "" for ai.onnx */
+    const char *op_type;
+    int opset;           /* imported version of the domain */
+    const struct steno_op *op; /* resolved by steno_graph_resolve */
+    int n_in, n_out, n_attr;
+    steno_vid *in, *out;
+    struct steno_attr *attr;
+    void *priv; /* the operator's frozen state: packed weights, checked attributes (ops/op.h) */
+    bool dead;
+};
+
+struct steno_symbol {
+    const char *name; /* dim_param */
+};
+
+struct steno_graph {
+    steno_arena *arena;
+    struct steno_graph *parent; /* NULL for the model's main graph */
+    const char *name;
+    struct steno_value *values;
+    int32_t n_values, cap_values;
+    struct steno_node *nodes;
+    int32_t n_nodes, cap_nodes;
+    steno_vid *inputs, *outputs; /* inputs without the initialised ones */
+    int n_inputs, n_outputs;
+    struct steno_symbol *symbols; /* owned by the main graph */
+    int n_symbols, cap_symbols;
+    /* metadata_props of the model (main graph only) */
+    const char **meta_keys, **meta_values;
+    int n_meta;
+};
+
+/* A new graph with its own arena (parent NULL) or in the parent's arena. */
+struct steno_graph *steno_graph_new(struct steno_graph *parent);
+void steno_graph_free(struct steno_graph *g); /* releases every node's priv too; accepts NULL */
+
+STENO_MUST steno_status steno_graph_add_value(struct steno_graph *g, const char *name,
+                                              steno_vid *out, steno_err *err);
+/* Copies names; inputs/outputs arrays are allocated with the given counts, set to STENO_NONE.
+ * *out is valid until the next add. */
+STENO_MUST steno_status steno_graph_add_node(struct steno_graph *g, const char *domain,
+                                             const char *op_type, const char *name, int n_in,
+                                             int n_out, int n_attr, int32_t *out, steno_err *err);
+/* Constant value from bytes that are copied into the arena (or borrowed when borrow is true:
+ * they must outlive the graph). */
+STENO_MUST steno_status steno_graph_add_const(struct steno_graph *g, const char *name,
+                                              const struct steno_tensor *t, bool borrow,
+                                              steno_vid *out, steno_err *err);
+int64_t steno_graph_symbol(struct steno_graph *g, const char *dim_param); /* the negative dim */
+
+const struct steno_attr *steno_node_attr(const struct steno_node *n, const char *name);
+int64_t steno_node_int(const struct steno_node *n, const char *name, int64_t fallback);
+float steno_node_float(const struct steno_node *n, const char *name, float fallback);
+const char *steno_node_str(const struct steno_node *n, const char *name, const char *fallback);
+/* Borrowed array or NULL; *count = 0 when absent. */
+const int64_t *steno_node_ints(const struct steno_node *n, const char *name, size_t *count);
+
+/* Topological order; STENO_ERR_FORMAT naming a node on the cycle. */
+STENO_MUST steno_status steno_graph_sort(struct steno_graph *g, steno_err *err);
+/* Recount producers and uses. */
+void steno_graph_recount(struct steno_graph *g);
+void steno_graph_replace_uses(struct steno_graph *g, steno_vid from, steno_vid to);
+void steno_graph_compact(struct steno_graph *g);
+
+#endif
