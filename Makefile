@@ -12,15 +12,17 @@ SYSCONFDIR ?= /etc
 UNITDIR ?= $(PREFIX)/lib/systemd/system
 DESTDIR ?=
 SAN ?=
+FUZZ ?=
 V ?= 0
 
 CC ?= cc
 ifeq ($(origin CC),default)
 CC := $(if $(shell command -v ccache 2>/dev/null),ccache gcc,gcc)
 endif
-VARIANT := $(if $(SAN),$(subst $(comma),-,$(SAN)),release)
-B := build/$(VARIANT)
 comma := ,
+VARIANT := $(if $(FUZZ),fuzzer,$(if $(SAN),$(subst $(comma),-,$(SAN)),release))
+B := build/$(VARIANT)
+san_flags := $(if $(FUZZ),-fsanitize=fuzzer-no-link$(comma)address$(comma)undefined,$(if $(SAN),-fsanitize=$(SAN)))
 Q := $(if $(filter 0,$(V)),@,)
 say = $(if $(filter 0,$(V)),@printf '  %-7s %s\n' '$(1)' '$(2)',)
 
@@ -33,7 +35,7 @@ lib_pkgs := libprotobuf-c openblas opus ogg sndfile soxr inih kissfft-float libx
 srv_pkgs := libmicrohttpd libwebsockets jansson libsystemd
 cli_pkgs := jansson
 
-OPT := $(if $(SAN),-O1 -g -fno-omit-frame-pointer -fsanitize=$(SAN),-O2 -g)
+OPT := $(if $(san_flags),-O1 -g -fno-omit-frame-pointer $(san_flags),-O2 -g)
 ifneq ($(findstring undefined,$(SAN)),)
 OPT += -fno-sanitize-recover=undefined
 endif
@@ -42,10 +44,10 @@ WARN := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -W
 CFLAGS ?= $(OPT)
 base_cflags = -std=c11 -D_POSIX_C_SOURCE=200809L -D_DEFAULT_SOURCE -fvisibility=hidden -fPIE -pthread \
         -fno-math-errno -ffp-contract=off -Iengine -I. -I$(B)/gen -DSTENO_VERSION='"$(VERSION)"' $(WARN) \
-        $(if $(SAN),-DSTENO_SANITIZE=1)
+        $(if $(san_flags),-DSTENO_SANITIZE=1) $(if $(FUZZ),-DSTENO_FUZZ=1)
 ext_cflags := $(shell pkg-config --cflags $(lib_pkgs) $(srv_pkgs) 2>/dev/null | sed 's/-I/-isystem /g')
 ALL_CFLAGS = $(base_cflags) $(ext_cflags) $(CPPFLAGS) $(CFLAGS)
-ALL_LDFLAGS = -pie -pthread -Wl,-z,relro,-z,now -Wl,--as-needed $(if $(SAN),-fsanitize=$(SAN)) $(LDFLAGS)
+ALL_LDFLAGS = -pie -pthread -Wl,-z,relro,-z,now -Wl,--as-needed $(san_flags) $(LDFLAGS)
 lib_libs := $(shell pkg-config --libs $(lib_pkgs) 2>/dev/null) -lm
 srv_libs := $(shell pkg-config --libs $(srv_pkgs) 2>/dev/null)
 cli_libs := $(shell pkg-config --libs $(cli_pkgs) 2>/dev/null)
@@ -72,7 +74,7 @@ kcheck := $(B)/tests/kernels/kcheck
 .DEFAULT_GOAL := all
 .PHONY: all check check-asan check-ubsan check-tsan check-faults check-slow install uninstall dist \
         distcheck clean distclean help bench fuzz lint format docs sizes coverage demo deps tests \
-        train-digits FORCE
+        train-digits fuzzers
 
 all: $(if $(cli_src),$(B)/steno) $(if $(srv_src),$(B)/stenod) ## the command and the daemon
 ifeq ($(SAN),)
@@ -135,9 +137,15 @@ $(B)/stenod: $(call obj,$(srv_src)) $(libproto) $(libsteno)
 link_extra = $(call obj,$(shell sed -n 's|^/\* link: \(.*\) \*/|\1|p' $(1)))
 link_flags = $(shell sed -n 's|^/\* ldflags: \(.*\) \*/|\1|p' $(1))
 .SECONDEXPANSION:
-$(unit_bin) $(fuzz_bin): $(B)/%: $(B)/%.o $$(call link_extra,$$*.c) $(call obj,$(help_src)) $(libproto) $(libsteno)
+$(unit_bin): $(B)/%: $(B)/%.o $$(call link_extra,$$*.c) $(call obj,$(help_src)) $(libproto) $(libsteno)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) $(call link_flags,$*.c) -o $@ $(filter %.o,$^) $(libproto) $(libsteno) -lcmocka $(srv_libs) $(lib_libs)
+# gcc: a plain main replays the corpus; FUZZ=1 with clang: libFuzzer's main
+fuzz_main := $(if $(FUZZ),,$(B)/tests/fuzz/replay.o)
+$(fuzz_bin): $(B)/%: $(B)/%.o $(fuzz_main) $$(call link_extra,$$*.c) $(libproto) $(libsteno)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(ALL_LDFLAGS) $(if $(FUZZ),-fsanitize=fuzzer) -o $@ $(filter %.o,$^) $(libproto) $(libsteno) $(srv_libs) $(lib_libs)
+fuzzers: $(fuzz_bin)
 $(kcheck): $(call obj,$(wildcard tests/kernels/*.c)) $(libsteno)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(lib_libs)
@@ -193,7 +201,7 @@ distcheck: dist ## build and install from the archive
 	tar -xzf build/steno-$(VERSION).tar.gz -C build/distcheck
 	$(MAKE) -C build/distcheck/steno-$(VERSION) install DESTDIR=$(CURDIR)/build/distcheck/root
 clean: ## remove the build output but for the Python environment
-	rm -rf build/release build/address build/undefined build/thread build/steno build/stenod build/man build/distcheck
+	rm -rf build/release build/address build/undefined build/thread build/fuzzer build/steno build/stenod build/man build/distcheck
 distclean: ## remove build/
 	rm -rf build
 

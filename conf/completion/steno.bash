@@ -1,0 +1,49 @@
+# bash completion for steno(1) and stenod(8)
+_steno()
+{
+    local cur prev cmd opts i
+    cur=${COMP_WORDS[COMP_CWORD]}
+    prev=${COMP_WORDS[COMP_CWORD - 1]}
+    cmd=""
+    for ((i = 1; i < COMP_CWORD; i++)); do
+        case ${COMP_WORDS[i]} in
+        -*) ;;
+        *) cmd=${COMP_WORDS[i]}; break ;;
+        esac
+    done
+    case $prev in
+    --model | --output-dir)
+        mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
+    --config)
+        mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    --format)
+        mapfile -t COMPREPLY < <(compgen -W "text json srt vtt" -- "$cur"); return ;;
+    --cpu)
+        mapfile -t COMPREPLY < <(compgen -W "scalar avx2 avx512 vnni bf16 native" -- "$cur"); return ;;
+    --precision)
+        mapfile -t COMPREPLY < <(compgen -W "fp32" -- "$cur"); return ;;
+    --opt-level)
+        mapfile -t COMPREPLY < <(compgen -W "0 1 2 3" -- "$cur"); return ;;
+    esac
+    if [[ -z $cmd ]]; then
+        mapfile -t COMPREPLY < <(compgen -W "$(steno help --names 2>/dev/null || echo transcribe run bench model) --help --version" -- "$cur")
+        return
+    fi
+    if [[ $cur == -* ]]; then
+        opts=$(steno "$cmd" --help 2>/dev/null | grep -oE -- '--[a-z][a-z-]+' | sort -u)
+        mapfile -t COMPREPLY < <(compgen -W "$opts" -- "$cur")
+    else
+        mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+    fi
+}
+_stenod()
+{
+    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}
+    case $prev in
+    --config) mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    --model) mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
+    esac
+    mapfile -t COMPREPLY < <(compgen -W "$(stenod --help 2>/dev/null | grep -oE -- '--[a-z][a-z-]+' | sort -u)" -- "$cur")
+}
+complete -o filenames -F _steno steno
+complete -o filenames -F _stenod stenod

@@ -1,0 +1,153 @@
+#!/usr/bin/env bash
+# All tests. check.sh [--san address|undefined|thread] [--quick] [--slow] [--only KIND]
+#   KIND: unit fuzz kernels scripts integration faults
+# Every test program speaks TAP; the last line is "N passed, M failed[, K skipped]".
+set -u
+cd "$(dirname "$0")/.." || exit 70
+
+san="" quick=0 slow=0 only=""
+while [ $# -gt 0 ]; do
+    case "$1" in
+    --san) san=$2; shift ;;
+    --quick) quick=1 ;;
+    --slow) slow=1 ;;
+    --only) only=$2; shift ;;
+    *) echo "check.sh: unknown option $1" >&2; exit 64 ;;
+    esac
+    shift
+done
+export STENO_TEST_SLOW=$slow STENO_TEST_QUICK=$quick
+variant=${san:-release}
+B=build/$variant
+export STENO_BUILD=$PWD/$B
+[ -z "$san" ] || export STENO_SAN=$san
+# libraries that allocate once and never free are not our leaks; see tests/lsan.supp
+export LSAN_OPTIONS="suppressions=$PWD/tests/lsan.supp:print_suppressions=0"
+export ASAN_OPTIONS="detect_stack_use_after_return=1:allocator_may_return_null=1:$(printf %s "${ASAN_OPTIONS:-}")"
+export UBSAN_OPTIONS="print_stacktrace=1:halt_on_error=1"
+export TSAN_OPTIONS="suppressions=$PWD/tests/tsan.supp:halt_on_error=0:exitcode=66"
+export OPENBLAS_NUM_THREADS=1
+
+tests/deps.sh check || exit 1
+echo "Building ($variant)"
+mkdir -p build
+make -s -j"$(nproc)" ${san:+SAN=$san} all tests >build/check-build.log 2>&1 || {
+    tail -n 40 build/check-build.log
+    echo "0 passed, 1 failed"
+    exit 1
+}
+
+# Python environment for the integration tests, made once from the pinned list.
+venv() {
+    local stamp=build/venv/.made
+    [ -f "$stamp" ] && cmp -s tests/requirements.txt "$stamp" && return 0
+    echo "Making build/venv from tests/requirements.txt"
+    rm -rf build/venv
+    python3 -m venv build/venv >build/venv.log 2>&1 &&
+        build/venv/bin/pip install -q -r tests/requirements.txt >>build/venv.log 2>&1 &&
+        cp tests/requirements.txt "$stamp" && return 0
+    tail -n 5 build/venv.log
+    return 1
+}
+
+logs=$(mktemp -d)
+trap 'rm -rf "$logs"' EXIT
+passed=0 failed=0 skipped=0
+
+# Run one program under a time limit, its output into a file: job NAME SECONDS COMMAND...
+job() {
+    local name=$1 limit=$2 out
+    shift 2
+    out="$logs/${name//\//_}"
+    CMOCKA_MESSAGE_OUTPUT=TAP timeout -k 5 "$limit" "$@" >"$out.out" 2>"$out.err" </dev/null
+    echo $? >"$out.rc"
+}
+
+# Read a program's TAP into the totals; print what failed, and why things were skipped.
+tally() {
+    local name=$1 out rc ok bad skip plan
+    out="$logs/${name//\//_}"
+    rc=$(cat "$out.rc")
+    bad=$(grep -c '^not ok ' "$out.out")
+    skip=$(grep -ciE '^ok .*# skip' "$out.out")
+    ok=$(($(grep -c '^ok ' "$out.out") - skip))
+    plan=$(sed -n 's/^1\.\.\([0-9]*\).*/\1/p' "$out.out" | awk '{s+=$1} END {print s+0}')
+    if [ "$rc" != 0 ] && [ "$bad" = 0 ]; then
+        bad=1
+        if [ "$rc" = 124 ] || [ "$rc" = 137 ]; then echo "FAIL $name: time limit"; else echo "FAIL $name: exit status $rc"; fi
+        tail -n 25 "$out.err"
+    elif [ $((ok + bad + skip)) -lt "$plan" ]; then
+        bad=$((bad + 1))
+        echo "FAIL $name: $((ok + bad + skip - 1)) results of $plan planned"
+        tail -n 25 "$out.err"
+    elif [ "$bad" -gt 0 ]; then
+        grep -A 12 '^not ok ' "$out.out" | sed "s|^not ok|FAIL $name:|" | head -n 60
+        tail -n 15 "$out.err"
+    fi
+    if [ $((ok + bad + skip)) = 0 ]; then
+        bad=1
+        echo "FAIL $name: printed no test result"
+    fi
+    [ "$skip" = 0 ] || grep -iE '^ok .*# skip' "$out.out" | sed "s|^ok *[0-9]* *|skip $name: |" | head -n 5
+    printf '  %-34s %4d passed %3d failed %3d skipped\n' "$name" "$ok" "$bad" "$skip"
+    passed=$((passed + ok)) failed=$((failed + bad)) skipped=$((skipped + skip))
+}
+
+# batch WIDTH, then lines "NAME SECONDS COMMAND..." on standard input, WIDTH at a time.
+batch() {
+    local width=$1 line names=() running=0
+    while IFS= read -r line; do
+        # shellcheck disable=SC2086 # the command line is split on purpose
+        job $line &
+        names+=("${line%% *}")
+        running=$((running + 1))
+        if [ "$running" -ge "$width" ]; then wait -n; running=$((running - 1)); fi
+    done
+    wait
+    for line in "${names[@]}"; do tally "$line"; done
+}
+
+want() { [ -z "$only" ] || [ "$only" = "$1" ]; }
+
+if want unit; then
+    batch "$(nproc)" < <(for p in "$B"/tests/unit/test_* "$B"/tests/ops/test_*; do
+        [ -x "$p" ] && [ "${p%.o}" = "$p" ] && [ "${p%.d}" = "$p" ] && echo "${p#"$B"/tests/} 300 $p"; done)
+fi
+if want faults; then
+    batch "$(nproc)" < <(for p in "$B"/tests/faults/test_*; do
+        [ -x "$p" ] && [ "${p%.o}" = "$p" ] && [ "${p%.d}" = "$p" ] && echo "${p#"$B"/tests/} 300 $p"; done)
+fi
+if want fuzz; then
+    batch "$(nproc)" < <(for p in "$B"/tests/fuzz/fuzz_*; do
+        [ -x "$p" ] && [ "${p%.o}" = "$p" ] && [ "${p%.d}" = "$p" ] || continue
+        n=${p##*/fuzz_}
+        echo "fuzz/$n 300 $p --tap tests/fuzz/$n"; done)
+fi
+if want kernels && [ -x "$B/tests/kernels/kcheck" ]; then
+    batch 1 <<<"kernels/kcheck 400 $B/tests/kernels/kcheck"
+fi
+if want scripts && [ -z "$san" ]; then
+    batch 2 < <(for s in tests/layers.sh tests/symbols.sh tests/installed.sh tests/style.sh; do
+        [ -f "$s" ] && echo "$(basename "$s" .sh) 400 bash $s"; done)
+fi
+if want integration; then
+    if venv; then
+        py=$PWD/build/venv/bin/python
+    else
+        echo "FAIL build/venv could not be made: the integration tests run without it"
+        failed=$((failed + 1))
+        py=python3
+    fi
+    export STENO_PYTHON=$py
+    batch 1 < <(for t in tests/integration/test_*.py tests/integration/test_*.sh; do
+        [ -f "$t" ] || continue
+        # comparisons with other systems say nothing about memory errors that the rest does not
+        if [ -n "$san" ] && grep -q '^# not under sanitizers' "$t"; then continue; fi
+        case $t in *.py) run="$py $t" ;; *) run="bash $t" ;; esac
+        echo "integration/$(basename "${t%.*}") 420 $run"; done)
+fi
+
+line="$passed passed, $failed failed"
+[ "$skipped" = 0 ] || line="$line, $skipped skipped"
+echo "$line"
+[ "$failed" = 0 ]

@@ -1,0 +1,69 @@
+#!/usr/bin/env bash
+# The main job, on the model that ships: build, start the server, transcribe a recording by upload
+# and as a live stream, show the metrics, stop. No key, no configuration, no second terminal.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+wav=${1:-tests/data/digits.wav}
+
+tests/deps.sh demo
+
+# ---- build, with one progress line -----------------------------------------------------------
+mkdir -p build
+total=$(make -n all build/release/loadtest/wsclient 2>/dev/null | grep -cE "printf '  %-7s" || true)
+done_steps=0
+show() { if [ -t 1 ]; then printf '\r\033[K%s' "$1"; fi; }
+started=$SECONDS
+printf 'Building steno (%d steps)\n' "$total"
+{ make -j"$(nproc)" all build/release/loadtest/wsclient 2>build/demo-build.err && echo BUILD-OK; } |
+    while IFS= read -r line; do
+        case $line in
+        BUILD-OK) : >build/.demo-ok ;;
+        "  "*)
+            done_steps=$((done_steps + 1))
+            show "  [$done_steps/$total]${line}"
+            if [ ! -t 1 ] && [ $((done_steps % 40)) = 0 ]; then echo "  [$done_steps/$total]"; fi
+            ;;
+        esac
+    done || true
+show ""
+[ -f build/.demo-ok ] || { tail -n 30 build/demo-build.err >&2; echo "The build failed." >&2; exit 1; }
+rm -f build/.demo-ok
+echo "Built in $((SECONDS - started)) s."
+
+# ---- start -----------------------------------------------------------------------------------
+log=build/demo-stenod.log
+build/stenod --listen 127.0.0.1:0 2>"$log" &
+pid=$!
+trap 'kill -KILL $pid 2>/dev/null || true' EXIT
+url=""
+for _ in $(seq 200); do
+    url=$(sed -n 's/.*listening on \(http:[^ ]*\).*/\1/p' "$log" | head -n 1)
+    [ -n "$url" ] && curl -fsS -o /dev/null "$url/readyz" 2>/dev/null && break
+    kill -0 $pid 2>/dev/null || { cat "$log" >&2; echo "stenod stopped before it was ready." >&2; exit 1; }
+    sleep 0.1
+done
+curl -fsS -o /dev/null "$url/readyz" || { cat "$log" >&2; echo "stenod did not become ready." >&2; exit 1; }
+echo "stenod is ready at $url (process $pid)."
+
+# ---- upload ----------------------------------------------------------------------------------
+echo
+echo "\$ curl $url/v1/audio/transcriptions -F file=@$wav -F model=digits-en"
+curl -fsS "$url/v1/audio/transcriptions" -F "file=@$wav" -F model=digits-en
+echo
+echo
+echo "The same recording as a live stream over WebSocket, at the pace of real time:"
+build/release/loadtest/wsclient --url "ws${url#http}/v1/stream" "$wav"
+
+echo
+echo "\$ curl $url/metrics | grep steno_ | head"
+# head may close the pipe before grep is done
+{ curl -fsS "$url/metrics" | grep -E '^steno_.* [0-9.e+-]+$' | grep -vE ' 0$|_bucket|_info' | head -n 10; } || true
+
+# ---- stop ------------------------------------------------------------------------------------
+kill -TERM $pid
+rc=0
+wait $pid || rc=$?
+trap - EXIT
+echo
+echo "stenod stopped on SIGTERM with status $rc."
+exit $rc

@@ -1,0 +1,47 @@
+#!/bin/sh
+# Install the Debian packages that are missing: deps.sh build|demo|check
+# Prints what it installs; asks nothing; does nothing when all is there.
+set -eu
+
+build="gcc make pkg-config libc6-dev libmicrohttpd-dev libwebsockets-dev libjansson-dev
+ libprotobuf-c-dev protobuf-c-compiler libopenblas-dev libopus-dev libogg-dev libsndfile1-dev
+ libsoxr-dev libinih-dev libsystemd-dev libxxhash-dev libutf8proc-dev libkissfft-dev uthash-dev"
+demo="curl"
+check="curl libcmocka-dev python3 python3-venv git binutils scdoc shellcheck systemd"
+
+case "${1:-build}" in
+build) want=$build ;;
+demo) want="$build $demo" ;;
+check) want="$build $demo $check" ;;
+*) echo "usage: deps.sh build|demo|check" >&2; exit 64 ;;
+esac
+
+missing=""
+if ! command -v dpkg-query >/dev/null 2>&1; then
+    echo "This is not a Debian system: see to it that these packages' counterparts are installed:" $want
+    exit 0
+fi
+for p in $want; do
+    [ "$(dpkg-query -W -f '${db:Status-Status}' "$p" 2>/dev/null || true)" = installed ] ||
+        missing="$missing $p"
+done
+[ -n "$missing" ] || exit 0
+
+echo "Installing with apt:$missing"
+as_root=""
+if [ "$(id -u)" != 0 ]; then
+    command -v sudo >/dev/null 2>&1 || { echo "Not root and no sudo. Run as root: apt-get install$missing" >&2; exit 77; }
+    as_root=sudo
+fi
+export DEBIAN_FRONTEND=noninteractive
+install() {
+    # shellcheck disable=SC2086 # a list of package names
+    $as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing
+}
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+install >"$log" 2>&1 || {
+    echo "Refreshing the package lists"
+    $as_root apt-get update -qq >>"$log" 2>&1 || true
+    install >>"$log" 2>&1 || { tail -n 20 "$log" >&2; echo "apt could not install:$missing" >&2; exit 1; }
+}

@@ -1,0 +1,54 @@
+#!/bin/sh
+# The work of `make install` and `make uninstall`; called by the Makefile with its directories.
+set -eu
+what=$1 destdir=$2 bindir=$3 sbindir=$4 libdir=$5 includedir=$6 datadir=$7 mandir=$8 sysconfdir=$9
+shift 9
+unitdir=$1 build=$2 version=$3 prefix=$4
+
+put() { # MODE SOURCE TARGET
+    if [ "$what" = install ]; then
+        install -D -m "$1" "$2" "$destdir$3"
+    else
+        rm -f "$destdir$3"
+    fi
+}
+
+put 755 "$build/steno" "$bindir/steno"
+put 755 "$build/stenod" "$sbindir/stenod"
+put 644 "$build/libsteno.a" "$libdir/libsteno.a"
+put 644 engine/steno.h "$includedir/steno/steno.h"
+put 644 engine/base/status.h "$includedir/steno/base/status.h"
+
+pc=$build/steno.pc
+if [ "$what" = install ]; then
+    sed -e "s|@PREFIX@|$prefix|" -e "s|@LIBDIR@|$libdir|" -e "s|@INCLUDEDIR@|$includedir|" \
+        -e "s|@VERSION@|$version|" conf/steno.pc.in >"$pc"
+fi
+put 644 "$pc" "$libdir/pkgconfig/steno.pc"
+
+for page in docs/man/*.scd; do
+    name=$(basename "$page" .scd)
+    put 644 "build/man/$name" "$mandir/man${name##*.}/$name"
+done
+
+# units name the daemon by its installed place
+for unit in systemd/*.service systemd/*.socket; do
+    [ -f "$unit" ] || continue
+    name=$(basename "$unit")
+    [ "$what" = uninstall ] || sed -e "s|@SBINDIR@|$sbindir|g" -e "s|@SYSCONFDIR@|$sysconfdir|g" -e "s|@DATADIR@|$datadir|g" "$unit" >"$build/$name"
+    put 644 "$build/$name" "$unitdir/$name"
+done
+
+# an administrator's own configuration stays
+if [ "$what" = install ] && [ -f conf/steno.conf ] && [ ! -e "$destdir$sysconfdir/steno/steno.conf" ]; then
+    put 644 conf/steno.conf "$sysconfdir/steno/steno.conf"
+fi
+put 644 conf/steno.conf "$datadir/steno/steno.conf.sample"
+put 644 conf/completion/steno.bash "$datadir/bash-completion/completions/steno"
+for f in conf/models/*/*; do
+    [ -f "$f" ] || continue
+    put 644 "$f" "$datadir/steno/${f#conf/}"
+done
+if [ "$what" = uninstall ]; then
+    find "$destdir$datadir/steno" "$destdir$includedir/steno" -depth -type d -empty -delete 2>/dev/null || true
+fi

@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# `make install DESTDIR=`: what arrives, that it works from there, and that uninstall takes it away. TAP.
+set -u
+cd "$(dirname "$0")/.." || exit 70
+root=$(mktemp -d)
+trap 'rm -rf "$root"' EXIT
+n=0
+check() {
+    n=$((n + 1))
+    if [ "$1" = 0 ]; then echo "ok $n - $2"; else echo "not ok $n - $2"; [ -z "${3:-}" ] || sed 's/^/# /' <<<"$3"; fi
+}
+out=$(make -s install DESTDIR="$root" PREFIX=/usr 2>&1)
+check $? "install into DESTDIR" "$out"
+missing=""
+for f in bin/steno sbin/stenod lib/libsteno.a lib/pkgconfig/steno.pc include/steno/steno.h \
+    share/man/man1/steno.1 share/man/man8/stenod.8 share/man/man5/steno.conf.5 \
+    lib/systemd/system/stenod.service lib/systemd/system/stenod.socket share/steno/steno.conf.sample \
+    share/bash-completion/completions/steno share/steno/models/digits-en/model.conf \
+    share/steno/models/digits-en/encoder.onnx share/steno/models/digits-en/tokens.txt; do
+    [ -f "$root/usr/$f" ] || missing+="$f "
+done
+[ -z "$missing" ]; check $? "every file arrives" "missing: $missing"
+got=$(cd / && "$root/usr/bin/steno" transcribe --model "$root/usr/share/steno/models/digits-en" "$OLDPWD/tests/data/digits.wav" 2>&1)
+[ "$got" = "$(cat tests/data/digits.txt)" ]; check $? "the installed command transcribes the sample" "$got"
+
+# a program of a user's own, compiled against what was installed and nothing else
+cat >"$root/user.c" <<'C'
+#include <stdio.h>
+#include <steno.h>
+int main(int argc, char **argv)
+{
+    steno_err err = {0};
+    steno_model *m = NULL;
+    if (argc < 2 || steno_model_open(&m, argv[1], NULL, &err)) {
+        fprintf(stderr, "%s\n", err.msg);
+        return 1;
+    }
+    puts(steno_version());
+    steno_model_close(m);
+    return 0;
+}
+C
+flags=$(PKG_CONFIG_PATH="$root/usr/lib/pkgconfig" PKG_CONFIG_SYSROOT_DIR="$root" pkg-config --cflags steno 2>&1 | sed "s|$root$root|$root|g")
+libs=$(PKG_CONFIG_PATH="$root/usr/lib/pkgconfig" pkg-config --static --libs steno 2>&1)
+# shellcheck disable=SC2086
+out=$(gcc -std=c11 ${flags} -o "$root/user" "$root/user.c" -L"$root/usr/lib" $libs 2>&1 && "$root/user" "$root/usr/share/steno/models/digits-en" 2>&1)
+check $? "a program builds and runs with steno.pc" "$out"
+make -s uninstall DESTDIR="$root" PREFIX=/usr >/dev/null 2>&1
+left=$(find "$root/usr" "$root/etc" -type f ! -path '*/etc/steno/steno.conf' 2>/dev/null | head -n 5)
+[ -z "$left" ]; check $? "uninstall leaves only the administrator's configuration" "$left"
+echo "1..$n"

@@ -1,0 +1,80 @@
+#!/usr/bin/env bash
+# The layering of the tree as tests: includes go one way, every header compiles alone, every global
+# symbol of the library has the prefix, the engine knows nothing of sockets, HTTP or JSON. TAP.
+set -u
+cd "$(dirname "$0")/.." || exit 70
+B=${STENO_BUILD:-build/release}
+n=0
+check() { # NAME OUTPUT: passes when the output is empty
+    n=$((n + 1))
+    if [ -z "$2" ]; then echo "ok $n - $1"; else
+        echo "not ok $n - $1"
+        while IFS= read -r line; do echo "# $line"; done <<<"$2"
+    fi
+}
+
+# folder -> folders it may include from, beside itself and base
+declare -A may=(
+    [base]="" [audio]="" [features]="" [kernels]="" [graph]="" [decoder]=""
+    [onnx]="graph" [passes]="graph ops kernels" [plan]="graph ops kernels" [ops]="graph kernels"
+    [exec]="graph ops kernels onnx passes plan"
+    [models]="exec graph features audio decoder kernels" [pool]="models exec decoder audio features"
+)
+bad=""
+for dir in "${!may[@]}"; do
+    for f in engine/"$dir"/*.[ch] engine/"$dir"/*/*.[ch]; do
+        [ -f "$f" ] || continue
+        while IFS= read -r inc; do
+            from=${inc%%/*}
+            case $inc in
+            */*) ;;
+            steno.h | steno_*.h) case $dir in models | pool) continue ;; esac
+                from=steno.h ;;
+            *) [ -f "engine/$inc" ] && bad+="$f includes $inc"$'\n'; continue ;;
+            esac
+            [ -d "engine/$from" ] || [ "$from" = steno.h ] || continue
+            case " base $dir ${may[$dir]} " in *" $from "*) ;; *) bad+="$f includes $inc"$'\n' ;; esac
+        done < <(sed -n 's/^ *# *include "\(.*\)"/\1/p' "$f")
+    done
+done
+check "engine folders include only the layers below them" "${bad%$'\n'}"
+
+bad=$(grep -nE '^ *# *include [<"](microhttpd|libwebsockets|jansson|sys/socket|netinet/|arpa/)' \
+    engine/*.[ch] engine/[!c]*/*.[ch] engine/[!c]*/*/*.[ch] 2>/dev/null)
+check "the engine knows no sockets, HTTP or JSON" "$bad"
+
+bad=$(grep -nE '^ *# *include [<"](microhttpd|libwebsockets|sys/socket|netinet/|pthread|server/)' protocol/*.[ch] 2>/dev/null)
+bad+=$(grep -nE '^ *# *include "' protocol/*.[ch] 2>/dev/null | grep -vE '"(base/|protocol/|steno)')
+check "protocol is pure: no sockets, threads or engine internals" "$bad"
+
+bad=$(grep -nE '^ *# *include "(graph|ops|kernels|exec|onnx|passes|plan)/' server/*.[ch] 2>/dev/null)
+check "the server reaches the networks only through streams and the pool" "$bad"
+
+bad=""
+flags="-std=c11 -D_POSIX_C_SOURCE=200809L -D_DEFAULT_SOURCE -Iengine -I. -I$B/gen"
+flags+=" $(pkg-config --cflags libmicrohttpd libwebsockets jansson libprotobuf-c opus ogg sndfile soxr inih kissfft-float libsystemd cmocka 2>/dev/null)"
+for h in $(git ls-files '*.h'); do
+    case $h in *_template.h | *_impl.h) continue ;; esac # included more than once on purpose
+    isa=""
+    case $h in *avx2*) isa="-mavx2 -mfma -mf16c" ;; *avx512*) isa="-mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma" ;; esac
+    # shellcheck disable=SC2086
+    out=$(printf '#include "%s"\n' "$PWD/$h" | gcc $flags $isa -fsyntax-only -x c - 2>&1) || bad+="$h: $(head -n 2 <<<"$out")"$'\n'
+done
+check "every header compiles alone" "${bad%$'\n'}"
+
+if [ -f "$B/libsteno.a" ]; then
+    bad=$(nm -g --defined-only "$B/libsteno.a" 2>/dev/null | awk 'NF==3 && $3 !~ /^(_?steno_|_*onnx__|onnx_|__odr_asan|__asan|__gcov)/ {print $3}' | sort -u | head -n 20)
+    check "every global symbol of the library has the prefix" "$bad"
+    bad=$(nm "$B/libsteno.a" 2>/dev/null | awk '$2 ~ /^[BbDdCc]$/ && $3 !~ /(\.rel|^__|descriptor|_default_value|onnx__)/ {print $2, $3}' | grep -vE '^[dD] .*(\.[0-9]+)?$' | sort -u | head -n 20)
+    check "the engine has no zero-initialised writable file-scope state" "$bad"
+else
+    n=$((n + 1)); echo "ok $n - symbols # SKIP $B/libsteno.a is not built"
+fi
+
+bad=$(git grep -nE '\b(strcpy|strcat|sprintf|vsprintf|atoi|atol|atof|strtok|alloca|gets|system)\(' -- 'engine/*.[ch]' 'server/*.[ch]' 'protocol/*.[ch]' 'loadtest/*.[ch]' | grep -vE '^\S+:\s*(/?\*|//)')
+check "no banned calls" "$bad"
+bad=$(git grep -nE '\babort\(|\bexit\(' -- 'engine/*.[ch]' 'protocol/*.[ch]' ':!engine/cli' | grep -vE '_exit\(|[a-z]exit\(')
+check "the engine never ends the process" "$bad"
+bad=$(git grep -nIE '/(work|root|home)/[a-z]' -- . ':!LICENSE' | head -n 10)
+check "no paths of a developer's machine" "$bad"
+echo "1..$n"

@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# Rules about text that a program can check. TAP.
+set -u
+cd "$(dirname "$0")/.." || exit 70
+n=0
+check() {
+    n=$((n + 1))
+    if [ -z "$2" ]; then echo "ok $n - $1"; else echo "not ok $n - $1"; head -n 12 <<<"$2" | sed 's/^/# /'; fi
+}
+check "no trailing blanks or tabs in C" "$(git grep -nIE '[ 	]+$|	' -- '*.c' '*.h')"
+check "every folder of sources has a README" "$(git ls-files '*.c' | xargs -n1 dirname | sort -u | while read -r d; do
+    [ -f "$d/README.md" ] || [ -f "$(dirname "$d")/README.md" ] || echo "$d"; done)"
+check "links between documents lead somewhere" "$(git ls-files '*.md' | while read -r f; do
+    grep -oE '\]\([^)#: ]+' "$f" | sed 's/^](//' | while read -r l; do
+        [ -e "$(dirname "$f")/$l" ] || echo "$f: $l"; done; done)"
+check "every function of the public header is documented for the manual's reader" "$(awk '/^STENO_API/ {if (prev !~ /\*\/$/ && prev !~ /;/ && prev !~ /^STENO_API/ && prev != "") print FILENAME": "$0} {prev=$0}' engine/steno.h)"
+if command -v shellcheck >/dev/null 2>&1; then
+    check "shell scripts pass shellcheck" "$(git ls-files '*.sh' .ci/run | xargs shellcheck -S warning -f gcc 2>&1)"
+else
+    n=$((n + 1)); echo "ok $n - shell scripts # SKIP shellcheck is not installed"
+fi
+echo "1..$n"
