@@ -18,12 +18,13 @@ while [ $# -gt 0 ]; do
 done
 export STENO_TEST_SLOW=$slow STENO_TEST_QUICK=$quick
 variant=${san:-release}
+variant=${variant//,/-}
 B=build/$variant
 export STENO_BUILD=$PWD/$B
 [ -z "$san" ] || export STENO_SAN=$san
 # libraries that allocate once and never free are not our leaks; see tests/lsan.supp
 export LSAN_OPTIONS="suppressions=$PWD/tests/lsan.supp:print_suppressions=0"
-export ASAN_OPTIONS="detect_stack_use_after_return=1:allocator_may_return_null=1:$(printf %s "${ASAN_OPTIONS:-}")"
+export ASAN_OPTIONS="detect_stack_use_after_return=1:allocator_may_return_null=1:${ASAN_OPTIONS:-}"
 export UBSAN_OPTIONS="print_stacktrace=1:halt_on_error=1"
 export TSAN_OPTIONS="suppressions=$PWD/tests/tsan.supp:halt_on_error=0:exitcode=66"
 export OPENBLAS_NUM_THREADS=1

@@ -12,12 +12,13 @@ have codespell && { codespell -q 3 -L ot,te,fo,nd,ans,wit,inout,clen,numer,datas
 have cppcheck && { cppcheck -q --enable=warning,portability --inline-suppr --suppress=missingIncludeSystem \
     --suppress=normalCheckLevelMaxBranches --error-exitcode=1 -Iengine -I. "${c[@]}" || bad=1; }
 if have clang-tidy-14; then
-    flags="-std=c11 -D_POSIX_C_SOURCE=200809L -D_DEFAULT_SOURCE -Iengine -I. -Ibuild/release/gen -DSTENO_VERSION=\"x\" -DSTENO_DATADIR=\"x\" $(pkg-config --cflags libmicrohttpd libwebsockets opus ogg kissfft-float libprotobuf-c)"
+    read -ra flags < <(pkg-config --cflags libmicrohttpd libwebsockets opus ogg kissfft-float libprotobuf-c)
+    flags+=(-std=c11 -D_POSIX_C_SOURCE=200809L -D_DEFAULT_SOURCE -Iengine -I. -Ibuild/release/gen
+        '-DSTENO_VERSION="x"' '-DSTENO_DATADIR="x"' '-DSTENO_SYSCONFDIR="x"')
     for f in "${c[@]}"; do
         case $f in *_avx2.c | *_avx512.c | *_vnni.c | *_bf16.c) continue ;; esac
-        # shellcheck disable=SC2086
         clang-tidy-14 --quiet --checks='-*,bugprone-*,-bugprone-easily-swappable-parameters,-bugprone-narrowing-conversions,-bugprone-reserved-identifier,clang-analyzer-core.*,clang-analyzer-unix.*' \
-            --warnings-as-errors='clang-analyzer-*' "$f" -- $flags 2>/dev/null || bad=1
+            --warnings-as-errors='clang-analyzer-*' "$f" -- "${flags[@]}" 2>/dev/null || bad=1
     done
 fi
 exit $bad
