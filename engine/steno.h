@@ -13,6 +13,8 @@
 #ifndef STENO_H
 #define STENO_H
 
+#include <stdio.h>
+
 #include "base/status.h"
 
 typedef struct steno_model steno_model;
@@ -24,60 +26,78 @@ struct steno_model_options {
 };
 
 struct steno_model_info {
-    const char *dir, *name, *version, *family, *language, *license;
+    const char *dir, *name, *version, *family, *language, *license; /* the model's; never NULL */
+    const char *network;     /* file name of the (first) network */
     int sample_rate;         /* Hz that the network was trained at */
+    int feature_bins;
+    double frame_seconds;    /* one row of scores: the grain of word times */
     double chunk_seconds;    /* audio per network step */
+    double lookahead_seconds; /* audio past a chunk that its scores wait for */
     size_t weight_bytes;     /* packed, shared by all streams */
     size_t stream_bytes;     /* arena and states of one stream, about */
     size_t vocab_size;
+    struct steno_endpoint_rules { /* seconds; in stream options a value <= 0 = the model's own */
+        double silence_alone;     /* trailing silence, no speech yet */
+        double silence_after;     /* trailing silence after speech */
+        double longest;           /* length of an utterance */
+    } endpoint;
 };
 
-/* Load a model directory: model.conf, networks, tokens. The message names the file and place. */
+/* Load a model directory: model.conf, networks, tokens. opt may be NULL. The message names the file
+ * and place. STENO_ERR_IO for what is missing or unreadable, STENO_ERR_FORMAT for what is wrong. */
 STENO_API STENO_MUST steno_status steno_model_open(steno_model **out, const char *dir,
-                                         const struct steno_model_options *opt, steno_err *err);
+                                                   const struct steno_model_options *opt,
+                                                   steno_err *err);
 STENO_API void steno_model_close(steno_model *m); /* after every stream of it is closed */
+/* Strings stay the model's. */
 STENO_API void steno_model_get_info(const steno_model *m, struct steno_model_info *info);
-
-struct steno_endpoint_rules { /* seconds; a negative value = the model's own */
-    double silence_alone;     /* trailing silence, nothing decoded yet */
-    double silence_after;     /* trailing silence after something was decoded */
-    double longest;           /* length of an utterance */
-};
+/* The same for people, one "key: value" per line (what `steno model info` prints). */
+STENO_API void steno_model_describe(const steno_model *m, FILE *out);
 
 struct steno_stream_options {
     int sample_rate;     /* Hz of the pushed audio, 8000..192000; 0 = the model's */
-    bool no_endpointing; /* one final at the end (recordings may still want segments: leave false) */
+    bool no_endpointing; /* one final at the end; the segment then grows with the recording */
     bool no_partials;
-    int beam;            /* 0, 1 = greedy; more = CTC prefix beam search */
-    int n_best;          /* alternatives in finals, 1..beam */
-    struct steno_endpoint_rules endpoint; /* zero-initialised = model's own */
+    int beam;            /* 0, 1 = greedy; up to STENO_MAX_BEAM = CTC prefix beam search */
+    int n_best;          /* alternatives in finals, 1..beam; 0 = 1 */
+    struct steno_endpoint_rules endpoint; /* zero-initialised = the model's own */
 };
+#define STENO_MAX_BEAM 64
 
 struct steno_word {
     const char *text;
-    double start, end;  /* s */
-    float confidence;   /* 0..1: docs/decoder.md says how it is computed */
+    double start, end; /* s */
+    float confidence;  /* 0..1: docs/decoder.md says how it is computed */
 };
 
 struct steno_alternative {
     const char *text;
     float confidence;
-    double score; /* log-probability */
+    double score; /* log-probability of the text under the model; greedy: of its best path */
     size_t n_words;
     const struct steno_word *words;
 };
 
 enum steno_event_kind { STENO_SPEECH_START, STENO_PARTIAL, STENO_FINAL };
-enum steno_final_reason { STENO_FINAL_ENDPOINT, STENO_FINAL_LENGTH, STENO_FINAL_REQUEST, STENO_FINAL_END };
+enum steno_final_reason {
+    STENO_FINAL_ENDPOINT, /* silence */
+    STENO_FINAL_LENGTH,   /* the longest utterance was reached */
+    STENO_FINAL_REQUEST,  /* steno_stream_finalize */
+    STENO_FINAL_END       /* steno_stream_end */
+};
 
-/* Strings and arrays are the stream's, valid until the next push, finalize, end or next. */
+/* Strings and arrays are the stream's, valid until the next push, finalize, end or next.
+ * Order within a segment: at most one SPEECH_START, any number of PARTIAL, one FINAL. A segment in
+ * which nothing was heard has no events, unless its end was requested (FINAL_REQUEST: the final may
+ * be empty). The events do not depend on how the audio was cut into pushes. */
 struct steno_event {
     enum steno_event_kind kind;
     int64_t segment;        /* counts finals from 0 */
-    double time;            /* s: audio processed when the event was made */
-    double start, end;      /* s: of the speech in the segment */
-    const char *text;       /* whole hypothesis of the segment */
+    double time;            /* s: audio that the networks had seen when the event was made */
+    double start, end;      /* s: first word's start, last word's end; SPEECH_START: start only */
+    const char *text;       /* whole hypothesis of the segment, "" if none; never NULL */
     size_t stable_bytes;    /* partial: text[0, stable_bytes) will not change any more */
+    size_t stable_words;    /* the same in whole words */
     float confidence;
     size_t n_words;
     const struct steno_word *words;
@@ -86,14 +106,18 @@ struct steno_event {
     enum steno_final_reason reason;
 };
 
+/* opt may be NULL. STENO_ERR_INVAL for a rate or beam out of range. */
 STENO_API STENO_MUST steno_status steno_stream_open(steno_stream **out, steno_model *m,
-                                          const struct steno_stream_options *opt, steno_err *err);
+                                                    const struct steno_stream_options *opt,
+                                                    steno_err *err);
 STENO_API void steno_stream_close(steno_stream *s);
 /* pcm: [n] f32 in [-1,1] at the stream's sample rate (NaN and Inf count as 0); borrowed for the
- * call. Any n, 0 included. */
+ * call. Any n, 0 included. Events of one push wait for steno_stream_next; of partials that nobody
+ * reads only the newest are kept, finals all. */
 STENO_API STENO_MUST steno_status steno_stream_push(steno_stream *s, const float *pcm, size_t n,
-                                          steno_err *err);
-/* Close the current segment now: everything said so far becomes final; the stream goes on. */
+                                                    steno_err *err);
+/* Close the current segment now: everything said so far becomes final (silence is put behind it, so
+ * that the networks' lookahead is passed); the stream goes on from this sample with fresh networks. */
 STENO_API STENO_MUST steno_status steno_stream_finalize(steno_stream *s, steno_err *err);
 /* No more audio: flush through the networks' lookahead, last final. */
 STENO_API STENO_MUST steno_status steno_stream_end(steno_stream *s, steno_err *err);

@@ -1,0 +1,29 @@
+/* Results as JSON in the project's own form (`steno transcribe --format json`, POST /v1/transcribe):
+ *
+ *     {"text", "duration", "confidence", "language", "model",
+ *      "segments": [{"text", "start", "end", "confidence", "reason",
+ *                    "words": [{"word", "start", "end", "confidence"}],
+ *                    "alternatives": [{"text", "confidence", "score", "words": [...]}]}]}
+ *
+ * times in seconds with millisecond grain. Pure. */
+#ifndef STENO_PROTOCOL_RESULT_JSON_H
+#define STENO_PROTOCOL_RESULT_JSON_H
+
+#include "base/buf.h"
+#include "protocol/transcript.h"
+
+struct steno_result_json_options {
+    bool no_words;        /* leave the words out */
+    int indent;           /* spaces; 0 = one line */
+    const char *file;     /* "file" member, NULL = absent */
+    const char *model;    /* likewise */
+    const char *language;
+};
+
+/* Append one JSON object (no newline behind it) to out. opt may be NULL. */
+STENO_MUST steno_status steno_result_json_write(struct steno_buf *out, const steno_transcript *t,
+                                                const struct steno_result_json_options *opt);
+/* "endpoint", "length", "request", "end" */
+const char *steno_final_reason_name(enum steno_final_reason r);
+
+#endif

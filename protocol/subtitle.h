@@ -1,0 +1,24 @@
+/* Subtitles from word times: SubRip (.srt: de facto format, times HH:MM:SS,mmm) and WebVTT (W3C
+ * WebVTT, section 4: HH:MM:SS.mmm, &, < and > escaped). Pure. */
+#ifndef STENO_PROTOCOL_SUBTITLE_H
+#define STENO_PROTOCOL_SUBTITLE_H
+
+#include "base/buf.h"
+#include "protocol/transcript.h"
+
+enum steno_subtitle_format { STENO_SRT, STENO_VTT };
+
+/* How words become cues; a zero field = the default in brackets. */
+struct steno_subtitle_options {
+    int line_chars;       /* [42] longest line, in characters */
+    int lines;            /* [2] per cue */
+    double max_seconds;   /* [7] longest cue */
+    double pause_seconds; /* [1.0] a pause this long starts a new cue */
+};
+
+/* Append the whole file to out. STENO_ERR_LIMIT, STENO_ERR_NOMEM from the buffer. opt may be NULL. */
+STENO_MUST steno_status steno_subtitle_write(struct steno_buf *out, const steno_transcript *t,
+                                             enum steno_subtitle_format format,
+                                             const struct steno_subtitle_options *opt);
+
+#endif
