@@ -1,0 +1,162 @@
+/* Status table, arena, bounded buffer: the helpers everything else stands on. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "base/arena.h"
+#include "base/buf.h"
+
+static void every_status_has_a_row(void **state)
+{
+    (void)state;
+    for (int s = 0; s < STENO_STATUS_COUNT; s++) {
+        const struct steno_status_map *m = steno_status_info((steno_status)s);
+        assert_non_null(m->name);
+        assert_in_range(m->http, 200, 599);
+        assert_in_range(m->ws_close, 1000, 4999);
+        assert_in_range(m->log_level, 0, 7);
+        for (int t = 0; t < s; t++)
+            assert_string_not_equal(m->name, steno_status_info((steno_status)t)->name);
+    }
+    assert_ptr_equal(steno_status_info((steno_status)-1), steno_status_info(STENO_ERR_INTERNAL));
+    assert_ptr_equal(steno_status_info((steno_status)99), steno_status_info(STENO_ERR_INTERNAL));
+}
+
+static void fail_fills_the_message_and_returns_the_code(void **state)
+{
+    steno_err err;
+    (void)state;
+    assert_int_equal(steno_fail(&err, STENO_ERR_FORMAT, "%s has %d", "pads", 3), STENO_ERR_FORMAT);
+    assert_string_equal(err.msg, "pads has 3");
+    assert_int_equal(steno_fail_in(&err, STENO_ERR_FORMAT, "a.onnx"), STENO_ERR_FORMAT);
+    assert_string_equal(err.msg, "a.onnx: pads has 3");
+    assert_int_equal(steno_fail(NULL, STENO_ERR_IO, "nobody listens"), STENO_ERR_IO);
+}
+
+static void long_messages_are_cut_and_terminated(void **state)
+{
+    char big[1000];
+    steno_err err;
+    (void)state;
+    memset(big, 'x', sizeof big);
+    big[sizeof big - 1] = '\0';
+    assert_int_equal(steno_fail(&err, STENO_ERR_IO, "%s", big), STENO_ERR_IO);
+    assert_int_equal(strlen(err.msg), sizeof err.msg - 1);
+    assert_int_equal(steno_fail_in(&err, STENO_ERR_IO, "%s", big), STENO_ERR_IO);
+    assert_int_equal(strlen(err.msg), sizeof err.msg - 1);
+}
+
+static void size_arithmetic_reports_overflow(void **state)
+{
+    size_t r = 7;
+    (void)state;
+    assert_false(steno_mul_size(SIZE_MAX, 2, &r));
+    assert_false(steno_add_size(SIZE_MAX, 1, &r));
+    assert_int_equal(r, 7);
+    assert_true(steno_mul_size(6, 7, &r));
+    assert_int_equal(r, 42);
+}
+
+static void arena_blocks_are_aligned_zeroed_and_apart(void **state)
+{
+    steno_arena *a = steno_arena_new(0);
+    unsigned char *last = NULL;
+    (void)state;
+    assert_non_null(a);
+    for (size_t n = 1; n < 200000; n = n * 3 + 1) {
+        unsigned char *p = steno_arena_alloc_tensor(a, n);
+        assert_non_null(p);
+        assert_int_equal((uintptr_t)p % STENO_ALIGN, 0);
+        for (size_t i = 0; i < n; i++)
+            assert_int_equal(p[i], 0);
+        memset(p, 0xee, n);
+        if (last)
+            assert_int_equal(*last, 0xee);
+        last = p;
+    }
+    assert_string_equal(steno_arena_strdup(a, "name"), "name");
+    assert_string_equal(steno_arena_strndup(a, "name", 2), "na");
+    steno_arena_free(a);
+    steno_arena_free(NULL);
+}
+
+static void arena_refuses_more_than_its_limit(void **state)
+{
+    steno_arena *a = steno_arena_new(1000);
+    (void)state;
+    assert_non_null(steno_arena_alloc(a, 900));
+    assert_null(steno_arena_alloc(a, 101));
+    assert_non_null(steno_arena_alloc(a, 100));
+    assert_null(steno_arena_calloc(a, SIZE_MAX / 2, 3));
+    steno_arena_reset(a);
+    assert_int_equal(steno_arena_used(a), 0);
+    assert_non_null(steno_arena_alloc(a, 1000));
+    steno_arena_free(a);
+}
+
+static void arena_reset_gives_zeroed_memory_again(void **state)
+{
+    steno_arena *a = steno_arena_new(0);
+    (void)state;
+    memset(steno_arena_alloc(a, 5000), 0xff, 5000);
+    steno_arena_reset(a);
+    const unsigned char *p = steno_arena_alloc(a, 5000);
+    for (int i = 0; i < 5000; i++)
+        assert_int_equal(p[i], 0);
+    steno_arena_free(a);
+}
+
+static void buffer_never_outgrows_its_maximum(void **state)
+{
+    struct steno_buf b;
+    (void)state;
+    steno_buf_init(&b, 10);
+    assert_int_equal(steno_buf_puts(&b, "0123456789"), STENO_OK);
+    assert_int_equal(steno_buf_add(&b, "x", 1), STENO_ERR_LIMIT);
+    assert_int_equal(steno_buf_printf(&b, "%d", 5), STENO_ERR_LIMIT);
+    assert_string_equal(b.data, "0123456789");
+    steno_buf_drop(&b, 4);
+    assert_string_equal(b.data, "456789");
+    assert_int_equal(steno_buf_printf(&b, "%s-%d", "ab", 7), STENO_OK);
+    assert_string_equal(b.data, "456789ab-7");
+    steno_buf_drop(&b, 100);
+    assert_int_equal(b.len, 0);
+    steno_buf_free(&b);
+}
+
+static void buffer_hands_over_its_memory(void **state)
+{
+    struct steno_buf b;
+    size_t n;
+    char *p;
+    (void)state;
+    steno_buf_init(&b, 1 << 20);
+    for (int i = 0; i < 1000; i++)
+        assert_int_equal(steno_buf_printf(&b, "%04d", i), STENO_OK);
+    p = steno_buf_take(&b, &n);
+    assert_int_equal(n, 4000);
+    assert_memory_equal(p + 3996, "0999", 5);
+    assert_null(b.data);
+    free(p);
+    steno_buf_free(&b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_status_has_a_row),
+        cmocka_unit_test(fail_fills_the_message_and_returns_the_code),
+        cmocka_unit_test(long_messages_are_cut_and_terminated),
+        cmocka_unit_test(size_arithmetic_reports_overflow),
+        cmocka_unit_test(arena_blocks_are_aligned_zeroed_and_apart),
+        cmocka_unit_test(arena_refuses_more_than_its_limit),
+        cmocka_unit_test(arena_reset_gives_zeroed_memory_again),
+        cmocka_unit_test(buffer_never_outgrows_its_maximum),
+        cmocka_unit_test(buffer_hands_over_its_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
