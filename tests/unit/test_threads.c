@@ -1,0 +1,81 @@
+#include "base/threads.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+struct job {
+    atomic_int runs[64];
+    int n;
+};
+
+static void count(void *arg, int part)
+{
+    struct job *j = arg;
+    atomic_fetch_add_explicit(&j->runs[part], 1, memory_order_relaxed);
+}
+
+static void check_job(steno_team *t, int n)
+{
+    struct job j = {.n = n};
+    steno_team_run(t, n, count, &j);
+    for (int i = 0; i < 64; i++)
+        assert_int_equal(atomic_load(&j.runs[i]), i < n);
+}
+
+static void every_part_runs_exactly_once(void **state)
+{
+    (void)state;
+    for (int size = 1; size <= 4; size++) {
+        steno_team *t = NULL;
+        assert_int_equal(steno_team_new(&t, size, NULL), STENO_OK);
+        assert_int_equal(steno_team_size(t), size);
+        for (int round = 0; round < 500; round++)
+            check_job(t, round % 65);
+        steno_team_free(t);
+    }
+}
+
+static void sleeping_team_wakes_up(void **state)
+{
+    steno_team *t = NULL;
+    (void)state;
+    assert_int_equal(steno_team_new(&t, 3, NULL), STENO_OK);
+    for (int round = 0; round < 5; round++) {
+        nanosleep(&(struct timespec){.tv_nsec = 3000000}, NULL);
+        check_job(t, 7);
+    }
+    steno_team_free(t);
+}
+
+static void no_team_runs_inline(void **state)
+{
+    (void)state;
+    assert_int_equal(steno_team_size(NULL), 1);
+    check_job(NULL, 5);
+    steno_team_free(NULL);
+}
+
+static void impossible_size_is_an_error(void **state)
+{
+    steno_team *t = NULL;
+    steno_err err;
+    (void)state;
+    assert_int_equal(steno_team_new(&t, 0, &err), STENO_ERR_INVAL);
+    assert_int_equal(steno_team_new(&t, 1000000, &err), STENO_ERR_INVAL);
+    assert_null(t);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_part_runs_exactly_once),
+        cmocka_unit_test(sleeping_team_wakes_up),
+        cmocka_unit_test(no_team_runs_inline),
+        cmocka_unit_test(impossible_size_is_an_error),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
