@@ -1,0 +1,84 @@
+/* Settings of the daemon: defaults < configuration file < environment < command line.
+ *
+ * One table (config.c) holds for every key its section, name, environment variable, type, range,
+ * default and sentence of documentation; the parser, --print-config, --check-config and the page
+ * docs/configuration.md follow it. An unknown key is an error with file and line. Confined while it
+ * is being filled, frozen afterwards. */
+#ifndef STENO_SERVER_CONFIG_H
+#define STENO_SERVER_CONFIG_H
+
+#include "base/status.h"
+
+#include <stdio.h>
+
+struct steno_config {
+    /* [server] */
+    char *listen;         /* "ADDR:PORT[, ADDR:PORT]"; port 0 = any free one */
+    double drain_timeout; /* s: longest time between SIGTERM and the end */
+    /* [model] */
+    char *model;   /* directory; "" = the model that ships */
+    char *aliases; /* other names that requests may use for it, comma separated */
+    /* [pool] */
+    int threads;           /* that run networks; 0 = processors */
+    double buffer_seconds; /* audio waiting in one stream */
+    /* [limits] */
+    int sessions;        /* WebSocket streams at once */
+    int uploads;         /* uploads at once, waiting ones included */
+    int connections;     /* open sockets */
+    int per_address;     /* open sockets of one address; 0 = no limit */
+    size_t body_bytes;   /* one upload */
+    size_t upload_bytes; /* all uploads in memory together */
+    double audio_seconds; /* one recording or stream; 0 = no limit */
+    double header_timeout; /* s from accept to the end of the request head */
+    double idle_timeout;   /* s without a byte on a kept-alive connection or a running upload */
+    double body_timeout;   /* s for one whole request body */
+    double request_timeout; /* s from the end of an upload to its answer */
+    double retry_after;     /* s that a refused client is told to wait */
+    /* [http] */
+    int http_threads; /* that own HTTP connections */
+    /* [websocket] */
+    double ws_idle_timeout;  /* s without audio, message or pong */
+    double ws_ping_interval; /* s of silence after which the server pings */
+    size_t ws_message_bytes; /* largest message */
+    size_t ws_send_bytes;    /* results waiting for a client that does not read; more = closed */
+    /* [log] */
+    char *log_level; /* error, warning, notice, info, debug */
+    bool log_requests;
+
+    unsigned char from[64]; /* per table row: enum steno_config_source of its value */
+};
+
+enum steno_config_source {
+    STENO_CONFIG_DEFAULT,
+    STENO_CONFIG_FILE,
+    STENO_CONFIG_ENVIRONMENT,
+    STENO_CONFIG_FLAG
+};
+
+/* Every key at its default. STENO_ERR_NOMEM. */
+STENO_MUST steno_status steno_config_init(struct steno_config *c, steno_err *err);
+void steno_config_free(struct steno_config *c);
+/* Set SECTION.KEY (or its name alone where that is unique) from text. STENO_ERR_INVAL names the key,
+ * the value and what is allowed. */
+STENO_MUST steno_status steno_config_set(struct steno_config *c, const char *section,
+                                         const char *key, const char *value,
+                                         enum steno_config_source from, steno_err *err);
+/* "SECTION.KEY=VALUE" */
+STENO_MUST steno_status steno_config_assign(struct steno_config *c, const char *assignment,
+                                            enum steno_config_source from, steno_err *err);
+/* Read an INI file. STENO_ERR_IO when it cannot be read; STENO_ERR_INVAL "FILE:LINE: ...". */
+STENO_MUST steno_status steno_config_read_file(struct steno_config *c, const char *path,
+                                               steno_err *err);
+/* The same from memory; name stands for the file in messages. */
+STENO_MUST steno_status steno_config_read_text(struct steno_config *c, const char *name,
+                                               const char *text, size_t len, steno_err *err);
+/* Read the variables the table names (STENO_LISTEN, ...). */
+STENO_MUST steno_status steno_config_read_environment(struct steno_config *c, steno_err *err);
+/* Relations between keys (a body must fit the memory of all uploads, ...). */
+STENO_MUST steno_status steno_config_check(const struct steno_config *c, steno_err *err);
+/* Every key as a configuration file that reads back to the same values, with where each came from. */
+void steno_config_print(const struct steno_config *c, FILE *out);
+/* The table as a commented sample file (conf/steno.conf is this). */
+void steno_config_print_sample(FILE *out);
+
+#endif

@@ -1,0 +1,17 @@
+/* Log lines on standard error. Under systemd (JOURNAL_STREAM set) each begins with its syslog
+ * priority "<N>" (sd-daemon(3)), elsewhere with a time stamp and the level's name. A line is one
+ * write(2), so lines of several threads never mix. The level is set once, before threads start. */
+#ifndef STENO_SERVER_LOG_H
+#define STENO_SERVER_LOG_H
+
+#include "base/status.h"
+
+#include <syslog.h> /* LOG_ERR ... LOG_DEBUG */
+
+/* "error", "warning", "notice", "info", "debug"; STENO_ERR_INVAL lists them. */
+STENO_MUST steno_status steno_log_level(const char *name, int *level, steno_err *err);
+void steno_log_open(int level);
+/* Bytes below 0x20 and 0x7f become '?', so that what a client sent cannot forge a line. */
+void steno_log(int level, const char *fmt, ...) STENO_PRINTF(2, 3);
+
+#endif

@@ -1,0 +1,38 @@
+/* Metrics in the Prometheus text format 0.0.4 (prometheus.io, exposition formats). A series is
+ * registered once, with its labels, and shows from then on, at 0; so that every series is there from
+ * the start. Updates are lock-free atomics with relaxed order: a scrape is a sample, not a
+ * snapshot. Locked: registration and writing under one mutex, updates from any thread without it.
+ * The daemon's own series are in stats.h. */
+#ifndef STENO_SERVER_METRICS_H
+#define STENO_SERVER_METRICS_H
+
+#include "base/buf.h"
+
+typedef struct steno_metrics steno_metrics;
+typedef struct steno_metric steno_metric; /* one series */
+
+STENO_MUST steno_metrics *steno_metrics_new(void); /* NULL when out of memory */
+void steno_metrics_free(steno_metrics *m);
+
+/* name: with prefix and unit ("steno_audio_seconds_total"); labels: `api="stream"`, "" = none. Series
+ * of one name share the first one's help. NULL when out of memory: updates of NULL do nothing. */
+steno_metric *steno_metrics_counter(steno_metrics *m, const char *name, const char *help,
+                                    const char *labels);
+steno_metric *steno_metrics_gauge(steno_metrics *m, const char *name, const char *help,
+                                  const char *labels);
+/* bounds: [n] upper bounds, ascending, borrowed for the registry's life; +Inf is added. */
+steno_metric *steno_metrics_histogram(steno_metrics *m, const char *name, const char *help,
+                                      const char *labels, const double *bounds, size_t n);
+/* A gauge or counter read when scraped. */
+void steno_metrics_sample(steno_metrics *m, const char *name, const char *help, const char *labels,
+                          bool counter, double (*read)(void *ctx), void *ctx);
+
+void steno_metric_add(steno_metric *s, double v); /* counter: v >= 0; gauge: any */
+void steno_metric_set(steno_metric *s, double v); /* gauge */
+void steno_metric_observe(steno_metric *s, double v); /* histogram; NaN is dropped */
+double steno_metric_value(const steno_metric *s);     /* histogram: count of observations */
+
+/* Append the whole page to out. STENO_ERR_LIMIT, STENO_ERR_NOMEM from the buffer. */
+STENO_MUST steno_status steno_metrics_write(steno_metrics *m, struct steno_buf *out);
+
+#endif

@@ -1,0 +1,77 @@
+/* The daemon's own series (names and labels: docs/metrics.md). All are registered by steno_stats_new,
+ * with every label value they can have. Frozen after it; the series themselves are atomics. */
+#ifndef STENO_SERVER_STATS_H
+#define STENO_SERVER_STATS_H
+
+#include "server/metrics.h"
+#include "steno.h"
+
+/* Label api. */
+enum steno_session_api {
+    STENO_SESSION_OPENAI,     /* POST /v1/audio/transcriptions */
+    STENO_SESSION_TRANSCRIBE, /* POST /v1/transcribe */
+    STENO_SESSION_STREAM,     /* GET /v1/stream */
+    STENO_SESSION_APIS
+};
+
+/* Label result of steno_sessions_total: how a session ended. */
+enum steno_session_result {
+    STENO_SESSION_OK,
+    STENO_SESSION_BAD,       /* the client's fault: bad audio, bad message, over a limit */
+    STENO_SESSION_GONE,      /* the client went away */
+    STENO_SESSION_TIMEOUT,   /* idle or too long */
+    STENO_SESSION_DRAINED,   /* ended by our shutdown */
+    STENO_SESSION_FAILED,    /* our fault */
+    STENO_SESSION_RESULTS
+};
+
+/* Label reason of steno_sessions_rejected_total. */
+enum steno_rejection {
+    STENO_REJECT_SESSIONS,    /* limits.sessions or limits.uploads */
+    STENO_REJECT_DRAINING,
+    STENO_REJECT_MEMORY,      /* limits.upload_bytes */
+    STENO_REJECT_CONNECTIONS, /* limits.connections */
+    STENO_REJECT_ADDRESS,     /* limits.per_address */
+    STENO_REJECT_SLOW,        /* no request head within limits.header_timeout */
+    STENO_REJECT_DESCRIPTORS, /* the process has no descriptor left */
+    STENO_REJECTIONS
+};
+
+/* Label reason of steno_audio_decode_errors_total. */
+enum steno_decode_error {
+    STENO_DECODE_EMPTY,       /* no samples at all */
+    STENO_DECODE_FORMAT,      /* STENO_ERR_FORMAT: not audio, damaged */
+    STENO_DECODE_UNSUPPORTED, /* STENO_ERR_UNSUPPORTED, STENO_ERR_INVAL: rate, channels, codec */
+    STENO_DECODE_LIMIT,       /* longer than limits.audio_seconds */
+    STENO_DECODE_ERRORS
+};
+
+struct steno_stats {
+    steno_metrics *registry;
+    steno_metric *sessions_active[STENO_SESSION_APIS];
+    steno_metric *sessions_total[STENO_SESSION_APIS][STENO_SESSION_RESULTS];
+    steno_metric *sessions_rejected[STENO_REJECTIONS];
+    steno_metric *audio_seconds[STENO_SESSION_APIS];     /* add when it was processed */
+    steno_metric *inference_seconds[STENO_SESSION_APIS]; /* worker time */
+    steno_metric *realtime_factor;  /* per session: inference / audio seconds */
+    steno_metric *first_partial;    /* s from a stream's first audio to its first partial */
+    steno_metric *partial_latency;  /* s from the arrival of a partial's last sample to its sending */
+    steno_metric *final_latency;    /* s from the end of speech to its final */
+    steno_metric *queue_wait;       /* s, mean per step of a session: ready until taken by a worker */
+    steno_metric *partial_revisions; /* partials that took a word back */
+    steno_metric *ws_connections;    /* gauge */
+    steno_metric *ws_send_queue;     /* gauge: bytes over all sessions */
+    steno_metric *ws_rx_paused;      /* times a client was faster than the workers */
+    steno_metric *decode_errors[STENO_SESSION_APIS][STENO_DECODE_ERRORS];
+};
+
+/* NULL when out of memory. */
+struct steno_stats *steno_stats_new(void);
+void steno_stats_free(struct steno_stats *st);
+/* "openai", "ok", ... the label values. */
+const char *steno_session_api_name(enum steno_session_api api);
+/* Count one failed decode by its status; anything but a decode error is not counted. */
+void steno_stats_decode_error(struct steno_stats *st, enum steno_session_api api,
+                              steno_status status);
+
+#endif
