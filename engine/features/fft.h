@@ -1,0 +1,18 @@
+/* Real FFT of one fixed size (kissfft), plan made once and reused. Confined: a transform uses
+ * scratch memory inside the plan. */
+#ifndef STENO_FEATURES_FFT_H
+#define STENO_FEATURES_FFT_H
+
+#include "base/status.h"
+
+typedef struct steno_fft steno_fft;
+
+/* n: even, 2..65536; fast when it has small prime factors only (256, 400, 512, ...). */
+STENO_MUST steno_status steno_fft_open(steno_fft **out, size_t n, steno_err *err);
+void steno_fft_close(steno_fft *f);
+/* x [n] -> power [n/2 + 1] = |X[k]|^2, k from DC to Nyquist, no scaling. */
+void steno_fft_power(steno_fft *f, const float *x, float *power);
+/* x [n] -> spec [n/2 + 1, 2] = re, im. */
+void steno_fft_real(steno_fft *f, const float *x, float *spec);
+
+#endif
