@@ -23,6 +23,25 @@ DIM, HEADS, HIDDEN, LAYERS, BINS = 128, 4, 256, 4, 40
 C1, C2 = 16, 32
 
 
+class Windows(torch.autograd.Function):
+    """[B, (n + k) * CHUNK, D] -> [B, n, (k + 1) * CHUNK, D]: every chunk with the k before it."""
+
+    @staticmethod
+    def forward(ctx, x, k):
+        b, t, d = x.shape
+        ctx.k, n = k, t // CHUNK - k
+        x = x.view(b, n + k, CHUNK, d)
+        return torch.cat([x[:, i:i + n] for i in range(k + 1)], 2)
+
+    @staticmethod
+    def backward(ctx, grad):
+        b, n, _, d = grad.shape
+        out = grad.new_zeros(b, n + ctx.k, CHUNK, d)
+        for i in range(ctx.k + 1):
+            out[:, i:i + n] += grad[:, :, i * CHUNK:(i + 1) * CHUNK]
+        return out.view(b, -1, d), None
+
+
 class Attention(nn.Module):
     def __init__(self):
         super().__init__()
@@ -34,7 +53,7 @@ class Attention(nn.Module):
 
     def attend(self, q, kv, blocks):
         """q [B*blocks, CHUNK, DIM], kv [B*blocks, LEFT+CHUNK, 2*DIM]"""
-        k, v = kv[..., :DIM], kv[..., DIM:]
+        k, v = kv.split(DIM, -1)
         q = q.reshape(-1, CHUNK, HEADS, DIM // HEADS).transpose(1, 2)
         k = k.reshape(-1, LEFT + CHUNK, HEADS, DIM // HEADS).permute(0, 2, 3, 1)
         v = v.reshape(-1, LEFT + CHUNK, HEADS, DIM // HEADS).transpose(1, 2)
@@ -45,16 +64,15 @@ class Attention(nn.Module):
         """x [B, n*CHUNK, DIM]: each chunk sees itself and LEFT frames before it."""
         b, t, _ = x.shape
         y = self.qkv(self.norm(x))
-        q, kv = y[..., :DIM], y[..., DIM:]
-        kv = F.pad(kv, (0, 0, LEFT, 0))
+        q, kv = y.split([DIM, 2 * DIM], -1)
         n = t // CHUNK
-        kv = kv.as_strided((b, n, LEFT + CHUNK, 2 * DIM), (kv.stride(0), CHUNK * 2 * DIM, 2 * DIM, 1))
+        kv = Windows.apply(F.pad(kv, (0, 0, LEFT, 0)), LEFT // CHUNK)
         return self.attend(q.reshape(b * n, CHUNK, DIM), kv.reshape(b * n, LEFT + CHUNK, 2 * DIM), n)
 
     def step(self, x, cache):
-        y = self.qkv(self.norm(x))
-        kv = torch.cat([cache, y[..., DIM:]], 1)
-        return self.attend(y[..., :DIM], kv, 1), kv[:, CHUNK:]
+        q, kv = self.qkv(self.norm(x)).split([DIM, 2 * DIM], -1)
+        kv = torch.cat([cache, kv], 1)
+        return self.attend(q, kv, 1), kv[:, CHUNK:]
 
 
 class Convolution(nn.Module):
@@ -67,8 +85,8 @@ class Convolution(nn.Module):
         self.out = nn.Linear(DIM, DIM)
 
     def inner(self, x):
-        y = self.expand(self.norm(x))
-        return y[..., :DIM] * torch.sigmoid(y[..., DIM:])
+        y, gate = self.expand(self.norm(x)).split(DIM, -1)
+        return y * torch.sigmoid(gate)
 
     def outer(self, y):
         y = self.depth(y.transpose(1, 2)).transpose(1, 2)

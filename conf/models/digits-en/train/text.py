@@ -1,0 +1,117 @@
+"""What the synthetic voices say: digit strings, strings inside sentences, ordinary sentences, words near to digits."""
+import glob
+import os
+import re
+
+DIGITS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "oh"]
+TOKEN = {w: i + 1 for i, w in enumerate(DIGITS)}
+UNK = 12
+
+NEAR = """wine line mine fine find vine sign time dine nighttime night knife life five-star alive arrive drive hive
+tree free sea see me he she three-piece thread threat through throw true do you who blue shoe tooth to-day too-much
+sex sick sixth sixty sixteen seeks sits mix fix ticks heaven seventh seventy seventeen eleven even event several
+sever ever never weaven hero nearer year zebra zeal Nero narrow row go no so owe oath own old over only open okay
+fore forth fourth forty fourteen floor more door form force fort war wore your fifth fifty fifteen fight fire files
+want once wand wonder run sun fun done gun under another ate-up eighth eighty eighteen hate gate wait late day ace
+age ninth ninety nineteen nice name none noon nun twenty thirty twelve ten tens thousand hundred million double
+triple dash dot star pound hash minus plus point comma stop hello yes no maybe please thanks right left""".split()
+NEAR = [w for w in NEAR if w not in ("to", "too", "for", "ate", "won", "oh", "five-star", "three-piece")]
+
+CONTEXT = """my number is @|call me at @ please|the pin is @|code @|it's @|please dial @|the meter reading is @|room @ please
+account number @ thank you|um @|uh @ uh @|yes it is @|extension @|that's @ and then @|my phone number is @ okay
+the code was @ I think|sorry I meant @|no it is @|the last digits are @|area code @ number @|flight @ is late
+press @ to go back|bus number @ leaves now|my card ends in @|you can reach me on @ after lunch|@ is my order number
+@ thank you|@ please|@ that is all|well @ right|okay so @ then @|the house number is @|reading @ from the meter
+and the zip code is @|he said @ but she wrote @|channel @ over|version @ of the manual|track @""".replace("\n", "|").split("|")
+
+HOMOPHONE = """I want to go to the market for some bread|she ate too much and so did he|they won the game for the school
+oh what a lovely day it is|it is time to eat and to sleep|we went there for a walk|he ate the cake for breakfast
+who won the race to the top|oh no not again|this is for you and for me too|I have to tell you to wait for him
+too many people came to see the show|oh I see what you mean|one of them is mine|no one told me about this one
+for a long time nobody came to the house|she won a prize for the best story|we ate before the others
+the one who laughs last|everyone has only one life to live|I would like to thank you for coming
+what are you looking for|go to sleep|one day I will go to see the sea|to be or not to be|it is for free
+oh my dear friend|oh yes of course|he used to sing to them|a gift for my mother|what is it for
+he has won before|the team that won went to the park|the dog ate my homework""".replace("\n", "|").split("|")
+
+
+def digit_string(rng, low=2, high=10):
+    n = int(rng.integers(low, high + 1))
+    oh = rng.random() < 0.35  # a speaker says zero or oh, seldom both
+    out = []
+    for _ in range(n):
+        if out and rng.random() < 0.12:
+            out.append(out[-1])
+            continue
+        w = DIGITS[int(rng.integers(0, 11))]
+        if w in ("zero", "oh") and rng.random() < 0.9:
+            w = "oh" if oh else "zero"
+        out.append(w)
+    return out
+
+
+def punctuate(rng, words):
+    style = rng.random()
+    if style < 0.5:
+        return " ".join(words)
+    if style < 0.7:
+        return ", ".join(words)
+    out, k = [], 0
+    group = int(rng.integers(2, 5))
+    for w in words:
+        k += 1
+        out.append(w)
+        if k == group:
+            out[-1] += ","
+            k, group = 0, int(rng.integers(2, 5))
+    return " ".join(out).rstrip(",")
+
+
+def context(rng):
+    """A sentence with digit strings in it: (text, tokens)."""
+    parts = re.split("(@)", CONTEXT[int(rng.integers(len(CONTEXT)))])
+    text, tokens = [], []
+    for p in parts:
+        if p == "@":
+            words = digit_string(rng, 1, 6)
+            text.append(punctuate(rng, words))
+            tokens += [TOKEN[w] for w in words]
+        elif p.strip():
+            text.append(p.strip())
+            tokens += [UNK] * len(p.split())
+    return " ".join(text), tokens
+
+
+def sentences(folder="/usr/share/games/fortunes"):
+    """Ordinary sentences of 3 to 20 words that name no digit (the word `one` may appear: it is none there)."""
+    bad = {"zero", "two", "three", "four", "five", "six", "seven", "eight", "nine", "o"}
+    out, seen = [], set()
+    for path in sorted(glob.glob(os.path.join(folder, "*.u8"))):
+        with open(path, encoding="utf-8", errors="ignore") as f:
+            blocks = f.read().split("\n%\n")
+        for block in blocks:
+            block = re.sub(r"\n\s*--.*", "", block, flags=re.S)
+            block = " ".join(block.split())
+            for s in re.split(r"(?<=[.!?;:])\s+", block):
+                s = re.sub(r"[^A-Za-z', -]", " ", s).replace("-", " ")
+                s = re.sub(r"\s+", " ", s).strip(" ',")
+                words = s.replace(",", " ").split()
+                if not 3 <= len(words) <= 20 or any(len(w) > 14 for w in words):
+                    continue
+                if any(w.lower() in bad for w in words) or sum(w.isupper() and len(w) > 1 for w in words):
+                    continue
+                key = s.lower()
+                if key not in seen:
+                    seen.add(key)
+                    out.append(s)
+    return out
+
+
+def words(path="/usr/share/dict/words"):
+    out = []
+    with open(path, encoding="utf-8") as f:
+        for w in f:
+            w = w.strip()
+            if re.fullmatch(r"[a-z]{3,8}", w) and w not in TOKEN and w not in ("won", "too", "for", "ate", "owe", "tow"):
+                out.append(w)
+    return out
