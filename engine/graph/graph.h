@@ -14,6 +14,7 @@
 
 typedef int32_t steno_vid; /* value number; STENO_NONE = absent optional input or output */
 #define STENO_NONE (-1)
+#define STENO_MAX_GRAPH_DEPTH 32 /* body graphs within body graphs */
 
 struct steno_graph;
 struct steno_op;
@@ -43,6 +44,16 @@ struct steno_attr {
         const float *floats;
         const char *const *strings;
     };
+};
+
+/* A constant's tensor and its bytes. `t` is what steno_value.constant points to. Headers live in the
+ * graph's arena; bytes live there, or in a heap block (base/arena.h: aligned) that goes with the last
+ * reference, or are borrowed. */
+struct steno_const {
+    struct steno_tensor t;
+    void *owned; /* heap block or NULL */
+    size_t bytes;
+    int32_t refs; /* values that show it */
 };
 
 struct steno_value {
@@ -76,6 +87,7 @@ struct steno_symbol {
 struct steno_graph {
     steno_arena *arena;
     struct steno_graph *parent; /* NULL for the model's main graph */
+    int depth;                  /* 0 for the main graph */
     const char *name;
     struct steno_value *values;
     int32_t n_values, cap_values;
@@ -85,6 +97,8 @@ struct steno_graph {
     int n_inputs, n_outputs;
     struct steno_symbol *symbols; /* owned by the main graph */
     int n_symbols, cap_symbols;
+    struct steno_const **consts; /* of g and its bodies; owned by the main graph */
+    int32_t n_consts, cap_consts;
     /* metadata_props of the model (main graph only) */
     const char **meta_keys, **meta_values;
     int n_meta;
@@ -92,7 +106,8 @@ struct steno_graph {
 
 /* A new graph with its own arena (parent NULL) or in the parent's arena. */
 struct steno_graph *steno_graph_new(struct steno_graph *parent);
-void steno_graph_free(struct steno_graph *g); /* releases every node's priv too; accepts NULL */
+/* Accepts NULL. Operators' state (priv) is released before, by who prepared it (exec/network.c). */
+void steno_graph_free(struct steno_graph *g);
 
 STENO_MUST steno_status steno_graph_add_value(struct steno_graph *g, const char *name,
                                               steno_vid *out, steno_err *err);
@@ -106,6 +121,23 @@ STENO_MUST steno_status steno_graph_add_node(struct steno_graph *g, const char *
 STENO_MUST steno_status steno_graph_add_const(struct steno_graph *g, const char *name,
                                               const struct steno_tensor *t, bool borrow,
                                               steno_vid *out, steno_err *err);
+/* Constant value whose bytes, a steno_aligned_alloc block, become the graph's. On failure they stay
+ * the caller's. */
+STENO_MUST steno_status steno_graph_take_const(struct steno_graph *g, const char *name,
+                                               const struct steno_tensor *t, steno_vid *out,
+                                               steno_err *err);
+/* Make an existing value constant with such a block (or, when owned is false, bytes that live as
+ * long as the graph). */
+STENO_MUST steno_status steno_graph_set_const(struct steno_graph *g, steno_vid v,
+                                              const struct steno_tensor *t, bool owned,
+                                              steno_err *err);
+/* Value `v` shows the same constant as `from`: one copy of the bytes. */
+void steno_graph_share_const(struct steno_graph *g, steno_vid v, steno_vid from);
+/* Forget the constant of v; heap bytes are released with the last reference. The value keeps type
+ * and shape, and `constant` becomes NULL. */
+void steno_graph_drop_const(struct steno_graph *g, steno_vid v);
+/* Bytes of all constants still held by g and its subgraphs, each counted once. */
+size_t steno_graph_const_bytes(const struct steno_graph *g);
 int64_t steno_graph_symbol(struct steno_graph *g, const char *dim_param); /* the negative dim */
 
 const struct steno_attr *steno_node_attr(const struct steno_node *n, const char *name);
@@ -116,10 +148,29 @@ const char *steno_node_str(const struct steno_node *n, const char *name, const c
 const int64_t *steno_node_ints(const struct steno_node *n, const char *name, size_t *count);
 
 /* Topological order; STENO_ERR_FORMAT naming a node on the cycle. */
+/* Also checks that nothing is read that no one writes. Bodies of If, Loop, Scan are sorted too, and
+ * what they capture counts as read by their node. */
 STENO_MUST steno_status steno_graph_sort(struct steno_graph *g, steno_err *err);
 /* Recount producers and uses. */
 void steno_graph_recount(struct steno_graph *g);
 void steno_graph_replace_uses(struct steno_graph *g, steno_vid from, steno_vid to);
+/* Drop dead nodes from the array (numbers change; producers are recounted). */
 void steno_graph_compact(struct steno_graph *g);
+/* Live nodes of g and its subgraphs. */
+size_t steno_graph_count_nodes(const struct steno_graph *g);
+/* fn for each body graph of a node; stops at and returns the first non-zero result. */
+int steno_node_each_graph(const struct steno_node *n, int (*fn)(struct steno_graph *g, void *arg),
+                          void *arg);
+/* Duplicate of a value in a body graph: the one that captures `outer` of g->parent (made if it is
+ * not there yet). */
+STENO_MUST steno_status steno_graph_capture(struct steno_graph *g, steno_vid outer, steno_vid *out,
+                                            steno_err *err);
+/* Bytes from the graph's arena; STENO_ERR_NOMEM or STENO_ERR_LIMIT in err when there are none. */
+void *steno_graph_alloc(struct steno_graph *g, size_t n, size_t size, steno_err *err);
+
+/* Text (one line per node) or Graphviz dot of g and its subgraphs. */
+struct steno_buf;
+STENO_MUST steno_status steno_graph_dump(const struct steno_graph *g, bool dot,
+                                         struct steno_buf *out);
 
 #endif

@@ -19,7 +19,7 @@
 #include "graph/graph.h"
 #include "kernels/kernels.h"
 
-struct steno_infer;  /* exec/ or graph/infer.c: the view of one node during inference */
+struct steno_infer;  /* exec/infer.c: the view of one node during inference */
 struct steno_op_ctx; /* the view of one node during a run */
 struct steno_prep;   /* the view of one node while it is prepared */
 
@@ -60,11 +60,16 @@ void steno_infer_set(struct steno_infer *ic, int out, steno_dtype dtype,
                      const struct steno_shape *shape); /* shape NULL = unknown rank */
 /* A fresh symbol for a dim that is unknown yet. */
 int64_t steno_infer_new_dim(struct steno_infer *ic);
-/* Infer a body graph (If, Loop, Scan) with the given input types; results by output number. */
+/* Infer a body graph (If, Loop, Scan) with the given input types. Results by output number:
+ * steno_infer_subgraph_out, until the next call. Do not read them from the body's values: after load
+ * the graph is frozen and shared. */
 STENO_MUST steno_status steno_infer_subgraph(struct steno_infer *ic, struct steno_graph *g,
                                              const steno_dtype *in_dtype,
                                              const struct steno_shape *in_shape, int n_in,
                                              steno_err *err);
+
+void steno_infer_subgraph_out(const struct steno_infer *ic, int i, steno_dtype *dtype,
+                              struct steno_shape *shape);
 
 /* ---- prepare ---- */
 const struct steno_node *steno_prep_node(const struct steno_prep *pc);
@@ -101,8 +106,8 @@ const steno_kernels *steno_op_kernels(const struct steno_op_ctx *ctx);
 void steno_op_parallel(struct steno_op_ctx *ctx, int n_parts, void (*fn)(void *arg, int part),
                        void *arg);
 int steno_op_threads(const struct steno_op_ctx *ctx);
-/* Run a body graph (attribute `name`). Outputs are owned by the ctx until the next call or the end
- * of this run. */
+/* Run a body graph (attribute `attr`). Outputs stay valid until the next call for the same attribute
+ * has returned: they may be inputs of that next call (a loop carries its state without copies). */
 STENO_MUST steno_status steno_op_subgraph(struct steno_op_ctx *ctx, const char *attr,
                                           const struct steno_tensor *const *in, int n_in,
                                           const struct steno_tensor **out, int n_out,

@@ -1,0 +1,36 @@
+/* Shape and type inference over a graph. Used at load (symbolic shapes, results into the graph) and
+ * when a session binds concrete input shapes (results into a table of its own: the graph is frozen
+ * and shared by then). */
+#ifndef STENO_EXEC_INFER_H
+#define STENO_EXEC_INFER_H
+
+#include "ops/op.h"
+
+/* What is known of one value. */
+struct steno_known {
+    steno_dtype dtype;
+    struct steno_shape shape;
+    const struct steno_tensor *value; /* NULL = not known now */
+};
+
+struct steno_infer {
+    struct steno_graph *g;
+    const struct steno_node *node;
+    struct steno_known *known; /* by value number of g */
+    const struct steno_infer *up;    /* inference of the graph around */
+    int64_t *next_dim;
+    bool into_graph; /* body graphs: store results in their values */
+    steno_arena *mem;
+    /* Results of the last steno_infer_subgraph. */
+    struct steno_known *sub_known;
+    const struct steno_graph *sub;
+};
+
+/* Inference of one node: outputs' entries of ic->known are set; what the operator does not say
+ * becomes unknown. The error names the node. */
+STENO_MUST steno_status steno_infer_one(struct steno_infer *ic, const struct steno_node *n,
+                                        steno_err *err);
+/* Whole graph at load: g->values gets dtypes and symbolic shapes. */
+STENO_MUST steno_status steno_infer_graph(struct steno_graph *g, steno_err *err);
+
+#endif

@@ -1,0 +1,668 @@
+/* ONNX messages -> graph IR.
+ *
+ * One pass per graph: first every name that the graph itself writes (inputs, initializers, node
+ * outputs) becomes a value, so that nodes may stand in any order and a body graph finds what it
+ * captures; then the nodes. A `scope` is one place where names are looked up: the main graph, a body
+ * graph (falls back to the graph around it, by capture) or one call of a model-local function
+ * (onnx/function.c: its nodes go straight into the caller's graph, under new names).
+ * Node Constant becomes a constant value here; it never reaches the engine. */
+#include "onnx/internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define MAX_NODES 4000000u /* after inlining; a file can ask for exponentially many */
+
+int steno_onnx_opset(const struct loader *l, const struct scope *s, const char *domain)
+{
+    const struct scope *f = s;
+    Onnx__OperatorSetId **set;
+    size_t n;
+    while (f->up)
+        f = f->up;
+    set = f->func ? f->func->opset_import : l->model->opset_import;
+    n = f->func ? f->func->n_opset_import : l->model->n_opset_import;
+    if (!strcmp(domain, "ai.onnx"))
+        domain = "";
+    for (size_t i = 0; i < n; i++) {
+        const char *d = !strcmp(set[i]->domain, "ai.onnx") ? "" : set[i]->domain;
+        if (!strcmp(d, domain))
+            return set[i]->version > 0 && set[i]->version < 10000 ? (int)set[i]->version : 0;
+    }
+    return 0;
+}
+
+/* ---- names ---- */
+
+steno_status steno_onnx_lookup(struct loader *l, struct scope *s, const char *name, steno_vid *out)
+{
+    steno_vid v = steno_names_find(&s->names, name), outer;
+    steno_status st;
+    *out = v;
+    if (v != STENO_NONE || !s->up)
+        return STENO_OK;
+    st = steno_onnx_lookup(l, s->up, name, &outer);
+    if (st || outer == STENO_NONE)
+        return st;
+    st = steno_graph_capture(s->g, outer, &v, l->err);
+    if (!st && steno_names_put(&s->names, name, v))
+        st = steno_fail(l->err, STENO_ERR_NOMEM, "out of memory");
+    if (!st)
+        *out = v;
+    return st;
+}
+
+/* A value written in this scope; STENO_ERR_FORMAT when the name is taken. */
+static steno_status declare(struct loader *l, struct scope *s, const char *name, steno_vid *out)
+{
+    steno_vid v;
+    steno_status st;
+    if (steno_names_find(&s->names, name) != STENO_NONE)
+        return steno_fail(l->err, STENO_ERR_FORMAT, "value '%s' is written twice", name);
+    st = steno_graph_add_value(s->g, name, &v, l->err);
+    if (!st && steno_names_put(&s->names, name, v))
+        st = steno_fail(l->err, STENO_ERR_NOMEM, "out of memory");
+    if (!st)
+        *out = v;
+    return st;
+}
+
+static steno_status set_type(struct loader *l, struct steno_graph *g, steno_vid v,
+                             const Onnx__ValueInfo *m, bool must)
+{
+    struct steno_value *val = &g->values[v];
+    const Onnx__Type__TensorKind *t;
+    if (!m->type || m->type->value_case == ONNX__TYPE__VALUE__NOT_SET)
+        return STENO_OK;
+    if (m->type->value_case != ONNX__TYPE__VALUE_TENSOR_TYPE)
+        return must ? steno_fail(l->err, STENO_ERR_UNSUPPORTED, "value '%s' is not a tensor: "
+                                 "sequences, maps and optionals are not supported", m->name)
+                    : STENO_OK;
+    t = m->type->tensor_type;
+    if (must && t->elem_type && !steno_dtype_size((steno_dtype)t->elem_type))
+        return steno_fail(l->err, STENO_ERR_UNSUPPORTED, "value '%s': element type %s (%d) is not "
+                          "supported", m->name, steno_dtype_name((steno_dtype)t->elem_type),
+                          t->elem_type);
+    val->dtype = (steno_dtype)t->elem_type;
+    if (!t->shape)
+        return STENO_OK;
+    if (t->shape->n_dim > STENO_MAX_RANK)
+        return steno_fail(l->err, STENO_ERR_LIMIT, "value '%s': rank %zu, at most %d is supported",
+                          m->name, t->shape->n_dim, STENO_MAX_RANK);
+    val->shape.rank = (int)t->shape->n_dim;
+    for (size_t i = 0; i < t->shape->n_dim; i++) {
+        const Onnx__TensorShape__Dimension *d = t->shape->dim[i];
+        int64_t *x = &val->shape.dim[i];
+        *x = STENO_DIM_ANY;
+        if (d->value_case == ONNX__TENSOR_SHAPE__DIMENSION__VALUE_DIM_VALUE && d->dim_value >= 0)
+            *x = d->dim_value;
+        else if (d->value_case == ONNX__TENSOR_SHAPE__DIMENSION__VALUE_DIM_PARAM && *d->dim_param)
+            *x = steno_graph_symbol(g, d->dim_param);
+    }
+    return STENO_OK;
+}
+
+/* ---- constants ---- */
+
+static steno_status declare_const(struct loader *l, struct scope *s, const char *name,
+                                  struct steno_tensor *t)
+{
+    steno_vid v;
+    steno_status st = declare(l, s, name, &v);
+    if (!st)
+        st = steno_graph_set_const(s->g, v, t, true, l->err);
+    if (st)
+        steno_aligned_free(t->data);
+    return st;
+}
+
+static steno_status initializers(struct loader *l, struct scope *s, Onnx__Graph *m)
+{
+    struct steno_tensor t;
+    for (size_t i = 0; i < m->n_initializer; i++) {
+        steno_status st = steno_onnx_tensor(&l->src, m->initializer[i], &t, l->err);
+        if (!st)
+            st = declare_const(l, s, m->initializer[i]->name, &t);
+        if (st)
+            return st;
+    }
+    for (size_t i = 0; i < m->n_sparse_initializer; i++) {
+        Onnx__SparseTensor *sp = m->sparse_initializer[i];
+        steno_status st = steno_onnx_sparse(&l->src, sp, &t, l->err);
+        if (!st)
+            st = declare_const(l, s, sp->values->name, &t);
+        if (st)
+            return st;
+    }
+    return STENO_OK;
+}
+
+static steno_status small_const(struct loader *l, struct steno_graph *g, steno_vid v,
+                                steno_dtype dtype, const void *data, size_t n, bool vector)
+{
+    struct steno_tensor t = {.dtype = dtype, .shape = {.rank = vector, .dim = {(int64_t)n}}};
+    size_t bytes = n * steno_dtype_size(dtype);
+    steno_status st;
+    t.data = steno_aligned_alloc(bytes);
+    if (!t.data)
+        return steno_fail(l->err, STENO_ERR_NOMEM, "out of memory");
+    if (bytes)
+        memcpy(t.data, data, bytes);
+    st = steno_graph_set_const(g, v, &t, true, l->err);
+    if (st)
+        steno_aligned_free(t.data);
+    return st;
+}
+
+static const Onnx__Attribute *call_attr(const struct scope *s, const char *name);
+
+/* Node Constant (opset 1..): its one attribute becomes the value. */
+static steno_status constant_node(struct loader *l, struct scope *s, const Onnx__Node *m,
+                                  steno_vid v)
+{
+    const Onnx__Attribute *a = m->n_attribute == 1 ? m->attribute[0] : NULL;
+    const char *name = a ? a->name : "";
+    struct steno_tensor t;
+    steno_status st;
+    if (a && *a->ref_attr_name)
+        a = call_attr(s, a->ref_attr_name);
+    if (!a)
+        return steno_fail(l->err, STENO_ERR_FORMAT, "node '%s' (Constant) needs one attribute",
+                          m->name);
+    if (!strcmp(name, "value_float"))
+        return small_const(l, s->g, v, STENO_F32, &a->f, 1, false);
+    if (!strcmp(name, "value_int"))
+        return small_const(l, s->g, v, STENO_I64, &a->i, 1, false);
+    if (!strcmp(name, "value_floats"))
+        return small_const(l, s->g, v, STENO_F32, a->floats, a->n_floats, true);
+    if (!strcmp(name, "value_ints"))
+        return small_const(l, s->g, v, STENO_I64, a->ints, a->n_ints, true);
+    if (!strcmp(name, "value") && a->t)
+        st = steno_onnx_tensor(&l->src, a->t, &t, l->err);
+    else if (!strcmp(name, "sparse_value") && a->sparse_tensor)
+        st = steno_onnx_sparse(&l->src, a->sparse_tensor, &t, l->err);
+    else
+        return steno_fail(l->err, STENO_ERR_UNSUPPORTED, "node '%s' (Constant): %s is not "
+                          "supported", m->name, *name ? name : "an unnamed attribute");
+    if (st)
+        return steno_fail_in(l->err, st, "node '%s' (Constant)", m->name);
+    st = steno_graph_set_const(s->g, v, &t, true, l->err);
+    if (st)
+        steno_aligned_free(t.data);
+    return st;
+}
+
+/* ---- attributes ---- */
+
+static Onnx__Attribute__Kind kind_of(const Onnx__Attribute *a)
+{
+    if (a->type != ONNX__ATTRIBUTE__KIND__UNDEFINED)
+        return a->type;
+    /* IR version 1 had no type field; the one list or value that is there tells */
+    return a->t          ? ONNX__ATTRIBUTE__KIND__TENSOR
+           : a->g        ? ONNX__ATTRIBUTE__KIND__GRAPH
+           : a->n_floats ? ONNX__ATTRIBUTE__KIND__FLOATS
+           : a->n_ints   ? ONNX__ATTRIBUTE__KIND__INTS
+           : a->n_strings ? ONNX__ATTRIBUTE__KIND__STRINGS
+           : a->s.len    ? ONNX__ATTRIBUTE__KIND__STRING
+           : a->f != 0   ? ONNX__ATTRIBUTE__KIND__FLOAT
+                         : ONNX__ATTRIBUTE__KIND__INT;
+}
+
+static const char *bytes_dup(struct loader *l, struct steno_graph *g, ProtobufCBinaryData b)
+{
+    char *s = steno_arena_strndup(g->arena, b.len ? (const char *)b.data : "", b.len);
+    if (!s)
+        (void)steno_fail(l->err, STENO_ERR_NOMEM, "out of memory");
+    return s;
+}
+
+static steno_status attr_array(struct loader *l, struct steno_graph *g, struct steno_attr *a,
+                               const void *src, size_t n, size_t size)
+{
+    void *p = steno_graph_alloc(g, n ? n : 1, size, l->err);
+    if (!p)
+        return STENO_ERR_NOMEM;
+    if (n)
+        memcpy(p, src, n * size);
+    a->n = n;
+    a->ints = p;
+    return STENO_OK;
+}
+
+static steno_status attr_strings(struct loader *l, struct steno_graph *g, struct steno_attr *a,
+                                 const Onnx__Attribute *m)
+{
+    const char **p = steno_graph_alloc(g, m->n_strings + 1, sizeof *p, l->err);
+    if (!p)
+        return STENO_ERR_NOMEM;
+    for (size_t i = 0; i < m->n_strings; i++)
+        if (!(p[i] = bytes_dup(l, g, m->strings[i])))
+            return STENO_ERR_NOMEM;
+    a->n = m->n_strings;
+    a->strings = p;
+    return STENO_OK;
+}
+
+static steno_status attr_tensor(struct loader *l, struct steno_graph *g, struct steno_attr *a,
+                                const Onnx__Attribute *m)
+{
+    struct steno_tensor t;
+    steno_vid v;
+    steno_status st;
+    if (!m->t)
+        return steno_fail(l->err, STENO_ERR_FORMAT, "attribute '%s' has no tensor", m->name);
+    st = steno_onnx_tensor(&l->src, m->t, &t, l->err);
+    if (st)
+        return st;
+    st = steno_graph_take_const(g, "", &t, &v, l->err); /* a value nobody reads holds the bytes */
+    if (st) {
+        steno_aligned_free(t.data);
+        return st;
+    }
+    a->t = g->values[v].constant;
+    return STENO_OK;
+}
+
+static steno_status attr_graph(struct loader *l, struct scope *s, struct steno_attr *a,
+                               const Onnx__Attribute *m)
+{
+    struct scope body = {.up = s};
+    steno_status st;
+    if (!m->g)
+        return steno_fail(l->err, STENO_ERR_FORMAT, "attribute '%s' has no graph", m->name);
+    if (s->g->depth >= STENO_MAX_GRAPH_DEPTH)
+        return steno_fail(l->err, STENO_ERR_LIMIT, "more than %d levels of body graphs",
+                          STENO_MAX_GRAPH_DEPTH);
+    body.g = steno_graph_new(s->g);
+    if (!body.g)
+        return steno_fail(l->err, STENO_ERR_NOMEM, "out of memory");
+    st = steno_onnx_graph(l, &body, m->g);
+    steno_names_free(&body.names);
+    a->g = body.g;
+    return st;
+}
+
+static steno_status attr_value(struct loader *l, struct scope *s, struct steno_attr *a,
+                               const Onnx__Attribute *m)
+{
+    switch (kind_of(m)) {
+    case ONNX__ATTRIBUTE__KIND__INT:
+        a->kind = STENO_ATTR_INT;
+        a->i = m->i;
+        return STENO_OK;
+    case ONNX__ATTRIBUTE__KIND__FLOAT:
+        a->kind = STENO_ATTR_FLOAT;
+        a->f = m->f;
+        return STENO_OK;
+    case ONNX__ATTRIBUTE__KIND__STRING:
+        a->kind = STENO_ATTR_STRING;
+        a->s = bytes_dup(l, s->g, m->s);
+        return a->s ? STENO_OK : STENO_ERR_NOMEM;
+    case ONNX__ATTRIBUTE__KIND__INTS:
+        a->kind = STENO_ATTR_INTS;
+        return attr_array(l, s->g, a, m->ints, m->n_ints, sizeof *m->ints);
+    case ONNX__ATTRIBUTE__KIND__FLOATS:
+        a->kind = STENO_ATTR_FLOATS;
+        return attr_array(l, s->g, a, m->floats, m->n_floats, sizeof *m->floats);
+    case ONNX__ATTRIBUTE__KIND__STRINGS:
+        a->kind = STENO_ATTR_STRINGS;
+        return attr_strings(l, s->g, a, m);
+    case ONNX__ATTRIBUTE__KIND__TENSOR:
+        a->kind = STENO_ATTR_TENSOR;
+        return attr_tensor(l, s->g, a, m);
+    case ONNX__ATTRIBUTE__KIND__GRAPH:
+        a->kind = STENO_ATTR_GRAPH;
+        return attr_graph(l, s, a, m);
+    default:
+        return steno_fail(l->err, STENO_ERR_UNSUPPORTED, "attribute '%s': kind %d is not "
+                          "supported", m->name, (int)kind_of(m));
+    }
+}
+
+/* The attribute that a function's caller gives under this name, or the function's default. */
+static const Onnx__Attribute *call_attr(const struct scope *s, const char *name)
+{
+    while (s->up)
+        s = s->up;
+    if (!s->func)
+        return NULL;
+    for (size_t i = 0; i < s->call->n_attribute; i++) {
+        const Onnx__Attribute *a = s->call->attribute[i];
+        if (!strcmp(a->name, name))
+            return *a->ref_attr_name ? call_attr(s->caller, a->ref_attr_name) : a;
+    }
+    for (size_t i = 0; i < s->func->n_attribute_proto; i++)
+        if (!strcmp(s->func->attribute_proto[i]->name, name))
+            return s->func->attribute_proto[i];
+    return NULL;
+}
+
+steno_status steno_onnx_attrs(struct loader *l, struct scope *s, const Onnx__Node *m,
+                              struct steno_node *n)
+{
+    int k = 0;
+    for (size_t i = 0; i < m->n_attribute; i++) {
+        const Onnx__Attribute *a = m->attribute[i];
+        const char *name = a->name;
+        steno_status st;
+        if (*a->ref_attr_name && !(a = call_attr(s, a->ref_attr_name)))
+            continue; /* the caller left it out: so does this node */
+        n->attr[k].name = steno_arena_strdup(s->g->arena, name);
+        if (!n->attr[k].name)
+            return steno_fail(l->err, STENO_ERR_NOMEM, "out of memory");
+        st = attr_value(l, s, &n->attr[k], a);
+        if (st)
+            return steno_fail_in(l->err, st, "node '%s' (%s)", n->name, n->op_type);
+        k++;
+    }
+    n->n_attr = k;
+    return STENO_OK;
+}
+
+/* ---- nodes ---- */
+
+static const Onnx__Function *find_function(const struct loader *l, const Onnx__Node *m)
+{
+    for (size_t i = 0; i < l->model->n_functions; i++) {
+        const Onnx__Function *f = l->model->functions[i];
+        if (!strcmp(f->name, m->op_type) && !strcmp(f->domain, m->domain) &&
+            !strcmp(f->overload, m->overload))
+            return f;
+    }
+    return NULL;
+}
+
+bool steno_onnx_omitted(const struct scope *s, const char *name)
+{
+    while (s->up)
+        s = s->up;
+    for (size_t i = 0; s->func && i < s->func->n_input; i++)
+        if (!strcmp(s->func->input[i], name))
+            return true;
+    return false;
+}
+
+static steno_status connect(struct loader *l, struct scope *s, const Onnx__Node *m,
+                            struct steno_node *n)
+{
+    for (size_t i = 0; i < m->n_input; i++) {
+        steno_status st;
+        if (!*m->input[i])
+            continue;
+        st = steno_onnx_lookup(l, s, m->input[i], &n->in[i]);
+        if (st)
+            return st;
+        if (n->in[i] == STENO_NONE && !steno_onnx_omitted(s, m->input[i]))
+            return steno_fail(l->err, STENO_ERR_FORMAT, "node '%s' (%s) reads '%s', which nothing "
+                              "writes", n->name, n->op_type, m->input[i]);
+    }
+    for (size_t i = 0; i < m->n_output; i++)
+        if (*m->output[i])
+            n->out[i] = steno_names_find(&s->names, m->output[i]);
+    return STENO_OK;
+}
+
+static steno_status add_node(struct loader *l, struct scope *s, const Onnx__Node *m)
+{
+    char made[96];
+    const char *name = m->name;
+    int opset = steno_onnx_opset(l, s, m->domain);
+    const Onnx__Function *f = find_function(l, m);
+    struct steno_node n;
+    int32_t at;
+    steno_status st;
+    if (++l->n_nodes > MAX_NODES)
+        return steno_fail(l->err, STENO_ERR_LIMIT, "more than %u nodes", MAX_NODES);
+    if (f && !(l->opt && l->opt->native && l->opt->native(m->domain, m->op_type, opset)))
+        return steno_onnx_call(l, s, m, f);
+    if (!*m->domain && !strcmp(m->op_type, "Constant") && m->n_output == 1) {
+        steno_vid v = steno_names_find(&s->names, m->output[0]);
+        return v == STENO_NONE ? STENO_OK : constant_node(l, s, m, v);
+    }
+    if (!opset && !f)
+        return steno_fail(l->err, STENO_ERR_FORMAT, "node '%s' (%s): the model imports no opset of "
+                          "domain '%s'", m->name, m->op_type, m->domain);
+    if (!*name) {
+        snprintf(made, sizeof made, "%.60s_%zu", m->op_type, l->n_nodes - 1);
+        name = made;
+    }
+    if (m->n_input > INT16_MAX || m->n_output > INT16_MAX || m->n_attribute > INT16_MAX)
+        return steno_fail(l->err, STENO_ERR_LIMIT, "node '%s': too many inputs, outputs or "
+                          "attributes", name);
+    st = steno_graph_add_node(s->g, m->domain, m->op_type, name, (int)m->n_input, (int)m->n_output,
+                              (int)m->n_attribute, &at, l->err);
+    if (st)
+        return st;
+    n = s->g->nodes[at]; /* arrays are the arena's: the copy fills them */
+    n.opset = opset;
+    st = connect(l, s, m, &n);
+    if (!st)
+        st = steno_onnx_attrs(l, s, m, &n);
+    s->g->nodes[at] = n;
+    return st;
+}
+
+steno_status steno_onnx_nodes(struct loader *l, struct scope *s, Onnx__Node **nodes, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < nodes[i]->n_output; k++) {
+            const char *name = nodes[i]->output[k];
+            steno_vid v;
+            steno_status st;
+            /* a function's formal outputs are bound to the caller's values beforehand */
+            if (!*name || (s->func && !s->up && steno_names_find(&s->names, name) != STENO_NONE))
+                continue;
+            st = declare(l, s, name, &v);
+            if (st)
+                return steno_fail_in(l->err, st, "node '%s' (%s)", nodes[i]->name,
+                                     nodes[i]->op_type);
+        }
+    for (size_t i = 0; i < n; i++) {
+        steno_status st = add_node(l, s, nodes[i]);
+        if (st)
+            return st;
+    }
+    return STENO_OK;
+}
+
+/* ---- graphs ---- */
+
+static steno_status graph_inputs(struct loader *l, struct scope *s, const Onnx__Graph *m)
+{
+    struct steno_graph *g = s->g;
+    g->inputs = steno_graph_alloc(g, m->n_input + 1, sizeof *g->inputs, l->err);
+    if (!g->inputs)
+        return STENO_ERR_NOMEM;
+    for (size_t i = 0; i < m->n_input; i++) {
+        steno_vid v = steno_names_find(&s->names, m->input[i]->name);
+        steno_status st;
+        if (v != STENO_NONE && g->values[v].constant)
+            continue; /* IR version 3 lists initializers among the inputs */
+        st = declare(l, s, m->input[i]->name, &v);
+        if (!st)
+            st = set_type(l, g, v, m->input[i], true);
+        if (st)
+            return st;
+        g->values[v].is_input = true;
+        g->inputs[g->n_inputs++] = v;
+    }
+    return STENO_OK;
+}
+
+static steno_status graph_outputs(struct loader *l, struct scope *s, const Onnx__Graph *m)
+{
+    struct steno_graph *g = s->g;
+    g->outputs = steno_graph_alloc(g, m->n_output + 1, sizeof *g->outputs, l->err);
+    if (!g->outputs)
+        return STENO_ERR_NOMEM;
+    for (size_t i = 0; i < m->n_output; i++) {
+        steno_vid v;
+        steno_status st = steno_onnx_lookup(l, s, m->output[i]->name, &v);
+        if (st)
+            return st;
+        if (v == STENO_NONE)
+            return steno_fail(l->err, STENO_ERR_FORMAT, "graph output '%s' is written by nothing",
+                              m->output[i]->name);
+        /* What the file says of an output's shape is a claim of its exporter and often wrong (the
+         * lengths used while tracing): types are taken, shapes are inferred. */
+        st = set_type(l, g, v, m->output[i], true);
+        if (st)
+            return st;
+        if (!g->values[v].is_input && !g->values[v].constant)
+            g->values[v].shape.rank = STENO_RANK_ANY;
+        g->outputs[g->n_outputs++] = v;
+    }
+    return STENO_OK;
+}
+
+steno_status steno_onnx_graph(struct loader *l, struct scope *s, Onnx__Graph *m)
+{
+    steno_status st;
+    if (m->n_input > INT16_MAX || m->n_output > INT16_MAX)
+        return steno_fail(l->err, STENO_ERR_LIMIT, "graph '%s': too many inputs or outputs",
+                          m->name);
+    s->g->name = steno_arena_strdup(s->g->arena, m->name);
+    if (!s->g->name)
+        return steno_fail(l->err, STENO_ERR_NOMEM, "out of memory");
+    st = initializers(l, s, m);
+    if (!st)
+        st = graph_inputs(l, s, m);
+    if (!st)
+        st = steno_onnx_nodes(l, s, m->node, m->n_node);
+    if (!st)
+        st = graph_outputs(l, s, m);
+    return st;
+}
+
+static steno_status metadata(struct loader *l, struct steno_graph *g)
+{
+    size_t n = l->model->n_metadata_props;
+    if (n > 10000)
+        return steno_fail(l->err, STENO_ERR_LIMIT, "more than 10000 metadata entries");
+    g->meta_keys = steno_graph_alloc(g, n + 1, sizeof *g->meta_keys, l->err);
+    g->meta_values = steno_graph_alloc(g, n + 1, sizeof *g->meta_values, l->err);
+    if (!g->meta_keys || !g->meta_values)
+        return STENO_ERR_NOMEM;
+    for (size_t i = 0; i < n; i++) {
+        g->meta_keys[i] = steno_arena_strdup(g->arena, l->model->metadata_props[i]->key);
+        g->meta_values[i] = steno_arena_strdup(g->arena, l->model->metadata_props[i]->value);
+        if (!g->meta_keys[i] || !g->meta_values[i])
+            return steno_fail(l->err, STENO_ERR_NOMEM, "out of memory");
+        g->n_meta++;
+    }
+    return STENO_OK;
+}
+
+static void describe(const Onnx__Model *m, struct steno_onnx_info *info)
+{
+    memset(info, 0, sizeof *info);
+    info->ir_version = m->ir_version;
+    snprintf(info->producer, sizeof info->producer, "%.40s%s%.20s", m->producer_name,
+             *m->producer_version ? " " : "", m->producer_version);
+    for (size_t i = 0; i < m->n_opset_import && i < 16; i++) {
+        snprintf(info->opset[i].domain, sizeof info->opset[i].domain, "%.47s",
+                 *m->opset_import[i]->domain ? m->opset_import[i]->domain : "ai.onnx");
+        info->opset[i].version = m->opset_import[i]->version;
+        info->n_opset++;
+    }
+}
+
+static steno_status convert(struct loader *l, struct steno_graph *g)
+{
+    struct scope top = {.g = g};
+    steno_status st;
+    if (!l->model->graph)
+        return steno_fail(l->err, STENO_ERR_FORMAT, "not an ONNX model: it has no graph");
+    st = steno_onnx_graph(l, &top, l->model->graph);
+    steno_names_free(&top.names);
+    if (!st)
+        st = metadata(l, g);
+    if (!st)
+        st = steno_graph_sort(g, l->err);
+    return st;
+}
+
+steno_status steno_onnx_parse(struct steno_graph **out, const void *data, size_t size,
+                              const char *dir, const struct steno_onnx_options *opt,
+                              struct steno_onnx_info *info, steno_err *err)
+{
+    struct loader l = {.opt = opt, .err = err, .src.dir = dir};
+    struct steno_onnx_heap heap;
+    struct steno_graph *g = NULL;
+    size_t max = 0;
+    steno_status st = steno_onnx_check_wire(data, size, err);
+    if (st)
+        return st;
+    /* an empty repeated message costs two bytes in the file and about 100 here */
+    if (!steno_mul_size(size, 64, &max) || !steno_add_size(max, 16 << 20, &max))
+        max = SIZE_MAX;
+    steno_onnx_heap_init(&heap, max);
+    l.src.max_bytes = opt && opt->max_bytes ? opt->max_bytes : (size_t)64 << 30;
+    l.model = onnx__model__unpack(&heap.alloc, size, data);
+    if (!l.model)
+        return steno_fail(err, STENO_ERR_FORMAT, "not an ONNX model, or one that takes more than "
+                          "%zu bytes of memory to read", max);
+    g = steno_graph_new(NULL);
+    st = g ? convert(&l, g) : steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+    if (info)
+        describe(l.model, info);
+    onnx__model__free_unpacked(l.model, &heap.alloc);
+    steno_onnx_source_close(&l.src);
+    if (st) {
+        steno_graph_free(g);
+        return st;
+    }
+    *out = g;
+    return STENO_OK;
+}
+
+/* ---- files ---- */
+
+static steno_status parse_file(struct steno_graph **out, int fd, const char *path,
+                               const struct steno_onnx_options *opt, struct steno_onnx_info *info,
+                               steno_err *err)
+{
+    struct stat sb;
+    const char *slash = strrchr(path, '/');
+    char *dir;
+    void *map;
+    steno_status st;
+    if (fstat(fd, &sb) || !S_ISREG(sb.st_mode))
+        return steno_fail(err, STENO_ERR_IO, "not a regular file");
+    if (sb.st_size <= 0)
+        return steno_fail(err, STENO_ERR_FORMAT, "the file is empty");
+    dir = slash ? strndup(path, (size_t)(slash - path) + (slash == path)) : strdup(".");
+    if (!dir)
+        return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+    /* Mapped for the time of reading only: everything kept is copied out, so that peak memory is
+     * one copy of the weights. A model file must be replaced by rename, not rewritten in place. */
+    map = mmap(NULL, (size_t)sb.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (map == MAP_FAILED) {
+        st = steno_fail(err, STENO_ERR_IO, "%s", strerror(errno));
+    } else {
+        st = steno_onnx_parse(out, map, (size_t)sb.st_size, dir, opt, info, err);
+        munmap(map, (size_t)sb.st_size);
+    }
+    free(dir);
+    return st;
+}
+
+steno_status steno_onnx_load(struct steno_graph **out, const char *path,
+                             const struct steno_onnx_options *opt, struct steno_onnx_info *info,
+                             steno_err *err)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    steno_status st;
+    if (fd < 0)
+        return steno_fail(err, STENO_ERR_IO, "%s: %s", path, strerror(errno));
+    st = parse_file(out, fd, path, opt, info, err);
+    close(fd);
+    return st ? steno_fail_in(err, st, "%s", path) : STENO_OK;
+}
