@@ -1,0 +1,140 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "decoder/tokens.h"
+
+static steno_tokens *parse(const char *text)
+{
+    steno_tokens *t = NULL;
+    steno_err err = {0};
+    if (steno_tokens_parse(&t, text, strlen(text), "tokens.txt", &err))
+        fail_msg("%s", err.msg);
+    return t;
+}
+
+static void check_text(const steno_tokens *t, int32_t id, const char *want, unsigned flags)
+{
+    size_t n;
+    const char *s = steno_tokens_text(t, id, &n);
+    assert_int_equal(n, strlen(want));
+    assert_memory_equal(s, want, n);
+    assert_int_equal(steno_tokens_flags(t, id), flags);
+}
+
+static void pieces_get_their_word_marks(void **state)
+{
+    (void)state;
+    steno_tokens *t = parse("<blk> 0\n▁HE 1\nLLO 2\n world 3\n▁ 4\n 5\n<0xE4> 6\n中 7\nカ\t8\n9 9\n");
+    assert_int_equal(steno_tokens_count(t), 10);
+    check_text(t, 0, "<blk>", 0);
+    check_text(t, 1, "HE", STENO_TOKEN_WORD);
+    check_text(t, 2, "LLO", 0);
+    check_text(t, 3, "world", STENO_TOKEN_WORD);
+    check_text(t, 4, "", STENO_TOKEN_WORD);
+    check_text(t, 5, "", STENO_TOKEN_WORD); /* a bare id is the space */
+    check_text(t, 6, "\xE4", STENO_TOKEN_BYTE);
+    check_text(t, 7, "中", STENO_TOKEN_ALONE);
+    check_text(t, 8, "カ", STENO_TOKEN_ALONE);
+    check_text(t, 9, "9", 0);
+    assert_int_equal(steno_tokens_find(t, "LLO"), 2);
+    assert_int_equal(steno_tokens_find(t, "llo"), -1);
+    assert_false(steno_tokens_whole_words(t));
+    steno_tokens_close(t);
+}
+
+static void order_crlf_bom_and_missing_last_newline_do_not_matter(void **state)
+{
+    (void)state;
+    steno_tokens *t = parse("\xEF\xBB\xBF▁b 1\r\n▁a 0\r\n\r\n▁c 2");
+    check_text(t, 0, "a", STENO_TOKEN_WORD);
+    check_text(t, 1, "b", STENO_TOKEN_WORD);
+    check_text(t, 2, "c", STENO_TOKEN_WORD);
+    assert_true(steno_tokens_whole_words(t));
+    steno_tokens_close(t);
+}
+
+static void dropping_the_unwritten_leaves_whole_words(void **state)
+{
+    (void)state;
+    steno_err err = {0};
+    steno_tokens *t = parse("<blk> 0\n▁one 1\n<unk> 2\n");
+    assert_false(steno_tokens_whole_words(t));
+    assert_int_equal(steno_tokens_drop(t, " <blk>\t<unk> ", &err), STENO_OK);
+    assert_true(steno_tokens_whole_words(t));
+    assert_int_equal(steno_tokens_flags(t, 2), STENO_TOKEN_DROP);
+    assert_int_equal(steno_tokens_drop(t, "<sil>", &err), STENO_ERR_FORMAT);
+    assert_string_equal(err.msg, "'<sil>' is not in the vocabulary");
+    steno_tokens_close(t);
+}
+
+static void bad_files_are_named_with_their_line(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        steno_status st;
+        const char *msg;
+    } cases[] = {
+        {"", STENO_ERR_FORMAT, "tokens.txt: no tokens"},
+        {"\n\n", STENO_ERR_FORMAT, "tokens.txt: no tokens"},
+        {"a 0\nb\n", STENO_ERR_FORMAT, "tokens.txt:2: expected \"piece id\""},
+        {"a 0\nb1\n", STENO_ERR_FORMAT, "tokens.txt:2: expected"},
+        {"a -1\n", STENO_ERR_FORMAT, "tokens.txt:1: expected"},
+        {"a 1048576\n", STENO_ERR_FORMAT, "tokens.txt:1: expected"},
+        {"a 99999999999999999999\n", STENO_ERR_FORMAT, "tokens.txt:1: expected"},
+        {"a 0\nb 0\n", STENO_ERR_FORMAT, "tokens.txt:2: id 0 again"},
+        {"a 0\nb 2\n", STENO_ERR_FORMAT, "tokens.txt: id 1 is missing (highest is 2)"},
+        {"a 0\n\xFF\xFE 1\n", STENO_ERR_FORMAT, "tokens.txt:2: piece is not UTF-8"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        steno_tokens *t = NULL;
+        steno_err err = {0};
+        steno_status st =
+            steno_tokens_parse(&t, cases[i].text, strlen(cases[i].text), "tokens.txt", &err);
+        assert_int_equal(st, cases[i].st);
+        assert_null(t);
+        if (strncmp(err.msg, cases[i].msg, strlen(cases[i].msg)) != 0)
+            fail_msg("case %zu: \"%s\"", i, err.msg);
+    }
+}
+
+static void zero_bytes_and_giant_pieces_are_refused(void **state)
+{
+    (void)state;
+    steno_tokens *t = NULL;
+    steno_err err = {0};
+    char big[STENO_TOKENS_MAX_PIECE + 8];
+    assert_int_equal(steno_tokens_parse(&t, "a\0b 0\n", 6, "t", &err), STENO_ERR_FORMAT);
+    memset(big, 'x', sizeof big);
+    memcpy(big + sizeof big - 3, " 0\n", 3);
+    assert_int_equal(steno_tokens_parse(&t, big, sizeof big, "t", &err), STENO_ERR_LIMIT);
+    assert_null(t);
+}
+
+static void missing_file_is_named(void **state)
+{
+    (void)state;
+    steno_tokens *t = NULL;
+    steno_err err = {0};
+    assert_int_equal(steno_tokens_open(&t, "/nonexistent/tokens.txt", &err), STENO_ERR_IO);
+    assert_string_equal(err.msg, "/nonexistent/tokens.txt: No such file or directory");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pieces_get_their_word_marks),
+        cmocka_unit_test(order_crlf_bom_and_missing_last_newline_do_not_matter),
+        cmocka_unit_test(dropping_the_unwritten_leaves_whole_words),
+        cmocka_unit_test(bad_files_are_named_with_their_line),
+        cmocka_unit_test(zero_bytes_and_giant_pieces_are_refused),
+        cmocka_unit_test(missing_file_is_named),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,156 @@
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "decoder/words.h"
+
+static const char pieces[] = "<blk> 0\n▁for 1\nty 2\n▁two 3\n<unk> 4\n中 5\n国 6\n▁ 7\n"
+                             "<0xC3> 8\n<0xA9> 9\n▁caf 10\n";
+static const char whole[] = "<blk> 0\n▁one 1\n▁two 2\n<unk> 3\n";
+
+static steno_tokens *vocab(const char *text, const char *drop)
+{
+    steno_tokens *t = NULL;
+    assert_int_equal(steno_tokens_parse(&t, text, strlen(text), "t", NULL), STENO_OK);
+    assert_int_equal(steno_tokens_drop(t, drop, NULL), STENO_OK);
+    return t;
+}
+
+static size_t spans(struct steno_span *out, const int *tok, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        out[i] = (struct steno_span){
+            .token = tok[i], .peak = logf(0.5f), .first = 10 * (int64_t)i, .last = 10 * (int64_t)i + 3};
+    return n;
+}
+
+static void build(struct steno_words *w, steno_tokens *t, const int *tok, size_t n, size_t stable)
+{
+    struct steno_span s[32];
+    assert_int_equal(steno_words_build(w, t, s, spans(s, tok, n), stable), STENO_OK);
+}
+
+static void pieces_join_into_words_with_their_frames(void **state)
+{
+    (void)state;
+    steno_tokens *t = vocab(pieces, "<blk> <unk>");
+    struct steno_words w;
+    steno_words_init(&w);
+    build(&w, t, (int[]){1, 2, 4, 3}, 4, 4);
+    assert_string_equal(w.line.data, "forty two");
+    assert_int_equal(w.n, 2);
+    assert_string_equal(w.words.data + w.w[0].text, "forty");
+    assert_string_equal(w.words.data + w.w[1].text, "two");
+    assert_int_equal(w.w[0].first, 0);
+    assert_int_equal(w.w[0].last, 13);
+    assert_int_equal(w.w[1].first, 30);
+    assert_int_equal(w.w[0].end, 5);
+    steno_words_free(&w);
+    steno_tokens_close(t);
+}
+
+static void confidence_is_the_geometric_mean_of_the_peaks(void **state)
+{
+    (void)state;
+    steno_tokens *t = vocab(pieces, "<blk> <unk>");
+    struct steno_span s[3] = {{.token = 1, .peak = logf(0.9f)},
+                              {.token = 2, .peak = logf(0.4f)},
+                              {.token = 3, .peak = logf(0.8f)}};
+    struct steno_words w;
+    steno_words_init(&w);
+    assert_int_equal(steno_words_build(&w, t, s, 3, 3), STENO_OK);
+    assert_float_equal(w.w[0].confidence, 0.6f, 1e-6f);
+    assert_float_equal(w.w[1].confidence, 0.8f, 1e-6f);
+    assert_float_equal(w.confidence, sqrtf(0.48f), 1e-6f);
+    assert_int_equal(steno_words_build(&w, t, s, 0, 0), STENO_OK);
+    assert_int_equal(w.n, 0);
+    assert_float_equal(w.confidence, 0.0f, 0.0f);
+    steno_words_free(&w);
+    steno_tokens_close(t);
+}
+
+static void last_word_settles_when_nothing_can_be_added(void **state)
+{
+    (void)state;
+    steno_tokens *p = vocab(pieces, "<blk> <unk>"), *d = vocab(whole, "<blk> <unk>");
+    struct steno_words w;
+    steno_words_init(&w);
+    build(&w, p, (int[]){1, 2, 3}, 3, 3); /* "two" may become "twofold" */
+    assert_int_equal(w.stable_words, 1);
+    assert_int_equal(w.stable_bytes, strlen("forty"));
+    build(&w, p, (int[]){1, 2, 3}, 3, 2); /* the 3rd token is open: so is what ends "forty" */
+    assert_int_equal(w.stable_words, 0);
+    build(&w, d, (int[]){1, 2, 1}, 3, 3);
+    assert_int_equal(w.stable_words, 3);
+    build(&w, d, (int[]){1, 2, 1}, 3, 2);
+    assert_int_equal(w.stable_words, 2);
+    assert_int_equal(w.stable_bytes, strlen("one two"));
+    build(&w, d, (int[]){1, 3, 1}, 3, 1);
+    assert_int_equal(w.stable_words, 1);
+    build(&w, d, (int[]){3, 1}, 2, 0);
+    assert_int_equal(w.stable_words, 0);
+    assert_int_equal(w.stable_bytes, 0);
+    steno_words_free(&w);
+    steno_tokens_close(p);
+    steno_tokens_close(d);
+}
+
+static void ideographs_are_words_without_spaces(void **state)
+{
+    (void)state;
+    steno_tokens *t = vocab(pieces, "<blk> <unk>");
+    struct steno_words w;
+    steno_words_init(&w);
+    build(&w, t, (int[]){5, 6, 3, 5, 2}, 5, 5);
+    assert_string_equal(w.line.data, "中国 two中ty");
+    assert_int_equal(w.n, 5);
+    steno_words_free(&w);
+    steno_tokens_close(t);
+}
+
+static void bytes_join_into_characters_and_broken_ones_are_replaced(void **state)
+{
+    (void)state;
+    steno_tokens *t = vocab(pieces, "<blk> <unk>");
+    struct steno_words w;
+    steno_words_init(&w);
+    build(&w, t, (int[]){10, 8, 9}, 3, 3);
+    assert_string_equal(w.line.data, "café");
+    build(&w, t, (int[]){10, 8, 3}, 3, 3);
+    assert_string_equal(w.line.data, "caf\xEF\xBF\xBD two");
+    build(&w, t, (int[]){9, 9}, 2, 2);
+    assert_string_equal(w.line.data, "\xEF\xBF\xBD\xEF\xBF\xBD");
+    steno_words_free(&w);
+    steno_tokens_close(t);
+}
+
+static void lone_word_marks_make_no_words(void **state)
+{
+    (void)state;
+    steno_tokens *t = vocab(pieces, "<blk> <unk>");
+    struct steno_words w;
+    steno_words_init(&w);
+    build(&w, t, (int[]){7, 7, 3, 7}, 4, 4);
+    assert_string_equal(w.line.data, "two");
+    build(&w, t, (int[]){7, 2}, 2, 2);
+    assert_string_equal(w.line.data, "ty");
+    steno_words_free(&w);
+    steno_tokens_close(t);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pieces_join_into_words_with_their_frames),
+        cmocka_unit_test(confidence_is_the_geometric_mean_of_the_peaks),
+        cmocka_unit_test(last_word_settles_when_nothing_can_be_added),
+        cmocka_unit_test(ideographs_are_words_without_spaces),
+        cmocka_unit_test(bytes_join_into_characters_and_broken_ones_are_replaced),
+        cmocka_unit_test(lone_word_marks_make_no_words),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
