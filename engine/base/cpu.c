@@ -88,8 +88,7 @@ static const struct {
     {"avx512", STENO_CPU_AVX2 | STENO_CPU_AVX512},
     {"vnni", STENO_CPU_AVX2 | STENO_CPU_AVX512 | STENO_CPU_VNNI},
     {"bf16", STENO_CPU_AVX2 | STENO_CPU_AVX512 | STENO_CPU_VNNI | STENO_CPU_BF16},
-    {"amx",
-     STENO_CPU_AVX2 | STENO_CPU_AVX512 | STENO_CPU_VNNI | STENO_CPU_BF16 | STENO_CPU_AMX},
+    {"amx", STENO_CPU_AVX2 | STENO_CPU_AVX512 | STENO_CPU_VNNI | STENO_CPU_BF16 | STENO_CPU_AMX},
 };
 
 enum { N_LEVELS = sizeof levels / sizeof levels[0] };
@@ -115,9 +114,9 @@ steno_status steno_cpu_level(const char *name, unsigned have, unsigned *mask, st
             *mask = levels[i].mask & have;
             return STENO_OK;
         }
-    return steno_fail(err, STENO_ERR_INVAL,
-                      "unknown CPU level '%s' (scalar, blas, avx2, avx512, vnni, bf16, amx, native)",
-                      name);
+    return steno_fail(
+        err, STENO_ERR_INVAL,
+        "unknown CPU level '%s' (scalar, blas, avx2, avx512, vnni, bf16, amx, native)", name);
 }
 
 steno_status steno_cpu_choose(const char *name, unsigned *mask, steno_err *err)
@@ -130,8 +129,8 @@ steno_status steno_cpu_choose(const char *name, unsigned *mask, steno_err *err)
 
 const char *steno_cpu_str(unsigned mask, char *out, size_t size)
 {
-    static const char *const names[] = {"avx2",    "avx512", "vnni", "bf16",
-                                        "avxvnni", "amx",    "",     "",     "blas"};
+    static const char *const names[] = {"avx2", "avx512", "vnni", "bf16", "avxvnni",
+                                        "amx",  "",       "",     "blas"};
     size_t at = 0;
     if (!size)
         return out;

@@ -34,9 +34,9 @@ struct steno_team {
     _Atomic(void (*)(void *, int)) fn;
     _Atomic(void *) arg;
     atomic_bool stop;
-    atomic_int sleepers;       /* workers in wait for a ticket */
-    atomic_bool caller_waits;  /* the caller is in wait for `done` */
-    pthread_mutex_t lock;      /* guards nothing but the two conditions */
+    atomic_int sleepers;      /* workers in wait for a ticket */
+    atomic_bool caller_waits; /* the caller is in wait for `done` */
+    pthread_mutex_t lock;     /* guards nothing but the two conditions */
     pthread_cond_t work, idle;
 };
 

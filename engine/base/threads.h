@@ -20,10 +20,10 @@ STENO_MUST steno_status steno_thread_start(pthread_t *out, const char *name, voi
 
 /* threads >= 1, the caller's included; more than 1024 is STENO_ERR_INVAL. */
 STENO_MUST steno_status steno_team_new(steno_team **out, int threads, steno_err *err);
-void steno_team_free(steno_team *t); /* joins the threads; accepts NULL */
+void steno_team_free(steno_team *t);      /* joins the threads; accepts NULL */
 int steno_team_size(const steno_team *t); /* NULL is a team of one */
-/* fn(arg, part) for every part in [0, n_parts), returning when all are done; what the parts wrote is
- * then visible to the caller. A team of one (or NULL), or n_parts == 1, runs inline with no
+/* fn(arg, part) for every part in [0, n_parts), returning when all are done; what the parts wrote
+ * is then visible to the caller. A team of one (or NULL), or n_parts == 1, runs inline with no
  * synchronisation at all. fn must not call steno_team_run on the same team. */
 void steno_team_run(steno_team *t, int n_parts, void (*fn)(void *arg, int part), void *arg);
 

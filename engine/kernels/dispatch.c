@@ -2,12 +2,41 @@
 
 #include "base/cpu.h"
 
-void steno_kernels_init(steno_kernels *k, unsigned cpu)
+static void set_scalar(steno_kernels *k)
 {
     k->level = "scalar";
+    steno_kernels_elementwise__scalar(k);
+    steno_kernels_rows__scalar(k);
+    steno_kernels_gemm__scalar(k);
+    steno_kernels_conv__scalar(k);
+}
+
+#if defined(__x86_64__)
+static void set_avx2(steno_kernels *k)
+{
+    k->level = "avx2";
+    steno_kernels_elementwise__avx2(k);
+    steno_kernels_rows__avx2(k);
+    steno_kernels_gemm__avx2(k);
+}
+
+static void set_avx512(steno_kernels *k)
+{
+    k->level = "avx512";
+    steno_kernels_elementwise__avx512(k);
+    steno_kernels_rows__avx512(k);
+    steno_kernels_gemm__avx512(k);
+}
+#endif
+
+void steno_kernels_init(steno_kernels *k, unsigned cpu)
+{
     k->cpu = cpu;
-    steno_kernels_scalar_elementwise(k);
-    steno_kernels_scalar_rows(k);
-    steno_kernels_scalar_gemm(k);
-    steno_kernels_scalar_conv(k);
+    set_scalar(k);
+#if defined(__x86_64__)
+    if (cpu & STENO_CPU_AVX2)
+        set_avx2(k);
+    if (cpu & STENO_CPU_AVX512)
+        set_avx512(k);
+#endif
 }

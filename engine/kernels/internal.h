@@ -4,9 +4,17 @@
 
 #include "kernels/kernels.h"
 
-void steno_kernels_scalar_elementwise(steno_kernels *k);
-void steno_kernels_scalar_rows(steno_kernels *k); /* reductions, norms, transpose */
-void steno_kernels_scalar_gemm(steno_kernels *k);
-void steno_kernels_scalar_conv(steno_kernels *k);
+void steno_kernels_elementwise__scalar(steno_kernels *k);
+void steno_kernels_rows__scalar(steno_kernels *k); /* reductions, norms, transpose */
+void steno_kernels_gemm__scalar(steno_kernels *k);
+void steno_kernels_conv__scalar(steno_kernels *k);
+#if defined(__x86_64__)
+void steno_kernels_elementwise__avx2(steno_kernels *k);
+void steno_kernels_rows__avx2(steno_kernels *k);
+void steno_kernels_gemm__avx2(steno_kernels *k);
+void steno_kernels_elementwise__avx512(steno_kernels *k);
+void steno_kernels_rows__avx512(steno_kernels *k);
+void steno_kernels_gemm__avx512(steno_kernels *k);
+#endif
 
 #endif

@@ -6,7 +6,8 @@
  *   buffers (layout private to the level) are padded, to the size their *_bytes function states;
  * - an output may be the very same array as an input where the slot says so, never overlap partly;
  * - n, rows, m = 0 is allowed and does nothing; NaN in gives NaN out unless stated;
- * - results do not depend on address, on what is in memory beyond, or on the thread that runs it. */
+ * - results do not depend on address, on what is in memory beyond, or on the thread that runs it.
+ */
 #ifndef STENO_KERNELS_KERNELS_H
 #define STENO_KERNELS_KERNELS_H
 
@@ -34,15 +35,15 @@ enum steno_act {
 /* f32 weights B [K,N] packed for this CPU level's gemm: layout private to the level. */
 struct steno_packed_b {
     size_t k, n;
-    size_t bytes;   /* of data */
-    void *data;     /* steno_aligned_alloc'd by the caller with gemm_f32_packed_bytes */
+    size_t bytes; /* of data */
+    void *data;   /* steno_aligned_alloc'd by the caller with gemm_f32_packed_bytes */
 };
 
 /* What happens to a result tile while it is in registers: C = act(alpha * A*B + bias) + residual.
  * A NULL epilogue is {.alpha = 1}. */
 struct steno_gemm_epilogue {
-    const float *bias;      /* [N], or [M] when bias_rows, or NULL */
-    const float *residual;  /* [M, ldr] added after the activation, or NULL; must not overlap C */
+    const float *bias;     /* [N], or [M] when bias_rows, or NULL */
+    const float *residual; /* [M, ldr] added after the activation, or NULL; must not overlap C */
     size_t ldr;
     enum steno_act act;
     float act_min, act_max; /* STENO_ACT_CLIP */
@@ -89,7 +90,8 @@ struct steno_kernels {
      * softmax: exp(x - max) / sum; log_softmax: x - max - log(sum). */
     void (*softmax_f32)(float *y, const float *x, size_t rows, size_t cols);
     void (*log_softmax_f32)(float *y, const float *x, size_t rows, size_t cols);
-    /* y = (x - mean) / sqrt(var + eps) * gamma + beta over the last axis; gamma, beta may be NULL. */
+    /* y = (x - mean) / sqrt(var + eps) * gamma + beta over the last axis; gamma, beta may be NULL.
+     */
     void (*layernorm_f32)(float *y, const float *x, size_t rows, size_t cols, const float *gamma,
                           const float *beta, float eps);
     /* y = x / sqrt(mean(x*x) + eps) * gamma; gamma may be NULL. */
@@ -123,8 +125,9 @@ struct steno_kernels {
                      const struct steno_gemm_epilogue *ep, void *work);
 
     /* ---- convolution ---- one image (batch is the caller's loop). ep: bias [c_out] with bias_rows
-     * set, act, residual like y with ldr = out0*out1. conv_f32_work is for all n_parts together; the
-     * parts share one work block and may run at the same time; the bits do not depend on n_parts. */
+     * set, act, residual like y with ldr = out0*out1. conv_f32_work is for all n_parts together;
+     * the parts share one work block and may run at the same time; the bits do not depend on
+     * n_parts. */
     size_t (*conv_f32_packed_bytes)(const struct steno_conv *s);
     void (*conv_f32_pack)(void *dst, const float *w, const struct steno_conv *s);
     size_t (*conv_f32_work)(const struct steno_conv *s, size_t n_parts);

@@ -77,7 +77,7 @@ static void dwconv_f32__scalar(float *y, const float *x, const float *w, const f
         }
 }
 
-void steno_kernels_scalar_conv(steno_kernels *k)
+void steno_kernels_conv__scalar(steno_kernels *k)
 {
     k->conv_f32_packed_bytes = conv_f32_packed_bytes__scalar;
     k->conv_f32_pack = conv_f32_pack__scalar;

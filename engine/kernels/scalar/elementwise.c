@@ -22,9 +22,11 @@
         }                                                                                          \
     }
 
+/* From e^-|v|, so that results near zero keep their digits. */
 static float sigmoid(float v)
 {
-    return 1.0f / (1.0f + expf(-v));
+    float e = expf(-fabsf(v));
+    return (v < 0.0f ? e : 1.0f) / (1.0f + e);
 }
 
 static float gelu(float v)
@@ -86,7 +88,7 @@ static void axpy_f32__scalar(float *y, const float *x, size_t n, float scale)
         y[i] += scale * x[i];
 }
 
-void steno_kernels_scalar_elementwise(steno_kernels *k)
+void steno_kernels_elementwise__scalar(steno_kernels *k)
 {
     k->exp_f32 = exp_f32__scalar;
     k->log_f32 = log_f32__scalar;

@@ -28,7 +28,8 @@ static inline float activate_scalar(float v, const struct steno_gemm_epilogue *e
 }
 
 /* Epilogue of element (i, j): row i, column j of C. */
-static inline float epilogue_scalar(float v, size_t i, size_t j, const struct steno_gemm_epilogue *ep)
+static inline float epilogue_scalar(float v, size_t i, size_t j,
+                                    const struct steno_gemm_epilogue *ep)
 {
     if (!ep)
         return v;

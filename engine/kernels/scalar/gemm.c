@@ -66,7 +66,7 @@ static void gemm_f32__scalar(size_t m, size_t n, size_t k, const float *a, size_
          trans_b ? ldb : 1, c, ldc, ep);
 }
 
-void steno_kernels_scalar_gemm(steno_kernels *k)
+void steno_kernels_gemm__scalar(steno_kernels *k)
 {
     k->gemm_f32_packed_bytes = gemm_f32_packed_bytes__scalar;
     k->gemm_f32_pack = gemm_f32_pack__scalar;

@@ -99,7 +99,7 @@ static void transpose_f32__scalar(float *dst, size_t ldd, const float *src, size
             dst[c * ldd + r] = src[r * lds + c];
 }
 
-void steno_kernels_scalar_rows(steno_kernels *k)
+void steno_kernels_rows__scalar(steno_kernels *k)
 {
     k->sum_f32 = sum_f32__scalar;
     k->max_reduce_f32 = max_reduce_f32__scalar;

@@ -1,0 +1,134 @@
+/* Elementwise slots for one vector width. Memory-bound but for the transcendental ones; one vector
+ * per turn, the tail under a mask, so nothing is read or written beyond n. */
+#include "kernels/internal.h"
+
+#include "kernels/x86/math_tmpl.h"
+
+#define UNARY(name, expr)                                                                          \
+    static void V_NAME(name##_f32)(float *y, const float *x, size_t n)                             \
+    {                                                                                              \
+        for (; n >= VL; n -= VL, x += VL, y += VL) {                                               \
+            vf v = v_load(x);                                                                      \
+            v_store(y, (expr));                                                                    \
+        }                                                                                          \
+        if (n) {                                                                                   \
+            vm m = v_tail(n);                                                                      \
+            vf v = v_load_m(x, m);                                                                 \
+            v_store_m(y, m, (expr));                                                               \
+        }                                                                                          \
+    }
+
+/* One loop per combination of vector and scalar operands. */
+#define BINARY(name, expr)                                                                         \
+    static void V_NAME(name##_f32)(float *y, const float *a, size_t a_stride, const float *b,      \
+                                   size_t b_stride, size_t n)                                      \
+    {                                                                                              \
+        size_t i = 0;                                                                              \
+        vf u, v;                                                                                   \
+        if (!n)                                                                                    \
+            return;                                                                                \
+        u = v_set1(a[0]);                                                                          \
+        v = v_set1(b[0]);                                                                          \
+        for (; i + VL <= n; i += VL) {                                                             \
+            if (a_stride)                                                                          \
+                u = v_load(a + i);                                                                 \
+            if (b_stride)                                                                          \
+                v = v_load(b + i);                                                                 \
+            v_store(y + i, (expr));                                                                \
+        }                                                                                          \
+        if (i < n) {                                                                               \
+            vm m = v_tail(n - i);                                                                  \
+            if (a_stride)                                                                          \
+                u = v_load_m(a + i, m);                                                            \
+            if (b_stride)                                                                          \
+                v = v_load_m(b + i, m);                                                            \
+            v_store_m(y + i, m, (expr));                                                           \
+        }                                                                                          \
+    }
+
+UNARY(exp, v_exp(v))
+UNARY(log, v_log(v))
+UNARY(tanh, v_tanh(v))
+UNARY(sigmoid, v_sigmoid(v))
+UNARY(erf, v_erf(v))
+UNARY(silu, v_silu(v))
+UNARY(gelu, v_gelu(v))
+UNARY(relu, v_max(v_zero(), v))
+UNARY(sqrt, v_sqrt(v))
+UNARY(neg, v_neg(v))
+UNARY(abs, v_abs(v))
+UNARY(recip, v_set1(1.0f) / v)
+BINARY(add, u + v)
+BINARY(sub, u - v)
+BINARY(mul, u *v)
+BINARY(div, u / v)
+BINARY(min, v_min_nan(u, v))
+BINARY(max, v_max_nan(u, v))
+
+static void V_NAME(affine_f32)(float *y, const float *x, size_t n, float scale, float shift)
+{
+    const vf a = v_set1(scale), b = v_set1(shift);
+    for (; n >= VL; n -= VL, x += VL, y += VL)
+        v_store(y, v_fma(v_load(x), a, b));
+    if (n) {
+        vm m = v_tail(n);
+        v_store_m(y, m, v_fma(v_load_m(x, m), a, b));
+    }
+}
+
+static void V_NAME(clip_f32)(float *y, const float *x, size_t n, float lo, float hi)
+{
+    for (; n >= VL; n -= VL, x += VL, y += VL)
+        v_store(y, v_clamp(v_load(x), lo, hi));
+    if (n) {
+        vm m = v_tail(n);
+        v_store_m(y, m, v_clamp(v_load_m(x, m), lo, hi));
+    }
+}
+
+static void V_NAME(glu_f32)(float *y, const float *a, const float *b, size_t n)
+{
+    for (; n >= VL; n -= VL, a += VL, b += VL, y += VL)
+        v_store(y, v_load(a) * v_sigmoid(v_load(b)));
+    if (n) {
+        vm m = v_tail(n);
+        v_store_m(y, m, v_load_m(a, m) * v_sigmoid(v_load_m(b, m)));
+    }
+}
+
+static void V_NAME(axpy_f32)(float *y, const float *x, size_t n, float scale)
+{
+    const vf a = v_set1(scale);
+    for (; n >= VL; n -= VL, x += VL, y += VL)
+        v_store(y, v_fma(v_load(x), a, v_load(y)));
+    if (n) {
+        vm m = v_tail(n);
+        v_store_m(y, m, v_fma(v_load_m(x, m), a, v_load_m(y, m)));
+    }
+}
+
+void V_NAME(steno_kernels_elementwise)(steno_kernels *k)
+{
+    k->exp_f32 = V_NAME(exp_f32);
+    k->log_f32 = V_NAME(log_f32);
+    k->tanh_f32 = V_NAME(tanh_f32);
+    k->sigmoid_f32 = V_NAME(sigmoid_f32);
+    k->erf_f32 = V_NAME(erf_f32);
+    k->silu_f32 = V_NAME(silu_f32);
+    k->gelu_f32 = V_NAME(gelu_f32);
+    k->relu_f32 = V_NAME(relu_f32);
+    k->sqrt_f32 = V_NAME(sqrt_f32);
+    k->neg_f32 = V_NAME(neg_f32);
+    k->abs_f32 = V_NAME(abs_f32);
+    k->recip_f32 = V_NAME(recip_f32);
+    k->add_f32 = V_NAME(add_f32);
+    k->sub_f32 = V_NAME(sub_f32);
+    k->mul_f32 = V_NAME(mul_f32);
+    k->div_f32 = V_NAME(div_f32);
+    k->min_f32 = V_NAME(min_f32);
+    k->max_f32 = V_NAME(max_f32);
+    k->affine_f32 = V_NAME(affine_f32);
+    k->clip_f32 = V_NAME(clip_f32);
+    k->glu_f32 = V_NAME(glu_f32);
+    k->axpy_f32 = V_NAME(axpy_f32);
+}

@@ -1,0 +1,319 @@
+/* C = act(alpha A B + bias) + residual in f32 for one vector width.
+ *
+ * Packed B: panels of NR = 2 VL columns, each [K][NR] row-major, the last one filled with zero
+ * columns; so a panel is one sequential stream whatever M is.
+ *
+ * Register tile: MR rows x NR columns. AVX-512 has 32 registers: 14 x 2 accumulators + 2 of B + 1
+ * broadcast of A; AVX2 has 16: 6 x 2 + 2 + 1. M is cut into tiles of nearly equal height rather
+ * than 14, 14, ..., 2, because a low tile is short of independent sums to hide the FMA latency. For
+ * the same reason tiles of 1 and 2 rows take 4 and 2 panels at a time.
+ *
+ * Blocks: KC rows of B x NR columns stay in L1/L2 while MC rows of A pass; those rows are copied to
+ * the stack with a fixed row stride first, so that the inner loop addresses them by constants and
+ * the power-of-two strides of real models do not fall into the same cache sets.
+ *
+ * Every element of C is summed over k in order, in blocks of KC: its bits do not depend on M, on
+ * the tile it falls into, or on how the work is shared out. */
+#include "kernels/internal.h"
+
+#include "kernels/x86/math_tmpl.h"
+#include "kernels/x86/transpose8.h"
+
+#include <stdalign.h>
+#include <string.h>
+
+enum {
+    NR = 2 * VL,
+    MR = VL == 16 ? 14 : 6,
+    KC = 256,
+    MC = 84,       /* rows of A copied at a time: a multiple of both MR; 91 KiB, in L2 */
+    A_LD = KC + 16 /* row stride of the copy */
+};
+
+typedef void micro_fn(size_t kc, const float *a, const float *b, size_t b_next, float *tile);
+
+/* tile [mr][panels * NR] = A [mr][kc] * B, panels b_next floats apart. Always inlined with constant
+ * mr and panels, so that acc lives in registers. */
+static inline __attribute__((always_inline)) void
+micro(int mr, int panels, size_t kc, const float *a, const float *b, size_t b_next, float *tile)
+{
+    vf acc[MR * 2];
+    const int w = 2 * panels;
+#pragma GCC unroll 28
+    for (int i = 0; i < mr * w; i++)
+        acc[i] = v_zero();
+    for (size_t k = 0; k < kc; k++, b += NR) {
+        vf bv[8];
+#pragma GCC unroll 8
+        for (int j = 0; j < w; j++)
+            bv[j] = v_load(b + (size_t)(j / 2) * b_next + (size_t)(j % 2) * VL);
+#pragma GCC unroll 14
+        for (int r = 0; r < mr; r++) {
+            vf av = v_set1(a[(size_t)r * A_LD + k]);
+#pragma GCC unroll 8
+            for (int j = 0; j < w; j++)
+                acc[r * w + j] = v_fma(av, bv[j], acc[r * w + j]);
+        }
+    }
+#pragma GCC unroll 28
+    for (int i = 0; i < mr * w; i++)
+        v_store(tile + (size_t)i * VL, acc[i]);
+}
+
+#define MICRO(mr, panels)                                                                          \
+    static void micro_##mr##x##panels(size_t kc, const float *a, const float *b, size_t b_next,    \
+                                      float *tile)                                                 \
+    {                                                                                              \
+        micro(mr, panels, kc, a, b, b_next, tile);                                                 \
+    }
+MICRO(1, 4)
+MICRO(1, 1)
+MICRO(2, 2)
+MICRO(2, 1)
+MICRO(3, 1)
+MICRO(4, 1)
+MICRO(5, 1)
+MICRO(6, 1)
+#if VL == 16
+MICRO(7, 1)
+MICRO(8, 1)
+MICRO(9, 1)
+MICRO(10, 1)
+MICRO(11, 1)
+MICRO(12, 1)
+MICRO(13, 1)
+MICRO(14, 1)
+#endif
+
+static micro_fn *const micro_by_rows[MR + 1] = {
+    NULL,      micro_1x1, micro_2x1, micro_3x1,  micro_4x1,  micro_5x1,  micro_6x1,
+#if VL == 16
+    micro_7x1, micro_8x1, micro_9x1, micro_10x1, micro_11x1, micro_12x1, micro_13x1, micro_14x1,
+#endif
+};
+
+/* Panels a tile of this height takes at a time. */
+static size_t panels_at_once(size_t rows)
+{
+    return rows == 1 ? 4 : rows == 2 ? 2 : 1;
+}
+
+struct product {
+    size_t n, k;
+    const float *a;
+    size_t a_row, a_col; /* strides */
+    const float *b;      /* packed */
+    float *c;
+    size_t ldc;
+    const struct steno_gemm_epilogue *ep;
+};
+
+static inline vf activate(vf v, const struct steno_gemm_epilogue *ep)
+{
+    switch (ep->act) {
+    case STENO_ACT_NONE:
+        break;
+    case STENO_ACT_RELU:
+        return v_max(v_zero(), v);
+    case STENO_ACT_SIGMOID:
+        return v_sigmoid(v);
+    case STENO_ACT_TANH:
+        return v_tanh(v);
+    case STENO_ACT_SILU:
+        return v_silu(v);
+    case STENO_ACT_GELU:
+        return v_gelu(v);
+    case STENO_ACT_CLIP:
+        return v_clamp(v, ep->act_min, ep->act_max);
+    }
+    return v;
+}
+
+/* One row of the tile to C columns [j, j + cols). */
+static inline void store_row(const struct product *p, const float *tile, size_t i, size_t j,
+                             size_t cols, bool first, bool last)
+{
+    const struct steno_gemm_epilogue *ep = last ? p->ep : NULL;
+    float *c = p->c + i * p->ldc + j;
+    for (size_t x = 0; x < cols; x += VL) {
+        vm m = v_tail(cols - x < VL ? cols - x : VL);
+        vf v = v_load(tile + x);
+        if (!first)
+            v = v + v_load_m(c + x, m);
+        if (ep) {
+            v = v * v_set1(ep->alpha);
+            if (ep->bias)
+                v = v + (ep->bias_rows ? v_set1(ep->bias[i]) : v_load_m(ep->bias + j + x, m));
+            if (ep->act)
+                v = activate(v, ep);
+            if (ep->residual)
+                v = v + v_load_m(ep->residual + i * ep->ldr + j + x, m);
+        }
+        v_store_m(c + x, m, v);
+    }
+}
+
+static void store_tile(const struct product *p, const float *tile, size_t rows, size_t width,
+                       size_t i, size_t j, size_t cols, bool first, bool last)
+{
+    if (cols == NR && first && (!last || !p->ep)) {
+        for (size_t r = 0; r < rows; r++, tile += width) {
+            v_store(p->c + (i + r) * p->ldc + j, v_load(tile));
+            v_store(p->c + (i + r) * p->ldc + j + VL, v_load(tile + VL));
+        }
+        return;
+    }
+    for (size_t r = 0; r < rows; r++, tile += width)
+        store_row(p, tile, i + r, j, cols, first, last);
+}
+
+/* Rows [i0, i0 + rows) and columns [k0, k0 + kc) of A to buf [rows][A_LD]. */
+static void copy_a(const struct product *p, float *buf, size_t i0, size_t rows, size_t k0,
+                   size_t kc)
+{
+    const float *a = p->a + i0 * p->a_row + k0 * p->a_col;
+    if (p->a_col == 1) {
+        for (size_t r = 0; r < rows; r++)
+            memcpy(buf + r * A_LD, a + r * p->a_row, kc * sizeof *buf);
+        return;
+    }
+    for (size_t r = 0; r < rows; r++)
+        for (size_t k = 0; k < kc; k++)
+            buf[r * A_LD + k] = a[r * p->a_row + k * p->a_col];
+}
+
+/* All panels [j0, j1) for the copied rows [i0, i0 + rows), k from k0 on. */
+static void block(const struct product *p, const float *buf, size_t i0, size_t rows, size_t j0,
+                  size_t j1, size_t k0, size_t kc)
+{
+    alignas(64) float tile[MR * NR];
+    const bool first = k0 == 0, last = k0 + kc == p->k;
+    const size_t tiles = (rows + MR - 1) / MR, b_next = p->k * NR;
+    for (size_t j = j0; j < j1;) {
+        size_t at_once = tiles == 1 ? panels_at_once(rows) : 1, step = at_once;
+        const float *b = p->b + j * b_next + k0 * NR;
+        if (j + at_once > j1)
+            step = at_once = 1;
+        for (size_t t = 0; t < tiles; t++) {
+            size_t r0 = rows * t / tiles, h = rows * (t + 1) / tiles - r0;
+            micro_fn *fn = at_once == 4 ? micro_1x4 : at_once == 2 ? micro_2x2 : micro_by_rows[h];
+            fn(kc, buf + r0 * A_LD, b, b_next, tile);
+            for (size_t q = 0; q < step; q++) {
+                size_t col = (j + q) * NR, cols = p->n - col < NR ? p->n - col : NR;
+                store_tile(p, tile + q * NR, h, step * NR, i0 + r0, col, cols, first, last);
+            }
+        }
+        j += step;
+    }
+}
+
+/* Rows [i0, i1), panels [j0, j1). */
+static void multiply(const struct product *p, size_t i0, size_t i1, size_t j0, size_t j1)
+{
+    alignas(64) float buf[MC * A_LD];
+    size_t k0 = 0;
+    if (j0 >= j1)
+        return;
+    do { /* once even for k = 0, where the result is the epilogue of zeros */
+        size_t kc = p->k - k0 < KC ? p->k - k0 : KC;
+        for (size_t i = i0; i < i1;) {
+            size_t rows = i1 - i < MC ? i1 - i : MC;
+            copy_a(p, buf, i, rows, k0, kc);
+            block(p, buf, i, rows, j0, j1, k0, kc);
+            i += rows;
+        }
+        k0 += kc;
+    } while (k0 < p->k);
+}
+
+static size_t panels(size_t n)
+{
+    return (n + NR - 1) / NR;
+}
+
+static size_t V_NAME(gemm_f32_packed_bytes)(size_t k, size_t n)
+{
+    return panels(n) * k * NR * sizeof(float);
+}
+
+/* One panel: columns [0, cols) of b, the rest zero. */
+static void pack_panel(float *dst, const float *b, size_t ldb, bool trans, size_t k, size_t cols)
+{
+    size_t i = 0;
+    if (trans && cols == NR) {
+        for (; i + 8 <= k; i += 8)
+            for (size_t j = 0; j < NR; j += 8)
+                transpose8(dst + i * NR + j, NR, b + j * ldb + i, ldb);
+        for (; i < k; i++)
+            for (size_t j = 0; j < NR; j++)
+                dst[i * NR + j] = b[j * ldb + i];
+        return;
+    }
+    for (; i < k; i++, dst += NR) {
+        size_t j = 0;
+        if (trans)
+            for (; j < cols; j++)
+                dst[j] = b[j * ldb + i];
+        else
+            for (; j < cols; j += VL)
+                v_store(dst + j, v_load_m(b + i * ldb + j, v_tail(cols - j < VL ? cols - j : VL)));
+        for (; j < NR; j++)
+            dst[j] = 0.0f;
+    }
+}
+
+static void V_NAME(gemm_f32_pack)(void *dst, const float *b, size_t ldb, bool trans, size_t k,
+                                  size_t n)
+{
+    float *p = dst;
+    for (size_t j = 0; j < n; j += NR, p += k * NR)
+        pack_panel(p, b + j * (trans ? ldb : 1), ldb, trans, k, n - j < NR ? n - j : NR);
+}
+
+static void V_NAME(gemm_f32_packed)(size_t m, size_t n, size_t k, const float *a, size_t lda,
+                                    const void *packed, float *c, size_t ldc,
+                                    const struct steno_gemm_epilogue *ep)
+{
+    struct product p = {n, k, a, lda, 1, packed, c, ldc, ep};
+    multiply(&p, 0, m, 0, panels(n));
+}
+
+/* Rows are shared out when every part gets some full tiles; weights larger than the caches are
+ * better read by one part each, so else columns. */
+static void V_NAME(gemm_f32_packed_part)(size_t m, size_t n, size_t k, const float *a, size_t lda,
+                                         const void *packed, float *c, size_t ldc,
+                                         const struct steno_gemm_epilogue *ep, size_t part,
+                                         size_t n_parts)
+{
+    struct product p = {n, k, a, lda, 1, packed, c, ldc, ep};
+    size_t np = panels(n);
+    if (m >= 4 * MR * n_parts && np < 4 * n_parts)
+        multiply(&p, m * part / n_parts, m * (part + 1) / n_parts, 0, np);
+    else
+        multiply(&p, 0, m, np * part / n_parts, np * (part + 1) / n_parts);
+}
+
+static size_t V_NAME(gemm_f32_work)(size_t m, size_t n, size_t k)
+{
+    (void)m;
+    return V_NAME(gemm_f32_packed_bytes)(k, n);
+}
+
+static void V_NAME(gemm_f32)(size_t m, size_t n, size_t k, const float *a, size_t lda, bool trans_a,
+                             const float *b, size_t ldb, bool trans_b, float *c, size_t ldc,
+                             const struct steno_gemm_epilogue *ep, void *work)
+{
+    struct product p = {n, k, a, trans_a ? 1 : lda, trans_a ? lda : 1, work, c, ldc, ep};
+    V_NAME(gemm_f32_pack)(work, b, ldb, trans_b, k, n);
+    multiply(&p, 0, m, 0, panels(n));
+}
+
+void V_NAME(steno_kernels_gemm)(steno_kernels *k)
+{
+    k->gemm_f32_packed_bytes = V_NAME(gemm_f32_packed_bytes);
+    k->gemm_f32_pack = V_NAME(gemm_f32_pack);
+    k->gemm_f32_packed = V_NAME(gemm_f32_packed);
+    k->gemm_f32_packed_part = V_NAME(gemm_f32_packed_part);
+    k->gemm_f32_work = V_NAME(gemm_f32_work);
+    k->gemm_f32 = V_NAME(gemm_f32);
+}

@@ -1,0 +1,126 @@
+/* exp, log, tanh, sigmoid, erf on one vector. Included after vec_<isa>.h.
+ * Every function is right for NaN, infinities and denormals (unless the thread flushes those), and
+ * within 4 ulp of the exact value everywhere; kcheck walks the whole float range. */
+#ifndef STENO_KERNELS_X86_MATH_TMPL_H
+#define STENO_KERNELS_X86_MATH_TMPL_H
+
+#include <math.h>
+
+/* b where either is NaN is the machine's rule, so the operand that may be NaN comes second. */
+static inline vf v_clamp(vf x, float lo, float hi)
+{
+    return v_min(v_set1(hi), v_max(v_set1(lo), x));
+}
+
+/* NaN if either is. */
+static inline vf v_max_nan(vf a, vf b)
+{
+    return v_select(v_is_nan(a), a, v_max(a, b));
+}
+static inline vf v_min_nan(vf a, vf b)
+{
+    return v_select(v_is_nan(a), a, v_min(a, b));
+}
+
+/* e^x = 2^n e^r, |r| <= ln(2)/2, ln(2) in two parts; polynomial of Cephes expf (Moshier). The clamp
+ * keeps n small; beyond it the result is infinity or zero anyway. */
+static inline vf v_exp(vf x)
+{
+    vf n, r, p;
+    x = v_clamp(x, -105.0f, 89.0f);
+    n = v_round(x * v_set1(1.44269504088896341f));
+    r = v_fnma(n, v_set1(0.693359375f), x);
+    r = v_fnma(n, v_set1(-2.12194440e-4f), r);
+    p = v_fma(v_set1(1.9875691500e-4f), r, v_set1(1.3981999507e-3f));
+    p = v_fma(p, r, v_set1(8.3334519073e-3f));
+    p = v_fma(p, r, v_set1(4.1665795894e-2f));
+    p = v_fma(p, r, v_set1(1.6666665459e-1f));
+    p = v_fma(p, r, v_set1(5.0000001201e-1f));
+    p = v_fma(p, r * r, r) + v_set1(1.0f);
+    return v_ldexp(p, n);
+}
+
+/* log(m 2^e) = e ln 2 + log(m), m in [sqrt 1/2, sqrt 2); polynomial of Cephes logf. */
+static inline vf v_log(vf x)
+{
+    const vf one = v_set1(1.0f);
+    vf e, m = v_frexp(x, &e), z, p, y;
+    vm low = v_lt(m, v_set1(0.707106781186547524f));
+    e = v_select(low, e - one, e);
+    m = v_select(low, m + m, m) - one;
+    z = m * m;
+    p = v_fma(v_set1(7.0376836292e-2f), m, v_set1(-1.1514610310e-1f));
+    p = v_fma(p, m, v_set1(1.1676998740e-1f));
+    p = v_fma(p, m, v_set1(-1.2420140846e-1f));
+    p = v_fma(p, m, v_set1(1.4249322787e-1f));
+    p = v_fma(p, m, v_set1(-1.6668057665e-1f));
+    p = v_fma(p, m, v_set1(2.0000714765e-1f));
+    p = v_fma(p, m, v_set1(-2.4999993993e-1f));
+    p = v_fma(p, m, v_set1(3.3333331174e-1f));
+    y = p * m * z;
+    y = v_fma(e, v_set1(-2.12194440e-4f), y);
+    y = v_fnma(z, v_set1(0.5f), y);
+    y = v_fma(e, v_set1(0.693359375f), m + y);
+    y = v_select(v_lt(x, v_set1(INFINITY)), y, x); /* inf, NaN */
+    y = v_select(v_lt(x, v_zero()), v_set1(NAN), y);
+    return v_select(v_lt(v_abs(x), v_set1(1.4e-45f)), v_set1(-INFINITY), y);
+}
+
+/* Odd polynomial of Cephes tanhf below 0.625, else 1 - 2 / (e^2|x| + 1). */
+static inline vf v_tanh(vf x)
+{
+    vf a = v_abs(x), s = x * x, p, big;
+    p = v_fma(v_set1(-5.70498872745e-3f), s, v_set1(2.06390887954e-2f));
+    p = v_fma(p, s, v_set1(-5.37397155531e-2f));
+    p = v_fma(p, s, v_set1(1.33314422036e-1f));
+    p = v_fma(p, s, v_set1(-3.33332819422e-1f));
+    p = v_fma(p * s, x, x);
+    big = v_set1(1.0f) - v_set1(2.0f) / (v_exp(a + a) + v_set1(1.0f));
+    return v_select(v_lt(a, v_set1(0.625f)), p, v_copysign(big, x));
+}
+
+/* 1 / (1 + e^-x), from e^-|x| so that nothing overflows and small results keep their digits. */
+static inline vf v_sigmoid(vf x)
+{
+    const vf one = v_set1(1.0f);
+    vf e = v_exp(v_neg(v_abs(x)));
+    return v_select(v_lt(x, v_zero()), e, one) / (one + e);
+}
+
+/* Two minimax forms meeting at 475/512: odd polynomial below, 1 - e^P(|x|) above (the scheme and
+ * coefficients of N. Juffa's erff, each below 1 ulp with an exact exp). */
+static inline vf v_erf(vf x)
+{
+    vf t = v_abs(x), s = x * x, r, u, lo;
+    r = v_fma(v_set1(-1.72853470e-5f), t, v_set1(3.83197126e-4f));
+    u = v_fma(v_set1(-3.88396438e-3f), t, v_set1(2.42546219e-2f));
+    r = v_fma(r, s, u);
+    r = v_fma(r, t, v_set1(-1.06777877e-1f));
+    r = v_fma(r, t, v_set1(-6.34846687e-1f));
+    r = v_fma(r, t, v_set1(-1.28717512e-1f));
+    r = v_fma(r, t, v_neg(t));
+    r = v_copysign(v_set1(1.0f) - v_exp(r), x);
+    lo = v_fma(v_set1(-5.96761703e-4f), s, v_set1(4.99119423e-3f));
+    lo = v_fma(lo, s, v_set1(-2.67681349e-2f));
+    lo = v_fma(lo, s, v_set1(1.12819925e-1f));
+    lo = v_fma(lo, s, v_set1(-3.76125336e-1f));
+    lo = v_fma(lo, s, v_set1(1.28379166e-1f));
+    lo = v_fma(lo, x, x);
+    return v_select(v_lt(v_set1(0.927734375f), t), r, lo);
+}
+
+static inline vf v_silu(vf x)
+{
+    return x * v_sigmoid(x);
+}
+
+static inline vf v_gelu(vf x)
+{
+    return v_set1(0.5f) * x * (v_set1(1.0f) + v_erf(x * v_set1(0.70710678118654752440f)));
+}
+
+#define V_CAT_(a, b) a##__##b
+#define V_CAT(a, b) V_CAT_(a, b)
+#define V_NAME(op) V_CAT(op, ISA) /* op__avx2 */
+
+#endif

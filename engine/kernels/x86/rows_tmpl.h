@@ -1,0 +1,231 @@
+/* Reductions, softmax, normalisation and transpose for one vector width.
+ * Sums run in four vectors side by side, which also bounds their error by about n / (4 VL) eps. */
+#include "kernels/internal.h"
+
+#include "kernels/x86/math_tmpl.h"
+#include "kernels/x86/transpose8.h"
+
+/* acc op= f(x) over n elements in four accumulators; rest: what a masked-off lane contributes. */
+#define REDUCE(acc, init, step, join)                                                              \
+    do {                                                                                           \
+        vf s0 = init, s1 = init, s2 = init, s3 = init;                                             \
+        for (; i + 4 * VL <= n; i += 4 * VL) {                                                     \
+            s0 = step(s0, i);                                                                      \
+            s1 = step(s1, i + VL);                                                                 \
+            s2 = step(s2, i + 2 * VL);                                                             \
+            s3 = step(s3, i + 3 * VL);                                                             \
+        }                                                                                          \
+        for (; i + VL <= n; i += VL)                                                               \
+            s0 = step(s0, i);                                                                      \
+        acc = join(join(s0, s1), join(s2, s3));                                                    \
+    } while (0)
+
+static inline vf plus(vf a, vf b)
+{
+    return a + b;
+}
+
+static float V_NAME(sum_f32)(const float *x, size_t n)
+{
+    size_t i = 0;
+    vf s;
+#define STEP(acc, at) ((acc) + v_load(x + (at)))
+    REDUCE(s, v_zero(), STEP, plus);
+#undef STEP
+    if (i < n)
+        s += v_load_m(x + i, v_tail(n - i));
+    return v_hsum(s);
+}
+
+static float V_NAME(dot_f32)(const float *a, const float *b, size_t n)
+{
+    size_t i = 0;
+    vf s;
+#define STEP(acc, at) v_fma(v_load(a + (at)), v_load(b + (at)), acc)
+    REDUCE(s, v_zero(), STEP, plus);
+#undef STEP
+    if (i < n) {
+        vm m = v_tail(n - i);
+        s = v_fma(v_load_m(a + i, m), v_load_m(b + i, m), s);
+    }
+    return v_hsum(s);
+}
+
+/* The largest lane, NaN if there is one. */
+static inline float hmax_nan(vf s)
+{
+    return v_any(v_is_nan(s)) ? NAN : v_hmax(s);
+}
+
+static float V_NAME(max_reduce_f32)(const float *x, size_t n)
+{
+    size_t i = 0;
+    vf s;
+#define STEP(acc, at) v_max_nan(acc, v_load(x + (at)))
+    REDUCE(s, v_set1(-INFINITY), STEP, v_max_nan);
+#undef STEP
+    if (i < n) {
+        vm m = v_tail(n - i);
+        s = v_max_nan(s, v_select(m, v_load_m(x + i, m), v_set1(-INFINITY)));
+    }
+    return hmax_nan(s);
+}
+
+static float V_NAME(min_reduce_f32)(const float *x, size_t n)
+{
+    size_t i = 0;
+    vf s;
+#define STEP(acc, at) v_min_nan(acc, v_load(x + (at)))
+    REDUCE(s, v_set1(INFINITY), STEP, v_min_nan);
+#undef STEP
+    if (i < n) {
+        vm m = v_tail(n - i);
+        s = v_min_nan(s, v_select(m, v_load_m(x + i, m), v_set1(INFINITY)));
+    }
+    return -hmax_nan(v_neg(s));
+}
+
+/* y = e^(x - max) when y is given; returns the sum. */
+static float exp_sum(float *y, const float *x, size_t n, float max)
+{
+    const vf top = v_set1(max);
+    vf s0 = v_zero(), s1 = v_zero(), e0, e1;
+    size_t i = 0;
+    for (; i + 2 * VL <= n; i += 2 * VL) {
+        e0 = v_exp(v_load(x + i) - top);
+        e1 = v_exp(v_load(x + i + VL) - top);
+        if (y) {
+            v_store(y + i, e0);
+            v_store(y + i + VL, e1);
+        }
+        s0 += e0;
+        s1 += e1;
+    }
+    for (; i < n; i += VL) {
+        vm m = v_tail(n - i < VL ? n - i : VL);
+        e0 = v_select(m, v_exp(v_load_m(x + i, m) - top), v_zero());
+        if (y)
+            v_store_m(y + i, m, e0);
+        s0 += e0;
+    }
+    return v_hsum(s0 + s1);
+}
+
+/* y = x * scale + shift over a row, in place or not. */
+static inline void row_affine(float *y, const float *x, size_t n, vf scale, vf shift)
+{
+    for (; n >= VL; n -= VL, x += VL, y += VL)
+        v_store(y, v_fma(v_load(x), scale, shift));
+    if (n) {
+        vm m = v_tail(n);
+        v_store_m(y, m, v_fma(v_load_m(x, m), scale, shift));
+    }
+}
+
+static void V_NAME(softmax_f32)(float *y, const float *x, size_t rows, size_t cols)
+{
+    for (size_t r = 0; r < rows; r++, x += cols, y += cols) {
+        float sum = exp_sum(y, x, cols, V_NAME(max_reduce_f32)(x, cols));
+        row_affine(y, y, cols, v_set1(1.0f / sum), v_zero());
+    }
+}
+
+static void V_NAME(log_softmax_f32)(float *y, const float *x, size_t rows, size_t cols)
+{
+    for (size_t r = 0; r < rows; r++, x += cols, y += cols) {
+        float max = V_NAME(max_reduce_f32)(x, cols);
+        float log_sum = logf(exp_sum(NULL, x, cols, max));
+        const vf top = v_set1(max), ls = v_set1(log_sum);
+        size_t i = 0;
+        for (; i + VL <= cols; i += VL)
+            v_store(y + i, v_load(x + i) - top - ls);
+        if (i < cols) {
+            vm m = v_tail(cols - i);
+            v_store_m(y + i, m, v_load_m(x + i, m) - top - ls);
+        }
+    }
+}
+
+/* Sum of (x - mean)^2. */
+static float square_sum(const float *x, size_t n, float mean)
+{
+    const vf c = v_set1(mean);
+    vf s0 = v_zero(), s1 = v_zero(), d;
+    size_t i = 0;
+    for (; i + 2 * VL <= n; i += 2 * VL) {
+        d = v_load(x + i) - c;
+        s0 = v_fma(d, d, s0);
+        d = v_load(x + i + VL) - c;
+        s1 = v_fma(d, d, s1);
+    }
+    for (; i < n; i += VL) {
+        vm m = v_tail(n - i < VL ? n - i : VL);
+        d = v_select(m, v_load_m(x + i, m) - c, v_zero());
+        s0 = v_fma(d, d, s0);
+    }
+    return v_hsum(s0 + s1);
+}
+
+/* y = (x - mean) * scale * gamma + beta; NULL gamma is 1, NULL beta is 0. */
+static void normalize(float *y, const float *x, size_t n, float mean, float scale,
+                      const float *gamma, const float *beta)
+{
+    const vf c = v_set1(mean), s = v_set1(scale);
+    for (size_t i = 0; i < n; i += VL) {
+        vm m = v_tail(n - i < VL ? n - i : VL);
+        vf v = (v_load_m(x + i, m) - c) * s;
+        if (gamma)
+            v = v * v_load_m(gamma + i, m);
+        if (beta)
+            v = v + v_load_m(beta + i, m);
+        v_store_m(y + i, m, v);
+    }
+}
+
+static void V_NAME(layernorm_f32)(float *y, const float *x, size_t rows, size_t cols,
+                                  const float *gamma, const float *beta, float eps)
+{
+    for (size_t r = 0; r < rows; r++, x += cols, y += cols) {
+        float mean = V_NAME(sum_f32)(x, cols) / (float)cols;
+        float var = square_sum(x, cols, mean) / (float)cols;
+        normalize(y, x, cols, mean, 1.0f / sqrtf(var + eps), gamma, beta);
+    }
+}
+
+static void V_NAME(rmsnorm_f32)(float *y, const float *x, size_t rows, size_t cols,
+                                const float *gamma, float eps)
+{
+    for (size_t r = 0; r < rows; r++, x += cols, y += cols) {
+        float mean_sq = square_sum(x, cols, 0.0f) / (float)cols;
+        normalize(y, x, cols, 0.0f, 1.0f / sqrtf(mean_sq + eps), gamma, NULL);
+    }
+}
+
+static void V_NAME(transpose_f32)(float *dst, size_t ldd, const float *src, size_t lds, size_t rows,
+                                  size_t cols)
+{
+    size_t r = 0, c;
+    for (; r + 8 <= rows; r += 8) {
+        for (c = 0; c + 8 <= cols; c += 8)
+            transpose8(dst + c * ldd + r, ldd, src + r * lds + c, lds);
+        for (; c < cols; c++)
+            for (size_t i = r; i < r + 8; i++)
+                dst[c * ldd + i] = src[i * lds + c];
+    }
+    for (; r < rows; r++)
+        for (c = 0; c < cols; c++)
+            dst[c * ldd + r] = src[r * lds + c];
+}
+
+void V_NAME(steno_kernels_rows)(steno_kernels *k)
+{
+    k->sum_f32 = V_NAME(sum_f32);
+    k->max_reduce_f32 = V_NAME(max_reduce_f32);
+    k->min_reduce_f32 = V_NAME(min_reduce_f32);
+    k->dot_f32 = V_NAME(dot_f32);
+    k->softmax_f32 = V_NAME(softmax_f32);
+    k->log_softmax_f32 = V_NAME(log_softmax_f32);
+    k->layernorm_f32 = V_NAME(layernorm_f32);
+    k->rmsnorm_f32 = V_NAME(rmsnorm_f32);
+    k->transpose_f32 = V_NAME(transpose_f32);
+}

@@ -1,0 +1,255 @@
+#include "tests/kernels/kcheck.h"
+
+#include "base/arena.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct shape {
+    size_t m, n, k;
+};
+
+/* Edges of both register tiles and of the K block, then shapes of real models: digits-en (6 frames,
+ * width 128), an ESPnet conformer (25 frames, width 256, heads of 64), an LM step, a tall one. */
+static const struct shape shapes[] = {
+    {0, 5, 3},      {1, 0, 3},      {1, 1, 0},     {3, 33, 0},    {1, 1, 1},     {1, 31, 7},
+    {1, 32, 8},     {1, 128, 40},   {1, 161, 64},  {2, 33, 9},    {2, 96, 255},  {3, 17, 256},
+    {4, 16, 257},   {5, 65, 513},   {6, 128, 512}, {7, 15, 30},   {8, 48, 16},   {9, 40, 33},
+    {10, 64, 64},   {11, 20, 11},   {12, 13, 14},  {13, 64, 100}, {14, 32, 256}, {15, 33, 31},
+    {16, 100, 64},  {25, 256, 256}, {25, 64, 25},  {29, 70, 300}, {84, 32, 64},  {85, 47, 300},
+    {100, 100, 64}, {170, 40, 520}};
+enum { N_SHAPES = sizeof shapes / sizeof *shapes };
+
+struct setup {
+    struct shape s;
+    size_t lda, ldb, ldc;
+    bool trans_a, trans_b;
+    float *a, *b, *c, *bias, *residual;
+    struct steno_gemm_epilogue ep;
+    const struct steno_gemm_epilogue *use;
+};
+
+static size_t span(size_t rows, size_t cols, size_t ld)
+{
+    return rows && cols ? (rows - 1) * ld + cols : 0;
+}
+
+static size_t c_span(const struct setup *t)
+{
+    return span(t->s.m, t->s.n, t->ldc);
+}
+
+static void setup_new(struct setup *t, struct shape s, bool trans_a, bool trans_b, int variant)
+{
+    size_t a_rows = trans_a ? s.k : s.m, a_cols = trans_a ? s.m : s.k;
+    size_t b_rows = trans_b ? s.n : s.k, b_cols = trans_b ? s.k : s.n;
+    memset(t, 0, sizeof *t);
+    t->s = s;
+    t->trans_a = trans_a;
+    t->trans_b = trans_b;
+    t->lda = a_cols + (variant & 1);
+    t->ldb = b_cols + (size_t)(variant & 2);
+    t->ldc = s.n + (size_t)(variant & 3);
+    t->a = guard_new(span(a_rows, a_cols, t->lda));
+    t->b = guard_new(span(b_rows, b_cols, t->ldb));
+    t->c = guard_new(c_span(t));
+    t->bias = guard_new(variant & 8 ? s.m : s.n);
+    t->residual = guard_new(span(s.m, s.n, s.n + 1));
+    fill_uniform(t->a, span(a_rows, a_cols, t->lda));
+    fill_uniform(t->b, span(b_rows, b_cols, t->ldb));
+    fill_uniform(t->bias, variant & 8 ? s.m : s.n);
+    fill_uniform(t->residual, span(s.m, s.n, s.n + 1));
+    for (size_t i = 0; i < c_span(t); i++)
+        t->c[i] = 77.0f;
+    t->ep = (struct steno_gemm_epilogue){.alpha = variant & 4 ? 0.125f : 1.0f,
+                                         .bias = variant & 1 ? t->bias : NULL,
+                                         .bias_rows = variant & 8,
+                                         .residual = variant & 2 ? t->residual : NULL,
+                                         .ldr = s.n + 1,
+                                         .act = (enum steno_act)(variant % 7),
+                                         .act_min = -0.25f,
+                                         .act_max = 0.5f};
+    t->use = variant ? &t->ep : NULL;
+}
+
+static void setup_free(struct setup *t)
+{
+    guard_free(t->a);
+    guard_free(t->b);
+    guard_free(t->c);
+    guard_free(t->bias);
+    guard_free(t->residual);
+}
+
+static double activate(double v, const struct steno_gemm_epilogue *ep)
+{
+    switch (ep->act) {
+    case STENO_ACT_NONE:
+        break;
+    case STENO_ACT_RELU:
+        return v > 0 ? v : 0;
+    case STENO_ACT_SIGMOID:
+        return 1 / (1 + exp(-v));
+    case STENO_ACT_TANH:
+        return tanh(v);
+    case STENO_ACT_SILU:
+        return v / (1 + exp(-v));
+    case STENO_ACT_GELU:
+        return 0.5 * v * (1 + erf(v * 0.70710678118654752440));
+    case STENO_ACT_CLIP:
+        return fmin(fmax(v, (double)ep->act_min), (double)ep->act_max);
+    }
+    return v;
+}
+
+/* Against double: k eps sum|a b| for the product, then the epilogue's own roundings; activations
+ * have slope <= 1.13. */
+static void compare_element(const struct setup *t, size_t i, size_t j)
+{
+    double sum = 0, mag = 0, want, bound;
+    for (size_t l = 0; l < t->s.k; l++) {
+        double v = (double)t->a[t->trans_a ? l * t->lda + i : i * t->lda + l] *
+                   (double)t->b[t->trans_b ? j * t->ldb + l : l * t->ldb + j];
+        sum += v;
+        mag += fabs(v);
+    }
+    bound = 1.2 * (double)(t->s.k + 1) * EPS * mag + 1e-30;
+    want = sum;
+    if (t->use) {
+        const struct steno_gemm_epilogue *ep = t->use;
+        want *= (double)ep->alpha;
+        bound *= (double)ep->alpha;
+        if (ep->bias)
+            want += (double)ep->bias[ep->bias_rows ? i : j];
+        bound += 8 * EPS * (fabs(want) + 1);
+        want = activate(want, ep);
+        if (ep->residual)
+            want += (double)ep->residual[i * ep->ldr + j];
+        bound += 4 * EPS * fabs(want);
+    }
+    if (!close_to(t->c[i * t->ldc + j], want, bound))
+        test_fail("m %zu n %zu k %zu ta %d tb %d act %d: c[%zu,%zu] = %a, exact %a, bound %.3g",
+                  t->s.m, t->s.n, t->s.k, t->trans_a, t->trans_b, t->use ? (int)t->use->act : -1, i,
+                  j, (double)t->c[i * t->ldc + j], want, bound);
+}
+
+/* All of C, or 2000 random elements of it; and nothing written between its rows. */
+static void compare(const struct setup *t)
+{
+    size_t total = t->s.m * t->s.n;
+    for (size_t e = 0; e < (total < 2000 ? total : 2000); e++) {
+        size_t at = total < 2000 ? e : random_below(total);
+        compare_element(t, at / t->s.n, at % t->s.n);
+    }
+    for (size_t i = 0; i < c_span(t); i++)
+        if (i % t->ldc >= t->s.n && t->c[i] != 77.0f)
+            test_fail("m %zu n %zu: wrote beyond row %zu", t->s.m, t->s.n, i / t->ldc);
+}
+
+static void *pack(const steno_kernels *k, const struct setup *t)
+{
+    void *p = steno_aligned_alloc(k->gemm_f32_packed_bytes(t->s.k, t->s.n));
+    if (!p)
+        exit(2);
+    k->gemm_f32_pack(p, t->b, t->ldb, t->trans_b, t->s.k, t->s.n);
+    return p;
+}
+
+static void packed(const steno_kernels *k)
+{
+    for (size_t i = 0; i < N_SHAPES; i++)
+        for (int variant = 0; variant < 16; variant++) {
+            struct setup t;
+            void *b;
+            setup_new(&t, shapes[i], false, variant % 3 == 1, variant);
+            b = pack(k, &t);
+            k->gemm_f32_packed(t.s.m, t.s.n, t.s.k, t.a, t.lda, b, t.c, t.ldc, t.use);
+            compare(&t);
+            steno_aligned_free(b);
+            setup_free(&t);
+        }
+}
+
+static void unpacked(const steno_kernels *k)
+{
+    for (size_t i = 0; i < N_SHAPES; i++)
+        for (int variant = 0; variant < 16; variant++) {
+            struct setup t;
+            void *work;
+            setup_new(&t, shapes[i], variant & 2, (variant + variant / 4) & 1, variant);
+            work = steno_aligned_alloc(k->gemm_f32_work(t.s.m, t.s.n, t.s.k));
+            k->gemm_f32(t.s.m, t.s.n, t.s.k, t.a, t.lda, t.trans_a, t.b, t.ldb, t.trans_b, t.c,
+                        t.ldc, t.use, work);
+            compare(&t);
+            steno_aligned_free(work);
+            setup_free(&t);
+        }
+}
+
+static void same_bits(const struct setup *t, const float *whole, const char *what)
+{
+    for (size_t i = 0; i < t->s.m; i++)
+        if (memcmp(whole + i * t->ldc, t->c + i * t->ldc, t->s.n * sizeof *whole))
+            test_fail("m %zu n %zu k %zu: row %zu differs %s", t->s.m, t->s.n, t->s.k, i, what);
+}
+
+/* However the work is shared out, and whichever rows are computed together: the same bits. */
+static void parts(const steno_kernels *k)
+{
+    for (size_t i = 0; i < N_SHAPES; i++)
+        for (size_t n_parts = 1; n_parts <= 5; n_parts++) {
+            struct setup t;
+            float *whole;
+            void *b;
+            setup_new(&t, shapes[i], false, false, 5);
+            b = pack(k, &t);
+            k->gemm_f32_packed(t.s.m, t.s.n, t.s.k, t.a, t.lda, b, t.c, t.ldc, t.use);
+            whole = t.c;
+            t.c = guard_new(c_span(&t));
+            for (size_t p = n_parts; p-- > 0;)
+                k->gemm_f32_packed_part(t.s.m, t.s.n, t.s.k, t.a, t.lda, b, t.c, t.ldc, t.use, p,
+                                        n_parts);
+            same_bits(&t, whole, "when shared out");
+            for (size_t r = 0; r < t.s.m; r++)
+                k->gemm_f32_packed(1, t.s.n, t.s.k, t.a + r * t.lda, t.lda, b, t.c + r * t.ldc,
+                                   t.ldc, t.use);
+            same_bits(&t, whole, "when computed alone");
+            guard_free(whole);
+            steno_aligned_free(b);
+            setup_free(&t);
+        }
+}
+
+static void nan_stays_in_its_row(const steno_kernels *k)
+{
+    struct setup t;
+    void *b;
+    setup_new(&t, (struct shape){9, 40, 33}, false, false, 0);
+    t.a[4 * t.lda + 7] = NAN;
+    b = pack(k, &t);
+    k->gemm_f32_packed(t.s.m, t.s.n, t.s.k, t.a, t.lda, b, t.c, t.ldc, NULL);
+    for (size_t i = 0; i < t.s.m; i++)
+        for (size_t j = 0; j < t.s.n; j++)
+            if (!!isnan(t.c[i * t.ldc + j]) != (i == 4))
+                test_fail("NaN of row 4: c[%zu,%zu] = %a", i, j, (double)t.c[i * t.ldc + j]);
+    steno_aligned_free(b);
+    setup_free(&t);
+}
+
+void check_gemm(const steno_kernels *k)
+{
+    if (test_begin(k, "gemm_f32_packed")) {
+        packed(k);
+        nan_stays_in_its_row(k);
+        test_end();
+    }
+    if (test_begin(k, "gemm_f32_packed_part")) {
+        parts(k);
+        test_end();
+    }
+    if (test_begin(k, "gemm_f32")) {
+        unpacked(k);
+        test_end();
+    }
+}

@@ -1,0 +1,229 @@
+#include "tests/kernels/kcheck.h"
+
+#include <string.h>
+
+static const size_t lengths[] = {1,  2,  3,  7,  8,  9,   15,  16,  17,  31,  32,   33,   47,
+                                 63, 64, 65, 80, 97, 127, 128, 129, 256, 512, 1000, 2048, 5000};
+enum { N_LENGTHS = sizeof lengths / sizeof *lengths };
+
+static void sums(const steno_kernels *k, bool dot)
+{
+    for (size_t l = 0; l <= N_LENGTHS; l++) {
+        size_t n = l ? lengths[l - 1] : 0;
+        float *a = guard_new(n), *b = guard_new(n), got;
+        double want = 0, mag = 0;
+        fill_uniform(a, n);
+        fill_uniform(b, n);
+        for (size_t i = 0; i < n; i++) {
+            double v = dot ? (double)a[i] * (double)b[i] : (double)a[i];
+            want += v;
+            mag += fabs(v);
+        }
+        got = dot ? k->dot_f32(a, b, n) : k->sum_f32(a, n);
+        if (!close_to(got, want, 2 * (double)n * EPS * mag))
+            test_fail("n %zu: %a, exact %a", n, (double)got, want);
+        guard_free(a);
+        guard_free(b);
+    }
+}
+
+static void extremes(const steno_kernels *k, bool largest)
+{
+    for (size_t n = 0; n < 150; n++)
+        for (int nan = 0; nan < 2; nan++) {
+            float *x = guard_new(n), got, want = largest ? -INFINITY : INFINITY;
+            fill_uniform(x, n);
+            for (size_t i = 0; i < n; i++)
+                want = largest ? fmaxf(want, x[i]) : fminf(want, x[i]);
+            if (nan && n) {
+                x[random_below(n)] = NAN;
+                want = NAN;
+            }
+            got = largest ? k->max_reduce_f32(x, n) : k->min_reduce_f32(x, n);
+            if (ulp_error(got, (double)want) > 0)
+                test_fail("n %zu nan %d: %a, exact %a", n, nan, (double)got, (double)want);
+            guard_free(x);
+        }
+}
+
+/* What a row check needs: spread of the inputs, mask some with -inf, compare a row. */
+typedef void row_check(const float *y, const float *x, size_t n);
+
+static double row_stats(const float *x, size_t n, double *max)
+{
+    double sum = 0;
+    *max = -INFINITY;
+    for (size_t i = 0; i < n; i++)
+        *max = fmax(*max, (double)x[i]);
+    for (size_t i = 0; i < n; i++)
+        sum += exp((double)x[i] - *max);
+    return sum;
+}
+
+/* exp(x - max): the subtraction's rounding costs |x - max| eps, the function 4 ulp, the sum n eps.
+ */
+static void softmax_row(const float *y, const float *x, size_t n)
+{
+    double max, sum = row_stats(x, n, &max);
+    for (size_t i = 0; i < n; i++) {
+        double d = (double)x[i] - max, want = exp(d) / sum;
+        double far = isinf(d) ? 0 : fabs(d);
+        if (!close_to(y[i], want, (20 + far + (double)n / 8) * EPS * want + 1e-44))
+            test_fail("cols %zu: y[%zu] = %a, exact %a", n, i, (double)y[i], want);
+    }
+}
+
+static void log_softmax_row(const float *y, const float *x, size_t n)
+{
+    double max, sum = row_stats(x, n, &max);
+    for (size_t i = 0; i < n; i++) {
+        double want = (double)x[i] - max - log(sum);
+        if (!close_to(y[i], want, 4 * EPS * (fabs(want) + fabs((double)x[i]) + 10 + (double)n / 8)))
+            test_fail("cols %zu: y[%zu] = %a, exact %a", n, i, (double)y[i], want);
+    }
+}
+
+static void softmaxes(void (*fn)(float *, const float *, size_t, size_t), row_check *check)
+{
+    for (size_t l = 0; l < N_LENGTHS; l++)
+        for (size_t rows = 0; rows < 4; rows++) {
+            size_t n = lengths[l];
+            float *x = guard_new(rows * n), *y = guard_new(rows * n);
+            fill_uniform(x, rows * n);
+            for (size_t i = 0; i < rows * n; i++)
+                x[i] *= rows == 1 ? 80.0f : 5.0f;
+            if (rows == 3 && n > 1) /* a masked score */
+                x[random_below(n)] = -INFINITY;
+            fn(y, x, rows, n);
+            for (size_t r = 0; r < rows; r++)
+                check(y + r * n, x + r * n, n);
+            memcpy(y, x, rows * n * sizeof *y);
+            fn(y, y, rows, n);
+            for (size_t r = 0; r < rows; r++)
+                check(y + r * n, x + r * n, n);
+            guard_free(x);
+            guard_free(y);
+        }
+}
+
+static void softmax_of_only_minus_infinity(const steno_kernels *k)
+{
+    float x[20], y[20];
+    for (size_t i = 0; i < 20; i++)
+        x[i] = -INFINITY;
+    k->softmax_f32(y, x, 1, 20);
+    for (size_t i = 0; i < 20; i++)
+        if (!isnan(y[i]))
+            test_fail("softmax of a fully masked row is %a, not NaN", (double)y[i]);
+}
+
+static void norm_row(const float *y, const float *x, size_t n, const float *gamma,
+                     const float *beta, double eps, bool rms)
+{
+    double mean = 0, var = 0, top = 0, scale;
+    for (size_t i = 0; i < n && !rms; i++)
+        mean += (double)x[i] / (double)n;
+    for (size_t i = 0; i < n; i++) {
+        var += ((double)x[i] - mean) * ((double)x[i] - mean) / (double)n;
+        top = fmax(top, fabs((double)x[i]));
+    }
+    scale = 1 / sqrt(var + eps);
+    for (size_t i = 0; i < n; i++) {
+        double g = gamma ? (double)gamma[i] : 1, b = beta ? (double)beta[i] : 0;
+        double want = ((double)x[i] - mean) * scale * g + b;
+        double bound = ((double)n / 16 + 16) * EPS * (top * scale * fabs(g) + fabs(b));
+        if (!close_to(y[i], want, bound))
+            test_fail("cols %zu: y[%zu] = %a, exact %a", n, i, (double)y[i], want);
+    }
+}
+
+static void norms(const steno_kernels *k, bool rms)
+{
+    for (size_t l = 0; l < N_LENGTHS; l++)
+        for (size_t rows = 0; rows < 4; rows++) {
+            size_t n = lengths[l];
+            float *x = guard_new(rows * n), *y = guard_new(rows * n);
+            float *gamma = guard_new(n), *beta = guard_new(n);
+            const float *g = rows & 1 ? gamma : NULL, *b = rows & 2 && !rms ? beta : NULL;
+            fill_uniform(x, rows * n);
+            fill_uniform(gamma, n);
+            fill_uniform(beta, n);
+            for (size_t i = 0; i < rows * n; i++)
+                x[i] = x[i] * 3.0f + (rows == 2 ? 10.0f : 0.0f);
+            if (rms)
+                k->rmsnorm_f32(y, x, rows, n, g, 1e-5f);
+            else
+                k->layernorm_f32(y, x, rows, n, g, b, 1e-5f);
+            for (size_t r = 0; r < rows; r++)
+                norm_row(y + r * n, x + r * n, n, g, b, 1e-5, rms);
+            guard_free(x);
+            guard_free(y);
+            guard_free(gamma);
+            guard_free(beta);
+        }
+}
+
+static void transposes(const steno_kernels *k)
+{
+    static const size_t sizes[][2] = {{0, 5},   {1, 1},   {3, 8},    {8, 8},   {7, 9},
+                                      {16, 17}, {33, 24}, {40, 100}, {129, 65}};
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+        size_t rows = sizes[s][0], cols = sizes[s][1], lds = cols + 3, ldd = rows + 2;
+        size_t src_n = rows ? (rows - 1) * lds + cols : 0,
+               dst_n = rows ? (cols - 1) * ldd + rows : 0;
+        float *src = guard_new(src_n), *dst = guard_new(dst_n);
+        fill_uniform(src, src_n);
+        for (size_t i = 0; i < dst_n; i++)
+            dst[i] = 7.0f;
+        k->transpose_f32(dst, ldd, src, lds, rows, cols);
+        for (size_t c = 0; c < cols; c++)
+            for (size_t r = 0; r < ldd && c * ldd + r < dst_n; r++) {
+                float want = r < rows ? src[r * lds + c] : 7.0f;
+                if (memcmp(&dst[c * ldd + r], &want, sizeof want))
+                    test_fail("%zu x %zu: wrong at %zu, %zu", rows, cols, r, c);
+            }
+        guard_free(src);
+        guard_free(dst);
+    }
+}
+
+void check_rows(const steno_kernels *k)
+{
+    if (test_begin(k, "sum_f32")) {
+        sums(k, false);
+        test_end();
+    }
+    if (test_begin(k, "dot_f32")) {
+        sums(k, true);
+        test_end();
+    }
+    if (test_begin(k, "max_reduce_f32")) {
+        extremes(k, true);
+        test_end();
+    }
+    if (test_begin(k, "min_reduce_f32")) {
+        extremes(k, false);
+        test_end();
+    }
+    if (test_begin(k, "softmax_f32")) {
+        softmaxes(k->softmax_f32, softmax_row);
+        softmax_of_only_minus_infinity(k);
+        test_end();
+    }
+    if (test_begin(k, "log_softmax_f32")) {
+        softmaxes(k->log_softmax_f32, log_softmax_row);
+        test_end();
+    }
+    if (test_begin(k, "layernorm_f32")) {
+        norms(k, false);
+        test_end();
+    }
+    if (test_begin(k, "rmsnorm_f32")) {
+        norms(k, true);
+        test_end();
+    }
+    if (test_begin(k, "transpose_f32")) {
+        transposes(k);
+        test_end();
+    }
+}

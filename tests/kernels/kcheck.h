@@ -1,0 +1,41 @@
+/* Checks of every kernel slot at every CPU level, and their benchmarks. */
+#ifndef TESTS_KERNELS_KCHECK_H
+#define TESTS_KERNELS_KCHECK_H
+
+#include "kernels/kernels.h"
+
+#include <math.h>
+
+#define EPS 5.9604645e-8 /* 2^-24: half an ulp of 1 */
+
+/* ---- kcheck.c: one TAP line per slot and level ---- */
+/* Start a test; false when the command line leaves it out. */
+bool test_begin(const steno_kernels *k, const char *slot);
+/* One failing comparison: reported with its context, the first few per test. */
+void test_fail(const char *fmt, ...) STENO_PRINTF(1, 2);
+void test_end(void);
+
+/* ---- memory.c ---- */
+/* n floats whose end touches an inaccessible page: reading or writing past them is a fault. The
+ * canary in front of them is checked by guard_free, which fails the test if it changed. */
+float *guard_new(size_t n);
+void guard_free(float *p);
+/* Deterministic numbers: uniform in [-1,1], or of any magnitude, with infinities and NaN. */
+uint64_t random_bits(void);
+size_t random_below(size_t n);
+void fill_uniform(float *x, size_t n);
+void fill_wild(float *x, size_t n);
+
+/* |got - want| in units of the last place of want; 0 when both are NaN or the same infinity. */
+double ulp_error(float got, double want);
+/* Within bound, NaN and infinities alike. */
+bool close_to(float got, double want, double bound);
+
+/* ---- the families ---- */
+void check_elementwise(const steno_kernels *k);
+void check_rows(const steno_kernels *k);
+void check_gemm(const steno_kernels *k);
+void check_conv(const steno_kernels *k);
+int run_benchmarks(const char *only);
+
+#endif
