@@ -16,10 +16,11 @@
 typedef struct steno_wav steno_wav;
 
 struct steno_wav_info {
-    int sample_rate;  /* STENO_RATE_MIN..STENO_RATE_MAX */
+    int sample_rate;   /* STENO_RATE_MIN..STENO_RATE_MAX */
     unsigned channels; /* 1..STENO_CHANNELS_MAX */
     enum steno_pcm_format format;
-    int64_t frames;   /* as the header says; -1 = unknown (pipe) */
+    int64_t frames;       /* as the header says; -1 = unknown (pipe) */
+    uint64_t data_offset; /* bytes before the first sample */
 };
 
 /* NULL when out of memory. Confined. */

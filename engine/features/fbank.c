@@ -1,0 +1,374 @@
+/* Samples are kept in one linear buffer that always starts early enough for the next frame and ends
+ * with the newest sample:
+ *
+ *     base                 start(next)              base + len = samples taken
+ *      |------ history --------|------ window ---------|
+ *
+ * A frame is computed straight from it; only frames that reach over an edge of the signal are
+ * gathered sample by sample first. History behind the last `length` samples is kept too, because
+ * mirrored edges at the end look back that far. */
+#include "features/fbank.h"
+
+#include "features/fft.h"
+
+#include <float.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ROOM 2048 /* samples the buffer takes beyond what frames need: fewer moves */
+#define LANES 8
+
+struct steno_fbank {
+    struct steno_fbank_options opt;
+    size_t length, shift, fft_size;
+    int64_t offset;  /* start of frame 0 */
+    int64_t base;    /* index of buf[0] in the signal */
+    int64_t next;    /* frame to compute */
+    size_t len, cap; /* of buf */
+    float *buf;
+    float *window; /* [length], scale folded in */
+    float *edge;   /* [length] a frame that reaches over an edge */
+    float *frame;  /* [fft_size] windowed, zeros behind */
+    float *power;  /* [fft_size/2 + 1] */
+    steno_fft *fft;
+    steno_mel *mel;
+};
+
+struct steno_fbank_options steno_fbank_kaldi(int sample_rate, size_t bins)
+{
+    struct steno_fbank_options o = {
+        .sample_rate = sample_rate,
+        .length_ms = 25,
+        .shift_ms = 10,
+        .edges = STENO_EDGES_SNIP,
+        .window = STENO_WINDOW_POVEY,
+        .preemph = 0.97f,
+        .remove_dc = true,
+        .mel = STENO_MEL_KALDI,
+        .bins = bins,
+        .low = 20,
+        .high = 0,
+        .log = STENO_LOG_NATURAL,
+        .floor = FLT_EPSILON,
+        .scale = 1,
+    };
+    return o;
+}
+
+struct steno_fbank_options steno_fbank_nemo(int sample_rate, size_t bins)
+{
+    struct steno_fbank_options o = steno_fbank_kaldi(sample_rate, bins);
+    o.edges = STENO_EDGES_REFLECT;
+    o.window = STENO_WINDOW_HANN_PERIODIC;
+    o.remove_dc = false;
+    o.mel = STENO_MEL_SLANEY;
+    o.low = 0;
+    return o;
+}
+
+/* ---- geometry --------------------------------------------------------------------------------*/
+
+static size_t samples_of(int rate, double ms)
+{
+    double n = floor(rate * ms / 1000 + 1e-6);
+    return n >= 1 && n <= 65536 ? (size_t)n : 0;
+}
+
+static int64_t frame_offset(enum steno_edges edges, size_t length, size_t shift)
+{
+    if (edges == STENO_EDGES_REFLECT)
+        return (int64_t)(shift / 2) - (int64_t)(length / 2);
+    return edges == STENO_EDGES_CENTER ? -(int64_t)(length / 2) : 0;
+}
+
+static int64_t count(enum steno_edges edges, size_t length, size_t shift, int64_t n)
+{
+    int64_t s = (int64_t)shift, l = (int64_t)length;
+    if (n <= 0)
+        return 0;
+    if (edges == STENO_EDGES_REFLECT)
+        return (n + s / 2) / s;
+    if (edges == STENO_EDGES_CENTER)
+        return n / s + 1;
+    return n < l ? 0 : (n - l) / s + 1;
+}
+
+int64_t steno_fbank_count(const struct steno_fbank_options *opt, int64_t n)
+{
+    size_t length = samples_of(opt->sample_rate, opt->length_ms);
+    size_t shift = samples_of(opt->sample_rate, opt->shift_ms);
+    return shift ? count(opt->edges, length, shift, n) : 0;
+}
+
+static int64_t start_of(const steno_fbank *f, int64_t t)
+{
+    return t * (int64_t)f->shift + f->offset;
+}
+
+/* Index that stands in for one outside [0, n): mirrored as often as it takes. */
+static int64_t mirror(enum steno_edges edges, int64_t i, int64_t n)
+{
+    int64_t skip = edges == STENO_EDGES_CENTER; /* the edge sample itself is not repeated */
+    if (n == 1)
+        return 0;
+    while (i < 0 || i >= n)
+        i = i < 0 ? -i - 1 + skip : 2 * n - 1 - skip - i;
+    return i;
+}
+
+/* Can frame `next` be computed with the samples so far, whatever follows? */
+static bool ready(const steno_fbank *f)
+{
+    int64_t start = start_of(f, f->next), total = f->base + (int64_t)f->len;
+    if (start + (int64_t)f->length > total)
+        return false;
+    return start >= 0 || -start - 1 + (f->opt.edges == STENO_EDGES_CENTER) < total;
+}
+
+/* ---- one frame -------------------------------------------------------------------------------*/
+
+static float mean_of(const float *x, size_t n)
+{
+    float lane[LANES] = {0}, sum = 0;
+    size_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        for (size_t l = 0; l < LANES; l++)
+            lane[l] += x[i + l];
+    for (; i < n; i++)
+        sum += x[i];
+    for (size_t l = 0; l < LANES; l++)
+        sum += lane[l];
+    return sum / (float)n;
+}
+
+/* DC removal, pre-emphasis and window in one pass: x [length] -> f->frame. */
+static void prepare(steno_fbank *f, const float *x)
+{
+    float dc = f->opt.remove_dc ? mean_of(x, f->length) : 0, p = f->opt.preemph;
+    const float *restrict w = f->window;
+    float *restrict y = f->frame;
+    y[0] = ((x[0] - dc) - p * (x[0] - dc)) * w[0]; /* Kaldi: the first sample is its own past */
+    for (size_t i = 1; i < f->length; i++)
+        y[i] = ((x[i] - dc) - p * (x[i - 1] - dc)) * w[i];
+}
+
+static void compute(steno_fbank *f, const float *x, float *out)
+{
+    size_t i, bins = f->opt.bins;
+    prepare(f, x);
+    steno_fft_power(f->fft, f->frame, f->power);
+    if (f->opt.magnitude)
+        for (i = 0; i <= f->fft_size / 2; i++)
+            f->power[i] = sqrtf(f->power[i]);
+    steno_mel_apply(f->mel, f->power, out);
+    for (i = 0; i < bins; i++)
+        out[i] = out[i] > f->opt.floor ? out[i] : f->opt.floor;
+    if (f->opt.log == STENO_LOG_NATURAL)
+        for (i = 0; i < bins; i++)
+            out[i] = logf(out[i]);
+    else if (f->opt.log == STENO_LOG_10)
+        for (i = 0; i < bins; i++)
+            out[i] = log10f(out[i]);
+}
+
+/* Samples of frame `next`: in place, or gathered where it reaches over an edge. total: length of
+ * the signal as far as mirroring at the end is concerned. */
+static const float *frame_samples(steno_fbank *f, int64_t total)
+{
+    int64_t start = start_of(f, f->next);
+    if (start >= 0 && start + (int64_t)f->length <= total)
+        return f->buf + (start - f->base);
+    for (size_t i = 0; i < f->length; i++)
+        f->edge[i] = f->buf[mirror(f->opt.edges, start + (int64_t)i, total) - f->base];
+    return f->edge;
+}
+
+static void next_frame(steno_fbank *f, float *out)
+{
+    compute(f, frame_samples(f, f->base + (int64_t)f->len), out);
+    f->next++;
+}
+
+/* Forget what neither the next frame nor a mirrored end can need. */
+static void drop(steno_fbank *f)
+{
+    int64_t keep = start_of(f, f->next), total = f->base + (int64_t)f->len;
+    if (f->opt.edges != STENO_EDGES_SNIP && keep > total - (int64_t)f->length)
+        keep = total - (int64_t)f->length;
+    if (keep > total)
+        keep = total; /* hop longer than the window: samples between frames */
+    if (keep <= f->base)
+        return;
+    f->len = (size_t)(total - keep);
+    memmove(f->buf, f->buf + (keep - f->base), f->len * sizeof *f->buf);
+    f->base = keep;
+}
+
+/* ---- public ----------------------------------------------------------------------------------*/
+
+static steno_status check(const struct steno_fbank_options *o, size_t length, size_t shift,
+                          size_t fft, steno_err *err)
+{
+    if (o->sample_rate < 1000 || o->sample_rate > 1000000)
+        return steno_fail(err, STENO_ERR_INVAL, "fbank: sample rate %d Hz", o->sample_rate);
+    if (!length || !shift)
+        return steno_fail(err, STENO_ERR_INVAL, "fbank: window %g ms, hop %g ms at %d Hz",
+                          o->length_ms, o->shift_ms, o->sample_rate);
+    if (fft < length)
+        return steno_fail(err, STENO_ERR_INVAL, "fbank: FFT size %zu, window has %zu samples", fft,
+                          length);
+    if ((unsigned)o->window >= STENO_WINDOW_COUNT || (unsigned)o->edges > STENO_EDGES_CENTER ||
+        (unsigned)o->mel > STENO_MEL_SLANEY || (unsigned)o->log > STENO_LOG_NONE)
+        return steno_fail(err, STENO_ERR_INVAL, "fbank: window, edges, mel or log kind unknown");
+    if (!(o->preemph >= 0 && o->preemph <= 1))
+        return steno_fail(err, STENO_ERR_INVAL, "fbank: pre-emphasis %g is outside 0 to 1",
+                          (double)o->preemph);
+    if (!(o->floor >= 0) || !(o->scale > 0))
+        return steno_fail(err, STENO_ERR_INVAL, "fbank: floor %g, scale %g", (double)o->floor,
+                          (double)o->scale);
+    return STENO_OK;
+}
+
+static steno_status allocate(steno_fbank *f, steno_err *err)
+{
+    f->cap = 2 * f->length + f->shift + ROOM;
+    f->buf = calloc(f->cap, sizeof *f->buf);
+    f->window = calloc(f->length, sizeof *f->window);
+    f->edge = calloc(f->length, sizeof *f->edge);
+    f->frame = calloc(f->fft_size, sizeof *f->frame);
+    f->power = calloc(f->fft_size / 2 + 1, sizeof *f->power);
+    if (!f->buf || !f->window || !f->edge || !f->frame || !f->power)
+        return steno_fail(err, STENO_ERR_NOMEM, "fbank: out of memory");
+    steno_window_fill(f->opt.window, f->length, f->window);
+    for (size_t i = 0; i < f->length; i++)
+        f->window[i] *= f->opt.scale;
+    return STENO_OK;
+}
+
+steno_status steno_fbank_open(steno_fbank **out, const struct steno_fbank_options *opt,
+                              steno_err *err)
+{
+    size_t length = samples_of(opt->sample_rate, opt->length_ms);
+    size_t shift = samples_of(opt->sample_rate, opt->shift_ms), fft = opt->fft_size;
+    steno_fbank *f;
+    steno_status st;
+    for (fft = fft ? fft : 2; !opt->fft_size && fft < length; fft *= 2)
+        ;
+    st = check(opt, length, shift, fft, err);
+    if (st)
+        return st;
+    f = calloc(1, sizeof *f);
+    if (!f)
+        return steno_fail(err, STENO_ERR_NOMEM, "fbank: out of memory");
+    f->opt = *opt;
+    f->length = length;
+    f->shift = shift;
+    f->fft_size = fft;
+    f->offset = frame_offset(opt->edges, length, shift);
+    st = allocate(f, err);
+    if (!st)
+        st = steno_fft_open(&f->fft, fft, err);
+    if (!st)
+        st = steno_mel_open(&f->mel, opt->mel, opt->sample_rate, fft, opt->bins, opt->low,
+                            opt->high, err);
+    if (st)
+        steno_fbank_close(f);
+    else
+        *out = f;
+    return st;
+}
+
+void steno_fbank_close(steno_fbank *f)
+{
+    if (!f)
+        return;
+    free(f->buf);
+    free(f->window);
+    free(f->edge);
+    free(f->frame);
+    free(f->power);
+    steno_fft_close(f->fft);
+    steno_mel_close(f->mel);
+    free(f);
+}
+
+steno_status steno_fbank_push(steno_fbank *f, const float *pcm, size_t n, size_t *used, float *out,
+                              size_t max_frames, size_t *frames)
+{
+    size_t at = 0, made = 0, k;
+    for (;;) {
+        for (; made < max_frames && ready(f); made++)
+            next_frame(f, out + made * f->opt.bins);
+        if (at == n || ready(f))
+            break;
+        drop(f);
+        k = f->cap - f->len < n - at ? f->cap - f->len : n - at;
+        memcpy(f->buf + f->len, pcm + at, k * sizeof *pcm);
+        f->len += k;
+        at += k;
+    }
+    *used = at;
+    *frames = made;
+    return made || at < n ? STENO_OK : STENO_NEED_MORE;
+}
+
+steno_status steno_fbank_flush(steno_fbank *f, float *out, size_t max_frames, size_t *frames)
+{
+    int64_t total = f->base + (int64_t)f->len;
+    int64_t all = count(f->opt.edges, f->length, f->shift, total);
+    size_t made = 0;
+    for (; made < max_frames && f->next < all; made++)
+        next_frame(f, out + made * f->opt.bins);
+    if (!made && f->next >= all)
+        steno_fbank_reset(f);
+    *frames = made;
+    return STENO_OK;
+}
+
+void steno_fbank_reset(steno_fbank *f)
+{
+    f->base = f->next = 0;
+    f->len = 0;
+}
+
+size_t steno_fbank_bins(const steno_fbank *f)
+{
+    return f->opt.bins;
+}
+
+size_t steno_fbank_shift(const steno_fbank *f)
+{
+    return f->shift;
+}
+
+size_t steno_fbank_length(const steno_fbank *f)
+{
+    return f->length;
+}
+
+size_t steno_fbank_max_frames(const steno_fbank *f, size_t n)
+{
+    return (f->len + n) / f->shift + 2;
+}
+
+steno_status steno_fbank_whole(steno_fbank *f, const float *pcm, size_t n, float *out,
+                               size_t max_frames, size_t *frames)
+{
+    size_t used, made, tail, total;
+    steno_status st = steno_fbank_push(f, pcm, n, &used, out, max_frames, &made);
+    total = made;
+    if (st == STENO_NEED_MORE)
+        st = STENO_OK;
+    while (!st) {
+        st = steno_fbank_flush(f, out + total * f->opt.bins, max_frames - total, &tail);
+        if (!tail)
+            break;
+        total += tail;
+    }
+    if (st || used < n)
+        return st ? st : STENO_ERR_LIMIT;
+    *frames = total;
+    return STENO_OK;
+}
