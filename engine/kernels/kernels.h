@@ -64,6 +64,10 @@ struct steno_kernels {
     const char *level; /* "scalar", "avx2", "avx512", ... */
     unsigned cpu;      /* STENO_CPU_* mask in use */
 
+    /* Multiply-adds in registers, `turns` times around; returns how many floating point operations
+     * that were (kernels/peak.h times it). */
+    double (*peak_f32)(size_t turns);
+
     /* ---- elementwise ----
      * Errors against the exact value, over the whole range, of the vector levels: exp, log, erf,
      * tanh, sigmoid <= 4 ulp (tested); silu x*sigmoid(x), gelu x/2*(1+erf(x/sqrt 2)): a few ulp of

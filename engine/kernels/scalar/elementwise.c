@@ -88,8 +88,22 @@ static void axpy_f32__scalar(float *y, const float *x, size_t n, float scale)
         y[i] += scale * x[i];
 }
 
+static double peak_f32__scalar(size_t turns)
+{
+    float acc[8] = {0, 1, 2, 3, 4, 5, 6, 7};
+    volatile float sink;
+    for (size_t t = 0; t < turns; t++)
+        for (int i = 0; i < 8; i++)
+            acc[i] = acc[i] * 0.999f + 0.5f;
+    for (int i = 0; i < 8; i++)
+        sink = acc[i];
+    (void)sink;
+    return 16.0 * (double)turns;
+}
+
 void steno_kernels_elementwise__scalar(steno_kernels *k)
 {
+    k->peak_f32 = peak_f32__scalar;
     k->exp_f32 = exp_f32__scalar;
     k->log_f32 = log_f32__scalar;
     k->tanh_f32 = tanh_f32__scalar;

@@ -107,8 +107,28 @@ static void V_NAME(axpy_f32)(float *y, const float *x, size_t n, float scale)
     }
 }
 
+/* Twelve chains: more than latency (4 or 5) times units (2). The empty asm keeps each chain in a
+ * register and from being computed at compile time. */
+static double V_NAME(peak_f32)(size_t turns)
+{
+    const vf a = v_set1(0.999f), b = v_set1(0.5f);
+    vf acc[12];
+#pragma GCC unroll 12
+    for (int i = 0; i < 12; i++)
+        acc[i] = v_set1((float)i);
+    for (size_t t = 0; t < turns; t++) {
+#pragma GCC unroll 12
+        for (int i = 0; i < 12; i++) {
+            acc[i] = v_fma(acc[i], a, b);
+            __asm__ volatile("" : "+v"(acc[i]));
+        }
+    }
+    return 2.0 * 12 * VL * (double)turns;
+}
+
 void V_NAME(steno_kernels_elementwise)(steno_kernels *k)
 {
+    k->peak_f32 = V_NAME(peak_f32);
     k->exp_f32 = V_NAME(exp_f32);
     k->log_f32 = V_NAME(log_f32);
     k->tanh_f32 = V_NAME(tanh_f32);

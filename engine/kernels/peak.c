@@ -1,0 +1,39 @@
+#include "kernels/peak.h"
+
+#include "base/arena.h"
+#include "base/clock.h"
+#include "base/cpu.h"
+
+double steno_peak_flops(const steno_kernels *k)
+{
+    double best = 0;
+    for (int i = 0; i < 20; i++) {
+        int64_t start = steno_now_ns(), ns;
+        double flops = k->peak_f32(k->cpu & STENO_CPU_AVX2 ? 40000 : 4000);
+        ns = steno_now_ns() - start;
+        if (ns > 0 && flops / (double)ns > best)
+            best = flops / (double)ns;
+    }
+    return best * 1e9;
+}
+
+double steno_peak_bandwidth(void)
+{
+    const size_t bytes = (size_t)128 << 20, slice = (size_t)16 << 20;
+    float *x = steno_aligned_alloc(bytes); /* writes it, so that every page is there */
+    volatile float sink = 0;
+    double best = 0;
+    steno_kernels k;
+    if (!x)
+        return 0;
+    steno_kernels_init(&k, steno_cpu_detect());
+    for (size_t at = 0; at < bytes; at += slice) {
+        int64_t start = steno_now_ns(), ns;
+        sink = sink + k.sum_f32(x + at / sizeof *x, slice / sizeof *x);
+        ns = steno_now_ns() - start;
+        if (ns > 0 && (double)slice / (double)ns > best)
+            best = (double)slice / (double)ns;
+    }
+    steno_aligned_free(x);
+    return best * 1e9;
+}

@@ -1,0 +1,15 @@
+/* What this machine can do at best on one core: the denominators of every speed we report. */
+#ifndef STENO_KERNELS_PEAK_H
+#define STENO_KERNELS_PEAK_H
+
+#include "kernels/kernels.h"
+
+/* Floating point operations per second of the level's own multiply-add in registers (a fused
+ * multiply-add counts as two). Takes some 20 ms; the best of several short runs, so that another
+ * process on the core does not lower it. */
+double steno_peak_flops(const steno_kernels *k);
+/* Bytes per second of reading memory in order, far beyond the caches. Allocates 128 MiB for the
+ * time of the call; 0 when it cannot. */
+double steno_peak_bandwidth(void);
+
+#endif
