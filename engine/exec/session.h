@@ -30,7 +30,11 @@ const struct steno_value *steno_network_output(const steno_network *n, int i);
 int steno_network_find_input(const steno_network *n, const char *name);   /* -1 if none */
 int steno_network_find_output(const steno_network *n, const char *name);
 const char *steno_network_meta(const steno_network *n, const char *key);  /* NULL if none */
+/* Constants still held plus what operators have packed, each counted once. */
 size_t steno_network_weight_bytes(const steno_network *n);
+struct steno_onnx_info; /* onnx/load.h */
+const struct steno_onnx_info *steno_network_info(const steno_network *n);
+size_t steno_network_nodes_in_file(const steno_network *n); /* before any pass, bodies included */
 const struct steno_graph *steno_network_graph(const steno_network *n);
 
 struct steno_session_options {
@@ -40,15 +44,25 @@ STENO_MUST steno_status steno_session_open(steno_session **out, steno_network *n
                                            const struct steno_session_options *opt, steno_err *err);
 void steno_session_close(steno_session *s);
 
-/* Give input i a tensor (borrowed until the run ends). */
+/* Give input i a tensor: header copied, elements borrowed. It stays set for later runs, as long as
+ * the memory does. STENO_ERR_INVAL when type, rank or a fixed dimension differ from the model's.
+ *
+ * Streaming states: the elements may be those of an output of the last run,
+ *     steno_session_set(s, state_in, steno_session_get(s, state_out), err);
+ * a run never writes over what it reads (the session keeps a second buffer for such an output and
+ * changes over; nothing is copied). */
 STENO_MUST steno_status steno_session_set(steno_session *s, int i, const struct steno_tensor *t,
                                           steno_err *err);
 /* Run. The first run with new input shapes plans the arena; later ones allocate nothing. */
 STENO_MUST steno_status steno_session_run(steno_session *s, steno_err *err);
-/* Result; valid until the next run. Never NULL after a good run. */
+/* Result; valid until the next run, or, when it was set as an input, until the end of that run. Never
+ * NULL after a good run; NULL for an output that does not exist. */
 const struct steno_tensor *steno_session_get(const steno_session *s, int i);
 
+/* Memory for activations: arenas, output buffers, pool and scratch of all graphs. */
 size_t steno_session_arena_bytes(const steno_session *s);
+/* Outputs so far whose shape turned out not to be what inference had said. */
+size_t steno_session_misplans(const steno_session *s);
 double steno_session_flops(const steno_session *s); /* floating point operations of the last run */
 
 #endif

@@ -186,14 +186,17 @@ steno_status steno_graph_add_const(struct steno_graph *g, const char *name,
     return st;
 }
 
-void steno_graph_share_const(struct steno_graph *g, steno_vid v, steno_vid from)
+void steno_graph_share_const(struct steno_graph *g, steno_vid v,
+                             const struct steno_tensor *constant)
 {
-    struct steno_const *c = const_of(g->values[from].constant);
+    struct steno_const *c = const_of(constant);
     if (g->values[v].constant == &c->t)
         return;
     steno_graph_drop_const(g, v);
     c->refs++;
     g->values[v].constant = &c->t;
+    g->values[v].dtype = c->t.dtype;
+    g->values[v].shape = c->t.shape;
 }
 
 void steno_graph_drop_const(struct steno_graph *g, steno_vid v)

@@ -131,8 +131,9 @@ STENO_MUST steno_status steno_graph_take_const(struct steno_graph *g, const char
 STENO_MUST steno_status steno_graph_set_const(struct steno_graph *g, steno_vid v,
                                               const struct steno_tensor *t, bool owned,
                                               steno_err *err);
-/* Value `v` shows the same constant as `from`: one copy of the bytes. */
-void steno_graph_share_const(struct steno_graph *g, steno_vid v, steno_vid from);
+/* Value `v` of g shows a constant that another value (of g or of any graph of the same model) shows
+ * already: one copy of the bytes. */
+void steno_graph_share_const(struct steno_graph *g, steno_vid v, const struct steno_tensor *constant);
 /* Forget the constant of v; heap bytes are released with the last reference. The value keeps type
  * and shape, and `constant` becomes NULL. */
 void steno_graph_drop_const(struct steno_graph *g, steno_vid v);

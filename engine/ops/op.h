@@ -81,6 +81,9 @@ const steno_kernels *steno_prep_kernels(const struct steno_prep *pc);
  * one else reads it (weights are held once). */
 void steno_prep_consumed(struct steno_prep *pc, int in);
 
+/* Bytes of packed weights that the node's priv holds, for reports. */
+void steno_prep_packed(struct steno_prep *pc, size_t bytes);
+
 /* ---- run ---- */
 const struct steno_node *steno_op_node(const struct steno_op_ctx *ctx);
 void *steno_op_priv(const struct steno_op_ctx *ctx);

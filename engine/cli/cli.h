@@ -1,0 +1,39 @@
+/* The `steno` command: one file per subcommand. Each gets its own arguments, argv[0] being its name,
+ * and returns an exit code of sysexits.h. */
+#ifndef STENO_CLI_CLI_H
+#define STENO_CLI_CLI_H
+
+#include "base/status.h"
+#include "exec/session.h"
+
+struct cli_command {
+    const char *name, *args, *about;
+    int (*run)(int argc, char **argv);
+};
+
+int cli_run(int argc, char **argv);
+int cli_bench(int argc, char **argv);
+int cli_model(int argc, char **argv);
+
+/* Print "steno: message" on standard error; the exit code of err. */
+int cli_fail(const steno_err *err);
+/* Print "steno: ..." and the hint to --help; EX_USAGE. */
+int cli_usage(const char *fmt, ...) STENO_PRINTF(1, 2);
+
+/* One long option, in either form: "--name value", "--name=value". Returns the option's index in
+ * names (terminated by NULL; a name that starts with '!' takes no value), its value in *value;
+ * CLI_POSITIONAL with the argument in *value; CLI_END; CLI_ERROR after having printed it. */
+enum { CLI_END = -1, CLI_POSITIONAL = -2, CLI_ERROR = -3, CLI_HELP = -4 };
+struct cli_args {
+    int argc, at;
+    char **argv;
+    bool only_positional; /* after "--" */
+};
+int cli_next(struct cli_args *a, const char *const *names, const char **value);
+
+/* Whole number within [min, max]; prints what is wrong. */
+bool cli_int(const char *option, const char *s, long min, long max, long *out);
+/* Options that run, bench and model share: --cpu, --opt-level, --precision. */
+bool cli_precision(const char *s, enum steno_precision *out);
+
+#endif

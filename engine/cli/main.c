@@ -1,0 +1,133 @@
+/* steno: the command. */
+#include "cli/cli.h"
+#include "steno.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sysexits.h>
+
+static const struct cli_command commands[] = {
+    {"run", "MODEL.onnx [--input NAME=FILE.npy]... --output-dir DIR", "run a network on arrays",
+     cli_run},
+};
+
+int cli_fail(const steno_err *err)
+{
+    fprintf(stderr, "steno: %s\n", err->msg);
+    return steno_status_info(err->code)->exit_code;
+}
+
+int cli_usage(const char *fmt, ...)
+{
+    va_list ap;
+    fputs("steno: ", stderr);
+    va_start(ap, fmt);
+    vfprintf(stderr, fmt, ap);
+    va_end(ap);
+    fputs(" (see steno --help)\n", stderr);
+    return EX_USAGE;
+}
+
+static int match(const char *arg, const char *name, const char **value)
+{
+    size_t n = strlen(name);
+    if (strncmp(arg, name, n) || (arg[n] && arg[n] != '='))
+        return 0;
+    *value = arg[n] ? arg + n + 1 : NULL;
+    return 1;
+}
+
+int cli_next(struct cli_args *a, const char *const *names, const char **value)
+{
+    const char *arg;
+    if (a->at >= a->argc)
+        return CLI_END;
+    arg = a->argv[a->at++];
+    if (a->only_positional || arg[0] != '-' || !arg[1]) {
+        *value = arg;
+        return CLI_POSITIONAL;
+    }
+    if (!strcmp(arg, "--")) {
+        a->only_positional = true;
+        return cli_next(a, names, value);
+    }
+    if (!strcmp(arg, "--help") || !strcmp(arg, "-h"))
+        return CLI_HELP;
+    for (int i = 0; names[i]; i++) {
+        bool flag = names[i][0] == '!';
+        if (!match(arg, names[i] + flag, value))
+            continue;
+        if (flag && *value) {
+            (void)cli_usage("%s takes no value", names[i] + flag);
+            return CLI_ERROR;
+        }
+        if (!flag && !*value) {
+            if (a->at >= a->argc) {
+                (void)cli_usage("%s needs a value", names[i]);
+                return CLI_ERROR;
+            }
+            *value = a->argv[a->at++];
+        }
+        return i;
+    }
+    (void)cli_usage("unknown option %s", arg);
+    return CLI_ERROR;
+}
+
+bool cli_int(const char *option, const char *s, long min, long max, long *out)
+{
+    char *end;
+    long v;
+    errno = 0;
+    v = strtol(s, &end, 10);
+    if (errno || end == s || *end || v < min || v > max) {
+        (void)cli_usage("%s: '%s' is not a whole number from %ld to %ld", option, s, min, max);
+        return false;
+    }
+    *out = v;
+    return true;
+}
+
+bool cli_precision(const char *s, enum steno_precision *out)
+{
+    static const char *const names[] = {
+        [STENO_FP32] = "fp32", [STENO_BF16_WEIGHTS] = "bf16", [STENO_INT8_WEIGHTS] = "int8"};
+    for (int i = 0; i < 3; i++)
+        if (!strcmp(s, names[i])) {
+            *out = (enum steno_precision)i;
+            return true;
+        }
+    (void)cli_usage("--precision: '%s' is none of fp32, bf16, int8", s);
+    return false;
+}
+
+static int help(void)
+{
+    puts("steno: speech recognition on one CPU, from the command line\n\nUsage:");
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
+        printf("  steno %-10s %s\n      %s\n", commands[i].name, commands[i].args,
+               commands[i].about);
+    puts("\nsteno COMMAND --help tells the options of a command; steno --version the version.");
+    return EX_OK;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2) {
+        fputs("steno: no command given (see steno --help)\n", stderr);
+        return EX_USAGE;
+    }
+    if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "-V")) {
+        printf("steno %s\n", steno_version());
+        return EX_OK;
+    }
+    if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help"))
+        return help();
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
+        if (!strcmp(argv[1], commands[i].name))
+            return commands[i].run(argc - 1, argv + 1);
+    return cli_usage("unknown command '%s'", argv[1]);
+}

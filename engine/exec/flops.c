@@ -1,0 +1,74 @@
+/* Floating point operations of a node, a multiplication and an addition counting as two. Only the
+ * operators where time goes are counted: products and convolutions. */
+#include "exec/internal.h"
+
+#include <string.h>
+
+static double count(const struct steno_shape *s)
+{
+    double n = 1;
+    if (!steno_shape_known(s))
+        return 0;
+    for (int i = 0; i < s->rank; i++)
+        n *= (double)s->dim[i];
+    return n;
+}
+
+static double dim(const struct steno_shape *s, int i)
+{
+    if (i < 0)
+        i += s->rank;
+    return i >= 0 && i < s->rank && s->dim[i] > 0 ? (double)s->dim[i] : 0;
+}
+
+static double matmul(const struct steno_tensor *const *in, const struct slot *y)
+{
+    return 2 * count(&y->t.shape) * dim(&in[0]->shape, -1);
+}
+
+static double gemm(const struct steno_node *n, const struct steno_tensor *const *in,
+                   const struct slot *y)
+{
+    return 2 * count(&y->t.shape) * dim(&in[0]->shape, steno_node_int(n, "transA", 0) ? 0 : 1);
+}
+
+/* Weights [M, C/group, k...]. */
+static double conv(const struct steno_tensor *const *in, const struct slot *y)
+{
+    double per = dim(&in[1]->shape, 0);
+    return per > 0 ? 2 * count(&y->t.shape) * count(&in[1]->shape) / per : 0;
+}
+
+/* Weights [C, M/group, k...]: every input element meets M/group * k of them. */
+static double conv_transpose(const struct steno_tensor *const *in)
+{
+    double per = dim(&in[1]->shape, 0);
+    return per > 0 ? 2 * count(&in[0]->shape) * count(&in[1]->shape) / per : 0;
+}
+
+/* X [time, batch, input], W [dirs, gates*hidden, input], R [dirs, gates*hidden, hidden]. */
+static double recurrent(const struct steno_tensor *const *in)
+{
+    return 2 * dim(&in[0]->shape, 0) * dim(&in[0]->shape, 1) *
+           (count(&in[1]->shape) + count(&in[2]->shape));
+}
+
+double steno_node_flops(const struct steno_node *n, const struct steno_tensor *const *in,
+                        struct slot *const *out)
+{
+    const char *t = n->op_type;
+    bool two = n->n_in >= 2 && in[0] && in[1] && n->n_out && out[0];
+    if (!two)
+        return 0;
+    if (!strcmp(t, "MatMul") || !strcmp(t, "MatMulInteger") || !strcmp(t, "FusedMatMul"))
+        return matmul(in, out[0]);
+    if (!strcmp(t, "Gemm") || !strcmp(t, "FusedGemm"))
+        return gemm(n, in, out[0]);
+    if (!strcmp(t, "Conv") || !strcmp(t, "ConvInteger") || !strcmp(t, "FusedConv"))
+        return conv(in, out[0]);
+    if (!strcmp(t, "ConvTranspose"))
+        return conv_transpose(in);
+    if ((!strcmp(t, "LSTM") || !strcmp(t, "GRU")) && n->n_in > 2 && in[2])
+        return recurrent(in);
+    return 0;
+}

@@ -1,0 +1,198 @@
+/* Shared by the executor's files. docs/engine.md tells the whole story; in short:
+ *
+ * network   frozen: graph, operators' prepared state, kernel table
+ * session   confined: workspace, one frame for the main graph, the inputs
+ * frame     one graph (main or body) within one session: its plans and its memory
+ * plan      what to do for one set of concrete input shapes: values that shapes alone decide are
+ *           computed when the plan is made (their nodes are not run again), all others have a slot
+ *           with a home: a place in the frame's arena where the shape is known beforehand, a pool
+ *           block where only the data tells
+ * step      one node of a plan */
+#ifndef STENO_EXEC_INTERNAL_H
+#define STENO_EXEC_INTERNAL_H
+
+#include "base/threads.h"
+#include "exec/infer.h"
+#include "exec/session.h"
+#include "onnx/load.h"
+#include "ops/op.h"
+
+#define STENO_MAX_PLANS 8 /* per frame, least recently used goes */
+
+struct steno_network {
+    struct steno_graph *g;
+    steno_kernels k;
+    unsigned cpu;
+    struct steno_onnx_info info;
+    size_t nodes_in_file, packed_bytes;
+};
+
+struct pool_block {
+    struct pool_block *next;
+    void *data;
+    size_t cap;
+    int refs;
+};
+
+struct scratch_block {
+    void *data;
+    size_t cap;
+};
+
+/* Memory and threads that all frames of a session use in turn. */
+struct workspace {
+    const steno_kernels *k;
+    steno_team *team;
+    struct pool_block *pool;
+    struct scratch_block *scratch; /* filled in order, like a stack */
+    size_t n_scratch, cur, used;
+    size_t misplans; /* outputs whose shape was not the inferred one */
+};
+
+enum home {
+    HOME_NONE,    /* nobody reads it */
+    HOME_KNOWN,   /* constant, or computed with the plan */
+    HOME_INPUT,   /* the caller's memory */
+    HOME_CAPTURE, /* a slot of the frame around */
+    HOME_ARENA,   /* offset in the frame's arena */
+    HOME_OUT,     /* buffer of a graph output */
+    HOME_POOL,    /* shape known only while running */
+    HOME_VIEW     /* elements of input 0 of its node, wherever they are */
+};
+
+struct slot {
+    struct steno_tensor t;
+    enum home home;
+    bool planned;    /* t's type and shape are right before the node has run */
+    int32_t root;    /* value whose memory this one shares; itself mostly */
+    int32_t out;     /* HOME_OUT: number of the graph output */
+    int32_t last;    /* step that reads it last; of the whole group for a root */
+    size_t offset;   /* HOME_ARENA */
+    size_t bytes;    /* of a root: the largest of its group */
+    struct pool_block *block;
+};
+
+struct step {
+    const struct steno_node *node;
+    const struct steno_tensor **in; /* NULL entries: absent */
+    struct slot **out;              /* NULL entries: nobody reads it */
+    struct frame **sub;             /* by attribute number; NULL array when there are none */
+    struct slot **dead;             /* read for the last time here */
+    int n_dead;
+    double flops;
+};
+
+struct plan {
+    steno_arena *mem;
+    struct steno_shape *key; /* inputs, then captured values */
+    int n_key;
+    struct slot *slots; /* by value number */
+    struct step *steps;
+    int32_t n_steps;
+    struct slot **by_home; /* slots whose data pointer is ours to set */
+    int32_t n_by_home;
+    size_t arena_bytes;
+    size_t *out_bytes; /* by graph output: of its planned group, else 0 */
+    void *arena_base;  /* the slots' pointers are relative to this */
+    double flops;
+    uint64_t used_at;
+};
+
+struct outbuf {
+    void *buf[2];
+    size_t cap[2];
+    int sel;
+};
+
+struct frame {
+    struct workspace *ws;
+    struct steno_graph *g;
+    struct frame *up;
+    struct plan *up_plan; /* plan of `up` that owns this frame */
+    steno_vid *captured;  /* values that come from outside */
+    int n_captured;
+    struct plan *plans[STENO_MAX_PLANS];
+    struct plan *cur;
+    void *arena;
+    size_t arena_cap;
+    struct outbuf *outs;
+    struct steno_tensor *out_t;
+    uint64_t tick;
+    int misses;
+    double flops; /* of the last run, body graphs included */
+};
+
+struct steno_op_ctx {
+    struct workspace *ws;
+    const struct steno_node *node;
+    const struct steno_tensor **in;
+    struct slot **out;
+    struct step *step;   /* NULL: computed ahead of any run, outputs from `ahead` */
+    struct frame *frame;
+    struct plan *plan;
+    steno_arena *ahead;
+};
+
+struct steno_session {
+    steno_network *net;
+    struct workspace ws;
+    struct frame *main;
+    struct steno_tensor *in;
+    const struct steno_tensor **in_ptr;
+};
+
+/* workspace.c */
+STENO_MUST steno_status steno_ws_init(struct workspace *ws, const steno_kernels *k, int threads,
+                                      steno_err *err);
+void steno_ws_free(struct workspace *ws);
+void steno_ws_settle(struct workspace *ws); /* between runs: one scratch block instead of several */
+void *steno_ws_scratch(struct workspace *ws, size_t n);
+struct pool_block *steno_ws_take(struct workspace *ws, size_t n); /* refs 1; NULL: out of memory */
+void steno_ws_unref(struct pool_block *b);
+void steno_ws_parallel(struct workspace *ws, int n_parts, void (*fn)(void *, int), void *arg);
+/* Denormals are flushed to zero while operators run; returns the state to restore. */
+unsigned steno_fp_enter(void);
+void steno_fp_leave(unsigned saved);
+
+/* ahead.c */
+/* Compute a node whose inputs are known; outputs live in `mem`. out: [n_out] tensors, data NULL where
+ * nobody reads the output. */
+STENO_MUST steno_status steno_run_ahead(struct workspace *ws, const struct steno_node *n,
+                                        const struct steno_tensor **in, struct steno_tensor *out,
+                                        const bool *wanted, steno_arena *mem, steno_err *err);
+/* True when the node may be computed ahead at all. */
+bool steno_may_run_ahead(const struct steno_node *n);
+
+/* plan_make.c */
+STENO_MUST steno_status steno_plan_make(struct plan **out, struct frame *f,
+                                        const struct steno_tensor *const *in, bool shapes,
+                                        steno_err *err);
+void steno_plan_free(struct plan *p);
+
+/* frame.c */
+STENO_MUST steno_status steno_frame_new(struct frame **out, struct workspace *ws,
+                                        struct steno_graph *g, struct frame *up,
+                                        struct plan *up_plan, steno_err *err);
+void steno_frame_free(struct frame *f);
+STENO_MUST steno_status steno_frame_run(struct frame *f, const struct steno_tensor *const *in,
+                                        steno_err *err);
+size_t steno_frame_bytes(const struct frame *f);
+
+/* flops.c */
+double steno_node_flops(const struct steno_node *n, const struct steno_tensor *const *in,
+                        struct slot *const *out);
+
+/* fold.c */
+/* Replace nodes with constant inputs by their value. *changed += nodes folded. */
+STENO_MUST steno_status steno_fold_constants(struct steno_graph *g, const steno_kernels *k,
+                                             int *changed, steno_err *err);
+
+/* prepare.c */
+/* *packed += bytes of packed weights. */
+STENO_MUST steno_status steno_prepare_graph(struct steno_graph *g, const steno_kernels *k,
+                                            size_t *packed, steno_err *err);
+STENO_MUST steno_status steno_prepare_node(struct steno_graph *g, struct steno_node *n,
+                                           const steno_kernels *k, steno_err *err);
+void steno_release_graph(struct steno_graph *g);
+
+#endif

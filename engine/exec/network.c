@@ -1,0 +1,205 @@
+#include "exec/internal.h"
+
+#include "base/buf.h"
+#include "base/cpu.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- operators ---- */
+
+static bool native(const char *domain, const char *type, int opset)
+{
+    return steno_op_find(domain, type, opset ? opset : 1) != NULL;
+}
+
+struct missing {
+    struct steno_buf list;
+    int n;
+};
+
+static int resolve_body(struct steno_graph *g, void *arg);
+
+static void report(struct missing *m, const struct steno_node *n)
+{
+    char entry[160];
+    snprintf(entry, sizeof entry, "%.40s%s%.80s@%d", n->domain, *n->domain ? ":" : "", n->op_type,
+             n->opset);
+    if (m->list.data && strstr(m->list.data, entry))
+        return;
+    m->n++;
+    if (!steno_buf_printf(&m->list, "%s%s", m->list.len ? ", " : "", entry))
+        return;
+}
+
+static void resolve(struct steno_graph *g, struct missing *m)
+{
+    for (int32_t i = 0; i < g->n_nodes; i++) {
+        struct steno_node *n = &g->nodes[i];
+        n->op = steno_op_find(n->domain, n->op_type, n->opset);
+        if (!n->op || !n->op->run)
+            report(m, n);
+        steno_node_each_graph(n, resolve_body, m);
+    }
+}
+
+static int resolve_body(struct steno_graph *g, void *arg)
+{
+    resolve(g, arg);
+    return 0;
+}
+
+static steno_status resolve_all(struct steno_graph *g, steno_err *err)
+{
+    struct missing m = {.n = 0};
+    steno_status st = STENO_OK;
+    steno_buf_init(&m.list, 4096);
+    resolve(g, &m);
+    if (m.n)
+        st = steno_fail(err, STENO_ERR_UNSUPPORTED, "%d operator%s not supported: %s", m.n,
+                        m.n > 1 ? "s are" : " is", m.list.data ? m.list.data : "(out of memory)");
+    steno_buf_free(&m.list);
+    return st;
+}
+
+/* ---- constants that bodies capture become constants of the bodies ---- */
+
+static int push_constants(struct steno_graph *body, void *arg)
+{
+    (void)arg;
+    for (int32_t i = 0; i < body->n_values; i++) {
+        struct steno_value *v = &body->values[i];
+        const struct steno_value *o;
+        if (v->captured_from == STENO_NONE)
+            continue;
+        o = &body->parent->values[v->captured_from];
+        if (!o->constant)
+            continue;
+        steno_graph_share_const(body, i, o->constant);
+        v->captured_from = STENO_NONE;
+    }
+    for (int32_t i = 0; i < body->n_nodes; i++)
+        steno_node_each_graph(&body->nodes[i], push_constants, NULL);
+    return 0;
+}
+
+/* ---- network ---- */
+
+static steno_status build(steno_network *n, const char *path,
+                          const struct steno_network_options *opt, steno_err *err)
+{
+    struct steno_onnx_options lo = {.max_bytes = opt->max_bytes, .native = native};
+    steno_status st = steno_cpu_choose(opt->cpu, &n->cpu, err);
+    if (st)
+        return st;
+    if (opt->precision != STENO_FP32)
+        return steno_fail(err, STENO_ERR_UNSUPPORTED, "precision %s is not supported yet: only "
+                          "fp32", opt->precision == STENO_BF16_WEIGHTS ? "bf16" : "int8");
+    steno_kernels_init(&n->k, n->cpu);
+    st = steno_onnx_load(&n->g, path, &lo, &n->info, err);
+    if (st)
+        return st;
+    n->nodes_in_file = steno_graph_count_nodes(n->g);
+    st = resolve_all(n->g, err);
+    if (st)
+        return steno_fail_in(err, st, "%s", path);
+    for (int32_t i = 0; i < n->g->n_nodes; i++)
+        steno_node_each_graph(&n->g->nodes[i], push_constants, NULL);
+    steno_graph_recount(n->g);
+    st = steno_infer_graph(n->g, err);
+    if (!st)
+        st = steno_prepare_graph(n->g, &n->k, &n->packed_bytes, err);
+    return st ? steno_fail_in(err, st, "%s", path) : STENO_OK;
+}
+
+steno_status steno_network_open(steno_network **out, const char *path,
+                                const struct steno_network_options *opt, steno_err *err)
+{
+    static const struct steno_network_options defaults = {.opt_level = -1};
+    steno_network *n = calloc(1, sizeof *n);
+    steno_status st;
+    if (!n)
+        return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", path);
+    st = build(n, path, opt ? opt : &defaults, err);
+    if (st) {
+        steno_network_close(n);
+        return st;
+    }
+    *out = n;
+    return STENO_OK;
+}
+
+void steno_network_close(steno_network *n)
+{
+    if (!n)
+        return;
+    if (n->g)
+        steno_release_graph(n->g);
+    steno_graph_free(n->g);
+    free(n);
+}
+
+int steno_network_n_inputs(const steno_network *n)
+{
+    return n->g->n_inputs;
+}
+
+int steno_network_n_outputs(const steno_network *n)
+{
+    return n->g->n_outputs;
+}
+
+const struct steno_value *steno_network_input(const steno_network *n, int i)
+{
+    return i >= 0 && i < n->g->n_inputs ? &n->g->values[n->g->inputs[i]] : NULL;
+}
+
+const struct steno_value *steno_network_output(const steno_network *n, int i)
+{
+    return i >= 0 && i < n->g->n_outputs ? &n->g->values[n->g->outputs[i]] : NULL;
+}
+
+int steno_network_find_input(const steno_network *n, const char *name)
+{
+    for (int i = 0; i < n->g->n_inputs; i++)
+        if (!strcmp(steno_network_input(n, i)->name, name))
+            return i;
+    return -1;
+}
+
+int steno_network_find_output(const steno_network *n, const char *name)
+{
+    for (int i = 0; i < n->g->n_outputs; i++)
+        if (!strcmp(steno_network_output(n, i)->name, name))
+            return i;
+    return -1;
+}
+
+const char *steno_network_meta(const steno_network *n, const char *key)
+{
+    for (int i = 0; i < n->g->n_meta; i++)
+        if (!strcmp(n->g->meta_keys[i], key))
+            return n->g->meta_values[i];
+    return NULL;
+}
+
+const struct steno_graph *steno_network_graph(const steno_network *n)
+{
+    return n->g;
+}
+
+size_t steno_network_weight_bytes(const steno_network *n)
+{
+    return steno_graph_const_bytes(n->g) + n->packed_bytes;
+}
+
+const struct steno_onnx_info *steno_network_info(const steno_network *n)
+{
+    return &n->info;
+}
+
+size_t steno_network_nodes_in_file(const steno_network *n)
+{
+    return n->nodes_in_file;
+}

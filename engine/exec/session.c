@@ -1,0 +1,109 @@
+#include "exec/internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+steno_status steno_session_open(steno_session **out, steno_network *n,
+                                const struct steno_session_options *opt, steno_err *err)
+{
+    steno_session *s = calloc(1, sizeof *s);
+    int threads = opt && opt->threads > 0 ? opt->threads : 1;
+    steno_status st;
+    if (!s)
+        return steno_fail(err, STENO_ERR_NOMEM, "out of memory for a session");
+    s->net = n;
+    s->in = calloc((size_t)n->g->n_inputs + 1, sizeof *s->in);
+    s->in_ptr = calloc((size_t)n->g->n_inputs + 1, sizeof *s->in_ptr);
+    if (!s->in || !s->in_ptr) {
+        st = steno_fail(err, STENO_ERR_NOMEM, "out of memory for a session");
+        goto fail;
+    }
+    st = steno_ws_init(&s->ws, &n->k, threads, err);
+    if (!st)
+        st = steno_frame_new(&s->main, &s->ws, n->g, NULL, NULL, err);
+    if (st)
+        goto fail;
+    *out = s;
+    return STENO_OK;
+fail:
+    steno_session_close(s);
+    return st;
+}
+
+void steno_session_close(steno_session *s)
+{
+    if (!s)
+        return;
+    steno_frame_free(s->main);
+    steno_ws_free(&s->ws);
+    free(s->in);
+    free(s->in_ptr);
+    free(s);
+}
+
+steno_status steno_session_set(steno_session *s, int i, const struct steno_tensor *t,
+                               steno_err *err)
+{
+    const struct steno_graph *g = s->net->g;
+    const struct steno_value *v;
+    bool ok;
+    char want[96], got[96];
+    if (i < 0 || i >= g->n_inputs)
+        return steno_fail(err, STENO_ERR_INVAL, "there is no input %d, the network has %d", i,
+                          g->n_inputs);
+    v = &g->values[g->inputs[i]];
+    if (v->dtype && t->dtype != v->dtype)
+        return steno_fail(err, STENO_ERR_INVAL, "input '%s' is %s, given is %s", v->name,
+                          steno_dtype_name(v->dtype), steno_dtype_name(t->dtype));
+    ok = steno_shape_known(&t->shape) && (v->shape.rank < 0 || v->shape.rank == t->shape.rank);
+    for (int d = 0; ok && d < v->shape.rank; d++)
+        ok = v->shape.dim[d] < 0 || v->shape.dim[d] == t->shape.dim[d];
+    if (!ok)
+        return steno_fail(err, STENO_ERR_INVAL, "input '%s' has shape %s, given is %s", v->name,
+                          steno_shape_str(&v->shape, want, sizeof want),
+                          steno_shape_str(&t->shape, got, sizeof got));
+    s->in[i] = *t;
+    s->in_ptr[i] = &s->in[i];
+    return STENO_OK;
+}
+
+steno_status steno_session_run(steno_session *s, steno_err *err)
+{
+    const struct steno_graph *g = s->net->g;
+    unsigned fp;
+    steno_status st;
+    for (int i = 0; i < g->n_inputs; i++)
+        if (!s->in_ptr[i])
+            return steno_fail(err, STENO_ERR_INVAL, "input '%s' is not set",
+                              g->values[g->inputs[i]].name);
+    steno_ws_settle(&s->ws);
+    fp = steno_fp_enter();
+    st = steno_frame_run(s->main, s->in_ptr, err);
+    steno_fp_leave(fp);
+    return st;
+}
+
+const struct steno_tensor *steno_session_get(const steno_session *s, int i)
+{
+    return i >= 0 && i < s->net->g->n_outputs ? &s->main->out_t[i] : NULL;
+}
+
+size_t steno_session_arena_bytes(const steno_session *s)
+{
+    size_t sum = steno_frame_bytes(s->main);
+    for (const struct pool_block *b = s->ws.pool; b; b = b->next)
+        sum += b->cap;
+    for (size_t i = 0; i < s->ws.n_scratch; i++)
+        sum += s->ws.scratch[i].cap;
+    return sum;
+}
+
+double steno_session_flops(const steno_session *s)
+{
+    return s->main->flops;
+}
+
+size_t steno_session_misplans(const steno_session *s)
+{
+    return s->ws.misplans;
+}

@@ -1,0 +1,161 @@
+#include "exec/internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#if defined(__SSE__)
+#include <xmmintrin.h>
+#endif
+
+#define SCRATCH_MIN ((size_t)64 << 10)
+
+steno_status steno_ws_init(struct workspace *ws, const steno_kernels *k, int threads,
+                           steno_err *err)
+{
+    memset(ws, 0, sizeof *ws);
+    ws->k = k;
+    return threads > 1 ? steno_team_new(&ws->team, threads, err) : STENO_OK;
+}
+
+static void scratch_free(struct workspace *ws)
+{
+    for (size_t i = 0; i < ws->n_scratch; i++)
+        steno_aligned_free(ws->scratch[i].data);
+    ws->n_scratch = ws->cur = ws->used = 0;
+}
+
+void steno_ws_free(struct workspace *ws)
+{
+    scratch_free(ws);
+    free(ws->scratch);
+    while (ws->pool) {
+        struct pool_block *b = ws->pool;
+        ws->pool = b->next;
+        steno_aligned_free(b->data);
+        free(b);
+    }
+    steno_team_free(ws->team);
+    memset(ws, 0, sizeof *ws);
+}
+
+static bool scratch_add(struct workspace *ws, size_t cap)
+{
+    struct scratch_block *p = realloc(ws->scratch, (ws->n_scratch + 1) * sizeof *p);
+    void *data;
+    if (!p)
+        return false;
+    ws->scratch = p;
+    data = steno_aligned_alloc(cap);
+    if (!data)
+        return false;
+    p[ws->n_scratch].data = data;
+    p[ws->n_scratch++].cap = cap;
+    return true;
+}
+
+void steno_ws_settle(struct workspace *ws)
+{
+    size_t total = 0;
+    ws->cur = ws->used = 0;
+    if (ws->n_scratch <= 1)
+        return;
+    for (size_t i = 0; i < ws->n_scratch; i++)
+        total += ws->scratch[i].cap;
+    scratch_free(ws);
+    (void)scratch_add(ws, total); /* without it the next request tries again and reports */
+}
+
+void *steno_ws_scratch(struct workspace *ws, size_t n)
+{
+    size_t need;
+    void *p;
+    if (!steno_add_size(n, STENO_OVERREAD + STENO_ALIGN - 1, &need))
+        return NULL;
+    need &= ~(size_t)(STENO_ALIGN - 1);
+    while (ws->cur < ws->n_scratch && need > ws->scratch[ws->cur].cap - ws->used) {
+        ws->cur++;
+        ws->used = 0;
+    }
+    if (ws->cur == ws->n_scratch && !scratch_add(ws, need > SCRATCH_MIN ? need : SCRATCH_MIN))
+        return NULL;
+    p = (char *)ws->scratch[ws->cur].data + ws->used;
+    ws->used += need;
+    return p;
+}
+
+struct pool_block *steno_ws_take(struct workspace *ws, size_t n)
+{
+    struct pool_block *best = NULL, *b;
+    for (b = ws->pool; b; b = b->next)
+        if (!b->refs && b->cap >= n && (!best || b->cap < best->cap))
+            best = b;
+    if (!best) {
+        best = calloc(1, sizeof *best);
+        if (!best)
+            return NULL;
+        best->data = steno_aligned_alloc(n);
+        if (!best->data) {
+            free(best);
+            return NULL;
+        }
+        best->cap = n;
+        best->next = ws->pool;
+        ws->pool = best;
+    }
+    best->refs = 1;
+    return best;
+}
+
+void steno_ws_unref(struct pool_block *b)
+{
+    if (b)
+        b->refs--;
+}
+
+/* ---- threads ---- */
+
+#if defined(__SSE__)
+#define FLUSH (_MM_FLUSH_ZERO_ON | 0x0040u) /* FTZ, DAZ: Intel SDM vol. 1, 11.6.3 and 10.2.3 */
+unsigned steno_fp_enter(void)
+{
+    unsigned saved = _mm_getcsr();
+    if ((saved & FLUSH) != FLUSH)
+        _mm_setcsr(saved | FLUSH);
+    return saved;
+}
+
+void steno_fp_leave(unsigned saved)
+{
+    if ((saved & FLUSH) != FLUSH)
+        _mm_setcsr(saved);
+}
+#else
+unsigned steno_fp_enter(void)
+{
+    return 0;
+}
+
+void steno_fp_leave(unsigned saved)
+{
+    (void)saved;
+}
+#endif
+
+struct job {
+    void (*fn)(void *, int);
+    void *arg;
+};
+
+static void flushed(void *arg, int part)
+{
+    const struct job *j = arg;
+    unsigned saved = steno_fp_enter();
+    j->fn(j->arg, part);
+    steno_fp_leave(saved);
+}
+
+void steno_ws_parallel(struct workspace *ws, int n_parts, void (*fn)(void *, int), void *arg)
+{
+    struct job j = {fn, arg};
+    steno_team_run(ws->team, n_parts, flushed, &j);
+}
