@@ -66,8 +66,9 @@ typedef void (*steno_pool_fn)(void *user, steno_pool_stream *ps,
 STENO_API STENO_MUST steno_status steno_pool_open(steno_pool **out, steno_model *m,
                                                   const struct steno_pool_options *opt,
                                                   steno_err *err);
-/* Cancel what runs, join the workers, release. Every stream should be closed before; those which
- * are not get DONE (CANCELLED) and stay valid until closed. Not from a callback. */
+/* Cancel what runs, join the workers, release. No other call may run then. Every stream should be
+ * closed before; those which are not get DONE (CANCELLED) and stay valid until closed. Not from a
+ * callback. */
 STENO_API void steno_pool_close(steno_pool *p);
 
 struct steno_pool_stream_options {

@@ -1,0 +1,188 @@
+/* Opening a model directory. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "models/internal.h"
+
+static char *join(const char *dir, const char *file)
+{
+    size_t n = strlen(dir), size = n + strlen(file) + 2;
+    char *p = malloc(size);
+    if (p)
+        snprintf(p, size, "%s%s%s", dir, n && dir[n - 1] == '/' ? "" : "/", file);
+    return p;
+}
+
+static steno_status open_conf(steno_model *m, steno_err *err)
+{
+    char *path = join(m->dir, "model.conf");
+    steno_status st;
+    if (!path)
+        return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", m->dir);
+    st = steno_model_conf_open(&m->conf, path, err);
+    free(path);
+    if (st)
+        return st;
+    if (strcmp(m->conf.family, "ctc_streaming") != 0)
+        return steno_fail(err, STENO_ERR_UNSUPPORTED,
+                          "%s: family '%s' is unknown; there is: ctc_streaming", m->dir,
+                          m->conf.family);
+    if (strcmp(m->conf.feature_type, "kaldi-fbank") != 0)
+        return steno_fail(err, STENO_ERR_UNSUPPORTED,
+                          "%s: feature type '%s' is unknown; there is: kaldi-fbank", m->dir,
+                          m->conf.feature_type);
+    return STENO_OK;
+}
+
+static steno_status open_tokens(steno_model *m, steno_err *err)
+{
+    char *path = join(m->dir, m->conf.tokens);
+    steno_status st;
+    if (!path)
+        return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", m->dir);
+    st = steno_tokens_open(&m->tokens, path, err);
+    if (!st && (st = steno_tokens_drop(m->tokens, m->conf.drop, err)))
+        st = steno_fail_in(err, st, "%s: drop", path);
+    if (!st && (m->blank = steno_tokens_find(m->tokens, m->conf.blank)) < 0)
+        st = steno_fail(err, STENO_ERR_FORMAT, "%s: blank '%s' is not in the vocabulary", path,
+                        m->conf.blank);
+    /* the blank is never written, and does not count as a piece that could go on a word */
+    if (!st)
+        st = steno_tokens_drop(m->tokens, m->conf.blank, err);
+    free(path);
+    return st;
+}
+
+static steno_status open_network(steno_model *m, const char *cpu, steno_err *err)
+{
+    struct steno_network_options opt = {.cpu = cpu, .opt_level = -1};
+    char *path = join(m->dir, m->conf.network);
+    steno_status st;
+    if (!path)
+        return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", m->dir);
+    st = steno_network_open(&m->net, path, &opt, err);
+    free(path);
+    if (st)
+        return st;
+    return steno_ctcnet_bind(&m->ctc, m->net, &m->conf, steno_tokens_count(m->tokens), err);
+}
+
+static steno_status open_features(steno_model *m, steno_err *err)
+{
+    struct steno_fbank_options o =
+        steno_fbank_kaldi(m->conf.sample_rate, (size_t)m->conf.mel_bins);
+    steno_fbank *f = NULL;
+    steno_status st;
+    o.low = m->conf.low_freq;
+    o.high = m->conf.high_freq;
+    o.edges = m->conf.snip_edges ? STENO_EDGES_SNIP : STENO_EDGES_REFLECT;
+    o.scale = (float)m->conf.sample_scale;
+    st = steno_fbank_open(&f, &o, err);
+    if (st)
+        return steno_fail_in(err, st, "%s: [features]", m->dir);
+    m->fbank = o;
+    m->hop = steno_fbank_shift(f);
+    steno_fbank_close(f);
+    return STENO_OK;
+}
+
+/* One step on silence: what only a run can tell is told at load, not to the first caller. */
+static steno_status try_step(steno_model *m, steno_err *err)
+{
+    steno_ctcrun *r = NULL;
+    const float *scores;
+    float *x = steno_aligned_alloc((size_t)(m->ctc.window * m->ctc.bins) * sizeof *x);
+    steno_status st = x ? steno_ctcrun_open(&r, &m->ctc, m->threads, err)
+                        : steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+    if (!st) {
+        memset(x, 0, (size_t)(m->ctc.window * m->ctc.bins) * sizeof *x);
+        st = steno_ctcrun_step(r, x, &scores, err);
+    }
+    if (!st)
+        m->stream_bytes = steno_ctcrun_bytes(r);
+    steno_ctcrun_close(r);
+    steno_aligned_free(x);
+    return st ? steno_fail_in(err, st, "%s/%s", m->dir, m->conf.network) : STENO_OK;
+}
+
+steno_status steno_model_open(steno_model **out, const char *dir,
+                              const struct steno_model_options *opt, steno_err *err)
+{
+    steno_model *m = calloc(1, sizeof *m);
+    steno_status st = STENO_ERR_NOMEM;
+    if (m)
+        m->dir = strdup(dir);
+    if (!m || !m->dir) {
+        free(m);
+        return steno_fail(err, st, "%s: out of memory", dir);
+    }
+    m->threads = opt && opt->threads > 0 ? opt->threads : 1;
+    st = open_conf(m, err);
+    if (!st)
+        st = open_tokens(m, err);
+    if (!st)
+        st = open_features(m, err);
+    if (!st)
+        st = open_network(m, opt ? opt->cpu : NULL, err);
+    if (!st)
+        st = try_step(m, err);
+    if (st) {
+        steno_model_close(m);
+        return st;
+    }
+    *out = m;
+    return STENO_OK;
+}
+
+void steno_model_close(steno_model *m)
+{
+    if (!m)
+        return;
+    steno_ctcnet_unbind(&m->ctc);
+    steno_network_close(m->net);
+    steno_tokens_close(m->tokens);
+    free(m->dir);
+    free(m);
+}
+
+void steno_model_get_info(const steno_model *m, struct steno_model_info *info)
+{
+    const struct steno_model_conf *c = &m->conf;
+    double frame = (double)m->hop / c->sample_rate;
+    *info = (struct steno_model_info){
+        .dir = m->dir,
+        .name = c->name,
+        .version = c->version,
+        .family = c->family,
+        .language = c->language,
+        .license = c->license,
+        .network = c->network,
+        .sample_rate = c->sample_rate,
+        .feature_bins = c->mel_bins,
+        .frame_seconds = frame * c->subsampling,
+        .chunk_seconds = frame * c->shift_frames,
+        .lookahead_seconds = frame * (c->window_frames - c->shift_frames),
+        .weight_bytes = steno_network_weight_bytes(m->net),
+        .stream_bytes = m->stream_bytes,
+        .vocab_size = (size_t)steno_tokens_count(m->tokens),
+        .endpoint = {c->rule1_silence, c->rule2_silence, c->rule3_length},
+    };
+}
+
+void steno_model_describe(const steno_model *m, FILE *out)
+{
+    struct steno_model_info i;
+    steno_model_get_info(m, &i);
+    fprintf(out, "directory: %s\nname: %s\nversion: %s\nfamily: %s\nlanguage: %s\nlicense: %s\n",
+            i.dir, i.name, i.version, i.family, i.language, i.license);
+    fprintf(out, "features: %s, %d Hz, %d bins, %g to %g Hz\n", m->conf.feature_type, i.sample_rate,
+            i.feature_bins, m->conf.low_freq, m->conf.high_freq);
+    fprintf(out, "network: %s, %d states\n", i.network, m->ctc.n_states);
+    fprintf(out, "chunk: %.0f ms + %.0f ms lookahead, scores every %.0f ms\n",
+            i.chunk_seconds * 1e3, i.lookahead_seconds * 1e3, i.frame_seconds * 1e3);
+    fprintf(out, "vocabulary: %zu tokens, blank '%s'\n", i.vocab_size, m->conf.blank);
+    fprintf(out, "endpoint: %g s of silence, %g s after speech, %g s at most\n",
+            i.endpoint.silence_alone, i.endpoint.silence_after, i.endpoint.longest);
+    fprintf(out, "weights: %zu bytes\nstream: %zu bytes\n", i.weight_bytes, i.stream_bytes);
+}

@@ -1,0 +1,712 @@
+/* One stream: samples -> model's rate -> frames -> network -> decoder -> events.
+ *
+ * A stream is a row of runs; a run begins with the stream or after a finalize, with networks,
+ * features and resampler fresh, and has its own frame count from 0. Frame f of a run (one row of
+ * scores) stands for the input time base + [f, f + 1) * frame_seconds, base being the sample the run
+ * began at: that is the one clock of all results.
+ *
+ * Within a run utterances follow each other. At an endpoint only the decoder starts over; the
+ * network keeps its states, since speech goes on in the same room (docs/models.md has the numbers).
+ * The decoder looks at one row at a time, so an endpoint cuts at the same row however audio came.
+ *
+ * A run ends by silence: zero samples follow until the scores of every real frame and of tail_frames
+ * more have come, which brings out the last word. */
+#include "models/stream.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "audio/pcm.h"
+#include "audio/resample.h"
+#include "base/arena.h"
+#include "decoder/endpoint.h"
+#include "decoder/words.h"
+#include "models/events.h"
+#include "models/internal.h"
+
+#define BLOCK 1024        /* samples that go through the front end at a time */
+#define TOP_K 16          /* beam search: tokens of a frame that may extend a hypothesis */
+#define MAX_TOKENS 65536  /* of one utterance: then it is cut, whatever the rules say */
+#define GRACE_SECONDS 1.0 /* longest utterance: how long a silent frame to cut at is waited for */
+
+struct steno_stream {
+    steno_model *model;
+    struct steno_stream_options opt;
+    double frame_seconds;
+    /* front end */
+    steno_resampler *resampler;
+    steno_fbank *fbank;
+    float *clean;   /* [BLOCK] input without NaN */
+    float *pending; /* [cap_pending] at the model's rate, [pos, len) not yet in frames */
+    size_t cap_pending, pos, len;
+    float *window; /* [window, bins] */
+    size_t frames; /* in window */
+    steno_ctcrun *run;
+    /* decoder: one of the two */
+    steno_ctc_greedy *greedy;
+    steno_ctc_beam *beam;
+    struct steno_endpoint rules;
+    struct steno_words words[STENO_MAX_BEAM]; /* [n_best] */
+    struct steno_hyp hyps[STENO_MAX_BEAM];
+    struct steno_word *out_words; /* what the event points to */
+    size_t cap_out;
+    struct steno_alternative alts[STENO_MAX_BEAM];
+    struct steno_events events;
+    /* clock */
+    int64_t taken;     /* samples of input so far */
+    int64_t base;      /* ... when this run began */
+    int64_t fed;       /* samples of this run at the model's rate, silence at the end included */
+    int64_t steps;     /* of this run */
+    int64_t limit;     /* rows of real audio; known at the end of a run, until then INT64_MAX */
+    /* utterance */
+    int64_t begin, first_sound; /* rows of this run; first_sound < 0: nothing heard */
+    int64_t segment;
+    uint64_t shown; /* fingerprint of the last partial */
+    bool failed, ended;
+};
+
+/* ---- opening ---------------------------------------------------------------------------------- */
+
+static steno_status check_options(const steno_model *m, struct steno_stream_options *o,
+                                  steno_err *err)
+{
+    struct steno_endpoint_rules *e = &o->endpoint;
+    if (!o->sample_rate)
+        o->sample_rate = m->conf.sample_rate;
+    if (o->beam < 0 || o->beam > STENO_MAX_BEAM)
+        return steno_fail(err, STENO_ERR_INVAL, "beam is %d, expected 0 to %d", o->beam,
+                          STENO_MAX_BEAM);
+    if (o->beam == 0)
+        o->beam = 1;
+    if (o->n_best == 0)
+        o->n_best = 1;
+    if (o->n_best < 0 || o->n_best > o->beam)
+        return steno_fail(err, STENO_ERR_INVAL, "n_best is %d, expected 1 to the beam, %d",
+                          o->n_best, o->beam);
+    if (!isfinite(e->silence_alone) || !isfinite(e->silence_after) || !isfinite(e->longest))
+        return steno_fail(err, STENO_ERR_INVAL, "endpoint rules must be finite numbers");
+    if (e->silence_alone <= 0)
+        e->silence_alone = m->conf.rule1_silence;
+    if (e->silence_after <= 0)
+        e->silence_after = m->conf.rule2_silence;
+    if (e->longest <= 0)
+        e->longest = m->conf.rule3_length;
+    return STENO_OK;
+}
+
+static int64_t to_rows(const steno_stream *s, double seconds)
+{
+    double rows = ceil(seconds / s->frame_seconds - 1e-9);
+    return rows < 1 ? 1 : rows > 1e12 ? (int64_t)1e12 : (int64_t)rows;
+}
+
+static void set_rules(steno_stream *s)
+{
+    const struct steno_endpoint_rules *e = &s->opt.endpoint;
+    if (s->opt.no_endpointing)
+        return; /* all off */
+    s->rules = (struct steno_endpoint){.silence_alone = to_rows(s, e->silence_alone),
+                                       .silence_after = to_rows(s, e->silence_after),
+                                       .longest = to_rows(s, e->longest),
+                                       .grace = to_rows(s, GRACE_SECONDS)};
+}
+
+static steno_status open_front(steno_stream *s, steno_err *err)
+{
+    const steno_model *m = s->model;
+    size_t window = (size_t)(m->ctc.window * m->ctc.bins);
+    steno_status st = steno_resampler_open(&s->resampler, s->opt.sample_rate, m->conf.sample_rate, err);
+    if (!st)
+        st = steno_fbank_open(&s->fbank, &m->fbank, err);
+    if (!st)
+        st = steno_ctcrun_open(&s->run, &m->ctc, m->threads, err);
+    if (st)
+        return st;
+    s->cap_pending = steno_resampler_max_out(s->resampler, BLOCK);
+    if (s->cap_pending < BLOCK)
+        s->cap_pending = BLOCK;
+    s->clean = malloc(BLOCK * sizeof *s->clean);
+    s->pending = malloc(s->cap_pending * sizeof *s->pending);
+    s->window = steno_aligned_alloc(window * sizeof *s->window);
+    if (!s->clean || !s->pending || !s->window)
+        return steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
+    memset(s->window, 0, window * sizeof *s->window);
+    return STENO_OK;
+}
+
+static steno_status reserve_out(steno_stream *s, size_t n)
+{
+    size_t cap = s->cap_out ? s->cap_out : 256;
+    struct steno_word *p;
+    if (n <= s->cap_out)
+        return STENO_OK;
+    while (cap < n)
+        cap *= 2;
+    p = realloc(s->out_words, cap * sizeof *p);
+    if (!p)
+        return STENO_ERR_NOMEM;
+    s->out_words = p;
+    s->cap_out = cap;
+    return STENO_OK;
+}
+
+static steno_status open_decoder(steno_stream *s, steno_err *err)
+{
+    const steno_model *m = s->model;
+    struct steno_ctc_options o = {.vocab = (int32_t)m->ctc.vocab,
+                                  .blank = m->blank,
+                                  .blank_penalty = (float)m->conf.blank_penalty,
+                                  .beam = s->opt.beam,
+                                  .top_k = TOP_K};
+    steno_status st = s->opt.beam > 1 ? steno_ctc_beam_open(&s->beam, &o, err)
+                                      : steno_ctc_greedy_open(&s->greedy, &o, err);
+    if (st)
+        return st;
+    st = steno_events_init(&s->events);
+    for (int i = 0; i < s->opt.n_best; i++) {
+        steno_words_init(&s->words[i]);
+        if (!st)
+            st = steno_words_reserve(&s->words[i], 256, 4096);
+    }
+    if (!st)
+        st = reserve_out(s, 256 * (size_t)s->opt.n_best);
+    return st ? steno_fail(err, st, "stream: out of memory") : STENO_OK;
+}
+
+steno_status steno_stream_open(steno_stream **out, steno_model *m,
+                               const struct steno_stream_options *opt, steno_err *err)
+{
+    steno_stream *s = calloc(1, sizeof *s);
+    steno_status st;
+    if (!s)
+        return steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
+    s->model = m;
+    if (opt)
+        s->opt = *opt;
+    s->frame_seconds = (double)m->hop * m->conf.subsampling / m->conf.sample_rate;
+    s->limit = INT64_MAX;
+    s->first_sound = -1;
+    st = check_options(m, &s->opt, err);
+    if (!st)
+        st = open_front(s, err);
+    if (!st)
+        st = open_decoder(s, err);
+    if (st) {
+        steno_stream_close(s);
+        return st;
+    }
+    set_rules(s);
+    *out = s;
+    return STENO_OK;
+}
+
+void steno_stream_close(steno_stream *s)
+{
+    if (!s)
+        return;
+    steno_resampler_close(s->resampler);
+    steno_fbank_close(s->fbank);
+    steno_ctcrun_close(s->run);
+    steno_ctc_greedy_close(s->greedy);
+    steno_ctc_beam_close(s->beam);
+    for (int i = 0; i < STENO_MAX_BEAM; i++)
+        steno_words_free(&s->words[i]);
+    steno_events_free(&s->events);
+    steno_aligned_free(s->window);
+    free(s->clean);
+    free(s->pending);
+    free(s->out_words);
+    free(s);
+}
+
+/* ---- decoder, either one ---------------------------------------------------------------------- */
+
+static steno_status decode_row(steno_stream *s, const float *row)
+{
+    return s->beam ? steno_ctc_beam_push(s->beam, row, 1) : steno_ctc_greedy_push(s->greedy, row, 1);
+}
+
+static int64_t rows_done(const steno_stream *s)
+{
+    return s->beam ? steno_ctc_beam_frames(s->beam) : steno_ctc_greedy_frames(s->greedy);
+}
+
+static int64_t last_sound(const steno_stream *s)
+{
+    return s->beam ? steno_ctc_beam_last_sound(s->beam) : steno_ctc_greedy_last_sound(s->greedy);
+}
+
+static void decoder_reset(steno_stream *s)
+{
+    if (s->beam)
+        steno_ctc_beam_reset(s->beam);
+    else
+        steno_ctc_greedy_reset(s->greedy);
+}
+
+/* The best n hypotheses into s->hyps; *stable tokens at the head of the first are settled. */
+static steno_status best_hyps(steno_stream *s, size_t n, size_t *count, size_t *stable)
+{
+    if (s->beam) {
+        *stable = steno_ctc_beam_stable(s->beam);
+        return steno_ctc_beam_nbest(s->beam, s->hyps, n, count);
+    }
+    s->hyps[0] = steno_ctc_greedy_best(s->greedy);
+    *count = 1;
+    *stable = s->hyps[0].n; /* the best path only grows */
+    return STENO_OK;
+}
+
+/* ---- events ----------------------------------------------------------------------------------- */
+
+/* Seconds of row f's beginning on the stream's clock, not past the audio there is. */
+static double row_time(const steno_stream *s, int64_t f)
+{
+    double end = (double)s->taken / s->opt.sample_rate;
+    double t = (double)s->base / s->opt.sample_rate + (double)f * s->frame_seconds;
+    return s->limit != INT64_MAX && t > end ? end : t;
+}
+
+/* Audio that the step just done had seen: to the end of its last window. */
+static double step_time(const steno_stream *s)
+{
+    const steno_model *m = s->model;
+    size_t frames = (size_t)((s->steps - 1) * m->ctc.shift + m->ctc.window);
+    double samples = (double)((frames - 1) * m->hop + steno_fbank_length(s->fbank));
+    double t = (double)s->base / s->opt.sample_rate + samples / m->conf.sample_rate;
+    double end = (double)s->taken / s->opt.sample_rate;
+    return s->limit != INT64_MAX && t > end ? end : t;
+}
+
+static void fill_words(const steno_stream *s, const struct steno_words *w, struct steno_word *out)
+{
+    for (size_t i = 0; i < w->n; i++)
+        out[i] = (struct steno_word){.text = w->words.data + w->w[i].text,
+                                     .start = row_time(s, w->w[i].first),
+                                     .end = row_time(s, w->w[i].last + 1),
+                                     .confidence = w->w[i].confidence};
+}
+
+static const char *line_of(const struct steno_words *w)
+{
+    return w->line.data ? w->line.data : "";
+}
+
+static void fill_event(const steno_stream *s, struct steno_event *ev)
+{
+    const struct steno_words *w = &s->words[0];
+    ev->segment = s->segment;
+    ev->time = step_time(s);
+    ev->text = line_of(w);
+    ev->stable_words = w->stable_words;
+    ev->stable_bytes = w->stable_bytes;
+    ev->confidence = w->confidence;
+    ev->n_words = w->n;
+    ev->words = s->out_words;
+    ev->start = w->n ? s->out_words[0].start
+                     : row_time(s, s->first_sound >= 0 ? s->first_sound : s->begin);
+    ev->end = w->n ? s->out_words[w->n - 1].end : ev->start;
+}
+
+static uint64_t fingerprint(const char *text, size_t stable)
+{
+    uint64_t h = 14695981039346656037u ^ stable; /* FNV-1a */
+    for (; *text; text++)
+        h = (h ^ (unsigned char)*text) * 1099511628211u;
+    return h;
+}
+
+static steno_status emit_start(steno_stream *s)
+{
+    struct steno_event ev = {.kind = STENO_SPEECH_START,
+                             .segment = s->segment,
+                             .time = step_time(s),
+                             .start = row_time(s, s->first_sound),
+                             .end = row_time(s, s->first_sound),
+                             .text = ""};
+    return steno_events_add(&s->events, &ev);
+}
+
+static steno_status emit_partial(steno_stream *s)
+{
+    struct steno_event ev = {.kind = STENO_PARTIAL};
+    struct steno_words *w = &s->words[0];
+    size_t n, stable;
+    uint64_t print;
+    steno_status st = best_hyps(s, 1, &n, &stable);
+    if (!st)
+        st = steno_words_build(w, s->model->tokens, s->hyps[0].spans, s->hyps[0].n, stable);
+    if (!st)
+        st = reserve_out(s, w->n);
+    if (st)
+        return st;
+    print = fingerprint(line_of(w), w->stable_bytes);
+    if (print == s->shown || (!w->n && !s->shown))
+        return STENO_OK;
+    s->shown = print;
+    fill_words(s, w, s->out_words);
+    fill_event(s, &ev);
+    return steno_events_add(&s->events, &ev);
+}
+
+/* Words of hypothesis i; false when an earlier one has the same text (another way to spell it in
+ * pieces). */
+static steno_status build_alternative(steno_stream *s, size_t i, size_t *n_alts, size_t *n_words)
+{
+    struct steno_words *w = &s->words[*n_alts];
+    steno_status st = steno_words_build(w, s->model->tokens, s->hyps[i].spans, s->hyps[i].n,
+                                        s->hyps[i].n);
+    if (st)
+        return st;
+    for (size_t k = 0; k < *n_alts; k++)
+        if (strcmp(line_of(&s->words[k]), line_of(w)) == 0)
+            return STENO_OK;
+    s->alts[*n_alts] = (struct steno_alternative){
+        .confidence = w->confidence, .score = s->hyps[i].score, .n_words = w->n};
+    ++*n_alts;
+    *n_words += w->n;
+    return STENO_OK;
+}
+
+static steno_status build_alternatives(steno_stream *s, size_t *n_alts)
+{
+    size_t n, stable, n_words = 0, at = 0;
+    steno_status st = best_hyps(s, (size_t)s->opt.n_best, &n, &stable);
+    *n_alts = 0;
+    for (size_t i = 0; i < n && !st; i++)
+        st = build_alternative(s, i, n_alts, &n_words);
+    if (!st)
+        st = reserve_out(s, n_words);
+    if (st)
+        return st;
+    for (size_t i = 0; i < *n_alts; i++) {
+        s->alts[i].text = line_of(&s->words[i]);
+        s->alts[i].words = s->out_words + at;
+        fill_words(s, &s->words[i], s->out_words + at);
+        at += s->words[i].n;
+    }
+    return STENO_OK;
+}
+
+static void next_utterance(steno_stream *s)
+{
+    decoder_reset(s);
+    s->begin = rows_done(s);
+    s->first_sound = -1;
+    s->shown = 0;
+}
+
+static steno_status emit_final(steno_stream *s, enum steno_final_reason reason)
+{
+    struct steno_event ev = {.kind = STENO_FINAL, .reason = reason};
+    steno_status st = build_alternatives(s, &ev.n_alternatives);
+    if (st)
+        return st;
+    fill_event(s, &ev);
+    ev.stable_words = ev.n_words;
+    ev.stable_bytes = strlen(ev.text);
+    ev.alternatives = s->alts;
+    st = steno_events_add(&s->events, &ev);
+    if (st)
+        return st;
+    s->segment++;
+    next_utterance(s);
+    return STENO_OK;
+}
+
+/* ---- one step --------------------------------------------------------------------------------- */
+
+static size_t tokens_of(const steno_stream *s)
+{
+    return s->beam ? steno_ctc_beam_stable(s->beam) : steno_ctc_greedy_best(s->greedy).n;
+}
+
+static steno_status check_endpoint(steno_stream *s)
+{
+    int64_t now = rows_done(s);
+    if (now > s->limit) /* the silence behind the end of the audio is ours, not the speaker's */
+        return STENO_OK;
+    switch (steno_endpoint_check(&s->rules, now, s->begin, s->first_sound, last_sound(s))) {
+    case STENO_ENDPOINT_EMPTY:
+        next_utterance(s);
+        return STENO_OK;
+    case STENO_ENDPOINT_SILENCE:
+        return emit_final(s, STENO_FINAL_ENDPOINT);
+    case STENO_ENDPOINT_LENGTH:
+        return emit_final(s, STENO_FINAL_LENGTH);
+    case STENO_ENDPOINT_NONE:
+        break;
+    }
+    return tokens_of(s) >= MAX_TOKENS ? emit_final(s, STENO_FINAL_LENGTH) : STENO_OK;
+}
+
+static steno_status take_row(steno_stream *s, const float *row)
+{
+    steno_status st = decode_row(s, row);
+    if (st)
+        return st;
+    if (s->first_sound < 0 && last_sound(s) == rows_done(s) - 1) {
+        s->first_sound = last_sound(s);
+        st = emit_start(s);
+        if (st)
+            return st;
+    }
+    return check_endpoint(s);
+}
+
+/* Run the network on the full window, slide it, decode. */
+static steno_status step(steno_stream *s, steno_err *err)
+{
+    const struct steno_ctcnet *n = &s->model->ctc;
+    size_t keep = (size_t)(n->window - n->shift), bins = (size_t)n->bins;
+    const float *scores;
+    steno_status st = steno_ctcrun_step(s->run, s->window, &scores, err);
+    if (st)
+        return st;
+    memmove(s->window, s->window + (size_t)n->shift * bins, keep * bins * sizeof *s->window);
+    s->frames = keep;
+    s->steps++;
+    for (int64_t t = 0; t < n->rows && !st; t++)
+        st = take_row(s, scores + t * n->vocab);
+    if (!st && !s->opt.no_partials)
+        st = emit_partial(s);
+    return st ? steno_fail(err, st, "stream: %s", steno_status_info(st)->name) : STENO_OK;
+}
+
+bool steno_stream_ready(const steno_stream *s)
+{
+    return s->frames == (size_t)s->model->ctc.window;
+}
+
+size_t steno_stream_missing(const steno_stream *s)
+{
+    const steno_model *m = s->model;
+    int64_t frames = s->steps * m->ctc.shift + m->ctc.window;
+    int64_t need = (frames - 1) * (int64_t)m->hop + (int64_t)steno_fbank_length(s->fbank) - s->fed -
+                   (int64_t)(s->len - s->pos);
+    if (steno_stream_ready(s))
+        return 0;
+    /* what waits inside the resampler is about constant, so it does not count */
+    need = need * s->opt.sample_rate / m->conf.sample_rate;
+    return need < 1 ? 1 : (size_t)need;
+}
+
+void steno_streams_step(steno_stream *const *s, size_t n, steno_status *st, steno_err *err)
+{
+    for (size_t i = 0; i < n; i++) {
+        st[i] = step(s[i], err ? &err[i] : NULL);
+        if (st[i])
+            s[i]->failed = true;
+    }
+}
+
+/* ---- audio in --------------------------------------------------------------------------------- */
+
+/* Samples at the model's rate -> frames, until the window is full. */
+static steno_status take_samples(steno_stream *s, const float *pcm, size_t n, size_t *used)
+{
+    size_t room = (size_t)s->model->ctc.window - s->frames, made = 0;
+    steno_status st = steno_fbank_push(s->fbank, pcm, n, used,
+                                       s->window + s->frames * (size_t)s->model->ctc.bins, room, &made);
+    if (st && st != STENO_NEED_MORE)
+        return st;
+    s->frames += made;
+    s->fed += (int64_t)*used;
+    return STENO_OK;
+}
+
+static steno_status drain_pending(steno_stream *s)
+{
+    while (s->pos < s->len && !steno_stream_ready(s)) {
+        size_t used = 0;
+        steno_status st = take_samples(s, s->pending + s->pos, s->len - s->pos, &used);
+        if (st)
+            return st;
+        s->pos += used;
+    }
+    return STENO_OK;
+}
+
+static steno_status resample_block(steno_stream *s, const float *pcm, size_t n, size_t *used,
+                                   steno_err *err)
+{
+    steno_status st;
+    n = n < BLOCK ? n : BLOCK;
+    steno_pcm_clean(pcm, n, s->clean);
+    s->pos = s->len = 0;
+    st = steno_resampler_push(s->resampler, s->clean, n, used, s->pending, s->cap_pending, &s->len,
+                              err);
+    return st == STENO_NEED_MORE ? STENO_OK : st;
+}
+
+static steno_status fail_stream(steno_stream *s, steno_status st)
+{
+    s->failed = true;
+    return st;
+}
+
+static steno_status check_open(const steno_stream *s, steno_err *err)
+{
+    if (s->failed)
+        return steno_fail(err, STENO_ERR_INVAL, "stream has failed before");
+    if (s->ended)
+        return steno_fail(err, STENO_ERR_INVAL, "stream has ended");
+    return STENO_OK;
+}
+
+steno_status steno_stream_feed(steno_stream *s, const float *pcm, size_t n, size_t *used,
+                               steno_err *err)
+{
+    steno_status st = check_open(s, err);
+    *used = 0;
+    if (st)
+        return st;
+    st = drain_pending(s);
+    while (!st && *used < n && !steno_stream_ready(s)) {
+        size_t k = 0;
+        st = resample_block(s, pcm + *used, n - *used, &k, err);
+        if (st)
+            break;
+        *used += k;
+        s->taken += (int64_t)k;
+        st = drain_pending(s);
+    }
+    return st ? fail_stream(s, st) : STENO_OK;
+}
+
+static steno_status step_if_ready(steno_stream *s, steno_err *err)
+{
+    steno_status st;
+    if (!steno_stream_ready(s))
+        return STENO_OK;
+    st = step(s, err);
+    return st ? fail_stream(s, st) : STENO_OK;
+}
+
+steno_status steno_stream_push(steno_stream *s, const float *pcm, size_t n, steno_err *err)
+{
+    size_t at = 0;
+    do {
+        size_t used;
+        steno_status st = steno_stream_feed(s, pcm + at, n - at, &used, err);
+        if (!st)
+            st = step_if_ready(s, err);
+        if (st)
+            return st;
+        at += used;
+    } while (at < n || s->pos < s->len);
+    return STENO_OK;
+}
+
+/* ---- end of a run ----------------------------------------------------------------------------- */
+
+static steno_status drain_and_step(steno_stream *s, steno_err *err)
+{
+    while (s->pos < s->len) {
+        steno_status st = drain_pending(s);
+        if (!st)
+            st = step_if_ready(s, err);
+        if (st)
+            return st;
+    }
+    return STENO_OK;
+}
+
+static steno_status flush_resampler(steno_stream *s, steno_err *err)
+{
+    do {
+        steno_status st = drain_and_step(s, err);
+        s->pos = s->len = 0;
+        if (!st)
+            st = steno_resampler_flush(s->resampler, s->pending, s->cap_pending, &s->len, err);
+        if (st && st != STENO_NEED_MORE)
+            return st;
+    } while (s->len > 0);
+    return STENO_OK;
+}
+
+/* Silence until the network has given `steps` results. */
+static steno_status pad(steno_stream *s, int64_t steps, steno_err *err)
+{
+    memset(s->pending, 0, s->cap_pending * sizeof *s->pending);
+    while (s->steps < steps) {
+        steno_status st;
+        s->pos = 0;
+        s->len = s->cap_pending;
+        while (s->steps < steps && s->pos < s->len) {
+            st = drain_pending(s);
+            if (!st)
+                st = step_if_ready(s, err);
+            if (st)
+                return st;
+        }
+    }
+    s->pos = s->len = 0;
+    return STENO_OK;
+}
+
+static steno_status flush_run(steno_stream *s, steno_err *err)
+{
+    const struct steno_model *m = s->model;
+    int64_t frames, shift = m->ctc.shift;
+    steno_status st = flush_resampler(s, err);
+    if (st || s->fed == 0)
+        return st;
+    frames = (s->fed + (int64_t)m->hop - 1) / (int64_t)m->hop;
+    s->limit = (frames + m->conf.subsampling - 1) / m->conf.subsampling;
+    return pad(s, (frames + m->conf.tail_frames + shift - 1) / shift, err);
+}
+
+static steno_status restart(steno_stream *s, steno_err *err)
+{
+    steno_fbank_reset(s->fbank);
+    steno_ctcrun_reset(s->run);
+    if (s->beam)
+        steno_ctc_beam_restart(s->beam, 0);
+    else
+        steno_ctc_greedy_restart(s->greedy, 0);
+    s->frames = s->pos = s->len = 0;
+    s->base = s->taken;
+    s->fed = s->steps = 0;
+    s->limit = INT64_MAX;
+    s->begin = 0;
+    s->first_sound = -1;
+    s->shown = 0;
+    return steno_resampler_reset(s->resampler, err);
+}
+
+steno_status steno_stream_finalize(steno_stream *s, steno_err *err)
+{
+    steno_status st = check_open(s, err);
+    if (st)
+        return st;
+    st = flush_run(s, err);
+    if (!st)
+        st = emit_final(s, STENO_FINAL_REQUEST);
+    if (!st)
+        st = restart(s, err);
+    return st ? fail_stream(s, st) : STENO_OK;
+}
+
+steno_status steno_stream_end(steno_stream *s, steno_err *err)
+{
+    steno_status st = check_open(s, err);
+    if (st)
+        return st;
+    st = flush_run(s, err);
+    if (!st && s->first_sound >= 0)
+        st = emit_final(s, STENO_FINAL_END);
+    s->ended = true;
+    return st ? fail_stream(s, st) : STENO_OK;
+}
+
+bool steno_stream_next(steno_stream *s, struct steno_event *ev)
+{
+    return steno_events_next(&s->events, ev);
+}
+
+int64_t steno_stream_samples(const steno_stream *s)
+{
+    return s->taken;
+}

@@ -1,0 +1,472 @@
+/* Life of pool and streams, the ready heap. worker.c does the work. */
+#include <math.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "models/stream.h"
+#include "pool/internal.h"
+
+#define DEFAULT_STREAMS 256
+#define MAX_STREAMS 100000
+#define DEFAULT_BUFFER 4.0
+#define MAX_WORKERS 1024
+
+static const int64_t slack_ns[STENO_POOL_CLASSES] = {0, 1000000000, 10000000000};
+
+static int model_rate(const steno_model *m)
+{
+    struct steno_model_info info;
+    steno_model_get_info(m, &info);
+    return info.sample_rate;
+}
+
+static const struct steno_pool_ops recogniser = {
+    .open = steno_stream_open,
+    .rate = model_rate,
+    .close = steno_stream_close,
+    .feed = steno_stream_feed,
+    .ready = steno_stream_ready,
+    .missing = steno_stream_missing,
+    .step = steno_streams_step,
+    .finalize = steno_stream_finalize,
+    .end = steno_stream_end,
+    .next = steno_stream_next,
+};
+
+/* ---- ready heap (pool lock held) -------------------------------------------------------------- */
+
+static bool before(const steno_pool_stream *a, const steno_pool_stream *b)
+{
+    if (a->deadline_ns != b->deadline_ns)
+        return a->deadline_ns < b->deadline_ns;
+    return a->ticket < b->ticket;
+}
+
+static void heap_push(steno_pool *p, steno_pool_stream *ps)
+{
+    int i = p->n_ready++;
+    while (i > 0 && before(ps, p->heap[(i - 1) / 2])) {
+        p->heap[i] = p->heap[(i - 1) / 2];
+        i = (i - 1) / 2;
+    }
+    p->heap[i] = ps;
+}
+
+static steno_pool_stream *heap_pop(steno_pool *p)
+{
+    steno_pool_stream *top = p->heap[0], *last = p->heap[--p->n_ready];
+    int i = 0;
+    for (;;) {
+        int k = 2 * i + 1;
+        if (k >= p->n_ready)
+            break;
+        if (k + 1 < p->n_ready && before(p->heap[k + 1], p->heap[k]))
+            k++;
+        if (!before(p->heap[k], last))
+            break;
+        p->heap[i] = p->heap[k];
+        i = k;
+    }
+    p->heap[i] = last;
+    return top;
+}
+
+void steno_pool_enqueue(steno_pool_stream *ps)
+{
+    steno_pool *p = ps->pool;
+    pthread_mutex_lock(&p->lock);
+    ps->ready_ns = steno_now_ns();
+    ps->deadline_ns = ps->ready_ns + ps->slack_ns;
+    ps->ticket = p->tickets++;
+    heap_push(p, ps);
+    pthread_cond_signal(&p->work);
+    pthread_mutex_unlock(&p->lock);
+}
+
+steno_pool_stream *steno_pool_take(steno_pool *p, int64_t *waited_ns)
+{
+    steno_pool_stream *ps = NULL;
+    pthread_mutex_lock(&p->lock);
+    while (!p->stop && p->n_ready == 0)
+        pthread_cond_wait(&p->work, &p->lock);
+    if (!p->stop) {
+        ps = heap_pop(p);
+        *waited_ns = steno_now_ns() - ps->ready_ns;
+    }
+    pthread_mutex_unlock(&p->lock);
+    return ps;
+}
+
+/* Hand the stream to the workers if there is something to do; ps->lock held. */
+static void wake(steno_pool_stream *ps)
+{
+    if (ps->held || !steno_pool_has_work(ps))
+        return;
+    ps->held = true;
+    steno_pool_enqueue(ps);
+}
+
+/* ---- pool ------------------------------------------------------------------------------------- */
+
+static void pool_unref(steno_pool *p)
+{
+    bool last;
+    pthread_mutex_lock(&p->lock);
+    last = --p->refs == 0;
+    pthread_mutex_unlock(&p->lock);
+    if (!last)
+        return;
+    pthread_mutex_destroy(&p->lock);
+    pthread_cond_destroy(&p->work);
+    free(p->heap);
+    free(p->workers);
+    free(p);
+}
+
+static steno_status check_options(struct steno_pool_options *o, steno_err *err)
+{
+    if (o->workers == 0) {
+        long n = sysconf(_SC_NPROCESSORS_ONLN);
+        o->workers = n < 1 ? 1 : n > MAX_WORKERS ? MAX_WORKERS : (int)n;
+    }
+    if (o->max_streams == 0)
+        o->max_streams = DEFAULT_STREAMS;
+    if (o->buffer_seconds == 0) /* exactly: not set */
+        o->buffer_seconds = DEFAULT_BUFFER;
+    if (o->workers < 0 || o->workers > MAX_WORKERS || o->max_streams < 0 ||
+        o->max_streams > MAX_STREAMS || !(o->buffer_seconds >= 0.1 && o->buffer_seconds <= 3600))
+        return steno_fail(err, STENO_ERR_INVAL,
+                          "pool: %d workers (to %d), %d streams (to %d), %g s buffer (0.1 to 3600)",
+                          o->workers, MAX_WORKERS, o->max_streams, MAX_STREAMS, o->buffer_seconds);
+    return STENO_OK;
+}
+
+static steno_status start_workers(steno_pool *p, steno_err *err)
+{
+    for (int i = 0; i < p->n_workers; i++) {
+        struct steno_pool_worker *w = &p->workers[i];
+        w->pool = p;
+        atomic_init(&w->busy, false);
+        atomic_init(&w->since_ns, steno_now_ns());
+        if (pthread_create(&w->thread, NULL, steno_pool_work, w))
+            return steno_fail(err, STENO_ERR_NOMEM, "pool: thread %d of %d does not start", i + 1,
+                              p->n_workers);
+        w->started = true;
+    }
+    return STENO_OK;
+}
+
+steno_status steno_pool_open_with(steno_pool **out, const struct steno_pool_ops *ops,
+                                  steno_model *model, const struct steno_pool_options *opt,
+                                  steno_err *err)
+{
+    struct steno_pool_options o = {0};
+    steno_pool *p;
+    steno_status st;
+    if (opt)
+        o = *opt;
+    st = check_options(&o, err);
+    if (st)
+        return st;
+    p = calloc(1, sizeof *p);
+    if (!p)
+        return steno_fail(err, STENO_ERR_NOMEM, "pool: out of memory");
+    p->ops = ops;
+    p->model = model;
+    p->opt = o;
+    p->refs = 1;
+    pthread_mutex_init(&p->lock, NULL);
+    pthread_cond_init(&p->work, NULL);
+    p->heap = calloc((size_t)o.max_streams, sizeof *p->heap);
+    p->workers = calloc((size_t)o.workers, sizeof *p->workers);
+    p->n_workers = p->workers ? o.workers : 0;
+    st = p->heap && p->workers ? start_workers(p, err)
+                               : steno_fail(err, STENO_ERR_NOMEM, "pool: out of memory");
+    if (st) {
+        steno_pool_close(p);
+        return st;
+    }
+    *out = p;
+    return STENO_OK;
+}
+
+steno_status steno_pool_open(steno_pool **out, steno_model *m, const struct steno_pool_options *opt,
+                             steno_err *err)
+{
+    return steno_pool_open_with(out, &recogniser, m, opt, err);
+}
+
+/* No worker runs any more: every stream learns that it is over. A callback may close its stream, so
+ * the list is walked from its head each time. */
+static void finish_streams(steno_pool *p)
+{
+    const steno_err err = {STENO_ERR_CANCELLED, "pool closed"};
+    for (;;) {
+        steno_pool_stream *ps;
+        bool free_it;
+        pthread_mutex_lock(&p->lock);
+        for (ps = p->streams; ps && ps->swept; ps = ps->next)
+            ;
+        if (ps)
+            ps->swept = true;
+        pthread_mutex_unlock(&p->lock);
+        if (!ps)
+            return;
+        pthread_mutex_lock(&ps->lock);
+        ps->cancel = true;
+        ps->worker = pthread_self();
+        ps->with_worker = true;
+        pthread_mutex_unlock(&ps->lock);
+        steno_pool_finish(ps, STENO_ERR_CANCELLED, &err);
+        pthread_mutex_lock(&ps->lock);
+        ps->with_worker = ps->held = false;
+        free_it = ps->free_after;
+        pthread_cond_broadcast(&ps->idle);
+        pthread_mutex_unlock(&ps->lock);
+        if (free_it)
+            steno_pool_stream_free(ps);
+    }
+}
+
+void steno_pool_close(steno_pool *p)
+{
+    if (!p)
+        return;
+    pthread_mutex_lock(&p->lock);
+    p->stop = true;
+    pthread_cond_broadcast(&p->work);
+    pthread_mutex_unlock(&p->lock);
+    for (int i = 0; i < p->n_workers; i++)
+        if (p->workers[i].started)
+            pthread_join(p->workers[i].thread, NULL);
+    finish_streams(p);
+    pool_unref(p);
+}
+
+void steno_pool_get_stats(steno_pool *p, struct steno_pool_stats *st)
+{
+    pthread_mutex_lock(&p->lock);
+    *st = p->stats;
+    st->ready = p->n_ready;
+    pthread_mutex_unlock(&p->lock);
+    st->workers = p->n_workers;
+    st->capacity = p->opt.max_streams;
+    st->busy = 0;
+    for (int i = 0; i < p->n_workers; i++)
+        st->busy += atomic_load_explicit(&p->workers[i].busy, memory_order_relaxed);
+}
+
+struct steno_pool_heartbeat steno_pool_worker_heartbeat(const steno_pool *p, int i)
+{
+    const struct steno_pool_worker *w = &p->workers[i];
+    /* relaxed: a watchdog compares values seconds apart */
+    return (struct steno_pool_heartbeat){
+        .busy = atomic_load_explicit(&w->busy, memory_order_relaxed),
+        .since_ns = atomic_load_explicit(&w->since_ns, memory_order_relaxed)};
+}
+
+/* ---- streams ---------------------------------------------------------------------------------- */
+
+static steno_status take_place(steno_pool *p, steno_err *err)
+{
+    steno_status st = STENO_OK;
+    pthread_mutex_lock(&p->lock);
+    if (p->stop) {
+        st = steno_fail(err, STENO_ERR_CANCELLED, "pool is closing");
+    } else if (p->stats.active >= p->opt.max_streams) {
+        p->stats.refused++;
+        st = steno_fail(err, STENO_ERR_BUSY, "all %d places for streams are taken",
+                        p->opt.max_streams);
+    } else {
+        p->stats.active++;
+        p->refs++;
+    }
+    pthread_mutex_unlock(&p->lock);
+    return st;
+}
+
+static void leave_place(steno_pool *p)
+{
+    pthread_mutex_lock(&p->lock);
+    p->stats.active--;
+    pthread_mutex_unlock(&p->lock);
+    pool_unref(p);
+}
+
+static void list_add(steno_pool *p, steno_pool_stream *ps)
+{
+    pthread_mutex_lock(&p->lock);
+    p->stats.opened++;
+    ps->next = p->streams;
+    if (ps->next)
+        ps->next->prev = ps;
+    p->streams = ps;
+    pthread_mutex_unlock(&p->lock);
+}
+
+static void list_remove(steno_pool *p, steno_pool_stream *ps)
+{
+    pthread_mutex_lock(&p->lock);
+    if (ps->prev)
+        ps->prev->next = ps->next;
+    else
+        p->streams = ps->next;
+    if (ps->next)
+        ps->next->prev = ps->prev;
+    pthread_mutex_unlock(&p->lock);
+}
+
+steno_status steno_pool_stream_open(steno_pool_stream **out, steno_pool *p,
+                                    const struct steno_pool_stream_options *opt, steno_pool_fn fn,
+                                    void *user, steno_err *err)
+{
+    struct steno_pool_stream_options o = {0};
+    steno_pool_stream *ps = NULL;
+    steno_status st;
+    if (opt)
+        o = *opt;
+    if ((unsigned)o.priority >= STENO_POOL_CLASSES)
+        return steno_fail(err, STENO_ERR_INVAL, "pool: class %d", (int)o.priority);
+    st = take_place(p, err);
+    if (st)
+        return st;
+    ps = calloc(1, sizeof *ps);
+    if (!ps)
+        st = steno_fail(err, STENO_ERR_NOMEM, "pool: out of memory");
+    else
+        st = p->ops->open(&ps->rec, p->model, &o.stream, err);
+    if (st) {
+        free(ps);
+        leave_place(p);
+        return st;
+    }
+    ps->pool = p;
+    ps->rate = o.stream.sample_rate ? o.stream.sample_rate : p->ops->rate(p->model);
+    ps->slack_ns = slack_ns[o.priority];
+    ps->fn = fn;
+    ps->user = user;
+    pthread_mutex_init(&ps->lock, NULL);
+    pthread_cond_init(&ps->idle, NULL);
+    steno_ring_init(&ps->ring, (size_t)(p->opt.buffer_seconds * ps->rate));
+    ps->missing = p->ops->missing(ps->rec);
+    list_add(p, ps);
+    *out = ps;
+    return STENO_OK;
+}
+
+void steno_pool_stream_free(steno_pool_stream *ps)
+{
+    steno_pool *p = ps->pool;
+    list_remove(p, ps);
+    if (ps->rec)
+        p->ops->close(ps->rec);
+    steno_ring_free(&ps->ring);
+    pthread_mutex_destroy(&ps->lock);
+    pthread_cond_destroy(&ps->idle);
+    free(ps);
+    leave_place(p);
+}
+
+/* Remember when samples came; with the table full the last entry stretches, so that a latency is
+ * rather overstated. */
+static void mark(steno_pool_stream *ps)
+{
+    if (ps->n_marks < STENO_POOL_MARKS)
+        ps->marks[ps->n_marks++].ns = steno_now_ns();
+    ps->marks[ps->n_marks - 1].end = ps->pushed;
+}
+
+steno_status steno_pool_stream_push(steno_pool_stream *ps, const float *pcm, size_t n,
+                                    size_t *taken, steno_err *err)
+{
+    steno_status st = STENO_OK;
+    *taken = 0;
+    pthread_mutex_lock(&ps->lock);
+    if (ps->done || ps->end || ps->cancel)
+        st = steno_fail(err, STENO_ERR_CANCELLED, "stream is over");
+    else if (steno_ring_push(&ps->ring, pcm, n, taken))
+        st = steno_fail(err, STENO_ERR_NOMEM, "pool: out of memory");
+    if (!st && *taken) {
+        ps->pushed += (int64_t)*taken;
+        ps->stats.audio_seconds = (double)ps->pushed / ps->rate;
+        mark(ps);
+    }
+    if (!st && *taken < n)
+        ps->want_room = true;
+    if (!st)
+        wake(ps);
+    pthread_mutex_unlock(&ps->lock);
+    if (!st && *taken) {
+        pthread_mutex_lock(&ps->pool->lock);
+        ps->pool->stats.audio_seconds += (double)*taken / ps->rate;
+        pthread_mutex_unlock(&ps->pool->lock);
+    }
+    return st;
+}
+
+size_t steno_pool_stream_room(steno_pool_stream *ps)
+{
+    size_t room;
+    pthread_mutex_lock(&ps->lock);
+    room = ps->ring.max - ps->ring.len;
+    pthread_mutex_unlock(&ps->lock);
+    return room;
+}
+
+steno_status steno_pool_stream_finalize(steno_pool_stream *ps, steno_err *err)
+{
+    steno_status st = STENO_OK;
+    pthread_mutex_lock(&ps->lock);
+    if (ps->done || ps->end || ps->cancel)
+        st = steno_fail(err, STENO_ERR_CANCELLED, "stream is over");
+    else if (ps->n_finalize == STENO_POOL_MAX_FINALIZE)
+        st = steno_fail(err, STENO_ERR_BUSY, "%d finalize requests wait already",
+                        STENO_POOL_MAX_FINALIZE);
+    else
+        ps->finalize_at[ps->n_finalize++] = ps->pushed;
+    if (!st)
+        wake(ps);
+    pthread_mutex_unlock(&ps->lock);
+    return st;
+}
+
+void steno_pool_stream_end(steno_pool_stream *ps)
+{
+    pthread_mutex_lock(&ps->lock);
+    ps->end = true;
+    wake(ps);
+    pthread_mutex_unlock(&ps->lock);
+}
+
+void steno_pool_stream_cancel(steno_pool_stream *ps)
+{
+    pthread_mutex_lock(&ps->lock);
+    ps->cancel = true;
+    wake(ps);
+    pthread_mutex_unlock(&ps->lock);
+}
+
+void steno_pool_stream_close(steno_pool_stream *ps)
+{
+    bool own;
+    if (!ps)
+        return;
+    pthread_mutex_lock(&ps->lock);
+    ps->closed = ps->cancel = true;
+    own = ps->with_worker && pthread_equal(ps->worker, pthread_self());
+    if (own)
+        ps->free_after = true;
+    while (!own && ps->held)
+        pthread_cond_wait(&ps->idle, &ps->lock);
+    pthread_mutex_unlock(&ps->lock);
+    if (!own)
+        steno_pool_stream_free(ps);
+}
+
+void steno_pool_stream_get_stats(steno_pool_stream *ps, struct steno_pool_stream_stats *st)
+{
+    pthread_mutex_lock(&ps->lock);
+    *st = ps->stats;
+    pthread_mutex_unlock(&ps->lock);
+}
