@@ -67,21 +67,25 @@ static steno_status bind_state(struct steno_ctcnet *n, struct steno_ctcnet_state
     int symbolic = 0;
     size_t bytes;
     s->in = input;
-    s->proto.dtype = v->dtype;
-    s->proto.shape = v->shape;
+    s->zero.dtype = v->dtype;
+    s->zero.shape = v->shape;
     for (int i = 0; i < v->shape.rank; i++)
         if (v->shape.dim[i] < 0) {
-            s->proto.shape.dim[i] = 1;
+            s->zero.shape.dim[i] = 1;
             symbolic++;
         }
     if (v->shape.rank == STENO_RANK_ANY || symbolic > 1 || !steno_dtype_size(v->dtype) ||
-        steno_shape_bytes(&s->proto.shape, v->dtype, &bytes) ||
+        steno_shape_bytes(&s->zero.shape, v->dtype, &bytes) ||
         !steno_add_size(n->state_bytes, bytes, &n->state_bytes) || n->state_bytes > MAX_STATE_BYTES)
         return steno_fail(err, STENO_ERR_FORMAT,
                           "%s: state %s is %s %s, expected known extents but for the batch", file,
                           v->name, steno_dtype_name(v->dtype),
                           steno_shape_str(&v->shape, shape, sizeof shape));
     s->bytes = bytes;
+    s->zero.data = steno_aligned_alloc(bytes);
+    if (!s->zero.data)
+        return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", file);
+    memset(s->zero.data, 0, bytes);
     snprintf(out_name, sizeof out_name, "new_%s", v->name);
     s->out = steno_network_find_output(n->net, out_name);
     if (s->out < 0)
@@ -127,6 +131,8 @@ steno_status steno_ctcnet_bind(struct steno_ctcnet *n, steno_network *net,
 
 void steno_ctcnet_unbind(struct steno_ctcnet *n)
 {
+    for (int i = 0; i < n->n_states; i++)
+        steno_aligned_free(n->states[i].zero.data);
     free(n->states);
     n->states = NULL;
     n->n_states = 0;
@@ -137,38 +143,26 @@ void steno_ctcnet_unbind(struct steno_ctcnet *n)
 struct steno_ctcrun {
     const struct steno_ctcnet *n;
     steno_session *session;
-    struct steno_tensor *states; /* [n_states], own memory */
+    bool fresh; /* the states are still the zeros */
 };
 
 steno_status steno_ctcrun_open(steno_ctcrun **out, const struct steno_ctcnet *n, int threads,
                                steno_err *err)
 {
     steno_ctcrun *r = calloc(1, sizeof *r);
-    steno_status st = STENO_ERR_NOMEM;
+    steno_status st;
     if (!r)
-        return steno_fail(err, st, "stream: out of memory");
+        return steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
     r->n = n;
-    r->states = calloc((size_t)n->n_states + 1, sizeof *r->states);
-    if (!r->states)
-        goto fail;
-    for (int i = 0; i < n->n_states; i++) {
-        r->states[i] = n->states[i].proto;
-        r->states[i].data = steno_aligned_alloc(n->states[i].bytes);
-        if (!r->states[i].data)
-            goto fail;
-    }
+    r->fresh = true;
     st = steno_session_open(&r->session, n->net,
                             &(struct steno_session_options){.threads = threads}, err);
-    if (st)
-        goto fail;
-    steno_ctcrun_reset(r);
+    if (st) {
+        free(r);
+        return st;
+    }
     *out = r;
     return STENO_OK;
-fail:
-    if (st == STENO_ERR_NOMEM)
-        steno_fail(err, st, "stream: out of memory");
-    steno_ctcrun_close(r);
-    return st;
 }
 
 void steno_ctcrun_close(steno_ctcrun *r)
@@ -176,16 +170,12 @@ void steno_ctcrun_close(steno_ctcrun *r)
     if (!r)
         return;
     steno_session_close(r->session);
-    for (int i = 0; r->states && i < r->n->n_states; i++)
-        steno_aligned_free(r->states[i].data);
-    free(r->states);
     free(r);
 }
 
 void steno_ctcrun_reset(steno_ctcrun *r)
 {
-    for (int i = 0; i < r->n->n_states; i++)
-        memset(r->states[i].data, 0, r->n->states[i].bytes);
+    r->fresh = true;
 }
 
 static steno_status check_scores(const steno_ctcrun *r, const struct steno_tensor *y,
@@ -201,23 +191,32 @@ static steno_status check_scores(const steno_ctcrun *r, const struct steno_tenso
                       (int)n->rows, (int)n->vocab);
 }
 
-/* Outputs live in the session's arena and are overwritten by the next run: keep them. The copy is
- * small beside the step (shipped model: see docs/models.md). */
-static steno_status keep_states(steno_ctcrun *r, steno_err *err)
+/* The new state as the session holds it; it changes buffers by itself, nothing is copied. */
+static steno_status new_state(const steno_ctcrun *r, const struct steno_ctcnet_state *s,
+                              const struct steno_tensor **t, steno_err *err)
 {
-    for (int i = 0; i < r->n->n_states; i++) {
+    char got[96], want[96];
+    *t = steno_session_get(r->session, s->out);
+    if ((*t)->dtype == s->zero.dtype && steno_shape_equal(&(*t)->shape, &s->zero.shape))
+        return STENO_OK;
+    return steno_fail(err, STENO_ERR_FORMAT, "network gave state %s as %s, expected %s",
+                      steno_network_output(r->n->net, s->out)->name,
+                      steno_shape_str(&(*t)->shape, got, sizeof got),
+                      steno_shape_str(&s->zero.shape, want, sizeof want));
+}
+
+static steno_status set_states(steno_ctcrun *r, steno_err *err)
+{
+    steno_status st = STENO_OK;
+    for (int i = 0; i < r->n->n_states && !st; i++) {
         const struct steno_ctcnet_state *s = &r->n->states[i];
-        const struct steno_tensor *t = steno_session_get(r->session, s->out);
-        if (t->dtype != s->proto.dtype || !steno_shape_equal(&t->shape, &s->proto.shape)) {
-            char got[96], want[96];
-            return steno_fail(err, STENO_ERR_FORMAT, "network gave state %s as %s, expected %s",
-                              steno_network_output(r->n->net, s->out)->name,
-                              steno_shape_str(&t->shape, got, sizeof got),
-                              steno_shape_str(&s->proto.shape, want, sizeof want));
-        }
-        memcpy(r->states[i].data, t->data, s->bytes);
+        const struct steno_tensor *t = &s->zero;
+        if (!r->fresh)
+            st = new_state(r, s, &t, err);
+        if (!st)
+            st = steno_session_set(r->session, s->in, t, err);
     }
-    return STENO_OK;
+    return st;
 }
 
 steno_status steno_ctcrun_step(steno_ctcrun *r, float *x, const float **scores, steno_err *err)
@@ -226,16 +225,15 @@ steno_status steno_ctcrun_step(steno_ctcrun *r, float *x, const float **scores, 
         .dtype = STENO_F32, .shape = {.rank = 3, .dim = {1, r->n->window, r->n->bins}}, .data = x};
     const struct steno_tensor *y;
     steno_status st = steno_session_set(r->session, r->n->x, &in, err);
-    for (int i = 0; i < r->n->n_states && !st; i++)
-        st = steno_session_set(r->session, r->n->states[i].in, &r->states[i], err);
+    if (!st)
+        st = set_states(r, err);
     if (!st)
         st = steno_session_run(r->session, err);
     if (st)
         return st;
+    r->fresh = false;
     y = steno_session_get(r->session, 0);
     st = check_scores(r, y, err);
-    if (!st)
-        st = keep_states(r, err);
     if (!st)
         *scores = y->data;
     return st;
@@ -243,5 +241,5 @@ steno_status steno_ctcrun_step(steno_ctcrun *r, float *x, const float **scores, 
 
 size_t steno_ctcrun_bytes(const steno_ctcrun *r)
 {
-    return steno_session_arena_bytes(r->session) + r->n->state_bytes;
+    return steno_session_arena_bytes(r->session);
 }

@@ -14,7 +14,7 @@
 struct steno_ctcnet_state {
     int in, out; /* graph inputs and outputs */
     size_t bytes;
-    struct steno_tensor proto; /* type and shape for one stream; data NULL */
+    struct steno_tensor zero; /* where every stream begins: read only, shared */
 };
 
 /* Frozen: how the network's inputs and outputs are used. */
