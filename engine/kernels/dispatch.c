@@ -18,6 +18,7 @@ static void set_avx2(steno_kernels *k)
     steno_kernels_elementwise__avx2(k);
     steno_kernels_rows__avx2(k);
     steno_kernels_gemm__avx2(k);
+    steno_kernels_conv__avx2(k);
 }
 
 static void set_avx512(steno_kernels *k)
@@ -26,6 +27,7 @@ static void set_avx512(steno_kernels *k)
     steno_kernels_elementwise__avx512(k);
     steno_kernels_rows__avx512(k);
     steno_kernels_gemm__avx512(k);
+    steno_kernels_conv__avx512(k);
 }
 #endif
 

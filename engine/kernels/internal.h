@@ -12,9 +12,11 @@ void steno_kernels_conv__scalar(steno_kernels *k);
 void steno_kernels_elementwise__avx2(steno_kernels *k);
 void steno_kernels_rows__avx2(steno_kernels *k);
 void steno_kernels_gemm__avx2(steno_kernels *k);
+void steno_kernels_conv__avx2(steno_kernels *k);
 void steno_kernels_elementwise__avx512(steno_kernels *k);
 void steno_kernels_rows__avx512(steno_kernels *k);
 void steno_kernels_gemm__avx512(steno_kernels *k);
+void steno_kernels_conv__avx512(steno_kernels *k);
 #endif
 
 #endif

@@ -7,9 +7,9 @@
 double steno_peak_flops(const steno_kernels *k)
 {
     double best = 0;
-    for (int i = 0; i < 20; i++) {
+    for (int i = 0; i < 200; i++) {
         int64_t start = steno_now_ns(), ns;
-        double flops = k->peak_f32(k->cpu & STENO_CPU_AVX2 ? 40000 : 4000);
+        double flops = k->peak_f32(k->cpu & STENO_CPU_AVX2 ? 20000 : 4000);
         ns = steno_now_ns() - start;
         if (ns > 0 && flops / (double)ns > best)
             best = flops / (double)ns;

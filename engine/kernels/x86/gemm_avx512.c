@@ -1,3 +1,4 @@
 #include "kernels/x86/vec_avx512.h"
 
 #include "kernels/x86/gemm_tmpl.h"
+#include "kernels/x86/conv_tmpl.h"

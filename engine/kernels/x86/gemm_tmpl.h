@@ -30,19 +30,21 @@ enum {
     A_LD = KC + 16 /* row stride of the copy */
 };
 
-typedef void micro_fn(size_t kc, const float *a, const float *b, size_t b_next, float *tile);
+typedef void micro_fn(size_t kc, const float *a, const float *b, size_t b_row, size_t b_next,
+                      float *tile);
 
-/* tile [mr][panels * NR] = A [mr][kc] * B, panels b_next floats apart. Always inlined with constant
- * mr and panels, so that acc lives in registers. */
+/* tile [mr][panels * NR] = A [mr][kc] * B, rows of B b_row floats apart, panels b_next. Always
+ * inlined with constant mr and panels, so that acc lives in registers. */
 static inline __attribute__((always_inline)) void
-micro(int mr, int panels, size_t kc, const float *a, const float *b, size_t b_next, float *tile)
+micro(int mr, int panels, size_t kc, const float *a, const float *b, size_t b_row, size_t b_next,
+      float *tile)
 {
     vf acc[MR * 2];
     const int w = 2 * panels;
 #pragma GCC unroll 28
     for (int i = 0; i < mr * w; i++)
         acc[i] = v_zero();
-    for (size_t k = 0; k < kc; k++, b += NR) {
+    for (size_t k = 0; k < kc; k++, b += b_row) {
         vf bv[8];
 #pragma GCC unroll 8
         for (int j = 0; j < w; j++)
@@ -61,10 +63,10 @@ micro(int mr, int panels, size_t kc, const float *a, const float *b, size_t b_ne
 }
 
 #define MICRO(mr, panels)                                                                          \
-    static void micro_##mr##x##panels(size_t kc, const float *a, const float *b, size_t b_next,    \
-                                      float *tile)                                                 \
+    static void micro_##mr##x##panels(size_t kc, const float *a, const float *b, size_t b_row,     \
+                                      size_t b_next, float *tile)                                  \
     {                                                                                              \
-        micro(mr, panels, kc, a, b, b_next, tile);                                                 \
+        micro(mr, panels, kc, a, b, b_row, b_next, tile);                                          \
     }
 MICRO(1, 4)
 MICRO(1, 1)
@@ -102,7 +104,8 @@ struct product {
     size_t n, k;
     const float *a;
     size_t a_row, a_col; /* strides */
-    const float *b;      /* packed */
+    const float *b;      /* element (k, panel j): b[k * b_row + j * b_next] */
+    size_t b_row, b_next;
     float *c;
     size_t ldc;
     const struct steno_gemm_epilogue *ep;
@@ -182,22 +185,21 @@ static void copy_a(const struct product *p, float *buf, size_t i0, size_t rows, 
             buf[r * A_LD + k] = a[r * p->a_row + k * p->a_col];
 }
 
-/* All panels [j0, j1) for the copied rows [i0, i0 + rows), k from k0 on. */
-static void block(const struct product *p, const float *buf, size_t i0, size_t rows, size_t j0,
-                  size_t j1, size_t k0, size_t kc)
+/* All panels [j0, j1) for the copied rows [i0, i0 + rows); b: row k0 of panel 0. */
+static void block(const struct product *p, const float *buf, const float *b, size_t i0, size_t rows,
+                  size_t j0, size_t j1, size_t k0, size_t kc)
 {
     alignas(64) float tile[MR * NR];
     const bool first = k0 == 0, last = k0 + kc == p->k;
-    const size_t tiles = (rows + MR - 1) / MR, b_next = p->k * NR;
+    const size_t tiles = (rows + MR - 1) / MR;
     for (size_t j = j0; j < j1;) {
-        size_t at_once = tiles == 1 ? panels_at_once(rows) : 1, step = at_once;
-        const float *b = p->b + j * b_next + k0 * NR;
-        if (j + at_once > j1)
-            step = at_once = 1;
+        size_t step = tiles == 1 ? panels_at_once(rows) : 1;
+        if (step > j1 - j)
+            step = 1;
         for (size_t t = 0; t < tiles; t++) {
             size_t r0 = rows * t / tiles, h = rows * (t + 1) / tiles - r0;
-            micro_fn *fn = at_once == 4 ? micro_1x4 : at_once == 2 ? micro_2x2 : micro_by_rows[h];
-            fn(kc, buf + r0 * A_LD, b, b_next, tile);
+            micro_fn *fn = step == 4 ? micro_1x4 : step == 2 ? micro_2x2 : micro_by_rows[h];
+            fn(kc, buf + r0 * A_LD, b + j * p->b_next, p->b_row, p->b_next, tile);
             for (size_t q = 0; q < step; q++) {
                 size_t col = (j + q) * NR, cols = p->n - col < NR ? p->n - col : NR;
                 store_tile(p, tile + q * NR, h, step * NR, i0 + r0, col, cols, first, last);
@@ -207,21 +209,28 @@ static void block(const struct product *p, const float *buf, size_t i0, size_t r
     }
 }
 
+/* Rows [i0, i1), panels [j0, j1), k from k0 on; b: row k0 of panel 0. */
+static void multiply_block(const struct product *p, const float *b, size_t i0, size_t i1, size_t j0,
+                           size_t j1, size_t k0, size_t kc)
+{
+    alignas(64) float buf[MC * A_LD];
+    for (size_t i = i0; i < i1;) {
+        size_t rows = i1 - i < MC ? i1 - i : MC;
+        copy_a(p, buf, i, rows, k0, kc);
+        block(p, buf, b, i, rows, j0, j1, k0, kc);
+        i += rows;
+    }
+}
+
 /* Rows [i0, i1), panels [j0, j1). */
 static void multiply(const struct product *p, size_t i0, size_t i1, size_t j0, size_t j1)
 {
-    alignas(64) float buf[MC * A_LD];
     size_t k0 = 0;
     if (j0 >= j1)
         return;
     do { /* once even for k = 0, where the result is the epilogue of zeros */
         size_t kc = p->k - k0 < KC ? p->k - k0 : KC;
-        for (size_t i = i0; i < i1;) {
-            size_t rows = i1 - i < MC ? i1 - i : MC;
-            copy_a(p, buf, i, rows, k0, kc);
-            block(p, buf, i, rows, j0, j1, k0, kc);
-            i += rows;
-        }
+        multiply_block(p, p->b + k0 * p->b_row, i0, i1, j0, j1, k0, kc);
         k0 += kc;
     } while (k0 < p->k);
 }
@@ -239,26 +248,15 @@ static size_t V_NAME(gemm_f32_packed_bytes)(size_t k, size_t n)
 /* One panel: columns [0, cols) of b, the rest zero. */
 static void pack_panel(float *dst, const float *b, size_t ldb, bool trans, size_t k, size_t cols)
 {
-    size_t i = 0;
-    if (trans && cols == NR) {
-        for (; i + 8 <= k; i += 8)
-            for (size_t j = 0; j < NR; j += 8)
-                transpose8(dst + i * NR + j, NR, b + j * ldb + i, ldb);
-        for (; i < k; i++)
-            for (size_t j = 0; j < NR; j++)
-                dst[i * NR + j] = b[j * ldb + i];
+    if (trans) {
+        if (cols < NR)
+            memset(dst, 0, k * NR * sizeof *dst);
+        transpose_blocks(dst, NR, b, ldb, cols, k);
         return;
     }
-    for (; i < k; i++, dst += NR) {
-        size_t j = 0;
-        if (trans)
-            for (; j < cols; j++)
-                dst[j] = b[j * ldb + i];
-        else
-            for (; j < cols; j += VL)
-                v_store(dst + j, v_load_m(b + i * ldb + j, v_tail(cols - j < VL ? cols - j : VL)));
-        for (; j < NR; j++)
-            dst[j] = 0.0f;
+    for (size_t i = 0; i < k; i++, dst += NR, b += ldb) {
+        v_store(dst, v_load_m(b, v_tail(cols < VL ? cols : VL)));
+        v_store(dst + VL, v_load_m(b + VL, v_tail(cols < VL ? 0 : cols - VL)));
     }
 }
 
@@ -274,7 +272,7 @@ static void V_NAME(gemm_f32_packed)(size_t m, size_t n, size_t k, const float *a
                                     const void *packed, float *c, size_t ldc,
                                     const struct steno_gemm_epilogue *ep)
 {
-    struct product p = {n, k, a, lda, 1, packed, c, ldc, ep};
+    struct product p = {n, k, a, lda, 1, packed, NR, k * NR, c, ldc, ep};
     multiply(&p, 0, m, 0, panels(n));
 }
 
@@ -285,7 +283,7 @@ static void V_NAME(gemm_f32_packed_part)(size_t m, size_t n, size_t k, const flo
                                          const struct steno_gemm_epilogue *ep, size_t part,
                                          size_t n_parts)
 {
-    struct product p = {n, k, a, lda, 1, packed, c, ldc, ep};
+    struct product p = {n, k, a, lda, 1, packed, NR, k * NR, c, ldc, ep};
     size_t np = panels(n);
     if (m >= 4 * MR * n_parts && np < 4 * n_parts)
         multiply(&p, m * part / n_parts, m * (part + 1) / n_parts, 0, np);
@@ -299,13 +297,29 @@ static size_t V_NAME(gemm_f32_work)(size_t m, size_t n, size_t k)
     return V_NAME(gemm_f32_packed_bytes)(k, n);
 }
 
+/* B as it lies in memory is read row by row where it is wide enough; a transposed B and the last,
+ * partial panel are packed first. */
 static void V_NAME(gemm_f32)(size_t m, size_t n, size_t k, const float *a, size_t lda, bool trans_a,
                              const float *b, size_t ldb, bool trans_b, float *c, size_t ldc,
                              const struct steno_gemm_epilogue *ep, void *work)
 {
-    struct product p = {n, k, a, trans_a ? 1 : lda, trans_a ? lda : 1, work, c, ldc, ep};
-    V_NAME(gemm_f32_pack)(work, b, ldb, trans_b, k, n);
-    multiply(&p, 0, m, 0, panels(n));
+    struct product p = {n, k,   a, trans_a ? 1 : lda, trans_a ? lda : 1, work, NR, k * NR,
+                        c, ldc, ep};
+    size_t full = trans_b ? 0 : n / NR, np = panels(n);
+    if (full) {
+        struct product direct = p;
+        direct.b = b;
+        direct.b_row = ldb;
+        direct.b_next = NR;
+        multiply(&direct, 0, m, 0, full);
+    }
+    if (full == np)
+        return;
+    for (size_t j = full; j < np; j++)
+        pack_panel((float *)work + (j - full) * k * NR, b + j * NR * (trans_b ? ldb : 1), ldb,
+                   trans_b, k, n - j * NR < NR ? n - j * NR : NR);
+    p.b = (float *)work - full * p.b_next;
+    multiply(&p, 0, m, full, np);
 }
 
 void V_NAME(steno_kernels_gemm)(steno_kernels *k)

@@ -204,17 +204,7 @@ static void V_NAME(rmsnorm_f32)(float *y, const float *x, size_t rows, size_t co
 static void V_NAME(transpose_f32)(float *dst, size_t ldd, const float *src, size_t lds, size_t rows,
                                   size_t cols)
 {
-    size_t r = 0, c;
-    for (; r + 8 <= rows; r += 8) {
-        for (c = 0; c + 8 <= cols; c += 8)
-            transpose8(dst + c * ldd + r, ldd, src + r * lds + c, lds);
-        for (; c < cols; c++)
-            for (size_t i = r; i < r + 8; i++)
-                dst[c * ldd + i] = src[i * lds + c];
-    }
-    for (; r < rows; r++)
-        for (c = 0; c < cols; c++)
-            dst[c * ldd + r] = src[r * lds + c];
+    transpose_blocks(dst, ldd, src, lds, rows, cols);
 }
 
 void V_NAME(steno_kernels_rows)(steno_kernels *k)
