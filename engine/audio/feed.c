@@ -1,0 +1,197 @@
+#include "audio/feed.h"
+
+#include "audio/ogg_opus.h"
+#include "audio/wav.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#define BLOCK 8192 /* interleaved samples decoded at a time */
+
+enum kind { RAW, WAV, PACKETS, OGG };
+
+struct steno_feed {
+    enum kind kind;
+    int rate, wanted_rate;
+    unsigned channels, channel;
+    struct steno_pcm pcm;
+    unsigned partial; /* RAW: samples of an unfinished frame at the start of block */
+    steno_wav *wav;
+    steno_opus *opus;
+    steno_oggopus *ogg;
+    float block[BLOCK];
+};
+
+static steno_status raw_setup(steno_feed *f, const struct steno_feed_options *o, const char *name,
+                              steno_err *err)
+{
+    enum steno_pcm_format format;
+    if (steno_pcm_parse(name, &format, NULL))
+        return steno_fail(err, STENO_ERR_UNSUPPORTED,
+                          "unknown audio encoding '%.32s' (known: s16le, f32le, mulaw, alaw, u8, "
+                          "s24le, s32le, f64le, wav, opus, ogg-opus)",
+                          name);
+    if (o->sample_rate < STENO_RATE_MIN || o->sample_rate > STENO_RATE_MAX)
+        return steno_fail(err, STENO_ERR_UNSUPPORTED, "sample rate %d Hz is outside %d to %d",
+                          o->sample_rate, STENO_RATE_MIN, STENO_RATE_MAX);
+    if (f->channels > STENO_CHANNELS_MAX || f->channel > f->channels)
+        return steno_fail(err, STENO_ERR_INVAL, "channel %u of %u (at most %d)", f->channel,
+                          f->channels, STENO_CHANNELS_MAX);
+    f->kind = RAW;
+    f->rate = o->sample_rate;
+    steno_pcm_init(&f->pcm, format);
+    return STENO_OK;
+}
+
+static steno_status setup(steno_feed *f, const struct steno_feed_options *o, steno_err *err)
+{
+    const char *name = o->encoding ? o->encoding : "s16le";
+    f->channels = o->channels ? o->channels : 1;
+    f->channel = o->channel;
+    if (!strcasecmp(name, "wav")) {
+        f->kind = WAV;
+        f->wanted_rate = o->sample_rate;
+        f->wav = steno_wav_new();
+        return f->wav ? STENO_OK : steno_fail(err, STENO_ERR_NOMEM, "audio: out of memory");
+    }
+    f->rate = o->sample_rate > 0 ? steno_opus_rate_for(o->sample_rate) : 48000;
+    if (!strcasecmp(name, "opus")) {
+        f->kind = PACKETS;
+        return steno_opus_open(&f->opus, f->rate, err);
+    }
+    if (!strcasecmp(name, "ogg-opus") || !strcasecmp(name, "ogg_opus")) {
+        f->kind = OGG;
+        return steno_oggopus_open(&f->ogg, f->rate, f->channel, err);
+    }
+    return raw_setup(f, o, name, err);
+}
+
+steno_status steno_feed_open(steno_feed **out, const struct steno_feed_options *opt, steno_err *err)
+{
+    steno_feed *f = calloc(1, sizeof *f);
+    steno_status st;
+    if (!f)
+        return steno_fail(err, STENO_ERR_NOMEM, "audio: out of memory");
+    st = setup(f, opt, err);
+    if (st)
+        steno_feed_close(f);
+    else
+        *out = f;
+    return st;
+}
+
+void steno_feed_close(steno_feed *f)
+{
+    if (!f)
+        return;
+    steno_wav_free(f->wav);
+    steno_opus_close(f->opus);
+    steno_oggopus_close(f->ogg);
+    free(f);
+}
+
+static steno_status push_raw(steno_feed *f, const unsigned char *p, size_t n, size_t *used,
+                             float *out, size_t max, size_t *made)
+{
+    size_t at = 0, got = 0;
+    while (at < n && got < max) {
+        size_t room = (max - got) * f->channels, have, frames, k;
+        room = room < BLOCK ? room : BLOCK / f->channels * f->channels;
+        have = f->partial + steno_pcm_push(&f->pcm, p + at, n - at, &k, f->block + f->partial,
+                                           room - f->partial);
+        at += k;
+        frames = have / f->channels;
+        f->partial = (unsigned)(have - frames * f->channels);
+        steno_pcm_mix(f->block, frames, f->channels, f->channel, out + got);
+        memmove(f->block, f->block + frames * f->channels, f->partial * sizeof *f->block);
+        got += frames;
+    }
+    *used = at;
+    *made = got;
+    return got || at < n ? STENO_OK : STENO_NEED_MORE;
+}
+
+/* The header has just become known: does it fit what was asked for? */
+static steno_status accept_wav(steno_feed *f, const struct steno_wav_info *w, steno_err *err)
+{
+    if (f->wanted_rate && f->wanted_rate != w->sample_rate)
+        return steno_fail(err, STENO_ERR_INVAL,
+                          "sample rate %d Hz was announced, the WAV header says %d",
+                          f->wanted_rate, w->sample_rate);
+    if (f->channel > w->channels)
+        return steno_fail(err, STENO_ERR_INVAL, "channel %u was asked for, the audio has %u",
+                          f->channel, w->channels);
+    f->rate = w->sample_rate;
+    f->channels = w->channels;
+    return STENO_OK;
+}
+
+static steno_status push_wav(steno_feed *f, const unsigned char *p, size_t n, size_t *used,
+                             float *out, size_t max, size_t *made, steno_err *err)
+{
+    size_t at = 0, got = 0, frames, k, room;
+    const struct steno_wav_info *w;
+    steno_status st;
+    while (at < n && got < max) {
+        /* what the channels are, and so how many samples fill `out`, is known after the header */
+        room = f->rate ? (max - got) * f->channels : STENO_CHANNELS_MAX;
+        room = room < BLOCK ? room : BLOCK;
+        if (room < STENO_CHANNELS_MAX)
+            break; /* all but full, and the reader wants room for any frame */
+        st = steno_wav_push(f->wav, p + at, n - at, &k, f->block, room, &frames, err);
+        if (st && st != STENO_NEED_MORE)
+            return st;
+        at += k;
+        w = steno_wav_info(f->wav);
+        if (w && !f->rate) {
+            st = accept_wav(f, w, err);
+            if (st)
+                return st;
+        }
+        steno_pcm_mix(f->block, frames, f->channels, f->channel, out + got);
+        got += frames;
+    }
+    *used = at;
+    *made = got;
+    return got || at < n ? STENO_OK : STENO_NEED_MORE;
+}
+
+steno_status steno_feed_push(steno_feed *f, const void *data, size_t n, size_t *used, float *out,
+                             size_t max, size_t *made, steno_err *err)
+{
+    steno_status st;
+    if (max < STENO_FEED_MIN_OUT)
+        return steno_fail(err, STENO_ERR_INVAL, "audio: room for %zu samples, at least %d needed",
+                          max, STENO_FEED_MIN_OUT);
+    switch (f->kind) {
+    case RAW:
+        return push_raw(f, data, n, used, out, max, made);
+    case WAV:
+        return push_wav(f, data, n, used, out, max, made, err);
+    case OGG:
+        return steno_oggopus_push(f->ogg, data, n, used, out, max, made, err);
+    case PACKETS:
+        break;
+    }
+    st = steno_opus_push(f->opus, data, n, out, max, made, err);
+    if (st)
+        return st;
+    *used = n;
+    return *made ? STENO_OK : STENO_NEED_MORE;
+}
+
+steno_status steno_feed_end(steno_feed *f, bool *truncated, steno_err *err)
+{
+    if (f->kind == WAV)
+        return steno_wav_end(f->wav, truncated, err);
+    if (f->kind == OGG)
+        return steno_oggopus_end(f->ogg, truncated, err);
+    *truncated = f->pcm.have || f->partial;
+    return STENO_OK;
+}
+
+int steno_feed_rate(const steno_feed *f)
+{
+    return f->rate;
+}
