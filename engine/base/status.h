@@ -34,7 +34,7 @@ typedef enum {
 /* What went wrong, where, with which values. Plain data, caller-owned; every function takes NULL. */
 typedef struct {
     steno_status code;
-    char msg[256];
+    char msg[1024]; /* a model with many missing operators lists them all */
 } steno_err;
 
 /* How one status shows at the edges of the process. */

@@ -16,6 +16,7 @@
 #include "exec/session.h"
 #include "onnx/load.h"
 #include "ops/op.h"
+#include "passes/passes.h"
 
 #define STENO_MAX_PLANS 8 /* per frame, least recently used goes */
 
@@ -25,6 +26,7 @@ struct steno_network {
     unsigned cpu;
     struct steno_onnx_info info;
     size_t nodes_in_file, packed_bytes;
+    struct steno_pass_counts counts;
 };
 
 struct pool_block {
@@ -181,11 +183,6 @@ size_t steno_frame_bytes(const struct frame *f);
 /* flops.c */
 double steno_node_flops(const struct steno_node *n, const struct steno_tensor *const *in,
                         struct slot *const *out);
-
-/* fold.c */
-/* Replace nodes with constant inputs by their value. *changed += nodes folded. */
-STENO_MUST steno_status steno_fold_constants(struct steno_graph *g, const steno_kernels *k,
-                                             int *changed, steno_err *err);
 
 /* prepare.c */
 /* *packed += bytes of packed weights. */

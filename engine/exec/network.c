@@ -84,6 +84,44 @@ static int push_constants(struct steno_graph *body, void *arg)
     return 0;
 }
 
+/* ---- passes: what they need of the executor ---- */
+
+static steno_status pass_infer(void *arg, struct steno_graph *g, steno_err *err)
+{
+    (void)arg;
+    for (int32_t i = 0; i < g->n_nodes; i++)
+        steno_node_each_graph(&g->nodes[i], push_constants, NULL);
+    steno_graph_recount(g);
+    return steno_infer_graph(g, err);
+}
+
+static steno_status pass_eval(void *arg, struct steno_graph *g, struct steno_node *n,
+                              const struct steno_tensor **in, struct steno_tensor *out,
+                              const bool *wanted, steno_arena *mem, steno_err *err)
+{
+    struct workspace *ws = arg;
+    steno_status st = steno_prepare_node(g, n, ws->k, err);
+    if (!st)
+        st = steno_run_ahead(ws, n, in, out, wanted, mem, err);
+    if (n->priv && n->op->release)
+        n->op->release(n->priv);
+    n->priv = NULL;
+    return st;
+}
+
+static steno_status optimize(steno_network *n, const struct steno_network_options *opt,
+                             steno_err *err)
+{
+    struct workspace ws;
+    struct steno_pass_env env = {&ws, pass_infer, pass_eval};
+    int level = opt->opt_level < 0 ? 3 : opt->opt_level;
+    steno_status st = steno_ws_init(&ws, &n->k, 1, err);
+    if (!st)
+        st = steno_passes_run(n->g, level, opt->disable_passes, &env, &n->counts, err);
+    steno_ws_free(&ws);
+    return st;
+}
+
 /* ---- network ---- */
 
 static steno_status build(steno_network *n, const char *path,
@@ -104,10 +142,7 @@ static steno_status build(steno_network *n, const char *path,
     st = resolve_all(n->g, err);
     if (st)
         return steno_fail_in(err, st, "%s", path);
-    for (int32_t i = 0; i < n->g->n_nodes; i++)
-        steno_node_each_graph(&n->g->nodes[i], push_constants, NULL);
-    steno_graph_recount(n->g);
-    st = steno_infer_graph(n->g, err);
+    st = optimize(n, opt, err);
     if (!st)
         st = steno_prepare_graph(n->g, &n->k, &n->packed_bytes, err);
     return st ? steno_fail_in(err, st, "%s", path) : STENO_OK;
@@ -202,4 +237,9 @@ const struct steno_onnx_info *steno_network_info(const steno_network *n)
 size_t steno_network_nodes_in_file(const steno_network *n)
 {
     return n->nodes_in_file;
+}
+
+const struct steno_pass_counts *steno_network_passes(const steno_network *n)
+{
+    return &n->counts;
 }

@@ -13,7 +13,8 @@ struct steno_network_options {
     const char *cpu;  /* level name or NULL */
     int opt_level;    /* 0 none .. 3 all; -1 = default (3) */
     enum steno_precision precision;
-    size_t max_bytes; /* of weights and graph; 0 = default limit */
+    size_t max_bytes; /* of weights; 0 = 64 GiB */
+    const char *disable_passes; /* comma-separated names, or NULL */
 };
 
 /* Read, check, optimize, infer, pack. Every missing operator is listed in the one error.
@@ -34,6 +35,8 @@ const char *steno_network_meta(const steno_network *n, const char *key);  /* NUL
 size_t steno_network_weight_bytes(const steno_network *n);
 struct steno_onnx_info; /* onnx/load.h */
 const struct steno_onnx_info *steno_network_info(const steno_network *n);
+struct steno_pass_counts; /* passes/passes.h: rewrites made at load, by pass */
+const struct steno_pass_counts *steno_network_passes(const steno_network *n);
 size_t steno_network_nodes_in_file(const steno_network *n); /* before any pass, bodies included */
 const struct steno_graph *steno_network_graph(const steno_network *n);
 

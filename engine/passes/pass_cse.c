@@ -1,0 +1,131 @@
+/* Before: x -> Op -> y1, x -> Op -> y2 (same attributes)      After: one Op, both read y1.
+ * Nodes with bodies and impure ones are left alone. */
+#include "passes/passes.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct entry {
+    uint64_t hash;
+    int32_t node;
+};
+
+static uint64_t mix(uint64_t h, const void *p, size_t n)
+{
+    const unsigned char *s = p;
+    for (size_t i = 0; i < n; i++) /* FNV-1a */
+        h = (h ^ s[i]) * 1099511628211u;
+    return h;
+}
+
+static uint64_t hash(const struct steno_node *n)
+{
+    uint64_t h = mix(1469598103934665603u, n->op_type, strlen(n->op_type));
+    return n->n_in ? mix(h, n->in, (size_t)n->n_in * sizeof *n->in) : h;
+}
+
+static bool equal_attr(const struct steno_attr *a, const struct steno_attr *b)
+{
+    size_t bytes;
+    if (a->kind != b->kind || strcmp(a->name, b->name))
+        return false;
+    switch (a->kind) {
+    case STENO_ATTR_INT:
+        return a->i == b->i;
+    case STENO_ATTR_FLOAT:
+        return !memcmp(&a->f, &b->f, sizeof a->f);
+    case STENO_ATTR_STRING:
+        return !strcmp(a->s, b->s);
+    case STENO_ATTR_INTS:
+        return a->n == b->n && !memcmp(a->ints, b->ints, a->n * sizeof *a->ints);
+    case STENO_ATTR_FLOATS:
+        return a->n == b->n && !memcmp(a->floats, b->floats, a->n * sizeof *a->floats);
+    case STENO_ATTR_TENSOR:
+        return a->t->dtype == b->t->dtype && steno_shape_equal(&a->t->shape, &b->t->shape) &&
+               !steno_shape_bytes(&a->t->shape, a->t->dtype, &bytes) &&
+               !memcmp(a->t->data, b->t->data, bytes);
+    default:
+        return false;
+    }
+}
+
+static bool equal(const struct steno_node *a, const struct steno_node *b)
+{
+    if (strcmp(a->op_type, b->op_type) || strcmp(a->domain, b->domain) || a->op != b->op ||
+        a->n_in != b->n_in || a->n_out != b->n_out || a->n_attr != b->n_attr ||
+        (a->n_in && memcmp(a->in, b->in, (size_t)a->n_in * sizeof *a->in)))
+        return false;
+    for (int i = 0; i < a->n_attr; i++) {
+        const struct steno_attr *x = steno_node_attr(b, a->attr[i].name);
+        if (!x || !equal_attr(&a->attr[i], x))
+            return false;
+    }
+    return true;
+}
+
+static int by_hash(const void *a, const void *b)
+{
+    const struct entry *x = a, *y = b;
+    if (x->hash != y->hash)
+        return x->hash < y->hash ? -1 : 1;
+    return x->node < y->node ? -1 : x->node > y->node;
+}
+
+/* Output i of `n` is wanted by someone: `first` must write it as well. */
+static bool covers(const struct steno_graph *g, const struct steno_node *first,
+                   const struct steno_node *n)
+{
+    for (int i = 0; i < n->n_out; i++) {
+        if (n->out[i] == STENO_NONE)
+            continue;
+        if (g->values[n->out[i]].is_output ||
+            (g->values[n->out[i]].uses && first->out[i] == STENO_NONE))
+            return false;
+    }
+    return true;
+}
+
+static bool fit(const struct steno_node *n)
+{
+    if (n->dead || !n->op || (n->op->flags & STENO_OP_IMPURE) || !n->n_in)
+        return false;
+    for (int i = 0; i < n->n_attr; i++)
+        if (n->attr[i].kind == STENO_ATTR_GRAPH)
+            return false;
+    return true;
+}
+
+static void merge(struct steno_graph *g, const struct steno_node *first, struct steno_node *n)
+{
+    for (int i = 0; i < n->n_out; i++)
+        if (n->out[i] != STENO_NONE && g->values[n->out[i]].uses)
+            (void)steno_pass_replace(g, n->out[i], first->out[i]); /* not an output: cannot refuse */
+    n->dead = true;
+}
+
+steno_status steno_pass_cse(struct steno_graph *g, const struct steno_pass_env *env, int *changed,
+                            steno_err *err)
+{
+    struct entry *e = calloc((size_t)g->n_nodes + 1, sizeof *e);
+    size_t n = 0;
+    (void)env;
+    if (!e)
+        return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+    for (int32_t i = 0; i < g->n_nodes; i++)
+        if (fit(&g->nodes[i])) {
+            e[n].hash = hash(&g->nodes[i]);
+            e[n++].node = i;
+        }
+    qsort(e, n, sizeof *e, by_hash);
+    /* a merge changes the inputs of later nodes: their pairs are found in the next round */
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = i + 1; k < n && e[k].hash == e[i].hash && k < i + 64; k++) {
+            struct steno_node *a = &g->nodes[e[i].node], *b = &g->nodes[e[k].node];
+            if (a->dead || b->dead || !equal(a, b) || !covers(g, a, b))
+                continue;
+            merge(g, a, b);
+            ++*changed;
+        }
+    free(e);
+    return STENO_OK;
+}

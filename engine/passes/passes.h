@@ -1,0 +1,70 @@
+/* Graph rewrites at load: an ordered table, one file each. Every pass keeps what the graph computes. */
+#ifndef STENO_PASSES_PASSES_H
+#define STENO_PASSES_PASSES_H
+
+#include "graph/graph.h"
+#include "ops/op.h"
+
+/* What passes need from the executor, which is a layer above. */
+struct steno_pass_env {
+    void *arg;
+    /* Types and shapes of the main graph and its bodies, anew. */
+    steno_status (*infer)(void *arg, struct steno_graph *g, steno_err *err);
+    /* Outputs of a node whose inputs are all constant; in: [n_in], out: [n_out], in `mem`. */
+    steno_status (*eval)(void *arg, struct steno_graph *g, struct steno_node *n,
+                         const struct steno_tensor **in, struct steno_tensor *out,
+                         const bool *wanted, steno_arena *mem, steno_err *err);
+};
+
+struct steno_pass {
+    const char *name;
+    int level;      /* runs at --opt-level N >= level */
+    int phase;      /* the passes of a phase repeat until none of them finds anything */
+    /* One graph, bodies excluded (they get their own call, inner ones first). *changed += rewrites.
+     * Dead nodes may stay in the array; uses are counted anew after each pass. */
+    steno_status (*run)(struct steno_graph *g, const struct steno_pass_env *env, int *changed,
+                        steno_err *err);
+    const char *about;
+};
+
+/* Ends with an entry without name. */
+extern const struct steno_pass steno_passes[];
+
+struct steno_pass_counts {
+    int changed[64]; /* by index in steno_passes */
+};
+
+/* Run the table on g and its bodies. counts may be NULL. disabled: comma-separated names of passes to
+ * leave out, or NULL; STENO_ERR_INVAL for a name that is none. */
+STENO_MUST steno_status steno_passes_run(struct steno_graph *g, int level, const char *disabled,
+                                         const struct steno_pass_env *env,
+                                         struct steno_pass_counts *counts, steno_err *err);
+
+/* ---- helpers for passes (passes/util.c) ---- */
+
+/* Let everyone read `to` instead of node output `from`, and keep the name of a graph output. False,
+ * nothing changed, when both must stay apart (two graph outputs, an input that is an output). */
+bool steno_pass_replace(struct steno_graph *g, steno_vid from, steno_vid to);
+/* The node that writes v, or NULL. */
+struct steno_node *steno_pass_producer(struct steno_graph *g, steno_vid v);
+/* The only value that all of a constant's elements have; false for other values. */
+bool steno_pass_scalar(const struct steno_graph *g, steno_vid v, double *out);
+/* A node with its operator looked up; inputs and outputs are set by the caller. NULL: err is set. */
+struct steno_node *steno_pass_add_node(struct steno_graph *g, const char *domain, const char *type,
+                                       int opset, const char *name, int n_in, int n_out,
+                                       int n_attr, steno_err *err);
+void steno_pass_set_int(struct steno_graph *g, struct steno_node *n, int attr, const char *name,
+                        int64_t v);
+void steno_pass_set_float(struct steno_graph *g, struct steno_node *n, int attr, const char *name,
+                          float v);
+/* Body graph's nodes go into g in place of node number `at`; in: values for the body's inputs. */
+STENO_MUST steno_status steno_pass_inline(struct steno_graph *g, int32_t at,
+                                          struct steno_graph *body, const steno_vid *in,
+                                          steno_err *err);
+
+typedef steno_status steno_pass_fn(struct steno_graph *g, const struct steno_pass_env *env,
+                                   int *changed, steno_err *err);
+steno_pass_fn steno_pass_dead, steno_pass_identity, steno_pass_fold, steno_pass_if,
+    steno_pass_constants, steno_pass_cse;
+
+#endif

@@ -1,0 +1,207 @@
+#include "passes/passes.h"
+
+#include <string.h>
+
+struct steno_node *steno_pass_producer(struct steno_graph *g, steno_vid v)
+{
+    if (v == STENO_NONE || g->values[v].producer == STENO_NONE)
+        return NULL;
+    return g->nodes[g->values[v].producer].dead ? NULL : &g->nodes[g->values[v].producer];
+}
+
+bool steno_pass_replace(struct steno_graph *g, steno_vid from, steno_vid to)
+{
+    struct steno_node *p;
+    if (!g->values[from].is_output) {
+        steno_graph_replace_uses(g, from, to);
+        g->values[to].uses += g->values[from].uses;
+        g->values[from].uses = 0;
+        return true;
+    }
+    /* the name of a graph output belongs to `from`: its producer must be the one to write it */
+    p = steno_pass_producer(g, to);
+    if (!p || g->values[to].is_output)
+        return false;
+    for (int i = 0; i < p->n_out; i++)
+        if (p->out[i] == to)
+            p->out[i] = from;
+    steno_graph_replace_uses(g, to, from);
+    g->values[from].producer = g->values[to].producer;
+    g->values[from].uses += g->values[to].uses;
+    g->values[to].uses = 0;
+    g->values[to].producer = STENO_NONE;
+    return true;
+}
+
+static bool element(const struct steno_tensor *t, size_t i, double *out)
+{
+    switch (t->dtype) {
+    case STENO_F32:
+        *out = (double)((const float *)t->data)[i];
+        return true;
+    case STENO_F64:
+        *out = ((const double *)t->data)[i];
+        return true;
+    case STENO_I64:
+        *out = (double)((const int64_t *)t->data)[i];
+        return true;
+    case STENO_I32:
+        *out = ((const int32_t *)t->data)[i];
+        return true;
+    case STENO_BOOL:
+    case STENO_U8:
+        *out = ((const uint8_t *)t->data)[i];
+        return true;
+    default:
+        return false;
+    }
+}
+
+bool steno_pass_scalar(const struct steno_graph *g, steno_vid v, double *out)
+{
+    const struct steno_tensor *t = v == STENO_NONE ? NULL : g->values[v].constant;
+    size_t n = t && t->data ? steno_numel(t) : 0;
+    double first, x;
+    if (!n || !element(t, 0, &first))
+        return false;
+    for (size_t i = 1; i < n; i++)
+        if (!element(t, i, &x) || memcmp(&x, &first, sizeof x))
+            return false;
+    *out = first;
+    return true;
+}
+
+struct steno_node *steno_pass_add_node(struct steno_graph *g, const char *domain, const char *type,
+                                       int opset, const char *name, int n_in, int n_out,
+                                       int n_attr, steno_err *err)
+{
+    int32_t at;
+    if (steno_graph_add_node(g, domain, type, name, n_in, n_out, n_attr, &at, err))
+        return NULL;
+    g->nodes[at].opset = opset;
+    g->nodes[at].op = steno_op_find(domain, type, opset);
+    if (!g->nodes[at].op) {
+        (void)steno_fail(err, STENO_ERR_INTERNAL, "there is no operator %s@%d", type, opset);
+        return NULL;
+    }
+    return &g->nodes[at];
+}
+
+void steno_pass_set_int(struct steno_graph *g, struct steno_node *n, int attr, const char *name,
+                        int64_t v)
+{
+    (void)g;
+    n->attr[attr].name = name;
+    n->attr[attr].kind = STENO_ATTR_INT;
+    n->attr[attr].i = v;
+}
+
+void steno_pass_set_float(struct steno_graph *g, struct steno_node *n, int attr, const char *name,
+                          float v)
+{
+    (void)g;
+    n->attr[attr].name = name;
+    n->attr[attr].kind = STENO_ATTR_FLOAT;
+    n->attr[attr].f = v;
+}
+
+/* ---- inlining ---- */
+
+static int reparent(struct steno_graph *inner, void *arg)
+{
+    void **a = arg;
+    struct steno_graph *g = a[0];
+    const steno_vid *map = a[1];
+    inner->parent = g;
+    for (int32_t i = 0; i < inner->n_values; i++)
+        if (inner->values[i].captured_from != STENO_NONE)
+            inner->values[i].captured_from = map[inner->values[i].captured_from];
+    return 0;
+}
+
+static steno_status map_value(struct steno_graph *g, const struct steno_graph *body, int32_t i,
+                              steno_vid *to, steno_err *err)
+{
+    const struct steno_value *v = &body->values[i];
+    steno_status st;
+    if (v->captured_from != STENO_NONE) {
+        *to = v->captured_from;
+        return STENO_OK;
+    }
+    st = steno_graph_add_value(g, v->name, to, err);
+    if (st)
+        return st;
+    g->values[*to].dtype = v->dtype;
+    g->values[*to].shape = v->shape;
+    if (v->constant)
+        steno_graph_share_const(g, *to, v->constant);
+    return STENO_OK;
+}
+
+/* Body outputs become the node's outputs: written directly where the body's node can, else carried
+ * over by an Identity. */
+static steno_status map_outputs(struct steno_graph *g, int32_t at, const struct steno_graph *body,
+                                steno_vid *map, steno_err *err)
+{
+    for (int k = 0; k < g->nodes[at].n_out && k < body->n_outputs; k++) {
+        steno_vid out = g->nodes[at].out[k], b = body->outputs[k];
+        const struct steno_value *v = &body->values[b];
+        bool first = true;
+        struct steno_node *id;
+        if (out == STENO_NONE)
+            continue;
+        for (int j = 0; j < k; j++)
+            first = first && (body->outputs[j] != b || g->nodes[at].out[j] == STENO_NONE);
+        if (v->producer != STENO_NONE && first) {
+            map[b] = out;
+            continue;
+        }
+        id = steno_pass_add_node(g, "", "Identity", 13, body->name, 1, 1, 0, err);
+        if (!id)
+            return STENO_ERR_NOMEM;
+        id->in[0] = map[b];
+        id->out[0] = out;
+    }
+    return STENO_OK;
+}
+
+static steno_status move_node(struct steno_graph *g, const struct steno_node *n,
+                              const steno_vid *map, steno_err *err)
+{
+    void *arg[2] = {g, NULL};
+    struct steno_node copy = *n;
+    int32_t at;
+    steno_status st = steno_graph_add_node(g, n->domain, n->op_type, n->name, n->n_in, n->n_out, 0,
+                                           &at, err);
+    if (st)
+        return st;
+    copy.in = g->nodes[at].in;
+    copy.out = g->nodes[at].out;
+    for (int k = 0; k < n->n_in; k++)
+        copy.in[k] = n->in[k] == STENO_NONE ? STENO_NONE : map[n->in[k]];
+    for (int k = 0; k < n->n_out; k++)
+        copy.out[k] = n->out[k] == STENO_NONE ? STENO_NONE : map[n->out[k]];
+    memcpy(&arg[1], &map, sizeof map);
+    steno_node_each_graph(&copy, reparent, arg);
+    g->nodes[at] = copy;
+    return STENO_OK;
+}
+
+steno_status steno_pass_inline(struct steno_graph *g, int32_t at, struct steno_graph *body,
+                               const steno_vid *in, steno_err *err)
+{
+    steno_vid *map = steno_graph_alloc(g, (size_t)body->n_values + 1, sizeof *map, err);
+    steno_status st = map ? STENO_OK : STENO_ERR_NOMEM;
+    for (int32_t i = 0; !st && i < body->n_values; i++)
+        st = map_value(g, body, i, &map[i], err);
+    for (int i = 0; !st && i < body->n_inputs; i++)
+        map[body->inputs[i]] = in[i];
+    if (!st)
+        st = map_outputs(g, at, body, map, err);
+    for (int32_t i = 0; !st && i < body->n_nodes; i++)
+        if (!body->nodes[i].dead)
+            st = move_node(g, &body->nodes[i], map, err);
+    if (!st)
+        g->nodes[at].dead = true;
+    return st;
+}
