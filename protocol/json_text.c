@@ -1,0 +1,74 @@
+#include "protocol/json_text.h"
+
+#include <utf8proc.h>
+
+/* Bytes of the UTF-8 sequence at s, 0 if there is none. */
+static size_t sequence(const char *s, size_t n)
+{
+    utf8proc_int32_t cp;
+    utf8proc_ssize_t k =
+        utf8proc_iterate((const utf8proc_uint8_t *)s, (utf8proc_ssize_t)(n < 4 ? n : 4), &cp);
+    return k > 0 ? (size_t)k : 0;
+}
+
+static steno_status put_escaped(struct steno_buf *out, unsigned char c)
+{
+    switch (c) {
+    case '"':
+        return steno_buf_puts(out, "\\\"");
+    case '\\':
+        return steno_buf_puts(out, "\\\\");
+    case '\n':
+        return steno_buf_puts(out, "\\n");
+    case '\r':
+        return steno_buf_puts(out, "\\r");
+    case '\t':
+        return steno_buf_puts(out, "\\t");
+    default:
+        return steno_buf_printf(out, "\\u%04x", c);
+    }
+}
+
+steno_status steno_json_put_string(struct steno_buf *out, const char *s, size_t n)
+{
+    size_t plain = 0, i = 0; /* s[plain, i) waits to be copied as it is */
+    steno_status st = steno_buf_add(out, "\"", 1);
+    while (!st && i < n) {
+        unsigned char c = (unsigned char)s[i];
+        size_t k = c >= 0x20 && c != '"' && c != '\\' ? sequence(s + i, n - i) : 0;
+        if (k) {
+            i += k;
+            continue;
+        }
+        st = steno_buf_add(out, s + plain, i - plain);
+        if (!st)
+            st = c < 0x80 ? put_escaped(out, c) : steno_buf_puts(out, "\xEF\xBF\xBD");
+        plain = ++i;
+    }
+    if (!st)
+        st = steno_buf_add(out, s + plain, n - plain);
+    return st ? st : steno_buf_add(out, "\"", 1);
+}
+
+size_t steno_json_depth(const char *text, size_t n, size_t max)
+{
+    size_t depth = 0, deepest = 0;
+    bool quoted = false;
+    for (size_t i = 0; i < n && deepest <= max; i++) {
+        char c = text[i];
+        if (quoted) {
+            if (c == '\\')
+                i++;
+            else if (c == '"')
+                quoted = false;
+        } else if (c == '"') {
+            quoted = true;
+        } else if (c == '{' || c == '[') {
+            if (++depth > deepest)
+                deepest = depth;
+        } else if ((c == '}' || c == ']') && depth) {
+            depth--;
+        }
+    }
+    return deepest;
+}

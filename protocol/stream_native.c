@@ -1,0 +1,345 @@
+#include "protocol/stream_native.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <math.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "protocol/json_text.h"
+#include "protocol/result_json.h"
+
+/* ---- client messages ------------------------------------------------------------------------ */
+
+enum field_kind { FIELD_TEXT, FIELD_ENCODING, FIELD_INT, FIELD_BOOL, FIELD_SECONDS };
+
+/* One row per field of `start`, which are the query parameters too. */
+static const struct field {
+    const char *name;
+    enum field_kind kind;
+    size_t offset;
+    double min, max;
+} fields[] = {
+#define AT(member) offsetof(struct steno_native_start, member)
+    {"model", FIELD_TEXT, AT(model), 0, STENO_NATIVE_MODEL_BYTES - 1},
+    {"encoding", FIELD_ENCODING, AT(audio.encoding), 0, 0},
+    {"sample_rate", FIELD_INT, AT(audio.sample_rate), STENO_AUDIO_MIN_RATE, STENO_AUDIO_MAX_RATE},
+    {"channels", FIELD_INT, AT(audio.channels), 1, STENO_AUDIO_MAX_CHANNELS},
+    {"channel", FIELD_INT, AT(audio.channel), 0, STENO_AUDIO_MAX_CHANNELS},
+    {"interim", FIELD_BOOL, AT(interim), 0, 0},
+    {"words", FIELD_BOOL, AT(words), 0, 0},
+    {"alternatives", FIELD_INT, AT(alternatives), 1, STENO_NATIVE_MAX_ALTERNATIVES},
+    {"beam", FIELD_INT, AT(beam), 1, STENO_MAX_BEAM},
+    {"endpointing", FIELD_BOOL, AT(endpointing), 0, 0},
+    {"silence_alone", FIELD_SECONDS, AT(endpoint.silence_alone), 0.1, 600},
+    {"silence_after", FIELD_SECONDS, AT(endpoint.silence_after), 0.1, 60},
+    {"longest", FIELD_SECONDS, AT(endpoint.longest), 1, 3600},
+#undef AT
+};
+#define FIELD_NAMES                                                                               \
+    "model, encoding, sample_rate, channels, channel, interim, words, alternatives, beam, "       \
+    "endpointing, silence_alone, silence_after, longest"
+
+void steno_native_start_init(struct steno_native_start *s)
+{
+    *s = (struct steno_native_start){.audio = {.encoding = STENO_ENCODING_S16LE},
+                                     .interim = true,
+                                     .words = true,
+                                     .endpointing = true,
+                                     .alternatives = 1,
+                                     .beam = 1};
+}
+
+static const struct field *find_field(const char *name, steno_err *err)
+{
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
+        if (!strcmp(name, fields[i].name))
+            return &fields[i];
+    steno_fail(err, STENO_ERR_INVAL, "unknown field '%.40s', known are " FIELD_NAMES, name);
+    return NULL;
+}
+
+static void *field_at(const struct field *f, struct steno_native_start *s)
+{
+    return (char *)s + f->offset;
+}
+
+static steno_status set_text(const struct field *f, struct steno_native_start *s, const char *v,
+                             steno_err *err)
+{
+    size_t n = strlen(v);
+    if (f->kind == FIELD_ENCODING)
+        return steno_encoding_parse(v, field_at(f, s), err);
+    if ((double)n > f->max)
+        return steno_fail(err, STENO_ERR_INVAL, "%s: %zu bytes long, at most %.0f", f->name, n,
+                          f->max);
+    memcpy(field_at(f, s), v, n + 1);
+    return STENO_OK;
+}
+
+static steno_status set_number(const struct field *f, struct steno_native_start *s, double v,
+                               steno_err *err)
+{
+    if (!(v >= f->min && v <= f->max))
+        return steno_fail(err, STENO_ERR_INVAL, "%s: %.12g is outside %g..%g", f->name, v, f->min,
+                          f->max);
+    if (f->kind == FIELD_SECONDS)
+        *(double *)field_at(f, s) = v;
+    else if (v != floor(v))
+        return steno_fail(err, STENO_ERR_INVAL, "%s: %.12g is not a whole number", f->name, v);
+    else
+        *(int *)field_at(f, s) = (int)v;
+    return STENO_OK;
+}
+
+static steno_status set_json(const char *name, const json_t *v, struct steno_native_start *s,
+                             steno_err *err)
+{
+    static const char *const want[] = {"a string", "a string", "a number", "true or false",
+                                       "a number of seconds"};
+    const struct field *f = find_field(name, err);
+    if (!f)
+        return STENO_ERR_INVAL;
+    if (f->kind <= FIELD_ENCODING && json_is_string(v))
+        return set_text(f, s, json_string_value(v), err);
+    if ((f->kind == FIELD_INT || f->kind == FIELD_SECONDS) && json_is_number(v))
+        return set_number(f, s, json_number_value(v), err);
+    if (f->kind == FIELD_BOOL && json_is_boolean(v)) {
+        *(bool *)field_at(f, s) = json_is_true(v);
+        return STENO_OK;
+    }
+    return steno_fail(err, STENO_ERR_INVAL, "%s: must be %s", f->name, want[f->kind]);
+}
+
+steno_status steno_native_query(const char *name, const char *value, struct steno_native_start *io,
+                                steno_err *err)
+{
+    const struct field *f = find_field(name, err);
+    char *end;
+    double v;
+    if (!f)
+        return STENO_ERR_INVAL;
+    if (f->kind <= FIELD_ENCODING)
+        return set_text(f, io, value, err);
+    if (f->kind == FIELD_BOOL) {
+        bool yes = !strcmp(value, "true") || !strcmp(value, "1");
+        if (!yes && strcmp(value, "false") && strcmp(value, "0"))
+            return steno_fail(err, STENO_ERR_INVAL, "%s: '%.40s' is neither true nor false",
+                              f->name, value);
+        *(bool *)field_at(f, io) = yes;
+        return STENO_OK;
+    }
+    errno = 0;
+    v = strtod(value, &end);
+    if (end == value || *end || errno)
+        return steno_fail(err, STENO_ERR_INVAL, "%s: '%.40s' is not a number", f->name, value);
+    return set_number(f, io, v, err);
+}
+
+steno_status steno_native_start_complete(struct steno_native_start *s, steno_err *err)
+{
+    if (s->beam < s->alternatives)
+        s->beam = s->alternatives;
+    return steno_audio_format_check(&s->audio, err);
+}
+
+static steno_status read_start(json_t *root, struct steno_native_start *out, steno_err *err)
+{
+    const char *name;
+    json_t *v;
+    steno_status st = STENO_OK;
+    json_object_foreach(root, name, v)
+    {
+        if (!strcmp(name, "type"))
+            continue;
+        st = set_json(name, v, out, err);
+        if (st)
+            return steno_fail_in(err, st, "start");
+    }
+    st = steno_native_start_complete(out, err);
+    return st ? steno_fail_in(err, st, "start") : STENO_OK;
+}
+
+static steno_status read_message(json_t *root, const struct steno_native_start *defaults,
+                                 struct steno_native_message *out, steno_err *err)
+{
+    static const char *const types[] = {"start", "finalize", "end", "keepalive"};
+    const json_t *type = json_object_get(root, "type");
+    struct steno_native_message m = {.start = *defaults};
+    size_t i;
+    steno_status st;
+    if (!json_is_object(root))
+        return steno_fail(err, STENO_ERR_FORMAT, "message: must be a JSON object");
+    if (!json_is_string(type))
+        return steno_fail(err, STENO_ERR_INVAL, "message: %s",
+                          type ? "'type' must be a string" : "'type' is missing");
+    for (i = 0; i < sizeof types / sizeof *types; i++)
+        if (!strcmp(json_string_value(type), types[i]))
+            break;
+    if (i == sizeof types / sizeof *types)
+        return steno_fail(err, STENO_ERR_INVAL,
+                          "message: unknown type '%.40s', known are start, finalize, end, keepalive",
+                          json_string_value(type));
+    m.type = (enum steno_native_type)i;
+    if (m.type == STENO_NATIVE_START && (st = read_start(root, &m.start, err)))
+        return st;
+    *out = m;
+    return STENO_OK;
+}
+
+steno_status steno_native_parse(const char *text, size_t n,
+                                const struct steno_native_start *defaults,
+                                struct steno_native_message *out, steno_err *err)
+{
+    json_error_t je;
+    json_t *root;
+    steno_status st;
+    if (n > STENO_NATIVE_MAX_TEXT)
+        return steno_fail(err, STENO_ERR_LIMIT, "message: %zu bytes of text, at most %d", n,
+                          STENO_NATIVE_MAX_TEXT);
+    if (steno_json_depth(text, n, STENO_NATIVE_MAX_DEPTH) > STENO_NATIVE_MAX_DEPTH)
+        return steno_fail(err, STENO_ERR_LIMIT, "message: JSON nested deeper than %d levels",
+                          STENO_NATIVE_MAX_DEPTH);
+    root = json_loadb(text, n, JSON_REJECT_DUPLICATES, &je);
+    if (!root)
+        return steno_fail(err, STENO_ERR_FORMAT, "message: not JSON: line %d, column %d: %s",
+                          je.line, je.column, je.text);
+    st = read_message(root, defaults, out, err);
+    json_decref(root);
+    return st;
+}
+
+/* ---- server messages ------------------------------------------------------------------------ */
+
+static steno_status open_message(struct steno_buf *out, const char *type,
+                                 const struct steno_native_head *h)
+{
+    steno_status st = steno_buf_printf(out, "{\"type\":\"%s\",\"session_id\":", type);
+    if (!st)
+        st = steno_json_put_string(out, h->session_id, strlen(h->session_id));
+    return st ? st
+              : steno_buf_printf(out, ",\"seq\":%llu,\"audio_ms\":%lld",
+                                 (unsigned long long)h->seq, (long long)h->audio_ms);
+}
+
+/* ,"name":"text" */
+static steno_status put_member(struct steno_buf *out, const char *name, const char *text, size_t n)
+{
+    steno_status st = steno_buf_printf(out, ",\"%s\":", name);
+    return st ? st : steno_json_put_string(out, text, n);
+}
+
+static steno_status put_words(struct steno_buf *out, const struct steno_word *w, size_t n)
+{
+    steno_status st = steno_buf_puts(out, ",\"words\":[");
+    for (size_t i = 0; !st && i < n; i++) {
+        st = steno_buf_puts(out, i ? ",{\"word\":" : "{\"word\":");
+        if (!st)
+            st = steno_json_put_string(out, w[i].text, strlen(w[i].text));
+        if (!st)
+            st = steno_buf_printf(out, ",\"start\":%.3f,\"end\":%.3f,\"confidence\":%.3f}",
+                                  w[i].start, w[i].end, (double)w[i].confidence);
+    }
+    return st ? st : steno_buf_puts(out, "]");
+}
+
+static steno_status put_alternatives(struct steno_buf *out, const struct steno_event *ev,
+                                     bool words)
+{
+    steno_status st = steno_buf_puts(out, ",\"alternatives\":[");
+    for (size_t i = 0; !st && i < ev->n_alternatives; i++) {
+        const struct steno_alternative *a = &ev->alternatives[i];
+        st = steno_buf_puts(out, i ? ",{\"text\":" : "{\"text\":");
+        if (!st)
+            st = steno_json_put_string(out, a->text, strlen(a->text));
+        if (!st)
+            st = steno_buf_printf(out, ",\"confidence\":%.3f,\"score\":%.3f",
+                                  (double)a->confidence, a->score);
+        if (!st && words)
+            st = put_words(out, a->words, a->n_words);
+        if (!st)
+            st = steno_buf_puts(out, "}");
+    }
+    return st ? st : steno_buf_puts(out, "]");
+}
+
+steno_status steno_native_write_ready(struct steno_buf *out, const struct steno_native_head *h,
+                                      const struct steno_native_start *s)
+{
+    steno_status st = open_message(out, "ready", h);
+    if (!st)
+        st = steno_buf_puts(out, ",\"protocol\":\"" STENO_NATIVE_PROTOCOL "\"");
+    if (!st)
+        st = put_member(out, "model", s->model, strlen(s->model));
+    if (!st)
+        st = steno_buf_printf(out, ",\"encoding\":\"%s\"", steno_encoding_name(s->audio.encoding));
+    if (!st && s->audio.sample_rate) /* a WAV says it itself, later */
+        st = steno_buf_printf(out, ",\"sample_rate\":%d,\"channels\":%d", s->audio.sample_rate,
+                              s->audio.channels);
+    if (!st)
+        st = steno_buf_printf(out,
+                              ",\"interim\":%s,\"words\":%s,\"endpointing\":%s,"
+                              "\"alternatives\":%d,\"beam\":%d}",
+                              s->interim ? "true" : "false", s->words ? "true" : "false",
+                              s->endpointing ? "true" : "false", s->alternatives, s->beam);
+    return st;
+}
+
+static steno_status put_partial(struct steno_buf *out, const struct steno_event *ev)
+{
+    size_t n = strlen(ev->text), stable = ev->stable_bytes < n ? ev->stable_bytes : n;
+    steno_status st = steno_buf_printf(out, ",\"start\":%.3f", ev->start);
+    if (!st)
+        st = put_member(out, "text", ev->text, n);
+    return st ? st : put_member(out, "stable", ev->text, stable);
+}
+
+static steno_status put_final(struct steno_buf *out, const struct steno_event *ev)
+{
+    steno_status st = steno_buf_printf(
+        out, ",\"start\":%.3f,\"end\":%.3f,\"confidence\":%.3f,\"reason\":\"%s\"", ev->start,
+        ev->end, (double)ev->confidence, steno_final_reason_name(ev->reason));
+    return st ? st : put_member(out, "text", ev->text, strlen(ev->text));
+}
+
+steno_status steno_native_write_event(struct steno_buf *out, const struct steno_native_head *h,
+                                      const struct steno_native_start *s,
+                                      const struct steno_event *ev)
+{
+    static const char *const types[] = {"speech_start", "partial", "final"};
+    steno_status st = open_message(out, types[ev->kind], h);
+    if (!st)
+        st = steno_buf_printf(out, ",\"segment\":%lld", (long long)ev->segment);
+    if (!st && ev->kind == STENO_SPEECH_START)
+        st = steno_buf_printf(out, ",\"start\":%.3f", ev->start);
+    if (!st && ev->kind == STENO_PARTIAL)
+        st = put_partial(out, ev);
+    if (!st && ev->kind == STENO_FINAL)
+        st = put_final(out, ev);
+    if (!st && ev->kind != STENO_SPEECH_START && s->words)
+        st = put_words(out, ev->words, ev->n_words);
+    if (!st && ev->kind == STENO_FINAL && s->alternatives > 1)
+        st = put_alternatives(out, ev, s->words);
+    return st ? st : steno_buf_puts(out, "}");
+}
+
+steno_status steno_native_write_error(struct steno_buf *out, const struct steno_native_head *h,
+                                      const char *code, const char *message)
+{
+    steno_status st = open_message(out, "error", h);
+    if (!st)
+        st = put_member(out, "code", code, strlen(code));
+    if (!st)
+        st = put_member(out, "message", message, strlen(message));
+    return st ? st : steno_buf_puts(out, "}");
+}
+
+steno_status steno_native_write_end(struct steno_buf *out, const struct steno_native_head *h,
+                                    const char *reason, uint64_t finals)
+{
+    steno_status st = open_message(out, "end", h);
+    return st ? st
+              : steno_buf_printf(out, ",\"reason\":\"%s\",\"finals\":%llu}", reason,
+                                 (unsigned long long)finals);
+}

@@ -1,0 +1,86 @@
+/* The native WebSocket dialect of GET /v1/stream, "steno.v1": text messages <-> plain structs.
+ * What each message means is written in docs/protocol.md; asyncapi.yaml holds the schemas. Pure: no
+ * sockets, clocks or threads; numbers on the wire have a point whatever the locale (the daemon stays
+ * in the "C" locale). */
+#ifndef STENO_PROTOCOL_STREAM_NATIVE_H
+#define STENO_PROTOCOL_STREAM_NATIVE_H
+
+#include "base/buf.h"
+#include "steno.h"
+#include "steno_audio.h"
+
+#define STENO_NATIVE_PROTOCOL "steno.v1"
+#define STENO_NATIVE_MAX_TEXT 16384 /* bytes of one client text message */
+#define STENO_NATIVE_MAX_DEPTH 16   /* of nested JSON objects and arrays */
+#define STENO_NATIVE_MAX_ALTERNATIVES 10
+#define STENO_NATIVE_MODEL_BYTES 64
+
+enum steno_native_type {
+    STENO_NATIVE_START,
+    STENO_NATIVE_FINALIZE,
+    STENO_NATIVE_END,
+    STENO_NATIVE_KEEPALIVE
+};
+
+/* What a client may ask for, by `start` or in the query string. */
+struct steno_native_start {
+    char model[STENO_NATIVE_MODEL_BYTES]; /* "" = the server's first */
+    struct steno_audio_format audio;
+    bool interim;      /* partials wanted */
+    bool words;        /* word lists in partials and finals */
+    bool endpointing;  /* false: finals only by finalize and end */
+    int alternatives;  /* in finals, 1..STENO_NATIVE_MAX_ALTERNATIVES */
+    int beam;          /* 1..STENO_MAX_BEAM; raised to alternatives where smaller */
+    struct steno_endpoint_rules endpoint; /* s; 0 = the model's own */
+};
+
+/* s16le at 16 kHz, mono, partials, words, endpoints, one alternative. */
+void steno_native_start_init(struct steno_native_start *s);
+
+struct steno_native_message {
+    enum steno_native_type type;
+    struct steno_native_start start; /* of STENO_NATIVE_START */
+};
+
+/* text: [n] bytes, need not be terminated. defaults: what a `start` that leaves a field out means.
+ * STENO_ERR_LIMIT: too long or too deeply nested; STENO_ERR_FORMAT: not JSON, no object (line and
+ * column named); STENO_ERR_INVAL: unknown type or field, wrong type or range (field named);
+ * STENO_ERR_UNSUPPORTED: unknown encoding. */
+STENO_MUST steno_status steno_native_parse(const char *text, size_t n,
+                                           const struct steno_native_start *defaults,
+                                           struct steno_native_message *out, steno_err *err);
+/* One decoded parameter of the query string: the names and values of `start` ("true", "1", "false",
+ * "0" for booleans). Same errors; an unknown name is STENO_ERR_INVAL. */
+STENO_MUST steno_status steno_native_query(const char *name, const char *value,
+                                           struct steno_native_start *io, steno_err *err);
+
+/* Fill in what follows from the rest (the encoding's own rate, a beam wide enough) and check the
+ * fields against each other; parse does it for a `start`. */
+STENO_MUST steno_status steno_native_start_complete(struct steno_native_start *s, steno_err *err);
+
+/* First members of every server message. */
+struct steno_native_head {
+    const char *session_id;
+    uint64_t seq;     /* counts the session's messages from 0 */
+    int64_t audio_ms; /* audio processed so far */
+};
+
+/* Each appends one JSON object to out; STENO_ERR_LIMIT or STENO_ERR_NOMEM from the buffer. */
+STENO_MUST steno_status steno_native_write_ready(struct steno_buf *out,
+                                                 const struct steno_native_head *h,
+                                                 const struct steno_native_start *s);
+/* speech_start, partial or final, with what `s` asked for. */
+STENO_MUST steno_status steno_native_write_event(struct steno_buf *out,
+                                                 const struct steno_native_head *h,
+                                                 const struct steno_native_start *s,
+                                                 const struct steno_event *ev);
+/* code: stable name, steno_status_info()->name or one of docs/protocol.md */
+STENO_MUST steno_status steno_native_write_error(struct steno_buf *out,
+                                                 const struct steno_native_head *h,
+                                                 const char *code, const char *message);
+/* reason: "end" or "draining"; finals: how many the session had. */
+STENO_MUST steno_status steno_native_write_end(struct steno_buf *out,
+                                               const struct steno_native_head *h,
+                                               const char *reason, uint64_t finals);
+
+#endif

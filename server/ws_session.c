@@ -1,0 +1,621 @@
+#include "server/ws_session.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "audio/feed.h"
+#include "server/outbox.h"
+
+#define SCRATCH_SAMPLES 8192 /* decoded at a time; >= STENO_FEED_MIN_OUT */
+/* Longest Opus packet: 48 frames of 1275 bytes and their lengths (RFC 6716, 3.2.5). */
+#define OPUS_PACKET_BYTES 65536
+#define PAUSED_BYTES (1 << 20) /* of one piece that arrived when the buffer became full */
+
+enum state { OPEN, RUNNING, ENDING, OVER };
+
+struct ending {
+    enum steno_ws_ending how;
+    int close_code;
+    steno_status failure;
+    char code[40];     /* of the error message; "" = none, the session ends well */
+    char message[256]; /* likewise */
+};
+
+struct steno_ws_session {
+    const struct steno_ws_engine *engine;
+    void *ctx;
+    struct steno_ws_session_limits limits;
+    char id[48];
+
+    /* the network's thread */
+    enum state state;
+    struct steno_native_start start;
+    steno_feed *feed;
+    bool opened;              /* engine->open succeeded: exactly one DONE comes */
+    bool end_wanted;          /* engine->end once nothing is held back */
+    unsigned finalize_wanted; /* of them: 0 or 1 */
+    int64_t samples;
+    int rate;
+    size_t message_bytes; /* of the current binary message so far */
+    bool whole_packets;   /* Opus without Ogg: a message is a packet */
+    bool skip;            /* the rest of a refused message */
+    struct steno_buf text, packet;
+    struct steno_buf held_bytes; /* arrived but not decoded, */
+    float *held;                 /* decoded but not taken */
+    size_t n_held;
+
+    /* locked by mx */
+    pthread_mutex_t mx;
+    struct steno_outbox out;
+    struct ending ending;
+    struct steno_buf last_partial;
+    bool over, room;
+    uint64_t seq, finals, dropped, revised;
+    int64_t audio_ms;
+};
+
+steno_ws_session *steno_ws_session_new(const struct steno_ws_engine *engine, void *ctx,
+                                       const char *id,
+                                       const struct steno_ws_session_limits *limits)
+{
+    steno_ws_session *s = calloc(1, sizeof *s);
+    if (!s)
+        return NULL;
+    if (pthread_mutex_init(&s->mx, NULL)) {
+        free(s);
+        return NULL;
+    }
+    s->engine = engine;
+    s->ctx = ctx;
+    s->limits = *limits;
+    snprintf(s->id, sizeof s->id, "%s", id);
+    steno_native_start_init(&s->start);
+    steno_buf_init(&s->text, STENO_NATIVE_MAX_TEXT);
+    steno_buf_init(&s->packet, OPUS_PACKET_BYTES);
+    steno_buf_init(&s->held_bytes, PAUSED_BYTES);
+    steno_buf_init(&s->last_partial, limits->send_bytes);
+    steno_outbox_init(&s->out, limits->send_bytes);
+    return s;
+}
+
+void steno_ws_session_free(steno_ws_session *s)
+{
+    if (!s)
+        return;
+    steno_feed_close(s->feed);
+    free(s->held);
+    steno_buf_free(&s->text);
+    steno_buf_free(&s->packet);
+    steno_buf_free(&s->held_bytes);
+    steno_buf_free(&s->last_partial);
+    steno_outbox_free(&s->out);
+    pthread_mutex_destroy(&s->mx);
+    free(s);
+}
+
+/* ---- answers; the caller holds mx ------------------------------------------------------------- */
+
+static struct steno_native_head head(const steno_ws_session *s)
+{
+    return (struct steno_native_head){s->id, s->seq, s->audio_ms};
+}
+
+static void set_ending(steno_ws_session *s, enum steno_ws_ending how, int close_code,
+                       steno_status failure, const char *code, const char *message)
+{
+    s->ending.how = how;
+    s->ending.close_code = close_code;
+    s->ending.failure = failure;
+    snprintf(s->ending.code, sizeof s->ending.code, "%s", code);
+    snprintf(s->ending.message, sizeof s->ending.message, "%s", message);
+}
+
+/* Queue what was written since steno_outbox_begin; st: how the writing went. A client that left more
+ * unread than it may is given up: there is no way to tell it anything. */
+static void commit(steno_ws_session *s, steno_status st, bool partial)
+{
+    bool replaced = false;
+    if (!st)
+        st = steno_outbox_commit(&s->out, partial, &replaced);
+    if (!st) {
+        s->seq++;
+        s->dropped += replaced;
+        return;
+    }
+    steno_outbox_clear(&s->out);
+    if (st == STENO_ERR_LIMIT)
+        set_ending(s, STENO_WS_SLOW, 1008, STENO_ERR_LIMIT, "slow_reader", "");
+    else
+        set_ending(s, STENO_WS_FAILED, steno_status_info(st)->ws_close, st,
+                   steno_status_info(st)->name, "");
+    s->over = true;
+}
+
+/* The last message, `end` or `error`, by s->ending. */
+static void conclude(steno_ws_session *s)
+{
+    struct steno_native_head h = head(s);
+    struct steno_buf *b = steno_outbox_begin(&s->out);
+    steno_status st;
+    if (s->over)
+        return;
+    if (s->ending.code[0])
+        st = steno_native_write_error(b, &h, s->ending.code, s->ending.message);
+    else
+        st = steno_native_write_end(b, &h, s->ending.how == STENO_WS_DRAINED ? "draining" : "end",
+                                    s->finals);
+    commit(s, st, false);
+    s->over = true;
+}
+
+static void send_ready(steno_ws_session *s)
+{
+    struct steno_native_head h;
+    pthread_mutex_lock(&s->mx);
+    h = head(s);
+    commit(s, steno_native_write_ready(steno_outbox_begin(&s->out), &h, &s->start), false);
+    pthread_mutex_unlock(&s->mx);
+}
+
+/* ---- ends ------------------------------------------------------------------------------------- */
+
+static bool paused(const steno_ws_session *s)
+{
+    return s->n_held || s->finalize_wanted;
+}
+
+/* Let what was said so far come out, then conclude as set_ending said. Further calls change
+ * nothing: the first reason stands. */
+static void end_as(steno_ws_session *s, enum steno_ws_ending how, int close_code,
+                   steno_status failure, const char *code, const char *message)
+{
+    if (s->state >= ENDING)
+        return;
+    pthread_mutex_lock(&s->mx);
+    if (!s->over)
+        set_ending(s, how, close_code, failure, code, message);
+    if (!s->opened)
+        conclude(s);
+    pthread_mutex_unlock(&s->mx);
+    s->state = s->opened ? ENDING : OVER;
+    if (!s->opened)
+        return;
+    if (paused(s))
+        s->end_wanted = true;
+    else
+        s->engine->end(s->ctx);
+}
+
+static void fail(steno_ws_session *s, steno_status st, const char *message)
+{
+    const struct steno_status_map *info = steno_status_info(st);
+    enum steno_ws_ending how = st == STENO_ERR_BUSY ? STENO_WS_BUSY
+                               : st == STENO_ERR_NOMEM || st == STENO_ERR_INTERNAL ||
+                                       st == STENO_ERR_IO
+                                   ? STENO_WS_FAILED
+                                   : STENO_WS_BAD;
+    end_as(s, how, info->ws_close, st, info->name, message);
+}
+
+void steno_ws_session_drain(steno_ws_session *s)
+{
+    end_as(s, STENO_WS_DRAINED, 1012, STENO_OK, "", "");
+}
+
+void steno_ws_session_stop(steno_ws_session *s, const char *code, int close_code,
+                           const char *message)
+{
+    end_as(s, STENO_WS_STOPPED, close_code, STENO_ERR_CANCELLED, code, message);
+}
+
+/* ---- audio ------------------------------------------------------------------------------------ */
+
+/* Take a place once the rate is known. */
+static steno_status take_place(steno_ws_session *s, steno_err *err)
+{
+    steno_status st;
+    if (s->opened)
+        return STENO_OK;
+    s->rate = steno_feed_rate(s->feed);
+    if (!s->rate)
+        return STENO_OK;
+    st = s->engine->open(s->ctx, &s->start, s->rate, err);
+    s->opened = !st;
+    return st;
+}
+
+static steno_status hold(steno_ws_session *s, const float *pcm, size_t n, steno_err *err)
+{
+    s->held = malloc(n * sizeof *pcm);
+    if (!s->held)
+        return steno_fail(err, STENO_ERR_NOMEM, "audio: out of memory");
+    memcpy(s->held, pcm, n * sizeof *pcm);
+    s->n_held = n;
+    return STENO_OK;
+}
+
+/* Hand samples to the recogniser; those it has no room for are held back. */
+static steno_status push_pcm(steno_ws_session *s, const float *pcm, size_t n, steno_err *err)
+{
+    int64_t most = (int64_t)(s->limits.audio_seconds * s->rate);
+    bool too_long = s->limits.audio_seconds > 0 && s->samples + (int64_t)n > most;
+    size_t taken = 0;
+    steno_status st;
+    if (too_long)
+        n = (size_t)(most - s->samples);
+    s->samples += (int64_t)n;
+    st = s->engine->push(s->ctx, pcm, n, &taken, err);
+    if (st == STENO_ERR_CANCELLED) /* it failed by itself; its DONE note says why */
+        return STENO_OK;
+    if (!st && taken < n)
+        st = hold(s, pcm + taken, n - taken, err);
+    if (!st && too_long)
+        st = steno_fail(err, STENO_ERR_LIMIT, "audio: longer than the limit of %g s",
+                        s->limits.audio_seconds);
+    return st;
+}
+
+/* Decode and hand over bytes; stops with the rest held back when the recogniser's buffer is full.
+ * A pause needs no look-ahead: what does not fit is one scratch of samples at most. */
+static steno_status feed_bytes(steno_ws_session *s, const char *p, size_t n, steno_err *err)
+{
+    float scratch[SCRATCH_SAMPLES];
+    steno_status st;
+    do {
+        size_t used = 0, made = 0;
+        st = steno_feed_push(s->feed, p, n, &used, scratch, SCRATCH_SAMPLES, &made, err);
+        if (st && st != STENO_NEED_MORE)
+            return st;
+        p += used;
+        n -= used;
+        st = take_place(s, err);
+        if (!st && made)
+            st = push_pcm(s, scratch, made, err);
+        if (!st && !used && !made && n)
+            st = steno_fail(err, STENO_ERR_INTERNAL, "audio: decoder made no progress");
+    } while (!st && n && !s->n_held);
+    if (!st && n && steno_buf_add(&s->held_bytes, p, n))
+        st = steno_fail(err, STENO_ERR_NOMEM, "audio: out of memory");
+    return st;
+}
+
+static void take_audio(steno_ws_session *s, const char *p, size_t n)
+{
+    steno_err err;
+    steno_status st = feed_bytes(s, p, n, &err);
+    if (st)
+        fail(s, st, err.msg);
+}
+
+static void finalize(steno_ws_session *s)
+{
+    steno_err err;
+    steno_status st;
+    if (!s->opened) {
+        fail(s, STENO_ERR_INVAL, "finalize: came before the audio's header");
+        return;
+    }
+    st = s->engine->finalize(s->ctx, &err);
+    s->finalize_wanted = st == STENO_ERR_BUSY;
+    if (st && st != STENO_ERR_BUSY && st != STENO_ERR_CANCELLED)
+        fail(s, st, err.msg);
+}
+
+void steno_ws_session_resume(steno_ws_session *s)
+{
+    steno_err err;
+    steno_status st = STENO_OK;
+    pthread_mutex_lock(&s->mx);
+    s->room = false;
+    pthread_mutex_unlock(&s->mx);
+    if (s->n_held) {
+        size_t taken = 0;
+        st = s->engine->push(s->ctx, s->held, s->n_held, &taken, &err);
+        if (st == STENO_ERR_CANCELLED)
+            taken = s->n_held, st = STENO_OK;
+        s->n_held -= taken;
+        memmove(s->held, s->held + taken, s->n_held * sizeof *s->held);
+        if (!s->n_held) {
+            free(s->held);
+            s->held = NULL;
+        }
+    }
+    if (!st && !s->n_held && s->held_bytes.len) {
+        struct steno_buf rest = s->held_bytes;
+        steno_buf_init(&s->held_bytes, PAUSED_BYTES);
+        st = feed_bytes(s, rest.data, rest.len, &err);
+        steno_buf_free(&rest);
+    }
+    if (!st && !s->n_held && s->finalize_wanted)
+        finalize(s);
+    if (st)
+        fail(s, st, err.msg);
+    if (s->end_wanted && !paused(s)) {
+        s->end_wanted = false;
+        s->engine->end(s->ctx);
+    }
+}
+
+bool steno_ws_session_readable(const steno_ws_session *s)
+{
+    return !paused(s);
+}
+
+/* ---- the client's messages -------------------------------------------------------------------- */
+
+/* Settle the format, take a place, say `ready`. False when that failed and the session ends. */
+static bool begin(steno_ws_session *s)
+{
+    steno_err err;
+    steno_status st = steno_native_start_complete(&s->start, &err);
+    bool opus = s->start.audio.encoding == STENO_ENCODING_OPUS;
+    if (!st)
+        st = s->engine->resolve(s->ctx, &s->start, &err);
+    if (!st && !opus) {
+        struct steno_feed_options o = {.encoding = steno_encoding_name(s->start.audio.encoding),
+                                       .sample_rate = s->start.audio.sample_rate,
+                                       .channels = (unsigned)s->start.audio.channels,
+                                       .channel = (unsigned)s->start.audio.channel};
+        st = steno_feed_open(&s->feed, &o, &err);
+        if (!st)
+            st = take_place(s, &err);
+    }
+    if (st) {
+        fail(s, st, err.msg);
+        return false;
+    }
+    s->state = RUNNING;
+    send_ready(s);
+    return true;
+}
+
+/* Opus: the first bytes tell Ogg from bare packets. No packet begins like "OggS": its first byte
+ * would say code 3, and "g" then counts 39 frames, more than the 120 ms allowed (RFC 6716, 3.2.5);
+ * alone it lacks the frame count. */
+static bool open_opus(steno_ws_session *s, const char *p, size_t n)
+{
+    steno_err err;
+    steno_status st;
+    struct steno_feed_options o = {.sample_rate = s->start.audio.sample_rate,
+                                   .channel = (unsigned)s->start.audio.channel};
+    s->whole_packets = memcmp(p, "OggS", n < 4 ? n : 4) != 0;
+    o.encoding = s->whole_packets ? "opus" : "ogg-opus";
+    st = steno_feed_open(&s->feed, &o, &err);
+    if (!st)
+        st = take_place(s, &err);
+    if (st)
+        fail(s, st, err.msg);
+    return !st;
+}
+
+static void end_by_client(steno_ws_session *s)
+{
+    steno_err err;
+    bool truncated;
+    steno_status st = STENO_OK;
+    if (s->feed && !s->held_bytes.len)
+        st = steno_feed_end(s->feed, &truncated, &err);
+    if (st && !s->opened)
+        fail(s, st, err.msg);
+    else
+        end_as(s, STENO_WS_ENDED, 1000, STENO_OK, "", "");
+}
+
+static void start_by_client(steno_ws_session *s, const struct steno_native_start *start)
+{
+    if (s->state != OPEN) {
+        fail(s, STENO_ERR_INVAL, "start: the audio has begun; it may only come first");
+        return;
+    }
+    s->start = *start;
+    begin(s);
+}
+
+static void act(steno_ws_session *s, const char *p, size_t n)
+{
+    struct steno_native_message m;
+    steno_err err;
+    steno_status st = steno_native_parse(p, n, &s->start, &m, &err);
+    if (st) {
+        fail(s, st, err.msg);
+        return;
+    }
+    switch (m.type) {
+    case STENO_NATIVE_START:
+        start_by_client(s, &m.start);
+        break;
+    case STENO_NATIVE_FINALIZE:
+        if (s->state == RUNNING || begin(s))
+            finalize(s);
+        break;
+    case STENO_NATIVE_END:
+        end_by_client(s);
+        break;
+    case STENO_NATIVE_KEEPALIVE:
+        break;
+    }
+}
+
+void steno_ws_session_query(steno_ws_session *s, const char *name, const char *value)
+{
+    steno_err err;
+    steno_status st;
+    if (s->state != OPEN)
+        return;
+    st = steno_native_query(name, value, &s->start, &err);
+    if (st) {
+        steno_fail_in(&err, st, "query");
+        fail(s, st, err.msg);
+    }
+}
+
+void steno_ws_session_text(steno_ws_session *s, const char *p, size_t n, bool last)
+{
+    if (s->state >= ENDING) /* a late finalize, end or keepalive: nothing is lost by it */
+        return;
+    if (!paused(s) && !s->skip) {
+        size_t max = s->limits.message_bytes < STENO_NATIVE_MAX_TEXT ? s->limits.message_bytes
+                                                                     : STENO_NATIVE_MAX_TEXT;
+        if (s->text.len + n > max || steno_buf_add(&s->text, p, n)) {
+            char msg[80];
+            snprintf(msg, sizeof msg, "message: more than %zu bytes of text", max);
+            fail(s, STENO_ERR_LIMIT, msg);
+            s->skip = true;
+        } else if (last) {
+            act(s, s->text.data ? s->text.data : "", s->text.len);
+        }
+    } else if (!s->skip) {
+        fail(s, STENO_ERR_INTERNAL, "message: came while reading was paused");
+    }
+    if (last) {
+        steno_buf_free(&s->text);
+        s->skip = false;
+    }
+}
+
+/* A bare Opus packet must be whole before it is decoded. */
+static void take_packet(steno_ws_session *s, const char *p, size_t n, bool last)
+{
+    if (steno_buf_add(&s->packet, p, n)) {
+        fail(s, STENO_ERR_LIMIT, "opus: a message of more than 65536 bytes is no packet");
+        return;
+    }
+    if (!last)
+        return;
+    if (s->packet.len)
+        take_audio(s, s->packet.data, s->packet.len);
+    steno_buf_reset(&s->packet);
+}
+
+static void late_audio(steno_ws_session *s)
+{
+    pthread_mutex_lock(&s->mx);
+    if (!s->over && s->ending.how == STENO_WS_ENDED)
+        set_ending(s, STENO_WS_BAD, 1008, STENO_ERR_INVAL, "invalid_argument",
+                   "audio: came after end, and was not transcribed");
+    pthread_mutex_unlock(&s->mx);
+}
+
+void steno_ws_session_binary(steno_ws_session *s, const void *p, size_t n, bool first, bool last)
+{
+    if (s->state >= ENDING) {
+        if (n)
+            late_audio(s);
+        return;
+    }
+    if (paused(s)) {
+        fail(s, STENO_ERR_INTERNAL, "audio: came while reading was paused");
+        return;
+    }
+    s->message_bytes = (first ? 0 : s->message_bytes) + n;
+    if (s->message_bytes > s->limits.message_bytes) {
+        char msg[80];
+        snprintf(msg, sizeof msg, "message: more than %zu bytes of audio",
+                 s->limits.message_bytes);
+        fail(s, STENO_ERR_LIMIT, msg);
+        return;
+    }
+    if (!n && !s->packet.len)
+        return;
+    if (s->state == OPEN && !begin(s))
+        return;
+    if (!s->feed && n && !open_opus(s, p, n))
+        return;
+    if (s->whole_packets)
+        take_packet(s, p, n, last);
+    else
+        take_audio(s, p, n);
+}
+
+/* ---- the recogniser's notes ------------------------------------------------------------------- */
+
+static void count_revision(steno_ws_session *s, const struct steno_event *ev)
+{
+    if (ev->kind == STENO_PARTIAL && s->last_partial.len &&
+        strncmp(s->last_partial.data, ev->text, s->last_partial.len))
+        s->revised++;
+    steno_buf_reset(&s->last_partial);
+    if (ev->kind == STENO_PARTIAL && steno_buf_puts(&s->last_partial, ev->text))
+        steno_buf_reset(&s->last_partial); /* out of memory: one revision less is counted */
+}
+
+static bool note_event(steno_ws_session *s, const struct steno_event *ev)
+{
+    struct steno_native_head h;
+    int64_t ms = (int64_t)(ev->time * 1000.0 + 0.5);
+    if (ev->kind == STENO_PARTIAL && !s->start.interim)
+        return false;
+    if (ms > s->audio_ms)
+        s->audio_ms = ms;
+    count_revision(s, ev);
+    s->finals += ev->kind == STENO_FINAL;
+    h = head(s);
+    commit(s, steno_native_write_event(steno_outbox_begin(&s->out), &h, &s->start, ev),
+           ev->kind == STENO_PARTIAL);
+    return true;
+}
+
+static void note_done(steno_ws_session *s, const struct steno_pool_note *note)
+{
+    int64_t ms = (int64_t)(note->stats.audio_seconds * 1000.0 + 0.5);
+    if (ms > s->audio_ms)
+        s->audio_ms = ms;
+    if (note->status && note->status != STENO_ERR_CANCELLED)
+        set_ending(s, STENO_WS_FAILED, steno_status_info(note->status)->ws_close, note->status,
+                   steno_status_info(note->status)->name, note->err ? note->err->msg : "");
+    else if (s->ending.how == STENO_WS_RUNNING) /* cancelled by nobody here: the pool closes */
+        set_ending(s, STENO_WS_DRAINED, 1012, STENO_OK, "", "");
+    conclude(s);
+}
+
+bool steno_ws_session_note(steno_ws_session *s, const struct steno_pool_note *note)
+{
+    bool wake = true;
+    pthread_mutex_lock(&s->mx);
+    if (s->over)
+        wake = false;
+    else if (note->kind == STENO_POOL_EVENT)
+        wake = note_event(s, note->event);
+    else if (note->kind == STENO_POOL_DONE)
+        note_done(s, note);
+    else
+        s->room = true;
+    pthread_mutex_unlock(&s->mx);
+    return wake;
+}
+
+/* ---- what the network's thread asks ------------------------------------------------------------ */
+
+steno_status steno_ws_session_take(steno_ws_session *s, struct steno_buf *out)
+{
+    steno_status st;
+    pthread_mutex_lock(&s->mx);
+    st = steno_outbox_take(&s->out, out);
+    pthread_mutex_unlock(&s->mx);
+    return st;
+}
+
+void steno_ws_session_get_state(steno_ws_session *s, struct steno_ws_session_state *st)
+{
+    pthread_mutex_lock(&s->mx);
+    *st = (struct steno_ws_session_state){
+        .started = s->state > OPEN,
+        .room_wanted = s->room,
+        .close = s->over && !s->out.count,
+        .close_code = s->ending.close_code,
+        .reason = s->ending.code[0] ? s->ending.code
+                  : s->ending.how == STENO_WS_DRAINED ? "draining"
+                                                      : "end",
+        .ending = s->over ? s->ending.how : STENO_WS_RUNNING,
+        .failure = s->ending.failure,
+        .queued = steno_outbox_size(&s->out),
+        .messages = s->seq,
+        .finals = s->finals,
+        .partials_dropped = s->dropped,
+        .partials_revised = s->revised,
+        .audio_seconds = s->rate ? (double)s->samples / s->rate : 0,
+    };
+    pthread_mutex_unlock(&s->mx);
+}

@@ -1,0 +1,105 @@
+/* One session of GET /v1/stream without its socket: what a client's messages and the recogniser's
+ * notes do, in which order answers leave, when and with which code it is over. No clock, no thread:
+ * server/ws.c drives it with a WebSocket, tests/fuzz/fuzz_ws_sequence.c with bytes.
+ *
+ * States: OPEN (nothing asked yet) -> RUNNING (start or first audio) -> ENDING (end, error, drain:
+ * what was said is still recognised) -> OVER (last message queued, close code known).
+ *
+ * An error never loses audio that came before it: the stream is ended first, its finals leave, then
+ * the error, then the close.
+ *
+ * Threads: the network's thread calls everything but steno_ws_session_note, which any one thread at
+ * a time may call beside it. Locked: one mutex (a leaf: nothing is called while it is held) for the
+ * outbox, seq and the way it ends; all else is confined to the network's thread. */
+#ifndef STENO_SERVER_WS_SESSION_H
+#define STENO_SERVER_WS_SESSION_H
+
+#include "pool/pool.h"
+#include "protocol/stream_native.h"
+
+typedef struct steno_ws_session steno_ws_session;
+
+/* How a session reaches recognition. */
+struct steno_ws_engine {
+    /* Check s->model and put the full name there. STENO_ERR_INVAL for an unknown one. */
+    steno_status (*resolve)(void *ctx, struct steno_native_start *s, steno_err *err);
+    /* Take a place for audio at `rate` Hz; at most once. STENO_ERR_BUSY when there is none. */
+    steno_status (*open)(void *ctx, const struct steno_native_start *s, int rate, steno_err *err);
+    /* As steno_pool_stream_push: taken < n means that a ROOM note follows. */
+    steno_status (*push)(void *ctx, const float *pcm, size_t n, size_t *taken, steno_err *err);
+    steno_status (*finalize)(void *ctx, steno_err *err);
+    /* A DONE note follows. */
+    void (*end)(void *ctx);
+};
+
+struct steno_ws_session_limits {
+    size_t message_bytes; /* of one Opus packet, or of one text message if that is the smaller limit */
+    size_t send_bytes;    /* unread answers */
+    double audio_seconds; /* 0 = no limit */
+};
+
+/* id: copied. NULL when out of memory. engine and ctx outlive the session. */
+steno_ws_session *steno_ws_session_new(const struct steno_ws_engine *engine, void *ctx,
+                                       const char *id,
+                                       const struct steno_ws_session_limits *limits);
+/* No note may come any more. Accepts NULL. */
+void steno_ws_session_free(steno_ws_session *s);
+
+/* ---- the client ------------------------------------------------------------------------------ */
+
+/* One decoded parameter of the handshake's query string. */
+void steno_ws_session_query(steno_ws_session *s, const char *name, const char *value);
+/* A piece of a text or binary message; first and last mark its ends. Only while readable. */
+void steno_ws_session_text(steno_ws_session *s, const char *p, size_t n, bool last);
+void steno_ws_session_binary(steno_ws_session *s, const void *p, size_t n, bool first, bool last);
+/* False while the recogniser's buffer is full: nothing may be handed in until resume made it true. */
+bool steno_ws_session_readable(const steno_ws_session *s);
+/* Go on after a ROOM note. */
+void steno_ws_session_resume(steno_ws_session *s);
+
+/* ---- the server ------------------------------------------------------------------------------ */
+
+/* The server shuts down: last final, `end` with reason "draining", close 1012. */
+void steno_ws_session_drain(steno_ws_session *s);
+/* Deliver what was said, then the error and close. code: its stable name. */
+void steno_ws_session_stop(steno_ws_session *s, const char *code, int close_code,
+                           const char *message);
+
+/* ---- the recogniser -------------------------------------------------------------------------- */
+
+/* Turn a note into messages. True when the network's thread has something to do. */
+bool steno_ws_session_note(steno_ws_session *s, const struct steno_pool_note *note);
+
+/* ---- answers --------------------------------------------------------------------------------- */
+
+/* Append the next message to out: STENO_NEED_MORE when there is none now. */
+STENO_MUST steno_status steno_ws_session_take(steno_ws_session *s, struct steno_buf *out);
+
+enum steno_ws_ending {
+    STENO_WS_RUNNING,
+    STENO_WS_ENDED,    /* the client's end */
+    STENO_WS_DRAINED,
+    STENO_WS_BAD,      /* the client's fault */
+    STENO_WS_STOPPED,  /* steno_ws_session_stop */
+    STENO_WS_SLOW,     /* the client did not read */
+    STENO_WS_BUSY,     /* no place in the pool */
+    STENO_WS_FAILED    /* ours */
+};
+
+struct steno_ws_session_state {
+    bool started;         /* audio format agreed */
+    bool room_wanted;     /* a ROOM note came: call resume */
+    bool close;           /* every message was taken: close with this code and reason */
+    int close_code;
+    const char *reason;   /* at most 123 bytes (RFC 6455, 5.5) */
+    enum steno_ws_ending ending;
+    steno_status failure; /* of STENO_WS_BAD and STENO_WS_FAILED */
+    size_t queued;        /* bytes of unread answers */
+    uint64_t messages, finals;
+    uint64_t partials_dropped; /* replaced unread by a newer one */
+    uint64_t partials_revised; /* which did not begin with the one before */
+    double audio_seconds; /* taken in */
+};
+void steno_ws_session_get_state(steno_ws_session *s, struct steno_ws_session_state *st);
+
+#endif
