@@ -41,6 +41,7 @@ struct steno_ws_session {
     size_t message_bytes; /* of the current binary message so far */
     bool whole_packets;   /* Opus without Ogg: a message is a packet */
     bool skip;            /* the rest of a refused message */
+    bool failed_in_audio;
     struct steno_buf text, packet;
     struct steno_buf held_bytes; /* arrived but not decoded, */
     float *held;                 /* decoded but not taken */
@@ -285,8 +286,10 @@ static void take_audio(steno_ws_session *s, const char *p, size_t n)
 {
     steno_err err;
     steno_status st = feed_bytes(s, p, n, &err);
-    if (st)
-        fail(s, st, err.msg);
+    if (!st)
+        return;
+    s->failed_in_audio = true;
+    fail(s, st, err.msg);
 }
 
 static void finalize(steno_ws_session *s)
@@ -610,6 +613,7 @@ void steno_ws_session_get_state(steno_ws_session *s, struct steno_ws_session_sta
                                                       : "end",
         .ending = s->over ? s->ending.how : STENO_WS_RUNNING,
         .failure = s->ending.failure,
+        .failed_in_audio = s->failed_in_audio,
         .queued = steno_outbox_size(&s->out),
         .messages = s->seq,
         .finals = s->finals,

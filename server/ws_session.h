@@ -94,6 +94,7 @@ struct steno_ws_session_state {
     const char *reason;   /* at most 123 bytes (RFC 6455, 5.5) */
     enum steno_ws_ending ending;
     steno_status failure; /* of STENO_WS_BAD and STENO_WS_FAILED */
+    bool failed_in_audio; /* it was the audio that could not be decoded */
     size_t queued;        /* bytes of unread answers */
     uint64_t messages, finals;
     uint64_t partials_dropped; /* replaced unread by a newer one */

@@ -1,0 +1,280 @@
+/* The native WebSocket dialect: what docs/protocol.md says, message by message. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "protocol/json_text.h"
+#include "protocol/stream_native.h"
+
+static steno_status parse(const char *text, struct steno_native_message *m, steno_err *err)
+{
+    struct steno_native_start defaults;
+    steno_native_start_init(&defaults);
+    err->msg[0] = '\0';
+    return steno_native_parse(text, strlen(text), &defaults, m, err);
+}
+
+static void start_without_fields_means_the_documented_defaults(void **state)
+{
+    struct steno_native_message m;
+    steno_err err;
+    (void)state;
+    assert_int_equal(parse("{\"type\":\"start\"}", &m, &err), STENO_OK);
+    assert_int_equal(m.type, STENO_NATIVE_START);
+    assert_string_equal(m.start.model, "");
+    assert_int_equal(m.start.audio.encoding, STENO_ENCODING_S16LE);
+    assert_int_equal(m.start.audio.sample_rate, 16000);
+    assert_int_equal(m.start.audio.channels, 1);
+    assert_true(m.start.interim && m.start.words && m.start.endpointing);
+    assert_int_equal(m.start.alternatives, 1);
+}
+
+static void start_takes_every_field(void **state)
+{
+    struct steno_native_message m;
+    steno_err err;
+    (void)state;
+    assert_int_equal(parse("{\"type\":\"start\",\"model\":\"digits-en\",\"encoding\":\"mulaw\","
+                           "\"sample_rate\":8000,\"channels\":2,\"channel\":2,\"interim\":false,"
+                           "\"words\":false,\"alternatives\":3,\"beam\":8,\"endpointing\":false,"
+                           "\"silence_alone\":2.5,\"silence_after\":0.4,\"longest\":12}",
+                           &m, &err),
+                     STENO_OK);
+    assert_string_equal(m.start.model, "digits-en");
+    assert_int_equal(m.start.audio.encoding, STENO_ENCODING_MULAW);
+    assert_int_equal(m.start.audio.sample_rate, 8000);
+    assert_int_equal(m.start.audio.channels, 2);
+    assert_int_equal(m.start.audio.channel, 2);
+    assert_false(m.start.interim || m.start.words || m.start.endpointing);
+    assert_int_equal(m.start.alternatives, 3);
+    assert_int_equal(m.start.beam, 8);
+    assert_true(m.start.endpoint.silence_alone == 2.5);
+    assert_true(m.start.endpoint.silence_after == 0.4);
+    assert_true(m.start.endpoint.longest == 12);
+}
+
+static void the_other_messages_need_only_their_type(void **state)
+{
+    struct steno_native_message m;
+    steno_err err;
+    (void)state;
+    assert_int_equal(parse("{\"type\":\"finalize\"}", &m, &err), STENO_OK);
+    assert_int_equal(m.type, STENO_NATIVE_FINALIZE);
+    assert_int_equal(parse(" {\"type\" : \"end\"}\n", &m, &err), STENO_OK);
+    assert_int_equal(m.type, STENO_NATIVE_END);
+    assert_int_equal(parse("{\"type\":\"keepalive\"}", &m, &err), STENO_OK);
+    assert_int_equal(m.type, STENO_NATIVE_KEEPALIVE);
+}
+
+/* Every refusal names what and where. */
+static void bad_messages_are_refused_by_name(void **state)
+{
+    static const struct {
+        const char *text;
+        steno_status st;
+        const char *says;
+    } bad[] = {
+        {"", STENO_ERR_FORMAT, "not JSON"},
+        {"start", STENO_ERR_FORMAT, "line 1"},
+        {"{\"type\":\"start\"", STENO_ERR_FORMAT, "line 1"},
+        {"{\"type\":\"start\"} x", STENO_ERR_FORMAT, "column"},
+        {"[1,2]", STENO_ERR_FORMAT, "object"},
+        {"{}", STENO_ERR_INVAL, "'type' is missing"},
+        {"{\"type\":3}", STENO_ERR_INVAL, "'type' must be a string"},
+        {"{\"type\":\"stop\"}", STENO_ERR_INVAL, "unknown type 'stop'"},
+        {"{\"type\":\"end\",\"type\":\"start\"}", STENO_ERR_FORMAT, "duplicate"},
+        {"{\"type\":\"start\",\"samplerate\":8000}", STENO_ERR_INVAL, "unknown field 'samplerate'"},
+        {"{\"type\":\"start\",\"encoding\":\"mp3\"}", STENO_ERR_UNSUPPORTED, "unknown 'mp3'"},
+        {"{\"type\":\"start\",\"encoding\":7}", STENO_ERR_INVAL, "encoding: must be a string"},
+        {"{\"type\":\"start\",\"sample_rate\":1}", STENO_ERR_INVAL, "sample_rate: 1 is outside"},
+        {"{\"type\":\"start\",\"sample_rate\":10000000}", STENO_ERR_INVAL,
+         "sample_rate: 10000000 is outside"},
+        {"{\"type\":\"start\",\"sample_rate\":8000.5}", STENO_ERR_INVAL, "not a whole number"},
+        {"{\"type\":\"start\",\"sample_rate\":\"8000\"}", STENO_ERR_INVAL,
+         "sample_rate: must be a number"},
+        {"{\"type\":\"start\",\"channels\":0}", STENO_ERR_INVAL, "channels: 0 is outside"},
+        {"{\"type\":\"start\",\"channel\":2}", STENO_ERR_INVAL, "channel: 2 of audio with 1"},
+        {"{\"type\":\"start\",\"interim\":1}", STENO_ERR_INVAL, "interim: must be true or false"},
+        {"{\"type\":\"start\",\"alternatives\":11}", STENO_ERR_INVAL, "alternatives: 11"},
+        {"{\"type\":\"start\",\"silence_after\":-1}", STENO_ERR_INVAL, "silence_after: -1"},
+        {"{\"type\":\"start\",\"silence_after\":1e400}", STENO_ERR_FORMAT, "real number overflow"},
+        {"{\"type\":\"start\",\"model\":\"0123456789012345678901234567890123456789"
+         "012345678901234567890123456789\"}",
+         STENO_ERR_INVAL, "model: 70 bytes long"},
+        {"{\"type\":\"\xff\"}", STENO_ERR_FORMAT, "line 1"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct steno_native_message m;
+        steno_err err;
+        steno_status st = parse(bad[i].text, &m, &err);
+        if (st != bad[i].st || !strstr(err.msg, bad[i].says))
+            fail_msg("%s -> %d '%s', wanted %d '%s'", bad[i].text, (int)st, err.msg,
+                     (int)bad[i].st, bad[i].says);
+    }
+}
+
+static void nesting_is_limited_before_parsing(void **state)
+{
+    char text[400] = "{\"type\":\"start\",\"x\":";
+    struct steno_native_message m;
+    steno_err err;
+    (void)state;
+    memset(text + strlen(text), '[', 100);
+    assert_int_equal(parse(text, &m, &err), STENO_ERR_LIMIT);
+    assert_non_null(strstr(err.msg, "deeper than 16"));
+    assert_int_equal(steno_json_depth("{\"a\":\"[[[[\\\"[[\",\"b\":[{}]}", 26, 16), 3);
+}
+
+static void long_text_is_refused(void **state)
+{
+    static char text[STENO_NATIVE_MAX_TEXT + 2];
+    struct steno_native_start defaults;
+    struct steno_native_message m;
+    steno_err err;
+    (void)state;
+    steno_native_start_init(&defaults);
+    memset(text, ' ', sizeof text);
+    assert_int_equal(steno_native_parse(text, sizeof text - 1, &defaults, &m, &err),
+                     STENO_ERR_LIMIT);
+    assert_non_null(strstr(err.msg, "16385 bytes"));
+}
+
+static void query_parameters_are_the_fields_of_start(void **state)
+{
+    struct steno_native_start s;
+    steno_err err;
+    (void)state;
+    steno_native_start_init(&s);
+    assert_int_equal(steno_native_query("encoding", "opus", &s, &err), STENO_OK);
+    assert_int_equal(steno_native_query("sample_rate", "24000", &s, &err), STENO_OK);
+    assert_int_equal(steno_native_query("interim", "0", &s, &err), STENO_OK);
+    assert_int_equal(steno_native_query("longest", "7.5", &s, &err), STENO_OK);
+    assert_int_equal(s.audio.encoding, STENO_ENCODING_OPUS);
+    assert_int_equal(s.audio.sample_rate, 24000);
+    assert_false(s.interim);
+    assert_true(s.endpoint.longest == 7.5);
+    assert_int_equal(steno_native_query("sample_rate", "8k", &s, &err), STENO_ERR_INVAL);
+    assert_int_equal(steno_native_query("sample_rate", "nan", &s, &err), STENO_ERR_INVAL);
+    assert_int_equal(steno_native_query("words", "yes", &s, &err), STENO_ERR_INVAL);
+    assert_int_equal(steno_native_query("rate", "8000", &s, &err), STENO_ERR_INVAL);
+    assert_non_null(strstr(err.msg, "unknown field 'rate'"));
+}
+
+static void more_alternatives_widen_the_beam(void **state)
+{
+    struct steno_native_message m;
+    steno_err err;
+    (void)state;
+    assert_int_equal(parse("{\"type\":\"start\",\"alternatives\":5}", &m, &err), STENO_OK);
+    assert_int_equal(m.start.beam, 5);
+}
+
+/* ---- what the server says --------------------------------------------------------------------- */
+
+static const struct steno_native_head head = {"sess_1", 7, 1480};
+
+static void expect(struct steno_buf *b, const char *want)
+{
+    json_t *root = json_loads(b->data, 0, NULL);
+    assert_non_null(root); /* it is JSON for a stranger's parser too */
+    json_decref(root);
+    assert_string_equal(b->data, want);
+    steno_buf_reset(b);
+}
+
+static void server_messages_are_these(void **state)
+{
+    static const struct steno_word words[] = {{"four", 0.1234, 0.42, 0.987F},
+                                              {"tw\"o", 0.5, 0.81, 1.0F}};
+    static const struct steno_alternative alts[] = {{"four tw\"o", 0.9F, -1.25, 2, words},
+                                                    {"four", 0.05F, -4.5, 1, words}};
+    struct steno_event ev = {.kind = STENO_PARTIAL,
+                             .segment = 2,
+                             .start = 0.1234,
+                             .end = 0.81,
+                             .text = "four tw\"o",
+                             .stable_bytes = 4,
+                             .confidence = 0.91F,
+                             .n_words = 2,
+                             .words = words,
+                             .n_alternatives = 2,
+                             .alternatives = alts,
+                             .reason = STENO_FINAL_ENDPOINT};
+    struct steno_native_start s;
+    struct steno_buf b;
+    (void)state;
+    steno_buf_init(&b, 4096);
+    steno_native_start_init(&s);
+    snprintf(s.model, sizeof s.model, "digits-en");
+    s.audio.sample_rate = 16000;
+    s.audio.channels = 1;
+
+    assert_int_equal(steno_native_write_ready(&b, &head, &s), STENO_OK);
+    expect(&b, "{\"type\":\"ready\",\"session_id\":\"sess_1\",\"seq\":7,\"audio_ms\":1480,"
+               "\"protocol\":\"steno.v1\",\"model\":\"digits-en\",\"encoding\":\"s16le\","
+               "\"sample_rate\":16000,\"channels\":1,\"interim\":true,\"words\":true,"
+               "\"endpointing\":true,\"alternatives\":1,\"beam\":1}");
+
+    assert_int_equal(steno_native_write_event(&b, &head, &s, &ev), STENO_OK);
+    expect(&b, "{\"type\":\"partial\",\"session_id\":\"sess_1\",\"seq\":7,\"audio_ms\":1480,"
+               "\"segment\":2,\"start\":0.123,\"text\":\"four tw\\\"o\",\"stable\":\"four\","
+               "\"words\":[{\"word\":\"four\",\"start\":0.123,\"end\":0.420,\"confidence\":0.987},"
+               "{\"word\":\"tw\\\"o\",\"start\":0.500,\"end\":0.810,\"confidence\":1.000}]}");
+
+    ev.kind = STENO_FINAL;
+    s.words = false;
+    s.alternatives = 2;
+    assert_int_equal(steno_native_write_event(&b, &head, &s, &ev), STENO_OK);
+    expect(&b, "{\"type\":\"final\",\"session_id\":\"sess_1\",\"seq\":7,\"audio_ms\":1480,"
+               "\"segment\":2,\"start\":0.123,\"end\":0.810,\"confidence\":0.910,"
+               "\"reason\":\"endpoint\",\"text\":\"four tw\\\"o\",\"alternatives\":["
+               "{\"text\":\"four tw\\\"o\",\"confidence\":0.900,\"score\":-1.250},"
+               "{\"text\":\"four\",\"confidence\":0.050,\"score\":-4.500}]}");
+
+    ev.kind = STENO_SPEECH_START;
+    assert_int_equal(steno_native_write_event(&b, &head, &s, &ev), STENO_OK);
+    expect(&b, "{\"type\":\"speech_start\",\"session_id\":\"sess_1\",\"seq\":7,"
+               "\"audio_ms\":1480,\"segment\":2,\"start\":0.123}");
+
+    assert_int_equal(steno_native_write_error(&b, &head, "invalid_data", "line 1:\n\"x\x01\xff\""),
+                     STENO_OK);
+    expect(&b, "{\"type\":\"error\",\"session_id\":\"sess_1\",\"seq\":7,\"audio_ms\":1480,"
+               "\"code\":\"invalid_data\",\"message\":\"line 1:\\n\\\"x\\u0001\xEF\xBF\xBD\\\"\"}");
+
+    assert_int_equal(steno_native_write_end(&b, &head, "end", 3), STENO_OK);
+    expect(&b, "{\"type\":\"end\",\"session_id\":\"sess_1\",\"seq\":7,\"audio_ms\":1480,"
+               "\"reason\":\"end\",\"finals\":3}");
+    steno_buf_free(&b);
+}
+
+static void a_full_buffer_is_an_error_not_half_a_message(void **state)
+{
+    struct steno_buf b;
+    (void)state;
+    steno_buf_init(&b, 40);
+    assert_int_equal(steno_native_write_end(&b, &head, "end", 3), STENO_ERR_LIMIT);
+    steno_buf_free(&b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(start_without_fields_means_the_documented_defaults),
+        cmocka_unit_test(start_takes_every_field),
+        cmocka_unit_test(the_other_messages_need_only_their_type),
+        cmocka_unit_test(bad_messages_are_refused_by_name),
+        cmocka_unit_test(nesting_is_limited_before_parsing),
+        cmocka_unit_test(long_text_is_refused),
+        cmocka_unit_test(query_parameters_are_the_fields_of_start),
+        cmocka_unit_test(more_alternatives_widen_the_beam),
+        cmocka_unit_test(server_messages_are_these),
+        cmocka_unit_test(a_full_buffer_is_an_error_not_half_a_message),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
