@@ -1,0 +1,220 @@
+#include "loadtest/support/ws_client.h"
+
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define MAX_QUEUED (64 << 20)
+enum { OP_CONTINUE = 0, OP_TEXT = 1, OP_BINARY = 2, OP_CLOSE = 8, OP_PING = 9, OP_PONG = 10 };
+
+steno_status load_url_parse(struct load_url *u, const char *text, steno_err *err)
+{
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *list;
+    int rc;
+    memset(u, 0, sizeof *u);
+    if (sscanf(text, "ws://[%127[^]]]:%7[0-9]%511s", u->host, u->port, u->path) < 2 &&
+        sscanf(text, "ws://%127[^:/]:%7[0-9]%511s", u->host, u->port, u->path) < 2)
+        return steno_fail(err, STENO_ERR_INVAL, "url: '%s' is not ws://HOST:PORT/PATH", text);
+    if (!u->path[0])
+        memcpy(u->path, "/v1/stream", sizeof "/v1/stream");
+    rc = getaddrinfo(u->host, u->port, &hints, &list);
+    if (rc)
+        return steno_fail(err, STENO_ERR_IO, "%s: %s", u->host, gai_strerror(rc));
+    memcpy(&u->addr, list->ai_addr, list->ai_addrlen);
+    u->addr_len = list->ai_addrlen;
+    freeaddrinfo(list);
+    return STENO_OK;
+}
+
+steno_status load_ws_open(struct load_ws *w, const struct load_url *u, steno_err *err)
+{
+    int one = 1;
+    memset(w, 0, sizeof *w);
+    steno_buf_init(&w->in, MAX_QUEUED);
+    steno_buf_init(&w->out, MAX_QUEUED);
+    steno_buf_init(&w->message, MAX_QUEUED);
+    w->fd = socket(u->addr.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (w->fd < 0)
+        return steno_fail(err, STENO_ERR_IO, "socket: %s", strerror(errno));
+    setsockopt(w->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    if (connect(w->fd, (const struct sockaddr *)&u->addr, u->addr_len) && errno != EINPROGRESS)
+        return steno_fail(err, STENO_ERR_IO, "connect %s:%s: %s", u->host, u->port,
+                          strerror(errno));
+    return steno_buf_printf(&w->out,
+                            "GET %s HTTP/1.1\r\nHost: %s:%s\r\nUpgrade: websocket\r\n"
+                            "Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+                            "Sec-WebSocket-Key: c3Rlbm8gbG9hZCB0ZXN0IQ==\r\n\r\n",
+                            u->path, u->host, u->port);
+}
+
+void load_ws_close(struct load_ws *w)
+{
+    if (w->fd >= 0)
+        close(w->fd);
+    w->fd = -1;
+    w->phase = LOAD_WS_CLOSED;
+    steno_buf_free(&w->in);
+    steno_buf_free(&w->out);
+    steno_buf_free(&w->message);
+}
+
+/* RFC 6455, 5.2. The mask only has to be there; a constant one is fine on a line we own. */
+static steno_status send_frame(struct load_ws *w, int op, const void *p, size_t n)
+{
+    static const unsigned char mask[4] = {0x37, 0xfa, 0x21, 0x3d};
+    unsigned char h[14] = {(unsigned char)(0x80 | op)};
+    size_t k = 2, at;
+    steno_status st;
+    if (n < 126) {
+        h[1] = (unsigned char)n;
+    } else if (n < 65536) {
+        h[1] = 126;
+        h[2] = (unsigned char)(n >> 8);
+        h[3] = (unsigned char)n;
+        k = 4;
+    } else {
+        h[1] = 127;
+        for (int i = 0; i < 8; i++)
+            h[2 + i] = (unsigned char)((uint64_t)n >> (56 - 8 * i));
+        k = 10;
+    }
+    h[1] |= 0x80;
+    memcpy(h + k, mask, 4);
+    st = steno_buf_add(&w->out, h, k + 4);
+    at = w->out.len;
+    if (!st)
+        st = steno_buf_add(&w->out, p, n);
+    for (size_t i = 0; !st && i < n; i++)
+        w->out.data[at + i] = (char)((unsigned char)w->out.data[at + i] ^ mask[i % 4]);
+    return st;
+}
+
+steno_status load_ws_send_text(struct load_ws *w, const char *text)
+{
+    return send_frame(w, OP_TEXT, text, strlen(text));
+}
+
+steno_status load_ws_send_binary(struct load_ws *w, const void *p, size_t n)
+{
+    return send_frame(w, OP_BINARY, p, n);
+}
+
+static void closed(struct load_ws *w, int code)
+{
+    if (!w->close_code)
+        w->close_code = code;
+    w->phase = LOAD_WS_CLOSED;
+}
+
+static void on_close_frame(struct load_ws *w, const char *p, size_t n)
+{
+    w->close_code = n >= 2 ? (unsigned char)p[0] << 8 | (unsigned char)p[1] : 1005;
+    if (n > 2)
+        snprintf(w->close_reason, sizeof w->close_reason, "%.*s", (int)(n - 2), p + 2);
+    if (send_frame(w, OP_CLOSE, p, n < 2 ? 0 : 2) == STENO_OK &&
+        send(w->fd, w->out.data, w->out.len, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
+        w->out.len = 0; /* the other side is gone already */
+    closed(w, w->close_code);
+}
+
+static void on_frame(struct load_ws *w, int op, bool fin, const char *p, size_t n, load_ws_fn fn,
+                     void *user)
+{
+    switch (op) {
+    case OP_PING:
+        if (send_frame(w, OP_PONG, p, n))
+            closed(w, 1006);
+        break;
+    case OP_CLOSE:
+        on_close_frame(w, p, n);
+        break;
+    case OP_TEXT:
+    case OP_CONTINUE:
+        if (steno_buf_add(&w->message, p, n))
+            closed(w, 1006);
+        else if (fin) {
+            fn(user, w->message.data ? w->message.data : "", w->message.len);
+            steno_buf_reset(&w->message);
+        }
+        break;
+    default:
+        break;
+    }
+}
+
+/* One whole frame at the front of `in`; false when there is none yet. */
+static bool parse_frame(struct load_ws *w, load_ws_fn fn, void *user)
+{
+    const unsigned char *b = (const unsigned char *)w->in.data;
+    uint64_t n;
+    size_t k = 2;
+    if (w->in.len < 2)
+        return false;
+    n = b[1] & 0x7f;
+    if (n >= 126) {
+        size_t bytes = n == 126 ? 2 : 8;
+        if (w->in.len < 2 + bytes)
+            return false;
+        n = 0;
+        for (size_t i = 0; i < bytes; i++)
+            n = n << 8 | b[2 + i];
+        k += bytes;
+    }
+    if (w->in.len - k < n)
+        return false;
+    on_frame(w, b[0] & 0x0f, b[0] & 0x80, w->in.data + k, (size_t)n, fn, user);
+    steno_buf_drop(&w->in, k + (size_t)n);
+    return w->phase == LOAD_WS_OPEN;
+}
+
+static void parse_handshake(struct load_ws *w)
+{
+    char *end = w->in.data ? strstr(w->in.data, "\r\n\r\n") : NULL;
+    if (!end)
+        return;
+    if (sscanf(w->in.data, "HTTP/1.1 %d", &w->http_status) != 1 || w->http_status != 101) {
+        closed(w, 1006);
+        return;
+    }
+    w->phase = LOAD_WS_OPEN;
+    steno_buf_drop(&w->in, (size_t)(end + 4 - w->in.data));
+}
+
+short load_ws_events(const struct load_ws *w)
+{
+    return (short)(POLLIN | (w->out.len ? POLLOUT : 0));
+}
+
+void load_ws_pump(struct load_ws *w, load_ws_fn fn, void *user)
+{
+    char buf[16384];
+    ssize_t n;
+    if (w->phase == LOAD_WS_CLOSED)
+        return;
+    if (w->out.len) {
+        n = send(w->fd, w->out.data, w->out.len, MSG_NOSIGNAL);
+        if (n > 0)
+            steno_buf_drop(&w->out, (size_t)n);
+        else if (errno != EAGAIN && errno != ENOTCONN)
+            closed(w, 1006);
+    }
+    while ((n = recv(w->fd, buf, sizeof buf, 0)) > 0) {
+        if (steno_buf_add(&w->in, buf, (size_t)n)) {
+            closed(w, 1006);
+            return;
+        }
+        if (w->phase == LOAD_WS_HANDSHAKE)
+            parse_handshake(w);
+        while (w->phase == LOAD_WS_OPEN && parse_frame(w, fn, user))
+            ;
+        if (w->phase == LOAD_WS_CLOSED)
+            return;
+    }
+    if (n == 0 || (n < 0 && errno != EAGAIN && errno != ENOTCONN))
+        closed(w, 1006);
+}

@@ -1,0 +1,46 @@
+/* A WebSocket client connection on a plain non-blocking socket (RFC 6455), small enough that
+ * thousands fit into one thread. Text and binary messages out, text messages in; answers pings. For
+ * measuring our own server: it does not check Sec-WebSocket-Accept (tests/integration does, with a
+ * client written by others). Confined. */
+#ifndef STENO_LOADTEST_WS_CLIENT_H
+#define STENO_LOADTEST_WS_CLIENT_H
+
+#include "base/buf.h"
+
+#include <sys/socket.h>
+
+struct load_url {
+    char host[128], port[8], path[512]; /* path with its query */
+    struct sockaddr_storage addr;
+    socklen_t addr_len;
+};
+
+/* "ws://HOST:PORT/PATH"; resolves the name. STENO_ERR_INVAL, STENO_ERR_IO. */
+STENO_MUST steno_status load_url_parse(struct load_url *u, const char *text, steno_err *err);
+
+enum load_ws_phase { LOAD_WS_HANDSHAKE, LOAD_WS_OPEN, LOAD_WS_CLOSED };
+
+struct load_ws {
+    int fd;
+    enum load_ws_phase phase;
+    int http_status;    /* of a refused handshake */
+    int close_code;     /* as received; 1006 when the connection just ended, 0 before */
+    char close_reason[124];
+    struct steno_buf in, out, message; /* unparsed bytes; unsent bytes; fragments of a message */
+};
+
+/* Called for each text message; text is NUL-terminated, borrowed. */
+typedef void (*load_ws_fn)(void *user, const char *text, size_t n);
+
+/* Begin to connect and queue the upgrade request. */
+STENO_MUST steno_status load_ws_open(struct load_ws *w, const struct load_url *u, steno_err *err);
+void load_ws_close(struct load_ws *w);
+/* Queue one message (masked); sent by pump. */
+STENO_MUST steno_status load_ws_send_text(struct load_ws *w, const char *text);
+STENO_MUST steno_status load_ws_send_binary(struct load_ws *w, const void *p, size_t n);
+/* Write what the socket takes, read what has come. phase tells when it is over. */
+void load_ws_pump(struct load_ws *w, load_ws_fn fn, void *user);
+/* poll(2) events to wait for. */
+short load_ws_events(const struct load_ws *w);
+
+#endif
