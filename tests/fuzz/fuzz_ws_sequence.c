@@ -1,0 +1,259 @@
+/* Message sequences of /v1/stream against the session's state machine: text and audio in pieces, the
+ * recogniser's notes at any moment, full buffers, drain. Each op of the input is a byte, operands
+ * follow it. Checked: every answer is JSON with the session's id, seq goes up by one for each answer
+ * but replaced partials, nothing follows `end` or `error`, no sample is lost or invented between
+ * decoder and recogniser, whatever the recogniser takes at a time; exactly one open and one end. */
+/* link: server/ws_session.c server/outbox.c */
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/ws_session.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
+
+struct world {
+    const uint8_t *p;
+    size_t n;
+    steno_ws_session *s;
+    size_t room;
+    int opens, ends, done;
+    bool concluded, in_text, in_binary;
+    int64_t last_seq;
+};
+
+static unsigned next(struct world *w)
+{
+    if (!w->n)
+        return 0;
+    w->n--;
+    return *w->p++;
+}
+
+#define REQUIRE(x)                                                                                \
+    do {                                                                                          \
+        if (!(x)) {                                                                               \
+            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #x);                               \
+            abort();                                                                              \
+        }                                                                                         \
+    } while (0)
+
+static steno_status resolve(void *ctx, struct steno_native_start *s, steno_err *err)
+{
+    (void)ctx;
+    if (s->model[0] == 'x')
+        return steno_fail(err, STENO_ERR_INVAL, "model: '%s' is not here", s->model);
+    return STENO_OK;
+}
+
+static steno_status open_place(void *ctx, const struct steno_native_start *s, int rate,
+                               steno_err *err)
+{
+    struct world *w = ctx;
+    REQUIRE(rate >= STENO_AUDIO_MIN_RATE && rate <= STENO_AUDIO_MAX_RATE);
+    if (s->beam == 13)
+        return steno_fail(err, STENO_ERR_BUSY, "all places are taken");
+    w->opens++;
+    REQUIRE(w->opens == 1);
+    return STENO_OK;
+}
+
+static steno_status push(void *ctx, const float *pcm, size_t n, size_t *taken, steno_err *err)
+{
+    struct world *w = ctx;
+    (void)err;
+    REQUIRE(w->opens == 1 && !w->ends);
+    for (size_t i = 0; i < n; i++)
+        REQUIRE(pcm[i] == pcm[i]); /* no NaN gets through */
+    *taken = n < w->room ? n : w->room;
+    w->room -= *taken;
+    return STENO_OK;
+}
+
+static steno_status finalize(void *ctx, steno_err *err)
+{
+    struct world *w = ctx;
+    REQUIRE(w->opens == 1 && !w->ends);
+    return w->room % 5 == 4 ? steno_fail(err, STENO_ERR_BUSY, "later") : STENO_OK;
+}
+
+static void end(void *ctx)
+{
+    struct world *w = ctx;
+    w->ends++;
+    REQUIRE(w->opens == 1 && w->ends == 1);
+}
+
+static const struct steno_ws_engine engine = {resolve, open_place, push, finalize, end};
+
+static void check_answer(struct world *w, const struct steno_buf *b)
+{
+    json_t *root = json_loadb(b->data, b->len, 0, NULL);
+    const char *type = json_string_value(json_object_get(root, "type"));
+    int64_t seq = json_integer_value(json_object_get(root, "seq"));
+    REQUIRE(root && type && !w->concluded);
+    REQUIRE(!strcmp(json_string_value(json_object_get(root, "session_id")), "sess_fuzz"));
+    REQUIRE(seq > w->last_seq);
+    w->last_seq = seq;
+    w->concluded = !strcmp(type, "end") || !strcmp(type, "error");
+    json_decref(root);
+}
+
+static void take_one(struct world *w)
+{
+    struct steno_buf b;
+    steno_buf_init(&b, 1 << 20);
+    if (steno_ws_session_take(w->s, &b) == STENO_OK)
+        check_answer(w, &b);
+    steno_buf_free(&b);
+}
+
+static void note(struct world *w, unsigned kind)
+{
+    static const char *const texts[] = {"", "four", "four two", "seven \"\\\xff"};
+    struct steno_event ev = {.kind = (enum steno_event_kind)(kind % 3),
+                             .time = (double)next(w),
+                             .text = texts[kind / 3 % 4],
+                             .stable_bytes = kind % 7};
+    steno_err err;
+    struct steno_pool_note n = {.kind = STENO_POOL_EVENT, .event = &ev, .err = &err};
+    steno_fail(&err, STENO_ERR_INTERNAL, "encoder: broke");
+    if (!w->opens || w->done)
+        return;
+    if (kind >= 200) {
+        w->done = 1;
+        n.kind = STENO_POOL_DONE;
+        n.status = w->ends && kind < 240 ? STENO_OK : STENO_ERR_INTERNAL;
+    } else if (kind >= 100) {
+        n.kind = kind & 1 ? STENO_POOL_ROOM : STENO_POOL_FINALIZED;
+        w->room = kind % 50 * 400;
+    }
+    steno_ws_session_note(w->s, &n);
+}
+
+/* Back-pressure as the network keeps it: nothing is handed in while the session is not readable. */
+static bool wait_readable(struct world *w)
+{
+    for (int i = 0; i < 4 && !steno_ws_session_readable(w->s); i++) {
+        w->room = 6000;
+        steno_ws_session_resume(w->s);
+    }
+    return steno_ws_session_readable(w->s);
+}
+
+static void receive(struct world *w, bool binary, unsigned flags)
+{
+    size_t n = next(w);
+    bool last = flags & 1;
+    char piece[256];
+    if (n > w->n)
+        n = w->n;
+    if (!wait_readable(w))
+        return;
+    if (n) /* a block of its own, so that a sanitizer sees reads past the end */
+        memcpy(piece, w->p, n);
+    w->p += n;
+    w->n -= n;
+    if (binary) {
+        steno_ws_session_binary(w->s, piece, n, !w->in_binary, last);
+        w->in_binary = !last;
+    } else {
+        steno_ws_session_text(w->s, piece, n, last);
+        w->in_text = !last;
+    }
+}
+
+static void known_text(struct world *w, unsigned which)
+{
+    static const char *const texts[] = {
+        "{\"type\":\"start\"}",
+        "{\"type\":\"start\",\"encoding\":\"opus\"}",
+        "{\"type\":\"start\",\"encoding\":\"wav\"}",
+        "{\"type\":\"start\",\"encoding\":\"f32le\",\"sample_rate\":48000,\"channels\":2}",
+        "{\"type\":\"start\",\"beam\":13}",
+        "{\"type\":\"start\",\"model\":\"x\"}",
+        "{\"type\":\"finalize\"}",
+        "{\"type\":\"end\"}",
+        "{\"type\":\"keepalive\"}",
+        "{\"type\":\"start\",\"encoding\":\"mulaw\",\"interim\":false}",
+    };
+    const char *t = texts[which % (sizeof texts / sizeof *texts)];
+    if (wait_readable(w) && !w->in_text)
+        steno_ws_session_text(w->s, t, strlen(t), true);
+}
+
+static void step(struct world *w, unsigned op)
+{
+    switch (op % 10) {
+    case 0:
+    case 1:
+        receive(w, true, op / 10);
+        break;
+    case 2:
+        receive(w, false, op / 10);
+        break;
+    case 3:
+        known_text(w, op / 10);
+        break;
+    case 4:
+    case 5:
+        note(w, next(w));
+        break;
+    case 6:
+        take_one(w);
+        break;
+    case 7:
+        steno_ws_session_resume(w->s);
+        break;
+    case 8:
+        if (op / 10 % 2)
+            steno_ws_session_drain(w->s);
+        else
+            steno_ws_session_stop(w->s, "idle_timeout", 1008, "idle: no audio");
+        break;
+    default:
+        steno_ws_session_query(w->s, op / 10 % 2 ? "encoding" : "sample_rate",
+                               op / 10 % 2 ? "alaw" : "8000");
+    }
+}
+
+/* However it went: with room and DONE every session comes to its end and says so. */
+static void must_end(struct world *w)
+{
+    struct steno_ws_session_state st;
+    steno_err err;
+    struct steno_pool_note done = {.kind = STENO_POOL_DONE, .err = &err};
+    steno_ws_session_drain(w->s);
+    for (int i = 0; i < 100000 && !steno_ws_session_readable(w->s); i++) {
+        w->room = 1 << 20;
+        steno_ws_session_resume(w->s);
+    }
+    steno_ws_session_get_state(w->s, &st);
+    REQUIRE(st.ending != STENO_WS_RUNNING || !w->opens || w->ends == 1);
+    if (w->opens && !w->done)
+        steno_ws_session_note(w->s, &done);
+    for (int i = 0; i < 100000; i++) {
+        take_one(w);
+        steno_ws_session_get_state(w->s, &st);
+        if (st.close)
+            break;
+    }
+    REQUIRE(st.close && st.close_code >= 1000 && st.close_code < 1016);
+    REQUIRE(strlen(st.reason) <= 123);
+    REQUIRE(w->concluded || st.ending == STENO_WS_SLOW);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
+{
+    struct steno_ws_session_limits limits = {4096, 2048, 2.0};
+    struct world w = {.p = data, .n = n, .room = 1000, .last_seq = -1};
+    w.s = steno_ws_session_new(&engine, &w, "sess_fuzz", &limits);
+    if (!w.s)
+        return 0;
+    while (w.n)
+        step(&w, next(&w));
+    must_end(&w);
+    steno_ws_session_free(w.s);
+    return 0;
+}
