@@ -512,7 +512,7 @@ static void a_wav_that_ends_in_its_header_is_an_error(void **state)
     expect(f, "ready", NULL, NULL);
     binary(f, "RIFF\x10\0\0\0WAVE", 12);
     text(f, "{\"type\":\"end\"}");
-    expect(f, "error", "message", "header");
+    expect(f, "error", "message", "cut off after 12 bytes");
     expect_close(f, 1007, "invalid_data");
     assert_int_equal(f->fake.opens, 0);
 }
