@@ -78,7 +78,7 @@ kcheck := $(B)/tests/kernels/kcheck
         distcheck clean distclean help bench fuzz lint format docs sizes coverage demo deps tests \
         train-digits fuzzers
 
-all: $(if $(cli_src),$(B)/steno) $(if $(srv_src),$(B)/stenod) ## the command and the daemon
+all: $(if $(cli_src),$(B)/steno) $(if $(wildcard server/main.c),$(B)/stenod) ## the command and the daemon
 ifeq ($(SAN)$(FUZZ),)
 	@mkdir -p build
 	@ln -sf release/steno build/steno

@@ -20,7 +20,7 @@ struct ending {
     int close_code;
     steno_status failure;
     char code[40];     /* of the error message; "" = none, the session ends well */
-    char message[256]; /* likewise */
+    char message[sizeof(((steno_err *)0)->msg)]; /* likewise */
 };
 
 struct steno_ws_session {
