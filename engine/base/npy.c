@@ -62,8 +62,7 @@ static steno_status parse_header(const char *path, const char *h, struct steno_n
     a->kind = descr[2];
     a->item = descr[3] - '0';
     if (!(descr[1] == '<' || descr[1] == '|' || (descr[1] == '=')) || descr[4] != '\'' ||
-        !strchr("fiub", a->kind) ||
-        !(a->item == 1 || a->item == 2 || a->item == 4 || a->item == 8))
+        !strchr("fiub", a->kind) || !(a->item == 1 || a->item == 2 || a->item == 4 || a->item == 8))
         return steno_fail(err, STENO_ERR_UNSUPPORTED, "%s: element type %.8s is not supported",
                           path, descr);
     if (!parse_shape(shape, a))
@@ -179,7 +178,8 @@ steno_status steno_npy_write(const char *path, const struct steno_npy *a, steno_
         at += (size_t)snprintf(shape + at, sizeof shape - at, "%s%lld", i ? ", " : "",
                                (long long)a->dim[i]);
     snprintf(shape + at, sizeof shape - at, "%s)", a->rank == 1 ? "," : "");
-    n = snprintf(header, sizeof header, "{'descr': '%c%c%d', 'fortran_order': False, 'shape': %s, }",
+    n = snprintf(header, sizeof header,
+                 "{'descr': '%c%c%d', 'fortran_order': False, 'shape': %s, }",
                  a->item == 1 ? '|' : '<', a->kind, a->item, shape);
     while ((n + 11) % 64) /* the format asks for data aligned to 64 */
         header[n++] = ' ';

@@ -8,8 +8,8 @@
 #define STENO_NPY_MAX_RANK 10
 
 struct steno_npy {
-    char kind;        /* 'f' float, 'i' int, 'u' unsigned, 'b' bool */
-    int item;         /* bytes per element: 1, 2, 4, 8 */
+    char kind; /* 'f' float, 'i' int, 'u' unsigned, 'b' bool */
+    int item;  /* bytes per element: 1, 2, 4, 8 */
     int rank;
     int64_t dim[STENO_NPY_MAX_RANK];
     size_t bytes;

@@ -1,5 +1,5 @@
-/* The `steno` command: one file per subcommand. Each gets its own arguments, argv[0] being its name,
- * and returns an exit code of sysexits.h. */
+/* The `steno` command: one file per subcommand. Each gets its own arguments, argv[0] being its
+ * name, and returns an exit code of sysexits.h. */
 #ifndef STENO_CLI_CLI_H
 #define STENO_CLI_CLI_H
 

@@ -22,7 +22,8 @@ static const char usage[] =
     "  --cpu LEVEL            scalar, avx2, avx512, vnni, bf16 or native (all the CPU has)\n"
     "  --threads N            1 by default\n"
     "  --precision P          fp32\n"
-    "  --opt-level N          0 (graph as it is) to 3 (all passes, the default)\n";
+    "  --opt-level N          0 (graph as it is) to 3 (all passes, the default)\n"
+    "  --disable-pass LIST    comma-separated passes to leave out\n";
 
 struct run_options {
     const char *model, *dir;
@@ -37,9 +38,18 @@ static const struct {
     char kind;
     int item;
 } types[] = {
-    {STENO_F32, 'f', 4}, {STENO_F64, 'f', 8}, {STENO_F16, 'f', 2}, {STENO_I8, 'i', 1},
-    {STENO_I16, 'i', 2}, {STENO_I32, 'i', 4}, {STENO_I64, 'i', 8}, {STENO_U8, 'u', 1},
-    {STENO_U16, 'u', 2}, {STENO_U32, 'u', 4}, {STENO_U64, 'u', 8}, {STENO_BOOL, 'b', 1},
+    {STENO_F32, 'f', 4},
+    {STENO_F64, 'f', 8},
+    {STENO_F16, 'f', 2},
+    {STENO_I8, 'i', 1},
+    {STENO_I16, 'i', 2},
+    {STENO_I32, 'i', 4},
+    {STENO_I64, 'i', 8},
+    {STENO_U8, 'u', 1},
+    {STENO_U16, 'u', 2},
+    {STENO_U32, 'u', 4},
+    {STENO_U64, 'u', 8},
+    {STENO_BOOL, 'b', 1},
     /* NumPy has no bfloat16: its bits */
     {STENO_BF16, 'u', 2},
 };
@@ -137,8 +147,9 @@ static int run(const struct run_options *o)
 /* EX_OK: go on; -1: help was printed. */
 static int parse(int argc, char **argv, struct run_options *o)
 {
-    static const char *const names[] = {"--input",     "--output-dir", "--cpu",  "--threads",
-                                        "--precision", "--opt-level",  NULL};
+    static const char *const names[] = {
+        "--input",     "--output-dir", "--cpu",          "--threads",
+        "--precision", "--opt-level",  "--disable-pass", NULL};
     struct cli_args a = {.argc = argc, .at = 1, .argv = argv};
     const char *v;
     long n;
@@ -165,6 +176,9 @@ static int parse(int argc, char **argv, struct run_options *o)
         case 5:
             if ((ok = cli_int("--opt-level", v, 0, 3, &n)))
                 o->net.opt_level = (int)n;
+            break;
+        case 6:
+            o->net.disable_passes = v;
             break;
         case CLI_POSITIONAL:
             if (o->model)

@@ -12,6 +12,8 @@
 static const struct cli_command commands[] = {
     {"run", "MODEL.onnx [--input NAME=FILE.npy]... --output-dir DIR", "run a network on arrays",
      cli_run},
+    {"bench", "MODEL.onnx [--shape NAME=AxBxC]...", "time a network", cli_bench},
+    {"model", "info|text|dot FILE.onnx|DIR", "show what is in a model", cli_model},
 };
 
 int cli_fail(const steno_err *err)

@@ -86,8 +86,8 @@ static void *memory_for(struct steno_op_ctx *ctx, struct slot *s, size_t bytes)
 
 /* An output that nobody reads: the operator may still want to write it. */
 static steno_status unread(struct steno_op_ctx *ctx, int i, steno_dtype dtype,
-                           const struct steno_shape *shape, size_t bytes,
-                           struct steno_tensor **out, steno_err *err)
+                           const struct steno_shape *shape, size_t bytes, struct steno_tensor **out,
+                           steno_err *err)
 {
     struct steno_tensor *t = steno_ws_scratch(ctx->ws, sizeof *t);
     if (!t)
@@ -151,8 +151,8 @@ static void share_block(struct slot *s, const struct steno_tensor *x)
         s->block->refs++;
 }
 
-steno_status steno_op_view(struct steno_op_ctx *ctx, int i, int in,
-                           const struct steno_shape *shape, steno_err *err)
+steno_status steno_op_view(struct steno_op_ctx *ctx, int i, int in, const struct steno_shape *shape,
+                           steno_err *err)
 {
     const struct steno_tensor *x = steno_op_in(ctx, in);
     struct slot *s = i >= 0 && i < ctx->node->n_out ? ctx->out[i] : NULL;
@@ -163,8 +163,10 @@ steno_status steno_op_view(struct steno_op_ctx *ctx, int i, int in,
         return STENO_OK;
     if (!x || steno_shape_count(&x->shape, &have) || steno_shape_count(shape, &want) ||
         have != want)
-        return steno_fail(err, STENO_ERR_FORMAT, "output %d shows its input under a shape of "
-                          "another size", i);
+        return steno_fail(err, STENO_ERR_FORMAT,
+                          "output %d shows its input under a shape of "
+                          "another size",
+                          i);
     if (ctx->ahead || s->home == HOME_VIEW) {
         s->t.dtype = x->dtype;
         s->t.shape = *shape;
@@ -191,9 +193,10 @@ steno_status steno_op_subgraph(struct steno_op_ctx *ctx, const char *attr,
     if (!f)
         return steno_fail(err, STENO_ERR_FORMAT, "it has no body graph '%s'", attr);
     if (n_in != f->g->n_inputs || n_out != f->g->n_outputs)
-        return steno_fail(err, STENO_ERR_FORMAT, "body graph '%s' has %d inputs and %d outputs, "
-                          "wanted are %d and %d", attr, f->g->n_inputs, f->g->n_outputs, n_in,
-                          n_out);
+        return steno_fail(err, STENO_ERR_FORMAT,
+                          "body graph '%s' has %d inputs and %d outputs, "
+                          "wanted are %d and %d",
+                          attr, f->g->n_inputs, f->g->n_outputs, n_in, n_out);
     st = steno_frame_run(f, in, err);
     if (st)
         return st;

@@ -239,8 +239,8 @@ static void poison(const struct frame *f, const struct plan *p, const struct ste
 static steno_status run_step(struct frame *f, struct plan *p, struct step *s, steno_err *err)
 {
     struct workspace *ws = f->ws;
-    struct steno_op_ctx ctx = {.ws = ws, .node = s->node, .in = s->in, .out = s->out, .step = s,
-                               .frame = f, .plan = p};
+    struct steno_op_ctx ctx = {
+        .ws = ws, .node = s->node, .in = s->in, .out = s->out, .step = s, .frame = f, .plan = p};
     size_t cur = ws->cur, used = ws->used;
     steno_status st;
     unpoison(s);
@@ -285,8 +285,7 @@ static steno_status finish(struct frame *f, struct plan *p, steno_err *err)
     return STENO_OK;
 }
 
-steno_status steno_frame_run(struct frame *f, const struct steno_tensor *const *in,
-                             steno_err *err)
+steno_status steno_frame_run(struct frame *f, const struct steno_tensor *const *in, steno_err *err)
 {
     struct plan *p;
     steno_status st = choose_plan(f, in, err);

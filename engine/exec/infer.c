@@ -45,8 +45,8 @@ bool steno_infer_ints(const struct steno_infer *ic, int in, int64_t *out, size_t
     if (!t || count > max || (t->dtype != STENO_I64 && t->dtype != STENO_I32))
         return false;
     for (size_t i = 0; i < count; i++)
-        out[i] = t->dtype == STENO_I64 ? ((const int64_t *)t->data)[i]
-                                       : ((const int32_t *)t->data)[i];
+        out[i] =
+            t->dtype == STENO_I64 ? ((const int64_t *)t->data)[i] : ((const int32_t *)t->data)[i];
     *n = count;
     return true;
 }
@@ -110,8 +110,8 @@ static void start(struct steno_infer *ic)
 static steno_status run(struct steno_infer *ic, steno_err *err)
 {
     for (int32_t i = 0; i < ic->g->n_nodes; i++) {
-        steno_status st = ic->g->nodes[i].dead ? STENO_OK
-                                               : steno_infer_one(ic, &ic->g->nodes[i], err);
+        steno_status st =
+            ic->g->nodes[i].dead ? STENO_OK : steno_infer_one(ic, &ic->g->nodes[i], err);
         if (st)
             return st;
     }
@@ -130,8 +130,8 @@ steno_status steno_infer_subgraph(struct steno_infer *ic, struct steno_graph *g,
                                   const steno_dtype *in_dtype, const struct steno_shape *in_shape,
                                   int n_in, steno_err *err)
 {
-    struct steno_infer sub = {.g = g, .up = ic, .next_dim = ic->next_dim, .mem = ic->mem,
-                              .into_graph = ic->into_graph};
+    struct steno_infer sub = {
+        .g = g, .up = ic, .next_dim = ic->next_dim, .mem = ic->mem, .into_graph = ic->into_graph};
     steno_status st;
     if (n_in != g->n_inputs)
         return steno_fail(err, STENO_ERR_FORMAT, "body graph '%s' has %d inputs, %d are given",
@@ -171,7 +171,8 @@ steno_status steno_infer_graph(struct steno_graph *g, steno_err *err)
     struct steno_infer ic = {.g = g, .next_dim = &next, .into_graph = true};
     steno_status st;
     ic.mem = steno_arena_new(0);
-    ic.known = ic.mem ? steno_arena_calloc(ic.mem, (size_t)g->n_values + 1, sizeof *ic.known) : NULL;
+    ic.known =
+        ic.mem ? steno_arena_calloc(ic.mem, (size_t)g->n_values + 1, sizeof *ic.known) : NULL;
     if (ic.known) {
         start(&ic);
         st = run(&ic, err);

@@ -16,8 +16,8 @@ struct steno_known {
 struct steno_infer {
     struct steno_graph *g;
     const struct steno_node *node;
-    struct steno_known *known; /* by value number of g */
-    const struct steno_infer *up;    /* inference of the graph around */
+    struct steno_known *known;    /* by value number of g */
+    const struct steno_infer *up; /* inference of the graph around */
     int64_t *next_dim;
     bool into_graph; /* body graphs: store results in their values */
     steno_arena *mem;

@@ -65,12 +65,12 @@ enum home {
 struct slot {
     struct steno_tensor t;
     enum home home;
-    bool planned;    /* t's type and shape are right before the node has run */
-    int32_t root;    /* value whose memory this one shares; itself mostly */
-    int32_t out;     /* HOME_OUT: number of the graph output */
-    int32_t last;    /* step that reads it last; of the whole group for a root */
-    size_t offset;   /* HOME_ARENA */
-    size_t bytes;    /* of a root: the largest of its group */
+    bool planned;  /* t's type and shape are right before the node has run */
+    int32_t root;  /* value whose memory this one shares; itself mostly */
+    int32_t out;   /* HOME_OUT: number of the graph output */
+    int32_t last;  /* step that reads it last; of the whole group for a root */
+    size_t offset; /* HOME_ARENA */
+    size_t bytes;  /* of a root: the largest of its group */
     struct pool_block *block;
 };
 
@@ -129,7 +129,7 @@ struct steno_op_ctx {
     const struct steno_node *node;
     const struct steno_tensor **in;
     struct slot **out;
-    struct step *step;   /* NULL: computed ahead of any run, outputs from `ahead` */
+    struct step *step; /* NULL: computed ahead of any run, outputs from `ahead` */
     struct frame *frame;
     struct plan *plan;
     steno_arena *ahead;
@@ -157,8 +157,8 @@ unsigned steno_fp_enter(void);
 void steno_fp_leave(unsigned saved);
 
 /* ahead.c */
-/* Compute a node whose inputs are known; outputs live in `mem`. out: [n_out] tensors, data NULL where
- * nobody reads the output. */
+/* Compute a node whose inputs are known; outputs live in `mem`. out: [n_out] tensors, data NULL
+ * where nobody reads the output. */
 STENO_MUST steno_status steno_run_ahead(struct workspace *ws, const struct steno_node *n,
                                         const struct steno_tensor **in, struct steno_tensor *out,
                                         const bool *wanted, steno_arena *mem, steno_err *err);

@@ -132,8 +132,10 @@ static steno_status build(steno_network *n, const char *path,
     if (st)
         return st;
     if (opt->precision != STENO_FP32)
-        return steno_fail(err, STENO_ERR_UNSUPPORTED, "precision %s is not supported yet: only "
-                          "fp32", opt->precision == STENO_BF16_WEIGHTS ? "bf16" : "int8");
+        return steno_fail(err, STENO_ERR_UNSUPPORTED,
+                          "precision %s is not supported yet: only "
+                          "fp32",
+                          opt->precision == STENO_BF16_WEIGHTS ? "bf16" : "int8");
     steno_kernels_init(&n->k, n->cpu);
     st = steno_onnx_load(&n->g, path, &lo, &n->info, err);
     if (st)

@@ -121,8 +121,7 @@ static steno_status run_ahead(struct maker *m, const struct steno_node *n)
         return no_memory(m);
     for (int i = 0; i < n->n_in; i++)
         if (n->in[i] != STENO_NONE)
-            in[i] = m->known[n->in[i]].value ? m->known[n->in[i]].value
-                                             : &m->p->slots[n->in[i]].t;
+            in[i] = m->known[n->in[i]].value ? m->known[n->in[i]].value : &m->p->slots[n->in[i]].t;
     for (int i = 0; i < n->n_out; i++)
         wanted[i] = n->out[i] != STENO_NONE && m->f->g->values[n->out[i]].uses;
     st = steno_run_ahead(m->f->ws, n, in, out, wanted, m->p->mem, m->err);
@@ -213,7 +212,8 @@ static void lifetimes(struct maker *m)
                 p->slots[n->in[i]].last = k;
         steno_node_each_graph(n, use_captures, &u);
         for (int i = 0; i < n->n_out; i++)
-            if (n->out[i] != STENO_NONE && g->values[n->out[i]].uses && p->slots[n->out[i]].last < k)
+            if (n->out[i] != STENO_NONE && g->values[n->out[i]].uses &&
+                p->slots[n->out[i]].last < k)
                 p->slots[n->out[i]].last = k;
     }
     for (int i = 0; i < g->n_outputs; i++)
@@ -316,8 +316,8 @@ static void join(struct plan *p, struct slot *s, int32_t r)
         root->bytes = s->bytes;
 }
 
-/* May output 0 of step k overwrite input `in`: its memory is the arena's, nobody reads it later, and
- * no other input of the node lies there too. */
+/* May output 0 of step k overwrite input `in`: its memory is the arena's, nobody reads it later,
+ * and no other input of the node lies there too. */
 static bool may_overwrite(const struct plan *p, const struct steno_node *n, int32_t k, int in)
 {
     const struct slot *s, *o = &p->slots[n->out[0]];
@@ -451,8 +451,10 @@ static steno_status place(struct maker *m)
         }
     st = steno_plan_place(v, (size_t)n, &p->arena_bytes);
     if (st)
-        return steno_fail(m->err, st, st == STENO_ERR_LIMIT ? "activations of these shapes are too "
-                          "large" : "out of memory while planning");
+        return steno_fail(m->err, st,
+                          st == STENO_ERR_LIMIT ? "activations of these shapes are too "
+                                                  "large"
+                                                : "out of memory while planning");
     for (int32_t i = 0; i < n; i++)
         if (p->slots[i].home == HOME_ARENA)
             p->slots[i].offset = v[p->slots[i].root].offset;
@@ -465,15 +467,14 @@ static steno_status make_key(struct maker *m, const struct steno_tensor *const *
 {
     struct plan *p = m->p;
     const struct frame *f = m->f;
-    p->key = steno_arena_calloc(p->mem, (size_t)(f->g->n_inputs + f->n_captured) + 1,
-                                sizeof *p->key);
+    p->key =
+        steno_arena_calloc(p->mem, (size_t)(f->g->n_inputs + f->n_captured) + 1, sizeof *p->key);
     if (!p->key)
         return no_memory(m);
     for (int i = 0; i < f->g->n_inputs; i++)
         p->key[p->n_key++] = in[i]->shape;
     for (int i = 0; i < f->n_captured; i++)
-        p->key[p->n_key++] =
-            f->up_plan->slots[f->g->values[f->captured[i]].captured_from].t.shape;
+        p->key[p->n_key++] = f->up_plan->slots[f->g->values[f->captured[i]].captured_from].t.shape;
     return STENO_OK;
 }
 

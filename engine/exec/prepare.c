@@ -1,5 +1,5 @@
-/* Preparing operators: attribute checks, packed weights. Weights are held once: a constant that every
- * reader has packed is dropped. */
+/* Preparing operators: attribute checks, packed weights. Weights are held once: a constant that
+ * every reader has packed is dropped. */
 #include "exec/internal.h"
 
 #include <stdlib.h>
@@ -78,8 +78,8 @@ static steno_status prepare(struct steno_prep *pc, struct steno_node *n, steno_e
     return st ? steno_fail_in(err, st, "node '%s' (%s)", n->name, n->op_type) : STENO_OK;
 }
 
-steno_status steno_prepare_node(struct steno_graph *g, struct steno_node *n,
-                                const steno_kernels *k, steno_err *err)
+steno_status steno_prepare_node(struct steno_graph *g, struct steno_node *n, const steno_kernels *k,
+                                steno_err *err)
 {
     struct steno_prep pc = {.g = g, .k = k};
     return prepare(&pc, n, err);

@@ -10,10 +10,10 @@ typedef struct steno_session steno_session; /* confined: arena, plan, states of 
 enum steno_precision { STENO_FP32, STENO_BF16_WEIGHTS, STENO_INT8_WEIGHTS };
 
 struct steno_network_options {
-    const char *cpu;  /* level name or NULL */
-    int opt_level;    /* 0 none .. 3 all; -1 = default (3) */
+    const char *cpu; /* level name or NULL */
+    int opt_level;   /* 0 none .. 3 all; -1 = default (3) */
     enum steno_precision precision;
-    size_t max_bytes; /* of weights; 0 = 64 GiB */
+    size_t max_bytes;           /* of weights; 0 = 64 GiB */
     const char *disable_passes; /* comma-separated names, or NULL */
 };
 
@@ -28,9 +28,9 @@ int steno_network_n_outputs(const steno_network *n);
 /* Name, type and (symbolic) shape. */
 const struct steno_value *steno_network_input(const steno_network *n, int i);
 const struct steno_value *steno_network_output(const steno_network *n, int i);
-int steno_network_find_input(const steno_network *n, const char *name);   /* -1 if none */
+int steno_network_find_input(const steno_network *n, const char *name); /* -1 if none */
 int steno_network_find_output(const steno_network *n, const char *name);
-const char *steno_network_meta(const steno_network *n, const char *key);  /* NULL if none */
+const char *steno_network_meta(const steno_network *n, const char *key); /* NULL if none */
 /* Constants still held plus what operators have packed, each counted once. */
 size_t steno_network_weight_bytes(const steno_network *n);
 struct steno_onnx_info; /* onnx/load.h */
@@ -58,8 +58,8 @@ STENO_MUST steno_status steno_session_set(steno_session *s, int i, const struct 
                                           steno_err *err);
 /* Run. The first run with new input shapes plans the arena; later ones allocate nothing. */
 STENO_MUST steno_status steno_session_run(steno_session *s, steno_err *err);
-/* Result; valid until the next run, or, when it was set as an input, until the end of that run. Never
- * NULL after a good run; NULL for an output that does not exist. */
+/* Result; valid until the next run, or, when it was set as an input, until the end of that run.
+ * Never NULL after a good run; NULL for an output that does not exist. */
 const struct steno_tensor *steno_session_get(const steno_session *s, int i);
 
 /* Memory for activations: arenas, output buffers, pool and scratch of all graphs. */

@@ -125,8 +125,8 @@ static struct steno_const *const_of(const struct steno_tensor *t)
     return c;
 }
 
-steno_status steno_graph_set_const(struct steno_graph *g, steno_vid v,
-                                   const struct steno_tensor *t, bool owned, steno_err *err)
+steno_status steno_graph_set_const(struct steno_graph *g, steno_vid v, const struct steno_tensor *t,
+                                   bool owned, steno_err *err)
 {
     struct steno_graph *root = root_of(g);
     struct steno_const *c;
@@ -230,8 +230,8 @@ int64_t steno_graph_symbol(struct steno_graph *g, const char *dim_param)
         if (!strcmp(root->symbols[i].name, dim_param))
             return -(2 + (int64_t)i);
     copy = steno_arena_strdup(root->arena, dim_param);
-    if (!copy || !grow(root, &root->symbols, &root->cap_symbols, root->n_symbols,
-                       sizeof *root->symbols))
+    if (!copy ||
+        !grow(root, &root->symbols, &root->cap_symbols, root->n_symbols, sizeof *root->symbols))
         return STENO_DIM_ANY;
     root->symbols[root->n_symbols].name = copy;
     return -(2 + (int64_t)root->n_symbols++);

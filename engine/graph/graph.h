@@ -46,9 +46,9 @@ struct steno_attr {
     };
 };
 
-/* A constant's tensor and its bytes. `t` is what steno_value.constant points to. Headers live in the
- * graph's arena; bytes live there, or in a heap block (base/arena.h: aligned) that goes with the last
- * reference, or are borrowed. */
+/* A constant's tensor and its bytes. `t` is what steno_value.constant points to. Headers live in
+ * the graph's arena; bytes live there, or in a heap block (base/arena.h: aligned) that goes with
+ * the last reference, or are borrowed. */
 struct steno_const {
     struct steno_tensor t;
     void *owned; /* heap block or NULL */
@@ -61,17 +61,17 @@ struct steno_value {
     steno_dtype dtype;
     struct steno_shape shape;
     const struct steno_tensor *constant; /* set: the value is known at load */
-    int32_t producer;                    /* node number; STENO_NONE for inputs, constants, captures */
-    steno_vid captured_from;             /* in a subgraph: value of the parent graph; else STENO_NONE */
-    uint32_t uses;                       /* inputs of live nodes + graph outputs + captures by subgraphs */
+    int32_t producer;        /* node number; STENO_NONE for inputs, constants, captures */
+    steno_vid captured_from; /* in a subgraph: value of the parent graph; else STENO_NONE */
+    uint32_t uses;           /* inputs of live nodes + graph outputs + captures by subgraphs */
     bool is_input, is_output;
 };
 
 struct steno_node {
-    const char *name;    /* the model's, or made from type and number */
-    const char *domain;  /* "" for ai.onnx */
+    const char *name;   /* the model's, or made from type and number */
+    const char *domain; /* "" for ai.onnx */
     const char *op_type;
-    int opset;           /* imported version of the domain */
+    int opset;                 /* imported version of the domain */
     const struct steno_op *op; /* resolved by steno_graph_resolve */
     int n_in, n_out, n_attr;
     steno_vid *in, *out;
@@ -133,7 +133,8 @@ STENO_MUST steno_status steno_graph_set_const(struct steno_graph *g, steno_vid v
                                               steno_err *err);
 /* Value `v` of g shows a constant that another value (of g or of any graph of the same model) shows
  * already: one copy of the bytes. */
-void steno_graph_share_const(struct steno_graph *g, steno_vid v, const struct steno_tensor *constant);
+void steno_graph_share_const(struct steno_graph *g, steno_vid v,
+                             const struct steno_tensor *constant);
 /* Forget the constant of v; heap bytes are released with the last reference. The value keeps type
  * and shape, and `constant` becomes NULL. */
 void steno_graph_drop_const(struct steno_graph *g, steno_vid v);

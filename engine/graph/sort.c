@@ -1,5 +1,5 @@
-/* Topological order of a graph (Kahn 1962), stable: among ready nodes the model's own order wins, so
- * a sorted file keeps its order and with it the memory behaviour its exporter saw. */
+/* Topological order of a graph (Kahn 1962), stable: among ready nodes the model's own order wins,
+ * so a sorted file keeps its order and with it the memory behaviour its exporter saw. */
 #include "graph/graph.h"
 
 #include <stdlib.h>

@@ -7,11 +7,11 @@ static const struct {
     const char *name;
     size_t size;
 } dtypes[] = {
-    [STENO_DT_NONE] = {"none", 0}, [STENO_F32] = {"f32", 4},       [STENO_U8] = {"u8", 1},
-    [STENO_I8] = {"i8", 1},        [STENO_U16] = {"u16", 2},       [STENO_I16] = {"i16", 2},
-    [STENO_I32] = {"i32", 4},      [STENO_I64] = {"i64", 8},       [STENO_STRING] = {"string", 0},
-    [STENO_BOOL] = {"bool", 1},    [STENO_F16] = {"f16", 2},       [STENO_F64] = {"f64", 8},
-    [STENO_U32] = {"u32", 4},      [STENO_U64] = {"u64", 8},       [14] = {"complex64", 0},
+    [STENO_DT_NONE] = {"none", 0}, [STENO_F32] = {"f32", 4},   [STENO_U8] = {"u8", 1},
+    [STENO_I8] = {"i8", 1},        [STENO_U16] = {"u16", 2},   [STENO_I16] = {"i16", 2},
+    [STENO_I32] = {"i32", 4},      [STENO_I64] = {"i64", 8},   [STENO_STRING] = {"string", 0},
+    [STENO_BOOL] = {"bool", 1},    [STENO_F16] = {"f16", 2},   [STENO_F64] = {"f64", 8},
+    [STENO_U32] = {"u32", 4},      [STENO_U64] = {"u64", 8},   [14] = {"complex64", 0},
     [15] = {"complex128", 0},      [STENO_BF16] = {"bf16", 2},
 };
 
@@ -81,9 +81,9 @@ char *steno_shape_str(const struct steno_shape *s, char *out, size_t size)
     }
     n = snprintf(out, size, "[");
     for (int i = 0; i < s->rank && n > 0 && (at += (size_t)n) < size; i++)
-        n = s->dim[i] < 0 ? snprintf(out + at, size - at, "%s?", i ? "," : "")
-                          : snprintf(out + at, size - at, "%s%lld", i ? "," : "",
-                                     (long long)s->dim[i]);
+        n = s->dim[i] < 0
+                ? snprintf(out + at, size - at, "%s?", i ? "," : "")
+                : snprintf(out + at, size - at, "%s%lld", i ? "," : "", (long long)s->dim[i]);
     if (!s->rank)
         at = 1;
     else if (n > 0)

@@ -51,7 +51,8 @@ bool steno_shape_equal(const struct steno_shape *a, const struct steno_shape *b)
 /* Product of dims; STENO_ERR_INVAL when not known, STENO_ERR_LIMIT on overflow. */
 STENO_MUST steno_status steno_shape_count(const struct steno_shape *s, size_t *count);
 /* count * element size. */
-STENO_MUST steno_status steno_shape_bytes(const struct steno_shape *s, steno_dtype t, size_t *bytes);
+STENO_MUST steno_status steno_shape_bytes(const struct steno_shape *s, steno_dtype t,
+                                          size_t *bytes);
 /* For concrete shapes already checked: number of elements, no overflow test. */
 static inline size_t steno_numel(const struct steno_tensor *t)
 {
@@ -64,6 +65,5 @@ static inline size_t steno_numel(const struct steno_tensor *t)
 char *steno_shape_str(const struct steno_shape *s, char *out, size_t size);
 /* NumPy/ONNX multidirectional broadcasting of concrete or symbolic shapes. */
 STENO_MUST steno_status steno_shape_broadcast(const struct steno_shape *a,
-                                              const struct steno_shape *b,
-                                              struct steno_shape *out);
+                                              const struct steno_shape *b, struct steno_shape *out);
 #endif

@@ -1,6 +1,6 @@
-/* Model-local functions (ONNX IR.md, "Functions"): each call is inlined. The body's nodes go into the
- * caller's graph; formal inputs and outputs stand for the caller's values, attributes referred to by
- * ref_attr_name are the caller's, or the function's defaults. */
+/* Model-local functions (ONNX IR.md, "Functions"): each call is inlined. The body's nodes go into
+ * the caller's graph; formal inputs and outputs stand for the caller's values, attributes referred
+ * to by ref_attr_name are the caller's, or the function's defaults. */
 #include "onnx/internal.h"
 
 #include <stdio.h>
@@ -40,8 +40,8 @@ static steno_status bind_inputs(struct loader *l, struct scope *s, struct scope 
 static steno_status pass_through(struct loader *l, struct scope *f, steno_vid from, steno_vid to)
 {
     int32_t at;
-    steno_status st = steno_graph_add_node(f->g, "", "Identity", f->call->name, 1, 1, 0, &at,
-                                           l->err);
+    steno_status st =
+        steno_graph_add_node(f->g, "", "Identity", f->call->name, 1, 1, 0, &at, l->err);
     if (st)
         return st;
     f->g->nodes[at].opset = 13;
@@ -79,9 +79,11 @@ steno_status steno_onnx_call(struct loader *l, struct scope *s, const Onnx__Node
         return steno_fail(l->err, STENO_ERR_LIMIT, "function '%s': calls nest more than %d deep",
                           func->name, MAX_CALL_DEPTH);
     if (m->n_input > func->n_input || m->n_output > func->n_output)
-        return steno_fail(l->err, STENO_ERR_FORMAT, "node '%s' calls %s with %zu inputs and %zu "
-                          "outputs, it has %zu and %zu", m->name, func->name, m->n_input,
-                          m->n_output, func->n_input, func->n_output);
+        return steno_fail(l->err, STENO_ERR_FORMAT,
+                          "node '%s' calls %s with %zu inputs and %zu "
+                          "outputs, it has %zu and %zu",
+                          m->name, func->name, m->n_input, m->n_output, func->n_input,
+                          func->n_output);
     st = bind_inputs(l, s, &f);
     if (!st)
         st = bind_outputs(l, s, &f);

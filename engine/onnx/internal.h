@@ -33,8 +33,8 @@ STENO_MUST steno_status steno_onnx_sparse(struct steno_onnx_source *s, Onnx__Spa
  * message, nesting bounded (protobuf-c recurses without a limit). */
 STENO_MUST steno_status steno_onnx_check_wire(const uint8_t *p, size_t n, steno_err *err);
 
-/* Memory of the unpacked messages: counted against a limit, long byte strings as aligned blocks that
- * can become weights without a copy. */
+/* Memory of the unpacked messages: counted against a limit, long byte strings as aligned blocks
+ * that can become weights without a copy. */
 struct steno_onnx_heap {
     ProtobufCAllocator alloc;
     size_t used, max;
@@ -48,7 +48,7 @@ struct steno_names {
     struct {
         const char *name; /* borrowed */
         steno_vid v;
-    } *slot;
+    } * slot;
     size_t n, cap;
 };
 void steno_names_free(struct steno_names *t);

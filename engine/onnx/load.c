@@ -2,8 +2,8 @@
  *
  * One pass per graph: first every name that the graph itself writes (inputs, initializers, node
  * outputs) becomes a value, so that nodes may stand in any order and a body graph finds what it
- * captures; then the nodes. A `scope` is one place where names are looked up: the main graph, a body
- * graph (falls back to the graph around it, by capture) or one call of a model-local function
+ * captures; then the nodes. A `scope` is one place where names are looked up: the main graph, a
+ * body graph (falls back to the graph around it, by capture) or one call of a model-local function
  * (onnx/function.c: its nodes go straight into the caller's graph, under new names).
  * Node Constant becomes a constant value here; it never reaches the engine. */
 #include "onnx/internal.h"
@@ -81,14 +81,17 @@ static steno_status set_type(struct loader *l, struct steno_graph *g, steno_vid 
     if (!m->type || m->type->value_case == ONNX__TYPE__VALUE__NOT_SET)
         return STENO_OK;
     if (m->type->value_case != ONNX__TYPE__VALUE_TENSOR_TYPE)
-        return must ? steno_fail(l->err, STENO_ERR_UNSUPPORTED, "value '%s' is not a tensor: "
-                                 "sequences, maps and optionals are not supported", m->name)
+        return must ? steno_fail(l->err, STENO_ERR_UNSUPPORTED,
+                                 "value '%s' is not a tensor: "
+                                 "sequences, maps and optionals are not supported",
+                                 m->name)
                     : STENO_OK;
     t = m->type->tensor_type;
     if (must && t->elem_type && !steno_dtype_size((steno_dtype)t->elem_type))
-        return steno_fail(l->err, STENO_ERR_UNSUPPORTED, "value '%s': element type %s (%d) is not "
-                          "supported", m->name, steno_dtype_name((steno_dtype)t->elem_type),
-                          t->elem_type);
+        return steno_fail(l->err, STENO_ERR_UNSUPPORTED,
+                          "value '%s': element type %s (%d) is not "
+                          "supported",
+                          m->name, steno_dtype_name((steno_dtype)t->elem_type), t->elem_type);
     val->dtype = (steno_dtype)t->elem_type;
     if (!t->shape)
         return STENO_OK;
@@ -188,8 +191,10 @@ static steno_status constant_node(struct loader *l, struct scope *s, const Onnx_
     else if (!strcmp(name, "sparse_value") && a->sparse_tensor)
         st = steno_onnx_sparse(&l->src, a->sparse_tensor, &t, l->err);
     else
-        return steno_fail(l->err, STENO_ERR_UNSUPPORTED, "node '%s' (Constant): %s is not "
-                          "supported", m->name, *name ? name : "an unnamed attribute");
+        return steno_fail(l->err, STENO_ERR_UNSUPPORTED,
+                          "node '%s' (Constant): %s is not "
+                          "supported",
+                          m->name, *name ? name : "an unnamed attribute");
     if (st)
         return steno_fail_in(l->err, st, "node '%s' (Constant)", m->name);
     st = steno_graph_set_const(s->g, v, &t, true, l->err);
@@ -205,14 +210,14 @@ static Onnx__Attribute__Kind kind_of(const Onnx__Attribute *a)
     if (a->type != ONNX__ATTRIBUTE__KIND__UNDEFINED)
         return a->type;
     /* IR version 1 had no type field; the one list or value that is there tells */
-    return a->t          ? ONNX__ATTRIBUTE__KIND__TENSOR
-           : a->g        ? ONNX__ATTRIBUTE__KIND__GRAPH
-           : a->n_floats ? ONNX__ATTRIBUTE__KIND__FLOATS
-           : a->n_ints   ? ONNX__ATTRIBUTE__KIND__INTS
+    return a->t           ? ONNX__ATTRIBUTE__KIND__TENSOR
+           : a->g         ? ONNX__ATTRIBUTE__KIND__GRAPH
+           : a->n_floats  ? ONNX__ATTRIBUTE__KIND__FLOATS
+           : a->n_ints    ? ONNX__ATTRIBUTE__KIND__INTS
            : a->n_strings ? ONNX__ATTRIBUTE__KIND__STRINGS
-           : a->s.len    ? ONNX__ATTRIBUTE__KIND__STRING
-           : a->f != 0   ? ONNX__ATTRIBUTE__KIND__FLOAT
-                         : ONNX__ATTRIBUTE__KIND__INT;
+           : a->s.len     ? ONNX__ATTRIBUTE__KIND__STRING
+           : a->f != 0    ? ONNX__ATTRIBUTE__KIND__FLOAT
+                          : ONNX__ATTRIBUTE__KIND__INT;
 }
 
 static const char *bytes_dup(struct loader *l, struct steno_graph *g, ProtobufCBinaryData b)
@@ -321,8 +326,10 @@ static steno_status attr_value(struct loader *l, struct scope *s, struct steno_a
         a->kind = STENO_ATTR_GRAPH;
         return attr_graph(l, s, a, m);
     default:
-        return steno_fail(l->err, STENO_ERR_UNSUPPORTED, "attribute '%s': kind %d is not "
-                          "supported", m->name, (int)kind_of(m));
+        return steno_fail(l->err, STENO_ERR_UNSUPPORTED,
+                          "attribute '%s': kind %d is not "
+                          "supported",
+                          m->name, (int)kind_of(m));
     }
 }
 
@@ -400,8 +407,10 @@ static steno_status connect(struct loader *l, struct scope *s, const Onnx__Node 
         if (st)
             return st;
         if (n->in[i] == STENO_NONE && !steno_onnx_omitted(s, m->input[i]))
-            return steno_fail(l->err, STENO_ERR_FORMAT, "node '%s' (%s) reads '%s', which nothing "
-                              "writes", n->name, n->op_type, m->input[i]);
+            return steno_fail(l->err, STENO_ERR_FORMAT,
+                              "node '%s' (%s) reads '%s', which nothing "
+                              "writes",
+                              n->name, n->op_type, m->input[i]);
     }
     for (size_t i = 0; i < m->n_output; i++)
         if (*m->output[i])
@@ -427,15 +436,19 @@ static steno_status add_node(struct loader *l, struct scope *s, const Onnx__Node
         return v == STENO_NONE ? STENO_OK : constant_node(l, s, m, v);
     }
     if (!opset && !f)
-        return steno_fail(l->err, STENO_ERR_FORMAT, "node '%s' (%s): the model imports no opset of "
-                          "domain '%s'", m->name, m->op_type, m->domain);
+        return steno_fail(l->err, STENO_ERR_FORMAT,
+                          "node '%s' (%s): the model imports no opset of "
+                          "domain '%s'",
+                          m->name, m->op_type, m->domain);
     if (!*name) {
         snprintf(made, sizeof made, "%.60s_%zu", m->op_type, l->n_nodes - 1);
         name = made;
     }
     if (m->n_input > INT16_MAX || m->n_output > INT16_MAX || m->n_attribute > INT16_MAX)
-        return steno_fail(l->err, STENO_ERR_LIMIT, "node '%s': too many inputs, outputs or "
-                          "attributes", name);
+        return steno_fail(l->err, STENO_ERR_LIMIT,
+                          "node '%s': too many inputs, outputs or "
+                          "attributes",
+                          name);
     st = steno_graph_add_node(s->g, m->domain, m->op_type, name, (int)m->n_input, (int)m->n_output,
                               (int)m->n_attribute, &at, l->err);
     if (st)
@@ -607,8 +620,10 @@ steno_status steno_onnx_parse(struct steno_graph **out, const void *data, size_t
     l.src.max_bytes = opt && opt->max_bytes ? opt->max_bytes : (size_t)64 << 30;
     l.model = onnx__model__unpack(&heap.alloc, size, data);
     if (!l.model)
-        return steno_fail(err, STENO_ERR_FORMAT, "not an ONNX model, or one that takes more than "
-                          "%zu bytes of memory to read", max);
+        return steno_fail(err, STENO_ERR_FORMAT,
+                          "not an ONNX model, or one that takes more than "
+                          "%zu bytes of memory to read",
+                          max);
     g = steno_graph_new(NULL);
     st = g ? convert(&l, g) : steno_fail(err, STENO_ERR_NOMEM, "out of memory");
     if (info)

@@ -21,9 +21,9 @@ struct steno_onnx_info {
     int n_opset;
 };
 
-/* Read, check and convert; the graph comes back sorted, with uses counted. opt and info may be NULL.
- * Errors name the file's object and the place: STENO_ERR_IO (cannot read), STENO_ERR_FORMAT (not
- * ONNX, broken, contradictory), STENO_ERR_UNSUPPORTED (value kinds and element types that the
+/* Read, check and convert; the graph comes back sorted, with uses counted. opt and info may be
+ * NULL. Errors name the file's object and the place: STENO_ERR_IO (cannot read), STENO_ERR_FORMAT
+ * (not ONNX, broken, contradictory), STENO_ERR_UNSUPPORTED (value kinds and element types that the
  * engine lacks), STENO_ERR_LIMIT (sizes, nesting). External data must lie in the file's folder. */
 STENO_MUST steno_status steno_onnx_load(struct steno_graph **out, const char *path,
                                         const struct steno_onnx_options *opt,

@@ -35,20 +35,26 @@ static steno_status confined_path(const struct steno_onnx_source *s, const char 
     char dir[PATH_MAX], joined[PATH_MAX], real[PATH_MAX];
     size_t n;
     if (!s->dir)
-        return steno_fail(err, STENO_ERR_UNSUPPORTED, "external data '%s': the model was not read "
-                          "from a file", location);
+        return steno_fail(err, STENO_ERR_UNSUPPORTED,
+                          "external data '%s': the model was not read "
+                          "from a file",
+                          location);
     if (snprintf(joined, sizeof joined, "%s/%s", s->dir, location) >= (int)sizeof joined)
         return steno_fail(err, STENO_ERR_FORMAT, "external data: name is too long");
     if (!*location || location[0] == '/' || !strncmp(location, "../", 3) ||
         strstr(location, "/../") || !strcmp(location, ".."))
-        return steno_fail(err, STENO_ERR_FORMAT, "external data '%s' points outside the model's "
-                          "folder", location);
+        return steno_fail(err, STENO_ERR_FORMAT,
+                          "external data '%s' points outside the model's "
+                          "folder",
+                          location);
     if (!realpath(s->dir, dir) || !realpath(joined, real))
         return steno_fail(err, STENO_ERR_IO, "external data '%s': %s", location, strerror(errno));
     n = strlen(dir);
     if (strncmp(real, dir, n) || (n > 1 && real[n] != '/'))
-        return steno_fail(err, STENO_ERR_FORMAT, "external data '%s' is a link to outside the "
-                          "model's folder", location);
+        return steno_fail(err, STENO_ERR_FORMAT,
+                          "external data '%s' is a link to outside the "
+                          "model's folder",
+                          location);
     if (strlen(real) >= size)
         return steno_fail(err, STENO_ERR_FORMAT, "external data: name is too long");
     memcpy(out, real, strlen(real) + 1);
@@ -101,8 +107,10 @@ steno_status steno_onnx_external(struct steno_onnx_source *s, const char *locati
     if (st)
         return st;
     if (offset < 0 || offset > f->size || n > (uint64_t)(f->size - offset))
-        return steno_fail(err, STENO_ERR_FORMAT, "external data '%s': %zu bytes at %lld do not lie "
-                          "in a file of %lld", location, n, (long long)offset, (long long)f->size);
+        return steno_fail(err, STENO_ERR_FORMAT,
+                          "external data '%s': %zu bytes at %lld do not lie "
+                          "in a file of %lld",
+                          location, n, (long long)offset, (long long)f->size);
     while (dst && got < n) {
         ssize_t r = pread(f->fd, (char *)dst + got, n - got, offset + (int64_t)got);
         if (r < 0 && errno == EINTR)
@@ -144,15 +152,19 @@ static steno_status read_external(struct steno_onnx_source *s, const Onnx__Tenso
         else if (!strcmp(e->key, "length"))
             ok = parse_int(e->value, &length);
         if (!ok)
-            return steno_fail(err, STENO_ERR_FORMAT, "tensor '%s': external %s '%.40s' is not a "
-                              "number", m->name, e->key, e->value);
+            return steno_fail(err, STENO_ERR_FORMAT,
+                              "tensor '%s': external %s '%.40s' is not a "
+                              "number",
+                              m->name, e->key, e->value);
     }
     if (!location)
         return steno_fail(err, STENO_ERR_FORMAT, "tensor '%s': external data without location",
                           m->name);
     if (length != (int64_t)bytes)
-        return steno_fail(err, STENO_ERR_FORMAT, "tensor '%s': external length %lld, its shape "
-                          "needs %zu", m->name, (long long)length, bytes);
+        return steno_fail(err, STENO_ERR_FORMAT,
+                          "tensor '%s': external length %lld, its shape "
+                          "needs %zu",
+                          m->name, (long long)length, bytes);
     return steno_onnx_external(s, location, offset, bytes, dst, err);
 }
 
@@ -231,15 +243,19 @@ static steno_status fill(struct steno_onnx_source *s, Onnx__Tensor *m, struct st
         return read_external(s, m, t->data, bytes, err);
     if (m->raw_data.len || !typed) {
         if (m->raw_data.len != bytes)
-            return steno_fail(err, STENO_ERR_FORMAT, "tensor '%s': %zu bytes of data, its shape "
-                              "and type need %zu", m->name, m->raw_data.len, bytes);
+            return steno_fail(err, STENO_ERR_FORMAT,
+                              "tensor '%s': %zu bytes of data, its shape "
+                              "and type need %zu",
+                              m->name, m->raw_data.len, bytes);
         if (bytes)
             memcpy(t->data, m->raw_data.data, bytes);
         return STENO_OK;
     }
     if (!from_typed(m, t->dtype, count, t->data))
-        return steno_fail(err, STENO_ERR_FORMAT, "tensor '%s': number of %s elements is not the "
-                          "%zu of its shape", m->name, steno_dtype_name(t->dtype), count);
+        return steno_fail(err, STENO_ERR_FORMAT,
+                          "tensor '%s': number of %s elements is not the "
+                          "%zu of its shape",
+                          m->name, steno_dtype_name(t->dtype), count);
     return STENO_OK;
 }
 
@@ -249,8 +265,8 @@ static bool may_steal(const Onnx__Tensor *m, size_t bytes)
            steno_onnx_is_block(bytes);
 }
 
-steno_status steno_onnx_tensor(struct steno_onnx_source *s, Onnx__Tensor *m,
-                               struct steno_tensor *t, steno_err *err)
+steno_status steno_onnx_tensor(struct steno_onnx_source *s, Onnx__Tensor *m, struct steno_tensor *t,
+                               steno_err *err)
 {
     struct steno_tensor r = {.dtype = (steno_dtype)m->data_type};
     size_t count, bytes, total;
@@ -258,12 +274,16 @@ steno_status steno_onnx_tensor(struct steno_onnx_source *s, Onnx__Tensor *m,
     if (st)
         return st;
     if (!steno_dtype_size(r.dtype))
-        return steno_fail(err, STENO_ERR_UNSUPPORTED, "tensor '%s': element type %s (%d) is not "
-                          "supported", m->name, steno_dtype_name(r.dtype), m->data_type);
+        return steno_fail(err, STENO_ERR_UNSUPPORTED,
+                          "tensor '%s': element type %s (%d) is not "
+                          "supported",
+                          m->name, steno_dtype_name(r.dtype), m->data_type);
     if (steno_shape_count(&r.shape, &count) || steno_shape_bytes(&r.shape, r.dtype, &bytes) ||
         !steno_add_size(s->bytes, bytes, &total) || total > s->max_bytes)
-        return steno_fail(err, STENO_ERR_LIMIT, "tensor '%s': size over the limit of %zu bytes for "
-                          "all weights", m->name, s->max_bytes);
+        return steno_fail(err, STENO_ERR_LIMIT,
+                          "tensor '%s': size over the limit of %zu bytes for "
+                          "all weights",
+                          m->name, s->max_bytes);
     if (may_steal(m, bytes)) {
         r.data = m->raw_data.data;
         m->raw_data.data = NULL;
@@ -272,9 +292,12 @@ steno_status steno_onnx_tensor(struct steno_onnx_source *s, Onnx__Tensor *m,
         /* a lie about the size must not cost memory: elements that are there come first */
         if (m->data_location != ONNX__TENSOR__DATA_LOCATION__EXTERNAL && m->raw_data.len < bytes &&
             m->n_float_data + m->n_int32_data + m->n_int64_data + m->n_double_data +
-                    m->n_uint64_data < count)
-            return steno_fail(err, STENO_ERR_FORMAT, "tensor '%s': its data is shorter than its "
-                              "shape says (%zu elements)", m->name, count);
+                    m->n_uint64_data <
+                count)
+            return steno_fail(err, STENO_ERR_FORMAT,
+                              "tensor '%s': its data is shorter than its "
+                              "shape says (%zu elements)",
+                              m->name, count);
         if (m->data_location == ONNX__TENSOR__DATA_LOCATION__EXTERNAL &&
             (st = read_external(s, m, NULL, bytes, err)))
             return st;

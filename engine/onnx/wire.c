@@ -33,8 +33,10 @@ static steno_status walk(const uint8_t *base, const uint8_t *p, const uint8_t *e
                          const ProtobufCMessageDescriptor *d, int level, steno_err *err)
 {
     if (level > MAX_LEVELS)
-        return steno_fail(err, STENO_ERR_LIMIT, "more than %d levels of nesting (body graphs in "
-                          "body graphs)", STENO_MAX_GRAPH_DEPTH);
+        return steno_fail(err, STENO_ERR_LIMIT,
+                          "more than %d levels of nesting (body graphs in "
+                          "body graphs)",
+                          STENO_MAX_GRAPH_DEPTH);
     while (p < end) {
         const uint8_t *at = p;
         uint64_t key, n = 0;
@@ -58,8 +60,10 @@ static steno_status walk(const uint8_t *base, const uint8_t *p, const uint8_t *e
             ok = false;
         }
         if (!ok || n > (uint64_t)(end - p))
-            return steno_fail(err, STENO_ERR_FORMAT, "not an ONNX model, or cut short: bad %s "
-                              "field at byte %zu", d->short_name, (size_t)(at - base));
+            return steno_fail(err, STENO_ERR_FORMAT,
+                              "not an ONNX model, or cut short: bad %s "
+                              "field at byte %zu",
+                              d->short_name, (size_t)(at - base));
         sub = (key & 7) == 2 ? submessage(d, key >> 3) : NULL;
         if (sub) {
             steno_status st = walk(base, p, p + n, sub, level + 1, err);

@@ -99,7 +99,8 @@ static void merge(struct steno_graph *g, const struct steno_node *first, struct 
 {
     for (int i = 0; i < n->n_out; i++)
         if (n->out[i] != STENO_NONE && g->values[n->out[i]].uses)
-            (void)steno_pass_replace(g, n->out[i], first->out[i]); /* not an output: cannot refuse */
+            (void)steno_pass_replace(g, n->out[i],
+                                     first->out[i]); /* not an output: cannot refuse */
     n->dead = true;
 }
 

@@ -1,6 +1,7 @@
 /* Before: c1, c2 -> Op -> y      After: constant y.
- * Shape(x) with every dimension of x fixed counts as constant too. Results that are much larger than
- * what they are made of (ConstantOfShape, Expand, Tile) stay nodes: a file must not blow up. */
+ * Shape(x) with every dimension of x fixed counts as constant too. Results that are much larger
+ * than what they are made of (ConstantOfShape, Expand, Tile) stay nodes: a file must not blow up.
+ */
 #include "passes/passes.h"
 
 #include <string.h>
@@ -21,8 +22,7 @@ static bool constant_inputs(const struct steno_graph *g, const struct steno_node
                 return false;
             continue;
         }
-        if (!v->constant || !v->constant->data ||
-            steno_shape_bytes(&v->shape, v->dtype, &b))
+        if (!v->constant || !v->constant->data || steno_shape_bytes(&v->shape, v->dtype, &b))
             return false;
         *bytes += b;
     }

@@ -1,8 +1,8 @@
 /* Before: x -> Op -> y, where y equals x      After: readers of y read x.
- * Identity, Dropout (inference), Cast to the type it has, Transpose in order, Concat/Sum/Max/Min/Mean
- * of one, Reshape/Expand/Tile/Flatten that keep the shape, Slice and Pad that take everything, and
- * x+0, x-0, x*1, x/1, x^1. Whether a shape is kept is read off inferred shapes, symbols included: a
- * dimension of the same symbol is the same dimension. */
+ * Identity, Dropout (inference), Cast to the type it has, Transpose in order,
+ * Concat/Sum/Max/Min/Mean of one, Reshape/Expand/Tile/Flatten that keep the shape, Slice and Pad
+ * that take everything, and x+0, x-0, x*1, x/1, x^1. Whether a shape is kept is read off inferred
+ * shapes, symbols included: a dimension of the same symbol is the same dimension. */
 #include "passes/passes.h"
 
 #include <string.h>

@@ -1,4 +1,5 @@
-/* Graph rewrites at load: an ordered table, one file each. Every pass keeps what the graph computes. */
+/* Graph rewrites at load: an ordered table, one file each. Every pass keeps what the graph
+ * computes. */
 #ifndef STENO_PASSES_PASSES_H
 #define STENO_PASSES_PASSES_H
 
@@ -18,8 +19,8 @@ struct steno_pass_env {
 
 struct steno_pass {
     const char *name;
-    int level;      /* runs at --opt-level N >= level */
-    int phase;      /* the passes of a phase repeat until none of them finds anything */
+    int level; /* runs at --opt-level N >= level */
+    int phase; /* the passes of a phase repeat until none of them finds anything */
     /* One graph, bodies excluded (they get their own call, inner ones first). *changed += rewrites.
      * Dead nodes may stay in the array; uses are counted anew after each pass. */
     steno_status (*run)(struct steno_graph *g, const struct steno_pass_env *env, int *changed,
@@ -34,8 +35,8 @@ struct steno_pass_counts {
     int changed[64]; /* by index in steno_passes */
 };
 
-/* Run the table on g and its bodies. counts may be NULL. disabled: comma-separated names of passes to
- * leave out, or NULL; STENO_ERR_INVAL for a name that is none. */
+/* Run the table on g and its bodies. counts may be NULL. disabled: comma-separated names of passes
+ * to leave out, or NULL; STENO_ERR_INVAL for a name that is none. */
 STENO_MUST steno_status steno_passes_run(struct steno_graph *g, int level, const char *disabled,
                                          const struct steno_pass_env *env,
                                          struct steno_pass_counts *counts, steno_err *err);
@@ -49,10 +50,11 @@ bool steno_pass_replace(struct steno_graph *g, steno_vid from, steno_vid to);
 struct steno_node *steno_pass_producer(struct steno_graph *g, steno_vid v);
 /* The only value that all of a constant's elements have; false for other values. */
 bool steno_pass_scalar(const struct steno_graph *g, steno_vid v, double *out);
-/* A node with its operator looked up; inputs and outputs are set by the caller. NULL: err is set. */
+/* A node with its operator looked up; inputs and outputs are set by the caller. NULL: err is set.
+ */
 struct steno_node *steno_pass_add_node(struct steno_graph *g, const char *domain, const char *type,
-                                       int opset, const char *name, int n_in, int n_out,
-                                       int n_attr, steno_err *err);
+                                       int opset, const char *name, int n_in, int n_out, int n_attr,
+                                       steno_err *err);
 void steno_pass_set_int(struct steno_graph *g, struct steno_node *n, int attr, const char *name,
                         int64_t v);
 void steno_pass_set_float(struct steno_graph *g, struct steno_node *n, int attr, const char *name,

@@ -72,8 +72,8 @@ bool steno_pass_scalar(const struct steno_graph *g, steno_vid v, double *out)
 }
 
 struct steno_node *steno_pass_add_node(struct steno_graph *g, const char *domain, const char *type,
-                                       int opset, const char *name, int n_in, int n_out,
-                                       int n_attr, steno_err *err)
+                                       int opset, const char *name, int n_in, int n_out, int n_attr,
+                                       steno_err *err)
 {
     int32_t at;
     if (steno_graph_add_node(g, domain, type, name, n_in, n_out, n_attr, &at, err))
@@ -171,8 +171,8 @@ static steno_status move_node(struct steno_graph *g, const struct steno_node *n,
     void *arg[2] = {g, NULL};
     struct steno_node copy = *n;
     int32_t at;
-    steno_status st = steno_graph_add_node(g, n->domain, n->op_type, n->name, n->n_in, n->n_out, 0,
-                                           &at, err);
+    steno_status st =
+        steno_graph_add_node(g, n->domain, n->op_type, n->name, n->n_in, n->n_out, 0, &at, err);
     if (st)
         return st;
     copy.in = g->nodes[at].in;

@@ -61,8 +61,8 @@ steno_status steno_plan_place(struct steno_interval *v, size_t n, size_t *total)
         v[i].offset = 0;
         if (!v[i].bytes)
             continue;
-        if (!steno_add_size(v[i].bytes, STENO_ALIGN - 1, &up) ||
-            !steno_add_size(sum, up, &sum) || sum > INT64_MAX)
+        if (!steno_add_size(v[i].bytes, STENO_ALIGN - 1, &up) || !steno_add_size(sum, up, &sum) ||
+            sum > INT64_MAX)
             st = STENO_ERR_LIMIT;
         v[i].bytes = up & ~(size_t)(STENO_ALIGN - 1);
         order[m++] = &v[i];

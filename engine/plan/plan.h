@@ -11,9 +11,9 @@ struct steno_interval {
 };
 
 /* Place n blocks; *total receives the arena's size. Greedy by decreasing size, each into the
- * smallest gap between the blocks alive at the same time that holds it (Pisarchyk and Lee, Efficient
- * Memory Management for Deep Neural Net Inference, 2020, "greedy by size"). Blocks of 0 bytes get
- * offset 0. STENO_ERR_LIMIT when the sum overflows, STENO_ERR_NOMEM. */
+ * smallest gap between the blocks alive at the same time that holds it (Pisarchyk and Lee,
+ * Efficient Memory Management for Deep Neural Net Inference, 2020, "greedy by size"). Blocks of 0
+ * bytes get offset 0. STENO_ERR_LIMIT when the sum overflows, STENO_ERR_NOMEM. */
 STENO_MUST steno_status steno_plan_place(struct steno_interval *v, size_t n, size_t *total);
 
 #endif
