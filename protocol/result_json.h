@@ -21,7 +21,7 @@ struct steno_result_json_options {
 };
 
 /* Append one JSON object (no newline behind it) to out. opt may be NULL. */
-STENO_MUST steno_status steno_result_json_write(struct steno_buf *out, const steno_transcript *t,
+STENO_MUST steno_status steno_result_json_write(struct steno_buf *out, steno_transcript *t,
                                                 const struct steno_result_json_options *opt);
 /* "endpoint", "length", "request", "end" */
 const char *steno_final_reason_name(enum steno_final_reason r);

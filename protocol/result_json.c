@@ -1,0 +1,108 @@
+#include "protocol/result_json.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+
+const char *steno_final_reason_name(enum steno_final_reason r)
+{
+    switch (r) {
+    case STENO_FINAL_ENDPOINT:
+        return "endpoint";
+    case STENO_FINAL_LENGTH:
+        return "length";
+    case STENO_FINAL_REQUEST:
+        return "request";
+    case STENO_FINAL_END:
+        return "end";
+    }
+    return "unknown";
+}
+
+/* Milliseconds, and no digits behind them that mean nothing. */
+static json_t *number(double x)
+{
+    return json_real(isfinite(x) ? round(x * 1000) / 1000 : 0);
+}
+
+static json_t *words_json(const struct steno_word *w, size_t n)
+{
+    json_t *a = json_array();
+    for (size_t i = 0; a && i < n; i++)
+        json_array_append_new(a, json_pack("{s:s, s:o, s:o, s:o}", "word", w[i].text, "start",
+                                           number(w[i].start), "end", number(w[i].end),
+                                           "confidence", number((double)w[i].confidence)));
+    return a;
+}
+
+static json_t *alternatives_json(const struct steno_event *seg, bool no_words)
+{
+    json_t *a = json_array();
+    for (size_t i = 0; a && i < seg->n_alternatives; i++) {
+        const struct steno_alternative *x = &seg->alternatives[i];
+        json_t *o = json_pack("{s:s, s:o, s:o}", "text", x->text, "confidence",
+                              number((double)x->confidence), "score", number(x->score));
+        if (o && !no_words)
+            json_object_set_new(o, "words", words_json(x->words, x->n_words));
+        json_array_append_new(a, o);
+    }
+    return a;
+}
+
+static json_t *segment_json(const struct steno_event *seg, bool no_words)
+{
+    json_t *o = json_pack("{s:s, s:o, s:o, s:o, s:s}", "text", seg->text, "start",
+                          number(seg->start), "end", number(seg->end), "confidence",
+                          number((double)seg->confidence), "reason",
+                          steno_final_reason_name(seg->reason));
+    if (o && !no_words)
+        json_object_set_new(o, "words", words_json(seg->words, seg->n_words));
+    if (o && seg->n_alternatives > 1)
+        json_object_set_new(o, "alternatives", alternatives_json(seg, no_words));
+    return o;
+}
+
+static json_t *result_json(steno_transcript *t, const struct steno_result_json_options *opt)
+{
+    json_t *o = json_object(), *segments = json_array();
+    if (opt->file)
+        json_object_set_new(o, "file", json_string(opt->file));
+    json_object_set_new(o, "text", json_string(steno_transcript_text(t)));
+    json_object_set_new(o, "duration", number(steno_transcript_duration(t)));
+    json_object_set_new(o, "confidence", number((double)steno_transcript_confidence(t)));
+    if (opt->model)
+        json_object_set_new(o, "model", json_string(opt->model));
+    if (opt->language)
+        json_object_set_new(o, "language", json_string(opt->language));
+    for (size_t i = 0; i < steno_transcript_n_segments(t); i++)
+        json_array_append_new(segments,
+                              segment_json(steno_transcript_segment(t, i), opt->no_words));
+    json_object_set_new(o, "segments", segments);
+    return o;
+}
+
+static int add_text(const char *text, size_t n, void *out)
+{
+    return steno_buf_add(out, text, n) ? -1 : 0;
+}
+
+steno_status steno_result_json_write(struct steno_buf *out, steno_transcript *t,
+                                     const struct steno_result_json_options *opt)
+{
+    static const struct steno_result_json_options none;
+    size_t before = out->len;
+    json_t *o;
+    int bad;
+    if (!opt)
+        opt = &none;
+    o = result_json(t, opt);
+    bad = !o || json_dump_callback(o, add_text, out,
+                                   JSON_REAL_PRECISION(12) | JSON_INDENT((size_t)opt->indent & 31) |
+                                       (opt->indent ? 0 : JSON_COMPACT));
+    json_decref(o);
+    if (!bad)
+        return STENO_OK;
+    if (out->data)
+        out->data[out->len = before] = '\0';
+    return o && out->len + 1 >= out->max ? STENO_ERR_LIMIT : STENO_ERR_NOMEM;
+}

@@ -1,0 +1,143 @@
+#include "protocol/transcript.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/buf.h"
+
+#define DEFAULT_MAX ((size_t)64 << 20)
+
+struct steno_transcript {
+    steno_arena *arena;
+    struct steno_event *segments;
+    size_t n, cap;
+    struct steno_buf text;
+    double duration;
+    double log_conf; /* sum over all words */
+    size_t n_words;
+};
+
+steno_transcript *steno_transcript_new(size_t max_bytes)
+{
+    steno_transcript *t = calloc(1, sizeof *t);
+    if (!t)
+        return NULL;
+    if (!max_bytes)
+        max_bytes = DEFAULT_MAX;
+    steno_buf_init(&t->text, max_bytes);
+    t->arena = steno_arena_new(max_bytes);
+    if (!t->arena) {
+        free(t);
+        return NULL;
+    }
+    return t;
+}
+
+void steno_transcript_free(steno_transcript *t)
+{
+    if (!t)
+        return;
+    steno_arena_free(t->arena);
+    steno_buf_free(&t->text);
+    free(t->segments);
+    free(t);
+}
+
+static const struct steno_word *copy_words(steno_arena *a, const struct steno_word *w, size_t n)
+{
+    struct steno_word *out = steno_arena_calloc(a, n ? n : 1, sizeof *out);
+    for (size_t i = 0; out && i < n; i++) {
+        out[i] = w[i];
+        out[i].text = steno_arena_strdup(a, w[i].text);
+        if (!out[i].text)
+            return NULL;
+    }
+    return out;
+}
+
+static const struct steno_alternative *copy_alternatives(steno_arena *a,
+                                                         const struct steno_alternative *x, size_t n)
+{
+    struct steno_alternative *out = steno_arena_calloc(a, n ? n : 1, sizeof *out);
+    for (size_t i = 0; out && i < n; i++) {
+        out[i] = x[i];
+        out[i].text = steno_arena_strdup(a, x[i].text);
+        out[i].words = copy_words(a, x[i].words, x[i].n_words);
+        if (!out[i].text || !out[i].words)
+            return NULL;
+    }
+    return out;
+}
+
+static steno_status reserve(steno_transcript *t)
+{
+    size_t cap = t->cap ? 2 * t->cap : 16;
+    struct steno_event *p;
+    if (t->n < t->cap)
+        return STENO_OK;
+    p = realloc(t->segments, cap * sizeof *p);
+    if (!p)
+        return STENO_ERR_NOMEM;
+    t->segments = p;
+    t->cap = cap;
+    return STENO_OK;
+}
+
+steno_status steno_transcript_add(steno_transcript *t, const struct steno_event *ev, steno_err *err)
+{
+    struct steno_event copy = *ev;
+    size_t before = t->text.len;
+    steno_status st;
+    if (ev->kind != STENO_FINAL || !ev->text[0])
+        return STENO_OK;
+    copy.text = steno_arena_strdup(t->arena, ev->text);
+    copy.words = copy_words(t->arena, ev->words, ev->n_words);
+    copy.alternatives = copy_alternatives(t->arena, ev->alternatives, ev->n_alternatives);
+    st = copy.text && copy.words && copy.alternatives ? reserve(t) : STENO_ERR_LIMIT;
+    if (!st && t->n)
+        st = steno_buf_puts(&t->text, " ");
+    if (!st)
+        st = steno_buf_puts(&t->text, ev->text);
+    if (st) {
+        if (t->text.data)
+            t->text.data[t->text.len = before] = '\0';
+        return steno_fail(err, st, "transcript grows past %zu bytes", t->text.max);
+    }
+    t->segments[t->n++] = copy;
+    for (size_t i = 0; i < ev->n_words; i++)
+        t->log_conf += log((double)ev->words[i].confidence);
+    t->n_words += ev->n_words;
+    return STENO_OK;
+}
+
+void steno_transcript_set_duration(steno_transcript *t, double seconds)
+{
+    t->duration = seconds;
+}
+
+double steno_transcript_duration(const steno_transcript *t)
+{
+    return t->duration;
+}
+
+size_t steno_transcript_n_segments(const steno_transcript *t)
+{
+    return t->n;
+}
+
+const struct steno_event *steno_transcript_segment(const steno_transcript *t, size_t i)
+{
+    return &t->segments[i];
+}
+
+const char *steno_transcript_text(steno_transcript *t)
+{
+    return t->text.data ? t->text.data : "";
+}
+
+float steno_transcript_confidence(const steno_transcript *t)
+{
+    return t->n_words ? (float)exp(t->log_conf / (double)t->n_words) : 0;
+}
