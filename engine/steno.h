@@ -43,6 +43,11 @@ struct steno_model_info {
     } endpoint;
 };
 
+/* Which model directory to open: `given` if not NULL or empty; else the environment's STENO_MODEL;
+ * else the model that ships, conf/models/digits-en, in the source tree the program was built in
+ * (when it runs from there), then as installed. *out is the caller's to free(). STENO_ERR_IO lists
+ * the places without one; a given name is not looked at. */
+STENO_API STENO_MUST steno_status steno_model_find(char **out, const char *given, steno_err *err);
 /* Load a model directory: model.conf, networks, tokens. opt may be NULL. The message names the file
  * and place. STENO_ERR_IO for what is missing or unreadable, STENO_ERR_FORMAT for what is wrong. */
 STENO_API STENO_MUST steno_status steno_model_open(steno_model **out, const char *dir,

@@ -86,23 +86,55 @@ static int add_text(const char *text, size_t n, void *out)
     return steno_buf_add(out, text, n) ? -1 : 0;
 }
 
-steno_status steno_result_json_write(struct steno_buf *out, steno_transcript *t,
-                                     const struct steno_result_json_options *opt)
+/* Takes o; on failure out is as it was. */
+static steno_status dump(struct steno_buf *out, json_t *o, int indent)
 {
-    static const struct steno_result_json_options none;
-    size_t before = out->len;
-    json_t *o;
-    int bad;
-    if (!opt)
-        opt = &none;
-    o = result_json(t, opt);
-    bad = !o || json_dump_callback(o, add_text, out,
-                                   JSON_REAL_PRECISION(12) | JSON_INDENT((size_t)opt->indent & 31) |
-                                       (opt->indent ? 0 : JSON_COMPACT));
+    size_t before = out->len, flags = JSON_REAL_PRECISION(12);
+    bool bad;
+    if (!o)
+        return STENO_ERR_NOMEM;
+    flags |= indent ? JSON_INDENT((size_t)indent & 31) : JSON_COMPACT;
+    bad = json_dump_callback(o, add_text, out, flags) != 0;
     json_decref(o);
     if (!bad)
         return STENO_OK;
     if (out->data)
         out->data[out->len = before] = '\0';
-    return o && out->len + 1 >= out->max ? STENO_ERR_LIMIT : STENO_ERR_NOMEM;
+    return STENO_ERR_LIMIT;
+}
+
+steno_status steno_result_json_write(struct steno_buf *out, steno_transcript *t,
+                                     const struct steno_result_json_options *opt)
+{
+    static const struct steno_result_json_options none;
+    json_t *o;
+    if (!opt)
+        opt = &none;
+    o = result_json(t, opt);
+    return dump(out, o, opt->indent);
+}
+
+static json_t *event_json(const struct steno_event *ev)
+{
+    static const char *const types[] = {[STENO_SPEECH_START] = "speech_start",
+                                        [STENO_PARTIAL] = "partial", [STENO_FINAL] = "final"};
+    json_t *o = json_pack("{s:s, s:I, s:o, s:o, s:o}", "type", types[ev->kind], "segment",
+                          (json_int_t)ev->segment, "time", number(ev->time), "start",
+                          number(ev->start), "end", number(ev->end));
+    if (!o || ev->kind == STENO_SPEECH_START)
+        return o;
+    json_object_set_new(o, "text", json_string(ev->text));
+    if (ev->kind == STENO_PARTIAL)
+        json_object_set_new(o, "stable", json_stringn(ev->text, ev->stable_bytes));
+    json_object_set_new(o, "confidence", number((double)ev->confidence));
+    json_object_set_new(o, "words", words_json(ev->words, ev->n_words));
+    if (ev->kind == STENO_FINAL)
+        json_object_set_new(o, "reason", json_string(steno_final_reason_name(ev->reason)));
+    return o;
+}
+
+steno_status steno_event_json_write(struct steno_buf *out, const struct steno_event *ev)
+{
+    steno_status st = dump(out, event_json(ev), 0);
+    return st ? st : steno_buf_puts(out, "\n");
 }

@@ -23,6 +23,11 @@ struct steno_result_json_options {
 /* Append one JSON object (no newline behind it) to out. opt may be NULL. */
 STENO_MUST steno_status steno_result_json_write(struct steno_buf *out, steno_transcript *t,
                                                 const struct steno_result_json_options *opt);
+/* One event as one line of JSON (`steno transcribe --stream --format json`), newline included:
+ *     {"type": "speech_start"|"partial"|"final", "segment", "time", "start", "end",
+ *      "text", "stable" (partial: the settled head of text), "confidence", "words",
+ *      "reason" (final)} */
+STENO_MUST steno_status steno_event_json_write(struct steno_buf *out, const struct steno_event *ev);
 /* "endpoint", "length", "request", "end" */
 const char *steno_final_reason_name(enum steno_final_reason r);
 

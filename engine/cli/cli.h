@@ -11,6 +11,7 @@ struct cli_command {
     int (*run)(int argc, char **argv);
 };
 
+int cli_transcribe(int argc, char **argv);
 int cli_run(int argc, char **argv);
 int cli_bench(int argc, char **argv);
 int cli_model(int argc, char **argv);

@@ -10,6 +10,7 @@
 #include <sysexits.h>
 
 static const struct cli_command commands[] = {
+    {"transcribe", "[OPTION]... FILE...|-", "what is said in recordings", cli_transcribe},
     {"run", "MODEL.onnx [--input NAME=FILE.npy]... --output-dir DIR", "run a network on arrays",
      cli_run},
     {"bench", "MODEL.onnx [--shape NAME=AxBxC]...", "time a network", cli_bench},

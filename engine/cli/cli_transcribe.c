@@ -1,0 +1,385 @@
+/* steno transcribe: recordings in, text out. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+#include "audio/file.h"
+#include "base/clock.h"
+#include "cli/cli.h"
+#include "protocol/result_json.h"
+#include "protocol/subtitle.h"
+#include "steno.h"
+
+#define BLOCK 4096
+#define BAR_FROM_SECONDS 10.0 /* shorter recordings are done before a bar is read */
+#define MAX_OUTPUT ((size_t)512 << 20)
+
+enum format { FORMAT_TEXT, FORMAT_JSON, FORMAT_SRT, FORMAT_VTT };
+
+struct job {
+    const char *model_dir;
+    enum format format;
+    bool stream, words;
+    unsigned channel;
+    struct steno_model_options model_opt;
+    struct steno_stream_options stream_opt;
+    steno_model *model;
+    struct steno_model_info info;
+};
+
+/* One recording under way. */
+struct recording {
+    const struct job *job;
+    const char *name;
+    steno_audio *audio;
+    steno_stream *stream;
+    steno_transcript *transcript;
+    struct steno_audio_info info;
+    int64_t started_ns, bar_ns;
+    bool bar;
+    size_t shown; /* characters of the partial on the terminal's line */
+};
+
+static const char help_text[] =
+    "Usage: steno transcribe [OPTION]... FILE...|-\n"
+    "Print what is said in each recording (WAV, FLAC, Ogg, Opus, MP3, AIFF; - = standard input).\n\n"
+    "  --model DIR      model directory (else $STENO_MODEL, else the model that ships)\n"
+    "  --format FORMAT  text (one line per file), json, srt, vtt\n"
+    "  --words          text: a line per word, \"start end confidence word\"\n"
+    "  --stream         print partial results as they come (text, json)\n"
+    "  --channel N      take channel N, counted from 1, instead of the mean of all\n"
+    "  --beam N         CTC prefix beam search of width N; 1 = greedy (default)\n"
+    "  --nbest N        json: alternatives of each segment, at most the beam\n"
+    "  --no-endpoint    no cutting at silences: one segment per recording\n"
+    "  --threads N      threads of the engine (default 1)\n"
+    "  --cpu LEVEL      scalar, avx2, avx512, vnni, bf16: use no more than this\n";
+
+/* ---- printing --------------------------------------------------------------------------------- */
+
+static void print_words(const struct steno_event *ev)
+{
+    for (size_t i = 0; i < ev->n_words; i++)
+        printf("%.2f %.2f %.3f %s\n", ev->words[i].start, ev->words[i].end,
+               (double)ev->words[i].confidence, ev->words[i].text);
+}
+
+/* --stream on a terminal: the partial is rewritten in its line. */
+static void print_line(struct recording *r, const struct steno_event *ev)
+{
+    bool tty = isatty(STDOUT_FILENO);
+    const char *kind = ev->kind == STENO_PARTIAL ? "partial" : "final";
+    if (ev->kind == STENO_SPEECH_START)
+        return;
+    if (tty && r->shown)
+        fputs("\r\033[K", stdout);
+    if (tty && ev->kind == STENO_PARTIAL)
+        printf("%.*s|%s", (int)ev->stable_bytes, ev->text, ev->text + ev->stable_bytes);
+    else if (tty)
+        printf("%s\n", ev->text);
+    else
+        printf("%.2f %s %s\n", ev->time, kind, ev->text);
+    r->shown = tty && ev->kind == STENO_PARTIAL;
+    fflush(stdout);
+}
+
+static steno_status print_json(const struct steno_event *ev)
+{
+    struct steno_buf b;
+    steno_status st;
+    steno_buf_init(&b, MAX_OUTPUT);
+    st = steno_event_json_write(&b, ev);
+    if (!st) {
+        fputs(b.data, stdout);
+        fflush(stdout);
+    }
+    steno_buf_free(&b);
+    return st;
+}
+
+static steno_status take_events(struct recording *r, steno_err *err)
+{
+    struct steno_event ev;
+    steno_status st = STENO_OK;
+    while (!st && steno_stream_next(r->stream, &ev)) {
+        st = steno_transcript_add(r->transcript, &ev, err);
+        if (st || !r->job->stream)
+            continue;
+        if (r->job->format == FORMAT_JSON)
+            st = print_json(&ev);
+        else
+            print_line(r, &ev);
+    }
+    return st;
+}
+
+static steno_status print_result(struct recording *r, steno_err *err)
+{
+    const struct job *j = r->job;
+    struct steno_buf b;
+    steno_status st = STENO_OK;
+    if (j->stream)
+        return STENO_OK; /* has been printed as it came */
+    steno_buf_init(&b, MAX_OUTPUT);
+    if (j->format == FORMAT_JSON) {
+        struct steno_result_json_options o = {
+            .file = r->name, .model = j->info.name, .language = j->info.language};
+        st = steno_result_json_write(&b, r->transcript, &o);
+        if (!st)
+            st = steno_buf_puts(&b, "\n");
+    } else if (j->format == FORMAT_SRT || j->format == FORMAT_VTT) {
+        st = steno_subtitle_write(&b, r->transcript,
+                                  j->format == FORMAT_SRT ? STENO_SRT : STENO_VTT, NULL);
+    } else if (!j->words) {
+        printf("%s\n", steno_transcript_text(r->transcript));
+    } else {
+        for (size_t i = 0; i < steno_transcript_n_segments(r->transcript); i++)
+            print_words(steno_transcript_segment(r->transcript, i));
+    }
+    if (st)
+        steno_fail(err, st, "result too long");
+    else if (b.data)
+        fputs(b.data, stdout);
+    steno_buf_free(&b);
+    fflush(stdout);
+    return st;
+}
+
+static void draw_bar(struct recording *r)
+{
+    double done = (double)steno_stream_samples(r->stream) / r->info.sample_rate;
+    double total = (double)r->info.frames / r->info.sample_rate;
+    int64_t now = steno_now_ns();
+    int filled;
+    if (!r->bar || now - r->bar_ns < 100000000)
+        return;
+    r->bar_ns = now;
+    filled = (int)(30 * done / total);
+    fprintf(stderr, "\r%s [%-30.*s] %.0f/%.0f s, %.0fx real time\033[K", r->name,
+            filled < 0 ? 0 : filled > 30 ? 30 : filled, "##############################", done, total,
+            done / ((double)(now - r->started_ns) * 1e-9));
+}
+
+static void clear_bar(struct recording *r)
+{
+    if (r->bar && r->bar_ns != r->started_ns)
+        fputs("\r\033[K", stderr);
+}
+
+/* ---- one recording ---------------------------------------------------------------------------- */
+
+static steno_status open_recording(struct recording *r, int fd, steno_err *err)
+{
+    struct steno_stream_options so = r->job->stream_opt;
+    steno_status st = steno_audio_open_fd(
+        &r->audio, fd, &(struct steno_audio_options){.channel = r->job->channel}, err);
+    if (st)
+        return st;
+    steno_audio_get_info(r->audio, &r->info);
+    so.sample_rate = r->info.sample_rate;
+    so.no_partials = !r->job->stream;
+    r->transcript = steno_transcript_new(0);
+    if (!r->transcript)
+        return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+    r->started_ns = r->bar_ns = steno_now_ns();
+    r->bar = isatty(STDERR_FILENO) && !r->job->stream &&
+             (double)r->info.frames > BAR_FROM_SECONDS * r->info.sample_rate;
+    return steno_stream_open(&r->stream, r->job->model, &so, err);
+}
+
+static steno_status run_recording(struct recording *r, steno_err *err)
+{
+    float pcm[BLOCK];
+    size_t n = 1;
+    steno_status st = STENO_OK, damaged = STENO_OK;
+    steno_err damage;
+    while (!st && n) {
+        n = 0;
+        damaged = steno_audio_read(r->audio, pcm, BLOCK, &n, &damage);
+        st = n ? steno_stream_push(r->stream, pcm, n, err) : STENO_OK;
+        if (!st)
+            st = take_events(r, err);
+        draw_bar(r);
+        if (damaged)
+            break;
+    }
+    if (!st)
+        st = steno_stream_end(r->stream, err);
+    if (!st)
+        st = take_events(r, err);
+    clear_bar(r);
+    if (st)
+        return st;
+    steno_transcript_set_duration(r->transcript,
+                                  (double)steno_stream_samples(r->stream) / r->info.sample_rate);
+    steno_audio_get_info(r->audio, &r->info);
+    if (r->info.truncated && !damaged)
+        fprintf(stderr, "steno: %s: the file ends early; what there is was transcribed\n", r->name);
+    st = print_result(r, err);
+    if (!st && damaged && err) { /* what came before the damage has been printed */
+        *err = damage;
+        st = damaged;
+    }
+    return st;
+}
+
+static int open_input(const char *name, steno_err *err)
+{
+    int fd = strcmp(name, "-") == 0 ? STDIN_FILENO : open(name, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        steno_fail(err, STENO_ERR_IO, "%s: %s", name, strerror(errno));
+    return fd;
+}
+
+/* Exit code of this recording. */
+static int transcribe(const struct job *j, const char *name)
+{
+    struct recording r = {.job = j, .name = name};
+    steno_err err = {0};
+    steno_status st;
+    int fd = open_input(name, &err);
+    if (fd < 0) {
+        (void)cli_fail(&err);
+        if (j->format == FORMAT_TEXT)
+            puts("");
+        return EX_NOINPUT;
+    }
+    st = open_recording(&r, fd, &err);
+    if (!st)
+        st = run_recording(&r, &err);
+    if (st && j->format == FORMAT_TEXT && !r.info.frames)
+        puts(""); /* line n stays file n */
+    steno_stream_close(r.stream);
+    steno_transcript_free(r.transcript);
+    steno_audio_close(r.audio);
+    if (fd != STDIN_FILENO)
+        close(fd);
+    if (!st)
+        return EX_OK;
+    st = steno_fail_in(&err, st, "%s", name);
+    return cli_fail(&err);
+}
+
+/* ---- arguments -------------------------------------------------------------------------------- */
+
+static bool parse_format(const char *s, enum format *out)
+{
+    static const char *const names[] = {"text", "json", "srt", "vtt"};
+    for (int i = 0; i < 4; i++)
+        if (strcmp(s, names[i]) == 0) {
+            *out = (enum format)i;
+            return true;
+        }
+    (void)cli_usage("--format: '%s' is none of text, json, srt, vtt", s);
+    return false;
+}
+
+enum { O_MODEL, O_FORMAT, O_WORDS, O_STREAM, O_CHANNEL, O_BEAM, O_NBEST, O_NO_ENDPOINT, O_THREADS, O_CPU };
+static const char *const options[] = {"--model", "--format", "!--words", "!--stream", "--channel",
+                                      "--beam", "--nbest", "!--no-endpoint", "--threads", "--cpu",
+                                      NULL};
+
+static bool set_option(struct job *j, int option, const char *value)
+{
+    long n = 0;
+    switch (option) {
+    case O_MODEL:
+        j->model_dir = value;
+        return true;
+    case O_FORMAT:
+        return parse_format(value, &j->format);
+    case O_WORDS:
+        return j->words = true;
+    case O_STREAM:
+        return j->stream = true;
+    case O_CHANNEL:
+        if (!cli_int("--channel", value, 1, 64, &n))
+            return false;
+        j->channel = (unsigned)n;
+        return true;
+    case O_BEAM:
+        if (!cli_int("--beam", value, 1, STENO_MAX_BEAM, &n))
+            return false;
+        j->stream_opt.beam = (int)n;
+        return true;
+    case O_NBEST:
+        if (!cli_int("--nbest", value, 1, STENO_MAX_BEAM, &n))
+            return false;
+        j->stream_opt.n_best = (int)n;
+        return true;
+    case O_NO_ENDPOINT:
+        return j->stream_opt.no_endpointing = true;
+    case O_THREADS:
+        if (!cli_int("--threads", value, 1, 256, &n))
+            return false;
+        j->model_opt.threads = (int)n;
+        return true;
+    case O_CPU:
+        j->model_opt.cpu = value;
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* Files are moved to the front of argv; returns how many, or -1 - exit code. */
+static int parse(struct job *j, int argc, char **argv)
+{
+    struct cli_args a = {.argc = argc, .at = 1, .argv = argv};
+    const char *value;
+    int files = 0, o;
+    while ((o = cli_next(&a, options, &value)) != CLI_END) {
+        if (o == CLI_HELP) {
+            fputs(help_text, stdout);
+            return -1 - EX_OK;
+        }
+        if (o == CLI_POSITIONAL)
+            argv[files++] = argv[a.at - 1];
+        else if (o == CLI_ERROR || !set_option(j, o, value))
+            return -1 - EX_USAGE;
+    }
+    if (!files)
+        return -1 - cli_usage("transcribe: no recording given");
+    if (j->stream && j->format != FORMAT_TEXT && j->format != FORMAT_JSON)
+        return -1 - cli_usage("transcribe: --stream goes with text and json");
+    if (j->stream_opt.n_best > 1 && j->stream_opt.beam < j->stream_opt.n_best)
+        return -1 - cli_usage("transcribe: --nbest %d needs --beam of at least that", j->stream_opt.n_best);
+    return files;
+}
+
+static steno_status open_model(struct job *j, steno_err *err)
+{
+    char *dir = NULL;
+    steno_status st = steno_model_find(&dir, j->model_dir, err);
+    if (!st)
+        st = steno_model_open(&j->model, dir, &j->model_opt, err);
+    free(dir);
+    if (!st)
+        steno_model_get_info(j->model, &j->info);
+    return st;
+}
+
+int cli_transcribe(int argc, char **argv)
+{
+    struct job j = {.format = FORMAT_TEXT};
+    steno_err err = {0};
+    int code = EX_OK, files = parse(&j, argc, argv);
+    if (files < 0)
+        return -1 - files;
+    if (open_model(&j, &err))
+        return cli_fail(&err);
+    for (int i = 0; i < files; i++) {
+        int c = transcribe(&j, argv[i]);
+        if (code == EX_OK)
+            code = c;
+    }
+    steno_model_close(j.model);
+    if (fflush(stdout) || ferror(stdout)) {
+        fprintf(stderr, "steno: standard output: %s\n", strerror(errno));
+        return EX_IOERR;
+    }
+    return code;
+}
