@@ -223,7 +223,7 @@ static void on_note(void *user, steno_pool_stream *ps, const struct steno_pool_n
         c->status = note->status;
         c->done_ns = steno_now_ns();
         if (note->err)
-            snprintf(c->msg, sizeof c->msg, "%s", note->err->msg);
+            snprintf(c->msg, sizeof c->msg, "%.80s", note->err->msg);
         close_it = c->close_in_done;
         break;
     }
