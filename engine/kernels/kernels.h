@@ -108,7 +108,7 @@ struct steno_kernels {
     /* ---- matrix product ---- C[M,N] = act(alpha * A[M,K] * B[K,N] + bias) + residual; row strides
      * lda, ldc in elements. K = 0 gives the epilogue of zeros. C must not overlap A or B.
      * ep may be NULL. Packed form: B from gemm_f32_pack in gemm_f32_packed_bytes bytes, 64-byte
-     * aligned. Needs up to 128 KiB of the caller's stack. */
+     * aligned. Needs up to 256 KiB of the caller's stack. */
     size_t (*gemm_f32_packed_bytes)(size_t k, size_t n);
     /* trans: B is stored [N,K] with row stride ldb; else [K,N]. */
     void (*gemm_f32_pack)(void *dst, const float *b, size_t ldb, bool trans, size_t k, size_t n);

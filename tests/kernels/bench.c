@@ -1,10 +1,10 @@
 /* kcheck --bench: time of every slot at every level, as a Markdown table.
- * A number is the smallest of several short samples: another process on the core can only add to a
- * sample, so the smallest is closest to what the code costs. */
+ * A number is the smallest of several short samples of this thread's processor time: other processes
+ * can only add to a sample (caches, memory, the sibling hyperthread), so the smallest is closest to
+ * what the code costs. */
 #include "tests/kernels/kcheck.h"
 
 #include "base/arena.h"
-#include "base/clock.h"
 #include "base/cpu.h"
 #include "kernels/peak.h"
 
@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 enum { LEVELS = 3, SAMPLES = 9, MAX_FLOATS = 9 << 20 };
 
@@ -189,15 +190,22 @@ static const struct bench benches[] = {
     {"conv 256>512 1x1 T100", call_conv, 6, 0, 0, 2, 0, CONV},
 };
 
+static int64_t cpu_ns(void)
+{
+    struct timespec ts;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
+    return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
+}
+
 static double measure(void (*call)(const struct run *), const struct run *r)
 {
     double best = INFINITY;
     size_t times = 1;
     for (int s = 0; s < SAMPLES;) {
-        int64_t start = steno_now_ns(), ns;
+        int64_t start = cpu_ns(), ns;
         for (size_t i = 0; i < times; i++)
             call(r);
-        ns = steno_now_ns() - start;
+        ns = cpu_ns() - start;
         if (ns < 300000 && times < 1000000) { /* short samples fit between others' time slices */
             times *= ns < 30000 ? 8 : 2;
             continue;

@@ -1,15 +1,17 @@
 /* Convolution for one vector width; included after gemm_tmpl.h, whose blocks it drives.
  *
+ * An image that needs padding is copied with its zeros to work first, one group's channels at a
+ * time; everything below then reads inside the image.
+ *
  * General: for each group, Y [c_out/g, pixels] = W [c_out/g, K] * patches [K, pixels] with
  * K = c_in/g * kernel0 * kernel1. The patches are never there as a whole: for KC rows of K and at
- * most GROUP panels of pixels they are gathered into work in the layout of packed B (1 MiB, L2),
- * used for every output channel, and overwritten by the next. Weights stay as ONNX has them,
- * [c_out, K]: they are the left side, which the product copies in small blocks anyway.
+ * most GROUP panels of pixels they are gathered into work in the layout of packed B, used for every
+ * output channel, and overwritten by the next. Weights stay as ONNX has them, [c_out, K]: they are
+ * the left side, which the product copies in small blocks anyway.
  *
- * Depthwise: per channel, the padded image is copied to work and every output vector sums its taps
- * with plain unaligned loads. */
+ * Depthwise: per channel, every vector of outputs sums its taps with plain unaligned loads. */
 
-enum { GROUP = 32 }; /* panels gathered at a time */
+enum { GROUP = 32 }; /* panels gathered at a time: 2 MiB for K >= KC, 64 x 32 floats per row */
 
 static size_t conv_taps(const struct steno_conv *s)
 {
@@ -31,29 +33,54 @@ static void V_NAME(conv_f32_pack)(void *dst, const float *w, const struct steno_
     memcpy(dst, w, V_NAME(conv_f32_packed_bytes)(s));
 }
 
-/* Extents of the padded image that the outputs reach into, in floats; rows a vector longer, for the
- * loads of the last outputs of a row. */
-static size_t padded_cols(const struct steno_conv *s)
+/* How far along axis d the outputs reach into the padded image. */
+static size_t reach(const struct steno_conv *s, int d)
 {
-    size_t reach = (s->out[1] - 1) * s->stride[1] + (s->kernel[1] - 1) * s->dilation[1] + 1;
-    size_t have = s->in[1] + s->pad[1];
-    return (reach > have ? reach : have) + 4 * VL;
+    return (s->out[d] - 1) * s->stride[d] + (s->kernel[d] - 1) * s->dilation[d] + 1;
 }
 
-static size_t padded_rows(const struct steno_conv *s)
+static bool needs_padding(const struct steno_conv *s)
 {
-    return (s->out[0] - 1) * s->stride[0] + (s->kernel[0] - 1) * s->dilation[0] + 1;
+    return s->pad[0] || s->pad[1] || reach(s, 0) > s->in[0] || reach(s, 1) > s->in[1];
 }
 
-/* Floats of work for one part. */
+/* Channels of one group, each with its zeros around it: as far as the outputs reach. */
+static void pad_images(const struct steno_conv *s, const float *x, size_t channels, float *out)
+{
+    const size_t rows = reach(s, 0), cols = reach(s, 1), before = s->pad[1];
+    for (size_t r = 0; r < channels * rows; r++, out += cols) {
+        const size_t i0 = r % rows - s->pad[0]; /* wraps below zero */
+        const float *from = x + (r / rows * s->in[0] + i0) * s->in[1];
+        const size_t end =
+            i0 < s->in[0] ? before + s->in[1] : 0; /* columns [before, end) are x's */
+        for (size_t c = 0; c < cols; c += VL) {
+            size_t lo = before > c ? before - c : 0, hi = end > c ? end - c : 0;
+            vm keep = v_range(lo < VL ? lo : VL, hi < VL ? hi : VL);
+            vf v = v_zero();
+            if (v_any(keep))
+                v = v_load_m(from + (ptrdiff_t)c - (ptrdiff_t)before, keep);
+            v_store_m(out + c, v_tail(cols - c < VL ? cols - c : VL), v);
+        }
+    }
+}
+
+/* Depthwise channels padded before the first is used: a load that spans two recent stores waits for
+ * both to leave the store buffer. */
+enum { PAD_AHEAD = 8 };
+
+/* Floats of work for one part: the padded image, then the patches. */
+static size_t pad_work(const struct steno_conv *s)
+{
+    size_t channels = is_depthwise(s) ? PAD_AHEAD : s->c_in / s->group;
+    return needs_padding(s) ? (channels * reach(s, 0) * reach(s, 1) + 15) / 16 * 16 : 0;
+}
+
 static size_t part_work(const struct steno_conv *s)
 {
     size_t np = panels(s->out[0] * s->out[1]), k = conv_taps(s);
     if (!s->out[0] || !s->out[1])
         return 0;
-    if (is_depthwise(s))
-        return padded_rows(s) * padded_cols(s) + NR;
-    return (np < GROUP ? np : GROUP) * NR * (k < KC ? k : KC);
+    return pad_work(s) + (is_depthwise(s) ? 0 : (np < GROUP ? np : GROUP) * NR * (k < KC ? k : KC));
 }
 
 static size_t V_NAME(conv_f32_work)(const struct steno_conv *s, size_t n_parts)
@@ -61,53 +88,48 @@ static size_t V_NAME(conv_f32_work)(const struct steno_conv *s, size_t n_parts)
     return n_parts * part_work(s) * sizeof(float);
 }
 
-/* One row of patches: tap (k0, k1) of image x [in0, in1] for pixels [p, p + n), in order. */
-static void gather_row(const struct steno_conv *s, const float *x, size_t k0, size_t k1, size_t p,
-                       size_t n, float *out)
+/* Where the pixels of a group of panels lie in one channel's image: per vector the first one, the
+ * others relative to it, and whether they are simply in a row. */
+struct pixels {
+    size_t base[2 * GROUP];
+    int at[2 * GROUP][VL];
+    bool in_a_row[2 * GROUP];
+};
+
+/* Pixels [p, p + n); lanes past the last one repeat it. */
+static void locate(const struct steno_conv *s, size_t p, size_t n, struct pixels *px)
 {
-    size_t o0 = p / s->out[1], o1 = p % s->out[1];
-    while (n) {
-        size_t run = s->out[1] - o1 < n ? s->out[1] - o1 : n, at = 0;
-        size_t i0 = o0 * s->stride[0] + k0 * s->dilation[0] - s->pad[0]; /* wraps below zero */
-        ptrdiff_t i1 = (ptrdiff_t)(o1 * s->stride[1] + k1 * s->dilation[1]) - (ptrdiff_t)s->pad[1];
-        if (i0 < s->in[0]) {
-            const float *row = x + i0 * s->in[1];
-            const ptrdiff_t step = (ptrdiff_t)s->stride[1], width = (ptrdiff_t)s->in[1];
-            for (; at < run && i1 < 0; at++, i1 += step)
-                out[at] = 0.0f;
-            if (step == 1 && i1 < width) {
-                size_t len = run - at < (size_t)(width - i1) ? run - at : (size_t)(width - i1);
-                memcpy(out + at, row + i1, len * sizeof *out);
-                at += len;
-            } else {
-                for (; at < run && i1 < width; at++, i1 += step)
-                    out[at] = row[i1];
+    size_t o0 = p / s->out[1], o1 = p % s->out[1], last = 0;
+    for (size_t v = 0; v < 2 * panels(n); v++) {
+        for (size_t i = 0; i < VL; i++) {
+            if (v * VL + i < n) {
+                last = o0 * s->stride[0] * s->in[1] + o1 * s->stride[1];
+                o0 += o1 + 1 == s->out[1];
+                o1 = o1 + 1 == s->out[1] ? 0 : o1 + 1;
             }
+            if (i == 0)
+                px->base[v] = last;
+            px->at[v][i] = (int)(last - px->base[v]);
         }
-        for (; at < run; at++)
-            out[at] = 0.0f;
-        out += run;
-        n -= run;
-        o1 = 0;
-        o0++;
+        px->in_a_row[v] = true;
+        for (int i = 0; i < VL; i++)
+            px->in_a_row[v] &= px->at[v][i] == i;
     }
 }
 
-/* Rows [k, k + kc) of the patches for pixels [p, p + n), as panels of NR columns, kc rows each. */
-static void gather(const struct steno_conv *s, const float *x, size_t k, size_t kc, size_t p,
-                   size_t n, float *dst)
+/* Rows [k, k + kc) of the patches as panels of NR columns, kc rows each. */
+static void gather(const struct steno_conv *s, const float *x, size_t k, size_t kc,
+                   const struct pixels *px, size_t vectors, float *dst)
 {
-    alignas(64) float row[GROUP * NR];
     const size_t per = s->kernel[0] * s->kernel[1], image = s->in[0] * s->in[1];
-    const size_t wide = panels(n);
-    memset(row, 0, sizeof row);
     for (size_t i = 0; i < kc; i++) {
-        size_t c = (k + i) / per, tap = (k + i) % per;
-        gather_row(s, x + c * image, tap / s->kernel[1], tap % s->kernel[1], p, n, row);
-        for (size_t j = 0; j < wide; j++) {
-            float *to = dst + (j * kc + i) * NR;
-            v_store(to, v_load(row + j * NR));
-            v_store(to + VL, v_load(row + j * NR + VL));
+        const size_t c = (k + i) / per, tap = (k + i) % per;
+        const float *from = x + c * image + tap / s->kernel[1] * s->dilation[0] * s->in[1] +
+                            tap % s->kernel[1] * s->dilation[1];
+        for (size_t v = 0; v < vectors; v++) {
+            const float *at = from + px->base[v];
+            v_store(dst + (v / 2 * kc + i) * NR + v % 2 * VL,
+                    px->in_a_row[v] ? v_load(at) : v_gather_at(at, px->at[v]));
         }
     }
 }
@@ -123,6 +145,8 @@ static void conv_group(const struct steno_conv *s, const float *x, const float *
         size_t n = (last * NR < pixels ? last * NR : pixels) - p0;
         struct steno_gemm_epilogue here = {.alpha = 1};
         struct product p = {n, k, w, k, 1, work, NR, 0, y + p0, pixels, NULL};
+        struct pixels px;
+        locate(s, p0, n, &px);
         if (ep) {
             here = *ep;
             here.residual = ep->residual ? ep->residual + p0 : NULL;
@@ -130,11 +154,22 @@ static void conv_group(const struct steno_conv *s, const float *x, const float *
         }
         for (size_t k0 = 0; k0 < k; k0 += KC) {
             size_t kc = k - k0 < KC ? k - k0 : KC;
-            gather(s, x, k0, kc, p0, n, work);
+            gather(s, x, k0, kc, &px, 2 * panels(n), work);
             p.b_next = kc * NR;
             multiply_block(&p, work, o0, o1, 0, last - j, k0, kc);
         }
     }
+}
+
+/* The convolution of an image that pad_images has made. */
+static struct steno_conv padded_shape(const struct steno_conv *s)
+{
+    struct steno_conv to = *s;
+    for (int d = 0; d < 2; d++) {
+        to.in[d] = reach(s, d);
+        to.pad[d] = 0;
+    }
+    return to;
 }
 
 /* Pixels are shared out while there are enough panels, else output channels. */
@@ -155,89 +190,68 @@ static void conv_general(const struct steno_conv *s, const float *x, const float
     if (o0 == o1)
         return;
     for (size_t g = 0; g < s->group; g++) {
-        struct steno_gemm_epilogue here;
-        const struct steno_gemm_epilogue *use = NULL;
+        const float *image = x + g * ins * s->in[0] * s->in[1];
+        const struct steno_conv shape = needs_padding(s) ? padded_shape(s) : *s;
+        struct steno_gemm_epilogue here = {.alpha = 1};
+        if (needs_padding(s)) {
+            pad_images(s, image, ins, work);
+            image = work;
+        }
         if (ep) {
             here = *ep;
             here.bias = ep->bias ? ep->bias + g * outs : NULL;
             here.residual = ep->residual ? ep->residual + g * outs * pixels : NULL;
-            use = &here;
         }
-        conv_group(s, x + g * ins * s->in[0] * s->in[1], w + g * outs * k, y + g * outs * pixels,
-                   use, work, o0, o1, j0, j1);
+        conv_group(&shape, image, w + g * outs * k, y + g * outs * pixels, ep ? &here : NULL,
+                   work + pad_work(s), o0, o1, j0, j1);
     }
 }
 
-/* One channel's image with its zeros around it. */
-static void pad_image(const struct steno_conv *s, const float *x, float *out)
-{
-    const size_t rows = padded_rows(s), cols = padded_cols(s);
-    for (size_t r = 0; r < rows; r++, out += cols) {
-        size_t i0 = r - s->pad[0];
-        if (i0 >= s->in[0]) {
-            memset(out, 0, cols * sizeof *out);
-            continue;
-        }
-        memset(out, 0, s->pad[1] * sizeof *out);
-        memcpy(out + s->pad[1], x + i0 * s->in[1], s->in[1] * sizeof *out);
-        memset(out + s->pad[1] + s->in[1], 0, (cols - s->pad[1] - s->in[1]) * sizeof *out);
-    }
-}
-
-/* Sums of `width` vectors of outputs from column o1 on; x: padded image at output row's first tap.
- */
+/* Sums of n <= 4 VL outputs of one row, in `width` vectors; x: first tap of the first one. */
 static inline __attribute__((always_inline)) void depthwise_sums(const struct steno_conv *s,
-                                                                 const float *x, size_t cols,
-                                                                 const float *w, size_t width,
-                                                                 float *out)
+                                                                 const float *x, const float *w,
+                                                                 size_t n, size_t width,
+                                                                 bool strided, float *out)
 {
+    const int step = (int)s->stride[1];
     vf acc[4];
+    vm m[4];
 #pragma GCC unroll 4
-    for (size_t i = 0; i < width; i++)
+    for (size_t i = 0; i < width; i++) {
         acc[i] = v_zero();
+        m[i] = v_tail(n <= i * VL ? 0 : n - i * VL < VL ? n - i * VL : VL);
+    }
     for (size_t k0 = 0; k0 < s->kernel[0]; k0++)
         for (size_t k1 = 0; k1 < s->kernel[1]; k1++) {
-            const float *from = x + k0 * s->dilation[0] * cols + k1 * s->dilation[1];
+            const float *from = x + k0 * s->dilation[0] * s->in[1] + k1 * s->dilation[1];
             vf tap = v_set1(w[k0 * s->kernel[1] + k1]);
 #pragma GCC unroll 4
-            for (size_t i = 0; i < width; i++)
-                acc[i] = v_fma(tap, v_load(from + i * VL), acc[i]);
+            for (size_t i = 0; i < width; i++) {
+                vf v = strided ? v_gather(from + i * VL * s->stride[1], step, m[i])
+                               : v_load_m(from + i * VL, m[i]);
+                acc[i] = v_fma(tap, v, acc[i]);
+            }
         }
 #pragma GCC unroll 4
     for (size_t i = 0; i < width; i++)
         v_store(out + i * VL, acc[i]);
 }
 
-/* Strides other than 1: one output at a time, in the same order of taps. */
-static void depthwise_strided(const struct steno_conv *s, const float *x, size_t cols,
-                              const float *w, size_t n, float *out)
-{
-    for (size_t o = 0; o < n; o++, x += s->stride[1]) {
-        float sum = 0;
-        for (size_t k0 = 0; k0 < s->kernel[0]; k0++)
-            for (size_t k1 = 0; k1 < s->kernel[1]; k1++)
-                sum = fmaf(w[k0 * s->kernel[1] + k1],
-                           x[k0 * s->dilation[0] * cols + k1 * s->dilation[1]], sum);
-        out[o] = sum;
-    }
-}
-
 static void depthwise_channel(const struct steno_conv *s, const struct product *p, const float *x,
                               const float *w, size_t o)
 {
-    alignas(64) float tile[NR * 2];
-    const size_t cols = padded_cols(s);
+    alignas(64) float tile[4 * VL];
     for (size_t o0 = 0; o0 < s->out[0]; o0++) {
-        const float *row = x + o0 * s->stride[0] * cols;
+        const float *row = x + o0 * s->stride[0] * s->in[1];
         for (size_t o1 = 0; o1 < s->out[1]; o1 += 4 * VL) {
             size_t n = s->out[1] - o1 < 4 * VL ? s->out[1] - o1 : 4 * VL;
             const float *from = row + o1 * s->stride[1];
             if (s->stride[1] > 1)
-                depthwise_strided(s, from, cols, w, n, tile);
+                depthwise_sums(s, from, w, n, 4, true, tile);
             else if (n <= VL)
-                depthwise_sums(s, from, cols, w, 1, tile);
+                depthwise_sums(s, from, w, n, 1, false, tile);
             else
-                depthwise_sums(s, from, cols, w, 4, tile);
+                depthwise_sums(s, from, w, n, 4, false, tile);
             store_row(p, tile, o, o0 * s->out[1] + o1, n, true, true);
         }
     }
@@ -248,11 +262,19 @@ static void conv_depthwise(const struct steno_conv *s, const float *x, const flo
                            size_t n_parts)
 {
     const size_t per_in = s->c_out / s->c_in, taps = s->kernel[0] * s->kernel[1];
+    const struct steno_conv shape = needs_padding(s) ? padded_shape(s) : *s;
     struct product p = {.c = y, .ldc = s->out[0] * s->out[1], .ep = ep};
-    for (size_t c = s->c_in * part / n_parts; c < s->c_in * (part + 1) / n_parts; c++) {
-        pad_image(s, x + c * s->in[0] * s->in[1], work);
-        for (size_t o = c * per_in; o < (c + 1) * per_in; o++)
-            depthwise_channel(s, &p, work, w + o * taps, o);
+    const size_t image = s->in[0] * s->in[1], padded = shape.in[0] * shape.in[1];
+    const size_t end = s->c_in * (part + 1) / n_parts;
+    for (size_t c = s->c_in * part / n_parts; c < end; c += PAD_AHEAD) {
+        const size_t some = end - c < PAD_AHEAD ? end - c : PAD_AHEAD;
+        const float *from = x + c * image;
+        if (needs_padding(s)) {
+            pad_images(s, from, some, work);
+            from = work;
+        }
+        for (size_t o = c * per_in; o < (c + some) * per_in; o++)
+            depthwise_channel(&shape, &p, from + (o / per_in - c) * padded, w + o * taps, o);
     }
 }
 

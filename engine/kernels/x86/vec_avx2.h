@@ -115,6 +115,24 @@ static inline vf v_frexp(vf a, vf *e)
     bits = _mm256_and_si256(bits, _mm256_set1_epi32(0x007fffff));
     return _mm256_castsi256_ps(_mm256_or_si256(bits, _mm256_set1_epi32(0x3f000000)));
 }
+/* Lanes [lo, hi), 0 <= lo, hi <= VL. */
+static inline vm v_range(size_t lo, size_t hi)
+{
+    return _mm256_andnot_si256(v_tail(lo), v_tail(hi));
+}
+/* p[i * step] in lane i, for lanes of m; |step| * VL < 2^31. */
+static inline vf v_gather(const float *p, int step, vm m)
+{
+    __m256i at =
+        _mm256_mullo_epi32(_mm256_set1_epi32(step), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+    return _mm256_mask_i32gather_ps(v_zero(), p, at, _mm256_castsi256_ps(m), 4);
+}
+/* p[at[i]] in lane i. */
+static inline vf v_gather_at(const float *p, const int *at)
+{
+    __m256i i = _mm256_loadu_si256((const __m256i *)(const void *)at);
+    return _mm256_i32gather_ps(p, i, 4);
+}
 static inline float v_hsum(vf a)
 {
     __m128 s = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));

@@ -97,6 +97,20 @@ static inline vf v_frexp(vf a, vf *e)
     *e = _mm512_getexp_ps(a) + v_set1(1.0f);
     return _mm512_getmant_ps(a, _MM_MANT_NORM_p5_1, _MM_MANT_SIGN_src);
 }
+static inline vm v_range(size_t lo, size_t hi)
+{
+    return (vm)(v_tail(hi) & ~v_tail(lo));
+}
+static inline vf v_gather(const float *p, int step, vm m)
+{
+    const __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    __m512i at = _mm512_mullo_epi32(_mm512_set1_epi32(step), lane);
+    return _mm512_mask_i32gather_ps(v_zero(), m, at, p, 4);
+}
+static inline vf v_gather_at(const float *p, const int *at)
+{
+    return _mm512_i32gather_ps(_mm512_loadu_si512(at), p, 4);
+}
 static inline float v_hsum(vf a)
 {
     __m256 h = _mm256_add_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps(a, 1));
