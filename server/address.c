@@ -1,0 +1,168 @@
+#include "server/address.h"
+
+#include <arpa/inet.h>
+#include <ctype.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <string.h>
+
+static bool parse_port(const char *text, size_t len, uint16_t *port)
+{
+    unsigned v = 0;
+    if (!len || len > 5)
+        return false;
+    for (size_t i = 0; i < len; i++) {
+        if (!isdigit((unsigned char)text[i]))
+            return false;
+        v = v * 10 + (unsigned)(text[i] - '0');
+    }
+    if (v > 65535)
+        return false;
+    *port = (uint16_t)v;
+    return true;
+}
+
+static void set_v4(struct steno_address *a, struct in_addr host, uint16_t port)
+{
+    struct sockaddr_in sin = {.sin_family = AF_INET, .sin_port = htons(port), .sin_addr = host};
+    memcpy(&a->addr, &sin, sizeof sin);
+    a->len = sizeof sin;
+}
+
+static void set_v6(struct steno_address *a, struct in6_addr host, uint16_t port)
+{
+    struct sockaddr_in6 sin6 = {
+        .sin6_family = AF_INET6, .sin6_port = htons(port), .sin6_addr = host};
+    memcpy(&a->addr, &sin6, sizeof sin6);
+    a->len = sizeof sin6;
+}
+
+static bool set_host(struct steno_address *a, const char *host, uint16_t port)
+{
+    struct in_addr v4;
+    struct in6_addr v6;
+    if (!*host || !strcmp(host, "*")) {
+        a->any = true;
+        set_v6(a, (struct in6_addr)IN6ADDR_ANY_INIT, port);
+        return true;
+    }
+    if (!strcmp(host, "localhost"))
+        host = "127.0.0.1";
+    if (inet_pton(AF_INET, host, &v4) == 1) {
+        set_v4(a, v4, port);
+        return true;
+    }
+    if (inet_pton(AF_INET6, host, &v6) == 1) {
+        set_v6(a, v6, port);
+        return true;
+    }
+    return false;
+}
+
+steno_status steno_address_parse(const char *text, size_t len, struct steno_address *out,
+                                 steno_err *err)
+{
+    struct steno_address a;
+    char host[INET6_ADDRSTRLEN + 2];
+    size_t colon = len, from = 0, to;
+    uint16_t port;
+    int shown = len > 60 ? 60 : (int)len;
+    memset(&a, 0, sizeof a);
+    while (colon > 0 && text[colon - 1] != ':')
+        colon--;
+    if (!colon || !parse_port(text + colon, len - colon, &port))
+        return steno_fail(err, STENO_ERR_INVAL, "'%.*s' is not ADDR:PORT with a port of 0..65535",
+                          shown, text);
+    to = colon - 1;
+    if (to >= 2 && text[0] == '[' && text[to - 1] == ']') {
+        from = 1;
+        to--;
+    } else if (memchr(text, ':', to)) {
+        return steno_fail(err, STENO_ERR_INVAL, "'%.*s': an IPv6 address stands in [brackets]",
+                          shown, text);
+    }
+    if (to - from < sizeof host) {
+        memcpy(host, text + from, to - from);
+        host[to - from] = '\0';
+        if (!memchr(text + from, '\0', to - from) && set_host(&a, host, port)) {
+            *out = a;
+            return STENO_OK;
+        }
+    }
+    return steno_fail(err, STENO_ERR_INVAL,
+                      "'%.*s' is not an IPv4 or IPv6 address, localhost or *", shown, text);
+}
+
+steno_status steno_address_parse_list(const char *text, struct steno_address *out, size_t *n,
+                                      steno_err *err)
+{
+    struct steno_address list[STENO_MAX_ADDRESSES];
+    size_t count = 0;
+    for (;;) {
+        size_t len;
+        steno_status st;
+        text += strspn(text, " \t");
+        len = strcspn(text, ",");
+        while (len && (text[len - 1] == ' ' || text[len - 1] == '\t'))
+            len--;
+        if (count == STENO_MAX_ADDRESSES)
+            return steno_fail(err, STENO_ERR_INVAL, "more than %d addresses", STENO_MAX_ADDRESSES);
+        st = steno_address_parse(text, len, &list[count], err);
+        if (st)
+            return st;
+        count++;
+        text += strcspn(text, ",");
+        if (!*text)
+            break;
+        text++;
+    }
+    memcpy(out, list, count * sizeof *out);
+    *n = count;
+    return STENO_OK;
+}
+
+const char *steno_address_print(const struct sockaddr_storage *addr, char *out)
+{
+    char host[INET6_ADDRSTRLEN];
+    struct sockaddr_in sin;
+    struct sockaddr_in6 sin6;
+    snprintf(out, STENO_ADDRESS_TEXT, "unknown");
+    if (addr->ss_family == AF_INET) {
+        memcpy(&sin, addr, sizeof sin);
+        if (inet_ntop(AF_INET, &sin.sin_addr, host, sizeof host))
+            snprintf(out, STENO_ADDRESS_TEXT, "%s:%u", host, ntohs(sin.sin_port));
+    } else if (addr->ss_family == AF_INET6) {
+        memcpy(&sin6, addr, sizeof sin6);
+        if (inet_ntop(AF_INET6, &sin6.sin6_addr, host, sizeof host))
+            snprintf(out, STENO_ADDRESS_TEXT, "[%s]:%u", host, ntohs(sin6.sin6_port));
+    } else if (addr->ss_family == AF_UNIX) {
+        snprintf(out, STENO_ADDRESS_TEXT, "unix");
+    }
+    return out;
+}
+
+/* 16 bytes that are the same for the same host. */
+static bool host_key(const struct sockaddr_storage *a, unsigned char key[16])
+{
+    static const unsigned char mapped[12] = {[10] = 0xff, [11] = 0xff};
+    struct sockaddr_in sin;
+    struct sockaddr_in6 sin6;
+    if (a->ss_family == AF_INET) {
+        memcpy(&sin, a, sizeof sin);
+        memcpy(key, mapped, 12);
+        memcpy(key + 12, &sin.sin_addr, 4);
+        return true;
+    }
+    if (a->ss_family == AF_INET6) {
+        memcpy(&sin6, a, sizeof sin6);
+        memcpy(key, &sin6.sin6_addr, 16);
+        return true;
+    }
+    return false;
+}
+
+bool steno_address_same_host(const struct sockaddr_storage *a, const struct sockaddr_storage *b)
+{
+    unsigned char ka[16], kb[16];
+    return host_key(a, ka) && host_key(b, kb) && !memcmp(ka, kb, 16);
+}

@@ -1,0 +1,30 @@
+/* Socket addresses in text: "127.0.0.1:8080", "[::1]:8080", "localhost:8080", "*:8080" and ":8080"
+ * for every address. No names are looked up. Pure. */
+#ifndef STENO_SERVER_ADDRESS_H
+#define STENO_SERVER_ADDRESS_H
+
+#include "base/status.h"
+
+#include <sys/socket.h>
+
+#define STENO_MAX_ADDRESSES 16
+#define STENO_ADDRESS_TEXT 64
+
+struct steno_address {
+    struct sockaddr_storage addr;
+    socklen_t len;
+    bool any; /* every address: IPv6 that also takes IPv4, or IPv4 where there is no IPv6 */
+};
+
+/* text: [len]. STENO_ERR_INVAL says what is wrong with it. */
+STENO_MUST steno_status steno_address_parse(const char *text, size_t len,
+                                            struct steno_address *out, steno_err *err);
+/* Comma-separated list of 1..STENO_MAX_ADDRESSES into out. */
+STENO_MUST steno_status steno_address_parse_list(const char *text, struct steno_address *out,
+                                                 size_t *n, steno_err *err);
+/* "127.0.0.1:8080", "[::1]:8080". out: STENO_ADDRESS_TEXT bytes. */
+const char *steno_address_print(const struct sockaddr_storage *addr, char *out);
+/* Same host, whatever the port; IPv4 written as IPv6 (RFC 4291, 2.5.5.2) equals IPv4. */
+bool steno_address_same_host(const struct sockaddr_storage *a, const struct sockaddr_storage *b);
+
+#endif

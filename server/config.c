@@ -1,0 +1,436 @@
+#include "server/config.h"
+
+#include "server/address.h"
+#include "server/log.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <ini.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+enum type { STRING, INT, BYTES, SECONDS, BOOL };
+
+struct row {
+    enum type type;
+    size_t offset;
+    const char *section, *key, *env, *value; /* value: the default */
+    double min, max;
+    const char *doc;
+};
+
+#define ROW(type, field, section, key, env, value, min, max, doc) \
+    {type, offsetof(struct steno_config, field), section, key, env, value, min, max, doc},
+static const struct row rows[] = {
+#include "server/config_table.h"
+};
+#undef ROW
+#define ROWS (sizeof rows / sizeof *rows)
+_Static_assert(ROWS <= sizeof((struct steno_config *)0)->from, "config.from has a place per row");
+
+#define MAX_VALUE 4096      /* bytes of one value */
+#define MAX_FILE (1u << 20) /* bytes of a configuration file */
+
+static void *field(struct steno_config *c, const struct row *r)
+{
+    return (char *)c + r->offset;
+}
+
+static const void *field_const(const struct steno_config *c, const struct row *r)
+{
+    return (const char *)c + r->offset;
+}
+
+/* ---- values ---------------------------------------------------------------------------------- */
+
+struct unit {
+    const char *suffix;
+    double factor;
+};
+static const struct unit no_units[] = {{"", 1}, {NULL, 0}};
+static const struct unit byte_units[] = {{"", 1},           {"K", 1024},        {"M", 1048576},
+                                         {"G", 1073741824}, {"KiB", 1024},      {"MiB", 1048576},
+                                         {"GiB", 1073741824}, {"B", 1},         {NULL, 0}};
+static const struct unit second_units[] = {{"", 1},    {"s", 1},    {"ms", 0.001},
+                                           {"min", 60}, {"h", 3600}, {NULL, 0}};
+
+/* A number and a unit of the list; spaces between them are allowed. Decimal only: strtod alone would
+ * also take "0x1p4", "inf", "nan" and "1e9". */
+static bool parse_number(const char *text, const struct unit *units, double *out)
+{
+    char digits[32], *end;
+    size_t n = (text[0] == '-') + strspn(text + (text[0] == '-'), "0123456789.");
+    double v;
+    if (!n || n >= sizeof digits)
+        return false;
+    memcpy(digits, text, n);
+    digits[n] = '\0';
+    v = strtod(digits, &end);
+    if (end != digits + n || !isdigit((unsigned char)digits[n - 1]))
+        return false;
+    text += n + strspn(text + n, " ");
+    for (; units->suffix; units++)
+        if (!strcmp(text, units->suffix)) {
+            *out = v * units->factor;
+            return true;
+        }
+    return false;
+}
+
+static bool parse_bool(const char *text, bool *out)
+{
+    static const char *const words[] = {"no", "yes", "false", "true", "off", "on", "0", "1"};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (!strcasecmp(text, words[i])) {
+            *out = i & 1;
+            return true;
+        }
+    return false;
+}
+
+static const char *type_hint(enum type t)
+{
+    switch (t) {
+    case INT: return "a whole number";
+    case BYTES: return "a size such as 65536, 64K, 100M or 1G";
+    case SECONDS: return "a time such as 30, 1.5s, 500ms, 10min or 4h";
+    case BOOL: return "yes or no";
+    case STRING: break;
+    }
+    return "text";
+}
+
+static steno_status bad_value(const struct row *r, const char *value, steno_err *err)
+{
+    return steno_fail(err, STENO_ERR_INVAL, "%s.%s: '%.60s' is not %s", r->section, r->key, value,
+                      type_hint(r->type));
+}
+
+static steno_status set_number(struct steno_config *c, const struct row *r, const char *value,
+                               steno_err *err)
+{
+    const struct unit *units = r->type == BYTES     ? byte_units
+                               : r->type == SECONDS ? second_units
+                                                    : no_units;
+    double v;
+    if (!parse_number(value, units, &v) || (r->type != SECONDS && floor(v) != v))
+        return bad_value(r, value, err);
+    if (v < r->min || v > r->max)
+        return steno_fail(err, STENO_ERR_INVAL, "%s.%s: %.60s is outside %.15g..%.15g", r->section,
+                          r->key, value, r->min, r->max);
+    if (r->type == INT)
+        *(int *)field(c, r) = (int)v;
+    else if (r->type == BYTES)
+        *(size_t *)field(c, r) = (size_t)v;
+    else
+        *(double *)field(c, r) = v;
+    return STENO_OK;
+}
+
+static steno_status set_string(struct steno_config *c, const struct row *r, const char *value,
+                               steno_err *err)
+{
+    char **at = field(c, r), *copy;
+    if (strlen(value) > MAX_VALUE)
+        return steno_fail(err, STENO_ERR_INVAL, "%s.%s: longer than %d bytes", r->section, r->key,
+                          MAX_VALUE);
+    copy = strdup(value);
+    if (!copy)
+        return steno_fail(err, STENO_ERR_NOMEM, "%s.%s: out of memory", r->section, r->key);
+    free(*at);
+    *at = copy;
+    return STENO_OK;
+}
+
+static steno_status set_row(struct steno_config *c, const struct row *r, const char *value,
+                            enum steno_config_source from, steno_err *err)
+{
+    steno_status st = STENO_OK;
+    if (r->type == STRING)
+        st = set_string(c, r, value, err);
+    else if (r->type == BOOL)
+        st = parse_bool(value, field(c, r)) ? STENO_OK : bad_value(r, value, err);
+    else
+        st = set_number(c, r, value, err);
+    if (!st)
+        c->from[r - rows] = (unsigned char)from;
+    return st;
+}
+
+static const struct row *find_row(const char *section, const char *key)
+{
+    for (const struct row *r = rows; r < rows + ROWS; r++)
+        if (!strcmp(r->section, section) && !strcmp(r->key, key))
+            return r;
+    return NULL;
+}
+
+/* The key that a misspelt one most likely meant: same first letters, at least three. */
+static const struct row *similar_row(const char *key)
+{
+    const struct row *best = NULL;
+    size_t longest = 2;
+    for (const struct row *r = rows; r < rows + ROWS; r++) {
+        size_t n = 0;
+        while (key[n] && key[n] == r->key[n])
+            n++;
+        if (n > longest) {
+            longest = n;
+            best = r;
+        }
+    }
+    return best;
+}
+
+steno_status steno_config_set(struct steno_config *c, const char *section, const char *key,
+                              const char *value, enum steno_config_source from, steno_err *err)
+{
+    const struct row *r = find_row(section, key), *like;
+    if (r)
+        return set_row(c, r, value, from, err);
+    if (!*section)
+        return steno_fail(err, STENO_ERR_INVAL, "key '%.60s' stands before the first [section]",
+                          key);
+    like = similar_row(key);
+    if (like)
+        return steno_fail(err, STENO_ERR_INVAL, "unknown key %.60s.%.60s (%s.%s is known)", section,
+                          key, like->section, like->key);
+    return steno_fail(err, STENO_ERR_INVAL, "unknown key %.60s.%.60s", section, key);
+}
+
+steno_status steno_config_assign(struct steno_config *c, const char *assignment,
+                                 enum steno_config_source from, steno_err *err)
+{
+    const char *dot = strchr(assignment, '.'), *equals = strchr(assignment, '=');
+    char section[64], key[64];
+    if (!dot || !equals || dot > equals || dot - assignment >= (long)sizeof section ||
+        equals - dot - 1 >= (long)sizeof key)
+        return steno_fail(err, STENO_ERR_INVAL, "'%.80s' is not SECTION.KEY=VALUE", assignment);
+    memcpy(section, assignment, (size_t)(dot - assignment));
+    section[dot - assignment] = '\0';
+    memcpy(key, dot + 1, (size_t)(equals - dot - 1));
+    key[equals - dot - 1] = '\0';
+    return steno_config_set(c, section, key, equals + 1, from, err);
+}
+
+steno_status steno_config_init(struct steno_config *c, steno_err *err)
+{
+    memset(c, 0, sizeof *c);
+    for (const struct row *r = rows; r < rows + ROWS; r++) {
+        steno_status st = set_row(c, r, r->value, STENO_CONFIG_DEFAULT, err);
+        if (st) {
+            steno_config_free(c);
+            return st;
+        }
+    }
+    return STENO_OK;
+}
+
+void steno_config_free(struct steno_config *c)
+{
+    for (const struct row *r = rows; r < rows + ROWS; r++)
+        if (r->type == STRING)
+            free(*(char **)field(c, r));
+    memset(c, 0, sizeof *c);
+}
+
+/* ---- files ----------------------------------------------------------------------------------- */
+
+/* inih reports line numbers only of lines it cannot parse, so the reader counts them. */
+struct source {
+    struct steno_config *conf;
+    const char *name, *text;
+    size_t len, at;
+    int line;
+    bool given[ROWS];
+    steno_status status;
+    steno_err *err;
+};
+
+static void source_fail(struct source *s, steno_status st, const char *what)
+{
+    if (!s->status)
+        s->status = steno_fail(s->err, st, "%s:%d: %s", s->name, s->line, what);
+}
+
+static char *next_line(char *out, int size, void *ctx)
+{
+    struct source *s = ctx;
+    const char *begin = s->text + s->at, *nl;
+    size_t n;
+    if (s->at >= s->len || s->status)
+        return NULL;
+    s->line++;
+    nl = memchr(begin, '\n', s->len - s->at);
+    n = nl ? (size_t)(nl - begin) : s->len - s->at;
+    s->at += n + (nl != NULL);
+    if (n + 2 > (size_t)size) {
+        source_fail(s, STENO_ERR_INVAL, "the line is too long");
+        return NULL;
+    }
+    if (memchr(begin, '\0', n)) {
+        source_fail(s, STENO_ERR_INVAL, "the line holds a NUL byte");
+        return NULL;
+    }
+    memcpy(out, begin, n);
+    memcpy(out + n, "\n", 2);
+    return out;
+}
+
+static int on_key(void *user, const char *section, const char *key, const char *value)
+{
+    struct source *s = user;
+    const struct row *r = find_row(section, key);
+    steno_err err;
+    if (s->status)
+        return 0;
+    if (r && s->given[r - rows]) {
+        steno_fail(&err, STENO_ERR_INVAL, "%s.%s is given twice", section, key);
+        source_fail(s, STENO_ERR_INVAL, err.msg);
+        return 0;
+    }
+    if (steno_config_set(s->conf, section, key, value, STENO_CONFIG_FILE, &err)) {
+        source_fail(s, err.code, err.msg);
+        return 0;
+    }
+    s->given[r - rows] = true;
+    return 1;
+}
+
+steno_status steno_config_read_text(struct steno_config *c, const char *name, const char *text,
+                                    size_t len, steno_err *err)
+{
+    struct source s = {.conf = c, .name = name, .text = text, .len = len, .err = err};
+    int rc;
+    rc = ini_parse_stream(next_line, &s, on_key, &s);
+    if (s.status)
+        return s.status;
+    if (rc == -2)
+        return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", name);
+    if (rc)
+        return steno_fail(err, STENO_ERR_INVAL, "%s:%d: neither [section], KEY = VALUE nor comment",
+                          name, rc > 0 ? rc : s.line);
+    return STENO_OK;
+}
+
+steno_status steno_config_read_file(struct steno_config *c, const char *path, steno_err *err)
+{
+    steno_status st;
+    char *text;
+    size_t n;
+    FILE *f = fopen(path, "re");
+    if (!f)
+        return steno_fail(err, STENO_ERR_IO, "%s: %s", path, strerror(errno));
+    text = malloc(MAX_FILE + 1);
+    if (!text) {
+        fclose(f);
+        return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", path);
+    }
+    n = fread(text, 1, MAX_FILE + 1, f);
+    if (ferror(f))
+        st = steno_fail(err, STENO_ERR_IO, "%s: %s", path, strerror(errno));
+    else if (n > MAX_FILE)
+        st = steno_fail(err, STENO_ERR_LIMIT, "%s: larger than %u bytes", path, MAX_FILE);
+    else
+        st = steno_config_read_text(c, path, text, n, err);
+    free(text);
+    fclose(f);
+    return st;
+}
+
+steno_status steno_config_read_environment(struct steno_config *c, steno_err *err)
+{
+    for (const struct row *r = rows; r < rows + ROWS; r++) {
+        const char *value = getenv(r->env);
+        steno_status st = value ? set_row(c, r, value, STENO_CONFIG_ENVIRONMENT, err) : STENO_OK;
+        if (st)
+            return steno_fail_in(err, st, "environment variable %s", r->env);
+    }
+    return STENO_OK;
+}
+
+steno_status steno_config_check(const struct steno_config *c, steno_err *err)
+{
+    struct steno_address addresses[STENO_MAX_ADDRESSES];
+    size_t n;
+    int level;
+    steno_status st = steno_address_parse_list(c->listen, addresses, &n, err);
+    if (st)
+        return steno_fail_in(err, st, "server.listen");
+    st = steno_log_level(c->log_level, &level, err);
+    if (st)
+        return steno_fail_in(err, st, "log.level");
+    if (c->body_bytes > c->upload_bytes)
+        return steno_fail(err, STENO_ERR_INVAL,
+                          "limits.body (%zu) is larger than limits.upload_memory (%zu): the largest "
+                          "body could never be taken",
+                          c->body_bytes, c->upload_bytes);
+    if (c->ws_ping_interval > c->ws_idle_timeout)
+        return steno_fail(err, STENO_ERR_INVAL,
+                          "websocket.ping_interval (%g s) is longer than websocket.idle_timeout "
+                          "(%g s): a silent client would never be pinged",
+                          c->ws_ping_interval, c->ws_idle_timeout);
+    return STENO_OK;
+}
+
+/* ---- printing -------------------------------------------------------------------------------- */
+
+static void print_value(const struct steno_config *c, const struct row *r, FILE *out)
+{
+    const void *at = field_const(c, r);
+    switch (r->type) {
+    case STRING: fputs(*(char *const *)at, out); break;
+    case INT: fprintf(out, "%d", *(const int *)at); break;
+    case BYTES: fprintf(out, "%zu", *(const size_t *)at); break;
+    case SECONDS: fprintf(out, "%g", *(const double *)at); break;
+    case BOOL: fputs(*(const bool *)at ? "yes" : "no", out); break;
+    }
+}
+
+void steno_config_print(const struct steno_config *c, FILE *out)
+{
+    static const char *const from[] = {"default", "file", "environment", "option"};
+    const char *section = "";
+    for (const struct row *r = rows; r < rows + ROWS; r++) {
+        if (strcmp(section, r->section)) {
+            fprintf(out, "%s[%s]\n", *section ? "\n" : "", r->section);
+            section = r->section;
+        }
+        fprintf(out, "%s = ", r->key);
+        print_value(c, r, out);
+        fprintf(out, " ; %s\n", from[c->from[r - rows]]);
+    }
+}
+
+/* Comment lines of at most 100 columns. */
+static void print_comment(const char *doc, FILE *out)
+{
+    while (*doc) {
+        size_t n = strlen(doc), cut = n;
+        if (n > 96)
+            for (cut = 96; cut > 0 && doc[cut] != ' '; cut--)
+                ;
+        fprintf(out, "# %.*s\n", (int)cut, doc);
+        doc += cut;
+        while (*doc == ' ')
+            doc++;
+    }
+}
+
+void steno_config_print_sample(FILE *out)
+{
+    const char *section = "";
+    fputs("# stenod configuration: every key with its default, commented out. See steno.conf(5).\n"
+          "# Environment variables and options of the command line count over this file.\n",
+          out);
+    for (const struct row *r = rows; r < rows + ROWS; r++) {
+        if (strcmp(section, r->section)) {
+            fprintf(out, "\n[%s]\n", r->section);
+            section = r->section;
+        }
+        print_comment(r->doc, out);
+        fprintf(out, "# Environment: %s\n#%s = %s\n\n", r->env, r->key, r->value);
+    }
+}

@@ -1,0 +1,57 @@
+/* The table of settings: one row per key, in the order of the file. Columns: type, field, section,
+ * key, environment variable, default as text, least and greatest value (numbers), documentation.
+ * Included by config.c alone. */
+/* clang-format off */
+ROW(STRING, listen, "server", "listen", "STENO_LISTEN", "127.0.0.1:8080", 0, 0,
+    "Addresses to serve on, comma separated: ADDR:PORT, [IPV6]:PORT, or *:PORT for every address. "
+    "Port 0 takes a free one; the log names it. Sockets passed by systemd are used instead.")
+ROW(SECONDS, drain_timeout, "server", "drain_timeout", "STENO_DRAIN_TIMEOUT", "30", 0, 3600,
+    "Longest time from SIGTERM to the end: uploads finish and streams get their last result in it.")
+ROW(STRING, model, "model", "dir", "STENO_MODEL", "", 0, 0,
+    "Model directory. Empty: the model that ships.")
+ROW(STRING, aliases, "model", "aliases", "STENO_MODEL_ALIASES", "whisper-1", 0, 0,
+    "Other names that requests may call the model by, comma separated. whisper-1 is what OpenAI's "
+    "clients send when nobody tells them otherwise.")
+ROW(INT, threads, "pool", "threads", "STENO_THREADS", "0", 0, 1024,
+    "Threads that run networks. 0: one per processor.")
+ROW(SECONDS, buffer_seconds, "pool", "buffer", "STENO_POOL_BUFFER", "4", 0.5, 60,
+    "Audio that may wait in one stream before its sender is slowed down.")
+ROW(INT, sessions, "limits", "sessions", "STENO_LIMITS_SESSIONS", "256", 0, 100000,
+    "WebSocket streams at once. More are refused with 503.")
+ROW(INT, uploads, "limits", "uploads", "STENO_LIMITS_UPLOADS", "64", 0, 100000,
+    "Uploads at once, those being received included. More are refused with 503.")
+ROW(INT, connections, "limits", "connections", "STENO_LIMITS_CONNECTIONS", "4096", 8, 1000000,
+    "Open connections of all kinds. More are answered 503 and closed.")
+ROW(INT, per_address, "limits", "connections_per_address", "STENO_LIMITS_PER_ADDRESS", "0", 0, 1000000,
+    "Open connections from one address. 0: no limit (right behind a proxy, which is one address).")
+ROW(BYTES, body_bytes, "limits", "body", "STENO_LIMITS_BODY", "100M", 1024, 17179869184.0,
+    "Largest request body. More is answered 413.")
+ROW(BYTES, upload_bytes, "limits", "upload_memory", "STENO_LIMITS_UPLOAD_MEMORY", "1G", 1024, 1099511627776.0,
+    "Memory for the bodies of all uploads together. A body that does not fit is refused with 503.")
+ROW(SECONDS, audio_seconds, "limits", "audio", "STENO_LIMITS_AUDIO", "4h", 0, 604800,
+    "Longest recording or stream. 0: no limit.")
+ROW(SECONDS, header_timeout, "limits", "header_timeout", "STENO_LIMITS_HEADER_TIMEOUT", "10", 0.1, 600,
+    "From the connection to the end of the first request head.")
+ROW(SECONDS, idle_timeout, "limits", "idle_timeout", "STENO_LIMITS_IDLE_TIMEOUT", "60", 1, 86400,
+    "Longest silence of an HTTP connection, between requests or within a body. Whole seconds.")
+ROW(SECONDS, body_timeout, "limits", "body_timeout", "STENO_LIMITS_BODY_TIMEOUT", "10min", 1, 86400,
+    "Longest time for receiving one request body.")
+ROW(SECONDS, request_timeout, "limits", "request_timeout", "STENO_LIMITS_REQUEST_TIMEOUT", "30min", 1, 86400,
+    "From the end of an upload to its answer; after that it is cancelled and answered 504.")
+ROW(SECONDS, retry_after, "limits", "retry_after", "STENO_LIMITS_RETRY_AFTER", "1", 1, 3600,
+    "What Retry-After tells a client that was refused with 503. Whole seconds.")
+ROW(INT, http_threads, "http", "threads", "STENO_HTTP_THREADS", "2", 1, 64,
+    "Threads that own HTTP connections. They wait for sockets and format answers, nothing else.")
+ROW(SECONDS, ws_idle_timeout, "websocket", "idle_timeout", "STENO_WEBSOCKET_IDLE_TIMEOUT", "60", 1, 86400,
+    "Longest silence of a stream: no audio, message or pong.")
+ROW(SECONDS, ws_ping_interval, "websocket", "ping_interval", "STENO_WEBSOCKET_PING_INTERVAL", "20", 1, 86400,
+    "Silence after which the server pings.")
+ROW(BYTES, ws_message_bytes, "websocket", "message", "STENO_WEBSOCKET_MESSAGE", "8M", 1024, 1073741824.0,
+    "Largest message. More is closed with 1009.")
+ROW(BYTES, ws_send_bytes, "websocket", "send_queue", "STENO_WEBSOCKET_SEND_QUEUE", "1M", 4096, 1073741824.0,
+    "Results that may wait for a client that does not read. More, and the stream is closed.")
+ROW(STRING, log_level, "log", "level", "STENO_LOG_LEVEL", "info", 0, 0,
+    "error, warning, notice, info or debug.")
+ROW(BOOL, log_requests, "log", "requests", "STENO_LOG_REQUESTS", "yes", 0, 0,
+    "A line per request and stream, at level info: never its audio or text.")
+/* clang-format on */

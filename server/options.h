@@ -1,0 +1,22 @@
+/* Command line of the daemon. */
+#ifndef STENO_SERVER_OPTIONS_H
+#define STENO_SERVER_OPTIONS_H
+
+#include "server/config.h"
+
+enum steno_action {
+    STENO_ACTION_SERVE,
+    STENO_ACTION_CHECK,  /* --check-config */
+    STENO_ACTION_PRINT,  /* --print-config */
+    STENO_ACTION_SAMPLE, /* --print-sample-config */
+    STENO_ACTION_HELP,
+    STENO_ACTION_VERSION
+};
+
+/* Fill c (initialised) from file, environment and argv, in this order of weight. STENO_ERR_INVAL:
+ * *usage tells a wrong command line from a wrong configuration. */
+STENO_MUST steno_status steno_options_read(struct steno_config *c, int argc, char **argv,
+                                           enum steno_action *action, bool *usage, steno_err *err);
+extern const char steno_usage[];
+
+#endif
