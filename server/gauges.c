@@ -1,0 +1,154 @@
+#include "server/gauges.h"
+
+#include "base/cpu.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+static double cpu_seconds(void *ctx)
+{
+    struct timespec ts = {0, 0};
+    (void)ctx;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &ts);
+    return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
+}
+
+static double resident_bytes(void *ctx)
+{
+    unsigned long total, resident = 0;
+    FILE *f = fopen("/proc/self/statm", "re"); /* proc(5): pages */
+    (void)ctx;
+    if (!f)
+        return 0;
+    if (fscanf(f, "%lu %lu", &total, &resident) != 2)
+        resident = 0;
+    fclose(f);
+    return (double)resident * (double)sysconf(_SC_PAGESIZE);
+}
+
+static double open_fds(void *ctx)
+{
+    int n = -3; /* ".", "..", and the descriptor of the listing itself */
+    DIR *d = opendir("/proc/self/fd");
+    (void)ctx;
+    if (!d)
+        return 0;
+    while (readdir(d))
+        n++;
+    closedir(d);
+    return n;
+}
+
+static double max_fds(void *ctx)
+{
+    struct rlimit lim;
+    (void)ctx;
+    return getrlimit(RLIMIT_NOFILE, &lim) ? 0 : (double)lim.rlim_cur;
+}
+
+static double start_time(void *ctx)
+{
+    return (double)((const struct steno_server *)ctx)->started;
+}
+
+static double one(void *ctx)
+{
+    (void)ctx;
+    return 1;
+}
+
+static struct steno_pool_stats pool_stats(void *ctx)
+{
+    struct steno_pool_stats st;
+    steno_pool_get_stats(((struct steno_server *)ctx)->pool, &st);
+    return st;
+}
+
+static double queue_depth(void *ctx)
+{
+    return pool_stats(ctx).ready;
+}
+
+static double workers(void *ctx)
+{
+    return pool_stats(ctx).workers;
+}
+
+static double workers_busy(void *ctx)
+{
+    return pool_stats(ctx).busy;
+}
+
+static double steps(void *ctx)
+{
+    return (double)pool_stats(ctx).steps;
+}
+
+static double capacity(void *ctx)
+{
+    return ((const struct steno_server *)ctx)->conf->sessions;
+}
+
+static double draining(void *ctx)
+{
+    return steno_limits_draining(((struct steno_server *)ctx)->limits);
+}
+
+/* A label value: quotes, backslashes and line ends escaped (exposition format 0.0.4). */
+static const char *escape(const char *s, char *out, size_t size)
+{
+    size_t n = 0;
+    for (; *s && n + 3 < size; s++) {
+        if (*s == '"' || *s == '\\' || *s == '\n')
+            out[n++] = '\\';
+        out[n++] = *s == '\n' ? 'n' : *s;
+    }
+    out[n] = '\0';
+    return out;
+}
+
+static void register_process(struct steno_server *srv, steno_metrics *m)
+{
+    steno_metrics_sample(m, "process_cpu_seconds_total", "Processor time used.", "", true,
+                         cpu_seconds, NULL);
+    steno_metrics_sample(m, "process_resident_memory_bytes", "Resident memory.", "", false,
+                         resident_bytes, NULL);
+    steno_metrics_sample(m, "process_open_fds", "Open descriptors.", "", false, open_fds, NULL);
+    steno_metrics_sample(m, "process_max_fds", "Descriptors that may be open.", "", false, max_fds,
+                         NULL);
+    steno_metrics_sample(m, "process_start_time_seconds", "Start, seconds since 1970.", "", false,
+                         start_time, srv);
+}
+
+void steno_gauges_register(struct steno_server *srv)
+{
+    steno_metrics *m = srv->stats->registry;
+    char name[128], family[64], language[32], version[64], labels[400], cpu[96];
+    snprintf(labels, sizeof labels, "version=\"%s\",cpu=\"%s\"", steno_version(),
+             steno_cpu_str(steno_cpu_detect(), cpu, sizeof cpu));
+    steno_metrics_sample(m, "steno_build_info", "Version of the daemon.", labels, false, one, NULL);
+    escape(srv->info.name, name, sizeof name);
+    snprintf(labels, sizeof labels, "model=\"%s\",family=\"%s\",language=\"%s\",version=\"%s\"",
+             name, escape(srv->info.family, family, sizeof family),
+             escape(srv->info.language, language, sizeof language),
+             escape(srv->info.version, version, sizeof version));
+    steno_metrics_sample(m, "steno_model_info", "Models.", labels, false, one, NULL);
+    snprintf(labels, sizeof labels, "model=\"%s\"", name);
+    steno_metrics_sample(m, "steno_model_loaded", "1 when the model is loaded.", labels, false, one,
+                         NULL);
+    steno_metrics_sample(m, "steno_stream_capacity", "Streams that may run at once.", labels, false,
+                         capacity, srv);
+    steno_metrics_sample(m, "steno_queue_depth", "Streams waiting for a worker.", labels, false,
+                         queue_depth, srv);
+    steno_metrics_sample(m, "steno_workers", "Threads that run networks.", "", false, workers, srv);
+    steno_metrics_sample(m, "steno_workers_busy", "Those at work.", "", false, workers_busy, srv);
+    steno_metrics_sample(m, "steno_inference_steps_total", "Times a worker took a stream.", "", true,
+                         steps, srv);
+    steno_metrics_sample(m, "steno_draining", "1 from SIGTERM on.", "", false, draining, srv);
+    register_process(srv, m);
+}

@@ -1,0 +1,157 @@
+#include "server/limits.h"
+
+#include "base/clock.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+struct steno_limits {
+    const struct steno_config *conf;
+    struct steno_stats *stats;
+    pthread_mutex_t lock; /* everything below */
+    pthread_cond_t idle;  /* active fell to 0 */
+    int streams, uploads;
+    size_t reserved;
+    bool draining;
+};
+
+steno_limits *steno_limits_new(const struct steno_config *conf, struct steno_stats *stats)
+{
+    pthread_condattr_t monotonic;
+    steno_limits *l = calloc(1, sizeof *l);
+    if (!l)
+        return NULL;
+    l->conf = conf;
+    l->stats = stats;
+    pthread_mutex_init(&l->lock, NULL);
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&l->idle, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    return l;
+}
+
+void steno_limits_free(steno_limits *l)
+{
+    if (!l)
+        return;
+    pthread_cond_destroy(&l->idle);
+    pthread_mutex_destroy(&l->lock);
+    free(l);
+}
+
+static int *counter_of(steno_limits *l, enum steno_session_api api, int *max)
+{
+    *max = api == STENO_SESSION_STREAM ? l->conf->sessions : l->conf->uploads;
+    return api == STENO_SESSION_STREAM ? &l->streams : &l->uploads;
+}
+
+steno_status steno_limits_enter(steno_limits *l, enum steno_session_api api, steno_err *err)
+{
+    int max, *n;
+    bool draining, full;
+    pthread_mutex_lock(&l->lock);
+    n = counter_of(l, api, &max);
+    draining = l->draining;
+    full = *n >= max;
+    if (!draining && !full)
+        ++*n;
+    pthread_mutex_unlock(&l->lock);
+    if (draining) {
+        steno_metric_add(l->stats->sessions_rejected[STENO_REJECT_DRAINING], 1);
+        return steno_fail(err, STENO_ERR_BUSY, "the server is shutting down");
+    }
+    if (full) {
+        steno_metric_add(l->stats->sessions_rejected[STENO_REJECT_SESSIONS], 1);
+        return steno_fail(err, STENO_ERR_BUSY, "all %d places for %s are taken", max,
+                          api == STENO_SESSION_STREAM ? "streams" : "uploads");
+    }
+    steno_metric_add(l->stats->sessions_active[api], 1);
+    return STENO_OK;
+}
+
+void steno_limits_leave(steno_limits *l, enum steno_session_api api,
+                        enum steno_session_result result)
+{
+    int max;
+    steno_metric_add(l->stats->sessions_active[api], -1);
+    steno_metric_add(l->stats->sessions_total[api][result], 1);
+    pthread_mutex_lock(&l->lock);
+    --*counter_of(l, api, &max);
+    if (l->streams + l->uploads == 0)
+        pthread_cond_broadcast(&l->idle);
+    pthread_mutex_unlock(&l->lock);
+}
+
+bool steno_limits_has_room(steno_limits *l, enum steno_session_api api)
+{
+    int max, *n;
+    bool room;
+    pthread_mutex_lock(&l->lock);
+    n = counter_of(l, api, &max);
+    room = !l->draining && *n < max;
+    pthread_mutex_unlock(&l->lock);
+    return room;
+}
+
+steno_status steno_limits_reserve(steno_limits *l, size_t bytes, steno_err *err)
+{
+    size_t sum;
+    bool fits;
+    pthread_mutex_lock(&l->lock);
+    fits = steno_add_size(l->reserved, bytes, &sum) && sum <= l->conf->upload_bytes;
+    if (fits)
+        l->reserved = sum;
+    pthread_mutex_unlock(&l->lock);
+    if (fits)
+        return STENO_OK;
+    steno_metric_add(l->stats->sessions_rejected[STENO_REJECT_MEMORY], 1);
+    return steno_fail(err, STENO_ERR_BUSY, "the uploads of others fill the memory kept for them");
+}
+
+void steno_limits_release(steno_limits *l, size_t bytes)
+{
+    pthread_mutex_lock(&l->lock);
+    l->reserved -= bytes;
+    pthread_mutex_unlock(&l->lock);
+}
+
+void steno_limits_drain(steno_limits *l)
+{
+    pthread_mutex_lock(&l->lock);
+    l->draining = true;
+    pthread_mutex_unlock(&l->lock);
+}
+
+bool steno_limits_draining(steno_limits *l)
+{
+    bool d;
+    pthread_mutex_lock(&l->lock);
+    d = l->draining;
+    pthread_mutex_unlock(&l->lock);
+    return d;
+}
+
+int steno_limits_active(steno_limits *l)
+{
+    int n;
+    pthread_mutex_lock(&l->lock);
+    n = l->streams + l->uploads;
+    pthread_mutex_unlock(&l->lock);
+    return n;
+}
+
+bool steno_limits_wait_idle(steno_limits *l, int64_t deadline_ns)
+{
+    struct timespec until = {.tv_sec = deadline_ns / 1000000000,
+                             .tv_nsec = deadline_ns % 1000000000};
+    bool none;
+    int rc = 0;
+    pthread_mutex_lock(&l->lock);
+    while (l->streams + l->uploads > 0 && rc != ETIMEDOUT)
+        rc = pthread_cond_timedwait(&l->idle, &l->lock, &until);
+    none = l->streams + l->uploads == 0;
+    pthread_mutex_unlock(&l->lock);
+    return none;
+}
