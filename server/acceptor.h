@@ -33,8 +33,10 @@ STENO_MUST steno_status steno_acceptor_open(steno_acceptor **out, const struct s
                                             void *user, steno_err *err);
 /* Accept from now on. STENO_ERR_INTERNAL when no thread can be made. */
 STENO_MUST steno_status steno_acceptor_start(steno_acceptor *a, steno_err *err);
-/* Close listening sockets and waiting connections, join the thread. Connections already handed over
- * are not touched. */
+/* Close the listening sockets and join the thread. After it no connection is handed over any more;
+ * those that were are not touched, and closed and linger may still be called. */
+void steno_acceptor_stop(steno_acceptor *a);
+/* Stop, if not done, and release. Accepts NULL. */
 void steno_acceptor_close(steno_acceptor *a);
 /* "http://127.0.0.1:8080": address i as bound (real port); NULL past the last. */
 const char *steno_acceptor_url(const steno_acceptor *a, size_t i);

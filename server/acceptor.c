@@ -1,0 +1,754 @@
+/* Design. A connection is in one of three places: `waiting` (its request head has not come yet),
+ * handed over (only counted here: total, and per address), or `lingering` (refused; what the client
+ * still sends is thrown away). Waiting and lingering ones are `struct conn`s in one table indexed by
+ * slot; epoll events carry slot and generation, so an event of a closed connection is recognised.
+ *
+ * MSG_PEEK leaves the bytes in the socket; with level-triggered epoll a half-sent head would wake
+ * the thread again at once, without end. Edge-triggered, each arrival of new bytes wakes it once.
+ *
+ * Locked: `lock` guards the counters per address, `handed` and the queue of descriptors to linger;
+ * the table belongs to the thread. */
+#define _GNU_SOURCE /* accept4, pthread_setname_np */
+#include "server/acceptor.h"
+
+#include "base/clock.h"
+#include "server/address.h"
+#include "server/log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <systemd/sd-daemon.h>
+#include <unistd.h>
+
+#define HEAD_MAX 16384      /* bytes of a request head; more is 431 */
+#define WAITING_MAX 4096    /* heads waited for at once; more is 503 */
+#define LINGER_NS 2000000000 /* longest time of reading behind a refused request */
+#define BACKLOG 1024
+#define BUCKETS 1024 /* of the per-address table */
+#define TICK_MS 100
+
+struct conn {
+    int fd; /* -1: the slot is free */
+    uint32_t generation;
+    bool lingering;
+    int64_t deadline;
+    struct steno_peer peer;
+    uint32_t next_free;
+};
+
+struct host { /* connections of one address */
+    struct host *next;
+    struct sockaddr_storage addr;
+    int n;
+};
+
+struct steno_acceptor {
+    const struct steno_config *conf;
+    struct steno_stats *stats;
+    steno_acceptor_fn fn;
+    void *user;
+    int listeners[STENO_MAX_ADDRESSES];
+    char *urls[STENO_MAX_ADDRESSES];
+    size_t n_listeners;
+    bool inherited; /* listeners are systemd's */
+    int epoll, wake, spare; /* spare: given up for a moment when descriptors run out */
+    pthread_t thread;
+    bool running;
+
+    struct conn *conns; /* [n_conns] */
+    uint32_t n_conns, free_head, n_open;
+
+    pthread_mutex_t lock;
+    bool stop;
+    int total; /* connections waiting or handed over */
+    struct host *hosts[BUCKETS];
+    int *linger; /* [n_linger] descriptors on their way to the table */
+    size_t n_linger, cap_linger;
+};
+
+#define NO_SLOT UINT32_MAX
+#define TAG_WAKE UINT64_MAX
+#define TAG_LISTEN (UINT64_MAX - STENO_MAX_ADDRESSES) /* + index */
+
+/* ---- counting -------------------------------------------------------------------------------- */
+
+static unsigned bucket_of(const struct sockaddr_storage *addr)
+{
+    unsigned char bytes[16] = {0};
+    uint32_t h = 2166136261u; /* FNV-1a over the host, IPv4 only or IPv6 */
+    if (addr->ss_family == AF_INET) {
+        const struct sockaddr_in *sin = (const void *)addr;
+        memcpy(bytes + 12, &sin->sin_addr, 4);
+    } else if (addr->ss_family == AF_INET6) {
+        const struct sockaddr_in6 *sin6 = (const void *)addr;
+        memcpy(bytes, &sin6->sin6_addr, 16);
+        if (IN6_IS_ADDR_V4MAPPED(&sin6->sin6_addr))
+            memset(bytes, 0, 12);
+    }
+    for (size_t i = 0; i < sizeof bytes; i++)
+        h = (h ^ bytes[i]) * 16777619u;
+    return h % BUCKETS;
+}
+
+/* Lock held. *at: the link that holds the host, or the end of its chain. */
+static struct host *find_host(steno_acceptor *a, const struct sockaddr_storage *addr,
+                              struct host ***at)
+{
+    struct host **link = &a->hosts[bucket_of(addr)];
+    while (*link && !steno_address_same_host(&(*link)->addr, addr))
+        link = &(*link)->next;
+    *at = link;
+    return *link;
+}
+
+/* Count a connection in; the reason to refuse it, or STENO_REJECTIONS. */
+static enum steno_rejection count_in(steno_acceptor *a, const struct steno_peer *peer)
+{
+    enum steno_rejection why = STENO_REJECTIONS;
+    struct host **link, *h;
+    pthread_mutex_lock(&a->lock);
+    h = find_host(a, &peer->addr, &link);
+    if (a->total >= a->conf->connections)
+        why = STENO_REJECT_CONNECTIONS;
+    else if (a->conf->per_address && h && h->n >= a->conf->per_address)
+        why = STENO_REJECT_ADDRESS;
+    else if (!h) {
+        h = calloc(1, sizeof *h);
+        if (h) {
+            h->addr = peer->addr;
+            *link = h;
+        } else {
+            why = STENO_REJECT_CONNECTIONS;
+        }
+    }
+    if (why == STENO_REJECTIONS) {
+        h->n++;
+        a->total++;
+    }
+    pthread_mutex_unlock(&a->lock);
+    return why;
+}
+
+void steno_acceptor_closed(steno_acceptor *a, const struct steno_peer *peer)
+{
+    struct host **link, *h;
+    pthread_mutex_lock(&a->lock);
+    h = find_host(a, &peer->addr, &link);
+    if (h) {
+        a->total--;
+        if (--h->n == 0) {
+            *link = h->next;
+            free(h);
+        }
+    }
+    pthread_mutex_unlock(&a->lock);
+}
+
+/* ---- the table ------------------------------------------------------------------------------- */
+
+static struct conn *slot_take(steno_acceptor *a)
+{
+    struct conn *c;
+    if (a->free_head == NO_SLOT)
+        return NULL;
+    c = &a->conns[a->free_head];
+    a->free_head = c->next_free;
+    a->n_open++;
+    return c;
+}
+
+static void slot_free(steno_acceptor *a, struct conn *c)
+{
+    c->fd = -1;
+    c->generation++;
+    c->next_free = a->free_head;
+    a->free_head = (uint32_t)(c - a->conns);
+    a->n_open--;
+}
+
+static bool watch(steno_acceptor *a, struct conn *c)
+{
+    struct epoll_event ev = {.events = EPOLLIN | EPOLLRDHUP | EPOLLET};
+    ev.data.u64 = (uint64_t)c->generation << 32 | (uint32_t)(c - a->conns);
+    return epoll_ctl(a->epoll, EPOLL_CTL_ADD, c->fd, &ev) == 0;
+}
+
+static void unwatch(steno_acceptor *a, struct conn *c)
+{
+    (void)epoll_ctl(a->epoll, EPOLL_CTL_DEL, c->fd, NULL);
+}
+
+static void drop(steno_acceptor *a, struct conn *c)
+{
+    bool counted = !c->lingering;
+    close(c->fd);
+    if (counted)
+        steno_acceptor_closed(a, &c->peer);
+    slot_free(a, c);
+}
+
+/* ---- answers of our own ---------------------------------------------------------------------- */
+
+/* A whole HTTP answer in the error form of the routes (docs/server.md). Best effort: what does not
+ * fit into the socket's empty send buffer is lost with the connection. */
+static void answer(int fd, int code, const char *phrase, const char *type, const char *error,
+                   const char *message, double retry_after)
+{
+    char body[256], head[640], retry[48] = "";
+    int n = snprintf(body, sizeof body,
+                     "{\"error\":{\"message\":\"%s\",\"type\":\"%s\",\"param\":null,"
+                     "\"code\":\"%s\"}}\n",
+                     message, type, error);
+    if (retry_after > 0)
+        snprintf(retry, sizeof retry, "Retry-After: %.0f\r\n", retry_after);
+    n = snprintf(head, sizeof head,
+                 "HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n"
+                 "%sConnection: close\r\n\r\n%s",
+                 code, phrase, n, retry, body);
+    (void)!send(fd, head, (size_t)n, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+/* Answered: say so with a FIN and read on until the client is done, so that it sees the answer. The
+ * connection no longer counts against the limits. */
+static void start_linger(steno_acceptor *a, struct conn *c)
+{
+    c->lingering = true;
+    c->deadline = steno_now_ns() + LINGER_NS;
+    if (shutdown(c->fd, SHUT_WR))
+        drop(a, c);
+}
+
+static void refuse(steno_acceptor *a, int fd, enum steno_rejection why)
+{
+    struct conn *c;
+    steno_metric_add(a->stats->sessions_rejected[why], 1);
+    answer(fd, 503, "Service Unavailable", "server_error", "busy",
+           why == STENO_REJECT_ADDRESS ? "too many connections from this address"
+                                       : "too many connections",
+           a->conf->retry_after);
+    c = a->n_open < a->n_conns / 2 ? slot_take(a) : NULL;
+    if (!c) {
+        close(fd);
+        return;
+    }
+    c->fd = fd;
+    start_linger(a, c);
+    if (c->fd == fd && !watch(a, c))
+        drop(a, c);
+}
+
+/* ---- heads ----------------------------------------------------------------------------------- */
+
+/* Length of the head with its empty line (RFC 9112, 2.2: a bare LF also ends a line), 0 while it is
+ * incomplete. */
+static size_t head_length(const char *p, size_t n)
+{
+    for (size_t i = 0; i + 1 < n; i++) {
+        if (p[i] != '\n')
+            continue;
+        if (p[i + 1] == '\n')
+            return i + 2;
+        if (p[i + 1] == '\r' && i + 2 < n && p[i + 2] == '\n')
+            return i + 3;
+    }
+    return 0;
+}
+
+static bool same_word(const char *p, size_t n, const char *word)
+{
+    return strlen(word) == n && !strncasecmp(p, word, n);
+}
+
+/* Whether a comma-separated header value holds the word. */
+static bool list_holds(const char *p, size_t n, const char *word)
+{
+    size_t at = 0;
+    while (at < n) {
+        size_t from, to;
+        while (at < n && (p[at] == ' ' || p[at] == '\t' || p[at] == ','))
+            at++;
+        from = at;
+        while (at < n && p[at] != ',')
+            at++;
+        for (to = at; to > from && (p[to - 1] == ' ' || p[to - 1] == '\t' || p[to - 1] == '\r');)
+            to--;
+        if (same_word(p + from, to - from, word))
+            return true;
+    }
+    return false;
+}
+
+static bool parse_request_line(const char *head, const char *eol, struct steno_request_head *out,
+                               bool *get)
+{
+    const char *sp1 = memchr(head, ' ', (size_t)(eol - head)), *sp2, *end;
+    if (!sp1 || sp1 == head)
+        return false;
+    sp2 = memchr(sp1 + 1, ' ', (size_t)(eol - sp1 - 1));
+    if (!sp2 || sp2 == sp1 + 1 || eol - sp2 < 9 || memcmp(sp2 + 1, "HTTP/", 5))
+        return false;
+    end = memchr(sp1 + 1, '?', (size_t)(sp2 - sp1 - 1));
+    out->path = sp1 + 1;
+    out->path_len = (size_t)((end ? end : sp2) - out->path);
+    *get = same_word(head, (size_t)(sp1 - head), "GET");
+    return true;
+}
+
+bool steno_request_head_parse(const char *head, size_t len, struct steno_request_head *out)
+{
+    const char *end = head + len, *line = memchr(head, '\n', len);
+    bool get, upgrade = false, connection = false;
+    if (!line || !parse_request_line(head, line, out, &get))
+        return false;
+    for (line++; line < end;) {
+        const char *eol = memchr(line, '\n', (size_t)(end - line)), *colon;
+        if (!eol)
+            break;
+        colon = memchr(line, ':', (size_t)(eol - line));
+        if (colon) {
+            size_t name = (size_t)(colon - line), value = (size_t)(eol - colon - 1);
+            if (same_word(line, name, "Upgrade"))
+                upgrade |= list_holds(colon + 1, value, "websocket");
+            else if (same_word(line, name, "Connection"))
+                connection |= list_holds(colon + 1, value, "upgrade");
+        }
+        line = eol + 1;
+    }
+    out->upgrade = get && upgrade && connection;
+    return true;
+}
+
+static void on_lingering(steno_acceptor *a, struct conn *c)
+{
+    char sink[16384];
+    ssize_t n;
+    /* a bounded turn: one client that floods does not hold the thread */
+    for (int i = 0; i < 64; i++) {
+        n = recv(c->fd, sink, sizeof sink, MSG_DONTWAIT);
+        if (n < 0 && errno == EAGAIN)
+            return;
+        if (n <= 0) {
+            drop(a, c);
+            return;
+        }
+    }
+    /* more is waiting, and no edge will tell: ask for one */
+    unwatch(a, c);
+    if (!watch(a, c))
+        drop(a, c);
+}
+
+static void hand_over(steno_acceptor *a, struct conn *c, const char *head, size_t len)
+{
+    int fd = c->fd;
+    struct steno_peer peer = c->peer;
+    unwatch(a, c);
+    slot_free(a, c);
+    a->fn(a->user, fd, &peer, head, len);
+}
+
+static void on_waiting(steno_acceptor *a, struct conn *c)
+{
+    char head[HEAD_MAX];
+    ssize_t n = recv(c->fd, head, sizeof head, MSG_PEEK | MSG_DONTWAIT);
+    size_t len;
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (n <= 0) {
+        drop(a, c);
+        return;
+    }
+    len = head_length(head, (size_t)n);
+    if (len) {
+        hand_over(a, c, head, len);
+    } else if ((size_t)n == sizeof head) {
+        steno_metric_add(a->stats->sessions_rejected[STENO_REJECT_SLOW], 1);
+        answer(c->fd, 431, "Request Header Fields Too Large", "invalid_request_error",
+               "head_too_large", "the request head is larger than 16384 bytes", 0);
+        steno_acceptor_closed(a, &c->peer);
+        start_linger(a, c);
+        if (c->fd >= 0)
+            on_lingering(a, c); /* the bytes that are here already raise no edge */
+    }
+}
+
+static void on_event(steno_acceptor *a, uint64_t tag)
+{
+    uint32_t slot = (uint32_t)tag;
+    struct conn *c;
+    if (slot >= a->n_conns)
+        return;
+    c = &a->conns[slot];
+    if (c->fd < 0 || c->generation != (uint32_t)(tag >> 32))
+        return;
+    if (c->lingering)
+        on_lingering(a, c);
+    else
+        on_waiting(a, c);
+}
+
+/* ---- accepting ------------------------------------------------------------------------------- */
+
+static void add_waiting(steno_acceptor *a, int fd, const struct steno_peer *peer)
+{
+    enum steno_rejection why = count_in(a, peer);
+    struct conn *c;
+    int one = 1;
+    if (why != STENO_REJECTIONS) {
+        refuse(a, fd, why);
+        return;
+    }
+    c = slot_take(a);
+    if (!c) {
+        steno_acceptor_closed(a, peer);
+        refuse(a, fd, STENO_REJECT_CONNECTIONS);
+        return;
+    }
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    c->fd = fd;
+    c->peer = *peer;
+    c->lingering = false;
+    c->deadline = steno_now_ns() + (int64_t)(a->conf->header_timeout * 1e9);
+    if (!watch(a, c))
+        drop(a, c);
+}
+
+/* No descriptor is left: give up the spare one to take the connection and close it, so that the
+ * client hears at once and the listening socket does not stay readable for ever. */
+static void shed(steno_acceptor *a, int listener)
+{
+    int fd;
+    steno_metric_add(a->stats->sessions_rejected[STENO_REJECT_DESCRIPTORS], 1);
+    if (a->spare >= 0)
+        close(a->spare);
+    fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (fd >= 0)
+        close(fd);
+    a->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
+}
+
+static void on_listener(steno_acceptor *a, int listener)
+{
+    /* bounded: connections that wait must not keep those inside from being served */
+    for (int i = 0; i < 64; i++) {
+        struct steno_peer peer = {.len = sizeof peer.addr};
+        int fd = accept4(listener, (struct sockaddr *)&peer.addr, &peer.len,
+                         SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (fd >= 0) {
+            add_waiting(a, fd, &peer);
+        } else if (errno == EMFILE || errno == ENFILE) {
+            shed(a, listener);
+            return;
+        } else if (errno != EINTR && errno != ECONNABORTED) {
+            return;
+        }
+    }
+}
+
+/* ---- lingering for others -------------------------------------------------------------------- */
+
+void steno_acceptor_linger(steno_acceptor *a, int fd)
+{
+    bool taken = false;
+    uint64_t one = 1;
+    pthread_mutex_lock(&a->lock);
+    if (!a->stop && a->n_linger < a->cap_linger) {
+        a->linger[a->n_linger++] = fd;
+        taken = true;
+    }
+    pthread_mutex_unlock(&a->lock);
+    if (taken)
+        (void)!write(a->wake, &one, sizeof one);
+    else
+        close(fd);
+}
+
+static void take_lingering(steno_acceptor *a)
+{
+    for (;;) {
+        struct conn *c;
+        int fd = -1;
+        pthread_mutex_lock(&a->lock);
+        if (a->n_linger)
+            fd = a->linger[--a->n_linger];
+        pthread_mutex_unlock(&a->lock);
+        if (fd < 0)
+            return;
+        c = slot_take(a);
+        if (!c) {
+            close(fd);
+            continue;
+        }
+        c->fd = fd;
+        c->lingering = true;
+        c->deadline = steno_now_ns() + LINGER_NS;
+        if (!watch(a, c))
+            drop(a, c);
+    }
+}
+
+/* ---- the thread ------------------------------------------------------------------------------ */
+
+static void expire(steno_acceptor *a, int64_t now)
+{
+    for (uint32_t i = 0; i < a->n_conns && a->n_open; i++) {
+        struct conn *c = &a->conns[i];
+        if (c->fd < 0 || c->deadline > now)
+            continue;
+        if (!c->lingering) {
+            char byte;
+            steno_metric_add(a->stats->sessions_rejected[STENO_REJECT_SLOW], 1);
+            /* one that sent nothing at all asked nothing: browsers open connections ahead */
+            if (recv(c->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 1)
+                answer(c->fd, 408, "Request Timeout", "invalid_request_error", "head_timeout",
+                       "the request head did not come in time", 0);
+        }
+        drop(a, c);
+    }
+}
+
+static bool stopping(steno_acceptor *a)
+{
+    bool stop;
+    pthread_mutex_lock(&a->lock);
+    stop = a->stop;
+    pthread_mutex_unlock(&a->lock);
+    return stop;
+}
+
+static void *run(void *arg)
+{
+    steno_acceptor *a = arg;
+    struct epoll_event ev[64];
+    int64_t next_tick = 0;
+    pthread_setname_np(pthread_self(), "acceptor");
+    while (!stopping(a)) {
+        int n = epoll_wait(a->epoll, ev, 64, a->n_open ? TICK_MS : -1);
+        int64_t now = steno_now_ns();
+        for (int i = 0; i < n; i++) {
+            uint64_t tag = ev[i].data.u64, count;
+            if (tag == TAG_WAKE)
+                (void)!read(a->wake, &count, sizeof count);
+            else if (tag >= TAG_LISTEN)
+                on_listener(a, a->listeners[tag - TAG_LISTEN]);
+            else
+                on_event(a, tag);
+        }
+        take_lingering(a);
+        if (now >= next_tick) {
+            expire(a, now);
+            next_tick = now + TICK_MS * INT64_C(1000000);
+        }
+    }
+    return NULL;
+}
+
+/* ---- opening and closing --------------------------------------------------------------------- */
+
+static steno_status keep_listener(steno_acceptor *a, int fd, steno_err *err)
+{
+    struct sockaddr_storage bound;
+    socklen_t len = sizeof bound;
+    char text[STENO_ADDRESS_TEXT], url[STENO_ADDRESS_TEXT + 8];
+    size_t i = a->n_listeners;
+    struct epoll_event ev = {.events = EPOLLIN};
+    memset(&bound, 0, sizeof bound);
+    if (getsockname(fd, (struct sockaddr *)&bound, &len))
+        return steno_fail(err, STENO_ERR_IO, "getsockname: %s", strerror(errno));
+    snprintf(url, sizeof url, "http://%s", steno_address_print(&bound, text));
+    a->urls[i] = strdup(url);
+    if (!a->urls[i])
+        return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+    a->listeners[i] = fd;
+    a->n_listeners++;
+    ev.data.u64 = TAG_LISTEN + i;
+    if (epoll_ctl(a->epoll, EPOLL_CTL_ADD, fd, &ev))
+        return steno_fail(err, STENO_ERR_IO, "epoll: %s", strerror(errno));
+    return STENO_OK;
+}
+
+static int try_bind(const struct steno_address *addr)
+{
+    int zero = 0, one = 1, saved;
+    int fd = socket(addr->addr.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return -1;
+    (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    if (addr->addr.ss_family == AF_INET6)
+        (void)setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, addr->any ? &zero : &one, sizeof one);
+    if (!bind(fd, (const struct sockaddr *)&addr->addr, addr->len) && !listen(fd, BACKLOG))
+        return fd;
+    saved = errno;
+    close(fd);
+    errno = saved;
+    return -1;
+}
+
+static steno_status bind_one(steno_acceptor *a, const struct steno_address *addr, steno_err *err)
+{
+    char text[STENO_ADDRESS_TEXT];
+    int fd = try_bind(addr);
+    if (fd < 0 && addr->any && errno == EAFNOSUPPORT) { /* a kernel without IPv6 */
+        struct steno_address v4;
+        struct sockaddr_in sin = {.sin_family = AF_INET};
+        const struct sockaddr_in6 *sin6 = (const void *)&addr->addr;
+        memset(&v4, 0, sizeof v4);
+        sin.sin_port = sin6->sin6_port;
+        memcpy(&v4.addr, &sin, sizeof sin);
+        v4.len = sizeof sin;
+        fd = try_bind(&v4);
+    }
+    if (fd < 0)
+        return steno_fail(err, STENO_ERR_IO, "%s: %s", steno_address_print(&addr->addr, text),
+                          strerror(errno));
+    return keep_listener(a, fd, err);
+}
+
+static steno_status bind_all(steno_acceptor *a, steno_err *err)
+{
+    struct steno_address addresses[STENO_MAX_ADDRESSES];
+    size_t n = 0;
+    int passed = sd_listen_fds(1);
+    steno_status st;
+    if (passed > 0) {
+        a->inherited = true;
+        if (passed > STENO_MAX_ADDRESSES)
+            return steno_fail(err, STENO_ERR_INVAL, "systemd passed %d sockets, %d are possible",
+                              passed, STENO_MAX_ADDRESSES);
+        for (int i = 0; i < passed; i++) {
+            int fd = SD_LISTEN_FDS_START + i;
+            if (sd_is_socket(fd, AF_UNSPEC, SOCK_STREAM, 1) <= 0)
+                return steno_fail(err, STENO_ERR_INVAL,
+                                  "descriptor %d from systemd is no listening stream socket", fd);
+            (void)fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
+            st = keep_listener(a, fd, err);
+            if (st)
+                return st;
+        }
+        return STENO_OK;
+    }
+    st = steno_address_parse_list(a->conf->listen, addresses, &n, err);
+    for (size_t i = 0; i < n && !st; i++)
+        st = bind_one(a, &addresses[i], err);
+    return st;
+}
+
+static bool make_table(steno_acceptor *a)
+{
+    a->n_conns = WAITING_MAX;
+    a->conns = calloc(a->n_conns, sizeof *a->conns);
+    a->cap_linger = 256;
+    a->linger = calloc(a->cap_linger, sizeof *a->linger);
+    if (!a->conns || !a->linger)
+        return false;
+    for (uint32_t i = 0; i < a->n_conns; i++) {
+        a->conns[i].fd = -1;
+        a->conns[i].next_free = i + 1 < a->n_conns ? i + 1 : NO_SLOT;
+    }
+    return true;
+}
+
+steno_status steno_acceptor_open(steno_acceptor **out, const struct steno_config *conf,
+                                 struct steno_stats *stats, steno_acceptor_fn fn, void *user,
+                                 steno_err *err)
+{
+    struct epoll_event ev = {.events = EPOLLIN};
+    steno_status st;
+    steno_acceptor *a = calloc(1, sizeof *a);
+    if (!a)
+        return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+    a->conf = conf;
+    a->stats = stats;
+    a->fn = fn;
+    a->user = user;
+    pthread_mutex_init(&a->lock, NULL);
+    a->epoll = epoll_create1(EPOLL_CLOEXEC);
+    a->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    a->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    ev.data.u64 = TAG_WAKE;
+    if (!make_table(a))
+        st = steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+    else if (a->epoll < 0 || a->wake < 0 || epoll_ctl(a->epoll, EPOLL_CTL_ADD, a->wake, &ev))
+        st = steno_fail(err, STENO_ERR_INTERNAL, "epoll: %s", strerror(errno));
+    else
+        st = bind_all(a, err);
+    if (st) {
+        steno_acceptor_close(a);
+        return st;
+    }
+    *out = a;
+    return STENO_OK;
+}
+
+steno_status steno_acceptor_start(steno_acceptor *a, steno_err *err)
+{
+    int rc = pthread_create(&a->thread, NULL, run, a);
+    if (rc)
+        return steno_fail(err, STENO_ERR_INTERNAL, "acceptor thread: %s", strerror(rc));
+    a->running = true;
+    return STENO_OK;
+}
+
+static void free_tables(steno_acceptor *a)
+{
+    for (uint32_t i = 0; a->conns && i < a->n_conns; i++)
+        if (a->conns[i].fd >= 0)
+            close(a->conns[i].fd);
+    for (size_t i = 0; i < a->n_linger; i++)
+        close(a->linger[i]);
+    for (size_t i = 0; i < BUCKETS; i++)
+        while (a->hosts[i]) {
+            struct host *h = a->hosts[i];
+            a->hosts[i] = h->next;
+            free(h);
+        }
+    free(a->conns);
+    free(a->linger);
+}
+
+void steno_acceptor_stop(steno_acceptor *a)
+{
+    uint64_t one = 1;
+    pthread_mutex_lock(&a->lock);
+    a->stop = true;
+    pthread_mutex_unlock(&a->lock);
+    if (a->running) {
+        (void)!write(a->wake, &one, sizeof one);
+        pthread_join(a->thread, NULL);
+        a->running = false;
+    }
+    for (size_t i = 0; i < a->n_listeners; i++)
+        close(a->listeners[i]);
+    for (size_t i = 0; i < a->n_listeners; i++)
+        free(a->urls[i]);
+    a->n_listeners = 0;
+}
+
+void steno_acceptor_close(steno_acceptor *a)
+{
+    if (!a)
+        return;
+    steno_acceptor_stop(a);
+    free_tables(a);
+    if (a->epoll >= 0)
+        close(a->epoll);
+    if (a->wake >= 0)
+        close(a->wake);
+    if (a->spare >= 0)
+        close(a->spare);
+    pthread_mutex_destroy(&a->lock);
+    free(a);
+}
+
+const char *steno_acceptor_url(const steno_acceptor *a, size_t i)
+{
+    return i < a->n_listeners ? a->urls[i] : NULL;
+}
