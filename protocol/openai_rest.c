@@ -1,0 +1,375 @@
+#include "protocol/openai_rest.h"
+
+#include "protocol/json_text.h"
+#include "protocol/query.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <string.h>
+#include <strings.h>
+
+static const struct {
+    const char *name, *media;
+} formats[] = {
+    [STENO_OPENAI_JSON] = {"json", "application/json"},
+    [STENO_OPENAI_TEXT] = {"text", "text/plain; charset=utf-8"},
+    [STENO_OPENAI_SRT] = {"srt", "application/x-subrip"},
+    [STENO_OPENAI_VERBOSE_JSON] = {"verbose_json", "application/json"},
+    [STENO_OPENAI_VTT] = {"vtt", "text/vtt; charset=utf-8"},
+};
+#define FORMATS (sizeof formats / sizeof *formats)
+
+const char *steno_openai_media_type(enum steno_openai_format f)
+{
+    return formats[f].media;
+}
+
+/* ---- requests -------------------------------------------------------------------------------- */
+
+static steno_status set_name(char out[STENO_OPENAI_NAME], const char *field, const char *value,
+                             steno_err *err)
+{
+    if (strlen(value) >= STENO_OPENAI_NAME)
+        return steno_fail(err, STENO_ERR_INVAL, "%s: longer than %d bytes", field,
+                          STENO_OPENAI_NAME - 1);
+    memcpy(out, value, strlen(value) + 1);
+    return STENO_OK;
+}
+
+static steno_status set_format(struct steno_openai_request *r, const char *value, steno_err *err)
+{
+    for (size_t i = 0; i < FORMATS; i++)
+        if (!strcmp(value, formats[i].name)) {
+            r->format = (enum steno_openai_format)i;
+            return STENO_OK;
+        }
+    return steno_fail(err, STENO_ERR_INVAL,
+                      "response_format: '%.40s' is not one of json, text, srt, verbose_json, vtt",
+                      value);
+}
+
+static steno_status set_granularity(struct steno_openai_request *r, const char *value,
+                                    steno_err *err)
+{
+    if (!strcmp(value, "word"))
+        r->words = true;
+    else if (!strcmp(value, "segment"))
+        r->segments = true;
+    else
+        return steno_fail(err, STENO_ERR_INVAL,
+                          "timestamp_granularities[]: '%.40s' is neither word nor segment", value);
+    return STENO_OK;
+}
+
+static steno_status set_temperature(struct steno_openai_request *r, const char *value,
+                                    steno_err *err)
+{
+    return steno_query_double("temperature", value, 0, 1, &r->temperature, err);
+}
+
+static steno_status set_stream(struct steno_openai_request *r, const char *value, steno_err *err)
+{
+    if (!strcmp(value, "null") || !*value) {
+        r->stream = false;
+        return STENO_OK;
+    }
+    return steno_query_bool("stream", value, &r->stream, err);
+}
+
+static steno_status set_model(struct steno_openai_request *r, const char *value, steno_err *err)
+{
+    return set_name(r->model, "model", value, err);
+}
+
+static steno_status set_language(struct steno_openai_request *r, const char *value, steno_err *err)
+{
+    return set_name(r->language, "language", value, err);
+}
+
+static const struct field {
+    const char *name;
+    steno_status (*set)(struct steno_openai_request *r, const char *value, steno_err *err);
+} fields[] = {
+    {"model", set_model},
+    {"language", set_language},
+    {"response_format", set_format},
+    {"temperature", set_temperature},
+    {"timestamp_granularities", set_granularity},
+    {"stream", set_stream},
+};
+
+steno_status steno_openai_field(struct steno_openai_request *r, const char *name, const char *value,
+                                size_t len, const char **param, steno_err *err)
+{
+    char text[STENO_OPENAI_FIELD + 1];
+    size_t n = strlen(name);
+    if (n > 2 && !strcmp(name + n - 2, "[]"))
+        n -= 2;
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
+        if (strlen(fields[i].name) != n || strncmp(fields[i].name, name, n))
+            continue;
+        *param = fields[i].name;
+        if (len > STENO_OPENAI_FIELD)
+            return steno_fail(err, STENO_ERR_INVAL, "%s: longer than %d bytes", fields[i].name,
+                              STENO_OPENAI_FIELD);
+        if (memchr(value, '\0', len))
+            return steno_fail(err, STENO_ERR_INVAL, "%s: holds a NUL", fields[i].name);
+        memcpy(text, value, len);
+        text[len] = '\0';
+        return fields[i].set(r, text, err);
+    }
+    return STENO_OK;
+}
+
+steno_status steno_openai_check(const struct steno_openai_request *r, const char **param,
+                                steno_err *err)
+{
+    if (!r->has_file) {
+        *param = "file";
+        return steno_fail(err, STENO_ERR_INVAL, "file: the form has no file");
+    }
+    if (!*r->model) {
+        *param = "model";
+        return steno_fail(err, STENO_ERR_INVAL, "model: you must provide a model parameter");
+    }
+    if ((r->words || r->segments) && r->format != STENO_OPENAI_VERBOSE_JSON) {
+        *param = "timestamp_granularities";
+        return steno_fail(err, STENO_ERR_INVAL,
+                          "timestamp_granularities[]: needs response_format verbose_json");
+    }
+    return STENO_OK;
+}
+
+/* Names OpenAI writes out in full, with their ISO 639-1 codes. */
+static const struct {
+    const char *code, *name;
+} languages[] = {{"en", "english"}, {"de", "german"},     {"fr", "french"}, {"es", "spanish"},
+                 {"it", "italian"}, {"pt", "portuguese"}, {"nl", "dutch"},  {"pl", "polish"},
+                 {"ru", "russian"}, {"zh", "chinese"},    {"ja", "japanese"}, {"ko", "korean"}};
+
+static const char *language_name(const char *code)
+{
+    for (size_t i = 0; i < sizeof languages / sizeof *languages; i++)
+        if (!strncasecmp(code, languages[i].code, 2) && !isalpha((unsigned char)code[2]))
+            return languages[i].name;
+    return code;
+}
+
+bool steno_openai_language_matches(const char *asked, const char *has)
+{
+    size_t a = strcspn(asked, "-_"), h = strcspn(has, "-_");
+    if (!*asked || !*has)
+        return true;
+    return (a == h && !strncasecmp(asked, has, a)) || !strcasecmp(asked, language_name(has));
+}
+
+/* ---- answers --------------------------------------------------------------------------------- */
+
+/* Runs the calls of a chain until one fails. */
+#define THEN(st, call) ((st) = (st) ? (st) : (call))
+
+static steno_status put_text(struct steno_buf *out, const char *key, const char *value)
+{
+    steno_status st = steno_buf_printf(out, "\"%s\":", key);
+    return THEN(st, value ? steno_json_put_string(out, value, strlen(value))
+                          : steno_buf_puts(out, "null"));
+}
+
+/* Seconds in millisecond grain, without trailing zeros ("1.25", "3", "0.1"). */
+static steno_status put_seconds(struct steno_buf *out, const char *key, double v)
+{
+    char text[64];
+    size_t n;
+    if (!(v > 0) || v > 1e12) /* NaN too */
+        v = 0;
+    snprintf(text, sizeof text, "%.3f", v);
+    n = strlen(text);
+    while (text[n - 1] == '0')
+        n--;
+    if (text[n - 1] == '.')
+        n--;
+    return steno_buf_printf(out, "\"%s\":%.*s", key, (int)n, text);
+}
+
+static steno_status put_usage(struct steno_buf *out, double seconds)
+{
+    steno_status st = steno_buf_puts(out, "\"usage\":{\"type\":\"duration\",");
+    THEN(st, put_seconds(out, "seconds", ceil(seconds)));
+    return THEN(st, steno_buf_puts(out, "}"));
+}
+
+static steno_status put_warning(struct steno_buf *out, const char *warning)
+{
+    steno_status st = STENO_OK;
+    if (!warning)
+        return STENO_OK;
+    THEN(st, steno_buf_puts(out, ",\"warnings\":["));
+    THEN(st, steno_json_put_string(out, warning, strlen(warning)));
+    return THEN(st, steno_buf_puts(out, "]"));
+}
+
+steno_status steno_openai_write_json(struct steno_buf *out, const struct steno_openai_result *r)
+{
+    steno_status st = steno_buf_puts(out, "{");
+    THEN(st, put_text(out, "text", steno_transcript_text(r->transcript)));
+    THEN(st, steno_buf_puts(out, ","));
+    THEN(st, put_usage(out, r->duration));
+    THEN(st, put_warning(out, r->warning));
+    return THEN(st, steno_buf_puts(out, "}\n"));
+}
+
+static steno_status put_words(struct steno_buf *out, const steno_transcript *t)
+{
+    steno_status st = steno_buf_puts(out, ",\"words\":[");
+    bool first = true;
+    for (size_t i = 0; i < steno_transcript_n_segments(t); i++) {
+        const struct steno_event *seg = steno_transcript_segment(t, i);
+        for (size_t w = 0; w < seg->n_words; w++, first = false) {
+            THEN(st, steno_buf_puts(out, first ? "{" : ",{"));
+            THEN(st, put_text(out, "word", seg->words[w].text));
+            THEN(st, steno_buf_puts(out, ","));
+            THEN(st, put_seconds(out, "start", seg->words[w].start));
+            THEN(st, steno_buf_puts(out, ","));
+            THEN(st, put_seconds(out, "end", seg->words[w].end));
+            THEN(st, steno_buf_puts(out, "}"));
+        }
+    }
+    return THEN(st, steno_buf_puts(out, "]"));
+}
+
+/* The fields of a segment that only Whisper has a meaning for are there, as the schema wants them,
+ * with neutral values; avg_logprob is the log of the segment's confidence (a geometric mean of word
+ * posteriors), no_speech_prob its complement where nothing better is known. */
+static steno_status put_segment(struct steno_buf *out, const struct steno_event *seg, size_t id)
+{
+    double confidence = seg->confidence > 1e-6f ? (double)seg->confidence : 1e-6;
+    steno_status st = steno_buf_printf(out, "%s{\"id\":%zu,\"seek\":%.0f,", id ? "," : "", id,
+                                       seg->start > 0 ? floor(seg->start * 100) : 0.0);
+    THEN(st, put_seconds(out, "start", seg->start));
+    THEN(st, steno_buf_puts(out, ","));
+    THEN(st, put_seconds(out, "end", seg->end));
+    THEN(st, steno_buf_puts(out, ","));
+    THEN(st, put_text(out, "text", seg->text));
+    return THEN(st, steno_buf_printf(out,
+                                     ",\"tokens\":[],\"temperature\":0,\"avg_logprob\":%.4f,"
+                                     "\"compression_ratio\":1,\"no_speech_prob\":%.4f}",
+                                     log(confidence), 1 - confidence));
+}
+
+static steno_status put_segments(struct steno_buf *out, const steno_transcript *t)
+{
+    steno_status st = steno_buf_puts(out, ",\"segments\":[");
+    for (size_t i = 0; i < steno_transcript_n_segments(t); i++)
+        THEN(st, put_segment(out, steno_transcript_segment(t, i), i));
+    return THEN(st, steno_buf_puts(out, "]"));
+}
+
+steno_status steno_openai_write_verbose(struct steno_buf *out, const struct steno_openai_result *r,
+                                        bool words, bool segments)
+{
+    steno_status st = steno_buf_puts(out, "{\"task\":\"transcribe\",");
+    THEN(st, put_text(out, "language", language_name(r->language)));
+    THEN(st, steno_buf_puts(out, ","));
+    THEN(st, put_seconds(out, "duration", r->duration));
+    THEN(st, steno_buf_puts(out, ","));
+    THEN(st, put_text(out, "text", steno_transcript_text(r->transcript)));
+    if (words)
+        THEN(st, put_words(out, r->transcript));
+    if (segments || !words)
+        THEN(st, put_segments(out, r->transcript));
+    THEN(st, steno_buf_puts(out, ","));
+    THEN(st, put_usage(out, r->duration));
+    THEN(st, put_warning(out, r->warning));
+    return THEN(st, steno_buf_puts(out, "}\n"));
+}
+
+const char *steno_openai_error_type(int http)
+{
+    if (http == 429)
+        return "rate_limit_error";
+    return http >= 500 ? "server_error" : "invalid_request_error";
+}
+
+static steno_status put_error(struct steno_buf *out, const char *message, const char *type,
+                              const char *param, const char *code)
+{
+    steno_status st = steno_buf_puts(out, "{\"error\":{");
+    THEN(st, put_text(out, "message", message));
+    THEN(st, steno_buf_puts(out, ","));
+    THEN(st, put_text(out, "type", type));
+    THEN(st, steno_buf_puts(out, ","));
+    THEN(st, put_text(out, "param", param));
+    THEN(st, steno_buf_puts(out, ","));
+    THEN(st, put_text(out, "code", code));
+    return THEN(st, steno_buf_puts(out, "}}"));
+}
+
+steno_status steno_openai_write_error(struct steno_buf *out, const char *message, const char *type,
+                                      const char *param, const char *code)
+{
+    steno_status st = put_error(out, message, type, param, code);
+    return THEN(st, steno_buf_puts(out, "\n"));
+}
+
+static steno_status put_model(struct steno_buf *out, const struct steno_openai_model *m)
+{
+    steno_status st = steno_buf_puts(out, "{");
+    THEN(st, put_text(out, "id", m->id));
+    THEN(st, steno_buf_printf(out, ",\"object\":\"model\",\"created\":%lld,\"owned_by\":\"steno\",",
+                              (long long)m->created));
+    THEN(st, put_text(out, "family", m->family));
+    THEN(st, steno_buf_puts(out, ","));
+    THEN(st, put_text(out, "language", m->language));
+    THEN(st, steno_buf_puts(out, ","));
+    THEN(st, put_text(out, "license", m->license));
+    THEN(st, steno_buf_puts(out, ","));
+    THEN(st, put_text(out, "version", m->version));
+    return THEN(st, steno_buf_puts(out, "}"));
+}
+
+steno_status steno_openai_write_model(struct steno_buf *out, const struct steno_openai_model *m)
+{
+    steno_status st = put_model(out, m);
+    return THEN(st, steno_buf_puts(out, "\n"));
+}
+
+steno_status steno_openai_write_models(struct steno_buf *out, const struct steno_openai_model *m,
+                                       size_t n)
+{
+    steno_status st = steno_buf_puts(out, "{\"object\":\"list\",\"data\":[");
+    for (size_t i = 0; i < n; i++) {
+        if (i)
+            THEN(st, steno_buf_puts(out, ","));
+        THEN(st, put_model(out, &m[i]));
+    }
+    return THEN(st, steno_buf_puts(out, "]}\n"));
+}
+
+/* ---- server-sent events ---------------------------------------------------------------------- */
+
+steno_status steno_openai_write_delta(struct steno_buf *out, const char *text, size_t n)
+{
+    steno_status st = steno_buf_puts(out, "data: {\"type\":\"transcript.text.delta\",\"delta\":");
+    THEN(st, steno_json_put_string(out, text, n));
+    return THEN(st, steno_buf_puts(out, "}\n\n"));
+}
+
+steno_status steno_openai_write_done(struct steno_buf *out, const struct steno_openai_result *r)
+{
+    steno_status st = steno_buf_puts(out, "data: {\"type\":\"transcript.text.done\",");
+    THEN(st, put_text(out, "text", steno_transcript_text(r->transcript)));
+    THEN(st, steno_buf_puts(out, ","));
+    THEN(st, put_usage(out, r->duration));
+    THEN(st, put_warning(out, r->warning));
+    THEN(st, steno_buf_puts(out, "}\n\n"));
+    /* what OpenAI's own clients read as the end */
+    return THEN(st, steno_buf_puts(out, "data: [DONE]\n\n"));
+}
+
+steno_status steno_openai_write_error_event(struct steno_buf *out, const char *message,
+                                            const char *type, const char *code)
+{
+    steno_status st = steno_buf_puts(out, "data: ");
+    THEN(st, put_error(out, message, type, NULL, code));
+    return THEN(st, steno_buf_puts(out, "\n\n"));
+}

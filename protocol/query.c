@@ -1,0 +1,136 @@
+#include "protocol/query.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <utf8proc.h>
+
+size_t steno_query_path_len(const char *target)
+{
+    return strcspn(target, "?#");
+}
+
+static int hex(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    c |= 0x20;
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+static bool valid_utf8(const char *s, size_t n)
+{
+    while (n) {
+        utf8proc_int32_t cp;
+        utf8proc_ssize_t k =
+            utf8proc_iterate((const utf8proc_uint8_t *)s, (utf8proc_ssize_t)n, &cp);
+        if (k <= 0)
+            return false;
+        s += k;
+        n -= (size_t)k;
+    }
+    return true;
+}
+
+/* Decode [in, in + n) into out; what: for the message. */
+static steno_status decode(const char *in, size_t n, char out[STENO_QUERY_TEXT], int pair,
+                           steno_err *err)
+{
+    size_t at = 0;
+    for (size_t i = 0; i < n; i++) {
+        int c = (unsigned char)in[i];
+        if (c == '+') {
+            c = ' ';
+        } else if (c == '%') {
+            int hi = i + 1 < n ? hex(in[i + 1]) : -1, lo = i + 2 < n ? hex(in[i + 2]) : -1;
+            if (hi < 0 || lo < 0)
+                return steno_fail(err, STENO_ERR_INVAL, "query: pair %d has a bad %%-escape", pair);
+            c = hi * 16 + lo;
+            i += 2;
+        }
+        if (!c)
+            return steno_fail(err, STENO_ERR_INVAL, "query: pair %d holds a NUL", pair);
+        if (at + 1 >= STENO_QUERY_TEXT)
+            return steno_fail(err, STENO_ERR_LIMIT, "query: pair %d is longer than %d bytes", pair,
+                              STENO_QUERY_TEXT - 1);
+        out[at++] = (char)c;
+    }
+    out[at] = '\0';
+    if (!valid_utf8(out, at))
+        return steno_fail(err, STENO_ERR_INVAL, "query: pair %d is no UTF-8", pair);
+    return STENO_OK;
+}
+
+steno_status steno_query_each(const char *target, steno_query_fn fn, void *user, steno_err *err)
+{
+    char name[STENO_QUERY_TEXT], value[STENO_QUERY_TEXT];
+    const char *p = target + steno_query_path_len(target);
+    int pair = 0;
+    if (*p != '?')
+        return STENO_OK;
+    for (p++; *p && *p != '#';) {
+        size_t len = strcspn(p, "&#"), eq;
+        const char *equals = memchr(p, '=', len);
+        steno_status st;
+        eq = equals ? (size_t)(equals - p) : len;
+        if (len) {
+            if (++pair > STENO_QUERY_MAX)
+                return steno_fail(err, STENO_ERR_LIMIT, "query: more than %d pairs",
+                                  STENO_QUERY_MAX);
+            st = decode(p, eq, name, pair, err);
+            if (!st)
+                st = decode(p + eq + (equals != NULL), len - eq - (equals != NULL), value, pair,
+                            err);
+            if (!st)
+                st = fn(user, name, value, err);
+            if (st)
+                return st;
+        }
+        p += len;
+        if (*p == '&')
+            p++;
+    }
+    return STENO_OK;
+}
+
+steno_status steno_query_double(const char *name, const char *text, double min, double max,
+                                double *out, steno_err *err)
+{
+    char *end;
+    double v;
+    /* strtod alone would also take blanks in front, hexadecimal, "inf" and "nan" */
+    if (!*text || strspn(text, "0123456789+-.eE") != strlen(text))
+        return steno_fail(err, STENO_ERR_INVAL, "%s: '%.40s' is not a number", name, text);
+    v = strtod(text, &end);
+    if (*end || !isfinite(v))
+        return steno_fail(err, STENO_ERR_INVAL, "%s: '%.40s' is not a number", name, text);
+    if (v < min || v > max)
+        return steno_fail(err, STENO_ERR_INVAL, "%s: %.40s is outside %g..%g", name, text, min, max);
+    *out = v;
+    return STENO_OK;
+}
+
+steno_status steno_query_int(const char *name, const char *text, int min, int max, int *out,
+                             steno_err *err)
+{
+    double v;
+    steno_status st = steno_query_double(name, text, min, max, &v, err);
+    if (st)
+        return st;
+    if (floor(v) != v)
+        return steno_fail(err, STENO_ERR_INVAL, "%s: '%.40s' is not a whole number", name, text);
+    *out = (int)v;
+    return STENO_OK;
+}
+
+steno_status steno_query_bool(const char *name, const char *text, bool *out, steno_err *err)
+{
+    static const char *const words[] = {"false", "true", "0", "1", "no", "yes"};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (!strcasecmp(text, words[i])) {
+            *out = i & 1;
+            return STENO_OK;
+        }
+    return steno_fail(err, STENO_ERR_INVAL, "%s: '%.40s' is not true or false", name, text);
+}

@@ -1,0 +1,30 @@
+/* Request target: path and query (RFC 3986, 3.3 and 3.4; names and values as
+ * application/x-www-form-urlencoded, WHATWG URL section 5.1). Pure, confined. */
+#ifndef STENO_PROTOCOL_QUERY_H
+#define STENO_PROTOCOL_QUERY_H
+
+#include "base/status.h"
+
+#define STENO_QUERY_TEXT 512 /* bytes of one decoded name or value, with its NUL */
+#define STENO_QUERY_MAX 64   /* pairs; more is STENO_ERR_LIMIT */
+
+/* Called for each pair in order; a status other than STENO_OK ends the walk. Borrowed. */
+typedef steno_status (*steno_query_fn)(void *user, const char *name, const char *value,
+                                       steno_err *err);
+
+/* Decode every pair of a target's query ("/x?a=1&b=%20"); none without a '?'. STENO_ERR_INVAL for a
+ * bad %-escape, a NUL, or bytes that are no UTF-8: the message names the pair. */
+STENO_MUST steno_status steno_query_each(const char *target, steno_query_fn fn, void *user,
+                                         steno_err *err);
+/* Length of the path in front of the query. */
+size_t steno_query_path_len(const char *target);
+/* Numbers of queries and form fields: the whole text, in range. STENO_ERR_INVAL names the field. */
+STENO_MUST steno_status steno_query_int(const char *name, const char *text, int min, int max,
+                                        int *out, steno_err *err);
+STENO_MUST steno_status steno_query_double(const char *name, const char *text, double min,
+                                           double max, double *out, steno_err *err);
+/* true, false, 1, 0, yes, no. */
+STENO_MUST steno_status steno_query_bool(const char *name, const char *text, bool *out,
+                                         steno_err *err);
+
+#endif
