@@ -1,0 +1,415 @@
+/* A job is a small state machine: OPENING -> FEEDING -> FLUSHING -> OVER, moved on by turns. A turn
+ * runs on one feeder thread; `queued`, `running` and `again` make sure that there is never more than
+ * one turn of a job and that no wake-up is lost between its last look and its lying down. Wake-ups
+ * come from start, cancel, and the pool's ROOM and DONE notes. */
+#define _GNU_SOURCE /* pthread_setname_np */
+#include "server/jobs.h"
+
+#include "audio/file.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BLOCK 8192     /* samples decoded at a time */
+#define TURN_BLOCKS 32 /* then the next job has its turn */
+
+enum state { OPENING, FEEDING, FLUSHING, OVER };
+
+struct steno_job {
+    steno_jobs *jobs;
+    struct steno_job_request req;
+    struct steno_job_result result;
+
+    /* the turn's */
+    enum state state;
+    steno_audio *audio;
+    steno_pool_stream *stream;
+    float *block; /* [BLOCK], samples [at, have) not yet pushed */
+    size_t at, have;
+
+    /* jobs->lock */
+    steno_job *next; /* in the queue */
+    steno_job *older, *newer; /* of all that have not ended */
+    bool queued, running, again, cancelled, pool_done;
+    steno_status pool_status;
+    steno_err pool_err;
+};
+
+struct steno_jobs {
+    const struct steno_server *srv;
+    pthread_mutex_t lock; /* the queue, and the fields named above of every job */
+    pthread_cond_t work;
+    pthread_cond_t none;
+    steno_job *first, *last, *newest;
+    int alive; /* jobs whose done has not returned */
+    bool stop, cancelled;
+    pthread_t *threads;
+    int n_threads;
+};
+
+/* Lock held. */
+static void enqueue(steno_job *job)
+{
+    steno_jobs *jobs = job->jobs;
+    if (job->running) {
+        job->again = true;
+        return;
+    }
+    if (job->queued || job->state == OVER)
+        return;
+    job->queued = true;
+    job->next = NULL;
+    if (jobs->last)
+        jobs->last->next = job;
+    else
+        jobs->first = job;
+    jobs->last = job;
+    pthread_cond_signal(&jobs->work);
+}
+
+static void wake(steno_job *job)
+{
+    pthread_mutex_lock(&job->jobs->lock);
+    enqueue(job);
+    pthread_mutex_unlock(&job->jobs->lock);
+}
+
+static void on_event(steno_job *job, const struct steno_event *ev)
+{
+    steno_err err;
+    if (ev->kind == STENO_FINAL && steno_transcript_add(job->result.transcript, ev, &err)) {
+        pthread_mutex_lock(&job->jobs->lock);
+        if (!job->pool_status) {
+            job->pool_status = err.code;
+            job->pool_err = err;
+        }
+        pthread_mutex_unlock(&job->jobs->lock);
+        return;
+    }
+    if (job->req.event)
+        job->req.event(job->req.user, ev);
+}
+
+static void on_note(void *user, steno_pool_stream *ps, const struct steno_pool_note *note)
+{
+    steno_job *job = user;
+    (void)ps;
+    switch (note->kind) {
+    case STENO_POOL_EVENT:
+        on_event(job, note->event);
+        break;
+    case STENO_POOL_ROOM:
+        wake(job);
+        break;
+    case STENO_POOL_FINALIZED:
+        break;
+    case STENO_POOL_DONE:
+        pthread_mutex_lock(&job->jobs->lock);
+        job->pool_done = true;
+        if (note->status && !job->pool_status) {
+            job->pool_status = note->status;
+            if (note->err)
+                job->pool_err = *note->err;
+        }
+        enqueue(job);
+        pthread_mutex_unlock(&job->jobs->lock);
+        break;
+    }
+}
+
+/* ---- a turn ---------------------------------------------------------------------------------- */
+
+static steno_status open_stream(steno_job *job, steno_err *err)
+{
+    const struct steno_server *srv = job->jobs->srv;
+    struct steno_audio_options opt = {.channel = job->req.channel,
+                                      .max_seconds = srv->conf->audio_seconds};
+    struct steno_pool_stream_options so = {.priority = STENO_POOL_UPLOAD};
+    struct steno_audio_info info;
+    steno_status st = steno_audio_open_mem(&job->audio, job->req.audio, job->req.len, &opt, err);
+    if (st)
+        return st;
+    steno_audio_get_info(job->audio, &info);
+    snprintf(job->result.format, sizeof job->result.format, "%s/%s", info.format, info.codec);
+    so.stream.sample_rate = info.sample_rate;
+    so.stream.no_partials = !job->req.partials;
+    so.stream.no_endpointing = job->req.no_endpointing;
+    so.stream.beam = job->req.beam;
+    so.stream.n_best = job->req.n_best;
+    return steno_pool_stream_open(&job->stream, srv->pool, &so, on_note, job, err);
+}
+
+static void release_audio(steno_job *job)
+{
+    size_t bytes = job->req.len;
+    if (!job->req.audio)
+        return;
+    steno_audio_close(job->audio);
+    job->audio = NULL;
+    free(job->req.audio);
+    job->req.audio = NULL;
+    if (job->req.released)
+        job->req.released(job->req.user, bytes);
+}
+
+static void end_of_audio(steno_job *job)
+{
+    struct steno_audio_info info;
+    struct steno_pool_stream_stats stats;
+    steno_audio_get_info(job->audio, &info);
+    steno_pool_stream_get_stats(job->stream, &stats);
+    if (info.truncated)
+        snprintf(job->result.warning, sizeof job->result.warning,
+                 "the recording ends early: its header promises more than the %.3f s that are there",
+                 stats.audio_seconds);
+    release_audio(job);
+    steno_pool_stream_end(job->stream);
+    job->state = FLUSHING;
+}
+
+/* Push until the stream is full, the recording is over, or the turn is. *again: more can be done. */
+static steno_status feed(steno_job *job, bool *again, steno_err *err)
+{
+    *again = false;
+    for (int i = 0; i < TURN_BLOCKS; i++) {
+        size_t taken = 0;
+        steno_status st;
+        if (job->at == job->have) {
+            job->at = job->have = 0;
+            st = steno_audio_read(job->audio, job->block, BLOCK, &job->have, err);
+            if (st)
+                return st;
+            if (!job->have) {
+                end_of_audio(job);
+                return STENO_OK;
+            }
+        }
+        st = steno_pool_stream_push(job->stream, job->block + job->at, job->have - job->at, &taken,
+                                    err);
+        if (st)
+            return st;
+        job->at += taken;
+        if (job->at < job->have)
+            return STENO_OK; /* ROOM wakes us */
+    }
+    *again = true;
+    return STENO_OK;
+}
+
+static void finish(steno_job *job, steno_status st, const steno_err *err)
+{
+    struct steno_job_result *r = &job->result;
+    if (job->stream)
+        steno_pool_stream_get_stats(job->stream, &r->stats);
+    steno_pool_stream_close(job->stream);
+    job->stream = NULL;
+    release_audio(job);
+    free(job->block);
+    job->block = NULL;
+    r->duration = r->stats.audio_seconds;
+    steno_transcript_set_duration(r->transcript, r->duration);
+    r->status = st;
+    if (st && err)
+        r->err = *err;
+    pthread_mutex_lock(&job->jobs->lock);
+    job->state = OVER;
+    pthread_mutex_unlock(&job->jobs->lock);
+}
+
+/* False when the job is over. */
+static bool turn(steno_job *job, bool *again)
+{
+    steno_err err = {STENO_OK, ""};
+    steno_status st = STENO_OK;
+    bool cancelled, done;
+    *again = false;
+    pthread_mutex_lock(&job->jobs->lock);
+    cancelled = job->cancelled;
+    done = job->pool_done;
+    if (done || job->pool_status) {
+        st = job->pool_status;
+        err = job->pool_err;
+    }
+    pthread_mutex_unlock(&job->jobs->lock);
+    if (!st && cancelled)
+        st = steno_fail(&err, STENO_ERR_CANCELLED, "cancelled");
+    if (!st && job->state == OPENING) {
+        st = open_stream(job, &err);
+        job->state = FEEDING;
+    }
+    if (!st && job->state == FEEDING)
+        st = feed(job, again, &err);
+    if (!st && !(job->state == FLUSHING && done))
+        return true;
+    finish(job, st, &err);
+    return false;
+}
+
+/* Lock held. */
+static void link_job(steno_job *job)
+{
+    steno_jobs *jobs = job->jobs;
+    job->older = jobs->newest;
+    if (jobs->newest)
+        jobs->newest->newer = job;
+    jobs->newest = job;
+    jobs->alive++;
+    job->cancelled = jobs->cancelled;
+}
+
+static void unlink_job(steno_job *job)
+{
+    if (job->older)
+        job->older->newer = job->newer;
+    if (job->newer)
+        job->newer->older = job->older;
+    else
+        job->jobs->newest = job->older;
+}
+
+static void *feeder(void *arg)
+{
+    steno_jobs *jobs = arg;
+    pthread_setname_np(pthread_self(), "feeder");
+    pthread_mutex_lock(&jobs->lock);
+    for (;;) {
+        steno_job *job;
+        bool alive, again;
+        while (!jobs->first && !jobs->stop)
+            pthread_cond_wait(&jobs->work, &jobs->lock);
+        if (!jobs->first)
+            break;
+        job = jobs->first;
+        jobs->first = job->next;
+        if (!jobs->first)
+            jobs->last = NULL;
+        job->queued = false;
+        job->running = true;
+        job->again = false;
+        pthread_mutex_unlock(&jobs->lock);
+
+        alive = turn(job, &again);
+        pthread_mutex_lock(&jobs->lock);
+        if (alive) {
+            job->running = false;
+            if (again || job->again)
+                enqueue(job);
+            continue;
+        }
+        unlink_job(job);
+        pthread_mutex_unlock(&jobs->lock);
+        job->req.done(job->req.user, job); /* may free it */
+        pthread_mutex_lock(&jobs->lock);
+        if (--jobs->alive == 0)
+            pthread_cond_broadcast(&jobs->none);
+    }
+    pthread_mutex_unlock(&jobs->lock);
+    return NULL;
+}
+
+/* ---- interface ------------------------------------------------------------------------------- */
+
+steno_status steno_jobs_open(steno_jobs **out, const struct steno_server *srv, int threads,
+                             steno_err *err)
+{
+    steno_jobs *jobs = calloc(1, sizeof *jobs);
+    if (!jobs)
+        return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+    jobs->srv = srv;
+    pthread_mutex_init(&jobs->lock, NULL);
+    pthread_cond_init(&jobs->work, NULL);
+    pthread_cond_init(&jobs->none, NULL);
+    jobs->threads = calloc((size_t)threads, sizeof *jobs->threads);
+    for (; jobs->threads && jobs->n_threads < threads; jobs->n_threads++) {
+        int rc = pthread_create(&jobs->threads[jobs->n_threads], NULL, feeder, jobs);
+        if (rc) {
+            steno_jobs_close(jobs);
+            return steno_fail(err, STENO_ERR_INTERNAL, "feeder thread: %s", strerror(rc));
+        }
+    }
+    if (!jobs->threads) {
+        steno_jobs_close(jobs);
+        return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+    }
+    *out = jobs;
+    return STENO_OK;
+}
+
+void steno_jobs_close(steno_jobs *jobs)
+{
+    if (!jobs)
+        return;
+    pthread_mutex_lock(&jobs->lock);
+    jobs->stop = true;
+    pthread_cond_broadcast(&jobs->work);
+    pthread_mutex_unlock(&jobs->lock);
+    for (int i = 0; i < jobs->n_threads; i++)
+        pthread_join(jobs->threads[i], NULL);
+    free(jobs->threads);
+    pthread_cond_destroy(&jobs->work);
+    pthread_cond_destroy(&jobs->none);
+    pthread_mutex_destroy(&jobs->lock);
+    free(jobs);
+}
+
+steno_status steno_job_start(steno_job **out, steno_jobs *jobs,
+                             const struct steno_job_request *request, steno_err *err)
+{
+    steno_job *job = calloc(1, sizeof *job);
+    if (job) {
+        job->block = calloc(BLOCK, sizeof *job->block);
+        job->result.transcript = steno_transcript_new(0);
+    }
+    if (!job || !job->block || !job->result.transcript) {
+        if (job) {
+            free(job->block);
+            steno_transcript_free(job->result.transcript);
+        }
+        free(job);
+        return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+    }
+    job->jobs = jobs;
+    job->req = *request;
+    *out = job; /* before the first turn, whose callbacks may look at it */
+    pthread_mutex_lock(&jobs->lock);
+    link_job(job);
+    enqueue(job);
+    pthread_mutex_unlock(&jobs->lock);
+    return STENO_OK;
+}
+
+void steno_job_cancel(steno_job *job)
+{
+    pthread_mutex_lock(&job->jobs->lock);
+    job->cancelled = true;
+    enqueue(job);
+    pthread_mutex_unlock(&job->jobs->lock);
+}
+
+void steno_jobs_cancel_all(steno_jobs *jobs)
+{
+    pthread_mutex_lock(&jobs->lock);
+    jobs->cancelled = true;
+    for (steno_job *job = jobs->newest; job; job = job->older) {
+        job->cancelled = true;
+        enqueue(job);
+    }
+    while (jobs->alive)
+        pthread_cond_wait(&jobs->none, &jobs->lock);
+    pthread_mutex_unlock(&jobs->lock);
+}
+
+const struct steno_job_result *steno_job_get_result(const steno_job *job)
+{
+    return &job->result;
+}
+
+void steno_job_free(steno_job *job)
+{
+    if (!job)
+        return;
+    steno_transcript_free(job->result.transcript);
+    free(job);
+}
