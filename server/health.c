@@ -1,0 +1,243 @@
+#define _GNU_SOURCE /* pthread_setname_np */
+#include "server/health.h"
+
+#include "base/clock.h"
+#include "server/log.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <systemd/sd-daemon.h>
+
+#define SECOND INT64_C(1000000000)
+#define STUCK_NS (10 * SECOND)     /* a step takes milliseconds; so long at one means stuck */
+#define CANARY_EVERY_NS (5 * SECOND)
+#define CANARY_LATE_NS (10 * SECOND) /* without an answer: not ready */
+#define FRESH_NS (30 * SECOND)     /* an answer counts so long */
+#define TICK_NS (SECOND / 4)
+
+struct steno_health {
+    const struct steno_server *srv;
+    pthread_t thread;
+    bool running;
+    int64_t watchdog_ns; /* feed systemd this often; 0 = it does not ask */
+
+    pthread_mutex_t lock; /* below */
+    pthread_cond_t wake;
+    bool stop;
+    int stuck;           /* worker that hangs, -1 = none */
+    int64_t stuck_since;
+    int64_t last_ok;     /* the canary's last good end; 0 = never */
+    int64_t sent;        /* the canary on its way; 0 = none */
+    bool canary_done;
+    steno_err canary_err;
+
+    /* the thread's */
+    steno_pool_stream *canary;
+    uint64_t steps_seen;
+};
+
+static void on_canary(void *user, steno_pool_stream *ps, const struct steno_pool_note *note)
+{
+    struct steno_health *h = user;
+    (void)ps;
+    if (note->kind != STENO_POOL_DONE)
+        return;
+    pthread_mutex_lock(&h->lock);
+    h->canary_done = true;
+    if (!note->status)
+        h->last_ok = steno_now_ns();
+    else if (note->err)
+        h->canary_err = *note->err;
+    pthread_cond_signal(&h->wake);
+    pthread_mutex_unlock(&h->lock);
+}
+
+/* A fifth of a second of silence, from the first sample to the end of the stream. */
+static void send_canary(steno_health *h)
+{
+    static const float silence[1600];
+    struct steno_pool_stream_options opt = {
+        .stream = {.sample_rate = 8000, .no_partials = true}, .priority = STENO_POOL_LIVE};
+    struct steno_pool_stats stats;
+    size_t taken;
+    steno_err err;
+    int64_t now = steno_now_ns();
+    steno_pool_get_stats(h->srv->pool, &stats);
+    if (steno_pool_stream_open(&h->canary, h->srv->pool, &opt, on_canary, h, &err)) {
+        /* no place: then the streams themselves show whether recognition goes on */
+        pthread_mutex_lock(&h->lock);
+        if (stats.steps > h->steps_seen)
+            h->last_ok = now;
+        h->sent = now;
+        pthread_mutex_unlock(&h->lock);
+        h->canary = NULL;
+        h->steps_seen = stats.steps;
+        return;
+    }
+    h->steps_seen = stats.steps;
+    pthread_mutex_lock(&h->lock);
+    h->sent = now;
+    h->canary_done = false;
+    pthread_mutex_unlock(&h->lock);
+    if (steno_pool_stream_push(h->canary, silence, sizeof silence / sizeof *silence, &taken, &err))
+        steno_log(LOG_WARNING, "canary: %s", err.msg);
+    steno_pool_stream_end(h->canary);
+}
+
+/* First worker that has been at one step for too long, or -1. */
+static int find_stuck(const struct steno_health *h, int64_t now, int64_t *since)
+{
+    struct steno_pool_stats stats;
+    steno_pool_get_stats(h->srv->pool, &stats);
+    for (int i = 0; i < stats.workers; i++) {
+        struct steno_pool_heartbeat b = steno_pool_worker_heartbeat(h->srv->pool, i);
+        if (b.busy && now - b.since_ns > STUCK_NS) {
+            *since = b.since_ns;
+            return i;
+        }
+    }
+    return -1;
+}
+
+static void look(steno_health *h, int64_t now)
+{
+    int64_t since = 0;
+    int stuck = find_stuck(h, now, &since), before;
+    bool done, due;
+    pthread_mutex_lock(&h->lock);
+    before = h->stuck;
+    h->stuck = stuck;
+    h->stuck_since = since;
+    done = h->canary && h->canary_done;
+    due = !h->canary && (!h->sent || now - h->sent >= CANARY_EVERY_NS);
+    pthread_mutex_unlock(&h->lock);
+    if (stuck >= 0 && before < 0)
+        steno_log(LOG_ERR, "worker %d hangs since %.1f s: the watchdog is no longer fed", stuck,
+                  (double)(now - since) / 1e9);
+    else if (stuck < 0 && before >= 0)
+        steno_log(LOG_NOTICE, "worker %d works again", before);
+    if (done) {
+        steno_pool_stream_close(h->canary);
+        h->canary = NULL;
+    } else if (due) {
+        send_canary(h);
+    }
+}
+
+static void *run(void *arg)
+{
+    steno_health *h = arg;
+    int64_t fed = 0;
+    pthread_setname_np(pthread_self(), "health");
+    pthread_mutex_lock(&h->lock);
+    while (!h->stop) {
+        int64_t now = steno_now_ns(), next = now + TICK_NS;
+        struct timespec until = {.tv_sec = next / SECOND, .tv_nsec = next % SECOND};
+        bool alive;
+        pthread_mutex_unlock(&h->lock);
+        look(h, now);
+        pthread_mutex_lock(&h->lock);
+        alive = h->stuck < 0;
+        if (h->watchdog_ns && alive && now - fed >= h->watchdog_ns) {
+            fed = now;
+            pthread_mutex_unlock(&h->lock);
+            sd_notify(0, "WATCHDOG=1");
+            pthread_mutex_lock(&h->lock);
+        }
+        if (!h->stop && !(h->canary && h->canary_done))
+            pthread_cond_timedwait(&h->wake, &h->lock, &until);
+    }
+    pthread_mutex_unlock(&h->lock);
+    steno_pool_stream_close(h->canary);
+    h->canary = NULL;
+    return NULL;
+}
+
+steno_status steno_health_open(steno_health **out, const struct steno_server *srv, steno_err *err)
+{
+    pthread_condattr_t monotonic;
+    uint64_t usec = 0;
+    int rc;
+    steno_health *h = calloc(1, sizeof *h);
+    if (!h)
+        return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+    h->srv = srv;
+    h->stuck = -1;
+    pthread_mutex_init(&h->lock, NULL);
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&h->wake, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    if (sd_watchdog_enabled(0, &usec) > 0)
+        h->watchdog_ns = (int64_t)usec * 1000 / 4; /* half is the advice of sd_watchdog_enabled(3) */
+    rc = pthread_create(&h->thread, NULL, run, h);
+    if (rc) {
+        steno_health_close(h);
+        return steno_fail(err, STENO_ERR_INTERNAL, "health thread: %s", strerror(rc));
+    }
+    h->running = true;
+    *out = h;
+    return STENO_OK;
+}
+
+void steno_health_close(steno_health *h)
+{
+    if (!h)
+        return;
+    pthread_mutex_lock(&h->lock);
+    h->stop = true;
+    pthread_cond_signal(&h->wake);
+    pthread_mutex_unlock(&h->lock);
+    if (h->running)
+        pthread_join(h->thread, NULL);
+    pthread_cond_destroy(&h->wake);
+    pthread_mutex_destroy(&h->lock);
+    free(h);
+}
+
+bool steno_health_live(steno_health *h, struct steno_buf *out)
+{
+    int stuck;
+    int64_t since;
+    steno_status st;
+    pthread_mutex_lock(&h->lock);
+    stuck = h->stuck;
+    since = h->stuck_since;
+    pthread_mutex_unlock(&h->lock);
+    if (stuck < 0)
+        st = steno_buf_puts(out, "{\"status\":\"ok\",\"reasons\":[]}\n");
+    else
+        st = steno_buf_printf(out,
+                              "{\"status\":\"failing\",\"reasons\":[\"worker %d hangs since %.1f "
+                              "s\"]}\n",
+                              stuck, (double)(steno_now_ns() - since) / 1e9);
+    return !st && stuck < 0;
+}
+
+bool steno_health_ready(steno_health *h, struct steno_buf *out)
+{
+    int64_t now = steno_now_ns(), ok, sent;
+    const char *why = "";
+    int stuck;
+    bool waiting;
+    steno_status st;
+    pthread_mutex_lock(&h->lock);
+    ok = h->last_ok;
+    sent = h->sent;
+    waiting = !h->canary_done;
+    stuck = h->stuck;
+    pthread_mutex_unlock(&h->lock);
+    if (steno_limits_draining(h->srv->limits))
+        why = "the server is shutting down";
+    else if (stuck >= 0)
+        why = "a worker hangs";
+    else if (!ok)
+        why = "no recognition has succeeded yet";
+    else if (now - ok > FRESH_NS || (waiting && sent > ok && now - sent > CANARY_LATE_NS))
+        why = "recognition has not answered for some time";
+    st = steno_buf_printf(out, "{\"status\":\"%s\",\"reasons\":[%s%s%s],\"sessions\":%d}\n",
+                          *why ? "unavailable" : "ok", *why ? "\"" : "", why, *why ? "\"" : "",
+                          steno_limits_active(h->srv->limits));
+    return !st && !*why;
+}

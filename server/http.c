@@ -1,0 +1,473 @@
+#include "server/http.h"
+
+#include "base/clock.h"
+#include "protocol/openai_rest.h"
+#include "protocol/query.h"
+#include "server/address.h"
+#include "server/log.h"
+#include "server/upload.h"
+
+#include <ctype.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define MAX_ROUTES 16
+#define MAX_TARGET 4096
+#define CONNECTION_MEMORY 24576 /* libmicrohttpd's pool per connection: bounds head and buffers */
+
+enum method { METHOD_GET, METHOD_HEAD, METHOD_POST, METHOD_OTHER, METHODS };
+static const char *const method_names[METHODS] = {"GET", "HEAD", "POST", "other"};
+
+/* Codes that have a series of their own from the start; the rest share code="other". */
+static const int get_codes[] = {200, 400, 404, 426, 500, 503, 0};
+static const int upload_codes[] = {200, 400, 404, 408, 413, 415, 499, 500, 503, 504, 0};
+static const int wrong_method_codes[] = {405, 0};
+static const int unknown_codes[] = {404, 0};
+#define MAX_CODES 11
+
+struct steno_http {
+    struct steno_services sv;
+    steno_acceptor *acceptor;
+    struct MHD_Daemon *daemon;
+    steno_metric *requests[MAX_ROUTES][METHODS][MAX_CODES + 1]; /* last used: code="other" */
+    steno_metric *seconds[MAX_ROUTES];
+};
+
+/* What belongs to a connection rather than to one of its requests. */
+struct connection {
+    struct steno_peer peer;
+    bool linger;
+};
+
+/* ---- metrics --------------------------------------------------------------------------------- */
+
+static const double seconds_bounds[] = {.001, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30,
+                                        60,   300};
+
+static const int *codes_of(const struct steno_route *r, enum method m)
+{
+    if (!r->path)
+        return unknown_codes;
+    if (m == METHOD_POST && r->methods & STENO_ROUTE_UPLOAD)
+        return upload_codes;
+    if ((m == METHOD_GET || m == METHOD_HEAD) && r->methods & STENO_ROUTE_GET)
+        return get_codes;
+    return wrong_method_codes;
+}
+
+static void register_metrics(steno_http *http)
+{
+    steno_metrics *reg = http->sv.srv->stats->registry;
+    char labels[128];
+    for (size_t r = 0;; r++) {
+        const struct steno_route *route = &steno_routes[r];
+        for (int m = 0; m < METHODS; m++) {
+            const int *codes = codes_of(route, (enum method)m);
+            size_t c = 0;
+            for (;; c++) {
+                char code[16] = "other";
+                if (codes[c])
+                    snprintf(code, sizeof code, "%d", codes[c]);
+                snprintf(labels, sizeof labels, "route=\"%s\",method=\"%s\",code=\"%s\"",
+                         route->label, method_names[m], code);
+                http->requests[r][m][c] =
+                    steno_metrics_counter(reg, "steno_http_requests_total",
+                                          "HTTP requests, by route, method and status.", labels);
+                if (!codes[c])
+                    break;
+            }
+        }
+        if (!route->path)
+            break;
+    }
+    for (size_t r = 0;; r++) {
+        snprintf(labels, sizeof labels, "route=\"%s\"", steno_routes[r].label);
+        http->seconds[r] = steno_metrics_histogram(
+            reg, "steno_http_request_duration_seconds",
+            "From the request head to the end of the answer.", labels, seconds_bounds,
+            sizeof seconds_bounds / sizeof *seconds_bounds);
+        if (!steno_routes[r].path)
+            break;
+    }
+}
+
+static enum method method_of(const char *name)
+{
+    for (int m = 0; m < METHOD_OTHER; m++)
+        if (!strcmp(name, method_names[m]))
+            return (enum method)m;
+    return METHOD_OTHER;
+}
+
+static void count(steno_http *http, const struct steno_request *rq, double seconds)
+{
+    size_t r = (size_t)(rq->route - steno_routes), c = 0;
+    enum method m = method_of(rq->method);
+    const int *codes = codes_of(rq->route, m);
+    while (codes[c] && codes[c] != rq->code)
+        c++;
+    steno_metric_add(http->requests[r][m][c], 1);
+    steno_metric_observe(http->seconds[r], seconds);
+}
+
+/* ---- answers --------------------------------------------------------------------------------- */
+
+const char *steno_request_header(struct steno_request *rq, const char *name)
+{
+    return MHD_lookup_connection_value(rq->conn, MHD_HEADER_KIND, name);
+}
+
+static enum MHD_Result queue(struct steno_request *rq, int code, struct MHD_Response *rs)
+{
+    enum MHD_Result ok;
+    (void)MHD_add_response_header(rs, "X-Request-Id", rq->id);
+    (void)MHD_add_response_header(rs, "Cache-Control", "no-store");
+    (void)MHD_add_response_header(rs, "X-Content-Type-Options", "nosniff");
+    ok = MHD_queue_response(rq->conn, (unsigned)code, rs);
+    MHD_destroy_response(rs);
+    if (ok == MHD_YES)
+        rq->code = code;
+    return ok;
+}
+
+enum MHD_Result steno_respond(struct steno_request *rq, int code, const char *media,
+                              struct steno_buf *body, const struct steno_header *headers)
+{
+    size_t len = 0;
+    char *text = steno_buf_take(body, &len);
+    struct MHD_Response *rs =
+        MHD_create_response_from_buffer(len, text, text ? MHD_RESPMEM_MUST_FREE
+                                                        : MHD_RESPMEM_PERSISTENT);
+    if (!rs) {
+        free(text);
+        return MHD_NO;
+    }
+    (void)MHD_add_response_header(rs, "Content-Type", media);
+    for (; headers && headers->name; headers++)
+        (void)MHD_add_response_header(rs, headers->name, headers->value);
+    return queue(rq, code, rs);
+}
+
+enum MHD_Result steno_respond_static(struct steno_request *rq, int code, const char *media,
+                                     const char *text)
+{
+    struct steno_buf body;
+    steno_buf_init(&body, strlen(text));
+    if (steno_buf_puts(&body, text)) {
+        steno_buf_free(&body);
+        return MHD_NO;
+    }
+    return steno_respond(rq, code, media, &body, NULL);
+}
+
+enum MHD_Result steno_respond_stream(struct steno_request *rq, int code, const char *media,
+                                     MHD_ContentReaderCallback read, void *ctx,
+                                     MHD_ContentReaderFreeCallback closed)
+{
+    struct MHD_Response *rs =
+        MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, 16384, read, ctx, closed);
+    if (!rs)
+        return MHD_NO;
+    (void)MHD_add_response_header(rs, "Content-Type", media);
+    (void)MHD_add_response_header(rs, "X-Accel-Buffering", "no"); /* proxies: pass events on */
+    return queue(rq, code, rs);
+}
+
+static enum MHD_Result respond_error(struct steno_request *rq, int http, const char *code,
+                                     const char *param, const char *message)
+{
+    const struct steno_config *conf = rq->sv->srv->conf;
+    char seconds[32], ms[32];
+    struct steno_header headers[3] = {{NULL, NULL}};
+    struct steno_buf body;
+    steno_buf_init(&body, 65536);
+    if (steno_openai_write_error(&body, message, steno_openai_error_type(http), param, code)) {
+        steno_buf_free(&body);
+        return MHD_NO;
+    }
+    if (http == 503) {
+        snprintf(seconds, sizeof seconds, "%.0f", conf->retry_after);
+        snprintf(ms, sizeof ms, "%.0f", conf->retry_after * 1000);
+        headers[0] = (struct steno_header){"Retry-After", seconds};
+        headers[1] = (struct steno_header){"Retry-After-Ms", ms};
+        headers[2] = (struct steno_header){NULL, NULL};
+    }
+    snprintf(rq->note, sizeof rq->note, "%.150s", message);
+    return steno_respond(rq, http, "application/json", &body, headers);
+}
+
+enum MHD_Result steno_respond_error(struct steno_request *rq, int http, const char *code,
+                                    const char *param, const char *fmt, ...)
+{
+    char message[512];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(message, sizeof message, fmt, ap);
+    va_end(ap);
+    return respond_error(rq, http, code, param, message);
+}
+
+enum MHD_Result steno_respond_status(struct steno_request *rq, const steno_err *err,
+                                     const char *param)
+{
+    const struct steno_status_map *map = steno_status_info(err->code);
+    return respond_error(rq, map->http, map->name, param, err->msg);
+}
+
+/* ---- a request ------------------------------------------------------------------------------- */
+
+/* A client's own id is kept when it is short and harmless in a log line. */
+static void choose_id(struct steno_request *rq)
+{
+    const char *given = steno_request_header(rq, "X-Request-Id");
+    size_t n = given ? strlen(given) : 0;
+    if (n && n < sizeof rq->id) {
+        size_t i = 0;
+        while (i < n && (isalnum((unsigned char)given[i]) || strchr("-_.:", given[i])))
+            i++;
+        if (i == n) {
+            memcpy(rq->id, given, n + 1);
+            return;
+        }
+    }
+    steno_id_new(rq->id, "req");
+}
+
+static enum MHD_Result wrong_method(struct steno_request *rq)
+{
+    bool upload = rq->route->methods & STENO_ROUTE_UPLOAD;
+    struct steno_header headers[] = {{"Allow", upload ? "POST" : "GET, HEAD"}, {NULL, NULL}};
+    struct steno_buf body;
+    char message[256];
+    snprintf(message, sizeof message, "%.20s is not possible here, but %s", rq->method,
+             headers[0].value);
+    snprintf(rq->note, sizeof rq->note, "%.150s", message);
+    steno_buf_init(&body, 4096);
+    if (steno_openai_write_error(&body, message, "invalid_request_error", NULL,
+                                 "method_not_allowed")) {
+        steno_buf_free(&body);
+        return MHD_NO;
+    }
+    return steno_respond(rq, 405, "application/json", &body, headers);
+}
+
+/* Answered before its body was read: the connection closes, but not before the client had its turn. */
+static bool brings_body(struct steno_request *rq)
+{
+    const char *length = steno_request_header(rq, "Content-Length");
+    return (length && strcmp(length, "0")) || steno_request_header(rq, "Transfer-Encoding");
+}
+
+static enum MHD_Result begin(struct steno_request *rq)
+{
+    size_t path = steno_query_path_len(rq->target);
+    enum method m = method_of(rq->method);
+    choose_id(rq);
+    rq->route = steno_route_find(rq->target, path);
+    if (rq->route->methods & STENO_ROUTE_UPLOAD && m == METHOD_POST)
+        return steno_upload_begin(rq);
+    if (!rq->route->path)
+        return steno_respond_error(rq, 404, "not_found", NULL, "there is nothing at %.*s",
+                                   path > 200 ? 200 : (int)path, rq->target);
+    if (rq->route->methods & STENO_ROUTE_GET && (m == METHOD_GET || m == METHOD_HEAD))
+        return rq->route->get(rq);
+    return wrong_method(rq);
+}
+
+static enum MHD_Result handle(void *cls, struct MHD_Connection *conn, const char *url,
+                              const char *method, const char *version, const char *data,
+                              size_t *size, void **con_cls)
+{
+    struct steno_request *rq = *con_cls;
+    (void)cls, (void)url, (void)version;
+    if (!rq)
+        return MHD_NO; /* out of memory when the request line came */
+    if (!rq->route) {
+        const union MHD_ConnectionInfo *info =
+            MHD_get_connection_info(conn, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+        struct connection *c = info ? info->socket_context : NULL;
+        if (!c)
+            return MHD_NO;
+        rq->conn = conn;
+        rq->method = method;
+        rq->linger = &c->linger;
+        if (begin(rq) != MHD_YES)
+            return MHD_NO;
+        if (rq->code && brings_body(rq))
+            *rq->linger = true;
+        return MHD_YES;
+    }
+    if (*size) {
+        enum MHD_Result ok = steno_upload_data(rq, data, *size);
+        *size = 0;
+        return ok;
+    }
+    return steno_upload_continue(rq);
+}
+
+/* The request line has come: libmicrohttpd gives the raw target only here. The result becomes
+ * *con_cls. */
+static void *on_target(void *cls, const char *target, struct MHD_Connection *conn)
+{
+    steno_http *http = cls;
+    struct steno_request *rq = calloc(1, sizeof *rq);
+    (void)conn;
+    if (!rq)
+        return NULL;
+    rq->sv = &http->sv;
+    rq->started = steno_now_ns();
+    rq->target = strndup(target, MAX_TARGET);
+    if (rq->target)
+        return rq;
+    free(rq);
+    return NULL;
+}
+
+static void log_request(const struct steno_request *rq, struct MHD_Connection *conn, double seconds)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(conn, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    const struct connection *c = info ? info->socket_context : NULL;
+    char peer[STENO_ADDRESS_TEXT] = "unknown";
+    size_t path = steno_query_path_len(rq->target);
+    bool quiet = rq->route->methods & STENO_ROUTE_GET && rq->code == 200;
+    if (!rq->sv->srv->conf->log_requests)
+        return;
+    if (c)
+        steno_address_print(&c->peer.addr, peer);
+    steno_log(quiet ? LOG_DEBUG : rq->code >= 500 ? LOG_WARNING : LOG_INFO,
+              "%s %s %.*s: %d in %.3f s%s%s [%s]", peer, rq->method, path > 200 ? 200 : (int)path,
+              rq->target, rq->code, seconds, *rq->note ? ", " : "", rq->note, rq->id);
+}
+
+static void on_completed(void *cls, struct MHD_Connection *conn, void **con_cls,
+                         enum MHD_RequestTerminationCode why)
+{
+    steno_http *http = cls;
+    struct steno_request *rq = *con_cls;
+    double seconds;
+    if (!rq)
+        return;
+    *con_cls = NULL;
+    if (rq->route) {
+        if (!rq->code)
+            rq->code = why == MHD_REQUEST_TERMINATED_TIMEOUT_REACHED ? 408 : 499;
+        steno_upload_end(rq);
+        seconds = (double)(steno_now_ns() - rq->started) / 1e9;
+        count(http, rq, seconds);
+        log_request(rq, conn, seconds);
+    }
+    free(rq->target);
+    free(rq);
+}
+
+/* ---- connections ----------------------------------------------------------------------------- */
+
+static void connection_started(struct MHD_Connection *conn, void **context)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(conn, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+    struct connection *c = calloc(1, sizeof *c);
+    if (c && info && info->client_addr) {
+        c->peer.len = info->client_addr->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6)
+                                                               : sizeof(struct sockaddr_in);
+        if (info->client_addr->sa_family == AF_INET || info->client_addr->sa_family == AF_INET6)
+            memcpy(&c->peer.addr, info->client_addr, c->peer.len);
+    }
+    *context = c;
+}
+
+static void connection_closed(steno_http *http, struct MHD_Connection *conn, void **context)
+{
+    struct connection *c = *context;
+    const union MHD_ConnectionInfo *info;
+    int fd;
+    if (!c)
+        return;
+    info = MHD_get_connection_info(conn, MHD_CONNECTION_INFO_CONNECTION_FD);
+    if (c->linger && info) {
+        /* our own descriptor keeps the socket open when libmicrohttpd closes its one */
+        fd = fcntl(info->connect_fd, F_DUPFD_CLOEXEC, 0);
+        if (fd >= 0) {
+            shutdown(fd, SHUT_WR);
+            steno_acceptor_linger(http->acceptor, fd);
+        }
+    }
+    steno_acceptor_closed(http->acceptor, &c->peer);
+    free(c);
+    *context = NULL;
+}
+
+static void on_connection(void *cls, struct MHD_Connection *conn, void **context,
+                          enum MHD_ConnectionNotificationCode what)
+{
+    if (what == MHD_CONNECTION_NOTIFY_STARTED)
+        connection_started(conn, context);
+    else
+        connection_closed(cls, conn, context);
+}
+
+void steno_http_add(steno_http *http, int fd, const struct steno_peer *peer)
+{
+    /* On failure libmicrohttpd has closed fd. */
+    if (MHD_add_connection(http->daemon, fd, (const struct sockaddr *)&peer->addr, peer->len) !=
+        MHD_YES) {
+        steno_metric_add(http->sv.srv->stats->sessions_rejected[STENO_REJECT_CONNECTIONS], 1);
+        steno_acceptor_closed(http->acceptor, peer);
+    }
+}
+
+static void on_mhd_log(void *cls, const char *fmt, va_list ap) STENO_PRINTF(2, 0);
+static void on_mhd_log(void *cls, const char *fmt, va_list ap)
+{
+    char line[512];
+    size_t n;
+    (void)cls;
+    vsnprintf(line, sizeof line, fmt, ap);
+    n = strlen(line);
+    while (n && line[n - 1] == '\n')
+        line[--n] = '\0';
+    steno_log(LOG_DEBUG, "libmicrohttpd: %s", line);
+}
+
+steno_status steno_http_open(steno_http **out, const struct steno_services *services,
+                             steno_acceptor *acceptor, steno_err *err)
+{
+    const struct steno_config *conf = services->srv->conf;
+    steno_http *http = calloc(1, sizeof *http);
+    if (!http)
+        return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+    http->sv = *services;
+    http->acceptor = acceptor;
+    register_metrics(http);
+    http->daemon = MHD_start_daemon(
+        MHD_USE_EPOLL_INTERNAL_THREAD | MHD_USE_NO_LISTEN_SOCKET | MHD_USE_ITC |
+            MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG,
+        0, NULL, NULL, handle, http, MHD_OPTION_EXTERNAL_LOGGER, on_mhd_log, NULL,
+        MHD_OPTION_THREAD_POOL_SIZE, (unsigned)conf->http_threads, MHD_OPTION_CONNECTION_LIMIT,
+        (unsigned)conf->connections + (unsigned)conf->http_threads,
+        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)conf->idle_timeout,
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_MEMORY, MHD_OPTION_URI_LOG_CALLBACK,
+        on_target, http, MHD_OPTION_NOTIFY_COMPLETED, on_completed, http,
+        MHD_OPTION_NOTIFY_CONNECTION, on_connection, http, MHD_OPTION_END);
+    if (!http->daemon) {
+        free(http);
+        return steno_fail(err, STENO_ERR_INTERNAL, "libmicrohttpd does not start");
+    }
+    *out = http;
+    return STENO_OK;
+}
+
+void steno_http_close(steno_http *http)
+{
+    if (!http)
+        return;
+    MHD_stop_daemon(http->daemon);
+    free(http);
+}

@@ -1,0 +1,146 @@
+/* The table of routes and those that answer at once; uploads are in upload.c. */
+#include "protocol/openai_rest.h"
+#include "protocol/query.h"
+#include "server/page.h"
+#include "server/request.h"
+
+#include <string.h>
+#include <strings.h>
+
+#define ANSWER_MAX (4u << 20) /* bytes of one answer; metrics are the largest */
+
+static enum MHD_Result get_page(struct steno_request *rq)
+{
+    return steno_respond_static(rq, 200, "text/html; charset=utf-8", steno_page);
+}
+
+static enum MHD_Result get_metrics(struct steno_request *rq)
+{
+    struct steno_buf body;
+    steno_status st;
+    steno_buf_init(&body, ANSWER_MAX);
+    st = steno_metrics_write(rq->sv->srv->stats->registry, &body);
+    if (!st)
+        return steno_respond(rq, 200, "text/plain; version=0.0.4; charset=utf-8", &body, NULL);
+    steno_buf_free(&body);
+    return steno_respond_error(rq, 500, "internal_error", NULL, "metrics do not fit");
+}
+
+static enum MHD_Result respond_health(struct steno_request *rq,
+                                      bool (*check)(steno_health *h, struct steno_buf *out))
+{
+    struct steno_buf body;
+    bool good;
+    steno_buf_init(&body, ANSWER_MAX);
+    good = check(rq->sv->health, &body);
+    return steno_respond(rq, good ? 200 : 503, "application/json", &body, NULL);
+}
+
+static enum MHD_Result get_healthz(struct steno_request *rq)
+{
+    return respond_health(rq, steno_health_live);
+}
+
+static enum MHD_Result get_readyz(struct steno_request *rq)
+{
+    return respond_health(rq, steno_health_ready);
+}
+
+static struct steno_openai_model describe_model(const struct steno_server *srv)
+{
+    return (struct steno_openai_model){.id = srv->info.name,
+                                       .created = srv->started,
+                                       .family = srv->info.family,
+                                       .language = srv->info.language,
+                                       .license = srv->info.license,
+                                       .version = srv->info.version};
+}
+
+static enum MHD_Result respond_json(struct steno_request *rq, steno_status st,
+                                    struct steno_buf *body)
+{
+    if (!st)
+        return steno_respond(rq, 200, "application/json", body, NULL);
+    steno_buf_free(body);
+    return steno_respond_error(rq, 500, "internal_error", NULL, "the answer does not fit");
+}
+
+static enum MHD_Result get_models(struct steno_request *rq)
+{
+    struct steno_openai_model model = describe_model(rq->sv->srv);
+    struct steno_buf body;
+    steno_buf_init(&body, ANSWER_MAX);
+    return respond_json(rq, steno_openai_write_models(&body, &model, 1), &body);
+}
+
+static enum MHD_Result get_model(struct steno_request *rq)
+{
+    struct steno_openai_model model = describe_model(rq->sv->srv);
+    size_t prefix = strlen(rq->route->path), len = steno_query_path_len(rq->target);
+    struct steno_buf body;
+    char name[STENO_OPENAI_NAME];
+    if (len - prefix < sizeof name) {
+        memcpy(name, rq->target + prefix, len - prefix);
+        name[len - prefix] = '\0';
+        if (*name && steno_server_knows_model(rq->sv->srv, name)) {
+            steno_buf_init(&body, ANSWER_MAX);
+            return respond_json(rq, steno_openai_write_model(&body, &model), &body);
+        }
+    }
+    return steno_respond_error(rq, 404, "model_not_found", "model",
+                               "the model '%.*s' does not exist, there is '%s'",
+                               len - prefix > 100 ? 100 : (int)(len - prefix), rq->target + prefix,
+                               model.id);
+}
+
+/* Requests that ask for an upgrade go to the WebSocket side before they come here, unless there is no
+ * room, or the connection had served another request already. */
+static enum MHD_Result get_stream(struct steno_request *rq)
+{
+    const char *upgrade = steno_request_header(rq, "Upgrade");
+    struct steno_header headers[] = {
+        {"Upgrade", "websocket"}, {"Connection", "close"}, {NULL, NULL}};
+    struct steno_buf body;
+    bool asked = upgrade && !strcasecmp(upgrade, "websocket");
+    if (asked && steno_limits_draining(rq->sv->srv->limits))
+        return steno_respond_error(rq, 503, "draining", NULL, "the server is shutting down");
+    if (asked && !steno_limits_has_room(rq->sv->srv->limits, STENO_SESSION_STREAM))
+        return steno_respond_error(rq, 503, "busy", NULL, "all %d places for streams are taken",
+                                   rq->sv->srv->conf->sessions);
+    steno_buf_init(&body, ANSWER_MAX);
+    if (steno_openai_write_error(&body,
+                                 asked ? "an upgrade is only possible as the first request of a "
+                                         "connection"
+                                       : "this is a WebSocket endpoint",
+                                 "invalid_request_error", NULL, "upgrade_required")) {
+        steno_buf_free(&body);
+        return MHD_NO;
+    }
+    return steno_respond(rq, 426, "application/json", &body, headers);
+}
+
+const struct steno_route steno_routes[] = {
+    {"/", "/", STENO_ROUTE_GET, get_page, 0},
+    {"/metrics", "/metrics", STENO_ROUTE_GET, get_metrics, 0},
+    {"/healthz", "/healthz", STENO_ROUTE_GET, get_healthz, 0},
+    {"/readyz", "/readyz", STENO_ROUTE_GET, get_readyz, 0},
+    {"/v1/models", "/v1/models", STENO_ROUTE_GET, get_models, 0},
+    {"/v1/models/", "/v1/models/{id}", STENO_ROUTE_GET, get_model, 0},
+    {"/v1/stream", "/v1/stream", STENO_ROUTE_GET, get_stream, 0},
+    {"/v1/audio/transcriptions", "/v1/audio/transcriptions", STENO_ROUTE_UPLOAD, NULL,
+     STENO_SESSION_OPENAI},
+    {"/v1/transcribe", "/v1/transcribe", STENO_ROUTE_UPLOAD, NULL, STENO_SESSION_TRANSCRIBE},
+    {NULL, "other", 0, NULL, 0},
+};
+
+const struct steno_route *steno_route_find(const char *path, size_t len)
+{
+    const struct steno_route *r = steno_routes;
+    for (; r->path; r++) {
+        size_t n = strlen(r->path);
+        bool prefix = n > 1 && r->path[n - 1] == '/';
+        if (len >= n && !memcmp(path, r->path, n) && (len == n || prefix))
+            break;
+    }
+    return r;
+}
