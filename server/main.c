@@ -1,0 +1,285 @@
+/* stenod: opens the parts in order, waits for a signal, drains, closes them in reverse. The parts
+ * and their threads: docs/server.md. */
+#define _GNU_SOURCE /* sigtimedwait */
+#include "base/clock.h"
+#include "server/acceptor.h"
+#include "server/gauges.h"
+#include "server/http.h"
+#include "server/log.h"
+#include "server/options.h"
+#include "server/ws.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sysexits.h>
+#include <systemd/sd-daemon.h>
+#include <time.h>
+#include <unistd.h>
+
+struct daemon {
+    struct steno_config conf;
+    struct steno_server srv;
+    struct steno_services services;
+    steno_acceptor *acceptor;
+    steno_http *http;
+    steno_ws *ws;
+    sigset_t signals;
+};
+
+static steno_status open_model(struct daemon *d, steno_err *err)
+{
+    char *dir = NULL;
+    steno_status st = steno_model_find(&dir, d->conf.model, err);
+    if (!st)
+        st = steno_model_open(&d->srv.model, dir, NULL, err);
+    if (!st) {
+        steno_model_get_info(d->srv.model, &d->srv.info);
+        steno_log(LOG_NOTICE, "model %s %s (%s, %s) from %s", d->srv.info.name,
+                  d->srv.info.version, d->srv.info.family, d->srv.info.language, dir);
+    }
+    free(dir);
+    return st ? steno_fail_in(err, st, "model") : STENO_OK;
+}
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+/* The acceptor's callback: who serves this head? What asks for an upgrade goes to the WebSocket side
+ * while there is room; else the HTTP side answers, with 503 or 426. */
+static void on_head(void *user, int fd, const struct steno_peer *peer, const char *head, size_t len)
+{
+    struct daemon *d = user;
+    struct steno_request_head rq;
+    if (steno_request_head_parse(head, len, &rq) && rq.upgrade &&
+        steno_ws_serves(rq.path, rq.path_len) &&
+        steno_limits_has_room(d->srv.limits, STENO_SESSION_STREAM))
+        steno_ws_adopt(d->ws, fd, peer);
+    else
+        steno_http_add(d->http, fd, peer);
+}
+
+static void on_ws_closed(void *user, const struct steno_peer *peer)
+{
+    struct daemon *d = user;
+    steno_acceptor_closed(d->acceptor, peer);
+}
+
+/* As many descriptors as the system lets us have: a connection is one, a WebSocket one too. */
+static void raise_descriptors(void)
+{
+    struct rlimit lim;
+    if (getrlimit(RLIMIT_NOFILE, &lim) || lim.rlim_cur == lim.rlim_max)
+        return;
+    lim.rlim_cur = lim.rlim_max;
+    (void)setrlimit(RLIMIT_NOFILE, &lim);
+}
+
+static steno_status open_engine(struct daemon *d, steno_err *err)
+{
+    struct steno_pool_options opt = {.workers = d->conf.threads,
+                                     /* and one place for the canary */
+                                     .max_streams = d->conf.sessions + d->conf.uploads + 1,
+                                     .buffer_seconds = d->conf.buffer_seconds};
+    steno_status st = open_model(d, err);
+    return st ? st : steno_pool_open(&d->srv.pool, d->srv.model, &opt, err);
+}
+
+static steno_status open_services(struct daemon *d, steno_err *err)
+{
+    struct steno_services *sv = &d->services;
+    steno_status st;
+    steno_gauges_register(&d->srv);
+    sv->srv = &d->srv;
+    st = steno_jobs_open(&sv->jobs, &d->srv, 2, err);
+    if (!st)
+        st = steno_hangup_open(&sv->hangup, d->conf.uploads + 1, err);
+    if (!st)
+        st = steno_health_open(&sv->health, &d->srv, err);
+    if (!st)
+        st = steno_http_open(&d->http, sv, d->acceptor, err);
+    if (!st)
+        st = steno_ws_open(&d->ws, &d->srv, on_ws_closed, d, err);
+    return st;
+}
+
+/* The port first: when it is taken there is no point in loading a model. Nothing is accepted before
+ * everything is there; clients that come early wait in the backlog. */
+static steno_status open_all(struct daemon *d, steno_err *err)
+{
+    steno_status st;
+    struct steno_server *srv = &d->srv;
+    srv->conf = &d->conf;
+    srv->started = (int64_t)time(NULL);
+    srv->stats = steno_stats_new();
+    if (srv->stats)
+        srv->limits = steno_limits_new(&d->conf, srv->stats);
+    if (!srv->limits)
+        return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+    st = steno_acceptor_open(&d->acceptor, &d->conf, srv->stats, on_head, d, err);
+    if (st)
+        return steno_fail_in(err, st, "listen");
+    st = open_engine(d, err);
+    if (!st)
+        st = open_services(d, err);
+    return st ? st : steno_acceptor_start(d->acceptor, err);
+}
+
+static void close_all(struct daemon *d)
+{
+    if (d->acceptor)
+        steno_acceptor_stop(d->acceptor);
+    steno_ws_close(d->ws);
+    steno_http_close(d->http);
+    steno_health_close(d->services.health);
+    steno_hangup_close(d->services.hangup);
+    steno_jobs_close(d->services.jobs);
+    steno_acceptor_close(d->acceptor);
+    steno_pool_close(d->srv.pool);
+    steno_model_close(d->srv.model);
+    steno_limits_free(d->srv.limits);
+    steno_stats_free(d->srv.stats);
+    steno_config_free(&d->conf);
+}
+
+/* ---- running --------------------------------------------------------------------------------- */
+
+static void announce(struct daemon *d)
+{
+    const char *url;
+    for (size_t i = 0; (url = steno_acceptor_url(d->acceptor, i)); i++)
+        steno_log(LOG_NOTICE, "listening on %s", url);
+    sd_notifyf(0, "READY=1\nSTATUS=Serving %s", d->srv.info.name);
+}
+
+/* Sleep until SIGTERM or SIGINT. */
+static void wait_for_end(struct daemon *d)
+{
+    for (;;) {
+        int sig = sigwaitinfo(&d->signals, NULL);
+        if (sig == SIGHUP) {
+            steno_log(LOG_NOTICE, "SIGHUP: settings are read at start only; restart to change them");
+        } else if (sig == SIGTERM || sig == SIGINT) {
+            steno_log(LOG_NOTICE, "%s: draining, %d sessions run, at most %g s",
+                      sig == SIGTERM ? "SIGTERM" : "SIGINT", steno_limits_active(d->srv.limits),
+                      d->conf.drain_timeout);
+            return;
+        }
+    }
+}
+
+/* A second signal cuts the waiting short. */
+static bool second_signal(struct daemon *d)
+{
+    const struct timespec now = {0, 0};
+    int sig = sigtimedwait(&d->signals, NULL, &now);
+    return sig == SIGTERM || sig == SIGINT;
+}
+
+static void drain(struct daemon *d)
+{
+    int64_t deadline = steno_now_ns() + (int64_t)(d->conf.drain_timeout * 1e9);
+    sd_notifyf(0, "STOPPING=1\nSTATUS=Draining\nEXTEND_TIMEOUT_USEC=%.0f",
+               (d->conf.drain_timeout + 5) * 1e6);
+    steno_limits_drain(d->srv.limits);
+    steno_ws_drain(d->ws);
+    while (steno_limits_active(d->srv.limits)) {
+        int64_t now = steno_now_ns(), next = now + 50000000;
+        if (steno_limits_wait_idle(d->srv.limits, next < deadline ? next : deadline))
+            break;
+        if (second_signal(d)) {
+            steno_log(LOG_WARNING, "second signal: %d sessions are cut off",
+                      steno_limits_active(d->srv.limits));
+            break;
+        }
+        if (now >= deadline) {
+            steno_log(LOG_WARNING, "the time to drain is over: %d sessions are cut off",
+                      steno_limits_active(d->srv.limits));
+            break;
+        }
+    }
+    steno_jobs_cancel_all(d->services.jobs);
+}
+
+static int serve(struct daemon *d)
+{
+    steno_err err;
+    steno_status st = open_all(d, &err);
+    if (st) {
+        steno_log(LOG_ERR, "%s", err.msg);
+        sd_notifyf(0, "STATUS=%s", err.msg);
+        close_all(d);
+        if (st == STENO_ERR_NOMEM)
+            return EX_OSERR;
+        return st == STENO_ERR_INTERNAL ? EX_SOFTWARE : EX_UNAVAILABLE;
+    }
+    announce(d);
+    wait_for_end(d);
+    drain(d);
+    close_all(d);
+    steno_log(LOG_NOTICE, "stopped");
+    return EX_OK;
+}
+
+/* ---- starting -------------------------------------------------------------------------------- */
+
+/* Signals are taken by the main thread alone, by waiting; every thread made later inherits the mask. */
+static void block_signals(sigset_t *set)
+{
+    sigemptyset(set);
+    sigaddset(set, SIGTERM);
+    sigaddset(set, SIGINT);
+    sigaddset(set, SIGHUP);
+    pthread_sigmask(SIG_BLOCK, set, NULL);
+    signal(SIGPIPE, SIG_IGN);
+}
+
+static int act(struct daemon *d, enum steno_action action)
+{
+    int level = LOG_INFO;
+    if (steno_log_level(d->conf.log_level, &level, NULL))
+        level = LOG_INFO;
+    steno_log_open(level);
+    switch (action) {
+    case STENO_ACTION_HELP:
+        fputs(steno_usage, stdout);
+        break;
+    case STENO_ACTION_VERSION:
+        printf("stenod %s\n", steno_version());
+        break;
+    case STENO_ACTION_SAMPLE:
+        steno_config_print_sample(stdout);
+        break;
+    case STENO_ACTION_PRINT:
+        steno_config_print(&d->conf, stdout);
+        break;
+    case STENO_ACTION_CHECK:
+        puts("The configuration is good.");
+        break;
+    case STENO_ACTION_SERVE:
+        return serve(d);
+    }
+    steno_config_free(&d->conf);
+    return fflush(stdout) ? EX_IOERR : EX_OK;
+}
+
+int main(int argc, char **argv)
+{
+    static struct daemon d;
+    enum steno_action action;
+    bool usage = false;
+    steno_err err;
+    steno_status st;
+    block_signals(&d.signals);
+    raise_descriptors();
+    st = steno_config_init(&d.conf, &err);
+    if (!st)
+        st = steno_options_read(&d.conf, argc, argv, &action, &usage, &err);
+    if (!st)
+        return act(&d, action);
+    steno_log_open(LOG_INFO);
+    steno_log(LOG_ERR, "%s%s", err.msg, usage ? " (try stenod --help)" : "");
+    steno_config_free(&d.conf);
+    return st == STENO_ERR_NOMEM ? EX_OSERR : usage ? EX_USAGE : EX_CONFIG;
+}
