@@ -46,6 +46,8 @@ struct steno_op {
 
 /* NULL when there is none. domain "" and "ai.onnx" are the same. */
 const struct steno_op *steno_op_find(const char *domain, const char *type, int opset);
+/* Walk over all rows of all families: the first one for NULL, NULL after the last. */
+const struct steno_op *steno_op_next(const struct steno_op *op);
 
 /* ---- infer ---- */
 const struct steno_node *steno_infer_node(const struct steno_infer *ic);

@@ -1,0 +1,22 @@
+/* Tables of the operator families, each ended by a row without a type. */
+#ifndef STENO_OPS_FAMILIES_H
+#define STENO_OPS_FAMILIES_H
+
+#include "ops/op.h"
+
+#define STENO_OPS_FAMILIES(X)                                                                      \
+    X(unary)                                                                                       \
+    X(binary)                                                                                      \
+    X(where)                                                                                       \
+    X(cast)                                                                                        \
+    X(shape_family)                                                                                \
+    X(move)                                                                                        \
+    X(gather)                                                                                      \
+    X(reduce)                                                                                      \
+    X(norm)
+
+#define STENO_OPS_DECLARE(NAME) extern const struct steno_op steno_ops_##NAME[];
+STENO_OPS_FAMILIES(STENO_OPS_DECLARE)
+#undef STENO_OPS_DECLARE
+
+#endif
