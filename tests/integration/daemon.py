@@ -1,0 +1,169 @@
+"""A stenod on a free port, and TAP: what every test of the running server needs.
+
+    from daemon import Stenod, tap, case
+    with Stenod("limits.sessions=2") as d:
+        d.get("/healthz")
+"""
+import http.client
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+import wave
+
+ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
+BUILD = os.environ.get("STENO_BUILD", os.path.join(ROOT, "build", "release"))
+SAN = os.environ.get("STENO_SAN", "")
+SLOW = 8 if SAN else 1  # sanitizers are slower by about this much
+DIGITS = os.path.join(ROOT, "tests", "data", "digits.wav")
+with open(os.path.join(ROOT, "tests", "data", "digits.txt"), encoding="utf-8") as _f:
+    DIGITS_TEXT = _f.read().strip()
+
+
+class Stenod:
+    """Starts in `with`; ends with SIGTERM and checks that it exits with 0 and no sanitizer report."""
+
+    def __init__(self, *settings, args=()):
+        self.cmd = [os.path.join(BUILD, "stenod"), "--listen", "127.0.0.1:0", *args]
+        for s in settings:
+            self.cmd += ["--set", s]
+        self.proc = None
+
+    def __enter__(self):
+        self.log = tempfile.NamedTemporaryFile("w+", suffix=".log", prefix="stenod-")
+        self.proc = subprocess.Popen(self.cmd, stderr=self.log, cwd=ROOT)
+        deadline = time.monotonic() + 60 * SLOW
+        while time.monotonic() < deadline:
+            m = re.search(r"listening on http://127\.0\.0\.1:(\d+)", self.output())
+            if m:
+                self.port = int(m.group(1))
+                if self.status("/readyz") == 200:
+                    return self
+            if self.proc.poll() is not None:
+                break
+            time.sleep(0.05)
+        raise RuntimeError("stenod did not become ready:\n" + self.output())
+
+    def __exit__(self, kind, value, trace):
+        if self.proc.poll() is None:
+            code = self.terminate()
+            if kind is None and code != 0:
+                raise AssertionError(f"stenod exited with {code}:\n{self.output()}")
+        if kind is not None:
+            sys.stderr.write(self.output()[-4000:])
+        self.log.close()
+
+    def output(self):
+        with open(self.log.name, encoding="utf-8", errors="replace") as f:
+            return f.read()
+
+    def terminate(self, wait=60):
+        self.proc.send_signal(signal.SIGTERM)
+        try:
+            return self.proc.wait(wait)
+        except subprocess.TimeoutExpired:
+            self.proc.kill()
+            raise AssertionError("stenod did not end on SIGTERM:\n" + self.output())
+
+    @property
+    def url(self):
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def ws(self):
+        return f"ws://127.0.0.1:{self.port}/v1/stream"
+
+    def request(self, method, path, body=None, headers=None):
+        """(status, headers, body bytes)"""
+        c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120 * SLOW)
+        try:
+            c.request(method, path, body, headers or {})
+            r = c.getresponse()
+            return r.status, dict((k.lower(), v) for k, v in r.getheaders()), r.read()
+        finally:
+            c.close()
+
+    def get(self, path):
+        return self.request("GET", path)
+
+    def status(self, path):
+        try:
+            return self.get(path)[0]
+        except OSError:
+            return 0
+
+    def metric(self, name):
+        """Value of one series, by its full name with labels in any order; None if absent."""
+        want = re.match(r"([a-zA-Z_:]+)(?:\{(.*)\})?$", name)
+        labels = set(filter(None, (want.group(2) or "").split(",")))
+        for line in self.get("/metrics")[2].decode().splitlines():
+            m = re.match(r"([a-zA-Z_:]+)(?:\{(.*)\})? (\S+)$", line)
+            if m and m.group(1) == want.group(1) and labels == set(filter(None, (m.group(2) or "").split(","))):
+                return float(m.group(3))
+        return None
+
+    def rss(self):
+        """Resident memory, MiB."""
+        with open(f"/proc/{self.proc.pid}/status", encoding="ascii") as f:
+            return int(re.search(r"VmRSS:\s+(\d+)", f.read()).group(1)) / 1024
+
+    def descriptors(self):
+        return len(os.listdir(f"/proc/{self.proc.pid}/fd"))
+
+
+def pcm(path=DIGITS):
+    """(samples as s16le bytes, rate) of a mono 16-bit WAV."""
+    with wave.open(path, "rb") as w:
+        assert w.getnchannels() == 1 and w.getsampwidth() == 2
+        return w.readframes(w.getnframes()), w.getframerate()
+
+
+def eventually(what, seconds=10.0):
+    """Wait until what() is true."""
+    deadline = time.monotonic() + seconds * SLOW
+    while time.monotonic() < deadline:
+        if what():
+            return True
+        time.sleep(0.05)
+    return False
+
+
+_cases = []
+
+
+def case(fn):
+    """Decorator: a test, run by tap() in the order written; its name is the function's."""
+    _cases.append(fn)
+    return fn
+
+
+class Skip(Exception):
+    """The reason why a test could not run here."""
+
+
+def tap(*args):
+    """Run the cases, each with args; print TAP; exit status."""
+    bad = 0
+    print(f"1..{len(_cases)}", flush=True)
+    only = sys.argv[1:]
+    for i, fn in enumerate(_cases, 1):
+        name = fn.__name__
+        if only and name not in only:
+            print(f"ok {i} - {name} # SKIP not asked for", flush=True)
+            continue
+        try:
+            fn(*args)
+            print(f"ok {i} - {name}", flush=True)
+        except Skip as why:
+            print(f"ok {i} - {name} # SKIP {why}", flush=True)
+        except Exception:
+            bad += 1
+            print(f"not ok {i} - {name}")
+            for line in traceback.format_exc().splitlines():
+                print("# " + line)
+            sys.stdout.flush()
+    return 1 if bad else 0

@@ -1,0 +1,590 @@
+"""GET /v1/stream from outside, by a WebSocket library written by others (websockets)."""
+import audioop
+import json
+import math
+import os
+import random
+import re
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.sync.client import connect
+
+from daemon import DIGITS_TEXT, ROOT, SLOW, Skip, Stenod, case, eventually, pcm, tap
+
+PCM, RATE = pcm()
+START = {"type": "start", "encoding": "s16le", "sample_rate": RATE}
+OPEN = dict(max_size=None, compression=None, open_timeout=30 * SLOW, close_timeout=20 * SLOW, proxy=None)
+
+
+def stream(d, pieces, start=START, finish=True, query="", **kw):
+    """Send the pieces while reading; (messages, close code). str pieces are text, bytes audio."""
+    out = []
+    with connect(d.ws + query, **{**OPEN, **kw}) as ws:
+
+        def send():
+            try:
+                if start is not None:
+                    ws.send(json.dumps(start))
+                for p in pieces:
+                    ws.send(p)
+                if finish:
+                    ws.send('{"type":"end"}')
+            except ConnectionClosed:
+                pass  # the reader reports how it ended
+
+        t = threading.Thread(target=send)
+        t.start()
+        try:
+            while True:
+                out.append(json.loads(ws.recv(timeout=60 * SLOW)))
+        except ConnectionClosed:
+            pass
+        t.join()
+        code = ws.protocol.close_code
+    for i, m in enumerate(out):
+        assert m["session_id"] == out[0]["session_id"], m
+        assert i == 0 or (m["seq"] > out[i - 1]["seq"] and m["audio_ms"] >= out[i - 1]["audio_ms"]), m
+    return out, code
+
+
+def chunks(data, n):
+    return [data[i:i + n] for i in range(0, len(data), n)]
+
+
+def finals(messages):
+    return [{k: m[k] for k in ("text", "start", "end", "words", "reason")} for m in messages if m["type"] == "final"]
+
+
+def text(messages):
+    return " ".join(m["text"] for m in messages if m["type"] == "final" and m["text"])
+
+
+_reference = []
+
+
+def reference(d):
+    """The finals of the recording sent in one piece."""
+    if not _reference:
+        _reference.append(finals(stream(d, [PCM])[0]))
+    return _reference[0]
+
+
+@case
+def answers_come_in_order_and_the_transcript_is_right(d):
+    got, code = stream(d, chunks(PCM, RATE // 10 * 2))
+    assert code == 1000, code
+    kinds = [m["type"] for m in got]
+    assert kinds[0] == "ready" and kinds[-1] == "end", kinds
+    assert "speech_start" in kinds and "partial" in kinds, kinds
+    assert kinds.index("speech_start") < kinds.index("partial") < kinds.index("final"), kinds
+    assert text(got) == DIGITS_TEXT, text(got)
+    assert got[-1]["reason"] == "end" and got[-1]["finals"] == kinds.count("final")
+    assert abs(got[-1]["audio_ms"] - len(PCM) / 2 / RATE * 1000) < 5, got[-1]
+    words = [w for f in finals(got) for w in f["words"]]
+    assert [w["word"] for w in words] == DIGITS_TEXT.split()
+    for a, b in zip(words, words[1:]):
+        assert 0 <= a["start"] < a["end"] <= b["end"], (a, b)
+    assert all(0 <= w["confidence"] <= 1 for w in words)
+    for m in got:
+        if m["type"] == "partial":
+            assert m["text"].startswith(m["stable"]), m
+
+
+@case
+def stable_text_of_partials_never_changes(d):
+    got, _ = stream(d, chunks(PCM, 800))
+    stable = {}
+    for m in got:
+        if m["type"] == "partial":
+            assert m["text"].startswith(stable.get(m["segment"], "")), m
+            stable[m["segment"]] = m["stable"]
+        elif m["type"] == "final":
+            assert m["text"].startswith(stable.get(m["segment"], "")), m
+
+
+@case
+def one_byte_frames_give_the_same_finals(d):
+    part = PCM[:RATE * 2 * 2]  # two seconds: 32,000 frames
+    want = finals(stream(d, [part])[0])
+    assert want and finals(stream(d, chunks(part, 1))[0]) == want
+
+
+@case
+def ten_second_frames_and_odd_cuts_give_the_same_finals(d):
+    rng = random.Random(5)
+    assert reference(d)
+    for sizes in ([RATE * 2 * 10], [3], [333, 1, 7], [5000]):
+        if sizes == [3]:
+            sizes = [rng.randrange(1, 4001) for _ in range(400)]
+        cut, at, i = [], 0, 0
+        while at < len(PCM):
+            cut.append(PCM[at:at + sizes[i % len(sizes)]])
+            at += len(cut[-1])
+            i += 1
+        assert finals(stream(d, cut)[0]) == reference(d), sizes[:5]
+
+
+@case
+def real_time_pace_gives_the_same_finals(d):
+    def paced():
+        t0, step = time.monotonic(), RATE // 5 * 2
+        for i, c in enumerate(chunks(PCM, step)):
+            time.sleep(max(0, t0 + (i + 1) * 0.2 - time.monotonic()))
+            yield c
+    assert finals(stream(d, paced())[0]) == reference(d)
+
+
+@case
+def fragmented_messages_are_put_together(d):
+    # an iterable is sent as one message in many frames (RFC 6455, 5.4)
+    got, code = stream(d, [chunks(PCM, 999)], start=None, query=f"?sample_rate={RATE}")
+    assert code == 1000 and finals(got) == reference(d), got
+
+
+@case
+def a_minute_as_fast_as_it_goes_is_read_at_the_recognisers_pace(d):
+    times = 12
+    got, code = stream(d, chunks((PCM + b"\0\0" * RATE * 2) * times, 65536))
+    assert code == 1000, got[-1]
+    assert text(got) == " ".join([DIGITS_TEXT] * times), text(got)
+    assert d.rss() < 400, d.rss()
+
+
+@case
+def every_encoding_hears_the_same(d):
+    floats = struct.pack(f"<{len(PCM) // 2}f", *(s / 32768 for (s,) in struct.iter_unpack("<h", PCM)))
+    stereo = audioop.tostereo(PCM, 2, 1, 1)
+    wav = b"RIFF\xff\xff\xff\xffWAVEfmt " + struct.pack("<IHHIIHH", 16, 1, 1, RATE, RATE * 2, 2, 16) + b"data\xff\xff\xff\xff" + PCM
+    sixteen = audioop.ratecv(PCM, 2, 1, RATE, 16000, None)[0]
+    forms = {
+        "f32le": (floats, {"sample_rate": RATE}),
+        "mulaw": (audioop.lin2ulaw(PCM, 2), {}),
+        "alaw": (audioop.lin2alaw(PCM, 2), {}),
+        "wav": (wav, {}),
+        "s16le": (stereo, {"sample_rate": RATE, "channels": 2}),
+    }
+    for enc, (data, more) in forms.items():
+        got, code = stream(d, chunks(data, 3001), {"type": "start", "encoding": enc, **more})
+        assert code == 1000 and text(got) == DIGITS_TEXT, (enc, text(got), got[-1])
+    got, _ = stream(d, chunks(sixteen, 3200), {"type": "start"})  # the defaults: s16le, 16 kHz
+    assert text(got) == DIGITS_TEXT, ("16 kHz", text(got))
+
+
+@case
+def opus_in_ogg_is_heard_in_any_cut(d):
+    import io
+    import numpy as np
+    import soundfile as sf
+    buf = io.BytesIO()
+    try:
+        sf.write(buf, np.frombuffer(PCM, "<i2"), RATE, format="OGG", subtype="OPUS")
+    except Exception as e:
+        raise Skip(f"this libsndfile writes no Opus: {e}") from None
+    ogg = buf.getvalue()
+    for size in (1, 777, len(ogg)):
+        got, code = stream(d, chunks(ogg, size), {"type": "start", "encoding": "opus"})
+        assert code == 1000 and text(got) == DIGITS_TEXT, (size, text(got), got[-1])
+
+
+def ogg_packets(data):
+    """The packets of an Ogg stream (RFC 3533), its two headers left out."""
+    packets, part, at = [], b"", 0
+    while at < len(data):
+        assert data[at:at + 4] == b"OggS"
+        lacing = data[at + 27:at + 27 + data[at + 26]]
+        at += 27 + len(lacing)
+        for n in lacing:
+            part += data[at:at + n]
+            at += n
+            if n < 255:
+                packets.append(part)
+                part = b""
+    return packets[2:]
+
+
+@case
+def bare_opus_packets_are_heard(d):
+    import io
+    import numpy as np
+    import soundfile as sf
+    buf = io.BytesIO()
+    try:
+        sf.write(buf, np.frombuffer(PCM, "<i2"), RATE, format="OGG", subtype="OPUS")
+    except Exception as e:
+        raise Skip(f"this libsndfile writes no Opus: {e}") from None
+    got, code = stream(d, ogg_packets(buf.getvalue()), {"type": "start", "encoding": "opus"})
+    assert code == 1000 and text(got) == DIGITS_TEXT, (text(got), got[-1])
+
+
+@case
+def the_last_word_is_not_lost_when_audio_ends_with_it(d):
+    ref = [w for f in reference(d) for w in f["words"]]
+    cut = int((ref[-1]["end"] + 0.06) * RATE) * 2
+    got, code = stream(d, [PCM[:cut]])
+    assert code == 1000 and text(got) == DIGITS_TEXT, text(got)
+
+
+@case
+def audio_without_start_means_16_khz_or_what_the_query_says(d):
+    got, code = stream(d, [PCM], start=None, query=f"?encoding=s16le&sample_rate={RATE}&words=false")
+    assert code == 1000 and text(got) == DIGITS_TEXT, got[-1]
+    assert got[0]["sample_rate"] == RATE and not any("words" in m for m in got if m["type"] == "final")
+    got, code = stream(d, [b"\0" * 3200], start=None)
+    assert code == 1000 and got[0]["sample_rate"] == 16000 and got[0]["encoding"] == "s16le", got
+
+
+@case
+def finalize_is_always_answered_and_the_stream_goes_on(d):
+    half = 2 * (len(PCM) // 4)
+    got, code = stream(d, [PCM[:half], '{"type":"finalize"}', PCM[half:]])
+    assert code == 1000 and any(m.get("reason") == "request" for m in got), got
+    got, code = stream(d, ['{"type":"finalize"}', '{"type":"finalize"}'])
+    assert [m["reason"] for m in got if m["type"] == "final"] == ["request", "request"], got
+    assert code == 1000 and got[-1]["type"] == "end"
+
+
+@case
+def what_was_not_asked_for_is_not_sent(d):
+    got, _ = stream(d, chunks(PCM, 1600), {**START, "interim": False, "words": False})
+    assert not any(m["type"] == "partial" or "words" in m for m in got if m["type"] != "ready"), got
+    assert text(got) == DIGITS_TEXT
+    got, _ = stream(d, [PCM], {**START, "alternatives": 3, "beam": 8})
+    alts = [m["alternatives"] for m in got if m["type"] == "final" and m["text"]]
+    assert alts and all(1 <= len(a) <= 3 for a in alts), got
+    got, _ = stream(d, [PCM], {**START, "endpointing": False})
+    assert len(finals(got)) == 1 and text(got) == DIGITS_TEXT, got
+
+
+BAD = [
+    # query, pieces, close code, error code, what the message names
+    ("", ['{"type":"stop"}'], 1008, "invalid_argument", "stop"),
+    ("", ["{nonsense"], 1007, "invalid_data", "line 1"),
+    ("", ["[]"], 1007, "invalid_data", "object"),
+    ("", ['{"type":"start","x":' + "[" * 100 + "]" * 100 + "}"], 1009, "limit_exceeded", "16 levels"),
+    ("", ['{"type":"start","samplerate":8000}'], 1008, "invalid_argument", "samplerate"),
+    ("", ['{"type":"start","sample_rate":1}'], 1008, "invalid_argument", "sample_rate: 1 "),
+    ("", ['{"type":"start","sample_rate":10000000}'], 1008, "invalid_argument", "10000000"),
+    ("", ['{"type":"start","channels":0}'], 1008, "invalid_argument", "channels"),
+    ("", ['{"type":"start","encoding":"mp3"}'], 1003, "unsupported", "mp3"),
+    ("", ['{"type":"start","model":"../../etc/passwd"}'], 1008, "invalid_argument", "etc/passwd"),
+    ("", [" " * 20000], 1009, "limit_exceeded", "16384 bytes"),
+    ("", ['{"type":"start"}', '{"type":"start"}'], 1008, "invalid_argument", "first"),
+    ("", [b"\0" * 320, '{"type":"start"}'], 1008, "invalid_argument", "first"),
+    ("", ['{"type":"end"}', b"\0" * 320], 1008, "invalid_argument", "after end"),
+    ("", ['{"type":"start","encoding":"opus"}', b"\xff\xff\xff nothing of Opus"], 1007, "invalid_data", "pus"),
+    ("", ['{"type":"start","encoding":"wav"}', b"this is text, not a WAV file, and long enough for a header"], 1007, "invalid_data", "WAV"),
+    ("", ['{"type":"start","encoding":"wav"}', b"RIFF", '{"type":"end"}'], 1007, "invalid_data", "4 bytes"),
+    ("?sample_rate=1", [], 1008, "invalid_argument", "query: sample_rate"),
+    ("?rate=8000", [], 1008, "invalid_argument", "query: unknown field 'rate'"),
+    ("?interim=perhaps", [], 1008, "invalid_argument", "perhaps"),
+]
+
+
+@case
+def bad_input_gets_an_error_that_names_it_and_a_close_code(d):
+    for query, pieces, close, code, names in BAD:
+        if names == "after end":  # needs a running stream for the end to wait for
+            pieces = [PCM] + pieces
+        got, closed = stream(d, pieces, start=None, finish=False, query=query)
+        what = (query, [p[:60] for p in pieces], got[-1:], closed)
+        assert got and got[-1]["type"] == "error", what
+        assert got[-1]["code"] == code and names in got[-1]["message"] and closed == close, what
+    assert d.status("/healthz") == 200
+
+
+@case
+def an_error_costs_nothing_that_was_said_before(d):
+    got, code = stream(d, [PCM, '{"type":"go"}'], finish=False)
+    assert code == 1008 and got[-1]["type"] == "error" and text(got) == DIGITS_TEXT, got[-1]
+
+
+@case
+def text_that_is_not_utf8_is_refused(d):
+    with raw(d) as s:
+        s.sendall(frame(1, b'{"type":"\xff\xfe"}'))
+        assert read_close(s) in (1007,), "not 1007"
+
+
+def raw(d, extra=""):
+    """A socket after the handshake, for what no library would send."""
+    s = socket.create_connection(("127.0.0.1", d.port), timeout=30 * SLOW)
+    s.sendall(f"GET /v1/stream HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+              f"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n{extra}\r\n".encode())
+    head = b""
+    while b"\r\n\r\n" not in head:
+        got = s.recv(1)
+        assert got, head
+        head += got
+    # the example of RFC 6455, 1.3
+    assert b"101" in head and b"s3pPLMBiTxaQ9kYGzzhZRbK+xOo=" in head, head
+    return s
+
+
+def frame(op, data, mask=True, fin=True):
+    n = len(data)
+    head = bytes([(0x80 if fin else 0) | op])
+    bit = 0x80 if mask else 0
+    head += bytes([bit | n]) if n < 126 else bytes([bit | 126]) + struct.pack(">H", n)
+    if not mask:
+        return head + data
+    key = b"\x01\x02\x03\x04"
+    return head + key + bytes(b ^ key[i % 4] for i, b in enumerate(data))
+
+
+def read_close(s):
+    """Close code of the server; 1006 if the connection just ended."""
+    data = b""
+    try:
+        while True:
+            got = s.recv(65536)
+            if not got:
+                break
+            data += got
+    except ConnectionResetError:
+        pass
+    while len(data) >= 2:
+        n, k = data[1] & 0x7F, 2
+        if n == 126:
+            n, k = struct.unpack(">H", data[2:4])[0], 4
+        if data[0] & 0xF == 8:
+            return struct.unpack(">H", data[k:k + 2])[0] if n >= 2 else 1005
+        data = data[k + n:]
+    return 1006
+
+
+@case
+def broken_framing_closes_the_connection_only(d):
+    for bad in (frame(2, b"unmasked", mask=False), frame(3, b"reserved opcode"), frame(9, b"x" * 126),
+                frame(0, b"continuation of nothing"), bytes([0xF2, 0x80, 0, 0, 0, 0])):
+        with raw(d) as s:
+            s.sendall(bad)
+            s.shutdown(socket.SHUT_WR)
+            read_close(s)  # ends, with a code or without
+    assert d.status("/healthz") == 200
+
+
+@case
+def pings_between_audio_are_answered(d):
+    with connect(d.ws, **OPEN) as ws:
+        ws.send(json.dumps(START))
+        for c in chunks(PCM, 8000):
+            ws.send(c)
+            assert ws.ping().wait(20 * SLOW)
+        ws.send('{"type":"end"}')
+        got = []
+        try:
+            while True:
+                got.append(json.loads(ws.recv(timeout=60 * SLOW)))
+        except ConnectionClosed:
+            pass
+    assert text(got) == DIGITS_TEXT
+
+
+@case
+def the_subprotocol_is_optional(d):
+    with connect(d.ws, subprotocols=["steno.v1"], **OPEN) as ws:
+        assert ws.subprotocol == "steno.v1"
+    with connect(d.ws, **OPEN) as ws:
+        assert ws.subprotocol is None
+
+
+@case
+def long_headers_of_browsers_and_proxies_fit(d):
+    with connect(d.ws, additional_headers={"Cookie": "c" * 7000}, **OPEN) as ws:
+        ws.send('{"type":"end"}')
+        assert json.loads(ws.recv(timeout=20 * SLOW))["type"] == "end"
+
+
+@case
+def twenty_streams_at_once_all_hear_right(d):
+    out = [None] * 20
+
+    def one(i):
+        out[i] = text(stream(d, chunks(PCM, 1600))[0])
+    ts = [threading.Thread(target=one, args=(i,)) for i in range(len(out))]
+    for t in ts:
+        t.start()
+    while any(t.is_alive() for t in ts):  # HTTP is served on the same port meanwhile
+        assert d.status("/healthz") == 200
+        time.sleep(0.1)
+    for t in ts:
+        t.join()
+    assert out == [DIGITS_TEXT] * len(out), out
+
+
+@case
+def clients_that_vanish_leave_nothing_behind(d):
+    before = d.descriptors()
+    gone = d.metric('steno_sessions_total{api="stream",result="gone"}')
+    for how in range(12):
+        s = raw(d)
+        s.sendall(frame(1, json.dumps(START).encode()))
+        s.sendall(frame(2, PCM[:20000]))
+        if how % 3 == 1:
+            s.sendall(bytes([0x82, 0xFE, 0xFF, 0xFF]))  # in the middle of a frame
+        if how % 3 == 2:
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # reset
+        s.close()
+    assert eventually(lambda: d.metric('steno_sessions_active{api="stream"}') == 0)
+    assert d.metric('steno_sessions_total{api="stream",result="gone"}') == gone + 12
+    assert eventually(lambda: d.descriptors() <= before), (before, d.descriptors())
+
+
+@case
+def a_client_that_closes_early_is_gone_not_an_error(d):
+    gone = d.metric('steno_sessions_total{api="stream",result="gone"}')
+    with connect(d.ws, **OPEN) as ws:
+        ws.send(json.dumps(START))
+        ws.send(PCM[:4000])
+    assert eventually(lambda: d.metric('steno_sessions_total{api="stream",result="gone"}') == gone + 1)
+
+
+@case
+def memory_does_not_grow_with_sessions(d):
+    def some(n):
+        for _ in range(n):
+            stream(d, [PCM[:16000]])
+    some(20)
+    before = d.rss()
+    some(60)
+    assert d.rss() - before < (64 if SLOW > 1 else 6), (before, d.rss())
+
+
+@case
+def metrics_count_what_happened(d):
+    ok = d.metric('steno_sessions_total{api="stream",result="ok"}')
+    seconds = d.metric('steno_audio_seconds_total{api="stream"}')
+    stream(d, [PCM])
+    assert eventually(lambda: d.metric('steno_sessions_total{api="stream",result="ok"}') == ok + 1)
+    assert abs(d.metric('steno_audio_seconds_total{api="stream"}') - seconds - len(PCM) / 2 / RATE) < 0.01
+    assert d.metric("steno_partial_latency_seconds_count") > 0
+
+
+@case
+def a_client_that_does_not_read_is_closed_and_others_go_on(_):
+    with Stenod("websocket.send_queue=8192") as d:
+        s = socket.socket()
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        s.settimeout(60 * SLOW)
+        s.connect(("127.0.0.1", d.port))
+        s.sendall(b"GET /v1/stream HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+                  b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n")
+        flood = frame(1, b'{"type":"finalize"}') * 200
+        rss = d.rss()
+        try:
+            for _ in range(200):
+                s.sendall(flood)
+        except OSError:
+            pass  # closed while sending, or its buffers full: also fine
+        assert eventually(lambda: d.metric('steno_sessions_total{api="stream",result="timeout"}') == 1, 40)
+        assert d.rss() - rss < 64 * SLOW
+        assert text(stream(d, [PCM])[0]) == DIGITS_TEXT
+        s.close()
+
+
+@case
+def silent_and_half_open_clients_are_closed(_):
+    with Stenod("websocket.idle_timeout=3", "websocket.ping_interval=1") as d:
+        got, code = stream(d, [PCM], finish=False)  # answers pings, sends nothing more
+        assert code == 1008 and got[-1]["code"] == "idle_timeout", (got[-1], code)
+        assert text(got) == DIGITS_TEXT, text(got)
+        with raw(d) as s:  # answers nothing at all
+            t0 = time.monotonic()
+            read_close(s)
+            assert time.monotonic() - t0 < 12 * SLOW
+        with connect(d.ws, **OPEN) as ws:  # keepalive keeps a silent session
+            for _ in range(9):
+                ws.send('{"type":"keepalive"}')
+                time.sleep(0.5)
+            ws.send('{"type":"end"}')
+            assert json.loads(ws.recv(timeout=20 * SLOW))["type"] == "end"
+        assert eventually(lambda: d.metric('steno_sessions_active{api="stream"}') == 0)
+
+
+@case
+def beyond_capacity_the_handshake_is_refused_at_once(_):
+    with Stenod("limits.sessions=2") as d:
+        with connect(d.ws, **OPEN) as a, connect(d.ws, **OPEN) as b:
+            t0 = time.monotonic()
+            try:
+                connect(d.ws, **OPEN)
+                raise AssertionError("a third session was let in")
+            except InvalidStatus as e:
+                assert e.response.status_code == 503 and int(e.response.headers["Retry-After"]) > 0
+                assert json.loads(e.response.body)["error"]["code"] == "busy", e.response.body
+            assert time.monotonic() - t0 < 2 * SLOW
+            a.send('{"type":"end"}')
+            b.send('{"type":"end"}')
+            a.recv(timeout=20 * SLOW)
+        assert eventually(lambda: d.metric('steno_sessions_active{api="stream"}') == 0)
+        assert text(stream(d, [PCM])[0]) == DIGITS_TEXT
+
+
+@case
+def audio_over_the_limit_is_refused_after_its_transcript(_):
+    with Stenod("limits.audio_seconds=10", "websocket.message=64K") as d:
+        got, code = stream(d, chunks(PCM + b"\0\0" * RATE * 6, 8000))
+        assert code == 1009 and "10 s" in got[-1]["message"] and text(got) == DIGITS_TEXT, got[-1]
+        got, code = stream(d, [b"\0" * 100000])
+        assert code == 1009 and "65536 bytes" in got[-1]["message"], got[-1]
+
+
+@case
+def drain_gives_running_streams_their_last_final(_):
+    with Stenod() as d:
+        with connect(d.ws, **OPEN) as ws, connect(d.ws, **OPEN) as quiet:
+            ws.send(json.dumps(START))
+            ws.send(PCM)
+            got = [json.loads(ws.recv(timeout=20 * SLOW))]
+            assert got[0]["type"] == "ready"
+            t = threading.Thread(target=lambda: got.append(d.terminate()))
+            t.start()
+            out = []
+            try:
+                while True:
+                    out.append(json.loads(ws.recv(timeout=60 * SLOW)))
+            except ConnectionClosed:
+                pass
+            try:
+                last = json.loads(quiet.recv(timeout=60 * SLOW))
+                quiet.recv(timeout=60 * SLOW)
+            except ConnectionClosed:
+                pass
+            assert ws.protocol.close_code == 1012 and quiet.protocol.close_code == 1012
+            assert last["type"] == "end" and last["reason"] == "draining"
+            assert text(out) == DIGITS_TEXT, out
+            assert out[-1]["type"] == "end" and out[-1]["reason"] == "draining", out[-1]
+        t.join()
+        assert got[-1] == 0, got[-1]
+
+
+@case
+def the_documented_python_client_runs(d):
+    with open(os.path.join(ROOT, "docs", "protocol.md"), encoding="utf-8") as f:
+        code = re.search(r"```python\n(.*?)```", f.read(), re.S).group(1)
+    code = code.replace("ws://127.0.0.1:8080", f"ws://127.0.0.1:{d.port}")
+    p = subprocess.run([sys.executable, "-c", code, "tests/data/digits.wav"], cwd=ROOT, timeout=60 * SLOW,
+                       capture_output=True, text=True, check=False)
+    assert p.returncode == 0 and DIGITS_TEXT in p.stdout, (p.stdout, p.stderr)
+
+
+@case
+def the_demo_client_hears_right(d):
+    exe = os.path.join(os.environ.get("STENO_BUILD", os.path.join(ROOT, "build", "release")), "loadtest", "wsclient")
+    p = subprocess.run([exe, "--url", d.ws, "--fast", "tests/data/digits.wav"], cwd=ROOT, timeout=60 * SLOW,
+                       capture_output=True, text=True, check=False)
+    said = " ".join(re.findall(r"final    (.*?)  ?\s*\(", p.stdout))
+    assert p.returncode == 0 and said.strip() == DIGITS_TEXT, (p.stdout, p.stderr)
+
+
+if __name__ == "__main__":
+    assert math.isfinite(SLOW)
+    with Stenod() as daemon:
+        status = tap(daemon)
+    sys.exit(status)
