@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "protocol/json_text.h"
+#include "protocol/result_json.h"
 
 /* ---- client messages ------------------------------------------------------------------------ */
 
@@ -296,10 +297,9 @@ static steno_status put_partial(struct steno_buf *out, const struct steno_event 
 
 static steno_status put_final(struct steno_buf *out, const struct steno_event *ev)
 {
-    static const char *const reasons[] = {"endpoint", "length", "request", "end"};
     steno_status st = steno_buf_printf(
         out, ",\"start\":%.3f,\"end\":%.3f,\"confidence\":%.3f,\"reason\":\"%s\"", ev->start,
-        ev->end, (double)ev->confidence, reasons[ev->reason]);
+        ev->end, (double)ev->confidence, steno_final_reason_name(ev->reason));
     return st ? st : put_member(out, "text", ev->text, strlen(ev->text));
 }
 
