@@ -103,6 +103,7 @@ $(B)/gen/onnx.pb-c.c $(B)/gen/onnx.pb-c.h: engine/onnx/onnx.proto
 	@mkdir -p $(B)/gen
 	$(Q)protoc-c --proto_path=engine/onnx --c_out=$(B)/gen engine/onnx/onnx.proto
 $(call obj,$(wildcard engine/onnx/*.c)): $(B)/gen/onnx.pb-c.h
+$(call obj,$(help_src) $(unit_src) $(fuzz_src)): | $(B)/gen/onnx.pb-c.h
 $(B)/gen/onnx.pb-c.o: $(B)/gen/onnx.pb-c.c
 	$(call say,CC,$<)
 	$(Q)$(CC) $(ALL_CFLAGS) -w -c -o $@ $<

@@ -1,0 +1,40 @@
+/* ONNX models made in memory, for tests of what reads or runs them. Out of memory ends the test. */
+#ifndef STENO_TESTS_ONNX_MAKE_H
+#define STENO_TESTS_ONNX_MAKE_H
+
+#include "graph/tensor.h"
+#include "onnx.pb-c.h"
+
+struct mk_graph;
+
+struct mk_graph *mk_new(int opset);              /* the main graph of a new model, IR version 8 */
+struct mk_graph *mk_body(struct mk_graph *main); /* a graph for mk_attr_graph */
+void mk_free(struct mk_graph *main);
+
+/* dims: "2,?,n" (number, unknown, symbol), "" for a scalar, NULL for an unknown rank. */
+void mk_input(struct mk_graph *g, const char *name, steno_dtype t, const char *dims);
+void mk_output(struct mk_graph *g, const char *name, steno_dtype t, const char *dims);
+void mk_f32(struct mk_graph *g, const char *name, const char *dims, const float *data, size_t n);
+void mk_i64(struct mk_graph *g, const char *name, const char *dims, const int64_t *data, size_t n);
+/* Initializer message to be filled by hand. */
+Onnx__Tensor *mk_tensor(struct mk_graph *g, const char *name, steno_dtype t, const char *dims);
+/* in, out: comma-separated names, empty ones allowed. The node is the one that mk_attr_* act on. */
+Onnx__Node *mk_node(struct mk_graph *g, const char *op, const char *in, const char *out);
+void mk_attr_int(struct mk_graph *g, const char *name, int64_t v);
+void mk_attr_ints(struct mk_graph *g, const char *name, const int64_t *v, size_t n);
+void mk_attr_float(struct mk_graph *g, const char *name, float v);
+void mk_attr_str(struct mk_graph *g, const char *name, const char *v);
+void mk_attr_graph(struct mk_graph *g, const char *name, struct mk_graph *body);
+/* A model-local function; its nodes are added with mk_node on the result. */
+struct mk_graph *mk_function(struct mk_graph *main, const char *domain, const char *name,
+                             const char *in, const char *out);
+void mk_import(struct mk_graph *main, const char *domain, int version);
+Onnx__Model *mk_message(struct mk_graph *main);
+
+/* The file's bytes; free() them. */
+uint8_t *mk_bytes(struct mk_graph *main, size_t *n);
+/* Write them to a new file under a new temporary folder; the path, free() it. */
+char *mk_file(struct mk_graph *main);
+void mk_unlink(char *path); /* file and folder; frees path */
+
+#endif
