@@ -35,6 +35,8 @@ void steno_kernels_init(steno_kernels *k, unsigned cpu)
 {
     k->cpu = cpu;
     set_scalar(k);
+    if (cpu & STENO_CPU_BLAS)
+        steno_kernels_gemm__blas(k);
 #if defined(__x86_64__)
     if (cpu & STENO_CPU_AVX2)
         set_avx2(k);

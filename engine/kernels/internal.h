@@ -8,6 +8,12 @@ void steno_kernels_elementwise__scalar(steno_kernels *k);
 void steno_kernels_rows__scalar(steno_kernels *k); /* reductions, norms, transpose */
 void steno_kernels_gemm__scalar(steno_kernels *k);
 void steno_kernels_conv__scalar(steno_kernels *k);
+void steno_kernels_gemm__blas(steno_kernels *k); /* after scalar; keeps it where OpenBLAS is not */
+/* The scalar product, for levels that take over large ones only. */
+void steno_kernels_gemm_f32__scalar(size_t m, size_t n, size_t k, const float *a, size_t lda,
+                                    bool trans_a, const float *b, size_t ldb, bool trans_b,
+                                    float *c, size_t ldc, const struct steno_gemm_epilogue *ep,
+                                    void *work);
 #if defined(__x86_64__)
 void steno_kernels_elementwise__avx2(steno_kernels *k);
 void steno_kernels_rows__avx2(steno_kernels *k);

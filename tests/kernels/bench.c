@@ -1,7 +1,7 @@
 /* kcheck --bench: time of every slot at every level, as a Markdown table.
- * A number is the smallest of several short samples of this thread's processor time: other processes
- * can only add to a sample (caches, memory, the sibling hyperthread), so the smallest is closest to
- * what the code costs. */
+ * A number is the smallest of several short samples of this thread's processor time: other
+ * processes can only add to a sample (caches, memory, the sibling hyperthread), so the smallest is
+ * closest to what the code costs. */
 #include "tests/kernels/kcheck.h"
 
 #include "base/arena.h"

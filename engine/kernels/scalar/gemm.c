@@ -57,9 +57,10 @@ static size_t gemm_f32_work__scalar(size_t m, size_t n, size_t k)
     return 0;
 }
 
-static void gemm_f32__scalar(size_t m, size_t n, size_t k, const float *a, size_t lda, bool trans_a,
-                             const float *b, size_t ldb, bool trans_b, float *c, size_t ldc,
-                             const struct steno_gemm_epilogue *ep, void *work)
+void steno_kernels_gemm_f32__scalar(size_t m, size_t n, size_t k, const float *a, size_t lda,
+                                    bool trans_a, const float *b, size_t ldb, bool trans_b,
+                                    float *c, size_t ldc, const struct steno_gemm_epilogue *ep,
+                                    void *work)
 {
     (void)work;
     rows(0, m, n, k, a, trans_a ? 1 : lda, trans_a ? lda : 1, b, trans_b ? 1 : ldb,
@@ -73,5 +74,5 @@ void steno_kernels_gemm__scalar(steno_kernels *k)
     k->gemm_f32_packed = gemm_f32_packed__scalar;
     k->gemm_f32_packed_part = gemm_f32_packed_part__scalar;
     k->gemm_f32_work = gemm_f32_work__scalar;
-    k->gemm_f32 = gemm_f32__scalar;
+    k->gemm_f32 = steno_kernels_gemm_f32__scalar;
 }
