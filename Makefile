@@ -43,7 +43,7 @@ WARN := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -W
         -Wcast-qual -Wformat=2 -Wundef -Wwrite-strings -Wdouble-promotion $(if $(CI),-Werror)
 CFLAGS ?= $(OPT)
 base_cflags = -std=c11 -D_POSIX_C_SOURCE=200809L -D_DEFAULT_SOURCE -fvisibility=hidden -fPIE -pthread \
-        -fno-math-errno -ffp-contract=off -Iengine -I. -I$(B)/gen -DSTENO_VERSION='"$(VERSION)"' \
+        -fno-math-errno -ffp-contract=off -Iengine -I. -isystem $(B)/gen -DSTENO_VERSION='"$(VERSION)"' \
         -DSTENO_DATADIR='"$(DATADIR)"' -DSTENO_SYSCONFDIR='"$(SYSCONFDIR)"' $(WARN) \
         $(if $(san_flags),-DSTENO_SANITIZE=1) $(if $(FUZZ),-DSTENO_FUZZ=1)
 ext_cflags := $(shell pkg-config --cflags $(lib_pkgs) $(srv_pkgs) 2>/dev/null | sed 's/-I/-isystem /g')

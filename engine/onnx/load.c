@@ -17,7 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define MAX_NODES 4000000u /* after inlining; a file can ask for exponentially many */
+#define MAX_NODES 1000000u /* after inlining: a small file can ask for exponentially many */
 
 int steno_onnx_opset(const struct loader *l, const struct scope *s, const char *domain)
 {
