@@ -1,0 +1,258 @@
+/* Transcript, subtitles, JSON. Subtitle forms after the WebVTT standard (section 4) and the SubRip
+ * files of VLC and FFmpeg; the cases are written by hand. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <jansson.h>
+
+#include "protocol/result_json.h"
+#include "protocol/subtitle.h"
+
+static struct steno_word hello[] = {
+    {"one", 0.5, 0.8, 0.9f}, {"two", 1.0, 1.25, 0.4f}, {"three", 3.5, 3.9996, 1.0f}};
+
+static struct steno_event final_of(const char *text, struct steno_word *w, size_t n)
+{
+    return (struct steno_event){.kind = STENO_FINAL, .text = text, .words = w, .n_words = n,
+                                .start = w[0].start, .end = w[n - 1].end, .confidence = 0.5f,
+                                .reason = STENO_FINAL_END};
+}
+
+static steno_transcript *transcript(const char *text, struct steno_word *w, size_t n)
+{
+    steno_transcript *t = steno_transcript_new(0);
+    struct steno_event ev = final_of(text, w, n);
+    assert_non_null(t);
+    assert_int_equal(steno_transcript_add(t, &ev, NULL), STENO_OK);
+    return t;
+}
+
+static char *subtitle(steno_transcript *t, enum steno_subtitle_format f,
+                      const struct steno_subtitle_options *o)
+{
+    struct steno_buf b;
+    steno_buf_init(&b, 1 << 20);
+    assert_int_equal(steno_subtitle_write(&b, t, f, o), STENO_OK);
+    return steno_buf_take(&b, NULL);
+}
+
+static void check_subtitle(steno_transcript *t, enum steno_subtitle_format f,
+                           const struct steno_subtitle_options *o, const char *want)
+{
+    char *got = subtitle(t, f, o);
+    assert_string_equal(got ? got : "", want);
+    free(got);
+}
+
+static void finals_with_text_are_kept_in_order(void **state)
+{
+    (void)state;
+    steno_transcript *t = transcript("one two three", hello, 3);
+    struct steno_event ev = final_of("one", hello, 1), partial = ev, empty = ev;
+    char text[] = "six";
+    struct steno_word w[] = {{text, 5, 6, 0.25f}};
+    partial.kind = STENO_PARTIAL;
+    empty.text = "";
+    assert_int_equal(steno_transcript_add(t, &partial, NULL), STENO_OK);
+    assert_int_equal(steno_transcript_add(t, &empty, NULL), STENO_OK);
+    ev = final_of(text, w, 1);
+    assert_int_equal(steno_transcript_add(t, &ev, NULL), STENO_OK);
+    memcpy(text, "xxx", 3); /* the transcript has its own copy */
+    assert_int_equal(steno_transcript_n_segments(t), 2);
+    assert_string_equal(steno_transcript_text(t), "one two three six");
+    assert_string_equal(steno_transcript_segment(t, 1)->words[0].text, "six");
+    assert_float_equal(steno_transcript_confidence(t), 0.547723f, 1e-5f); /* (.9*.4*1*.25)^(1/4) */
+    steno_transcript_free(t);
+}
+
+static void a_transcript_stays_within_its_limit(void **state)
+{
+    (void)state;
+    steno_transcript *t = steno_transcript_new(100000);
+    struct steno_event ev = final_of("one two three", hello, 3);
+    steno_status st = STENO_OK;
+    size_t n = 0;
+    while (!st && n < 10000) {
+        st = steno_transcript_add(t, &ev, NULL);
+        n += !st;
+    }
+    assert_int_equal(st, STENO_ERR_LIMIT);
+    assert_int_equal(steno_transcript_n_segments(t), n);
+    assert_int_equal(strlen(steno_transcript_text(t)), n * 14 - 1);
+    steno_transcript_free(t);
+}
+
+static void srt_has_numbers_commas_and_cuts_at_pauses(void **state)
+{
+    (void)state;
+    steno_transcript *t = transcript("one two three", hello, 3);
+    check_subtitle(t, STENO_SRT, NULL,
+                   "1\n00:00:00,500 --> 00:00:01,250\none two\n\n"
+                   "2\n00:00:03,500 --> 00:00:04,000\nthree\n");
+    steno_transcript_free(t);
+}
+
+static void vtt_has_a_header_and_dots(void **state)
+{
+    (void)state;
+    steno_transcript *t = transcript("one two three", hello, 3);
+    check_subtitle(t, STENO_VTT, &(struct steno_subtitle_options){.pause_seconds = 10},
+                   "WEBVTT\n\n00:00:00.500 --> 00:00:04.000\none two three\n");
+    check_subtitle(t, STENO_VTT, &(struct steno_subtitle_options){.max_seconds = 0.9},
+                   "WEBVTT\n\n00:00:00.500 --> 00:00:01.250\none two\n\n"
+                   "00:00:03.500 --> 00:00:04.000\nthree\n");
+    steno_transcript_free(t);
+}
+
+static void lines_and_cues_are_filled_to_their_width(void **state)
+{
+    (void)state;
+    struct steno_word w[] = {{"aaaa", 0, 1, 1}, {"bbbb", 1, 2, 1}, {"cccc", 2, 3, 1},
+                             {"ddddé", 3, 4, 1}, {"eeeeeeeeeeeeeee", 4, 5, 1}};
+    steno_transcript *t = transcript("aaaa bbbb cccc ddddé eeeeeeeeeeeeeee", w, 5);
+    check_subtitle(t, STENO_SRT, &(struct steno_subtitle_options){.line_chars = 10},
+                   "1\n00:00:00,000 --> 00:00:04,000\naaaa bbbb\ncccc ddddé\n\n"
+                   "2\n00:00:04,000 --> 00:00:05,000\neeeeeeeeeeeeeee\n");
+    steno_transcript_free(t);
+}
+
+static void markup_does_not_come_out_of_words(void **state)
+{
+    (void)state;
+    struct steno_word w[] = {{"<b>", 0, 1, 1}, {"a&b", 1, 1, 1}};
+    steno_transcript *t = transcript("<b> a&b", w, 2);
+    check_subtitle(t, STENO_VTT, NULL,
+                   "WEBVTT\n\n00:00:00.000 --> 00:00:01.000\n&lt;b&gt; a&amp;b\n");
+    check_subtitle(t, STENO_SRT, NULL, "1\n00:00:00,000 --> 00:00:01,000\nb a&b\n");
+    steno_transcript_free(t);
+}
+
+static void ideographs_keep_no_spaces(void **state)
+{
+    (void)state;
+    struct steno_word w[] = {{"中", 0, 1, 1}, {"国", 1, 2, 1}, {"two", 2, 3, 1}};
+    steno_transcript *t = transcript("中国 two", w, 3);
+    check_subtitle(t, STENO_VTT, NULL, "WEBVTT\n\n00:00:00.000 --> 00:00:03.000\n中国 two\n");
+    steno_transcript_free(t);
+}
+
+static void long_recordings_have_hours(void **state)
+{
+    (void)state;
+    struct steno_word w[] = {{"late", 359999.9994, 360000.5, 1}};
+    steno_transcript *t = transcript("late", w, 1);
+    check_subtitle(t, STENO_VTT, NULL, "WEBVTT\n\n99:59:59.999 --> 100:00:00.500\nlate\n");
+    steno_transcript_free(t);
+}
+
+static void nothing_said_gives_empty_files(void **state)
+{
+    (void)state;
+    steno_transcript *t = steno_transcript_new(0);
+    check_subtitle(t, STENO_SRT, NULL, "");
+    check_subtitle(t, STENO_VTT, NULL, "WEBVTT\n");
+    steno_transcript_free(t);
+}
+
+static json_t *parse(struct steno_buf *b)
+{
+    json_error_t e;
+    json_t *o = json_loadb(b->data, b->len, 0, &e);
+    if (!o)
+        fail_msg("%s: %s", e.text, b->data);
+    return o;
+}
+
+static void json_holds_words_times_and_alternatives(void **state)
+{
+    (void)state;
+    struct steno_alternative alt[2] = {{"one two three", 0.5f, -1.23456, 3, hello},
+                                       {"one \"two\"", 0.25f, -2.5, 2, hello}};
+    struct steno_event ev = final_of("one two three", hello, 3);
+    steno_transcript *t = steno_transcript_new(0);
+    struct steno_buf b;
+    json_t *o, *seg, *word;
+    ev.alternatives = alt;
+    ev.n_alternatives = 2;
+    ev.reason = STENO_FINAL_LENGTH;
+    assert_int_equal(steno_transcript_add(t, &ev, NULL), STENO_OK);
+    steno_transcript_set_duration(t, 4.25);
+    steno_buf_init(&b, 1 << 20);
+    assert_int_equal(steno_result_json_write(&b, t, &(struct steno_result_json_options){
+                                                        .file = "a.wav", .model = "m"}),
+                     STENO_OK);
+    assert_null(strchr(b.data, '\n'));
+    o = parse(&b);
+    assert_string_equal(json_string_value(json_object_get(o, "file")), "a.wav");
+    assert_string_equal(json_string_value(json_object_get(o, "text")), "one two three");
+    assert_true(json_real_value(json_object_get(o, "duration")) == 4.25);
+    assert_null(json_object_get(o, "language"));
+    seg = json_array_get(json_object_get(o, "segments"), 0);
+    assert_string_equal(json_string_value(json_object_get(seg, "reason")), "length");
+    word = json_array_get(json_object_get(seg, "words"), 2);
+    assert_string_equal(json_string_value(json_object_get(word, "word")), "three");
+    assert_true(json_real_value(json_object_get(word, "end")) == 4.0); /* to the millisecond */
+    assert_int_equal(json_array_size(json_object_get(seg, "alternatives")), 2);
+    json_decref(o);
+    steno_buf_free(&b);
+    steno_transcript_free(t);
+}
+
+static void json_that_does_not_fit_leaves_the_buffer_alone(void **state)
+{
+    (void)state;
+    steno_transcript *t = transcript("one two three", hello, 3);
+    struct steno_buf b;
+    steno_buf_init(&b, 64);
+    assert_int_equal(steno_buf_puts(&b, "head"), STENO_OK);
+    assert_int_equal(steno_result_json_write(&b, t, NULL), STENO_ERR_LIMIT);
+    assert_string_equal(b.data, "head");
+    steno_buf_free(&b);
+    steno_transcript_free(t);
+}
+
+static void events_are_lines_of_json(void **state)
+{
+    (void)state;
+    struct steno_event ev = final_of("one two", hello, 2);
+    struct steno_buf b;
+    json_t *o;
+    ev.kind = STENO_PARTIAL;
+    ev.stable_bytes = 3;
+    steno_buf_init(&b, 1 << 16);
+    assert_int_equal(steno_event_json_write(&b, &ev), STENO_OK);
+    assert_int_equal(b.data[b.len - 1], '\n');
+    o = parse(&b);
+    assert_string_equal(json_string_value(json_object_get(o, "type")), "partial");
+    assert_string_equal(json_string_value(json_object_get(o, "stable")), "one");
+    assert_null(json_object_get(o, "reason"));
+    json_decref(o);
+    steno_buf_reset(&b);
+    ev = (struct steno_event){.kind = STENO_SPEECH_START, .start = 1.5, .text = ""};
+    assert_int_equal(steno_event_json_write(&b, &ev), STENO_OK);
+    assert_non_null(strstr(b.data, "\"speech_start\""));
+    steno_buf_free(&b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(finals_with_text_are_kept_in_order),
+        cmocka_unit_test(a_transcript_stays_within_its_limit),
+        cmocka_unit_test(srt_has_numbers_commas_and_cuts_at_pauses),
+        cmocka_unit_test(vtt_has_a_header_and_dots),
+        cmocka_unit_test(lines_and_cues_are_filled_to_their_width),
+        cmocka_unit_test(markup_does_not_come_out_of_words),
+        cmocka_unit_test(ideographs_keep_no_spaces),
+        cmocka_unit_test(long_recordings_have_hours),
+        cmocka_unit_test(nothing_said_gives_empty_files),
+        cmocka_unit_test(json_holds_words_times_and_alternatives),
+        cmocka_unit_test(json_that_does_not_fit_leaves_the_buffer_alone),
+        cmocka_unit_test(events_are_lines_of_json),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
