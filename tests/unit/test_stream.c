@@ -1,0 +1,518 @@
+/* Streams over the tone network (tests/data/models/tones): 500 Hz is "one", 1000 Hz "two", 1700 Hz
+ * the piece "ty", 2800 Hz a token that is not written. Its scores come every 40 ms. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/buf.h"
+#include "steno.h"
+
+#define TONES "tests/data/models/tones"
+enum { SILENCE = 0, ONE = 500, TWO = 1000, TY = 1700, UNK = 2800 };
+
+struct part {
+    int hz;
+    double seconds;
+};
+
+struct audio {
+    float *pcm;
+    size_t n;
+    int rate;
+};
+
+static steno_model *model;
+
+static int open_model(void **state)
+{
+    steno_err err = {0};
+    (void)state;
+    if (steno_model_open(&model, TONES, NULL, &err)) {
+        print_error("%s\n", err.msg);
+        return -1;
+    }
+    return 0;
+}
+
+static int close_model(void **state)
+{
+    (void)state;
+    steno_model_close(model);
+    return 0;
+}
+
+static struct audio make(int rate, const struct part *p, size_t n)
+{
+    struct audio a = {.rate = rate};
+    for (size_t i = 0; i < n; i++)
+        a.n += (size_t)lround(p[i].seconds * rate);
+    a.pcm = calloc(a.n + 1, sizeof *a.pcm);
+    assert_non_null(a.pcm);
+    for (size_t i = 0, at = 0; i < n; i++) {
+        size_t k = (size_t)lround(p[i].seconds * rate);
+        for (size_t t = 0; t < k; t++)
+            a.pcm[at + t] =
+                p[i].hz ? 0.3f * (float)sin(6.283185307179586 * p[i].hz * (double)t / rate) : 0.0f;
+        at += k;
+    }
+    return a;
+}
+#define MAKE(rate, ...)                                                                             \
+    make(rate, (const struct part[]){__VA_ARGS__},                                                  \
+         sizeof((const struct part[]){__VA_ARGS__}) / sizeof(struct part))
+
+static steno_stream *stream(const struct steno_stream_options *o)
+{
+    steno_stream *s = NULL;
+    steno_err err = {0};
+    if (steno_stream_open(&s, model, o, &err))
+        fail_msg("%s", err.msg);
+    return s;
+}
+
+/* Every event as a line, all figures included. */
+static void log_events(steno_stream *s, struct steno_buf *b)
+{
+    struct steno_event e;
+    while (steno_stream_next(s, &e)) {
+        static const char *const kinds[] = {"start", "partial", "final"};
+        assert_int_equal(
+            steno_buf_printf(b, "%s %lld %.4f %.3f %.3f %d [%s] %zu %zu %.6f", kinds[e.kind],
+                             (long long)e.segment, e.time, e.start, e.end,
+                             e.kind == STENO_FINAL ? (int)e.reason : 0, e.text, e.stable_bytes,
+                             e.stable_words, (double)e.confidence),
+            STENO_OK);
+        for (size_t i = 0; i < e.n_words; i++)
+            assert_int_equal(steno_buf_printf(b, " %s:%.3f-%.3f:%.6f", e.words[i].text,
+                                              e.words[i].start, e.words[i].end,
+                                              (double)e.words[i].confidence),
+                             STENO_OK);
+        for (size_t i = 0; i < e.n_alternatives; i++)
+            assert_int_equal(steno_buf_printf(b, " |%s %.6f", e.alternatives[i].text,
+                                              e.alternatives[i].score),
+                             STENO_OK);
+        assert_int_equal(steno_buf_puts(b, "\n"), STENO_OK);
+    }
+}
+
+static char *run(const struct audio *a, const struct steno_stream_options *opt, size_t piece,
+                 size_t finalize_at)
+{
+    struct steno_stream_options o = {0};
+    struct steno_buf b;
+    steno_stream *s;
+    if (opt)
+        o = *opt;
+    o.sample_rate = a->rate;
+    s = stream(&o);
+    steno_buf_init(&b, 1 << 24);
+    for (size_t at = 0; at < a->n;) {
+        size_t n = a->n - at < piece ? a->n - at : piece;
+        if (finalize_at > at && finalize_at < at + n)
+            n = finalize_at - at;
+        assert_int_equal(steno_stream_push(s, a->pcm + at, n, NULL), STENO_OK);
+        log_events(s, &b);
+        at += n;
+        if (at == finalize_at) {
+            assert_int_equal(steno_stream_finalize(s, NULL), STENO_OK);
+            log_events(s, &b);
+        }
+    }
+    assert_int_equal(steno_stream_samples(s), a->n);
+    assert_int_equal(steno_stream_end(s, NULL), STENO_OK);
+    log_events(s, &b);
+    steno_stream_close(s);
+    return b.data ? b.data : strdup("");
+}
+
+/* The finals, one per line. */
+struct finals {
+    size_t n;
+    struct {
+        char text[128];
+        double start, end, words[8][2];
+        size_t n_words;
+        enum steno_final_reason reason;
+        float confidence;
+        int64_t segment;
+    } f[16];
+    size_t starts, partials;
+};
+
+static struct finals finals_of(const struct audio *a, const struct steno_stream_options *opt)
+{
+    struct steno_stream_options o = {0};
+    struct finals r = {0};
+    struct steno_event e;
+    steno_stream *s;
+    if (opt)
+        o = *opt;
+    o.sample_rate = a->rate;
+    s = stream(&o);
+    assert_int_equal(steno_stream_push(s, a->pcm, a->n, NULL), STENO_OK);
+    assert_int_equal(steno_stream_end(s, NULL), STENO_OK);
+    while (steno_stream_next(s, &e)) {
+        r.starts += e.kind == STENO_SPEECH_START;
+        r.partials += e.kind == STENO_PARTIAL;
+        if (e.kind != STENO_FINAL)
+            continue;
+        assert_true(r.n < 16);
+        snprintf(r.f[r.n].text, sizeof r.f[r.n].text, "%s", e.text);
+        r.f[r.n].start = e.start;
+        r.f[r.n].end = e.end;
+        r.f[r.n].n_words = e.n_words;
+        for (size_t i = 0; i < e.n_words && i < 8; i++) {
+            r.f[r.n].words[i][0] = e.words[i].start;
+            r.f[r.n].words[i][1] = e.words[i].end;
+        }
+        r.f[r.n].reason = e.reason;
+        r.f[r.n].confidence = e.confidence;
+        r.f[r.n++].segment = e.segment;
+    }
+    steno_stream_close(s);
+    return r;
+}
+
+static void near(double got, double want, double tolerance)
+{
+    if (fabs(got - want) > tolerance)
+        fail_msg("%g, expected %g +- %g", got, want, tolerance);
+}
+
+#define PHRASE                                                                                      \
+    {SILENCE, 0.5}, {ONE, 0.3}, {SILENCE, 0.2}, {TWO, 0.3}, {TY, 0.2}, {SILENCE, 0.2}, {ONE, 0.2},  \
+        {SILENCE, 1.5}, {UNK, 0.3}, {TWO, 0.4}, {SILENCE, 0.15}, {TWO, 0.2}
+
+static void tones_become_words_with_their_times(void **state)
+{
+    (void)state;
+    struct audio a = MAKE(8000, PHRASE);
+    struct finals r = finals_of(&a, NULL);
+    assert_int_equal(r.n, 2);
+    assert_string_equal(r.f[0].text, "one twoty one");
+    assert_string_equal(r.f[1].text, "two two");
+    assert_int_equal(r.f[0].reason, STENO_FINAL_ENDPOINT);
+    assert_int_equal(r.f[1].reason, STENO_FINAL_END);
+    assert_int_equal(r.f[0].segment, 0);
+    assert_int_equal(r.f[1].segment, 1);
+    assert_int_equal(r.starts, 2);
+    assert_true(r.partials >= 4);
+    /* rows are 40 ms and look at one row before: within two of them */
+    near(r.f[0].words[0][0], 0.5, 0.09);
+    near(r.f[0].words[0][1], 0.8, 0.09);
+    near(r.f[0].words[1][0], 1.0, 0.09);
+    near(r.f[0].words[1][1], 1.5, 0.09);
+    near(r.f[0].words[2][0], 1.7, 0.09);
+    near(r.f[1].words[0][0], 3.7, 0.09);
+    near(r.f[1].end, 4.45, 0.09);
+    assert_true(r.f[0].confidence > 0.9f);
+    free(a.pcm);
+}
+
+static void check_chunkings(const struct steno_stream_options *o, int rate, size_t finalize_at)
+{
+    static const size_t pieces[] = {1, 7, 80, 641, 8000};
+    struct audio a = MAKE(rate, PHRASE);
+    char *whole = run(&a, o, a.n, finalize_at);
+    assert_non_null(strstr(whole, "[one twoty one]"));
+    for (size_t i = 0; i < sizeof pieces / sizeof *pieces; i++) {
+        char *cut = run(&a, o, pieces[i], finalize_at);
+        assert_string_equal(cut, whole);
+        free(cut);
+    }
+    free(whole);
+    free(a.pcm);
+}
+
+static void any_chunking_gives_the_same_events(void **state)
+{
+    (void)state;
+    check_chunkings(NULL, 8000, 0);
+    check_chunkings(NULL, 16000, 0);
+    check_chunkings(NULL, 44100, 0);
+    check_chunkings(&(struct steno_stream_options){.beam = 4, .n_best = 3}, 8000, 0);
+}
+
+static void finalize_gives_the_same_wherever_pushes_are_cut(void **state)
+{
+    (void)state;
+    struct steno_stream_options o = {0};
+    check_chunkings(&o, 8000, 8 * 3300);
+    check_chunkings(&o, 16000, 16 * 3300 + 5);
+}
+
+static void finalize_cuts_at_the_sample_and_keeps_the_clock(void **state)
+{
+    (void)state;
+    struct audio a = MAKE(8000, {SILENCE, 0.5}, {ONE, 0.3}, {TWO, 0.4}, {SILENCE, 0.5});
+    steno_stream *s = stream(NULL);
+    struct steno_event e;
+    size_t n = 0, at = (size_t)(0.8 * 8000); /* where "two" begins */
+    assert_int_equal(steno_stream_push(s, a.pcm, at, NULL), STENO_OK);
+    assert_int_equal(steno_stream_finalize(s, NULL), STENO_OK);
+    while (steno_stream_next(s, &e))
+        if (e.kind == STENO_FINAL) {
+            assert_string_equal(e.text, "one");
+            assert_int_equal(e.reason, STENO_FINAL_REQUEST);
+            assert_true(e.end <= 0.8);
+            n++;
+        }
+    assert_int_equal(steno_stream_finalize(s, NULL), STENO_OK); /* nothing new: still answered */
+    while (steno_stream_next(s, &e)) {
+        assert_int_equal(e.kind, STENO_FINAL);
+        assert_string_equal(e.text, "");
+        n++;
+    }
+    assert_int_equal(steno_stream_push(s, a.pcm + at, a.n - at, NULL), STENO_OK);
+    assert_int_equal(steno_stream_end(s, NULL), STENO_OK);
+    while (steno_stream_next(s, &e))
+        if (e.kind == STENO_FINAL) {
+            assert_string_equal(e.text, "two");
+            assert_int_equal(e.segment, 2);
+            near(e.words[0].start, 0.8, 0.09);
+            near(e.words[0].end, 1.2, 0.09);
+            n++;
+        }
+    assert_int_equal(n, 3);
+    steno_stream_close(s);
+    free(a.pcm);
+}
+
+static void the_last_word_is_not_lost_at_the_end(void **state)
+{
+    (void)state;
+    for (int ms = 300; ms < 460; ms += 7) {
+        struct audio a = MAKE(8000, {ONE, 0.2}, {SILENCE, 0.1 + ms / 1e3}, {TWO, 0.1});
+        struct finals r = finals_of(&a, NULL);
+        assert_int_equal(r.n, 1);
+        assert_string_equal(r.f[0].text, "one two");
+        assert_true(r.f[0].end <= (double)a.n / 8000);
+        free(a.pcm);
+    }
+}
+
+static void silence_alone_makes_no_events(void **state)
+{
+    (void)state;
+    struct audio a = MAKE(8000, {SILENCE, 30});
+    struct finals r = finals_of(&a, NULL);
+    assert_int_equal(r.n + r.starts + r.partials, 0);
+    free(a.pcm);
+    a = MAKE(8000, {SILENCE, 0});
+    r = finals_of(&a, NULL);
+    assert_int_equal(r.n + r.starts + r.partials, 0);
+    free(a.pcm);
+}
+
+static void unwritten_sound_starts_a_segment_and_ends_it_empty(void **state)
+{
+    (void)state;
+    struct audio a = MAKE(8000, {SILENCE, 0.5}, {UNK, 0.5}, {SILENCE, 2}, {ONE, 0.3});
+    struct finals r = finals_of(&a, NULL);
+    assert_int_equal(r.n, 2);
+    assert_int_equal(r.starts, 2);
+    assert_string_equal(r.f[0].text, "");
+    assert_int_equal(r.f[0].reason, STENO_FINAL_ENDPOINT);
+    near(r.f[0].start, 0.5, 0.09);
+    assert_string_equal(r.f[1].text, "one");
+    free(a.pcm);
+}
+
+static void endpoint_rules_can_be_set(void **state)
+{
+    (void)state;
+    struct audio a = MAKE(8000, {ONE, 0.3}, {SILENCE, 0.4}, {TWO, 0.3}, {SILENCE, 0.4}, {ONE, 0.3});
+    struct steno_stream_options o = {.endpoint = {.silence_after = 0.25}};
+    struct finals r = finals_of(&a, NULL);
+    assert_int_equal(r.n, 1);
+    r = finals_of(&a, &o);
+    assert_int_equal(r.n, 3);
+    o.no_endpointing = true;
+    r = finals_of(&a, &o);
+    assert_int_equal(r.n, 1);
+    assert_string_equal(r.f[0].text, "one two one");
+    free(a.pcm);
+}
+
+/* 4 s at most (model.conf): the cut waits for a silent row, and no longer than a second. */
+static void the_longest_utterance_is_cut_between_words(void **state)
+{
+    (void)state;
+    struct part p[40];
+    for (int i = 0; i < 40; i++)
+        p[i] = i & 1 ? (struct part){SILENCE, 0.12} : (struct part){i & 2 ? ONE : TWO, 0.25};
+    struct audio a = make(8000, p, 40);
+    struct finals r = finals_of(&a, NULL);
+    size_t words = 0;
+    assert_int_equal(r.n, 2);
+    assert_int_equal(r.f[0].reason, STENO_FINAL_LENGTH);
+    for (size_t i = 0; i < r.n; i++)
+        words += r.f[i].n_words;
+    assert_int_equal(words, 20);
+    free(a.pcm);
+    a = MAKE(8000, {ONE, 12}); /* one tone without end: cut all the same, and heard once */
+    r = finals_of(&a, NULL);
+    assert_true(r.n >= 2);
+    assert_string_equal(r.f[0].text, "one");
+    assert_true(r.f[0].end - r.f[0].start < 5.1);
+    for (size_t i = 1; i < r.n; i++)
+        assert_string_equal(r.f[i].text, "");
+    free(a.pcm);
+}
+
+static void partials_keep_their_stable_head(void **state)
+{
+    (void)state;
+    struct audio a = MAKE(8000, PHRASE);
+    struct steno_stream_options opts[] = {{.beam = 1}, {.beam = 8}};
+    for (size_t k = 0; k < 2; k++) {
+        steno_stream *s = stream(&opts[k]);
+        char stable[128] = "";
+        struct steno_event e;
+        bool grew = false;
+        for (size_t at = 0; at < a.n; at += 160) {
+            size_t n = a.n - at < 160 ? a.n - at : 160;
+            assert_int_equal(steno_stream_push(s, a.pcm + at, n, NULL), STENO_OK);
+            while (steno_stream_next(s, &e)) {
+                assert_memory_equal(e.text, stable, strlen(stable));
+                if (e.kind == STENO_PARTIAL) {
+                    assert_true(e.stable_bytes >= strlen(stable));
+                    snprintf(stable, sizeof stable, "%.*s", (int)e.stable_bytes, e.text);
+                    grew |= e.stable_bytes > 0;
+                }
+                if (e.kind == STENO_FINAL)
+                    stable[0] = '\0';
+            }
+        }
+        assert_true(grew);
+        steno_stream_close(s);
+    }
+    free(a.pcm);
+}
+
+static void no_partials_leaves_finals_as_they_are(void **state)
+{
+    (void)state;
+    struct audio a = MAKE(8000, PHRASE);
+    struct steno_stream_options o = {.no_partials = true};
+    struct finals x = finals_of(&a, NULL), y = finals_of(&a, &o);
+    assert_int_equal(y.partials, 0);
+    assert_int_equal(x.n, y.n);
+    for (size_t i = 0; i < x.n; i++)
+        assert_string_equal(x.f[i].text, y.f[i].text);
+    free(a.pcm);
+}
+
+static void broken_samples_count_as_silence(void **state)
+{
+    (void)state;
+    struct audio a = MAKE(8000, PHRASE), b = MAKE(8000, PHRASE);
+    char *x, *y;
+    for (size_t i = 0; i < 1000; i++) {
+        a.pcm[100 + i] = 0;
+        b.pcm[100 + i] = i % 3 ? NAN : i & 1 ? INFINITY : -INFINITY;
+    }
+    x = run(&a, NULL, 500, 0);
+    y = run(&b, NULL, 500, 0);
+    assert_string_equal(x, y);
+    free(x);
+    free(y);
+    free(a.pcm);
+    free(b.pcm);
+}
+
+static void beam_gives_alternatives_best_first(void **state)
+{
+    (void)state;
+    struct audio a = MAKE(8000, {SILENCE, 0.3}, {ONE, 0.3}, {SILENCE, 0.2}, {TWO, 0.06});
+    struct steno_stream_options o = {.beam = 8, .n_best = 4};
+    steno_stream *s = stream(&o);
+    struct steno_event e;
+    size_t finals = 0;
+    assert_int_equal(steno_stream_push(s, a.pcm, a.n, NULL), STENO_OK);
+    assert_int_equal(steno_stream_end(s, NULL), STENO_OK);
+    while (steno_stream_next(s, &e)) {
+        if (e.kind != STENO_FINAL)
+            continue;
+        finals++;
+        assert_true(e.n_alternatives >= 2 && e.n_alternatives <= 4);
+        assert_string_equal(e.alternatives[0].text, e.text);
+        for (size_t i = 1; i < e.n_alternatives; i++) {
+            assert_true(e.alternatives[i - 1].score >= e.alternatives[i].score);
+            for (size_t k = 0; k < i; k++)
+                assert_string_not_equal(e.alternatives[k].text, e.alternatives[i].text);
+        }
+    }
+    assert_int_equal(finals, 1);
+    steno_stream_close(s);
+    free(a.pcm);
+}
+
+static void wrong_calls_are_refused(void **state)
+{
+    (void)state;
+    steno_stream *s = NULL;
+    steno_err err = {0};
+    float x[10] = {0};
+    const struct steno_stream_options bad[] = {
+        {.sample_rate = 7999}, {.sample_rate = 192001}, {.sample_rate = -1}, {.beam = 65},
+        {.beam = -1},          {.beam = 4, .n_best = 5}, {.n_best = 2}};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        steno_status st = steno_stream_open(&s, model, &bad[i], &err);
+        if (st != STENO_ERR_INVAL)
+            fail_msg("case %zu: status %d", i, (int)st);
+        assert_null(s);
+        assert_true(err.msg[0]);
+    }
+    s = stream(NULL);
+    assert_int_equal(steno_stream_end(s, NULL), STENO_OK);
+    assert_int_equal(steno_stream_push(s, x, 10, &err), STENO_ERR_INVAL);
+    assert_string_equal(err.msg, "stream has ended");
+    assert_int_equal(steno_stream_end(s, NULL), STENO_ERR_INVAL);
+    assert_int_equal(steno_stream_finalize(s, NULL), STENO_ERR_INVAL);
+    steno_stream_close(s);
+}
+
+static void info_tells_what_the_directory_says(void **state)
+{
+    (void)state;
+    struct steno_model_info i;
+    steno_model_get_info(model, &i);
+    assert_string_equal(i.name, "tones");
+    assert_string_equal(i.version, "0");
+    assert_int_equal(i.sample_rate, 8000);
+    assert_int_equal(i.vocab_size, 5);
+    near(i.chunk_seconds, 0.08, 1e-9);
+    near(i.frame_seconds, 0.04, 1e-9);
+    near(i.lookahead_seconds, 0.03, 1e-9);
+    near(i.endpoint.longest, 4, 0);
+    assert_true(i.weight_bytes > 0 && i.stream_bytes > 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(tones_become_words_with_their_times),
+        cmocka_unit_test(any_chunking_gives_the_same_events),
+        cmocka_unit_test(finalize_gives_the_same_wherever_pushes_are_cut),
+        cmocka_unit_test(finalize_cuts_at_the_sample_and_keeps_the_clock),
+        cmocka_unit_test(the_last_word_is_not_lost_at_the_end),
+        cmocka_unit_test(silence_alone_makes_no_events),
+        cmocka_unit_test(unwritten_sound_starts_a_segment_and_ends_it_empty),
+        cmocka_unit_test(endpoint_rules_can_be_set),
+        cmocka_unit_test(the_longest_utterance_is_cut_between_words),
+        cmocka_unit_test(partials_keep_their_stable_head),
+        cmocka_unit_test(no_partials_leaves_finals_as_they_are),
+        cmocka_unit_test(broken_samples_count_as_silence),
+        cmocka_unit_test(beam_gives_alternatives_best_first),
+        cmocka_unit_test(wrong_calls_are_refused),
+        cmocka_unit_test(info_tells_what_the_directory_says),
+    };
+    return cmocka_run_group_tests(tests, open_model, close_model);
+}
