@@ -1,9 +1,8 @@
 /* Life of pool and streams, the ready heap. worker.c does the work. */
-#include <math.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "base/clock.h"
+#include "base/threads.h"
 #include "models/stream.h"
 #include "pool/internal.h"
 
@@ -126,10 +125,8 @@ static void pool_unref(steno_pool *p)
 
 static steno_status check_options(struct steno_pool_options *o, steno_err *err)
 {
-    if (o->workers == 0) {
-        long n = sysconf(_SC_NPROCESSORS_ONLN);
-        o->workers = n < 1 ? 1 : n > MAX_WORKERS ? MAX_WORKERS : (int)n;
-    }
+    if (o->workers == 0)
+        o->workers = steno_cpu_count() < MAX_WORKERS ? steno_cpu_count() : MAX_WORKERS;
     if (o->max_streams == 0)
         o->max_streams = DEFAULT_STREAMS;
     if (o->buffer_seconds == 0) /* exactly: not set */
@@ -144,14 +141,17 @@ static steno_status check_options(struct steno_pool_options *o, steno_err *err)
 
 static steno_status start_workers(steno_pool *p, steno_err *err)
 {
+    char name[16];
+    steno_status st;
     for (int i = 0; i < p->n_workers; i++) {
         struct steno_pool_worker *w = &p->workers[i];
         w->pool = p;
         atomic_init(&w->busy, false);
         atomic_init(&w->since_ns, steno_now_ns());
-        if (pthread_create(&w->thread, NULL, steno_pool_work, w))
-            return steno_fail(err, STENO_ERR_NOMEM, "pool: thread %d of %d does not start", i + 1,
-                              p->n_workers);
+        snprintf(name, sizeof name, "worker-%d", i);
+        st = steno_thread_start(&w->thread, name, steno_pool_work, w, err);
+        if (st)
+            return st;
         w->started = true;
     }
     return STENO_OK;

@@ -27,7 +27,7 @@ enum steno_pool_class {
 };
 
 struct steno_pool_options {
-    int workers;           /* threads that run networks; 0 = processors online */
+    int workers;           /* threads that run networks; 0 = processors this process may use */
     int max_streams;       /* admitted at once; 0 = 256 */
     double buffer_seconds; /* audio that may wait in one stream; 0 = 4 */
 };
