@@ -148,7 +148,7 @@ static steno_status start_workers(steno_pool *p, steno_err *err)
         w->pool = p;
         atomic_init(&w->busy, false);
         atomic_init(&w->since_ns, steno_now_ns());
-        snprintf(name, sizeof name, "worker-%d", i);
+        snprintf(name, sizeof name, "worker-%u", (unsigned)i % 10000);
         st = steno_thread_start(&w->thread, name, steno_pool_work, w, err);
         if (st)
             return st;
