@@ -13,7 +13,9 @@
     X(move)                                                                                        \
     X(gather)                                                                                      \
     X(reduce)                                                                                      \
-    X(norm)
+    X(norm)                                                                                        \
+    X(rnn)                                                                                         \
+    X(control)
 
 #define STENO_OPS_DECLARE(NAME) extern const struct steno_op steno_ops_##NAME[];
 STENO_OPS_FAMILIES(STENO_OPS_DECLARE)
