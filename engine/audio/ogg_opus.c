@@ -477,8 +477,8 @@ static steno_status pump(steno_oggopus *o, const unsigned char *p, size_t n, siz
         } else {
             break;
         }
-        if (st)
-            return st;
+        if (st) /* samples first; the error is kept and comes with the next call */
+            return *made ? STENO_OK : st;
     }
     if (full && *at == n && n) {
         o->ate = true;

@@ -15,6 +15,8 @@ static const struct cli_command commands[] = {
      cli_run},
     {"bench", "MODEL.onnx [--shape NAME=AxBxC]...", "time a network", cli_bench},
     {"model", "info|text|dot FILE.onnx|DIR", "show what is in a model", cli_model},
+    {"features", "[OPTION]... --output OUT.npy FILE|-", "the log-mel features of a recording",
+     cli_features},
 };
 
 int cli_fail(const steno_err *err)

@@ -1,0 +1,32 @@
+/* Recordings of any kind through steno_audio: WAV by our reader, the rest by libsndfile over our
+ * virtual I/O. What opens can be read to its end, or to an error, in finite samples. */
+#include "audio/file.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
+
+#define MAX_SAMPLES 2000000
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
+{
+    static float out[4096];
+    struct steno_audio_options opt = {.channel = n % 3, .max_seconds = 600};
+    struct steno_audio_info info;
+    steno_audio *a;
+    size_t got, total = 0;
+    if (steno_audio_open_mem(&a, data, n, &opt, NULL))
+        return 0;
+    steno_audio_get_info(a, &info);
+    if (info.sample_rate < STENO_RATE_MIN || info.sample_rate > STENO_RATE_MAX || !info.channels)
+        abort();
+    while (total < MAX_SAMPLES && !steno_audio_read(a, out, 4096, &got, NULL) && got) {
+        for (size_t i = 0; i < got; i++)
+            if (!isfinite(out[i]))
+                abort();
+        total += got;
+    }
+    steno_audio_close(a);
+    return 0;
+}
