@@ -56,8 +56,13 @@ void *steno_op_scratch(struct steno_op_ctx *ctx, size_t n)
     return steno_ws_scratch(ctx->ws, n);
 }
 
-static steno_status no_memory(steno_err *err, int i)
+static steno_status no_memory(const struct steno_op_ctx *ctx, steno_err *err, int i)
 {
+    if (ctx->ws->max_bytes)
+        return steno_fail(err, STENO_ERR_LIMIT,
+                          "output %d: activations over the limit of %zu "
+                          "bytes, or out of memory",
+                          i, ctx->ws->max_bytes);
     return steno_fail(err, STENO_ERR_NOMEM, "out of memory for output %d", i);
 }
 
@@ -65,11 +70,8 @@ static steno_status no_memory(steno_err *err, int i)
 static void *grow_out(struct frame *f, int out, size_t bytes)
 {
     struct outbuf *o = &f->outs[out];
-    if (o->cap[o->sel] < bytes || !o->buf[o->sel]) {
-        steno_aligned_free(o->buf[o->sel]);
-        o->buf[o->sel] = steno_aligned_alloc(bytes);
-        o->cap[o->sel] = o->buf[o->sel] ? bytes : 0;
-    }
+    if (o->cap[o->sel] < bytes || !o->buf[o->sel])
+        (void)steno_ws_regrow(f->ws, &o->buf[o->sel], &o->cap[o->sel], bytes);
     return o->buf[o->sel];
 }
 
@@ -91,12 +93,12 @@ static steno_status unread(struct steno_op_ctx *ctx, int i, steno_dtype dtype,
 {
     struct steno_tensor *t = steno_ws_scratch(ctx->ws, sizeof *t);
     if (!t)
-        return no_memory(err, i);
+        return no_memory(ctx, err, i);
     t->dtype = dtype;
     t->shape = *shape;
     t->data = steno_ws_scratch(ctx->ws, bytes);
     if (!t->data)
-        return no_memory(err, i);
+        return no_memory(ctx, err, i);
     *out = t;
     return STENO_OK;
 }
@@ -133,7 +135,7 @@ steno_status steno_op_out(struct steno_op_ctx *ctx, int i, steno_dtype dtype,
     }
     data = memory_for(ctx, s, bytes);
     if (!data)
-        return no_memory(err, i);
+        return no_memory(ctx, err, i);
     s->t.dtype = dtype;
     s->t.shape = *shape;
     s->t.data = data;

@@ -14,8 +14,13 @@
 /* A body graph that keeps meeting new shapes (a loop that grows a tensor) is no longer planned. */
 #define MAX_BODY_MISSES 16
 
-static steno_status no_memory(steno_err *err)
+static steno_status no_memory(const struct workspace *ws, steno_err *err)
 {
+    if (ws->max_bytes)
+        return steno_fail(err, STENO_ERR_LIMIT,
+                          "activations over the limit of %zu bytes, or out "
+                          "of memory",
+                          ws->max_bytes);
     return steno_fail(err, STENO_ERR_NOMEM, "out of memory for activations");
 }
 
@@ -24,7 +29,7 @@ steno_status steno_frame_new(struct frame **out, struct workspace *ws, struct st
 {
     struct frame *f = calloc(1, sizeof *f);
     if (!f)
-        return no_memory(err);
+        return no_memory(ws, err);
     f->ws = ws;
     f->g = g;
     f->up = up;
@@ -36,7 +41,7 @@ steno_status steno_frame_new(struct frame **out, struct workspace *ws, struct st
     f->captured = calloc((size_t)f->n_captured + 1, sizeof *f->captured);
     if (!f->outs || !f->out_t || !f->captured) {
         steno_frame_free(f);
-        return no_memory(err);
+        return no_memory(ws, err);
     }
     for (int32_t i = 0, k = 0; i < g->n_values; i++)
         if (g->values[i].captured_from != STENO_NONE)
@@ -52,30 +57,16 @@ void steno_frame_free(struct frame *f)
     for (int i = 0; i < STENO_MAX_PLANS; i++)
         steno_plan_free(f->plans[i]);
     for (int i = 0; f->outs && i < f->g->n_outputs; i++) {
-        steno_aligned_free(f->outs[i].buf[0]);
-        steno_aligned_free(f->outs[i].buf[1]);
+        struct outbuf *o = &f->outs[i];
+        steno_ws_release(f->ws, o->buf[0], o->cap[0]);
+        steno_ws_release(f->ws, o->buf[1], o->cap[1]);
     }
     ASAN_UNPOISON_MEMORY_REGION(f->arena, f->arena_cap);
-    steno_aligned_free(f->arena);
+    steno_ws_release(f->ws, f->arena, f->arena_cap);
     free(f->outs);
     free(f->out_t);
     free(f->captured);
     free(f);
-}
-
-size_t steno_frame_bytes(const struct frame *f)
-{
-    size_t sum = f->arena_cap;
-    for (int i = 0; i < f->g->n_outputs; i++)
-        sum += f->outs[i].cap[0] + f->outs[i].cap[1];
-    for (int i = 0; i < STENO_MAX_PLANS; i++) {
-        const struct plan *p = f->plans[i];
-        for (int32_t k = 0; p && k < p->n_steps; k++)
-            for (int a = 0; p->steps[k].sub && a < p->steps[k].node->n_attr; a++)
-                if (p->steps[k].sub[a])
-                    sum += steno_frame_bytes(p->steps[k].sub[a]);
-    }
-    return sum;
 }
 
 /* ---- finding the plan ---- */
@@ -139,17 +130,11 @@ static steno_status choose_plan(struct frame *f, const struct steno_tensor *cons
 
 static steno_status size_arena(struct frame *f, const struct plan *p, steno_err *err)
 {
-    void *a;
     if (f->arena && f->arena_cap >= p->arena_bytes)
         return STENO_OK;
-    a = steno_aligned_alloc(p->arena_bytes);
-    if (!a)
-        return no_memory(err);
     ASAN_UNPOISON_MEMORY_REGION(f->arena, f->arena_cap);
-    steno_aligned_free(f->arena);
-    f->arena = a;
-    f->arena_cap = p->arena_bytes;
-    return STENO_OK;
+    return steno_ws_regrow(f->ws, &f->arena, &f->arena_cap, p->arena_bytes) ? STENO_OK
+                                                                            : no_memory(f->ws, err);
 }
 
 static bool reads(const struct frame *f, const struct steno_tensor *const *in, const void *buf,
@@ -174,11 +159,8 @@ static steno_status size_outputs(struct frame *f, const struct plan *p,
             o->sel = !o->sel;
         if (o->buf[o->sel] && o->cap[o->sel] >= p->out_bytes[i])
             continue;
-        steno_aligned_free(o->buf[o->sel]);
-        o->buf[o->sel] = steno_aligned_alloc(p->out_bytes[i]);
-        o->cap[o->sel] = o->buf[o->sel] ? p->out_bytes[i] : 0;
-        if (!o->buf[o->sel])
-            return no_memory(err);
+        if (!steno_ws_regrow(f->ws, &o->buf[o->sel], &o->cap[o->sel], p->out_bytes[i]))
+            return no_memory(f->ws, err);
     }
     return STENO_OK;
 }
@@ -243,6 +225,9 @@ static steno_status run_step(struct frame *f, struct plan *p, struct step *s, st
         .ws = ws, .node = s->node, .in = s->in, .out = s->out, .step = s, .frame = f, .plan = p};
     size_t cur = ws->cur, used = ws->used;
     steno_status st;
+    if (ws->max_steps && ++ws->steps > ws->max_steps)
+        return steno_fail(err, STENO_ERR_LIMIT, "node '%s' (%s): more than %llu steps in one run",
+                          s->node->name, s->node->op_type, (unsigned long long)ws->max_steps);
     unpoison(s);
     for (int i = 0; i < s->node->n_out; i++)
         if (s->out[i] && (s->out[i]->home == HOME_POOL || s->out[i]->home == HOME_VIEW))
@@ -270,13 +255,9 @@ static steno_status finish(struct frame *f, struct plan *p, steno_err *err)
         }
         if (steno_shape_bytes(&s->t.shape, s->t.dtype, &bytes))
             return steno_fail(err, STENO_ERR_INTERNAL, "graph output %d has no shape", i);
-        if (o->cap[o->sel] < bytes) {
-            steno_aligned_free(o->buf[o->sel]);
-            o->buf[o->sel] = steno_aligned_alloc(bytes);
-            o->cap[o->sel] = o->buf[o->sel] ? bytes : 0;
-            if (!o->buf[o->sel])
-                return no_memory(err);
-        }
+        if (o->cap[o->sel] < bytes &&
+            !steno_ws_regrow(f->ws, &o->buf[o->sel], &o->cap[o->sel], bytes))
+            return no_memory(f->ws, err);
         f->out_t[i] = s->t;
         f->out_t[i].data = o->buf[o->sel];
         if (bytes && s->t.data != o->buf[o->sel])

@@ -176,6 +176,8 @@ steno_status steno_infer_graph(struct steno_graph *g, steno_err *err)
     if (ic.known) {
         start(&ic);
         st = run(&ic, err);
+        if (st == STENO_ERR_INVAL) /* shapes that do not fit are the file's fault here */
+            st = steno_fail_in(err, STENO_ERR_FORMAT, "the model contradicts itself");
     } else {
         st = steno_fail(err, STENO_ERR_NOMEM, "out of memory in shape inference");
     }

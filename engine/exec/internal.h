@@ -48,7 +48,9 @@ struct workspace {
     struct pool_block *pool;
     struct scratch_block *scratch; /* filled in order, like a stack */
     size_t n_scratch, cur, used;
-    size_t misplans; /* outputs whose shape was not the inferred one */
+    size_t bytes, max_bytes;   /* of all blocks below, and their limit (0: none) */
+    uint64_t steps, max_steps; /* of this run */
+    size_t misplans;           /* outputs whose shape was not the inferred one */
 };
 
 enum home {
@@ -148,6 +150,11 @@ STENO_MUST steno_status steno_ws_init(struct workspace *ws, const steno_kernels 
                                       steno_err *err);
 void steno_ws_free(struct workspace *ws);
 void steno_ws_settle(struct workspace *ws); /* between runs: one scratch block instead of several */
+/* Blocks of a session, counted against its limit; NULL: out of memory or over it. */
+void *steno_ws_alloc(struct workspace *ws, size_t n);
+void steno_ws_release(struct workspace *ws, void *p, size_t n);
+/* Replace *p (of *cap bytes) by a block of n. On failure *p is NULL, *cap 0. */
+bool steno_ws_regrow(struct workspace *ws, void **p, size_t *cap, size_t n);
 void *steno_ws_scratch(struct workspace *ws, size_t n);
 struct pool_block *steno_ws_take(struct workspace *ws, size_t n); /* refs 1; NULL: out of memory */
 void steno_ws_unref(struct pool_block *b);
@@ -178,7 +185,6 @@ STENO_MUST steno_status steno_frame_new(struct frame **out, struct workspace *ws
 void steno_frame_free(struct frame *f);
 STENO_MUST steno_status steno_frame_run(struct frame *f, const struct steno_tensor *const *in,
                                         steno_err *err);
-size_t steno_frame_bytes(const struct frame *f);
 
 /* flops.c */
 double steno_node_flops(const struct steno_node *n, const struct steno_tensor *const *in,

@@ -124,7 +124,8 @@ static steno_status optimize(steno_network *n, const struct steno_network_option
 
 /* ---- network ---- */
 
-static steno_status build(steno_network *n, const char *path,
+/* data NULL: from the file. */
+static steno_status build(steno_network *n, const char *path, const void *data, size_t size,
                           const struct steno_network_options *opt, steno_err *err)
 {
     struct steno_onnx_options lo = {.max_bytes = opt->max_bytes, .native = native};
@@ -137,7 +138,10 @@ static steno_status build(steno_network *n, const char *path,
                           "fp32",
                           opt->precision == STENO_BF16_WEIGHTS ? "bf16" : "int8");
     steno_kernels_init(&n->k, n->cpu);
-    st = steno_onnx_load(&n->g, path, &lo, &n->info, err);
+    if (!data)
+        st = steno_onnx_load(&n->g, path, &lo, &n->info, err);
+    else if ((st = steno_onnx_parse(&n->g, data, size, NULL, &lo, &n->info, err)))
+        st = steno_fail_in(err, st, "%s", path);
     if (st)
         return st;
     n->nodes_in_file = steno_graph_count_nodes(n->g);
@@ -150,21 +154,35 @@ static steno_status build(steno_network *n, const char *path,
     return st ? steno_fail_in(err, st, "%s", path) : STENO_OK;
 }
 
-steno_status steno_network_open(steno_network **out, const char *path,
-                                const struct steno_network_options *opt, steno_err *err)
+static steno_status open_network(steno_network **out, const char *path, const void *data,
+                                 size_t size, const struct steno_network_options *opt,
+                                 steno_err *err)
 {
     static const struct steno_network_options defaults = {.opt_level = -1};
     steno_network *n = calloc(1, sizeof *n);
     steno_status st;
     if (!n)
         return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", path);
-    st = build(n, path, opt ? opt : &defaults, err);
+    st = build(n, path, data, size, opt ? opt : &defaults, err);
     if (st) {
         steno_network_close(n);
         return st;
     }
     *out = n;
     return STENO_OK;
+}
+
+steno_status steno_network_open(steno_network **out, const char *path,
+                                const struct steno_network_options *opt, steno_err *err)
+{
+    return open_network(out, path, NULL, 0, opt, err);
+}
+
+steno_status steno_network_open_memory(steno_network **out, const void *data, size_t size,
+                                       const char *name, const struct steno_network_options *opt,
+                                       steno_err *err)
+{
+    return open_network(out, name, data ? data : "", size, opt, err);
 }
 
 void steno_network_close(steno_network *n)

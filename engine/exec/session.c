@@ -19,6 +19,10 @@ steno_status steno_session_open(steno_session **out, steno_network *n,
         goto fail;
     }
     st = steno_ws_init(&s->ws, &n->k, threads, err);
+    if (opt) {
+        s->ws.max_bytes = opt->max_bytes;
+        s->ws.max_steps = opt->max_steps;
+    }
     if (!st)
         st = steno_frame_new(&s->main, &s->ws, n->g, NULL, NULL, err);
     if (st)
@@ -77,6 +81,7 @@ steno_status steno_session_run(steno_session *s, steno_err *err)
             return steno_fail(err, STENO_ERR_INVAL, "input '%s' is not set",
                               g->values[g->inputs[i]].name);
     steno_ws_settle(&s->ws);
+    s->ws.steps = 0;
     fp = steno_fp_enter();
     st = steno_frame_run(s->main, s->in_ptr, err);
     steno_fp_leave(fp);
@@ -90,12 +95,7 @@ const struct steno_tensor *steno_session_get(const steno_session *s, int i)
 
 size_t steno_session_arena_bytes(const steno_session *s)
 {
-    size_t sum = steno_frame_bytes(s->main);
-    for (const struct pool_block *b = s->ws.pool; b; b = b->next)
-        sum += b->cap;
-    for (size_t i = 0; i < s->ws.n_scratch; i++)
-        sum += s->ws.scratch[i].cap;
-    return sum;
+    return s->ws.bytes;
 }
 
 double steno_session_flops(const steno_session *s)

@@ -21,6 +21,12 @@ struct steno_network_options {
  * opt may be NULL. */
 STENO_MUST steno_status steno_network_open(steno_network **out, const char *path,
                                            const struct steno_network_options *opt, steno_err *err);
+/* The same from memory, borrowed for the call; name stands for the path in messages. External data
+ * is refused. */
+STENO_MUST steno_status steno_network_open_memory(steno_network **out, const void *data,
+                                                  size_t size, const char *name,
+                                                  const struct steno_network_options *opt,
+                                                  steno_err *err);
 void steno_network_close(steno_network *n);
 
 int steno_network_n_inputs(const steno_network *n);
@@ -42,6 +48,9 @@ const struct steno_graph *steno_network_graph(const steno_network *n);
 
 struct steno_session_options {
     int threads; /* size of the session's worker team, this thread included; 0 = 1 */
+    /* For models and inputs of unknown origin: STENO_ERR_LIMIT instead of more. */
+    size_t max_bytes;   /* of activations; 0 = no limit */
+    uint64_t max_steps; /* nodes run in one steno_session_run, loop rounds included; 0 = no limit */
 };
 STENO_MUST steno_status steno_session_open(steno_session **out, steno_network *n,
                                            const struct steno_session_options *opt, steno_err *err);

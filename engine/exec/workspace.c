@@ -17,10 +17,37 @@ steno_status steno_ws_init(struct workspace *ws, const steno_kernels *k, int thr
     return threads > 1 ? steno_team_new(&ws->team, threads, err) : STENO_OK;
 }
 
+void *steno_ws_alloc(struct workspace *ws, size_t n)
+{
+    size_t total;
+    void *p;
+    if (!steno_add_size(ws->bytes, n, &total) || (ws->max_bytes && total > ws->max_bytes))
+        return NULL;
+    p = steno_aligned_alloc(n);
+    if (p)
+        ws->bytes = total;
+    return p;
+}
+
+void steno_ws_release(struct workspace *ws, void *p, size_t n)
+{
+    if (p)
+        ws->bytes -= n;
+    steno_aligned_free(p);
+}
+
+bool steno_ws_regrow(struct workspace *ws, void **p, size_t *cap, size_t n)
+{
+    steno_ws_release(ws, *p, *cap);
+    *p = steno_ws_alloc(ws, n);
+    *cap = *p ? n : 0;
+    return *p != NULL;
+}
+
 static void scratch_free(struct workspace *ws)
 {
     for (size_t i = 0; i < ws->n_scratch; i++)
-        steno_aligned_free(ws->scratch[i].data);
+        steno_ws_release(ws, ws->scratch[i].data, ws->scratch[i].cap);
     ws->n_scratch = ws->cur = ws->used = 0;
 }
 
@@ -45,7 +72,7 @@ static bool scratch_add(struct workspace *ws, size_t cap)
     if (!p)
         return false;
     ws->scratch = p;
-    data = steno_aligned_alloc(cap);
+    data = steno_ws_alloc(ws, cap);
     if (!data)
         return false;
     p[ws->n_scratch].data = data;
@@ -93,7 +120,7 @@ struct pool_block *steno_ws_take(struct workspace *ws, size_t n)
         best = calloc(1, sizeof *best);
         if (!best)
             return NULL;
-        best->data = steno_aligned_alloc(n);
+        best->data = steno_ws_alloc(ws, n);
         if (!best->data) {
             free(best);
             return NULL;

@@ -1,0 +1,74 @@
+/* A model of unknown origin: load with every pass, then run it once on small inputs, under limits.
+ */
+#include "base/arena.h"
+#include "exec/session.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_INPUT ((size_t)1 << 16)
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+/* Zeros and ones, free dimensions 2. */
+static void *set_input(steno_session *s, int i, const struct steno_value *v)
+{
+    struct steno_tensor t = {.dtype = v->dtype, .shape = v->shape};
+    size_t bytes;
+    if (t.shape.rank < 0)
+        t.shape.rank = 0;
+    for (int d = 0; d < t.shape.rank; d++)
+        if (t.shape.dim[d] < 0)
+            t.shape.dim[d] = 2;
+    if (!t.dtype)
+        t.dtype = STENO_F32;
+    if (steno_shape_bytes(&t.shape, t.dtype, &bytes) || bytes > MAX_INPUT)
+        return NULL;
+    t.data = steno_aligned_alloc(bytes);
+    if (!t.data)
+        return NULL;
+    for (size_t k = 0; k < bytes; k += 3)
+        ((uint8_t *)t.data)[k] = 1;
+    if (steno_session_set(s, i, &t, NULL)) {
+        steno_aligned_free(t.data);
+        return NULL;
+    }
+    return t.data;
+}
+
+static void run(steno_network *n)
+{
+    struct steno_session_options opt = {.max_bytes = (size_t)64 << 20, .max_steps = 5000};
+    steno_session *s = NULL;
+    int inputs = steno_network_n_inputs(n), set = 0;
+    void **mem = calloc((size_t)inputs + 1, sizeof *mem);
+    if (mem && !steno_session_open(&s, n, &opt, NULL)) {
+        while (set < inputs && (mem[set] = set_input(s, set, steno_network_input(n, set))))
+            set++;
+        if (set == inputs)
+            for (int round = 0; round < 2; round++)
+                if (steno_session_run(s, NULL))
+                    break;
+    }
+    steno_session_close(s);
+    for (int i = 0; mem && i < set; i++)
+        steno_aligned_free(mem[i]);
+    free(mem);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    /* one level per input, chosen by its bytes: all of them get their share */
+    static const char *const levels[] = {"scalar", "avx2", "avx512", "native"};
+    struct steno_network_options opt = {.max_bytes = (size_t)16 << 20};
+    steno_network *n = NULL;
+    unsigned sum = 0;
+    for (size_t i = 0; i < size; i++)
+        sum = sum * 31 + data[i];
+    opt.cpu = levels[sum & 3];
+    opt.opt_level = (int)(sum >> 2 & 3);
+    if (!steno_network_open_memory(&n, data, size, "fuzz", &opt, NULL))
+        run(n);
+    steno_network_close(n);
+    return 0;
+}
