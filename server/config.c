@@ -429,8 +429,11 @@ void steno_config_print_sample(FILE *out)
         if (strcmp(section, r->section)) {
             fprintf(out, "\n[%s]\n", r->section);
             section = r->section;
+        } else {
+            fputc('\n', out);
         }
         print_comment(r->doc, out);
-        fprintf(out, "# Environment: %s\n#%s = %s\n\n", r->env, r->key, r->value);
+        fprintf(out, "# Environment: %s\n#%s =%s%s\n", r->env, r->key, *r->value ? " " : "",
+                r->value);
     }
 }
