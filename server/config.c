@@ -243,7 +243,7 @@ struct source {
     struct steno_config *conf;
     const char *name, *text;
     size_t len, at;
-    int line;
+    int line, error_line;
     bool given[ROWS];
     steno_status status;
     steno_err *err;
@@ -251,8 +251,10 @@ struct source {
 
 static void source_fail(struct source *s, steno_status st, const char *what)
 {
-    if (!s->status)
-        s->status = steno_fail(s->err, st, "%s:%d: %s", s->name, s->line, what);
+    if (s->status)
+        return;
+    s->error_line = s->line;
+    s->status = steno_fail(s->err, st, "%s:%d: %s", s->name, s->line, what);
 }
 
 static char *next_line(char *out, int size, void *ctx)
@@ -305,14 +307,13 @@ steno_status steno_config_read_text(struct steno_config *c, const char *name, co
     struct source s = {.conf = c, .name = name, .text = text, .len = len, .err = err};
     int rc;
     rc = ini_parse_stream(next_line, &s, on_key, &s);
-    if (s.status)
-        return s.status;
-    if (rc == -2)
-        return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", name);
-    if (rc)
+    /* inih goes on behind a line it cannot read, and returns the first one */
+    if (rc > 0 && (!s.status || rc < s.error_line))
         return steno_fail(err, STENO_ERR_INVAL, "%s:%d: neither [section], KEY = VALUE nor comment",
-                          name, rc > 0 ? rc : s.line);
-    return STENO_OK;
+                          name, rc);
+    if (!s.status && rc < 0)
+        return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", name);
+    return s.status;
 }
 
 steno_status steno_config_read_file(struct steno_config *c, const char *path, steno_err *err)

@@ -1,0 +1,208 @@
+/* The registry, the text format, admission counters. */
+/* link: server/metrics.c server/stats.c server/limits.c server/config.c server/address.c server/log.c */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "server/limits.h"
+#include "server/stats.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+static char *page(steno_metrics *m)
+{
+    struct steno_buf b;
+    steno_buf_init(&b, 1 << 20);
+    assert_int_equal(steno_metrics_write(m, &b), STENO_OK);
+    return steno_buf_take(&b, NULL);
+}
+
+static void text_format_is_that_of_prometheus(void **state)
+{
+    /* prometheus.io/docs/instrumenting/exposition_formats, "Text format example" */
+    static const double bounds[] = {0.1, 1};
+    steno_metrics *m = steno_metrics_new();
+    steno_metric *a = steno_metrics_counter(m, "x_total", "Things.", "kind=\"a\"");
+    steno_metric *b = steno_metrics_counter(m, "x_total", "ignored", "kind=\"b\"");
+    steno_metric *h = steno_metrics_histogram(m, "y_seconds", "Time.", "", bounds, 2);
+    steno_metric *g = steno_metrics_gauge(m, "z", "Level.", "");
+    char *text;
+    (void)state;
+    steno_metric_add(a, 2);
+    steno_metric_add(b, 0.25);
+    steno_metric_observe(h, 0.1); /* a bound belongs to its bucket: "le" */
+    steno_metric_observe(h, 0.5);
+    steno_metric_observe(h, 7);
+    steno_metric_observe(h, NAN);
+    steno_metric_set(g, -1.5);
+    text = page(m);
+    assert_string_equal(text, "# HELP x_total Things.\n"
+                              "# TYPE x_total counter\n"
+                              "x_total{kind=\"a\"} 2\n"
+                              "x_total{kind=\"b\"} 0.25\n"
+                              "# HELP y_seconds Time.\n"
+                              "# TYPE y_seconds histogram\n"
+                              "y_seconds_bucket{le=\"0.1\"} 1\n"
+                              "y_seconds_bucket{le=\"1\"} 2\n"
+                              "y_seconds_bucket{le=\"+Inf\"} 3\n"
+                              "y_seconds_sum 7.6\n"
+                              "y_seconds_count 3\n"
+                              "# HELP z Level.\n"
+                              "# TYPE z gauge\n"
+                              "z -1.5\n");
+    free(text);
+    steno_metrics_free(m);
+}
+
+static void one_name_has_one_type(void **state)
+{
+    steno_metrics *m = steno_metrics_new();
+    (void)state;
+    assert_non_null(steno_metrics_counter(m, "x", "", ""));
+    assert_null(steno_metrics_gauge(m, "x", "", ""));
+    steno_metric_add(NULL, 1); /* what failed to register is ignored */
+    steno_metric_set(NULL, 1);
+    steno_metric_observe(NULL, 1);
+    steno_metrics_free(m);
+}
+
+static void page_that_does_not_fit_is_an_error(void **state)
+{
+    steno_metrics *m = steno_metrics_new();
+    struct steno_buf b;
+    (void)state;
+    assert_non_null(steno_metrics_counter(m, "x", "A counter.", ""));
+    steno_buf_init(&b, 10);
+    assert_int_equal(steno_metrics_write(m, &b), STENO_ERR_LIMIT);
+    steno_buf_free(&b);
+    steno_metrics_free(m);
+}
+
+#define ADDS 20000
+
+static void *adder(void *s)
+{
+    for (int i = 0; i < ADDS; i++)
+        steno_metric_add(s, 1);
+    return NULL;
+}
+
+static void no_addition_of_many_threads_is_lost(void **state)
+{
+    steno_metrics *m = steno_metrics_new();
+    steno_metric *s = steno_metrics_counter(m, "x", "", "");
+    pthread_t t[4];
+    (void)state;
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(pthread_create(&t[i], NULL, adder, s), 0);
+    for (int i = 0; i < 4; i++)
+        pthread_join(t[i], NULL);
+    assert_true(steno_metric_value(s) == 4.0 * ADDS);
+    steno_metrics_free(m);
+}
+
+static void every_series_is_there_at_zero(void **state)
+{
+    static const char *const wanted[] = {
+        "steno_sessions_active{api=\"openai\"} 0\n",
+        "steno_sessions_active{api=\"stream\"} 0\n",
+        "steno_sessions_total{api=\"stream\",result=\"drained\"} 0\n",
+        "steno_sessions_rejected_total{reason=\"draining\"} 0\n",
+        "steno_audio_seconds_total{api=\"transcribe\"} 0\n",
+        "steno_inference_seconds_total{api=\"openai\"} 0\n",
+        "steno_realtime_factor_count 0\n",
+        "steno_first_partial_seconds_count 0\n",
+        "steno_partial_latency_seconds_bucket{le=\"0.025\"} 0\n",
+        "steno_final_latency_seconds_count 0\n",
+        "steno_queue_wait_seconds_count 0\n",
+        "steno_audio_decode_errors_total{api=\"openai\",reason=\"empty\"} 0\n",
+        "steno_partial_revisions_total 0\n",
+        "steno_ws_send_queue_bytes 0\n",
+        "steno_ws_rx_paused_total 0\n"};
+    struct steno_stats *st = steno_stats_new();
+    char *text;
+    (void)state;
+    assert_non_null(st);
+    text = page(st->registry);
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
+        if (!strstr(text, wanted[i]))
+            fail_msg("missing: %s", wanted[i]);
+    free(text);
+    steno_stats_free(st);
+}
+
+static void sessions_beyond_capacity_are_refused_at_once_and_counted(void **state)
+{
+    struct steno_config c;
+    struct steno_stats *st = steno_stats_new();
+    steno_limits *l;
+    steno_err err;
+    (void)state;
+    assert_int_equal(steno_config_init(&c, NULL), STENO_OK);
+    c.sessions = 2;
+    c.uploads = 1;
+    l = steno_limits_new(&c, st);
+    assert_int_equal(steno_limits_enter(l, STENO_SESSION_STREAM, NULL), STENO_OK);
+    assert_int_equal(steno_limits_enter(l, STENO_SESSION_STREAM, NULL), STENO_OK);
+    assert_false(steno_limits_has_room(l, STENO_SESSION_STREAM));
+    assert_int_equal(steno_limits_enter(l, STENO_SESSION_STREAM, &err), STENO_ERR_BUSY);
+    assert_non_null(strstr(err.msg, "all 2 places for streams are taken"));
+    /* uploads have places of their own, shared by both of their forms */
+    assert_int_equal(steno_limits_enter(l, STENO_SESSION_OPENAI, NULL), STENO_OK);
+    assert_int_equal(steno_limits_enter(l, STENO_SESSION_TRANSCRIBE, NULL), STENO_ERR_BUSY);
+    assert_true(steno_metric_value(st->sessions_rejected[STENO_REJECT_SESSIONS]) == 2);
+    assert_true(steno_metric_value(st->sessions_active[STENO_SESSION_STREAM]) == 2);
+    steno_limits_leave(l, STENO_SESSION_STREAM, STENO_SESSION_GONE);
+    assert_true(steno_limits_has_room(l, STENO_SESSION_STREAM));
+    steno_limits_drain(l);
+    assert_int_equal(steno_limits_enter(l, STENO_SESSION_STREAM, &err), STENO_ERR_BUSY);
+    assert_non_null(strstr(err.msg, "shutting down"));
+    assert_false(steno_limits_wait_idle(l, steno_now_ns() + 10000000));
+    steno_limits_leave(l, STENO_SESSION_STREAM, STENO_SESSION_OK);
+    steno_limits_leave(l, STENO_SESSION_OPENAI, STENO_SESSION_OK);
+    assert_true(steno_limits_wait_idle(l, steno_now_ns()));
+    assert_true(steno_metric_value(st->sessions_total[STENO_SESSION_STREAM][STENO_SESSION_GONE]) ==
+                1);
+    steno_limits_free(l);
+    steno_stats_free(st);
+    steno_config_free(&c);
+}
+
+static void memory_of_all_uploads_is_bounded(void **state)
+{
+    struct steno_config c;
+    struct steno_stats *st = steno_stats_new();
+    steno_limits *l;
+    (void)state;
+    assert_int_equal(steno_config_init(&c, NULL), STENO_OK);
+    c.upload_bytes = 1000;
+    l = steno_limits_new(&c, st);
+    assert_int_equal(steno_limits_reserve(l, 600, NULL), STENO_OK);
+    assert_int_equal(steno_limits_reserve(l, 401, NULL), STENO_ERR_BUSY);
+    assert_int_equal(steno_limits_reserve(l, SIZE_MAX, NULL), STENO_ERR_BUSY);
+    assert_int_equal(steno_limits_reserve(l, 400, NULL), STENO_OK);
+    steno_limits_release(l, 600);
+    assert_int_equal(steno_limits_reserve(l, 600, NULL), STENO_OK);
+    steno_limits_free(l);
+    steno_stats_free(st);
+    steno_config_free(&c);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(text_format_is_that_of_prometheus),
+        cmocka_unit_test(one_name_has_one_type),
+        cmocka_unit_test(page_that_does_not_fit_is_an_error),
+        cmocka_unit_test(no_addition_of_many_threads_is_lost),
+        cmocka_unit_test(every_series_is_there_at_zero),
+        cmocka_unit_test(sessions_beyond_capacity_are_refused_at_once_and_counted),
+        cmocka_unit_test(memory_of_all_uploads_is_bounded),
+    };
+    return cmocka_run_group_tests_name("metrics", tests, NULL, NULL);
+}
