@@ -1,0 +1,28 @@
+/* link: server/config.c server/address.c server/log.c */
+#include "server/config.h"
+
+#include <stdlib.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+/* Any file either reads, or is an error that names it; what was read prints. */
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct steno_config c;
+    steno_err err = {STENO_OK, ""};
+    if (steno_config_init(&c, &err))
+        return 0;
+    if (steno_config_read_text(&c, "fuzz", (const char *)data, size, &err)) {
+        if (!err.msg[0])
+            abort();
+    } else {
+        FILE *null = fopen("/dev/null", "w");
+        (void)!steno_config_check(&c, &err);
+        if (null) {
+            steno_config_print(&c, null);
+            fclose(null);
+        }
+    }
+    steno_config_free(&c);
+    return 0;
+}

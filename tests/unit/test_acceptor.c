@@ -1,0 +1,346 @@
+/* The one port: heads in any split go to the right side, bad ones are answered or dropped. */
+/* link: server/acceptor.c server/metrics.c server/stats.c server/config.c server/address.c server/log.c */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include "server/acceptor.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* ---- heads ----------------------------------------------------------------------------------- */
+
+static void upgrade_is_recognised(void **state)
+{
+    static const struct {
+        const char *head;
+        bool request, upgrade;
+        const char *path;
+    } heads[] = {
+        /* RFC 6455, 1.2 */
+        {"GET /chat HTTP/1.1\r\nHost: server.example.com\r\nUpgrade: websocket\r\n"
+         "Connection: Upgrade\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+         "Sec-WebSocket-Version: 13\r\n\r\n",
+         true, true, "/chat"},
+        {"GET /s?a=1 HTTP/1.1\r\nupgrade:WebSocket\r\nconnection: keep-alive, Upgrade\r\n\r\n", true,
+         true, "/s"},
+        {"GET / HTTP/1.1\nUpgrade: h2c, websocket \nConnection:\tupgrade\n\n", true, true, "/"},
+        {"POST / HTTP/1.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n", true, false, "/"},
+        {"GET / HTTP/1.1\r\nUpgrade: websocket\r\n\r\n", true, false, "/"},
+        {"GET / HTTP/1.1\r\nConnection: Upgrade\r\n\r\n", true, false, "/"},
+        {"GET / HTTP/1.1\r\nX-Upgrade: websocket\r\nConnection: Upgrade\r\n\r\n", true, false, "/"},
+        {"GET / HTTP/1.1\r\nUpgrade: websockets\r\nConnection: Upgrade\r\n\r\n", true, false, "/"},
+        {"GET / HTTP/1.1\r\nX: Upgrade: websocket\r\nConnection: Upgrade\r\n\r\n", true, false, "/"},
+        {"garbage\r\n\r\n", false, false, ""},
+        {"GET  HTTP/1.1\r\n\r\n", false, false, ""},
+        {"GET / FTP/1.1\r\n\r\n", false, false, ""},
+        {" / HTTP/1.1\r\n\r\n", false, false, ""},
+        {"", false, false, ""},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++) {
+        struct steno_request_head h = {0};
+        size_t n = strlen(heads[i].head);
+        char *exact = malloc(n ? n : 1);
+        memcpy(exact, heads[i].head, n);
+        if (steno_request_head_parse(exact, n, &h) != heads[i].request)
+            fail_msg("request: %s", heads[i].head);
+        if (heads[i].request) {
+            if (h.upgrade != heads[i].upgrade)
+                fail_msg("upgrade: %s", heads[i].head);
+            assert_int_equal(h.path_len, strlen(heads[i].path));
+            assert_memory_equal(h.path, heads[i].path, h.path_len);
+        }
+        free(exact);
+    }
+}
+
+/* ---- sockets --------------------------------------------------------------------------------- */
+
+struct fixture {
+    struct steno_config conf;
+    struct steno_stats *stats;
+    steno_acceptor *acceptor;
+    int port;
+    pthread_mutex_t lock;
+    pthread_cond_t came;
+    int n, fd[16];
+    bool upgrade[16];
+    struct steno_peer peer[16];
+};
+
+static void on_head(void *user, int fd, const struct steno_peer *peer, const char *head, size_t len)
+{
+    struct fixture *f = user;
+    struct steno_request_head h = {0};
+    bool ok = steno_request_head_parse(head, len, &h);
+    pthread_mutex_lock(&f->lock);
+    f->fd[f->n] = fd;
+    f->peer[f->n] = *peer;
+    f->upgrade[f->n++] = ok && h.upgrade;
+    pthread_cond_signal(&f->came);
+    pthread_mutex_unlock(&f->lock);
+}
+
+static void open_fixture(struct fixture *f, const char *setting)
+{
+    steno_err err;
+    memset(f, 0, sizeof *f);
+    assert_int_equal(steno_config_init(&f->conf, NULL), STENO_OK);
+    assert_int_equal(steno_config_assign(&f->conf, "server.listen=127.0.0.1:0", STENO_CONFIG_FLAG,
+                                         NULL),
+                     STENO_OK);
+    if (setting)
+        assert_int_equal(steno_config_assign(&f->conf, setting, STENO_CONFIG_FLAG, NULL), STENO_OK);
+    f->stats = steno_stats_new();
+    pthread_mutex_init(&f->lock, NULL);
+    pthread_cond_init(&f->came, NULL);
+    if (steno_acceptor_open(&f->acceptor, &f->conf, f->stats, on_head, f, &err))
+        fail_msg("%s", err.msg);
+    assert_int_equal(sscanf(steno_acceptor_url(f->acceptor, 0), "http://127.0.0.1:%d", &f->port), 1);
+    assert_null(steno_acceptor_url(f->acceptor, 1));
+    assert_int_equal(steno_acceptor_start(f->acceptor, NULL), STENO_OK);
+}
+
+static void close_fixture(struct fixture *f)
+{
+    steno_acceptor_close(f->acceptor);
+    for (int i = 0; i < f->n; i++)
+        close(f->fd[i]);
+    steno_stats_free(f->stats);
+    steno_config_free(&f->conf);
+    pthread_mutex_destroy(&f->lock);
+    pthread_cond_destroy(&f->came);
+}
+
+static int dial(const struct fixture *f)
+{
+    struct sockaddr_in sin = {.sin_family = AF_INET, .sin_port = htons((uint16_t)f->port)};
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    sin.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    assert_true(fd >= 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&sin, sizeof sin), 0);
+    return fd;
+}
+
+static void wait_for(struct fixture *f, int n)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += 5;
+    pthread_mutex_lock(&f->lock);
+    while (f->n < n)
+        if (pthread_cond_timedwait(&f->came, &f->lock, &until) == ETIMEDOUT)
+            fail_msg("only %d of %d connections were handed over", f->n, n);
+    pthread_mutex_unlock(&f->lock);
+}
+
+/* What the server says until it closes, at most 5 s. */
+static void read_all(int fd, char *out, size_t size)
+{
+    size_t n = 0;
+    struct pollfd p = {fd, POLLIN, 0};
+    while (n + 1 < size && poll(&p, 1, 5000) == 1) {
+        ssize_t k = read(fd, out + n, size - 1 - n);
+        if (k <= 0)
+            break;
+        n += (size_t)k;
+    }
+    out[n] = '\0';
+}
+
+static const char plain[] = "POST /x HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n\r\nbody";
+static const char upgrade[] =
+    "GET /v1/stream HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
+
+static void heads_in_pieces_keep_every_byte(void **state)
+{
+    struct fixture f;
+    char got[sizeof plain];
+    const size_t head = (size_t)(strstr(plain, "\r\n\r\n") - plain) + 4;
+    int a, b;
+    (void)state;
+    open_fixture(&f, NULL);
+    a = dial(&f);
+    for (size_t i = 0; i < head - 1; i++) {
+        assert_int_equal(send(a, plain + i, 1, 0), 1);
+        if (i % 16 == 0)
+            usleep(1000);
+    }
+    b = dial(&f); /* a half-sent head holds nobody up */
+    assert_int_equal(send(b, upgrade, sizeof upgrade - 1, 0), (ssize_t)sizeof upgrade - 1);
+    wait_for(&f, 1);
+    assert_true(f.upgrade[0]);
+    assert_int_equal(send(a, plain + head - 1, sizeof plain - head, 0), sizeof plain - head);
+    wait_for(&f, 2);
+    assert_false(f.upgrade[1]);
+    usleep(20000);
+    assert_int_equal(recv(f.fd[1], got, sizeof got, 0), sizeof plain - 1);
+    assert_memory_equal(got, plain, sizeof plain - 1);
+    close(a);
+    close(b);
+    close_fixture(&f);
+}
+
+static void slow_heads_are_answered_408_and_silent_ones_dropped(void **state)
+{
+    struct fixture f;
+    char got[1024];
+    int slow, silent;
+    (void)state;
+    open_fixture(&f, "limits.header_timeout=300ms");
+    slow = dial(&f);
+    silent = dial(&f);
+    for (int i = 0; i < 4; i++) { /* a byte now and then does not buy time */
+        assert_int_equal(send(slow, &"GET /"[i], 1, MSG_NOSIGNAL), 1);
+        usleep(50000);
+    }
+    read_all(slow, got, sizeof got);
+    assert_non_null(strstr(got, "HTTP/1.1 408 "));
+    assert_non_null(strstr(got, "Connection: close"));
+    read_all(silent, got, sizeof got);
+    assert_string_equal(got, "");
+    assert_int_equal(f.n, 0);
+    assert_true(steno_metric_value(f.stats->sessions_rejected[STENO_REJECT_SLOW]) == 2);
+    close(slow);
+    close(silent);
+    close_fixture(&f);
+}
+
+static void endless_heads_are_answered_431(void **state)
+{
+    static char big[40000];
+    struct fixture f;
+    char got[1024];
+    int fd;
+    (void)state;
+    memset(big, 'x', sizeof big);
+    memcpy(big, "GET / HTTP/1.1\r\nX: ", 19);
+    open_fixture(&f, NULL);
+    fd = dial(&f);
+    assert_int_equal(send(fd, big, sizeof big, MSG_NOSIGNAL), sizeof big);
+    read_all(fd, got, sizeof got);
+    assert_non_null(strstr(got, "HTTP/1.1 431 "));
+    assert_int_equal(f.n, 0);
+    close(fd);
+    close_fixture(&f);
+}
+
+static void connections_over_the_limit_hear_503_at_once(void **state)
+{
+    struct fixture f;
+    char got[1024];
+    int fd[9];
+    (void)state;
+    open_fixture(&f, "limits.connections=8");
+    for (int i = 0; i < 8; i++) {
+        fd[i] = dial(&f);
+        assert_int_equal(send(fd[i], plain, sizeof plain - 1, 0), sizeof plain - 1);
+    }
+    wait_for(&f, 8);
+    fd[8] = dial(&f);
+    read_all(fd[8], got, sizeof got);
+    assert_non_null(strstr(got, "HTTP/1.1 503 "));
+    assert_non_null(strstr(got, "Retry-After: 1\r\n"));
+    close(fd[8]);
+    /* one of them ends: there is room again */
+    steno_acceptor_closed(f.acceptor, &f.peer[0]);
+    fd[8] = dial(&f);
+    assert_int_equal(send(fd[8], plain, sizeof plain - 1, 0), sizeof plain - 1);
+    wait_for(&f, 9);
+    for (int i = 0; i < 9; i++)
+        close(fd[i]);
+    close_fixture(&f);
+}
+
+static void one_address_has_its_own_limit(void **state)
+{
+    struct fixture f;
+    char got[1024];
+    int a, b;
+    (void)state;
+    open_fixture(&f, "limits.connections_per_address=1");
+    a = dial(&f);
+    assert_int_equal(send(a, plain, sizeof plain - 1, 0), sizeof plain - 1);
+    wait_for(&f, 1);
+    b = dial(&f);
+    read_all(b, got, sizeof got);
+    assert_non_null(strstr(got, "too many connections from this address"));
+    close(a);
+    close(b);
+    close_fixture(&f);
+}
+
+static void refused_requests_can_still_be_written_to_the_end(void **state)
+{
+    static char body[4 << 20];
+    struct fixture f;
+    char got[64];
+    int fd;
+    size_t sent = 0;
+    (void)state;
+    open_fixture(&f, NULL);
+    fd = dial(&f);
+    assert_int_equal(send(fd, plain, sizeof plain - 1, 0), sizeof plain - 1);
+    wait_for(&f, 1);
+    /* the one who serves it answers without reading, and hands it back */
+    assert_int_equal(send(f.fd[0], "answer", 6, 0), 6);
+    shutdown(f.fd[0], SHUT_WR);
+    steno_acceptor_linger(f.acceptor, dup(f.fd[0]));
+    close(f.fd[0]);
+    f.fd[0] = -1;
+    while (sent < sizeof body) {
+        ssize_t n = send(fd, body + sent, sizeof body - sent, MSG_NOSIGNAL);
+        if (n <= 0)
+            fail_msg("after %zu bytes: %s", sent, strerror(errno));
+        sent += (size_t)n;
+    }
+    read_all(fd, got, sizeof got);
+    assert_string_equal(got, "answer");
+    close(fd);
+    close_fixture(&f);
+}
+
+static void port_in_use_is_named(void **state)
+{
+    struct fixture f;
+    struct steno_config c;
+    steno_acceptor *a;
+    steno_err err;
+    char setting[64], want[64];
+    (void)state;
+    open_fixture(&f, NULL);
+    snprintf(setting, sizeof setting, "server.listen=127.0.0.1:%d", f.port);
+    snprintf(want, sizeof want, "127.0.0.1:%d: Address already in use", f.port);
+    assert_int_equal(steno_config_init(&c, NULL), STENO_OK);
+    assert_int_equal(steno_config_assign(&c, setting, STENO_CONFIG_FLAG, NULL), STENO_OK);
+    assert_int_equal(steno_acceptor_open(&a, &c, f.stats, on_head, &f, &err), STENO_ERR_IO);
+    assert_string_equal(err.msg, want);
+    steno_config_free(&c);
+    close_fixture(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(upgrade_is_recognised),
+        cmocka_unit_test(heads_in_pieces_keep_every_byte),
+        cmocka_unit_test(slow_heads_are_answered_408_and_silent_ones_dropped),
+        cmocka_unit_test(endless_heads_are_answered_431),
+        cmocka_unit_test(connections_over_the_limit_hear_503_at_once),
+        cmocka_unit_test(one_address_has_its_own_limit),
+        cmocka_unit_test(refused_requests_can_still_be_written_to_the_end),
+        cmocka_unit_test(port_in_use_is_named),
+    };
+    return cmocka_run_group_tests_name("acceptor", tests, NULL, NULL);
+}

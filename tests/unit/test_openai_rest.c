@@ -1,0 +1,290 @@
+/* OpenAI's transcription form: field by field as in openai/openai-openapi 2.3.0. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include "protocol/openai_rest.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <string.h>
+
+static steno_status field(struct steno_openai_request *r, const char *name, const char *value,
+                          const char **param, steno_err *err)
+{
+    return steno_openai_field(r, name, value, strlen(value), param, err);
+}
+
+static void fields_of_the_form_are_read(void **state)
+{
+    struct steno_openai_request r = {0};
+    const char *param = NULL;
+    (void)state;
+    r.has_file = true;
+    assert_int_equal(field(&r, "model", "whisper-1", &param, NULL), STENO_OK);
+    assert_int_equal(field(&r, "language", "en", &param, NULL), STENO_OK);
+    assert_int_equal(field(&r, "response_format", "verbose_json", &param, NULL), STENO_OK);
+    assert_int_equal(field(&r, "timestamp_granularities[]", "word", &param, NULL), STENO_OK);
+    assert_int_equal(field(&r, "timestamp_granularities", "segment", &param, NULL), STENO_OK);
+    assert_int_equal(field(&r, "temperature", "0.5", &param, NULL), STENO_OK);
+    assert_int_equal(field(&r, "stream", "true", &param, NULL), STENO_OK);
+    assert_int_equal(field(&r, "prompt", "digits", &param, NULL), STENO_OK);
+    assert_int_equal(field(&r, "from_the_future[]", "?", &param, NULL), STENO_OK);
+    assert_int_equal(steno_openai_check(&r, &param, NULL), STENO_OK);
+    assert_string_equal(r.model, "whisper-1");
+    assert_int_equal(r.format, STENO_OPENAI_VERBOSE_JSON);
+    assert_true(r.words && r.segments && r.stream);
+    assert_int_equal(field(&r, "stream", "null", &param, NULL), STENO_OK);
+    assert_false(r.stream);
+}
+
+static void wrong_values_name_field_and_choices(void **state)
+{
+    static const struct {
+        const char *name, *value, *param, *says;
+    } bad[] = {
+        {"response_format", "xml", "response_format",
+         "'xml' is not one of json, text, srt, verbose_json, vtt"},
+        {"temperature", "2", "temperature", "temperature: 2 is outside 0..1"},
+        {"temperature", "hot", "temperature", "'hot' is not a number"},
+        {"timestamp_granularities[]", "char", "timestamp_granularities", "neither word nor segment"},
+        {"stream", "maybe", "stream", "'maybe' is not true or false"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct steno_openai_request r = {0};
+        const char *param = NULL;
+        steno_err err;
+        assert_int_equal(field(&r, bad[i].name, bad[i].value, &param, &err), STENO_ERR_INVAL);
+        assert_string_equal(param, bad[i].param);
+        if (!strstr(err.msg, bad[i].says))
+            fail_msg("'%s' does not say '%s'", err.msg, bad[i].says);
+    }
+}
+
+static void what_is_missing_or_does_not_go_together_is_named(void **state)
+{
+    struct steno_openai_request r = {0};
+    const char *param = NULL;
+    (void)state;
+    assert_int_equal(steno_openai_check(&r, &param, NULL), STENO_ERR_INVAL);
+    assert_string_equal(param, "file");
+    r.has_file = true;
+    assert_int_equal(steno_openai_check(&r, &param, NULL), STENO_ERR_INVAL);
+    assert_string_equal(param, "model");
+    r.model[0] = 'm';
+    r.words = true;
+    assert_int_equal(steno_openai_check(&r, &param, NULL), STENO_ERR_INVAL);
+    assert_string_equal(param, "timestamp_granularities");
+}
+
+static void hostile_fields_are_refused(void **state)
+{
+    static char big[STENO_OPENAI_FIELD + 10];
+    struct steno_openai_request r = {0};
+    const char *param = NULL;
+    (void)state;
+    memset(big, 'x', sizeof big - 1);
+    assert_int_equal(steno_openai_field(&r, "model", big, sizeof big - 1, &param, NULL),
+                     STENO_ERR_INVAL);
+    assert_int_equal(steno_openai_field(&r, "model", big, STENO_OPENAI_NAME, &param, NULL),
+                     STENO_ERR_INVAL);
+    assert_int_equal(steno_openai_field(&r, "model", "a\0b", 3, &param, NULL), STENO_ERR_INVAL);
+    assert_string_equal(r.model, "");
+}
+
+static void languages_match_by_code_or_name(void **state)
+{
+    (void)state;
+    assert_true(steno_openai_language_matches("en", "en"));
+    assert_true(steno_openai_language_matches("EN-us", "en"));
+    assert_true(steno_openai_language_matches("english", "en"));
+    assert_true(steno_openai_language_matches("", "en"));
+    assert_true(steno_openai_language_matches("de", ""));
+    assert_false(steno_openai_language_matches("de", "en"));
+    assert_false(steno_openai_language_matches("e", "en"));
+}
+
+/* Two segments; the second holds what JSON must escape. */
+static steno_transcript *two_segments(void)
+{
+    static const struct steno_word first[] = {{"four", 0.5, 0.81, 0.9f}, {"two", 1, 1.25, 0.8f}};
+    static const struct steno_word second[] = {{"\"q\\\n\xff", 3, 3.5, 0.5f}};
+    struct steno_event a = {.kind = STENO_FINAL, .segment = 0, .start = 0.5, .end = 1.25,
+                            .text = "four two", .confidence = 0.85f, .n_words = 2, .words = first};
+    struct steno_event b = {.kind = STENO_FINAL, .segment = 1, .start = 3, .end = 3.5,
+                            .text = "\"q\\\n\xff", .confidence = 0.5f, .n_words = 1,
+                            .words = second};
+    steno_transcript *t = steno_transcript_new(0);
+    assert_non_null(t);
+    assert_int_equal(steno_transcript_add(t, &a, NULL), STENO_OK);
+    assert_int_equal(steno_transcript_add(t, &b, NULL), STENO_OK);
+    return t;
+}
+
+static json_t *load(struct steno_buf *b)
+{
+    json_error_t e;
+    json_t *j = json_loadb(b->data, b->len, 0, &e);
+    if (!j)
+        fail_msg("%s in %s", e.text, b->data);
+    return j;
+}
+
+static double number(const json_t *j, const char *key)
+{
+    const json_t *v = json_object_get(j, key);
+    assert_true(json_is_number(v));
+    return json_number_value(v);
+}
+
+static void json_answer_has_text_and_usage(void **state)
+{
+    struct steno_openai_result r = {.transcript = two_segments(), .language = "en",
+                                    .duration = 4.2, .warning = "cut \"short\""};
+    struct steno_buf b;
+    json_t *j;
+    (void)state;
+    steno_buf_init(&b, 1 << 16);
+    assert_int_equal(steno_openai_write_json(&b, &r), STENO_OK);
+    j = load(&b);
+    assert_string_equal(json_string_value(json_object_get(j, "text")),
+                        "four two \"q\\\n\xef\xbf\xbd");
+    assert_string_equal(
+        json_string_value(json_object_get(json_object_get(j, "usage"), "type")), "duration");
+    assert_true(number(json_object_get(j, "usage"), "seconds") == 5);
+    assert_int_equal(json_array_size(json_object_get(j, "warnings")), 1);
+    json_decref(j);
+    steno_buf_free(&b);
+    steno_transcript_free(r.transcript);
+}
+
+static void verbose_answer_has_every_required_member(void **state)
+{
+    /* CreateTranscriptionResponseVerboseJson and TranscriptionSegment: required members */
+    static const char *const segment_members[] = {
+        "id",     "seek",        "start",       "end",               "text",
+        "tokens", "temperature", "avg_logprob", "compression_ratio", "no_speech_prob"};
+    struct steno_openai_result r = {
+        .transcript = two_segments(), .language = "en", .duration = 4.25};
+    struct steno_buf b;
+    json_t *j, *words, *segments;
+    (void)state;
+    steno_buf_init(&b, 1 << 16);
+    assert_int_equal(steno_openai_write_verbose(&b, &r, true, true), STENO_OK);
+    j = load(&b);
+    assert_string_equal(json_string_value(json_object_get(j, "language")), "english");
+    assert_string_equal(json_string_value(json_object_get(j, "task")), "transcribe");
+    assert_true(number(j, "duration") == 4.25);
+    words = json_object_get(j, "words");
+    assert_int_equal(json_array_size(words), 3);
+    assert_string_equal(json_string_value(json_object_get(json_array_get(words, 1), "word")), "two");
+    assert_true(fabs(number(json_array_get(words, 0), "end") - 0.81) < 1e-9);
+    segments = json_object_get(j, "segments");
+    assert_int_equal(json_array_size(segments), 2);
+    for (size_t i = 0; i < sizeof segment_members / sizeof *segment_members; i++)
+        if (!json_object_get(json_array_get(segments, 0), segment_members[i]))
+            fail_msg("a segment has no %s", segment_members[i]);
+    assert_true(fabs(number(json_array_get(segments, 1), "avg_logprob") - log(0.5)) < 1e-3);
+    json_decref(j);
+    steno_buf_reset(&b);
+    assert_int_equal(steno_openai_write_verbose(&b, &r, true, false), STENO_OK);
+    j = load(&b);
+    assert_null(json_object_get(j, "segments"));
+    json_decref(j);
+    steno_buf_reset(&b);
+    assert_int_equal(steno_openai_write_verbose(&b, &r, false, false), STENO_OK);
+    j = load(&b);
+    assert_null(json_object_get(j, "words"));
+    assert_non_null(json_object_get(j, "segments"));
+    json_decref(j);
+    steno_buf_free(&b);
+    steno_transcript_free(r.transcript);
+}
+
+static void errors_have_the_clients_form(void **state)
+{
+    struct steno_buf b;
+    (void)state;
+    steno_buf_init(&b, 1 << 16);
+    assert_int_equal(steno_openai_write_error(&b, "no \"x\"", "invalid_request_error", NULL, "c"),
+                     STENO_OK);
+    assert_string_equal(b.data, "{\"error\":{\"message\":\"no \\\"x\\\"\",\"type\":"
+                                "\"invalid_request_error\",\"param\":null,\"code\":\"c\"}}\n");
+    assert_string_equal(steno_openai_error_type(404), "invalid_request_error");
+    assert_string_equal(steno_openai_error_type(429), "rate_limit_error");
+    assert_string_equal(steno_openai_error_type(503), "server_error");
+    steno_buf_free(&b);
+}
+
+static void events_are_lines_of_data(void **state)
+{
+    struct steno_openai_result r = {
+        .transcript = two_segments(), .language = "en", .duration = 4};
+    struct steno_buf b;
+    (void)state;
+    steno_buf_init(&b, 1 << 16);
+    assert_int_equal(steno_openai_write_delta(&b, "four\ntwo", 8), STENO_OK);
+    assert_string_equal(b.data,
+                        "data: {\"type\":\"transcript.text.delta\",\"delta\":\"four\\ntwo\"}\n\n");
+    steno_buf_reset(&b);
+    assert_int_equal(steno_openai_write_done(&b, &r), STENO_OK);
+    assert_non_null(strstr(b.data, "data: {\"type\":\"transcript.text.done\",\"text\":\"four two "));
+    assert_non_null(strstr(b.data, "\n\ndata: [DONE]\n\n"));
+    steno_buf_reset(&b);
+    assert_int_equal(steno_openai_write_error_event(&b, "m", "server_error", "c"), STENO_OK);
+    assert_string_equal(b.data, "data: {\"error\":{\"message\":\"m\",\"type\":\"server_error\","
+                                "\"param\":null,\"code\":\"c\"}}\n\n");
+    steno_buf_free(&b);
+    steno_transcript_free(r.transcript);
+}
+
+static void models_are_listed(void **state)
+{
+    struct steno_openai_model m = {"digits-en", 1700000000, "ctc", "en", "CC BY-SA 4.0", "1"};
+    struct steno_buf b;
+    json_t *j, *first;
+    (void)state;
+    steno_buf_init(&b, 1 << 16);
+    assert_int_equal(steno_openai_write_models(&b, &m, 1), STENO_OK);
+    j = load(&b);
+    assert_string_equal(json_string_value(json_object_get(j, "object")), "list");
+    first = json_array_get(json_object_get(j, "data"), 0);
+    assert_string_equal(json_string_value(json_object_get(first, "id")), "digits-en");
+    assert_string_equal(json_string_value(json_object_get(first, "object")), "model");
+    assert_true(number(first, "created") == 1700000000);
+    json_decref(j);
+    steno_buf_free(&b);
+}
+
+static void answers_that_do_not_fit_are_errors(void **state)
+{
+    struct steno_openai_result r = {.transcript = two_segments(), .language = "en", .duration = 1};
+    (void)state;
+    for (size_t max = 0; max < 300; max += 7) {
+        struct steno_buf b;
+        steno_buf_init(&b, max);
+        assert_int_equal(steno_openai_write_verbose(&b, &r, true, true), STENO_ERR_LIMIT);
+        steno_buf_free(&b);
+    }
+    steno_transcript_free(r.transcript);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(fields_of_the_form_are_read),
+        cmocka_unit_test(wrong_values_name_field_and_choices),
+        cmocka_unit_test(what_is_missing_or_does_not_go_together_is_named),
+        cmocka_unit_test(hostile_fields_are_refused),
+        cmocka_unit_test(languages_match_by_code_or_name),
+        cmocka_unit_test(json_answer_has_text_and_usage),
+        cmocka_unit_test(verbose_answer_has_every_required_member),
+        cmocka_unit_test(errors_have_the_clients_form),
+        cmocka_unit_test(events_are_lines_of_data),
+        cmocka_unit_test(models_are_listed),
+        cmocka_unit_test(answers_that_do_not_fit_are_errors),
+    };
+    return cmocka_run_group_tests_name("openai_rest", tests, NULL, NULL);
+}
