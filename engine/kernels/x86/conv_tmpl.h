@@ -4,10 +4,15 @@
  * time; everything below then reads inside the image.
  *
  * General: for each group, Y [c_out/g, pixels] = W [c_out/g, K] * patches [K, pixels] with
- * K = c_in/g * kernel0 * kernel1. The patches are never there as a whole: for KC rows of K and at
- * most GROUP panels of pixels they are gathered into work in the layout of packed B, used for every
- * output channel, and overwritten by the next. Weights stay as ONNX has them, [c_out, K]: they are
- * the left side, which the product copies in small blocks anyway.
+ * K = c_in/g * kernel0 * kernel1, one way or the other:
+ * - many pixels: W is the left side. The patches are never there as a whole: for KC rows of K and
+ * at most GROUP panels of pixels they are gathered into work in the layout of packed B, used for
+ * every output channel, and overwritten by the next;
+ * - few pixels (a short chunk, silero-vad's 4): transposed, patches on the left, output channels
+ * fill the vectors, and the small result is transposed at the end. Weights are packed as the right
+ * side of the second form; the first transposes them back in the small blocks in which the product
+ * copies its left side anyway. Both sum over K in order with the same operations, so which one is
+ * chosen does not show in the bits.
  *
  * Depthwise: per channel, every vector of outputs sums its taps with plain unaligned loads. */
 
@@ -25,12 +30,21 @@ static bool is_depthwise(const struct steno_conv *s)
 
 static size_t V_NAME(conv_f32_packed_bytes)(const struct steno_conv *s)
 {
-    return s->c_out * conv_taps(s) * sizeof(float);
+    if (is_depthwise(s))
+        return s->c_out * conv_taps(s) * sizeof(float);
+    return s->group * V_NAME(gemm_f32_packed_bytes)(conv_taps(s), s->c_out / s->group);
 }
 
 static void V_NAME(conv_f32_pack)(void *dst, const float *w, const struct steno_conv *s)
 {
-    memcpy(dst, w, V_NAME(conv_f32_packed_bytes)(s));
+    const size_t k = conv_taps(s), outs = s->c_out / s->group;
+    if (is_depthwise(s)) {
+        memcpy(dst, w, s->c_out * k * sizeof *w);
+        return;
+    }
+    for (size_t g = 0; g < s->group; g++)
+        V_NAME(gemm_f32_pack)
+    ((float *)dst + g * panels(outs) * NR * k, w + g * outs * k, k, true, k, outs);
 }
 
 /* How far along axis d the outputs reach into the padded image. */
@@ -75,12 +89,36 @@ static size_t pad_work(const struct steno_conv *s)
     return needs_padding(s) ? (channels * reach(s, 0) * reach(s, 1) + 15) / 16 * 16 : 0;
 }
 
+/* A copy of the image, transposed, is the patches of this one. */
+static bool pointwise(const struct steno_conv *s)
+{
+    return s->kernel[0] * s->kernel[1] == 1 && s->stride[0] == 1 && s->stride[1] == 1 &&
+           s->in[0] == s->out[0] && s->in[1] == s->out[1];
+}
+
+/* Estimated cycles of both forms: gathering 1 a number in the first, 4 a run of kernel[1] numbers
+ * in the second, 0.4 for transposing W or the image, 0.5 for the result, products 1 per 32. The
+ * choice does not depend on n_parts. */
+static bool few_pixels(const struct steno_conv *s)
+{
+    const double n = (double)(s->out[0] * s->out[1]), k = (double)conv_taps(s);
+    const double m = (double)(s->c_out / s->group);
+    const double m_panels = (double)panels(s->c_out / s->group);
+    const double n_panels = (double)panels(s->out[0] * s->out[1]);
+    const double copy = pointwise(s) ? 0.4 : 4.0 / (double)s->kernel[1];
+    return n <= 1024 && k * n * (copy + m_panels) + m * n * 0.5 < m * k * (0.4 + n_panels) + k * n;
+}
+
 static size_t part_work(const struct steno_conv *s)
 {
-    size_t np = panels(s->out[0] * s->out[1]), k = conv_taps(s);
-    if (!s->out[0] || !s->out[1])
+    size_t n = s->out[0] * s->out[1], np = panels(n), k = conv_taps(s);
+    if (!n)
         return 0;
-    return pad_work(s) + (is_depthwise(s) ? 0 : (np < GROUP ? np : GROUP) * NR * (k < KC ? k : KC));
+    if (is_depthwise(s))
+        return pad_work(s);
+    if (few_pixels(s))
+        return pad_work(s) + (n * (k + panels(s->c_out / s->group) * NR) + 15) / 16 * 16;
+    return pad_work(s) + (np < GROUP ? np : GROUP) * NR * (k < KC ? k : KC);
 }
 
 static size_t V_NAME(conv_f32_work)(const struct steno_conv *s, size_t n_parts)
@@ -144,7 +182,7 @@ static void conv_group(const struct steno_conv *s, const float *x, const float *
         size_t last = j1 - j < GROUP ? j1 : j + GROUP, p0 = j * NR;
         size_t n = (last * NR < pixels ? last * NR : pixels) - p0;
         struct steno_gemm_epilogue here = {.alpha = 1};
-        struct product p = {n, k, w, k, 1, work, NR, 0, y + p0, pixels, NULL};
+        struct product p = {n, k, w, 0, 0, true, work, NR, 0, y + p0, pixels, NULL};
         struct pixels px;
         locate(s, p0, n, &px);
         if (ep) {
@@ -157,6 +195,64 @@ static void conv_group(const struct steno_conv *s, const float *x, const float *
             gather(s, x, k0, kc, &px, 2 * panels(n), work);
             p.b_next = kc * NR;
             multiply_block(&p, work, o0, o1, 0, last - j, k0, kc);
+        }
+    }
+}
+
+/* Patches [pixels, K] of the whole image. */
+static void gather_pixels(const struct steno_conv *s, const float *x, float *to)
+{
+    const size_t image = s->in[0] * s->in[1], run = s->kernel[1];
+    if (pointwise(s)) {
+        transpose_blocks(to, s->c_in / s->group, x, image, s->c_in / s->group, image);
+        return;
+    }
+    for (size_t p = 0; p < s->out[0] * s->out[1]; p++) {
+        const float *first =
+            x + p / s->out[1] * s->stride[0] * s->in[1] + p % s->out[1] * s->stride[1];
+        for (size_t c = 0; c < s->c_in / s->group; c++, first += image)
+            for (size_t k0 = 0; k0 < s->kernel[0]; k0++, to += run) {
+                const float *from = first + k0 * s->dilation[0] * s->in[1];
+                if (s->dilation[1] > 1) {
+                    for (size_t i = 0; i < run; i++)
+                        to[i] = from[i * s->dilation[1]];
+                    continue;
+                }
+                for (size_t i = 0; i < run; i += VL) {
+                    vm m = v_tail(run - i < VL ? run - i : VL);
+                    v_store_m(to + i, m, v_load_m(from + i, m));
+                }
+            }
+    }
+}
+
+/* The same for output channel panels [j0, j1) of a group, transposed. */
+static void conv_few(const struct steno_conv *s, const float *x, const float *w, float *y,
+                     const struct steno_gemm_epilogue *ep, float *work, size_t j0, size_t j1)
+{
+    const size_t n = s->out[0] * s->out[1], k = conv_taps(s), outs = s->c_out / s->group;
+    const size_t ld = panels(outs) * NR;
+    const size_t o0 = j0 * NR, o1 = j1 * NR < outs ? j1 * NR : outs;
+    float *result = work + n * k;
+    struct steno_gemm_epilogue here = {.alpha = 1};
+    struct product p = {outs, k, work, k, 1, false, w, NR, k * NR, result, ld, NULL};
+    gather_pixels(s, x, work);
+    if (ep) {
+        here = *ep;
+        here.bias_rows = false;
+        here.residual = NULL;
+        p.ep = &here;
+    }
+    multiply(&p, 0, n, j0, j1);
+    transpose_blocks(y + o0 * n, n, result + o0, ld, n, o1 - o0);
+    for (size_t o = o0; o < o1 && ep && ep->residual; o++) {
+        struct steno_gemm_epilogue add = {.alpha = 1, .residual = ep->residual, .ldr = ep->ldr};
+        struct product row = {.c = y, .ldc = n, .ep = &add};
+        alignas(64) float tile[VL];
+        for (size_t i = 0; i < n; i += VL) {
+            size_t some = n - i < VL ? n - i : VL;
+            v_store(tile, v_load_m(y + o * n + i, v_tail(some)));
+            store_row(&row, tile, o, i, some, true, true);
         }
     }
 }
@@ -178,20 +274,17 @@ static void conv_general(const struct steno_conv *s, const float *x, const float
                          size_t n_parts)
 {
     const size_t pixels = s->out[0] * s->out[1], np = panels(pixels), k = conv_taps(s);
-    const size_t outs = s->c_out / s->group, ins = s->c_in / s->group;
-    size_t o0 = 0, o1 = outs, j0 = 0, j1 = np;
-    if (np >= 2 * n_parts) {
-        j0 = np * part / n_parts;
-        j1 = np * (part + 1) / n_parts;
-    } else {
-        o0 = outs * part / n_parts;
-        o1 = outs * (part + 1) / n_parts;
-    }
-    if (o0 == o1)
-        return;
-    for (size_t g = 0; g < s->group; g++) {
+    const size_t outs = s->c_out / s->group, ins = s->c_in / s->group, op = panels(outs);
+    const bool few = few_pixels(s), by_pixels = !few && np >= 2 * n_parts;
+    const size_t j0 = by_pixels ? np * part / n_parts : 0;
+    const size_t j1 = by_pixels ? np * (part + 1) / n_parts : np;
+    const size_t o0 = by_pixels ? 0 : op * part / n_parts;
+    const size_t o1 = by_pixels ? op : op * (part + 1) / n_parts;
+    const struct steno_conv shape = needs_padding(s) ? padded_shape(s) : *s;
+    for (size_t g = 0; g < s->group && o0 < o1; g++) {
         const float *image = x + g * ins * s->in[0] * s->in[1];
-        const struct steno_conv shape = needs_padding(s) ? padded_shape(s) : *s;
+        const float *weights = w + g * op * NR * k;
+        float *out = y + g * outs * pixels;
         struct steno_gemm_epilogue here = {.alpha = 1};
         if (needs_padding(s)) {
             pad_images(s, image, ins, work);
@@ -202,8 +295,11 @@ static void conv_general(const struct steno_conv *s, const float *x, const float
             here.bias = ep->bias ? ep->bias + g * outs : NULL;
             here.residual = ep->residual ? ep->residual + g * outs * pixels : NULL;
         }
-        conv_group(&shape, image, w + g * outs * k, y + g * outs * pixels, ep ? &here : NULL,
-                   work + pad_work(s), o0, o1, j0, j1);
+        if (few)
+            conv_few(&shape, image, weights, out, ep ? &here : NULL, work + pad_work(s), o0, o1);
+        else
+            conv_group(&shape, image, weights, out, ep ? &here : NULL, work + pad_work(s), o0 * NR,
+                       o1 * NR < outs ? o1 * NR : outs, j0, j1);
     }
 }
 
@@ -250,6 +346,8 @@ static void depthwise_channel(const struct steno_conv *s, const struct product *
                 depthwise_sums(s, from, w, n, 4, true, tile);
             else if (n <= VL)
                 depthwise_sums(s, from, w, n, 1, false, tile);
+            else if (n <= 2 * VL)
+                depthwise_sums(s, from, w, n, 2, false, tile);
             else
                 depthwise_sums(s, from, w, n, 4, false, tile);
             store_row(p, tile, o, o0 * s->out[1] + o1, n, true, true);

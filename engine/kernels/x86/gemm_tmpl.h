@@ -109,7 +109,8 @@ struct product {
     size_t n, k;
     const float *a;
     size_t a_row, a_col; /* strides */
-    const float *b;      /* element (k, panel j): b[k * b_row + j * b_next] */
+    bool a_panels;  /* A is the transpose of a packed B: panels of NR rows of A, [K][NR] each */
+    const float *b; /* element (k, panel j): b[k * b_row + j * b_next] */
     size_t b_row, b_next;
     float *c;
     size_t ldc;
@@ -180,14 +181,19 @@ static void copy_a(const struct product *p, float *buf, size_t i0, size_t rows, 
                    size_t kc)
 {
     const float *a = p->a + i0 * p->a_row + k0 * p->a_col;
-    if (p->a_col == 1) {
+    if (p->a_panels) {
+        for (size_t r = 0, h; r < rows; r += h) {
+            size_t in = (i0 + r) % NR;
+            h = rows - r < NR - in ? rows - r : NR - in;
+            transpose_blocks(buf + r * A_LD, A_LD, p->a + ((i0 + r) / NR * p->k + k0) * NR + in, NR,
+                             kc, h);
+        }
+    } else if (p->a_col == 1) {
         for (size_t r = 0; r < rows; r++)
             memcpy(buf + r * A_LD, a + r * p->a_row, kc * sizeof *buf);
-        return;
+    } else {
+        transpose_blocks(buf, A_LD, a, p->a_col, kc, rows);
     }
-    for (size_t r = 0; r < rows; r++)
-        for (size_t k = 0; k < kc; k++)
-            buf[r * A_LD + k] = a[r * p->a_row + k * p->a_col];
 }
 
 /* All panels [j0, j1) for the copied rows [i0, i0 + rows); b: row k0 of panel 0. */
@@ -279,7 +285,7 @@ static void V_NAME(gemm_f32_packed)(size_t m, size_t n, size_t k, const float *a
                                     const void *packed, float *c, size_t ldc,
                                     const struct steno_gemm_epilogue *ep)
 {
-    struct product p = {n, k, a, lda, 1, packed, NR, k * NR, c, ldc, ep};
+    struct product p = {n, k, a, lda, 1, false, packed, NR, k * NR, c, ldc, ep};
     multiply(&p, 0, m, 0, panels(n));
 }
 
@@ -290,7 +296,7 @@ static void V_NAME(gemm_f32_packed_part)(size_t m, size_t n, size_t k, const flo
                                          const struct steno_gemm_epilogue *ep, size_t part,
                                          size_t n_parts)
 {
-    struct product p = {n, k, a, lda, 1, packed, NR, k * NR, c, ldc, ep};
+    struct product p = {n, k, a, lda, 1, false, packed, NR, k * NR, c, ldc, ep};
     size_t np = panels(n);
     if (m >= 4 * MR * n_parts && np < 4 * n_parts)
         multiply(&p, m * part / n_parts, m * (part + 1) / n_parts, 0, np);
@@ -310,7 +316,7 @@ static void V_NAME(gemm_f32)(size_t m, size_t n, size_t k, const float *a, size_
                              const float *b, size_t ldb, bool trans_b, float *c, size_t ldc,
                              const struct steno_gemm_epilogue *ep, void *work)
 {
-    struct product p = {n, k,   a, trans_a ? 1 : lda, trans_a ? lda : 1, work, NR, k * NR,
+    struct product p = {n, k,   a, trans_a ? 1 : lda, trans_a ? lda : 1, false, work, NR, k * NR,
                         c, ldc, ep};
     size_t full = trans_b ? 0 : n / NR, np = panels(n);
     if (full) {
