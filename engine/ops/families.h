@@ -14,6 +14,7 @@
     X(gather)                                                                                      \
     X(reduce)                                                                                      \
     X(norm)                                                                                        \
+    X(conv)                                                                                        \
     X(rnn)                                                                                         \
     X(control)
 
