@@ -1,0 +1,183 @@
+"""Real answers against docs/openapi.yaml and docs/asyncapi.yaml: what is documented is what is sent."""
+import json
+import os
+import sys
+
+import yaml
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import ValidationError
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import connect
+
+from daemon import DIGITS, DIGITS_TEXT, ROOT, SLOW, Stenod, case, pcm, tap
+
+
+def load(name):
+    with open(os.path.join(ROOT, "docs", name), encoding="utf-8") as f:
+        return yaml.safe_load(f)
+
+
+OPENAPI, ASYNCAPI = load("openapi.yaml"), load("asyncapi.yaml")
+USED = set()  # (path, status) that an answer was held against
+
+
+def resolve(doc, node):
+    while "$ref" in node:
+        path, node = node["$ref"].removeprefix("#/").split("/"), doc
+        for part in path:
+            node = node[part]
+    return node
+
+
+def validate(doc, schema, value):
+    Draft202012Validator({**schema, "components": doc["components"]}).validate(value)
+
+
+def check(d, method, path, route=None, body=None, headers=None, want=200):
+    """One request; its answer must be one that openapi.yaml has. Returns the body, parsed if JSON."""
+    status, got, raw = d.request(method, path, body, headers)
+    assert status == want, (status, raw[:300])
+    route = route or path.split("?")[0]
+    answer = resolve(OPENAPI, OPENAPI["paths"][route][method.lower()]["responses"][str(status)])
+    kind = got["content-type"].split(";")[0]
+    schema = answer["content"][kind]["schema"]
+    for name, h in answer.get("headers", {}).items():
+        validate(OPENAPI, h["schema"], int(got[name.lower()]))
+    value = json.loads(raw) if kind == "application/json" else raw.decode()
+    validate(OPENAPI, schema, value)
+    USED.add((route, status))
+    return value
+
+
+def form(fields, file=None, name="a.wav"):
+    b = "steno-test-boundary"
+    out = b""
+    for k, v in fields:
+        out += f'--{b}\r\nContent-Disposition: form-data; name="{k}"\r\n\r\n{v}\r\n'.encode()
+    if file is not None:
+        out += (f'--{b}\r\nContent-Disposition: form-data; name="file"; filename="{name}"\r\n'
+                f'Content-Type: audio/wav\r\n\r\n').encode() + file + b"\r\n"
+    return out + f"--{b}--\r\n".encode(), {"Content-Type": f"multipart/form-data; boundary={b}"}
+
+
+with open(DIGITS, "rb") as _f:
+    WAV = _f.read()
+OPENAI = "/v1/audio/transcriptions"
+
+
+@case
+def the_descriptions_are_well_formed(_):
+    for doc in (OPENAPI, ASYNCAPI):
+        for name, schema in doc["components"]["schemas"].items():
+            Draft202012Validator.check_schema(schema)
+            assert name
+    for route in OPENAPI["paths"].values():
+        for op in route.values():
+            for r in op["responses"].values():
+                resolve(OPENAPI, r)
+
+
+@case
+def transcriptions_in_every_format(d):
+    body, headers = form([("model", "digits-en")], WAV)
+    assert check(d, "POST", OPENAI, body=body, headers=headers)["text"] == DIGITS_TEXT
+    body, headers = form([("model", "digits-en"), ("response_format", "verbose_json"),
+                          ("timestamp_granularities[]", "word"), ("timestamp_granularities[]", "segment")], WAV)
+    v = check(d, "POST", OPENAI, body=body, headers=headers)
+    assert v["text"] == DIGITS_TEXT and [w["word"] for w in v["words"]] == DIGITS_TEXT.split() and v["segments"]
+    assert abs(v["duration"] - len(pcm()[0]) / 2 / pcm()[1]) < 0.01
+    for f in ("text", "srt", "vtt"):
+        body, headers = form([("model", "digits-en"), ("response_format", f)], WAV)
+        assert DIGITS_TEXT.split()[0] in check(d, "POST", OPENAI, body=body, headers=headers)
+    body, headers = form([("model", "digits-en"), ("stream", "true")], WAV)
+    assert "transcript.text.done" in check(d, "POST", OPENAI, body=body, headers=headers)
+
+
+@case
+def the_body_as_file_in_every_format(d):
+    v = check(d, "POST", "/v1/transcribe", body=WAV)
+    assert v["text"] == DIGITS_TEXT and v["segments"][0]["words"], v
+    v = check(d, "POST", "/v1/transcribe?beam=8&n_best=3&words=false&segments=false", body=WAV)
+    assert len(v["segments"]) == 1 and "words" not in v["segments"][0], v
+    for f in ("text", "srt", "vtt"):
+        assert DIGITS_TEXT.split()[0] in check(d, "POST", "/v1/transcribe?format=" + f, body=WAV)
+
+
+@case
+def the_other_routes(d):
+    assert check(d, "GET", "/v1/models")["data"][0]["id"] == "digits-en"
+    assert check(d, "GET", "/v1/models/digits-en", "/v1/models/{id}")["id"] == "digits-en"
+    check(d, "GET", "/v1/models/none", "/v1/models/{id}", want=404)
+    check(d, "GET", "/healthz")
+    check(d, "GET", "/readyz")
+    assert "steno_build_info" in check(d, "GET", "/metrics")
+    assert "<html" in check(d, "GET", "/").lower()
+    check(d, "GET", "/v1/stream", want=426)
+
+
+@case
+def errors_have_the_documented_shape(d):
+    body, headers = form([("model", "digits-en")])
+    check(d, "POST", OPENAI, body=body, headers=headers, want=400)
+    body, headers = form([("model", "digits-en"), ("response_format", "xml")], WAV)
+    check(d, "POST", OPENAI, body=body, headers=headers, want=400)
+    body, headers = form([("model", "none")], WAV)
+    check(d, "POST", OPENAI, body=body, headers=headers, want=404)
+    check(d, "POST", "/v1/transcribe", body=b"", want=400)
+    check(d, "POST", "/v1/transcribe?colour=red", body=WAV, want=400)
+
+
+@case
+def every_route_was_checked(_):
+    missing = [p for p in OPENAPI["paths"] if not any(r == p for r, _s in USED)]
+    assert not missing, missing
+
+
+def talk(d, pieces):
+    out = []
+    with connect(d.ws, compression=None, open_timeout=30 * SLOW, proxy=None) as ws:
+        for p in pieces:
+            if isinstance(p, dict):
+                kind = {"end": "endOfAudio"}.get(p["type"], p["type"])
+                validate(ASYNCAPI, ASYNCAPI["components"]["schemas"][kind], p)
+                p = json.dumps(p)
+            ws.send(p)
+        try:
+            while True:
+                out.append(json.loads(ws.recv(timeout=60 * SLOW)))
+        except ConnectionClosed:
+            pass
+    return out
+
+
+@case
+def every_stream_message_is_described(d):
+    data, rate = pcm()
+    start = {"type": "start", "sample_rate": rate, "alternatives": 3, "beam": 8}
+    cuts = [data[i:i + 1600] for i in range(0, len(data), 1600)]
+    got = talk(d, [start, *cuts[:20], {"type": "finalize"}, *cuts[20:], {"type": "end"}])
+    got += talk(d, [{"type": "start", "words": False}, {"type": "keepalive"}, data, '{"type":"go"}'])
+    got += talk(d, [{"type": "start", "encoding": "wav"}, WAV, {"type": "end"}])
+    seen = set()
+    for m in got:
+        validate(ASYNCAPI, ASYNCAPI["components"]["schemas"][m["type"]], m)
+        seen.add(m["type"])
+    assert seen == {"ready", "speech_start", "partial", "final", "error", "end"}, seen
+    assert any("alternatives" in m and isinstance(m["alternatives"], list) for m in got if m["type"] == "final")
+
+
+@case
+def a_start_that_is_not_described_is_refused_by_both(d):
+    bad = {"type": "start", "samplerate": 8000}
+    try:
+        validate(ASYNCAPI, ASYNCAPI["components"]["schemas"]["start"], bad)
+        raise AssertionError("asyncapi.yaml accepts " + str(bad))
+    except ValidationError:
+        pass
+    assert talk(d, [json.dumps(bad)])[-1]["type"] == "error"
+
+
+if __name__ == "__main__":
+    with Stenod() as daemon:
+        status = tap(daemon)
+    sys.exit(status)
