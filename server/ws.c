@@ -601,7 +601,9 @@ static steno_status make_context(steno_ws *ws, steno_err *err)
     info.options = LWS_SERVER_OPTION_EXPLICIT_VHOSTS | LWS_SERVER_OPTION_VALIDATE_UTF8;
     info.max_http_header_data = 16384; /* cookies, tokens: the default 4096 is too little */
     info.max_http_header_pool = 256;   /* handshakes at once */
-    info.pt_serv_buf_size = 2 * RX_BYTES;
+    /* not more than rx_buffer_size: lws hands one read over in pieces of that without looking at
+     * the flow control between them (lws_parse_ws, 4.1.6) */
+    info.pt_serv_buf_size = RX_BYTES;
     info.retry_and_idle_policy = &ws->idle;
     info.vhost_name = "stenod";
     lws_set_log_level(LLL_ERR | LLL_WARN, log_lws);

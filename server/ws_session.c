@@ -509,7 +509,8 @@ void steno_ws_session_binary(steno_ws_session *s, const void *p, size_t n, bool 
         return;
     }
     if (paused(s)) {
-        fail(s, STENO_ERR_INTERNAL, "audio: came while reading was paused");
+        if (s->whole_packets || s->finalize_wanted || steno_buf_add(&s->held_bytes, p, n))
+            fail(s, STENO_ERR_INTERNAL, "audio: came while reading was paused");
         return;
     }
     s->message_bytes = (first ? 0 : s->message_bytes) + n;

@@ -46,6 +46,7 @@ class Stenod:
             if self.proc.poll() is not None:
                 break
             time.sleep(0.05)
+        self.proc.kill()
         raise RuntimeError("stenod did not become ready:\n" + self.output())
 
     def __exit__(self, kind, value, trace):
