@@ -303,56 +303,80 @@ static void conv_general(const struct steno_conv *s, const float *x, const float
     }
 }
 
-/* Sums of n <= 4 VL outputs of one row, in `width` vectors; x: first tap of the first one. */
+/* Up to four vectors of outputs of one channel, wherever they lie: their first taps, lanes, places.
+ */
+struct batch {
+    const float *from[4];
+    vm lanes[4];
+    size_t at[4], n[4];
+    size_t count;
+};
+
 static inline __attribute__((always_inline)) void depthwise_sums(const struct steno_conv *s,
-                                                                 const float *x, const float *w,
-                                                                 size_t n, size_t width,
+                                                                 const struct batch *b,
+                                                                 const float *w, size_t width,
                                                                  bool strided, float *out)
 {
     const int step = (int)s->stride[1];
     vf acc[4];
-    vm m[4];
 #pragma GCC unroll 4
-    for (size_t i = 0; i < width; i++) {
+    for (size_t i = 0; i < width; i++)
         acc[i] = v_zero();
-        m[i] = v_tail(n <= i * VL ? 0 : n - i * VL < VL ? n - i * VL : VL);
-    }
-    for (size_t k0 = 0; k0 < s->kernel[0]; k0++)
-        for (size_t k1 = 0; k1 < s->kernel[1]; k1++) {
-            const float *from = x + k0 * s->dilation[0] * s->in[1] + k1 * s->dilation[1];
-            vf tap = v_set1(w[k0 * s->kernel[1] + k1]);
+    for (size_t k0 = 0; k0 < s->kernel[0]; k0++) {
+        size_t tap = k0 * s->dilation[0] * s->in[1];
+        for (size_t k1 = 0; k1 < s->kernel[1]; k1++, tap += s->dilation[1]) {
+            vf weight = v_set1(*w++);
 #pragma GCC unroll 4
             for (size_t i = 0; i < width; i++) {
-                vf v = strided ? v_gather(from + i * VL * s->stride[1], step, m[i])
-                               : v_load_m(from + i * VL, m[i]);
-                acc[i] = v_fma(tap, v, acc[i]);
+                const float *from = b->from[i] + tap;
+                vf v = strided ? v_gather(from, step, b->lanes[i]) : v_load_m(from, b->lanes[i]);
+                acc[i] = v_fma(weight, v, acc[i]);
             }
         }
+    }
 #pragma GCC unroll 4
     for (size_t i = 0; i < width; i++)
         v_store(out + i * VL, acc[i]);
 }
 
+static void depthwise_batch(const struct steno_conv *s, const struct product *p, struct batch *b,
+                            const float *w, size_t o)
+{
+    alignas(64) float tile[4 * VL];
+    for (size_t i = b->count; i < 4; i++) { /* idle lanes */
+        b->from[i] = b->from[0];
+        b->lanes[i] = v_tail(0);
+    }
+    if (s->stride[1] > 1)
+        depthwise_sums(s, b, w, 4, true, tile);
+    else if (b->count == 1)
+        depthwise_sums(s, b, w, 1, false, tile);
+    else
+        depthwise_sums(s, b, w, 4, false, tile);
+    for (size_t i = 0; i < b->count; i++)
+        store_row(p, tile + i * VL, o, b->at[i], b->n[i], true, true);
+    b->count = 0;
+}
+
 static void depthwise_channel(const struct steno_conv *s, const struct product *p, const float *x,
                               const float *w, size_t o)
 {
-    alignas(64) float tile[4 * VL];
+    struct batch b;
+    b.count = 0;
     for (size_t o0 = 0; o0 < s->out[0]; o0++) {
         const float *row = x + o0 * s->stride[0] * s->in[1];
-        for (size_t o1 = 0; o1 < s->out[1]; o1 += 4 * VL) {
-            size_t n = s->out[1] - o1 < 4 * VL ? s->out[1] - o1 : 4 * VL;
-            const float *from = row + o1 * s->stride[1];
-            if (s->stride[1] > 1)
-                depthwise_sums(s, from, w, n, 4, true, tile);
-            else if (n <= VL)
-                depthwise_sums(s, from, w, n, 1, false, tile);
-            else if (n <= 2 * VL)
-                depthwise_sums(s, from, w, n, 2, false, tile);
-            else
-                depthwise_sums(s, from, w, n, 4, false, tile);
-            store_row(p, tile, o, o0 * s->out[1] + o1, n, true, true);
+        for (size_t o1 = 0; o1 < s->out[1]; o1 += VL) {
+            size_t n = s->out[1] - o1 < VL ? s->out[1] - o1 : VL;
+            b.from[b.count] = row + o1 * s->stride[1];
+            b.lanes[b.count] = v_tail(n);
+            b.at[b.count] = o0 * s->out[1] + o1;
+            b.n[b.count++] = n;
+            if (b.count == 4)
+                depthwise_batch(s, p, &b, w, o);
         }
     }
+    if (b.count)
+        depthwise_batch(s, p, &b, w, o);
 }
 
 static void conv_depthwise(const struct steno_conv *s, const float *x, const float *w, float *y,
