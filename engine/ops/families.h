@@ -14,6 +14,7 @@
     X(gather)                                                                                      \
     X(reduce)                                                                                      \
     X(norm)                                                                                        \
+    X(matmul)                                                                                      \
     X(conv)                                                                                        \
     X(rnn)                                                                                         \
     X(control)

@@ -145,4 +145,11 @@ void steno_ops_transpose(const struct steno_shape *s, const int *perm, size_t es
 void steno_ops_ranges(struct steno_op_ctx *ctx, size_t n, size_t grain,
                       void (*fn)(void *arg, size_t begin, size_t end), void *arg);
 
+/* ---- matrix products (op_matmul.c) ---- */
+/* C [m,n] = ep(A [m,k] * packed) on the team when it is large enough. */
+void steno_ops_gemm_packed(struct steno_op_ctx *ctx, size_t m, size_t n, size_t k, const float *a,
+                           size_t lda, const void *packed, float *c, size_t ldc,
+                           const struct steno_gemm_epilogue *ep);
+void steno_ops_packed_release(void *priv);
+
 #endif
