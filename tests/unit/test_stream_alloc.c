@@ -1,0 +1,125 @@
+/* ldflags: -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc,--wrap=posix_memalign */
+/* In steady state nothing allocates between audio in and result out: 1000 network steps with words,
+ * partials and finals in them, after the first few, call no allocator. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "steno.h"
+
+static size_t allocations;
+
+void *__real_malloc(size_t n);
+void *__real_calloc(size_t n, size_t size);
+void *__real_realloc(void *p, size_t n);
+void *__real_aligned_alloc(size_t align, size_t n);
+int __real_posix_memalign(void **p, size_t align, size_t n);
+void *__wrap_malloc(size_t n);
+void *__wrap_calloc(size_t n, size_t size);
+void *__wrap_realloc(void *p, size_t n);
+void *__wrap_aligned_alloc(size_t align, size_t n);
+int __wrap_posix_memalign(void **p, size_t align, size_t n);
+
+void *__wrap_malloc(size_t n)
+{
+    allocations++;
+    return __real_malloc(n);
+}
+
+void *__wrap_calloc(size_t n, size_t size)
+{
+    allocations++;
+    return __real_calloc(n, size);
+}
+
+void *__wrap_realloc(void *p, size_t n)
+{
+    allocations++;
+    return __real_realloc(p, n);
+}
+
+void *__wrap_aligned_alloc(size_t align, size_t n)
+{
+    allocations++;
+    return __real_aligned_alloc(align, n);
+}
+
+int __wrap_posix_memalign(void **p, size_t align, size_t n)
+{
+    allocations++;
+    return __real_posix_memalign(p, align, n);
+}
+
+/* 0.1 s pieces: words of 0.2 s with gaps, and a pause for an endpoint now and then. */
+static void fill(float *pcm, size_t n, int rate, int piece)
+{
+    int hz = piece % 25 > 16 ? 0 : piece % 4 < 2 ? (piece & 8 ? 500 : 1000) : 0;
+    for (size_t i = 0; i < n; i++)
+        pcm[i] = hz ? 0.3f * (float)sin(6.283185307179586 * hz * (double)i / rate) : 0.0f;
+}
+
+struct tally {
+    size_t partials, finals, words;
+};
+
+static void play(steno_stream *s, int rate, int from, int to, struct tally *t)
+{
+    static float pcm[4800];
+    struct steno_event ev;
+    for (int i = from; i < to; i++) {
+        fill(pcm, (size_t)rate / 10, rate, i);
+        assert_int_equal(steno_stream_push(s, pcm, (size_t)rate / 10, NULL), STENO_OK);
+        while (steno_stream_next(s, &ev)) {
+            t->partials += ev.kind == STENO_PARTIAL;
+            t->finals += ev.kind == STENO_FINAL;
+            t->words += ev.kind == STENO_FINAL ? ev.n_words : 0;
+        }
+    }
+}
+
+static void check(int rate, int beam)
+{
+    steno_model *m = NULL;
+    steno_stream *s = NULL;
+    steno_err err = {0};
+    struct tally t = {0};
+    size_t before;
+    if (steno_model_open(&m, "tests/data/models/tones", NULL, &err) ||
+        steno_stream_open(&s, m, &(struct steno_stream_options){.sample_rate = rate, .beam = beam},
+                          &err))
+        fail_msg("%s", err.msg);
+    play(s, rate, 0, 50, &t);
+    before = allocations;
+    assert_true(before > 0); /* the counter works */
+    play(s, rate, 50, 850, &t); /* 80 s: 1000 steps of 0.08 s */
+    assert_int_equal(allocations - before, 0);
+    assert_true(t.finals >= 30 && t.words > 100 && t.partials > t.finals);
+    assert_int_equal(steno_stream_end(s, NULL), STENO_OK);
+    steno_stream_close(s);
+    steno_model_close(m);
+}
+
+static void a_thousand_chunks_allocate_nothing(void **state)
+{
+    (void)state;
+    check(8000, 1);
+}
+
+static void nor_with_resampling_and_a_beam(void **state)
+{
+    (void)state;
+    check(48000, 8);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_thousand_chunks_allocate_nothing),
+        cmocka_unit_test(nor_with_resampling_and_a_beam),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
