@@ -207,9 +207,10 @@ steno_status steno_ctc_beam_open(steno_ctc_beam **out, const struct steno_ctc_op
     steno_ctc_beam *b;
     size_t k;
     if (opt->vocab < 2 || opt->blank < 0 || opt->blank >= opt->vocab || opt->beam < 1 ||
-        opt->beam > 64 || opt->top_k < 0)
-        return steno_fail(err, STENO_ERR_INVAL, "CTC: blank %d, vocabulary %d, beam %d, top_k %d",
-                          (int)opt->blank, (int)opt->vocab, opt->beam, opt->top_k);
+        opt->beam > 64 || opt->top_k < 0 || !(opt->margin >= 0))
+        return steno_fail(err, STENO_ERR_INVAL,
+                          "CTC: blank %d, vocabulary %d, beam %d, top_k %d, margin %g",
+                          (int)opt->blank, (int)opt->vocab, opt->beam, opt->top_k, opt->margin);
     b = calloc(1, sizeof *b);
     if (!b)
         return steno_fail(err, STENO_ERR_NOMEM, "CTC: out of memory");
@@ -421,6 +422,8 @@ static void prune(steno_ctc_beam *b)
             b->live[at] = b->live[at - 1];
         b->live[at] = *c;
     }
+    while (b->opt.margin > 0 && b->live[n - 1].total < b->live[0].total - b->opt.margin)
+        drop_hyp(b, &b->live[--n]);
     b->n_live = n;
 }
 

@@ -27,6 +27,8 @@
 
 #define BLOCK 1024        /* samples that go through the front end at a time */
 #define TOP_K 16          /* beam search: tokens of a frame that may extend a hypothesis */
+#define MARGIN 5.0        /* beam search: odds below 1 to 150 are not followed, */
+#define WIDE_MARGIN 10.0  /* or, where alternatives are asked for, below 1 to 22,000 */
 #define MAX_TOKENS 65536  /* of one utterance: then it is cut, whatever the rules say */
 #define GRACE_SECONDS 1.0 /* longest utterance: how long a silent frame to cut at is waited for */
 
@@ -158,7 +160,8 @@ static steno_status open_decoder(steno_stream *s, steno_err *err)
                                   .blank = m->blank,
                                   .blank_penalty = (float)m->conf.blank_penalty,
                                   .beam = s->opt.beam,
-                                  .top_k = TOP_K};
+                                  .top_k = TOP_K,
+                                  .margin = s->opt.n_best > 1 ? WIDE_MARGIN : MARGIN};
     steno_status st = s->opt.beam > 1 ? steno_ctc_beam_open(&s->beam, &o, err)
                                       : steno_ctc_greedy_open(&s->greedy, &o, err);
     if (st)
