@@ -15,7 +15,7 @@ static bool dim_is(const struct steno_shape *s, int axis, int64_t want)
 }
 
 static steno_status check_meta(const steno_network *net, const struct steno_model_conf *c,
-                               int32_t vocab, steno_err *err)
+                               int32_t vocab, int32_t blank, steno_err *err)
 {
     const struct {
         const char *key;
@@ -24,6 +24,7 @@ static steno_status check_meta(const steno_network *net, const struct steno_mode
         {"window_frames", c->window_frames}, {"shift_frames", c->shift_frames},
         {"subsampling", c->subsampling},     {"sample_rate", c->sample_rate},
         {"mel_bins", c->mel_bins},           {"vocab_size", vocab},
+        {"blank_id", blank},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const char *v = steno_network_meta(net, rows[i].key);
@@ -98,7 +99,8 @@ static steno_status bind_state(struct steno_ctcnet *n, struct steno_ctcnet_state
 }
 
 steno_status steno_ctcnet_bind(struct steno_ctcnet *n, steno_network *net,
-                               const struct steno_model_conf *conf, int32_t vocab, steno_err *err)
+                               const struct steno_model_conf *conf, int32_t vocab, int32_t blank,
+                               steno_err *err)
 {
     int n_in = steno_network_n_inputs(net);
     steno_status st;
@@ -113,7 +115,7 @@ steno_status steno_ctcnet_bind(struct steno_ctcnet *n, steno_network *net,
         return steno_fail(err, STENO_ERR_FORMAT,
                           "%s: %d inputs, %d outputs; expected an input x, states, and an output",
                           conf->network, n_in, steno_network_n_outputs(net));
-    st = check_meta(net, conf, vocab, err);
+    st = check_meta(net, conf, vocab, blank, err);
     if (!st)
         st = check_io(n, conf, err);
     if (st)

@@ -30,7 +30,7 @@ struct steno_ctcnet {
 /* Check the graph and its metadata against the configuration. STENO_ERR_FORMAT says what differs. */
 STENO_MUST steno_status steno_ctcnet_bind(struct steno_ctcnet *n, steno_network *net,
                                           const struct steno_model_conf *conf, int32_t vocab,
-                                          steno_err *err);
+                                          int32_t blank, steno_err *err);
 void steno_ctcnet_unbind(struct steno_ctcnet *n);
 
 typedef struct steno_ctcrun steno_ctcrun; /* confined: session and states of one stream */

@@ -65,7 +65,8 @@ static steno_status open_network(steno_model *m, const char *cpu, steno_err *err
     free(path);
     if (st)
         return st;
-    return steno_ctcnet_bind(&m->ctc, m->net, &m->conf, steno_tokens_count(m->tokens), err);
+    return steno_ctcnet_bind(&m->ctc, m->net, &m->conf, steno_tokens_count(m->tokens), m->blank,
+                             err);
 }
 
 static steno_status open_features(steno_model *m, steno_err *err)
