@@ -3,6 +3,7 @@
  * steno_audio_read mixes to mono. */
 #include "audio/file.h"
 
+#include "audio/ogg_vorbis.h"
 #include "audio/wav.h"
 #include "base/buf.h"
 
@@ -323,6 +324,18 @@ static steno_status check_layout(int rate, int channels, steno_err *err)
     return STENO_OK;
 }
 
+static ssize_t ogg_read(void *user, void *buf, size_t n)
+{
+    return source_read(user, buf, n);
+}
+
+static steno_status check_ogg(steno_audio *a, steno_err *err)
+{
+    steno_status st = steno_ogg_vorbis_check(ogg_read, &a->src, err);
+    a->src.pos = 0;
+    return st;
+}
+
 static steno_status open_sndfile(steno_audio *a, steno_err *err)
 {
     SF_VIRTUAL_IO vio = {vio_size, vio_seek, vio_read, NULL, vio_tell};
@@ -417,6 +430,11 @@ static steno_status open_source(steno_audio *a, steno_err *err)
         return refuse(k, head, (size_t)n, err);
     if (k == KIND_SNDFILE && a->src.pipe) {
         st = hold_pipe(a, err);
+        if (st)
+            return st;
+    }
+    if (k == KIND_SNDFILE && starts(head, (size_t)n, "OggS", 4)) {
+        st = check_ogg(a, err);
         if (st)
             return st;
     }

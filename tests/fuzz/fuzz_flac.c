@@ -2,6 +2,8 @@
  * virtual I/O. What opens can be read to its end, or to an error, in finite samples. */
 #include "audio/file.h"
 
+#include "tests/fuzz/ogg_repair.h"
+
 #include <math.h>
 #include <stdlib.h>
 
@@ -9,7 +11,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
 #define MAX_SAMPLES 2000000
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
+static void read_all(const uint8_t *data, size_t n)
 {
     static float out[4096];
     struct steno_audio_options opt = {.channel = n % 3, .max_seconds = 600};
@@ -17,7 +19,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     steno_audio *a;
     size_t got, total = 0;
     if (steno_audio_open_mem(&a, data, n, &opt, NULL))
-        return 0;
+        return;
     steno_audio_get_info(a, &info);
     if (info.sample_rate < STENO_RATE_MIN || info.sample_rate > STENO_RATE_MAX || !info.channels)
         abort();
@@ -28,5 +30,20 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         total += got;
     }
     steno_audio_close(a);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
+{
+    uint8_t *copy;
+    read_all(data, n);
+    if (n < 4 || memcmp(data, "OggS", 4))
+        return 0;
+    copy = malloc(n);
+    if (!copy)
+        return 0;
+    memcpy(copy, data, n);
+    ogg_repair(copy, n);
+    read_all(copy, n);
+    free(copy);
     return 0;
 }
