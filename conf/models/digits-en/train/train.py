@@ -11,10 +11,12 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
+import features
+import mix
 import model as M
 from render import PHONES
 
-BATCH_FRAMES = 9600
+BATCH_FRAMES = 6400
 
 
 def warp_matrices():
@@ -78,6 +80,28 @@ class Shards:
                 x[i, k:k + w] = x[i, k:k + w].mean()
 
 
+class Words:
+    """The first steps: one word in a second of little noise. CTC finds no way out of all-blank from hard scenes alone."""
+
+    def __init__(self, work, names, rng):
+        self.pools, self.rng = mix.Pools(work, names), rng
+        self.items = {k: self.pools.loose[k] for k in ("d", "w")}
+
+    def batch(self, n=64):
+        rng = self.rng
+        size = (4 * M.SHIFT + M.OVERLAP - 1) * 80 + 200
+        x = rng.normal(0, 1, (n, size)).astype(np.float32) * 10 ** rng.uniform(-5, -3, (n, 1)).astype(np.float32)
+        toks, phs = [], []
+        for i in range(n):
+            item = mix.pick(rng, self.items["d" if rng.random() < 0.75 else "w"])
+            w = self.pools.wave(item)[:size - 10]
+            k = int(rng.integers(0, size - len(w)))
+            x[i, k:k + len(w)] += w * 10 ** rng.uniform(-1, 0.3)
+            toks.append(torch.tensor(item[3]))
+            phs.append(torch.tensor(item[4], dtype=torch.long))
+        return features.fbank(torch.from_numpy(x)), toks, phs, torch.zeros(n, dtype=torch.bool)
+
+
 def ctc(logp, targets, blank=0):
     """Sum of CTC losses, alignments that do not fit left out."""
     n = torch.tensor([len(t) for t in targets])
@@ -88,14 +112,17 @@ def ctc(logp, targets, blank=0):
     return F.ctc_loss(logp.transpose(0, 1), flat, lens, n, blank=blank, reduction="none", zero_infinity=True).sum()
 
 
-def loss_of(net, batch, phone_weight):
+def loss_of(net, batch, phone_weight, fillers):
     x, toks, phs, free = batch
     logp, phones = net(x)
     known = (~free).nonzero().flatten().tolist()
-    loss = ctc(logp[known], [toks[i] for i in known])
-    if free.any():
-        f = logp[free]
-        loss = loss - torch.logaddexp(f[..., M.BLANK], f[..., M.UNK]).sum()
+    if fillers:  # a filler for every other word; a recording without transcript may hold any number of them
+        loss = ctc(logp[known], [toks[i] for i in known])
+        if free.any():
+            f = logp[free]
+            loss = loss - torch.logaddexp(f[..., M.BLANK], f[..., M.UNK]).sum()
+    else:        # all that is no digit is blank
+        loss = ctc(logp, [t[t != M.UNK] for t in toks])
     said = [i for i in known if len(phs[i])]
     aux = ctc(phones[said], [phs[i] for i in said]) if said else loss * 0
     n = x.shape[0] * x.shape[1] / 600
@@ -112,7 +139,10 @@ def main():
     ap.add_argument("--minutes", type=float, default=0)
     ap.add_argument("--lr", type=float, default=2e-3)
     ap.add_argument("--warmup", type=int, default=300)
+    ap.add_argument("--words", type=int, default=0, help="first steps on single words")
+    ap.add_argument("--word-pools", default="espeak,natural")
     ap.add_argument("--phone-weight", type=float, default=0.15)
+    ap.add_argument("--fillers", action="store_true", help="count the other words as <unk>")
     ap.add_argument("--ema", type=float, default=0.999)
     ap.add_argument("--threads", type=int, default=1)
     ap.add_argument("--seed", type=int, default=1)
@@ -121,6 +151,7 @@ def main():
     torch.set_num_threads(args.threads)
     torch.manual_seed(args.seed)
     data = Shards(args.work, args.shards, np.random.default_rng(args.seed))
+    words = Words(args.work, args.word_pools.split(","), data.rng) if args.words else None
     net = M.Digits(phones=len(PHONES) + 1)
     if args.init:
         net.load_state_dict(torch.load(args.init, weights_only=True)["model"])
@@ -146,8 +177,8 @@ def main():
         lr = args.lr * min(1, (step + 1) / args.warmup) * (0.01 + 0.99 * 0.5 * (1 + np.cos(np.pi * done)))
         for g in opt.param_groups:
             g["lr"] = lr
-        batch = data.batch()
-        main_loss, aux, loss = loss_of(net, batch, args.phone_weight)
+        batch = words.batch() if step < args.words else data.batch()
+        main_loss, aux, loss = loss_of(net, batch, args.phone_weight, args.fillers)
         opt.zero_grad(set_to_none=True)
         loss.backward()
         norm = torch.nn.utils.clip_grad_norm_(net.parameters(), 2.0)
@@ -161,8 +192,8 @@ def main():
             fl = [k for k in ema if ema[k].is_floating_point()]
             torch._foreach_lerp_([ema[k] for k in fl], [now[k] for k in fl], 1 - d)
         log.append((float(main_loss.detach()), float(aux.detach()), float(norm)))
-        if step % 100 == 0:
-            a = np.mean(log[-100:], 0)
+        if step % 50 == 0:
+            a = np.mean(log[-50:], 0)
             print(f"step {step} loss {a[0]:.3f} phones {a[1]:.2f} norm {a[2]:.2f} lr {lr:.2e} "
                   f"{seen / 3600:.1f} h seen, {(time.time() - start) / 60:.1f} min", flush=True)
         if step % args.save_every == 0:
