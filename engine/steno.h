@@ -63,7 +63,8 @@ struct steno_stream_options {
     int sample_rate;     /* Hz of the pushed audio, 8000..192000; 0 = the model's */
     bool no_endpointing; /* one final at the end; the segment then grows with the recording */
     bool no_partials;
-    int beam;            /* 0, 1 = greedy; up to STENO_MAX_BEAM = CTC prefix beam search */
+    int beam;            /* 0 = the model's own, at least n_best; 1 = greedy; up to STENO_MAX_BEAM =
+                          * CTC prefix beam search */
     int n_best;          /* alternatives in finals, 1..beam; 0 = 1 */
     struct steno_endpoint_rules endpoint; /* zero-initialised = the model's own */
 };

@@ -52,7 +52,7 @@ static const char help_text[] =
     "  --words          text: a line per word, \"start end confidence word\"\n"
     "  --stream         print partial results as they come (text, json)\n"
     "  --channel N      take channel N, counted from 1, instead of the mean of all\n"
-    "  --beam N         CTC prefix beam search of width N; 1 = greedy (default)\n"
+    "  --beam N         CTC prefix beam search of width N; 1 = greedy (default: the model's)\n"
     "  --nbest N        json: alternatives of each segment, at most the beam\n"
     "  --no-endpoint    no cutting at silences: one segment per recording\n"
     "  --threads N      threads of the engine (default 1)\n"
@@ -345,8 +345,9 @@ static int parse(struct job *j, int argc, char **argv)
         return -1 - cli_usage("transcribe: no recording given");
     if (j->stream && j->format != FORMAT_TEXT && j->format != FORMAT_JSON)
         return -1 - cli_usage("transcribe: --stream goes with text and json");
-    if (j->stream_opt.n_best > 1 && j->stream_opt.beam < j->stream_opt.n_best)
-        return -1 - cli_usage("transcribe: --nbest %d needs --beam of at least that", j->stream_opt.n_best);
+    if (j->stream_opt.beam && j->stream_opt.n_best > j->stream_opt.beam)
+        return -1 - cli_usage("transcribe: --nbest %d is more than --beam %d", j->stream_opt.n_best,
+                              j->stream_opt.beam);
     return files;
 }
 

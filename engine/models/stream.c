@@ -79,13 +79,16 @@ static steno_status check_options(const steno_model *m, struct steno_stream_opti
     if (o->beam < 0 || o->beam > STENO_MAX_BEAM)
         return steno_fail(err, STENO_ERR_INVAL, "beam is %d, expected 0 to %d", o->beam,
                           STENO_MAX_BEAM);
+    if (o->n_best < 0 || o->n_best > STENO_MAX_BEAM)
+        return steno_fail(err, STENO_ERR_INVAL, "n_best is %d, expected 1 to %d", o->n_best,
+                          STENO_MAX_BEAM);
     if (o->beam == 0)
-        o->beam = 1;
+        o->beam = m->conf.beam > o->n_best ? m->conf.beam : o->n_best > 1 ? o->n_best : 1;
     if (o->n_best == 0)
         o->n_best = 1;
-    if (o->n_best < 0 || o->n_best > o->beam)
-        return steno_fail(err, STENO_ERR_INVAL, "n_best is %d, expected 1 to the beam, %d",
-                          o->n_best, o->beam);
+    if (o->n_best > o->beam)
+        return steno_fail(err, STENO_ERR_INVAL, "n_best is %d, more than the beam, %d", o->n_best,
+                          o->beam);
     if (!isfinite(e->silence_alone) || !isfinite(e->silence_after) || !isfinite(e->longest))
         return steno_fail(err, STENO_ERR_INVAL, "endpoint rules must be finite numbers");
     if (e->silence_alone <= 0)
