@@ -1,0 +1,750 @@
+"""The HTTP side of stenod from outside: every endpoint, every refusal, bad input, limits, drain."""
+import json
+import os
+import re
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+sys.path.insert(0, os.path.dirname(__file__))
+from daemon import BUILD, DIGITS, DIGITS_TEXT, ROOT, SLOW, Skip, Stenod, case, eventually, tap  # noqa: E402
+
+with open(DIGITS, "rb") as _f:
+    WAV = _f.read()
+
+
+def form(*parts, boundary="X-boundary-42"):
+    """multipart/form-data of (name, value) and (name, bytes, filename); its headers."""
+    body = b""
+    for name, value, *filename in parts:
+        more = f'; filename="{filename[0]}"' if filename else ""
+        value = value if isinstance(value, bytes) else value.encode()
+        body += f'--{boundary}\r\nContent-Disposition: form-data; name="{name}"{more}\r\n\r\n'.encode()
+        body += value + b"\r\n"
+    body += f"--{boundary}--\r\n".encode()
+    return body, {"Content-Type": f"multipart/form-data; boundary={boundary}"}
+
+
+def transcribe(d, *fields, file=WAV, filename="digits.wav", model="digits-en"):
+    body, headers = form(("file", file, filename), ("model", model), *fields)
+    return d.request("POST", "/v1/audio/transcriptions", body, headers)
+
+
+def error_of(answer, status, code=None):
+    """The answer is an error in OpenAI's form; its "error" member."""
+    got, headers, body = answer
+    assert got == status, (got, body[:300])
+    assert headers["content-type"] == "application/json", headers
+    e = json.loads(body)["error"]
+    assert set(e) == {"message", "type", "param", "code"} and e["message"], e
+    want = "server_error" if status >= 500 else "invalid_request_error"
+    assert e["type"] == want, e
+    assert code is None or e["code"] == code, e
+    return e
+
+
+def wav(rate=8000, channels=1, bits=16, tag=1, data=b"", data_size=None, riff_size=None):
+    align = channels * bits // 8
+    fmt = struct.pack("<HHIIHH", tag, channels, rate, (rate * align) & 0xFFFFFFFF, align, bits)
+    size = len(data) if data_size is None else data_size
+    riff = 36 + len(data) if riff_size is None else riff_size
+    return b"RIFF" + struct.pack("<I", riff & 0xFFFFFFFF) + b"WAVEfmt " + struct.pack("<I", 16) + fmt + \
+        b"data" + struct.pack("<I", size) + data
+
+
+def dial(d):
+    s = socket.create_connection(("127.0.0.1", d.port), timeout=30 * SLOW)
+    s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return s
+
+
+def read_all(s):
+    out = b""
+    try:
+        while True:
+            piece = s.recv(65536)
+            if not piece:
+                return out
+            out += piece
+    except (socket.timeout, ConnectionError):
+        return out
+
+
+def read_head(s):
+    out = b""
+    while b"\r\n\r\n" not in out:
+        piece = s.recv(65536)
+        if not piece:
+            break
+        out += piece
+    return out
+
+
+def long_wav(seconds):
+    """The digits again and again."""
+    pcm = WAV[44:]
+    n = int(seconds * 2 * struct.unpack("<I", WAV[24:28])[0])
+    pcm = (pcm * (n // len(pcm) + 1))[:n]
+    return wav(rate=struct.unpack("<I", WAV[24:28])[0], data=pcm)
+
+
+# ---- what it serves ------------------------------------------------------------------------------
+
+@case
+def every_get_endpoint_answers(d):
+    for path, media in [("/", "text/html"), ("/metrics", "text/plain; version=0.0.4"),
+                        ("/healthz", "application/json"), ("/readyz", "application/json"),
+                        ("/v1/models", "application/json"), ("/v1/models/digits-en", "application/json")]:
+        status, headers, body = d.get(path)
+        assert status == 200 and body and headers["content-type"].startswith(media), (path, status, headers)
+        assert re.fullmatch(r"req_[0-9a-f]{32}", headers["x-request-id"]), headers
+        status, head, body = d.request("HEAD", path)
+        assert status == 200 and body == b"" and int(head["content-length"]) > 0, (path, status, head)
+
+
+@case
+def models_are_listed_with_their_aliases(d):
+    listed = json.loads(d.get("/v1/models")[2])
+    assert listed["object"] == "list" and [m["id"] for m in listed["data"]] == ["digits-en"]
+    assert json.loads(d.get("/v1/models/whisper-1")[2])["id"] == "digits-en"
+    assert error_of(d.get("/v1/models/gpt-9"), 404, "model_not_found")["param"] == "model"
+
+
+@case
+def health_says_why(d):
+    assert json.loads(d.get("/healthz")[2]) == {"status": "ok", "reasons": []}
+    ready = json.loads(d.get("/readyz")[2])
+    assert ready["status"] == "ok" and ready["reasons"] == []
+
+
+@case
+def unknown_paths_and_wrong_methods_are_json_errors(d):
+    error_of(d.get("/v1/nothing"), 404, "not_found")
+    error_of(d.get("/favicon.ico"), 404, "not_found")
+    error_of(d.request("POST", "/v1/nothing", b"x"), 404)
+    for method, path, allow in [("GET", "/v1/transcribe", "POST"), ("POST", "/metrics", "GET, HEAD"),
+                                ("DELETE", "/v1/models/digits-en", "GET, HEAD"), ("PUT", "/v1/transcribe", "POST")]:
+        answer = d.request(method, path, b"abc" if method != "GET" else None)
+        error_of(answer, 405, "method_not_allowed")
+        assert answer[1]["allow"] == allow, answer
+
+
+@case
+def request_ids_are_kept_when_harmless(d):
+    assert d.request("GET", "/healthz", None, {"X-Request-Id": "a-b_C.9:x"})[1]["x-request-id"] == "a-b_C.9:x"
+    for bad in ["x" * 200, "a b", "<script>", ""]:
+        got = d.request("GET", "/healthz", None, {"X-Request-Id": bad})[1]["x-request-id"]
+        assert got.startswith("req_"), got
+
+
+@case
+def openai_form_gives_every_format(d):
+    status, headers, body = transcribe(d)
+    assert status == 200 and headers["content-type"] == "application/json", (status, body)
+    j = json.loads(body)
+    assert j["text"] == DIGITS_TEXT and j["usage"]["type"] == "duration", j
+    status, headers, body = transcribe(d, ("response_format", "text"))
+    assert status == 200 and body.decode() == DIGITS_TEXT + "\n", body
+    assert headers["content-type"].startswith("text/plain"), headers
+    v = json.loads(transcribe(d, ("response_format", "verbose_json"), ("timestamp_granularities[]", "word"),
+                              ("timestamp_granularities[]", "segment"), ("language", "en"),
+                              ("temperature", "0"), ("prompt", "digits"))[2])
+    assert v["text"] == DIGITS_TEXT and v["language"] == "english" and v["task"] == "transcribe", v
+    assert [w["word"] for w in v["words"]] == DIGITS_TEXT.split(), v
+    ends = 0
+    for w in v["words"]:
+        assert ends - 0.05 <= w["start"] <= w["end"] <= v["duration"] + 0.05, v
+        ends = w["end"]
+    assert " ".join(s["text"] for s in v["segments"]) == DIGITS_TEXT, v
+    srt = transcribe(d, ("response_format", "srt"))[2].decode()
+    assert re.match(r"1\n\d\d:\d\d:\d\d,\d{3} --> \d\d:\d\d:\d\d,\d{3}\n", srt), srt
+    vtt = transcribe(d, ("response_format", "vtt"))[2].decode()
+    assert vtt.startswith("WEBVTT\n"), vtt
+    for text in (srt, vtt):
+        said = " ".join(line for line in text.splitlines()
+                        if line and "-->" not in line and not line.isdigit() and line != "WEBVTT")
+        assert said == DIGITS_TEXT, text
+
+
+@case
+def any_name_of_the_model_will_do_but_not_any_name(d):
+    assert transcribe(d, model="whisper-1")[0] == 200
+    e = error_of(transcribe(d, model="gpt-9"), 404, "model_not_found")
+    assert e["param"] == "model" and "gpt-9" in e["message"], e
+
+
+@case
+def file_is_known_by_its_bytes_not_its_name(d):
+    assert json.loads(transcribe(d, filename="x.mp3")[2])["text"] == DIGITS_TEXT
+    assert json.loads(transcribe(d, filename="\u00e4 b;c.bin")[2])["text"] == DIGITS_TEXT
+
+
+@case
+def streamed_answer_is_the_same_text(d):
+    status, headers, body = transcribe(d, ("stream", "true"))
+    assert status == 200 and headers["content-type"] == "text/event-stream", (status, headers)
+    frames = [f for f in body.decode().split("\n\n") if f]
+    assert all(f.startswith("data: ") for f in frames), body
+    assert frames[-1] == "data: [DONE]", frames
+    events = [json.loads(f[6:]) for f in frames[:-1]]
+    assert [e["type"] for e in events] == ["transcript.text.delta"] * (len(events) - 1) + ["transcript.text.done"]
+    assert "".join(e["delta"] for e in events[:-1]) == events[-1]["text"] == DIGITS_TEXT, events
+    assert len(events) > 3, events
+    # what is wrong before the first event is an ordinary error
+    error_of(transcribe(d, ("stream", "true"), file=b"not audio at all, really"), 400, "invalid_data")
+
+
+@case
+def plain_body_gives_every_format(d):
+    status, _, body = d.request("POST", "/v1/transcribe", WAV)
+    j = json.loads(body)
+    assert status == 200 and j["text"] == DIGITS_TEXT and j["model"] == "digits-en", body
+    words = [w["word"] for s in j["segments"] for w in s["words"]]
+    assert words == DIGITS_TEXT.split(), j
+    assert all(0 <= w["confidence"] <= 1 for s in j["segments"] for w in s["words"]), j
+    assert d.request("POST", "/v1/transcribe?format=text", WAV)[2].decode() == DIGITS_TEXT + "\n"
+    assert d.request("POST", "/v1/transcribe?format=vtt", WAV)[2].startswith(b"WEBVTT")
+    assert b" --> " in d.request("POST", "/v1/transcribe?format=srt", WAV)[2]
+    j = json.loads(d.request("POST", "/v1/transcribe?words=false&segments=no&beam=4&n_best=2&channel=1", WAV)[2])
+    assert len(j["segments"]) == 1 and "words" not in j["segments"][0], j
+    curl = d.request("POST", "/v1/transcribe", WAV, {"Content-Type": "application/x-www-form-urlencoded"})
+    assert curl[0] == 200, curl  # what curl --data-binary says about any body
+
+
+@case
+def chunked_bodies_of_unknown_length_are_taken(d):
+    def pieces():
+        for i in range(0, len(WAV), 1000):
+            yield WAV[i:i + 1000]
+    assert json.loads(d.request("POST", "/v1/transcribe", pieces())[2])["text"] == DIGITS_TEXT
+
+
+@case
+def wrong_parameters_are_named(d):
+    for query, code, says in [("format=xml", 400, "'xml' is not one of json, text, srt, vtt"),
+                              ("chanel=1", 400, "'chanel' is unknown"), ("channel=x", 400, "'x' is not a number"),
+                              ("beam=1000", 400, "beam: 1000 is outside 0..64"), ("format=%zz", 400, "%-escape"),
+                              ("model=nope", 404, "'nope' does not exist")]:
+        e = error_of(d.request("POST", "/v1/transcribe?" + query, WAV), code)
+        assert says in e["message"], (query, e)
+    e = error_of(d.request("POST", "/v1/transcribe?channel=2", WAV), 400)
+    assert "channel" in e["message"], e
+    for name, value, says in [("response_format", "xml", "json, text, srt, verbose_json, vtt"),
+                              ("temperature", "9", "outside 0..1"), ("stream", "perhaps", "true or false"),
+                              ("timestamp_granularities[]", "char", "neither word nor segment"),
+                              ("language", "de", "speaks 'en', not 'de'")]:
+        e = error_of(transcribe(d, (name, value)), 400)
+        assert e["param"] == name.replace("[]", "") and says in e["message"], (name, e)
+
+
+# ---- bad bodies ----------------------------------------------------------------------------------
+
+@case
+def empty_uploads_are_named(d):
+    before = d.metric('steno_audio_decode_errors_total{api="transcribe",reason="empty"}')
+    assert "empty" in error_of(d.request("POST", "/v1/transcribe", b""), 400, "invalid_data")["message"]
+    e = error_of(transcribe(d, file=b""), 400, "invalid_data")
+    assert e["param"] == "file" and "empty" in e["message"], e
+    assert d.metric('steno_audio_decode_errors_total{api="transcribe",reason="empty"}') == before + 1
+    status, _, body = d.request("POST", "/v1/transcribe", wav())
+    assert status in (200, 400) and (status == 400 or json.loads(body)["text"] == ""), body
+
+
+@case
+def what_is_no_audio_is_refused_with_its_reason(d):
+    pcm = b"\1\0" * 800
+    for name, data, status, says in [
+            ("text", b"Hello world, I am no recording.\n" * 20, 400, "Hello"),
+            ("html", b"<!doctype html><title>x</title>", 400, ""),
+            ("noise", bytes(range(256)) * 8, 400, ""),
+            ("no channels", wav(channels=0, data=pcm), 400, "channels"),
+            ("1 Hz", wav(rate=1, data=pcm), 415, "1 Hz"),
+            ("10 MHz", wav(rate=10_000_000, data=pcm), 415, "10000000"),
+            ("odd tag", wav(tag=0x4242, data=pcm), 415, ""),
+            ("cut in its header", wav(data=pcm)[:30], 400, "")]:
+        e = error_of(d.request("POST", "/v1/transcribe", data), status)
+        assert says in e["message"], (name, e)
+        assert error_of(transcribe(d, file=data, filename="x.wav"), status)["param"] == "file", name
+
+
+@case
+def lying_and_truncated_files_give_what_is_there(d):
+    pcm = WAV[44:]
+    rate = struct.unpack("<I", WAV[24:28])[0]
+    cut = d.request("POST", "/v1/transcribe", WAV[:len(WAV) // 2])
+    said = json.loads(cut[2])["text"]
+    assert cut[0] == 200 and said and DIGITS_TEXT.startswith(said.rsplit(" ", 1)[0]), cut
+    assert "promises more" in cut[1]["x-steno-warning"], cut
+    for size in (0xFFFFFFFF, 0):  # unknown length, as pipes write it
+        answer = d.request("POST", "/v1/transcribe", wav(rate=rate, data=pcm, data_size=size, riff_size=size))
+        assert json.loads(answer[2])["text"] == DIGITS_TEXT, (size, answer)
+
+
+@case
+def nan_samples_do_no_harm(d):
+    nan = struct.pack("<f", float("nan")) * 16000
+    status, _, body = d.request("POST", "/v1/transcribe", wav(rate=16000, tag=3, bits=32, data=nan))
+    assert status == 200 and json.loads(body)["text"] == "", body
+
+
+@case
+def wrong_forms_are_named(d):
+    good, headers = form(("file", WAV, "x.wav"), ("model", "digits-en"))
+    post = lambda body, h: d.request("POST", "/v1/audio/transcriptions", body, h)  # noqa: E731
+    e = error_of(post(good, {"Content-Type": "multipart/form-data; boundary=other"}), 400)
+    assert "'other' of the Content-Type header does not occur" in e["message"], e
+    e = error_of(post(good, {"Content-Type": "multipart/form-data"}), 400)
+    assert "boundary is missing" in e["message"], e
+    e = error_of(post(b'{"model":"x"}', {"Content-Type": "application/json"}), 415)
+    assert "expected multipart/form-data" in e["message"], e
+    e = error_of(post(good[:-30], headers), 400)
+    assert "the body ends inside part" in e["message"], e
+    e = error_of(post(*form(("model", "digits-en"))), 400)
+    assert e["param"] == "file", e
+    e = error_of(post(*form(("file", WAV, "x.wav"))), 400)
+    assert e["param"] == "model", e
+    e = error_of(post(*form(("file", WAV, "a"), ("file", WAV, "b"), ("model", "digits-en"))), 400)
+    assert "more than one" in e["message"], e
+    e = error_of(post(*form(*[("x", "y")] * 300)), 413)
+    assert "more than 256 parts" in e["message"], e
+    e = error_of(d.request("POST", "/v1/transcribe", WAV, {"Content-Encoding": "gzip"}), 415)
+    assert "Content-Encoding" in e["message"], e
+
+
+# ---- limits --------------------------------------------------------------------------------------
+
+@case
+def bodies_over_the_limit_are_refused_before_they_are_read(d):
+    with Stenod("limits.body=64K", "limits.audio=2s") as small:
+        s = dial(small)
+        s.sendall(b"POST /v1/transcribe HTTP/1.1\r\nHost: x\r\nContent-Length: 70000\r\n\r\n")  # and not a byte more
+        answer = read_all(s)
+        assert answer.startswith(b"HTTP/1.1 413 "), answer
+        assert b"Maximum content size limit (65536) exceeded (70000 bytes read)" in answer, answer
+        s.close()
+        # one that sends everything regardless still reads the answer
+        error_of(small.request("POST", "/v1/transcribe", b"x" * 3_000_000), 413, "limit_exceeded")
+        error_of(transcribe(small, file=b"x" * 3_000_000), 413, "limit_exceeded")
+        error_of(small.request("POST", "/v1/transcribe", (b"x" * 1000 for _ in range(200))), 413, "limit_exceeded")
+        s = dial(small)
+        s.sendall(b"POST /v1/transcribe HTTP/1.1\r\nHost: x\r\nContent-Length: 70000\r\n"
+                  b"Expect: 100-continue\r\n\r\n")
+        assert read_all(s).startswith(b"HTTP/1.1 413 ")
+        s.close()
+        for length in (b"-1", b"1e3", b"99999999999999999999999999"):
+            s = dial(small)
+            s.sendall(b"POST /v1/transcribe HTTP/1.1\r\nHost: x\r\nContent-Length: " + length + b"\r\n\r\n")
+            answer = read_all(s)
+            assert answer == b"" or re.match(rb"HTTP/1.1 4(00|13) ", answer), (length, answer)
+            s.close()
+        e = error_of(small.request("POST", "/v1/transcribe", wav(data=b"\0\0" * 24000)), 413, "limit_exceeded")
+        assert "2" in e["message"], e
+        assert eventually(lambda: small.metric('steno_sessions_active{api="transcribe"}') == 0)
+
+
+@case
+def beyond_capacity_the_answer_is_503_at_once(d):
+    with Stenod("limits.uploads=1", "limits.sessions=0") as tight:
+        s = dial(tight)
+        s.sendall(b"POST /v1/transcribe HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(WAV) + WAV[:100])
+        assert eventually(lambda: tight.metric('steno_sessions_active{api="transcribe"}') == 1)
+        started = time.monotonic()
+        answer = transcribe(tight)
+        error_of(answer, 503, "busy")
+        assert time.monotonic() - started < 2 * SLOW
+        assert int(answer[1]["retry-after"]) >= 1 and int(answer[1]["retry-after-ms"]) >= 1000, answer
+        assert tight.metric('steno_sessions_rejected_total{reason="sessions"}') == 1
+        s.sendall(WAV[100:])
+        assert read_head(s).startswith(b"HTTP/1.1 200 ")
+        s.close()
+        assert eventually(lambda: transcribe(tight)[0] == 200)
+        # a stream is refused at the handshake
+        answer = tight.request("GET", "/v1/stream", None, {
+            "Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": "13",
+            "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ=="})
+        error_of(answer, 503, "busy")
+        assert "retry-after" in answer[1]
+
+
+@case
+def memory_of_uploads_is_bounded(d):
+    with Stenod("limits.body=1M", "limits.upload_memory=1M") as tight:
+        s = dial(tight)
+        s.sendall(b"POST /v1/transcribe HTTP/1.1\r\nHost: x\r\nContent-Length: 900000\r\n\r\n")
+        assert eventually(lambda: tight.metric('steno_sessions_active{api="transcribe"}') == 1)
+        error_of(tight.request("POST", "/v1/transcribe", b"x" * 900000), 503, "busy")
+        assert tight.metric('steno_sessions_rejected_total{reason="memory"}') == 1
+        s.close()
+        assert eventually(lambda: tight.request("POST", "/v1/transcribe", WAV)[0] == 200)
+
+
+@case
+def a_stream_on_a_used_connection_hears_426(d):
+    s = dial(d)
+    s.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+    first = read_head(s)
+    assert first.startswith(b"HTTP/1.1 200 "), first
+    s.sendall(b"GET /v1/stream HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+              b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n")
+    rest = read_all(s)
+    assert b"HTTP/1.1 426 " in rest and b"Connection: close" in rest and b"Upgrade: websocket" in rest, rest
+    s.close()
+    error_of(d.get("/v1/stream"), 426, "upgrade_required")
+
+
+@case
+def connections_are_kept_alive(d):
+    s = dial(d)
+    for _ in range(5):
+        s.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+        answer = read_head(s)
+        assert answer.startswith(b"HTTP/1.1 200 ") and b"Connection: close" not in answer, answer
+    s.close()
+
+
+# ---- clients that misbehave ----------------------------------------------------------------------
+
+@case
+def half_open_and_slow_connections_hold_nobody_up(d):
+    with Stenod("limits.header_timeout=1s", "limits.body_timeout=2s", "limits.idle_timeout=2s") as quick:
+        idle = [dial(quick) for _ in range(200)]
+        slow = dial(quick)
+        slow.sendall(b"GET / HT")
+        started = time.monotonic()
+        assert transcribe(quick)[0] == 200
+        assert time.monotonic() - started < 5 * SLOW
+        answer = read_all(slow)
+        assert answer.startswith(b"HTTP/1.1 408 "), answer
+        for s in idle:
+            assert read_all(s) == b""
+            s.close()
+        assert quick.metric('steno_sessions_rejected_total{reason="slow"}') == 201
+        # a body that trickles is cut off
+        s = dial(quick)
+        s.sendall(b"POST /v1/transcribe HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n")
+        started = time.monotonic()
+        try:
+            while time.monotonic() - started < 20 * SLOW:
+                s.sendall(b"x")
+                time.sleep(0.2)
+        except OSError:
+            pass
+        assert time.monotonic() - started < 15 * SLOW
+        s.close()
+        # and one that stops altogether
+        s = dial(quick)
+        s.sendall(b"POST /v1/transcribe HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\nxx")
+        read_all(s)
+        s.close()
+        assert eventually(lambda: quick.metric('steno_sessions_active{api="transcribe"}') == 0)
+        assert eventually(lambda: quick.metric('steno_sessions_total{api="transcribe",result="timeout"}') == 2)
+        assert eventually(lambda: quick.descriptors() < 60), quick.descriptors()
+
+
+@case
+def clients_gone_in_the_middle_are_noticed(d):
+    gone = 'steno_sessions_total{api="transcribe",result="gone"}'
+    before = d.metric(gone)
+    s = dial(d)
+    s.sendall(b"POST /v1/transcribe HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n" + b"x" * 1000)
+    assert eventually(lambda: d.metric('steno_sessions_active{api="transcribe"}') == 1)
+    s.close()
+    assert eventually(lambda: d.metric(gone) == before + 1)
+    # gone while the recording is being worked on: the work stops
+    audio = long_wav(1800)
+    s = dial(d)
+    s.sendall(b"POST /v1/transcribe HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(audio))
+    s.sendall(audio)
+    time.sleep(0.3)
+    s.close()
+    assert eventually(lambda: d.metric(gone) == before + 2)
+    assert d.metric('steno_http_requests_total{route="/v1/transcribe",method="POST",code="499"}') == before + 2
+    assert d.metric('steno_sessions_active{api="transcribe"}') == 0
+
+
+@case
+def recognition_that_takes_too_long_is_cut_off(d):
+    with Stenod("limits.request_timeout=1s") as quick:
+        error_of(quick.request("POST", "/v1/transcribe", long_wav(3600)), 504, "timeout")
+        assert eventually(lambda: quick.metric('steno_sessions_total{api="transcribe",result="timeout"}') == 1)
+        assert transcribe(quick)[0] == 200
+
+
+@case
+def odd_requests_leave_it_alive(d):
+    for raw in [b"\r\n\r\n", b"GET\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" * 9,
+                b"GET /" + b"a" * 10000 + b" HTTP/1.1\r\nHost: x\r\n\r\n",
+                b"GET / HTTP/1.1\r\nHost: x\r\n" + b"X: y\r\n" * 1000 + b"\r\n",
+                b"GET / HTTP/1.1\r\nX: " + b"z" * 40000 + b"\r\n\r\n",
+                b"POST /v1/transcribe HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+                b"POST /v1/transcribe HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+                b"GET /%00%ff?%zz=%00 HTTP/1.1\r\nHost: x\r\n\r\n", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+                b"GET /v1/models/" + b"%41" * 500 + b" HTTP/1.1\r\nHost: x\r\n\r\n",
+                b"GET /../../etc/passwd HTTP/1.1\r\nHost: x\r\n\r\n"]:
+        s = dial(d)
+        s.settimeout(2 * SLOW)
+        s.sendall(raw)
+        s.shutdown(socket.SHUT_WR)
+        answer = read_all(s)
+        assert not answer.startswith(b"HTTP/1.1 2") or raw.startswith(b"GET / ") or b"chunked" in raw, (raw[:80], answer[:80])
+        s.close()
+    assert transcribe(d)[0] == 200
+
+
+@case
+def bad_requests_do_not_grow_memory(d):
+    if os.environ.get("STENO_SAN"):
+        raise Skip("a sanitizer keeps freed memory")
+    good, headers = form(("file", WAV, "x.wav"), ("model", "digits-en"))
+
+    def round_of_bad():
+        for i in range(100):
+            d.request("POST", "/v1/transcribe", b"no audio " * 50)
+            d.request("POST", "/v1/audio/transcriptions", good[:-20 - i], headers)
+            d.request("POST", "/v1/transcribe", wav(channels=0, data=b"x" * 5000))
+            d.request("GET", "/none")
+            s = dial(d)
+            s.sendall(b"POST /v1/transcribe HTTP/1.1\r\nHost: x\r\nContent-Length: 50000\r\n\r\n" + b"x" * 20000)
+            s.close()
+    round_of_bad()
+    before, fds = d.rss(), d.descriptors()
+    for _ in range(3):
+        round_of_bad()
+    grown = d.rss() - before
+    assert grown < 4, f"{grown:.1f} MiB more after 1500 bad requests"
+    assert eventually(lambda: d.descriptors() <= fds + 5), (fds, d.descriptors())
+
+
+@case
+def many_uploads_at_once_are_all_right(d):
+    results = []
+
+    def one():
+        results.append(json.loads(transcribe(d)[2]).get("text"))
+    threads = [threading.Thread(target=one) for _ in range(24)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert results == [DIGITS_TEXT] * 24, results
+
+
+# ---- metrics -------------------------------------------------------------------------------------
+
+@case
+def metrics_are_there_from_the_start_and_add_up(d):
+    with Stenod() as fresh:
+        page = fresh.get("/metrics")[2].decode()
+        for name in ["steno_build_info", "steno_model_info", "steno_model_loaded", "steno_sessions_active",
+                     "steno_sessions_total", "steno_sessions_rejected_total", "steno_audio_seconds_total",
+                     "steno_inference_seconds_total", "steno_realtime_factor_bucket", "steno_stream_capacity",
+                     "steno_first_partial_seconds_bucket", "steno_partial_latency_seconds_bucket",
+                     "steno_final_latency_seconds_bucket", "steno_queue_wait_seconds_bucket", "steno_queue_depth",
+                     "steno_ws_send_queue_bytes", "steno_ws_rx_paused_total", "steno_audio_decode_errors_total",
+                     "steno_partial_revisions_total", "steno_http_requests_total",
+                     "steno_http_request_duration_seconds_bucket", "process_cpu_seconds_total",
+                     "process_resident_memory_bytes", "process_open_fds", "process_start_time_seconds"]:
+            assert re.search(rf"^{name}[ {{]", page, re.M), name
+        zero = 'steno_http_requests_total{route="/v1/transcribe",method="POST",code="%s"}'
+        for code in ("200", "400", "413", "499", "503", "504"):
+            assert fresh.metric(zero % code) == 0, code
+        seen = set()
+        for line in page.splitlines():
+            if line.startswith("# TYPE"):
+                assert line not in seen, line
+                seen.add(line)
+            elif not line.startswith("#"):
+                assert re.fullmatch(r'[a-z_]+(\{[a-z]+="[^"]*"(,[a-z]+="[^"]*")*\})? [0-9.e+-]+(Inf)?', line), line
+        assert transcribe(fresh)[0] == 200
+        fresh.request("POST", "/v1/transcribe", b"no audio")
+        assert fresh.metric('steno_sessions_total{api="openai",result="ok"}') == 1
+        assert fresh.metric('steno_sessions_total{api="transcribe",result="bad"}') == 1
+        assert fresh.metric('steno_sessions_active{api="openai"}') == 0
+        seconds = fresh.metric('steno_audio_seconds_total{api="openai"}')
+        rate = struct.unpack("<I", WAV[24:28])[0]
+        assert abs(seconds - (len(WAV) - 44) / 2 / rate) < 0.01, seconds
+        assert fresh.metric('steno_inference_seconds_total{api="openai"}') > 0
+        assert fresh.metric("steno_realtime_factor_count") == 1
+
+
+# ---- start and end -------------------------------------------------------------------------------
+
+@case
+def sigterm_lets_uploads_finish_and_refuses_new_ones(d):
+    with Stenod("server.drain_timeout=20s") as leaving:
+        s = dial(leaving)
+        s.sendall(b"POST /v1/transcribe HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(WAV) + WAV[:1000])
+        assert eventually(lambda: leaving.metric('steno_sessions_active{api="transcribe"}') == 1)
+        leaving.proc.send_signal(signal.SIGTERM)
+        assert eventually(lambda: leaving.status("/readyz") == 503)
+        ready = json.loads(leaving.get("/readyz")[2])
+        assert ready["reasons"] == ["the server is shutting down"], ready
+        assert leaving.status("/healthz") == 200
+        answer = transcribe(leaving)
+        error_of(answer, 503)
+        assert "retry-after" in answer[1]
+        s.sendall(WAV[1000:])
+        answer = read_all(s)
+        assert answer.startswith(b"HTTP/1.1 200 ") and DIGITS_TEXT.encode() in answer, answer
+        s.close()
+        assert leaving.proc.wait(20 * SLOW) == 0, leaving.output()
+
+
+@case
+def drain_ends_in_time_even_if_clients_do_not(d):
+    with Stenod("server.drain_timeout=1s") as leaving:
+        s = dial(leaving)
+        s.sendall(b"POST /v1/transcribe HTTP/1.1\r\nHost: x\r\nContent-Length: 5000\r\n\r\nxx")
+        audio = long_wav(3600)
+        busy = dial(leaving)
+        busy.sendall(b"POST /v1/transcribe HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(audio) + audio)
+        assert eventually(lambda: leaving.metric('steno_sessions_active{api="transcribe"}') == 2)
+        started = time.monotonic()
+        leaving.proc.send_signal(signal.SIGTERM)
+        assert leaving.proc.wait(30 * SLOW) == 0, leaving.output()
+        assert time.monotonic() - started < 5 * SLOW
+        assert "2 sessions are cut off" in leaving.output(), leaving.output()
+        s.close()
+        busy.close()
+
+
+@case
+def a_second_signal_ends_at_once(d):
+    with Stenod("server.drain_timeout=60s") as leaving:
+        s = dial(leaving)
+        s.sendall(b"POST /v1/transcribe HTTP/1.1\r\nHost: x\r\nContent-Length: 5000\r\n\r\nxx")
+        assert eventually(lambda: leaving.metric('steno_sessions_active{api="transcribe"}') == 1)
+        leaving.proc.send_signal(signal.SIGTERM)
+        assert eventually(lambda: leaving.status("/readyz") == 503)
+        leaving.proc.send_signal(signal.SIGINT)
+        assert leaving.proc.wait(10 * SLOW) == 0, leaving.output()
+        s.close()
+
+
+def run(*args, env=None, timeout=30):
+    r = subprocess.run([os.path.join(BUILD, "stenod"), *args], capture_output=True, text=True, cwd=ROOT,
+                       timeout=timeout * SLOW, env={**os.environ, **(env or {})}, check=False)
+    return r.returncode, r.stdout, r.stderr
+
+
+@case
+def mistakes_at_start_are_named_and_have_their_exit_status(d):
+    code, _, err = run("--listen", f"127.0.0.1:{d.port}")
+    assert code == 69 and f"listen: 127.0.0.1:{d.port}: Address already in use" in err, (code, err)
+    code, _, err = run("--listen", "nowhere")
+    assert code in (64, 78) and "'nowhere' is not ADDR:PORT" in err, (code, err)
+    code, _, err = run("--frobnicate")
+    assert code == 64 and "unknown option --frobnicate" in err, (code, err)
+    code, _, err = run("extra")
+    assert code == 64 and "unexpected argument 'extra'" in err, (code, err)
+    with tempfile.TemporaryDirectory() as dir_:
+        conf = os.path.join(dir_, "x.conf")
+        with open(conf, "w", encoding="ascii") as f:
+            f.write("[server]\nlisten = 127.0.0.1:0\nlitsen = x\n")
+        code, _, err = run("--config", conf, "--check-config")
+        assert code == 78 and f"{conf}:3: unknown key server.litsen" in err, (code, err)
+        code, _, err = run("--config", os.path.join(dir_, "none.conf"))
+        assert code == 78 and "none.conf: No such file" in err, (code, err)
+        code, _, err = run("--listen", "127.0.0.1:0", "--model", os.path.join(dir_, "no-model"))
+        assert code == 69 and "no-model" in err, (code, err)
+        shipped = os.path.join(ROOT, "conf", "models", "digits-en")
+        for missing in ("model.conf", "encoder.onnx", "tokens.txt"):
+            part = os.path.join(dir_, "without-" + missing)
+            os.mkdir(part)
+            for name in os.listdir(shipped):
+                if name != missing and os.path.isfile(os.path.join(shipped, name)):
+                    os.symlink(os.path.join(shipped, name), os.path.join(part, name))
+            code, _, err = run("--listen", "127.0.0.1:0", "--model", part)
+            assert code == 69 and missing in err, (missing, code, err)
+    code, out, _ = run("--print-config", "--set", "limits.body=2M", env={"STENO_THREADS": "3"})
+    assert code == 0 and "body = 2097152 ; option" in out and "threads = 3 ; environment" in out, out
+    assert run("--check-config")[0] == 0
+    assert run("--version")[1].startswith("stenod ")
+    assert "Usage: stenod" in run("--help")[1]
+
+
+@case
+def systemd_hears_when_it_is_ready_and_that_it_lives(d):
+    with tempfile.TemporaryDirectory() as dir_:
+        path = os.path.join(dir_, "notify")
+        s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        s.bind(path)
+        s.settimeout(30 * SLOW)
+        with subprocess.Popen(
+                [os.path.join(BUILD, "stenod"), "--listen", "127.0.0.1:0"], cwd=ROOT, stderr=subprocess.PIPE, text=True,
+                env={**os.environ, "NOTIFY_SOCKET": path, "WATCHDOG_USEC": "2000000", "JOURNAL_STREAM": "8:1"}) as p:
+            heard = []
+            while not (any("READY=1" in m for m in heard) and sum("WATCHDOG=1" in m for m in heard) >= 2):
+                heard.append(s.recv(4096).decode())
+            p.send_signal(signal.SIGTERM)
+            while "STOPPING=1" not in heard[-1]:
+                heard.append(s.recv(4096).decode())
+            assert p.wait(30 * SLOW) == 0
+            log = p.stderr.read()
+            assert re.match(r"<5>", log), log
+        s.close()
+
+
+@case
+def sockets_of_systemd_are_served(d):
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listener.bind(("127.0.0.1", 0))
+    listener.listen()
+    port = listener.getsockname()[1]
+
+    def as_fd_3():
+        os.dup2(listener.fileno(), 3, inheritable=True)
+    # LISTEN_PID must be the daemon's own: a shell that becomes it knows the number
+    with subprocess.Popen(["sh", "-c", 'LISTEN_PID=$$ exec "$0" "$@"', os.path.join(BUILD, "stenod")],
+                          env={**os.environ, "LISTEN_FDS": "1"}, cwd=ROOT, close_fds=False,
+                          preexec_fn=as_fd_3, stderr=subprocess.PIPE, text=True) as p:
+        line = ""
+        while "listening on" not in line:
+            line = p.stderr.readline()
+            assert line, "ended before it listened"
+        assert line.endswith(f"http://127.0.0.1:{port}\n"), line
+        s = socket.create_connection(("127.0.0.1", port))
+        s.sendall(b"GET /healthz HTTP/1.0\r\n\r\n")
+        assert b" 200 " in read_all(s)
+        s.close()
+        p.send_signal(signal.SIGTERM)
+        assert p.wait(30 * SLOW) == 0
+    listener.close()
+
+
+@case
+def ipv6_and_several_addresses(d):
+    try:
+        with socket.socket(socket.AF_INET6, socket.SOCK_STREAM) as s:
+            s.bind(("::1", 0))
+    except OSError as e:
+        raise Skip(f"no IPv6 here: {e}")
+    with Stenod("server.listen=127.0.0.1:0, [::1]:0") as both:
+        ports = re.findall(r"listening on http://(\S+):(\d+)", both.output())
+        assert [p[0] for p in ports] == ["127.0.0.1", "[::1]"], ports
+        s = socket.create_connection(("::1", int(ports[1][1])))
+        s.sendall(b"GET /healthz HTTP/1.0\r\n\r\n")
+        assert b" 200 " in read_all(s)
+        s.close()
+
+
+@case
+def hours_of_silence_are_heard_to_the_end(d):
+    hours = 3 if os.environ.get("STENO_TEST_SLOW") == "1" else 0.2
+    silence = wav(rate=8000, tag=7, bits=8, data=b"\xff" * int(hours * 3600 * 8000))
+    before = d.rss()
+    status, _, body = d.request("POST", "/v1/transcribe", silence)
+    j = json.loads(body)
+    assert status == 200 and j["text"] == "" and abs(j["duration"] - hours * 3600) < 0.01, body
+    assert d.rss() - before < 100 * SLOW, d.rss() - before
+
+
+if __name__ == "__main__":
+    with Stenod() as daemon:
+        status = tap(daemon)
+    sys.exit(status)
