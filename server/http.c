@@ -257,13 +257,6 @@ static enum MHD_Result wrong_method(struct steno_request *rq)
     return steno_respond(rq, 405, "application/json", &body, headers);
 }
 
-/* Answered before its body was read: the connection closes, but not before the client had its turn. */
-static bool brings_body(struct steno_request *rq)
-{
-    const char *length = steno_request_header(rq, "Content-Length");
-    return (length && strcmp(length, "0")) || steno_request_header(rq, "Transfer-Encoding");
-}
-
 static enum MHD_Result begin(struct steno_request *rq)
 {
     size_t path = steno_query_path_len(rq->target);
@@ -280,6 +273,21 @@ static enum MHD_Result begin(struct steno_request *rq)
     return wrong_method(rq);
 }
 
+static bool brings_body(struct steno_request *rq)
+{
+    const char *length = steno_request_header(rq, "Content-Length");
+    return (length && strcmp(length, "0")) || steno_request_header(rq, "Transfer-Encoding");
+}
+
+/* Answered before its body was read: the connection closes, but not before the client had its turn. */
+static enum MHD_Result begin_with_body(struct steno_request *rq)
+{
+    enum MHD_Result ok = begin(rq);
+    if (rq->code)
+        *rq->linger = true;
+    return ok;
+}
+
 static enum MHD_Result handle(void *cls, struct MHD_Connection *conn, const char *url,
                               const char *method, const char *version, const char *data,
                               size_t *size, void **con_cls)
@@ -288,7 +296,7 @@ static enum MHD_Result handle(void *cls, struct MHD_Connection *conn, const char
     (void)cls, (void)url, (void)version;
     if (!rq)
         return MHD_NO; /* out of memory when the request line came */
-    if (!rq->route) {
+    if (!rq->conn) {
         const union MHD_ConnectionInfo *info =
             MHD_get_connection_info(conn, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
         struct connection *c = info ? info->socket_context : NULL;
@@ -297,11 +305,14 @@ static enum MHD_Result handle(void *cls, struct MHD_Connection *conn, const char
         rq->conn = conn;
         rq->method = method;
         rq->linger = &c->linger;
+        /* An answer in this first call closes the connection (libmicrohttpd cannot know whether a
+         * body follows), so without a body it waits for the second. */
+        return brings_body(rq) ? begin_with_body(rq) : MHD_YES;
+    }
+    if (!rq->route) {
         if (begin(rq) != MHD_YES)
             return MHD_NO;
-        if (rq->code && brings_body(rq))
-            *rq->linger = true;
-        return MHD_YES;
+        return rq->upload && !rq->code ? steno_upload_continue(rq) : MHD_YES;
     }
     if (*size) {
         enum MHD_Result ok = steno_upload_data(rq, data, *size);
@@ -446,8 +457,11 @@ steno_status steno_http_open(steno_http **out, const struct steno_services *serv
     http->sv = *services;
     http->acceptor = acceptor;
     register_metrics(http);
+    /* poll, not epoll: with its edge-triggered epoll, 0.9.75 takes a short read for the end of what is
+     * there and misses the FIN of a client that sent half a body and left; the request then held its
+     * place until the idle time-out (clients_gone_in_the_middle_are_noticed). */
     http->daemon = MHD_start_daemon(
-        MHD_USE_EPOLL_INTERNAL_THREAD | MHD_USE_NO_LISTEN_SOCKET | MHD_USE_ITC |
+        MHD_USE_POLL_INTERNAL_THREAD | MHD_USE_NO_LISTEN_SOCKET | MHD_USE_ITC |
             MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG,
         0, NULL, NULL, handle, http, MHD_OPTION_EXTERNAL_LOGGER, on_mhd_log, NULL,
         MHD_OPTION_THREAD_POOL_SIZE, (unsigned)conf->http_threads, MHD_OPTION_CONNECTION_LIMIT,

@@ -455,6 +455,12 @@ def clients_gone_in_the_middle_are_noticed(d):
     assert eventually(lambda: d.metric('steno_sessions_active{api="transcribe"}') == 1)
     s.close()
     assert eventually(lambda: d.metric(gone) == before + 1)
+    for _ in range(30):  # data and FIN in one go
+        s = dial(d)
+        s.sendall(b"POST /v1/transcribe HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n" + b"x" * 20000)
+        s.close()
+    assert eventually(lambda: d.metric(gone) == before + 31), d.metric(gone)
+    before += 30
     # gone while the recording is being worked on: the work stops
     audio = long_wav(1800)
     s = dial(d)
