@@ -17,7 +17,9 @@
     X(matmul)                                                                                      \
     X(conv)                                                                                        \
     X(rnn)                                                                                         \
-    X(control)
+    X(control)                                                                                     \
+    X(search)                                                                                      \
+    X(conv_int)
 
 #define STENO_OPS_DECLARE(NAME) extern const struct steno_op steno_ops_##NAME[];
 STENO_OPS_FAMILIES(STENO_OPS_DECLARE)

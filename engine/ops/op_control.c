@@ -70,33 +70,42 @@ static steno_status prepare_if(struct steno_prep *pc, void **priv, steno_err *er
                                   : STENO_OK;
 }
 
+/* A branch that does not fit the shapes at hand is one that will not be taken (exporters guard
+ * Squeeze and the like this way): it has no say. Both failing is an error. */
 static steno_status infer_if(struct steno_infer *ic, steno_err *err)
 {
     const struct steno_node *n = steno_infer_node(ic);
+    const struct steno_tensor *cond = steno_infer_value(ic, 0);
     struct steno_graph *g[2] = {body_of(n, "then_branch"), body_of(n, "else_branch")};
-    steno_dtype dtype[MAX_CARRIED];
+    steno_dtype dtype[MAX_CARRIED] = {STENO_DT_NONE};
     struct steno_shape shape[MAX_CARRIED];
-    int outs = n->n_out < MAX_CARRIED ? n->n_out : MAX_CARRIED;
+    int outs = n->n_out < MAX_CARRIED ? n->n_out : MAX_CARRIED, seen = 0;
+    steno_status st = STENO_OK;
     if (!g[0] || !g[1])
         return steno_fail(err, STENO_ERR_FORMAT, "a branch is missing");
     for (int k = 0; k < 2; k++) {
-        steno_status st = steno_infer_subgraph(ic, g[k], NULL, NULL, 0, err);
-        if (st)
-            return st;
+        steno_status failed;
+        if (cond && steno_numel(cond) == 1 && (steno_ops_get_i64(cond, 0) != 0) != (k == 0))
+            continue;
+        failed = steno_infer_subgraph(ic, g[k], NULL, NULL, 0, seen ? NULL : err);
+        if (failed) {
+            st = failed;
+            continue;
+        }
         for (int i = 0; i < outs && i < g[k]->n_outputs; i++) {
             steno_dtype t;
             struct steno_shape s;
             steno_infer_subgraph_out(ic, i, &t, &s);
-            if (k && dtype[i] && t && t != dtype[i])
+            if (seen && dtype[i] && t && t != dtype[i])
                 return steno_fail(err, STENO_ERR_FORMAT, "output %d is %s or %s", i,
                                   steno_dtype_name(dtype[i]), steno_dtype_name(t));
-            dtype[i] = t ? t : (k ? dtype[i] : t);
-            shape[i] = k ? merge_shapes(ic, &shape[i], &s) : s;
-            if (k)
-                steno_infer_set(ic, i, dtype[i], &shape[i]);
+            dtype[i] = t ? t : dtype[i];
+            shape[i] = seen ? merge_shapes(ic, &shape[i], &s) : s;
+            steno_infer_set(ic, i, dtype[i], &shape[i]);
         }
+        seen++;
     }
-    return STENO_OK;
+    return seen ? STENO_OK : st;
 }
 
 static steno_status run_if(struct steno_op_ctx *ctx, steno_err *err)
