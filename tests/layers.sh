@@ -54,7 +54,7 @@ bad=""
 flags="-std=c11 -D_POSIX_C_SOURCE=200809L -D_DEFAULT_SOURCE -Iengine -I. -I$B/gen"
 flags+=" $(pkg-config --cflags libmicrohttpd libwebsockets jansson libprotobuf-c opus ogg sndfile soxr inih kissfft-float libsystemd cmocka 2>/dev/null)"
 for h in $(git ls-files '*.h'); do
-    case $h in *_template.h | *_impl.h) continue ;; esac # included more than once on purpose
+    case $h in *_tmpl.h | *_table.h) continue ;; esac # included for their macros, more than once
     isa=""
     case $h in *avx2*) isa="-mavx2 -mfma -mf16c" ;; *avx512*) isa="-mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma" ;; esac
     # shellcheck disable=SC2086

@@ -14,6 +14,10 @@ check "links between documents lead somewhere" "$(git ls-files '*.md' | while re
     grep -oE '\]\([^)#: ]+' "$f" | sed 's/^](//' | while read -r l; do
         [ -e "$(dirname "$f")/$l" ] || echo "$f: $l"; done; done)"
 check "every function of the public header is documented for the manual's reader" "$(awk '/^STENO_API/ {if (prev !~ /\*\/$/ && prev !~ /;/ && prev !~ /^STENO_API/ && prev != "") print FILENAME": "$0} {prev=$0}' engine/steno.h)"
+check "steno.conf(5) and the sample name every setting" "$(sed -n 's/^ROW([A-Z]*, [a-z_]*, "[a-z]*", "\([a-z_]*\)", "\([A-Z_]*\)".*/\1 \2/p' server/config_table.h |
+    while read -r key env; do
+        grep -q "^\*$key\* = " docs/man/steno.conf.5.scd && grep -q "\*$env\*" docs/man/steno.conf.5.scd || echo "man page: $key"
+        grep -q "^#\?$key = \?" conf/steno.conf || echo "sample: $key"; done)"
 if command -v shellcheck >/dev/null 2>&1; then
     check "shell scripts pass shellcheck" "$(git ls-files '*.sh' .ci/run | xargs shellcheck -S warning -f gcc 2>&1)"
 else

@@ -39,7 +39,7 @@ static void fail_fills_the_message_and_returns_the_code(void **state)
 
 static void long_messages_are_cut_and_terminated(void **state)
 {
-    char big[1000];
+    char big[4096];
     steno_err err;
     (void)state;
     memset(big, 'x', sizeof big);
