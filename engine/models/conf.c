@@ -43,6 +43,8 @@ static const struct key keys[] = {
     {"decoder", "blank", TEXT, FIELD(blank), 0, 0, "<blk>"},
     {"decoder", "drop", TEXT, FIELD(drop), 0, 0, ""},
     {"decoder", "blank_penalty", REAL, FIELD(blank_penalty), -100, 100, "0"},
+    {"decoder", "word_before", REAL, FIELD(word_before), 0, 2, "0"},
+    {"decoder", "word_after", REAL, FIELD(word_after), 0, 2, "0"},
     {"decoder", "beam", INT, FIELD(beam), 1, 64, "1"},
     {"endpoint", "rule1_silence", REAL, FIELD(rule1_silence), 0.1, 3600, "5"},
     {"endpoint", "rule2_silence", REAL, FIELD(rule2_silence), 0.1, 3600, "0.8"},

@@ -285,13 +285,36 @@ static double step_time(const steno_stream *s)
     return s->limit != INT64_MAX && t > end ? end : t;
 }
 
+/* Give word i its reach around its rows: word_before and word_after of model.conf, less where the
+ * neighbour is nearer than both together: there they meet, each with its share of the gap. */
+static void place_word(const steno_stream *s, const struct steno_words *w, size_t i,
+                       struct steno_word *out)
+{
+    double before = s->model->conf.word_before, after = s->model->conf.word_after;
+    double start = row_time(s, w->w[i].first), end = row_time(s, w->w[i].last + 1);
+    double low = (double)s->base / s->opt.sample_rate, high = step_time(s);
+    if (before + after > 0) {
+        double share = before / (before + after);
+        if (i > 0) {
+            double gap = start - row_time(s, w->w[i - 1].last + 1);
+            low = start - gap * share;
+        }
+        if (i + 1 < w->n) {
+            double gap = row_time(s, w->w[i + 1].first) - end;
+            high = end + gap * (1 - share);
+        }
+    }
+    out->start = fmin(start, fmax(start - before, low));
+    out->end = fmax(end, fmin(end + after, high));
+}
+
 static void fill_words(const steno_stream *s, const struct steno_words *w, struct steno_word *out)
 {
-    for (size_t i = 0; i < w->n; i++)
+    for (size_t i = 0; i < w->n; i++) {
         out[i] = (struct steno_word){.text = w->words.data + w->w[i].text,
-                                     .start = row_time(s, w->w[i].first),
-                                     .end = row_time(s, w->w[i].last + 1),
                                      .confidence = w->w[i].confidence};
+        place_word(s, w, i, &out[i]);
+    }
 }
 
 static const char *line_of(const struct steno_words *w)

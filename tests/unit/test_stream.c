@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -479,6 +480,77 @@ static void wrong_calls_are_refused(void **state)
     steno_stream_close(s);
 }
 
+/* A copy of the model directory with one more line in model.conf's [decoder]. */
+static steno_model *model_with(const char *line)
+{
+    char dir[] = "/tmp/steno-test-XXXXXX", path[64], here[512], target[640], text[2048];
+    steno_model *m = NULL;
+    steno_err err = {0};
+    FILE *f = fopen(TONES "/model.conf", "r");
+    size_t n = fread(text, 1, sizeof text - 1, f);
+    char *at;
+    fclose(f);
+    text[n] = '\0';
+    at = strstr(text, "[decoder]\n");
+    assert_non_null(mkdtemp(dir));
+    assert_non_null(getcwd(here, sizeof here));
+    snprintf(path, sizeof path, "%s/model.conf", dir);
+    f = fopen(path, "w");
+    fprintf(f, "%.*s[decoder]\n%s\n%s", (int)(at - text), text, line, at + strlen("[decoder]\n"));
+    fclose(f);
+    for (int i = 0; i < 2; i++) {
+        const char *name = i ? "tokens.txt" : "encoder.onnx";
+        snprintf(path, sizeof path, "%s/%s", dir, name);
+        snprintf(target, sizeof target, "%s/" TONES "/%s", here, name);
+        assert_int_equal(symlink(target, path), 0);
+    }
+    if (steno_model_open(&m, dir, NULL, &err))
+        fail_msg("%s", err.msg);
+    for (int i = 0; i < 3; i++) {
+        static const char *const names[] = {"model.conf", "tokens.txt", "encoder.onnx"};
+        snprintf(path, sizeof path, "%s/%s", dir, names[i]);
+        unlink(path);
+    }
+    rmdir(dir);
+    return m;
+}
+
+static void words_reach_as_far_as_the_model_says_and_do_not_overlap(void **state)
+{
+    (void)state;
+    struct audio a = MAKE(8000, {SILENCE, 0.3}, {ONE, 0.2}, {SILENCE, 0.2}, {TWO, 0.2}, {SILENCE, 0.8});
+    struct finals plain = finals_of(&a, NULL), wide;
+    steno_model *old = model;
+    double gap, middle;
+    model = model_with("word_before = 0.1\nword_after = 0.3");
+    wide = finals_of(&a, NULL);
+    steno_model_close(model);
+    model = old;
+    assert_int_equal(plain.n, 1);
+    assert_int_equal(wide.n, 1);
+    near(wide.f[0].words[0][0], plain.f[0].words[0][0] - 0.1, 1e-9);
+    near(wide.f[0].words[1][1], plain.f[0].words[1][1] + 0.3, 1e-9);
+    gap = plain.f[0].words[1][0] - plain.f[0].words[0][1]; /* less than 0.1 + 0.3: shared 1 : 3 */
+    middle = plain.f[0].words[1][0] - gap / 4;
+    near(wide.f[0].words[0][1], middle, 1e-9);
+    near(wide.f[0].words[1][0], middle, 1e-9);
+    free(a.pcm);
+}
+
+static void a_model_may_ask_for_a_beam(void **state)
+{
+    (void)state;
+    struct audio a = MAKE(8000, PHRASE);
+    struct finals r;
+    steno_model *old = model;
+    model = model_with("beam = 4");
+    r = finals_of(&a, NULL);
+    steno_model_close(model);
+    model = old;
+    assert_string_equal(r.f[0].text, "one twoty one");
+    free(a.pcm);
+}
+
 static void info_tells_what_the_directory_says(void **state)
 {
     (void)state;
@@ -512,6 +584,8 @@ int main(void)
         cmocka_unit_test(broken_samples_count_as_silence),
         cmocka_unit_test(beam_gives_alternatives_best_first),
         cmocka_unit_test(wrong_calls_are_refused),
+        cmocka_unit_test(words_reach_as_far_as_the_model_says_and_do_not_overlap),
+        cmocka_unit_test(a_model_may_ask_for_a_beam),
         cmocka_unit_test(info_tells_what_the_directory_says),
     };
     return cmocka_run_group_tests(tests, open_model, close_model);
