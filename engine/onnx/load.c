@@ -525,11 +525,12 @@ static steno_status graph_outputs(struct loader *l, struct scope *s, const Onnx_
                               m->output[i]->name);
         /* What the file says of an output's shape is a claim of its exporter and often wrong (the
          * lengths used while tracing): types are taken, shapes are inferred. */
-        st = set_type(l, g, v, m->output[i], true);
-        if (st)
-            return st;
-        if (!g->values[v].is_input && !g->values[v].constant)
+        if (!g->values[v].is_input && !g->values[v].constant) {
+            st = set_type(l, g, v, m->output[i], true);
+            if (st)
+                return st;
             g->values[v].shape.rank = STENO_RANK_ANY;
+        }
         g->outputs[g->n_outputs++] = v;
     }
     return STENO_OK;
