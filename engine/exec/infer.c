@@ -72,11 +72,8 @@ int64_t steno_infer_new_dim(struct steno_infer *ic)
     return -(2 + (*ic->next_dim)++);
 }
 
-steno_status steno_infer_one(struct steno_infer *ic, const struct steno_node *n, steno_err *err)
+static void forget_outputs(struct steno_infer *ic, const struct steno_node *n)
 {
-    steno_status st;
-    ic->node = n;
-    ic->sub = NULL;
     for (int i = 0; i < n->n_out; i++) {
         struct steno_known *k = n->out[i] != STENO_NONE ? &ic->known[n->out[i]] : NULL;
         if (!k)
@@ -85,6 +82,14 @@ steno_status steno_infer_one(struct steno_infer *ic, const struct steno_node *n,
         k->shape.rank = STENO_RANK_ANY;
         k->value = NULL;
     }
+}
+
+steno_status steno_infer_one(struct steno_infer *ic, const struct steno_node *n, steno_err *err)
+{
+    steno_status st;
+    ic->node = n;
+    ic->sub = NULL;
+    forget_outputs(ic, n);
     if (!n->op || !n->op->infer)
         return STENO_OK;
     st = n->op->infer(ic, err);
@@ -111,9 +116,16 @@ static steno_status run(struct steno_infer *ic, steno_err *err)
 {
     for (int32_t i = 0; i < ic->g->n_nodes; i++) {
         steno_status st =
-            ic->g->nodes[i].dead ? STENO_OK : steno_infer_one(ic, &ic->g->nodes[i], err);
-        if (st)
+            ic->g->nodes[i].dead ? STENO_OK
+                                 : steno_infer_one(ic, &ic->g->nodes[i], ic->up ? NULL : err);
+        if (st && !ic->up)
             return st;
+        if (st == STENO_ERR_NOMEM)
+            return steno_fail(err, st, "out of memory in shape inference");
+        /* A body may never run with these shapes (exporters write If(a dimension is 1){Squeeze}):
+         * what is wrong in it is an error when it does. */
+        if (st)
+            forget_outputs(ic, &ic->g->nodes[i]);
     }
     for (int32_t i = 0; ic->into_graph && i < ic->g->n_values; i++) {
         struct steno_value *v = &ic->g->values[i];

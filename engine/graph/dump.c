@@ -25,6 +25,31 @@ static void put_name(struct dump *d, const char *s)
     }
 }
 
+/* "={1,-1}": elements of a short constant. */
+static void put_const(struct dump *d, const struct steno_tensor *t)
+{
+    size_t n = steno_numel(t);
+    if (!t->data || n > 8) {
+        put(d, "=const");
+        return;
+    }
+    put(d, "={");
+    for (size_t i = 0; i < n && !d->st; i++) {
+        put(d, i ? "," : "");
+        if (t->dtype == STENO_F32)
+            d->st = steno_buf_printf(d->out, "%g", (double)((const float *)t->data)[i]);
+        else if (t->dtype == STENO_I64)
+            d->st = steno_buf_printf(d->out, "%lld", (long long)((const int64_t *)t->data)[i]);
+        else if (t->dtype == STENO_I32)
+            d->st = steno_buf_printf(d->out, "%d", ((const int32_t *)t->data)[i]);
+        else if (t->dtype == STENO_BOOL)
+            d->st = steno_buf_printf(d->out, "%d", ((const uint8_t *)t->data)[i]);
+        else
+            put(d, "..");
+    }
+    put(d, "}");
+}
+
 static void put_value(struct dump *d, const struct steno_graph *g, steno_vid v)
 {
     char shape[160];
@@ -37,9 +62,10 @@ static void put_value(struct dump *d, const struct steno_graph *g, steno_vid v)
     else if (!d->st)
         d->st = steno_buf_printf(d->out, "%%%d", v);
     if (!d->st)
-        d->st = steno_buf_printf(d->out, ":%s%s%s", steno_dtype_name(g->values[v].dtype),
-                                 steno_shape_str(&g->values[v].shape, shape, sizeof shape),
-                                 g->values[v].constant ? "=const" : "");
+        d->st = steno_buf_printf(d->out, ":%s%s", steno_dtype_name(g->values[v].dtype),
+                                 steno_shape_str(&g->values[v].shape, shape, sizeof shape));
+    if (g->values[v].constant)
+        put_const(d, g->values[v].constant);
 }
 
 static void put_list(struct dump *d, const struct steno_graph *g, const steno_vid *v, int n)

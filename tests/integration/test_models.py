@@ -1,0 +1,137 @@
+"""`steno run` against onnxruntime on whole models: the shipped one, and those under ../shared when it is
+there. Every CPU level and graph as it is (--opt-level 0) against all passes (3). TAP.
+
+Largest difference allowed: 1e-4 of the largest magnitude (at least 1). Three steps with random inputs;
+state inputs start at zero and then take onnxruntime's state outputs, the same for both. Graphs with
+integer products: cosine at least 0.999 and 5 % of the range, since one rounding of a dynamic quantizer
+may fall either way."""
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+
+ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
+SHARED = os.environ.get("STENO_SHARED", os.path.join(ROOT, "..", "shared"))
+STENO = os.path.join(os.environ.get("STENO_BUILD", os.path.join(ROOT, "build", "release")), "steno")
+TYPES = {"tensor(float)": "f4", "tensor(double)": "f8", "tensor(float16)": "f2", "tensor(int64)": "i8",
+         "tensor(int32)": "i4", "tensor(bool)": "?", "tensor(uint8)": "u1", "tensor(int8)": "i1"}
+INTEGER = {"MatMulInteger", "ConvInteger", "QLinearMatMul", "QLinearConv"}
+# What each family passes for its free dimensions and integer inputs.
+DIMS = {
+    "silero-vad": {"input": (1, 512), "state": (2, 1, 128)},
+    "spelling-cnn": {},
+    "digits-en": {},
+}
+VALUES = {"sr": 16000}
+LEVELS = [("0", "scalar"), ("0", "avx2"), ("3", "scalar"), ("3", "avx2"), ("3", "avx512")]
+
+
+def feeds(sess, dims, rng):
+    out = {}
+    for i in sess.get_inputs():
+        shape = dims.get(i.name) or [d if isinstance(d, int) else 1 for d in i.shape]
+        t = np.dtype(TYPES[i.type])
+        if t.kind != "f":
+            out[i.name] = np.full(shape, VALUES.get(i.name, 0), t)
+        elif re.search("cache|state|past|^h$|^c$", i.name):
+            out[i.name] = np.zeros(shape, t)
+        else:
+            out[i.name] = rng.standard_normal(shape).astype(t)
+    return out
+
+
+def carry(feed, sess, outs):
+    got = {o.name: v for o, v in zip(sess.get_outputs(), outs)}
+    for n in feed:
+        for c in (f"new_{n}", f"next_{n}", f"{n}_next", f"out_{n}", f"{n}n", f"{n}_out"):
+            if c in got and got[c].shape == feed[n].shape and got[c].dtype == feed[n].dtype:
+                feed[n] = got[c]
+    return feed
+
+
+def steno(path, feed, count, level, cpu):
+    with tempfile.TemporaryDirectory() as d:
+        cmd = [STENO, "run", path, "--output-dir", d, "--opt-level", level, "--cpu", cpu]
+        for k, (n, v) in enumerate(feed.items()):
+            np.save(f"{d}/in{k}.npy", v)
+            cmd += ["--input", f"{n}={d}/in{k}.npy"]
+        p = subprocess.run(cmd, capture_output=True, text=True, timeout=300, check=False)
+        if p.returncode:
+            raise AssertionError(f"exit {p.returncode}: {p.stderr.strip()}")
+        return [np.load(f"{d}/{k}.npy") for k in range(count)]
+
+
+def difference(name, want, got, quantized):
+    """Largest difference relative to the largest magnitude; raises when it is too large."""
+    if got.shape != want.shape or got.dtype != want.dtype:
+        raise AssertionError(f"{name}: {got.dtype}{got.shape}, expected {want.dtype}{want.shape}")
+    if not want.size:
+        return 0.0
+    g, w = got.astype("f8").ravel(), want.astype("f8").ravel()
+    worst, scale = float(np.max(np.abs(g - w))), max(1.0, float(np.max(np.abs(w))))
+    limit = 0.05 * max(scale, float(np.ptp(w))) if quantized else 1e-4 * scale
+    if not worst <= limit:
+        raise AssertionError(f"{name}: difference {worst:.3g}, allowed {limit:.3g}")
+    if quantized and np.linalg.norm(g) * np.linalg.norm(w):
+        cosine = (g @ w) / (np.linalg.norm(g) * np.linalg.norm(w))
+        if cosine < 0.999:
+            raise AssertionError(f"{name}: cosine {cosine:.5f}")
+    return worst / scale
+
+
+def check(path, dims):
+    o = ort.SessionOptions()
+    o.intra_op_num_threads, o.log_severity_level = 1, 4
+    sess = ort.InferenceSession(path, o, providers=["CPUExecutionProvider"])
+    names = [x.name for x in sess.get_outputs()]
+    quantized = any(n.op_type in INTEGER for n in onnx.load(path).graph.node)
+    rng, worst, outs = np.random.default_rng(7), 0.0, None
+    for _ in range(3):
+        feed = feeds(sess, dims, rng)
+        if outs is not None:
+            feed = carry(feed, sess, outs)
+        outs = sess.run(None, feed)
+        for level, cpu in LEVELS:
+            try:
+                for n, w, g in zip(names, outs, steno(path, feed, len(names), level, cpu)):
+                    worst = max(worst, difference(n, w, g, quantized))
+            except AssertionError as e:
+                raise AssertionError(f"--opt-level {level} --cpu {cpu}: {e}") from None
+    return worst
+
+
+def models():
+    yield os.path.join(ROOT, "conf/models/digits-en/encoder.onnx"), "digits-en"
+    for family in ("silero-vad", "spelling-cnn"):
+        folder = os.path.join(SHARED, "models", family)
+        files = sorted(f for f in os.listdir(folder) if f.endswith(".onnx")) if os.path.isdir(folder) else []
+        for f in files:
+            yield os.path.join(folder, f), family
+        if not files:
+            yield None, family
+
+
+def main():
+    n = failed = 0
+    for path, family in models():
+        n += 1
+        if path is None or not os.path.exists(path):
+            print(f"ok {n} - {family} # SKIP {os.path.join(SHARED, 'models', family)} is not there")
+            continue
+        name = f"{family}/{os.path.basename(path)} equals onnxruntime"
+        try:
+            print(f"ok {n} - {name} (largest relative difference {check(path, DIMS[family]):.2g})", flush=True)
+        except AssertionError as e:
+            print(f"not ok {n} - {name}\n# {e}", flush=True)
+            failed += 1
+    print(f"1..{n}")
+    sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()
