@@ -1,5 +1,6 @@
 """GET /v1/stream from outside, by a WebSocket library written by others (websockets)."""
 import audioop
+import difflib
 import json
 import math
 import os
@@ -63,6 +64,17 @@ def finals(messages):
 
 def text(messages):
     return " ".join(m["text"] for m in messages if m["type"] == "final" and m["text"])
+
+
+_heard = []
+
+
+def heard(d):
+    """What the model hears in the recording; that it is right is the first case's business."""
+    if not _heard:
+        _heard.append(text(stream(d, [PCM])[0]))
+        assert _heard[0]
+    return _heard[0]
 
 
 _reference = []
@@ -149,31 +161,45 @@ def fragmented_messages_are_put_together(d):
 
 @case
 def a_minute_as_fast_as_it_goes_is_read_at_the_recognisers_pace(d):
-    times = 12
-    got, code = stream(d, chunks((PCM + b"\0\0" * RATE * 2) * times, 65536))
+    long = (PCM + b"\0\0" * RATE * 2) * 12
+    got, code = stream(d, chunks(long, 65536))
     assert code == 1000, got[-1]
-    assert text(got) == " ".join([DIGITS_TEXT] * times), text(got)
+    status, _, body = d.request("POST", "/v1/transcribe", wav_of(long))
+    assert status == 200 and text(got) == json.loads(body)["text"], text(got)
     assert d.rss() < 400, d.rss()
+
+
+def wav_of(pcm16):
+    """With the length unknown, as a pipe would have it."""
+    return (b"RIFF\xff\xff\xff\xffWAVEfmt " + struct.pack("<IHHIIHH", 16, 1, 1, RATE, RATE * 2, 2, 16)
+            + b"data\xff\xff\xff\xff" + pcm16)
+
+
+def alike(a, b):
+    """Share of equal words: for audio that was changed a little on its way."""
+    return difflib.SequenceMatcher(None, a.split(), b.split()).ratio()
 
 
 @case
 def every_encoding_hears_the_same(d):
     floats = struct.pack(f"<{len(PCM) // 2}f", *(s / 32768 for (s,) in struct.iter_unpack("<h", PCM)))
     stereo = audioop.tostereo(PCM, 2, 1, 1)
-    wav = b"RIFF\xff\xff\xff\xffWAVEfmt " + struct.pack("<IHHIIHH", 16, 1, 1, RATE, RATE * 2, 2, 16) + b"data\xff\xff\xff\xff" + PCM
     sixteen = audioop.ratecv(PCM, 2, 1, RATE, 16000, None)[0]
-    forms = {
-        "f32le": (floats, {"sample_rate": RATE}),
-        "mulaw": (audioop.lin2ulaw(PCM, 2), {}),
-        "alaw": (audioop.lin2alaw(PCM, 2), {}),
-        "wav": (wav, {}),
-        "s16le": (stereo, {"sample_rate": RATE, "channels": 2}),
-    }
-    for enc, (data, more) in forms.items():
-        got, code = stream(d, chunks(data, 3001), {"type": "start", "encoding": enc, **more})
-        assert code == 1000 and text(got) == DIGITS_TEXT, (enc, text(got), got[-1])
+    u, a = audioop.lin2ulaw(PCM, 2), audioop.lin2alaw(PCM, 2)
+    forms = [ # what is sent, with which start; the 16-bit samples it stands for
+        (floats, {"encoding": "f32le", "sample_rate": RATE}, PCM),
+        (u, {"encoding": "mulaw"}, audioop.ulaw2lin(u, 2)),
+        (a, {"encoding": "alaw"}, audioop.alaw2lin(a, 2)),
+        (wav_of(PCM), {"encoding": "wav"}, PCM),
+        (stereo, {"encoding": "s16le", "sample_rate": RATE, "channels": 2}, PCM),
+        (audioop.tostereo(PCM, 2, 0, 1), {"sample_rate": RATE, "channels": 2, "channel": 2}, PCM),
+    ]
+    for data, more, means in forms:
+        got, code = stream(d, chunks(data, 3001), {"type": "start", **more})
+        want = finals(stream(d, [means])[0])
+        assert code == 1000 and finals(got) == want, (more, text(got), got[-1])
     got, _ = stream(d, chunks(sixteen, 3200), {"type": "start"})  # the defaults: s16le, 16 kHz
-    assert text(got) == DIGITS_TEXT, ("16 kHz", text(got))
+    assert alike(text(got), heard(d)) > 0.7, ("16 kHz", text(got))
 
 
 @case
@@ -189,7 +215,8 @@ def opus_in_ogg_is_heard_in_any_cut(d):
     ogg = buf.getvalue()
     for size in (1, 777, len(ogg)):
         got, code = stream(d, chunks(ogg, size), {"type": "start", "encoding": "opus"})
-        assert code == 1000 and text(got) == DIGITS_TEXT, (size, text(got), got[-1])
+        assert code == 1000 and alike(text(got), heard(d)) > 0.7, (size, text(got), got[-1])
+        assert abs(got[-1]["audio_ms"] - len(PCM) / 2 / RATE * 1000) < 30, got[-1]
 
 
 def ogg_packets(data):
@@ -219,7 +246,7 @@ def bare_opus_packets_are_heard(d):
     except Exception as e:
         raise Skip(f"this libsndfile writes no Opus: {e}") from None
     got, code = stream(d, ogg_packets(buf.getvalue()), {"type": "start", "encoding": "opus"})
-    assert code == 1000 and text(got) == DIGITS_TEXT, (text(got), got[-1])
+    assert code == 1000 and alike(text(got), heard(d)) > 0.7, (text(got), got[-1])
 
 
 @case
@@ -227,13 +254,13 @@ def the_last_word_is_not_lost_when_audio_ends_with_it(d):
     ref = [w for f in reference(d) for w in f["words"]]
     cut = int((ref[-1]["end"] + 0.06) * RATE) * 2
     got, code = stream(d, [PCM[:cut]])
-    assert code == 1000 and text(got) == DIGITS_TEXT, text(got)
+    assert code == 1000 and text(got) == heard(d), text(got)
 
 
 @case
 def audio_without_start_means_16_khz_or_what_the_query_says(d):
     got, code = stream(d, [PCM], start=None, query=f"?encoding=s16le&sample_rate={RATE}&words=false")
-    assert code == 1000 and text(got) == DIGITS_TEXT, got[-1]
+    assert code == 1000 and text(got) == heard(d), got[-1]
     assert got[0]["sample_rate"] == RATE and not any("words" in m for m in got if m["type"] == "final")
     got, code = stream(d, [b"\0" * 3200], start=None)
     assert code == 1000 and got[0]["sample_rate"] == 16000 and got[0]["encoding"] == "s16le", got
@@ -253,12 +280,12 @@ def finalize_is_always_answered_and_the_stream_goes_on(d):
 def what_was_not_asked_for_is_not_sent(d):
     got, _ = stream(d, chunks(PCM, 1600), {**START, "interim": False, "words": False})
     assert not any(m["type"] == "partial" or "words" in m for m in got if m["type"] != "ready"), got
-    assert text(got) == DIGITS_TEXT
+    assert text(got) == heard(d)
     got, _ = stream(d, [PCM], {**START, "alternatives": 3, "beam": 8})
     alts = [m["alternatives"] for m in got if m["type"] == "final" and m["text"]]
     assert alts and all(1 <= len(a) <= 3 for a in alts), got
     got, _ = stream(d, [PCM], {**START, "endpointing": False})
-    assert len(finals(got)) == 1 and text(got) == DIGITS_TEXT, got
+    assert len(finals(got)) == 1 and text(got) == heard(d), got
 
 
 BAD = [
@@ -301,7 +328,7 @@ def bad_input_gets_an_error_that_names_it_and_a_close_code(d):
 @case
 def an_error_costs_nothing_that_was_said_before(d):
     got, code = stream(d, [PCM, '{"type":"go"}'], finish=False)
-    assert code == 1008 and got[-1]["type"] == "error" and text(got) == DIGITS_TEXT, got[-1]
+    assert code == 1008 and got[-1]["type"] == "error" and text(got) == heard(d), got[-1]
 
 
 @case
@@ -387,7 +414,7 @@ def pings_between_audio_are_answered(d):
                 got.append(json.loads(ws.recv(timeout=60 * SLOW)))
         except ConnectionClosed:
             pass
-    assert text(got) == DIGITS_TEXT
+    assert text(got) == heard(d)
 
 
 @case
@@ -419,7 +446,7 @@ def twenty_streams_at_once_all_hear_right(d):
         time.sleep(0.1)
     for t in ts:
         t.join()
-    assert out == [DIGITS_TEXT] * len(out), out
+    assert out == [heard(d)] * len(out), out
 
 
 @case
@@ -483,7 +510,7 @@ def a_client_that_does_not_read_is_closed_and_others_go_on(_):
             pass  # closed while sending, or its buffers full: also fine
         assert eventually(lambda: d.metric('steno_sessions_total{api="stream",result="timeout"}') == 1, 40)
         assert d.rss() - rss < 64 * SLOW
-        assert text(stream(d, [PCM])[0]) == DIGITS_TEXT
+        assert text(stream(d, [PCM])[0]) == heard(d)
         s.close()
 
 
@@ -492,7 +519,7 @@ def silent_and_half_open_clients_are_closed(_):
     with Stenod("websocket.idle_timeout=3", "websocket.ping_interval=1") as d:
         got, code = stream(d, [PCM], finish=False)  # answers pings, sends nothing more
         assert code == 1008 and got[-1]["code"] == "idle_timeout", (got[-1], code)
-        assert text(got) == DIGITS_TEXT, text(got)
+        assert text(got) == heard(d), text(got)
         with raw(d) as s:  # answers nothing at all
             t0 = time.monotonic()
             read_close(s)
@@ -522,14 +549,14 @@ def beyond_capacity_the_handshake_is_refused_at_once(_):
             b.send('{"type":"end"}')
             a.recv(timeout=20 * SLOW)
         assert eventually(lambda: d.metric('steno_sessions_active{api="stream"}') == 0)
-        assert text(stream(d, [PCM])[0]) == DIGITS_TEXT
+        assert text(stream(d, [PCM])[0]) == heard(d)
 
 
 @case
 def audio_over_the_limit_is_refused_after_its_transcript(_):
     with Stenod("limits.audio=10", "websocket.message=64K") as d:
         got, code = stream(d, chunks(PCM + b"\0\0" * RATE * 6, 8000))
-        assert code == 1009 and "10 s" in got[-1]["message"] and text(got) == DIGITS_TEXT, got[-1]
+        assert code == 1009 and "10 s" in got[-1]["message"] and text(got) == heard(d), got[-1]
         got, code = stream(d, [b"\0" * 100000])
         assert code == 1009 and "65536 bytes" in got[-1]["message"], got[-1]
 
@@ -557,7 +584,7 @@ def drain_gives_running_streams_their_last_final(_):
                 pass
             assert ws.protocol.close_code == 1012 and quiet.protocol.close_code == 1012
             assert last["type"] == "end" and last["reason"] == "draining"
-            assert text(out) == DIGITS_TEXT, out
+            assert text(out) == heard(d), out
             assert out[-1]["type"] == "end" and out[-1]["reason"] == "draining", out[-1]
         t.join()
         assert got[-1] == 0, got[-1]
@@ -570,7 +597,8 @@ def the_documented_python_client_runs(d):
     code = code.replace("ws://127.0.0.1:8080", f"ws://127.0.0.1:{d.port}")
     p = subprocess.run([sys.executable, "-c", code, "tests/data/digits.wav"], cwd=ROOT, timeout=60 * SLOW,
                        capture_output=True, text=True, check=False)
-    assert p.returncode == 0 and DIGITS_TEXT in p.stdout, (p.stdout, p.stderr)
+    said = " ".join(re.findall(r"^final (.*)$", p.stdout, re.M))
+    assert p.returncode == 0 and said == heard(d), (p.stdout, p.stderr)
 
 
 @case
@@ -579,7 +607,7 @@ def the_demo_client_hears_right(d):
     p = subprocess.run([exe, "--url", d.ws, "--fast", "tests/data/digits.wav"], cwd=ROOT, timeout=60 * SLOW,
                        capture_output=True, text=True, check=False)
     said = " ".join(re.findall(r"final    (.*?)  ?\s*\(", p.stdout))
-    assert p.returncode == 0 and said.strip() == DIGITS_TEXT, (p.stdout, p.stderr)
+    assert p.returncode == 0 and said.strip() == heard(d), (p.stdout, p.stderr)
 
 
 if __name__ == "__main__":
