@@ -113,7 +113,7 @@ static void look(steno_health *h, int64_t now)
     due = !h->canary && (!h->sent || now - h->sent >= CANARY_EVERY_NS);
     pthread_mutex_unlock(&h->lock);
     if (stuck >= 0 && before < 0)
-        steno_log(LOG_ERR, "worker %d hangs since %.1f s: the watchdog is no longer fed", stuck,
+        steno_log(LOG_ERR, "worker %d hangs for %.1f s: the watchdog is no longer fed", stuck,
                   (double)(now - since) / 1e9);
     else if (stuck < 0 && before >= 0)
         steno_log(LOG_NOTICE, "worker %d works again", before);
@@ -209,7 +209,7 @@ bool steno_health_live(steno_health *h, struct steno_buf *out)
         st = steno_buf_puts(out, "{\"status\":\"ok\",\"reasons\":[]}\n");
     else
         st = steno_buf_printf(out,
-                              "{\"status\":\"failing\",\"reasons\":[\"worker %d hangs since %.1f "
+                              "{\"status\":\"failing\",\"reasons\":[\"worker %d hangs for %.1f "
                               "s\"]}\n",
                               stuck, (double)(steno_now_ns() - since) / 1e9);
     return !st && stuck < 0;

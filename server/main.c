@@ -19,6 +19,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#define OWN_DESCRIPTORS 64 /* epolls, eventfds, listeners, files: about 30 */
+
 struct daemon {
     struct steno_config conf;
     struct steno_server srv;
@@ -67,13 +69,17 @@ static void on_ws_closed(void *user, const struct steno_peer *peer)
 }
 
 /* As many descriptors as the system lets us have: a connection is one, a WebSocket one too. */
-static void raise_descriptors(void)
+static void raise_descriptors(const struct steno_config *conf)
 {
     struct rlimit lim;
-    if (getrlimit(RLIMIT_NOFILE, &lim) || lim.rlim_cur == lim.rlim_max)
+    if (getrlimit(RLIMIT_NOFILE, &lim))
         return;
     lim.rlim_cur = lim.rlim_max;
     (void)setrlimit(RLIMIT_NOFILE, &lim);
+    if (lim.rlim_max < (rlim_t)conf->connections + OWN_DESCRIPTORS)
+        steno_log(LOG_WARNING,
+                  "limits.connections is %d, but the system allows %llu descriptors in all",
+                  conf->connections, (unsigned long long)lim.rlim_max);
 }
 
 static steno_status open_engine(struct daemon *d, steno_err *err)
@@ -205,7 +211,9 @@ static void drain(struct daemon *d)
 static int serve(struct daemon *d)
 {
     steno_err err;
-    steno_status st = open_all(d, &err);
+    steno_status st;
+    raise_descriptors(&d->conf);
+    st = open_all(d, &err);
     if (st) {
         steno_log(LOG_ERR, "%s", err.msg);
         sd_notifyf(0, "STATUS=%s", err.msg);
@@ -272,7 +280,6 @@ int main(int argc, char **argv)
     steno_err err;
     steno_status st;
     block_signals(&d.signals);
-    raise_descriptors();
     st = steno_config_init(&d.conf, &err);
     if (!st)
         st = steno_options_read(&d.conf, argc, argv, &action, &usage, &err);

@@ -7,6 +7,7 @@
 
 #include "server/address.h"
 #include "server/config.h"
+#include "tests/support/shared.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -210,6 +211,34 @@ static void shipped_sample_is_the_table(void **state)
     free(shipped);
 }
 
+/* Every key of the sample stands in the page (tests/ looks at the manual). */
+static void every_key_is_documented(void **state)
+{
+    size_t n, m;
+    int keys = 0;
+    char *sample = print_to_text(NULL, &n), section[64] = "", *page, *text;
+    (void)state;
+    page = steno_test_slurp("docs/configuration.md", &m);
+    assert_non_null(page);
+    text = calloc(1, m + 1);
+    assert_non_null(text);
+    memcpy(text, page, m);
+    for (char *line = sample; line; line = strchr(line, '\n')) {
+        char key[64], want[160];
+        line += *line == '\n';
+        if (sscanf(line, "[%63[^]]", section) == 1 || sscanf(line, "#%63[a-z_] =", key) != 1)
+            continue;
+        keys++;
+        snprintf(want, sizeof want, "| `%s.%s` |", section, key);
+        if (!strstr(text, want))
+            fail_msg("docs/configuration.md does not have %s.%s", section, key);
+    }
+    assert_true(keys > 20);
+    free(text);
+    free(page);
+    free(sample);
+}
+
 static void sample_with_its_comments_removed_is_the_defaults(void **state)
 {
     struct steno_config c;
@@ -293,6 +322,7 @@ int main(void)
         cmocka_unit_test(environment_counts_over_file_and_flags_over_both),
         cmocka_unit_test(printed_settings_read_back_to_the_same),
         cmocka_unit_test(shipped_sample_is_the_table),
+        cmocka_unit_test(every_key_is_documented),
         cmocka_unit_test(sample_with_its_comments_removed_is_the_defaults),
         cmocka_unit_test(settings_that_contradict_each_other_are_refused),
         cmocka_unit_test(addresses_are_read_and_printed),

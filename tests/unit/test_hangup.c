@@ -1,0 +1,122 @@
+/* Connections watched while their requests wait. */
+/* link: server/hangup.c */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "server/hangup.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+struct seen {
+    atomic_int calls, timeouts;
+    atomic_bool slow;
+};
+
+static void on_hangup(void *user, bool timed_out)
+{
+    struct seen *s = user;
+    if (atomic_load(&s->slow))
+        usleep(100000);
+    atomic_fetch_add(&s->timeouts, timed_out);
+    atomic_fetch_add(&s->calls, 1);
+}
+
+static bool called(struct seen *s)
+{
+    for (int i = 0; i < 300; i++) {
+        if (atomic_load(&s->calls))
+            return true;
+        usleep(10000);
+    }
+    return false;
+}
+
+static void a_client_that_leaves_is_told_once(void **state)
+{
+    steno_hangup *h;
+    struct seen s = {0};
+    int p[2];
+    steno_hangup_id id;
+    (void)state;
+    assert_int_equal(steno_hangup_open(&h, 4, NULL), STENO_OK);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, p), 0);
+    id = steno_hangup_watch(h, p[0], 0, on_hangup, &s);
+    assert_true(id != 0);
+    assert_int_equal(write(p[1], "data is no reason", 17), 17);
+    usleep(50000);
+    assert_int_equal(atomic_load(&s.calls), 0);
+    close(p[1]);
+    assert_true(called(&s));
+    usleep(250000);
+    assert_int_equal(atomic_load(&s.calls), 1);
+    assert_int_equal(atomic_load(&s.timeouts), 0);
+    steno_hangup_forget(h, id);
+    steno_hangup_forget(h, id); /* an old id means nothing */
+    steno_hangup_forget(h, 0);
+    close(p[0]);
+    steno_hangup_close(h);
+}
+
+static void a_deadline_passes_without_events(void **state)
+{
+    steno_hangup *h;
+    struct seen s = {0};
+    int p[2];
+    (void)state;
+    assert_int_equal(steno_hangup_open(&h, 4, NULL), STENO_OK);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, p), 0);
+    assert_true(steno_hangup_watch(h, p[0], steno_now_ns() + 50000000, on_hangup, &s) != 0);
+    assert_true(called(&s));
+    assert_int_equal(atomic_load(&s.timeouts), 1);
+    close(p[0]);
+    close(p[1]);
+    steno_hangup_close(h);
+}
+
+static void forget_waits_for_a_running_call_and_ends_the_watch(void **state)
+{
+    steno_hangup *h;
+    struct seen s = {0};
+    int p[2], q[2];
+    steno_hangup_id id;
+    (void)state;
+    assert_int_equal(steno_hangup_open(&h, 1, NULL), STENO_OK);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, p), 0);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, q), 0);
+    atomic_store(&s.slow, true);
+    id = steno_hangup_watch(h, p[0], 0, on_hangup, &s);
+    assert_true(id != 0);
+    assert_true(steno_hangup_watch(h, q[0], 0, on_hangup, &s) == 0); /* all places taken */
+    close(p[1]);
+    usleep(30000); /* the call has begun */
+    steno_hangup_forget(h, id);
+    assert_int_equal(atomic_load(&s.calls), 1);
+    /* the place is free again; its former watch fires no more */
+    id = steno_hangup_watch(h, q[0], 0, on_hangup, &s);
+    assert_true(id != 0);
+    usleep(150000);
+    assert_int_equal(atomic_load(&s.calls), 1);
+    steno_hangup_forget(h, id);
+    close(q[1]);
+    usleep(50000);
+    assert_int_equal(atomic_load(&s.calls), 1);
+    close(p[0]);
+    close(q[0]);
+    steno_hangup_close(h);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_client_that_leaves_is_told_once),
+        cmocka_unit_test(a_deadline_passes_without_events),
+        cmocka_unit_test(forget_waits_for_a_running_call_and_ends_the_watch),
+    };
+    return cmocka_run_group_tests_name("hangup", tests, NULL, NULL);
+}
