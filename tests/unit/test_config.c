@@ -211,7 +211,7 @@ static void shipped_sample_is_the_table(void **state)
     free(shipped);
 }
 
-/* Every key of the sample stands in the page (tests/ looks at the manual). */
+/* Every key of the sample stands in the page. */
 static void every_key_is_documented(void **state)
 {
     size_t n, m;
