@@ -43,7 +43,7 @@ struct bench_options {
 struct bench_result {
     double min_ms, median_ms, mean_ms, p99_ms, load_ms, first_ms;
     double flops, peak;
-    size_t arena, weights, nodes;
+    size_t arena, weights, nodes, misplans;
 };
 
 static bool parse_dims(const char *s, struct steno_shape *out)
@@ -219,11 +219,12 @@ static void print_json(const struct bench_options *o, const struct bench_result 
            "\"load_ms\": %.3f, \"first_ms\": %.3f, \"runs\": %ld, \"threads\": %d, "
            "\"precision\": \"fp32\", \"gflop\": %.6f, \"gflops\": %.3f, \"peak_gflops\": %.3f, "
            "\"peak_fraction\": %.4f, \"arena_bytes\": %zu, \"weights_bytes\": %zu, \"nodes\": %zu, "
+           "\"misplans\": %zu, "
            "\"cpu\": \"%s\", \"level\": \"%s\"}\n",
            r->min_ms, r->median_ms, r->mean_ms, r->p99_ms, r->load_ms, r->first_ms, o->runs,
            o->sess.threads, r->flops / 1e9, gflops, r->peak / 1e9,
            r->peak > 0 ? gflops * 1e9 / (r->peak * o->sess.threads) : 0.0, r->arena, r->weights,
-           r->nodes, cpu, steno_cpu_str(mask, levels, sizeof levels));
+           r->nodes, r->misplans, cpu, steno_cpu_str(mask, levels, sizeof levels));
 }
 
 static steno_status measure(const struct bench_options *o, steno_network *n, double *ms,
@@ -249,6 +250,7 @@ static steno_status measure(const struct bench_options *o, steno_network *n, dou
         r->flops = steno_session_flops(s);
         r->arena = steno_session_arena_bytes(s);
         r->weights = steno_network_weight_bytes(n);
+        r->misplans = steno_session_misplans(s);
         r->nodes = steno_graph_count_nodes(steno_network_graph(n));
     }
     steno_session_close(s);
