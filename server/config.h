@@ -37,7 +37,7 @@ struct steno_config {
     /* [http] */
     int http_threads; /* that own HTTP connections */
     /* [websocket] */
-    double ws_idle_timeout;  /* s without audio, message or pong */
+    double ws_idle_timeout;  /* s without audio or message */
     double ws_ping_interval; /* s of silence after which the server pings */
     size_t ws_message_bytes; /* largest message */
     size_t ws_send_bytes;    /* results waiting for a client that does not read; more = closed */

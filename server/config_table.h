@@ -43,7 +43,7 @@ ROW(SECONDS, retry_after, "limits", "retry_after", "STENO_LIMITS_RETRY_AFTER", "
 ROW(INT, http_threads, "http", "threads", "STENO_HTTP_THREADS", "2", 1, 64,
     "Threads that own HTTP connections. They wait for sockets and format answers, nothing else.")
 ROW(SECONDS, ws_idle_timeout, "websocket", "idle_timeout", "STENO_WEBSOCKET_IDLE_TIMEOUT", "60", 1, 86400,
-    "Longest silence of a stream: no audio, message or pong.")
+    "Longest silence of a stream: no audio and no message (a keepalive is one).")
 ROW(SECONDS, ws_ping_interval, "websocket", "ping_interval", "STENO_WEBSOCKET_PING_INTERVAL", "20", 1, 86400,
     "Silence after which the server pings.")
 ROW(BYTES, ws_message_bytes, "websocket", "message", "STENO_WEBSOCKET_MESSAGE", "8M", 1024, 1073741824.0,
