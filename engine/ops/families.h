@@ -19,7 +19,10 @@
     X(rnn)                                                                                         \
     X(control)                                                                                     \
     X(search)                                                                                      \
-    X(conv_int)
+    X(conv_int)                                                                                    \
+    X(attention_family)                                                                            \
+    X(einsum)                                                                                      \
+    X(signal)
 
 #define STENO_OPS_DECLARE(NAME) extern const struct steno_op steno_ops_##NAME[];
 STENO_OPS_FAMILIES(STENO_OPS_DECLARE)

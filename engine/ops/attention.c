@@ -1,0 +1,129 @@
+#include "ops/attention.h"
+#include "ops/internal.h"
+
+#include <math.h>
+
+#define ROWS 64 /* score rows held at a time: 64 x 4096 keys are 1 MiB, half of a core's L2 */
+
+struct job {
+    const struct steno_attention *a;
+    const steno_kernels *k;
+    char *scratch;
+    size_t score_bytes, work_bytes, part_bytes, parts;
+};
+
+static size_t aligned(size_t n)
+{
+    return (n + STENO_ALIGN - 1) & ~(size_t)(STENO_ALIGN - 1);
+}
+
+/* First key and the one past the last that row i of batch b may see. */
+static void visible(const struct steno_attention *a, size_t b, size_t i, size_t *from, size_t *to)
+{
+    int64_t at = (int64_t)i + (a->offset ? a->offset[b] : 0), lo = 0, hi = (int64_t)a->keys;
+    if (a->left >= 0 && at - a->left > lo)
+        lo = at - a->left;
+    if (a->right >= 0 && at + a->right + 1 < hi)
+        hi = at + a->right + 1;
+    if (a->valid && a->valid[b] < hi)
+        hi = a->valid[b];
+    if (a->mask.data && (int64_t)a->mask_keys < hi)
+        hi = (int64_t)a->mask_keys;
+    *from = (size_t)(lo < hi ? lo : 0);
+    *to = (size_t)(lo < hi ? hi : 0);
+}
+
+/* One row of scores, in place, to softmax weights. */
+static void weigh(const struct job *j, size_t b, size_t h, size_t i, float *s)
+{
+    const struct steno_attention *a = j->a;
+    const float *mask = a->mask.data ? a->mask.data + b * a->mask.batch + h * a->mask.head +
+                                           i * a->mask.row
+                                     : NULL;
+    float *out = a->captured ? a->captured + ((b * a->q_heads + h) * a->rows + i) * a->keys : NULL;
+    size_t from, to, n = a->keys;
+    bool seen = false;
+    if (out && a->capture == STENO_ATTN_RAW)
+        memcpy(out, s, n * sizeof *s);
+    if (a->softcap > 0) {
+        j->k->affine_f32(s, s, n, 1 / a->softcap, 0);
+        j->k->tanh_f32(s, s, n);
+        j->k->affine_f32(s, s, n, a->softcap, 0);
+    }
+    if (out && a->capture == STENO_ATTN_CAPPED)
+        memcpy(out, s, n * sizeof *s);
+    visible(a, b, i, &from, &to);
+    for (size_t c = from; c < to && mask && !seen; c++)
+        seen = mask[c] != -INFINITY;
+    if (!mask)
+        seen = from < to;
+    else if (from < to)
+        j->k->add_f32(s + from, s + from, 1, mask + from, 1, to - from);
+    if (out && a->capture == STENO_ATTN_BIASED) {
+        for (size_t c = 0; c < n; c++)
+            out[c] = c >= from && c < to ? s[c] : -INFINITY;
+    }
+    if (seen)
+        j->k->softmax_f32(s + from, s + from, 1, to - from);
+    else
+        from = to = 0;
+    memset(s, 0, from * sizeof *s);
+    memset(s + to, 0, (n - to) * sizeof *s);
+    if (out && a->capture == STENO_ATTN_WEIGHTS)
+        memcpy(out, s, n * sizeof *s);
+}
+
+static void one_head(const struct job *j, size_t b, size_t h, char *mem)
+{
+    const struct steno_attention *a = j->a;
+    size_t g = h / (a->q_heads / a->kv_heads);
+    const float *q = a->q.data + b * a->q.batch + h * a->q.head;
+    const float *k = a->k.data + b * a->k.batch + g * a->k.head;
+    const float *v = a->v.data + b * a->v.batch + g * a->v.head;
+    float *y = a->y + b * a->y_view.batch + h * a->y_view.head;
+    struct steno_gemm_epilogue ep = {.alpha = a->scale};
+    float *s = (float *)(void *)mem;
+    void *work = mem + j->score_bytes;
+    for (size_t r = 0; r < a->rows; r += ROWS) {
+        size_t m = a->rows - r < ROWS ? a->rows - r : ROWS;
+        j->k->gemm_f32(m, a->keys, a->size, q + r * a->q.row, a->q.row, false, k, a->k.row, true, s,
+                       a->keys, &ep, work);
+        for (size_t i = 0; i < m; i++)
+            weigh(j, b, h, r + i, s + i * a->keys);
+        j->k->gemm_f32(m, a->v_size, a->keys, s, a->keys, false, v, a->v.row, false,
+                       y + r * a->y_view.row, a->y_view.row, NULL, work);
+    }
+}
+
+static void part(void *arg, int p)
+{
+    const struct job *j = arg;
+    size_t heads = j->a->batch * j->a->q_heads;
+    for (size_t i = heads * (size_t)p / j->parts; i < heads * ((size_t)p + 1) / j->parts; i++)
+        one_head(j, i / j->a->q_heads, i % j->a->q_heads, j->scratch + (size_t)p * j->part_bytes);
+}
+
+steno_status steno_ops_attention(struct steno_op_ctx *ctx, const struct steno_attention *a,
+                                 steno_err *err)
+{
+    struct job j = {.a = a, .k = steno_op_kernels(ctx)};
+    size_t m = a->rows < ROWS ? a->rows : ROWS, threads = (size_t)steno_op_threads(ctx), w;
+    double macs = (double)a->batch * (double)a->q_heads * (double)a->rows * (double)a->keys *
+                  (double)(a->size + a->v_size);
+    if (!a->batch || !a->q_heads || !a->rows)
+        return STENO_OK;
+    j.score_bytes = aligned(m * a->keys * sizeof(float));
+    j.work_bytes = j.k->gemm_f32_work(m, a->keys, a->size);
+    w = j.k->gemm_f32_work(m, a->v_size, a->keys);
+    j.work_bytes = aligned(w > j.work_bytes ? w : j.work_bytes);
+    j.part_bytes = j.score_bytes + j.work_bytes + STENO_ALIGN;
+    j.parts = macs < 262144 ? 1 : threads < a->batch * a->q_heads ? threads : a->batch * a->q_heads;
+    j.scratch = steno_op_scratch(ctx, j.parts * j.part_bytes);
+    if (!j.scratch)
+        return steno_ops_nomem(ctx, err);
+    if (j.parts == 1)
+        part(&j, 0);
+    else
+        steno_op_parallel(ctx, (int)j.parts, part, &j);
+    return STENO_OK;
+}
