@@ -10,6 +10,7 @@
 #include "features/fbank.h"
 
 #include "features/fft.h"
+#include "features/vec.h"
 
 #include <float.h>
 #include <inttypes.h>
@@ -18,7 +19,6 @@
 #include <string.h>
 
 #define ROOM 2048 /* samples the buffer takes beyond what frames need: fewer moves */
-#define LANES 8
 
 struct steno_fbank {
     struct steno_fbank_options opt;
@@ -31,7 +31,7 @@ struct steno_fbank {
     float *window; /* [length], scale folded in */
     float *edge;   /* [length] a frame that reaches over an edge */
     float *frame;  /* [fft_size] windowed, zeros behind */
-    float *power;  /* [fft_size/2 + 1] */
+    float *power;  /* [fft_size/2 + 1 + STENO_MEL_PAD] */
     steno_fft *fft;
     steno_mel *mel;
 };
@@ -131,46 +131,58 @@ static bool ready(const steno_fbank *f)
 
 static float mean_of(const float *x, size_t n)
 {
-    float lane[LANES] = {0}, sum = 0;
+    steno_v4 a = v4_set1(0), b = a;
+    float rest = 0;
     size_t i = 0;
-    for (; i + LANES <= n; i += LANES)
-        for (size_t l = 0; l < LANES; l++)
-            lane[l] += x[i + l];
+    for (; i + 8 <= n; i += 8) {
+        a += v4_load(x + i);
+        b += v4_load(x + i + 4);
+    }
     for (; i < n; i++)
-        sum += x[i];
-    for (size_t l = 0; l < LANES; l++)
-        sum += lane[l];
-    return sum / (float)n;
+        rest += x[i];
+    return (v4_sum(a + b) + rest) / (float)n;
 }
 
 /* DC removal, pre-emphasis and window in one pass: x [length] -> f->frame. */
 static void prepare(steno_fbank *f, const float *x)
 {
     float dc = f->opt.remove_dc ? mean_of(x, f->length) : 0, p = f->opt.preemph;
-    const float *restrict w = f->window;
-    float *restrict y = f->frame;
+    const steno_v4 dc4 = v4_set1(dc), p4 = v4_set1(p);
+    const float *w = f->window;
+    float *y = f->frame;
+    size_t i = 1;
     y[0] = ((x[0] - dc) - p * (x[0] - dc)) * w[0]; /* Kaldi: the first sample is its own past */
-    for (size_t i = 1; i < f->length; i++)
+    for (; i + STENO_V4 <= f->length; i += STENO_V4)
+        v4_store(y + i, ((v4_load(x + i) - dc4) - p4 * (v4_load(x + i - 1) - dc4)) * v4_load(w + i));
+    for (; i < f->length; i++)
         y[i] = ((x[i] - dc) - p * (x[i - 1] - dc)) * w[i];
+}
+
+/* Floor and logarithm of n energies in place; where the floor keeps them normal, four at a time. */
+static void compress(const struct steno_fbank_options *o, float *x, size_t n)
+{
+    const float to_log = o->log == STENO_LOG_10 ? 0.434294482f : 1;
+    size_t i = 0;
+    for (; o->floor >= FLT_MIN && i + STENO_V4 <= n; i += STENO_V4) {
+        steno_v4 v = v4_max(v4_load(x + i), v4_set1(o->floor));
+        v4_store(x + i, o->log == STENO_LOG_NONE ? v : v4_log(v) * v4_set1(to_log));
+    }
+    for (; i < n; i++) {
+        x[i] = x[i] > o->floor ? x[i] : o->floor;
+        if (o->log != STENO_LOG_NONE)
+            x[i] = logf(x[i]) * to_log;
+    }
 }
 
 static void compute(steno_fbank *f, const float *x, float *out)
 {
-    size_t i, bins = f->opt.bins;
     prepare(f, x);
     steno_fft_power(f->fft, f->frame, f->power);
     if (f->opt.magnitude)
-        for (i = 0; i <= f->fft_size / 2; i++)
+        for (size_t i = 0; i <= f->fft_size / 2; i++)
             f->power[i] = sqrtf(f->power[i]);
     steno_mel_apply(f->mel, f->power, out);
-    for (i = 0; i < bins; i++)
-        out[i] = out[i] > f->opt.floor ? out[i] : f->opt.floor;
-    if (f->opt.log == STENO_LOG_NATURAL)
-        for (i = 0; i < bins; i++)
-            out[i] = logf(out[i]);
-    else if (f->opt.log == STENO_LOG_10)
-        for (i = 0; i < bins; i++)
-            out[i] = log10f(out[i]);
+    compress(&f->opt, out, f->opt.bins);
 }
 
 /* Samples of frame `next`: in place, or gathered where it reaches over an edge. total: length of
@@ -238,7 +250,7 @@ static steno_status allocate(steno_fbank *f, steno_err *err)
     f->window = calloc(f->length, sizeof *f->window);
     f->edge = calloc(f->length, sizeof *f->edge);
     f->frame = calloc(f->fft_size, sizeof *f->frame);
-    f->power = calloc(f->fft_size / 2 + 1, sizeof *f->power);
+    f->power = calloc(f->fft_size / 2 + 1 + STENO_MEL_PAD, sizeof *f->power);
     if (!f->buf || !f->window || !f->edge || !f->frame || !f->power)
         return steno_fail(err, STENO_ERR_NOMEM, "fbank: out of memory");
     steno_window_fill(f->opt.window, f->length, f->window);

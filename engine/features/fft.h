@@ -1,5 +1,5 @@
-/* Real FFT of one fixed size (kissfft), plan made once and reused. Confined: a transform uses
- * scratch memory inside the plan. */
+/* Power spectrum of real signals of one fixed size, plan made once and reused. Confined: a transform
+ * uses scratch memory inside the plan. */
 #ifndef STENO_FEATURES_FFT_H
 #define STENO_FEATURES_FFT_H
 
@@ -7,12 +7,11 @@
 
 typedef struct steno_fft steno_fft;
 
-/* n: even, 2..65536; fast when it has small prime factors only (256, 400, 512, ...). */
+/* n: even, 2..65536. Powers of two from 64 to 8192 take our own transform, all others kissfft (fast
+ * with factors 2, 3, 5 only: 400, 480, 640, ...). */
 STENO_MUST steno_status steno_fft_open(steno_fft **out, size_t n, steno_err *err);
 void steno_fft_close(steno_fft *f);
 /* x [n] -> power [n/2 + 1] = |X[k]|^2, k from DC to Nyquist, no scaling. */
 void steno_fft_power(steno_fft *f, const float *x, float *power);
-/* x [n] -> spec [n/2 + 1, 2] = re, im. */
-void steno_fft_real(steno_fft *f, const float *x, float *spec);
 
 #endif

@@ -1,25 +1,26 @@
 #include "features/mel.h"
 
+#include "features/vec.h"
+
 #include <math.h>
 #include <stdlib.h>
 
-/* Filters are stored with their weights padded by zeros to whole groups of LANES, which the loop of
- * steno_mel_apply keeps in separate sums: the compiler turns those into vectors without being
- * allowed to reorder a sum. A group never starts so late that it would read past the spectrum. */
-#define LANES 4
+/* Filters are computed four at a time, their sums put together without a step that works across one
+ * vector. The four of a quad read equally many vectors (neighbours are about equally wide), with zero
+ * weights where a filter is over; a filter that would read past the spectrum starts earlier instead.
+ * Weights lie as they are read: [quad][vector][filter of the quad][lane]. */
+#define LANES STENO_V4
 
-struct filter {
-    unsigned first;  /* FFT bin of the first weight */
-    unsigned groups; /* of LANES weights */
-    unsigned tail;   /* weights behind them: only in a filter that spans the whole spectrum */
-    size_t at;       /* in weights[] */
+struct quad {
+    unsigned first[4]; /* FFT bin of the first weight of each filter */
+    unsigned vectors;
+    size_t at;         /* in weights[] */
 };
 
 struct steno_mel {
-    size_t bins, spectrum;
-    struct filter *filter;
+    size_t bins, quads;
+    struct quad *quad;
     float *weights;
-    size_t n_weights;
 };
 
 struct layout {
@@ -75,34 +76,43 @@ static float weight(const struct layout *g, size_t bin, size_t k)
     return g->kind == STENO_MEL_KALDI ? kaldi_weight(g, bin, k) : slaney_weight(g, bin, k);
 }
 
-/* Support of one filter: whole groups, moved down where they would leave the spectrum. */
-static steno_status support(const struct layout *g, size_t bin, struct filter *f, steno_err *err)
+/* FFT bins [*first, *last] that a filter weighs. */
+static steno_status support(const struct layout *g, size_t bin, size_t *first, size_t *last,
+                            steno_err *err)
 {
-    size_t first = g->spectrum, last = 0, n;
+    *first = *last = g->spectrum;
     for (size_t k = 0; k < g->spectrum; k++) {
         if (weight(g, bin, k) > 0) {
-            first = k < first ? k : first;
-            last = k;
+            *first = k < *first ? k : *first;
+            *last = k;
         }
     }
-    if (first == g->spectrum) {
-        if (g->kind == STENO_MEL_KALDI)
-            return steno_fail(err, STENO_ERR_INVAL,
-                              "mel filter %zu of %zu is narrower than an FFT bin (%.1f Hz): fewer "
-                              "filters or a longer FFT are needed",
-                              bin, g->bins, (double)g->bin_hz);
-        first = last = 0; /* librosa warns and leaves the filter empty */
+    if (*first < g->spectrum)
+        return STENO_OK;
+    *first = *last = 0;
+    if (g->kind == STENO_MEL_SLANEY)
+        return STENO_OK; /* librosa warns and leaves the filter empty */
+    return steno_fail(err, STENO_ERR_INVAL,
+                      "mel filter %zu of %zu is narrower than an FFT bin (%.1f Hz): fewer filters "
+                      "or a longer FFT are needed",
+                      bin, g->bins, (double)g->bin_hz);
+}
+
+static steno_status lay_out(const struct layout *g, size_t index, struct quad *q, steno_err *err)
+{
+    size_t first, last, room;
+    for (size_t i = 0; i < 4 && 4 * index + i < g->bins; i++) {
+        steno_status st = support(g, 4 * index + i, &first, &last, err);
+        unsigned vectors = (unsigned)((last - first + LANES) / LANES);
+        if (st)
+            return st;
+        q->first[i] = (unsigned)first;
+        q->vectors = vectors > q->vectors ? vectors : q->vectors;
     }
-    n = (last - first + LANES) / LANES;
-    if (n * LANES > g->spectrum) {
-        n = g->spectrum / LANES;
-        f->tail = (unsigned)(g->spectrum % LANES);
-        first = 0;
-    } else if (first + n * LANES > g->spectrum) {
-        first = g->spectrum - n * LANES;
-    }
-    f->first = (unsigned)first;
-    f->groups = (unsigned)n;
+    room = q->vectors * LANES < g->spectrum ? g->spectrum - q->vectors * LANES : 0;
+    for (size_t i = 0; i < 4; i++)
+        if (q->first[i] > room)
+            q->first[i] = (unsigned)room;
     return STENO_OK;
 }
 
@@ -124,20 +134,21 @@ static steno_status check(const struct layout *g, double low, double high, doubl
 static steno_status fill(steno_mel *m, const struct layout *g, steno_err *err)
 {
     size_t total = 0;
-    for (size_t b = 0; b < g->bins; b++) {
-        steno_status st = support(g, b, &m->filter[b], err);
+    for (size_t i = 0; i < m->quads; i++) {
+        steno_status st = lay_out(g, i, &m->quad[i], err);
         if (st)
             return st;
-        m->filter[b].at = total;
-        total += m->filter[b].groups * LANES + m->filter[b].tail;
+        m->quad[i].at = total;
+        total += m->quad[i].vectors * 4 * LANES;
     }
     m->weights = calloc(total, sizeof *m->weights);
     if (!m->weights)
         return steno_fail(err, STENO_ERR_NOMEM, "mel filters: out of memory");
     for (size_t b = 0; b < g->bins; b++) {
-        const struct filter *f = &m->filter[b];
-        for (size_t i = 0; i < f->groups * LANES + f->tail; i++)
-            m->weights[f->at + i] = weight(g, b, f->first + i);
+        const struct quad *q = &m->quad[b / 4];
+        for (size_t i = 0; i < q->vectors * LANES && q->first[b % 4] + i < g->spectrum; i++)
+            m->weights[q->at + (i / LANES * 4 + b % 4) * LANES + i % LANES] =
+                weight(g, b, q->first[b % 4] + i);
     }
     return STENO_OK;
 }
@@ -167,10 +178,10 @@ steno_status steno_mel_open(steno_mel **out, enum steno_mel_kind kind, int sampl
     m = calloc(1, sizeof *m);
     if (m) {
         m->bins = bins;
-        m->spectrum = g.spectrum;
-        m->filter = calloc(bins, sizeof *m->filter);
+        m->quads = (bins + 3) / 4;
+        m->quad = calloc(m->quads, sizeof *m->quad);
     }
-    st = m && m->filter ? fill(m, &g, err)
+    st = m && m->quad ? fill(m, &g, err)
                         : steno_fail(err, STENO_ERR_NOMEM, "mel filters: out of memory");
     if (st)
         steno_mel_close(m);
@@ -183,23 +194,22 @@ void steno_mel_close(steno_mel *m)
 {
     if (!m)
         return;
-    free(m->filter);
+    free(m->quad);
     free(m->weights);
     free(m);
 }
 
 void steno_mel_apply(const steno_mel *m, const float *power, float *out)
 {
-    for (size_t b = 0; b < m->bins; b++) {
-        const struct filter *f = &m->filter[b];
-        const float *w = m->weights + f->at, *p = power + f->first;
-        float s[LANES] = {0};
-        for (unsigned g = 0; g < f->groups; g++, w += LANES, p += LANES)
-            for (unsigned l = 0; l < LANES; l++)
-                s[l] += w[l] * p[l];
-        for (unsigned i = 0; i < f->tail; i++)
-            s[0] += w[i] * p[i];
-        out[b] = (s[0] + s[1]) + (s[2] + s[3]);
+    for (size_t i = 0; i < m->quads; i++) {
+        const struct quad *q = &m->quad[i];
+        const float *w = m->weights + q->at;
+        steno_v4 s[4] = {v4_set1(0), v4_set1(0), v4_set1(0), v4_set1(0)}, sums;
+        for (size_t at = 0; at < q->vectors * LANES; at += LANES, w += 4 * LANES)
+            for (size_t f = 0; f < 4; f++)
+                s[f] += v4_load(w + f * LANES) * v4_load(power + q->first[f] + at);
+        sums = v4_sums(s[0], s[1], s[2], s[3]);
+        memcpy(out + 4 * i, &sums, (m->bins - 4 * i < 4 ? m->bins - 4 * i : 4) * sizeof *out);
     }
 }
 
