@@ -3,6 +3,7 @@
  * steno_audio_read mixes to mono. */
 #include "audio/file.h"
 
+#include "audio/ogg_opus.h"
 #include "audio/ogg_vorbis.h"
 #include "audio/wav.h"
 #include "base/buf.h"
@@ -18,7 +19,8 @@
 
 #define IN_BYTES 65536
 #define BLOCK_SAMPLES 8192 /* interleaved */
-#define SNIFF 16
+#define SNIFF 64 /* as much as shows an Ogg page with OpusHead in it */
+#define SHOWN 9  /* bytes of what is no audio, in the message */
 #define PIPE_BYTES_DEFAULT ((size_t)512 << 20)
 
 struct source {
@@ -41,6 +43,7 @@ struct steno_audio {
     int last_errno;
 
     steno_wav *wav;
+    steno_oggopus *opus;
     size_t in_at, in_len;
     unsigned char in[IN_BYTES];
 
@@ -121,7 +124,7 @@ static steno_status io_error(steno_err *err, int e)
 
 /* ---- which format ----------------------------------------------------------------------------*/
 
-enum kind { KIND_WAV, KIND_SNDFILE, KIND_WEBM, KIND_MP4, KIND_UNKNOWN };
+enum kind { KIND_WAV, KIND_OPUS, KIND_SNDFILE, KIND_WEBM, KIND_MP4, KIND_UNKNOWN };
 
 static bool starts(const unsigned char *h, size_t n, const char *magic, size_t len)
 {
@@ -135,8 +138,10 @@ static enum kind sniff(const unsigned char *h, size_t n)
                 (h[1] & 0x06) != 0 && (h[2] & 0xF0) != 0xF0 && (h[2] & 0x0C) != 0x0C;
     if (starts(h, n, "RIFF", 4) || starts(h, n, "RF64", 4) || starts(h, n, "BW64", 4))
         return KIND_WAV;
+    if (starts(h, n, "OggS", 4) && n >= 44 && !memcmp(h + 28, "OpusHead", 8))
+        return KIND_OPUS;
     if (mpeg || starts(h, n, "ID3", 3) || starts(h, n, "fLaC", 4) || starts(h, n, "OggS", 4) ||
-        starts(h, n, "FORM", 4) || starts(h, n, ".snd", 4) || starts(h, n, "caff", 4) ||
+        starts(h, n, "FORM", 4) || starts(h, n, ".snd", 4) || starts(h, n, "caff", 4) || starts(h, n, "RIFX", 4) ||
         starts(h, n, "riff\x2E\x91\xCF\x11", 8))
         return KIND_SNDFILE;
     if (starts(h, n, "\x1A\x45\xDF\xA3", 4))
@@ -148,13 +153,13 @@ static enum kind sniff(const unsigned char *h, size_t n)
 
 static steno_status refuse(enum kind k, const unsigned char *h, size_t n, steno_err *err)
 {
-    char text[4 * SNIFF + 1];
+    char text[4 * SHOWN + 1];
     size_t len = 0;
     if (k == KIND_WEBM || k == KIND_MP4)
         return steno_fail(err, STENO_ERR_UNSUPPORTED,
                           "%s files are not read (WAV, FLAC, Ogg, MP3, AIFF, AU, CAF are)",
                           k == KIND_WEBM ? "WebM and Matroska" : "MP4 and M4A");
-    for (size_t i = 0; i < n && i < 9; i++) {
+    for (size_t i = 0; i < n && i < SHOWN; i++) {
         bool plain = h[i] >= 0x20 && h[i] < 0x7F && h[i] != '"' && h[i] != '\\';
         len += (size_t)snprintf(text + len, sizeof text - len, plain ? "%c" : "\\x%02x", h[i]);
     }
@@ -164,23 +169,30 @@ static steno_status refuse(enum kind k, const unsigned char *h, size_t n, steno_
 
 /* ---- our own WAV reader ----------------------------------------------------------------------*/
 
+/* More input into a->in if it is used up; *end at the end of it. */
+static steno_status refill(steno_audio *a, bool *end, steno_err *err)
+{
+    ssize_t k;
+    *end = false;
+    if (a->in_at < a->in_len)
+        return STENO_OK;
+    k = source_read(&a->src, a->in, sizeof a->in);
+    if (k < 0)
+        return io_error(err, errno);
+    *end = !k;
+    a->in_at = 0;
+    a->in_len = (size_t)k;
+    return STENO_OK;
+}
+
 static steno_status fill_wav(steno_audio *a, steno_err *err)
 {
     steno_status st;
     size_t used, frames = 0;
-    ssize_t k;
     while (!frames) {
-        if (a->in_at == a->in_len) {
-            k = source_read(&a->src, a->in, sizeof a->in);
-            if (k < 0)
-                return io_error(err, errno);
-            if (!k) {
-                a->ended = true;
-                return steno_wav_end(a->wav, &a->info.truncated, err);
-            }
-            a->in_at = 0;
-            a->in_len = (size_t)k;
-        }
+        st = refill(a, &a->ended, err);
+        if (st || a->ended)
+            return st ? st : steno_wav_end(a->wav, &a->info.truncated, err);
         st = steno_wav_push(a->wav, a->in + a->in_at, a->in_len - a->in_at, &used, a->block,
                             BLOCK_SAMPLES, &frames, err);
         if (st && st != STENO_NEED_MORE)
@@ -218,6 +230,46 @@ static steno_status open_wav(steno_audio *a, steno_err *err)
     a->info.codec = steno_pcm_name(w->format);
     a->info.frames = frames_expected(w, a->src.size);
     return STENO_OK;
+}
+
+/* ---- our own Ogg Opus reader: pipes, where libsndfile would have to wait for the end -----------*/
+
+static steno_status fill_opus(steno_audio *a, steno_err *err)
+{
+    steno_status st;
+    size_t used, made = 0;
+    while (!made) {
+        st = refill(a, &a->ended, err);
+        if (st || a->ended)
+            return st ? st : steno_oggopus_end(a->opus, &a->info.truncated, err);
+        st = steno_oggopus_push(a->opus, a->in + a->in_at, a->in_len - a->in_at, &used, a->block,
+                                BLOCK_SAMPLES, &made, err);
+        if (st && st != STENO_NEED_MORE)
+            return st;
+        a->in_at += used;
+    }
+    a->block_at = 0;
+    a->block_frames = made;
+    return STENO_OK;
+}
+
+/* head: the first page. The rate is the one the encoder was given (RFC 7845 section 5.1, field 5),
+ * as libsndfile has it for files. */
+static steno_status open_opus(steno_audio *a, const unsigned char *head, steno_err *err)
+{
+    const unsigned char *field = head + 28 + 12;
+    uint32_t rate = (uint32_t)field[0] | (uint32_t)field[1] << 8 | (uint32_t)field[2] << 16 |
+                    (uint32_t)field[3] << 24;
+    steno_status st;
+    a->info.sample_rate = rate && rate < 48000 ? steno_opus_rate_for((int)rate) : 48000;
+    a->info.format = "ogg";
+    a->info.codec = "opus";
+    a->info.frames = -1;
+    st = steno_oggopus_open(&a->opus, a->info.sample_rate, a->opt.channel, err);
+    if (!st)
+        st = fill_opus(a, err);
+    a->info.channels = steno_oggopus_channels(a->opus);
+    return st;
 }
 
 /* ---- libsndfile ------------------------------------------------------------------------------*/
@@ -274,6 +326,9 @@ static const char *container_name(int format)
         return "caf";
     case SF_FORMAT_W64:
         return "w64";
+    case SF_FORMAT_WAV:
+    case SF_FORMAT_WAVEX:
+        return "wav";
     default:
         return "other";
     }
@@ -300,6 +355,12 @@ static const char *codec_name(int format)
         return "mulaw";
     case SF_FORMAT_ALAW:
         return "alaw";
+    case SF_FORMAT_IMA_ADPCM:
+        return "ima_adpcm";
+    case SF_FORMAT_MS_ADPCM:
+        return "ms_adpcm";
+    case SF_FORMAT_GSM610:
+        return "gsm";
     case SF_FORMAT_VORBIS:
         return "vorbis";
     case SF_FORMAT_OPUS:
@@ -415,6 +476,37 @@ static steno_status check_options(steno_audio *a, steno_err *err)
     return STENO_OK;
 }
 
+/* WAV of an encoding that our reader lacks (ADPCM, GSM): libsndfile may know it. */
+static steno_status open_odd_wav(steno_audio *a, steno_err *err)
+{
+    steno_err ours = err ? *err : (steno_err){0};
+    steno_wav_free(a->wav);
+    a->wav = NULL;
+    a->src.pos = 0;
+    if (open_sndfile(a, NULL) == STENO_OK)
+        return STENO_OK;
+    if (err)
+        *err = ours;
+    return STENO_ERR_UNSUPPORTED;
+}
+
+static steno_status open_reader(steno_audio *a, enum kind k, const unsigned char *head, size_t n,
+                                steno_err *err)
+{
+    steno_status st = STENO_OK;
+    if (k == KIND_WAV) {
+        st = open_wav(a, err);
+        return st == STENO_ERR_UNSUPPORTED && !a->src.pipe ? open_odd_wav(a, err) : st;
+    }
+    if (k == KIND_OPUS && a->src.pipe)
+        return open_opus(a, head, err);
+    if (a->src.pipe)
+        st = hold_pipe(a, err);
+    if (!st && starts(head, n, "OggS", 4))
+        st = check_ogg(a, err);
+    return st ? st : open_sndfile(a, err);
+}
+
 static steno_status open_source(steno_audio *a, steno_err *err)
 {
     unsigned char head[SNIFF] = {0};
@@ -426,19 +518,9 @@ static steno_status open_source(steno_audio *a, steno_err *err)
     if (!n)
         return steno_fail(err, STENO_ERR_FORMAT, "the input is empty");
     k = sniff(head, (size_t)n);
-    if (k != KIND_WAV && k != KIND_SNDFILE)
+    if (k > KIND_SNDFILE)
         return refuse(k, head, (size_t)n, err);
-    if (k == KIND_SNDFILE && a->src.pipe) {
-        st = hold_pipe(a, err);
-        if (st)
-            return st;
-    }
-    if (k == KIND_SNDFILE && starts(head, (size_t)n, "OggS", 4)) {
-        st = check_ogg(a, err);
-        if (st)
-            return st;
-    }
-    st = k == KIND_WAV ? open_wav(a, err) : open_sndfile(a, err);
+    st = open_reader(a, k, head, (size_t)n, err);
     return st ? st : check_options(a, err);
 }
 
@@ -495,6 +577,7 @@ void steno_audio_close(steno_audio *a)
     if (a->snd)
         sf_close(a->snd);
     steno_wav_free(a->wav);
+    steno_oggopus_close(a->opus);
     steno_buf_free(&a->held);
     free(a);
 }
@@ -515,7 +598,7 @@ steno_status steno_audio_read(steno_audio *a, float *mono, size_t max, size_t *n
     size_t k = a->block_frames;
     steno_status st;
     if (!k && !a->ended) {
-        st = a->wav ? fill_wav(a, err) : fill_sndfile(a, err);
+        st = a->wav ? fill_wav(a, err) : a->opus ? fill_opus(a, err) : fill_sndfile(a, err);
         if (st)
             return st;
         k = a->block_frames;
@@ -528,8 +611,11 @@ steno_status steno_audio_read(steno_audio *a, float *mono, size_t max, size_t *n
         if (k > (uint64_t)(a->limit - a->delivered))
             k = (size_t)(a->limit - a->delivered);
     }
-    steno_pcm_mix(a->block + a->block_at * a->info.channels, k, a->info.channels, a->opt.channel,
-                  mono);
+    if (a->opus) /* mixed already */
+        memcpy(mono, a->block + a->block_at, k * sizeof *mono);
+    else
+        steno_pcm_mix(a->block + a->block_at * a->info.channels, k, a->info.channels,
+                      a->opt.channel, mono);
     a->block_at += k;
     a->block_frames -= k;
     a->delivered += (int64_t)k;

@@ -1,7 +1,7 @@
 /* A recording of any known format -> mono f32 at its own rate, pulled piece by piece: memory is
  * bounded whatever its length. The first bytes decide, never a name: WAV, RF64 and BW64 go to our
- * own reader, the rest (FLAC, Ogg Vorbis, Ogg Opus, MP3, AIFF, AU, CAF, W64) to libsndfile over
- * virtual I/O. */
+ * own reader, as does Ogg Opus from a pipe; the rest (FLAC, Ogg Vorbis, Ogg Opus, MP3, AIFF, AU,
+ * CAF, W64, WAV with ADPCM or GSM) to libsndfile over virtual I/O. */
 #ifndef STENO_AUDIO_FILE_H
 #define STENO_AUDIO_FILE_H
 
@@ -12,7 +12,7 @@ typedef struct steno_audio steno_audio;
 struct steno_audio_options { /* zero-initialised = defaults */
     unsigned channel;   /* 0 = mean of all channels; k = the k-th, counted from 1 */
     double max_seconds; /* longer audio is STENO_ERR_LIMIT; 0 = no limit */
-    size_t max_bytes;   /* of a pipe that must be held whole (not WAV); 0 = 512 MiB */
+    size_t max_bytes;   /* of a pipe that must be held whole (not WAV, not Opus); 0 = 512 MiB */
 };
 
 struct steno_audio_info {
@@ -30,8 +30,8 @@ struct steno_audio_info {
  * when the header already promises more than max_seconds; STENO_ERR_INVAL channel > channels. */
 STENO_MUST steno_status steno_audio_open_mem(steno_audio **out, const void *data, size_t n,
                                              const struct steno_audio_options *opt, steno_err *err);
-/* From a descriptor, borrowed until close: a file is read in place; a pipe with WAV is decoded as
- * it comes; a pipe with anything else is first read to its end (those formats need seeking). */
+/* From a descriptor, borrowed until close: a file is read in place; a pipe with WAV or Ogg Opus is
+ * decoded as it comes; a pipe with anything else is first read to its end (those formats need seeking). */
 STENO_MUST steno_status steno_audio_open_fd(steno_audio **out, int fd,
                                             const struct steno_audio_options *opt, steno_err *err);
 void steno_audio_close(steno_audio *a);

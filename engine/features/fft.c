@@ -261,9 +261,9 @@ static void take_apart(const steno_fft *f, const float *zr, const float *zi, flo
         steno_v4 ar = v4_load(zr + k), ai = v4_load(zi + k);
         steno_v4 br = reversed(zr + m - k - 3), bi = reversed(zi + m - k - 3);
         steno_v4 er = (ar + br) * half, ei = (ai - bi) * half;
-        steno_v4 or = (ai + bi) * half, oi = (br - ar) * half;
+        steno_v4 dr = (ai + bi) * half, di = (br - ar) * half;
         steno_v4 c = v4_load(f->cosine + k), s = v4_load(f->sine + k);
-        steno_v4 tr = or * c + oi * s, ti = oi * c - or * s;
+        steno_v4 tr = dr * c + di * s, ti = di * c - dr * s;
         steno_v4 xr = er + tr, xi = ei + ti, yr = er - tr, yi = ei - ti, y;
         v4_store(power + k, xr * xr + xi * xi);
         y = yr * yr + yi * yi;
