@@ -7,8 +7,8 @@
  * own moment (--ramp-ms apart), in chunks of --chunk-ms, each sent when its last sample would have
  * been recorded. What is measured, in ms:
  *   word     from sending the chunk in which a word ends to the first answer that has the word
- *   partial  from sending the chunk that a partial's audio_ms lies in to the partial: the time
- *            audio spends in the server, whatever was said
+ *   answer   from sending the chunk that a partial's or final's audio_ms lies in to its arrival: the
+ *            time audio spends in the server, whatever was said
  *   final    from sending `end` to the last final
  * A chunk that leaves late (this program was not scheduled) counts from when it really left, and
  * the worst lateness is reported. */
@@ -51,7 +51,7 @@ struct load {
     size_t total, step, n_chunks;
     struct stream *s;
     int epoll;
-    struct samples word, partial, final, late;
+    struct samples word, answer, final, late;
     int done, errors, wrong, refused;
     double audio_seconds;
 };
@@ -68,7 +68,7 @@ static int64_t sent_at(const struct stream *s, double seconds)
     return s->sent_ns[i < s->load->n_chunks ? i : s->load->n_chunks - 1];
 }
 
-static void measure(struct stream *s, const json_t *msg, bool final)
+static void measure(struct stream *s, const json_t *msg)
 {
     const json_t *words = json_object_get(msg, "words");
     int64_t segment = json_integer_value(json_object_get(msg, "segment")), at;
@@ -84,11 +84,9 @@ static void measure(struct stream *s, const json_t *msg, bool final)
     }
     if (n > s->known_words)
         s->known_words = n;
-    if (final)
-        return;
     at = sent_at(s, ((double)json_integer_value(json_object_get(msg, "audio_ms")) - 1) * 1e-3);
     if (at)
-        samples_add(&s->load->partial, ms_since(at));
+        samples_add(&s->load->answer, ms_since(at));
 }
 
 static void on_final(struct stream *s, const json_t *msg)
@@ -112,9 +110,9 @@ static void on_message(void *user, const char *text, size_t n)
         s->ready = true;
         s->t0 = steno_now_ns();
     } else if (!strcmp(type, "partial")) {
-        measure(s, msg, false);
+        measure(s, msg);
     } else if (!strcmp(type, "final")) {
-        measure(s, msg, true);
+        measure(s, msg);
         on_final(s, msg);
     } else if (!strcmp(type, "error")) {
         s->error = true;
@@ -264,7 +262,7 @@ static int report(struct load *l, const struct process_usage *before,
     printf("%d streams, %.0f s of audio in %.1f s; %d errors, %d refused, %d wrong transcripts\n",
            l->streams, l->audio_seconds, seconds, l->errors, l->refused, l->wrong);
     print_row("word (its end sent -> shown)", &l->word);
-    print_row("partial (its audio sent -> shown)", &l->partial);
+    print_row("answer (its audio sent -> shown)", &l->answer);
     print_row("last final (end sent -> shown)", &l->final);
     print_row("this program late by", &l->late);
     if (l->pid)
@@ -276,7 +274,7 @@ static int report(struct load *l, const struct process_usage *before,
         j = json_pack("{s:i,s:f,s:f,s:i,s:i,s:i,s:o,s:o,s:o,s:o,s:f,s:f,s:f}", "streams",
                       l->streams, "seconds", seconds, "audio_seconds", l->audio_seconds, "errors",
                       l->errors, "refused", l->refused, "wrong", l->wrong, "word_ms",
-                      json_row(&l->word), "partial_ms", json_row(&l->partial), "final_ms",
+                      json_row(&l->word), "answer_ms", json_row(&l->answer), "final_ms",
                       json_row(&l->final), "client_late_ms", json_row(&l->late),
                       "server_cpu_seconds", cpu, "server_rss_mib", after->rss_mib,
                       "server_peak_rss_mib", after->peak_rss_mib);
@@ -328,7 +326,7 @@ static void release(struct load *l)
     }
     free(l->s);
     samples_free(&l->word);
-    samples_free(&l->partial);
+    samples_free(&l->answer);
     samples_free(&l->final);
     samples_free(&l->late);
     recording_free(&l->rec);
