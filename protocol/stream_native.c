@@ -202,6 +202,9 @@ steno_status steno_native_parse(const char *text, size_t n,
         return steno_fail(err, STENO_ERR_LIMIT, "message: JSON nested deeper than %d levels",
                           STENO_NATIVE_MAX_DEPTH);
     root = json_loadb(text, n, JSON_REJECT_DUPLICATES, &je);
+    /* jansson 2.14 leaves the text empty when it fails before the first byte */
+    if (!root && (!je.text[0] || json_error_code(&je) == json_error_out_of_memory))
+        return steno_fail(err, STENO_ERR_NOMEM, "message: out of memory");
     if (!root)
         return steno_fail(err, STENO_ERR_FORMAT, "message: not JSON: line %d, column %d: %s",
                           je.line, je.column, je.text);

@@ -454,24 +454,33 @@ void steno_ws_session_query(steno_ws_session *s, const char *name, const char *v
     }
 }
 
+/* A piece of a text message; act on the whole one. What cannot be taken ends the session. */
+static void add_text(steno_ws_session *s, const char *p, size_t n, bool last)
+{
+    size_t max = s->limits.message_bytes < STENO_NATIVE_MAX_TEXT ? s->limits.message_bytes
+                                                                 : STENO_NATIVE_MAX_TEXT;
+    steno_err err;
+    steno_status st = STENO_OK;
+    if (paused(s))
+        st = steno_fail(&err, STENO_ERR_INTERNAL, "message: came while reading was paused");
+    else if (s->text.len + n > max)
+        st = steno_fail(&err, STENO_ERR_LIMIT, "message: more than %zu bytes of text", max);
+    else if (steno_buf_add(&s->text, p, n))
+        st = steno_fail(&err, STENO_ERR_NOMEM, "message: out of memory");
+    if (st) {
+        fail(s, st, err.msg);
+        s->skip = true;
+    } else if (last) {
+        act(s, s->text.data ? s->text.data : "", s->text.len);
+    }
+}
+
 void steno_ws_session_text(steno_ws_session *s, const char *p, size_t n, bool last)
 {
     if (s->state >= ENDING) /* a late finalize, end or keepalive: nothing is lost by it */
         return;
-    if (!paused(s) && !s->skip) {
-        size_t max = s->limits.message_bytes < STENO_NATIVE_MAX_TEXT ? s->limits.message_bytes
-                                                                     : STENO_NATIVE_MAX_TEXT;
-        if (s->text.len + n > max || steno_buf_add(&s->text, p, n)) {
-            char msg[80];
-            snprintf(msg, sizeof msg, "message: more than %zu bytes of text", max);
-            fail(s, STENO_ERR_LIMIT, msg);
-            s->skip = true;
-        } else if (last) {
-            act(s, s->text.data ? s->text.data : "", s->text.len);
-        }
-    } else if (!s->skip) {
-        fail(s, STENO_ERR_INTERNAL, "message: came while reading was paused");
-    }
+    if (!s->skip)
+        add_text(s, p, n, last);
     if (last) {
         steno_buf_free(&s->text);
         s->skip = false;
@@ -481,8 +490,10 @@ void steno_ws_session_text(steno_ws_session *s, const char *p, size_t n, bool la
 /* A bare Opus packet must be whole before it is decoded. */
 static void take_packet(steno_ws_session *s, const char *p, size_t n, bool last)
 {
-    if (steno_buf_add(&s->packet, p, n)) {
-        fail(s, STENO_ERR_LIMIT, "opus: a message of more than 65536 bytes is no packet");
+    steno_status st = steno_buf_add(&s->packet, p, n);
+    if (st) {
+        fail(s, st, st == STENO_ERR_LIMIT ? "opus: a message of more than 65536 bytes is no packet"
+                                          : "opus: out of memory");
         return;
     }
     if (!last)

@@ -1,0 +1,218 @@
+/* The 1st, 2nd, ... nth allocation fails in a session of /v1/stream: each time the session ends with
+ * a close code of ours, every answer that leaves is whole, nothing leaks (the address sanitizer's
+ * build looks), and at last the scenario passes. With jansson's allocations failing as well the
+ * session ends as orderly, but jansson 2.14 calls some of them syntax errors. */
+/* link: server/ws_session.c server/outbox.c */
+/* ldflags: -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/ws_session.h"
+
+static long allocations = -1; /* until one fails; -1: none does */
+
+void *__real_malloc(size_t n);
+void *__real_calloc(size_t n, size_t size);
+void *__real_realloc(void *p, size_t n);
+void *__wrap_malloc(size_t n);
+void *__wrap_calloc(size_t n, size_t size);
+void *__wrap_realloc(void *p, size_t n);
+
+static bool refuse(void)
+{
+    return allocations >= 0 && allocations-- == 0;
+}
+
+void *__wrap_malloc(size_t n)
+{
+    return refuse() ? NULL : __real_malloc(n);
+}
+
+void *__wrap_calloc(size_t n, size_t size)
+{
+    return refuse() ? NULL : __real_calloc(n, size);
+}
+
+void *__wrap_realloc(void *p, size_t n)
+{
+    return refuse() ? NULL : __real_realloc(p, n);
+}
+
+static bool jansson_too;
+
+static void *for_jansson(size_t n)
+{
+    return jansson_too ? malloc(n) : __real_malloc(n);
+}
+
+struct fake {
+    size_t room, taken;
+    int opens, ends;
+};
+
+static steno_status resolve(void *ctx, struct steno_native_start *s, steno_err *err)
+{
+    (void)ctx, (void)err;
+    snprintf(s->model, sizeof s->model, "digits-en");
+    return STENO_OK;
+}
+
+static steno_status open_place(void *ctx, const struct steno_native_start *s, int rate,
+                               steno_err *err)
+{
+    (void)s, (void)rate, (void)err;
+    ((struct fake *)ctx)->opens++;
+    return STENO_OK;
+}
+
+static steno_status push(void *ctx, const float *pcm, size_t n, size_t *taken, steno_err *err)
+{
+    struct fake *f = ctx;
+    (void)pcm, (void)err;
+    *taken = n < f->room ? n : f->room;
+    f->room -= *taken;
+    f->taken += *taken;
+    return STENO_OK;
+}
+
+static steno_status finalize(void *ctx, steno_err *err)
+{
+    (void)ctx, (void)err;
+    return STENO_OK;
+}
+
+static void end(void *ctx)
+{
+    ((struct fake *)ctx)->ends++;
+}
+
+static const struct steno_ws_engine engine = {resolve, open_place, push, finalize, end};
+
+static void text(steno_ws_session *s, const char *t)
+{
+    size_t half = strlen(t) / 2; /* in two pieces: the session has to keep the first */
+    steno_ws_session_text(s, t, half, false);
+    steno_ws_session_text(s, t + half, strlen(t) - half, true);
+}
+
+static void note(steno_ws_session *s, enum steno_pool_note_kind kind, enum steno_event_kind ev_kind)
+{
+    struct steno_event ev = {.kind = ev_kind, .text = "four two seven", .time = 1};
+    struct steno_pool_note n = {.kind = kind, .event = &ev};
+    steno_ws_session_note(s, &n);
+}
+
+/* Every answer that is there; the type and text of the last one into `type` and `said`. */
+static int take_all(steno_ws_session *s, char type[16], char said[256])
+{
+    int n = 0;
+    for (;; n++) {
+        struct steno_buf b;
+        json_t *root;
+        long left = allocations;
+        steno_status st;
+        steno_buf_init(&b, 65536);
+        allocations = -1; /* the taker's memory is not the matter */
+        st = steno_ws_session_take(s, &b);
+        if (!st) {
+            root = json_loadb(b.data, b.len, 0, NULL);
+            assert_non_null(root);
+            snprintf(type, 16, "%s", json_string_value(json_object_get(root, "type")));
+            snprintf(said, 256, "%s", b.data);
+            json_decref(root);
+        }
+        steno_buf_free(&b);
+        allocations = left;
+        if (st)
+            return n;
+    }
+}
+
+/* A session from start to end. True when nothing failed. */
+static bool scenario(void)
+{
+    struct steno_ws_session_limits limits = {1 << 20, 4096, 0};
+    struct steno_ws_session_state st;
+    struct fake f = {.room = 1000};
+    static char pcm[8000];
+    char last[16] = "", said[256] = "";
+    steno_ws_session *s = steno_ws_session_new(&engine, &f, "sess_fault", &limits);
+    if (!s)
+        return false;
+    text(s, "{\"type\":\"start\",\"encoding\":\"s16le\",\"sample_rate\":8000}");
+    steno_ws_session_binary(s, pcm, sizeof pcm, true, true);
+    note(s, STENO_POOL_EVENT, STENO_PARTIAL);
+    f.room = 100000;
+    for (int i = 0; i < 3 && !steno_ws_session_readable(s); i++)
+        steno_ws_session_resume(s);
+    note(s, STENO_POOL_EVENT, STENO_PARTIAL);
+    note(s, STENO_POOL_EVENT, STENO_FINAL);
+    text(s, "{\"type\":\"end\"}");
+    note(s, STENO_POOL_EVENT, STENO_FINAL);
+    if (f.opens)
+        note(s, STENO_POOL_DONE, STENO_FINAL);
+    take_all(s, last, said);
+    steno_ws_session_get_state(s, &st);
+    assert_true(st.close);
+    assert_true(f.opens <= 1 && f.ends <= 1);
+    if (st.ending == STENO_WS_ENDED) {
+        assert_int_equal(f.taken, sizeof pcm / 2);
+        assert_string_equal(last, "end");
+        assert_int_equal(st.close_code, 1000);
+    } else {
+        bool syntax = jansson_too && st.ending == STENO_WS_BAD && st.close_code == 1007;
+        if (!syntax && (st.ending != STENO_WS_FAILED || st.close_code != 1013))
+            fail_msg("ends with %d %s %s", st.close_code, st.reason, said);
+    }
+    steno_ws_session_free(s);
+    return st.ending == STENO_WS_ENDED;
+}
+
+static void fail_each_in_turn(int at_least)
+{
+    int n = 0, unnoticed = 0;
+    assert_true(scenario());
+    for (;; n++) {
+        bool passed, none_left;
+        allocations = n;
+        passed = scenario();
+        none_left = allocations >= 0;
+        allocations = -1;
+        if (none_left)
+            break;
+        unnoticed += passed;
+    }
+    print_message("%d allocations in a session, %d may fail unnoticed\n", n, unnoticed);
+    assert_true(n >= at_least);
+}
+
+static void every_failed_allocation_ends_the_session_and_says_so(void **state)
+{
+    (void)state;
+    jansson_too = false;
+    fail_each_in_turn(10);
+}
+
+static void failed_allocations_of_jansson_end_it_as_orderly(void **state)
+{
+    (void)state;
+    jansson_too = true;
+    fail_each_in_turn(20);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_failed_allocation_ends_the_session_and_says_so),
+        cmocka_unit_test(failed_allocations_of_jansson_end_it_as_orderly),
+    };
+    json_set_alloc_funcs(for_jansson, free);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
