@@ -16,7 +16,7 @@
  *
  * Depthwise: per channel, every vector of outputs sums its taps with plain unaligned loads. */
 
-enum { GROUP = 32 }; /* panels gathered at a time: 2 MiB for K >= KC, 64 x 32 floats per row */
+enum { GROUP = 32 }; /* panels gathered at a time: 2 MiB for K >= KC */
 
 static size_t conv_taps(const struct steno_conv *s)
 {
@@ -105,7 +105,7 @@ static bool few_pixels(const struct steno_conv *s)
     const double m = (double)(s->c_out / s->group);
     const double m_panels = (double)panels(s->c_out / s->group);
     const double n_panels = (double)panels(s->out[0] * s->out[1]);
-    const double copy = pointwise(s) ? 0.4 : 4.0 / (double)s->kernel[1];
+    const double copy = pointwise(s) ? 0.4 : 9.0 / (double)s->kernel[1];
     return n <= 1024 && k * n * (copy + m_panels) + m * n * 0.5 < m * k * (0.4 + n_panels) + k * n;
 }
 
@@ -126,48 +126,64 @@ static size_t V_NAME(conv_f32_work)(const struct steno_conv *s, size_t n_parts)
     return n_parts * part_work(s) * sizeof(float);
 }
 
-/* Where the pixels of a group of panels lie in one channel's image: per vector the first one, the
- * others relative to it, and whether they are simply in a row. */
-struct pixels {
-    size_t base[2 * GROUP];
-    int at[2 * GROUP][VL];
-    bool in_a_row[2 * GROUP];
+/* p[0], p[step], ... in the first n lanes. Steps of 2 are two loads and a shuffle; gather
+ * instructions are left out of this on purpose: where their mitigation (Intel GDS, 2023) is active,
+ * 16 lanes take some 80 cycles. */
+static inline vf load_step(const float *p, size_t step, size_t n)
+{
+    alignas(64) float one_by_one[VL];
+    if (step == 1)
+        return v_load_m(p, v_tail(n));
+    if (step == 2) {
+        size_t end = 2 * n - 1; /* elements touched */
+        if (end <= VL)
+            return v_even(v_load_m(p, v_tail(end)), v_zero());
+        return v_even(v_load(p), v_load_m(p + VL, v_tail(end - VL)));
+    }
+    for (size_t i = 0; i < n; i++)
+        one_by_one[i] = p[i * step];
+    return v_load_m(one_by_one, v_tail(n));
+}
+
+/* Pixels of one image row: n of them from element `from` of a channel on. */
+struct segment {
+    size_t from, n;
 };
 
-/* Pixels [p, p + n); lanes past the last one repeat it. */
-static void locate(const struct steno_conv *s, size_t p, size_t n, struct pixels *px)
+/* Pixels [p, p + n) as segments; how many. */
+static size_t segments(const struct steno_conv *s, size_t p, size_t n, struct segment *seg)
 {
-    size_t o0 = p / s->out[1], o1 = p % s->out[1], last = 0;
-    for (size_t v = 0; v < 2 * panels(n); v++) {
-        for (size_t i = 0; i < VL; i++) {
-            if (v * VL + i < n) {
-                last = o0 * s->stride[0] * s->in[1] + o1 * s->stride[1];
-                o0 += o1 + 1 == s->out[1];
-                o1 = o1 + 1 == s->out[1] ? 0 : o1 + 1;
-            }
-            if (i == 0)
-                px->base[v] = last;
-            px->at[v][i] = (int)(last - px->base[v]);
-        }
-        px->in_a_row[v] = true;
-        for (int i = 0; i < VL; i++)
-            px->in_a_row[v] &= px->at[v][i] == i;
+    size_t o0 = p / s->out[1], o1 = p % s->out[1], count = 0;
+    while (n) {
+        size_t some = s->out[1] - o1 < n ? s->out[1] - o1 : n;
+        seg[count].from = o0 * s->stride[0] * s->in[1] + o1 * s->stride[1];
+        seg[count++].n = some;
+        n -= some;
+        o1 = 0;
+        o0++;
     }
+    return count;
 }
 
 /* Rows [k, k + kc) of the patches as panels of NR columns, kc rows each. */
 static void gather(const struct steno_conv *s, const float *x, size_t k, size_t kc,
-                   const struct pixels *px, size_t vectors, float *dst)
+                   const struct segment *seg, size_t count, size_t wide, float *dst)
 {
+    alignas(64) float row[GROUP * NR + VL]; /* whole vectors are stored, the last ones too far */
     const size_t per = s->kernel[0] * s->kernel[1], image = s->in[0] * s->in[1];
+    memset(row, 0, sizeof row);
     for (size_t i = 0; i < kc; i++) {
         const size_t c = (k + i) / per, tap = (k + i) % per;
         const float *from = x + c * image + tap / s->kernel[1] * s->dilation[0] * s->in[1] +
                             tap % s->kernel[1] * s->dilation[1];
-        for (size_t v = 0; v < vectors; v++) {
-            const float *at = from + px->base[v];
-            v_store(dst + (v / 2 * kc + i) * NR + v % 2 * VL,
-                    px->in_a_row[v] ? v_load(at) : v_gather_at(at, px->at[v]));
+        float *to = row;
+        for (size_t j = 0; j < count; to += seg[j].n, j++)
+            for (size_t at = 0; at < seg[j].n; at += VL)
+                v_store(to + at, load_step(from + seg[j].from + at * s->stride[1], s->stride[1],
+                                           seg[j].n - at < VL ? seg[j].n - at : VL));
+        for (size_t j = 0; j < wide; j++) {
+            v_store(dst + (j * kc + i) * NR, v_load(row + j * NR));
+            v_store(dst + (j * kc + i) * NR + VL, v_load(row + j * NR + VL));
         }
     }
 }
@@ -183,8 +199,8 @@ static void conv_group(const struct steno_conv *s, const float *x, const float *
         size_t n = (last * NR < pixels ? last * NR : pixels) - p0;
         struct steno_gemm_epilogue here = {.alpha = 1};
         struct product p = {n, k, w, 0, 0, true, work, NR, 0, y + p0, pixels, NULL};
-        struct pixels px;
-        locate(s, p0, n, &px);
+        struct segment seg[GROUP * NR];
+        const size_t count = segments(s, p0, n, seg);
         if (ep) {
             here = *ep;
             here.residual = ep->residual ? ep->residual + p0 : NULL;
@@ -192,7 +208,7 @@ static void conv_group(const struct steno_conv *s, const float *x, const float *
         }
         for (size_t k0 = 0; k0 < k; k0 += KC) {
             size_t kc = k - k0 < KC ? k - k0 : KC;
-            gather(s, x, k0, kc, &px, 2 * panels(n), work);
+            gather(s, x, k0, kc, seg, count, panels(n), work);
             p.b_next = kc * NR;
             multiply_block(&p, work, o0, o1, 0, last - j, k0, kc);
         }
@@ -216,6 +232,12 @@ static void gather_pixels(const struct steno_conv *s, const float *x, float *to)
                 if (s->dilation[1] > 1) {
                     for (size_t i = 0; i < run; i++)
                         to[i] = from[i * s->dilation[1]];
+                    continue;
+                }
+                if (run == 3) { /* a masked store costs more than three plain ones */
+                    to[0] = from[0];
+                    to[1] = from[1];
+                    to[2] = from[2];
                     continue;
                 }
                 for (size_t i = 0; i < run; i += VL) {
@@ -308,7 +330,7 @@ static void conv_general(const struct steno_conv *s, const float *x, const float
 struct batch {
     const float *from[4];
     vm lanes[4];
-    size_t at[4], n[4];
+    size_t at[4], n[4]; /* n >= 1 */
     size_t count;
 };
 
@@ -317,7 +339,6 @@ static inline __attribute__((always_inline)) void depthwise_sums(const struct st
                                                                  const float *w, size_t width,
                                                                  bool strided, float *out)
 {
-    const int step = (int)s->stride[1];
     vf acc[4];
 #pragma GCC unroll 4
     for (size_t i = 0; i < width; i++)
@@ -329,7 +350,8 @@ static inline __attribute__((always_inline)) void depthwise_sums(const struct st
 #pragma GCC unroll 4
             for (size_t i = 0; i < width; i++) {
                 const float *from = b->from[i] + tap;
-                vf v = strided ? v_gather(from, step, b->lanes[i]) : v_load_m(from, b->lanes[i]);
+                vf v =
+                    strided ? load_step(from, s->stride[1], b->n[i]) : v_load_m(from, b->lanes[i]);
                 acc[i] = v_fma(weight, v, acc[i]);
             }
         }
@@ -346,6 +368,7 @@ static void depthwise_batch(const struct steno_conv *s, const struct product *p,
     for (size_t i = b->count; i < 4; i++) { /* idle lanes */
         b->from[i] = b->from[0];
         b->lanes[i] = v_tail(0);
+        b->n[i] = 1;
     }
     if (s->stride[1] > 1)
         depthwise_sums(s, b, w, 4, true, tile);

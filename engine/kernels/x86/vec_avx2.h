@@ -120,18 +120,11 @@ static inline vm v_range(size_t lo, size_t hi)
 {
     return _mm256_andnot_si256(v_tail(lo), v_tail(hi));
 }
-/* p[i * step] in lane i, for lanes of m; |step| * VL < 2^31. */
-static inline vf v_gather(const float *p, int step, vm m)
+/* Every other element of a, then of b: a[0], a[2], ... b[0], b[2], ... */
+static inline vf v_even(vf a, vf b)
 {
-    __m256i at =
-        _mm256_mullo_epi32(_mm256_set1_epi32(step), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
-    return _mm256_mask_i32gather_ps(v_zero(), p, at, _mm256_castsi256_ps(m), 4);
-}
-/* p[at[i]] in lane i. */
-static inline vf v_gather_at(const float *p, const int *at)
-{
-    __m256i i = _mm256_loadu_si256((const __m256i *)(const void *)at);
-    return _mm256_i32gather_ps(p, i, 4);
+    __m256d v = _mm256_castps_pd(_mm256_shuffle_ps(a, b, 0x88));
+    return _mm256_castpd_ps(_mm256_permute4x64_pd(v, 0xd8));
 }
 static inline float v_hsum(vf a)
 {

@@ -101,15 +101,10 @@ static inline vm v_range(size_t lo, size_t hi)
 {
     return (vm)(v_tail(hi) & ~v_tail(lo));
 }
-static inline vf v_gather(const float *p, int step, vm m)
+static inline vf v_even(vf a, vf b)
 {
-    const __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-    __m512i at = _mm512_mullo_epi32(_mm512_set1_epi32(step), lane);
-    return _mm512_mask_i32gather_ps(v_zero(), m, at, p, 4);
-}
-static inline vf v_gather_at(const float *p, const int *at)
-{
-    return _mm512_i32gather_ps(_mm512_loadu_si512(at), p, 4);
+    const __m512i at = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+    return _mm512_permutex2var_ps(a, at, b);
 }
 static inline float v_hsum(vf a)
 {
