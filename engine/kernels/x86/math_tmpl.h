@@ -61,9 +61,11 @@ static inline vf v_log(vf x)
     y = v_fma(e, v_set1(-2.12194440e-4f), y);
     y = v_fnma(z, v_set1(0.5f), y);
     y = v_fma(e, v_set1(0.693359375f), m + y);
+    /* Compared with zero and not with the smallest denormal: that one is zero, too, where denormals
+     * are flushed, as they are while operators run. */
+    y = v_select(v_lt(v_zero(), v_abs(x)), y, v_set1(-INFINITY));
     y = v_select(v_lt(x, v_set1(INFINITY)), y, x); /* inf, NaN */
-    y = v_select(v_lt(x, v_zero()), v_set1(NAN), y);
-    return v_select(v_lt(v_abs(x), v_set1(1.4e-45f)), v_set1(-INFINITY), y);
+    return v_select(v_lt(x, v_zero()), v_set1(NAN), y);
 }
 
 /* Odd polynomial of Cephes tanhf below 0.625, else 1 - 2 / (e^2|x| + 1). */
