@@ -1,7 +1,7 @@
-/* A delimiter is CR LF "--" boundary. The body is read as if CR LF stood before its first byte, so the
- * first boundary needs no rule of its own. A boundary cannot hold a CR, so when a match breaks off,
- * no later match can have begun inside it but at the byte that broke it: the matched bytes are data
- * and that byte is looked at again. */
+/* A delimiter is CR LF "--" boundary. The body is read as if CR LF stood before its first byte, so
+ * the first boundary needs no rule of its own. A boundary cannot hold a CR, so when a match breaks
+ * off, no later match can have begun inside it but at the byte that broke it: the matched bytes are
+ * data and that byte is looked at again. */
 #include "protocol/multipart.h"
 
 #include <stdlib.h>
@@ -10,7 +10,8 @@
 
 enum state {
     TEXT,    /* preamble or part body, up to a delimiter */
-    CLOSING, /* behind a delimiter: CR LF opens a part, "--" ends all; blanks before CR LF are legal */
+    CLOSING, /* behind a delimiter: CR LF opens a part, "--" ends all; blanks before CR LF are legal
+              */
     HEADERS,
     EPILOGUE
 };
@@ -49,8 +50,8 @@ static bool parameter_value(const char **at, char *out, size_t size)
     return fits;
 }
 
-/* Value of a parameter (name="a b" or name=token) of a header value; false when it is absent, broken
- * or does not fit out. */
+/* Value of a parameter (name="a b" or name=token) of a header value; false when it is absent,
+ * broken or does not fit out. */
 static bool parameter(const char *value, const char *name, char *out, size_t size)
 {
     const char *p = strchr(value, ';');

@@ -1,6 +1,6 @@
 /* multipart/form-data (RFC 7578; syntax RFC 2046, section 5.1) as a stream: bytes in any split ->
- * parts. Part bodies are never held, so their size is the caller's business; the headers of one part
- * may take STENO_MULTIPART_HEADERS bytes. Pure, confined.
+ * parts. Part bodies are never held, so their size is the caller's business; the headers of one
+ * part may take STENO_MULTIPART_HEADERS bytes. Pure, confined.
  *
  *     steno_multipart_open(&mp, "multipart/form-data; boundary=xyz", &events, &err);
  *     steno_multipart_push(mp, bytes, n, &err);      as often as there are bytes

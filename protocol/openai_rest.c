@@ -143,8 +143,8 @@ steno_status steno_openai_check(const struct steno_openai_request *r, const char
 /* Names OpenAI writes out in full, with their ISO 639-1 codes. */
 static const struct {
     const char *code, *name;
-} languages[] = {{"en", "english"}, {"de", "german"},     {"fr", "french"}, {"es", "spanish"},
-                 {"it", "italian"}, {"pt", "portuguese"}, {"nl", "dutch"},  {"pl", "polish"},
+} languages[] = {{"en", "english"}, {"de", "german"},     {"fr", "french"},   {"es", "spanish"},
+                 {"it", "italian"}, {"pt", "portuguese"}, {"nl", "dutch"},    {"pl", "polish"},
                  {"ru", "russian"}, {"zh", "chinese"},    {"ja", "japanese"}, {"ko", "korean"}};
 
 static const char *language_name(const char *code)

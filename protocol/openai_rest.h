@@ -1,9 +1,9 @@
-/* The wire format of OpenAI's transcription endpoint (POST /v1/audio/transcriptions and /v1/models of
- * openai/openai-openapi 2.3.0): form fields -> struct, results and errors -> JSON, stream=true as
- * server-sent events. Pure.
+/* The wire format of OpenAI's transcription endpoint (POST /v1/audio/transcriptions and /v1/models
+ * of openai/openai-openapi 2.3.0): form fields -> struct, results and errors -> JSON, stream=true
+ * as server-sent events. Pure.
  *
- * Text goes out as valid UTF-8 whatever came in; times have millisecond grain. Functions that append
- * return STENO_ERR_LIMIT or STENO_ERR_NOMEM of the buffer. */
+ * Text goes out as valid UTF-8 whatever came in; times have millisecond grain. Functions that
+ * append return STENO_ERR_LIMIT or STENO_ERR_NOMEM of the buffer. */
 #ifndef STENO_PROTOCOL_OPENAI_REST_H
 #define STENO_PROTOCOL_OPENAI_REST_H
 
@@ -18,7 +18,7 @@ enum steno_openai_format {
     STENO_OPENAI_VTT
 };
 
-#define STENO_OPENAI_NAME 128  /* model and language, with their NUL */
+#define STENO_OPENAI_NAME 128   /* model and language, with their NUL */
 #define STENO_OPENAI_FIELD 8192 /* bytes of any one text field; more is STENO_ERR_LIMIT */
 
 struct steno_openai_request { /* zero-initialised = nothing given */
@@ -31,10 +31,11 @@ struct steno_openai_request { /* zero-initialised = nothing given */
     bool has_file;
 };
 
-/* One text field of the form. Both spellings of array fields are taken ("name[]" and "name"). Fields
- * that change nothing here (prompt, temperature, chunking_strategy, include[], ...) are checked or
- * ignored, as documented in docs/server.md; unknown ones are ignored, as newer clients send them.
- * STENO_ERR_INVAL names field and values; *param receives the field's name (static storage). */
+/* One text field of the form. Both spellings of array fields are taken ("name[]" and "name").
+ * Fields that change nothing here (prompt, temperature, chunking_strategy, include[], ...) are
+ * checked or ignored, as documented in docs/server.md; unknown ones are ignored, as newer clients
+ * send them. STENO_ERR_INVAL names field and values; *param receives the field's name (static
+ * storage). */
 STENO_MUST steno_status steno_openai_field(struct steno_openai_request *r, const char *name,
                                            const char *value, size_t len, const char **param,
                                            steno_err *err);

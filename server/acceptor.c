@@ -1,7 +1,8 @@
 /* Design. A connection is in one of three places: `waiting` (its request head has not come yet),
  * handed over (only counted here: total, and per address), or `lingering` (refused; what the client
- * still sends is thrown away). Waiting and lingering ones are `struct conn`s in one table indexed by
- * slot; epoll events carry slot and generation, so an event of a closed connection is recognised.
+ * still sends is thrown away). Waiting and lingering ones are `struct conn`s in one table indexed
+ * by slot; epoll events carry slot and generation, so an event of a closed connection is
+ * recognised.
  *
  * MSG_PEEK leaves the bytes in the socket; with level-triggered epoll a half-sent head would wake
  * the thread again at once, without end. Edge-triggered, each arrival of new bytes wakes it once.
@@ -28,8 +29,8 @@
 #include <systemd/sd-daemon.h>
 #include <unistd.h>
 
-#define HEAD_MAX 16384      /* bytes of a request head; more is 431 */
-#define WAITING_MAX 4096    /* heads waited for at once; more is 503 */
+#define HEAD_MAX 16384       /* bytes of a request head; more is 431 */
+#define WAITING_MAX 4096     /* heads waited for at once; more is 503 */
 #define LINGER_NS 2000000000 /* longest time of reading behind a refused request */
 #define BACKLOG 1024
 #define BUCKETS 1024 /* of the per-address table */
@@ -58,7 +59,7 @@ struct steno_acceptor {
     int listeners[STENO_MAX_ADDRESSES];
     char *urls[STENO_MAX_ADDRESSES];
     size_t n_listeners;
-    bool inherited; /* listeners are systemd's */
+    bool inherited;         /* listeners are systemd's */
     int epoll, wake, spare; /* spare: given up for a moment when descriptors run out */
     pthread_t thread;
     bool running;

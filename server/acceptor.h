@@ -1,10 +1,10 @@
 /* The one port: accepts connections, waits for each request head without taking it from the socket
  * (MSG_PEEK, edge-triggered, with a deadline), and hands the socket to whoever serves the request.
  *
- * One thread, one epoll instance. What it does itself: 408 for a head that does not come in time, 431
- * for one that is too long, 503 over the limits of connections, and lingering: reading what a client
- * still sends after its request was refused, so that closing does not reset the connection before
- * the client has read the answer. Locked: stop and linger from any thread. */
+ * One thread, one epoll instance. What it does itself: 408 for a head that does not come in time,
+ * 431 for one that is too long, 503 over the limits of connections, and lingering: reading what a
+ * client still sends after its request was refused, so that closing does not reset the connection
+ * before the client has read the answer. Locked: stop and linger from any thread. */
 #ifndef STENO_SERVER_ACCEPTOR_H
 #define STENO_SERVER_ACCEPTOR_H
 

@@ -89,8 +89,8 @@ steno_status steno_address_parse(const char *text, size_t len, struct steno_addr
             return STENO_OK;
         }
     }
-    return steno_fail(err, STENO_ERR_INVAL,
-                      "'%.*s' is not an IPv4 or IPv6 address, localhost or *", shown, text);
+    return steno_fail(err, STENO_ERR_INVAL, "'%.*s' is not an IPv4 or IPv6 address, localhost or *",
+                      shown, text);
 }
 
 steno_status steno_address_parse_list(const char *text, struct steno_address *out, size_t *n,

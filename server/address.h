@@ -17,8 +17,8 @@ struct steno_address {
 };
 
 /* text: [len]. STENO_ERR_INVAL says what is wrong with it. */
-STENO_MUST steno_status steno_address_parse(const char *text, size_t len,
-                                            struct steno_address *out, steno_err *err);
+STENO_MUST steno_status steno_address_parse(const char *text, size_t len, struct steno_address *out,
+                                            steno_err *err);
 /* Comma-separated list of 1..STENO_MAX_ADDRESSES into out. */
 STENO_MUST steno_status steno_address_parse_list(const char *text, struct steno_address *out,
                                                  size_t *n, steno_err *err);

@@ -21,7 +21,7 @@ struct row {
     const char *doc;
 };
 
-#define ROW(type, field, section, key, env, value, min, max, doc) \
+#define ROW(type, field, section, key, env, value, min, max, doc)                                  \
     {type, offsetof(struct steno_config, field), section, key, env, value, min, max, doc},
 static const struct row rows[] = {
 #include "server/config_table.h"
@@ -50,14 +50,14 @@ struct unit {
     double factor;
 };
 static const struct unit no_units[] = {{"", 1}, {NULL, 0}};
-static const struct unit byte_units[] = {{"", 1},           {"K", 1024},        {"M", 1048576},
-                                         {"G", 1073741824}, {"KiB", 1024},      {"MiB", 1048576},
-                                         {"GiB", 1073741824}, {"B", 1},         {NULL, 0}};
-static const struct unit second_units[] = {{"", 1},    {"s", 1},    {"ms", 0.001},
+static const struct unit byte_units[] = {
+    {"", 1},          {"K", 1024},         {"M", 1048576}, {"G", 1073741824}, {"KiB", 1024},
+    {"MiB", 1048576}, {"GiB", 1073741824}, {"B", 1},       {NULL, 0}};
+static const struct unit second_units[] = {{"", 1},     {"s", 1},    {"ms", 0.001},
                                            {"min", 60}, {"h", 3600}, {NULL, 0}};
 
-/* A number and a unit of the list; spaces between them are allowed. Decimal only: strtod alone would
- * also take "0x1p4", "inf", "nan" and "1e9". */
+/* A number and a unit of the list; spaces between them are allowed. Decimal only: strtod alone
+ * would also take "0x1p4", "inf", "nan" and "1e9". */
 static bool parse_number(const char *text, const struct unit *units, double *out)
 {
     char digits[32], *end;
@@ -93,11 +93,16 @@ static bool parse_bool(const char *text, bool *out)
 static const char *type_hint(enum type t)
 {
     switch (t) {
-    case INT: return "a whole number";
-    case BYTES: return "a size such as 65536, 64K, 100M or 1G";
-    case SECONDS: return "a time such as 30, 1.5s, 500ms, 10min or 4h";
-    case BOOL: return "yes or no";
-    case STRING: break;
+    case INT:
+        return "a whole number";
+    case BYTES:
+        return "a size such as 65536, 64K, 100M or 1G";
+    case SECONDS:
+        return "a time such as 30, 1.5s, 500ms, 10min or 4h";
+    case BOOL:
+        return "yes or no";
+    case STRING:
+        break;
     }
     return "text";
 }
@@ -364,10 +369,11 @@ steno_status steno_config_check(const struct steno_config *c, steno_err *err)
     if (st)
         return steno_fail_in(err, st, "log.level");
     if (c->body_bytes > c->upload_bytes)
-        return steno_fail(err, STENO_ERR_INVAL,
-                          "limits.body (%zu) is larger than limits.upload_memory (%zu): the largest "
-                          "body could never be taken",
-                          c->body_bytes, c->upload_bytes);
+        return steno_fail(
+            err, STENO_ERR_INVAL,
+            "limits.body (%zu) is larger than limits.upload_memory (%zu): the largest "
+            "body could never be taken",
+            c->body_bytes, c->upload_bytes);
     if (c->ws_ping_interval > c->ws_idle_timeout)
         return steno_fail(err, STENO_ERR_INVAL,
                           "websocket.ping_interval (%g s) is longer than websocket.idle_timeout "
@@ -382,11 +388,21 @@ static void print_value(const struct steno_config *c, const struct row *r, FILE 
 {
     const void *at = field_const(c, r);
     switch (r->type) {
-    case STRING: fputs(*(char *const *)at, out); break;
-    case INT: fprintf(out, "%d", *(const int *)at); break;
-    case BYTES: fprintf(out, "%zu", *(const size_t *)at); break;
-    case SECONDS: fprintf(out, "%g", *(const double *)at); break;
-    case BOOL: fputs(*(const bool *)at ? "yes" : "no", out); break;
+    case STRING:
+        fputs(*(char *const *)at, out);
+        break;
+    case INT:
+        fprintf(out, "%d", *(const int *)at);
+        break;
+    case BYTES:
+        fprintf(out, "%zu", *(const size_t *)at);
+        break;
+    case SECONDS:
+        fprintf(out, "%g", *(const double *)at);
+        break;
+    case BOOL:
+        fputs(*(const bool *)at ? "yes" : "no", out);
+        break;
     }
 }
 

@@ -22,16 +22,16 @@ struct steno_config {
     int threads;           /* that run networks; 0 = processors */
     double buffer_seconds; /* audio waiting in one stream */
     /* [limits] */
-    int sessions;        /* WebSocket streams at once */
-    int uploads;         /* uploads at once, waiting ones included */
-    int connections;     /* open sockets */
-    int per_address;     /* open sockets of one address; 0 = no limit */
-    size_t body_bytes;   /* one upload */
-    size_t upload_bytes; /* all uploads in memory together */
-    double audio_seconds; /* one recording or stream; 0 = no limit */
-    double header_timeout; /* s from accept to the end of the request head */
-    double idle_timeout;   /* s without a byte on a kept-alive connection or a running upload */
-    double body_timeout;   /* s for one whole request body */
+    int sessions;           /* WebSocket streams at once */
+    int uploads;            /* uploads at once, waiting ones included */
+    int connections;        /* open sockets */
+    int per_address;        /* open sockets of one address; 0 = no limit */
+    size_t body_bytes;      /* one upload */
+    size_t upload_bytes;    /* all uploads in memory together */
+    double audio_seconds;   /* one recording or stream; 0 = no limit */
+    double header_timeout;  /* s from accept to the end of the request head */
+    double idle_timeout;    /* s without a byte on a kept-alive connection or a running upload */
+    double body_timeout;    /* s for one whole request body */
     double request_timeout; /* s from the end of an upload to its answer */
     double retry_after;     /* s that a refused client is told to wait */
     /* [http] */
@@ -58,8 +58,8 @@ enum steno_config_source {
 /* Every key at its default. STENO_ERR_NOMEM. */
 STENO_MUST steno_status steno_config_init(struct steno_config *c, steno_err *err);
 void steno_config_free(struct steno_config *c);
-/* Set SECTION.KEY (or its name alone where that is unique) from text. STENO_ERR_INVAL names the key,
- * the value and what is allowed. */
+/* Set SECTION.KEY (or its name alone where that is unique) from text. STENO_ERR_INVAL names the
+ * key, the value and what is allowed. */
 STENO_MUST steno_status steno_config_set(struct steno_config *c, const char *section,
                                          const char *key, const char *value,
                                          enum steno_config_source from, steno_err *err);
@@ -76,7 +76,8 @@ STENO_MUST steno_status steno_config_read_text(struct steno_config *c, const cha
 STENO_MUST steno_status steno_config_read_environment(struct steno_config *c, steno_err *err);
 /* Relations between keys (a body must fit the memory of all uploads, ...). */
 STENO_MUST steno_status steno_config_check(const struct steno_config *c, steno_err *err);
-/* Every key as a configuration file that reads back to the same values, with where each came from. */
+/* Every key as a configuration file that reads back to the same values, with where each came from.
+ */
 void steno_config_print(const struct steno_config *c, FILE *out);
 /* The table as a commented sample file (conf/steno.conf is this). */
 void steno_config_print_sample(FILE *out);

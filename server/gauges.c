@@ -147,8 +147,8 @@ void steno_gauges_register(struct steno_server *srv)
                          queue_depth, srv);
     steno_metrics_sample(m, "steno_workers", "Threads that run networks.", "", false, workers, srv);
     steno_metrics_sample(m, "steno_workers_busy", "Those at work.", "", false, workers_busy, srv);
-    steno_metrics_sample(m, "steno_inference_steps_total", "Times a worker took a stream.", "", true,
-                         steps, srv);
+    steno_metrics_sample(m, "steno_inference_steps_total", "Times a worker took a stream.", "",
+                         true, steps, srv);
     steno_metrics_sample(m, "steno_draining", "1 from SIGTERM on.", "", false, draining, srv);
     register_process(srv, m);
 }

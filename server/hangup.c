@@ -14,7 +14,7 @@
 #define TICK_MS 100
 
 struct watch {
-    int fd; /* -1: free */
+    int fd;              /* -1: free */
     uint32_t generation; /* from 1, so that an id is never 0 */
     int64_t deadline;
     steno_hangup_fn fn;
@@ -155,8 +155,8 @@ void steno_hangup_close(steno_hangup *h)
     free(h);
 }
 
-steno_hangup_id steno_hangup_watch(steno_hangup *h, int fd, int64_t deadline_ns,
-                                   steno_hangup_fn fn, void *user)
+steno_hangup_id steno_hangup_watch(steno_hangup *h, int fd, int64_t deadline_ns, steno_hangup_fn fn,
+                                   void *user)
 {
     struct epoll_event ev = {.events = EPOLLRDHUP | EPOLLET};
     steno_hangup_id id = 0;

@@ -10,10 +10,10 @@
 #include <systemd/sd-daemon.h>
 
 #define SECOND INT64_C(1000000000)
-#define STUCK_NS (10 * SECOND)     /* a step takes milliseconds; so long at one means stuck */
+#define STUCK_NS (10 * SECOND) /* a step takes milliseconds; so long at one means stuck */
 #define CANARY_EVERY_NS (5 * SECOND)
 #define CANARY_LATE_NS (10 * SECOND) /* without an answer: not ready */
-#define FRESH_NS (30 * SECOND)     /* an answer counts so long */
+#define FRESH_NS (30 * SECOND)       /* an answer counts so long */
 #define TICK_NS (SECOND / 4)
 
 struct steno_health {
@@ -25,10 +25,10 @@ struct steno_health {
     pthread_mutex_t lock; /* below */
     pthread_cond_t wake;
     bool stop;
-    int stuck;           /* worker that hangs, -1 = none */
+    int stuck; /* worker that hangs, -1 = none */
     int64_t stuck_since;
-    int64_t last_ok;     /* the canary's last good end; 0 = never */
-    int64_t sent;        /* the canary on its way; 0 = none */
+    int64_t last_ok; /* the canary's last good end; 0 = never */
+    int64_t sent;    /* the canary on its way; 0 = none */
     bool canary_done;
     steno_err canary_err;
 
@@ -57,8 +57,8 @@ static void on_canary(void *user, steno_pool_stream *ps, const struct steno_pool
 static void send_canary(steno_health *h)
 {
     static const float silence[1600];
-    struct steno_pool_stream_options opt = {
-        .stream = {.sample_rate = 8000, .no_partials = true}, .priority = STENO_POOL_LIVE};
+    struct steno_pool_stream_options opt = {.stream = {.sample_rate = 8000, .no_partials = true},
+                                            .priority = STENO_POOL_LIVE};
     struct steno_pool_stats stats;
     size_t taken;
     steno_err err;
@@ -170,7 +170,8 @@ steno_status steno_health_open(steno_health **out, const struct steno_server *sr
     pthread_cond_init(&h->wake, &monotonic);
     pthread_condattr_destroy(&monotonic);
     if (sd_watchdog_enabled(0, &usec) > 0)
-        h->watchdog_ns = (int64_t)usec * 1000 / 4; /* half is the advice of sd_watchdog_enabled(3) */
+        h->watchdog_ns =
+            (int64_t)usec * 1000 / 4; /* half is the advice of sd_watchdog_enabled(3) */
     rc = pthread_create(&h->thread, NULL, run, h);
     if (rc) {
         steno_health_close(h);

@@ -1,7 +1,7 @@
 /* Is the process alive, and can it recognise speech right now? One thread looks after each worker's
  * heartbeat, feeds systemd's watchdog only while all of them beat, and every few seconds sends a
- * short signal through the pool like any stream (the canary), because a server whose inference hangs
- * must not look healthy. Locked. */
+ * short signal through the pool like any stream (the canary), because a server whose inference
+ * hangs must not look healthy. Locked. */
 #ifndef STENO_SERVER_HEALTH_H
 #define STENO_SERVER_HEALTH_H
 

@@ -47,8 +47,8 @@ struct connection {
 
 /* ---- metrics --------------------------------------------------------------------------------- */
 
-static const double seconds_bounds[] = {.001, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30,
-                                        60,   300};
+static const double seconds_bounds[] = {.001, .005, .01, .025, .05, .1, .25, .5,
+                                        1,    2.5,  5,   10,   30,  60, 300};
 
 static const int *codes_of(const struct steno_route *r, enum method m)
 {
@@ -88,10 +88,10 @@ static void register_metrics(steno_http *http)
     }
     for (size_t r = 0;; r++) {
         snprintf(labels, sizeof labels, "route=\"%s\"", steno_routes[r].label);
-        http->seconds[r] = steno_metrics_histogram(
-            reg, "steno_http_request_duration_seconds",
-            "From the request head to the end of the answer.", labels, seconds_bounds,
-            sizeof seconds_bounds / sizeof *seconds_bounds);
+        http->seconds[r] =
+            steno_metrics_histogram(reg, "steno_http_request_duration_seconds",
+                                    "From the request head to the end of the answer.", labels,
+                                    seconds_bounds, sizeof seconds_bounds / sizeof *seconds_bounds);
         if (!steno_routes[r].path)
             break;
     }
@@ -141,9 +141,8 @@ enum MHD_Result steno_respond(struct steno_request *rq, int code, const char *me
 {
     size_t len = 0;
     char *text = steno_buf_take(body, &len);
-    struct MHD_Response *rs =
-        MHD_create_response_from_buffer(len, text, text ? MHD_RESPMEM_MUST_FREE
-                                                        : MHD_RESPMEM_PERSISTENT);
+    struct MHD_Response *rs = MHD_create_response_from_buffer(
+        len, text, text ? MHD_RESPMEM_MUST_FREE : MHD_RESPMEM_PERSISTENT);
     if (!rs) {
         free(text);
         return MHD_NO;
@@ -279,7 +278,8 @@ static bool brings_body(struct steno_request *rq)
     return (length && strcmp(length, "0")) || steno_request_header(rq, "Transfer-Encoding");
 }
 
-/* Answered before its body was read: the connection closes, but not before the client had its turn. */
+/* Answered before its body was read: the connection closes, but not before the client had its turn.
+ */
 static enum MHD_Result begin_with_body(struct steno_request *rq)
 {
     enum MHD_Result ok = begin(rq);
@@ -352,7 +352,9 @@ static void log_request(const struct steno_request *rq, struct MHD_Connection *c
         return;
     if (c)
         steno_address_print(&c->peer.addr, peer);
-    steno_log(quiet ? LOG_DEBUG : rq->code >= 500 ? LOG_WARNING : LOG_INFO,
+    steno_log(quiet             ? LOG_DEBUG
+              : rq->code >= 500 ? LOG_WARNING
+                                : LOG_INFO,
               "%s %s %.*s: %d in %.3f s%s%s [%s]", peer, rq->method, path > 200 ? 200 : (int)path,
               rq->target, rq->code, seconds, *rq->note ? ", " : "", rq->note, rq->id);
 }
@@ -457,19 +459,18 @@ steno_status steno_http_open(steno_http **out, const struct steno_services *serv
     http->sv = *services;
     http->acceptor = acceptor;
     register_metrics(http);
-    /* poll, not epoll: with its edge-triggered epoll, 0.9.75 takes a short read for the end of what is
-     * there and misses the FIN of a client that sent half a body and left; the request then held its
-     * place until the idle time-out (clients_gone_in_the_middle_are_noticed). */
+    /* poll, not epoll: with its edge-triggered epoll, 0.9.75 takes a short read for the end of what
+     * is there and misses the FIN of a client that sent half a body and left; the request then held
+     * its place until the idle time-out (clients_gone_in_the_middle_are_noticed). */
     http->daemon = MHD_start_daemon(
         MHD_USE_POLL_INTERNAL_THREAD | MHD_USE_NO_LISTEN_SOCKET | MHD_USE_ITC |
             MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG,
         0, NULL, NULL, handle, http, MHD_OPTION_EXTERNAL_LOGGER, on_mhd_log, NULL,
         MHD_OPTION_THREAD_POOL_SIZE, (unsigned)conf->http_threads, MHD_OPTION_CONNECTION_LIMIT,
-        (unsigned)conf->connections + (unsigned)conf->http_threads,
-        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)conf->idle_timeout,
-        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_MEMORY, MHD_OPTION_URI_LOG_CALLBACK,
-        on_target, http, MHD_OPTION_NOTIFY_COMPLETED, on_completed, http,
-        MHD_OPTION_NOTIFY_CONNECTION, on_connection, http, MHD_OPTION_END);
+        (unsigned)conf->connections + (unsigned)conf->http_threads, MHD_OPTION_CONNECTION_TIMEOUT,
+        (unsigned)conf->idle_timeout, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_MEMORY,
+        MHD_OPTION_URI_LOG_CALLBACK, on_target, http, MHD_OPTION_NOTIFY_COMPLETED, on_completed,
+        http, MHD_OPTION_NOTIFY_CONNECTION, on_connection, http, MHD_OPTION_END);
     if (!http->daemon) {
         free(http);
         return steno_fail(err, STENO_ERR_INTERNAL, "libmicrohttpd does not start");

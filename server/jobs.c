@@ -1,7 +1,7 @@
 /* A job is a small state machine: OPENING -> FEEDING -> FLUSHING -> OVER, moved on by turns. A turn
- * runs on one feeder thread; `queued`, `running` and `again` make sure that there is never more than
- * one turn of a job and that no wake-up is lost between its last look and its lying down. Wake-ups
- * come from start, cancel, and the pool's ROOM and DONE notes. */
+ * runs on one feeder thread; `queued`, `running` and `again` make sure that there is never more
+ * than one turn of a job and that no wake-up is lost between its last look and its lying down.
+ * Wake-ups come from start, cancel, and the pool's ROOM and DONE notes. */
 #define _GNU_SOURCE /* pthread_setname_np */
 #include "server/jobs.h"
 
@@ -30,7 +30,7 @@ struct steno_job {
     size_t at, have;
 
     /* jobs->lock */
-    steno_job *next; /* in the queue */
+    steno_job *next;          /* in the queue */
     steno_job *older, *newer; /* of all that have not ended */
     bool queued, running, again, cancelled, pool_done;
     steno_status pool_status;
@@ -161,15 +161,17 @@ static void end_of_audio(steno_job *job)
     steno_audio_get_info(job->audio, &info);
     steno_pool_stream_get_stats(job->stream, &stats);
     if (info.truncated)
-        snprintf(job->result.warning, sizeof job->result.warning,
-                 "the recording ends early: its header promises more than the %.3f s that are there",
-                 stats.audio_seconds);
+        snprintf(
+            job->result.warning, sizeof job->result.warning,
+            "the recording ends early: its header promises more than the %.3f s that are there",
+            stats.audio_seconds);
     release_audio(job);
     steno_pool_stream_end(job->stream);
     job->state = FLUSHING;
 }
 
-/* Push until the stream is full, the recording is over, or the turn is. *again: more can be done. */
+/* Push until the stream is full, the recording is over, or the turn is. *again: more can be done.
+ */
 static steno_status feed(steno_job *job, bool *again, steno_err *err)
 {
     *again = false;

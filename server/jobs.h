@@ -1,8 +1,9 @@
-/* Uploads: a recording in memory -> transcript, on the pool. A few feeder threads decode the files and
- * push the samples; a job holds a thread only while it has something to do: when its stream's buffer
- * is full it lies down until the pool says there is room. Knows nothing of HTTP.
+/* Uploads: a recording in memory -> transcript, on the pool. A few feeder threads decode the files
+ * and push the samples; a job holds a thread only while it has something to do: when its stream's
+ * buffer is full it lies down until the pool says there is room. Knows nothing of HTTP.
  *
- * Locked: any thread may start, cancel and free jobs. Callbacks run without a lock of this module. */
+ * Locked: any thread may start, cancel and free jobs. Callbacks run without a lock of this module.
+ */
 #ifndef STENO_SERVER_JOBS_H
 #define STENO_SERVER_JOBS_H
 
@@ -16,9 +17,9 @@ struct steno_job_request {
     enum steno_session_api api;
     char *audio; /* [len]: the job takes it over (free()), on success of start only */
     size_t len;
-    unsigned channel;   /* 0 = mean of all, k = the k-th */
-    int beam, n_best;   /* 0 = the model's */
-    bool partials;      /* deliver partials to `event` as well */
+    unsigned channel; /* 0 = mean of all, k = the k-th */
+    int beam, n_best; /* 0 = the model's */
+    bool partials;    /* deliver partials to `event` as well */
     bool no_endpointing;
     /* Every event in order, on a worker thread; NULL = not wanted. */
     void (*event)(void *user, const struct steno_event *ev);

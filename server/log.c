@@ -13,8 +13,11 @@ static bool journal;
 static const struct {
     const char *name;
     int level;
-} levels[] = {{"error", LOG_ERR},     {"warning", LOG_WARNING}, {"notice", LOG_NOTICE},
-              {"info", LOG_INFO},     {"debug", LOG_DEBUG}};
+} levels[] = {{"error", LOG_ERR},
+              {"warning", LOG_WARNING},
+              {"notice", LOG_NOTICE},
+              {"info", LOG_INFO},
+              {"debug", LOG_DEBUG}};
 
 steno_status steno_log_level(const char *name, int *level, steno_err *err)
 {

@@ -39,8 +39,8 @@ static steno_status open_model(struct daemon *d, steno_err *err)
         st = steno_model_open(&d->srv.model, dir, NULL, err);
     if (!st) {
         steno_model_get_info(d->srv.model, &d->srv.info);
-        steno_log(LOG_NOTICE, "model %s %s (%s, %s) from %s", d->srv.info.name,
-                  d->srv.info.version, d->srv.info.family, d->srv.info.language, dir);
+        steno_log(LOG_NOTICE, "model %s %s (%s, %s) from %s", d->srv.info.name, d->srv.info.version,
+                  d->srv.info.family, d->srv.info.language, dir);
     }
     free(dir);
     return st ? steno_fail_in(err, st, "model") : STENO_OK;
@@ -48,8 +48,8 @@ static steno_status open_model(struct daemon *d, steno_err *err)
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-/* The acceptor's callback: who serves this head? What asks for an upgrade goes to the WebSocket side
- * while there is room; else the HTTP side answers, with 503 or 426. */
+/* The acceptor's callback: who serves this head? What asks for an upgrade goes to the WebSocket
+ * side while there is room; else the HTTP side answers, with 503 or 426. */
 static void on_head(void *user, int fd, const struct steno_peer *peer, const char *head, size_t len)
 {
     struct daemon *d = user;
@@ -165,7 +165,8 @@ static void wait_for_end(struct daemon *d)
     for (;;) {
         int sig = sigwaitinfo(&d->signals, NULL);
         if (sig == SIGHUP) {
-            steno_log(LOG_NOTICE, "SIGHUP: settings are read at start only; restart to change them");
+            steno_log(LOG_NOTICE,
+                      "SIGHUP: settings are read at start only; restart to change them");
         } else if (sig == SIGTERM || sig == SIGINT) {
             steno_log(LOG_NOTICE, "%s: draining, %d sessions run, at most %g s",
                       sig == SIGTERM ? "SIGTERM" : "SIGINT", steno_limits_active(d->srv.limits),
@@ -232,7 +233,8 @@ static int serve(struct daemon *d)
 
 /* ---- starting -------------------------------------------------------------------------------- */
 
-/* Signals are taken by the main thread alone, by waiting; every thread made later inherits the mask. */
+/* Signals are taken by the main thread alone, by waiting; every thread made later inherits the
+ * mask. */
 static void block_signals(sigset_t *set)
 {
     sigemptyset(set);

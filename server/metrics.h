@@ -1,6 +1,6 @@
 /* Metrics in the Prometheus text format 0.0.4 (prometheus.io, exposition formats). A series is
- * registered once, with its labels, and shows from then on, at 0; so that every series is there from
- * the start. Updates are lock-free atomics with relaxed order: a scrape is a sample, not a
+ * registered once, with its labels, and shows from then on, at 0; so that every series is there
+ * from the start. Updates are lock-free atomics with relaxed order: a scrape is a sample, not a
  * snapshot. Locked: registration and writing under one mutex, updates from any thread without it.
  * The daemon's own series are in stats.h. */
 #ifndef STENO_SERVER_METRICS_H
@@ -14,8 +14,9 @@ typedef struct steno_metric steno_metric; /* one series */
 STENO_MUST steno_metrics *steno_metrics_new(void); /* NULL when out of memory */
 void steno_metrics_free(steno_metrics *m);
 
-/* name: with prefix and unit ("steno_audio_seconds_total"); labels: `api="stream"`, "" = none. Series
- * of one name share the first one's help. NULL when out of memory: updates of NULL do nothing. */
+/* name: with prefix and unit ("steno_audio_seconds_total"); labels: `api="stream"`, "" = none.
+ * Series of one name share the first one's help. NULL when out of memory: updates of NULL do
+ * nothing. */
 steno_metric *steno_metrics_counter(steno_metrics *m, const char *name, const char *help,
                                     const char *labels);
 steno_metric *steno_metrics_gauge(steno_metrics *m, const char *name, const char *help,
@@ -27,8 +28,8 @@ steno_metric *steno_metrics_histogram(steno_metrics *m, const char *name, const 
 void steno_metrics_sample(steno_metrics *m, const char *name, const char *help, const char *labels,
                           bool counter, double (*read)(void *ctx), void *ctx);
 
-void steno_metric_add(steno_metric *s, double v); /* counter: v >= 0; gauge: any */
-void steno_metric_set(steno_metric *s, double v); /* gauge */
+void steno_metric_add(steno_metric *s, double v);     /* counter: v >= 0; gauge: any */
+void steno_metric_set(steno_metric *s, double v);     /* gauge */
 void steno_metric_observe(steno_metric *s, double v); /* histogram; NaN is dropped */
 double steno_metric_value(const steno_metric *s);     /* histogram: count of observations */
 

@@ -19,7 +19,8 @@ const char steno_usage[] =
     "      --version, --help\n"
     "\n"
     "Options count over environment variables (STENO_LISTEN, STENO_MODEL, ...), those over the\n"
-    "file. Logs go to standard error. SIGTERM drains: running work finishes, new work is refused.\n";
+    "file. Logs go to standard error. SIGTERM drains: running work finishes, new work is "
+    "refused.\n";
 
 enum { OPT_CONFIG = 256, OPT_LISTEN, OPT_MODEL, OPT_THREADS, OPT_LEVEL, OPT_SET, OPT_ACTION };
 

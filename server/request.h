@@ -1,5 +1,5 @@
-/* One HTTP request as routes see it, and the ways to answer it. Confined to the libmicrohttpd thread
- * that owns the connection. */
+/* One HTTP request as routes see it, and the ways to answer it. Confined to the libmicrohttpd
+ * thread that owns the connection. */
 #ifndef STENO_SERVER_REQUEST_H
 #define STENO_SERVER_REQUEST_H
 
@@ -45,8 +45,8 @@ struct steno_request {
     char *target; /* as it came, undecoded */
     char id[72];  /* the client's X-Request-Id, or one of ours */
     int64_t started;
-    int code;          /* answered with; 0 = not yet */
-    bool *linger;      /* the connection's: read on after the answer was sent */
+    int code;     /* answered with; 0 = not yet */
+    bool *linger; /* the connection's: read on after the answer was sent */
     struct steno_upload *upload;
     char note[160]; /* for the log line: what was special */
 };
@@ -69,8 +69,8 @@ enum MHD_Result steno_respond_static(struct steno_request *rq, int code, const c
 enum MHD_Result steno_respond_stream(struct steno_request *rq, int code, const char *media,
                                      MHD_ContentReaderCallback read, void *ctx,
                                      MHD_ContentReaderFreeCallback closed);
-/* The error form {"error": {message, type, param, code}}; 503 carries Retry-After. param and code may
- * be NULL. In the first call of an upload, which refuses its body, the connection is closed. */
+/* The error form {"error": {message, type, param, code}}; 503 carries Retry-After. param and code
+ * may be NULL. In the first call of an upload, which refuses its body, the connection is closed. */
 enum MHD_Result steno_respond_error(struct steno_request *rq, int http, const char *code,
                                     const char *param, const char *fmt, ...) STENO_PRINTF(5, 6);
 /* The same from a status: code and HTTP status by the one table (base/status.h). */

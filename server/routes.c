@@ -87,14 +87,13 @@ static enum MHD_Result get_model(struct steno_request *rq)
             return respond_json(rq, steno_openai_write_model(&body, &model), &body);
         }
     }
-    return steno_respond_error(rq, 404, "model_not_found", "model",
-                               "the model '%.*s' does not exist, there is '%s'",
-                               len - prefix > 100 ? 100 : (int)(len - prefix), rq->target + prefix,
-                               model.id);
+    return steno_respond_error(
+        rq, 404, "model_not_found", "model", "the model '%.*s' does not exist, there is '%s'",
+        len - prefix > 100 ? 100 : (int)(len - prefix), rq->target + prefix, model.id);
 }
 
-/* Requests that ask for an upgrade go to the WebSocket side before they come here, unless there is no
- * room, or the connection had served another request already. */
+/* Requests that ask for an upgrade go to the WebSocket side before they come here, unless there is
+ * no room, or the connection had served another request already. */
 static enum MHD_Result get_stream(struct steno_request *rq)
 {
     const char *upgrade = steno_request_header(rq, "Upgrade");

@@ -23,8 +23,8 @@ struct steno_server {
 bool steno_server_knows_model(const struct steno_server *srv, const char *name);
 
 #define STENO_ID_SIZE 40
-/* A fresh random name: prefix, '_', 128 random bits in hexadecimal ("req_9f..."). out: STENO_ID_SIZE
- * bytes; prefix up to 6 letters. Returns out. */
+/* A fresh random name: prefix, '_', 128 random bits in hexadecimal ("req_9f..."). out:
+ * STENO_ID_SIZE bytes; prefix up to 6 letters. Returns out. */
 char *steno_id_new(char *out, const char *prefix);
 
 #endif

@@ -16,8 +16,8 @@ _Static_assert(COUNT(rejection_names) == STENO_REJECTIONS, "a name per reason");
 _Static_assert(COUNT(decode_names) == STENO_DECODE_ERRORS, "a name per decode error");
 
 /* What people feel in a conversation lies between 50 ms and 2 s. */
-static const double latency_bounds[] = {.025, .05, .1, .15, .2, .3, .4, .5,
-                                        .75,  1,   1.5, 2,  3,  5,  10};
+static const double latency_bounds[] = {.025, .05, .1,  .15, .2, .3, .4, .5,
+                                        .75,  1,   1.5, 2,   3,  5,  10};
 static const double factor_bounds[] = {.001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2};
 static const double wait_bounds[] = {.0001, .0005, .001, .005, .01, .025, .05, .1, .25, .5, 1, 5};
 
@@ -62,10 +62,9 @@ static void by_api(struct steno_stats *st, steno_metrics *m)
 
 static void whole(struct steno_stats *st, steno_metrics *m)
 {
-    st->realtime_factor =
-        steno_metrics_histogram(m, "steno_realtime_factor",
-                                "Worker time over audio time, per session.", "", factor_bounds,
-                                COUNT(factor_bounds));
+    st->realtime_factor = steno_metrics_histogram(m, "steno_realtime_factor",
+                                                  "Worker time over audio time, per session.", "",
+                                                  factor_bounds, COUNT(factor_bounds));
     st->first_partial =
         steno_metrics_histogram(m, "steno_first_partial_seconds",
                                 "From a stream's first audio to its first partial result.", "",
@@ -77,19 +76,18 @@ static void whole(struct steno_stats *st, steno_metrics *m)
     st->final_latency = steno_metrics_histogram(
         m, "steno_final_latency_seconds", "From the end of speech to the sending of its final.", "",
         latency_bounds, COUNT(latency_bounds));
-    st->queue_wait = steno_metrics_histogram(
-        m, "steno_queue_wait_seconds", "Mean wait of a session's steps for a free worker.", "",
-        wait_bounds, COUNT(wait_bounds));
+    st->queue_wait = steno_metrics_histogram(m, "steno_queue_wait_seconds",
+                                             "Mean wait of a session's steps for a free worker.",
+                                             "", wait_bounds, COUNT(wait_bounds));
     st->partial_revisions = steno_metrics_counter(m, "steno_partial_revisions_total",
                                                   "Partial results that took a word back.", "");
     st->ws_connections =
         steno_metrics_gauge(m, "steno_ws_connections", "Open WebSocket connections.", "");
     st->ws_send_queue = steno_metrics_gauge(m, "steno_ws_send_queue_bytes",
                                             "Results waiting for clients to read them.", "");
-    st->ws_rx_paused =
-        steno_metrics_counter(m, "steno_ws_rx_paused_total",
-                              "Times reading was paused because a client was ahead of the workers.",
-                              "");
+    st->ws_rx_paused = steno_metrics_counter(
+        m, "steno_ws_rx_paused_total",
+        "Times reading was paused because a client was ahead of the workers.", "");
 }
 
 struct steno_stats *steno_stats_new(void)
@@ -120,12 +118,21 @@ void steno_stats_decode_error(struct steno_stats *st, enum steno_session_api api
 {
     enum steno_decode_error e;
     switch (status) {
-    case STENO_NEED_MORE: e = STENO_DECODE_EMPTY; break;
-    case STENO_ERR_FORMAT: e = STENO_DECODE_FORMAT; break;
+    case STENO_NEED_MORE:
+        e = STENO_DECODE_EMPTY;
+        break;
+    case STENO_ERR_FORMAT:
+        e = STENO_DECODE_FORMAT;
+        break;
     case STENO_ERR_UNSUPPORTED:
-    case STENO_ERR_INVAL: e = STENO_DECODE_UNSUPPORTED; break;
-    case STENO_ERR_LIMIT: e = STENO_DECODE_LIMIT; break;
-    default: return;
+    case STENO_ERR_INVAL:
+        e = STENO_DECODE_UNSUPPORTED;
+        break;
+    case STENO_ERR_LIMIT:
+        e = STENO_DECODE_LIMIT;
+        break;
+    default:
+        return;
     }
     steno_metric_add(st->decode_errors[api][e], 1);
 }

@@ -1,5 +1,6 @@
-/* The daemon's own series (names and labels: docs/metrics.md). All are registered by steno_stats_new,
- * with every label value they can have. Frozen after it; the series themselves are atomics. */
+/* The daemon's own series (names and labels: docs/metrics.md). All are registered by
+ * steno_stats_new, with every label value they can have. Frozen after it; the series themselves are
+ * atomics. */
 #ifndef STENO_SERVER_STATS_H
 #define STENO_SERVER_STATS_H
 
@@ -17,17 +18,17 @@ enum steno_session_api {
 /* Label result of steno_sessions_total: how a session ended. */
 enum steno_session_result {
     STENO_SESSION_OK,
-    STENO_SESSION_BAD,       /* the client's fault: bad audio, bad message, over a limit */
-    STENO_SESSION_GONE,      /* the client went away */
-    STENO_SESSION_TIMEOUT,   /* idle or too long */
-    STENO_SESSION_DRAINED,   /* ended by our shutdown */
-    STENO_SESSION_FAILED,    /* our fault */
+    STENO_SESSION_BAD,     /* the client's fault: bad audio, bad message, over a limit */
+    STENO_SESSION_GONE,    /* the client went away */
+    STENO_SESSION_TIMEOUT, /* idle or too long */
+    STENO_SESSION_DRAINED, /* ended by our shutdown */
+    STENO_SESSION_FAILED,  /* our fault */
     STENO_SESSION_RESULTS
 };
 
 /* Label reason of steno_sessions_rejected_total. */
 enum steno_rejection {
-    STENO_REJECT_SESSIONS,    /* limits.sessions or limits.uploads */
+    STENO_REJECT_SESSIONS, /* limits.sessions or limits.uploads */
     STENO_REJECT_DRAINING,
     STENO_REJECT_MEMORY,      /* limits.upload_bytes */
     STENO_REJECT_CONNECTIONS, /* limits.connections */
@@ -53,11 +54,12 @@ struct steno_stats {
     steno_metric *sessions_rejected[STENO_REJECTIONS];
     steno_metric *audio_seconds[STENO_SESSION_APIS];     /* add when it was processed */
     steno_metric *inference_seconds[STENO_SESSION_APIS]; /* worker time */
-    steno_metric *realtime_factor;  /* per session: inference / audio seconds */
-    steno_metric *first_partial;    /* s from a stream's first audio to its first partial */
-    steno_metric *partial_latency;  /* s from the arrival of a partial's last sample to its sending */
-    steno_metric *final_latency;    /* s from the end of speech to its final */
-    steno_metric *queue_wait;       /* s, mean per step of a session: ready until taken by a worker */
+    steno_metric *realtime_factor; /* per session: inference / audio seconds */
+    steno_metric *first_partial;   /* s from a stream's first audio to its first partial */
+    steno_metric
+        *partial_latency;        /* s from the arrival of a partial's last sample to its sending */
+    steno_metric *final_latency; /* s from the end of speech to its final */
+    steno_metric *queue_wait;    /* s, mean per step of a session: ready until taken by a worker */
     steno_metric *partial_revisions; /* partials that took a word back */
     steno_metric *ws_connections;    /* gauge */
     steno_metric *ws_send_queue;     /* gauge: bytes over all sessions */

@@ -1,10 +1,10 @@
 /* An upload is looked at from two sides: the libmicrohttpd thread that owns the connection, and the
- * job (a feeder thread and pool workers). The connection's side ends with steno_upload_end, the job's
- * with its done callback; the last of the two frees. What both touch is under `lock`.
+ * job (a feeder thread and pool workers). The connection's side ends with steno_upload_end, the
+ * job's with its done callback; the last of the two frees. What both touch is under `lock`.
  *
  * Suspending: the connection is suspended before the job starts, and `suspended` says so; whoever
- * clears the flag (under the lock) resumes the connection, so it happens once, and a connection that
- * is gone is never touched: while it is suspended libmicrohttpd cannot end it. */
+ * clears the flag (under the lock) resumes the connection, so it happens once, and a connection
+ * that is gone is never touched: while it is suspended libmicrohttpd cannot end it. */
 #include "server/upload.h"
 
 #include "base/clock.h"
@@ -20,10 +20,10 @@
 #include <string.h>
 #include <strings.h>
 
-#define ANSWER_MAX (256u << 20)   /* bytes of one answer */
-#define EVENTS_MAX (16u << 20)    /* bytes of server-sent events a client has not read yet */
-#define DISCARD_MAX (16u << 20)   /* bytes read on after a body of unknown length went wrong */
-#define RESERVE_STEP (1u << 20)   /* memory of a body of unknown length is taken in such steps */
+#define ANSWER_MAX (256u << 20) /* bytes of one answer */
+#define EVENTS_MAX (16u << 20)  /* bytes of server-sent events a client has not read yet */
+#define DISCARD_MAX (16u << 20) /* bytes read on after a body of unknown length went wrong */
+#define RESERVE_STEP (1u << 20) /* memory of a body of unknown length is taken in such steps */
 
 /* How the answer looks; the OpenAI form has its own verbose JSON, /v1/transcribe the project's. */
 enum answer { ANSWER_OPENAI, ANSWER_NATIVE };
@@ -53,7 +53,7 @@ struct steno_upload {
     /* lock */
     struct MHD_Connection *conn; /* NULL once it is over */
     bool suspended, over, gone, timed_out;
-    steno_job *job; /* until its done */
+    steno_job *job;          /* until its done */
     struct steno_buf answer; /* when over: the body */
     int code;
     steno_err err;
@@ -339,7 +339,8 @@ static enum MHD_Result admit(struct steno_request *rq, struct steno_upload *up)
     const char *code;
     steno_status st;
     if (!read_length(rq, up))
-        return steno_respond_error(rq, 400, "invalid_argument", NULL, "Content-Length is no number");
+        return steno_respond_error(rq, 400, "invalid_argument", NULL,
+                                   "Content-Length is no number");
     if (up->content_length > rq->sv->srv->conf->body_bytes) {
         (void)too_large(up, &err);
         return refuse(rq, 413, "limit_exceeded", NULL, &err);
@@ -385,9 +386,8 @@ static steno_status write_openai(struct steno_upload *up, const struct steno_ope
 
 static steno_status write_native(struct steno_upload *up, const struct steno_openai_result *r)
 {
-    const struct steno_result_json_options opt = {.no_words = up->no_words,
-                                                  .model = up->sv->srv->info.name,
-                                                  .language = r->language};
+    const struct steno_result_json_options opt = {
+        .no_words = up->no_words, .model = up->sv->srv->info.name, .language = r->language};
     steno_status st = steno_result_json_write(&up->answer, r->transcript, &opt);
     return st ? st : steno_buf_puts(&up->answer, "\n");
 }
@@ -410,7 +410,8 @@ static steno_status write_answer(struct steno_upload *up, const struct steno_ope
     return up->form == ANSWER_OPENAI ? write_openai(up, r) : write_native(up, r);
 }
 
-/* Lock held: put what the client does not have yet of a segment's unchanging text into the events. */
+/* Lock held: put what the client does not have yet of a segment's unchanging text into the events.
+ */
 static void add_delta(struct steno_upload *up, const struct steno_event *ev, size_t stable)
 {
     steno_status st = STENO_OK;
@@ -593,8 +594,8 @@ static enum MHD_Result check_and_start(struct steno_request *rq, struct steno_up
     }
     if (!up->fail_http && !up->body.len) {
         steno_stats_decode_error(rq->sv->srv->stats, up->api, STENO_NEED_MORE);
-        (void)steno_fail(&err, STENO_ERR_FORMAT, up->parts ? "file: it is empty"
-                                                           : "the request body is empty");
+        (void)steno_fail(&err, STENO_ERR_FORMAT,
+                         up->parts ? "file: it is empty" : "the request body is empty");
         fail_body_status(up, up->parts ? "file" : NULL, &err);
     }
     if (up->fail_http)

@@ -1,6 +1,6 @@
-/* Requests that bring a recording: POST /v1/audio/transcriptions (OpenAI form) and POST /v1/transcribe
- * (the body is the file). The body is gathered into bounded memory, the connection suspended while a
- * job works, and resumed with the answer. */
+/* Requests that bring a recording: POST /v1/audio/transcriptions (OpenAI form) and POST
+ * /v1/transcribe (the body is the file). The body is gathered into bounded memory, the connection
+ * suspended while a job works, and resumed with the answer. */
 #ifndef STENO_SERVER_UPLOAD_H
 #define STENO_SERVER_UPLOAD_H
 

@@ -1,5 +1,6 @@
 /* The one port: heads in any split go to the right side, bad ones are answered or dropped. */
-/* link: server/acceptor.c server/metrics.c server/stats.c server/config.c server/address.c server/log.c */
+/* link: server/acceptor.c server/metrics.c server/stats.c server/config.c server/address.c
+ * server/log.c */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -32,15 +33,16 @@ static void upgrade_is_recognised(void **state)
          "Connection: Upgrade\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
          "Sec-WebSocket-Version: 13\r\n\r\n",
          true, true, "/chat"},
-        {"GET /s?a=1 HTTP/1.1\r\nupgrade:WebSocket\r\nconnection: keep-alive, Upgrade\r\n\r\n", true,
-         true, "/s"},
+        {"GET /s?a=1 HTTP/1.1\r\nupgrade:WebSocket\r\nconnection: keep-alive, Upgrade\r\n\r\n",
+         true, true, "/s"},
         {"GET / HTTP/1.1\nUpgrade: h2c, websocket \nConnection:\tupgrade\n\n", true, true, "/"},
         {"POST / HTTP/1.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n", true, false, "/"},
         {"GET / HTTP/1.1\r\nUpgrade: websocket\r\n\r\n", true, false, "/"},
         {"GET / HTTP/1.1\r\nConnection: Upgrade\r\n\r\n", true, false, "/"},
         {"GET / HTTP/1.1\r\nX-Upgrade: websocket\r\nConnection: Upgrade\r\n\r\n", true, false, "/"},
         {"GET / HTTP/1.1\r\nUpgrade: websockets\r\nConnection: Upgrade\r\n\r\n", true, false, "/"},
-        {"GET / HTTP/1.1\r\nX: Upgrade: websocket\r\nConnection: Upgrade\r\n\r\n", true, false, "/"},
+        {"GET / HTTP/1.1\r\nX: Upgrade: websocket\r\nConnection: Upgrade\r\n\r\n", true, false,
+         "/"},
         {"garbage\r\n\r\n", false, false, ""},
         {"GET  HTTP/1.1\r\n\r\n", false, false, ""},
         {"GET / FTP/1.1\r\n\r\n", false, false, ""},
@@ -97,9 +99,9 @@ static void open_fixture(struct fixture *f, const char *setting)
     steno_err err;
     memset(f, 0, sizeof *f);
     assert_int_equal(steno_config_init(&f->conf, NULL), STENO_OK);
-    assert_int_equal(steno_config_assign(&f->conf, "server.listen=127.0.0.1:0", STENO_CONFIG_FLAG,
-                                         NULL),
-                     STENO_OK);
+    assert_int_equal(
+        steno_config_assign(&f->conf, "server.listen=127.0.0.1:0", STENO_CONFIG_FLAG, NULL),
+        STENO_OK);
     if (setting)
         assert_int_equal(steno_config_assign(&f->conf, setting, STENO_CONFIG_FLAG, NULL), STENO_OK);
     f->stats = steno_stats_new();
@@ -107,7 +109,8 @@ static void open_fixture(struct fixture *f, const char *setting)
     pthread_cond_init(&f->came, NULL);
     if (steno_acceptor_open(&f->acceptor, &f->conf, f->stats, on_head, f, &err))
         fail_msg("%s", err.msg);
-    assert_int_equal(sscanf(steno_acceptor_url(f->acceptor, 0), "http://127.0.0.1:%d", &f->port), 1);
+    assert_int_equal(sscanf(steno_acceptor_url(f->acceptor, 0), "http://127.0.0.1:%d", &f->port),
+                     1);
     assert_null(steno_acceptor_url(f->acceptor, 1));
     assert_int_equal(steno_acceptor_start(f->acceptor, NULL), STENO_OK);
 }

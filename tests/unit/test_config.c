@@ -40,12 +40,15 @@ static void values_with_units_are_read(void **state)
     (void)state;
     assert_int_equal(steno_config_init(&c, NULL), STENO_OK);
     for (size_t i = 0; i < sizeof times / sizeof *times; i++) {
-        assert_int_equal(steno_config_set(&c, "limits", "audio", times[i].text, STENO_CONFIG_FLAG, NULL), STENO_OK);
+        assert_int_equal(
+            steno_config_set(&c, "limits", "audio", times[i].text, STENO_CONFIG_FLAG, NULL),
+            STENO_OK);
         assert_true(c.audio_seconds == times[i].seconds);
     }
     assert_int_equal(steno_config_assign(&c, "limits.body=64K", STENO_CONFIG_FLAG, NULL), STENO_OK);
     assert_int_equal(c.body_bytes, 65536);
-    assert_int_equal(steno_config_assign(&c, "log.requests=off", STENO_CONFIG_FLAG, NULL), STENO_OK);
+    assert_int_equal(steno_config_assign(&c, "log.requests=off", STENO_CONFIG_FLAG, NULL),
+                     STENO_OK);
     assert_false(c.log_requests);
     steno_config_free(&c);
 }
@@ -93,7 +96,8 @@ static void errors_in_a_file_name_file_and_line(void **state)
     static const struct {
         const char *text, *says;
     } bad[] = {
-        {"[server]\nlisten = 127.0.0.1:1\nlisten_on = x\n", "test.conf:3: unknown key server.listen_on"},
+        {"[server]\nlisten = 127.0.0.1:1\nlisten_on = x\n",
+         "test.conf:3: unknown key server.listen_on"},
         {"\n\n[pool]\n; comment\nthreads = many\n", "test.conf:5: pool.threads: 'many'"},
         {"threads = 1\n", "test.conf:1: key 'threads' stands before the first [section]"},
         {"[pool]\nthreads = 1\nthreads = 2\n", "test.conf:3: pool.threads is given twice"},
@@ -175,8 +179,9 @@ static void printed_settings_read_back_to_the_same(void **state)
     (void)state;
     assert_int_equal(steno_config_init(&a, NULL), STENO_OK);
     assert_int_equal(steno_config_init(&b, NULL), STENO_OK);
-    assert_int_equal(read_text(&a, "[model]\ndir = /some where/m\naliases = a, b\n[limits]\n"
-                                   "body = 2M\naudio = 1.5h\n[log]\nrequests = no\n",
+    assert_int_equal(read_text(&a,
+                               "[model]\ndir = /some where/m\naliases = a, b\n[limits]\n"
+                               "body = 2M\naudio = 1.5h\n[log]\nrequests = no\n",
                                NULL),
                      STENO_OK);
     text = print_to_text(&a, &n);
@@ -247,7 +252,8 @@ static void sample_with_its_comments_removed_is_the_defaults(void **state)
     steno_err err;
     (void)state;
     assert_non_null(plain);
-    for (char *line = text; line && *line; line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL) {
+    for (char *line = text; line && *line;
+         line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL) {
         size_t len = strcspn(line, "\n") + 1;
         size_t skip = line[0] == '#' && line[1] != ' ';
         if (line[0] == '#' && !skip)
@@ -285,12 +291,24 @@ static void addresses_are_read_and_printed(void **state)
 {
     static const struct {
         const char *text, *printed;
-    } good[] = {{"127.0.0.1:8080", "127.0.0.1:8080"}, {"[::1]:80", "[::1]:80"},
-                {"*:0", "[::]:0"},                    {":65535", "[::]:65535"},
+    } good[] = {{"127.0.0.1:8080", "127.0.0.1:8080"},
+                {"[::1]:80", "[::1]:80"},
+                {"*:0", "[::]:0"},
+                {":65535", "[::]:65535"},
                 {"localhost:1", "127.0.0.1:1"}};
-    static const char *const bad[] = {"", "8080", "127.0.0.1", "127.0.0.1:", "127.0.0.1:65536",
-                                      "127.0.0.1:-1", "127.0.0.1:80x", "::1:80", "[::1:80",
-                                      "example.org:80", "1.2.3:80", "127.0.0.1:1,", ",",
+    static const char *const bad[] = {"",
+                                      "8080",
+                                      "127.0.0.1",
+                                      "127.0.0.1:",
+                                      "127.0.0.1:65536",
+                                      "127.0.0.1:-1",
+                                      "127.0.0.1:80x",
+                                      "::1:80",
+                                      "[::1:80",
+                                      "example.org:80",
+                                      "1.2.3:80",
+                                      "127.0.0.1:1,",
+                                      ",",
                                       "[]:80x"};
     struct steno_address a[STENO_MAX_ADDRESSES];
     char text[STENO_ADDRESS_TEXT];

@@ -1,5 +1,6 @@
 /* Liveness and readiness, and what systemd's watchdog hears, over a pool that does as told. */
-/* link: server/health.c server/limits.c server/metrics.c server/stats.c server/config.c server/address.c server/log.c */
+/* link: server/health.c server/limits.c server/metrics.c server/stats.c server/config.c
+ * server/address.c server/log.c */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,7 +18,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-/* ---- the pool, as the health module sees it; the real one is not linked ----------------------- */
+/* ---- the pool, as the health module sees it; the real one is not linked -----------------------
+ */
 
 struct steno_pool {
     atomic_bool full, hangs; /* refuses streams; worker 1 has been busy for an hour */
@@ -48,8 +50,8 @@ steno_status steno_pool_stream_open(steno_pool_stream **out, steno_pool *p,
     return STENO_OK;
 }
 
-steno_status steno_pool_stream_push(steno_pool_stream *ps, const float *pcm, size_t n, size_t *taken,
-                                    steno_err *err)
+steno_status steno_pool_stream_push(steno_pool_stream *ps, const float *pcm, size_t n,
+                                    size_t *taken, steno_err *err)
 {
     (void)ps, (void)pcm, (void)err;
     *taken = n;
@@ -60,9 +62,8 @@ void steno_pool_stream_end(steno_pool_stream *ps)
 {
     steno_err err = {STENO_ERR_INTERNAL, "told to fail"};
     bool fails = atomic_load(&ps->pool->fails);
-    struct steno_pool_note note = {.kind = STENO_POOL_DONE,
-                                   .status = fails ? STENO_ERR_INTERNAL : STENO_OK,
-                                   .err = &err};
+    struct steno_pool_note note = {
+        .kind = STENO_POOL_DONE, .status = fails ? STENO_ERR_INTERNAL : STENO_OK, .err = &err};
     if (!atomic_load(&ps->pool->mute))
         ps->fn(ps->user, ps, &note);
 }

@@ -132,8 +132,9 @@ static void what_is_wrong_is_named(void **state)
             struct steno_buf out;
             steno_err err = {STENO_OK, ""};
             steno_buf_init(&out, 1 << 16);
-            assert_int_equal(parse(bad[i].type, bad[i].body, strlen(bad[i].body), piece, &out, &err),
-                             bad[i].status);
+            assert_int_equal(
+                parse(bad[i].type, bad[i].body, strlen(bad[i].body), piece, &out, &err),
+                bad[i].status);
             if (!strstr(err.msg, bad[i].says))
                 fail_msg("'%s' does not say '%s'", err.msg, bad[i].says);
             steno_buf_free(&out);

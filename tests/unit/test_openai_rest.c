@@ -48,7 +48,8 @@ static void wrong_values_name_field_and_choices(void **state)
          "'xml' is not one of json, text, srt, verbose_json, vtt"},
         {"temperature", "2", "temperature", "temperature: 2 is outside 0..1"},
         {"temperature", "hot", "temperature", "'hot' is not a number"},
-        {"timestamp_granularities[]", "char", "timestamp_granularities", "neither word nor segment"},
+        {"timestamp_granularities[]", "char", "timestamp_granularities",
+         "neither word nor segment"},
         {"stream", "maybe", "stream", "'maybe' is not true or false"},
     };
     (void)state;
@@ -111,10 +112,21 @@ static steno_transcript *two_segments(void)
 {
     static const struct steno_word first[] = {{"four", 0.5, 0.81, 0.9f}, {"two", 1, 1.25, 0.8f}};
     static const struct steno_word second[] = {{"\"q\\\n\xff", 3, 3.5, 0.5f}};
-    struct steno_event a = {.kind = STENO_FINAL, .segment = 0, .start = 0.5, .end = 1.25,
-                            .text = "four two", .confidence = 0.85f, .n_words = 2, .words = first};
-    struct steno_event b = {.kind = STENO_FINAL, .segment = 1, .start = 3, .end = 3.5,
-                            .text = "\"q\\\n\xff", .confidence = 0.5f, .n_words = 1,
+    struct steno_event a = {.kind = STENO_FINAL,
+                            .segment = 0,
+                            .start = 0.5,
+                            .end = 1.25,
+                            .text = "four two",
+                            .confidence = 0.85f,
+                            .n_words = 2,
+                            .words = first};
+    struct steno_event b = {.kind = STENO_FINAL,
+                            .segment = 1,
+                            .start = 3,
+                            .end = 3.5,
+                            .text = "\"q\\\n\xff",
+                            .confidence = 0.5f,
+                            .n_words = 1,
                             .words = second};
     steno_transcript *t = steno_transcript_new(0);
     assert_non_null(t);
@@ -141,8 +153,10 @@ static double number(const json_t *j, const char *key)
 
 static void json_answer_has_text_and_usage(void **state)
 {
-    struct steno_openai_result r = {.transcript = two_segments(), .language = "en",
-                                    .duration = 4.2, .warning = "cut \"short\""};
+    struct steno_openai_result r = {.transcript = two_segments(),
+                                    .language = "en",
+                                    .duration = 4.2,
+                                    .warning = "cut \"short\""};
     struct steno_buf b;
     json_t *j;
     (void)state;
@@ -151,8 +165,8 @@ static void json_answer_has_text_and_usage(void **state)
     j = load(&b);
     assert_string_equal(json_string_value(json_object_get(j, "text")),
                         "four two \"q\\\n\xef\xbf\xbd");
-    assert_string_equal(
-        json_string_value(json_object_get(json_object_get(j, "usage"), "type")), "duration");
+    assert_string_equal(json_string_value(json_object_get(json_object_get(j, "usage"), "type")),
+                        "duration");
     assert_true(number(json_object_get(j, "usage"), "seconds") == 5);
     assert_int_equal(json_array_size(json_object_get(j, "warnings")), 1);
     json_decref(j);
@@ -163,9 +177,16 @@ static void json_answer_has_text_and_usage(void **state)
 static void verbose_answer_has_every_required_member(void **state)
 {
     /* CreateTranscriptionResponseVerboseJson and TranscriptionSegment: required members */
-    static const char *const segment_members[] = {
-        "id",     "seek",        "start",       "end",               "text",
-        "tokens", "temperature", "avg_logprob", "compression_ratio", "no_speech_prob"};
+    static const char *const segment_members[] = {"id",
+                                                  "seek",
+                                                  "start",
+                                                  "end",
+                                                  "text",
+                                                  "tokens",
+                                                  "temperature",
+                                                  "avg_logprob",
+                                                  "compression_ratio",
+                                                  "no_speech_prob"};
     struct steno_openai_result r = {
         .transcript = two_segments(), .language = "en", .duration = 4.25};
     struct steno_buf b;
@@ -179,7 +200,8 @@ static void verbose_answer_has_every_required_member(void **state)
     assert_true(number(j, "duration") == 4.25);
     words = json_object_get(j, "words");
     assert_int_equal(json_array_size(words), 3);
-    assert_string_equal(json_string_value(json_object_get(json_array_get(words, 1), "word")), "two");
+    assert_string_equal(json_string_value(json_object_get(json_array_get(words, 1), "word")),
+                        "two");
     assert_true(fabs(number(json_array_get(words, 0), "end") - 0.81) < 1e-9);
     segments = json_object_get(j, "segments");
     assert_int_equal(json_array_size(segments), 2);
@@ -220,8 +242,7 @@ static void errors_have_the_clients_form(void **state)
 
 static void events_are_lines_of_data(void **state)
 {
-    struct steno_openai_result r = {
-        .transcript = two_segments(), .language = "en", .duration = 4};
+    struct steno_openai_result r = {.transcript = two_segments(), .language = "en", .duration = 4};
     struct steno_buf b;
     (void)state;
     steno_buf_init(&b, 1 << 16);
@@ -230,7 +251,8 @@ static void events_are_lines_of_data(void **state)
                         "data: {\"type\":\"transcript.text.delta\",\"delta\":\"four\\ntwo\"}\n\n");
     steno_buf_reset(&b);
     assert_int_equal(steno_openai_write_done(&b, &r), STENO_OK);
-    assert_non_null(strstr(b.data, "data: {\"type\":\"transcript.text.done\",\"text\":\"four two "));
+    assert_non_null(
+        strstr(b.data, "data: {\"type\":\"transcript.text.done\",\"text\":\"four two "));
     assert_non_null(strstr(b.data, "\n\ndata: [DONE]\n\n"));
     steno_buf_reset(&b);
     assert_int_equal(steno_openai_write_error_event(&b, "m", "server_error", "c"), STENO_OK);

@@ -44,9 +44,9 @@ static void bad_escapes_and_bytes_are_named(void **state)
 {
     static const struct {
         const char *target, *says;
-    } bad[] = {{"/?a=%", "pair 1 has a bad %-escape"},    {"/?a=1&b=%4", "pair 2 has a bad"},
-               {"/?%zz=1", "pair 1 has a bad %-escape"},  {"/?a=%00", "pair 1 holds a NUL"},
-               {"/?a=%ff", "pair 1 is no UTF-8"},         {"/?a=%c3", "pair 1 is no UTF-8"},
+    } bad[] = {{"/?a=%", "pair 1 has a bad %-escape"},   {"/?a=1&b=%4", "pair 2 has a bad"},
+               {"/?%zz=1", "pair 1 has a bad %-escape"}, {"/?a=%00", "pair 1 holds a NUL"},
+               {"/?a=%ff", "pair 1 is no UTF-8"},        {"/?a=%c3", "pair 1 is no UTF-8"},
                {"/?a=%ed%a0%80", "pair 1 is no UTF-8"}};
     (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -83,8 +83,8 @@ static void long_and_many_pairs_are_limits(void **state)
 
 static void numbers_take_the_whole_text_and_their_range(void **state)
 {
-    static const char *const bad[] = {"",    " 1",  "1 ", "0x1", "nan", "inf",
-                                      "1e",  "--1", "1,5", "ten", "1e999"};
+    static const char *const bad[] = {"",   " 1",  "1 ",  "0x1", "nan",  "inf",
+                                      "1e", "--1", "1,5", "ten", "1e999"};
     double d = -1;
     int i = -1;
     bool b = false;
