@@ -1,5 +1,5 @@
-/* link: server/acceptor.c server/metrics.c server/stats.c server/config.c server/address.c
- * server/log.c */
+/* link: server/acceptor.c server/metrics.c server/stats.c server/config.c */
+/* link: server/address.c server/log.c */
 #include "server/acceptor.h"
 #include "server/address.h"
 
