@@ -391,17 +391,15 @@ steno_status steno_pool_stream_push(steno_pool_stream *ps, const float *pcm, siz
         ps->pushed += (int64_t)*taken;
         ps->stats.audio_seconds = (double)ps->pushed / ps->rate;
         mark(ps);
+        pthread_mutex_lock(&ps->pool->lock);
+        ps->pool->stats.audio_seconds += (double)*taken / ps->rate;
+        pthread_mutex_unlock(&ps->pool->lock);
     }
     if (!st && *taken < n)
         ps->want_room = true;
     if (!st)
         wake(ps);
-    pthread_mutex_unlock(&ps->lock);
-    if (!st && *taken) {
-        pthread_mutex_lock(&ps->pool->lock);
-        ps->pool->stats.audio_seconds += (double)*taken / ps->rate;
-        pthread_mutex_unlock(&ps->pool->lock);
-    }
+    pthread_mutex_unlock(&ps->lock); /* from here on ps may be gone: closed in a callback */
     return st;
 }
 
