@@ -27,14 +27,14 @@ struct steno_model_options {
 
 struct steno_model_info {
     const char *dir, *name, *version, *family, *language, *license; /* the model's; never NULL */
-    const char *network;     /* file name of the (first) network */
-    int sample_rate;         /* Hz that the network was trained at */
+    const char *network; /* file name of the (first) network */
+    int sample_rate;     /* Hz that the network was trained at */
     int feature_bins;
-    double frame_seconds;    /* one row of scores: the grain of word times */
-    double chunk_seconds;    /* audio per network step */
+    double frame_seconds;     /* one row of scores: the grain of word times */
+    double chunk_seconds;     /* audio per network step */
     double lookahead_seconds; /* audio past a chunk that its scores wait for */
-    size_t weight_bytes;     /* packed, shared by all streams */
-    size_t stream_bytes;     /* arena and states of one stream, about */
+    size_t weight_bytes;      /* packed, shared by all streams */
+    size_t stream_bytes;      /* arena and states of one stream, about */
     size_t vocab_size;
     struct steno_endpoint_rules { /* seconds; in stream options a value <= 0 = the model's own */
         double silence_alone;     /* trailing silence, no speech yet */
@@ -63,9 +63,9 @@ struct steno_stream_options {
     int sample_rate;     /* Hz of the pushed audio, 8000..192000; 0 = the model's */
     bool no_endpointing; /* one final at the end; the segment then grows with the recording */
     bool no_partials;
-    int beam;            /* 0 = the model's own, at least n_best; 1 = greedy; up to STENO_MAX_BEAM =
-                          * CTC prefix beam search */
-    int n_best;          /* alternatives in finals, 1..beam; 0 = 1 */
+    int beam;   /* 0 = the model's own, at least n_best; 1 = greedy; up to STENO_MAX_BEAM =
+                 * CTC prefix beam search */
+    int n_best; /* alternatives in finals, 1..beam; 0 = 1 */
     struct steno_endpoint_rules endpoint; /* zero-initialised = the model's own */
 };
 #define STENO_MAX_BEAM 64
@@ -98,16 +98,16 @@ enum steno_final_reason {
  * be empty). The events do not depend on how the audio was cut into pushes. */
 struct steno_event {
     enum steno_event_kind kind;
-    int64_t segment;        /* counts finals from 0 */
-    double time;            /* s: audio that the networks had seen when the event was made */
-    double start, end;      /* s: first word's start, last word's end; SPEECH_START: start only */
-    const char *text;       /* whole hypothesis of the segment, "" if none; never NULL */
-    size_t stable_bytes;    /* partial: text[0, stable_bytes) will not change any more */
-    size_t stable_words;    /* the same in whole words */
+    int64_t segment;     /* counts finals from 0 */
+    double time;         /* s: audio that the networks had seen when the event was made */
+    double start, end;   /* s: first word's start, last word's end; SPEECH_START: start only */
+    const char *text;    /* whole hypothesis of the segment, "" if none; never NULL */
+    size_t stable_bytes; /* partial: text[0, stable_bytes) will not change any more */
+    size_t stable_words; /* the same in whole words */
     float confidence;
     size_t n_words;
     const struct steno_word *words;
-    size_t n_alternatives;  /* finals: includes the best one, which is words/text above */
+    size_t n_alternatives; /* finals: includes the best one, which is words/text above */
     const struct steno_alternative *alternatives;
     enum steno_final_reason reason;
 };
@@ -123,7 +123,7 @@ STENO_API void steno_stream_close(steno_stream *s);
 STENO_API STENO_MUST steno_status steno_stream_push(steno_stream *s, const float *pcm, size_t n,
                                                     steno_err *err);
 /* Close the current segment now: everything said so far becomes final (silence is put behind it, so
- * that the networks' lookahead is passed); the stream goes on from this sample with fresh networks. */
+ * that the networks' lookahead is passed); the stream goes on from this sample, networks fresh. */
 STENO_API STENO_MUST steno_status steno_stream_finalize(steno_stream *s, steno_err *err);
 /* No more audio: flush through the networks' lookahead, last final. */
 STENO_API STENO_MUST steno_status steno_stream_end(steno_stream *s, steno_err *err);

@@ -51,10 +51,10 @@ static json_t *alternatives_json(const struct steno_event *seg, bool no_words)
 
 static json_t *segment_json(const struct steno_event *seg, bool no_words)
 {
-    json_t *o = json_pack("{s:s, s:o, s:o, s:o, s:s}", "text", seg->text, "start",
-                          number(seg->start), "end", number(seg->end), "confidence",
-                          number((double)seg->confidence), "reason",
-                          steno_final_reason_name(seg->reason));
+    json_t *o =
+        json_pack("{s:s, s:o, s:o, s:o, s:s}", "text", seg->text, "start", number(seg->start),
+                  "end", number(seg->end), "confidence", number((double)seg->confidence), "reason",
+                  steno_final_reason_name(seg->reason));
     if (o && !no_words)
         json_object_set_new(o, "words", words_json(seg->words, seg->n_words));
     if (o && seg->n_alternatives > 1)
@@ -117,7 +117,8 @@ steno_status steno_result_json_write(struct steno_buf *out, steno_transcript *t,
 static json_t *event_json(const struct steno_event *ev)
 {
     static const char *const types[] = {[STENO_SPEECH_START] = "speech_start",
-                                        [STENO_PARTIAL] = "partial", [STENO_FINAL] = "final"};
+                                        [STENO_PARTIAL] = "partial",
+                                        [STENO_FINAL] = "final"};
     json_t *o = json_pack("{s:s, s:I, s:o, s:o, s:o}", "type", types[ev->kind], "segment",
                           (json_int_t)ev->segment, "time", number(ev->time), "start",
                           number(ev->start), "end", number(ev->end));

@@ -1,4 +1,5 @@
-/* Results as JSON in the project's own form (`steno transcribe --format json`, POST /v1/transcribe):
+/* Results as JSON in the project's own form (`steno transcribe --format json`, POST
+ * /v1/transcribe):
  *
  *     {"text", "duration", "confidence", "language", "model",
  *      "segments": [{"text", "start", "end", "confidence", "reason",
@@ -13,10 +14,10 @@
 #include "protocol/transcript.h"
 
 struct steno_result_json_options {
-    bool no_words;        /* leave the words out */
-    int indent;           /* spaces; 0 = one line */
-    const char *file;     /* "file" member, NULL = absent */
-    const char *model;    /* likewise */
+    bool no_words;     /* leave the words out */
+    int indent;        /* spaces; 0 = one line */
+    const char *file;  /* "file" member, NULL = absent */
+    const char *model; /* likewise */
     const char *language;
 };
 

@@ -29,8 +29,8 @@ static steno_status write_time(struct writer *w, double seconds)
                             ms / 1000 % 60, w->format == STENO_SRT ? ',' : '.', ms % 1000);
 }
 
-/* VTT: no markup may come out of a word. SRT has no escapes; angle brackets are its markup and a word
- * has no use for them. */
+/* VTT: no markup may come out of a word. SRT has no escapes; angle brackets are its markup and a
+ * word has no use for them. */
 static steno_status write_word(struct writer *w, const char *s)
 {
     steno_status st = STENO_OK;
@@ -72,8 +72,8 @@ static bool spaced(const char *text, size_t *at, const char *word)
 }
 
 /* Words [from, to) as lines. */
-static steno_status write_cue(struct writer *w, const struct steno_event *seg, size_t from, size_t to,
-                              size_t *at)
+static steno_status write_cue(struct writer *w, const struct steno_event *seg, size_t from,
+                              size_t to, size_t *at)
 {
     steno_status st = write_head(w, seg->words[from].start, seg->words[to - 1].end);
     int used = 0;

@@ -57,8 +57,8 @@ static const struct steno_word *copy_words(steno_arena *a, const struct steno_wo
     return out;
 }
 
-static const struct steno_alternative *copy_alternatives(steno_arena *a,
-                                                         const struct steno_alternative *x, size_t n)
+static const struct steno_alternative *
+copy_alternatives(steno_arena *a, const struct steno_alternative *x, size_t n)
 {
     struct steno_alternative *out = steno_arena_calloc(a, n ? n : 1, sizeof *out);
     for (size_t i = 0; out && i < n; i++) {

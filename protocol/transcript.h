@@ -23,7 +23,8 @@ double steno_transcript_duration(const steno_transcript *t);
 size_t steno_transcript_n_segments(const steno_transcript *t);
 /* Segment i as the event that brought it; strings are the transcript's. */
 const struct steno_event *steno_transcript_segment(const steno_transcript *t, size_t i);
-/* All segments joined by single spaces; "" when nothing was said. The transcript's until the next add. */
+/* All segments joined by single spaces; "" when nothing was said. The transcript's until the next
+ * add. */
 const char *steno_transcript_text(steno_transcript *t);
 /* Geometric mean of the word confidences; 0 without words. */
 float steno_transcript_confidence(const steno_transcript *t);

@@ -46,7 +46,7 @@ struct recording {
 
 static const char help_text[] =
     "Usage: steno transcribe [OPTION]... FILE...|-\n"
-    "Print what is said in each recording (WAV, FLAC, Ogg, Opus, MP3, AIFF; - = standard input).\n\n"
+    "Print what is said in each recording (WAV, FLAC, Ogg, Opus, MP3, AIFF; - = stdin).\n\n"
     "  --model DIR      model directory (else $STENO_MODEL, else the model that ships)\n"
     "  --format FORMAT  text (one line per file), json, srt, vtt\n"
     "  --words          text: a line per word, \"start end confidence word\"\n"
@@ -58,7 +58,7 @@ static const char help_text[] =
     "  --threads N      threads of the engine (default 1)\n"
     "  --cpu LEVEL      scalar, avx2, avx512, vnni, bf16: use no more than this\n";
 
-/* ---- printing --------------------------------------------------------------------------------- */
+/* ---- printing ------------------------------------------------------------------------------ */
 
 static void print_words(const struct steno_event *ev)
 {
@@ -159,7 +159,10 @@ static void draw_bar(struct recording *r)
     r->bar_ns = now;
     filled = (int)(30 * done / total);
     fprintf(stderr, "\r%s [%-30.*s] %.0f/%.0f s, %.0fx real time\033[K", r->name,
-            filled < 0 ? 0 : filled > 30 ? 30 : filled, "##############################", done, total,
+            filled < 0    ? 0
+            : filled > 30 ? 30
+                          : filled,
+            "##############################", done, total,
             done / ((double)(now - r->started_ns) * 1e-9));
 }
 
@@ -169,7 +172,7 @@ static void clear_bar(struct recording *r)
         fputs("\r\033[K", stderr);
 }
 
-/* ---- one recording ---------------------------------------------------------------------------- */
+/* ---- one recording ------------------------------------------------------------------------- */
 
 static steno_status open_recording(struct recording *r, int fd, steno_err *err)
 {
@@ -263,7 +266,7 @@ static int transcribe(const struct job *j, const char *name)
     return cli_fail(&err);
 }
 
-/* ---- arguments -------------------------------------------------------------------------------- */
+/* ---- arguments ----------------------------------------------------------------------------- */
 
 static bool parse_format(const char *s, enum format *out)
 {
@@ -277,10 +280,21 @@ static bool parse_format(const char *s, enum format *out)
     return false;
 }
 
-enum { O_MODEL, O_FORMAT, O_WORDS, O_STREAM, O_CHANNEL, O_BEAM, O_NBEST, O_NO_ENDPOINT, O_THREADS, O_CPU };
-static const char *const options[] = {"--model", "--format", "!--words", "!--stream", "--channel",
-                                      "--beam", "--nbest", "!--no-endpoint", "--threads", "--cpu",
-                                      NULL};
+enum {
+    O_MODEL,
+    O_FORMAT,
+    O_WORDS,
+    O_STREAM,
+    O_CHANNEL,
+    O_BEAM,
+    O_NBEST,
+    O_NO_ENDPOINT,
+    O_THREADS,
+    O_CPU
+};
+static const char *const options[] = {"--model",   "--format", "!--words", "!--stream",
+                                      "--channel", "--beam",   "--nbest",  "!--no-endpoint",
+                                      "--threads", "--cpu",    NULL};
 
 static bool set_option(struct job *j, int option, const char *value)
 {

@@ -2,9 +2,9 @@
  * "Connectionist Temporal Classification", ICML 2006: equal neighbours merge, then blanks go).
  *
  * Both decoders take scores as plain arrays [frames, vocab] f32, log-probabilities, row-major, in
- * pieces of any size: n calls with one frame each give what one call with n frames gives. Frames are
- * numbered from 0 without end; a reset starts a new utterance, not a new count. NaN counts as -inf.
- * Confined. docs/decoder.md has the definitions. */
+ * pieces of any size: n calls with one frame each give what one call with n frames gives. Frames
+ * are numbered from 0 without end; a reset starts a new utterance, not a new count. NaN counts as
+ * -inf. Confined. docs/decoder.md has the definitions. */
 #ifndef STENO_DECODER_CTC_H
 #define STENO_DECODER_CTC_H
 
@@ -28,8 +28,8 @@ struct steno_ctc_options {
     float blank_penalty; /* subtracted from the blank's score before anything is compared */
     int beam;            /* beam search: hypotheses kept, 1..64 */
     int top_k;           /* beam search: tokens of a frame that may extend one; 0 = all */
-    double margin;       /* beam search: hypotheses this far (log) below the best are dropped; 0 = none.
-                          * Without it the head that all share settles late. */
+    double margin; /* beam search: hypotheses this far (log) below the best are dropped; 0 = none.
+                    * Without it the head that all share settles late. */
 };
 
 typedef struct steno_ctc_greedy steno_ctc_greedy;
@@ -53,9 +53,9 @@ int64_t steno_ctc_greedy_frames(const steno_ctc_greedy *g); /* number of the nex
 
 typedef struct steno_ctc_beam steno_ctc_beam;
 
-/* Prefix beam search (Hannun et al., "First-Pass Large Vocabulary Continuous Speech Recognition using
- * Bi-Directional Recurrent DNNs", 2014, algorithm 1, without a language model): scores of token
- * sequences, summed over their alignments. */
+/* Prefix beam search (Hannun et al., "First-Pass Large Vocabulary Continuous Speech Recognition
+ * using Bi-Directional Recurrent DNNs", 2014, algorithm 1, without a language model): scores of
+ * token sequences, summed over their alignments. */
 STENO_MUST steno_status steno_ctc_beam_open(steno_ctc_beam **out,
                                             const struct steno_ctc_options *opt, steno_err *err);
 void steno_ctc_beam_close(steno_ctc_beam *b);

@@ -21,10 +21,11 @@
 #include <string.h>
 
 #define NIL (-1)
-#define MOST 1e4f /* scores are log-probabilities; a broken network's +Inf must not turn sums to NaN */
+#define MOST                                                                                       \
+    1e4f /* scores are log-probabilities; a broken network's +Inf must not turn sums to NaN */
 #define NEVER (-(double)INFINITY)
 
-struct node { /* of the trie */
+struct node {                           /* of the trie */
     int32_t parent, token, child, next; /* next: sibling, or free list */
     uint32_t refs;                      /* children + hypotheses */
     int32_t depth;
@@ -32,7 +33,7 @@ struct node { /* of the trie */
     int64_t stamp;
 };
 
-struct link { /* finished tokens of an alignment */
+struct link {       /* finished tokens of an alignment */
     int32_t parent; /* or free list */
     uint32_t refs;
     struct steno_span span;
@@ -86,7 +87,7 @@ static double log_add(double a, double b)
     return lo == NEVER ? hi : hi + log1p(exp(lo - hi));
 }
 
-/* ---- pools ------------------------------------------------------------------------------------ */
+/* ---- pools --------------------------------------------------------------------------------- */
 
 static bool pool_reserve(struct pool *p, int32_t more)
 {
@@ -172,7 +173,7 @@ static void path_set(steno_ctc_beam *b, struct path *p, const struct path *from)
     *p = *from;
 }
 
-/* ---- life ------------------------------------------------------------------------------------- */
+/* ---- life ---------------------------------------------------------------------------------- */
 
 static void drop_hyp(steno_ctc_beam *b, struct hyp *h)
 {
@@ -268,7 +269,7 @@ void steno_ctc_beam_reset(steno_ctc_beam *b)
     b->stamp++;
 }
 
-/* ---- one frame -------------------------------------------------------------------------------- */
+/* ---- one frame ----------------------------------------------------------------------------- */
 
 static struct hyp *candidate(steno_ctc_beam *b, int32_t node)
 {
@@ -280,8 +281,7 @@ static struct hyp *candidate(steno_ctc_beam *b, int32_t node)
     n->slot = b->n_cand;
     n->refs++;
     h = &b->cand[b->n_cand++];
-    *h = (struct hyp){.node = node, .pb = NEVER, .pnb = NEVER, .vb = no_path,
-                      .vnb = no_path};
+    *h = (struct hyp){.node = node, .pb = NEVER, .pnb = NEVER, .vb = no_path, .vnb = no_path};
     return h;
 }
 
@@ -454,7 +454,7 @@ steno_status steno_ctc_beam_push(steno_ctc_beam *b, const float *scores, size_t 
     return STENO_OK;
 }
 
-/* ---- results ---------------------------------------------------------------------------------- */
+/* ---- results ------------------------------------------------------------------------------- */
 
 static const struct path *best_path(const struct hyp *h)
 {
@@ -487,8 +487,8 @@ steno_status steno_ctc_beam_nbest(steno_ctc_beam *b, struct steno_hyp *out, size
         const struct hyp *h = &b->live[i];
         const struct path *p = best_path(h);
         write_spans(b, p, b->out + at);
-        out[i] = (struct steno_hyp){.spans = b->out + at, .n = (size_t)p->count,
-                                    .score = log_add(h->pb, h->pnb)};
+        out[i] = (struct steno_hyp){
+            .spans = b->out + at, .n = (size_t)p->count, .score = log_add(h->pb, h->pnb)};
         at += (size_t)p->count;
     }
     *count = k;

@@ -3,6 +3,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+#define FIRST 256 /* tokens there is room for at first */
+
 struct steno_ctc_greedy {
     struct steno_ctc_options opt;
     struct steno_span *spans;
@@ -23,7 +25,7 @@ steno_status steno_ctc_greedy_open(steno_ctc_greedy **out, const struct steno_ct
     if (!g)
         return steno_fail(err, STENO_ERR_NOMEM, "CTC: out of memory");
     g->opt = *opt;
-    g->cap = 256;
+    g->cap = FIRST;
     g->spans = malloc(g->cap * sizeof *g->spans);
     if (!g->spans) {
         free(g);
@@ -74,11 +76,12 @@ static int32_t likeliest(const struct steno_ctc_options *opt, const float *row)
 static steno_status add_span(steno_ctc_greedy *g, int32_t token, float logp)
 {
     if (g->n == g->cap) {
-        struct steno_span *p = realloc(g->spans, g->cap * 2 * sizeof *p);
+        size_t cap = g->cap ? 2 * g->cap : FIRST;
+        struct steno_span *p = realloc(g->spans, cap * sizeof *p);
         if (!p)
             return STENO_ERR_NOMEM;
         g->spans = p;
-        g->cap *= 2;
+        g->cap = cap;
     }
     g->spans[g->n++] =
         (struct steno_span){.token = token, .peak = logp, .first = g->frame, .last = g->frame};

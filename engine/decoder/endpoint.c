@@ -5,7 +5,7 @@ enum steno_endpoint_kind steno_endpoint_check(const struct steno_endpoint *e, in
 {
     if (first < 0)
         return e->silence_alone > 0 && now - begin >= e->silence_alone ? STENO_ENDPOINT_EMPTY
-                                                                        : STENO_ENDPOINT_NONE;
+                                                                       : STENO_ENDPOINT_NONE;
     if (e->silence_after > 0 && now - (last + 1) >= e->silence_after)
         return STENO_ENDPOINT_SILENCE;
     if (e->longest > 0 && now - first >= e->longest &&

@@ -4,7 +4,7 @@
 
 #include "base/status.h"
 
-struct steno_endpoint { /* frames; 0 or less = that rule is off */
+struct steno_endpoint {    /* frames; 0 or less = that rule is off */
     int64_t silence_alone; /* trailing silence, nothing heard yet */
     int64_t silence_after; /* trailing silence after something was heard */
     int64_t longest;       /* frames since the first sound */
@@ -18,8 +18,8 @@ enum steno_endpoint_kind {
     STENO_ENDPOINT_LENGTH
 };
 
-/* now: frames decoded so far; begin: frame the utterance began at; first, last: first and last frame
- * in it that were not silent (first < 0: none). All on one count. */
+/* now: frames decoded so far; begin: frame the utterance began at; first, last: first and last
+ * frame in it that were not silent (first < 0: none). All on one count. */
 enum steno_endpoint_kind steno_endpoint_check(const struct steno_endpoint *e, int64_t now,
                                               int64_t begin, int64_t first, int64_t last);
 

@@ -86,8 +86,10 @@ static void classify(struct token *t, size_t n)
         t->text += 1;
         t->len = (uint16_t)(n - 1);
         t->flags = STENO_TOKEN_WORD;
-    } else if (n && utf8proc_iterate((const utf8proc_uint8_t *)t->piece, (utf8proc_ssize_t)n, &c) ==
-                        (utf8proc_ssize_t)n && is_cjk(c)) {
+    } else if (n &&
+               utf8proc_iterate((const utf8proc_uint8_t *)t->piece, (utf8proc_ssize_t)n, &c) ==
+                   (utf8proc_ssize_t)n &&
+               is_cjk(c)) {
         t->flags = STENO_TOKEN_ALONE;
     }
 }

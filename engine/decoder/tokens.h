@@ -13,8 +13,8 @@
 
 typedef struct steno_tokens steno_tokens;
 
-#define STENO_TOKENS_MAX (1 << 20)    /* entries */
-#define STENO_TOKENS_MAX_PIECE 512    /* bytes */
+#define STENO_TOKENS_MAX (1 << 20) /* entries */
+#define STENO_TOKENS_MAX_PIECE 512 /* bytes */
 #define STENO_TOKENS_MAX_FILE (64 << 20)
 
 enum {

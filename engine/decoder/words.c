@@ -62,10 +62,10 @@ static steno_status add_repaired(struct steno_buf *out, const char *s, size_t n)
 {
     while (n) {
         utf8proc_int32_t c;
-        utf8proc_ssize_t k =
-            utf8proc_iterate((const utf8proc_uint8_t *)s, (utf8proc_ssize_t)n, &c);
+        utf8proc_ssize_t k = utf8proc_iterate((const utf8proc_uint8_t *)s, (utf8proc_ssize_t)n, &c);
         bool good = k > 0 && c != 0;
-        steno_status st = good ? steno_buf_add(out, s, (size_t)k) : steno_buf_puts(out, "\xEF\xBF\xBD");
+        steno_status st =
+            good ? steno_buf_add(out, s, (size_t)k) : steno_buf_puts(out, "\xEF\xBF\xBD");
         if (st)
             return st;
         s += k > 0 ? k : 1;
@@ -117,9 +117,8 @@ static steno_status close_word(struct steno_words *w, struct open_word *o)
 static void open_word(struct steno_words *w, struct open_word *o, const struct steno_span *s,
                       unsigned flags)
 {
-    *o = (struct open_word){.any = true,
-                            .spaced = flags & STENO_TOKEN_WORD,
-                            .alone = flags & STENO_TOKEN_ALONE};
+    *o = (struct open_word){
+        .any = true, .spaced = flags & STENO_TOKEN_WORD, .alone = flags & STENO_TOKEN_ALONE};
     o->span.text = w->words.len;
     o->span.first = s->first;
 }

@@ -76,7 +76,8 @@ static bool parse_number(const struct key *k, const char *value, double *out)
 
 static bool parse_bool(const char *value, bool *out)
 {
-    static const char *const yes[] = {"true", "yes", "on", "1"}, *const no[] = {"false", "no", "off", "0"};
+    static const char *const yes[] = {"true", "yes", "on", "1"}, *const no[] = {"false", "no",
+                                                                                "off", "0"};
     for (size_t i = 0; i < 4; i++) {
         if (strcmp(value, yes[i]) == 0)
             return *out = true, true;
@@ -152,8 +153,9 @@ static steno_status check(const struct steno_model_conf *c, const char *name, st
 {
     double nyquist = c->sample_rate / 2.0;
     if (c->shift_frames > c->window_frames)
-        return steno_fail(err, STENO_ERR_FORMAT, "%s: shift_frames %d is more than window_frames %d",
-                          name, c->shift_frames, c->window_frames);
+        return steno_fail(err, STENO_ERR_FORMAT,
+                          "%s: shift_frames %d is more than window_frames %d", name,
+                          c->shift_frames, c->window_frames);
     if (c->shift_frames % c->subsampling)
         return steno_fail(err, STENO_ERR_FORMAT,
                           "%s: shift_frames %d is not a multiple of subsampling %d", name,

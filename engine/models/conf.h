@@ -22,7 +22,7 @@ struct steno_model_conf {
     char tokens[128], blank[64], drop[256];
     double blank_penalty;
     double word_before, word_after; /* s: how far a word reaches around its frames of scores */
-    int beam; /* what a stream gets that asks for no other; 1 = greedy */
+    int beam;                       /* what a stream gets that asks for no other; 1 = greedy */
     /* [endpoint], seconds */
     double rule1_silence, rule2_silence, rule3_length;
 };

@@ -7,7 +7,7 @@
 #define MAX_STATES 1024
 #define MAX_STATE_BYTES ((size_t)256 << 20)
 
-/* ---- the graph against the configuration ------------------------------------------------------ */
+/* ---- the graph against the configuration --------------------------------------------------- */
 
 static bool dim_is(const struct steno_shape *s, int axis, int64_t want)
 {
@@ -21,9 +21,12 @@ static steno_status check_meta(const steno_network *net, const struct steno_mode
         const char *key;
         int64_t want;
     } rows[] = {
-        {"window_frames", c->window_frames}, {"shift_frames", c->shift_frames},
-        {"subsampling", c->subsampling},     {"sample_rate", c->sample_rate},
-        {"mel_bins", c->mel_bins},           {"vocab_size", vocab},
+        {"window_frames", c->window_frames},
+        {"shift_frames", c->shift_frames},
+        {"subsampling", c->subsampling},
+        {"sample_rate", c->sample_rate},
+        {"mel_bins", c->mel_bins},
+        {"vocab_size", vocab},
         {"blank_id", blank},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -140,7 +143,7 @@ void steno_ctcnet_unbind(struct steno_ctcnet *n)
     n->n_states = 0;
 }
 
-/* ---- one stream's run ------------------------------------------------------------------------- */
+/* ---- one stream's run ---------------------------------------------------------------------- */
 
 struct steno_ctcrun {
     const struct steno_ctcnet *n;

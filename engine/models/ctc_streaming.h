@@ -1,5 +1,5 @@
-/* Family ctc_streaming: one network, a window of feature frames and its states in, log-probabilities
- * and new states out (docs/models.md).
+/* Family ctc_streaming: one network, a window of feature frames and its states in,
+ * log-probabilities and new states out (docs/models.md).
  *
  *     input  x           [N, window_frames, mel_bins] f32
  *     input  S           every other input is a state, zeros at the start
@@ -27,7 +27,7 @@ struct steno_ctcnet {
     size_t state_bytes;
 };
 
-/* Check the graph and its metadata against the configuration. STENO_ERR_FORMAT says what differs. */
+/* Check the graph and its metadata against the configuration. STENO_ERR_FORMAT: what differs. */
 STENO_MUST steno_status steno_ctcnet_bind(struct steno_ctcnet *n, steno_network *net,
                                           const struct steno_model_conf *conf, int32_t vocab,
                                           int32_t blank, steno_err *err);

@@ -38,7 +38,8 @@ static steno_status reserve(struct steno_events *q, size_t recs, size_t words, s
         st = grow((struct column[]){{&w, sizeof *q->words}, {&wt, sizeof *q->word_text}}, 2,
                   q->n_words, words, &q->cap_words);
     if (!st)
-        st = grow((struct column[]){{&a, sizeof *q->alts}, {&at, sizeof *q->alt_text},
+        st = grow((struct column[]){{&a, sizeof *q->alts},
+                                    {&at, sizeof *q->alt_text},
                                     {&aw, sizeof *q->alt_words}},
                   3, q->n_alts, alts, &q->cap_alts);
     q->recs = r;

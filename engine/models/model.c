@@ -71,8 +71,7 @@ static steno_status open_network(steno_model *m, const char *cpu, steno_err *err
 
 static steno_status open_features(steno_model *m, steno_err *err)
 {
-    struct steno_fbank_options o =
-        steno_fbank_kaldi(m->conf.sample_rate, (size_t)m->conf.mel_bins);
+    struct steno_fbank_options o = steno_fbank_kaldi(m->conf.sample_rate, (size_t)m->conf.mel_bins);
     steno_fbank *f = NULL;
     steno_status st;
     o.low = m->conf.low_freq;
@@ -91,15 +90,17 @@ static steno_status open_features(steno_model *m, steno_err *err)
 /* One step on silence: what only a run can tell is told at load, not to the first caller. */
 static steno_status try_step(steno_model *m, steno_err *err)
 {
+    size_t bytes = (size_t)(m->ctc.window * m->ctc.bins) * sizeof(float);
     steno_ctcrun *r = NULL;
     const float *scores;
-    float *x = steno_aligned_alloc((size_t)(m->ctc.window * m->ctc.bins) * sizeof *x);
-    steno_status st = x ? steno_ctcrun_open(&r, &m->ctc, m->threads, err)
-                        : steno_fail(err, STENO_ERR_NOMEM, "out of memory");
-    if (!st) {
-        memset(x, 0, (size_t)(m->ctc.window * m->ctc.bins) * sizeof *x);
+    float *x = steno_aligned_alloc(bytes);
+    steno_status st;
+    if (!x)
+        return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", m->dir);
+    memset(x, 0, bytes);
+    st = steno_ctcrun_open(&r, &m->ctc, m->threads, err);
+    if (!st)
         st = steno_ctcrun_step(r, x, &scores, err);
-    }
     if (!st)
         m->stream_bytes = steno_ctcrun_bytes(r);
     steno_ctcrun_close(r);

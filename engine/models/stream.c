@@ -2,15 +2,15 @@
  *
  * A stream is a row of runs; a run begins with the stream or after a finalize, with networks,
  * features and resampler fresh, and has its own frame count from 0. Frame f of a run (one row of
- * scores) stands for the input time base + [f, f + 1) * frame_seconds, base being the sample the run
- * began at: that is the one clock of all results.
+ * scores) stands for the input time base + [f, f + 1) * frame_seconds, base being the sample the
+ * run began at: that is the one clock of all results.
  *
  * Within a run utterances follow each other. At an endpoint only the decoder starts over; the
  * network keeps its states, since speech goes on in the same room (docs/models.md has the numbers).
  * The decoder looks at one row at a time, so an endpoint cuts at the same row however audio came.
  *
- * A run ends by silence: zero samples follow until the scores of every real frame and of tail_frames
- * more have come, which brings out the last word. */
+ * A run ends by silence: zero samples follow until the scores of every real frame and of
+ * tail_frames more have come, which brings out the last word. */
 #include "models/stream.h"
 
 #include <math.h>
@@ -56,11 +56,11 @@ struct steno_stream {
     struct steno_alternative alts[STENO_MAX_BEAM];
     struct steno_events events;
     /* clock */
-    int64_t taken;     /* samples of input so far */
-    int64_t base;      /* ... when this run began */
-    int64_t fed;       /* samples of this run at the model's rate, silence at the end included */
-    int64_t steps;     /* of this run */
-    int64_t limit;     /* rows of real audio; known at the end of a run, until then INT64_MAX */
+    int64_t taken; /* samples of input so far */
+    int64_t base;  /* ... when this run began */
+    int64_t fed;   /* samples of this run at the model's rate, silence at the end included */
+    int64_t steps; /* of this run */
+    int64_t limit; /* rows of real audio; known at the end of a run, until then INT64_MAX */
     /* utterance */
     int64_t begin, first_sound; /* rows of this run; first_sound < 0: nothing heard */
     int64_t segment;
@@ -68,7 +68,7 @@ struct steno_stream {
     bool failed, ended;
 };
 
-/* ---- opening ---------------------------------------------------------------------------------- */
+/* ---- opening ------------------------------------------------------------------------------- */
 
 static steno_status check_options(const steno_model *m, struct steno_stream_options *o,
                                   steno_err *err)
@@ -121,7 +121,8 @@ static steno_status open_front(steno_stream *s, steno_err *err)
 {
     const steno_model *m = s->model;
     size_t window = (size_t)(m->ctc.window * m->ctc.bins);
-    steno_status st = steno_resampler_open(&s->resampler, s->opt.sample_rate, m->conf.sample_rate, err);
+    steno_status st =
+        steno_resampler_open(&s->resampler, s->opt.sample_rate, m->conf.sample_rate, err);
     if (!st)
         st = steno_fbank_open(&s->fbank, &m->fbank, err);
     if (!st)
@@ -226,11 +227,12 @@ void steno_stream_close(steno_stream *s)
     free(s);
 }
 
-/* ---- decoder, either one ---------------------------------------------------------------------- */
+/* ---- decoder, either one ------------------------------------------------------------------- */
 
 static steno_status decode_row(steno_stream *s, const float *row)
 {
-    return s->beam ? steno_ctc_beam_push(s->beam, row, 1) : steno_ctc_greedy_push(s->greedy, row, 1);
+    return s->beam ? steno_ctc_beam_push(s->beam, row, 1)
+                   : steno_ctc_greedy_push(s->greedy, row, 1);
 }
 
 static int64_t rows_done(const steno_stream *s)
@@ -264,7 +266,7 @@ static steno_status best_hyps(steno_stream *s, size_t n, size_t *count, size_t *
     return STENO_OK;
 }
 
-/* ---- events ----------------------------------------------------------------------------------- */
+/* ---- events -------------------------------------------------------------------------------- */
 
 /* Seconds of row f's beginning on the stream's clock, not past the audio there is. */
 static double row_time(const steno_stream *s, int64_t f)
@@ -333,8 +335,8 @@ static void fill_event(const steno_stream *s, struct steno_event *ev)
     ev->confidence = w->confidence;
     ev->n_words = w->n;
     ev->words = s->out_words;
-    ev->start = w->n ? s->out_words[0].start
-                     : row_time(s, s->first_sound >= 0 ? s->first_sound : s->begin);
+    ev->start =
+        w->n ? s->out_words[0].start : row_time(s, s->first_sound >= 0 ? s->first_sound : s->begin);
     ev->end = w->n ? s->out_words[w->n - 1].end : ev->start;
 }
 
@@ -384,8 +386,8 @@ static steno_status emit_partial(steno_stream *s)
 static steno_status build_alternative(steno_stream *s, size_t i, size_t *n_alts, size_t *n_words)
 {
     struct steno_words *w = &s->words[*n_alts];
-    steno_status st = steno_words_build(w, s->model->tokens, s->hyps[i].spans, s->hyps[i].n,
-                                        s->hyps[i].n);
+    steno_status st =
+        steno_words_build(w, s->model->tokens, s->hyps[i].spans, s->hyps[i].n, s->hyps[i].n);
     if (st)
         return st;
     for (size_t k = 0; k < *n_alts; k++)
@@ -444,7 +446,7 @@ static steno_status emit_final(steno_stream *s, enum steno_final_reason reason)
     return STENO_OK;
 }
 
-/* ---- one step --------------------------------------------------------------------------------- */
+/* ---- one step ------------------------------------------------------------------------------ */
 
 static size_t tokens_of(const steno_stream *s)
 {
@@ -530,14 +532,14 @@ void steno_streams_step(steno_stream *const *s, size_t n, steno_status *st, sten
     }
 }
 
-/* ---- audio in --------------------------------------------------------------------------------- */
+/* ---- audio in ------------------------------------------------------------------------------ */
 
 /* Samples at the model's rate -> frames, until the window is full. */
 static steno_status take_samples(steno_stream *s, const float *pcm, size_t n, size_t *used)
 {
     size_t room = (size_t)s->model->ctc.window - s->frames, made = 0;
-    steno_status st = steno_fbank_push(s->fbank, pcm, n, used,
-                                       s->window + s->frames * (size_t)s->model->ctc.bins, room, &made);
+    steno_status st = steno_fbank_push(
+        s->fbank, pcm, n, used, s->window + s->frames * (size_t)s->model->ctc.bins, room, &made);
     if (st && st != STENO_NEED_MORE)
         return st;
     s->frames += made;
@@ -628,7 +630,7 @@ steno_status steno_stream_push(steno_stream *s, const float *pcm, size_t n, sten
     return STENO_OK;
 }
 
-/* ---- end of a run ----------------------------------------------------------------------------- */
+/* ---- end of a run -------------------------------------------------------------------------- */
 
 static steno_status drain_and_step(steno_stream *s, steno_err *err)
 {

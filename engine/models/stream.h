@@ -10,8 +10,8 @@ STENO_MUST steno_status steno_stream_feed(steno_stream *s, const float *pcm, siz
                                           steno_err *err);
 /* A window is full: step must come before more feed. */
 bool steno_stream_ready(const steno_stream *s);
-/* Input samples that are missing until a window is full, about: with fewer of them no step will come.
- * At least 1 while not ready, 0 when ready. */
+/* Input samples that are missing until a window is full, about: with fewer of them no step will
+ * come. At least 1 while not ready, 0 when ready. */
 size_t steno_stream_missing(const steno_stream *s);
 /* Run the network once for each of n ready streams of one model; st[i] and err[i] (err may be NULL)
  * tell how it went. Today one after the other; a batch here is what docs/pool.md plans. */

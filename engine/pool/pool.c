@@ -33,7 +33,7 @@ static const struct steno_pool_ops recogniser = {
     .next = steno_stream_next,
 };
 
-/* ---- ready heap (pool lock held) -------------------------------------------------------------- */
+/* ---- ready heap (pool lock held) ----------------------------------------------------------- */
 
 static bool before(const steno_pool_stream *a, const steno_pool_stream *b)
 {
@@ -106,7 +106,7 @@ static void wake(steno_pool_stream *ps)
     steno_pool_enqueue(ps);
 }
 
-/* ---- pool ------------------------------------------------------------------------------------- */
+/* ---- pool ---------------------------------------------------------------------------------- */
 
 static void pool_unref(steno_pool *p)
 {
@@ -266,7 +266,7 @@ struct steno_pool_heartbeat steno_pool_worker_heartbeat(const steno_pool *p, int
         .since_ns = atomic_load_explicit(&w->since_ns, memory_order_relaxed)};
 }
 
-/* ---- streams ---------------------------------------------------------------------------------- */
+/* ---- streams ------------------------------------------------------------------------------- */
 
 static steno_status take_place(steno_pool *p, steno_err *err)
 {
@@ -332,10 +332,11 @@ steno_status steno_pool_stream_open(steno_pool_stream **out, steno_pool *p,
     if (st)
         return st;
     ps = calloc(1, sizeof *ps);
-    if (!ps)
-        st = steno_fail(err, STENO_ERR_NOMEM, "pool: out of memory");
-    else
-        st = p->ops->open(&ps->rec, p->model, &o.stream, err);
+    if (!ps) {
+        leave_place(p);
+        return steno_fail(err, STENO_ERR_NOMEM, "pool: out of memory");
+    }
+    st = p->ops->open(&ps->rec, p->model, &o.stream, err);
     if (st) {
         free(ps);
         leave_place(p);

@@ -33,8 +33,8 @@ struct steno_pool_options {
 };
 
 enum steno_pool_note_kind {
-    STENO_POOL_EVENT,     /* event: a result */
-    STENO_POOL_ROOM,      /* after a push that took less than all: at least half the buffer is free */
+    STENO_POOL_EVENT, /* event: a result */
+    STENO_POOL_ROOM,  /* after a push that took less than all: at least half the buffer is free */
     STENO_POOL_FINALIZED, /* every event of one steno_pool_stream_finalize has been delivered */
     STENO_POOL_DONE       /* the stream is over; the last note. status: OK after end, CANCELLED
                              after cancel, else what failed, with the message in err */
@@ -45,7 +45,7 @@ struct steno_pool_stream_stats {
     double inference_seconds;  /* time workers spent on this stream */
     double queue_wait_seconds; /* sum over steps: ready until taken by a worker */
     double queue_wait_max;
-    uint64_t steps;            /* times a worker took the stream */
+    uint64_t steps; /* times a worker took the stream */
 };
 
 struct steno_pool_note {
@@ -77,10 +77,9 @@ struct steno_pool_stream_options {
 };
 
 /* Take a place. STENO_ERR_BUSY when there is none. opt may be NULL. */
-STENO_API STENO_MUST steno_status steno_pool_stream_open(steno_pool_stream **out, steno_pool *p,
-                                                         const struct steno_pool_stream_options *opt,
-                                                         steno_pool_fn fn, void *user,
-                                                         steno_err *err);
+STENO_API STENO_MUST steno_status steno_pool_stream_open(
+    steno_pool_stream **out, steno_pool *p, const struct steno_pool_stream_options *opt,
+    steno_pool_fn fn, void *user, steno_err *err);
 /* Copy what fits of pcm [n] f32 into the stream's buffer; *taken <= n. When it is less than n, one
  * ROOM note follows. Never waits. STENO_ERR_CANCELLED after end, cancel or a failure. */
 STENO_API STENO_MUST steno_status steno_pool_stream_push(steno_pool_stream *ps, const float *pcm,
@@ -110,8 +109,8 @@ struct steno_pool_stats {
 };
 STENO_API void steno_pool_get_stats(steno_pool *p, struct steno_pool_stats *st);
 
-/* For a watchdog: worker i (0..workers-1) is busy since `since_ns` (CLOCK_MONOTONIC; when idle: when
- * it finished its last step). A busy worker whose time stands still is stuck. */
+/* For a watchdog: worker i (0..workers-1) is busy since `since_ns` (CLOCK_MONOTONIC; when idle:
+ * when it finished its last step). A busy worker whose time stands still is stuck. */
 struct steno_pool_heartbeat {
     bool busy;
     int64_t since_ns;

@@ -17,7 +17,7 @@ bool steno_pool_has_work(const steno_pool_stream *ps)
            (ps->ring.len && (ps->ring.len >= ps->missing || ps->want_room));
 }
 
-/* ---- notes ------------------------------------------------------------------------------------ */
+/* ---- notes --------------------------------------------------------------------------------- */
 
 static void stamp(struct steno_pool_worker *w)
 {
@@ -85,7 +85,7 @@ void steno_pool_finish(steno_pool_stream *ps, steno_status st, const steno_err *
     tell(ps, &note);
 }
 
-/* ---- one turn --------------------------------------------------------------------------------- */
+/* ---- one turn ------------------------------------------------------------------------------ */
 
 /* Copy out audio up to the next finalize, or find what else is due. */
 static enum job next_job(steno_pool_stream *ps, float *block, size_t *n)

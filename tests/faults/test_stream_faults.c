@@ -1,7 +1,8 @@
-/* ldflags: -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc,--wrap=strdup,--wrap=pthread_create */
+/* ldflags: -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc */
+/* ldflags: -Wl,--wrap=strdup,--wrap=pthread_create */
 /* The 1st, 2nd, ... nth allocation fails while a model is opened, a recording runs and its results
- * are kept: an error each time, nothing left behind (the address sanitizer's build looks for leaks),
- * and at last the scenario passes. The same for threads of the pool. */
+ * are kept: an error each time, nothing left behind (the address sanitizer's build looks for
+ * leaks), and at last the scenario passes. The same for threads of the pool. */
 #include <errno.h>
 #include <math.h>
 #include <pthread.h>

@@ -1,4 +1,4 @@
-/* model.conf: any text is read or refused with a message; what was accepted is within its limits. */
+/* model.conf: any text is read or refused with a message; what was accepted is within limits. */
 #include <stdlib.h>
 #include <string.h>
 

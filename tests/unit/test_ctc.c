@@ -37,7 +37,8 @@ static void random_scores(float *s, int frames, int vocab, uint32_t seed)
 static steno_ctc_greedy *greedy(int vocab)
 {
     steno_ctc_greedy *g = NULL;
-    assert_int_equal(steno_ctc_greedy_open(&g, &(struct steno_ctc_options){.vocab = vocab}, NULL), 0);
+    assert_int_equal(steno_ctc_greedy_open(&g, &(struct steno_ctc_options){.vocab = vocab}, NULL),
+                     0);
     return g;
 }
 
@@ -45,7 +46,8 @@ static steno_ctc_beam *beam(int vocab, int width)
 {
     steno_ctc_beam *b = NULL;
     assert_int_equal(
-        steno_ctc_beam_open(&b, &(struct steno_ctc_options){.vocab = vocab, .beam = width}, NULL), 0);
+        steno_ctc_beam_open(&b, &(struct steno_ctc_options){.vocab = vocab, .beam = width}, NULL),
+        0);
     return b;
 }
 
@@ -374,8 +376,9 @@ static void options_out_of_range_are_refused(void **state)
     (void)state;
     steno_ctc_greedy *g = NULL;
     steno_ctc_beam *b = NULL;
-    assert_int_equal(steno_ctc_greedy_open(&g, &(struct steno_ctc_options){.vocab = 3, .blank = 3}, NULL),
-                     STENO_ERR_INVAL);
+    assert_int_equal(
+        steno_ctc_greedy_open(&g, &(struct steno_ctc_options){.vocab = 3, .blank = 3}, NULL),
+        STENO_ERR_INVAL);
     assert_int_equal(
         steno_ctc_beam_open(&b, &(struct steno_ctc_options){.vocab = 3, .beam = 65}, NULL),
         STENO_ERR_INVAL);

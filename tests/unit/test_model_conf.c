@@ -12,8 +12,8 @@
 #include "models/conf.h"
 #include "steno.h"
 
-#define GOOD                                                                                        \
-    "[model]\nname = m\nfamily = ctc_streaming\n[features]\nsample_rate = 8000\nmel_bins = 40\n"    \
+#define GOOD                                                                                       \
+    "[model]\nname = m\nfamily = ctc_streaming\n[features]\nsample_rate = 8000\nmel_bins = 40\n"   \
     "[network]\nfile = e.onnx\nwindow_frames = 27\nshift_frames = 24\nsubsampling = 4\n"
 
 static void defaults_fill_what_is_left_out(void **state)
@@ -53,7 +53,8 @@ static void mistakes_are_named_with_their_line(void **state)
         {GOOD "[model]\nversion = 123456789012345678901234567890123\n", "m:13: version has 33"},
         {"[model]\nname = m\nfamily = f\n", "m: [features] sample_rate is missing"},
         {"", "m: [model] name is missing"},
-        {GOOD "[features]\nlow_freq = 4000\n", "m: low_freq 4000, high_freq 0: half the sample rate"},
+        {GOOD "[features]\nlow_freq = 4000\n",
+         "m: low_freq 4000, high_freq 0: half the sample rate"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct steno_model_conf c;

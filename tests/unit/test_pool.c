@@ -17,7 +17,7 @@
 
 enum { RATE = 8000, WINDOW = 1000 };
 
-/* ---- the counting recogniser ------------------------------------------------------------------ */
+/* ---- the counting recogniser --------------------------------------------------------------- */
 
 struct fake {
     int64_t taken, wrong; /* sample i should be (i % 997) / 1000 */
@@ -60,7 +60,7 @@ static steno_status fake_open(steno_stream **out, steno_model *m,
         free(f);
         return steno_fail(err, STENO_ERR_INVAL, "rate");
     }
-    f->step_us = o->beam;   /* the options carry the scenario */
+    f->step_us = o->beam; /* the options carry the scenario */
     f->fail_at = o->n_best;
     *out = (steno_stream *)f;
     atomic_fetch_add(&open_fakes, 1);
@@ -98,7 +98,8 @@ static steno_status fake_feed(steno_stream *s, const float *pcm, size_t n, size_
     enter(f);
     *used = n < room ? n : room;
     for (size_t i = 0; i < *used; i++)
-        f->wrong += pcm[i] < sample(f->taken + (int64_t)i) || pcm[i] > sample(f->taken + (int64_t)i);
+        f->wrong +=
+            pcm[i] < sample(f->taken + (int64_t)i) || pcm[i] > sample(f->taken + (int64_t)i);
     f->taken += (int64_t)*used;
     f->have += *used;
     leave(f);
@@ -169,18 +170,28 @@ static bool fake_next(steno_stream *s, struct steno_event *ev)
     if (f->head == f->tail)
         return false;
     f->head++;
-    *ev = (struct steno_event){.kind = f->q[i].kind, .reason = f->q[i].reason, .text = f->q[i].text,
-                               .time = f->q[i].time, .segment = f->q[i].segment};
+    *ev = (struct steno_event){.kind = f->q[i].kind,
+                               .reason = f->q[i].reason,
+                               .text = f->q[i].text,
+                               .time = f->q[i].time,
+                               .segment = f->q[i].segment};
     return true;
 }
 
 static const struct steno_pool_ops fake_ops = {
-    .open = fake_open, .rate = fake_rate, .close = fake_close, .feed = fake_feed,
-    .ready = fake_ready, .missing = fake_missing, .step = fake_step, .finalize = fake_finalize,
-    .end = fake_end, .next = fake_next,
+    .open = fake_open,
+    .rate = fake_rate,
+    .close = fake_close,
+    .feed = fake_feed,
+    .ready = fake_ready,
+    .missing = fake_missing,
+    .step = fake_step,
+    .finalize = fake_finalize,
+    .end = fake_end,
+    .next = fake_next,
 };
 
-/* ---- a client --------------------------------------------------------------------------------- */
+/* ---- a client ------------------------------------------------------------------------------ */
 
 struct client {
     pthread_mutex_t lock;
@@ -289,7 +300,7 @@ static steno_pool *pool_open(int workers, int streams, double buffer)
     return p;
 }
 
-/* ---- tests ------------------------------------------------------------------------------------ */
+/* ---- tests --------------------------------------------------------------------------------- */
 
 static void audio_comes_out_in_order_with_the_last_final(void **state)
 {
@@ -370,11 +381,10 @@ static void refused_options_take_no_place(void **state)
     steno_pool *p = pool_open(1, 1, 1.0);
     steno_pool_stream *x = NULL;
     struct client c;
-    assert_int_equal(
-        steno_pool_stream_open(&x, p,
-                               &(struct steno_pool_stream_options){.stream = {.sample_rate = 1}},
-                               NULL, NULL, NULL),
-        STENO_ERR_INVAL);
+    assert_int_equal(steno_pool_stream_open(
+                         &x, p, &(struct steno_pool_stream_options){.stream = {.sample_rate = 1}},
+                         NULL, NULL, NULL),
+                     STENO_ERR_INVAL);
     client_open(&c, p, NULL);
     client_close(&c);
     steno_pool_close(p);
@@ -643,7 +653,8 @@ static void options_out_of_range_are_refused(void **state)
                                           &(struct steno_pool_options){.workers = -1}, &err),
                      STENO_ERR_INVAL);
     assert_int_equal(steno_pool_open_with(&p, &fake_ops, NULL,
-                                          &(struct steno_pool_options){.buffer_seconds = 1e9}, &err),
+                                          &(struct steno_pool_options){.buffer_seconds = 1e9},
+                                          &err),
                      STENO_ERR_INVAL);
     assert_null(p);
 }

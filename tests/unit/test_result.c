@@ -17,8 +17,13 @@ static struct steno_word hello[] = {
 
 static struct steno_event final_of(const char *text, struct steno_word *w, size_t n)
 {
-    return (struct steno_event){.kind = STENO_FINAL, .text = text, .words = w, .n_words = n,
-                                .start = w[0].start, .end = w[n - 1].end, .confidence = 0.5f,
+    return (struct steno_event){.kind = STENO_FINAL,
+                                .text = text,
+                                .words = w,
+                                .n_words = n,
+                                .start = w[0].start,
+                                .end = w[n - 1].end,
+                                .confidence = 0.5f,
                                 .reason = STENO_FINAL_END};
 }
 
@@ -111,8 +116,11 @@ static void vtt_has_a_header_and_dots(void **state)
 static void lines_and_cues_are_filled_to_their_width(void **state)
 {
     (void)state;
-    struct steno_word w[] = {{"aaaa", 0, 1, 1}, {"bbbb", 1, 2, 1}, {"cccc", 2, 3, 1},
-                             {"ddddé", 3, 4, 1}, {"eeeeeeeeeeeeeee", 4, 5, 1}};
+    struct steno_word w[] = {{"aaaa", 0, 1, 1},
+                             {"bbbb", 1, 2, 1},
+                             {"cccc", 2, 3, 1},
+                             {"ddddé", 3, 4, 1},
+                             {"eeeeeeeeeeeeeee", 4, 5, 1}};
     steno_transcript *t = transcript("aaaa bbbb cccc ddddé eeeeeeeeeeeeeee", w, 5);
     check_subtitle(t, STENO_SRT, &(struct steno_subtitle_options){.line_chars = 10},
                    "1\n00:00:00,000 --> 00:00:04,000\naaaa bbbb\ncccc ddddé\n\n"
@@ -182,8 +190,8 @@ static void json_holds_words_times_and_alternatives(void **state)
     assert_int_equal(steno_transcript_add(t, &ev, NULL), STENO_OK);
     steno_transcript_set_duration(t, 4.25);
     steno_buf_init(&b, 1 << 20);
-    assert_int_equal(steno_result_json_write(&b, t, &(struct steno_result_json_options){
-                                                        .file = "a.wav", .model = "m"}),
+    assert_int_equal(steno_result_json_write(
+                         &b, t, &(struct steno_result_json_options){.file = "a.wav", .model = "m"}),
                      STENO_OK);
     assert_null(strchr(b.data, '\n'));
     o = parse(&b);

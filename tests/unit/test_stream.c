@@ -64,8 +64,8 @@ static struct audio make(int rate, const struct part *p, size_t n)
     }
     return a;
 }
-#define MAKE(rate, ...)                                                                             \
-    make(rate, (const struct part[]){__VA_ARGS__},                                                  \
+#define MAKE(rate, ...)                                                                            \
+    make(rate, (const struct part[]){__VA_ARGS__},                                                 \
          sizeof((const struct part[]){__VA_ARGS__}) / sizeof(struct part))
 
 static steno_stream *stream(const struct steno_stream_options *o)
@@ -83,21 +83,20 @@ static void log_events(steno_stream *s, struct steno_buf *b)
     struct steno_event e;
     while (steno_stream_next(s, &e)) {
         static const char *const kinds[] = {"start", "partial", "final"};
-        assert_int_equal(
-            steno_buf_printf(b, "%s %lld %.4f %.3f %.3f %d [%s] %zu %zu %.6f", kinds[e.kind],
-                             (long long)e.segment, e.time, e.start, e.end,
-                             e.kind == STENO_FINAL ? (int)e.reason : 0, e.text, e.stable_bytes,
-                             e.stable_words, (double)e.confidence),
-            STENO_OK);
+        assert_int_equal(steno_buf_printf(b, "%s %lld %.4f %.3f %.3f %d [%s] %zu %zu %.6f",
+                                          kinds[e.kind], (long long)e.segment, e.time, e.start,
+                                          e.end, e.kind == STENO_FINAL ? (int)e.reason : 0, e.text,
+                                          e.stable_bytes, e.stable_words, (double)e.confidence),
+                         STENO_OK);
         for (size_t i = 0; i < e.n_words; i++)
             assert_int_equal(steno_buf_printf(b, " %s:%.3f-%.3f:%.6f", e.words[i].text,
                                               e.words[i].start, e.words[i].end,
                                               (double)e.words[i].confidence),
                              STENO_OK);
         for (size_t i = 0; i < e.n_alternatives; i++)
-            assert_int_equal(steno_buf_printf(b, " |%s %.6f", e.alternatives[i].text,
-                                              e.alternatives[i].score),
-                             STENO_OK);
+            assert_int_equal(
+                steno_buf_printf(b, " |%s %.6f", e.alternatives[i].text, e.alternatives[i].score),
+                STENO_OK);
         assert_int_equal(steno_buf_puts(b, "\n"), STENO_OK);
     }
 }
@@ -186,9 +185,12 @@ static void near(double got, double want, double tolerance)
         fail_msg("%g, expected %g +- %g", got, want, tolerance);
 }
 
-#define PHRASE                                                                                      \
-    {SILENCE, 0.5}, {ONE, 0.3}, {SILENCE, 0.2}, {TWO, 0.3}, {TY, 0.2}, {SILENCE, 0.2}, {ONE, 0.2},  \
-        {SILENCE, 1.5}, {UNK, 0.3}, {TWO, 0.4}, {SILENCE, 0.15}, {TWO, 0.2}
+#define PHRASE                                                                                     \
+    {SILENCE, 0.5}, {ONE, 0.3}, {SILENCE, 0.2}, {TWO, 0.3}, {TY, 0.2}, {SILENCE, 0.2}, {ONE, 0.2}, \
+        {SILENCE, 1.5}, {UNK, 0.3}, {TWO, 0.4}, {SILENCE, 0.15},                                   \
+    {                                                                                              \
+        TWO, 0.2                                                                                   \
+    }
 
 static void tones_become_words_with_their_times(void **state)
 {
@@ -462,8 +464,8 @@ static void wrong_calls_are_refused(void **state)
     steno_err err = {0};
     float x[10] = {0};
     const struct steno_stream_options bad[] = {
-        {.sample_rate = 7999}, {.sample_rate = 192001}, {.sample_rate = -1}, {.beam = 65},
-        {.beam = -1},          {.beam = 4, .n_best = 5}, {.n_best = 65}, {.n_best = -1}};
+        {.sample_rate = 7999}, {.sample_rate = 192001},  {.sample_rate = -1}, {.beam = 65},
+        {.beam = -1},          {.beam = 4, .n_best = 5}, {.n_best = 65},      {.n_best = -1}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         steno_status st = steno_stream_open(&s, model, &bad[i], &err);
         if (st != STENO_ERR_INVAL)
@@ -518,7 +520,8 @@ static steno_model *model_with(const char *line)
 static void words_reach_as_far_as_the_model_says_and_do_not_overlap(void **state)
 {
     (void)state;
-    struct audio a = MAKE(8000, {SILENCE, 0.3}, {ONE, 0.2}, {SILENCE, 0.2}, {TWO, 0.2}, {SILENCE, 0.8});
+    struct audio a =
+        MAKE(8000, {SILENCE, 0.3}, {ONE, 0.2}, {SILENCE, 0.2}, {TWO, 0.2}, {SILENCE, 0.8});
     struct finals plain = finals_of(&a, NULL), wide;
     steno_model *old = model;
     double gap, middle;

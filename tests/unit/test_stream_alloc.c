@@ -1,4 +1,5 @@
-/* ldflags: -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc,--wrap=posix_memalign */
+/* ldflags: -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc */
+/* ldflags: -Wl,--wrap=aligned_alloc,--wrap=posix_memalign */
 /* In steady state nothing allocates between audio in and result out: 1000 network steps with words,
  * partials and finals in them, after the first few, call no allocator. */
 #include <math.h>
@@ -94,7 +95,7 @@ static void check(int rate, int beam)
         fail_msg("%s", err.msg);
     play(s, rate, 0, 50, &t);
     before = allocations;
-    assert_true(before > 0); /* the counter works */
+    assert_true(before > 0);    /* the counter works */
     play(s, rate, 50, 850, &t); /* 80 s: 1000 steps of 0.08 s */
     assert_int_equal(allocations - before, 0);
     assert_true(t.finals >= 30 && t.words > 100 && t.partials > t.finals);

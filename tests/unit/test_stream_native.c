@@ -114,8 +114,8 @@ static void bad_messages_are_refused_by_name(void **state)
         steno_err err;
         steno_status st = parse(bad[i].text, &m, &err);
         if (st != bad[i].st || !strstr(err.msg, bad[i].says))
-            fail_msg("%s -> %d '%s', wanted %d '%s'", bad[i].text, (int)st, err.msg,
-                     (int)bad[i].st, bad[i].says);
+            fail_msg("%s -> %d '%s', wanted %d '%s'", bad[i].text, (int)st, err.msg, (int)bad[i].st,
+                     bad[i].says);
     }
 }
 
@@ -175,7 +175,7 @@ static void more_alternatives_widen_the_beam(void **state)
     assert_int_equal(m.start.beam, 5);
 }
 
-/* ---- what the server says --------------------------------------------------------------------- */
+/* ---- what the server says ------------------------------------------------------------------ */
 
 static const struct steno_native_head head = {"sess_1", 7, 1480};
 

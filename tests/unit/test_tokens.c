@@ -30,7 +30,8 @@ static void check_text(const steno_tokens *t, int32_t id, const char *want, unsi
 static void pieces_get_their_word_marks(void **state)
 {
     (void)state;
-    steno_tokens *t = parse("<blk> 0\n▁HE 1\nLLO 2\n world 3\n▁ 4\n 5\n<0xE4> 6\n中 7\nカ\t8\n9 9\n");
+    steno_tokens *t =
+        parse("<blk> 0\n▁HE 1\nLLO 2\n world 3\n▁ 4\n 5\n<0xE4> 6\n中 7\nカ\t8\n9 9\n");
     assert_int_equal(steno_tokens_count(t), 10);
     check_text(t, 0, "<blk>", 0);
     check_text(t, 1, "HE", STENO_TOKEN_WORD);

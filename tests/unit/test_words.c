@@ -23,8 +23,10 @@ static steno_tokens *vocab(const char *text, const char *drop)
 static size_t spans(struct steno_span *out, const int *tok, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        out[i] = (struct steno_span){
-            .token = tok[i], .peak = logf(0.5f), .first = 10 * (int64_t)i, .last = 10 * (int64_t)i + 3};
+        out[i] = (struct steno_span){.token = tok[i],
+                                     .peak = logf(0.5f),
+                                     .first = 10 * (int64_t)i,
+                                     .last = 10 * (int64_t)i + 3};
     return n;
 }
 
