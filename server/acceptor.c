@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "server/address.h"
+#include "server/head.h"
 #include "server/log.h"
 
 #include <errno.h>
@@ -30,8 +31,10 @@
 #include <unistd.h>
 
 #define HEAD_MAX 16384       /* bytes of a request head; more is 431 */
-#define WAITING_MAX 4096     /* heads waited for at once; more is 503 */
+#define LINGER_MAX 1024      /* lingering at once; more are closed right away */
+#define LINGER_QUEUE 256     /* of them on their way from other threads */
 #define LINGER_NS 2000000000 /* longest time of reading behind a refused request */
+#define EVICT_NS 1000000000  /* head start of a silent connection when others want in */
 #define BACKLOG 1024
 #define BUCKETS 1024 /* of the per-address table */
 #define TICK_MS 100
@@ -40,9 +43,14 @@ struct conn {
     int fd; /* -1: the slot is free */
     uint32_t generation;
     bool lingering;
-    int64_t deadline;
+    int64_t since; /* accepted, or began to linger */
     struct steno_peer peer;
-    uint32_t next_free;
+    struct conn *prev, *next; /* of its queue; next also of the free ones */
+};
+
+/* Connections in the order of `since`: the first one is the next to time out. */
+struct conn_queue {
+    struct conn *first, *last;
 };
 
 struct host { /* connections of one address */
@@ -65,17 +73,18 @@ struct steno_acceptor {
     bool running;
 
     struct conn *conns; /* [n_conns] */
-    uint32_t n_conns, free_head, n_open;
+    uint32_t n_conns, n_fresh, n_open, n_lingering;
+    struct conn *free;
+    struct conn_queue waiting, lingering;
 
     pthread_mutex_t lock;
     bool stop;
     int total; /* connections waiting or handed over */
     struct host *hosts[BUCKETS];
-    int *linger; /* [n_linger] descriptors on their way to the table */
-    size_t n_linger, cap_linger;
+    int *linger; /* [n_linger <= LINGER_QUEUE] descriptors on their way to the table */
+    size_t n_linger;
 };
 
-#define NO_SLOT UINT32_MAX
 #define TAG_WAKE UINT64_MAX
 #define TAG_LISTEN (UINT64_MAX - STENO_MAX_ADDRESSES) /* + index */
 
@@ -155,23 +164,56 @@ void steno_acceptor_closed(steno_acceptor *a, const struct steno_peer *peer)
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
-static struct conn *slot_take(steno_acceptor *a)
+static void queue_put(struct conn_queue *q, struct conn *c)
 {
-    struct conn *c;
-    if (a->free_head == NO_SLOT)
+    c->next = NULL;
+    c->prev = q->last;
+    if (q->last)
+        q->last->next = c;
+    else
+        q->first = c;
+    q->last = c;
+}
+
+static void queue_remove(struct conn_queue *q, struct conn *c)
+{
+    if (c->prev)
+        c->prev->next = c->next;
+    else
+        q->first = c->next;
+    if (c->next)
+        c->next->prev = c->prev;
+    else
+        q->last = c->prev;
+}
+
+/* A place for fd in the queue of those that wait, or linger; NULL when all are taken. */
+static struct conn *slot_take(steno_acceptor *a, int fd, bool lingering)
+{
+    struct conn *c = a->free;
+    if (c)
+        a->free = c->next;
+    else if (a->n_fresh < a->n_conns)
+        c = &a->conns[a->n_fresh++]; /* memory is touched only as far as it is used */
+    else
         return NULL;
-    c = &a->conns[a->free_head];
-    a->free_head = c->next_free;
     a->n_open++;
+    c->fd = fd;
+    c->lingering = lingering;
+    c->since = steno_now_ns();
+    a->n_lingering += lingering;
+    queue_put(lingering ? &a->lingering : &a->waiting, c);
     return c;
 }
 
 static void slot_free(steno_acceptor *a, struct conn *c)
 {
+    queue_remove(c->lingering ? &a->lingering : &a->waiting, c);
+    a->n_lingering -= c->lingering;
     c->fd = -1;
     c->generation++;
-    c->next_free = a->free_head;
-    a->free_head = (uint32_t)(c - a->conns);
+    c->next = a->free;
+    a->free = c;
     a->n_open--;
 }
 
@@ -217,116 +259,6 @@ static void answer(int fd, int code, const char *phrase, const char *type, const
     (void)!send(fd, head, (size_t)n, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-/* Answered: say so with a FIN and read on until the client is done, so that it sees the answer. The
- * connection no longer counts against the limits. */
-static void start_linger(steno_acceptor *a, struct conn *c)
-{
-    c->lingering = true;
-    c->deadline = steno_now_ns() + LINGER_NS;
-    if (shutdown(c->fd, SHUT_WR))
-        drop(a, c);
-}
-
-static void refuse(steno_acceptor *a, int fd, enum steno_rejection why)
-{
-    struct conn *c;
-    steno_metric_add(a->stats->sessions_rejected[why], 1);
-    answer(fd, 503, "Service Unavailable", "server_error", "busy",
-           why == STENO_REJECT_ADDRESS ? "too many connections from this address"
-                                       : "too many connections",
-           a->conf->retry_after);
-    c = a->n_open < a->n_conns / 2 ? slot_take(a) : NULL;
-    if (!c) {
-        close(fd);
-        return;
-    }
-    c->fd = fd;
-    start_linger(a, c);
-    if (c->fd == fd && !watch(a, c))
-        drop(a, c);
-}
-
-/* ---- heads ----------------------------------------------------------------------------------- */
-
-/* Length of the head with its empty line (RFC 9112, 2.2: a bare LF also ends a line), 0 while it is
- * incomplete. */
-static size_t head_length(const char *p, size_t n)
-{
-    for (size_t i = 0; i + 1 < n; i++) {
-        if (p[i] != '\n')
-            continue;
-        if (p[i + 1] == '\n')
-            return i + 2;
-        if (p[i + 1] == '\r' && i + 2 < n && p[i + 2] == '\n')
-            return i + 3;
-    }
-    return 0;
-}
-
-static bool same_word(const char *p, size_t n, const char *word)
-{
-    return strlen(word) == n && !strncasecmp(p, word, n);
-}
-
-/* Whether a comma-separated header value holds the word. */
-static bool list_holds(const char *p, size_t n, const char *word)
-{
-    size_t at = 0;
-    while (at < n) {
-        size_t from, to;
-        while (at < n && (p[at] == ' ' || p[at] == '\t' || p[at] == ','))
-            at++;
-        from = at;
-        while (at < n && p[at] != ',')
-            at++;
-        for (to = at; to > from && (p[to - 1] == ' ' || p[to - 1] == '\t' || p[to - 1] == '\r');)
-            to--;
-        if (same_word(p + from, to - from, word))
-            return true;
-    }
-    return false;
-}
-
-static bool parse_request_line(const char *head, const char *eol, struct steno_request_head *out,
-                               bool *get)
-{
-    const char *sp1 = memchr(head, ' ', (size_t)(eol - head)), *sp2, *end;
-    if (!sp1 || sp1 == head)
-        return false;
-    sp2 = memchr(sp1 + 1, ' ', (size_t)(eol - sp1 - 1));
-    if (!sp2 || sp2 == sp1 + 1 || eol - sp2 < 9 || memcmp(sp2 + 1, "HTTP/", 5))
-        return false;
-    end = memchr(sp1 + 1, '?', (size_t)(sp2 - sp1 - 1));
-    out->path = sp1 + 1;
-    out->path_len = (size_t)((end ? end : sp2) - out->path);
-    *get = same_word(head, (size_t)(sp1 - head), "GET");
-    return true;
-}
-
-bool steno_request_head_parse(const char *head, size_t len, struct steno_request_head *out)
-{
-    const char *end = head + len, *line = memchr(head, '\n', len);
-    bool get, upgrade = false, connection = false;
-    if (!line || !parse_request_line(head, line, out, &get))
-        return false;
-    for (line++; line < end;) {
-        const char *eol = memchr(line, '\n', (size_t)(end - line)), *colon;
-        if (!eol)
-            break;
-        colon = memchr(line, ':', (size_t)(eol - line));
-        if (colon) {
-            size_t name = (size_t)(colon - line), value = (size_t)(eol - colon - 1);
-            if (same_word(line, name, "Upgrade"))
-                upgrade |= list_holds(colon + 1, value, "websocket");
-            else if (same_word(line, name, "Connection"))
-                connection |= list_holds(colon + 1, value, "upgrade");
-        }
-        line = eol + 1;
-    }
-    out->upgrade = get && upgrade && connection;
-    return true;
-}
-
 static void on_lingering(steno_acceptor *a, struct conn *c)
 {
     char sink[16384];
@@ -347,6 +279,30 @@ static void on_lingering(steno_acceptor *a, struct conn *c)
         drop(a, c);
 }
 
+/* Answered: say so with a FIN and read on until the client is done, so that it sees the answer. */
+static void linger(steno_acceptor *a, int fd)
+{
+    struct conn *c = a->n_lingering < LINGER_MAX ? slot_take(a, fd, true) : NULL;
+    if (!c)
+        close(fd);
+    else if (shutdown(fd, SHUT_WR) || !watch(a, c))
+        drop(a, c);
+    else
+        on_lingering(a, c); /* what is here already */
+}
+
+static void refuse(steno_acceptor *a, int fd, enum steno_rejection why)
+{
+    steno_metric_add(a->stats->sessions_rejected[why], 1);
+    answer(fd, 503, "Service Unavailable", "server_error", "busy",
+           why == STENO_REJECT_ADDRESS ? "too many connections from this address"
+                                       : "too many connections",
+           a->conf->retry_after);
+    linger(a, fd);
+}
+
+/* ---- heads ----------------------------------------------------------------------------------- */
+
 static void hand_over(steno_acceptor *a, struct conn *c, const char *head, size_t len)
 {
     int fd = c->fd;
@@ -361,23 +317,24 @@ static void on_waiting(steno_acceptor *a, struct conn *c)
     char head[HEAD_MAX];
     ssize_t n = recv(c->fd, head, sizeof head, MSG_PEEK | MSG_DONTWAIT);
     size_t len;
+    int fd = c->fd;
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     if (n <= 0) {
         drop(a, c);
         return;
     }
-    len = head_length(head, (size_t)n);
+    len = steno_request_head_length(head, (size_t)n);
     if (len) {
         hand_over(a, c, head, len);
     } else if ((size_t)n == sizeof head) {
         steno_metric_add(a->stats->sessions_rejected[STENO_REJECT_SLOW], 1);
-        answer(c->fd, 431, "Request Header Fields Too Large", "invalid_request_error",
+        answer(fd, 431, "Request Header Fields Too Large", "invalid_request_error",
                "head_too_large", "the request head is larger than 16384 bytes", 0);
         steno_acceptor_closed(a, &c->peer);
-        start_linger(a, c);
-        if (c->fd >= 0)
-            on_lingering(a, c); /* the bytes that are here already raise no edge */
+        unwatch(a, c);
+        slot_free(a, c);
+        linger(a, fd);
     }
 }
 
@@ -385,7 +342,7 @@ static void on_event(steno_acceptor *a, uint64_t tag)
 {
     uint32_t slot = (uint32_t)tag;
     struct conn *c;
-    if (slot >= a->n_conns)
+    if (slot >= a->n_fresh)
         return;
     c = &a->conns[slot];
     if (c->fd < 0 || c->generation != (uint32_t)(tag >> 32))
@@ -398,26 +355,39 @@ static void on_event(steno_acceptor *a, uint64_t tag)
 
 /* ---- accepting ------------------------------------------------------------------------------- */
 
+/* The oldest of those that have not sent a head gives way when it has had a second's time: a client
+ * that opens connections and says nothing cannot keep others out. */
+static bool evict(steno_acceptor *a)
+{
+    struct conn *oldest = a->waiting.first;
+    if (!oldest || steno_now_ns() - oldest->since < EVICT_NS)
+        return false;
+    steno_metric_add(a->stats->sessions_rejected[STENO_REJECT_SLOW], 1);
+    drop(a, oldest);
+    return true;
+}
+
 static void add_waiting(steno_acceptor *a, int fd, const struct steno_peer *peer)
 {
     enum steno_rejection why = count_in(a, peer);
     struct conn *c;
     int one = 1;
+    if (why == STENO_REJECT_CONNECTIONS && evict(a))
+        why = count_in(a, peer);
     if (why != STENO_REJECTIONS) {
         refuse(a, fd, why);
         return;
     }
-    c = slot_take(a);
+    c = slot_take(a, fd, false);
+    if (!c && evict(a))
+        c = slot_take(a, fd, false);
     if (!c) {
         steno_acceptor_closed(a, peer);
         refuse(a, fd, STENO_REJECT_CONNECTIONS);
         return;
     }
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-    c->fd = fd;
     c->peer = *peer;
-    c->lingering = false;
-    c->deadline = steno_now_ns() + (int64_t)(a->conf->header_timeout * 1e9);
     if (!watch(a, c))
         drop(a, c);
 }
@@ -461,7 +431,7 @@ void steno_acceptor_linger(steno_acceptor *a, int fd)
     bool taken = false;
     uint64_t one = 1;
     pthread_mutex_lock(&a->lock);
-    if (!a->stop && a->n_linger < a->cap_linger) {
+    if (!a->stop && a->n_linger < LINGER_QUEUE) {
         a->linger[a->n_linger++] = fd;
         taken = true;
     }
@@ -475,7 +445,6 @@ void steno_acceptor_linger(steno_acceptor *a, int fd)
 static void take_lingering(steno_acceptor *a)
 {
     for (;;) {
-        struct conn *c;
         int fd = -1;
         pthread_mutex_lock(&a->lock);
         if (a->n_linger)
@@ -483,16 +452,7 @@ static void take_lingering(steno_acceptor *a)
         pthread_mutex_unlock(&a->lock);
         if (fd < 0)
             return;
-        c = slot_take(a);
-        if (!c) {
-            close(fd);
-            continue;
-        }
-        c->fd = fd;
-        c->lingering = true;
-        c->deadline = steno_now_ns() + LINGER_NS;
-        if (!watch(a, c))
-            drop(a, c);
+        linger(a, fd);
     }
 }
 
@@ -500,20 +460,19 @@ static void take_lingering(steno_acceptor *a)
 
 static void expire(steno_acceptor *a, int64_t now)
 {
-    for (uint32_t i = 0; i < a->n_conns && a->n_open; i++) {
-        struct conn *c = &a->conns[i];
-        if (c->fd < 0 || c->deadline > now)
-            continue;
-        if (!c->lingering) {
-            char byte;
-            steno_metric_add(a->stats->sessions_rejected[STENO_REJECT_SLOW], 1);
-            /* one that sent nothing at all asked nothing: browsers open connections ahead */
-            if (recv(c->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 1)
-                answer(c->fd, 408, "Request Timeout", "invalid_request_error", "head_timeout",
-                       "the request head did not come in time", 0);
-        }
+    const int64_t header = (int64_t)(a->conf->header_timeout * 1e9);
+    struct conn *c;
+    while ((c = a->waiting.first) && now - c->since >= header) {
+        char byte;
+        steno_metric_add(a->stats->sessions_rejected[STENO_REJECT_SLOW], 1);
+        /* one that sent nothing at all asked nothing: browsers open connections ahead */
+        if (recv(c->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 1)
+            answer(c->fd, 408, "Request Timeout", "invalid_request_error", "head_timeout",
+                   "the request head did not come in time", 0);
         drop(a, c);
     }
+    while ((c = a->lingering.first) && now - c->since >= LINGER_NS)
+        drop(a, c);
 }
 
 static bool stopping(steno_acceptor *a)
@@ -644,17 +603,10 @@ static steno_status bind_all(steno_acceptor *a, steno_err *err)
 
 static bool make_table(steno_acceptor *a)
 {
-    a->n_conns = WAITING_MAX;
+    a->n_conns = (uint32_t)a->conf->connections + LINGER_MAX;
     a->conns = calloc(a->n_conns, sizeof *a->conns);
-    a->cap_linger = 256;
-    a->linger = calloc(a->cap_linger, sizeof *a->linger);
-    if (!a->conns || !a->linger)
-        return false;
-    for (uint32_t i = 0; i < a->n_conns; i++) {
-        a->conns[i].fd = -1;
-        a->conns[i].next_free = i + 1 < a->n_conns ? i + 1 : NO_SLOT;
-    }
-    return true;
+    a->linger = calloc(LINGER_QUEUE, sizeof *a->linger);
+    return a->conns && a->linger;
 }
 
 steno_status steno_acceptor_open(steno_acceptor **out, const struct steno_config *conf,
@@ -700,7 +652,7 @@ steno_status steno_acceptor_start(steno_acceptor *a, steno_err *err)
 
 static void free_tables(steno_acceptor *a)
 {
-    for (uint32_t i = 0; a->conns && i < a->n_conns; i++)
+    for (uint32_t i = 0; a->conns && i < a->n_fresh; i++)
         if (a->conns[i].fd >= 0)
             close(a->conns[i].fd);
     for (size_t i = 0; i < a->n_linger; i++)

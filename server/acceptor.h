@@ -45,13 +45,4 @@ void steno_acceptor_closed(steno_acceptor *a, const struct steno_peer *peer);
 /* Take over fd (already shut down for writing): discard what comes until the end, at most 2 s. */
 void steno_acceptor_linger(steno_acceptor *a, int fd);
 
-/* Request target's path and whether the head asks for WebSocket (RFC 6455, 4.2.1). */
-struct steno_request_head {
-    const char *path; /* in head */
-    size_t path_len;  /* without the query */
-    bool upgrade;     /* GET with "Upgrade: websocket" and "Connection: ... upgrade" */
-};
-/* False when the first line is no HTTP request. */
-bool steno_request_head_parse(const char *head, size_t len, struct steno_request_head *out);
-
 #endif

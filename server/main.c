@@ -3,6 +3,7 @@
 #define _GNU_SOURCE /* sigtimedwait */
 #include "base/clock.h"
 #include "server/acceptor.h"
+#include "server/head.h"
 #include "server/gauges.h"
 #include "server/http.h"
 #include "server/log.h"

@@ -1,7 +1,6 @@
-/* link: server/acceptor.c server/metrics.c server/stats.c server/config.c */
-/* link: server/address.c server/log.c */
-#include "server/acceptor.h"
+/* link: server/head.c server/address.c */
 #include "server/address.h"
+#include "server/head.h"
 
 #include <stdlib.h>
 
@@ -14,6 +13,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct steno_address a;
     steno_err err = {STENO_OK, ""};
     const char *text = (const char *)data;
+    if (steno_request_head_length(text, size) > size)
+        abort();
     if (steno_request_head_parse(text, size, &h) &&
         (h.path < text || h.path + h.path_len > text + size))
         abort();

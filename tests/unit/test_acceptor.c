@@ -1,5 +1,5 @@
 /* The one port: heads in any split go to the right side, bad ones are answered or dropped. */
-/* link: server/acceptor.c server/metrics.c server/stats.c server/config.c */
+/* link: server/acceptor.c server/head.c server/metrics.c server/stats.c server/config.c */
 /* link: server/address.c server/log.c */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include "server/acceptor.h"
+#include "server/head.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -266,6 +267,32 @@ static void connections_over_the_limit_hear_503_at_once(void **state)
     close_fixture(&f);
 }
 
+static void silent_connections_give_way_to_those_that_speak(void **state)
+{
+    struct fixture f;
+    char got[64];
+    int silent[8], fd;
+    (void)state;
+    open_fixture(&f, "limits.connections=8");
+    for (int i = 0; i < 8; i++)
+        silent[i] = dial(&f);
+    usleep(1100000);
+    for (int i = 0; i < 3; i++) {
+        fd = dial(&f);
+        assert_int_equal(send(fd, plain, sizeof plain - 1, 0), sizeof plain - 1);
+        wait_for(&f, i + 1);
+        close(fd);
+    }
+    for (int i = 0; i < 3; i++) { /* the oldest ones, in order */
+        read_all(silent[i], got, sizeof got);
+        assert_string_equal(got, "");
+    }
+    assert_true(steno_metric_value(f.stats->sessions_rejected[STENO_REJECT_SLOW]) == 3);
+    for (int i = 0; i < 8; i++)
+        close(silent[i]);
+    close_fixture(&f);
+}
+
 static void one_address_has_its_own_limit(void **state)
 {
     struct fixture f;
@@ -341,6 +368,7 @@ int main(void)
         cmocka_unit_test(slow_heads_are_answered_408_and_silent_ones_dropped),
         cmocka_unit_test(endless_heads_are_answered_431),
         cmocka_unit_test(connections_over_the_limit_hear_503_at_once),
+        cmocka_unit_test(silent_connections_give_way_to_those_that_speak),
         cmocka_unit_test(one_address_has_its_own_limit),
         cmocka_unit_test(refused_requests_can_still_be_written_to_the_end),
         cmocka_unit_test(port_in_use_is_named),

@@ -1,0 +1,81 @@
+#include "server/head.h"
+
+#include <string.h>
+#include <strings.h>
+
+size_t steno_request_head_length(const char *p, size_t n)
+{
+    for (size_t i = 0; i + 1 < n; i++) {
+        if (p[i] != '\n')
+            continue;
+        if (p[i + 1] == '\n')
+            return i + 2;
+        if (p[i + 1] == '\r' && i + 2 < n && p[i + 2] == '\n')
+            return i + 3;
+    }
+    return 0;
+}
+
+static bool same_word(const char *p, size_t n, const char *word)
+{
+    return strlen(word) == n && !strncasecmp(p, word, n);
+}
+
+/* Whether a comma-separated header value holds the word. */
+static bool list_holds(const char *p, size_t n, const char *word)
+{
+    size_t at = 0;
+    while (at < n) {
+        size_t from, to;
+        while (at < n && (p[at] == ' ' || p[at] == '\t' || p[at] == ','))
+            at++;
+        from = at;
+        while (at < n && p[at] != ',')
+            at++;
+        for (to = at; to > from && (p[to - 1] == ' ' || p[to - 1] == '\t' || p[to - 1] == '\r');)
+            to--;
+        if (same_word(p + from, to - from, word))
+            return true;
+    }
+    return false;
+}
+
+static bool parse_request_line(const char *head, const char *eol, struct steno_request_head *out,
+                               bool *get)
+{
+    const char *sp1 = memchr(head, ' ', (size_t)(eol - head)), *sp2, *end;
+    if (!sp1 || sp1 == head)
+        return false;
+    sp2 = memchr(sp1 + 1, ' ', (size_t)(eol - sp1 - 1));
+    if (!sp2 || sp2 == sp1 + 1 || eol - sp2 < 9 || memcmp(sp2 + 1, "HTTP/", 5))
+        return false;
+    end = memchr(sp1 + 1, '?', (size_t)(sp2 - sp1 - 1));
+    out->path = sp1 + 1;
+    out->path_len = (size_t)((end ? end : sp2) - out->path);
+    *get = same_word(head, (size_t)(sp1 - head), "GET");
+    return true;
+}
+
+bool steno_request_head_parse(const char *head, size_t len, struct steno_request_head *out)
+{
+    const char *end = head + len, *line = memchr(head, '\n', len);
+    bool get, upgrade = false, connection = false;
+    if (!line || !parse_request_line(head, line, out, &get))
+        return false;
+    for (line++; line < end;) {
+        const char *eol = memchr(line, '\n', (size_t)(end - line)), *colon;
+        if (!eol)
+            break;
+        colon = memchr(line, ':', (size_t)(eol - line));
+        if (colon) {
+            size_t name = (size_t)(colon - line), value = (size_t)(eol - colon - 1);
+            if (same_word(line, name, "Upgrade"))
+                upgrade |= list_holds(colon + 1, value, "websocket");
+            else if (same_word(line, name, "Connection"))
+                connection |= list_holds(colon + 1, value, "upgrade");
+        }
+        line = eol + 1;
+    }
+    out->upgrade = get && upgrade && connection;
+    return true;
+}
