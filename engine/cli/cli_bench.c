@@ -28,6 +28,7 @@ static const char usage[] =
     "  --cpu LEVEL          scalar, avx2, avx512, vnni, bf16 or native\n"
     "  --opt-level N        0 to 3 (default)\n"
     "  --disable-pass LIST  comma-separated passes to leave out\n"
+    "  --profile            time by operator and the 20 slowest nodes, after the timed runs\n"
     "  --json               one JSON object instead of text\n";
 
 struct bench_options {
@@ -35,7 +36,7 @@ struct bench_options {
     const char *shapes[MAX_SHAPES];
     int n_shapes;
     long runs;
-    bool json;
+    bool json, profile;
     struct steno_network_options net;
     struct steno_session_options sess;
 };
@@ -227,6 +228,90 @@ static void print_json(const struct bench_options *o, const struct bench_result 
            r->nodes, r->misplans, cpu, steno_cpu_str(mask, levels, sizeof levels));
 }
 
+/* ---- --profile ---- */
+
+#define MAX_KINDS 128
+#define SLOWEST 20
+
+struct kind {
+    const char *type;
+    double us, flops;
+    int nodes;
+};
+
+static int by_time(const void *a, const void *b)
+{
+    double x = ((const struct kind *)a)->us, y = ((const struct kind *)b)->us;
+    return x < y ? 1 : x > y ? -1 : 0;
+}
+
+static int rows_by_time(const void *a, const void *b)
+{
+    int64_t x = ((const struct steno_profile_row *)a)->ns;
+    int64_t y = ((const struct steno_profile_row *)b)->ns;
+    return x < y ? 1 : x > y ? -1 : 0;
+}
+
+static void add_kind(struct kind *kinds, int *n, const struct steno_profile_row *r)
+{
+    int k = 0;
+    while (k < *n && strcmp(kinds[k].type, r->node->op_type))
+        k++;
+    if (k == MAX_KINDS)
+        return;
+    if (k == *n)
+        kinds[(*n)++].type = r->node->op_type;
+    kinds[k].us += (double)r->ns / 1e3 / (double)r->runs;
+    kinds[k].flops += r->flops;
+    kinds[k].nodes++;
+}
+
+static void print_profile(struct steno_profile_row *rows, int n)
+{
+    struct kind kinds[MAX_KINDS] = {0};
+    double total = 0;
+    int n_kinds = 0;
+    for (int i = 0; i < n; i++) {
+        add_kind(kinds, &n_kinds, &rows[i]);
+        total += (double)rows[i].ns / 1e3 / (double)rows[i].runs;
+    }
+    qsort(kinds, (size_t)n_kinds, sizeof kinds[0], by_time);
+    qsort(rows, (size_t)n, sizeof *rows, rows_by_time);
+    printf("\n  operator                     nodes         us      %%   GFLOP/s\n");
+    for (int i = 0; i < n_kinds; i++)
+        printf("  %-28s %5d %10.2f %6.1f %9.1f\n", kinds[i].type, kinds[i].nodes, kinds[i].us,
+               100 * kinds[i].us / total, kinds[i].flops / (kinds[i].us * 1e3));
+    printf("\n  slowest nodes\n");
+    for (int i = 0; i < n && i < SLOWEST; i++) {
+        double us = (double)rows[i].ns / 1e3 / (double)rows[i].runs;
+        printf("  %-28s %10.2f us %9.1f GFLOP/s  %.60s\n", rows[i].node->op_type, us,
+               rows[i].flops / (us * 1e3), rows[i].node->name);
+    }
+}
+
+static steno_status profile(const struct bench_options *o, steno_session *s, steno_err *err)
+{
+    struct steno_profile_row *rows, r;
+    steno_status st = STENO_OK;
+    int n = 0;
+    steno_session_set_profile(s, true);
+    for (long i = 0; !st && i < o->runs; i++)
+        st = steno_session_run(s, err);
+    steno_session_set_profile(s, false);
+    if (st)
+        return st;
+    while (steno_session_profile(s, n, &r))
+        n++;
+    rows = calloc((size_t)n + 1, sizeof *rows);
+    if (!rows)
+        return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+    for (int i = 0; i < n; i++)
+        (void)steno_session_profile(s, i, &rows[i]);
+    print_profile(rows, n);
+    free(rows);
+    return STENO_OK;
+}
+
 static steno_status measure(const struct bench_options *o, steno_network *n, double *ms,
                             struct bench_result *r, steno_err *err)
 {
@@ -251,6 +336,8 @@ static steno_status measure(const struct bench_options *o, steno_network *n, dou
         r->arena = steno_session_arena_bytes(s);
         r->weights = steno_network_weight_bytes(n);
         r->misplans = steno_session_misplans(s);
+        if (o->profile && !o->json)
+            st = profile(o, s, err);
         r->nodes = steno_graph_count_nodes(steno_network_graph(n));
     }
     steno_session_close(s);
@@ -283,9 +370,9 @@ static int bench(const struct bench_options *o)
 
 static int parse(int argc, char **argv, struct bench_options *o)
 {
-    static const char *const names[] = {"--shape",        "--runs",  "--threads",
-                                        "--precision",    "--cpu",   "--opt-level",
-                                        "--disable-pass", "!--json", NULL};
+    static const char *const names[] = {
+        "--shape",     "--runs",         "--threads", "--precision", "--cpu",
+        "--opt-level", "--disable-pass", "!--json",   "!--profile",  NULL};
     struct cli_args a = {.argc = argc, .at = 1, .argv = argv};
     const char *v;
     long n;
@@ -320,6 +407,9 @@ static int parse(int argc, char **argv, struct bench_options *o)
             break;
         case 7:
             o->json = true;
+            break;
+        case 8:
+            o->profile = true;
             break;
         case CLI_POSITIONAL:
             if (o->model)

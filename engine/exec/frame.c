@@ -1,6 +1,8 @@
 /* Running one graph: find or make the plan for these shapes, bind pointers, walk the steps. */
 #include "exec/internal.h"
 
+#include "base/clock.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -232,7 +234,14 @@ static steno_status run_step(struct frame *f, struct plan *p, struct step *s, st
     for (int i = 0; i < s->node->n_out; i++)
         if (s->out[i] && (s->out[i]->home == HOME_POOL || s->out[i]->home == HOME_VIEW))
             s->out[i]->t.data = NULL;
-    st = s->node->op->run(&ctx, err);
+    if (ws->profile) {
+        int64_t t = steno_now_ns();
+        st = s->node->op->run(&ctx, err);
+        s->ns += steno_now_ns() - t;
+        s->runs++;
+    } else {
+        st = s->node->op->run(&ctx, err);
+    }
     ws->cur = cur;
     ws->used = used;
     for (int i = 0; !st && i < s->node->n_out; i++)

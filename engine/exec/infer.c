@@ -115,9 +115,9 @@ static void start(struct steno_infer *ic)
 static steno_status run(struct steno_infer *ic, steno_err *err)
 {
     for (int32_t i = 0; i < ic->g->n_nodes; i++) {
-        steno_status st =
-            ic->g->nodes[i].dead ? STENO_OK
-                                 : steno_infer_one(ic, &ic->g->nodes[i], ic->up ? NULL : err);
+        steno_status st = ic->g->nodes[i].dead
+                              ? STENO_OK
+                              : steno_infer_one(ic, &ic->g->nodes[i], ic->up ? NULL : err);
         if (st && !ic->up)
             return st;
         if (st == STENO_ERR_NOMEM)

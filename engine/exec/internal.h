@@ -50,7 +50,8 @@ struct workspace {
     size_t n_scratch, cur, used;
     size_t bytes, max_bytes;   /* of all blocks below, and their limit (0: none) */
     uint64_t steps, max_steps; /* of this run */
-    size_t misplans;           /* outputs whose shape was not the inferred one */
+    bool profile;
+    size_t misplans; /* outputs whose shape was not the inferred one */
 };
 
 enum home {
@@ -84,6 +85,7 @@ struct step {
     struct slot **dead;             /* read for the last time here */
     int n_dead;
     double flops;
+    int64_t ns, runs; /* while profiling */
 };
 
 struct plan {

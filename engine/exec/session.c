@@ -107,3 +107,20 @@ size_t steno_session_misplans(const steno_session *s)
 {
     return s->ws.misplans;
 }
+
+void steno_session_set_profile(steno_session *s, bool on)
+{
+    s->ws.profile = on;
+}
+
+bool steno_session_profile(const steno_session *s, int i, struct steno_profile_row *row)
+{
+    const struct plan *p = s->main->cur;
+    if (!p || i < 0 || i >= p->n_steps)
+        return false;
+    row->node = p->steps[i].node;
+    row->ns = p->steps[i].ns;
+    row->runs = p->steps[i].runs;
+    row->flops = p->steps[i].flops;
+    return true;
+}

@@ -72,6 +72,17 @@ STENO_MUST steno_status steno_session_run(steno_session *s, steno_err *err);
 const struct steno_tensor *steno_session_get(const steno_session *s, int i);
 
 /* Memory for activations: arenas, output buffers, pool and scratch of all graphs. */
+/* Time per node: from the next run on (on), counted until off. */
+void steno_session_set_profile(steno_session *s, bool on);
+struct steno_profile_row {
+    const struct steno_node *node;
+    int64_t ns; /* sum over runs; bodies of If, Loop, Scan count for their node */
+    int64_t runs;
+    double flops; /* of one run */
+};
+/* Step i of the main graph's current plan, in running order; false past the last. */
+bool steno_session_profile(const steno_session *s, int i, struct steno_profile_row *row);
+
 size_t steno_session_arena_bytes(const steno_session *s);
 /* Outputs so far whose shape turned out not to be what inference had said. */
 size_t steno_session_misplans(const steno_session *s);
