@@ -60,11 +60,13 @@ double steno_node_flops(const struct steno_node *n, const struct steno_tensor *c
     bool two = n->n_in >= 2 && in[0] && in[1] && n->n_out && out[0];
     if (!two)
         return 0;
-    if (!strcmp(t, "MatMul") || !strcmp(t, "MatMulInteger") || !strcmp(t, "FusedMatMul"))
+    if (!strcmp(t, "MatMul") || !strcmp(t, "Linear") || !strcmp(t, "MatMulInteger") ||
+        !strcmp(t, "FusedMatMul"))
         return matmul(in, out[0]);
     if (!strcmp(t, "Gemm") || !strcmp(t, "FusedGemm"))
         return gemm(n, in, out[0]);
-    if (!strcmp(t, "Conv") || !strcmp(t, "ConvInteger") || !strcmp(t, "FusedConv"))
+    if (!strcmp(t, "Conv") || !strcmp(t, "ConvInteger") || !strcmp(t, "FusedConv") ||
+        !strcmp(t, "DepthwiseConv1d"))
         return conv(in, out[0]);
     if (!strcmp(t, "ConvTranspose"))
         return conv_transpose(in);

@@ -22,7 +22,8 @@
     X(conv_int)                                                                                    \
     X(attention_family)                                                                            \
     X(einsum)                                                                                      \
-    X(signal)
+    X(signal)                                                                                      \
+    X(fused)
 
 #define STENO_OPS_DECLARE(NAME) extern const struct steno_op steno_ops_##NAME[];
 STENO_OPS_FAMILIES(STENO_OPS_DECLARE)

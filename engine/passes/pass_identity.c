@@ -7,17 +7,6 @@
 
 #include <string.h>
 
-static bool same_shape(const struct steno_graph *g, steno_vid a, steno_vid b)
-{
-    const struct steno_shape *x = &g->values[a].shape, *y = &g->values[b].shape;
-    if (x->rank < 0 || x->rank != y->rank)
-        return false;
-    for (int i = 0; i < x->rank; i++)
-        if (x->dim[i] != y->dim[i] || x->dim[i] == STENO_DIM_ANY)
-            return false;
-    return true;
-}
-
 static bool uniform(const struct steno_graph *g, const struct steno_node *n, int in, double want)
 {
     double v;
@@ -59,7 +48,7 @@ static bool all_zero_pads(const struct steno_graph *g, const struct steno_node *
 static int passes_on(const struct steno_graph *g, const struct steno_node *n)
 {
     const char *t = n->op_type;
-    bool shape = n->n_in && n->in[0] != STENO_NONE && same_shape(g, n->in[0], n->out[0]);
+    bool shape = n->n_in && n->in[0] != STENO_NONE && steno_pass_same_shape(g, n->in[0], n->out[0]);
     if (!strcmp(t, "Identity"))
         return 0;
     if (!strcmp(t, "Dropout"))
@@ -83,13 +72,13 @@ static int passes_on(const struct steno_graph *g, const struct steno_node *n)
         return shape && all_zero_pads(g, n) ? 0 : -1;
     if (!strcmp(t, "Add") || !strcmp(t, "Sub"))
         return shape && uniform(g, n, 1, 0) ? 0
-               : *t == 'A' && n->n_in == 2 && same_shape(g, n->in[1], n->out[0]) &&
+               : *t == 'A' && n->n_in == 2 && steno_pass_same_shape(g, n->in[1], n->out[0]) &&
                        uniform(g, n, 0, 0)
                    ? 1
                    : -1;
     if (!strcmp(t, "Mul") || !strcmp(t, "Div") || !strcmp(t, "Pow"))
         return shape && uniform(g, n, 1, 1) ? 0
-               : *t == 'M' && n->n_in == 2 && same_shape(g, n->in[1], n->out[0]) &&
+               : *t == 'M' && n->n_in == 2 && steno_pass_same_shape(g, n->in[1], n->out[0]) &&
                        uniform(g, n, 0, 1)
                    ? 1
                    : -1;

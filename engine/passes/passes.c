@@ -12,6 +12,12 @@ const struct steno_pass steno_passes[] = {
     {"identity", 1, 0, steno_pass_identity, "nodes that pass their input on unchanged"},
     {"constants", 1, 0, steno_pass_constants, "equal constants become one"},
     {"cse", 2, 0, steno_pass_cse, "nodes that compute the same from the same become one"},
+    {"swish", 2, 1, steno_pass_swish, "x * Sigmoid(x)"},
+    {"glu", 2, 1, steno_pass_glu, "Split in two, a * Sigmoid(b)"},
+    {"layernorm", 2, 1, steno_pass_layernorm, "LayerNormalization written as nine nodes"},
+    {"linear", 3, 2, steno_pass_linear, "MatMul by a constant with bias, activation, residual"},
+    {"depthwise", 3, 2, steno_pass_depthwise, "depthwise Conv between two Transposes"},
+    {"dead", 1, 2, steno_pass_dead, "what the fusions left over"},
     {0},
 };
 

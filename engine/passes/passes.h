@@ -50,6 +50,14 @@ bool steno_pass_replace(struct steno_graph *g, steno_vid from, steno_vid to);
 struct steno_node *steno_pass_producer(struct steno_graph *g, steno_vid v);
 /* The only value that all of a constant's elements have; false for other values. */
 bool steno_pass_scalar(const struct steno_graph *g, steno_vid v, double *out);
+/* The one node that reads v, when v is read once and is no graph output; else NULL. */
+struct steno_node *steno_pass_only_reader(struct steno_graph *g, steno_vid v);
+/* The node that writes v when it is `type` of ai.onnx and v is read once only; else NULL. */
+struct steno_node *steno_pass_only_use(struct steno_graph *g, steno_vid v, const char *type);
+/* True when both shapes are known to be the same, by number or symbol. */
+bool steno_pass_same_shape(const struct steno_graph *g, steno_vid a, steno_vid b);
+/* Constant of one dimension n and type f32. */
+const float *steno_pass_vector(const struct steno_graph *g, steno_vid v, int64_t n);
 /* A node with its operator looked up; inputs and outputs are set by the caller. NULL: err is set.
  */
 struct steno_node *steno_pass_add_node(struct steno_graph *g, const char *domain, const char *type,
@@ -67,6 +75,7 @@ STENO_MUST steno_status steno_pass_inline(struct steno_graph *g, int32_t at,
 typedef steno_status steno_pass_fn(struct steno_graph *g, const struct steno_pass_env *env,
                                    int *changed, steno_err *err);
 steno_pass_fn steno_pass_dead, steno_pass_identity, steno_pass_fold, steno_pass_if,
-    steno_pass_constants, steno_pass_cse;
+    steno_pass_constants, steno_pass_cse, steno_pass_swish, steno_pass_glu, steno_pass_layernorm,
+    steno_pass_linear, steno_pass_depthwise;
 
 #endif

@@ -33,6 +33,47 @@ bool steno_pass_replace(struct steno_graph *g, steno_vid from, steno_vid to)
     return true;
 }
 
+struct steno_node *steno_pass_only_reader(struct steno_graph *g, steno_vid v)
+{
+    if (v == STENO_NONE || g->values[v].uses != 1 || g->values[v].is_output)
+        return NULL;
+    for (int32_t i = 0; i < g->n_nodes; i++) {
+        struct steno_node *n = &g->nodes[i];
+        for (int k = 0; !n->dead && k < n->n_in; k++)
+            if (n->in[k] == v)
+                return n;
+    }
+    return NULL; /* a body graph reads it */
+}
+
+struct steno_node *steno_pass_only_use(struct steno_graph *g, steno_vid v, const char *type)
+{
+    struct steno_node *n = steno_pass_producer(g, v);
+    if (!n || *n->domain || strcmp(n->op_type, type) || g->values[v].uses != 1 ||
+        g->values[v].is_output)
+        return NULL;
+    return n;
+}
+
+bool steno_pass_same_shape(const struct steno_graph *g, steno_vid a, steno_vid b)
+{
+    const struct steno_shape *x = &g->values[a].shape, *y = &g->values[b].shape;
+    if (x->rank < 0 || x->rank != y->rank)
+        return false;
+    for (int i = 0; i < x->rank; i++)
+        if (x->dim[i] != y->dim[i] || x->dim[i] == STENO_DIM_ANY)
+            return false;
+    return true;
+}
+
+const float *steno_pass_vector(const struct steno_graph *g, steno_vid v, int64_t n)
+{
+    const struct steno_tensor *t = v == STENO_NONE ? NULL : g->values[v].constant;
+    if (!t || !t->data || t->dtype != STENO_F32 || t->shape.rank != 1 || t->shape.dim[0] != n)
+        return NULL;
+    return t->data;
+}
+
 static bool element(const struct steno_tensor *t, size_t i, double *out)
 {
     switch (t->dtype) {

@@ -1,0 +1,477 @@
+/* Every pass on a graph with its pattern (fewer nodes, the same outputs) and on near misses
+ * (nothing changes). The reference is the same graph with all passes off. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "exec/session.h"
+#include "passes/passes.h"
+#include "tests/support/onnx_make.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define N 3
+#define C 8
+
+static float x_data[2 * N * C], c_data[2 * C * C];
+
+static steno_network *open_level(const uint8_t *file, size_t size, int level, const char *disabled)
+{
+    struct steno_network_options opt = {.opt_level = level, .disable_passes = disabled};
+    steno_network *n = NULL;
+    steno_err err = {0};
+    if (steno_network_open_memory(&n, file, size, "test", &opt, &err))
+        fail_msg("%s", err.msg);
+    return n;
+}
+
+static steno_session *run(steno_network *n)
+{
+    steno_session *s = NULL;
+    steno_err err = {0};
+    if (steno_session_open(&s, n, NULL, &err))
+        fail_msg("%s", err.msg);
+    for (int i = 0; i < steno_network_n_inputs(n); i++) {
+        struct steno_tensor t = {.dtype = STENO_F32, .data = x_data};
+        t.shape = steno_network_input(n, i)->shape;
+        for (int d = 0; d < t.shape.rank; d++)
+            if (t.shape.dim[d] < 0)
+                t.shape.dim[d] = N;
+        if (steno_session_set(s, i, &t, &err))
+            fail_msg("%s", err.msg);
+    }
+    for (int i = 0; i < 2; i++)
+        if (steno_session_run(s, &err))
+            fail_msg("%s", err.msg);
+    assert_int_equal(steno_session_misplans(s), 0);
+    return s;
+}
+
+static void same_outputs(steno_network *a, steno_network *b)
+{
+    steno_session *sa = run(a), *sb = run(b);
+    assert_int_equal(steno_network_n_outputs(a), steno_network_n_outputs(b));
+    for (int i = 0; i < steno_network_n_outputs(a); i++) {
+        const struct steno_tensor *p = steno_session_get(sa, i), *q = steno_session_get(sb, i);
+        assert_string_equal(steno_network_output(a, i)->name, steno_network_output(b, i)->name);
+        assert_true(p->dtype == q->dtype && steno_shape_equal(&p->shape, &q->shape));
+        if (p->dtype == STENO_F32)
+            for (size_t k = 0; k < steno_numel(p); k++)
+                assert_float_equal(((float *)p->data)[k], ((float *)q->data)[k], 2e-5);
+    }
+    steno_session_close(sa);
+    steno_session_close(sb);
+}
+
+static int found(const steno_network *n, const char *pass)
+{
+    int sum = 0;
+    for (int i = 0; steno_passes[i].name; i++)
+        if (!strcmp(steno_passes[i].name, pass))
+            sum += steno_network_passes(n)->changed[i];
+    return sum;
+}
+
+/* The model keeps its outputs at every level and without `pass`; the pass finds something exactly
+ * when `hits`, and `left` nodes remain (-1: any). */
+static void check(struct mk_graph *m, const char *pass, bool hits, int left)
+{
+    size_t size;
+    uint8_t *file = mk_bytes(m, &size);
+    steno_network *plain = open_level(file, size, 0, NULL);
+    mk_free(m);
+    for (int level = 1; level <= 4; level++) {
+        steno_network *n = open_level(file, size, level == 4 ? 3 : level, level == 4 ? pass : NULL);
+        same_outputs(plain, n);
+        if (level == 3) {
+            if ((found(n, pass) > 0) != hits)
+                fail_msg("pass %s found %d", pass, found(n, pass));
+            if (left >= 0)
+                assert_int_equal(steno_graph_count_nodes(steno_network_graph(n)), left);
+        }
+        if (level == 4)
+            assert_int_equal(found(n, pass), 0);
+        steno_network_close(n);
+    }
+    steno_network_close(plain);
+    free(file);
+}
+
+static struct mk_graph *start(void)
+{
+    struct mk_graph *m = mk_new(17);
+    for (int i = 0; i < 2 * N * C; i++)
+        x_data[i] = (float)(i * 37 % 29) / 12 - 1;
+    for (int i = 0; i < 2 * C * C; i++)
+        c_data[i] = (float)(i * 23 % 31) / 40 - 0.3f;
+    mk_input(m, "x", STENO_F32, "b,3,8");
+    return m;
+}
+
+/* ---- eliminations ---- */
+
+static void identity_goes(void **state)
+{
+    static const float zero = 0, one = 1;
+    static const int64_t pads[6] = {0}, perm[3] = {0, 1, 2};
+    struct mk_graph *m = start();
+    (void)state;
+    mk_f32(m, "zero", "", &zero, 1);
+    mk_f32(m, "one", "", &one, 1);
+    mk_i64(m, "pads", "6", pads, 6);
+    mk_node(m, "Identity", "x", "a");
+    mk_node(m, "Dropout", "a", "b");
+    mk_node(m, "Add", "b,zero", "c");
+    mk_node(m, "Mul", "one,c", "d");
+    mk_node(m, "Transpose", "d", "e");
+    mk_attr_ints(m, "perm", perm, 3);
+    mk_node(m, "Pad", "e,pads", "f");
+    mk_node(m, "Cast", "f", "g");
+    mk_attr_int(m, "to", STENO_F32);
+    mk_node(m, "Exp", "g", "h");
+    mk_node(m, "Identity", "h", "y");
+    mk_output(m, "y", STENO_F32, NULL);
+    check(m, "identity", true, 1);
+}
+
+static void identity_keeps_what_changes_something(void **state)
+{
+    static const float zeros[C] = {0};
+    static const int64_t perm[3] = {0, 2, 1}, from[1] = {-1}, to[1] = {-100}, axis[1] = {2},
+                         step[1] = {-1};
+    struct mk_graph *m = start();
+    (void)state;
+    mk_f32(m, "wide", "1,1,1,8", zeros, C);
+    mk_i64(m, "from", "1", from, 1);
+    mk_i64(m, "to", "1", to, 1);
+    mk_i64(m, "axis", "1", axis, 1);
+    mk_i64(m, "step", "1", step, 1);
+    mk_node(m, "Slice", "x,from,to,axis,step", "reversed"); /* the same shape, another order */
+    mk_node(m, "Transpose", "reversed", "t");
+    mk_attr_ints(m, "perm", perm, 3);
+    mk_node(m, "Add", "x,wide", "y"); /* adds nothing but raises the rank */
+    mk_node(m, "Identity", "x", "z"); /* an input that is an output keeps a node */
+    mk_output(m, "y", STENO_F32, NULL);
+    mk_output(m, "z", STENO_F32, NULL);
+    mk_output(m, "t", STENO_F32, NULL);
+    check(m, "identity", false, 4);
+}
+
+static void dead_nodes_go(void **state)
+{
+    struct mk_graph *m = start();
+    (void)state;
+    mk_node(m, "Exp", "x", "y");
+    mk_node(m, "Neg", "x", "a");
+    mk_node(m, "Neg", "a", "b");
+    mk_output(m, "y", STENO_F32, NULL);
+    check(m, "dead", true, 1);
+}
+
+static void constants_fold(void **state)
+{
+    struct mk_graph *m = start();
+    (void)state;
+    mk_f32(m, "w", "8", c_data, C);
+    mk_node(m, "Exp", "w", "e");
+    mk_node(m, "Mul", "e,w", "f");
+    mk_node(m, "Add", "x,f", "y");
+    mk_output(m, "y", STENO_F32, NULL);
+    mk_output(m, "f", STENO_F32, NULL);
+    check(m, "fold", true, 1);
+}
+
+static void random_numbers_are_not_folded_or_merged(void **state)
+{
+    static const int64_t shape[2] = {2, 2};
+    struct mk_graph *m = mk_new(17);
+    steno_network *n;
+    size_t size;
+    uint8_t *file;
+    (void)state;
+    mk_node(m, "RandomNormal", "", "a");
+    mk_attr_ints(m, "shape", shape, 2);
+    mk_node(m, "RandomNormal", "", "b");
+    mk_attr_ints(m, "shape", shape, 2);
+    mk_node(m, "Sub", "a,b", "y");
+    mk_output(m, "y", STENO_F32, NULL);
+    file = mk_bytes(m, &size);
+    mk_free(m);
+    if (steno_op_find("", "RandomNormal", 17)) {
+        n = open_level(file, size, 3, NULL);
+        assert_int_equal(steno_graph_count_nodes(steno_network_graph(n)), 3);
+        steno_network_close(n);
+    }
+    free(file);
+}
+
+static void an_if_with_a_constant_condition_is_inlined(void **state)
+{
+    (void)state;
+    for (int cond = 0; cond < 2; cond++) {
+        struct mk_graph *m = start(), *then = mk_body(m), *other = mk_body(m), *deep = mk_body(m);
+        static uint8_t flags[2] = {0, 1};
+        Onnx__Tensor *t = mk_tensor(m, "c", STENO_BOOL, "");
+        t->raw_data.data = &flags[cond];
+        t->raw_data.len = 1;
+        mk_input(m, "z", STENO_F32, "1");
+        mk_node(m, "Exp", "x", "e");
+        mk_node(deep, "Neg", "t", "dy"); /* captures from the branch */
+        mk_output(deep, "dy", STENO_F32, NULL);
+        mk_node(then, "Exp", "e", "t");
+        mk_node(then, "Greater", "z,z", "g");
+        mk_node(then, "If", "g", "u");
+        mk_attr_graph(then, "then_branch", deep);
+        mk_attr_graph(then, "else_branch", deep);
+        mk_output(then, "t", STENO_F32, NULL);
+        mk_output(then, "u", STENO_F32, NULL);
+        mk_node(other, "Neg", "e", "s");
+        mk_output(other, "s", STENO_F32, NULL);
+        mk_output(other, "s", STENO_F32, NULL); /* the same value twice */
+        mk_node(m, "If", "c", "y1,y2");
+        mk_attr_graph(m, "then_branch", then);
+        mk_attr_graph(m, "else_branch", other);
+        mk_output(m, "y1", STENO_F32, NULL);
+        mk_output(m, "y2", STENO_F32, NULL);
+        check(m, "if", true, -1);
+    }
+}
+
+static void equal_constants_become_one(void **state)
+{
+    struct mk_graph *m = start();
+    size_t size;
+    uint8_t *file;
+    steno_network *n;
+    static float big[2000];
+    (void)state;
+    for (int i = 0; i < 2000; i++)
+        big[i] = (float)i;
+    mk_f32(m, "a", "2000", big, 2000);
+    mk_f32(m, "b", "2000", big, 2000);
+    mk_f32(m, "other_shape", "1,2000", big, 2000);
+    mk_input(m, "i", STENO_F32, "1");
+    mk_node(m, "Mul", "i,a", "p");
+    mk_node(m, "Sub", "p,b", "q");
+    mk_node(m, "Add", "q,other_shape", "y");
+    mk_output(m, "y", STENO_F32, NULL);
+    file = mk_bytes(m, &size);
+    n = open_level(file, size, 1, NULL);
+    assert_int_equal(steno_network_weight_bytes(n), 2 * 8000);
+    steno_network_close(n);
+    free(file);
+    check(m, "constants", true, 3);
+}
+
+static void equal_nodes_become_one(void **state)
+{
+    struct mk_graph *m = start();
+    (void)state;
+    mk_node(m, "Softmax", "x", "a");
+    mk_attr_int(m, "axis", 1);
+    mk_node(m, "Softmax", "x", "b");
+    mk_attr_int(m, "axis", 1);
+    mk_node(m, "Softmax", "x", "c"); /* another axis */
+    mk_attr_int(m, "axis", 2);
+    mk_node(m, "Sub", "a,b", "d");
+    mk_node(m, "Add", "d,c", "y");
+    mk_output(m, "y", STENO_F32, NULL);
+    check(m, "cse", true, 4);
+}
+
+/* ---- fusions ---- */
+
+static void swish_is_found(void **state)
+{
+    struct mk_graph *m = start();
+    (void)state;
+    mk_node(m, "Sigmoid", "x", "s");
+    mk_node(m, "Mul", "s,x", "y");
+    mk_output(m, "y", STENO_F32, NULL);
+    check(m, "swish", true, 1);
+    m = start();
+    mk_node(m, "Sigmoid", "x", "s");
+    mk_node(m, "Mul", "s,x", "y");
+    mk_output(m, "y", STENO_F32, NULL);
+    mk_output(m, "s", STENO_F32, NULL); /* the gate is wanted as well */
+    check(m, "swish", false, 2);
+    m = start();
+    mk_node(m, "Exp", "x", "e");
+    mk_node(m, "Sigmoid", "x", "s");
+    mk_node(m, "Mul", "s,e", "y"); /* gates another value */
+    mk_output(m, "y", STENO_F32, NULL);
+    check(m, "swish", false, 3);
+}
+
+static void glu_is_found(void **state)
+{
+    (void)state;
+    for (int miss = 0; miss < 3; miss++) {
+        static const int64_t even[2] = {4, 4};
+        struct mk_graph *m = start();
+        mk_i64(m, "parts", "2", even, 2);
+        mk_node(m, "Split", "x,parts", "a,b");
+        mk_attr_int(m, "axis", -1);
+        mk_node(m, "Sigmoid", miss == 1 ? "a" : "b", "s"); /* the first half is the gate */
+        mk_node(m, "Mul", miss == 1 ? "s,b" : "a,s", "y");
+        mk_output(m, "y", STENO_F32, NULL);
+        if (miss == 2)
+            mk_output(m, "a", STENO_F32, NULL);
+        check(m, "glu", miss == 0, miss ? 3 : 1);
+    }
+}
+
+static void layernorm_is_found(void **state)
+{
+    static const float eps = 1e-5f, two = 2, three = 3;
+    (void)state;
+    for (int variant = 0; variant < 5; variant++) {
+        static const int64_t last[1] = {-1}, middle[1] = {1};
+        struct mk_graph *m = start();
+        bool wrong = variant >= 3;
+        mk_f32(m, "eps", "", &eps, 1);
+        mk_f32(m, "two", "", variant == 3 ? &three : &two, 1);
+        mk_f32(m, "gamma", "8", c_data, C);
+        mk_f32(m, "beta", "8", c_data + C, C);
+        mk_node(m, "ReduceMean", "x", "m");
+        mk_attr_ints(m, "axes", variant == 4 ? middle : last, 1);
+        mk_node(m, "Sub", "x,m", "d");
+        if (variant == 1)
+            mk_node(m, "Mul", "d,d", "sq");
+        else
+            mk_node(m, "Pow", variant == 3 ? "d2,two" : "d,two", "sq");
+        if (variant == 3)
+            mk_node(m, "Abs", "d", "d2");
+        mk_node(m, "ReduceMean", "sq", "v");
+        mk_attr_ints(m, "axes", variant == 4 ? middle : last, 1);
+        mk_node(m, "Add", variant == 2 ? "eps,v" : "v,eps", "ve");
+        mk_node(m, "Sqrt", "ve", "sd");
+        mk_node(m, "Div", "d,sd", "n");
+        mk_node(m, "Mul", variant == 2 ? "gamma,n" : "n,gamma", "g");
+        mk_node(m, "Add", "g,beta", "y");
+        mk_output(m, "y", STENO_F32, NULL);
+        check(m, "layernorm", !wrong, wrong ? -1 : 1);
+    }
+}
+
+static void linear_takes_bias_activation_scale_and_residual(void **state)
+{
+    static const float half = 0.5f;
+    struct mk_graph *m = start();
+    (void)state;
+    mk_f32(m, "w", "8,8", c_data, C * C);
+    mk_f32(m, "b", "8", c_data + 5, C);
+    mk_f32(m, "half", "", &half, 1);
+    mk_node(m, "MatMul", "x,w", "p");
+    mk_node(m, "Add", "b,p", "q");
+    mk_node(m, "Sigmoid", "q", "s");
+    mk_node(m, "Mul", "q,s", "r"); /* swish */
+    mk_node(m, "MatMul", "r,w", "t");
+    mk_node(m, "Add", "t,b", "u");
+    mk_node(m, "Mul", "u,half", "v");
+    mk_node(m, "Add", "x,v", "y"); /* residual */
+    mk_output(m, "y", STENO_F32, NULL);
+    check(m, "linear", true, 2);
+}
+
+static void every_activation_of_linear(void **state)
+{
+    static const char *const acts[] = {"Relu", "Sigmoid", "Tanh"};
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        struct mk_graph *m = start();
+        mk_f32(m, "w", "8,8", c_data, C * C);
+        mk_node(m, "MatMul", "x,w", "p");
+        mk_node(m, acts[i], "p", "y");
+        mk_output(m, "y", STENO_F32, NULL);
+        check(m, "linear", true, 1);
+    }
+}
+
+static void linear_leaves_what_it_cannot_take(void **state)
+{
+    struct mk_graph *m = start();
+    (void)state;
+    mk_f32(m, "w", "8,8", c_data, C * C);
+    mk_f32(m, "wide", "2,1,1,8", c_data, 2 * C); /* makes the result larger */
+    mk_f32(m, "b", "8", c_data + 5, C);
+    mk_node(m, "MatMul", "x,w", "p");
+    mk_node(m, "Add", "p,wide", "y1");
+    mk_node(m, "MatMul", "x,w", "q"); /* merged with p */
+    mk_node(m, "Relu", "q", "y2");    /* so p has two readers */
+    mk_node(m, "MatMul", "x,x2", "y3");
+    mk_node(m, "Transpose", "x", "x2"); /* no constant */
+    mk_attr_ints(m, "perm", (int64_t[]){0, 2, 1}, 3);
+    mk_output(m, "y1", STENO_F32, NULL);
+    mk_output(m, "y2", STENO_F32, NULL);
+    mk_output(m, "y3", STENO_F32, NULL);
+    check(m, "linear", true, 5);
+}
+
+static void depthwise_convolution_keeps_time_slow(void **state)
+{
+    (void)state;
+    for (int miss = 0; miss < 4; miss++) {
+        static const int64_t swap[3] = {0, 2, 1}, one[1] = {1}, two[1] = {2}, pads[2] = {1, 1};
+        struct mk_graph *m = start();
+        mk_f32(m, "w", miss == 2 ? "8,2,2" : "8,1,2", c_data, miss == 2 ? 4 * C : 2 * C);
+        mk_f32(m, "b", "8", c_data + 3, C);
+        mk_node(m, "Transpose", "x", "t");
+        mk_attr_ints(m, "perm", swap, 3);
+        mk_node(m, "Conv", "t,w,b", "c");
+        mk_attr_int(m, "group", miss == 2 ? 4 : C);
+        mk_attr_ints(m, "strides", miss == 1 ? two : one, 1);
+        if (miss == 3)
+            mk_attr_ints(m, "pads", pads, 2);
+        mk_node(m, "Transpose", "c", "y");
+        mk_attr_ints(m, "perm", swap, 3);
+        mk_output(m, "y", STENO_F32, NULL);
+        check(m, "depthwise", miss == 0, miss ? 3 : 1);
+    }
+}
+
+static void unknown_pass_names_are_refused(void **state)
+{
+    struct mk_graph *m = start();
+    struct steno_network_options opt = {.opt_level = 3, .disable_passes = "fold,nonesuch"};
+    steno_network *n = NULL;
+    steno_err err = {0};
+    size_t size;
+    uint8_t *file;
+    (void)state;
+    mk_node(m, "Exp", "x", "y");
+    mk_output(m, "y", STENO_F32, NULL);
+    file = mk_bytes(m, &size);
+    mk_free(m);
+    assert_int_equal(steno_network_open_memory(&n, file, size, "t", &opt, &err), STENO_ERR_INVAL);
+    assert_non_null(strstr(err.msg, "nonesuch"));
+    free(file);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(identity_goes),
+        cmocka_unit_test(identity_keeps_what_changes_something),
+        cmocka_unit_test(dead_nodes_go),
+        cmocka_unit_test(constants_fold),
+        cmocka_unit_test(random_numbers_are_not_folded_or_merged),
+        cmocka_unit_test(an_if_with_a_constant_condition_is_inlined),
+        cmocka_unit_test(equal_constants_become_one),
+        cmocka_unit_test(equal_nodes_become_one),
+        cmocka_unit_test(swish_is_found),
+        cmocka_unit_test(glu_is_found),
+        cmocka_unit_test(layernorm_is_found),
+        cmocka_unit_test(linear_takes_bias_activation_scale_and_residual),
+        cmocka_unit_test(every_activation_of_linear),
+        cmocka_unit_test(linear_leaves_what_it_cannot_take),
+        cmocka_unit_test(depthwise_convolution_keeps_time_slow),
+        cmocka_unit_test(unknown_pass_names_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
