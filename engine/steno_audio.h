@@ -1,5 +1,5 @@
-/* How live audio is described on a wire: encodings by name, rates, channels. audio/feed.h turns such
- * bytes into samples. */
+/* How live audio is described on a wire: encodings by name, rates, channels. audio/feed.h turns
+ * such bytes into samples. */
 #ifndef STENO_AUDIO_H
 #define STENO_AUDIO_H
 
@@ -22,8 +22,8 @@ enum steno_encoding {
 
 struct steno_audio_format {
     enum steno_encoding encoding;
-    int sample_rate; /* Hz; 0 = the encoding's own: 16000, G.711 8000, WAV its header's, what suits the model for
-                        Opus (which has all) */
+    int sample_rate; /* Hz; 0 = the encoding's own: 16000, G.711 8000, WAV its header's, what suits
+                        the model for Opus (which has all) */
     int channels;    /* interleaved, of the raw encodings; 0 = 1 */
     int channel;     /* 1..channels takes that one; 0 = the mean of all */
 };

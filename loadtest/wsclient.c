@@ -4,8 +4,8 @@
  *     wsclient --url ws://127.0.0.1:8080/v1/stream [--chunk-ms 100] [--fast] [--raw] FILE.wav
  *
  * A chunk is sent when its last sample would have been recorded. The latency of a word is the time
- * from sending the chunk in which the word ends to the arrival of the first answer that contains the
- * word; that of a final after `end`, from sending `end`. */
+ * from sending the chunk in which the word ends to the arrival of the first answer that contains
+ * the word; that of a final after `end`, from sending `end`. */
 #include <getopt.h>
 #include <jansson.h>
 #include <poll.h>
@@ -76,9 +76,8 @@ static void print_final(const struct client *c, const json_t *msg)
            json_string_value(json_object_get(msg, "text")),
            json_string_value(json_object_get(msg, "reason")),
            json_number_value(json_object_get(msg, "confidence")));
-    json_array_foreach(words, i, w)
-        printf("%20s%6.2f -%6.2f  %-12s %.2f\n", "",
-               json_number_value(json_object_get(w, "start")),
+    json_array_foreach (words, i, w)
+        printf("%20s%6.2f -%6.2f  %-12s %.2f\n", "", json_number_value(json_object_get(w, "start")),
                json_number_value(json_object_get(w, "end")),
                json_string_value(json_object_get(w, "word")),
                json_number_value(json_object_get(w, "confidence")));
@@ -110,8 +109,7 @@ static void on_message(void *user, const char *text, size_t n)
             print_final(c, msg);
     } else if (!strcmp(type, "error")) {
         c->failed = true;
-        fprintf(stderr, "wsclient: error %s: %s\n",
-                json_string_value(json_object_get(msg, "code")),
+        fprintf(stderr, "wsclient: error %s: %s\n", json_string_value(json_object_get(msg, "code")),
                 json_string_value(json_object_get(msg, "message")));
     }
     fflush(stdout);
@@ -166,8 +164,8 @@ static int run(struct client *c, const struct load_url *u)
         fprintf(stderr, "wsclient: %s\n", err.msg);
         return EX_UNAVAILABLE;
     }
-    snprintf(start, sizeof start,
-             "{\"type\":\"start\",\"encoding\":\"s16le\",\"sample_rate\":%d}", c->rec.rate);
+    snprintf(start, sizeof start, "{\"type\":\"start\",\"encoding\":\"s16le\",\"sample_rate\":%d}",
+             c->rec.rate);
     if (load_ws_send_text(&c->ws, start))
         return EX_OSERR;
     while (c->ws.phase != LOAD_WS_CLOSED) {
@@ -193,18 +191,19 @@ static int run(struct client *c, const struct load_url *u)
 
 static void usage(FILE *out)
 {
-    fputs("usage: wsclient --url ws://HOST:PORT/v1/stream [--chunk-ms N] [--fast] [--raw] FILE.wav\n"
-          "  --chunk-ms N  audio per message, default 100\n"
-          "  --fast        do not wait for real time\n"
-          "  --raw         print the server's messages as they are\n",
-          out);
+    fputs(
+        "usage: wsclient --url ws://HOST:PORT/v1/stream [--chunk-ms N] [--fast] [--raw] FILE.wav\n"
+        "  --chunk-ms N  audio per message, default 100\n"
+        "  --fast        do not wait for real time\n"
+        "  --raw         print the server's messages as they are\n",
+        out);
 }
 
 int main(int argc, char **argv)
 {
-    static const struct option options[] = {
-        {"url", 1, 0, 'u'}, {"chunk-ms", 1, 0, 'c'}, {"fast", 0, 0, 'f'},
-        {"raw", 0, 0, 'r'}, {"help", 0, 0, 'h'},     {0, 0, 0, 0}};
+    static const struct option options[] = {{"url", 1, 0, 'u'},  {"chunk-ms", 1, 0, 'c'},
+                                            {"fast", 0, 0, 'f'}, {"raw", 0, 0, 'r'},
+                                            {"help", 0, 0, 'h'}, {0, 0, 0, 0}};
     static struct client c = {.chunk_ms = 100, .segment = -1};
     const char *url = NULL;
     struct load_url u;

@@ -6,10 +6,10 @@
  * Each stream says the recording --repeat times with --gap-ms of silence between, starting at its
  * own moment (--ramp-ms apart), in chunks of --chunk-ms, each sent when its last sample would have
  * been recorded. What is measured, in ms:
- *   word     from sending the chunk in which a word ends to the first answer that has the word
- *   answer   from sending the chunk that a partial's or final's audio_ms lies in to its arrival: the
- *            time audio spends in the server, whatever was said
- *   final    from sending `end` to the last final
+ * - word: from sending the chunk in which a word ends to the first answer that has the word
+ * - answer: from sending the chunk that a partial's or final's audio_ms lies in to its arrival: the
+ *   time audio spends in the server, whatever was said
+ * - final: from sending `end` to the last final
  * A chunk that leaves late (this program was not scheduled) counts from when it really left, and
  * the worst lateness is reported. */
 #include <getopt.h>
@@ -194,7 +194,8 @@ static void send_due(struct stream *s, int64_t now)
 {
     struct load *l = s->load;
     while (s->sent < l->total) {
-        size_t at = s->sent % l->rec.n, n = l->total - s->sent < l->step ? l->total - s->sent : l->step;
+        size_t at = s->sent % l->rec.n,
+               n = l->total - s->sent < l->step ? l->total - s->sent : l->step;
         int64_t due;
         if (n > l->rec.n - at) /* chunks don't cross the end of the recording */
             n = l->rec.n - at;
@@ -238,7 +239,7 @@ static void loop(struct load *l)
     }
 }
 
-/* ---- report ----------------------------------------------------------------------------------- */
+/* ---- report ------------------------------------------------------------------------------ */
 
 static void print_row(const char *name, struct samples *s)
 {
@@ -368,12 +369,16 @@ static const char usage_text[] =
 int main(int argc, char **argv)
 {
     static const struct option options[] = {
-        {"url", 1, 0, 'u'},      {"streams", 1, 0, 'n'}, {"repeat", 1, 0, 'r'},
-        {"gap-ms", 1, 0, 'g'},   {"chunk-ms", 1, 0, 'c'}, {"ramp-ms", 1, 0, 'm'},
-        {"expect", 1, 0, 'e'},   {"pid", 1, 0, 'p'},      {"json", 1, 0, 'j'},
-        {"start", 1, 0, 's'},    {"help", 0, 0, 'h'},     {0, 0, 0, 0}};
-    static struct load l = {.streams = 64, .repeat = 1, .gap_ms = 1500, .chunk_ms = 100,
-                            .ramp_ms = 20, .start_extra = ""};
+        {"url", 1, 0, 'u'},    {"streams", 1, 0, 'n'},  {"repeat", 1, 0, 'r'},
+        {"gap-ms", 1, 0, 'g'}, {"chunk-ms", 1, 0, 'c'}, {"ramp-ms", 1, 0, 'm'},
+        {"expect", 1, 0, 'e'}, {"pid", 1, 0, 'p'},      {"json", 1, 0, 'j'},
+        {"start", 1, 0, 's'},  {"help", 0, 0, 'h'},     {0, 0, 0, 0}};
+    static struct load l = {.streams = 64,
+                            .repeat = 1,
+                            .gap_ms = 1500,
+                            .chunk_ms = 100,
+                            .ramp_ms = 20,
+                            .start_extra = ""};
     static char extra[256];
     steno_err err;
     int opt, rc, *number;

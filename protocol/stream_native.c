@@ -10,7 +10,7 @@
 #include "protocol/json_text.h"
 #include "protocol/result_json.h"
 
-/* ---- client messages ------------------------------------------------------------------------ */
+/* ---- client messages --------------------------------------------------------------------- */
 
 enum field_kind { FIELD_TEXT, FIELD_ENCODING, FIELD_INT, FIELD_BOOL, FIELD_SECONDS };
 
@@ -37,8 +37,8 @@ static const struct field {
     {"longest", FIELD_SECONDS, AT(endpoint.longest), 1, 3600},
 #undef AT
 };
-#define FIELD_NAMES                                                                               \
-    "model, encoding, sample_rate, channels, channel, interim, words, alternatives, beam, "       \
+#define FIELD_NAMES                                                                                \
+    "model, encoding, sample_rate, channels, channel, interim, words, alternatives, beam, "        \
     "endpointing, silence_alone, silence_after, longest"
 
 void steno_native_start_init(struct steno_native_start *s)
@@ -149,8 +149,7 @@ static steno_status read_start(json_t *root, struct steno_native_start *out, ste
     const char *name;
     json_t *v;
     steno_status st = STENO_OK;
-    json_object_foreach(root, name, v)
-    {
+    json_object_foreach (root, name, v) {
         if (!strcmp(name, "type"))
             continue;
         st = set_json(name, v, out, err);
@@ -178,9 +177,10 @@ static steno_status read_message(json_t *root, const struct steno_native_start *
         if (!strcmp(json_string_value(type), types[i]))
             break;
     if (i == sizeof types / sizeof *types)
-        return steno_fail(err, STENO_ERR_INVAL,
-                          "message: unknown type '%.40s', known are start, finalize, end, keepalive",
-                          json_string_value(type));
+        return steno_fail(
+            err, STENO_ERR_INVAL,
+            "message: unknown type '%.40s', known are start, finalize, end, keepalive",
+            json_string_value(type));
     m.type = (enum steno_native_type)i;
     if (m.type == STENO_NATIVE_START && (st = read_start(root, &m.start, err)))
         return st;
@@ -213,7 +213,7 @@ steno_status steno_native_parse(const char *text, size_t n,
     return st;
 }
 
-/* ---- server messages ------------------------------------------------------------------------ */
+/* ---- server messages --------------------------------------------------------------------- */
 
 static steno_status open_message(struct steno_buf *out, const char *type,
                                  const struct steno_native_head *h)
@@ -222,8 +222,8 @@ static steno_status open_message(struct steno_buf *out, const char *type,
     if (!st)
         st = steno_json_put_string(out, h->session_id, strlen(h->session_id));
     return st ? st
-              : steno_buf_printf(out, ",\"seq\":%llu,\"audio_ms\":%lld",
-                                 (unsigned long long)h->seq, (long long)h->audio_ms);
+              : steno_buf_printf(out, ",\"seq\":%llu,\"audio_ms\":%lld", (unsigned long long)h->seq,
+                                 (long long)h->audio_ms);
 }
 
 /* ,"name":"text" */
@@ -257,8 +257,8 @@ static steno_status put_alternatives(struct steno_buf *out, const struct steno_e
         if (!st)
             st = steno_json_put_string(out, a->text, strlen(a->text));
         if (!st)
-            st = steno_buf_printf(out, ",\"confidence\":%.3f,\"score\":%.3f",
-                                  (double)a->confidence, a->score);
+            st = steno_buf_printf(out, ",\"confidence\":%.3f,\"score\":%.3f", (double)a->confidence,
+                                  a->score);
         if (!st && words)
             st = put_words(out, a->words, a->n_words);
         if (!st)

@@ -1,7 +1,7 @@
 /* The native WebSocket dialect of GET /v1/stream, "steno.v1": text messages <-> plain structs.
  * What each message means is written in docs/protocol.md; asyncapi.yaml holds the schemas. Pure: no
- * sockets, clocks or threads; numbers on the wire have a point whatever the locale (the daemon stays
- * in the "C" locale). */
+ * sockets, clocks or threads; numbers on the wire have a point whatever the locale (the daemon
+ * stays in the "C" locale). */
 #ifndef STENO_PROTOCOL_STREAM_NATIVE_H
 #define STENO_PROTOCOL_STREAM_NATIVE_H
 
@@ -26,11 +26,11 @@ enum steno_native_type {
 struct steno_native_start {
     char model[STENO_NATIVE_MODEL_BYTES]; /* "" = the server's first */
     struct steno_audio_format audio;
-    bool interim;      /* partials wanted */
-    bool words;        /* word lists in partials and finals */
-    bool endpointing;  /* false: finals only by finalize and end */
-    int alternatives;  /* in finals, 1..STENO_NATIVE_MAX_ALTERNATIVES */
-    int beam;          /* 1..STENO_MAX_BEAM; raised to alternatives where smaller */
+    bool interim;     /* partials wanted */
+    bool words;       /* word lists in partials and finals */
+    bool endpointing; /* false: finals only by finalize and end */
+    int alternatives; /* in finals, 1..STENO_NATIVE_MAX_ALTERNATIVES */
+    int beam;         /* 1..STENO_MAX_BEAM; raised to alternatives where smaller */
     struct steno_endpoint_rules endpoint; /* s; 0 = the model's own */
 };
 

@@ -19,9 +19,9 @@ void steno_outbox_free(struct steno_outbox *o);
 
 /* An empty buffer to write the next message into. */
 struct steno_buf *steno_outbox_begin(struct steno_outbox *o);
-/* Queue what was written since begin. replaceable: a later replaceable message takes its place if it
- * is still unread and last; *replaced (may be NULL) tells that this one did so.
- * STENO_ERR_LIMIT: over max_bytes, nothing was queued. */
+/* Queue what was written since begin. replaceable: a later replaceable message takes its place if
+ * it is still unread and last; *replaced (may be NULL) tells that this one did so. STENO_ERR_LIMIT:
+ * over max_bytes, nothing was queued. */
 STENO_MUST steno_status steno_outbox_commit(struct steno_outbox *o, bool replaceable,
                                             bool *replaced);
 /* Append the oldest message to out and remove it; STENO_NEED_MORE when there is none. */

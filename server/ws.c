@@ -1,15 +1,15 @@
 /* Sockets of GET /v1/stream: libwebsockets around server/ws_session.h.
  *
- * One service thread owns the context and every socket. Others reach it only through two lists under
- * ws->mx (sockets to adopt, connections with news) and lws_cancel_service. A recogniser's worker
- * that calls on_note writes the answer into the session's outbox, puts the connection on the news
- * list and returns; the service thread then asks for the socket to become writable and sends one
- * message per WRITEABLE callback.
+ * One service thread owns the context and every socket. Others reach it only through two lists
+ * under ws->mx (sockets to adopt, connections with news) and lws_cancel_service. A recogniser's
+ * worker that calls on_note writes the answer into the session's outbox, puts the connection on the
+ * news list and returns; the service thread then asks for the socket to become writable and sends
+ * one message per WRITEABLE callback.
  *
- * Back-pressure: when the pool's buffer of a stream is full the session stops being readable and the
- * socket's reading is switched off (lws_rx_flow_control: lws keeps at most its one read buffer), so
- * that TCP slows the client down; a ROOM note switches it on again. A client that does not read:
- * partials replace each other, and past ws_send_bytes of unread finals it is closed.
+ * Back-pressure: when the pool's buffer of a stream is full the session stops being readable and
+ * the socket's reading is switched off (lws_rx_flow_control: lws keeps at most its one read
+ * buffer), so that TCP slows the client down; a ROOM note switches it on again. A client that does
+ * not read: partials replace each other, and past ws_send_bytes of unread finals it is closed.
  *
  * libwebsockets 4.1.6 as Debian builds it: one service thread per context (LWS_MAX_SMP 1), no
  * listening socket here, permessage-deflate off (about 300 KiB of zlib per connection for text that
@@ -30,9 +30,9 @@
 #include "server/log.h"
 #include "server/ws_session.h"
 
-#define RX_BYTES 8192            /* handed to the session at a time, per connection */
-#define SOCKET_SEND_BYTES 65536  /* kernel's buffer of unread answers; Linux doubles it */
-#define CLOSE_SECONDS 10         /* for a slow reader to take the close frame */
+#define RX_BYTES 8192           /* handed to the session at a time, per connection */
+#define SOCKET_SEND_BYTES 65536 /* kernel's buffer of unread answers; Linux doubles it */
+#define CLOSE_SECONDS 10        /* for a slow reader to take the close frame */
 #define SWEEP_US (1000 * 1000)
 
 struct conn {
@@ -40,10 +40,10 @@ struct conn {
     struct lws *wsi;
     struct steno_peer peer;
     char id[STENO_ID_SIZE];
-    struct conn *next, **back;   /* ws->conns: service thread */
-    struct conn *next_news;      /* ws->news, locked by ws->mx */
-    bool has_news;               /* likewise */
-    bool entered;                /* holds a place of the limits */
+    struct conn *next, **back; /* ws->conns: service thread */
+    struct conn *next_news;    /* ws->news, locked by ws->mx */
+    bool has_news;             /* likewise */
+    bool entered;              /* holds a place of the limits */
     bool established, rx_off, closing;
     steno_ws_session *session;
     steno_pool_stream *stream;
@@ -86,7 +86,7 @@ bool steno_ws_serves(const char *path, size_t len)
     return len == sizeof mine - 1 && !memcmp(path, mine, len);
 }
 
-/* ---- the recogniser --------------------------------------------------------------------------- */
+/* ---- the recogniser ---------------------------------------------------------------------- */
 
 static void wake(struct conn *c)
 {
@@ -181,7 +181,7 @@ static void engine_end(void *ctx)
 static const struct steno_ws_engine engine = {engine_resolve, engine_open, engine_push,
                                               engine_finalize, engine_end};
 
-/* ---- the end of a connection -------------------------------------------------------------------*/
+/* ---- the end of a connection ------------------------------------------------------------- */
 
 static enum steno_session_result result_of(const struct steno_ws_session_state *st)
 {
@@ -206,8 +206,8 @@ static enum steno_session_result result_of(const struct steno_ws_session_state *
 
 static void account(struct conn *c, const struct steno_ws_session_state *st)
 {
-    static const char *const how[STENO_SESSION_RESULTS] = {"ok",        "bad request", "client gone",
-                                                           "timed out", "drained",     "failed"};
+    static const char *const how[STENO_SESSION_RESULTS] = {
+        "ok", "bad request", "client gone", "timed out", "drained", "failed"};
     struct steno_stats *stats = c->ws->srv->stats;
     struct steno_pool_stream_stats ps = {0};
     if (c->stream) {
@@ -274,7 +274,7 @@ static void destroy(struct conn *c)
     free(c);
 }
 
-/* ---- handshake -------------------------------------------------------------------------------- */
+/* ---- handshake --------------------------------------------------------------------------- */
 
 /* Answer the upgrade request with an error status and close. */
 static int refuse(struct conn *c, unsigned status, const char *code, const char *message)
@@ -282,17 +282,17 @@ static int refuse(struct conn *c, unsigned status, const char *code, const char 
     unsigned char buf[LWS_PRE + 1024], *start = buf + LWS_PRE, *p = start;
     unsigned char *end = buf + sizeof buf - 1;
     char body[384], after[24];
-    int n = snprintf(body, sizeof body, "{\"error\":{\"message\":\"%s\",\"type\":\"%s\","
-                                        "\"param\":null,\"code\":\"%s\"}}\n",
+    int n = snprintf(body, sizeof body,
+                     "{\"error\":{\"message\":\"%s\",\"type\":\"%s\","
+                     "\"param\":null,\"code\":\"%s\"}}\n",
                      message, status == 503 ? "server_error" : "invalid_request_error", code);
     int m = snprintf(after, sizeof after, "%.0f", c->ws->srv->conf->retry_after);
     static const unsigned char type[] = "application/json";
     if (lws_add_http_header_status(c->wsi, status, &p, end) ||
-        lws_add_http_header_by_token(c->wsi, WSI_TOKEN_HTTP_CONTENT_TYPE, type, sizeof type - 1,
-                                     &p, end) ||
-        (status == 503 &&
-         lws_add_http_header_by_token(c->wsi, WSI_TOKEN_HTTP_RETRY_AFTER,
-                                      (const unsigned char *)after, m, &p, end)) ||
+        lws_add_http_header_by_token(c->wsi, WSI_TOKEN_HTTP_CONTENT_TYPE, type, sizeof type - 1, &p,
+                                     end) ||
+        (status == 503 && lws_add_http_header_by_token(c->wsi, WSI_TOKEN_HTTP_RETRY_AFTER,
+                                                       (const unsigned char *)after, m, &p, end)) ||
         lws_add_http_header_by_token(c->wsi, WSI_TOKEN_CONNECTION, (const unsigned char *)"close",
                                      5, &p, end) ||
         lws_add_http_header_content_length(c->wsi, (lws_filepos_t)n, &p, end) ||
@@ -345,7 +345,7 @@ static int confirm(struct conn *c)
     return 0;
 }
 
-/* ---- traffic ---------------------------------------------------------------------------------- */
+/* ---- traffic ----------------------------------------------------------------------------- */
 
 static void establish(struct conn *c)
 {
@@ -357,7 +357,8 @@ static void establish(struct conn *c)
     c->last_rx_ns = steno_now_ns();
     if (c->ws->drained)
         steno_ws_session_drain(c->session);
-    lws_callback_on_writable(c->wsi); /* the query may have failed: then there is something to say */
+    lws_callback_on_writable(
+        c->wsi); /* the query may have failed: then there is something to say */
 }
 
 static void update_flow(struct conn *c)
@@ -410,7 +411,7 @@ static int write_one(struct conn *c)
     return st.close ? close_with(c, &st) : 0;
 }
 
-/* ---- news and time ---------------------------------------------------------------------------- */
+/* ---- news and time ----------------------------------------------------------------------- */
 
 static void attend(struct conn *c)
 {
@@ -562,7 +563,7 @@ static int on_lws(struct lws *wsi, enum lws_callback_reasons reason, void *unuse
     }
 }
 
-/* ---- open, close ------------------------------------------------------------------------------ */
+/* ---- open, close ------------------------------------------------------------------------- */
 
 static void log_lws(int level, const char *line)
 {

@@ -9,8 +9,8 @@
 
 typedef struct steno_ws steno_ws;
 
-/* closed(user, peer) is called once for every adopted socket when it is gone (any thread); srv, user
- * outlive it. */
+/* closed(user, peer) is called once for every adopted socket when it is gone (any thread); srv,
+ * user outlive it. */
 STENO_MUST steno_status steno_ws_open(steno_ws **out, struct steno_server *srv,
                                       void (*closed)(void *user, const struct steno_peer *peer),
                                       void *user, steno_err *err);
@@ -18,8 +18,8 @@ STENO_MUST steno_status steno_ws_open(steno_ws **out, struct steno_server *srv,
 bool steno_ws_serves(const char *path, size_t len);
 /* Take over fd: queue it and wake the service thread, which adopts it. */
 void steno_ws_adopt(steno_ws *ws, int fd, const struct steno_peer *peer);
-/* Begin to drain: no new sessions; each running one gets its last final and close code 1012. Returns
- * at once; steno_limits_wait_idle tells when all are over. */
+/* Begin to drain: no new sessions; each running one gets its last final and close code 1012.
+ * Returns at once; steno_limits_wait_idle tells when all are over. */
 void steno_ws_drain(steno_ws *ws);
 /* Close what is left, join the thread. Accepts NULL. */
 void steno_ws_close(steno_ws *ws);

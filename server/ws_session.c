@@ -19,7 +19,7 @@ struct ending {
     enum steno_ws_ending how;
     int close_code;
     steno_status failure;
-    char code[40];     /* of the error message; "" = none, the session ends well */
+    char code[40]; /* of the error message; "" = none, the session ends well */
     char message[sizeof(((steno_err *)0)->msg)]; /* likewise */
 };
 
@@ -58,8 +58,7 @@ struct steno_ws_session {
 };
 
 steno_ws_session *steno_ws_session_new(const struct steno_ws_engine *engine, void *ctx,
-                                       const char *id,
-                                       const struct steno_ws_session_limits *limits)
+                                       const char *id, const struct steno_ws_session_limits *limits)
 {
     steno_ws_session *s = calloc(1, sizeof *s);
     if (!s)
@@ -96,7 +95,7 @@ void steno_ws_session_free(steno_ws_session *s)
     free(s);
 }
 
-/* ---- answers; the caller holds mx ------------------------------------------------------------- */
+/* ---- answers; the caller holds mx -------------------------------------------------------- */
 
 static struct steno_native_head head(const steno_ws_session *s)
 {
@@ -113,8 +112,8 @@ static void set_ending(steno_ws_session *s, enum steno_ws_ending how, int close_
     snprintf(s->ending.message, sizeof s->ending.message, "%s", message);
 }
 
-/* Queue what was written since steno_outbox_begin; st: how the writing went. A client that left more
- * unread than it may is given up: there is no way to tell it anything. */
+/* Queue what was written since steno_outbox_begin; st: how the writing went. A client that left
+ * more unread than it may is given up: there is no way to tell it anything. */
 static void commit(steno_ws_session *s, steno_status st, bool partial)
 {
     bool replaced = false;
@@ -160,7 +159,7 @@ static void send_ready(steno_ws_session *s)
     pthread_mutex_unlock(&s->mx);
 }
 
-/* ---- ends ------------------------------------------------------------------------------------- */
+/* ---- ends -------------------------------------------------------------------------------- */
 
 static bool paused(const steno_ws_session *s)
 {
@@ -192,11 +191,11 @@ static void end_as(steno_ws_session *s, enum steno_ws_ending how, int close_code
 static void fail(steno_ws_session *s, steno_status st, const char *message)
 {
     const struct steno_status_map *info = steno_status_info(st);
-    enum steno_ws_ending how = st == STENO_ERR_BUSY ? STENO_WS_BUSY
-                               : st == STENO_ERR_NOMEM || st == STENO_ERR_INTERNAL ||
-                                       st == STENO_ERR_IO
-                                   ? STENO_WS_FAILED
-                                   : STENO_WS_BAD;
+    enum steno_ws_ending how = STENO_WS_BAD;
+    if (st == STENO_ERR_BUSY)
+        how = STENO_WS_BUSY;
+    else if (st == STENO_ERR_NOMEM || st == STENO_ERR_INTERNAL || st == STENO_ERR_IO)
+        how = STENO_WS_FAILED;
     end_as(s, how, info->ws_close, st, info->name, message);
 }
 
@@ -211,7 +210,7 @@ void steno_ws_session_stop(steno_ws_session *s, const char *code, int close_code
     end_as(s, STENO_WS_STOPPED, close_code, STENO_ERR_CANCELLED, code, message);
 }
 
-/* ---- audio ------------------------------------------------------------------------------------ */
+/* ---- audio ------------------------------------------------------------------------------- */
 
 /* Take a place once the rate is known. */
 static steno_status take_place(steno_ws_session *s, steno_err *err)
@@ -346,7 +345,7 @@ bool steno_ws_session_readable(const steno_ws_session *s)
     return !paused(s);
 }
 
-/* ---- the client's messages -------------------------------------------------------------------- */
+/* ---- the client's messages --------------------------------------------------------------- */
 
 /* Settle the format, take a place, say `ready`. False when that failed and the session ends. */
 static bool begin(steno_ws_session *s)
@@ -492,8 +491,9 @@ static void take_packet(steno_ws_session *s, const char *p, size_t n, bool last)
 {
     steno_status st = steno_buf_add(&s->packet, p, n);
     if (st) {
-        fail(s, st, st == STENO_ERR_LIMIT ? "opus: a message of more than 65536 bytes is no packet"
-                                          : "opus: out of memory");
+        fail(s, st,
+             st == STENO_ERR_LIMIT ? "opus: a message of more than 65536 bytes is no packet"
+                                   : "opus: out of memory");
         return;
     }
     if (!last)
@@ -527,8 +527,7 @@ void steno_ws_session_binary(steno_ws_session *s, const void *p, size_t n, bool 
     s->message_bytes = (first ? 0 : s->message_bytes) + n;
     if (s->message_bytes > s->limits.message_bytes) {
         char msg[80];
-        snprintf(msg, sizeof msg, "message: more than %zu bytes of audio",
-                 s->limits.message_bytes);
+        snprintf(msg, sizeof msg, "message: more than %zu bytes of audio", s->limits.message_bytes);
         fail(s, STENO_ERR_LIMIT, msg);
         return;
     }
@@ -544,7 +543,7 @@ void steno_ws_session_binary(steno_ws_session *s, const void *p, size_t n, bool 
         take_audio(s, p, n);
 }
 
-/* ---- the recogniser's notes ------------------------------------------------------------------- */
+/* ---- the recogniser's notes -------------------------------------------------------------- */
 
 static void count_revision(steno_ws_session *s, const struct steno_event *ev)
 {
@@ -601,7 +600,7 @@ bool steno_ws_session_note(steno_ws_session *s, const struct steno_pool_note *no
     return wake;
 }
 
-/* ---- what the network's thread asks ------------------------------------------------------------ */
+/* ---- what the network's thread asks ------------------------------------------------------ */
 
 steno_status steno_ws_session_take(steno_ws_session *s, struct steno_buf *out)
 {
@@ -620,7 +619,7 @@ void steno_ws_session_get_state(steno_ws_session *s, struct steno_ws_session_sta
         .room_wanted = s->room,
         .close = s->over && !s->out.count,
         .close_code = s->ending.close_code,
-        .reason = s->ending.code[0] ? s->ending.code
+        .reason = s->ending.code[0]                   ? s->ending.code
                   : s->ending.how == STENO_WS_DRAINED ? "draining"
                                                       : "end",
         .ending = s->over ? s->ending.how : STENO_WS_RUNNING,

@@ -33,8 +33,9 @@ struct steno_ws_engine {
 };
 
 struct steno_ws_session_limits {
-    size_t message_bytes; /* of one Opus packet, or of one text message if that is the smaller limit */
-    size_t send_bytes;    /* unread answers */
+    size_t
+        message_bytes; /* of one Opus packet, or of one text message if that is the smaller limit */
+    size_t send_bytes; /* unread answers */
     double audio_seconds; /* 0 = no limit */
 };
 
@@ -45,19 +46,20 @@ steno_ws_session *steno_ws_session_new(const struct steno_ws_engine *engine, voi
 /* No note may come any more. Accepts NULL. */
 void steno_ws_session_free(steno_ws_session *s);
 
-/* ---- the client ------------------------------------------------------------------------------ */
+/* ---- the client -------------------------------------------------------------------------- */
 
 /* One decoded parameter of the handshake's query string. */
 void steno_ws_session_query(steno_ws_session *s, const char *name, const char *value);
 /* A piece of a text or binary message; first and last mark its ends. Only while readable. */
 void steno_ws_session_text(steno_ws_session *s, const char *p, size_t n, bool last);
 void steno_ws_session_binary(steno_ws_session *s, const void *p, size_t n, bool first, bool last);
-/* False while the recogniser's buffer is full: nothing may be handed in until resume made it true. */
+/* False while the recogniser's buffer is full: nothing may be handed in until resume made it true.
+ */
 bool steno_ws_session_readable(const steno_ws_session *s);
 /* Go on after a ROOM note. */
 void steno_ws_session_resume(steno_ws_session *s);
 
-/* ---- the server ------------------------------------------------------------------------------ */
+/* ---- the server -------------------------------------------------------------------------- */
 
 /* The server shuts down: last final, `end` with reason "draining", close 1012. */
 void steno_ws_session_drain(steno_ws_session *s);
@@ -65,33 +67,33 @@ void steno_ws_session_drain(steno_ws_session *s);
 void steno_ws_session_stop(steno_ws_session *s, const char *code, int close_code,
                            const char *message);
 
-/* ---- the recogniser -------------------------------------------------------------------------- */
+/* ---- the recogniser ---------------------------------------------------------------------- */
 
 /* Turn a note into messages. True when the network's thread has something to do. */
 bool steno_ws_session_note(steno_ws_session *s, const struct steno_pool_note *note);
 
-/* ---- answers --------------------------------------------------------------------------------- */
+/* ---- answers ----------------------------------------------------------------------------- */
 
 /* Append the next message to out: STENO_NEED_MORE when there is none now. */
 STENO_MUST steno_status steno_ws_session_take(steno_ws_session *s, struct steno_buf *out);
 
 enum steno_ws_ending {
     STENO_WS_RUNNING,
-    STENO_WS_ENDED,    /* the client's end */
+    STENO_WS_ENDED, /* the client's end */
     STENO_WS_DRAINED,
-    STENO_WS_BAD,      /* the client's fault */
-    STENO_WS_STOPPED,  /* steno_ws_session_stop */
-    STENO_WS_SLOW,     /* the client did not read */
-    STENO_WS_BUSY,     /* no place in the pool */
-    STENO_WS_FAILED    /* ours */
+    STENO_WS_BAD,     /* the client's fault */
+    STENO_WS_STOPPED, /* steno_ws_session_stop */
+    STENO_WS_SLOW,    /* the client did not read */
+    STENO_WS_BUSY,    /* no place in the pool */
+    STENO_WS_FAILED   /* ours */
 };
 
 struct steno_ws_session_state {
-    bool started;         /* audio format agreed */
-    bool room_wanted;     /* a ROOM note came: call resume */
-    bool close;           /* every message was taken: close with this code and reason */
+    bool started;     /* audio format agreed */
+    bool room_wanted; /* a ROOM note came: call resume */
+    bool close;       /* every message was taken: close with this code and reason */
     int close_code;
-    const char *reason;   /* at most 123 bytes (RFC 6455, 5.5) */
+    const char *reason; /* at most 123 bytes (RFC 6455, 5.5) */
     enum steno_ws_ending ending;
     steno_status failure; /* of STENO_WS_BAD and STENO_WS_FAILED */
     bool failed_in_audio; /* it was the audio that could not be decoded */
@@ -99,7 +101,7 @@ struct steno_ws_session_state {
     uint64_t messages, finals;
     uint64_t partials_dropped; /* replaced unread by a newer one */
     uint64_t partials_revised; /* which did not begin with the one before */
-    double audio_seconds; /* taken in */
+    double audio_seconds;      /* taken in */
 };
 void steno_ws_session_get_state(steno_ws_session *s, struct steno_ws_session_state *st);
 

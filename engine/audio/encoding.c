@@ -9,7 +9,7 @@ static const struct {
 } encodings[STENO_ENCODING_COUNT] = {
     [STENO_ENCODING_S16LE] = {"s16le", 16000}, [STENO_ENCODING_F32LE] = {"f32le", 16000},
     [STENO_ENCODING_MULAW] = {"mulaw", 8000},  [STENO_ENCODING_ALAW] = {"alaw", 8000},
-    [STENO_ENCODING_OPUS] = {"opus", 0},   [STENO_ENCODING_WAV] = {"wav", 0},
+    [STENO_ENCODING_OPUS] = {"opus", 0},       [STENO_ENCODING_WAV] = {"wav", 0},
 };
 
 const char *steno_encoding_name(enum steno_encoding e)

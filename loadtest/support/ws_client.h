@@ -23,8 +23,8 @@ enum load_ws_phase { LOAD_WS_HANDSHAKE, LOAD_WS_OPEN, LOAD_WS_CLOSED };
 struct load_ws {
     int fd;
     enum load_ws_phase phase;
-    int http_status;    /* of a refused handshake */
-    int close_code;     /* as received; 1006 when the connection just ended, 0 before */
+    int http_status; /* of a refused handshake */
+    int close_code;  /* as received; 1006 when the connection just ended, 0 before */
     char close_reason[124];
     struct steno_buf in, out, message; /* unparsed bytes; unsent bytes; fragments of a message */
 };

@@ -1,7 +1,7 @@
-/* The 1st, 2nd, ... nth allocation fails in a session of /v1/stream: each time the session ends with
- * a close code of ours, every answer that leaves is whole, nothing leaks (the address sanitizer's
- * build looks), and at last the scenario passes. With jansson's allocations failing as well the
- * session ends as orderly, but jansson 2.14 calls some of them syntax errors. */
+/* The 1st, 2nd, ... nth allocation fails in a session of /v1/stream: each time the session ends
+ * with a close code of ours, every answer that leaves is whole, nothing leaks (the address
+ * sanitizer's build looks), and at last the scenario passes. With jansson's allocations failing as
+ * well the session ends as orderly, but jansson 2.14 calls some of them syntax errors. */
 /* link: server/ws_session.c server/outbox.c */
 /* ldflags: -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc */
 #include <stdarg.h>

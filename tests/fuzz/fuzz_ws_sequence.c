@@ -1,8 +1,9 @@
-/* Message sequences of /v1/stream against the session's state machine: text and audio in pieces, the
- * recogniser's notes at any moment, full buffers, drain. Each op of the input is a byte, operands
- * follow it. Checked: every answer is JSON with the session's id, seq goes up by one for each answer
- * but replaced partials, nothing follows `end` or `error`, no sample is lost or invented between
- * decoder and recogniser, whatever the recogniser takes at a time; exactly one open and one end. */
+/* Message sequences of /v1/stream against the session's state machine: text and audio in pieces,
+ * the recogniser's notes at any moment, full buffers, drain. Each op of the input is a byte,
+ * operands follow it. Checked: every answer is JSON with the session's id, seq goes up by one for
+ * each answer but replaced partials, nothing follows `end` or `error`, no sample is lost or
+ * invented between decoder and recogniser, whatever the recogniser takes at a time; exactly one
+ * open and one end. */
 /* link: server/ws_session.c server/outbox.c */
 #include <jansson.h>
 #include <stdio.h>
@@ -31,12 +32,12 @@ static unsigned next(struct world *w)
     return *w->p++;
 }
 
-#define REQUIRE(x)                                                                                \
-    do {                                                                                          \
-        if (!(x)) {                                                                               \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #x);                               \
-            abort();                                                                              \
-        }                                                                                         \
+#define REQUIRE(x)                                                                                 \
+    do {                                                                                           \
+        if (!(x)) {                                                                                \
+            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #x);                                \
+            abort();                                                                               \
+        }                                                                                          \
     } while (0)
 
 static steno_status resolve(void *ctx, struct steno_native_start *s, steno_err *err)

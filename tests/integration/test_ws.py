@@ -288,6 +288,7 @@ def what_was_not_asked_for_is_not_sent(d):
     assert len(finals(got)) == 1 and text(got) == heard(d), got
 
 
+WAV_8K = wav_of(PCM[:400])
 BAD = [
     # query, pieces, close code, error code, what the message names
     ("", ['{"type":"stop"}'], 1008, "invalid_argument", "stop"),
@@ -307,6 +308,7 @@ BAD = [
     ("", ['{"type":"start","encoding":"opus"}', b"\xff\xff\xff nothing of Opus"], 1007, "invalid_data", "pus"),
     ("", ['{"type":"start","encoding":"wav"}', b"this is text, not a WAV file, and long enough for a header"], 1007, "invalid_data", "WAV"),
     ("", ['{"type":"start","encoding":"wav"}', b"RIFF", '{"type":"end"}'], 1007, "invalid_data", "4 bytes"),
+    ("", ['{"type":"start","encoding":"wav","sample_rate":16000}', WAV_8K], 1008, "invalid_argument", "16000"),
     ("?sample_rate=1", [], 1008, "invalid_argument", "query: sample_rate"),
     ("?rate=8000", [], 1008, "invalid_argument", "query: unknown field 'rate'"),
     ("?interim=perhaps", [], 1008, "invalid_argument", "perhaps"),

@@ -1,4 +1,5 @@
-/* A session of /v1/stream without socket and recogniser: order of answers, close codes, back-pressure. */
+/* A session of /v1/stream without socket and recogniser: order of answers, close codes,
+ * back-pressure. */
 /* link: server/ws_session.c server/outbox.c */
 #include <stdarg.h>
 #include <stddef.h>
@@ -490,9 +491,9 @@ static void a_wav_says_its_rate_itself(void **state)
 {
     struct fixture *f = *state;
     static const unsigned char wav[] = {
-        'R', 'I', 'F', 'F', 0xff, 0xff, 0xff, 0xff, 'W', 'A', 'V', 'E', 'f', 'm', 't', ' ',
-        16,  0,   0,   0,   1,    0,    1,    0,    0x22, 0x56, 0, 0,   0x44, 0xac, 0, 0,
-        2,   0,   16,  0,   'd',  'a',  't',  'a',  0xff, 0xff, 0xff, 0xff, 1, 0, 2, 0};
+        'R', 'I', 'F', 'F', 0xff, 0xff, 0xff, 0xff, 'W',  'A',  'V',  'E',  'f',  'm',  't', ' ',
+        16,  0,   0,   0,   1,    0,    1,    0,    0x22, 0x56, 0,    0,    0x44, 0xac, 0,   0,
+        2,   0,   16,  0,   'd',  'a',  't',  'a',  0xff, 0xff, 0xff, 0xff, 1,    0,    2,   0};
     text(f, "{\"type\":\"start\",\"encoding\":\"wav\"}");
     expect(f, "ready", "encoding", "wav");
     for (size_t i = 0; i < sizeof wav; i++)
