@@ -23,7 +23,8 @@
     X(attention_family)                                                                            \
     X(einsum)                                                                                      \
     X(signal)                                                                                      \
-    X(fused)
+    X(fused)                                                                                       \
+    X(pool)
 
 #define STENO_OPS_DECLARE(NAME) extern const struct steno_op steno_ops_##NAME[];
 STENO_OPS_FAMILIES(STENO_OPS_DECLARE)

@@ -1,0 +1,71 @@
+"""The README's examples, run as a newcomer would: every ```sh block, line by line, against a server
+on a free port in place of the one it names."""
+import os
+import re
+import subprocess
+import sys
+
+from daemon import BUILD, ROOT, SLOW, Stenod, case, tap
+
+with open(os.path.join(ROOT, "README.md"), encoding="utf-8") as _f:
+    COMMANDS = [line for block in re.findall(r"```sh\n(.*?)```", _f.read(), re.S) for line in block.splitlines()]
+
+
+def run(command, port=0):
+    command = command.replace("127.0.0.1:8080", f"127.0.0.1:{port}")
+    command = command.replace("build/release/", BUILD + "/")
+    command = re.sub(r"\bbuild/(stenod?)\b", lambda m: os.path.join(BUILD, m.group(1)), command)
+    p = subprocess.run(["bash", "-o", "pipefail", "-c", command], cwd=ROOT, timeout=60 * SLOW,
+                       capture_output=True, text=True, check=False)
+    assert p.returncode == 0, (command, p.stdout, p.stderr)
+    return p.stdout
+
+
+def heard():
+    return run("build/steno transcribe tests/data/digits.wav").split()
+
+
+@case
+def the_server_starts_as_written(d):
+    starts = [c for c in COMMANDS if "stenod" in c]
+    assert starts and all(re.fullmatch(r"build/stenod --listen 127\.0\.0\.1:8080", c) for c in starts), starts
+
+
+@case
+def every_curl_example_gives_the_transcript(d):
+    examples = [c for c in COMMANDS if c.startswith("curl")]
+    assert len(examples) >= 3
+    for c in examples:
+        text = re.sub(r"[^a-z ]", " ", run(c.replace("curl ", "curl -fsS ", 1), d.port).lower()).split()
+        it = iter(text)
+        assert heard() and all(word in it for word in heard()), (c, text)  # in order, between other text
+
+
+@case
+def the_stream_example_gives_the_transcript(d):
+    examples = [c for c in COMMANDS if "wsclient" in c]
+    assert examples
+    for c in examples:
+        said = " ".join(re.findall(r" final +(.*?) +\(", run(c, d.port)))
+        assert said.split() == heard(), (c, said)
+
+
+@case
+def the_command_examples_give_the_transcript(d):
+    examples = [c for c in COMMANDS if "steno transcribe" in c]
+    assert len(examples) >= 3
+    for c in examples:
+        out = run(c)
+        assert all(word in out for word in heard()), (c, out)
+
+
+@case
+def no_example_is_left_untried(d):
+    rest = [c for c in COMMANDS if c and not re.match(r"curl |build/stenod |.*wsclient|.*steno transcribe", c)]
+    assert not rest, rest
+
+
+if __name__ == "__main__":
+    with Stenod() as daemon:
+        status = tap(daemon)
+    sys.exit(status)
