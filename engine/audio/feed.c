@@ -117,8 +117,8 @@ static steno_status accept_wav(steno_feed *f, const struct steno_wav_info *w, st
 {
     if (f->wanted_rate && f->wanted_rate != w->sample_rate)
         return steno_fail(err, STENO_ERR_INVAL,
-                          "sample rate %d Hz was announced, the WAV header says %d",
-                          f->wanted_rate, w->sample_rate);
+                          "sample rate %d Hz was announced, the WAV header says %d", f->wanted_rate,
+                          w->sample_rate);
     if (f->channel > w->channels)
         return steno_fail(err, STENO_ERR_INVAL, "channel %u was asked for, the audio has %u",
                           f->channel, w->channels);

@@ -19,16 +19,16 @@
 
 #define IN_BYTES 65536
 #define BLOCK_SAMPLES 8192 /* interleaved */
-#define SNIFF 64 /* as much as shows an Ogg page with OpusHead in it */
-#define SHOWN 9  /* bytes of what is no audio, in the message */
+#define SNIFF 64           /* as much as shows an Ogg page with OpusHead in it */
+#define SHOWN 9            /* bytes of what is no audio, in the message */
 #define PIPE_BYTES_DEFAULT ((size_t)512 << 20)
 
 struct source {
     const unsigned char *data; /* memory, or NULL */
     int fd;
     bool pipe;
-    int64_t base;              /* offset of the descriptor at open */
-    int64_t size;              /* -1 = pipe */
+    int64_t base; /* offset of the descriptor at open */
+    int64_t size; /* -1 = pipe */
     int64_t pos;
     unsigned char head[SNIFF]; /* of a pipe, read for sniffing */
     size_t head_len;
@@ -141,8 +141,8 @@ static enum kind sniff(const unsigned char *h, size_t n)
     if (starts(h, n, "OggS", 4) && n >= 44 && !memcmp(h + 28, "OpusHead", 8))
         return KIND_OPUS;
     if (mpeg || starts(h, n, "ID3", 3) || starts(h, n, "fLaC", 4) || starts(h, n, "OggS", 4) ||
-        starts(h, n, "FORM", 4) || starts(h, n, ".snd", 4) || starts(h, n, "caff", 4) || starts(h, n, "RIFX", 4) ||
-        starts(h, n, "riff\x2E\x91\xCF\x11", 8))
+        starts(h, n, "FORM", 4) || starts(h, n, ".snd", 4) || starts(h, n, "caff", 4) ||
+        starts(h, n, "RIFX", 4) || starts(h, n, "riff\x2E\x91\xCF\x11", 8))
         return KIND_SNDFILE;
     if (starts(h, n, "\x1A\x45\xDF\xA3", 4))
         return KIND_WEBM;
@@ -232,7 +232,8 @@ static steno_status open_wav(steno_audio *a, steno_err *err)
     return STENO_OK;
 }
 
-/* ---- our own Ogg Opus reader: pipes, where libsndfile would have to wait for the end -----------*/
+/* ---- our own Ogg Opus reader: pipes, where libsndfile would have to wait for the end
+ * -----------*/
 
 static steno_status fill_opus(steno_audio *a, steno_err *err)
 {
@@ -424,8 +425,9 @@ static steno_status fill_sndfile(steno_audio *a, steno_err *err)
     if (got <= 0) {
         a->ended = true;
         if (sf_error(a->snd))
-            return steno_fail(err, STENO_ERR_FORMAT, "%s: does not decode after %" PRId64
-                              " samples: %s", a->info.format, a->delivered, sf_strerror(a->snd));
+            return steno_fail(err, STENO_ERR_FORMAT,
+                              "%s: does not decode after %" PRId64 " samples: %s", a->info.format,
+                              a->delivered, sf_strerror(a->snd));
         a->info.truncated = a->info.frames > a->delivered;
         return STENO_OK;
     }
@@ -547,7 +549,8 @@ steno_status steno_audio_open_mem(steno_audio **out, const void *data, size_t n,
 {
     struct source s = {.data = data, .fd = -1};
     if (!n || n > INT64_MAX / 2)
-        return steno_fail(err, STENO_ERR_FORMAT, n ? "the input is too long" : "the input is empty");
+        return steno_fail(err, STENO_ERR_FORMAT,
+                          n ? "the input is too long" : "the input is empty");
     s.size = (int64_t)n;
     return open_any(out, &s, opt, err);
 }

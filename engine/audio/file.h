@@ -10,9 +10,9 @@
 typedef struct steno_audio steno_audio;
 
 struct steno_audio_options { /* zero-initialised = defaults */
-    unsigned channel;   /* 0 = mean of all channels; k = the k-th, counted from 1 */
-    double max_seconds; /* longer audio is STENO_ERR_LIMIT; 0 = no limit */
-    size_t max_bytes;   /* of a pipe that must be held whole (not WAV, not Opus); 0 = 512 MiB */
+    unsigned channel;        /* 0 = mean of all channels; k = the k-th, counted from 1 */
+    double max_seconds;      /* longer audio is STENO_ERR_LIMIT; 0 = no limit */
+    size_t max_bytes; /* of a pipe that must be held whole (not WAV, not Opus); 0 = 512 MiB */
 };
 
 struct steno_audio_info {
@@ -31,7 +31,8 @@ struct steno_audio_info {
 STENO_MUST steno_status steno_audio_open_mem(steno_audio **out, const void *data, size_t n,
                                              const struct steno_audio_options *opt, steno_err *err);
 /* From a descriptor, borrowed until close: a file is read in place; a pipe with WAV or Ogg Opus is
- * decoded as it comes; a pipe with anything else is first read to its end (those formats need seeking). */
+ * decoded as it comes; a pipe with anything else is first read to its end (those formats need
+ * seeking). */
 STENO_MUST steno_status steno_audio_open_fd(steno_audio **out, int fd,
                                             const struct steno_audio_options *opt, steno_err *err);
 void steno_audio_close(steno_audio *a);

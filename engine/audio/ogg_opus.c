@@ -4,8 +4,8 @@
  *
  * All packets of a page are taken out before the first is decoded, because only the page's granule
  * position, less the durations of all of them, tells where the first one lies: that is how lost
- * pages and trimmed ends are seen (RFC 7845 section 4). Positions are counted at 48 kHz, the unit of
- * granule positions, whatever rate is decoded. */
+ * pages and trimmed ends are seen (RFC 7845 section 4). Positions are counted at 48 kHz, the unit
+ * of granule positions, whatever rate is decoded. */
 #include "audio/ogg_opus.h"
 
 #include <inttypes.h>
@@ -114,25 +114,25 @@ struct steno_oggopus {
     bool sync_ok, stream_ok;
     unsigned char magic[4]; /* of the input, until they were compared */
     unsigned n_magic;
-    bool ate;               /* the next byte pushed has been taken already: see push */
-    uint64_t offset;        /* bytes taken */
+    bool ate;        /* the next byte pushed has been taken already: see push */
+    uint64_t offset; /* bytes taken */
 
     /* the current logical stream */
-    bool heard, ended;       /* some Opus header was read; its end-of-stream page was seen */
-    unsigned channels;       /* of the stream */
-    unsigned decoded;        /* channels that the decoder gives: 1, or all */
+    bool heard, ended; /* some Opus header was read; its end-of-stream page was seen */
+    unsigned channels; /* of the stream */
+    unsigned decoded;  /* channels that the decoder gives: 1, or all */
     OpusMSDecoder *dec;
-    float *scratch;          /* [STENO_OPUS_MAX_FRAMES, decoded] when decoded > 1 */
-    int64_t skip;            /* samples at rate still to discard (pre-skip) */
+    float *scratch; /* [STENO_OPUS_MAX_FRAMES, decoded] when decoded > 1 */
+    int64_t skip;   /* samples at rate still to discard (pre-skip) */
     bool have_pos;
-    int64_t pos;             /* granule position behind the last packet of the last page */
+    int64_t pos; /* granule position behind the last packet of the last page */
 
     /* packets of the current page */
     ogg_packet packet[MAX_PAGE_PACKETS];
     int duration[MAX_PAGE_PACKETS]; /* 48 kHz samples; 0 = damaged */
     unsigned at, count;
-    int64_t conceal; /* 48 kHz samples missing before packet[at] */
-    int64_t trim;    /* samples at rate that do not belong to the signal at the page's end */
+    int64_t conceal;   /* 48 kHz samples missing before packet[at] */
+    int64_t trim;      /* samples at rate that do not belong to the signal at the page's end */
     int64_t page_left; /* 48 kHz samples from packet[at] to the end of the page */
     steno_err error;
 };
@@ -234,8 +234,8 @@ static steno_status parse_head(steno_oggopus *o, const unsigned char *p, size_t 
     if (!h->channels || h->channels > STENO_CHANNELS_MAX)
         return steno_fail(&o->error, STENO_ERR_FORMAT, "Ogg Opus: %u channels", h->channels);
     if (o->channel > h->channels)
-        return steno_fail(&o->error, STENO_ERR_INVAL,
-                          "channel %u was asked for, the audio has %u", o->channel, h->channels);
+        return steno_fail(&o->error, STENO_ERR_INVAL, "channel %u was asked for, the audio has %u",
+                          o->channel, h->channels);
     return parse_mapping(o, p, n, h);
 }
 

@@ -8,7 +8,7 @@
 #include "audio/pcm.h"
 
 /* Longest packet: 120 ms (RFC 6716 section 3.2.5). Room for one at a rate: */
-#define STENO_OPUS_MAX_FRAMES(rate) ((size_t)(rate) * 120 / 1000)
+#define STENO_OPUS_MAX_FRAMES(rate) ((size_t)(rate)*120 / 1000)
 
 /* The libopus rate to decode at for a consumer that wants `rate`: the smallest not below it. */
 int steno_opus_rate_for(int rate);

@@ -15,7 +15,6 @@ typedef ssize_t steno_ogg_read_fn(void *user, void *buf, size_t n);
  * were parsed (Vorbis I specification, section 4.2). STENO_OK also when that stream is not Vorbis;
  * STENO_ERR_FORMAT names the header that is damaged or missing; STENO_ERR_LIMIT when they go on for
  * more than 16 MiB. */
-STENO_MUST steno_status steno_ogg_vorbis_check(steno_ogg_read_fn *read, void *user,
-                                               steno_err *err);
+STENO_MUST steno_status steno_ogg_vorbis_check(steno_ogg_read_fn *read, void *user, steno_err *err);
 
 #endif

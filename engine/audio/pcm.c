@@ -18,15 +18,12 @@ static const struct {
     const char *name;
     enum steno_pcm_format format;
 } aliases[] = {
-    {"pcm16", STENO_PCM_S16LE},     {"s16", STENO_PCM_S16LE},
-    {"pcm_s16le", STENO_PCM_S16LE}, {"linear16", STENO_PCM_S16LE},
-    {"f32", STENO_PCM_F32LE},       {"float32", STENO_PCM_F32LE},
-    {"pcm_f32le", STENO_PCM_F32LE}, {"s24", STENO_PCM_S24LE},
-    {"s32", STENO_PCM_S32LE},       {"linear32", STENO_PCM_S32LE},
-    {"f64", STENO_PCM_F64LE},       {"ulaw", STENO_PCM_MULAW},
-    {"pcmu", STENO_PCM_MULAW},      {"g711_ulaw", STENO_PCM_MULAW},
-    {"pcm_mulaw", STENO_PCM_MULAW}, {"pcma", STENO_PCM_ALAW},
-    {"g711_alaw", STENO_PCM_ALAW},  {"pcm_alaw", STENO_PCM_ALAW},
+    {"pcm16", STENO_PCM_S16LE},     {"s16", STENO_PCM_S16LE},       {"pcm_s16le", STENO_PCM_S16LE},
+    {"linear16", STENO_PCM_S16LE},  {"f32", STENO_PCM_F32LE},       {"float32", STENO_PCM_F32LE},
+    {"pcm_f32le", STENO_PCM_F32LE}, {"s24", STENO_PCM_S24LE},       {"s32", STENO_PCM_S32LE},
+    {"linear32", STENO_PCM_S32LE},  {"f64", STENO_PCM_F64LE},       {"ulaw", STENO_PCM_MULAW},
+    {"pcmu", STENO_PCM_MULAW},      {"g711_ulaw", STENO_PCM_MULAW}, {"pcm_mulaw", STENO_PCM_MULAW},
+    {"pcma", STENO_PCM_ALAW},       {"g711_alaw", STENO_PCM_ALAW},  {"pcm_alaw", STENO_PCM_ALAW},
 };
 
 size_t steno_pcm_bytes(enum steno_pcm_format f)
@@ -54,10 +51,11 @@ steno_status steno_pcm_parse(const char *name, enum steno_pcm_format *out, steno
             return STENO_OK;
         }
     }
-    return steno_fail(err, STENO_ERR_UNSUPPORTED,
-                      "unknown audio encoding '%.32s' (known: s16le, f32le, mulaw, alaw, u8, s24le, "
-                      "s32le, f64le)",
-                      name);
+    return steno_fail(
+        err, STENO_ERR_UNSUPPORTED,
+        "unknown audio encoding '%.32s' (known: s16le, f32le, mulaw, alaw, u8, s24le, "
+        "s32le, f64le)",
+        name);
 }
 
 /* ITU-T G.711, mu-law: complement, sign, 3-bit exponent, 4-bit mantissa, bias 33 (x4 for the
@@ -135,8 +133,8 @@ void steno_pcm_decode(enum steno_pcm_format f, const void *in, size_t n, float *
         break;
     case STENO_PCM_S24LE: /* placed in the upper three bytes, so that the sign comes by itself */
         for (i = 0; i < n; i++, p += 3)
-            out[i] = (float)(int32_t)((uint32_t)p[0] << 8 | le16(p + 1) << 16) *
-                     (1.0f / 2147483648.0f);
+            out[i] =
+                (float)(int32_t)((uint32_t)p[0] << 8 | le16(p + 1) << 16) * (1.0f / 2147483648.0f);
         break;
     case STENO_PCM_S32LE:
         for (i = 0; i < n; i++)

@@ -11,7 +11,7 @@
 #define STENO_CHANNELS_MAX 64
 
 enum steno_pcm_format {
-    STENO_PCM_U8,    /* unsigned 8 bit, 128 = 0 (8-bit WAV) */
+    STENO_PCM_U8, /* unsigned 8 bit, 128 = 0 (8-bit WAV) */
     STENO_PCM_S16LE,
     STENO_PCM_S24LE, /* three bytes */
     STENO_PCM_S32LE,
@@ -48,14 +48,15 @@ void steno_pcm_mix(const float *in, size_t frames, unsigned channels, unsigned c
 /* Incremental decoder: plain data, no memory of its own. Confined. */
 struct steno_pcm {
     enum steno_pcm_format format;
-    unsigned have;         /* bytes of an unfinished sample in part */
+    unsigned have; /* bytes of an unfinished sample in part */
     unsigned char part[8];
 };
 
 void steno_pcm_init(struct steno_pcm *p, enum steno_pcm_format f);
 /* Append bytes cut anywhere, get every complete sample. out [max]; returns the number of samples.
  * *used < n only when out is full (call again with the rest). Room for a whole push:
- * n / steno_pcm_bytes(f) + 1. At the end p->have != 0 means that the input ended inside a sample. */
+ * n / steno_pcm_bytes(f) + 1. At the end p->have != 0 means that the input ended inside a sample.
+ */
 size_t steno_pcm_push(struct steno_pcm *p, const void *data, size_t n, size_t *used, float *out,
                       size_t max);
 

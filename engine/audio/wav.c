@@ -8,13 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    TAG_PCM = 1,
-    TAG_FLOAT = 3,
-    TAG_ALAW = 6,
-    TAG_MULAW = 7,
-    TAG_EXTENSIBLE = 0xFFFE
-};
+enum { TAG_PCM = 1, TAG_FLOAT = 3, TAG_ALAW = 6, TAG_MULAW = 7, TAG_EXTENSIBLE = 0xFFFE };
 
 enum state {
     RIFF,  /* 12 bytes: RIFF size WAVE */
@@ -23,7 +17,7 @@ enum state {
     FMT,   /* up to 40 bytes of the fmt chunk */
     SKIP,  /* skip bytes, then CHUNK */
     DATA,
-    DONE,  /* whatever follows the data */
+    DONE, /* whatever follows the data */
     FAILED
 };
 
@@ -34,17 +28,17 @@ struct steno_wav {
     enum state state;
     unsigned char head[FMT_MAX];
     unsigned have, want;
-    uint64_t offset;        /* bytes taken so far */
-    uint64_t skip;          /* SKIP: bytes to go, pad byte included */
-    uint64_t riff_size;     /* as in the header; ds64's for RF64 */
-    uint64_t ds64_data;     /* data size from ds64 */
+    uint64_t offset;    /* bytes taken so far */
+    uint64_t skip;      /* SKIP: bytes to go, pad byte included */
+    uint64_t riff_size; /* as in the header; ds64's for RF64 */
+    uint64_t ds64_data; /* data size from ds64 */
     bool rf64, have_ds64, have_fmt;
-    uint64_t chunk_rest;    /* FMT, DS64: bytes of the chunk behind the collected ones */
+    uint64_t chunk_rest; /* FMT, DS64: bytes of the chunk behind the collected ones */
     bool data_unknown;
-    uint64_t data_left;     /* bytes of the data chunk to go, unless unknown */
-    unsigned align;         /* bytes per frame */
+    uint64_t data_left; /* bytes of the data chunk to go, unless unknown */
+    unsigned align;     /* bytes per frame */
     struct steno_pcm pcm;
-    unsigned in_frame;      /* samples of an unfinished frame, held in frame[] */
+    unsigned in_frame; /* samples of an unfinished frame, held in frame[] */
     float frame[STENO_CHANNELS_MAX];
     struct steno_wav_info info;
     steno_err error;
@@ -116,8 +110,8 @@ static steno_status on_riff(steno_wav *w)
 /* Microsoft's GUIDs for WAVEFORMATEXTENSIBLE: the format tag, then this tail. */
 static bool is_ks_guid(const unsigned char *guid)
 {
-    static const unsigned char tail[14] = {0,    0,    0,    0,    0x10, 0, 0x80,
-                                           0,    0,    0xAA, 0,    0x38, 0x9B, 0x71};
+    static const unsigned char tail[14] = {0, 0, 0,    0, 0x10, 0,    0x80,
+                                           0, 0, 0xAA, 0, 0x38, 0x9B, 0x71};
     return !memcmp(guid + 2, tail, sizeof tail);
 }
 
@@ -230,10 +224,9 @@ static steno_status on_data(steno_wav *w, uint32_t size)
                           w->offset - 8);
     w->data_unknown = length_unknown(w, size);
     w->data_left = w->have_ds64 && size == 0xFFFFFFFFu ? w->ds64_data : size;
-    w->info.frames = w->data_unknown ? -1
-                     : w->data_left / w->align > INT64_MAX
-                         ? INT64_MAX
-                         : (int64_t)(w->data_left / w->align);
+    w->info.frames = w->data_unknown                       ? -1
+                     : w->data_left / w->align > INT64_MAX ? INT64_MAX
+                                                           : (int64_t)(w->data_left / w->align);
     w->info.data_offset = w->offset;
     steno_pcm_init(&w->pcm, w->info.format);
     w->state = w->data_unknown || w->data_left ? DATA : DONE;

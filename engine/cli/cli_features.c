@@ -52,11 +52,27 @@ struct features {
 
 /* ---- options ---------------------------------------------------------------------------------*/
 
-enum { TYPE, RATE, BINS, LOW, HIGH, SNIP, WINDOW, SCALE, N_FFT, HOP, NORM, CHUNK, CHANNEL, OUTPUT,
-       N_OPTIONS };
+enum {
+    TYPE,
+    RATE,
+    BINS,
+    LOW,
+    HIGH,
+    SNIP,
+    WINDOW,
+    SCALE,
+    N_FFT,
+    HOP,
+    NORM,
+    CHUNK,
+    CHANNEL,
+    OUTPUT,
+    N_OPTIONS
+};
 static const char *const names[N_OPTIONS + 1] = {
-    "--type", "--sample-rate", "--bins", "--low", "--high", "--snip-edges", "--window", "--scale",
-    "--n-fft", "--hop", "--normalize", "--chunk", "--channel", "--output", NULL};
+    "--type",       "--sample-rate", "--bins",    "--low",    "--high",
+    "--snip-edges", "--window",      "--scale",   "--n-fft",  "--hop",
+    "--normalize",  "--chunk",       "--channel", "--output", NULL};
 
 static bool number(const char *option, const char *s, double *out)
 {
@@ -115,7 +131,8 @@ static bool build(struct job *j, const char *const *v)
         (void)cli_usage("%s", err.msg);
         return false;
     }
-    j->normalize = v[NORM] ? v[NORM] : "none";
+    if (v[NORM])
+        j->normalize = v[NORM];
     j->chunk = (size_t)chunk;
     j->audio.channel = (unsigned)channel;
     return true;
@@ -291,12 +308,12 @@ static steno_status work(const struct job *j, int fd, steno_err *err)
 
 int cli_features(int argc, char **argv)
 {
-    struct job j = {0};
+    struct job j = {.normalize = "none"};
     steno_err err = {0};
     bool done = false, pipe;
     steno_status st;
     int fd, code = parse(&j, argc, argv, &done);
-    if (code || done)
+    if (code || done || !j.file)
         return code;
     pipe = !strcmp(j.file, "-");
     fd = pipe ? STDIN_FILENO : open(j.file, O_RDONLY | O_CLOEXEC);

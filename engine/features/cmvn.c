@@ -8,20 +8,18 @@ struct steno_cmvn {
     float *mean, *std;
 };
 
-static steno_status make(steno_cmvn **out, size_t dim, steno_err *err)
+static steno_cmvn *make(size_t dim)
 {
     steno_cmvn *c = calloc(1, sizeof *c);
-    if (c) {
-        c->dim = dim;
-        c->mean = calloc(dim ? dim : 1, sizeof *c->mean);
-        c->std = calloc(dim ? dim : 1, sizeof *c->std);
-    }
-    if (!c || !c->mean || !c->std) {
-        steno_cmvn_close(c);
-        return steno_fail(err, STENO_ERR_NOMEM, "cmvn: out of memory");
-    }
-    *out = c;
-    return STENO_OK;
+    if (!c)
+        return NULL;
+    c->dim = dim;
+    c->mean = calloc(dim ? dim : 1, sizeof *c->mean);
+    c->std = calloc(dim ? dim : 1, sizeof *c->std);
+    if (c->mean && c->std)
+        return c;
+    steno_cmvn_close(c);
+    return NULL;
 }
 
 static steno_status check(const steno_cmvn *c, steno_err *err)
@@ -47,10 +45,9 @@ static steno_status finish(steno_cmvn **out, steno_cmvn *c, steno_err *err)
 steno_status steno_cmvn_open(steno_cmvn **out, const float *mean, const float *std, size_t dim,
                              steno_err *err)
 {
-    steno_cmvn *c;
-    steno_status st = make(&c, dim, err);
-    if (st)
-        return st;
+    steno_cmvn *c = make(dim);
+    if (!c)
+        return steno_fail(err, STENO_ERR_NOMEM, "cmvn: out of memory");
     for (size_t i = 0; i < dim; i++) {
         c->mean[i] = mean ? mean[i] : 0;
         c->std[i] = std ? std[i] : 1;
@@ -62,12 +59,11 @@ steno_status steno_cmvn_open_stats(steno_cmvn **out, double count, const double 
                                    const double *sum_square, size_t dim, steno_err *err)
 {
     steno_cmvn *c;
-    steno_status st;
     if (!(count > 0))
         return steno_fail(err, STENO_ERR_INVAL, "cmvn: statistics over %g frames", count);
-    st = make(&c, dim, err);
-    if (st)
-        return st;
+    c = make(dim);
+    if (!c)
+        return steno_fail(err, STENO_ERR_NOMEM, "cmvn: out of memory");
     for (size_t i = 0; i < dim; i++) {
         double mean = sum[i] / count, var = sum_square[i] / count - mean * mean;
         c->mean[i] = (float)mean;

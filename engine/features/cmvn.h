@@ -21,6 +21,7 @@ void steno_cmvn_apply(const steno_cmvn *c, float *x, size_t frames);
 /* Per utterance, in place: subtract each dimension's mean; with `vars` also divide by
  * (std + eps), std with divisor frames - ddof (NeMo "per_feature": ddof 1, eps 1e-5; ESPnet
  * utterance_mvn: ddof 0, eps 0 and std at least 1e-20). frames - ddof < 1: means only. */
-void steno_cmvn_utterance(float *x, size_t frames, size_t dim, bool vars, unsigned ddof, double eps);
+void steno_cmvn_utterance(float *x, size_t frames, size_t dim, bool vars, unsigned ddof,
+                          double eps);
 
 #endif

@@ -153,7 +153,8 @@ static void prepare(steno_fbank *f, const float *x)
     size_t i = 1;
     y[0] = ((x[0] - dc) - p * (x[0] - dc)) * w[0]; /* Kaldi: the first sample is its own past */
     for (; i + STENO_V4 <= f->length; i += STENO_V4)
-        v4_store(y + i, ((v4_load(x + i) - dc4) - p4 * (v4_load(x + i - 1) - dc4)) * v4_load(w + i));
+        v4_store(y + i,
+                 ((v4_load(x + i) - dc4) - p4 * (v4_load(x + i - 1) - dc4)) * v4_load(w + i));
     for (; i < f->length; i++)
         y[i] = ((x[i] - dc) - p * (x[i - 1] - dc)) * w[i];
 }

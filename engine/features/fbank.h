@@ -22,21 +22,21 @@ enum steno_edges {
 enum steno_log { STENO_LOG_NATURAL, STENO_LOG_10, STENO_LOG_NONE };
 
 struct steno_fbank_options {
-    int sample_rate;         /* Hz */
+    int sample_rate;            /* Hz */
     double length_ms, shift_ms; /* window and hop: floor(rate * ms / 1000) samples, as Kaldi */
-    size_t fft_size;         /* 0 = smallest power of two that holds the window; else even and at
-                              * least the window; the window stands at its start (Kaldi) */
+    size_t fft_size;            /* 0 = smallest power of two that holds the window; else even and at
+                                 * least the window; the window stands at its start (Kaldi) */
     enum steno_edges edges;
     enum steno_window window;
-    float preemph;           /* x[i] -= preemph * x[i-1] inside each window; 0 = off */
-    bool remove_dc;          /* subtract the mean of each window first */
-    bool magnitude;          /* |X| instead of |X|^2 */
+    float preemph;  /* x[i] -= preemph * x[i-1] inside each window; 0 = off */
+    bool remove_dc; /* subtract the mean of each window first */
+    bool magnitude; /* |X| instead of |X|^2 */
     enum steno_mel_kind mel;
     size_t bins;
-    double low, high;        /* Hz, see steno_mel_open */
+    double low, high; /* Hz, see steno_mel_open */
     enum steno_log log;
-    float floor;             /* mel energies below are raised to it before the logarithm */
-    float scale;             /* of the samples: 1, or 32768 for models trained on int16 values */
+    float floor; /* mel energies below are raised to it before the logarithm */
+    float scale; /* of the samples: 1, or 32768 for models trained on int16 values */
 };
 
 /* Kaldi's defaults at a rate: 25/10 ms, povey, preemph 0.97, DC removal, HTK mel 20 Hz..Nyquist,

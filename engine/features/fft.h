@@ -1,5 +1,5 @@
-/* Power spectrum of real signals of one fixed size, plan made once and reused. Confined: a transform
- * uses scratch memory inside the plan. */
+/* Power spectrum of real signals of one fixed size, plan made once and reused. Confined: a
+ * transform uses scratch memory inside the plan. */
 #ifndef STENO_FEATURES_FFT_H
 #define STENO_FEATURES_FFT_H
 

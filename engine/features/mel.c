@@ -6,15 +6,15 @@
 #include <stdlib.h>
 
 /* Filters are computed four at a time, their sums put together without a step that works across one
- * vector. The four of a quad read equally many vectors (neighbours are about equally wide), with zero
- * weights where a filter is over; a filter that would read past the spectrum starts earlier instead.
- * Weights lie as they are read: [quad][vector][filter of the quad][lane]. */
+ * vector. The four of a quad read equally many vectors (neighbours are about equally wide), with
+ * zero weights where a filter is over; a filter that would read past the spectrum starts earlier
+ * instead. Weights lie as they are read: [quad][vector][filter of the quad][lane]. */
 #define LANES STENO_V4
 
 struct quad {
     unsigned first[4]; /* FFT bin of the first weight of each filter */
     unsigned vectors;
-    size_t at;         /* in weights[] */
+    size_t at; /* in weights[] */
 };
 
 struct steno_mel {
@@ -157,8 +157,11 @@ steno_status steno_mel_open(steno_mel **out, enum steno_mel_kind kind, int sampl
                             size_t fft_size, size_t bins, double low, double high, steno_err *err)
 {
     double nyquist = 0.5 * sample_rate;
-    struct layout g = {.kind = kind, .fft_size = fft_size, .spectrum = fft_size / 2 + 1,
-                       .bins = bins, .bin_hz = (float)sample_rate / (float)fft_size};
+    struct layout g = {.kind = kind,
+                       .fft_size = fft_size,
+                       .spectrum = fft_size / 2 + 1,
+                       .bins = bins,
+                       .bin_hz = (float)sample_rate / (float)fft_size};
     steno_mel *m;
     steno_status st;
     if (high <= 0)
@@ -182,7 +185,7 @@ steno_status steno_mel_open(steno_mel **out, enum steno_mel_kind kind, int sampl
         m->quad = calloc(m->quads, sizeof *m->quad);
     }
     st = m && m->quad ? fill(m, &g, err)
-                        : steno_fail(err, STENO_ERR_NOMEM, "mel filters: out of memory");
+                      : steno_fail(err, STENO_ERR_NOMEM, "mel filters: out of memory");
     if (st)
         steno_mel_close(m);
     else

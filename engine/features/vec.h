@@ -1,5 +1,5 @@
-/* Four floats at a time in plain C: GCC's and Clang's vector types, which become SSE, NEON or scalar
- * code. Loops written over them need no permission to reorder sums. */
+/* Four floats at a time in plain C: GCC's and Clang's vector types, which become SSE, NEON or
+ * scalar code. Loops written over them need no permission to reorder sums. */
 #ifndef STENO_FEATURES_VEC_H
 #define STENO_FEATURES_VEC_H
 

@@ -4,9 +4,9 @@
 #include <string.h>
 
 static const char *const names[STENO_WINDOW_COUNT] = {
-    [STENO_WINDOW_POVEY] = "povey",         [STENO_WINDOW_HANN] = "hanning",
-    [STENO_WINDOW_HANN_PERIODIC] = "hann",  [STENO_WINDOW_HAMMING] = "hamming",
-    [STENO_WINDOW_BLACKMAN] = "blackman",   [STENO_WINDOW_RECTANGULAR] = "rectangular",
+    [STENO_WINDOW_POVEY] = "povey",        [STENO_WINDOW_HANN] = "hanning",
+    [STENO_WINDOW_HANN_PERIODIC] = "hann", [STENO_WINDOW_HAMMING] = "hamming",
+    [STENO_WINDOW_BLACKMAN] = "blackman",  [STENO_WINDOW_RECTANGULAR] = "rectangular",
 };
 
 static double value(enum steno_window w, double phase)

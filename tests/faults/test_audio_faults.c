@@ -87,8 +87,8 @@ int __wrap_fstat(int fd, struct stat *sb)
 
 /* ---- scenarios: 0 or the status of what failed -----------------------------------------------*/
 
-static struct wavgen wav;   /* 16 kHz mono, 3000 samples */
-static struct oggmake ogg;  /* the same length of Opus */
+static struct wavgen wav;  /* 16 kHz mono, 3000 samples */
+static struct oggmake ogg; /* the same length of Opus */
 static unsigned char flac[20000];
 static size_t n_flac;
 static size_t frames_wanted;
@@ -216,8 +216,8 @@ static steno_status live(const char *encoding, const void *data, size_t n, steno
     for (size_t at = 0; st <= STENO_NEED_MORE && at < n; at += used) {
         if (!f)
             break;
-        st = steno_feed_push(f, p + at, n - at < 500 ? n - at : 500, &used, out,
-                             STENO_FEED_MIN_OUT, &made, err);
+        st = steno_feed_push(f, p + at, n - at < 500 ? n - at : 500, &used, out, STENO_FEED_MIN_OUT,
+                             &made, err);
         if (st <= STENO_NEED_MORE)
             total += made;
         else
@@ -317,8 +317,8 @@ static void interrupted_reads_are_repeated(void **state)
 static int make_inputs(void **state)
 {
     struct wavgen_fmt fmt = wavgen_fmt(1, 1, 16000, 16);
-    SF_INFO info = {.samplerate = 16000, .channels = 1,
-                    .format = SF_FORMAT_FLAC | SF_FORMAT_PCM_16};
+    SF_INFO info = {
+        .samplerate = 16000, .channels = 1, .format = SF_FORMAT_FLAC | SF_FORMAT_PCM_16};
     unsigned char pcm[6000];
     static float x[9000];
     short s[3000];

@@ -7,7 +7,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
-static const char *const names[] = {"s16le", "f32le", "mulaw", "alaw", "u8",  "s24le",
+static const char *const names[] = {"s16le", "f32le", "mulaw", "alaw", "u8",      "s24le",
                                     "s32le", "f64le", "wav",   "opus", "ogg-opus"};
 
 /* Sum over the bits of all samples; any order-dependence of the cut would show. */
@@ -24,8 +24,8 @@ static uint64_t run(const struct steno_feed_options *opt, const uint8_t *data, s
         return 0;
     for (size_t at = 0; at < n; at += used) {
         size_t k = piece < n - at ? piece : n - at;
-        steno_status st = steno_feed_push(f, data + at, k, &used, out, STENO_FEED_MIN_OUT, &made,
-                                          NULL);
+        steno_status st =
+            steno_feed_push(f, data + at, k, &used, out, STENO_FEED_MIN_OUT, &made, NULL);
         if (st > STENO_NEED_MORE)
             break;
         if (!used && !made)

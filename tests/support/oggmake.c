@@ -99,9 +99,9 @@ void oggmake_audio(struct oggmake *m, const float *x, size_t frames)
 {
     int code;
     unsigned c = m->channels;
-    OpusMSEncoder *enc = opus_multistream_encoder_create(
-        48000, (int)c, streams[c - 1][0], streams[c - 1][1], mapping[c - 1],
-        OPUS_APPLICATION_AUDIO, &code);
+    OpusMSEncoder *enc =
+        opus_multistream_encoder_create(48000, (int)c, streams[c - 1][0], streams[c - 1][1],
+                                        mapping[c - 1], OPUS_APPLICATION_AUDIO, &code);
     size_t total = frames + PRESKIP, n_packets = (total + 959) / 960;
     float block[960 * 8];
     need(enc != NULL);

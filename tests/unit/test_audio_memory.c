@@ -178,9 +178,10 @@ static void three_hours_of_silence_need_no_more_memory_than_a_second(void **stat
     FILE *p;
     char command[160];
     (void)state;
-    snprintf(command, sizeof command,
-             "printf 'RIFF\\377\\377\\377\\377WAVEfmt \\020\\0\\0\\0\\001\\0\\001\\0\\200\\076\\0\\0"
-             "\\0\\175\\0\\0\\002\\0\\020\\0data\\377\\377\\377\\377'; head -c 345600000 /dev/zero");
+    snprintf(
+        command, sizeof command,
+        "printf 'RIFF\\377\\377\\377\\377WAVEfmt \\020\\0\\0\\0\\001\\0\\001\\0\\200\\076\\0\\0"
+        "\\0\\175\\0\\0\\002\\0\\020\\0data\\377\\377\\377\\377'; head -c 345600000 /dev/zero");
     p = popen(command, "r");
     assert_non_null(p);
     assert_int_equal(steno_audio_open_fd(&a, fileno(p), NULL, NULL), STENO_OK);

@@ -208,8 +208,9 @@ static void any_chunking_gives_the_same_bits_as_the_whole(void **state)
                 size_t k = round < 2 ? step : 1 + (size_t)rand() % step, room = (size_t)rand() % 4;
                 k = k < N - at ? k : N - at;
                 room = room < MAX_FRAMES - total ? room : MAX_FRAMES - total;
-                assert_in_range(steno_fbank_push(f, x + at, k, &used, got + total * o.bins, room,
-                                                 &made), STENO_OK, STENO_NEED_MORE);
+                assert_in_range(
+                    steno_fbank_push(f, x + at, k, &used, got + total * o.bins, room, &made),
+                    STENO_OK, STENO_NEED_MORE);
                 assert_true(made <= room && (used == k || made == room));
                 at += used;
                 total += made;
@@ -291,7 +292,7 @@ static void scale_is_a_shift_of_the_logarithm(void **state)
 
 static void wrong_options_are_named(void **state)
 {
-    static const char *const says[] = {"window 0 ms", "FFT size 100", "pre-emphasis 2",
+    static const char *const says[] = {"window 0 ms",   "FFT size 100", "pre-emphasis 2",
                                        "0 mel filters", "3900 to 3800", "mel filter",
                                        "sample rate 5", "up to 4000"};
     (void)state;
@@ -300,14 +301,30 @@ static void wrong_options_are_named(void **state)
         steno_fbank *f = NULL;
         steno_err err = {0};
         switch (i) {
-        case 0: o.length_ms = 0; break;
-        case 1: o.fft_size = 100; break;
-        case 2: o.preemph = 2; break;
-        case 3: o.bins = 0; break;
-        case 4: o.low = 3900; break;
-        case 5: o.bins = 300; break;
-        case 6: o.sample_rate = 5; break;
-        default: o.high = 5000; break;
+        case 0:
+            o.length_ms = 0;
+            break;
+        case 1:
+            o.fft_size = 100;
+            break;
+        case 2:
+            o.preemph = 2;
+            break;
+        case 3:
+            o.bins = 0;
+            break;
+        case 4:
+            o.low = 3900;
+            break;
+        case 5:
+            o.bins = 300;
+            break;
+        case 6:
+            o.sample_rate = 5;
+            break;
+        default:
+            o.high = 5000;
+            break;
         }
         assert_int_equal(steno_fbank_open(&f, &o, &err), STENO_ERR_INVAL);
         assert_null(f);

@@ -37,8 +37,8 @@ static void run(const struct steno_feed_options *opt, const void *data, size_t n
         size_t k = piece ? piece : 1 + (size_t)rand() % most;
         k = k < n - at ? k : n - at;
         assert_true(r->n + STENO_FEED_MIN_OUT <= MAX_OUT);
-        r->st = steno_feed_push(f, p + at, k, &used, r->x + r->n, STENO_FEED_MIN_OUT, &made,
-                                &r->err);
+        r->st =
+            steno_feed_push(f, p + at, k, &used, r->x + r->n, STENO_FEED_MIN_OUT, &made, &r->err);
         if (r->st && r->st != STENO_NEED_MORE)
             goto out;
         assert_true(used || made); /* it always moves on */
@@ -54,7 +54,7 @@ static struct result whole, split;
 
 static void every_encoding_gives_the_same_samples_in_any_split(void **state)
 {
-    static const char *const names[] = {"s16le", "f32le", "mulaw", "alaw", "u8",  "s24le",
+    static const char *const names[] = {"s16le", "f32le", "mulaw", "alaw",     "u8", "s24le",
                                         "s32le", "f64le", "wav",   "ogg-opus", NULL};
     unsigned char bytes[30011];
     (void)state;
@@ -128,13 +128,15 @@ static void opus_packets_come_one_per_push(void **state)
     assert_int_equal(steno_feed_rate(f), 8000);
     for (size_t i = 0; i < p.n; i++) {
         size_t n = i == 7 ? 0 : p.len[i]; /* one is lost */
-        assert_int_equal(steno_feed_push(f, p.data[i], n, &used, out, STENO_FEED_MIN_OUT, &made,
-                                         &err), STENO_OK);
+        assert_int_equal(
+            steno_feed_push(f, p.data[i], n, &used, out, STENO_FEED_MIN_OUT, &made, &err),
+            STENO_OK);
         assert_int_equal(used, n);
         total += made;
         if (i == 9) /* one is rubbish: an error, and the stream goes on */
-            assert_int_equal(steno_feed_push(f, "\xFF", 1, &used, out, STENO_FEED_MIN_OUT, &made,
-                                             &err), STENO_ERR_FORMAT);
+            assert_int_equal(
+                steno_feed_push(f, "\xFF", 1, &used, out, STENO_FEED_MIN_OUT, &made, &err),
+                STENO_ERR_FORMAT);
     }
     assert_int_equal(total, 8000);
     steno_feed_close(f);

@@ -29,7 +29,7 @@ static double power_at(const float *x, size_t n, size_t k)
  * the root mean square of the spectrum (Higham, Accuracy and Stability, section 24.1). */
 static void power_spectrum_matches_the_definition(void **state)
 {
-    static const size_t sizes[] = {2,   4,   6,   8,    10,   16,   32,   64,  128, 200,
+    static const size_t sizes[] = {2,   4,   6,   8,   10,  16,   32,   64,   128, 200,
                                    256, 320, 400, 512, 640, 1024, 2048, 4096, 8192};
     static float x[MAX_N], power[MAX_N / 2 + 1];
     (void)state;
@@ -54,7 +54,8 @@ static void power_spectrum_matches_the_definition(void **state)
     }
 }
 
-/* Parseval: the energies of signal and spectrum agree, so no bin is missed between the ones above. */
+/* Parseval: the energies of signal and spectrum agree, so no bin is missed between the ones above.
+ */
 static void energy_is_preserved(void **state)
 {
     static float x[MAX_N], power[MAX_N / 2 + 1];
@@ -161,14 +162,14 @@ static void single_filter_spans_the_whole_spectrum(void **state)
     free(power);
 }
 
-/* Every 1009th float from the smallest normal one up (about two million), and all around 1, where the
- * result is smallest. */
+/* Every 1009th float from the smallest normal one up (about two million), and all around 1, where
+ * the result is smallest. */
 static void vector_logarithm_is_within_2_ulp(void **state)
 {
     double worst = 0;
     (void)state;
-    for (uint32_t bits = 0x00800000; bits < 0x7F800000;
-         bits += bits > 0x3F7F0000 && bits < 0x3F810000 ? 7 : 1009) {
+    for (uint32_t bits = 0x00800000;
+         bits<0x7F800000; bits += bits> 0x3F7F0000 && bits < 0x3F810000 ? 7 : 1009) {
         uint32_t lanes[4] = {bits, bits + 1, bits + 2, bits + 3};
         float x[4], y[4];
         memcpy(x, lanes, sizeof x);
@@ -193,10 +194,8 @@ static void windows_follow_their_definitions(void **state)
         double first, quarter, middle; /* of 401 points: indices 0, 100, 200 */
     } rows[] = {
         {STENO_WINDOW_POVEY, 0, 0.554784736, 1}, /* 0.5^0.85 */
-        {STENO_WINDOW_HANN, 0, 0.5, 1},
-        {STENO_WINDOW_HAMMING, 0.08, 0.54, 1},
-        {STENO_WINDOW_BLACKMAN, 0, 0.34, 1},
-        {STENO_WINDOW_RECTANGULAR, 1, 1, 1},
+        {STENO_WINDOW_HANN, 0, 0.5, 1},          {STENO_WINDOW_HAMMING, 0.08, 0.54, 1},
+        {STENO_WINDOW_BLACKMAN, 0, 0.34, 1},     {STENO_WINDOW_RECTANGULAR, 1, 1, 1},
     };
     float out[401];
     enum steno_window w;

@@ -85,8 +85,8 @@ static void all_formats_give_the_same_audio_up_to_quantisation(void **state)
         const char *rest;
         int bits;
     } rows[] = {
-        {"-16-bit-44100Hz.wav", 16},  {"-16-bit-44100Hz.flac", 16}, {"-16-bit-44100Hz.aiff", 16},
-        {"-24-bit-44100Hz.wav", 24},  {"-24-bit-44100Hz.flac", 24}, {"-32-bit-44100Hz.wav", 32},
+        {"-16-bit-44100Hz.wav", 16}, {"-16-bit-44100Hz.flac", 16}, {"-16-bit-44100Hz.aiff", 16},
+        {"-24-bit-44100Hz.wav", 24}, {"-24-bit-44100Hz.flac", 24}, {"-32-bit-44100Hz.wav", 32},
         {"-8-bit-44100Hz.wav", 8},
     };
     struct clip ref = decode_shared("audio/formats/audio-mono-32-bit-44100Hz.wav", 0);
@@ -188,7 +188,9 @@ static void what_is_no_audio_is_refused_by_its_first_bytes(void **state)
         {"RIFF\4\0\0\0AVI LIST", 16, STENO_ERR_FORMAT, "WAVE"},
         {"RIFF", 4, STENO_ERR_FORMAT, "cut off after 4 bytes"},
         {"\x1A\x45\xDF\xA3webm", 8, STENO_ERR_UNSUPPORTED, "WebM"},
-        {"\0\0\0\x20" "ftypM4A ", 12, STENO_ERR_UNSUPPORTED, "MP4"},
+        {"\0\0\0\x20"
+         "ftypM4A ",
+         12, STENO_ERR_UNSUPPORTED, "MP4"},
         {"fLaC\0\0\0\x22", 8, STENO_ERR_FORMAT, "does not open"},
         {"OggS nothing", 12, STENO_ERR_FORMAT, "no whole page"},
     };
@@ -285,11 +287,11 @@ static FILE *encode(int format, const float *x, size_t n)
 static void files_pipes_and_memory_read_alike(void **state)
 {
     static const int formats[] = {
-        SF_FORMAT_WAV | SF_FORMAT_PCM_16,   SF_FORMAT_FLAC | SF_FORMAT_PCM_16,
-        SF_FORMAT_OGG | SF_FORMAT_VORBIS,   SF_FORMAT_OGG | SF_FORMAT_OPUS,
-        SF_FORMAT_AIFF | SF_FORMAT_PCM_16,  SF_FORMAT_AU | SF_FORMAT_ULAW,
-        SF_FORMAT_CAF | SF_FORMAT_PCM_24,   SF_FORMAT_W64 | SF_FORMAT_PCM_16,
-        SF_FORMAT_RF64 | SF_FORMAT_PCM_24,  SF_FORMAT_WAVEX | SF_FORMAT_FLOAT,
+        SF_FORMAT_WAV | SF_FORMAT_PCM_16,          SF_FORMAT_FLAC | SF_FORMAT_PCM_16,
+        SF_FORMAT_OGG | SF_FORMAT_VORBIS,          SF_FORMAT_OGG | SF_FORMAT_OPUS,
+        SF_FORMAT_AIFF | SF_FORMAT_PCM_16,         SF_FORMAT_AU | SF_FORMAT_ULAW,
+        SF_FORMAT_CAF | SF_FORMAT_PCM_24,          SF_FORMAT_W64 | SF_FORMAT_PCM_16,
+        SF_FORMAT_RF64 | SF_FORMAT_PCM_24,         SF_FORMAT_WAVEX | SF_FORMAT_FLOAT,
         SF_FORMAT_MPEG | SF_FORMAT_MPEG_LAYER_III,
     };
     static float x[16000];
@@ -356,13 +358,14 @@ static void lossy_encodings_carry_the_same_sound(void **state)
     static const struct {
         int format;
         size_t max_lag;
-    } rows[] = {{SF_FORMAT_WAV | SF_FORMAT_IMA_ADPCM, 0}, /* not our WAV reader's, but libsndfile's */
-                {SF_FORMAT_WAV | SF_FORMAT_MS_ADPCM, 0},
-                {SF_FORMAT_WAV | SF_FORMAT_GSM610, 0},
-                {SF_FORMAT_WAV | SF_FORMAT_PCM_16 | SF_ENDIAN_BIG, 0}, /* RIFX */
-                {SF_FORMAT_OGG | SF_FORMAT_VORBIS, 0},
-                {SF_FORMAT_OGG | SF_FORMAT_OPUS, 0},
-                {SF_FORMAT_MPEG | SF_FORMAT_MPEG_LAYER_III, 3200}};
+    } rows[] = {
+        {SF_FORMAT_WAV | SF_FORMAT_IMA_ADPCM, 0}, /* not our WAV reader's, but libsndfile's */
+        {SF_FORMAT_WAV | SF_FORMAT_MS_ADPCM, 0},
+        {SF_FORMAT_WAV | SF_FORMAT_GSM610, 0},
+        {SF_FORMAT_WAV | SF_FORMAT_PCM_16 | SF_ENDIAN_BIG, 0}, /* RIFX */
+        {SF_FORMAT_OGG | SF_FORMAT_VORBIS, 0},
+        {SF_FORMAT_OGG | SF_FORMAT_OPUS, 0},
+        {SF_FORMAT_MPEG | SF_FORMAT_MPEG_LAYER_III, 3200}};
     static float x[32000];
     (void)state;
     srand(7);
@@ -475,7 +478,8 @@ static void cut_flac_delivers_its_beginning(void **state)
     fclose(f);
 }
 
-/* libsndfile 1.2.0 leaks when such a header fails in it; under AddressSanitizer this test sees it. */
+/* libsndfile 1.2.0 leaks when such a header fails in it; under AddressSanitizer this test sees it.
+ */
 static void damaged_vorbis_headers_are_named_before_libsndfile_sees_them(void **state)
 {
     static float x[800];

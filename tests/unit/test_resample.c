@@ -55,7 +55,8 @@ static void any_chunking_gives_the_same_bits(void **state)
     srand(5);
     for (size_t i = 0; i < N_RATES; i++) {
         size_t n = (size_t)rates[i][0], max = (size_t)rates[i][1] + 10000;
-        float *x = malloc(n * sizeof *x), *a = malloc(max * sizeof *a), *b = malloc(max * sizeof *b);
+        float *x = malloc(n * sizeof *x), *a = malloc(max * sizeof *a),
+              *b = malloc(max * sizeof *b);
         size_t got;
         assert_true(x && a && b);
         for (size_t k = 0; k < n; k++)
@@ -78,10 +79,12 @@ static void length_is_rounded_for_every_input_length(void **state)
     static float x[3000], out[7000];
     (void)state;
     for (size_t n = 0; n < 3000; n += n < 20 ? 1 : 331) {
-        assert_int_equal(convert(16000, 8000, x, n, 500, out, 7000, NULL), expected(16000, 8000, n));
+        assert_int_equal(convert(16000, 8000, x, n, 500, out, 7000, NULL),
+                         expected(16000, 8000, n));
         assert_int_equal(convert(44100, 16000, x, n, 500, out, 7000, NULL),
                          expected(44100, 16000, n));
-        assert_int_equal(convert(8000, 16000, x, n, 500, out, 7000, NULL), expected(8000, 16000, n));
+        assert_int_equal(convert(8000, 16000, x, n, 500, out, 7000, NULL),
+                         expected(8000, 16000, n));
     }
 }
 

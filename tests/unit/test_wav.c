@@ -33,8 +33,10 @@ static void parse(const void *data, size_t n, size_t piece, struct result *r)
     for (size_t at = 0; at < n; at += used) {
         size_t k = piece ? piece : 1 + (size_t)rand() % 61;
         k = k < n - at ? k : n - at;
-        r->st = steno_wav_push(w, p + at, k, &used, block, piece ? STENO_CHANNELS_MAX + 7
-                               : STENO_CHANNELS_MAX + (size_t)rand() % 8, &frames, &r->err);
+        r->st =
+            steno_wav_push(w, p + at, k, &used, block,
+                           piece ? STENO_CHANNELS_MAX + 7 : STENO_CHANNELS_MAX + (size_t)rand() % 8,
+                           &frames, &r->err);
         if (r->st && r->st != STENO_NEED_MORE)
             goto out;
         if (r->st == STENO_NEED_MORE) {
@@ -132,8 +134,8 @@ static void every_encoding_is_recognised(void **state)
 static void extensible_format_names_its_encoding_in_the_guid(void **state)
 {
     /* KSDATAFORMAT_SUBTYPE_PCM {00000001-0000-0010-8000-00AA00389B71} (Microsoft, ksmedia.h) */
-    static const unsigned char guid[16] = {1, 0, 0, 0, 0, 0, 0x10, 0, 0x80, 0, 0, 0xAA, 0, 0x38,
-                                           0x9B, 0x71};
+    static const unsigned char guid[16] = {1,    0, 0, 0,    0, 0,    0x10, 0,
+                                           0x80, 0, 0, 0xAA, 0, 0x38, 0x9B, 0x71};
     unsigned char ext[24 + 2] = {22, 0, 16, 0, 3};
     struct wavgen w = plain(2, 44100, 100);
     struct wavgen x = {0};
@@ -183,8 +185,12 @@ static void wav_from_pipe_with_unknown_size_streams(void **state)
     static const struct {
         uint32_t riff, data;
     } sizes[] = {
-        {0xFFFFFFFF, 0xFFFFFFFF}, {0, 0},          {36, 0},
-        {0xFFFFFFFF, 0xFFFFFFDB}, {0x7FFFF024, 0x7FFFF000}, {0x80000024, 0x80000000},
+        {0xFFFFFFFF, 0xFFFFFFFF},
+        {0, 0},
+        {36, 0},
+        {0xFFFFFFFF, 0xFFFFFFDB},
+        {0x7FFFF024, 0x7FFFF000},
+        {0x80000024, 0x80000000},
         {0xFFFFFFFF, 0},
     };
     (void)state;
@@ -365,8 +371,9 @@ static void failed_reader_keeps_failing_the_same_way(void **state)
     bool truncated;
     (void)state;
     assert_non_null(w);
-    assert_int_equal(steno_wav_push(w, "this is no wav", 14, &used, out, STENO_CHANNELS_MAX, &frames,
-                                    &a), STENO_ERR_FORMAT);
+    assert_int_equal(
+        steno_wav_push(w, "this is no wav", 14, &used, out, STENO_CHANNELS_MAX, &frames, &a),
+        STENO_ERR_FORMAT);
     assert_int_equal(used, 99); /* outputs untouched on failure */
     assert_int_equal(steno_wav_push(w, "RIFF", 4, &used, out, STENO_CHANNELS_MAX, &frames, &b),
                      STENO_ERR_FORMAT);

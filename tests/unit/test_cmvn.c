@@ -1,0 +1,123 @@
+#include "features/cmvn.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* 1..5 in the first dimension, constant 7 in the second. Mean 3, variance 2 (ddof 0) or 2.5. */
+static void fill(float *x)
+{
+    for (size_t t = 0; t < 5; t++) {
+        x[2 * t] = (float)(t + 1);
+        x[2 * t + 1] = 7;
+    }
+}
+
+static void near(float got, double want)
+{
+    if (fabs((double)got - want) > 1e-6)
+        fail_msg("%g, expected %g", (double)got, want);
+}
+
+static void global_mean_and_deviation_are_applied_per_dimension(void **state)
+{
+    const float mean[2] = {3, 5}, std[2] = {2, 0.5f};
+    float x[10];
+    steno_cmvn *c;
+    (void)state;
+    fill(x);
+    assert_int_equal(steno_cmvn_open(&c, mean, std, 2, NULL), STENO_OK);
+    steno_cmvn_apply(c, x, 5);
+    for (size_t t = 0; t < 5; t++) {
+        near(x[2 * t], ((double)t + 1 - 3) / 2);
+        near(x[2 * t + 1], 4);
+    }
+    steno_cmvn_close(c);
+    assert_int_equal(steno_cmvn_open(&c, NULL, NULL, 2, NULL), STENO_OK); /* does nothing */
+    fill(x);
+    steno_cmvn_apply(c, x, 5);
+    near(x[8], 5);
+    near(x[9], 7);
+    steno_cmvn_close(c);
+    steno_cmvn_close(NULL);
+}
+
+/* ESPnet GlobalMVN: mean = sum / count, std = sqrt(max(sum_square / count - mean^2, 1e-20)). */
+static void statistics_give_mean_and_deviation(void **state)
+{
+    const double sum[2] = {15, 35}, square[2] = {55, 245};
+    float x[10];
+    steno_cmvn *c;
+    (void)state;
+    fill(x);
+    assert_int_equal(steno_cmvn_open_stats(&c, 5, sum, square, 2, NULL), STENO_OK);
+    steno_cmvn_apply(c, x, 5);
+    for (size_t t = 0; t < 5; t++) {
+        near(x[2 * t], ((double)t + 1 - 3) / sqrt(2));
+        near(x[2 * t + 1], 0); /* no variance: 0 / 1e-10 */
+    }
+    steno_cmvn_close(c);
+}
+
+static void utterance_normalisation_has_nemo_and_espnet_forms(void **state)
+{
+    float x[10];
+    (void)state;
+    fill(x);
+    steno_cmvn_utterance(x, 5, 2, true, 1, 1e-5);
+    near(x[0], -2 / (sqrt(2.5) + 1e-5));
+    near(x[8], 2 / (sqrt(2.5) + 1e-5));
+    near(x[9], 0);
+    fill(x);
+    steno_cmvn_utterance(x, 5, 2, true, 0, 0);
+    near(x[0], -2 / sqrt(2));
+    near(x[9], 0);
+    fill(x);
+    steno_cmvn_utterance(x, 5, 2, false, 0, 0);
+    near(x[0], -2);
+    near(x[9], 0);
+}
+
+static void one_frame_and_none_are_no_trouble(void **state)
+{
+    float x[2] = {4, 5};
+    (void)state;
+    steno_cmvn_utterance(x, 0, 2, true, 1, 1e-5);
+    near(x[0], 4);
+    steno_cmvn_utterance(x, 1, 2, true, 1, 1e-5); /* no deviation of one frame: the mean only */
+    near(x[0], 0);
+    near(x[1], 0);
+}
+
+static void impossible_statistics_are_refused_with_their_place(void **state)
+{
+    const float mean[3] = {0, 0, 0}, zero[3] = {1, 0, 1}, nan[3] = {1, 1, NAN};
+    const double sum[1] = {1}, infinite[1] = {INFINITY};
+    steno_cmvn *c = NULL;
+    steno_err err = {0};
+    (void)state;
+    assert_int_equal(steno_cmvn_open(&c, mean, zero, 3, &err), STENO_ERR_INVAL);
+    assert_non_null(strstr(err.msg, "dimension 1"));
+    assert_int_equal(steno_cmvn_open(&c, mean, nan, 3, &err), STENO_ERR_INVAL);
+    assert_non_null(strstr(err.msg, "dimension 2"));
+    assert_int_equal(steno_cmvn_open_stats(&c, 0, sum, sum, 1, &err), STENO_ERR_INVAL);
+    assert_non_null(strstr(err.msg, "0 frames"));
+    assert_int_equal(steno_cmvn_open_stats(&c, 2, sum, infinite, 1, &err), STENO_ERR_INVAL);
+    assert_null(c);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(global_mean_and_deviation_are_applied_per_dimension),
+        cmocka_unit_test(statistics_give_mean_and_deviation),
+        cmocka_unit_test(utterance_normalisation_has_nemo_and_espnet_forms),
+        cmocka_unit_test(one_frame_and_none_are_no_trouble),
+        cmocka_unit_test(impossible_statistics_are_refused_with_their_place),
+    };
+    return cmocka_run_group_tests_name("cmvn", tests, NULL, NULL);
+}
