@@ -16,7 +16,7 @@ struct steno_subtitle_options {
     double pause_seconds; /* [1.0] a pause this long starts a new cue */
 };
 
-/* Append the whole file to out. STENO_ERR_LIMIT, STENO_ERR_NOMEM from the buffer. opt: NULL = defaults. */
+/* Append the whole file to out. STENO_ERR_LIMIT, STENO_ERR_NOMEM: the buffer's. opt may be NULL. */
 STENO_MUST steno_status steno_subtitle_write(struct steno_buf *out, const steno_transcript *t,
                                              enum steno_subtitle_format format,
                                              const struct steno_subtitle_options *opt);

@@ -68,6 +68,7 @@ STENO_MUST steno_status steno_ctc_beam_nbest(steno_ctc_beam *b, struct steno_hyp
                                              size_t *count);
 /* Tokens at the head that all live hypotheses share: these will not change any more. */
 size_t steno_ctc_beam_stable(const steno_ctc_beam *b);
+/* As for greedy, or the last frame of a token of the best hypothesis. */
 int64_t steno_ctc_beam_last_sound(const steno_ctc_beam *b);
 int64_t steno_ctc_beam_frames(const steno_ctc_beam *b);
 

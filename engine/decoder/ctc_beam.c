@@ -427,6 +427,20 @@ static void prune(steno_ctc_beam *b)
     b->n_live = n;
 }
 
+static const struct path *best_path(const struct hyp *h)
+{
+    return h->vnb.score > h->vb.score ? &h->vnb : &h->vb;
+}
+
+/* A frame is not silent if its likeliest token is not the blank (take_row), or if the best
+ * hypothesis has a token there: alignments can add up to a word that never wins a frame. */
+static void note_sound(steno_ctc_beam *b)
+{
+    const struct path *p = best_path(&b->live[0]);
+    if (p->at.token != NIL && p->at.last > b->last_sound)
+        b->last_sound = p->at.last;
+}
+
 static steno_status step(steno_ctc_beam *b, const float *row)
 {
     /* each candidate may need a node and each live hypothesis two list entries */
@@ -440,6 +454,7 @@ static steno_status step(steno_ctc_beam *b, const float *row)
         advance(b, &b->live[i]);
     }
     prune(b);
+    note_sound(b);
     b->frame++;
     return STENO_OK;
 }
@@ -455,11 +470,6 @@ steno_status steno_ctc_beam_push(steno_ctc_beam *b, const float *scores, size_t 
 }
 
 /* ---- results ------------------------------------------------------------------------------- */
-
-static const struct path *best_path(const struct hyp *h)
-{
-    return h->vnb.score > h->vb.score ? &h->vnb : &h->vb;
-}
 
 static void write_spans(const steno_ctc_beam *b, const struct path *p, struct steno_span *out)
 {

@@ -284,7 +284,7 @@ static double step_time(const steno_stream *s)
     double samples = (double)((frames - 1) * m->hop + steno_fbank_length(s->fbank));
     double t = (double)s->base / s->opt.sample_rate + samples / m->conf.sample_rate;
     double end = (double)s->taken / s->opt.sample_rate;
-    return s->limit != INT64_MAX && t > end ? end : t;
+    return t > end ? end : t; /* the last one may round up */
 }
 
 /* Give word i its reach around its rows: word_before and word_after of model.conf, less where the
@@ -477,7 +477,7 @@ static steno_status take_row(steno_stream *s, const float *row)
     steno_status st = decode_row(s, row);
     if (st)
         return st;
-    if (s->first_sound < 0 && last_sound(s) == rows_done(s) - 1) {
+    if (s->first_sound < 0 && last_sound(s) >= s->begin) {
         s->first_sound = last_sound(s);
         st = emit_start(s);
         if (st)

@@ -170,6 +170,20 @@ static void beam_keeps_prefix_score_when_blank_wins(void **state)
     steno_ctc_beam_close(b);
 }
 
+/* Found by fuzz_stream: such a word had no speech start, and was dropped at the endpoint. */
+static void a_word_that_wins_no_frame_is_a_sound_all_the_same(void **state)
+{
+    (void)state;
+    float s[4];
+    steno_ctc_beam *b = beam(2, 4);
+    fill(s, 2, (float[]){0.6f, 0.4f});
+    fill(s + 2, 2, (float[]){0.6f, 0.4f});
+    assert_int_equal(steno_ctc_beam_last_sound(b), -1);
+    assert_int_equal(steno_ctc_beam_push(b, s, 2), STENO_OK);
+    assert_true(steno_ctc_beam_last_sound(b) >= 0);
+    steno_ctc_beam_close(b);
+}
+
 #define BF_T 6
 #define BF_V 3
 
@@ -393,6 +407,7 @@ int main(void)
         cmocka_unit_test(reset_does_not_hear_a_sounding_token_twice),
         cmocka_unit_test(blank_penalty_brings_out_weak_tokens),
         cmocka_unit_test(beam_sums_the_paths_of_a_prefix),
+        cmocka_unit_test(a_word_that_wins_no_frame_is_a_sound_all_the_same),
         cmocka_unit_test(beam_keeps_prefix_score_when_blank_wins),
         cmocka_unit_test(beam_scores_equal_the_sum_over_all_paths),
         cmocka_unit_test(any_chunking_gives_the_same_hypotheses),
