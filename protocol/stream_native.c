@@ -30,7 +30,7 @@ static const struct field {
     {"interim", FIELD_BOOL, AT(interim), 0, 0},
     {"words", FIELD_BOOL, AT(words), 0, 0},
     {"alternatives", FIELD_INT, AT(alternatives), 1, STENO_NATIVE_MAX_ALTERNATIVES},
-    {"beam", FIELD_INT, AT(beam), 1, STENO_MAX_BEAM},
+    {"beam", FIELD_INT, AT(beam), 0, STENO_MAX_BEAM},
     {"endpointing", FIELD_BOOL, AT(endpointing), 0, 0},
     {"silence_alone", FIELD_SECONDS, AT(endpoint.silence_alone), 0.1, 600},
     {"silence_after", FIELD_SECONDS, AT(endpoint.silence_after), 0.1, 60},
@@ -47,8 +47,7 @@ void steno_native_start_init(struct steno_native_start *s)
                                      .interim = true,
                                      .words = true,
                                      .endpointing = true,
-                                     .alternatives = 1,
-                                     .beam = 1};
+                                     .alternatives = 1};
 }
 
 static const struct field *find_field(const char *name, steno_err *err)
@@ -139,7 +138,7 @@ steno_status steno_native_query(const char *name, const char *value, struct sten
 
 steno_status steno_native_start_complete(struct steno_native_start *s, steno_err *err)
 {
-    if (s->beam < s->alternatives)
+    if (s->beam && s->beam < s->alternatives)
         s->beam = s->alternatives;
     return steno_audio_format_check(&s->audio, err);
 }

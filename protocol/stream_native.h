@@ -30,7 +30,7 @@ struct steno_native_start {
     bool words;       /* word lists in partials and finals */
     bool endpointing; /* false: finals only by finalize and end */
     int alternatives; /* in finals, 1..STENO_NATIVE_MAX_ALTERNATIVES */
-    int beam;         /* 1..STENO_MAX_BEAM; raised to alternatives where smaller */
+    int beam;         /* 0 = the model's own; else 1..STENO_MAX_BEAM, raised to alternatives */
     struct steno_endpoint_rules endpoint; /* s; 0 = the model's own */
 };
 

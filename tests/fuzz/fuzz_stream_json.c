@@ -15,7 +15,7 @@ static void check_start(const struct steno_native_start *s)
     struct steno_buf b;
     json_t *root;
     if (!steno_encoding_name(s->audio.encoding) || s->alternatives < 1 ||
-        s->alternatives > STENO_NATIVE_MAX_ALTERNATIVES || s->beam < 1 ||
+        s->alternatives > STENO_NATIVE_MAX_ALTERNATIVES || s->beam < 0 ||
         s->beam > STENO_MAX_BEAM || !memchr(s->model, '\0', sizeof s->model))
         abort();
     steno_buf_init(&b, 65536);

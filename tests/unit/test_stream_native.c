@@ -171,8 +171,11 @@ static void more_alternatives_widen_the_beam(void **state)
     struct steno_native_message m;
     steno_err err;
     (void)state;
-    assert_int_equal(parse("{\"type\":\"start\",\"alternatives\":5}", &m, &err), STENO_OK);
+    assert_int_equal(parse("{\"type\":\"start\",\"alternatives\":5,\"beam\":2}", &m, &err),
+                     STENO_OK);
     assert_int_equal(m.start.beam, 5);
+    assert_int_equal(parse("{\"type\":\"start\",\"alternatives\":5}", &m, &err), STENO_OK);
+    assert_int_equal(m.start.beam, 0); /* the model's own, at least 5 */
 }
 
 /* ---- what the server says ------------------------------------------------------------------ */
@@ -219,7 +222,7 @@ static void server_messages_are_these(void **state)
     expect(&b, "{\"type\":\"ready\",\"session_id\":\"sess_1\",\"seq\":7,\"audio_ms\":1480,"
                "\"protocol\":\"steno.v1\",\"model\":\"digits-en\",\"encoding\":\"s16le\","
                "\"sample_rate\":16000,\"channels\":1,\"interim\":true,\"words\":true,"
-               "\"endpointing\":true,\"alternatives\":1,\"beam\":1}");
+               "\"endpointing\":true,\"alternatives\":1,\"beam\":0}");
 
     assert_int_equal(steno_native_write_event(&b, &head, &s, &ev), STENO_OK);
     expect(&b, "{\"type\":\"partial\",\"session_id\":\"sess_1\",\"seq\":7,\"audio_ms\":1480,"
