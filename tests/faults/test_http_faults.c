@@ -1,0 +1,374 @@
+/* ldflags: -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=strdup,--wrap=pthread_create */
+/* ldflags: -Wl,--wrap=epoll_create1,--wrap=epoll_ctl,--wrap=eventfd,--wrap=accept4 */
+/* link: server/acceptor.c server/head.c server/hangup.c server/limits.c server/metrics.c */
+/* link: server/stats.c server/config.c server/address.c server/log.c */
+/* The 1st, 2nd, ... nth call fails until the scenario passes: settings, forms, answers, series, the
+ * port. Each time an error that says something, nothing left behind (the address sanitizer's build
+ * looks for leaks), at last success. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include "protocol/multipart.h"
+#include "protocol/openai_rest.h"
+#include "server/acceptor.h"
+#include "server/hangup.h"
+#include "server/limits.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static long countdown = -1; /* our own fallible calls until one fails; < 0: none does */
+static int no_descriptors;  /* so many accept4 fail with EMFILE */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+void *__real_malloc(size_t n);
+void *__real_calloc(size_t n, size_t m);
+void *__real_realloc(void *p, size_t n);
+char *__real_strdup(const char *s);
+int __real_pthread_create(pthread_t *t, const pthread_attr_t *a, void *(*fn)(void *), void *arg);
+int __real_epoll_create1(int flags);
+int __real_epoll_ctl(int ep, int op, int fd, struct epoll_event *ev);
+int __real_eventfd(unsigned v, int flags);
+int __real_accept4(int fd, struct sockaddr *a, socklen_t *n, int flags);
+void *__wrap_malloc(size_t n);
+void *__wrap_calloc(size_t n, size_t m);
+void *__wrap_realloc(void *p, size_t n);
+char *__wrap_strdup(const char *s);
+int __wrap_pthread_create(pthread_t *t, const pthread_attr_t *a, void *(*fn)(void *), void *arg);
+int __wrap_epoll_create1(int flags);
+int __wrap_epoll_ctl(int ep, int op, int fd, struct epoll_event *ev);
+int __wrap_eventfd(unsigned v, int flags);
+int __wrap_accept4(int fd, struct sockaddr *a, socklen_t *n, int flags);
+
+static bool fails(int error)
+{
+    bool now;
+    pthread_mutex_lock(&lock);
+    now = countdown >= 0 && countdown-- == 0;
+    pthread_mutex_unlock(&lock);
+    if (now)
+        errno = error;
+    return now;
+}
+
+void *__wrap_malloc(size_t n)
+{
+    return fails(ENOMEM) ? NULL : __real_malloc(n);
+}
+
+void *__wrap_calloc(size_t n, size_t m)
+{
+    return fails(ENOMEM) ? NULL : __real_calloc(n, m);
+}
+
+void *__wrap_realloc(void *p, size_t n)
+{
+    return fails(ENOMEM) ? NULL : __real_realloc(p, n);
+}
+
+char *__wrap_strdup(const char *s)
+{
+    return fails(ENOMEM) ? NULL : __real_strdup(s);
+}
+
+int __wrap_pthread_create(pthread_t *t, const pthread_attr_t *a, void *(*fn)(void *), void *arg)
+{
+    return fails(EAGAIN) ? EAGAIN : __real_pthread_create(t, a, fn, arg);
+}
+
+int __wrap_epoll_create1(int flags)
+{
+    return fails(EMFILE) ? -1 : __real_epoll_create1(flags);
+}
+
+int __wrap_epoll_ctl(int ep, int op, int fd, struct epoll_event *ev)
+{
+    return fails(ENOMEM) ? -1 : __real_epoll_ctl(ep, op, fd, ev);
+}
+
+int __wrap_eventfd(unsigned v, int flags)
+{
+    return fails(EMFILE) ? -1 : __real_eventfd(v, flags);
+}
+
+int __wrap_accept4(int fd, struct sockaddr *a, socklen_t *n, int flags)
+{
+    bool none;
+    pthread_mutex_lock(&lock);
+    none = no_descriptors > 0;
+    no_descriptors -= none;
+    pthread_mutex_unlock(&lock);
+    if (!none)
+        return __real_accept4(fd, a, n, flags);
+    errno = EMFILE;
+    return -1;
+}
+
+/* Run with the 1st, 2nd, ... call failing until it succeeds; at least `least` times it must not. */
+static void until_it_passes(steno_status (*scenario)(steno_err *err), long least)
+{
+    for (long n = 0;; n++) {
+        steno_err err = {STENO_OK, ""};
+        steno_status st;
+        countdown = n;
+        st = scenario(&err);
+        if (countdown >= 0) { /* nothing was left to fail */
+            countdown = -1;
+            if (st)
+                fail_msg("after %ld failures: %s", n, err.msg);
+            assert_true(n >= least);
+            return;
+        }
+        if (st && !err.msg[0])
+            fail_msg("failure %ld says nothing", n);
+    }
+}
+
+static steno_status settings(steno_err *err)
+{
+    static const char text[] =
+        "[server]\nlisten = [::1]:0\n[model]\ndir = /m\n[log]\nlevel = debug\n";
+    struct steno_config c;
+    steno_status st = steno_config_init(&c, err);
+    if (st)
+        return st;
+    st = steno_config_read_text(&c, "t", text, sizeof text - 1, err);
+    if (!st)
+        st = steno_config_check(&c, err);
+    steno_config_free(&c);
+    return st;
+}
+
+static steno_status on_part(void *user, const char *name, const char *filename, steno_err *err)
+{
+    (void)filename;
+    return steno_buf_puts(user, name) ? steno_fail(err, STENO_ERR_NOMEM, "part") : STENO_OK;
+}
+
+static steno_status on_data(void *user, const char *data, size_t n, steno_err *err)
+{
+    return steno_buf_add(user, data, n) ? steno_fail(err, STENO_ERR_NOMEM, "data") : STENO_OK;
+}
+
+static steno_status on_end(void *user, steno_err *err)
+{
+    (void)user, (void)err;
+    return STENO_OK;
+}
+
+static steno_status form(steno_err *err)
+{
+    static const char body[] =
+        "--b\r\nContent-Disposition: form-data; name=file\r\n\r\n"
+        "0123456789012345678901234567890123456789012345678901234567890123\r\n"
+        "--b--";
+    struct steno_buf out;
+    const struct steno_multipart_events on = {&out, on_part, on_data, on_end};
+    steno_multipart *mp = NULL;
+    steno_status st;
+    steno_buf_init(&out, 1 << 16);
+    st = steno_multipart_open(&mp, "multipart/form-data; boundary=b", &on, err);
+    if (!st)
+        st = steno_multipart_push(mp, body, sizeof body - 1, err);
+    if (!st)
+        st = steno_multipart_end(mp, err);
+    steno_multipart_close(mp);
+    steno_buf_free(&out);
+    return st;
+}
+
+static steno_status answer(steno_err *err)
+{
+    static const struct steno_word words[] = {{"four", 0.5, 0.8, 0.9f}, {"two", 1, 1.2, 0.8f}};
+    const struct steno_event final = {.kind = STENO_FINAL,
+                                      .text = "four two",
+                                      .start = 0.5,
+                                      .end = 1.2,
+                                      .n_words = 2,
+                                      .words = words};
+    struct steno_openai_result r = {.language = "en", .duration = 2};
+    struct steno_buf out;
+    steno_status st = STENO_ERR_NOMEM;
+    steno_buf_init(&out, 1 << 16);
+    r.transcript = steno_transcript_new(0);
+    if (r.transcript)
+        st = steno_transcript_add(r.transcript, &final, err);
+    if (!st)
+        st = steno_openai_write_verbose(&out, &r, true, true);
+    if (st)
+        (void)steno_fail(err, st, "answer");
+    else
+        assert_non_null(strstr(out.data, "\"four two\""));
+    steno_buf_free(&out);
+    steno_transcript_free(r.transcript);
+    return st;
+}
+
+/* Series that could not be made are left out; the rest works. */
+static steno_status series(steno_err *err)
+{
+    struct steno_config c;
+    struct steno_stats *stats;
+    steno_limits *l = NULL;
+    steno_status st = steno_config_init(&c, err);
+    if (st)
+        return st;
+    stats = steno_stats_new();
+    if (stats)
+        l = steno_limits_new(&c, stats);
+    if (l) {
+        st = steno_limits_enter(l, STENO_SESSION_STREAM, err);
+        if (!st)
+            steno_limits_leave(l, STENO_SESSION_STREAM, STENO_SESSION_OK);
+    } else {
+        st = steno_fail(err, STENO_ERR_NOMEM, "series");
+    }
+    steno_limits_free(l);
+    steno_stats_free(stats);
+    steno_config_free(&c);
+    return st;
+}
+
+static void on_hangup(void *user, bool timed_out)
+{
+    (void)user, (void)timed_out;
+}
+
+static steno_status watching(steno_err *err)
+{
+    steno_hangup *h;
+    int p[2];
+    steno_status st = steno_hangup_open(&h, 2, err);
+    if (st)
+        return st;
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, p), 0);
+    steno_hangup_forget(h, steno_hangup_watch(h, p[0], 0, on_hangup, NULL)); /* or no watching: 0 */
+    steno_hangup_close(h);
+    close(p[0]);
+    close(p[1]);
+    return STENO_OK;
+}
+
+static void on_head(void *user, int fd, const struct steno_peer *peer, const char *head, size_t len)
+{
+    (void)peer, (void)head, (void)len;
+    assert_int_equal(write(fd, "served", 6), 6);
+    close(fd);
+    (void)user;
+}
+
+static steno_status open_port(steno_acceptor **a, struct steno_config *c,
+                              struct steno_stats **stats, steno_err *err)
+{
+    steno_status st = steno_config_init(c, err);
+    if (!st)
+        st = steno_config_assign(c, "server.listen=127.0.0.1:0", STENO_CONFIG_FLAG, err);
+    *stats = st ? NULL : steno_stats_new();
+    if (!st && !*stats)
+        st = steno_fail(err, STENO_ERR_NOMEM, "stats");
+    if (!st)
+        st = steno_acceptor_open(a, c, *stats, on_head, NULL, err);
+    if (!st) {
+        st = steno_acceptor_start(*a, err);
+        if (st)
+            steno_acceptor_close(*a);
+    }
+    if (st) {
+        steno_stats_free(*stats);
+        steno_config_free(c);
+    }
+    return st;
+}
+
+static steno_status port(steno_err *err)
+{
+    struct steno_config c = {0};
+    struct steno_stats *stats;
+    steno_acceptor *a;
+    steno_status st = open_port(&a, &c, &stats, err);
+    if (st)
+        return st;
+    steno_acceptor_close(a);
+    steno_stats_free(stats);
+    steno_config_free(&c);
+    return STENO_OK;
+}
+
+static void settings_forms_and_answers_survive_failures(void **state)
+{
+    (void)state;
+    until_it_passes(settings, 5);
+    until_it_passes(form, 2);
+    until_it_passes(answer, 3);
+}
+
+static void series_and_admission_survive_failures(void **state)
+{
+    (void)state;
+    until_it_passes(series, 50);
+}
+
+static void threads_and_sockets_survive_failures(void **state)
+{
+    (void)state;
+    until_it_passes(watching, 4);
+    until_it_passes(port, 50);
+}
+
+static bool served(int portno)
+{
+    struct sockaddr_in sin = {.sin_family = AF_INET, .sin_port = htons((uint16_t)portno)};
+    struct pollfd p = {.fd = socket(AF_INET, SOCK_STREAM, 0), .events = POLLIN};
+    char got[16] = "";
+    sin.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    assert_int_equal(connect(p.fd, (struct sockaddr *)&sin, sizeof sin), 0);
+    (void)!send(p.fd, "GET / HTTP/1.1\r\n\r\n", 18, MSG_NOSIGNAL);
+    if (poll(&p, 1, 5000) == 1 && read(p.fd, got, 6) < 0)
+        got[0] = '\0';
+    close(p.fd);
+    return !strcmp(got, "served");
+}
+
+static void without_descriptors_it_sheds_and_goes_on(void **state)
+{
+    struct steno_config c;
+    struct steno_stats *stats;
+    steno_acceptor *a;
+    int portno;
+    (void)state;
+    assert_int_equal(open_port(&a, &c, &stats, NULL), STENO_OK);
+    assert_int_equal(sscanf(steno_acceptor_url(a, 0), "http://127.0.0.1:%d", &portno), 1);
+    assert_true(served(portno));
+    pthread_mutex_lock(&lock);
+    no_descriptors = 1; /* the spare one lets it take the connection, to close it */
+    pthread_mutex_unlock(&lock);
+    assert_false(served(portno));
+    assert_true(served(portno));
+    assert_true(steno_metric_value(stats->sessions_rejected[STENO_REJECT_DESCRIPTORS]) == 1);
+    steno_acceptor_close(a);
+    steno_stats_free(stats);
+    steno_config_free(&c);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(settings_forms_and_answers_survive_failures),
+        cmocka_unit_test(series_and_admission_survive_failures),
+        cmocka_unit_test(threads_and_sockets_survive_failures),
+        cmocka_unit_test(without_descriptors_it_sheds_and_goes_on),
+    };
+    return cmocka_run_group_tests_name("http faults", tests, NULL, NULL);
+}
