@@ -56,7 +56,7 @@ STENO_API STENO_MUST steno_status steno_model_open(steno_model **out, const char
 STENO_API void steno_model_close(steno_model *m); /* after every stream of it is closed */
 /* Strings stay the model's. */
 STENO_API void steno_model_get_info(const steno_model *m, struct steno_model_info *info);
-/* The same for people, one "key: value" per line (what `steno model info` prints). */
+/* The same for people, one "key  value" per line (what `steno model info` prints). */
 STENO_API void steno_model_describe(const steno_model *m, FILE *out);
 
 struct steno_stream_options {

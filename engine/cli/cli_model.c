@@ -160,16 +160,9 @@ static int show_dir(const char *dir)
 {
     steno_err err = {0};
     steno_model *m = NULL;
-    struct steno_model_info i;
     if (steno_model_open(&m, dir, NULL, &err))
         return cli_fail(&err);
-    steno_model_get_info(m, &i);
-    printf("model    %s %s, %s, language %s, licence %s\n", i.name, i.version, i.family, i.language,
-           i.license);
-    printf("audio    %d Hz, steps of %.3f s\n", i.sample_rate, i.chunk_seconds);
-    printf("tokens   %zu\n", i.vocab_size);
-    printf("memory   weights %.2f MiB shared, %.2f MiB for each stream\n",
-           (double)i.weight_bytes / 1048576, (double)i.stream_bytes / 1048576);
+    steno_model_describe(m, stdout);
     steno_model_close(m);
     return EX_OK;
 }

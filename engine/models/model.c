@@ -174,17 +174,21 @@ void steno_model_get_info(const steno_model *m, struct steno_model_info *info)
 
 void steno_model_describe(const steno_model *m, FILE *out)
 {
+    const struct steno_model_conf *c = &m->conf;
     struct steno_model_info i;
     steno_model_get_info(m, &i);
-    fprintf(out, "directory: %s\nname: %s\nversion: %s\nfamily: %s\nlanguage: %s\nlicense: %s\n",
-            i.dir, i.name, i.version, i.family, i.language, i.license);
-    fprintf(out, "features: %s, %d Hz, %d bins, %g to %g Hz\n", m->conf.feature_type, i.sample_rate,
-            i.feature_bins, m->conf.low_freq, m->conf.high_freq);
-    fprintf(out, "network: %s, %d states\n", i.network, m->ctc.n_states);
-    fprintf(out, "chunk: %.0f ms + %.0f ms lookahead, scores every %.0f ms\n",
+    fprintf(out, "model      %s %s, %s, language %s, licence %s\n", i.name, i.version, i.family,
+            i.language, i.license);
+    fprintf(out, "directory  %s\n", i.dir);
+    fprintf(out, "features   %s, %d Hz, %d bins, %g to %g Hz\n", c->feature_type, i.sample_rate,
+            i.feature_bins, c->low_freq,
+            c->high_freq > 0 ? c->high_freq : i.sample_rate / 2.0 + c->high_freq);
+    fprintf(out, "network    %s, %d states\n", i.network, m->ctc.n_states);
+    fprintf(out, "steps      %.0f ms and %.0f ms of lookahead, scores every %.0f ms\n",
             i.chunk_seconds * 1e3, i.lookahead_seconds * 1e3, i.frame_seconds * 1e3);
-    fprintf(out, "vocabulary: %zu tokens, blank '%s'\n", i.vocab_size, m->conf.blank);
-    fprintf(out, "endpoint: %g s of silence, %g s after speech, %g s at most\n",
+    fprintf(out, "decoder    %zu tokens, blank %s, beam %d\n", i.vocab_size, c->blank, c->beam);
+    fprintf(out, "endpoint   %g s of silence, %g s after speech, %g s at most\n",
             i.endpoint.silence_alone, i.endpoint.silence_after, i.endpoint.longest);
-    fprintf(out, "weights: %zu bytes\nstream: %zu bytes\n", i.weight_bytes, i.stream_bytes);
+    fprintf(out, "memory     weights %.2f MiB shared, %.2f MiB for each stream\n",
+            (double)i.weight_bytes / 1048576, (double)i.stream_bytes / 1048576);
 }
