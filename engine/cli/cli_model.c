@@ -2,6 +2,7 @@
 #include "base/buf.h"
 #include "cli/cli.h"
 #include "onnx/load.h"
+#include "ops/op.h"
 #include "passes/passes.h"
 #include "steno.h"
 
@@ -16,11 +17,13 @@
 
 static const char usage[] =
     "Usage: steno model info|text|dot FILE.onnx|DIR\n"
+    "       steno model ops\n"
     "\n"
     "  info    of a network: inputs, outputs, opsets, metadata, operators before and after the\n"
     "          passes, weights; of a model directory: name, language, sampling rate, sizes\n"
     "  text    the network after the passes, one line per node\n"
     "  dot     the same for Graphviz: steno model dot FILE.onnx | dot -Tsvg > graph.svg\n"
+    "  ops     every operator this build knows: domain, name, first opset, last opset (- = newest)\n"
     "\n"
     "  --opt-level N        0 (graph as it is) to 3 (all passes, the default)\n"
     "  --disable-pass LIST  comma-separated passes to leave out\n";
@@ -167,6 +170,18 @@ static int show_dir(const char *dir)
     return EX_OK;
 }
 
+static int show_ops(void)
+{
+    for (const struct steno_op *op = steno_op_next(NULL); op; op = steno_op_next(op)) {
+        printf("%s %s %d ", *op->domain ? op->domain : "ai.onnx", op->type, op->since);
+        if (op->until)
+            printf("%d\n", op->until);
+        else
+            printf("-\n");
+    }
+    return EX_OK;
+}
+
 static int show(const struct model_options *o)
 {
     steno_err err = {0};
@@ -209,6 +224,8 @@ static int parse(int argc, char **argv, struct model_options *o)
             return EX_USAGE;
         }
     }
+    if (o->what && !strcmp(o->what, "ops") && !o->path)
+        return EX_OK;
     if (!o->path || (strcmp(o->what, "info") && strcmp(o->what, "text") && strcmp(o->what, "dot")))
         return cli_usage("model needs info, text or dot, and a file");
     return EX_OK;
@@ -221,6 +238,8 @@ int cli_model(int argc, char **argv)
     int rc = parse(argc, argv, &o);
     if (rc != EX_OK)
         return rc < 0 ? EX_OK : rc;
+    if (!strcmp(o.what, "ops"))
+        return show_ops();
     if (!strcmp(o.what, "info") && !stat(o.path, &sb) && S_ISDIR(sb.st_mode))
         return show_dir(o.path);
     return show(&o);

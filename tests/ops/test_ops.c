@@ -325,6 +325,7 @@ static const struct op_case hostile[] = {
     {"conv_kernel_larger_than_input", "", "Conv", "11", "", "f32[1,1,2]:1 2;f32[1,1,3]:1 2 3", "!"},
     {"conv_stride_zero", "", "Conv", "11", "strides=I:0", "f32[1,1,2]:1 2;f32[1,1,1]:1", "!stride"},
     {"conv_group_zero", "", "Conv", "11", "group=i:0", "f32[1,1,2]:1 2;f32[1,1,1]:1", "!group"},
+    {"maxpool_without_a_kernel", "", "MaxPool", "11", "", "f32[1,1,2]:1 2", "!kernel_shape"},
     {"lstm_weights_do_not_fit", "", "LSTM", "14", "hidden_size=i:2",
      "f32[1,1,1]:1;f32[1,4,1]:1 2 3 4;f32[1,4,1]:1 2 3 4", "!"},
     {"einsum_unreadable", "", "Einsum", "12", "equation=s:i->->", "f32[1]:1", "!equation"},

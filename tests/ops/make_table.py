@@ -1,0 +1,121 @@
+#!/usr/bin/env python3
+"""Write docs/operators.md from what the build says of itself.
+
+    python3 tests/ops/make_table.py --steno build/steno [--json all.json] > docs/operators.md
+
+Operators and opsets come from `steno model ops`. Types are tried: the first line of cases.txt of each
+operator is run once for every element type, in place of the type of its first input. --json: results
+of shared/tools/onnx_conformance.py --all --json, for the counts. Needs the packages onnx and numpy.
+"""
+import argparse
+import collections
+import json
+import os
+import subprocess
+import tempfile
+import warnings
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper
+
+warnings.filterwarnings("ignore")
+TYPES = {"f32": 1, "f64": 11, "f16": 10, "bf16": 16, "i8": 3, "u8": 2, "i16": 5, "u16": 4, "i32": 6, "u32": 12,
+         "i64": 7, "u64": 13, "bool": 9}
+HERE = os.path.dirname(__file__)
+
+
+def split(text, t_from, t_to):
+    """One tensor of cases.txt as (type, shape, values), its type replaced when it is t_from."""
+    head, values = text.split(":", 1)
+    kind, dims = head[:-1].split("[")
+    shape = [int(d) for d in dims.split(",")] if dims else []
+    kind = t_to if kind == t_from else kind
+    return kind, shape, [float(v) for v in values.split()]
+
+
+def attribute(text):
+    name, rest = text.split("=", 1)
+    kind, value = rest.split(":", 1)
+    read = {"i": int, "f": float, "s": str, "I": lambda v: [int(x) for x in v.split(",") if x]}[kind]
+    return name, read(value)
+
+
+def works(steno, line, kind):
+    _, domain, op, opset, attrs, inputs, outputs = line.split("|")
+    first = inputs.split("[", 1)[0]
+    names, inits = [], []
+    for i, text in enumerate(inputs.split(";")):
+        names.append("" if text == "-" else f"x{i}")
+        if text == "-":
+            continue
+        t, shape, values = split(text, first, kind)
+        data = np.nan_to_num(np.array(values), posinf=1, neginf=0)
+        if t not in ("f32", "f64", "f16", "bf16", "i8", "i16", "i32", "i64"):
+            data = np.abs(data)
+        if t == "bool":
+            data = data != 0
+        inits.append(helper.make_tensor(f"x{i}", TYPES[t], shape, data.ravel().tolist() if t[0] in "fb" and t != "bool"
+                                        else [int(v) for v in data.ravel()]))
+    attributes = dict(attribute(a) for a in attrs.split(";") if a)
+    outs = [f"y{i}" for i in range(len(outputs.split(";")))]
+    node = helper.make_node(op, names, outs, domain=domain, **attributes)
+    # The first input's value is not known at load, so that the operator runs and is not only folded.
+    graph = helper.make_graph([node], "g", [], [helper.make_empty_tensor_value_info(o) for o in outs], inits)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", int(opset))], ir_version=10)
+    with tempfile.TemporaryDirectory() as d:
+        onnx.save(model, f"{d}/m.onnx")
+        p = subprocess.run([steno, "run", f"{d}/m.onnx", "--output-dir", d], capture_output=True, text=True)
+        return p.returncode == 0 or "type bf16" in p.stderr  # .npy has no bf16: computed, not written
+
+
+def types_of(steno, line):
+    good = [t for t in TYPES if works(steno, line, t)]
+    groups = (("float", ("f32", "f64", "f16", "bf16")), ("int", ("i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64")))
+    out = []
+    for name, members in groups:
+        if all(m in good for m in members):
+            out.append(name)
+            good = [t for t in good if t not in members]
+    return " ".join(out + good)
+
+
+def counts(path):
+    per, total = collections.defaultdict(collections.Counter), collections.Counter()
+    if not path:
+        return per, total
+    results = json.load(open(path, encoding="utf-8"))
+    from onnx.backend.test.case.node import collect_testcases
+    for case in collect_testcases(None):
+        status = results.get(case.name, ["absent"])[0]
+        total[status] += 1
+        if not case.name.endswith("_expanded"):
+            for op in {n.op_type for n in case.model.graph.node}:
+                per[op][status] += 1
+    return per, total
+
+
+def main():
+    ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    ap.add_argument("--steno", default="build/steno")
+    ap.add_argument("--json")
+    a = ap.parse_args()
+    cases = {}
+    for line in open(os.path.join(HERE, "cases.txt"), encoding="utf-8"):
+        cases.setdefault(line.split("|")[2], line.rstrip("\n"))
+    rows = [r.split() for r in subprocess.run([a.steno, "model", "ops"], capture_output=True, text=True,
+                                              check=True).stdout.splitlines()]
+    per, total = counts(a.json)
+    print(open(os.path.join(HERE, "operators.head.md"), encoding="utf-8").read().rstrip("\n").replace(
+        "@COUNT@", f"{total['pass']:,} passed, {total['fail']:,} failed, {total['skip']:,} skipped"))
+    for domain in sorted({r[0] for r in rows}):
+        print(f"\n## {domain}\n\n| operator | opsets | types of the first input | node tests passed |\n|---|---|---|---|")
+        for _, op, since, until in sorted(r for r in rows if r[0] == domain):
+            tried = types_of(a.steno, cases[op]) if domain == "ai.onnx" and op in cases else ""
+            done = per[op] if domain == "ai.onnx" else collections.Counter()
+            ran = done["pass"] + done["fail"]
+            print(f"| {op} | {since}–{until if until != '-' else ''} | {tried} | {str(done['pass']) + ' of ' + str(ran) if ran else ''} |")
+
+
+if __name__ == "__main__":
+    main()
