@@ -24,7 +24,8 @@
     X(einsum)                                                                                      \
     X(signal)                                                                                      \
     X(fused)                                                                                       \
-    X(pool)
+    X(pool)                                                                                        \
+    X(quant)
 
 #define STENO_OPS_DECLARE(NAME) extern const struct steno_op steno_ops_##NAME[];
 STENO_OPS_FAMILIES(STENO_OPS_DECLARE)

@@ -1,6 +1,6 @@
 /* MatMul, Gemm. Constant f32 weights are packed once (kernels.h); products of two activations run
  * unpacked, batch by batch. f16 and bf16 widen to f32; f64 and integers use plain loops. */
-#include "ops/internal.h"
+#include "ops/matmul.h"
 #include "ops/families.h"
 
 #include <stdlib.h>
@@ -90,84 +90,10 @@ void steno_ops_gemm_packed(struct steno_op_ctx *ctx, size_t m, size_t n, size_t 
         steno_op_parallel(ctx, (int)j.parts, packed_part, &j);
 }
 
-/* ---- the geometry of a batched product ---- */
-struct matmul {
-    size_t m, n, k, batch;
-    struct steno_shape bshape;  /* batch dims of the result */
-    struct steno_shape out;
-    int64_t a_step[STENO_MAX_RANK], b_step[STENO_MAX_RANK]; /* in matrices, by batch dim */
-    bool b_single; /* one B for all: A's batch is just more rows */
-};
-
-static void batch_steps(const struct steno_shape *batch, const struct steno_shape *x, int64_t *step)
-{
-    int64_t at = 1;
-    for (int i = batch->rank - 1, j = x->rank - 3; i >= 0; i--, j--) {
-        int64_t d = j >= 0 ? x->dim[j] : 1;
-        step[i] = d == 1 ? 0 : at;
-        at *= d;
-    }
-}
-
-/* Shapes may be symbolic (inference): then only `out` is of use. */
-static const char *matmul_plan(const struct steno_shape *a, const struct steno_shape *b,
-                               struct matmul *p)
-{
-    struct steno_shape x = *a, y = *b, xb, yb;
-    if (a->rank < 1 || b->rank < 1)
-        return "a factor has rank 0";
-    if (a->rank == 1) {
-        x.rank = 2;
-        x.dim[0] = 1;
-        x.dim[1] = a->dim[0];
-    }
-    if (b->rank == 1) {
-        y.rank = 2;
-        y.dim[1] = 1;
-    }
-    if (x.dim[x.rank - 1] >= 0 && y.dim[y.rank - 2] >= 0 &&
-        x.dim[x.rank - 1] != y.dim[y.rank - 2])
-        return "inner dimensions differ";
-    xb = steno_ops_shape(x.rank - 2, x.dim);
-    yb = steno_ops_shape(y.rank - 2, y.dim);
-    if (steno_shape_broadcast(&xb, &yb, &p->bshape))
-        return "batch dimensions do not broadcast";
-    p->out = p->bshape;
-    if (a->rank > 1)
-        p->out.dim[p->out.rank++] = x.dim[x.rank - 2];
-    if (b->rank > 1)
-        p->out.dim[p->out.rank++] = y.dim[y.rank - 1];
-    if (!steno_shape_known(&x) || !steno_shape_known(&y))
-        return NULL;
-    p->m = (size_t)x.dim[x.rank - 2];
-    p->k = (size_t)x.dim[x.rank - 1];
-    p->n = (size_t)y.dim[y.rank - 1];
-    p->batch = steno_ops_prod(&p->bshape, 0, p->bshape.rank);
-    batch_steps(&p->bshape, &x, p->a_step);
-    batch_steps(&p->bshape, &y, p->b_step);
-    p->b_single = steno_ops_prod(&yb, 0, yb.rank) == 1;
-    if (p->b_single) {
-        p->m *= p->batch;
-        p->batch = 1;
-    }
-    return NULL;
-}
-
-static void batch_offsets(const struct matmul *p, size_t i, size_t *a, size_t *b)
-{
-    *a = *b = 0;
-    for (int d = p->bshape.rank - 1; d >= 0; d--) {
-        size_t at = i % (size_t)p->bshape.dim[d];
-        i /= (size_t)p->bshape.dim[d];
-        *a += at * (size_t)p->a_step[d];
-        *b += at * (size_t)p->b_step[d];
-    }
-}
-
 /* ---- f32, both sides activations ---- */
 struct batch_job {
     const steno_kernels *k;
-    const struct matmul *p;
+    const struct steno_matmul *p;
     const float *a, *b;
     float *c;
     char *work;
@@ -178,18 +104,18 @@ struct batch_job {
 static void batch_part(void *arg, int part)
 {
     const struct batch_job *j = arg;
-    const struct matmul *p = j->p;
+    const struct steno_matmul *p = j->p;
     size_t begin = p->batch * (size_t)part / j->parts, end = p->batch * ((size_t)part + 1) / j->parts;
     for (size_t i = begin; i < end; i++) {
         size_t oa, ob;
-        batch_offsets(p, i, &oa, &ob);
+        steno_matmul_offsets(p, i, &oa, &ob);
         j->k->gemm_f32(p->m, p->n, p->k, j->a + oa * p->m * p->k, p->k, false,
                        j->b + ob * p->k * p->n, p->n, false, j->c + i * p->m * p->n, p->n, j->ep,
                        j->work + (size_t)part * j->work_bytes);
     }
 }
 
-static steno_status matmul_f32(struct steno_op_ctx *ctx, const struct matmul *p, const float *a,
+static steno_status matmul_f32(struct steno_op_ctx *ctx, const struct steno_matmul *p, const float *a,
                                const float *b, float *c, const struct steno_gemm_epilogue *ep,
                                steno_err *err)
 {
@@ -261,9 +187,9 @@ static bool product(steno_dtype t, size_t m, size_t n, size_t k, const void *a, 
 static steno_status infer_matmul(struct steno_infer *ic, steno_err *err)
 {
     struct steno_shape a = steno_infer_shape(ic, 0), b = steno_infer_shape(ic, 1);
-    struct matmul p = {.out = {.rank = STENO_RANK_ANY}};
+    struct steno_matmul p = {.out = {.rank = STENO_RANK_ANY}};
     if (a.rank >= 0 && b.rank >= 0) {
-        const char *wrong = matmul_plan(&a, &b, &p);
+        const char *wrong = steno_matmul_plan(&a, &b, &p);
         if (wrong)
             return steno_fail(err, STENO_ERR_INVAL, "%s", wrong);
         for (int i = 0; i < p.out.rank; i++)
@@ -292,7 +218,7 @@ static steno_status run_matmul(struct steno_op_ctx *ctx, steno_err *err)
     const struct packed *w = steno_op_priv(ctx);
     const struct steno_tensor *a = steno_op_in(ctx, 0), *b;
     const struct steno_shape *bs;
-    struct matmul p;
+    struct steno_matmul p;
     struct steno_tensor *y;
     const char *wrong;
     const float *fa, *fb;
@@ -302,7 +228,7 @@ static steno_status run_matmul(struct steno_op_ctx *ctx, steno_err *err)
         return st;
     b = w ? NULL : steno_op_in(ctx, 1);
     bs = w ? &w->shape : &b->shape;
-    wrong = matmul_plan(&a->shape, bs, &p);
+    wrong = steno_matmul_plan(&a->shape, bs, &p);
     if (!wrong && a->dtype != (w ? STENO_F32 : b->dtype))
         wrong = "element types differ";
     if (wrong)
@@ -327,7 +253,7 @@ static steno_status run_matmul(struct steno_op_ctx *ctx, steno_err *err)
     }
     for (size_t i = 0; i < p.batch; i++) {
         size_t oa, ob, e = steno_dtype_size(a->dtype);
-        batch_offsets(&p, i, &oa, &ob);
+        steno_matmul_offsets(&p, i, &oa, &ob);
         if (!product(a->dtype, p.m, p.n, p.k, (const char *)a->data + oa * p.m * p.k * e, p.k, 1,
                      (const char *)b->data + ob * p.k * p.n * e, p.n, 1,
                      (char *)y->data + i * p.m * p.n * e))

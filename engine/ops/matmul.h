@@ -1,0 +1,22 @@
+/* Geometry of a batched matrix product after NumPy's matmul (ONNX MatMul, opset 1 and later). */
+#ifndef STENO_OPS_MATMUL_H
+#define STENO_OPS_MATMUL_H
+
+#include "ops/internal.h"
+
+struct steno_matmul {
+    size_t m, n, k, batch;
+    struct steno_shape bshape;  /* batch dims of the result */
+    struct steno_shape out;
+    int64_t a_step[STENO_MAX_RANK], b_step[STENO_MAX_RANK]; /* in matrices, by batch dim */
+    bool b_single; /* one B for all: A's batch is just more rows */
+};
+
+/* Fill *p for A of shape a times B of shape b; NULL, or what is wrong. Shapes may be symbolic
+ * (inference): then only `out` is of use. */
+const char *steno_matmul_plan(const struct steno_shape *a, const struct steno_shape *b,
+                              struct steno_matmul *p);
+/* Of product i in [0, batch): which matrix of A, which of B. */
+void steno_matmul_offsets(const struct steno_matmul *p, size_t i, size_t *a, size_t *b);
+
+#endif
