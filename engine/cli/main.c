@@ -119,6 +119,14 @@ static int help(void)
     return EX_OK;
 }
 
+/* For shell completion. */
+static int names(void)
+{
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
+        puts(commands[i].name);
+    return EX_OK;
+}
+
 int main(int argc, char **argv)
 {
     if (argc < 2) {
@@ -130,7 +138,7 @@ int main(int argc, char **argv)
         return EX_OK;
     }
     if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help"))
-        return help();
+        return argc > 2 && !strcmp(argv[2], "--names") ? names() : help();
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
         if (!strcmp(argv[1], commands[i].name))
             return commands[i].run(argc - 1, argv + 1);
