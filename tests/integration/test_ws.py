@@ -203,6 +203,19 @@ def every_encoding_hears_the_same(d):
 
 
 @case
+def not_a_number_and_infinity_count_as_silence(d):
+    floats = [s / 32768 for (s,) in struct.iter_unpack("<h", PCM)]
+    holes = range(0, len(floats), 1000)
+    start = {"type": "start", "encoding": "f32le", "sample_rate": RATE}
+    for i in holes:
+        floats[i] = 0.0
+    clean = finals(stream(d, [struct.pack(f"<{len(floats)}f", *floats)], start)[0])
+    for i in holes:
+        floats[i] = (math.nan, math.inf, -math.inf)[i // 1000 % 3]
+    assert clean and finals(stream(d, [struct.pack(f"<{len(floats)}f", *floats)], start)[0]) == clean
+
+
+@case
 def opus_in_ogg_is_heard_in_any_cut(d):
     import io
     import numpy as np
@@ -590,6 +603,18 @@ def drain_gives_running_streams_their_last_final(_):
             assert out[-1]["type"] == "end" and out[-1]["reason"] == "draining", out[-1]
         t.join()
         assert got[-1] == 0, got[-1]
+
+
+@case
+def drain_does_not_wait_longer_than_its_limit(_):
+    with Stenod("server.drain_timeout=2") as d:
+        s = raw(d, receive_buffer=4096)  # reads nothing, so its last final and close frame stay here
+        s.sendall(frame(1, b'{"type":"finalize"}') * 500)
+        assert eventually(lambda: d.metric('steno_sessions_active{api="stream"}') == 1)
+        t0 = time.monotonic()
+        assert d.terminate() == 0
+        assert time.monotonic() - t0 < 6 * SLOW, time.monotonic() - t0
+        s.close()
 
 
 @case
