@@ -76,6 +76,8 @@ def main():
             continue
         if nodes[0].domain or len(case.model.opset_import) > 1 or len(case.data_sets) != 1:
             continue
+        if case.atol > 1e-6:  # expected values rounded by hand
+            continue
         if len(nodes[0].output) != len(case.model.graph.output):
             continue
         seen = taken.setdefault(nodes[0].op_type, [])
