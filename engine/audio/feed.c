@@ -7,7 +7,7 @@
 #include <string.h>
 #include <strings.h>
 
-#define BLOCK 8192 /* interleaved samples decoded at a time */
+#define BLOCK 2048 /* interleaved samples decoded at a time */
 
 enum kind { RAW, WAV, PACKETS, OGG };
 
