@@ -115,6 +115,14 @@ isa_bf16 := $(isa_vnni) -mavx512bf16
 isa_flags = $(foreach i,avx2 avx512 vnni bf16,$(if $(filter %_$(i).c,$(1)),$(isa_$(i))))
 kernel_flags = $(if $(filter engine/kernels/%,$(1)),-O3 -ffp-contract=fast)
 
+# The API descriptions as C strings: a server shows what it speaks.
+$(B)/gen/api_text.inc: docs/openapi.yaml docs/asyncapi.yaml
+	$(call say,GEN,$@)
+	@mkdir -p $(@D)
+	$(Q)for f in openapi asyncapi; do echo "const char steno_$$f[] ="; \
+	    sed 's/[\\"]/\\&/g; s/.*/"&\\n"/' docs/$$f.yaml; echo ";"; done >$@.new && mv $@.new $@
+$(call obj,server/api_text.c): $(B)/gen/api_text.inc
+
 $(B)/%.o: %.c
 	$(call say,CC,$<)
 	@mkdir -p $(@D)

@@ -1,6 +1,7 @@
 /* The table of routes and those that answer at once; uploads are in upload.c. */
 #include "protocol/openai_rest.h"
 #include "protocol/query.h"
+#include "server/api_text.h"
 #include "server/page.h"
 #include "server/request.h"
 
@@ -12,6 +13,16 @@
 static enum MHD_Result get_page(struct steno_request *rq)
 {
     return steno_respond_static(rq, 200, "text/html; charset=utf-8", steno_page);
+}
+
+static enum MHD_Result get_openapi(struct steno_request *rq)
+{
+    return steno_respond_static(rq, 200, "application/yaml; charset=utf-8", steno_openapi);
+}
+
+static enum MHD_Result get_asyncapi(struct steno_request *rq)
+{
+    return steno_respond_static(rq, 200, "application/yaml; charset=utf-8", steno_asyncapi);
 }
 
 static enum MHD_Result get_metrics(struct steno_request *rq)
@@ -123,6 +134,8 @@ const struct steno_route steno_routes[] = {
     {"/metrics", "/metrics", STENO_ROUTE_GET, get_metrics, 0},
     {"/healthz", "/healthz", STENO_ROUTE_GET, get_healthz, 0},
     {"/readyz", "/readyz", STENO_ROUTE_GET, get_readyz, 0},
+    {"/openapi.yaml", "/openapi.yaml", STENO_ROUTE_GET, get_openapi, 0},
+    {"/asyncapi.yaml", "/asyncapi.yaml", STENO_ROUTE_GET, get_asyncapi, 0},
     {"/v1/models", "/v1/models", STENO_ROUTE_GET, get_models, 0},
     {"/v1/models/", "/v1/models/{id}", STENO_ROUTE_GET, get_model, 0},
     {"/v1/stream", "/v1/stream", STENO_ROUTE_GET, get_stream, 0},

@@ -114,6 +114,8 @@ def the_other_routes(d):
     assert "steno_build_info" in check(d, "GET", "/metrics")
     assert "<html" in check(d, "GET", "/").lower()
     check(d, "GET", "/v1/stream", want=426)
+    for name in ("openapi.yaml", "asyncapi.yaml"):  # what is served is what docs/ holds
+        assert yaml.safe_load(check(d, "GET", "/" + name)) == load(name)
 
 
 @case

@@ -1,0 +1,7 @@
+/* docs/openapi.yaml and docs/asyncapi.yaml, as they were when this was built. */
+#ifndef STENO_SERVER_API_TEXT_H
+#define STENO_SERVER_API_TEXT_H
+
+extern const char steno_openapi[], steno_asyncapi[];
+
+#endif
