@@ -18,7 +18,7 @@
 #define N 3
 #define C 8
 
-static float x_data[2 * N * C], c_data[2 * C * C];
+static float x_data[N * N * C], c_data[2 * C * C];
 
 static steno_network *open_level(const uint8_t *file, size_t size, int level, const char *disabled)
 {
@@ -105,7 +105,7 @@ static void check(struct mk_graph *m, const char *pass, bool hits, int left)
 static struct mk_graph *start(void)
 {
     struct mk_graph *m = mk_new(17);
-    for (int i = 0; i < 2 * N * C; i++)
+    for (int i = 0; i < N * N * C; i++)
         x_data[i] = (float)(i * 37 % 29) / 12 - 1;
     for (int i = 0; i < 2 * C * C; i++)
         c_data[i] = (float)(i * 23 % 31) / 40 - 0.3f;
