@@ -10,6 +10,7 @@
 #include "tests/support/shared.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -585,6 +586,50 @@ static void limits_of_memory_and_steps_hold(void **state)
     steno_network_close(n);
 }
 
+struct worker {
+    steno_network *n;
+    float x[60];
+    size_t rows;
+    bool good;
+};
+
+static void *work(void *arg)
+{
+    struct worker *w = arg;
+    steno_session *s = NULL;
+    bool good = !steno_session_open(&s, w->n, NULL, NULL);
+    for (int i = 0; good && i < 50; i++) {
+        int64_t rows = 1 + (int64_t)((w->rows + (size_t)i) % 10);
+        struct steno_tensor t = f32(w->x, 2, (int64_t[]){rows, 6});
+        good = !steno_session_set(s, 0, &t, NULL) && !steno_session_run(s, NULL) &&
+               at(s, 0, 0) == fmaxf(w->x[0] + 1, 0) * w->x[0];
+    }
+    w->good = good;
+    steno_session_close(s);
+    return NULL;
+}
+
+/* The network is frozen: sessions on four threads plan and run at the same time. */
+static void sessions_run_at_the_same_time(void **state)
+{
+    static struct worker w[4];
+    steno_network *n = network(mixed(), 3);
+    pthread_t t[4];
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        w[i].n = n;
+        w[i].rows = (size_t)i * 3;
+        for (int k = 0; k < 60; k++)
+            w[i].x[k] = (float)(k + i) / 10;
+        assert_int_equal(pthread_create(&t[i], NULL, work, &w[i]), 0);
+    }
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(pthread_join(t[i], NULL), 0);
+        assert_true(w[i].good);
+    }
+    steno_network_close(n);
+}
+
 static void threads_give_the_same_bits(void **state)
 {
     steno_network *n = network(mixed(), 3);
@@ -627,6 +672,7 @@ int main(void)
         cmocka_unit_test(folding_does_not_blow_up_memory),
         cmocka_unit_test(sizes_that_overflow_at_run_time_are_errors),
         cmocka_unit_test(limits_of_memory_and_steps_hold),
+        cmocka_unit_test(sessions_run_at_the_same_time),
         cmocka_unit_test(threads_give_the_same_bits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
