@@ -14,6 +14,7 @@
 #define CANARY_EVERY_NS (5 * SECOND)
 #define CANARY_LATE_NS (10 * SECOND) /* without an answer: not ready */
 #define FRESH_NS (30 * SECOND)       /* an answer counts so long */
+#define STATUS_EVERY_NS (2 * SECOND)
 #define TICK_NS (SECOND / 4)
 
 struct steno_health {
@@ -33,6 +34,8 @@ struct steno_health {
     steno_err canary_err;
 
     /* the thread's */
+    int told; /* sessions in the last STATUS= */
+    int64_t told_at;
     steno_pool_stream *canary;
     uint64_t steps_seen;
 };
@@ -125,6 +128,17 @@ static void look(steno_health *h, int64_t now)
     }
 }
 
+/* What `systemctl status` shows, when it has changed. */
+static void tell_status(steno_health *h, int64_t now)
+{
+    int n = steno_limits_active(h->srv->limits);
+    if (n == h->told || now - h->told_at < STATUS_EVERY_NS || steno_limits_draining(h->srv->limits))
+        return;
+    h->told = n;
+    h->told_at = now;
+    sd_notifyf(0, "STATUS=Serving %s, %d sessions", h->srv->info.name, n);
+}
+
 static void *run(void *arg)
 {
     steno_health *h = arg;
@@ -137,6 +151,7 @@ static void *run(void *arg)
         bool alive;
         pthread_mutex_unlock(&h->lock);
         look(h, now);
+        tell_status(h, now);
         pthread_mutex_lock(&h->lock);
         alive = h->stuck < 0;
         if (h->watchdog_ns && alive && now - fed >= h->watchdog_ns) {

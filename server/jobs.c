@@ -258,7 +258,6 @@ static void link_job(steno_job *job)
         jobs->newest->newer = job;
     jobs->newest = job;
     jobs->alive++;
-    job->cancelled = jobs->cancelled;
 }
 
 static void unlink_job(steno_job *job)
@@ -359,6 +358,7 @@ void steno_jobs_close(steno_jobs *jobs)
 steno_status steno_job_start(steno_job **out, steno_jobs *jobs,
                              const struct steno_job_request *request, steno_err *err)
 {
+    bool cancelled;
     steno_job *job = calloc(1, sizeof *job);
     if (job) {
         job->block = calloc(BLOCK, sizeof *job->block);
@@ -376,9 +376,18 @@ steno_status steno_job_start(steno_job **out, steno_jobs *jobs,
     job->req = *request;
     *out = job; /* before the first turn, whose callbacks may look at it */
     pthread_mutex_lock(&jobs->lock);
-    link_job(job);
-    enqueue(job);
+    cancelled = jobs->cancelled;
+    if (!cancelled) {
+        link_job(job);
+        enqueue(job);
+    }
     pthread_mutex_unlock(&jobs->lock);
+    if (cancelled) {
+        *out = NULL;
+        free(job->block);
+        steno_job_free(job);
+        return steno_fail(err, STENO_ERR_CANCELLED, "the server is shutting down");
+    }
     return STENO_OK;
 }
 

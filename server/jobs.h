@@ -45,11 +45,12 @@ STENO_MUST steno_status steno_jobs_open(steno_jobs **out, const struct steno_ser
 /* Every job must have been freed. Accepts NULL. */
 void steno_jobs_close(steno_jobs *jobs);
 
+/* STENO_ERR_CANCELLED after steno_jobs_cancel_all. */
 STENO_MUST steno_status steno_job_start(steno_job **out, steno_jobs *jobs,
                                         const struct steno_job_request *request, steno_err *err);
 /* End it soon with STENO_ERR_CANCELLED; done still comes. */
 void steno_job_cancel(steno_job *job);
-/* The same for every job, also those that start later. Returns when all have ended. */
+/* The same for every job; none starts any more. Returns when all have ended. */
 void steno_jobs_cancel_all(steno_jobs *jobs);
 /* From done on, until free. */
 const struct steno_job_result *steno_job_get_result(const steno_job *job);

@@ -22,6 +22,8 @@
 
 #define OWN_DESCRIPTORS 64 /* epolls, eventfds, listeners, files: about 30 */
 
+#define LAST_WORDS_NS 200000000
+
 struct daemon {
     struct steno_config conf;
     struct steno_server srv;
@@ -208,6 +210,8 @@ static void drain(struct daemon *d)
         }
     }
     steno_jobs_cancel_all(d->services.jobs);
+    /* those cut off may still hear so */
+    (void)steno_limits_wait_idle(d->srv.limits, steno_now_ns() + LAST_WORDS_NS);
 }
 
 static int serve(struct daemon *d)

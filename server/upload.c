@@ -486,6 +486,8 @@ static void take_result(struct steno_upload *up, const struct steno_job_result *
         (void)steno_fail(&up->err, st == STENO_ERR_LIMIT ? STENO_ERR_INTERNAL : st,
                          "the answer does not fit");
     up->code = st ? steno_status_info(up->err.code)->http : 200;
+    if (st == STENO_ERR_CANCELLED)
+        up->code = 503; /* by our shutdown, unless: */
     if (up->gone)
         up->code = 499;
     else if (up->timed_out)
@@ -565,7 +567,7 @@ static enum MHD_Result start(struct steno_request *rq, struct steno_upload *up)
         up->sides--;
         up->over = true;
         up->err = err;
-        up->code = steno_status_info(st)->http;
+        up->code = st == STENO_ERR_CANCELLED ? 503 : steno_status_info(st)->http;
         resume(up);
     }
     pthread_mutex_unlock(&up->lock);

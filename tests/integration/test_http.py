@@ -615,6 +615,8 @@ def drain_ends_in_time_even_if_clients_do_not(d):
         assert leaving.proc.wait(30 * SLOW) == 0, leaving.output()
         assert time.monotonic() - started < 5 * SLOW
         assert "2 sessions are cut off" in leaving.output(), leaving.output()
+        answer = read_all(busy)
+        assert answer.startswith(b"HTTP/1.1 503 ") and b'"draining"' in answer, answer
         s.close()
         busy.close()
 
