@@ -16,6 +16,8 @@ warnings.filterwarnings("ignore")
 PER_OP, ELEMENTS = 4, 64
 TYPES = {"float32": "f32", "float64": "f64", "float16": "f16", "int8": "i8", "uint8": "u8", "int16": "i16",
          "uint16": "u16", "int32": "i32", "uint32": "u32", "int64": "i64", "uint64": "u64", "bool": "bool"}
+# Expected values with four digits.
+ROUNDED = ("test_averagepool_2d_ceil_last_window_starts_on_pad",)
 OPS = """
 Abs Acos Acosh Add And ArgMax ArgMin Asin Asinh Atan Atanh Attention AveragePool BatchNormalization BitCast
 BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor BlackmanWindow Cast CastLike Ceil Celu Clip Compress Concat
@@ -76,7 +78,7 @@ def main():
             continue
         if nodes[0].domain or len(case.model.opset_import) > 1 or len(case.data_sets) != 1:
             continue
-        if case.atol > 1e-6:  # expected values rounded by hand
+        if case.name in ROUNDED:
             continue
         if len(nodes[0].output) != len(case.model.graph.output):
             continue

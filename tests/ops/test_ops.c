@@ -337,6 +337,7 @@ static const struct op_case hostile[] = {
      "f32[1,1,3]:1 2 3;f32[1,1,3]:1 2 3;f32[1,1,3]:1 2 3", "!multiple"},
     {"rotary_position_out_of_range", "", "RotaryEmbedding", "23", "",
      "f32[1,1,1,2]:1 2;f32[1,1]:1;f32[1,1]:0;i64[1,1]:5", "!position 5"},
+    {"quantize_by_unknown_axis", "", "QuantizeLinear", "13", "axis=i:5", "f32[1,2]:1 2;f32[2]:1 1", "!axis"},
     /* results that the standard leaves open, and that must not trap */
     {"div_by_zero_of_integers_is_zero", "", "Div", "13", "", "i32[2]:7 -7;i32[2]:0 0", "i32[2]:0 0"},
     {"div_smallest_by_minus_one_wraps", "", "Div", "13", "", "i32[1]:-2147483648;i32[1]:-1",
