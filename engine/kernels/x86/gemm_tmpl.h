@@ -150,9 +150,10 @@ static inline void store_row(const struct product *p, const float *tile, size_t 
         if (!first)
             v = v + v_load_m(c + x, m);
         if (ep) {
-            v = v * v_set1(ep->alpha);
+            vf bias = v_zero();
             if (ep->bias)
-                v = v + (ep->bias_rows ? v_set1(ep->bias[i]) : v_load_m(ep->bias + j + x, m));
+                bias = ep->bias_rows ? v_set1(ep->bias[i]) : v_load_m(ep->bias + j + x, m);
+            v = v_fma(v, v_set1(ep->alpha), bias);
             if (ep->act)
                 v = activate(v, ep);
             if (ep->residual)
@@ -162,14 +163,44 @@ static inline void store_row(const struct product *p, const float *tile, size_t 
     }
 }
 
+/* A tile of whole panels: no masks, the bias stays in registers. */
+static void store_whole(const struct product *p, const float *tile, size_t rows, size_t width,
+                        size_t i, size_t j, bool first, const struct steno_gemm_epilogue *ep)
+{
+    const bool by_column = ep && ep->bias && !ep->bias_rows;
+    const vf b0 = by_column ? v_load(ep->bias + j) : v_zero();
+    const vf b1 = by_column ? v_load(ep->bias + j + VL) : v_zero();
+    for (size_t r = 0; r < rows; r++, tile += width) {
+        float *c = p->c + (i + r) * p->ldc + j;
+        vf v0 = v_load(tile), v1 = v_load(tile + VL);
+        if (!first) {
+            v0 = v0 + v_load(c);
+            v1 = v1 + v_load(c + VL);
+        }
+        if (ep) {
+            const vf alpha = v_set1(ep->alpha);
+            const vf row = ep->bias && ep->bias_rows ? v_set1(ep->bias[i + r]) : v_zero();
+            v0 = v_fma(v0, alpha, by_column ? b0 : row);
+            v1 = v_fma(v1, alpha, by_column ? b1 : row);
+            if (ep->act) {
+                v0 = activate(v0, ep);
+                v1 = activate(v1, ep);
+            }
+            if (ep->residual) {
+                v0 = v0 + v_load(ep->residual + (i + r) * ep->ldr + j);
+                v1 = v1 + v_load(ep->residual + (i + r) * ep->ldr + j + VL);
+            }
+        }
+        v_store(c, v0);
+        v_store(c + VL, v1);
+    }
+}
+
 static void store_tile(const struct product *p, const float *tile, size_t rows, size_t width,
                        size_t i, size_t j, size_t cols, bool first, bool last)
 {
-    if (cols == NR && first && (!last || !p->ep)) {
-        for (size_t r = 0; r < rows; r++, tile += width) {
-            v_store(p->c + (i + r) * p->ldc + j, v_load(tile));
-            v_store(p->c + (i + r) * p->ldc + j + VL, v_load(tile + VL));
-        }
+    if (cols == NR) {
+        store_whole(p, tile, rows, width, i, j, first, last ? p->ep : NULL);
         return;
     }
     for (size_t r = 0; r < rows; r++, tile += width)
