@@ -70,7 +70,8 @@ static void layernorm_f32__scalar(float *y, const float *x, size_t rows, size_t 
         mean /= (double)cols;
         for (size_t i = 0; i < cols; i++)
             var += ((double)x[i] - mean) * ((double)x[i] - mean);
-        double scale = 1.0 / sqrt(var / (double)cols + (double)eps);
+        /* The variance is an f32 like in every other level: beyond its range the row becomes beta. */
+        double scale = 1.0 / sqrt((double)(float)(var / (double)cols + (double)eps));
         for (size_t i = 0; i < cols; i++) {
             double v = ((double)x[i] - mean) * scale;
             y[i] = (float)(v * (gamma ? (double)gamma[i] : 1.0) + (beta ? (double)beta[i] : 0.0));
@@ -85,7 +86,7 @@ static void rmsnorm_f32__scalar(float *y, const float *x, size_t rows, size_t co
         double sq = 0;
         for (size_t i = 0; i < cols; i++)
             sq += (double)x[i] * (double)x[i];
-        double scale = 1.0 / sqrt(sq / (double)cols + (double)eps);
+        double scale = 1.0 / sqrt((double)(float)(sq / (double)cols + (double)eps));
         for (size_t i = 0; i < cols; i++)
             y[i] = (float)((double)x[i] * scale * (gamma ? (double)gamma[i] : 1.0));
     }
