@@ -38,6 +38,7 @@ static const struct key keys[] = {
     {"network", "window_frames", INT, FIELD(window_frames), 1, 10000, NULL},
     {"network", "shift_frames", INT, FIELD(shift_frames), 1, 10000, NULL},
     {"network", "subsampling", INT, FIELD(subsampling), 1, 64, NULL},
+    {"network", "lead_frames", INT, FIELD(lead_frames), 0, 10000, "0"},
     {"network", "tail_frames", INT, FIELD(tail_frames), 0, 10000, "0"},
     {"decoder", "tokens", FILENAME, FIELD(tokens), 0, 0, "tokens.txt"},
     {"decoder", "blank", TEXT, FIELD(blank), 0, 0, "<blk>"},

@@ -17,7 +17,7 @@ struct steno_model_conf {
     double sample_scale; /* the network was trained on samples in [-scale, scale]: 1 or 32768 */
     /* [network] */
     char network[128]; /* file names are relative to the directory and stay inside it */
-    int window_frames, shift_frames, subsampling, tail_frames;
+    int window_frames, shift_frames, subsampling, lead_frames, tail_frames;
     /* [decoder] */
     char tokens[128], blank[64], drop[256];
     double blank_penalty;

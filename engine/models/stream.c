@@ -58,7 +58,8 @@ struct steno_stream {
     /* clock */
     int64_t taken; /* samples of input so far */
     int64_t base;  /* ... when this run began */
-    int64_t fed;   /* samples of this run at the model's rate, silence at the end included */
+    int64_t fed;   /* samples of this run at the model's rate, silence around it included */
+    int64_t lead;  /* ... of silence before it, still to come */
     int64_t steps; /* of this run */
     int64_t limit; /* rows of real audio; known at the end of a run, until then INT64_MAX */
     /* utterance */
@@ -98,6 +99,11 @@ static steno_status check_options(const steno_model *m, struct steno_stream_opti
     if (e->longest <= 0)
         e->longest = m->conf.rule3_length;
     return STENO_OK;
+}
+
+static int64_t lead_samples(const steno_model *m)
+{
+    return m->conf.lead_frames * (int64_t)m->hop;
 }
 
 static int64_t to_rows(const steno_stream *s, double seconds)
@@ -194,6 +200,7 @@ steno_status steno_stream_open(steno_stream **out, steno_model *m,
     s->frame_seconds = (double)m->hop * m->conf.subsampling / m->conf.sample_rate;
     s->limit = INT64_MAX;
     s->first_sound = -1;
+    s->lead = lead_samples(m);
     st = check_options(m, &s->opt, err);
     if (!st)
         st = open_front(s, err);
@@ -268,11 +275,20 @@ static steno_status best_hyps(steno_stream *s, size_t n, size_t *count, size_t *
 
 /* ---- events -------------------------------------------------------------------------------- */
 
-/* Seconds of row f's beginning on the stream's clock, not past the audio there is. */
+/* Sample `at` of the run, at the model's rate, on the stream's clock: the silence before the run
+ * has no time of its own. */
+static double run_time(const steno_stream *s, double at)
+{
+    double t = (at - (double)lead_samples(s->model)) / s->model->conf.sample_rate;
+    return (double)s->base / s->opt.sample_rate + (t > 0 ? t : 0);
+}
+
+/* Seconds of row f's beginning, not past the audio there is. */
 static double row_time(const steno_stream *s, int64_t f)
 {
+    const steno_model *m = s->model;
     double end = (double)s->taken / s->opt.sample_rate;
-    double t = (double)s->base / s->opt.sample_rate + (double)f * s->frame_seconds;
+    double t = run_time(s, (double)f * (double)m->hop * m->conf.subsampling);
     return s->limit != INT64_MAX && t > end ? end : t;
 }
 
@@ -282,7 +298,7 @@ static double step_time(const steno_stream *s)
     const steno_model *m = s->model;
     size_t frames = (size_t)((s->steps - 1) * m->ctc.shift + m->ctc.window);
     double samples = (double)((frames - 1) * m->hop + steno_fbank_length(s->fbank));
-    double t = (double)s->base / s->opt.sample_rate + samples / m->conf.sample_rate;
+    double t = run_time(s, samples);
     double end = (double)s->taken / s->opt.sample_rate;
     return t > end ? end : t; /* the last one may round up */
 }
@@ -515,7 +531,7 @@ size_t steno_stream_missing(const steno_stream *s)
     const steno_model *m = s->model;
     int64_t frames = s->steps * m->ctc.shift + m->ctc.window;
     int64_t need = (frames - 1) * (int64_t)m->hop + (int64_t)steno_fbank_length(s->fbank) - s->fed -
-                   (int64_t)(s->len - s->pos);
+                   (int64_t)(s->len - s->pos) - s->lead;
     if (steno_stream_ready(s))
         return 0;
     /* what waits inside the resampler is about constant, so it does not count */
@@ -547,8 +563,31 @@ static steno_status take_samples(steno_stream *s, const float *pcm, size_t n, si
     return STENO_OK;
 }
 
+/* Something waits to become frames. The silence before a run comes with its first samples. */
+static bool undrained(const steno_stream *s)
+{
+    return s->pos < s->len || (s->lead > 0 && s->taken > s->base);
+}
+
+static steno_status drain_lead(steno_stream *s)
+{
+    static const float silence[BLOCK];
+    while (s->lead > 0 && s->taken > s->base && !steno_stream_ready(s)) {
+        size_t used = 0;
+        steno_status st =
+            take_samples(s, silence, s->lead < BLOCK ? (size_t)s->lead : BLOCK, &used);
+        if (st)
+            return st;
+        s->lead -= (int64_t)used;
+    }
+    return STENO_OK;
+}
+
 static steno_status drain_pending(steno_stream *s)
 {
+    steno_status lead = drain_lead(s);
+    if (lead)
+        return lead;
     while (s->pos < s->len && !steno_stream_ready(s)) {
         size_t used = 0;
         steno_status st = take_samples(s, s->pending + s->pos, s->len - s->pos, &used);
@@ -626,7 +665,7 @@ steno_status steno_stream_push(steno_stream *s, const float *pcm, size_t n, sten
         if (st)
             return st;
         at += used;
-    } while (at < n || s->pos < s->len);
+    } while (at < n || undrained(s));
     return STENO_OK;
 }
 
@@ -634,7 +673,7 @@ steno_status steno_stream_push(steno_stream *s, const float *pcm, size_t n, sten
 
 static steno_status drain_and_step(steno_stream *s, steno_err *err)
 {
-    while (s->pos < s->len) {
+    while (undrained(s)) {
         steno_status st = drain_pending(s);
         if (!st)
             st = step_if_ready(s, err);
@@ -700,6 +739,7 @@ static steno_status restart(steno_stream *s, steno_err *err)
     s->frames = s->pos = s->len = 0;
     s->base = s->taken;
     s->fed = s->steps = 0;
+    s->lead = lead_samples(s->model);
     s->limit = INT64_MAX;
     s->begin = 0;
     s->first_sound = -1;

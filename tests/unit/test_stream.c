@@ -482,8 +482,8 @@ static void wrong_calls_are_refused(void **state)
     steno_stream_close(s);
 }
 
-/* A copy of the model directory with one more line in model.conf's [decoder]. */
-static steno_model *model_with(const char *line)
+/* A copy of the model directory with more lines in a section of model.conf. */
+static steno_model *model_with(const char *section, const char *line)
 {
     char dir[] = "/tmp/steno-test-XXXXXX", path[64], here[512], target[640], text[2048];
     steno_model *m = NULL;
@@ -493,12 +493,14 @@ static steno_model *model_with(const char *line)
     char *at;
     fclose(f);
     text[n] = '\0';
-    at = strstr(text, "[decoder]\n");
+    at = strstr(text, section);
+    assert_non_null(at);
+    at += strlen(section);
     assert_non_null(mkdtemp(dir));
     assert_non_null(getcwd(here, sizeof here));
     snprintf(path, sizeof path, "%s/model.conf", dir);
     f = fopen(path, "w");
-    fprintf(f, "%.*s[decoder]\n%s\n%s", (int)(at - text), text, line, at + strlen("[decoder]\n"));
+    fprintf(f, "%.*s\n%s%s", (int)(at - text), text, line, at);
     fclose(f);
     for (int i = 0; i < 2; i++) {
         const char *name = i ? "tokens.txt" : "encoder.onnx";
@@ -525,7 +527,7 @@ static void words_reach_as_far_as_the_model_says_and_do_not_overlap(void **state
     struct finals plain = finals_of(&a, NULL), wide;
     steno_model *old = model;
     double gap, middle;
-    model = model_with("word_before = 0.1\nword_after = 0.3");
+    model = model_with("[decoder]", "word_before = 0.1\nword_after = 0.3");
     wide = finals_of(&a, NULL);
     steno_model_close(model);
     model = old;
@@ -546,11 +548,46 @@ static void a_model_may_ask_for_a_beam(void **state)
     struct audio a = MAKE(8000, PHRASE);
     struct finals r;
     steno_model *old = model;
-    model = model_with("beam = 4");
+    model = model_with("[decoder]", "beam = 4");
     r = finals_of(&a, NULL);
     steno_model_close(model);
     model = old;
     assert_string_equal(r.f[0].text, "one twoty one");
+    free(a.pcm);
+}
+
+/* Silence that the network sees first moves no time, at the start and behind a finalize. */
+static void silence_before_a_run_takes_no_time(void **state)
+{
+    (void)state;
+    static const int leads[] = {1, 4, 24, 100};
+    struct audio a = MAKE(8000, {ONE, 0.3}, {SILENCE, 0.3}, {TWO, 0.3}, {SILENCE, 1});
+    steno_model *old = model;
+    char *plain = run(&a, NULL, 300, 2400);
+    assert_non_null(strstr(plain, "[one]"));
+    for (int i = 0; i < 4; i++) {
+        char line[32], *small, *large;
+        struct finals r;
+        snprintf(line, sizeof line, "lead_frames = %d", leads[i]);
+        model = model_with("[network]", line);
+        r = finals_of(&a, NULL);
+        assert_int_equal(r.n, 1);
+        assert_string_equal(r.f[0].text, "one two");
+        near(r.f[0].words[0][0], 0, 0.05);
+        near(r.f[0].words[0][1], 0.3, 0.09);
+        near(r.f[0].words[1][0], 0.6, 0.09);
+        small = run(&a, NULL, 7, 2400);
+        large = run(&a, NULL, a.n, 2400);
+        assert_string_equal(small, large);
+        free(small);
+        free(large);
+        steno_model_close(model);
+    }
+    model = old;
+    free(plain);
+    free(a.pcm);
+    a = MAKE(8000, {SILENCE, 0});
+    assert_int_equal(finals_of(&a, NULL).n, 0);
     free(a.pcm);
 }
 
@@ -589,6 +626,7 @@ int main(void)
         cmocka_unit_test(wrong_calls_are_refused),
         cmocka_unit_test(words_reach_as_far_as_the_model_says_and_do_not_overlap),
         cmocka_unit_test(a_model_may_ask_for_a_beam),
+        cmocka_unit_test(silence_before_a_run_takes_no_time),
         cmocka_unit_test(info_tells_what_the_directory_says),
     };
     return cmocka_run_group_tests(tests, open_model, close_model);
