@@ -493,13 +493,16 @@ def a_client_that_closes_early_is_gone_not_an_error(d):
 
 @case
 def memory_does_not_grow_with_sessions(d):
+    if SLOW > 1:
+        raise Skip("a sanitizer keeps freed memory back; it looks for leaks at the end instead")
+
     def some(n):
         for _ in range(n):
             stream(d, [PCM[:16000]])
     some(20)
     before = d.rss()
     some(60)
-    assert d.rss() - before < (64 if SLOW > 1 else 6), (before, d.rss())
+    assert d.rss() - before < 6, (before, d.rss())
 
 
 @case
