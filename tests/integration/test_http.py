@@ -527,6 +527,20 @@ def bad_requests_do_not_grow_memory(d):
 
 
 @case
+def good_uploads_do_not_grow_memory(d):
+    if os.environ.get("STENO_SAN"):
+        raise Skip("a sanitizer keeps freed memory")
+    short = wav(rate=8000, data=WAV[44:44 + 16000])
+    for _ in range(150):
+        d.request("POST", "/v1/transcribe", short)
+    before, fds = d.rss(), d.descriptors()
+    for _ in range(300):
+        assert d.request("POST", "/v1/transcribe", short)[0] == 200
+    assert d.rss() - before < 4, f"{d.rss() - before:.1f} MiB more after 300 uploads"
+    assert eventually(lambda: d.descriptors() <= fds + 5), (fds, d.descriptors())
+
+
+@case
 def many_uploads_at_once_are_all_right(d):
     results = []
 
