@@ -227,29 +227,53 @@ static void copy_a(const struct product *p, float *buf, size_t i0, size_t rows, 
     }
 }
 
-/* All panels [j0, j1) for the copied rows [i0, i0 + rows); b: row k0 of panel 0. */
-static void block(const struct product *p, const float *buf, const float *b, size_t i0, size_t rows,
-                  size_t j0, size_t j1, size_t k0, size_t kc)
+/* What block goes through: rows copied to buf, k from k0 on; b: row k0 of panel 0. */
+struct part {
+    const float *buf, *b;
+    size_t i0, k0, kc;
+};
+
+/* Rows [r0, r0 + h) of the part times `step` panels from j on; calls `ahead` closer. */
+static inline void tile_at(const struct product *p, const struct part *a, size_t r0, size_t h,
+                           size_t j, size_t step, const float *ahead)
 {
     alignas(64) float tile[MR * NR];
-    const bool first = k0 == 0, last = k0 + kc == p->k;
+    const bool first = a->k0 == 0, last = a->k0 + a->kc == p->k;
+    micro_fn *fn = step == 4 ? micro_1x4 : step == 2 ? micro_2x2 : micro_by_rows[h];
+    fn(a->kc, a->buf + r0 * A_LD, a->b + j * p->b_next, p->b_row, p->b_next, ahead, tile);
+    for (size_t q = 0; q < step; q++) {
+        size_t col = (j + q) * NR, cols = p->n - col < NR ? p->n - col : NR;
+        store_tile(p, tile + q * NR, h, step * NR, a->i0 + r0, col, cols, first, last);
+    }
+}
+
+/* Panels [j0, j1) for `rows` copied rows. Panel by panel, so that one stays in the caches while all
+ * rows pass; but where all panels stay there together (short K), tile by tile, so that C is written
+ * along its rows: a convolution of 1 channel to 512 spends its time there. */
+static void block(const struct product *p, const struct part *a, size_t rows, size_t j0, size_t j1)
+{
     const size_t tiles = (rows + MR - 1) / MR;
-    for (size_t j = j0; j < j1;) {
-        size_t step = tiles == 1 ? panels_at_once(rows) : 1;
-        if (step > j1 - j)
-            step = 1;
-        const float *next = b + (tiles > 1 && j + 1 < j1 ? j + 1 : j) * p->b_next;
+    const bool along_rows = (j1 - j0) * NR * a->kc * sizeof(float) <= (size_t)192 << 10;
+    if (tiles == 1) {
+        for (size_t j = j0, step; j < j1; j += step) {
+            step = panels_at_once(rows);
+            if (step > j1 - j)
+                step = 1;
+            tile_at(p, a, 0, rows, j, step, a->b + j * p->b_next);
+        }
+        return;
+    }
+    for (size_t t = 0; along_rows && t < tiles; t++) {
+        size_t r0 = rows * t / tiles, h = rows * (t + 1) / tiles - r0;
+        for (size_t j = j0; j < j1; j++)
+            tile_at(p, a, r0, h, j, 1, a->b + j * p->b_next);
+    }
+    for (size_t j = j0; !along_rows && j < j1; j++) {
+        const float *next = a->b + (j + 1 < j1 ? j + 1 : j) * p->b_next;
         for (size_t t = 0; t < tiles; t++) {
             size_t r0 = rows * t / tiles, h = rows * (t + 1) / tiles - r0;
-            micro_fn *fn = step == 4 ? micro_1x4 : step == 2 ? micro_2x2 : micro_by_rows[h];
-            fn(kc, buf + r0 * A_LD, b + j * p->b_next, p->b_row, p->b_next,
-               next + (t & 1) * kc * 16, tile);
-            for (size_t q = 0; q < step; q++) {
-                size_t col = (j + q) * NR, cols = p->n - col < NR ? p->n - col : NR;
-                store_tile(p, tile + q * NR, h, step * NR, i0 + r0, col, cols, first, last);
-            }
+            tile_at(p, a, r0, h, j, 1, next + (t & 1) * a->kc * 16);
         }
-        j += step;
     }
 }
 
@@ -260,8 +284,9 @@ static void multiply_block(const struct product *p, const float *b, size_t i0, s
     alignas(64) float buf[MC * A_LD];
     for (size_t i = i0; i < i1;) {
         size_t rows = i1 - i < MC ? i1 - i : MC;
+        struct part a = {buf, b, i, k0, kc};
         copy_a(p, buf, i, rows, k0, kc);
-        block(p, buf, b, i, rows, j0, j1, k0, kc);
+        block(p, &a, rows, j0, j1);
         i += rows;
     }
 }
