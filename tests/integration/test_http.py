@@ -554,6 +554,23 @@ def many_uploads_at_once_are_all_right(d):
     assert results == [DIGITS_TEXT] * 24, results
 
 
+@case
+def a_short_clip_does_not_wait_behind_long_recordings(d):
+    with Stenod("pool.threads=1") as one_worker:
+        audio = long_wav(1800)
+        busy = []
+        for _ in range(3):
+            s = dial(one_worker)
+            s.sendall(b"POST /v1/transcribe HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(audio) + audio)
+            busy.append(s)
+        assert eventually(lambda: one_worker.metric('steno_sessions_active{api="transcribe"}') == 3)
+        assert json.loads(transcribe(one_worker)[2])["text"] == DIGITS_TEXT
+        assert one_worker.metric('steno_sessions_active{api="transcribe"}') == 3, "the long ones were first"
+        for s in busy:
+            s.close()
+        assert eventually(lambda: one_worker.metric('steno_sessions_active{api="transcribe"}') == 0)
+
+
 # ---- metrics -------------------------------------------------------------------------------------
 
 @case
