@@ -17,6 +17,7 @@
 #include "server/ws.h"
 
 #include <libwebsockets.h>
+#include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -27,6 +28,7 @@
 
 #include "audio/ogg_opus.h"
 #include "base/clock.h"
+#include "protocol/openai_rest.h"
 #include "server/log.h"
 #include "server/ws_session.h"
 
@@ -276,31 +278,74 @@ static void destroy(struct conn *c)
 
 /* ---- handshake --------------------------------------------------------------------------- */
 
+static bool add_header(struct conn *c, enum lws_token_indexes name, const char *value,
+                       unsigned char **p, unsigned char *end)
+{
+    return !lws_add_http_header_by_token(c->wsi, name, (const unsigned char *)value,
+                                         (int)strlen(value), p, end);
+}
+
 /* Answer the upgrade request with an error status and close. */
 static int refuse(struct conn *c, unsigned status, const char *code, const char *message)
 {
-    unsigned char buf[LWS_PRE + 1024], *start = buf + LWS_PRE, *p = start;
+    unsigned char buf[LWS_PRE + 4096], *start = buf + LWS_PRE, *p = start;
     unsigned char *end = buf + sizeof buf - 1;
-    char body[384], after[24];
-    int n = snprintf(body, sizeof body,
-                     "{\"error\":{\"message\":\"%s\",\"type\":\"%s\","
-                     "\"param\":null,\"code\":\"%s\"}}\n",
-                     message, status == 503 ? "server_error" : "invalid_request_error", code);
-    int m = snprintf(after, sizeof after, "%.0f", c->ws->srv->conf->retry_after);
-    static const unsigned char type[] = "application/json";
-    if (lws_add_http_header_status(c->wsi, status, &p, end) ||
-        lws_add_http_header_by_token(c->wsi, WSI_TOKEN_HTTP_CONTENT_TYPE, type, sizeof type - 1, &p,
-                                     end) ||
-        (status == 503 && lws_add_http_header_by_token(c->wsi, WSI_TOKEN_HTTP_RETRY_AFTER,
-                                                       (const unsigned char *)after, m, &p, end)) ||
-        lws_add_http_header_by_token(c->wsi, WSI_TOKEN_CONNECTION, (const unsigned char *)"close",
-                                     5, &p, end) ||
-        lws_add_http_header_content_length(c->wsi, (lws_filepos_t)n, &p, end) ||
-        lws_finalize_http_header(c->wsi, &p, end) || end - p < n)
-        return -1;
-    memcpy(p, body, (size_t)n);
-    lws_write(c->wsi, start, (size_t)(p - start) + (size_t)n, LWS_WRITE_HTTP_HEADERS);
-    return -1;
+    char after[24];
+    struct steno_buf body;
+    steno_buf_init(&body, 2048);
+    snprintf(after, sizeof after, "%.0f", fmax(1, ceil(c->ws->srv->conf->retry_after)));
+    if (!steno_openai_write_error(&body, message, steno_openai_error_type((int)status), NULL,
+                                  code) &&
+        !lws_add_http_header_status(c->wsi, status, &p, end) &&
+        add_header(c, WSI_TOKEN_HTTP_CONTENT_TYPE, "application/json", &p, end) &&
+        (status != 503 || add_header(c, WSI_TOKEN_HTTP_RETRY_AFTER, after, &p, end)) &&
+        (status != 426 || add_header(c, WSI_TOKEN_VERSION, "13", &p, end)) &&
+        add_header(c, WSI_TOKEN_CONNECTION, "close", &p, end) &&
+        !lws_add_http_header_content_length(c->wsi, body.len, &p, end) &&
+        !lws_finalize_http_header(c->wsi, &p, end) && (size_t)(end - p) >= body.len) {
+        memcpy(p, body.data, body.len);
+        p += body.len;
+        lws_write(c->wsi, start, (size_t)(p - start), LWS_WRITE_HTTP_HEADERS);
+    }
+    steno_buf_free(&body);
+    return -1; /* closes; what was written is with the kernel */
+}
+
+/* Whether one of the comma-separated names in a header is ours. */
+static bool offers(const char *list, const char *name)
+{
+    size_t n = strlen(name);
+    for (const char *p = list; *p; p += strspn(p, ", ")) {
+        size_t k = strcspn(p, ", ");
+        if (k == n && !strncmp(p, name, n))
+            return true;
+        p += k;
+    }
+    return false;
+}
+
+/* What libwebsockets would answer by just closing. 0, or the return value of refuse. */
+static int check_handshake(struct conn *c)
+{
+    char text[256], message[400];
+    int n = lws_hdr_copy(c->wsi, text, sizeof text, WSI_TOKEN_GET_URI);
+    if (n <= 0 || !steno_ws_serves(text, (size_t)n))
+        return refuse(c, 404, "not_found", "no WebSocket at this path; /v1/stream is one");
+    n = lws_hdr_copy(c->wsi, text, sizeof text, WSI_TOKEN_VERSION);
+    if (n <= 0 || strcmp(text, "13"))
+        return refuse(c, 426, "upgrade_required", "Sec-WebSocket-Version must be 13 (RFC 6455)");
+    /* RFC 6455, 4.2.1: 16 bytes in base64 */
+    if (lws_hdr_copy(c->wsi, text, sizeof text, WSI_TOKEN_KEY) != 24)
+        return refuse(c, 400, "invalid_argument", "Sec-WebSocket-Key must be 24 characters");
+    n = lws_hdr_copy(c->wsi, text, sizeof text, WSI_TOKEN_PROTOCOL);
+    if (n < 0 || (n > 0 && !offers(text, STENO_NATIVE_PROTOCOL))) {
+        snprintf(message, sizeof message,
+                 "Sec-WebSocket-Protocol: '%s' has no protocol of this path; " STENO_NATIVE_PROTOCOL
+                 " is one, and none need be asked for",
+                 n < 0 ? "(too long)" : text);
+        return refuse(c, 400, "invalid_argument", message);
+    }
+    return 0;
 }
 
 static void read_query(struct conn *c)
@@ -327,11 +372,10 @@ static int confirm(struct conn *c)
     struct steno_server *srv = c->ws->srv;
     struct steno_ws_session_limits limits = {srv->conf->ws_message_bytes, srv->conf->ws_send_bytes,
                                              srv->conf->audio_seconds};
-    char uri[256];
     steno_err err;
-    int n = lws_hdr_copy(c->wsi, uri, sizeof uri, WSI_TOKEN_GET_URI);
-    if (n <= 0 || !steno_ws_serves(uri, (size_t)n))
-        return refuse(c, 404, "not_found", "no WebSocket at this path; /v1/stream is one");
+    int refused = check_handshake(c);
+    if (refused)
+        return refused;
     if (steno_limits_enter(srv->limits, STENO_SESSION_STREAM, &err))
         return refuse(c, 503, steno_status_info(err.code)->name, err.msg);
     steno_id_new(c->id, "sess");

@@ -416,6 +416,22 @@ def broken_framing_closes_the_connection_only(d):
 
 
 @case
+def a_wrong_handshake_is_told_what_is_wrong(d):
+    good = {"Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
+            "Sec-WebSocket-Version": "13"}
+    for change, status, names in (({"Sec-WebSocket-Version": "8"}, 426, "13"),
+                                  ({"Sec-WebSocket-Version": None}, 426, "13"),
+                                  ({"Sec-WebSocket-Key": "short"}, 400, "Sec-WebSocket-Key"),
+                                  ({"Sec-WebSocket-Key": None}, 400, "Sec-WebSocket-Key"),
+                                  ({"Sec-WebSocket-Protocol": 'chat, "x"'}, 400, "steno.v1")):
+        headers = {k: v for k, v in {**good, **change}.items() if v is not None}
+        got, answer, body = d.request("GET", "/v1/stream", headers=headers)
+        assert got == status and names in json.loads(body)["error"]["message"], (change, got, body)
+        assert got != 426 or answer["sec-websocket-version"] == "13"
+    assert eventually(lambda: d.metric('steno_sessions_active{api="stream"}') == 0)
+
+
+@case
 def pings_between_audio_are_answered(d):
     with connect(d.ws, **OPEN) as ws:
         ws.send(json.dumps(START))
