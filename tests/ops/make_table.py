@@ -51,6 +51,8 @@ def works(steno, line, kind):
             continue
         t, shape, values = split(text, first, kind)
         data = np.nan_to_num(np.array(values), posinf=1, neginf=0)
+        if t[0] in "iu":
+            data = np.clip(data, -100, 100)
         if t not in ("f32", "f64", "f16", "bf16", "i8", "i16", "i32", "i64"):
             data = np.abs(data)
         if t == "bool":
@@ -66,10 +68,21 @@ def works(steno, line, kind):
     with tempfile.TemporaryDirectory() as d:
         onnx.save(model, f"{d}/m.onnx")
         p = subprocess.run([steno, "run", f"{d}/m.onnx", "--output-dir", d], capture_output=True, text=True)
-        return p.returncode == 0 or "type bf16" in p.stderr  # .npy has no bf16: computed, not written
+        return p.returncode == 0
 
 
-def types_of(steno, line):
+def guess(op):
+    """A case for an operator that has none: one, two or three inputs of a shape that fits most."""
+    x = "f32[1,2,4]:1 2 3 4 5 6 7 8"
+    for inputs in (x, f"{x};{x}", f"{x};f32[2]:1 1;f32[2]:1 1", f"{x};f32[2]:1 1;f32[2]:1 1;f32[2]:1 1;f32[2]:1 1"):
+        yield f"guess||{op}|28||{inputs}|"
+
+
+def types_of(steno, op, line):
+    if not line:
+        line = next((g for g in guess(op) if works(steno, g, "f32")), None)
+    if not line:
+        return ""
     good = [t for t in TYPES if works(steno, line, t)]
     groups = (("float", ("f32", "f64", "f16", "bf16")), ("int", ("i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64")))
     out = []
@@ -111,7 +124,7 @@ def main():
     for domain in sorted({r[0] for r in rows}):
         print(f"\n## {domain}\n\n| operator | opsets | types of the first input | node tests passed |\n|---|---|---|---|")
         for _, op, since, until in sorted(r for r in rows if r[0] == domain):
-            tried = types_of(a.steno, cases[op]) if domain == "ai.onnx" and op in cases else ""
+            tried = types_of(a.steno, op, cases.get(op)) if domain == "ai.onnx" else ""
             done = per[op] if domain == "ai.onnx" else collections.Counter()
             ran = done["pass"] + done["fail"]
             print(f"| {op} | {since}–{until if until != '-' else ''} | {tried} | {str(done['pass']) + ' of ' + str(ran) if ran else ''} |")
