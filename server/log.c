@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -30,10 +31,21 @@ steno_status steno_log_level(const char *name, int *level, steno_err *err)
                       "'%.40s' is no log level: error, warning, notice, info, debug", name);
 }
 
+/* JOURNAL_STREAM names device and inode of the journal's socket; a shell started from a service hands
+ * the variable on while standard error is a terminal (systemd.exec(5)). */
+static bool is_journal(void)
+{
+    const char *text = getenv("JOURNAL_STREAM");
+    unsigned long long dev, ino;
+    struct stat sb;
+    return text && sscanf(text, "%llu:%llu", &dev, &ino) == 2 && !fstat(STDERR_FILENO, &sb) &&
+           sb.st_dev == (dev_t)dev && sb.st_ino == (ino_t)ino;
+}
+
 void steno_log_open(int level)
 {
     threshold = level;
-    journal = getenv("JOURNAL_STREAM") != NULL;
+    journal = is_journal();
 }
 
 static const char *level_name(int level)

@@ -1,4 +1,4 @@
-/* Log lines on standard error. Under systemd (JOURNAL_STREAM set) each begins with its syslog
+/* Log lines on standard error. Into systemd's journal (JOURNAL_STREAM) each begins with its syslog
  * priority "<N>" (sd-daemon(3)), elsewhere with a time stamp and the level's name. A line is one
  * write(2), so lines of several threads never mix. The level is set once, before threads start. */
 #ifndef STENO_SERVER_LOG_H

@@ -270,6 +270,18 @@ static void sample_with_its_comments_removed_is_the_defaults(void **state)
     free(plain);
 }
 
+static void minimal_configuration_is_good(void **state)
+{
+    struct steno_config c;
+    steno_err err;
+    (void)state;
+    assert_int_equal(steno_config_init(&c, NULL), STENO_OK);
+    if (steno_config_read_file(&c, "conf/steno-minimal.conf", &err) || steno_config_check(&c, &err))
+        fail_msg("%s", err.msg);
+    assert_true(strstr(c.model, "models/digits-en") != NULL);
+    steno_config_free(&c);
+}
+
 static void settings_that_contradict_each_other_are_refused(void **state)
 {
     struct steno_config c;
@@ -342,6 +354,7 @@ int main(void)
         cmocka_unit_test(shipped_sample_is_the_table),
         cmocka_unit_test(every_key_is_documented),
         cmocka_unit_test(sample_with_its_comments_removed_is_the_defaults),
+        cmocka_unit_test(minimal_configuration_is_good),
         cmocka_unit_test(settings_that_contradict_each_other_are_refused),
         cmocka_unit_test(addresses_are_read_and_printed),
     };
