@@ -25,12 +25,13 @@
 #include "models/events.h"
 #include "models/internal.h"
 
-#define BLOCK 1024        /* samples that go through the front end at a time */
-#define TOP_K 16          /* beam search: tokens of a frame that may extend a hypothesis */
-#define MARGIN 5.0        /* beam search: odds below 1 to 150 are not followed, */
-#define WIDE_MARGIN 10.0  /* or, where alternatives are asked for, below 1 to 22,000 */
-#define MAX_TOKENS 65536  /* of one utterance: then it is cut, whatever the rules say */
-#define GRACE_SECONDS 1.0 /* longest utterance: how long a silent frame to cut at is waited for */
+#define BLOCK 1024         /* samples that go through the front end at a time */
+#define TOP_K 16           /* beam search: tokens of a frame that may extend a hypothesis */
+#define MARGIN 5.0         /* beam search: odds below 1 to 150 are not followed, */
+#define WIDE_MARGIN 10.0   /* or, where alternatives are asked for, below 1 to 22,000 */
+#define SETTLE_SECONDS 0.8 /* beam search without alternatives: older tokens are decided */
+#define MAX_TOKENS 65536   /* of one utterance: then it is cut, whatever the rules say */
+#define GRACE_SECONDS 1.0  /* longest utterance: how long a silent frame to cut at is waited for */
 
 struct steno_stream {
     steno_model *model;
@@ -171,7 +172,8 @@ static steno_status open_decoder(steno_stream *s, steno_err *err)
                                   .blank_penalty = (float)m->conf.blank_penalty,
                                   .beam = s->opt.beam,
                                   .top_k = TOP_K,
-                                  .margin = s->opt.n_best > 1 ? WIDE_MARGIN : MARGIN};
+                                  .margin = s->opt.n_best > 1 ? WIDE_MARGIN : MARGIN,
+                                  .settle = s->opt.n_best > 1 ? 0 : to_rows(s, SETTLE_SECONDS)};
     steno_status st = s->opt.beam > 1 ? steno_ctc_beam_open(&s->beam, &o, err)
                                       : steno_ctc_greedy_open(&s->greedy, &o, err);
     if (st)

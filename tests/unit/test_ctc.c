@@ -330,6 +330,35 @@ static void stable_tokens_never_change(void **state)
     steno_ctc_beam_close(b);
 }
 
+static void old_tokens_settle(void **state)
+{
+    (void)state;
+    enum { T = 300, V = 6, SETTLE = 20 };
+    static float s[T * V];
+    steno_ctc_beam *b = NULL;
+    struct steno_ctc_options o = {.vocab = V, .beam = 8, .settle = SETTLE};
+    int32_t seen[T];
+    size_t n_seen = 0;
+    assert_int_equal(steno_ctc_beam_open(&b, &o, NULL), STENO_OK);
+    random_scores(s, T, V, 12);
+    for (int t = 0; t < T; t++) {
+        struct steno_hyp h;
+        size_t n, stable, old = 0;
+        assert_int_equal(steno_ctc_beam_push(b, s + t * V, 1), STENO_OK);
+        assert_int_equal(steno_ctc_beam_nbest(b, &h, 1, &n), STENO_OK);
+        stable = steno_ctc_beam_stable(b);
+        while (old < h.n && h.spans[old].last < t - SETTLE)
+            old++;
+        assert_true(stable >= old && stable >= n_seen && stable <= h.n);
+        for (size_t i = 0; i < n_seen; i++)
+            assert_int_equal(h.spans[i].token, seen[i]);
+        for (n_seen = 0; n_seen < stable; n_seen++)
+            seen[n_seen] = h.spans[n_seen].token;
+    }
+    assert_true(n_seen > 50);
+    steno_ctc_beam_close(b);
+}
+
 static void spans_are_ordered_and_inside_the_utterance(void **state)
 {
     (void)state;
@@ -412,6 +441,7 @@ int main(void)
         cmocka_unit_test(beam_scores_equal_the_sum_over_all_paths),
         cmocka_unit_test(any_chunking_gives_the_same_hypotheses),
         cmocka_unit_test(stable_tokens_never_change),
+        cmocka_unit_test(old_tokens_settle),
         cmocka_unit_test(spans_are_ordered_and_inside_the_utterance),
         cmocka_unit_test(broken_scores_do_no_harm),
         cmocka_unit_test(options_out_of_range_are_refused),
