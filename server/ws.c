@@ -413,6 +413,7 @@ static void update_flow(struct conn *c)
     c->rx_off = off;
     if (off)
         steno_metric_add(c->ws->srv->stats->ws_rx_paused, 1);
+    c->last_rx_ns = steno_now_ns(); /* a pause of ours is no silence of the client's */
     lws_rx_flow_control(c->wsi, !off);
 }
 
@@ -554,7 +555,9 @@ static void on_sweep(lws_sorted_usec_list_t *sul)
             continue;
         steno_ws_session_get_state(c->session, &st);
         queued += st.queued;
-        if (!c->rx_off && (double)(now - c->last_rx_ns) * 1e-9 > idle) {
+        if (c->rx_off) /* its pongs are not read either */
+            lws_validity_confirmed(c->wsi);
+        else if ((double)(now - c->last_rx_ns) * 1e-9 > idle) {
             char msg[96];
             snprintf(msg, sizeof msg, "idle: no audio and no message for %g s", idle);
             steno_ws_session_stop(c->session, "idle_timeout", 1008, msg);
