@@ -25,7 +25,8 @@
     X(signal)                                                                                      \
     X(fused)                                                                                       \
     X(pool)                                                                                        \
-    X(quant)
+    X(quant)                                                                                       \
+    X(ms)
 
 #define STENO_OPS_DECLARE(NAME) extern const struct steno_op steno_ops_##NAME[];
 STENO_OPS_FAMILIES(STENO_OPS_DECLARE)

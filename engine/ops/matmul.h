@@ -19,4 +19,9 @@ const char *steno_matmul_plan(const struct steno_shape *a, const struct steno_sh
 /* Of product i in [0, batch): which matrix of A, which of B. */
 void steno_matmul_offsets(const struct steno_matmul *p, size_t i, size_t *a, size_t *b);
 
+/* c = ep(a * b), all f32 activations; shared out where it is large. ep may be NULL. STENO_ERR_NOMEM. */
+STENO_MUST steno_status steno_ops_matmul_f32(struct steno_op_ctx *ctx, const struct steno_matmul *p,
+                                             const float *a, const float *b, float *c,
+                                             const struct steno_gemm_epilogue *ep, steno_err *err);
+
 #endif

@@ -115,9 +115,9 @@ static void batch_part(void *arg, int part)
     }
 }
 
-static steno_status matmul_f32(struct steno_op_ctx *ctx, const struct steno_matmul *p, const float *a,
-                               const float *b, float *c, const struct steno_gemm_epilogue *ep,
-                               steno_err *err)
+steno_status steno_ops_matmul_f32(struct steno_op_ctx *ctx, const struct steno_matmul *p,
+                                  const float *a, const float *b, float *c,
+                                  const struct steno_gemm_epilogue *ep, steno_err *err)
 {
     struct batch_job j = {.k = steno_op_kernels(ctx), .p = p, .a = a, .b = b, .c = c, .ep = ep};
     double macs = (double)p->m * (double)p->n * (double)p->k;
@@ -246,7 +246,7 @@ static steno_status run_matmul(struct steno_op_ctx *ctx, steno_err *err)
         fy = steno_ops_out_f32(ctx, y);
         if (!fa || !fb || !fy)
             return steno_ops_nomem(ctx, err);
-        st = matmul_f32(ctx, &p, fa, fb, fy, NULL, err);
+        st = steno_ops_matmul_f32(ctx, &p, fa, fb, fy, NULL, err);
         if (!st)
             steno_ops_put_f32(y, fy);
         return st;
