@@ -104,7 +104,7 @@ def join(rng, takes, mode):
     return np.concatenate(out), ends
 
 
-def strings(folder, speaker, per_mode=16, seed=0):
+def strings(folder, speaker, per_mode=10, seed=0):
     """[(mode, wave, tokens, word ends)] out of one speaker's takes."""
     rng = np.random.default_rng(seed + sum(map(ord, speaker)))
     out = []
