@@ -8,6 +8,7 @@
 #include <cmocka.h>
 #include <jansson.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -539,6 +540,44 @@ static void end_without_anything_is_answered(void **state)
     expect_close(f, 1000, "end");
 }
 
+static void *worker(void *arg)
+{
+    struct fixture *f = arg;
+    for (int i = 0; i < 2000; i++)
+        note_text(f, i % 10 ? STENO_PARTIAL : STENO_FINAL, "one two");
+    note(f, STENO_POOL_DONE, STENO_OK);
+    return NULL;
+}
+
+/* For the thread sanitizer: a worker's notes while the network's thread feeds and takes. */
+static void notes_come_from_another_thread(void **state)
+{
+    struct fixture f;
+    char pcm[100] = {0};
+    uint64_t taken = 0;
+    pthread_t t;
+    (void)state;
+    make(&f, 1 << 20, 0);
+    binary(&f, pcm, sizeof pcm);
+    assert_int_equal(pthread_create(&t, NULL, worker, &f), 0);
+    for (bool over = false; !over;) {
+        struct steno_buf b;
+        steno_buf_init(&b, 65536);
+        over = state_of(&f).close;
+        while (steno_ws_session_take(f.s, &b) == STENO_OK) {
+            taken++;
+            steno_buf_reset(&b);
+        }
+        binary(&f, pcm, sizeof pcm);
+        steno_buf_free(&b);
+    }
+    pthread_join(t, NULL);
+    /* ready, 200 finals, `end`, and every partial that was not replaced unread */
+    assert_int_equal(taken, state_of(&f).messages - state_of(&f).partials_dropped);
+    assert_int_equal(state_of(&f).finals, 200);
+    steno_ws_session_free(f.s);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -566,6 +605,7 @@ int main(void)
         TEST(a_wav_that_ends_in_its_header_is_an_error),
         TEST(opus_garbage_is_named),
         TEST(end_without_anything_is_answered),
+        TEST(notes_come_from_another_thread),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
