@@ -325,81 +325,103 @@ static void conv_general(const struct steno_conv *s, const float *x, const float
     }
 }
 
-/* Up to four vectors of outputs of one channel, wherever they lie: their first taps, lanes, places.
- */
-struct batch {
-    const float *from[4];
-    vm lanes[4];
-    size_t at[4], n[4]; /* n >= 1 */
-    size_t count;
-};
-
+/* `width` vectors of sums, each `next` floats of the image behind the one before; x: the first tap
+ * of the first; lanes m (all of them when whole). Always inlined with constant width and flags. */
 static inline __attribute__((always_inline)) void depthwise_sums(const struct steno_conv *s,
-                                                                 const struct batch *b,
-                                                                 const float *w, size_t width,
-                                                                 bool strided, float *out)
+                                                                 const float *x, size_t next,
+                                                                 const float *w, int width, vm m,
+                                                                 bool whole, vf *acc)
 {
-    vf acc[4];
 #pragma GCC unroll 4
-    for (size_t i = 0; i < width; i++)
+    for (int i = 0; i < width; i++)
         acc[i] = v_zero();
     for (size_t k0 = 0; k0 < s->kernel[0]; k0++) {
-        size_t tap = k0 * s->dilation[0] * s->in[1];
+        const float *tap = x + k0 * s->dilation[0] * s->in[1];
         for (size_t k1 = 0; k1 < s->kernel[1]; k1++, tap += s->dilation[1]) {
-            vf weight = v_set1(*w++);
+            const vf weight = v_set1(*w++);
 #pragma GCC unroll 4
-            for (size_t i = 0; i < width; i++) {
-                const float *from = b->from[i] + tap;
-                vf v =
-                    strided ? load_step(from, s->stride[1], b->n[i]) : v_load_m(from, b->lanes[i]);
-                acc[i] = v_fma(weight, v, acc[i]);
+            for (int i = 0; i < width; i++) {
+                const float *from = tap + (size_t)i * next;
+                acc[i] = v_fma(weight, whole ? v_load(from) : v_load_m(from, m), acc[i]);
             }
         }
     }
-#pragma GCC unroll 4
-    for (size_t i = 0; i < width; i++)
-        v_store(out + i * VL, acc[i]);
 }
 
-static void depthwise_batch(const struct steno_conv *s, const struct product *p, struct batch *b,
-                            const float *w, size_t o)
+/* The columns [o1, o1 + VL) of output rows [o0, o0 + 4), fewer at the edges. */
+static void depthwise_rows(const struct steno_conv *s, const struct product *p, const float *x,
+                           const float *w, size_t o, size_t o0, size_t o1)
 {
-    alignas(64) float tile[4 * VL];
-    for (size_t i = b->count; i < 4; i++) { /* idle lanes */
-        b->from[i] = b->from[0];
-        b->lanes[i] = v_tail(0);
-        b->n[i] = 1;
+    const size_t cols = s->out[1] - o1 < VL ? s->out[1] - o1 : VL;
+    const size_t next = s->stride[0] * s->in[1];
+    const vm m = v_tail(cols);
+    const float *from = x + o0 * next + o1;
+    vf acc[4];
+    if (o0 + 4 <= s->out[0]) {
+        depthwise_sums(s, from, next, w, 4, m, false, acc);
+        for (size_t i = 0; i < 4; i++)
+            store_vector(p, acc[i], o, (o0 + i) * s->out[1] + o1, m, p->ep);
+        return;
     }
-    if (s->stride[1] > 1)
-        depthwise_sums(s, b, w, 4, true, tile);
-    else if (b->count == 1)
-        depthwise_sums(s, b, w, 1, false, tile);
-    else
-        depthwise_sums(s, b, w, 4, false, tile);
-    for (size_t i = 0; i < b->count; i++)
-        store_row(p, tile + i * VL, o, b->at[i], b->n[i], true, true);
-    b->count = 0;
+    for (size_t i = o0; i < s->out[0]; i++, from += next) {
+        depthwise_sums(s, from, next, w, 1, m, false, acc);
+        store_vector(p, acc[0], o, i * s->out[1] + o1, m, p->ep);
+    }
+}
+
+/* One output row (time): four vectors side by side while there are that many. */
+static void depthwise_line(const struct steno_conv *s, const struct product *p, const float *x,
+                           const float *w, size_t o)
+{
+    const size_t n = s->out[1];
+    const vm all = v_tail(VL);
+    size_t o1 = 0;
+    vf acc[4];
+    for (; o1 + 4 * VL <= n; o1 += 4 * VL) {
+        depthwise_sums(s, x + o1, VL, w, 4, all, true, acc);
+        for (size_t i = 0; i < 4; i++)
+            store_vector(p, acc[i], o, o1 + i * VL, all, p->ep);
+    }
+    for (; o1 < n; o1 += VL) {
+        const vm m = v_tail(n - o1 < VL ? n - o1 : VL);
+        depthwise_sums(s, x + o1, VL, w, 1, m, false, acc);
+        store_vector(p, acc[0], o, o1, m, p->ep);
+    }
+}
+
+/* Steps along a row: every tap collects its own lanes. */
+static void depthwise_strided(const struct steno_conv *s, const struct product *p, const float *x,
+                              const float *w, size_t o)
+{
+    for (size_t o0 = 0; o0 < s->out[0]; o0++)
+        for (size_t o1 = 0; o1 < s->out[1]; o1 += VL) {
+            const size_t n = s->out[1] - o1 < VL ? s->out[1] - o1 : VL;
+            const float *from = x + o0 * s->stride[0] * s->in[1] + o1 * s->stride[1];
+            vf acc = v_zero();
+            for (size_t k0 = 0; k0 < s->kernel[0]; k0++)
+                for (size_t k1 = 0; k1 < s->kernel[1]; k1++) {
+                    const float *tap = from + k0 * s->dilation[0] * s->in[1] + k1 * s->dilation[1];
+                    acc = v_fma(v_set1(w[k0 * s->kernel[1] + k1]), load_step(tap, s->stride[1], n),
+                                acc);
+                }
+            store_vector(p, acc, o, o0 * s->out[1] + o1, v_tail(n), p->ep);
+        }
 }
 
 static void depthwise_channel(const struct steno_conv *s, const struct product *p, const float *x,
                               const float *w, size_t o)
 {
-    struct batch b;
-    b.count = 0;
-    for (size_t o0 = 0; o0 < s->out[0]; o0++) {
-        const float *row = x + o0 * s->stride[0] * s->in[1];
-        for (size_t o1 = 0; o1 < s->out[1]; o1 += VL) {
-            size_t n = s->out[1] - o1 < VL ? s->out[1] - o1 : VL;
-            b.from[b.count] = row + o1 * s->stride[1];
-            b.lanes[b.count] = v_tail(n);
-            b.at[b.count] = o0 * s->out[1] + o1;
-            b.n[b.count++] = n;
-            if (b.count == 4)
-                depthwise_batch(s, p, &b, w, o);
-        }
+    if (s->stride[1] > 1) {
+        depthwise_strided(s, p, x, w, o);
+        return;
     }
-    if (b.count)
-        depthwise_batch(s, p, &b, w, o);
+    if (s->out[0] == 1) {
+        depthwise_line(s, p, x, w, o);
+        return;
+    }
+    for (size_t o1 = 0; o1 < s->out[1]; o1 += VL)
+        for (size_t o0 = 0; o0 < s->out[0]; o0 += 4)
+            depthwise_rows(s, p, x, w, o, o0, o1);
 }
 
 static void conv_depthwise(const struct steno_conv *s, const float *x, const float *w, float *y,

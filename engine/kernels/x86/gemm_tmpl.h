@@ -138,28 +138,33 @@ static inline vf activate(vf v, const struct steno_gemm_epilogue *ep)
     return v;
 }
 
+/* Finished sums of row i, columns from j on, lanes m: through the epilogue to C. */
+static inline void store_vector(const struct product *p, vf v, size_t i, size_t j, vm m,
+                                const struct steno_gemm_epilogue *ep)
+{
+    if (ep) {
+        vf bias = v_zero();
+        if (ep->bias)
+            bias = ep->bias_rows ? v_set1(ep->bias[i]) : v_load_m(ep->bias + j, m);
+        v = v_fma(v, v_set1(ep->alpha), bias);
+        if (ep->act)
+            v = activate(v, ep);
+        if (ep->residual)
+            v = v + v_load_m(ep->residual + i * ep->ldr + j, m);
+    }
+    v_store_m(p->c + i * p->ldc + j, m, v);
+}
+
 /* One row of the tile to C columns [j, j + cols). */
 static inline void store_row(const struct product *p, const float *tile, size_t i, size_t j,
                              size_t cols, bool first, bool last)
 {
-    const struct steno_gemm_epilogue *ep = last ? p->ep : NULL;
-    float *c = p->c + i * p->ldc + j;
     for (size_t x = 0; x < cols; x += VL) {
         vm m = v_tail(cols - x < VL ? cols - x : VL);
         vf v = v_load(tile + x);
         if (!first)
-            v = v + v_load_m(c + x, m);
-        if (ep) {
-            vf bias = v_zero();
-            if (ep->bias)
-                bias = ep->bias_rows ? v_set1(ep->bias[i]) : v_load_m(ep->bias + j + x, m);
-            v = v_fma(v, v_set1(ep->alpha), bias);
-            if (ep->act)
-                v = activate(v, ep);
-            if (ep->residual)
-                v = v + v_load_m(ep->residual + i * ep->ldr + j + x, m);
-        }
-        v_store_m(c + x, m, v);
+            v = v + v_load_m(p->c + i * p->ldc + j + x, m);
+        store_vector(p, v, i, j + x, m, last ? p->ep : NULL);
     }
 }
 
