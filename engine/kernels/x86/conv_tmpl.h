@@ -58,24 +58,28 @@ static bool needs_padding(const struct steno_conv *s)
     return s->pad[0] || s->pad[1] || reach(s, 0) > s->in[0] || reach(s, 1) > s->in[1];
 }
 
-/* Channels of one group, each with its zeros around it: as far as the outputs reach. */
+/* Row i0 of an image (zeros when it is outside), with zeros before and behind. */
+static inline void pad_row(const struct steno_conv *s, const float *x, size_t i0, float *out)
+{
+    const size_t cols = reach(s, 1), before = s->pad[1];
+    const size_t end = i0 < s->in[0] ? before + s->in[1] : 0; /* columns [before, end) are x's */
+    for (size_t c = 0; c < cols; c += VL) {
+        size_t lo = before > c ? before - c : 0, hi = end > c ? end - c : 0;
+        vm keep = v_range(lo < VL ? lo : VL, hi < VL ? hi : VL);
+        vf v = v_zero();
+        if (v_any(keep))
+            v = v_load_m(x + i0 * s->in[1] + c - before, keep); /* masked lanes may lie outside */
+        v_store_m(out + c, v_tail(cols - c < VL ? cols - c : VL), v);
+    }
+}
+
+/* Channels of one group, as far as the outputs reach. */
 static void pad_images(const struct steno_conv *s, const float *x, size_t channels, float *out)
 {
-    const size_t rows = reach(s, 0), cols = reach(s, 1), before = s->pad[1];
-    for (size_t r = 0; r < channels * rows; r++, out += cols) {
-        const size_t i0 = r % rows - s->pad[0]; /* wraps below zero */
-        const float *from = x + (r / rows * s->in[0] + i0) * s->in[1];
-        const size_t end =
-            i0 < s->in[0] ? before + s->in[1] : 0; /* columns [before, end) are x's */
-        for (size_t c = 0; c < cols; c += VL) {
-            size_t lo = before > c ? before - c : 0, hi = end > c ? end - c : 0;
-            vm keep = v_range(lo < VL ? lo : VL, hi < VL ? hi : VL);
-            vf v = v_zero();
-            if (v_any(keep))
-                v = v_load_m(from + (ptrdiff_t)c - (ptrdiff_t)before, keep);
-            v_store_m(out + c, v_tail(cols - c < VL ? cols - c : VL), v);
-        }
-    }
+    const size_t rows = reach(s, 0), cols = reach(s, 1);
+    for (size_t c = 0; c < channels; c++, x += s->in[0] * s->in[1])
+        for (size_t r = 0; r < rows; r++, out += cols)
+            pad_row(s, x, r - s->pad[0], out); /* wraps below zero */
 }
 
 /* Depthwise channels padded before the first is used: a load that spans two recent stores waits for
@@ -330,8 +334,9 @@ static void conv_general(const struct steno_conv *s, const float *x, const float
 static inline __attribute__((always_inline)) void depthwise_sums(const struct steno_conv *s,
                                                                  const float *x, size_t next,
                                                                  const float *w, int width, vm m,
-                                                                 bool whole, vf *acc)
+                                                                 bool whole, vf *out)
 {
+    vf acc[4]; /* not `out`, which the caller takes the address of: these stay in registers */
 #pragma GCC unroll 4
     for (int i = 0; i < width; i++)
         acc[i] = v_zero();
@@ -346,6 +351,9 @@ static inline __attribute__((always_inline)) void depthwise_sums(const struct st
             }
         }
     }
+#pragma GCC unroll 4
+    for (int i = 0; i < width; i++)
+        out[i] = acc[i];
 }
 
 /* The columns [o1, o1 + VL) of output rows [o0, o0 + 4), fewer at the edges. */
@@ -369,20 +377,21 @@ static void depthwise_rows(const struct steno_conv *s, const struct product *p, 
     }
 }
 
-/* One output row (time): four vectors side by side while there are that many. */
+/* One output row (time): four vectors side by side while there are that many; the last four may
+ * start early and write some outputs twice. */
 static void depthwise_line(const struct steno_conv *s, const struct product *p, const float *x,
                            const float *w, size_t o)
 {
-    const size_t n = s->out[1];
+    const size_t n = s->out[1], four = 4 * VL;
     const vm all = v_tail(VL);
-    size_t o1 = 0;
     vf acc[4];
-    for (; o1 + 4 * VL <= n; o1 += 4 * VL) {
+    for (size_t at = 0; n >= four && at < n; at += four) {
+        const size_t o1 = at + four <= n ? at : n - four;
         depthwise_sums(s, x + o1, VL, w, 4, all, true, acc);
         for (size_t i = 0; i < 4; i++)
             store_vector(p, acc[i], o, o1 + i * VL, all, p->ep);
     }
-    for (; o1 < n; o1 += VL) {
+    for (size_t o1 = 0; n < four && o1 < n; o1 += VL) {
         const vm m = v_tail(n - o1 < VL ? n - o1 : VL);
         depthwise_sums(s, x + o1, VL, w, 1, m, false, acc);
         store_vector(p, acc[0], o, o1, m, p->ep);
