@@ -7,6 +7,7 @@
 #include "server/log.h"
 #include "server/upload.h"
 
+#include <assert.h>
 #include <ctype.h>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -67,6 +68,7 @@ static void register_metrics(steno_http *http)
     char labels[128];
     for (size_t r = 0;; r++) {
         const struct steno_route *route = &steno_routes[r];
+        assert(r < MAX_ROUTES);
         for (int m = 0; m < METHODS; m++) {
             const int *codes = codes_of(route, (enum method)m);
             size_t c = 0;
