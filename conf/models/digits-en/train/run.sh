@@ -1,7 +1,7 @@
 #!/bin/sh
 # Make the model again: run.sh DATA_DIR WORK_DIR [--loso]
 #
-# DATA_DIR holds fsdd/, speech/, librispeech/, formats/ (see README.md); WORK_DIR takes about 8 GB.
+# DATA_DIR holds fsdd/, speech/, librispeech/, formats/ (see README.md); WORK_DIR takes about 4 GB.
 # With --loso, five more models are made, each without one FSDD speaker, and counted on that speaker.
 set -eu
 data=${1:?usage: run.sh DATA_DIR WORK_DIR [--loso]}
@@ -58,7 +58,7 @@ if [ "${3:-}" = --loso ]; then
     for s in $speakers; do
         others=$(echo "$speakers" | tr ' ' '\n' | grep -v "^$s$" | tr '\n' ' ')
         # shellcheck disable=SC2086
-        stage "loso-$s" tune "$o/base.pt" "$o/loso_$s.pt" @LOSO@ 1e-3 0.985 $others
+        stage "loso-$s" tune "$o/base.pt" "$o/loso_$s.pt" 150 1e-3 0.985 $others
         mkdir -p "$o/loso_$s"
         "$py" -W ignore "$here/export.py" "$o/loso_$s.pt" "$o/loso_$s" --half
         "$py" -W ignore "$here/evaluate.py" "$data" "$work" "$o/loso_$s/encoder.onnx" --speaker "$s" \
@@ -67,9 +67,10 @@ if [ "${3:-}" = --loso ]; then
 fi
 
 # shellcheck disable=SC2086
-stage final-a tune "$o/base.pt" "$o/final_a.pt" @FA@ 1.2e-3 0.995 $speakers
+stage final-a tune "$o/base.pt" "$o/final_a.pt" 786 1.2e-3 0.995 $speakers
 # shellcheck disable=SC2086
-stage final tune "$o/final_a.pt" "$o/final.pt" @FB@ 1.2e-3 0.995 $speakers
+stage final-b tune "$o/final_a.pt" "$o/final_b.pt" 1476 1.2e-3 0.995 $speakers
+# shellcheck disable=SC2086
 
 "$py" -W ignore "$here/export.py" "$o/final.pt" "$here/.." --half
 speakers_list=$(echo "$speakers" | tr ' ' ,)
