@@ -81,6 +81,7 @@ static void forget_outputs(struct steno_infer *ic, const struct steno_node *n)
         k->dtype = STENO_DT_NONE;
         k->shape.rank = STENO_RANK_ANY;
         k->value = NULL;
+        k->part = NULL;
     }
 }
 
@@ -93,7 +94,11 @@ steno_status steno_infer_one(struct steno_infer *ic, const struct steno_node *n,
     if (!n->op || !n->op->infer)
         return STENO_OK;
     st = n->op->infer(ic, err);
-    return st ? steno_fail_in(err, st, "node '%s' (%s)", n->name, n->op_type) : STENO_OK;
+    if (st)
+        return steno_fail_in(err, st, "node '%s' (%s)", n->name, n->op_type);
+    if (ic->symbols)
+        steno_infer_partial(ic);
+    return STENO_OK;
 }
 
 /* Entries of the values that no node writes. */
@@ -142,8 +147,12 @@ steno_status steno_infer_subgraph(struct steno_infer *ic, struct steno_graph *g,
                                   const steno_dtype *in_dtype, const struct steno_shape *in_shape,
                                   int n_in, steno_err *err)
 {
-    struct steno_infer sub = {
-        .g = g, .up = ic, .next_dim = ic->next_dim, .mem = ic->mem, .into_graph = ic->into_graph};
+    struct steno_infer sub = {.g = g,
+                              .up = ic,
+                              .next_dim = ic->next_dim,
+                              .mem = ic->mem,
+                              .into_graph = ic->into_graph,
+                              .symbols = ic->symbols};
     steno_status st;
     if (n_in != g->n_inputs)
         return steno_fail(err, STENO_ERR_FORMAT, "body graph '%s' has %d inputs, %d are given",
@@ -180,7 +189,7 @@ void steno_infer_subgraph_out(const struct steno_infer *ic, int i, steno_dtype *
 steno_status steno_infer_graph(struct steno_graph *g, steno_err *err)
 {
     int64_t next = g->n_symbols;
-    struct steno_infer ic = {.g = g, .next_dim = &next, .into_graph = true};
+    struct steno_infer ic = {.g = g, .next_dim = &next, .into_graph = true, .symbols = true};
     steno_status st;
     ic.mem = steno_arena_new(0);
     ic.known =

@@ -6,11 +6,20 @@
 
 #include "ops/op.h"
 
+/* A short I64 vector of dimensions (exec/partial.c): element i is the symbol v[i] (a negative
+ * dimension) where sym[i], else the number v[i]. */
+struct steno_partial {
+    int n;
+    int64_t v[STENO_MAX_RANK];
+    bool sym[STENO_MAX_RANK];
+};
+
 /* What is known of one value. */
 struct steno_known {
     steno_dtype dtype;
     struct steno_shape shape;
     const struct steno_tensor *value; /* NULL = not known now */
+    struct steno_partial *part; /* NULL, or what is known of the elements while value is not */
 };
 
 struct steno_infer {
@@ -19,6 +28,7 @@ struct steno_infer {
     struct steno_known *known;    /* by value number of g */
     const struct steno_infer *up; /* inference of the graph around */
     int64_t *next_dim;
+    bool symbols;    /* dimensions may be symbols: exec/partial.c helps */
     bool into_graph; /* body graphs: store results in their values */
     steno_arena *mem;
     /* Results of the last steno_infer_subgraph. */
@@ -30,6 +40,9 @@ struct steno_infer {
  * becomes unknown. The error names the node. */
 STENO_MUST steno_status steno_infer_one(struct steno_infer *ic, const struct steno_node *n,
                                         steno_err *err);
+/* What the operator's own inference cannot see of ic->node: symbols that travel through shape
+ * arithmetic. Called after it. */
+void steno_infer_partial(struct steno_infer *ic);
 /* Whole graph at load: g->values gets dtypes and symbolic shapes. */
 STENO_MUST steno_status steno_infer_graph(struct steno_graph *g, steno_err *err);
 

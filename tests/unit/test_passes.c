@@ -379,6 +379,31 @@ static void linear_takes_bias_activation_scale_and_residual(void **state)
     check(m, "linear", true, 2);
 }
 
+/* The batch stays the same symbol through Shape, Slice, Concat, Reshape and back, so the residual's
+ * shape is known to fit. */
+static void symbols_travel_through_shape_arithmetic(void **state)
+{
+    static const int64_t zero[1] = {0}, one[1] = {1}, minus[1] = {-1}, flat[3] = {-1, 3, 8};
+    struct mk_graph *m = start();
+    (void)state;
+    mk_f32(m, "w", "8,8", c_data, C * C);
+    mk_i64(m, "zero", "1", zero, 1);
+    mk_i64(m, "one", "1", one, 1);
+    mk_i64(m, "minus", "1", minus, 1);
+    mk_i64(m, "flat", "3", flat, 3);
+    mk_node(m, "Shape", "x", "s");
+    mk_node(m, "Slice", "s,zero,one,zero", "n");
+    mk_node(m, "Concat", "n,minus", "target");
+    mk_attr_int(m, "axis", 0);
+    mk_node(m, "Reshape", "x,target", "rows"); /* [b, 24] */
+    mk_node(m, "Exp", "rows", "e");
+    mk_node(m, "Reshape", "e,flat", "back"); /* [b, 3, 8] */
+    mk_node(m, "MatMul", "x,w", "p");
+    mk_node(m, "Add", "p,back", "y");
+    mk_output(m, "y", STENO_F32, NULL);
+    check(m, "linear", true, 7); /* without the symbol: 8, the addition stays a node */
+}
+
 static void every_activation_of_linear(void **state)
 {
     static const char *const acts[] = {"Relu", "Sigmoid", "Tanh"};
@@ -468,6 +493,7 @@ int main(void)
         cmocka_unit_test(glu_is_found),
         cmocka_unit_test(layernorm_is_found),
         cmocka_unit_test(linear_takes_bias_activation_scale_and_residual),
+        cmocka_unit_test(symbols_travel_through_shape_arithmetic),
         cmocka_unit_test(every_activation_of_linear),
         cmocka_unit_test(linear_leaves_what_it_cannot_take),
         cmocka_unit_test(depthwise_convolution_keeps_time_slow),

@@ -1,0 +1,200 @@
+/* Shape arithmetic with symbols: what is known of short integer vectors whose elements are
+ * dimensions. Exporters compute the target of a Reshape as Concat(Slice(Shape(x), 0, 2), [-1]); at
+ * load x's dimensions are symbols, so the vector has no value, but its elements are known as
+ * "dimension n of x" or a number. With that, the Reshape's output keeps x's symbols, and passes see
+ * that shapes are equal. When a plan is made all dimensions are numbers and nothing of this is
+ * needed. */
+#include "exec/infer.h"
+
+#include <string.h>
+
+static const struct steno_partial *of(const struct steno_infer *ic, int in)
+{
+    const struct steno_node *n = ic->node;
+    const struct steno_known *k;
+    struct steno_partial *p;
+    size_t count;
+    if (in >= n->n_in || n->in[in] == STENO_NONE)
+        return NULL;
+    k = &ic->known[n->in[in]];
+    if (k->part || !k->value || k->value->dtype != STENO_I64 || !k->value->data)
+        return k->part;
+    count = steno_numel(k->value);
+    if (count > STENO_MAX_RANK || k->value->shape.rank > 1 ||
+        !(p = steno_arena_alloc(ic->mem, sizeof *p)))
+        return NULL;
+    p->n = (int)count;
+    memcpy(p->v, k->value->data, count * sizeof p->v[0]);
+    return p;
+}
+
+static bool from_shape(const struct steno_infer *ic, struct steno_partial *p)
+{
+    struct steno_shape s = steno_infer_shape(ic, 0);
+    int64_t start = steno_node_int(ic->node, "start", 0);
+    int64_t end = steno_node_int(ic->node, "end", s.rank);
+    if (s.rank < 0)
+        return false;
+    start = start < 0 ? start + s.rank : start;
+    end = end < 0 ? end + s.rank : end > s.rank ? s.rank : end;
+    for (int64_t i = start < 0 ? 0 : start; i < end; i++) {
+        p->sym[p->n] = s.dim[i] < 0;
+        p->v[p->n++] = s.dim[i];
+    }
+    return true;
+}
+
+static bool take(struct steno_partial *p, const struct steno_partial *x, int64_t i)
+{
+    i = i < 0 ? i + x->n : i;
+    if (i < 0 || i >= x->n || p->n == STENO_MAX_RANK)
+        return false;
+    p->sym[p->n] = x->sym[i];
+    p->v[p->n++] = x->v[i];
+    return true;
+}
+
+static bool gather(const struct steno_infer *ic, struct steno_partial *p)
+{
+    const struct steno_partial *x = of(ic, 0);
+    int64_t idx[STENO_MAX_RANK];
+    size_t n;
+    if (!x || !steno_infer_ints(ic, 1, idx, STENO_MAX_RANK, &n))
+        return false;
+    for (size_t i = 0; i < n; i++)
+        if (!take(p, x, idx[i]))
+            return false;
+    return true;
+}
+
+/* One of Slice's optional vectors of length 1. */
+static bool one(const struct steno_infer *ic, int in, int64_t fallback, int64_t *out)
+{
+    size_t n;
+    *out = fallback;
+    return !steno_infer_has(ic, in) || (steno_infer_ints(ic, in, out, 1, &n) && n == 1);
+}
+
+static bool slice(const struct steno_infer *ic, struct steno_partial *p)
+{
+    const struct steno_partial *x = of(ic, 0);
+    int64_t start, end, axis, step;
+    if (!x || ic->node->opset < 10 || !one(ic, 1, 0, &start) || !one(ic, 2, 0, &end) ||
+        !one(ic, 3, 0, &axis) || !one(ic, 4, 1, &step) || (axis != 0 && axis != -1) || step != 1)
+        return false;
+    start = start < 0 ? start + x->n : start;
+    end = end < 0 ? end + x->n : end > x->n ? x->n : end;
+    for (int64_t i = start < 0 ? 0 : start; i < end; i++)
+        if (!take(p, x, i))
+            return false;
+    return true;
+}
+
+static bool concat(const struct steno_infer *ic, struct steno_partial *p)
+{
+    for (int k = 0; k < ic->node->n_in; k++) {
+        const struct steno_partial *x = of(ic, k);
+        for (int i = 0; x && i < x->n; i++)
+            if (!take(p, x, i))
+                return false;
+        if (!x)
+            return false;
+    }
+    return true;
+}
+
+static bool copy(const struct steno_infer *ic, struct steno_partial *p)
+{
+    const struct steno_partial *x = of(ic, 0);
+    if (x)
+        *p = *x;
+    return x != NULL;
+}
+
+static bool evaluate(const struct steno_infer *ic, struct steno_partial *p)
+{
+    static const struct {
+        const char *type;
+        bool (*fn)(const struct steno_infer *ic, struct steno_partial *p);
+    } rows[] = {{"Shape", from_shape}, {"Gather", gather}, {"Slice", slice},   {"Concat", concat},
+                {"Squeeze", copy},     {"Identity", copy}, {"Unsqueeze", copy}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (!strcmp(ic->node->op_type, rows[i].type))
+            return rows[i].fn(ic, p);
+    return false;
+}
+
+/* The dimension that -1 stands for: what is left of `in` when `out`'s others are taken away, a number
+ * or one symbol; a fresh symbol when more remains. */
+static int64_t rest(struct steno_infer *ic, struct steno_shape in, const struct steno_shape *out,
+                    int hole)
+{
+    int64_t have = 1, used = 1, symbol = 0;
+    for (int i = 0; i < out->rank; i++) {
+        int k = 0;
+        if (i == hole)
+            continue;
+        if (out->dim[i] >= 0) {
+            if (__builtin_mul_overflow(used, out->dim[i], &used))
+                return steno_infer_new_dim(ic);
+            continue;
+        }
+        while (k < in.rank && in.dim[k] != out->dim[i])
+            k++;
+        if (k == in.rank)
+            return steno_infer_new_dim(ic);
+        in.dim[k] = 1;
+    }
+    for (int k = 0; k < in.rank; k++) {
+        if (in.dim[k] < 0 && !symbol && in.dim[k] != STENO_DIM_ANY)
+            symbol = in.dim[k];
+        else if (in.dim[k] < 0 || __builtin_mul_overflow(have, in.dim[k], &have))
+            return steno_infer_new_dim(ic);
+    }
+    if (symbol)
+        return used > 0 && have == used ? symbol : steno_infer_new_dim(ic);
+    return used > 0 && have % used == 0 ? have / used : steno_infer_new_dim(ic);
+}
+
+/* Reshape with a target of which symbols are known. */
+static void reshape(struct steno_infer *ic)
+{
+    const struct steno_partial *p = of(ic, 1);
+    struct steno_shape in = steno_infer_shape(ic, 0), out;
+    int hole = -1;
+    if (!p || in.rank < 0 || p->n > STENO_MAX_RANK || steno_node_int(ic->node, "allowzero", 0))
+        return;
+    out.rank = p->n;
+    for (int i = 0; i < p->n; i++) {
+        if (p->sym[i]) {
+            out.dim[i] = p->v[i] == STENO_DIM_ANY ? steno_infer_new_dim(ic) : p->v[i];
+        } else if (p->v[i] == 0 && i < in.rank) {
+            out.dim[i] = in.dim[i];
+        } else if (p->v[i] == -1 && hole < 0) {
+            hole = i;
+        } else if (p->v[i] > 0) {
+            out.dim[i] = p->v[i];
+        } else {
+            return;
+        }
+    }
+    if (hole >= 0)
+        out.dim[hole] = rest(ic, in, &out, hole);
+    steno_infer_set(ic, 0, steno_infer_dtype(ic, 0), &out);
+}
+
+void steno_infer_partial(struct steno_infer *ic)
+{
+    const struct steno_node *n = ic->node;
+    struct steno_known *y = n->n_out && n->out[0] != STENO_NONE ? &ic->known[n->out[0]] : NULL;
+    struct steno_partial p = {0};
+    if (!y || *n->domain || y->value)
+        return;
+    if (!strcmp(n->op_type, "Reshape") && n->opset >= 5 && !steno_shape_known(&y->shape))
+        reshape(ic);
+    if (y->dtype != STENO_I64 || !evaluate(ic, &p))
+        return;
+    y->part = steno_arena_alloc(ic->mem, sizeof p);
+    if (y->part)
+        memcpy(y->part, &p, sizeof p);
+}
