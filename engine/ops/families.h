@@ -26,7 +26,8 @@
     X(fused)                                                                                       \
     X(pool)                                                                                        \
     X(quant)                                                                                       \
-    X(ms)
+    X(ms)                                                                                          \
+    X(ms_attention)
 
 #define STENO_OPS_DECLARE(NAME) extern const struct steno_op steno_ops_##NAME[];
 STENO_OPS_FAMILIES(STENO_OPS_DECLARE)

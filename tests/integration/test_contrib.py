@@ -8,7 +8,7 @@ import tempfile
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
 BUILD = os.environ.get("STENO_BUILD", os.path.join(ROOT, "build", "release"))
-# name: operator, outputs, attributes, shapes of the inputs (None = absent)
+# name: operator, outputs, attributes, shapes of the inputs (None = absent, a list = these i32)
 CASES = {
     "gelu": ("Gelu", 1, {}, [(2, 3, 33)]),
     "bias_gelu": ("BiasGelu", 1, {}, [(2, 3, 33), (33,)]),
@@ -23,6 +23,22 @@ CASES = {
     "fused_matmul_trans_b": ("FusedMatMul", 1, {"transB": 1, "alpha": 2.0}, [(2, 3, 5, 7), (4, 7)]),
     "fused_matmul_trans_batch": ("FusedMatMul", 1, {"transBatchA": 1, "transBatchB": 1},
                                  [(5, 2, 3, 7), (7, 2, 3, 4)]),
+    "mha": ("MultiHeadAttention", 1, {"num_heads": 2}, [(2, 3, 8), (2, 5, 8), (2, 5, 12)]),
+    "mha_with_bias_and_lengths": ("MultiHeadAttention", 1, {"num_heads": 2},
+                                  [(2, 3, 8), (2, 5, 8), (2, 5, 8), (24,), [5, 2]]),
+    "mha_with_padding_mask": ("MultiHeadAttention", 1, {"num_heads": 2, "scale": 0.3},
+                              [(2, 3, 8), (2, 3, 8), (2, 3, 8), None, [[1, 1, 0], [1, 0, 1]]]),
+    "mha_with_attention_bias": ("MultiHeadAttention", 1, {"num_heads": 2},
+                                [(2, 3, 8), (2, 5, 8), (2, 5, 8), None, None, (1, 2, 3, 5)]),
+    "mha_causal_with_cache": ("MultiHeadAttention", 3, {"num_heads": 2, "unidirectional": 1},
+                              [(2, 3, 8), (2, 3, 8), (2, 3, 8), None, None, None, (2, 2, 4, 4), (2, 2, 4, 4)]),
+    "mha_of_cross_caches": ("MultiHeadAttention", 1, {"num_heads": 2}, [(2, 3, 8), (2, 2, 5, 4), (2, 2, 5, 4)]),
+    "attention": ("Attention", 1, {"num_heads": 2}, [(2, 3, 6), (6, 24), (24,)]),
+    "attention_with_lengths": ("Attention", 1, {"num_heads": 2}, [(2, 3, 6), (6, 24), (24,), [3, 1]]),
+    "attention_causal_with_past": ("Attention", 2, {"num_heads": 2, "unidirectional": 1},
+                                   [(2, 3, 6), (6, 24), (24,), None, (2, 2, 2, 4, 4)]),
+    "attention_of_other_sizes": ("Attention", 1, {"num_heads": 2, "qkv_hidden_sizes": [8, 8, 12]},
+                                 [(2, 3, 6), (6, 28), (28,)]),
 }
 
 
@@ -33,10 +49,12 @@ def run(name, op, n_out, attrs, shapes):
     from onnx import TensorProto, helper
     rng = np.random.default_rng(1)
     names = [f"x{i}" if s is not None else "" for i, s in enumerate(shapes)]
-    feed = {f"x{i}": rng.standard_normal(s).astype("f4") for i, s in enumerate(shapes) if s is not None}
+    feed = {f"x{i}": np.array(s, "i4") if isinstance(s, list) else rng.standard_normal(s).astype("f4")
+            for i, s in enumerate(shapes) if s is not None}
     outs = [f"y{i}" for i in range(n_out)]
     graph = helper.make_graph([helper.make_node(op, names, outs, domain="com.microsoft", **attrs)], name,
-                              [helper.make_tensor_value_info(n, TensorProto.FLOAT, v.shape) for n, v in feed.items()],
+                              [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(v.dtype), v.shape)
+                               for n, v in feed.items()],
                               [helper.make_tensor_value_info(o, TensorProto.FLOAT, None) for o in outs])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)],
                               ir_version=8)
