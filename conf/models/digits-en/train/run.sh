@@ -71,7 +71,7 @@ stage final-a tune "$o/base.pt" "$o/final_a.pt" 786 1.2e-3 0.995 $speakers
 # shellcheck disable=SC2086
 stage final-b tune "$o/final_a.pt" "$o/final_b.pt" 1476 1.2e-3 0.995 $speakers
 # shellcheck disable=SC2086
-
+stage final tune "$o/final_b.pt" "$o/final.pt" 1118 1e-3 0.995 $speakers
 "$py" -W ignore "$here/export.py" "$o/final.pt" "$here/.." --half
 speakers_list=$(echo "$speakers" | tr ' ' ,)
 "$py" -W ignore "$here/evaluate.py" "$data" "$work" "$here/../encoder.onnx" --speaker "$speakers_list"
