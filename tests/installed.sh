@@ -41,7 +41,7 @@ int main(int argc, char **argv)
 }
 C
 flags=$(PKG_CONFIG_PATH="$root/usr/lib/pkgconfig" PKG_CONFIG_SYSROOT_DIR="$root" pkg-config --cflags steno 2>&1 | sed "s|$root$root|$root|g")
-libs=$(PKG_CONFIG_PATH="$root/usr/lib/pkgconfig" pkg-config --static --libs steno 2>&1)
+libs=$(PKG_CONFIG_PATH="$root/usr/lib/pkgconfig" pkg-config --libs steno 2>&1)
 # shellcheck disable=SC2086
 out=$(gcc -std=c11 ${flags} -o "$root/user" "$root/user.c" -L"$root/usr/lib" $libs 2>&1 && "$root/user" "$root/usr/share/steno/models/digits-en" 2>&1)
 check $? "a program builds and runs with steno.pc" "$out"
