@@ -37,9 +37,8 @@ static void visible(const struct steno_attention *a, size_t b, size_t i, size_t 
 static void weigh(const struct job *j, size_t b, size_t h, size_t i, float *s)
 {
     const struct steno_attention *a = j->a;
-    const float *mask = a->mask.data ? a->mask.data + b * a->mask.batch + h * a->mask.head +
-                                           i * a->mask.row
-                                     : NULL;
+    const float *mask =
+        a->mask.data ? a->mask.data + b * a->mask.batch + h * a->mask.head + i * a->mask.row : NULL;
     float *out = a->captured ? a->captured + ((b * a->q_heads + h) * a->rows + i) * a->keys : NULL;
     size_t from, to, n = a->keys;
     bool seen = false;

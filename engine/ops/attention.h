@@ -12,7 +12,12 @@ struct steno_attn_view {
     size_t batch, head, row;
 };
 
-enum steno_attn_capture { STENO_ATTN_RAW, STENO_ATTN_CAPPED, STENO_ATTN_BIASED, STENO_ATTN_WEIGHTS };
+enum steno_attn_capture {
+    STENO_ATTN_RAW,
+    STENO_ATTN_CAPPED,
+    STENO_ATTN_BIASED,
+    STENO_ATTN_WEIGHTS
+};
 
 struct steno_attention {
     size_t batch, q_heads, kv_heads, rows, keys, size, v_size; /* kv_heads divides q_heads */
@@ -21,8 +26,8 @@ struct steno_attention {
     struct steno_attn_view y_view;
     float scale;
     float softcap; /* 0 = none */
-    /* Added to the scores: mask [batch, heads, rows, mask_keys], stride 0 where it repeats; keys from
-     * mask_keys on are masked out. NULL = none. */
+    /* Added to the scores: mask [batch, heads, rows, mask_keys], stride 0 where it repeats; keys
+     * from mask_keys on are masked out. NULL = none. */
     struct steno_attn_view mask;
     size_t mask_keys;
     /* Key j is seen by row i when i + offset - left <= j <= i + offset + right; -1 = unbounded. */

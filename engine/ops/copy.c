@@ -7,7 +7,8 @@ struct dims {
 };
 
 /* Drop dims of 1 and merge neighbours that both sides step through evenly. */
-static void merge(struct dims *m, int rank, const int64_t *dim, const int64_t *ds, const int64_t *ss)
+static void merge(struct dims *m, int rank, const int64_t *dim, const int64_t *ds,
+                  const int64_t *ss)
 {
     m->rank = 0;
     for (int i = rank - 1; i >= 0; i--) {
@@ -28,10 +29,11 @@ static void merge(struct dims *m, int rank, const int64_t *dim, const int64_t *d
     }
 }
 
-#define BLOCK 16 /* a 16 x 16 block of 4-byte elements is 16 lines on either side: half of L1 is free */
+#define BLOCK                                                                                      \
+    16 /* a 16 x 16 block of 4-byte elements is 16 lines on either side: half of L1 is free */
 
 #define PLANE(NAME, T)                                                                             \
-    /* A plane of rows x cols; neither side need be dense. */                                     \
+    /* A plane of rows x cols; neither side need be dense. */                                      \
     static void NAME(T *d, int64_t dr, int64_t dc, const T *s, int64_t sr, int64_t sc,             \
                      int64_t rows, int64_t cols)                                                   \
     {                                                                                              \
@@ -62,13 +64,16 @@ static void plane(size_t esize, char *d, int64_t dr, int64_t dc, const char *s, 
         plane1((uint8_t *)d, dr, dc, (const uint8_t *)s, sr, sc, rows, cols);
         break;
     case 2:
-        plane2((uint16_t *)(void *)d, dr, dc, (const uint16_t *)(const void *)s, sr, sc, rows, cols);
+        plane2((uint16_t *)(void *)d, dr, dc, (const uint16_t *)(const void *)s, sr, sc, rows,
+               cols);
         break;
     case 4:
-        plane4((uint32_t *)(void *)d, dr, dc, (const uint32_t *)(const void *)s, sr, sc, rows, cols);
+        plane4((uint32_t *)(void *)d, dr, dc, (const uint32_t *)(const void *)s, sr, sc, rows,
+               cols);
         break;
     default:
-        plane8((uint64_t *)(void *)d, dr, dc, (const uint64_t *)(const void *)s, sr, sc, rows, cols);
+        plane8((uint64_t *)(void *)d, dr, dc, (const uint64_t *)(const void *)s, sr, sc, rows,
+               cols);
         break;
     }
 }

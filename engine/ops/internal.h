@@ -1,9 +1,10 @@
 /* What operator families share: axis rules, element access, broadcasting and strided copies.
  *
- * Types are handled in three ways. Moving data (ops named move, gather, shape, where) goes by element
- * size. Elementwise arithmetic has a row function for each type; f16 and bf16 are computed in f32,
- * a buffer at a time. Everything else has an f32 form built on the kernel table and a plain f64
- * form: f16 and bf16 are widened to f32 in scratch, f64 and what is left go through the f64 form. */
+ * Types are handled in three ways. Moving data (ops named move, gather, shape, where) goes by
+ * element size. Elementwise arithmetic has a row function for each type; f16 and bf16 are computed
+ * in f32, a buffer at a time. Everything else has an f32 form built on the kernel table and a plain
+ * f64 form: f16 and bf16 are widened to f32 in scratch, f64 and what is left go through the f64
+ * form. */
 #ifndef STENO_OPS_INTERNAL_H
 #define STENO_OPS_INTERNAL_H
 
@@ -53,7 +54,8 @@ int64_t steno_ops_get_i64(const struct steno_tensor *t, size_t i);
  * scratch. NULL when out of memory. */
 const float *steno_ops_as_f32(struct steno_op_ctx *ctx, const struct steno_tensor *t);
 const double *steno_ops_as_f64(struct steno_op_ctx *ctx, const struct steno_tensor *t);
-/* Where to compute output t in f32 (f64): its data, or scratch that steno_ops_put_* converts from. */
+/* Where to compute output t in f32 (f64): its data, or scratch that steno_ops_put_* converts from.
+ */
 float *steno_ops_out_f32(struct steno_op_ctx *ctx, const struct steno_tensor *t);
 double *steno_ops_out_f64(struct steno_op_ctx *ctx, const struct steno_tensor *t);
 void steno_ops_put_f32(struct steno_tensor *t, const float *buf);
@@ -87,7 +89,8 @@ static inline bool steno_ops_same_dim(int64_t a, int64_t b)
 {
     return a == b && a != STENO_DIM_ANY;
 }
-/* Input `in` as list of integers (i32/i64 tensor). Error when it is absent or holds more than max. */
+/* Input `in` as list of integers (i32/i64 tensor). Error when it is absent or holds more than max.
+ */
 STENO_MUST steno_status steno_ops_ints(const struct steno_op_ctx *ctx, int in, int64_t *out,
                                        size_t max, size_t *n, steno_err *err);
 /* Attribute `name` if present, else input `in` if present; *n = 0 and *found false if neither. */
@@ -108,14 +111,14 @@ STENO_MUST steno_status steno_ops_infer_compare(struct steno_infer *ic, steno_er
 STENO_MUST steno_status steno_ops_infer_bshape(struct steno_infer *ic, int first, int last,
                                                struct steno_shape *out, steno_err *err);
 
-/* ---- broadcasting ---- dims of the result merged as far as every operand allows; the last one is a
- * row in which each operand has step 1 or 0. */
+/* ---- broadcasting ---- dims of the result merged as far as every operand allows; the last one is
+ * a row in which each operand has step 1 or 0. */
 struct steno_bcast {
     int rank, n_in;
-    size_t dim[STENO_MAX_RANK];                       /* of the outer dims */
-    size_t step[STENO_OPS_MAX_IN][STENO_MAX_RANK];    /* elements */
-    size_t rows, row;                                 /* number of rows, elements in one */
-    size_t row_step[STENO_OPS_MAX_IN];                /* 0 or 1 */
+    size_t dim[STENO_MAX_RANK];                    /* of the outer dims */
+    size_t step[STENO_OPS_MAX_IN][STENO_MAX_RANK]; /* elements */
+    size_t rows, row;                              /* number of rows, elements in one */
+    size_t row_step[STENO_OPS_MAX_IN];             /* 0 or 1 */
 };
 struct steno_bcast_pos {
     size_t idx[STENO_MAX_RANK];
@@ -130,8 +133,8 @@ void steno_bcast_next(const struct steno_bcast *b, struct steno_bcast_pos *p);
 STENO_MUST steno_status steno_ops_bshape(const struct steno_op_ctx *ctx, int n_in,
                                          struct steno_shape *out, steno_err *err);
 
-/* ---- strided copy ---- dst[sum i_d * ds_d] = src[sum i_d * ss_d] for every index below dim; strides
- * in elements of esize bytes (1, 2, 4 or 8), negative and zero (source) allowed. */
+/* ---- strided copy ---- dst[sum i_d * ds_d] = src[sum i_d * ss_d] for every index below dim;
+ * strides in elements of esize bytes (1, 2, 4 or 8), negative and zero (source) allowed. */
 void steno_ops_copy(int rank, const int64_t *dim, size_t esize, void *dst, const int64_t *ds,
                     const void *src, const int64_t *ss);
 /* n elements of esize bytes at dst become the one at value. */

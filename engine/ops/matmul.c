@@ -26,8 +26,7 @@ const char *steno_matmul_plan(const struct steno_shape *a, const struct steno_sh
         y.rank = 2;
         y.dim[1] = 1;
     }
-    if (x.dim[x.rank - 1] >= 0 && y.dim[y.rank - 2] >= 0 &&
-        x.dim[x.rank - 1] != y.dim[y.rank - 2])
+    if (x.dim[x.rank - 1] >= 0 && y.dim[y.rank - 2] >= 0 && x.dim[x.rank - 1] != y.dim[y.rank - 2])
         return "inner dimensions differ";
     xb = steno_ops_shape(x.rank - 2, x.dim);
     yb = steno_ops_shape(y.rank - 2, y.dim);

@@ -6,7 +6,7 @@
 
 struct steno_matmul {
     size_t m, n, k, batch;
-    struct steno_shape bshape;  /* batch dims of the result */
+    struct steno_shape bshape; /* batch dims of the result */
     struct steno_shape out;
     int64_t a_step[STENO_MAX_RANK], b_step[STENO_MAX_RANK]; /* in matrices, by batch dim */
     bool b_single; /* one B for all: A's batch is just more rows */
@@ -19,7 +19,8 @@ const char *steno_matmul_plan(const struct steno_shape *a, const struct steno_sh
 /* Of product i in [0, batch): which matrix of A, which of B. */
 void steno_matmul_offsets(const struct steno_matmul *p, size_t i, size_t *a, size_t *b);
 
-/* c = ep(a * b), all f32 activations; shared out where it is large. ep may be NULL. STENO_ERR_NOMEM. */
+/* c = ep(a * b), all f32 activations; shared out where it is large. ep may be NULL.
+ * STENO_ERR_NOMEM. */
 STENO_MUST steno_status steno_ops_matmul_f32(struct steno_op_ctx *ctx, const struct steno_matmul *p,
                                              const float *a, const float *b, float *c,
                                              const struct steno_gemm_epilogue *ep, steno_err *err);

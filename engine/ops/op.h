@@ -24,14 +24,14 @@ struct steno_op_ctx; /* the view of one node during a run */
 struct steno_prep;   /* the view of one node while it is prepared */
 
 enum {
-    STENO_OP_INPLACE0 = 1u << 0, /* output 0 may overwrite input 0 (same bytes per element, same
-                                    count): elementwise */
-    STENO_OP_INPLACE1 = 1u << 1, /* ... or input 1 */
-    STENO_OP_VIEW = 1u << 2,     /* output 0 is input 0 with another shape (Reshape, Squeeze...):
-                                    run calls steno_op_view, nothing is copied where the plan can */
-    STENO_OP_IMPURE = 1u << 3,   /* not to be folded or merged (random numbers) */
+    STENO_OP_INPLACE0 = 1u << 0,   /* output 0 may overwrite input 0 (same bytes per element, same
+                                      count): elementwise */
+    STENO_OP_INPLACE1 = 1u << 1,   /* ... or input 1 */
+    STENO_OP_VIEW = 1u << 2,       /* output 0 is input 0 with another shape (Reshape, Squeeze...):
+                                      run calls steno_op_view, nothing is copied where the plan can */
+    STENO_OP_IMPURE = 1u << 3,     /* not to be folded or merged (random numbers) */
     STENO_OP_SHAPE_ONLY = 1u << 4, /* needs shapes, not data, of input 0 (Shape, Size) */
-    STENO_OP_DYNAMIC = 1u << 5   /* output shape depends on data (NonZero, Unique, Loop) */
+    STENO_OP_DYNAMIC = 1u << 5     /* output shape depends on data (NonZero, Unique, Loop) */
 };
 
 struct steno_op {
@@ -52,7 +52,8 @@ const struct steno_op *steno_op_next(const struct steno_op *op);
 /* ---- infer ---- */
 const struct steno_node *steno_infer_node(const struct steno_infer *ic);
 bool steno_infer_has(const struct steno_infer *ic, int in);
-steno_dtype steno_infer_dtype(const struct steno_infer *ic, int in); /* STENO_DT_NONE if absent/unknown */
+steno_dtype steno_infer_dtype(const struct steno_infer *ic,
+                              int in); /* STENO_DT_NONE if absent/unknown */
 struct steno_shape steno_infer_shape(const struct steno_infer *ic, int in); /* rank -1 if unknown */
 /* Value of an input when it is known now, else NULL. */
 const struct steno_tensor *steno_infer_value(const struct steno_infer *ic, int in);
@@ -63,8 +64,8 @@ void steno_infer_set(struct steno_infer *ic, int out, steno_dtype dtype,
 /* A fresh symbol for a dim that is unknown yet. */
 int64_t steno_infer_new_dim(struct steno_infer *ic);
 /* Infer a body graph (If, Loop, Scan) with the given input types. Results by output number:
- * steno_infer_subgraph_out, until the next call. Do not read them from the body's values: after load
- * the graph is frozen and shared. */
+ * steno_infer_subgraph_out, until the next call. Do not read them from the body's values: after
+ * load the graph is frozen and shared. */
 STENO_MUST steno_status steno_infer_subgraph(struct steno_infer *ic, struct steno_graph *g,
                                              const steno_dtype *in_dtype,
                                              const struct steno_shape *in_shape, int n_in,
@@ -75,7 +76,8 @@ void steno_infer_subgraph_out(const struct steno_infer *ic, int i, steno_dtype *
 
 /* ---- prepare ---- */
 const struct steno_node *steno_prep_node(const struct steno_prep *pc);
-const struct steno_tensor *steno_prep_const(const struct steno_prep *pc, int in); /* NULL if not constant */
+const struct steno_tensor *steno_prep_const(const struct steno_prep *pc,
+                                            int in); /* NULL if not constant */
 struct steno_shape steno_prep_shape(const struct steno_prep *pc, int in);
 steno_dtype steno_prep_dtype(const struct steno_prep *pc, int in);
 const steno_kernels *steno_prep_kernels(const struct steno_prep *pc);
@@ -111,8 +113,9 @@ const steno_kernels *steno_op_kernels(const struct steno_op_ctx *ctx);
 void steno_op_parallel(struct steno_op_ctx *ctx, int n_parts, void (*fn)(void *arg, int part),
                        void *arg);
 int steno_op_threads(const struct steno_op_ctx *ctx);
-/* Run a body graph (attribute `attr`). Outputs stay valid until the next call for the same attribute
- * has returned: they may be inputs of that next call (a loop carries its state without copies). */
+/* Run a body graph (attribute `attr`). Outputs stay valid until the next call for the same
+ * attribute has returned: they may be inputs of that next call (a loop carries its state without
+ * copies). */
 STENO_MUST steno_status steno_op_subgraph(struct steno_op_ctx *ctx, const char *attr,
                                           const struct steno_tensor *const *in, int n_in,
                                           const struct steno_tensor **out, int n_out,

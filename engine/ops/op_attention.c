@@ -25,7 +25,8 @@ static const char *attention_shapes(const struct steno_node *n, const struct ste
         s->kv_heads = steno_node_int(n, "kv_num_heads", 0);
         if (s->q_heads < 1 || s->kv_heads < 1)
             return "q_num_heads and kv_num_heads are needed for inputs of rank 3";
-        if ((q->dim[2] >= 0 && q->dim[2] % s->q_heads) || (k->dim[2] >= 0 && k->dim[2] % s->kv_heads) ||
+        if ((q->dim[2] >= 0 && q->dim[2] % s->q_heads) ||
+            (k->dim[2] >= 0 && k->dim[2] % s->kv_heads) ||
             (v->dim[2] >= 0 && v->dim[2] % s->kv_heads))
             return "a hidden size is not a multiple of the number of heads";
         s->rows = q->dim[1];
@@ -95,7 +96,8 @@ static steno_status infer_attention(struct steno_infer *ic, steno_err *err)
     return STENO_OK;
 }
 
-static struct steno_attn_view view_of(const float *x, bool flat, size_t heads, size_t rows, size_t size)
+static struct steno_attn_view view_of(const float *x, bool flat, size_t heads, size_t rows,
+                                      size_t size)
 {
     struct steno_attn_view v = {.data = x, .batch = heads * rows * size};
     v.head = flat ? size : rows * size;
@@ -108,8 +110,8 @@ static const struct steno_tensor *optional(const struct steno_op_ctx *ctx, int i
     return i < steno_op_n_in(ctx) ? steno_op_in(ctx, i) : NULL;
 }
 
-/* K or V with the cache in front, as [batch, heads, past + new, size] in the output `out` (or scratch
- * when nobody reads it). *view shows what attention should read. */
+/* K or V with the cache in front, as [batch, heads, past + new, size] in the output `out` (or
+ * scratch when nobody reads it). *view shows what attention should read. */
 static steno_status extend(struct steno_op_ctx *ctx, int in, int past_in, int out,
                            const struct shapes *s, int64_t size, struct steno_attn_view *view,
                            steno_err *err)
@@ -134,7 +136,8 @@ static steno_status extend(struct steno_op_ctx *ctx, int in, int past_in, int ou
     if (past && (past->shape.rank != 4 || past->shape.dim[0] != s->batch ||
                  past->shape.dim[1] != s->kv_heads || past->shape.dim[2] != s->past ||
                  past->shape.dim[3] != size || past->dtype != x->dtype))
-        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "input %d does not fit the others", past_in);
+        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "input %d does not fit the others",
+                             past_in);
     if (wanted)
         st = steno_op_out(ctx, out, x->dtype, &shape, &t, err);
     if (st)
@@ -145,8 +148,8 @@ static steno_status extend(struct steno_op_ctx *ctx, int in, int past_in, int ou
         return steno_ops_nomem(ctx, err);
     for (size_t h = 0; h < heads; h++) {
         float *d = to + h * (old + add * e);
-        const float *from = src.data + h / (size_t)s->kv_heads * src.batch +
-                            h % (size_t)s->kv_heads * src.head;
+        const float *from =
+            src.data + h / (size_t)s->kv_heads * src.batch + h % (size_t)s->kv_heads * src.head;
         if (past)
             memcpy(d, fp + h * old, old * sizeof *d);
         for (size_t r = 0; r < add; r++)
@@ -175,7 +178,8 @@ static steno_status read_mask(struct steno_op_ctx *ctx, const struct steno_tenso
     at = (size_t)x.dim[3];
     for (int i = 2; i >= 0; i--) {
         if (x.dim[i] != 1 && x.dim[i] != want[i])
-            return steno_op_fail(ctx, err, STENO_ERR_INVAL, "attn_mask does not broadcast in axis %d", i);
+            return steno_op_fail(ctx, err, STENO_ERR_INVAL,
+                                 "attn_mask does not broadcast in axis %d", i);
         step[i] = x.dim[i] == 1 ? 0 : at;
         at *= (size_t)x.dim[i];
     }
@@ -188,7 +192,8 @@ static steno_status read_mask(struct steno_op_ctx *ctx, const struct steno_tenso
     steno_ops_load_f32(f, m->data, m->dtype, n);
     for (size_t i = 0; i < n && m->dtype == STENO_BOOL; i++)
         f[i] = f[i] != 0 ? 0 : -INFINITY;
-    a->mask = (struct steno_attn_view){.data = f, .batch = step[0], .head = step[1], .row = step[2]};
+    a->mask =
+        (struct steno_attn_view){.data = f, .batch = step[0], .head = step[1], .row = step[2]};
     a->mask_keys = (size_t)x.dim[3];
     return STENO_OK;
 }
@@ -204,15 +209,16 @@ static steno_status read_window(struct steno_op_ctx *ctx, const struct shapes *s
     a->left = steno_node_int(n, "left_window_size", -1);
     a->right = steno_node_int(n, "right_window_size", -1);
     if (a->left < -1 || a->right < -1 || a->left > INT32_MAX || a->right > INT32_MAX)
-        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "window sizes %lld, %lld", (long long)a->left,
-                             (long long)a->right);
+        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "window sizes %lld, %lld",
+                             (long long)a->left, (long long)a->right);
     if (steno_node_int(n, "is_causal", 0))
         a->right = 0; /* no key after the query's own */
     if (!v)
         return steno_ops_nomem(ctx, err);
     if (valid && (steno_numel(valid) != (size_t)s->batch || optional(ctx, 4)))
-        return steno_op_fail(ctx, err, STENO_ERR_INVAL,
-                             "nonpad_kv_seqlen needs one number for each of the batch and no past_key");
+        return steno_op_fail(
+            ctx, err, STENO_ERR_INVAL,
+            "nonpad_kv_seqlen needs one number for each of the batch and no past_key");
     for (int64_t b = 0; b < s->batch; b++) {
         int64_t count = valid ? steno_ops_get_i64(valid, (size_t)b) : s->keys;
         count = count < 0 ? 0 : count > s->keys ? s->keys : count;
@@ -301,7 +307,8 @@ static steno_status run_rotary(struct steno_op_ctx *ctx, steno_err *err)
 {
     const struct steno_node *n = steno_op_node(ctx);
     bool interleaved = steno_node_int(n, "interleaved", 0) != 0, flat;
-    int64_t heads = steno_node_int(n, "num_heads", 0), dim = steno_node_int(n, "rotary_embedding_dim", 0);
+    int64_t heads = steno_node_int(n, "num_heads", 0),
+            dim = steno_node_int(n, "rotary_embedding_dim", 0);
     const struct steno_tensor *x, *ct, *st_, *ids;
     struct steno_tensor *y;
     const float *fx, *cs, *sn;
@@ -350,8 +357,8 @@ static steno_status run_rotary(struct steno_op_ctx *ctx, steno_err *err)
         if (ids) {
             int64_t id = steno_ops_get_i64(ids, at);
             if (id < 0 || (size_t)id >= entries)
-                return steno_op_fail(ctx, err, STENO_ERR_INVAL, "position %lld of %zu", (long long)id,
-                                     entries);
+                return steno_op_fail(ctx, err, STENO_ERR_INVAL, "position %lld of %zu",
+                                     (long long)id, entries);
             at = (size_t)id;
         }
         for (size_t k = 0; k < half; k++) {

@@ -98,8 +98,8 @@ DEF_ALL(max, NANMAX(a, b), NANMAX(a, b), a > b ? a : b, a > b ? a : b)
 DEF_ALL(min, NANMIN(a, b), NANMIN(a, b), a < b ? a : b, a < b ? a : b)
 DEF_ALL(mod, fmod_py((double)a, (double)b), fmod_py(a, b), smod(a, b), UMOD(a, b))
 DEF_ALL(fmod, fmodf(a, b), fmod(a, b), scmod(a, b), UMOD(a, b))
-DEF(prelu, f32, float, float, a < 0 ? a *b : a)
-DEF(prelu, f64, double, double, a < 0 ? a *b : a)
+DEF(prelu, f32, float, float, a < 0 ? a * b : a)
+DEF(prelu, f64, double, double, a < 0 ? a * b : a)
 DEF_INTS(prelu, a < 0 ? U(a) * U(b) : U(a), ((void)b, a))
 DEF_INTS(and, a &b, a &b)
 DEF_INTS(or, a | b, a | b)
@@ -127,7 +127,7 @@ DEF_CMP(lt, <)
 DEF_CMP(le, <=)
 DEF_CMP(gt, >)
 DEF_CMP(ge, >=)
-DEF(land, bool, uint8_t, uint8_t, a && b)
+DEF(land, bool, uint8_t, uint8_t, a &&b)
 DEF(lor, bool, uint8_t, uint8_t, a || b)
 DEF(lxor, bool, uint8_t, uint8_t, !a != !b)
 DEF(leq, bool, uint8_t, uint8_t, !a == !b)
@@ -211,8 +211,8 @@ static void half_row(const struct pair *p, void *y, const uint16_t *a, size_t sa
     }
 }
 
-static void pair_row(const struct pair *p, char *y, const char *a, size_t sa, const char *b, size_t sb,
-                     size_t n)
+static void pair_row(const struct pair *p, char *y, const char *a, size_t sa, const char *b,
+                     size_t sb, size_t n)
 {
     if (p->half)
         half_row(p, y, (const void *)a, sa, (const void *)b, sb, n);

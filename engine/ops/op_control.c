@@ -2,8 +2,8 @@
  * plans them like any graph. */
 #include "ops/internal.h"
 
-#define MAX_CARRIED 256           /* loop-carried values and scan inputs of one node */
-#define MAX_ITERATIONS (1 << 24)  /* a model that loops longer is taken for one that never ends */
+#define MAX_CARRIED 256          /* loop-carried values and scan inputs of one node */
+#define MAX_ITERATIONS (1 << 24) /* a model that loops longer is taken for one that never ends */
 
 static struct steno_graph *body_of(const struct steno_node *n, const char *attr)
 {
@@ -24,8 +24,8 @@ static steno_status copy_out(struct steno_op_ctx *ctx, int i, const struct steno
     return st;
 }
 
-static steno_status read_flag(const struct steno_op_ctx *ctx, const struct steno_tensor *t, bool *out,
-                              steno_err *err)
+static steno_status read_flag(const struct steno_op_ctx *ctx, const struct steno_tensor *t,
+                              bool *out, steno_err *err)
 {
     if (t->dtype != STENO_BOOL || steno_numel(t) != 1)
         return steno_op_fail(ctx, err, STENO_ERR_FORMAT, "the condition is %s with %zu elements",
@@ -65,9 +65,9 @@ static steno_status prepare_if(struct steno_prep *pc, void **priv, steno_err *er
                               "node '%s': %s has %d inputs and %d outputs, expected 0 and %d",
                               n->name, names[i], g->n_inputs, g->n_outputs, n->n_out);
     }
-    return n->n_out > MAX_CARRIED ? steno_fail(err, STENO_ERR_LIMIT, "node '%s': too many outputs",
-                                               n->name)
-                                  : STENO_OK;
+    return n->n_out > MAX_CARRIED
+               ? steno_fail(err, STENO_ERR_LIMIT, "node '%s': too many outputs", n->name)
+               : STENO_OK;
 }
 
 /* A branch that does not fit the shapes at hand is one that will not be taken (exporters guard
@@ -177,8 +177,8 @@ static void declared(struct collector *c, const struct steno_graph *body, int ou
 }
 
 /* Elements stacked along `axis`, last first when reversed. */
-static steno_status stack(struct steno_op_ctx *ctx, int out, const struct collector *c, int64_t axis,
-                          bool reverse, steno_err *err)
+static steno_status stack(struct steno_op_ctx *ctx, int out, const struct collector *c,
+                          int64_t axis, bool reverse, steno_err *err)
 {
     struct steno_shape s = {.rank = c->shape.rank + 1};
     struct steno_tensor *y;
@@ -353,9 +353,10 @@ static steno_status scan_layout(const struct steno_node *n, struct scan *sc, ste
     size_t k[4];
     if (!g || scans < 1 || scans > n->n_in || n->n_in > MAX_CARRIED || n->n_out > MAX_CARRIED ||
         g->n_inputs != n->n_in || g->n_outputs < n->n_out || n->n_out < n->n_in - scans)
-        return steno_fail(err, STENO_ERR_FORMAT,
-                          "node '%s': %d inputs, %d outputs and num_scan_inputs %lld do not fit the body",
-                          n->name, n->n_in, n->n_out, (long long)scans);
+        return steno_fail(
+            err, STENO_ERR_FORMAT,
+            "node '%s': %d inputs, %d outputs and num_scan_inputs %lld do not fit the body",
+            n->name, n->n_in, n->n_out, (long long)scans);
     sc->scans = (int)scans;
     sc->states = n->n_in - sc->scans;
     sc->outs = n->n_out - sc->states;

@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-struct conv { /* the node's frozen state */
+struct conv {     /* the node's frozen state */
     void *packed; /* for the kernel, when W is constant f32 */
     enum steno_act act;
     float act_min, act_max;
@@ -370,9 +370,10 @@ static steno_status check_inputs(const struct steno_op_ctx *ctx, size_t c_out, s
     if (!steno_ops_is_float(x->dtype) || w->dtype != x->dtype)
         return steno_ops_bad_type(ctx, err, steno_ops_is_float(x->dtype) ? w->dtype : x->dtype);
     if (x->shape.rank != w->shape.rank || (size_t)x->shape.dim[1] != c_in)
-        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "X of rank %d and %lld channels, expected %d and %zu",
-                             x->shape.rank, x->shape.rank > 1 ? (long long)x->shape.dim[1] : 0LL,
-                             w->shape.rank, c_in);
+        return steno_op_fail(ctx, err, STENO_ERR_INVAL,
+                             "X of rank %d and %lld channels, expected %d and %zu", x->shape.rank,
+                             x->shape.rank > 1 ? (long long)x->shape.dim[1] : 0LL, w->shape.rank,
+                             c_in);
     if (b && (b->dtype != x->dtype || steno_numel(b) != c_out))
         return steno_op_fail(ctx, err, STENO_ERR_INVAL, "bias has %zu elements, expected %zu",
                              steno_numel(b), c_out);
@@ -402,7 +403,8 @@ static steno_status run_conv(struct steno_op_ctx *ctx, steno_err *err)
     for (int i = 0; i < win.n && !st; i++)
         st = steno_window_out(&win, i, x->shape.dim[i + 2], &ys.dim[i + 2], err);
     if (!st && z && (z->dtype != x->dtype || !steno_shape_equal(&z->shape, &ys)))
-        st = steno_op_fail(ctx, err, STENO_ERR_INVAL, "the summand has another shape than the result");
+        st = steno_op_fail(ctx, err, STENO_ERR_INVAL,
+                           "the summand has another shape than the result");
     if (!st)
         st = steno_op_out(ctx, 0, x->dtype, &ys, &y, err);
     if (st || !steno_numel(y))
@@ -419,8 +421,8 @@ static steno_status run_conv(struct steno_op_ctx *ctx, steno_err *err)
     if (z || c->act)
         return steno_op_fail(ctx, err, STENO_ERR_UNSUPPORTED, "fused form of %s with %d axes",
                              steno_dtype_name(x->dtype), win.n);
-    struct loops l = {.batch = (size_t)x->shape.dim[0], .c_in = s.c_in, .c_out = s.c_out,
-                      .group = s.group};
+    struct loops l = {
+        .batch = (size_t)x->shape.dim[0], .c_in = s.c_in, .c_out = s.c_out, .group = s.group};
     widen(&l, &win, &x->shape, &ys);
     return run_loops(ctx, &l, false, y, err);
 }
@@ -497,7 +499,8 @@ static steno_status run_transposed(struct steno_op_ctx *ctx, steno_err *err)
         st = steno_op_out(ctx, 0, x->dtype, &ys, &y, err);
     if (st || !steno_numel(y))
         return st;
-    struct loops l = {.batch = (size_t)x->shape.dim[0], .c_in = (size_t)x->shape.dim[1],
+    struct loops l = {.batch = (size_t)x->shape.dim[0],
+                      .c_in = (size_t)x->shape.dim[1],
                       .c_out = (size_t)ys.dim[1],
                       .group = (size_t)steno_node_int(steno_op_node(ctx), "group", 1)};
     widen(&l, &win, &x->shape, &ys);

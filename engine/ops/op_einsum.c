@@ -115,7 +115,7 @@ static bool spread(const struct term *t, int rank, int *label)
 
 struct plan {
     struct steno_shape out;
-    int64_t extent[LABELS]; /* -2 = not used, STENO_DIM_ANY = not known now */
+    int64_t extent[LABELS];            /* -2 = not used, STENO_DIM_ANY = not known now */
     int order[LABELS], n_order, n_out; /* labels of the result, then those summed over */
 };
 

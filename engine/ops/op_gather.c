@@ -12,8 +12,8 @@ static const int64_t *indices(struct steno_op_ctx *ctx, const struct steno_tenso
     int64_t *v;
     *st = STENO_OK;
     if (t->dtype != STENO_I64 && t->dtype != STENO_I32) {
-        *st = steno_op_fail(ctx, err, STENO_ERR_FORMAT, "indices are %s",
-                            steno_dtype_name(t->dtype));
+        *st =
+            steno_op_fail(ctx, err, STENO_ERR_FORMAT, "indices are %s", steno_dtype_name(t->dtype));
         return NULL;
     }
     v = n > SIZE_MAX / sizeof *v ? NULL : steno_op_scratch(ctx, n * sizeof *v);
@@ -191,8 +191,8 @@ static steno_status elements_args(struct steno_op_ctx *ctx, const struct steno_t
                              (*t)->shape.rank, (*x)->shape.rank);
     for (int i = 0; i < (*x)->shape.rank; i++)
         if (i != *axis && (*t)->shape.dim[i] > (*x)->shape.dim[i])
-            return steno_op_fail(ctx, err, STENO_ERR_INVAL, "indices are longer than data in axis %d",
-                                 i);
+            return steno_op_fail(ctx, err, STENO_ERR_INVAL,
+                                 "indices are longer than data in axis %d", i);
     *idx = indices(ctx, *t, (*x)->shape.dim[*axis], err, &st);
     return st;
 }
@@ -245,8 +245,7 @@ static steno_status run_gather_elements(struct steno_op_ctx *ctx, steno_err *err
     }
     for (size_t i = 0; i < n; i++, advance(at, &t->shape))
         memcpy((char *)y->data + i * e,
-               (const char *)x->data +
-                   element_offset(at, stride, x->shape.rank, axis, idx[i]) * e,
+               (const char *)x->data + element_offset(at, stride, x->shape.rank, axis, idx[i]) * e,
                e);
     return STENO_OK;
 }
@@ -307,8 +306,8 @@ static bool tuple_offset(const struct steno_shape *x, const int64_t *stride, int
     return true;
 }
 
-static const char *gather_nd_shape(const struct steno_shape *x, const struct steno_shape *t, int batch,
-                                   struct steno_shape *out)
+static const char *gather_nd_shape(const struct steno_shape *x, const struct steno_shape *t,
+                                   int batch, struct steno_shape *out)
 {
     int64_t k = t->rank > 0 ? t->dim[t->rank - 1] : -1;
     if (batch < 0 || batch >= x->rank || batch >= t->rank)
@@ -398,8 +397,8 @@ static steno_status infer_gather_nd(struct steno_infer *ic, steno_err *err)
     const char *wrong = NULL;
     s.rank = STENO_RANK_ANY;
     if (x.rank >= 0 && t.rank >= 0)
-        wrong = gather_nd_shape(&x, &t,
-                                (int)steno_node_int(steno_infer_node(ic), "batch_dims", 0), &s);
+        wrong =
+            gather_nd_shape(&x, &t, (int)steno_node_int(steno_infer_node(ic), "batch_dims", 0), &s);
     if (wrong)
         return steno_fail(err, STENO_ERR_INVAL, "%s", wrong);
     steno_infer_set(ic, 0, steno_infer_dtype(ic, 0), &s);
@@ -424,7 +423,8 @@ static steno_status run_scatter_nd(struct steno_op_ctx *ctx, steno_err *err)
     t = steno_op_in(ctx, 1);
     u = steno_op_in(ctx, 2);
     wrong = gather_nd_shape(&x->shape, &t->shape, 0, &s); /* the updates have this shape */
-    if (!wrong && (!steno_shape_equal(&s, &u->shape) || u->dtype != x->dtype || mode == SCATTER_BAD))
+    if (!wrong &&
+        (!steno_shape_equal(&s, &u->shape) || u->dtype != x->dtype || mode == SCATTER_BAD))
         wrong = "updates or reduction do not fit";
     if (wrong)
         return steno_op_fail(ctx, err, STENO_ERR_INVAL, "%s", wrong);

@@ -105,7 +105,8 @@ static void batch_part(void *arg, int part)
 {
     const struct batch_job *j = arg;
     const struct steno_matmul *p = j->p;
-    size_t begin = p->batch * (size_t)part / j->parts, end = p->batch * ((size_t)part + 1) / j->parts;
+    size_t begin = p->batch * (size_t)part / j->parts,
+           end = p->batch * ((size_t)part + 1) / j->parts;
     for (size_t i = begin; i < end; i++) {
         size_t oa, ob;
         steno_matmul_offsets(p, i, &oa, &ob);
@@ -132,7 +133,8 @@ steno_status steno_ops_matmul_f32(struct steno_op_ctx *ctx, const struct steno_m
     j.parts = parts_for(ctx, macs * (double)p->batch);
     if (j.parts > p->batch)
         j.parts = p->batch;
-    j.work_bytes = (j.k->gemm_f32_work(p->m, p->n, p->k) + STENO_ALIGN - 1) & ~(size_t)(STENO_ALIGN - 1);
+    j.work_bytes =
+        (j.k->gemm_f32_work(p->m, p->n, p->k) + STENO_ALIGN - 1) & ~(size_t)(STENO_ALIGN - 1);
     j.work = steno_op_scratch(ctx, j.work_bytes * j.parts + 1);
     if (!j.work)
         return steno_ops_nomem(ctx, err);
@@ -163,8 +165,8 @@ PRODUCT(product_u32, uint32_t)
 PRODUCT(product_u64, uint64_t)
 
 /* a [m,k] and b [k,n] with the given element strides; false for a type without a product. */
-static bool product(steno_dtype t, size_t m, size_t n, size_t k, const void *a, size_t ai, size_t ak,
-                    const void *b, size_t bk, size_t bj, void *c)
+static bool product(steno_dtype t, size_t m, size_t n, size_t k, const void *a, size_t ai,
+                    size_t ak, const void *b, size_t bk, size_t bj, void *c)
 {
     switch (t) {
     case STENO_F64:
@@ -209,8 +211,8 @@ static steno_status matmul_mismatch(struct steno_op_ctx *ctx, const struct steno
                                     const struct steno_shape *b, const char *wrong, steno_err *err)
 {
     char s[64], t[64];
-    return steno_op_fail(ctx, err, STENO_ERR_INVAL, "%s times %s: %s", steno_shape_str(a, s, sizeof s),
-                         steno_shape_str(b, t, sizeof t), wrong);
+    return steno_op_fail(ctx, err, STENO_ERR_INVAL, "%s times %s: %s",
+                         steno_shape_str(a, s, sizeof s), steno_shape_str(b, t, sizeof t), wrong);
 }
 
 static steno_status run_matmul(struct steno_op_ctx *ctx, steno_err *err)
@@ -411,7 +413,8 @@ static steno_status run_gemm(struct steno_op_ctx *ctx, steno_err *err)
             return st;
         steno_ops_put_f32(y, fy);
     } else {
-        bool ta = steno_node_int(node, "transA", 0) != 0, tb = steno_node_int(node, "transB", 0) != 0;
+        bool ta = steno_node_int(node, "transA", 0) != 0,
+             tb = steno_node_int(node, "transB", 0) != 0;
         size_t m = (size_t)s.dim[0], n = (size_t)s.dim[1], kk = (size_t)k;
         if (!product(a->dtype, m, n, kk, a->data, ta ? 1 : kk, ta ? m : 1, b->data, tb ? 1 : n,
                      tb ? kk : 1, y->data))

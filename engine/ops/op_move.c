@@ -41,9 +41,8 @@ static void transpose_range(void *arg, size_t begin, size_t end)
     struct steno_shape part = j->y->shape;
     size_t e = steno_dtype_size(j->x->dtype);
     part.dim[j->axis] = (int64_t)(end - begin);
-    steno_ops_copy(part.rank, part.dim, e,
-                   (char *)j->y->data + (size_t)j->ds[j->axis] * begin * e, j->ds,
-                   (const char *)j->x->data + (size_t)j->ss[j->axis] * begin * e, j->ss);
+    steno_ops_copy(part.rank, part.dim, e, (char *)j->y->data + (size_t)j->ds[j->axis] * begin * e,
+                   j->ds, (const char *)j->x->data + (size_t)j->ss[j->axis] * begin * e, j->ss);
 }
 
 static steno_status run_transpose(struct steno_op_ctx *ctx, steno_err *err)
@@ -59,7 +58,8 @@ static steno_status run_transpose(struct steno_op_ctx *ctx, steno_err *err)
     j.x = steno_op_in(ctx, 0);
     s.rank = j.x->shape.rank;
     if (!permutation(steno_op_node(ctx), s.rank, perm))
-        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "perm is no permutation of %d axes", s.rank);
+        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "perm is no permutation of %d axes",
+                             s.rank);
     steno_ops_strides(&j.x->shape, in);
     for (int i = 0; i < s.rank; i++) {
         s.dim[i] = j.x->shape.dim[perm[i]];
@@ -346,7 +346,8 @@ static steno_status slice_args_run(struct steno_op_ctx *ctx, struct slice_args *
 {
     size_t n_end, n_axes, n_step;
     bool found;
-    steno_status st = steno_ops_axes(ctx, "starts", 1, a->start, STENO_MAX_RANK, &a->n, &found, err);
+    steno_status st =
+        steno_ops_axes(ctx, "starts", 1, a->start, STENO_MAX_RANK, &a->n, &found, err);
     if (!st)
         st = steno_ops_axes(ctx, "ends", 2, a->end, STENO_MAX_RANK, &n_end, &found, err);
     if (st)
@@ -364,9 +365,8 @@ static steno_status slice_args_run(struct steno_op_ctx *ctx, struct slice_args *
         a->step[i] = 1;
     n_step = found ? n_step : a->n;
     if (n_end != a->n || n_axes != a->n || n_step != a->n)
-        return steno_op_fail(ctx, err, STENO_ERR_INVAL,
-                             "%zu starts, %zu ends, %zu axes, %zu steps", a->n, n_end, n_axes,
-                             n_step);
+        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "%zu starts, %zu ends, %zu axes, %zu steps",
+                             a->n, n_end, n_axes, n_step);
     return STENO_OK;
 }
 
@@ -482,7 +482,8 @@ static steno_status run_tile(struct steno_op_ctx *ctx, steno_err *err)
     steno_ops_strides(&x->shape, ss);
     steno_ops_copy(s.rank, x->shape.dim, e, y->data, ds, x->data, ss);
     memcpy(filled, x->shape.dim, (size_t)s.rank * sizeof *filled);
-    for (int i = s.rank - 1; i >= 0; i--) { /* repeat what is there along one axis after the other */
+    for (int i = s.rank - 1; i >= 0;
+         i--) { /* repeat what is there along one axis after the other */
         char *d = y->data;
         for (int64_t k = 1; k < rep[i]; k++)
             steno_ops_copy(s.rank, filled, e, d + (size_t)(k * filled[i] * ds[i]) * e, ds, d, ds);

@@ -20,7 +20,7 @@ struct gelu_job {
     const steno_kernels *k;
     const float *x, *bias;
     float *y;
-    size_t n; /* of a row */
+    size_t n;  /* of a row */
     char form; /* 'e'rf, 't'anh, 'q'uick */
     float alpha;
 };
@@ -62,7 +62,8 @@ static steno_status run_gelu(struct steno_op_ctx *ctx, steno_err *err)
         return steno_ops_bad_type(ctx, err, x->dtype);
     j.n = x->shape.rank ? (size_t)x->shape.dim[x->shape.rank - 1] : 1;
     if (b && (steno_numel(b) != j.n || b->shape.rank != 1))
-        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "bias does not fit the last axis of %zu", j.n);
+        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "bias does not fit the last axis of %zu",
+                             j.n);
     st = steno_op_out(ctx, 0, x->dtype, &x->shape, &y, err);
     if (st || !steno_numel(x))
         return st;
@@ -134,7 +135,8 @@ static steno_status run_skip(struct steno_op_ctx *ctx, steno_err *err)
         return st;
     if ((steno_op_n_out(ctx) > 1 && steno_op_wants(ctx, 1)) ||
         (steno_op_n_out(ctx) > 2 && steno_op_wants(ctx, 2)))
-        return steno_op_fail(ctx, err, STENO_ERR_UNSUPPORTED, "mean and inv_std_var are not computed");
+        return steno_op_fail(ctx, err, STENO_ERR_UNSUPPORTED,
+                             "mean and inv_std_var are not computed");
     rows = steno_numel(x) / n;
     if (!steno_numel(skip) || skip->shape.dim[skip->shape.rank - 1] != (int64_t)n ||
         rows % (steno_numel(skip) / n))

@@ -26,8 +26,8 @@ static steno_status no_fit(const struct steno_op_ctx *ctx, const char *what, ste
 }
 
 /* Copy of `fresh` keys behind `past` ones as [batch, heads, keys, size], into `to`. */
-static void join(const struct dims *d, size_t size, const float *past, const struct steno_attn_view *x,
-                 float *to)
+static void join(const struct dims *d, size_t size, const float *past,
+                 const struct steno_attn_view *x, float *to)
 {
     for (size_t i = 0; i < d->batch * d->heads; i++) {
         const float *from = x->data + i / d->heads * x->batch + i % d->heads * x->head;
@@ -41,8 +41,8 @@ static void join(const struct dims *d, size_t size, const float *past, const str
 
 static struct steno_attn_view joined(const struct dims *d, const float *x, size_t size)
 {
-    return (struct steno_attn_view){.data = x, .batch = d->heads * d->keys * size,
-                                    .head = d->keys * size, .row = size};
+    return (struct steno_attn_view){
+        .data = x, .batch = d->heads * d->keys * size, .head = d->keys * size, .row = size};
 }
 
 /* What the padding mask says of (batch b, row i, key j): may it be seen? -1: not a known form. */
@@ -62,8 +62,8 @@ static int mask_form(const struct dims *d, const struct steno_tensor *m)
 }
 
 /* Sum of padding mask and attention bias as a->mask. */
-static steno_status read_masks(struct steno_op_ctx *ctx, const struct dims *d, int pad_in, int bias_in,
-                               struct steno_attention *a, steno_err *err)
+static steno_status read_masks(struct steno_op_ctx *ctx, const struct dims *d, int pad_in,
+                               int bias_in, struct steno_attention *a, steno_err *err)
 {
     const struct steno_tensor *pad = optional(ctx, pad_in), *bias = optional(ctx, bias_in);
     float filter = steno_node_float(steno_op_node(ctx), "mask_filter_value", -10000.0f), *m;
@@ -76,7 +76,8 @@ static steno_status read_masks(struct steno_op_ctx *ctx, const struct dims *d, i
         return steno_op_fail(ctx, err, STENO_ERR_UNSUPPORTED, "this form of mask is not supported");
     if (bias) {
         const struct steno_shape *s = &bias->shape;
-        if (s->rank != 4 || !f32_or_half(bias->dtype) || (s->dim[0] != 1 && (size_t)s->dim[0] != nb) ||
+        if (s->rank != 4 || !f32_or_half(bias->dtype) ||
+            (s->dim[0] != 1 && (size_t)s->dim[0] != nb) ||
             (s->dim[1] != 1 && (size_t)s->dim[1] != d->heads) || (size_t)s->dim[2] != d->rows ||
             (size_t)s->dim[3] != d->keys)
             return no_fit(ctx, "attention_bias", err);
@@ -90,8 +91,10 @@ static steno_status read_masks(struct steno_op_ctx *ctx, const struct dims *d, i
     m = steno_op_scratch(ctx, (total + 1) * sizeof *m);
     if (!m)
         return steno_ops_nomem(ctx, err);
-    a->mask = (struct steno_attn_view){.data = m, .batch = nh * d->rows * d->keys,
-                                       .head = nh == 1 ? 0 : d->rows * d->keys, .row = d->keys};
+    a->mask = (struct steno_attn_view){.data = m,
+                                       .batch = nh * d->rows * d->keys,
+                                       .head = nh == 1 ? 0 : d->rows * d->keys,
+                                       .row = d->keys};
     a->mask_keys = d->keys;
     for (size_t i = 0; i < total; i++) {
         size_t j = i % d->keys, r = i / d->keys % d->rows, h = i / d->keys / d->rows % nh;
@@ -101,7 +104,8 @@ static steno_status read_masks(struct steno_op_ctx *ctx, const struct dims *d, i
         if (form == 1)
             seen = (int64_t)j < steno_ops_get_i64(pad, b);
         else if (form)
-            seen = steno_ops_get_i64(pad, form == 2 ? b * d->keys + j : (b * d->rows + r) * d->keys + j) > 0;
+            seen = steno_ops_get_i64(pad, form == 2 ? b * d->keys + j
+                                                    : (b * d->rows + r) * d->keys + j) > 0;
         if (fb)
             add = fb[(((bias->shape.dim[0] == 1 ? 0 : b) * nh + h) * d->rows + r) * d->keys + j];
         m[i] = add + (seen ? 0 : filter);
@@ -111,8 +115,8 @@ static steno_status read_masks(struct steno_op_ctx *ctx, const struct dims *d, i
 
 /* Everything after the projections: caches are joined, masks read, output [batch, rows, heads *
  * v_size] written. past, present: pointers to the f32 data or NULL. */
-static steno_status attend(struct steno_op_ctx *ctx, const struct dims *d, struct steno_attention *a,
-                           float *y, steno_err *err)
+static steno_status attend(struct steno_op_ctx *ctx, const struct dims *d,
+                           struct steno_attention *a, float *y, steno_err *err)
 {
     const struct steno_node *n = steno_op_node(ctx);
     int64_t *offset = steno_op_scratch(ctx, (d->batch + 1) * sizeof *offset);
@@ -132,8 +136,8 @@ static steno_status attend(struct steno_op_ctx *ctx, const struct dims *d, struc
     a->right = steno_node_int(n, "unidirectional", 0) ? 0 : -1;
     a->offset = offset;
     a->y = y;
-    a->y_view = (struct steno_attn_view){.batch = d->rows * d->heads * d->v_size, .head = d->v_size,
-                                         .row = d->heads * d->v_size};
+    a->y_view = (struct steno_attn_view){
+        .batch = d->rows * d->heads * d->v_size, .head = d->v_size, .row = d->heads * d->v_size};
     return steno_ops_attention(ctx, a, err);
 }
 
@@ -168,9 +172,11 @@ static steno_status mha_view(struct steno_op_ctx *ctx, int in, const struct dims
 
 static const char *mha_dims(const struct steno_op_ctx *ctx, struct dims *d)
 {
-    const struct steno_tensor *q = steno_op_in(ctx, 0), *k = steno_op_in(ctx, 1), *v = steno_op_in(ctx, 2);
+    const struct steno_tensor *q = steno_op_in(ctx, 0), *k = steno_op_in(ctx, 1),
+                              *v = steno_op_in(ctx, 2);
     const struct steno_tensor *past = optional(ctx, 6), *bias = optional(ctx, 3);
-    int64_t heads = steno_node_int(steno_op_node(ctx), "num_heads", 0), kv = k->shape.rank == 4 ? 2 : 1;
+    int64_t heads = steno_node_int(steno_op_node(ctx), "num_heads", 0),
+            kv = k->shape.rank == 4 ? 2 : 1;
     if (heads < 1 || q->shape.rank != 3 || k->shape.rank != v->shape.rank ||
         (k->shape.rank != 3 && k->shape.rank != 4) || q->shape.dim[2] % heads)
         return "query is [batch, rows, hidden], key and value have rank 3 or 4";
@@ -188,7 +194,8 @@ static const char *mha_dims(const struct steno_op_ctx *ctx, struct dims *d)
                  : k->shape.dim[1] != heads || v->shape.dim[1] != heads ||
                        (size_t)k->shape.dim[3] != d->size))
         return "query, key and value do not fit each other";
-    if (bias && (steno_numel(bias) != d->heads * (2 * d->size + d->v_size) || !f32_or_half(bias->dtype)))
+    if (bias &&
+        (steno_numel(bias) != d->heads * (2 * d->size + d->v_size) || !f32_or_half(bias->dtype)))
         return "bias does not fit";
     d->past = 0;
     if ((past != NULL) != (optional(ctx, 7) != NULL))
@@ -211,8 +218,9 @@ static steno_status extend(struct steno_op_ctx *ctx, const struct dims *d, int p
 {
     const struct steno_tensor *past = optional(ctx, past_in);
     bool wanted = out < steno_op_n_out(ctx) && steno_op_wants(ctx, out);
-    struct steno_shape s = steno_ops_shape(
-        4, (const int64_t[]){(int64_t)d->batch, (int64_t)d->heads, (int64_t)d->keys, (int64_t)size});
+    struct steno_shape s =
+        steno_ops_shape(4, (const int64_t[]){(int64_t)d->batch, (int64_t)d->heads, (int64_t)d->keys,
+                                             (int64_t)size});
     struct steno_tensor *t = NULL;
     const float *fp = past ? steno_ops_as_f32(ctx, past) : NULL;
     float *to;
@@ -298,15 +306,18 @@ static steno_status infer_mha(struct steno_infer *ic, steno_err *err)
 
 /* ---- Attention ---- input [B,S,C], weights [C, 3H], bias [3H], mask_index, past [2,B,N,P,H/N],
  * attention_bias */
-static steno_status attention_dims(struct steno_op_ctx *ctx, struct dims *d, size_t *width, steno_err *err)
+static steno_status attention_dims(struct steno_op_ctx *ctx, struct dims *d, size_t *width,
+                                   steno_err *err)
 {
     const struct steno_node *n = steno_op_node(ctx);
-    const struct steno_tensor *x = steno_op_in(ctx, 0), *w = steno_op_in(ctx, 1), *past = optional(ctx, 4);
+    const struct steno_tensor *x = steno_op_in(ctx, 0), *w = steno_op_in(ctx, 1),
+                              *past = optional(ctx, 4);
     const struct steno_tensor *bias = optional(ctx, 2);
     int64_t heads = steno_node_int(n, "num_heads", 0), qk, v;
     size_t n_sizes;
     const int64_t *sizes = steno_node_ints(n, "qkv_hidden_sizes", &n_sizes);
-    if (heads < 1 || x->shape.rank != 3 || w->shape.rank != 2 || w->shape.dim[0] != x->shape.dim[2] ||
+    if (heads < 1 || x->shape.rank != 3 || w->shape.rank != 2 ||
+        w->shape.dim[0] != x->shape.dim[2] ||
         (sizes && (n_sizes != 3 || sizes[0] != sizes[1] || sizes[0] < 1 || sizes[2] < 1 ||
                    sizes[0] > INT32_MAX || sizes[2] > INT32_MAX)))
         return no_fit(ctx, "the weight", err);
@@ -333,8 +344,8 @@ static steno_status attention_dims(struct steno_op_ctx *ctx, struct dims *d, siz
     return STENO_OK;
 }
 
-static steno_status project(struct steno_op_ctx *ctx, const struct dims *d, size_t width, const float **out,
-                            steno_err *err)
+static steno_status project(struct steno_op_ctx *ctx, const struct dims *d, size_t width,
+                            const float **out, steno_err *err)
 {
     const steno_kernels *k = steno_op_kernels(ctx);
     const struct steno_tensor *x = steno_op_in(ctx, 0), *bias = optional(ctx, 2);
@@ -373,7 +384,8 @@ static steno_status run_attention(struct steno_op_ctx *ctx, steno_err *err)
         st = project(ctx, &d, width, &qkv, err);
     if (st)
         return st;
-    a.q = (struct steno_attn_view){.data = qkv, .batch = d.rows * width, .head = d.size, .row = width};
+    a.q = (struct steno_attn_view){
+        .data = qkv, .batch = d.rows * width, .head = d.size, .row = width};
     a.k = a.q;
     a.k.data = qkv + d.heads * d.size;
     a.v = a.q;
@@ -381,8 +393,8 @@ static steno_status run_attention(struct steno_op_ctx *ctx, steno_err *err)
     a.v.data = qkv + 2 * d.heads * d.size;
     if ((past || wanted) && d.size == d.v_size) {
         half = d.batch * d.heads * d.keys * d.size;
-        s = steno_ops_shape(5, (const int64_t[]){2, (int64_t)d.batch, (int64_t)d.heads, (int64_t)d.keys,
-                                                 (int64_t)d.size});
+        s = steno_ops_shape(5, (const int64_t[]){2, (int64_t)d.batch, (int64_t)d.heads,
+                                                 (int64_t)d.keys, (int64_t)d.size});
         if (wanted)
             st = steno_op_out(ctx, 1, steno_op_in(ctx, 0)->dtype, &s, &present, err);
         if (st)
@@ -422,7 +434,7 @@ static steno_status infer_attention(struct steno_infer *ic, steno_err *err)
     const int64_t *sizes = steno_node_ints(steno_infer_node(ic), "qkv_hidden_sizes", &n);
     (void)err;
     if (s.rank == 3)
-        s.dim[2] = sizes && n == 3 && sizes[2] > 0              ? sizes[2]
+        s.dim[2] = sizes && n == 3 && sizes[2] > 0          ? sizes[2]
                    : !sizes && w.rank == 2 && w.dim[1] >= 0 ? w.dim[1] / 3
                                                             : steno_infer_new_dim(ic);
     steno_infer_set(ic, 0, steno_infer_dtype(ic, 0), &s);

@@ -49,8 +49,8 @@ static void soft_lane(enum soft_kind kind, double *y, const double *x, size_t n,
     for (size_t i = 0; i < n; i++)
         sum += exp(x[i * step] - top);
     for (size_t i = 0; i < n; i++)
-        y[i * step] = kind == LOG_SOFTMAX ? x[i * step] - top - log(sum)
-                                          : exp(x[i * step] - top) / sum;
+        y[i * step] =
+            kind == LOG_SOFTMAX ? x[i * step] - top - log(sum) : exp(x[i * step] - top) / sum;
 }
 
 static steno_status run_soft(struct steno_op_ctx *ctx, steno_err *err)
@@ -133,7 +133,8 @@ static void moments(const double *x, size_t n, double eps, bool rms, double *mea
     *inv = 1 / sqrt((n ? v / (double)n : 0) + eps);
 }
 
-/* Scale or bias seen at dims [axis, rank): its broadcast as [n] f64 in scratch, NULL with st set. */
+/* Scale or bias seen at dims [axis, rank): its broadcast as [n] f64 in scratch, NULL with st set.
+ */
 static const double *layer_param(struct steno_op_ctx *ctx, const struct steno_tensor *t,
                                  const struct steno_shape *norm, steno_status *st, steno_err *err)
 {
@@ -206,9 +207,11 @@ static steno_status layer_general(struct steno_op_ctx *ctx, const struct steno_t
         for (size_t i = r * n; i < (r + 1) * n; i++)
             yd[i] = (xd[i] - mean) * inv * gamma[i] + (beta ? beta[i] : 0);
         if (mean_out)
-            steno_ops_store_f64((char *)mean_out->data + r * steno_dtype_size(stash), stash, &mean, 1);
+            steno_ops_store_f64((char *)mean_out->data + r * steno_dtype_size(stash), stash, &mean,
+                                1);
         if (inv_out)
-            steno_ops_store_f64((char *)inv_out->data + r * steno_dtype_size(stash), stash, &inv, 1);
+            steno_ops_store_f64((char *)inv_out->data + r * steno_dtype_size(stash), stash, &inv,
+                                1);
     }
     steno_ops_put_f64(y, yd);
     return STENO_OK;
@@ -410,7 +413,8 @@ static steno_status run_group(struct steno_op_ctx *ctx, steno_err *err)
     if (c && (!groups || groups > c || c % groups))
         return steno_op_fail(ctx, err, STENO_ERR_INVAL, "%zu channels in %zu groups", c, groups);
     if (steno_numel(g) != (per_group ? groups : c) || steno_numel(b) != steno_numel(g))
-        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "scale and bias do not fit %zu channels", c);
+        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "scale and bias do not fit %zu channels",
+                             c);
     st = steno_op_out(ctx, 0, x->dtype, &x->shape, &y, err);
     total = steno_numel(x);
     if (st || !total)
@@ -459,7 +463,8 @@ static steno_status run_batch(struct steno_op_ctx *ctx, steno_err *err)
     for (int i = 1; i < 5; i++) {
         p[i] = steno_op_in(ctx, i);
         if (steno_numel(p[i]) != c || !steno_ops_is_float(p[i]->dtype))
-            return steno_op_fail(ctx, err, STENO_ERR_INVAL, "input %d does not fit %zu channels", i, c);
+            return steno_op_fail(ctx, err, STENO_ERR_INVAL, "input %d does not fit %zu channels", i,
+                                 c);
         pd[i] = steno_ops_as_f64(ctx, p[i]);
         if (!pd[i])
             return steno_ops_nomem(ctx, err);
@@ -494,8 +499,8 @@ static steno_status run_batch(struct steno_op_ctx *ctx, steno_err *err)
             st = steno_op_out(ctx, o, p[2 + o]->dtype, &p[2 + o]->shape, &run, err);
             for (size_t k = 0; !st && k < c; k++) {
                 double v = pd[2 + o][k] * momentum + stat[(size_t)(o - 1) * c + k] * (1 - momentum);
-                steno_ops_store_f64((char *)run->data + k * steno_dtype_size(run->dtype), run->dtype,
-                                    &v, 1);
+                steno_ops_store_f64((char *)run->data + k * steno_dtype_size(run->dtype),
+                                    run->dtype, &v, 1);
             }
         }
         if (st)

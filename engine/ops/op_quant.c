@@ -1,5 +1,6 @@
 /* Quantization: QuantizeLinear, DequantizeLinear (opset 10; per axis 13; blocked 21),
- * DynamicQuantizeLinear (11), MatMulInteger, QLinearMatMul (10). 8-bit products are summed in i32. */
+ * DynamicQuantizeLinear (11), MatMulInteger, QLinearMatMul (10). 8-bit products are summed in i32.
+ */
 #include "ops/matmul.h"
 
 #include <math.h>
@@ -258,8 +259,8 @@ struct int_product { /* both factors as 16-bit differences from their zero point
 };
 
 /* zero: absent, one, or `many` entries along the rows (by_row) or columns of each matrix. */
-static steno_status difference(struct steno_op_ctx *ctx, int in, int zero_in, size_t rows, size_t cols,
-                               bool by_row, int16_t **out, steno_err *err)
+static steno_status difference(struct steno_op_ctx *ctx, int in, int zero_in, size_t rows,
+                               size_t cols, bool by_row, int16_t **out, steno_err *err)
 {
     const struct steno_tensor *t = steno_op_in(ctx, in);
     const struct steno_tensor *z = zero_in < steno_op_n_in(ctx) ? steno_op_in(ctx, zero_in) : NULL;
@@ -269,8 +270,8 @@ static steno_status difference(struct steno_op_ctx *ctx, int in, int zero_in, si
     if (t->dtype != STENO_U8 && t->dtype != STENO_I8)
         return steno_ops_bad_type(ctx, err, t->dtype);
     if (z && (z->dtype != t->dtype || (zeros != 1 && zeros != many && zeros * cols != n)))
-        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "%zu zero points do not fit input %d", zeros,
-                             in);
+        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "%zu zero points do not fit input %d",
+                             zeros, in);
     d = steno_op_scratch(ctx, n * sizeof *d + 1);
     if (!d)
         return steno_ops_nomem(ctx, err);
@@ -282,7 +283,8 @@ static steno_status difference(struct steno_op_ctx *ctx, int in, int zero_in, si
             d[i] = (int16_t)(d[i] - v);
     } else if (z) {
         for (size_t i = 0; i < n; i++)
-            d[i] = (int16_t)(d[i] - (int16_t)steno_ops_get_i64(z, by_row ? i / cols % zeros : i % cols));
+            d[i] = (int16_t)(d[i] -
+                             (int16_t)steno_ops_get_i64(z, by_row ? i / cols % zeros : i % cols));
     }
     *out = d;
     return STENO_OK;
@@ -302,9 +304,10 @@ static steno_status int_factors(struct steno_op_ctx *ctx, int b_in, int az, int 
     return st ? st : difference(ctx, b_in, bz, ip->p.k, ip->p.n ? ip->p.n : 1, false, &ip->b, err);
 }
 
-/* c [m,n] = a [m,k] * b [k,n]; |difference| <= 255, so k up to 2^15 fits i32 for certain; beyond, it
- * wraps as in ONNX Runtime. */
-static void product_rows(const int16_t *a, const int16_t *b, int32_t *c, size_t m, size_t n, size_t k)
+/* c [m,n] = a [m,k] * b [k,n]; |difference| <= 255, so k up to 2^15 fits i32 for certain; beyond,
+ * it wraps as in ONNX Runtime. */
+static void product_rows(const int16_t *a, const int16_t *b, int32_t *c, size_t m, size_t n,
+                         size_t k)
 {
     for (size_t i = 0; i < m; i++) {
         uint32_t *row = (uint32_t *)(c + i * n);
@@ -332,8 +335,8 @@ static void product_range(void *arg, size_t begin, size_t end)
     for (size_t r = begin; r < end; r++) {
         size_t batch = r / p->m, row = r % p->m, oa, ob;
         steno_matmul_offsets(p, batch, &oa, &ob);
-        product_rows(j->ip->a + (oa * p->m + row) * p->k, j->ip->b + ob * p->k * p->n, j->c + r * p->n,
-                     1, p->n, p->k);
+        product_rows(j->ip->a + (oa * p->m + row) * p->k, j->ip->b + ob * p->k * p->n,
+                     j->c + r * p->n, 1, p->n, p->k);
     }
 }
 
@@ -341,7 +344,8 @@ static void int_product_run(struct steno_op_ctx *ctx, const struct int_product *
 {
     struct product_job j = {ip, c};
     size_t macs = ip->p.n * ip->p.k;
-    steno_ops_ranges(ctx, ip->p.batch * ip->p.m, 1 + (1u << 17) / (macs ? macs : 1), product_range, &j);
+    steno_ops_ranges(ctx, ip->p.batch * ip->p.m, 1 + (1u << 17) / (macs ? macs : 1), product_range,
+                     &j);
 }
 
 static steno_status infer_product(struct steno_infer *ic, int b_in, steno_dtype t, steno_err *err)
@@ -432,7 +436,8 @@ static steno_status run_qlinear_matmul(struct steno_op_ctx *ctx, steno_err *err)
         size_t row = i / ip.p.n, col = i % ip.p.n;
         d[i] = rint((double)c[i] * scale_of(s[0], steno_numel(ts[0]), row) *
                     scale_of(s[1], steno_numel(ts[1]), col) /
-                    scale_of(s[2], steno_numel(ts[2]), row)) + zero;
+                    scale_of(s[2], steno_numel(ts[2]), row)) +
+               zero;
     }
     steno_ops_put_f64(y, d); /* saturates */
     return STENO_OK;

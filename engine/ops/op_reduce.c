@@ -10,12 +10,23 @@
 
 #define GRAIN 16384
 
-enum reduce_kind { R_SUM, R_MEAN, R_MAX, R_MIN, R_PROD, R_L1, R_L2, R_LOGSUM, R_LOGSUMEXP, R_SUMSQ };
+enum reduce_kind {
+    R_SUM,
+    R_MEAN,
+    R_MAX,
+    R_MIN,
+    R_PROD,
+    R_L1,
+    R_L2,
+    R_LOGSUM,
+    R_LOGSUMEXP,
+    R_SUMSQ
+};
 
 static enum reduce_kind kind_of(const char *type)
 {
-    static const char *const names[] = {"Sum",  "Mean", "Max",    "Min",       "Prod",
-                                        "L1",   "L2",   "LogSum", "LogSumExp", "SumSquare"};
+    static const char *const names[] = {"Sum", "Mean", "Max",    "Min",       "Prod",
+                                        "L1",  "L2",   "LogSum", "LogSumExp", "SumSquare"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (!strcmp(type + strlen("Reduce"), names[i]))
             return (enum reduce_kind)i;
@@ -158,7 +169,9 @@ static int64_t reduce_i64(const struct reduce_job *j, const int64_t *x, size_t n
                           int64_t lowest, int64_t highest)
 {
     enum reduce_kind kind = j->kind;
-    uint64_t acc = kind == R_MAX ? (uint64_t)lowest : kind == R_MIN ? (uint64_t)highest : kind == R_PROD;
+    uint64_t acc = kind == R_MAX   ? (uint64_t)lowest
+                   : kind == R_MIN ? (uint64_t)highest
+                                   : kind == R_PROD;
     for (size_t i = 0; i < n; i++) {
         uint64_t v = (uint64_t)x[i * step];
         bool less = j->u64 ? v < acc : (int64_t)v < (int64_t)acc;

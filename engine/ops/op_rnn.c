@@ -84,8 +84,8 @@ static steno_status read_activations(const struct steno_node *n, struct rnn *p, 
     const struct steno_attr *beta = steno_node_attr(n, "activation_beta");
     size_t per_dir = p->cell == CELL_LSTM ? 3 : p->cell == CELL_GRU ? 2 : 1, ia = 0, ib = 0;
     if (names && names->kind == STENO_ATTR_STRINGS && names->n != per_dir * (size_t)p->dirs)
-        return steno_fail(err, STENO_ERR_FORMAT, "node '%s': %zu activations, expected %zu", n->name,
-                          names->n, per_dir * (size_t)p->dirs);
+        return steno_fail(err, STENO_ERR_FORMAT, "node '%s': %zu activations, expected %zu",
+                          n->name, names->n, per_dir * (size_t)p->dirs);
     for (size_t i = 0; i < per_dir * (size_t)p->dirs; i++) {
         struct activation *a = &p->act[i / per_dir][i % per_dir];
         a->kind = defaults[p->cell][i % per_dir];
@@ -165,7 +165,8 @@ static void release_rnn(void *priv)
     free(p);
 }
 
-static bool weights_fit(const struct rnn *p, const struct steno_shape *w, const struct steno_shape *r)
+static bool weights_fit(const struct rnn *p, const struct steno_shape *w,
+                        const struct steno_shape *r)
 {
     int64_t rows = (int64_t)p->hidden * p->gates;
     return w->rank == 3 && r->rank == 3 && w->dim[0] == p->dirs && r->dim[0] == p->dirs &&
@@ -173,8 +174,9 @@ static bool weights_fit(const struct rnn *p, const struct steno_shape *w, const 
            r->dim[2] == (int64_t)p->hidden;
 }
 
-static steno_status pack_constant(struct steno_prep *pc, struct rnn *p, const struct steno_tensor *w,
-                                  const struct steno_tensor *r, steno_err *err)
+static steno_status pack_constant(struct steno_prep *pc, struct rnn *p,
+                                  const struct steno_tensor *w, const struct steno_tensor *r,
+                                  steno_err *err)
 {
     const steno_kernels *k = steno_prep_kernels(pc);
     size_t h = p->hidden, rows = h * (size_t)p->gates, size[3], total = 0;
@@ -213,8 +215,8 @@ static steno_status prepare_rnn(struct steno_prep *pc, void **priv, steno_err *e
     if (!st && w && r && w->dtype == STENO_F32 && r->dtype == STENO_F32 && p->hidden) {
         if (!weights_fit(p, &w->shape, &r->shape))
             st = steno_fail(err, STENO_ERR_FORMAT,
-                            "node '%s': W and R do not fit hidden_size %zu and %d directions", n->name,
-                            p->hidden, p->dirs);
+                            "node '%s': W and R do not fit hidden_size %zu and %d directions",
+                            n->name, p->hidden, p->dirs);
         else
             st = pack_constant(pc, p, w, r, err);
     }
@@ -327,10 +329,10 @@ struct run { /* of one node, one direction at a time */
     const float *bias_h; /* GRU: recurrent bias of h */
     const int64_t *lens; /* [batch] */
     struct packed packed;
-    float *gates;  /* [seq * batch, G*H], input part with every bias that may be added early */
-    float *rec;    /* [batch, G*H] recurrent part of this step */
-    float *h, *c;  /* [batch, H] */
-    float *tmp;    /* [batch, H] */
+    float *gates; /* [seq * batch, G*H], input part with every bias that may be added early */
+    float *rec;   /* [batch, G*H] recurrent part of this step */
+    float *h, *c; /* [batch, H] */
+    float *tmp;   /* [batch, H] */
 };
 
 static void lstm_row(struct run *r, float *g, size_t b)
@@ -371,7 +373,8 @@ static void gru_row(struct run *r, float *g, size_t b)
         for (size_t j = 0; j < n; j++)
             hh[j] += reset[j] * (t[j] + (r->bias_h ? r->bias_h[j] : 0));
     } else {
-        float *rh = r->rec + b * n * 3 + 2 * n; /* a row of the recurrent block that GRU leaves free */
+        float *rh =
+            r->rec + b * n * 3 + 2 * n; /* a row of the recurrent block that GRU leaves free */
         k->mul_f32(rh, reset, 1, h, 1, n);
         k->gemm_f32_packed(1, n, n, rh, n, r->packed.rh, t, n, NULL);
         for (size_t j = 0; j < n; j++)
@@ -463,8 +466,8 @@ static steno_status fetch(struct steno_op_ctx *ctx, int i, size_t want, const fl
     if (!steno_ops_is_float(t->dtype))
         return steno_ops_bad_type(ctx, err, t->dtype);
     if (steno_numel(t) != want)
-        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "input %d has %zu elements, expected %zu", i,
-                             steno_numel(t), want);
+        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "input %d has %zu elements, expected %zu",
+                             i, steno_numel(t), want);
     *out = steno_ops_as_f32(ctx, t);
     return *out ? STENO_OK : steno_ops_nomem(ctx, err);
 }
@@ -474,8 +477,8 @@ static steno_status read_lens(struct steno_op_ctx *ctx, size_t seq, size_t batch
 {
     const struct steno_tensor *t = steno_op_n_in(ctx) > 4 ? steno_op_in(ctx, 4) : NULL;
     if (t && (steno_numel(t) != batch || (t->dtype != STENO_I32 && t->dtype != STENO_I64)))
-        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "sequence_lens has %zu elements, expected %zu",
-                             steno_numel(t), batch);
+        return steno_op_fail(ctx, err, STENO_ERR_INVAL,
+                             "sequence_lens has %zu elements, expected %zu", steno_numel(t), batch);
     for (size_t b = 0; b < batch; b++) {
         lens[b] = t ? steno_ops_get_i64(t, b) : (int64_t)seq;
         if (lens[b] < 0 || (uint64_t)lens[b] > seq)
@@ -536,7 +539,8 @@ static steno_status fetch_all(struct steno_op_ctx *ctx, const struct run *r, str
     return st;
 }
 
-static steno_status scratch_of(struct steno_op_ctx *ctx, struct run *r, float **bias, steno_err *err)
+static steno_status scratch_of(struct steno_op_ctx *ctx, struct run *r, float **bias,
+                               steno_err *err)
 {
     const struct rnn *p = r->p;
     size_t h = p->hidden, wide = h * (size_t)p->gates, size[3];
@@ -563,8 +567,8 @@ static void load_state(const struct run *r, float *dst, const float *src, int d)
 {
     size_t h = r->p->hidden;
     for (size_t b = 0; b < r->batch; b++) {
-        size_t at = r->p->batch_first ? (b * (size_t)r->p->dirs + (size_t)d)
-                                      : ((size_t)d * r->batch + b);
+        size_t at =
+            r->p->batch_first ? (b * (size_t)r->p->dirs + (size_t)d) : ((size_t)d * r->batch + b);
         if (src)
             memcpy(dst + b * h, src + at * h, h * sizeof *dst);
         else
@@ -576,8 +580,8 @@ static void store_state(const struct run *r, float *dst, const float *src, int d
 {
     size_t h = r->p->hidden;
     for (size_t b = 0; dst && b < r->batch; b++) {
-        size_t at = r->p->batch_first ? (b * (size_t)r->p->dirs + (size_t)d)
-                                      : ((size_t)d * r->batch + b);
+        size_t at =
+            r->p->batch_first ? (b * (size_t)r->p->dirs + (size_t)d) : ((size_t)d * r->batch + b);
         memcpy(dst + at * h, src + b * h, h * sizeof *dst);
     }
 }
@@ -630,7 +634,8 @@ static steno_status run_rnn(struct steno_op_ctx *ctx, steno_err *err)
     rt = steno_op_in(ctx, 2);
     if (!p.hidden && rt->shape.rank == 3)
         p.hidden = (size_t)rt->shape.dim[2];
-    if (x->shape.rank != 3 || !p.hidden || (!p.is_packed && !weights_fit(&p, &wt->shape, &rt->shape)) ||
+    if (x->shape.rank != 3 || !p.hidden ||
+        (!p.is_packed && !weights_fit(&p, &wt->shape, &rt->shape)) ||
         (p.is_packed ? (size_t)x->shape.dim[2] != p.input : x->shape.dim[2] != wt->shape.dim[2]))
         return steno_op_fail(ctx, err, STENO_ERR_INVAL,
                              "X, W and R do not fit each other, hidden_size %zu and %d directions",

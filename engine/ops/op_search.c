@@ -57,8 +57,8 @@ static steno_status run_cum(struct steno_op_ctx *ctx, steno_err *err)
 
 /* ---- TopK ---- */
 struct candidate {
-    double f;    /* float types */
-    int64_t i;   /* integer types, order-preserving */
+    double f;  /* float types */
+    int64_t i; /* integer types, order-preserving */
     int64_t at;
 };
 
@@ -297,7 +297,8 @@ static steno_status run_onehot(struct steno_op_ctx *ctx, steno_err *err)
         if (hot < -depth || hot >= depth)
             continue;
         hot += hot < 0 ? depth : 0;
-        memcpy((char *)y->data + ((i / inner * (size_t)depth + (size_t)hot) * inner + i % inner) * e,
+        memcpy((char *)y->data +
+                   ((i / inner * (size_t)depth + (size_t)hot) * inner + i % inner) * e,
                (const char *)v->data + e, e);
     }
     return STENO_OK;
@@ -309,7 +310,8 @@ static steno_status infer_onehot(struct steno_infer *ic, steno_err *err)
     const struct steno_tensor *d = steno_infer_value(ic, 1);
     int axis;
     if (x.rank >= 0) {
-        int64_t depth = d && steno_numel(d) == 1 ? steno_ops_get_i64(d, 0) : steno_infer_new_dim(ic);
+        int64_t depth =
+            d && steno_numel(d) == 1 ? steno_ops_get_i64(d, 0) : steno_infer_new_dim(ic);
         const char *wrong = onehot_shape(steno_infer_node(ic), &x, depth, &s, &axis);
         if (wrong)
             return steno_fail(err, STENO_ERR_INVAL, "%s", wrong);
@@ -372,9 +374,11 @@ static steno_status run_reverse_sequence(struct steno_op_ctx *ctx, steno_err *er
     x = steno_op_in(ctx, 0);
     len = steno_op_in(ctx, 1);
     if (x->shape.rank < 2 || batch_axis + time_axis != 1 || batch_axis < 0 || time_axis < 0)
-        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "batch and time must be the first two axes");
+        return steno_op_fail(ctx, err, STENO_ERR_INVAL,
+                             "batch and time must be the first two axes");
     if (steno_numel(len) != (size_t)x->shape.dim[batch_axis])
-        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "one length for each of the batch is needed");
+        return steno_op_fail(ctx, err, STENO_ERR_INVAL,
+                             "one length for each of the batch is needed");
     st = steno_op_out(ctx, 0, x->dtype, &x->shape, &y, err);
     if (st)
         return st;
@@ -387,8 +391,8 @@ static steno_status run_reverse_sequence(struct steno_op_ctx *ctx, steno_err *er
         int64_t l = steno_ops_get_i64(len, b);
         size_t from = t;
         if (l < 0 || l > x->shape.dim[time_axis])
-            return steno_op_fail(ctx, err, STENO_ERR_INVAL, "length %lld of sequence %zu is out of range",
-                                 (long long)l, b);
+            return steno_op_fail(ctx, err, STENO_ERR_INVAL,
+                                 "length %lld of sequence %zu is out of range", (long long)l, b);
         if (t < (size_t)l)
             from = (size_t)l - 1 - t;
         from = batch_axis ? from * n1 + b : b * n1 + from;
@@ -486,8 +490,8 @@ static steno_status run_eye(struct steno_op_ctx *ctx, steno_err *err)
         return STENO_OK;
     for (int64_t r = 0; r < x->shape.dim[0]; r++)
         if (r + k >= 0 && r + k < x->shape.dim[1])
-            steno_ops_store_f64((char *)y->data + (size_t)(r * x->shape.dim[1] + r + k) * e, t, &one,
-                                1);
+            steno_ops_store_f64((char *)y->data + (size_t)(r * x->shape.dim[1] + r + k) * e, t,
+                                &one, 1);
     return STENO_OK;
 }
 
@@ -495,10 +499,9 @@ static steno_status infer_eye(struct steno_infer *ic, steno_err *err)
 {
     struct steno_shape s = steno_infer_shape(ic, 0);
     (void)err;
-    steno_infer_set(ic, 0,
-                    (steno_dtype)steno_node_int(steno_infer_node(ic), "dtype",
-                                                steno_infer_dtype(ic, 0)),
-                    &s);
+    steno_infer_set(
+        ic, 0, (steno_dtype)steno_node_int(steno_infer_node(ic), "dtype", steno_infer_dtype(ic, 0)),
+        &s);
     return STENO_OK;
 }
 

@@ -1,4 +1,5 @@
-/* Operators about shapes: Shape, Size, Reshape and its relatives, Expand, ConstantOfShape, Range. */
+/* Operators about shapes: Shape, Size, Reshape and its relatives, Expand, ConstantOfShape, Range.
+ */
 #include "ops/internal.h"
 #include "ops/families.h"
 
@@ -188,13 +189,14 @@ static steno_status infer_reshape(struct steno_infer *ic, steno_err *err)
     const char *wrong;
     if (!steno_ops_infer_axes(ic, "shape", 1, want, STENO_MAX_RANK, &n, &found) || !found) {
         s.rank = len.rank == 1 && len.dim[0] >= 0 && len.dim[0] <= STENO_MAX_RANK ? (int)len.dim[0]
-                                                                                   : STENO_RANK_ANY;
+                                                                                  : STENO_RANK_ANY;
         for (int i = 0; i < s.rank; i++)
             s.dim[i] = steno_infer_new_dim(ic);
         steno_infer_set(ic, 0, steno_infer_dtype(ic, 0), &s);
         return STENO_OK;
     }
-    wrong = reshape_dims(&in, want, n, steno_node_int(steno_infer_node(ic), "allowzero", 0) != 0, &s);
+    wrong =
+        reshape_dims(&in, want, n, steno_node_int(steno_infer_node(ic), "allowzero", 0) != 0, &s);
     if (wrong)
         return steno_fail(err, STENO_ERR_INVAL, "reshape: %s", wrong);
     for (int i = 0; i < s.rank; i++)
@@ -218,8 +220,8 @@ static bool mark(const int64_t *axes, size_t n, int rank, bool once, bool *set)
     return true;
 }
 
-static const char *squeeze_dims(const struct steno_shape *in, const int64_t *axes, size_t n, bool all,
-                                struct steno_shape *out)
+static const char *squeeze_dims(const struct steno_shape *in, const int64_t *axes, size_t n,
+                                bool all, struct steno_shape *out)
 {
     bool set[STENO_MAX_RANK];
     if (!mark(axes, n, in->rank, false, set))
@@ -537,7 +539,8 @@ static int64_t range_count(const struct steno_tensor *const *v)
         span = (span - 1) / step + 1;
         return span > INT64_MAX ? -1 : (int64_t)span;
     }
-    n = ceil((steno_ops_get_f64(v[1], 0) - steno_ops_get_f64(v[0], 0)) / steno_ops_get_f64(v[2], 0));
+    n = ceil((steno_ops_get_f64(v[1], 0) - steno_ops_get_f64(v[0], 0)) /
+             steno_ops_get_f64(v[2], 0));
     if (isnan(n) || n > 0x1p53)
         return -1;
     return n > 0 ? (int64_t)n : 0;

@@ -1,6 +1,6 @@
-/* DFT, STFT, the window functions and MelWeightMatrix (opset 17, DFT also 20). Transforms run in f64
- * by mixed-radix decimation in time (Cooley and Tukey, 1965): any length, O(n * sum of its prime
- * factors). */
+/* DFT, STFT, the window functions and MelWeightMatrix (opset 17, DFT also 20). Transforms run in
+ * f64 by mixed-radix decimation in time (Cooley and Tukey, 1965): any length, O(n * sum of its
+ * prime factors). */
 #include "ops/internal.h"
 
 #include <math.h>
@@ -42,7 +42,8 @@ static size_t smallest_factor(size_t n)
 }
 
 /* out[0..n) = transform of in[0], in[step], ...; root_step: how far apart this size's roots are. */
-static void fft_run(const struct fft *f, struct cpx *out, const struct cpx *in, size_t n, size_t step)
+static void fft_run(const struct fft *f, struct cpx *out, const struct cpx *in, size_t n,
+                    size_t step)
 {
     size_t p = smallest_factor(n), m = n / p, root_step = f->n / n;
     if (n == 1) {
@@ -89,14 +90,14 @@ static const char *dft_plan(const struct steno_node *n, const struct steno_shape
     if (x->dim[x->rank - 1] >= 0 && x->dim[x->rank - 1] != 1 && x->dim[x->rank - 1] != 2)
         return "the last axis must be of length 1 or 2";
     if (length < 0)
-        length = x->dim[d->axis] < 0               ? STENO_DIM_ANY
+        length = x->dim[d->axis] < 0         ? STENO_DIM_ANY
                  : d->inverse && d->onesided ? 2 * (x->dim[d->axis] - 1)
                                              : x->dim[d->axis];
     if (length > MAX_LENGTH || length == 0 || length < STENO_DIM_ANY)
         return "the length is out of range";
     d->length = length;
     d->out = *x;
-    d->out.dim[d->axis] = length < 0                         ? STENO_DIM_ANY
+    d->out.dim[d->axis] = length < 0                   ? STENO_DIM_ANY
                           : d->onesided && !d->inverse ? length / 2 + 1
                                                        : length;
     d->out.dim[x->rank - 1] = d->onesided && d->inverse ? 1 : 2;
@@ -166,7 +167,8 @@ static steno_status run_dft(struct steno_op_ctx *ctx, steno_err *err)
         return steno_ops_bad_type(ctx, err, x->dtype);
     wrong = dft_plan(node, &x->shape, axis, length, &d);
     if (wrong || d.length < 1)
-        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "%s", wrong ? wrong : "the length is out of range");
+        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "%s",
+                             wrong ? wrong : "the length is out of range");
     st = steno_op_out(ctx, 0, x->dtype, &d.out, &y, err);
     if (st || !steno_numel(y))
         return st;
@@ -213,7 +215,9 @@ static bool stft_shape(const struct steno_node *n, const struct steno_shape *x, 
         return false;
     s->rank = 4;
     s->dim[0] = x->dim[0];
-    s->dim[1] = x->dim[1] < 0 ? STENO_DIM_ANY : x->dim[1] < length ? 0 : (x->dim[1] - length) / hop + 1;
+    s->dim[1] = x->dim[1] < 0        ? STENO_DIM_ANY
+                : x->dim[1] < length ? 0
+                                     : (x->dim[1] - length) / hop + 1;
     s->dim[2] = onesided ? length / 2 + 1 : length;
     s->dim[3] = 2;
     return true;
@@ -265,7 +269,8 @@ static steno_status run_stft(struct steno_op_ctx *ctx, steno_err *err)
     if (x->shape.rank != 3 || !steno_ops_is_float(x->dtype) || x->shape.dim[2] < 1 ||
         x->shape.dim[2] > 2 || !stft_shape(steno_op_node(ctx), &x->shape, hop, length, &s) ||
         (w && (int64_t)steno_numel(w) > length))
-        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "signal, frame step, window and length do not fit");
+        return steno_op_fail(ctx, err, STENO_ERR_INVAL,
+                             "signal, frame step, window and length do not fit");
     st = steno_op_out(ctx, 0, x->dtype, &s, &y, err);
     if (st || !steno_numel(y))
         return st;
@@ -284,7 +289,8 @@ static steno_status run_stft(struct steno_op_ctx *ctx, steno_err *err)
     frames = (size_t)s.dim[1];
     bins = (size_t)s.dim[2];
     for (size_t i = 0; i < (size_t)s.dim[0] * frames; i++) {
-        const double *v = xd + (i / frames * (size_t)x->shape.dim[1] + i % frames * (size_t)hop) * parts;
+        const double *v =
+            xd + (i / frames * (size_t)x->shape.dim[1] + i % frames * (size_t)hop) * parts;
         for (size_t k = 0; k < n; k++) {
             double a = !wd ? 1 : k < offset || k >= offset + width ? 0 : wd[k - offset];
             in[k] = (struct cpx){v[k * parts] * a, parts == 2 ? v[k * parts + 1] * a : 0};
@@ -309,8 +315,8 @@ static steno_status infer_window(struct steno_infer *ic, steno_err *err)
     if (known && n < 0)
         return steno_fail(err, STENO_ERR_INVAL, "size is negative");
     s.dim[0] = known ? n : steno_infer_new_dim(ic);
-    steno_infer_set(ic, 0,
-                    (steno_dtype)steno_node_int(steno_infer_node(ic), "output_datatype", STENO_F32), &s);
+    steno_infer_set(
+        ic, 0, (steno_dtype)steno_node_int(steno_infer_node(ic), "output_datatype", STENO_F32), &s);
     return STENO_OK;
 }
 
@@ -373,8 +379,8 @@ static steno_status run_mel(struct steno_op_ctx *ctx, steno_err *err)
             return steno_op_fail(ctx, err, STENO_ERR_INVAL, "input %d is not one number", i);
         v[i] = steno_ops_get_f64(steno_op_in(ctx, i), 0);
     }
-    if (!(v[0] >= 1 && v[0] <= 1e6 && v[1] >= 1 && v[1] <= (double)MAX_LENGTH && v[2] >= 1 && v[3] >= 0 &&
-          v[4] >= v[3]) ||
+    if (!(v[0] >= 1 && v[0] <= 1e6 && v[1] >= 1 && v[1] <= (double)MAX_LENGTH && v[2] >= 1 &&
+          v[3] >= 0 && v[4] >= v[3]) ||
         (!steno_ops_is_float(t) && !steno_ops_is_int(t)))
         return steno_op_fail(ctx, err, STENO_ERR_INVAL, "a size or frequency is out of range");
     rows = (int64_t)v[1] / 2 + 1;
@@ -411,11 +417,11 @@ static steno_status infer_mel(struct steno_infer *ic, steno_err *err)
     int64_t v;
     size_t n;
     (void)err;
-    s.dim[0] = steno_infer_ints(ic, 1, &v, 1, &n) && n == 1 && v > 0 ? v / 2 + 1
-                                                                      : steno_infer_new_dim(ic);
+    s.dim[0] =
+        steno_infer_ints(ic, 1, &v, 1, &n) && n == 1 && v > 0 ? v / 2 + 1 : steno_infer_new_dim(ic);
     s.dim[1] = steno_infer_ints(ic, 0, &v, 1, &n) && n == 1 && v > 0 ? v : steno_infer_new_dim(ic);
-    steno_infer_set(ic, 0,
-                    (steno_dtype)steno_node_int(steno_infer_node(ic), "output_datatype", STENO_F32), &s);
+    steno_infer_set(
+        ic, 0, (steno_dtype)steno_node_int(steno_infer_node(ic), "output_datatype", STENO_F32), &s);
     return STENO_OK;
 }
 

@@ -70,17 +70,17 @@ F(erf, erf(x), erff(x))
 F(exp, exp(x), expf(x))
 F(floor, floor(x), floorf(x))
 F(gelu, gelu64(x, u->a != 0), (float)gelu64((double)x, u->a != 0))
-F(hardsigmoid, fmax(0, fmin(1, A64 * x + B64)), fmaxf(0, fminf(1, u->a * x + u->b)))
-F(hardswish, x * fmax(0, fmin(1, x / 6 + 0.5)), x * fmaxf(0, fminf(1, x / 6 + 0.5f)))
+F(hardsigmoid, fmax(0, fmin(1, A64 *x + B64)), fmaxf(0, fminf(1, u->a *x + u->b)))
+F(hardswish, x *fmax(0, fmin(1, x / 6 + 0.5)), x *fmaxf(0, fminf(1, x / 6 + 0.5f)))
 F(leakyrelu, x < 0 ? A64 * x : x, x < 0 ? u->a * x : x)
 F(log, log(x), logf(x))
-F(mish, x * tanh(softplus(x)), x * tanhf(softplusf(x)))
+F(mish, x *tanh(softplus(x)), x *tanhf(softplusf(x)))
 F(neg, -x, -x)
 F(reciprocal, 1 / x, 1 / x)
 F(relu, x > 0 || isnan(x) ? x : 0, x > 0 || isnan(x) ? x : 0)
 F(round, nearbyint(x), nearbyintf(x))
-F(selu, B64 * (x > 0 ? x : A64 * expm1(x)), u->b * (x > 0 ? x : u->a * expm1f(x)))
-F(shrink, x < -B64 ? x + A64 : x > B64 ? x - A64 : 0, x < -u->b ? x + u->a : x > u->b ? x - u->a : 0)
+F(selu, B64 *(x > 0 ? x : A64 * expm1(x)), u->b *(x > 0 ? x : u->a * expm1f(x)))
+F(shrink, x<-B64 ? x + A64 : x> B64 ? x - A64 : 0, x<-u->b ? x + u->a : x> u->b ? x - u->a : 0)
 F(sigmoid, 1 / (1 + exp(-x)), 1 / (1 + expf(-x)))
 F(sign, sign64(x), (float)sign64((double)x))
 F(sin, sin(x), sinf(x))
@@ -178,7 +178,8 @@ static void apply_half(const struct unary_job *j, uint16_t *y, const uint16_t *x
     }
 }
 
-/* Abs, Neg, Sign, Relu of signed integers; wrap-around for the smallest number. Unsigned ones pass. */
+/* Abs, Neg, Sign, Relu of signed integers; wrap-around for the smallest number. Unsigned ones pass.
+ */
 #define INT_APPLY(T, U)                                                                            \
     static void apply_##T(const struct unary_job *j, T *y, const T *x, size_t n)                   \
     {                                                                                              \
@@ -275,9 +276,9 @@ static struct unary_args arguments(const struct steno_node *n, const struct unar
     bool shrink = !strcmp(row->type, "Shrink");
     u.a = steno_node_float(n, shrink ? "bias" : "alpha", row->a);
     u.b = steno_node_float(n,
-                           shrink                        ? "lambd"
+                           shrink                       ? "lambd"
                            : !strcmp(row->type, "Selu") ? "gamma"
-                                                         : "beta",
+                                                        : "beta",
                            row->b);
     if (!strcmp(row->type, "Gelu"))
         u.a = !strcmp(steno_node_str(n, "approximate", "none"), "tanh");

@@ -40,9 +40,9 @@ static steno_status run_where(struct steno_op_ctx *ctx, steno_err *err)
     x = steno_op_in(ctx, 1);
     z = steno_op_in(ctx, 2);
     if (c->dtype != STENO_BOOL || x->dtype != z->dtype || !steno_dtype_size(x->dtype))
-        return steno_op_fail(ctx, err, STENO_ERR_FORMAT, "takes bool and two of a type, not %s, %s, %s",
-                             steno_dtype_name(c->dtype), steno_dtype_name(x->dtype),
-                             steno_dtype_name(z->dtype));
+        return steno_op_fail(
+            ctx, err, STENO_ERR_FORMAT, "takes bool and two of a type, not %s, %s, %s",
+            steno_dtype_name(c->dtype), steno_dtype_name(x->dtype), steno_dtype_name(z->dtype));
     st = steno_op_out(ctx, 0, x->dtype, &s, &y, err);
     if (st)
         return st;
@@ -80,7 +80,7 @@ static steno_status infer_where(struct steno_infer *ic, steno_err *err)
 /* ---- Clip ---- min above max gives max everywhere (ONNX: min(max(x, lo), hi)). */
 struct bounds {
     bool has_lo, has_hi;
-    double lo, hi;   /* float types */
+    double lo, hi;    /* float types */
     int64_t ilo, ihi; /* integer types; u64 through its bits */
 };
 
@@ -105,7 +105,8 @@ CLIP(u16, uint16_t, ilo, ihi)
 CLIP(u32, uint32_t, ilo, ihi)
 CLIP(u64, uint64_t, ilo, ihi)
 
-static void clip_half(uint16_t *y, const uint16_t *x, steno_dtype t, size_t n, const struct bounds *k)
+static void clip_half(uint16_t *y, const uint16_t *x, steno_dtype t, size_t n,
+                      const struct bounds *k)
 {
     float v;
     for (size_t i = 0; i < n; i++) {

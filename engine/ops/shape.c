@@ -38,8 +38,8 @@ steno_status steno_ops_ints(const struct steno_op_ctx *ctx, int in, int64_t *out
                              steno_dtype_name(t->dtype));
     count = steno_numel(t);
     if (count > max)
-        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "input %d holds %zu numbers, at most %zu fit",
-                             in, count, max);
+        return steno_op_fail(ctx, err, STENO_ERR_INVAL,
+                             "input %d holds %zu numbers, at most %zu fit", in, count, max);
     steno_ops_load_i64(out, t->data, t->dtype, count);
     *n = count;
     return STENO_OK;
@@ -107,7 +107,8 @@ steno_status steno_ops_infer_bshape(struct steno_infer *ic, int first, int last,
         st = steno_shape_broadcast(out, &next, &r);
         if (st)
             return steno_fail(err, STENO_ERR_INVAL, "shapes %s and %s do not broadcast",
-                              steno_shape_str(out, a, sizeof a), steno_shape_str(&next, b, sizeof b));
+                              steno_shape_str(out, a, sizeof a),
+                              steno_shape_str(&next, b, sizeof b));
         *out = r;
     }
     for (int i = 0; i < out->rank; i++)

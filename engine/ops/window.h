@@ -6,7 +6,12 @@
 
 #define STENO_WINDOW_MAX 3 /* spatial axes */
 
-enum steno_auto_pad { STENO_PAD_NOTSET, STENO_PAD_SAME_UPPER, STENO_PAD_SAME_LOWER, STENO_PAD_VALID };
+enum steno_auto_pad {
+    STENO_PAD_NOTSET,
+    STENO_PAD_SAME_UPPER,
+    STENO_PAD_SAME_LOWER,
+    STENO_PAD_VALID
+};
 
 struct steno_window {
     int n; /* spatial axes, 1..3 */

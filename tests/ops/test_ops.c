@@ -1,7 +1,8 @@
 /* Every operator family against small node tests of the ONNX project (cases.txt, written by
- * make_cases.py), run three ways: inputs fed at run time on the scalar and on the best level, and all
- * but the first built into the model, so that weights are packed and constants folded. Then what a
- * hostile model may try: each such case must be refused with a message, or give the defined result. */
+ * make_cases.py), run three ways: inputs fed at run time on the scalar and on the best level, and
+ * all but the first built into the model, so that weights are packed and constants folded. Then
+ * what a hostile model may try: each such case must be refused with a message, or give the defined
+ * result. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -26,7 +27,8 @@ struct tensors {
 };
 
 struct op_case {
-    const char *name, *domain, *op, *opset, *attrs, *in, *out; /* out: "!text" = refused with this text */
+    const char *name, *domain, *op, *opset, *attrs, *in,
+        *out; /* out: "!text" = refused with this text */
 };
 
 /* ---- reading ---- */
@@ -48,7 +50,8 @@ static void put(struct steno_tensor *t, size_t i, const char *number)
         double d = strtod(number, NULL);
         steno_ops_store_f64(to, t->dtype, &d, 1);
     } else {
-        uint64_t v = *number == '-' ? (uint64_t)strtoll(number, NULL, 10) : strtoull(number, NULL, 10);
+        uint64_t v =
+            *number == '-' ? (uint64_t)strtoll(number, NULL, 10) : strtoull(number, NULL, 10);
         memcpy(to, &v, steno_dtype_size(t->dtype));
     }
 }
@@ -147,7 +150,8 @@ static void add_constant(struct mk_graph *g, const char *name, const char *dims,
 }
 
 /* One node; inputs from `first_const` on are initializers. */
-static char *write_model(const struct op_case *c, const struct tensors *in, int n_out, int first_const)
+static char *write_model(const struct op_case *c, const struct tensors *in, int n_out,
+                         int first_const)
 {
     struct mk_graph *g = mk_new(atoi(c->opset));
     char names_in[256] = "", names_out[256] = "", dims[128], name[16], op[64], *path;
@@ -270,20 +274,24 @@ static const struct op_case hostile[] = {
      "!outside"},
     {"gather_axis_out_of_range", "", "Gather", "13", "axis=i:1", "f32[2]:1 2;i64[1]:0", "!axis"},
     {"gather_of_a_scalar", "", "Gather", "13", "", "f32[]:1;i64[1]:0", "!axis"},
-    {"gather_elements_past_the_end", "", "GatherElements", "13", "", "f32[2]:1 2;i64[1]:5", "!outside"},
+    {"gather_elements_past_the_end", "", "GatherElements", "13", "", "f32[2]:1 2;i64[1]:5",
+     "!outside"},
     {"gather_nd_tuple_out_of_range", "", "GatherND", "13", "", "f32[2,2]:1 2 3 4;i64[1,2]:0 7",
      "!out of range"},
-    {"gather_nd_tuple_too_long", "", "GatherND", "13", "", "f32[2]:1 2;i64[1,2]:0 0", "!last dimension"},
+    {"gather_nd_tuple_too_long", "", "GatherND", "13", "", "f32[2]:1 2;i64[1,2]:0 0",
+     "!last dimension"},
     {"scatter_nd_out_of_range", "", "ScatterND", "18", "", "f32[2]:1 2;i64[1,1]:9;f32[1]:3",
      "!out of range"},
-    {"scatter_elements_out_of_range", "", "ScatterElements", "18", "", "f32[2]:1 2;i64[1]:-3;f32[1]:3",
-     "!outside"},
+    {"scatter_elements_out_of_range", "", "ScatterElements", "18", "",
+     "f32[2]:1 2;i64[1]:-3;f32[1]:3", "!outside"},
     {"reshape_to_another_size", "", "Reshape", "13", "", "f32[4]:1 2 3 4;i64[1]:3", "!differs"},
-    {"reshape_with_two_holes", "", "Reshape", "13", "", "f32[4]:1 2 3 4;i64[2]:-1 -1", "!more than one"},
+    {"reshape_with_two_holes", "", "Reshape", "13", "", "f32[4]:1 2 3 4;i64[2]:-1 -1",
+     "!more than one"},
     {"reshape_below_minus_one", "", "Reshape", "13", "", "f32[4]:1 2 3 4;i64[1]:-7", "!below -1"},
     {"reshape_size_overflows", "", "Reshape", "13", "",
      "f32[4]:1 2 3 4;i64[3]:4611686018427387904 4611686018427387904 16", "!overflows"},
-    {"reshape_rank_too_high", "", "Reshape", "13", "", "f32[1]:1;i64[11]:1 1 1 1 1 1 1 1 1 1 1", "!most 10"},
+    {"reshape_rank_too_high", "", "Reshape", "13", "", "f32[1]:1;i64[11]:1 1 1 1 1 1 1 1 1 1 1",
+     "!most 10"},
     {"squeeze_of_a_long_axis", "", "Squeeze", "13", "", "f32[2]:1 2;i64[1]:0", "!not of length 1"},
     {"unsqueeze_repeats_an_axis", "", "Unsqueeze", "13", "", "f32[2]:1 2;i64[2]:0 0", "!repeated"},
     {"expand_that_does_not_broadcast", "", "Expand", "13", "", "f32[3]:1 2 3;i64[1]:2", "!"},
@@ -291,20 +299,24 @@ static const struct op_case hostile[] = {
     {"expand_beyond_memory", "", "Expand", "13", "",
      "f32[1]:1;i64[3]:2147483648 2147483648 2147483648", "!"},
     {"constant_of_negative_shape", "", "ConstantOfShape", "9", "", "i64[1]:-1", "!negative"},
-    {"constant_of_a_shape_beyond_memory", "", "ConstantOfShape", "9", "", "i64[2]:4611686018427387904 8",
-     "!"},
+    {"constant_of_a_shape_beyond_memory", "", "ConstantOfShape", "9", "",
+     "i64[2]:4611686018427387904 8", "!"},
     {"range_without_a_step", "", "Range", "11", "", "i64[]:0;i64[]:5;i64[]:0", "!step is 0"},
     {"range_beyond_counting", "", "Range", "11", "", "f32[]:0;f32[]:inf;f32[]:1", "!no end"},
-    {"transpose_repeats_an_axis", "", "Transpose", "13", "perm=I:0,0", "f32[1,2]:1 2", "!permutation"},
-    {"transpose_axis_out_of_range", "", "Transpose", "13", "perm=I:0,7", "f32[1,2]:1 2", "!permutation"},
-    {"concat_of_unequal_shapes", "", "Concat", "13", "axis=i:0", "f32[1,2]:1 2;f32[1,3]:1 2 3", "!"},
+    {"transpose_repeats_an_axis", "", "Transpose", "13", "perm=I:0,0", "f32[1,2]:1 2",
+     "!permutation"},
+    {"transpose_axis_out_of_range", "", "Transpose", "13", "perm=I:0,7", "f32[1,2]:1 2",
+     "!permutation"},
+    {"concat_of_unequal_shapes", "", "Concat", "13", "axis=i:0", "f32[1,2]:1 2;f32[1,3]:1 2 3",
+     "!"},
     {"split_that_does_not_add_up", "", "Split", "13", "", "f32[2]:1 2;i64[1]:3", "!add up"},
     {"split_with_a_negative_part", "", "Split", "13", "", "f32[2]:1 2;i64[1]:-2", "!add up"},
-    {"slice_with_step_zero", "", "Slice", "13", "", "f32[2]:1 2;i64[1]:0;i64[1]:2;i64[1]:0;i64[1]:0",
-     "!step is 0"},
+    {"slice_with_step_zero", "", "Slice", "13", "",
+     "f32[2]:1 2;i64[1]:0;i64[1]:2;i64[1]:0;i64[1]:0", "!step is 0"},
     {"slice_with_the_smallest_step", "", "Slice", "13", "",
      "f32[2]:1 2;i64[1]:0;i64[1]:2;i64[1]:0;i64[1]:-9223372036854775808", "!too large"},
-    {"slice_axis_out_of_range", "", "Slice", "13", "", "f32[2]:1 2;i64[1]:0;i64[1]:2;i64[1]:3", "!axis"},
+    {"slice_axis_out_of_range", "", "Slice", "13", "", "f32[2]:1 2;i64[1]:0;i64[1]:2;i64[1]:3",
+     "!axis"},
     {"tile_negative", "", "Tile", "13", "", "f32[1]:1;i64[1]:-1", "!out of range"},
     {"tile_beyond_memory", "", "Tile", "13", "", "f32[2]:1 2;i64[1]:4611686018427387904", "!"},
     {"pad_to_a_negative_length", "", "Pad", "13", "", "f32[2]:1 2;i64[2]:-2 -2", "!negative"},
@@ -315,13 +327,15 @@ static const struct op_case hostile[] = {
     {"softmax_axis_out_of_range", "", "Softmax", "13", "axis=i:2", "f32[2]:1 2", "!axis"},
     {"topk_more_than_there_is", "", "TopK", "11", "", "f32[2]:1 2;i64[1]:3", "!K is 3"},
     {"onehot_negative_depth", "", "OneHot", "11", "", "i64[1]:0;i64[]:-1;f32[2]:0 1", "!depth"},
-    {"matmul_inner_dims_differ", "", "MatMul", "13", "", "f32[1,2]:1 2;f32[3,1]:1 2 3", "!inner dim"},
+    {"matmul_inner_dims_differ", "", "MatMul", "13", "", "f32[1,2]:1 2;f32[3,1]:1 2 3",
+     "!inner dim"},
     {"matmul_of_a_scalar", "", "MatMul", "13", "", "f32[]:1;f32[1]:1", "!rank 0"},
     {"gemm_of_rank_three", "", "Gemm", "13", "", "f32[1,1,1]:1;f32[1,1]:1", "!rank 2"},
     {"add_of_two_types", "", "Add", "13", "", "f32[1]:1;i64[1]:1", "!f32"},
     {"add_that_does_not_broadcast", "", "Add", "13", "", "f32[2]:1 2;f32[3]:1 2 3", "!broadcast"},
     {"where_without_a_bool", "", "Where", "16", "", "f32[1]:1;f32[1]:1;f32[1]:1", "!bool"},
-    {"conv_channels_differ", "", "Conv", "11", "", "f32[1,2,3]:1 2 3 4 5 6;f32[1,3,1]:1 2 3", "!channels"},
+    {"conv_channels_differ", "", "Conv", "11", "", "f32[1,2,3]:1 2 3 4 5 6;f32[1,3,1]:1 2 3",
+     "!channels"},
     {"conv_kernel_larger_than_input", "", "Conv", "11", "", "f32[1,1,2]:1 2;f32[1,1,3]:1 2 3", "!"},
     {"conv_stride_zero", "", "Conv", "11", "strides=I:0", "f32[1,1,2]:1 2;f32[1,1,1]:1", "!stride"},
     {"conv_group_zero", "", "Conv", "11", "group=i:0", "f32[1,1,2]:1 2;f32[1,1,1]:1", "!group"},
@@ -329,7 +343,8 @@ static const struct op_case hostile[] = {
     {"lstm_weights_do_not_fit", "", "LSTM", "14", "hidden_size=i:2",
      "f32[1,1,1]:1;f32[1,4,1]:1 2 3 4;f32[1,4,1]:1 2 3 4", "!"},
     {"einsum_unreadable", "", "Einsum", "12", "equation=s:i->->", "f32[1]:1", "!equation"},
-    {"einsum_dims_differ", "", "Einsum", "12", "equation=s:i,i->i", "f32[1]:1;f32[2]:1 2", "!differ"},
+    {"einsum_dims_differ", "", "Einsum", "12", "equation=s:i,i->i", "f32[1]:1;f32[2]:1 2",
+     "!differ"},
     {"dft_axis_is_the_last", "", "DFT", "17", "axis=i:1", "f32[2,1]:1 2", "!axis"},
     {"reverse_sequence_too_long", "", "ReverseSequence", "10", "", "f32[2,1]:1 2;i64[1]:3",
      "!out of range"},
@@ -337,31 +352,36 @@ static const struct op_case hostile[] = {
      "f32[1,1,3]:1 2 3;f32[1,1,3]:1 2 3;f32[1,1,3]:1 2 3", "!multiple"},
     {"rotary_position_out_of_range", "", "RotaryEmbedding", "23", "",
      "f32[1,1,1,2]:1 2;f32[1,1]:1;f32[1,1]:0;i64[1,1]:5", "!position 5"},
-    {"quantize_by_unknown_axis", "", "QuantizeLinear", "13", "axis=i:5", "f32[1,2]:1 2;f32[2]:1 1", "!axis"},
+    {"quantize_by_unknown_axis", "", "QuantizeLinear", "13", "axis=i:5", "f32[1,2]:1 2;f32[2]:1 1",
+     "!axis"},
     /* results that the standard leaves open, and that must not trap */
-    {"div_by_zero_of_integers_is_zero", "", "Div", "13", "", "i32[2]:7 -7;i32[2]:0 0", "i32[2]:0 0"},
+    {"div_by_zero_of_integers_is_zero", "", "Div", "13", "", "i32[2]:7 -7;i32[2]:0 0",
+     "i32[2]:0 0"},
     {"div_smallest_by_minus_one_wraps", "", "Div", "13", "", "i32[1]:-2147483648;i32[1]:-1",
      "i32[1]:-2147483648"},
-    {"div_smallest_i64_by_minus_one_wraps", "", "Div", "13", "", "i64[1]:-9223372036854775808;i64[1]:-1",
-     "i64[1]:-9223372036854775808"},
+    {"div_smallest_i64_by_minus_one_wraps", "", "Div", "13", "",
+     "i64[1]:-9223372036854775808;i64[1]:-1", "i64[1]:-9223372036854775808"},
     {"mod_by_zero_of_integers_is_zero", "", "Mod", "13", "", "i64[1]:7;i64[1]:0", "i64[1]:0"},
-    {"mod_smallest_by_minus_one_is_zero", "", "Mod", "13", "", "i64[1]:-9223372036854775808;i64[1]:-1",
-     "i64[1]:0"},
+    {"mod_smallest_by_minus_one_is_zero", "", "Mod", "13", "",
+     "i64[1]:-9223372036854775808;i64[1]:-1", "i64[1]:0"},
     {"mod_unsigned_by_zero_is_zero", "", "Mod", "13", "", "u8[1]:7;u8[1]:0", "u8[1]:0"},
-    {"shift_past_the_width_is_zero", "", "BitShift", "11", "direction=s:LEFT", "u8[1]:255;u8[1]:200",
-     "u8[1]:0"},
+    {"shift_past_the_width_is_zero", "", "BitShift", "11", "direction=s:LEFT",
+     "u8[1]:255;u8[1]:200", "u8[1]:0"},
     {"cast_of_infinity_saturates", "", "Cast", "13", "to=i:6", "f32[3]:inf -inf nan",
      "i32[3]:2147483647 -2147483648 0"},
     {"pow_of_zero_to_a_negative_integer", "", "Pow", "13", "", "i32[1]:0;i32[1]:-1", "i32[1]:0"},
     {"abs_of_the_smallest_integer_wraps", "", "Abs", "13", "", "i8[1]:-128", "i8[1]:-128"},
     {"softmax_of_nothing", "", "Softmax", "13", "", "f32[0,3]:", "f32[0,3]:"},
-    {"matmul_of_no_inner_dim_is_zero", "", "MatMul", "13", "", "f32[2,0]:;f32[0,1]:", "f32[2,1]:0 0"},
-    {"concat_with_an_empty_part", "", "Concat", "13", "axis=i:0", "f32[0]:;f32[2]:1 2", "f32[2]:1 2"},
-    {"reduce_max_of_nothing_is_lowest", "", "ReduceMax", "18", "", "f32[0]:;i64[1]:0", "f32[1]:-inf"},
+    {"matmul_of_no_inner_dim_is_zero", "", "MatMul", "13", "",
+     "f32[2,0]:;f32[0,1]:", "f32[2,1]:0 0"},
+    {"concat_with_an_empty_part", "", "Concat", "13", "axis=i:0", "f32[0]:;f32[2]:1 2",
+     "f32[2]:1 2"},
+    {"reduce_max_of_nothing_is_lowest", "", "ReduceMax", "18", "", "f32[0]:;i64[1]:0",
+     "f32[1]:-inf"},
     {"slice_down_past_the_start", "", "Slice", "13", "",
      "f32[3]:1 2 3;i64[1]:-1;i64[1]:-9223372036854775808;i64[1]:0;i64[1]:-1", "f32[3]:3 2 1"},
-    {"slice_end_beyond_counting", "", "Slice", "13", "", "f32[3]:1 2 3;i64[1]:1;i64[1]:9223372036854775807",
-     "f32[2]:2 3"},
+    {"slice_end_beyond_counting", "", "Slice", "13", "",
+     "f32[3]:1 2 3;i64[1]:1;i64[1]:9223372036854775807", "f32[2]:2 3"},
     {"gather_of_nothing_by_nothing", "", "Gather", "13", "", "f32[0]:;i64[0]:", "f32[0]:"},
     {"nonzero_of_zeros_is_empty", "", "NonZero", "13", "", "f32[2]:0 0", "i64[1,0]:"},
 };
@@ -394,11 +414,13 @@ int main(void)
     struct CMUnitTest *tests = calloc(cap + n_hostile, sizeof *tests);
     int failed;
     if (!text || !cases || !tests || !(copy = calloc(1, bytes + 1))) {
-        fprintf(stderr, "tests/ops/cases.txt cannot be read (run from the root of the repository)\n");
+        fprintf(stderr,
+                "tests/ops/cases.txt cannot be read (run from the root of the repository)\n");
         return 1;
     }
     memcpy(copy, text, bytes);
-    for (char *line = strtok_r(copy, "\n", &save); line && n < cap; line = strtok_r(NULL, "\n", &save)) {
+    for (char *line = strtok_r(copy, "\n", &save); line && n < cap;
+         line = strtok_r(NULL, "\n", &save)) {
         struct op_case *c = &cases[n];
         c->name = field(&line);
         c->domain = field(&line);
