@@ -58,19 +58,29 @@ static bool needs_padding(const struct steno_conv *s)
     return s->pad[0] || s->pad[1] || reach(s, 0) > s->in[0] || reach(s, 1) > s->in[1];
 }
 
+static inline void fill_zero(float *out, size_t n)
+{
+    for (size_t c = 0; c < n; c += VL)
+        v_store_m(out + c, v_tail(n - c < VL ? n - c : VL), v_zero());
+}
+
 /* Row i0 of an image (zeros when it is outside), with zeros before and behind. */
 static inline void pad_row(const struct steno_conv *s, const float *x, size_t i0, float *out)
 {
-    const size_t cols = reach(s, 1), before = s->pad[1];
-    const size_t end = i0 < s->in[0] ? before + s->in[1] : 0; /* columns [before, end) are x's */
-    for (size_t c = 0; c < cols; c += VL) {
-        size_t lo = before > c ? before - c : 0, hi = end > c ? end - c : 0;
-        vm keep = v_range(lo < VL ? lo : VL, hi < VL ? hi : VL);
-        vf v = v_zero();
-        if (v_any(keep))
-            v = v_load_m(x + i0 * s->in[1] + c - before, keep); /* masked lanes may lie outside */
-        v_store_m(out + c, v_tail(cols - c < VL ? cols - c : VL), v);
+    const size_t cols = reach(s, 1), before = s->pad[1] < cols ? s->pad[1] : cols;
+    size_t n = cols - before < s->in[1] ? cols - before : s->in[1], c = 0;
+    if (i0 >= s->in[0]) {
+        fill_zero(out, cols);
+        return;
     }
+    fill_zero(out, before);
+    out += before;
+    x += i0 * s->in[1];
+    for (; c + VL <= n; c += VL)
+        v_store(out + c, v_load(x + c));
+    if (c < n)
+        v_store_m(out + c, v_tail(n - c), v_load_m(x + c, v_tail(n - c)));
+    fill_zero(out + n, cols - before - n);
 }
 
 /* Channels of one group, as far as the outputs reach. */
@@ -329,12 +339,26 @@ static void conv_general(const struct steno_conv *s, const float *x, const float
     }
 }
 
+/* Which lanes a vector of n outputs reads: of the vector at its first tap, and of the one behind it
+ * where outputs step by two. */
+struct lanes {
+    vm first, second;
+};
+
+static inline struct lanes lanes_of(size_t n, size_t step)
+{
+    const size_t end = (n - 1) * step + 1;
+    struct lanes l = {v_tail(end < VL ? end : VL), v_tail(end < VL ? 0 : end - VL)};
+    return l;
+}
+
 /* `width` vectors of sums, each `next` floats of the image behind the one before; x: the first tap
- * of the first; lanes m (all of them when whole). Always inlined with constant width and flags. */
+ * of the first; step: 1 or 2 columns from output to output. Always inlined with constant width,
+ * step. */
 static inline __attribute__((always_inline)) void depthwise_sums(const struct steno_conv *s,
                                                                  const float *x, size_t next,
-                                                                 const float *w, int width, vm m,
-                                                                 bool whole, vf *out)
+                                                                 const float *w, int width,
+                                                                 struct lanes l, int step, vf *out)
 {
     vf acc[4]; /* not `out`, which the caller takes the address of: these stay in registers */
 #pragma GCC unroll 4
@@ -347,7 +371,10 @@ static inline __attribute__((always_inline)) void depthwise_sums(const struct st
 #pragma GCC unroll 4
             for (int i = 0; i < width; i++) {
                 const float *from = tap + (size_t)i * next;
-                acc[i] = v_fma(weight, whole ? v_load(from) : v_load_m(from, m), acc[i]);
+                vf v = v_load_m(from, l.first);
+                if (step == 2)
+                    v = v_even(v, v_load_m(from + VL, l.second));
+                acc[i] = v_fma(weight, v, acc[i]);
             }
         }
     }
@@ -357,22 +384,24 @@ static inline __attribute__((always_inline)) void depthwise_sums(const struct st
 }
 
 /* The columns [o1, o1 + VL) of output rows [o0, o0 + 4), fewer at the edges. */
-static void depthwise_rows(const struct steno_conv *s, const struct product *p, const float *x,
-                           const float *w, size_t o, size_t o0, size_t o1)
+static inline __attribute__((always_inline)) void
+depthwise_rows(const struct steno_conv *s, const struct product *p, const float *x, const float *w,
+               size_t o, size_t o0, size_t o1, int step)
 {
     const size_t cols = s->out[1] - o1 < VL ? s->out[1] - o1 : VL;
     const size_t next = s->stride[0] * s->in[1];
     const vm m = v_tail(cols);
-    const float *from = x + o0 * next + o1;
+    const struct lanes l = lanes_of(cols, (size_t)step);
+    const float *from = x + o0 * next + o1 * (size_t)step;
     vf acc[4];
     if (o0 + 4 <= s->out[0]) {
-        depthwise_sums(s, from, next, w, 4, m, false, acc);
+        depthwise_sums(s, from, next, w, 4, l, step, acc);
         for (size_t i = 0; i < 4; i++)
             store_vector(p, acc[i], o, (o0 + i) * s->out[1] + o1, m, p->ep);
         return;
     }
     for (size_t i = o0; i < s->out[0]; i++, from += next) {
-        depthwise_sums(s, from, next, w, 1, m, false, acc);
+        depthwise_sums(s, from, next, w, 1, l, step, acc);
         store_vector(p, acc[0], o, i * s->out[1] + o1, m, p->ep);
     }
 }
@@ -384,21 +413,23 @@ static void depthwise_line(const struct steno_conv *s, const struct product *p, 
 {
     const size_t n = s->out[1], four = 4 * VL;
     const vm all = v_tail(VL);
+    const struct lanes every = lanes_of(VL, 1);
     vf acc[4];
     for (size_t at = 0; n >= four && at < n; at += four) {
         const size_t o1 = at + four <= n ? at : n - four;
-        depthwise_sums(s, x + o1, VL, w, 4, all, true, acc);
+        depthwise_sums(s, x + o1, VL, w, 4, every, 1, acc);
         for (size_t i = 0; i < 4; i++)
             store_vector(p, acc[i], o, o1 + i * VL, all, p->ep);
     }
     for (size_t o1 = 0; n < four && o1 < n; o1 += VL) {
-        const vm m = v_tail(n - o1 < VL ? n - o1 : VL);
-        depthwise_sums(s, x + o1, VL, w, 1, m, false, acc);
+        const size_t some = n - o1 < VL ? n - o1 : VL;
+        const vm m = v_tail(some);
+        depthwise_sums(s, x + o1, VL, w, 1, lanes_of(some, 1), 1, acc);
         store_vector(p, acc[0], o, o1, m, p->ep);
     }
 }
 
-/* Steps along a row: every tap collects its own lanes. */
+/* Steps of three and more along a row: every tap collects its own lanes. */
 static void depthwise_strided(const struct steno_conv *s, const struct product *p, const float *x,
                               const float *w, size_t o)
 {
@@ -420,17 +451,20 @@ static void depthwise_strided(const struct steno_conv *s, const struct product *
 static void depthwise_channel(const struct steno_conv *s, const struct product *p, const float *x,
                               const float *w, size_t o)
 {
-    if (s->stride[1] > 1) {
+    if (s->stride[1] > 2) {
         depthwise_strided(s, p, x, w, o);
         return;
     }
-    if (s->out[0] == 1) {
+    if (s->out[0] == 1 && s->stride[1] == 1) {
         depthwise_line(s, p, x, w, o);
         return;
     }
     for (size_t o1 = 0; o1 < s->out[1]; o1 += VL)
         for (size_t o0 = 0; o0 < s->out[0]; o0 += 4)
-            depthwise_rows(s, p, x, w, o, o0, o1);
+            if (s->stride[1] == 1)
+                depthwise_rows(s, p, x, w, o, o0, o1, 1);
+            else
+                depthwise_rows(s, p, x, w, o, o0, o1, 2);
 }
 
 static void conv_depthwise(const struct steno_conv *s, const float *x, const float *w, float *y,

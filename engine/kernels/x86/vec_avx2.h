@@ -115,11 +115,6 @@ static inline vf v_frexp(vf a, vf *e)
     bits = _mm256_and_si256(bits, _mm256_set1_epi32(0x007fffff));
     return _mm256_castsi256_ps(_mm256_or_si256(bits, _mm256_set1_epi32(0x3f000000)));
 }
-/* Lanes [lo, hi), 0 <= lo, hi <= VL. */
-static inline vm v_range(size_t lo, size_t hi)
-{
-    return _mm256_andnot_si256(v_tail(lo), v_tail(hi));
-}
 /* Every other element of a, then of b: a[0], a[2], ... b[0], b[2], ... */
 static inline vf v_even(vf a, vf b)
 {

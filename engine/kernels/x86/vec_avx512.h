@@ -97,10 +97,6 @@ static inline vf v_frexp(vf a, vf *e)
     *e = _mm512_getexp_ps(a) + v_set1(1.0f);
     return _mm512_getmant_ps(a, _MM_MANT_NORM_p5_1, _MM_MANT_SIGN_src);
 }
-static inline vm v_range(size_t lo, size_t hi)
-{
-    return (vm)(v_tail(hi) & ~v_tail(lo));
-}
 static inline vf v_even(vf a, vf b)
 {
     const __m512i at = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
