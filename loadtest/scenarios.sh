@@ -36,7 +36,7 @@ for what in "$@"; do
             --json "$out/upload.json" "$wav" || true
         ;;
     curve)
-        for n in 1 16 32 64 128 256 512; do
+        for n in 1 16 64 128 256 384 512; do
             echo "## $n real-time streams"
             build/release/loadtest/wsload --url "ws://$url/v1/stream" --streams $n --repeat 2 --ramp-ms 5 \
                 --expect "$heard" --pid $pid --json "$out/curve-$n.json" "$wav" || true
