@@ -141,8 +141,8 @@ static size_t V_NAME(conv_f32_work)(const struct steno_conv *s, size_t n_parts)
 }
 
 /* p[0], p[step], ... in the first n lanes. Steps of 2 are two loads and a shuffle; gather
- * instructions are left out of this on purpose: where their mitigation (Intel GDS, 2023) is active,
- * 16 lanes take some 80 cycles. */
+ * instructions are left out on purpose: they were no faster where measured (Cascade Lake), and CPUs
+ * whose microcode mitigates Intel GDS (2023) make them slow. */
 static inline vf load_step(const float *p, size_t step, size_t n)
 {
     alignas(64) float one_by_one[VL];
