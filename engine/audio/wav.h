@@ -4,8 +4,9 @@
  * BS.2088). Encodings: 8, 16, 24, 32 bit integer, 32 and 64 bit float, A-law, mu-law.
  *
  * Data length 0, 0xFFFFFFFF or sox's 0x7FFFF000 and more: written to a pipe, so until the end of
- * input (0 counts as unknown only if the RIFF size leaves no room for a chunk behind it). Chunks
- * that are not needed are skipped by length, with their pad byte; what follows the data is ignored.
+ * input (0 does not count as unknown if the RIFF size has room for a chunk behind it and one is
+ * there). Chunks that are not needed are skipped by length, with their pad byte; what follows the
+ * data is ignored.
  * A wrong byte rate is tolerated (the field is not needed); a wrong block align is an error, since
  * then either the channels or the width of a sample is a lie. */
 #ifndef STENO_AUDIO_WAV_H

@@ -223,6 +223,32 @@ static void data_of_length_zero_before_other_chunks_is_really_empty(void **state
     free(w.data);
 }
 
+static void data_of_length_zero_before_samples_is_unknown(void **state)
+{
+    static const size_t chunks[] = {1, 3, 7, 8, 4096};
+    (void)state;
+    for (size_t i = 0; i < sizeof chunks / sizeof chunks[0]; i++) {
+        struct wavgen w = plain(2, 16000, 500);
+        struct result r;
+        wavgen_put32(w.data + 40, 0); /* the RIFF size stays right */
+        parse(w.data, w.len, chunks[i], &r);
+        assert_int_equal(r.st, STENO_OK);
+        assert_int_equal(r.info.frames, -1);
+        assert_false(r.truncated);
+        check_ramp(&r, 500);
+        /* as few samples as the probe takes: none is lost at the end */
+        wavgen_put32(w.data + 4, 36 + 8);
+        parse(w.data, 44 + 8, chunks[i], &r);
+        assert_int_equal(r.st, STENO_OK);
+        assert_int_equal(r.samples, 4);
+        parse(w.data, 44 + 3, chunks[i], &r);
+        assert_int_equal(r.st, STENO_OK);
+        assert_int_equal(r.samples, 0);
+        assert_true(r.truncated);
+        free(w.data);
+    }
+}
+
 static void rf64_takes_its_length_from_ds64(void **state)
 {
     struct wavgen w = plain(1, 16000, 300), x = {0};
@@ -412,6 +438,7 @@ int main(void)
         cmocka_unit_test(odd_and_unknown_chunks_are_skipped_with_their_pad_byte),
         cmocka_unit_test(wav_from_pipe_with_unknown_size_streams),
         cmocka_unit_test(data_of_length_zero_before_other_chunks_is_really_empty),
+        cmocka_unit_test(data_of_length_zero_before_samples_is_unknown),
         cmocka_unit_test(rf64_takes_its_length_from_ds64),
         cmocka_unit_test(truncated_data_are_delivered_and_flagged),
         cmocka_unit_test(header_cut_anywhere_is_an_error_that_says_where),
