@@ -32,6 +32,8 @@ _steno()
     if [[ $cur == -* ]]; then
         opts=$(steno "$cmd" --help 2>/dev/null | grep -oE -- '--[a-z][a-z-]+' | sort -u)
         mapfile -t COMPREPLY < <(compgen -W "$opts" -- "$cur")
+    elif [[ $prev == model ]]; then
+        mapfile -t COMPREPLY < <(compgen -W "info text dot ops" -- "$cur")
     else
         mapfile -t COMPREPLY < <(compgen -f -- "$cur")
     fi

@@ -19,6 +19,8 @@ int cli_features(int argc, char **argv);
 
 /* Print "steno: message" on standard error; the exit code of err. */
 int cli_fail(const steno_err *err);
+/* EX_OK, or EX_NOINPUT with the reason printed where path cannot be opened for reading. */
+int cli_readable(const char *path);
 /* Print "steno: ..." and the hint to --help; EX_USAGE. */
 int cli_usage(const char *fmt, ...) STENO_PRINTF(1, 2);
 

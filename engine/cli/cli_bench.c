@@ -433,6 +433,8 @@ int cli_bench(int argc, char **argv)
     struct bench_options o = {.runs = 20, .net.opt_level = -1, .sess.threads = 1};
     int rc = parse(argc, argv, &o);
     if (rc == EX_OK)
+        rc = cli_readable(o.model);
+    if (rc == EX_OK)
         rc = bench(&o);
     return rc < 0 ? EX_OK : rc;
 }

@@ -240,6 +240,9 @@ int cli_model(int argc, char **argv)
         return rc < 0 ? EX_OK : rc;
     if (!strcmp(o.what, "ops"))
         return show_ops();
+    rc = cli_readable(o.path);
+    if (rc != EX_OK)
+        return rc;
     if (!strcmp(o.what, "info") && !stat(o.path, &sb) && S_ISDIR(sb.st_mode))
         return show_dir(o.path);
     return show(&o);

@@ -208,6 +208,8 @@ int cli_run(int argc, char **argv)
         return EX_OSERR;
     rc = parse(argc, argv, &o);
     if (rc == EX_OK)
+        rc = cli_readable(o.model);
+    if (rc == EX_OK)
         rc = run(&o);
     free(o.inputs);
     return rc < 0 ? EX_OK : rc;

@@ -384,6 +384,8 @@ int cli_transcribe(int argc, char **argv)
     int code = EX_OK, files = parse(&j, argc, argv);
     if (files < 0)
         return -1 - files;
+    if (j.model_dir && cli_readable(j.model_dir))
+        return EX_NOINPUT;
     if (open_model(&j, &err))
         return cli_fail(&err);
     for (int i = 0; i < files; i++) {

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sysexits.h>
+#include <unistd.h>
 
 static const struct cli_command commands[] = {
     {"transcribe", "[OPTION]... FILE...|-", "what is said in recordings", cli_transcribe},
@@ -23,6 +24,14 @@ int cli_fail(const steno_err *err)
 {
     fprintf(stderr, "steno: %s\n", err->msg);
     return steno_status_info(err->code)->exit_code;
+}
+
+int cli_readable(const char *path)
+{
+    if (!access(path, R_OK))
+        return EX_OK;
+    fprintf(stderr, "steno: %s: %s\n", path, strerror(errno));
+    return EX_NOINPUT;
 }
 
 int cli_usage(const char *fmt, ...)

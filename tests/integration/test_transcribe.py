@@ -162,6 +162,15 @@ def a_bad_file_is_named_and_the_others_are_done():
 
 
 @case
+def a_model_that_is_not_there_is_no_input():
+    for args in (["transcribe", "--model", "/nonexistent", ONE], ["run", "/nonexistent", "--output-dir", WORK],
+                 ["bench", "/nonexistent"], ["model", "info", "/nonexistent"]):
+        r = subprocess.run([STENO, *args], capture_output=True, timeout=60 * SLOW)
+        assert r.returncode == EX_NOINPUT, (args, r.returncode, r.stderr)
+        assert r.stderr == b"steno: /nonexistent: No such file or directory\n", (args, r.stderr)
+
+
+@case
 def a_cut_off_file_gives_what_it_has_and_a_warning():
     cut = os.path.join(WORK, "cut.wav")
     with open(LONG, "rb") as f:
