@@ -168,7 +168,7 @@ static void reshape(struct steno_infer *ic)
     for (int i = 0; i < p->n; i++) {
         if (p->sym[i]) {
             out.dim[i] = p->v[i] == STENO_DIM_ANY ? steno_infer_new_dim(ic) : p->v[i];
-        } else if (p->v[i] == 0 && i < in.rank) {
+        } else if (i < in.rank && p->v[i] == 0) {
             out.dim[i] = in.dim[i];
         } else if (p->v[i] == -1 && hole < 0) {
             hole = i;
