@@ -40,7 +40,7 @@ ifneq ($(findstring undefined,$(SAN)),)
 OPT += -fno-sanitize-recover=undefined
 endif
 WARN := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wpointer-arith \
-        -Wcast-qual -Wformat=2 -Wundef -Wwrite-strings -Wdouble-promotion $(if $(CI),-Werror)
+        -Wcast-qual -Wformat=2 -Wundef -Wwrite-strings -Wdouble-promotion $(if $(CI),$(if $(san_flags),,-Werror))
 CFLAGS ?= $(OPT)
 base_cflags = -std=c11 -D_POSIX_C_SOURCE=200809L -D_DEFAULT_SOURCE -fvisibility=hidden -fPIE -pthread \
         -fno-math-errno -ffp-contract=off -Iengine -I. -isystem $(B)/gen -DSTENO_VERSION='"$(VERSION)"' \

@@ -32,7 +32,8 @@ echo "Built in $((SECONDS - started)) s."
 
 # ---- start -----------------------------------------------------------------------------------
 log=build/demo-stenod.log
-build/stenod --listen 127.0.0.1:0 2>"$log" &
+: >"$log"
+build/stenod --listen 127.0.0.1:0 2>>"$log" &
 pid=$!
 trap 'kill -KILL $pid 2>/dev/null || true' EXIT
 url=""
