@@ -27,7 +27,9 @@
     X(pool)                                                                                        \
     X(quant)                                                                                       \
     X(ms)                                                                                          \
-    X(ms_attention)
+    X(ms_attention)                                                                                \
+    X(ms_quant)                                                                                    \
+    X(ms_embed)
 
 #define STENO_OPS_DECLARE(NAME) extern const struct steno_op steno_ops_##NAME[];
 STENO_OPS_FAMILIES(STENO_OPS_DECLARE)

@@ -2,6 +2,7 @@
  *
  * One and two axes in f32 run in the kernel table, f16 and bf16 widened to it; f64, three axes and
  * the transposed form are plain loops in f64. */
+#include "ops/ms.h"
 #include "ops/window.h"
 
 #include <stdlib.h>
@@ -10,6 +11,7 @@ struct conv {     /* the node's frozen state */
     void *packed; /* for the kernel, when W is constant f32 */
     enum steno_act act;
     float act_min, act_max;
+    bool late; /* an activation that the kernel does not know: after it */
 };
 
 /* ---- attributes ---- */
@@ -30,7 +32,8 @@ static steno_status read_activation(const struct steno_node *n, struct conv *c, 
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (!strcmp(want, names[i].name))
             c->act = names[i].act;
-    if (c->act == STENO_ACT_NONE)
+    c->late = c->act == STENO_ACT_NONE;
+    if (!steno_ops_fused_act_known(want))
         return steno_fail(err, STENO_ERR_UNSUPPORTED, "node '%s': activation '%s'", n->name, want);
     if (c->act == STENO_ACT_CLIP) {
         if (!params || params->kind != STENO_ATTR_FLOATS || params->n != 2)
@@ -177,19 +180,15 @@ static void image_part(void *arg, int part)
     m->k->conv_f32(m->s, m->x, m->packed, m->y, m->ep, m->work, (size_t)part, (size_t)m->parts);
 }
 
-static void activate_rows(const struct image *m, const struct conv *c, const float *z, float *y,
-                          size_t n)
+/* What comes after the product when the kernel could not do it: y = activation(y + z). */
+static steno_status finish(struct steno_op_ctx *ctx, const struct conv *c, const float *z, float *y,
+                           size_t n, steno_err *err)
 {
-    const steno_kernels *k = m->k;
-    k->add_f32(y, y, 1, z, 1, n);
-    if (c->act == STENO_ACT_RELU)
-        k->relu_f32(y, y, n);
-    else if (c->act == STENO_ACT_SIGMOID)
-        k->sigmoid_f32(y, y, n);
-    else if (c->act == STENO_ACT_TANH)
-        k->tanh_f32(y, y, n);
-    else if (c->act == STENO_ACT_CLIP)
-        k->clip_f32(y, y, n, c->act_min, c->act_max);
+    if (!z && !c->late)
+        return STENO_OK;
+    if (z)
+        steno_op_kernels(ctx)->add_f32(y, y, 1, z, 1, n);
+    return steno_ops_fused_act(ctx, y, n, err);
 }
 
 static steno_status run_fast(struct steno_op_ctx *ctx, const struct conv *c, struct steno_conv *s,
@@ -203,6 +202,7 @@ static steno_status run_fast(struct steno_op_ctx *ctx, const struct conv *c, str
     size_t in = s->c_in * s->in[0] * s->in[1], out = s->c_out * s->out[0] * s->out[1];
     struct steno_gemm_epilogue ep = {.alpha = 1, .bias_rows = true};
     struct image m = {steno_op_kernels(ctx), s, &ep, NULL, c->packed, NULL, NULL, 1};
+    steno_status st;
     void *packed;
     if (!z) { /* a summand comes before the activation, the kernel would add it after */
         ep.act = c->act;
@@ -230,11 +230,11 @@ static steno_status run_fast(struct steno_op_ctx *ctx, const struct conv *c, str
         m.x = xf + i * in;
         m.y = yf + i * out;
         steno_op_parallel(ctx, m.parts, image_part, &m);
-        if (z)
-            activate_rows(&m, c, zf + i * out, m.y, out);
     }
-    steno_ops_put_f32(y, yf);
-    return STENO_OK;
+    st = finish(ctx, c, zf, yf, steno_numel(y), err);
+    if (!st)
+        steno_ops_put_f32(y, yf);
+    return st;
 }
 
 /* Plain loops over three axes (leading ones 1), in f64. */
@@ -418,13 +418,16 @@ static steno_status run_conv(struct steno_op_ctx *ctx, steno_err *err)
         }
         return run_fast(ctx, c, &s, y, err);
     }
-    if (z || c->act)
+    if ((z || c->act || c->late) && x->dtype != STENO_F32)
         return steno_op_fail(ctx, err, STENO_ERR_UNSUPPORTED, "fused form of %s with %d axes",
                              steno_dtype_name(x->dtype), win.n);
     struct loops l = {
         .batch = (size_t)x->shape.dim[0], .c_in = s.c_in, .c_out = s.c_out, .group = s.group};
     widen(&l, &win, &x->shape, &ys);
-    return run_loops(ctx, &l, false, y, err);
+    st = run_loops(ctx, &l, false, y, err);
+    if (!st && z)
+        return finish(ctx, c, z->data, y->data, steno_numel(y), err);
+    return st || !(c->act || c->late) ? st : steno_ops_fused_act(ctx, y->data, steno_numel(y), err);
 }
 
 /* ---- ConvTranspose (opset 1 and later) ---- W [c_in, c_out / group, kernel...] */

@@ -1,6 +1,7 @@
 /* MatMul, Gemm. Constant f32 weights are packed once (kernels.h); products of two activations run
  * unpacked, batch by batch. f16 and bf16 widen to f32; f64 and integers use plain loops. */
 #include "ops/matmul.h"
+#include "ops/ms.h"
 #include "ops/families.h"
 
 #include <stdlib.h>
@@ -373,7 +374,8 @@ static steno_status gemm_f32(struct steno_op_ctx *ctx, const struct packed *w, s
     return STENO_OK;
 }
 
-static steno_status run_gemm(struct steno_op_ctx *ctx, steno_err *err)
+static steno_status run_plain_gemm(struct steno_op_ctx *ctx, struct steno_tensor **out,
+                                   steno_err *err)
 {
     const struct steno_node *node = steno_op_node(ctx);
     const struct packed *w = steno_op_priv(ctx);
@@ -398,6 +400,7 @@ static steno_status run_gemm(struct steno_op_ctx *ctx, steno_err *err)
     if (wrong)
         return matmul_mismatch(ctx, &a->shape, w ? &w->shape : &b->shape, wrong, err);
     st = steno_op_out(ctx, 0, a->dtype, &s, &y, err);
+    *out = y;
     if (st || !steno_numel(y))
         return st;
     row = c && c->dtype == STENO_F32 && beta == 1 && (int64_t)steno_numel(c) == s.dim[1] &&
@@ -426,8 +429,37 @@ static steno_status run_gemm(struct steno_op_ctx *ctx, steno_err *err)
     return STENO_OK;
 }
 
+static steno_status run_gemm(struct steno_op_ctx *ctx, steno_err *err)
+{
+    struct steno_tensor *y;
+    return run_plain_gemm(ctx, &y, err);
+}
+
+/* ---- FusedGemm (com.microsoft) ---- Y = activation(alpha * A' * B' + beta * C) */
+static steno_status run_fused_gemm(struct steno_op_ctx *ctx, steno_err *err)
+{
+    struct steno_tensor *y;
+    float *f;
+    steno_status st = run_plain_gemm(ctx, &y, err);
+    if (st || !steno_numel(y))
+        return st;
+    if (!steno_ops_is_float(y->dtype) || y->dtype == STENO_F64)
+        return steno_ops_bad_type(ctx, err, y->dtype);
+    f = steno_ops_out_f32(ctx, y);
+    if (!f)
+        return steno_ops_nomem(ctx, err);
+    if (f != y->data)
+        steno_ops_load_f32(f, y->data, y->dtype, steno_numel(y));
+    st = steno_ops_fused_act(ctx, f, steno_numel(y), err);
+    if (!st)
+        steno_ops_put_f32(y, f);
+    return st;
+}
+
 const struct steno_op steno_ops_matmul[] = {
     {"", "MatMul", 1, 0, 0, infer_matmul, prepare_matmul, steno_ops_packed_release, run_matmul},
     {"", "Gemm", 7, 0, 0, infer_gemm, prepare_gemm, steno_ops_packed_release, run_gemm},
+    {"com.microsoft", "FusedGemm", 1, 0, 0, infer_gemm, prepare_gemm, steno_ops_packed_release,
+     run_fused_gemm},
     {0},
 };

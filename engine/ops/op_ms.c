@@ -104,6 +104,36 @@ static void add_skip(const steno_kernels *k, float *sum, const float *x, const f
     }
 }
 
+/* Outputs 1 and 2, f32 [..., 1]: mean of each row and 1 / sqrt(variance + eps); without the mean taken
+ * off when rms. */
+static steno_status statistics(struct steno_op_ctx *ctx, const float *sum, size_t rows, size_t n,
+                               bool rms, float eps, steno_err *err)
+{
+    struct steno_shape s = steno_op_in(ctx, 0)->shape;
+    s.dim[s.rank - 1] = 1;
+    for (int out = 1; out < 3 && out < steno_op_n_out(ctx); out++) {
+        struct steno_tensor *y;
+        steno_status st;
+        if (!steno_op_wants(ctx, out))
+            continue;
+        st = steno_op_out(ctx, out, STENO_F32, &s, &y, err);
+        if (st)
+            return st;
+        for (size_t r = 0; r < rows; r++) {
+            const float *x = sum + r * n;
+            double mean = 0, var = 0;
+            for (size_t i = 0; i < n; i++)
+                mean += (double)x[i] / (double)n;
+            for (size_t i = 0; i < n; i++) {
+                double d = (double)x[i] - (rms ? 0 : mean);
+                var += d * d / (double)n;
+            }
+            ((float *)y->data)[r] = (float)(out == 1 ? mean : 1 / sqrt(var + (double)eps));
+        }
+    }
+    return STENO_OK;
+}
+
 static steno_status run_skip(struct steno_op_ctx *ctx, steno_err *err)
 {
     const struct steno_node *node = steno_op_node(ctx);
@@ -131,12 +161,10 @@ static steno_status run_skip(struct steno_op_ctx *ctx, steno_err *err)
         st = steno_op_out(ctx, 0, x->dtype, &x->shape, &y, err);
     if (!st && steno_op_n_out(ctx) > 3 && steno_op_wants(ctx, 3))
         st = steno_op_out(ctx, 3, x->dtype, &x->shape, &sum_out, err);
-    if (st || !steno_numel(x))
+    if (!st && !steno_numel(x))
+        return statistics(ctx, NULL, 0, n, rms, eps, err);
+    if (st)
         return st;
-    if ((steno_op_n_out(ctx) > 1 && steno_op_wants(ctx, 1)) ||
-        (steno_op_n_out(ctx) > 2 && steno_op_wants(ctx, 2)))
-        return steno_op_fail(ctx, err, STENO_ERR_UNSUPPORTED,
-                             "mean and inv_std_var are not computed");
     rows = steno_numel(x) / n;
     if (!steno_numel(skip) || skip->shape.dim[skip->shape.rank - 1] != (int64_t)n ||
         rows % (steno_numel(skip) / n))
@@ -148,6 +176,9 @@ static steno_status run_skip(struct steno_op_ctx *ctx, steno_err *err)
     if (!fx || !fs || !fy || !sum)
         return steno_ops_nomem(ctx, err);
     add_skip(k, sum, fx, fs, steno_numel(skip) / n, bias, rows, n);
+    st = statistics(ctx, sum, rows, n, rms, eps, err);
+    if (st)
+        return st;
     if (rms)
         k->rmsnorm_f32(fy, sum, rows, n, gamma, eps);
     else

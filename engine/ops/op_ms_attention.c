@@ -1,19 +1,14 @@
-/* com.microsoft Attention and MultiHeadAttention over the attention core. Definitions:
- * ONNX Runtime, docs/ContribOperators.md. Padding masks are lengths [batch] or ones and zeros
- * [batch, keys] or [batch, rows, keys]; packed and start/end forms are refused. */
+/* com.microsoft Attention, QAttention and MultiHeadAttention over the attention core. Definitions:
+ * ONNX Runtime, docs/ContribOperators.md. Padding masks are lengths [batch], ends and starts
+ * [2 * batch], or ones and zeros [batch, keys] or [batch, rows, keys]; packed forms are refused. */
 #include "ops/attention.h"
-#include "ops/internal.h"
+#include "ops/ms.h"
 
 #include <math.h>
 
 struct dims {
     size_t batch, rows, fresh, past, keys, heads, size, v_size;
 };
-
-static const struct steno_tensor *optional(const struct steno_op_ctx *ctx, int i)
-{
-    return i < steno_op_n_in(ctx) ? steno_op_in(ctx, i) : NULL;
-}
 
 static bool f32_or_half(steno_dtype t)
 {
@@ -53,6 +48,8 @@ static int mask_form(const struct dims *d, const struct steno_tensor *m)
         return -1;
     if (s->rank == 1 && (size_t)s->dim[0] == d->batch)
         return 1;
+    if (s->rank == 1 && (size_t)s->dim[0] == 2 * d->batch)
+        return 4;
     if (s->rank == 2 && (size_t)s->dim[0] == d->batch && (size_t)s->dim[1] == d->keys)
         return 2;
     if (s->rank == 3 && (size_t)s->dim[0] == d->batch && (size_t)s->dim[1] == d->rows &&
@@ -65,7 +62,7 @@ static int mask_form(const struct dims *d, const struct steno_tensor *m)
 static steno_status read_masks(struct steno_op_ctx *ctx, const struct dims *d, int pad_in,
                                int bias_in, struct steno_attention *a, steno_err *err)
 {
-    const struct steno_tensor *pad = optional(ctx, pad_in), *bias = optional(ctx, bias_in);
+    const struct steno_tensor *pad = steno_ms_in(ctx, pad_in), *bias = steno_ms_in(ctx, bias_in);
     float filter = steno_node_float(steno_op_node(ctx), "mask_filter_value", -10000.0f), *m;
     int form = pad ? mask_form(d, pad) : 0;
     size_t nb = d->batch, nh = 1, total;
@@ -101,8 +98,9 @@ static steno_status read_masks(struct steno_op_ctx *ctx, const struct dims *d, i
         size_t b = i / d->keys / d->rows / nh;
         bool seen = true;
         float add = 0;
-        if (form == 1)
-            seen = (int64_t)j < steno_ops_get_i64(pad, b);
+        if (form == 1 || form == 4)
+            seen = (int64_t)j < steno_ops_get_i64(pad, b) &&
+                   (form == 1 || (int64_t)j >= steno_ops_get_i64(pad, d->batch + b));
         else if (form)
             seen = steno_ops_get_i64(pad, form == 2 ? b * d->keys + j
                                                     : (b * d->rows + r) * d->keys + j) > 0;
@@ -146,7 +144,7 @@ static steno_status attend(struct steno_op_ctx *ctx, const struct dims *d,
 static steno_status mha_view(struct steno_op_ctx *ctx, int in, const struct dims *d, size_t rows,
                              size_t size, size_t bias_at, struct steno_attn_view *v, steno_err *err)
 {
-    const struct steno_tensor *t = steno_op_in(ctx, in), *bias = optional(ctx, 3);
+    const struct steno_tensor *t = steno_op_in(ctx, in), *bias = steno_ms_in(ctx, 3);
     const float *f = steno_ops_as_f32(ctx, t), *fb;
     size_t width = d->heads * size;
     float *sum;
@@ -174,7 +172,7 @@ static const char *mha_dims(const struct steno_op_ctx *ctx, struct dims *d)
 {
     const struct steno_tensor *q = steno_op_in(ctx, 0), *k = steno_op_in(ctx, 1),
                               *v = steno_op_in(ctx, 2);
-    const struct steno_tensor *past = optional(ctx, 6), *bias = optional(ctx, 3);
+    const struct steno_tensor *past = steno_ms_in(ctx, 6), *bias = steno_ms_in(ctx, 3);
     int64_t heads = steno_node_int(steno_op_node(ctx), "num_heads", 0),
             kv = k->shape.rank == 4 ? 2 : 1;
     if (heads < 1 || q->shape.rank != 3 || k->shape.rank != v->shape.rank ||
@@ -198,10 +196,10 @@ static const char *mha_dims(const struct steno_op_ctx *ctx, struct dims *d)
         (steno_numel(bias) != d->heads * (2 * d->size + d->v_size) || !f32_or_half(bias->dtype)))
         return "bias does not fit";
     d->past = 0;
-    if ((past != NULL) != (optional(ctx, 7) != NULL))
+    if ((past != NULL) != (steno_ms_in(ctx, 7) != NULL))
         return "past_key and past_value come together";
     if (past) {
-        const struct steno_shape *s = &past->shape, *t = &optional(ctx, 7)->shape;
+        const struct steno_shape *s = &past->shape, *t = &steno_ms_in(ctx, 7)->shape;
         if (s->rank != 4 || t->rank != 4 || (size_t)s->dim[0] != d->batch || s->dim[1] != heads ||
             (size_t)s->dim[3] != d->size || t->dim[0] != s->dim[0] || t->dim[1] != heads ||
             t->dim[2] != s->dim[2] || (size_t)t->dim[3] != d->v_size)
@@ -216,7 +214,7 @@ static const char *mha_dims(const struct steno_op_ctx *ctx, struct dims *d)
 static steno_status extend(struct steno_op_ctx *ctx, const struct dims *d, int past_in, int out,
                            size_t size, struct steno_attn_view *v, steno_err *err)
 {
-    const struct steno_tensor *past = optional(ctx, past_in);
+    const struct steno_tensor *past = steno_ms_in(ctx, past_in);
     bool wanted = out < steno_op_n_out(ctx) && steno_op_wants(ctx, out);
     struct steno_shape s =
         steno_ops_shape(4, (const int64_t[]){(int64_t)d->batch, (int64_t)d->heads, (int64_t)d->keys,
@@ -305,14 +303,31 @@ static steno_status infer_mha(struct steno_infer *ic, steno_err *err)
 }
 
 /* ---- Attention ---- input [B,S,C], weights [C, 3H], bias [3H], mask_index, past [2,B,N,P,H/N],
- * attention_bias */
+ * attention_bias
+ * ---- QAttention ---- input, weights of 8 bits, bias, input_scale, weight_scale, mask_index,
+ * input_zero, weight_zero, past */
+static bool is_quantized(const struct steno_node *n)
+{
+    return n->op_type[0] == 'Q';
+}
+
+static int mask_input(const struct steno_node *n)
+{
+    return is_quantized(n) ? 5 : 3;
+}
+
+static int past_input(const struct steno_node *n)
+{
+    return is_quantized(n) ? 8 : 4;
+}
+
 static steno_status attention_dims(struct steno_op_ctx *ctx, struct dims *d, size_t *width,
                                    steno_err *err)
 {
     const struct steno_node *n = steno_op_node(ctx);
     const struct steno_tensor *x = steno_op_in(ctx, 0), *w = steno_op_in(ctx, 1),
-                              *past = optional(ctx, 4);
-    const struct steno_tensor *bias = optional(ctx, 2);
+                              *past = steno_ms_in(ctx, past_input(n));
+    const struct steno_tensor *bias = steno_ms_in(ctx, 2);
     int64_t heads = steno_node_int(n, "num_heads", 0), qk, v;
     size_t n_sizes;
     const int64_t *sizes = steno_node_ints(n, "qkv_hidden_sizes", &n_sizes);
@@ -324,7 +339,8 @@ static steno_status attention_dims(struct steno_op_ctx *ctx, struct dims *d, siz
     qk = sizes ? sizes[0] : w->shape.dim[1] / 3;
     v = sizes ? sizes[2] : w->shape.dim[1] / 3;
     if (qk % heads || v % heads || qk < 1 || v < 1 || 2 * qk + v != w->shape.dim[1] ||
-        (bias && (int64_t)steno_numel(bias) != w->shape.dim[1]))
+        (bias && ((int64_t)steno_numel(bias) != w->shape.dim[1] || !f32_or_half(bias->dtype))) ||
+        (past && !f32_or_half(past->dtype)))
         return no_fit(ctx, "the weight", err);
     d->batch = (size_t)x->shape.dim[0];
     d->rows = d->fresh = (size_t)x->shape.dim[1];
@@ -344,18 +360,41 @@ static steno_status attention_dims(struct steno_op_ctx *ctx, struct dims *d, siz
     return STENO_OK;
 }
 
+/* Input and weights as f32. */
+static steno_status factors(struct steno_op_ctx *ctx, const float **x, const float **w,
+                            steno_err *err)
+{
+    steno_status st;
+    if (!is_quantized(steno_op_node(ctx))) {
+        *x = steno_ops_as_f32(ctx, steno_op_in(ctx, 0));
+        *w = steno_ops_as_f32(ctx, steno_op_in(ctx, 1));
+        return *x && *w ? STENO_OK : steno_ops_nomem(ctx, err);
+    }
+    st = steno_ms_activation(ctx, steno_op_in(ctx, 0), steno_op_in(ctx, 3), steno_ms_in(ctx, 6), x,
+                             err);
+    if (st)
+        return st;
+    return steno_int8_scratch(
+        ctx,
+        &(struct steno_int8){steno_op_in(ctx, 1), steno_op_in(ctx, 4), steno_ms_in(ctx, 7)}, w,
+        err);
+}
+
 static steno_status project(struct steno_op_ctx *ctx, const struct dims *d, size_t width,
                             const float **out, steno_err *err)
 {
     const steno_kernels *k = steno_op_kernels(ctx);
-    const struct steno_tensor *x = steno_op_in(ctx, 0), *bias = optional(ctx, 2);
+    const struct steno_tensor *x = steno_op_in(ctx, 0), *bias = steno_ms_in(ctx, 2);
     size_t c = (size_t)x->shape.dim[2], m = d->batch * d->rows;
     struct steno_gemm_epilogue ep = {.alpha = 1};
-    const float *fx = steno_ops_as_f32(ctx, x), *fw = steno_ops_as_f32(ctx, steno_op_in(ctx, 1));
+    const float *fx = NULL, *fw = NULL;
     float *qkv = steno_op_scratch(ctx, (m * width + 1) * sizeof *qkv);
     void *work = steno_op_scratch(ctx, k->gemm_f32_work(m, width, c) + 1);
+    steno_status st = factors(ctx, &fx, &fw, err);
+    if (st)
+        return st;
     ep.bias = bias ? steno_ops_as_f32(ctx, bias) : NULL;
-    if (!fx || !fw || !qkv || !work || (bias && !ep.bias))
+    if (!qkv || !work || (bias && !ep.bias))
         return steno_ops_nomem(ctx, err);
     k->gemm_f32(m, width, c, fx, c, false, fw, width, false, qkv, width, &ep, work);
     *out = qkv;
@@ -368,17 +407,22 @@ static steno_status run_attention(struct steno_op_ctx *ctx, steno_err *err)
     struct dims d = {0};
     struct steno_shape s;
     struct steno_tensor *y, *present = NULL;
-    const struct steno_tensor *past = optional(ctx, 4);
+    const struct steno_node *n = steno_op_node(ctx);
+    const struct steno_tensor *past = steno_ms_in(ctx, past_input(n));
     const float *qkv = NULL, *fp = NULL;
     float *fy, *cache = NULL;
     size_t width = 0, half;
     bool wanted = steno_op_n_out(ctx) > 1 && steno_op_wants(ctx, 1);
-    steno_status st = steno_ops_need(ctx, 2, err);
+    steno_dtype t;
+    steno_status st = steno_ops_need(ctx, is_quantized(n) ? 5 : 2, err);
     if (st)
         return st;
-    if (!f32_or_half(steno_op_in(ctx, 0)->dtype) ||
-        steno_op_in(ctx, 1)->dtype != steno_op_in(ctx, 0)->dtype)
-        return steno_ops_bad_type(ctx, err, steno_op_in(ctx, 0)->dtype);
+    t = is_quantized(n) ? STENO_F32 : steno_op_in(ctx, 0)->dtype;
+    if (!f32_or_half(t) || (!is_quantized(n) && steno_op_in(ctx, 1)->dtype != t))
+        return steno_ops_bad_type(ctx, err, t);
+    if (steno_node_int(n, "do_rotary", 0) || steno_node_int(n, "past_present_share_buffer", 0))
+        return steno_op_fail(ctx, err, STENO_ERR_UNSUPPORTED,
+                             "do_rotary and past_present_share_buffer are not supported");
     st = attention_dims(ctx, &d, &width, err);
     if (!st)
         st = project(ctx, &d, width, &qkv, err);
@@ -396,7 +440,7 @@ static steno_status run_attention(struct steno_op_ctx *ctx, steno_err *err)
         s = steno_ops_shape(5, (const int64_t[]){2, (int64_t)d.batch, (int64_t)d.heads,
                                                  (int64_t)d.keys, (int64_t)d.size});
         if (wanted)
-            st = steno_op_out(ctx, 1, steno_op_in(ctx, 0)->dtype, &s, &present, err);
+            st = steno_op_out(ctx, 1, t, &s, &present, err);
         if (st)
             return st;
         cache = present ? steno_ops_out_f32(ctx, present)
@@ -411,11 +455,11 @@ static steno_status run_attention(struct steno_op_ctx *ctx, steno_err *err)
         if (present)
             steno_ops_put_f32(present, cache);
     }
-    st = read_masks(ctx, &d, 3, 5, &a, err);
+    st = read_masks(ctx, &d, mask_input(n), is_quantized(n) ? INT16_MAX : 5, &a, err);
     s = steno_op_in(ctx, 0)->shape;
     s.dim[2] = (int64_t)(d.heads * d.v_size);
     if (!st)
-        st = steno_op_out(ctx, 0, steno_op_in(ctx, 0)->dtype, &s, &y, err);
+        st = steno_op_out(ctx, 0, t, &s, &y, err);
     if (st || !steno_numel(y))
         return st;
     fy = steno_ops_out_f32(ctx, y);
@@ -430,20 +474,23 @@ static steno_status run_attention(struct steno_op_ctx *ctx, steno_err *err)
 static steno_status infer_attention(struct steno_infer *ic, steno_err *err)
 {
     struct steno_shape s = steno_infer_shape(ic, 0), w = steno_infer_shape(ic, 1);
+    const struct steno_node *node = steno_infer_node(ic);
     size_t n;
-    const int64_t *sizes = steno_node_ints(steno_infer_node(ic), "qkv_hidden_sizes", &n);
+    const int64_t *sizes = steno_node_ints(node, "qkv_hidden_sizes", &n);
+    steno_dtype t = is_quantized(node) ? STENO_F32 : steno_infer_dtype(ic, 0);
     (void)err;
     if (s.rank == 3)
         s.dim[2] = sizes && n == 3 && sizes[2] > 0          ? sizes[2]
                    : !sizes && w.rank == 2 && w.dim[1] >= 0 ? w.dim[1] / 3
                                                             : steno_infer_new_dim(ic);
-    steno_infer_set(ic, 0, steno_infer_dtype(ic, 0), &s);
-    steno_infer_set(ic, 1, steno_infer_dtype(ic, 0), NULL);
+    steno_infer_set(ic, 0, t, &s);
+    steno_infer_set(ic, 1, t, NULL);
     return STENO_OK;
 }
 
 const struct steno_op steno_ops_ms_attention[] = {
     {"com.microsoft", "MultiHeadAttention", 1, 0, 0, infer_mha, NULL, NULL, run_mha},
     {"com.microsoft", "Attention", 1, 0, 0, infer_attention, NULL, NULL, run_attention},
+    {"com.microsoft", "QAttention", 1, 0, 0, infer_attention, NULL, NULL, run_attention},
     {0},
 };

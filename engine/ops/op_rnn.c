@@ -1,9 +1,10 @@
-/* LSTM, GRU, RNN (ai.onnx, opset 1 and later; layout from 14).
+/* LSTM, GRU, RNN (ai.onnx, opset 1 and later; layout from 14), com.microsoft DynamicQuantizeLSTM:
+ * weights of 8 bits as [dirs, in, 4 H], X and every step's h rounded to u8 over their range.
  *
  * Per direction: one matrix product for the input part of every step, then a small one per step for
  * the recurrent part, then the cell row by row. Weights are packed at load when they are constant.
  * Gate order as in the specification: LSTM i o f c, GRU z r h. */
-#include "ops/internal.h"
+#include "ops/ms.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -55,6 +56,7 @@ struct packed { /* of one direction; GRU keeps the recurrent rows of h apart */
 struct rnn { /* the node's frozen state */
     enum cell cell;
     int dirs, gates;
+    bool quantized;     /* DynamicQuantizeLSTM */
     bool reverse_first; /* direction "reverse" */
     bool batch_first, input_forget, linear_before_reset;
     size_t hidden, input; /* input 0: not constant, taken from X */
@@ -113,7 +115,8 @@ static steno_status read_attributes(const struct steno_node *n, struct rnn *p, s
 {
     const char *dir = steno_node_str(n, "direction", "forward");
     int64_t hidden = steno_node_int(n, "hidden_size", 0);
-    p->cell = n->op_type[0] == 'L' ? CELL_LSTM : n->op_type[0] == 'G' ? CELL_GRU : CELL_RNN;
+    p->quantized = n->op_type[0] == 'D';
+    p->cell = n->op_type[0] == 'L' || p->quantized ? CELL_LSTM : n->op_type[0] == 'G' ? CELL_GRU : CELL_RNN;
     p->gates = p->cell == CELL_LSTM ? 4 : p->cell == CELL_GRU ? 3 : 1;
     p->dirs = !strcmp(dir, "bidirectional") ? 2 : 1;
     p->reverse_first = !strcmp(dir, "reverse");
@@ -148,8 +151,9 @@ static void pack_direction(const struct rnn *p, size_t input, const steno_kernel
                            const struct packed *to, const float *w, const float *r)
 {
     size_t h = p->hidden, rows = h * (size_t)p->gates;
-    k->gemm_f32_pack(to->w, w, input, true, input, rows);
-    k->gemm_f32_pack(to->r, r, h, true, h, recurrent_columns(p));
+    bool t = !p->quantized; /* stored [columns, rows] */
+    k->gemm_f32_pack(to->w, w, t ? input : rows, t, input, rows);
+    k->gemm_f32_pack(to->r, r, t ? h : rows, t, h, recurrent_columns(p));
     if (p->cell == CELL_GRU)
         k->gemm_f32_pack(to->rh, r + 2 * h * h, h, true, h, h);
 }
@@ -169,9 +173,19 @@ static bool weights_fit(const struct rnn *p, const struct steno_shape *w,
                         const struct steno_shape *r)
 {
     int64_t rows = (int64_t)p->hidden * p->gates;
+    if (p->quantized)
+        return w->rank == 3 && r->rank == 3 && w->dim[0] == p->dirs && r->dim[0] == p->dirs &&
+               w->dim[2] == rows && r->dim[2] == rows && w->dim[1] >= 0 &&
+               r->dim[1] == (int64_t)p->hidden;
     return w->rank == 3 && r->rank == 3 && w->dim[0] == p->dirs && r->dim[0] == p->dirs &&
            w->dim[1] == rows && r->dim[1] == rows && w->dim[2] >= 0 &&
            r->dim[2] == (int64_t)p->hidden;
+}
+
+/* Width of the input, given W; hidden size, given R: last axis, middle one when quantized. */
+static int64_t width_of(const struct rnn *p, const struct steno_shape *s)
+{
+    return s->rank == 3 ? s->dim[p->quantized ? 1 : 2] : STENO_DIM_ANY;
 }
 
 static steno_status pack_constant(struct steno_prep *pc, struct rnn *p,
@@ -180,7 +194,7 @@ static steno_status pack_constant(struct steno_prep *pc, struct rnn *p,
 {
     const steno_kernels *k = steno_prep_kernels(pc);
     size_t h = p->hidden, rows = h * (size_t)p->gates, size[3], total = 0;
-    p->input = (size_t)w->shape.dim[2];
+    p->input = (size_t)width_of(p, &w->shape);
     packed_sizes(p, p->input, k, size);
     for (int d = 0; d < p->dirs; d++) {
         struct packed *to = &p->packed[d];
@@ -200,6 +214,36 @@ static steno_status pack_constant(struct steno_prep *pc, struct rnn *p,
     return STENO_OK;
 }
 
+/* Constant weights of 8 bits widened, packed; left to run where something is not constant. */
+static steno_status pack_quantized(struct steno_prep *pc, struct rnn *p, steno_err *err)
+{
+    const struct steno_node *n = steno_prep_node(pc);
+    struct steno_tensor f[2] = {{0}};
+    steno_status st = STENO_OK;
+    for (int i = 0; i < 2; i++) {
+        int scale = 8 + 2 * i;
+        bool zero = scale + 1 < n->n_in && n->in[scale + 1] != STENO_NONE;
+        struct steno_int8 w = {steno_prep_const(pc, 1 + i),
+                               scale < n->n_in ? steno_prep_const(pc, scale) : NULL,
+                               zero ? steno_prep_const(pc, scale + 1) : NULL};
+        if (!w.q || !w.scale || (zero && !w.zero) || steno_int8_check(&w))
+            break;
+        f[i] = (struct steno_tensor){STENO_F32, w.q->shape,
+                                     malloc((steno_numel(w.q) + 1) * sizeof(float))};
+        if (f[i].data)
+            steno_int8_widen(&w, f[i].data);
+    }
+    if (f[0].data && f[1].data && p->hidden && !weights_fit(p, &f[0].shape, &f[1].shape))
+        st = steno_fail(err, STENO_ERR_FORMAT,
+                        "node '%s': W and R do not fit hidden_size %zu and %d directions", n->name,
+                        p->hidden, p->dirs);
+    else if (f[0].data && f[1].data && p->hidden)
+        st = pack_constant(pc, p, &f[0], &f[1], err);
+    free(f[0].data);
+    free(f[1].data);
+    return st;
+}
+
 static steno_status prepare_rnn(struct steno_prep *pc, void **priv, steno_err *err)
 {
     const struct steno_node *n = steno_prep_node(pc);
@@ -210,8 +254,10 @@ static steno_status prepare_rnn(struct steno_prep *pc, void **priv, steno_err *e
     if (!p)
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
     st = read_attributes(n, p, err);
-    if (!st && r && !p->hidden && r->shape.rank == 3 && r->shape.dim[2] > 0)
-        p->hidden = (size_t)r->shape.dim[2];
+    if (!st && r && !p->hidden && width_of(p, &r->shape) > 0)
+        p->hidden = (size_t)width_of(p, &r->shape);
+    if (!st && p->quantized && w && r)
+        st = pack_quantized(pc, p, err);
     if (!st && w && r && w->dtype == STENO_F32 && r->dtype == STENO_F32 && p->hidden) {
         if (!weights_fit(p, &w->shape, &r->shape))
             st = steno_fail(err, STENO_ERR_FORMAT,
@@ -249,7 +295,7 @@ static steno_status infer_rnn(struct steno_infer *ic, steno_err *err)
         seq = x.dim[p.batch_first ? 1 : 0];
         batch = x.dim[p.batch_first ? 0 : 1];
     }
-    hidden = p.hidden ? (int64_t)p.hidden : r.rank == 3 ? r.dim[2] : STENO_DIM_ANY;
+    hidden = p.hidden ? (int64_t)p.hidden : width_of(&p, &r);
     if (p.batch_first) {
         y = (struct steno_shape){4, {batch, seq, p.dirs, hidden}};
         last = (struct steno_shape){3, {batch, p.dirs, hidden}};
@@ -396,13 +442,29 @@ static size_t row_of(const struct run *r, size_t t, size_t b)
     return r->p->batch_first ? b * r->seq + t : t * r->batch + b;
 }
 
+/* h before step t as u8 in r->tmp; returns the scale. Sequences that ended before the last step are
+ * zeros in the range, as in ONNX Runtime. */
+static float round_state(struct run *r, size_t t)
+{
+    size_t n = r->p->hidden;
+    memcpy(r->tmp, r->h, r->batch * n * sizeof *r->tmp);
+    for (size_t b = 0; b < r->batch; b++)
+        if (t > (size_t)r->lens[b])
+            memset(r->tmp + b * n, 0, n * sizeof *r->tmp);
+    return steno_ms_dynamic(r->k, r->tmp, r->batch * n, r->tmp);
+}
+
 /* One direction through time. y points at this direction's first element; y_row, y_batch: its steps
  * in time and batch. */
 static void run_direction(struct run *r, bool reverse, float *y, size_t y_time, size_t y_batch)
 {
     size_t n = r->p->hidden, wide = n * (size_t)r->p->gates, cols = recurrent_columns(r->p);
     for (size_t t = 0; t < r->seq; t++) {
-        r->k->gemm_f32_packed(r->batch, cols, n, r->h, n, r->packed.r, r->rec, wide, NULL);
+        struct steno_gemm_epilogue ep = {.alpha = 1};
+        if (r->p->quantized)
+            ep.alpha = round_state(r, t);
+        r->k->gemm_f32_packed(r->batch, cols, n, r->p->quantized ? r->tmp : r->h, n, r->packed.r,
+                              r->rec, wide, &ep);
         for (size_t b = 0; b < r->batch; b++) {
             size_t len = (size_t)r->lens[b], at = reverse ? len - 1 - t : t;
             float *g;
@@ -518,16 +580,44 @@ static steno_status make_outputs(struct steno_op_ctx *ctx, const struct run *r, 
     return STENO_OK;
 }
 
+/* W or R of 8 bits, input 1 or 2, as f32. */
+static steno_status fetch_int8(struct steno_op_ctx *ctx, int in, const float **out, steno_err *err)
+{
+    int scale = 6 + 2 * in;
+    struct steno_int8 w = {steno_op_in(ctx, in), steno_ms_in(ctx, scale),
+                           steno_ms_in(ctx, scale + 1)};
+    if (!w.scale)
+        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "input %d is missing", scale);
+    return steno_int8_scratch(ctx, &w, out, err);
+}
+
+/* X rounded to u8 and back. */
+static steno_status round_x(struct steno_op_ctx *ctx, size_t n, const float **x, steno_err *err)
+{
+    const steno_kernels *k = steno_op_kernels(ctx);
+    float *to = steno_op_scratch(ctx, (n + 1) * sizeof *to), scale;
+    if (!to)
+        return steno_ops_nomem(ctx, err);
+    scale = steno_ms_dynamic(k, *x, n, to);
+    k->mul_f32(to, to, 1, &scale, 0, n);
+    *x = to;
+    return STENO_OK;
+}
+
 static steno_status fetch_all(struct steno_op_ctx *ctx, const struct run *r, struct io *io,
                               steno_err *err)
 {
     const struct rnn *p = r->p;
     size_t d = (size_t)p->dirs, h = p->hidden, wide = h * (size_t)p->gates;
     steno_status st = fetch(ctx, 0, r->seq * r->batch * r->input, &io->x, err);
+    if (!st && p->quantized)
+        st = round_x(ctx, r->seq * r->batch * r->input, &io->x, err);
     if (!st && !p->is_packed)
-        st = fetch(ctx, 1, d * wide * r->input, &io->w, err);
+        st = p->quantized ? fetch_int8(ctx, 1, &io->w, err)
+                          : fetch(ctx, 1, d * wide * r->input, &io->w, err);
     if (!st && !p->is_packed)
-        st = fetch(ctx, 2, d * wide * h, &io->r, err);
+        st = p->quantized ? fetch_int8(ctx, 2, &io->r, err)
+                          : fetch(ctx, 2, d * wide * h, &io->r, err);
     if (!st)
         st = fetch(ctx, 3, d * 2 * wide, &io->b, err);
     if (!st)
@@ -632,11 +722,11 @@ static steno_status run_rnn(struct steno_op_ctx *ctx, steno_err *err)
     x = steno_op_in(ctx, 0);
     wt = steno_op_in(ctx, 1);
     rt = steno_op_in(ctx, 2);
-    if (!p.hidden && rt->shape.rank == 3)
-        p.hidden = (size_t)rt->shape.dim[2];
+    if (!p.hidden && !p.is_packed && width_of(&p, &rt->shape) > 0)
+        p.hidden = (size_t)width_of(&p, &rt->shape);
     if (x->shape.rank != 3 || !p.hidden ||
         (!p.is_packed && !weights_fit(&p, &wt->shape, &rt->shape)) ||
-        (p.is_packed ? (size_t)x->shape.dim[2] != p.input : x->shape.dim[2] != wt->shape.dim[2]))
+        x->shape.dim[2] != (p.is_packed ? (int64_t)p.input : width_of(&p, &wt->shape)))
         return steno_op_fail(ctx, err, STENO_ERR_INVAL,
                              "X, W and R do not fit each other, hidden_size %zu and %d directions",
                              p.hidden, p.dirs);
@@ -671,5 +761,6 @@ const struct steno_op steno_ops_rnn[] = {
     {"", "LSTM", 1, 0, 0, infer_rnn, prepare_rnn, release_rnn, run_rnn},
     {"", "GRU", 1, 0, 0, infer_rnn, prepare_rnn, release_rnn, run_rnn},
     {"", "RNN", 1, 0, 0, infer_rnn, prepare_rnn, release_rnn, run_rnn},
+    {"com.microsoft", "DynamicQuantizeLSTM", 1, 0, 0, infer_rnn, prepare_rnn, release_rnn, run_rnn},
     {0},
 };
