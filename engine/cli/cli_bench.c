@@ -28,6 +28,7 @@ static const char usage[] =
     "  --cpu LEVEL          scalar, avx2, avx512, vnni, bf16 or native\n"
     "  --opt-level N        0 to 3 (default)\n"
     "  --disable-pass LIST  comma-separated passes to leave out\n"
+    "  --only LIST          comma-separated passes to run, no others\n"
     "  --profile            time by operator and the 20 slowest nodes, after the timed runs\n"
     "  --json               one JSON object instead of text\n";
 
@@ -372,7 +373,7 @@ static int parse(int argc, char **argv, struct bench_options *o)
 {
     static const char *const names[] = {
         "--shape",     "--runs",         "--threads", "--precision", "--cpu",
-        "--opt-level", "--disable-pass", "!--json",   "!--profile",  NULL};
+        "--opt-level", "--disable-pass", "--only", "!--json",   "!--profile",  NULL};
     struct cli_args a = {.argc = argc, .at = 1, .argv = argv};
     const char *v;
     long n;
@@ -406,9 +407,12 @@ static int parse(int argc, char **argv, struct bench_options *o)
             o->net.disable_passes = v;
             break;
         case 7:
-            o->json = true;
+            o->net.only_passes = v;
             break;
         case 8:
+            o->json = true;
+            break;
+        case 9:
             o->profile = true;
             break;
         case CLI_POSITIONAL:

@@ -26,7 +26,8 @@ static const char usage[] =
     "  ops     every operator this build knows: domain, name, first opset, last opset (- = newest)\n"
     "\n"
     "  --opt-level N        0 (graph as it is) to 3 (all passes, the default)\n"
-    "  --disable-pass LIST  comma-separated passes to leave out\n";
+    "  --disable-pass LIST  comma-separated passes to leave out\n"
+    "  --only LIST          comma-separated passes to run, no others\n";
 
 struct model_options {
     const char *what, *path;
@@ -197,7 +198,7 @@ static int show(const struct model_options *o)
 
 static int parse(int argc, char **argv, struct model_options *o)
 {
-    static const char *const names[] = {"--opt-level", "--disable-pass", NULL};
+    static const char *const names[] = {"--opt-level", "--disable-pass", "--only", NULL};
     struct cli_args a = {.argc = argc, .at = 1, .argv = argv};
     const char *v;
     long n;
@@ -211,6 +212,9 @@ static int parse(int argc, char **argv, struct model_options *o)
             break;
         case 1:
             o->net.disable_passes = v;
+            break;
+        case 2:
+            o->net.only_passes = v;
             break;
         case CLI_POSITIONAL:
             if (o->path)

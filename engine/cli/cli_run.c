@@ -23,7 +23,8 @@ static const char usage[] =
     "  --threads N            1 by default\n"
     "  --precision P          fp32\n"
     "  --opt-level N          0 (graph as it is) to 3 (all passes, the default)\n"
-    "  --disable-pass LIST    comma-separated passes to leave out\n";
+    "  --disable-pass LIST    comma-separated passes to leave out\n"
+    "  --only LIST            comma-separated passes to run, no others\n";
 
 struct run_options {
     const char *model, *dir;
@@ -149,7 +150,7 @@ static int parse(int argc, char **argv, struct run_options *o)
 {
     static const char *const names[] = {
         "--input",     "--output-dir", "--cpu",          "--threads",
-        "--precision", "--opt-level",  "--disable-pass", NULL};
+        "--precision", "--opt-level",  "--disable-pass", "--only", NULL};
     struct cli_args a = {.argc = argc, .at = 1, .argv = argv};
     const char *v;
     long n;
@@ -179,6 +180,9 @@ static int parse(int argc, char **argv, struct run_options *o)
             break;
         case 6:
             o->net.disable_passes = v;
+            break;
+        case 7:
+            o->net.only_passes = v;
             break;
         case CLI_POSITIONAL:
             if (o->model)

@@ -117,6 +117,21 @@ static void start(struct steno_infer *ic)
     }
 }
 
+/* A value that inference computed, for passes. Short of memory it is simply not known. */
+static void remember(struct steno_graph *g, struct steno_value *v, const struct steno_tensor *t)
+{
+    struct steno_tensor *copy = steno_arena_alloc(g->arena, sizeof *copy);
+    size_t bytes;
+    if (!copy || steno_shape_bytes(&t->shape, t->dtype, &bytes))
+        return;
+    *copy = *t;
+    copy->data = steno_arena_alloc(g->arena, bytes + 1);
+    if (!copy->data)
+        return;
+    memcpy(copy->data, t->data, bytes);
+    v->inferred = copy;
+}
+
 static steno_status run(struct steno_infer *ic, steno_err *err)
 {
     for (int32_t i = 0; i < ic->g->n_nodes; i++) {
@@ -139,6 +154,8 @@ static steno_status run(struct steno_infer *ic, steno_err *err)
         if (ic->known[i].dtype)
             v->dtype = ic->known[i].dtype;
         v->shape = ic->known[i].shape;
+        if (!ic->up && ic->known[i].value && v->producer != STENO_NONE && !v->inferred)
+            remember(ic->g, v, ic->known[i].value);
     }
     return STENO_OK;
 }

@@ -28,7 +28,7 @@ static const struct steno_partial *of(const struct steno_infer *ic, int in)
     return p;
 }
 
-static bool from_shape(const struct steno_infer *ic, struct steno_partial *p)
+static bool from_shape(struct steno_infer *ic, struct steno_partial *p)
 {
     struct steno_shape s = steno_infer_shape(ic, 0);
     int64_t start = steno_node_int(ic->node, "start", 0);
@@ -54,7 +54,7 @@ static bool take(struct steno_partial *p, const struct steno_partial *x, int64_t
     return true;
 }
 
-static bool gather(const struct steno_infer *ic, struct steno_partial *p)
+static bool gather(struct steno_infer *ic, struct steno_partial *p)
 {
     const struct steno_partial *x = of(ic, 0);
     int64_t idx[STENO_MAX_RANK];
@@ -75,7 +75,7 @@ static bool one(const struct steno_infer *ic, int in, int64_t fallback, int64_t 
     return !steno_infer_has(ic, in) || (steno_infer_ints(ic, in, out, 1, &n) && n == 1);
 }
 
-static bool slice(const struct steno_infer *ic, struct steno_partial *p)
+static bool slice(struct steno_infer *ic, struct steno_partial *p)
 {
     const struct steno_partial *x = of(ic, 0);
     int64_t start, end, axis, step;
@@ -90,7 +90,7 @@ static bool slice(const struct steno_infer *ic, struct steno_partial *p)
     return true;
 }
 
-static bool concat(const struct steno_infer *ic, struct steno_partial *p)
+static bool concat(struct steno_infer *ic, struct steno_partial *p)
 {
     for (int k = 0; k < ic->node->n_in; k++) {
         const struct steno_partial *x = of(ic, k);
@@ -103,7 +103,7 @@ static bool concat(const struct steno_infer *ic, struct steno_partial *p)
     return true;
 }
 
-static bool copy(const struct steno_infer *ic, struct steno_partial *p)
+static bool copy(struct steno_infer *ic, struct steno_partial *p)
 {
     const struct steno_partial *x = of(ic, 0);
     if (x)
@@ -111,13 +111,48 @@ static bool copy(const struct steno_infer *ic, struct steno_partial *p)
     return x != NULL;
 }
 
-static bool evaluate(const struct steno_infer *ic, struct steno_partial *p)
+/* Elements a op b: numbers are computed; where a symbol is in it, a fresh symbol, as long as the
+ * result cannot be negative (a dimension is none). Scalars repeat. */
+static bool arithmetic(struct steno_infer *ic, struct steno_partial *p)
+{
+    const struct steno_partial *a = of(ic, 0), *b = of(ic, 1);
+    char op = ic->node->op_type[0] == 'S' ? '-' : ic->node->op_type[0];
+    if (!a || !b || !a->n || !b->n || (a->n != b->n && a->n != 1 && b->n != 1))
+        return false;
+    for (int i = 0; i < a->n || i < b->n; i++) {
+        int ia = a->n == 1 ? 0 : i, ib = b->n == 1 ? 0 : i;
+        int64_t x = a->v[ia], y = b->v[ib], r = 0;
+        bool sym = a->sym[ia] || b->sym[ib];
+        if (sym && (op == '-' || (!a->sym[ia] && x < 0) || (!b->sym[ib] && y < 0)))
+            return false;
+        if (op == 'D' && !b->sym[ib] && (y <= 0 || (!a->sym[ia] && x < 0)))
+            return false; /* no division by zero; rounding of negative numbers is not our matter */
+        if (sym) {
+            bool same = (op == 'M' && ((!a->sym[ia] && x == 1) || (!b->sym[ib] && y == 1))) ||
+                        (op == 'A' && ((!a->sym[ia] && !x) || (!b->sym[ib] && !y))) ||
+                        (op == 'D' && !b->sym[ib] && y == 1);
+            r = !same ? steno_infer_new_dim(ic) : a->sym[ia] ? x : y;
+        } else if (op == 'A' ? __builtin_add_overflow(x, y, &r)
+                   : op == '-' ? __builtin_sub_overflow(x, y, &r)
+                   : op == 'M' ? __builtin_mul_overflow(x, y, &r)
+                               : (r = x / y, false)) {
+            return false;
+        }
+        p->sym[p->n] = sym;
+        p->v[p->n++] = r;
+    }
+    return true;
+}
+
+static bool evaluate(struct steno_infer *ic, struct steno_partial *p)
 {
     static const struct {
         const char *type;
-        bool (*fn)(const struct steno_infer *ic, struct steno_partial *p);
+        bool (*fn)(struct steno_infer *ic, struct steno_partial *p);
     } rows[] = {{"Shape", from_shape}, {"Gather", gather}, {"Slice", slice},   {"Concat", concat},
-                {"Squeeze", copy},     {"Identity", copy}, {"Unsqueeze", copy}};
+                {"Squeeze", copy},     {"Identity", copy}, {"Unsqueeze", copy},
+                {"Add", arithmetic},   {"Sub", arithmetic}, {"Mul", arithmetic},
+                {"Div", arithmetic}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         if (!strcmp(ic->node->op_type, rows[i].type))
             return rows[i].fn(ic, p);
@@ -183,6 +218,50 @@ static void reshape(struct steno_infer *ic)
     steno_infer_set(ic, 0, steno_infer_dtype(ic, 0), &out);
 }
 
+/* ConstantOfShape of a shape of which symbols are known. */
+static void constant_of_shape(struct steno_infer *ic)
+{
+    const struct steno_partial *p = of(ic, 0);
+    struct steno_shape out;
+    if (!p)
+        return;
+    out.rank = p->n;
+    for (int i = 0; i < p->n; i++) {
+        if (!p->sym[i] && p->v[i] < 0)
+            return;
+        out.dim[i] = p->sym[i] && p->v[i] == STENO_DIM_ANY ? steno_infer_new_dim(ic) : p->v[i];
+    }
+    steno_infer_set(ic, 0, ic->known[ic->node->out[0]].dtype, &out);
+}
+
+static bool numbers(const struct steno_partial *p)
+{
+    for (int i = 0; i < p->n; i++)
+        if (p->sym[i])
+            return false;
+    return true;
+}
+
+/* All elements are numbers: the value is known, for the inference of its readers too. */
+static bool keep_value(struct steno_infer *ic, struct steno_known *y, const struct steno_partial *p)
+{
+    struct steno_tensor *t;
+    int64_t *v;
+    if (y->shape.rank < 0 || y->shape.rank > 1 || !steno_shape_known(&y->shape) ||
+        (y->shape.rank ? y->shape.dim[0] : 1) != p->n)
+        return false;
+    t = steno_arena_calloc(ic->mem, 1, sizeof *t);
+    v = steno_arena_alloc(ic->mem, sizeof p->v);
+    if (!t || !v)
+        return false;
+    memcpy(v, p->v, sizeof p->v);
+    t->dtype = STENO_I64;
+    t->shape = y->shape;
+    t->data = v;
+    y->value = t;
+    return true;
+}
+
 void steno_infer_partial(struct steno_infer *ic)
 {
     const struct steno_node *n = ic->node;
@@ -192,7 +271,11 @@ void steno_infer_partial(struct steno_infer *ic)
         return;
     if (!strcmp(n->op_type, "Reshape") && n->opset >= 5 && !steno_shape_known(&y->shape))
         reshape(ic);
+    if (!strcmp(n->op_type, "ConstantOfShape") && !steno_shape_known(&y->shape))
+        constant_of_shape(ic);
     if (y->dtype != STENO_I64 || !evaluate(ic, &p))
+        return;
+    if (numbers(&p) && keep_value(ic, y, &p))
         return;
     y->part = steno_arena_alloc(ic->mem, sizeof p);
     if (y->part)

@@ -15,6 +15,7 @@ struct steno_network_options {
     enum steno_precision precision;
     size_t max_bytes;           /* of weights; 0 = 64 GiB */
     const char *disable_passes; /* comma-separated names, or NULL */
+    const char *only_passes;    /* names of the passes to run, or NULL for all */
 };
 
 /* Read, check, optimize, infer, pack. Every missing operator is listed in the one error.

@@ -29,7 +29,9 @@
     X(ms)                                                                                          \
     X(ms_attention)                                                                                \
     X(ms_quant)                                                                                    \
-    X(ms_embed)
+    X(ms_embed)                                                                                    \
+    X(fused_attention)                                                                             \
+    X(fused_int8)
 
 #define STENO_OPS_DECLARE(NAME) extern const struct steno_op steno_ops_##NAME[];
 STENO_OPS_FAMILIES(STENO_OPS_DECLARE)

@@ -10,11 +10,19 @@ const struct steno_pass steno_passes[] = {
     {"fold", 1, 0, steno_pass_fold, "nodes with constant inputs become constants"},
     {"if", 1, 0, steno_pass_if, "If with a constant condition: the branch taken, inlined"},
     {"identity", 1, 0, steno_pass_identity, "nodes that pass their input on unchanged"},
+    {"shape", 1, 0, steno_pass_shape, "shape arithmetic whose result is known becomes constant"},
+    {"reshape", 1, 0, steno_pass_reshape, "constant targets of Reshape, chains of views into one"},
+    {"transpose", 1, 0, steno_pass_transpose, "Transpose of Transpose into one"},
     {"constants", 1, 0, steno_pass_constants, "equal constants become one"},
     {"cse", 2, 0, steno_pass_cse, "nodes that compute the same from the same become one"},
     {"swish", 2, 1, steno_pass_swish, "x * Sigmoid(x)"},
     {"glu", 2, 1, steno_pass_glu, "Split in two, a * Sigmoid(b)"},
     {"layernorm", 2, 1, steno_pass_layernorm, "LayerNormalization written as nine nodes"},
+    {"gelu", 2, 1, steno_pass_gelu, "x * 0.5 * (1 + Erf(x / sqrt 2))"},
+    {"softmax", 2, 1, steno_pass_softmax, "Softmax between two Where of one mask"},
+    {"relshift", 2, 1, steno_pass_relshift, "the shift of relative positions"},
+    {"int8", 2, 1, steno_pass_int8, "MatMulInteger, Cast, Mul by scales, Add of a bias"},
+    {"convact", 3, 2, steno_pass_convact, "Conv with activation"},
     {"linear", 3, 2, steno_pass_linear, "MatMul by a constant with bias, activation, residual"},
     {"depthwise", 3, 2, steno_pass_depthwise, "depthwise Conv between two Transposes"},
     {"dead", 1, 2, steno_pass_dead, "what the fusions left over"},
@@ -87,10 +95,12 @@ static steno_status run_one(struct steno_graph *g, int i, const struct steno_pas
 }
 
 steno_status steno_passes_run(struct steno_graph *g, int level, const char *disabled,
-                              const struct steno_pass_env *env, struct steno_pass_counts *counts,
-                              steno_err *err)
+                              const char *only, const struct steno_pass_env *env,
+                              struct steno_pass_counts *counts, steno_err *err)
 {
     steno_status st = check_names(disabled, err);
+    if (!st)
+        st = check_names(only, err);
     if (!st)
         st = env->infer(env->arg, g, err);
     for (int phase = 0; !st && phase < 4; phase++)
@@ -98,7 +108,8 @@ steno_status steno_passes_run(struct steno_graph *g, int level, const char *disa
             total = 0;
             for (int i = 0; !st && steno_passes[i].name; i++)
                 if (steno_passes[i].phase == phase && steno_passes[i].level <= level &&
-                    !listed(disabled, steno_passes[i].name))
+                    !listed(disabled, steno_passes[i].name) &&
+                    (!only || listed(only, steno_passes[i].name)))
                     st = run_one(g, i, env, &total, counts, err);
         }
     return st;

@@ -36,9 +36,10 @@ struct steno_pass_counts {
 };
 
 /* Run the table on g and its bodies. counts may be NULL. disabled: comma-separated names of passes
- * to leave out, or NULL; STENO_ERR_INVAL for a name that is none. */
+ * to leave out, or NULL; only: of the passes to run, or NULL for all; STENO_ERR_INVAL for a name
+ * that is none. */
 STENO_MUST steno_status steno_passes_run(struct steno_graph *g, int level, const char *disabled,
-                                         const struct steno_pass_env *env,
+                                         const char *only, const struct steno_pass_env *env,
                                          struct steno_pass_counts *counts, steno_err *err);
 
 /* ---- helpers for passes (passes/util.c) ---- */
@@ -76,6 +77,8 @@ typedef steno_status steno_pass_fn(struct steno_graph *g, const struct steno_pas
                                    int *changed, steno_err *err);
 steno_pass_fn steno_pass_dead, steno_pass_identity, steno_pass_fold, steno_pass_if,
     steno_pass_constants, steno_pass_cse, steno_pass_swish, steno_pass_glu, steno_pass_layernorm,
-    steno_pass_linear, steno_pass_depthwise;
+    steno_pass_linear, steno_pass_depthwise, steno_pass_shape, steno_pass_reshape,
+    steno_pass_transpose, steno_pass_gelu, steno_pass_convact, steno_pass_softmax,
+    steno_pass_relshift, steno_pass_int8;
 
 #endif

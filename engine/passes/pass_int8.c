@@ -1,0 +1,109 @@
+/* Before: a = MatMulInteger(q, W constant, q_zero, W_zero), c = Cast(a, f32),
+ *         y = Mul(c, Mul(q_scale, W_scale)) [+ bias of the last axis]
+ * After:  y = ai.steno:IntLinear(q, W, q_zero, W_zero, q_scale, W_scale, bias)
+ *         (ops/op_fused_int8.c: weights packed once; the same operations in the same order, so the
+ *         bits are those of the long form) */
+#include "passes/passes.h"
+
+#include <string.h>
+
+static bool is(const struct steno_node *n, const char *type)
+{
+    return n && !*n->domain && !strcmp(n->op_type, type);
+}
+
+struct found {
+    struct steno_node *product, *cast, *mul, *scales, *add;
+    steno_vid q_scale, w_scale, bias, out;
+};
+
+static bool one_element(const struct steno_graph *g, steno_vid v)
+{
+    const struct steno_value *x = &g->values[v];
+    return x->dtype == STENO_F32 &&
+           (x->shape.rank == 0 || (x->shape.rank == 1 && x->shape.dim[0] == 1));
+}
+
+static bool weight_scale(const struct steno_graph *g, steno_vid v, int64_t n)
+{
+    return g->values[v].constant && (one_element(g, v) || steno_pass_vector(g, v, n));
+}
+
+static bool match_scales(struct steno_graph *g, struct found *f, steno_vid v, int64_t n)
+{
+    f->scales = steno_pass_only_use(g, v, "Mul");
+    for (int k = 0; f->scales && k < 2; k++)
+        if (one_element(g, f->scales->in[k]) && weight_scale(g, f->scales->in[1 - k], n)) {
+            f->q_scale = f->scales->in[k];
+            f->w_scale = f->scales->in[1 - k];
+            return true;
+        }
+    return false;
+}
+
+static bool weights(const struct steno_graph *g, const struct steno_node *n)
+{
+    const struct steno_tensor *w = g->values[n->in[1]].constant, *z;
+    if (!w || !w->data || w->shape.rank != 2 || !steno_numel(w) || n->n_in < 3 ||
+        g->values[n->in[0]].shape.rank < 2 ||
+        (w->dtype != STENO_I8 && w->dtype != STENO_U8) || n->in[2] == STENO_NONE ||
+        g->values[n->in[2]].shape.rank != 0)
+        return false;
+    if (n->n_in < 4 || n->in[3] == STENO_NONE)
+        return true;
+    z = g->values[n->in[3]].constant;
+    return z && z->data && z->dtype == w->dtype && z->shape.rank <= 1 &&
+           (steno_numel(z) == 1 || (int64_t)steno_numel(z) == w->shape.dim[1]);
+}
+
+static bool match(struct steno_graph *g, struct steno_node *n, struct found *f)
+{
+    int64_t cols;
+    if (!is(n, "MatMulInteger") || !weights(g, n))
+        return false;
+    cols = g->values[n->in[1]].shape.dim[1];
+    f->product = n;
+    f->cast = steno_pass_only_reader(g, n->out[0]);
+    if (!is(f->cast, "Cast") || steno_node_int(f->cast, "to", 0) != STENO_F32)
+        return false;
+    f->mul = steno_pass_only_reader(g, f->cast->out[0]);
+    if (!is(f->mul, "Mul") ||
+        !match_scales(g, f, f->mul->in[f->mul->in[0] == f->cast->out[0]], cols))
+        return false;
+    f->out = f->mul->out[0];
+    f->bias = STENO_NONE;
+    f->add = steno_pass_only_reader(g, f->out);
+    if (is(f->add, "Add") && steno_pass_vector(g, f->add->in[f->add->in[0] == f->out], cols)) {
+        f->bias = f->add->in[f->add->in[0] == f->out];
+        f->out = f->add->out[0];
+    } else {
+        f->add = NULL;
+    }
+    return true;
+}
+
+steno_status steno_pass_int8(struct steno_graph *g, const struct steno_pass_env *env, int *changed,
+                             steno_err *err)
+{
+    (void)env;
+    for (int32_t i = 0, count = g->n_nodes; i < count; i++) {
+        struct found f = {0};
+        struct steno_node *y;
+        if (g->nodes[i].dead || !match(g, &g->nodes[i], &f))
+            continue;
+        f.product->dead = f.cast->dead = f.mul->dead = f.scales->dead = true;
+        if (f.add)
+            f.add->dead = true;
+        y = steno_pass_add_node(g, "ai.steno", "IntLinear", 1, g->nodes[i].name, 7, 1, 0, err);
+        if (!y)
+            return STENO_ERR_NOMEM;
+        for (int k = 0; k < g->nodes[i].n_in; k++)
+            y->in[k] = g->nodes[i].in[k];
+        y->in[4] = f.q_scale;
+        y->in[5] = f.w_scale;
+        y->in[6] = f.bias;
+        y->out[0] = f.out;
+        ++*changed;
+    }
+    return STENO_OK;
+}

@@ -1,0 +1,55 @@
+/* Before: t = Transpose(x, p), y = Transpose(t, q)      After: y = Transpose(x, p[q[i]])
+ * t stays when others read it. A result in order is taken away by pass identity. */
+#include "passes/passes.h"
+
+#include <string.h>
+
+static bool is_transpose(const struct steno_node *n)
+{
+    return n && !*n->domain && !strcmp(n->op_type, "Transpose") && n->in[0] != STENO_NONE;
+}
+
+static int64_t axis_of(const struct steno_node *n, int i, int rank)
+{
+    size_t count;
+    const int64_t *perm = steno_node_ints(n, "perm", &count);
+    return !perm ? rank - 1 - i : (int)count == rank ? perm[i] : -1;
+}
+
+steno_status steno_pass_transpose(struct steno_graph *g, const struct steno_pass_env *env,
+                                  int *changed, steno_err *err)
+{
+    (void)env;
+    for (int32_t i = 0, count = g->n_nodes; i < count; i++) {
+        struct steno_node *n = &g->nodes[i], *before, *y;
+        const char *name = n->name;
+        steno_vid x, out;
+        int64_t *perm;
+        int rank;
+        bool ok = true;
+        if (n->dead || !is_transpose(n) || !is_transpose(before = steno_pass_producer(g, n->in[0])))
+            continue;
+        x = before->in[0];
+        out = n->out[0];
+        rank = g->values[x].shape.rank;
+        if (rank < 1 || !(perm = steno_graph_alloc(g, (size_t)rank, sizeof *perm, err)))
+            continue;
+        for (int k = 0; k < rank && ok; k++) {
+            int64_t a = axis_of(n, k, rank);
+            perm[k] = a >= 0 && a < rank ? axis_of(before, (int)a, rank) : -1;
+            ok = perm[k] >= 0 && perm[k] < rank;
+        }
+        if (!ok)
+            continue;
+        n->dead = true;
+        y = steno_pass_add_node(g, "", "Transpose", 13, name, 1, 1, 1, err);
+        if (!y)
+            return STENO_ERR_NOMEM;
+        y->attr[0] = (struct steno_attr){
+            .name = "perm", .kind = STENO_ATTR_INTS, .n = (size_t)rank, .ints = perm};
+        y->in[0] = x;
+        y->out[0] = out;
+        ++*changed;
+    }
+    return STENO_OK;
+}

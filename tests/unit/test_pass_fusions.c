@@ -1,0 +1,389 @@
+/* Passes for shape arithmetic, views, attention and 8-bit products: each on a graph with its pattern
+ * (fewer nodes, the same outputs as without any pass) and on a near miss (nothing changes). */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "exec/session.h"
+#include "passes/passes.h"
+#include "tests/support/onnx_make.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define N 4
+
+static float x_data[4096], w_data[256];
+static uint8_t mask_data[64];
+
+static steno_network *open_with(const uint8_t *file, size_t size, int level, const char *disabled,
+                                const char *only)
+{
+    struct steno_network_options opt = {
+        .opt_level = level, .disable_passes = disabled, .only_passes = only};
+    steno_network *n = NULL;
+    steno_err err = {0};
+    if (steno_network_open_memory(&n, file, size, "test", &opt, &err))
+        fail_msg("%s", err.msg);
+    return n;
+}
+
+static steno_session *run(steno_network *n)
+{
+    steno_session *s = NULL;
+    steno_err err = {0};
+    if (steno_session_open(&s, n, NULL, &err))
+        fail_msg("%s", err.msg);
+    for (int i = 0; i < steno_network_n_inputs(n); i++) {
+        const struct steno_value *v = steno_network_input(n, i);
+        struct steno_tensor t = {.dtype = v->dtype, .shape = v->shape};
+        t.data = v->dtype == STENO_BOOL ? (void *)mask_data : (void *)x_data;
+        for (int d = 0; d < t.shape.rank; d++)
+            if (t.shape.dim[d] < 0)
+                t.shape.dim[d] = N;
+        if (steno_session_set(s, i, &t, &err))
+            fail_msg("%s", err.msg);
+    }
+    if (steno_session_run(s, &err))
+        fail_msg("%s", err.msg);
+    assert_int_equal(steno_session_misplans(s), 0);
+    return s;
+}
+
+static void same_outputs(steno_network *a, steno_network *b, float tolerance)
+{
+    steno_session *sa = run(a), *sb = run(b);
+    for (int i = 0; i < steno_network_n_outputs(a); i++) {
+        const struct steno_tensor *p = steno_session_get(sa, i), *q = steno_session_get(sb, i);
+        assert_true(p->dtype == q->dtype && steno_shape_equal(&p->shape, &q->shape));
+        assert_int_equal(p->dtype, STENO_F32);
+        for (size_t k = 0; k < steno_numel(p); k++)
+            if (!(fabsf(((float *)p->data)[k] - ((float *)q->data)[k]) <= tolerance))
+                fail_msg("output %d element %zu: %g, %g", i, k, (double)((float *)p->data)[k],
+                         (double)((float *)q->data)[k]);
+    }
+    steno_session_close(sa);
+    steno_session_close(sb);
+}
+
+static int found(const steno_network *n, const char *pass)
+{
+    int sum = 0;
+    for (int i = 0; steno_passes[i].name; i++)
+        if (!strcmp(steno_passes[i].name, pass))
+            sum += steno_network_passes(n)->changed[i];
+    return sum;
+}
+
+/* With all passes, without `pass`, and with nothing but `pass` (and constant folding). */
+static void check(struct mk_graph *m, const char *pass, bool hits, int left, float tolerance)
+{
+    char only[64];
+    size_t size;
+    uint8_t *file = mk_bytes(m, &size);
+    steno_network *plain = open_with(file, size, 0, NULL, NULL);
+    steno_network *all = open_with(file, size, 3, NULL, NULL);
+    steno_network *without = open_with(file, size, 3, pass, NULL), *alone;
+    mk_free(m);
+    snprintf(only, sizeof only, "dead,fold,%s", pass);
+    alone = open_with(file, size, 3, NULL, only);
+    same_outputs(plain, all, tolerance);
+    same_outputs(plain, without, tolerance);
+    same_outputs(plain, alone, tolerance);
+    if ((found(all, pass) > 0) != hits)
+        fail_msg("pass %s found %d", pass, found(all, pass));
+    assert_int_equal(found(without, pass), 0);
+    for (int i = 0; steno_passes[i].name; i++)
+        if (!strstr(only, steno_passes[i].name))
+            assert_int_equal(steno_network_passes(alone)->changed[i], 0);
+    if (left >= 0)
+        assert_int_equal(steno_graph_count_nodes(steno_network_graph(all)), left);
+    if (hits)
+        assert_true(steno_graph_count_nodes(steno_network_graph(all)) <
+                    steno_graph_count_nodes(steno_network_graph(without)));
+    steno_network_close(plain);
+    steno_network_close(all);
+    steno_network_close(without);
+    steno_network_close(alone);
+    free(file);
+}
+
+static struct mk_graph *start(const char *dims)
+{
+    struct mk_graph *m = mk_new(13);
+    for (int i = 0; i < 4096; i++)
+        x_data[i] = (float)(i * 37 % 101) / 40 - 1.2f;
+    for (int i = 0; i < 256; i++)
+        w_data[i] = (float)(i * 23 % 31) / 40 - 0.3f;
+    for (int i = 0; i < 64; i++)
+        mask_data[i] = i * 7 % 3 == 0;
+    mk_input(m, "x", STENO_F32, dims);
+    return m;
+}
+
+/* The target is [dim 0, dim 1, 2, 4] by Shape and Gather: one unknown is -1; with two that move, the
+ * target stays arithmetic. */
+static void targets_become_constant(void **state)
+{
+    static const int64_t zero[1] = {0}, one[1] = {1}, tail[2] = {2, 4};
+    (void)state;
+    for (int miss = 0; miss < 2; miss++) {
+        struct mk_graph *m = start(miss ? "b,t,8" : "1,t,8");
+        mk_i64(m, "zero", "1", zero, 1);
+        mk_i64(m, "one", "1", one, 1);
+        mk_i64(m, "tail", "2", tail, 2);
+        mk_node(m, "Shape", "x", "s");
+        mk_node(m, "Gather", "s,zero", "b");
+        mk_node(m, "Gather", "s,one", "t");
+        mk_node(m, "Concat", "t,b,tail", "target");
+        mk_attr_int(m, "axis", 0);
+        mk_node(m, "Reshape", "x,target", "r");
+        mk_node(m, "Exp", "r", "y");
+        mk_output(m, "y", STENO_F32, NULL);
+        check(m, "reshape", !miss, miss ? 6 : 2, 0);
+    }
+}
+
+static void known_shape_arithmetic_goes(void **state)
+{
+    static const int64_t one[1] = {1}, two[1] = {2};
+    (void)state;
+    for (int miss = 0; miss < 2; miss++) {
+        struct mk_graph *m = start("t,2,8");
+        mk_i64(m, "which", "1", miss ? one : two, 1);
+        mk_i64(m, "zero", "1", (const int64_t[]){0}, 1);
+        mk_node(m, "Shape", "x", "s");
+        mk_node(m, "Gather", miss ? "s,zero" : "s,which", "d");
+        mk_node(m, "ConstantOfShape", "d", "z");
+        mk_node(m, "Exp", "x", "e");
+        mk_output(m, "e", STENO_F32, NULL);
+        mk_output(m, "z", STENO_F32, NULL);
+        check(m, "shape", !miss, miss ? 4 : 1, 0);
+    }
+}
+
+static void views_in_a_row_become_one(void **state)
+{
+    static const int64_t flat[2] = {4, -1}, axis[1] = {0}, back[3] = {1, 4, 8};
+    (void)state;
+    for (int miss = 0; miss < 2; miss++) {
+        struct mk_graph *m = start("4,8");
+        mk_i64(m, "flat", "2", flat, 2);
+        mk_i64(m, "axis", "1", axis, 1);
+        mk_i64(m, "back", "3", back, 3);
+        mk_node(m, "Unsqueeze", "x,axis", "a");
+        if (miss)
+            mk_node(m, "Neg", "a", "a2");
+        mk_node(m, "Reshape", miss ? "a2,flat" : "a,flat", "b");
+        mk_node(m, "Exp", "b", "y");
+        mk_output(m, "y", STENO_F32, NULL);
+        check(m, "reshape", !miss, miss ? 4 : -1, 0);
+    }
+}
+
+static void transposes_in_a_row_become_one(void **state)
+{
+    static const int64_t p[3] = {2, 0, 1}, q[3] = {0, 2, 1};
+    (void)state;
+    for (int miss = 0; miss < 2; miss++) {
+        struct mk_graph *m = start("2,3,8");
+        mk_node(m, "Transpose", "x", "a");
+        mk_attr_ints(m, "perm", p, 3);
+        if (miss)
+            mk_node(m, "Neg", "a", "a2");
+        mk_node(m, "Transpose", miss ? "a2" : "a", "b");
+        mk_attr_ints(m, "perm", q, 3);
+        mk_node(m, "Exp", "b", "y");
+        mk_output(m, "y", STENO_F32, NULL);
+        check(m, "transpose", !miss, miss ? 4 : 2, 0);
+    }
+}
+
+static void gelu_is_found(void **state)
+{
+    static const float root = 1.41421356f, wrong = 1.5f, one = 1, half = 0.5f;
+    (void)state;
+    for (int variant = 0; variant < 3; variant++) { /* 0, 1: two orders; 2: another divisor */
+        struct mk_graph *m = start("2,3,8");
+        mk_f32(m, "root", "", variant == 2 ? &wrong : &root, 1);
+        mk_f32(m, "one", "", &one, 1);
+        mk_f32(m, "half", "", &half, 1);
+        mk_node(m, "Div", "x,root", "d");
+        mk_node(m, "Erf", "d", "e");
+        mk_node(m, "Add", "e,one", "a");
+        if (variant == 1) {
+            mk_node(m, "Mul", "half,x", "h");
+            mk_node(m, "Mul", "h,a", "y");
+        } else {
+            mk_node(m, "Mul", "x,a", "h");
+            mk_node(m, "Mul", "h,half", "y");
+        }
+        mk_output(m, "y", STENO_F32, NULL);
+        check(m, "gelu", variant < 2, variant < 2 ? 1 : 5, 2e-6f);
+    }
+}
+
+static void conv_takes_its_activation(void **state)
+{
+    (void)state;
+    for (int miss = 0; miss < 2; miss++) {
+        struct mk_graph *m = start("1,2,t");
+        mk_f32(m, "w", "3,2,3", w_data, 18);
+        mk_node(m, "Conv", "x,w", "c");
+        mk_node(m, "Relu", "c", "y");
+        mk_output(m, "y", STENO_F32, NULL);
+        if (miss)
+            mk_output(m, "c", STENO_F32, NULL);
+        check(m, "convact", !miss, miss ? 2 : 1, 1e-6f);
+    }
+}
+
+static void masked_softmax_is_found(void **state)
+{
+    static const float low = -3.4028235e38f, zero = 0, one = 1;
+    (void)state;
+    for (int variant = 0; variant < 4; variant++) { /* 2: ones instead of zeros; 3: another axis */
+        struct mk_graph *m = start("2,3,t,5");
+        mk_input(m, "mask", STENO_BOOL, variant == 1 ? "2,1,t,1" : "2,1,1,5");
+        mk_f32(m, "low", "", &low, 1);
+        mk_f32(m, "zero", "", variant == 2 ? &one : &zero, 1);
+        mk_node(m, "Where", "mask,low,x", "a");
+        mk_node(m, "Softmax", "a", "b");
+        mk_attr_int(m, "axis", variant == 3 ? 2 : -1);
+        mk_node(m, "Where", "mask,zero,b", "y");
+        mk_output(m, "y", STENO_F32, NULL);
+        check(m, "softmax", variant < 2, variant < 2 ? 1 : 3, 0);
+    }
+}
+
+/* x [1, 2, t, L]; from: rows that the cut leaves out. */
+static struct mk_graph *shift_graph(const char *dims, int64_t from, bool half)
+{
+    static const int64_t far[1] = {INT64_MAX}, number[4] = {0, 1, 2, 3};
+    static int64_t start_at[1];
+    struct mk_graph *m = start(dims);
+    start_at[0] = from;
+    mk_i64(m, "v0", "1", number, 1);
+    mk_i64(m, "v1", "1", number + 1, 1);
+    mk_i64(m, "v2", "1", number + 2, 1);
+    mk_i64(m, "v3", "1", number + 3, 1);
+    mk_i64(m, "from", "1", start_at, 1);
+    mk_i64(m, "far", "1", far, 1);
+    mk_node(m, "Shape", "x", "s");
+    mk_node(m, "Gather", "s,v0", "b");
+    mk_node(m, "Gather", "s,v1", "h");
+    mk_node(m, "Gather", "s,v2", "t");
+    mk_node(m, "Gather", "s,v3", "l");
+    mk_node(m, "Concat", "b,h,t,v1", "zs");
+    mk_attr_int(m, "axis", 0);
+    mk_node(m, "ConstantOfShape", "zs", "z");
+    mk_node(m, "Concat", "z,x", "c");
+    mk_attr_int(m, "axis", -1);
+    mk_node(m, "Add", "l,v1", "l1");
+    mk_node(m, "Concat", "b,h,l1,t", "rs");
+    mk_attr_int(m, "axis", 0);
+    mk_node(m, "Reshape", "c,rs", "r");
+    mk_node(m, "Slice", "r,from,far,v2,v1", "k");
+    mk_node(m, "Reshape", "k,s", half ? "back" : "y");
+    if (half) {
+        mk_node(m, "Div", "l,v2", "l2");
+        mk_node(m, "Add", "l2,v1", "w");
+        mk_node(m, "Slice", "back,v0,w,v3,v1", "y");
+    }
+    mk_output(m, "y", STENO_F32, NULL);
+    return m;
+}
+
+static void relative_shift_is_found(void **state)
+{
+    (void)state;
+    check(shift_graph("1,2,t,u", 1, false), "relshift", true, 1, 0);
+    check(shift_graph("1,2,t,u", 1, true), "relshift", true, 1, 0);
+    check(shift_graph("1,2,t,7", 1, true), "relshift", true, 1, 0); /* u = 2 t - 1 with t = 4 */
+    check(shift_graph("1,1,t,1", 1, true), "relshift", true, -1, 0);
+}
+
+/* At run time it is the shift, but nothing says that t is 4. */
+static void another_fold_is_no_shift(void **state)
+{
+    struct mk_graph *m = start("1,2,t,5");
+    (void)state;
+    mk_i64(m, "zs", "4", (const int64_t[]){1, 2, 4, 1}, 4);
+    mk_i64(m, "rs", "4", (const int64_t[]){1, 2, 6, 4}, 4);
+    mk_i64(m, "v1", "1", (const int64_t[]){1}, 1);
+    mk_i64(m, "v2", "1", (const int64_t[]){2}, 1);
+    mk_i64(m, "far", "1", (const int64_t[]){INT64_MAX}, 1);
+    mk_i64(m, "bs", "4", (const int64_t[]){1, 2, 4, 5}, 4);
+    mk_node(m, "ConstantOfShape", "zs", "z");
+    mk_node(m, "Concat", "z,x", "c");
+    mk_attr_int(m, "axis", -1);
+    mk_node(m, "Reshape", "c,rs", "r");
+    mk_node(m, "Slice", "r,v1,far,v2,v1", "k");
+    mk_node(m, "Reshape", "k,bs", "y");
+    mk_output(m, "y", STENO_F32, NULL);
+    check(m, "relshift", false, 4, 0);
+}
+
+static void bytes(struct mk_graph *m, const char *name, steno_dtype t, const char *dims, uint8_t *v,
+                  size_t n)
+{
+    Onnx__Tensor *x = mk_tensor(m, name, t, dims);
+    x->raw_data.data = v;
+    x->raw_data.len = n;
+}
+
+/* Exact: the fused operator gives the bits of the separate ones. K is odd; N beyond one block. */
+static void int8_product_is_found(void **state)
+{
+    static uint8_t w[7 * 300], zero[1] = {3};
+    static float bias[300], scales[300];
+    (void)state;
+    for (int i = 0; i < 7 * 300; i++)
+        w[i] = (uint8_t)(i * 89 % 256);
+    for (int i = 0; i < 300; i++) {
+        bias[i] = (float)(i % 13) / 7 - 1;
+        scales[i] = 0.01f + (float)i / 9000;
+    }
+    for (int variant = 0; variant < 5; variant++) {
+        /* 0 plain, 1 bias, 2 scale per column, 3 u8 weights with a zero point, 4 sum read twice */
+        struct mk_graph *m = start("2,t,7");
+        steno_dtype t = variant == 3 ? STENO_U8 : STENO_I8;
+        bytes(m, "w", t, "7,300", w, sizeof w);
+        bytes(m, "wz", t, "", zero, 1);
+        mk_f32(m, "ws", variant == 2 ? "300" : "", scales, variant == 2 ? 300 : 1);
+        mk_f32(m, "bias", "300", bias, 300);
+        mk_node(m, "DynamicQuantizeLinear", "x", "q,qs,qz");
+        mk_node(m, "MatMulInteger", variant == 0 ? "q,w,qz" : "q,w,qz,wz", "i");
+        mk_node(m, "Cast", "i", "f");
+        mk_attr_int(m, "to", STENO_F32);
+        mk_node(m, "Mul", "qs,ws", "s");
+        mk_node(m, "Mul", "f,s", variant == 1 ? "p" : "y");
+        if (variant == 1)
+            mk_node(m, "Add", "bias,p", "y");
+        mk_output(m, "y", STENO_F32, NULL);
+        if (variant == 4)
+            mk_output(m, "f", STENO_F32, NULL);
+        check(m, "int8", variant < 4, variant < 4 ? 2 : 5, 0);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(targets_become_constant),
+        cmocka_unit_test(known_shape_arithmetic_goes),
+        cmocka_unit_test(views_in_a_row_become_one),
+        cmocka_unit_test(transposes_in_a_row_become_one),
+        cmocka_unit_test(gelu_is_found),
+        cmocka_unit_test(conv_takes_its_activation),
+        cmocka_unit_test(masked_softmax_is_found),
+        cmocka_unit_test(relative_shift_is_found),
+        cmocka_unit_test(another_fold_is_no_shift),
+        cmocka_unit_test(int8_product_is_found),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
