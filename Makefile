@@ -197,7 +197,7 @@ docs: $(patsubst docs/man/%.scd,build/man/%,$(wildcard docs/man/*.scd)) ## man p
 build/man/%: docs/man/%.scd
 	@mkdir -p $(@D)
 	$(Q)scdoc < $< > $@
-train-digits: ## train the shipped model: make train-digits DATA=DIR [WORK=build/digits]
+train-digits: ## train the shipped model: make train-digits DATA=DIR [WORK=build/digits] [SCALE=0.01] [INSTALL=1]
 	@conf/models/digits-en/train/run.sh "$(DATA)" "$(or $(WORK),build/digits)"
 
 # ---- installing ------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
-"""Count errors through the exported network, chunk by chunk, as the engine runs it.
+"""Count errors through the exported network, chunk by chunk; with --steno through the program itself.
 
 usage: evaluate.py DATA_DIR WORK_DIR ENCODER.onnx --part digits --speaker NAME | --part tts | --part negatives
-       [--penalty P] [--json OUT]
+       [--penalty P] [--scale S] [--steno build/steno] [--json OUT]
 """
 import argparse
 import glob
@@ -48,7 +48,17 @@ def distance(ref, hyp):
     return d[-1][-1][1:]
 
 
+def score_of(run, waves, refs):
+    hyps = [[t for t, _ in h] for h in run(waves)]
+    e = np.array([distance(r, h) for r, h in zip(refs, hyps)]).sum(0)
+    n = sum(len(r) for r in refs)
+    return dict(words=n, wer=round(100 * float(e.sum()) / n, 2), sub=int(e[0]), dele=int(e[1]), ins=int(e[2]),
+                exact=round(100 * float(np.mean([r == h for r, h in zip(refs, hyps)])), 1))
+
+
 class Runner:
+    timed = True
+
     def __init__(self, path, penalty=0.0):
         self.session, self.penalty = Session(path), penalty
 
@@ -67,12 +77,34 @@ class Runner:
                 out[k] = decode(logp[r], self.penalty)
         return out
 
-    def score(self, waves, refs):
-        hyps = [[t for t, _ in h] for h in self(waves)]
-        e = np.array([distance(r, h) for r, h in zip(refs, hyps)]).sum(0)
-        n = sum(len(r) for r in refs)
-        return dict(words=n, wer=round(100 * float(e.sum()) / n, 2), sub=int(e[0]), dele=int(e[1]), ins=int(e[2]),
-                    exact=round(100 * float(np.mean([r == h for r, h in zip(refs, hyps)])), 1))
+    score = score_of
+
+
+class Steno:
+    """The model directory around the network, through `steno transcribe` with the settings it ships with."""
+
+    timed = False  # no frames, so no delay
+
+    def __init__(self, program, path):
+        self.program, self.model = os.path.abspath(program), os.path.dirname(os.path.abspath(path))
+        self.ids = {t.strip("▁"): i for i, t in enumerate(M.TOKENS)}
+
+    def __call__(self, waves):
+        """[wave] -> [[(token, None)]]"""
+        out = []
+        with tempfile.TemporaryDirectory() as tmp:
+            for i in range(0, len(waves), 100):
+                paths = []
+                for k, w in enumerate(waves[i:i + 100]):
+                    paths.append(f"{tmp}/{k}.wav")
+                    soundfile.write(paths[-1], np.clip(w, -1, 1), RATE, subtype="PCM_16")
+                done = subprocess.run([self.program, "transcribe", "--model", self.model, "--format", "json", *paths],
+                                      check=True, stdout=subprocess.PIPE)
+                texts = {r["file"]: r["text"] for r in map(json.loads, done.stdout.decode().splitlines())}
+                out += [[(self.ids[w], None) for w in texts[p].split()] for p in paths]
+        return out
+
+    score = score_of
 
 
 def tempo(x, factor):
@@ -141,13 +173,14 @@ def room(x, rng, t60):
     return np.convolve(x, h)[:len(x)].astype(np.float32)
 
 
-def digits(run, folder, speaker):
+def digits(run, folder, speaker, scale=1.0):
     res = {}
     paths = sorted(glob.glob(os.path.join(folder, f"*_{speaker}_*.wav")))
+    paths = paths[::max(1, int(1 / scale))]
     waves = [np.pad(soundfile.read(p, dtype="float32")[0], (2400, 1600)) for p in paths]
     refs = [[int(os.path.basename(p)[0]) + 1] for p in paths]
     res["isolated"] = run.score(waves, refs)
-    sets = strings(folder, speaker)
+    sets = strings(folder, speaker, max(1, round(10 * scale)))
     waves, refs = [s[1] for s in sets], [s[2] for s in sets]
     hyps = run(waves)
     for mode in MODES:
@@ -156,7 +189,7 @@ def digits(run, folder, speaker):
     res["strings"] = run.score(waves, refs)
     late = []
     for (_, _, ref, ends), h in zip(sets, hyps):
-        if [t for t, _ in h] == ref:
+        if run.timed and [t for t, _ in h] == ref:
             for (_, t), e in zip(h, ends):
                 ready = ((t // M.CHUNK) * M.SHIFT + M.WINDOW - 1) * 80 + 200
                 late.append((ready - e) / RATE)
@@ -235,12 +268,14 @@ def main():
     ap.add_argument("--part", default="digits")
     ap.add_argument("--speaker", default="")
     ap.add_argument("--penalty", type=float, default=0.0)
+    ap.add_argument("--scale", type=float, default=1.0, help="count this share of the digits, for a trial run")
+    ap.add_argument("--steno", help="the program to count with; its model directory is the network's")
     ap.add_argument("--json")
     args = ap.parse_args()
     torch.set_num_threads(1)
-    run = Runner(args.encoder, args.penalty)
+    run = Steno(args.steno, args.encoder) if args.steno else Runner(args.encoder, args.penalty)
     if args.part == "digits":
-        res = {s: digits(run, os.path.join(args.data, "fsdd"), s) for s in args.speaker.split(",")}
+        res = {s: digits(run, os.path.join(args.data, "fsdd"), s, args.scale) for s in args.speaker.split(",")}
     elif args.part == "tts":
         res = tts(run, args.work)
     else:

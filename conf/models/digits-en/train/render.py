@@ -1,6 +1,6 @@
 """Render the pools: synthetic speech and recordings as 8 kHz int16, cut into items with their labels.
 
-usage: render.py DATA_DIR WORK_DIR [--part espeak|natural|fsdd|speech] [--jobs N] [--groups N]
+usage: render.py DATA_DIR WORK_DIR [--part espeak|natural|fsdd|speech] [--jobs N] [--scale S]
 
 A pool is pool_NAME.npy (all samples) and pool_NAME.json: items [offset, length, group, kind, tokens, phones].
 A group is one voice in one manner (accent, variant, pitch, formants); kinds are d isolated digit, s string,
@@ -262,11 +262,11 @@ HELD_NATURAL = [("festival", "ked_diphone", 0.25)]
 
 
 def natural_part(job):
-    seed, engine, voice, share, warps, prefix = job
+    seed, engine, voice, share, warps, prefix = job  # share: of the texts of one voice
     rng = np.random.default_rng(seed)
     esp, out = Espeak(), Out()
     esp.voice("en-us")
-    texts = natural_texts(rng, T.sentences(), T.words(), *(int(share * k) for k in (900, 260, 10, 220, 120)))
+    texts = natural_texts(rng, T.sentences(), T.words(), *(max(1, int(share * k)) for k in (900, 260, 10, 220, 120)))
     stretch = [float(rng.uniform(0.55, 1.3)) for _ in texts]
     if engine == "flite":
         waves = [flite_say(voice, s, r) for (_, s, _), r in zip(texts, stretch)]
@@ -299,14 +299,14 @@ def natural_part(job):
 # ---- the recordings ----
 
 def fsdd_part(job):
-    seed, folder, speaker, warps = job
+    seed, folder, speaker, warps, takes = job
     rng = np.random.default_rng(seed)
     esp, out = Espeak(), Out()
     esp.voice("en-us")
     gid = out.group(f"fsdd:{speaker}")
     kept = []
     for d in range(10):
-        for path in sorted(glob.glob(os.path.join(folder, f"{d}_{speaker}_*.wav"))):
+        for path in sorted(glob.glob(os.path.join(folder, f"{d}_{speaker}_*.wav")))[:takes]:
             x, rate = soundfile.read(path, dtype="float32")
             assert rate == RATE
             x = x - x.mean()
@@ -318,8 +318,8 @@ def fsdd_part(job):
         gid = out.group(f"fsdd:{speaker}~{m['formant']:.2f}/{m['pitch']:.2f}")
         pace = float(rng.uniform(0.85, 1.7))
         for d in range(10):
-            for j in rng.permutation(50)[:10]:
-                tok, phones, parts = kept[d * 50 + j]
+            for j in rng.permutation(takes)[:10]:
+                tok, phones, parts = kept[d * takes + j]
                 out.add(respeak(parts, RATE, rng, m, pace * float(rng.uniform(0.85, 1.2))), gid, "d", tok, phones)
     return out
 
@@ -349,9 +349,13 @@ def main():
     ap.add_argument("--part", default="all")
     ap.add_argument("--jobs", type=int, default=os.cpu_count())
     ap.add_argument("--groups", type=int, default=900, help="espeak-ng voice settings")
+    ap.add_argument("--scale", type=float, default=1.0, help="render this share of everything, for a trial run")
     args = ap.parse_args()
     os.makedirs(args.work, exist_ok=True)
-    with Pool(args.jobs) as pool:
+
+    def part_of(n):
+        return max(1, round(n * args.scale))
+    with Pool(args.jobs, maxtasksperchild=1) as pool:  # a voice must not depend on what its process said before
         def run(name, fn, jobs):
             total = Out()
             for part in pool.imap(fn, jobs, chunksize=1):
@@ -360,19 +364,20 @@ def main():
         if args.part in ("all", "fsdd"):
             speakers = sorted({os.path.basename(p).split("_")[1] for p in glob.glob(os.path.join(args.data, "fsdd", "*.wav"))})
             for i, s in enumerate(speakers):
-                run("fsdd_" + s, fsdd_part, [(50 + i, os.path.join(args.data, "fsdd"), s, 24)])
+                run("fsdd_" + s, fsdd_part, [(50 + i, os.path.join(args.data, "fsdd"), s, part_of(24), max(5, part_of(50)))])
         if args.part in ("all", "speech"):
             train, test = speech_part(args.data)
             train.save(args.work, "speech")
             test.save(args.work, "speech_held")
         if args.part in ("all", "espeak"):
-            n = 20
+            n = min(20, part_of(args.groups))
+            each = part_of(args.groups) // n
             free = [v for v in VARIANTS if v not in HELD_VARIANTS]
-            run("espeak", espeak_part, [(100 + i, args.groups // n, free, "espeak") for i in range(n)])
-            run("espeak_held", espeak_part, [(900 + i, 20, HELD_VARIANTS, "espeak-held") for i in range(2)])
+            run("espeak", espeak_part, [(100 + i, each, free, "espeak") for i in range(n)])
+            run("espeak_held", espeak_part, [(900 + i, part_of(20), HELD_VARIANTS, "espeak-held") for i in range(2)])
         if args.part in ("all", "natural"):
-            run("natural", natural_part, [(200 + i, e, v, s, 20, "natural") for i, (e, v, s) in enumerate(NATURAL)])
-            run("natural_held", natural_part, [(290, e, v, s, 0, "natural-held") for e, v, s in HELD_NATURAL])
+            run("natural", natural_part, [(200 + i, e, v, s * args.scale, part_of(20), "natural") for i, (e, v, s) in enumerate(NATURAL)])
+            run("natural_held", natural_part, [(290, e, v, s * args.scale, 0, "natural-held") for e, v, s in HELD_NATURAL])
 
 
 if __name__ == "__main__":

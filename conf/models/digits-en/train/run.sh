@@ -3,77 +3,150 @@
 #
 # DATA_DIR holds fsdd/, speech/, librispeech/, formats/ (see README.md); WORK_DIR takes about 4 GB.
 # With --loso, five more models are made, each without one FSDD speaker, and counted on that speaker.
+# Environment: SCALE=0.01 a trial run on that share of the data and the steps; INSTALL=1 put the result in place of
+# the shipped model; APT=1 install missing Debian packages; PYTHON a Python that has requirements.txt already.
 set -eu
-data=${1:?usage: run.sh DATA_DIR WORK_DIR [--loso]}
-work=${2:?usage: run.sh DATA_DIR WORK_DIR [--loso]}
+usage="usage: run.sh DATA_DIR WORK_DIR [--loso]"
+data=${1:?$usage} work=${2:?$usage}
 here=$(cd "$(dirname "$0")" && pwd)
-py=${PYTHON:-python3}
+scale=${SCALE:-1}
 speakers="george jackson lucas nicolas yweweler"
-mkdir -p "$work/out"
+packages="python3-venv espeak-ng flite festival festvox-kallpc16k festvox-kdlpc16k festvox-us-slt-hts fortunes
+ wamerican opus-tools sox"
+die() {
+    echo "run.sh: $*" >&2
+    exit 66
+}
+share() {    # share N: SCALE of N, at least 1
+    awk -v n="$1" -v s="$scale" 'BEGIN { k = int(n * s + 0.5); print k < 1 ? 1 : k }'
+}
 
-stage() {    # stage NAME COMMAND...: once
+awk -v s="$scale" 'BEGIN { exit !(s > 0 && s <= 1) }' || die "SCALE=$scale is not above 0 and up to 1"
+[ -d "$data/fsdd" ] || die "$data holds no fsdd/: the Free Spoken Digit Dataset's DIGIT_SPEAKER_TAKE.wav belong there"
+for s in $speakers; do
+    for d in 0 1 2 3 4 5 6 7 8 9; do
+        [ -e "$data/fsdd/${d}_${s}_0.wav" ] && [ -e "$data/fsdd/${d}_${s}_49.wav" ] ||
+            die "$data/fsdd lacks takes 0 to 49 of digit $d by $s"
+    done
+done
+for f in speech/beckett.wav speech/two_cities_16k.wav librispeech/61-70968-0000.flac formats/silero-test.wav; do
+    [ -e "$data/$f" ] || die "$data/$f is missing (running speech without digits)"
+done
+
+missing=""
+if command -v dpkg-query >/dev/null 2>&1; then
+    for p in $packages; do
+        [ "$(dpkg-query -W -f '${db:Status-Status}' "$p" 2>/dev/null || true)" = installed ] || missing="$missing $p"
+    done
+fi
+if [ -n "$missing" ]; then
+    [ "${APT:-0}" = 1 ] || die "missing Debian packages; run with APT=1 or: apt-get install$missing"
+    as_root=""
+    [ "$(id -u)" = 0 ] || as_root=sudo
+    # shellcheck disable=SC2086 # a list of package names
+    $as_root apt-get install -y --no-install-recommends $missing
+fi
+for c in espeak-ng flite festival opusenc opusdec sox; do
+    command -v "$c" >/dev/null 2>&1 || die "the program $c is missing"
+done
+
+mkdir -p "$work/out" "$work/checkpoints"
+work=$(cd "$work" && pwd)
+if [ -e "$work/scale" ] && [ "$(cat "$work/scale")" != "$scale" ]; then
+    die "$work was begun with SCALE=$(cat "$work/scale"); take another WORK_DIR for SCALE=$scale"
+fi
+echo "$scale" >"$work/scale"
+
+stage() {    # stage NAME COMMAND...: once; a stage that was cut off is begun again
     name=$1
     shift
-    [ -e "$work/done.$name" ] && return
+    if [ -e "$work/done.$name" ]; then return; fi
     echo "== $name"
+    begun=$(date +%s)
     "$@"
+    echo "== $name: $(($(date +%s) - begun)) s"
     touch "$work/done.$name"
 }
+environment() {
+    python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' || die "Python 3.11 or later is needed"
+    python3 -m venv "$work/venv"
+    "$work/venv/bin/pip" install -q -r "$here/requirements.txt"
+}
+if [ -n "${PYTHON:-}" ]; then
+    py=$PYTHON
+else
+    stage "venv-$(cksum <"$here/requirements.txt" | cut -d' ' -f1)" environment
+    py=$work/venv/bin/python
+fi
+render() { "$py" -W ignore "$here/render.py" "$data" "$work" --scale "$scale" --part "$1"; }
 train() { "$py" -W ignore "$here/train.py" "$work" "$@"; }
 mix() { "$py" -W ignore "$here/mix.py" "$work" "$@"; }
+export_to() {
+    mkdir -p "$2"
+    cp "$here/../model.conf" "$2/model.conf"
+    "$py" -W ignore "$here/export.py" "$1" "$2" --half
+}
+evaluate() { "$py" -W ignore "$here/evaluate.py" "$data" "$work" "$@" --scale "$scale"; }
 tune() {     # tune INIT OUT STEPS LR EMA SPEAKER...: with these speakers' recordings too
     init=$1 out=$2 steps=$3 lr=$4 ema=$5
     shift 5
     mixture=espeak=0.2,natural=0.35
+    each=$(awk -v n=$# 'BEGIN { print 0.45 / n }')
     for s in "$@"; do
-        mixture="$mixture,fsdd_$s=$("$py" -c "print(0.45 / $#)")"
+        mixture="$mixture,fsdd_$s=$each"
     done
-    train "$out" --init "$init" --shards "$mixture" --steps "$steps" --lr "$lr" --warmup 20 --ema "$ema" \
-        --phone-weight 0.05 --seed 5
+    train "$out" --init "$init" --shards "$mixture" --steps "$(share "$steps")" --lr "$lr" --warmup "$(share 20)" \
+        --ema "$ema" --phone-weight 0.05 --seed 5
 }
 
-
-stage render "$py" -W ignore "$here/render.py" "$data" "$work"
-stage mix-espeak mix espeak --pools espeak,speech --weights espeak=1,speech=0.0001 --shards 300 --seed 1
-stage mix-natural1 mix natural --pools natural,speech --weights natural=1,speech=0.0001 --shards 150 --seed 41
-stage mix-natural2 mix natural --pools natural,speech --weights natural=1,speech=0.0001 --shards 150 --seed 42
+for part in fsdd speech espeak natural; do
+    stage "render-$part" render $part
+done
+stage mix-espeak mix espeak --pools espeak,speech --weights espeak=1,speech=0.0001 --shards "$(share 300)" --seed 1
+for i in 1 2; do
+    stage mix-natural$i mix natural --pools natural,speech --weights natural=1,speech=0.0001 --shards "$(share 150)" \
+        --seed 4$i
+done
 seed=20
 for s in $speakers; do
     seed=$((seed + 1))
     stage "mix-$s" mix "fsdd_$s" --pools "fsdd_$s,espeak,speech" \
-        --weights "fsdd_$s=1,espeak=0.03,speech=0.0001" --digits 0.8 --shards 36 --seed $seed
+        --weights "fsdd_$s=1,espeak=0.03,speech=0.0001" --digits 0.8 --shards "$(share 36)" --seed $seed
 done
 
 # The base hears synthetic voices only: single words first, then scenes, then scenes without the filler.
-o=$work/out
-stage base-words train "$o/base_a.pt" --shards espeak --words 400 --word-pools espeak --fillers --steps 1200 \
-    --lr 1e-3 --warmup 100 --ema 0.998
-stage base-fillers train "$o/base_b.pt" --init "$o/base_a.pt" --shards espeak=0.4,natural=0.6 --fillers --steps 400 \
-    --lr 1.5e-3 --warmup 60 --ema 0.998 --seed 2
-stage base train "$o/base.pt" --init "$o/base_b.pt" --shards espeak=0.4,natural=0.6 --steps 1400 --lr 1.5e-3 \
-    --warmup 50 --ema 0.998 --phone-weight 0.08 --seed 3
+o=$work/checkpoints
+stage base-words train "$o/base_a.pt" --shards espeak --words "$(share 400)" --word-pools espeak --fillers \
+    --steps "$(share 1200)" --lr 1e-3 --warmup "$(share 100)" --ema 0.998
+stage base-fillers train "$o/base_b.pt" --init "$o/base_a.pt" --shards espeak=0.4,natural=0.6 --fillers \
+    --steps "$(share 400)" --lr 1.5e-3 --warmup "$(share 60)" --ema 0.998 --seed 2
+stage base train "$o/base.pt" --init "$o/base_b.pt" --shards espeak=0.4,natural=0.6 --steps "$(share 1400)" \
+    --lr 1.5e-3 --warmup "$(share 50)" --ema 0.998 --phone-weight 0.08 --seed 3
 
 # Leave one speaker out: short, to say what an unseen speaker gets.
 if [ "${3:-}" = --loso ]; then
     for s in $speakers; do
         others=$(echo "$speakers" | tr ' ' '\n' | grep -v "^$s$" | tr '\n' ' ')
-        # shellcheck disable=SC2086
+        # shellcheck disable=SC2086 # a list of names
         stage "loso-$s" tune "$o/base.pt" "$o/loso_$s.pt" 150 1e-3 0.985 $others
-        mkdir -p "$o/loso_$s"
-        "$py" -W ignore "$here/export.py" "$o/loso_$s.pt" "$o/loso_$s" --half
-        "$py" -W ignore "$here/evaluate.py" "$data" "$work" "$o/loso_$s/encoder.onnx" --speaker "$s" \
-            --json "$o/loso_$s.json"
+        stage "loso-$s-export" export_to "$o/loso_$s.pt" "$work/loso_$s"
+        stage "loso-$s-count" evaluate "$work/loso_$s/encoder.onnx" --speaker "$s" --json "$work/loso_$s.json"
     done
 fi
 
-# shellcheck disable=SC2086
+# shellcheck disable=SC2086 # a list of names
 stage final-a tune "$o/base.pt" "$o/final_a.pt" 786 1.2e-3 0.995 $speakers
-# shellcheck disable=SC2086
+# shellcheck disable=SC2086 # a list of names
 stage final-b tune "$o/final_a.pt" "$o/final_b.pt" 1476 1.2e-3 0.995 $speakers
-# shellcheck disable=SC2086
+# shellcheck disable=SC2086 # a list of names
 stage final tune "$o/final_b.pt" "$o/final.pt" 1118 1e-3 0.995 $speakers
-"$py" -W ignore "$here/export.py" "$o/final.pt" "$here/.." --half
-speakers_list=$(echo "$speakers" | tr ' ' ,)
-"$py" -W ignore "$here/evaluate.py" "$data" "$work" "$here/../encoder.onnx" --speaker "$speakers_list"
-"$py" -W ignore "$here/evaluate.py" "$data" "$work" "$here/../encoder.onnx" --part tts
-"$py" -W ignore "$here/evaluate.py" "$data" "$work" "$here/../encoder.onnx" --part negatives
+stage export export_to "$o/final.pt" "$work/out"
+list=$(echo "$speakers" | tr ' ' ,)
+stage count-digits evaluate "$work/out/encoder.onnx" --speaker "$list" --json "$work/digits.json"
+stage count-tts evaluate "$work/out/encoder.onnx" --part tts
+stage count-negatives evaluate "$work/out/encoder.onnx" --part negatives
+if [ "${INSTALL:-0}" = 1 ]; then
+    cp "$work/out/encoder.onnx" "$work/out/tokens.txt" "$here/.."
+    echo "installed into $(cd "$here/.." && pwd); the numbers in its README.md are still those of the former file"
+fi
+echo "the model is in $work/out: steno transcribe --model $work/out FILE"
