@@ -117,7 +117,8 @@ static steno_status optimize(steno_network *n, const struct steno_network_option
     int level = opt->opt_level < 0 ? 3 : opt->opt_level;
     steno_status st = steno_ws_init(&ws, &n->k, 1, err);
     if (!st)
-        st = steno_passes_run(n->g, level, opt->disable_passes, opt->only_passes, &env, &n->counts, err);
+        st = steno_passes_run(n->g, level, opt->disable_passes, opt->only_passes, &env,
+                              &n->counts, err);
     steno_ws_free(&ws);
     return st;
 }

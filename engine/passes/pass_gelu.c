@@ -10,7 +10,8 @@ static bool is(const struct steno_node *n, const char *type)
     return n && !*n->domain && !strcmp(n->op_type, type);
 }
 
-/* The operand of n that is not a constant equal to `want`; STENO_NONE when n is not of that form. */
+/* The operand of n that is not a constant equal to `want`; STENO_NONE when n is not of that form.
+ */
 static steno_vid beside(const struct steno_graph *g, const struct steno_node *n, double want)
 {
     double v;

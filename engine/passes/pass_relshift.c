@@ -1,5 +1,6 @@
 /* Before: z = ConstantOfShape(0) [.., T, 1], c = Concat(z, x [B, h, T, L]) on the last axis,
- *         r = Reshape(c, [B, h, L + 1, T]), s = Slice(r, from 1 on axis 2), y = Reshape(s, shape of x)
+ *         r = Reshape(c, [B, h, L + 1, T]), s = Slice(r, from 1 on axis 2),
+ *         y = Reshape(s, shape of x)
  *         [y' = Slice(y, to L / 2 + 1 on the last axis)]
  * After:  y = ai.steno:RelativeShift(x; half)      (ops/op_fused_attention.c)
  * Transformer-XL's shift as ESPnet exports it: legacy without the last Slice, latest with it. */
@@ -100,7 +101,8 @@ static bool match(struct steno_graph *g, struct steno_node *back, struct found *
     double end;
     f->back = back;
     f->out = back->out[0];
-    if (!is(back, "Reshape") || !slices(g, f->cut = steno_pass_only_use(g, back->in[0], "Slice"), 1, 2) ||
+    if (!is(back, "Reshape") ||
+        !slices(g, f->cut = steno_pass_only_use(g, back->in[0], "Slice"), 1, 2) ||
         !steno_pass_scalar(g, f->cut->in[2], &end) || end < 2147483647.0 ||
         !(f->fold = steno_pass_only_use(g, f->cut->in[0], "Reshape")) ||
         !(f->concat = steno_pass_only_use(g, f->fold->in[0], "Concat")) || f->concat->n_in != 2 ||

@@ -1,5 +1,5 @@
-/* Passes for shape arithmetic, views, attention and 8-bit products: each on a graph with its pattern
- * (fewer nodes, the same outputs as without any pass) and on a near miss (nothing changes). */
+/* Passes for shape arithmetic, views, attention and 8-bit products: each on a graph with its
+ * pattern (fewer nodes, the same outputs as without any pass) and on a near miss (nothing changes). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -125,8 +125,8 @@ static struct mk_graph *start(const char *dims)
     return m;
 }
 
-/* The target is [dim 0, dim 1, 2, 4] by Shape and Gather: one unknown is -1; with two that move, the
- * target stays arithmetic. */
+/* The target is [dim 1, dim 0, 2, 4] by Shape and Gather: one unknown is -1; with two that move,
+ * the target stays arithmetic. */
 static void targets_become_constant(void **state)
 {
     static const int64_t zero[1] = {0}, one[1] = {1}, tail[2] = {2, 4};
