@@ -86,6 +86,11 @@ static steno_status set_language(struct steno_openai_request *r, const char *val
     return set_name(r->language, "language", value, err);
 }
 
+static steno_status set_channel(struct steno_openai_request *r, const char *value, steno_err *err)
+{
+    return steno_query_int("channel", value, 0, STENO_OPENAI_CHANNELS, &r->channel, err);
+}
+
 static const struct field {
     const char *name;
     steno_status (*set)(struct steno_openai_request *r, const char *value, steno_err *err);
@@ -96,6 +101,7 @@ static const struct field {
     {"temperature", set_temperature},
     {"timestamp_granularities", set_granularity},
     {"stream", set_stream},
+    {"channel", set_channel},
 };
 
 steno_status steno_openai_field(struct steno_openai_request *r, const char *name, const char *value,
@@ -127,10 +133,6 @@ steno_status steno_openai_check(const struct steno_openai_request *r, const char
     if (!r->has_file) {
         *param = "file";
         return steno_fail(err, STENO_ERR_INVAL, "file: the form has no file");
-    }
-    if (!*r->model) {
-        *param = "model";
-        return steno_fail(err, STENO_ERR_INVAL, "model: you must provide a model parameter");
     }
     if ((r->words || r->segments) && r->format != STENO_OPENAI_VERBOSE_JSON) {
         *param = "timestamp_granularities";

@@ -21,6 +21,8 @@ enum steno_openai_format {
 #define STENO_OPENAI_NAME 128   /* model and language, with their NUL */
 #define STENO_OPENAI_FIELD 8192 /* bytes of any one text field; more is STENO_ERR_LIMIT */
 
+#define STENO_OPENAI_CHANNELS 64 /* the largest number of `channel` */
+
 struct steno_openai_request { /* zero-initialised = nothing given */
     char model[STENO_OPENAI_NAME];
     char language[STENO_OPENAI_NAME];
@@ -29,6 +31,7 @@ struct steno_openai_request { /* zero-initialised = nothing given */
     bool words, segments; /* timestamp_granularities[] */
     bool stream;
     bool has_file;
+    int channel; /* of the recording, from 1; 0 = mean of all. Not of OpenAI's form */
 };
 
 /* One text field of the form. Both spellings of array fields are taken ("name[]" and "name").

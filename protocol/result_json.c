@@ -78,6 +78,8 @@ static json_t *result_json(steno_transcript *t, const struct steno_result_json_o
         json_array_append_new(segments,
                               segment_json(steno_transcript_segment(t, i), opt->no_words));
     json_object_set_new(o, "segments", segments);
+    if (opt->warning)
+        json_object_set_new(o, "warnings", json_pack("[s]", opt->warning));
     return o;
 }
 

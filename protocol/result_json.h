@@ -4,7 +4,8 @@
  *     {"text", "duration", "confidence", "language", "model",
  *      "segments": [{"text", "start", "end", "confidence", "reason",
  *                    "words": [{"word", "start", "end", "confidence"}],
- *                    "alternatives": [{"text", "confidence", "score", "words": [...]}]}]}
+ *                    "alternatives": [{"text", "confidence", "score", "words": [...]}]}],
+ *      "warnings": [...]}
  *
  * times in seconds with millisecond grain. Pure. */
 #ifndef STENO_PROTOCOL_RESULT_JSON_H
@@ -19,6 +20,7 @@ struct steno_result_json_options {
     const char *file;  /* "file" member, NULL = absent */
     const char *model; /* likewise */
     const char *language;
+    const char *warning; /* about the recording: the only one of "warnings"; NULL = absent */
 };
 
 /* Append one JSON object (no newline behind it) to out. opt may be NULL. */

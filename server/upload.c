@@ -36,7 +36,7 @@ struct steno_upload {
     enum answer form;
     struct steno_openai_request ask;
     bool no_words;
-    int beam, n_best, channel;
+    int beam, n_best;
     bool no_endpointing;
 
     /* receiving: the connection's */
@@ -168,7 +168,7 @@ static steno_status on_query(void *user, const char *name, const char *value, st
     if (!strcmp(name, "model"))
         return set_model(up, value, err);
     if (!strcmp(name, "channel"))
-        return steno_query_int(name, value, 0, 64, &up->channel, err);
+        return steno_query_int(name, value, 0, STENO_OPENAI_CHANNELS, &up->ask.channel, err);
     if (!strcmp(name, "beam"))
         return steno_query_int(name, value, 0, STENO_MAX_BEAM, &up->beam, err);
     if (!strcmp(name, "n_best"))
@@ -184,6 +184,13 @@ static steno_status on_query(void *user, const char *name, const char *value, st
     else if (!st)
         up->no_endpointing = !flag;
     return st;
+}
+
+/* OpenAI's form has no query; `channel`, our extension, may stand there as well as in a field. Other
+ * names are other people's (api-version, for example). */
+static steno_status on_openai_query(void *user, const char *name, const char *value, steno_err *err)
+{
+    return strcmp(name, "channel") ? STENO_OK : on_query(user, name, value, err);
 }
 
 static const char *model_error(struct steno_upload *up, steno_err *err)
@@ -324,11 +331,13 @@ static steno_status open_body(struct steno_request *rq, struct steno_upload *up,
 {
     const struct steno_multipart_events events = {up, on_part, on_part_data, on_part_end};
     const char *encoding = steno_request_header(rq, "Content-Encoding");
+    steno_status st;
     if (encoding && strcasecmp(encoding, "identity"))
         return steno_fail(err, STENO_ERR_UNSUPPORTED, "Content-Encoding '%.40s' is not supported",
                           encoding);
-    if (up->form == ANSWER_NATIVE)
-        return steno_query_each(rq->target, on_query, up, err);
+    st = steno_query_each(rq->target, up->form == ANSWER_NATIVE ? on_query : on_openai_query, up, err);
+    if (st || up->form == ANSWER_NATIVE)
+        return st;
     return steno_multipart_open(&up->parts, steno_request_header(rq, "Content-Type"), &events, err);
 }
 
@@ -387,7 +396,10 @@ static steno_status write_openai(struct steno_upload *up, const struct steno_ope
 static steno_status write_native(struct steno_upload *up, const struct steno_openai_result *r)
 {
     const struct steno_result_json_options opt = {
-        .no_words = up->no_words, .model = up->sv->srv->info.name, .language = r->language};
+        .no_words = up->no_words,
+        .model = up->sv->srv->info.name,
+        .language = r->language,
+        .warning = r->warning};
     steno_status st = steno_result_json_write(&up->answer, r->transcript, &opt);
     return st ? st : steno_buf_puts(&up->answer, "\n");
 }
@@ -542,7 +554,7 @@ static enum MHD_Result start(struct steno_request *rq, struct steno_upload *up)
 {
     struct steno_job_request job = {.api = up->api,
                                     .len = up->body.len,
-                                    .channel = (unsigned)up->channel,
+                                    .channel = (unsigned)up->ask.channel,
                                     .beam = up->beam,
                                     .n_best = up->n_best,
                                     .partials = up->sse,
