@@ -312,12 +312,22 @@ static void hand_over(steno_acceptor *a, struct conn *c, const char *head, size_
     a->fn(a->user, fd, &peer, head, len);
 }
 
+/* Answered here instead of being handed over. */
+static void turn_away(steno_acceptor *a, struct conn *c)
+{
+    int fd = c->fd;
+    steno_acceptor_closed(a, &c->peer);
+    unwatch(a, c);
+    slot_free(a, c);
+    linger(a, fd);
+}
+
 static void on_waiting(steno_acceptor *a, struct conn *c)
 {
     char head[HEAD_MAX];
     ssize_t n = recv(c->fd, head, sizeof head, MSG_PEEK | MSG_DONTWAIT);
+    const char *wrong;
     size_t len;
-    int fd = c->fd;
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     if (n <= 0) {
@@ -325,16 +335,16 @@ static void on_waiting(steno_acceptor *a, struct conn *c)
         return;
     }
     len = steno_request_head_length(head, (size_t)n);
-    if (len) {
+    if (len && (wrong = steno_request_head_framing(head, len))) {
+        answer(c->fd, 400, "Bad Request", "invalid_request_error", "invalid_argument", wrong, 0);
+        turn_away(a, c);
+    } else if (len) {
         hand_over(a, c, head, len);
     } else if ((size_t)n == sizeof head) {
         steno_metric_add(a->stats->sessions_rejected[STENO_REJECT_SLOW], 1);
-        answer(fd, 431, "Request Header Fields Too Large", "invalid_request_error",
+        answer(c->fd, 431, "Request Header Fields Too Large", "invalid_request_error",
                "head_too_large", "the request head is larger than 16384 bytes", 0);
-        steno_acceptor_closed(a, &c->peer);
-        unwatch(a, c);
-        slot_free(a, c);
-        linger(a, fd);
+        turn_away(a, c);
     }
 }
 

@@ -1,5 +1,6 @@
 #include "server/head.h"
 
+#include <stdint.h>
 #include <string.h>
 #include <strings.h>
 
@@ -38,6 +39,46 @@ static bool list_holds(const char *p, size_t n, const char *word)
             return true;
     }
     return false;
+}
+
+/* Digits only, below 2^63, with blanks around. */
+static bool good_length(const char *p, size_t n)
+{
+    uint64_t v = 0;
+    size_t digits = 0;
+    while (n && strchr(" \t\r", p[n - 1]))
+        n--;
+    while (n && (*p == ' ' || *p == '\t'))
+        p++, n--;
+    for (; digits < n; digits++) {
+        unsigned d = (unsigned)p[digits] - '0';
+        if (d > 9 || v > ((uint64_t)INT64_MAX - d) / 10)
+            return false;
+        v = v * 10 + d;
+    }
+    return digits > 0;
+}
+
+const char *steno_request_head_framing(const char *head, size_t len)
+{
+    const char *end = head + len, *line = memchr(head, '\n', len);
+    bool length = false, coded = false;
+    while (line && ++line < end) {
+        const char *eol = memchr(line, '\n', (size_t)(end - line));
+        const char *colon = eol ? memchr(line, ':', (size_t)(eol - line)) : NULL;
+        size_t name = colon ? (size_t)(colon - line) : 0;
+        if (same_word(line, name, "Transfer-Encoding"))
+            coded = true;
+        if (same_word(line, name, "Content-Length")) {
+            if (length)
+                return "Content-Length is given twice";
+            if (!good_length(colon + 1, (size_t)(eol - colon - 1)))
+                return "Content-Length is no number of bytes";
+            length = true;
+        }
+        line = eol;
+    }
+    return length && coded ? "Content-Length and Transfer-Encoding exclude each other" : NULL;
 }
 
 static bool parse_request_line(const char *head, const char *eol, struct steno_request_head *out,

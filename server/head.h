@@ -14,6 +14,10 @@ struct steno_request_head {
     size_t path_len;  /* without the query */
     bool upgrade;     /* GET with "Upgrade: websocket" and "Connection: ... upgrade" */
 };
+/* What is wrong with how the head says where the body ends, NULL when nothing is: a Content-Length
+ * that is no number below 2^63, one given twice, one beside Transfer-Encoding (RFC 9112, 6.3; two
+ * readers could differ about where the next request begins). */
+const char *steno_request_head_framing(const char *head, size_t len);
 /* False when the first line is no HTTP request. */
 bool steno_request_head_parse(const char *head, size_t len, struct steno_request_head *out);
 

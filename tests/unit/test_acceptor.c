@@ -68,6 +68,43 @@ static void upgrade_is_recognised(void **state)
     }
 }
 
+/* RFC 9112, 6.2 and 6.3; RFC 9110, 8.6: 1*DIGIT. */
+static void unusable_lengths_of_bodies_are_known(void **state)
+{
+    static const struct {
+        const char *headers;
+        bool good;
+    } cases[] = {
+        {"", true},
+        {"Content-Length: 0\r\n", true},
+        {"content-length:\t17 \r\n", true},
+        {"Content-Length: 17\n", true},
+        {"Content-Length: 9223372036854775807\r\n", true},
+        {"Transfer-Encoding: chunked\r\n", true},
+        {"X-Content-Length: -1\r\nContent-Length-X: -1\r\n", true},
+        {"Content-Length: -1\r\n", false},
+        {"Content-Length: +1\r\n", false},
+        {"Content-Length: 1 2\r\n", false},
+        {"Content-Length: 0x10\r\n", false},
+        {"Content-Length:\r\n", false},
+        {"Content-Length: 9223372036854775808\r\n", false},
+        {"Content-Length: 18446744073709551617\r\n", false},
+        {"Content-Length: 5\r\nContent-Length: 5\r\n", false},
+        {"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n", false},
+        {"Transfer-Encoding: chunked\r\nContent-Length: 5\r\n", false},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char head[160], *exact;
+        int n = snprintf(head, sizeof head, "POST / HTTP/1.1\r\n%s\r\n", cases[i].headers);
+        exact = malloc((size_t)n);
+        memcpy(exact, head, (size_t)n);
+        if (!steno_request_head_framing(exact, (size_t)n) != cases[i].good)
+            fail_msg("framing: %s", cases[i].headers);
+        free(exact);
+    }
+}
+
 /* ---- sockets --------------------------------------------------------------------------------- */
 
 struct fixture {
@@ -365,6 +402,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(upgrade_is_recognised),
         cmocka_unit_test(heads_in_pieces_keep_every_byte),
+        cmocka_unit_test(unusable_lengths_of_bodies_are_known),
         cmocka_unit_test(slow_heads_are_answered_408_and_silent_ones_dropped),
         cmocka_unit_test(endless_heads_are_answered_431),
         cmocka_unit_test(connections_over_the_limit_hear_503_at_once),
