@@ -397,6 +397,8 @@ static void end_by_client(steno_ws_session *s)
     steno_err err;
     bool truncated;
     steno_status st = STENO_OK;
+    if (s->state == OPEN && !begin(s)) /* it comes first: `ready` is due all the same */
+        return;
     if (s->feed && !s->held_bytes.len)
         st = steno_feed_end(s->feed, &truncated, &err);
     if (st && !s->opened)
@@ -512,6 +514,24 @@ static void late_audio(steno_ws_session *s)
     pthread_mutex_unlock(&s->mx);
 }
 
+/* Whether a message of so many bytes may come; the session ends when not. */
+static bool fits(steno_ws_session *s, size_t bytes)
+{
+    char msg[80];
+    if (bytes <= s->limits.message_bytes)
+        return true;
+    snprintf(msg, sizeof msg, "message: more than %zu bytes of audio", s->limits.message_bytes);
+    fail(s, STENO_ERR_LIMIT, msg);
+    return false;
+}
+
+void steno_ws_session_announce(steno_ws_session *s, uint64_t bytes, bool first)
+{
+    uint64_t before = first ? 0 : s->message_bytes, max = s->limits.message_bytes;
+    if (s->state < ENDING)
+        (void)fits(s, bytes > max ? SIZE_MAX : (size_t)(before + bytes));
+}
+
 void steno_ws_session_binary(steno_ws_session *s, const void *p, size_t n, bool first, bool last)
 {
     if (s->state >= ENDING) {
@@ -519,18 +539,14 @@ void steno_ws_session_binary(steno_ws_session *s, const void *p, size_t n, bool 
             late_audio(s);
         return;
     }
+    s->message_bytes = (first ? 0 : s->message_bytes) + n;
     if (paused(s)) {
         if (s->whole_packets || s->finalize_wanted || steno_buf_add(&s->held_bytes, p, n))
             fail(s, STENO_ERR_INTERNAL, "audio: came while reading was paused");
         return;
     }
-    s->message_bytes = (first ? 0 : s->message_bytes) + n;
-    if (s->message_bytes > s->limits.message_bytes) {
-        char msg[80];
-        snprintf(msg, sizeof msg, "message: more than %zu bytes of audio", s->limits.message_bytes);
-        fail(s, STENO_ERR_LIMIT, msg);
+    if (!fits(s, s->message_bytes))
         return;
-    }
     if (!n && !s->packet.len)
         return;
     if (s->state == OPEN && !begin(s))
