@@ -88,6 +88,7 @@ steno_status steno_options_read(struct steno_config *c, int argc, char **argv,
 {
     const char *file = NULL;
     steno_status st;
+    bool good;
     *action = STENO_ACTION_SERVE;
     *usage = true;
     st = walk(c, argc, argv, &file, action, err);
@@ -99,10 +100,11 @@ steno_status steno_options_read(struct steno_config *c, int argc, char **argv,
         st = steno_config_read_environment(c, err);
     if (st)
         return st;
+    good = !steno_config_check(c, NULL);
     *usage = true;
     st = walk(c, argc, argv, NULL, NULL, err);
     if (st)
         return st;
-    *usage = false;
+    *usage = good; /* what was right without the options, they made wrong */
     return steno_config_check(c, err);
 }
