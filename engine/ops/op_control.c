@@ -1,4 +1,4 @@
-/* Control flow: If (opset 1+), Loop (1+), Scan (9+). Bodies run through steno_op_subgraph, which
+/* Control flow: If (opset 1+), Loop (1+), Scan (8+). Bodies run through steno_op_subgraph, which
  * plans them like any graph. */
 #include "ops/internal.h"
 
@@ -495,9 +495,230 @@ static steno_status run_scan(struct steno_op_ctx *ctx, steno_err *err)
     return st;
 }
 
+/* ---- Scan of opset 8 ---- sequence_lens [batch]?, states [batch, ...], scan inputs [batch, seq,
+ * ...]; every batch entry runs by itself, outputs behind its length are 0 */
+
+struct scan8 {
+    int states, scans, outs;
+    size_t batch, seq;
+    const int64_t *dirs;
+};
+
+static steno_status scan8_layout(const struct steno_node *n, struct scan8 *sc, steno_err *err)
+{
+    const struct steno_graph *g = body_of(n, "body");
+    int64_t scans = steno_node_int(n, "num_scan_inputs", 0);
+    size_t count;
+    if (!g || scans < 1 || scans >= n->n_in || n->n_in > MAX_CARRIED || n->n_out > MAX_CARRIED ||
+        g->n_inputs != n->n_in - 1 || g->n_outputs < n->n_out || n->n_out < n->n_in - 1 - scans)
+        return steno_fail(
+            err, STENO_ERR_FORMAT,
+            "node '%s': %d inputs, %d outputs and num_scan_inputs %lld do not fit the body",
+            n->name, n->n_in, n->n_out, (long long)scans);
+    sc->scans = (int)scans;
+    sc->states = n->n_in - 1 - sc->scans;
+    sc->outs = n->n_out - sc->states;
+    sc->dirs = steno_node_ints(n, "directions", &count);
+    if (sc->dirs && count != (size_t)scans)
+        return steno_fail(err, STENO_ERR_FORMAT, "node '%s': %zu directions", n->name, count);
+    return STENO_OK;
+}
+
+static steno_status prepare_scan8(struct steno_prep *pc, void **priv, steno_err *err)
+{
+    struct scan8 sc;
+    (void)priv;
+    return scan8_layout(steno_prep_node(pc), &sc, err);
+}
+
+/* s without its first n dims. */
+static struct steno_shape without(const struct steno_shape *s, int n)
+{
+    struct steno_shape r = {.rank = s->rank < n ? STENO_RANK_ANY : s->rank - n};
+    for (int i = 0; i < r.rank; i++)
+        r.dim[i] = s->dim[i + n];
+    return r;
+}
+
+/* e behind n more dims; unknown where that is too many. */
+static struct steno_shape behind(const struct steno_shape *e, int n, const int64_t *dim)
+{
+    struct steno_shape r = {.rank = STENO_RANK_ANY};
+    if (e->rank < 0 || e->rank + n > STENO_MAX_RANK)
+        return r;
+    r.rank = e->rank + n;
+    for (int i = 0; i < r.rank; i++)
+        r.dim[i] = i < n ? dim[i] : e->dim[i - n];
+    return r;
+}
+
+static steno_status infer_scan8(struct steno_infer *ic, steno_err *err)
+{
+    const struct steno_node *n = steno_infer_node(ic);
+    steno_dtype dtype[MAX_CARRIED];
+    struct steno_shape shape[MAX_CARRIED];
+    int64_t dims[2] = {STENO_DIM_ANY, STENO_DIM_ANY};
+    struct scan8 sc;
+    steno_status st = scan8_layout(n, &sc, err);
+    for (int i = 1; i < n->n_in && !st; i++) {
+        struct steno_shape s = steno_infer_shape(ic, i);
+        dtype[i - 1] = steno_infer_dtype(ic, i);
+        shape[i - 1] = without(&s, i <= sc.states ? 1 : 2);
+        if (i > sc.states && s.rank >= 2)
+            memcpy(dims, s.dim, sizeof dims);
+    }
+    if (!st)
+        st = steno_infer_subgraph(ic, body_of(n, "body"), dtype, shape, n->n_in - 1, err);
+    for (int i = 0; i < 2; i++)
+        if (dims[i] == STENO_DIM_ANY)
+            dims[i] = steno_infer_new_dim(ic);
+    for (int i = 0; i < n->n_out && !st; i++) {
+        steno_dtype t;
+        struct steno_shape s;
+        steno_infer_subgraph_out(ic, i, &t, &s);
+        s = behind(i < sc.states ? &shape[i] : &s, i < sc.states ? 1 : 2, dims);
+        steno_infer_set(ic, i, t, &s);
+    }
+    return st;
+}
+
+static steno_status scan8_inputs(struct steno_op_ctx *ctx, struct scan8 *sc, steno_err *err)
+{
+    int n = steno_op_n_in(ctx);
+    for (int i = n - 1; i > 0; i--) {
+        const struct steno_tensor *x = steno_op_in(ctx, i);
+        int need = i <= sc->states ? 1 : 2;
+        if (!x || x->shape.rank < need)
+            return steno_op_fail(ctx, err, STENO_ERR_INVAL, "input %d has not %d axes", i, need);
+        if (i == n - 1) {
+            sc->batch = (size_t)x->shape.dim[0];
+            sc->seq = (size_t)x->shape.dim[1];
+        }
+        if ((size_t)x->shape.dim[0] != sc->batch ||
+            (need == 2 && (size_t)x->shape.dim[1] != sc->seq))
+            return steno_op_fail(ctx, err, STENO_ERR_INVAL, "input %d is of another length", i);
+    }
+    return STENO_OK;
+}
+
+static steno_status scan8_length(const struct steno_op_ctx *ctx, const struct scan8 *sc, size_t b,
+                                 size_t *len, steno_err *err)
+{
+    const struct steno_tensor *t = steno_op_in(ctx, 0);
+    int64_t v = (int64_t)sc->seq;
+    if (t && ((t->dtype != STENO_I64 && t->dtype != STENO_I32) || steno_numel(t) != sc->batch))
+        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "sequence_lens does not fit %zu", sc->batch);
+    if (t)
+        v = steno_ops_get_i64(t, b);
+    if (v < 0 || (uint64_t)v > sc->seq)
+        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "sequence_lens[%zu] is %lld of %zu", b,
+                             (long long)v, sc->seq);
+    *len = (size_t)v;
+    return STENO_OK;
+}
+
+/* Element e goes to place `at` of output i, which is made of zeros when it is not there yet. */
+static steno_status scan8_put(struct steno_op_ctx *ctx, const struct scan8 *sc, int i, size_t at,
+                              const struct steno_tensor *e, struct steno_tensor **y, steno_err *err)
+{
+    int n = i < sc->states ? 1 : 2;
+    struct steno_shape s =
+        behind(&e->shape, n, (const int64_t[]){(int64_t)sc->batch, (int64_t)sc->seq});
+    size_t bytes = steno_numel(e) * steno_dtype_size(e->dtype);
+    steno_status st;
+    if (!steno_op_wants(ctx, i))
+        return STENO_OK;
+    if (s.rank < 0)
+        return steno_op_fail(ctx, err, STENO_ERR_LIMIT, "output %d has too many axes", i);
+    if (!*y) {
+        st = steno_op_out(ctx, i, e->dtype, &s, y, err);
+        if (st)
+            return st;
+        memset((*y)->data, 0, steno_numel(*y) * steno_dtype_size(e->dtype));
+    } else if ((*y)->dtype != e->dtype || !steno_shape_equal(&(*y)->shape, &s)) {
+        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "output %d changes its shape", i);
+    }
+    if (bytes)
+        memcpy((char *)(*y)->data + at * bytes, e->data, bytes);
+    return STENO_OK;
+}
+
+/* Entry `at` of x behind its first n axes. */
+static struct steno_tensor entry(const struct steno_tensor *x, int n, size_t at)
+{
+    struct steno_tensor e = {.dtype = x->dtype, .shape = without(&x->shape, n)};
+    e.data = (char *)x->data + at * steno_ops_prod(&e.shape, 0, e.shape.rank) *
+                                   steno_dtype_size(x->dtype);
+    return e;
+}
+
+static steno_status scan8_entry(struct steno_op_ctx *ctx, const struct scan8 *sc, size_t b,
+                                struct steno_tensor *e, struct steno_tensor **y, steno_err *err)
+{
+    const struct steno_tensor *in[MAX_CARRIED], *out[MAX_CARRIED];
+    int n = sc->states + sc->scans;
+    size_t len = 0;
+    steno_status st = scan8_length(ctx, sc, b, &len, err);
+    for (int i = 0; i < n; i++) {
+        in[i] = &e[i];
+        if (i < sc->states)
+            e[i] = entry(steno_op_in(ctx, 1 + i), 1, b);
+    }
+    for (size_t k = 0; k < len && !st; k++) {
+        for (int i = 0; i < sc->scans; i++)
+            e[sc->states + i] =
+                entry(steno_op_in(ctx, 1 + sc->states + i), 2,
+                      b * sc->seq + (sc->dirs && sc->dirs[i] ? len - 1 - k : k));
+        st = steno_op_subgraph(ctx, "body", in, n, out, sc->states + sc->outs, err);
+        for (int i = 0; i < sc->states && !st; i++)
+            in[i] = out[i];
+        for (int i = sc->states; i < sc->states + sc->outs && !st; i++)
+            st = scan8_put(ctx, sc, i, b * sc->seq + k, out[i], &y[i], err);
+    }
+    for (int i = 0; i < sc->states && !st; i++)
+        st = scan8_put(ctx, sc, i, b, in[i], &y[i], err);
+    return st;
+}
+
+static steno_status run_scan8(struct steno_op_ctx *ctx, steno_err *err)
+{
+    const struct steno_node *n = steno_op_node(ctx);
+    struct steno_tensor *e, **y;
+    struct scan8 sc;
+    steno_status st = scan8_layout(n, &sc, err);
+    if (!st)
+        st = scan8_inputs(ctx, &sc, err);
+    if (st)
+        return st;
+    e = steno_op_scratch(ctx, (size_t)n->n_in * sizeof *e);
+    y = steno_op_scratch(ctx, ((size_t)n->n_out + 1) * sizeof *y);
+    if (!e || !y)
+        return steno_ops_nomem(ctx, err);
+    memset(y, 0, ((size_t)n->n_out + 1) * sizeof *y);
+    for (size_t b = 0; b < sc.batch && !st; b++)
+        st = scan8_entry(ctx, &sc, b, e, y, err);
+    for (int i = 0; i < n->n_out && !st; i++) { /* nothing ran: as the body declares it */
+        struct collector c = {0};
+        struct steno_shape s;
+        if (y[i] || !steno_op_wants(ctx, i))
+            continue;
+        declared(&c, body_of(n, "body"), i);
+        s = i < sc.states ? steno_op_in(ctx, 1 + i)->shape
+                          : behind(&c.shape, 2,
+                                   (const int64_t[]){(int64_t)sc.batch, (int64_t)sc.seq});
+        if (s.rank < 0)
+            return steno_op_fail(ctx, err, STENO_ERR_LIMIT, "output %d has too many axes", i);
+        st = steno_op_out(ctx, i, c.dtype, &s, &y[i], err);
+        if (!st)
+            memset(y[i]->data, 0, steno_numel(y[i]) * steno_dtype_size(c.dtype));
+    }
+    return st;
+}
+
 const struct steno_op steno_ops_control[] = {
     {"", "If", 1, 0, STENO_OP_DYNAMIC, infer_if, prepare_if, NULL, run_if},
     {"", "Loop", 1, 0, STENO_OP_DYNAMIC, infer_loop, prepare_loop, NULL, run_loop},
+    {"", "Scan", 8, 8, 0, infer_scan8, prepare_scan8, NULL, run_scan8},
     {"", "Scan", 9, 0, 0, infer_scan, prepare_scan, NULL, run_scan},
     {0},
 };

@@ -238,6 +238,29 @@ def run_gated_bias():
                   values, [(u * (r * eco - 1) + 2) * rel])
 
 
+def run_scan8(lens, directions):
+    """Scan of opset 8, with its batch axis and sequence lengths: no operator of this domain, but no node test has it."""
+    import numpy as np
+    import onnxruntime
+    from onnx import TensorProto, helper
+    rng = np.random.default_rng(4)
+    values = {"s": rng.standard_normal((2, 3)).astype("f4"), "x": rng.standard_normal((2, 4, 3)).astype("f4")}
+    if lens:
+        values["n"] = np.array(lens)
+    f = TensorProto.FLOAT
+    body = helper.make_graph([helper.make_node("Add", ["a", "b"], ["c"]), helper.make_node("Mul", ["c", "b"], ["d"])], "body",
+                             [helper.make_tensor_value_info(i, f, [3]) for i in "ab"],
+                             [helper.make_tensor_value_info(o, f, [3]) for o in "cd"])
+    node = helper.make_node("Scan", ["n" if lens else "", "s", "x"], ["t", "y"], body=body, num_scan_inputs=1,
+                            **({"directions": directions} if directions else {}))
+    graph = helper.make_graph([node], "scan", [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(v.dtype),
+                                                                             v.shape) for n, v in values.items()],
+                              [helper.make_tensor_value_info(o, f, None) for o in "ty"])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 8)], ir_version=3)
+    want = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, values)
+    return engine(model, values, want)
+
+
 def main():
     if importlib.util.find_spec("onnxruntime") is None or importlib.util.find_spec("onnx") is None:
         print("ok 1 - contrib operators # SKIP the packages onnx and onnxruntime are absent\n1..1")
@@ -248,6 +271,8 @@ def main():
     tests["relative_position_bias"] = lambda: run_position_bias(0)
     tests["relative_position_bias_both_ways"] = lambda: run_position_bias(1)
     tests["gated_relative_position_bias"] = run_gated_bias
+    for name, args in {"": (None, None), "_lengths": ([4, 2], None), "_backwards": ([2, 4], [1])}.items():
+        tests[f"scan_of_opset_8{name}"] = lambda args=args: run_scan8(*args)
     for i, (name, test) in enumerate(tests.items(), 1):
         why = test()
         bad += bool(why)
