@@ -335,7 +335,8 @@ static steno_status open_body(struct steno_request *rq, struct steno_upload *up,
     if (encoding && strcasecmp(encoding, "identity"))
         return steno_fail(err, STENO_ERR_UNSUPPORTED, "Content-Encoding '%.40s' is not supported",
                           encoding);
-    st = steno_query_each(rq->target, up->form == ANSWER_NATIVE ? on_query : on_openai_query, up, err);
+    st = steno_query_each(rq->target, up->form == ANSWER_NATIVE ? on_query : on_openai_query, up,
+                          err);
     if (st || up->form == ANSWER_NATIVE)
         return st;
     return steno_multipart_open(&up->parts, steno_request_header(rq, "Content-Type"), &events, err);

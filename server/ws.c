@@ -424,10 +424,10 @@ static void receive(struct conn *c, const char *p, size_t n)
     lws_validity_confirmed(c->wsi);
     if (lws_frame_is_binary(c->wsi)) {
         bool first = lws_is_first_fragment(c->wsi);
-        steno_ws_session_announce(c->session, n + lws_remaining_packet_payload(c->wsi), first);
         steno_ws_session_binary(c->session, p, n, first, last);
-    } else
+    } else {
         steno_ws_session_text(c->session, p, n, last);
+    }
     update_flow(c);
     lws_callback_on_writable(c->wsi);
 }
