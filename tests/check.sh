@@ -69,9 +69,10 @@ tally() {
     local name=$1 out rc ok bad skip plan
     out="$logs/${name//\//_}"
     rc=$(cat "$out.rc")
-    bad=$(grep -c '^not ok ' "$out.out")
-    skip=$(grep -ciE '^ok .*# skip' "$out.out")
-    ok=$(($(grep -c '^ok ' "$out.out") - skip))
+    # cmocka says "not ok N # SKIP name" of a skipped test
+    skip=$(grep -ciE '^(not )?ok .*# skip' "$out.out")
+    bad=$(grep '^not ok ' "$out.out" | grep -vciE '# skip')
+    ok=$(grep '^ok ' "$out.out" | grep -vciE '# skip')
     plan=$(sed -n 's/^1\.\.\([0-9]*\).*/\1/p' "$out.out" | awk '{s+=$1} END {print s+0}')
     if [ "$rc" != 0 ] && [ "$bad" = 0 ]; then
         bad=1
@@ -82,14 +83,14 @@ tally() {
         echo "FAIL $name: $((ok + bad + skip - 1)) results of $plan planned"
         tail -n 25 "$out.err"
     elif [ "$bad" -gt 0 ]; then
-        grep -A 12 '^not ok ' "$out.out" | sed "s|^not ok|FAIL $name:|" | head -n 60
+        grep -viE '# skip' "$out.out" | grep -A 12 '^not ok ' | sed "s|^not ok|FAIL $name:|" | head -n 60
         tail -n 15 "$out.err"
     fi
     if [ $((ok + bad + skip)) = 0 ]; then
         bad=1
         echo "FAIL $name: printed no test result"
     fi
-    [ "$skip" = 0 ] || grep -iE '^ok .*# skip' "$out.out" | sed "s|^ok *[0-9]* *|skip $name: |" | head -n 5
+    [ "$skip" = 0 ] || grep -iE '^(not )?ok .*# skip' "$out.out" | sed -E "s,^(not )?ok *[0-9]* *,skip $name: ," | head -n 5
     printf '  %-34s %4d passed %3d failed %3d skipped\n' "$name" "$ok" "$bad" "$skip"
     passed=$((passed + ok)) failed=$((failed + bad)) skipped=$((skipped + skip))
 }

@@ -202,7 +202,10 @@ static void three_hours_of_silence_need_no_more_memory_than_a_second(void **stat
     assert_int_equal(samples, (size_t)16000 * 3 * 3600);
     assert_false(info.truncated);
     assert_true(total > 5900);
+#if !defined(STENO_SANITIZE) /* whose own bookkeeping grows */
     assert_true(peak_kib() - before < 1024);
+#endif
+    (void)before;
     steno_audio_close(a);
     steno_fbank_close(f);
     pclose(p);
