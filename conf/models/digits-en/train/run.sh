@@ -139,7 +139,9 @@ stage final-a tune "$o/base.pt" "$o/final_a.pt" 786 1.2e-3 0.995 $speakers
 # shellcheck disable=SC2086 # a list of names
 stage final-b tune "$o/final_a.pt" "$o/final_b.pt" 1476 1.2e-3 0.995 $speakers
 # shellcheck disable=SC2086 # a list of names
-stage final tune "$o/final_b.pt" "$o/final.pt" 1118 1e-3 0.995 $speakers
+stage final-c tune "$o/final_b.pt" "$o/final_c.pt" 1118 1e-3 0.995 $speakers
+# shellcheck disable=SC2086 # a list of names
+stage final tune "$o/final_c.pt" "$o/final.pt" 3420 1.2e-3 0.998 $speakers
 stage export export_to "$o/final.pt" "$work/out"
 list=$(echo "$speakers" | tr ' ' ,)
 stage count-digits evaluate "$work/out/encoder.onnx" --speaker "$list" --json "$work/digits.json"
