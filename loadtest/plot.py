@@ -15,7 +15,7 @@ n = [r["streams"] for r in runs]
 fig, (left, right) = plt.subplots(1, 2, figsize=(9, 3.4))
 for q, style in (("p50", "o-"), ("p95", "s-"), ("p99", "^-")):
     left.plot(n, [r["answer_ms"][q] for r in runs], style, label=q)
-left.set(xscale="log", xlabel="real-time streams", ylabel="latency of answers, ms", ylim=0)
+left.set(xscale="log", yscale="log", xlabel="real-time streams", ylabel="latency of answers, ms")
 left.set_xticks(n, [str(i) for i in n])
 left.legend()
 right.plot(n, [100 * r["server_cpu_seconds"] / r["seconds"] for r in runs], "o-", label="CPU, % of one core")
