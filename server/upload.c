@@ -186,8 +186,8 @@ static steno_status on_query(void *user, const char *name, const char *value, st
     return st;
 }
 
-/* OpenAI's form has no query; `channel`, our extension, may stand there as well as in a field. Other
- * names are other people's (api-version, for example). */
+/* OpenAI's form has no query; `channel`, our extension, may stand there as well as in a field.
+ * Other names are other people's (api-version, for example). */
 static steno_status on_openai_query(void *user, const char *name, const char *value, steno_err *err)
 {
     return strcmp(name, "channel") ? STENO_OK : on_query(user, name, value, err);

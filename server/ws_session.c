@@ -525,13 +525,6 @@ static bool fits(steno_ws_session *s, size_t bytes)
     return false;
 }
 
-void steno_ws_session_announce(steno_ws_session *s, uint64_t bytes, bool first)
-{
-    uint64_t before = first ? 0 : s->message_bytes, max = s->limits.message_bytes;
-    if (s->state < ENDING)
-        (void)fits(s, bytes > max ? SIZE_MAX : (size_t)(before + bytes));
-}
-
 void steno_ws_session_binary(steno_ws_session *s, const void *p, size_t n, bool first, bool last)
 {
     if (s->state >= ENDING) {

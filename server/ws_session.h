@@ -53,9 +53,6 @@ void steno_ws_session_query(steno_ws_session *s, const char *name, const char *v
 /* A piece of a text or binary message; first and last mark its ends. Only while readable. */
 void steno_ws_session_text(steno_ws_session *s, const char *p, size_t n, bool last);
 void steno_ws_session_binary(steno_ws_session *s, const void *p, size_t n, bool first, bool last);
-/* So many bytes of a binary message are here or on their way, by its frame's header: what is too
- * large is refused before it has come. first: as above; may be called again and again. */
-void steno_ws_session_announce(steno_ws_session *s, uint64_t bytes, bool first);
 /* False while the recogniser's buffer is full: nothing may be handed in until resume made it true.
  */
 bool steno_ws_session_readable(const steno_ws_session *s);

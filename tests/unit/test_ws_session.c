@@ -543,22 +543,6 @@ static void end_without_anything_is_answered(void **state)
     expect_close(f, 1000, "end");
 }
 
-static void a_message_too_large_is_refused_when_announced(void **state)
-{
-    struct fixture f;
-    (void)state;
-    make(&f, 4096, 60);
-    text(&f, "{\"type\":\"start\"}");
-    expect(&f, "ready", NULL, NULL);
-    steno_ws_session_announce(f.s, UINT64_MAX, true);
-    steno_ws_session_announce(f.s, 1, true); /* the first reason stands */
-    assert_int_equal(f.fake.taken, 0);
-    note(&f, STENO_POOL_DONE, STENO_OK);
-    expect(&f, "error", "code", "limit_exceeded");
-    expect_close(&f, 1009, "limit_exceeded");
-    steno_ws_session_free(f.s);
-}
-
 static void *worker(void *arg)
 {
     struct fixture *f = arg;
@@ -624,7 +608,6 @@ int main(void)
         TEST(a_wav_that_ends_in_its_header_is_an_error),
         TEST(opus_garbage_is_named),
         TEST(end_without_anything_is_answered),
-        TEST(a_message_too_large_is_refused_when_announced),
         TEST(notes_come_from_another_thread),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
