@@ -198,7 +198,7 @@ def wrong_options_are_usage_errors():
 def the_model_is_found_or_the_places_are_named():
     assert text(ONE, model=None, env={"STENO_MODEL": TONES}) == "one\n"
     assert text(DIGITS, model=None).strip() != ""  # the one that ships, from the build tree
-    fails(EX_IOERR, ONE, model="/nonexistent", says="/nonexistent/model.conf: No such file")
+    fails(EX_NOINPUT, ONE, model="/nonexistent", says="/nonexistent: No such file")
 
 
 @case
