@@ -53,6 +53,22 @@ const char *steno_matmul_plan(const struct steno_shape *a, const struct steno_sh
     return NULL;
 }
 
+steno_status steno_matmul_infer(struct steno_infer *ic, const struct steno_shape *a,
+                                const struct steno_shape *b, steno_dtype t, steno_err *err)
+{
+    struct steno_matmul p = {.out = {.rank = STENO_RANK_ANY}};
+    if (a->rank >= 0 && b->rank >= 0) {
+        const char *wrong = steno_matmul_plan(a, b, &p);
+        if (wrong)
+            return steno_fail(err, STENO_ERR_INVAL, "%s", wrong);
+        for (int i = 0; i < p.out.rank; i++)
+            if (p.out.dim[i] == STENO_DIM_ANY)
+                p.out.dim[i] = steno_infer_new_dim(ic);
+    }
+    steno_infer_set(ic, 0, t, &p.out);
+    return STENO_OK;
+}
+
 void steno_matmul_offsets(const struct steno_matmul *p, size_t i, size_t *a, size_t *b)
 {
     *a = *b = 0;

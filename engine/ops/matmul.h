@@ -16,6 +16,11 @@ struct steno_matmul {
  * (inference): then only `out` is of use. */
 const char *steno_matmul_plan(const struct steno_shape *a, const struct steno_shape *b,
                               struct steno_matmul *p);
+/* Inference of output 0 as the product of shapes a and b (rank unknown allowed), of type t; dims that
+ * are not known become symbols. STENO_ERR_INVAL when they do not fit. */
+STENO_MUST steno_status steno_matmul_infer(struct steno_infer *ic, const struct steno_shape *a,
+                                           const struct steno_shape *b, steno_dtype t,
+                                           steno_err *err);
 /* Of product i in [0, batch): which matrix of A, which of B. */
 void steno_matmul_offsets(const struct steno_matmul *p, size_t i, size_t *a, size_t *b);
 

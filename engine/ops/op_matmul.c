@@ -190,17 +190,7 @@ static bool product(steno_dtype t, size_t m, size_t n, size_t k, const void *a, 
 static steno_status infer_matmul(struct steno_infer *ic, steno_err *err)
 {
     struct steno_shape a = steno_infer_shape(ic, 0), b = steno_infer_shape(ic, 1);
-    struct steno_matmul p = {.out = {.rank = STENO_RANK_ANY}};
-    if (a.rank >= 0 && b.rank >= 0) {
-        const char *wrong = steno_matmul_plan(&a, &b, &p);
-        if (wrong)
-            return steno_fail(err, STENO_ERR_INVAL, "%s", wrong);
-        for (int i = 0; i < p.out.rank; i++)
-            if (p.out.dim[i] == STENO_DIM_ANY)
-                p.out.dim[i] = steno_infer_new_dim(ic);
-    }
-    steno_infer_set(ic, 0, steno_infer_dtype(ic, 0), &p.out);
-    return STENO_OK;
+    return steno_matmul_infer(ic, &a, &b, steno_infer_dtype(ic, 0), err);
 }
 
 static steno_status prepare_matmul(struct steno_prep *pc, void **priv, steno_err *err)

@@ -57,17 +57,7 @@ static struct slots slots_of(const struct steno_node *n)
 static steno_status infer_int8(struct steno_infer *ic, steno_err *err)
 {
     struct steno_shape a = steno_infer_shape(ic, 0), b = steno_infer_shape(ic, 1);
-    struct steno_matmul p = {.out = {.rank = STENO_RANK_ANY}};
-    if (a.rank >= 0 && b.rank >= 0) {
-        const char *wrong = steno_matmul_plan(&a, &b, &p);
-        if (wrong)
-            return steno_fail(err, STENO_ERR_INVAL, "%s", wrong);
-        for (int i = 0; i < p.out.rank; i++)
-            if (p.out.dim[i] == STENO_DIM_ANY)
-                p.out.dim[i] = steno_infer_new_dim(ic);
-    }
-    steno_infer_set(ic, 0, STENO_F32, &p.out);
-    return STENO_OK;
+    return steno_matmul_infer(ic, &a, &b, STENO_F32, err);
 }
 
 static const struct steno_tensor *const_in(struct steno_prep *pc, int i)

@@ -351,17 +351,7 @@ static void int_product_run(struct steno_op_ctx *ctx, const struct int_product *
 static steno_status infer_product(struct steno_infer *ic, int b_in, steno_dtype t, steno_err *err)
 {
     struct steno_shape a = steno_infer_shape(ic, 0), b = steno_infer_shape(ic, b_in);
-    struct steno_matmul p = {.out = {.rank = STENO_RANK_ANY}};
-    if (a.rank >= 0 && b.rank >= 0) {
-        const char *wrong = steno_matmul_plan(&a, &b, &p);
-        if (wrong)
-            return steno_fail(err, STENO_ERR_INVAL, "%s", wrong);
-        for (int i = 0; i < p.out.rank; i++)
-            if (p.out.dim[i] == STENO_DIM_ANY)
-                p.out.dim[i] = steno_infer_new_dim(ic);
-    }
-    steno_infer_set(ic, 0, t, &p.out);
-    return STENO_OK;
+    return steno_matmul_infer(ic, &a, &b, t, err);
 }
 
 static steno_status infer_matmul_integer(struct steno_infer *ic, steno_err *err)
