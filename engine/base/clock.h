@@ -1,4 +1,4 @@
-/* Monotonic time. */
+/* Monotonic time, and a thread's own. */
 #ifndef STENO_BASE_CLOCK_H
 #define STENO_BASE_CLOCK_H
 
@@ -10,6 +10,14 @@ static inline int64_t steno_now_ns(void)
 {
     struct timespec ts;
     clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
+}
+
+/* Nanoseconds of processor time of the calling thread: without what others take of the machine. */
+static inline int64_t steno_thread_ns(void)
+{
+    struct timespec ts;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
     return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
 }
 

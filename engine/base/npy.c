@@ -103,7 +103,7 @@ static steno_status read_body(FILE *f, const char *path, size_t max_bytes, struc
     if (a->bytes > max_bytes)
         return steno_fail(err, STENO_ERR_LIMIT, "%s: %zu bytes, the limit is %zu", path, a->bytes,
                           max_bytes);
-    if (at >= 0 && !fstat(fileno(f), &sb) && S_ISREG(sb.st_mode) &&
+    if (at >= 0 && fileno(f) >= 0 && !fstat(fileno(f), &sb) && S_ISREG(sb.st_mode) &&
         a->bytes > (size_t)(sb.st_size - at))
         return bad(err, path, "cut short: less data than its header says");
     a->data = steno_aligned_alloc(a->bytes);
@@ -160,6 +160,25 @@ steno_status steno_npy_read(const char *path, size_t max_bytes, struct steno_npy
     if (!f)
         return steno_fail(err, STENO_ERR_IO, "%s: %s", path, strerror(errno));
     st = read_file(f, path, max_bytes, &a, err);
+    fclose(f);
+    if (!st)
+        *out = a;
+    return st;
+}
+
+steno_status steno_npy_parse(const void *bytes, size_t n, const char *name, size_t max_bytes,
+                             struct steno_npy *out, steno_err *err)
+{
+    struct steno_npy a = {0};
+    void *unwritten; /* fmemopen takes a plain pointer; mode "r" does not write */
+    FILE *f;
+    steno_status st;
+    memcpy(&unwritten, &bytes, sizeof unwritten);
+    f = n ? fmemopen(unwritten, n, "r") : NULL;
+    if (!f)
+        return n ? steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", name)
+                 : bad(err, name, "not a NumPy array file");
+    st = read_file(f, name, max_bytes < n ? max_bytes : n, &a, err);
     fclose(f);
     if (!st)
         *out = a;

@@ -20,6 +20,10 @@ struct steno_npy {
  * byte order), STENO_ERR_LIMIT (over max_bytes). */
 STENO_MUST steno_status steno_npy_read(const char *path, size_t max_bytes, struct steno_npy *out,
                                        steno_err *err);
+/* The same from memory, borrowed for the call; name: for messages. Claimed data beyond the n bytes
+ * is STENO_ERR_LIMIT. */
+STENO_MUST steno_status steno_npy_parse(const void *bytes, size_t n, const char *name,
+                                        size_t max_bytes, struct steno_npy *out, steno_err *err);
 STENO_MUST steno_status steno_npy_write(const char *path, const struct steno_npy *a,
                                         steno_err *err);
 

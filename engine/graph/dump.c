@@ -121,8 +121,25 @@ static int text_body(struct steno_graph *g, void *arg)
     return d->st != STENO_OK;
 }
 
+/* A line above the first node of each outermost region. */
+static void text_region(struct dump *d, const struct steno_graph *g, const struct steno_node *n,
+                        int32_t *last)
+{
+    int32_t r = steno_node_top_region(g, n);
+    if (r != STENO_NONE && r != *last) {
+        put_indent(d);
+        put(d, "  # ");
+        put_name(d, g->regions[r].type);
+        put(d, " ");
+        put_name(d, g->regions[r].name);
+        put(d, "\n");
+    }
+    *last = r;
+}
+
 static void text_graph(struct dump *d, const struct steno_graph *g)
 {
+    int32_t last = STENO_NONE;
     put_indent(d);
     put(d, "graph ");
     put_name(d, g->name);
@@ -135,8 +152,9 @@ static void text_graph(struct dump *d, const struct steno_graph *g)
         const struct steno_node *n = &g->nodes[i];
         if (n->dead)
             continue;
+        text_region(d, g, n, &last);
         put_indent(d);
-        put(d, "  ");
+        put(d, last == STENO_NONE ? "  " : "    ");
         put_list(d, g, n->out, n->n_out);
         put(d, " = ");
         put_name(d, n->op_type);

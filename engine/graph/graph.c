@@ -81,6 +81,8 @@ steno_status steno_graph_add_value(struct steno_graph *g, const char *name, sten
     v->shape.rank = STENO_RANK_ANY;
     v->producer = STENO_NONE;
     v->captured_from = STENO_NONE;
+    v->reader = STENO_NONE;
+    v->alias = STENO_NONE;
     *out = g->n_values++;
     return STENO_OK;
 }
@@ -98,7 +100,8 @@ steno_status steno_graph_add_node(struct steno_graph *g, const char *domain, con
                                   const char *name, int n_in, int n_out, int n_attr, int32_t *out,
                                   steno_err *err)
 {
-    struct steno_node n = {.n_in = n_in, .n_out = n_out, .n_attr = n_attr};
+    struct steno_node n = {
+        .n_in = n_in, .n_out = n_out, .n_attr = n_attr, .region = STENO_NONE};
     if (!strcmp(domain, "ai.onnx"))
         domain = "";
     n.domain = *domain ? steno_arena_strdup(g->arena, domain) : "";
@@ -331,6 +334,7 @@ void steno_graph_recount(struct steno_graph *g)
     for (int32_t i = 0; i < g->n_values; i++) {
         g->values[i].uses = 0;
         g->values[i].producer = STENO_NONE;
+        g->values[i].reader = STENO_NONE;
         g->values[i].is_output = false;
     }
     for (int32_t i = 0; i < g->n_nodes; i++) {
@@ -338,8 +342,10 @@ void steno_graph_recount(struct steno_graph *g)
         if (n->dead)
             continue;
         for (int k = 0; k < n->n_in; k++)
-            if (n->in[k] != STENO_NONE)
+            if (n->in[k] != STENO_NONE) {
                 g->values[n->in[k]].uses++;
+                g->values[n->in[k]].reader = i;
+            }
         for (int k = 0; k < n->n_out; k++)
             if (n->out[k] != STENO_NONE)
                 g->values[n->out[k]].producer = i;
@@ -352,34 +358,53 @@ void steno_graph_recount(struct steno_graph *g)
     }
 }
 
-struct replace {
-    steno_vid from, to;
-};
-
-static int replace_captures(struct steno_graph *body, void *arg)
+steno_vid steno_graph_resolve(struct steno_graph *g, steno_vid v)
 {
-    const struct replace *r = arg;
-    for (int32_t i = 0; i < body->n_values; i++)
-        if (body->values[i].captured_from == r->from)
-            body->values[i].captured_from = r->to;
-    return 0;
+    steno_vid end = v;
+    if (v == STENO_NONE || g->values[v].alias == STENO_NONE)
+        return v;
+    while (g->values[end].alias != STENO_NONE)
+        end = g->values[end].alias;
+    while (g->values[v].alias != STENO_NONE) { /* the next walk along here is short */
+        steno_vid next = g->values[v].alias;
+        g->values[v].alias = end;
+        v = next;
+    }
+    return end;
 }
 
 void steno_graph_replace_uses(struct steno_graph *g, steno_vid from, steno_vid to)
 {
-    struct replace r = {from, to};
+    from = steno_graph_resolve(g, from);
+    to = steno_graph_resolve(g, to);
+    if (from == to)
+        return;
+    g->values[from].alias = to;
+    g->aliased = true;
+}
+
+static int settle_captures(struct steno_graph *body, void *arg)
+{
+    for (int32_t i = 0; i < body->n_values; i++)
+        body->values[i].captured_from = steno_graph_resolve(arg, body->values[i].captured_from);
+    return 0;
+}
+
+void steno_graph_settle(struct steno_graph *g)
+{
+    if (!g->aliased)
+        return;
     for (int32_t i = 0; i < g->n_nodes; i++) {
         struct steno_node *n = &g->nodes[i];
-        if (n->dead)
-            continue;
         for (int k = 0; k < n->n_in; k++)
-            if (n->in[k] == from)
-                n->in[k] = to;
-        steno_node_each_graph(n, replace_captures, &r);
+            n->in[k] = steno_graph_resolve(g, n->in[k]);
+        steno_node_each_graph(n, settle_captures, g);
     }
     for (int i = 0; i < g->n_outputs; i++)
-        if (g->outputs[i] == from)
-            g->outputs[i] = to;
+        g->outputs[i] = steno_graph_resolve(g, g->outputs[i]);
+    for (int32_t i = 0; i < g->n_values; i++)
+        g->values[i].alias = STENO_NONE;
+    g->aliased = false;
 }
 
 void steno_graph_compact(struct steno_graph *g)
@@ -408,4 +433,20 @@ size_t steno_graph_count_nodes(const struct steno_graph *g)
             steno_node_each_graph(&g->nodes[i], count_body, &n);
         }
     return n;
+}
+
+/* ---- regions ---- */
+
+steno_status steno_graph_add_region(struct steno_graph *g, const char *type, const char *name,
+                                    int32_t parent, int32_t *out, steno_err *err)
+{
+    struct steno_region r = {.parent = parent};
+    r.type = steno_arena_strdup(g->arena, type);
+    r.name = steno_arena_strdup(g->arena, name);
+    if (!r.type || !r.name ||
+        !grow(g, &g->regions, &g->cap_regions, g->n_regions, sizeof *g->regions))
+        return no_memory(err);
+    g->regions[g->n_regions] = r;
+    *out = g->n_regions++;
+    return STENO_OK;
 }

@@ -66,7 +66,12 @@ struct steno_value {
     int32_t producer;        /* node number; STENO_NONE for inputs, constants, captures */
     steno_vid captured_from; /* in a subgraph: value of the parent graph; else STENO_NONE */
     uint32_t uses;           /* inputs of live nodes + graph outputs + captures by subgraphs */
+    int32_t reader;          /* as of the last recount: a node of this graph that reads it, or
+                                STENO_NONE */
+    steno_vid alias;         /* steno_graph_replace_uses: readers are to read that one instead */
     bool is_input, is_output;
+    bool spent;  /* a constant that every reader has packed: its elements are not needed any more */
+    bool stowed; /* and packed into memory that a cache keeps: nor for another load from there */
 };
 
 struct steno_node {
@@ -79,7 +84,16 @@ struct steno_node {
     steno_vid *in, *out;
     struct steno_attr *attr;
     void *priv; /* the operator's frozen state: packed weights, checked attributes (ops/op.h) */
+    int32_t region; /* the innermost layer it belongs to, or STENO_NONE */
     bool dead;
+};
+
+/* A whole layer (pass `layers`): nodes that are one node to who reads the graph (counts, dumps,
+ * profiles, the function of a written file) and plain nodes to who plans and runs it, so that it
+ * costs neither time nor memory. Convex: no path leaves a region and comes back. */
+struct steno_region {
+    const char *type, *name; /* operator type in domain ai.steno, name of its first node */
+    int32_t parent;          /* the region around it, or STENO_NONE */
 };
 
 struct steno_symbol {
@@ -101,9 +115,12 @@ struct steno_graph {
     int n_symbols, cap_symbols;
     struct steno_const **consts; /* of g and its bodies; owned by the main graph */
     int32_t n_consts, cap_consts;
+    struct steno_region *regions;
+    int32_t n_regions, cap_regions;
     /* metadata_props of the model (main graph only) */
     const char **meta_keys, **meta_values;
     int n_meta;
+    bool aliased; /* some value has an alias */
 };
 
 /* A new graph with its own arena (parent NULL) or in the parent's arena. */
@@ -151,17 +168,42 @@ const char *steno_node_str(const struct steno_node *n, const char *name, const c
 /* Borrowed array or NULL; *count = 0 when absent. */
 const int64_t *steno_node_ints(const struct steno_node *n, const char *name, size_t *count);
 
-/* Topological order; STENO_ERR_FORMAT naming a node on the cycle. */
+/* Topological order; STENO_ERR_FORMAT naming a node on the cycle. Nodes of an outermost region come
+ * to stand side by side; a region that cannot (it is not convex) is dissolved. */
 /* Also checks that nothing is read that no one writes. Bodies of If, Loop, Scan are sorted too, and
  * what they capture counts as read by their node. */
 STENO_MUST steno_status steno_graph_sort(struct steno_graph *g, steno_err *err);
 /* Recount producers and uses. */
 void steno_graph_recount(struct steno_graph *g);
+/* Let all readers of `from` read `to`. It is noted at once and done by the next steno_graph_settle, in
+ * one walk for any number of replacements: until then nodes may still name `from`. */
 void steno_graph_replace_uses(struct steno_graph *g, steno_vid from, steno_vid to);
+/* What is read in place of v. */
+steno_vid steno_graph_resolve(struct steno_graph *g, steno_vid v);
+void steno_graph_settle(struct steno_graph *g);
 /* Drop dead nodes from the array (numbers change; producers are recounted). */
 void steno_graph_compact(struct steno_graph *g);
 /* Live nodes of g and its subgraphs. */
 size_t steno_graph_count_nodes(const struct steno_graph *g);
+/* The same with every outermost region counted as one. */
+size_t steno_graph_count_top(const struct steno_graph *g);
+
+/* ---- regions (graph/region.c) ---- */
+STENO_MUST steno_status steno_graph_add_region(struct steno_graph *g, const char *type,
+                                               const char *name, int32_t parent, int32_t *out,
+                                               steno_err *err);
+/* The outermost region that holds the node, or STENO_NONE. */
+int32_t steno_node_top_region(const struct steno_graph *g, const struct steno_node *n);
+/* True when the node is in region r or in one inside it. */
+bool steno_node_in_region(const struct steno_graph *g, const struct steno_node *n, int32_t r);
+/* Values that region r reads and does not write (weights too), and values it writes that are read
+ * outside or are graph outputs, in the order of the nodes, each once. Arrays in the graph's arena.
+ */
+STENO_MUST steno_status steno_region_interface(struct steno_graph *g, int32_t r, steno_vid **in,
+                                               int *n_in, steno_vid **out, int *n_out,
+                                               steno_err *err);
+/* Its nodes belong to the region around it, if any. */
+void steno_region_dissolve(struct steno_graph *g, int32_t r);
 /* fn for each body graph of a node; stops at and returns the first non-zero result. */
 int steno_node_each_graph(const struct steno_node *n, int (*fn)(struct steno_graph *g, void *arg),
                           void *arg);

@@ -11,6 +11,7 @@ struct edges {
     int32_t *first, *next, *to; /* adjacency lists: producer -> reader */
     int32_t *pending;           /* producers a node still waits for */
     int32_t n, cap;
+    int32_t *as; /* nodes of an outermost region are sorted as its first one */
     const char *missing; /* name of a value nobody writes */
     const char *twice;   /* ... of one with two writers */
 };
@@ -18,11 +19,15 @@ struct edges {
 static bool add_dep(struct edges *e, steno_vid v)
 {
     const struct steno_value *val = &e->g->values[v];
+    int32_t from;
     if (val->producer == STENO_NONE) {
         if (!val->is_input && !val->constant && val->captured_from == STENO_NONE && !e->missing)
             e->missing = val->name;
         return true;
     }
+    from = e->as[val->producer];
+    if (from == e->node && e->g->nodes[from].region != STENO_NONE)
+        return true; /* the array's order holds within a region */
     if (e->n == e->cap) {
         int32_t cap = e->cap ? e->cap * 2 : 256;
         int32_t *a = e->cap > INT32_MAX / 2 ? NULL : realloc(e->next, (size_t)cap * sizeof *a), *b;
@@ -36,8 +41,8 @@ static bool add_dep(struct edges *e, steno_vid v)
         e->cap = cap;
     }
     e->to[e->n] = e->node;
-    e->next[e->n] = e->first[val->producer];
-    e->first[val->producer] = e->n++;
+    e->next[e->n] = e->first[from];
+    e->first[from] = e->n++;
     e->pending[e->node]++;
     return true;
 }
@@ -56,7 +61,7 @@ static bool collect(struct edges *e)
 {
     for (int32_t i = 0; i < e->g->n_nodes; i++) {
         const struct steno_node *n = &e->g->nodes[i];
-        e->node = i;
+        e->node = e->as[i];
         if (n->dead)
             continue;
         for (int k = 0; k < n->n_in; k++)
@@ -102,7 +107,7 @@ static int32_t kahn(struct edges *e, int32_t *order, int32_t *heap)
 {
     int32_t n_heap = 0, n = 0;
     for (int32_t i = 0; i < e->g->n_nodes; i++)
-        if (!e->g->nodes[i].dead && !e->pending[i])
+        if (!e->g->nodes[i].dead && e->as[i] == i && !e->pending[i])
             heap_push(heap, &n_heap, i);
     while (n_heap) {
         int32_t i = heap_pop(heap, &n_heap);
@@ -114,7 +119,38 @@ static int32_t kahn(struct edges *e, int32_t *order, int32_t *heap)
     return n;
 }
 
-static steno_status reorder(struct edges *e, steno_err *err)
+/* A region on the cycle: it is not convex. STENO_NONE: the graph itself has a cycle. */
+static int32_t bent_region(const struct edges *e)
+{
+    for (int32_t i = 0; i < e->g->n_nodes; i++)
+        if (!e->g->nodes[i].dead && e->as[i] == i && e->pending[i] &&
+            e->g->nodes[i].region != STENO_NONE)
+            return steno_node_top_region(e->g, &e->g->nodes[i]);
+    return STENO_NONE;
+}
+
+/* Nodes in the order of what they are sorted as; those of a region in the array's own. */
+static void spread(const struct edges *e, const int32_t *order, int32_t n, int32_t *next,
+                   struct steno_node *sorted)
+{
+    const struct steno_graph *g = e->g;
+    int32_t k = 0;
+    for (int32_t i = 0; i < g->n_nodes; i++)
+        next[i] = 0;
+    for (int32_t i = 0; i < g->n_nodes; i++)
+        next[e->as[i]] += !g->nodes[i].dead;
+    for (int32_t i = 0; i < n; i++) { /* counts become places */
+        int32_t count = next[order[i]];
+        next[order[i]] = k;
+        k += count;
+    }
+    for (int32_t i = 0; i < g->n_nodes; i++)
+        if (!g->nodes[i].dead)
+            sorted[next[e->as[i]]++] = g->nodes[i];
+}
+
+/* *again: a region was dissolved, the edges are to be collected anew. */
+static steno_status reorder(struct edges *e, bool grouped, bool *again, steno_err *err)
 {
     struct steno_graph *g = e->g;
     size_t total = (size_t)g->n_nodes + 1;
@@ -127,8 +163,13 @@ static steno_status reorder(struct edges *e, steno_err *err)
         goto out;
     }
     for (int32_t i = 0; i < g->n_nodes; i++)
-        live += !g->nodes[i].dead;
+        live += !g->nodes[i].dead && e->as[i] == i;
     n = kahn(e, order, heap);
+    if (grouped && n < live && bent_region(e) != STENO_NONE) {
+        steno_region_dissolve(g, bent_region(e));
+        *again = true;
+        goto out;
+    }
     if (n < live) {
         for (int32_t i = 0; i < g->n_nodes; i++)
             if (!g->nodes[i].dead && e->pending[i]) {
@@ -139,11 +180,12 @@ static steno_status reorder(struct edges *e, steno_err *err)
             }
         goto out;
     }
-    for (int32_t i = 0; i < n; i++)
-        sorted[i] = g->nodes[order[i]];
-    if (n)
-        memcpy(g->nodes, sorted, (size_t)n * sizeof *sorted);
-    g->n_nodes = n;
+    spread(e, order, n, heap, sorted);
+    for (int32_t i = live = 0; i < g->n_nodes; i++)
+        live += !g->nodes[i].dead;
+    if (live)
+        memcpy(g->nodes, sorted, (size_t)live * sizeof *sorted);
+    g->n_nodes = live;
 out:
     free(order);
     free(heap);
@@ -151,17 +193,37 @@ out:
     return st;
 }
 
-static steno_status sort_one(struct steno_graph *g, steno_err *err)
+/* as[i]: the first live node of i's outermost region, or i. grouped false: i everywhere. */
+static bool by_region(struct edges *e, bool grouped)
+{
+    const struct steno_graph *g = e->g;
+    int32_t *first = malloc(((size_t)g->n_regions + 1) * sizeof *first);
+    if (!first)
+        return false;
+    for (int32_t r = 0; r < g->n_regions; r++)
+        first[r] = STENO_NONE;
+    for (int32_t i = 0; i < g->n_nodes; i++) {
+        int32_t r = grouped && !g->nodes[i].dead ? steno_node_top_region(g, &g->nodes[i]) : STENO_NONE;
+        if (r != STENO_NONE && first[r] == STENO_NONE)
+            first[r] = i;
+        e->as[i] = r == STENO_NONE ? i : first[r];
+    }
+    free(first);
+    return true;
+}
+
+static steno_status sort_once(struct steno_graph *g, bool grouped, bool *again, steno_err *err)
 {
     struct edges e = {.g = g};
     size_t n = (size_t)g->n_nodes + 1;
     steno_status st;
     e.first = malloc(n * sizeof *e.first);
     e.pending = calloc(n, sizeof *e.pending);
+    e.as = malloc(n * sizeof *e.as);
     if (e.first)
         for (size_t i = 0; i < n; i++)
             e.first[i] = -1;
-    if (!e.first || !e.pending || !collect(&e))
+    if (!e.first || !e.pending || !e.as || !by_region(&e, grouped) || !collect(&e))
         st = steno_fail(err, STENO_ERR_NOMEM, "out of memory while sorting the graph");
     else if (e.missing)
         st = steno_fail(err, STENO_ERR_FORMAT, "value '%s' is read but nothing writes it",
@@ -169,11 +231,27 @@ static steno_status sort_one(struct steno_graph *g, steno_err *err)
     else if (e.twice)
         st = steno_fail(err, STENO_ERR_FORMAT, "value '%s' is written twice", e.twice);
     else
-        st = reorder(&e, err);
+        st = reorder(&e, grouped, again, err);
     free(e.first);
     free(e.pending);
+    free(e.as);
     free(e.next);
     free(e.to);
+    return st;
+}
+
+static steno_status sort_one(struct steno_graph *g, steno_err *err)
+{
+    bool again = true;
+    /* nodes of a region stay in the array's order, so that has to be a topological one already: a pass
+     * may have put new ones at its end */
+    steno_status st = g->n_regions ? sort_once(g, false, &again, err) : STENO_OK;
+    if (!st && g->n_regions)
+        steno_graph_recount(g);
+    while (!st && again) { /* once, and once more for each region that goes */
+        again = false;
+        st = sort_once(g, true, &again, err);
+    }
     return st;
 }
 

@@ -66,6 +66,27 @@ static steno_status bind_outputs(struct loader *l, struct scope *s, struct scope
     return STENO_OK;
 }
 
+/* A formal output that the body never writes would be a value without a producer in the caller. */
+static steno_status outputs_written(struct loader *l, const struct scope *f)
+{
+    struct steno_names written = {0};
+    steno_status st = STENO_OK;
+    for (size_t i = 0; i < f->func->n_node && !st; i++)
+        for (size_t k = 0; k < f->func->node[i]->n_output && !st; k++)
+            if (steno_names_put(&written, f->func->node[i]->output[k], 0))
+                st = steno_fail(l->err, STENO_ERR_NOMEM, "out of memory");
+    for (size_t i = 0; i < f->func->n_input && !st; i++)
+        if (steno_names_put(&written, f->func->input[i], 0))
+            st = steno_fail(l->err, STENO_ERR_NOMEM, "out of memory");
+    for (size_t i = 0; i < f->call->n_output && !st; i++)
+        if (*f->call->output[i] &&
+            steno_names_find(&written, f->func->output[i]) == STENO_NONE)
+            st = steno_fail(l->err, STENO_ERR_FORMAT, "output '%s' is written by nothing",
+                            f->func->output[i]);
+    steno_names_free(&written);
+    return st;
+}
+
 steno_status steno_onnx_call(struct loader *l, struct scope *s, const Onnx__Node *m,
                              const Onnx__Function *func)
 {
@@ -84,7 +105,9 @@ steno_status steno_onnx_call(struct loader *l, struct scope *s, const Onnx__Node
                           "outputs, it has %zu and %zu",
                           m->name, func->name, m->n_input, m->n_output, func->n_input,
                           func->n_output);
-    st = bind_inputs(l, s, &f);
+    st = outputs_written(l, &f);
+    if (!st)
+        st = bind_inputs(l, s, &f);
     if (!st)
         st = bind_outputs(l, s, &f);
     if (!st)

@@ -14,6 +14,7 @@ struct steno_onnx_source {
     const char *dir; /* NULL: external data is refused */
     struct steno_extfile *files;
     size_t bytes, max_bytes; /* of weights so far, and their limit */
+    struct steno_onnx_info *info; /* told of every file opened; may be NULL */
 };
 void steno_onnx_source_close(struct steno_onnx_source *s);
 
@@ -26,6 +27,11 @@ STENO_MUST steno_status steno_onnx_external(struct steno_onnx_source *s, const c
  * taken out of the message when it is fit for that (allocator of steno_onnx_unpack). */
 STENO_MUST steno_status steno_onnx_tensor(struct steno_onnx_source *s, Onnx__Tensor *m,
                                           struct steno_tensor *t, steno_err *err);
+/* The same of a private copy, when the elements are stowed: t->data is borrowed, NULL where nobody
+ * needs them. *stowed false: they are in the message. */
+STENO_MUST steno_status steno_onnx_stowed(const struct steno_onnx_options *opt,
+                                          const Onnx__Tensor *m, struct steno_tensor *t,
+                                          bool *stowed, steno_err *err);
 STENO_MUST steno_status steno_onnx_sparse(struct steno_onnx_source *s, Onnx__SparseTensor *m,
                                           struct steno_tensor *t, steno_err *err);
 

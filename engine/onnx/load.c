@@ -7,6 +7,7 @@
  * (onnx/function.c: its nodes go straight into the caller's graph, under new names).
  * Node Constant becomes a constant value here; it never reaches the engine. */
 #include "onnx/internal.h"
+#include "onnx/write_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -125,11 +126,30 @@ static steno_status declare_const(struct loader *l, struct scope *s, const char 
     return st;
 }
 
+static steno_status stowed(struct loader *l, struct scope *s, const Onnx__Tensor *m, bool *done)
+{
+    struct steno_tensor t;
+    steno_vid v;
+    steno_status st = steno_onnx_stowed(l->opt, m, &t, done, l->err);
+    if (st || !*done)
+        return st;
+    st = declare(l, s, m->name, &v);
+    return st ? st : steno_graph_set_const(s->g, v, &t, false, l->err);
+}
+
 static steno_status initializers(struct loader *l, struct scope *s, Onnx__Graph *m)
 {
     struct steno_tensor t;
     for (size_t i = 0; i < m->n_initializer; i++) {
-        steno_status st = steno_onnx_tensor(&l->src, m->initializer[i], &t, l->err);
+        bool done = false;
+        steno_status st = STENO_OK;
+        if (l->opt && l->opt->stowed)
+            st = stowed(l, s, m->initializer[i], &done);
+        if (st)
+            return st;
+        if (done)
+            continue;
+        st = steno_onnx_tensor(&l->src, m->initializer[i], &t, l->err);
         if (!st)
             st = declare_const(l, s, m->initializer[i]->name, &t);
         if (st)
@@ -418,19 +438,85 @@ static steno_status connect(struct loader *l, struct scope *s, const Onnx__Node 
     return STENO_OK;
 }
 
-static steno_status add_node(struct loader *l, struct scope *s, const Onnx__Node *m)
+/* Append the node under (domain, type, opset), which may be another operator's than m names. */
+static steno_status make_node(struct loader *l, struct scope *s, const Onnx__Node *m,
+                              const char *domain, const char *type, int opset)
 {
     char made[96];
     const char *name = m->name;
-    int opset = steno_onnx_opset(l, s, m->domain);
-    const Onnx__Function *f = find_function(l, m);
     struct steno_node n;
     int32_t at;
     steno_status st;
+    if (!*name) {
+        snprintf(made, sizeof made, "%.60s_%zu", type, l->n_nodes - 1);
+        name = made;
+    }
+    if (m->n_input > INT16_MAX || m->n_output > INT16_MAX || m->n_attribute > INT16_MAX)
+        return steno_fail(l->err, STENO_ERR_LIMIT,
+                          "node '%s': too many inputs, outputs or "
+                          "attributes",
+                          name);
+    st = steno_graph_add_node(s->g, domain, type, name, (int)m->n_input, (int)m->n_output,
+                              (int)m->n_attribute, &at, l->err);
+    if (st)
+        return st;
+    n = s->g->nodes[at]; /* arrays are the arena's: the copy fills them */
+    n.opset = opset;
+    st = connect(l, s, m, &n);
+    if (!st)
+        st = steno_onnx_attrs(l, s, m, &n);
+    if (l->opt && l->opt->stowed && strchr(m->overload, ','))
+        n.region = (int32_t)strtol(strchr(m->overload, ',') + 1, NULL, 10);
+    s->g->nodes[at] = n;
+    return st;
+}
+
+/* A call of a function that our writer made for a fused operator: one node. *done false: it is
+ * something else, and nothing was added. */
+static steno_status fused_node(struct loader *l, struct scope *s, const Onnx__Node *m,
+                               const Onnx__Function *f, bool *done)
+{
+    char type[128];
+    const char *domain;
+    int opset;
+    steno_status st;
+    *done = false;
+    if (!l->opt || !l->opt->fused || !l->opt->body || strcmp(m->domain, STENO_FUSED_DOMAIN) ||
+        strlen(m->op_type) >= sizeof type)
+        return STENO_OK;
+    memcpy(type, m->op_type, strlen(m->op_type) + 1);
+    if (strstr(type, "__"))
+        *strstr(type, "__") = '\0';
+    if (!l->opt->fused(type, &domain, &opset))
+        return STENO_OK;
+    for (size_t i = 0; i < m->n_attribute; i++)
+        if (m->attribute[i]->g) /* a body graph is not built twice */
+            return STENO_OK;
+    st = make_node(l, s, m, domain, type, opset);
+    if (!st)
+        st = steno_onnx_same_function(l->opt, s->g, &s->g->nodes[s->g->n_nodes - 1], f, done,
+                                      l->err);
+    if (!st && !*done)
+        s->g->n_nodes--;
+    return st;
+}
+
+static steno_status add_node(struct loader *l, struct scope *s, const Onnx__Node *m)
+{
+    bool private = l->opt && l->opt->stowed;
+    int opset = private ? (int)strtol(m->overload, NULL, 10) : steno_onnx_opset(l, s, m->domain);
+    const Onnx__Function *f = private ? NULL : find_function(l, m);
     if (++l->n_nodes > MAX_NODES)
         return steno_fail(l->err, STENO_ERR_LIMIT, "more than %u nodes", MAX_NODES);
-    if (f && !(l->opt && l->opt->native && l->opt->native(m->domain, m->op_type, opset)))
-        return steno_onnx_call(l, s, m, f);
+    if (f) {
+        bool done;
+        steno_status st = fused_node(l, s, m, f, &done);
+        if (st || done)
+            return st;
+        if (!strcmp(m->domain, STENO_FUSED_DOMAIN) || !l->opt || !l->opt->native ||
+            !l->opt->native(m->domain, m->op_type, opset))
+            return steno_onnx_call(l, s, m, f);
+    }
     if (!*m->domain && !strcmp(m->op_type, "Constant") && m->n_output == 1) {
         steno_vid v = steno_names_find(&s->names, m->output[0]);
         return v == STENO_NONE ? STENO_OK : constant_node(l, s, m, v);
@@ -440,26 +526,7 @@ static steno_status add_node(struct loader *l, struct scope *s, const Onnx__Node
                           "node '%s' (%s): the model imports no opset of "
                           "domain '%s'",
                           m->name, m->op_type, m->domain);
-    if (!*name) {
-        snprintf(made, sizeof made, "%.60s_%zu", m->op_type, l->n_nodes - 1);
-        name = made;
-    }
-    if (m->n_input > INT16_MAX || m->n_output > INT16_MAX || m->n_attribute > INT16_MAX)
-        return steno_fail(l->err, STENO_ERR_LIMIT,
-                          "node '%s': too many inputs, outputs or "
-                          "attributes",
-                          name);
-    st = steno_graph_add_node(s->g, m->domain, m->op_type, name, (int)m->n_input, (int)m->n_output,
-                              (int)m->n_attribute, &at, l->err);
-    if (st)
-        return st;
-    n = s->g->nodes[at]; /* arrays are the arena's: the copy fills them */
-    n.opset = opset;
-    st = connect(l, s, m, &n);
-    if (!st)
-        st = steno_onnx_attrs(l, s, m, &n);
-    s->g->nodes[at] = n;
-    return st;
+    return make_node(l, s, m, m->domain, m->op_type, opset);
 }
 
 steno_status steno_onnx_nodes(struct loader *l, struct scope *s, Onnx__Node **nodes, size_t n)
@@ -555,6 +622,36 @@ steno_status steno_onnx_graph(struct loader *l, struct scope *s, Onnx__Graph *m)
     return st;
 }
 
+/* "PARENT TYPE NAME" of a private copy. */
+static steno_status add_region(struct loader *l, struct steno_graph *g, const char *text)
+{
+    char type[256], name[768];
+    int parent, at = 0;
+    int32_t r;
+    if (sscanf(text, "%d %255s %n", &parent, type, &at) != 2 || !at || parent < -1)
+        return steno_fail(l->err, STENO_ERR_FORMAT, "region '%.40s' is broken", text);
+    snprintf(name, sizeof name, "%.767s", text + at);
+    return steno_graph_add_region(g, type, name, parent, &r, l->err);
+}
+
+/* Regions may be listed before the ones around them. */
+static steno_status check_regions(struct loader *l, const struct steno_graph *g)
+{
+    for (int32_t i = 0; i < g->n_regions; i++) {
+        int32_t r = i, steps = 0;
+        while (r != STENO_NONE && r < g->n_regions && steps++ <= g->n_regions)
+            r = g->regions[r].parent;
+        if (r != STENO_NONE)
+            return steno_fail(l->err, STENO_ERR_FORMAT, "region %d lies in none that there is",
+                              (int)i);
+    }
+    for (int32_t i = 0; i < g->n_nodes; i++)
+        if (g->nodes[i].region < STENO_NONE || g->nodes[i].region >= g->n_regions)
+            return steno_fail(l->err, STENO_ERR_FORMAT, "node '%s' is in region %d of %d",
+                              g->nodes[i].name, (int)g->nodes[i].region, (int)g->n_regions);
+    return STENO_OK;
+}
+
 static steno_status metadata(struct loader *l, struct steno_graph *g)
 {
     size_t n = l->model->n_metadata_props;
@@ -565,13 +662,20 @@ static steno_status metadata(struct loader *l, struct steno_graph *g)
     if (!g->meta_keys || !g->meta_values)
         return STENO_ERR_NOMEM;
     for (size_t i = 0; i < n; i++) {
-        g->meta_keys[i] = steno_arena_strdup(g->arena, l->model->metadata_props[i]->key);
-        g->meta_values[i] = steno_arena_strdup(g->arena, l->model->metadata_props[i]->value);
-        if (!g->meta_keys[i] || !g->meta_values[i])
+        const Onnx__StringStringEntry *e = l->model->metadata_props[i];
+        if (l->opt && l->opt->stowed && !strcmp(e->key, STENO_REGION_KEY)) {
+            steno_status st = add_region(l, g, e->value);
+            if (st)
+                return st;
+            continue;
+        }
+        g->meta_keys[g->n_meta] = steno_arena_strdup(g->arena, e->key);
+        g->meta_values[g->n_meta] = steno_arena_strdup(g->arena, e->value);
+        if (!g->meta_keys[g->n_meta] || !g->meta_values[g->n_meta])
             return steno_fail(l->err, STENO_ERR_NOMEM, "out of memory");
         g->n_meta++;
     }
-    return STENO_OK;
+    return l->opt && l->opt->stowed ? check_regions(l, g) : STENO_OK;
 }
 
 static void describe(const Onnx__Model *m, struct steno_onnx_info *info)
@@ -625,10 +729,11 @@ steno_status steno_onnx_parse(struct steno_graph **out, const void *data, size_t
                           "not an ONNX model, or one that takes more than "
                           "%zu bytes of memory to read",
                           max);
-    g = steno_graph_new(NULL);
-    st = g ? convert(&l, g) : steno_fail(err, STENO_ERR_NOMEM, "out of memory");
     if (info)
         describe(l.model, info);
+    l.src.info = info;
+    g = steno_graph_new(NULL);
+    st = g ? convert(&l, g) : steno_fail(err, STENO_ERR_NOMEM, "out of memory");
     onnx__model__free_unpacked(l.model, &heap.alloc);
     steno_onnx_source_close(&l.src);
     if (st) {

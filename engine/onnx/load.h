@@ -2,6 +2,7 @@
 #ifndef STENO_ONNX_LOAD_H
 #define STENO_ONNX_LOAD_H
 
+#include "base/buf.h"
 #include "graph/graph.h"
 
 struct steno_onnx_options {
@@ -9,6 +10,17 @@ struct steno_onnx_options {
     /* True when the engine runs (domain, type) itself, so that a model-local function of that name
      * is left as one node instead of being inlined. NULL = never. */
     bool (*native)(const char *domain, const char *type, int opset);
+    /* Fused operators (onnx/write.h): domain and version of the engine's operator that a function
+     * ai.steno:type stands for, false when there is none, and the text of its body. A call becomes
+     * a node of that operator when the file's function has exactly that body, else it is inlined.
+     * NULL = inline. */
+    bool (*fused)(const char *type, const char **domain, int *opset);
+    steno_status (*body)(const struct steno_graph *g, const struct steno_node *n, int opset,
+                         struct steno_buf *text); /* as steno_onnx_write_options.body */
+    /* A private copy (steno_onnx_write_options.stow): where the stowed elements lie. They are
+     * borrowed as long as the graph lives. NULL: an ordinary file. */
+    const void *stowed;
+    size_t n_stowed;
 };
 
 struct steno_onnx_info {
@@ -19,6 +31,8 @@ struct steno_onnx_info {
         int64_t version;
     } opset[16];
     int n_opset;
+    char external[4][256]; /* files of external data, within the model's folder */
+    int n_external;        /* may be more than are named here */
 };
 
 /* Read, check and convert; the graph comes back sorted, with uses counted. opt and info may be

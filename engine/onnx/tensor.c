@@ -92,6 +92,12 @@ static steno_status open_external(struct steno_onnx_source *s, const char *locat
         return st;
     }
     f->size = sb.st_size;
+    if (s->info) {
+        if (s->info->n_external < 4)
+            snprintf(s->info->external[s->info->n_external], sizeof s->info->external[0], "%.255s",
+                     location);
+        s->info->n_external++;
+    }
     f->next = s->files;
     s->files = f;
     *out = f;
@@ -393,4 +399,29 @@ out:
     steno_aligned_free(v.data);
     steno_aligned_free(idx.data);
     return st;
+}
+
+steno_status steno_onnx_stowed(const struct steno_onnx_options *opt, const Onnx__Tensor *m,
+                               struct steno_tensor *t, bool *stowed, steno_err *err)
+{
+    int64_t offset;
+    size_t bytes;
+    steno_status st;
+    *stowed = m->data_location == ONNX__TENSOR__DATA_LOCATION__EXTERNAL;
+    if (!*stowed)
+        return STENO_OK;
+    t->dtype = (steno_dtype)m->data_type;
+    st = shape_of(m->name, m->dims, m->n_dims, &t->shape, err);
+    if (st)
+        return st;
+    if (m->n_external_data != 1 || !parse_int(m->external_data[0]->value, &offset) ||
+        steno_shape_bytes(&t->shape, t->dtype, &bytes) || offset < -1 ||
+        (offset >= 0 && ((uint64_t)offset > opt->n_stowed ||
+                         bytes + STENO_OVERREAD > opt->n_stowed - (size_t)offset)))
+        return steno_fail(err, STENO_ERR_FORMAT, "tensor '%s': stowed elements lie outside",
+                          m->name);
+    t->data = NULL;
+    if (offset >= 0)
+        memcpy(&t->data, &(const void *){(const char *)opt->stowed + offset}, sizeof t->data);
+    return STENO_OK;
 }

@@ -1,0 +1,49 @@
+#include "base/file.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static steno_status read_all(FILE *f, const char *path, size_t max, char **bytes, size_t *n,
+                             steno_err *err)
+{
+    size_t cap = 1 << 12, len = 0, k;
+    char *p = malloc(cap);
+    while (p && (k = fread(p + len, 1, cap - len - 1, f)) > 0) {
+        char *q;
+        len += k;
+        if (len > max) {
+            free(p);
+            return steno_fail(err, STENO_ERR_LIMIT, "%s: more than %zu bytes", path, max);
+        }
+        if (len + 1 < cap)
+            continue;
+        q = realloc(p, cap * 2);
+        if (!q)
+            free(p);
+        p = q;
+        cap *= 2;
+    }
+    if (!p)
+        return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", path);
+    if (ferror(f)) {
+        free(p);
+        return steno_fail(err, STENO_ERR_IO, "%s: %s", path, strerror(errno));
+    }
+    p[len] = '\0';
+    *bytes = p;
+    *n = len;
+    return STENO_OK;
+}
+
+steno_status steno_file_read(const char *path, size_t max, char **bytes, size_t *n, steno_err *err)
+{
+    FILE *f = fopen(path, "rbe");
+    steno_status st;
+    if (!f)
+        return steno_fail(err, STENO_ERR_IO, "%s: %s", path, strerror(errno));
+    st = read_all(f, path, max, bytes, n, err);
+    fclose(f);
+    return st;
+}
