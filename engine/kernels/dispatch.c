@@ -9,6 +9,10 @@ static void set_scalar(steno_kernels *k)
     steno_kernels_rows__scalar(k);
     steno_kernels_gemm__scalar(k);
     steno_kernels_conv__scalar(k);
+    steno_kernels_attention__scalar(k);
+    steno_kernels_gemm_i8__scalar(k);
+    steno_kernels_gemm_nbits__scalar(k);
+    steno_kernels_gemm_w16__scalar(k);
 }
 
 #if defined(__x86_64__)
@@ -19,6 +23,12 @@ static void set_avx2(steno_kernels *k)
     steno_kernels_rows__avx2(k);
     steno_kernels_gemm__avx2(k);
     steno_kernels_conv__avx2(k);
+    steno_kernels_nhwc__avx2(k);
+    steno_kernels_attention__avx2(k);
+    steno_kernels_gemm_i8__avx2(k);
+    steno_kernels_gemm_nbits__avx2(k);
+    steno_kernels_gemm_wbf16__avx2(k);
+    steno_kernels_gemm_wf16__avx2(k);
 }
 
 static void set_avx512(steno_kernels *k)
@@ -28,6 +38,18 @@ static void set_avx512(steno_kernels *k)
     steno_kernels_rows__avx512(k);
     steno_kernels_gemm__avx512(k);
     steno_kernels_conv__avx512(k);
+    steno_kernels_nhwc__avx512(k);
+    steno_kernels_attention__avx512(k);
+    steno_kernels_gemm_i8__avx512(k);
+    steno_kernels_gemm_nbits__avx512(k);
+    steno_kernels_gemm_wbf16__avx512(k);
+    steno_kernels_gemm_wf16__avx512(k);
+}
+
+static void set_vnni(steno_kernels *k)
+{
+    k->level = "vnni";
+    steno_kernels_gemm_i8__vnni(k);
 }
 #endif
 
@@ -42,5 +64,7 @@ void steno_kernels_init(steno_kernels *k, unsigned cpu)
         set_avx2(k);
     if (cpu & STENO_CPU_AVX512)
         set_avx512(k);
+    if ((cpu & STENO_CPU_AVX512) && (cpu & STENO_CPU_VNNI))
+        set_vnni(k);
 #endif
 }

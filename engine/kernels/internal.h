@@ -7,7 +7,11 @@
 void steno_kernels_elementwise__scalar(steno_kernels *k);
 void steno_kernels_rows__scalar(steno_kernels *k); /* reductions, norms, transpose */
 void steno_kernels_gemm__scalar(steno_kernels *k);
-void steno_kernels_conv__scalar(steno_kernels *k);
+void steno_kernels_conv__scalar(steno_kernels *k); /* both layouts */
+void steno_kernels_attention__scalar(steno_kernels *k);
+void steno_kernels_gemm_i8__scalar(steno_kernels *k);
+void steno_kernels_gemm_nbits__scalar(steno_kernels *k);
+void steno_kernels_gemm_w16__scalar(steno_kernels *k);
 void steno_kernels_gemm__blas(steno_kernels *k); /* after scalar; keeps it where OpenBLAS is not */
 /* The scalar product, for levels that take over large ones only. */
 void steno_kernels_gemm_f32__scalar(size_t m, size_t n, size_t k, const float *a, size_t lda,
@@ -19,10 +23,23 @@ void steno_kernels_elementwise__avx2(steno_kernels *k);
 void steno_kernels_rows__avx2(steno_kernels *k);
 void steno_kernels_gemm__avx2(steno_kernels *k);
 void steno_kernels_conv__avx2(steno_kernels *k);
+void steno_kernels_nhwc__avx2(steno_kernels *k);
+void steno_kernels_attention__avx2(steno_kernels *k);
+void steno_kernels_gemm_i8__avx2(steno_kernels *k);
+void steno_kernels_gemm_nbits__avx2(steno_kernels *k);
+void steno_kernels_gemm_wbf16__avx2(steno_kernels *k);
+void steno_kernels_gemm_wf16__avx2(steno_kernels *k);
 void steno_kernels_elementwise__avx512(steno_kernels *k);
 void steno_kernels_rows__avx512(steno_kernels *k);
 void steno_kernels_gemm__avx512(steno_kernels *k);
 void steno_kernels_conv__avx512(steno_kernels *k);
+void steno_kernels_nhwc__avx512(steno_kernels *k);
+void steno_kernels_attention__avx512(steno_kernels *k);
+void steno_kernels_gemm_i8__avx512(steno_kernels *k);
+void steno_kernels_gemm_nbits__avx512(steno_kernels *k);
+void steno_kernels_gemm_wbf16__avx512(steno_kernels *k);
+void steno_kernels_gemm_wf16__avx512(steno_kernels *k);
+void steno_kernels_gemm_i8__vnni(steno_kernels *k); /* after avx512 */
 #endif
 
 #endif

@@ -51,6 +51,75 @@ struct steno_gemm_epilogue {
     bool bias_rows;         /* bias belongs to rows of C (convolution: output channels) */
 };
 
+/* An 8-bit product: C = ep(sum_k (A[i,k] - a_zero[i]) (B[k,j] - b_zero[j])), the sums exact modulo
+ * 2^32 at every level. Packed B knows its signs and zero points. With scale NULL, C is the i32 sums
+ * and ep is not looked at; else C is f32, each step rounded by itself (no fused multiply-adds), so
+ * that before the activation all levels give the same bits:
+ *     v = f32(sum) * scale[j];  v *= row_scale[i];  v += bias[j];  v = act(v);  v += residual[i,j]
+ * with what is NULL left out; alpha and bias_rows of ep are not looked at. */
+struct steno_gemm_i8 {
+    size_t m, n, k;
+    const void *a; /* [M, lda] bytes */
+    size_t lda;
+    bool a_signed;                        /* A is i8, else u8 */
+    const int32_t *a_zero;                /* within A's range; NULL = 0 */
+    size_t a_zero_step;                   /* 0: one for all rows; 1: one for each */
+    const void *packed;                   /* from gemm_i8_pack */
+    const float *scale;                   /* [N] or NULL */
+    const float *row_scale;               /* [M] or NULL */
+    const struct steno_gemm_epilogue *ep; /* or NULL */
+    void *c;                              /* [M, ldc] i32 or f32; must not overlap A */
+    size_t ldc;
+};
+
+/* 8-bit weights to be packed: stored [K,N], or [N,K] when trans, with row stride ldb. */
+struct steno_weights_i8 {
+    size_t k, n;
+    const void *b;
+    size_t ldb;
+    bool trans, is_signed;
+    const int32_t *zero; /* within B's range; NULL = 0 */
+    size_t zero_step;    /* 0: one for all columns; 1: one for each */
+};
+
+/* The f32 product with weights of 16 bits that the kernel widens: slots as gemm_f32_packed_bytes,
+ * gemm_f32_pack (rounds to nearest even) and gemm_f32_packed_part, and the same promises. */
+struct steno_gemm_w16 {
+    size_t (*packed_bytes)(size_t k, size_t n);
+    void (*pack)(void *dst, const float *b, size_t ldb, bool trans, size_t k, size_t n);
+    void (*part)(size_t m, size_t n, size_t k, const float *a, size_t lda, const void *packed,
+                 float *c, size_t ldc, const struct steno_gemm_epilogue *ep, size_t part,
+                 size_t n_parts);
+};
+
+/* Weights of few bits with a scale and zero point for each block of K, [N] rows of [blocks] blocks as
+ * ONNX Runtime's MatMulNBits has them: w[k,n] = (q - zero) * scale. */
+struct steno_nbits {
+    size_t k, n, bits, block; /* bits 2, 4, 8; block even */
+    const uint8_t *q;         /* [N, blocks, block * bits / 8], lowest bits first */
+    const float *scale;       /* [N, blocks] */
+    const float *zero;        /* [N, blocks]; NULL = 2^(bits - 1) */
+};
+
+static inline uint8_t steno_nbits_value(const struct steno_nbits *b, size_t k, size_t n)
+{
+    size_t blocks = (b->k + b->block - 1) / b->block;
+    const uint8_t *row = b->q + n * blocks * b->block * b->bits / 8;
+    return (uint8_t)(row[k * b->bits / 8] >> (k * b->bits % 8) & ((1u << b->bits) - 1));
+}
+
+/* The f32 product with such weights, kept as small as they are and widened in the kernel. After
+ * packing q, scale and zero are not looked at. work: scratch of work_bytes for all parts together.
+ * Sums are f32; their order, and so the last bits, may depend on M. */
+struct steno_gemm_nbits {
+    size_t (*packed_bytes)(const struct steno_nbits *b);
+    void (*pack)(void *dst, const struct steno_nbits *b);
+    size_t (*work_bytes)(const struct steno_nbits *b, size_t n_parts);
+    void (*part)(const struct steno_nbits *b, size_t m, const float *a, size_t lda,
+                 const void *packed, float *c, size_t ldc, const struct steno_gemm_epilogue *ep,
+                 void *work, size_t part, size_t n_parts);
+};
+
 /* One image through one 2-D convolution; 1-D has in[0] = out[0] = kernel[0] = 1. Channels first:
  * x [c_in, in0, in1], w [c_out, c_in / group, kernel0, kernel1], y [c_out, out0, out1].
  * Padding is implicit zeros: `pad` is what comes before; what comes after follows from `out`.
@@ -101,6 +170,13 @@ struct steno_kernels {
     /* y = x / sqrt(mean(x*x) + eps) * gamma; gamma may be NULL. */
     void (*rmsnorm_f32)(float *y, const float *x, size_t rows, size_t cols, const float *gamma,
                         float eps);
+    /* One block of a row of softmax (online softmax: Milakov and Gimelshein 2018):
+     *     t = scale * (s + bias) + mask      (bias, mask: n elements or NULL)
+     *     m' = max(*max, t), s = e^(t - m'), *sum = *sum * c + sum of s, *max = m'
+     * returns c = e^(*max - m'), by which what earlier blocks gave is to be multiplied. *max starts
+     * at -inf, *sum at 0. As long as every t is -inf, s = 0 and c = 1. */
+    float (*softmax_step_f32)(float *s, size_t n, float scale, const float *bias, const float *mask,
+                              float *max, float *sum);
     /* dst [cols, rows] (row stride ldd) = transpose of src [rows, cols] (row stride lds). */
     void (*transpose_f32)(float *dst, size_t ldd, const float *src, size_t lds, size_t rows,
                           size_t cols);
@@ -128,6 +204,21 @@ struct steno_kernels {
                      const float *b, size_t ldb, bool trans_b, float *c, size_t ldc,
                      const struct steno_gemm_epilogue *ep, void *work);
 
+    struct steno_gemm_w16 gemm_bf16, gemm_f16;
+    struct steno_gemm_nbits gemm_nbits;
+
+    /* ---- 8-bit product ---- packed weights take one byte each (K rounded up to the level's group,
+     * N to its panel) and 8 bytes a column; 64-byte aligned. gemm_i8_part is called once for every
+     * part in [0, n_parts), as gemm_f32_packed_part is. */
+    double (*peak_i8)(size_t turns); /* as peak_f32, in integer operations */
+    size_t (*gemm_i8_packed_bytes)(size_t k, size_t n);
+    void (*gemm_i8_pack)(void *dst, const struct steno_weights_i8 *w);
+    void (*gemm_i8_part)(const struct steno_gemm_i8 *g, size_t part, size_t n_parts);
+    /* q = saturate(round_half_even(x / scale) + zero) to u8, or to i8 when to_signed; NaN gives 0.
+     * ONNX QuantizeLinear, opset 10. */
+    void (*quantize_f32)(void *q, const float *x, size_t n, float scale, int32_t zero,
+                         bool to_signed);
+
     /* ---- convolution ---- one image (batch is the caller's loop). ep: bias [c_out] with bias_rows
      * set, act, residual like y with ldr = out0*out1. conv_f32_work is for all n_parts together;
      * the parts share one work block and may run at the same time; the bits do not depend on
@@ -137,6 +228,13 @@ struct steno_kernels {
     size_t (*conv_f32_work)(const struct steno_conv *s, size_t n_parts);
     void (*conv_f32)(const struct steno_conv *s, const float *x, const void *packed, float *y,
                      const struct steno_gemm_epilogue *ep, void *work, size_t part, size_t n_parts);
+    /* The same with channels last: x [in0, in1, c_in], y [out0, out1, c_out], w as above. group is 1,
+     * or c_in with c_out = c_in. ep: bias [c_out] (bias_rows not set), act, residual like y with
+     * ldr = c_out. Needs no work. */
+    size_t (*conv_nhwc_f32_packed_bytes)(const struct steno_conv *s);
+    void (*conv_nhwc_f32_pack)(void *dst, const float *w, const struct steno_conv *s);
+    void (*conv_nhwc_f32)(const struct steno_conv *s, const float *x, const void *packed, float *y,
+                          const struct steno_gemm_epilogue *ep, size_t part, size_t n_parts);
     /* Depthwise 1-D convolution along time, channels last: x [T + K - 1, C], w [K, C],
      * y [T, C] = sum_k x[t + k, c] * w[k, c] + bias[c]; bias may be NULL. */
     void (*dwconv_f32)(float *y, const float *x, const float *w, const float *bias, size_t t,

@@ -4,17 +4,27 @@
 #include "base/clock.h"
 #include "base/cpu.h"
 
-double steno_peak_flops(const steno_kernels *k)
+static double fastest(const steno_kernels *k, double (*peak)(size_t turns))
 {
     double best = 0;
     for (int i = 0; i < 200; i++) {
         int64_t start = steno_now_ns(), ns;
-        double flops = k->peak_f32(k->cpu & STENO_CPU_AVX2 ? 20000 : 4000);
+        double flops = peak(k->cpu & STENO_CPU_AVX2 ? 20000 : 4000);
         ns = steno_now_ns() - start;
         if (ns > 0 && flops / (double)ns > best)
             best = flops / (double)ns;
     }
     return best * 1e9;
+}
+
+double steno_peak_flops(const steno_kernels *k)
+{
+    return fastest(k, k->peak_f32);
+}
+
+double steno_peak_ops_i8(const steno_kernels *k)
+{
+    return fastest(k, k->peak_i8);
 }
 
 double steno_peak_bandwidth(void)

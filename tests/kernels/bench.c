@@ -118,6 +118,11 @@ static void call_conv(const struct run *r)
     r->k->conv_f32(&r->conv, r->x, r->packed, r->y, NULL, r->work, 0, 1);
 }
 
+static void call_nhwc(const struct run *r)
+{
+    r->k->conv_nhwc_f32(&r->conv, r->x, r->packed, r->y, NULL, 0, 1);
+}
+
 /* Subsampling of ESPnet (1 -> 256 -> 256 channels, stride 2), the shipped model's, depthwise along
  * time, pointwise. m: row of this table. */
 static const struct steno_conv convs[] = {
@@ -196,6 +201,13 @@ static const struct bench benches[] = {
     {"conv 129>128 k3 T4", call_conv, 8, 0, 0, 2, 0, CONV},
     {"conv dw 96 3x3 24x24", call_conv, 9, 0, 0, 2, 0, CONV},
     {"conv 96>24 1x1 24x24", call_conv, 10, 0, 0, 2, 0, CONV},
+    {"nhwc 1>256 3x3/2", call_nhwc, 0, 0, 0, 2, 0, CONV},
+    {"nhwc 256>256 3x3/2", call_nhwc, 1, 0, 0, 2, 0, CONV},
+    {"nhwc 1>16 3x3/2", call_nhwc, 2, 0, 0, 2, 0, CONV},
+    {"nhwc 16>32 3x3/2", call_nhwc, 3, 0, 0, 2, 0, CONV},
+    {"nhwc dw 256 k15 T100", call_nhwc, 4, 0, 0, 2, 0, CONV},
+    {"nhwc dw 128 k9 T6", call_nhwc, 5, 0, 0, 2, 0, CONV},
+    {"nhwc dw 96 3x3 24x24", call_nhwc, 9, 0, 0, 2, 0, CONV},
 };
 
 static int64_t cpu_ns(void)
@@ -205,14 +217,14 @@ static int64_t cpu_ns(void)
     return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
 }
 
-static double measure(void (*call)(const struct run *), const struct run *r)
+double bench_time(void (*call)(const void *arg), const void *arg)
 {
     double best = INFINITY;
     size_t times = 1;
     for (int s = 0; s < SAMPLES;) {
         int64_t start = cpu_ns(), ns;
         for (size_t i = 0; i < times; i++)
-            call(r);
+            call(arg);
         ns = cpu_ns() - start;
         if (ns < 300000 && times < 1000000) { /* short samples fit between others' time slices */
             times *= ns < 30000 ? 8 : 2;
@@ -224,6 +236,23 @@ static double measure(void (*call)(const struct run *), const struct run *r)
             break;
     }
     return best;
+}
+
+struct measured {
+    void (*call)(const struct run *);
+    const struct run *r;
+};
+
+static void call_measured(const void *arg)
+{
+    const struct measured *m = arg;
+    m->call(m->r);
+}
+
+static double measure(void (*call)(const struct run *), const struct run *r)
+{
+    struct measured m = {call, r};
+    return bench_time(call_measured, &m);
 }
 
 static void sgemm(const struct run *r)
@@ -258,9 +287,11 @@ static double time_level(struct run *r)
         r->work = steno_aligned_alloc(r->k->gemm_f32_work(b->m, b->n, b->k));
     if (b->kind == CONV) {
         r->conv = convs[b->m];
-        r->packed = steno_aligned_alloc(r->k->conv_f32_packed_bytes(&r->conv));
+        const bool last = b->call == call_nhwc;
+        r->packed = steno_aligned_alloc(
+            (last ? r->k->conv_nhwc_f32_packed_bytes : r->k->conv_f32_packed_bytes)(&r->conv));
         r->work = steno_aligned_alloc(r->k->conv_f32_work(&r->conv, 1));
-        r->k->conv_f32_pack(r->packed, r->w, &r->conv);
+        (last ? r->k->conv_nhwc_f32_pack : r->k->conv_f32_pack)(r->packed, r->w, &r->conv);
     }
     ns = measure(b->call, r);
     steno_aligned_free(r->packed);
@@ -299,7 +330,7 @@ static void print_row(struct run *r, const steno_kernels *levels, int n_levels, 
     fflush(stdout);
 }
 
-int run_benchmarks(const char *only)
+static int bench_f32(const char *only)
 {
     static const char *const names[LEVELS] = {"scalar", "avx2", "avx512"};
     steno_kernels levels[LEVELS];
@@ -341,4 +372,11 @@ int run_benchmarks(const char *only)
     steno_aligned_free(r.w);
     steno_aligned_free(r.y);
     return 0;
+}
+
+int run_benchmarks(const char *only)
+{
+    if (only && strstr("gemm_i8", only))
+        return bench_i8();
+    return bench_f32(only) || (!only && bench_i8());
 }

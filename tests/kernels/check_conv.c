@@ -33,6 +33,8 @@ static const struct conv_case {
     {200, 70, 2, {1, 40}, {1, 3}, {1, 1}, {1, 1}, {0, 1}, {0, 1}},
     {300, 90, 1, {3, 13}, {1, 1}, {1, 1}, {1, 1}, {0, 0}, {0, 0}},
     {70, 40, 1, {9, 8}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}},
+    {40, 70, 1, {12, 11}, {3, 3}, {2, 2}, {2, 2}, {2, 3}, {2, 2}},
+    {100, 100, 100, {7, 30}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}},
     {2, 3, 1, {1, 3}, {1, 7}, {1, 1}, {1, 1}, {0, 6}, {0, 6}}, /* kernel wider than the image */
 };
 
@@ -72,6 +74,14 @@ static void exact_at(const struct steno_conv *s, const float *x, const float *w,
                 *sum += v;
                 *mag += fabs(v);
             }
+}
+
+/* [channels, pixels] to [pixels, channels], or a copy. */
+static void to_nhwc(float *to, const float *from, size_t channels, size_t pixels)
+{
+    for (size_t c = 0; c < channels; c++)
+        for (size_t p = 0; p < pixels; p++)
+            to[p * channels + c] = from[c * pixels + p];
 }
 
 static void compare_conv(const struct steno_conv *s, const float *x, const float *w, const float *y,
@@ -135,6 +145,50 @@ static void run_case(const steno_kernels *k, size_t number, size_t n_parts, bool
     guard_free(whole);
 }
 
+/* The channels-last form of a case, held against the exact sums in the other layout. */
+static void run_nhwc(const steno_kernels *k, size_t number, size_t n_parts, bool epilogue)
+{
+    struct steno_conv s = shape_of(&cases[number]);
+    size_t image = s.in[0] * s.in[1], pixels = s.out[0] * s.out[1];
+    size_t nx = s.c_in * image, ny = s.c_out * pixels;
+    size_t nw = s.c_out * (s.c_in / s.group) * s.kernel[0] * s.kernel[1];
+    float *x = guard_new(nx), *xt = guard_new(nx), *w = guard_new(nw), *bias = guard_new(s.c_out);
+    float *y = guard_new(ny), *yt = guard_new(ny), *whole = guard_new(ny);
+    float *residual = guard_new(ny), *rt = guard_new(ny);
+    struct steno_gemm_epilogue ep = {.alpha = 1,
+                                     .bias = bias,
+                                     .act = STENO_ACT_RELU,
+                                     .residual = rt,
+                                     .ldr = s.c_out};
+    struct steno_gemm_epilogue expected = ep;
+    void *packed = steno_aligned_alloc(k->conv_nhwc_f32_packed_bytes(&s));
+    fill_uniform(x, nx);
+    fill_uniform(w, nw);
+    fill_uniform(bias, s.c_out);
+    fill_uniform(residual, ny);
+    to_nhwc(xt, x, s.c_in, image);
+    to_nhwc(rt, residual, s.c_out, pixels);
+    expected.residual = residual;
+    k->conv_nhwc_f32_pack(packed, w, &s);
+    for (size_t p = n_parts; p-- > 0;)
+        k->conv_nhwc_f32(&s, xt, packed, yt, epilogue ? &ep : NULL, p, n_parts);
+    to_nhwc(y, yt, pixels, s.c_out);
+    compare_conv(&s, x, w, y, epilogue ? &expected : NULL, number);
+    k->conv_nhwc_f32(&s, xt, packed, whole, epilogue ? &ep : NULL, 0, 1);
+    if (memcmp(whole, yt, ny * sizeof *yt))
+        test_fail("case %zu: %zu parts give other bits than one", number, n_parts);
+    steno_aligned_free(packed);
+    guard_free(x);
+    guard_free(xt);
+    guard_free(w);
+    guard_free(bias);
+    guard_free(y);
+    guard_free(yt);
+    guard_free(whole);
+    guard_free(residual);
+    guard_free(rt);
+}
+
 static void depthwise_rows(const steno_kernels *k)
 {
     static const size_t sizes[][3] = {{0, 8, 3},     {1, 1, 1},     {5, 7, 3},   {6, 128, 9},
@@ -172,6 +226,14 @@ void check_conv(const steno_kernels *k)
         for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
             for (size_t n_parts = 1; n_parts <= 3; n_parts++)
                 run_case(k, i, n_parts, n_parts == 2);
+        test_end();
+    }
+    if (test_begin(k, "conv_nhwc_f32")) {
+        for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+            if (cases[i].group == 1 ||
+                (cases[i].group == cases[i].c_in && cases[i].c_out == cases[i].c_in))
+                for (size_t n_parts = 1; n_parts <= 3; n_parts++)
+                    run_nhwc(k, i, n_parts, n_parts == 2);
         test_end();
     }
     if (test_begin(k, "dwconv_f32")) {

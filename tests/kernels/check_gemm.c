@@ -1,6 +1,7 @@
 #include "tests/kernels/kcheck.h"
 
 #include "base/arena.h"
+#include "kernels/half.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,6 +29,7 @@ struct setup {
     float *a, *b, *c, *bias, *residual;
     struct steno_gemm_epilogue ep;
     const struct steno_gemm_epilogue *use;
+    double slack; /* added to the magnitude of the products, times that of A; 0 usual */
 };
 
 static size_t span(size_t rows, size_t cols, size_t ld)
@@ -112,7 +114,8 @@ static void compare_element(const struct setup *t, size_t i, size_t j)
         double v = (double)t->a[t->trans_a ? l * t->lda + i : i * t->lda + l] *
                    (double)t->b[t->trans_b ? j * t->ldb + l : l * t->ldb + j];
         sum += v;
-        mag += fabs(v);
+        mag +=
+            fabs(v) + t->slack * fabs((double)t->a[t->trans_a ? l * t->lda + i : i * t->lda + l]);
     }
     bound = 1.2 * (double)(t->s.k + 1) * EPS * mag + 1e-30;
     want = sum;
@@ -241,8 +244,131 @@ static void nan_stays_in_its_row(const steno_kernels *k)
     setup_free(&t);
 }
 
+/* ---- weights of 16 bits ---- */
+
+typedef uint16_t narrow_fn(float x);
+typedef float widen_fn(uint16_t h);
+
+/* No neighbour is closer, ties are even; NaN and infinities stay. */
+static void rounds_to_nearest(narrow_fn *narrow, widen_fn *widen, uint16_t infinity)
+{
+    for (int i = 0; i < 200000; i++) {
+        uint32_t bits = (uint32_t)random_bits();
+        uint16_t h;
+        float x;
+        double d;
+        if (i % 3 == 0) /* the range of halves, their ties */
+            bits = (bits & 0x8000ffffu) | (uint32_t)(0x3280 + random_below(0x1600)) << 16;
+        if (i % 3 == 1)
+            bits &= 0xfffff000u;
+        memcpy(&x, &bits, sizeof x);
+        h = narrow(x);
+        if (isnan(x) ? !isnan(widen(h)) : (h & 0x7fff) > infinity)
+            test_fail("%a becomes %04x", (double)x, h);
+        if (isnan(x) || (h & 0x7fff) == infinity || (h & 0x7fff) == 0)
+            continue;
+        d = fabs((double)x - (double)widen(h));
+        for (int s = -1; s <= 1; s += 2) {
+            double other = fabs((double)x - (double)widen((uint16_t)(h + s)));
+            if (other < d || (other == d && h & 1))
+                test_fail("%a becomes %04x, %04x is closer", (double)x, h, h + s);
+        }
+    }
+    if (narrow(INFINITY) != infinity || narrow(-INFINITY) != (infinity | 0x8000) ||
+        narrow(-0.0f) != 0x8000 || narrow(1e-30f) != narrow(widen(narrow(1e-30f))))
+        test_fail("an end of the range is off");
+}
+
+static void sixteen_bits(const struct steno_gemm_w16 *g, narrow_fn *narrow, widen_fn *widen)
+{
+    for (size_t i = 0; i < N_SHAPES; i++)
+        for (int variant = 0; variant < 16; variant++) {
+            struct setup t;
+            void *b;
+            setup_new(&t, shapes[i], false, variant % 3 == 1, variant);
+            b = steno_aligned_alloc(g->packed_bytes(t.s.k, t.s.n));
+            if (!b)
+                exit(2);
+            g->pack(b, t.b, t.ldb, t.trans_b, t.s.k, t.s.n);
+            for (size_t e = 0;
+                 e < span(t.trans_b ? t.s.n : t.s.k, t.trans_b ? t.s.k : t.s.n, t.ldb); e++)
+                t.b[e] = widen(narrow(t.b[e]));
+            for (size_t p = 0; p < 3; p++)
+                g->part(t.s.m, t.s.n, t.s.k, t.a, t.lda, b, t.c, t.ldc, t.use, p, 3);
+            compare(&t);
+            steno_aligned_free(b);
+            setup_free(&t);
+        }
+}
+
+/* Weights of few bits: the rows of B that they stand for, against the product by them. */
+static void few_bits(const steno_kernels *k)
+{
+    static const size_t all_bits[] = {2, 4, 8}, all_blocks[] = {16, 32, 256};
+    for (size_t i = 0; i < N_SHAPES; i++)
+        for (int v = 0; v < 9; v++) {
+            struct setup t;
+            struct steno_nbits b = {.bits = all_bits[v % 3], .block = all_blocks[v / 3]};
+            size_t blocks, bytes;
+            uint8_t *q;
+            float *scale;
+            void *packed, *work;
+            if (!shapes[i].k)
+                continue;
+            setup_new(&t, shapes[i], false, true, v);
+            b.k = t.s.k;
+            b.n = t.s.n;
+            blocks = (b.k + b.block - 1) / b.block;
+            bytes = b.n * blocks * b.block * b.bits / 8;
+            q = malloc(bytes + 1);
+            scale = malloc((2 * b.n * blocks + 1) * sizeof *scale);
+            packed = steno_aligned_alloc(k->gemm_nbits.packed_bytes(&b));
+            work = steno_aligned_alloc(k->gemm_nbits.work_bytes(&b, 3) + 1);
+            if (!q || !scale || !packed || !work)
+                exit(2);
+            for (size_t e = 0; e < bytes; e++)
+                q[e] = (uint8_t)random_bits();
+            fill_uniform(scale, 2 * b.n * blocks);
+            for (size_t e = b.n * blocks; e < 2 * b.n * blocks; e++)
+                scale[e] = (float)random_below((size_t)1 << b.bits);
+            b.q = q;
+            b.scale = scale;
+            b.zero = v % 2 ? scale + b.n * blocks : NULL;
+            for (size_t n = 0; n < b.n; n++)
+                for (size_t l = 0; l < b.k; l++) {
+                    size_t at = n * blocks + l / b.block;
+                    float zero = b.zero ? b.zero[at] : (float)(1u << (b.bits - 1));
+                    t.b[n * t.ldb + l] = ((float)steno_nbits_value(&b, l, n) - zero) * scale[at];
+                }
+            k->gemm_nbits.pack(packed, &b);
+            for (size_t p = 0; p < 3; p++)
+                k->gemm_nbits.part(&b, t.s.m, t.a, t.lda, packed, t.c, t.ldc, t.use, work, p, 3);
+            t.slack = 2 << b.bits; /* q and its zero point are summed apart */
+            compare(&t);
+            steno_aligned_free(packed);
+            steno_aligned_free(work);
+            free(q);
+            free(scale);
+            setup_free(&t);
+        }
+}
+
 void check_gemm(const steno_kernels *k)
 {
+    if (strcmp(k->level, "blas") && test_begin(k, "gemm_nbits")) {
+        few_bits(k);
+        test_end();
+    }
+    if (strcmp(k->level, "blas") && test_begin(k, "gemm_bf16")) {
+        rounds_to_nearest(half_to_bf16, half_from_bf16, 0x7f80);
+        sixteen_bits(&k->gemm_bf16, half_to_bf16, half_from_bf16);
+        test_end();
+    }
+    if (strcmp(k->level, "blas") && test_begin(k, "gemm_f16")) {
+        rounds_to_nearest(half_to_f16, half_from_f16, 0x7c00);
+        sixteen_bits(&k->gemm_f16, half_to_f16, half_from_f16);
+        test_end();
+    }
     if (test_begin(k, "gemm_f32_packed")) {
         packed(k);
         nan_stays_in_its_row(k);

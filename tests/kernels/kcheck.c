@@ -66,12 +66,14 @@ static void check_level(const char *level)
         return;
     check_elementwise(&k);
     check_rows(&k);
+    check_gemm_i8(&k);
     check_conv(&k);
+    check_attention(&k);
 }
 
 int main(int argc, char **argv)
 {
-    static const char *const all[] = {"scalar", "blas", "avx2", "avx512"};
+    static const char *const all[] = {"scalar", "blas", "avx2", "avx512", "vnni"};
     const char *level = NULL;
     char text[128];
     for (int i = 1; i < argc; i++) {

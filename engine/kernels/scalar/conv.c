@@ -65,6 +65,39 @@ static void conv_f32__scalar(const struct steno_conv *s, const float *x, const v
         channel(s, x, packed, y, o, ep);
 }
 
+/* ---- channels last ---- */
+
+static float window_nhwc(const struct steno_conv *s, const float *x, const float *w, size_t c,
+                         size_t o0, size_t o1)
+{
+    float sum = 0;
+    for (size_t k0 = 0; k0 < s->kernel[0]; k0++) {
+        size_t i0 = o0 * s->stride[0] + k0 * s->dilation[0] - s->pad[0]; /* wraps below zero */
+        for (size_t k1 = 0; k1 < s->kernel[1] && i0 < s->in[0]; k1++) {
+            size_t i1 = o1 * s->stride[1] + k1 * s->dilation[1] - s->pad[1];
+            if (i1 < s->in[1])
+                sum += x[(i0 * s->in[1] + i1) * s->c_in + c] * w[k0 * s->kernel[1] + k1];
+        }
+    }
+    return sum;
+}
+
+static void conv_nhwc_f32__scalar(const struct steno_conv *s, const float *x, const void *packed,
+                                  float *y, const struct steno_gemm_epilogue *ep, size_t part,
+                                  size_t n_parts)
+{
+    const size_t per = s->c_in / s->group, taps = s->kernel[0] * s->kernel[1];
+    const float *w = packed;
+    for (size_t p = 0; p < s->out[0] * s->out[1]; p++)
+        for (size_t o = s->c_out * part / n_parts; o < s->c_out * (part + 1) / n_parts; o++) {
+            float sum = 0;
+            for (size_t c = 0; c < per; c++)
+                sum += window_nhwc(s, x, w + (o * per + c) * taps, o / (s->c_out / s->group) * per + c,
+                                   p / s->out[1], p % s->out[1]);
+            y[p * s->c_out + o] = epilogue_scalar(sum, p, o, ep);
+        }
+}
+
 static void dwconv_f32__scalar(float *y, const float *x, const float *w, const float *bias,
                                size_t t, size_t c, size_t k)
 {
@@ -83,5 +116,8 @@ void steno_kernels_conv__scalar(steno_kernels *k)
     k->conv_f32_pack = conv_f32_pack__scalar;
     k->conv_f32_work = conv_f32_work__scalar;
     k->conv_f32 = conv_f32__scalar;
+    k->conv_nhwc_f32_packed_bytes = conv_f32_packed_bytes__scalar;
+    k->conv_nhwc_f32_pack = conv_f32_pack__scalar;
+    k->conv_nhwc_f32 = conv_nhwc_f32__scalar;
     k->dwconv_f32 = dwconv_f32__scalar;
 }

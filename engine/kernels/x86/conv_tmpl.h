@@ -212,7 +212,14 @@ static void conv_group(const struct steno_conv *s, const float *x, const float *
         size_t last = j1 - j < GROUP ? j1 : j + GROUP, p0 = j * NR;
         size_t n = (last * NR < pixels ? last * NR : pixels) - p0;
         struct steno_gemm_epilogue here = {.alpha = 1};
-        struct product p = {n, k, w, 0, 0, true, work, NR, 0, y + p0, pixels, NULL};
+        struct product p = {.n = n,
+                            .k = k,
+                            .a = w,
+                            .a_panels = true,
+                            .b = work,
+                            .b_row = NR,
+                            .c = y + p0,
+                            .ldc = pixels};
         struct segment seg[GROUP * NR];
         const size_t count = segments(s, p0, n, seg);
         if (ep) {
@@ -271,7 +278,7 @@ static void conv_few(const struct steno_conv *s, const float *x, const float *w,
     const size_t o0 = j0 * NR, o1 = j1 * NR < outs ? j1 * NR : outs;
     float *result = work + n * k;
     struct steno_gemm_epilogue here = {.alpha = 1};
-    struct product p = {outs, k, work, k, 1, false, w, NR, k * NR, result, ld, NULL};
+    struct product p = product_of(outs, k, work, k, w, result, ld, NULL);
     gather_pixels(s, x, work);
     if (ep) {
         here = *ep;

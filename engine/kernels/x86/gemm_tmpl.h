@@ -19,10 +19,21 @@
 #include "kernels/internal.h"
 
 #include "kernels/x86/math_tmpl.h"
+
+#include "kernels/x86/activate_tmpl.h"
 #include "kernels/x86/transpose8.h"
 
 #include <stdalign.h>
 #include <string.h>
+
+/* An element of packed B: float, or 16 bits that b_load widens (gemm_w16_tmpl.h). */
+#ifndef GEMM_W16
+typedef float b_t;
+static inline vf b_load(const b_t *p)
+{
+    return v_load(p);
+}
+#endif
 
 enum {
     NR = 2 * VL,
@@ -32,16 +43,16 @@ enum {
     A_LD = KC + 16 /* row stride of the copy */
 };
 
-typedef void micro_fn(size_t kc, const float *a, const float *b, size_t b_row, size_t b_next,
-                      const float *ahead, float *tile);
+typedef void micro_fn(size_t kc, const float *a, const b_t *b, size_t b_row, size_t b_next,
+                      const b_t *ahead, float *tile);
 
 /* tile [mr][panels * NR] = A [mr][kc] * B, rows of B b_row floats apart, panels b_next; meanwhile
  * the kc cache lines from `ahead` on are called into L2. Always inlined with constant mr and
  * panels, so that acc lives in registers. */
 static inline __attribute__((always_inline)) void micro(int mr, int panels, size_t kc,
-                                                        const float *a, const float *b,
+                                                        const float *a, const b_t *b,
                                                         size_t b_row, size_t b_next,
-                                                        const float *ahead, float *tile)
+                                                        const b_t *ahead, float *tile)
 {
     vf acc[MR * 2];
     const int w = 2 * panels;
@@ -53,7 +64,7 @@ static inline __attribute__((always_inline)) void micro(int mr, int panels, size
         _mm_prefetch((const char *)(ahead + k * 16), _MM_HINT_T1);
 #pragma GCC unroll 8
         for (int j = 0; j < w; j++)
-            bv[j] = v_load(b + (size_t)(j / 2) * b_next + (size_t)(j % 2) * VL);
+            bv[j] = b_load(b + (size_t)(j / 2) * b_next + (size_t)(j % 2) * VL);
 #pragma GCC unroll 14
         for (int r = 0; r < mr; r++) {
             vf av = v_set1(a[(size_t)r * A_LD + k]);
@@ -68,8 +79,8 @@ static inline __attribute__((always_inline)) void micro(int mr, int panels, size
 }
 
 #define MICRO(mr, panels)                                                                          \
-    static void micro_##mr##x##panels(size_t kc, const float *a, const float *b, size_t b_row,     \
-                                      size_t b_next, const float *ahead, float *tile)              \
+    static void micro_##mr##x##panels(size_t kc, const float *a, const b_t *b, size_t b_row,       \
+                                      size_t b_next, const b_t *ahead, float *tile)                \
     {                                                                                              \
         micro(mr, panels, kc, a, b, b_row, b_next, ahead, tile);                                   \
     }
@@ -109,33 +120,34 @@ struct product {
     size_t n, k;
     const float *a;
     size_t a_row, a_col; /* strides */
+    /* Rows [i0, i0 + rows) and columns [k0, k0 + kc) of A, for an A that is not there as such: the
+     * patches of `image`, whose pixels are at a. Else NULL. */
+    void (*gather)(const struct product *p, float *buf, size_t i0, size_t rows, size_t k0, size_t kc);
+    const struct steno_conv *image;
     bool a_panels;  /* A is the transpose of a packed B: panels of NR rows of A, [K][NR] each */
-    const float *b; /* element (k, panel j): b[k * b_row + j * b_next] */
+    const b_t *b;   /* element (k, panel j): b[k * b_row + j * b_next] */
     size_t b_row, b_next;
     float *c;
     size_t ldc;
     const struct steno_gemm_epilogue *ep;
 };
 
-static inline vf activate(vf v, const struct steno_gemm_epilogue *ep)
+/* Row-major A times a packed B. */
+static struct product product_of(size_t n, size_t k, const float *a, size_t lda, const void *packed,
+                                 float *c, size_t ldc, const struct steno_gemm_epilogue *ep)
 {
-    switch (ep->act) {
-    case STENO_ACT_NONE:
-        break;
-    case STENO_ACT_RELU:
-        return v_max(v_zero(), v);
-    case STENO_ACT_SIGMOID:
-        return v_sigmoid(v);
-    case STENO_ACT_TANH:
-        return v_tanh(v);
-    case STENO_ACT_SILU:
-        return v_silu(v);
-    case STENO_ACT_GELU:
-        return v_gelu(v);
-    case STENO_ACT_CLIP:
-        return v_clamp(v, ep->act_min, ep->act_max);
-    }
-    return v;
+    struct product p = {.n = n,
+                        .k = k,
+                        .a = a,
+                        .a_row = lda,
+                        .a_col = 1,
+                        .b = packed,
+                        .b_row = NR,
+                        .b_next = k * NR,
+                        .c = c,
+                        .ldc = ldc,
+                        .ep = ep};
+    return p;
 }
 
 /* Finished sums of row i, columns from j on, lanes m: through the epilogue to C. */
@@ -217,7 +229,9 @@ static void copy_a(const struct product *p, float *buf, size_t i0, size_t rows, 
                    size_t kc)
 {
     const float *a = p->a + i0 * p->a_row + k0 * p->a_col;
-    if (p->a_panels) {
+    if (p->gather) {
+        p->gather(p, buf, i0, rows, k0, kc);
+    } else if (p->a_panels) {
         for (size_t r = 0, h; r < rows; r += h) {
             size_t in = (i0 + r) % NR;
             h = rows - r < NR - in ? rows - r : NR - in;
@@ -234,13 +248,14 @@ static void copy_a(const struct product *p, float *buf, size_t i0, size_t rows, 
 
 /* What block goes through: rows copied to buf, k from k0 on; b: row k0 of panel 0. */
 struct part {
-    const float *buf, *b;
+    const float *buf;
+    const b_t *b;
     size_t i0, k0, kc;
 };
 
 /* Rows [r0, r0 + h) of the part times `step` panels from j on; calls `ahead` closer. */
 static inline void tile_at(const struct product *p, const struct part *a, size_t r0, size_t h,
-                           size_t j, size_t step, const float *ahead)
+                           size_t j, size_t step, const b_t *ahead)
 {
     alignas(64) float tile[MR * NR];
     const bool first = a->k0 == 0, last = a->k0 + a->kc == p->k;
@@ -258,7 +273,7 @@ static inline void tile_at(const struct product *p, const struct part *a, size_t
 static void block(const struct product *p, const struct part *a, size_t rows, size_t j0, size_t j1)
 {
     const size_t tiles = (rows + MR - 1) / MR;
-    const bool along_rows = (j1 - j0) * NR * a->kc * sizeof(float) <= (size_t)192 << 10;
+    const bool along_rows = (j1 - j0) * NR * a->kc * sizeof(b_t) <= (size_t)192 << 10;
     if (tiles == 1) {
         for (size_t j = j0, step; j < j1; j += step) {
             step = panels_at_once(rows);
@@ -274,7 +289,7 @@ static void block(const struct product *p, const struct part *a, size_t rows, si
             tile_at(p, a, r0, h, j, 1, a->b + j * p->b_next);
     }
     for (size_t j = j0; !along_rows && j < j1; j++) {
-        const float *next = a->b + (j + 1 < j1 ? j + 1 : j) * p->b_next;
+        const b_t *next = a->b + (j + 1 < j1 ? j + 1 : j) * p->b_next;
         for (size_t t = 0; t < tiles; t++) {
             size_t r0 = rows * t / tiles, h = rows * (t + 1) / tiles - r0;
             tile_at(p, a, r0, h, j, 1, next + (t & 1) * a->kc * 16);
@@ -283,7 +298,7 @@ static void block(const struct product *p, const struct part *a, size_t rows, si
 }
 
 /* Rows [i0, i1), panels [j0, j1), k from k0 on; b: row k0 of panel 0. */
-static void multiply_block(const struct product *p, const float *b, size_t i0, size_t i1, size_t j0,
+static void multiply_block(const struct product *p, const b_t *b, size_t i0, size_t i1, size_t j0,
                            size_t j1, size_t k0, size_t kc)
 {
     alignas(64) float buf[MC * A_LD];
@@ -297,7 +312,7 @@ static void multiply_block(const struct product *p, const float *b, size_t i0, s
 }
 
 /* Rows [i0, i1), panels [j0, j1). */
-static void multiply(const struct product *p, size_t i0, size_t i1, size_t j0, size_t j1)
+__attribute__((unused)) static void multiply(const struct product *p, size_t i0, size_t i1, size_t j0, size_t j1)
 {
     size_t k0 = 0;
     if (j0 >= j1)
@@ -314,6 +329,7 @@ static size_t panels(size_t n)
     return (n + NR - 1) / NR;
 }
 
+#if !defined(GEMM_W16) && !defined(GEMM_NO_SLOTS)
 static size_t V_NAME(gemm_f32_packed_bytes)(size_t k, size_t n)
 {
     return panels(n) * k * NR * sizeof(float);
@@ -346,7 +362,7 @@ static void V_NAME(gemm_f32_packed)(size_t m, size_t n, size_t k, const float *a
                                     const void *packed, float *c, size_t ldc,
                                     const struct steno_gemm_epilogue *ep)
 {
-    struct product p = {n, k, a, lda, 1, false, packed, NR, k * NR, c, ldc, ep};
+    struct product p = product_of(n, k, a, lda, packed, c, ldc, ep);
     multiply(&p, 0, m, 0, panels(n));
 }
 
@@ -357,7 +373,7 @@ static void V_NAME(gemm_f32_packed_part)(size_t m, size_t n, size_t k, const flo
                                          const struct steno_gemm_epilogue *ep, size_t part,
                                          size_t n_parts)
 {
-    struct product p = {n, k, a, lda, 1, false, packed, NR, k * NR, c, ldc, ep};
+    struct product p = product_of(n, k, a, lda, packed, c, ldc, ep);
     size_t np = panels(n);
     if (m >= 4 * MR * n_parts && np < 4 * n_parts)
         multiply(&p, m * part / n_parts, m * (part + 1) / n_parts, 0, np);
@@ -377,9 +393,10 @@ static void V_NAME(gemm_f32)(size_t m, size_t n, size_t k, const float *a, size_
                              const float *b, size_t ldb, bool trans_b, float *c, size_t ldc,
                              const struct steno_gemm_epilogue *ep, void *work)
 {
-    struct product p = {n, k,   a, trans_a ? 1 : lda, trans_a ? lda : 1, false, work, NR, k * NR,
-                        c, ldc, ep};
+    struct product p = product_of(n, k, a, lda, work, c, ldc, ep);
     size_t full = trans_b ? 0 : n / NR, np = panels(n);
+    p.a_row = trans_a ? 1 : lda;
+    p.a_col = trans_a ? lda : 1;
     if (full) {
         struct product direct = p;
         direct.b = b;
@@ -405,3 +422,4 @@ void V_NAME(steno_kernels_gemm)(steno_kernels *k)
     k->gemm_f32_work = V_NAME(gemm_f32_work);
     k->gemm_f32 = V_NAME(gemm_f32);
 }
+#endif

@@ -1,0 +1,3 @@
+#include "kernels/x86/vec_avx2.h"
+
+#include "kernels/x86/attention_tmpl.h"

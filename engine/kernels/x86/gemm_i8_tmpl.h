@@ -1,0 +1,462 @@
+/* The 8-bit product (kernels.h, struct steno_gemm_i8) for one vector width and one instruction.
+ *
+ * Included after vec_<isa>.h, vec_i32_<isa>.h and these, which differ:
+ *   KG    k that one 32-bit lane takes: 4 with vpdpbusd (u8 x s8 summed in i32, no saturation),
+ *         2 with vpmaddwd on bytes widened to 16 bits. vpmaddubsw is of no use: its sum of two
+ *         products saturates at 16 bits, and the detours that keep it exact (a bit of A by itself)
+ *         cost more instructions than widening, which every row of a tile shares.
+ *   A_U8  the instruction wants A unsigned: i8 is shifted by 128.
+ *   weights(p), dot(acc, a, b)
+ *
+ * Packed B: header, [NP] sums of each column less its zero point, [NP] zero points, then panels of
+ * NR = 2 VL columns, each [K / KG][NR][KG] of i8 (u8 shifted by 128), zero beyond K and N. With NP
+ * columns, sums modulo 2^32:
+ *     sum (a - za)(b - zb) = sum a b - za * sum (b - zb) - zb * sum a
+ * so the inner loop knows no zero points; sums of rows of A are taken only where a zb is not 0.
+ *
+ * Register tile, cutting of M, panels at a time for few rows, rows of A copied to the stack with a
+ * fixed stride: as in gemm_tmpl.h, and for the same reasons. A lane of KG bytes is what a float is
+ * there, so a block of KU lanes has the same size. Blocks of K longer than that leave their sums in
+ * C, which has 32-bit elements either way. */
+#include "kernels/internal.h"
+
+#include "kernels/x86/math_tmpl.h"
+
+#include "kernels/x86/activate_tmpl.h"
+
+#include <stdalign.h>
+#include <string.h>
+
+enum {
+    NR = 2 * VL,
+    MR = VL == 16 ? 14 : 6,
+    KU = 512,       /* lanes of K in a block: 2048 or 1024 bytes */
+    KC = KU * KG,
+    MC = 112,       /* rows of A copied at a time: a multiple of MR = 14; 231 KiB, in L2 */
+    A_LD = KU + 16, /* row stride of the copy, lanes */
+    LANE_ROW = NR * KG /* bytes of one lane of K in a panel */
+};
+
+struct head { /* 64 bytes */
+    int32_t any_zero; /* a zero point that is not 0 */
+    int32_t unused[15];
+};
+
+typedef void micro_fn(size_t ku, const int32_t *a, const int8_t *b, size_t b_next,
+                      const int8_t *ahead, int32_t *tile);
+
+/* tile [mr][panels * NR] = A [mr][ku] * B, panels b_next bytes apart; meanwhile half a panel from
+ * `ahead` on is called into L2. */
+static inline __attribute__((always_inline)) void micro(int mr, int panels, size_t ku,
+                                                        const int32_t *a, const int8_t *b,
+                                                        size_t b_next, const int8_t *ahead,
+                                                        int32_t *tile)
+{
+    vi acc[MR * 2];
+    const int w = 2 * panels;
+#pragma GCC unroll 28
+    for (int i = 0; i < mr * w; i++)
+        acc[i] = vi_zero();
+    for (size_t u = 0; u < ku; u++, b += LANE_ROW) {
+        vi bv[8];
+        _mm_prefetch((const char *)ahead + u * (LANE_ROW / 2), _MM_HINT_T1);
+#pragma GCC unroll 8
+        for (int j = 0; j < w; j++)
+            bv[j] = weights(b + (size_t)(j / 2) * b_next + (size_t)(j % 2) * VL * KG);
+#pragma GCC unroll 14
+        for (int r = 0; r < mr; r++) {
+            vi av = vi_set1(a[(size_t)r * A_LD + u]);
+#pragma GCC unroll 8
+            for (int j = 0; j < w; j++)
+                acc[r * w + j] = dot(acc[r * w + j], av, bv[j]);
+        }
+    }
+#pragma GCC unroll 28
+    for (int i = 0; i < mr * w; i++)
+        vi_store(tile + (size_t)i * VL, acc[i]);
+}
+
+#define MICRO(mr, panels)                                                                          \
+    static void micro_##mr##x##panels(size_t ku, const int32_t *a, const int8_t *b, size_t b_next, \
+                                      const int8_t *ahead, int32_t *tile)                          \
+    {                                                                                              \
+        micro(mr, panels, ku, a, b, b_next, ahead, tile);                                          \
+    }
+MICRO(1, 4)
+MICRO(1, 1)
+MICRO(2, 2)
+MICRO(2, 1)
+MICRO(3, 1)
+MICRO(4, 1)
+MICRO(5, 1)
+MICRO(6, 1)
+#if VL == 16
+MICRO(3, 2)
+MICRO(4, 2)
+MICRO(7, 1)
+MICRO(8, 1)
+MICRO(9, 1)
+MICRO(10, 1)
+MICRO(11, 1)
+MICRO(12, 1)
+MICRO(13, 1)
+MICRO(14, 1)
+#endif
+
+static micro_fn *const micro_by_rows[MR + 1] = {
+    NULL,      micro_1x1, micro_2x1, micro_3x1,  micro_4x1,  micro_5x1,  micro_6x1,
+#if VL == 16
+    micro_7x1, micro_8x1, micro_9x1, micro_10x1, micro_11x1, micro_12x1, micro_13x1, micro_14x1,
+#endif
+};
+
+/* The kernel of a tile this high with panels left, and how many of them it takes. */
+static micro_fn *micro_of(size_t rows, size_t left, size_t *panels)
+{
+    *panels = rows == 1 ? 4 : 2;
+    if (left >= *panels) {
+        if (rows == 1)
+            return micro_1x4;
+        if (rows == 2)
+            return micro_2x2;
+#if VL == 16
+        if (rows == 3)
+            return micro_3x2;
+        if (rows == 4)
+            return micro_4x2;
+#endif
+    }
+    *panels = 1;
+    return micro_by_rows[rows];
+}
+
+/* ---- packed weights ---- */
+
+static size_t panels_of(size_t n)
+{
+    return (n + NR - 1) / NR;
+}
+
+static size_t lanes_of(size_t k)
+{
+    return (k + KG - 1) / KG;
+}
+
+static size_t V_NAME(gemm_i8_packed_bytes)(size_t k, size_t n)
+{
+    return sizeof(struct head) +
+           panels_of(n) * (2 * NR * sizeof(int32_t) + lanes_of(k) * LANE_ROW);
+}
+
+/* The parts of a packed block. */
+struct packed {
+    const struct head *head;
+    const int32_t *sum, *zero; /* [NP] */
+    const int8_t *panels;
+    size_t panel; /* bytes of one */
+};
+
+static struct packed open_packed(const void *data, size_t k, size_t n)
+{
+    struct packed p;
+    p.head = data;
+    p.sum = (const int32_t *)(p.head + 1);
+    p.zero = p.sum + panels_of(n) * NR;
+    p.panels = (const int8_t *)(p.zero + panels_of(n) * NR);
+    p.panel = lanes_of(k) * LANE_ROW;
+    return p;
+}
+
+/* Columns [j, j + cols) to the panel at dst; their sums added to sum. */
+static void pack_panel(int8_t *dst, int32_t *sum, const struct steno_weights_i8 *w, size_t j,
+                       size_t cols)
+{
+    const uint8_t flip = w->is_signed ? 0 : 0x80;
+    const uint8_t *b = (const uint8_t *)w->b + j * (w->trans ? w->ldb : 1);
+    const size_t down = w->trans ? 1 : w->ldb, along = w->trans ? w->ldb : 1;
+    memset(dst, 0, lanes_of(w->k) * LANE_ROW);
+    for (size_t k = 0; k < w->k; k++) {
+        int8_t *to = dst + k / KG * LANE_ROW + k % KG;
+        for (size_t x = 0; x < cols; x++) {
+            int8_t v = (int8_t)(b[k * down + x * along] ^ flip);
+            to[x * KG] = v;
+            sum[x] = (int32_t)((uint32_t)sum[x] + (uint32_t)v);
+        }
+    }
+}
+
+static void V_NAME(gemm_i8_pack)(void *dst, const struct steno_weights_i8 *w)
+{
+    const size_t np = panels_of(w->n);
+    struct head *h = dst;
+    int32_t *sum = (int32_t *)(h + 1), *zero = sum + np * NR;
+    int8_t *p = (int8_t *)(zero + np * NR);
+    memset(dst, 0, sizeof *h + np * 2 * NR * sizeof *sum);
+    for (size_t j = 0; j < w->n; j++) {
+        zero[j] = (w->zero ? w->zero[j * w->zero_step] : 0) - (w->is_signed ? 0 : 128);
+        h->any_zero |= zero[j];
+        sum[j] = (int32_t)(0 - (uint32_t)w->k * (uint32_t)zero[j]);
+    }
+    for (size_t j = 0; j < w->n; j += NR, p += lanes_of(w->k) * LANE_ROW)
+        pack_panel(p, sum + j, w, j, w->n - j < NR ? w->n - j : NR);
+}
+
+/* ---- A ---- */
+
+struct product {
+    const struct steno_gemm_i8 *g;
+    struct packed b;
+    int32_t a_shift; /* what A's elements are raised by */
+    int32_t a_zero;  /* of all rows, raised, where they share one */
+};
+
+/* n bytes to lanes; the last one is filled up with zeros. */
+static void copy_row(int32_t *to, const uint8_t *a, size_t n, bool is_signed)
+{
+    to[lanes_of(n) - 1] = 0;
+#if A_U8
+    {
+        uint8_t *q = (uint8_t *)to;
+        const uint8_t flip = is_signed ? 0x80 : 0;
+        for (size_t i = 0; i < n; i++)
+            q[i] = a[i] ^ flip;
+    }
+#else
+    {
+        int16_t *q = (int16_t *)to;
+        if (is_signed)
+            for (size_t i = 0; i < n; i++)
+                q[i] = (int8_t)a[i];
+        else
+            for (size_t i = 0; i < n; i++)
+                q[i] = a[i];
+    }
+#endif
+}
+
+/* Sum of row i of A, raised. */
+static int32_t row_sum(const struct product *p, size_t i)
+{
+    const uint8_t *a = (const uint8_t *)p->g->a + i * p->g->lda;
+    uint32_t sum = (uint32_t)p->a_shift * (uint32_t)p->g->k;
+    for (size_t k = 0; k < p->g->k; k++)
+        sum += p->g->a_signed ? (uint32_t)(int8_t)a[k] : a[k];
+    return (int32_t)sum;
+}
+
+/* ---- finished sums to C ---- */
+
+/* The value as rounded: nothing contracts across. */
+static inline vf rounded(vf v)
+{
+    __asm__("" : "+v"(v));
+    return v;
+}
+
+/* Rows of one vector of columns: what is the same for all of them. */
+struct column {
+    size_t j;
+    vm m;
+    vi sum, zero, shared; /* shared: zero point of A times sum, where all rows have one */
+    vf scale, bias;
+};
+
+static inline struct column column_at(const struct product *p, size_t j, size_t left)
+{
+    const struct steno_gemm_i8 *g = p->g;
+    const struct steno_gemm_epilogue *ep = g->ep;
+    struct column c;
+    c.j = j;
+    c.m = v_tail(left < VL ? left : VL);
+    c.sum = vi_load(p->b.sum + j);
+    c.zero = vi_load(p->b.zero + j);
+    c.shared = vi_mul(c.sum, vi_set1(p->a_zero));
+    c.scale = g->scale ? v_load_m(g->scale + j, c.m) : v_zero();
+    c.bias = g->scale && ep && ep->bias ? v_load_m(ep->bias + j, c.m) : v_zero();
+    return c;
+}
+
+static inline void finish_floats(const struct product *p, const struct column *c, vi sum, size_t i)
+{
+    const struct steno_gemm_i8 *g = p->g;
+    const struct steno_gemm_epilogue *ep = g->ep;
+    vf v = rounded(vi_to_float(sum) * c->scale);
+    if (g->row_scale)
+        v = rounded(v * v_set1(g->row_scale[i]));
+    if (ep) {
+        if (ep->bias)
+            v = rounded(v + c->bias);
+        if (ep->act)
+            v = rounded(activate(v, ep));
+        if (ep->residual)
+            v = v + v_load_m(ep->residual + i * ep->ldr + c->j, c->m);
+    }
+    v_store_m((float *)g->c + i * g->ldc + c->j, c->m, v);
+}
+
+/* Sum of row i, without zero points yet. */
+static inline void finish(const struct product *p, const struct column *c, vi sum, size_t i,
+                          int32_t a_sum)
+{
+    const struct steno_gemm_i8 *g = p->g;
+    if (g->a_zero && g->a_zero_step)
+        sum = vi_sub(sum, vi_mul(c->sum, vi_set1(g->a_zero[i] + p->a_shift)));
+    else
+        sum = vi_sub(sum, c->shared);
+    if (p->b.head->any_zero)
+        sum = vi_sub(sum, vi_mul(c->zero, vi_set1(a_sum)));
+    if (g->scale)
+        finish_floats(p, c, sum, i);
+    else
+        vi_store_m((int32_t *)g->c + i * g->ldc + c->j, c->m, sum);
+}
+
+/* What a block goes through: rows from i0 on copied to buf, lanes from u0 on. */
+struct part {
+    const int32_t *buf;
+    const int32_t *a_sum; /* of the copied rows, when the last block needs them */
+    const int8_t *b;      /* lane u0 of panel 0 */
+    size_t i0, ku;
+    bool first, last;
+};
+
+static void store_tile(const struct product *p, const struct part *a, const int32_t *tile,
+                       size_t r0, size_t rows, size_t width, size_t j)
+{
+    const struct steno_gemm_i8 *g = p->g;
+    for (size_t x = 0; x < NR && j + x < g->n; x += VL) {
+        struct column c = column_at(p, j + x, g->n - j - x);
+        for (size_t r = 0; r < rows; r++) {
+            size_t i = a->i0 + r0 + r;
+            int32_t *to = (int32_t *)g->c + i * g->ldc + j + x;
+            vi v = vi_load(tile + r * width + x);
+            if (!a->first)
+                v = vi_add(v, vi_load_m(to, c.m));
+            if (a->last)
+                finish(p, &c, v, i, p->b.head->any_zero ? a->a_sum[r0 + r] : 0);
+            else
+                vi_store_m(to, c.m, v);
+        }
+    }
+}
+
+/* ---- loops ---- */
+
+/* Rows [r0, r0 + h) of the part times panels [j, j + step). */
+static inline void tile_at(const struct product *p, const struct part *a, size_t r0, size_t h,
+                           size_t j, micro_fn *fn, size_t step, const int8_t *ahead)
+{
+    alignas(64) int32_t tile[MR * NR];
+    fn(a->ku, a->buf + r0 * A_LD, a->b + j * p->b.panel, p->b.panel, ahead, tile);
+    for (size_t q = 0; q < step; q++)
+        store_tile(p, a, tile + q * NR, r0, h, step * NR, (j + q) * NR);
+}
+
+/* Panels [j0, j1) for `rows` copied rows: panel by panel, so that one stays in the caches while all
+ * rows pass. */
+static void block(const struct product *p, const struct part *a, size_t rows, size_t j0, size_t j1)
+{
+    const size_t tiles = (rows + MR - 1) / MR;
+    micro_fn *fn;
+    size_t step;
+    if (tiles == 1) {
+        for (size_t j = j0; j < j1; j += step) {
+            fn = micro_of(rows, j1 - j, &step);
+            tile_at(p, a, 0, rows, j, fn, step, a->b + j * p->b.panel);
+        }
+        return;
+    }
+    for (size_t j = j0; j < j1; j++) {
+        const int8_t *next = a->b + (j + 1 < j1 ? j + 1 : j) * p->b.panel;
+        for (size_t t = 0; t < tiles; t++) {
+            size_t r0 = rows * t / tiles, h = rows * (t + 1) / tiles - r0;
+            tile_at(p, a, r0, h, j, micro_by_rows[h], 1,
+                    next + (t & 1) * a->ku * (LANE_ROW / 2));
+        }
+    }
+}
+
+/* Rows [i0, i1), panels [j0, j1), K from k0 on. */
+static void multiply_block(const struct product *p, size_t i0, size_t i1, size_t j0, size_t j1,
+                           size_t k0, size_t kc)
+{
+    alignas(64) int32_t buf[MC * A_LD];
+    int32_t a_sum[MC];
+    for (size_t i = i0, rows; i < i1; i += rows) {
+        struct part a = {buf, a_sum, p->b.panels + k0 / KG * LANE_ROW, i, lanes_of(kc),
+                         k0 == 0, k0 + kc == p->g->k};
+        rows = i1 - i < MC ? i1 - i : MC;
+        for (size_t r = 0; r < rows && kc; r++)
+            copy_row(buf + r * A_LD, (const uint8_t *)p->g->a + (i + r) * p->g->lda + k0, kc,
+                     p->g->a_signed);
+        for (size_t r = 0; a.last && p->b.head->any_zero && r < rows; r++)
+            a_sum[r] = row_sum(p, i + r);
+        block(p, &a, rows, j0, j1);
+    }
+}
+
+static void multiply(const struct product *p, size_t i0, size_t i1, size_t j0, size_t j1)
+{
+    size_t k0 = 0;
+    if (j0 >= j1)
+        return;
+    do { /* once even for k = 0 */
+        size_t kc = p->g->k - k0 < KC ? p->g->k - k0 : KC;
+        multiply_block(p, i0, i1, j0, j1, k0, kc);
+        k0 += kc;
+    } while (k0 < p->g->k);
+}
+
+/* Rows or columns as gemm_tmpl.h shares them out. */
+static void V_NAME(gemm_i8_part)(const struct steno_gemm_i8 *g, size_t part, size_t n_parts)
+{
+    const int32_t shift = A_U8 && g->a_signed ? 128 : 0;
+    struct product p = {g, open_packed(g->packed, g->k, g->n), shift,
+                        (g->a_zero ? g->a_zero[0] : 0) + shift};
+    size_t np = panels_of(g->n);
+    if (!g->m)
+        return;
+    if (g->m >= 4 * MR * n_parts && np < 4 * n_parts)
+        multiply(&p, g->m * part / n_parts, g->m * (part + 1) / n_parts, 0, np);
+    else
+        multiply(&p, 0, g->m, np * part / n_parts, np * (part + 1) / n_parts);
+}
+
+static void V_NAME(quantize_f32)(void *q, const float *x, size_t n, float scale, int32_t zero,
+                                 bool to_signed)
+{
+    const vf s = v_set1(scale), z = v_set1((float)zero);
+    uint8_t *to = q;
+    for (size_t i = 0; i < n; i += VL) {
+        size_t left = n - i < VL ? n - i : VL;
+        vf from = left < VL ? v_load_m(x + i, v_tail(left)) : v_load(x + i);
+        vf v = v_round(from / s);
+        vi_store_bytes(to + i, v_clamp(v + z, to_signed ? -128 : 0, to_signed ? 127 : 255), v, left);
+    }
+}
+
+static double V_NAME(peak_i8)(size_t turns)
+{
+    const vi a = vi_set1(0x01020304), b = vi_set1(0x01010101);
+    vi acc[12];
+#pragma GCC unroll 12
+    for (int i = 0; i < 12; i++)
+        acc[i] = vi_set1(i);
+    for (size_t t = 0; t < turns; t++) {
+#pragma GCC unroll 12
+        for (int i = 0; i < 12; i++) {
+            acc[i] = dot(acc[i], a, b);
+            __asm__ volatile("" : "+v"(acc[i]));
+        }
+    }
+    return 2.0 * 12 * VL * KG * (double)turns;
+}
+
+void V_NAME(steno_kernels_gemm_i8)(steno_kernels *k)
+{
+    k->peak_i8 = V_NAME(peak_i8);
+    k->gemm_i8_packed_bytes = V_NAME(gemm_i8_packed_bytes);
+    k->gemm_i8_pack = V_NAME(gemm_i8_pack);
+    k->gemm_i8_part = V_NAME(gemm_i8_part);
+    k->quantize_f32 = V_NAME(quantize_f32);
+}

@@ -1,0 +1,36 @@
+/* The f32 product of gemm_tmpl.h with packed weights of 16 bits, widened as they are loaded: half
+ * the bytes where reading weights is what takes the time. Included after vec_<isa>.h and these:
+ *   to_half(x)    rounding of one weight
+ * and followed by b_load: VL of them as f32. */
+#define GEMM_W16
+typedef uint16_t b_t;
+static inline vf b_load(const b_t *p);
+
+#include "kernels/x86/gemm_tmpl.h"
+
+static size_t packed_bytes(size_t k, size_t n)
+{
+    return panels(n) * k * NR * sizeof(b_t);
+}
+
+static void pack(void *dst, const float *b, size_t ldb, bool trans, size_t k, size_t n)
+{
+    b_t *p = dst;
+    const size_t down = trans ? 1 : ldb, along = trans ? ldb : 1;
+    for (size_t j = 0; j < n; j += NR)
+        for (size_t i = 0; i < k; i++, p += NR)
+            for (size_t x = 0; x < NR; x++)
+                p[x] = j + x < n ? to_half(b[i * down + (j + x) * along]) : 0;
+}
+
+static void product_part(size_t m, size_t n, size_t k, const float *a, size_t lda,
+                         const void *packed, float *c, size_t ldc,
+                         const struct steno_gemm_epilogue *ep, size_t part, size_t n_parts)
+{
+    struct product p = product_of(n, k, a, lda, packed, c, ldc, ep);
+    size_t np = panels(n);
+    if (m >= 4 * MR * n_parts && np < 4 * n_parts)
+        multiply(&p, m * part / n_parts, m * (part + 1) / n_parts, 0, np);
+    else
+        multiply(&p, 0, m, np * part / n_parts, np * (part + 1) / n_parts);
+}

@@ -1,0 +1,273 @@
+/* Convolution of channels-last images for one vector width; included after gemm_tmpl.h.
+ *
+ * General: Y [pixels, c_out] = patches [pixels, K] * W [K, c_out], K = kernel0 * kernel1 * c_in with
+ * the channels fastest. The patches are never there as a whole: where the product copies a block of
+ * its left side, this one gathers it, and a run of channels is one plain copy. Blocks of pixels are
+ * the outer loop, so that a block of Y stays in L2 through all of K; the weights come from L3 again
+ * for each block, one multiply-add in 2 MC per number read.
+ *
+ * Depthwise: vectors of channels, TILE pixels of a row at a time share each weight; a tap outside
+ * the image is left out, so nothing is padded. */
+
+static bool nhwc_depthwise(const struct steno_conv *s)
+{
+    return s->group > 1; /* the contract: then it is c_in, and c_out too */
+}
+
+static size_t nhwc_taps(const struct steno_conv *s)
+{
+    return s->kernel[0] * s->kernel[1] * (nhwc_depthwise(s) ? 1 : s->c_in);
+}
+
+static size_t V_NAME(conv_nhwc_f32_packed_bytes)(const struct steno_conv *s)
+{
+    if (nhwc_depthwise(s))
+        return nhwc_taps(s) * s->c_out * sizeof(float);
+    return V_NAME(gemm_f32_packed_bytes)(nhwc_taps(s), s->c_out);
+}
+
+/* w [c_out, c_in / group, kernel0, kernel1]; depthwise: [taps, c_out]; else the product's panels. */
+static void V_NAME(conv_nhwc_f32_pack)(void *dst, const float *w, const struct steno_conv *s)
+{
+    const size_t per = s->kernel[0] * s->kernel[1], ins = s->c_in / s->group, k = per * ins;
+    float *to = dst;
+    if (nhwc_depthwise(s)) {
+        for (size_t o = 0; o < s->c_out; o++)
+            for (size_t t = 0; t < per; t++)
+                to[t * s->c_out + o] = w[o * per + t];
+        return;
+    }
+    memset(to, 0, V_NAME(gemm_f32_packed_bytes)(k, s->c_out));
+    for (size_t o = 0; o < s->c_out; o++)
+        for (size_t c = 0; c < ins; c++)
+            for (size_t t = 0; t < per; t++)
+                to[(o / NR * k + t * ins + c) * NR + o % NR] = w[(o * ins + c) * per + t];
+}
+
+/* n floats; the runs are often of a few (one input channel), where a call would cost more. */
+static inline void copy_run(float *to, const float *from, size_t n)
+{
+    if (n < VL) {
+        for (size_t i = 0; i < n; i++)
+            to[i] = from[i];
+        return;
+    }
+    memcpy(to, from, n * sizeof *to);
+}
+
+/* Elements [from, from + n) of one pixel's patch row (kernel[1] * c_in of them), tap by tap; x: the
+ * image row, or NULL when it lies outside; first: column of the first tap, which may lie outside as
+ * well (wraps below zero). */
+static void gather_taps(const struct steno_conv *s, const float *x, size_t first, size_t from,
+                        size_t n, float *to)
+{
+    size_t c = from % s->c_in, col = first + from / s->c_in * s->dilation[1];
+    for (size_t some; n; n -= some, to += some, c = 0, col += s->dilation[1]) {
+        some = s->c_in - c < n ? s->c_in - c : n;
+        if (x && col < s->in[1])
+            copy_run(to, x + col * s->c_in + c, some);
+        else
+            memset(to, 0, some * sizeof *to);
+    }
+}
+
+/* Rows [i0, i0 + rows) and columns [k0, k0 + kc) of the patches to buf [rows][A_LD]. */
+static void gather_patches(const struct product *p, float *buf, size_t i0, size_t rows, size_t k0,
+                           size_t kc)
+{
+    const struct steno_conv *s = p->image;
+    const size_t wide = s->kernel[1] * s->c_in, line = s->in[1] * s->c_in;
+    const size_t tap = k0 / wide, skip = k0 % wide;
+    size_t o0 = i0 / s->out[1], o1 = i0 % s->out[1];
+    for (size_t r = 0; r < rows; r++, buf += A_LD) {
+        const size_t first = o1 * s->stride[1] - s->pad[1]; /* wraps below zero */
+        const bool inside =
+            s->dilation[1] == 1 && first < s->in[1] && s->in[1] - first >= s->kernel[1];
+        size_t row = o0 * s->stride[0] + tap * s->dilation[0] - s->pad[0], from = skip;
+        float *to = buf;
+        for (size_t left = kc, n; left; left -= n, to += n, from = 0, row += s->dilation[0]) {
+            const float *x = row < s->in[0] ? p->a + row * line : NULL;
+            n = wide - from < left ? wide - from : left;
+            if (x && inside)
+                copy_run(to, x + first * s->c_in + from, n);
+            else
+                gather_taps(s, x, first, from, n, to);
+        }
+        if (++o1 == s->out[1]) {
+            o1 = 0;
+            o0++;
+        }
+    }
+}
+
+static void nhwc_general(const struct steno_conv *s, const float *x, const float *w, float *y,
+                         const struct steno_gemm_epilogue *ep, size_t part, size_t n_parts)
+{
+    const size_t pixels = s->out[0] * s->out[1], np = panels(s->c_out), k = nhwc_taps(s);
+    const bool by_rows = pixels >= 4 * MR * n_parts;
+    const size_t i1 = by_rows ? pixels * (part + 1) / n_parts : pixels;
+    const size_t j0 = by_rows ? 0 : np * part / n_parts;
+    const size_t j1 = by_rows ? np : np * (part + 1) / n_parts;
+    struct product p = {.n = s->c_out,
+                        .k = k,
+                        .a = x,
+                        .gather = gather_patches,
+                        .image = s,
+                        .b = w,
+                        .b_row = NR,
+                        .b_next = k * NR,
+                        .c = y,
+                        .ldc = s->c_out,
+                        .ep = ep};
+    for (size_t i = by_rows ? pixels * part / n_parts : 0; i < i1 && j0 < j1; i += MC) {
+        const size_t end = i1 - i < MC ? i1 : i + MC;
+        for (size_t k0 = 0; k0 < k; k0 += KC)
+            multiply_block(&p, w + k0 * NR, i, end, j0, j1, k0, k - k0 < KC ? k - k0 : KC);
+    }
+}
+
+/* Steps in floats from one tap, row of taps, output pixel to the next. */
+struct dw_steps {
+    size_t x_tap, x_row, w_tap, w_row, pixel;
+};
+
+/* out [pixels][width] vectors of sums over rows x taps; x: first tap of the first pixel; m: lanes
+ * when width is 1. Always inlined with constant pixels and width. */
+static inline __attribute__((always_inline)) void
+dw_sums(const struct dw_steps *s, const float *x, const float *w, size_t rows, size_t taps,
+        int pixels, int width, vm m, float *out)
+{
+    const size_t x_tap = s->x_tap, w_tap = s->w_tap, pixel = s->pixel;
+    vf acc[12];
+#pragma GCC unroll 12
+    for (int i = 0; i < pixels * width; i++)
+        acc[i] = v_zero();
+    for (; rows; rows--, x += s->x_row, w += s->w_row) {
+        const float *xt = x, *wt = w;
+        for (size_t t = taps; t; t--, xt += x_tap, wt += w_tap)
+#pragma GCC unroll 2
+            for (int j = 0; j < width; j++) {
+                const vf tap = width == 2 ? v_load(wt + (size_t)j * VL) : v_load_m(wt, m);
+#pragma GCC unroll 6
+                for (int i = 0; i < pixels; i++) {
+                    const float *from = xt + (size_t)i * pixel + (size_t)j * VL;
+                    acc[i * width + j] = v_fma(tap, width == 2 ? v_load(from) : v_load_m(from, m),
+                                               acc[i * width + j]);
+                }
+            }
+    }
+#pragma GCC unroll 12
+    for (int i = 0; i < pixels * width; i++)
+        v_store(out + (size_t)i * VL, acc[i]);
+}
+
+/* Functions of their own: inlined together they would share registers for addresses. */
+#define DW_SUMS(pixels, width)                                                                     \
+    static __attribute__((noinline)) void dw_##pixels##x##width(                                   \
+        const struct dw_steps *s, const float *x, const float *w, size_t rows, size_t taps, vm m,  \
+        float *out)                                                                                \
+    {                                                                                              \
+        dw_sums(s, x, w, rows, taps, pixels, width, m, out);                                       \
+    }
+DW_SUMS(1, 1)
+DW_SUMS(1, 2)
+DW_SUMS(6, 1)
+DW_SUMS(6, 2)
+
+/* What the outputs of one row have in common. */
+struct dw_row {
+    const struct steno_conv *s;
+    struct dw_steps steps;
+    const float *x, *w; /* image row of the first tap inside; its weights; both at these channels */
+    size_t rows;        /* of taps inside */
+    size_t left, right; /* output columns whose taps are all inside */
+};
+
+/* Taps of output o along axis d that lie inside: [*a, *b). */
+static void taps_inside(const struct steno_conv *s, int d, size_t o, size_t *a, size_t *b)
+{
+    const size_t at = o * s->stride[d];
+    *a = 0;
+    while (*a < s->kernel[d] && at + *a * s->dilation[d] < s->pad[d])
+        ++*a;
+    *b = *a;
+    while (*b < s->kernel[d] && at + *b * s->dilation[d] - s->pad[d] < s->in[d])
+        ++*b;
+}
+
+/* Output row o0 of channels [c, c + NR) or fewer. The last tile of whole pixels may start early and
+ * write some of them twice. */
+static void dw_row(const struct dw_row *r, const struct product *p, size_t o0, size_t c)
+{
+    enum { TILE = 6 };
+    const struct steno_conv *s = r->s;
+    const bool two = s->c_out - c >= NR;
+    const vm m = v_tail(s->c_out - c >= VL ? VL : s->c_out - c);
+    alignas(64) float out[TILE * NR];
+    for (size_t o1 = 0, n; o1 < s->out[1]; o1 += n) {
+        const bool inside = o1 >= r->left && o1 < r->right && r->right >= r->left + TILE;
+        size_t a = 0, b = s->kernel[1];
+        n = inside ? TILE : 1;
+        if (inside)
+            o1 = o1 + TILE <= r->right ? o1 : r->right - TILE;
+        else
+            taps_inside(s, 1, o1, &a, &b);
+        (inside ? two ? dw_6x2 : dw_6x1
+         : two  ? dw_1x2
+                : dw_1x1)(&r->steps,
+                         r->x + (o1 * s->stride[1] + a * s->dilation[1] - s->pad[1]) * s->c_in,
+                         r->w + a * s->c_in, r->rows, b - a, m, out);
+        if (two)
+            store_whole(p, out, n, NR, o0 * s->out[1] + o1, c, true, p->ep);
+        for (size_t i = 0; i < n && !two; i++)
+            store_vector(p, v_load(out + i * VL), o0 * s->out[1] + o1 + i, c, m, p->ep);
+    }
+}
+
+/* Parts share out the channels. */
+static void nhwc_rows(const struct steno_conv *s, const float *x, const float *w, float *y,
+                      const struct steno_gemm_epilogue *ep, size_t part, size_t n_parts)
+{
+    const size_t np = panels(s->c_out), end = np * (part + 1) / n_parts * NR, c_in = s->c_in;
+    const size_t stop = end < s->c_out ? end : s->c_out, line = s->in[1] * c_in;
+    const size_t span = (s->kernel[1] - 1) * s->dilation[1] + 1;
+    const struct product p = {.c = y, .ldc = s->c_out, .ep = ep};
+    struct dw_row r = {.s = s,
+                       .steps = {.x_tap = s->dilation[1] * c_in,
+                                 .x_row = s->dilation[0] * line,
+                                 .w_tap = c_in,
+                                 .w_row = s->kernel[1] * c_in,
+                                 .pixel = s->stride[1] * c_in}};
+    size_t a, b;
+    while (r.left < s->out[1] && r.left * s->stride[1] < s->pad[1])
+        r.left++;
+    if (s->in[1] + s->pad[1] >= span)
+        r.right = (s->in[1] + s->pad[1] - span) / s->stride[1] + 1;
+    if (r.right > s->out[1])
+        r.right = s->out[1];
+    for (size_t o0 = 0; o0 < s->out[0]; o0++) {
+        taps_inside(s, 0, o0, &a, &b);
+        r.rows = b - a;
+        for (size_t c = np * part / n_parts * NR; c < stop; c += s->c_out - c >= NR ? NR : VL) {
+            r.x = x + (o0 * s->stride[0] + a * s->dilation[0] - s->pad[0]) * line + c;
+            r.w = w + a * s->kernel[1] * c_in + c;
+            dw_row(&r, &p, o0, c);
+        }
+    }
+}
+
+static void V_NAME(conv_nhwc_f32)(const struct steno_conv *s, const float *x, const void *packed,
+                                  float *y, const struct steno_gemm_epilogue *ep, size_t part,
+                                  size_t n_parts)
+{
+    if (!s->out[0] || !s->out[1])
+        return;
+    (nhwc_depthwise(s) ? nhwc_rows : nhwc_general)(s, x, packed, y, ep, part, n_parts);
+}
+
+void V_NAME(steno_kernels_nhwc)(steno_kernels *k)
+{
+    k->conv_nhwc_f32_packed_bytes = V_NAME(conv_nhwc_f32_packed_bytes);
+    k->conv_nhwc_f32_pack = V_NAME(conv_nhwc_f32_pack);
+    k->conv_nhwc_f32 = V_NAME(conv_nhwc_f32);
+}

@@ -1,0 +1,88 @@
+/* Eight 32-bit integers at a time: AVX2. Same names as vec_i32_avx512.h. */
+#ifndef STENO_KERNELS_X86_VEC_I32_AVX2_H
+#define STENO_KERNELS_X86_VEC_I32_AVX2_H
+
+#include "kernels/x86/vec_avx2.h"
+
+#include <stdint.h>
+#include <string.h>
+
+typedef __m256i vi;
+
+static inline vi vi_zero(void)
+{
+    return _mm256_setzero_si256();
+}
+static inline vi vi_set1(int32_t x)
+{
+    return _mm256_set1_epi32(x);
+}
+static inline vi vi_load(const void *p)
+{
+    return _mm256_loadu_si256(p);
+}
+static inline void vi_store(void *p, vi v)
+{
+    _mm256_storeu_si256(p, v);
+}
+static inline vi vi_load_m(const void *p, vm m)
+{
+    return _mm256_maskload_epi32(p, m);
+}
+static inline void vi_store_m(void *p, vm m, vi v)
+{
+    _mm256_maskstore_epi32(p, m, v);
+}
+/* VL bytes, unsigned. */
+static inline vi vi_bytes(const void *p)
+{
+    return _mm256_cvtepu8_epi32(_mm_loadl_epi64(p));
+}
+static inline vi vi_and(vi a, vi b)
+{
+    return _mm256_and_si256(a, b);
+}
+static inline vi vi_shift4(vi a)
+{
+    return _mm256_srli_epi32(a, 4);
+}
+static inline vi vi_add(vi a, vi b)
+{
+    return _mm256_add_epi32(a, b);
+}
+static inline vi vi_sub(vi a, vi b)
+{
+    return _mm256_sub_epi32(a, b);
+}
+static inline vi vi_mul(vi a, vi b)
+{
+    return _mm256_mullo_epi32(a, b);
+}
+static inline vf vi_to_float(vi a)
+{
+    return _mm256_cvtepi32_ps(a);
+}
+/* VL pairs of bytes widened to pairs of 16 bits. */
+static inline vi vi_widen(const void *p)
+{
+    return _mm256_cvtepi8_epi16(_mm_loadu_si128(p));
+}
+/* Sums of the two products of 16-bit pairs, added. */
+static inline vi vi_madd(vi acc, vi a, vi b)
+{
+    return _mm256_add_epi32(acc, _mm256_madd_epi16(a, b));
+}
+/* The low bytes of lanes [0, n); NaN lanes of `from` as 0. */
+static inline void vi_store_bytes(uint8_t *p, vf v, vf from, size_t n)
+{
+    __m256 ordered = _mm256_cmp_ps(from, from, _CMP_ORD_Q);
+    const __m256i low = _mm256_setr_epi8(0, 4, 8, 12, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1,
+                                         0, 4, 8, 12, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1);
+    __m256i i = _mm256_and_si256(_mm256_cvtps_epi32(v), _mm256_castps_si256(ordered));
+    uint64_t b;
+    i = _mm256_shuffle_epi8(i, low);
+    b = (uint32_t)_mm256_extract_epi32(i, 0) | (uint64_t)(uint32_t)_mm256_extract_epi32(i, 4) << 32;
+    memcpy(p, &b, n);
+}
+
+#endif

@@ -1,0 +1,120 @@
+#include "tests/kernels/kcheck.h"
+
+#include <string.h>
+
+struct row {
+    size_t n, block;
+    float *s, *bias, *mask, *weight; /* weight: what the steps leave, brought to the last maximum */
+    float scale, max, sum;
+};
+
+static double exact_score(const struct row *r, size_t i)
+{
+    double t = (double)r->s[i] + (r->bias ? (double)r->bias[i] : 0);
+    return (double)r->scale * t + (r->mask ? (double)r->mask[i] : 0);
+}
+
+static void run_blocks(const steno_kernels *k, struct row *r)
+{
+    r->max = -INFINITY;
+    r->sum = 0;
+    for (size_t at = 0; at < r->n; at += r->block) {
+        size_t n = r->n - at < r->block ? r->n - at : r->block;
+        float *s = guard_new(n), *b = r->bias ? guard_new(n) : NULL;
+        float *m = r->mask ? guard_new(n) : NULL, c;
+        memcpy(s, r->s + at, n * sizeof *s);
+        if (b)
+            memcpy(b, r->bias + at, n * sizeof *b);
+        if (m)
+            memcpy(m, r->mask + at, n * sizeof *m);
+        c = k->softmax_step_f32(s, n, r->scale, b, m, &r->max, &r->sum);
+        for (size_t i = 0; i < at; i++)
+            r->weight[i] *= c;
+        memcpy(r->weight + at, s, n * sizeof *s);
+        guard_free(s);
+        if (b)
+            guard_free(b);
+        if (m)
+            guard_free(m);
+    }
+}
+
+/* Each t is rounded three times, each weight passes one multiplication per block. */
+static void compare(const struct row *r)
+{
+    double max = -INFINITY, sum = 0, top = 0, bound;
+    for (size_t i = 0; i < r->n; i++) {
+        max = fmax(max, exact_score(r, i));
+        if (!isinf(exact_score(r, i)))
+            top = fmax(top, fabs(exact_score(r, i)) + fabs((double)r->scale * (double)r->s[i]));
+    }
+    for (size_t i = 0; i < r->n; i++)
+        sum += isinf(max) ? 0 : exp(exact_score(r, i) - max);
+    bound = (4 * top + 20 + (double)r->n / 8 + 6.0 * (double)(r->n / r->block)) * EPS;
+    if (!close_to(r->max, max, 4 * top * EPS))
+        test_fail("n %zu block %zu: max %a, exact %a", r->n, r->block, (double)r->max, max);
+    if (!close_to(r->sum, sum, 2 * bound * sum))
+        test_fail("n %zu block %zu: sum %a, exact %a", r->n, r->block, (double)r->sum, sum);
+    for (size_t i = 0; i < r->n; i++) {
+        double want = isinf(max) ? 0 : exp(exact_score(r, i) - max);
+        if (!close_to(r->weight[i], want, 2 * bound * want + 1e-40))
+            test_fail("n %zu block %zu: weight %zu is %a, exact %a", r->n, r->block, i,
+                      (double)r->weight[i], want);
+    }
+}
+
+static void rows(const steno_kernels *k, bool bias, bool mask, size_t hidden)
+{
+    static const size_t lengths[] = {1, 7, 15, 16, 17, 31, 32, 33, 64, 100, 255, 749};
+    for (size_t l = 0; l < sizeof lengths / sizeof *lengths; l++)
+        for (size_t block = 5; block < 1000; block = block * 4 + 12) {
+            struct row r = {.n = lengths[l], .block = block, .scale = 0.125f};
+            r.s = guard_new(r.n);
+            r.weight = guard_new(r.n);
+            r.bias = bias ? guard_new(r.n) : NULL;
+            r.mask = mask ? guard_new(r.n) : NULL;
+            fill_uniform(r.s, r.n);
+            for (size_t i = 0; i < r.n; i++)
+                r.s[i] *= 90.0f;
+            if (bias)
+                fill_uniform(r.bias, r.n);
+            if (mask)
+                fill_uniform(r.mask, r.n);
+            for (size_t i = 0; mask && hidden && i < r.n; i++)
+                if (i % hidden == 0 || i < 40)
+                    r.mask[i] = -INFINITY;
+            run_blocks(k, &r);
+            compare(&r);
+            guard_free(r.s);
+            guard_free(r.weight);
+            if (bias)
+                guard_free(r.bias);
+            if (mask)
+                guard_free(r.mask);
+        }
+}
+
+static void nan_stays(const steno_kernels *k)
+{
+    for (size_t at = 0; at < 40; at++) {
+        float s[40], max = -INFINITY, sum = 0;
+        fill_uniform(s, 40);
+        s[at] = NAN;
+        (void)k->softmax_step_f32(s, 40, 1, NULL, NULL, &max, &sum);
+        if (!isnan(sum) || !isnan(s[0]))
+            test_fail("NaN at %zu: sum %a, first weight %a", at, (double)sum, (double)s[0]);
+    }
+}
+
+void check_attention(const steno_kernels *k)
+{
+    if (test_begin(k, "softmax_step_f32")) {
+        rows(k, false, false, 0);
+        rows(k, true, false, 0);
+        rows(k, false, true, 0);
+        rows(k, true, true, 3);
+        rows(k, false, true, 1);
+        nan_stays(k);
+        test_end();
+    }
+}
