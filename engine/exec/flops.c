@@ -66,7 +66,7 @@ double steno_node_flops(const struct steno_node *n, const struct steno_tensor *c
     if (!strcmp(t, "Gemm") || !strcmp(t, "FusedGemm"))
         return gemm(n, in, out[0]);
     if (!strcmp(t, "Conv") || !strcmp(t, "ConvInteger") || !strcmp(t, "FusedConv") ||
-        !strcmp(t, "DepthwiseConv1d"))
+        !strcmp(t, "DepthwiseConv1d") || !strcmp(t, "ConvNhwc"))
         return conv(in, out[0]);
     if (!strcmp(t, "ConvTranspose"))
         return conv_transpose(in);

@@ -113,7 +113,7 @@ static void start(struct steno_infer *ic)
         }
         k->dtype = v->dtype;
         k->shape = v->shape;
-        k->value = v->constant;
+        k->value = v->constant && v->constant->data ? v->constant : NULL;
     }
 }
 

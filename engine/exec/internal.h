@@ -16,9 +16,24 @@
 #include "exec/session.h"
 #include "onnx/load.h"
 #include "ops/op.h"
+#include "ops/weights.h"
 #include "passes/passes.h"
 
 #define STENO_MAX_PLANS 8 /* per frame, least recently used goes */
+
+/* Packed weights of a network, in the order in which its operators asked for them. */
+struct steno_packed_block {
+    void *data;
+    size_t bytes;
+    bool mapped; /* the cache's */
+};
+struct steno_packed_store {
+    struct steno_packed_block *block;
+    int n, cap;
+    const struct steno_packed_block *cached; /* of an earlier load, in the same order; NULL: none */
+    int n_cached;
+    bool keep; /* spent constants stay until steno_prepare_drop: they are still to be written */
+};
 
 struct steno_network {
     struct steno_graph *g;
@@ -26,7 +41,11 @@ struct steno_network {
     unsigned cpu;
     struct steno_onnx_info info;
     size_t nodes_in_file, packed_bytes;
+    struct steno_precision_report precision;
     struct steno_pass_counts counts;
+    bool rewrite_only;
+    struct steno_packed_store store;
+    struct steno_cache *cache; /* mapping that constants and packed weights point into, or NULL */
 };
 
 struct pool_block {
@@ -192,12 +211,23 @@ STENO_MUST steno_status steno_frame_run(struct frame *f, const struct steno_tens
 double steno_node_flops(const struct steno_node *n, const struct steno_tensor *const *in,
                         struct slot *const *out);
 
+/* network.c: operators found, types and shapes inferred, of a graph that passes have seen. */
+STENO_MUST steno_status steno_network_settle(struct steno_graph *g, steno_err *err);
+
 /* prepare.c */
-/* *packed += bytes of packed weights. */
+/* *packed += bytes of packed weights; report may be NULL. */
 STENO_MUST steno_status steno_prepare_graph(struct steno_graph *g, const steno_kernels *k,
-                                            size_t *packed, steno_err *err);
+                                            enum steno_precision precision,
+                                            struct steno_precision_report *report,
+                                            struct steno_packed_store *store, size_t *packed,
+                                            steno_err *err);
 STENO_MUST steno_status steno_prepare_node(struct steno_graph *g, struct steno_node *n,
-                                           const steno_kernels *k, steno_err *err);
+                                           const steno_kernels *k, struct steno_packed_store *store,
+                                           steno_err *err);
+/* Drop the constants that preparation left because of store->keep. */
+void steno_prepare_drop(struct steno_graph *g);
+/* After steno_release_graph. */
+void steno_packed_store_free(struct steno_packed_store *s);
 void steno_release_graph(struct steno_graph *g);
 
 #endif

@@ -1,7 +1,8 @@
-#include "exec/internal.h"
+#include "exec/cache.h"
 
 #include "base/buf.h"
 #include "base/cpu.h"
+#include "ops/body.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +13,16 @@
 static bool native(const char *domain, const char *type, int opset)
 {
     return steno_op_find(domain, type, opset ? opset : 1) != NULL;
+}
+
+static bool fused(const char *type, const char **domain, int *opset)
+{
+    const struct steno_body_row *r = steno_body_find(type);
+    if (!r)
+        return false;
+    *domain = r->domain;
+    *opset = r->opset;
+    return true;
 }
 
 struct missing {
@@ -100,12 +111,14 @@ static steno_status pass_eval(void *arg, struct steno_graph *g, struct steno_nod
                               const bool *wanted, steno_arena *mem, steno_err *err)
 {
     struct workspace *ws = arg;
-    steno_status st = steno_prepare_node(g, n, ws->k, err);
+    struct steno_packed_store store = {0};
+    steno_status st = steno_prepare_node(g, n, ws->k, &store, err);
     if (!st)
         st = steno_run_ahead(ws, n, in, out, wanted, mem, err);
     if (n->priv && n->op->release)
         n->op->release(n->priv);
     n->priv = NULL;
+    steno_packed_store_free(&store);
     return st;
 }
 
@@ -113,14 +126,24 @@ static steno_status optimize(steno_network *n, const struct steno_network_option
                              steno_err *err)
 {
     struct workspace ws;
-    struct steno_pass_env env = {&ws, pass_infer, pass_eval};
+    struct steno_pass_env env = {.arg = &ws,
+                                 .infer = pass_infer,
+                                 .eval = pass_eval,
+                                 .refused = opt->refused,
+                                 .refused_arg = opt->refused_arg};
     int level = opt->opt_level < 0 ? 3 : opt->opt_level;
     steno_status st = steno_ws_init(&ws, &n->k, 1, err);
     if (!st)
-        st = steno_passes_run(n->g, level, opt->disable_passes, opt->only_passes, &env,
-                              &n->counts, err);
+        st = steno_passes_run(n->g, level, opt->disable_passes, opt->only_passes, &env, &n->counts,
+                              err);
     steno_ws_free(&ws);
     return st;
+}
+
+steno_status steno_network_settle(struct steno_graph *g, steno_err *err)
+{
+    steno_status st = resolve_all(g, err);
+    return st ? st : pass_infer(NULL, g, err);
 }
 
 /* ---- network ---- */
@@ -129,16 +152,18 @@ static steno_status optimize(steno_network *n, const struct steno_network_option
 static steno_status build(steno_network *n, const char *path, const void *data, size_t size,
                           const struct steno_network_options *opt, steno_err *err)
 {
-    struct steno_onnx_options lo = {.max_bytes = opt->max_bytes, .native = native};
+    struct steno_onnx_options lo = {.max_bytes = opt->max_bytes,
+                                    .native = native,
+                                    .fused = opt->opt_level ? fused : NULL,
+                                    .body = steno_body_text};
+    bool caching;
     steno_status st = steno_cpu_choose(opt->cpu, &n->cpu, err);
     if (st)
         return st;
-    if (opt->precision != STENO_FP32)
-        return steno_fail(err, STENO_ERR_UNSUPPORTED,
-                          "precision %s is not supported yet: only "
-                          "fp32",
-                          opt->precision == STENO_BF16_WEIGHTS ? "bf16" : "int8");
     steno_kernels_init(&n->k, n->cpu);
+    caching = opt->cache_dir && !data && !opt->rewrite_only;
+    if (caching && steno_cache_load(n, path, opt))
+        return STENO_OK;
     if (!data)
         st = steno_onnx_load(&n->g, path, &lo, &n->info, err);
     else if ((st = steno_onnx_parse(&n->g, data, size, NULL, &lo, &n->info, err)))
@@ -150,8 +175,15 @@ static steno_status build(steno_network *n, const char *path, const void *data, 
     if (st)
         return steno_fail_in(err, st, "%s", path);
     st = optimize(n, opt, err);
-    if (!st)
-        st = steno_prepare_graph(n->g, &n->k, &n->packed_bytes, err);
+    n->rewrite_only = opt->rewrite_only;
+    n->store.keep = caching;
+    if (!st && !n->rewrite_only)
+        st = steno_prepare_graph(n->g, &n->k, opt->precision, &n->precision, &n->store,
+                                 &n->packed_bytes, err);
+    if (!st && caching) {
+        steno_cache_store(n, path, opt);
+        steno_prepare_drop(n->g);
+    }
     return st ? steno_fail_in(err, st, "%s", path) : STENO_OK;
 }
 
@@ -192,7 +224,9 @@ void steno_network_close(steno_network *n)
         return;
     if (n->g)
         steno_release_graph(n->g);
+    steno_packed_store_free(&n->store);
     steno_graph_free(n->g);
+    steno_cache_unmap(n->cache);
     free(n);
 }
 
@@ -255,6 +289,11 @@ const struct steno_onnx_info *steno_network_info(const steno_network *n)
     return &n->info;
 }
 
+bool steno_network_is_mapped(const steno_network *n)
+{
+    return n->cache != NULL;
+}
+
 size_t steno_network_nodes_in_file(const steno_network *n)
 {
     return n->nodes_in_file;
@@ -263,4 +302,9 @@ size_t steno_network_nodes_in_file(const steno_network *n)
 const struct steno_pass_counts *steno_network_passes(const steno_network *n)
 {
     return &n->counts;
+}
+
+const struct steno_precision_report *steno_network_precision(const steno_network *n)
+{
+    return &n->precision;
 }

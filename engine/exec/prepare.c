@@ -2,14 +2,21 @@
  * every reader has packed is dropped. */
 #include "exec/internal.h"
 
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct steno_prep {
     struct steno_graph *g;
     const struct steno_node *node;
     const steno_kernels *k;
     uint32_t *consumed; /* by value number: readers that have their own copy; NULL: not counted */
+    uint32_t *stowed;   /* by value number: readers that hold it in the store */
+    struct steno_packed_store *store;
     size_t packed;
+    enum steno_precision precision;
+    struct steno_precision_report *report; /* or NULL */
 };
 
 const struct steno_node *steno_prep_node(const struct steno_prep *pc)
@@ -59,13 +66,110 @@ void steno_prep_packed(struct steno_prep *pc, size_t bytes)
     pc->packed += bytes;
 }
 
+enum steno_precision steno_prep_precision(const struct steno_prep *pc)
+{
+    return pc->precision;
+}
+
+void steno_prep_rounded(struct steno_prep *pc, const float *w, size_t n, bool lowered, double lost)
+{
+    struct steno_precision_report *r = pc->report;
+    double square = 0, error;
+    if (!r)
+        return;
+    r->products++;
+    if (!lowered)
+        return;
+    for (size_t i = 0; i < n; i++)
+        square += (double)w[i] * (double)w[i];
+    error = square > 0 ? sqrt(lost / square) : 0;
+    if (!r->lowered++ || error > r->worst) {
+        r->worst = error;
+        snprintf(r->worst_node, sizeof r->worst_node, "%s", pc->node->name);
+    }
+    r->square += square;
+    r->square_error += lost;
+    r->error = r->square > 0 ? sqrt(r->square_error / r->square) : 0;
+}
+
+/* ---- memory of packed weights ---- */
+
+static struct steno_packed_block *next_block(struct steno_packed_store *s)
+{
+    if (s->n == s->cap) {
+        int cap = s->cap ? 2 * s->cap : 32;
+        struct steno_packed_block *p = realloc(s->block, (size_t)cap * sizeof *p);
+        if (!p)
+            return NULL;
+        s->block = p;
+        s->cap = cap;
+    }
+    return &s->block[s->n];
+}
+
+/* Operators ask in the order of the nodes, the same at every load of the same graph. */
+static void *from_cache(struct steno_packed_store *s, size_t bytes)
+{
+    const struct steno_packed_block *b = &s->cached[s->n];
+    return s->n < s->n_cached && b->bytes == bytes ? b->data : NULL;
+}
+
+void *steno_prep_memory(struct steno_prep *pc, int in, size_t bytes, bool *filled)
+{
+    struct steno_packed_store *s = pc->store;
+    struct steno_packed_block *b = next_block(s);
+    const struct steno_value *v = value(pc, in);
+    if (!b || !v)
+        return NULL;
+    *filled = s->cached != NULL;
+    *b = (struct steno_packed_block){.bytes = bytes, .mapped = *filled};
+    b->data = *filled ? from_cache(s, bytes) : steno_aligned_alloc(bytes);
+    if (!b->data)
+        return NULL;
+    s->n++;
+    steno_prep_consumed(pc, in);
+    steno_prep_packed(pc, bytes);
+    if (pc->stowed)
+        pc->stowed[pc->node->in[in]]++;
+    return b->data;
+}
+
+void steno_packed_store_free(struct steno_packed_store *s)
+{
+    for (int i = 0; i < s->n; i++)
+        if (!s->block[i].mapped)
+            steno_aligned_free(s->block[i].data);
+    free(s->block);
+    memset(s, 0, sizeof *s);
+}
+
 static void drop_consumed(struct steno_prep *pc, const struct steno_node *n)
 {
     for (int i = 0; i < n->n_in; i++) {
         steno_vid v = n->in[i];
-        if (v != STENO_NONE && pc->consumed[v] && pc->consumed[v] == pc->g->values[v].uses)
+        if (v == STENO_NONE || !pc->consumed[v] || pc->consumed[v] != pc->g->values[v].uses)
+            continue;
+        pc->g->values[v].spent = true;
+        pc->g->values[v].stowed = pc->stowed[v] == pc->consumed[v];
+        if (!pc->store->keep)
             steno_graph_drop_const(pc->g, v);
     }
+}
+
+static int drop_spent(struct steno_graph *g, void *arg)
+{
+    (void)arg;
+    for (int32_t i = 0; i < g->n_values; i++)
+        if (g->values[i].spent)
+            steno_graph_drop_const(g, i);
+    for (int32_t i = 0; i < g->n_nodes; i++)
+        steno_node_each_graph(&g->nodes[i], drop_spent, NULL);
+    return 0;
+}
+
+void steno_prepare_drop(struct steno_graph *g)
+{
+    (void)drop_spent(g, NULL);
 }
 
 static steno_status prepare(struct steno_prep *pc, struct steno_node *n, steno_err *err)
@@ -79,20 +183,27 @@ static steno_status prepare(struct steno_prep *pc, struct steno_node *n, steno_e
 }
 
 steno_status steno_prepare_node(struct steno_graph *g, struct steno_node *n, const steno_kernels *k,
-                                steno_err *err)
+                                struct steno_packed_store *store, steno_err *err)
 {
-    struct steno_prep pc = {.g = g, .k = k};
+    struct steno_prep pc = {.g = g, .k = k, .store = store};
     return prepare(&pc, n, err);
 }
 
-steno_status steno_prepare_graph(struct steno_graph *g, const steno_kernels *k, size_t *packed,
-                                 steno_err *err)
+steno_status steno_prepare_graph(struct steno_graph *g, const steno_kernels *k,
+                                 enum steno_precision precision,
+                                 struct steno_precision_report *report,
+                                 struct steno_packed_store *store, size_t *packed, steno_err *err)
 {
-    struct steno_prep pc = {.g = g, .k = k};
+    struct steno_prep pc = {
+        .g = g, .k = k, .precision = precision, .report = report, .store = store};
     steno_status st = STENO_OK;
     pc.consumed = calloc((size_t)g->n_values + 1, sizeof *pc.consumed);
-    if (!pc.consumed)
+    pc.stowed = calloc((size_t)g->n_values + 1, sizeof *pc.stowed);
+    if (!pc.consumed || !pc.stowed) {
+        free(pc.consumed);
+        free(pc.stowed);
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory while packing weights");
+    }
     for (int32_t i = 0; !st && i < g->n_nodes; i++) {
         struct steno_node *n = &g->nodes[i];
         st = prepare(&pc, n, err);
@@ -100,10 +211,11 @@ steno_status steno_prepare_graph(struct steno_graph *g, const steno_kernels *k, 
             drop_consumed(&pc, n);
         for (int k2 = 0; !st && k2 < n->n_attr; k2++)
             if (n->attr[k2].kind == STENO_ATTR_GRAPH)
-                st = steno_prepare_graph(n->attr[k2].g, k, packed, err);
+                st = steno_prepare_graph(n->attr[k2].g, k, precision, report, store, packed, err);
     }
     *packed += pc.packed;
     free(pc.consumed);
+    free(pc.stowed);
     return st;
 }
 

@@ -11,6 +11,10 @@ steno_status steno_session_open(steno_session **out, steno_network *n,
     steno_status st;
     if (!s)
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory for a session");
+    if (n->rewrite_only) {
+        free(s);
+        return steno_fail(err, STENO_ERR_INVAL, "the network was opened for rewriting only");
+    }
     s->net = n;
     s->in = calloc((size_t)n->g->n_inputs + 1, sizeof *s->in);
     s->in_ptr = calloc((size_t)n->g->n_inputs + 1, sizeof *s->in_ptr);
@@ -113,6 +117,29 @@ void steno_session_set_profile(steno_session *s, bool on)
     s->ws.profile = on;
 }
 
+/* What a node moves: nothing for a view; of a table that rows are taken from, the rows. Weights
+ * that an operator has packed have no elements any more, but still a shape. */
+static double bytes_of(const struct steno_graph *g, const struct step *s)
+{
+    double sum = 0;
+    size_t n;
+    bool skip0 = !strcmp(s->node->op_type, "Gather") || (s->node->op->flags & STENO_OP_SHAPE_ONLY);
+    if (s->node->op->flags & STENO_OP_VIEW)
+        return 0;
+    for (int k = skip0; k < s->node->n_in; k++) {
+        const struct steno_value *v =
+            s->node->in[k] == STENO_NONE ? NULL : &g->values[s->node->in[k]];
+        if (s->in[k] && !steno_shape_bytes(&s->in[k]->shape, s->in[k]->dtype, &n))
+            sum += (double)n;
+        else if (v && !steno_shape_bytes(&v->shape, v->dtype, &n))
+            sum += (double)n;
+    }
+    for (int k = 0; k < s->node->n_out; k++)
+        if (s->out[k] && !steno_shape_bytes(&s->out[k]->t.shape, s->out[k]->t.dtype, &n))
+            sum += (double)n;
+    return sum;
+}
+
 bool steno_session_profile(const steno_session *s, int i, struct steno_profile_row *row)
 {
     const struct plan *p = s->main->cur;
@@ -122,5 +149,6 @@ bool steno_session_profile(const steno_session *s, int i, struct steno_profile_r
     row->ns = p->steps[i].ns;
     row->runs = p->steps[i].runs;
     row->flops = p->steps[i].flops;
+    row->bytes = bytes_of(s->net->g, &p->steps[i]);
     return true;
 }

@@ -3,11 +3,10 @@
 #define STENO_EXEC_SESSION_H
 
 #include "graph/graph.h"
+#include "ops/precision.h"
 
 typedef struct steno_network steno_network; /* frozen: graph, packed weights, kernel table */
 typedef struct steno_session steno_session; /* confined: arena, plan, states of one run at a time */
-
-enum steno_precision { STENO_FP32, STENO_BF16_WEIGHTS, STENO_INT8_WEIGHTS };
 
 struct steno_network_options {
     const char *cpu; /* level name or NULL */
@@ -16,6 +15,15 @@ struct steno_network_options {
     size_t max_bytes;           /* of weights; 0 = 64 GiB */
     const char *disable_passes; /* comma-separated names, or NULL */
     const char *only_passes;    /* names of the passes to run, or NULL for all */
+    /* Folder of packed caches, made if it is not there; NULL = none. The first load of a model file
+     * leaves its graph after the passes and its packed weights there, later ones map them: ready
+     * at once, and one copy for all processes. A cache of another file, version, CPU level or
+     * setting, a damaged one, or one that somebody else may write is made anew. */
+    const char *cache_dir;
+    bool rewrite_only;          /* for exec/save.h: nothing is packed, no session can be opened */
+    /* Called for each place where a pass found most of its pattern and refused; NULL = no one. */
+    void (*refused)(void *arg, const char *pass, const char *node, const char *why);
+    void *refused_arg;
 };
 
 /* Read, check, optimize, infer, pack. Every missing operator is listed in the one error.
@@ -40,6 +48,9 @@ int steno_network_find_output(const steno_network *n, const char *name);
 const char *steno_network_meta(const steno_network *n, const char *key); /* NULL if none */
 /* Constants still held plus what operators have packed, each counted once. */
 size_t steno_network_weight_bytes(const steno_network *n);
+struct steno_precision_report; /* ops/weights.h: what rounding the weights did */
+const struct steno_precision_report *steno_network_precision(const steno_network *n);
+bool steno_network_is_mapped(const steno_network *n); /* it came out of a packed cache */
 struct steno_onnx_info; /* onnx/load.h */
 const struct steno_onnx_info *steno_network_info(const steno_network *n);
 struct steno_pass_counts; /* passes/passes.h: rewrites made at load, by pass */
@@ -80,6 +91,7 @@ struct steno_profile_row {
     int64_t ns; /* sum over runs; bodies of If, Loop, Scan count for their node */
     int64_t runs;
     double flops; /* of one run */
+    double bytes; /* of its inputs and outputs */
 };
 /* Step i of the main graph's current plan, in running order; false past the last. */
 bool steno_session_profile(const steno_session *s, int i, struct steno_profile_row *row);

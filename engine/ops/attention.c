@@ -10,6 +10,8 @@ struct job {
     const steno_kernels *k;
     char *scratch;
     size_t score_bytes, work_bytes, part_bytes, parts;
+    bool by_rows;
+    struct steno_attn_tiles tiles;
 };
 
 static size_t aligned(size_t n)
@@ -17,8 +19,8 @@ static size_t aligned(size_t n)
     return (n + STENO_ALIGN - 1) & ~(size_t)(STENO_ALIGN - 1);
 }
 
-/* First key and the one past the last that row i of batch b may see. */
-static void visible(const struct steno_attention *a, size_t b, size_t i, size_t *from, size_t *to)
+void steno_attn_visible(const struct steno_attention *a, size_t b, size_t i, size_t *from,
+                        size_t *to)
 {
     int64_t at = (int64_t)i + (a->offset ? a->offset[b] : 0), lo = 0, hi = (int64_t)a->keys;
     if (a->left >= 0 && at - a->left > lo)
@@ -51,7 +53,7 @@ static void weigh(const struct job *j, size_t b, size_t h, size_t i, float *s)
     }
     if (out && a->capture == STENO_ATTN_CAPPED)
         memcpy(out, s, n * sizeof *s);
-    visible(a, b, i, &from, &to);
+    steno_attn_visible(a, b, i, &from, &to);
     for (size_t c = from; c < to && mask && !seen; c++)
         seen = mask[c] != -INFINITY;
     if (!mask)
@@ -98,26 +100,43 @@ static void part(void *arg, int p)
 {
     const struct job *j = arg;
     size_t heads = j->a->batch * j->a->q_heads;
-    for (size_t i = heads * (size_t)p / j->parts; i < heads * ((size_t)p + 1) / j->parts; i++)
-        one_head(j, i / j->a->q_heads, i % j->a->q_heads, j->scratch + (size_t)p * j->part_bytes);
+    for (size_t i = heads * (size_t)p / j->parts; i < heads * ((size_t)p + 1) / j->parts; i++) {
+        char *mem = j->scratch + (size_t)p * j->part_bytes;
+        if (j->by_rows)
+            one_head(j, i / j->a->q_heads, i % j->a->q_heads, mem);
+        else
+            steno_attn_tiles_head(&j->tiles, i / j->a->q_heads, i % j->a->q_heads, mem);
+    }
+}
+
+static void size_rows(struct job *j, const struct steno_attention *a)
+{
+    size_t m = a->rows < ROWS ? a->rows : ROWS, w;
+    j->score_bytes = aligned(m * a->keys * sizeof(float));
+    j->work_bytes = j->k->gemm_f32_work(m, a->keys, a->size);
+    w = j->k->gemm_f32_work(m, a->v_size, a->keys);
+    j->work_bytes = aligned(w > j->work_bytes ? w : j->work_bytes);
+    j->part_bytes = j->score_bytes + j->work_bytes + STENO_ALIGN;
 }
 
 steno_status steno_ops_attention(struct steno_op_ctx *ctx, const struct steno_attention *a,
                                  steno_err *err)
 {
     struct job j = {.a = a, .k = steno_op_kernels(ctx)};
-    size_t m = a->rows < ROWS ? a->rows : ROWS, threads = (size_t)steno_op_threads(ctx), w;
+    size_t threads = (size_t)steno_op_threads(ctx), total;
     double macs = (double)a->batch * (double)a->q_heads * (double)a->rows * (double)a->keys *
                   (double)(a->size + a->v_size);
     if (!a->batch || !a->q_heads || !a->rows)
         return STENO_OK;
-    j.score_bytes = aligned(m * a->keys * sizeof(float));
-    j.work_bytes = j.k->gemm_f32_work(m, a->keys, a->size);
-    w = j.k->gemm_f32_work(m, a->v_size, a->keys);
-    j.work_bytes = aligned(w > j.work_bytes ? w : j.work_bytes);
-    j.part_bytes = j.score_bytes + j.work_bytes + STENO_ALIGN;
+    j.by_rows = a->captured || a->softcap > 0;
+    if (j.by_rows)
+        size_rows(&j, a);
+    else if (!steno_attn_tiles_init(&j.tiles, a, j.k))
+        return steno_ops_nomem(ctx, err);
+    else
+        j.part_bytes = j.tiles.bytes;
     j.parts = macs < 262144 ? 1 : threads < a->batch * a->q_heads ? threads : a->batch * a->q_heads;
-    j.scratch = steno_op_scratch(ctx, j.parts * j.part_bytes);
+    j.scratch = steno_mul_size(j.parts, j.part_bytes, &total) ? steno_op_scratch(ctx, total) : NULL;
     if (!j.scratch)
         return steno_ops_nomem(ctx, err);
     if (j.parts == 1)

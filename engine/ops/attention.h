@@ -19,6 +19,12 @@ enum steno_attn_capture {
     STENO_ATTN_WEIGHTS
 };
 
+/* One byte for each score, non-zero where the key is hidden; strides in bytes, 0 where it repeats. */
+struct steno_attn_hidden {
+    const uint8_t *data;
+    size_t batch, head, row, key;
+};
+
 struct steno_attention {
     size_t batch, q_heads, kv_heads, rows, keys, size, v_size; /* kv_heads divides q_heads */
     struct steno_attn_view q, k, v;
@@ -34,13 +40,47 @@ struct steno_attention {
     int64_t left, right;
     const int64_t *offset; /* [batch] */
     const int64_t *valid;  /* [batch] keys that count, or NULL = all */
-    float *captured;       /* [batch, q_heads, rows, keys] or NULL */
+    struct steno_attn_hidden hidden; /* data NULL = none */
+    /* Relative positions (Transformer-XL): p [batch, heads, p_len, size], data NULL = none. The
+     * score of row i and key j gets, before the scale, element (i, j) of the shifted product
+     * (q + p_bias) p'; ops/op_fused_attention.c says what RelativeShift does. */
+    struct steno_attn_view p;
+    size_t p_len;
+    const float *q_bias, *p_bias; /* [q_heads * size] added to q for k and for p, or NULL */
+    float empty;                  /* result of a row that sees no key */
+    float *captured;              /* [batch, q_heads, rows, keys] or NULL */
     enum steno_attn_capture capture;
 };
 
-/* y = softmax(cap(q k' * scale) + bias) v. A row that may see no key is zero. Shared out over batch
- * and heads. STENO_ERR_NOMEM. */
+/* y = softmax(cap((q + q_bias) k' + shift((q + p_bias) p')) * scale) + bias) v. A row that may see
+ * no key is `empty`. Shared out over batch and heads. Scores exist a tile at a time (online softmax:
+ * Dao et al., FlashAttention, 2022), but for softcap and capture, where they exist by rows and p,
+ * q_bias, p_bias and hidden must be NULL. STENO_ERR_NOMEM. */
 STENO_MUST steno_status steno_ops_attention(struct steno_op_ctx *ctx,
                                             const struct steno_attention *a, steno_err *err);
+
+/* Row i of the shifted x: out[j - from] = element (i, j) of RelativeShift(x [rows, len]), from <= j <
+ * to. x starts at row `first` of the whole; only the rows that are needed have to be there. */
+void steno_ops_shift_row(float *out, const float *x, size_t first, size_t rows, size_t len, size_t i,
+                         size_t from, size_t to);
+
+/* ---- attention_tiled.c ---- */
+struct steno_attn_tiles {
+    const struct steno_attention *a;
+    const steno_kernels *k;
+    size_t bytes; /* of one part's scratch */
+    size_t tile;  /* rows at a time */
+    size_t score_ld, pos_ld;
+    size_t work_bytes;
+    size_t at_q, at_s, at_p, at_o, at_mask, at_row, at_k, at_v, at_pos, at_work;
+};
+/* False: sizes overflow. */
+bool steno_attn_tiles_init(struct steno_attn_tiles *t, const struct steno_attention *a,
+                           const steno_kernels *k);
+/* One head of one batch entry; mem: t->bytes, 64-byte aligned. */
+void steno_attn_tiles_head(const struct steno_attn_tiles *t, size_t b, size_t h, char *mem);
+/* First key and the one past the last that row i of batch entry b may see by length and window. */
+void steno_attn_visible(const struct steno_attention *a, size_t b, size_t i, size_t *from,
+                        size_t *to);
 
 #endif

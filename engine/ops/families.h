@@ -16,6 +16,7 @@
     X(norm)                                                                                        \
     X(matmul)                                                                                      \
     X(conv)                                                                                        \
+    X(conv_nhwc)                                                                                   \
     X(rnn)                                                                                         \
     X(control)                                                                                     \
     X(search)                                                                                      \

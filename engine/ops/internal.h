@@ -153,6 +153,12 @@ void steno_ops_ranges(struct steno_op_ctx *ctx, size_t n, size_t grain,
 void steno_ops_gemm_packed(struct steno_op_ctx *ctx, size_t m, size_t n, size_t k, const float *a,
                            size_t lda, const void *packed, float *c, size_t ldc,
                            const struct steno_gemm_epilogue *ep);
-void steno_ops_packed_release(void *priv);
+
+/* y = x * sigmoid(alpha * x * (1 + cubic * x^2)): Swish with cubic 0, the tanh form of Gelu with the
+ * two constants (0.5 (1 + tanh u) = sigmoid(2 u)). x == y allowed. */
+#define STENO_OPS_GELU_ALPHA 1.5957691216f /* 2 sqrt(2 / pi) */
+#define STENO_OPS_GELU_CUBIC 0.044715f
+void steno_ops_gate_f32(const steno_kernels *k, float *y, const float *x, size_t n, float alpha,
+                        float cubic);
 
 #endif

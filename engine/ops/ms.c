@@ -64,6 +64,33 @@ void steno_int8_widen(const struct steno_int8 *w, float *out)
                          scale[m * sm + c * sc];
 }
 
+steno_status steno_int8_spread(struct steno_op_ctx *ctx, const struct steno_int8 *w,
+                               const struct steno_shape *shape, float with, const float **scale,
+                               size_t *step, struct steno_tensor *zero, steno_err *err)
+{
+    size_t cols = (size_t)shape->dim[shape->rank - 1], sm, sc, zm = 0, zc = 0;
+    size_t matrices = shape->rank > 2 ? steno_ops_prod(shape, 0, shape->rank - 2) : 1, n;
+    float *s;
+    uint8_t *z;
+    (void)steps(steno_numel(w->scale), matrices, cols, &sm, &sc);
+    if (w->zero)
+        (void)steps(steno_numel(w->zero), matrices, cols, &zm, &zc);
+    n = (sm || zm ? matrices : 1) * cols;
+    s = steno_op_scratch(ctx, (n + 1) * sizeof *s);
+    z = steno_op_scratch(ctx, n + 1);
+    if (!s || !z)
+        return steno_ops_nomem(ctx, err);
+    for (size_t i = 0; i < n; i++) {
+        s[i] = with * ((const float *)w->scale->data)[i / cols * sm + i % cols * sc];
+        z[i] = w->zero ? ((const uint8_t *)w->zero->data)[i / cols * zm + i % cols * zc] : 0;
+    }
+    *scale = s;
+    *step = n > cols ? cols : 0;
+    if (w->zero)
+        *zero = (struct steno_tensor){w->zero->dtype, {.rank = 1, .dim = {(int64_t)n}}, z};
+    return STENO_OK;
+}
+
 steno_status steno_int8_scratch(struct steno_op_ctx *ctx, const struct steno_int8 *w,
                                 const float **out, steno_err *err)
 {
@@ -97,28 +124,6 @@ float steno_ms_dynamic(const steno_kernels *k, const float *x, size_t n, float *
     return scale;
 }
 
-steno_status steno_ms_activation(struct steno_op_ctx *ctx, const struct steno_tensor *x,
-                                 const struct steno_tensor *scale, const struct steno_tensor *zero,
-                                 const float **out, steno_err *err)
-{
-    size_t n = steno_numel(x);
-    float s, z, *f;
-    if (!is_byte(x->dtype) || scale->dtype != STENO_F32 || (zero && zero->dtype != x->dtype))
-        return steno_ops_bad_type(ctx, err, x->dtype);
-    if (steno_numel(scale) != 1 || (zero && steno_numel(zero) != 1))
-        return steno_op_fail(ctx, err, STENO_ERR_INVAL,
-                             "the activation takes one scale and one zero point");
-    f = steno_op_scratch(ctx, (n + 1) * sizeof *f);
-    if (!f)
-        return steno_ops_nomem(ctx, err);
-    s = *(const float *)scale->data;
-    z = zero ? byte_at(zero, 0) : 0;
-    for (size_t i = 0; i < n; i++)
-        f[i] = (byte_at(x, i) - z) * s;
-    *out = f;
-    return STENO_OK;
-}
-
 /* Parameter i of the activation: from the list, or by its own name, or the operator's default. */
 static float act_param(const struct steno_node *n, int i, float otherwise)
 {
@@ -133,7 +138,8 @@ bool steno_ops_fused_act_known(const char *name)
 {
     static const char *const names[] = {"",     "Relu",        "Sigmoid",         "Tanh",
                                         "Clip", "HardSigmoid", "LeakyRelu",       "Elu",
-                                        "Softplus", "Softsign", "ThresholdedRelu"};
+                                        "Softplus", "Softsign", "ThresholdedRelu",
+                                        "Swish", "HardSwish", "Gelu"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (!strcmp(name, names[i]))
             return true;
@@ -148,6 +154,10 @@ static bool simple_act(const steno_kernels *k, const char *name, float *x, size_
         k->sigmoid_f32(x, x, n);
     else if (!strcmp(name, "Tanh"))
         k->tanh_f32(x, x, n);
+    else if (!strcmp(name, "Swish"))
+        k->silu_f32(x, x, n);
+    else if (!strcmp(name, "Gelu"))
+        k->gelu_f32(x, x, n);
     else
         return !*name;
     return true;
@@ -178,6 +188,9 @@ steno_status steno_ops_fused_act(const struct steno_op_ctx *ctx, float *x, size_
         a = act_param(node, 0, 1);
         for (size_t i = 0; i < n; i++)
             x[i] = x[i] > a ? x[i] : 0;
+    } else if (!strcmp(name, "HardSwish")) {
+        for (size_t i = 0; i < n; i++)
+            x[i] *= fmaxf(0, fminf(1, x[i] / 6 + 0.5f));
     } else if (!strcmp(name, "Softplus")) {
         for (size_t i = 0; i < n; i++)
             x[i] = fmaxf(x[i], 0) + log1pf(expf(-fabsf(x[i])));

@@ -18,6 +18,7 @@
 
 #include "graph/graph.h"
 #include "kernels/kernels.h"
+#include "ops/precision.h"
 
 struct steno_infer;  /* exec/infer.c: the view of one node during inference */
 struct steno_op_ctx; /* the view of one node during a run */
@@ -85,8 +86,20 @@ const steno_kernels *steno_prep_kernels(const struct steno_prep *pc);
  * one else reads it (weights are held once). */
 void steno_prep_consumed(struct steno_prep *pc, int in);
 
+/* Memory for `bytes` of weights packed from constant input `in`: the network's, freed with it, and
+ * counted (do not call the two functions around this one as well). *filled: an earlier load's packed
+ * weights lie there already, mapped and not to be written; the constant then has a type and a shape
+ * but no elements. NULL: out of memory, or the cache is not of this network. */
+void *steno_prep_memory(struct steno_prep *pc, int in, size_t bytes, bool *filled);
+
 /* Bytes of packed weights that the node's priv holds, for reports. */
 void steno_prep_packed(struct steno_prep *pc, size_t bytes);
+
+/* How the network wants its weights kept. */
+enum steno_precision steno_prep_precision(const struct steno_prep *pc);
+/* For the report: weights w [n] of a product, kept in less than f32 (lowered) with this sum of
+ * squared rounding errors. */
+void steno_prep_rounded(struct steno_prep *pc, const float *w, size_t n, bool lowered, double lost);
 
 /* ---- run ---- */
 const struct steno_node *steno_op_node(const struct steno_op_ctx *ctx);

@@ -2,13 +2,16 @@
  *
  * One and two axes in f32 run in the kernel table, f16 and bf16 widened to it; f64, three axes and
  * the transposed form are plain loops in f64. */
+#include "ops/conv.h"
+#include "ops/conv_bytes.h"
 #include "ops/ms.h"
-#include "ops/window.h"
 
+#include <math.h>
 #include <stdlib.h>
 
-struct conv {     /* the node's frozen state */
-    void *packed; /* for the kernel, when W is constant f32 */
+struct conv {                      /* the node's frozen state */
+    void *packed;                  /* for the kernel, when W is constant f32 */
+    struct steno_weights *lowered; /* ... or as a product of patches, in less than f32 */
     enum steno_act act;
     float act_min, act_max;
     bool late; /* an activation that the kernel does not know: after it */
@@ -24,6 +27,8 @@ static steno_status read_activation(const struct steno_node *n, struct conv *c, 
     } names[] = {{"Relu", STENO_ACT_RELU},
                  {"Sigmoid", STENO_ACT_SIGMOID},
                  {"Tanh", STENO_ACT_TANH},
+                 {"Swish", STENO_ACT_SILU},
+                 {"Gelu", STENO_ACT_GELU},
                  {"Clip", STENO_ACT_CLIP}};
     const char *want = steno_node_str(n, "activation", "");
     const struct steno_attr *params = steno_node_attr(n, "activation_params");
@@ -45,9 +50,8 @@ static steno_status read_activation(const struct steno_node *n, struct conv *c, 
     return STENO_OK;
 }
 
-/* Everything of a convolution but the image. */
-static steno_status geometry(const struct steno_node *n, const struct steno_shape *w,
-                             struct steno_conv *s, struct steno_window *win, steno_err *err)
+steno_status steno_ops_conv_geometry(const struct steno_node *n, const struct steno_shape *w,
+                                     struct steno_conv *s, struct steno_window *win, steno_err *err)
 {
     int64_t group = steno_node_int(n, "group", 1);
     size_t count;
@@ -96,7 +100,7 @@ static steno_status infer_conv(struct steno_infer *ic, steno_err *err)
         steno_infer_set(ic, 0, t, &y);
         return STENO_OK;
     }
-    st = geometry(n, &w, &s, &win, err);
+    st = steno_ops_conv_geometry(n, &w, &s, &win, err);
     if (st)
         return st;
     if (x.rank >= 0 && x.rank != w.rank)
@@ -124,8 +128,42 @@ static void release_conv(void *priv)
 {
     struct conv *c = priv;
     if (c)
-        steno_aligned_free(c->packed);
+        if (c)
+            steno_weights_free(c->lowered);
     free(c);
+}
+
+bool steno_ops_conv_lowers(enum steno_precision p, const struct steno_conv *s,
+                           const struct steno_window *win)
+{
+    bool pointwise = s->kernel[0] * s->kernel[1] == 1 && s->stride[0] * s->stride[1] == 1;
+    for (int i = 0; i < win->n; i++)
+        pointwise = pointwise && !win->before[i] && !win->after[i];
+    if (p == STENO_FP32 || s->group != 1 || s->c_in < 16 || s->c_out < 8)
+        return false;
+    return p == STENO_INT8_WEIGHTS || pointwise;
+}
+
+steno_status steno_ops_conv_lower(struct steno_prep *pc, const struct steno_conv *s,
+                                  const struct steno_tensor *w, struct steno_weights **out,
+                                  steno_err *err)
+{
+    size_t taps = s->kernel[0] * s->kernel[1], depth = taps * s->c_in;
+    float *rows = malloc(steno_numel(w) * sizeof *rows);
+    double lost;
+    steno_status st;
+    if (!rows)
+        return steno_fail(err, STENO_ERR_NOMEM, "out of memory for packed weights");
+    steno_ops_conv_rows(rows, w->data, sizeof *rows, s->c_out, s->c_in, taps);
+    st = steno_weights_new(steno_prep_kernels(pc), steno_prep_precision(pc), rows, depth, true,
+                           depth, s->c_out, out, &lost, err);
+    if (!st) {
+        steno_prep_packed(pc, (*out)->bytes);
+        steno_prep_consumed(pc, 1);
+        steno_prep_rounded(pc, rows, depth * s->c_out, true, lost);
+    }
+    free(rows);
+    return st;
 }
 
 static steno_status prepare_conv(struct steno_prep *pc, void **priv, steno_err *err)
@@ -141,16 +179,19 @@ static steno_status prepare_conv(struct steno_prep *pc, void **priv, steno_err *
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
     st = read_activation(n, c, err);
     if (!st && w)
-        st = geometry(n, &w->shape, &s, &win, err);
-    if (!st && w && w->dtype == STENO_F32 && w->shape.rank <= 4 && steno_numel(w)) {
+        st = steno_ops_conv_geometry(n, &w->shape, &s, &win, err);
+    if (!st && w && w->dtype == STENO_F32 && w->shape.rank <= 4 && steno_numel(w) &&
+        steno_ops_conv_lowers(steno_prep_precision(pc), &s, &win)) {
+        st = steno_ops_conv_lower(pc, &s, w, &c->lowered, err);
+    } else if (!st && w && w->dtype == STENO_F32 && w->shape.rank <= 4 && steno_numel(w)) {
         size_t bytes = k->conv_f32_packed_bytes(&s);
-        c->packed = steno_aligned_alloc(bytes);
-        if (c->packed) {
-            k->conv_f32_pack(c->packed, w->data, &s);
-            steno_prep_packed(pc, bytes);
-            steno_prep_consumed(pc, 1);
-        } else {
+        bool filled;
+        c->packed = steno_prep_memory(pc, 1, bytes, &filled);
+        if (!c->packed) {
             st = steno_fail(err, STENO_ERR_NOMEM, "out of memory for packed weights");
+        } else if (!filled) {
+            k->conv_f32_pack(c->packed, w->data, &s);
+            steno_prep_rounded(pc, w->data, steno_numel(w), false, 0);
         }
     }
     if (st) {
@@ -191,6 +232,42 @@ static steno_status finish(struct steno_op_ctx *ctx, const struct conv *c, const
     return steno_ops_fused_act(ctx, y, n, err);
 }
 
+/* x [c_in, in] as rows of pixels times the lowered weights: y [c_out, out]. */
+static steno_status image_lowered(struct steno_op_ctx *ctx, const struct steno_weights *w,
+                                  const struct steno_conv *s, const float *x, float *y,
+                                  const struct steno_gemm_epilogue *ep, steno_err *err)
+{
+    const steno_kernels *k = steno_op_kernels(ctx);
+    size_t in = s->in[0] * s->in[1], out = s->out[0] * s->out[1];
+    float *pixels = steno_op_scratch(ctx, in * s->c_in * sizeof *pixels), scale, *rows;
+    struct steno_conv_bytes c = {.s = s, .like = {.ep = ep, .packed = w->data}, .y = y};
+    int32_t zero;
+    uint8_t *q;
+    steno_status st;
+    if (!pixels)
+        return steno_ops_nomem(ctx, err);
+    k->transpose_f32(pixels, s->c_in, x, in, s->c_in, in);
+    if (steno_conv_is_pointwise(s)) { /* rows have ranges of their own */
+        rows = steno_op_scratch(ctx, out * w->n * sizeof *rows);
+        if (!rows)
+            return steno_ops_nomem(ctx, err);
+        st = steno_ops_linear(ctx, w, out, pixels, w->k, rows, w->n, ep, err);
+        if (!st)
+            k->transpose_f32(y, out, rows, w->n, out, w->n);
+        return st;
+    }
+    q = steno_op_scratch(ctx, in * s->c_in);
+    steno_ops_range(k, pixels, in * s->c_in, &scale, &zero);
+    c.like.scale = steno_ops_scales(ctx, scale, w->scale, 1, w->n);
+    if (!q || !c.like.scale)
+        return steno_ops_nomem(ctx, err);
+    steno_ops_quantize(ctx, q, pixels, in * s->c_in, scale, zero, false);
+    c.x = q;
+    c.pad = (uint8_t)zero;
+    c.like.a_zero = &zero;
+    return steno_ops_conv_bytes(ctx, &c, err);
+}
+
 static steno_status run_fast(struct steno_op_ctx *ctx, const struct conv *c, struct steno_conv *s,
                              struct steno_tensor *y, steno_err *err)
 {
@@ -212,6 +289,18 @@ static steno_status run_fast(struct steno_op_ctx *ctx, const struct conv *c, str
     ep.bias = b ? steno_ops_as_f32(ctx, b) : NULL;
     if (!xf || !yf || (b && !ep.bias) || (z && !zf))
         return steno_ops_nomem(ctx, err);
+    for (size_t i = 0; c->lowered && i < (size_t)x->shape.dim[0]; i++) {
+        ep.bias_rows = false; /* the product's columns are the output channels */
+        st = image_lowered(ctx, c->lowered, s, xf + i * in, yf + i * out, &ep, err);
+        if (st)
+            return st;
+    }
+    if (c->lowered) {
+        st = finish(ctx, c, zf, yf, steno_numel(y), err);
+        if (!st)
+            steno_ops_put_f32(y, yf);
+        return st;
+    }
     if (!c->packed) {
         w = steno_ops_as_f32(ctx, steno_op_in(ctx, 1));
         packed = steno_op_scratch(ctx, m.k->conv_f32_packed_bytes(s));
@@ -220,9 +309,7 @@ static steno_status run_fast(struct steno_op_ctx *ctx, const struct conv *c, str
         m.k->conv_f32_pack(packed, w, s);
         m.packed = packed;
     }
-    /* below that many multiply-adds one thread is faster than waking another */
-    if (out * (s->c_in / s->group) * s->kernel[0] * s->kernel[1] > 1u << 18)
-        m.parts = steno_op_threads(ctx);
+    m.parts = steno_ops_conv_parts(ctx, s);
     m.work = steno_op_scratch(ctx, m.k->conv_f32_work(s, (size_t)m.parts) + 1);
     if (!m.work)
         return steno_ops_nomem(ctx, err);
@@ -394,7 +481,7 @@ static steno_status run_conv(struct steno_op_ctx *ctx, steno_err *err)
     x = steno_op_in(ctx, 0);
     w = steno_op_in(ctx, 1);
     z = steno_op_n_in(ctx) > 3 ? steno_op_in(ctx, 3) : NULL;
-    st = geometry(steno_op_node(ctx), &w->shape, &s, &win, err);
+    st = steno_ops_conv_geometry(steno_op_node(ctx), &w->shape, &s, &win, err);
     if (!st)
         st = check_inputs(ctx, s.c_out, s.c_in, err);
     ys = w->shape;

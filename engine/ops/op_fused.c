@@ -2,21 +2,22 @@
  * is a chain of ONNX operators in one loop.
  *
  * Linear            X [..., K], W [K, N] constant, bias [N]?, residual [..., N]?
- *                   y = act(alpha * X W + bias) + residual; attributes act (enum steno_act), alpha
+ *                   y = act(alpha * X W + bias) + residual; attributes act (enum steno_act), alpha,
+ *                   act_min and act_max (Clip)
  * Glu               X [..., 2 N] = [a, b]; y [..., N] = a * sigmoid(b)
- * DepthwiseConv1d   X [B, T + K - 1, C], W [C, 1, K] constant, bias [C]?; y [B, T, C]
- *                   y[b, t, c] = sum_k X[b, t + k, c] W[c, 0, k] + bias[c]: time stays the slow
- * axis */
+ * DepthwiseConv1d   X [B, S, C], W [C, 1, K] constant, bias [C]?; y [B, S + pads - K + 1, C]
+ *                   y[b, t, c] = act(sum_k X[b, t + k - pads[0], c] W[c, 0, k] + bias[c]), zeros
+ *                   around X; attributes pads [2], below K, and act: time stays the slow axis */
 #include "ops/internal.h"
 #include "ops/families.h"
+#include "ops/weights.h"
 
 #include <stdlib.h>
 
 /* ---- Linear ---- */
 struct linear {
-    size_t k, n;
-    void *packed;
-    float alpha;
+    struct steno_weights *w;
+    float alpha, act_min, act_max;
     enum steno_act act;
 };
 
@@ -25,35 +26,28 @@ static void release_linear(void *priv)
     struct linear *l = priv;
     if (!l)
         return;
-    steno_aligned_free(l->packed);
+    steno_weights_free(l->w);
     free(l);
 }
 
 static steno_status prepare_linear(struct steno_prep *pc, void **priv, steno_err *err)
 {
     const struct steno_node *node = steno_prep_node(pc);
-    const steno_kernels *kernels = steno_prep_kernels(pc);
-    const struct steno_tensor *w = steno_prep_const(pc, 1);
-    struct linear *l;
-    size_t bytes;
-    if (!w || w->dtype != STENO_F32 || w->shape.rank != 2)
-        return steno_fail(err, STENO_ERR_FORMAT, "weights must be constant, f32, of rank 2");
-    l = calloc(1, sizeof *l);
+    struct linear *l = calloc(1, sizeof *l);
+    steno_status st;
     if (!l)
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory for packed weights");
-    l->k = (size_t)w->shape.dim[0];
-    l->n = (size_t)w->shape.dim[1];
     l->alpha = steno_node_float(node, "alpha", 1);
     l->act = (enum steno_act)steno_node_int(node, "act", STENO_ACT_NONE);
-    bytes = kernels->gemm_f32_packed_bytes(l->k, l->n);
-    l->packed = steno_aligned_alloc(bytes);
-    if (!l->packed) {
+    l->act_min = steno_node_float(node, "act_min", 0);
+    l->act_max = steno_node_float(node, "act_max", 0);
+    st = steno_prep_weights(pc, 1, false, &l->w, err);
+    if (!st && !l->w)
+        st = steno_fail(err, STENO_ERR_FORMAT, "weights must be constant, f32, of rank 2");
+    if (st) {
         release_linear(l);
-        return steno_fail(err, STENO_ERR_NOMEM, "out of memory for packed weights");
+        return st;
     }
-    kernels->gemm_f32_pack(l->packed, w->data, l->n, false, l->k, l->n);
-    steno_prep_consumed(pc, 1);
-    steno_prep_packed(pc, bytes);
     *priv = l;
     return STENO_OK;
 }
@@ -75,25 +69,30 @@ static steno_status run_linear(struct steno_op_ctx *ctx, steno_err *err)
     const struct linear *l = steno_op_priv(ctx);
     const struct steno_tensor *x = steno_op_in(ctx, 0);
     const struct steno_tensor *bias = steno_op_in(ctx, 2), *residual = steno_op_in(ctx, 3);
-    struct steno_gemm_epilogue ep = {.act = l->act, .alpha = l->alpha, .ldr = l->n};
+    struct steno_gemm_epilogue ep = {.act = l->act,
+                                     .act_min = l->act_min,
+                                     .act_max = l->act_max,
+                                     .alpha = l->alpha,
+                                     .ldr = l->w->n};
     struct steno_shape s;
     struct steno_tensor *y;
     steno_status st;
     if (!x || x->dtype != STENO_F32 || x->shape.rank < 1 ||
-        x->shape.dim[x->shape.rank - 1] != (int64_t)l->k)
-        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "X does not fit weights of %zu rows", l->k);
+        x->shape.dim[x->shape.rank - 1] != (int64_t)l->w->k)
+        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "X does not fit weights of %zu rows",
+                             l->w->k);
     s = x->shape;
-    s.dim[s.rank - 1] = (int64_t)l->n;
-    if (bias && (bias->dtype != STENO_F32 || steno_numel(bias) != l->n))
-        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "the bias is not of %zu elements", l->n);
+    s.dim[s.rank - 1] = (int64_t)l->w->n;
+    if (bias && (bias->dtype != STENO_F32 || steno_numel(bias) != l->w->n))
+        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "the bias is not of %zu elements", l->w->n);
     if (residual && (residual->dtype != STENO_F32 || !steno_shape_equal(&residual->shape, &s)))
         return steno_op_fail(ctx, err, STENO_ERR_INVAL, "the residual has another shape");
     ep.bias = bias ? bias->data : NULL;
     ep.residual = residual ? residual->data : NULL;
     st = steno_op_out(ctx, 0, STENO_F32, &s, &y, err);
     if (!st && steno_numel(y))
-        steno_ops_gemm_packed(ctx, steno_numel(y) / l->n, l->n, l->k, x->data, l->k, l->packed,
-                              y->data, l->n, &ep);
+        st = steno_ops_linear(ctx, l->w, steno_numel(y) / l->w->n, x->data, l->w->k, y->data,
+                              l->w->n, &ep, err);
     return st;
 }
 
@@ -193,44 +192,134 @@ static steno_status prepare_depthwise(struct steno_prep *pc, void **priv, steno_
     return STENO_OK;
 }
 
+static bool depthwise_pads(const struct steno_node *n, int64_t taps, int64_t *pads)
+{
+    size_t count;
+    const int64_t *p = steno_node_ints(n, "pads", &count);
+    pads[0] = p && count == 2 ? p[0] : 0;
+    pads[1] = p && count == 2 ? p[1] : 0;
+    return (!p || count == 2) && pads[0] >= 0 && pads[1] >= 0 && pads[0] < taps && pads[1] < taps;
+}
+
 static steno_status infer_depthwise(struct steno_infer *ic, steno_err *err)
 {
     struct steno_shape x = steno_infer_shape(ic, 0), w = steno_infer_shape(ic, 1);
-    if (x.rank == 3 && w.rank == 3) {
+    int64_t pads[2];
+    if (x.rank == 3 && w.rank == 3 && w.dim[2] > 0) {
         if (x.dim[2] >= 0 && w.dim[0] >= 0 && x.dim[2] != w.dim[0])
             return steno_fail(err, STENO_ERR_INVAL, "channels differ");
-        x.dim[1] = x.dim[1] >= 0 && w.dim[2] >= 0 && x.dim[1] >= w.dim[2] - 1
-                       ? x.dim[1] - w.dim[2] + 1
-                       : steno_infer_new_dim(ic);
+        if (!depthwise_pads(steno_infer_node(ic), w.dim[2], pads))
+            return steno_fail(err, STENO_ERR_INVAL, "pads must be two numbers below the taps");
+        if (x.dim[1] < 0)
+            x.dim[1] =
+                pads[0] + pads[1] == w.dim[2] - 1 ? x.dim[1] : steno_infer_new_dim(ic);
+        else if (x.dim[1] + pads[0] + pads[1] >= w.dim[2])
+            x.dim[1] += pads[0] + pads[1] - w.dim[2] + 1;
+        else
+            return steno_fail(err, STENO_ERR_INVAL, "X is shorter than the kernel");
     }
     steno_infer_set(ic, 0, STENO_F32, &x);
     return STENO_OK;
+}
+
+static void activate(const steno_kernels *k, enum steno_act act, float *y, size_t n)
+{
+    switch (act) {
+    case STENO_ACT_RELU:
+        k->relu_f32(y, y, n);
+        break;
+    case STENO_ACT_SIGMOID:
+        k->sigmoid_f32(y, y, n);
+        break;
+    case STENO_ACT_TANH:
+        k->tanh_f32(y, y, n);
+        break;
+    case STENO_ACT_SILU:
+        k->silu_f32(y, y, n);
+        break;
+    case STENO_ACT_NONE:
+    case STENO_ACT_GELU:
+    case STENO_ACT_CLIP:
+        break;
+    }
+}
+
+struct depthwise_job {
+    const steno_kernels *k;
+    const struct depthwise *d;
+    const float *x, *bias;
+    float *y;
+    size_t in, out, before; /* rows of x and y, zeros before x */
+    enum steno_act act;
+};
+
+/* Rows [t, end) of an image: where a tap would read before or behind x, those are left out. */
+static void depthwise_rows(const struct depthwise_job *j, const float *x, float *y, size_t t,
+                           size_t end)
+{
+    const struct depthwise *d = j->d;
+    while (t < end) {
+        size_t first = t < j->before ? j->before - t : 0; /* tap that reads x[0] or later */
+        size_t taps = d->k, n = 1;
+        if (t + d->k > j->in + j->before)
+            taps = j->in + j->before - t;
+        if (!first && taps == d->k) { /* nothing is left out until the end of x comes near */
+            n = j->in + j->before - d->k + 1 - t;
+            n = n < end - t ? n : end - t;
+        }
+        j->k->dwconv_f32(y + t * d->c, x + (t + first - j->before) * d->c, d->w + first * d->c,
+                         j->bias, n, d->c, taps > first ? taps - first : 0);
+        t += n;
+    }
+}
+
+/* Rows [begin, end) of all images one after the other, a few at a time: the activation finds them
+ * in the first cache. */
+static void depthwise_part(void *arg, size_t begin, size_t end)
+{
+    const struct depthwise_job *j = arg;
+    size_t step = 1 + 8192 / j->d->c;
+    while (begin < end) {
+        size_t b = begin / j->out, t = begin % j->out, n = j->out - t;
+        float *y = j->y + b * j->out * j->d->c;
+        n = n < step ? n : step;
+        n = n < end - begin ? n : end - begin;
+        depthwise_rows(j, j->x + b * j->in * j->d->c, y, t, t + n);
+        activate(j->k, j->act, y + t * j->d->c, n * j->d->c);
+        begin += n;
+    }
 }
 
 static steno_status run_depthwise(struct steno_op_ctx *ctx, steno_err *err)
 {
     const struct depthwise *d = steno_op_priv(ctx);
     const struct steno_tensor *x = steno_op_in(ctx, 0), *bias = steno_op_in(ctx, 2);
+    struct depthwise_job j = {.k = steno_op_kernels(ctx), .d = d};
     struct steno_shape s;
     struct steno_tensor *y;
-    size_t t, in;
+    int64_t pads[2];
     steno_status st;
+    if (!depthwise_pads(steno_op_node(ctx), (int64_t)d->k, pads))
+        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "pads must be two numbers below the taps");
     if (!x || x->dtype != STENO_F32 || x->shape.rank != 3 || x->shape.dim[2] != (int64_t)d->c ||
-        x->shape.dim[1] < (int64_t)d->k ||
+        x->shape.dim[1] + pads[0] + pads[1] < (int64_t)d->k ||
         (bias && (bias->dtype != STENO_F32 || steno_numel(bias) != d->c)))
         return steno_op_fail(ctx, err, STENO_ERR_INVAL,
                              "X or bias do not fit weights of %zu channels, %zu taps", d->c, d->k);
     s = x->shape;
-    s.dim[1] -= (int64_t)d->k - 1;
+    s.dim[1] += pads[0] + pads[1] - (int64_t)d->k + 1;
     st = steno_op_out(ctx, 0, STENO_F32, &s, &y, err);
-    if (st)
+    if (st || !steno_numel(y))
         return st;
-    in = (size_t)x->shape.dim[1] * d->c;
-    t = (size_t)s.dim[1];
-    for (size_t b = 0; b < (size_t)s.dim[0]; b++)
-        steno_op_kernels(ctx)->dwconv_f32((float *)y->data + b * t * d->c,
-                                          (const float *)x->data + b * in, d->w,
-                                          bias ? bias->data : NULL, t, d->c, d->k);
+    j.x = x->data;
+    j.y = y->data;
+    j.bias = bias ? bias->data : NULL;
+    j.in = (size_t)x->shape.dim[1];
+    j.out = (size_t)s.dim[1];
+    j.before = (size_t)pads[0];
+    j.act = (enum steno_act)steno_node_int(steno_op_node(ctx), "act", STENO_ACT_NONE);
+    steno_ops_ranges(ctx, (size_t)s.dim[0] * j.out, 1 + (1u << 17) / (d->c * d->k), depthwise_part,
+                     &j);
     return STENO_OK;
 }
 

@@ -5,9 +5,23 @@
  * RelativeShift   x [..., T, L]; y [..., T, L], or its first L / 2 + 1 columns with half = 1:
  *                 x with a column of zeros before it, as [L + 1, T] without the first row, as
  *                 [T, L] again. With L = 2 T - 1 and half: y[i, j] = x[i, T - 1 - i + j]
- *                 (Transformer-XL, appendix B; ESPnet's rel_shift, both forms) */
+ *                 (Transformer-XL, appendix B; ESPnet's rel_shift, both forms)
+ * Attention       Q [B, T, .], K, V [B, S, .], mask?, P [B, L, .]?, q_bias [h d]?, p_bias [h d]?
+ *                 With heads split ([B, T, h d] to [B, h, T, d]; axes of 1 repeat):
+ *                     s = (Q + q_bias) K' + first S columns of RelativeShift((Q + p_bias) P')
+ *                     y = Softmax(scale * s + mask) V, heads joined again: [B, T, h v]
+ *                 mask f32 is added; mask bool (broadcast to [B, h, T, S]) hides keys: their weight
+ *                 is 0, and a row that sees none gives 0.
+ *                 Attributes: heads, size (d), v_size (v), scale; q_at, k_at, v_at, p_at: first
+ *                 column, for inputs that hold several things side by side; apart: bits of the inputs
+ *                 (Q 1, K 2, V 4, P 8) and of y (16) that have the heads apart, [B, h, T, d]. Rank 4
+ *                 [B, T, h, d] is the same as rank 3. hides: 1 when the mask is bool (for the body
+ *                 in a written file, ops/body_fused.c; the kernel looks at the type). */
+#include "ops/attention.h"
 #include "ops/families.h"
 #include "ops/internal.h"
+
+#include <math.h>
 
 /* ---- MaskedSoftmax ---- */
 struct masked_job {
@@ -91,23 +105,9 @@ struct shift_job {
 static void shift_rows(void *arg, size_t begin, size_t end)
 {
     const struct shift_job *j = arg;
-    for (size_t r = begin; r < end; r++) {
-        const float *x = j->x + r / j->t * j->t * j->l;
-        float *y = j->y + r * j->out;
-        /* position in [T, L + 1], the zeros in column 0 */
-        size_t at = j->t + r % j->t * j->l, row = at / (j->l + 1), col = at % (j->l + 1);
-        for (size_t i = 0; i < j->out; row++, col = 0) {
-            size_t n = j->l + 1 - col < j->out - i ? j->l + 1 - col : j->out - i;
-            if (col == 0 && n) {
-                y[i++] = 0;
-                col++;
-                n--;
-            }
-            if (n)
-                memcpy(y + i, x + row * j->l + col - 1, n * sizeof *y);
-            i += n;
-        }
-    }
+    for (size_t r = begin; r < end; r++)
+        steno_ops_shift_row(j->y + r * j->out, j->x + r / j->t * j->t * j->l, 0, j->t, j->l,
+                            r % j->t, 0, j->out);
 }
 
 static void shifted(const struct steno_node *n, struct steno_shape *s)
@@ -152,8 +152,210 @@ static steno_status run_shift(struct steno_op_ctx *ctx, steno_err *err)
     return STENO_OK;
 }
 
+/* ---- Attention ---- */
+enum { IN_Q, IN_K, IN_V, IN_MASK, IN_P, IN_Q_BIAS, IN_P_BIAS, APART_Y = 16 };
+
+struct extent {
+    int64_t batch, rows, heads, width; /* width: columns of a row, or the size of a head */
+};
+
+/* Batch and rows of Q, K, V or P; false when the shape cannot be that. */
+static bool extent_of(const struct steno_shape *s, bool apart, int64_t heads, struct extent *e)
+{
+    if (s->rank != 4 && (s->rank != 3 || apart))
+        return false;
+    e->batch = s->dim[0];
+    e->rows = s->dim[apart ? 2 : 1];
+    e->heads = s->rank == 4 ? s->dim[apart ? 1 : 2] : heads;
+    e->width = s->dim[s->rank - 1];
+    return e->heads < 0 || e->heads == heads;
+}
+
+static bool apart_in(const struct steno_node *n, int in)
+{
+    return steno_node_int(n, "apart", 0) >> (in == IN_P ? 3 : in) & 1;
+}
+
+static struct steno_shape result_shape(const struct steno_node *n, int64_t batch, int64_t rows)
+{
+    int64_t heads = steno_node_int(n, "heads", 1), v = steno_node_int(n, "v_size", 1);
+    if (steno_node_int(n, "apart", 0) & APART_Y)
+        return steno_ops_shape(4, (const int64_t[]){batch, heads, rows, v});
+    return steno_ops_shape(3, (const int64_t[]){batch, rows, heads * v});
+}
+
+static steno_status infer_attention(struct steno_infer *ic, steno_err *err)
+{
+    const struct steno_node *n = steno_infer_node(ic);
+    struct steno_shape q = steno_infer_shape(ic, IN_Q), k = steno_infer_shape(ic, IN_K), y;
+    struct extent e, f;
+    int64_t heads = steno_node_int(n, "heads", 1);
+    (void)err;
+    if (!extent_of(&q, apart_in(n, IN_Q), heads, &e) ||
+        !extent_of(&k, apart_in(n, IN_K), heads, &f)) {
+        steno_infer_set(ic, 0, STENO_F32, NULL);
+        return STENO_OK;
+    }
+    y = result_shape(n, e.batch == 1 ? f.batch : e.batch, e.rows);
+    for (int i = 0; i < y.rank; i++)
+        if (y.dim[i] == STENO_DIM_ANY)
+            y.dim[i] = steno_infer_new_dim(ic);
+    steno_infer_set(ic, 0, STENO_F32, &y);
+    return STENO_OK;
+}
+
+static steno_status prepare_attention(struct steno_prep *pc, void **priv, steno_err *err)
+{
+    static const char *const at[] = {"q_at", "k_at", "v_at", "p_at"};
+    const struct steno_node *n = steno_prep_node(pc);
+    int64_t heads = steno_node_int(n, "heads", 0), size = steno_node_int(n, "size", 0);
+    int64_t v = steno_node_int(n, "v_size", 0);
+    bool ok = heads > 0 && size > 0 && v > 0 && heads < 65536 && size < 65536 && v < 65536;
+    (void)priv;
+    for (size_t i = 0; i < sizeof at / sizeof at[0]; i++)
+        ok = ok && steno_node_int(n, at[i], 0) >= 0 && steno_node_int(n, at[i], 0) < INT32_MAX;
+    return ok ? STENO_OK
+              : steno_fail(err, STENO_ERR_FORMAT, "heads, size, v_size or a first column is absurd");
+}
+
+/* Input `in` as a view with heads of `size`; *e gets its extent. NULL, or what is wrong. */
+static const char *view_of(const struct steno_op_ctx *ctx, int in, size_t size,
+                           struct steno_attn_view *v, struct extent *e)
+{
+    static const char *const at[] = {"q_at", "k_at", "v_at", NULL, "p_at"};
+    const struct steno_node *n = steno_op_node(ctx);
+    const struct steno_tensor *t = steno_op_in(ctx, in);
+    size_t heads = (size_t)steno_node_int(n, "heads", 1), from;
+    bool apart = apart_in(n, in);
+    from = apart ? 0 : (size_t)steno_node_int(n, at[in], 0);
+    if (!t || t->dtype != STENO_F32)
+        return "Q, K, V and P must be f32";
+    if (!extent_of(&t->shape, apart, (int64_t)heads, e))
+        return "Q, K, V and P must be [B, T, columns], or of rank 4 with the right number of heads";
+    v->head = apart ? (size_t)e->rows * size : size;
+    v->row = apart ? size : (size_t)e->width * (t->shape.rank == 4 ? heads : 1);
+    v->batch = e->batch == 1 ? 0 : (size_t)e->rows * (apart ? heads * size : v->row);
+    v->data = (const float *)t->data + from;
+    if (t->shape.rank == 4 ? (size_t)e->width != size || from : from + heads * size > v->row)
+        return "Q, K, V or P has too few columns for its heads";
+    return NULL;
+}
+
+/* mask as bool or f32, broadcast to [batch, heads, rows, keys]. */
+static const char *read_mask(struct steno_op_ctx *ctx, struct steno_attention *a)
+{
+    const struct steno_tensor *m = steno_op_in(ctx, IN_MASK);
+    const size_t want[4] = {a->batch, a->q_heads, a->rows, a->keys};
+    size_t step[4], n = 1;
+    if (!m)
+        return NULL;
+    if (m->shape.rank > 4 || (m->dtype != STENO_F32 && m->dtype != STENO_BOOL))
+        return "mask must be f32 or bool, of rank 4 at most";
+    for (int i = 3, k = m->shape.rank - 1; i >= 0; i--, k--) {
+        size_t d = k >= 0 ? (size_t)m->shape.dim[k] : 1;
+        if (d != want[i] && d != 1)
+            return "mask does not fit the scores";
+        step[i] = d == 1 ? 0 : n;
+        n *= d;
+    }
+    if (m->dtype == STENO_BOOL) {
+        a->hidden = (struct steno_attn_hidden){m->data, step[0], step[1], step[2], step[3]};
+        return NULL;
+    }
+    a->mask = (struct steno_attn_view){m->data, step[0], step[1], step[2]};
+    a->mask_keys = a->keys;
+    if (!step[3] && a->keys != 1) { /* one number for all keys of a row */
+        size_t rows = n;
+        float *wide = steno_op_scratch(ctx, (rows * a->keys + 1) * sizeof *wide);
+        if (!wide)
+            return "out of memory";
+        for (size_t i = 0; i < rows * a->keys; i++)
+            wide[i] = ((const float *)m->data)[i / a->keys];
+        a->mask = (struct steno_attn_view){wide, step[0] * a->keys, step[1] * a->keys,
+                                           step[2] * a->keys};
+    }
+    return NULL;
+}
+
+static const char *read_positions(struct steno_op_ctx *ctx, struct steno_attention *a)
+{
+    const struct steno_tensor *qb = steno_op_in(ctx, IN_Q_BIAS), *pb = steno_op_in(ctx, IN_P_BIAS);
+    struct extent e;
+    const char *wrong;
+    for (int i = 0; i < 2; i++) {
+        const struct steno_tensor *b = i ? pb : qb;
+        if (b && (b->dtype != STENO_F32 || steno_numel(b) != a->q_heads * a->size))
+            return "q_bias or p_bias is not of one number for each column of Q";
+    }
+    a->q_bias = qb ? qb->data : NULL;
+    a->p_bias = pb ? pb->data : NULL;
+    if (!steno_op_in(ctx, IN_P))
+        return NULL;
+    wrong = view_of(ctx, IN_P, a->size, &a->p, &e);
+    if (wrong)
+        return wrong;
+    a->p_len = (size_t)e.rows;
+    if ((size_t)e.batch != a->batch && e.batch != 1)
+        return "P has another batch";
+    return a->p_len < a->keys ? "there are fewer positions than keys" : NULL;
+}
+
+static const char *read_inputs(struct steno_op_ctx *ctx, struct steno_attention *a)
+{
+    const struct steno_node *n = steno_op_node(ctx);
+    struct extent q, k, v;
+    const char *wrong;
+    a->q_heads = a->kv_heads = (size_t)steno_node_int(n, "heads", 1);
+    a->size = (size_t)steno_node_int(n, "size", 1);
+    a->v_size = (size_t)steno_node_int(n, "v_size", 1);
+    wrong = view_of(ctx, IN_Q, a->size, &a->q, &q);
+    if (!wrong)
+        wrong = view_of(ctx, IN_K, a->size, &a->k, &k);
+    if (!wrong)
+        wrong = view_of(ctx, IN_V, a->v_size, &a->v, &v);
+    if (wrong)
+        return wrong;
+    a->batch = (size_t)(q.batch == 1 ? k.batch : q.batch);
+    a->rows = (size_t)q.rows;
+    a->keys = (size_t)k.rows;
+    if (v.rows != k.rows || v.batch != k.batch || ((size_t)k.batch != a->batch && k.batch != 1))
+        return "Q, K and V differ in batch, or K and V in length";
+    a->scale = steno_node_float(n, "scale", 1);
+    a->left = a->right = -1;
+    wrong = read_mask(ctx, a);
+    if (!wrong)
+        wrong = read_positions(ctx, a);
+    if (a->mask.data)
+        a->empty = NAN; /* Softmax of -inf alone */
+    return wrong;
+}
+
+static steno_status run_attention(struct steno_op_ctx *ctx, steno_err *err)
+{
+    struct steno_attention a = {0};
+    struct steno_shape s;
+    struct steno_tensor *y;
+    const char *wrong;
+    steno_status st = steno_ops_need(ctx, 3, err);
+    if (st)
+        return st;
+    wrong = read_inputs(ctx, &a);
+    if (wrong)
+        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "%s", wrong);
+    s = result_shape(steno_op_node(ctx), (int64_t)a.batch, (int64_t)a.rows);
+    st = steno_op_out(ctx, 0, STENO_F32, &s, &y, err);
+    if (st || !steno_numel(y))
+        return st;
+    a.y = y->data;
+    a.y_view = (struct steno_attn_view){.batch = a.rows * a.q_heads * a.v_size,
+                                        .head = s.rank == 4 ? a.rows * a.v_size : a.v_size,
+                                        .row = s.rank == 4 ? a.v_size : a.q_heads * a.v_size};
+    return steno_ops_attention(ctx, &a, err);
+}
+
 const struct steno_op steno_ops_fused_attention[] = {
     {"ai.steno", "MaskedSoftmax", 1, 0, 0, infer_masked, NULL, NULL, run_masked_softmax},
     {"ai.steno", "RelativeShift", 1, 0, 0, infer_shift, NULL, NULL, run_shift},
+    {"ai.steno", "Attention", 1, 0, 0, infer_attention, prepare_attention, NULL, run_attention},
     {0},
 };

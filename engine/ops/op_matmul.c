@@ -3,6 +3,7 @@
 #include "ops/matmul.h"
 #include "ops/ms.h"
 #include "ops/families.h"
+#include "ops/weights.h"
 
 #include <stdlib.h>
 
@@ -10,47 +11,19 @@
 #define MAX_PARTS 64
 
 /* ---- weights packed at load ---- */
-struct packed {
-    struct steno_packed_b b;
-    struct steno_shape shape; /* of the constant */
-};
-
-void steno_ops_packed_release(void *priv)
+/* As they were in the graph. */
+static struct steno_shape shape_of(const struct steno_weights *w, bool trans)
 {
-    struct packed *p = priv;
-    if (!p)
-        return;
-    steno_aligned_free(p->b.data);
-    free(p);
+    int64_t k = (int64_t)w->k, n = (int64_t)w->n;
+    return steno_ops_shape(2, (const int64_t[]){trans ? n : k, trans ? k : n});
 }
 
-static steno_status pack(struct steno_prep *pc, int in, bool trans, void **priv, steno_err *err)
+static steno_status pack(struct steno_prep *pc, bool trans, void **priv, steno_err *err)
 {
-    const steno_kernels *k = steno_prep_kernels(pc);
-    const struct steno_tensor *w = steno_prep_const(pc, in);
-    struct packed *p;
-    int64_t rows, cols;
-    if (!w || w->dtype != STENO_F32 || w->shape.rank != 2 || !steno_numel(w))
-        return STENO_OK;
-    rows = w->shape.dim[0];
-    cols = w->shape.dim[1];
-    p = calloc(1, sizeof *p);
-    if (!p)
-        return steno_fail(err, STENO_ERR_NOMEM, "out of memory for packed weights");
-    p->shape = w->shape;
-    p->b.k = (size_t)(trans ? cols : rows);
-    p->b.n = (size_t)(trans ? rows : cols);
-    p->b.bytes = k->gemm_f32_packed_bytes(p->b.k, p->b.n);
-    p->b.data = steno_aligned_alloc(p->b.bytes);
-    if (!p->b.data) {
-        steno_ops_packed_release(p);
-        return steno_fail(err, STENO_ERR_NOMEM, "out of memory for packed weights");
-    }
-    k->gemm_f32_pack(p->b.data, w->data, (size_t)cols, trans, p->b.k, p->b.n);
-    steno_prep_consumed(pc, in);
-    steno_prep_packed(pc, p->b.bytes);
-    *priv = p;
-    return STENO_OK;
+    struct steno_weights *w;
+    steno_status st = steno_prep_weights(pc, 1, trans, &w, err);
+    *priv = w;
+    return st;
 }
 
 /* ---- C = A * packed, shared out ---- */
@@ -195,7 +168,7 @@ static steno_status infer_matmul(struct steno_infer *ic, steno_err *err)
 
 static steno_status prepare_matmul(struct steno_prep *pc, void **priv, steno_err *err)
 {
-    return pack(pc, 1, false, priv, err);
+    return pack(pc, false, priv, err);
 }
 
 static steno_status matmul_mismatch(struct steno_op_ctx *ctx, const struct steno_shape *a,
@@ -208,9 +181,9 @@ static steno_status matmul_mismatch(struct steno_op_ctx *ctx, const struct steno
 
 static steno_status run_matmul(struct steno_op_ctx *ctx, steno_err *err)
 {
-    const struct packed *w = steno_op_priv(ctx);
+    const struct steno_weights *w = steno_op_priv(ctx);
     const struct steno_tensor *a = steno_op_in(ctx, 0), *b;
-    const struct steno_shape *bs;
+    struct steno_shape bs;
     struct steno_matmul p;
     struct steno_tensor *y;
     const char *wrong;
@@ -220,18 +193,17 @@ static steno_status run_matmul(struct steno_op_ctx *ctx, steno_err *err)
     if (st)
         return st;
     b = w ? NULL : steno_op_in(ctx, 1);
-    bs = w ? &w->shape : &b->shape;
-    wrong = steno_matmul_plan(&a->shape, bs, &p);
+    bs = w ? shape_of(w, false) : b->shape;
+    wrong = steno_matmul_plan(&a->shape, &bs, &p);
     if (!wrong && a->dtype != (w ? STENO_F32 : b->dtype))
         wrong = "element types differ";
     if (wrong)
-        return matmul_mismatch(ctx, &a->shape, bs, wrong, err);
+        return matmul_mismatch(ctx, &a->shape, &bs, wrong, err);
     st = steno_op_out(ctx, 0, a->dtype, &p.out, &y, err);
     if (st || !steno_numel(y))
         return st;
     if (w) {
-        steno_ops_gemm_packed(ctx, p.m, p.n, p.k, a->data, p.k, w->b.data, y->data, p.n, NULL);
-        return STENO_OK;
+        return steno_ops_linear(ctx, w, p.m, a->data, p.k, y->data, p.n, NULL, err);
     }
     if (a->dtype == STENO_F32 || steno_ops_is_half(a->dtype)) {
         fa = steno_ops_as_f32(ctx, a);
@@ -290,7 +262,7 @@ static steno_status infer_gemm(struct steno_infer *ic, steno_err *err)
 
 static steno_status prepare_gemm(struct steno_prep *pc, void **priv, steno_err *err)
 {
-    return pack(pc, 1, steno_node_int(steno_prep_node(pc), "transB", 0) != 0, priv, err);
+    return pack(pc, steno_node_int(steno_prep_node(pc), "transB", 0) != 0, priv, err);
 }
 
 /* y += beta * c, c broadcast to y. */
@@ -338,8 +310,8 @@ static void scale(struct steno_tensor *y, float alpha)
 }
 
 /* The f32 form; bias goes into the epilogue where C is one row and beta 1. */
-static steno_status gemm_f32(struct steno_op_ctx *ctx, const struct packed *w, size_t m, size_t n,
-                             size_t k, const float *a, const float *b, float *y,
+static steno_status gemm_f32(struct steno_op_ctx *ctx, const struct steno_weights *w, size_t m,
+                             size_t n, size_t k, const float *a, const float *b, float *y,
                              const struct steno_gemm_epilogue *ep, steno_err *err)
 {
     const struct steno_node *node = steno_op_node(ctx);
@@ -354,8 +326,7 @@ static steno_status gemm_f32(struct steno_op_ctx *ctx, const struct packed *w, s
             kern->transpose_f32(t, k, a, m, k, m);
             a = t;
         }
-        steno_ops_gemm_packed(ctx, m, n, k, a, k, w->b.data, y, n, ep);
-        return STENO_OK;
+        return steno_ops_linear(ctx, w, m, a, k, y, n, ep, err);
     }
     work = steno_op_scratch(ctx, kern->gemm_f32_work(m, n, k) + 1);
     if (!work)
@@ -368,11 +339,11 @@ static steno_status run_plain_gemm(struct steno_op_ctx *ctx, struct steno_tensor
                                    steno_err *err)
 {
     const struct steno_node *node = steno_op_node(ctx);
-    const struct packed *w = steno_op_priv(ctx);
+    const struct steno_weights *w = steno_op_priv(ctx);
     const struct steno_tensor *a = steno_op_in(ctx, 0), *b, *c;
     float alpha = steno_node_float(node, "alpha", 1), beta = steno_node_float(node, "beta", 1);
     struct steno_gemm_epilogue ep = {.alpha = alpha};
-    struct steno_shape s, r;
+    struct steno_shape s, r, bs;
     struct steno_tensor *y;
     const char *wrong;
     int64_t k;
@@ -382,13 +353,14 @@ static steno_status run_plain_gemm(struct steno_op_ctx *ctx, struct steno_tensor
         return st;
     b = w ? NULL : steno_op_in(ctx, 1);
     c = steno_op_n_in(ctx) > 2 ? steno_op_in(ctx, 2) : NULL;
-    wrong = gemm_plan(node, &a->shape, w ? &w->shape : &b->shape, &s, &k);
+    bs = w ? shape_of(w, steno_node_int(node, "transB", 0) != 0) : b->shape;
+    wrong = gemm_plan(node, &a->shape, &bs, &s, &k);
     if (!wrong && (a->dtype != (w ? STENO_F32 : b->dtype) || (c && c->dtype != a->dtype)))
         wrong = "element types differ";
     if (!wrong && c && (steno_shape_broadcast(&s, &c->shape, &r) || !steno_shape_equal(&r, &s)))
         wrong = "C does not broadcast to the result";
     if (wrong)
-        return matmul_mismatch(ctx, &a->shape, w ? &w->shape : &b->shape, wrong, err);
+        return matmul_mismatch(ctx, &a->shape, &bs, wrong, err);
     st = steno_op_out(ctx, 0, a->dtype, &s, &y, err);
     *out = y;
     if (st || !steno_numel(y))
@@ -447,9 +419,9 @@ static steno_status run_fused_gemm(struct steno_op_ctx *ctx, steno_err *err)
 }
 
 const struct steno_op steno_ops_matmul[] = {
-    {"", "MatMul", 1, 0, 0, infer_matmul, prepare_matmul, steno_ops_packed_release, run_matmul},
-    {"", "Gemm", 7, 0, 0, infer_gemm, prepare_gemm, steno_ops_packed_release, run_gemm},
-    {"com.microsoft", "FusedGemm", 1, 0, 0, infer_gemm, prepare_gemm, steno_ops_packed_release,
+    {"", "MatMul", 1, 0, 0, infer_matmul, prepare_matmul, steno_weights_free, run_matmul},
+    {"", "Gemm", 7, 0, 0, infer_gemm, prepare_gemm, steno_weights_free, run_gemm},
+    {"com.microsoft", "FusedGemm", 1, 0, 0, infer_gemm, prepare_gemm, steno_weights_free,
      run_fused_gemm},
     {0},
 };

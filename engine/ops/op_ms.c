@@ -39,12 +39,8 @@ static void gelu_rows(void *arg, size_t begin, size_t end)
             j->k->gelu_f32(y, x, j->n);
             continue;
         }
-        for (size_t i = 0; i < j->n; i++) {
-            float v = x[i];
-            y[i] = j->form == 'q'
-                       ? v / (1 + expf(-j->alpha * v))
-                       : 0.5f * v * (1 + tanhf(0.7978845608f * (v + 0.044715f * v * v * v)));
-        }
+        steno_ops_gate_f32(j->k, y, x, j->n, j->form == 'q' ? j->alpha : STENO_OPS_GELU_ALPHA,
+                           j->form == 'q' ? 0 : STENO_OPS_GELU_CUBIC);
     }
 }
 

@@ -2,6 +2,7 @@
  * ONNX Runtime, docs/ContribOperators.md. Padding masks are lengths [batch], ends and starts
  * [2 * batch], or ones and zeros [batch, keys] or [batch, rows, keys]; packed forms are refused. */
 #include "ops/attention.h"
+#include "ops/int8.h"
 #include "ops/ms.h"
 
 #include <math.h>
@@ -360,45 +361,69 @@ static steno_status attention_dims(struct steno_op_ctx *ctx, struct dims *d, siz
     return STENO_OK;
 }
 
-/* Input and weights as f32. */
-static steno_status factors(struct steno_op_ctx *ctx, const float **x, const float **w,
-                            steno_err *err)
+static steno_status project_floats(struct steno_op_ctx *ctx, size_t m, size_t width, size_t c,
+                                   const struct steno_gemm_epilogue *ep, float *qkv, steno_err *err)
 {
+    const steno_kernels *k = steno_op_kernels(ctx);
+    const float *x = steno_ops_as_f32(ctx, steno_op_in(ctx, 0));
+    const float *w = steno_ops_as_f32(ctx, steno_op_in(ctx, 1));
+    void *work = steno_op_scratch(ctx, k->gemm_f32_work(m, width, c) + 1);
+    if (!x || !w || !work)
+        return steno_ops_nomem(ctx, err);
+    k->gemm_f32(m, width, c, x, c, false, w, width, false, qkv, width, ep, work);
+    return STENO_OK;
+}
+
+/* Sums in integers (ops/int8.h), then both scales and the bias. */
+static steno_status project_bytes(struct steno_op_ctx *ctx, const struct steno_gemm_epilogue *ep,
+                                  float *qkv, steno_err *err)
+{
+    struct steno_int8 w = {steno_op_in(ctx, 1), steno_op_in(ctx, 4), steno_ms_in(ctx, 7)};
+    const struct steno_tensor *scale = steno_op_in(ctx, 3);
+    struct steno_product_i8 x = {
+        .a = steno_op_in(ctx, 0), .a_zero = steno_ms_in(ctx, 6), .w = steno_op_priv(ctx)};
+    struct steno_gemm_i8 like = {.ep = ep};
+    struct steno_tensor zero;
+    struct steno_matmul p;
+    const char *wrong = steno_int8_check(&w);
     steno_status st;
-    if (!is_quantized(steno_op_node(ctx))) {
-        *x = steno_ops_as_f32(ctx, steno_op_in(ctx, 0));
-        *w = steno_ops_as_f32(ctx, steno_op_in(ctx, 1));
-        return *x && *w ? STENO_OK : steno_ops_nomem(ctx, err);
-    }
-    st = steno_ms_activation(ctx, steno_op_in(ctx, 0), steno_op_in(ctx, 3), steno_ms_in(ctx, 6), x,
-                             err);
+    if (!wrong && (scale->dtype != STENO_F32 || steno_numel(scale) != 1 ||
+                   (x.a_zero && steno_numel(x.a_zero) != 1)))
+        wrong = "the activation takes one scale and one zero point";
+    if (wrong)
+        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "%s", wrong);
+    st = steno_int8_spread(ctx, &w, &w.q->shape, *(const float *)scale->data, &like.scale,
+                           &x.scale_step, &zero, err);
     if (st)
         return st;
-    return steno_int8_scratch(
-        ctx,
-        &(struct steno_int8){steno_op_in(ctx, 1), steno_op_in(ctx, 4), steno_ms_in(ctx, 7)}, w,
-        err);
+    x.b = x.w ? NULL : w.q;
+    x.b_zero = !x.w && w.zero ? &zero : NULL;
+    st = steno_ops_product_i8_plan(ctx, &x, &p, err);
+    return st ? st : steno_ops_product_i8(ctx, &x, &p, &like, qkv, err);
 }
 
 static steno_status project(struct steno_op_ctx *ctx, const struct dims *d, size_t width,
                             const float **out, steno_err *err)
 {
-    const steno_kernels *k = steno_op_kernels(ctx);
     const struct steno_tensor *x = steno_op_in(ctx, 0), *bias = steno_ms_in(ctx, 2);
     size_t c = (size_t)x->shape.dim[2], m = d->batch * d->rows;
     struct steno_gemm_epilogue ep = {.alpha = 1};
-    const float *fx = NULL, *fw = NULL;
     float *qkv = steno_op_scratch(ctx, (m * width + 1) * sizeof *qkv);
-    void *work = steno_op_scratch(ctx, k->gemm_f32_work(m, width, c) + 1);
-    steno_status st = factors(ctx, &fx, &fw, err);
-    if (st)
-        return st;
     ep.bias = bias ? steno_ops_as_f32(ctx, bias) : NULL;
-    if (!qkv || !work || (bias && !ep.bias))
+    if (!qkv || (bias && !ep.bias))
         return steno_ops_nomem(ctx, err);
-    k->gemm_f32(m, width, c, fx, c, false, fw, width, false, qkv, width, &ep, work);
     *out = qkv;
-    return STENO_OK;
+    if (is_quantized(steno_op_node(ctx)))
+        return project_bytes(ctx, &ep, qkv, err);
+    return project_floats(ctx, m, width, c, &ep, qkv, err);
+}
+
+static steno_status prepare_qattention(struct steno_prep *pc, void **priv, steno_err *err)
+{
+    struct steno_packed_i8 *w;
+    steno_status st = steno_prep_pack_i8(pc, 1, 7, &w, err);
+    *priv = w;
+    return st;
 }
 
 static steno_status run_attention(struct steno_op_ctx *ctx, steno_err *err)
@@ -491,6 +516,7 @@ static steno_status infer_attention(struct steno_infer *ic, steno_err *err)
 const struct steno_op steno_ops_ms_attention[] = {
     {"com.microsoft", "MultiHeadAttention", 1, 0, 0, infer_mha, NULL, NULL, run_mha},
     {"com.microsoft", "Attention", 1, 0, 0, infer_attention, NULL, NULL, run_attention},
-    {"com.microsoft", "QAttention", 1, 0, 0, infer_attention, NULL, NULL, run_attention},
+    {"com.microsoft", "QAttention", 1, 0, 0, infer_attention, prepare_qattention,
+     steno_packed_i8_free, run_attention},
     {0},
 };

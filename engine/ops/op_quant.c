@@ -1,7 +1,7 @@
 /* Quantization: QuantizeLinear, DequantizeLinear (opset 10; per axis 13; blocked 21),
  * DynamicQuantizeLinear (11), MatMulInteger, QLinearMatMul (10). 8-bit products are summed in i32.
  */
-#include "ops/matmul.h"
+#include "ops/int8.h"
 
 #include <math.h>
 
@@ -107,6 +107,18 @@ static steno_status infer_quantize(struct steno_infer *ic, steno_err *err)
     return STENO_OK;
 }
 
+/* f32 to 8 bits with one scale and zero point for the row. */
+static bool quantize_bytes(struct steno_op_ctx *ctx, const struct rows *r, const void *x,
+                           steno_dtype from, void *y, steno_dtype to, size_t at, size_t step,
+                           size_t n)
+{
+    if (from != STENO_F32 || !steno_ops_is_byte(to) || (step && n > 1))
+        return false;
+    steno_ops_quantize(ctx, y, x, n, r->scale[at], r->zero ? (int32_t)r->zero[at] : 0,
+                       to == STENO_I8);
+    return true;
+}
+
 static void quantize_row(const struct rows *r, const void *x, steno_dtype from, void *y,
                          steno_dtype to, size_t at, size_t step, size_t n)
 {
@@ -143,8 +155,10 @@ static steno_status run_quantize(struct steno_op_ctx *ctx, steno_err *err)
     for (size_t o = 0, i = 0; !st && o < r.q.outer; o++)
         for (size_t a = 0; a < r.q.axis; a++, i += r.q.inner) {
             size_t step, at = scale_at(&r.q, o, a, &step);
-            quantize_row(&r, (const char *)x->data + i * steno_dtype_size(x->dtype), x->dtype,
-                         (char *)y->data + i * steno_dtype_size(t), t, at, step, r.q.inner);
+            const char *from = (const char *)x->data + i * steno_dtype_size(x->dtype);
+            char *to = (char *)y->data + i * steno_dtype_size(t);
+            if (!quantize_bytes(ctx, &r, from, x->dtype, to, t, at, step, r.q.inner))
+                quantize_row(&r, from, x->dtype, to, t, at, step, r.q.inner);
         }
     return st;
 }
@@ -214,13 +228,10 @@ static steno_status infer_dynamic(struct steno_infer *ic, steno_err *err)
 
 static steno_status run_dynamic(struct steno_op_ctx *ctx, steno_err *err)
 {
-    const steno_kernels *k = steno_op_kernels(ctx);
     const struct steno_tensor *x;
     struct steno_tensor *y, *ys, *yz;
     struct steno_shape scalar = {0};
-    float lo, hi, scale, zero;
-    const float *f;
-    uint8_t *q;
+    int32_t zero;
     steno_status st = steno_ops_need(ctx, 1, err);
     if (st)
         return st;
@@ -234,119 +245,14 @@ static steno_status run_dynamic(struct steno_op_ctx *ctx, steno_err *err)
         st = steno_op_out(ctx, 2, STENO_U8, &scalar, &yz, err);
     if (st)
         return st;
-    f = x->data;
-    q = y->data;
-    lo = fminf(0, k->min_reduce_f32(f, steno_numel(x)));
-    hi = fmaxf(0, k->max_reduce_f32(f, steno_numel(x)));
-    scale = (hi - lo) / 255;
-    if (!(scale > 0)) /* all zeros: any scale says the same */
-        scale = 1;
-    zero = rintf(fminf(255, fmaxf(0, -lo / scale)));
-    *(float *)ys->data = scale;
+    steno_ops_range(steno_op_kernels(ctx), x->data, steno_numel(x), ys->data, &zero);
     *(uint8_t *)yz->data = (uint8_t)zero;
-    for (size_t i = 0; i < steno_numel(x); i++) {
-        float v = rintf(f[i] / scale) + zero;
-        q[i] = (uint8_t)(v > 0 ? (v < 255 ? v : 255) : 0); /* NaN gives 0 */
-    }
+    steno_ops_quantize(ctx, y->data, x->data, steno_numel(x), *(const float *)ys->data, zero,
+                       false);
     return STENO_OK;
 }
 
-/* ---- products of 8-bit integers ---- */
-
-struct int_product { /* both factors as 16-bit differences from their zero points */
-    struct steno_matmul p;
-    int16_t *a, *b; /* a whole; b whole */
-};
-
-/* zero: absent, one, or `many` entries along the rows (by_row) or columns of each matrix. */
-static steno_status difference(struct steno_op_ctx *ctx, int in, int zero_in, size_t rows,
-                               size_t cols, bool by_row, int16_t **out, steno_err *err)
-{
-    const struct steno_tensor *t = steno_op_in(ctx, in);
-    const struct steno_tensor *z = zero_in < steno_op_n_in(ctx) ? steno_op_in(ctx, zero_in) : NULL;
-    size_t n = steno_numel(t), zeros = z ? steno_numel(z) : 0, many = by_row ? rows : cols;
-    const uint8_t *u = t->data;
-    int16_t *d;
-    if (t->dtype != STENO_U8 && t->dtype != STENO_I8)
-        return steno_ops_bad_type(ctx, err, t->dtype);
-    if (z && (z->dtype != t->dtype || (zeros != 1 && zeros != many && zeros * cols != n)))
-        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "%zu zero points do not fit input %d",
-                             zeros, in);
-    d = steno_op_scratch(ctx, n * sizeof *d + 1);
-    if (!d)
-        return steno_ops_nomem(ctx, err);
-    for (size_t i = 0; i < n; i++)
-        d[i] = t->dtype == STENO_U8 ? u[i] : (int16_t)(int8_t)u[i];
-    if (z && zeros == 1) {
-        int16_t v = (int16_t)steno_ops_get_i64(z, 0);
-        for (size_t i = 0; i < n; i++)
-            d[i] = (int16_t)(d[i] - v);
-    } else if (z) {
-        for (size_t i = 0; i < n; i++)
-            d[i] = (int16_t)(d[i] -
-                             (int16_t)steno_ops_get_i64(z, by_row ? i / cols % zeros : i % cols));
-    }
-    *out = d;
-    return STENO_OK;
-}
-
-static steno_status int_factors(struct steno_op_ctx *ctx, int b_in, int az, int bz,
-                                struct int_product *ip, steno_err *err)
-{
-    const struct steno_tensor *a = steno_op_in(ctx, 0), *b = steno_op_in(ctx, b_in);
-    const char *wrong = steno_matmul_plan(&a->shape, &b->shape, &ip->p);
-    size_t m;
-    steno_status st;
-    if (wrong)
-        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "%s", wrong);
-    m = a->shape.rank > 1 ? (size_t)a->shape.dim[a->shape.rank - 2] : 1;
-    st = difference(ctx, 0, az, m, ip->p.k ? ip->p.k : 1, true, &ip->a, err);
-    return st ? st : difference(ctx, b_in, bz, ip->p.k, ip->p.n ? ip->p.n : 1, false, &ip->b, err);
-}
-
-/* c [m,n] = a [m,k] * b [k,n]; |difference| <= 255, so k up to 2^15 fits i32 for certain; beyond,
- * it wraps as in ONNX Runtime. */
-static void product_rows(const int16_t *a, const int16_t *b, int32_t *c, size_t m, size_t n,
-                         size_t k)
-{
-    for (size_t i = 0; i < m; i++) {
-        uint32_t *row = (uint32_t *)(c + i * n);
-        memset(row, 0, n * sizeof *row);
-        for (size_t l = 0; l < k; l++) {
-            int32_t v = a[i * k + l];
-            const int16_t *br = b + l * n;
-            if (!v)
-                continue;
-            for (size_t j = 0; j < n; j++)
-                row[j] += (uint32_t)(v * br[j]);
-        }
-    }
-}
-
-struct product_job {
-    const struct int_product *ip;
-    int32_t *c;
-};
-
-static void product_range(void *arg, size_t begin, size_t end)
-{
-    const struct product_job *j = arg;
-    const struct steno_matmul *p = &j->ip->p;
-    for (size_t r = begin; r < end; r++) {
-        size_t batch = r / p->m, row = r % p->m, oa, ob;
-        steno_matmul_offsets(p, batch, &oa, &ob);
-        product_rows(j->ip->a + (oa * p->m + row) * p->k, j->ip->b + ob * p->k * p->n,
-                     j->c + r * p->n, 1, p->n, p->k);
-    }
-}
-
-static void int_product_run(struct steno_op_ctx *ctx, const struct int_product *ip, int32_t *c)
-{
-    struct product_job j = {ip, c};
-    size_t macs = ip->p.n * ip->p.k;
-    steno_ops_ranges(ctx, ip->p.batch * ip->p.m, 1 + (1u << 17) / (macs ? macs : 1), product_range,
-                     &j);
-}
+/* ---- products of 8-bit integers ---- (ops/int8.h) sums wrap in i32, as in ONNX Runtime */
 
 static steno_status infer_product(struct steno_infer *ic, int b_in, steno_dtype t, steno_err *err)
 {
@@ -364,18 +270,46 @@ static steno_status infer_qlinear_matmul(struct steno_infer *ic, steno_err *err)
     return infer_product(ic, 3, steno_infer_dtype(ic, 7), err);
 }
 
+static const struct steno_tensor *optional(const struct steno_op_ctx *ctx, int in)
+{
+    return in < steno_op_n_in(ctx) ? steno_op_in(ctx, in) : NULL;
+}
+
+static steno_status prepare_matmul_integer(struct steno_prep *pc, void **priv, steno_err *err)
+{
+    struct steno_packed_i8 *w;
+    steno_status st = steno_prep_pack_i8(pc, 1, 3, &w, err);
+    *priv = w;
+    return st;
+}
+
+static steno_status prepare_qlinear_matmul(struct steno_prep *pc, void **priv, steno_err *err)
+{
+    struct steno_packed_i8 *w;
+    steno_status st = steno_prep_pack_i8(pc, 3, 5, &w, err);
+    *priv = w;
+    return st;
+}
+
 static steno_status run_matmul_integer(struct steno_op_ctx *ctx, steno_err *err)
 {
-    struct int_product ip;
+    struct steno_product_i8 x = {.w = steno_op_priv(ctx)};
+    struct steno_gemm_i8 plain = {0};
+    struct steno_matmul p;
     struct steno_tensor *y;
-    steno_status st = steno_ops_need(ctx, 2, err);
+    steno_status st = steno_ops_need(ctx, x.w ? 1 : 2, err);
+    if (st)
+        return st;
+    x.a = steno_op_in(ctx, 0);
+    x.b = x.w ? NULL : steno_op_in(ctx, 1);
+    x.a_zero = optional(ctx, 2);
+    x.b_zero = optional(ctx, 3);
+    st = steno_ops_product_i8_plan(ctx, &x, &p, err);
     if (!st)
-        st = int_factors(ctx, 1, 2, 3, &ip, err);
-    if (!st)
-        st = steno_op_out(ctx, 0, STENO_I32, &ip.p.out, &y, err);
-    if (!st && steno_numel(y))
-        int_product_run(ctx, &ip, y->data);
-    return st;
+        st = steno_op_out(ctx, 0, STENO_I32, &p.out, &y, err);
+    if (st || !steno_numel(y))
+        return st;
+    return steno_ops_product_i8(ctx, &x, &p, &plain, y->data, err);
 }
 
 /* Scale of row r or column c: one, one per row (by_row), or one per column. */
@@ -384,35 +318,54 @@ static double scale_of(const double *s, size_t n, size_t at)
     return s[n > 1 ? at % n : 0];
 }
 
+/* Where the scales of a QLinearMatMul are, checked: a, b, y. */
+static steno_status qlinear_scales(struct steno_op_ctx *ctx, const struct steno_matmul *p,
+                                   const double *s[3], size_t n[3], steno_err *err)
+{
+    for (int i = 0; i < 3; i++) {
+        const struct steno_tensor *t = steno_op_in(ctx, i == 2 ? 6 : i * 3 + 1);
+        s[i] = steno_ops_as_f64(ctx, t);
+        n[i] = steno_numel(t);
+        if (!s[i])
+            return steno_ops_nomem(ctx, err);
+        if (n[i] != 1 && (!n[i] || n[i] != (i == 1 ? p->n : p->m)))
+            return steno_op_fail(ctx, err, STENO_ERR_INVAL, "%zu scales for %zu x %zu", n[i], p->m,
+                                 p->n);
+    }
+    return STENO_OK;
+}
+
 /* Inputs: a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero. */
 static steno_status run_qlinear_matmul(struct steno_op_ctx *ctx, steno_err *err)
 {
-    struct int_product ip;
+    struct steno_product_i8 x = {.w = steno_op_priv(ctx)};
+    struct steno_gemm_i8 plain = {0};
+    struct steno_matmul p;
     struct steno_tensor *y;
-    const struct steno_tensor *yz, *ts[3];
+    const struct steno_tensor *yz;
     const double *s[3];
     double *d, zero;
     int32_t *c;
-    size_t n;
-    steno_status st = steno_ops_need(ctx, 8, err);
-    if (!st)
-        st = int_factors(ctx, 3, 2, 5, &ip, err);
+    size_t n, n_scales[3];
+    steno_status st = STENO_OK;
+    for (int i = 0; i < 8 && !st; i++)
+        if (!optional(ctx, i) && !(i == 3 && x.w))
+            st = steno_op_fail(ctx, err, STENO_ERR_INVAL, "input %d is missing", i);
     if (st)
         return st;
+    x.a = steno_op_in(ctx, 0);
+    x.b = x.w ? NULL : steno_op_in(ctx, 3);
+    x.a_zero = steno_op_in(ctx, 2);
+    x.b_zero = steno_op_in(ctx, 5);
     yz = steno_op_in(ctx, 7);
-    for (int i = 0; i < 3; i++) {
-        ts[i] = steno_op_in(ctx, i == 2 ? 6 : i * 3 + 1);
-        s[i] = steno_ops_as_f64(ctx, ts[i]);
-        n = steno_numel(ts[i]);
-        if (!s[i])
-            return steno_ops_nomem(ctx, err);
-        if (n != 1 && (!n || n != (i == 1 ? ip.p.n : ip.p.m)))
-            return steno_op_fail(ctx, err, STENO_ERR_INVAL, "%zu scales for %zu x %zu", n, ip.p.m,
-                                 ip.p.n);
-    }
-    if ((yz->dtype != STENO_U8 && yz->dtype != STENO_I8) || steno_numel(yz) != 1)
+    st = steno_ops_product_i8_plan(ctx, &x, &p, err);
+    if (!st)
+        st = qlinear_scales(ctx, &p, s, n_scales, err);
+    if (st)
+        return st;
+    if (!steno_ops_is_byte(yz->dtype) || steno_numel(yz) != 1)
         return steno_ops_bad_type(ctx, err, yz->dtype);
-    st = steno_op_out(ctx, 0, yz->dtype, &ip.p.out, &y, err);
+    st = steno_op_out(ctx, 0, yz->dtype, &p.out, &y, err);
     if (st || !steno_numel(y))
         return st;
     n = steno_numel(y);
@@ -420,13 +373,14 @@ static steno_status run_qlinear_matmul(struct steno_op_ctx *ctx, steno_err *err)
     d = steno_ops_out_f64(ctx, y);
     if (!c || !d)
         return steno_ops_nomem(ctx, err);
-    int_product_run(ctx, &ip, c);
+    st = steno_ops_product_i8(ctx, &x, &p, &plain, c, err);
+    if (st)
+        return st;
     zero = steno_ops_get_f64(yz, 0);
     for (size_t i = 0; i < n; i++) {
-        size_t row = i / ip.p.n, col = i % ip.p.n;
-        d[i] = rint((double)c[i] * scale_of(s[0], steno_numel(ts[0]), row) *
-                    scale_of(s[1], steno_numel(ts[1]), col) /
-                    scale_of(s[2], steno_numel(ts[2]), row)) +
+        size_t row = i / p.n, col = i % p.n;
+        d[i] = rint((double)c[i] * scale_of(s[0], n_scales[0], row) *
+                    scale_of(s[1], n_scales[1], col) / scale_of(s[2], n_scales[2], row)) +
                zero;
     }
     steno_ops_put_f64(y, d); /* saturates */
@@ -437,7 +391,9 @@ const struct steno_op steno_ops_quant[] = {
     {"", "QuantizeLinear", 10, 0, 0, infer_quantize, NULL, NULL, run_quantize},
     {"", "DequantizeLinear", 10, 0, 0, infer_dequantize, NULL, NULL, run_dequantize},
     {"", "DynamicQuantizeLinear", 11, 0, 0, infer_dynamic, NULL, NULL, run_dynamic},
-    {"", "MatMulInteger", 10, 0, 0, infer_matmul_integer, NULL, NULL, run_matmul_integer},
-    {"", "QLinearMatMul", 10, 0, 0, infer_qlinear_matmul, NULL, NULL, run_qlinear_matmul},
+    {"", "MatMulInteger", 10, 0, 0, infer_matmul_integer, prepare_matmul_integer,
+     steno_packed_i8_free, run_matmul_integer},
+    {"", "QLinearMatMul", 10, 0, 0, infer_qlinear_matmul, prepare_qlinear_matmul,
+     steno_packed_i8_free, run_qlinear_matmul},
     {0},
 };

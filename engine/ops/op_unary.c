@@ -152,13 +152,38 @@ struct unary_job {
     const struct unary_row *row;
     struct unary_args args;
     steno_unary_f32 *kernel; /* NULL: row->f32 */
+    const steno_kernels *gate; /* not NULL: steno_ops_gate_f32 */
     const void *x;
     void *y;
     steno_dtype dtype;
 };
 
+void steno_ops_gate_f32(const steno_kernels *k, float *y, const float *x, size_t n, float alpha,
+                        float cubic)
+{
+    float t[HALF_CHUNK];
+    for (size_t i = 0; i < n; i += HALF_CHUNK) {
+        size_t m = n - i < HALF_CHUNK ? n - i : HALF_CHUNK;
+        if (cubic != 0) {
+            k->mul_f32(t, x + i, 1, x + i, 1, m);
+            k->affine_f32(t, t, m, alpha * cubic, alpha);
+            k->mul_f32(t, t, 1, x + i, 1, m);
+        } else {
+            k->affine_f32(t, x + i, m, alpha, 0);
+        }
+        k->sigmoid_f32(t, t, m);
+        k->mul_f32(y + i, x + i, 1, t, 1, m);
+    }
+}
+
 static void apply_f32(const struct unary_job *j, float *y, const float *x, size_t n)
 {
+    bool gelu = j->row->type[0] == 'G';
+    if (j->gate) {
+        steno_ops_gate_f32(j->gate, y, x, n, gelu ? STENO_OPS_GELU_ALPHA : j->args.a,
+                           gelu ? STENO_OPS_GELU_CUBIC : 0);
+        return;
+    }
     if (j->kernel) {
         j->kernel(y, x, n);
         return;
@@ -304,9 +329,9 @@ static steno_status run_unary(struct steno_op_ctx *ctx, steno_err *err)
     j.args = arguments(node, j.row);
     slot = j.row->kernel;
     if ((!strcmp(node->op_type, "Gelu") && j.args.a != 0) ||
-        (!strcmp(node->op_type, "Swish") && j.args.a != 1)) /* the slot's form is another one */
-        slot = 0;
-    if (slot)
+        (!strcmp(node->op_type, "Swish") && j.args.a != 1)) /* other forms than the slot's */
+        j.gate = steno_op_kernels(ctx);
+    else if (slot)
         memcpy(&j.kernel, (const char *)steno_op_kernels(ctx) + slot, sizeof j.kernel);
     j.x = x->data;
     j.y = y->data;

@@ -1,0 +1,29 @@
+/* Packed caches (steno_network_options.cache_dir). A file is
+ *
+ *     head      4096 bytes: magic, key, places, sums
+ *     blobs     packed weights, and constants that someone still needs, each at a multiple of 64
+ *               bytes with STENO_OVERREAD bytes behind it
+ *     table     offset and size of each packed block, in the order operators ask for them
+ *     graph     the graph after the passes, as a private ONNX message (onnx/write.h: stow)
+ *     facts     struct cache_facts: what steno_network tells about itself
+ *
+ * Written under another name and renamed: readers see a whole file or none, however many start at
+ * once. The key says what the file was made of: model file (place, size, times), program, CPU level,
+ * settings. */
+#ifndef STENO_EXEC_CACHE_H
+#define STENO_EXEC_CACHE_H
+
+#include "exec/internal.h"
+
+struct steno_cache;
+
+/* Fill n (kernels chosen, nothing else yet) from the cache. False: there is none that fits, and n is
+ * as before. */
+bool steno_cache_load(steno_network *n, const char *path, const struct steno_network_options *opt);
+/* Write the cache of n, whose spent constants are still there. Failures leave no file behind and
+ * are nobody's concern: the next load tries again. */
+void steno_cache_store(const steno_network *n, const char *path,
+                       const struct steno_network_options *opt);
+void steno_cache_unmap(struct steno_cache *c); /* after the graph is gone; accepts NULL */
+
+#endif

@@ -1,0 +1,54 @@
+/* Constant f32 weights of a product, packed in the precision the network was opened with: the one
+ * way for every operator that multiplies by constants.
+ *
+ *     prepare:  st = steno_prep_weights(pc, 1, false, &w, err);        -> priv
+ *     run:      st = steno_ops_linear(ctx, w, m, x, k, y, n, &ep, err);
+ *     release:  steno_weights_free(w); */
+#ifndef STENO_OPS_WEIGHTS_H
+#define STENO_OPS_WEIGHTS_H
+
+#include "ops/internal.h"
+#include "ops/precision.h"
+
+const char *steno_precision_name(enum steno_precision p); /* "fp32" and so on */
+
+/* W [k, n]. Frozen. */
+struct steno_weights {
+    size_t k, n;
+    enum steno_precision precision;
+    size_t bytes; /* of data and scale, one block */
+    void *data;   /* the kernel's layout */
+    float *scale; /* [n] i8 only: q * scale is the weight */
+    void *own;    /* the block when it goes with this, NULL when it is the network's */
+};
+
+/* What rounding the weights did to a network. */
+struct steno_precision_report {
+    int products; /* with constant weights, convolutions included */
+    int lowered;  /* kept in less than f32 */
+    double error; /* sqrt(sum (w - rounded)^2 / sum w^2) over all of them */
+    double worst; /* the same of the worst one */
+    char worst_node[64];
+    double square, square_error; /* the sums so far */
+};
+
+/* The packed form of w [k, n] (row stride ldw), or of its transpose [n, k] when trans. *lost: sum
+ * of squared rounding errors. STENO_ERR_NOMEM. */
+STENO_MUST steno_status steno_weights_new(const steno_kernels *k, enum steno_precision precision,
+                                          const float *w, size_t ldw, bool trans, size_t rows,
+                                          size_t cols, struct steno_weights **out, double *lost,
+                                          steno_err *err);
+void steno_weights_free(void *w); /* a release function; accepts NULL */
+
+/* While preparing: constant input `in`, f32 of rank 2, packed in the network's precision, reported,
+ * and the original given up. *out is NULL when the input is anything else. STENO_ERR_NOMEM. */
+STENO_MUST steno_status steno_prep_weights(struct steno_prep *pc, int in, bool trans,
+                                           struct steno_weights **out, steno_err *err);
+
+/* c [m, n] = ep(a [m, k] * W), on the team where it is large. ep: as gemm_f32_packed takes it, but
+ * no bias_rows; may be NULL. STENO_ERR_NOMEM (i8: scratch for the rounded rows). */
+STENO_MUST steno_status steno_ops_linear(struct steno_op_ctx *ctx, const struct steno_weights *w,
+                                         size_t m, const float *a, size_t lda, float *c, size_t ldc,
+                                         const struct steno_gemm_epilogue *ep, steno_err *err);
+
+#endif
