@@ -5,10 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct entry {
-    uint64_t hash;
-    int32_t node;
-};
+#define MAX_PROBES 64
 
 static uint64_t mix(uint64_t h, const void *p, size_t n)
 {
@@ -63,14 +60,6 @@ static bool equal(const struct steno_node *a, const struct steno_node *b)
     return true;
 }
 
-static int by_hash(const void *a, const void *b)
-{
-    const struct entry *x = a, *y = b;
-    if (x->hash != y->hash)
-        return x->hash < y->hash ? -1 : 1;
-    return x->node < y->node ? -1 : x->node > y->node;
-}
-
 /* Output i of `n` is wanted by someone: `first` must write it as well. */
 static bool covers(const struct steno_graph *g, const struct steno_node *first,
                    const struct steno_node *n)
@@ -104,29 +93,47 @@ static void merge(struct steno_graph *g, const struct steno_node *first, struct 
     n->dead = true;
 }
 
+/* Node of the table that computes what n does, or where n goes: open addressing. Long runs of nodes
+ * that are alike but cannot be merged (each writes a graph output) are not searched to the end. */
+static struct steno_node *find(struct steno_graph *g, int32_t *table, size_t mask, int32_t i)
+{
+    size_t at = (size_t)hash(&g->nodes[i]) & mask;
+    for (int probe = 0; probe < MAX_PROBES; probe++, at = (at + 1) & mask) {
+        struct steno_node *n;
+        if (!table[at]) {
+            table[at] = i + 1;
+            return NULL;
+        }
+        n = &g->nodes[table[at] - 1];
+        if (equal(n, &g->nodes[i]) && covers(g, n, &g->nodes[i]))
+            return n;
+    }
+    return NULL;
+}
+
 steno_status steno_pass_cse(struct steno_graph *g, const struct steno_pass_env *env, int *changed,
                             steno_err *err)
 {
-    struct entry *e = calloc((size_t)g->n_nodes + 1, sizeof *e);
-    size_t n = 0;
+    size_t size = 16;
+    int32_t *table;
     (void)env;
-    if (!e)
+    while (size < 2 * (size_t)g->n_nodes)
+        size *= 2;
+    table = calloc(size, sizeof *table); /* node number + 1 */
+    if (!table)
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
-    for (int32_t i = 0; i < g->n_nodes; i++)
-        if (fit(&g->nodes[i])) {
-            e[n].hash = hash(&g->nodes[i]);
-            e[n++].node = i;
-        }
-    qsort(e, n, sizeof *e, by_hash);
-    /* a merge changes the inputs of later nodes: their pairs are found in the next round */
-    for (size_t i = 0; i < n; i++)
-        for (size_t k = i + 1; k < n && e[k].hash == e[i].hash && k < i + 64; k++) {
-            struct steno_node *a = &g->nodes[e[i].node], *b = &g->nodes[e[k].node];
-            if (a->dead || b->dead || !equal(a, b) || !covers(g, a, b))
-                continue;
-            merge(g, a, b);
+    for (int32_t i = 0; i < g->n_nodes; i++) { /* sorted: what a node reads is merged before it */
+        struct steno_node *n = &g->nodes[i], *first;
+        if (!fit(n))
+            continue;
+        for (int k = 0; k < n->n_in; k++)
+            n->in[k] = steno_graph_resolve(g, n->in[k]);
+        first = find(g, table, size - 1, i);
+        if (first) {
+            merge(g, first, n);
             ++*changed;
         }
-    free(e);
+    }
+    free(table);
     return STENO_OK;
 }

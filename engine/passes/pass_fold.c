@@ -1,7 +1,7 @@
 /* Before: c1, c2 -> Op -> y      After: constant y.
  * Shape(x) with every dimension of x fixed counts as constant too. Results that are much larger
  * than what they are made of (ConstantOfShape, Expand, Tile) stay nodes: a file must not blow up.
- */
+ * Larger in bytes alone is fine: 8-bit weights that a graph widens itself are packed once so. */
 #include "passes/passes.h"
 
 #include <string.h>
@@ -29,6 +29,20 @@ static bool constant_inputs(const struct steno_graph *g, const struct steno_node
     return true;
 }
 
+/* As many elements as some input has, or fewer. */
+static bool no_longer(const struct steno_graph *g, const struct steno_node *n,
+                      const struct steno_shape *out)
+{
+    size_t want, have;
+    if (steno_shape_count(out, &want))
+        return false;
+    for (int i = 0; i < n->n_in; i++)
+        if (n->in[i] != STENO_NONE && !steno_shape_count(&g->values[n->in[i]].shape, &have) &&
+            have >= want)
+            return true;
+    return false;
+}
+
 static bool allowed(const struct steno_graph *g, const struct steno_node *n, size_t in_bytes)
 {
     if (n->dead || !n->op || !n->op->run || (n->op->flags & STENO_OP_IMPURE))
@@ -46,7 +60,7 @@ static bool allowed(const struct steno_graph *g, const struct steno_node *n, siz
             if (in_bytes > ALWAYS_BYTES)
                 return false;
         } else if (!v->dtype || steno_shape_bytes(&v->shape, v->dtype, &b) ||
-                   (b > ALWAYS_BYTES && b / 2 > in_bytes)) {
+                   (b > ALWAYS_BYTES && b / 2 > in_bytes && !no_longer(g, n, &v->shape))) {
             return false;
         }
     }

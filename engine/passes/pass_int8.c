@@ -45,9 +45,8 @@ static bool weights(const struct steno_graph *g, const struct steno_node *n)
 {
     const struct steno_tensor *w = g->values[n->in[1]].constant, *z;
     if (!w || !w->data || w->shape.rank != 2 || !steno_numel(w) || n->n_in < 3 ||
-        g->values[n->in[0]].shape.rank < 2 ||
-        (w->dtype != STENO_I8 && w->dtype != STENO_U8) || n->in[2] == STENO_NONE ||
-        g->values[n->in[2]].shape.rank != 0)
+        g->values[n->in[0]].shape.rank < 2 || (w->dtype != STENO_I8 && w->dtype != STENO_U8) ||
+        n->in[2] == STENO_NONE || g->values[n->in[2]].shape.rank != 0)
         return false;
     if (n->n_in < 4 || n->in[3] == STENO_NONE)
         return true;
@@ -85,12 +84,20 @@ static bool match(struct steno_graph *g, struct steno_node *n, struct found *f)
 steno_status steno_pass_int8(struct steno_graph *g, const struct steno_pass_env *env, int *changed,
                              steno_err *err)
 {
-    (void)env;
     for (int32_t i = 0, count = g->n_nodes; i < count; i++) {
         struct found f = {0};
         struct steno_node *y;
-        if (g->nodes[i].dead || !match(g, &g->nodes[i], &f))
+        if (g->nodes[i].dead || !is(&g->nodes[i], "MatMulInteger"))
             continue;
+        if (!match(g, &g->nodes[i], &f)) {
+            steno_pass_refuse(env, "int8", &g->nodes[i], "%s",
+                              !weights(g, &g->nodes[i])
+                                  ? "weights or zero points are not constant, of rank 2, or the "
+                                    "activation's zero point is not one number"
+                              : !is(f.cast, "Cast") ? "the sums are not cast to f32 at once"
+                                                    : "no product of two scales follows");
+            continue;
+        }
         f.product->dead = f.cast->dead = f.mul->dead = f.scales->dead = true;
         if (f.add)
             f.add->dead = true;

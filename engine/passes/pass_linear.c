@@ -1,5 +1,6 @@
-/* Before: MatMul(x, W constant) [+ bias] [Relu|Sigmoid|Tanh|Swish|Gelu] or [* scale] [+ residual]
- * After:  ai.steno:Linear(x, W, bias, residual; act, alpha)      (ops/op_fused.c)
+/* Before: MatMul(x, W constant) or Gemm, [+ bias] [Relu|Sigmoid|Tanh|Swish|Gelu|Clip] or [* scale]
+ *         [+ residual]
+ * After:  ai.steno:Linear(x, W, bias, residual; act, alpha, act_min, act_max)      (ops/op_fused.c)
  * One step per call and node, the pass repeats: MatMul becomes Linear, then takes in what follows
  * it as long as it is the only reader. */
 #include "passes/passes.h"
@@ -22,23 +23,95 @@ static enum steno_act act_of(const struct steno_node *l)
     return (enum steno_act)l->attr[0].i;
 }
 
-static steno_status from_matmul(struct steno_graph *g, int32_t at, int *changed, steno_err *err)
+static steno_status from_matmul(struct steno_graph *g, const struct steno_pass_env *env, int32_t at,
+                                int *changed, steno_err *err)
 {
     const struct steno_tensor *w;
     struct steno_node *l, *m = &g->nodes[at];
     steno_vid x = m->in[0], wv = m->in[1], out = m->out[0];
     w = g->values[wv].constant;
     if (!w || !w->data || w->dtype != STENO_F32 || w->shape.rank != 2 || !steno_numel(w) ||
-        g->values[x].dtype != STENO_F32 || g->values[x].shape.rank < 2)
+        g->values[x].dtype != STENO_F32 || g->values[x].shape.rank < 2) {
+        if (w)
+            steno_pass_refuse(env, "linear", m,
+                              "weights are %s of rank %d, activations %s of rank %d; f32 of rank 2 "
+                              "and more are wanted",
+                              steno_dtype_name(w->dtype), w->shape.rank,
+                              steno_dtype_name(g->values[x].dtype), g->values[x].shape.rank);
         return STENO_OK;
+    }
     m->dead = true;
-    l = steno_pass_add_node(g, "ai.steno", "Linear", 1, m->name, 4, 1, 2, err);
+    l = steno_pass_add_node(g, "ai.steno", "Linear", 1, m->name, 4, 1, 4, err);
     if (!l)
         return STENO_ERR_NOMEM;
     steno_pass_set_int(g, l, 0, "act", STENO_ACT_NONE);
     steno_pass_set_float(g, l, 1, "alpha", 1);
+    steno_pass_set_float(g, l, 2, "act_min", 0);
+    steno_pass_set_float(g, l, 3, "act_max", 0);
     l->in[0] = x;
     l->in[1] = wv;
+    l->out[0] = out;
+    ++*changed;
+    return STENO_OK;
+}
+
+/* W [K, N] of a Gemm: its own, or turned where the file has [N, K]. */
+static steno_status gemm_weights(struct steno_graph *g, const struct steno_node *m, steno_vid *out,
+                                 steno_err *err)
+{
+    struct steno_tensor t = *g->values[m->in[1]].constant;
+    int64_t n = t.shape.dim[0], k = t.shape.dim[1];
+    const float *w = t.data;
+    steno_status st;
+    float *p;
+    *out = m->in[1];
+    if (!steno_node_int(m, "transB", 0))
+        return STENO_OK;
+    p = steno_aligned_alloc((size_t)(n * k) * sizeof *p);
+    if (!p)
+        return steno_fail(err, STENO_ERR_NOMEM, "out of memory for weights");
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t j = 0; j < k; j++)
+            p[j * n + i] = w[i * k + j];
+    t.data = p;
+    t.shape.dim[0] = k;
+    t.shape.dim[1] = n;
+    st = steno_graph_take_const(g, g->values[m->in[1]].name, &t, out, err);
+    if (st)
+        steno_aligned_free(p);
+    return st;
+}
+
+/* Gemm(x, W constant, C a constant vector or absent; beta 1, x as it is). */
+static steno_status from_gemm(struct steno_graph *g, int32_t at, int *changed, steno_err *err)
+{
+    struct steno_node *l, *m = &g->nodes[at];
+    const struct steno_tensor *w = g->values[m->in[1]].constant;
+    steno_vid x = m->in[0], out = m->out[0], c = m->n_in > 2 ? m->in[2] : STENO_NONE, wv;
+    float alpha = steno_node_float(m, "alpha", 1);
+    int64_t n;
+    steno_status st;
+    if (!w || !w->data || w->dtype != STENO_F32 || w->shape.rank != 2 || !steno_numel(w) ||
+        g->values[x].dtype != STENO_F32 || g->values[x].shape.rank != 2 ||
+        steno_node_int(m, "transA", 0))
+        return STENO_OK;
+    n = w->shape.dim[!steno_node_int(m, "transB", 0)];
+    if (c != STENO_NONE && (!steno_pass_vector(g, c, n) || steno_node_float(m, "beta", 1) != 1))
+        return STENO_OK;
+    st = gemm_weights(g, m, &wv, err);
+    if (st)
+        return st;
+    m->dead = true;
+    l = steno_pass_add_node(g, "ai.steno", "Linear", 1, m->name, 4, 1, 4, err);
+    if (!l)
+        return STENO_ERR_NOMEM;
+    steno_pass_set_int(g, l, 0, "act", STENO_ACT_NONE);
+    steno_pass_set_float(g, l, 1, "alpha", alpha);
+    steno_pass_set_float(g, l, 2, "act_min", 0);
+    steno_pass_set_float(g, l, 3, "act_max", 0);
+    l->in[0] = x;
+    l->in[1] = wv;
+    l->in[2] = c;
     l->out[0] = out;
     ++*changed;
     return STENO_OK;
@@ -104,7 +177,7 @@ static steno_status take_scale(struct steno_graph *g, struct steno_node *l,
     return STENO_OK;
 }
 
-static bool take_act(struct steno_node *l, const struct steno_node *n)
+static bool take_act(const struct steno_graph *g, struct steno_node *l, const struct steno_node *n)
 {
     static const struct {
         const char *type;
@@ -112,10 +185,16 @@ static bool take_act(struct steno_node *l, const struct steno_node *n)
     } acts[] = {{"Relu", STENO_ACT_RELU},
                 {"Sigmoid", STENO_ACT_SIGMOID},
                 {"Tanh", STENO_ACT_TANH},
-                {"Swish", STENO_ACT_SILU}};
+                {"Swish", STENO_ACT_SILU},
+                {"Gelu", STENO_ACT_GELU}};
     if (act_of(l) != STENO_ACT_NONE || l->in[3] != STENO_NONE ||
-        steno_node_float(n, "alpha", 1) != 1)
+        steno_node_float(n, "alpha", 1) != 1 ||
+        strcmp(steno_node_str(n, "approximate", "none"), "none"))
         return false;
+    if (l->n_attr > 3 && steno_pass_clip(g, n, &l->attr[2].f, &l->attr[3].f)) {
+        l->attr[0].i = STENO_ACT_CLIP;
+        return true;
+    }
     for (size_t i = 0; i < sizeof acts / sizeof acts[0]; i++)
         if (is(n, acts[i].type)) {
             l->attr[0].i = acts[i].act;
@@ -136,7 +215,7 @@ static steno_status grow(struct steno_graph *g, struct steno_node *l, int *chang
     else if (is(r, "Mul"))
         st = take_scale(g, l, r, &took, err);
     else
-        took = take_act(l, r);
+        took = take_act(g, l, r);
     if (took)
         absorb(l, r, changed);
     return st;
@@ -145,13 +224,14 @@ static steno_status grow(struct steno_graph *g, struct steno_node *l, int *chang
 steno_status steno_pass_linear(struct steno_graph *g, const struct steno_pass_env *env,
                                int *changed, steno_err *err)
 {
-    (void)env;
     for (int32_t i = 0, n = g->n_nodes; i < n; i++) {
         steno_status st = STENO_OK;
         if (g->nodes[i].dead)
             continue;
         if (is(&g->nodes[i], "MatMul"))
-            st = from_matmul(g, i, changed, err);
+            st = from_matmul(g, env, i, changed, err);
+        else if (is(&g->nodes[i], "Gemm"))
+            st = from_gemm(g, i, changed, err);
         else if (!strcmp(g->nodes[i].domain, "ai.steno") && !strcmp(g->nodes[i].op_type, "Linear"))
             st = grow(g, &g->nodes[i], changed, err);
         if (st)

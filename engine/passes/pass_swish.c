@@ -1,35 +1,44 @@
-/* Before: s = Sigmoid(x), y = Mul(x, s)      After: y = Swish(x) (opset 24, alpha 1). */
-#include "passes/passes.h"
+/* Before: s = Sigmoid(a x) or 1 / (1 + Exp(-a x)), y = Mul(x, s)
+ * After:  y = Swish(x; alpha a) (opset 24); with a = 1.702 it is known as the quick Gelu
+ * Before: y = x * Clip(x + 3, 0, 6) / 6 or x * HardSigmoid(x; 1/6, 1/2)
+ * After:  y = HardSwish(x) (opset 14)
+ * Before: y = x * Tanh(Softplus(x))
+ * After:  y = Mish(x) (opset 18)
+ * What the order is does not matter: curve.h. */
+#include "passes/curve.h"
 
-#include <string.h>
+#include <math.h>
+
+static double swish(double x, double alpha)
+{
+    return x / (1 + exp(-alpha * x));
+}
+
+/* y = 1 / (1 + exp(-alpha)) */
+static double alpha_of(double y1)
+{
+    return y1 > 0 && y1 < 1 ? log(y1 / (1 - y1)) : (double)NAN;
+}
+
+static double hard_swish(double x, double p)
+{
+    (void)p;
+    return x * fmax(0, fmin(1, x / 6 + 0.5));
+}
+
+static double mish(double x, double p)
+{
+    (void)p;
+    return x * tanh(fmax(x, 0) + log1p(exp(-fabs(x))));
+}
 
 steno_status steno_pass_swish(struct steno_graph *g, const struct steno_pass_env *env, int *changed,
                               steno_err *err)
 {
+    static const struct steno_curve curves[] = {{"Swish", 24, swish, alpha_of, "alpha", NULL},
+                                                {"HardSwish", 14, hard_swish, NULL, NULL, NULL},
+                                                {"Mish", 18, mish, NULL, NULL, NULL},
+                                                {0}};
     (void)env;
-    if (!steno_op_find("", "Swish", 24))
-        return STENO_OK;
-    for (int32_t i = 0, n = g->n_nodes; i < n; i++) {
-        struct steno_node *mul = &g->nodes[i], *sig = NULL, *y;
-        steno_vid x, out;
-        if (mul->dead || *mul->domain || strcmp(mul->op_type, "Mul") || mul->n_in != 2)
-            continue;
-        for (int k = 0; k < 2 && !sig; k++) {
-            sig = steno_pass_only_use(g, mul->in[k], "Sigmoid");
-            if (sig && sig->in[0] != mul->in[1 - k])
-                sig = NULL;
-        }
-        if (!sig || g->values[sig->in[0]].dtype != STENO_F32)
-            continue;
-        x = sig->in[0];
-        out = mul->out[0];
-        mul->dead = sig->dead = true;
-        y = steno_pass_add_node(g, "", "Swish", 24, mul->name, 1, 1, 0, err);
-        if (!y)
-            return STENO_ERR_NOMEM;
-        y->in[0] = x;
-        y->out[0] = out;
-        ++*changed;
-    }
-    return STENO_OK;
+    return steno_pass_curves(g, curves, changed, err);
 }

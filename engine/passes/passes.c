@@ -10,22 +10,46 @@ const struct steno_pass steno_passes[] = {
     {"fold", 1, 0, steno_pass_fold, "nodes with constant inputs become constants"},
     {"if", 1, 0, steno_pass_if, "If with a constant condition: the branch taken, inlined"},
     {"identity", 1, 0, steno_pass_identity, "nodes that pass their input on unchanged"},
+    {"again", 1, 0, steno_pass_again, "Relu of Relu, Neg of Neg, Where of Not, ArgMax of Softmax"},
     {"shape", 1, 0, steno_pass_shape, "shape arithmetic whose result is known becomes constant"},
     {"reshape", 1, 0, steno_pass_reshape, "constant targets of Reshape, chains of views into one"},
     {"transpose", 1, 0, steno_pass_transpose, "Transpose of Transpose into one"},
+    {"reduce", 1, 0, steno_pass_reduce, "Reduce without its axes, Unsqueeze of them"},
+    {"einsum", 1, 0, steno_pass_einsum, "Einsum that is a product of matrices"},
     {"constants", 1, 0, steno_pass_constants, "equal constants become one"},
     {"cse", 2, 0, steno_pass_cse, "nodes that compute the same from the same become one"},
-    {"swish", 2, 1, steno_pass_swish, "x * Sigmoid(x)"},
+    {"pad", 1, 1, steno_pass_pad, "Pad into Conv, MaxPool, AveragePool"},
+    {"affine", 1, 1, steno_pass_affine, "BatchNormalization, factors, summands into Conv and Gemm"},
+    {"logsoftmax", 1, 1, steno_pass_logsoftmax, "Log of Softmax"},
+    {"swish", 2, 1, steno_pass_swish, "x * Sigmoid(a x), HardSwish, Mish"},
     {"glu", 2, 1, steno_pass_glu, "Split in two, a * Sigmoid(b)"},
-    {"layernorm", 2, 1, steno_pass_layernorm, "LayerNormalization written as nine nodes"},
-    {"gelu", 2, 1, steno_pass_gelu, "x * 0.5 * (1 + Erf(x / sqrt 2))"},
+    {"layernorm", 2, 1, steno_pass_layernorm, "LayerNormalization, however it is written"},
+    {"rmsnorm", 2, 1, steno_pass_rmsnorm, "RMSNormalization, however it is written"},
+    {"gelu", 2, 1, steno_pass_gelu, "Gelu by Erf or by Tanh"},
+    {"pointwise", 3, 1, steno_pass_pointwise, "Conv of kernel 1 and activations ahead of a Transpose"},
+    {"depthwise", 3, 1, steno_pass_depthwise, "depthwise Conv ahead of a Transpose, its activation"},
+    {"transpose", 1, 1, steno_pass_transpose, "Transposes that have met"},
+    {"identity", 1, 1, steno_pass_identity, "and undone each other"},
     {"softmax", 2, 1, steno_pass_softmax, "Softmax between two Where of one mask"},
     {"relshift", 2, 1, steno_pass_relshift, "the shift of relative positions"},
+    {"dead", 1, 1, steno_pass_dead, "shape arithmetic that the shift was the last to need"},
+    {"attention", 2, 1, steno_pass_attention, "scores, softmax and values of attention in one"},
     {"int8", 2, 1, steno_pass_int8, "MatMulInteger, Cast, Mul by scales, Add of a bias"},
-    {"convact", 3, 2, steno_pass_convact, "Conv with activation"},
+    {"concat", 1, 2, steno_pass_concat, "Concat of Concat into one"},
+    {"slice", 1, 2, steno_pass_slice, "Slice of Slice into one"},
+    {"nhwc", 3, 2, steno_pass_nhwc, "2-D Conv and what is between such channels last"},
+    {"transpose", 1, 2, steno_pass_transpose, "Transposes that have met there"},
+    {"identity", 1, 2, steno_pass_identity, "and undone each other"},
+    {"convact", 3, 2, steno_pass_convact, "Conv with activation: FusedConv"},
     {"linear", 3, 2, steno_pass_linear, "MatMul by a constant with bias, activation, residual"},
-    {"depthwise", 3, 2, steno_pass_depthwise, "depthwise Conv between two Transposes"},
     {"dead", 1, 2, steno_pass_dead, "what the fusions left over"},
+    {"qkv", 3, 3, steno_pass_qkv, "products of one input for one attention become one"},
+    {"dead", 1, 3, steno_pass_dead, "their weights"},
+    {"layers", 3, 4, steno_pass_layers, "blocks and whole layers as one node to readers"},
+    {"embed", 2, 5, steno_pass_embed, "sum of embeddings and LayerNormalization"},
+    {"skipnorm", 2, 5, steno_pass_skipnorm, "Add and LayerNormalization or RMSNormalization"},
+    {"biasgelu", 2, 5, steno_pass_biasgelu, "Add of a bias and Gelu"},
+    {"matmul", 2, 5, steno_pass_matmul, "Transpose and a factor into MatMul"},
     {0},
 };
 
@@ -46,6 +70,7 @@ static void on_graph(struct steno_graph *g, struct body_walk *w)
             steno_node_each_graph(&g->nodes[i], on_body, w);
     if (!w->st)
         w->st = w->pass->run(g, w->env, w->changed, w->err);
+    steno_graph_settle(g);
 }
 
 static int on_body(struct steno_graph *g, void *arg)
@@ -103,7 +128,7 @@ steno_status steno_passes_run(struct steno_graph *g, int level, const char *disa
         st = check_names(only, err);
     if (!st)
         st = env->infer(env->arg, g, err);
-    for (int phase = 0; !st && phase < 4; phase++)
+    for (int phase = 0; !st && phase < 6; phase++)
         for (int round = 0, total = 1; !st && total && round < MAX_ROUNDS; round++) {
             total = 0;
             for (int i = 0; !st && steno_passes[i].name; i++)

@@ -15,6 +15,9 @@ struct steno_pass_env {
     steno_status (*eval)(void *arg, struct steno_graph *g, struct steno_node *n,
                          const struct steno_tensor **in, struct steno_tensor *out,
                          const bool *wanted, steno_arena *mem, steno_err *err);
+    /* Hears of near misses; NULL = no one. */
+    void (*refused)(void *arg, const char *pass, const char *node, const char *why);
+    void *refused_arg;
 };
 
 struct steno_pass {
@@ -44,9 +47,15 @@ STENO_MUST steno_status steno_passes_run(struct steno_graph *g, int level, const
 
 /* ---- helpers for passes (passes/util.c) ---- */
 
+/* Most of the pattern of `pass` is there around n, but it is left alone: say why, with names and
+ * numbers (`steno optimize --verbose`). Only where the reader could do something about it. */
+void steno_pass_refuse(const struct steno_pass_env *env, const char *pass,
+                       const struct steno_node *n, const char *fmt, ...) STENO_PRINTF(4, 5);
 /* Let everyone read `to` instead of node output `from`, and keep the name of a graph output. False,
  * nothing changed, when both must stay apart (two graph outputs, an input that is an output). */
 bool steno_pass_replace(struct steno_graph *g, steno_vid from, steno_vid to);
+/* n, not NULL, is `type` of ai.onnx. */
+bool steno_pass_is(const struct steno_node *n, const char *type);
 /* The node that writes v, or NULL. */
 struct steno_node *steno_pass_producer(struct steno_graph *g, steno_vid v);
 /* The only value that all of a constant's elements have; false for other values. */
@@ -59,6 +68,9 @@ struct steno_node *steno_pass_only_use(struct steno_graph *g, steno_vid v, const
 bool steno_pass_same_shape(const struct steno_graph *g, steno_vid a, steno_vid b);
 /* Constant of one dimension n and type f32. */
 const float *steno_pass_vector(const struct steno_graph *g, steno_vid v, int64_t n);
+/* Bounds of a Clip whose limits are attributes or constants of one element; absent ones are the
+ * largest floats. False for any other node. */
+bool steno_pass_clip(const struct steno_graph *g, const struct steno_node *n, float *lo, float *hi);
 /* A node with its operator looked up; inputs and outputs are set by the caller. NULL: err is set.
  */
 struct steno_node *steno_pass_add_node(struct steno_graph *g, const char *domain, const char *type,
@@ -68,6 +80,11 @@ void steno_pass_set_int(struct steno_graph *g, struct steno_node *n, int attr, c
                         int64_t v);
 void steno_pass_set_float(struct steno_graph *g, struct steno_node *n, int attr, const char *name,
                           float v);
+/* The Transpose of the last two of three axes (0,2,1) that writes v, or NULL. */
+struct steno_node *steno_pass_swapped(struct steno_graph *g, steno_vid v);
+/* Add such a Transpose of `from` that writes `to`. */
+STENO_MUST steno_status steno_pass_swap_after(struct steno_graph *g, steno_vid from, steno_vid to,
+                                              const char *name, steno_err *err);
 /* Body graph's nodes go into g in place of node number `at`; in: values for the body's inputs. */
 STENO_MUST steno_status steno_pass_inline(struct steno_graph *g, int32_t at,
                                           struct steno_graph *body, const steno_vid *in,
@@ -77,8 +94,15 @@ typedef steno_status steno_pass_fn(struct steno_graph *g, const struct steno_pas
                                    int *changed, steno_err *err);
 steno_pass_fn steno_pass_dead, steno_pass_identity, steno_pass_fold, steno_pass_if,
     steno_pass_constants, steno_pass_cse, steno_pass_swish, steno_pass_glu, steno_pass_layernorm,
-    steno_pass_linear, steno_pass_depthwise, steno_pass_shape, steno_pass_reshape,
+    steno_pass_linear, steno_pass_shape, steno_pass_reshape,
     steno_pass_transpose, steno_pass_gelu, steno_pass_convact, steno_pass_softmax,
-    steno_pass_relshift, steno_pass_int8;
+    steno_pass_relshift, steno_pass_int8, steno_pass_attention, steno_pass_pointwise,
+    steno_pass_depthwise, steno_pass_nhwc;
+/* single operators */
+steno_pass_fn steno_pass_again, steno_pass_reduce, steno_pass_einsum, steno_pass_pad,
+    steno_pass_affine, steno_pass_logsoftmax, steno_pass_concat, steno_pass_slice, steno_pass_rmsnorm,
+    steno_pass_skipnorm, steno_pass_biasgelu, steno_pass_embed, steno_pass_matmul;
+/* attention and layers */
+steno_pass_fn steno_pass_qkv, steno_pass_layers;
 
 #endif

@@ -1,6 +1,22 @@
 #include "passes/passes.h"
 
+#include <float.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
+
+void steno_pass_refuse(const struct steno_pass_env *env, const char *pass,
+                       const struct steno_node *n, const char *fmt, ...)
+{
+    char why[256];
+    va_list ap;
+    if (!env->refused)
+        return;
+    va_start(ap, fmt);
+    vsnprintf(why, sizeof why, fmt, ap);
+    va_end(ap);
+    env->refused(env->refused_arg, pass, n->name, why);
+}
 
 struct steno_node *steno_pass_producer(struct steno_graph *g, steno_vid v)
 {
@@ -12,6 +28,9 @@ struct steno_node *steno_pass_producer(struct steno_graph *g, steno_vid v)
 bool steno_pass_replace(struct steno_graph *g, steno_vid from, steno_vid to)
 {
     struct steno_node *p;
+    to = steno_graph_resolve(g, to);
+    if (from == to)
+        return false;
     if (!g->values[from].is_output) {
         steno_graph_replace_uses(g, from, to);
         g->values[to].uses += g->values[from].uses;
@@ -33,17 +52,23 @@ bool steno_pass_replace(struct steno_graph *g, steno_vid from, steno_vid to)
     return true;
 }
 
+bool steno_pass_is(const struct steno_node *n, const char *type)
+{
+    return n && !*n->domain && !strcmp(n->op_type, type);
+}
+
+/* What a pass changed since the last recount is not found here: it is in the next round. */
 struct steno_node *steno_pass_only_reader(struct steno_graph *g, steno_vid v)
 {
-    if (v == STENO_NONE || g->values[v].uses != 1 || g->values[v].is_output)
+    struct steno_node *n;
+    if (v == STENO_NONE || g->values[v].uses != 1 || g->values[v].is_output ||
+        g->values[v].reader == STENO_NONE) /* NONE: a body graph reads it */
         return NULL;
-    for (int32_t i = 0; i < g->n_nodes; i++) {
-        struct steno_node *n = &g->nodes[i];
-        for (int k = 0; !n->dead && k < n->n_in; k++)
-            if (n->in[k] == v)
-                return n;
-    }
-    return NULL; /* a body graph reads it */
+    n = &g->nodes[g->values[v].reader];
+    for (int k = 0; !n->dead && k < n->n_in; k++)
+        if (n->in[k] == v)
+            return n;
+    return NULL;
 }
 
 struct steno_node *steno_pass_only_use(struct steno_graph *g, steno_vid v, const char *type)
@@ -112,6 +137,24 @@ bool steno_pass_scalar(const struct steno_graph *g, steno_vid v, double *out)
     return true;
 }
 
+bool steno_pass_clip(const struct steno_graph *g, const struct steno_node *n, float *lo, float *hi)
+{
+    float *const bound[2] = {lo, hi};
+    if (*n->domain || strcmp(n->op_type, "Clip"))
+        return false;
+    *lo = steno_node_float(n, "min", -FLT_MAX); /* before opset 11 */
+    *hi = steno_node_float(n, "max", FLT_MAX);
+    for (int i = 1; i < n->n_in && i < 3; i++) {
+        double v;
+        if (n->in[i] == STENO_NONE)
+            continue;
+        if (!steno_pass_scalar(g, n->in[i], &v))
+            return false;
+        *bound[i - 1] = (float)v;
+    }
+    return true;
+}
+
 struct steno_node *steno_pass_add_node(struct steno_graph *g, const char *domain, const char *type,
                                        int opset, const char *name, int n_in, int n_out, int n_attr,
                                        steno_err *err)
@@ -144,6 +187,30 @@ void steno_pass_set_float(struct steno_graph *g, struct steno_node *n, int attr,
     n->attr[attr].name = name;
     n->attr[attr].kind = STENO_ATTR_FLOAT;
     n->attr[attr].f = v;
+}
+
+struct steno_node *steno_pass_swapped(struct steno_graph *g, steno_vid v)
+{
+    struct steno_node *n = steno_pass_producer(g, v);
+    size_t count = 0;
+    const int64_t *p = n && !*n->domain && !strcmp(n->op_type, "Transpose")
+                           ? steno_node_ints(n, "perm", &count)
+                           : NULL;
+    return p && count == 3 && p[0] == 0 && p[1] == 2 && p[2] == 1 ? n : NULL;
+}
+
+steno_status steno_pass_swap_after(struct steno_graph *g, steno_vid from, steno_vid to,
+                                   const char *name, steno_err *err)
+{
+    static const int64_t swap[3] = {0, 2, 1};
+    struct steno_node *n = steno_pass_add_node(g, "", "Transpose", 13, name, 1, 1, 1, err);
+    if (!n)
+        return STENO_ERR_NOMEM;
+    n->attr[0] =
+        (struct steno_attr){.name = "perm", .kind = STENO_ATTR_INTS, .n = 3, .ints = swap};
+    n->in[0] = from;
+    n->out[0] = to;
+    return STENO_OK;
 }
 
 /* ---- inlining ---- */
@@ -218,6 +285,7 @@ static steno_status move_node(struct steno_graph *g, const struct steno_node *n,
         return st;
     copy.in = g->nodes[at].in;
     copy.out = g->nodes[at].out;
+    copy.region = STENO_NONE;
     for (int k = 0; k < n->n_in; k++)
         copy.in[k] = n->in[k] == STENO_NONE ? STENO_NONE : map[n->in[k]];
     for (int k = 0; k < n->n_out; k++)

@@ -1,0 +1,353 @@
+/* Before: q, k, v = Transpose(Reshape(x, [B, T, h, d]))             heads to the front, k' also
+ * turned s = MatMul(q [+ bias], k') [+ RelativeShift(MatMul(q [+ bias], p'))] w = MaskedSoftmax(s *
+ * scale, mask) | Softmax(s * scale [+ mask]) y = MatMul(w, v) [Transpose, Reshape(., [B, T, h v])]
+ * After:  y = ai.steno:Attention(q, k, v, mask, p, biases)      (ops/op_fused_attention.c)
+ * What the Transposes and Reshapes move is read where it lies; the scores are never written as a
+ * whole. Inputs whose heads do not come from such a Reshape are taken with their heads apart. */
+#include "passes/passes.h"
+
+#include <math.h>
+#include <string.h>
+
+#define HIDES (-1e9) /* a fill below this is no score: its weight is 0 beside any other */
+
+static bool is(const struct steno_node *n, const char *type)
+{
+    return n && !*n->domain && !strcmp(n->op_type, type);
+}
+
+static struct steno_node *our(struct steno_graph *g, steno_vid v, const char *type)
+{
+    struct steno_node *n = steno_pass_producer(g, v);
+    return n && !strcmp(n->domain, "ai.steno") && !strcmp(n->op_type, type) &&
+                   g->values[v].uses == 1 && !g->values[v].is_output
+               ? n
+               : NULL;
+}
+
+/* One factor: where its elements are, and what is added to them. */
+struct side {
+    steno_vid x, bias;
+    bool apart;
+    int64_t heads, size;
+};
+
+struct found {
+    struct side q, k, v, p, q_pos;
+    steno_vid mask, out;
+    bool positions, apart_out;
+    double scale;
+    /* nodes that nobody else reads: they go */
+    struct steno_node *gone[12];
+    int n_gone;
+};
+
+static struct steno_node *take(struct found *f, struct steno_node *n)
+{
+    if (n)
+        f->gone[f->n_gone++] = n;
+    return n;
+}
+
+static const struct steno_node *transposed(struct steno_graph *g, steno_vid v, int64_t a, int64_t b,
+                                           int64_t c)
+{
+    const struct steno_node *n = steno_pass_producer(g, v);
+    size_t count = 0;
+    const int64_t *p = is(n, "Transpose") ? steno_node_ints(n, "perm", &count) : NULL;
+    return p && count == 4 && p[0] == 0 && p[1] == a && p[2] == b && p[3] == c ? n : NULL;
+}
+
+static bool is_dim(int64_t a, int64_t b)
+{
+    return a == b && a != STENO_DIM_ANY;
+}
+
+/* The [B, T, h d] that a Reshape made v [B, T, h, d] of, or v. */
+static steno_vid joined(struct steno_graph *g, steno_vid v)
+{
+    const struct steno_node *n = steno_pass_producer(g, v);
+    const struct steno_shape *s = &g->values[v].shape, *x;
+    if (!is(n, "Reshape"))
+        return v;
+    x = &g->values[n->in[0]].shape;
+    return x->rank == 3 && is_dim(x->dim[0], s->dim[0]) && is_dim(x->dim[1], s->dim[1]) &&
+                   x->dim[2] == s->dim[2] * s->dim[3]
+               ? n->in[0]
+               : v;
+}
+
+static bool sized(const struct steno_graph *g, steno_vid v, int heads, int size, struct side *s)
+{
+    const struct steno_shape *x = &g->values[v].shape;
+    if (g->values[v].dtype != STENO_F32 || x->rank != 4)
+        return false;
+    s->heads = x->dim[heads];
+    s->size = x->dim[size];
+    return s->heads > 0 && s->size > 0 && s->heads < 65536 && s->size < 65536;
+}
+
+/* A constant of h * d numbers that repeats over batch and rows of [B, T, h, d]. */
+static bool is_bias(const struct steno_graph *g, steno_vid v, const struct side *s)
+{
+    const struct steno_tensor *t = g->values[v].constant;
+    const struct steno_shape *x = &g->values[v].shape;
+    if (!t || !t->data || t->dtype != STENO_F32 || x->rank < 2 || x->dim[x->rank - 1] != s->size ||
+        x->dim[x->rank - 2] != s->heads)
+        return false;
+    return (int64_t)steno_numel(t) == s->heads * s->size;
+}
+
+/* Q or V, [B, h, T, d]. */
+static bool factor(struct steno_graph *g, steno_vid v, bool with_bias, struct side *s)
+{
+    const struct steno_node *t = transposed(g, v, 2, 1, 3), *add;
+    s->bias = STENO_NONE;
+    if (!t) {
+        s->apart = true;
+        s->x = v;
+        return sized(g, v, 1, 3, s);
+    }
+    s->apart = false;
+    s->x = t->in[0];
+    if (!sized(g, s->x, 2, 3, s))
+        return false;
+    add = with_bias ? steno_pass_producer(g, s->x) : NULL;
+    for (int k = 0; is(add, "Add") && k < 2; k++)
+        if (is_bias(g, add->in[k], s) && steno_pass_same_shape(g, add->in[1 - k], s->x)) {
+            s->bias = add->in[k];
+            s->x = add->in[1 - k];
+            break;
+        }
+    s->x = joined(g, s->x);
+    return true;
+}
+
+/* K or P as the second factor of scores, [B, h, d, S]. */
+static bool turned(struct steno_graph *g, steno_vid v, struct side *s)
+{
+    const struct steno_node *t = transposed(g, v, 2, 3, 1);
+    s->bias = STENO_NONE;
+    if (t) {
+        s->apart = false;
+        if (!sized(g, t->in[0], 2, 3, s))
+            return false;
+        s->x = joined(g, t->in[0]);
+        return true;
+    }
+    t = transposed(g, v, 1, 3, 2);
+    if (!t)
+        return false;
+    s->apart = true;
+    s->x = t->in[0];
+    return sized(g, s->x, 1, 3, s);
+}
+
+/* The node behind v, past multiplications and divisions by numbers, which go to *scale. */
+static struct steno_node *unscaled(struct steno_graph *g, struct found *f, steno_vid v)
+{
+    struct steno_node *n = steno_pass_producer(g, v);
+    while (n && g->values[v].uses == 1 && !g->values[v].is_output && f->n_gone < 6 &&
+           (is(n, "Mul") || is(n, "Div"))) {
+        double c;
+        int side = is(n, "Mul") && steno_pass_scalar(g, n->in[0], &c);
+        if ((!side && !steno_pass_scalar(g, n->in[1], &c)) ||
+            g->values[n->in[side]].shape.rank > g->values[v].shape.rank)
+            return NULL;
+        f->scale = is(n, "Mul") ? f->scale * c : f->scale / c;
+        take(f, n);
+        v = n->in[side];
+        n = steno_pass_producer(g, v);
+    }
+    return n && g->values[v].uses == 1 && !g->values[v].is_output ? n : NULL;
+}
+
+static bool match_positions(struct steno_graph *g, struct found *f, steno_vid v)
+{
+    struct steno_node *shift = our(g, v, "RelativeShift"), *m;
+    m = shift ? steno_pass_only_use(g, shift->in[0], "MatMul") : NULL;
+    if (!m || !factor(g, m->in[0], true, &f->q_pos) || !turned(g, m->in[1], &f->p))
+        return false;
+    f->positions = true;
+    take(f, shift);
+    take(f, m);
+    return true;
+}
+
+/* Scores: a product, or one plus the shifted product with positions. */
+static bool match_scores(struct steno_graph *g, struct found *f, steno_vid v)
+{
+    int n_gone = f->n_gone;
+    double scale = f->scale;
+    struct steno_node *n = unscaled(g, f, v);
+    bool ok = false;
+    if (is(n, "MatMul")) {
+        take(f, n);
+        ok = factor(g, n->in[0], true, &f->q) && turned(g, n->in[1], &f->k);
+    } else if (is(n, "Add")) {
+        take(f, n);
+        for (int k = 0; k < 2 && !ok; k++) {
+            struct steno_node *m = steno_pass_only_use(g, n->in[k], "MatMul");
+            ok = m && match_positions(g, f, n->in[1 - k]) && factor(g, m->in[0], true, &f->q) &&
+                 turned(g, m->in[1], &f->k) && f->q.x == f->q_pos.x && f->q.apart == f->q_pos.apart;
+            if (ok)
+                take(f, m);
+        }
+    }
+    if (ok)
+        return true;
+    f->n_gone = n_gone;
+    f->scale = scale;
+    f->positions = false;
+    return false;
+}
+
+/* A mask that is added must not widen the scores. */
+static bool narrow(const struct steno_graph *g, const struct found *f, steno_vid m)
+{
+    const struct steno_shape *s = &g->values[m].shape;
+    if (s->rank < 0 || s->rank > 4)
+        return false;
+    return s->rank < 3 || s->dim[s->rank - 3] == 1 || s->dim[s->rank - 3] == f->q.heads;
+}
+
+static bool along_keys(const struct steno_graph *g, const struct steno_node *softmax)
+{
+    int64_t axis = steno_node_int(softmax, "axis", softmax->opset >= 13 ? -1 : 1);
+    return g->values[softmax->in[0]].shape.rank == 4 && (axis == 3 || axis == -1);
+}
+
+static bool match_weights(struct steno_graph *g, struct found *f, steno_vid v)
+{
+    struct steno_node *n = our(g, v, "MaskedSoftmax"), *add;
+    f->mask = STENO_NONE;
+    if (n) {
+        f->mask = n->in[1];
+        take(f, n);
+        return (double)steno_node_float(n, "fill", 0) <= HIDES && match_scores(g, f, n->in[0]) &&
+               narrow(g, f, f->mask);
+    }
+    n = steno_pass_only_use(g, v, "Softmax");
+    if (!n || !along_keys(g, n))
+        return false;
+    take(f, n);
+    if (match_scores(g, f, n->in[0]))
+        return true;
+    add = steno_pass_only_use(g, n->in[0], "Add");
+    for (int k = 0; add && k < 2; k++)
+        if (g->values[add->in[1 - k]].dtype == STENO_F32 && match_scores(g, f, add->in[k])) {
+            f->mask = add->in[1 - k];
+            take(f, add);
+            return narrow(g, f, f->mask);
+        }
+    return false;
+}
+
+static void match_output(struct steno_graph *g, struct found *f)
+{
+    struct steno_node *t = steno_pass_only_reader(g, f->out), *r;
+    const struct steno_shape *s;
+    f->apart_out = true;
+    if (!t || transposed(g, t->out[0], 2, 1, 3) != t)
+        return;
+    r = steno_pass_only_reader(g, t->out[0]);
+    s = r ? &g->values[r->out[0]].shape : NULL;
+    if (!is(r, "Reshape") || r->in[0] != t->out[0] || s->rank != 3 ||
+        s->dim[2] != f->v.heads * f->v.size ||
+        !is_dim(s->dim[0], g->values[t->out[0]].shape.dim[0]) ||
+        !is_dim(s->dim[1], g->values[t->out[0]].shape.dim[1]))
+        return;
+    f->apart_out = false;
+    take(f, t);
+    take(f, r);
+    f->out = r->out[0];
+}
+
+static bool same_heads(const struct side *a, const struct side *b)
+{
+    return a->heads == b->heads && a->size == b->size;
+}
+
+static bool match(struct steno_graph *g, struct steno_node *n, struct found *f)
+{
+    memset(f, 0, sizeof *f);
+    f->scale = 1;
+    if (!is(n, "MatMul") || g->values[n->in[0]].shape.rank != 4)
+        return false;
+    take(f, n);
+    if (!match_weights(g, f, n->in[0]) || !factor(g, n->in[1], false, &f->v) ||
+        !same_heads(&f->q, &f->k) || f->v.heads != f->q.heads ||
+        (f->positions && !same_heads(&f->q, &f->p)) || !isfinite((float)f->scale))
+        return false;
+    f->out = n->out[0];
+    match_output(g, f);
+    return true;
+}
+
+/* The bias as [h d]. */
+static steno_status flat(struct steno_graph *g, steno_vid *v, int64_t n, steno_err *err)
+{
+    struct steno_tensor t;
+    if (*v == STENO_NONE)
+        return STENO_OK;
+    t = *g->values[*v].constant;
+    t.shape.rank = 1;
+    t.shape.dim[0] = n;
+    return steno_graph_add_const(g, g->values[*v].name, &t, false, v, err);
+}
+
+static steno_status build(struct steno_graph *g, struct found *f, const char *name, steno_err *err)
+{
+    static const char *const attrs[] = {"heads", "size", "v_size", "q_at", "k_at",
+                                        "v_at",  "p_at", "apart",  "hides"};
+    const int64_t values[] = {f->q.heads,
+                              f->q.size,
+                              f->v.size,
+                              0,
+                              0,
+                              0,
+                              0,
+                              f->q.apart | f->k.apart << 1 | f->v.apart << 2 |
+                                  (f->positions && f->p.apart) << 3 | f->apart_out << 4,
+                              f->mask != STENO_NONE && g->values[f->mask].dtype == STENO_BOOL};
+    struct steno_node *y;
+    steno_status st = flat(g, &f->q.bias, f->q.heads * f->q.size, err);
+    if (!st && f->positions)
+        st = flat(g, &f->q_pos.bias, f->q.heads * f->q.size, err);
+    if (st)
+        return st;
+    for (int i = 0; i < f->n_gone; i++)
+        f->gone[i]->dead = true;
+    y = steno_pass_add_node(g, "ai.steno", "Attention", 1, name, 7, 1, 10, err);
+    if (!y)
+        return STENO_ERR_NOMEM;
+    for (int i = 0; i < 9; i++)
+        steno_pass_set_int(g, y, i, attrs[i], values[i]);
+    steno_pass_set_float(g, y, 9, "scale", (float)f->scale);
+    y->in[0] = f->q.x;
+    y->in[1] = f->k.x;
+    y->in[2] = f->v.x;
+    y->in[3] = f->mask;
+    y->in[4] = f->positions ? f->p.x : STENO_NONE;
+    y->in[5] = f->q.bias;
+    y->in[6] = f->positions ? f->q_pos.bias : STENO_NONE;
+    y->out[0] = f->out;
+    return STENO_OK;
+}
+
+steno_status steno_pass_attention(struct steno_graph *g, const struct steno_pass_env *env,
+                                  int *changed, steno_err *err)
+{
+    (void)env;
+    for (int32_t i = 0, count = g->n_nodes; i < count; i++) {
+        struct found f;
+        steno_status st;
+        if (g->nodes[i].dead || !match(g, &g->nodes[i], &f))
+            continue;
+        st = build(g, &f, g->nodes[i].name, err);
+        if (st)
+            return st;
+        ++*changed;
+    }
+    return STENO_OK;
+}

@@ -1,0 +1,249 @@
+/* Pass nhwc, and the activations that pass convact and pass linear take in behind it: outputs are
+ * those of the graph without any pass, and the nodes that are left are the ones expected. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "exec/session.h"
+#include "passes/passes.h"
+#include "tests/support/onnx_make.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST = 1 << 14 };
+
+static float x_data[MOST], w_data[MOST];
+
+static steno_network *open_with(const uint8_t *file, size_t size, int level, const char *disabled)
+{
+    struct steno_network_options opt = {.opt_level = level, .disable_passes = disabled};
+    steno_network *n = NULL;
+    steno_err err = {0};
+    if (steno_network_open_memory(&n, file, size, "test", &opt, &err))
+        fail_msg("%s", err.msg);
+    return n;
+}
+
+static steno_session *run(steno_network *n, int batch)
+{
+    steno_session *s = NULL;
+    steno_err err = {0};
+    struct steno_tensor t = {.dtype = STENO_F32, .data = x_data};
+    if (steno_session_open(&s, n, NULL, &err))
+        fail_msg("%s", err.msg);
+    t.shape = steno_network_input(n, 0)->shape;
+    t.shape.dim[0] = batch;
+    if (steno_session_set(s, 0, &t, &err) || steno_session_run(s, &err))
+        fail_msg("%s", err.msg);
+    assert_int_equal(steno_session_misplans(s), 0);
+    return s;
+}
+
+static void same_outputs(steno_network *a, steno_network *b, int batch)
+{
+    steno_session *sa = run(a, batch), *sb = run(b, batch);
+    for (int i = 0; i < steno_network_n_outputs(a); i++) {
+        const struct steno_tensor *p = steno_session_get(sa, i), *q = steno_session_get(sb, i);
+        assert_true(p->dtype == q->dtype && steno_shape_equal(&p->shape, &q->shape));
+        for (size_t k = 0; k < steno_numel(p); k++)
+            if (!(fabsf(((float *)p->data)[k] - ((float *)q->data)[k]) <= 1e-5f))
+                fail_msg("output %d element %zu: %g, %g", i, k, (double)((float *)p->data)[k],
+                         (double)((float *)q->data)[k]);
+    }
+    steno_session_close(sa);
+    steno_session_close(sb);
+}
+
+static int count(const steno_network *n, const char *type)
+{
+    const struct steno_graph *g = steno_network_graph(n);
+    int found = 0;
+    for (int32_t i = 0; i < g->n_nodes; i++)
+        found += !g->nodes[i].dead && !strcmp(g->nodes[i].op_type, type);
+    return found;
+}
+
+/* The optimised network, after it gave the outputs of the plain one; close it. */
+static steno_network *optimised(struct mk_graph *m)
+{
+    size_t size;
+    uint8_t *file = mk_bytes(m, &size);
+    steno_network *plain = open_with(file, size, 0, NULL), *n = open_with(file, size, 3, NULL);
+    steno_network *without = open_with(file, size, 3, "nhwc");
+    mk_free(m);
+    for (int batch = 1; batch <= 2; batch++) {
+        same_outputs(plain, n, batch);
+        same_outputs(plain, without, batch);
+    }
+    assert_int_equal(count(without, "ConvNhwc"), 0);
+    steno_network_close(plain);
+    steno_network_close(without);
+    free(file);
+    return n;
+}
+
+static struct mk_graph *start(const char *dims)
+{
+    struct mk_graph *m = mk_new(17);
+    for (int i = 0; i < MOST; i++) {
+        x_data[i] = (float)(i * 37 % 29) / 12 - 1;
+        w_data[i] = (float)(i * 23 % 31) / 40 - 0.3f;
+    }
+    mk_input(m, "x", STENO_F32, dims);
+    return m;
+}
+
+static void conv(struct mk_graph *m, const char *in, const char *out, int group, int stride,
+                 int pad)
+{
+    const int64_t strides[2] = {stride, stride}, pads[4] = {pad, pad, pad, pad};
+    mk_node(m, "Conv", in, out);
+    mk_attr_int(m, "group", group);
+    mk_attr_ints(m, "strides", strides, 2);
+    mk_attr_ints(m, "pads", pads, 4);
+}
+
+/* The block of MobileNetV2: 1x1, Clip, depthwise, Clip, 1x1, sum with the block's input. */
+static void inverted_residual_is_three_nodes_between_transposes(void **state)
+{
+    static const float lo = 0, hi = 0.5f;
+    struct mk_graph *m = start("b,8,6,7");
+    steno_network *n;
+    (void)state;
+    mk_f32(m, "lo", "", &lo, 1);
+    mk_f32(m, "hi", "", &hi, 1);
+    mk_f32(m, "w0", "8,8,1,1", w_data, 64);
+    mk_f32(m, "w1", "24,8,1,1", w_data + 3, 192);
+    mk_f32(m, "b1", "24", w_data + 9, 24);
+    mk_f32(m, "w2", "24,1,3,3", w_data + 5, 216);
+    mk_f32(m, "b2", "24", w_data + 11, 24);
+    mk_f32(m, "w3", "8,24,1,1", w_data + 7, 192);
+    conv(m, "x,w0", "first", 1, 1, 0);
+    conv(m, "first,w1,b1", "wide", 1, 1, 0);
+    mk_node(m, "Clip", "wide,lo,hi", "wide6");
+    conv(m, "wide6,w2,b2", "deep", 24, 1, 1);
+    mk_node(m, "Clip", "deep,lo,hi", "deep6");
+    conv(m, "deep6,w3", "narrow", 1, 1, 0);
+    mk_node(m, "Add", "first,narrow", "y");
+    mk_output(m, "y", STENO_F32, NULL);
+    n = optimised(m);
+    assert_int_equal(count(n, "ConvNhwc"), 1);
+    assert_int_equal(count(n, "Linear"), 3);
+    assert_int_equal(count(n, "Transpose"), 2);
+    assert_int_equal(steno_graph_count_nodes(steno_network_graph(n)), 6);
+    steno_network_close(n);
+}
+
+/* Conv2d subsampling of ESPnet: 1 > 6 > 5 channels, stride 2, then [B, T, C * F]. */
+static void subsampling_keeps_one_transpose(void **state)
+{
+    static const int64_t perm[4] = {0, 2, 1, 3}, shape[3] = {0, 0, 15};
+    struct mk_graph *m = start("b,1,19,15");
+    steno_network *n;
+    (void)state;
+    mk_f32(m, "w0", "6,1,3,3", w_data, 54);
+    mk_f32(m, "w1", "5,6,3,3", w_data + 5, 270);
+    mk_i64(m, "shape", "3", shape, 3);
+    conv(m, "x,w0", "c", 1, 2, 0);
+    mk_node(m, "Relu", "c", "r");
+    conv(m, "r,w1", "d", 1, 2, 0);
+    mk_node(m, "Relu", "d", "s");
+    mk_node(m, "Transpose", "s", "t");
+    mk_attr_ints(m, "perm", perm, 4);
+    mk_node(m, "Reshape", "t,shape", "y");
+    mk_output(m, "y", STENO_F32, NULL);
+    n = optimised(m);
+    assert_int_equal(count(n, "ConvNhwc"), 2);
+    assert_int_equal(count(n, "Relu"), 0);
+    assert_int_equal(count(n, "Transpose"), 2); /* of one channel, and the merged one */
+    steno_network_close(n);
+}
+
+/* Who reads a convolution's result in its own layout still finds it there. */
+static void results_that_others_read_are_transposed_back(void **state)
+{
+    static const float scale[5] = {1, 2, 3, 4, 5};
+    struct mk_graph *m = start("b,4,6,5");
+    steno_network *n;
+    (void)state;
+    mk_f32(m, "w", "3,4,2,2", w_data, 48);
+    mk_f32(m, "scale", "5", scale, 5);
+    conv(m, "x,w", "c", 1, 1, 0);
+    mk_node(m, "Relu", "c", "r");
+    mk_node(m, "Softmax", "r", "y"); /* along the last axis, whatever the layout is */
+    mk_attr_int(m, "axis", 3);
+    mk_node(m, "Neg", "c", "z");
+    mk_output(m, "y", STENO_F32, NULL);
+    mk_output(m, "z", STENO_F32, NULL);
+    mk_output(m, "c", STENO_F32, NULL);
+    n = optimised(m);
+    assert_int_equal(count(n, "ConvNhwc"), 1);
+    steno_network_close(n);
+}
+
+/* Grouped convolutions stay as they are. */
+static void other_convolutions_are_left_alone(void **state)
+{
+    struct mk_graph *m = start("b,4,6,5");
+    steno_network *n;
+    (void)state;
+    mk_f32(m, "w", "6,2,3,3", w_data, 108);
+    conv(m, "x,w", "c", 2, 1, 1);
+    mk_node(m, "Sigmoid", "c", "y");
+    mk_output(m, "y", STENO_F32, NULL);
+    n = optimised(m);
+    assert_int_equal(count(n, "ConvNhwc"), 0);
+    assert_int_equal(count(n, "FusedConv"), 1);
+    steno_network_close(n);
+}
+
+/* 8-bit weights that the graph widens itself are constants by the time the convolution is packed. */
+static void widened_weights_fold(void **state)
+{
+    static int8_t small[40 * 32 * 9 * 8];
+    struct mk_graph *m = start("b,32,4,4");
+    Onnx__Tensor *w;
+    static const float scale = 0.01f;
+    steno_network *n;
+    (void)state;
+    for (size_t i = 0; i < sizeof small; i++)
+        small[i] = (int8_t)(i * 7 % 31);
+    w = mk_tensor(m, "q", STENO_I8, "320,32,3,3");
+    w->raw_data.data = malloc(sizeof small);
+    w->raw_data.len = sizeof small;
+    assert_non_null(w->raw_data.data);
+    memcpy(w->raw_data.data, small, sizeof small);
+    mk_f32(m, "scale", "", &scale, 1);
+    mk_node(m, "Cast", "q", "f");
+    mk_attr_int(m, "to", STENO_F32);
+    mk_node(m, "Mul", "f,scale", "w");
+    conv(m, "x,w", "y", 1, 1, 1);
+    mk_output(m, "y", STENO_F32, NULL);
+    {
+        size_t size;
+        uint8_t *file = mk_bytes(m, &size);
+        n = open_with(file, size, 3, NULL);
+        mk_free(m);
+        free(file);
+    }
+    assert_int_equal(count(n, "Cast"), 0);
+    assert_int_equal(count(n, "Mul"), 0);
+    assert_int_equal(count(n, "ConvNhwc"), 1);
+    steno_network_close(n);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(inverted_residual_is_three_nodes_between_transposes),
+        cmocka_unit_test(subsampling_keeps_one_transpose),
+        cmocka_unit_test(results_that_others_read_are_transposed_back),
+        cmocka_unit_test(other_convolutions_are_left_alone),
+        cmocka_unit_test(widened_weights_fold),
+    };
+    return cmocka_run_group_tests_name("pass_nhwc", tests, NULL, NULL);
+}
