@@ -1,12 +1,11 @@
 #include "decoder/tokens.h"
 
-#include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <utf8proc.h>
 
 #include "base/arena.h"
+#include "base/file.h"
 
 #define MARK "\xE2\x96\x81" /* U+2581 */
 #define MARK_LEN 3
@@ -223,44 +222,11 @@ fail:
     return st;
 }
 
-static steno_status read_all(FILE *f, const char *path, char **bytes, size_t *n, steno_err *err)
-{
-    size_t cap = 1 << 16, len = 0, k;
-    char *p = malloc(cap);
-    if (!p)
-        return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", path);
-    while ((k = fread(p + len, 1, cap - len, f)) > 0) {
-        char *q;
-        len += k;
-        if (len < cap)
-            continue;
-        q = cap < STENO_TOKENS_MAX_FILE ? realloc(p, cap * 2) : NULL;
-        if (!q) {
-            free(p);
-            return steno_fail(err, STENO_ERR_LIMIT, "%s: more than %zu bytes", path, cap);
-        }
-        p = q;
-        cap *= 2;
-    }
-    if (ferror(f)) {
-        free(p);
-        return steno_fail(err, STENO_ERR_IO, "%s: %s", path, strerror(errno));
-    }
-    *bytes = p;
-    *n = len;
-    return STENO_OK;
-}
-
 steno_status steno_tokens_open(steno_tokens **out, const char *path, steno_err *err)
 {
-    FILE *f = fopen(path, "rb");
-    steno_status st;
-    char *bytes = NULL;
-    size_t n = 0;
-    if (!f)
-        return steno_fail(err, STENO_ERR_IO, "%s: %s", path, strerror(errno));
-    st = read_all(f, path, &bytes, &n, err);
-    fclose(f);
+    char *bytes;
+    size_t n;
+    steno_status st = steno_file_read(path, STENO_TOKENS_MAX_FILE, &bytes, &n, err);
     if (st)
         return st;
     st = steno_tokens_parse(out, bytes, n, path, err);

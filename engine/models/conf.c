@@ -3,9 +3,10 @@
 #include <errno.h>
 #include <ini.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "base/file.h"
 
 #define MAX_FILE 65536
 
@@ -195,29 +196,17 @@ steno_status steno_model_conf_parse(struct steno_model_conf *out, const char *te
 
 steno_status steno_model_conf_open(struct steno_model_conf *out, const char *path, steno_err *err)
 {
-    FILE *f = fopen(path, "rb");
     char *text;
     size_t n;
-    bool bad;
-    steno_status st;
-    if (!f)
-        return steno_fail(err, STENO_ERR_IO, "%s: %s", path, strerror(errno));
-    text = malloc(MAX_FILE + 1);
-    if (!text) {
-        fclose(f);
-        return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", path);
-    }
-    n = fread(text, 1, MAX_FILE + 1, f);
-    bad = ferror(f) != 0;
-    fclose(f);
-    if (bad)
-        st = steno_fail(err, STENO_ERR_IO, "%s: %s", path, strerror(errno));
-    else if (n > MAX_FILE || memchr(text, '\0', n))
+    steno_status st = steno_file_read(path, MAX_FILE, &text, &n, err);
+    if (st)
+        return st == STENO_ERR_LIMIT
+                   ? steno_fail(err, STENO_ERR_FORMAT, "%s: not a configuration file", path)
+                   : st;
+    if (memchr(text, '\0', n))
         st = steno_fail(err, STENO_ERR_FORMAT, "%s: not a configuration file", path);
-    else {
-        text[n] = '\0';
+    else
         st = steno_model_conf_parse(out, text, path, err);
-    }
     free(text);
     return st;
 }

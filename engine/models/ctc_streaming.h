@@ -12,9 +12,11 @@
 #include "models/conf.h"
 
 struct steno_ctcnet_state {
-    int in, out; /* graph inputs and outputs */
-    size_t bytes;
-    struct steno_tensor zero; /* where every stream begins: read only, shared */
+    int in, out;             /* graph inputs and outputs */
+    struct steno_tensor one; /* type and shape of one stream's share; no elements */
+    int axis;                /* the batch dimension, -1 if there is none */
+    size_t bytes, offset;    /* of one stream's share, and its place in the stream's states */
+    size_t blocks, block;    /* the share in a batch: `blocks` pieces of `block` bytes */
 };
 
 /* Frozen: how the network's inputs and outputs are used. */
@@ -24,7 +26,8 @@ struct steno_ctcnet {
     int n_states;
     struct steno_ctcnet_state *states;
     int64_t window, shift, bins, rows, vocab; /* rows of scores per step */
-    size_t state_bytes;
+    size_t state_bytes;                       /* of one stream */
+    bool batches; /* x, the scores and every state have a free batch dimension */
 };
 
 /* Check the graph and its metadata against the configuration. STENO_ERR_FORMAT: what differs. */
@@ -33,17 +36,28 @@ STENO_MUST steno_status steno_ctcnet_bind(struct steno_ctcnet *n, steno_network 
                                           int32_t blank, steno_err *err);
 void steno_ctcnet_unbind(struct steno_ctcnet *n);
 
-typedef struct steno_ctcrun steno_ctcrun; /* confined: session and states of one stream */
+/* What one stream keeps between steps. Confined. Memory comes with the first step. */
+struct steno_ctcstate {
+    char *data; /* [state_bytes] */
+    bool fresh; /* a new recording: the states are zeros, whatever data holds */
+};
+void steno_ctcstate_free(struct steno_ctcstate *s);
 
-STENO_MUST steno_status steno_ctcrun_open(steno_ctcrun **out, const struct steno_ctcnet *n,
-                                          int threads, steno_err *err);
-void steno_ctcrun_close(steno_ctcrun *r);
-/* States to zero: a new recording. */
-void steno_ctcrun_reset(steno_ctcrun *r);
-/* x: [window, bins], 64-byte aligned with readable tail (steno_aligned_alloc). *scores: [rows,
+/* A session and room for the inputs of a batch; states are gathered into it and scattered from it.
+ * Confined: one for every thread that runs steps. */
+typedef struct steno_ctcbatch steno_ctcbatch;
+
+/* Up to max streams at once; 1 where the network has no batch dimension. */
+STENO_MUST steno_status steno_ctcbatch_open(steno_ctcbatch **out, const struct steno_ctcnet *n,
+                                            int max, int threads, steno_err *err);
+void steno_ctcbatch_close(steno_ctcbatch *b);
+/* The window of stream i of the coming step: [window, bins], to be filled by the caller. */
+float *steno_ctcbatch_x(steno_ctcbatch *b, int i);
+/* One step of the network on the first n windows, n <= max, as a batch of `size` >= n, what is over
+ * being ignored. s: [n] states, which move on; on failure they are as before. *scores: [n, rows,
  * vocab], valid until the next step. */
-STENO_MUST steno_status steno_ctcrun_step(steno_ctcrun *r, float *x, const float **scores,
-                                          steno_err *err);
-size_t steno_ctcrun_bytes(const steno_ctcrun *r); /* arena and states */
+STENO_MUST steno_status steno_ctcbatch_step(steno_ctcbatch *b, struct steno_ctcstate *const *s,
+                                            int n, int size, const float **scores, steno_err *err);
+size_t steno_ctcbatch_bytes(const steno_ctcbatch *b); /* arena, windows and states of a batch */
 
 #endif

@@ -29,10 +29,11 @@ static steno_status grow(const struct column *cols, size_t n_cols, size_t n, siz
     return STENO_OK;
 }
 
-static steno_status reserve(struct steno_events *q, size_t recs, size_t words, size_t alts)
+static steno_status reserve(struct steno_events *q, size_t recs, size_t words, size_t alts,
+                            size_t tokens)
 {
     void *r = q->recs, *w = q->words, *wt = q->word_text;
-    void *a = q->alts, *at = q->alt_text, *aw = q->alt_words;
+    void *a = q->alts, *at = q->alt_text, *aw = q->alt_words, *ak = q->alt_tokens, *k = q->tokens;
     steno_status st = grow((struct column[]){{&r, sizeof *q->recs}}, 1, q->n, recs, &q->cap);
     if (!st)
         st = grow((struct column[]){{&w, sizeof *q->words}, {&wt, sizeof *q->word_text}}, 2,
@@ -40,14 +41,20 @@ static steno_status reserve(struct steno_events *q, size_t recs, size_t words, s
     if (!st)
         st = grow((struct column[]){{&a, sizeof *q->alts},
                                     {&at, sizeof *q->alt_text},
-                                    {&aw, sizeof *q->alt_words}},
-                  3, q->n_alts, alts, &q->cap_alts);
+                                    {&aw, sizeof *q->alt_words},
+                                    {&ak, sizeof *q->alt_tokens}},
+                  4, q->n_alts, alts, &q->cap_alts);
+    if (!st)
+        st = grow((struct column[]){{&k, sizeof *q->tokens}}, 1, q->n_tokens, tokens,
+                  &q->cap_tokens);
     q->recs = r;
     q->words = w;
     q->word_text = wt;
     q->alts = a;
     q->alt_text = at;
     q->alt_words = aw;
+    q->alt_tokens = ak;
+    q->tokens = k;
     return st;
 }
 
@@ -57,7 +64,7 @@ steno_status steno_events_init(struct steno_events *q)
     *q = (struct steno_events){0};
     steno_buf_init(&q->text, MAX_TEXT);
     st = steno_buf_reserve(&q->text, 16384);
-    return st ? st : reserve(q, 64, 512, 64);
+    return st ? st : reserve(q, 64, 512, 64, 64);
 }
 
 void steno_events_free(struct steno_events *q)
@@ -69,6 +76,8 @@ void steno_events_free(struct steno_events *q)
     free(q->alts);
     free(q->alt_text);
     free(q->alt_words);
+    free(q->alt_tokens);
+    free(q->tokens);
     *q = (struct steno_events){0};
 }
 
@@ -77,6 +86,7 @@ static void cut_back(struct steno_events *q, const struct steno_event_rec *r)
     q->text.len = r->text;
     q->n_words = r->words;
     q->n_alts = r->alternatives;
+    q->n_tokens = r->tokens;
 }
 
 static steno_status add_text(struct steno_events *q, const char *s, size_t *at)
@@ -106,6 +116,10 @@ static steno_status add_parts(struct steno_events *q, const struct steno_event *
         size_t k = q->n_alts++;
         q->alts[k] = *a;
         q->alt_words[k] = q->n_words;
+        q->alt_tokens[k] = q->n_tokens;
+        if (a->n_tokens)
+            memcpy(q->tokens + q->n_tokens, a->tokens, a->n_tokens * sizeof *q->tokens);
+        q->n_tokens += a->n_tokens;
         st = add_text(q, a->text, &q->alt_text[k]);
         if (!st)
             st = add_words(q, a->words, a->n_words);
@@ -124,21 +138,26 @@ static bool superseded(const struct steno_events *q, const struct steno_event *e
 steno_status steno_events_add(struct steno_events *q, const struct steno_event *ev)
 {
     struct steno_event_rec rec;
-    size_t words = ev->n_words;
+    size_t words = ev->n_words, tokens = 0;
     steno_status st;
-    for (size_t i = 0; i < ev->n_alternatives; i++)
+    for (size_t i = 0; i < ev->n_alternatives; i++) {
         words += ev->alternatives[i].n_words;
-    st = reserve(q, 1, words, ev->n_alternatives);
+        tokens += ev->alternatives[i].n_tokens;
+    }
+    st = reserve(q, 1, words, ev->n_alternatives, tokens);
     if (st)
         return st;
     if (q->head == q->n) {
-        q->head = q->n = q->n_words = q->n_alts = 0;
+        q->head = q->n = q->n_words = q->n_alts = q->n_tokens = 0;
         steno_buf_reset(&q->text);
     } else if (superseded(q, ev)) {
         cut_back(q, &q->recs[--q->n]);
     }
-    rec = (struct steno_event_rec){
-        .ev = *ev, .text = q->text.len, .words = q->n_words, .alternatives = q->n_alts};
+    rec = (struct steno_event_rec){.ev = *ev,
+                                   .text = q->text.len,
+                                   .words = q->n_words,
+                                   .alternatives = q->n_alts,
+                                   .tokens = q->n_tokens};
     st = add_parts(q, ev);
     if (st) {
         cut_back(q, &rec);
@@ -169,6 +188,7 @@ bool steno_events_next(struct steno_events *q, struct steno_event *ev)
         struct steno_alternative *a = &q->alts[i];
         a->text = q->text.data + q->alt_text[i];
         a->words = q->words + q->alt_words[i];
+        a->tokens = q->tokens + q->alt_tokens[i];
         point_words(q, q->alt_words[i], a->n_words);
     }
     return true;

@@ -12,7 +12,7 @@
 
 struct steno_event_rec {
     struct steno_event ev;
-    size_t text, words, alternatives; /* where its parts begin */
+    size_t text, words, alternatives, tokens; /* where its parts begin */
 };
 
 struct steno_events {
@@ -21,9 +21,10 @@ struct steno_events {
     struct steno_word *words;
     size_t *word_text; /* offset of each word's text */
     struct steno_alternative *alts;
-    size_t *alt_text, *alt_words;
+    size_t *alt_text, *alt_words, *alt_tokens;
+    int32_t *tokens;
     size_t n, cap, head; /* head: next to read */
-    size_t n_words, cap_words, n_alts, cap_alts;
+    size_t n_words, cap_words, n_alts, cap_alts, n_tokens, cap_tokens;
 };
 
 /* STENO_ERR_NOMEM; free() is due in any case. */

@@ -1,4 +1,4 @@
-/* What model.c and stream.c share. */
+/* What model.c, stream.c and stepper.c share. */
 #ifndef STENO_MODELS_INTERNAL_H
 #define STENO_MODELS_INTERNAL_H
 
@@ -7,6 +7,8 @@
 #include "features/fbank.h"
 #include "models/conf.h"
 #include "models/ctc_streaming.h"
+#include "models/espnet_net.h"
+#include "models/stream.h"
 #include "steno.h"
 
 /* Frozen after open. */
@@ -19,8 +21,32 @@ struct steno_model {
     struct steno_ctcnet ctc;
     struct steno_fbank_options fbank;
     int threads;
-    size_t hop;          /* samples per feature frame, model rate */
-    size_t stream_bytes; /* measured by the trial step at load */
+    size_t hop;                  /* samples per feature frame, model rate */
+    size_t stream_bytes;         /* measured by the trial step at load */
+    struct steno_espnet *espnet; /* family espnet: its networks; NULL in other families */
 };
+
+/* One stream of a batch, and where to write how it went. */
+struct steno_stream_turn {
+    steno_stream *s;
+    steno_status *st;
+    steno_err *err; /* may be NULL */
+};
+/* Before the step: the stream's full window goes to x [window, bins]; returns its states. */
+struct steno_ctcstate *steno_stream_hand_over(steno_stream *s, float *x);
+/* After it: how it went (st, with the message in err already) and the scores [rows, vocab] of this
+ * stream. The window slides, the scores are decoded. */
+STENO_MUST steno_status steno_stream_take(steno_stream *s, steno_status st, const float *scores,
+                                          steno_err *err);
+/* The last act of opening a model: steps on noise, alone and side by side. What only a run can tell
+ * is told at load, not to the first caller; a network that does not keep the streams of a batch
+ * apart is not given any (m->ctc.batches). Fills in m->stream_bytes. */
+STENO_MUST steno_status steno_stepper_try(steno_model *m, steno_err *err);
+/* Family espnet (espnet_model.c). The model is to be closed in any case. */
+STENO_MUST steno_status steno_espnet_model_open(steno_model *m,
+                                                const struct steno_model_options *opt,
+                                                steno_err *err);
+void steno_espnet_model_close(steno_model *m);
+void steno_espnet_describe(const steno_model *m, FILE *out);
 
 #endif

@@ -1,6 +1,7 @@
 /* Opening a model directory. */
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/arena.h"
 #include "models/internal.h"
@@ -54,9 +55,12 @@ static steno_status open_tokens(steno_model *m, steno_err *err)
     return st;
 }
 
-static steno_status open_network(steno_model *m, const char *cpu, steno_err *err)
+static steno_status open_network(steno_model *m, const struct steno_model_options *mo,
+                                 steno_err *err)
 {
-    struct steno_network_options opt = {.cpu = cpu, .opt_level = -1};
+    struct steno_network_options opt = {.cpu = mo ? mo->cpu : NULL,
+                                        .cache_dir = getenv("STENO_CACHE"),
+                                        .opt_level = mo && mo->plain ? 0 : -1};
     char *path = join(m->dir, m->conf.network);
     steno_status st;
     if (!path)
@@ -87,25 +91,28 @@ static steno_status open_features(steno_model *m, steno_err *err)
     return STENO_OK;
 }
 
-/* One step on silence: what only a run can tell is told at load, not to the first caller. */
-static steno_status try_step(steno_model *m, steno_err *err)
+static bool has_conf(const char *dir)
 {
-    size_t bytes = (size_t)(m->ctc.window * m->ctc.bins) * sizeof(float);
-    steno_ctcrun *r = NULL;
-    const float *scores;
-    float *x = steno_aligned_alloc(bytes);
+    char *path = join(dir, "model.conf");
+    bool has = path && access(path, R_OK) == 0;
+    free(path);
+    return has;
+}
+
+static steno_status open_ctc(steno_model *m, const struct steno_model_options *opt, steno_err *err)
+{
     steno_status st;
-    if (!x)
-        return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", m->dir);
-    memset(x, 0, bytes);
-    st = steno_ctcrun_open(&r, &m->ctc, m->threads, err);
+    if (opt && (opt->quantized || opt->compat))
+        return steno_fail(err, STENO_ERR_INVAL,
+                          "%s: quantized and compat are for directories of espnet_onnx", m->dir);
+    st = open_conf(m, err);
     if (!st)
-        st = steno_ctcrun_step(r, x, &scores, err);
+        st = open_tokens(m, err);
     if (!st)
-        m->stream_bytes = steno_ctcrun_bytes(r);
-    steno_ctcrun_close(r);
-    steno_aligned_free(x);
-    return st ? steno_fail_in(err, st, "%s/%s", m->dir, m->conf.network) : STENO_OK;
+        st = open_features(m, err);
+    if (!st)
+        st = open_network(m, opt, err);
+    return st ? st : steno_stepper_try(m, err);
 }
 
 steno_status steno_model_open(steno_model **out, const char *dir,
@@ -120,15 +127,8 @@ steno_status steno_model_open(steno_model **out, const char *dir,
         return steno_fail(err, st, "%s: out of memory", dir);
     }
     m->threads = opt && opt->threads > 0 ? opt->threads : 1;
-    st = open_conf(m, err);
-    if (!st)
-        st = open_tokens(m, err);
-    if (!st)
-        st = open_features(m, err);
-    if (!st)
-        st = open_network(m, opt ? opt->cpu : NULL, err);
-    if (!st)
-        st = try_step(m, err);
+    st = !has_conf(dir) && steno_espnet_is_dir(dir) ? steno_espnet_model_open(m, opt, err)
+                                                    : open_ctc(m, opt, err);
     if (st) {
         steno_model_close(m);
         return st;
@@ -141,6 +141,7 @@ void steno_model_close(steno_model *m)
 {
     if (!m)
         return;
+    steno_espnet_model_close(m);
     steno_ctcnet_unbind(&m->ctc);
     steno_network_close(m->net);
     steno_tokens_close(m->tokens);
@@ -152,6 +153,8 @@ void steno_model_get_info(const steno_model *m, struct steno_model_info *info)
 {
     const struct steno_model_conf *c = &m->conf;
     double frame = (double)m->hop / c->sample_rate;
+    size_t weights =
+        m->espnet ? steno_espnet_weight_bytes(m->espnet) : steno_network_weight_bytes(m->net);
     *info = (struct steno_model_info){
         .dir = m->dir,
         .name = c->name,
@@ -165,7 +168,7 @@ void steno_model_get_info(const steno_model *m, struct steno_model_info *info)
         .frame_seconds = frame * c->subsampling,
         .chunk_seconds = frame * c->shift_frames,
         .lookahead_seconds = frame * (c->window_frames - c->shift_frames),
-        .weight_bytes = steno_network_weight_bytes(m->net),
+        .weight_bytes = weights,
         .stream_bytes = m->stream_bytes,
         .vocab_size = (size_t)steno_tokens_count(m->tokens),
         .endpoint = {c->rule1_silence, c->rule2_silence, c->rule3_length},
@@ -176,6 +179,10 @@ void steno_model_describe(const steno_model *m, FILE *out)
 {
     const struct steno_model_conf *c = &m->conf;
     struct steno_model_info i;
+    if (m->espnet) {
+        steno_espnet_describe(m, out);
+        return;
+    }
     steno_model_get_info(m, &i);
     fprintf(out, "model      %s %s, %s, language %s, licence %s\n", i.name, i.version, i.family,
             i.language, i.license);

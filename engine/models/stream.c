@@ -11,8 +11,6 @@
  *
  * A run ends by silence: zero samples follow until the scores of every real frame and of
  * tail_frames more have come, which brings out the last word. */
-#include "models/stream.h"
-
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +21,7 @@
 #include "decoder/endpoint.h"
 #include "decoder/words.h"
 #include "models/events.h"
+#include "models/family.h"
 #include "models/internal.h"
 
 #define BLOCK 1024         /* samples that go through the front end at a time */
@@ -33,7 +32,8 @@
 #define MAX_TOKENS 65536   /* of one utterance: then it is cut, whatever the rules say */
 #define GRACE_SECONDS 1.0  /* longest utterance: how long a silent frame to cut at is waited for */
 
-struct steno_stream {
+struct steno_stream { /* of family ctc_streaming; models/family.h */
+    struct steno_stream_head head;
     steno_model *model;
     struct steno_stream_options opt;
     double frame_seconds;
@@ -43,9 +43,10 @@ struct steno_stream {
     float *clean;   /* [BLOCK] input without NaN */
     float *pending; /* [cap_pending] at the model's rate, [pos, len) not yet in frames */
     size_t cap_pending, pos, len;
-    float *window; /* [window, bins] */
-    size_t frames; /* in window */
-    steno_ctcrun *run;
+    float *window;               /* [window, bins] */
+    size_t frames;               /* in window */
+    struct steno_ctcstate state; /* the network's */
+    steno_stepper *own;          /* of a stream that steps by itself; comes with its first step */
     /* decoder: one of the two */
     steno_ctc_greedy *greedy;
     steno_ctc_beam *beam;
@@ -68,6 +69,9 @@ struct steno_stream {
     int64_t segment;
     uint64_t shown; /* fingerprint of the last partial */
     bool failed, ended;
+    /* flush */
+    enum { OPEN, DRAIN, PAD } flushing;
+    int64_t last_step; /* PAD: steps of this run after which it is over */
 };
 
 /* ---- opening ------------------------------------------------------------------------------- */
@@ -132,8 +136,6 @@ static steno_status open_front(steno_stream *s, steno_err *err)
         steno_resampler_open(&s->resampler, s->opt.sample_rate, m->conf.sample_rate, err);
     if (!st)
         st = steno_fbank_open(&s->fbank, &m->fbank, err);
-    if (!st)
-        st = steno_ctcrun_open(&s->run, &m->ctc, m->threads, err);
     if (st)
         return st;
     s->cap_pending = steno_resampler_max_out(s->resampler, BLOCK);
@@ -189,13 +191,17 @@ static steno_status open_decoder(steno_stream *s, steno_err *err)
     return st ? steno_fail(err, st, "stream: out of memory") : STENO_OK;
 }
 
-steno_status steno_stream_open(steno_stream **out, steno_model *m,
-                               const struct steno_stream_options *opt, steno_err *err)
+static void close_stream(steno_stream *s);
+static const struct steno_stream_ops ops;
+
+steno_status steno_ctc_stream_open(steno_stream **out, steno_model *m,
+                                   const struct steno_stream_options *opt, steno_err *err)
 {
     steno_stream *s = calloc(1, sizeof *s);
     steno_status st;
     if (!s)
         return steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
+    s->head.ops = &ops;
     s->model = m;
     if (opt)
         s->opt = *opt;
@@ -203,13 +209,14 @@ steno_status steno_stream_open(steno_stream **out, steno_model *m,
     s->limit = INT64_MAX;
     s->first_sound = -1;
     s->lead = lead_samples(m);
+    s->state.fresh = true;
     st = check_options(m, &s->opt, err);
     if (!st)
         st = open_front(s, err);
     if (!st)
         st = open_decoder(s, err);
     if (st) {
-        steno_stream_close(s);
+        close_stream(s);
         return st;
     }
     set_rules(s);
@@ -217,13 +224,12 @@ steno_status steno_stream_open(steno_stream **out, steno_model *m,
     return STENO_OK;
 }
 
-void steno_stream_close(steno_stream *s)
+static void close_stream(steno_stream *s)
 {
-    if (!s)
-        return;
     steno_resampler_close(s->resampler);
     steno_fbank_close(s->fbank);
-    steno_ctcrun_close(s->run);
+    steno_ctcstate_free(&s->state);
+    steno_stepper_close(s->own);
     steno_ctc_greedy_close(s->greedy);
     steno_ctc_beam_close(s->beam);
     for (int i = 0; i < STENO_MAX_BEAM; i++)
@@ -504,15 +510,26 @@ static steno_status take_row(steno_stream *s, const float *row)
     return check_endpoint(s);
 }
 
-/* Run the network on the full window, slide it, decode. */
-static steno_status step(steno_stream *s, steno_err *err)
+static steno_status fail_stream(steno_stream *s, steno_status st)
+{
+    s->failed = true;
+    return st;
+}
+
+struct steno_ctcstate *steno_stream_hand_over(steno_stream *s, float *x)
+{
+    const struct steno_ctcnet *n = &s->model->ctc;
+    memcpy(x, s->window, (size_t)(n->window * n->bins) * sizeof *x);
+    return &s->state;
+}
+
+steno_status steno_stream_take(steno_stream *s, steno_status st, const float *scores,
+                               steno_err *err)
 {
     const struct steno_ctcnet *n = &s->model->ctc;
     size_t keep = (size_t)(n->window - n->shift), bins = (size_t)n->bins;
-    const float *scores;
-    steno_status st = steno_ctcrun_step(s->run, s->window, &scores, err);
     if (st)
-        return st;
+        return fail_stream(s, st);
     memmove(s->window, s->window + (size_t)n->shift * bins, keep * bins * sizeof *s->window);
     s->frames = keep;
     s->steps++;
@@ -520,34 +537,44 @@ static steno_status step(steno_stream *s, steno_err *err)
         st = take_row(s, scores + t * n->vocab);
     if (!st && !s->opt.no_partials)
         st = emit_partial(s);
-    return st ? steno_fail(err, st, "stream: %s", steno_status_info(st)->name) : STENO_OK;
+    if (st)
+        return fail_stream(s, steno_fail(err, st, "stream: %s", steno_status_info(st)->name));
+    return STENO_OK;
 }
 
-bool steno_stream_ready(const steno_stream *s)
+static steno_status step_alone(steno_stream *s, steno_err *err)
+{
+    steno_status st = STENO_OK;
+    if (!s->own)
+        st = steno_stepper_open(&s->own, s->model, 1, err);
+    if (st)
+        return fail_stream(s, st);
+    steno_streams_step(s->own, &s, 1, &st, err);
+    return st;
+}
+
+static bool ready(const steno_stream *s)
 {
     return s->frames == (size_t)s->model->ctc.window;
 }
 
-size_t steno_stream_missing(const steno_stream *s)
+static size_t missing(const steno_stream *s)
 {
     const steno_model *m = s->model;
     int64_t frames = s->steps * m->ctc.shift + m->ctc.window;
     int64_t need = (frames - 1) * (int64_t)m->hop + (int64_t)steno_fbank_length(s->fbank) - s->fed -
                    (int64_t)(s->len - s->pos) - s->lead;
-    if (steno_stream_ready(s))
+    if (ready(s))
         return 0;
     /* what waits inside the resampler is about constant, so it does not count */
     need = need * s->opt.sample_rate / m->conf.sample_rate;
     return need < 1 ? 1 : (size_t)need;
 }
 
-void steno_streams_step(steno_stream *const *s, size_t n, steno_status *st, steno_err *err)
+static void step_all(steno_stream *const *s, size_t n, steno_status *st, steno_err *err)
 {
-    for (size_t i = 0; i < n; i++) {
-        st[i] = step(s[i], err ? &err[i] : NULL);
-        if (st[i])
-            s[i]->failed = true;
-    }
+    for (size_t i = 0; i < n; i++)
+        st[i] = step_alone(s[i], err ? &err[i] : NULL);
 }
 
 /* ---- audio in ------------------------------------------------------------------------------ */
@@ -574,7 +601,7 @@ static bool undrained(const steno_stream *s)
 static steno_status drain_lead(steno_stream *s)
 {
     static const float silence[BLOCK];
-    while (s->lead > 0 && s->taken > s->base && !steno_stream_ready(s)) {
+    while (s->lead > 0 && s->taken > s->base && !ready(s)) {
         size_t used = 0;
         steno_status st =
             take_samples(s, silence, s->lead < BLOCK ? (size_t)s->lead : BLOCK, &used);
@@ -590,7 +617,7 @@ static steno_status drain_pending(steno_stream *s)
     steno_status lead = drain_lead(s);
     if (lead)
         return lead;
-    while (s->pos < s->len && !steno_stream_ready(s)) {
+    while (s->pos < s->len && !ready(s)) {
         size_t used = 0;
         steno_status st = take_samples(s, s->pending + s->pos, s->len - s->pos, &used);
         if (st)
@@ -612,12 +639,6 @@ static steno_status resample_block(steno_stream *s, const float *pcm, size_t n, 
     return st == STENO_NEED_MORE ? STENO_OK : st;
 }
 
-static steno_status fail_stream(steno_stream *s, steno_status st)
-{
-    s->failed = true;
-    return st;
-}
-
 static steno_status check_open(const steno_stream *s, steno_err *err)
 {
     if (s->failed)
@@ -627,15 +648,14 @@ static steno_status check_open(const steno_stream *s, steno_err *err)
     return STENO_OK;
 }
 
-steno_status steno_stream_feed(steno_stream *s, const float *pcm, size_t n, size_t *used,
-                               steno_err *err)
+static steno_status feed(steno_stream *s, const float *pcm, size_t n, size_t *used, steno_err *err)
 {
     steno_status st = check_open(s, err);
     *used = 0;
     if (st)
         return st;
     st = drain_pending(s);
-    while (!st && *used < n && !steno_stream_ready(s)) {
+    while (!st && *used < n && !ready(s)) {
         size_t k = 0;
         st = resample_block(s, pcm + *used, n - *used, &k, err);
         if (st)
@@ -647,23 +667,14 @@ steno_status steno_stream_feed(steno_stream *s, const float *pcm, size_t n, size
     return st ? fail_stream(s, st) : STENO_OK;
 }
 
-static steno_status step_if_ready(steno_stream *s, steno_err *err)
-{
-    steno_status st;
-    if (!steno_stream_ready(s))
-        return STENO_OK;
-    st = step(s, err);
-    return st ? fail_stream(s, st) : STENO_OK;
-}
-
-steno_status steno_stream_push(steno_stream *s, const float *pcm, size_t n, steno_err *err)
+static steno_status push(steno_stream *s, const float *pcm, size_t n, steno_err *err)
 {
     size_t at = 0;
     do {
         size_t used;
-        steno_status st = steno_stream_feed(s, pcm + at, n - at, &used, err);
-        if (!st)
-            st = step_if_ready(s, err);
+        steno_status st = feed(s, pcm + at, n - at, &used, err);
+        if (!st && ready(s))
+            st = step_alone(s, err);
         if (st)
             return st;
         at += used;
@@ -673,67 +684,58 @@ steno_status steno_stream_push(steno_stream *s, const float *pcm, size_t n, sten
 
 /* ---- end of a run -------------------------------------------------------------------------- */
 
-static steno_status drain_and_step(steno_stream *s, steno_err *err)
+/* What the front end holds becomes frames, until a window is full or nothing is left. */
+static steno_status drain_all(steno_stream *s, steno_err *err)
 {
-    while (undrained(s)) {
+    while (!ready(s)) {
         steno_status st = drain_pending(s);
-        if (!st)
-            st = step_if_ready(s, err);
+        if (st || ready(s))
+            return st;
+        s->pos = s->len = 0;
+        st = steno_resampler_flush(s->resampler, s->pending, s->cap_pending, &s->len, err);
+        if (st && st != STENO_NEED_MORE)
+            return st;
+        if (!s->len)
+            return STENO_OK;
+    }
+    return STENO_OK;
+}
+
+/* All real audio is in frames: how much silence must follow. */
+static void begin_padding(steno_stream *s)
+{
+    const struct steno_model *m = s->model;
+    int64_t shift = m->ctc.shift, frames = (s->fed + (int64_t)m->hop - 1) / (int64_t)m->hop;
+    s->flushing = PAD;
+    s->last_step = 0;
+    if (!s->fed)
+        return;
+    s->limit = (frames + m->conf.subsampling - 1) / m->conf.subsampling;
+    s->last_step = (frames + m->conf.tail_frames + shift - 1) / shift;
+    memset(s->pending, 0, s->cap_pending * sizeof *s->pending);
+    s->pos = s->len = 0;
+}
+
+/* Silence, until a window is full. */
+static steno_status pad(steno_stream *s)
+{
+    while (!ready(s)) {
+        steno_status st;
+        if (s->pos == s->len) {
+            s->pos = 0;
+            s->len = s->cap_pending;
+        }
+        st = drain_pending(s);
         if (st)
             return st;
     }
     return STENO_OK;
 }
 
-static steno_status flush_resampler(steno_stream *s, steno_err *err)
-{
-    do {
-        steno_status st = drain_and_step(s, err);
-        s->pos = s->len = 0;
-        if (!st)
-            st = steno_resampler_flush(s->resampler, s->pending, s->cap_pending, &s->len, err);
-        if (st && st != STENO_NEED_MORE)
-            return st;
-    } while (s->len > 0);
-    return STENO_OK;
-}
-
-/* Silence until the network has given `steps` results. */
-static steno_status pad(steno_stream *s, int64_t steps, steno_err *err)
-{
-    memset(s->pending, 0, s->cap_pending * sizeof *s->pending);
-    while (s->steps < steps) {
-        steno_status st;
-        s->pos = 0;
-        s->len = s->cap_pending;
-        while (s->steps < steps && s->pos < s->len) {
-            st = drain_pending(s);
-            if (!st)
-                st = step_if_ready(s, err);
-            if (st)
-                return st;
-        }
-    }
-    s->pos = s->len = 0;
-    return STENO_OK;
-}
-
-static steno_status flush_run(steno_stream *s, steno_err *err)
-{
-    const struct steno_model *m = s->model;
-    int64_t frames, shift = m->ctc.shift;
-    steno_status st = flush_resampler(s, err);
-    if (st || s->fed == 0)
-        return st;
-    frames = (s->fed + (int64_t)m->hop - 1) / (int64_t)m->hop;
-    s->limit = (frames + m->conf.subsampling - 1) / m->conf.subsampling;
-    return pad(s, (frames + m->conf.tail_frames + shift - 1) / shift, err);
-}
-
 static steno_status restart(steno_stream *s, steno_err *err)
 {
     steno_fbank_reset(s->fbank);
-    steno_ctcrun_reset(s->run);
+    s->state.fresh = true;
     if (s->beam)
         steno_ctc_beam_restart(s->beam, 0);
     else
@@ -749,37 +751,88 @@ static steno_status restart(steno_stream *s, steno_err *err)
     return steno_resampler_reset(s->resampler, err);
 }
 
-steno_status steno_stream_finalize(steno_stream *s, steno_err *err)
+static steno_status finish_flush(steno_stream *s, bool end, steno_err *err)
 {
-    steno_status st = check_open(s, err);
-    if (st)
-        return st;
-    st = flush_run(s, err);
-    if (!st)
+    steno_status st = STENO_OK;
+    s->flushing = OPEN;
+    s->pos = s->len = 0;
+    if (!end) {
         st = emit_final(s, STENO_FINAL_REQUEST);
-    if (!st)
-        st = restart(s, err);
-    return st ? fail_stream(s, st) : STENO_OK;
-}
-
-steno_status steno_stream_end(steno_stream *s, steno_err *err)
-{
-    steno_status st = check_open(s, err);
-    if (st)
-        return st;
-    st = flush_run(s, err);
-    if (!st && s->first_sound >= 0)
+        return st ? st : restart(s, err);
+    }
+    if (s->first_sound >= 0)
         st = emit_final(s, STENO_FINAL_END);
     s->ended = true;
+    return st;
+}
+
+static steno_status flush_on(steno_stream *s, bool end, bool *done, steno_err *err)
+{
+    steno_status st;
+    if (s->flushing == OPEN)
+        s->flushing = DRAIN;
+    if (s->flushing == DRAIN) {
+        st = drain_all(s, err);
+        if (st || ready(s))
+            return st;
+        begin_padding(s);
+    }
+    if (s->steps < s->last_step)
+        return pad(s);
+    *done = true;
+    return finish_flush(s, end, err);
+}
+
+static steno_status flush(steno_stream *s, bool end, bool *done, steno_err *err)
+{
+    steno_status st = check_open(s, err);
+    *done = false;
+    if (st)
+        return st;
+    st = flush_on(s, end, done, err);
     return st ? fail_stream(s, st) : STENO_OK;
 }
 
-bool steno_stream_next(steno_stream *s, struct steno_event *ev)
+static steno_status flush_alone(steno_stream *s, bool end, steno_err *err)
+{
+    bool done = false;
+    steno_status st = STENO_OK;
+    while (!st && !done) {
+        st = flush(s, end, &done, err);
+        if (!st && !done)
+            st = step_alone(s, err);
+    }
+    return st;
+}
+
+static steno_status finalize(steno_stream *s, steno_err *err)
+{
+    return flush_alone(s, false, err);
+}
+
+static steno_status end_stream(steno_stream *s, steno_err *err)
+{
+    return flush_alone(s, true, err);
+}
+
+static bool next_event(steno_stream *s, struct steno_event *ev)
 {
     return steno_events_next(&s->events, ev);
 }
 
-int64_t steno_stream_samples(const steno_stream *s)
+static int64_t samples(const steno_stream *s)
 {
     return s->taken;
 }
+
+static const struct steno_stream_ops ops = {.close = close_stream,
+                                            .feed = feed,
+                                            .ready = ready,
+                                            .missing = missing,
+                                            .flush = flush,
+                                            .step = step_all,
+                                            .push = push,
+                                            .finalize = finalize,
+                                            .end = end_stream,
+                                            .next = next_event,
+                                            .samples = samples};

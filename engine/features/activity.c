@@ -1,0 +1,29 @@
+#include "features/activity.h"
+
+#include <math.h>
+
+#define FLOOR_START (-60.0) /* a quiet room before a microphone */
+#define FLOOR_LOW (-75.0)   /* digital silence must not make a whisper of dither loud */
+#define RISE_PER_SECOND 3.0 /* a fan that is switched on is floor after some seconds */
+#define CLEAR_DB 12.0       /* above the floor */
+#define LOUD_RUN 3
+
+void steno_activity_init(struct steno_activity *a, double frame_seconds)
+{
+    *a = (struct steno_activity){.floor_db = FLOOR_START,
+                                 .rise_db = RISE_PER_SECOND * frame_seconds};
+}
+
+bool steno_activity_push(struct steno_activity *a, const float *pcm, size_t n)
+{
+    double sum = 0, db;
+    for (size_t i = 0; i < n; i++)
+        sum += (double)pcm[i] * (double)pcm[i];
+    db = 10 * log10(sum / (double)n + 1e-12);
+    if (db < a->floor_db)
+        a->floor_db = db > FLOOR_LOW ? db : FLOOR_LOW;
+    else
+        a->floor_db += a->rise_db;
+    a->run = db > a->floor_db + CLEAR_DB ? a->run + 1 : 0;
+    return a->run >= LOUD_RUN;
+}

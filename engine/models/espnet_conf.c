@@ -1,0 +1,694 @@
+/* config.yaml of espnet_onnx -> struct steno_espnet_conf.
+ *
+ * Paths in it are what the exporting machine wrote: absolute ones of another computer, or relative
+ * to wherever the program was started. So a file is looked for where the key says, then beside
+ * config.yaml under the same relative path or name, and last by its role: the one ONNX file of
+ * full/ (quantize/) whose name begins or ends as espnet_onnx names that role. */
+#include "models/espnet_conf.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "models/yaml.h"
+
+#define PATH_MAX_BYTES 4096
+#define MAX_VOCAB (1 << 20)
+
+struct reader {
+    struct steno_espnet_conf *c;
+    steno_yaml *y;
+    steno_err *err;
+};
+
+/* ---- files --------------------------------------------------------------------------------- */
+
+static bool readable(const char *path)
+{
+    return access(path, R_OK) == 0;
+}
+
+static const char *keep(struct steno_espnet_conf *c, const char *dir, const char *rel)
+{
+    char path[PATH_MAX_BYTES];
+    int n = *dir ? snprintf(path, sizeof path, "%s/%s", dir, rel)
+                 : snprintf(path, sizeof path, "%s", rel);
+    if (n < 0 || (size_t)n >= sizeof path || !readable(path))
+        return NULL;
+    return steno_arena_strdup(c->mem, path);
+}
+
+/* A file that a key names: as it stands, below dir, then its last folder and name below dir, then
+ * its name alone. */
+static const char *find_named(struct steno_espnet_conf *c, const char *given)
+{
+    const char *found, *base, *up;
+    if (!given || !*given)
+        return NULL;
+    found = keep(c, given[0] == '/' ? "" : c->dir, given);
+    base = strrchr(given, '/');
+    if (found || !base)
+        return found;
+    for (up = base; up > given && up[-1] != '/'; up--)
+        ;
+    found = keep(c, c->dir, up);
+    return found ? found : keep(c, c->dir, base + 1);
+}
+
+static bool ends_with(const char *s, const char *end)
+{
+    size_t n = strlen(s), k = strlen(end);
+    return n >= k && strcmp(s + n - k, end) == 0;
+}
+
+/* The ONNX file of dir/sub whose name holds `role`; NULL for none or several. */
+static const char *find_role(struct steno_espnet_conf *c, const char *sub, const char *role)
+{
+    char path[PATH_MAX_BYTES], hit[512] = "";
+    int n = snprintf(path, sizeof path, "%s/%s", c->dir, sub), hits = 0;
+    DIR *d = n > 0 && (size_t)n < sizeof path ? opendir(path) : NULL;
+    struct dirent *e;
+    if (!d)
+        return NULL;
+    while ((e = readdir(d))) {
+        const char *at = strstr(e->d_name, role);
+        /* "encoder" is no "predecoder" and a "decoder" no "encoder" */
+        if (!at || !ends_with(e->d_name, ".onnx") || strlen(e->d_name) >= sizeof hit ||
+            (strcmp(role, "predecoder") != 0 && strstr(e->d_name, "predecoder")))
+            continue;
+        hits++;
+        snprintf(hit, sizeof hit, "%s", e->d_name);
+    }
+    closedir(d);
+    return hits == 1 ? keep(c, path, hit) : NULL;
+}
+
+/* Network `role` under key prefix, e.g. "encoder". STENO_ERR_IO when neither form is there. */
+static steno_status find_network(struct reader *r, const char *prefix, const char *role,
+                                 struct steno_espnet_file *f)
+{
+    char key[96];
+    const char *full = NULL, *quantized = NULL;
+    steno_status st;
+    snprintf(key, sizeof key, "%s.model_path", prefix);
+    st = steno_yaml_str(r->y, key, &full, r->err);
+    snprintf(key, sizeof key, "%s.quantized_model_path", prefix);
+    if (!st)
+        st = steno_yaml_str(r->y, key, &quantized, r->err);
+    if (st)
+        return st;
+    f->full = find_named(r->c, full);
+    f->quantized = find_named(r->c, quantized);
+    if (!f->full && role)
+        f->full = find_role(r->c, "full", role);
+    if (!f->quantized && role)
+        f->quantized = find_role(r->c, "quantize", role);
+    if (f->full || f->quantized)
+        return STENO_OK;
+    return steno_fail(r->err, STENO_ERR_IO,
+                      "%s: %s.model_path is '%s': no such file, nor one of that name or role below "
+                      "%s",
+                      r->c->path, prefix, full ? full : "", r->c->dir);
+}
+
+/* ---- reading keys -------------------------------------------------------------------------- */
+
+static steno_status need_int(struct reader *r, const char *path, long min, long max, long *out)
+{
+    if (steno_yaml_null(steno_yaml_find(r->y, path)))
+        return steno_yaml_missing(r->y, path, r->err);
+    return steno_yaml_int(r->y, path, min, max, out, r->err);
+}
+
+static steno_status get_int(struct reader *r, const char *path, long min, long max, long fallback,
+                            long *out)
+{
+    *out = fallback;
+    return steno_yaml_int(r->y, path, min, max, out, r->err);
+}
+
+static steno_status get_double(struct reader *r, const char *path, double min, double max,
+                               double fallback, double *out)
+{
+    *out = fallback;
+    return steno_yaml_double(r->y, path, min, max, out, r->err);
+}
+
+static steno_status get_bool(struct reader *r, const char *path, bool fallback, bool *out)
+{
+    *out = fallback;
+    return steno_yaml_bool(r->y, path, out, r->err);
+}
+
+static steno_status get_str(struct reader *r, const char *path, const char *fallback,
+                            const char **out)
+{
+    const char *v = fallback;
+    steno_status st = steno_yaml_str(r->y, path, &v, r->err);
+    if (st || !v) {
+        *out = NULL;
+        return st;
+    }
+    *out = steno_arena_strdup(r->c->mem, v);
+    return *out ? STENO_OK : steno_fail(r->err, STENO_ERR_NOMEM, "%s: out of memory", r->c->path);
+}
+
+static steno_status unsupported(struct reader *r, const char *key, const char *value,
+                                const char *there_is)
+{
+    return steno_fail(r->err, STENO_ERR_UNSUPPORTED, "%s: %s '%s' is not supported; there is: %s",
+                      r->c->path, key, value, there_is);
+}
+
+/* ---- sections ------------------------------------------------------------------------------ */
+
+static steno_status read_tokens(struct reader *r)
+{
+    struct steno_espnet_conf *c = r->c;
+    const struct steno_yaml_node *list = steno_yaml_find(r->y, "token.list"), *n;
+    long sos, eos, blank;
+    steno_status st;
+    if (!list || list->kind != STENO_YAML_LIST || !list->n)
+        return steno_fail(r->err, STENO_ERR_FORMAT, "%s: token.list is missing or not a list",
+                          c->path);
+    if (list->n > MAX_VOCAB)
+        return steno_fail(r->err, STENO_ERR_LIMIT, "%s: token.list has %zu entries, at most %d",
+                          c->path, list->n, MAX_VOCAB);
+    c->vocab = (int32_t)list->n;
+    c->tokens = steno_arena_calloc(c->mem, list->n, sizeof *c->tokens);
+    if (!c->tokens)
+        return steno_fail(r->err, STENO_ERR_NOMEM, "%s: out of memory", c->path);
+    n = list->first;
+    for (size_t i = 0; n; i++, n = n->next) {
+        if (n->kind != STENO_YAML_SCALAR)
+            return steno_fail(r->err, STENO_ERR_FORMAT, "%s: line %zu: token.list holds no text",
+                              c->path, n->line);
+        c->tokens[i] = steno_arena_strdup(c->mem, n->text);
+        if (!c->tokens[i])
+            return steno_fail(r->err, STENO_ERR_NOMEM, "%s: out of memory", c->path);
+    }
+    st = need_int(r, "token.sos", 0, c->vocab - 1, &sos);
+    if (!st)
+        st = need_int(r, "token.eos", 0, c->vocab - 1, &eos);
+    if (!st)
+        st = get_int(r, "token.blank", 0, c->vocab - 1, 0, &blank);
+    if (st)
+        return st;
+    c->sos = (int32_t)sos;
+    c->eos = (int32_t)eos;
+    c->blank = (int32_t)blank;
+    return STENO_OK;
+}
+
+/* Some exports say no tokenizer.token_type: pieces with the word mark speak for themselves. */
+static const char *guess_type(const struct steno_espnet_conf *c)
+{
+    for (int32_t i = 0; i < c->vocab; i++)
+        if (strncmp(c->tokens[i], "\xE2\x96\x81", 3) == 0)
+            return "bpe";
+    return "char";
+}
+
+static steno_status read_tokenizer(struct reader *r)
+{
+    static const char *const types[] = {"char", "bpe", "word", "phn"};
+    struct steno_espnet_conf *c = r->c;
+    const char *given = NULL;
+    steno_status st = get_str(r, "tokenizer.token_type", guess_type(c), &c->token_type);
+    if (!st)
+        st = get_str(r, "tokenizer.bpemodel", NULL, &given);
+    if (st)
+        return st;
+    c->bpe_model = find_named(c, given);
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (strcmp(c->token_type, types[i]) == 0)
+            return STENO_OK;
+    return unsupported(r, "tokenizer.token_type", c->token_type, "char, bpe, word, phn");
+}
+
+static steno_status read_stft(struct reader *r)
+{
+    static const char at[] = "encoder.frontend.stft.";
+    struct steno_espnet_conf *c = r->c;
+    const char *window = NULL;
+    bool onesided = true, normalized = false;
+    steno_status st = need_int(r, "encoder.frontend.stft.n_fft", 16, 65536, &c->n_fft);
+    if (!st)
+        st = get_int(r, "encoder.frontend.stft.win_length", 1, c->n_fft, c->n_fft, &c->win_length);
+    if (!st)
+        st = get_int(r, "encoder.frontend.stft.hop_length", 1, c->n_fft, c->n_fft / 4,
+                     &c->hop_length);
+    if (!st)
+        st = get_str(r, "encoder.frontend.stft.window", "hann", &window);
+    if (!st)
+        st = get_bool(r, "encoder.frontend.stft.center", true, &c->center);
+    if (!st)
+        st = get_bool(r, "encoder.frontend.stft.onesided", true, &onesided);
+    if (!st)
+        st = get_bool(r, "encoder.frontend.stft.normalized", false, &normalized);
+    if (st)
+        return st;
+    if (strcmp(window, "hann") != 0)
+        return unsupported(r, "encoder.frontend.stft.window", window, "hann");
+    if (c->win_length != c->n_fft)
+        return steno_fail(r->err, STENO_ERR_UNSUPPORTED,
+                          "%s: %swin_length is %ld, n_fft %ld: a window shorter than the transform "
+                          "is not supported",
+                          c->path, at, c->win_length, c->n_fft);
+    if (!onesided || normalized)
+        return unsupported(
+            r, onesided ? "encoder.frontend.stft.normalized" : "encoder.frontend.stft.onesided",
+            onesided ? "true" : "false", onesided ? "false" : "true");
+    return STENO_OK;
+}
+
+static steno_status read_frontend(struct reader *r)
+{
+    struct steno_espnet_conf *c = r->c;
+    const char *type = NULL;
+    long mel_fft = 0;
+    steno_status st = get_str(r, "encoder.frontend.frontend_type", "default", &type);
+    if (!st && strcmp(type, "default") != 0)
+        return unsupported(r, "encoder.frontend.frontend_type", type, "default");
+    if (!st)
+        st = read_stft(r);
+    if (!st)
+        st = get_int(r, "encoder.frontend.logmel.sr", 1000, 192000, 16000, &c->rate);
+    if (!st)
+        st = get_int(r, "encoder.frontend.logmel.n_fft", 16, 65536, c->n_fft, &mel_fft);
+    if (!st)
+        st = need_int(r, "encoder.frontend.logmel.n_mels", 1, 512, &c->bins);
+    if (!st)
+        st = get_double(r, "encoder.frontend.logmel.fmin", 0, 96000, 0, &c->fmin);
+    if (!st)
+        st = get_double(r, "encoder.frontend.logmel.fmax", 1, 96000, 0, &c->fmax);
+    if (!st)
+        st = get_double(r, "encoder.frontend.logmel.log_base", 1.001, 1e6, 0, &c->log_base);
+    if (!st)
+        st = get_bool(r, "encoder.frontend.logmel.htk", false, &c->htk);
+    if (st)
+        return st;
+    if (c->htk)
+        return unsupported(r, "encoder.frontend.logmel.htk", "true", "false");
+    if (mel_fft != c->n_fft)
+        return steno_fail(r->err, STENO_ERR_FORMAT,
+                          "%s: encoder.frontend.logmel.n_fft is %ld, stft.n_fft is %ld", c->path,
+                          mel_fft, c->n_fft);
+    return STENO_OK;
+}
+
+static steno_status read_normalize(struct reader *r)
+{
+    struct steno_espnet_conf *c = r->c;
+    const char *type = NULL, *stats = NULL;
+    bool on = false;
+    steno_status st = get_bool(r, "encoder.do_normalize", false, &on);
+    if (st || !on)
+        return st;
+    st = get_str(r, "encoder.normalize.type", NULL, &type);
+    if (!st)
+        st = get_bool(r, "encoder.normalize.norm_means", true, &c->norm_means);
+    if (!st)
+        st = get_double(r, "encoder.normalize.eps", 0, 1, 1e-20, &c->norm_eps);
+    if (st)
+        return st;
+    if (!type)
+        return steno_yaml_missing(r->y, "encoder.normalize.type", r->err);
+    if (strcmp(type, "utterance_mvn") == 0) {
+        c->norm = STENO_ESPNET_UTTERANCE_MVN;
+        return get_bool(r, "encoder.normalize.norm_vars", false, &c->norm_vars);
+    }
+    if (strcmp(type, "gmvn") != 0)
+        return unsupported(r, "encoder.normalize.type", type, "gmvn, utterance_mvn");
+    c->norm = STENO_ESPNET_GLOBAL_MVN;
+    st = get_bool(r, "encoder.normalize.norm_vars", true, &c->norm_vars);
+    if (!st)
+        st = get_str(r, "encoder.normalize.stats_file", "feats_stats.npz", &stats);
+    if (st)
+        return st;
+    c->stats = find_named(c, stats);
+    if (!c->stats)
+        c->stats = find_named(c, "feats_stats.npz");
+    return c->stats
+               ? STENO_OK
+               : steno_fail(r->err, STENO_ERR_IO,
+                            "%s: encoder.normalize.stats_file '%s' is not there", c->path, stats);
+}
+
+static steno_status read_encoder(struct reader *r)
+{
+    struct steno_espnet_conf *c = r->c;
+    const char *type = NULL, *pe = NULL;
+    bool post = false;
+    steno_status st = get_str(r, "encoder.enc_type", NULL, &type);
+    if (!st && !type)
+        return steno_yaml_missing(r->y, "encoder.enc_type", r->err);
+    if (!st)
+        st = get_bool(r, "encoder.is_vggrnn", false, &c->vggrnn);
+    if (!st)
+        st = get_bool(r, "encoder.do_postencoder", false, &post);
+    if (!st)
+        st = read_frontend(r);
+    if (!st)
+        st = read_normalize(r);
+    if (!st)
+        st = find_network(r, "encoder", "encoder", &c->encoder);
+    if (st)
+        return st;
+    if (post)
+        return unsupported(r, "encoder.do_postencoder", "true", "false");
+    /* the runtime tells streaming from the rest; RNN, Conformer, Branchformer are all "default" */
+    c->streaming = strcmp(type, "ContextualXformerEncoder") == 0;
+    if (!c->streaming)
+        return STENO_OK;
+    st = need_int(r, "encoder.n_layers", 1, 1024, &c->encoder_layers);
+    if (!st)
+        st = get_int(r, "encoder.subsample", 1, 64, 4, &c->subsample);
+    if (!st)
+        st = get_int(r, "encoder.block_size", 2, 4096, 40, &c->block);
+    if (!st)
+        st = get_int(r, "encoder.hop_size", 1, c->block, 16, &c->hop);
+    if (!st)
+        st = get_int(r, "encoder.look_ahead", 0, c->block - c->hop, 16, &c->look_ahead);
+    if (!st)
+        st = get_str(r, "encoder.pe_path", "pe.npy", &pe);
+    if (st)
+        return st;
+    c->pe = find_named(c, pe);
+    if (!c->pe)
+        c->pe = find_named(c, "pe.npy");
+    return c->pe ? STENO_OK
+                 : steno_fail(r->err, STENO_ERR_IO, "%s: encoder.pe_path '%s' is not there",
+                              c->path, pe);
+}
+
+static steno_status read_rnn_decoder(struct reader *r)
+{
+    struct steno_espnet_conf *c = r->c;
+    const struct steno_yaml_node *list = steno_yaml_find(r->y, "decoder.predecoder"), *n;
+    const char *type = NULL;
+    steno_status st = need_int(r, "decoder.dlayers", 1, 64, &c->rnn_layers);
+    if (!st)
+        st = need_int(r, "decoder.dunits", 1, 65536, &c->rnn_units);
+    if (!st)
+        st = need_int(r, "decoder.decoder_length", 1, 64, &c->rnn_length);
+    if (!st)
+        st = get_str(r, "decoder.rnn_type", "lstm", &type);
+    if (st)
+        return st;
+    c->rnn_lstm = strcmp(type, "lstm") == 0;
+    if (!list || list->kind != STENO_YAML_LIST)
+        return steno_fail(r->err, STENO_ERR_FORMAT, "%s: decoder.predecoder is not a list",
+                          c->path);
+    if (list->n != 1)
+        return steno_fail(r->err, STENO_ERR_UNSUPPORTED,
+                          "%s: decoder.predecoder has %zu entries; one encoder is supported",
+                          c->path, list->n);
+    n = list->first;
+    for (const struct steno_yaml_node *k = n->first; k; k = k->next) {
+        if (k->kind != STENO_YAML_SCALAR)
+            continue;
+        if (strcmp(k->key, "att_type") == 0)
+            c->att_type[0] = steno_arena_strdup(c->mem, k->text);
+        else if (strcmp(k->key, "model_path") == 0)
+            c->predecoder[0].full = find_named(c, k->text);
+        else if (strcmp(k->key, "quantized_model_path") == 0)
+            c->predecoder[0].quantized = find_named(c, k->text);
+    }
+    c->n_predecoders = 1;
+    if (!c->att_type[0])
+        return steno_yaml_missing(r->y, "decoder.predecoder[0].att_type", r->err);
+    if (strcmp(c->att_type[0], "location2d") == 0)
+        return unsupported(r, "decoder.predecoder[0].att_type", c->att_type[0],
+                           "noatt, dot, add, location, coverage and the like");
+    return STENO_OK;
+}
+
+static steno_status read_decoder(struct reader *r)
+{
+    struct steno_espnet_conf *c = r->c;
+    const char *type = NULL, *rnn = NULL;
+    steno_status st = get_str(r, "decoder.dec_type", NULL, &type);
+    if (st)
+        return st;
+    if (!type)
+        return steno_yaml_missing(r->y, "decoder.dec_type", r->err);
+    st = find_network(r, "decoder", "decoder", &c->decoder);
+    if (st)
+        return st;
+    if (strcmp(type, "RNNDecoder") == 0) {
+        c->decoder_kind = STENO_ESPNET_RNN;
+        return read_rnn_decoder(r);
+    }
+    st = need_int(r, "decoder.n_layers", 1, 1024, &c->decoder_layers);
+    if (!st)
+        st = need_int(r, "decoder.odim", 1, 65536, &c->decoder_dim);
+    if (st)
+        return st;
+    if (strcmp(type, "TransducerDecoder") == 0) {
+        c->decoder_kind = STENO_ESPNET_TRANSDUCER;
+        st = get_str(r, "decoder.dtype", "lstm", &rnn);
+        c->rnn_lstm = rnn && strcmp(rnn, "lstm") == 0;
+        return st ? st : find_network(r, "joint_network", "joint", &c->joint);
+    }
+    if (strcmp(type, "XformerDecoder") != 0)
+        return unsupported(r, "decoder.dec_type", type,
+                           "XformerDecoder, RNNDecoder, TransducerDecoder");
+    c->decoder_kind = STENO_ESPNET_XFORMER;
+    return STENO_OK;
+}
+
+static steno_status read_lm(struct reader *r)
+{
+    struct steno_espnet_conf *c = r->c;
+    const char *type = NULL, *rnn = NULL;
+    bool on = false;
+    steno_status st = get_bool(r, "lm.use_lm", false, &on);
+    if (st || !on)
+        return st;
+    st = get_str(r, "lm.lm_type", NULL, &type);
+    if (!st && !type)
+        return steno_yaml_missing(r->y, "lm.lm_type", r->err);
+    if (!st)
+        st = find_network(r, "lm", "lm", &c->lm);
+    if (!st)
+        st = need_int(r, "lm.nlayers", 1, 1024, &c->lm_layers);
+    if (st)
+        return st;
+    if (strcmp(type, "TransformerLM") == 0) {
+        c->lm_kind = STENO_ESPNET_LM_XFORMER;
+        return need_int(r, "lm.odim", 1, 65536, &c->lm_dim);
+    }
+    if (strcmp(type, "SequentialRNNLM") != 0)
+        return unsupported(r, "lm.lm_type", type, "TransformerLM, SequentialRNNLM");
+    c->lm_kind = STENO_ESPNET_LM_RNN;
+    st = get_str(r, "lm.rnn_type", "LSTM", &rnn);
+    c->lm_lstm = rnn && strcmp(rnn, "LSTM") == 0;
+    return st ? st : need_int(r, "lm.nhid", 1, 65536, &c->lm_dim);
+}
+
+/* A weighted n-gram model changes every score: left out silently, the hypotheses would be others. */
+static steno_status refuse_ngram(struct reader *r)
+{
+    bool on = false;
+    double weight = 0;
+    steno_status st = get_bool(r, "ngram.use_ngram", false, &on);
+    if (!st)
+        st = get_double(r, "weights.ngram", 0, 100, 0, &weight);
+    if (!st && on && weight > 0)
+        return unsupported(r, "ngram.use_ngram", "true", "false, or weights.ngram 0");
+    return st;
+}
+
+static steno_status read_search(struct reader *r)
+{
+    struct steno_espnet_conf *c = r->c;
+    const char *key = NULL;
+    steno_status st = get_int(r, "beam_search.beam_size", 1, 1000, 10, &c->beam);
+    if (!st)
+        st = get_double(r, "beam_search.pre_beam_ratio", 0, 1000, 1.5, &c->pre_beam_ratio);
+    if (!st)
+        st = get_str(r, "beam_search.pre_beam_score_key", NULL, &key);
+    if (!st)
+        st = get_double(r, "beam_search.maxlenratio", -1e6, 1e6, 0, &c->max_len_ratio);
+    if (!st)
+        st = get_double(r, "beam_search.minlenratio", -1e6, 1e6, 0, &c->min_len_ratio);
+    if (!st)
+        st = get_double(r, "weights.ctc", 0, 1, 0.3, &c->weight_ctc);
+    if (!st)
+        st = get_double(r, "weights.decoder", 0, 1, 1 - c->weight_ctc, &c->weight_decoder);
+    if (!st)
+        st = get_double(r, "weights.length_bonus", -100, 100, 0, &c->weight_length);
+    if (!st)
+        st = get_double(r, "weights.lm", 0, 100, 0, &c->weight_lm);
+    if (!st)
+        st = refuse_ngram(r);
+    if (st)
+        return st;
+    c->pre_beam = key != NULL;
+    c->pre_beam_full = key && strcmp(key, "full") == 0;
+    if (key && !c->pre_beam_full && strcmp(key, "decoder") != 0)
+        return unsupported(r, "beam_search.pre_beam_score_key", key, "full, decoder, null");
+    return STENO_OK;
+}
+
+static steno_status read_transducer(struct reader *r)
+{
+    struct steno_espnet_conf *c = r->c;
+    steno_status st = get_str(r, "beam_search.search_type", "default", &c->search);
+    if (!st)
+        st = get_bool(r, "beam_search.score_norm", true, &c->score_norm);
+    if (!st)
+        st = get_int(r, "beam_search.search_args.max_sym_exp", 1, 100, 2, &c->max_sym_exp);
+    if (!st)
+        st = get_double(r, "beam_search.search_args.u_max", 1, 1e6, 50, &c->u_max);
+    if (!st)
+        st = get_int(r, "beam_search.search_args.nstep", 1, 100, 1, &c->n_step);
+    if (!st)
+        st = get_int(r, "beam_search.search_args.prefix_alpha", 0, 100, 1, &c->prefix_alpha);
+    if (!st)
+        st = get_double(r, "beam_search.search_args.expansion_gamma", 0, 100, 2.3,
+                        &c->expansion_gamma);
+    if (!st)
+        st = get_int(r, "beam_search.search_args.expansion_beta", 0, 100, 2, &c->expansion_beta);
+    return st;
+}
+
+static steno_status read_all(struct reader *r)
+{
+    struct steno_espnet_conf *c = r->c;
+    bool transducer = false;
+    steno_status st;
+    if (steno_yaml_root(r->y)->kind != STENO_YAML_MAP)
+        return steno_fail(r->err, STENO_ERR_FORMAT, "%s: not a mapping of keys", c->path);
+    if (!steno_yaml_find(r->y, "encoder") || !steno_yaml_find(r->y, "token"))
+        return steno_fail(r->err, STENO_ERR_FORMAT,
+                          "%s: no %s section: not a speech recognition model of espnet_onnx",
+                          c->path, steno_yaml_find(r->y, "encoder") ? "token" : "encoder");
+    st = read_tokens(r);
+    if (!st)
+        st = read_tokenizer(r);
+    if (!st)
+        st = read_encoder(r);
+    if (!st)
+        st = get_bool(r, "transducer.use_transducer_decoder", false, &transducer);
+    if (!st && (transducer || steno_yaml_find(r->y, "decoder")))
+        st = read_decoder(r);
+    if (!st && !transducer)
+        st = find_network(r, "ctc", "ctc", &c->ctc);
+    if (!st)
+        st = read_lm(r);
+    if (!st)
+        st = read_search(r);
+    if (!st && transducer)
+        st = read_transducer(r);
+    if (!st && transducer != (c->decoder_kind == STENO_ESPNET_TRANSDUCER))
+        return steno_fail(r->err, STENO_ERR_FORMAT,
+                          "%s: transducer.use_transducer_decoder and decoder.dec_type disagree",
+                          c->path);
+    return st;
+}
+
+/* ---- which directory ----------------------------------------------------------------------- */
+
+static const char *const names[] = {"config.yaml", "config.yml", "config.json"};
+
+static bool has_file(const char *dir, const char *file)
+{
+    char path[PATH_MAX_BYTES];
+    int n = snprintf(path, sizeof path, "%s/%s", dir, file);
+    return n > 0 && (size_t)n < sizeof path && readable(path);
+}
+
+static const char *config_in(const char *dir)
+{
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (has_file(dir, names[i]))
+            return names[i];
+    return NULL;
+}
+
+bool steno_espnet_is_dir(const char *dir)
+{
+    return config_in(dir) || has_file(dir, "tag_config.yaml");
+}
+
+static steno_status list_tags(const struct steno_yaml_node *map, const char *path, steno_err *err)
+{
+    char list[512] = "";
+    size_t at = 0;
+    for (const struct steno_yaml_node *n = map->first; n && at < sizeof list; n = n->next)
+        at += (size_t)snprintf(list + at, sizeof list - at, "%s%s", n->key, n->next ? ", " : "");
+    return steno_fail(err, STENO_ERR_INVAL,
+                      "%s names %zu models: give the directory of one of them (%s)", path, map->n,
+                      list);
+}
+
+/* tag_config.yaml: one tag -> its directory, under the name the exporter wrote or beside the file.
+ */
+static steno_status follow_tag(struct steno_espnet_conf *c, steno_err *err)
+{
+    char path[PATH_MAX_BYTES];
+    const struct steno_yaml_node *root;
+    steno_yaml *y = NULL;
+    const char *to;
+    steno_status st;
+    snprintf(path, sizeof path, "%s/tag_config.yaml", c->dir);
+    st = steno_yaml_open(&y, path, err);
+    if (st)
+        return st;
+    root = steno_yaml_root(y);
+    if (root->kind != STENO_YAML_MAP || !root->n)
+        st = steno_fail(err, STENO_ERR_FORMAT, "%s: no tag: directory pairs", path);
+    else if (root->n > 1)
+        st = list_tags(root, path, err);
+    else if (root->first->kind != STENO_YAML_SCALAR)
+        st = steno_fail(err, STENO_ERR_FORMAT, "%s: tag %s has no directory", path,
+                        root->first->key);
+    else if (!(to = find_named(c, root->first->text)) && !(to = find_named(c, root->first->key)))
+        st = steno_fail(err, STENO_ERR_IO, "%s: tag %s: no directory %s", path, root->first->key,
+                        root->first->text);
+    else
+        c->dir = to;
+    steno_yaml_close(y);
+    return st;
+}
+
+steno_status steno_espnet_conf_open(struct steno_espnet_conf *c, const char *dir, steno_err *err)
+{
+    struct reader r = {.c = c, .err = err};
+    char path[PATH_MAX_BYTES];
+    const char *file;
+    steno_status st = STENO_OK;
+    *c = (struct steno_espnet_conf){.mem = steno_arena_new(0)};
+    if (c->mem)
+        c->dir = steno_arena_strdup(c->mem, dir);
+    if (!c->dir)
+        return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", dir);
+    if (strlen(dir) > PATH_MAX_BYTES / 2)
+        return steno_fail(err, STENO_ERR_LIMIT, "the directory's name has %zu bytes", strlen(dir));
+    if (!config_in(c->dir))
+        st = follow_tag(c, err);
+    if (st)
+        return st;
+    file = config_in(c->dir);
+    if (!file)
+        return steno_fail(err, STENO_ERR_IO, "%s: no config.yaml", c->dir);
+    snprintf(path, sizeof path, "%s/%s", c->dir, file);
+    c->path = steno_arena_strdup(c->mem, path);
+    if (!c->path)
+        return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", dir);
+    st = steno_yaml_open(&r.y, path, err);
+    if (!st)
+        st = read_all(&r);
+    steno_yaml_close(r.y);
+    return st;
+}
+
+void steno_espnet_conf_close(struct steno_espnet_conf *c)
+{
+    steno_arena_free(c->mem);
+    *c = (struct steno_espnet_conf){0};
+}

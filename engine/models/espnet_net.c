@@ -1,0 +1,706 @@
+#include "models/espnet_net.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/npy.h"
+#include "base/zip.h"
+#include "features/logmel.h"
+#include "models/espnet_block.h"
+#include "models/espnet_score.h"
+
+#define MAX_STATS ((size_t)16 << 20)
+#define TRIAL_FRAMES 144 /* of the run on silence at load */
+#define TRIAL_STEP 96
+#define MIN_TABLE 64 /* rows; anything shorter is no table of positions */
+#define MIN_FRAMES 7 /* what conv subsampling by 4 makes one row of */
+
+/* One utterance at a time. Confined while lent. */
+struct steno_espnet_runner {
+    struct steno_espnet *e;
+    steno_espnet_runner *next; /* idle list */
+    steno_fbank *fbank;
+    steno_session *encoder, *ctc;
+    steno_escorer *decoder, *lm;
+    float *feats, *rows, *scratch; /* aligned; grown */
+    size_t cap_feats, cap_rows, cap_scratch;
+    steno_joint *joint;
+    struct steno_espnet_search joint_for; /* what `joint` was made for */
+};
+
+/* ---- statistics ---------------------------------------------------------------------------- */
+
+struct stats {
+    struct steno_npy count, sum, squares;
+};
+
+static bool is_member(const struct steno_zip_member *m, const char *name)
+{
+    size_t n = strlen(name);
+    return m->name_len == n + 4 && memcmp(m->name, name, n) == 0 &&
+           memcmp(m->name + n, ".npy", 4) == 0;
+}
+
+static steno_status read_member(const char *zip, size_t n, const char *path,
+                                const struct steno_zip_member *m, struct steno_npy *out,
+                                steno_err *err)
+{
+    void *bytes;
+    steno_status st = steno_zip_read(zip, n, path, m, MAX_STATS, &bytes, err);
+    if (st)
+        return st;
+    steno_aligned_free(out->data);
+    out->data = NULL;
+    st = steno_npy_parse(bytes, m->size, path, MAX_STATS, out, err);
+    free(bytes);
+    return st;
+}
+
+static steno_status read_members(struct stats *s, const char *zip, size_t n, const char *path,
+                                 steno_err *err)
+{
+    steno_status st = STENO_OK;
+    for (size_t i = 0; !st; i++) {
+        struct steno_zip_member m;
+        st = steno_zip_member(zip, n, path, i, &m, err);
+        if (st == STENO_NEED_MORE)
+            return STENO_OK;
+        if (!st && is_member(&m, "count"))
+            st = read_member(zip, n, path, &m, &s->count, err);
+        else if (!st && is_member(&m, "sum"))
+            st = read_member(zip, n, path, &m, &s->sum, err);
+        else if (!st && is_member(&m, "sum_square"))
+            st = read_member(zip, n, path, &m, &s->squares, err);
+    }
+    return st;
+}
+
+/* Element i of a float or integer array. */
+static double element(const struct steno_npy *a, size_t i)
+{
+    if (a->kind == 'f')
+        return a->item == 8 ? ((const double *)a->data)[i] : (double)((const float *)a->data)[i];
+    return a->item == 8 ? (double)((const int64_t *)a->data)[i]
+                        : (double)((const int32_t *)a->data)[i];
+}
+
+static bool numbers(const struct steno_npy *a, size_t n)
+{
+    bool type = (a->kind == 'f' || a->kind == 'i') && (a->item == 4 || a->item == 8);
+    return a->data && type && a->bytes / (size_t)a->item == n;
+}
+
+static steno_status make_cmvn(struct steno_espnet *e, const struct stats *s, steno_err *err)
+{
+    const struct steno_espnet_conf *c = &e->conf;
+    size_t n = (size_t)c->bins;
+    float mean[512], std[512]; /* bins are at most 512 */
+    double count;
+    if (!numbers(&s->count, 1))
+        return steno_fail(err, STENO_ERR_FORMAT, "%s: no number count", c->stats);
+    if (!numbers(&s->sum, n) || !numbers(&s->squares, n))
+        return steno_fail(err, STENO_ERR_FORMAT,
+                          "%s: sum and sum_square are not %zu numbers each, as many as mel bins",
+                          c->stats, n);
+    count = element(&s->count, 0);
+    for (size_t i = 0; i < n; i++) {
+        double m = element(&s->sum, i) / count;
+        double var = element(&s->squares, i) / count - m * m;
+        mean[i] = (float)m;
+        std[i] = (float)sqrt(fmax(var, 1e-20));
+        if (!(count > 0) || !isfinite(mean[i]) || !isfinite(std[i]) || !(std[i] > 0))
+            return steno_fail(err, STENO_ERR_FORMAT,
+                              "%s: dimension %zu has mean %g and variance %g over %g frames",
+                              c->stats, i, m, var, count);
+    }
+    return steno_cmvn_open(&e->cmvn, c->norm_means ? mean : NULL, c->norm_vars ? std : NULL, n,
+                           err);
+}
+
+/* feats_stats.npz, or the older .npy form: one [2, bins + 1] array, counts in the last column. */
+static steno_status open_stats(struct steno_espnet *e, steno_err *err)
+{
+    struct stats s = {0};
+    char *bytes = NULL;
+    size_t n;
+    steno_status st;
+    if (e->conf.norm != STENO_ESPNET_GLOBAL_MVN)
+        return STENO_OK;
+    st = steno_file_read(e->conf.stats, MAX_STATS, &bytes, &n, err);
+    if (!st)
+        st = read_members(&s, bytes, n, e->conf.stats, err);
+    if (!st)
+        st = make_cmvn(e, &s, err);
+    free(bytes);
+    steno_aligned_free(s.count.data);
+    steno_aligned_free(s.sum.data);
+    steno_aligned_free(s.squares.data);
+    return st;
+}
+
+/* ---- opening ------------------------------------------------------------------------------- */
+
+static const char *pick(const struct steno_espnet *e, const struct steno_espnet_file *f)
+{
+    return e->opt.quantized ? f->quantized : f->full;
+}
+
+static steno_status open_network(struct steno_espnet *e, const struct steno_espnet_file *f,
+                                 const char *role, steno_network **net, steno_err *err)
+{
+    /* In int8 the last bit of a sum decides now and then how an activation rounds, and a search of
+     * a hundred steps shows it. Of the settings tried on the recorded searches, this one agrees
+     * best with ONNX Runtime (tests/unit/test_espnet_decode.c). */
+    struct steno_network_options o = {.cpu = e->opt.cpu,
+                                      .opt_level = e->opt.plain ? 0 : -1,
+                                      .disable_passes = e->opt.as_espnet_onnx ? "attention" : NULL};
+    const char *path = pick(e, f);
+    if (!path)
+        return steno_fail(err, STENO_ERR_IO, "%s: the %s has no %s form", e->conf.path, role,
+                          e->opt.quantized ? "quantized" : "full");
+    return steno_network_open(net, path, &o, err);
+}
+
+static steno_status check_io(const steno_network *net, const char *path, const char *in,
+                             const char *out, int64_t width, steno_err *err)
+{
+    int i = steno_network_find_input(net, in);
+    const struct steno_value *v = steno_network_input(net, i);
+    if (i < 0 || v->dtype != STENO_F32 || v->shape.rank != 3)
+        return steno_fail(err, STENO_ERR_FORMAT, "%s: no input %s of f32 [1,T,%lld]", path, in,
+                          (long long)width);
+    if (v->shape.dim[2] >= 0 && v->shape.dim[2] != width)
+        return steno_fail(err, STENO_ERR_FORMAT, "%s: input %s is %lld wide, expected %lld", path,
+                          in, (long long)v->shape.dim[2], (long long)width);
+    if (steno_network_find_output(net, out) < 0)
+        return steno_fail(err, STENO_ERR_FORMAT, "%s: no output %s", path, out);
+    return STENO_OK;
+}
+
+/* Exports bake positions for a number of rows: the smallest table [1, n, dim] counts, one of
+ * relative positions (2 n - 1 rows, so odd) for n. 0: none found. */
+static size_t table_rows(const steno_network *net, int64_t dim)
+{
+    const struct steno_graph *g = steno_network_graph(net);
+    size_t least = 0;
+    for (int32_t i = 0; i < g->n_values; i++) {
+        const struct steno_tensor *t = g->values[i].constant;
+        size_t n;
+        if (!t || t->dtype != STENO_F32 || t->shape.rank != 3 || t->shape.dim[0] != 1 ||
+            t->shape.dim[2] != dim || t->shape.dim[1] < MIN_TABLE)
+            continue;
+        n = (size_t)(t->shape.dim[1] % 2 ? (t->shape.dim[1] + 1) / 2 : t->shape.dim[1]);
+        least = least && least < n ? least : n;
+    }
+    return least;
+}
+
+static steno_status open_networks(struct steno_espnet *e, steno_err *err)
+{
+    const struct steno_espnet_conf *c = &e->conf;
+    steno_status st = open_network(e, &c->encoder, "encoder", &e->encoder, err);
+    if (!st && c->streaming) {
+        e->blocks = calloc(1, sizeof *e->blocks);
+        st = e->blocks ? steno_espnet_blocks_open(e->blocks, e, err)
+                       : steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", c->path);
+    } else if (!st) {
+        st = check_io(e->encoder, pick(e, &c->encoder), "feats", "encoder_out", c->bins, err);
+    }
+    if (!st)
+        st = open_network(e, &c->ctc, "ctc", &e->ctc, err);
+    if (!st)
+        st = open_network(e, &c->decoder, "decoder", &e->decoder, err);
+    if (!st && c->lm_kind != STENO_ESPNET_NO_LM)
+        st = open_network(e, &c->lm, "lm", &e->lm, err);
+    if (!st)
+        e->max_tokens = table_rows(e->decoder, c->decoder_dim);
+    if (!st && e->lm) {
+        size_t n = table_rows(e->lm, c->lm_dim);
+        e->max_tokens = n && (!e->max_tokens || n < e->max_tokens) ? n : e->max_tokens;
+    }
+    return st;
+}
+
+static steno_status check_supported(const struct steno_espnet_conf *c, steno_err *err)
+{
+    const char *what = NULL;
+    if (c->streaming && c->norm == STENO_ESPNET_UTTERANCE_MVN)
+        what = "utterance_mvn before a streaming encoder";
+    else if (c->decoder_kind == STENO_ESPNET_TRANSDUCER)
+        what = "a transducer (TransducerDecoder)";
+    else if (c->decoder_kind == STENO_ESPNET_RNN)
+        what = "an RNN decoder (RNNDecoder)";
+    else if (c->lm_kind == STENO_ESPNET_LM_RNN)
+        what = "an RNN language model (SequentialRNNLM)";
+    return what ? steno_fail(err, STENO_ERR_UNSUPPORTED, "%s: %s is not supported yet", c->path,
+                             what)
+                : STENO_OK;
+}
+
+static void set_features(struct steno_espnet *e)
+{
+    const struct steno_espnet_conf *c = &e->conf;
+    e->fbank = steno_logmel_espnet((int)c->rate, (size_t)c->n_fft, (size_t)c->hop_length,
+                                   (size_t)c->bins, c->fmin, c->fmax);
+    if (!c->center)
+        e->fbank.edges = STENO_EDGES_SNIP;
+    e->log_scale = c->log_base > 0 ? (float)(1 / log(c->log_base)) : 1;
+}
+
+/* Frames per row: by how much longer the rows get with TRIAL_STEP frames more, a number that all
+ * rates of subsampling in use divide. */
+static steno_status find_rate(struct steno_espnet *e, steno_espnet_runner *r, const float *feats,
+                              size_t frames, size_t *n_rows, const float **rows, steno_err *err)
+{
+    struct steno_espnet_state s = {0};
+    size_t more = 0, less = 0;
+    steno_status st;
+    if (e->blocks) {
+        st = steno_espnet_state_reset(&s, e, err);
+        if (!st)
+            st = steno_espnet_block(r, &s, feats, steno_espnet_first_frames(&e->conf), rows, n_rows,
+                                    err);
+        steno_espnet_state_free(&s);
+        e->frame_samples = (size_t)(e->conf.subsample * e->conf.hop_length);
+        return st;
+    }
+    st = steno_espnet_encode(r, feats, frames - TRIAL_STEP, rows, &less, err);
+    if (!st)
+        st = steno_espnet_encode(r, feats, frames, rows, &more, err);
+    if (st)
+        return st;
+    if (!less || more <= less)
+        return steno_fail(err, STENO_ERR_FORMAT, "%s: %zu frames give %zu rows, %zu give %zu",
+                          pick(e, &e->conf.encoder), frames - TRIAL_STEP, less, frames, more);
+    e->max_rows = table_rows(e->encoder, e->dim);
+    e->frame_samples = TRIAL_STEP / (more - less) * (size_t)e->conf.hop_length;
+    *n_rows = more;
+    return STENO_OK;
+}
+
+/* Silence through every network: what only a run can tell is told at load. */
+static steno_status try_run(struct steno_espnet *e, steno_err *err)
+{
+    struct steno_espnet_search s = steno_espnet_defaults(e);
+    size_t want = e->blocks ? steno_espnet_first_frames(&e->conf) : TRIAL_FRAMES, frames, rows = 0;
+    size_t n = want * (size_t)e->conf.hop_length + (size_t)e->conf.n_fft;
+    steno_espnet_runner *r = NULL;
+    const steno_joint *result;
+    const float *feats, *y = NULL, *ctc = NULL;
+    float *pcm = calloc(n, sizeof *pcm);
+    steno_status st = pcm ? steno_espnet_take(e, &r, err)
+                          : steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", e->conf.path);
+    s.max_len_ratio = -2;
+    s.min_len_ratio = 0;
+    if (!st)
+        st = steno_espnet_features(r, pcm, n, &feats, &frames, err);
+    if (!st)
+        st = find_rate(e, r, feats, frames, &rows, &y, err);
+    if (!st)
+        st = steno_espnet_ctc(r, y, rows, &ctc, err);
+    if (!st)
+        st = steno_espnet_decode(r, &s, y, rows, ctc, &result, err);
+    if (!st && !e->opt.as_espnet_onnx) {
+        const int32_t two[2] = {e->conf.sos, e->conf.vocab > 1 ? 1 : 0};
+        st = steno_escorer_try_sharing(r->decoder, two, err);
+        e->shares_rows = !st && steno_escorer_shares(r->decoder);
+    }
+    if (!st)
+        e->runner_bytes = steno_session_arena_bytes(r->encoder) +
+                          steno_session_arena_bytes(r->ctc) +
+                          (r->decoder ? steno_escorer_bytes(r->decoder) : 0) +
+                          (r->lm ? steno_escorer_bytes(r->lm) : 0);
+    if (r)
+        steno_espnet_give(e, r);
+    free(pcm);
+    return st;
+}
+
+steno_status steno_espnet_open(struct steno_espnet *e, const char *dir,
+                               const struct steno_espnet_options *opt, steno_err *err)
+{
+    steno_status st;
+    *e = (struct steno_espnet){.opt = *opt};
+    st = steno_espnet_conf_open(&e->conf, dir, err);
+    if (!st)
+        st = check_supported(&e->conf, err);
+    if (!st && pthread_mutex_init(&e->lock, NULL))
+        st = steno_fail(err, STENO_ERR_NOMEM, "%s: cannot make a mutex", dir);
+    if (st)
+        return st;
+    e->has_lock = true;
+    set_features(e);
+    st = open_stats(e, err);
+    if (!st)
+        st = open_networks(e, err);
+    return st ? st : try_run(e, err);
+}
+
+static void close_runner(steno_espnet_runner *r)
+{
+    steno_fbank_close(r->fbank);
+    steno_session_close(r->encoder);
+    steno_session_close(r->ctc);
+    steno_escorer_close(r->decoder);
+    steno_escorer_close(r->lm);
+    steno_joint_close(r->joint);
+    steno_aligned_free(r->feats);
+    steno_aligned_free(r->rows);
+    steno_aligned_free(r->scratch);
+    free(r);
+}
+
+void steno_espnet_close(struct steno_espnet *e)
+{
+    while (e->idle) {
+        steno_espnet_runner *r = e->idle;
+        e->idle = r->next;
+        close_runner(r);
+    }
+    if (e->has_lock)
+        pthread_mutex_destroy(&e->lock);
+    if (e->blocks)
+        steno_espnet_blocks_close(e->blocks);
+    free(e->blocks);
+    steno_network_close(e->encoder);
+    steno_network_close(e->ctc);
+    steno_network_close(e->decoder);
+    steno_network_close(e->lm);
+    steno_cmvn_close(e->cmvn);
+    steno_espnet_conf_close(&e->conf);
+}
+
+size_t steno_espnet_weight_bytes(const struct steno_espnet *e)
+{
+    const steno_network *nets[] = {e->encoder, e->ctc, e->decoder, e->lm};
+    size_t n = 0;
+    for (size_t i = 0; i < sizeof nets / sizeof *nets; i++)
+        n += nets[i] ? steno_network_weight_bytes(nets[i]) : 0;
+    return n;
+}
+
+/* ---- search settings ----------------------------------------------------------------------- */
+
+struct steno_espnet_search steno_espnet_defaults(const struct steno_espnet *e)
+{
+    const struct steno_espnet_conf *c = &e->conf;
+    return (struct steno_espnet_search){
+        .beam = (size_t)c->beam < (size_t)c->vocab ? (size_t)c->beam : (size_t)c->vocab,
+        .n_best = 1,
+        .ctc_weight = c->weight_ctc,
+        .lm_weight = e->lm ? c->weight_lm : 0,
+        .length_bonus = c->weight_length,
+        .max_len_ratio = c->max_len_ratio,
+        .min_len_ratio = c->min_len_ratio,
+        .pre_beam_ratio = c->pre_beam_ratio};
+}
+
+static bool within(double v, double min, double max)
+{
+    return v >= min && v <= max;
+}
+
+steno_status steno_espnet_check_search(const struct steno_espnet *e,
+                                       const struct steno_espnet_search *s, steno_err *err)
+{
+    if (s->beam < 1 || s->beam > (size_t)e->conf.vocab || s->beam > 1000)
+        return steno_fail(err, STENO_ERR_INVAL, "beam is %zu, expected 1 to %d", s->beam,
+                          e->conf.vocab < 1000 ? (int)e->conf.vocab : 1000);
+    if (s->n_best < 1 || s->n_best > s->beam)
+        return steno_fail(err, STENO_ERR_INVAL, "n_best is %zu, expected 1 to the beam, %zu",
+                          s->n_best, s->beam);
+    if (!within(s->ctc_weight, 0, 1))
+        return steno_fail(err, STENO_ERR_INVAL, "ctc_weight is %g, expected 0 to 1", s->ctc_weight);
+    if (!within(s->lm_weight, 0, 100))
+        return steno_fail(err, STENO_ERR_INVAL, "lm_weight is %g, expected 0 to 100", s->lm_weight);
+    if (s->lm_weight > 0 && !e->lm)
+        return steno_fail(err, STENO_ERR_INVAL, "lm_weight is %g, but %s has no language model",
+                          s->lm_weight, e->conf.dir);
+    if (!within(s->length_bonus, -100, 100))
+        return steno_fail(err, STENO_ERR_INVAL, "penalty is %g, expected -100 to 100",
+                          s->length_bonus);
+    if (!within(s->max_len_ratio, -1e6, 100) || !within(s->min_len_ratio, -1e6, 100))
+        return steno_fail(err, STENO_ERR_INVAL, "maxlenratio %g, minlenratio %g: out of range",
+                          s->max_len_ratio, s->min_len_ratio);
+    if (!within(s->pre_beam_ratio, 0, 1000))
+        return steno_fail(err, STENO_ERR_INVAL, "pre-beam ratio is %g, expected 0 to 1000",
+                          s->pre_beam_ratio);
+    return STENO_OK;
+}
+
+/* ---- runners ------------------------------------------------------------------------------- */
+
+static steno_status open_scorers(steno_espnet_runner *r, steno_err *err)
+{
+    struct steno_espnet *e = r->e;
+    const struct steno_espnet_conf *c = &e->conf;
+    struct steno_escorer_options o = {.kind = STENO_ESCORE_DECODER,
+                                      .threads = e->opt.threads,
+                                      .layers = (int)c->decoder_layers,
+                                      .dim = c->decoder_dim,
+                                      .vocab = c->vocab};
+    steno_status st = steno_escorer_open(&r->decoder, e->decoder, &o, pick(e, &c->decoder), err);
+    if (!st)
+        steno_escorer_share(r->decoder, e->shares_rows);
+    if (st || !e->lm)
+        return st;
+    o.kind = STENO_ESCORE_LM;
+    o.layers = (int)c->lm_layers;
+    o.dim = c->lm_dim;
+    o.first_row = e->opt.as_espnet_onnx;
+    return steno_escorer_open(&r->lm, e->lm, &o, pick(e, &c->lm), err);
+}
+
+static steno_status new_runner(struct steno_espnet *e, steno_espnet_runner **out, steno_err *err)
+{
+    struct steno_session_options o = {.threads = e->opt.threads};
+    steno_espnet_runner *r = calloc(1, sizeof *r);
+    steno_status st;
+    if (!r)
+        return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", e->conf.dir);
+    r->e = e;
+    st = steno_fbank_open(&r->fbank, &e->fbank, err);
+    if (st)
+        st = steno_fail_in(err, st, "%s: encoder.frontend", e->conf.path);
+    if (!st)
+        st = steno_session_open(&r->encoder, e->encoder, &o, err);
+    if (!st)
+        st = steno_session_open(&r->ctc, e->ctc, &o, err);
+    if (!st)
+        st = open_scorers(r, err);
+    if (st)
+        close_runner(r);
+    else
+        *out = r;
+    return st;
+}
+
+steno_status steno_espnet_take(struct steno_espnet *e, steno_espnet_runner **out, steno_err *err)
+{
+    steno_espnet_runner *r;
+    pthread_mutex_lock(&e->lock);
+    r = e->idle;
+    if (r)
+        e->idle = r->next;
+    pthread_mutex_unlock(&e->lock);
+    if (!r)
+        return new_runner(e, out, err);
+    *out = r;
+    return STENO_OK;
+}
+
+void steno_espnet_give(struct steno_espnet *e, steno_espnet_runner *r)
+{
+    pthread_mutex_lock(&e->lock);
+    r->next = e->idle;
+    e->idle = r;
+    pthread_mutex_unlock(&e->lock);
+}
+
+static steno_status grow(float **p, size_t *cap, size_t n, steno_err *err)
+{
+    size_t want = *cap ? *cap : 4096;
+    float *q;
+    if (n <= *cap)
+        return STENO_OK;
+    while (want < n)
+        want *= 2;
+    q = steno_aligned_alloc(want * sizeof *q);
+    if (!q)
+        return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+    steno_aligned_free(*p);
+    *p = q;
+    *cap = want;
+    return STENO_OK;
+}
+
+struct steno_espnet *steno_espnet_of(steno_espnet_runner *r)
+{
+    return r->e;
+}
+
+steno_session *steno_espnet_encoder(steno_espnet_runner *r)
+{
+    return r->encoder;
+}
+
+steno_status steno_espnet_scratch(steno_espnet_runner *r, size_t n, float **out, steno_err *err)
+{
+    steno_status st = grow(&r->scratch, &r->cap_scratch, n, err);
+    if (!st)
+        *out = r->scratch;
+    return st;
+}
+
+/* ---- stages -------------------------------------------------------------------------------- */
+
+void steno_espnet_normalise_logs(const struct steno_espnet *e, float *x, size_t frames)
+{
+    if (e->cmvn)
+        steno_cmvn_apply(e->cmvn, x, frames);
+}
+
+void steno_espnet_normalise(const struct steno_espnet *e, float *x, size_t frames)
+{
+    if (e->log_scale != 1)
+        for (size_t i = 0; i < frames * (size_t)e->conf.bins; i++)
+            x[i] *= e->log_scale;
+    steno_espnet_normalise_logs(e, x, frames);
+}
+
+steno_status steno_espnet_features(steno_espnet_runner *r, const float *pcm, size_t n,
+                                   const float **feats, size_t *frames, steno_err *err)
+{
+    const struct steno_espnet *e = r->e;
+    size_t bins = (size_t)e->conf.bins, max = (size_t)steno_fbank_count(&e->fbank, (int64_t)n);
+    steno_status st;
+    *frames = 0;
+    *feats = r->feats;
+    /* a centred transform mirrors half a window at each end: less than that cannot be mirrored */
+    if (e->conf.center && n <= (size_t)e->conf.n_fft / 2)
+        return STENO_OK;
+    st = grow(&r->feats, &r->cap_feats, max * bins + 1, err);
+    if (st)
+        return st;
+    *feats = r->feats;
+    st = steno_fbank_whole(r->fbank, pcm, n, r->feats, max, frames);
+    if (st)
+        return steno_fail(err, st, "features: %s", steno_status_info(st)->name);
+    steno_espnet_normalise(e, r->feats, *frames);
+    if (e->conf.norm == STENO_ESPNET_UTTERANCE_MVN)
+        steno_cmvn_utterance(r->feats, *frames, bins, e->conf.norm_vars, 0, 0);
+    return STENO_OK;
+}
+
+static steno_status run_one(steno_session *s, const steno_network *net, const char *in,
+                            const char *out, const float *x, size_t n, int64_t width,
+                            const struct steno_tensor **y, steno_err *err)
+{
+    struct steno_tensor t = {.dtype = STENO_F32,
+                             .shape = {.rank = 3, .dim = {1, (int64_t)n, width}}};
+    steno_status st;
+    memcpy(&t.data, &x, sizeof t.data); /* inputs are only read */
+    st = steno_session_set(s, steno_network_find_input(net, in), &t, err);
+    if (!st)
+        st = steno_session_run(s, err);
+    if (!st)
+        *y = steno_session_get(s, steno_network_find_output(net, out));
+    return st;
+}
+
+steno_status steno_espnet_encode(steno_espnet_runner *r, const float *feats, size_t frames,
+                                 const float **rows, size_t *n_rows, steno_err *err)
+{
+    struct steno_espnet *e = r->e;
+    const struct steno_tensor *y = NULL;
+    size_t n;
+    steno_status st;
+    *n_rows = 0;
+    if (frames < MIN_FRAMES)
+        return STENO_OK;
+    if (e->max_rows && e->frame_samples &&
+        frames * (size_t)e->conf.hop_length > (e->max_rows + 1) * e->frame_samples)
+        return steno_fail(
+            err, STENO_ERR_LIMIT,
+            "%s: exported with positions for %zu rows, %.1f s of audio; this utterance "
+            "has %.1f s (endpointing cuts in time)",
+            pick(e, &e->conf.encoder), e->max_rows,
+            (double)(e->max_rows * e->frame_samples) / (double)e->conf.rate,
+            (double)(frames * (size_t)e->conf.hop_length) / (double)e->conf.rate);
+    st = run_one(r->encoder, e->encoder, "feats", "encoder_out", feats, frames, e->conf.bins, &y,
+                 err);
+    if (st)
+        return steno_fail_in(err, st, "%s", pick(e, &e->conf.encoder));
+    if (y->dtype != STENO_F32 || y->shape.rank != 3 || y->shape.dim[0] != 1)
+        return steno_fail(err, STENO_ERR_FORMAT, "%s: encoder_out is not f32 [1,T,d]",
+                          pick(e, &e->conf.encoder));
+    /* the session's memory is reused by the next run, other streams' included: keep a copy */
+    n = steno_numel(y);
+    st = grow(&r->rows, &r->cap_rows, n + 1, err);
+    if (st)
+        return st;
+    memcpy(r->rows, y->data, n * sizeof *r->rows);
+    *rows = r->rows;
+    *n_rows = (size_t)y->shape.dim[1];
+    if (!e->dim)
+        e->dim = y->shape.dim[2];
+    return STENO_OK;
+}
+
+steno_status steno_espnet_ctc(steno_espnet_runner *r, const float *rows, size_t n_rows,
+                              const float **scores, steno_err *err)
+{
+    struct steno_espnet *e = r->e;
+    const struct steno_tensor *y = NULL;
+    const char *file = pick(e, &e->conf.ctc);
+    steno_status st = run_one(r->ctc, e->ctc, "x", "ctc_out", rows, n_rows, e->dim, &y, err);
+    if (st)
+        return steno_fail_in(err, st, "%s", file);
+    if (y->dtype != STENO_F32 || y->shape.rank != 3 || (size_t)y->shape.dim[1] != n_rows ||
+        y->shape.dim[2] != e->conf.vocab)
+        return steno_fail(
+            err, STENO_ERR_FORMAT, "%s: ctc_out is %lld wide, the token list has %d entries", file,
+            y->shape.rank == 3 ? (long long)y->shape.dim[2] : -1LL, (int)e->conf.vocab);
+    *scores = y->data;
+    return STENO_OK;
+}
+
+static bool same_search(const struct steno_espnet_search *a, const struct steno_espnet_search *b)
+{
+    return a->beam == b->beam && a->ctc_weight == b->ctc_weight &&
+           a->length_bonus == b->length_bonus && a->max_len_ratio == b->max_len_ratio &&
+           a->min_len_ratio == b->min_len_ratio && a->pre_beam_ratio == b->pre_beam_ratio;
+}
+
+/* ESPnet: no pre-beam when no key says by which scores, and when only CTC scores. */
+static steno_status make_joint(steno_espnet_runner *r, const struct steno_espnet_search *s,
+                               steno_err *err)
+{
+    const struct steno_espnet_conf *c = &r->e->conf;
+    struct steno_joint_options o = {.vocab = c->vocab,
+                                    .sos = c->sos,
+                                    .eos = c->eos,
+                                    .blank = c->blank,
+                                    .beam = s->beam,
+                                    .pre_beam_key = c->pre_beam_full ? -1 : 0,
+                                    .ctc_weight = s->ctc_weight,
+                                    .length_bonus = s->length_bonus,
+                                    .max_len_ratio = s->max_len_ratio,
+                                    .min_len_ratio = s->min_len_ratio,
+                                    .max_tokens = r->e->max_tokens,
+                                    .as_espnet_onnx = r->e->opt.as_espnet_onnx};
+    steno_joint *j = NULL;
+    steno_status st;
+    if (c->pre_beam && s->ctc_weight < 1)
+        o.pre_beam = (size_t)(s->pre_beam_ratio * (double)s->beam);
+    st = steno_joint_open(&j, &o, err);
+    if (st)
+        return st;
+    steno_joint_close(r->joint);
+    r->joint = j;
+    r->joint_for = *s;
+    return STENO_OK;
+}
+
+steno_status steno_espnet_decode(steno_espnet_runner *r, const struct steno_espnet_search *s,
+                                 const float *rows, size_t n_rows, const float *ctc,
+                                 const steno_joint **result, steno_err *err)
+{
+    const struct steno_espnet *e = r->e;
+    struct steno_joint_scorer scorers[2] = {
+        {r->decoder, 1 - s->ctc_weight, steno_escorer_score},
+        {r->lm, s->lm_weight, steno_escorer_score},
+    };
+    steno_status st = STENO_OK;
+    if (!r->joint || !same_search(&r->joint_for, s))
+        st = make_joint(r, s, err);
+    if (st)
+        return st;
+    steno_escorer_memory(r->decoder, rows, n_rows, e->dim);
+    st = steno_joint_run(r->joint, scorers, r->lm ? 2 : 1, s->ctc_weight > 0 ? ctc : NULL, n_rows,
+                         err);
+    *result = r->joint;
+    return st;
+}
