@@ -1,11 +1,13 @@
-/* The pool's inside: what pool.c (life of pool and streams, scheduling) and worker.c (what a worker
- * does with a stream) share. Locks and their order: docs/threads.md. */
+/* The pool's inside: what pool.c (life of pool and streams), schedule.c (who is next, with whom),
+ * capacity.c (what a stream costs) and worker.c (what a worker does with the streams it took)
+ * share. Locks and their order: docs/threads.md. */
 #ifndef STENO_POOL_INTERNAL_H
 #define STENO_POOL_INTERNAL_H
 
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "models/stream.h"
 #include "pool/pool.h"
 #include "pool/ring.h"
 
@@ -19,11 +21,22 @@ struct steno_pool_ops {
     steno_status (*feed)(steno_stream *s, const float *pcm, size_t n, size_t *used, steno_err *err);
     bool (*ready)(const steno_stream *s);
     size_t (*missing)(const steno_stream *s);
-    void (*step)(steno_stream *const *s, size_t n, steno_status *st, steno_err *err);
-    steno_status (*finalize)(steno_stream *s, steno_err *err);
-    steno_status (*end)(steno_stream *s, steno_err *err);
+    steno_status (*flush)(steno_stream *s, bool end, bool *done, steno_err *err);
     bool (*next)(steno_stream *s, struct steno_event *ev);
+    /* a worker's own */
+    steno_status (*stepper_open)(steno_stepper **out, const steno_model *m, int max,
+                                 steno_err *err);
+    void (*stepper_close)(steno_stepper *p);
+    int (*stepper_max)(const steno_stepper *p);
+    void (*set_costs)(steno_stepper *p, const struct steno_step_costs *c);
+    void (*step)(steno_stepper *p, steno_stream *const *s, size_t n, steno_status *st,
+                 steno_err *err);
+    steno_status (*measure)(steno_stepper *p, double longest, struct steno_step_costs *c,
+                            steno_err *err);
+    int64_t (*network_ns)(const steno_stepper *p); /* in runs of the network so far */
+    double (*chunk_seconds)(const steno_model *m);
 };
+_Static_assert(STENO_POOL_BATCH_SIZES == STENO_BATCH_SIZES, "one list of sizes");
 
 #define STENO_POOL_BLOCK 4096 /* samples a worker copies out of a ring at a time */
 #define STENO_POOL_MARKS 64   /* pushes whose arrival is remembered per stream */
@@ -36,7 +49,9 @@ struct steno_pool_stream {
     steno_pool *pool;
     steno_stream *rec; /* NULL once it is over */
     int rate;
-    int64_t slack_ns;
+    enum steno_pool_class class;
+    unsigned owner; /* slot in the pool's list of turns */
+    bool counted;   /* against the capacity */
     steno_pool_fn fn;
     void *user;
 
@@ -62,40 +77,104 @@ struct steno_pool_stream {
     bool swept; /* pool_close has dealt with it */
 };
 
+struct steno_pool_turn { /* one stream in a worker's hands */
+    steno_pool_stream *ps;
+    int64_t waited_ns, spent_ns;
+    double audio; /* s that it took in */
+    bool steps;   /* its window is full */
+    steno_status st;
+    steno_err err;
+};
+
 struct steno_pool_worker {
     steno_pool *pool;
+    steno_stepper *stepper;
     pthread_t thread;
     bool started;
+    double cpu; /* s this thread has used; guarded by the pool's lock */
     _Atomic bool busy;
     _Atomic int64_t since_ns;
+    struct steno_pool_turn turns[STENO_BATCH_MAX];
+    size_t n;
+    /* those of the turns that step */
+    steno_stream *rec[STENO_BATCH_MAX];
+    steno_status st[STENO_BATCH_MAX];
+    steno_err err[STENO_BATCH_MAX];
     float block[STENO_POOL_BLOCK];
 };
+
+/* What streams cost, and what follows from it. Guarded by the pool's lock. */
+struct steno_pool_load {
+    struct steno_pool_costs costs; /* step: at start; host: corrected */
+    double slower;                 /* steps take this times their time at start, lately */
+    double other;                  /* process time outside the workers, s per s of audio */
+    double chunk;                  /* s of audio per step */
+    double demand;                 /* of the live steps, if each ran alone: busy workers */
+    /* since the last look */
+    int64_t since_ns;
+    double planned, network, host, audio; /* s */
+    uint64_t live_steps;
+    double process_cpu, worker_cpu; /* at the last look */
+};
+
+/* What a worker has done in one round. */
+struct steno_pool_work {
+    size_t steps, live_steps;
+    double planned, network, host, audio;
+};
+
+#define STENO_POOL_OWNERS 1024 /* power of two; owners who share a slot share their turns */
 
 struct steno_pool {
     const struct steno_pool_ops *ops;
     steno_model *model;
     struct steno_pool_options opt;
     struct steno_pool_worker *workers;
-    int n_workers;
+    int n_workers, batch_max;
+    int64_t wait_ns; /* for company, at most */
 
-    pthread_mutex_t lock; /* guards the rest */
-    pthread_cond_t work;
-    steno_pool_stream **heap; /* [max_streams], earliest deadline first */
-    int n_ready;
-    steno_pool_stream *streams; /* all that are not closed */
+    pthread_mutex_t lock;   /* guards the rest */
+    pthread_cond_t work;    /* somebody is ready */
+    pthread_cond_t company; /* the batch that is being waited for is full; one worker waits */
+    bool collecting;
+    steno_pool_stream **heap;           /* [max_streams], earliest deadline first */
+    int n_ready, n_ready_live, idle;    /* idle: workers waiting for work */
+    uint32_t owners[STENO_POOL_OWNERS]; /* streams of theirs in the heap */
+    steno_pool_stream *streams;         /* all that are not closed */
     uint64_t tickets;
     int refs; /* the owner and every open stream */
     bool stop;
+    struct steno_pool_load load;
     struct steno_pool_stats stats;
 };
 
 STENO_MUST steno_status steno_pool_open_with(steno_pool **out, const struct steno_pool_ops *ops,
                                              steno_model *model,
                                              const struct steno_pool_options *opt, steno_err *err);
+
+/* schedule.c */
 /* Into the ready heap; the caller holds ps->lock and has set ps->held. */
 void steno_pool_enqueue(steno_pool_stream *ps);
-/* The next stream to serve, waiting for one; NULL when the pool stops. */
-steno_pool_stream *steno_pool_take(steno_pool *p, int64_t *waited_ns);
+/* Fill w->turns with the next streams to serve, waiting for one and perhaps for company; false when
+ * the pool stops. */
+bool steno_pool_take(struct steno_pool_worker *w);
+
+/* capacity.c */
+/* Measure, or take over what is known (NULL: nothing); decides the largest batch. Before any worker
+ * runs. */
+STENO_MUST steno_status steno_pool_calibrate(steno_pool *p, const struct steno_pool_costs *known,
+                                             steno_err *err);
+/* After a round of a worker; the caller holds the pool's lock. */
+void steno_pool_account(steno_pool *p, const struct steno_pool_work *w);
+/* Live streams that the workers can carry, and whether steps should wait for company: pool's lock
+ * held. */
+int steno_pool_capacity_now(const steno_pool *p);
+bool steno_pool_crowded(const steno_pool *p);
+/* Seconds that steps of n streams take by the costs at start; those do not change. */
+double steno_pool_planned(const steno_pool *p, size_t n);
+double steno_pool_thread_cpu(void); /* seconds of the calling thread */
+
+/* worker.c */
 /* There is something to do for the stream now; the caller holds ps->lock. */
 bool steno_pool_has_work(const steno_pool_stream *ps);
 void *steno_pool_work(void *worker); /* a worker's thread */

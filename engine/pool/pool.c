@@ -1,4 +1,4 @@
-/* Life of pool and streams, the ready heap. worker.c does the work. */
+/* Life of pool and streams. schedule.c says who is next, worker.c does the work. */
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -9,15 +9,22 @@
 #define DEFAULT_STREAMS 256
 #define MAX_STREAMS 100000
 #define DEFAULT_BUFFER 4.0
+#define DEFAULT_WAIT 0.02
+#define DEFAULT_RUN 0.1
 #define MAX_WORKERS 1024
-
-static const int64_t slack_ns[STENO_POOL_CLASSES] = {0, 1000000000, 10000000000};
 
 static int model_rate(const steno_model *m)
 {
     struct steno_model_info info;
     steno_model_get_info(m, &info);
     return info.sample_rate;
+}
+
+static double model_chunk(const steno_model *m)
+{
+    struct steno_model_info info;
+    steno_model_get_info(m, &info);
+    return info.chunk_seconds;
 }
 
 static const struct steno_pool_ops recogniser = {
@@ -27,75 +34,17 @@ static const struct steno_pool_ops recogniser = {
     .feed = steno_stream_feed,
     .ready = steno_stream_ready,
     .missing = steno_stream_missing,
-    .step = steno_streams_step,
-    .finalize = steno_stream_finalize,
-    .end = steno_stream_end,
+    .flush = steno_stream_flush,
     .next = steno_stream_next,
+    .stepper_open = steno_stepper_open,
+    .stepper_close = steno_stepper_close,
+    .stepper_max = steno_stepper_max,
+    .set_costs = steno_stepper_set_costs,
+    .step = steno_streams_step,
+    .measure = steno_stepper_measure,
+    .network_ns = steno_stepper_network_ns,
+    .chunk_seconds = model_chunk,
 };
-
-/* ---- ready heap (pool lock held) ----------------------------------------------------------- */
-
-static bool before(const steno_pool_stream *a, const steno_pool_stream *b)
-{
-    if (a->deadline_ns != b->deadline_ns)
-        return a->deadline_ns < b->deadline_ns;
-    return a->ticket < b->ticket;
-}
-
-static void heap_push(steno_pool *p, steno_pool_stream *ps)
-{
-    int i = p->n_ready++;
-    while (i > 0 && before(ps, p->heap[(i - 1) / 2])) {
-        p->heap[i] = p->heap[(i - 1) / 2];
-        i = (i - 1) / 2;
-    }
-    p->heap[i] = ps;
-}
-
-static steno_pool_stream *heap_pop(steno_pool *p)
-{
-    steno_pool_stream *top = p->heap[0], *last = p->heap[--p->n_ready];
-    int i = 0;
-    for (;;) {
-        int k = 2 * i + 1;
-        if (k >= p->n_ready)
-            break;
-        if (k + 1 < p->n_ready && before(p->heap[k + 1], p->heap[k]))
-            k++;
-        if (!before(p->heap[k], last))
-            break;
-        p->heap[i] = p->heap[k];
-        i = k;
-    }
-    p->heap[i] = last;
-    return top;
-}
-
-void steno_pool_enqueue(steno_pool_stream *ps)
-{
-    steno_pool *p = ps->pool;
-    pthread_mutex_lock(&p->lock);
-    ps->ready_ns = steno_now_ns();
-    ps->deadline_ns = ps->ready_ns + ps->slack_ns;
-    ps->ticket = p->tickets++;
-    heap_push(p, ps);
-    pthread_cond_signal(&p->work);
-    pthread_mutex_unlock(&p->lock);
-}
-
-steno_pool_stream *steno_pool_take(steno_pool *p, int64_t *waited_ns)
-{
-    steno_pool_stream *ps = NULL;
-    pthread_mutex_lock(&p->lock);
-    while (!p->stop && p->n_ready == 0)
-        pthread_cond_wait(&p->work, &p->lock);
-    if (!p->stop) {
-        ps = heap_pop(p);
-        *waited_ns = steno_now_ns() - ps->ready_ns;
-    }
-    pthread_mutex_unlock(&p->lock);
-    return ps;
-}
 
 /* Hand the stream to the workers if there is something to do; ps->lock held. */
 static void wake(steno_pool_stream *ps)
@@ -118,6 +67,9 @@ static void pool_unref(steno_pool *p)
         return;
     pthread_mutex_destroy(&p->lock);
     pthread_cond_destroy(&p->work);
+    pthread_cond_destroy(&p->company);
+    for (int i = 0; p->workers && i < p->n_workers; i++)
+        p->ops->stepper_close(p->workers[i].stepper);
     free(p->heap);
     free(p->workers);
     free(p);
@@ -131,30 +83,61 @@ static steno_status check_options(struct steno_pool_options *o, steno_err *err)
         o->max_streams = DEFAULT_STREAMS;
     if (o->buffer_seconds == 0) /* exactly: not set */
         o->buffer_seconds = DEFAULT_BUFFER;
+    if (o->batch_wait == 0)
+        o->batch_wait = DEFAULT_WAIT;
+    if (o->batch_run == 0)
+        o->batch_run = DEFAULT_RUN;
     if (o->workers < 0 || o->workers > MAX_WORKERS || o->max_streams < 0 ||
         o->max_streams > MAX_STREAMS || !(o->buffer_seconds >= 0.1 && o->buffer_seconds <= 3600))
         return steno_fail(err, STENO_ERR_INVAL,
                           "pool: %d workers (to %d), %d streams (to %d), %g s buffer (0.1 to 3600)",
                           o->workers, MAX_WORKERS, o->max_streams, MAX_STREAMS, o->buffer_seconds);
+    if (o->batch < 0 || o->batch > STENO_BATCH_MAX || !(o->batch_wait <= 10) ||
+        !(o->batch_run >= 0 && o->batch_run <= 10))
+        return steno_fail(err, STENO_ERR_INVAL,
+                          "pool: batches of %d (to %d), waiting %g s (to 10), running %g s (to 10)",
+                          o->batch, STENO_BATCH_MAX, o->batch_wait, o->batch_run);
     return STENO_OK;
 }
 
-static steno_status start_workers(steno_pool *p, steno_err *err)
+static steno_status start_worker(steno_pool *p, struct steno_pool_worker *w, unsigned number,
+                                 steno_err *err)
 {
+    struct steno_step_costs c;
     char name[16];
-    steno_status st;
-    for (int i = 0; i < p->n_workers; i++) {
-        struct steno_pool_worker *w = &p->workers[i];
-        w->pool = p;
-        atomic_init(&w->busy, false);
-        atomic_init(&w->since_ns, steno_now_ns());
-        snprintf(name, sizeof name, "worker-%u", (unsigned)i % 10000);
-        st = steno_thread_start(&w->thread, name, steno_pool_work, w, err);
-        if (st)
-            return st;
-        w->started = true;
-    }
-    return STENO_OK;
+    steno_status st = p->ops->stepper_open(&w->stepper, p->model, p->batch_max, err);
+    if (st)
+        return st;
+    for (int i = 0; i < STENO_BATCH_SIZES; i++)
+        c.seconds[i] = p->load.costs.step[i];
+    p->ops->set_costs(w->stepper, &c);
+    w->pool = p;
+    atomic_init(&w->busy, false);
+    atomic_init(&w->since_ns, steno_now_ns());
+    snprintf(name, sizeof name, "worker-%u", number % 10000);
+    st = steno_thread_start(&w->thread, name, steno_pool_work, w, err);
+    w->started = !st;
+    return st;
+}
+
+static steno_status start(steno_pool *p, const struct steno_pool_costs *costs, steno_err *err)
+{
+    steno_status st = steno_pool_calibrate(p, costs, err);
+    for (int i = 0; i < p->n_workers && !st; i++)
+        st = start_worker(p, &p->workers[i], (unsigned)i, err);
+    return st;
+}
+
+/* Timed waits are on the monotonic clock: the other one jumps. */
+static void init_locks(steno_pool *p)
+{
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_mutex_init(&p->lock, NULL);
+    pthread_cond_init(&p->work, NULL);
+    pthread_cond_init(&p->company, &monotonic);
+    pthread_condattr_destroy(&monotonic);
 }
 
 steno_status steno_pool_open_with(steno_pool **out, const struct steno_pool_ops *ops,
@@ -175,13 +158,14 @@ steno_status steno_pool_open_with(steno_pool **out, const struct steno_pool_ops 
     p->ops = ops;
     p->model = model;
     p->opt = o;
+    p->opt.costs = NULL;
+    p->wait_ns = o.batch_wait > 0 ? (int64_t)(o.batch_wait * 1e9) : 0;
     p->refs = 1;
-    pthread_mutex_init(&p->lock, NULL);
-    pthread_cond_init(&p->work, NULL);
+    init_locks(p);
     p->heap = calloc((size_t)o.max_streams, sizeof *p->heap);
     p->workers = calloc((size_t)o.workers, sizeof *p->workers);
     p->n_workers = p->workers ? o.workers : 0;
-    st = p->heap && p->workers ? start_workers(p, err)
+    st = p->heap && p->workers ? start(p, o.costs, err)
                                : steno_fail(err, STENO_ERR_NOMEM, "pool: out of memory");
     if (st) {
         steno_pool_close(p);
@@ -236,6 +220,7 @@ void steno_pool_close(steno_pool *p)
     pthread_mutex_lock(&p->lock);
     p->stop = true;
     pthread_cond_broadcast(&p->work);
+    pthread_cond_broadcast(&p->company);
     pthread_mutex_unlock(&p->lock);
     for (int i = 0; i < p->n_workers; i++)
         if (p->workers[i].started)
@@ -249,9 +234,14 @@ void steno_pool_get_stats(steno_pool *p, struct steno_pool_stats *st)
     pthread_mutex_lock(&p->lock);
     *st = p->stats;
     st->ready = p->n_ready;
+    st->capacity = steno_pool_capacity_now(p);
+    st->costs = p->load.costs;
+    for (int i = 0; i < STENO_BATCH_SIZES; i++)
+        st->costs.step[i] *= p->load.slower;
     pthread_mutex_unlock(&p->lock);
     st->workers = p->n_workers;
-    st->capacity = p->opt.max_streams;
+    st->batch_max = p->batch_max;
+    st->places = p->opt.max_streams;
     st->busy = 0;
     for (int i = 0; i < p->n_workers; i++)
         st->busy += atomic_load_explicit(&p->workers[i].busy, memory_order_relaxed);
@@ -268,30 +258,64 @@ struct steno_pool_heartbeat steno_pool_worker_heartbeat(const steno_pool *p, int
 
 /* ---- streams ------------------------------------------------------------------------------- */
 
-static steno_status take_place(steno_pool *p, steno_err *err)
+/* The pool's lock is held. */
+static steno_status find_place(steno_pool *p, bool counted, steno_err *err)
 {
-    steno_status st = STENO_OK;
-    pthread_mutex_lock(&p->lock);
-    if (p->stop) {
-        st = steno_fail(err, STENO_ERR_CANCELLED, "pool is closing");
-    } else if (p->stats.active >= p->opt.max_streams) {
+    int capacity;
+    if (p->stop)
+        return steno_fail(err, STENO_ERR_CANCELLED, "pool is closing");
+    if (p->stats.active >= p->opt.max_streams) {
         p->stats.refused++;
-        st = steno_fail(err, STENO_ERR_BUSY, "all %d places for streams are taken",
-                        p->opt.max_streams);
-    } else {
+        return steno_fail(err, STENO_ERR_BUSY, "all %d places for streams are taken",
+                          p->opt.max_streams);
+    }
+    capacity = counted ? steno_pool_capacity_now(p) : 0;
+    if (counted && p->stats.live >= capacity) {
+        p->stats.refused++;
+        return steno_fail(err, STENO_ERR_BUSY,
+                          "%d live streams run, which is all this machine "
+                          "carries at the pace of real time",
+                          p->stats.live);
+    }
+    return STENO_OK;
+}
+
+steno_status steno_pool_admit(steno_pool *p, enum steno_pool_class c, steno_err *err)
+{
+    steno_status st;
+    pthread_mutex_lock(&p->lock);
+    st = find_place(p, c == STENO_POOL_LIVE, err);
+    pthread_mutex_unlock(&p->lock);
+    return st;
+}
+
+static steno_status take_place(steno_pool *p, bool counted, steno_err *err)
+{
+    steno_status st;
+    pthread_mutex_lock(&p->lock);
+    st = find_place(p, counted, err);
+    if (!st) {
         p->stats.active++;
+        p->stats.live += counted;
         p->refs++;
     }
     pthread_mutex_unlock(&p->lock);
     return st;
 }
 
-static void leave_place(steno_pool *p)
+static void leave_place(steno_pool *p, bool counted)
 {
     pthread_mutex_lock(&p->lock);
     p->stats.active--;
+    p->stats.live -= counted;
     pthread_mutex_unlock(&p->lock);
     pool_unref(p);
+}
+
+/* Slot 0 is nobody's. */
+static unsigned owner_slot(uint64_t owner)
+{
+    return owner ? 1 + (unsigned)(owner * 0x9e3779b97f4a7c15u >> 32) % (STENO_POOL_OWNERS - 1) : 0;
 }
 
 static void list_add(steno_pool *p, steno_pool_stream *ps)
@@ -324,27 +348,31 @@ steno_status steno_pool_stream_open(steno_pool_stream **out, steno_pool *p,
     struct steno_pool_stream_options o = {0};
     steno_pool_stream *ps = NULL;
     steno_status st;
+    bool counted;
     if (opt)
         o = *opt;
     if ((unsigned)o.priority >= STENO_POOL_CLASSES)
         return steno_fail(err, STENO_ERR_INVAL, "pool: class %d", (int)o.priority);
-    st = take_place(p, err);
+    counted = o.priority == STENO_POOL_LIVE && !o.always;
+    st = take_place(p, counted, err);
     if (st)
         return st;
     ps = calloc(1, sizeof *ps);
     if (!ps) {
-        leave_place(p);
+        leave_place(p, counted);
         return steno_fail(err, STENO_ERR_NOMEM, "pool: out of memory");
     }
     st = p->ops->open(&ps->rec, p->model, &o.stream, err);
     if (st) {
         free(ps);
-        leave_place(p);
+        leave_place(p, counted);
         return st;
     }
     ps->pool = p;
     ps->rate = o.stream.sample_rate ? o.stream.sample_rate : p->ops->rate(p->model);
-    ps->slack_ns = slack_ns[o.priority];
+    ps->class = o.priority;
+    ps->owner = owner_slot(o.owner);
+    ps->counted = counted;
     ps->fn = fn;
     ps->user = user;
     pthread_mutex_init(&ps->lock, NULL);
@@ -359,6 +387,7 @@ steno_status steno_pool_stream_open(steno_pool_stream **out, steno_pool *p,
 void steno_pool_stream_free(steno_pool_stream *ps)
 {
     steno_pool *p = ps->pool;
+    bool counted = ps->counted;
     list_remove(p, ps);
     if (ps->rec)
         p->ops->close(ps->rec);
@@ -366,7 +395,7 @@ void steno_pool_stream_free(steno_pool_stream *ps)
     pthread_mutex_destroy(&ps->lock);
     pthread_cond_destroy(&ps->idle);
     free(ps);
-    leave_place(p);
+    leave_place(p, counted);
 }
 
 /* Remember when samples came; with the table full the last entry stretches, so that a latency is

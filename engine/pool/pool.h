@@ -1,5 +1,5 @@
 /* Many streams on a few threads: admission, a bounded input queue per stream, earliest deadline
- * first, results through callbacks. Threads, but no I/O.
+ * first, steps of several streams as one batch, results through callbacks. Threads, but no I/O.
  *
  *     steno_pool_open(&p, model, &(struct steno_pool_options){.workers = 2}, &err);
  *     steno_pool_stream_open(&ps, p, &opt, on_note, session, &err);    BUSY: all places taken
@@ -26,10 +26,26 @@ enum steno_pool_class {
     STENO_POOL_CLASSES
 };
 
+/* What a model costs on this machine, as measured when a pool was opened: for opening another one
+ * without measuring again. All in seconds. */
+#define STENO_POOL_BATCH_SIZES 6 /* batches of 1, 2, 4 ... 32 streams */
+struct steno_pool_costs {
+    double step[STENO_POOL_BATCH_SIZES]; /* one run of the network; INFINITY: not to be used */
+    double host; /* per second of audio: features, search, everything but the network */
+};
+
 struct steno_pool_options {
     int workers;           /* threads that run networks; 0 = processors this process may use */
     int max_streams;       /* admitted at once; 0 = 256 */
     double buffer_seconds; /* audio that may wait in one stream; 0 = 4 */
+    int batch;             /* most streams of one batch, 1 to 32; 0 = the measured best, 1 = off */
+    double batch_wait;     /* s: a step waits for company no longer; 0 = 0.02, < 0 = not at all */
+    double batch_run;      /* s: no batch size that takes longer; 0 = 0.1 */
+    int capacity;          /* live streams; 0 = as measured, < 0 = max_streams */
+    const struct steno_pool_costs *costs; /* NULL: measure now */
+    /* After each run of the network for a batch, on a worker's thread without a lock; or NULL. */
+    void (*on_batch)(void *user, size_t streams);
+    void *user;
 };
 
 enum steno_pool_note_kind {
@@ -74,9 +90,16 @@ STENO_API void steno_pool_close(steno_pool *p);
 struct steno_pool_stream_options {
     struct steno_stream_options stream;
     enum steno_pool_class priority;
+    uint64_t owner; /* whose it is (a hash of the API key): owners take turns; 0 = nobody's */
+    bool always;    /* not counted against the capacity: a canary */
 };
 
-/* Take a place. STENO_ERR_BUSY when there is none. opt may be NULL. */
+/* Would a stream of this class find a place now? STENO_ERR_BUSY with the reason if not: for a
+ * refusal before anything is opened or received. No place is held. */
+STENO_API STENO_MUST steno_status steno_pool_admit(steno_pool *p, enum steno_pool_class c,
+                                                   steno_err *err);
+/* Take a place. STENO_ERR_BUSY when there is none: all max_streams are taken, or, for a live
+ * stream, as many live ones run as the machine has shown it can carry. opt may be NULL. */
 STENO_API STENO_MUST steno_status steno_pool_stream_open(
     steno_pool_stream **out, steno_pool *p, const struct steno_pool_stream_options *opt,
     steno_pool_fn fn, void *user, steno_err *err);
@@ -101,11 +124,18 @@ STENO_API void steno_pool_stream_get_stats(steno_pool_stream *ps,
                                            struct steno_pool_stream_stats *st);
 
 struct steno_pool_stats {
-    int workers, active, capacity; /* streams open; places */
-    int ready;                     /* streams waiting for a worker */
-    int busy;                      /* workers at work */
+    int workers, active, live; /* streams open, all and live ones that count */
+    int places;                /* for streams of all classes */
+    int capacity;              /* live streams that can run at the pace of real time */
+    int ready;                 /* streams waiting for a worker */
+    int busy;                  /* workers at work */
+    int batch_max;             /* most streams of one batch */
     uint64_t opened, refused, steps;
+    uint64_t batches[STENO_POOL_BATCH_SIZES]; /* network runs for up to 1, 2, 4 ... streams */
+    uint64_t batched;                         /* streams in them all */
     double audio_seconds, inference_seconds, queue_wait_seconds; /* sums since start */
+    double network_seconds;                                      /* share of inference_seconds */
+    struct steno_pool_costs costs;                               /* as corrected while running */
 };
 STENO_API void steno_pool_get_stats(steno_pool *p, struct steno_pool_stats *st);
 

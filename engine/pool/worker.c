@@ -1,5 +1,6 @@
-/* What a worker does: take the stream with the earliest deadline, bring it one network step (or one
- * finalize, or its end) further, deliver what came of it, put it back if there is more. */
+/* What a worker does in one round: take the streams with the earliest deadlines, feed each until
+ * its window is full (or a finalize, or its end, is done), run the network for those as one batch,
+ * deliver what came of it, put back those with more to do. */
 #include <math.h>
 #include <string.h>
 
@@ -140,12 +141,9 @@ static bool room_note_due(steno_pool_stream *ps)
     return due;
 }
 
-static steno_status finalize(struct steno_pool_worker *w, steno_pool_stream *ps, steno_err *err)
+static void finalized(struct steno_pool_worker *w, steno_pool_stream *ps)
 {
     struct steno_pool_note note = {.kind = STENO_POOL_FINALIZED};
-    steno_status st = ps->pool->ops->finalize(ps->rec, err);
-    if (st)
-        return st;
     pthread_mutex_lock(&ps->lock);
     ps->n_finalize--;
     memmove(ps->finalize_at, ps->finalize_at + 1, ps->n_finalize * sizeof *ps->finalize_at);
@@ -153,38 +151,47 @@ static steno_status finalize(struct steno_pool_worker *w, steno_pool_stream *ps,
     deliver(w, ps);
     if (!is_cancelled(ps))
         tell(ps, &note);
-    return STENO_OK;
 }
 
-/* Feed until a window is full, then one step; or what else is due. */
-static steno_status turn(struct steno_pool_worker *w, steno_pool_stream *ps, steno_err *err)
+static void ended(struct steno_pool_worker *w, steno_pool_stream *ps)
 {
+    deliver(w, ps);
+    steno_pool_finish(ps, is_cancelled(ps) ? STENO_ERR_CANCELLED : STENO_OK, NULL);
+}
+
+/* Feed until a window is full, t->steps = true; or do what else is due. */
+static steno_status advance(struct steno_pool_worker *w, struct steno_pool_turn *t)
+{
+    steno_pool_stream *ps = t->ps;
+    steno_err *err = &t->err;
     const struct steno_pool_ops *ops = ps->pool->ops;
     steno_status st = STENO_OK;
     while (!st) {
         size_t n, used = 0;
-        if (ops->ready(ps->rec) && !is_cancelled(ps)) {
-            ops->step(&ps->rec, 1, &st, err);
-            if (!st)
-                deliver(w, ps);
-            return st;
-        }
-        switch (next_job(ps, w->block, &n)) {
+        bool done = false;
+        enum job job;
+        t->steps = ops->ready(ps->rec) && !is_cancelled(ps);
+        if (t->steps)
+            return STENO_OK;
+        job = next_job(ps, w->block, &n);
+        switch (job) {
         case JOB_AUDIO:
             st = ops->feed(ps->rec, w->block, n, &used, err);
             consume(ps, used);
+            t->audio += (double)used / ps->rate;
             if (!st && used == 0 && !ops->ready(ps->rec))
                 st = steno_fail(err, STENO_ERR_INTERNAL, "stream takes no audio");
             break;
         case JOB_FINALIZE:
-            return finalize(w, ps, err);
         case JOB_END:
-            st = ops->end(ps->rec, err);
-            if (!st) {
-                deliver(w, ps);
-                steno_pool_finish(ps, is_cancelled(ps) ? STENO_ERR_CANCELLED : STENO_OK, NULL);
-            }
-            return st;
+            st = ops->flush(ps->rec, job == JOB_END, &done, err);
+            if (st || !done)
+                break;
+            if (job == JOB_END)
+                ended(w, ps);
+            else
+                finalized(w, ps);
+            return STENO_OK;
         case JOB_CANCEL:
             steno_pool_finish(ps, STENO_ERR_CANCELLED, NULL);
             return STENO_OK;
@@ -212,14 +219,10 @@ static void put_back(steno_pool_stream *ps)
     pthread_mutex_unlock(&ps->lock);
 }
 
-static void serve(struct steno_pool_worker *w, steno_pool_stream *ps, int64_t waited_ns)
+static void begin(struct steno_pool_turn *t)
 {
-    steno_err err = {0};
-    int64_t start = steno_now_ns();
-    steno_pool *p = ps->pool;
-    double wait = (double)waited_ns * 1e-9, took;
-    steno_status st;
-    bool mine; /* closed from its own callback: nobody else will free it */
+    steno_pool_stream *ps = t->ps;
+    double wait = (double)t->waited_ns * 1e-9;
     pthread_mutex_lock(&ps->lock);
     ps->worker = pthread_self();
     ps->with_worker = true;
@@ -228,36 +231,110 @@ static void serve(struct steno_pool_worker *w, steno_pool_stream *ps, int64_t wa
     if (wait > ps->stats.queue_wait_max)
         ps->stats.queue_wait_max = wait;
     pthread_mutex_unlock(&ps->lock);
-    st = turn(w, ps, &err);
-    if (st)
-        steno_pool_finish(ps, st, &err);
+}
+
+/* The network for those whose windows are full; each is charged its share of the time. */
+static size_t run_steps(struct steno_pool_worker *w)
+{
+    const struct steno_pool_ops *ops = w->pool->ops;
+    size_t n = 0, k = 0;
+    int64_t start = steno_now_ns(), each;
+    for (size_t i = 0; i < w->n; i++)
+        if (w->turns[i].steps) {
+            w->err[n].msg[0] = '\0';
+            w->rec[n++] = w->turns[i].ps->rec;
+        }
+    if (!n)
+        return 0;
+    stamp(w);
+    ops->step(w->stepper, w->rec, n, w->st, w->err);
+    each = (steno_now_ns() - start) / (int64_t)n;
+    if (w->pool->opt.on_batch)
+        w->pool->opt.on_batch(w->pool->opt.user, n);
+    for (size_t i = 0; i < w->n; i++)
+        if (w->turns[i].steps) {
+            w->turns[i].st = w->st[k];
+            w->turns[i].err = w->err[k++];
+            w->turns[i].spent_ns += each;
+        }
+    return n;
+}
+
+static void conclude(struct steno_pool_worker *w, struct steno_pool_turn *t)
+{
+    int64_t start = steno_now_ns();
+    steno_pool_stream *ps = t->ps;
+    bool mine; /* closed from a callback of this round: nobody else will free it */
+    if (t->steps && !t->st)
+        deliver(w, ps);
+    if (t->st)
+        steno_pool_finish(ps, t->st, &t->err);
     else if (room_note_due(ps))
         tell(ps, &(struct steno_pool_note){.kind = STENO_POOL_ROOM});
-    took = (double)(steno_now_ns() - start) * 1e-9;
+    t->spent_ns += steno_now_ns() - start;
     pthread_mutex_lock(&ps->lock);
-    ps->stats.inference_seconds += took;
+    ps->stats.inference_seconds += (double)t->spent_ns * 1e-9;
     mine = ps->closed && ps->free_after;
     pthread_mutex_unlock(&ps->lock);
-    pthread_mutex_lock(&p->lock);
-    p->stats.inference_seconds += took;
-    p->stats.queue_wait_seconds += wait;
-    p->stats.steps++;
-    pthread_mutex_unlock(&p->lock);
     if (mine)
         steno_pool_stream_free(ps);
     else
         put_back(ps);
 }
 
+static void account(struct steno_pool_worker *w, const struct steno_pool_work *work, double wait)
+{
+    steno_pool *p = w->pool;
+    double cpu = steno_pool_thread_cpu();
+    int size = 0;
+    while (size < STENO_POOL_BATCH_SIZES - 1 && (size_t)1 << size < work->steps)
+        size++;
+    pthread_mutex_lock(&p->lock);
+    w->cpu = cpu;
+    p->stats.inference_seconds += work->host + work->network;
+    p->stats.network_seconds += work->network;
+    p->stats.queue_wait_seconds += wait;
+    p->stats.steps += w->n;
+    p->stats.batched += work->steps;
+    p->stats.batches[size] += work->steps > 0;
+    steno_pool_account(p, work);
+    pthread_mutex_unlock(&p->lock);
+}
+
+static void serve(struct steno_pool_worker *w)
+{
+    struct steno_pool_work work = {0};
+    const struct steno_pool_ops *ops = w->pool->ops;
+    int64_t start = steno_now_ns(), network = ops->network_ns(w->stepper), t = start, now;
+    double wait = 0;
+    for (size_t i = 0; i < w->n; i++) {
+        struct steno_pool_turn *turn = &w->turns[i];
+        begin(turn);
+        wait += (double)turn->waited_ns * 1e-9;
+        turn->st = advance(w, turn);
+        work.audio += turn->audio;
+        work.live_steps += turn->steps && turn->ps->class == STENO_POOL_LIVE;
+        now = steno_now_ns();
+        turn->spent_ns = now - t;
+        t = now;
+    }
+    work.steps = run_steps(w);
+    network = ops->network_ns(w->stepper) - network;
+    for (size_t i = 0; i < w->n; i++)
+        conclude(w, &w->turns[i]);
+    work.network = (double)network * 1e-9;
+    work.host = (double)(steno_now_ns() - start) * 1e-9 - work.network;
+    work.planned = steno_pool_planned(w->pool, work.steps);
+    account(w, &work, wait);
+}
+
 void *steno_pool_work(void *worker)
 {
     struct steno_pool_worker *w = worker;
-    steno_pool_stream *ps;
-    int64_t waited;
-    while ((ps = steno_pool_take(w->pool, &waited))) {
+    while (steno_pool_take(w)) {
         stamp(w);
         atomic_store_explicit(&w->busy, true, memory_order_relaxed);
-        serve(w, ps, waited);
+        serve(w);
         stamp(w);
         atomic_store_explicit(&w->busy, false, memory_order_relaxed);
     }

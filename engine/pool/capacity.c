@@ -1,0 +1,208 @@
+/* What a stream costs on this machine, and how many it can carry.
+ *
+ * At start the network is timed on noise for every batch size, and everything around it (features,
+ * search) by a second or two of noise through a stream. While running, both are compared with what
+ * the workers really take, other load on the machine included, and what the process spends outside
+ * its workers (sockets, JSON) is added. A live stream then costs, per second of audio,
+ *
+ *     host + other + step(largest batch) / largest batch / chunk * slower
+ *
+ * and the capacity is what fits into LOAD of the workers, and into LOAD of the processors. */
+#include <math.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/threads.h"
+#include "pool/internal.h"
+
+#define LOAD 0.85         /* of a worker's time that streams may take: queues grow beyond */
+#define LOOK_NS 500000000 /* between two corrections */
+#define ENOUGH 1.0        /* s of audio that a correction must rest on */
+#define WEIGHT 20.0       /* s of audio that the value so far counts for */
+#define CROWDED 0.7       /* share of the workers that live steps would keep busy alone */
+#define WORTH 0.97        /* a larger batch must cost less than this per stream */
+#define TRIAL_SECONDS 2.0 /* of noise through a stream */
+#define MOST_SLOWER 20.0  /* bounds of the correction */
+
+static double cpu_seconds(clockid_t clock)
+{
+    struct timespec ts;
+    return clock_gettime(clock, &ts) ? 0 : (double)ts.tv_sec + (double)ts.tv_nsec * 1e-9;
+}
+
+double steno_pool_thread_cpu(void)
+{
+    return cpu_seconds(CLOCK_THREAD_CPUTIME_ID);
+}
+
+static double cost_of(const struct steno_pool_costs *c, size_t n)
+{
+    struct steno_step_costs s;
+    for (int i = 0; i < STENO_BATCH_SIZES; i++)
+        s.seconds[i] = c->step[i];
+    return steno_step_cost(&s, n);
+}
+
+double steno_pool_planned(const steno_pool *p, size_t n)
+{
+    return cost_of(&p->load.costs, n);
+}
+
+/* ---- at start ------------------------------------------------------------------------------ */
+
+/* The smallest batch whose cost per stream is about the least; sizes above it are not used. */
+static int best_batch(struct steno_pool_costs *c, int limit)
+{
+    double best = c->step[0];
+    int at = 0;
+    for (int i = 1; i < STENO_BATCH_SIZES && 1 << i <= limit; i++) {
+        double each = c->step[i] / (1 << i);
+        if (each < WORTH * best) {
+            best = each;
+            at = i;
+        }
+    }
+    for (int i = at + 1; i < STENO_BATCH_SIZES; i++)
+        c->step[i] = INFINITY;
+    return 1 << at;
+}
+
+/* Noise through a stream: all but the network. */
+static steno_status measure_host(steno_pool *p, steno_stepper *stepper, steno_err *err)
+{
+    const struct steno_stream_options opt = {0};
+    const struct steno_pool_ops *ops = p->ops;
+    float *pcm = p->workers[0].block;
+    uint32_t seed = 1;
+    double left = TRIAL_SECONDS * ops->rate(p->model);
+    int64_t steps = 0;
+    double cpu;
+    steno_stream *s = NULL;
+    struct steno_event ev;
+    steno_status st = ops->open(&s, p->model, &opt, err);
+    if (st)
+        return st;
+    for (int i = 0; i < STENO_POOL_BLOCK; i++) {
+        seed = seed * 1664525u + 1013904223u; /* Numerical Recipes, 3rd ed., 7.1.1 */
+        pcm[i] = (float)(int32_t)seed * 0x1p-34f;
+    }
+    cpu = steno_pool_thread_cpu();
+    while (!st && left > 0) {
+        size_t used = 0;
+        st = ops->feed(s, pcm, STENO_POOL_BLOCK, &used, err);
+        left -= (double)used;
+        if (!st && ops->ready(s)) {
+            ops->step(stepper, &s, 1, &st, err);
+            steps++;
+        }
+        while (ops->next(s, &ev))
+            ;
+    }
+    cpu = steno_pool_thread_cpu() - cpu - (double)steps * p->load.costs.step[0];
+    p->load.costs.host = fmax(cpu, 0) / TRIAL_SECONDS;
+    ops->close(s);
+    return st;
+}
+
+static steno_status measure(steno_pool *p, steno_stepper *s, steno_err *err)
+{
+    struct steno_step_costs c;
+    steno_status st = p->ops->measure(s, p->opt.batch_run, &c, err);
+    if (st)
+        return st;
+    for (int i = 0; i < STENO_BATCH_SIZES; i++)
+        p->load.costs.step[i] = c.seconds[i];
+    return measure_host(p, s, err);
+}
+
+steno_status steno_pool_calibrate(steno_pool *p, const struct steno_pool_costs *known,
+                                  steno_err *err)
+{
+    struct steno_pool_load *l = &p->load;
+    int limit = p->opt.batch ? p->opt.batch : STENO_BATCH_MAX;
+    steno_stepper *s = NULL;
+    steno_status st = p->ops->stepper_open(&s, p->model, limit, err);
+    if (st)
+        return st;
+    limit = p->ops->stepper_max(s);
+    l->chunk = p->ops->chunk_seconds(p->model);
+    if (!(l->chunk > 0)) /* a model that hears a recording as a whole: all it does is the host's */
+        l->chunk = 1;
+    l->slower = 1;
+    l->since_ns = steno_now_ns();
+    l->process_cpu = cpu_seconds(CLOCK_PROCESS_CPUTIME_ID);
+    if (known)
+        l->costs = *known;
+    else
+        st = measure(p, s, err);
+    p->ops->stepper_close(s);
+    p->batch_max = best_batch(&l->costs, limit);
+    return st;
+}
+
+/* ---- while running ------------------------------------------------------------------------- */
+
+static double workers_cpu(const steno_pool *p)
+{
+    double sum = 0;
+    for (int i = 0; i < p->n_workers; i++)
+        sum += p->workers[i].cpu;
+    return sum;
+}
+
+static void correct(double *value, double measured, double audio)
+{
+    *value += (measured - *value) * audio / (audio + WEIGHT);
+}
+
+static void look(steno_pool *p, int64_t now)
+{
+    struct steno_pool_load *l = &p->load;
+    double seconds = (double)(now - l->since_ns) * 1e-9;
+    double process = cpu_seconds(CLOCK_PROCESS_CPUTIME_ID), workers = workers_cpu(p);
+    l->demand =
+        (double)l->live_steps / seconds * (l->costs.step[0] * l->slower + l->costs.host * l->chunk);
+    if (l->audio >= ENOUGH) {
+        double outside = process - l->process_cpu - (workers - l->worker_cpu);
+        correct(&l->costs.host, l->host / l->audio, l->audio);
+        correct(&l->other, fmax(0, outside) / l->audio, l->audio);
+        if (l->planned > 0)
+            correct(&l->slower, fmin(fmax(l->network / l->planned, 1 / MOST_SLOWER), MOST_SLOWER),
+                    l->audio);
+    }
+    l->since_ns = now;
+    l->planned = l->network = l->host = l->audio = 0;
+    l->live_steps = 0;
+    l->process_cpu = process;
+    l->worker_cpu = workers;
+}
+
+void steno_pool_account(steno_pool *p, const struct steno_pool_work *w)
+{
+    struct steno_pool_load *l = &p->load;
+    int64_t now = steno_now_ns();
+    l->planned += w->planned;
+    l->network += w->network;
+    l->host += w->host;
+    l->audio += w->audio;
+    l->live_steps += w->live_steps;
+    if (now - l->since_ns >= LOOK_NS)
+        look(p, now);
+}
+
+bool steno_pool_crowded(const steno_pool *p)
+{
+    return p->batch_max > 1 && p->wait_ns > 0 && p->load.demand > CROWDED * p->n_workers;
+}
+
+int steno_pool_capacity_now(const steno_pool *p)
+{
+    const struct steno_pool_load *l = &p->load;
+    double step = cost_of(&l->costs, (size_t)p->batch_max) / p->batch_max / l->chunk * l->slower;
+    double worker = l->costs.host + step;
+    double fits = fmin(p->n_workers / worker, steno_cpu_count() / (worker + l->other)) * LOAD;
+    int most = p->opt.max_streams;
+    if (p->opt.capacity)
+        return p->opt.capacity < 0 || p->opt.capacity > most ? most : p->opt.capacity;
+    return fits < 1 ? 1 : fits < most ? (int)fits : most;
+}

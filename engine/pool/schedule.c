@@ -1,0 +1,149 @@
+/* Who is next, and with whom.
+ *
+ * Ready streams wait in a heap by deadline: the moment they became ready, plus the slack of their
+ * class, plus one step's time for every stream of the same owner that already waits; so owners take
+ * turns however many streams each has.
+ *
+ * A worker takes up to a batch of them. With little to do it takes what is there at once, and
+ * leaves some to workers that are idle. Where live steps alone would keep most workers busy (the
+ * demand of capacity.c), one worker at a time waits for company, at most wait_ns since the first
+ * became ready: a larger batch costs less per stream, and the time saved belongs to everything else
+ * on the machine. Uploads never wait: they have a step ready as soon as the last one is done. */
+#include "base/clock.h"
+#include "pool/internal.h"
+
+static const int64_t slack_ns[STENO_POOL_CLASSES] = {0, 1000000000, 10000000000};
+
+static bool before(const steno_pool_stream *a, const steno_pool_stream *b)
+{
+    if (a->deadline_ns != b->deadline_ns)
+        return a->deadline_ns < b->deadline_ns;
+    return a->ticket < b->ticket;
+}
+
+static void heap_push(steno_pool *p, steno_pool_stream *ps)
+{
+    int i = p->n_ready++;
+    while (i > 0 && before(ps, p->heap[(i - 1) / 2])) {
+        p->heap[i] = p->heap[(i - 1) / 2];
+        i = (i - 1) / 2;
+    }
+    p->heap[i] = ps;
+    p->n_ready_live += ps->class == STENO_POOL_LIVE;
+    p->owners[ps->owner]++;
+}
+
+static steno_pool_stream *heap_pop(steno_pool *p)
+{
+    steno_pool_stream *top = p->heap[0], *last = p->heap[--p->n_ready];
+    int i = 0;
+    for (;;) {
+        int k = 2 * i + 1;
+        if (k >= p->n_ready)
+            break;
+        if (k + 1 < p->n_ready && before(p->heap[k + 1], p->heap[k]))
+            k++;
+        if (!before(p->heap[k], last))
+            break;
+        p->heap[i] = p->heap[k];
+        i = k;
+    }
+    p->heap[i] = last;
+    p->n_ready_live -= top->class == STENO_POOL_LIVE;
+    p->owners[top->owner]--;
+    return top;
+}
+
+static int64_t turn_ns(const steno_pool *p, const steno_pool_stream *ps)
+{
+    if (!ps->owner)
+        return 0;
+    return (int64_t)(p->owners[ps->owner] * p->load.costs.step[0] * 1e9);
+}
+
+void steno_pool_enqueue(steno_pool_stream *ps)
+{
+    steno_pool *p = ps->pool;
+    pthread_mutex_lock(&p->lock);
+    ps->ready_ns = steno_now_ns();
+    ps->deadline_ns = ps->ready_ns + slack_ns[ps->class] + turn_ns(p, ps);
+    ps->ticket = p->tickets++;
+    heap_push(p, ps);
+    if (!p->collecting)
+        pthread_cond_signal(&p->work);
+    else if (p->n_ready >= p->batch_max || p->n_ready > p->n_ready_live)
+        pthread_cond_signal(&p->company);
+    pthread_mutex_unlock(&p->lock);
+}
+
+/* Until when the first of the heap should wait for company; not later than now: it should not. */
+static int64_t company_until(const steno_pool *p)
+{
+    if (p->n_ready >= p->batch_max || p->n_ready > p->n_ready_live || !steno_pool_crowded(p))
+        return 0;
+    return p->heap[0]->ready_ns + p->wait_ns;
+}
+
+static void wait_for_company(steno_pool *p, int64_t until)
+{
+    const struct timespec at = {.tv_sec = (time_t)(until / 1000000000),
+                                .tv_nsec = (long)(until % 1000000000)};
+    p->collecting = true;
+    pthread_cond_timedwait(&p->company, &p->lock, &at);
+    p->collecting = false;
+}
+
+static void wait_for_work(steno_pool *p)
+{
+    p->idle++;
+    pthread_cond_wait(&p->work, &p->lock);
+    p->idle--;
+}
+
+/* How many to take: as many as a batch holds, but not what idle workers could begin with now. */
+static int share(const steno_pool *p)
+{
+    int n = (p->n_ready + p->idle) / (p->idle + 1);
+    return n < p->batch_max ? n : p->batch_max;
+}
+
+static void fill_turns(struct steno_pool_worker *w, int n)
+{
+    steno_pool *p = w->pool;
+    int64_t now = steno_now_ns();
+    for (w->n = 0; w->n < (size_t)n; w->n++) {
+        struct steno_pool_turn *t = &w->turns[w->n];
+        t->ps = heap_pop(p);
+        t->waited_ns = now - t->ps->ready_ns;
+        t->spent_ns = 0;
+        t->audio = 0;
+        t->steps = false;
+        t->st = STENO_OK;
+        t->err.msg[0] = '\0';
+    }
+}
+
+bool steno_pool_take(struct steno_pool_worker *w)
+{
+    steno_pool *p = w->pool;
+    bool stop;
+    pthread_mutex_lock(&p->lock);
+    while (!p->stop) {
+        int64_t until;
+        if (!p->n_ready || p->collecting) {
+            wait_for_work(p);
+            continue;
+        }
+        until = company_until(p);
+        if (until <= steno_now_ns())
+            break;
+        wait_for_company(p, until);
+    }
+    stop = p->stop;
+    if (!stop)
+        fill_turns(w, share(p));
+    if (p->n_ready && p->idle)
+        pthread_cond_signal(&p->work);
+    pthread_mutex_unlock(&p->lock);
+    return !stop;
+}
