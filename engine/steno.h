@@ -21,8 +21,12 @@ typedef struct steno_model steno_model;
 typedef struct steno_stream steno_stream;
 
 struct steno_model_options {
-    const char *cpu; /* CPU level, NULL = best */
-    int threads;     /* threads one stream may use; 0 = 1 */
+    const char *cpu;    /* CPU level, NULL = best */
+    int threads;        /* threads one stream may use; 0 = 1 */
+    bool plain;         /* networks run as they are in the file, without graph passes: the reference
+                         * that `steno verify` holds the others against */
+    bool quantized;     /* espnet_onnx directories: the networks of quantize/ */
+    const char *compat; /* NULL; "espnet-onnx": results of espnet_onnx 0.2.1 (docs/espnet.md) */
 };
 
 struct steno_model_info {
@@ -34,7 +38,7 @@ struct steno_model_info {
     double chunk_seconds;     /* audio per network step */
     double lookahead_seconds; /* audio past a chunk that its scores wait for */
     size_t weight_bytes;      /* packed, shared by all streams */
-    size_t stream_bytes;      /* arena and states of one stream, about */
+    size_t stream_bytes;      /* states and window of one stream */
     size_t vocab_size;
     struct steno_endpoint_rules { /* seconds; in stream options a value <= 0 = the model's own */
         double silence_alone;     /* trailing silence, no speech yet */
@@ -48,7 +52,8 @@ struct steno_model_info {
  * (when it runs from there), then as installed. *out is the caller's to free(). STENO_ERR_IO lists
  * the places without one; a given name is not looked at. */
 STENO_API STENO_MUST steno_status steno_model_find(char **out, const char *given, steno_err *err);
-/* Load a model directory: model.conf, networks, tokens. opt may be NULL. The message names the file
+/* Load a model directory: model.conf, networks, tokens. opt may be NULL. With STENO_CACHE in the
+ * environment, a folder, packed weights are left there by the first load and mapped by later ones. The message names the file
  * and place. STENO_ERR_IO for what is missing or unreadable, STENO_ERR_FORMAT for what is wrong. */
 STENO_API STENO_MUST steno_status steno_model_open(steno_model **out, const char *dir,
                                                    const struct steno_model_options *opt,
@@ -59,6 +64,26 @@ STENO_API void steno_model_get_info(const steno_model *m, struct steno_model_inf
 /* The same for people, one "key  value" per line (what `steno model info` prints). */
 STENO_API void steno_model_describe(const steno_model *m, FILE *out);
 
+/* Joint CTC/attention search of espnet_onnx directories; other families have none of it. Only what
+ * `set` names counts, the rest is the model's own. */
+enum {
+    STENO_SEARCH_CTC_WEIGHT = 1,
+    STENO_SEARCH_LM_WEIGHT = 2,
+    STENO_SEARCH_PENALTY = 4,
+    STENO_SEARCH_MAX_LEN = 8,
+    STENO_SEARCH_MIN_LEN = 16,
+    STENO_SEARCH_PRE_BEAM = 32
+};
+struct steno_search_options {
+    unsigned set;
+    double ctc_weight;     /* 0..1, the decoder has the rest; 1 without lm_weight: CTC alone */
+    double lm_weight;      /* >= 0 */
+    double penalty;        /* bonus for each token */
+    double max_len_ratio;  /* 0: end detection; > 0: of the frames; < 0: tokens */
+    double min_len_ratio;  /* the same; 0 = none */
+    double pre_beam_ratio; /* tokens that CTC looks at, of the beam */
+};
+
 struct steno_stream_options {
     int sample_rate;     /* Hz of the pushed audio, 8000..192000; 0 = the model's */
     bool no_endpointing; /* one final at the end; the segment then grows with the recording */
@@ -67,6 +92,7 @@ struct steno_stream_options {
                  * CTC prefix beam search */
     int n_best; /* alternatives in finals, 1..beam; 0 = 1 */
     struct steno_endpoint_rules endpoint; /* zero-initialised = the model's own */
+    struct steno_search_options search;
 };
 #define STENO_MAX_BEAM 64
 
@@ -82,6 +108,8 @@ struct steno_alternative {
     double score; /* log-probability of the text under the model; greedy: of its best path */
     size_t n_words;
     const struct steno_word *words;
+    size_t n_tokens; /* token ids of a joint search, sos and eos included; else none */
+    const int32_t *tokens;
 };
 
 enum steno_event_kind { STENO_SPEECH_START, STENO_PARTIAL, STENO_FINAL };

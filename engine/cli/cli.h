@@ -12,6 +12,10 @@ struct cli_command {
 };
 
 int cli_transcribe(int argc, char **argv);
+int cli_optimize(int argc, char **argv);
+int cli_profile(int argc, char **argv);
+int cli_graph(int argc, char **argv);
+int cli_verify(int argc, char **argv);
 int cli_run(int argc, char **argv);
 int cli_bench(int argc, char **argv);
 int cli_model(int argc, char **argv);
@@ -37,7 +41,4 @@ int cli_next(struct cli_args *a, const char *const *names, const char **value);
 
 /* Whole number within [min, max]; prints what is wrong. */
 bool cli_int(const char *option, const char *s, long min, long max, long *out);
-/* Options that run, bench and model share: --cpu, --opt-level, --precision. */
-bool cli_precision(const char *s, enum steno_precision *out);
-
 #endif

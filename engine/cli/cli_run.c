@@ -1,7 +1,7 @@
 /* steno run: arrays in, arrays out. */
 #include "base/arena.h"
 #include "base/npy.h"
-#include "cli/cli.h"
+#include "cli/options.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -15,23 +15,13 @@
 static const char usage[] =
     "Usage: steno run MODEL.onnx [--input NAME=FILE.npy]... --output-dir DIR\n"
     "\n"
-    "Runs an ONNX network once. Graph outputs are written, in order, as DIR/0.npy, DIR/1.npy, ...\n"
-    "\n"
-    "  --input NAME=FILE.npy  array for a graph input\n"
-    "  --output-dir DIR       made if it is not there\n"
-    "  --cpu LEVEL            scalar, avx2, avx512, vnni, bf16 or native (all the CPU has)\n"
-    "  --threads N            1 by default\n"
-    "  --precision P          fp32\n"
-    "  --opt-level N          0 (graph as it is) to 3 (all passes, the default)\n"
-    "  --disable-pass LIST    comma-separated passes to leave out\n"
-    "  --only LIST            comma-separated passes to run, no others\n";
+    "Runs an ONNX network once. Graph outputs are written, in order, as DIR/0.npy, DIR/1.npy, "
+    "...\n";
 
 struct run_options {
     const char *model, *dir;
-    const char **inputs; /* "NAME=FILE" */
-    int n_inputs;
-    struct steno_network_options net;
-    struct steno_session_options sess;
+    struct cli_list inputs; /* "NAME=FILE" */
+    struct cli_network n;
 };
 
 static const struct {
@@ -114,8 +104,8 @@ static steno_status run_session(const struct run_options *o, steno_network *n, s
                                 struct steno_npy *arrays, steno_err *err)
 {
     steno_status st = STENO_OK;
-    for (int i = 0; !st && i < o->n_inputs; i++)
-        st = set_input(s, n, o->inputs[i], &arrays[i], err);
+    for (int i = 0; !st && i < o->inputs.n; i++)
+        st = set_input(s, n, o->inputs.v[i], &arrays[i], err);
     if (!st)
         st = steno_session_run(s, err);
     if (!st && mkdir(o->dir, 0777) && errno != EEXIST)
@@ -130,91 +120,38 @@ static int run(const struct run_options *o)
     steno_err err = {0};
     steno_network *n = NULL;
     steno_session *s = NULL;
-    struct steno_npy *arrays = calloc((size_t)o->n_inputs + 1, sizeof *arrays);
-    steno_status st = arrays ? steno_network_open(&n, o->model, &o->net, &err)
+    struct steno_npy *arrays = calloc((size_t)o->inputs.n + 1, sizeof *arrays);
+    steno_status st = arrays ? steno_network_open(&n, o->model, &o->n.net, &err)
                              : steno_fail(&err, STENO_ERR_NOMEM, "out of memory");
     if (!st)
-        st = steno_session_open(&s, n, &o->sess, &err);
+        st = steno_session_open(&s, n, &o->n.sess, &err);
     if (!st)
         st = run_session(o, n, s, arrays, &err);
     steno_session_close(s);
     steno_network_close(n);
-    for (int i = 0; arrays && i < o->n_inputs; i++)
+    for (int i = 0; arrays && i < o->inputs.n; i++)
         steno_aligned_free(arrays[i].data);
     free(arrays);
     return st ? cli_fail(&err) : EX_OK;
 }
 
-/* EX_OK: go on; -1: help was printed. */
-static int parse(int argc, char **argv, struct run_options *o)
-{
-    static const char *const names[] = {
-        "--input",     "--output-dir", "--cpu",          "--threads",
-        "--precision", "--opt-level",  "--disable-pass", "--only", NULL};
-    struct cli_args a = {.argc = argc, .at = 1, .argv = argv};
-    const char *v;
-    long n;
-    int c;
-    while ((c = cli_next(&a, names, &v)) != CLI_END) {
-        bool ok = true;
-        switch (c) {
-        case 0:
-            o->inputs[o->n_inputs++] = v;
-            break;
-        case 1:
-            o->dir = v;
-            break;
-        case 2:
-            o->net.cpu = v;
-            break;
-        case 3:
-            if ((ok = cli_int("--threads", v, 1, 1024, &n)))
-                o->sess.threads = (int)n;
-            break;
-        case 4:
-            ok = cli_precision(v, &o->net.precision);
-            break;
-        case 5:
-            if ((ok = cli_int("--opt-level", v, 0, 3, &n)))
-                o->net.opt_level = (int)n;
-            break;
-        case 6:
-            o->net.disable_passes = v;
-            break;
-        case 7:
-            o->net.only_passes = v;
-            break;
-        case CLI_POSITIONAL:
-            if (o->model)
-                return cli_usage("run takes one model, '%s' is a second", v);
-            o->model = v;
-            break;
-        case CLI_HELP:
-            fputs(usage, stdout);
-            return -1;
-        default:
-            ok = false;
-        }
-        if (!ok)
-            return EX_USAGE;
-    }
-    if (!o->model || !o->dir)
-        return cli_usage("run needs a model and --output-dir");
-    return EX_OK;
-}
-
 int cli_run(int argc, char **argv)
 {
-    struct run_options o = {.net.opt_level = -1};
-    int rc;
-    o.inputs = calloc((size_t)argc + 1, sizeof *o.inputs);
-    if (!o.inputs)
-        return EX_OSERR;
-    rc = parse(argc, argv, &o);
+    struct run_options o = {.n = CLI_NETWORK_INIT};
+    const struct cli_option options[] = {
+        {"--input", CLI_MANY, "NAME=FILE.npy", &o.inputs, 0, 0, "array for a graph input"},
+        {"--output-dir", CLI_TEXT, "DIR", &o.dir, 0, 0, "made if it is not there"},
+        CLI_NETWORK_OPTIONS(&o.n),
+        {0},
+    };
+    int n, rc = cli_parse(argc, argv, usage, options, &o.model, 1, &n);
+    cli_network_settle(&o.n);
+    if (rc == EX_OK && (!o.model || !o.dir))
+        rc = cli_usage("run needs a model and --output-dir");
     if (rc == EX_OK)
         rc = cli_readable(o.model);
     if (rc == EX_OK)
         rc = run(&o);
-    free(o.inputs);
+    cli_list_free(&o.inputs);
     return rc < 0 ? EX_OK : rc;
 }

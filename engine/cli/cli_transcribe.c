@@ -1,6 +1,7 @@
 /* steno transcribe: recordings in, text out. */
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,8 +41,8 @@ struct recording {
     steno_transcript *transcript;
     struct steno_audio_info info;
     int64_t started_ns, bar_ns;
-    bool bar;
-    size_t shown; /* characters of the partial on the terminal's line */
+    bool bar, listed; /* listed: its n-best list has been printed */
+    size_t shown;     /* characters of the partial on the terminal's line */
 };
 
 static const char help_text[] =
@@ -54,6 +55,15 @@ static const char help_text[] =
     "  --channel N      take channel N, counted from 1, instead of the mean of all\n"
     "  --beam N         CTC prefix beam search of width N; 1 = greedy (default: the model's)\n"
     "  --nbest N        json: alternatives of each segment, at most the beam\n"
+    "  --ctc-weight W   directories of espnet_onnx: share of CTC in the joint search, 0 to 1; "
+    "these\n"
+    "  --lm-weight W    and the following: the model's own unless given\n"
+    "  --penalty P      bonus for each token\n"
+    "  --maxlenratio R  longest output: 0 = end detection, R > 0 of the frames, R < 0 tokens\n"
+    "  --minlenratio R  shortest output\n"
+    "  --pre-beam R     tokens that CTC looks at, as a multiple of the beam\n"
+    "  --quantized      ... the networks of quantize/\n"
+    "  --compat espnet-onnx  results of espnet_onnx 0.2.1; json: one n-best list per file\n"
     "  --no-endpoint    no cutting at silences: one segment per recording\n"
     "  --threads N      threads of the engine (default 1)\n"
     "  --cpu LEVEL      scalar, avx2, avx512, vnni, bf16: use no more than this\n";
@@ -100,12 +110,32 @@ static steno_status print_json(const struct steno_event *ev)
     return st;
 }
 
+static bool wants_nbest(const struct job *j)
+{
+    return j->model_opt.compat && j->format == FORMAT_JSON && !j->stream;
+}
+
+static steno_status print_nbest(struct recording *r, const struct steno_event *ev)
+{
+    struct steno_buf b;
+    steno_status st;
+    steno_buf_init(&b, MAX_OUTPUT);
+    st = steno_nbest_json_write(&b, ev);
+    if (!st)
+        fputs(b.data, stdout);
+    steno_buf_free(&b);
+    r->listed = true;
+    return st;
+}
+
 static steno_status take_events(struct recording *r, steno_err *err)
 {
     struct steno_event ev;
     steno_status st = STENO_OK;
     while (!st && steno_stream_next(r->stream, &ev)) {
         st = steno_transcript_add(r->transcript, &ev, err);
+        if (!st && wants_nbest(r->job) && ev.kind == STENO_FINAL)
+            st = print_nbest(r, &ev);
         if (st || !r->job->stream)
             continue;
         if (r->job->format == FORMAT_JSON)
@@ -123,6 +153,8 @@ static steno_status print_result(struct recording *r, steno_err *err)
     steno_status st = STENO_OK;
     if (j->stream)
         return STENO_OK; /* has been printed as it came */
+    if (wants_nbest(j))
+        return r->listed ? STENO_OK : print_nbest(r, NULL);
     steno_buf_init(&b, MAX_OUTPUT);
     if (j->format == FORMAT_JSON) {
         struct steno_result_json_options o = {
@@ -290,11 +322,39 @@ enum {
     O_NBEST,
     O_NO_ENDPOINT,
     O_THREADS,
-    O_CPU
+    O_CPU,
+    O_QUANTIZED,
+    O_COMPAT,
+    O_CTC_WEIGHT,
+    O_LM_WEIGHT,
+    O_PENALTY,
+    O_MAX_LEN,
+    O_MIN_LEN,
+    O_PRE_BEAM
 };
-static const char *const options[] = {"--model",   "--format", "!--words", "!--stream",
-                                      "--channel", "--beam",   "--nbest",  "!--no-endpoint",
-                                      "--threads", "--cpu",    NULL};
+static const char *const options[] = {
+    "--model",       "--format",      "!--words",       "!--stream",   "--channel",
+    "--beam",        "--nbest",       "!--no-endpoint", "--threads",   "--cpu",
+    "!--quantized",  "--compat",      "--ctc-weight",   "--lm-weight", "--penalty",
+    "--maxlenratio", "--minlenratio", "--pre-beam",     NULL};
+
+/* A number for the joint search; its range is the model's business. */
+static bool set_search(struct job *j, int option, const char *value)
+{
+    struct steno_search_options *s = &j->stream_opt.search;
+    double *const to[] = {&s->ctc_weight,    &s->lm_weight,     &s->penalty,
+                          &s->max_len_ratio, &s->min_len_ratio, &s->pre_beam_ratio};
+    int i = option - O_CTC_WEIGHT;
+    char *end;
+    double v = strtod(value, &end);
+    if (end == value || *end || !isfinite(v)) {
+        (void)cli_usage("%s: '%s' is not a number", options[option], value);
+        return false;
+    }
+    *to[i] = v;
+    s->set |= 1u << i;
+    return true;
+}
 
 static bool set_option(struct job *j, int option, const char *value)
 {
@@ -334,8 +394,13 @@ static bool set_option(struct job *j, int option, const char *value)
     case O_CPU:
         j->model_opt.cpu = value;
         return true;
+    case O_QUANTIZED:
+        return j->model_opt.quantized = true;
+    case O_COMPAT:
+        j->model_opt.compat = value;
+        return true;
     default:
-        return false;
+        return set_search(j, option, value);
     }
 }
 

@@ -1,5 +1,6 @@
 /* steno: the command. */
 #include "cli/cli.h"
+#include "passes/passes.h"
 #include "steno.h"
 
 #include <errno.h>
@@ -12,10 +13,17 @@
 
 static const struct cli_command commands[] = {
     {"transcribe", "[OPTION]... FILE...|-", "what is said in recordings", cli_transcribe},
+    {"optimize", "IN.onnx|MODELDIR -o OUT [OPTION]...", "rewrite a network into fewer nodes",
+     cli_optimize},
     {"run", "MODEL.onnx [--input NAME=FILE.npy]... --output-dir DIR", "run a network on arrays",
      cli_run},
     {"bench", "MODEL.onnx [--shape NAME=AxBxC]...", "time a network", cli_bench},
-    {"model", "info|text|dot FILE.onnx|DIR", "show what is in a model", cli_model},
+    {"profile", "MODEL.onnx [--shape NAME=AxBxC]...", "where the time of a network goes",
+     cli_profile},
+    {"verify", "A.onnx [B.onnx] | --model DIR... --audio FILE...",
+     "hold two networks, or two models, against each other", cli_verify},
+    {"graph", "MODEL.onnx [--text|--dot]", "the nodes of a network", cli_graph},
+    {"model", "info FILE.onnx|DIR", "show what is in a model", cli_model},
     {"features", "[OPTION]... --output OUT.npy FILE|-", "the log-mel features of a recording",
      cli_features},
 };
@@ -105,19 +113,6 @@ bool cli_int(const char *option, const char *s, long min, long max, long *out)
     return true;
 }
 
-bool cli_precision(const char *s, enum steno_precision *out)
-{
-    static const char *const names[] = {
-        [STENO_FP32] = "fp32", [STENO_BF16_WEIGHTS] = "bf16", [STENO_INT8_WEIGHTS] = "int8"};
-    for (int i = 0; i < 3; i++)
-        if (!strcmp(s, names[i])) {
-            *out = (enum steno_precision)i;
-            return true;
-        }
-    (void)cli_usage("--precision: '%s' is none of fp32, bf16, int8", s);
-    return false;
-}
-
 static int help(void)
 {
     puts("steno: speech recognition on one CPU, from the command line\n\nUsage:");
@@ -136,6 +131,13 @@ static int names(void)
     return EX_OK;
 }
 
+static int passes(void)
+{
+    for (int i = 0; steno_passes[i].name; i++)
+        puts(steno_passes[i].name);
+    return EX_OK;
+}
+
 int main(int argc, char **argv)
 {
     if (argc < 2) {
@@ -147,7 +149,9 @@ int main(int argc, char **argv)
         return EX_OK;
     }
     if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help"))
-        return argc > 2 && !strcmp(argv[2], "--names") ? names() : help();
+        return argc > 2 && !strcmp(argv[2], "--names")    ? names()
+               : argc > 2 && !strcmp(argv[2], "--passes") ? passes()
+                                                          : help();
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
         if (!strcmp(argv[1], commands[i].name))
             return commands[i].run(argc - 1, argv + 1);

@@ -1,0 +1,134 @@
+#include "cli/options.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sysexits.h>
+
+#define HELP_COLUMN 25
+
+void cli_list_free(struct cli_list *l)
+{
+    free(l->v);
+    l->v = NULL;
+    l->n = 0;
+}
+
+static void print_option(const struct cli_option *o)
+{
+    char head[128];
+    const char *about = o->about;
+    int n = o->kind == CLI_FLAG ? snprintf(head, sizeof head, "  %s", o->name)
+                                : snprintf(head, sizeof head, "  %s %s", o->name, o->arg);
+    if (n < HELP_COLUMN - 1)
+        printf("%-*s", HELP_COLUMN, head);
+    else
+        printf("%s\n%*s", head, HELP_COLUMN, "");
+    for (;;) {
+        size_t len = strcspn(about, "\n");
+        printf("%.*s\n", (int)len, about);
+        if (!about[len])
+            return;
+        about += len + 1;
+        printf("%*s", HELP_COLUMN, "");
+    }
+}
+
+static bool choose(const struct cli_option *o, const char *s)
+{
+    int k = 0;
+    size_t n = strlen(s);
+    for (const char *p = o->arg; *p; p += strcspn(p, "|"), p += *p == '|', k++)
+        if (strcspn(p, "|") == n && !strncmp(p, s, n)) {
+            *(int *)o->to = k;
+            return true;
+        }
+    (void)cli_usage("%s: '%s' is none of %s", o->name, s, o->arg);
+    return false;
+}
+
+static bool real(const struct cli_option *o, const char *s)
+{
+    char *end;
+    double v;
+    errno = 0;
+    v = strtod(s, &end);
+    if (errno || end == s || *end || !(v >= 0)) {
+        (void)cli_usage("%s: '%s' is not a number of at least 0", o->name, s);
+        return false;
+    }
+    *(double *)o->to = v;
+    return true;
+}
+
+static bool append(struct cli_list *l, const char *s)
+{
+    const char **p = realloc(l->v, ((size_t)l->n + 1) * sizeof *p);
+    if (!p) {
+        fputs("steno: out of memory\n", stderr);
+        return false;
+    }
+    l->v = p;
+    l->v[l->n++] = s;
+    return true;
+}
+
+static bool set(const struct cli_option *o, const char *s)
+{
+    switch (o->kind) {
+    case CLI_FLAG:
+        *(bool *)o->to = true;
+        return true;
+    case CLI_TEXT:
+        *(const char **)o->to = s;
+        return true;
+    case CLI_NUMBER:
+        return cli_int(o->name, s, o->min, o->max, o->to);
+    case CLI_REAL:
+        return real(o, s);
+    case CLI_CHOICE:
+        return choose(o, s);
+    default:
+        return append(o->to, s);
+    }
+}
+
+int cli_parse(int argc, char **argv, const char *usage, const struct cli_option *options,
+              const char **positional, int max, int *n)
+{
+    const char *names[64], *value;
+    char flags[64][40];
+    struct cli_args a = {.argc = argc, .at = 1, .argv = argv};
+    int count = 0, c;
+    for (; options[count].name && count < 63; count++) {
+        snprintf(flags[count], sizeof flags[count], "%s%s",
+                 options[count].kind == CLI_FLAG ? "!" : "", options[count].name);
+        names[count] = flags[count];
+    }
+    names[count] = NULL;
+    *n = 0;
+    while ((c = cli_next(&a, names, &value)) != CLI_END) {
+        if (c == CLI_HELP) {
+            fputs(usage, stdout);
+            puts("");
+            for (int i = 0; i < count; i++)
+                print_option(&options[i]);
+            return -1;
+        }
+        if (c == CLI_POSITIONAL && *n == max)
+            return cli_usage("%s: '%s' is one argument too many", argv[0], value);
+        if (c == CLI_POSITIONAL)
+            positional[(*n)++] = value;
+        else if (c == CLI_ERROR || !set(&options[c], value))
+            return EX_USAGE;
+    }
+    return EX_OK;
+}
+
+void cli_network_settle(struct cli_network *n)
+{
+    n->net.opt_level = (int)n->opt_level;
+    n->net.precision = (enum steno_precision)n->precision;
+    n->sess.threads = (int)n->threads;
+}

@@ -1,0 +1,89 @@
+/* Options of a command as a table: parsed, checked, and told by --help from the same rows. */
+#ifndef STENO_CLI_OPTIONS_H
+#define STENO_CLI_OPTIONS_H
+
+#include "cli/cli.h"
+
+struct cli_list {
+    const char **v; /* borrowed from argv; freed by cli_list_free */
+    int n;
+};
+void cli_list_free(struct cli_list *l);
+
+enum cli_kind {
+    CLI_FLAG,   /* bool */
+    CLI_TEXT,   /* const char * */
+    CLI_NUMBER, /* long, within [min, max] */
+    CLI_REAL,   /* double >= 0 */
+    CLI_CHOICE, /* int: place of the value in arg, "a|b|c" */
+    CLI_MANY    /* struct cli_list: every occurrence */
+};
+
+struct cli_option {
+    const char *name; /* "--runs"; NULL ends the table */
+    enum cli_kind kind;
+    const char *arg; /* what --help calls the value */
+    void *to;
+    long min, max;
+    const char *about; /* one or more lines for --help */
+};
+
+/* Read argv. Arguments that are no options go to positional, [max], their number to *n; one more is
+ * an error that names `command`. EX_OK; EX_USAGE, printed; -1 after --help: usage, then the table.
+ */
+int cli_parse(int argc, char **argv, const char *usage, const struct cli_option *options,
+              const char **positional, int max, int *n);
+
+/* How to open and run networks: every command that does has these rows. */
+struct cli_network {
+    struct steno_network_options net;
+    struct steno_session_options sess;
+    long threads, opt_level;
+    int precision;
+};
+#define CLI_NETWORK_INIT                                                                           \
+    {                                                                                              \
+        .net.opt_level = -1, .threads = 1, .opt_level = -1                                         \
+    }
+#define CLI_PASS_OPTIONS(N)                                                                        \
+    {"--opt-level",                                                                                \
+     CLI_NUMBER,                                                                                   \
+     "N",                                                                                          \
+     &(N)->opt_level,                                                                              \
+     0,                                                                                            \
+     3,                                                                                            \
+     "0 (graph as it is) to 3 (all passes, the default)"},                                         \
+        {"--disable-pass",                                                                         \
+         CLI_TEXT,                                                                                 \
+         "LIST",                                                                                   \
+         &(N)->net.disable_passes,                                                                 \
+         0,                                                                                        \
+         0,                                                                                        \
+         "comma-separated passes to leave out"},                                                   \
+    {                                                                                              \
+        "--only", CLI_TEXT, "LIST", &(N)->net.only_passes, 0, 0,                                   \
+            "comma-separated passes to run, no others"                                             \
+    }
+#define CLI_NETWORK_OPTIONS(N)                                                                     \
+    {"--cpu",                                                                                      \
+     CLI_TEXT,                                                                                     \
+     "LEVEL",                                                                                      \
+     &(N)->net.cpu,                                                                                \
+     0,                                                                                            \
+     0,                                                                                            \
+     "scalar, avx2, avx512, vnni, bf16 or native (all the CPU has)"},                              \
+        {"--threads", CLI_NUMBER, "N", &(N)->threads, 1, 1024, "1 by default"},                    \
+        {"--precision",         CLI_CHOICE, "fp32|bf16|int8|fp16", &(N)->precision, 0, 0,               \
+         "how weights are held"},                                                                  \
+        {"--cache",                                                                                \
+         CLI_TEXT,                                                                                 \
+         "DIR",                                                                                    \
+         &(N)->net.cache_dir,                                                                      \
+         0,                                                                                        \
+         0,                                                                                        \
+         "folder where packed weights are kept for the next start"},                               \
+        CLI_PASS_OPTIONS(N)
+/* After parsing: what the rows said, in net and sess. */
+void cli_network_settle(struct cli_network *n);
+
+#endif
