@@ -141,3 +141,25 @@ steno_status steno_event_json_write(struct steno_buf *out, const struct steno_ev
     steno_status st = dump(out, event_json(ev), 0);
     return st ? st : steno_buf_puts(out, "\n");
 }
+
+static json_t *ids_json(const int32_t *ids, size_t n)
+{
+    json_t *a = json_array();
+    for (size_t i = 0; a && i < n; i++)
+        json_array_append_new(a, json_integer(ids[i]));
+    return a;
+}
+
+steno_status steno_nbest_json_write(struct steno_buf *out, const struct steno_event *ev)
+{
+    json_t *list = json_array();
+    steno_status st;
+    for (size_t i = 0; list && ev && i < ev->n_alternatives; i++) {
+        const struct steno_alternative *a = &ev->alternatives[i];
+        json_array_append_new(list, json_pack("{s:o, s:f, s:s}", "token_ids",
+                                              ids_json(a->tokens, a->n_tokens), "score", a->score,
+                                              "text", a->text));
+    }
+    st = dump(out, json_pack("{s:o}", "nbest", list), 0);
+    return st ? st : steno_buf_puts(out, "\n");
+}

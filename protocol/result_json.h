@@ -31,6 +31,10 @@ STENO_MUST steno_status steno_result_json_write(struct steno_buf *out, steno_tra
  *      "text", "stable" (partial: the settled head of text), "confidence", "words",
  *      "reason" (final)} */
 STENO_MUST steno_status steno_event_json_write(struct steno_buf *out, const struct steno_event *ev);
+/* The alternatives of one final as espnet_onnx's n-best list (`--compat espnet-onnx`):
+ *     {"nbest": [{"token_ids": [sos, ..., eos], "score", "text"}, ...]}
+ * on one line, newline included. ev NULL: an empty list. */
+STENO_MUST steno_status steno_nbest_json_write(struct steno_buf *out, const struct steno_event *ev);
 /* "endpoint", "length", "request", "end" */
 const char *steno_final_reason_name(enum steno_final_reason r);
 

@@ -57,6 +57,14 @@ static const struct steno_word *copy_words(steno_arena *a, const struct steno_wo
     return out;
 }
 
+static const int32_t *copy_tokens(steno_arena *a, const int32_t *x, size_t n)
+{
+    int32_t *out = steno_arena_calloc(a, n ? n : 1, sizeof *out);
+    if (out && n)
+        memcpy(out, x, n * sizeof *out);
+    return out;
+}
+
 static const struct steno_alternative *
 copy_alternatives(steno_arena *a, const struct steno_alternative *x, size_t n)
 {
@@ -65,7 +73,8 @@ copy_alternatives(steno_arena *a, const struct steno_alternative *x, size_t n)
         out[i] = x[i];
         out[i].text = steno_arena_strdup(a, x[i].text);
         out[i].words = copy_words(a, x[i].words, x[i].n_words);
-        if (!out[i].text || !out[i].words)
+        out[i].tokens = copy_tokens(a, x[i].tokens, x[i].n_tokens);
+        if (!out[i].text || !out[i].words || !out[i].tokens)
             return NULL;
     }
     return out;

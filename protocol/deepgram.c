@@ -1,0 +1,406 @@
+#include "protocol/deepgram.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "protocol/dialect.h"
+#include "protocol/json_text.h"
+#include "protocol/query.h"
+
+struct state {
+    bool interim, vad_events, utterance_end, container;
+    double from; /* s: where the next Results begin */
+};
+
+static struct state *state_of(struct steno_dialect_session *d)
+{
+    return d->state;
+}
+
+/* ---- what the client asks -------------------------------------------------------------------- */
+
+static void init(struct steno_dialect_session *d)
+{
+    state_of(d)->container = true; /* until an encoding is given */
+    d->start.alternatives = 1;
+}
+
+static steno_status set_encoding(struct steno_dialect_session *d, const char *value, steno_err *err)
+{
+    static const struct {
+        const char *name;
+        enum steno_encoding encoding;
+    } names[] = {{"linear16", STENO_ENCODING_S16LE}, {"linear32", STENO_ENCODING_F32LE},
+                 {"mulaw", STENO_ENCODING_MULAW},    {"alaw", STENO_ENCODING_ALAW},
+                 {"opus", STENO_ENCODING_OPUS},      {"ogg-opus", STENO_ENCODING_OPUS}};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (!strcmp(value, names[i].name)) {
+            d->start.audio.encoding = names[i].encoding;
+            state_of(d)->container = false;
+            return STENO_OK;
+        }
+    return steno_fail(err, STENO_ERR_UNSUPPORTED,
+                      "encoding: '%.40s' is not one of linear16, linear32, mulaw, alaw, opus, "
+                      "ogg-opus",
+                      value);
+}
+
+/* false, or milliseconds of silence that end an utterance. */
+static steno_status set_endpointing(struct steno_dialect_session *d, const char *value,
+                                    steno_err *err)
+{
+    int ms;
+    steno_status st;
+    if (!strcmp(value, "false")) {
+        d->start.endpointing = false;
+        return STENO_OK;
+    }
+    if (!strcmp(value, "true"))
+        return STENO_OK;
+    st = steno_query_int("endpointing", value, 0, 60000, &ms, err);
+    if (!st) /* our rules know no shorter pause than a tenth of a second */
+        d->start.endpoint.silence_after = ms < 100 ? 0.1 : ms / 1000.0;
+    return st;
+}
+
+/* Names that ask for what we do not do (smart_format, diarize, tag ...) are passed over, as
+ * Deepgram's clients and others' send many. */
+static steno_status query(struct steno_dialect_session *d, const char *name, const char *value,
+                          steno_err *err)
+{
+    struct state *s = state_of(d);
+    if (!strcmp(name, "encoding"))
+        return set_encoding(d, value, err);
+    if (!strcmp(name, "sample_rate"))
+        return steno_query_int(name, value, STENO_AUDIO_MIN_RATE, STENO_AUDIO_MAX_RATE,
+                               &d->start.audio.sample_rate, err);
+    if (!strcmp(name, "channels"))
+        return steno_query_int(name, value, 1, STENO_AUDIO_MAX_CHANNELS, &d->start.audio.channels,
+                               err);
+    if (!strcmp(name, "model"))
+        return steno_native_query("model", value, &d->start, err);
+    if (!strcmp(name, "interim_results"))
+        return steno_query_bool(name, value, &s->interim, err);
+    if (!strcmp(name, "vad_events"))
+        return steno_query_bool(name, value, &s->vad_events, err);
+    if (!strcmp(name, "endpointing"))
+        return set_endpointing(d, value, err);
+    if (!strcmp(name, "utterance_end_ms"))
+        s->utterance_end = true;
+    return STENO_OK;
+}
+
+/* Containers say themselves what they are. */
+static steno_status first_audio(struct steno_dialect_session *d, const char *p, size_t n,
+                                steno_err *err)
+{
+    if (!state_of(d)->container) {
+        if (!d->start.audio.sample_rate && d->start.audio.encoding != STENO_ENCODING_OPUS)
+            return steno_fail(err, STENO_ERR_INVAL, "sample_rate: must be given with encoding");
+        return STENO_OK;
+    }
+    if (n >= 4 && !memcmp(p, "RIFF", 4))
+        d->start.audio.encoding = STENO_ENCODING_WAV;
+    else if (n >= 4 && !memcmp(p, "OggS", 4))
+        d->start.audio.encoding = STENO_ENCODING_OPUS;
+    else
+        return steno_fail(err, STENO_ERR_FORMAT,
+                          "audio: neither WAV nor Ogg Opus; raw audio needs encoding and "
+                          "sample_rate");
+    return STENO_OK;
+}
+
+static steno_status text(struct steno_dialect_session *d, const char *p, size_t n,
+                         enum steno_dialect_act *act, steno_err *err)
+{
+    static const struct {
+        const char *name;
+        enum steno_dialect_act act;
+    } types[] = {{"KeepAlive", STENO_ACT_NOTHING},
+                 {"Finalize", STENO_ACT_FINALIZE},
+                 {"CloseStream", STENO_ACT_END}};
+    json_t *root;
+    const char *type;
+    steno_status st = steno_dialect_json(&root, p, n, err);
+    (void)d;
+    if (st)
+        return st;
+    type = json_string_value(json_object_get(root, "type"));
+    st = STENO_ERR_INVAL;
+    for (size_t i = 0; type && i < sizeof types / sizeof *types; i++)
+        if (!strcmp(type, types[i].name)) {
+            *act = types[i].act;
+            st = STENO_OK;
+        }
+    if (st)
+        (void)steno_fail(err, st,
+                         "message: type '%.40s' is not one of KeepAlive, Finalize, CloseStream",
+                         type ? type : "");
+    json_decref(root);
+    return st;
+}
+
+/* An empty binary message closes the stream, too. */
+static enum steno_dialect_act binary_end(struct steno_dialect_session *d, uint64_t bytes)
+{
+    (void)d;
+    return bytes ? STENO_ACT_NOTHING : STENO_ACT_END;
+}
+
+/* ---- what it hears --------------------------------------------------------------------------- */
+
+static steno_status put_string(struct steno_buf *b, const char *name, const char *text)
+{
+    steno_status st = steno_buf_printf(b, "\"%s\":", name);
+    return st ? st : steno_json_put_string(b, text, strlen(text));
+}
+
+static steno_status put_words(struct steno_buf *b, const struct steno_word *w, size_t n)
+{
+    steno_status st = steno_buf_puts(b, "\"words\":[");
+    for (size_t i = 0; !st && i < n; i++) {
+        st = steno_buf_puts(b, i ? ",{" : "{");
+        if (!st)
+            st = put_string(b, "word", w[i].text);
+        if (!st)
+            st = steno_buf_printf(b, ",\"start\":%.3f,\"end\":%.3f,\"confidence\":%.4f}",
+                                  w[i].start, w[i].end, (double)w[i].confidence);
+    }
+    return st ? st : steno_buf_puts(b, "]");
+}
+
+static steno_status put_alternative(struct steno_buf *b, const char *text, double confidence,
+                                    const struct steno_word *words, size_t n)
+{
+    steno_status st = steno_buf_puts(b, "{");
+    if (!st)
+        st = put_string(b, "transcript", text);
+    if (!st)
+        st = steno_buf_printf(b, ",\"confidence\":%.4f,", confidence);
+    if (!st)
+        st = put_words(b, words, n);
+    return st ? st : steno_buf_puts(b, "}");
+}
+
+static steno_status put_metadata(struct steno_buf *b, struct steno_dialect_session *d)
+{
+    char id[37];
+    steno_status st;
+    steno_dialect_uuid(d, id);
+    st = steno_buf_printf(b, "\"metadata\":{\"request_id\":\"%s\",\"model_info\":{", id);
+    if (!st)
+        st = put_string(b, "name", d->start.model);
+    if (!st)
+        st = steno_buf_puts(b, ",");
+    if (!st)
+        st = put_string(b, "version", d->model_version);
+    if (!st)
+        st = steno_buf_puts(b, ",");
+    if (!st)
+        st = put_string(b, "arch", d->model_family);
+    return st ? st : steno_buf_printf(b, "},\"model_uuid\":\"%s\"}", id);
+}
+
+static double mean_confidence(const struct steno_event *ev)
+{
+    double sum = 0;
+    if (ev->kind == STENO_FINAL)
+        return (double)ev->confidence;
+    for (size_t i = 0; i < ev->n_words; i++)
+        sum += (double)ev->words[i].confidence;
+    return ev->n_words ? sum / (double)ev->n_words : 0;
+}
+
+static void send_results(struct steno_dialect_session *d, const struct steno_event *ev)
+{
+    struct state *s = state_of(d);
+    struct steno_buf *b = d->begin(d);
+    bool final = ev->kind == STENO_FINAL;
+    double until = final ? ev->end : ev->time;
+    steno_status st;
+    if (until < s->from)
+        until = s->from;
+    st = steno_buf_printf(b,
+                          "{\"type\":\"Results\",\"channel_index\":[0,1],\"duration\":%.3f,"
+                          "\"start\":%.3f,\"is_final\":%s,\"speech_final\":%s,"
+                          "\"from_finalize\":%s,\"channel\":{\"alternatives\":[",
+                          until - s->from, s->from, final ? "true" : "false",
+                          final && ev->reason == STENO_FINAL_ENDPOINT ? "true" : "false",
+                          final && ev->reason == STENO_FINAL_REQUEST ? "true" : "false");
+    if (!st)
+        st = put_alternative(b, ev->text, mean_confidence(ev), ev->words, ev->n_words);
+    if (!st)
+        st = steno_buf_puts(b, "]},");
+    if (!st)
+        st = put_metadata(b, d);
+    if (!st)
+        st = steno_buf_puts(b, "}");
+    d->commit(d, st, !final);
+    if (final)
+        s->from = until;
+}
+
+static void event(struct steno_dialect_session *d, const struct steno_event *ev)
+{
+    struct state *s = state_of(d);
+    if (ev->kind == STENO_SPEECH_START && s->vad_events)
+        d->commit(d,
+                  steno_buf_printf(d->begin(d),
+                                   "{\"type\":\"SpeechStarted\",\"channel\":[0,1],"
+                                   "\"timestamp\":%.3f}",
+                                   ev->start),
+                  false);
+    if (ev->kind == STENO_FINAL || (ev->kind == STENO_PARTIAL && s->interim))
+        send_results(d, ev);
+    if (ev->kind == STENO_FINAL && ev->n_words && ev->reason == STENO_FINAL_ENDPOINT &&
+        s->utterance_end)
+        d->commit(d,
+                  steno_buf_printf(d->begin(d),
+                                   "{\"type\":\"UtteranceEnd\",\"channel\":[0,1],"
+                                   "\"last_word_end\":%.3f}",
+                                   ev->words[ev->n_words - 1].end),
+                  false);
+}
+
+static void end(struct steno_dialect_session *d, bool draining)
+{
+    char id[37];
+    (void)draining;
+    steno_dialect_uuid(d, id);
+    d->commit(d,
+              steno_buf_printf(d->begin(d),
+                               "{\"type\":\"Metadata\",\"transaction_key\":\"deprecated\","
+                               "\"request_id\":\"%s\",\"sha256\":\"\",\"created\":\"\",\"duration\":%.3f,"
+                               "\"channels\":1}",
+                               id, (double)d->audio_ms / 1000),
+              false);
+}
+
+static void error(struct steno_dialect_session *d, const char *code, const char *message)
+{
+    char id[37];
+    struct steno_buf *b = d->begin(d);
+    steno_status st = steno_buf_puts(b, "{\"type\":\"Error\",");
+    steno_dialect_uuid(d, id);
+    if (!st)
+        st = put_string(b, "category", code);
+    if (!st)
+        st = steno_buf_puts(b, ",");
+    if (!st)
+        st = put_string(b, "message", message);
+    d->commit(d, st ? st : steno_buf_printf(b, ",\"details\":\"\",\"request_id\":\"%s\"}", id),
+              false);
+}
+
+static void close_as(const char *code, int *close_code, const char **reason)
+{
+    if (!strcmp(code, "idle_timeout")) {
+        *close_code = 1011;
+        *reason = "NET-0001";
+    } else if (!strcmp(code, "invalid_data") || !strcmp(code, "unsupported")) {
+        *close_code = 1008;
+        *reason = "DATA-0000";
+    } else if (!strcmp(code, "internal_error")) {
+        *close_code = 1011;
+        *reason = "NET-0000";
+    }
+}
+
+const struct steno_dialect steno_dialect_deepgram = {
+    .name = "deepgram",
+    .state_bytes = sizeof(struct state),
+    .max_text = STENO_NATIVE_MAX_TEXT,
+    .init = init,
+    .query = query,
+    .text = text,
+    .first_audio = first_audio,
+    .binary_end = binary_end,
+    .event = event,
+    .error = error,
+    .end = end,
+    .close = close_as,
+};
+
+/* ---- REST ------------------------------------------------------------------------------------ */
+
+static steno_status put_results(struct steno_buf *out, steno_transcript *t)
+{
+    size_t n = 0, at = 0;
+    struct steno_word *words;
+    steno_status st;
+    for (size_t i = 0; i < steno_transcript_n_segments(t); i++)
+        n += steno_transcript_segment(t, i)->n_words;
+    words = calloc(n ? n : 1, sizeof *words);
+    if (!words)
+        return STENO_ERR_NOMEM;
+    for (size_t i = 0; i < steno_transcript_n_segments(t); i++) {
+        const struct steno_event *f = steno_transcript_segment(t, i);
+        if (f->n_words)
+            memcpy(words + at, f->words, f->n_words * sizeof *words);
+        at += f->n_words;
+    }
+    st = steno_buf_puts(out, "\"results\":{\"channels\":[{\"alternatives\":[");
+    if (!st)
+        st = put_alternative(out, steno_transcript_text(t),
+                             (double)steno_transcript_confidence(t), words, n);
+    free(words);
+    return st ? st : steno_buf_puts(out, "]}]}}\n");
+}
+
+steno_status steno_deepgram_write(struct steno_buf *out, const struct steno_openai_result *r,
+                                  const struct steno_deepgram_about *a)
+{
+    char created[32] = "";
+    time_t seconds = (time_t)a->created;
+    struct tm tm;
+    steno_status st;
+    if (gmtime_r(&seconds, &tm))
+        strftime(created, sizeof created, "%Y-%m-%dT%H:%M:%SZ", &tm);
+    st = steno_buf_puts(out, "{\"metadata\":{\"transaction_key\":\"deprecated\",");
+    if (!st)
+        st = put_string(out, "request_id", a->request_id);
+    if (!st)
+        st = steno_buf_printf(out,
+                              ",\"sha256\":\"\",\"created\":\"%s\",\"duration\":%.3f,\"channels\":%d,\"models\":[",
+                              created, r->duration, a->channels);
+    if (!st)
+        st = steno_json_put_string(out, a->model, strlen(a->model));
+    if (!st)
+        st = steno_buf_puts(out, "],\"model_info\":{");
+    if (!st)
+        st = steno_json_put_string(out, a->model, strlen(a->model));
+    if (!st)
+        st = steno_buf_puts(out, ":{");
+    if (!st)
+        st = put_string(out, "name", a->model);
+    if (!st)
+        st = steno_buf_puts(out, ",");
+    if (!st)
+        st = put_string(out, "version", a->version);
+    if (!st)
+        st = steno_buf_puts(out, ",");
+    if (!st)
+        st = put_string(out, "arch", a->family);
+    if (!st)
+        st = steno_buf_puts(out, "}}},");
+    return st ? st : put_results(out, r->transcript);
+}
+
+steno_status steno_deepgram_write_error(struct steno_buf *out, const char *code,
+                                        const char *message, const char *request_id)
+{
+    steno_status st = steno_buf_puts(out, "{");
+    if (!st)
+        st = put_string(out, "err_code", code);
+    if (!st)
+        st = steno_buf_puts(out, ",");
+    if (!st)
+        st = put_string(out, "err_msg", message);
+    if (!st)
+        st = steno_buf_puts(out, ",");
+    if (!st)
+        st = put_string(out, "request_id", request_id);
+    return st ? st : steno_buf_puts(out, "}\n");
+}

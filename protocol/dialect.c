@@ -1,0 +1,128 @@
+#include "protocol/dialect.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "protocol/json_text.h"
+
+const struct steno_dialect *steno_dialect_find(const char *path, size_t len,
+                                               const struct steno_dialect *root)
+{
+    static const struct {
+        const char *path;
+        const struct steno_dialect *dialect;
+    } paths[] = {{"/v1/stream", &steno_dialect_native},
+                 {"/v1/listen", &steno_dialect_deepgram},
+                 {"/v1/realtime", &steno_dialect_realtime},
+                 {"/vosk", &steno_dialect_vosk},
+                 {"/sherpa", &steno_dialect_sherpa}};
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++)
+        if (len == strlen(paths[i].path) && !memcmp(path, paths[i].path, len))
+            return paths[i].dialect;
+    return len == 1 && *path == '/' ? root : NULL;
+}
+
+const struct steno_dialect *steno_dialect_of_root(const char *name)
+{
+    if (!strcmp(name, "vosk"))
+        return &steno_dialect_vosk;
+    return !strcmp(name, "sherpa") ? &steno_dialect_sherpa : NULL;
+}
+
+steno_status steno_dialect_json(struct json_t **out, const char *p, size_t n, steno_err *err)
+{
+    json_error_t je;
+    json_t *root;
+    if (steno_json_depth(p, n, STENO_NATIVE_MAX_DEPTH) > STENO_NATIVE_MAX_DEPTH)
+        return steno_fail(err, STENO_ERR_LIMIT, "message: JSON nested deeper than %d levels",
+                          STENO_NATIVE_MAX_DEPTH);
+    root = json_loadb(p, n, JSON_REJECT_DUPLICATES, &je);
+    /* jansson 2.14 leaves the text empty when it fails before the first byte */
+    if (!root && (!je.text[0] || json_error_code(&je) == json_error_out_of_memory))
+        return steno_fail(err, STENO_ERR_NOMEM, "message: out of memory");
+    if (!root)
+        return steno_fail(err, STENO_ERR_FORMAT, "message: not JSON: line %d, column %d: %s",
+                          je.line, je.column, je.text);
+    if (!json_is_object(root)) {
+        json_decref(root);
+        return steno_fail(err, STENO_ERR_FORMAT, "message: must be a JSON object");
+    }
+    *out = root;
+    return STENO_OK;
+}
+
+void steno_dialect_uuid(const struct steno_dialect_session *d, char *out)
+{
+    const char *hex = strchr(d->id, '_');
+    hex = hex ? hex + 1 : d->id;
+    if (strlen(hex) >= 32)
+        snprintf(out, 37, "%.8s-%.4s-%.4s-%.4s-%.12s", hex, hex + 8, hex + 12, hex + 16, hex + 20);
+    else
+        snprintf(out, 37, "%.36s", hex);
+}
+
+/* ---- our own --------------------------------------------------------------------------------- */
+
+static struct steno_native_head head_of(const struct steno_dialect_session *d)
+{
+    return (struct steno_native_head){d->id, d->seq, d->audio_ms};
+}
+
+static steno_status native_query(struct steno_dialect_session *d, const char *name,
+                                 const char *value, steno_err *err)
+{
+    return steno_native_query(name, value, &d->start, err);
+}
+
+static steno_status native_text(struct steno_dialect_session *d, const char *p, size_t n,
+                                enum steno_dialect_act *act, steno_err *err)
+{
+    static const enum steno_dialect_act acts[] = {STENO_ACT_START, STENO_ACT_FINALIZE,
+                                                  STENO_ACT_END, STENO_ACT_NOTHING};
+    struct steno_native_message m;
+    steno_status st = steno_native_parse(p, n, &d->start, &m, err);
+    if (st)
+        return st;
+    *act = acts[m.type];
+    d->asked = m.start;
+    return STENO_OK;
+}
+
+static void native_ready(struct steno_dialect_session *d)
+{
+    struct steno_native_head h = head_of(d);
+    d->commit(d, steno_native_write_ready(d->begin(d), &h, &d->start), false);
+}
+
+static void native_event(struct steno_dialect_session *d, const struct steno_event *ev)
+{
+    struct steno_native_head h = head_of(d);
+    d->commit(d, steno_native_write_event(d->begin(d), &h, &d->start, ev),
+              ev->kind == STENO_PARTIAL);
+}
+
+static void native_error(struct steno_dialect_session *d, const char *code, const char *message)
+{
+    struct steno_native_head h = head_of(d);
+    d->commit(d, steno_native_write_error(d->begin(d), &h, code, message), false);
+}
+
+static void native_end(struct steno_dialect_session *d, bool draining)
+{
+    struct steno_native_head h = head_of(d);
+    d->commit(d, steno_native_write_end(d->begin(d), &h, draining ? "draining" : "end", d->finals),
+              false);
+}
+
+const struct steno_dialect steno_dialect_native = {
+    .name = "stream",
+    .subprotocol = STENO_NATIVE_PROTOCOL,
+    .max_text = STENO_NATIVE_MAX_TEXT,
+    .query = native_query,
+    .text = native_text,
+    .ready = native_ready,
+    .event = native_event,
+    .error = native_error,
+    .end = native_end,
+};

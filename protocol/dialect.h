@@ -1,0 +1,99 @@
+/* What is common to the WebSocket dialects of live recognition. A dialect turns a client's messages
+ * into a few acts, and the recogniser's events into its own messages; the session
+ * (server/ws_session.h) does the rest. Pure: no sockets, clocks, threads. Confined to the session,
+ * which calls every function under its lock.
+ *
+ * The dialects: stream_native (our own), deepgram, vosk, sherpa, openai_realtime. Which one is
+ * spoken is told by the path; docs/protocol.md describes each. */
+#ifndef STENO_PROTOCOL_DIALECT_H
+#define STENO_PROTOCOL_DIALECT_H
+
+#include "protocol/stream_native.h"
+
+/* What a client's message asks for. */
+enum steno_dialect_act {
+    STENO_ACT_NOTHING,
+    STENO_ACT_START,    /* settings are in d->asked; only before audio */
+    STENO_ACT_SETTINGS, /* the same, but after audio it is passed over */
+    STENO_ACT_AUDIO,    /* bytes are in d->audio */
+    STENO_ACT_FINALIZE, /* close the segment */
+    STENO_ACT_END       /* everything was said */
+};
+
+struct steno_dialect;
+
+/* A session as its dialect sees it. */
+struct steno_dialect_session {
+    const struct steno_dialect *dialect;
+    char id[48];                     /* "sess_" and 32 hexadecimal digits */
+    struct steno_native_start start; /* settings in force */
+    struct steno_native_start asked; /* of an act */
+    struct steno_buf audio;          /* likewise */
+    const char *model_version, *model_family; /* "" until the model is known */
+    uint64_t seq;                    /* messages made so far */
+    int64_t audio_ms;                /* audio processed so far */
+    double audio_seconds;            /* taken in */
+    uint64_t finals;
+    void *state; /* [dialect->state_bytes], zero at first */
+    /* Where messages go: write into begin's buffer, then commit, with how the writing went.
+     * replaceable: a later replaceable one may take its place while it is unread. */
+    struct steno_buf *(*begin)(struct steno_dialect_session *d);
+    void (*commit)(struct steno_dialect_session *d, steno_status st, bool replaceable);
+    void *owner;
+};
+
+struct steno_dialect {
+    const char *name;        /* "stream", "deepgram": of metrics and logs */
+    const char *subprotocol; /* that may be asked for; NULL = none */
+    const char *log_name;
+    size_t state_bytes;
+    size_t max_text; /* bytes of one text message; 0 = as of a binary one */
+    /* Defaults beyond steno_native_start_init; may be NULL. */
+    void (*init)(struct steno_dialect_session *d);
+    void (*free_state)(struct steno_dialect_session *d); /* may be NULL */
+    /* One decoded parameter of the URL, into d->start. */
+    steno_status (*query)(struct steno_dialect_session *d, const char *name, const char *value,
+                          steno_err *err);
+    /* The connection stands; may be NULL. */
+    void (*opened)(struct steno_dialect_session *d);
+    /* A whole text message, valid UTF-8. */
+    steno_status (*text)(struct steno_dialect_session *d, const char *p, size_t n,
+                         enum steno_dialect_act *act, steno_err *err);
+    /* The first bytes of audio, before anything is settled; may change d->start. May be NULL. */
+    steno_status (*first_audio)(struct steno_dialect_session *d, const char *p, size_t n,
+                                steno_err *err);
+    /* A binary message of so many bytes is over; may be NULL. */
+    enum steno_dialect_act (*binary_end)(struct steno_dialect_session *d, uint64_t bytes);
+    void (*ready)(struct steno_dialect_session *d); /* the format is settled; may be NULL */
+    void (*event)(struct steno_dialect_session *d, const struct steno_event *ev);
+    /* All of a FINALIZE was delivered; may be NULL. */
+    void (*finalized)(struct steno_dialect_session *d);
+    /* Last messages: something is wrong, or all was said. */
+    void (*error)(struct steno_dialect_session *d, const char *code, const char *message);
+    void (*end)(struct steno_dialect_session *d, bool draining);
+    /* The dialect's own close code and reason for an error; may be NULL. */
+    void (*close)(const char *code, int *close_code, const char **reason);
+};
+
+extern const struct steno_dialect steno_dialect_native;
+extern const struct steno_dialect steno_dialect_deepgram;
+extern const struct steno_dialect steno_dialect_vosk;
+extern const struct steno_dialect steno_dialect_sherpa;
+extern const struct steno_dialect steno_dialect_realtime;
+
+/* The dialect of a path (without its query), NULL when there is none; root: what "/" speaks, NULL =
+ * nothing. */
+const struct steno_dialect *steno_dialect_find(const char *path, size_t len,
+                                               const struct steno_dialect *root);
+/* "vosk" and "sherpa", the dialects whose clients connect to "/"; NULL for other names. */
+const struct steno_dialect *steno_dialect_of_root(const char *name);
+
+/* Helpers for dialects. A JSON object with at most STENO_NATIVE_MAX_DEPTH levels; errors as of
+ * steno_native_parse. The result is jansson's, to be json_decref'd. */
+struct json_t;
+STENO_MUST steno_status steno_dialect_json(struct json_t **out, const char *p, size_t n,
+                                           steno_err *err);
+/* The session's id in the form of a UUID. out: 37 bytes. */
+void steno_dialect_uuid(const struct steno_dialect_session *d, char *out);
+
+#endif

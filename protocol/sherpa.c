@@ -1,0 +1,123 @@
+/* The dialect of sherpa-onnx's online WebSocket server: float32 little-endian mono in binary
+ * messages, the text "Done"; JSON results of the running segment, the text "Done!" at the end. The
+ * protocol names no rate; its clients send 16 kHz. */
+#include "protocol/dialect.h"
+
+#include <string.h>
+
+#include "protocol/json_text.h"
+
+struct state {
+    bool eof_told;
+    int64_t segment; /* the next one */
+};
+
+static void init(struct steno_dialect_session *d)
+{
+    d->start.audio.encoding = STENO_ENCODING_F32LE;
+    d->start.audio.sample_rate = 16000;
+}
+
+static steno_status query(struct steno_dialect_session *d, const char *name, const char *value,
+                          steno_err *err)
+{
+    return steno_native_query(name, value, &d->start, err);
+}
+
+static steno_status text(struct steno_dialect_session *d, const char *p, size_t n,
+                         enum steno_dialect_act *act, steno_err *err)
+{
+    (void)d;
+    if (n != 4 || memcmp(p, "Done", 4))
+        return steno_fail(err, STENO_ERR_INVAL, "message: the only text is 'Done', not '%.*s'",
+                          n > 40 ? 40 : (int)n, p);
+    *act = STENO_ACT_END;
+    return STENO_OK;
+}
+
+static steno_status put_list(struct steno_buf *b, const struct steno_event *ev, bool times)
+{
+    steno_status st = steno_buf_puts(b, "[");
+    for (size_t i = 0; !st && i < ev->n_words; i++) {
+        if (i)
+            st = steno_buf_puts(b, ",");
+        if (!st && times)
+            st = steno_buf_printf(b, "%.2f", ev->words[i].start - ev->start);
+        else if (!st)
+            st = steno_json_put_string(b, ev->words[i].text, strlen(ev->words[i].text));
+    }
+    return st ? st : steno_buf_puts(b, "]");
+}
+
+/* "tokens" are our words: the pieces a model is made of are not kept; timestamps count from
+ * start_time, as sherpa's do. */
+static void event(struct steno_dialect_session *d, const struct steno_event *ev)
+{
+    struct state *s = d->state;
+    bool final = ev->kind == STENO_FINAL;
+    bool eof = final && ev->reason == STENO_FINAL_END;
+    struct steno_buf *b;
+    steno_status st;
+    if (ev->kind == STENO_SPEECH_START)
+        return;
+    s->eof_told |= eof;
+    if (final)
+        s->segment = ev->segment + 1;
+    b = d->begin(d);
+    st = steno_buf_puts(b, "{\"text\":");
+    if (!st)
+        st = steno_json_put_string(b, ev->text, strlen(ev->text));
+    if (!st)
+        st = steno_buf_puts(b, ",\"tokens\":");
+    if (!st)
+        st = put_list(b, ev, false);
+    if (!st)
+        st = steno_buf_puts(b, ",\"timestamps\":");
+    if (!st)
+        st = put_list(b, ev, true);
+    if (!st)
+        st = steno_buf_puts(b, ",\"ys_probs\":[],\"lm_probs\":[],\"context_scores\":[],\"words\":");
+    if (!st)
+        st = put_list(b, ev, false);
+    if (!st)
+        st = steno_buf_printf(b,
+                              ",\"segment\":%lld,\"start_time\":%.2f,\"is_final\":%s,\"is_eof\":%s}",
+                              (long long)ev->segment, ev->start,
+                              final ? "true" : "false", eof ? "true" : "false");
+    d->commit(d, st, ev->kind == STENO_PARTIAL);
+}
+
+static void end(struct steno_dialect_session *d, bool draining)
+{
+    struct state *s = d->state;
+    const struct steno_event nothing = {.kind = STENO_FINAL,
+                                        .text = "",
+                                        .segment = s->segment,
+                                        .start = (double)d->audio_ms / 1000,
+                                        .reason = STENO_FINAL_END};
+    (void)draining;
+    if (!s->eof_told) /* the last words ended by themselves */
+        event(d, &nothing);
+    d->commit(d, steno_buf_puts(d->begin(d), "Done!"), false);
+}
+
+static void error(struct steno_dialect_session *d, const char *code, const char *message)
+{
+    struct steno_buf *b = d->begin(d);
+    steno_status st = steno_buf_printf(b, "{\"error\":\"%s\",\"message\":", code);
+    if (!st)
+        st = steno_json_put_string(b, message, strlen(message));
+    d->commit(d, st ? st : steno_buf_puts(b, "}"), false);
+}
+
+const struct steno_dialect steno_dialect_sherpa = {
+    .name = "sherpa",
+    .state_bytes = sizeof(struct state),
+    .max_text = STENO_NATIVE_MAX_TEXT,
+    .init = init,
+    .query = query,
+    .text = text,
+    .event = event,
+    .error = error,
+    .end = end,
+};
