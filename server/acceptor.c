@@ -16,6 +16,7 @@
 #include "server/address.h"
 #include "server/head.h"
 #include "server/log.h"
+#include "server/refusal.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -238,26 +239,7 @@ static void drop(steno_acceptor *a, struct conn *c)
     slot_free(a, c);
 }
 
-/* ---- answers of our own ---------------------------------------------------------------------- */
-
-/* A whole HTTP answer in the error form of the routes (docs/server.md). Best effort: what does not
- * fit into the socket's empty send buffer is lost with the connection. */
-static void answer(int fd, int code, const char *phrase, const char *type, const char *error,
-                   const char *message, double retry_after)
-{
-    char body[256], head[640], retry[48] = "";
-    int n = snprintf(body, sizeof body,
-                     "{\"error\":{\"message\":\"%s\",\"type\":\"%s\",\"param\":null,"
-                     "\"code\":\"%s\"}}\n",
-                     message, type, error);
-    if (retry_after > 0)
-        snprintf(retry, sizeof retry, "Retry-After: %.0f\r\n", retry_after);
-    n = snprintf(head, sizeof head,
-                 "HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n"
-                 "%sConnection: close\r\n\r\n%s",
-                 code, phrase, n, retry, body);
-    (void)!send(fd, head, (size_t)n, MSG_DONTWAIT | MSG_NOSIGNAL);
-}
+/* ---- lingering and refusing ---------------------------------------------------------------- */
 
 static void on_lingering(steno_acceptor *a, struct conn *c)
 {
@@ -293,11 +275,11 @@ static void linger(steno_acceptor *a, int fd)
 
 static void refuse(steno_acceptor *a, int fd, enum steno_rejection why)
 {
+    char retry[48];
     steno_metric_add(a->stats->sessions_rejected[why], 1);
-    answer(fd, 503, "Service Unavailable", "server_error", "busy",
-           why == STENO_REJECT_ADDRESS ? "too many connections from this address"
-                                       : "too many connections",
-           a->conf->retry_after);
+    snprintf(retry, sizeof retry, "Retry-After: %.0f\r\n", a->conf->retry_after);
+    steno_refusal_send(fd, 503, "busy", why == STENO_REJECT_ADDRESS ? "too many connections from this address"
+                                       : "too many connections", retry);
     linger(a, fd);
 }
 
@@ -322,7 +304,7 @@ static void turn_away(steno_acceptor *a, struct conn *c)
     linger(a, fd);
 }
 
-static void on_waiting(steno_acceptor *a, struct conn *c)
+static void on_waiting(steno_acceptor *a, struct conn *c, bool last)
 {
     char head[HEAD_MAX];
     ssize_t n = recv(c->fd, head, sizeof head, MSG_PEEK | MSG_DONTWAIT);
@@ -336,19 +318,21 @@ static void on_waiting(steno_acceptor *a, struct conn *c)
     }
     len = steno_request_head_length(head, (size_t)n);
     if (len && (wrong = steno_request_head_framing(head, len))) {
-        answer(c->fd, 400, "Bad Request", "invalid_request_error", "invalid_argument", wrong, 0);
+        steno_refusal_send(c->fd, 400, "invalid_argument", wrong, "");
         turn_away(a, c);
     } else if (len) {
         hand_over(a, c, head, len);
     } else if ((size_t)n == sizeof head) {
         steno_metric_add(a->stats->sessions_rejected[STENO_REJECT_SLOW], 1);
-        answer(c->fd, 431, "Request Header Fields Too Large", "invalid_request_error",
-               "head_too_large", "the request head is larger than 16384 bytes", 0);
+        steno_refusal_send(c->fd, 431, "head_too_large",
+                           "the request head is larger than 16384 bytes", "");
         turn_away(a, c);
+    } else if (last) { /* half a head, and the client has closed: peeking shows no end */
+        drop(a, c);
     }
 }
 
-static void on_event(steno_acceptor *a, uint64_t tag)
+static void on_event(steno_acceptor *a, uint64_t tag, uint32_t events)
 {
     uint32_t slot = (uint32_t)tag;
     struct conn *c;
@@ -360,7 +344,7 @@ static void on_event(steno_acceptor *a, uint64_t tag)
     if (c->lingering)
         on_lingering(a, c);
     else
-        on_waiting(a, c);
+        on_waiting(a, c, events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR));
 }
 
 /* ---- accepting ------------------------------------------------------------------------------- */
@@ -477,8 +461,8 @@ static void expire(steno_acceptor *a, int64_t now)
         steno_metric_add(a->stats->sessions_rejected[STENO_REJECT_SLOW], 1);
         /* one that sent nothing at all asked nothing: browsers open connections ahead */
         if (recv(c->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 1)
-            answer(c->fd, 408, "Request Timeout", "invalid_request_error", "head_timeout",
-                   "the request head did not come in time", 0);
+            steno_refusal_send(c->fd, 408, "head_timeout", "the request head did not come in time",
+                               "");
         drop(a, c);
     }
     while ((c = a->lingering.first) && now - c->since >= LINGER_NS)
@@ -510,7 +494,7 @@ static void *run(void *arg)
             else if (tag >= TAG_LISTEN)
                 on_listener(a, a->listeners[tag - TAG_LISTEN]);
             else
-                on_event(a, tag);
+                on_event(a, tag, ev[i].events);
         }
         take_lingering(a);
         if (now >= next_tick) {

@@ -1,5 +1,6 @@
 #include "server/config.h"
 
+#include "protocol/dialect.h"
 #include "server/address.h"
 #include "server/log.h"
 
@@ -368,6 +369,12 @@ steno_status steno_config_check(const struct steno_config *c, steno_err *err)
     st = steno_log_level(c->log_level, &level, err);
     if (st)
         return steno_fail_in(err, st, "log.level");
+    if (strcmp(c->ws_root, "none") && !steno_dialect_of_root(c->ws_root))
+        return steno_fail(err, STENO_ERR_INVAL, "websocket.root: '%.40s' is not none, vosk or sherpa",
+                          c->ws_root);
+    if (strcmp(c->log_format, "text") && strcmp(c->log_format, "json"))
+        return steno_fail(err, STENO_ERR_INVAL, "log.format: '%.40s' is neither text nor json",
+                          c->log_format);
     if (c->body_bytes > c->upload_bytes)
         return steno_fail(
             err, STENO_ERR_INVAL,

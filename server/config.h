@@ -18,9 +18,18 @@ struct steno_config {
     /* [model] */
     char *model;   /* directory; "" = the model that ships */
     char *aliases; /* other names that requests may use for it, comma separated */
+    /* [models] */
+    char *models_dir;     /* directory of further models; "" = none */
+    double models_idle;   /* s without use after which one is unloaded; 0 = never */
+    size_t models_memory; /* of the weights of all loaded; 0 = no limit */
+    /* [auth] */
+    char *keys; /* file of API keys; "" = none are asked for */
     /* [pool] */
     int threads;           /* that run networks; 0 = processors */
     double buffer_seconds; /* audio waiting in one stream */
+    int batch;             /* most streams of one run of the network; 0 = as measured */
+    double batch_wait;     /* s a step waits for company at most */
+    int capacity;          /* live streams; 0 = as measured */
     /* [limits] */
     int sessions;           /* WebSocket streams at once */
     int uploads;            /* uploads at once, waiting ones included */
@@ -37,12 +46,15 @@ struct steno_config {
     /* [http] */
     int http_threads; /* that own HTTP connections */
     /* [websocket] */
+    char *ws_root;           /* dialect of "/": none, vosk or sherpa */
     double ws_idle_timeout;  /* s without audio or message */
     double ws_ping_interval; /* s of silence after which the server pings */
+    double ws_slow_timeout;  /* s in which a client takes nothing of what is sent; more = closed */
     size_t ws_message_bytes; /* largest message */
     size_t ws_send_bytes;    /* results waiting for a client that does not read; more = closed */
     /* [log] */
     char *log_level; /* error, warning, notice, info, debug */
+    char *log_format; /* text, json */
     bool log_requests;
 
     unsigned char from[64]; /* per table row: enum steno_config_source of its value */

@@ -9,13 +9,33 @@ ROW(SECONDS, drain_timeout, "server", "drain_timeout", "STENO_DRAIN_TIMEOUT", "3
     "Longest time from SIGTERM to the end: uploads finish and streams get their last result in it.")
 ROW(STRING, model, "model", "dir", "STENO_MODEL", "", 0, 0,
     "Model directory. Empty: the model that ships.")
-ROW(STRING, aliases, "model", "aliases", "STENO_MODEL_ALIASES", "whisper-1", 0, 0,
-    "Other names that requests may call the model by, comma separated. whisper-1 is what OpenAI's "
-    "clients send when nobody tells them otherwise.")
+ROW(STRING, aliases, "model", "aliases", "STENO_MODEL_ALIASES", "whisper-1, gpt-4o-transcribe, gpt-4o-mini-transcribe, nova-2, nova-3", 0, 0,
+    "Other names that requests may call the model by, comma separated. The default has what "
+    "OpenAI's and Deepgram's clients send when nobody tells them otherwise.")
+ROW(STRING, models_dir, "models", "dir", "STENO_MODELS", "", 0, 0,
+    "Directory of further model directories, called by their names there. They are loaded when a request "
+    "wants them: the first is told 503 with Retry-After meanwhile. Empty: none.")
+ROW(SECONDS, models_idle, "models", "idle_unload", "STENO_MODELS_IDLE_UNLOAD", "10min", 0, 604800,
+    "A further model that nobody has used for so long is unloaded. 0: never.")
+ROW(BYTES, models_memory, "models", "memory", "STENO_MODELS_MEMORY", "0", 0, 1099511627776.0,
+    "Weights of all loaded models together. The one that was used longest ago gives way; one that does "
+    "not fit beside those in use is refused with 503. 0: no limit.")
+ROW(STRING, keys, "auth", "keys", "STENO_AUTH_KEYS", "", 0, 0,
+    "File of API keys and what each may use: sessions at once, audio and requests per minute "
+    "(docs/configuration.md). Read again on SIGHUP. Empty: everybody may use everything.")
 ROW(INT, threads, "pool", "threads", "STENO_THREADS", "0", 0, 1024,
     "Threads that run networks. 0: one per processor.")
 ROW(SECONDS, buffer_seconds, "pool", "buffer", "STENO_POOL_BUFFER", "4", 0.5, 60,
     "Audio that may wait in one stream before its sender is slowed down.")
+ROW(INT, batch, "pool", "batch", "STENO_POOL_BATCH", "0", 0, 32,
+    "Most streams whose audio goes through the network together. 0: as many as pay, measured at start; "
+    "1: each alone.")
+ROW(SECONDS, batch_wait, "pool", "batch_wait", "STENO_POOL_BATCH_WAIT", "20ms", 0, 10,
+    "A stream with audio to recognise waits no longer than this for others to go with. Nothing waits "
+    "while there are threads to spare.")
+ROW(INT, capacity, "pool", "capacity", "STENO_POOL_CAPACITY", "0", 0, 100000,
+    "WebSocket streams at once that the machine can keep up with; more are refused with 503. 0: measured "
+    "at start and corrected while running. limits.sessions holds in any case.")
 ROW(INT, sessions, "limits", "sessions", "STENO_LIMITS_SESSIONS", "256", 0, 100000,
     "WebSocket streams at once. More are refused with 503.")
 ROW(INT, uploads, "limits", "uploads", "STENO_LIMITS_UPLOADS", "64", 0, 100000,
@@ -42,16 +62,23 @@ ROW(SECONDS, retry_after, "limits", "retry_after", "STENO_LIMITS_RETRY_AFTER", "
     "What Retry-After tells a client that was refused with 503. Whole seconds.")
 ROW(INT, http_threads, "http", "threads", "STENO_HTTP_THREADS", "2", 1, 64,
     "Threads that own HTTP connections. They wait for sockets and format answers, nothing else.")
+ROW(STRING, ws_root, "websocket", "root", "STENO_WEBSOCKET_ROOT", "none", 0, 0,
+    "What a WebSocket at / speaks: none, vosk or sherpa, whose clients connect there. Both are at /vosk "
+    "and /sherpa in any case.")
 ROW(SECONDS, ws_idle_timeout, "websocket", "idle_timeout", "STENO_WEBSOCKET_IDLE_TIMEOUT", "60", 1, 86400,
     "Longest silence of a stream: no audio and no message (a keepalive is one).")
 ROW(SECONDS, ws_ping_interval, "websocket", "ping_interval", "STENO_WEBSOCKET_PING_INTERVAL", "20", 1, 86400,
     "Silence after which the server pings.")
+ROW(SECONDS, ws_slow_timeout, "websocket", "slow_timeout", "STENO_WEBSOCKET_SLOW_TIMEOUT", "15", 1, 3600,
+    "Longest time in which a client takes nothing of what waits for it. After it the stream is closed.")
 ROW(BYTES, ws_message_bytes, "websocket", "message", "STENO_WEBSOCKET_MESSAGE", "8M", 1024, 1073741824.0,
     "Largest message. More is closed with 1009.")
 ROW(BYTES, ws_send_bytes, "websocket", "send_queue", "STENO_WEBSOCKET_SEND_QUEUE", "1M", 4096, 1073741824.0,
     "Results that may wait for a client that does not read. More, and the stream is closed.")
 ROW(STRING, log_level, "log", "level", "STENO_LOG_LEVEL", "info", 0, 0,
     "error, warning, notice, info or debug.")
+ROW(STRING, log_format, "log", "format", "STENO_LOG_FORMAT", "text", 0, 0,
+    "text, or json: one object per line.")
 ROW(BOOL, log_requests, "log", "requests", "STENO_LOG_REQUESTS", "yes", 0, 0,
     "A line per request and stream, at level info: never its audio or text.")
 /* clang-format on */

@@ -62,36 +62,82 @@ static double one(void *ctx)
     return 1;
 }
 
-static struct steno_pool_stats pool_stats(void *ctx)
+/* ---- the models; ctx is a slot --------------------------------------------------------------- */
+
+static struct steno_model_view view(void *slot)
 {
-    struct steno_pool_stats st;
-    steno_pool_get_stats(((struct steno_server *)ctx)->pool, &st);
-    return st;
+    struct steno_model_view v;
+    steno_model_slot_view(slot, &v);
+    return v;
+}
+
+static double loaded(void *ctx)
+{
+    return view(ctx).loaded;
+}
+
+static double generation(void *ctx)
+{
+    return view(ctx).generation;
+}
+
+static double users(void *ctx)
+{
+    return view(ctx).users;
 }
 
 static double queue_depth(void *ctx)
 {
-    return pool_stats(ctx).ready;
-}
-
-static double workers(void *ctx)
-{
-    return pool_stats(ctx).workers;
-}
-
-static double workers_busy(void *ctx)
-{
-    return pool_stats(ctx).busy;
-}
-
-static double steps(void *ctx)
-{
-    return (double)pool_stats(ctx).steps;
+    return view(ctx).pool.ready;
 }
 
 static double capacity(void *ctx)
 {
-    return ((const struct steno_server *)ctx)->conf->sessions;
+    return view(ctx).pool.capacity;
+}
+
+/* ---- all models together; ctx is the server -------------------------------------------------- */
+
+static double sum(void *ctx, double (*of)(const struct steno_pool_stats *))
+{
+    steno_models *m = ((struct steno_server *)ctx)->models;
+    struct steno_model_slot *slot;
+    double total = 0;
+    for (size_t i = 0; (slot = steno_models_slot(m, i)); i++) {
+        struct steno_model_view v = view(slot);
+        total += of(&v.pool);
+    }
+    return total;
+}
+
+static double workers_of(const struct steno_pool_stats *st)
+{
+    return st->workers;
+}
+
+static double busy_of(const struct steno_pool_stats *st)
+{
+    return st->busy;
+}
+
+static double steps_of(const struct steno_pool_stats *st)
+{
+    return (double)st->steps;
+}
+
+static double workers(void *ctx)
+{
+    return sum(ctx, workers_of);
+}
+
+static double workers_busy(void *ctx)
+{
+    return sum(ctx, busy_of);
+}
+
+static double steps(void *ctx)
+{
+    return sum(ctx, steps_of);
 }
 
 static double draining(void *ctx)
@@ -125,26 +171,48 @@ static void register_process(struct steno_server *srv, steno_metrics *m)
                          start_time, srv);
 }
 
+static void register_model(steno_metrics *m, struct steno_model_slot *slot)
+{
+    struct steno_model_view v = view(slot);
+    char name[128], family[64], language[32], version[64], labels[400];
+    escape(v.name, name, sizeof name);
+    snprintf(labels, sizeof labels, "model=\"%s\",family=\"%s\",language=\"%s\",version=\"%s\"",
+             name, escape(v.family, family, sizeof family),
+             escape(v.language, language, sizeof language),
+             escape(v.version, version, sizeof version));
+    if (*v.family) /* of one that was never loaded nothing is known but its name */
+        steno_metrics_sample(m, "steno_model_info", "Models, as loaded first.", labels, false, one,
+                             NULL);
+    snprintf(labels, sizeof labels, "model=\"%s\"", name);
+    steno_metrics_sample(m, "steno_model_loaded", "1 when the model is loaded.", labels, false,
+                         loaded, slot);
+    steno_metrics_sample(m, "steno_model_generation", "Times the model was loaded.", labels, false,
+                         generation, slot);
+    steno_metrics_sample(m, "steno_model_users", "Sessions on the model's newest generation.",
+                         labels, false, users, slot);
+    steno_metrics_sample(m, "steno_stream_capacity", "Live streams that may run at once.", labels,
+                         false, capacity, slot);
+    steno_metrics_sample(m, "steno_queue_depth", "Streams waiting for a worker.", labels, false,
+                         queue_depth, slot);
+}
+
+void steno_gauges_models(struct steno_server *srv)
+{
+    struct steno_model_slot *slot;
+    while ((slot = steno_models_slot(srv->models, srv->models_shown))) {
+        register_model(srv->stats->registry, slot);
+        srv->models_shown++;
+    }
+}
+
 void steno_gauges_register(struct steno_server *srv)
 {
     steno_metrics *m = srv->stats->registry;
-    char name[128], family[64], language[32], version[64], labels[400], cpu[96];
+    char labels[160], cpu[96];
     snprintf(labels, sizeof labels, "version=\"%s\",cpu=\"%s\"", steno_version(),
              steno_cpu_str(steno_cpu_detect(), cpu, sizeof cpu));
     steno_metrics_sample(m, "steno_build_info", "Version of the daemon.", labels, false, one, NULL);
-    escape(srv->info.name, name, sizeof name);
-    snprintf(labels, sizeof labels, "model=\"%s\",family=\"%s\",language=\"%s\",version=\"%s\"",
-             name, escape(srv->info.family, family, sizeof family),
-             escape(srv->info.language, language, sizeof language),
-             escape(srv->info.version, version, sizeof version));
-    steno_metrics_sample(m, "steno_model_info", "Models.", labels, false, one, NULL);
-    snprintf(labels, sizeof labels, "model=\"%s\"", name);
-    steno_metrics_sample(m, "steno_model_loaded", "1 when the model is loaded.", labels, false, one,
-                         NULL);
-    steno_metrics_sample(m, "steno_stream_capacity", "Streams that may run at once.", labels, false,
-                         capacity, srv);
-    steno_metrics_sample(m, "steno_queue_depth", "Streams waiting for a worker.", labels, false,
-                         queue_depth, srv);
+    steno_gauges_models(srv);
     steno_metrics_sample(m, "steno_workers", "Threads that run networks.", "", false, workers, srv);
     steno_metrics_sample(m, "steno_workers_busy", "Those at work.", "", false, workers_busy, srv);
     steno_metrics_sample(m, "steno_inference_steps_total", "Times a worker took a stream.", "",

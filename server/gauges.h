@@ -6,5 +6,7 @@
 
 /* srv must outlive its registry. */
 void steno_gauges_register(struct steno_server *srv);
+/* Series of models that were found since. Not at the same time as another call. */
+void steno_gauges_models(struct steno_server *srv);
 
 #endif

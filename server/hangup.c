@@ -19,7 +19,7 @@ struct watch {
     int64_t deadline;
     steno_hangup_fn fn;
     void *user;
-    bool fired, calling;
+    bool half, fired, calling;
 };
 
 struct steno_hangup {
@@ -46,15 +46,17 @@ static struct watch *find(steno_hangup *h, uint64_t id)
 }
 
 /* Lock held; given up during the call. */
-static void fire(steno_hangup *h, struct watch *w, bool timed_out)
+static void fire(steno_hangup *h, struct watch *w, enum steno_hangup_why why)
 {
     steno_hangup_fn fn = w->fn;
     void *user = w->user;
-    if (w->fired)
+    if (w->fired || (why == STENO_HANGUP_HALF && w->half))
         return;
-    w->fired = w->calling = true;
+    w->half = true;
+    w->fired = why != STENO_HANGUP_HALF;
+    w->calling = true;
     pthread_mutex_unlock(&h->lock);
-    fn(user, timed_out);
+    fn(user, why);
     pthread_mutex_lock(&h->lock);
     w->calling = false;
     pthread_cond_broadcast(&h->called);
@@ -66,7 +68,7 @@ static void expire(steno_hangup *h)
     for (int i = 0; i < h->max && h->used; i++) {
         struct watch *w = &h->watches[i];
         if (w->fd >= 0 && w->deadline && now >= w->deadline)
-            fire(h, w, true);
+            fire(h, w, STENO_HANGUP_LATE);
     }
 }
 
@@ -89,8 +91,10 @@ static void *run(void *arg)
                 continue;
             }
             w = find(h, ev[i].data.u64);
-            if (w && ev[i].events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR))
-                fire(h, w, false);
+            if (w && ev[i].events & (EPOLLHUP | EPOLLERR))
+                fire(h, w, STENO_HANGUP_GONE);
+            else if (w && ev[i].events & EPOLLRDHUP)
+                fire(h, w, STENO_HANGUP_HALF);
         }
         expire(h);
     }
@@ -172,7 +176,7 @@ steno_hangup_id steno_hangup_watch(steno_hangup *h, int fd, int64_t deadline_ns,
         w->deadline = deadline_ns;
         w->fn = fn;
         w->user = user;
-        w->fired = w->calling = false;
+        w->half = w->fired = w->calling = false;
         h->used++;
         if (epoll_ctl(h->epoll, EPOLL_CTL_ADD, fd, &ev)) {
             w->fd = -1;
@@ -184,6 +188,16 @@ steno_hangup_id steno_hangup_watch(steno_hangup *h, int fd, int64_t deadline_ns,
     if (id)
         nudge(h); /* the thread may sleep without a time-out */
     return id;
+}
+
+void steno_hangup_extend(steno_hangup *h, steno_hangup_id id, int64_t deadline_ns)
+{
+    struct watch *w;
+    pthread_mutex_lock(&h->lock);
+    w = id ? find(h, id) : NULL;
+    if (w)
+        w->deadline = deadline_ns;
+    pthread_mutex_unlock(&h->lock);
 }
 
 void steno_hangup_forget(steno_hangup *h, steno_hangup_id id)

@@ -36,6 +36,7 @@ struct steno_health {
     /* the thread's */
     int told; /* sessions in the last STATUS= */
     int64_t told_at;
+    struct steno_served *served; /* the canary's */
     steno_pool_stream *canary;
     uint64_t steps_seen;
 };
@@ -56,18 +57,28 @@ static void on_canary(void *user, steno_pool_stream *ps, const struct steno_pool
     pthread_mutex_unlock(&h->lock);
 }
 
+static void release_model(steno_health *h)
+{
+    steno_models_release(h->srv->models, h->served);
+    h->served = NULL;
+}
+
 /* A fifth of a second of silence, from the first sample to the end of the stream. */
 static void send_canary(steno_health *h)
 {
     static const float silence[1600];
     struct steno_pool_stream_options opt = {.stream = {.sample_rate = 8000, .no_partials = true},
-                                            .priority = STENO_POOL_LIVE};
+                                            .priority = STENO_POOL_LIVE,
+                                            .always = true};
     struct steno_pool_stats stats;
     size_t taken;
     steno_err err;
     int64_t now = steno_now_ns();
-    steno_pool_get_stats(h->srv->pool, &stats);
-    if (steno_pool_stream_open(&h->canary, h->srv->pool, &opt, on_canary, h, &err)) {
+    if (steno_models_acquire(h->srv->models, NULL, &h->served, &err))
+        return; /* the default model is always there */
+    steno_pool_get_stats(h->served->pool, &stats);
+    if (steno_pool_stream_open(&h->canary, h->served->pool, &opt, on_canary, h, &err)) {
+        release_model(h);
         /* no place: then the streams themselves show whether recognition goes on */
         pthread_mutex_lock(&h->lock);
         if (stats.steps > h->steps_seen)
@@ -91,16 +102,8 @@ static void send_canary(steno_health *h)
 /* First worker that has been at one step for too long, or -1. */
 static int find_stuck(const struct steno_health *h, int64_t now, int64_t *since)
 {
-    struct steno_pool_stats stats;
-    steno_pool_get_stats(h->srv->pool, &stats);
-    for (int i = 0; i < stats.workers; i++) {
-        struct steno_pool_heartbeat b = steno_pool_worker_heartbeat(h->srv->pool, i);
-        if (b.busy && now - b.since_ns > STUCK_NS) {
-            *since = b.since_ns;
-            return i;
-        }
-    }
-    return -1;
+    int worker;
+    return steno_models_find_stuck(h->srv->models, now - STUCK_NS, &worker, since) ? worker : -1;
 }
 
 static void look(steno_health *h, int64_t now)
@@ -123,6 +126,7 @@ static void look(steno_health *h, int64_t now)
     if (done) {
         steno_pool_stream_close(h->canary);
         h->canary = NULL;
+        release_model(h);
     } else if (due) {
         send_canary(h);
     }
@@ -136,7 +140,7 @@ static void tell_status(steno_health *h, int64_t now)
         return;
     h->told = n;
     h->told_at = now;
-    sd_notifyf(0, "STATUS=Serving %s, %d sessions", h->srv->info.name, n);
+    sd_notifyf(0, "STATUS=Serving %d sessions", n);
 }
 
 static void *run(void *arg)
@@ -166,6 +170,7 @@ static void *run(void *arg)
     pthread_mutex_unlock(&h->lock);
     steno_pool_stream_close(h->canary);
     h->canary = NULL;
+    release_model(h);
     return NULL;
 }
 

@@ -1,7 +1,7 @@
 #include "server/http.h"
 
 #include "base/clock.h"
-#include "protocol/openai_rest.h"
+#include "protocol/deepgram.h"
 #include "protocol/query.h"
 #include "server/address.h"
 #include "server/log.h"
@@ -10,6 +10,7 @@
 #include <assert.h>
 #include <ctype.h>
 #include <fcntl.h>
+#include <math.h>
 #include <netinet/in.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -18,7 +19,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define MAX_ROUTES 16
+#define MAX_ROUTES 24
 #define MAX_TARGET 4096
 #define CONNECTION_MEMORY 24576 /* libmicrohttpd's pool per connection: bounds head and buffers */
 
@@ -27,10 +28,10 @@ static const char *const method_names[METHODS] = {"GET", "HEAD", "POST", "other"
 
 /* Codes that have a series of their own from the start; the rest share code="other". */
 static const int get_codes[] = {200, 400, 404, 426, 500, 503, 0};
-static const int upload_codes[] = {200, 400, 404, 408, 413, 415, 499, 500, 503, 504, 0};
+static const int upload_codes[] = {200, 400, 401, 404, 408, 413, 415, 429, 499, 500, 503, 504, 0};
 static const int wrong_method_codes[] = {405, 0};
 static const int unknown_codes[] = {404, 0};
-#define MAX_CODES 11
+#define MAX_CODES 13
 
 struct steno_http {
     struct steno_services sv;
@@ -129,6 +130,8 @@ static enum MHD_Result queue(struct steno_request *rq, int code, struct MHD_Resp
 {
     enum MHD_Result ok;
     (void)MHD_add_response_header(rs, "X-Request-Id", rq->id);
+    if (rq->route && rq->route->api == STENO_SESSION_LISTEN)
+        (void)MHD_add_response_header(rs, "dg-request-id", rq->id);
     (void)MHD_add_response_header(rs, "Cache-Control", "no-store");
     (void)MHD_add_response_header(rs, "X-Content-Type-Options", "nosniff");
     ok = MHD_queue_response(rq->conn, (unsigned)code, rs);
@@ -180,6 +183,19 @@ enum MHD_Result steno_respond_stream(struct steno_request *rq, int code, const c
     return queue(rq, code, rs);
 }
 
+static bool is_deepgram(const struct steno_request *rq)
+{
+    return rq->route && rq->route->api == STENO_SESSION_LISTEN;
+}
+
+static steno_status write_error(const struct steno_request *rq, struct steno_buf *body, int http,
+                                const char *code, const char *param, const char *message)
+{
+    if (is_deepgram(rq))
+        return steno_deepgram_write_error(body, code ? code : "", message, rq->id);
+    return steno_openai_write_error(body, message, steno_openai_error_type(http), param, code);
+}
+
 static enum MHD_Result respond_error(struct steno_request *rq, int http, const char *code,
                                      const char *param, const char *message)
 {
@@ -188,16 +204,20 @@ static enum MHD_Result respond_error(struct steno_request *rq, int http, const c
     struct steno_header headers[3] = {{NULL, NULL}};
     struct steno_buf body;
     steno_buf_init(&body, 65536);
-    if (steno_openai_write_error(&body, message, steno_openai_error_type(http), param, code)) {
+    if (write_error(rq, &body, http, code, param, message)) {
         steno_buf_free(&body);
         return MHD_NO;
     }
-    if (http == 503) {
-        snprintf(seconds, sizeof seconds, "%.0f", conf->retry_after);
-        snprintf(ms, sizeof ms, "%.0f", conf->retry_after * 1000);
+    if (http == 503 || http == 429) {
+        double after = http == 429 ? rq->retry_after : conf->retry_after;
+        snprintf(seconds, sizeof seconds, "%.0f", fmax(1, ceil(after)));
+        snprintf(ms, sizeof ms, "%.0f", fmax(1, ceil(after * 1000)));
         headers[0] = (struct steno_header){"Retry-After", seconds};
         headers[1] = (struct steno_header){"Retry-After-Ms", ms};
         headers[2] = (struct steno_header){NULL, NULL};
+    } else if (http == 401) {
+        headers[0] = (struct steno_header){"WWW-Authenticate", "Bearer"};
+        headers[1] = (struct steno_header){NULL, NULL};
     }
     snprintf(rq->note, sizeof rq->note, "%.150s", message);
     return steno_respond(rq, http, "application/json", &body, headers);
@@ -243,7 +263,9 @@ static void choose_id(struct steno_request *rq)
 static enum MHD_Result wrong_method(struct steno_request *rq)
 {
     bool upload = rq->route->methods & STENO_ROUTE_UPLOAD;
-    struct steno_header headers[] = {{"Allow", upload ? "POST" : "GET, HEAD"}, {NULL, NULL}};
+    bool get = rq->route->methods & STENO_ROUTE_GET;
+    struct steno_header headers[] = {
+        {"Allow", !upload ? "GET, HEAD" : get ? "GET, HEAD, POST" : "POST"}, {NULL, NULL}};
     struct steno_buf body;
     char message[256];
     snprintf(message, sizeof message, "%.20s is not possible here, but %s", rq->method,
@@ -295,7 +317,7 @@ static enum MHD_Result handle(void *cls, struct MHD_Connection *conn, const char
                               size_t *size, void **con_cls)
 {
     struct steno_request *rq = *con_cls;
-    (void)cls, (void)url, (void)version;
+    (void)cls, (void)url;
     if (!rq)
         return MHD_NO; /* out of memory when the request line came */
     if (!rq->conn) {
@@ -306,6 +328,7 @@ static enum MHD_Result handle(void *cls, struct MHD_Connection *conn, const char
             return MHD_NO;
         rq->conn = conn;
         rq->method = method;
+        rq->http11 = !strcmp(version, MHD_HTTP_VERSION_1_1);
         rq->linger = &c->linger;
         /* An answer in this first call closes the connection (libmicrohttpd cannot know whether a
          * body follows), so without a body it waits for the second. */
@@ -349,16 +372,25 @@ static void log_request(const struct steno_request *rq, struct MHD_Connection *c
     const struct connection *c = info ? info->socket_context : NULL;
     char peer[STENO_ADDRESS_TEXT] = "unknown";
     size_t path = steno_query_path_len(rq->target);
-    bool quiet = rq->route->methods & STENO_ROUTE_GET && rq->code == 200;
-    if (!rq->sv->srv->conf->log_requests)
-        return;
+    bool quiet = method_of(rq->method) != METHOD_POST && rq->code == 200;
+    int level = quiet ? LOG_DEBUG : rq->code >= 500 ? LOG_WARNING : LOG_INFO;
     if (c)
         steno_address_print(&c->peer.addr, peer);
-    steno_log(quiet             ? LOG_DEBUG
-              : rq->code >= 500 ? LOG_WARNING
-                                : LOG_INFO,
-              "%s %s %.*s: %d in %.3f s%s%s [%s]", peer, rq->method, path > 200 ? 200 : (int)path,
-              rq->target, rq->code, seconds, *rq->note ? ", " : "", rq->note, rq->id);
+    const struct steno_log_field fields[] = {
+        {"request_id", rq->id, 0},
+        {"peer", peer, 0},
+        {"method", rq->method, 0},
+        {"route", rq->route->label, 0},
+        {"status", NULL, rq->code},
+        {"seconds", NULL, seconds},
+        {"key", steno_key_name(rq->key), 0},
+        {"model", rq->model ? rq->model : "", 0},
+        {"audio_seconds", NULL, rq->audio_seconds},
+        {"inference_seconds", NULL, rq->inference_seconds},
+    };
+    steno_log_event(level, "request", STENO_LOG_FIELDS(fields),
+                    "%s %s %.*s: %d in %.3f s%s%s [%s]", peer, rq->method, path > 200 ? 200 : (int)path,
+                    rq->target, rq->code, seconds, *rq->note ? ", " : "", rq->note, rq->id);
 }
 
 static void on_completed(void *cls, struct MHD_Connection *conn, void **con_cls,
@@ -372,11 +404,14 @@ static void on_completed(void *cls, struct MHD_Connection *conn, void **con_cls,
     *con_cls = NULL;
     if (rq->route) {
         if (!rq->code)
+            rq->code = steno_upload_own_answer(rq);
+        if (!rq->code)
             rq->code = why == MHD_REQUEST_TERMINATED_TIMEOUT_REACHED ? 408 : 499;
         steno_upload_end(rq);
         seconds = (double)(steno_now_ns() - rq->started) / 1e9;
         count(http, rq, seconds);
-        log_request(rq, conn, seconds);
+        if (rq->sv->srv->conf->log_requests)
+            log_request(rq, conn, seconds);
     }
     free(rq->target);
     free(rq);

@@ -126,7 +126,7 @@ static steno_status open_stream(steno_job *job, steno_err *err)
     const struct steno_server *srv = job->jobs->srv;
     struct steno_audio_options opt = {.channel = job->req.channel,
                                       .max_seconds = srv->conf->audio_seconds};
-    struct steno_pool_stream_options so = {.priority = STENO_POOL_UPLOAD};
+    struct steno_pool_stream_options so = {.priority = STENO_POOL_UPLOAD, .owner = job->req.owner};
     struct steno_audio_info info;
     steno_status st = steno_audio_open_mem(&job->audio, job->req.audio, job->req.len, &opt, err);
     if (st)
@@ -138,7 +138,7 @@ static steno_status open_stream(steno_job *job, steno_err *err)
     so.stream.no_endpointing = job->req.no_endpointing;
     so.stream.beam = job->req.beam;
     so.stream.n_best = job->req.n_best;
-    return steno_pool_stream_open(&job->stream, srv->pool, &so, on_note, job, err);
+    return steno_pool_stream_open(&job->stream, job->req.served->pool, &so, on_note, job, err);
 }
 
 static void release_audio(steno_job *job)

@@ -15,6 +15,8 @@ typedef struct steno_job steno_job;
 
 struct steno_job_request {
     enum steno_session_api api;
+    struct steno_served *served; /* the model; in use until done */
+    uint64_t owner; /* whose turn it counts as; 0 = nobody's */
     char *audio; /* [len]: the job takes it over (free()), on success of start only */
     size_t len;
     unsigned channel; /* 0 = mean of all, k = the k-th */

@@ -43,8 +43,8 @@ void steno_limits_free(steno_limits *l)
 
 static int *counter_of(steno_limits *l, enum steno_session_api api, int *max)
 {
-    *max = api == STENO_SESSION_STREAM ? l->conf->sessions : l->conf->uploads;
-    return api == STENO_SESSION_STREAM ? &l->streams : &l->uploads;
+    *max = steno_session_is_live(api) ? l->conf->sessions : l->conf->uploads;
+    return steno_session_is_live(api) ? &l->streams : &l->uploads;
 }
 
 steno_status steno_limits_enter(steno_limits *l, enum steno_session_api api, steno_err *err)
@@ -65,23 +65,34 @@ steno_status steno_limits_enter(steno_limits *l, enum steno_session_api api, ste
     if (full) {
         steno_metric_add(l->stats->sessions_rejected[STENO_REJECT_SESSIONS], 1);
         return steno_fail(err, STENO_ERR_BUSY, "all %d places for %s are taken", max,
-                          api == STENO_SESSION_STREAM ? "streams" : "uploads");
+                          steno_session_is_live(api) ? "streams" : "uploads");
     }
     steno_metric_add(l->stats->sessions_active[api], 1);
     return STENO_OK;
 }
 
-void steno_limits_leave(steno_limits *l, enum steno_session_api api,
-                        enum steno_session_result result)
+static void give_back(steno_limits *l, enum steno_session_api api)
 {
     int max;
     steno_metric_add(l->stats->sessions_active[api], -1);
-    steno_metric_add(l->stats->sessions_total[api][result], 1);
     pthread_mutex_lock(&l->lock);
     --*counter_of(l, api, &max);
     if (l->streams + l->uploads == 0)
         pthread_cond_broadcast(&l->idle);
     pthread_mutex_unlock(&l->lock);
+}
+
+void steno_limits_leave(steno_limits *l, enum steno_session_api api,
+                        enum steno_session_result result)
+{
+    steno_metric_add(l->stats->sessions_total[api][result], 1);
+    give_back(l, api);
+}
+
+void steno_limits_refund(steno_limits *l, enum steno_session_api api, enum steno_rejection why)
+{
+    steno_metric_add(l->stats->sessions_rejected[why], 1);
+    give_back(l, api);
 }
 
 bool steno_limits_has_room(steno_limits *l, enum steno_session_api api)

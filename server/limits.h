@@ -20,6 +20,9 @@ STENO_MUST steno_status steno_limits_enter(steno_limits *l, enum steno_session_a
 /* Give it back; counted in steno_sessions_total. */
 void steno_limits_leave(steno_limits *l, enum steno_session_api api,
                         enum steno_session_result result);
+/* Give it back because something else refused the session; counted in
+ * steno_sessions_rejected_total instead. */
+void steno_limits_refund(steno_limits *l, enum steno_session_api api, enum steno_rejection why);
 /* Whether enter would succeed now. */
 bool steno_limits_has_room(steno_limits *l, enum steno_session_api api);
 

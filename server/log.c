@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 static int threshold = LOG_INFO; /* written by steno_log_open only, before threads start */
-static bool journal;
+static bool journal, as_json;
 
 static const struct {
     const char *name;
@@ -42,9 +42,10 @@ static bool is_journal(void)
            sb.st_dev == (dev_t)dev && sb.st_ino == (ino_t)ino;
 }
 
-void steno_log_open(int level)
+void steno_log_open(int level, bool json)
 {
     threshold = level;
+    as_json = json;
     journal = is_journal();
 }
 
@@ -71,18 +72,76 @@ static size_t prefix(char *out, size_t size, int level)
                             level_name(level));
 }
 
-void steno_log(int level, const char *fmt, ...)
+/* ---- JSON ------------------------------------------------------------------------------------ */
+
+/* A line under way; what does not fit is left out, whole members at a time. */
+struct line {
+    char text[2048];
+    size_t n;
+};
+
+static void put(struct line *l, const char *fmt, ...) STENO_PRINTF(2, 3);
+static void put(struct line *l, const char *fmt, ...)
+{
+    size_t room = sizeof l->text - 2 - l->n; /* "}" and the line's end always fit */
+    va_list ap;
+    int n;
+    va_start(ap, fmt);
+    n = vsnprintf(l->text + l->n, room, fmt, ap);
+    va_end(ap);
+    if (n > 0 && (size_t)n < room)
+        l->n += (size_t)n;
+}
+
+/* Bytes that are no printable ASCII become '?': a log is no place for a client's bytes. */
+static void put_text(struct line *l, const char *name, const char *text)
+{
+    char safe[1024];
+    size_t n = 0;
+    for (; *text && n + 2 < sizeof safe; text++) {
+        if (*text == '"' || *text == '\\')
+            safe[n++] = '\\';
+        safe[n++] = (unsigned char)*text < 0x20 || (unsigned char)*text >= 0x7f ? '?' : *text;
+    }
+    safe[n] = '\0';
+    put(l, ",\"%s\":\"%s\"", name, safe);
+}
+
+static void write_json(int level, const char *event, const struct steno_log_field *fields, size_t n,
+                       const char *message)
+{
+    struct line l = {.n = 0};
+    struct timespec ts;
+    struct tm tm;
+    char when[32];
+    clock_gettime(CLOCK_REALTIME, &ts);
+    gmtime_r(&ts.tv_sec, &tm);
+    strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%S", &tm);
+    if (journal)
+        put(&l, "<%d>", level);
+    put(&l, "{\"time\":\"%s.%03ldZ\",\"level\":\"%s\"", when, ts.tv_nsec / 1000000,
+        level_name(level));
+    if (event)
+        put_text(&l, "event", event);
+    for (size_t i = 0; i < n; i++)
+        if (fields[i].text)
+            put_text(&l, fields[i].name, fields[i].text);
+        else
+            put(&l, ",\"%s\":%.10g", fields[i].name, fields[i].number);
+    put_text(&l, "message", message);
+    l.text[l.n++] = '}';
+    l.text[l.n++] = '\n';
+    if (write(STDERR_FILENO, l.text, l.n) < 0)
+        return; /* nowhere to say so */
+}
+
+/* ---- text ------------------------------------------------------------------------------------ */
+
+static void write_text(int level, const char *message)
 {
     char line[1024];
-    size_t at, end;
-    int n;
-    va_list ap;
-    if (level > threshold)
-        return;
-    at = prefix(line, sizeof line, level);
-    va_start(ap, fmt);
-    n = vsnprintf(line + at, sizeof line - at - 1, fmt, ap);
-    va_end(ap);
+    size_t at = prefix(line, sizeof line, level), end;
+    int n = snprintf(line + at, sizeof line - at - 1, "%s", message);
     if (n < 0)
         return;
     end = at + (size_t)n < sizeof line - 2 ? at + (size_t)n : sizeof line - 2;
@@ -92,4 +151,39 @@ void steno_log(int level, const char *fmt, ...)
     line[end++] = '\n';
     if (write(STDERR_FILENO, line, end) < 0)
         return; /* nowhere to say so */
+}
+
+static void write_line(int level, const char *event, const struct steno_log_field *fields, size_t n,
+                       const char *fmt, va_list ap) STENO_PRINTF(5, 0);
+static void write_line(int level, const char *event, const struct steno_log_field *fields, size_t n,
+                       const char *fmt, va_list ap)
+{
+    char message[1024];
+    if (vsnprintf(message, sizeof message, fmt, ap) < 0)
+        return;
+    if (as_json)
+        write_json(level, event, fields, n, message);
+    else
+        write_text(level, message);
+}
+
+void steno_log(int level, const char *fmt, ...)
+{
+    va_list ap;
+    if (level > threshold)
+        return;
+    va_start(ap, fmt);
+    write_line(level, NULL, NULL, 0, fmt, ap);
+    va_end(ap);
+}
+
+void steno_log_event(int level, const char *event, const struct steno_log_field *fields, size_t n,
+                     const char *fmt, ...)
+{
+    va_list ap;
+    if (level > threshold)
+        return;
+    va_start(ap, fmt);
+    write_line(level, event, fields, n, fmt, ap);
+    va_end(ap);
 }

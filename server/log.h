@@ -10,8 +10,20 @@
 
 /* "error", "warning", "notice", "info", "debug"; STENO_ERR_INVAL lists them. */
 STENO_MUST steno_status steno_log_level(const char *name, int *level, steno_err *err);
-void steno_log_open(int level);
+/* json: each line is an object {"time","level","message", ...}, in the journal, too. */
+void steno_log_open(int level, bool json);
 /* Bytes below 0x20 and 0x7f become '?', so that what a client sent cannot forge a line. */
 void steno_log(int level, const char *fmt, ...) STENO_PRINTF(2, 3);
+
+/* A line about one thing that happened, with what is known of it: the text for people, in JSON the
+ * fields beside it. Fields must not hold audio or what was said. */
+struct steno_log_field {
+    const char *name; /* [a-z_]+ */
+    const char *text; /* NULL: it is a number */
+    double number;
+};
+#define STENO_LOG_FIELDS(a) (a), sizeof(a) / sizeof *(a)
+void steno_log_event(int level, const char *event, const struct steno_log_field *fields, size_t n,
+                     const char *fmt, ...) STENO_PRINTF(5, 6);
 
 #endif

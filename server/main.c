@@ -34,21 +34,6 @@ struct daemon {
     sigset_t signals;
 };
 
-static steno_status open_model(struct daemon *d, steno_err *err)
-{
-    char *dir = NULL;
-    steno_status st = steno_model_find(&dir, d->conf.model, err);
-    if (!st)
-        st = steno_model_open(&d->srv.model, dir, NULL, err);
-    if (!st) {
-        steno_model_get_info(d->srv.model, &d->srv.info);
-        steno_log(LOG_NOTICE, "model %s %s (%s, %s) from %s", d->srv.info.name, d->srv.info.version,
-                  d->srv.info.family, d->srv.info.language, dir);
-    }
-    free(dir);
-    return st ? steno_fail_in(err, st, "model") : STENO_OK;
-}
-
 /* ---- opening --------------------------------------------------------------------------------- */
 
 /* The acceptor's callback: who serves this head? What asks for an upgrade goes to the WebSocket
@@ -58,9 +43,9 @@ static void on_head(void *user, int fd, const struct steno_peer *peer, const cha
     struct daemon *d = user;
     struct steno_request_head rq;
     if (steno_request_head_parse(head, len, &rq) && rq.upgrade &&
-        steno_ws_serves(rq.path, rq.path_len) &&
+        steno_ws_serves(&d->conf, rq.path, rq.path_len) &&
         steno_limits_has_room(d->srv.limits, STENO_SESSION_STREAM))
-        steno_ws_adopt(d->ws, fd, peer);
+        steno_ws_adopt(d->ws, fd, peer, head, len);
     else
         steno_http_add(d->http, fd, peer);
 }
@@ -70,6 +55,14 @@ static void on_ws_closed(void *user, const struct steno_peer *peer)
     struct daemon *d = user;
     steno_acceptor_closed(d->acceptor, peer);
 }
+
+static void on_ws_linger(void *user, int fd)
+{
+    struct daemon *d = user;
+    steno_acceptor_linger(d->acceptor, fd);
+}
+
+static const struct steno_ws_owner ws_owner = {on_ws_closed, on_ws_linger};
 
 /* As many descriptors as the system lets us have: a connection is one, a WebSocket one too. */
 static void raise_descriptors(const struct steno_config *conf)
@@ -85,14 +78,23 @@ static void raise_descriptors(const struct steno_config *conf)
                   conf->connections, (unsigned long long)lim.rlim_max);
 }
 
+static void on_batch(void *user, size_t streams)
+{
+    steno_metric_observe(((struct steno_server *)user)->stats->batch_size, (double)streams);
+}
+
 static steno_status open_engine(struct daemon *d, steno_err *err)
 {
     struct steno_pool_options opt = {.workers = d->conf.threads,
                                      /* and one place for the canary */
                                      .max_streams = d->conf.sessions + d->conf.uploads + 1,
-                                     .buffer_seconds = d->conf.buffer_seconds};
-    steno_status st = open_model(d, err);
-    return st ? st : steno_pool_open(&d->srv.pool, d->srv.model, &opt, err);
+                                     .buffer_seconds = d->conf.buffer_seconds,
+                                     .batch = d->conf.batch,
+                                     .batch_wait = d->conf.batch_wait > 0 ? d->conf.batch_wait : -1,
+                                     .capacity = d->conf.capacity,
+                                     .on_batch = on_batch,
+                                     .user = &d->srv};
+    return steno_models_open(&d->srv.models, &d->conf, &opt, err);
 }
 
 static steno_status open_services(struct daemon *d, steno_err *err)
@@ -109,7 +111,7 @@ static steno_status open_services(struct daemon *d, steno_err *err)
     if (!st)
         st = steno_http_open(&d->http, sv, d->acceptor, err);
     if (!st)
-        st = steno_ws_open(&d->ws, &d->srv, on_ws_closed, d, err);
+        st = steno_ws_open(&d->ws, &d->srv, &ws_owner, d, err);
     return st;
 }
 
@@ -126,6 +128,9 @@ static steno_status open_all(struct daemon *d, steno_err *err)
         srv->limits = steno_limits_new(&d->conf, srv->stats);
     if (!srv->limits)
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+    st = steno_keys_open(&srv->keys, d->conf.keys, err);
+    if (st)
+        return steno_fail_in(err, st, "auth.keys");
     st = steno_acceptor_open(&d->acceptor, &d->conf, srv->stats, on_head, d, err);
     if (st)
         return steno_fail_in(err, st, "listen");
@@ -145,9 +150,9 @@ static void close_all(struct daemon *d)
     steno_hangup_close(d->services.hangup);
     steno_jobs_close(d->services.jobs);
     steno_acceptor_close(d->acceptor);
-    steno_pool_close(d->srv.pool);
-    steno_model_close(d->srv.model);
+    steno_models_close(d->srv.models);
     steno_limits_free(d->srv.limits);
+    steno_keys_close(d->srv.keys);
     steno_stats_free(d->srv.stats);
     steno_config_free(&d->conf);
 }
@@ -159,7 +164,23 @@ static void announce(struct daemon *d)
     const char *url;
     for (size_t i = 0; (url = steno_acceptor_url(d->acceptor, i)); i++)
         steno_log(LOG_NOTICE, "listening on %s", url);
-    sd_notifyf(0, "READY=1\nSTATUS=Serving %s", d->srv.info.name);
+    sd_notify(0, "READY=1\nSTATUS=Serving");
+}
+
+/* SIGHUP: what can change while sessions run. What is wrong leaves the old in force. */
+static void reload(struct daemon *d)
+{
+    int reloaded, failed;
+    steno_err err;
+    sd_notify(0, "RELOADING=1");
+    if (steno_keys_reload(d->srv.keys, d->conf.keys, &err))
+        steno_log(LOG_ERR, "reload: %s; the old keys stay in force", err.msg);
+    else if (*d->conf.keys)
+        steno_log(LOG_NOTICE, "reload: keys read again");
+    steno_models_reload(d->srv.models, &reloaded, &failed);
+    steno_log(LOG_NOTICE, "reload: %d models loaded again, %d kept as they were", reloaded, failed);
+    steno_gauges_models(&d->srv);
+    sd_notify(0, "READY=1");
 }
 
 /* Sleep until SIGTERM or SIGINT. */
@@ -168,8 +189,7 @@ static void wait_for_end(struct daemon *d)
     for (;;) {
         int sig = sigwaitinfo(&d->signals, NULL);
         if (sig == SIGHUP) {
-            steno_log(LOG_NOTICE,
-                      "SIGHUP: settings are read at start only; restart to change them");
+            reload(d);
         } else if (sig == SIGTERM || sig == SIGINT) {
             steno_log(LOG_NOTICE, "%s: draining, %d sessions run, at most %g s",
                       sig == SIGTERM ? "SIGTERM" : "SIGINT", steno_limits_active(d->srv.limits),
@@ -255,7 +275,7 @@ static int act(struct daemon *d, enum steno_action action)
     int level = LOG_INFO;
     if (steno_log_level(d->conf.log_level, &level, NULL))
         level = LOG_INFO;
-    steno_log_open(level);
+    steno_log_open(level, !strcmp(d->conf.log_format, "json"));
     switch (action) {
     case STENO_ACTION_HELP:
         fputs(steno_usage, stdout);
@@ -292,7 +312,7 @@ int main(int argc, char **argv)
         st = steno_options_read(&d.conf, argc, argv, &action, &usage, &err);
     if (!st)
         return act(&d, action);
-    steno_log_open(LOG_INFO);
+    steno_log_open(LOG_INFO, false);
     steno_log(LOG_ERR, "%s%s", err.msg, usage ? " (try stenod --help)" : "");
     steno_config_free(&d.conf);
     return st == STENO_ERR_NOMEM ? EX_OSERR : usage ? EX_USAGE : EX_CONFIG;

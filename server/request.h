@@ -45,10 +45,15 @@ struct steno_request {
     char *target; /* as it came, undecoded */
     char id[72];  /* the client's X-Request-Id, or one of ours */
     int64_t started;
+    double retry_after; /* s, of a 429 */
     int code;     /* answered with; 0 = not yet */
+    bool http11;  /* not 1.0 */
     bool *linger; /* the connection's: read on after the answer was sent */
     struct steno_upload *upload;
-    char note[160]; /* for the log line: what was special */
+    char note[160]; /* for the log line: what was special; the rest is of an upload, when over */
+    const steno_key *key;
+    const char *model; /* NULL: none was settled */
+    double audio_seconds, inference_seconds;
 };
 
 /* Value of a request header, NULL when absent. */

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <strings.h>
 
+#define MAX_MODELS 64 /* listed */
 #define ANSWER_MAX (4u << 20) /* bytes of one answer; metrics are the largest */
 
 static enum MHD_Result get_page(struct steno_request *rq)
@@ -57,14 +58,15 @@ static enum MHD_Result get_readyz(struct steno_request *rq)
     return respond_health(rq, steno_health_ready);
 }
 
-static struct steno_openai_model describe_model(const struct steno_server *srv)
+static struct steno_openai_model describe_model(const struct steno_server *srv,
+                                                const struct steno_model_view *v)
 {
-    return (struct steno_openai_model){.id = srv->info.name,
+    return (struct steno_openai_model){.id = v->name,
                                        .created = srv->started,
-                                       .family = srv->info.family,
-                                       .language = srv->info.language,
-                                       .license = srv->info.license,
-                                       .version = srv->info.version};
+                                       .family = v->family,
+                                       .language = v->language,
+                                       .license = v->license,
+                                       .version = v->version};
 }
 
 static enum MHD_Result respond_json(struct steno_request *rq, steno_status st,
@@ -78,29 +80,58 @@ static enum MHD_Result respond_json(struct steno_request *rq, steno_status st,
 
 static enum MHD_Result get_models(struct steno_request *rq)
 {
-    struct steno_openai_model model = describe_model(rq->sv->srv);
+    const struct steno_server *srv = rq->sv->srv;
+    struct steno_model_view views[MAX_MODELS];
+    struct steno_openai_model models[MAX_MODELS];
+    struct steno_model_slot *slot;
     struct steno_buf body;
+    size_t n = 0;
+    while (n < MAX_MODELS && (slot = steno_models_slot(srv->models, n))) {
+        steno_model_slot_view(slot, &views[n]);
+        models[n] = describe_model(srv, &views[n]);
+        n++;
+    }
     steno_buf_init(&body, ANSWER_MAX);
-    return respond_json(rq, steno_openai_write_models(&body, &model, 1), &body);
+    return respond_json(rq, steno_openai_write_models(&body, models, n), &body);
+}
+
+static struct steno_model_slot *find_model(const struct steno_server *srv, const char *name)
+{
+    struct steno_model_slot *slot;
+    struct steno_model_view v;
+    if (!*name || steno_models_check(srv->models, name, NULL))
+        return NULL;
+    for (size_t i = 0; (slot = steno_models_slot(srv->models, i)); i++) {
+        steno_model_slot_view(slot, &v);
+        if (!strcmp(v.name, name))
+            return slot;
+    }
+    return steno_models_slot(srv->models, 0); /* an alias */
 }
 
 static enum MHD_Result get_model(struct steno_request *rq)
 {
-    struct steno_openai_model model = describe_model(rq->sv->srv);
     size_t prefix = strlen(rq->route->path), len = steno_query_path_len(rq->target);
+    struct steno_model_slot *slot = NULL;
+    struct steno_model_view view;
+    struct steno_openai_model model;
     struct steno_buf body;
-    char name[STENO_OPENAI_NAME];
+    char name[STENO_OPENAI_NAME] = "";
+    steno_err err;
     if (len - prefix < sizeof name) {
         memcpy(name, rq->target + prefix, len - prefix);
         name[len - prefix] = '\0';
-        if (*name && steno_server_knows_model(rq->sv->srv, name)) {
-            steno_buf_init(&body, ANSWER_MAX);
-            return respond_json(rq, steno_openai_write_model(&body, &model), &body);
-        }
+        slot = find_model(rq->sv->srv, name);
     }
-    return steno_respond_error(
-        rq, 404, "model_not_found", "model", "the model '%.*s' does not exist, there is '%s'",
-        len - prefix > 100 ? 100 : (int)(len - prefix), rq->target + prefix, model.id);
+    if (slot) {
+        steno_model_slot_view(slot, &view);
+        model = describe_model(rq->sv->srv, &view);
+        steno_buf_init(&body, ANSWER_MAX);
+        return respond_json(rq, steno_openai_write_model(&body, &model), &body);
+    }
+    if (!*name || !steno_models_check(rq->sv->srv->models, name, &err))
+        (void)steno_fail(&err, STENO_ERR_INVAL, "a model's name is missing");
+    return steno_respond_error(rq, 404, "model_not_found", "model", "%s", err.msg);
 }
 
 static void count_refused(struct steno_request *rq, enum steno_rejection why)
@@ -148,6 +179,11 @@ const struct steno_route steno_routes[] = {
     {"/v1/models", "/v1/models", STENO_ROUTE_GET, get_models, 0},
     {"/v1/models/", "/v1/models/{id}", STENO_ROUTE_GET, get_model, 0},
     {"/v1/stream", "/v1/stream", STENO_ROUTE_GET, get_stream, 0},
+    {"/v1/realtime", "/v1/realtime", STENO_ROUTE_GET, get_stream, 0},
+    {"/vosk", "/vosk", STENO_ROUTE_GET, get_stream, 0},
+    {"/sherpa", "/sherpa", STENO_ROUTE_GET, get_stream, 0},
+    {"/v1/listen", "/v1/listen", STENO_ROUTE_GET | STENO_ROUTE_UPLOAD, get_stream,
+     STENO_SESSION_LISTEN},
     {"/v1/audio/transcriptions", "/v1/audio/transcriptions", STENO_ROUTE_UPLOAD, NULL,
      STENO_SESSION_OPENAI},
     {"/v1/transcribe", "/v1/transcribe", STENO_ROUTE_UPLOAD, NULL, STENO_SESSION_TRANSCRIBE},

@@ -1,28 +1,7 @@
 #include "server/server.h"
 
 #include <stdio.h>
-#include <string.h>
 #include <sys/random.h>
-
-bool steno_server_knows_model(const struct steno_server *srv, const char *name)
-{
-    const char *p = srv->conf->aliases;
-    size_t len = name ? strlen(name) : 0;
-    if (!len || !strcmp(name, srv->info.name))
-        return true;
-    for (;;) {
-        size_t n, end;
-        p += strspn(p, ", \t");
-        if (!*p)
-            return false;
-        n = end = strcspn(p, ",");
-        while (n && (p[n - 1] == ' ' || p[n - 1] == '\t'))
-            n--;
-        if (n == len && !memcmp(p, name, n))
-            return true;
-        p += end;
-    }
-}
 
 char *steno_id_new(char *out, const char *prefix)
 {

@@ -2,25 +2,22 @@
 #ifndef STENO_SERVER_SERVER_H
 #define STENO_SERVER_SERVER_H
 
-#include "pool/pool.h"
 #include "server/config.h"
+#include "server/keys.h"
 #include "server/limits.h"
+#include "server/models.h"
 #include "server/stats.h"
 #include "steno.h"
 
 struct steno_server {
     const struct steno_config *conf;
-    steno_model *model;
-    struct steno_model_info info; /* of the model */
-    steno_pool *pool;
+    steno_models *models;
+    size_t models_shown; /* in the metrics: gauges.c */
     steno_limits *limits;
+    steno_keys *keys;
     struct steno_stats *stats;
     int64_t started; /* s since 1970 */
 };
-
-/* Whether a request may call our model by this name: its own name or an alias; NULL and "" mean the
- * default model. */
-bool steno_server_knows_model(const struct steno_server *srv, const char *name);
 
 #define STENO_ID_SIZE 40
 /* A fresh random name: prefix, '_', 128 random bits in hexadecimal ("req_9f..."). out:

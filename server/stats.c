@@ -5,10 +5,11 @@
 
 #define COUNT(a) (sizeof(a) / sizeof *(a))
 
-static const char *const api_names[] = {"openai", "transcribe", "stream"};
+static const char *const api_names[] = {"openai", "transcribe", "listen", "stream",
+                                        "deepgram", "vosk", "sherpa", "realtime"};
 static const char *const result_names[] = {"ok", "bad", "gone", "timeout", "drained", "failed"};
-static const char *const rejection_names[] = {"sessions", "draining", "memory",     "connections",
-                                              "address",  "slow",     "descriptors"};
+static const char *const rejection_names[] = {"sessions", "draining", "capacity", "key", "quota", "memory",
+    "connections", "address", "slow", "descriptors"};
 static const char *const decode_names[] = {"empty", "format", "unsupported", "limit"};
 _Static_assert(COUNT(api_names) == STENO_SESSION_APIS, "a name per api");
 _Static_assert(COUNT(result_names) == STENO_SESSION_RESULTS, "a name per result");
@@ -16,6 +17,7 @@ _Static_assert(COUNT(rejection_names) == STENO_REJECTIONS, "a name per reason");
 _Static_assert(COUNT(decode_names) == STENO_DECODE_ERRORS, "a name per decode error");
 
 /* What people feel in a conversation lies between 50 ms and 2 s. */
+static const double batch_bounds[] = {1, 2, 4, 8, 16, 32};
 static const double latency_bounds[] = {.025, .05, .1,  .15, .2, .3, .4, .5,
                                         .75,  1,   1.5, 2,   3,  5,  10};
 static const double factor_bounds[] = {.001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2};
@@ -79,6 +81,9 @@ static void whole(struct steno_stats *st, steno_metrics *m)
     st->queue_wait = steno_metrics_histogram(m, "steno_queue_wait_seconds",
                                              "Mean wait of a session's steps for a free worker.",
                                              "", wait_bounds, COUNT(wait_bounds));
+    st->batch_size = steno_metrics_histogram(m, "steno_batch_size",
+                                             "Streams that went through the network together.", "",
+                                             batch_bounds, COUNT(batch_bounds));
     st->partial_revisions = steno_metrics_counter(m, "steno_partial_revisions_total",
                                                   "Partial results that took a word back.", "");
     st->ws_connections =

@@ -11,9 +11,19 @@
 enum steno_session_api {
     STENO_SESSION_OPENAI,     /* POST /v1/audio/transcriptions */
     STENO_SESSION_TRANSCRIBE, /* POST /v1/transcribe */
-    STENO_SESSION_STREAM,     /* GET /v1/stream */
+    STENO_SESSION_LISTEN,     /* POST /v1/listen */
+    STENO_SESSION_STREAM,     /* GET /v1/stream; from here on live ones */
+    STENO_SESSION_DEEPGRAM,   /* GET /v1/listen */
+    STENO_SESSION_VOSK,
+    STENO_SESSION_SHERPA,
+    STENO_SESSION_REALTIME, /* GET /v1/realtime */
     STENO_SESSION_APIS
 };
+
+static inline bool steno_session_is_live(enum steno_session_api api)
+{
+    return api >= STENO_SESSION_STREAM;
+}
 
 /* Label result of steno_sessions_total: how a session ended. */
 enum steno_session_result {
@@ -30,6 +40,9 @@ enum steno_session_result {
 enum steno_rejection {
     STENO_REJECT_SESSIONS, /* limits.sessions or limits.uploads */
     STENO_REJECT_DRAINING,
+    STENO_REJECT_CAPACITY,    /* the pool runs as many streams as the machine can carry */
+    STENO_REJECT_KEY,         /* no API key, or an unknown one */
+    STENO_REJECT_QUOTA,       /* a key has used up its share */
     STENO_REJECT_MEMORY,      /* limits.upload_bytes */
     STENO_REJECT_CONNECTIONS, /* limits.connections */
     STENO_REJECT_ADDRESS,     /* limits.per_address */
@@ -60,6 +73,7 @@ struct steno_stats {
         *partial_latency;        /* s from the arrival of a partial's last sample to its sending */
     steno_metric *final_latency; /* s from the end of speech to its final */
     steno_metric *queue_wait;    /* s, mean per step of a session: ready until taken by a worker */
+    steno_metric *batch_size;    /* streams in one run of the network */
     steno_metric *partial_revisions; /* partials that took a word back */
     steno_metric *ws_connections;    /* gauge */
     steno_metric *ws_send_queue;     /* gauge: bytes over all sessions */

@@ -5,73 +5,27 @@
  * Suspending: the connection is suspended before the job starts, and `suspended` says so; whoever
  * clears the flag (under the lock) resumes the connection, so it happens once, and a connection
  * that is gone is never touched: while it is suspended libmicrohttpd cannot end it. */
-#include "server/upload.h"
+#include "server/upload_internal.h"
 
 #include "base/clock.h"
-#include "protocol/multipart.h"
-#include "protocol/openai_rest.h"
-#include "protocol/query.h"
+#include "protocol/deepgram.h"
 #include "protocol/result_json.h"
 #include "protocol/subtitle.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
+#include <time.h>
 
 #define ANSWER_MAX (256u << 20) /* bytes of one answer */
 #define EVENTS_MAX (16u << 20)  /* bytes of server-sent events a client has not read yet */
 #define DISCARD_MAX (16u << 20) /* bytes read on after a body of unknown length went wrong */
-#define RESERVE_STEP (1u << 20) /* memory of a body of unknown length is taken in such steps */
-
-/* How the answer looks; the OpenAI form has its own verbose JSON, /v1/transcribe the project's. */
-enum answer { ANSWER_OPENAI, ANSWER_NATIVE };
-
-struct steno_upload {
-    pthread_mutex_t lock;
-    int sides; /* connection, job */
-    const struct steno_services *sv;
-    enum steno_session_api api;
-    enum answer form;
-    struct steno_openai_request ask;
-    bool no_words;
-    int beam, n_best;
-    bool no_endpointing;
-
-    /* receiving: the connection's */
-    struct steno_multipart *parts;
-    struct steno_buf body, field;
-    size_t reserved, content_length, discarded;
-    char field_name[64];
-    bool in_file, started;
-    int fail_http; /* what was wrong with the body, told at its end; 0 = nothing */
-    const char *fail_param, *fail_code;
-    steno_err fail;
-    steno_hangup_id watch;
-
-    /* lock */
-    struct MHD_Connection *conn; /* NULL once it is over */
-    bool suspended, over, gone, timed_out;
-    steno_job *job;          /* until its done */
-    struct steno_buf answer; /* when over: the body */
-    int code;
-    steno_err err;
-    double audio_seconds, inference_seconds;
-    char audio_format[32], warning[160];
-
-    /* server-sent events: lock */
-    bool sse, sse_begun, sse_ended, sse_overflow;
-    struct steno_buf events;
-    int64_t segment;   /* whose text is being sent */
-    size_t sent_bytes; /* of that segment's text */
-    bool any_sent;
-};
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
 static void upload_free(struct steno_upload *up)
 {
+    steno_models_release(up->sv->srv->models, up->served);
     steno_multipart_close(up->parts);
     steno_buf_free(&up->body);
     steno_buf_free(&up->field);
@@ -101,8 +55,12 @@ static struct steno_upload *upload_new(struct steno_request *rq)
     up->sides = 1;
     up->sv = rq->sv;
     up->api = rq->route->api;
-    up->form = up->api == STENO_SESSION_OPENAI ? ANSWER_OPENAI : ANSWER_NATIVE;
+    up->form = up->api == STENO_SESSION_OPENAI   ? STENO_UPLOAD_OPENAI
+               : up->api == STENO_SESSION_LISTEN ? STENO_UPLOAD_DEEPGRAM
+                                                 : STENO_UPLOAD_NATIVE;
     up->conn = rq->conn;
+    up->http11 = rq->http11;
+    up->id = rq->id;
     up->segment = -1;
     steno_buf_init(&up->body, rq->sv->srv->conf->body_bytes);
     steno_buf_init(&up->field, STENO_OPENAI_FIELD);
@@ -127,81 +85,20 @@ static void give_back(struct steno_upload *up)
     up->reserved = 0;
 }
 
-/* ---- what is asked --------------------------------------------------------------------------- */
-
-static steno_status set_native_format(struct steno_upload *up, const char *value, steno_err *err)
+/* Settle the model. False when the request must be refused with *http and *code. */
+static bool choose_model(struct steno_upload *up, int *http, const char **code, steno_err *err)
 {
-    static const struct {
-        const char *name;
-        enum steno_openai_format format;
-    } names[] = {{"json", STENO_OPENAI_JSON},
-                 {"text", STENO_OPENAI_TEXT},
-                 {"srt", STENO_OPENAI_SRT},
-                 {"vtt", STENO_OPENAI_VTT}};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (!strcmp(value, names[i].name)) {
-            up->ask.format = names[i].format;
-            return STENO_OK;
-        }
-    return steno_fail(err, STENO_ERR_INVAL, "format: '%.40s' is not one of json, text, srt, vtt",
-                      value);
-}
-
-static steno_status set_model(struct steno_upload *up, const char *value, steno_err *err)
-{
-    if (strlen(value) >= sizeof up->ask.model)
-        return steno_fail(err, STENO_ERR_INVAL, "model: longer than %zu bytes",
-                          sizeof up->ask.model - 1);
-    memcpy(up->ask.model, value, strlen(value) + 1);
-    return STENO_OK;
-}
-
-/* A pair of /v1/transcribe's query. A name that means nothing is an error here: it is our own form,
- * so it is a slip of the pen. */
-static steno_status on_query(void *user, const char *name, const char *value, steno_err *err)
-{
-    struct steno_upload *up = user;
-    bool flag;
     steno_status st;
-    if (!strcmp(name, "format"))
-        return set_native_format(up, value, err);
-    if (!strcmp(name, "model"))
-        return set_model(up, value, err);
-    if (!strcmp(name, "channel"))
-        return steno_query_int(name, value, 0, STENO_OPENAI_CHANNELS, &up->ask.channel, err);
-    if (!strcmp(name, "beam"))
-        return steno_query_int(name, value, 0, STENO_MAX_BEAM, &up->beam, err);
-    if (!strcmp(name, "n_best"))
-        return steno_query_int(name, value, 0, STENO_MAX_BEAM, &up->n_best, err);
-    if (strcmp(name, "words") && strcmp(name, "segments"))
-        return steno_fail(err, STENO_ERR_INVAL,
-                          "query: '%.40s' is unknown; known are format, model, channel, beam, "
-                          "n_best, words, segments",
-                          name);
-    st = steno_query_bool(name, value, &flag, err);
-    if (!st && !strcmp(name, "words"))
-        up->no_words = !flag;
-    else if (!st)
-        up->no_endpointing = !flag;
-    return st;
-}
-
-/* OpenAI's form has no query; `channel`, our extension, may stand there as well as in a field.
- * Other names are other people's (api-version, for example). */
-static steno_status on_openai_query(void *user, const char *name, const char *value, steno_err *err)
-{
-    return strcmp(name, "channel") ? STENO_OK : on_query(user, name, value, err);
-}
-
-static const char *model_error(struct steno_upload *up, steno_err *err)
-{
-    const struct steno_server *srv = up->sv->srv;
-    if (!steno_server_knows_model(srv, up->ask.model)) {
-        (void)steno_fail(err, STENO_ERR_INVAL, "the model '%.80s' does not exist, there is '%s'",
-                         up->ask.model, srv->info.name);
-        return "model_not_found";
-    }
-    return NULL;
+    if (up->served)
+        return true;
+    st = steno_models_acquire(up->sv->srv->models, up->ask.model, &up->served, err);
+    if (!st)
+        st = steno_pool_admit(up->served->pool, STENO_POOL_UPLOAD, err);
+    if (st == STENO_ERR_BUSY)
+        steno_metric_add(up->sv->srv->stats->sessions_rejected[STENO_REJECT_CAPACITY], 1);
+    *http = st == STENO_ERR_INVAL ? 404 : steno_status_info(st)->http;
+    *code = st == STENO_ERR_INVAL ? "model_not_found" : steno_status_info(st)->name;
+    return !st;
 }
 
 /* ---- the body comes -------------------------------------------------------------------------- */
@@ -225,166 +122,6 @@ static void fail_body_status(struct steno_upload *up, const char *param, const s
     fail_body(up, map->http, map->name, param, err);
 }
 
-static steno_status too_large(const struct steno_upload *up, steno_err *err)
-{
-    size_t max = up->sv->srv->conf->body_bytes;
-    /* OpenAI's wording, which clients may look for */
-    return steno_fail(err, STENO_ERR_LIMIT,
-                      "Maximum content size limit (%zu) exceeded (%zu bytes read)", max,
-                      up->content_length > max ? up->content_length : max + 1);
-}
-
-static steno_status keep(struct steno_upload *up, const char *data, size_t n, steno_err *err)
-{
-    steno_status st;
-    size_t need;
-    if (!steno_add_size(up->body.len, n, &need) || need > up->body.max)
-        return too_large(up, err);
-    while (up->reserved < need) {
-        size_t step = need - up->reserved > RESERVE_STEP ? need - up->reserved : RESERVE_STEP;
-        st = steno_limits_reserve(up->sv->srv->limits, step, err);
-        if (st)
-            return st;
-        up->reserved += step;
-    }
-    st = steno_buf_add(&up->body, data, n);
-    return st ? steno_fail(err, st, "no memory for the upload") : STENO_OK;
-}
-
-static steno_status on_part(void *user, const char *name, const char *filename, steno_err *err)
-{
-    struct steno_upload *up = user;
-    (void)filename; /* never trusted: the first bytes say what the recording is */
-    up->in_file = !strcmp(name, "file");
-    if (up->in_file && up->ask.has_file)
-        return steno_fail(err, STENO_ERR_INVAL, "file: the form has more than one");
-    up->ask.has_file |= up->in_file;
-    snprintf(up->field_name, sizeof up->field_name, "%s", name);
-    steno_buf_reset(&up->field);
-    return STENO_OK;
-}
-
-static steno_status on_part_data(void *user, const char *data, size_t n, steno_err *err)
-{
-    struct steno_upload *up = user;
-    if (up->in_file)
-        return keep(up, data, n, err);
-    if (steno_buf_add(&up->field, data, n))
-        return steno_fail(err, STENO_ERR_INVAL, "%s: longer than %d bytes", up->field_name,
-                          STENO_OPENAI_FIELD);
-    return STENO_OK;
-}
-
-static steno_status on_part_end(void *user, steno_err *err)
-{
-    struct steno_upload *up = user;
-    if (up->in_file)
-        return STENO_OK;
-    return steno_openai_field(&up->ask, up->field_name, up->field.data ? up->field.data : "",
-                              up->field.len, &up->fail_param, err);
-}
-
-enum MHD_Result steno_upload_data(struct steno_request *rq, const char *data, size_t n)
-{
-    struct steno_upload *up = rq->upload;
-    int64_t age = steno_now_ns() - rq->started;
-    steno_err err;
-    steno_status st;
-    if (!up || age > (int64_t)(rq->sv->srv->conf->body_timeout * 1e9)) {
-        rq->code = 408;
-        return MHD_NO;
-    }
-    if (up->fail_http) {
-        up->discarded += n;
-        /* with a length the body is bounded anyway; without one we do not listen for ever */
-        return up->content_length || up->discarded <= DISCARD_MAX ? MHD_YES : MHD_NO;
-    }
-    st = up->parts ? steno_multipart_push(up->parts, data, n, &err) : keep(up, data, n, &err);
-    if (st)
-        fail_body_status(up, up->fail_param, &err);
-    return MHD_YES;
-}
-
-/* ---- admission ------------------------------------------------------------------------------- */
-
-/* Content-Length; false when it is nonsense. 0 also when there is none. */
-static bool read_length(struct steno_request *rq, struct steno_upload *up)
-{
-    const char *text = steno_request_header(rq, "Content-Length");
-    size_t v = 0;
-    for (; text && *text; text++) {
-        if (*text < '0' || *text > '9' || !steno_mul_size(v, 10, &v) ||
-            !steno_add_size(v, (size_t)(*text - '0'), &v))
-            return false;
-    }
-    up->content_length = v;
-    return true;
-}
-
-static enum MHD_Result refuse(struct steno_request *rq, int http, const char *code,
-                              const char *param, const steno_err *err)
-{
-    return steno_respond_error(rq, http, code, param, "%s", err->msg);
-}
-
-static steno_status open_body(struct steno_request *rq, struct steno_upload *up, steno_err *err)
-{
-    const struct steno_multipart_events events = {up, on_part, on_part_data, on_part_end};
-    const char *encoding = steno_request_header(rq, "Content-Encoding");
-    steno_status st;
-    if (encoding && strcasecmp(encoding, "identity"))
-        return steno_fail(err, STENO_ERR_UNSUPPORTED, "Content-Encoding '%.40s' is not supported",
-                          encoding);
-    st = steno_query_each(rq->target, up->form == ANSWER_NATIVE ? on_query : on_openai_query, up,
-                          err);
-    if (st || up->form == ANSWER_NATIVE)
-        return st;
-    return steno_multipart_open(&up->parts, steno_request_header(rq, "Content-Type"), &events, err);
-}
-
-/* Looks at the head only: what can be refused is refused before a byte of the body is read. */
-static enum MHD_Result admit(struct steno_request *rq, struct steno_upload *up)
-{
-    steno_err err;
-    const char *code;
-    steno_status st;
-    if (!read_length(rq, up))
-        return steno_respond_error(rq, 400, "invalid_argument", NULL,
-                                   "Content-Length is no number");
-    if (up->content_length > rq->sv->srv->conf->body_bytes) {
-        (void)too_large(up, &err);
-        return refuse(rq, 413, "limit_exceeded", NULL, &err);
-    }
-    st = open_body(rq, up, &err);
-    if (st)
-        return steno_respond_status(rq, &err, NULL);
-    code = up->form == ANSWER_NATIVE ? model_error(up, &err) : NULL;
-    if (code)
-        return refuse(rq, 404, code, "model", &err);
-    if (up->content_length) {
-        st = steno_limits_reserve(rq->sv->srv->limits, up->content_length, &err);
-        if (st)
-            return steno_respond_status(rq, &err, NULL);
-        up->reserved = up->content_length;
-    }
-    return MHD_YES;
-}
-
-enum MHD_Result steno_upload_begin(struct steno_request *rq)
-{
-    struct steno_upload *up;
-    steno_err err;
-    if (steno_limits_enter(rq->sv->srv->limits, rq->route->api, &err))
-        return steno_respond_status(rq, &err, NULL);
-    up = upload_new(rq);
-    if (!up) {
-        steno_limits_leave(rq->sv->srv->limits, rq->route->api, STENO_SESSION_FAILED);
-        return steno_respond_error(rq, 503, "out_of_memory", NULL, "out of memory");
-    }
-    rq->upload = up;
-    return admit(rq, up);
-}
-
 /* ---- the job's side -------------------------------------------------------------------------- */
 
 static steno_status write_openai(struct steno_upload *up, const struct steno_openai_result *r)
@@ -398,11 +135,23 @@ static steno_status write_native(struct steno_upload *up, const struct steno_ope
 {
     const struct steno_result_json_options opt = {
         .no_words = up->no_words,
-        .model = up->sv->srv->info.name,
+        .model = up->served->name,
         .language = r->language,
         .warning = r->warning};
     steno_status st = steno_result_json_write(&up->answer, r->transcript, &opt);
     return st ? st : steno_buf_puts(&up->answer, "\n");
+}
+
+static steno_status write_deepgram(struct steno_upload *up, const struct steno_openai_result *r)
+{
+    const struct steno_model_info *info = &up->served->info;
+    const struct steno_deepgram_about about = {.request_id = up->id,
+                                               .model = up->served->name,
+                                               .version = info->version,
+                                               .family = info->family,
+                                               .channels = 1,
+                                               .created = (int64_t)time(NULL)};
+    return steno_deepgram_write(&up->answer, r, &about);
 }
 
 static steno_status write_answer(struct steno_upload *up, const struct steno_openai_result *r)
@@ -420,7 +169,9 @@ static steno_status write_answer(struct steno_upload *up, const struct steno_ope
     case STENO_OPENAI_VERBOSE_JSON:
         break;
     }
-    return up->form == ANSWER_OPENAI ? write_openai(up, r) : write_native(up, r);
+    if (up->form == STENO_UPLOAD_DEEPGRAM)
+        return write_deepgram(up, r);
+    return up->form == STENO_UPLOAD_OPENAI ? write_openai(up, r) : write_native(up, r);
 }
 
 /* Lock held: put what the client does not have yet of a segment's unchanging text into the events.
@@ -471,6 +222,8 @@ static void observe(struct steno_upload *up, const struct steno_job_result *r)
         steno_stats_decode_error(stats, up->api, r->status);
     if (!(s->audio_seconds > 0))
         return;
+    /* it was not known before: what is too much is missing in the next minute */
+    (void)!steno_key_audio(up->sv->srv->keys, up->key, steno_now_ns(), s->audio_seconds, NULL);
     steno_metric_add(stats->audio_seconds[up->api], s->audio_seconds);
     steno_metric_add(stats->inference_seconds[up->api], s->inference_seconds);
     steno_metric_observe(stats->realtime_factor, s->inference_seconds / s->audio_seconds);
@@ -482,7 +235,7 @@ static void observe(struct steno_upload *up, const struct steno_job_result *r)
 static void take_result(struct steno_upload *up, const struct steno_job_result *r)
 {
     struct steno_openai_result out = {.transcript = r->transcript,
-                                      .language = up->sv->srv->info.language,
+                                      .language = up->served->info.language,
                                       .duration = r->duration,
                                       .warning = *r->warning ? r->warning : NULL};
     steno_status st = r->status;
@@ -520,6 +273,7 @@ static void on_done(void *user, steno_job *job)
     take_result(up, r);
     up->job = NULL;
     up->over = true;
+    steno_upload_answer_half_closed(up);
     resume(up);
     pthread_mutex_unlock(&up->lock);
     steno_job_free(job);
@@ -528,13 +282,15 @@ static void on_done(void *user, steno_job *job)
 
 /* ---- the connection's side ------------------------------------------------------------------- */
 
-static void on_hangup(void *user, bool timed_out)
+static void on_hangup(void *user, enum steno_hangup_why why)
 {
     struct steno_upload *up = user;
     pthread_mutex_lock(&up->lock);
-    if (!up->over) {
-        up->timed_out = timed_out;
-        up->gone = !timed_out;
+    if (why == STENO_HANGUP_HALF) {
+        steno_upload_probe(up);
+    } else if (!up->over) {
+        up->timed_out = why == STENO_HANGUP_LATE;
+        up->gone = !up->timed_out;
         if (up->job)
             steno_job_cancel(up->job);
     }
@@ -554,6 +310,8 @@ static void watch_connection(struct steno_request *rq, struct steno_upload *up)
 static enum MHD_Result start(struct steno_request *rq, struct steno_upload *up)
 {
     struct steno_job_request job = {.api = up->api,
+                                    .owner = steno_key_owner(up->key),
+                                    .served = up->served,
                                     .len = up->body.len,
                                     .channel = (unsigned)up->ask.channel,
                                     .beam = up->beam,
@@ -594,17 +352,20 @@ static enum MHD_Result check_and_start(struct steno_request *rq, struct steno_up
 {
     steno_err err;
     const char *code;
+    int http;
     if (!up->fail_http && up->parts) {
         if (steno_multipart_end(up->parts, &err) ||
             steno_openai_check(&up->ask, &up->fail_param, &err))
             fail_body_status(up, up->fail_param, &err);
-        else if ((code = model_error(up, &err)))
-            fail_body(up, 404, code, "model", &err);
+        else if (!choose_model(up, &http, &code, &err))
+            fail_body(up, http, code, "model", &err);
     }
+    if (!up->fail_http && !choose_model(up, &http, &code, &err))
+        fail_body(up, http, code, "model", &err);
     if (!up->fail_http &&
-        !steno_openai_language_matches(up->ask.language, rq->sv->srv->info.language)) {
+        !steno_openai_language_matches(up->ask.language, up->served->info.language)) {
         (void)steno_fail(&err, STENO_ERR_INVAL, "language: the model '%s' speaks '%s', not '%.40s'",
-                         rq->sv->srv->info.name, rq->sv->srv->info.language, up->ask.language);
+                         up->served->info.name, up->served->info.language, up->ask.language);
         fail_body(up, 400, "unsupported_language", "language", &err);
     }
     if (!up->fail_http && !up->body.len) {
@@ -618,6 +379,115 @@ static enum MHD_Result check_and_start(struct steno_request *rq, struct steno_up
                                    up->fail.msg);
     up->sse = up->ask.stream;
     return start(rq, up);
+}
+
+enum MHD_Result steno_upload_data(struct steno_request *rq, const char *data, size_t n)
+{
+    struct steno_upload *up = rq->upload;
+    steno_err err;
+    steno_status st;
+    if (!up)
+        return MHD_NO;
+    if (!steno_upload_body_goes_on(rq, up))
+        return MHD_NO;
+    if (up->fail_http) {
+        up->discarded += n;
+        /* with a length the body is bounded anyway; without one we do not listen for ever */
+        return up->content_length || up->discarded <= DISCARD_MAX ? MHD_YES : MHD_NO;
+    }
+    st = steno_upload_take(up, data, n, &err);
+    if (st)
+        fail_body_status(up, up->fail_param, &err);
+    return MHD_YES;
+}
+
+static enum MHD_Result refuse(struct steno_request *rq, int http, const char *code,
+                              const char *param, const steno_err *err)
+{
+    return steno_respond_error(rq, http, code, param, "%s", err->msg);
+}
+
+/* Looks at the head only: what can be refused is refused before a byte of the body is read. */
+static enum MHD_Result admit(struct steno_request *rq, struct steno_upload *up)
+{
+    steno_err err;
+    const char *code;
+    int http;
+    steno_status st;
+    if (!steno_upload_read_length(rq, up))
+        return steno_respond_error(rq, 400, "invalid_argument", NULL,
+                                   "Content-Length is no number");
+    if (up->content_length > rq->sv->srv->conf->body_bytes) {
+        (void)steno_upload_too_large(up, &err);
+        return refuse(rq, 413, "limit_exceeded", NULL, &err);
+    }
+    st = steno_upload_open_body(rq, up, &err);
+    if (st)
+        return steno_respond_status(rq, &err, NULL);
+    if (up->form != STENO_UPLOAD_OPENAI && !choose_model(up, &http, &code, &err))
+        return refuse(rq, http, code, "model", &err);
+    if (up->content_length) {
+        st = steno_limits_reserve(rq->sv->srv->limits, up->content_length, &err);
+        if (st)
+            return steno_respond_status(rq, &err, NULL);
+        up->reserved = up->content_length;
+    }
+    return MHD_YES;
+}
+
+/* The key that came with the request. */
+static steno_status find_key(struct steno_request *rq, steno_key **key, steno_err *err)
+{
+    const char *secret =
+        steno_key_of_authorization(steno_request_header(rq, "Authorization"));
+    steno_status st;
+    if (!secret)
+        secret = steno_request_header(rq, "X-API-Key");
+    st = steno_keys_find(rq->sv->srv->keys, secret, key, err);
+    if (st)
+        steno_metric_add(rq->sv->srv->stats->sessions_rejected[STENO_REJECT_KEY], 1);
+    return st;
+}
+
+/* A place of the limits, of the pool and of the key; answered when one of them has none. */
+static bool take_place(struct steno_request *rq, steno_key *key)
+{
+    const struct steno_server *srv = rq->sv->srv;
+    steno_err err;
+    if (steno_limits_enter(srv->limits, rq->route->api, &err)) {
+        (void)steno_respond_status(rq, &err, NULL);
+        return false;
+    }
+    if (steno_key_enter(srv->keys, key, steno_now_ns(), &rq->retry_after, &err)) {
+        steno_limits_refund(srv->limits, rq->route->api, STENO_REJECT_QUOTA);
+        (void)steno_respond_error(rq, 429, "quota_exceeded", NULL, "%s", err.msg);
+        return false;
+    }
+    return true;
+}
+
+enum MHD_Result steno_upload_begin(struct steno_request *rq)
+{
+    struct steno_upload *up;
+    steno_key *key;
+    enum MHD_Result good;
+    steno_err err;
+    if (find_key(rq, &key, &err))
+        return steno_respond_error(rq, 401, "invalid_api_key", NULL, "%s", err.msg);
+    if (!take_place(rq, key))
+        return rq->code ? MHD_YES : MHD_NO;
+    up = upload_new(rq);
+    if (!up) {
+        steno_key_leave(rq->sv->srv->keys, key);
+        steno_limits_leave(rq->sv->srv->limits, rq->route->api, STENO_SESSION_FAILED);
+        return steno_respond_error(rq, 503, "out_of_memory", NULL, "out of memory");
+    }
+    up->key = key;
+    rq->upload = up;
+    good = admit(rq, up);
+    if (good == MHD_YES && !rq->code)
+        steno_upload_watch_body(rq, up);
+    return good;
 }
 
 static ssize_t read_events(void *ctx, uint64_t pos, char *out, size_t max)
@@ -673,7 +543,7 @@ enum MHD_Result steno_upload_continue(struct steno_request *rq)
     if (rq->code)
         return MHD_YES;
     if (!up->started)
-        return check_and_start(rq, up);
+        return steno_upload_end_body(rq, up) ? check_and_start(rq, up) : MHD_NO;
     pthread_mutex_lock(&up->lock);
     over = up->over;
     failed = over && up->code != 200;
@@ -707,13 +577,20 @@ void steno_upload_end(struct steno_request *rq)
         return;
     rq->upload = NULL;
     steno_hangup_forget(rq->sv->hangup, up->watch);
+    rq->key = up->key;
+    rq->model = up->served ? up->served->name : NULL;
     pthread_mutex_lock(&up->lock);
+    rq->audio_seconds = up->audio_seconds;
+    rq->inference_seconds = up->inference_seconds;
     up->conn = NULL;
+    if (up->answered)
+        rq->code = up->code;
     if (up->job)
         steno_job_cancel(up->job);
     pthread_mutex_unlock(&up->lock);
     if (!up->started)
         give_back(up);
+    steno_key_leave(rq->sv->srv->keys, up->key);
     steno_limits_leave(rq->sv->srv->limits, up->api, result_of(rq, up));
     upload_leave(up);
 }

@@ -12,6 +12,9 @@ enum MHD_Result steno_upload_begin(struct steno_request *rq);
 enum MHD_Result steno_upload_data(struct steno_request *rq, const char *data, size_t n);
 /* The body is complete, or the connection was resumed: answer, or suspend. */
 enum MHD_Result steno_upload_continue(struct steno_request *rq);
+/* Status it was answered with past libmicrohttpd: 408 because its body stopped coming, or any for a
+ * client that had closed its sending side; 0 = not. */
+int steno_upload_own_answer(const struct steno_request *rq);
 /* The request is over, however it ended. */
 void steno_upload_end(struct steno_request *rq);
 

@@ -27,11 +27,10 @@ struct steno_ws_session {
     const struct steno_ws_engine *engine;
     void *ctx;
     struct steno_ws_session_limits limits;
-    char id[48];
+    const struct steno_dialect *dialect;
 
     /* the network's thread */
     enum state state;
-    struct steno_native_start start;
     steno_feed *feed;
     bool opened;              /* engine->open succeeded: exactly one DONE comes */
     bool end_wanted;          /* engine->end once nothing is held back */
@@ -52,55 +51,12 @@ struct steno_ws_session {
     struct steno_outbox out;
     struct ending ending;
     struct steno_buf last_partial;
+    struct steno_dialect_session d;
     bool over, room;
-    uint64_t seq, finals, dropped, revised;
-    int64_t audio_ms;
+    uint64_t dropped, revised;
 };
 
-steno_ws_session *steno_ws_session_new(const struct steno_ws_engine *engine, void *ctx,
-                                       const char *id, const struct steno_ws_session_limits *limits)
-{
-    steno_ws_session *s = calloc(1, sizeof *s);
-    if (!s)
-        return NULL;
-    if (pthread_mutex_init(&s->mx, NULL)) {
-        free(s);
-        return NULL;
-    }
-    s->engine = engine;
-    s->ctx = ctx;
-    s->limits = *limits;
-    snprintf(s->id, sizeof s->id, "%s", id);
-    steno_native_start_init(&s->start);
-    steno_buf_init(&s->text, STENO_NATIVE_MAX_TEXT);
-    steno_buf_init(&s->packet, OPUS_PACKET_BYTES);
-    steno_buf_init(&s->held_bytes, PAUSED_BYTES);
-    steno_buf_init(&s->last_partial, limits->send_bytes);
-    steno_outbox_init(&s->out, limits->send_bytes);
-    return s;
-}
-
-void steno_ws_session_free(steno_ws_session *s)
-{
-    if (!s)
-        return;
-    steno_feed_close(s->feed);
-    free(s->held);
-    steno_buf_free(&s->text);
-    steno_buf_free(&s->packet);
-    steno_buf_free(&s->held_bytes);
-    steno_buf_free(&s->last_partial);
-    steno_outbox_free(&s->out);
-    pthread_mutex_destroy(&s->mx);
-    free(s);
-}
-
 /* ---- answers; the caller holds mx -------------------------------------------------------- */
-
-static struct steno_native_head head(const steno_ws_session *s)
-{
-    return (struct steno_native_head){s->id, s->seq, s->audio_ms};
-}
 
 static void set_ending(steno_ws_session *s, enum steno_ws_ending how, int close_code,
                        steno_status failure, const char *code, const char *message)
@@ -114,13 +70,16 @@ static void set_ending(steno_ws_session *s, enum steno_ws_ending how, int close_
 
 /* Queue what was written since steno_outbox_begin; st: how the writing went. A client that left
  * more unread than it may is given up: there is no way to tell it anything. */
-static void commit(steno_ws_session *s, steno_status st, bool partial)
+static void commit(struct steno_dialect_session *d, steno_status st, bool partial)
 {
+    steno_ws_session *s = d->owner;
     bool replaced = false;
+    if (s->over)
+        return;
     if (!st)
         st = steno_outbox_commit(&s->out, partial, &replaced);
     if (!st) {
-        s->seq++;
+        d->seq++;
         s->dropped += replaced;
         return;
     }
@@ -136,27 +95,107 @@ static void commit(steno_ws_session *s, steno_status st, bool partial)
 /* The last message, `end` or `error`, by s->ending. */
 static void conclude(steno_ws_session *s)
 {
-    struct steno_native_head h = head(s);
-    struct steno_buf *b = steno_outbox_begin(&s->out);
-    steno_status st;
     if (s->over)
         return;
+    s->d.audio_seconds = s->rate ? (double)s->samples / s->rate : 0;
     if (s->ending.code[0])
-        st = steno_native_write_error(b, &h, s->ending.code, s->ending.message);
+        s->dialect->error(&s->d, s->ending.code, s->ending.message);
     else
-        st = steno_native_write_end(b, &h, s->ending.how == STENO_WS_DRAINED ? "draining" : "end",
-                                    s->finals);
-    commit(s, st, false);
+        s->dialect->end(&s->d, s->ending.how == STENO_WS_DRAINED);
     s->over = true;
 }
 
 static void send_ready(steno_ws_session *s)
 {
-    struct steno_native_head h;
     pthread_mutex_lock(&s->mx);
-    h = head(s);
-    commit(s, steno_native_write_ready(steno_outbox_begin(&s->out), &h, &s->start), false);
+    if (s->dialect->ready)
+        s->dialect->ready(&s->d);
     pthread_mutex_unlock(&s->mx);
+}
+
+/* Of one text message. */
+static size_t max_text(const steno_ws_session *s)
+{
+    size_t most = s->dialect->max_text;
+    return most && most < s->limits.message_bytes ? most : s->limits.message_bytes;
+}
+
+/* Bytes that can arrive in one piece. */
+static size_t held_max(const steno_ws_session *s)
+{
+    return s->limits.message_bytes > PAUSED_BYTES ? s->limits.message_bytes : PAUSED_BYTES;
+}
+
+/* ---- life -------------------------------------------------------------------------------- */
+
+static struct steno_buf *begin_message(struct steno_dialect_session *d)
+{
+    return steno_outbox_begin(&((steno_ws_session *)d->owner)->out);
+}
+
+static bool init_dialect(steno_ws_session *s, const char *id)
+{
+    struct steno_dialect_session *d = &s->d;
+    d->dialect = s->dialect;
+    d->owner = s;
+    d->begin = begin_message;
+    d->commit = commit;
+    d->model_version = d->model_family = "";
+    snprintf(d->id, sizeof d->id, "%s", id);
+    steno_native_start_init(&d->start);
+    steno_buf_init(&d->audio, s->limits.message_bytes);
+    if (s->dialect->state_bytes && !(d->state = calloc(1, s->dialect->state_bytes)))
+        return false;
+    if (s->dialect->init)
+        s->dialect->init(d);
+    return true;
+}
+
+steno_ws_session *steno_ws_session_new(const struct steno_dialect *dialect,
+                                       const struct steno_ws_engine *engine, void *ctx,
+                                       const char *id, const struct steno_ws_session_limits *limits)
+{
+    steno_ws_session *s = calloc(1, sizeof *s);
+    if (!s)
+        return NULL;
+    if (pthread_mutex_init(&s->mx, NULL)) {
+        free(s);
+        return NULL;
+    }
+    s->engine = engine;
+    s->ctx = ctx;
+    s->limits = *limits;
+    s->dialect = dialect;
+    if (!init_dialect(s, id)) {
+        pthread_mutex_destroy(&s->mx);
+        free(s);
+        return NULL;
+    }
+    steno_buf_init(&s->text, max_text(s));
+    steno_buf_init(&s->packet, OPUS_PACKET_BYTES);
+    steno_buf_init(&s->held_bytes, held_max(s));
+    steno_buf_init(&s->last_partial, limits->send_bytes);
+    steno_outbox_init(&s->out, limits->send_bytes);
+    return s;
+}
+
+void steno_ws_session_free(steno_ws_session *s)
+{
+    if (!s)
+        return;
+    if (s->dialect->free_state)
+        s->dialect->free_state(&s->d);
+    free(s->d.state);
+    steno_buf_free(&s->d.audio);
+    steno_feed_close(s->feed);
+    free(s->held);
+    steno_buf_free(&s->text);
+    steno_buf_free(&s->packet);
+    steno_buf_free(&s->held_bytes);
+    steno_buf_free(&s->last_partial);
+    steno_outbox_free(&s->out);
+    pthread_mutex_destroy(&s->mx);
+    free(s);
 }
 
 /* ---- ends -------------------------------------------------------------------------------- */
@@ -210,6 +249,41 @@ void steno_ws_session_stop(steno_ws_session *s, const char *code, int close_code
     end_as(s, STENO_WS_STOPPED, close_code, STENO_ERR_CANCELLED, code, message);
 }
 
+void steno_ws_session_reject(steno_ws_session *s, steno_status st, int close_code, const char *code,
+                             const char *message)
+{
+    const struct steno_status_map *info = steno_status_info(st);
+    if (close_code || code)
+        end_as(s, STENO_WS_BAD, close_code ? close_code : info->ws_close, st,
+               code ? code : info->name, message);
+    else
+        fail(s, st, message);
+}
+
+void steno_ws_session_leave(steno_ws_session *s, int close_code)
+{
+    pthread_mutex_lock(&s->mx);
+    steno_outbox_clear(&s->out);
+    if (!s->over) {
+        set_ending(s, STENO_WS_RUNNING, close_code, STENO_OK, "", "");
+        s->over = true;
+    }
+    pthread_mutex_unlock(&s->mx);
+    s->state = OVER;
+}
+
+void steno_ws_session_give_up(steno_ws_session *s)
+{
+    pthread_mutex_lock(&s->mx);
+    steno_outbox_clear(&s->out);
+    if (!s->over) {
+        set_ending(s, STENO_WS_SLOW, 1008, STENO_ERR_LIMIT, "slow_reader", "");
+        s->over = true;
+    }
+    pthread_mutex_unlock(&s->mx);
+    s->state = OVER;
+}
+
 /* ---- audio ------------------------------------------------------------------------------- */
 
 /* Take a place once the rate is known. */
@@ -221,7 +295,7 @@ static steno_status take_place(steno_ws_session *s, steno_err *err)
     s->rate = steno_feed_rate(s->feed);
     if (!s->rate)
         return STENO_OK;
-    st = s->engine->open(s->ctx, &s->start, s->rate, err);
+    st = s->engine->open(s->ctx, &s->d.start, s->rate, err);
     s->opened = !st;
     return st;
 }
@@ -326,7 +400,7 @@ void steno_ws_session_resume(steno_ws_session *s)
     }
     if (!st && !s->n_held && s->held_bytes.len) {
         struct steno_buf rest = s->held_bytes;
-        steno_buf_init(&s->held_bytes, PAUSED_BYTES);
+        steno_buf_init(&s->held_bytes, held_max(s));
         st = feed_bytes(s, rest.data, rest.len, &err);
         steno_buf_free(&rest);
     }
@@ -351,15 +425,15 @@ bool steno_ws_session_readable(const steno_ws_session *s)
 static bool begin(steno_ws_session *s)
 {
     steno_err err;
-    steno_status st = steno_native_start_complete(&s->start, &err);
-    bool opus = s->start.audio.encoding == STENO_ENCODING_OPUS;
+    steno_status st = steno_native_start_complete(&s->d.start, &err);
+    bool opus = s->d.start.audio.encoding == STENO_ENCODING_OPUS;
     if (!st)
-        st = s->engine->resolve(s->ctx, &s->start, &err);
+        st = s->engine->resolve(s->ctx, &s->d, &err);
     if (!st && !opus) {
-        struct steno_feed_options o = {.encoding = steno_encoding_name(s->start.audio.encoding),
-                                       .sample_rate = s->start.audio.sample_rate,
-                                       .channels = (unsigned)s->start.audio.channels,
-                                       .channel = (unsigned)s->start.audio.channel};
+        struct steno_feed_options o = {.encoding = steno_encoding_name(s->d.start.audio.encoding),
+                                       .sample_rate = s->d.start.audio.sample_rate,
+                                       .channels = (unsigned)s->d.start.audio.channels,
+                                       .channel = (unsigned)s->d.start.audio.channel};
         st = steno_feed_open(&s->feed, &o, &err);
         if (!st)
             st = take_place(s, &err);
@@ -380,8 +454,8 @@ static bool open_opus(steno_ws_session *s, const char *p, size_t n)
 {
     steno_err err;
     steno_status st;
-    struct steno_feed_options o = {.sample_rate = s->start.audio.sample_rate,
-                                   .channel = (unsigned)s->start.audio.channel};
+    struct steno_feed_options o = {.sample_rate = s->d.start.audio.sample_rate,
+                                   .channel = (unsigned)s->d.start.audio.channel};
     s->whole_packets = memcmp(p, "OggS", n < 4 ? n : 4) != 0;
     o.encoding = s->whole_packets ? "opus" : "ogg-opus";
     st = steno_feed_open(&s->feed, &o, &err);
@@ -407,39 +481,64 @@ static void end_by_client(steno_ws_session *s)
         end_as(s, STENO_WS_ENDED, 1000, STENO_OK, "", "");
 }
 
-static void start_by_client(steno_ws_session *s, const struct steno_native_start *start)
+static void start_by_client(steno_ws_session *s, bool may_be_late)
 {
-    if (s->state != OPEN) {
+    if (s->state == OPEN) {
+        s->d.start = s->d.asked;
+        begin(s);
+    } else if (!may_be_late) {
         fail(s, STENO_ERR_INVAL, "start: the audio has begun; it may only come first");
-        return;
     }
-    s->start = *start;
-    begin(s);
 }
 
-static void act(steno_ws_session *s, const char *p, size_t n)
+static void take_bytes(steno_ws_session *s, const char *p, size_t n, bool last);
+
+static void act(steno_ws_session *s, enum steno_dialect_act what)
 {
-    struct steno_native_message m;
-    steno_err err;
-    steno_status st = steno_native_parse(p, n, &s->start, &m, &err);
-    if (st) {
-        fail(s, st, err.msg);
-        return;
-    }
-    switch (m.type) {
-    case STENO_NATIVE_START:
-        start_by_client(s, &m.start);
+    switch (what) {
+    case STENO_ACT_NOTHING:
         break;
-    case STENO_NATIVE_FINALIZE:
-        if (s->state == RUNNING || begin(s))
+    case STENO_ACT_START:
+    case STENO_ACT_SETTINGS:
+        start_by_client(s, what == STENO_ACT_SETTINGS);
+        break;
+    case STENO_ACT_AUDIO: {
+        struct steno_buf audio = s->d.audio;
+        steno_buf_init(&s->d.audio, s->limits.message_bytes);
+        take_bytes(s, audio.data ? audio.data : "", audio.len, true);
+        steno_buf_free(&audio);
+        break;
+    }
+    case STENO_ACT_FINALIZE:
+        if (s->state == RUNNING || (s->state == OPEN && begin(s)))
             finalize(s);
         break;
-    case STENO_NATIVE_END:
+    case STENO_ACT_END:
         end_by_client(s);
         break;
-    case STENO_NATIVE_KEEPALIVE:
-        break;
     }
+}
+
+static void take_text(steno_ws_session *s, const char *p, size_t n)
+{
+    enum steno_dialect_act what = STENO_ACT_NOTHING;
+    steno_err err;
+    steno_status st;
+    pthread_mutex_lock(&s->mx);
+    st = s->dialect->text(&s->d, p, n, &what, &err);
+    pthread_mutex_unlock(&s->mx);
+    if (st)
+        fail(s, st, err.msg);
+    else
+        act(s, what);
+}
+
+void steno_ws_session_opened(steno_ws_session *s)
+{
+    pthread_mutex_lock(&s->mx);
+    if (s->dialect->opened && !s->over)
+        s->dialect->opened(&s->d);
+    pthread_mutex_unlock(&s->mx);
 }
 
 void steno_ws_session_query(steno_ws_session *s, const char *name, const char *value)
@@ -448,7 +547,7 @@ void steno_ws_session_query(steno_ws_session *s, const char *name, const char *v
     steno_status st;
     if (s->state != OPEN)
         return;
-    st = steno_native_query(name, value, &s->start, &err);
+    st = s->dialect->query(&s->d, name, value, &err);
     if (st) {
         steno_fail_in(&err, st, "query");
         fail(s, st, err.msg);
@@ -458,8 +557,7 @@ void steno_ws_session_query(steno_ws_session *s, const char *name, const char *v
 /* A piece of a text message; act on the whole one. What cannot be taken ends the session. */
 static void add_text(steno_ws_session *s, const char *p, size_t n, bool last)
 {
-    size_t max = s->limits.message_bytes < STENO_NATIVE_MAX_TEXT ? s->limits.message_bytes
-                                                                 : STENO_NATIVE_MAX_TEXT;
+    size_t max = max_text(s);
     steno_err err;
     steno_status st = STENO_OK;
     if (paused(s))
@@ -472,7 +570,7 @@ static void add_text(steno_ws_session *s, const char *p, size_t n, bool last)
         fail(s, st, err.msg);
         s->skip = true;
     } else if (last) {
-        act(s, s->text.data ? s->text.data : "", s->text.len);
+        take_text(s, s->text.data ? s->text.data : "", s->text.len);
     }
 }
 
@@ -503,6 +601,33 @@ static void take_packet(steno_ws_session *s, const char *p, size_t n, bool last)
     if (s->packet.len)
         take_audio(s, s->packet.data, s->packet.len);
     steno_buf_reset(&s->packet);
+}
+
+/* The dialect looks at the first bytes, where they tell what the audio is. */
+static bool look_at_first(steno_ws_session *s, const char *p, size_t n)
+{
+    steno_err err;
+    steno_status st = STENO_OK;
+    if (s->dialect->first_audio)
+        st = s->dialect->first_audio(&s->d, p, n, &err);
+    if (st)
+        fail(s, st, err.msg);
+    return !st;
+}
+
+/* Bytes of audio, whole messages or parts of them. */
+static void take_bytes(steno_ws_session *s, const char *p, size_t n, bool last)
+{
+    if (s->state >= ENDING)
+        return;
+    if (s->state == OPEN && (!look_at_first(s, p, n) || !begin(s)))
+        return;
+    if (!s->feed && n && !open_opus(s, p, n))
+        return;
+    if (s->whole_packets)
+        take_packet(s, p, n, last);
+    else
+        take_audio(s, p, n);
 }
 
 static void late_audio(steno_ws_session *s)
@@ -540,16 +665,15 @@ void steno_ws_session_binary(steno_ws_session *s, const void *p, size_t n, bool 
     }
     if (!fits(s, s->message_bytes))
         return;
-    if (!n && !s->packet.len)
-        return;
-    if (s->state == OPEN && !begin(s))
-        return;
-    if (!s->feed && n && !open_opus(s, p, n))
-        return;
-    if (s->whole_packets)
-        take_packet(s, p, n, last);
-    else
-        take_audio(s, p, n);
+    if (n || s->packet.len)
+        take_bytes(s, p, n, last);
+    if (last && s->dialect->binary_end && s->state < ENDING) {
+        enum steno_dialect_act what;
+        pthread_mutex_lock(&s->mx);
+        what = s->dialect->binary_end(&s->d, s->message_bytes);
+        pthread_mutex_unlock(&s->mx);
+        act(s, what);
+    }
 }
 
 /* ---- the recogniser's notes -------------------------------------------------------------- */
@@ -566,25 +690,23 @@ static void count_revision(steno_ws_session *s, const struct steno_event *ev)
 
 static bool note_event(steno_ws_session *s, const struct steno_event *ev)
 {
-    struct steno_native_head h;
     int64_t ms = (int64_t)(ev->time * 1000.0 + 0.5);
-    if (ev->kind == STENO_PARTIAL && !s->start.interim)
+    uint64_t seq = s->d.seq;
+    if (ev->kind == STENO_PARTIAL && !s->d.start.interim)
         return false;
-    if (ms > s->audio_ms)
-        s->audio_ms = ms;
+    if (ms > s->d.audio_ms)
+        s->d.audio_ms = ms;
     count_revision(s, ev);
-    s->finals += ev->kind == STENO_FINAL;
-    h = head(s);
-    commit(s, steno_native_write_event(steno_outbox_begin(&s->out), &h, &s->start, ev),
-           ev->kind == STENO_PARTIAL);
-    return true;
+    s->d.finals += ev->kind == STENO_FINAL;
+    s->dialect->event(&s->d, ev);
+    return s->d.seq != seq || s->over;
 }
 
 static void note_done(steno_ws_session *s, const struct steno_pool_note *note)
 {
     int64_t ms = (int64_t)(note->stats.audio_seconds * 1000.0 + 0.5);
-    if (ms > s->audio_ms)
-        s->audio_ms = ms;
+    if (ms > s->d.audio_ms)
+        s->d.audio_ms = ms;
     if (note->status && note->status != STENO_ERR_CANCELLED)
         set_ending(s, STENO_WS_FAILED, steno_status_info(note->status)->ws_close, note->status,
                    steno_status_info(note->status)->name, note->err ? note->err->msg : "");
@@ -603,7 +725,9 @@ bool steno_ws_session_note(steno_ws_session *s, const struct steno_pool_note *no
         wake = note_event(s, note->event);
     else if (note->kind == STENO_POOL_DONE)
         note_done(s, note);
-    else
+    else if (note->kind == STENO_POOL_FINALIZED && s->dialect->finalized)
+        s->dialect->finalized(&s->d);
+    if (note->kind == STENO_POOL_ROOM || note->kind == STENO_POOL_FINALIZED)
         s->room = true;
     pthread_mutex_unlock(&s->mx);
     return wake;
@@ -622,21 +746,28 @@ steno_status steno_ws_session_take(steno_ws_session *s, struct steno_buf *out)
 
 void steno_ws_session_get_state(steno_ws_session *s, struct steno_ws_session_state *st)
 {
+    const char *reason;
+    int code;
     pthread_mutex_lock(&s->mx);
+    reason = s->ending.code[0] ? s->ending.code
+             : s->ending.how == STENO_WS_DRAINED ? "draining"
+                                                 : "end";
+    code = s->ending.close_code;
+    if (s->ending.code[0] && s->dialect->close)
+        s->dialect->close(s->ending.code, &code, &reason);
     *st = (struct steno_ws_session_state){
         .started = s->state > OPEN,
         .room_wanted = s->room,
         .close = s->over && !s->out.count,
-        .close_code = s->ending.close_code,
-        .reason = s->ending.code[0]                   ? s->ending.code
-                  : s->ending.how == STENO_WS_DRAINED ? "draining"
-                                                      : "end",
+        .close_code = code,
+        .reason = reason,
+        .error = s->ending.code,
         .ending = s->over ? s->ending.how : STENO_WS_RUNNING,
         .failure = s->ending.failure,
         .failed_in_audio = s->failed_in_audio,
         .queued = steno_outbox_size(&s->out),
-        .messages = s->seq,
-        .finals = s->finals,
+        .messages = s->d.seq,
+        .finals = s->d.finals,
         .partials_dropped = s->dropped,
         .partials_revised = s->revised,
         .audio_seconds = s->rate ? (double)s->samples / s->rate : 0,

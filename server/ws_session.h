@@ -1,4 +1,4 @@
-/* One session of GET /v1/stream without its socket: what a client's messages and the recogniser's
+/* One live session of any dialect without its socket: what a client's messages and the recogniser's
  * notes do, in which order answers leave, when and with which code it is over. No clock, no thread:
  * server/ws.c drives it with a WebSocket, tests/fuzz/fuzz_ws_sequence.c with bytes.
  *
@@ -15,14 +15,15 @@
 #define STENO_SERVER_WS_SESSION_H
 
 #include "pool/pool.h"
-#include "protocol/stream_native.h"
+#include "protocol/dialect.h"
 
 typedef struct steno_ws_session steno_ws_session;
 
 /* How a session reaches recognition. */
 struct steno_ws_engine {
-    /* Check s->model and put the full name there. STENO_ERR_INVAL for an unknown one. */
-    steno_status (*resolve)(void *ctx, struct steno_native_start *s, steno_err *err);
+    /* Check start.model and put the full name there, with what else is known of the model.
+     * STENO_ERR_INVAL for an unknown one. */
+    steno_status (*resolve)(void *ctx, struct steno_dialect_session *d, steno_err *err);
     /* Take a place for audio at `rate` Hz; at most once. STENO_ERR_BUSY when there is none. */
     steno_status (*open)(void *ctx, const struct steno_native_start *s, int rate, steno_err *err);
     /* As steno_pool_stream_push: taken < n means that a ROOM note follows. */
@@ -39,8 +40,9 @@ struct steno_ws_session_limits {
     double audio_seconds; /* 0 = no limit */
 };
 
-/* id: copied. NULL when out of memory. engine and ctx outlive the session. */
-steno_ws_session *steno_ws_session_new(const struct steno_ws_engine *engine, void *ctx,
+/* id: copied. NULL when out of memory. dialect, engine and ctx outlive the session. */
+steno_ws_session *steno_ws_session_new(const struct steno_dialect *dialect,
+                                       const struct steno_ws_engine *engine, void *ctx,
                                        const char *id,
                                        const struct steno_ws_session_limits *limits);
 /* No note may come any more. Accepts NULL. */
@@ -50,6 +52,8 @@ void steno_ws_session_free(steno_ws_session *s);
 
 /* One decoded parameter of the handshake's query string. */
 void steno_ws_session_query(steno_ws_session *s, const char *name, const char *value);
+/* The connection stands and every parameter was handed in. */
+void steno_ws_session_opened(steno_ws_session *s);
 /* A piece of a text or binary message; first and last mark its ends. Only while readable. */
 void steno_ws_session_text(steno_ws_session *s, const char *p, size_t n, bool last);
 void steno_ws_session_binary(steno_ws_session *s, const void *p, size_t n, bool first, bool last);
@@ -66,6 +70,15 @@ void steno_ws_session_drain(steno_ws_session *s);
 /* Deliver what was said, then the error and close. code: its stable name. */
 void steno_ws_session_stop(steno_ws_session *s, const char *code, int close_code,
                            const char *message);
+
+/* The client broke a rule below this module's sight: deliver what was said, then the error and
+ * close. close_code 0 and code NULL: by the table of statuses. */
+void steno_ws_session_reject(steno_ws_session *s, steno_status st, int close_code, const char *code,
+                             const char *message);
+/* The client closes: nothing more is said but the close frame that answers its one. */
+void steno_ws_session_leave(steno_ws_session *s, int close_code);
+/* The client has read nothing for too long: the session ends without a word (STENO_WS_SLOW). */
+void steno_ws_session_give_up(steno_ws_session *s);
 
 /* ---- the recogniser ---------------------------------------------------------------------- */
 
@@ -94,6 +107,7 @@ struct steno_ws_session_state {
     bool close;       /* every message was taken: close with this code and reason */
     int close_code;
     const char *reason; /* at most 123 bytes (RFC 6455, 5.5) */
+    const char *error;  /* its stable name; "" = none */
     enum steno_ws_ending ending;
     steno_status failure; /* of STENO_WS_BAD and STENO_WS_FAILED */
     bool failed_in_audio; /* it was the audio that could not be decoded */

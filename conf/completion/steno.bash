@@ -21,19 +21,27 @@ _steno()
     --cpu)
         mapfile -t COMPREPLY < <(compgen -W "scalar avx2 avx512 vnni bf16 native" -- "$cur"); return ;;
     --precision)
-        mapfile -t COMPREPLY < <(compgen -W "fp32" -- "$cur"); return ;;
+        mapfile -t COMPREPLY < <(compgen -W "fp32 bf16 fp16 int8" -- "$cur"); return ;;
+    --level)
+        mapfile -t COMPREPLY < <(compgen -W "basic extended layer all" -- "$cur"); return ;;
+    --report)
+        mapfile -t COMPREPLY < <(compgen -W "text json" -- "$cur"); return ;;
+    --external)
+        mapfile -t COMPREPLY < <(compgen -W "auto never always" -- "$cur"); return ;;
+    --disable-pass | --only)
+        mapfile -t COMPREPLY < <(compgen -W "$(steno help --passes 2>/dev/null)" -- "$cur"); return ;;
     --opt-level)
         mapfile -t COMPREPLY < <(compgen -W "0 1 2 3" -- "$cur"); return ;;
     esac
     if [[ -z $cmd ]]; then
-        mapfile -t COMPREPLY < <(compgen -W "$(steno help --names 2>/dev/null || echo transcribe run bench model) --help --version" -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W "$(steno help --names 2>/dev/null || echo transcribe run bench model optimize) --help --version" -- "$cur")
         return
     fi
     if [[ $cur == -* ]]; then
         opts=$(steno "$cmd" --help 2>/dev/null | grep -oE -- '--[a-z][a-z-]+' | sort -u)
         mapfile -t COMPREPLY < <(compgen -W "$opts" -- "$cur")
     elif [[ $prev == model ]]; then
-        mapfile -t COMPREPLY < <(compgen -W "info text dot ops" -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W "info ops" -- "$cur")
     else
         mapfile -t COMPREPLY < <(compgen -f -- "$cur")
     fi

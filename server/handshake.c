@@ -1,0 +1,134 @@
+#include "server/handshake.h"
+
+#include <libwebsockets.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+/* RFC 6455, 4.2.2: hashed with the client's key */
+#define GUID "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+#define KEY_CHARS 24 /* 16 bytes in base64 (4.2.1) */
+
+static char *trim(char *s)
+{
+    char *end;
+    s += strspn(s, " \t");
+    end = s + strlen(s);
+    while (end > s && strchr(" \t\r", end[-1]))
+        *--end = '\0';
+    return s;
+}
+
+static void take_header(struct steno_handshake *h, const char *name, const char *value)
+{
+    const struct {
+        const char *name;
+        const char **at;
+    } wanted[] = {{"Sec-WebSocket-Key", &h->key},
+                  {"Sec-WebSocket-Version", &h->version},
+                  {"Sec-WebSocket-Protocol", &h->protocols},
+                  {"Authorization", &h->authorization},
+                  {"X-API-Key", &h->api_key},
+                  {"X-Request-Id", &h->request_id},
+                  {"OpenAI-Beta", &h->beta}};
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
+        if (!strcasecmp(name, wanted[i].name) && !**wanted[i].at)
+            *wanted[i].at = value;
+}
+
+steno_status steno_handshake_parse(struct steno_handshake *h, const char *head, size_t len,
+                                   steno_err *err)
+{
+    char *line, *next, *end;
+    memset(h, 0, sizeof *h);
+    if (memchr(head, '\0', len))
+        return steno_fail(err, STENO_ERR_FORMAT, "the request head holds a NUL byte");
+    h->memory = malloc(len + 1);
+    if (!h->memory)
+        return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+    memcpy(h->memory, head, len);
+    h->memory[len] = '\0';
+    h->key = h->version = h->protocols = h->authorization = h->api_key = h->request_id = h->beta =
+        h->memory + len;
+    line = h->memory;
+    next = strchr(line, '\n');
+    h->target = strchr(line, ' ');
+    end = h->target ? strchr(h->target + 1, ' ') : NULL;
+    if (!next || !end || end > next) {
+        steno_handshake_free(h);
+        return steno_fail(err, STENO_ERR_FORMAT, "the request line is damaged");
+    }
+    h->target++;
+    *end = '\0';
+    for (line = next + 1; (next = strchr(line, '\n')); line = next + 1) {
+        char *colon;
+        *next = '\0';
+        colon = strchr(line, ':');
+        if (!colon)
+            continue;
+        *colon = '\0';
+        take_header(h, line, trim(colon + 1));
+    }
+    return STENO_OK;
+}
+
+void steno_handshake_free(struct steno_handshake *h)
+{
+    free(h->memory);
+    h->memory = NULL;
+}
+
+bool steno_handshake_offers(const char *list, const char *name)
+{
+    size_t n = strlen(name);
+    for (const char *p = list + strspn(list, ", "); *p; p += strspn(p, ", ")) {
+        size_t k = strcspn(p, ", ");
+        if (k == n && !strncmp(p, name, n))
+            return true;
+        p += k;
+    }
+    return false;
+}
+
+bool steno_handshake_token(const char *list, char *out, size_t size)
+{
+    size_t n;
+    list += strspn(list, " ");
+    if (strncmp(list, "token", 5))
+        return false;
+    list += 5;
+    n = strspn(list, " ,");
+    if (!memchr(list, ',', n))
+        return false;
+    list += n;
+    n = strcspn(list, ", ");
+    if (!n || n >= size)
+        return false;
+    memcpy(out, list, n);
+    out[n] = '\0';
+    return true;
+}
+
+const char *steno_handshake_check(const struct steno_handshake *h, int *status)
+{
+    *status = 426;
+    if (strcmp(h->version, "13"))
+        return "Sec-WebSocket-Version must be 13 (RFC 6455)";
+    *status = 400;
+    return strlen(h->key) == KEY_CHARS ? NULL : "Sec-WebSocket-Key must be 24 characters";
+}
+
+steno_status steno_handshake_accept(const struct steno_handshake *h, const char *protocol,
+                                    const char *extra, struct steno_buf *out)
+{
+    char text[KEY_CHARS + sizeof GUID], accept[64];
+    unsigned char hash[20];
+    int n = snprintf(text, sizeof text, "%.24s%s", h->key, GUID);
+    lws_SHA1((unsigned char *)text, (size_t)n, hash);
+    lws_b64_encode_string((const char *)hash, sizeof hash, accept, sizeof accept);
+    return steno_buf_printf(out,
+                            "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n"
+                            "Connection: Upgrade\r\nSec-WebSocket-Accept: %s\r\n%s%s%s%s\r\n",
+                            accept, *protocol ? "Sec-WebSocket-Protocol: " : "", protocol,
+                            *protocol ? "\r\n" : "", extra);
+}

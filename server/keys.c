@@ -1,0 +1,405 @@
+#include "server/keys.h"
+
+#include "base/clock.h"
+
+#include <errno.h>
+#include <ini.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#define MAX_FILE (4u << 20)
+
+/* A minute's worth of something, and what is left of it. */
+struct bucket {
+    double per_minute; /* 0 = no limit */
+    double level;      /* may fall below 0: audio is known only when it is there */
+    int64_t at_ns;
+};
+
+struct steno_key {
+    struct steno_key *next;
+    char name[STENO_KEY_NAME];
+    char secret[STENO_KEY_MAX + 1];
+    int max_sessions;
+    bool gone; /* no longer in the file */
+    int sessions;
+    struct bucket requests, audio;
+    uint64_t n_requests, n_refused;
+    double audio_seconds;
+};
+
+struct steno_keys {
+    pthread_mutex_t lock; /* everything below */
+    struct steno_key *first;
+    bool asked; /* keys are wanted */
+};
+
+/* ---- buckets --------------------------------------------------------------------------------- */
+
+static void refill(struct bucket *b, int64_t now)
+{
+    if (!b->at_ns)
+        b->level = b->per_minute;
+    else if (now > b->at_ns)
+        b->level = fmin(b->per_minute,
+                        b->level + b->per_minute * (double)(now - b->at_ns) * 1e-9 / 60);
+    b->at_ns = now;
+}
+
+/* s until the bucket holds `amount`. */
+static double wait_for(const struct bucket *b, double amount)
+{
+    return (amount - b->level) * 60 / b->per_minute;
+}
+
+/* ---- the file -------------------------------------------------------------------------------- */
+
+struct reading {
+    const char *name;
+    struct steno_key *first, **last;
+    int n;
+    steno_status status;
+    steno_err *err;
+};
+
+static int wrong(struct reading *r, const char *section, const char *what)
+{
+    if (!r->status)
+        r->status = steno_fail(r->err, STENO_ERR_INVAL, "%s: [%.48s] %s", r->name, section, what);
+    return 0;
+}
+
+static struct steno_key *key_of_section(struct reading *r, const char *section)
+{
+    struct steno_key *k;
+    for (k = r->first; k; k = k->next)
+        if (!strcmp(k->name, section))
+            return k;
+    if (!*section || strlen(section) >= STENO_KEY_NAME ||
+        strspn(section, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.") !=
+            strlen(section)) {
+        wrong(r, section, "is no name of a key: letters, digits, '-', '_', '.', up to 47");
+        return NULL;
+    }
+    k = ++r->n > STENO_KEYS_MAX ? NULL : calloc(1, sizeof *k);
+    if (!k) {
+        r->status = steno_fail(r->err, r->n > STENO_KEYS_MAX ? STENO_ERR_LIMIT : STENO_ERR_NOMEM,
+                               "%s: %s", r->name,
+                               r->n > STENO_KEYS_MAX ? "more than 10000 keys" : "out of memory");
+        return NULL;
+    }
+    memcpy(k->name, section, strlen(section) + 1);
+    *r->last = k;
+    r->last = &k->next;
+    return k;
+}
+
+/* A number of 0 or more, with an s behind it where it is a time. */
+static bool read_amount(const char *text, bool seconds, double *out)
+{
+    char *end;
+    if (!strspn(text, "0123456789."))
+        return false;
+    *out = strtod(text, &end);
+    if (seconds && *end == 's')
+        end++;
+    return !*end && *out >= 0 && *out <= 1e9;
+}
+
+static int on_value(void *user, const char *section, const char *key, const char *value)
+{
+    struct reading *r = user;
+    struct steno_key *k = r->status ? NULL : key_of_section(r, section);
+    size_t n = strlen(value);
+    double v;
+    if (!k)
+        return 0;
+    if (!strcmp(key, "key")) {
+        if (n < STENO_KEY_MIN || n > STENO_KEY_MAX)
+            return wrong(r, section, "key: must have 16 to 256 characters");
+        memcpy(k->secret, value, n + 1);
+        return 1;
+    }
+    if (strcmp(key, "sessions") && strcmp(key, "audio_per_minute") &&
+        strcmp(key, "requests_per_minute"))
+        return wrong(r, section,
+                     "has an unknown setting; known are key, sessions, audio_per_minute, "
+                     "requests_per_minute");
+    if (!read_amount(value, !strcmp(key, "audio_per_minute"), &v))
+        return wrong(r, section, "has a value that is no number of 0 or more");
+    if (!strcmp(key, "sessions"))
+        k->max_sessions = (int)v;
+    else if (!strcmp(key, "audio_per_minute"))
+        k->audio.per_minute = v;
+    else
+        k->requests.per_minute = v;
+    return 1;
+}
+
+static void free_list(struct steno_key *k)
+{
+    while (k) {
+        struct steno_key *next = k->next;
+        explicit_bzero(k->secret, sizeof k->secret);
+        free(k);
+        k = next;
+    }
+}
+
+static steno_status check_list(struct reading *r)
+{
+    for (struct steno_key *k = r->first; k; k = k->next) {
+        if (!*k->secret)
+            wrong(r, k->name, "has no key");
+        for (struct steno_key *o = r->first; o != k; o = o->next)
+            if (!strcmp(o->secret, k->secret))
+                wrong(r, k->name, "has the key of another section");
+    }
+    return r->status;
+}
+
+/* Put the list that was read in the place of the old one. Lock held. What a key of the same name
+ * has used stays counted; keys that are gone stay for their sessions' sake. */
+static void replace(steno_keys *ks, struct steno_key *fresh)
+{
+    for (struct steno_key *k = ks->first; k; k = k->next)
+        k->gone = true;
+    while (fresh) {
+        struct steno_key *next = fresh->next, *k = ks->first, **end = &ks->first;
+        for (; k && strcmp(k->name, fresh->name); k = k->next)
+            end = &k->next;
+        if (k) {
+            memcpy(k->secret, fresh->secret, sizeof k->secret);
+            k->max_sessions = fresh->max_sessions;
+            k->requests.per_minute = fresh->requests.per_minute;
+            k->audio.per_minute = fresh->audio.per_minute;
+            k->gone = false;
+            fresh->next = NULL;
+            free_list(fresh);
+        } else {
+            fresh->next = NULL;
+            *end = fresh;
+        }
+        fresh = next;
+    }
+    ks->asked = true;
+}
+
+steno_status steno_keys_read_text(steno_keys *k, const char *name, const char *text, size_t len,
+                                  steno_err *err)
+{
+    struct reading r = {.name = name, .err = err};
+    char *copy = malloc(len + 1);
+    int rc;
+    r.last = &r.first;
+    if (!copy)
+        return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", name);
+    memcpy(copy, text, len);
+    copy[len] = '\0';
+    rc = memchr(text, '\0', len) ? 1 : ini_parse_string(copy, on_value, &r);
+    explicit_bzero(copy, len);
+    free(copy);
+    if (rc && !r.status)
+        r.status = steno_fail(err, rc > 0 ? STENO_ERR_INVAL : STENO_ERR_NOMEM,
+                              "%s:%d: neither [section], KEY = VALUE nor comment", name, rc);
+    if (!r.status)
+        r.status = check_list(&r);
+    if (r.status) {
+        free_list(r.first);
+        return r.status;
+    }
+    pthread_mutex_lock(&k->lock);
+    replace(k, r.first);
+    pthread_mutex_unlock(&k->lock);
+    return STENO_OK;
+}
+
+steno_status steno_keys_reload(steno_keys *k, const char *path, steno_err *err)
+{
+    steno_status st;
+    size_t n;
+    char *text;
+    FILE *f;
+    if (!path || !*path)
+        return STENO_OK;
+    f = fopen(path, "re");
+    if (!f)
+        return steno_fail(err, STENO_ERR_IO, "%s: %s", path, strerror(errno));
+    text = malloc(MAX_FILE + 1);
+    n = text ? fread(text, 1, MAX_FILE + 1, f) : 0;
+    if (!text)
+        st = steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", path);
+    else if (ferror(f))
+        st = steno_fail(err, STENO_ERR_IO, "%s: %s", path, strerror(errno));
+    else if (n > MAX_FILE)
+        st = steno_fail(err, STENO_ERR_LIMIT, "%s: larger than %u bytes", path, MAX_FILE);
+    else
+        st = steno_keys_read_text(k, path, text, n, err);
+    if (text)
+        explicit_bzero(text, n);
+    free(text);
+    fclose(f);
+    return st;
+}
+
+steno_status steno_keys_open(steno_keys **out, const char *path, steno_err *err)
+{
+    steno_status st;
+    steno_keys *k = calloc(1, sizeof *k);
+    if (!k)
+        return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+    pthread_mutex_init(&k->lock, NULL);
+    st = steno_keys_reload(k, path, err);
+    if (st) {
+        steno_keys_close(k);
+        return st;
+    }
+    *out = k;
+    return STENO_OK;
+}
+
+void steno_keys_close(steno_keys *k)
+{
+    if (!k)
+        return;
+    free_list(k->first);
+    pthread_mutex_destroy(&k->lock);
+    free(k);
+}
+
+/* ---- use ------------------------------------------------------------------------------------- */
+
+const char *steno_key_of_authorization(const char *value)
+{
+    if (!value)
+        return NULL;
+    if (!strncasecmp(value, "Bearer ", 7))
+        return value + 7 + strspn(value + 7, " ");
+    if (!strncasecmp(value, "Token ", 6))
+        return value + 6 + strspn(value + 6, " ");
+    return NULL;
+}
+
+/* Every byte is looked at, whatever the first ones are. `secret` is a whole array. */
+static bool same_secret(const char *secret, const char *given, size_t n)
+{
+    unsigned diff = strlen(secret) != n;
+    for (size_t i = 0; i < n && i < STENO_KEY_MAX; i++)
+        diff |= (unsigned char)secret[i] ^ (unsigned char)given[i];
+    return !diff;
+}
+
+steno_status steno_keys_find(steno_keys *k, const char *secret, steno_key **out, steno_err *err)
+{
+    size_t n = secret ? strlen(secret) : 0;
+    steno_key *found = NULL;
+    bool asked;
+    pthread_mutex_lock(&k->lock);
+    asked = k->asked;
+    for (steno_key *i = k->first; i && n && n <= STENO_KEY_MAX; i = i->next)
+        if (!i->gone && same_secret(i->secret, secret, n))
+            found = i;
+    pthread_mutex_unlock(&k->lock);
+    if (asked && !found)
+        return steno_fail(err, STENO_ERR_INVAL,
+                          n ? "the API key is not known here"
+                            : "an API key is needed: Authorization: Bearer KEY");
+    *out = found;
+    return STENO_OK;
+}
+
+const char *steno_key_name(const steno_key *key)
+{
+    return key ? key->name : "";
+}
+
+uint64_t steno_key_owner(const steno_key *key)
+{
+    uint64_t h = UINT64_C(14695981039346656037); /* FNV-1a of the name */
+    for (const char *p = steno_key_name(key); *p; p++)
+        h = (h ^ (unsigned char)*p) * UINT64_C(1099511628211);
+    return key ? h | 1 : 0;
+}
+
+/* Lock held. NULL: go on. */
+static const char *over_quota(steno_key *key, double *retry_after)
+{
+    *retry_after = 1;
+    if (key->max_sessions && key->sessions >= key->max_sessions)
+        return "as many sessions run as it may have";
+    if (key->requests.per_minute > 0 && key->requests.level < 1) {
+        *retry_after = wait_for(&key->requests, 1);
+        return "its requests of this minute are used up";
+    }
+    if (key->audio.per_minute > 0 && key->audio.level <= 0) {
+        *retry_after = wait_for(&key->audio, 1);
+        return "its audio of this minute is used up";
+    }
+    return NULL;
+}
+
+steno_status steno_key_enter(steno_keys *k, steno_key *key, int64_t now_ns, double *retry_after,
+                             steno_err *err)
+{
+    const char *why;
+    if (!key)
+        return STENO_OK;
+    pthread_mutex_lock(&k->lock);
+    refill(&key->requests, now_ns);
+    refill(&key->audio, now_ns);
+    why = over_quota(key, retry_after);
+    if (why) {
+        key->n_refused++;
+    } else {
+        key->sessions++;
+        key->n_requests++;
+        key->requests.level -= 1;
+    }
+    pthread_mutex_unlock(&k->lock);
+    return why ? steno_fail(err, STENO_ERR_BUSY, "the key '%s': %s", key->name, why) : STENO_OK;
+}
+
+void steno_key_leave(steno_keys *k, steno_key *key)
+{
+    if (!key)
+        return;
+    pthread_mutex_lock(&k->lock);
+    key->sessions--;
+    pthread_mutex_unlock(&k->lock);
+}
+
+steno_status steno_key_audio(steno_keys *k, steno_key *key, int64_t now_ns, double seconds,
+                             steno_err *err)
+{
+    bool over;
+    if (!key)
+        return STENO_OK;
+    pthread_mutex_lock(&k->lock);
+    refill(&key->audio, now_ns);
+    over = key->audio.per_minute > 0 && key->audio.level <= 0;
+    if (!over) {
+        key->audio.level -= seconds;
+        key->audio_seconds += seconds;
+    }
+    pthread_mutex_unlock(&k->lock);
+    return over ? steno_fail(err, STENO_ERR_BUSY,
+                             "the key '%s': its audio of this minute is used up", key->name)
+                : STENO_OK;
+}
+
+bool steno_keys_use(steno_keys *k, size_t i, struct steno_key_use *out)
+{
+    steno_key *key;
+    pthread_mutex_lock(&k->lock);
+    for (key = k->first; key && i; key = key->next)
+        i--;
+    if (key)
+        *out = (struct steno_key_use){key->name, key->sessions, key->n_requests, key->n_refused,
+                                      key->audio_seconds};
+    pthread_mutex_unlock(&k->lock);
+    return key;
+}

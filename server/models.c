@@ -1,0 +1,527 @@
+#define _GNU_SOURCE /* pthread_setname_np */
+#include "server/models.h"
+
+#include "base/clock.h"
+#include "server/log.h"
+
+#include <dirent.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SECOND INT64_C(1000000000)
+#define MAX_NAME 64
+#define RETRY_NS (10 * SECOND) /* a model that could not be loaded is tried again after */
+
+struct steno_model_slot {
+    struct steno_model_slot *next;
+    steno_models *models;
+    char name[MAX_NAME];
+    char *dir;
+    bool is_default, gone; /* gone: its directory is no longer there */
+    struct steno_served *now;
+    bool wanted, reload;
+    int generation;
+    int64_t used_ns, failed_ns;
+    steno_err err; /* why it could not be loaded */
+    struct steno_model_view last; /* of what was loaded last */
+};
+
+struct steno_models {
+    const struct steno_config *conf;
+    struct steno_pool_options pool;
+    pthread_t thread;
+    bool running;
+    pthread_mutex_t lock; /* everything below, and every slot */
+    pthread_cond_t work, idle;
+    bool stop;
+    int reloads, reloaded, failed; /* asked for and not done; of the last one */
+    struct steno_model_slot *first, **last;
+    struct steno_served *old; /* generations that are no longer served, but used */
+};
+
+/* ---- names ----------------------------------------------------------------------------------- */
+
+static bool is_alias(const char *aliases, const char *name)
+{
+    size_t len = strlen(name);
+    for (const char *p = aliases;; p += strcspn(p, ",")) {
+        size_t n;
+        p += strspn(p, ", \t");
+        if (!*p)
+            return false;
+        n = strcspn(p, ",");
+        while (n && (p[n - 1] == ' ' || p[n - 1] == '\t'))
+            n--;
+        if (n == len && !memcmp(p, name, n))
+            return true;
+    }
+}
+
+/* Lock held. */
+static struct steno_model_slot *find(steno_models *m, const char *name)
+{
+    for (struct steno_model_slot *s = m->first; s; s = s->next)
+        if (!s->gone && !strcmp(s->name, name))
+            return s;
+    return !*name || is_alias(m->conf->aliases, name) ? m->first : NULL;
+}
+
+static steno_status unknown(steno_models *m, const char *name, steno_err *err)
+{
+    char names[200];
+    size_t at = 0;
+    for (struct steno_model_slot *s = m->first; s && at + MAX_NAME + 8 < sizeof names; s = s->next)
+        if (!s->gone)
+            at += (size_t)snprintf(names + at, sizeof names - at, "%s'%s'", at ? ", " : "", s->name);
+    return steno_fail(err, STENO_ERR_INVAL, "the model '%.80s' does not exist, there is %s", name,
+                      names);
+}
+
+/* Lock held. NULL when out of memory. */
+static struct steno_model_slot *add_slot(steno_models *m, const char *name, const char *dir)
+{
+    struct steno_model_slot *s = calloc(1, sizeof *s);
+    if (s)
+        s->dir = strdup(dir);
+    if (!s || !s->dir) {
+        free(s);
+        return NULL;
+    }
+    snprintf(s->name, sizeof s->name, "%s", name);
+    s->last.name = s->name;
+    s->models = m;
+    *m->last = s;
+    m->last = &s->next;
+    return s;
+}
+
+/* Which directories there are now. */
+static void scan(steno_models *m)
+{
+    DIR *d = *m->conf->models_dir ? opendir(m->conf->models_dir) : NULL;
+    struct dirent *e;
+    if (*m->conf->models_dir && !d) {
+        steno_log(LOG_ERR, "models.dir: %s cannot be read", m->conf->models_dir);
+        return;
+    }
+    pthread_mutex_lock(&m->lock);
+    for (struct steno_model_slot *s = m->first->next; s; s = s->next)
+        s->gone = true;
+    while (d && (e = readdir(d))) {
+        char path[4096];
+        struct steno_model_slot *s = m->first;
+        DIR *sub;
+        if (*e->d_name == '.' || strlen(e->d_name) >= MAX_NAME ||
+            snprintf(path, sizeof path, "%s/%s", m->conf->models_dir, e->d_name) >=
+                (int)sizeof path ||
+            !(sub = opendir(path)))
+            continue;
+        closedir(sub);
+        while (s && strcmp(s->name, e->d_name))
+            s = s->next;
+        if (s)
+            s->gone = false;
+        else if (!add_slot(m, e->d_name, path))
+            break;
+    }
+    pthread_mutex_unlock(&m->lock);
+    if (d)
+        closedir(d);
+}
+
+/* ---- generations ----------------------------------------------------------------------------- */
+
+static void close_served(struct steno_served *s)
+{
+    if (!s)
+        return;
+    steno_pool_close(s->pool);
+    steno_model_close(s->model);
+    free(s);
+}
+
+static steno_status load(steno_models *m, const char *dir, struct steno_served **out,
+                         steno_err *err)
+{
+    struct steno_served *s = calloc(1, sizeof *s);
+    steno_status st;
+    if (!s)
+        return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+    st = steno_model_open(&s->model, dir, NULL, err);
+    if (!st) {
+        steno_model_get_info(s->model, &s->info);
+        st = steno_pool_open(&s->pool, s->model, &m->pool, err);
+    }
+    if (st) {
+        close_served(s);
+        return st;
+    }
+    *out = s;
+    return STENO_OK;
+}
+
+/* Lock held: from now on this is what the slot serves. The old one is closed by the caller's next
+ * round when nobody uses it. */
+static void publish(struct steno_model_slot *slot, struct steno_served *fresh)
+{
+    struct steno_models *m = slot->models;
+    struct steno_pool_stats ps;
+    if (slot->now) {
+        slot->now->next = m->old;
+        m->old = slot->now;
+    }
+    if (slot->is_default && !*slot->name)
+        snprintf(slot->name, sizeof slot->name, "%s", fresh->info.name);
+    fresh->name = slot->name;
+    fresh->slot = slot;
+    slot->now = fresh;
+    slot->generation++;
+    slot->used_ns = steno_now_ns();
+    slot->failed_ns = 0;
+    slot->last.bytes = fresh->info.weight_bytes;
+    snprintf(slot->last.family, sizeof slot->last.family, "%s", fresh->info.family);
+    snprintf(slot->last.language, sizeof slot->last.language, "%s", fresh->info.language);
+    snprintf(slot->last.version, sizeof slot->last.version, "%s", fresh->info.version);
+    snprintf(slot->last.license, sizeof slot->last.license, "%s", fresh->info.license);
+    steno_pool_get_stats(fresh->pool, &ps);
+    steno_log(LOG_NOTICE,
+              "model %s %s (%s, %s) from %s, generation %d: %d threads, batches of up to %d, about "
+              "%d streams at the pace of real time",
+              slot->name, fresh->info.version, fresh->info.family, fresh->info.language, slot->dir,
+              slot->generation, ps.workers, ps.batch_max, ps.capacity);
+}
+
+/* Lock held. Weights of all that is loaded. */
+static size_t loaded_bytes(const steno_models *m)
+{
+    size_t sum = 0;
+    for (const struct steno_model_slot *s = m->first; s; s = s->next)
+        sum += s->now ? s->now->info.weight_bytes : 0;
+    return sum;
+}
+
+/* Lock held: stop serving it. */
+static void retire(steno_models *m, struct steno_model_slot *slot, const char *why)
+{
+    steno_log(LOG_NOTICE, "model %s unloaded: %s", slot->name, why);
+    slot->now->next = m->old;
+    m->old = slot->now;
+    slot->now = NULL;
+}
+
+/* Lock held: while more is loaded than may be, give up the one that was used longest ago. */
+static void keep_budget(steno_models *m, const struct steno_model_slot *keep)
+{
+    size_t most = m->conf->models_memory;
+    while (most && loaded_bytes(m) > most) {
+        struct steno_model_slot *oldest = NULL;
+        for (struct steno_model_slot *s = m->first; s; s = s->next)
+            if (s->now && !s->is_default && s != keep && !s->now->users &&
+                (!oldest || s->used_ns < oldest->used_ns))
+                oldest = s;
+        if (!oldest)
+            return;
+        retire(m, oldest, "models.memory");
+    }
+}
+
+/* ---- the thread ------------------------------------------------------------------------------ */
+
+/* Lock held, given up while loading. */
+static void load_slot(steno_models *m, struct steno_model_slot *slot)
+{
+    struct steno_served *fresh = NULL;
+    bool again = slot->reload;
+    steno_err err;
+    steno_status st;
+    slot->wanted = slot->reload = false;
+    pthread_mutex_unlock(&m->lock);
+    st = load(m, slot->dir, &fresh, &err);
+    pthread_mutex_lock(&m->lock);
+    slot->wanted = false; /* those who asked meanwhile asked for this */
+    if (!st && !again && m->conf->models_memory) {
+        publish(slot, fresh);
+        keep_budget(m, slot);
+        if (loaded_bytes(m) > m->conf->models_memory) {
+            st = steno_fail(&err, STENO_ERR_BUSY,
+                            "the model '%s' (%zu bytes) does not fit models.memory beside those in "
+                            "use",
+                            slot->name, fresh->info.weight_bytes);
+            retire(m, slot, "it does not fit models.memory");
+        }
+    } else if (!st) {
+        publish(slot, fresh);
+    }
+    m->reloaded += again && !st;
+    m->failed += again && st;
+    if (!st)
+        return;
+    slot->failed_ns = steno_now_ns();
+    slot->err = err;
+    steno_log(LOG_ERR, "model %s: %s%s", slot->name, err.msg,
+              again ? "; the old one serves on" : "");
+}
+
+/* Lock held, given up while closing. True when one was closed. */
+static bool reap(steno_models *m)
+{
+    for (struct steno_served **p = &m->old; *p; p = &(*p)->next)
+        if (!(*p)->users) {
+            struct steno_served *dead = *p;
+            *p = dead->next;
+            pthread_mutex_unlock(&m->lock);
+            close_served(dead);
+            pthread_mutex_lock(&m->lock);
+            return true;
+        }
+    return false;
+}
+
+static void unload_idle(steno_models *m, int64_t now)
+{
+    double most = m->conf->models_idle;
+    for (struct steno_model_slot *s = m->first; s; s = s->next)
+        if (s->now && !s->is_default && !s->now->users && most > 0 &&
+            (double)(now - s->used_ns) * 1e-9 > most)
+            retire(m, s, "models.idle_unload");
+}
+
+static struct steno_model_slot *next_to_load(steno_models *m)
+{
+    for (struct steno_model_slot *s = m->first; s; s = s->next)
+        if (s->wanted || s->reload)
+            return s;
+    return NULL;
+}
+
+static void *run(void *arg)
+{
+    steno_models *m = arg;
+    pthread_setname_np(pthread_self(), "models");
+    pthread_mutex_lock(&m->lock);
+    while (!m->stop) {
+        struct steno_model_slot *slot = next_to_load(m);
+        int64_t until = steno_now_ns() + SECOND;
+        struct timespec ts = {.tv_sec = until / SECOND, .tv_nsec = until % SECOND};
+        if (slot) {
+            load_slot(m, slot);
+            continue;
+        }
+        if (m->reloads) {
+            m->reloads = 0;
+            pthread_cond_broadcast(&m->idle);
+        }
+        unload_idle(m, steno_now_ns());
+        if (!reap(m))
+            pthread_cond_timedwait(&m->work, &m->lock, &ts);
+    }
+    m->reloads = 0;
+    pthread_cond_broadcast(&m->idle);
+    pthread_mutex_unlock(&m->lock);
+    return NULL;
+}
+
+/* ---- interface ------------------------------------------------------------------------------- */
+
+static steno_status open_default(steno_models *m, steno_err *err)
+{
+    struct steno_served *s = NULL;
+    struct steno_model_slot *slot = NULL;
+    char *dir = NULL;
+    steno_status st = steno_model_find(&dir, m->conf->model, err);
+    if (!st)
+        st = load(m, dir, &s, err);
+    if (!st && !(slot = add_slot(m, "", dir)))
+        st = steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+    free(dir);
+    if (st) {
+        close_served(s);
+        return steno_fail_in(err, st, "model");
+    }
+    slot->is_default = true;
+    publish(slot, s);
+    return STENO_OK;
+}
+
+steno_status steno_models_open(steno_models **out, const struct steno_config *conf,
+                               const struct steno_pool_options *pool, steno_err *err)
+{
+    pthread_condattr_t monotonic;
+    steno_models *m = calloc(1, sizeof *m);
+    steno_status st;
+    if (!m)
+        return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+    m->conf = conf;
+    m->pool = *pool;
+    m->last = &m->first;
+    pthread_mutex_init(&m->lock, NULL);
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&m->work, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    pthread_cond_init(&m->idle, NULL);
+    st = open_default(m, err);
+    if (!st) {
+        scan(m);
+        m->running = !pthread_create(&m->thread, NULL, run, m);
+        if (!m->running)
+            st = steno_fail(err, STENO_ERR_INTERNAL, "models: cannot make a thread");
+    }
+    if (st) {
+        steno_models_close(m);
+        return st;
+    }
+    *out = m;
+    return STENO_OK;
+}
+
+void steno_models_close(steno_models *m)
+{
+    if (!m)
+        return;
+    pthread_mutex_lock(&m->lock);
+    m->stop = true;
+    pthread_cond_broadcast(&m->work);
+    pthread_mutex_unlock(&m->lock);
+    if (m->running)
+        pthread_join(m->thread, NULL);
+    while (m->old) {
+        struct steno_served *next = m->old->next;
+        close_served(m->old);
+        m->old = next;
+    }
+    while (m->first) {
+        struct steno_model_slot *next = m->first->next;
+        close_served(m->first->now);
+        free(m->first->dir);
+        free(m->first);
+        m->first = next;
+    }
+    pthread_cond_destroy(&m->work);
+    pthread_cond_destroy(&m->idle);
+    pthread_mutex_destroy(&m->lock);
+    free(m);
+}
+
+/* Lock held. */
+static steno_status not_loaded(struct steno_model_slot *slot, int64_t now, steno_err *err)
+{
+    if (slot->failed_ns && now - slot->failed_ns < RETRY_NS)
+        return steno_fail(err, slot->err.code == STENO_ERR_BUSY ? STENO_ERR_BUSY : STENO_ERR_INTERNAL,
+                          "%s", slot->err.msg);
+    slot->wanted = true;
+    pthread_cond_signal(&slot->models->work);
+    return steno_fail(err, STENO_ERR_BUSY, "the model '%s' is being loaded", slot->name);
+}
+
+steno_status steno_models_acquire(steno_models *m, const char *name, struct steno_served **out,
+                                  steno_err *err)
+{
+    steno_status st = STENO_OK;
+    struct steno_model_slot *slot;
+    pthread_mutex_lock(&m->lock);
+    slot = find(m, name ? name : "");
+    if (!slot) {
+        st = unknown(m, name, err);
+    } else if (!slot->now) {
+        st = not_loaded(slot, steno_now_ns(), err);
+    } else {
+        slot->now->users++;
+        slot->used_ns = steno_now_ns();
+        *out = slot->now;
+    }
+    pthread_mutex_unlock(&m->lock);
+    return st;
+}
+
+void steno_models_release(steno_models *m, struct steno_served *s)
+{
+    if (!s)
+        return;
+    pthread_mutex_lock(&m->lock);
+    s->slot->used_ns = steno_now_ns();
+    if (!--s->users)
+        pthread_cond_signal(&m->work);
+    pthread_mutex_unlock(&m->lock);
+}
+
+steno_status steno_models_check(steno_models *m, const char *name, steno_err *err)
+{
+    steno_status st = STENO_OK;
+    pthread_mutex_lock(&m->lock);
+    if (!find(m, name ? name : ""))
+        st = unknown(m, name, err);
+    pthread_mutex_unlock(&m->lock);
+    return st;
+}
+
+void steno_models_reload(steno_models *m, int *reloaded, int *failed)
+{
+    scan(m);
+    pthread_mutex_lock(&m->lock);
+    m->reloaded = m->failed = 0;
+    for (struct steno_model_slot *s = m->first; s; s = s->next)
+        s->reload = s->now && !s->gone;
+    m->reloads++;
+    pthread_cond_signal(&m->work);
+    while (m->reloads && !m->stop)
+        pthread_cond_wait(&m->idle, &m->lock);
+    *reloaded = m->reloaded;
+    *failed = m->failed;
+    pthread_mutex_unlock(&m->lock);
+}
+
+struct steno_model_slot *steno_models_slot(steno_models *m, size_t i)
+{
+    struct steno_model_slot *s;
+    pthread_mutex_lock(&m->lock);
+    for (s = m->first; s && i; s = s->next)
+        i--;
+    pthread_mutex_unlock(&m->lock);
+    return s;
+}
+
+void steno_model_slot_view(struct steno_model_slot *slot, struct steno_model_view *out)
+{
+    pthread_mutex_lock(&slot->models->lock);
+    *out = slot->last;
+    out->is_default = slot->is_default;
+    out->generation = slot->generation;
+    out->loaded = slot->now != NULL;
+    if (slot->now) {
+        out->users = slot->now->users;
+        steno_pool_get_stats(slot->now->pool, &out->pool);
+    }
+    pthread_mutex_unlock(&slot->models->lock);
+}
+
+static bool stuck_in(const steno_pool *pool, int workers, int64_t since_ns, int *worker,
+                     int64_t *at_ns)
+{
+    for (int i = 0; i < workers; i++) {
+        struct steno_pool_heartbeat b = steno_pool_worker_heartbeat(pool, i);
+        if (b.busy && b.since_ns < since_ns) {
+            *worker = i;
+            *at_ns = b.since_ns;
+            return true;
+        }
+    }
+    return false;
+}
+
+bool steno_models_find_stuck(steno_models *m, int64_t since_ns, int *worker, int64_t *at_ns)
+{
+    bool found = false;
+    pthread_mutex_lock(&m->lock);
+    for (struct steno_model_slot *s = m->first; s && !found; s = s->next) {
+        struct steno_pool_stats ps;
+        if (!s->now)
+            continue;
+        steno_pool_get_stats(s->now->pool, &ps);
+        found = stuck_in(s->now->pool, ps.workers, since_ns, worker, at_ns);
+    }
+    pthread_mutex_unlock(&m->lock);
+    return found;
+}

@@ -1,0 +1,177 @@
+#include "server/upload_internal.h"
+
+#include "protocol/query.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#define RESERVE_STEP (1u << 20) /* memory of a body of unknown length is taken in such steps */
+
+/* ---- what is asked --------------------------------------------------------------------------- */
+
+static steno_status set_native_format(struct steno_upload *up, const char *value, steno_err *err)
+{
+    static const struct {
+        const char *name;
+        enum steno_openai_format format;
+    } names[] = {{"json", STENO_OPENAI_JSON},
+                 {"text", STENO_OPENAI_TEXT},
+                 {"srt", STENO_OPENAI_SRT},
+                 {"vtt", STENO_OPENAI_VTT}};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (!strcmp(value, names[i].name)) {
+            up->ask.format = names[i].format;
+            return STENO_OK;
+        }
+    return steno_fail(err, STENO_ERR_INVAL, "format: '%.40s' is not one of json, text, srt, vtt",
+                      value);
+}
+
+static steno_status set_model(struct steno_upload *up, const char *value, steno_err *err)
+{
+    if (strlen(value) >= sizeof up->ask.model)
+        return steno_fail(err, STENO_ERR_INVAL, "model: longer than %zu bytes",
+                          sizeof up->ask.model - 1);
+    memcpy(up->ask.model, value, strlen(value) + 1);
+    return STENO_OK;
+}
+
+/* A pair of /v1/transcribe's query. A name that means nothing is an error here: it is our own form,
+ * so it is a slip of the pen. */
+static steno_status on_query(void *user, const char *name, const char *value, steno_err *err)
+{
+    struct steno_upload *up = user;
+    bool flag;
+    steno_status st;
+    if (!strcmp(name, "format"))
+        return set_native_format(up, value, err);
+    if (!strcmp(name, "model"))
+        return set_model(up, value, err);
+    if (!strcmp(name, "channel"))
+        return steno_query_int(name, value, 0, STENO_OPENAI_CHANNELS, &up->ask.channel, err);
+    if (!strcmp(name, "beam"))
+        return steno_query_int(name, value, 0, STENO_MAX_BEAM, &up->beam, err);
+    if (!strcmp(name, "n_best"))
+        return steno_query_int(name, value, 0, STENO_MAX_BEAM, &up->n_best, err);
+    if (strcmp(name, "words") && strcmp(name, "segments"))
+        return steno_fail(err, STENO_ERR_INVAL,
+                          "query: '%.40s' is unknown; known are format, model, channel, beam, "
+                          "n_best, words, segments",
+                          name);
+    st = steno_query_bool(name, value, &flag, err);
+    if (!st && !strcmp(name, "words"))
+        up->no_words = !flag;
+    else if (!st)
+        up->no_endpointing = !flag;
+    return st;
+}
+
+/* OpenAI's form has no query; `channel`, our extension, may stand there as well as in a field.
+ * Other names are other people's (api-version, for example). */
+static steno_status on_openai_query(void *user, const char *name, const char *value, steno_err *err)
+{
+    return strcmp(name, "channel") ? STENO_OK : on_query(user, name, value, err);
+}
+
+steno_status steno_upload_too_large(const struct steno_upload *up, steno_err *err)
+{
+    size_t max = up->sv->srv->conf->body_bytes;
+    /* OpenAI's wording, which clients may look for */
+    return steno_fail(err, STENO_ERR_LIMIT,
+                      "Maximum content size limit (%zu) exceeded (%zu bytes read)", max,
+                      up->content_length > max ? up->content_length : max + 1);
+}
+
+static steno_status keep(struct steno_upload *up, const char *data, size_t n, steno_err *err)
+{
+    steno_status st;
+    size_t need;
+    if (!steno_add_size(up->body.len, n, &need) || need > up->body.max)
+        return steno_upload_too_large(up, err);
+    while (up->reserved < need) {
+        size_t step = need - up->reserved > RESERVE_STEP ? need - up->reserved : RESERVE_STEP;
+        st = steno_limits_reserve(up->sv->srv->limits, step, err);
+        if (st)
+            return st;
+        up->reserved += step;
+    }
+    st = steno_buf_add(&up->body, data, n);
+    return st ? steno_fail(err, st, "no memory for the upload") : STENO_OK;
+}
+
+static steno_status on_part(void *user, const char *name, const char *filename, steno_err *err)
+{
+    struct steno_upload *up = user;
+    (void)filename; /* never trusted: the first bytes say what the recording is */
+    up->in_file = !strcmp(name, "file");
+    if (up->in_file && up->ask.has_file)
+        return steno_fail(err, STENO_ERR_INVAL, "file: the form has more than one");
+    up->ask.has_file |= up->in_file;
+    snprintf(up->field_name, sizeof up->field_name, "%s", name);
+    steno_buf_reset(&up->field);
+    return STENO_OK;
+}
+
+static steno_status on_part_data(void *user, const char *data, size_t n, steno_err *err)
+{
+    struct steno_upload *up = user;
+    if (up->in_file)
+        return keep(up, data, n, err);
+    if (steno_buf_add(&up->field, data, n))
+        return steno_fail(err, STENO_ERR_INVAL, "%s: longer than %d bytes", up->field_name,
+                          STENO_OPENAI_FIELD);
+    return STENO_OK;
+}
+
+static steno_status on_part_end(void *user, steno_err *err)
+{
+    struct steno_upload *up = user;
+    if (up->in_file)
+        return STENO_OK;
+    return steno_openai_field(&up->ask, up->field_name, up->field.data ? up->field.data : "",
+                              up->field.len, &up->fail_param, err);
+}
+
+/* Deepgram's form: names that ask for what we do not do are passed over. */
+static steno_status on_deepgram_query(void *user, const char *name, const char *value,
+                                      steno_err *err)
+{
+    if (!strcmp(name, "encoding") || !strcmp(name, "callback"))
+        return steno_fail(err, STENO_ERR_UNSUPPORTED,
+                          "%s: not possible here; the body must be a recording with a header", name);
+    return strcmp(name, "model") ? STENO_OK : set_model(user, value, err);
+}
+
+bool steno_upload_read_length(struct steno_request *rq, struct steno_upload *up)
+{
+    const char *text = steno_request_header(rq, "Content-Length");
+    size_t v = 0;
+    for (; text && *text; text++) {
+        if (*text < '0' || *text > '9' || !steno_mul_size(v, 10, &v) ||
+            !steno_add_size(v, (size_t)(*text - '0'), &v))
+            return false;
+    }
+    up->content_length = v;
+    return true;
+}
+
+steno_status steno_upload_open_body(struct steno_request *rq, struct steno_upload *up, steno_err *err)
+{
+    const struct steno_multipart_events events = {up, on_part, on_part_data, on_part_end};
+    const char *encoding = steno_request_header(rq, "Content-Encoding");
+    static const steno_query_fn readers[] = {on_openai_query, on_query, on_deepgram_query};
+    steno_status st;
+    if (encoding && strcasecmp(encoding, "identity"))
+        return steno_fail(err, STENO_ERR_UNSUPPORTED, "Content-Encoding '%.40s' is not supported",
+                          encoding);
+    st = steno_query_each(rq->target, readers[up->form], up, err);
+    if (st || up->form != STENO_UPLOAD_OPENAI)
+        return st;
+    return steno_multipart_open(&up->parts, steno_request_header(rq, "Content-Type"), &events, err);
+}
+
+steno_status steno_upload_take(struct steno_upload *up, const char *data, size_t n, steno_err *err)
+{
+    return up->parts ? steno_multipart_push(up->parts, data, n, err) : keep(up, data, n, err);
+}

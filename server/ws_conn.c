@@ -1,0 +1,739 @@
+/* One connection of the WebSocket side: from the answer to its handshake to its end.
+ *
+ * Back-pressure: when the pool's buffer of a stream is full, or too many answers are unread, the
+ * session stops being readable. What was read beyond that is kept (at most one read), the socket's
+ * reading is switched off, and TCP slows the client down; a ROOM note, or a client that reads
+ * again, switches it on. A client that takes nothing for websocket.slow_timeout is closed.
+ *
+ * The end: the close frame is written, then the descriptor lingers at the acceptor, which reads on
+ * for a while; closing at once would reset the connection and take the reason with it. */
+#include "server/ws_internal.h"
+
+#include <ctype.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "audio/ogg_opus.h"
+#include "base/clock.h"
+#include "protocol/query.h"
+#include "server/address.h"
+#include "server/log.h"
+#include "server/refusal.h"
+
+#define SOCKET_SEND_BYTES 65536 /* kernel's buffer of unread answers; Linux doubles it */
+#define WRITE_BYTES 16384       /* of messages written at a time */
+
+typedef struct steno_ws_conn conn;
+
+static double seconds_since(int64_t then, int64_t now)
+{
+    return (double)(now - then) * 1e-9;
+}
+
+/* ---- the recogniser ---------------------------------------------------------------------- */
+
+static void observe(conn *c, const struct steno_pool_note *note)
+{
+    struct steno_stats *st = c->ws->srv->stats;
+    const struct steno_event *ev = note->event;
+    if (note->kind != STENO_POOL_EVENT)
+        return;
+    if (ev->kind == STENO_PARTIAL) {
+        int64_t first = atomic_load_explicit(&c->first_audio_ns, memory_order_relaxed);
+        if (!c->had_partial && first)
+            steno_metric_observe(st->first_partial, seconds_since(first, steno_now_ns()));
+        c->had_partial = true;
+        steno_metric_observe(st->partial_latency, note->latency);
+    } else if (ev->kind == STENO_FINAL && ev->n_words) {
+        steno_metric_observe(st->final_latency, note->latency + ev->time - ev->end);
+    }
+}
+
+/* A worker of the pool. */
+static void on_note(void *user, steno_pool_stream *ps, const struct steno_pool_note *note)
+{
+    conn *c = user;
+    (void)ps;
+    observe(c, note);
+    if (steno_ws_session_note(c->session, note))
+        steno_ws_conn_wake(c);
+}
+
+static steno_status engine_resolve(void *ctx, struct steno_dialect_session *d, steno_err *err)
+{
+    conn *c = ctx;
+    struct steno_native_start *s = &d->start;
+    steno_status st = steno_models_acquire(c->ws->srv->models, s->model, &c->served, err);
+    if (st)
+        return steno_fail_in(err, st, "model");
+    snprintf(s->model, sizeof s->model, "%s", c->served->name);
+    d->model_version = c->served->info.version;
+    d->model_family = c->served->info.family;
+    if (s->audio.encoding == STENO_ENCODING_OPUS && !s->audio.sample_rate)
+        s->audio.sample_rate = steno_opus_rate_for(c->served->info.sample_rate);
+    return STENO_OK;
+}
+
+static steno_status engine_open(void *ctx, const struct steno_native_start *s, int rate,
+                                steno_err *err)
+{
+    conn *c = ctx;
+    struct steno_pool_stream_options opt = {
+        .stream = {.sample_rate = rate,
+                   .no_endpointing = !s->endpointing,
+                   .no_partials = !s->interim,
+                   .beam = s->beam,
+                   .n_best = s->alternatives,
+                   .endpoint = s->endpoint},
+        .priority = STENO_POOL_LIVE,
+        .owner = steno_key_owner(c->key),
+    };
+    c->rate = rate;
+    return steno_pool_stream_open(&c->stream, c->served->pool, &opt, on_note, c, err);
+}
+
+static steno_status engine_push(void *ctx, const float *pcm, size_t n, size_t *taken,
+                                steno_err *err)
+{
+    conn *c = ctx;
+    steno_status st;
+    if (!atomic_load_explicit(&c->first_audio_ns, memory_order_relaxed))
+        atomic_store_explicit(&c->first_audio_ns, steno_now_ns(), memory_order_relaxed);
+    st = steno_pool_stream_push(c->stream, pcm, n, taken, err);
+    if (st)
+        return st;
+    return steno_key_audio(c->ws->srv->keys, c->key, steno_now_ns(), (double)*taken / c->rate, err);
+}
+
+static steno_status engine_finalize(void *ctx, steno_err *err)
+{
+    return steno_pool_stream_finalize(((conn *)ctx)->stream, err);
+}
+
+static void engine_end(void *ctx)
+{
+    steno_pool_stream_end(((conn *)ctx)->stream);
+}
+
+static const struct steno_ws_engine engine = {engine_resolve, engine_open, engine_push,
+                                              engine_finalize, engine_end};
+
+/* ---- the end of a connection ------------------------------------------------------------- */
+
+static enum steno_session_result result_of(const struct steno_ws_session_state *st)
+{
+    switch (st->ending) {
+    case STENO_WS_ENDED:
+        return STENO_SESSION_OK;
+    case STENO_WS_DRAINED:
+        return STENO_SESSION_DRAINED;
+    case STENO_WS_BAD:
+        return STENO_SESSION_BAD;
+    case STENO_WS_STOPPED:
+    case STENO_WS_SLOW:
+        return STENO_SESSION_TIMEOUT;
+    case STENO_WS_BUSY:
+    case STENO_WS_FAILED:
+        return STENO_SESSION_FAILED;
+    case STENO_WS_RUNNING:
+        break;
+    }
+    return STENO_SESSION_GONE;
+}
+
+/* The one line of a session. */
+static void log_end(conn *c, const struct steno_ws_session_state *st,
+                    const struct steno_pool_stream_stats *ps)
+{
+    static const char *const how[STENO_SESSION_RESULTS] = {
+        "ok", "bad request", "client gone", "timed out", "drained", "failed"};
+    double open = seconds_since(c->opened_ns, steno_now_ns());
+    const char *wrong = st->ending >= STENO_WS_BAD ? st->reason : "";
+    char peer[STENO_ADDRESS_TEXT];
+    const struct steno_log_field fields[] = {
+        {"session_id", c->id, 0},
+        {"request_id", c->request_id, 0},
+        {"api", c->dialect->name, 0},
+        {"peer", steno_address_print(&c->peer.addr, peer), 0},
+        {"key", steno_key_name(c->key), 0},
+        {"model", c->served ? c->served->name : "", 0},
+        {"result", how[result_of(st)], 0},
+        {"error", wrong, 0},
+        {"close_code", NULL, st->close_code},
+        {"seconds", NULL, open},
+        {"audio_seconds", NULL, st->audio_seconds},
+        {"inference_seconds", NULL, ps->inference_seconds},
+        {"queue_wait_max", NULL, ps->queue_wait_max},
+        {"finals", NULL, (double)st->finals},
+        {"messages", NULL, (double)st->messages},
+        {"partials_dropped", NULL, (double)st->partials_dropped},
+    };
+    steno_log_event(LOG_INFO, "session", STENO_LOG_FIELDS(fields),
+                    "%s %s: %s%s%s, %.2f s of audio, %llu finals, %llu messages, %.1f s open",
+                    c->dialect->name, c->id, how[result_of(st)], *wrong ? ": " : "", wrong,
+                    st->audio_seconds, (unsigned long long)st->finals,
+                    (unsigned long long)st->messages, open);
+}
+
+static void account(conn *c, const struct steno_ws_session_state *st)
+{
+    struct steno_stats *stats = c->ws->srv->stats;
+    struct steno_pool_stream_stats ps = {0};
+    if (c->stream) {
+        steno_pool_stream_get_stats(c->stream, &ps);
+        steno_metric_add(stats->audio_seconds[c->api], ps.audio_seconds);
+        steno_metric_add(stats->inference_seconds[c->api], ps.inference_seconds);
+        if (ps.audio_seconds > 0)
+            steno_metric_observe(stats->realtime_factor, ps.inference_seconds / ps.audio_seconds);
+        if (ps.steps)
+            steno_metric_observe(stats->queue_wait, ps.queue_wait_seconds / (double)ps.steps);
+    }
+    steno_metric_add(stats->partial_revisions, (double)st->partials_revised);
+    if (st->failed_in_audio)
+        steno_stats_decode_error(stats, c->api, st->failure);
+    if (c->ws->srv->conf->log_requests)
+        log_end(c, st, &ps);
+}
+
+void steno_ws_conn_finish(conn *c)
+{
+    struct steno_ws_session_state st;
+    steno_handshake_free(&c->hs);
+    steno_buf_free(&c->refusal);
+    free(c->unread);
+    c->unread = NULL;
+    c->n_unread = 0;
+    if (!c->entered)
+        return;
+    c->entered = false;
+    steno_ws_session_get_state(c->session, &st);
+    if (c->stream && st.ending == STENO_WS_RUNNING)
+        steno_pool_stream_cancel(c->stream);
+    account(c, &st);
+    steno_pool_stream_close(c->stream); /* no note comes after it */
+    c->stream = NULL;
+    steno_ws_conn_unlink_news(c);
+    steno_ws_session_free(c->session);
+    c->session = NULL;
+    steno_models_release(c->ws->srv->models, c->served);
+    c->served = NULL;
+    if (c->established)
+        steno_metric_add(c->ws->srv->stats->ws_connections, -1);
+    steno_key_leave(c->ws->srv->keys, c->key);
+    steno_limits_leave(c->ws->srv->limits, c->api, result_of(&st));
+}
+
+/* What is to be said has been said: let go of the socket such that the client hears it. */
+static int let_go(conn *c)
+{
+    /* our own descriptor keeps the socket open when libwebsockets closes its one */
+    int fd = fcntl(lws_get_socket_fd(c->wsi), F_DUPFD_CLOEXEC, 0);
+    c->deaf = true;
+    steno_ws_conn_finish(c);
+    if (fd >= 0)
+        c->ws->owner->linger(c->ws->user, fd);
+    return -1;
+}
+
+/* ---- handshake --------------------------------------------------------------------------- */
+
+/* Answer the upgrade request with an error status and close. */
+static void refuse(conn *c, int status, const char *code, const char *message, double retry_after)
+{
+    char extra[96] = "";
+    steno_buf_init(&c->refusal, STENO_REFUSAL_BYTES);
+    if (status == 503 || status == 429)
+        snprintf(extra, sizeof extra, "Retry-After: %.0f\r\n", fmax(1, ceil(retry_after)));
+    else if (status == 401)
+        snprintf(extra, sizeof extra, "WWW-Authenticate: Bearer\r\n");
+    if (steno_refusal_write(&c->refusal, status, code, message, extra))
+        steno_buf_reset(&c->refusal); /* out of memory: just close */
+    c->deaf = true;
+    lws_callback_on_writable(c->wsi);
+}
+
+static steno_status on_query(void *user, const char *name, const char *value, steno_err *err)
+{
+    (void)err;
+    if (strcmp(name, "api_key"))
+        steno_ws_session_query(((conn *)user)->session, name, value);
+    return STENO_OK;
+}
+
+/* The subprotocol to answer with; "" for none. */
+static const char *subprotocol(conn *c)
+{
+    char key[STENO_KEY_MAX + 1];
+    if (c->dialect->subprotocol &&
+        steno_handshake_offers(c->hs.protocols, c->dialect->subprotocol))
+        return c->dialect->subprotocol;
+    return steno_handshake_token(c->hs.protocols, key, sizeof key) ? "token" : "";
+}
+
+/* True when the handshake is one that can be answered with 101. */
+static bool check_handshake(conn *c)
+{
+    char message[400];
+    int status;
+    const char *wrong = steno_handshake_check(&c->hs, &status);
+    if (wrong) {
+        refuse(c, status, status == 426 ? "upgrade_required" : "invalid_argument", wrong,
+               0);
+        return false;
+    }
+    if (*c->hs.protocols && !*subprotocol(c)) {
+        snprintf(message, sizeof message,
+                 "Sec-WebSocket-Protocol: '%.200s' has no protocol of this path%s%s; none need be "
+                 "asked for",
+                 c->hs.protocols, c->dialect->subprotocol ? ", which speaks " : "",
+                 c->dialect->subprotocol ? c->dialect->subprotocol : "");
+        refuse(c, 400, "invalid_argument", message, 0);
+        return false;
+    }
+    return true;
+}
+
+/* A key may stand in the query, for browsers. */
+static steno_status on_key(void *user, const char *name, const char *value, steno_err *err)
+{
+    (void)err;
+    if (!strcmp(name, "api_key"))
+        snprintf(user, STENO_KEY_MAX + 1, "%s", value);
+    return STENO_OK;
+}
+
+static bool find_key(conn *c)
+{
+    char text[STENO_KEY_MAX + 1] = "";
+    const char *secret = steno_key_of_authorization(c->hs.authorization);
+    steno_err err;
+    if (!secret && *c->hs.api_key)
+        secret = c->hs.api_key;
+    if (!secret && (steno_handshake_token(c->hs.protocols, text, sizeof text) ||
+                    (!steno_query_each(c->hs.target, on_key, text, NULL) && *text)))
+        secret = text;
+    if (!steno_keys_find(c->ws->srv->keys, secret, &c->key, &err))
+        return true;
+    steno_metric_add(c->ws->srv->stats->sessions_rejected[STENO_REJECT_KEY], 1);
+    refuse(c, 401, "invalid_api_key", err.msg, 0);
+    return false;
+}
+
+static steno_status on_model(void *user, const char *name, const char *value, steno_err *err)
+{
+    (void)err;
+    if (!strcmp(name, "model"))
+        snprintf(user, STENO_NATIVE_MODEL_BYTES, "%s", value);
+    return STENO_OK;
+}
+
+/* Whether the pool of the model that the URL names would take a stream. A name that is not ours is
+ * told by the session, in its dialect. */
+static steno_status admit(conn *c, steno_err *err)
+{
+    steno_models *models = c->ws->srv->models;
+    char model[STENO_NATIVE_MODEL_BYTES] = "";
+    struct steno_served *served;
+    steno_status st;
+    if (steno_query_each(c->hs.target, on_model, model, NULL) ||
+        steno_models_check(models, model, NULL))
+        return STENO_OK;
+    st = steno_models_acquire(models, model, &served, err);
+    if (st)
+        return st;
+    st = steno_pool_admit(served->pool, STENO_POOL_LIVE, err);
+    steno_models_release(models, served);
+    return st;
+}
+
+/* A place of the limits, of the pool and of the key. */
+static bool take_place(conn *c)
+{
+    struct steno_server *srv = c->ws->srv;
+    double after = srv->conf->retry_after;
+    steno_err err;
+    if (steno_limits_enter(srv->limits, c->api, &err)) {
+        refuse(c, 503, steno_status_info(err.code)->name, err.msg, after);
+        return false;
+    }
+    if (admit(c, &err)) {
+        steno_limits_refund(srv->limits, c->api, STENO_REJECT_CAPACITY);
+        refuse(c, 503, steno_status_info(err.code)->name, err.msg, after);
+        return false;
+    }
+    if (steno_key_enter(srv->keys, c->key, steno_now_ns(), &after, &err)) {
+        steno_limits_refund(srv->limits, c->api, STENO_REJECT_QUOTA);
+        refuse(c, 429, "quota_exceeded", err.msg, after);
+        return false;
+    }
+    return true;
+}
+
+/* The client's own id when it is short and harmless in a log line, else the session's. */
+static void choose_request_id(conn *c)
+{
+    const char *given = c->hs.request_id;
+    size_t n = strlen(given);
+    bool good = n && n < sizeof c->request_id;
+    for (size_t i = 0; good && i < n; i++)
+        good = isalnum((unsigned char)given[i]) || strchr("-_.:", given[i]);
+    snprintf(c->request_id, sizeof c->request_id, "%s", good ? given : c->id);
+}
+
+static bool open_session(conn *c)
+{
+    struct steno_server *srv = c->ws->srv;
+    struct steno_ws_session_limits limits = {srv->conf->ws_message_bytes, srv->conf->ws_send_bytes,
+                                             srv->conf->audio_seconds};
+    size_t text = c->dialect->max_text;
+    if (!text || text > limits.message_bytes)
+        text = limits.message_bytes;
+    steno_id_new(c->id, "sess");
+    choose_request_id(c);
+    c->session = steno_ws_session_new(c->dialect, &engine, c, c->id, &limits);
+    if (!c->session) {
+        steno_key_leave(srv->keys, c->key);
+        steno_limits_leave(srv->limits, c->api, STENO_SESSION_FAILED);
+        refuse(c, 503, "out_of_memory", "out of memory", srv->conf->retry_after);
+        return false;
+    }
+    c->entered = true;
+    steno_ws_reader_init(&c->reader, text, limits.message_bytes);
+    return true;
+}
+
+static void establish(conn *c)
+{
+    steno_err err;
+    int bytes = SOCKET_SEND_BYTES;
+    c->established = true;
+    steno_metric_add(c->ws->srv->stats->ws_connections, 1);
+    if (setsockopt(lws_get_socket_fd(c->wsi), SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes))
+        steno_log(LOG_DEBUG, "stream %s: the kernel keeps its own send buffer size", c->id);
+    if (*c->hs.beta && c->api == STENO_SESSION_REALTIME)
+        (void)on_query(c, "beta", "1", NULL);
+    if (steno_query_each(c->hs.target, on_query, c, &err))
+        steno_ws_session_reject(c->session, err.code, 0, NULL, err.msg);
+    steno_ws_session_opened(c->session);
+    if (c->ws->drained)
+        steno_ws_session_drain(c->session);
+}
+
+static enum steno_session_api api_of(const struct steno_dialect *d)
+{
+    for (int a = STENO_SESSION_STREAM; a < STENO_SESSION_APIS; a++)
+        if (!strcmp(d->name, steno_session_api_name((enum steno_session_api)a)))
+            return (enum steno_session_api)a;
+    return STENO_SESSION_STREAM;
+}
+
+void steno_ws_conn_begin(conn *c)
+{
+    c->dialect = steno_dialect_find(c->hs.target, steno_query_path_len(c->hs.target),
+                                    steno_dialect_of_root(c->ws->srv->conf->ws_root));
+    c->api = c->dialect ? api_of(c->dialect) : STENO_SESSION_STREAM;
+    if (!c->dialect) {
+        refuse(c, 404, "not_found", "no WebSocket at this path; /v1/stream is one", 0);
+        return;
+    }
+    if (!check_handshake(c) || !find_key(c) || !take_place(c) || !open_session(c))
+        return;
+    establish(c);
+    lws_callback_on_writable(c->wsi); /* the 101 */
+}
+
+/* ---- what comes -------------------------------------------------------------------------- */
+
+static bool readable(conn *c)
+{
+    struct steno_ws_session_state st;
+    if (!steno_ws_session_readable(c->session))
+        return false;
+    steno_ws_session_get_state(c->session, &st);
+    return st.queued <= c->ws->srv->conf->ws_send_bytes / 2;
+}
+
+static void update_flow(conn *c)
+{
+    bool off = !c->deaf && (c->n_unread || !readable(c));
+    if (off == c->rx_off)
+        return;
+    c->rx_off = off;
+    if (off)
+        steno_metric_add(c->ws->srv->stats->ws_rx_paused, 1);
+    /* a pause of ours is no silence of the client's */
+    c->last_message_ns = c->last_rx_ns = steno_now_ns();
+    lws_rx_flow_control(c->wsi, !off);
+}
+
+/* The client broke a rule of framing: what was said before still comes out. */
+static void break_off(conn *c, const steno_err *err)
+{
+    c->deaf = true;
+    if (err->code == STENO_ERR_INVAL)
+        steno_ws_session_reject(c->session, err->code, 1002, "protocol_error", err->msg);
+    else
+        steno_ws_session_reject(c->session, err->code, 0, NULL, err->msg);
+}
+
+static void take_item(conn *c, const struct steno_ws_item *it)
+{
+    switch (it->kind) {
+    case STENO_WS_TEXT:
+        c->last_message_ns = c->last_rx_ns;
+        steno_ws_session_text(c->session, it->data, it->n, it->last);
+        break;
+    case STENO_WS_BINARY:
+        c->last_message_ns = c->last_rx_ns;
+        steno_ws_session_binary(c->session, it->data, it->n, it->first, it->last);
+        break;
+    case STENO_WS_PING: /* only the newest need be answered (RFC 6455, 5.5.3) */
+        memcpy(c->pong_data, it->data, it->n);
+        c->pong = (unsigned)it->n + 1;
+        break;
+    case STENO_WS_CLOSE:
+        c->deaf = true;
+        steno_ws_session_leave(c->session, it->close_code);
+        break;
+    case STENO_WS_PONG:
+    case STENO_WS_CONTINUATION:
+        break;
+    }
+}
+
+/* Read frames until the input ends or the session pauses; returns how much was read. */
+static size_t read_frames(conn *c, char *p, size_t n)
+{
+    size_t at = 0;
+    while (at < n && !c->deaf && readable(c)) {
+        struct steno_ws_item item;
+        steno_err err;
+        size_t used = 0;
+        steno_status st = steno_ws_reader_next(&c->reader, p + at, n - at, &used, &item, &err);
+        at += used;
+        if (!st)
+            take_item(c, &item);
+        else if (st != STENO_NEED_MORE)
+            break_off(c, &err);
+    }
+    return c->deaf ? n : at;
+}
+
+/* Keep what could not be read now. */
+static void keep(conn *c, const char *p, size_t n)
+{
+    char *rest = n ? malloc(n) : NULL;
+    if (rest)
+        memcpy(rest, p, n);
+    free(c->unread);
+    c->unread = rest;
+    c->n_unread = rest ? n : 0;
+    if (n && !rest) {
+        c->deaf = true;
+        steno_ws_session_reject(c->session, STENO_ERR_NOMEM, 0, NULL, "message: out of memory");
+    }
+}
+
+void steno_ws_conn_receive(conn *c, char *p, size_t n)
+{
+    size_t used;
+    if (c->deaf || !c->session)
+        return;
+    c->last_rx_ns = steno_now_ns();
+    used = read_frames(c, p, n);
+    if (used < n)
+        keep(c, p + used, n - used);
+    update_flow(c);
+    lws_callback_on_writable(c->wsi);
+}
+
+/* Go on with what was kept while the session was paused. */
+static void read_on(conn *c)
+{
+    if (c->n_unread && !c->deaf) {
+        char *p = c->unread;
+        size_t n = c->n_unread, used;
+        c->unread = NULL;
+        c->n_unread = 0;
+        used = read_frames(c, p, n);
+        keep(c, p + used, n - used);
+        free(p);
+    }
+    update_flow(c);
+}
+
+void steno_ws_conn_attend(conn *c)
+{
+    struct steno_ws_session_state st;
+    steno_ws_session_get_state(c->session, &st);
+    if (st.room_wanted)
+        steno_ws_session_resume(c->session);
+    read_on(c);
+    lws_callback_on_writable(c->wsi);
+}
+
+/* ---- what goes --------------------------------------------------------------------------- */
+
+/* Hand bytes to the network; what the kernel does not take libwebsockets keeps. */
+static bool put(conn *c, const void *p, size_t n)
+{
+    return lws_write(c->wsi, (unsigned char *)(uintptr_t)p, n, LWS_WRITE_RAW) == (int)n;
+}
+
+static bool put_control(conn *c, enum steno_ws_opcode opcode, const char *p, size_t n)
+{
+    unsigned char out[STENO_WS_CONTROL_BYTES + STENO_WS_HEAD_BYTES];
+    size_t head = steno_ws_frame_head(out, opcode, n);
+    if (n)
+        memcpy(out + head, p, n);
+    return put(c, out, head + n);
+}
+
+static int write_refusal(conn *c)
+{
+    if (c->refusal.len && !put(c, c->refusal.data, c->refusal.len))
+        return -1;
+    return let_go(c);
+}
+
+static bool write_accept(conn *c)
+{
+    struct steno_buf *tx = &c->ws->tx;
+    char extra[224], uuid[37];
+    struct steno_dialect_session d;
+    snprintf(d.id, sizeof d.id, "%s", c->id);
+    steno_dialect_uuid(&d, uuid);
+    snprintf(extra, sizeof extra, "X-Request-Id: %s\r\n%s%s%s", c->request_id,
+             c->api == STENO_SESSION_DEEPGRAM ? "dg-request-id: " : "",
+             c->api == STENO_SESSION_DEEPGRAM ? uuid : "",
+             c->api == STENO_SESSION_DEEPGRAM ? "\r\n" : "");
+    steno_buf_reset(tx);
+    if (steno_handshake_accept(&c->hs, subprotocol(c), extra, tx))
+        return false;
+    steno_handshake_free(&c->hs);
+    return put(c, tx->data, tx->len);
+}
+
+/* As many messages as fit one write. False when the connection broke; *any: there were some. */
+static bool write_messages(conn *c, bool *any)
+{
+    struct steno_buf *tx = &c->ws->tx;
+    steno_buf_reset(tx);
+    while (tx->len < WRITE_BYTES) {
+        unsigned char head[STENO_WS_HEAD_BYTES];
+        size_t at = tx->len, n;
+        if (steno_buf_add(tx, (char[STENO_WS_HEAD_BYTES]){0}, STENO_WS_HEAD_BYTES))
+            return false;
+        if (steno_ws_session_take(c->session, tx)) {
+            tx->len = at;
+            break;
+        }
+        n = steno_ws_frame_head(head, STENO_WS_TEXT, tx->len - at - STENO_WS_HEAD_BYTES);
+        memmove(tx->data + at + n, tx->data + at + STENO_WS_HEAD_BYTES,
+                tx->len - at - STENO_WS_HEAD_BYTES);
+        memcpy(tx->data + at, head, n);
+        tx->len -= STENO_WS_HEAD_BYTES - n;
+    }
+    *any = tx->len > 0;
+    return !*any || put(c, tx->data, tx->len);
+}
+
+static int write_close(conn *c, const struct steno_ws_session_state *st)
+{
+    unsigned char out[STENO_WS_CONTROL_BYTES + 2];
+    size_t n = steno_ws_close_frame(out, st->close_code == 1005 ? 1000 : st->close_code,
+                                    st->reason);
+    if (!put(c, out, n))
+        return -1;
+    return let_go(c);
+}
+
+int steno_ws_conn_write(conn *c)
+{
+    struct steno_ws_session_state st;
+    bool any;
+    c->last_tx_ns = steno_now_ns();
+    if (!c->session)
+        return write_refusal(c);
+    if (c->hs.memory) {
+        lws_callback_on_writable(c->wsi); /* the query may have failed: there is something to say */
+        return write_accept(c) ? 0 : -1;
+    }
+    if (c->pong || c->ping) {
+        bool good = c->pong ? put_control(c, STENO_WS_PONG, c->pong_data, c->pong - 1)
+                            : put_control(c, STENO_WS_PING, NULL, 0);
+        c->ping = c->pong && c->ping;
+        c->pong = 0;
+        lws_callback_on_writable(c->wsi);
+        return good ? 0 : -1;
+    }
+    if (!write_messages(c, &any))
+        return -1;
+    read_on(c); /* it may have been paused until answers were read */
+    if (any) {
+        lws_callback_on_writable(c->wsi);
+        return 0;
+    }
+    steno_ws_session_get_state(c->session, &st);
+    return st.close ? write_close(c, &st) : 0;
+}
+
+/* ---- time -------------------------------------------------------------------------------- */
+
+void steno_ws_conn_drain(conn *c)
+{
+    if (!c->established || !c->session)
+        return;
+    steno_ws_session_drain(c->session);
+    lws_callback_on_writable(c->wsi);
+}
+
+static bool takes_nothing(conn *c, const struct steno_ws_session_state *st, int64_t now)
+{
+    if (!st->queued && !st->close && !lws_partial_buffered(c->wsi)) {
+        c->last_tx_ns = now;
+        return false;
+    }
+    if (seconds_since(c->last_tx_ns, now) <= c->ws->srv->conf->ws_slow_timeout)
+        return false;
+    steno_ws_session_give_up(c->session);
+    return true;
+}
+
+static void look_for_silence(conn *c, int64_t now)
+{
+    const struct steno_config *conf = c->ws->srv->conf;
+    char msg[96];
+    if (seconds_since(c->last_message_ns, now) > conf->ws_idle_timeout) {
+        snprintf(msg, sizeof msg, "idle: no audio and no message for %g s", conf->ws_idle_timeout);
+        steno_ws_session_stop(c->session, "idle_timeout", 1008, msg);
+        lws_callback_on_writable(c->wsi);
+    }
+    if (seconds_since(c->last_rx_ns, now) > conf->ws_ping_interval &&
+        seconds_since(c->last_ping_ns, now) > conf->ws_ping_interval) {
+        c->ping = true;
+        c->last_ping_ns = now;
+        lws_callback_on_writable(c->wsi);
+    }
+}
+
+bool steno_ws_conn_sweep(conn *c, int64_t now, size_t *queued)
+{
+    struct steno_ws_session_state st;
+    if (!c->session)
+        return seconds_since(c->opened_ns, now) <= c->ws->srv->conf->ws_slow_timeout;
+    steno_ws_session_get_state(c->session, &st);
+    *queued += st.queued;
+    if (takes_nothing(c, &st, now))
+        return false;
+    if (c->rx_off || c->deaf) {
+        c->last_rx_ns = c->last_message_ns = now; /* it is we who do not listen */
+        return true;
+    }
+    look_for_silence(c, now);
+    return seconds_since(c->last_rx_ns, now) <= c->ws->srv->conf->ws_idle_timeout + 1;
+}
