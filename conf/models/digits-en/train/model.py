@@ -23,23 +23,24 @@ DIM, HEADS, HIDDEN, LAYERS, BINS = 128, 4, 256, 4, 40
 C1, C2 = 16, 32
 
 
+GROUP = 4 * CHUNK    # queries that share a window of keys in training
+
+
 class Windows(torch.autograd.Function):
-    """[B, (n + k) * CHUNK, D] -> [B, n, (k + 1) * CHUNK, D]: every chunk with the k before it."""
+    """[B, LEFT + n * GROUP, D] -> [B, n, LEFT + GROUP, D]: every group with the LEFT frames before it."""
 
     @staticmethod
-    def forward(ctx, x, k):
+    def forward(ctx, x):
         b, t, d = x.shape
-        ctx.k, n = k, t // CHUNK - k
-        x = x.view(b, n + k, CHUNK, d)
-        return torch.cat([x[:, i:i + n] for i in range(k + 1)], 2)
+        ctx.n = n = (t - LEFT) // GROUP
+        return torch.cat([x[:, :n * GROUP].view(b, n, GROUP, d)[:, :, :LEFT], x[:, LEFT:].view(b, n, GROUP, d)], 2)
 
     @staticmethod
     def backward(ctx, grad):
         b, n, _, d = grad.shape
-        out = grad.new_zeros(b, n + ctx.k, CHUNK, d)
-        for i in range(ctx.k + 1):
-            out[:, i:i + n] += grad[:, :, i * CHUNK:(i + 1) * CHUNK]
-        return out.view(b, -1, d), None
+        out = F.pad(grad[:, :, LEFT:].reshape(b, n * GROUP, d), (0, 0, LEFT, 0))
+        out[:, :n * GROUP] += grad[:, :, :LEFT].reshape(b, n * GROUP, d)
+        return out
 
 
 class Attention(nn.Module):
@@ -51,28 +52,33 @@ class Attention(nn.Module):
         self.bias = nn.Parameter(torch.zeros(HEADS, CHUNK, LEFT + CHUNK))
         self.scale = (DIM // HEADS) ** -0.5
 
-    def attend(self, q, kv, blocks):
-        """q [B*blocks, CHUNK, DIM], kv [B*blocks, LEFT+CHUNK, 2*DIM]"""
+    def attend(self, q, kv, bias):
+        """q [N, Q, DIM], kv [N, K, 2*DIM], bias [HEADS, Q, K] -> [N, Q, DIM]"""
         k, v = kv.split(DIM, -1)
-        q = q.reshape(-1, CHUNK, HEADS, DIM // HEADS).transpose(1, 2)
-        k = k.reshape(-1, LEFT + CHUNK, HEADS, DIM // HEADS).permute(0, 2, 3, 1)
-        v = v.reshape(-1, LEFT + CHUNK, HEADS, DIM // HEADS).transpose(1, 2)
-        w = torch.softmax(torch.matmul(q, k) * self.scale + self.bias, -1)
-        return self.out(torch.matmul(w, v).transpose(1, 2).reshape(-1, blocks * CHUNK, DIM))
+        q, k, v = (x.unflatten(-1, (HEADS, DIM // HEADS)) for x in (q, k, v))
+        w = torch.softmax(torch.matmul(q.transpose(1, 2), k.permute(0, 2, 3, 1)) * self.scale + bias, -1)
+        return torch.matmul(w, v.transpose(1, 2)).transpose(1, 2).flatten(2)
+
+    def group_bias(self):
+        """[HEADS, GROUP, LEFT + GROUP]: the bias of a chunk repeated along the band, minus infinity outside it."""
+        i, j = torch.arange(GROUP)[:, None], torch.arange(LEFT + GROUP)[None]
+        at = j - i // CHUNK * CHUNK
+        out = self.bias[:, i % CHUNK, at.clamp(0, LEFT + CHUNK - 1)]
+        return out.masked_fill((at < 0) | (at >= LEFT + CHUNK), float("-inf"))
 
     def forward(self, x):
         """x [B, n*CHUNK, DIM]: each chunk sees itself and LEFT frames before it."""
         b, t, _ = x.shape
-        y = self.qkv(self.norm(x))
-        q, kv = y.split([DIM, 2 * DIM], -1)
-        n = t // CHUNK
-        kv = Windows.apply(F.pad(kv, (0, 0, LEFT, 0)), LEFT // CHUNK)
-        return self.attend(q.reshape(b * n, CHUNK, DIM), kv.reshape(b * n, LEFT + CHUNK, 2 * DIM), n)
+        rest = -t % GROUP
+        y = F.pad(self.qkv(self.norm(x)), (0, 0, LEFT, rest))
+        q = y[:, LEFT:, :DIM].unflatten(1, (-1, GROUP)).flatten(0, 1)
+        kv = Windows.apply(y[..., DIM:]).flatten(0, 1)
+        return self.out(self.attend(q, kv, self.group_bias()).view(b, t + rest, DIM)[:, :t])
 
     def step(self, x, cache):
         q, kv = self.qkv(self.norm(x)).split([DIM, 2 * DIM], -1)
         kv = torch.cat([cache, kv], 1)
-        return self.attend(q, kv, 1), kv[:, CHUNK:]
+        return self.out(self.attend(q, kv, self.bias)), kv[:, CHUNK:]
 
 
 class Convolution(nn.Module):

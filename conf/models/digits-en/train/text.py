@@ -35,6 +35,23 @@ oh my dear friend|oh yes of course|he used to sing to them|a gift for my mother|
 he has won before|the team that won went to the park|the dog ate my homework""".replace("\n", "|").split("|")
 
 
+# The digits as speakers of other languages say them, spelt for the espeak-ng voice of that language; in DIGITS' order.
+ACCENTED = {
+    "fr": ["ziro ouane tou sri fore faïve sixe sévène éïte naïne o", "zéro ouanne tou fri faure faïf sikse sèvène éte naïne ô"],
+    "de": ["siero uann tu srih fohr faif siks sewen äit nein oh", "zero wann tuh sri for faiw siks sewn eet nain o"],
+    "es": ["sirou uan tu tri for faif siks seven eit nain ou", "sero guan tu sri for faib sics seben eit nain o"],
+    "it": ["ziro uan tu tri for faiv sics seven eit nain o"], "nl": ["ziero wan toe srie foor faif siks sevven eet nain oo"],
+    "pt-br": ["zirou uan tu fri fór faive síquis séven eite naine ôu"], "pl": ["ziro łan tu sri for fajf siks sewen ejt najn oł"],
+    "ru": ["зироу уан ту сри фор файв сикс сэвэн эйт найн оу"], "hi": ["ज़ीरो वन टू थ्री फोर फाइव सिक्स सेवन एट नाइन ओ"],
+    "sv": ["siro oann to tri får fajv sicks seven ejt najn å"], "tr": ["ziro uan tu tıri for fayv siks sevın eyt nayn o"],
+    "el": ["ζίρο γουάν του θρι φορ φάιβ σιξ σέβεν έιτ νάιν όου"], "cs": ["zírou uan tů srí fór fajv siks sevn ejt najn ou"],
+    "hu": ["zíró uan tú szrí fór fájv sziksz szeven éjt nájn ó"], "fi": ["siirou uan tuu trii foor faiv siks seven eit nain ou"],
+    "ja": ["ゼロ ワン ツー スリー フォー ファイブ シックス セブン エイト ナイン オー"],
+    "ko": ["지로 원 투 쓰리 포 파이브 식스 세븐 에잇 나인 오"], "ro": ["ziro uan tu tri for faiv sics seven eit nain ou"],
+    "da": ["siro van tu sri får fajv siks seven ejt najn å"],
+}
+
+
 def digit_string(rng, low=2, high=10):
     n = int(rng.integers(low, high + 1))
     oh = rng.random() < 0.35  # a speaker says zero or oh, seldom both
