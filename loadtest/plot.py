@@ -1,8 +1,11 @@
-"""Draw latency against the number of streams from the JSON files of `scenarios.sh curve`.
+"""Draw the curves of `loadtest/run.sh curve`: latency, processor time and batch size against the number of streams.
 
     plot.py OUT.svg build/load/curve-*.json        (needs matplotlib)
+
+Files are grouped by the part of their label before the last dash: curve-MODEL-tTHREADS-bBATCH-N.
 """
 import json
+import re
 import sys
 
 import matplotlib
@@ -10,18 +13,37 @@ import matplotlib
 matplotlib.use("svg")
 import matplotlib.pyplot as plt  # noqa: E402
 
-runs = sorted((json.load(open(f, encoding="utf-8")) for f in sys.argv[2:]), key=lambda r: r["streams"])
-n = [r["streams"] for r in runs]
-fig, (left, right) = plt.subplots(1, 2, figsize=(9, 3.4))
-for q, style in (("p50", "o-"), ("p95", "s-"), ("p99", "^-")):
-    left.plot(n, [r["answer_ms"][q] for r in runs], style, label=q)
-left.set(yscale="log", xlabel="real-time streams", ylabel="latency of answers, ms")
-left.set_xticks([i for i in n if i >= 64])
-left.legend()
-right.plot(n, [100 * r["server_cpu_seconds"] / r["seconds"] for r in runs], "o-", label="CPU, % of one core")
-right.plot(n, [r["server_rss_mib"] for r in runs], "s-", label="memory, MiB")
-right.set(xlabel="real-time streams", ylim=0)
-right.set_xticks([i for i in n if i >= 64])
-right.legend()
-fig.tight_layout()
-fig.savefig(sys.argv[1])
+
+def name_of(key):
+    m = re.match(r"curve-(.*)-t(\d+)-b(\d+)$", key)
+    if not m:
+        return key
+    threads = "1 thread" if m[2] == "1" else f"{m[2]} threads"
+    return f"{threads}, {'alone' if m[3] == '1' else 'in batches'}"
+
+
+def main():
+    groups = {}
+    for f in sys.argv[2:]:
+        with open(f, encoding="utf-8") as g:
+            r = json.load(g)
+        groups.setdefault(r["label"].rsplit("-", 1)[0], []).append(r)
+    matplotlib.rcParams.update({"svg.hashsalt": "steno", "font.size": 9, "axes.grid": True, "grid.alpha": 0.3})
+    fig, (latency, cpu, batch) = plt.subplots(1, 3, figsize=(12, 3.6))
+    for key in sorted(groups):
+        runs = sorted(groups[key], key=lambda r: r["users"])
+        n = [r["users"] for r in runs]
+        line, = latency.plot(n, [r["partial_ms"]["p99"] for r in runs], "o-", label=name_of(key))
+        latency.plot(n, [r["partial_ms"]["p50"] for r in runs], ":", color=line.get_color())
+        cpu.plot(n, [100 * r["server"]["cpu_seconds"] / r["audio_seconds"] for r in runs], "o-", color=line.get_color())
+        batch.plot(n, [r["server"]["mean_batch"] for r in runs], "o-", color=line.get_color())
+    latency.axhline(300, color="grey", lw=0.8, ls="--")
+    latency.set(yscale="log", xlabel="real-time streams", ylabel="latency of partials, ms (line p99, dots p50)")
+    cpu.set(xlabel="real-time streams", ylabel="processor time, % of a core per stream", ylim=0)
+    batch.set(xlabel="real-time streams", ylabel="streams per run of the network", ylim=0)
+    latency.legend()
+    fig.tight_layout()
+    fig.savefig(sys.argv[1], metadata={"Date": None})
+
+
+main()

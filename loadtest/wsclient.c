@@ -15,8 +15,8 @@
 #include <sysexits.h>
 
 #include "base/clock.h"
+#include "loadtest/support/histogram.h"
 #include "loadtest/support/recording.h"
-#include "loadtest/support/samples.h"
 #include "loadtest/support/ws_client.h"
 
 struct client {
@@ -31,7 +31,7 @@ struct client {
     int64_t end_ns;
     size_t known_words; /* of the current segment */
     int64_t segment;
-    struct samples words, finals;
+    struct histogram words, finals;
     bool ready, failed;
     int n_partials, n_finals;
 };
@@ -62,7 +62,7 @@ static void measure_words(struct client *c, const json_t *msg)
         if (chunk >= c->n_chunks)
             chunk = c->n_chunks - 1;
         if (c->chunk_sent_ns[chunk])
-            samples_add(&c->words, (double)(now - c->chunk_sent_ns[chunk]) * 1e-6);
+            histogram_add(&c->words, (double)(now - c->chunk_sent_ns[chunk]) * 1e-6);
     }
     if (n > c->known_words)
         c->known_words = n;
@@ -104,7 +104,7 @@ static void on_message(void *user, const char *text, size_t n)
         c->n_finals++;
         measure_words(c, msg);
         if (c->end_ns)
-            samples_add(&c->finals, (double)(steno_now_ns() - c->end_ns) * 1e-6);
+            histogram_add(&c->finals, (double)(steno_now_ns() - c->end_ns) * 1e-6);
         if (!c->raw)
             print_final(c, msg);
     } else if (!strcmp(type, "error")) {
@@ -149,18 +149,18 @@ static void summary(struct client *c)
     if (c->words.n && !c->fast)
         printf("latency of partials (end of a word's chunk sent -> word shown): "
                "p50 %.0f ms, p95 %.0f ms, max %.0f ms, %zu words\n",
-               samples_quantile(&c->words, 0.5), samples_quantile(&c->words, 0.95),
-               samples_quantile(&c->words, 1.0), c->words.n);
+               histogram_quantile(&c->words, 0.5), histogram_quantile(&c->words, 0.95),
+               histogram_quantile(&c->words, 1.0), c->words.n);
     if (c->finals.n)
         printf("latency of the last final (end sent -> final): %.0f ms\n",
-               samples_quantile(&c->finals, 1.0));
+               histogram_quantile(&c->finals, 1.0));
 }
 
 static int run(struct client *c, const struct load_url *u)
 {
     steno_err err;
     char start[128];
-    if (load_ws_open(&c->ws, u, &err)) {
+    if (load_ws_open(&c->ws, u, "", &err)) {
         fprintf(stderr, "wsclient: %s\n", err.msg);
         return EX_UNAVAILABLE;
     }
@@ -244,8 +244,6 @@ int main(int argc, char **argv)
         return EX_OSERR;
     rc = run(&c, &u);
     load_ws_close(&c.ws);
-    samples_free(&c.words);
-    samples_free(&c.finals);
     free(c.chunk_sent_ns);
     recording_free(&c.rec);
     return rc;

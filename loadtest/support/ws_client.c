@@ -1,55 +1,30 @@
 #include "loadtest/support/ws_client.h"
 
 #include <errno.h>
-#include <netdb.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #define MAX_QUEUED (64 << 20)
 enum { OP_CONTINUE = 0, OP_TEXT = 1, OP_BINARY = 2, OP_CLOSE = 8, OP_PING = 9, OP_PONG = 10 };
 
-steno_status load_url_parse(struct load_url *u, const char *text, steno_err *err)
+steno_status load_ws_open(struct load_ws *w, const struct load_url *u, const char *head,
+                          steno_err *err)
 {
-    struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *list;
-    int rc;
-    memset(u, 0, sizeof *u);
-    if (sscanf(text, "ws://[%127[^]]]:%7[0-9]%511s", u->host, u->port, u->path) < 2 &&
-        sscanf(text, "ws://%127[^:/]:%7[0-9]%511s", u->host, u->port, u->path) < 2)
-        return steno_fail(err, STENO_ERR_INVAL, "url: '%s' is not ws://HOST:PORT/PATH", text);
-    if (!u->path[0])
-        memcpy(u->path, "/v1/stream", sizeof "/v1/stream");
-    rc = getaddrinfo(u->host, u->port, &hints, &list);
-    if (rc)
-        return steno_fail(err, STENO_ERR_IO, "%s: %s", u->host, gai_strerror(rc));
-    memcpy(&u->addr, list->ai_addr, list->ai_addrlen);
-    u->addr_len = list->ai_addrlen;
-    freeaddrinfo(list);
-    return STENO_OK;
-}
-
-steno_status load_ws_open(struct load_ws *w, const struct load_url *u, steno_err *err)
-{
-    int one = 1;
     memset(w, 0, sizeof *w);
     steno_buf_init(&w->in, MAX_QUEUED);
     steno_buf_init(&w->out, MAX_QUEUED);
     steno_buf_init(&w->message, MAX_QUEUED);
-    w->fd = socket(u->addr.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    w->fd = load_url_connect(u, err);
     if (w->fd < 0)
-        return steno_fail(err, STENO_ERR_IO, "socket: %s", strerror(errno));
-    setsockopt(w->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-    if (connect(w->fd, (const struct sockaddr *)&u->addr, u->addr_len) && errno != EINPROGRESS)
-        return steno_fail(err, STENO_ERR_IO, "connect %s:%s: %s", u->host, u->port,
-                          strerror(errno));
+        return STENO_ERR_IO;
     return steno_buf_printf(&w->out,
                             "GET %s HTTP/1.1\r\nHost: %s:%s\r\nUpgrade: websocket\r\n"
                             "Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
-                            "Sec-WebSocket-Key: c3Rlbm8gbG9hZCB0ZXN0IQ==\r\n\r\n",
-                            u->path, u->host, u->port);
+                            "Sec-WebSocket-Key: c3Rlbm8gbG9hZCB0ZXN0IQ==\r\n%s\r\n",
+                            u->path, u->host, u->port, head);
 }
 
 void load_ws_close(struct load_ws *w)

@@ -6,17 +6,7 @@
 #define STENO_LOADTEST_WS_CLIENT_H
 
 #include "base/buf.h"
-
-#include <sys/socket.h>
-
-struct load_url {
-    char host[128], port[8], path[512]; /* path with its query */
-    struct sockaddr_storage addr;
-    socklen_t addr_len;
-};
-
-/* "ws://HOST:PORT/PATH"; resolves the name. STENO_ERR_INVAL, STENO_ERR_IO. */
-STENO_MUST steno_status load_url_parse(struct load_url *u, const char *text, steno_err *err);
+#include "loadtest/support/url.h"
 
 enum load_ws_phase { LOAD_WS_HANDSHAKE, LOAD_WS_OPEN, LOAD_WS_CLOSED };
 
@@ -32,8 +22,9 @@ struct load_ws {
 /* Called for each text message; text is NUL-terminated, borrowed. */
 typedef void (*load_ws_fn)(void *user, const char *text, size_t n);
 
-/* Begin to connect and queue the upgrade request. */
-STENO_MUST steno_status load_ws_open(struct load_ws *w, const struct load_url *u, steno_err *err);
+/* Begin to connect and queue the upgrade request. head: more header lines, each with its CRLF. */
+STENO_MUST steno_status load_ws_open(struct load_ws *w, const struct load_url *u, const char *head,
+                                     steno_err *err);
 void load_ws_close(struct load_ws *w);
 /* Queue one message (masked); sent by pump. */
 STENO_MUST steno_status load_ws_send_text(struct load_ws *w, const char *text);

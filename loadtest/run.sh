@@ -1,0 +1,116 @@
+#!/usr/bin/env bash
+# The measured runs of docs/PERFORMANCE.md and docs/capacity.md.
+#   run.sh [curve|limit|uploads|idle|start|overload]...   default: all
+# Each starts a server of its own and writes JSON into OUT (build/load); plot.py draws it.
+# Variables: MODEL (directory), THREADS ("1 2"), BATCH ("1 0": batching off, on), CURVE (numbers of
+# streams), LIMIT_MS (300), CAPACITY (overload: instead of the measured one).
+set -uo pipefail
+cd "$(dirname "$0")/.." || exit 70
+out=${OUT:-build/load}
+LOG=$out/stenod.log
+# shellcheck source=loadtest/server.sh
+. loadtest/server.sh
+wav=tests/data/digits.wav
+model=${MODEL:-}
+name=$(basename "${model:-digits-en}")
+mkdir -p "$out"
+[ $# -gt 0 ] || set -- curve limit uploads idle start overload
+
+# what the model hears alone is what it must hear under load
+hear() {
+    heard=$(curl -fsS --data-binary @"$wav" "http://$at/v1/transcribe?format=text" | tr '\n' ' ' | sed 's/ *$//')
+}
+serve() { # THREADS BATCH [OPTION]...
+    local threads=$1 batch=$2
+    shift 2
+    start_server --threads "$threads" --set "pool.batch=$batch" ${model:+--model "$model"} "$@" || exit 70
+    hear
+}
+load() { # LABEL URL OPTION...
+    local label=$1 url=$2
+    shift 2
+    "$B/loadtest/steno-load" --label "$label" --url "$url" --metrics "http://$at/metrics" --pid "$pid" \
+        --expect "$heard" --json "$out/$label.json" "$@" "$wav"
+}
+p99() {
+    python3 -c 'import json,sys; r=json.load(open(sys.argv[1])); print(int(r["partial_ms"]["p99"]) if r["wrong"]+r["failed"]+r["refused"]==0 else 10**9)' "$out/$1.json"
+}
+
+curve() {
+    local n t b
+    for t in ${THREADS:-1 2}; do
+        for b in ${BATCH:-1 0}; do
+            serve "$t" "$b" --set pool.capacity=20000
+            for n in ${CURVE:-16 64 128 256 512 768 1024}; do
+                load "curve-$name-t$t-b$b-$n" "ws://$at/v1/stream" --users "$n" --say 2 --ramp 2 || true
+                [ "$(p99 "curve-$name-t$t-b$b-$n")" -lt 2000 ] || break
+            done
+            stop_server
+        done
+    done
+}
+
+# The most streams whose p99 of partials stays below LIMIT_MS: doubling, then halving the interval.
+limit() {
+    local t b low high n
+    for t in ${THREADS:-1 2}; do
+        for b in ${BATCH:-1 0}; do
+            low=0 high=0 n=${FIRST:-64}
+            serve "$t" "$b" --set pool.capacity=20000
+            while :; do
+                load "limit-$name-t$t-b$b" "ws://$at/v1/stream" --users "$n" --say 2 --ramp 2 >/dev/null 2>&1
+                if [ "$(p99 "limit-$name-t$t-b$b")" -le "${LIMIT_MS:-300}" ]; then
+                    low=$n
+                    cp "$out/limit-$name-t$t-b$b.json" "$out/best-$name-t$t-b$b.json"
+                    [ "$high" = 0 ] && n=$((2 * n)) || n=$(((low + high) / 2))
+                else
+                    high=$n
+                    n=$(((low + high) / 2))
+                fi
+                if [ "$high" != 0 ] && [ $((high - low)) -le $(((low + 15) / 16)) ]; then break; fi
+                [ "$n" -lt 1 ] && break
+            done
+            echo "$name, $t threads, batch $([ "$b" = 1 ] && echo off || echo on): $low streams at p99 <= ${LIMIT_MS:-300} ms"
+            stop_server
+        done
+    done
+}
+
+uploads() {
+    serve "${UPLOAD_THREADS:-2}" 0
+    load "uploads-$name-1" "http://$at/v1/transcribe" --users 1 --sessions 50 --gap-ms 0 || true
+    load "uploads-$name-8" "http://$at/v1/transcribe" --users 8 --seconds 10 --gap-ms 0 || true
+    stop_server
+}
+
+# Silent sockets: a thousand WebSocket connections that say nothing.
+idle() {
+    serve 2 0 --set websocket.idle_timeout=1h
+    python3 loadtest/idle.py "${at%:*}" "${at##*:}" "$pid" "${SILENT:-1000}" | tee "$out/idle.txt"
+    stop_server
+}
+
+start() {
+    python3 loadtest/start.py "$B/stenod" ${model:+"$model"} | tee "$out/start.txt"
+}
+
+# What the server says it can carry: 0.9 of it, then 3 times as much offered.
+overload() {
+    local capacity
+    serve 2 0 ${CAPACITY:+--set "pool.capacity=$CAPACITY"}
+    capacity=$(curl -fsS "http://$at/metrics" | sed -n 's/^steno_stream_capacity{.*} //p')
+    load "overload-$name-09" "ws://$at/v1/stream" --users $((capacity * 9 / 10)) --say 2 --ramp 2 || true
+    load "overload-$name-30" "ws://$at/v1/stream" --users $((capacity * 3)) --say 2 --ramp 2 || true
+    stop_server
+}
+
+echo "# $(machine)"
+for what in "$@"; do
+    case $what in
+    curve | limit | uploads | idle | start | overload) echo "## $what" && $what ;;
+    *)
+        echo "run.sh: unknown run $what" >&2
+        exit 64
+        ;;
+    esac
+done

@@ -1,0 +1,35 @@
+/* A recording in the encoding that a client sends, and what is said in it. */
+#ifndef STENO_LOADTEST_CLIP_H
+#define STENO_LOADTEST_CLIP_H
+
+#include <stdbool.h>
+
+#include "base/buf.h"
+
+struct clip {
+    const char *file;     /* borrowed */
+    const char *encoding; /* as the protocol names it; static */
+    int rate;             /* Hz */
+    size_t frame;         /* bytes of a sample */
+    size_t samples;       /* silence behind it included */
+    size_t header;        /* bytes before the first sample: of a WAV */
+    struct steno_buf data;
+    char *text; /* what is said; NULL: not known */
+};
+
+/* A WAV file as "s16le", "f32le", "mulaw", "alaw" or "wav", with gap_ms of silence behind it and
+ * the whole said `times` times. text: what is said in it once; NULL: FILE.txt in place of FILE.wav,
+ * if there is one. STENO_ERR_IO, STENO_ERR_FORMAT, STENO_ERR_INVAL name the file. */
+STENO_MUST steno_status clip_read(struct clip *c, const char *file, const char *encoding,
+                                  int gap_ms, int times, const char *text, steno_err *err);
+void clip_free(struct clip *c);
+static inline double clip_seconds(const struct clip *c)
+{
+    return (double)c->samples / c->rate;
+}
+
+/* Words of `got` that differ from `want` (Levenshtein distance over words), *n = words of `want`.
+ * Words are separated by blanks. */
+size_t clip_word_errors(const char *want, const char *got, size_t *n);
+
+#endif

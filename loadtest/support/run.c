@@ -1,0 +1,202 @@
+/* One thread, one epoll, a wheel of milliseconds: each user is in it at most once, at the moment it
+ * has something to send or to begin. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+
+#include "base/clock.h"
+#include "loadtest/support/load.h"
+
+#define COMPLAINTS 5
+#define MS 1000000
+
+static const struct load_kind *kind_of(const struct load_run *r)
+{
+    return r->plan->url.ws ? &load_streams : &load_uploads;
+}
+
+void load_at(struct load_user *u, int64_t ns)
+{
+    struct load_run *r = u->run;
+    int64_t ms = (ns - r->t0_ns + MS - 1) / MS, last = r->wheel_ms + LOAD_WHEEL - 1;
+    if (u->waiting)
+        return;
+    ms = ms <= r->wheel_ms ? r->wheel_ms + 1 : ms > last ? last : ms;
+    u->due_ns = ns;
+    u->waiting = true;
+    u->next_due = r->wheel[ms % LOAD_WHEEL];
+    r->wheel[ms % LOAD_WHEEL] = u;
+}
+
+void load_watch(struct load_user *u, int fd, bool in_epoll, bool out)
+{
+    struct epoll_event e = {.events = EPOLLIN | (out ? EPOLLOUT : 0u), .data.ptr = u};
+    (void)epoll_ctl(u->run->epoll, in_epoll ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, fd, &e);
+}
+
+void load_complain(struct load_user *u, const char *what)
+{
+    if (u->run->printed++ < COMPLAINTS)
+        fprintf(stderr, "steno-load: user %d, session %d: %s\n", u->number, u->session, what);
+}
+
+/* ---- sessions ---------------------------------------------------------------------------- */
+
+static void judge(struct load_user *u, enum load_outcome *outcome)
+{
+    struct load_run *r = u->run;
+    const char *said = u->said.data ? u->said.data : "";
+    size_t n;
+    if (!u->clip->text)
+        return;
+    r->word_errors += clip_word_errors(u->clip->text, said, &n);
+    r->words += n;
+    if (strcmp(said, u->clip->text) != 0) {
+        *outcome = LOAD_WRONG;
+        load_complain(u, "wrong transcript:");
+        load_complain(u, said);
+    }
+}
+
+void load_session_over(struct load_user *u, enum load_outcome outcome)
+{
+    struct load_run *r = u->run;
+    if (outcome == LOAD_OK)
+        judge(u, &outcome);
+    r->outcomes[outcome]++;
+    u->active = false;
+    atomic_fetch_sub_explicit(&r->active, 1, memory_order_relaxed);
+    u->session++;
+    load_at(u, steno_now_ns() + (int64_t)r->plan->think_ms * MS);
+}
+
+static bool finished(const struct load_user *u, int64_t now)
+{
+    const struct load_run *r = u->run;
+    if (r->stop_ns)
+        return now >= r->stop_ns;
+    return u->session >= r->plan->sessions;
+}
+
+static void wake(struct load_user *u, int64_t now)
+{
+    struct load_run *r = u->run;
+    if (u->due_ns > now) { /* further away than the wheel is long */
+        load_at(u, u->due_ns);
+        return;
+    }
+    if (u->active) {
+        kind_of(r)->due(u, now);
+        return;
+    }
+    if (finished(u, now)) {
+        r->done++;
+        return;
+    }
+    u->clip = &r->plan->clips[(u->number + u->session) % r->plan->n_clips];
+    u->active = true;
+    atomic_fetch_add_explicit(&r->active, 1, memory_order_relaxed);
+    steno_buf_reset(&u->said);
+    u->begun_ns = now;
+    kind_of(r)->begin(u);
+}
+
+static void turn_wheel(struct load_run *r)
+{
+    int64_t now = steno_now_ns(), ms = (now - r->t0_ns) / MS;
+    while (r->wheel_ms < ms) {
+        struct load_user *u, *next;
+        r->wheel_ms++;
+        u = r->wheel[r->wheel_ms % LOAD_WHEEL];
+        r->wheel[r->wheel_ms % LOAD_WHEEL] = NULL;
+        for (; u; u = next) {
+            next = u->next_due;
+            u->waiting = false;
+            wake(u, now);
+        }
+    }
+}
+
+static void loop(struct load_run *r)
+{
+    while (r->done < r->plan->users) {
+        struct epoll_event ev[256];
+        int n = epoll_wait(r->epoll, ev, 256, 1);
+        for (int i = 0; i < n; i++) {
+            struct load_user *u = ev[i].data.ptr;
+            if (u->active)
+                kind_of(r)->pump(u);
+        }
+        turn_wheel(r);
+    }
+}
+
+/* ---- the whole --------------------------------------------------------------------------- */
+
+static size_t most_chunks(const struct load_plan *p)
+{
+    size_t most = 0;
+    for (int i = 0; i < p->n_clips; i++) {
+        size_t n = p->clips[i].samples * 1000 / ((size_t)p->clips[i].rate * (size_t)p->chunk_ms);
+        most = n > most ? n : most;
+    }
+    return most + 2;
+}
+
+static steno_status make_users(struct load_run *r, steno_err *err)
+{
+    const struct load_plan *p = r->plan;
+    r->users = calloc((size_t)p->users, sizeof *r->users);
+    r->epoll = epoll_create1(EPOLL_CLOEXEC);
+    if (!r->users || r->epoll < 0)
+        return steno_fail(err, STENO_ERR_NOMEM, "no memory for %d users", p->users);
+    for (int i = 0; i < p->users; i++) {
+        struct load_user *u = &r->users[i];
+        u->run = r;
+        u->number = i;
+        u->ws.fd = -1;
+        load_http_init(&u->http);
+        steno_buf_init(&u->said, 1 << 24);
+        u->sent_ns = p->url.ws ? calloc(most_chunks(p), sizeof *u->sent_ns) : NULL;
+        if (p->url.ws && !u->sent_ns)
+            return steno_fail(err, STENO_ERR_NOMEM, "no memory for %d users", p->users);
+        load_at(u, r->t0_ns + (int64_t)(p->ramp * 1e9 * i / p->users));
+    }
+    return STENO_OK;
+}
+
+steno_status load_run(struct load_run *r, const struct load_plan *p, steno_err *err)
+{
+    struct load_observer *o = NULL;
+    steno_status st;
+    memset(r, 0, sizeof *r);
+    r->plan = p;
+    r->t0_ns = steno_now_ns();
+    r->stop_ns = p->seconds > 0 ? r->t0_ns + (int64_t)(p->seconds * 1e9) : 0;
+    if (p->pid && !process_usage_read(&r->before, p->pid))
+        return steno_fail(err, STENO_ERR_INVAL, "there is no process %d", p->pid);
+    st = make_users(r, err);
+    if (!st)
+        st = load_observe(&o, r, err);
+    if (st)
+        return st;
+    loop(r);
+    r->took = (double)(steno_now_ns() - r->t0_ns) * 1e-9;
+    load_observe_end(o);
+    if (p->pid)
+        (void)process_usage_read(&r->after, p->pid);
+    return STENO_OK;
+}
+
+void load_run_free(struct load_run *r)
+{
+    for (int i = 0; r->users && i < r->plan->users; i++) {
+        struct load_user *u = &r->users[i];
+        kind_of(r)->free(u);
+        steno_buf_free(&u->said);
+        free(u->sent_ns);
+    }
+    free(r->users);
+    free(r->points);
+}
