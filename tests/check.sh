@@ -38,18 +38,8 @@ make -s -j"$(nproc)" ${san:+SAN=$san} all tests >build/check-build.log 2>&1 || {
     exit 1
 }
 
-# Python environment for the integration tests, made once from the pinned list.
-venv() {
-    local stamp=build/venv/.made
-    [ -f "$stamp" ] && cmp -s tests/requirements.txt "$stamp" && return 0
-    echo "Making build/venv from tests/requirements.txt"
-    rm -rf build/venv
-    python3 -m venv build/venv >build/venv.log 2>&1 &&
-        build/venv/bin/pip install -q -r tests/requirements.txt >>build/venv.log 2>&1 &&
-        cp tests/requirements.txt "$stamp" && return 0
-    tail -n 5 build/venv.log
-    return 1
-}
+# shellcheck source=tests/venv.sh
+. tests/venv.sh
 
 logs=$(mktemp -d)
 trap 'rm -rf "$logs"' EXIT
@@ -129,8 +119,8 @@ if want kernels && [ -x "$B/tests/kernels/kcheck" ]; then
     batch 1 <<<"kernels/kcheck 400 $B/tests/kernels/kcheck"
 fi
 if want scripts && [ -z "$san" ]; then
-    batch 2 < <(for s in tests/layers.sh tests/symbols.sh tests/installed.sh tests/style.sh; do
-        [ -f "$s" ] && echo "$(basename "$s" .sh) 400 bash $s"; done)
+    batch 2 < <(for s in tests/layers.sh tests/symbols.sh tests/installed.sh tests/style.sh tests/counts.sh; do
+        [ -f "$s" ] && echo "$(basename "$s" .sh) 900 bash $s"; done)
 fi
 if want integration; then
     if venv; then

@@ -5,7 +5,8 @@ set -eu
 
 build="gcc make pkg-config libc6-dev libmicrohttpd-dev libwebsockets-dev libjansson-dev
  libprotobuf-c-dev protobuf-c-compiler libopenblas-dev libopus-dev libogg-dev libvorbis-dev libsndfile1-dev
- libsoxr-dev libinih-dev libsystemd-dev libxxhash-dev libutf8proc-dev libkissfft-dev uthash-dev"
+ libsoxr-dev libinih-dev libsystemd-dev libxxhash-dev libutf8proc-dev libkissfft-dev uthash-dev
+ libyaml-dev zlib1g-dev"
 demo="curl"
 check="curl libcmocka-dev python3 python3-venv git binutils scdoc shellcheck systemd"
 

@@ -15,6 +15,7 @@ put() { # MODE SOURCE TARGET
 
 put 755 "$build/steno" "$bindir/steno"
 put 755 "$build/stenod" "$sbindir/stenod"
+put 755 "$build/loadtest/steno-load" "$bindir/steno-load"
 put 644 "$build/libsteno.a" "$libdir/libsteno.a"
 put 644 engine/steno.h "$includedir/steno/steno.h"
 put 644 engine/base/status.h "$includedir/steno/base/status.h"

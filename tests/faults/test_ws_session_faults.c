@@ -57,8 +57,9 @@ struct fake {
     int opens, ends;
 };
 
-static steno_status resolve(void *ctx, struct steno_native_start *s, steno_err *err)
+static steno_status resolve(void *ctx, struct steno_dialect_session *d, steno_err *err)
 {
+    struct steno_native_start *s = &d->start;
     (void)ctx, (void)err;
     snprintf(s->model, sizeof s->model, "digits-en");
     return STENO_OK;
@@ -143,7 +144,7 @@ static bool scenario(void)
     struct fake f = {.room = 1000};
     static char pcm[8000];
     char last[16] = "", said[256] = "";
-    steno_ws_session *s = steno_ws_session_new(&engine, &f, "sess_fault", &limits);
+    steno_ws_session *s = steno_ws_session_new(&steno_dialect_native, &engine, &f, "sess_fault", &limits);
     if (!s)
         return false;
     text(s, "{\"type\":\"start\",\"encoding\":\"s16le\",\"sample_rate\":8000}");

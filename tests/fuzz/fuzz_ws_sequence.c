@@ -40,8 +40,9 @@ static unsigned next(struct world *w)
         }                                                                                          \
     } while (0)
 
-static steno_status resolve(void *ctx, struct steno_native_start *s, steno_err *err)
+static steno_status resolve(void *ctx, struct steno_dialect_session *d, steno_err *err)
 {
+    struct steno_native_start *s = &d->start;
     (void)ctx;
     if (s->model[0] == 'x')
         return steno_fail(err, STENO_ERR_INVAL, "model: '%s' is not here", s->model);
@@ -249,7 +250,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     struct steno_ws_session_limits limits = {4096, 2048, 2.0};
     struct world w = {.p = data, .n = n, .room = 1000, .last_seq = -1};
-    w.s = steno_ws_session_new(&engine, &w, "sess_fuzz", &limits);
+    w.s = steno_ws_session_new(&steno_dialect_native, &engine, &w, "sess_fuzz", &limits);
     if (!w.s)
         return 0;
     while (w.n)

@@ -66,6 +66,17 @@ OPENAI = "/v1/audio/transcriptions"
 
 
 @case
+def deepgrams_form_is_as_described(d):
+    with open(DIGITS, "rb") as f:
+        audio = f.read()
+    answer = check(d, "POST", "/v1/listen?model=nova-3", body=audio)
+    assert answer["results"]["channels"][0]["alternatives"][0]["transcript"] == DIGITS_TEXT
+    check(d, "POST", "/v1/listen", body=b"no audio at all", want=400)
+    check(d, "POST", "/v1/listen?model=none", body=audio, want=404)
+    check(d, "POST", "/v1/listen?encoding=linear16", body=audio, want=415)
+
+
+@case
 def the_descriptions_are_well_formed(_):
     for doc in (OPENAPI, ASYNCAPI):
         for name, schema in doc["components"]["schemas"].items():

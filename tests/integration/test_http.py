@@ -456,11 +456,14 @@ def half_open_and_slow_connections_hold_nobody_up(d):
         except OSError:
             pass
         assert time.monotonic() - started < 15 * SLOW
+        answer = read_all(s)
+        assert answer.startswith(b"HTTP/1.1 408 ") and b"limits.body_timeout" in answer, answer
         s.close()
         # and one that stops altogether
         s = dial(quick)
         s.sendall(b"POST /v1/transcribe HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\nxx")
-        read_all(s)
+        answer = read_all(s)
+        assert answer.startswith(b"HTTP/1.1 408 ") and b"limits.idle_timeout" in answer and b'"body_timeout"' in answer, answer
         s.close()
         assert eventually(lambda: quick.metric('steno_sessions_active{api="transcribe"}') == 0)
         assert eventually(lambda: quick.metric('steno_sessions_total{api="transcribe",result="timeout"}') == 2)
@@ -492,6 +495,20 @@ def clients_gone_in_the_middle_are_noticed(d):
     assert eventually(lambda: d.metric(gone) == before + 2)
     assert d.metric('steno_http_requests_total{route="/v1/transcribe",method="POST",code="499"}') == before + 2
     assert d.metric('steno_sessions_active{api="transcribe"}') == 0
+
+
+@case
+def a_client_that_closed_its_sending_side_is_still_answered(d):
+    audio = WAV
+    for version in (b"1.1", b"1.0"):
+        s = dial(d)
+        s.sendall(b"POST /v1/transcribe?format=text HTTP/%s\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % (version, len(audio)) + audio)
+        s.shutdown(socket.SHUT_WR)
+        answer = read_all(s)
+        s.close()
+        if answer.startswith(b"HTTP/1.1 102 "):
+            answer = answer.split(b"\r\n\r\n", 1)[1]
+        assert b" 200 OK" in answer.split(b"\r\n")[0] and DIGITS_TEXT.encode() in answer, answer
 
 
 @case

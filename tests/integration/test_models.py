@@ -54,9 +54,9 @@ def carry(feed, sess, outs):
     return feed
 
 
-def steno(path, feed, count, level, cpu):
+def steno(path, feed, count, level, cpu, *args):
     with tempfile.TemporaryDirectory() as d:
-        cmd = [STENO, "run", path, "--output-dir", d, "--opt-level", level, "--cpu", cpu]
+        cmd = [STENO, "run", path, "--output-dir", d, "--opt-level", level, "--cpu", cpu, *args]
         for k, (n, v) in enumerate(feed.items()):
             np.save(f"{d}/in{k}.npy", v)
             cmd += ["--input", f"{n}={d}/in{k}.npy"]

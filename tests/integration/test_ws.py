@@ -366,17 +366,18 @@ def an_error_costs_nothing_that_was_said_before(d):
 def text_that_is_not_utf8_is_refused(d):
     with raw(d) as s:
         s.sendall(frame(1, b'{"type":"\xff\xfe"}'))
-        assert read_close(s) in (1007,), "not 1007"
+        got, code = read_messages(s)
+        assert code == 1007 and got[-1]["code"] == "invalid_data", (got, code)
 
 
-def raw(d, extra="", receive_buffer=0):
+def raw(d, extra="", receive_buffer=0, query=""):
     """A socket after the handshake, for what no library would send."""
     s = socket.socket()
     s.settimeout(60 * SLOW)
     if receive_buffer:
         s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
     s.connect(("127.0.0.1", d.port))
-    s.sendall(f"GET /v1/stream HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    s.sendall(f"GET /v1/stream{query} HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
               f"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n{extra}\r\n".encode())
     head = b""
     while b"\r\n\r\n" not in head:
@@ -392,7 +393,8 @@ def frame(op, data, mask=True, fin=True):
     n = len(data)
     head = bytes([(0x80 if fin else 0) | op])
     bit = 0x80 if mask else 0
-    head += bytes([bit | n]) if n < 126 else bytes([bit | 126]) + struct.pack(">H", n)
+    head += bytes([bit | n]) if n < 126 else bytes([bit | 126]) + struct.pack(">H", n) if n < 65536 else \
+        bytes([bit | 127]) + struct.pack(">Q", n)
     if not mask:
         return head + data
     key = b"\x01\x02\x03\x04"
@@ -420,15 +422,108 @@ def read_close(s):
     return 1006
 
 
+def read_messages(s):
+    """(text messages, close code) of what the server sends until it closes; 1006 without a close frame."""
+    data, texts = b"", []
+    try:
+        while True:
+            got = s.recv(65536)
+            if not got:
+                break
+            data += got
+    except ConnectionResetError:
+        pass
+    while len(data) >= 2:
+        n, k = data[1] & 0x7F, 2
+        if n == 126:
+            n, k = struct.unpack(">H", data[2:4])[0], 4
+        if data[0] & 0xF == 8:
+            return texts, struct.unpack(">H", data[k:k + 2])[0]
+        if data[0] & 0xF == 1:
+            texts.append(json.loads(data[k:k + n]))
+        data = data[k + n:]
+    return texts, 1006
+
+
 @case
-def broken_framing_closes_the_connection_only(d):
-    for bad in (frame(2, b"unmasked", mask=False), frame(3, b"reserved opcode"), frame(9, b"x" * 126),
-                frame(0, b"continuation of nothing"), bytes([0xF2, 0x80, 0, 0, 0, 0])):
+def broken_framing_is_named_and_closed_with_1002(d):
+    for bad, names in ((frame(2, b"unmasked", mask=False), "not masked"), (frame(1, b'{"type":"end"}', mask=False), "not masked"),
+                       (frame(3, b"reserved opcode"), "opcode 3"), (frame(9, b"x" * 126), "125 bytes"),
+                       (frame(9, b"x", fin=False), "fragmented"), (frame(0, b"continuation of nothing"), "continuation"),
+                       (frame(2, b"begun", fin=False) + frame(2, b"again"), "within"),
+                       (bytes([0xF2, 0x80, 0, 0, 0, 0]), "reserved bits"), (frame(8, b"\x03"), "two bytes")):
         with raw(d) as s:
             s.sendall(bad)
-            s.shutdown(socket.SHUT_WR)
-            read_close(s)  # ends, with a code or without
+            got, code = read_messages(s)
+            assert code == 1002 and got[-1]["code"] == "protocol_error" and names in got[-1]["message"], (names, got, code)
     assert d.status("/healthz") == 200
+
+
+@case
+def broken_framing_costs_nothing_that_was_said_before(d):
+    with raw(d, query=f"?sample_rate={RATE}") as s:
+        s.sendall(frame(2, PCM) + frame(2, PCM, mask=False))
+        got, code = read_messages(s)
+        assert code == 1002 and got[-1]["type"] == "error" and text(got) == heard(d), (got[-1], code)
+
+
+@case
+def a_message_too_large_is_refused_by_its_header(d):
+    """Of a frame that says 9 MiB the head is enough; one who sends all of it still reads why."""
+    with raw(d) as s:
+        s.sendall(b"\x82\xff" + struct.pack(">Q", 9 << 20) + b"\0" * 4)
+        got, code = read_messages(s)
+        assert code == 1009 and got[-1]["code"] == "limit_exceeded" and "8388608 bytes" in got[-1]["message"], (got, code)
+    got, code = stream(d, [b"\0" * (9 << 20)], start=None, finish=False)
+    assert code == 1009 and got[-1]["code"] == "limit_exceeded", (got, code)
+
+
+@case
+def a_flood_of_pings_is_answered_by_the_newest_and_costs_no_memory(d):
+    with raw(d) as s:
+        rss = d.rss()
+        for i in range(400):
+            s.sendall(frame(9, b"ping %06d" % i) * 50)
+        s.sendall(frame(9, b"the last") + frame(1, b'{"type":"end"}'))
+        data = b""
+        while b"\x8a\x08the last" not in data:
+            got = s.recv(65536)
+            assert got, data[-200:]
+            data += got
+        assert d.rss() - rss < 8 * SLOW
+
+
+@case
+def endless_messages_of_many_fragments_are_bounded(d):
+    with Stenod("websocket.message=64K") as small, raw(small) as s:
+        try:
+            s.sendall(frame(2, b"", fin=False))
+            for _ in range(70):
+                s.sendall(frame(0, b"\0" * 1000, fin=False))
+        except OSError:
+            pass
+        got, code = read_messages(s)
+        assert code == 1009 and got[-1]["code"] == "limit_exceeded", (got[-1:], code)
+
+
+@case
+def control_frames_between_fragments_are_no_part_of_the_message(d):
+    with raw(d, query=f"?sample_rate={RATE}") as s:
+        half = len(PCM) // 4 * 2
+        s.sendall(frame(2, PCM[:half], fin=False) + frame(9, b"in between") + frame(10, b"unasked") +
+                  frame(0, PCM[half:]) + frame(1, b'{"type":"e', fin=False) + frame(9, b"") + frame(0, b'nd"}'))
+        got, code = read_messages(s)
+        assert code == 1000 and text(got) == heard(d), (got[-1], code)
+
+
+@case
+def text_in_one_read_with_more_audio_than_there_is_room_for_is_not_lost(d):
+    """Frames that come while the session is paused wait; none is refused or overtakes another."""
+    with Stenod("pool.buffer=0.5") as tight, raw(tight, query=f"?sample_rate={RATE}") as s:
+        s.sendall(b"".join(frame(2, c) + frame(1, b'{"type":"keepalive"}') for c in chunks(PCM, 2000)) +
+                  frame(1, b'{"type":"finalize"}') + frame(1, b'{"type":"end"}'))
+        got, code = read_messages(s)
+        assert code == 1000 and text(got) == heard(d), (got[-1], code)
 
 
 @case

@@ -70,6 +70,64 @@ static void sort_keeps_an_order_that_is_right(void **state)
     steno_graph_free(g);
 }
 
+/* x -> in1 -> a -> mid -> b -> in2 -> c: with `mid` outside, in1 and in2 are no convex region. */
+static struct steno_graph *chain(bool convex, steno_vid *c)
+{
+    struct steno_graph *g = steno_graph_new(NULL);
+    steno_vid x = input(g, "x"), a = value(g, "a"), b = value(g, "b"), s = value(g, "s");
+    int32_t in1, in2, outer, inner;
+    *c = value(g, "c");
+    in1 = node(g, "in1", x, STENO_NONE, a);
+    node(g, "side", x, STENO_NONE, s);
+    node(g, "mid", convex ? x : a, STENO_NONE, b);
+    in2 = node(g, "in2", b, a, *c);
+    assert_int_equal(steno_graph_add_region(g, "Outer", "o", STENO_NONE, &outer, NULL), STENO_OK);
+    assert_int_equal(steno_graph_add_region(g, "Inner", "i", outer, &inner, NULL), STENO_OK);
+    g->nodes[in1].region = outer;
+    g->nodes[in2].region = inner;
+    g->outputs = steno_graph_alloc(g, 2, sizeof *g->outputs, NULL);
+    g->outputs[0] = *c;
+    g->outputs[1] = s;
+    g->n_outputs = 2;
+    assert_int_equal(steno_graph_sort(g, NULL), STENO_OK);
+    return g;
+}
+
+static void nodes_of_a_region_stand_side_by_side(void **state)
+{
+    steno_vid c, *in, *out;
+    struct steno_graph *g = chain(true, &c);
+    int n_in, n_out, at = 0;
+    (void)state;
+    assert_int_equal(steno_graph_count_nodes(g), 4);
+    assert_int_equal(steno_graph_count_top(g), 3);
+    while (strcmp(g->nodes[at].name, "in1"))
+        at++;
+    assert_string_equal(g->nodes[at + 1].name, "in2");
+    assert_int_equal(steno_node_top_region(g, &g->nodes[at + 1]), 0);
+    assert_true(steno_node_in_region(g, &g->nodes[at + 1], 1));
+    assert_false(steno_node_in_region(g, &g->nodes[at], 1));
+    assert_int_equal(steno_region_interface(g, 0, &in, &n_in, &out, &n_out, NULL), STENO_OK);
+    assert_int_equal(n_in, 2);
+    assert_string_equal(g->values[in[0]].name, "x");
+    assert_string_equal(g->values[in[1]].name, "b");
+    assert_int_equal(n_out, 1);
+    assert_int_equal(out[0], c);
+    steno_graph_free(g);
+}
+
+static void a_region_that_is_not_convex_is_dissolved(void **state)
+{
+    steno_vid c;
+    struct steno_graph *g = chain(false, &c);
+    (void)state;
+    assert_int_equal(steno_graph_count_nodes(g), 4);
+    assert_int_equal(steno_graph_count_top(g), 4); /* the inner one, of one node, is left */
+    for (int i = 0; i < 4; i++)
+        assert_true(g->nodes[i].region == STENO_NONE || g->nodes[i].region == 1);
+    steno_graph_free(g);
+}
+
 static void a_cycle_is_named(void **state)
 {
     struct steno_graph *g = steno_graph_new(NULL);
@@ -176,6 +234,7 @@ static void replaced_values_move_everywhere(void **state)
     assert_int_equal(steno_graph_capture(body, x, &cap, NULL), STENO_OK);
     node(body, "inner", cap, cap, value(body, "o"));
     steno_graph_replace_uses(g, x, y);
+    steno_graph_settle(g);
     steno_graph_recount(g);
     assert_int_equal(g->values[x].uses, 0);
     assert_int_equal(g->values[y].uses, 4); /* twice by a, once by the body, once as output */
@@ -265,6 +324,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sort_puts_writers_before_readers),
         cmocka_unit_test(sort_keeps_an_order_that_is_right),
+        cmocka_unit_test(nodes_of_a_region_stand_side_by_side),
+        cmocka_unit_test(a_region_that_is_not_convex_is_dissolved),
         cmocka_unit_test(a_cycle_is_named),
         cmocka_unit_test(a_node_that_reads_itself_is_a_cycle),
         cmocka_unit_test(unwritten_and_twice_written_values_are_named),

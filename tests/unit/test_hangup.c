@@ -14,16 +14,20 @@
 #include <unistd.h>
 
 struct seen {
-    atomic_int calls, timeouts;
+    atomic_int calls, timeouts, halves;
     atomic_bool slow;
 };
 
-static void on_hangup(void *user, bool timed_out)
+static void on_hangup(void *user, enum steno_hangup_why why)
 {
     struct seen *s = user;
+    if (why == STENO_HANGUP_HALF) {
+        atomic_fetch_add(&s->halves, 1);
+        return;
+    }
     if (atomic_load(&s->slow))
         usleep(100000);
-    atomic_fetch_add(&s->timeouts, timed_out);
+    atomic_fetch_add(&s->timeouts, why == STENO_HANGUP_LATE);
     atomic_fetch_add(&s->calls, 1);
 }
 
@@ -79,6 +83,32 @@ static void a_deadline_passes_without_events(void **state)
     steno_hangup_close(h);
 }
 
+static void a_half_closed_client_is_told_apart_and_watched_on(void **state)
+{
+    steno_hangup *h;
+    struct seen s = {0};
+    steno_hangup_id id;
+    int p[2];
+    (void)state;
+    assert_int_equal(steno_hangup_open(&h, 4, NULL), STENO_OK);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, p), 0);
+    id = steno_hangup_watch(h, p[0], 0, on_hangup, &s);
+    assert_true(id != 0);
+    assert_int_equal(shutdown(p[1], SHUT_WR), 0);
+    for (int i = 0; i < 300 && !atomic_load(&s.halves); i++)
+        usleep(10000);
+    assert_int_equal(atomic_load(&s.halves), 1);
+    assert_int_equal(atomic_load(&s.calls), 0);
+    steno_hangup_extend(h, id, steno_now_ns() + 1);
+    steno_hangup_extend(h, id + 1, 1); /* another's: nothing */
+    assert_true(called(&s));
+    assert_int_equal(atomic_load(&s.timeouts), 1);
+    assert_int_equal(atomic_load(&s.halves), 1);
+    close(p[0]);
+    close(p[1]);
+    steno_hangup_close(h);
+}
+
 static void forget_waits_for_a_running_call_and_ends_the_watch(void **state)
 {
     steno_hangup *h;
@@ -116,6 +146,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_client_that_leaves_is_told_once),
         cmocka_unit_test(a_deadline_passes_without_events),
+        cmocka_unit_test(a_half_closed_client_is_told_apart_and_watched_on),
         cmocka_unit_test(forget_waits_for_a_running_call_and_ends_the_watch),
     };
     return cmocka_run_group_tests_name("hangup", tests, NULL, NULL);

@@ -89,10 +89,45 @@ struct steno_pool_heartbeat steno_pool_worker_heartbeat(const steno_pool *p, int
 
 /* ---------------------------------------------------------------------------------------------- */
 
+/* ---- the models: one, whose pool is that ---- */
+
+steno_status steno_models_acquire(steno_models *m, const char *name, struct steno_served **out,
+                                  steno_err *err)
+{
+    (void)name, (void)err;
+    *out = (struct steno_served *)m;
+    (*out)->users++;
+    return STENO_OK;
+}
+
+void steno_models_release(steno_models *m, struct steno_served *s)
+{
+    (void)m;
+    if (s)
+        s->users--;
+}
+
+bool steno_models_find_stuck(steno_models *m, int64_t since_ns, int *worker, int64_t *at_ns)
+{
+    const struct steno_pool *pool = ((struct steno_served *)m)->pool;
+    struct steno_pool_stats st;
+    steno_pool_get_stats(((struct steno_served *)m)->pool, &st);
+    for (int i = 0; i < st.workers; i++) {
+        struct steno_pool_heartbeat b = steno_pool_worker_heartbeat(pool, i);
+        if (b.busy && b.since_ns < since_ns) {
+            *worker = i;
+            *at_ns = b.since_ns;
+            return true;
+        }
+    }
+    return false;
+}
+
 struct fixture {
     struct steno_config conf;
     struct steno_server srv;
     struct steno_pool pool;
+    struct steno_served served;
     steno_health *health;
     int notify; /* systemd's end */
     char path[64];
@@ -106,7 +141,8 @@ static void open_fixture(struct fixture *f)
     f->srv.conf = &f->conf;
     f->srv.stats = steno_stats_new();
     f->srv.limits = steno_limits_new(&f->conf, f->srv.stats);
-    f->srv.pool = &f->pool;
+    f->served.pool = &f->pool;
+    f->srv.models = (steno_models *)&f->served; /* opaque: the fake below knows */
     snprintf(f->path, sizeof f->path, "/tmp/steno-test-health-%d", (int)getpid());
     snprintf(addr.sun_path, sizeof addr.sun_path, "%s", f->path);
     unlink(f->path);

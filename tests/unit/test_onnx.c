@@ -392,6 +392,20 @@ static void a_function_that_calls_itself_is_refused(void **state)
     refused(m, STENO_ERR_LIMIT, "Self");
 }
 
+static void a_function_that_never_writes_its_output_is_refused(void **state)
+{
+    struct mk_graph *m = mk_new(17), *f;
+    (void)state;
+    mk_import(m, "my", 1);
+    f = mk_function(m, "my", "Mute", "a", "b");
+    mk_import(f, "", 13);
+    mk_node(f, "Relu", "a", "t");
+    mk_input(m, "x", STENO_F32, "2");
+    mk_node(m, "my:Mute", "x", "y");
+    mk_output(m, "y", STENO_F32, "2");
+    refused(m, STENO_ERR_FORMAT, "in function Mute: output 'b' is written by nothing");
+}
+
 static void functions_that_double_30_times_hit_the_node_limit(void **state)
 {
     struct mk_graph *m = mk_new(17);
@@ -614,6 +628,7 @@ int main(void)
         cmocka_unit_test(functions_are_inlined),
         cmocka_unit_test(function_attributes_come_from_the_call_or_the_default),
         cmocka_unit_test(a_function_that_calls_itself_is_refused),
+        cmocka_unit_test(a_function_that_never_writes_its_output_is_refused),
         cmocka_unit_test(functions_that_double_30_times_hit_the_node_limit),
         cmocka_unit_test(external_data_is_read_at_its_offset),
         cmocka_unit_test(external_data_outside_the_folder_or_file_is_refused),

@@ -195,8 +195,8 @@ static void server_messages_are_these(void **state)
 {
     static const struct steno_word words[] = {{"four", 0.1234, 0.42, 0.987F},
                                               {"tw\"o", 0.5, 0.81, 1.0F}};
-    static const struct steno_alternative alts[] = {{"four tw\"o", 0.9F, -1.25, 2, words},
-                                                    {"four", 0.05F, -4.5, 1, words}};
+    static const struct steno_alternative alts[] = {{"four tw\"o", 0.9F, -1.25, 2, words, 0, NULL},
+                                                    {"four", 0.05F, -4.5, 1, words, 0, NULL}};
     struct steno_event ev = {.kind = STENO_PARTIAL,
                              .segment = 2,
                              .start = 0.1234,

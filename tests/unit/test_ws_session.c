@@ -23,8 +23,9 @@ struct fake {
     double sum; /* of sample i * (1 + i % 7): depends on the order */
 };
 
-static steno_status fake_resolve(void *ctx, struct steno_native_start *s, steno_err *err)
+static steno_status fake_resolve(void *ctx, struct steno_dialect_session *d, steno_err *err)
 {
+    struct steno_native_start *s = &d->start;
     (void)ctx;
     if (s->model[0] && strcmp(s->model, "digits-en"))
         return steno_fail(err, STENO_ERR_INVAL, "model: '%s' is not here", s->model);
@@ -83,7 +84,7 @@ static void make(struct fixture *f, size_t send_bytes, double audio_seconds)
     struct steno_ws_session_limits limits = {1 << 20, send_bytes, audio_seconds};
     memset(f, 0, sizeof *f);
     f->fake.room = SIZE_MAX;
-    f->s = steno_ws_session_new(&engine, &f->fake, "sess_test", &limits);
+    f->s = steno_ws_session_new(&steno_dialect_native, &engine, &f->fake, "sess_test", &limits);
     assert_non_null(f->s);
 }
 

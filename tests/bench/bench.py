@@ -1,0 +1,242 @@
+#!/usr/bin/env python3
+"""`make bench`: steno against ONNX Runtime, workload by workload, in turn, in one run, pinned to one core.
+
+    bench.py measure [--only TEXT]... [--precision fp32|bf16|int8]... [--curve] [--again] [--rounds 5] [--seconds 2]
+                     [--threads 1] [--core N] [--memory]
+    bench.py report [--markdown FILE] [--plot FILE.svg]
+    bench.py list
+
+A round runs `steno bench` and then ONNX Runtime, each for about `--seconds`; the ratio of a row is the median over
+the rounds of (ONNX Runtime's median / steno's median), so a load that comes and goes meets both. Above 1 steno is
+faster. With one thread the times are processor time of that thread, on a machine without other work the same as time
+on the wall: a core shared with others counts only for its share. Every measured row is written at once to build/bench/results.json and not measured again without --again:
+a run that was cut short goes on where it was.
+
+bf16 is our bf16 weights against ONNX Runtime's f32; int8 is the graph that ONNX Runtime's quantizer made, in both.
+Graphs without weights come from $STENO_SHARED (../shared by default) and are filled into build/bench/models.
+"""
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+sys.path.insert(0, HERE)
+import rows  # noqa: E402
+
+SHARED = os.environ.get("STENO_SHARED", os.path.join(ROOT, "..", "shared"))
+OUT = os.path.join(ROOT, "build", "bench")
+RESULTS = os.path.join(OUT, "results.json")
+TYPES = {"tensor(float)": "f4", "tensor(int64)": "i8", "tensor(int32)": "i4", "tensor(bool)": "?",
+         "tensor(uint8)": "u1", "tensor(float16)": "f2", "tensor(double)": "f8"}
+
+
+def model_path(name):
+    """Where a row's graph is: in the repository, ready in the shared folder, or filled first."""
+    for path in (os.path.join(ROOT, name), os.path.join(SHARED, "models", name)):
+        if os.path.exists(path):
+            return path
+    family = name.split("/")[0]
+    source, filled = os.path.join(SHARED, "zoo", "full", family), os.path.join(OUT, "models", family)
+    if not os.path.exists(os.path.join(OUT, "models", name)):
+        if not os.path.isdir(source):
+            return None
+        subprocess.run([sys.executable, os.path.join(SHARED, "zoo", "fill_weights.py"), source, filled], check=True,
+                       stdout=subprocess.DEVNULL)
+    return os.path.join(OUT, "models", name)
+
+
+def ort_session(path, threads):
+    import onnxruntime as ort
+
+    o = ort.SessionOptions()
+    o.intra_op_num_threads, o.inter_op_num_threads, o.log_severity_level = threads, 1, 4
+    return ort.InferenceSession(path, o, providers=["CPUExecutionProvider"])
+
+
+def dims_of(info, shapes):
+    """Extents of one input: the row's own, or the graph's with its free ones named in the row, else 1."""
+    if info.name in shapes:
+        return list(shapes[info.name])
+    return [d if isinstance(d, int) else shapes.get(d, 1) for d in info.shape]
+
+
+def feeds(sess, shapes):
+    import numpy as np
+
+    rng, out = np.random.default_rng(0), {}
+    for i in sess.get_inputs():
+        dims, t = dims_of(i, shapes), np.dtype(TYPES[i.type])
+        out[i.name] = rng.standard_normal(dims).astype(t) if t.kind == "f" else np.ones(dims, t)
+    return out
+
+
+def steno_command(path, sess, shapes, precision, threads, runs):
+    cmd = [os.path.join(ROOT, "build", "release", "steno"), "bench", path, "--runs", str(runs), "--threads",
+           str(threads), "--precision", precision, "--json"]
+    for i in sess.get_inputs():
+        cmd += ["--shape", f"{i.name}=" + "x".join(map(str, dims_of(i, shapes)))]
+    return cmd
+
+
+def run_steno(cmd):
+    """The command's JSON with its peak memory; a text instead where it failed."""
+    with subprocess.Popen(cmd, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as p:
+        out, err = p.stdout.read(), p.stderr.read()
+        _, status, usage = os.wait4(p.pid, 0)
+        p.returncode = os.waitstatus_to_exitcode(status)
+    if p.returncode:
+        return (err.strip().splitlines() or ["status %d" % p.returncode])[-1][:200]
+    return {**json.loads(out), "peak_rss": usage.ru_maxrss * 1024}
+
+
+def clock(sess, feed, runs, threads):
+    now, t = time.thread_time if threads == 1 else time.perf_counter, []
+    for _ in range(runs):
+        begin = now()
+        sess.run(None, feed)
+        t.append((now() - begin) * 1e3)
+    return t
+
+
+def one_round(cmd_for, path, sess, feed, first_ms, a):
+    """One median of each, after about a.seconds of runs."""
+    runs = max(3, min(2000, round(a.seconds * 1e3 / first_ms)))
+    ours = run_steno(cmd_for(path, runs))
+    return ours, clock(sess, feed, runs, a.threads)
+
+
+def measure(row, precision, a):
+    quantized = precision == "int8"
+    name = row.quantized if quantized else row.model
+    path = model_path(name) if name else None
+    if not path:
+        return None
+    sess = ort_session(path, a.threads)
+    alone = {**row.shapes, **row.alone}
+    feed, ours_at = feeds(sess, alone), "fp32" if quantized else precision
+    clock(sess, feed, 2, a.threads)
+    first_ms = min(clock(sess, feed, 1, a.threads))
+
+    def cmd_for(model, runs):
+        return steno_command(model, sess, row.shapes, ours_at, a.threads, runs)
+
+    key = "cpu_ms" if a.threads == 1 else "median_ms"
+    ratios, ours_ms, ort_ms = [], [], []
+    for _ in range(a.rounds):
+        ours, theirs = one_round(cmd_for, path, sess, feed, first_ms, a)
+        if isinstance(ours, str):
+            return {"refused": ours}
+        theirs = [t * row.per for t in theirs]
+        ratios.append(statistics.median(theirs) / ours[key])
+        ours_ms.append(ours[key])
+        ort_ms.append(statistics.median(theirs))
+    return {"ratio": statistics.median(ratios), "ratios": ratios,
+            "steno_ms": statistics.median(ours_ms), "ort_ms": statistics.median(ort_ms), "steno_min": min(ours_ms),
+            "ort_min": min(ort_ms), "gflop": ours["gflop"], "peak_fraction": ours["peak_fraction"],
+            "arena": ours["arena_bytes"], "weights": ours["weights_bytes"], "peak_rss": ours["peak_rss"],
+            "nodes": ours["nodes"], "misplans": ours["misplans"], "level": ours["level"], "cpu": ours["cpu"],
+            "rounds": a.rounds, "threads": a.threads}
+
+
+def ort_memory(path, shapes):
+    """Growth of ONNX Runtime's peak resident memory by its runs, bytes: what its activations take. In a process of
+    its own, since a peak never goes down."""
+    code = ("import sys, json, resource; sys.path.insert(0, sys.argv[1]); import bench\n"
+            "s = bench.ort_session(sys.argv[2], 1); f = bench.feeds(s, json.loads(sys.argv[3]))\n"
+            "status = lambda k: next(int(l.split()[1]) for l in open('/proc/self/status') if l.startswith(k)) * 1024\n"
+            "open('/proc/self/clear_refs', 'w').write('5'); before = status('VmRSS')\n"
+            "s.run(None, f); s.run(None, f); print(status('VmHWM') - before, before)")
+    p = subprocess.run([sys.executable, "-c", code, HERE, path, json.dumps(shapes)], capture_output=True, text=True,
+                       check=True)
+    grown, loaded = map(int, p.stdout.split())
+    return {"ort_activations": grown, "ort_loaded": loaded}
+
+
+def commit():
+    p = subprocess.run(["git", "-C", ROOT, "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
+    return p.stdout.strip()
+
+
+def load(path=RESULTS):
+    if not os.path.exists(path):
+        return {}
+    with open(path, encoding="utf-8") as f:
+        return json.load(f)
+
+
+def save(results):
+    with open(RESULTS + ".new", "w", encoding="utf-8") as f:
+        json.dump(results, f, indent=1, sort_keys=True)
+    os.replace(RESULTS + ".new", RESULTS)
+
+
+def selected(a):
+    for row in [*rows.TABLE, *([r for c in rows.CURVES.values() for r in c] if a.curve else [])]:
+        for precision in a.precision or ["fp32"]:
+            if (precision != "int8" or row.quantized) and all(t in row.name for t in a.only):
+                yield row, precision
+
+
+def command_measure(a):
+    os.makedirs(OUT, exist_ok=True)
+    os.sched_setaffinity(0, {a.core} if a.threads == 1 else set(range(a.threads)))
+    results = load()
+    for row, precision in selected(a):
+        key = f"{row.name} {precision}" + ("" if a.threads == 1 else f" {a.threads} threads")
+        if key in results and not a.again:
+            continue
+        before = os.getloadavg()[0]
+        r = measure(row, precision, a)
+        if r is None:
+            print(f"{key}: no such graph under {SHARED}")
+            continue
+        if a.memory and "ratio" in r:
+            path = model_path(row.quantized if precision == "int8" else row.model)
+            r.update(ort_memory(path, {**row.shapes, **row.alone}))
+        import onnxruntime
+
+        r.update(load=before, commit=commit(), date=time.strftime("%Y-%m-%d"), onnxruntime=onnxruntime.__version__,
+                 python=platform.python_version())
+        results = {**load(), key: r}
+        save(results)
+        print(f"{key}: " + (f"{r['refused']}" if "refused" in r else
+                            f"steno {r['steno_ms']:.3f} ms, onnxruntime {r['ort_ms']:.3f} ms, ratio {r['ratio']:.2f}"),
+              flush=True)
+
+
+def main():
+    ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    sub = ap.add_subparsers(dest="command", required=True)
+    m = sub.add_parser("measure", help="measure what is not measured yet")
+    m.add_argument("--only", action="append", default=[], help="rows whose name holds this text (all of several)")
+    m.add_argument("--precision", action="append", choices=["fp32", "bf16", "int8"])
+    m.add_argument("--curve", action="store_true", help="also the curve over lengths")
+    m.add_argument("--again", action="store_true", help="measure what is there already, too")
+    m.add_argument("--rounds", type=int, default=5)
+    m.add_argument("--seconds", type=float, default=2.0)
+    m.add_argument("--threads", type=int, default=1)
+    m.add_argument("--core", type=int, default=max(os.sched_getaffinity(0)))
+    m.add_argument("--memory", action="store_true", help="also ONNX Runtime's memory for activations")
+    r = sub.add_parser("report", help="the table and the plot of what is measured")
+    r.add_argument("--markdown", help="instead of standard output")
+    r.add_argument("--plot", help="time against length, SVG")
+    sub.add_parser("list", help="names of the rows")
+    a = ap.parse_args()
+    if a.command == "measure":
+        command_measure(a)
+    elif a.command == "list":
+        print("\n".join(r.name for r in rows.TABLE))
+    else:
+        import report
+
+        report.write(load(), a.markdown, a.plot)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,74 @@
+"""The table and the plot of bench.py's results."""
+import sys
+
+import rows
+
+
+def machine(results):
+    measured = [r for r in results.values() if "ratio" in r]
+    if not measured:
+        return "Nothing is measured yet."
+    last = max(measured, key=lambda r: r["date"])
+    loads = sorted(r["load"] for r in measured)
+    return (f"{last['cpu']}, level {last['level']}; ONNX Runtime {last['onnxruntime']}; load average "
+            f"{loads[0]:.1f} to {loads[-1]:.1f}, median {loads[len(loads) // 2]:.1f}; commits "
+            f"{', '.join(sorted({r['commit'] for r in measured}))}.")
+
+
+def line(name, precision, r, wanted):
+    if "refused" in r:
+        return f"| {name} | {precision} | | | {r['refused']} | {wanted or ''} | | | | |"
+    spread = f"{min(r['ratios']):.2f}–{max(r['ratios']):.2f}"
+    grown = f"{r['ort_activations'] / 2**20:.1f}" if "ort_activations" in r else ""
+    return (f"| {name} | {precision} | {r['steno_ms']:.3f} | {r['ort_ms']:.3f} | {r['ratio']:.2f} ({spread}) | "
+            f"{wanted or ''} | {100 * r['peak_fraction']:.0f} % | {r['weights'] / 2**20:.1f} | "
+            f"{r['arena'] / 2**20:.1f} | {grown} |")
+
+
+def table(results):
+    out = [machine(results), "",
+           "| workload | precision | steno ms | ONNX Runtime ms | ratio (rounds) | wanted | of peak | weights MiB | "
+           "arena MiB | ONNX Runtime's activations MiB |", "|---|---|---|---|---|---|---|---|---|---|"]
+    for row in rows.TABLE:
+        for precision in ("fp32", "bf16", "int8"):
+            for threads in ("", " 2 threads"):
+                r = results.get(f"{row.name} {precision}{threads}")
+                if r:
+                    wanted = None if threads else row.wanted.get(precision)
+                    out.append(line(row.name + threads, precision, r, wanted))
+    return "\n".join(out) + "\n"
+
+
+def plot(results, path):
+    import matplotlib
+
+    matplotlib.use("svg")
+    import matplotlib.pyplot as plt
+
+    plt.rcParams["svg.hashsalt"] = "steno"  # the same numbers give the same file
+    fig, axes = plt.subplots(1, len(rows.CURVES), figsize=(9, 3.6))
+    for ax, (name, curve) in zip(axes, rows.CURVES.items()):
+        for precision, style in (("fp32", "-"), ("int8", "--")):
+            points = [(row.shapes["feats"][1], results.get(f"{row.name} {precision}")) for row in curve]
+            points = [(t, r) for t, r in points if r and "ratio" in r]
+            for who, key, color in (("steno", "steno_ms", "C0"), ("ONNX Runtime", "ort_ms", "C1")):
+                if points:
+                    ax.plot([t for t, _ in points], [r[key] / t for t, r in points], "o" + style, color=color,
+                            label=f"{who} {precision}", markersize=3)
+        ax.set(title=name, xscale="log", xlabel="feature frames T", ylabel="ms per frame", ylim=0)
+        ax.set_xticks(rows.LENGTHS, [str(t) for t in rows.LENGTHS], fontsize=7)
+        ax.minorticks_off()
+        ax.legend(fontsize=7)
+    fig.tight_layout()
+    fig.savefig(path, metadata={"Date": None})
+
+
+def write(results, markdown, svg):
+    text = table(results)
+    if markdown:
+        with open(markdown, "w", encoding="utf-8") as f:
+            f.write(text)
+    else:
+        sys.stdout.write(text)
+    if svg:
+        plot(results, svg)

@@ -1,0 +1,62 @@
+#!/usr/bin/env bash
+# Instruction counts of small fixed workloads (valgrind --tool=callgrind, level avx2) against tests/counts.txt: a count
+# does not depend on the machine's load. A workload that grew by more than 3 % fails; who means it writes the new count
+# there with a note. TAP; skipped where valgrind or the compiler the counts were made with are absent.
+#   tests/counts.sh [--write]     --write: put today's counts into the file, notes kept
+set -u
+cd "$(dirname "$0")/.." || exit 70
+file=tests/counts.txt
+steno=build/release/steno
+compiler=$(gcc -dumpfullversion 2>/dev/null)
+made_with=$(sed -n 's/^# gcc //p' "$file")
+skip() { echo "1..0 # SKIP $1"; exit 0; }
+command -v valgrind >/dev/null || skip "valgrind is absent"
+[ -x "$steno" ] || skip "no release build"
+[ "${1:-}" = --write ] || [ "$compiler" = "$made_with" ] || skip "counts are of gcc $made_with, this is $compiler"
+
+counted() { # COMMAND...: instructions of one process
+    STENO_CPU=avx2 valgrind --tool=callgrind --callgrind-out-file=/dev/null "$@" 2>&1 >/dev/null |
+        sed -n 's/.*Collected : //p'
+}
+per_run() { # MODEL [OPTION]...: of one run of a network, loading and planning taken off
+    local few many
+    few=$(counted "$steno" bench "$@" --runs 2)
+    many=$(counted "$steno" bench "$@" --runs 6)
+    echo $(((many - few) / 4))
+}
+count() { # NAME
+    case $1 in
+    encoder) per_run conf/models/digits-en/encoder.onnx ;;
+    encoder-16)
+        set -- --shape x=16x27x40
+        for i in 0 1 2 3; do
+            set -- "$@" --shape "kv_$i=16x24x256" --shape "conv_$i=16x8x128"
+        done
+        per_run conf/models/digits-en/encoder.onnx "$@"
+        ;;
+    load) counted "$steno" model info conf/models/digits-en/encoder.onnx ;;
+    esac
+}
+
+out=$(mktemp)
+trap 'rm -f "$out"' EXIT
+n=0 failed=0
+while read -r name want note; do
+    case $name in '' | '#') echo "$name $want $note" | sed 's/^ *$//' >>"$out"; continue ;; esac
+    got=$(count "$name")
+    n=$((n + 1))
+    echo "$name $got $note" | sed 's/ *$//' >>"$out"
+    if [ -z "$got" ] || [ $((got * 100)) -gt $((want * 103)) ]; then
+        echo "not ok $n - $name: ${got:-nothing was counted}, $want before"
+        failed=1
+    else
+        echo "ok $n - $name: $got instructions, $want before"
+        [ $((got * 100)) -ge $((want * 97)) ] || echo "# fewer: tests/counts.sh --write keeps it"
+    fi
+done <"$file"
+echo "1..$n"
+if [ "${1:-}" = --write ]; then
+    sed "s/^# gcc .*/# gcc $compiler/" "$out" >"$file"
+    exit 0
+fi
+exit $failed

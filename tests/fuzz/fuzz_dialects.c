@@ -1,0 +1,234 @@
+/* Message sequences of every dialect against the session core: text, audio, parameters, the
+ * recogniser's notes at any moment, drain; the first byte chooses the dialect. Checked: what leaves
+ * is JSON (or sherpa's "Done!"), the session ends with a close code that may be sent, exactly one
+ * place is taken and given back. The clock is the notes': nothing here looks at another. */
+/* link: server/ws_session.c server/outbox.c */
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/ws_session.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
+
+struct world {
+    const uint8_t *p;
+    size_t n;
+    steno_ws_session *s;
+    int opens, ends, done;
+    double time;
+    int64_t segment;
+};
+
+#define REQUIRE(x)                                                                                 \
+    do {                                                                                           \
+        if (!(x)) {                                                                                \
+            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #x);                                \
+            abort();                                                                               \
+        }                                                                                          \
+    } while (0)
+
+static const struct steno_dialect *const dialects[] = {
+    &steno_dialect_deepgram, &steno_dialect_realtime, &steno_dialect_vosk, &steno_dialect_sherpa,
+    &steno_dialect_native};
+
+static steno_status resolve(void *ctx, struct steno_dialect_session *d, steno_err *err)
+{
+    (void)ctx, (void)err;
+    snprintf(d->start.model, sizeof d->start.model, "digits-en");
+    d->model_version = "1";
+    d->model_family = "ctc";
+    return STENO_OK;
+}
+
+static steno_status open_place(void *ctx, const struct steno_native_start *s, int rate,
+                               steno_err *err)
+{
+    (void)s, (void)err;
+    REQUIRE(rate >= STENO_AUDIO_MIN_RATE && rate <= STENO_AUDIO_MAX_RATE);
+    REQUIRE(++((struct world *)ctx)->opens == 1);
+    return STENO_OK;
+}
+
+static steno_status push(void *ctx, const float *pcm, size_t n, size_t *taken, steno_err *err)
+{
+    struct world *w = ctx;
+    (void)pcm, (void)err;
+    REQUIRE(w->opens == 1 && !w->ends);
+    *taken = n;
+    return STENO_OK;
+}
+
+static steno_status finalize(void *ctx, steno_err *err)
+{
+    (void)err;
+    REQUIRE(((struct world *)ctx)->opens == 1);
+    return STENO_OK;
+}
+
+static void end(void *ctx)
+{
+    struct world *w = ctx;
+    REQUIRE(w->opens == 1 && ++w->ends == 1);
+}
+
+static const struct steno_ws_engine engine = {resolve, open_place, push, finalize, end};
+
+static unsigned next(struct world *w)
+{
+    return w->n ? w->n--, *w->p++ : 0;
+}
+
+static void take_all(struct world *w)
+{
+    for (;;) {
+        struct steno_buf b;
+        steno_status st;
+        steno_buf_init(&b, 1 << 20);
+        st = steno_ws_session_take(w->s, &b);
+        if (!st && !(b.len == 5 && !memcmp(b.data, "Done!", 5))) {
+            json_t *root = json_loadb(b.data, b.len, 0, NULL);
+            REQUIRE(root);
+            json_decref(root);
+        }
+        steno_buf_free(&b);
+        if (st)
+            return;
+    }
+}
+
+static void note(struct world *w, unsigned what)
+{
+    static const char *const texts[] = {"", "four", "four two", "\"\\\xff seven"};
+    static const struct steno_word words[] = {{"four", 0.1, 0.4, 0.9F}, {"\"two", 0.5, 0.8, 0.8F}};
+    const char *text = texts[what / 4 % 4];
+    struct steno_event ev = {.kind = (enum steno_event_kind)(what % 3),
+                             .segment = w->segment,
+                             .start = w->time,
+                             .end = w->time + 1,
+                             .time = w->time + 1,
+                             .text = text,
+                             .stable_bytes = what & 64 ? strlen(text) : 0,
+                             .words = words,
+                             .n_words = what / 16 % 3,
+                             .reason = (enum steno_final_reason)(what / 8 % 4)};
+    struct steno_pool_note n = {.kind = STENO_POOL_EVENT, .event = &ev};
+    if (!w->opens || w->done)
+        return;
+    if (what >= 240)
+        n.kind = what & 1 ? STENO_POOL_FINALIZED : STENO_POOL_ROOM;
+    w->segment += ev.kind == STENO_FINAL;
+    w->time += what % 5;
+    steno_ws_session_note(w->s, &n);
+}
+
+static void receive(struct world *w, bool binary)
+{
+    size_t n = next(w) * (binary ? 1u : 2u);
+    char *piece;
+    if (n > w->n)
+        n = w->n;
+    piece = malloc(n ? n : 1);
+    if (!piece)
+        return;
+    memcpy(piece, w->p, n);
+    w->p += n;
+    w->n -= n;
+    if (steno_ws_session_readable(w->s) && binary)
+        steno_ws_session_binary(w->s, piece, n, true, true);
+    else if (steno_ws_session_readable(w->s))
+        steno_ws_session_text(w->s, piece, n, true);
+    free(piece);
+}
+
+static void known_text(struct world *w, unsigned which)
+{
+    static const char *const texts[] = {
+        "{\"type\":\"KeepAlive\"}",
+        "{\"type\":\"Finalize\"}",
+        "{\"type\":\"CloseStream\"}",
+        "{\"config\":{\"sample_rate\":8000,\"words\":0}}",
+        "{\"reset\":1}",
+        "{\"eof\" : 1}",
+        "Done",
+        "{\"type\":\"session.update\",\"session\":{\"audio\":{\"input\":{\"format\":{\"type\":"
+        "\"audio/pcmu\"},\"turn_detection\":null}}}}",
+        "{\"type\":\"transcription_session.update\",\"session\":{\"input_audio_format\":\"pcm16\"}}",
+        "{\"type\":\"input_audio_buffer.append\",\"audio\":\"AAAAAAAAAAA=\"}",
+        "{\"type\":\"input_audio_buffer.commit\",\"event_id\":\"x\"}",
+        "{\"type\":\"input_audio_buffer.clear\"}",
+        "{\"type\":\"end\"}",
+    };
+    const char *t = texts[which % (sizeof texts / sizeof *texts)];
+    if (steno_ws_session_readable(w->s))
+        steno_ws_session_text(w->s, t, strlen(t), true);
+}
+
+static void parameter(struct world *w, unsigned which)
+{
+    static const char *const pairs[][2] = {
+        {"encoding", "linear16"}, {"sample_rate", "8000"}, {"interim_results", "true"},
+        {"vad_events", "true"},   {"endpointing", "300"},  {"utterance_end_ms", "1000"},
+        {"beta", "1"},            {"model", "x"},          {"words", "false"},
+        {"encoding", "mulaw"},    {"endpointing", "no"},   {"channels", "99"}};
+    const char *const *pair = pairs[which % (sizeof pairs / sizeof *pairs)];
+    steno_ws_session_query(w->s, pair[0], pair[1]);
+}
+
+static void step(struct world *w, unsigned op)
+{
+    switch (op % 8) {
+    case 0:
+        receive(w, true);
+        break;
+    case 1:
+        receive(w, false);
+        break;
+    case 2:
+        known_text(w, op / 8);
+        break;
+    case 3:
+    case 4:
+        note(w, next(w));
+        break;
+    case 5:
+        take_all(w);
+        break;
+    case 6:
+        parameter(w, op / 8);
+        break;
+    default:
+        if (op == 255)
+            steno_ws_session_drain(w->s);
+        else if (op == 7)
+            steno_ws_session_stop(w->s, "idle_timeout", 1008, "idle");
+        else
+            steno_ws_session_opened(w->s);
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
+{
+    struct steno_ws_session_limits limits = {4096, 16384, 20.0};
+    struct steno_ws_session_state st;
+    struct world w = {.p = data, .n = n};
+    struct steno_pool_note done = {.kind = STENO_POOL_DONE};
+    w.s = steno_ws_session_new(dialects[next(&w) % 5], &engine, &w,
+                               "sess_0123456789abcdef0123456789abcdef", &limits);
+    if (!w.s)
+        return 0;
+    while (w.n)
+        step(&w, next(&w));
+    steno_ws_session_drain(w.s);
+    steno_ws_session_get_state(w.s, &st);
+    if (w.opens) {
+        REQUIRE(w.ends == 1 || st.ending == STENO_WS_SLOW);
+        steno_ws_session_note(w.s, &done);
+    }
+    take_all(&w);
+    steno_ws_session_get_state(w.s, &st);
+    REQUIRE(st.close && st.close_code >= 1000 && st.close_code < 1016 && strlen(st.reason) <= 123);
+    steno_ws_session_free(w.s);
+    return 0;
+}

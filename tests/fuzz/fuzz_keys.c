@@ -1,0 +1,47 @@
+/* Files of API keys: any bytes are read or refused with a message; what was read is found again,
+ * counts, and can be read over itself. */
+/* link: server/keys.c */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/keys.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
+{
+    char *text = malloc(n + 1);
+    steno_keys *k;
+    steno_key *key = NULL;
+    struct steno_key_use use;
+    double after = 0;
+    steno_err err;
+    if (!text || steno_keys_open(&k, NULL, NULL)) {
+        free(text);
+        return 0;
+    }
+    memcpy(text, data, n);
+    text[n] = '\0';
+    err.msg[0] = '\0';
+    if (steno_keys_read_text(k, "fuzz", text, n, &err)) {
+        if (!err.msg[0] || steno_keys_use(k, 0, &use))
+            abort();
+    } else if (steno_keys_read_text(k, "fuzz", text, n, &err)) {
+        abort();
+    }
+    if (!steno_keys_find(k, "0123456789abcdef", &key, &err) && key) {
+        int64_t now = 1;
+        for (int i = 0; i < 20; i++, now += INT64_C(7000000000)) {
+            if (!steno_key_enter(k, key, now, &after, &err)) {
+                (void)!steno_key_audio(k, key, now, 10, &err);
+                steno_key_leave(k, key);
+            } else if (!(after > 0)) {
+                abort();
+            }
+        }
+    }
+    steno_keys_close(k);
+    free(text);
+    return 0;
+}

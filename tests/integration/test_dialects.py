@@ -1,0 +1,356 @@
+"""The dialects of others, spoken by their own clients where there is one: the packages openai and deepgram-sdk.
+vosk and sherpa-onnx have none on PyPI that only speaks the protocol; their clients' messages are written out."""
+import asyncio
+import base64
+import json
+import struct
+import sys
+import threading
+import urllib.parse
+
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import connect
+
+from daemon import DIGITS, DIGITS_TEXT, SLOW, Skip, Stenod, case, pcm, tap
+
+PCM, RATE = pcm()
+OPEN = dict(max_size=None, max_queue=None, compression=None, open_timeout=30 * SLOW, close_timeout=20 * SLOW, proxy=None)
+with open(DIGITS, "rb") as _f:
+    WAV = _f.read()
+SAMPLES = struct.unpack(f"<{len(PCM) // 2}h", PCM)
+
+
+def url(d, path, **query):
+    return f"ws://127.0.0.1:{d.port}{path}" + ("?" + urllib.parse.urlencode(query) if query else "")
+
+
+def pieces(data, n=3200):
+    return [data[i:i + n] for i in range(0, len(data), n)]
+
+
+def rest(ws):
+    """Messages until the close, and its code and reason."""
+    out = []
+    try:
+        while True:
+            m = ws.recv(timeout=60 * SLOW)
+            out.append(json.loads(m) if m[:1] == "{" else m)
+    except ConnectionClosed:
+        return out, ws.protocol.close_code, ws.protocol.close_reason
+
+
+def exchange(where, messages, **kw):
+    """Send all while reading."""
+    with connect(where, **{**OPEN, **kw}) as ws:
+        def send():
+            try:
+                for m in messages:
+                    ws.send(m)
+            except ConnectionClosed:
+                pass
+        t = threading.Thread(target=send)
+        t.start()
+        got = rest(ws)
+        t.join()
+        return got + (ws.response.headers,)
+
+
+# ---- Deepgram ----
+
+def transcript(results, **flags):
+    """Final texts of Results."""
+    return " ".join(t for m in results if m.get("type") == "Results" and m["is_final"]
+                    for t in [m["channel"]["alternatives"][0]["transcript"]] if t)
+
+
+@case
+def deepgram_raw_audio_gives_results_then_metadata(d):
+    got, code, _, headers = exchange(
+        url(d, "/v1/listen", model="nova-2", encoding="linear16", sample_rate=RATE, interim_results="true", vad_events="true",
+            utterance_end_ms=1000, smart_format="true", no_delay="true", language="en-US"),
+        ['{"type":"KeepAlive"}'] + pieces(PCM) + ['{"type":"CloseStream"}'])
+    assert code == 1000 and transcript(got) == DIGITS_TEXT, (got[-2:], code)
+    assert got[-1]["type"] == "Metadata" and abs(got[-1]["duration"] - len(PCM) / 2 / RATE) < 0.05, got[-1]
+    assert headers["dg-request-id"] == got[-1]["request_id"] and len(got[-1]["request_id"]) == 36
+    kinds = [m["type"] for m in got]
+    assert "SpeechStarted" in kinds and kinds.index("SpeechStarted") < kinds.index("Results")
+    until = 0
+    for m in (m for m in got if m["type"] == "Results"):
+        assert m["channel_index"] == [0, 1] and m["metadata"]["request_id"] == got[-1]["request_id"], m
+        assert m["metadata"]["model_info"]["name"] == "digits-en" and isinstance(m["speech_final"], bool)
+        assert m["start"] >= until - 1e-6 and m["duration"] >= 0, m
+        if m["is_final"]:
+            until = m["start"] + m["duration"]
+    assert any(not m["is_final"] for m in got if m["type"] == "Results"), "interim results were asked for"
+    words = [w for m in got if m["type"] == "Results" and m["is_final"] for w in m["channel"]["alternatives"][0]["words"]]
+    assert [w["word"] for w in words] == DIGITS_TEXT.split() and all(w["start"] < w["end"] for w in words)
+
+
+@case
+def deepgram_without_interim_results_sends_none(d):
+    got, _, _, _ = exchange(url(d, "/v1/listen", encoding="linear16", sample_rate=RATE), [PCM, b""])  # empty: close
+    assert transcript(got) == DIGITS_TEXT and all(m["is_final"] for m in got if m["type"] == "Results"), got
+
+
+@case
+def deepgram_containers_say_what_they_are(d):
+    got, code, _, _ = exchange(url(d, "/v1/listen"), pieces(WAV) + ['{"type":"CloseStream"}'])
+    assert code == 1000 and transcript(got) == DIGITS_TEXT, got
+    got, code, reason, _ = exchange(url(d, "/v1/listen"), [b"neither WAV nor Ogg"])
+    assert code == 1008 and reason == "DATA-0000" and got[-1]["type"] == "Error", (got, code, reason)
+
+
+@case
+def deepgram_finalize_is_answered(d):
+    with connect(url(d, "/v1/listen", encoding="linear16", sample_rate=RATE, endpointing="false"), **OPEN) as ws:
+        for p in pieces(PCM):
+            ws.send(p)
+        ws.send('{"type":"Finalize"}')
+        m = json.loads(ws.recv(timeout=60 * SLOW))
+        assert m["is_final"] and m["from_finalize"] and not m["speech_final"], m
+        assert m["channel"]["alternatives"][0]["transcript"] == DIGITS_TEXT
+        ws.send('{"type":"Finalize"}')
+        m = json.loads(ws.recv(timeout=60 * SLOW))
+        assert m["from_finalize"] and m["channel"]["alternatives"][0]["transcript"] == "", m
+        ws.send('{"type":"CloseStream"}')
+        got, code, _ = rest(ws)
+        assert code == 1000 and got[-1]["type"] == "Metadata", (got, code)
+
+
+@case
+def deepgram_mistakes_are_named(d):
+    for query, message, names in (({"encoding": "amr-nb", "sample_rate": 8000}, PCM, "amr-nb"), ({"encoding": "linear16"}, PCM, "sample_rate"),
+                                  ({"model": "no-such-model"}, WAV, "no-such-model"), ({}, '{"type":"Nonsense"}', "Nonsense")):
+        got, code, _, _ = exchange(url(d, "/v1/listen", **query), [message])
+        assert code in (1008, 1003) and names in got[-1]["message"], (query, got, code)
+
+
+@case
+def deepgram_rest_has_its_own_form(d):
+    status, headers, body = d.request("POST", "/v1/listen?model=nova-3&smart_format=true", WAV, {"Content-Type": "audio/wav"})
+    j = json.loads(body)
+    best = j["results"]["channels"][0]["alternatives"][0]
+    assert status == 200 and best["transcript"] == DIGITS_TEXT and [w["word"] for w in best["words"]] == DIGITS_TEXT.split(), j
+    assert j["metadata"]["request_id"] == headers["dg-request-id"] and abs(j["metadata"]["duration"] - len(PCM) / 2 / RATE) < 0.01
+    for path, data, want in (("/v1/listen", b"no audio", 400), ("/v1/listen?model=x", WAV, 404), ("/v1/listen?encoding=linear16", PCM, 415)):
+        status, headers, body = d.request("POST", path, data)
+        j = json.loads(body)
+        assert status == want and j["err_code"] and j["err_msg"] and j["request_id"] == headers["dg-request-id"], (path, status, j)
+
+
+@case
+def deepgrams_own_client_hears_right(d):
+    try:
+        from deepgram import DeepgramClient
+        from deepgram.core.events import EventType
+        from deepgram.environment import DeepgramClientEnvironment
+    except ImportError as e:
+        raise Skip(str(e)) from e
+    base = f"127.0.0.1:{d.port}"
+    env = DeepgramClientEnvironment(base="http://" + base, production="ws://" + base, agent="ws://" + base)
+    client = DeepgramClient(api_key="none-is-asked-for-here", environment=env)
+    answer = client.listen.v1.media.transcribe_file(request=WAV, model="nova-3")
+    assert answer.results.channels[0].alternatives[0].transcript == DIGITS_TEXT
+    heard = []
+    with client.listen.v1.connect(model="nova-3", encoding="linear16", sample_rate=str(RATE), interim_results="true") as c:
+        c.on(EventType.MESSAGE, heard.append)
+        t = threading.Thread(target=c.start_listening, daemon=True)
+        t.start()
+        for p in pieces(PCM):
+            c.send_media(p)
+        from deepgram.extensions.types.sockets import ListenV1ControlMessage
+        c.send_control(ListenV1ControlMessage(type="CloseStream"))
+        t.join(60 * SLOW)
+    finals = [m for m in heard if getattr(m, "type", "") == "Results" and m.is_final]
+    text = " ".join(m.channel.alternatives[0].transcript for m in finals if m.channel.alternatives[0].transcript)
+    assert text == DIGITS_TEXT, (text, heard)
+
+
+# ---- vosk ----
+
+def vosk_client(ws, chunk=8000, config=True):
+    """As vosk-server's client/python/test.py does: send, receive, ..., eof, receive."""
+    out = []
+    if config:
+        ws.send('{ "config" : { "sample_rate" : %d } }' % RATE)
+    for p in pieces(PCM, chunk):
+        ws.send(p)
+        out.append(json.loads(ws.recv(timeout=60 * SLOW)))
+    ws.send('{"eof" : 1}')
+    out.append(json.loads(ws.recv(timeout=60 * SLOW)))
+    return out
+
+
+@case
+def vosk_clients_get_one_reply_per_message_and_every_word(d):
+    for chunk, config in ((8000, True), (400, True), (len(PCM), False)):  # 8000 Hz is the protocol's default
+        with connect(url(d, "/vosk"), **OPEN) as ws:
+            got = vosk_client(ws, chunk, config)
+        said = " ".join(m["text"] for m in got if m.get("text"))
+        assert said == DIGITS_TEXT and "text" in got[-1], (chunk, got)
+        words = [w for m in got for w in m.get("result", [])]
+        assert [w["word"] for w in words] == DIGITS_TEXT.split() and all(set(w) == {"conf", "start", "end", "word"} for w in words)
+        assert all(set(m) == {"partial"} or "text" in m for m in got), got
+
+
+@case
+def vosk_reset_gives_a_final_and_goes_on(d):
+    with connect(url(d, "/vosk"), **OPEN) as ws:
+        ws.send('{"config":{"sample_rate":%d,"words":false,"phrase_list":["one"],"max_alternatives":0}}' % RATE)
+        for _ in range(2):
+            ws.send(PCM)
+            told = json.loads(ws.recv(timeout=60 * SLOW)).get("text", "")
+            ws.send('{"reset":1}')
+            m = json.loads(ws.recv(timeout=60 * SLOW))
+            assert (told + " " + m["text"]).strip() == DIGITS_TEXT and "result" not in m, (told, m)
+        ws.send('{"eof":1}')
+        got, code, _ = rest(ws)
+        assert got == [{"text": ""}] and code == 1000, (got, code)
+
+
+@case
+def vosk_models_are_names_never_paths(d):
+    got, code, _, _ = exchange(url(d, "/vosk"), ['{"config":{"model":"/etc/passwd"}}'])
+    assert code == 1008 and "/etc/passwd" in got[-1]["message"], (got, code)
+
+
+@case
+def the_root_speaks_what_the_configuration_says(_):
+    with Stenod("websocket.root=vosk") as d, connect(url(d, "/"), **OPEN) as ws:
+        assert " ".join(m["text"] for m in vosk_client(ws) if m.get("text")) == DIGITS_TEXT
+    with Stenod("websocket.root=sherpa") as d:
+        got, code, _, _ = exchange(url(d, "/", sample_rate=RATE), [struct.pack(f"<{len(SAMPLES)}f", *(s / 32768 for s in SAMPLES)), "Done"])
+        assert code == 1000 and got[-1] == "Done!", (got, code)
+
+
+# ---- sherpa-onnx ----
+
+@case
+def sherpa_clients_get_results_and_done(d):
+    audio = struct.pack(f"<{len(SAMPLES)}f", *(s / 32768 for s in SAMPLES))
+    got, code, _, _ = exchange(url(d, "/sherpa", sample_rate=RATE), pieces(audio) + ["Done"])
+    assert code == 1000 and got[-1] == "Done!", (got[-2:], code)
+    finals = [m for m in got[:-1] if m["is_final"]]
+    assert " ".join(m["text"] for m in finals if m["text"]) == DIGITS_TEXT, finals
+    assert finals[-1]["is_eof"], finals
+    assert [m["segment"] for m in finals] == list(range(len(finals))), finals
+    for m in got[:-1]:
+        assert len(m["tokens"]) == len(m["timestamps"]) and {"ys_probs", "lm_probs", "context_scores", "words", "start_time"} <= set(m), m
+    got, code, _, _ = exchange(url(d, "/sherpa"), ["Finished"])
+    assert code == 1008 and "Finished" in got[-1]["message"], (got, code)
+
+
+# ---- OpenAI Realtime ----
+
+def append(audio):
+    return json.dumps({"type": "input_audio_buffer.append", "audio": base64.b64encode(audio).decode()})
+
+
+def completed(got):
+    return " ".join(m["transcript"] for m in got if m["type"].endswith("transcription.completed") and m["transcript"])
+
+
+def realtime(d, update, messages, beta=False, until=1):
+    """Events until `until` items are complete."""
+    headers = {"OpenAI-Beta": "realtime=v1"} if beta else {}
+    with connect(url(d, "/v1/realtime", intent="transcription"), additional_headers=headers, **OPEN) as ws:
+        for m in [json.dumps(update)] + messages:
+            ws.send(m)
+        got = []
+        while sum(m["type"].endswith("transcription.completed") for m in got) < until:
+            got.append(json.loads(ws.recv(timeout=60 * SLOW)))
+    return got
+
+
+GA = {"type": "session.update", "session": {"type": "transcription", "audio": {"input": {
+    "format": {"type": "audio/pcm", "rate": RATE}, "transcription": {"model": "gpt-4o-transcribe", "language": "en"}, "turn_detection": None}}}}
+
+
+@case
+def realtime_deltas_add_up_to_the_transcript(d):
+    got = realtime(d, GA, [append(p) for p in pieces(PCM)] + ['{"type":"input_audio_buffer.commit"}'])
+    kinds = [m["type"] for m in got]
+    assert kinds[:2] == ["session.created", "session.updated"], kinds
+    assert got[1]["session"]["audio"]["input"]["format"] == {"type": "audio/pcm", "rate": RATE}
+    assert completed(got) == DIGITS_TEXT, got[-1]
+    item = got[-1]["item_id"]
+    deltas = [m for m in got if m["type"].endswith(".delta")]
+    assert "".join(m["delta"] for m in deltas) == DIGITS_TEXT and {m["item_id"] for m in deltas} == {item}
+    assert kinds.count("input_audio_buffer.committed") == 1 and kinds.index("conversation.item.added") < kinds.index("conversation.item.done")
+    assert got[-1]["usage"]["type"] == "duration" and got[-1]["usage"]["seconds"] > 4
+    assert len({m["event_id"] for m in got}) == len(got)
+
+
+@case
+def realtime_with_detection_ends_items_itself(d):
+    update = json.loads(json.dumps(GA))
+    update["session"]["audio"]["input"]["turn_detection"] = {"type": "server_vad", "silence_duration_ms": 500}
+    got = realtime(d, update, [append(PCM + b"\0\0" * RATE * 2)])
+    kinds = [m["type"] for m in got]
+    assert DIGITS_TEXT.startswith(completed(got)) and completed(got), got[-1]
+    order = ["input_audio_buffer.speech_started", "input_audio_buffer.speech_stopped", "input_audio_buffer.committed"]
+    assert [k for k in kinds if k in order][:3] == order, kinds
+
+
+@case
+def realtime_beta_clients_hear_the_old_names(d):
+    update = {"type": "transcription_session.update", "session": {"input_audio_format": "g711_ulaw", "turn_detection": None,
+                                                                  "input_audio_transcription": {"model": "whisper-1"}}}
+    import audioop  # pylint: disable=deprecated-module
+    got = realtime(d, update, [append(audioop.lin2ulaw(PCM, 2)), '{"type":"input_audio_buffer.commit"}'], beta=True)
+    kinds = [m["type"] for m in got]
+    assert kinds[:2] == ["transcription_session.created", "transcription_session.updated"], kinds
+    assert got[1]["session"]["input_audio_format"] == "g711_ulaw" and completed(got) == DIGITS_TEXT, got[-1]
+    assert "conversation.item.created" in kinds and "conversation.item.added" not in kinds
+
+
+@case
+def realtime_mistakes_are_told_and_the_session_goes_on(d):
+    with connect(url(d, "/v1/realtime", intent="transcription", model="whatever-else"), **OPEN) as ws:
+        assert json.loads(ws.recv(timeout=20 * SLOW))["type"] == "session.created"
+        for bad, names in (({"type": "nonsense", "event_id": "mine_1"}, "nonsense"), ({"type": "input_audio_buffer.commit"}, "empty"),
+                           ({"type": "input_audio_buffer.append", "audio": "A*=="}, "base64"), ({"type": "input_audio_buffer.append"}, "audio"),
+                           ({"type": "session.update", "session": {"audio": {"input": {"format": {"type": "audio/mp3"}}}}}, "audio/mp3"),
+                           ({"type": "session.update", "session": {"audio": {"input": {"format": {"type": "audio/pcm", "rate": 1}}}}}, "rate")):
+            ws.send(json.dumps(bad))
+            m = json.loads(ws.recv(timeout=20 * SLOW))
+            assert m["type"] == "error" and names in m["error"]["message"] and m["error"]["event_id"] == bad.get("event_id"), m
+        ws.send('{"type":"input_audio_buffer.clear"}')
+        assert json.loads(ws.recv(timeout=20 * SLOW))["type"] == "input_audio_buffer.cleared"
+
+
+@case
+def openais_own_client_hears_right(d):
+    try:
+        from openai import AsyncOpenAI
+    except ImportError as e:
+        raise Skip(str(e)) from e
+
+    async def run():
+        client = AsyncOpenAI(base_url=d.url + "/v1", api_key="none-is-asked-for-here")
+        text = await client.audio.transcriptions.create(file=("a.wav", WAV), model="whisper-1")
+        assert text.text == DIGITS_TEXT, text
+        async with client.realtime.connect(model="digits-en", extra_query={"intent": "transcription"}) as c:
+            await c.session.update(session=GA["session"])
+            for p in pieces(PCM):
+                await c.input_audio_buffer.append(audio=base64.b64encode(p).decode())
+            await c.input_audio_buffer.commit()
+            async for event in c:
+                if event.type == "conversation.item.input_audio_transcription.completed":
+                    return event.transcript
+        return None
+
+    assert asyncio.run(asyncio.wait_for(run(), 120 * SLOW)) == DIGITS_TEXT
+
+
+@case
+def each_dialect_is_counted_apart(d):
+    for api in ("deepgram", "vosk", "sherpa", "realtime"):
+        assert d.metric(f'steno_sessions_total{{api="{api}",result="ok"}}') or d.metric(f'steno_sessions_total{{api="{api}",result="gone"}}'), api
+    assert d.metric('steno_sessions_total{api="listen",result="ok"}') >= 1
+
+
+if __name__ == "__main__":
+    with Stenod() as daemon:
+        result = tap(daemon)
+    sys.exit(result)

@@ -1,0 +1,174 @@
+"""Clients that mean harm, and signals at every moment: the server bends and serves the next one."""
+import os
+import random
+import resource
+import signal
+import socket
+import sys
+import threading
+import time
+
+from daemon import DIGITS, DIGITS_TEXT, SAN, SLOW, Stenod, case, eventually, tap
+
+with open(DIGITS, "rb") as _f:
+    WAV = _f.read()
+
+
+def dial(d):
+    s = socket.create_connection(("127.0.0.1", d.port), timeout=60 * SLOW)
+    return s
+
+
+def answer(d, raw, pause=0.0):
+    """What comes back until the end of the connection."""
+    out = b""
+    with dial(d) as s:
+        try:
+            for piece in raw if isinstance(raw, list) else [raw]:
+                s.sendall(piece)
+                time.sleep(pause)
+            s.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass
+        try:
+            while got := s.recv(65536):
+                out += got
+        except OSError:
+            pass
+    return out
+
+
+def works(d):
+    status, _, body = d.request("POST", "/v1/transcribe?format=text", WAV)
+    return status == 200 and body.decode().strip() == DIGITS_TEXT
+
+
+@case
+def smuggling_shapes_are_answered_once_and_closed(d):
+    inner = b"GET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n"
+    head = b"POST /v1/transcribe HTTP/1.1\r\nHost: x\r\n"
+    for shape in (b"Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", b"Content-Length: 4\r\nContent-Length: 5\r\n\r\nabcd",
+                  b"Content-Length: 4, 4\r\n\r\nabcd", b"Content-Length: +4\r\n\r\nabcd", b"Content-Length: 0x4\r\n\r\nabcd",
+                  b"Content-Length: -1\r\n\r\n", b"Content-Length: 99999999999999999999\r\n\r\n"):
+        got = answer(d, head + shape + inner)
+        assert got.count(b"HTTP/1.1 ") == 1 and got.startswith(b"HTTP/1.1 400 ") and b"smuggled" not in got, (shape, got)
+    assert works(d)
+
+
+@case
+def bad_chunking_ends_the_connection_only(d):
+    head = b"POST /v1/transcribe HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+    for chunks in (b"zz\r\nabc\r\n0\r\n\r\n", b"ffffffffffffffff\r\nabc", b"-1\r\n\r\n", b"3\r\nabcdef\r\n0\r\n\r\n", b"3;" + b"x" * 30000 + b"\r\nabc\r\n0\r\n\r\n",
+                   b"5\r\nab", b"\r\n\r\n"):
+        got = answer(d, head + chunks)
+        # a chunk's head that does not fit libmicrohttpd's memory is answered 500 by it (0.9.75)
+        assert not got or got.split()[1] in (b"400", b"408", b"413", b"431") + (b"500",) * (len(chunks) > 24576), (chunks[:40], got[:200])
+    assert eventually(lambda: d.metric('steno_sessions_active{api="transcribe"}') == 0) and works(d)
+
+
+@case
+def forms_without_end_with_a_thousand_fields_and_with_long_names_are_bounded(d):
+    head = b"POST /v1/audio/transcriptions HTTP/1.1\r\nHost: x\r\nContent-Type: multipart/form-data; boundary=b\r\n"
+    field = b'--b\r\nContent-Disposition: form-data; name="f%d"\r\n\r\nx\r\n'
+    endless = b'--b\r\nContent-Disposition: form-data; name="file"; filename="a.wav"\r\n\r\n' + WAV
+    rss = d.rss()
+    for body in (b"".join(field % i for i in range(1000)) + b"--b--\r\n", endless, b"--b\r\n" + b"X: y\r\n" * 2000,
+                 b'--b\r\nContent-Disposition: form-data; name="' + b"n" * 100000 + b'"\r\n\r\nx\r\n--b--\r\n', b"--" * 50000):
+        got = answer(d, head + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        assert got.split()[1] in (b"400", b"413"), got[:300]
+    assert works(d) and d.rss() - rss < 32 * SLOW
+
+
+@case
+def floods_of_headers_are_refused(d):
+    for head in (b"GET / HTTP/1.1\r\nHost: x\r\n" + b"A: b\r\n" * 5000 + b"\r\n", b"GET / HTTP/1.1\r\n" + b"X: " + b"y" * 100000 + b"\r\n\r\n",
+                 b"GET /" + b"a" * 100000 + b" HTTP/1.1\r\n\r\n"):
+        got = answer(d, head)
+        assert got.startswith(b"HTTP/1.1 431 "), got[:200]
+    # headers at a byte's pace: the head's time is over
+    assert works(d)
+
+
+@case
+def thousands_of_half_open_connections_keep_nobody_out(_):
+    n = 10000
+    _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    n = min(n, (hard - 500) // (2 if SAN else 1))
+    with Stenod("limits.connections=20000", "limits.header_timeout=5min") as d:
+        rss, held = d.rss(), []
+        for i in range(n):
+            s = socket.create_connection(("127.0.0.1", d.port), timeout=60 * SLOW)
+            if i % 3 == 1:
+                s.sendall(b"GET /v1/stream HT")
+            held.append(s)
+        assert works(d), "with all of them open"
+        grown = (d.rss() - rss) * 1024 / n
+        assert SAN or grown < 4, f"{grown:.1f} KiB for each of {n}"
+        for s in held:
+            s.close()
+        assert eventually(lambda: d.descriptors() < 100, 20), d.descriptors()
+        assert works(d)
+
+
+def traffic(d, stop, good):
+    """Uploads and half-done things until told; counts the right answers."""
+    rnd = random.Random(7)
+    while not stop.is_set():
+        try:
+            kind = rnd.randrange(3)
+            if kind == 0:
+                status, _, body = d.request("POST", "/v1/transcribe?format=text", WAV)
+                good.append(status == 503 or (status == 200 and body.decode().strip() == DIGITS_TEXT))
+            elif kind == 1:
+                with dial(d) as s:
+                    s.sendall(b"POST /v1/transcribe HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n" + WAV[:rnd.randrange(50000)])
+            else:
+                with dial(d) as s:
+                    s.sendall(b"GET /v1/stream HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+                              b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n")
+                    s.sendall(b"\x82\xfe\x10\x00\0\0\0\0" + WAV[:rnd.randrange(4096)])
+        except OSError:
+            pass  # it was told to end
+
+
+@case
+def signals_at_any_moment_end_it_cleanly_and_lose_no_answer(_):
+    rnd = random.Random(1)
+    for _round in range(3 if SAN else 6):
+        with Stenod("server.drain_timeout=5s") as d:
+            stop, good = threading.Event(), []
+            threads = [threading.Thread(target=traffic, args=(d, stop, good)) for _ in range(3)]
+            for t in threads:
+                t.start()
+            for _hup in range(2):
+                time.sleep(rnd.random() * 0.4)
+                d.proc.send_signal(signal.SIGHUP)
+            time.sleep(rnd.random() * 0.4)
+            code = d.terminate()
+            stop.set()
+            for t in threads:
+                t.join()
+            assert code == 0 and all(good), (code, good)
+
+
+@case
+def killed_at_any_moment_the_port_is_free_at_once(_):
+    port = None
+    for _round in range(3):
+        with Stenod(args=["--listen", f"127.0.0.1:{port or 0}"]) as d:
+            port = d.port
+            stop, good = threading.Event(), []
+            t = threading.Thread(target=traffic, args=(d, stop, good))
+            t.start()
+            time.sleep(0.3)
+            os.kill(d.proc.pid, signal.SIGKILL)
+            d.proc.wait()
+            stop.set()
+            t.join()
+
+
+if __name__ == "__main__":
+    with Stenod() as daemon:
+        result = tap(daemon)
+    sys.exit(result)

@@ -1,0 +1,143 @@
+"""API keys and quotas of a running server."""
+import json
+import os
+import signal
+import sys
+import tempfile
+
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.sync.client import connect
+
+from daemon import DIGITS_TEXT, DIGITS, SLOW, Stenod, case, eventually, pcm, tap
+
+PCM, RATE = pcm()
+ONE, TWO, SMALL = "one-of-the-callers-1", "two-of-the-callers-2", "small-share-of-it-33"
+OPEN = dict(max_size=None, max_queue=None, compression=None, open_timeout=30 * SLOW, close_timeout=20 * SLOW, proxy=None)
+with open(DIGITS, "rb") as f:
+    WAV = f.read()
+
+
+def keys_file(text):
+    f = tempfile.NamedTemporaryFile("w", suffix=".keys")
+    f.write(text)
+    f.flush()
+    return f
+
+
+FILE = keys_file(f"[one]\nkey = {ONE}\nsessions = 1\n[two]\nkey = {TWO}\n"
+                 f"[small]\nkey = {SMALL}\naudio_per_minute = 6s\nrequests_per_minute = 100\n")
+
+
+def post(d, **headers):
+    status, answer, body = d.request("POST", "/v1/transcribe", WAV, {k.replace("_", "-"): v for k, v in headers.items()})
+    return status, answer, json.loads(body)
+
+
+def refused(d, query="", **kw):
+    """The handshake's answer; it must not be let in."""
+    try:
+        connect(d.ws + query, **{**OPEN, **kw}).close()
+    except InvalidStatus as e:
+        return e.response.status_code, e.response.headers, json.loads(e.response.body)
+    raise AssertionError("let in")
+
+
+@case
+def without_a_key_or_with_a_wrong_one_it_is_401(d):
+    for headers in ({}, {"Authorization": "Bearer wrong-but-long-enough"}, {"X_API_Key": ""}, {"Authorization": "Basic " + ONE}):
+        status, answer, body = post(d, **headers)
+        assert status == 401 and body["error"]["code"] == "invalid_api_key", (headers, status, body)
+        assert answer["www-authenticate"] == "Bearer"
+        assert body["error"]["type"] == "invalid_request_error" or body["error"]["type"] == "authentication_error", body
+    status, _, body = refused(d)
+    assert status == 401 and body["error"]["code"] == "invalid_api_key", body
+    assert refused(d, additional_headers={"Authorization": "Bearer nonsense-nonsense-1"})[0] == 401
+    assert d.metric('steno_sessions_rejected_total{reason="key"}') == 6
+    assert d.status("/readyz") == 200 and d.status("/metrics") == 200
+
+
+@case
+def a_key_may_come_in_every_usual_way(d):
+    for headers in ({"Authorization": "Bearer " + ONE}, {"Authorization": "Token " + ONE}, {"X_API_Key": TWO}):
+        status, _, body = post(d, **headers)
+        assert status == 200 and body["text"] == DIGITS_TEXT, body
+        assert eventually(lambda: d.metric('steno_sessions_active{api="transcribe"}') == 0)
+    for query, kw in (("", {"additional_headers": {"Authorization": "Bearer " + ONE}}), ("?api_key=" + TWO, {}),
+                      ("", {"additional_headers": {"X-API-Key": TWO}}), ("", {"subprotocols": ["token", TWO]})):
+        with connect(d.ws + query, **{**OPEN, **kw}) as ws:
+            assert ws.subprotocol == ("token" if "subprotocols" in kw else None)
+            ws.send('{"type":"end"}')
+            assert [json.loads(ws.recv(timeout=20 * SLOW))["type"] for _ in range(2)] == ["ready", "end"]
+        assert eventually(lambda: d.metric('steno_sessions_active{api="stream"}') == 0)
+
+
+@case
+def one_session_too_many_of_a_key_is_429_and_others_go_on(d):
+    one = {"additional_headers": {"Authorization": "Bearer " + ONE}}
+    with connect(d.ws, **OPEN, **one):
+        status, headers, body = refused(d, **one)
+        assert status == 429 and int(headers["Retry-After"]) >= 1 and "'one'" in body["error"]["message"], body
+        assert body["error"]["code"] == "quota_exceeded"
+        status, headers, body = post(d, Authorization="Bearer " + ONE)
+        assert status == 429 and int(headers["retry-after"]) >= 1 and int(headers["retry-after-ms"]) >= 1, headers
+        assert post(d, Authorization="Bearer " + TWO)[0] == 200
+    assert eventually(lambda: d.metric('steno_sessions_active{api="stream"}') == 0)
+    assert post(d, Authorization="Bearer " + ONE)[0] == 200
+    assert d.metric('steno_sessions_rejected_total{reason="quota"}') == 2
+
+
+@case
+def audio_beyond_the_share_ends_a_stream_after_its_finals_and_refuses_uploads(d):
+    out = []
+    with connect(d.ws + f"?sample_rate={RATE}&api_key={SMALL}", **OPEN) as ws:
+        try:
+            for _ in range(3):  # 5.8 s each, taken up to 4 s at a time: what is too much lasts for many seconds
+                ws.send(PCM)
+            ws.send('{"type":"end"}')
+        except ConnectionClosed:
+            pass
+        try:
+            while True:
+                out.append(json.loads(ws.recv(timeout=30 * SLOW)))
+        except ConnectionClosed:
+            pass
+        assert ws.protocol.close_code == 1013, ws.protocol.close_code
+    assert out[-1]["type"] == "error" and "'small'" in out[-1]["message"], out[-1]
+    assert DIGITS_TEXT.split()[0] in " ".join(m["text"] for m in out if m["type"] == "final")
+    status, headers, body = post(d, Authorization="Bearer " + SMALL)
+    assert status == 429 and "audio" in body["error"]["message"] and int(headers["retry-after"]) >= 1, (status, body)
+
+
+@case
+def a_bad_file_is_named_at_start(_):
+    with keys_file("[one]\nkey = short\n") as bad:
+        try:
+            with Stenod(f"auth.keys={bad.name}"):
+                raise AssertionError("it started")
+        except RuntimeError as e:
+            assert "[one] key: must have 16" in str(e), e
+
+
+@case
+def keys_are_read_again_on_sighup(_):
+    with keys_file(f"[one]\nkey = {ONE}\n") as f:
+        with Stenod(f"auth.keys={f.name}") as d:
+            assert post(d, Authorization="Bearer " + ONE)[0] == 200
+            with open(f.name, "w", encoding="ascii") as again:
+                again.write(f"[two]\nkey = {TWO}\n")
+            d.proc.send_signal(signal.SIGHUP)
+            assert eventually(lambda: post(d, Authorization="Bearer " + TWO)[0] == 200)
+            assert post(d, Authorization="Bearer " + ONE)[0] == 401
+            with open(f.name, "w", encoding="ascii") as again:
+                again.write("[two]\n")
+                again.write("key = x\n")
+            d.proc.send_signal(signal.SIGHUP)
+            assert eventually(lambda: "key: must have" in d.output())
+            assert post(d, Authorization="Bearer " + TWO)[0] == 200, "the old ones serve on"
+
+
+if __name__ == "__main__":
+    assert os.path.exists(FILE.name)
+    with Stenod(f"auth.keys={FILE.name}") as daemon:
+        result = tap(daemon)
+    sys.exit(result)

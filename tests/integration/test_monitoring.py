@@ -1,0 +1,140 @@
+"""What operators look at: the log as JSON, alert rules and dashboard against a live scrape."""
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+import yaml
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import connect
+
+from daemon import DIGITS, DIGITS_TEXT, ROOT, SLOW, Skip, Stenod, case, eventually, pcm, tap
+
+PCM, RATE = pcm()
+OPEN = dict(max_size=None, max_queue=None, compression=None, open_timeout=30 * SLOW, close_timeout=20 * SLOW, proxy=None)
+RULES = os.path.join(ROOT, "conf", "prometheus", "steno-alerts.yml")
+BOARD = os.path.join(ROOT, "conf", "grafana", "steno.json")
+with open(DIGITS, "rb") as _f:
+    WAV = _f.read()
+
+
+def lines(d):
+    return [json.loads(x) for x in d.output().splitlines()]
+
+
+def events(d, name):
+    return [x for x in lines(d) if x.get("event") == name]
+
+
+@case
+def every_line_of_the_log_is_an_object(d):
+    assert all({"time", "level", "message"} <= set(x) for x in lines(d)), lines(d)
+    # what a client sends cannot forge a line or break one
+    d.request("POST", "/v1/transcribe?model=%22%0A%7B%5C", WAV)
+    assert eventually(lambda: events(d, "request")) and events(d, "request")[-1]["status"] == 404
+
+
+@case
+def a_session_is_one_line_with_its_numbers_and_ids(d):
+    with connect(d.ws + f"?sample_rate={RATE}", additional_headers={"X-Request-Id": "call-4711"}, **OPEN) as ws:
+        assert ws.response.headers["X-Request-Id"] == "call-4711"
+        ws.send(PCM)
+        ws.send('{"type":"end"}')
+        try:
+            while True:
+                session = json.loads(ws.recv(timeout=60 * SLOW))["session_id"]
+        except ConnectionClosed:
+            pass
+    assert eventually(lambda: [e for e in events(d, "session") if e["session_id"] == session])
+    e = [e for e in events(d, "session") if e["session_id"] == session][0]
+    assert e["request_id"] == "call-4711" and e["api"] == "stream" and e["result"] == "ok" and e["close_code"] == 1000, e
+    assert abs(e["audio_seconds"] - len(PCM) / 2 / RATE) < 0.01 and e["finals"] >= 1 and e["model"] == "digits-en", e
+    assert e["inference_seconds"] > 0 and e["seconds"] > 0 and e["peer"].startswith("127.0.0.1:"), e
+    with connect(d.ws, additional_headers={"X-Request-Id": "bad id\"{}"}, **OPEN) as ws:
+        assert ws.response.headers["X-Request-Id"].startswith("sess_")
+
+
+@case
+def an_upload_is_one_line_too(d):
+    status, headers, _ = d.request("POST", "/v1/transcribe", WAV, {"X-Request-Id": "upload-1"})
+    assert status == 200 and headers["x-request-id"] == "upload-1"
+    assert eventually(lambda: [e for e in events(d, "request") if e["request_id"] == "upload-1"])
+    e = [e for e in events(d, "request") if e["request_id"] == "upload-1"][0]
+    assert e["status"] == 200 and e["route"] == "/v1/transcribe" and abs(e["audio_seconds"] - len(PCM) / 2 / RATE) < 0.01, e
+    assert e["model"] == "digits-en" and e["inference_seconds"] > 0
+
+
+@case
+def nothing_of_what_was_said_is_logged(d):
+    log = d.output()
+    assert DIGITS_TEXT not in log and "seven one" not in log
+
+
+def names_in(expression):
+    return set(re.findall(r"\b((?:steno|process)_[a-z_]+)\b", expression))
+
+
+def scraped(d):
+    """Names of all series of a live scrape."""
+    return set(re.findall(r"^([a-z_]+)", d.get("/metrics")[2].decode(), re.M)) - {""}
+
+
+@case
+def every_metric_of_rules_and_dashboard_exists(d):
+    with open(RULES, encoding="utf-8") as f:
+        rules = [r for g in yaml.safe_load(f)["groups"] for r in g["rules"]]
+    with open(BOARD, encoding="utf-8") as f:
+        board = json.load(f)
+    have = scraped(d)
+    expressions = [r["expr"] for r in rules] + [t["expr"] for p in board["panels"] for t in p["targets"]]
+    wanted = set().union(*map(names_in, expressions))
+    assert len(rules) > 5 and len(board["panels"]) > 10 and wanted - have == set(), wanted - have
+    # label values that are asked for are there, too
+    page = d.get("/metrics")[2].decode()
+    for e in expressions:
+        for label, value in re.findall(r'(api|reason|result)=~?"([a-z|]+)"', e):
+            for v in value.split("|"):
+                assert f'{label}="{v}"' in page, (e, label, v)
+    with open(os.path.join(ROOT, "docs", "operations.md"), encoding="utf-8") as f:
+        text = f.read()
+    for r in rules:
+        assert r["alert"] in text, f"{r['alert']} is not in docs/operations.md"
+
+
+@case
+def every_series_is_documented(d):
+    with open(os.path.join(ROOT, "docs", "metrics.md"), encoding="utf-8") as f:
+        text = f.read()
+    for name in sorted(scraped(d)):
+        base = re.sub(r"_(bucket|sum|count)$", "", name)
+        assert base in text or base.startswith("process_"), f"{base} is not in docs/metrics.md"
+
+
+def promtool():
+    exe = shutil.which("promtool")
+    if not exe:
+        raise Skip("promtool is not installed (Debian package prometheus)")
+    return exe
+
+
+@case
+def promtool_finds_nothing_wrong_with_the_rules(_):
+    p = subprocess.run([promtool(), "check", "rules", RULES], capture_output=True, text=True, check=False)
+    assert p.returncode == 0, p.stdout + p.stderr
+    p = subprocess.run([promtool(), "check", "config", os.path.join(ROOT, "conf", "prometheus", "prometheus.yml")], capture_output=True,
+                       text=True, check=False)
+    assert p.returncode == 0, p.stdout + p.stderr
+
+
+@case
+def promtool_finds_nothing_wrong_with_a_scrape(d):
+    p = subprocess.run([promtool(), "check", "metrics"], input=d.get("/metrics")[2].decode(), capture_output=True, text=True, check=False)
+    assert p.returncode == 0, p.stdout + p.stderr
+
+
+if __name__ == "__main__":
+    with Stenod("log.format=json", "log.level=debug") as daemon:
+        result = tap(daemon)
+    sys.exit(result)

@@ -1,0 +1,271 @@
+"""`steno optimize` on whole models: onnx.checker passes the file, onnxruntime loads it and agrees with the
+original to 1e-4 (graphs with integer products: as test_models.py says), our own engine takes every fused
+function as one node and agrees too, and its report adds up. The shipped model always, ../shared/zoo/tiny
+when it is there; there also every --opset from 13 to 21 on some, --contrib, --input-int32, external weights
+and a whole model directory. TAP."""
+import collections
+import importlib.util
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+from test_models import INTEGER, ROOT, SHARED, STENO, carry, difference, feeds, steno
+
+ZOO = os.path.join(SHARED, "zoo", "tiny")
+DIGITS = os.path.join(ROOT, "conf/models/digits-en/encoder.onnx")
+# Runtimes that need com.microsoft operators are told so; everything else must run on onnx alone.
+FUSED = "ai.steno"
+
+
+def zoo_tool():
+    path = os.path.join(SHARED, "tools", "zoo_check.py")
+    spec = importlib.util.spec_from_file_location("zoo_check", path)
+    tool = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(tool)
+    return tool
+
+
+def zoo():
+    for root, _, files in sorted(os.walk(ZOO)):
+        for f in sorted(files):
+            if f.endswith(".onnx"):
+                yield os.path.join(root, f)
+
+
+def optimize(path, out, *args):
+    p = subprocess.run([STENO, "optimize", path, "-o", out, "--report", "json", *args], capture_output=True,
+                       text=True, timeout=300, check=False)
+    if p.returncode:
+        raise AssertionError(f"steno optimize {' '.join(args)}: exit {p.returncode}: {p.stderr.strip()}")
+    return json.loads(p.stdout)
+
+
+def session(path):
+    o = ort.SessionOptions()
+    o.intra_op_num_threads, o.log_severity_level = 1, 4
+    return ort.InferenceSession(path, o, providers=["CPUExecutionProvider"])
+
+
+def nodes(graph):
+    """Nodes by operator, bodies of If, Loop and Scan included."""
+    count = collections.Counter()
+    for n in graph.node:
+        count[n.domain, n.op_type.split("__")[0] if n.domain == FUSED else n.op_type] += 1
+        for a in n.attribute:
+            if a.type == onnx.AttributeProto.GRAPH:
+                count += nodes(a.g)
+    return count
+
+
+def all_graphs(graph):
+    yield graph
+    for n in graph.node:
+        for a in n.attribute:
+            if a.type == onnx.AttributeProto.GRAPH:
+                yield from all_graphs(a.g)
+
+
+def check_file(path, out, report):
+    model = onnx.load(out)
+    onnx.checker.check_model(out, full_check=True)
+    count = nodes(model.graph)
+    if sum(count.values()) != report["nodes"]["optimized"]:
+        raise AssertionError(f"{sum(count.values())} nodes in the file, {report['nodes']['optimized']} reported")
+    if report["nodes"]["optimized"] > report["nodes"]["original"]:
+        raise AssertionError("more nodes than before")
+    read = set()
+    for g in all_graphs(model.graph):
+        read |= {i for n in g.node for i in n.input} | {o.name for o in g.output}
+    unread = {i.name for i in model.graph.initializer} - read
+    if unread:
+        raise AssertionError(f"constants that nobody reads: {sorted(unread)[:5]}")
+    domains = {o.domain for o in onnx.load(path, load_external_data=False).opset_import}
+    foreign = {o.domain for o in model.opset_import} - domains - {FUSED, ""}
+    if foreign:
+        raise AssertionError(f"operators of {foreign} were not there before")
+    return model
+
+
+def first(path, sess):
+    if path.startswith(ZOO):
+        tool = zoo_tool()
+        return lambda step, outs: (tool.carry(tool.first_feed(sess, path, np.random.default_rng(step), step), sess, outs)
+                                   if outs else tool.first_feed(sess, path, np.random.default_rng(step), step))
+    rng = np.random.default_rng(7)
+    return lambda step, outs: carry(feeds(sess, {}, rng), sess, outs) if outs else feeds(sess, {}, rng)
+
+
+def compare(path, out, native=True):
+    """Two steps: the original in onnxruntime against the optimized file there and in our engine."""
+    a, b = session(path), session(out)
+    names = [x.name for x in a.get_outputs()]
+    if names != [x.name for x in b.get_outputs()] or [x.name for x in a.get_inputs()] != [x.name for x in b.get_inputs()]:
+        raise AssertionError("inputs or outputs have other names")
+    quantized = any(n.op_type in INTEGER for n in onnx.load(path).graph.node)
+    feed_of, outs, worst = first(path, a), None, 0.0
+    types = {i.name: i.type for i in b.get_inputs()}
+    for step in range(2):
+        feed = feed_of(step, outs)
+        outs = a.run(None, feed)
+        other = {k: v.astype("i4") if types[k] == "tensor(int32)" else v for k, v in feed.items()}
+        for n, w, g in zip(names, outs, b.run(None, other)):
+            worst = max(worst, difference(f"onnxruntime: {n}", w, g, quantized))
+        for level in ("0", "3") if native else ():
+            for n, w, g in zip(names, outs, steno(out, other, len(names), level, "native")):
+                worst = max(worst, difference(f"steno --opt-level {level}: {n}", w, g, quantized))
+    return worst
+
+
+def recognised(out, report):
+    """Our engine takes every function of a fused operator as one node: as many steps as were written."""
+    p = subprocess.run([STENO, "model", "info", out], capture_output=True, text=True, check=True)
+    loaded = int(re.search(r"(\d+) in the file", p.stdout).group(1))
+    if loaded != report["steps"]["optimized"]:
+        raise AssertionError(f"{report['steps']['optimized']} nodes written, {loaded} after loading")
+
+
+def whole(path, d, *args):
+    out = os.path.join(d, "out.onnx")
+    report = optimize(path, out, *args)
+    model = check_file(path, out, report)
+    recognised(out, report)
+    worst = compare(path, out)
+    return f"{report['nodes']['original']} -> {report['nodes']['optimized']} nodes, {len(model.functions)} functions, " \
+           f"largest relative difference {worst:.2g}"
+
+
+def changed_body(d):
+    """A function of our name with another body is what its body says, not what our kernel does."""
+    path, out = os.path.join(d, "in.onnx"), os.path.join(d, "out.onnx")
+    h = onnx.helper
+    f = h.make_function(FUSED, "Glu", ["in0"], ["out0"], [h.make_node("Neg", ["in0"], ["out0"])],
+                        [h.make_opsetid("", 17)])
+    g = h.make_graph([h.make_node("Glu", ["x"], ["y"], domain=FUSED)], "g",
+                     [h.make_tensor_value_info("x", 1, [2, 4])], [h.make_tensor_value_info("y", 1, None)])
+    onnx.save(h.make_model(g, functions=[f], opset_imports=[h.make_opsetid("", 17), h.make_opsetid(FUSED, 1)],
+                           ir_version=9), path)
+    x = np.arange(8, dtype="f4").reshape(2, 4)
+    if not np.array_equal(steno(path, {"x": x}, 1, "3", "native")[0], -x):
+        raise AssertionError("the kernel was called in place of the body")
+    optimize(path, out)
+    if not np.array_equal(session(out).run(None, {"x": x})[0], -x):
+        raise AssertionError("the optimized file lost the body")
+    return "Neg"
+
+
+def external(path, d):
+    out = os.path.join(d, "out.onnx")
+    optimize(path, out, "--external", "always")
+    if not any(t.data_location == onnx.TensorProto.EXTERNAL
+               for t in onnx.load(out, load_external_data=False).graph.initializer):
+        raise AssertionError("no weight lies outside")
+    return f"largest relative difference {compare(path, out):.2g}"
+
+
+def contrib(path, d):
+    out = os.path.join(d, "out.onnx")
+    optimize(path, out, "--contrib")
+    m = onnx.load(out)
+    found = {n.op_type for g in [m.graph, *m.functions] for n in g.node if n.domain == "com.microsoft"}
+    if not found:
+        raise AssertionError("no com.microsoft operator was written")
+    return f"{', '.join(sorted(found))}; largest relative difference {compare(path, out):.2g}"
+
+
+def int32(path, d):
+    out = os.path.join(d, "out.onnx")
+    optimize(path, out, "--input-int32")
+    if any(i.type == "tensor(int64)" for i in session(out).get_inputs()):
+        raise AssertionError("an input is still 64 bits wide")
+    return f"largest relative difference {compare(path, out):.2g}"
+
+
+def directory(path, d):
+    out = os.path.join(d, "model")
+    p = subprocess.run([STENO, "optimize", path, "-o", out], capture_output=True, text=True, check=False)
+    if p.returncode:
+        raise AssertionError(p.stderr)
+    rel = {os.path.relpath(os.path.join(r, f), path) for r, _, fs in os.walk(path) for f in fs if f[0] != "."}
+    got = {os.path.relpath(os.path.join(r, f), out) for r, _, fs in os.walk(out) for f in fs}
+    if rel != got:
+        raise AssertionError(f"files differ: {rel ^ got}")
+    return f"{len(rel)} files"
+
+
+def twice(path, d):
+    """What is optimized stays so: the second file has the same operators."""
+    a, b = os.path.join(d, "a.onnx"), os.path.join(d, "b.onnx")
+    optimize(path, a)
+    optimize(a, b)
+    na, nb = nodes(onnx.load(a).graph), nodes(onnx.load(b).graph)
+    if na != nb:
+        raise AssertionError(f"{na - nb} before, {nb - na} after")
+    return f"{sum(na.values())} nodes, largest relative difference {compare(path, b, native=False):.2g}"
+
+
+def cached(path, d):
+    """With --cache the second run maps what the first one packed: the same bits as without, nothing written anew."""
+    feed = first(path, session(path))(0, None)
+    count = len(session(path).get_outputs())
+    plain = steno(path, feed, count, "3", "native")
+    for turn in range(2):
+        for w, g in zip(plain, steno(path, feed, count, "3", "native", "--cache", f"{d}/packed")):
+            if not np.array_equal(w, g, equal_nan=w.dtype.kind == "f"):
+                raise AssertionError(f"run {turn + 1} differs")
+        files = [os.stat(e.path).st_ino for e in os.scandir(f"{d}/packed")]
+        if len(files) != 1 or (turn and files != made):
+            raise AssertionError(f"run {turn + 1}: {len(files)} files, made anew: {bool(turn)}")
+        made = files
+    return "the same bits"
+
+
+def tests():
+    yield "the shipped model", whole, (DIGITS,)
+    yield "the shipped model, twice", twice, (DIGITS,)
+    yield "the shipped model packed", cached, (DIGITS,)
+    yield "a function of another body", changed_body, ()
+    yield "external weights", external, (DIGITS,)
+    yield "a model directory", directory, (os.path.dirname(DIGITS),)
+    for path in zoo():
+        yield os.path.relpath(path, ZOO), whole, (path,)
+        yield f"{os.path.relpath(path, ZOO)} packed", cached, (path,)
+    conformer = os.path.join(ZOO, "espnet-conformer-op13", "full", "default_encoder.onnx")
+    if not os.path.exists(conformer):
+        yield "the zoo", None, (ZOO,)
+        return
+    for opset in (13, 14, 15, 17, 18, 19, 20, 21):
+        yield f"conformer in opset {opset}", whole, (conformer, "--opset", str(opset))
+    for level in ("basic", "extended"):
+        yield f"conformer at level {level}", whole, (conformer, "--level", level)
+    yield "conformer with contrib operators", contrib, (conformer,)
+    yield "conformer with 32-bit inputs", int32, (conformer,)
+    yield "conformer twice", twice, (conformer,)
+
+
+def main():
+    n = failed = 0
+    for name, test, args in tests():
+        n += 1
+        if test is None:
+            print(f"ok {n} - {name} # SKIP {args[0]} is not there")
+            continue
+        try:
+            with tempfile.TemporaryDirectory() as d:
+                said = test(*args[:1], d, *args[1:]) if args else test(d)
+            print(f"ok {n} - optimize: {name} ({said})", flush=True)
+        except Exception as e:  # of onnx.checker and onnxruntime as well: one model's failure ends no run
+            said = str(e).replace("\n", "\n# ")[:600]
+            print(f"not ok {n} - optimize: {name}\n# {type(e).__name__}: {said}", flush=True)
+            failed += 1
+    print(f"1..{n}")
+    sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,176 @@
+"""Several models in one server: chosen per request, loaded on demand, unloaded, reloaded while streams run."""
+import json
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+import time
+
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.sync.client import connect
+
+from daemon import DIGITS, DIGITS_TEXT, ROOT, SLOW, Stenod, case, eventually, pcm, tap
+
+PCM, RATE = pcm()
+OPEN = dict(max_size=None, max_queue=None, compression=None, open_timeout=30 * SLOW, close_timeout=20 * SLOW, proxy=None)
+MODEL = os.path.join(ROOT, "conf", "models", "digits-en")
+with open(DIGITS, "rb") as _f:
+    WAV = _f.read()
+
+
+def copy(where, name):
+    shutil.copytree(MODEL, os.path.join(where, name))
+
+
+def post(d, model):
+    status, headers, body = d.request("POST", f"/v1/transcribe?model={model}", WAV)
+    return status, headers, json.loads(body)
+
+
+def transcribed(d, model):
+    """The text, once the model is loaded: who comes first is told to come again."""
+    out = []
+
+    def there():
+        out[:] = [post(d, model)]
+        status, headers, body = out[0]
+        assert status == 200 or (status == 503 and int(headers["retry-after"]) >= 1 and "being loaded" in body["error"]["message"]), out
+        return status == 200
+    assert eventually(there, 30), out
+    return out[0][2]["text"]
+
+
+def metric(d, name, model):
+    return d.metric(f'{name}{{model="{model}"}}')
+
+
+def finish(ws):
+    out = []
+    try:
+        ws.send('{"type":"end"}')
+        while True:
+            out.append(json.loads(ws.recv(timeout=60 * SLOW)))
+    except ConnectionClosed:
+        return " ".join(m["text"] for m in out if m["type"] == "final" and m["text"])
+
+
+@case
+def a_model_is_loaded_when_it_is_wanted(_):
+    with tempfile.TemporaryDirectory() as where:
+        copy(where, "second")
+        copy(where, "third")
+        with Stenod(f"models.dir={where}", "models.idle_unload=1s") as d:
+            listed = [m["id"] for m in json.loads(d.get("/v1/models")[2])["data"]]
+            assert listed[0] == "digits-en" and sorted(listed[1:]) == ["second", "third"], listed
+            assert metric(d, "steno_model_loaded", "second") == 0 and metric(d, "steno_model_loaded", "digits-en") == 1
+            assert transcribed(d, "second") == DIGITS_TEXT
+            assert metric(d, "steno_model_loaded", "second") == 1 and metric(d, "steno_model_loaded", "third") == 0
+            status, _, body = post(d, "fourth")
+            assert status == 404 and "'second'" in body["error"]["message"] and "'fourth'" in body["error"]["message"], body
+            # nobody uses it: unloaded; the default stays
+            assert eventually(lambda: metric(d, "steno_model_loaded", "second") == 0, 20)
+            assert metric(d, "steno_model_loaded", "digits-en") == 1
+            assert transcribed(d, "second") == DIGITS_TEXT and metric(d, "steno_model_generation", "second") == 2
+
+
+@case
+def a_stream_chooses_its_model_and_keeps_it_loaded(_):
+    with tempfile.TemporaryDirectory() as where:
+        copy(where, "second")
+        with Stenod(f"models.dir={where}", "models.idle_unload=1s") as d:
+            def opened():
+                try:
+                    return connect(d.ws + f"?model=second&sample_rate={RATE}", **OPEN)
+                except InvalidStatus as e:
+                    assert e.response.status_code == 503 and int(e.response.headers["Retry-After"]) >= 1
+                    return None
+            got = []
+            assert eventually(lambda: got.append(opened()) or got[-1], 30)
+            with got[-1] as ws:
+                ws.send(PCM)
+                assert json.loads(ws.recv(timeout=60 * SLOW))["model"] == "second"
+                time.sleep(2.5)  # more than idle_unload: it is in use
+                assert metric(d, "steno_model_loaded", "second") == 1 and metric(d, "steno_model_users", "second") == 1
+                assert finish(ws) == DIGITS_TEXT
+            assert eventually(lambda: metric(d, "steno_model_loaded", "second") == 0, 20)
+
+
+@case
+def reload_leaves_running_streams_on_the_old_one(_):
+    with Stenod() as d:
+        with connect(d.ws + f"?sample_rate={RATE}", **OPEN) as ws:
+            ws.send(PCM[:len(PCM) // 2])
+            assert json.loads(ws.recv(timeout=60 * SLOW))["type"] == "ready"
+            d.proc.send_signal(signal.SIGHUP)
+            assert eventually(lambda: metric(d, "steno_model_generation", "digits-en") == 2, 30)
+            assert metric(d, "steno_model_users", "digits-en") == 0, "the stream is on the old one"
+            status, _, body = post(d, "")
+            assert status == 200 and body["text"] == DIGITS_TEXT
+            ws.send(PCM[len(PCM) // 2:])
+            assert finish(ws) == DIGITS_TEXT
+        assert d.status("/readyz") == 200
+
+
+@case
+def a_bad_new_one_leaves_the_old_serving(_):
+    with tempfile.TemporaryDirectory() as where:
+        copy(where, "mine")
+        mine = os.path.join(where, "mine")
+        with Stenod(f"model.dir={mine}") as d:
+            for name in sorted(os.listdir(mine)):
+                if name.endswith(".onnx"):
+                    with open(os.path.join(mine, name), "r+b") as f:
+                        f.truncate(1000)
+            d.proc.send_signal(signal.SIGHUP)
+            assert eventually(lambda: "the old one serves on" in d.output(), 30), d.output()
+            assert eventually(lambda: "0 models loaded again, 1 kept" in d.output(), 10), d.output()
+            status, _, body = post(d, "")
+            assert status == 200 and body["text"] == DIGITS_TEXT
+            assert metric(d, "steno_model_generation", "digits-en") == 1
+
+
+@case
+def reloads_under_load_lose_no_word(_):
+    with Stenod() as d:
+        stop, heard, failed = threading.Event(), [], []
+
+        def client():
+            while not stop.is_set():
+                try:
+                    with connect(d.ws + f"?sample_rate={RATE}", **OPEN) as ws:
+                        for i in range(0, len(PCM), 8000):
+                            ws.send(PCM[i:i + 8000])
+                        heard.append(finish(ws))
+                except Exception as e:  # pylint: disable=broad-except
+                    failed.append(repr(e))
+        threads = [threading.Thread(target=client) for _ in range(4)]
+        for t in threads:
+            t.start()
+        for i in range(5):
+            d.proc.send_signal(signal.SIGHUP)
+            assert eventually(lambda n=i: metric(d, "steno_model_generation", "digits-en") >= n + 2, 30)
+        stop.set()
+        for t in threads:
+            t.join()
+        assert heard and not failed and set(heard) == {DIGITS_TEXT}, (set(heard), failed)
+        assert eventually(lambda: d.descriptors() < 60), d.descriptors()
+
+
+@case
+def a_model_that_cannot_be_loaded_is_named_and_memory_is_kept(_):
+    with tempfile.TemporaryDirectory() as where:
+        copy(where, "second")
+        os.makedirs(os.path.join(where, "broken"))
+        with Stenod(f"models.dir={where}", "models.memory=1M") as d:
+            assert eventually(lambda: post(d, "broken")[0] == 500, 20)
+            assert "broken" in post(d, "broken")[2]["error"]["message"]
+            # the default is always there; beside it nothing fits
+            assert eventually(lambda: "models.memory" in post(d, "second")[2]["error"]["message"], 20), post(d, "second")
+            assert post(d, "second")[0] == 503 and metric(d, "steno_model_loaded", "second") == 0
+            assert post(d, "")[0] == 200
+
+
+if __name__ == "__main__":
+    sys.exit(tap(None))

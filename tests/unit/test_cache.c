@@ -1,0 +1,344 @@
+/* Packed caches: the second load maps what the first one packed and computes the same bits;
+ * whatever is wrong with a cache, it is made anew; any number of processes may start at once. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "exec/session.h"
+#include "onnx/load.h"
+#include "passes/passes.h"
+#include "tests/support/onnx_make.h"
+
+#include <dirent.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { K = 40, N = 32 };
+
+static float data[K * N * 2];
+static char dir[] = "/tmp/steno-cache-XXXXXX", cache[64];
+
+/* MatMul with bias, LayerNormalization in its long form, Conv, an If whose branches multiply. */
+static struct mk_graph *make(float change)
+{
+    struct mk_graph *m = mk_new(13), *a = mk_body(m), *b = mk_body(m);
+    static float w[K * N];
+    float half = 0.5f;
+    memcpy(w, data, sizeof w);
+    w[5] += change;
+    mk_input(m, "x", STENO_F32, "time,40");
+    mk_input(m, "c", STENO_BOOL, "");
+    mk_f32(m, "w", "40,32", w, (size_t)K * N);
+    mk_f32(m, "b", "32", data + 7, N);
+    mk_f32(m, "w2", "32,32", data + 100, (size_t)N * N);
+    mk_f32(m, "k", "32,1,3", data + 50, (size_t)N * 3);
+    mk_f32(m, "half", "", &half, 1);
+    mk_node(m, "MatMul", "x,w", "p");
+    mk_node(m, "Add", "p,b", "q");
+    mk_node(m, "Relu", "q", "t");
+    mk_node(a, "MatMul", "t,w2", "inner");
+    mk_output(a, "inner", STENO_F32, NULL);
+    mk_node(b, "Mul", "t,half", "inner2");
+    mk_output(b, "inner2", STENO_F32, NULL);
+    mk_node(m, "If", "c", "y");
+    mk_attr_graph(m, "then_branch", a);
+    mk_attr_graph(m, "else_branch", b);
+    mk_output(m, "y", STENO_F32, NULL);
+    mk_node(m, "MatMul", "t,w2", "z");
+    mk_output(m, "z", STENO_F32, NULL);
+    return m;
+}
+
+static char *write_model(float change)
+{
+    struct mk_graph *m = make(change);
+    char *path = mk_file(m);
+    mk_free(m);
+    return path;
+}
+
+static steno_network *open_cached(const char *path, enum steno_precision precision)
+{
+    struct steno_network_options opt = {
+        .opt_level = -1, .cache_dir = cache, .precision = precision};
+    steno_network *n = NULL;
+    steno_err err = {0};
+    if (steno_network_open(&n, path, &opt, &err))
+        fail_msg("%s", err.msg);
+    return n;
+}
+
+/* Outputs y and z of one run, [2][4 * N]. */
+static void run(steno_network *n, float *out)
+{
+    static float x[4 * K];
+    static uint8_t yes = 1;
+    struct steno_tensor in[2] = {{STENO_F32, {2, {4, K}}, x}, {STENO_BOOL, {0, {0}}, &yes}};
+    steno_session *s = NULL;
+    steno_err err = {0};
+    for (int i = 0; i < 4 * K; i++)
+        x[i] = sinf((float)i);
+    if (steno_session_open(&s, n, NULL, &err))
+        fail_msg("%s", err.msg);
+    for (int i = 0; i < 2; i++)
+        if (steno_session_set(s, i, &in[i], &err))
+            fail_msg("%s", err.msg);
+    if (steno_session_run(s, &err))
+        fail_msg("%s", err.msg);
+    for (int i = 0; i < 2; i++)
+        memcpy(out + i * 4 * N, steno_session_get(s, i)->data, 4 * N * sizeof(float));
+    steno_session_close(s);
+}
+
+static int files(char *last, size_t size)
+{
+    DIR *d = opendir(cache);
+    struct dirent *e;
+    int n = 0;
+    while (d && (e = readdir(d)))
+        if (e->d_name[0] != '.') {
+            snprintf(last, size, "%s/%.200s", cache, e->d_name);
+            n++;
+        }
+    if (d)
+        closedir(d);
+    return n;
+}
+
+static void clear(void)
+{
+    char name[300];
+    while (files(name, sizeof name))
+        if (unlink(name))
+            fail_msg("%s stays", name);
+}
+
+/* Open, compare with `want`, say whether it was mapped. */
+static bool check(const char *path, const float *want, enum steno_precision precision)
+{
+    float got[8 * N];
+    steno_network *n = open_cached(path, precision);
+    bool mapped = steno_network_is_mapped(n);
+    run(n, got);
+    assert_memory_equal(got, want, sizeof got);
+    steno_network_close(n);
+    return mapped;
+}
+
+static void the_second_load_maps_and_has_the_same_bits(void **state)
+{
+    static const enum steno_precision precisions[] = {STENO_FP32, STENO_BF16_WEIGHTS,
+                                                      STENO_INT8_WEIGHTS};
+    char *path = write_model(0), name[300];
+    (void)state;
+    for (size_t i = 0; i < 3; i++) {
+        float want[8 * N];
+        steno_network *n = open_cached(path, precisions[i]), *again;
+        assert_false(steno_network_is_mapped(n));
+        run(n, want);
+        again = open_cached(path, precisions[i]);
+        assert_true(steno_network_is_mapped(again));
+        assert_int_equal(steno_network_weight_bytes(again), steno_network_weight_bytes(n));
+        assert_int_equal(steno_network_nodes_in_file(again), steno_network_nodes_in_file(n));
+        assert_int_equal(steno_graph_count_nodes(steno_network_graph(again)),
+                         steno_graph_count_nodes(steno_network_graph(n)));
+        assert_memory_equal(steno_network_passes(again), steno_network_passes(n),
+                            sizeof(struct steno_pass_counts));
+        assert_int_equal(steno_network_info(again)->opset[0].version, 13);
+        assert_true(steno_network_input(again, 0)->shape.dim[0] < STENO_DIM_ANY);
+        steno_network_close(n);
+        steno_network_close(again);
+        assert_true(check(path, want, precisions[i]));
+    }
+    assert_int_equal(files(name, sizeof name), 3); /* settings have caches of their own */
+    clear();
+    mk_unlink(path);
+}
+
+/* A whole model with layers in layers, when it is there. */
+static void layers_come_back(void **state)
+{
+    static const char *const path = "conf/models/digits-en/encoder.onnx";
+    char name[300];
+    (void)state;
+    if (access(path, R_OK))
+        skip();
+    for (int i = 0; i < 2; i++) {
+        steno_network *n = open_cached(path, STENO_FP32);
+        const struct steno_graph *g = steno_network_graph(n);
+        static int32_t regions;
+        static size_t top;
+        assert_int_equal(steno_network_is_mapped(n), i);
+        if (i) {
+            assert_int_equal(g->n_regions, regions);
+            assert_int_equal(steno_graph_count_top(g), top);
+        }
+        regions = g->n_regions;
+        top = steno_graph_count_top(g);
+        assert_true(regions > 0);
+        steno_network_close(n);
+    }
+    assert_int_equal(files(name, sizeof name), 1);
+    clear();
+}
+
+static void flip(const char *name, long at)
+{
+    FILE *f = fopen(name, "r+b");
+    int c;
+    assert_non_null(f);
+    fseek(f, at, SEEK_SET);
+    c = fgetc(f);
+    fseek(f, at, SEEK_SET);
+    fputc(c ^ 0x10, f);
+    fclose(f);
+}
+
+static void a_damaged_cache_is_made_anew(void **state)
+{
+    char *path = write_model(0), name[300];
+    float want[8 * N];
+    struct stat sb;
+    steno_network *n;
+    (void)state;
+    n = open_cached(path, STENO_FP32);
+    run(n, want);
+    steno_network_close(n);
+    assert_int_equal(files(name, sizeof name), 1);
+    assert_int_equal(stat(name, &sb), 0);
+    for (long at = 0; at < sb.st_size; at += at < 128 ? 1 : 509) {
+        if (at >= 96 && at < 4096)
+            continue; /* the rest of the head's page means nothing */
+        flip(name, at);
+        assert_false(check(path, want, STENO_FP32));
+        assert_true(check(path, want, STENO_FP32));
+    }
+    for (off_t size = 0; size < sb.st_size; size += sb.st_size / 7) {
+        assert_int_equal(truncate(name, size), 0);
+        assert_false(check(path, want, STENO_FP32));
+        assert_true(check(path, want, STENO_FP32));
+    }
+    clear();
+    mk_unlink(path);
+}
+
+static void a_replaced_model_takes_the_place_of_the_old_cache(void **state)
+{
+    char *path = write_model(0), *other = write_model(1), name[300];
+    float old[8 * N], fresh[8 * N];
+    steno_network *n = open_cached(path, STENO_FP32);
+    (void)state;
+    run(n, old);
+    steno_network_close(n);
+    assert_int_equal(rename(other, path), 0);
+    n = open_cached(path, STENO_FP32);
+    assert_false(steno_network_is_mapped(n));
+    run(n, fresh);
+    steno_network_close(n);
+    assert_memory_not_equal(old, fresh, sizeof old);
+    assert_true(check(path, fresh, STENO_FP32));
+    assert_int_equal(files(name, sizeof name), 1);
+    clear();
+    mk_unlink(path);
+    *strrchr(other, '/') = '\0';
+    rmdir(other);
+    free(other);
+}
+
+static void a_cache_that_others_may_write_is_not_read(void **state)
+{
+    char *path = write_model(0), name[300];
+    float want[8 * N];
+    steno_network *n = open_cached(path, STENO_FP32);
+    (void)state;
+    run(n, want);
+    steno_network_close(n);
+    assert_int_equal(files(name, sizeof name), 1);
+    assert_int_equal(chmod(name, 0666), 0);
+    assert_false(check(path, want, STENO_FP32));
+    assert_true(check(path, want, STENO_FP32)); /* made anew with its own mode */
+    clear();
+    mk_unlink(path);
+}
+
+static void many_processes_start_at_once(void **state)
+{
+    char *path = write_model(0), name[300];
+    float want[8 * N];
+    struct steno_network_options plain = {.opt_level = -1};
+    steno_network *n = NULL;
+    steno_err err = {0};
+    int good = 0;
+    (void)state;
+    assert_int_equal(steno_network_open(&n, path, &plain, &err), STENO_OK);
+    run(n, want);
+    steno_network_close(n);
+    for (int i = 0; i < 8; i++) {
+        pid_t pid = fork();
+        assert_true(pid >= 0);
+        if (!pid) {
+            struct steno_network_options opt = {.opt_level = -1, .cache_dir = cache};
+            float got[8 * N];
+            if (steno_network_open(&n, path, &opt, &err))
+                _exit(1);
+            run(n, got);
+            _exit(memcmp(got, want, sizeof got) ? 1 : 0);
+        }
+    }
+    for (int i = 0; i < 8; i++) {
+        int status;
+        assert_true(wait(&status) > 0);
+        good += WIFEXITED(status) && !WEXITSTATUS(status);
+    }
+    assert_int_equal(good, 8);
+    assert_int_equal(files(name, sizeof name), 1);
+    assert_true(check(path, want, STENO_FP32));
+    clear();
+    mk_unlink(path);
+}
+
+static void without_a_folder_to_write_nothing_is_lost(void **state)
+{
+    char *path = write_model(0);
+    struct steno_network_options opt = {.opt_level = -1, .cache_dir = "/proc/nowhere"};
+    float out[8 * N];
+    steno_network *n = NULL;
+    steno_err err = {0};
+    (void)state;
+    if (steno_network_open(&n, path, &opt, &err))
+        fail_msg("%s", err.msg);
+    assert_false(steno_network_is_mapped(n));
+    run(n, out);
+    steno_network_close(n);
+    mk_unlink(path);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_second_load_maps_and_has_the_same_bits),
+        cmocka_unit_test(layers_come_back),
+        cmocka_unit_test(a_damaged_cache_is_made_anew),
+        cmocka_unit_test(a_replaced_model_takes_the_place_of_the_old_cache),
+        cmocka_unit_test(a_cache_that_others_may_write_is_not_read),
+        cmocka_unit_test(many_processes_start_at_once),
+        cmocka_unit_test(without_a_folder_to_write_nothing_is_lost),
+    };
+    int failed;
+    for (size_t i = 0; i < sizeof data / sizeof data[0]; i++)
+        data[i] = sinf((float)i * 1.3f);
+    if (!mkdtemp(dir))
+        return 70;
+    snprintf(cache, sizeof cache, "%s/packed", dir);
+    failed = cmocka_run_group_tests(tests, NULL, NULL);
+    rmdir(cache);
+    rmdir(dir);
+    return failed;
+}

@@ -1,0 +1,246 @@
+/* config.yaml of espnet_onnx: what is taken, and what each thing wrong with it is called. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/zip.h"
+#include "models/espnet_conf.h"
+#include "models/yaml.h"
+#include "tests/support/shared.h"
+
+static const char good[] = "weights: {decoder: 0.7, ctc: 0.3, length_bonus: 0.0, lm: 0.6}\n"
+                           "beam_search: {beam_size: 5, pre_beam_ratio: 1.4,\n"
+                           "  pre_beam_score_key: full, maxlenratio: 0.0, minlenratio: 0.0}\n"
+                           "transducer: {use_transducer_decoder: false}\n"
+                           "token: {sos: 3, eos: 3, blank: 0, list: ['<blank>', a, b, '<eos>']}\n"
+                           "tokenizer: {token_type: char}\n"
+                           "encoder:\n"
+                           "  enc_type: DefaultEncoder\n"
+                           "  model_path: /elsewhere/m/full/default_encoder.onnx\n"
+                           "  frontend:\n"
+                           "    frontend_type: default\n"
+                           "    stft: {n_fft: 512, win_length: 512, hop_length: 160}\n"
+                           "    logmel: {sr: 16000, n_fft: 512, n_mels: 80, fmin: 0, fmax: null}\n"
+                           "  do_normalize: false\n"
+                           "decoder: {dec_type: XformerDecoder, model_path: gone.onnx,\n"
+                           "  n_layers: 2, odim: 32}\n"
+                           "ctc: {model_path: full/ctc.onnx}\n"
+                           "lm: {use_lm: false}\n";
+
+static const char *const files[] = {"full/default_encoder.onnx", "full/ctc.onnx",
+                                    "full/xformer_decoder_renamed.onnx"};
+
+struct box {
+    char dir[64], path[128];
+};
+
+static void put(const char *path, const char *text)
+{
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fputs(text, f);
+    fclose(f);
+}
+
+static int setup(void **state)
+{
+    struct box *b = calloc(1, sizeof *b);
+    char path[192];
+    snprintf(b->dir, sizeof b->dir, "/tmp/steno-espnet-XXXXXX");
+    assert_non_null(mkdtemp(b->dir));
+    snprintf(b->path, sizeof b->path, "%s/config.yaml", b->dir);
+    snprintf(path, sizeof path, "%s/full", b->dir);
+    assert_int_equal(mkdir(path, 0700), 0);
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        snprintf(path, sizeof path, "%s/%s", b->dir, files[i]);
+        put(path, "x");
+    }
+    *state = b;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct box *b = *state;
+    char path[192];
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        snprintf(path, sizeof path, "%s/%s", b->dir, files[i]);
+        unlink(path);
+    }
+    unlink(b->path);
+    snprintf(path, sizeof path, "%s/full", b->dir);
+    rmdir(path);
+    rmdir(b->dir);
+    free(b);
+    return 0;
+}
+
+static void files_are_found_by_key_by_name_and_by_role(void **state)
+{
+    struct box *b = *state;
+    struct steno_espnet_conf c;
+    char want[192];
+    steno_err err = {0};
+    put(b->path, good);
+    if (steno_espnet_conf_open(&c, b->dir, &err))
+        fail_msg("%s", err.msg);
+    snprintf(want, sizeof want, "%s/full/default_encoder.onnx", b->dir); /* of another machine */
+    assert_string_equal(c.encoder.full, want);
+    snprintf(want, sizeof want, "%s/full/xformer_decoder_renamed.onnx", b->dir);
+    assert_string_equal(c.decoder.full, want);
+    assert_int_equal(c.vocab, 4);
+    assert_string_equal(c.tokens[1], "a");
+    assert_int_equal(c.beam, 5);
+    assert_true(c.fmax <= 0 && c.pre_beam_full && c.decoder_kind == STENO_ESPNET_XFORMER);
+    steno_espnet_conf_close(&c);
+}
+
+static void what_is_wrong_is_named(void **state)
+{
+    static const struct {
+        const char *from, *to, *message;
+        steno_status st;
+    } cases[] = {
+        {"n_fft: 512, win", "n_fft: many, win", "n_fft is 'many', expected a whole number",
+         STENO_ERR_FORMAT},
+        {"n_mels: 80", "n_mels: 0", "n_mels is '0'", STENO_ERR_FORMAT},
+        {"n_mels: 80, ", "", "n_mels is missing", STENO_ERR_FORMAT},
+        {"ctc: 0.3", "ctc: 1.3", "weights.ctc is '1.3'", STENO_ERR_FORMAT},
+        {"ctc: 0.3", "ctc: .nan", "weights.ctc is '.nan'", STENO_ERR_FORMAT},
+        {"XformerDecoder", "SlidingDecoder", "'SlidingDecoder' is not supported",
+         STENO_ERR_UNSUPPORTED},
+        {"weights: {", "ngram: {use_ngram: true}\nweights: {ngram: 0.4, ",
+         "ngram.use_ngram 'true' is not", STENO_ERR_UNSUPPORTED},
+        {"frontend_type: default", "frontend_type: hubert", "'hubert' is not supported",
+         STENO_ERR_UNSUPPORTED},
+        {"token_type: char", "token_type: runes", "'runes' is not supported",
+         STENO_ERR_UNSUPPORTED},
+        {"win_length: 512", "win_length: 400", "win_length is 400, n_fft 512",
+         STENO_ERR_UNSUPPORTED},
+        {"full/ctc.onnx", "full/[ctc.onnx", "config.yaml: line 17", STENO_ERR_FORMAT},
+        {"eos: 3", "eos: 4", "token.eos is '4'", STENO_ERR_FORMAT},
+        {"list: ['<blank>', a, b, '<eos>']", "list: none", "token.list is missing",
+         STENO_ERR_FORMAT},
+        {"sos: 3", "sos: 3, sos: 3", "this key was given before", STENO_ERR_FORMAT},
+        {"token_type: char", "token_type: &a char, again: *a", "aliases", STENO_ERR_UNSUPPORTED},
+        {"use_transducer_decoder: false", "use_transducer_decoder: true", "disagree",
+         STENO_ERR_FORMAT},
+        {"do_normalize: false", "do_normalize: true", "encoder.normalize.type is missing",
+         STENO_ERR_FORMAT},
+        {"encoder:\n", "coder:\n", "no encoder section", STENO_ERR_FORMAT},
+    };
+    struct box *b = *state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *at = strstr(good, cases[i].from);
+        char text[4096];
+        struct steno_espnet_conf c;
+        steno_err err = {0};
+        assert_non_null(at);
+        snprintf(text, sizeof text, "%.*s%s%s", (int)(at - good), good, cases[i].to,
+                 at + strlen(cases[i].from));
+        put(b->path, text);
+        assert_int_equal(steno_espnet_conf_open(&c, b->dir, &err), cases[i].st);
+        if (!strstr(err.msg, cases[i].message))
+            fail_msg("'%s' does not say '%s'", err.msg, cases[i].message);
+        steno_espnet_conf_close(&c);
+    }
+}
+
+static void a_missing_network_is_named(void **state)
+{
+    struct box *b = *state;
+    struct steno_espnet_conf c;
+    char path[192];
+    steno_err err = {0};
+    put(b->path, good);
+    snprintf(path, sizeof path, "%s/full/ctc.onnx", b->dir);
+    unlink(path);
+    assert_int_equal(steno_espnet_conf_open(&c, b->dir, &err), STENO_ERR_IO);
+    assert_non_null(strstr(err.msg, "ctc.model_path is 'full/ctc.onnx'"));
+    steno_espnet_conf_close(&c);
+}
+
+static void deep_nesting_is_refused(void **state)
+{
+    char text[200];
+    steno_yaml *y = NULL;
+    steno_err err = {0};
+    (void)state;
+    memset(text, '[', sizeof text);
+    assert_int_equal(steno_yaml_parse(&y, text, sizeof text, "deep", &err), STENO_ERR_LIMIT);
+    assert_non_null(strstr(err.msg, "32 levels"));
+}
+
+static void json_is_read_too(void **state)
+{
+    static const char text[] = "{\"a\": {\"b\": [1, 2.5, \"x\"], \"c\": null, \"d\": true}}";
+    steno_yaml *y = NULL;
+    bool d = false;
+    (void)state;
+    assert_int_equal(steno_yaml_parse(&y, text, strlen(text), "json", NULL), 0);
+    assert_int_equal(steno_yaml_find(y, "a.b")->n, 3);
+    assert_true(steno_yaml_null(steno_yaml_find(y, "a.c")));
+    assert_int_equal(steno_yaml_bool(y, "a.d", &d, NULL), 0);
+    assert_true(d);
+    steno_yaml_close(y);
+}
+
+/* ---- archives ------------------------------------------------------------------------------ */
+
+static steno_status read_all(const char *zip, size_t n, size_t max)
+{
+    struct steno_zip_member m;
+    steno_status st = STENO_OK;
+    for (size_t i = 0; !st; i++) {
+        void *out;
+        st = steno_zip_member(zip, n, "zip", i, &m, NULL);
+        if (!st && !(st = steno_zip_read(zip, n, "zip", &m, max, &out, NULL)))
+            free(out);
+    }
+    return st;
+}
+
+static void damaged_archives_are_refused(void **state)
+{
+    size_t n;
+    char *zip = steno_test_shared("zoo/tiny/espnet-conformer-op13/feats_stats.npz", &n);
+    (void)state;
+    if (!zip)
+        skip();
+    assert_int_equal(read_all(zip, n, 1 << 20), STENO_NEED_MORE); /* past the last member */
+    assert_int_equal(read_all(zip, n, 100), STENO_ERR_LIMIT);
+    for (size_t cut = 0; cut < n; cut++) {
+        char *part = malloc(cut + 1); /* of its own size: reads past it would be seen */
+        memcpy(part, zip, cut);
+        assert_int_equal(read_all(part, cut, 1 << 20), STENO_ERR_FORMAT);
+        free(part);
+    }
+    for (size_t i = 0; i < n; i++) { /* every byte once: an error or, in times and names, none */
+        char was = zip[i];
+        zip[i] = (char)~was;
+        (void)!read_all(zip, n, 1 << 20);
+        zip[i] = was;
+    }
+    free(zip);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(files_are_found_by_key_by_name_and_by_role, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(what_is_wrong_is_named, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_missing_network_is_named, setup, teardown),
+        cmocka_unit_test(deep_nesting_is_refused),
+        cmocka_unit_test(json_is_read_too),
+        cmocka_unit_test(damaged_archives_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,197 @@
+/* API keys: the file, who is found, what each may use, with a clock of the test's own. */
+/* link: server/keys.c */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <string.h>
+
+#include "server/keys.h"
+
+#define SECOND INT64_C(1000000000)
+#define A "aaaaaaaaaaaaaaaa"
+#define B "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
+
+static steno_status read_text(steno_keys *k, const char *text, steno_err *err)
+{
+    return steno_keys_read_text(k, "keys", text, strlen(text), err);
+}
+
+static steno_keys *with(const char *text)
+{
+    steno_keys *k;
+    steno_err err;
+    assert_int_equal(steno_keys_open(&k, NULL, &err), STENO_OK);
+    assert_int_equal(read_text(k, text, &err), STENO_OK);
+    return k;
+}
+
+static steno_key *find(steno_keys *k, const char *secret)
+{
+    steno_key *key = NULL;
+    assert_int_equal(steno_keys_find(k, secret, &key, NULL), STENO_OK);
+    assert_non_null(key);
+    return key;
+}
+
+static void without_a_file_everybody_is_nobody_and_may_do_all(void **state)
+{
+    steno_keys *k;
+    steno_key *key = (void *)1;
+    double after;
+    (void)state;
+    assert_int_equal(steno_keys_open(&k, "", NULL), STENO_OK);
+    assert_int_equal(steno_keys_find(k, NULL, &key, NULL), STENO_OK);
+    assert_null(key);
+    assert_int_equal(steno_keys_find(k, "anything", &key, NULL), STENO_OK);
+    assert_int_equal(steno_key_enter(k, key, 1, &after, NULL), STENO_OK);
+    assert_int_equal(steno_key_audio(k, key, 1, 1e6, NULL), STENO_OK);
+    steno_key_leave(k, key);
+    assert_string_equal(steno_key_name(NULL), "");
+    assert_int_equal(steno_key_owner(NULL), 0);
+    steno_keys_close(k);
+}
+
+static void a_key_is_found_by_its_secret_alone(void **state)
+{
+    steno_keys *k = with("[one]\nkey = " A "\n[two]\nkey=" B "\n");
+    steno_key *key;
+    steno_err err;
+    (void)state;
+    assert_string_equal(steno_key_name(find(k, A)), "one");
+    assert_string_equal(steno_key_name(find(k, B)), "two");
+    assert_int_not_equal(steno_key_owner(find(k, A)), steno_key_owner(find(k, B)));
+    assert_int_equal(steno_keys_find(k, NULL, &key, &err), STENO_ERR_INVAL);
+    assert_non_null(strstr(err.msg, "needed"));
+    assert_int_equal(steno_keys_find(k, "", &key, &err), STENO_ERR_INVAL);
+    assert_int_equal(steno_keys_find(k, "aaaaaaaaaaaaaaa", &key, &err), STENO_ERR_INVAL);
+    assert_int_equal(steno_keys_find(k, A "a", &key, &err), STENO_ERR_INVAL);
+    assert_null(strstr(err.msg, "aaaa")); /* a secret is not repeated */
+    assert_string_equal(steno_key_of_authorization("Bearer  x"), "x");
+    assert_string_equal(steno_key_of_authorization("token x"), "x");
+    assert_null(steno_key_of_authorization("Basic x"));
+    assert_null(steno_key_of_authorization(NULL));
+    steno_keys_close(k);
+}
+
+static void sessions_at_once_are_counted(void **state)
+{
+    steno_keys *k = with("[one]\nkey = " A "\nsessions = 2\n");
+    steno_key *key = find(k, A);
+    double after = 0;
+    steno_err err;
+    (void)state;
+    assert_int_equal(steno_key_enter(k, key, SECOND, &after, &err), STENO_OK);
+    assert_int_equal(steno_key_enter(k, key, SECOND, &after, &err), STENO_OK);
+    assert_int_equal(steno_key_enter(k, key, SECOND, &after, &err), STENO_ERR_BUSY);
+    assert_non_null(strstr(err.msg, "'one'"));
+    assert_true(after >= 1);
+    steno_key_leave(k, key);
+    assert_int_equal(steno_key_enter(k, key, SECOND, &after, &err), STENO_OK);
+    steno_keys_close(k);
+}
+
+static void requests_and_audio_come_back_with_time(void **state)
+{
+    steno_keys *k =
+        with("[one]\nkey = " A "\nrequests_per_minute = 6\naudio_per_minute = 120s\n");
+    steno_key *key = find(k, A);
+    int64_t now = SECOND;
+    double after = 0;
+    (void)state;
+    for (int i = 0; i < 6; i++)
+        assert_int_equal(steno_key_enter(k, key, now, &after, NULL), STENO_OK);
+    assert_int_equal(steno_key_enter(k, key, now, &after, NULL), STENO_ERR_BUSY);
+    assert_true(after > 9.9 && after < 10.1); /* one in 10 s */
+    now += 9 * SECOND;
+    assert_int_equal(steno_key_enter(k, key, now, &after, NULL), STENO_ERR_BUSY);
+    now += 2 * SECOND;
+    assert_int_equal(steno_key_enter(k, key, now, &after, NULL), STENO_OK);
+    /* audio: what is taken too much is missing afterwards */
+    assert_int_equal(steno_key_audio(k, key, now, 119, NULL), STENO_OK);
+    assert_int_equal(steno_key_audio(k, key, now, 11, NULL), STENO_OK);
+    assert_int_equal(steno_key_audio(k, key, now, 1, NULL), STENO_ERR_BUSY);
+    now += 4 * SECOND; /* 8 of the 10 s that were too much */
+    assert_int_equal(steno_key_audio(k, key, now, 1, NULL), STENO_ERR_BUSY);
+    now += 60 * SECOND;
+    assert_int_equal(steno_key_audio(k, key, now, 1, NULL), STENO_OK);
+    now -= 50 * SECOND; /* a clock that goes back gives nothing and takes nothing */
+    assert_int_equal(steno_key_audio(k, key, now, 1, NULL), STENO_OK);
+    steno_keys_close(k);
+}
+
+static void a_reload_keeps_what_runs_and_what_was_used(void **state)
+{
+    steno_keys *k = with("[one]\nkey = " A "\nsessions = 1\n[two]\nkey = " B "\n");
+    steno_key *one = find(k, A), *two = find(k, B), *key;
+    struct steno_key_use use;
+    double after;
+    steno_err err;
+    (void)state;
+    assert_int_equal(steno_key_enter(k, one, SECOND, &after, NULL), STENO_OK);
+    assert_int_equal(steno_key_enter(k, two, SECOND, &after, NULL), STENO_OK);
+    /* a bad file changes nothing */
+    assert_int_equal(read_text(k, "[one]\nkey = short\n", &err), STENO_ERR_INVAL);
+    assert_ptr_equal(find(k, A), one);
+    /* two is gone, one has a new secret and more places */
+    assert_int_equal(read_text(k, "[one]\nkey = " A "new\nsessions = 2\n", &err), STENO_OK);
+    assert_int_equal(steno_keys_find(k, A, &key, NULL), STENO_ERR_INVAL);
+    assert_int_equal(steno_keys_find(k, B, &key, NULL), STENO_ERR_INVAL);
+    assert_ptr_equal(find(k, A "new"), one);
+    assert_int_equal(steno_key_enter(k, one, SECOND, &after, NULL), STENO_OK);
+    assert_int_equal(steno_key_enter(k, one, SECOND, &after, NULL), STENO_ERR_BUSY);
+    steno_key_leave(k, two); /* its session ends whenever it ends */
+    assert_true(steno_keys_use(k, 0, &use));
+    assert_int_equal(use.sessions, 2);
+    assert_int_equal(use.refused, 1);
+    assert_false(steno_keys_use(k, 2, &use));
+    steno_keys_close(k);
+}
+
+static void wrong_files_are_named(void **state)
+{
+    static const struct {
+        const char *text, *says;
+    } bad[] = {
+        {"[one]\n", NULL}, /* an empty section is none */
+        {"[one]\nsessions = 1\n", "[one] has no key"},
+        {"[one]\nkey = 123\n", "16 to 256"},
+        {"[one]\nkey = " A "\nsessions = many\n", "no number"},
+        {"[one]\nkey = " A "\nsessions = -1\n", "no number"},
+        {"[one]\nkey = " A "\ncolour = red\n", "unknown setting"},
+        {"[one]\nkey = " A "\n[two]\nkey = " A "\n", "key of another"},
+        {"[one two]\nkey = " A "\n", "no name"},
+        {"key = " A "\n", "no name"},
+        {"[one]\nkey = " A "\nnonsense\n", "keys:3"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        steno_keys *k;
+        steno_err err;
+        steno_status st;
+        assert_int_equal(steno_keys_open(&k, NULL, NULL), STENO_OK);
+        st = read_text(k, bad[i].text, &err);
+        if (bad[i].says) {
+            assert_int_equal(st, STENO_ERR_INVAL);
+            assert_non_null(strstr(err.msg, bad[i].says));
+            assert_null(strstr(err.msg, A));
+        } else {
+            assert_int_equal(st, STENO_OK);
+        }
+        steno_keys_close(k);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(without_a_file_everybody_is_nobody_and_may_do_all),
+        cmocka_unit_test(a_key_is_found_by_its_secret_alone),
+        cmocka_unit_test(sessions_at_once_are_counted),
+        cmocka_unit_test(requests_and_audio_come_back_with_time),
+        cmocka_unit_test(a_reload_keeps_what_runs_and_what_was_used),
+        cmocka_unit_test(wrong_files_are_named),
+    };
+    return cmocka_run_group_tests_name("keys", tests, NULL, NULL);
+}

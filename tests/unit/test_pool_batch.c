@@ -1,0 +1,320 @@
+/* Who goes with whom and in which order, and how many are let in: the pool around fakes whose steps
+ * are held up while the queue is filled (tests/unit/pool_fake.h). */
+/* link: tests/unit/pool_fake.c */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "tests/unit/pool_fake.h"
+
+enum { MANY = 16 };
+
+static struct steno_pool_stream_options named(char name, enum steno_pool_class class,
+                                              uint64_t owner)
+{
+    return (struct steno_pool_stream_options){
+        .stream = {.endpoint = {.longest = name}}, .priority = class, .owner = owner};
+}
+
+/* A stream that has one window to be stepped. */
+static void ready(struct client *c, steno_pool *p, char name, enum steno_pool_class class,
+                  uint64_t owner)
+{
+    struct steno_pool_stream_options o = named(name, class, owner);
+    client_open(c, p, &o);
+    client_push(c, WINDOW, WINDOW);
+}
+
+static void close_all(struct client *c, int n, steno_pool *p)
+{
+    for (int i = 0; i < n; i++)
+        client_close(&c[i]);
+    steno_pool_close(p);
+    assert_int_equal(open_fakes, 0);
+    assert_int_equal(open_steppers, 0);
+}
+
+/* One worker held up in the step of stream 0, '0'. */
+static steno_pool *held_up(const struct steno_pool_options *o, struct client *c)
+{
+    steno_pool *p = fake_pool(o);
+    fake_log_reset();
+    fake_gate(false);
+    ready(c, p, '0', STENO_POOL_LIVE, 0);
+    fake_wait_batches(1);
+    return p;
+}
+
+static void those_who_wait_go_together(void **state)
+{
+    (void)state;
+    static struct client c[MANY];
+    struct steno_pool_stats st;
+    steno_pool *p = held_up(&(struct steno_pool_options){.workers = 1}, &c[0]);
+    for (int i = 1; i < 12; i++)
+        ready(&c[i], p, (char)('a' + i - 1), STENO_POOL_LIVE, 0);
+    fake_gate(true);
+    fake_wait_batches(3);
+    steno_pool_close(p); /* joins: the figures are all there */
+    assert_string_equal(fake_log(), "0 abcdefgh ijk ");
+    for (int i = 0; i < 12; i++)
+        client_close(&c[i]);
+    p = pool_open(1, 1, 1);
+    steno_pool_get_stats(p, &st);
+    assert_int_equal(st.batch_max, 8); /* what the fake says is cheapest */
+    close_all(c, 0, p);
+}
+
+static void batches_are_counted_and_told(void **state)
+{
+    (void)state;
+    static struct client c[4];
+    struct steno_pool_stats st;
+    steno_pool *p = held_up(&(struct steno_pool_options){.workers = 1}, &c[0]);
+    for (int i = 1; i < 4; i++)
+        ready(&c[i], p, 'x', STENO_POOL_LIVE, 0);
+    fake_gate(true);
+    for (int i = 0; i < 4; i++) {
+        steno_pool_stream_end(c[i].ps);
+        client_wait_done(&c[i]);
+    }
+    for (int i = 0; i < 4; i++)
+        client_close(&c[i]); /* waits for the worker to put it back */
+    do {
+        steno_pool_get_stats(p, &st);
+    } while (st.batched < 8 || st.busy);
+    assert_int_equal(st.batched, 8); /* each a window, and one of the end's silence */
+    assert_true(st.batches[0] >= 1 && st.batches[2] >= 1 && st.batches[2] <= 2);
+    close_all(c, 0, p);
+}
+
+static void batching_can_be_switched_off(void **state)
+{
+    (void)state;
+    static struct client c[4];
+    steno_pool *p = held_up(&(struct steno_pool_options){.workers = 1, .batch = 1}, &c[0]);
+    for (int i = 1; i < 4; i++)
+        ready(&c[i], p, (char)('a' + i - 1), STENO_POOL_LIVE, 0);
+    fake_gate(true);
+    fake_wait_batches(4);
+    assert_string_equal(fake_log(), "0 a b c ");
+    close_all(c, 4, p);
+}
+
+/* With steps that are said to take long, so that the clock does not matter. */
+static const struct steno_pool_costs slow = {.step = {10, (double)INFINITY, (double)INFINITY,
+                                                      (double)INFINITY, (double)INFINITY,
+                                                      (double)INFINITY}};
+
+static void owners_take_turns(void **state)
+{
+    (void)state;
+    static struct client c[8];
+    struct steno_pool_options o = {.workers = 1, .costs = &slow, .capacity = -1};
+    steno_pool *p = held_up(&o, &c[0]);
+    for (int i = 1; i < 5; i++)
+        ready(&c[i], p, (char)('a' + i - 1), STENO_POOL_UPLOAD, 7);
+    ready(&c[5], p, 'X', STENO_POOL_UPLOAD, 8);
+    ready(&c[6], p, 'Y', STENO_POOL_UPLOAD, 8);
+    ready(&c[7], p, 'Z', STENO_POOL_UPLOAD, 9);
+    fake_gate(true);
+    fake_wait_batches(8);
+    assert_string_equal(fake_log(), "0 a X Z b Y c d ");
+    close_all(c, 8, p);
+}
+
+static void streams_without_an_owner_go_as_they_come(void **state)
+{
+    (void)state;
+    static struct client c[5];
+    struct steno_pool_options o = {.workers = 1, .costs = &slow, .capacity = -1};
+    steno_pool *p = held_up(&o, &c[0]);
+    for (int i = 1; i < 5; i++)
+        ready(&c[i], p, (char)('a' + i - 1), STENO_POOL_UPLOAD, 0);
+    fake_gate(true);
+    fake_wait_batches(5);
+    assert_string_equal(fake_log(), "0 a b c d ");
+    close_all(c, 5, p);
+}
+
+/* ---- waiting for company ----------------------------------------------------------------------
+ */
+
+/* A pool that believes to be busy, and goes on believing it. */
+static steno_pool *crowded(double wait)
+{
+    struct steno_pool_options o = {.workers = 1, .batch_wait = wait};
+    steno_pool *p = fake_pool(&o);
+    pthread_mutex_lock(&p->lock);
+    p->load.demand = 10;
+    p->load.since_ns = INT64_MAX / 2; /* no look at the load any more */
+    pthread_mutex_unlock(&p->lock);
+    fake_log_reset();
+    fake_gate(true);
+    return p;
+}
+
+static void a_crowd_waits_for_a_full_batch(void **state)
+{
+    (void)state;
+    static struct client c[8];
+    steno_pool *p = crowded(10);
+    for (int i = 0; i < 8; i++)
+        ready(&c[i], p, (char)('a' + i), STENO_POOL_LIVE, 0);
+    fake_wait_batches(1);
+    assert_string_equal(fake_log(), "abcdefgh ");
+    close_all(c, 8, p);
+}
+
+static void an_upload_is_not_made_to_wait(void **state)
+{
+    (void)state;
+    static struct client c[3];
+    steno_pool *p = crowded(10);
+    ready(&c[0], p, 'a', STENO_POOL_LIVE, 0);
+    ready(&c[1], p, 'b', STENO_POOL_LIVE, 0);
+    ready(&c[2], p, 'u', STENO_POOL_UPLOAD, 0);
+    fake_wait_batches(1);
+    assert_string_equal(fake_log(), "abu ");
+    close_all(c, 3, p);
+}
+
+static void nobody_waits_longer_than_agreed(void **state)
+{
+    (void)state;
+    static struct client c;
+    steno_pool *p = crowded(0.03);
+    int64_t t = steno_now_ns();
+    ready(&c, p, 'a', STENO_POOL_LIVE, 0);
+    fake_wait_batches(1);
+    assert_true(steno_now_ns() - t >= 29000000);
+    assert_string_equal(fake_log(), "a ");
+    close_all(&c, 1, p);
+    p = crowded(-1); /* not at all */
+    ready(&c, p, 'a', STENO_POOL_LIVE, 0);
+    fake_wait_batches(1);
+    close_all(&c, 1, p);
+}
+
+static void closing_ends_the_wait(void **state)
+{
+    (void)state;
+    static struct client c;
+    steno_pool *p = crowded(10);
+    int64_t t = steno_now_ns();
+    ready(&c, p, 'a', STENO_POOL_LIVE, 0);
+    steno_pool_close(p);
+    assert_true(steno_now_ns() - t < 9000000000);
+    assert_string_equal(fake_log(), "");
+    assert_int_equal(c.status, STENO_ERR_CANCELLED);
+    client_close(&c);
+}
+
+/* ---- how many are let in ----------------------------------------------------------------------
+ */
+
+static void live_streams_above_the_capacity_are_refused(void **state)
+{
+    (void)state;
+    struct steno_pool_options o = {.workers = 1, .capacity = 2, .max_streams = 5};
+    steno_pool *p = fake_pool(&o);
+    steno_pool_stream *ps = NULL;
+    static struct client c[5];
+    struct steno_pool_stream_options live = named('l', STENO_POOL_LIVE, 0),
+                                     upload = named('u', STENO_POOL_UPLOAD, 0), canary = live;
+    struct steno_pool_stats st;
+    steno_err err;
+    canary.always = true;
+    client_open(&c[0], p, &live);
+    assert_int_equal(steno_pool_admit(p, STENO_POOL_LIVE, NULL), STENO_OK);
+    client_open(&c[1], p, &live);
+    assert_int_equal(steno_pool_admit(p, STENO_POOL_LIVE, &err), STENO_ERR_BUSY);
+    assert_non_null(strstr(err.msg, "2 live streams"));
+    assert_int_equal(steno_pool_stream_open(&ps, p, &live, NULL, NULL, NULL), STENO_ERR_BUSY);
+    assert_int_equal(steno_pool_admit(p, STENO_POOL_UPLOAD, NULL), STENO_OK);
+    client_open(&c[2], p, &upload);
+    client_open(&c[3], p, &canary);
+    client_open(&c[4], p, &canary);
+    assert_int_equal(steno_pool_admit(p, STENO_POOL_UPLOAD, &err), STENO_ERR_BUSY); /* 5 places */
+    steno_pool_get_stats(p, &st);
+    assert_int_equal(st.live, 2);
+    assert_int_equal(st.active, 5);
+    assert_int_equal(st.refused, 3);
+    assert_int_equal(st.capacity, 2);
+    client_close(&c[0]);
+    assert_int_equal(steno_pool_admit(p, STENO_POOL_LIVE, NULL), STENO_OK);
+    close_all(c + 1, 4, p);
+}
+
+static void capacity_follows_from_what_a_stream_costs(void **state)
+{
+    (void)state;
+    /* 8 streams for 4 ms a step of 125 ms: 4 ms of network and 1 of the rest per second each */
+    const struct steno_pool_costs costs = {
+        .step = {0.001, 0.002, 0.003, 0.004, (double)INFINITY, (double)INFINITY}, .host = 0.001};
+    struct steno_pool_options o = {.workers = 1, .costs = &costs, .max_streams = 100000};
+    int before = measured;
+    steno_pool *p = fake_pool(&o);
+    struct steno_pool_stats st;
+    assert_int_equal(measured, before);
+    steno_pool_get_stats(p, &st);
+    assert_in_range(st.capacity, 169, 170); /* 0.85 / 5 ms */
+    pthread_mutex_lock(&p->lock);
+    p->load.slower = 4; /* the machine has other work */
+    assert_in_range(steno_pool_capacity_now(p), 49, 50);
+    p->load.slower = 1;
+    p->load.other = 1000; /* sockets eat it all up: one stream is always let in */
+    assert_int_equal(steno_pool_capacity_now(p), 1);
+    pthread_mutex_unlock(&p->lock);
+    steno_pool_close(p);
+}
+
+static void costs_are_corrected_by_what_workers_take(void **state)
+{
+    (void)state;
+    const struct steno_pool_costs costs = {
+        .step = {0.001, 0.002, 0.003, 0.004, (double)INFINITY, (double)INFINITY}, .host = 0.001};
+    struct steno_pool_options o = {.workers = 1, .costs = &costs, .max_streams = 100000};
+    steno_pool *p = fake_pool(&o);
+    pthread_mutex_lock(&p->lock);
+    /* a second in which 1,000 s of audio took three times the planned time */
+    p->load.since_ns = steno_now_ns() - 1000000000;
+    steno_pool_account(p, &(struct steno_pool_work){.steps = 8000,
+                                                    .live_steps = 8000,
+                                                    .planned = 4,
+                                                    .network = 12,
+                                                    .host = 2,
+                                                    .audio = 1000});
+    assert_true(p->load.slower > 2.9 && p->load.slower < 3);
+    assert_true(p->load.costs.host > 0.00195 && p->load.costs.host < 0.002);
+    assert_true(steno_pool_crowded(p));
+    p->load.since_ns = steno_now_ns() - 1000000000;
+    steno_pool_account(p, &(struct steno_pool_work){.steps = 8, .live_steps = 8, .audio = 0.5});
+    assert_false(steno_pool_crowded(p));
+    assert_true(p->load.slower > 2.9); /* half a second of audio says nothing */
+    pthread_mutex_unlock(&p->lock);
+    steno_pool_close(p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(those_who_wait_go_together),
+        cmocka_unit_test(batches_are_counted_and_told),
+        cmocka_unit_test(batching_can_be_switched_off),
+        cmocka_unit_test(owners_take_turns),
+        cmocka_unit_test(streams_without_an_owner_go_as_they_come),
+        cmocka_unit_test(a_crowd_waits_for_a_full_batch),
+        cmocka_unit_test(an_upload_is_not_made_to_wait),
+        cmocka_unit_test(nobody_waits_longer_than_agreed),
+        cmocka_unit_test(closing_ends_the_wait),
+        cmocka_unit_test(live_streams_above_the_capacity_are_refused),
+        cmocka_unit_test(capacity_follows_from_what_a_stream_costs),
+        cmocka_unit_test(costs_are_corrected_by_what_workers_take),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,190 @@
+/* Weights in less than f32: how far results move, what is kept, what is reported. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "exec/session.h"
+#include "ops/weights.h"
+#include "tests/support/onnx_make.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { T = 9, K = 48, N = 40, C = 16, O = 24, H = 7, W = 6 };
+
+static float number(int i) /* in [-1,1], without a pattern that rounding would meet */
+{
+    return sinf((float)i * 1.7f + (float)(i % 7));
+}
+
+/* y [t, N] = Relu(x W + b); z [1, O, H, W / 2 or so] = Conv 3x3 stride 2, then Conv 1x1. */
+static steno_network *network(enum steno_precision p)
+{
+    struct steno_network_options opt = {.opt_level = -1, .precision = p};
+    static float w[K * N], c3[O * C * 9], c1[O * O], b[O + N];
+    const int64_t pads[4] = {1, 1, 1, 1}, two[2] = {2, 2}, one[2] = {1, 1};
+    struct mk_graph *g = mk_new(17);
+    steno_network *n = NULL;
+    steno_err err = {0};
+    char *path;
+    for (int i = 0; i < K * N; i++)
+        w[i] = number(i) * (1 + (float)(i % N)); /* columns of different size */
+    for (int i = 0; i < O * C * 9; i++)
+        c3[i] = number(i + 5);
+    for (int i = 0; i < O * O; i++)
+        c1[i] = number(i + 11);
+    for (int i = 0; i < O + N; i++)
+        b[i] = number(i + 3);
+    mk_input(g, "x", STENO_F32, "t,48");
+    mk_input(g, "image", STENO_F32, "1,16,7,6");
+    mk_f32(g, "W", "48,40", w, K * N);
+    mk_f32(g, "b", "40", b, N);
+    mk_f32(g, "C3", "24,16,3,3", c3, O * C * 9);
+    mk_f32(g, "C1", "24,24,1,1", c1, O * O);
+    mk_f32(g, "cb", "24", b + N, O);
+    mk_node(g, "MatMul", "x,W", "p");
+    mk_node(g, "Add", "p,b", "q");
+    mk_node(g, "Relu", "q", "y");
+    mk_node(g, "Conv", "image,C3,cb", "c");
+    mk_attr_ints(g, "pads", pads, 4);
+    mk_attr_ints(g, "strides", two, 2);
+    mk_node(g, "Conv", "c,C1,cb", "z");
+    mk_attr_ints(g, "kernel_shape", one, 2);
+    mk_output(g, "y", STENO_F32, "t,40");
+    mk_output(g, "z", STENO_F32, "1,24,4,3");
+    path = mk_file(g);
+    if (steno_network_open(&n, path, &opt, &err))
+        fail_msg("%s", err.msg);
+    mk_unlink(path);
+    mk_free(g);
+    return n;
+}
+
+/* rows [from, from + t) of the same x; y [t, N], z [O, 4, 3]. */
+static void run(steno_network *n, int from, int t, int threads, float *y, float *z)
+{
+    static float x[T * K], image[C * H * W];
+    struct steno_session_options so = {.threads = threads};
+    struct steno_tensor in[2] = {{STENO_F32, {.rank = 2, .dim = {t, K}}, x},
+                                 {STENO_F32, {.rank = 4, .dim = {1, C, H, W}}, image}};
+    steno_session *s = NULL;
+    steno_err err = {0};
+    for (int i = 0; i < t * K; i++)
+        x[i] = number(i + from * K) * (float)(1 + (from * K + i) / K); /* rows of different size */
+    for (int i = 0; i < C * H * W; i++)
+        image[i] = number(i) + 0.25f;
+    if (steno_session_open(&s, n, &so, &err) || steno_session_set(s, 0, &in[0], &err) ||
+        steno_session_set(s, 1, &in[1], &err) || steno_session_run(s, &err))
+        fail_msg("%s", err.msg);
+    memcpy(y, steno_session_get(s, 0)->data, sizeof *y * (size_t)t * N);
+    memcpy(z, steno_session_get(s, 1)->data, sizeof *z * O * 12);
+    steno_session_close(s);
+}
+
+/* Largest difference of the sums before anything saturates, by the largest magnitude. */
+static double apart(const float *a, const float *b, int n)
+{
+    double most = 0, range = 0;
+    for (int i = 0; i < n; i++) {
+        range = fmax(range, fabs((double)b[i]));
+        most = fmax(most, fabs((double)a[i] - (double)b[i]));
+    }
+    return most / range;
+}
+
+static void results_move_by_what_the_format_loses(void **state)
+{
+    /* each weight and activation off by at most half a step; K of them, mostly cancelling */
+    static const struct {
+        enum steno_precision p;
+        double least, most;
+    } cases[] = {{STENO_BF16_WEIGHTS, 1e-5, 8e-3},
+                 {STENO_FP16_WEIGHTS, 1e-7, 1e-3},
+                 {STENO_INT8_WEIGHTS, 1e-5, 2e-2}};
+    static float y[T * N], z[O * 12], y0[T * N], z0[O * 12];
+    steno_network *n = network(STENO_FP32);
+    (void)state;
+    run(n, 0, T, 1, y0, z0);
+    steno_network_close(n);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        double ey, ez;
+        n = network(cases[i].p);
+        run(n, 0, T, 1, y, z);
+        ey = apart(y, y0, T * N);
+        ez = apart(z, z0, O * 12);
+        if (!(ey >= cases[i].least && ey <= cases[i].most && ez >= cases[i].least &&
+              ez <= cases[i].most))
+            fail_msg("precision %d: y off by %g, z by %g", (int)cases[i].p, ey, ez);
+        steno_network_close(n);
+    }
+}
+
+static void rows_and_threads_do_not_matter(void **state)
+{
+    static const enum steno_precision all[] = {STENO_BF16_WEIGHTS, STENO_FP16_WEIGHTS,
+                                               STENO_INT8_WEIGHTS};
+    static float y[T * N], one[T * N], z[O * 12], z2[O * 12];
+    (void)state;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        steno_network *n = network(all[i]);
+        run(n, 0, T, 1, y, z);
+        run(n, 0, T, 2, one, z2);
+        assert_memory_equal(y, one, sizeof y);
+        assert_memory_equal(z, z2, sizeof z);
+        run(n, 4, 1, 1, one, z2);
+        assert_memory_equal(y + 4 * N, one, N * sizeof *one);
+        steno_network_close(n);
+    }
+}
+
+static void weights_are_held_once_and_small(void **state)
+{
+    const size_t weights = K * N + O * C * 9 + O * O;
+    size_t bytes[4];
+    (void)state;
+    for (int p = 0; p < 4; p++) {
+        steno_network *n = network((enum steno_precision)p);
+        bytes[p] = steno_network_weight_bytes(n);
+        steno_network_close(n);
+    }
+    assert_true(bytes[STENO_FP32] >= 4 * weights);
+    /* the 3x3 convolution stays f32 in 16 bits; panels are filled up to 32 columns */
+    assert_true(bytes[STENO_BF16_WEIGHTS] < bytes[STENO_FP32] * 9 / 10);
+    assert_int_equal(bytes[STENO_FP16_WEIGHTS], bytes[STENO_BF16_WEIGHTS]);
+    assert_true(bytes[STENO_INT8_WEIGHTS] < bytes[STENO_FP32] * 45 / 100);
+}
+
+static void the_report_says_what_was_lost(void **state)
+{
+    steno_network *n = network(STENO_INT8_WEIGHTS);
+    const struct steno_precision_report *r = steno_network_precision(n);
+    (void)state;
+    assert_int_equal(r->products, 3);
+    assert_int_equal(r->lowered, 3);
+    /* uniform rounding of uniform weights: step / sqrt 12 of a range of 127 steps / sqrt 3 */
+    assert_true(r->error > 0.001 && r->error < 0.01);
+    assert_true(r->worst >= r->error && r->worst < 0.01);
+    steno_network_close(n);
+    n = network(STENO_BF16_WEIGHTS);
+    r = steno_network_precision(n);
+    assert_int_equal(r->products, 3);
+    assert_int_equal(r->lowered, 2);
+    assert_true(r->error > 0.0005 && r->error < 0.004);
+    steno_network_close(n);
+    n = network(STENO_FP32);
+    assert_int_equal(steno_network_precision(n)->lowered, 0);
+    steno_network_close(n);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(results_move_by_what_the_format_loses),
+        cmocka_unit_test(rows_and_threads_do_not_matter),
+        cmocka_unit_test(weights_are_held_once_and_small),
+        cmocka_unit_test(the_report_says_what_was_lost),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,299 @@
+/* Steps of many streams as one batch: what a stream says is the same whoever its company is. */
+#include <fcntl.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "audio/file.h"
+#include "base/buf.h"
+#include "models/internal.h"
+#include "models/stream.h"
+#include "tests/support/onnx_make.h"
+
+#define DIGITS "conf/models/digits-en"
+#define TONES "tests/data/models/tones"
+#define WAV "tests/data/digits.wav"
+enum { ALL = 32 };
+
+static float *speech;
+static size_t n_speech;
+
+static int read_speech(void **state)
+{
+    steno_audio *a = NULL;
+    size_t n, cap = 100000;
+    int fd = open(WAV, O_RDONLY);
+    (void)state;
+    speech = malloc(cap * sizeof *speech);
+    if (fd < 0 || !speech || steno_audio_open_fd(&a, fd, NULL, NULL))
+        return -1;
+    while (!steno_audio_read(a, speech + n_speech, cap - n_speech, &n, NULL) && n)
+        n_speech += n;
+    steno_audio_close(a);
+    close(fd);
+    return n_speech ? 0 : -1;
+}
+
+static int drop_speech(void **state)
+{
+    (void)state;
+    free(speech);
+    return 0;
+}
+
+static steno_model *model_open(const char *dir)
+{
+    steno_model *m = NULL;
+    steno_err err = {0};
+    if (steno_model_open(&m, dir, NULL, &err))
+        fail_msg("%s", err.msg);
+    return m;
+}
+
+/* ---- a stream with its own audio: the recording from another sample on, another loudness ------
+ */
+
+struct talker {
+    steno_stream *s;
+    size_t at, end;
+    float gain;
+    bool done;
+    struct steno_buf heard;
+};
+
+static void talker_open(struct talker *t, steno_model *m, int which)
+{
+    *t = (struct talker){.at = (size_t)(which * 731) % (n_speech / 2),
+                         .end = n_speech - (size_t)(which * 977) % (n_speech / 4),
+                         .gain = 1.0f - 0.02f * (float)which};
+    steno_buf_init(&t->heard, 1 << 20);
+    assert_int_equal(steno_stream_open(&t->s, m, NULL, NULL), STENO_OK);
+}
+
+static void talker_close(struct talker *t)
+{
+    steno_stream_close(t->s);
+    steno_buf_free(&t->heard);
+}
+
+/* Audio, then the end, until a window is full; false when the stream is over. */
+static bool talker_advance(struct talker *t)
+{
+    while (!steno_stream_ready(t->s)) {
+        float x[400];
+        size_t n = t->end - t->at < 400 ? t->end - t->at : 400, used = 0;
+        for (size_t i = 0; i < n; i++)
+            x[i] = t->gain * speech[t->at + i];
+        if (n)
+            assert_int_equal(steno_stream_feed(t->s, x, n, &used, NULL), STENO_OK);
+        else
+            assert_int_equal(steno_stream_flush(t->s, true, &t->done, NULL), STENO_OK);
+        t->at += used;
+        if (t->done)
+            return false;
+    }
+    return true;
+}
+
+/* digits: of the numbers that are compared. */
+static void talker_listen(struct talker *t, int digits)
+{
+    struct steno_event e;
+    while (steno_stream_next(t->s, &e)) {
+        assert_int_equal(steno_buf_printf(&t->heard, "%d %lld %.3f %.3f %.3f [%s] %zu %.*g\n",
+                                          e.kind, (long long)e.segment, e.time, e.start, e.end,
+                                          e.text, e.stable_bytes, digits, (double)e.confidence),
+                         STENO_OK);
+        for (size_t i = 0; i < e.n_words; i++)
+            assert_int_equal(steno_buf_printf(&t->heard, "  %s %.*g\n", e.words[i].text, digits,
+                                              (double)e.words[i].confidence),
+                             STENO_OK);
+    }
+}
+
+/* All to their ends, each round one call for those that are ready. */
+static void run_together(steno_stepper *p, struct talker *t, int n, int digits)
+{
+    for (;;) {
+        steno_stream *ready[ALL];
+        steno_status st[ALL];
+        size_t k = 0;
+        for (int i = 0; i < n; i++)
+            if (!t[i].done && talker_advance(&t[i]))
+                ready[k++] = t[i].s;
+        if (k)
+            steno_streams_step(p, ready, k, st, NULL);
+        for (size_t i = 0; i < k; i++)
+            assert_int_equal(st[i], STENO_OK);
+        for (int i = 0; i < n; i++)
+            talker_listen(&t[i], digits);
+        if (!k)
+            return;
+    }
+}
+
+static void compare(const char *dir, int n, int digits)
+{
+    steno_model *m = model_open(dir);
+    steno_stepper *alone = NULL, *together = NULL;
+    static struct talker a[ALL], b[ALL];
+    assert_true(m->ctc.batches);
+    assert_int_equal(steno_stepper_open(&alone, m, 1, NULL), STENO_OK);
+    assert_int_equal(steno_stepper_open(&together, m, ALL, NULL), STENO_OK);
+    assert_int_equal(steno_stepper_max(together), ALL);
+    for (int i = 0; i < n; i++) {
+        talker_open(&a[i], m, i);
+        talker_open(&b[i], m, i);
+        run_together(alone, &a[i], 1, digits);
+    }
+    run_together(together, b, n, digits);
+    for (int i = 0; i < n; i++) {
+        assert_non_null(a[i].heard.data);
+        assert_string_equal(b[i].heard.data, a[i].heard.data);
+        talker_close(&a[i]);
+        talker_close(&b[i]);
+    }
+    steno_stepper_close(alone);
+    steno_stepper_close(together);
+    steno_model_close(m);
+}
+
+static void a_stream_says_the_same_among_31_others(void **state)
+{
+    (void)state;
+    compare(TONES, ALL, 9);
+    compare(DIGITS, ALL, 9);
+}
+
+static void any_number_of_streams_says_the_same(void **state)
+{
+    (void)state;
+    static const int counts[] = {2, 3, 5, 7, 13, 31};
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
+        compare(TONES, counts[i], 9);
+    compare(DIGITS, 3, 9);
+}
+
+/* Costs decide how a number of streams is cut into batches; the sum tells how. */
+static void the_cheapest_sizes_are_chosen(void **state)
+{
+    (void)state;
+    const struct steno_step_costs flat = {{1, 1, 1, 1, 1, 1}}, linear = {{1, 2.5, 5, 10, 20, 40}},
+                                  four = {{1, 1.5, 2, 8, (double)INFINITY, (double)INFINITY}};
+    assert_true(steno_step_cost(&flat, 0) == 0);
+    assert_true(steno_step_cost(&flat, 31) == 1);
+    assert_true(steno_step_cost(&flat, 33) == 2);
+    assert_true(steno_step_cost(&linear, 7) == 7);
+    assert_true(steno_step_cost(&four, 3) == 2); /* a place left over is cheaper than 2 + 1 */
+    assert_true(steno_step_cost(&four, 5) == 3);
+    assert_true(steno_step_cost(&four, 32) == 16);
+}
+
+static void costs_are_measured_size_by_size(void **state)
+{
+    (void)state;
+    steno_model *m = model_open(TONES);
+    steno_stepper *p = NULL;
+    struct steno_step_costs c;
+    assert_int_equal(steno_stepper_open(&p, m, 4, NULL), STENO_OK);
+    assert_int_equal(steno_stepper_measure(p, 1.0, &c, NULL), STENO_OK);
+    assert_true(c.seconds[0] > 0 && isfinite(c.seconds[0]));
+    assert_true(isinf(c.seconds[3]) && isinf(c.seconds[5])); /* above the stepper's max */
+    assert_int_equal(steno_stepper_measure(p, 0, &c, NULL), STENO_OK);
+    assert_true(isfinite(c.seconds[0]) && isinf(c.seconds[1]));
+    steno_stepper_close(p);
+    steno_model_close(m);
+}
+
+/* ---- networks that cannot be batched --------------------------------------------------------- */
+
+/* The tone model's directory around another network: log_probs = LogSoftmax over 5 means of x, each
+ * of `kind`: 'b' mixes the streams of a batch, 'f' has a batch of 1 in its shapes. */
+static char *make_model(char kind)
+{
+    char *dir = strdup("/tmp/steno-stepper-XXXXXX"), cmd[400];
+    static const int64_t shape_one[] = {1, 11, 40}, pick[] = {0}, to[] = {2}, ax[] = {1},
+                         bins_to[] = {5}, bins_ax[] = {2};
+    bool fixed = kind == 'f';
+    struct mk_graph *g = mk_new(17);
+    char *file;
+    assert_non_null(mkdtemp(dir));
+    mk_input(g, "x", STENO_F32, "N,11,40");
+    mk_input(g, "prev", STENO_F32, "N,1,40");
+    mk_output(g, "log_probs", STENO_F32, "N,2,5");
+    mk_output(g, "new_prev", STENO_F32, "N,1,40");
+    mk_i64(g, "zero", "1", pick, 1);
+    mk_i64(g, "two", "1", to, 1);
+    mk_i64(g, "ax1", "1", ax, 1);
+    mk_i64(g, "five", "1", bins_to, 1);
+    mk_i64(g, "ax2", "1", bins_ax, 1);
+    if (fixed) {
+        mk_i64(g, "shape", "3", shape_one, 3);
+        mk_node(g, "Reshape", "x,shape", "y");
+    } else { /* x less the mean over the batch */
+        mk_node(g, "ReduceMean", "x", "mean");
+        mk_attr_ints(g, "axes", pick, 1);
+        mk_node(g, "Add", "x,mean", "y");
+    }
+    mk_node(g, "Slice", "y,zero,two,ax1", "rows");
+    mk_node(g, "Slice", "rows,zero,five,ax2", "some");
+    mk_node(g, "LogSoftmax", "some", "log_probs");
+    mk_attr_int(g, "axis", 2);
+    mk_node(g, "Identity", "prev", "new_prev");
+    file = mk_file(g);
+    snprintf(cmd, sizeof cmd, "cp %s/model.conf %s/tokens.txt %s/ && cp %s %s/encoder.onnx", TONES,
+             TONES, dir, file, dir);
+    assert_int_equal(system(cmd), 0);
+    mk_unlink(file);
+    mk_free(g);
+    return dir;
+}
+
+static void drop_model(char *dir)
+{
+    char cmd[100];
+    snprintf(cmd, sizeof cmd, "rm -r %s", dir);
+    assert_int_equal(system(cmd), 0);
+    free(dir);
+}
+
+static void a_network_that_mixes_its_batch_gets_none(void **state)
+{
+    (void)state;
+    for (const char *kind = "bf"; *kind; kind++) {
+        char *dir = make_model(*kind);
+        steno_model *m = model_open(dir);
+        steno_stepper *p = NULL;
+        static struct talker t[3];
+        assert_false(m->ctc.batches);
+        assert_int_equal(steno_stepper_open(&p, m, ALL, NULL), STENO_OK);
+        assert_int_equal(steno_stepper_max(p), 1);
+        for (int i = 0; i < 3; i++)
+            talker_open(&t[i], m, i);
+        run_together(p, t, 3, 9); /* one after the other */
+        for (int i = 0; i < 3; i++)
+            talker_close(&t[i]);
+        steno_stepper_close(p);
+        steno_model_close(m);
+        drop_model(dir);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_stream_says_the_same_among_31_others),
+        cmocka_unit_test(any_number_of_streams_says_the_same),
+        cmocka_unit_test(the_cheapest_sizes_are_chosen),
+        cmocka_unit_test(costs_are_measured_size_by_size),
+        cmocka_unit_test(a_network_that_mixes_its_batch_gets_none),
+    };
+    return cmocka_run_group_tests(tests, read_speech, drop_speech);
+}
