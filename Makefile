@@ -28,10 +28,10 @@ say = $(if $(filter 0,$(V)),@printf '  %-7s %s\n' '$(1)' '$(2)',)
 
 ifeq ($(filter clean distclean help deps demo dist,$(MAKECMDGOALS)),)
 PKGS := libmicrohttpd libwebsockets jansson libprotobuf-c openblas opus ogg vorbis sndfile soxr inih \
-        libsystemd libxxhash libutf8proc kissfft-float
+        libsystemd libxxhash libutf8proc kissfft-float yaml-0.1 zlib
 PKG_MISSING := $(shell for p in $(PKGS); do pkg-config --exists $$p 2>/dev/null || echo $$p; done)
 endif
-lib_pkgs := libprotobuf-c openblas opus ogg vorbis sndfile soxr inih kissfft-float libxxhash libutf8proc
+lib_pkgs := libprotobuf-c openblas opus ogg vorbis sndfile soxr inih kissfft-float libxxhash libutf8proc yaml-0.1 zlib
 srv_pkgs := libmicrohttpd libwebsockets jansson libsystemd
 cli_pkgs := jansson
 
@@ -75,10 +75,10 @@ kcheck := $(B)/tests/kernels/kcheck
 
 .DEFAULT_GOAL := all
 .PHONY: all check check-asan check-ubsan check-tsan check-faults check-slow install uninstall dist \
-        distcheck clean distclean help bench fuzz lint format docs sizes coverage demo deps tests \
-        train-digits fuzzers
+        distcheck clean distclean help bench kbench fuzz lint format docs sizes coverage demo deps tests \
+        train-digits fuzzers loadtest loadtest-smoke soak
 
-all: $(if $(cli_src),$(B)/steno) $(if $(wildcard server/main.c),$(B)/stenod) ## the command and the daemon
+all: $(if $(cli_src),$(B)/steno) $(if $(wildcard server/main.c),$(B)/stenod) $(B)/loadtest/steno-load ## the command and the daemon
 ifeq ($(SAN)$(FUZZ),)
 	@mkdir -p build
 	@ln -sf release/steno build/steno
@@ -167,6 +167,13 @@ $(load_bin): $(B)/loadtest/%: $(B)/loadtest/%.o $(call obj,$(load_help)) $(libpr
 
 tests: all $(unit_bin) $(fuzz_bin) $(if $(wildcard tests/kernels/*.c),$(kcheck)) $(load_bin) ## build every test program
 
+loadtest: all ## load on a server of its own: latency, streams per core, uploads (minutes)
+	@B=$(B) loadtest/run.sh $(RUNS)
+loadtest-smoke: all ## 500 real-time streams for 15 s: transcripts and p99 of partials are judged
+	@B=$(B) loadtest/smoke.sh
+soak: all ## mixed clients for MINUTES (3): memory, descriptors, latency, metrics are judged
+	@B=$(B) loadtest/soak.py --minutes $(or $(MINUTES),3)
+
 check: ## install what tests need, build, run all tests; last line "N passed, M failed"
 	@tests/check.sh
 check-asan: ## unit, fuzz-replay and integration tests under AddressSanitizer
@@ -181,7 +188,9 @@ check-slow: ## long fuzzing and soak runs
 	@tests/check.sh --slow
 demo: ## build, start the server with the shipped model, transcribe by upload and live stream
 	@tests/demo.sh
-bench: tests ## kernel benchmark table
+bench: all ## against ONNX Runtime: table, JSON, plot (long; goes on where it was cut short): BENCH="--only silero"
+	@tests/bench/run.sh $(BENCH)
+kbench: $(kcheck) ## kernel benchmark table
 	@$(kcheck) --bench
 fuzz: ## libFuzzer builds of the fuzz targets (clang), one minute each
 	@tests/fuzz/run.sh
