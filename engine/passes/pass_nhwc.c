@@ -48,10 +48,12 @@ static bool plain_window(const struct steno_node *n)
 
 static bool conv_fits(const struct steno_graph *g, const struct steno_node *n)
 {
-    const struct steno_tensor *w = n->n_in > 1 ? g->values[n->in[1]].constant : NULL;
+    if (!is(n, "Conv") || n->n_in < 2 || n->in[1] == STENO_NONE)
+        return false;
+    const struct steno_tensor *w = g->values[n->in[1]].constant;
     const struct steno_shape *x = &g->values[n->in[0]].shape;
     int64_t group = steno_node_int(n, "group", 1);
-    return is(n, "Conv") && w && w->data && w->dtype == STENO_F32 && steno_numel(w) &&
+    return w && w->data && w->dtype == STENO_F32 && steno_numel(w) &&
            w->shape.rank == 4 && x->rank == 4 &&
            g->values[n->in[0]].dtype == STENO_F32 &&
            (group == 1 || (w->shape.dim[1] == 1 && w->shape.dim[0] == group)) &&
@@ -106,6 +108,8 @@ static bool takes_part(const struct layout *l, const struct steno_node *n)
         return l->last[n->in[0]];
     }
     if (two_inputs(n)) {
+        if (n->n_in != 2 || n->in[1] == STENO_NONE)
+            return false;
         bool a = l->last[n->in[0]], b = l->last[n->in[1]];
         return (a && b && steno_pass_same_shape(g, n->in[0], n->in[1])) ||
                (a && single(g, n->in[1])) || (b && single(g, n->in[0]));
