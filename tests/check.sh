@@ -40,6 +40,8 @@ make -s -j"$(nproc)" ${san:+SAN=$san} all tests >build/check-build.log 2>&1 || {
 
 # shellcheck source=tests/venv.sh
 . tests/venv.sh
+# shellcheck source=tests/promtool.sh
+. tests/promtool.sh
 
 logs=$(mktemp -d)
 trap 'rm -rf "$logs"' EXIT
@@ -123,6 +125,7 @@ if want scripts && [ -z "$san" ]; then
         [ -f "$s" ] && echo "$(basename "$s" .sh) 900 bash $s"; done)
 fi
 if want integration; then
+    promtool
     if venv; then
         py=$PWD/build/venv/bin/python
     else
