@@ -140,13 +140,16 @@ static void cancel_ends_with_a_note_and_close_without(void **state)
     steno_pool *p = pool_open(1, 2, 4.0);
     struct client a, b;
     size_t taken;
-    struct steno_pool_stream_options slow = {.stream = {.beam = 5000}};
     float x = 0;
-    client_open(&a, p, &slow);
-    client_open(&b, p, &slow);
+    fake_log_reset();
+    fake_gate(false);
+    client_open(&a, p, NULL);
+    client_open(&b, p, NULL);
     client_push(&a, 20 * WINDOW, 4096);
     client_push(&b, 20 * WINDOW, 4096);
+    fake_wait_batches(1);
     steno_pool_stream_cancel(a.ps);
+    fake_gate(true);
     client_wait_done(&a);
     assert_int_equal(a.status, STENO_ERR_CANCELLED);
     assert_true(a.partials < 20);
@@ -323,12 +326,15 @@ static void heartbeat_shows_who_is_busy(void **state)
     struct steno_pool_heartbeat h = steno_pool_worker_heartbeat(p, 0);
     int64_t idle_since = h.since_ns;
     assert_false(h.busy);
-    client_open(&c, p, &(struct steno_pool_stream_options){.stream = {.beam = 30000}});
+    fake_log_reset();
+    fake_gate(false);
+    client_open(&c, p, NULL);
     client_push(&c, WINDOW, WINDOW);
-    do {
-        h = steno_pool_worker_heartbeat(p, 0);
-    } while (!h.busy);
+    fake_wait_batches(1);
+    h = steno_pool_worker_heartbeat(p, 0);
+    assert_true(h.busy);
     assert_true(h.since_ns >= idle_since);
+    fake_gate(true);
     steno_pool_stream_end(c.ps);
     client_wait_done(&c);
     client_close(&c);
@@ -345,7 +351,7 @@ static void latency_counts_from_the_push(void **state)
     client_push(&c, WINDOW, WINDOW);
     steno_pool_stream_end(c.ps);
     client_wait_done(&c);
-    assert_true(c.worst_latency >= 0.02 && c.worst_latency < 5);
+    assert_true(c.worst_latency >= 0.02);
     steno_pool_stream_get_stats(c.ps, &st);
     assert_true(st.inference_seconds >= 0.02);
     assert_float_equal((float)st.audio_seconds, 0.125f, 1e-6f);
