@@ -1,9 +1,12 @@
 #include "base/arena.h"
 
+#include "base/pages.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #define BLOCK_BYTES (64 * 1024)
+#define LARGE_FROM (2 * STENO_PAGE_LARGE) /* bytes worth large pages of their own */
 
 struct block {
     struct block *next;
@@ -18,14 +21,20 @@ struct steno_arena {
 
 void *steno_aligned_alloc(size_t n)
 {
-    size_t total;
+    size_t total, whole, align;
     void *p;
     if (!steno_add_size(n, STENO_OVERREAD + STENO_ALIGN - 1, &total))
         return NULL;
-    total &= ~(size_t)(STENO_ALIGN - 1);
-    p = aligned_alloc(STENO_ALIGN, total ? total : STENO_ALIGN);
-    if (p)
-        memset(p, 0, total);
+    align = total >= LARGE_FROM ? STENO_PAGE_LARGE : STENO_ALIGN;
+    if (!steno_add_size(total, align - STENO_ALIGN, &whole))
+        return NULL;
+    whole &= ~(align - 1);
+    p = aligned_alloc(align, whole ? whole : STENO_ALIGN);
+    if (!p)
+        return NULL;
+    if (align > STENO_ALIGN)
+        steno_pages_enlarge(p, whole);
+    memset(p, 0, total & ~(size_t)(STENO_ALIGN - 1));
     return p;
 }
 

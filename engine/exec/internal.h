@@ -25,11 +25,16 @@
 struct steno_packed_block {
     void *data;
     size_t bytes;
-    bool mapped; /* the cache's */
+};
+struct steno_packed_chunk { /* blocks lie in these, one after the other */
+    char *base;
+    size_t size, used;
 };
 struct steno_packed_store {
     struct steno_packed_block *block;
     int n, cap;
+    struct steno_packed_chunk *chunk; /* the last one is being filled */
+    int n_chunks;
     const struct steno_packed_block *cached; /* of an earlier load, in the same order; NULL: none */
     int n_cached;
     bool keep; /* spent constants stay until steno_prepare_drop: they are still to be written */

@@ -9,6 +9,7 @@
 
 #include "base/arena.h"
 #include "base/buf.h"
+#include "base/pages.h"
 
 static void every_status_has_a_row(void **state)
 {
@@ -84,6 +85,42 @@ static void arena_blocks_are_aligned_zeroed_and_apart(void **state)
     steno_arena_free(NULL);
 }
 
+static void large_pages_are_aligned_zeroed_and_whole(void **state)
+{
+    const size_t sizes[] = {1, STENO_PAGE_LARGE - 1, STENO_PAGE_LARGE, STENO_PAGE_LARGE + 1};
+    (void)state;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        unsigned char *p = steno_pages_new(sizes[i]), *q = steno_pages_new(sizes[i]);
+        assert_non_null(p);
+        assert_non_null(q);
+        assert_int_equal((uintptr_t)p % STENO_PAGE_LARGE, 0);
+        assert_int_equal(p[0] | p[sizes[i] - 1], 0);
+        memset(p, 0xff, sizes[i]);
+        assert_int_equal(q[0] | q[sizes[i] - 1], 0);
+        steno_pages_free(p, sizes[i]);
+        q[sizes[i] - 1] = 1; /* still there */
+        steno_pages_free(q, sizes[i]);
+    }
+    assert_null(steno_pages_new(0));
+    assert_null(steno_pages_new(SIZE_MAX));
+    assert_null(steno_pages_new(SIZE_MAX - 2 * STENO_PAGE_LARGE));
+    steno_pages_free(NULL, 1);
+}
+
+static void large_blocks_are_zeroed_past_their_end(void **state)
+{
+    size_t n = ((size_t)5 << 20) + 3;
+    unsigned char *p = steno_aligned_alloc(n);
+    (void)state;
+    assert_non_null(p);
+    assert_int_equal((uintptr_t)p % STENO_PAGE_LARGE, 0);
+    for (size_t i = 0; i < n + STENO_OVERREAD; i += 61)
+        assert_int_equal(p[i], 0);
+    assert_int_equal(p[n + STENO_OVERREAD - 1], 0);
+    steno_aligned_free(p);
+    assert_null(steno_aligned_alloc(SIZE_MAX - STENO_OVERREAD - STENO_ALIGN));
+}
+
 static void arena_refuses_more_than_its_limit(void **state)
 {
     steno_arena *a = steno_arena_new(1000);
@@ -153,6 +190,8 @@ int main(void)
         cmocka_unit_test(long_messages_are_cut_and_terminated),
         cmocka_unit_test(size_arithmetic_reports_overflow),
         cmocka_unit_test(arena_blocks_are_aligned_zeroed_and_apart),
+        cmocka_unit_test(large_pages_are_aligned_zeroed_and_whole),
+        cmocka_unit_test(large_blocks_are_zeroed_past_their_end),
         cmocka_unit_test(arena_refuses_more_than_its_limit),
         cmocka_unit_test(arena_reset_gives_zeroed_memory_again),
         cmocka_unit_test(buffer_never_outgrows_its_maximum),

@@ -1,0 +1,51 @@
+/* Weights are read once in a run, front to back. In pages of 4 KiB the processor's prefetchers stop
+ * at each end of a page and, in a virtual machine, the walk to the next one is two-dimensional. */
+#include "base/pages.h"
+
+#include "base/status.h"
+
+#include <stdint.h>
+#include <sys/mman.h>
+
+static bool whole_pages(size_t n, size_t *total)
+{
+    if (!n || !steno_add_size(n, STENO_PAGE_LARGE - 1, total))
+        return false;
+    *total &= ~(STENO_PAGE_LARGE - 1);
+    return true;
+}
+
+void steno_pages_enlarge(void *p, size_t n)
+{
+#ifdef MADV_HUGEPAGE
+    (void)madvise(p, n, MADV_HUGEPAGE); /* advice: refused where the kernel has no large pages */
+#else
+    (void)p;
+    (void)n;
+#endif
+}
+
+void *steno_pages_new(size_t n)
+{
+    size_t total, mapped, before, after;
+    char *p;
+    if (!whole_pages(n, &total) || !steno_add_size(total, STENO_PAGE_LARGE, &mapped))
+        return NULL;
+    p = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED)
+        return NULL;
+    before = (size_t)(-(uintptr_t)p & (STENO_PAGE_LARGE - 1));
+    after = STENO_PAGE_LARGE - before;
+    if (before)
+        (void)munmap(p, before);
+    (void)munmap(p + before + total, after);
+    steno_pages_enlarge(p + before, total);
+    return p + before;
+}
+
+void steno_pages_free(void *p, size_t n)
+{
+    size_t total;
+    if (p && whole_pages(n, &total))
+        (void)munmap(p, total);
+}

@@ -1,0 +1,17 @@
+/* Memory straight from the system, in large pages where it has them. Stateless. */
+#ifndef STENO_BASE_PAGES_H
+#define STENO_BASE_PAGES_H
+
+#include <stddef.h>
+
+#define STENO_PAGE_LARGE ((size_t)2 << 20) /* of x86-64 and of most of arm64 */
+
+/* n > 0 bytes of zeros, aligned to STENO_PAGE_LARGE; a page becomes resident when it is touched. NULL
+ * when out of memory or too large. Release with steno_pages_free and the same n. */
+void *steno_pages_new(size_t n);
+void steno_pages_free(void *p, size_t n); /* p NULL: nothing */
+/* Ask for large pages below [p, p + n), which a caller got otherwise; where there are none nothing
+ * happens. p is aligned to STENO_PAGE_LARGE. */
+void steno_pages_enlarge(void *p, size_t n);
+
+#endif
