@@ -105,8 +105,9 @@ static bool identify(struct identity *id, const char *path, const steno_network 
     (void)stamp("/proc/self/exe", &program);
     base = strrchr(real, '/') + 1;
     steno_buf_init(&b, MAX_KEY);
-    ok = !steno_buf_printf(&b, "%s|%u|%d|%d|%s|%s|%zu", real, n->cpu, o->opt_level,
-                           (int)o->precision, o->disable_passes ? o->disable_passes : "",
+    ok = !steno_buf_printf(&b, "%s|%u|%d|%d|%d|%s|%s|%zu", real, n->cpu, o->opt_level,
+                           (int)o->precision, (int)o->part,
+                           o->disable_passes ? o->disable_passes : "",
                            o->only_passes ? o->only_passes : "*", o->max_bytes);
     name = ok ? XXH3_64bits(b.data, b.len) : 0;
     ok = ok && !steno_buf_printf(&b, "|%s|", STENO_VERSION) && !steno_buf_add(&b, &s, sizeof s) &&

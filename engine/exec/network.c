@@ -3,6 +3,7 @@
 #include "base/buf.h"
 #include "base/cpu.h"
 #include "ops/body.h"
+#include "passes/incremental.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -136,6 +137,8 @@ static steno_status optimize(steno_network *n, const struct steno_network_option
     if (!st)
         st = steno_passes_run(n->g, level, opt->disable_passes, opt->only_passes, &env, &n->counts,
                               err);
+    if (!st && opt->part != STENO_PART_ALL)
+        st = steno_part_cut(n->g, opt->part, &env, err);
     steno_ws_free(&ws);
     return st;
 }

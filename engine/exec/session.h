@@ -4,6 +4,7 @@
 
 #include "graph/graph.h"
 #include "ops/precision.h"
+#include "passes/part.h"
 
 typedef struct steno_network steno_network; /* frozen: graph, packed weights, kernel table */
 typedef struct steno_session steno_session; /* confined: arena, plan, states of one run at a time */
@@ -14,6 +15,9 @@ struct steno_network_options {
     enum steno_precision precision;
     size_t max_bytes;           /* of weights; 0 = 64 GiB */
     const char *disable_passes; /* comma-separated names, or NULL */
+    /* Of an exported decoder or language model, the part to be (passes/part.h).
+     * STENO_ERR_UNSUPPORTED: it has to be run whole. */
+    enum steno_part part;
     const char *only_passes;    /* names of the passes to run, or NULL for all */
     /* Folder of packed caches, made if it is not there; NULL = none. The first load of a model file
      * leaves its graph after the passes and its packed weights there, later ones map them: ready

@@ -176,6 +176,8 @@ void steno_espnet_describe(const steno_model *m, FILE *out)
     describe_network(out, e, "ctc", &c->ctc, e->ctc);
     describe_network(out, e, "decoder", &c->decoder, e->decoder);
     describe_network(out, e, "lm", &c->lm, e->lm);
+    fprintf(out, "steps      decoder %s%s%s\n", e->decoder_steps ? "one token" : "whole prefixes",
+            e->lm ? ", lm " : "", e->lm ? (e->lm_steps ? "one token" : "whole prefixes") : "");
     fprintf(out, "rows       %lld wide, every %.0f ms\n", (long long)e->dim, i.frame_seconds * 1e3);
     if (e->max_rows)
         fprintf(out, "positions  %zu rows, so %.1f s of audio at most in one utterance\n",

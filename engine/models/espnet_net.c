@@ -10,6 +10,7 @@
 #include "features/logmel.h"
 #include "models/espnet_block.h"
 #include "models/espnet_score.h"
+#include "models/espnet_step.h"
 
 #define MAX_STATS ((size_t)16 << 20)
 #define TRIAL_FRAMES 144 /* of the run on silence at load */
@@ -23,7 +24,8 @@ struct steno_espnet_runner {
     steno_espnet_runner *next; /* idle list */
     steno_fbank *fbank;
     steno_session *encoder, *ctc;
-    steno_escorer *decoder, *lm;
+    steno_escorer *decoder, *lm; /* whole prefixes; NULL where there is the other one */
+    steno_estep *decoder_step, *lm_step;
     float *feats, *rows, *scratch; /* aligned; grown */
     size_t cap_feats, cap_rows, cap_scratch;
     steno_joint *joint;
@@ -147,20 +149,53 @@ static const char *pick(const struct steno_espnet *e, const struct steno_espnet_
     return e->opt.quantized ? f->quantized : f->full;
 }
 
-static steno_status open_network(struct steno_espnet *e, const struct steno_espnet_file *f,
-                                 const char *role, steno_network **net, steno_err *err)
+static steno_status open_part(struct steno_espnet *e, const struct steno_espnet_file *f,
+                              const char *role, enum steno_part part, steno_network **net,
+                              steno_err *err)
 {
     /* In int8 the last bit of a sum decides now and then how an activation rounds, and a search of
      * a hundred steps shows it. Of the settings tried on the recorded searches, this one agrees
      * best with ONNX Runtime (tests/unit/test_espnet_decode.c). */
+    bool same_bits = e->opt.as_espnet_onnx && part == STENO_PART_ALL;
     struct steno_network_options o = {.cpu = e->opt.cpu,
                                       .opt_level = e->opt.plain ? 0 : -1,
-                                      .disable_passes = e->opt.as_espnet_onnx ? "attention" : NULL};
+                                      .part = part,
+                                      .disable_passes = same_bits ? "attention" : NULL};
     const char *path = pick(e, f);
     if (!path)
         return steno_fail(err, STENO_ERR_IO, "%s: the %s has no %s form", e->conf.path, role,
                           e->opt.quantized ? "quantized" : "full");
     return steno_network_open(net, path, &o, err);
+}
+
+static steno_status open_network(struct steno_espnet *e, const struct steno_espnet_file *f,
+                                 const char *role, steno_network **net, steno_err *err)
+{
+    return open_part(e, f, role, STENO_PART_ALL, net, err);
+}
+
+/* A decoder or language model, one token at a time if possible. 8-bit graphs round activations by
+ * the range of all that is in a tensor, so the newest token alone rounds otherwise than the prefix
+ * does, and results of espnet_onnx need the prefix. once: is there something to do before? */
+static steno_status open_steps(struct steno_espnet *e, const struct steno_espnet_file *f,
+                               const char *role, bool once, steno_network **net,
+                               steno_network **before, bool *steps, steno_err *err)
+{
+    steno_err why;
+    steno_status st;
+    *steps = !e->opt.plain && !(e->opt.as_espnet_onnx && e->opt.quantized);
+    if (*steps) {
+        st = open_part(e, f, role, STENO_PART_STEP, net, &why);
+        if (!st && once)
+            st = open_part(e, f, role, STENO_PART_ONCE, before, &why);
+        if (st != STENO_ERR_UNSUPPORTED) {
+            if (st && err)
+                *err = why;
+            return st;
+        }
+        *steps = false;
+    }
+    return open_network(e, f, role, net, err);
 }
 
 static steno_status check_io(const steno_network *net, const char *path, const char *in,
@@ -211,9 +246,11 @@ static steno_status open_networks(struct steno_espnet *e, steno_err *err)
     if (!st)
         st = open_network(e, &c->ctc, "ctc", &e->ctc, err);
     if (!st)
-        st = open_network(e, &c->decoder, "decoder", &e->decoder, err);
+        st = open_steps(e, &c->decoder, "decoder", true, &e->decoder, &e->decoder_once,
+                        &e->decoder_steps, err);
     if (!st && c->lm_kind != STENO_ESPNET_NO_LM)
-        st = open_network(e, &c->lm, "lm", &e->lm, err);
+        st = open_steps(e, &c->lm, "lm", e->opt.as_espnet_onnx, &e->lm, &e->lm_once, &e->lm_steps,
+                        err);
     if (!st)
         e->max_tokens = table_rows(e->decoder, c->decoder_dim);
     if (!st && e->lm) {
@@ -302,7 +339,7 @@ static steno_status try_run(struct steno_espnet *e, steno_err *err)
         st = steno_espnet_ctc(r, y, rows, &ctc, err);
     if (!st)
         st = steno_espnet_decode(r, &s, y, rows, ctc, &result, err);
-    if (!st && !e->opt.as_espnet_onnx) {
+    if (!st && r->decoder && !e->opt.as_espnet_onnx) {
         const int32_t two[2] = {e->conf.sos, e->conf.vocab > 1 ? 1 : 0};
         st = steno_escorer_try_sharing(r->decoder, two, err);
         e->shares_rows = !st && steno_escorer_shares(r->decoder);
@@ -311,7 +348,9 @@ static steno_status try_run(struct steno_espnet *e, steno_err *err)
         e->runner_bytes = steno_session_arena_bytes(r->encoder) +
                           steno_session_arena_bytes(r->ctc) +
                           (r->decoder ? steno_escorer_bytes(r->decoder) : 0) +
-                          (r->lm ? steno_escorer_bytes(r->lm) : 0);
+                          (r->lm ? steno_escorer_bytes(r->lm) : 0) +
+                          (r->decoder_step ? steno_estep_bytes(r->decoder_step) : 0) +
+                          (r->lm_step ? steno_estep_bytes(r->lm_step) : 0);
     if (r)
         steno_espnet_give(e, r);
     free(pcm);
@@ -345,6 +384,8 @@ static void close_runner(steno_espnet_runner *r)
     steno_session_close(r->ctc);
     steno_escorer_close(r->decoder);
     steno_escorer_close(r->lm);
+    steno_estep_close(r->decoder_step);
+    steno_estep_close(r->lm_step);
     steno_joint_close(r->joint);
     steno_aligned_free(r->feats);
     steno_aligned_free(r->rows);
@@ -367,14 +408,17 @@ void steno_espnet_close(struct steno_espnet *e)
     steno_network_close(e->encoder);
     steno_network_close(e->ctc);
     steno_network_close(e->decoder);
+    steno_network_close(e->decoder_once);
     steno_network_close(e->lm);
+    steno_network_close(e->lm_once);
     steno_cmvn_close(e->cmvn);
     steno_espnet_conf_close(&e->conf);
 }
 
 size_t steno_espnet_weight_bytes(const struct steno_espnet *e)
 {
-    const steno_network *nets[] = {e->encoder, e->ctc, e->decoder, e->lm};
+    const steno_network *nets[] = {e->encoder,      e->ctc, e->decoder,
+                                   e->decoder_once, e->lm,  e->lm_once};
     size_t n = 0;
     for (size_t i = 0; i < sizeof nets / sizeof *nets; i++)
         n += nets[i] ? steno_network_weight_bytes(nets[i]) : 0;
@@ -432,25 +476,49 @@ steno_status steno_espnet_check_search(const struct steno_espnet *e,
 
 /* ---- runners ------------------------------------------------------------------------------- */
 
-static steno_status open_scorers(steno_espnet_runner *r, steno_err *err)
+static steno_status open_decoder(steno_espnet_runner *r, steno_err *err)
 {
     struct steno_espnet *e = r->e;
     const struct steno_espnet_conf *c = &e->conf;
+    struct steno_estep_options step = {.threads = e->opt.threads, .vocab = c->vocab};
     struct steno_escorer_options o = {.kind = STENO_ESCORE_DECODER,
                                       .threads = e->opt.threads,
                                       .layers = (int)c->decoder_layers,
                                       .dim = c->decoder_dim,
                                       .vocab = c->vocab};
-    steno_status st = steno_escorer_open(&r->decoder, e->decoder, &o, pick(e, &c->decoder), err);
+    const char *name = pick(e, &c->decoder);
+    steno_status st;
+    if (e->decoder_steps)
+        return steno_estep_open(&r->decoder_step, e->decoder, e->decoder_once, &step, name, err);
+    st = steno_escorer_open(&r->decoder, e->decoder, &o, name, err);
     if (!st)
         steno_escorer_share(r->decoder, e->shares_rows);
-    if (st || !e->lm)
-        return st;
-    o.kind = STENO_ESCORE_LM;
-    o.layers = (int)c->lm_layers;
-    o.dim = c->lm_dim;
-    o.first_row = e->opt.as_espnet_onnx;
+    return st;
+}
+
+static steno_status open_lm(steno_espnet_runner *r, steno_err *err)
+{
+    struct steno_espnet *e = r->e;
+    const struct steno_espnet_conf *c = &e->conf;
+    struct steno_estep_options step = {
+        .threads = e->opt.threads, .vocab = c->vocab, .first_row = e->opt.as_espnet_onnx};
+    struct steno_escorer_options o = {.kind = STENO_ESCORE_LM,
+                                      .threads = e->opt.threads,
+                                      .layers = (int)c->lm_layers,
+                                      .dim = c->lm_dim,
+                                      .vocab = c->vocab,
+                                      .first_row = e->opt.as_espnet_onnx};
+    if (!e->lm)
+        return STENO_OK;
+    if (e->lm_steps)
+        return steno_estep_open(&r->lm_step, e->lm, e->lm_once, &step, pick(e, &c->lm), err);
     return steno_escorer_open(&r->lm, e->lm, &o, pick(e, &c->lm), err);
+}
+
+static steno_status open_scorers(steno_espnet_runner *r, steno_err *err)
+{
+    steno_status st = open_decoder(r, err);
+    return st ? st : open_lm(r, err);
 }
 
 static steno_status new_runner(struct steno_espnet *e, steno_espnet_runner **out, steno_err *err)
@@ -694,12 +762,24 @@ steno_status steno_espnet_decode(steno_espnet_runner *r, const struct steno_espn
         {r->lm, s->lm_weight, steno_escorer_score},
     };
     steno_status st = STENO_OK;
+    if (r->decoder_step)
+        scorers[0] = (struct steno_joint_scorer){r->decoder_step, 1 - s->ctc_weight,
+                                                 steno_estep_score};
+    if (r->lm_step)
+        scorers[1] = (struct steno_joint_scorer){r->lm_step, s->lm_weight, steno_estep_score};
     if (!r->joint || !same_search(&r->joint_for, s))
         st = make_joint(r, s, err);
     if (st)
         return st;
-    steno_escorer_memory(r->decoder, rows, n_rows, e->dim);
-    st = steno_joint_run(r->joint, scorers, r->lm ? 2 : 1, s->ctc_weight > 0 ? ctc : NULL, n_rows,
+    if (r->decoder)
+        steno_escorer_memory(r->decoder, rows, n_rows, e->dim);
+    if (r->decoder_step && s->ctc_weight < 1)
+        st = steno_estep_start(r->decoder_step, rows, n_rows, e->dim, s->beam, err);
+    if (!st && r->lm_step)
+        st = steno_estep_start(r->lm_step, NULL, 0, 0, s->beam, err);
+    if (st)
+        return st;
+    st = steno_joint_run(r->joint, scorers, e->lm ? 2 : 1, s->ctc_weight > 0 ? ctc : NULL, n_rows,
                          err);
     *result = r->joint;
     return st;

@@ -29,7 +29,10 @@ struct steno_espnet_blocks; /* espnet_block.h */
 struct steno_espnet {
     struct steno_espnet_conf conf;
     struct steno_espnet_options opt;
-    steno_network *encoder, *ctc, *decoder, *lm;
+    /* decoder, lm: one token at a time where the graph allows, with what goes before (or NULL);
+     * else whole prefixes */
+    steno_network *encoder, *ctc, *decoder, *decoder_once, *lm, *lm_once;
+    bool decoder_steps, lm_steps;
     struct steno_fbank_options fbank;
     float log_scale; /* of the natural logarithm, for another base */
     steno_cmvn *cmvn;

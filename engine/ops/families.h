@@ -32,7 +32,8 @@
     X(ms_quant)                                                                                    \
     X(ms_embed)                                                                                    \
     X(fused_attention)                                                                             \
-    X(fused_int8)
+    X(fused_int8)                                                                                  \
+    X(cached_attention)
 
 #define STENO_OPS_DECLARE(NAME) extern const struct steno_op steno_ops_##NAME[];
 STENO_OPS_FAMILIES(STENO_OPS_DECLARE)

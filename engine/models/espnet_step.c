@@ -1,0 +1,489 @@
+/* Every token of every hypothesis has a row in each layer's cache. Rows never move: hypotheses have
+ * a list of the rows that are their prefix (index), and where the beam is reordered, the lists are.
+ * Rows that no list names are written again; hypotheses of a beam have most of their past in
+ * common, so that there are not many more rows than tokens.
+ *
+ * All shapes but the number of hypotheses stay as they are from step to step and from utterance to
+ * utterance (caches, lists and memory grow by doubling, counts say how much of them is in use), and
+ * the number of hypotheses is rounded up to a quarter of the beam: the session keeps a plan for
+ * each and makes none in steady state. */
+#include "models/espnet_step.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+
+#define FIRST_CAP 128 /* rows, and tokens */
+
+struct block { /* aligned, growing */
+    void *p;
+    size_t bytes;
+};
+
+struct layer {
+    int cache, fresh, memory; /* inputs and output of the step; memory -1: none */
+    size_t width, memory_width;
+    struct block rows, memories, zero;
+};
+
+struct steno_estep {
+    struct steno_estep_options o;
+    const char *name;
+    steno_session *step, *once;
+    const steno_network *net, *once_net;
+    int tgt, position, counts, index, bias, y, new_bias; /* -1: none */
+    struct layer *layer;
+    int n_layers;
+    size_t beam;         /* of this utterance */
+    size_t cap_rows;     /* of the caches */
+    size_t cap_tokens;   /* columns of the lists */
+    size_t cap_memory;   /* rows of the memories */
+    size_t n_memory;     /* ... in use */
+    size_t cap_hyps;     /* rows of the lists, and of what follows */
+    int32_t *list[2];    /* [cap_hyps, cap_tokens]: now, next */
+    int32_t *slot;       /* [cap_hyps] rows of the newest tokens */
+    int64_t *tokens;     /* [cap_hyps] */
+    int64_t *count;      /* [layers + 1] */
+    uint32_t *used;      /* [cap_rows] step that last saw the row in use */
+    uint32_t now;
+    struct block biases; /* [cap_rows] */
+    int64_t place;       /* position */
+};
+
+static steno_status no_memory(const steno_estep *s, steno_err *err)
+{
+    return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", s->name);
+}
+
+/* Room for `bytes`, of which `keep` stay as they are; what is new is zero. */
+static bool reserve(struct block *b, size_t bytes, size_t keep)
+{
+    void *p;
+    if (bytes <= b->bytes)
+        return true;
+    p = steno_aligned_alloc(bytes);
+    if (!p)
+        return false;
+    if (keep)
+        memcpy(p, b->p, keep);
+    memset((char *)p + keep, 0, bytes - keep);
+    steno_aligned_free(b->p);
+    b->p = p;
+    b->bytes = bytes;
+    return true;
+}
+
+/* ---- binding ------------------------------------------------------------------------------- */
+
+static size_t width_of(const struct steno_value *v)
+{
+    return v->shape.rank > 0 && v->shape.dim[v->shape.rank - 1] > 0
+               ? (size_t)v->shape.dim[v->shape.rank - 1]
+               : 0;
+}
+
+static int in_order(const char *name, const char *prefix, int *at)
+{
+    size_t n = strlen(prefix);
+    if (strncmp(name, prefix, n) || name[n] != '_')
+        return -1;
+    return (*at)++;
+}
+
+static steno_status bind(steno_estep *s, steno_err *err)
+{
+    int caches = 0, fresh = 0, memories = 0, i;
+    s->position = s->bias = s->new_bias = s->tgt = s->counts = s->index = s->y = -1;
+    for (i = 0; i < steno_network_n_inputs(s->net); i++) {
+        const struct steno_value *v = steno_network_input(s->net, i);
+        int at = in_order(v->name, "cache", &caches);
+        if (at >= 0) {
+            s->layer[at].cache = i;
+            s->layer[at].width = width_of(v);
+        } else if ((at = in_order(v->name, "memory", &memories)) >= 0) {
+            s->layer[at].memory = i;
+            s->layer[at].memory_width = width_of(v);
+        }
+    }
+    s->tgt = steno_network_find_input(s->net, "tgt");
+    s->position = steno_network_find_input(s->net, "position");
+    s->counts = steno_network_find_input(s->net, "counts");
+    s->index = steno_network_find_input(s->net, "index");
+    s->bias = steno_network_find_input(s->net, "bias");
+    s->y = steno_network_find_output(s->net, "y");
+    s->new_bias = steno_network_find_output(s->net, "new_bias");
+    for (i = 0; i < steno_network_n_outputs(s->net); i++)
+        if (i != s->new_bias &&
+            strncmp(steno_network_output(s->net, i)->name, "new_", 4) == 0 && fresh < s->n_layers)
+            s->layer[fresh++].fresh = i;
+    if (caches != s->n_layers || fresh != s->n_layers || (memories && memories != s->n_layers) ||
+        s->tgt < 0 || s->counts < 0 || s->index < 0 || s->y < 0 || (memories && !s->once_net))
+        return steno_fail(err, STENO_ERR_INTERNAL, "%s: not a network for single steps", s->name);
+    return STENO_OK;
+}
+
+static int count_caches(const steno_network *net)
+{
+    int n = 0, at = 0;
+    for (int i = 0; i < steno_network_n_inputs(net); i++)
+        n += in_order(steno_network_input(net, i)->name, "cache", &at) >= 0;
+    return n;
+}
+
+/* ---- room ---------------------------------------------------------------------------------- */
+
+static bool grow_rows(steno_estep *s, size_t want)
+{
+    size_t cap = s->cap_rows ? s->cap_rows : FIRST_CAP;
+    uint32_t *used;
+    while (cap < want)
+        cap *= 2;
+    if (cap == s->cap_rows)
+        return true;
+    for (int i = 0; i < s->n_layers; i++) {
+        struct layer *l = &s->layer[i];
+        if (!reserve(&l->rows, cap * l->width * sizeof(float),
+                     s->cap_rows * l->width * sizeof(float)))
+            return false;
+    }
+    if (!reserve(&s->biases, cap * sizeof(float), s->cap_rows * sizeof(float)))
+        return false;
+    used = realloc(s->used, cap * sizeof *used);
+    if (!used)
+        return false;
+    memset(used + s->cap_rows, 0, (cap - s->cap_rows) * sizeof *used);
+    s->used = used;
+    s->cap_rows = cap;
+    return true;
+}
+
+/* Lists of `tokens` columns for `hyps` hypotheses; those of list[0] are kept. */
+static bool grow_lists(steno_estep *s, size_t hyps, size_t tokens)
+{
+    size_t n = s->cap_hyps, cols = s->cap_tokens ? s->cap_tokens : FIRST_CAP;
+    int32_t *now, *next, *slot;
+    int64_t *t;
+    if (hyps <= n && tokens <= s->cap_tokens)
+        return true;
+    n = n < hyps ? hyps : n;
+    while (cols < tokens)
+        cols *= 2;
+    now = calloc(n * cols, sizeof *now);
+    next = calloc(n * cols, sizeof *next);
+    if (!now || !next) {
+        free(now);
+        free(next);
+        return false;
+    }
+    for (size_t i = 0; i < s->cap_hyps; i++)
+        memcpy(now + i * cols, s->list[0] + i * s->cap_tokens, s->cap_tokens * sizeof *now);
+    free(s->list[0]);
+    free(s->list[1]);
+    s->list[0] = now;
+    s->list[1] = next;
+    s->cap_tokens = cols;
+    slot = realloc(s->slot, n * sizeof *slot);
+    if (slot)
+        s->slot = slot;
+    t = realloc(s->tokens, n * sizeof *t);
+    if (t)
+        s->tokens = t;
+    if (!slot || !t)
+        return false;
+    s->cap_hyps = n;
+    return true;
+}
+
+/* ---- opening ------------------------------------------------------------------------------- */
+
+static steno_status run_once(steno_estep *s, steno_err *err)
+{
+    steno_status st = steno_session_run(s->once, err);
+    return st ? steno_fail_in(err, st, "%s", s->name) : STENO_OK;
+}
+
+/* Keys and values of a row of zeros, for all layers but the first. */
+static steno_status read_zeros(steno_estep *s, steno_err *err)
+{
+    steno_status st = run_once(s, err);
+    for (int i = 1; i < s->n_layers && !st; i++) {
+        const struct steno_tensor *t = steno_session_get(s->once, i - 1);
+        struct layer *l = &s->layer[i];
+        if (!t || t->dtype != STENO_F32 || steno_numel(t) != l->width)
+            return steno_fail(err, STENO_ERR_FORMAT, "%s: layer %d has another width", s->name, i);
+        if (!reserve(&l->zero, l->width * sizeof(float), 0))
+            return no_memory(s, err);
+        memcpy(l->zero.p, t->data, l->width * sizeof(float));
+    }
+    return st;
+}
+
+steno_status steno_estep_open(steno_estep **out, steno_network *step, steno_network *once,
+                              const struct steno_estep_options *opt, const char *name,
+                              steno_err *err)
+{
+    struct steno_session_options so = {.threads = opt->threads};
+    steno_estep *s = calloc(1, sizeof *s);
+    steno_status st = STENO_OK;
+    if (!s)
+        return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", name);
+    s->o = *opt;
+    s->name = name;
+    s->net = step;
+    s->once_net = once;
+    s->n_layers = count_caches(step);
+    s->layer = calloc((size_t)s->n_layers + 1, sizeof *s->layer);
+    s->count = calloc((size_t)s->n_layers + 1, sizeof *s->count);
+    for (int i = 0; s->layer && i < s->n_layers; i++)
+        s->layer[i].memory = -1;
+    if (!s->layer || !s->count)
+        st = no_memory(s, err);
+    if (!st)
+        st = bind(s, err);
+    if (!st)
+        st = steno_session_open(&s->step, step, &so, err);
+    if (!st && once)
+        st = steno_session_open(&s->once, once, &so, err);
+    if (!st && opt->first_row && !steno_network_n_inputs(once))
+        st = read_zeros(s, err);
+    if (st)
+        steno_estep_close(s);
+    else
+        *out = s;
+    return st;
+}
+
+void steno_estep_close(steno_estep *s)
+{
+    if (!s)
+        return;
+    steno_session_close(s->step);
+    steno_session_close(s->once);
+    for (int i = 0; s->layer && i < s->n_layers; i++) {
+        steno_aligned_free(s->layer[i].rows.p);
+        steno_aligned_free(s->layer[i].memories.p);
+        steno_aligned_free(s->layer[i].zero.p);
+    }
+    steno_aligned_free(s->biases.p);
+    free(s->layer);
+    free(s->count);
+    free(s->list[0]);
+    free(s->list[1]);
+    free(s->slot);
+    free(s->tokens);
+    free(s->used);
+    free(s);
+}
+
+/* ---- an utterance -------------------------------------------------------------------------- */
+
+static bool grow_memory(steno_estep *s, size_t n)
+{
+    size_t cap = s->cap_memory ? s->cap_memory : FIRST_CAP;
+    while (cap < n)
+        cap *= 2;
+    for (int i = 0; i < s->n_layers; i++)
+        if (!reserve(&s->layer[i].memories, cap * s->layer[i].memory_width * sizeof(float), 0))
+            return false;
+    s->cap_memory = cap;
+    return true;
+}
+
+/* The utterance's rows through keys and values of every layer. */
+static steno_status project(steno_estep *s, const float *rows, size_t n, int64_t dim,
+                            steno_err *err)
+{
+    struct steno_tensor t = {.dtype = STENO_F32,
+                             .shape = {.rank = 3, .dim = {1, (int64_t)n, dim}}};
+    steno_status st;
+    memcpy(&t.data, &rows, sizeof t.data); /* inputs are only read */
+    if (!grow_memory(s, n))
+        return no_memory(s, err);
+    st = steno_session_set(s->once, 0, &t, err);
+    if (!st)
+        st = run_once(s, err);
+    for (int i = 0; i < s->n_layers && !st; i++) {
+        const struct steno_tensor *kv = steno_session_get(s->once, i);
+        size_t cells = n * s->layer[i].memory_width;
+        if (kv->dtype != STENO_F32 || steno_numel(kv) != cells)
+            return steno_fail(err, STENO_ERR_FORMAT,
+                              "%s: layer %d makes keys of %zu numbers from %zu rows", s->name, i,
+                              steno_numel(kv), n);
+        memcpy(s->layer[i].memories.p, kv->data, cells * sizeof(float));
+    }
+    s->n_memory = n;
+    return st;
+}
+
+steno_status steno_estep_start(steno_estep *s, const float *rows, size_t n, int64_t dim,
+                               size_t beam, steno_err *err)
+{
+    s->beam = beam;
+    return s->n_layers && s->layer[0].memory >= 0 ? project(s, rows, n, dim, err) : STENO_OK;
+}
+
+/* ---- one step ------------------------------------------------------------------------------ */
+
+/* Number of hypotheses to run for n: the beam, or a quarter, half or three quarters of it. */
+static size_t rounded(const steno_estep *s, size_t n)
+{
+    size_t quarter = (s->beam + 3) / 4, m;
+    if (n <= 1 || n >= s->beam)
+        return n;
+    m = (n + quarter - 1) / quarter * quarter;
+    return m < s->beam ? m : s->beam;
+}
+
+/* Lists of the hypotheses that go on; before them those of the step before, and their rows. */
+static void reorder(steno_estep *s, const int32_t *parent, size_t n, size_t count)
+{
+    int32_t *swap = s->list[0];
+    for (size_t i = 0; i < n; i++) {
+        int32_t *to = s->list[1] + i * s->cap_tokens;
+        size_t p = (size_t)parent[i];
+        memcpy(to, s->list[0] + p * s->cap_tokens, (count - 1) * sizeof *to);
+        to[count - 1] = s->slot[p];
+    }
+    s->list[0] = s->list[1];
+    s->list[1] = swap;
+}
+
+/* Rows for the newest tokens: any that no list names. */
+static bool choose_slots(steno_estep *s, size_t n, size_t count)
+{
+    size_t at = 0;
+    if (!++s->now) { /* after 2^32 steps */
+        memset(s->used, 0, s->cap_rows * sizeof *s->used);
+        s->now = 1;
+    }
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < count; k++)
+            s->used[s->list[0][i * s->cap_tokens + k]] = s->now;
+    for (size_t i = 0; i < n; i++) {
+        while (at < s->cap_rows && s->used[at] == s->now)
+            at++;
+        if (at == s->cap_rows && !grow_rows(s, s->cap_rows + 1))
+            return false;
+        s->slot[i] = (int32_t)at++;
+    }
+    return true;
+}
+
+/* Everything of a step but the run: lists, rows, tokens, counts. m: hypotheses to be run. */
+static bool prepare(steno_estep *s, const int32_t *const *prefix, size_t length,
+                    const int32_t *parent, size_t n, size_t m)
+{
+    size_t count = length - 1;
+    if (!grow_lists(s, m > s->beam ? m : s->beam, length + 1) || !grow_rows(s, 2 * n))
+        return false;
+    if (count)
+        reorder(s, parent, n, count);
+    if (!choose_slots(s, n, count))
+        return false;
+    for (size_t i = 0; i < m; i++) {
+        size_t from = i < n ? i : 0; /* as many as the plan is for: the first one again */
+        s->tokens[i] = prefix[from][count];
+        if (from != i)
+            memcpy(s->list[0] + i * s->cap_tokens, s->list[0], count * sizeof(int32_t));
+    }
+    s->place = (int64_t)count;
+    for (int i = 0; i < s->n_layers; i++)
+        s->count[i] = (int64_t)count;
+    s->count[s->n_layers] = (int64_t)s->n_memory;
+    if (!count && s->o.first_row)
+        for (int i = 1; i < s->n_layers; i++) {
+            memcpy(s->layer[i].rows.p, s->layer[i].zero.p, s->layer[i].width * sizeof(float));
+            s->count[i] = 1;
+        }
+    for (size_t i = 0; !count && i < m; i++)
+        s->list[0][i * s->cap_tokens] = 0;
+    if (!count)
+        ((float *)s->biases.p)[0] = 0;
+    return true;
+}
+
+static steno_status set(steno_estep *s, int input, steno_dtype type, void *data, int rank,
+                        size_t rows, size_t cols, steno_err *err)
+{
+    struct steno_tensor t = {.dtype = type,
+                             .shape = {.rank = rank, .dim = {(int64_t)rows, (int64_t)cols}},
+                             .data = data};
+    return input < 0 ? STENO_OK : steno_session_set(s->step, input, &t, err);
+}
+
+static steno_status set_inputs(steno_estep *s, size_t m, steno_err *err)
+{
+    steno_status st = set(s, s->tgt, STENO_I64, s->tokens, 2, m, 1, err);
+    if (!st)
+        st = set(s, s->position, STENO_I64, &s->place, 1, 1, 0, err);
+    if (!st)
+        st = set(s, s->counts, STENO_I64, s->count, 1, (size_t)s->n_layers + 1, 0, err);
+    if (!st)
+        st = set(s, s->index, STENO_I32, s->list[0], 2, m, s->cap_tokens, err);
+    if (!st)
+        st = set(s, s->bias, STENO_F32, s->biases.p, 1, s->cap_rows, 0, err);
+    for (int i = 0; i < s->n_layers && !st; i++) {
+        struct layer *l = &s->layer[i];
+        st = set(s, l->cache, STENO_F32, l->rows.p, 2, s->cap_rows, l->width, err);
+        if (!st)
+            st = set(s, l->memory, STENO_F32, l->memories.p, 2, s->cap_memory, l->memory_width,
+                     err);
+    }
+    return st;
+}
+
+/* The run's keys and values go to the rows chosen for them. */
+static steno_status keep(steno_estep *s, size_t n, size_t m, steno_err *err)
+{
+    const struct steno_tensor *t;
+    for (int i = 0; i < s->n_layers; i++) {
+        const struct layer *l = &s->layer[i];
+        t = steno_session_get(s->step, l->fresh);
+        if (t->dtype != STENO_F32 || steno_numel(t) != m * l->width)
+            return steno_fail(err, STENO_ERR_FORMAT, "%s: layer %d gave rows of another width",
+                              s->name, i);
+        for (size_t h = 0; h < n; h++)
+            memcpy((float *)l->rows.p + (size_t)s->slot[h] * l->width,
+                   (const float *)t->data + h * l->width, l->width * sizeof(float));
+    }
+    t = s->new_bias < 0 ? NULL : steno_session_get(s->step, s->new_bias);
+    for (size_t h = 0; t && h < n; h++)
+        ((float *)s->biases.p)[s->slot[h]] =
+            ((const float *)t->data)[steno_numel(t) == m ? h : 0];
+    return STENO_OK;
+}
+
+steno_status steno_estep_score(void *self, const int32_t *const *prefix, size_t length,
+                               const int32_t *parent, size_t n, float *out, steno_err *err)
+{
+    steno_estep *s = self;
+    const struct steno_tensor *y;
+    size_t m = rounded(s, n);
+    steno_status st = prepare(s, prefix, length, parent, n, m) ? STENO_OK : no_memory(s, err);
+    if (!st)
+        st = set_inputs(s, m, err);
+    if (!st)
+        st = steno_session_run(s->step, err);
+    if (st)
+        return steno_fail_in(err, st, "%s", s->name);
+    y = steno_session_get(s->step, s->y);
+    if (y->dtype != STENO_F32 || steno_numel(y) != m * (size_t)s->o.vocab)
+        return steno_fail(err, STENO_ERR_FORMAT,
+                          "%s: y has %zu scores for %zu prefixes, the token list has %d entries",
+                          s->name, steno_numel(y), m, (int)s->o.vocab);
+    memcpy(out, y->data, n * (size_t)s->o.vocab * sizeof *out);
+    return keep(s, n, m, err);
+}
+
+size_t steno_estep_bytes(const steno_estep *s)
+{
+    size_t n = steno_session_arena_bytes(s->step) + s->biases.bytes +
+               s->cap_rows * sizeof *s->used +
+               2 * s->cap_hyps * s->cap_tokens * sizeof(int32_t);
+    if (s->once)
+        n += steno_session_arena_bytes(s->once);
+    for (int i = 0; i < s->n_layers; i++)
+        n += s->layer[i].rows.bytes + s->layer[i].memories.bytes;
+    return n;
+}

@@ -1,0 +1,33 @@
+/* Scorers of the joint search one token at a time: keys and values of earlier tokens are kept
+ * (passes/part.h), those of the utterance's rows are made once. Confined. */
+#ifndef STENO_MODELS_ESPNET_STEP_H
+#define STENO_MODELS_ESPNET_STEP_H
+
+#include "exec/session.h"
+
+typedef struct steno_estep steno_estep;
+
+struct steno_estep_options {
+    int threads;
+    int32_t vocab;
+    /* LM: show the first step's zero row to all layers but the first, as espnet_onnx 0.2.1 does. */
+    bool first_row;
+};
+
+/* step: STENO_PART_STEP of the file; once: STENO_PART_ONCE, for decoders and for first_row, else
+ * NULL. name: for messages. */
+STENO_MUST steno_status steno_estep_open(steno_estep **out, steno_network *step,
+                                         steno_network *once, const struct steno_estep_options *opt,
+                                         const char *name, steno_err *err);
+void steno_estep_close(steno_estep *s);
+/* Before an utterance. rows [n, dim] of the encoder (decoders), read during the call; beam:
+ * hypotheses at most. */
+STENO_MUST steno_status steno_estep_start(steno_estep *s, const float *rows, size_t n, int64_t dim,
+                                          size_t beam, steno_err *err);
+/* struct steno_joint_scorer's score; self is the steno_estep. */
+STENO_MUST steno_status steno_estep_score(void *self, const int32_t *const *prefix, size_t length,
+                                          const int32_t *parent, size_t n, float *out,
+                                          steno_err *err);
+size_t steno_estep_bytes(const steno_estep *s);
+
+#endif

@@ -1,0 +1,475 @@
+/* ldflags: -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc */
+/* ldflags: -Wl,--wrap=aligned_alloc,--wrap=posix_memalign */
+/* Decoders and language models one token at a time: the same scores as from whole prefixes, however
+ * the beam is reordered; no allocation once warm; graphs that cannot be cut are refused by name. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "models/espnet_score.h"
+#include "models/espnet_step.h"
+#include "tests/support/onnx_make.h"
+#include "tests/support/shared.h"
+
+static size_t allocations;
+
+void *__real_malloc(size_t n);
+void *__real_calloc(size_t n, size_t size);
+void *__real_realloc(void *p, size_t n);
+void *__real_aligned_alloc(size_t align, size_t n);
+int __real_posix_memalign(void **p, size_t align, size_t n);
+void *__wrap_malloc(size_t n);
+void *__wrap_calloc(size_t n, size_t size);
+void *__wrap_realloc(void *p, size_t n);
+void *__wrap_aligned_alloc(size_t align, size_t n);
+int __wrap_posix_memalign(void **p, size_t align, size_t n);
+
+void *__wrap_malloc(size_t n)
+{
+    allocations++;
+    return __real_malloc(n);
+}
+
+void *__wrap_calloc(size_t n, size_t size)
+{
+    allocations++;
+    return __real_calloc(n, size);
+}
+
+void *__wrap_realloc(void *p, size_t n)
+{
+    allocations++;
+    return __real_realloc(p, n);
+}
+
+void *__wrap_aligned_alloc(size_t align, size_t n)
+{
+    allocations++;
+    return __real_aligned_alloc(align, n);
+}
+
+int __wrap_posix_memalign(void **p, size_t align, size_t n)
+{
+    allocations++;
+    return __real_posix_memalign(p, align, n);
+}
+
+#define BEAM 5
+#define STEPS 40
+#define ROWS 24
+
+static uint32_t seed;
+
+static uint32_t random_below(uint32_t n)
+{
+    seed = seed * 1664525u + 1013904223u;
+    return (seed >> 8) % n;
+}
+
+static float random_float(void)
+{
+    return (float)random_below(20001) / 10000.0f - 1;
+}
+
+/* One search: hypotheses, and who came from whom, at random. */
+struct beam {
+    int32_t tokens[BEAM][STEPS + 1], parent[BEAM];
+    const int32_t *prefix[BEAM];
+    size_t n, length;
+};
+
+static void begin(struct beam *b)
+{
+    memset(b, 0, sizeof *b);
+    b->n = b->length = 1;
+    b->tokens[0][0] = 1;
+    b->prefix[0] = b->tokens[0];
+}
+
+static void advance(struct beam *b, int32_t vocab)
+{
+    static struct beam old;
+    old = *b;
+    b->n = 1 + random_below(BEAM);
+    for (size_t i = 0; i < b->n; i++) {
+        b->parent[i] = (int32_t)random_below((uint32_t)old.n);
+        memcpy(b->tokens[i], old.tokens[b->parent[i]], sizeof b->tokens[i]);
+        b->tokens[i][b->length] = (int32_t)random_below((uint32_t)vocab); /* masked 0 too */
+        b->prefix[i] = b->tokens[i];
+    }
+    b->length++;
+}
+
+
+struct pair {
+    steno_network *whole_net, *step_net, *once_net;
+    steno_escorer *whole;
+    steno_estep *step;
+    int32_t vocab;
+    float rows[ROWS * 64];
+    int64_t dim;
+};
+
+static void open_pair(struct pair *p, const char *path, enum steno_escorer_kind kind, int layers,
+                      int64_t dim, int32_t vocab, bool first_row)
+{
+    struct steno_network_options o = {.opt_level = -1};
+    struct steno_escorer_options w = {.kind = kind,
+                                      .threads = 1,
+                                      .layers = layers,
+                                      .dim = dim,
+                                      .vocab = vocab,
+                                      .first_row = first_row};
+    struct steno_estep_options s = {.threads = 1, .vocab = vocab, .first_row = first_row};
+    steno_err err;
+    *p = (struct pair){.vocab = vocab, .dim = dim};
+    if (steno_network_open(&p->whole_net, path, &o, &err) ||
+        steno_escorer_open(&p->whole, p->whole_net, &w, "whole", &err))
+        fail_msg("%s", err.msg);
+    o.part = STENO_PART_STEP;
+    if (steno_network_open(&p->step_net, path, &o, &err))
+        fail_msg("%s", err.msg);
+    o.part = STENO_PART_ONCE;
+    if ((kind == STENO_ESCORE_DECODER || first_row) &&
+        steno_network_open(&p->once_net, path, &o, &err))
+        fail_msg("%s", err.msg);
+    if (steno_estep_open(&p->step, p->step_net, p->once_net, &s, "step", &err))
+        fail_msg("%s", err.msg);
+    for (size_t i = 0; i < ROWS * 64; i++)
+        p->rows[i] = random_float();
+}
+
+static void close_pair(struct pair *p)
+{
+    steno_escorer_close(p->whole);
+    steno_estep_close(p->step);
+    steno_network_close(p->whole_net);
+    steno_network_close(p->step_net);
+    steno_network_close(p->once_net);
+}
+
+static void start(struct pair *p)
+{
+    steno_err err;
+    steno_escorer_memory(p->whole, p->rows, ROWS, p->dim);
+    if (steno_estep_start(p->step, p->rows, ROWS, p->dim, BEAM, &err))
+        fail_msg("%s", err.msg);
+}
+
+static void compare(struct pair *p, const struct beam *b)
+{
+    static float want[BEAM * 64], got[BEAM * 64];
+    steno_err err;
+    assert_true(p->vocab <= 64);
+    if (steno_escorer_score(p->whole, b->prefix, b->length, b->parent, b->n, want, &err) ||
+        steno_estep_score(p->step, b->prefix, b->length, b->parent, b->n, got, &err))
+        fail_msg("%s", err.msg);
+    for (size_t i = 0; i < b->n * (size_t)p->vocab; i++)
+        if (!(fabsf(want[i] - got[i]) <= 2e-4f))
+            fail_msg("length %zu, number %zu: %g, whole prefix %g", b->length, i, (double)got[i],
+                     (double)want[i]);
+}
+
+static void same_scores(struct pair *p, int utterances)
+{
+    struct beam b;
+    for (int u = 0; u < utterances; u++) {
+        begin(&b);
+        start(p);
+        compare(p, &b);
+        for (size_t i = 1; i < STEPS; i++) {
+            advance(&b, p->vocab);
+            compare(p, &b);
+        }
+    }
+}
+
+/* ---- exported graphs ----------------------------------------------------------------------- */
+
+static const char *shared_file(char *out, size_t size, const char *rel)
+{
+    const char *root = getenv("STENO_SHARED");
+    size_t n;
+    char *bytes = steno_test_shared(rel, &n);
+    if (!bytes)
+        return NULL;
+    free(bytes);
+    snprintf(out, size, "%s/%s", root ? root : "../shared", rel);
+    return out;
+}
+
+#define ZOO "zoo/tiny/espnet-conformer-op13/full/"
+
+static void exported_decoder_scores_as_from_whole_prefixes(void **state)
+{
+    char path[512];
+    struct pair p;
+    (void)state;
+    if (!shared_file(path, sizeof path, ZOO "xformer_decoder.onnx"))
+        skip();
+    open_pair(&p, path, STENO_ESCORE_DECODER, 2, 32, 31, false);
+    same_scores(&p, 3);
+    close_pair(&p);
+}
+
+static void exported_lm_scores_as_from_whole_prefixes(void **state)
+{
+    char path[512];
+    (void)state;
+    if (!shared_file(path, sizeof path, ZOO "transformer_lm.onnx"))
+        skip();
+    for (int first_row = 0; first_row < 2; first_row++) {
+        struct pair p;
+        open_pair(&p, path, STENO_ESCORE_LM, 2, 32, 31, first_row);
+        same_scores(&p, 3);
+        close_pair(&p);
+    }
+}
+
+/* ---- made graphs ---------------------------------------------------------------------------- */
+
+enum fault { NONE, MASK_OF_OTHERS, MIXES_POSITIONS };
+
+static void weights(struct mk_graph *m, const char *name, const char *dims, size_t n)
+{
+    float *w = malloc(n * sizeof *w);
+    for (size_t i = 0; i < n; i++)
+        w[i] = random_float();
+    mk_f32(m, name, dims, w, n);
+    free(w);
+}
+
+/* Names with the layer's number in place of #. */
+static void number(char *out, size_t size, const char *names, int layer)
+{
+    size_t n = 0;
+    for (; *names && n + 1 < size; names++)
+        out[n++] = *names == '#' ? (char)('0' + layer) : *names;
+    out[n] = 0;
+}
+
+static void node(struct mk_graph *m, const char *op, int layer, const char *in, const char *out)
+{
+    char a[128], b[64];
+    number(a, sizeof a, in, layer);
+    number(b, sizeof b, out, layer);
+    mk_node(m, op, a, b);
+}
+
+static void heads(struct mk_graph *m, int layer, const char *x, bool turned)
+{
+    static const int64_t apart[4] = {0, 2, 1, 3}, turn[4] = {0, 2, 3, 1};
+    char in[32], split[32], out[32];
+    snprintf(in, sizeof in, "%s#,heads", x);
+    snprintf(split, sizeof split, "%s4#", x);
+    snprintf(out, sizeof out, "%st#", x);
+    node(m, "Reshape", layer, in, split);
+    node(m, "Transpose", layer, split, out);
+    mk_attr_ints(m, "perm", turned ? turn : apart, 4);
+}
+
+static void layer(struct mk_graph *m, int i)
+{
+    static const int64_t apart[4] = {0, 2, 1, 3};
+    char name[4][16];
+    for (int k = 0; k < 4; k++) {
+        snprintf(name[k], sizeof name[k], "w%c%d", "qkvo"[k], i);
+        weights(m, name[k], "4,4", 16);
+    }
+    node(m, "Slice", i, "x#,last,end,one,one", "l#");
+    node(m, "MatMul", i, "l#,wq#", "q#");
+    node(m, "MatMul", i, "x#,wk#", "k#");
+    node(m, "MatMul", i, "x#,wv#", "v#");
+    heads(m, i, "q", false);
+    heads(m, i, "k", true);
+    heads(m, i, "v", false);
+    node(m, "MatMul", i, "qt#,kt#", "s#");
+    node(m, "Mul", i, "s#,scale", "c#");
+    node(m, "Add", i, "c#,mask", "d#");
+    node(m, "Softmax", i, "d#", "p#");
+    mk_attr_int(m, "axis", -1);
+    node(m, "MatMul", i, "p#,vt#", "a#");
+    node(m, "Transpose", i, "a#", "b#");
+    mk_attr_ints(m, "perm", apart, 4);
+    node(m, "Reshape", i, "b#,joined", "j#");
+    node(m, "MatMul", i, "j#,wo#", "o#");
+    node(m, "Add", i, "l#,o#", "n#");
+    node(m, "Concat", i, "cache_#,n#", "out_cache_#");
+    mk_attr_int(m, "axis", 1);
+    snprintf(name[0], sizeof name[0], "x%d", i + 1);
+    node(m, "Identity", i, "out_cache_#", name[0]);
+}
+
+static void mask(struct mk_graph *m, enum fault fault)
+{
+    static const float far = -10000;
+    static const int64_t none = 0;
+    mk_f32(m, "far", "", &far, 1);
+    mk_i64(m, "none", "", &none, 1);
+    if (fault == MASK_OF_OTHERS)
+        mk_node(m, "CumSum", "tgt,one_number", "seen");
+    mk_node(m, "Equal", fault == MASK_OF_OTHERS ? "seen,none" : "tgt,none", "equal");
+    mk_node(m, "Cast", "equal", "flags");
+    mk_attr_int(m, "to", STENO_F32);
+    mk_node(m, "Mul", "flags,far", "flat");
+    mk_node(m, "Unsqueeze", "flat,axes", "mask");
+}
+
+/* A language model of two layers, width 4, two heads, five tokens, as espnet_onnx writes them. */
+static char *made_lm(enum fault fault)
+{
+    static const int64_t heads_of[4] = {0, 0, 2, 2}, joined[3] = {0, 0, 4}, axes[2] = {1, 2};
+    static const int64_t one = 1, last = -1, end = INT64_MAX;
+    static const float scale = 0.7f;
+    struct mk_graph *m = mk_new(13);
+    char *path;
+    mk_input(m, "tgt", STENO_I64, "B,L");
+    mk_input(m, "cache_0", STENO_F32, "B,C,4");
+    mk_input(m, "cache_1", STENO_F32, "B,C,4");
+    mk_i64(m, "heads", "4", heads_of, 4);
+    mk_i64(m, "joined", "3", joined, 3);
+    mk_i64(m, "axes", "2", axes, 2);
+    mk_i64(m, "one", "1", &one, 1);
+    mk_i64(m, "one_number", "", &one, 1);
+    mk_i64(m, "last", "1", &last, 1);
+    mk_i64(m, "last_number", "", &last, 1);
+    mk_i64(m, "end", "1", &end, 1);
+    mk_f32(m, "scale", "", &scale, 1);
+    weights(m, "embed", "5,4", 20);
+    weights(m, "wy", "4,5", 20);
+    mask(m, fault);
+    mk_node(m, "Gather", "embed,tgt", fault == MIXES_POSITIONS ? "e" : "x0");
+    if (fault == MIXES_POSITIONS)
+        mk_node(m, "CumSum", "e,one_number", "x0");
+    layer(m, 0);
+    layer(m, 1);
+    mk_node(m, "Gather", "x2,last_number", "newest");
+    mk_attr_int(m, "axis", 1);
+    mk_node(m, "MatMul", "newest,wy", "y");
+    mk_output(m, "y", STENO_F32, "B,5");
+    mk_output(m, "out_cache_0", STENO_F32, "B,D,4");
+    mk_output(m, "out_cache_1", STENO_F32, "B,D,4");
+    path = mk_file(m);
+    mk_free(m);
+    return path;
+}
+
+static void made_lm_scores_as_from_whole_prefixes(void **state)
+{
+    char *path = made_lm(NONE);
+    struct pair p;
+    (void)state;
+    open_pair(&p, path, STENO_ESCORE_LM, 2, 4, 5, false);
+    assert_true(steno_network_find_output(p.step_net, "new_bias") > 0); /* token 0 is masked */
+    same_scores(&p, 4);
+    close_pair(&p);
+    mk_unlink(path);
+}
+
+static void refused(enum fault fault, const char *why)
+{
+    char *path = made_lm(fault);
+    struct steno_network_options o = {.opt_level = -1, .part = STENO_PART_STEP};
+    steno_network *n = NULL;
+    steno_err err = {0};
+    assert_int_equal(steno_network_open(&n, path, &o, &err), STENO_ERR_UNSUPPORTED);
+    if (!strstr(err.msg, why))
+        fail_msg("'%s' has nothing of '%s'", err.msg, why);
+    o.part = STENO_PART_ALL;
+    assert_int_equal(steno_network_open(&n, path, &o, &err), STENO_OK);
+    steno_network_close(n);
+    mk_unlink(path);
+}
+
+static void graphs_that_cannot_be_cut_are_refused(void **state)
+{
+    struct steno_network_options o = {.opt_level = -1, .part = STENO_PART_STEP};
+    steno_network *n = NULL;
+    steno_err err = {0};
+    char *path;
+    struct mk_graph *m = mk_new(13);
+    (void)state;
+    refused(MASK_OF_OTHERS, "mask that is not of each token alone");
+    refused(MIXES_POSITIONS, "several positions");
+    mk_input(m, "x", STENO_F32, "2");
+    mk_node(m, "Relu", "x", "y");
+    mk_output(m, "y", STENO_F32, "2");
+    path = mk_file(m);
+    assert_int_equal(steno_network_open(&n, path, &o, &err), STENO_ERR_UNSUPPORTED);
+    assert_non_null(strstr(err.msg, "input of unknown use at x"));
+    mk_unlink(path);
+    mk_free(m);
+}
+
+/* The first utterance makes plans and buffers, the second one finds them all. */
+static void steps_allocate_nothing_once_warm(void **state)
+{
+    char *path = made_lm(NONE);
+    static float y[BEAM * 5];
+    struct pair p;
+    struct beam b;
+    size_t before = 0, sizes = 0;
+    (void)state;
+    open_pair(&p, path, STENO_ESCORE_LM, 2, 4, 5, false);
+    for (int u = 0; u < 4; u++) {
+        if (u == 3)
+            before = allocations;
+        begin(&b);
+        assert_int_equal(steno_estep_start(p.step, NULL, 0, 0, BEAM, NULL), STENO_OK);
+        for (size_t i = 0; i < STEPS; i++) {
+            assert_int_equal(steno_estep_score(p.step, b.prefix, b.length, b.parent, b.n, y, NULL),
+                             STENO_OK);
+            sizes |= (size_t)1 << b.n;
+            advance(&b, p.vocab);
+        }
+    }
+    assert_int_equal(sizes, 62); /* beams of 1 to 5 were seen */
+    assert_int_equal(allocations, before);
+    close_pair(&p);
+    mk_unlink(path);
+}
+
+/* Rows that no hypothesis needs any more are written again. */
+static void memory_does_not_grow_with_dead_hypotheses(void **state)
+{
+    char *path = made_lm(NONE);
+    static int32_t tokens[2][1000];
+    const int32_t *prefix[2] = {tokens[0], tokens[0]}, parent[2] = {1, 1};
+    float y[2 * 5];
+    struct pair p;
+    size_t early = 0;
+    (void)state;
+    open_pair(&p, path, STENO_ESCORE_LM, 2, 4, 5, false);
+    assert_int_equal(steno_estep_start(p.step, NULL, 0, 0, 2, NULL), STENO_OK);
+    for (size_t i = 1; i <= 250; i++) { /* two rows a step, one of which dies: 250 rows live */
+        size_t n = i == 1 ? 1 : 2;
+        const int32_t first[2] = {0, 0};
+        assert_int_equal(
+            steno_estep_score(p.step, prefix, i, i == 2 ? first : parent, n, y, NULL), STENO_OK);
+        if (i == 200)
+            early = steno_estep_bytes(p.step);
+    }
+    assert_int_equal(steno_estep_bytes(p.step), early); /* 256 rows did */
+    close_pair(&p);
+    mk_unlink(path);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(exported_decoder_scores_as_from_whole_prefixes),
+        cmocka_unit_test(exported_lm_scores_as_from_whole_prefixes),
+        cmocka_unit_test(made_lm_scores_as_from_whole_prefixes),
+        cmocka_unit_test(graphs_that_cannot_be_cut_are_refused),
+        cmocka_unit_test(steps_allocate_nothing_once_warm),
+        cmocka_unit_test(memory_does_not_grow_with_dead_hypotheses),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
