@@ -95,6 +95,12 @@ static void native_ready(struct steno_dialect_session *d)
     d->commit(d, steno_native_write_ready(d->begin(d), &h, &d->start), false);
 }
 
+static void native_resumed(struct steno_dialect_session *d, int64_t samples, bool ended)
+{
+    struct steno_native_head h = head_of(d);
+    d->commit(d, steno_native_write_resumed(d->begin(d), &h, samples, ended), false);
+}
+
 static void native_event(struct steno_dialect_session *d, const struct steno_event *ev)
 {
     struct steno_native_head h = head_of(d);
@@ -122,6 +128,7 @@ const struct steno_dialect steno_dialect_native = {
     .query = native_query,
     .text = native_text,
     .ready = native_ready,
+    .resumed = native_resumed,
     .event = native_event,
     .error = native_error,
     .end = native_end,

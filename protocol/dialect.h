@@ -65,6 +65,8 @@ struct steno_dialect {
     /* A binary message of so many bytes is over; may be NULL. */
     enum steno_dialect_act (*binary_end)(struct steno_dialect_session *d, uint64_t bytes);
     void (*ready)(struct steno_dialect_session *d); /* the format is settled; may be NULL */
+    /* The session goes on over another connection; NULL: its sessions end with theirs. */
+    void (*resumed)(struct steno_dialect_session *d, int64_t samples, bool ended);
     void (*event)(struct steno_dialect_session *d, const struct steno_event *ev);
     /* All of a FINALIZE was delivered; may be NULL. */
     void (*finalized)(struct steno_dialect_session *d);

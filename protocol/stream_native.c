@@ -32,6 +32,7 @@ static const struct field {
     {"alternatives", FIELD_INT, AT(alternatives), 1, STENO_NATIVE_MAX_ALTERNATIVES},
     {"beam", FIELD_INT, AT(beam), 0, STENO_MAX_BEAM},
     {"endpointing", FIELD_BOOL, AT(endpointing), 0, 0},
+    {"resumable", FIELD_BOOL, AT(resumable), 0, 0},
     {"silence_alone", FIELD_SECONDS, AT(endpoint.silence_alone), 0.1, 600},
     {"silence_after", FIELD_SECONDS, AT(endpoint.silence_after), 0.1, 60},
     {"longest", FIELD_SECONDS, AT(endpoint.longest), 1, 3600},
@@ -39,7 +40,7 @@ static const struct field {
 };
 #define FIELD_NAMES                                                                                \
     "model, encoding, sample_rate, channels, channel, interim, words, alternatives, beam, "        \
-    "endpointing, silence_alone, silence_after, longest"
+    "endpointing, resumable, silence_alone, silence_after, longest"
 
 void steno_native_start_init(struct steno_native_start *s)
 {
@@ -141,6 +142,48 @@ steno_status steno_native_start_complete(struct steno_native_start *s, steno_err
     if (s->beam && s->beam < s->alternatives)
         s->beam = s->alternatives;
     return steno_audio_format_check(&s->audio, err);
+}
+
+void steno_native_resume_init(struct steno_native_resume *r)
+{
+    *r = (struct steno_native_resume){.sample = -1};
+}
+
+static steno_status read_count(const char *name, const char *value, int64_t *out, steno_err *err)
+{
+    char *end;
+    long long v;
+    errno = 0;
+    v = strtoll(value, &end, 10);
+    if (*value < '0' || *value > '9' || *end || errno || v == INT64_MAX)
+        return steno_fail(err, STENO_ERR_INVAL, "%s: '%.40s' is not a number of them", name, value);
+    *out = v;
+    return STENO_OK;
+}
+
+steno_status steno_native_resume_query(const char *name, const char *value,
+                                       struct steno_native_resume *io, steno_err *err)
+{
+    int64_t seq;
+    steno_status st;
+    if (!strcmp(name, "sample"))
+        return read_count(name, value, &io->sample, err);
+    if (!strcmp(name, "seq")) {
+        st = read_count(name, value, &seq, err);
+        if (!st)
+            io->next = (uint64_t)seq + 1;
+        return st;
+    }
+    if (strcmp(name, "session_id"))
+        return steno_fail(err, STENO_ERR_INVAL,
+                          "unknown parameter '%.40s' of a resumed session, known are session_id, "
+                          "seq, sample",
+                          name);
+    if (!*value || strlen(value) >= sizeof io->session_id)
+        return steno_fail(err, STENO_ERR_INVAL, "session_id: of %zu bytes, must be 1 to %zu",
+                          strlen(value), sizeof io->session_id - 1);
+    memcpy(io->session_id, value, strlen(value) + 1);
+    return STENO_OK;
 }
 
 static steno_status read_start(json_t *root, struct steno_native_start *out, steno_err *err)
@@ -282,10 +325,21 @@ steno_status steno_native_write_ready(struct steno_buf *out, const struct steno_
     if (!st)
         st = steno_buf_printf(out,
                               ",\"interim\":%s,\"words\":%s,\"endpointing\":%s,"
-                              "\"alternatives\":%d,\"beam\":%d}",
+                              "\"alternatives\":%d,\"beam\":%d",
                               s->interim ? "true" : "false", s->words ? "true" : "false",
                               s->endpointing ? "true" : "false", s->alternatives, s->beam);
-    return st;
+    if (!st && s->resumable)
+        st = steno_buf_printf(out, ",\"resume_seconds\":%.3g", s->resume_seconds);
+    return st ? st : steno_buf_puts(out, "}");
+}
+
+steno_status steno_native_write_resumed(struct steno_buf *out, const struct steno_native_head *h,
+                                        int64_t samples, bool ended)
+{
+    steno_status st = open_message(out, "resumed", h);
+    return st ? st
+              : steno_buf_printf(out, ",\"samples\":%lld,\"ended\":%s}", (long long)samples,
+                                 ended ? "true" : "false");
 }
 
 static steno_status put_partial(struct steno_buf *out, const struct steno_event *ev)

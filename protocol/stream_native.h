@@ -29,6 +29,8 @@ struct steno_native_start {
     bool interim;     /* partials wanted */
     bool words;       /* word lists in partials and finals */
     bool endpointing; /* false: finals only by finalize and end */
+    bool resumable;   /* the session outlives its connection for a while */
+    double resume_seconds; /* how long: the server's word, 0 = not at all */
     int alternatives; /* in finals, 1..STENO_NATIVE_MAX_ALTERNATIVES */
     int beam;         /* 0 = the model's own; else 1..STENO_MAX_BEAM, raised to alternatives */
     struct steno_endpoint_rules endpoint; /* s; 0 = the model's own */
@@ -58,6 +60,18 @@ STENO_MUST steno_status steno_native_query(const char *name, const char *value,
  * fields against each other; parse does it for a `start`. */
 STENO_MUST steno_status steno_native_start_complete(struct steno_native_start *s, steno_err *err);
 
+/* What a client asks for that comes back to a session: the query `session_id=...&seq=...&sample=...`
+ * of a new handshake. */
+struct steno_native_resume {
+    char session_id[48]; /* "" = none is asked for */
+    uint64_t next;       /* seq of the first message that it has not seen: seq + 1, 0 without seq */
+    int64_t sample;      /* from which it sends its audio; -1 = from the one that `resumed` names */
+};
+void steno_native_resume_init(struct steno_native_resume *r);
+/* One decoded parameter. STENO_ERR_INVAL: not one of these, or no number. */
+STENO_MUST steno_status steno_native_resume_query(const char *name, const char *value,
+                                                  struct steno_native_resume *io, steno_err *err);
+
 /* First members of every server message. */
 struct steno_native_head {
     const char *session_id;
@@ -69,6 +83,11 @@ struct steno_native_head {
 STENO_MUST steno_status steno_native_write_ready(struct steno_buf *out,
                                                  const struct steno_native_head *h,
                                                  const struct steno_native_start *s);
+/* The session goes on, on another connection. samples: taken in so far, the next one is due; ended:
+ * the client's `end` has come, or the session is over for another reason. */
+STENO_MUST steno_status steno_native_write_resumed(struct steno_buf *out,
+                                                   const struct steno_native_head *h,
+                                                   int64_t samples, bool ended);
 /* speech_start, partial or final, with what `s` asked for. */
 STENO_MUST steno_status steno_native_write_event(struct steno_buf *out,
                                                  const struct steno_native_head *h,

@@ -51,6 +51,8 @@ struct steno_config {
     double ws_ping_interval; /* s of silence after which the server pings */
     double ws_slow_timeout;  /* s in which a client takes nothing of what is sent; more = closed */
     size_t ws_message_bytes; /* largest message */
+    double ws_resume;        /* s that a session waits for its client to come back; 0 = never */
+    size_t ws_resume_bytes;  /* results kept for that, per session */
     size_t ws_send_bytes;    /* results waiting for a client that does not read; more = closed */
     /* [log] */
     char *log_level; /* error, warning, notice, info, debug */

@@ -75,6 +75,12 @@ ROW(BYTES, ws_message_bytes, "websocket", "message", "STENO_WEBSOCKET_MESSAGE", 
     "Largest message. More is closed with 1009.")
 ROW(BYTES, ws_send_bytes, "websocket", "send_queue", "STENO_WEBSOCKET_SEND_QUEUE", "1M", 4096, 1073741824.0,
     "Results that may wait for a client that does not read. More, and the stream is closed.")
+ROW(SECONDS, ws_resume, "websocket", "resume", "STENO_WEBSOCKET_RESUME", "30", 0, 3600,
+    "A session whose client asked for it (resumable) waits so long for the client to come back when its "
+    "connection is lost. It keeps its place meanwhile. 0: such sessions end with their connection.")
+ROW(BYTES, ws_resume_bytes, "websocket", "resume_memory", "STENO_WEBSOCKET_RESUME_MEMORY", "256K", 4096, 1073741824.0,
+    "Results of one such session that are kept for it, at most half of websocket.send_queue. A client that "
+    "missed more is told so.")
 ROW(STRING, log_level, "log", "level", "STENO_LOG_LEVEL", "info", 0, 0,
     "error, warning, notice, info or debug.")
 ROW(STRING, log_format, "log", "format", "STENO_LOG_FORMAT", "text", 0, 0,

@@ -44,7 +44,8 @@ static void on_head(void *user, int fd, const struct steno_peer *peer, const cha
     struct steno_request_head rq;
     if (steno_request_head_parse(head, len, &rq) && rq.upgrade &&
         steno_ws_serves(&d->conf, rq.path, rq.path_len) &&
-        steno_limits_has_room(d->srv.limits, STENO_SESSION_STREAM))
+        /* who comes back to a session has its place already */
+        (rq.resumes || steno_limits_has_room(d->srv.limits, STENO_SESSION_STREAM)))
         steno_ws_adopt(d->ws, fd, peer, head, len);
     else
         steno_http_add(d->http, fd, peer);

@@ -14,6 +14,8 @@ static const char *phrase_of(int status)
                    {403, "Forbidden"},
                    {404, "Not Found"},
                    {408, "Request Timeout"},
+                   {409, "Conflict"},
+                   {410, "Gone"},
                    {426, "Upgrade Required"},
                    {429, "Too Many Requests"},
                    {431, "Request Header Fields Too Large"},

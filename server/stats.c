@@ -88,6 +88,12 @@ static void whole(struct steno_stats *st, steno_metrics *m)
                                                   "Partial results that took a word back.", "");
     st->ws_connections =
         steno_metrics_gauge(m, "steno_ws_connections", "Open WebSocket connections.", "");
+    st->ws_waiting = steno_metrics_gauge(m, "steno_ws_sessions_waiting",
+                                         "Running sessions without a connection, whose client may come back.",
+                                         "");
+    st->ws_resumed =
+        steno_metrics_counter(m, "steno_ws_sessions_resumed_total",
+                              "Times a session went on over another connection.", "");
     st->ws_send_queue = steno_metrics_gauge(m, "steno_ws_send_queue_bytes",
                                             "Results waiting for clients to read them.", "");
     st->ws_rx_paused = steno_metrics_counter(

@@ -76,6 +76,8 @@ struct steno_stats {
     steno_metric *batch_size;    /* streams in one run of the network */
     steno_metric *partial_revisions; /* partials that took a word back */
     steno_metric *ws_connections;    /* gauge */
+    steno_metric *ws_waiting;        /* gauge: sessions whose client may come back */
+    steno_metric *ws_resumed;        /* sessions that went on over another connection */
     steno_metric *ws_send_queue;     /* gauge: bytes over all sessions */
     steno_metric *ws_rx_paused;      /* times a client was faster than the workers */
     steno_metric *decode_errors[STENO_SESSION_APIS][STENO_DECODE_ERRORS];

@@ -120,11 +120,7 @@ static void adopt_one(steno_ws *ws, struct steno_ws_adoption *a)
         return;
     }
     free(a);
-    c->back = &ws->conns;
-    c->next = ws->conns;
-    if (c->next)
-        c->next->back = &c->next;
-    ws->conns = c;
+    steno_ws_conn_link(&ws->conns, c);
     lws_set_opaque_user_data(c->wsi, c);
     steno_ws_conn_begin(c);
 }
@@ -143,12 +139,26 @@ static void adopt_waiting(steno_ws *ws)
     }
 }
 
-static void destroy(struct steno_ws_conn *c)
+void steno_ws_conn_link(struct steno_ws_conn **list, struct steno_ws_conn *c)
 {
-    steno_ws_conn_finish(c);
+    c->back = list;
+    c->next = *list;
+    if (c->next)
+        c->next->back = &c->next;
+    *list = c;
+}
+
+void steno_ws_conn_unlink(struct steno_ws_conn *c)
+{
     *c->back = c->next;
     if (c->next)
         c->next->back = c->back;
+}
+
+static void destroy(struct steno_ws_conn *c)
+{
+    steno_ws_conn_finish(c);
+    steno_ws_conn_unlink(c);
     c->ws->owner->closed(c->ws->user, &c->peer);
     free(c);
 }
@@ -157,6 +167,8 @@ static void drain_all(steno_ws *ws)
 {
     ws->drained = true;
     for (struct steno_ws_conn *c = ws->conns; c; c = c->next)
+        steno_ws_conn_drain(c);
+    for (struct steno_ws_conn *c = ws->waiting; c; c = c->next)
         steno_ws_conn_drain(c);
 }
 
@@ -171,6 +183,7 @@ static void on_sweep(lws_sorted_usec_list_t *sul)
         if (!steno_ws_conn_sweep(c, now, &queued))
             lws_set_timeout(c->wsi, PENDING_TIMEOUT_KILLED_BY_PARENT, LWS_TO_KILL_ASYNC);
     }
+    steno_ws_waiting_sweep(ws, now);
     steno_metric_set(ws->srv->stats->ws_send_queue, (double)queued);
     lws_sul_schedule(ws->ctx, 0, &ws->sweep, on_sweep, SWEEP_US);
 }
@@ -200,7 +213,7 @@ static int on_lws(struct lws *wsi, enum lws_callback_reasons reason, void *unuse
     case LWS_CALLBACK_RAW_WRITEABLE:
         return c ? steno_ws_conn_write(c) : -1;
     case LWS_CALLBACK_RAW_CLOSE:
-        if (c)
+        if (c && !steno_ws_conn_wait(c))
             steno_ws_conn_finish(c);
         return 0;
     case LWS_CALLBACK_WSI_DESTROY:
@@ -344,6 +357,7 @@ void steno_ws_close(steno_ws *ws)
         lws_sul_cancel(&ws->sweep);
         lws_context_destroy(ws->ctx);
     }
+    steno_ws_waiting_sweep(ws, INT64_MAX);
     for (a = ws->adoptions; a; a = next) {
         next = a->next;
         drop_adoption(ws, a);

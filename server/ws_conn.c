@@ -71,6 +71,7 @@ static steno_status engine_resolve(void *ctx, struct steno_dialect_session *d, s
     if (st)
         return steno_fail_in(err, st, "model");
     snprintf(s->model, sizeof s->model, "%s", c->served->name);
+    s->resume_seconds = c->ws->srv->conf->ws_resume;
     d->model_version = c->served->info.version;
     d->model_family = c->served->info.family;
     if (s->audio.encoding == STENO_ENCODING_OPUS && !s->audio.sample_rate)
@@ -199,32 +200,40 @@ static void account(conn *c, const struct steno_ws_session_state *st)
         log_end(c, st, &ps);
 }
 
-void steno_ws_conn_finish(conn *c)
+void steno_ws_conn_settle(conn *c)
 {
     struct steno_ws_session_state st;
-    steno_handshake_free(&c->hs);
-    steno_buf_free(&c->refusal);
-    free(c->unread);
-    c->unread = NULL;
-    c->n_unread = 0;
     if (!c->entered)
         return;
     c->entered = false;
     steno_ws_session_get_state(c->session, &st);
     if (c->stream && st.ending == STENO_WS_RUNNING)
         steno_pool_stream_cancel(c->stream);
+    if (c->waiting_ns && !c->told) /* it may have ended well, but nobody heard so */
+        st.ending = STENO_WS_RUNNING;
     account(c, &st);
     steno_pool_stream_close(c->stream); /* no note comes after it */
     c->stream = NULL;
     steno_ws_conn_unlink_news(c);
-    steno_ws_session_free(c->session);
-    c->session = NULL;
     steno_models_release(c->ws->srv->models, c->served);
     c->served = NULL;
-    if (c->established)
-        steno_metric_add(c->ws->srv->stats->ws_connections, -1);
     steno_key_leave(c->ws->srv->keys, c->key);
     steno_limits_leave(c->ws->srv->limits, c->api, result_of(&st));
+}
+
+void steno_ws_conn_finish(conn *c)
+{
+    steno_handshake_free(&c->hs);
+    steno_buf_free(&c->refusal);
+    free(c->unread);
+    c->unread = NULL;
+    c->n_unread = 0;
+    steno_ws_conn_settle(c);
+    steno_ws_session_free(c->session);
+    c->session = NULL;
+    if (c->established && !c->waiting_ns)
+        steno_metric_add(c->ws->srv->stats->ws_connections, -1);
+    c->established = false;
 }
 
 /* What is to be said has been said: let go of the socket such that the client hears it. */
@@ -233,7 +242,8 @@ static int let_go(conn *c)
     /* our own descriptor keeps the socket open when libwebsockets closes its one */
     int fd = fcntl(lws_get_socket_fd(c->wsi), F_DUPFD_CLOEXEC, 0);
     c->deaf = true;
-    steno_ws_conn_finish(c);
+    if (!steno_ws_conn_wait(c))
+        steno_ws_conn_finish(c);
     if (fd >= 0)
         c->ws->owner->linger(c->ws->user, fd);
     return -1;
@@ -241,8 +251,8 @@ static int let_go(conn *c)
 
 /* ---- handshake --------------------------------------------------------------------------- */
 
-/* Answer the upgrade request with an error status and close. */
-static void refuse(conn *c, int status, const char *code, const char *message, double retry_after)
+void steno_ws_conn_refuse(conn *c, int status, const char *code, const char *message,
+                          double retry_after)
 {
     char extra[96] = "";
     steno_buf_init(&c->refusal, STENO_REFUSAL_BYTES);
@@ -281,7 +291,7 @@ static bool check_handshake(conn *c)
     int status;
     const char *wrong = steno_handshake_check(&c->hs, &status);
     if (wrong) {
-        refuse(c, status, status == 426 ? "upgrade_required" : "invalid_argument", wrong,
+        steno_ws_conn_refuse(c, status, status == 426 ? "upgrade_required" : "invalid_argument", wrong,
                0);
         return false;
     }
@@ -291,7 +301,7 @@ static bool check_handshake(conn *c)
                  "asked for",
                  c->hs.protocols, c->dialect->subprotocol ? ", which speaks " : "",
                  c->dialect->subprotocol ? c->dialect->subprotocol : "");
-        refuse(c, 400, "invalid_argument", message, 0);
+        steno_ws_conn_refuse(c, 400, "invalid_argument", message, 0);
         return false;
     }
     return true;
@@ -319,7 +329,7 @@ static bool find_key(conn *c)
     if (!steno_keys_find(c->ws->srv->keys, secret, &c->key, &err))
         return true;
     steno_metric_add(c->ws->srv->stats->sessions_rejected[STENO_REJECT_KEY], 1);
-    refuse(c, 401, "invalid_api_key", err.msg, 0);
+    steno_ws_conn_refuse(c, 401, "invalid_api_key", err.msg, 0);
     return false;
 }
 
@@ -357,17 +367,17 @@ static bool take_place(conn *c)
     double after = srv->conf->retry_after;
     steno_err err;
     if (steno_limits_enter(srv->limits, c->api, &err)) {
-        refuse(c, 503, steno_status_info(err.code)->name, err.msg, after);
+        steno_ws_conn_refuse(c, 503, steno_status_info(err.code)->name, err.msg, after);
         return false;
     }
     if (admit(c, &err)) {
         steno_limits_refund(srv->limits, c->api, STENO_REJECT_CAPACITY);
-        refuse(c, 503, steno_status_info(err.code)->name, err.msg, after);
+        steno_ws_conn_refuse(c, 503, steno_status_info(err.code)->name, err.msg, after);
         return false;
     }
     if (steno_key_enter(srv->keys, c->key, steno_now_ns(), &after, &err)) {
         steno_limits_refund(srv->limits, c->api, STENO_REJECT_QUOTA);
-        refuse(c, 429, "quota_exceeded", err.msg, after);
+        steno_ws_conn_refuse(c, 429, "quota_exceeded", err.msg, after);
         return false;
     }
     return true;
@@ -388,32 +398,42 @@ static bool open_session(conn *c)
 {
     struct steno_server *srv = c->ws->srv;
     struct steno_ws_session_limits limits = {srv->conf->ws_message_bytes, srv->conf->ws_send_bytes,
-                                             srv->conf->audio_seconds};
-    size_t text = c->dialect->max_text;
-    if (!text || text > limits.message_bytes)
-        text = limits.message_bytes;
+                                             srv->conf->audio_seconds,
+                                             srv->conf->ws_resume > 0 ? srv->conf->ws_resume_bytes
+                                                                      : 0};
     steno_id_new(c->id, "sess");
     choose_request_id(c);
     c->session = steno_ws_session_new(c->dialect, &engine, c, c->id, &limits);
     if (!c->session) {
         steno_key_leave(srv->keys, c->key);
         steno_limits_leave(srv->limits, c->api, STENO_SESSION_FAILED);
-        refuse(c, 503, "out_of_memory", "out of memory", srv->conf->retry_after);
+        steno_ws_conn_refuse(c, 503, "out_of_memory", "out of memory", srv->conf->retry_after);
         return false;
     }
     c->entered = true;
-    steno_ws_reader_init(&c->reader, text, limits.message_bytes);
     return true;
+}
+
+void steno_ws_conn_connected(conn *c)
+{
+    int bytes = SOCKET_SEND_BYTES;
+    const struct steno_config *conf = c->ws->srv->conf;
+    size_t text = c->dialect->max_text;
+    if (!text || text > conf->ws_message_bytes)
+        text = conf->ws_message_bytes;
+    steno_ws_reader_init(&c->reader, text, conf->ws_message_bytes);
+    c->last_message_ns = c->last_rx_ns = c->last_tx_ns = steno_now_ns();
+    c->established = true;
+    steno_metric_add(c->ws->srv->stats->ws_connections, 1);
+    if (setsockopt(lws_get_socket_fd(c->wsi), SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes))
+        steno_log(LOG_DEBUG, "stream %s: the kernel keeps its own send buffer size", c->id);
+    lws_callback_on_writable(c->wsi);
 }
 
 static void establish(conn *c)
 {
     steno_err err;
-    int bytes = SOCKET_SEND_BYTES;
-    c->established = true;
-    steno_metric_add(c->ws->srv->stats->ws_connections, 1);
-    if (setsockopt(lws_get_socket_fd(c->wsi), SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes))
-        steno_log(LOG_DEBUG, "stream %s: the kernel keeps its own send buffer size", c->id);
+    steno_ws_conn_connected(c);
     if (*c->hs.beta && c->api == STENO_SESSION_REALTIME)
         (void)on_query(c, "beta", "1", NULL);
     if (steno_query_each(c->hs.target, on_query, c, &err))
@@ -437,13 +457,13 @@ void steno_ws_conn_begin(conn *c)
                                     steno_dialect_of_root(c->ws->srv->conf->ws_root));
     c->api = c->dialect ? api_of(c->dialect) : STENO_SESSION_STREAM;
     if (!c->dialect) {
-        refuse(c, 404, "not_found", "no WebSocket at this path; /v1/stream is one", 0);
+        steno_ws_conn_refuse(c, 404, "not_found", "no WebSocket at this path; /v1/stream is one", 0);
         return;
     }
-    if (!check_handshake(c) || !find_key(c) || !take_place(c) || !open_session(c))
+    if (!check_handshake(c) || !find_key(c) || steno_ws_conn_resume(c))
         return;
-    establish(c);
-    lws_callback_on_writable(c->wsi); /* the 101 */
+    if (take_place(c) && open_session(c))
+        establish(c);
 }
 
 /* ---- what comes -------------------------------------------------------------------------- */
@@ -572,6 +592,8 @@ void steno_ws_conn_attend(conn *c)
     steno_ws_session_get_state(c->session, &st);
     if (st.room_wanted)
         steno_ws_session_resume(c->session);
+    if (!c->wsi)
+        return;
     read_on(c);
     lws_callback_on_writable(c->wsi);
 }
@@ -649,6 +671,7 @@ static int write_close(conn *c, const struct steno_ws_session_state *st)
                                     st->reason);
     if (!put(c, out, n))
         return -1;
+    c->told = true;
     return let_go(c);
 }
 
@@ -689,7 +712,8 @@ void steno_ws_conn_drain(conn *c)
     if (!c->established || !c->session)
         return;
     steno_ws_session_drain(c->session);
-    lws_callback_on_writable(c->wsi);
+    if (c->wsi)
+        lws_callback_on_writable(c->wsi);
 }
 
 static bool takes_nothing(conn *c, const struct steno_ws_session_state *st, int64_t now)
@@ -700,7 +724,8 @@ static bool takes_nothing(conn *c, const struct steno_ws_session_state *st, int6
     }
     if (seconds_since(c->last_tx_ns, now) <= c->ws->srv->conf->ws_slow_timeout)
         return false;
-    steno_ws_session_give_up(c->session);
+    if (!steno_ws_session_resumable(c->session)) /* else its network may be gone, and it comes back */
+        steno_ws_session_give_up(c->session);
     return true;
 }
 

@@ -20,7 +20,7 @@ struct steno_ws_conn {
     struct lws *wsi;
     struct steno_peer peer;
     char id[STENO_ID_SIZE], request_id[72];
-    struct steno_ws_conn *next, **back; /* ws->conns */
+    struct steno_ws_conn *next, **back; /* ws->conns or ws->waiting */
     struct steno_ws_conn *next_news;    /* ws->news, locked by ws->mx */
     bool has_news;                      /* likewise */
     const struct steno_dialect *dialect;
@@ -29,6 +29,8 @@ struct steno_ws_conn {
     steno_key *key;                     /* NULL: nobody's */
     bool entered;                       /* holds a place of the limits */
     bool established, rx_off;
+    bool told;          /* the session's last message and its close frame are written */
+    int64_t waiting_ns; /* since when there is no connection (wsi NULL); 0 = there is one */
     bool deaf; /* what still comes is thrown away: framing broke, or a close frame was sent */
     steno_ws_session *session;
     steno_pool_stream *stream;
@@ -59,6 +61,7 @@ struct steno_ws {
     bool running;
     atomic_bool stop, drain; /* release/acquire with lws_cancel_service's wake-up */
     struct steno_ws_conn *conns;
+    struct steno_ws_conn *waiting; /* whose connection was lost, the latest first */
     struct steno_buf tx;
     bool drained;
     /* locked by mx */
@@ -86,5 +89,24 @@ bool steno_ws_conn_sweep(struct steno_ws_conn *c, int64_t now, size_t *queued);
 void steno_ws_conn_drain(struct steno_ws_conn *c);
 /* Release all but the struct; again: nothing. */
 void steno_ws_conn_finish(struct steno_ws_conn *c);
+/* Count the session, give its places back; again: nothing. The session itself stays. */
+void steno_ws_conn_settle(struct steno_ws_conn *c);
+/* Into, and out of, a list of connections. */
+void steno_ws_conn_link(struct steno_ws_conn **list, struct steno_ws_conn *c);
+void steno_ws_conn_unlink(struct steno_ws_conn *c);
+/* Answer the upgrade request with an error status and close. */
+void steno_ws_conn_refuse(struct steno_ws_conn *c, int status, const char *code,
+                          const char *message, double retry_after);
+/* The session has a socket now, whose 101 is due. */
+void steno_ws_conn_connected(struct steno_ws_conn *c);
+
+/* ws_resume.c */
+/* The connection is lost: true when the session stays, waiting, without it. */
+bool steno_ws_conn_wait(struct steno_ws_conn *c);
+/* The handshake of c asks to go on with a session: true when it has been answered, one way or the
+ * other. c may be gone then. */
+bool steno_ws_conn_resume(struct steno_ws_conn *c);
+/* Once a second: forget those who have waited long enough; now INT64_MAX: all. */
+void steno_ws_waiting_sweep(steno_ws *ws, int64_t now);
 
 #endif

@@ -1,60 +1,13 @@
-#include "server/ws_session.h"
+#include "server/ws_session_internal.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "audio/feed.h"
-#include "server/outbox.h"
 
 #define SCRATCH_SAMPLES 8192 /* decoded at a time; >= STENO_FEED_MIN_OUT */
 /* Longest Opus packet: 48 frames of 1275 bytes and their lengths (RFC 6716, 3.2.5). */
 #define OPUS_PACKET_BYTES 65536
 #define PAUSED_BYTES (1 << 20) /* of one piece that arrived when the buffer became full */
-
-enum state { OPEN, RUNNING, ENDING, OVER };
-
-struct ending {
-    enum steno_ws_ending how;
-    int close_code;
-    steno_status failure;
-    char code[40]; /* of the error message; "" = none, the session ends well */
-    char message[sizeof(((steno_err *)0)->msg)]; /* likewise */
-};
-
-struct steno_ws_session {
-    const struct steno_ws_engine *engine;
-    void *ctx;
-    struct steno_ws_session_limits limits;
-    const struct steno_dialect *dialect;
-
-    /* the network's thread */
-    enum state state;
-    steno_feed *feed;
-    bool opened;              /* engine->open succeeded: exactly one DONE comes */
-    bool end_wanted;          /* engine->end once nothing is held back */
-    unsigned finalize_wanted; /* of them: 0 or 1 */
-    int64_t samples;
-    int rate;
-    size_t message_bytes; /* of the current binary message so far */
-    bool whole_packets;   /* Opus without Ogg: a message is a packet */
-    bool skip;            /* the rest of a refused message */
-    bool failed_in_audio;
-    struct steno_buf text, packet;
-    struct steno_buf held_bytes; /* arrived but not decoded, */
-    float *held;                 /* decoded but not taken */
-    size_t n_held;
-
-    /* locked by mx */
-    pthread_mutex_t mx;
-    struct steno_outbox out;
-    struct ending ending;
-    struct steno_buf last_partial;
-    struct steno_dialect_session d;
-    bool over, room;
-    uint64_t dropped, revised;
-};
 
 /* ---- answers; the caller holds mx -------------------------------------------------------- */
 
@@ -76,7 +29,9 @@ static void commit(struct steno_dialect_session *d, steno_status st, bool partia
     bool replaced = false;
     if (s->over)
         return;
-    if (!st)
+    if (!st && s->d.start.resumable && !partial)
+        steno_history_add(&s->history, d->seq, s->out.spare.data, s->out.spare.len);
+    if (!st && !s->detached)
         st = steno_outbox_commit(&s->out, partial, &replaced);
     if (!st) {
         d->seq++;
@@ -176,6 +131,9 @@ steno_ws_session *steno_ws_session_new(const struct steno_dialect *dialect,
     steno_buf_init(&s->held_bytes, held_max(s));
     steno_buf_init(&s->last_partial, limits->send_bytes);
     steno_outbox_init(&s->out, limits->send_bytes);
+    steno_history_init(&s->history, limits->resume_bytes < limits->send_bytes / 2
+                                        ? limits->resume_bytes
+                                        : limits->send_bytes / 2);
     return s;
 }
 
@@ -194,6 +152,7 @@ void steno_ws_session_free(steno_ws_session *s)
     steno_buf_free(&s->held_bytes);
     steno_buf_free(&s->last_partial);
     steno_outbox_free(&s->out);
+    steno_history_free(&s->history);
     pthread_mutex_destroy(&s->mx);
     free(s);
 }
@@ -264,6 +223,7 @@ void steno_ws_session_leave(steno_ws_session *s, int close_code)
 {
     pthread_mutex_lock(&s->mx);
     steno_outbox_clear(&s->out);
+    s->left = true;
     if (!s->over) {
         set_ending(s, STENO_WS_RUNNING, close_code, STENO_OK, "", "");
         s->over = true;
@@ -314,9 +274,15 @@ static steno_status hold(steno_ws_session *s, const float *pcm, size_t n, steno_
 static steno_status push_pcm(steno_ws_session *s, const float *pcm, size_t n, steno_err *err)
 {
     int64_t most = (int64_t)(s->limits.audio_seconds * s->rate);
-    bool too_long = s->limits.audio_seconds > 0 && s->samples + (int64_t)n > most;
-    size_t taken = 0;
+    size_t taken = 0, again = s->skip_samples < (int64_t)n ? (size_t)s->skip_samples : n;
+    bool too_long;
     steno_status st;
+    s->skip_samples -= (int64_t)again;
+    pcm += again;
+    n -= again;
+    if (!n)
+        return STENO_OK;
+    too_long = s->limits.audio_seconds > 0 && s->samples + (int64_t)n > most;
     if (too_long)
         n = (size_t)(most - s->samples);
     s->samples += (int64_t)n;
@@ -421,12 +387,24 @@ bool steno_ws_session_readable(const steno_ws_session *s)
 
 /* ---- the client's messages --------------------------------------------------------------- */
 
+/* Whether this session can outlive its connection. */
+static steno_status check_resumable(const steno_ws_session *s, bool ogg, steno_err *err)
+{
+    if (s->d.start.resumable && (ogg || s->d.start.audio.encoding == STENO_ENCODING_WAV))
+        return steno_fail(err, STENO_ERR_INVAL,
+                          "resumable: needs raw samples or bare Opus packets, this is %s",
+                          ogg ? "Ogg" : "wav");
+    return STENO_OK;
+}
+
 /* Settle the format, take a place, say `ready`. False when that failed and the session ends. */
 static bool begin(steno_ws_session *s)
 {
     steno_err err;
     steno_status st = steno_native_start_complete(&s->d.start, &err);
     bool opus = s->d.start.audio.encoding == STENO_ENCODING_OPUS;
+    if (!st)
+        st = check_resumable(s, false, &err);
     if (!st)
         st = s->engine->resolve(s->ctx, &s->d, &err);
     if (!st && !opus) {
@@ -458,7 +436,9 @@ static bool open_opus(steno_ws_session *s, const char *p, size_t n)
                                    .channel = (unsigned)s->d.start.audio.channel};
     s->whole_packets = memcmp(p, "OggS", n < 4 ? n : 4) != 0;
     o.encoding = s->whole_packets ? "opus" : "ogg-opus";
-    st = steno_feed_open(&s->feed, &o, &err);
+    st = check_resumable(s, !s->whole_packets, &err);
+    if (!st)
+        st = steno_feed_open(&s->feed, &o, &err);
     if (!st)
         st = take_place(s, &err);
     if (st)

@@ -38,6 +38,7 @@ struct steno_ws_session_limits {
         message_bytes; /* of one Opus packet, or of one text message if that is the smaller limit */
     size_t send_bytes; /* unread answers */
     double audio_seconds; /* 0 = no limit */
+    size_t resume_bytes;  /* answers kept for a client that comes back; 0 = none does */
 };
 
 /* id: copied. NULL when out of memory. dialect, engine and ctx outlive the session. */
@@ -62,6 +63,23 @@ void steno_ws_session_binary(steno_ws_session *s, const void *p, size_t n, bool 
 bool steno_ws_session_readable(const steno_ws_session *s);
 /* Go on after a ROOM note. */
 void steno_ws_session_resume(steno_ws_session *s);
+
+/* ---- a connection is lost, and the client comes back ---------------------------------------- */
+
+/* Whether the session may go on without a connection: its client asked for that, its audio can be
+ * taken up again, and it was not the client who closed. */
+bool steno_ws_session_resumable(steno_ws_session *s);
+/* The connection is gone: what is left of an unfinished message is forgotten; from now on answers
+ * are kept, the oldest dropped beyond limits.resume_bytes, until attach. */
+void steno_ws_session_detach(steno_ws_session *s);
+/* Another connection takes the place of the one before, whether that was detached or not. Every
+ * answer from ask->next on that is no partial is there again to be taken, then `resumed`.
+ * STENO_ERR_LIMIT: some of them are no longer kept. STENO_ERR_INVAL: ask->sample has not come.
+ * Nothing is changed then. */
+struct steno_native_resume;
+STENO_MUST steno_status steno_ws_session_attach(steno_ws_session *s,
+                                                const struct steno_native_resume *ask,
+                                                steno_err *err);
 
 /* ---- the server -------------------------------------------------------------------------- */
 

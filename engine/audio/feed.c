@@ -191,6 +191,13 @@ steno_status steno_feed_end(steno_feed *f, bool *truncated, steno_err *err)
     return STENO_OK;
 }
 
+bool steno_feed_realign(steno_feed *f)
+{
+    f->pcm.have = 0;
+    f->partial = 0;
+    return f->kind == RAW || f->kind == PACKETS;
+}
+
 int steno_feed_rate(const steno_feed *f)
 {
     return f->rate;

@@ -27,6 +27,9 @@ void steno_feed_close(steno_feed *f);
 #define STENO_FEED_MIN_OUT 5760 /* an Opus packet of 120 ms at 48 kHz */
 STENO_MUST steno_status steno_feed_push(steno_feed *f, const void *data, size_t n, size_t *used,
                                         float *out, size_t max, size_t *made, steno_err *err);
+/* The bytes that follow begin a new sample or packet: forget what was left of an unfinished one.
+ * False when this encoding cannot go on so (wav, ogg-opus). */
+bool steno_feed_realign(steno_feed *f);
 /* No more bytes. STENO_ERR_FORMAT: there was no complete header. *truncated: it ended inside a
  * sample, frame, page or declared length (what was whole has been delivered). */
 STENO_MUST steno_status steno_feed_end(steno_feed *f, bool *truncated, steno_err *err);

@@ -2,7 +2,7 @@
  * with a close code of ours, every answer that leaves is whole, nothing leaks (the address
  * sanitizer's build looks), and at last the scenario passes. With jansson's allocations failing as
  * well the session ends as orderly, but jansson 2.14 calls some of them syntax errors. */
-/* link: server/ws_session.c server/outbox.c */
+/* link: server/ws_session.c server/ws_session_resume.c server/history.c server/outbox.c */
 /* ldflags: -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc */
 #include <stdarg.h>
 #include <stddef.h>
@@ -139,7 +139,7 @@ static int take_all(steno_ws_session *s, char type[16], char said[256])
 /* A session from start to end. True when nothing failed. */
 static bool scenario(void)
 {
-    struct steno_ws_session_limits limits = {1 << 20, 4096, 0};
+    struct steno_ws_session_limits limits = {1 << 20, 4096, 0, 0};
     struct steno_ws_session_state st;
     struct fake f = {.room = 1000};
     static char pcm[8000];

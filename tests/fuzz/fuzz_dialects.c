@@ -2,7 +2,7 @@
  * recogniser's notes at any moment, drain; the first byte chooses the dialect. Checked: what leaves
  * is JSON (or sherpa's "Done!"), the session ends with a close code that may be sent, exactly one
  * place is taken and given back. The clock is the notes': nothing here looks at another. */
-/* link: server/ws_session.c server/outbox.c */
+/* link: server/ws_session.c server/ws_session_resume.c server/history.c server/outbox.c */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -210,7 +210,7 @@ static void step(struct world *w, unsigned op)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
-    struct steno_ws_session_limits limits = {4096, 16384, 20.0};
+    struct steno_ws_session_limits limits = {4096, 16384, 20.0, 0};
     struct steno_ws_session_state st;
     struct world w = {.p = data, .n = n};
     struct steno_pool_note done = {.kind = STENO_POOL_DONE};

@@ -4,7 +4,7 @@
  * each answer but replaced partials, nothing follows `end` or `error`, no sample is lost or
  * invented between decoder and recogniser, whatever the recogniser takes at a time; exactly one
  * open and one end. */
-/* link: server/ws_session.c server/outbox.c */
+/* link: server/ws_session.c server/ws_session_resume.c server/history.c server/outbox.c */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -248,7 +248,7 @@ static void must_end(struct world *w)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
-    struct steno_ws_session_limits limits = {4096, 2048, 2.0};
+    struct steno_ws_session_limits limits = {4096, 2048, 2.0, 1024};
     struct world w = {.p = data, .n = n, .room = 1000, .last_seq = -1};
     w.s = steno_ws_session_new(&steno_dialect_native, &engine, &w, "sess_fuzz", &limits);
     if (!w.s)

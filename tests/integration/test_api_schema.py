@@ -147,9 +147,9 @@ def every_route_was_checked(_):
     assert not missing, missing
 
 
-def talk(d, pieces):
+def talk(d, pieces, query=""):
     out = []
-    with connect(d.ws, compression=None, open_timeout=30 * SLOW, proxy=None) as ws:
+    with connect(d.ws + query, compression=None, open_timeout=30 * SLOW, proxy=None) as ws:
         for p in pieces:
             if isinstance(p, dict):
                 kind = {"end": "endOfAudio"}.get(p["type"], p["type"])
@@ -172,11 +172,19 @@ def every_stream_message_is_described(d):
     got = talk(d, [start, *cuts[:20], {"type": "finalize"}, *cuts[20:], {"type": "end"}])
     got += talk(d, [{"type": "start", "words": False}, {"type": "keepalive"}, data, '{"type":"go"}'])
     got += talk(d, [{"type": "start", "encoding": "wav"}, WAV, {"type": "end"}])
+    start = {"type": "start", "resumable": True}
+    first = talk(d, [start, data, {"type": "end"}])
+    with connect(d.ws, compression=None, open_timeout=30 * SLOW, proxy=None) as ws:  # and one that is taken up again
+        ws.send(json.dumps(start))
+        ready = json.loads(ws.recv(timeout=60 * SLOW))
+        ask = {"session_id": ready["session_id"], "seq": 0}
+        validate(ASYNCAPI, ASYNCAPI["components"]["schemas"]["resume"], ask)
+        got += first + talk(d, [{"type": "end"}], "?session_id={session_id}&seq={seq}".format(**ask))
     seen = set()
     for m in got:
         validate(ASYNCAPI, ASYNCAPI["components"]["schemas"][m["type"]], m)
         seen.add(m["type"])
-    assert seen == {"ready", "speech_start", "partial", "final", "error", "end"}, seen
+    assert seen == {"ready", "resumed", "speech_start", "partial", "final", "error", "end"}, seen
     assert any("alternatives" in m and isinstance(m["alternatives"], list) for m in got if m["type"] == "final")
 
 

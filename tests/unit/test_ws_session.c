@@ -1,6 +1,6 @@
 /* A session of /v1/stream without socket and recogniser: order of answers, close codes,
  * back-pressure. */
-/* link: server/ws_session.c server/outbox.c */
+/* link: server/ws_session.c server/ws_session_resume.c server/history.c server/outbox.c */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -81,7 +81,7 @@ struct fixture {
 
 static void make(struct fixture *f, size_t send_bytes, double audio_seconds)
 {
-    struct steno_ws_session_limits limits = {1 << 20, send_bytes, audio_seconds};
+    struct steno_ws_session_limits limits = {1 << 20, send_bytes, audio_seconds, 0};
     memset(f, 0, sizeof *f);
     f->fake.room = SIZE_MAX;
     f->s = steno_ws_session_new(&steno_dialect_native, &engine, &f->fake, "sess_test", &limits);

@@ -1,0 +1,72 @@
+#include "server/history.h"
+
+#include <string.h>
+
+struct record {
+    uint64_t seq;
+    size_t n;
+};
+
+void steno_history_init(struct steno_history *h, size_t most)
+{
+    *h = (struct steno_history){.most = most};
+    /* dropped records lie in front of `head` until they outweigh the rest */
+    steno_buf_init(&h->bytes, 2 * most);
+}
+
+void steno_history_free(struct steno_history *h)
+{
+    steno_buf_free(&h->bytes);
+}
+
+static struct record record_at(const struct steno_history *h, size_t at)
+{
+    struct record r;
+    memcpy(&r, h->bytes.data + at, sizeof r);
+    return r;
+}
+
+static void drop_oldest(struct steno_history *h)
+{
+    struct record r = record_at(h, h->head);
+    h->lost = r.seq + 1;
+    h->head += sizeof r + r.n;
+    if (h->head >= h->bytes.len - h->head) {
+        steno_buf_drop(&h->bytes, h->head);
+        h->head = 0;
+    }
+}
+
+void steno_history_add(struct steno_history *h, uint64_t seq, const char *text, size_t n)
+{
+    struct record r = {seq, n};
+    size_t need;
+    bool fits = steno_add_size(sizeof r, n, &need) && need <= h->most;
+    while (h->bytes.len > h->head && (!fits || h->bytes.len - h->head > h->most - need))
+        drop_oldest(h);
+    if (!fits || steno_buf_reserve(&h->bytes, need) || steno_buf_add(&h->bytes, &r, sizeof r) ||
+             steno_buf_add(&h->bytes, text, n))
+        h->lost = seq + 1; /* out of memory; a reserve that succeeded makes the adds succeed */
+}
+
+bool steno_history_has(const struct steno_history *h, uint64_t next)
+{
+    return next >= h->lost;
+}
+
+bool steno_history_next(const struct steno_history *h, uint64_t next, size_t *at, const char **text,
+                        size_t *n)
+{
+    size_t i = *at < h->head ? h->head : *at;
+    while (i < h->bytes.len) {
+        struct record r = record_at(h, i);
+        i += sizeof r + r.n;
+        if (r.seq < next)
+            continue;
+        *text = h->bytes.data + i - r.n;
+        *n = r.n;
+        *at = i;
+        return true;
+    }
+    return false;
+}

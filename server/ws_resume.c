@@ -1,0 +1,212 @@
+/* Sessions that outlive their connection. One whose client asked for that (`resumable`) waits on
+ * ws->waiting for websocket.resume, with all that it holds: its places, its stream of the pool, and
+ * the answers that nobody has read. A handshake that names it (`session_id`, known to nobody but
+ * its client, and the same API key) gets it back, also when the old connection still stands: the
+ * client knows better than we do which one is dead. One that has ended and been told so keeps only
+ * its answers, since nobody can know that the client has read them.
+ *
+ * All of it on the service thread. The connection's struct stays with the session, because the
+ * recogniser's notes carry its address; the socket moves. */
+#include "server/ws_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "protocol/query.h"
+#include "server/log.h"
+
+#define TAKEN_OVER 4001 /* close code of the old connection (RFC 6455, 7.4.2: private use) */
+
+typedef struct steno_ws_conn conn;
+
+/* ---- waiting ------------------------------------------------------------------------------- */
+
+static void forget(conn *c)
+{
+    if (c->entered)
+        steno_metric_add(c->ws->srv->stats->ws_waiting, -1);
+    steno_ws_conn_finish(c);
+    steno_ws_conn_unlink(c);
+    free(c);
+}
+
+/* Of those that have ended only as many are kept as there may be sessions. */
+static void bound_told(steno_ws *ws)
+{
+    conn *oldest = NULL;
+    int n = 0;
+    for (conn *c = ws->waiting; c; c = c->next)
+        if (!c->entered) {
+            oldest = c;
+            n++;
+        }
+    if (n > ws->srv->conf->sessions)
+        forget(oldest);
+}
+
+bool steno_ws_conn_wait(conn *c)
+{
+    steno_ws *ws = c->ws;
+    if (!c->session || !c->established || atomic_load_explicit(&ws->stop, memory_order_acquire) ||
+        !steno_ws_session_resumable(c->session))
+        return false;
+    lws_set_opaque_user_data(c->wsi, NULL); /* what the socket still says is nothing to us */
+    c->wsi = NULL;
+    c->waiting_ns = steno_now_ns();
+    steno_handshake_free(&c->hs);
+    free(c->unread);
+    c->unread = NULL;
+    c->n_unread = 0;
+    steno_ws_session_detach(c->session);
+    steno_metric_add(ws->srv->stats->ws_connections, -1);
+    if (c->told)
+        steno_ws_conn_settle(c);
+    else
+        steno_metric_add(ws->srv->stats->ws_waiting, 1);
+    ws->owner->closed(ws->user, &c->peer);
+    steno_ws_conn_unlink(c);
+    steno_ws_conn_link(&ws->waiting, c);
+    bound_told(ws);
+    return true;
+}
+
+void steno_ws_waiting_sweep(steno_ws *ws, int64_t now)
+{
+    double most = ws->srv->conf->ws_resume;
+    for (conn *c = ws->waiting, *next; c; c = next) {
+        next = c->next;
+        if (now == INT64_MAX || (double)(now - c->waiting_ns) * 1e-9 > most)
+            forget(c);
+    }
+}
+
+/* ---- coming back --------------------------------------------------------------------------- */
+
+static steno_status on_parameter(void *user, const char *name, const char *value, steno_err *err)
+{
+    if (!strcmp(name, "api_key"))
+        return STENO_OK;
+    return steno_native_resume_query(name, value, user, err);
+}
+
+static steno_status on_session_id(void *user, const char *name, const char *value, steno_err *err)
+{
+    (void)value;
+    (void)err;
+    if (!strcmp(name, "session_id"))
+        *(bool *)user = true;
+    return STENO_OK;
+}
+
+/* In a time that does not depend on how much of it is right. */
+static bool same_id(const char *a, const char *b)
+{
+    unsigned char differ = strlen(a) != strlen(b);
+    for (size_t i = 0; a[i] && b[i]; i++)
+        differ |= (unsigned char)(a[i] ^ b[i]);
+    return !differ;
+}
+
+static conn *find_in(conn *list, const conn *who, const char *id)
+{
+    for (conn *c = list; c; c = c->next)
+        if (c != who && c->session && same_id(c->id, id) &&
+            !strcmp(steno_key_name(c->key), steno_key_name(who->key)) &&
+            steno_ws_session_resumable(c->session))
+            return c;
+    return NULL;
+}
+
+/* The old connection still stands: its socket goes to c, which has nothing else, and hears why. */
+static void take_over(conn *session, conn *c)
+{
+    unsigned char frame[STENO_WS_CONTROL_BYTES + 2];
+    struct lws *old = session->wsi;
+    struct steno_peer peer = session->peer;
+    size_t n = steno_ws_close_frame(frame, TAKEN_OVER, "resumed on another connection");
+    session->wsi = c->wsi;
+    session->peer = c->peer;
+    c->wsi = old;
+    c->peer = peer;
+    lws_set_opaque_user_data(session->wsi, session);
+    lws_set_opaque_user_data(old, c);
+    steno_metric_add(c->ws->srv->stats->ws_connections, -1);
+    steno_handshake_free(&session->hs);
+    session->hs = c->hs;
+    c->hs = (struct steno_handshake){0};
+    c->deaf = true;
+    c->opened_ns = steno_now_ns();
+    steno_buf_init(&c->refusal, sizeof frame);
+    if (steno_buf_add(&c->refusal, frame, n))
+        steno_buf_reset(&c->refusal);
+    lws_callback_on_writable(old);
+}
+
+/* The session waits: it gets the socket, and c is no more. */
+static void give_back(conn *session, conn *c)
+{
+    if (session->entered)
+        steno_metric_add(c->ws->srv->stats->ws_waiting, -1);
+    session->wsi = c->wsi;
+    session->peer = c->peer;
+    session->hs = c->hs;
+    session->waiting_ns = 0;
+    lws_set_opaque_user_data(session->wsi, session);
+    steno_ws_conn_unlink(c);
+    steno_ws_conn_unlink(session);
+    steno_ws_conn_link(&session->ws->conns, session);
+    free(c);
+}
+
+static void move(conn *session, conn *c)
+{
+    if (session->wsi)
+        take_over(session, c);
+    else
+        give_back(session, c);
+    free(session->unread);
+    session->unread = NULL;
+    session->n_unread = session->pong = 0;
+    session->rx_off = session->deaf = session->ping = session->told = false;
+    steno_metric_add(session->ws->srv->stats->ws_resumed, 1);
+    steno_log(LOG_DEBUG, "stream %s goes on over another connection", session->id);
+    steno_ws_conn_connected(session);
+}
+
+bool steno_ws_conn_resume(conn *c)
+{
+    struct steno_native_resume ask;
+    steno_err err;
+    steno_status st;
+    bool asked = false;
+    conn *session;
+    if (!c->dialect->resumed || steno_query_each(c->hs.target, on_session_id, &asked, NULL) ||
+        !asked)
+        return false;
+    steno_native_resume_init(&ask);
+    st = steno_query_each(c->hs.target, on_parameter, &ask, &err);
+    if (st) {
+        steno_ws_conn_refuse(c, 400, "invalid_argument", err.msg, 0);
+        return true;
+    }
+    session = find_in(c->ws->conns, c, ask.session_id);
+    if (!session)
+        session = find_in(c->ws->waiting, c, ask.session_id);
+    if (!session) {
+        steno_ws_conn_refuse(c, 404, "session_not_found",
+                             "session_id: there is no such session to go on with: it was not "
+                             "resumable, or its time is over",
+                             0);
+        return true;
+    }
+    st = steno_ws_session_attach(session->session, &ask, &err);
+    if (st == STENO_ERR_LIMIT)
+        steno_ws_conn_refuse(c, 410, "messages_lost", err.msg, 0);
+    else if (st)
+        steno_ws_conn_refuse(c, st == STENO_ERR_NOMEM ? 503 : 409, steno_status_info(st)->name,
+                             err.msg, 1);
+    else
+        move(session, c);
+    return true;
+}

@@ -1,0 +1,81 @@
+/* A session whose client comes back. Audio is counted in samples that the feed has made, so that
+ * both sides can name one: what came twice is passed over, what has not come is sent again. */
+#include "server/ws_session_internal.h"
+
+#include <string.h>
+
+bool steno_ws_session_resumable(steno_ws_session *s)
+{
+    bool can;
+    pthread_mutex_lock(&s->mx);
+    can = s->limits.resume_bytes && s->dialect->resumed && s->d.start.resumable &&
+          s->state > OPEN && !s->left && s->ending.how != STENO_WS_SLOW;
+    pthread_mutex_unlock(&s->mx);
+    return can;
+}
+
+/* What was not yet a sample never came: it is sent again. */
+static void forget_unfinished(steno_ws_session *s)
+{
+    steno_buf_reset(&s->text);
+    steno_buf_reset(&s->packet);
+    steno_buf_reset(&s->held_bytes);
+    s->message_bytes = 0;
+    s->skip = false;
+    if (s->feed)
+        (void)steno_feed_realign(s->feed); /* those that cannot are not resumable */
+}
+
+void steno_ws_session_detach(steno_ws_session *s)
+{
+    forget_unfinished(s);
+    pthread_mutex_lock(&s->mx);
+    s->detached = true;
+    steno_outbox_clear(&s->out);
+    pthread_mutex_unlock(&s->mx);
+}
+
+/* mx held. */
+static steno_status replay(steno_ws_session *s, uint64_t next)
+{
+    const char *text;
+    size_t at = 0, n;
+    steno_status st = STENO_OK;
+    steno_outbox_clear(&s->out);
+    while (!st && steno_history_next(&s->history, next, &at, &text, &n)) {
+        st = steno_buf_add(steno_outbox_begin(&s->out), text, n);
+        if (!st)
+            st = steno_outbox_commit(&s->out, false, NULL);
+    }
+    return st;
+}
+
+steno_status steno_ws_session_attach(steno_ws_session *s, const struct steno_native_resume *ask,
+                                     steno_err *err)
+{
+    steno_status st = STENO_OK;
+    if (ask->sample > s->samples)
+        return steno_fail(err, STENO_ERR_INVAL,
+                          "sample: %lld is behind the %lld that have come; go on from there",
+                          (long long)ask->sample, (long long)s->samples);
+    pthread_mutex_lock(&s->mx);
+    if (!steno_history_has(&s->history, ask->next))
+        st = steno_fail(err, STENO_ERR_LIMIT,
+                        "seq: messages behind it are no longer kept, those from %llu on are",
+                        (unsigned long long)s->history.lost);
+    if (!st && ask->next > s->d.seq)
+        st = steno_fail(err, STENO_ERR_INVAL, "seq: the session has sent %llu messages",
+                        (unsigned long long)s->d.seq);
+    if (!st && replay(s, ask->next))
+        st = steno_fail(err, STENO_ERR_NOMEM, "session: out of memory");
+    if (!st) {
+        s->detached = false;
+        s->dialect->resumed(&s->d, s->samples, s->state > RUNNING); /* nothing once it is over */
+    }
+    pthread_mutex_unlock(&s->mx);
+    if (st)
+        return st;
+    forget_unfinished(s);
+    s->skip_samples = ask->sample < 0 ? 0 : s->samples - ask->sample;
+    return STENO_OK;
+}

@@ -1,0 +1,366 @@
+/* A session that outlives its connection, without sockets: what is said again, which audio is passed
+ * over, what is refused. */
+/* link: server/ws_session.c server/ws_session_resume.c server/history.c server/outbox.c */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/history.h"
+#include "server/ws_session.h"
+
+#define START "{\"type\":\"start\",\"resumable\":true}"
+
+/* Stands where the pool is: keeps the samples as the 16-bit numbers they were. */
+struct fake {
+    size_t room, n;
+    int16_t heard[4096];
+    int ends;
+};
+
+static steno_status fake_resolve(void *ctx, struct steno_dialect_session *d, steno_err *err)
+{
+    (void)ctx;
+    (void)err;
+    d->start.resume_seconds = 30;
+    return STENO_OK;
+}
+
+static steno_status fake_open(void *ctx, const struct steno_native_start *s, int rate,
+                              steno_err *err)
+{
+    (void)ctx;
+    (void)s;
+    (void)rate;
+    (void)err;
+    return STENO_OK;
+}
+
+static steno_status fake_push(void *ctx, const float *pcm, size_t n, size_t *taken, steno_err *err)
+{
+    struct fake *f = ctx;
+    (void)err;
+    *taken = n < f->room ? n : f->room;
+    f->room -= *taken;
+    for (size_t i = 0; i < *taken; i++) {
+        assert_true(f->n < sizeof f->heard / sizeof *f->heard);
+        f->heard[f->n++] = (int16_t)(pcm[i] * 32768.0f);
+    }
+    return STENO_OK;
+}
+
+static steno_status fake_finalize(void *ctx, steno_err *err)
+{
+    (void)ctx;
+    (void)err;
+    return STENO_OK;
+}
+
+static void fake_end(void *ctx)
+{
+    ((struct fake *)ctx)->ends++;
+}
+
+static const struct steno_ws_engine engine = {fake_resolve, fake_open, fake_push, fake_finalize,
+                                              fake_end};
+
+struct fixture {
+    struct fake fake;
+    steno_ws_session *s;
+};
+
+static void make(struct fixture *f, size_t send_bytes, size_t resume_bytes)
+{
+    struct steno_ws_session_limits limits = {1 << 20, send_bytes, 0, resume_bytes};
+    memset(f, 0, sizeof *f);
+    f->fake.room = SIZE_MAX;
+    f->s = steno_ws_session_new(&steno_dialect_native, &engine, &f->fake, "sess_test", &limits);
+    assert_non_null(f->s);
+}
+
+static int setup(void **state)
+{
+    static struct fixture f;
+    make(&f, 1 << 16, 1 << 14);
+    *state = &f;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    steno_ws_session_free(((struct fixture *)*state)->s);
+    return 0;
+}
+
+static void text(struct fixture *f, const char *t)
+{
+    steno_ws_session_text(f->s, t, strlen(t), true);
+}
+
+/* Samples from..to, each its own number. */
+static void say(struct fixture *f, int from, int to)
+{
+    for (int i = from; i < to; i++) {
+        int16_t x = (int16_t)i;
+        steno_ws_session_binary(f->s, &x, sizeof x, true, true);
+    }
+}
+
+static void hear(struct fixture *f, enum steno_event_kind kind, const char *t)
+{
+    struct steno_event ev = {.kind = kind, .time = 1.0, .text = t, .reason = STENO_FINAL_END};
+    struct steno_pool_note n = {.kind = STENO_POOL_EVENT, .event = &ev};
+    steno_ws_session_note(f->s, &n);
+}
+
+static void done(struct fixture *f)
+{
+    struct steno_pool_note n = {.kind = STENO_POOL_DONE};
+    steno_ws_session_note(f->s, &n);
+}
+
+static steno_status attach(struct fixture *f, uint64_t next, int64_t sample, steno_err *err)
+{
+    struct steno_native_resume ask = {.session_id = "sess_test", .next = next, .sample = sample};
+    return steno_ws_session_attach(f->s, &ask, err);
+}
+
+/* The answers waiting, as "type seq" and what `says` finds in each, one after the other. */
+static void expect(struct fixture *f, const char *const *says)
+{
+    for (; *says; says++) {
+        struct steno_buf b;
+        steno_buf_init(&b, 65536);
+        assert_int_equal(steno_ws_session_take(f->s, &b), STENO_OK);
+        if (!strstr(b.data, *says))
+            fail_msg("%s lacks '%s'", b.data, *says);
+        steno_buf_free(&b);
+    }
+    struct steno_buf none;
+    steno_buf_init(&none, 65536);
+    if (!steno_ws_session_take(f->s, &none))
+        fail_msg("one more: %s", none.data);
+}
+#define EXPECT(f, ...) expect(f, (const char *const[]){__VA_ARGS__, NULL})
+
+static void in_order(const struct fixture *f, size_t n)
+{
+    assert_int_equal(f->fake.n, n);
+    for (size_t i = 0; i < n; i++)
+        assert_int_equal(f->fake.heard[i], (int)i);
+}
+
+static void finals_made_meanwhile_are_said_once_and_the_next_sample_is_named(void **state)
+{
+    struct fixture *f = *state;
+    text(f, START);
+    say(f, 0, 10);
+    hear(f, STENO_FINAL, "one");
+    EXPECT(f, "\"resume_seconds\":30", "\"seq\":1");
+    steno_ws_session_detach(f->s);
+    hear(f, STENO_PARTIAL, "tw");
+    hear(f, STENO_FINAL, "two");
+    hear(f, STENO_FINAL, "three");
+    assert_int_equal(attach(f, 2, -1, NULL), STENO_OK);
+    EXPECT(f, "\"text\":\"two\"", "\"text\":\"three\"", "\"type\":\"resumed\"");
+    say(f, 10, 20);
+    in_order(f, 20);
+}
+
+static void what_was_written_but_never_arrived_is_said_again(void **state)
+{
+    struct fixture *f = *state;
+    text(f, START);
+    say(f, 0, 10);
+    hear(f, STENO_FINAL, "one");
+    hear(f, STENO_FINAL, "two");
+    EXPECT(f, "ready", "\"text\":\"one\"", "\"text\":\"two\""); /* into a dead connection */
+    assert_int_equal(attach(f, 1, -1, NULL), STENO_OK);         /* which we think alive */
+    EXPECT(f, "\"seq\":1,", "\"seq\":2,", "\"samples\":10,\"ended\":false");
+    assert_int_equal(attach(f, 0, -1, NULL), STENO_OK); /* and once more, from the beginning */
+    EXPECT(f, "ready", "\"seq\":1,", "\"seq\":2,", "\"seq\":3,", "\"seq\":4,");
+}
+
+static void samples_that_came_before_are_passed_over_and_half_ones_come_again(void **state)
+{
+    struct fixture *f = *state;
+    text(f, START);
+    say(f, 0, 10);
+    steno_ws_session_binary(f->s, "x", 1, true, false); /* half of the 11th */
+    steno_ws_session_detach(f->s);
+    assert_int_equal(attach(f, 0, 4, NULL), STENO_OK);
+    say(f, 4, 20);
+    in_order(f, 20);
+    assert_int_equal(attach(f, 0, 20, NULL), STENO_OK);
+    assert_int_equal(attach(f, 0, 0, NULL), STENO_OK);
+    say(f, 0, 30);
+    in_order(f, 30);
+}
+
+static void audio_that_waits_for_room_counts_as_come(void **state)
+{
+    struct fixture *f = *state;
+    struct steno_pool_note room = {.kind = STENO_POOL_ROOM};
+    int16_t all[20];
+    for (int i = 0; i < 20; i++)
+        all[i] = (int16_t)i;
+    text(f, START);
+    f->fake.room = 5;
+    steno_ws_session_binary(f->s, all, sizeof all, true, true);
+    assert_false(steno_ws_session_readable(f->s));
+    steno_ws_session_detach(f->s);
+    f->fake.room = SIZE_MAX;
+    steno_ws_session_note(f->s, &room);
+    steno_ws_session_resume(f->s);
+    assert_int_equal(attach(f, 0, -1, NULL), STENO_OK);
+    EXPECT(f, "ready", "\"samples\":20,");
+    in_order(f, 20);
+}
+
+static void a_session_that_ended_meanwhile_says_so_and_closes(void **state)
+{
+    struct fixture *f = *state;
+    struct steno_ws_session_state st;
+    text(f, START);
+    say(f, 0, 10);
+    text(f, "{\"type\":\"end\"}");
+    steno_ws_session_detach(f->s);
+    assert_int_equal(attach(f, 1, -1, NULL), STENO_OK);
+    EXPECT(f, "\"samples\":10,\"ended\":true");
+    steno_ws_session_detach(f->s);
+    hear(f, STENO_FINAL, "one");
+    done(f);
+    assert_true(steno_ws_session_resumable(f->s));
+    for (int i = 0; i < 2; i++) { /* also when it was read, and the connection lost after that */
+        assert_int_equal(attach(f, 2, -1, NULL), STENO_OK);
+        EXPECT(f, "\"text\":\"one\"", "\"type\":\"end\"");
+        steno_ws_session_get_state(f->s, &st);
+        assert_true(st.close);
+        assert_int_equal(st.close_code, 1000);
+    }
+    assert_int_equal(f->fake.ends, 1);
+}
+
+static void a_drain_meanwhile_is_told(void **state)
+{
+    struct fixture *f = *state;
+    struct steno_ws_session_state st;
+    text(f, START);
+    say(f, 0, 10);
+    steno_ws_session_detach(f->s);
+    steno_ws_session_drain(f->s);
+    hear(f, STENO_FINAL, "one");
+    done(f);
+    assert_int_equal(attach(f, 1, -1, NULL), STENO_OK);
+    EXPECT(f, "\"text\":\"one\"", "\"reason\":\"draining\"");
+    steno_ws_session_get_state(f->s, &st);
+    assert_int_equal(st.close_code, 1012);
+}
+
+static void what_cannot_be_kept_or_has_not_come_is_refused_and_nothing_changes(void **state)
+{
+    struct fixture f;
+    steno_err err;
+    (void)state;
+    make(&f, 1 << 16, 1000);
+    text(&f, START);
+    say(&f, 0, 10);
+    steno_ws_session_detach(f.s);
+    for (int i = 0; i < 1000; i++) /* memory stays bounded */
+        hear(&f, STENO_FINAL, "a final of some length");
+    assert_int_equal(attach(&f, 1, -1, &err), STENO_ERR_LIMIT);
+    assert_non_null(strstr(err.msg, "no longer kept"));
+    assert_int_equal(attach(&f, 1000, 11, &err), STENO_ERR_INVAL);
+    assert_non_null(strstr(err.msg, "sample: 11 is behind the 10"));
+    assert_int_equal(attach(&f, 1002, -1, &err), STENO_ERR_INVAL);
+    assert_int_equal(attach(&f, 1000, 10, &err), STENO_OK);
+    EXPECT(&f, "\"seq\":1000,", "\"seq\":1001,");
+    steno_ws_session_free(f.s);
+}
+
+static void only_those_who_asked_and_did_not_close_come_back(void **state)
+{
+    static const char *const never[] = {"{\"type\":\"start\"}",
+                                        "{\"type\":\"start\",\"resumable\":false}"};
+    for (size_t i = 0; i < 2; i++) {
+        struct fixture f;
+        make(&f, 1 << 16, 1 << 14);
+        text(&f, never[i]);
+        say(&f, 0, 10);
+        assert_false(steno_ws_session_resumable(f.s));
+        steno_ws_session_free(f.s);
+    }
+    struct fixture *f = *state;
+    assert_false(steno_ws_session_resumable(f->s));
+    text(f, START);
+    assert_true(steno_ws_session_resumable(f->s));
+    steno_ws_session_leave(f->s, 1000);
+    assert_false(steno_ws_session_resumable(f->s));
+}
+
+static void a_container_cannot_be_taken_up_in_its_middle(void **state)
+{
+    struct fixture *f = *state;
+    struct fixture g;
+    text(f, "{\"type\":\"start\",\"resumable\":true,\"encoding\":\"wav\"}");
+    EXPECT(f, "resumable: needs raw samples or bare Opus packets, this is wav");
+    make(&g, 1 << 16, 1 << 14);
+    text(&g, "{\"type\":\"start\",\"resumable\":true,\"encoding\":\"opus\",\"sample_rate\":16000}");
+    steno_ws_session_binary(g.s, "OggS", 4, true, true);
+    EXPECT(&g, "ready", "this is Ogg");
+    steno_ws_session_free(g.s);
+}
+
+/* Random adds against a list that forgets nothing. */
+static void the_history_keeps_the_newest_within_its_bytes(void **state)
+{
+    unsigned seed = 1;
+    (void)state;
+    for (size_t most = 0; most < 400; most += 37) {
+        struct steno_history h;
+        char made[300][40];
+        steno_history_init(&h, most);
+        for (uint64_t seq = 0; seq < 300; seq++) {
+            const char *t;
+            size_t at = 0, n, len;
+            uint64_t first = h.lost;
+            seed = seed * 1664525u + 1013904223u;
+            len = (size_t)snprintf(made[seq], 40, "%llu%*s", (unsigned long long)seq,
+                                   (int)(seed >> 28), "");
+            steno_history_add(&h, seq * 2, made[seq], len);
+            assert_true(h.bytes.len - h.head <= most);
+            assert_true(h.lost >= first);
+            for (uint64_t k = (h.lost + 1) / 2; k <= seq; k++) {
+                assert_true(steno_history_next(&h, h.lost, &at, &t, &n));
+                assert_int_equal(n, strlen(made[k]));
+                assert_memory_equal(t, made[k], n);
+            }
+            assert_false(steno_history_next(&h, h.lost, &at, &t, &n));
+            assert_true(steno_history_has(&h, h.lost));
+            assert_true(!h.lost || !steno_history_has(&h, h.lost - 1));
+        }
+        steno_history_free(&h);
+    }
+}
+
+int main(void)
+{
+#define CASE(t) cmocka_unit_test_setup_teardown(t, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        CASE(finals_made_meanwhile_are_said_once_and_the_next_sample_is_named),
+        CASE(what_was_written_but_never_arrived_is_said_again),
+        CASE(samples_that_came_before_are_passed_over_and_half_ones_come_again),
+        CASE(audio_that_waits_for_room_counts_as_come),
+        CASE(a_session_that_ended_meanwhile_says_so_and_closes),
+        CASE(a_drain_meanwhile_is_told),
+        cmocka_unit_test(what_cannot_be_kept_or_has_not_come_is_refused_and_nothing_changes),
+        CASE(only_those_who_asked_and_did_not_close_come_back),
+        CASE(a_container_cannot_be_taken_up_in_its_middle),
+        cmocka_unit_test(the_history_keeps_the_newest_within_its_bytes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
