@@ -1,0 +1,261 @@
+/* Hypotheses and their words as events: partials from the CTC best path, finals from the search. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "models/espnet_stream.h"
+
+/* ---- clock --------------------------------------------------------------------------------- */
+
+double steno_estream_seconds(const struct steno_estream *s, double at)
+{
+    double t =
+        (double)s->base / s->opt.sample_rate + ((double)s->from + at) / s->model->conf.sample_rate;
+    double end = (double)s->taken / s->opt.sample_rate;
+    return t > end ? end : t;
+}
+
+static double row_seconds(const struct steno_estream *s, int64_t row)
+{
+    return steno_estream_seconds(s, (double)row * (double)s->model->espnet->frame_samples);
+}
+
+/* ---- events -------------------------------------------------------------------------------- */
+
+static steno_status reserve_out(struct steno_estream *s, size_t n)
+{
+    size_t cap = s->cap_out ? s->cap_out : 256;
+    struct steno_word *p;
+    if (n <= s->cap_out)
+        return STENO_OK;
+    while (cap < n)
+        cap *= 2;
+    p = realloc(s->out_words, cap * sizeof *p);
+    if (!p)
+        return STENO_ERR_NOMEM;
+    s->out_words = p;
+    s->cap_out = cap;
+    return STENO_OK;
+}
+
+static void fill_words(const struct steno_estream *s, const struct steno_words *w,
+                       struct steno_word *out)
+{
+    for (size_t i = 0; i < w->n; i++)
+        out[i] = (struct steno_word){.text = w->words.data + w->w[i].text,
+                                     .start = row_seconds(s, w->w[i].first),
+                                     .end = row_seconds(s, w->w[i].last + 1),
+                                     .confidence = w->w[i].confidence};
+}
+
+static const char *line_of(const struct steno_words *w)
+{
+    return w->line.data ? w->line.data : "";
+}
+
+static void fill_event(const struct steno_estream *s, size_t samples, struct steno_event *ev)
+{
+    const struct steno_words *w = &s->words[0];
+    ev->segment = s->segment;
+    ev->time = steno_estream_seconds(s, (double)samples);
+    ev->text = line_of(w);
+    ev->confidence = w->confidence;
+    ev->n_words = w->n;
+    ev->words = s->out_words;
+    ev->start = w->n ? s->out_words[0].start : steno_estream_seconds(s, 0);
+    ev->end = w->n ? s->out_words[w->n - 1].end : ev->start;
+}
+
+steno_status steno_estream_emit_start(struct steno_estream *s)
+{
+    struct steno_event ev = {.kind = STENO_SPEECH_START,
+                             .segment = s->segment,
+                             .time = steno_estream_seconds(s, (double)s->n),
+                             .start = steno_estream_seconds(s, 0),
+                             .end = steno_estream_seconds(s, 0),
+                             .text = ""};
+    return steno_events_add(&s->events, &ev);
+}
+
+static uint64_t fingerprint(const char *text)
+{
+    uint64_t h = 14695981039346656037u; /* FNV-1a */
+    for (; *text; text++)
+        h = (h ^ (unsigned char)*text) * 1099511628211u;
+    return h;
+}
+
+steno_status steno_estream_emit_partial(struct steno_estream *s)
+{
+    struct steno_event ev = {.kind = STENO_PARTIAL};
+    struct steno_words *w = &s->words[0];
+    struct steno_hyp best = steno_ctc_greedy_best(s->greedy);
+    /* a later look at the segment may change any of it: nothing is stable */
+    steno_status st = steno_words_build(w, s->model->tokens, best.spans, best.n, 0);
+    uint64_t print;
+    if (!st)
+        st = reserve_out(s, w->n);
+    if (st)
+        return st;
+    print = fingerprint(line_of(w));
+    if (print == s->shown || (!w->n && !s->shown))
+        return STENO_OK;
+    s->shown = print;
+    fill_words(s, w, s->out_words);
+    fill_event(s, s->n, &ev);
+    return steno_events_add(&s->events, &ev);
+}
+
+/* ---- hypotheses ---------------------------------------------------------------------------- */
+
+/* Text as espnet_onnx's tokenizers join it. */
+static steno_status join_plain(struct steno_estream *s, const int32_t *tokens, size_t n)
+{
+    const struct steno_espnet_conf *c = &s->model->espnet->conf;
+    bool words = strcmp(c->token_type, "word") == 0, chars = strcmp(c->token_type, "char") == 0;
+    bool bpe = strcmp(c->token_type, "bpe") == 0;
+    size_t begin = s->plain.len;
+    steno_status st = STENO_OK;
+    for (size_t i = 0; i < n && !st; i++) {
+        const char *t = c->tokens[tokens[i]];
+        if (bpe && strncmp(t, "\xE2\x96\x81", 3) == 0) {
+            t += 3;
+            if (s->plain.len > begin)
+                st = steno_buf_puts(&s->plain, " ");
+        } else if (words && i) {
+            st = steno_buf_puts(&s->plain, " ");
+        } else if (chars && strcmp(t, "<space>") == 0) {
+            t = " ";
+        }
+        if (!st)
+            st = steno_buf_puts(&s->plain, t);
+    }
+    return st ? st : steno_buf_add(&s->plain, "", 1);
+}
+
+static steno_status reserve_tokens(struct steno_estream *s, size_t n)
+{
+    int32_t *p;
+    if (n <= s->cap_tokens)
+        return STENO_OK;
+    p = realloc(s->tokens, 2 * n * sizeof *p);
+    if (!p)
+        return STENO_ERR_NOMEM;
+    s->tokens = p;
+    s->cap_tokens = 2 * n;
+    return STENO_OK;
+}
+
+/* The tokens between sos and eos, without blanks; as ESPnet shows them. */
+static size_t inner_tokens(struct steno_estream *s, const struct steno_joint_hyp *h)
+{
+    const struct steno_espnet_conf *c = &s->model->espnet->conf;
+    bool compat = s->model->espnet->opt.as_espnet_onnx;
+    size_t n = 0;
+    for (size_t i = 1; i + 1 < h->n; i++)
+        if (h->tokens[i] != c->blank && (compat || h->tokens[i] != c->eos))
+            s->tokens[n++] = h->tokens[i];
+    return n;
+}
+
+static steno_status take_joint(struct steno_estream *s, const struct steno_estream_scores *x,
+                               const steno_joint *j, size_t *n_alts)
+{
+    const struct steno_espnet_conf *c = &s->model->espnet->conf;
+    size_t n = steno_joint_count(j), k = 0;
+    steno_buf_reset(&s->plain);
+    for (size_t i = 0; i < n && k < s->search.n_best; i++) {
+        struct steno_joint_hyp h = steno_joint_get(j, i);
+        const struct steno_span *spans = NULL;
+        steno_status st = reserve_tokens(s, h.n);
+        size_t inner = st ? 0 : inner_tokens(s, &h);
+        if (!st)
+            st = steno_align_run(&s->align, x->ctc, x->rows, c->vocab, c->blank, s->tokens, inner,
+                                 &spans);
+        if (!st)
+            st = steno_words_build(&s->words[k], s->model->tokens, spans, inner, inner);
+        if (!st)
+            st = join_plain(s, s->tokens, inner);
+        if (st)
+            return st;
+        s->alts[k] = (struct steno_alternative){.confidence = s->words[k].confidence,
+                                                .score = h.score,
+                                                .n_words = s->words[k].n,
+                                                .n_tokens = h.n,
+                                                .tokens = h.tokens};
+        k++;
+    }
+    *n_alts = k;
+    return STENO_OK;
+}
+
+static steno_status take_ctc(struct steno_estream *s, const struct steno_estream_scores *x,
+                             size_t *n_alts)
+{
+    struct steno_hyp hyps[STENO_MAX_BEAM];
+    size_t n = 1;
+    steno_status st = STENO_OK;
+    if (s->beam) {
+        steno_ctc_beam_restart(s->beam, 0);
+        st = steno_ctc_beam_push(s->beam, x->ctc, x->rows);
+        if (!st)
+            st = steno_ctc_beam_nbest(s->beam, hyps, s->search.n_best, &n);
+    } else {
+        steno_ctc_greedy_restart(s->greedy, 0);
+        st = steno_ctc_greedy_push(s->greedy, x->ctc, x->rows);
+        hyps[0] = steno_ctc_greedy_best(s->greedy);
+    }
+    for (size_t i = 0; i < n && !st; i++) {
+        st = steno_words_build(&s->words[i], s->model->tokens, hyps[i].spans, hyps[i].n, hyps[i].n);
+        s->alts[i] = (struct steno_alternative){
+            .confidence = s->words[i].confidence, .score = hyps[i].score, .n_words = s->words[i].n};
+    }
+    *n_alts = n;
+    return st;
+}
+
+/* Texts and words of the alternatives, once all memory has been made. */
+static steno_status place_alternatives(struct steno_estream *s, size_t n)
+{
+    bool plain = s->model->espnet->opt.as_espnet_onnx;
+    size_t words = 0, at = 0, text = 0;
+    steno_status st;
+    for (size_t i = 0; i < n; i++)
+        words += s->words[i].n;
+    st = reserve_out(s, words);
+    for (size_t i = 0; i < n && !st; i++) {
+        struct steno_alternative *a = &s->alts[i];
+        a->text = plain ? s->plain.data + text : line_of(&s->words[i]);
+        a->words = s->out_words + at;
+        fill_words(s, &s->words[i], s->out_words + at);
+        at += s->words[i].n;
+        text += plain ? strlen(a->text) + 1 : 0;
+    }
+    return st;
+}
+
+steno_status steno_estream_emit_final(struct steno_estream *s, size_t n,
+                                      const struct steno_estream_scores *x, const steno_joint *j)
+{
+    struct steno_event ev = {.kind = STENO_FINAL, .reason = s->reason};
+    steno_status st = STENO_OK;
+    if (j)
+        st = take_joint(s, x, j, &ev.n_alternatives);
+    else if (x->rows)
+        st = take_ctc(s, x, &ev.n_alternatives);
+    if (!ev.n_alternatives && !st)
+        st = steno_words_build(&s->words[0], s->model->tokens, NULL, 0, 0);
+    if (!st)
+        st = place_alternatives(s, ev.n_alternatives);
+    if (st)
+        return st;
+    fill_event(s, n, &ev);
+    if (ev.n_alternatives)
+        ev.text = s->alts[0].text;
+    ev.stable_words = ev.n_words;
+    ev.stable_bytes = strlen(ev.text);
+    ev.alternatives = s->alts;
+    st = steno_events_add(&s->events, &ev);
+    if (!st)
+        s->segment++;
+    return st;
+}

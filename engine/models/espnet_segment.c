@@ -1,0 +1,172 @@
+/* A segment's samples -> features -> encoder -> CTC scores: whole utterances at one go, contextual
+ * blocks as they come. */
+#include <math.h>
+#include <string.h>
+
+#include "models/espnet_stream.h"
+
+#define MIN_SEGMENT 0.1 /* s: a segment shorter than this is not decoded */
+
+/* ---- contextual blocks --------------------------------------------------------------------- */
+
+size_t steno_estream_frames_wanted(const struct steno_estream *s)
+{
+    const struct steno_espnet_conf *c = &s->model->espnet->conf;
+    return s->state.block ? steno_espnet_next_frames(c) : steno_espnet_first_frames(c);
+}
+
+steno_status steno_estream_make_frames(struct steno_estream *s, size_t end)
+{
+    const struct steno_espnet *e = s->model->espnet;
+    size_t bins = (size_t)e->conf.bins;
+    while (s->fed < end && s->n_feats < steno_estream_frames_wanted(s)) {
+        float *to = s->feats + s->n_feats * bins;
+        size_t used = 0, made = 0;
+        steno_status st = steno_fbank_push(s->fbank, s->pcm + s->fed, end - s->fed, &used, to,
+                                           steno_estream_frames_wanted(s) - s->n_feats, &made);
+        if (st && st != STENO_NEED_MORE)
+            return st;
+        steno_espnet_normalise(e, to, made);
+        s->fed += used;
+        s->n_feats += made;
+        if (!used && !made)
+            break;
+    }
+    return STENO_OK;
+}
+
+static steno_status reserve_rows(struct steno_estream *s, size_t n)
+{
+    size_t dim = (size_t)s->model->espnet->dim, vocab = (size_t)s->model->espnet->conf.vocab;
+    size_t cap = s->cap_rows ? s->cap_rows : 128;
+    float *rows, *ctc;
+    if (n <= s->cap_rows)
+        return STENO_OK;
+    while (cap < n)
+        cap *= 2;
+    rows = steno_aligned_alloc(cap * dim * sizeof *rows);
+    ctc = steno_aligned_alloc(cap * vocab * sizeof *ctc);
+    if (!rows || !ctc) {
+        steno_aligned_free(rows);
+        steno_aligned_free(ctc);
+        return STENO_ERR_NOMEM;
+    }
+    if (s->n_rows) {
+        memcpy(rows, s->rows, s->n_rows * dim * sizeof *rows);
+        memcpy(ctc, s->ctc, s->n_rows * vocab * sizeof *ctc);
+    }
+    steno_aligned_free(s->rows);
+    steno_aligned_free(s->ctc);
+    s->rows = rows;
+    s->ctc = ctc;
+    s->cap_rows = cap;
+    return STENO_OK;
+}
+
+steno_status steno_estream_block(struct steno_estream *s, steno_espnet_runner *r, size_t max,
+                                 steno_err *err)
+{
+    const struct steno_espnet *e = s->model->espnet;
+    size_t dim = (size_t)e->dim, vocab = (size_t)e->conf.vocab, n = 0;
+    const float *rows, *ctc;
+    steno_status st = STENO_OK;
+    if (s->state.block == 0)
+        st = steno_espnet_state_reset(&s->state, e, err);
+    if (!st)
+        st = steno_espnet_block(r, &s->state, s->feats, steno_estream_frames_wanted(s), &rows, &n,
+                                err);
+    if (st)
+        return st;
+    s->n_feats = 0;
+    if (s->n_rows + n > max)
+        n = max > s->n_rows ? max - s->n_rows : 0;
+    if (!n)
+        return STENO_OK;
+    st = reserve_rows(s, s->n_rows + n);
+    if (st)
+        return steno_fail(err, st, "stream: out of memory");
+    memcpy(s->rows + s->n_rows * dim, rows, n * dim * sizeof *rows);
+    st = steno_espnet_ctc(r, s->rows + s->n_rows * dim, n, &ctc, err);
+    if (st)
+        return st;
+    memcpy(s->ctc + s->n_rows * vocab, ctc, n * vocab * sizeof *ctc);
+    s->n_rows += n;
+    st = steno_ctc_greedy_push(s->greedy, ctc, n);
+    return st ? steno_fail(err, st, "stream: out of memory") : STENO_OK;
+}
+
+/* Rows that an encoder without blocks would make of n samples: two convolutions of stride 2, or
+ * whatever subsamples by `subsample`. */
+static size_t rows_of(const struct steno_estream *s, size_t n)
+{
+    const struct steno_espnet *e = s->model->espnet;
+    size_t sub = (size_t)e->conf.subsample;
+    size_t frames = (size_t)steno_fbank_count(&e->fbank, (int64_t)n);
+    if (e->conf.center && n <= (size_t)e->conf.n_fft / 2)
+        return 0;
+    return frames >= sub ? (frames - (sub - 1)) / sub : 0;
+}
+
+/* The first n samples are the segment: its last frames, then frames of silence until every row has
+ * come out. */
+static steno_status flush_blocks(struct steno_estream *s, steno_espnet_runner *r, size_t n,
+                                 steno_err *err)
+{
+    const struct steno_espnet *e = s->model->espnet;
+    size_t bins = (size_t)e->conf.bins, want = rows_of(s, n), made;
+    bool flushed = want == 0;
+    steno_status st = STENO_OK;
+    while (!st && s->n_rows < want) {
+        float *to;
+        st = steno_estream_make_frames(s, n);
+        while (!st && !flushed && s->fed == n && s->n_feats < steno_estream_frames_wanted(s)) {
+            to = s->feats + s->n_feats * bins;
+            st =
+                steno_fbank_flush(s->fbank, to, steno_estream_frames_wanted(s) - s->n_feats, &made);
+            steno_espnet_normalise(e, to, made);
+            s->n_feats += made;
+            flushed = made == 0;
+        }
+        if (st)
+            return steno_fail(err, st, "stream: %s", steno_status_info(st)->name);
+        if (s->n_feats < steno_estream_frames_wanted(s)) {
+            made = steno_estream_frames_wanted(s) - s->n_feats;
+            to = s->feats + s->n_feats * bins;
+            for (size_t i = 0; i < made * bins; i++)
+                to[i] = logf(e->fbank.floor) * e->log_scale;
+            steno_espnet_normalise_logs(e, to, made);
+            s->n_feats += made;
+        }
+        st = steno_estream_block(s, r, want, err);
+    }
+    return st;
+}
+
+/* ---- a segment ----------------------------------------------------------------------------- */
+
+steno_status steno_estream_recognise(struct steno_estream *s, steno_espnet_runner *r, size_t n,
+                                     struct steno_estream_scores *x, steno_err *err)
+{
+    const float *feats;
+    size_t frames;
+    steno_status st = STENO_OK;
+    *x = (struct steno_estream_scores){0};
+    if (steno_estream_by_blocks(s)) {
+        st = flush_blocks(s, r, n, err);
+        *x = (struct steno_estream_scores){s->ctc, s->rows, s->n_rows};
+        return st;
+    }
+    if (s->model->espnet->blocks) {
+        st = steno_espnet_onnx_rows(r, s->pcm, n, &s->rows, &x->rows, err);
+        x->enc = s->rows; /* the one segment of a compat stream: freed with it */
+        return st ? st : steno_espnet_ctc(r, x->enc, x->rows, &x->ctc, err);
+    }
+    if (n < steno_estream_samples(s, MIN_SEGMENT) && !s->whole)
+        return STENO_OK;
+    st = steno_espnet_features(r, s->pcm, n, &feats, &frames, err);
+    if (!st)
+        st = steno_espnet_encode(r, feats, frames, &x->enc, &x->rows, err);
+    if (!st && x->rows)
+        st = steno_espnet_ctc(r, x->enc, x->rows, &x->ctc, err);
+    return st;
+}

@@ -1,0 +1,126 @@
+/* One stream over an espnet_onnx directory, as the files share it that it is made of:
+ * espnet_stream.c (audio in, segments, what is due), espnet_segment.c (a segment through features,
+ * encoder and CTC), espnet_result.c (hypotheses and words to events). Confined. */
+#ifndef STENO_MODELS_ESPNET_STREAM_H
+#define STENO_MODELS_ESPNET_STREAM_H
+
+#include "audio/resample.h"
+#include "decoder/align.h"
+#include "decoder/words.h"
+#include "features/activity.h"
+#include "models/espnet_block.h"
+#include "models/events.h"
+#include "models/family.h"
+#include "models/internal.h"
+
+/* PARTIAL: with blocks, the next of them. */
+enum steno_estream_due { STENO_DUE_NOTHING, STENO_DUE_PARTIAL, STENO_DUE_FINAL };
+
+struct steno_estream {
+    struct steno_stream_head head;
+    steno_model *model;
+    struct steno_stream_options opt;
+    struct steno_espnet_search search;
+    bool whole; /* one segment, no activity rule */
+    /* front end */
+    steno_resampler *resampler;
+    float *clean,
+        *pending; /* [BLOCK]; [cap_pending] at the model's rate, [pos, len) not yet taken */
+    size_t cap_pending, pos, len;
+    struct steno_activity activity;
+    /* segment */
+    float *pcm; /* [cap] samples from `from` on */
+    size_t n, cap;
+    size_t seen; /* of pcm, samples that went through the activity rule */
+    bool speaking;
+    int64_t quiet;  /* frames since the last loud one */
+    size_t partial; /* samples of the segment when the next partial is due */
+    enum steno_estream_due due;
+    enum steno_final_reason reason;
+    size_t keep; /* STENO_DUE_FINAL: samples behind the cut that stay */
+    /* contextual blocks */
+    struct steno_espnet_state state;
+    steno_fbank *fbank;
+    float *feats; /* [cap_feats, bins] frames not yet encoded, normalised */
+    size_t n_feats, cap_feats;
+    size_t fed;        /* samples of pcm that became frames */
+    float *rows, *ctc; /* [cap_rows, dim], [cap_rows, vocab] of the segment */
+    size_t n_rows, cap_rows;
+    /* results */
+    steno_ctc_greedy *greedy;
+    steno_ctc_beam *beam; /* CTC alone with a beam */
+    struct steno_align align;
+    struct steno_words words[STENO_MAX_BEAM];
+    struct steno_word *out_words;
+    size_t cap_out;
+    struct steno_alternative alts[STENO_MAX_BEAM];
+    struct steno_buf plain; /* compat: texts as espnet_onnx joins them */
+    int32_t *tokens;        /* of one hypothesis, without blank and eos */
+    size_t cap_tokens;
+    struct steno_events events;
+    uint64_t shown;
+    /* clock */
+    int64_t taken,
+        base;     /* input samples so far; ... when this run (since start or finalize) began */
+    int64_t from; /* model samples of this run in front of pcm[0] */
+    int64_t segment;
+    bool failed, ended;
+};
+
+/* Log-probabilities [rows, vocab] of a segment, and the encoder's rows [rows, dim]. */
+struct steno_estream_scores {
+    const float *ctc, *enc;
+    size_t rows;
+};
+
+static inline size_t steno_estream_samples(const struct steno_estream *s, double seconds)
+{
+    return (size_t)(seconds * s->model->conf.sample_rate);
+}
+
+/* CTC alone needs no joint search: best path, or prefix beam. */
+static inline bool steno_estream_ctc_alone(const struct steno_estream *s)
+{
+    return !s->model->espnet->opt.as_espnet_onnx && s->search.ctc_weight == 1 &&
+           s->search.lm_weight == 0 && s->search.length_bonus == 0;
+}
+
+/* The encoder takes blocks as they come. */
+static inline bool steno_estream_by_blocks(const struct steno_estream *s)
+{
+    return s->model->espnet->blocks && !s->model->espnet->opt.as_espnet_onnx;
+}
+
+static inline steno_status steno_estream_status(steno_status st, steno_err *err)
+{
+    return st ? steno_fail(err, st, "stream: %s", steno_status_info(st)->name) : STENO_OK;
+}
+
+/* espnet_segment.c */
+
+/* Feature frames that the next block takes. */
+size_t steno_estream_frames_wanted(const struct steno_estream *s);
+/* Samples of the segment up to `end` become frames, as many as a block wants. */
+STENO_MUST steno_status steno_estream_make_frames(struct steno_estream *s, size_t end);
+/* Encode the frames that wait; at most `max` rows count in all. */
+STENO_MUST steno_status steno_estream_block(struct steno_estream *s, steno_espnet_runner *r,
+                                            size_t max, steno_err *err);
+/* The first n samples of the segment through features, encoder and CTC. *x: the runner's or the
+ * stream's, until the next call; no rows when there is too little audio. */
+STENO_MUST steno_status steno_estream_recognise(struct steno_estream *s, steno_espnet_runner *r,
+                                                size_t n, struct steno_estream_scores *x,
+                                                steno_err *err);
+
+/* espnet_result.c */
+
+/* Sample `at` of the segment on the stream's clock, not past the audio there is. */
+double steno_estream_seconds(const struct steno_estream *s, double at);
+STENO_MUST steno_status steno_estream_emit_start(struct steno_estream *s);
+/* The CTC best path so far, where it differs from what was shown last. */
+STENO_MUST steno_status steno_estream_emit_partial(struct steno_estream *s);
+/* The final of a segment of n samples; j: the joint search's result, NULL for CTC alone. */
+STENO_MUST steno_status steno_estream_emit_final(struct steno_estream *s, size_t n,
+                                                 const struct steno_estream_scores *x,
+                                                 const steno_joint *j);
+
+#endif
