@@ -65,7 +65,7 @@ load_help := $(wildcard loadtest/support/*.c)
 help_src := $(wildcard tests/support/*.c)
 
 obj = $(patsubst %.c,$(B)/%.o,$(1))
-lib_obj := $(call obj,$(lib_src)) $(if $(wildcard engine/onnx/onnx.proto),$(B)/gen/onnx.pb-c.o)
+lib_obj := $(call obj,$(lib_src)) $(B)/gen/onnx.pb-c.o $(B)/gen/sentencepiece.pb-c.o
 libsteno := $(B)/libsteno.a
 libproto := $(B)/libsteno-protocol.a
 unit_bin := $(patsubst %.c,$(B)/%,$(unit_src))
@@ -98,13 +98,18 @@ deps: ## install the Debian packages that building needs (apt)
 	@tests/deps.sh build
 
 # ---- compiling -------------------------------------------------------------------------------
-$(B)/gen/onnx.pb-c.c $(B)/gen/onnx.pb-c.h: engine/onnx/onnx.proto
+$(B)/gen/%.pb-c.c $(B)/gen/%.pb-c.h: engine/onnx/%.proto
 	$(call say,PROTOC,$<)
 	@mkdir -p $(B)/gen
-	$(Q)protoc-c --proto_path=engine/onnx --c_out=$(B)/gen engine/onnx/onnx.proto
+	$(Q)protoc-c --proto_path=$(<D) --c_out=$(B)/gen $<
+$(B)/gen/%.pb-c.c $(B)/gen/%.pb-c.h: engine/decoder/%.proto
+	$(call say,PROTOC,$<)
+	@mkdir -p $(B)/gen
+	$(Q)protoc-c --proto_path=$(<D) --c_out=$(B)/gen $<
+$(call obj,engine/decoder/spm.c): $(B)/gen/sentencepiece.pb-c.h
 $(call obj,$(wildcard engine/onnx/*.c)): $(B)/gen/onnx.pb-c.h
 $(call obj,$(help_src) $(unit_src) $(fuzz_src)): | $(B)/gen/onnx.pb-c.h
-$(B)/gen/onnx.pb-c.o: $(B)/gen/onnx.pb-c.c
+$(B)/gen/%.pb-c.o: $(B)/gen/%.pb-c.c
 	$(call say,CC,$<)
 	$(Q)$(CC) $(ALL_CFLAGS) -w -c -o $@ $<
 

@@ -85,6 +85,24 @@ static const char *find_role(struct steno_espnet_conf *c, const char *sub, const
     return hits == 1 ? keep(c, path, hit) : NULL;
 }
 
+/* The one file of the directory that ends so; NULL for none or several. */
+static const char *find_ending(struct steno_espnet_conf *c, const char *end)
+{
+    char hit[512] = "";
+    int hits = 0;
+    DIR *d = opendir(c->dir);
+    struct dirent *e;
+    if (!d)
+        return NULL;
+    while ((e = readdir(d)))
+        if (ends_with(e->d_name, end) && strlen(e->d_name) < sizeof hit) {
+            hits++;
+            snprintf(hit, sizeof hit, "%s", e->d_name);
+        }
+    closedir(d);
+    return hits == 1 ? keep(c, c->dir, hit) : NULL;
+}
+
 /* Network `role` under key prefix, e.g. "encoder". STENO_ERR_IO when neither form is there. */
 static steno_status find_network(struct reader *r, const char *prefix, const char *role,
                                  struct steno_espnet_file *f)
@@ -164,33 +182,76 @@ static steno_status unsupported(struct reader *r, const char *key, const char *v
 
 /* ---- sections ------------------------------------------------------------------------------ */
 
-static steno_status read_tokens(struct reader *r)
+static steno_status list_out_of_memory(struct reader *r)
+{
+    return steno_fail(r->err, STENO_ERR_NOMEM, "%s: out of memory", r->c->path);
+}
+
+static steno_status token_list(struct reader *r, const struct steno_yaml_node *list)
 {
     struct steno_espnet_conf *c = r->c;
-    const struct steno_yaml_node *list = steno_yaml_find(r->y, "token.list"), *n;
-    long sos, eos, blank;
-    steno_status st;
-    if (!list || list->kind != STENO_YAML_LIST || !list->n)
-        return steno_fail(r->err, STENO_ERR_FORMAT, "%s: token.list is missing or not a list",
-                          c->path);
+    const struct steno_yaml_node *n = list->first;
     if (list->n > MAX_VOCAB)
         return steno_fail(r->err, STENO_ERR_LIMIT, "%s: token.list has %zu entries, at most %d",
                           c->path, list->n, MAX_VOCAB);
     c->vocab = (int32_t)list->n;
     c->tokens = steno_arena_calloc(c->mem, list->n, sizeof *c->tokens);
     if (!c->tokens)
-        return steno_fail(r->err, STENO_ERR_NOMEM, "%s: out of memory", c->path);
-    n = list->first;
+        return list_out_of_memory(r);
     for (size_t i = 0; n; i++, n = n->next) {
         if (n->kind != STENO_YAML_SCALAR)
             return steno_fail(r->err, STENO_ERR_FORMAT, "%s: line %zu: token.list holds no text",
                               c->path, n->line);
         c->tokens[i] = steno_arena_strdup(c->mem, n->text);
         if (!c->tokens[i])
-            return steno_fail(r->err, STENO_ERR_NOMEM, "%s: out of memory", c->path);
+            return list_out_of_memory(r);
     }
-    st = need_int(r, "token.sos", 0, c->vocab - 1, &sos);
-    if (!st)
+    return STENO_OK;
+}
+
+/* The list that ESPnet's recipes make of a BPE model (egs2/TEMPLATE/asr1/asr.sh, stage 5): <blank>,
+ * <unk>, its pieces but for <unk>, <s>, </s>, and <sos/eos>. */
+static steno_status tokens_of_spm(struct reader *r)
+{
+    struct steno_espnet_conf *c = r->c;
+    int32_t n = steno_spm_count(c->spm);
+    c->tokens = steno_arena_calloc(c->mem, (size_t)n + 3, sizeof *c->tokens);
+    if (!c->tokens)
+        return list_out_of_memory(r);
+    c->tokens[c->vocab++] = "<blank>";
+    c->tokens[c->vocab++] = "<unk>";
+    for (int32_t i = 0; i < n; i++) {
+        enum steno_spm_type type = steno_spm_type(c->spm, i);
+        if (type != STENO_SPM_UNKNOWN && type != STENO_SPM_CONTROL)
+            c->tokens[c->vocab++] = steno_spm_piece(c->spm, i);
+    }
+    c->tokens[c->vocab++] = "<sos/eos>";
+    c->tokens_from_spm = true;
+    return STENO_OK;
+}
+
+static steno_status read_tokens(struct reader *r)
+{
+    struct steno_espnet_conf *c = r->c;
+    const struct steno_yaml_node *list = steno_yaml_find(r->y, "token.list");
+    long sos = 0, eos = 0, blank;
+    steno_status st;
+    if (list && list->kind == STENO_YAML_LIST && list->n)
+        st = token_list(r, list);
+    else if (c->spm && steno_yaml_null(list))
+        st = tokens_of_spm(r);
+    else
+        return steno_fail(r->err, STENO_ERR_FORMAT,
+                          "%s: token.list is missing or not a list, and there is no BPE model to "
+                          "take it from",
+                          c->path);
+    if (!st && c->tokens_from_spm)
+        st = get_int(r, "token.sos", 0, c->vocab - 1, c->vocab - 1, &sos);
+    else if (!st)
+        st = need_int(r, "token.sos", 0, c->vocab - 1, &sos);
+    if (!st && c->tokens_from_spm)
+        st = get_int(r, "token.eos", 0, c->vocab - 1, c->vocab - 1, &eos);
+    else if (!st)
         st = need_int(r, "token.eos", 0, c->vocab - 1, &eos);
     if (!st)
         st = get_int(r, "token.blank", 0, c->vocab - 1, 0, &blank);
@@ -199,6 +260,8 @@ static steno_status read_tokens(struct reader *r)
     c->sos = (int32_t)sos;
     c->eos = (int32_t)eos;
     c->blank = (int32_t)blank;
+    for (int32_t i = 0; c->spm && i < c->vocab; i++)
+        c->not_in_spm += steno_spm_find(c->spm, c->tokens[i]) < 0;
     return STENO_OK;
 }
 
@@ -211,17 +274,30 @@ static const char *guess_type(const struct steno_espnet_conf *c)
     return "char";
 }
 
+/* The BPE model, where there is one: named by its key, or the one *.model of the directory. */
+static steno_status open_spm(struct reader *r)
+{
+    struct steno_espnet_conf *c = r->c;
+    const char *given = NULL, *type = NULL;
+    steno_status st = steno_yaml_str(r->y, "tokenizer.token_type", &type, r->err);
+    if (!st)
+        st = steno_yaml_str(r->y, "tokenizer.bpemodel", &given, r->err);
+    if (st || (type && strcmp(type, "bpe") != 0))
+        return st;
+    c->bpe_model = find_named(c, given);
+    if (!c->bpe_model)
+        c->bpe_model = find_ending(c, ".model");
+    return c->bpe_model ? steno_spm_open(&c->spm, c->bpe_model, r->err) : STENO_OK;
+}
+
 static steno_status read_tokenizer(struct reader *r)
 {
     static const char *const types[] = {"char", "bpe", "word", "phn"};
     struct steno_espnet_conf *c = r->c;
-    const char *given = NULL;
-    steno_status st = get_str(r, "tokenizer.token_type", guess_type(c), &c->token_type);
-    if (!st)
-        st = get_str(r, "tokenizer.bpemodel", NULL, &given);
+    const char *guess = c->spm ? "bpe" : guess_type(c);
+    steno_status st = get_str(r, "tokenizer.token_type", guess, &c->token_type);
     if (st)
         return st;
-    c->bpe_model = find_named(c, given);
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         if (strcmp(c->token_type, types[i]) == 0)
             return STENO_OK;
@@ -489,7 +565,8 @@ static steno_status read_lm(struct reader *r)
     return st ? st : need_int(r, "lm.nhid", 1, 65536, &c->lm_dim);
 }
 
-/* A weighted n-gram model changes every score: left out silently, the hypotheses would be others. */
+/* A weighted n-gram model changes every score: left out silently, the hypotheses would be others.
+ */
 static steno_status refuse_ngram(struct reader *r)
 {
     bool on = false;
@@ -567,7 +644,9 @@ static steno_status read_all(struct reader *r)
         return steno_fail(r->err, STENO_ERR_FORMAT,
                           "%s: no %s section: not a speech recognition model of espnet_onnx",
                           c->path, steno_yaml_find(r->y, "encoder") ? "token" : "encoder");
-    st = read_tokens(r);
+    st = open_spm(r);
+    if (!st)
+        st = read_tokens(r);
     if (!st)
         st = read_tokenizer(r);
     if (!st)
@@ -689,6 +768,7 @@ steno_status steno_espnet_conf_open(struct steno_espnet_conf *c, const char *dir
 
 void steno_espnet_conf_close(struct steno_espnet_conf *c)
 {
+    steno_spm_close(c->spm);
     steno_arena_free(c->mem);
     *c = (struct steno_espnet_conf){0};
 }

@@ -5,6 +5,7 @@
 
 #include "base/arena.h"
 #include "base/status.h"
+#include "decoder/spm.h"
 
 /* A network under its role: paths that exist, or NULL. */
 struct steno_espnet_file {
@@ -59,7 +60,10 @@ struct steno_espnet_conf {
     const char **tokens;
     int32_t vocab, sos, eos, blank;
     const char *token_type; /* "char", "bpe", "word", "phn" */
-    const char *bpe_model;
+    const char *bpe_model; /* path; NULL: none */
+    steno_spm *spm;        /* its pieces and their types; NULL: none */
+    int32_t not_in_spm;    /* tokens that it does not have: marks, noises */
+    bool tokens_from_spm;  /* the configuration has no token.list */
     /* search */
     double weight_decoder, weight_ctc, weight_lm, weight_length;
     long beam;

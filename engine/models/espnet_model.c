@@ -41,6 +41,19 @@ static steno_status drop_marks(steno_model *m, const struct steno_espnet_conf *c
     return st;
 }
 
+/* Control pieces of the BPE model (<s>, </s>, <pad>, ...) are no text. */
+static steno_status drop_controls(steno_model *m, const struct steno_espnet_conf *c, steno_err *err)
+{
+    steno_status st = STENO_OK;
+    for (int32_t i = 0; c->spm && i < c->vocab && !st; i++) {
+        int32_t id = steno_spm_find(c->spm, c->tokens[i]);
+        if (id >= 0 && steno_spm_type(c->spm, id) == STENO_SPM_CONTROL &&
+            !strpbrk(c->tokens[i], " \t"))
+            st = steno_tokens_drop(m->tokens, c->tokens[i], err);
+    }
+    return st;
+}
+
 static steno_status open_tokens(steno_model *m, steno_err *err)
 {
     const struct steno_espnet_conf *c = &m->espnet->conf;
@@ -53,7 +66,9 @@ static steno_status open_tokens(steno_model *m, steno_err *err)
     else
         st = steno_tokens_parse(&m->tokens, b.data, b.len, c->path, err);
     steno_buf_free(&b);
-    return st ? st : drop_marks(m, c, err);
+    if (!st)
+        st = drop_marks(m, c, err);
+    return st ? st : drop_controls(m, c, err);
 }
 
 static void copy_text(char *to, size_t size, const char *from)
@@ -155,6 +170,17 @@ static void describe_network(FILE *out, const struct steno_espnet *e, const char
                 : "");
 }
 
+static void describe_spm(FILE *out, const struct steno_espnet_conf *c)
+{
+    if (!c->spm)
+        return;
+    fprintf(out, "pieces     %s, %s, %d pieces; %s", c->bpe_model, steno_spm_model_type(c->spm),
+            (int)steno_spm_count(c->spm),
+            c->tokens_from_spm ? "the token list is made of them\n" : "");
+    if (!c->tokens_from_spm)
+        fprintf(out, "%d tokens of the list are none of them\n", (int)c->not_in_spm);
+}
+
 void steno_espnet_describe(const steno_model *m, FILE *out)
 {
     static const char *const norms[] = {"none", "global mean and variance",
@@ -184,6 +210,7 @@ void steno_espnet_describe(const steno_model *m, FILE *out)
                 e->max_rows, (double)(e->max_rows * e->frame_samples) / (double)c->rate);
     fprintf(out, "tokens     %zu, %s, blank %s, sos %s, eos %s\n", i.vocab_size, c->token_type,
             c->tokens[c->blank], c->tokens[c->sos], c->tokens[c->eos]);
+    describe_spm(out, c);
     fprintf(out,
             "search     beam %ld, ctc %g, decoder %g, lm %g, length bonus %g, pre-beam x %g, "
             "maxlenratio %g, minlenratio %g\n",

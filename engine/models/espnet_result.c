@@ -107,6 +107,19 @@ steno_status steno_estream_emit_partial(struct steno_estream *s)
 
 /* ---- hypotheses ---------------------------------------------------------------------------- */
 
+static steno_status join_pieces(struct steno_estream *s, const int32_t *tokens, size_t n)
+{
+    const struct steno_espnet_conf *c = &s->model->espnet->conf;
+    const char **pieces = malloc((n + 1) * sizeof *pieces);
+    steno_status st = pieces ? STENO_OK : STENO_ERR_NOMEM;
+    for (size_t i = 0; i < n && !st; i++)
+        pieces[i] = c->tokens[tokens[i]];
+    if (!st)
+        st = steno_spm_decode(c->spm, pieces, n, &s->plain);
+    free(pieces);
+    return st ? st : steno_buf_add(&s->plain, "", 1);
+}
+
 /* Text as espnet_onnx's tokenizers join it. */
 static steno_status join_plain(struct steno_estream *s, const int32_t *tokens, size_t n)
 {
@@ -115,6 +128,8 @@ static steno_status join_plain(struct steno_estream *s, const int32_t *tokens, s
     bool bpe = strcmp(c->token_type, "bpe") == 0;
     size_t begin = s->plain.len;
     steno_status st = STENO_OK;
+    if (c->spm)
+        return join_pieces(s, tokens, n);
     for (size_t i = 0; i < n && !st; i++) {
         const char *t = c->tokens[tokens[i]];
         if (bpe && strncmp(t, "\xE2\x96\x81", 3) == 0) {
