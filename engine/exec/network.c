@@ -29,6 +29,8 @@ static bool fused(const char *type, const char **domain, int *opset)
 struct missing {
     struct steno_buf list;
     int n;
+    steno_status st; /* the first node that lacks what its operator wants */
+    steno_err *err;
 };
 
 static int resolve_body(struct steno_graph *g, void *arg);
@@ -52,6 +54,8 @@ static void resolve(struct steno_graph *g, struct missing *m)
         n->op = steno_op_find(n->domain, n->op_type, n->opset);
         if (!n->op || !n->op->run)
             report(m, n);
+        else if (!m->st)
+            m->st = steno_op_check_arity(n, m->err);
         steno_node_each_graph(n, resolve_body, m);
     }
 }
@@ -64,10 +68,11 @@ static int resolve_body(struct steno_graph *g, void *arg)
 
 static steno_status resolve_all(struct steno_graph *g, steno_err *err)
 {
-    struct missing m = {.n = 0};
-    steno_status st = STENO_OK;
+    struct missing m = {.err = err};
+    steno_status st;
     steno_buf_init(&m.list, 4096);
     resolve(g, &m);
+    st = m.st;
     if (m.n)
         st = steno_fail(err, STENO_ERR_UNSUPPORTED, "%d operator%s not supported: %s", m.n,
                         m.n > 1 ? "s are" : " is", m.list.data ? m.list.data : "(out of memory)");

@@ -49,6 +49,9 @@ struct steno_op {
 const struct steno_op *steno_op_find(const char *domain, const char *type, int opset);
 /* Walk over all rows of all families: the first one for NULL, NULL after the last. */
 const struct steno_op *steno_op_next(const struct steno_op *op);
+/* STENO_ERR_FORMAT, with the names of node and operator, when an input or output is absent that the
+ * operator cannot be without (ops/arity.c). n->op is set. */
+STENO_MUST steno_status steno_op_check_arity(const struct steno_node *n, steno_err *err);
 
 /* ---- infer ---- */
 const struct steno_node *steno_infer_node(const struct steno_infer *ic);

@@ -390,6 +390,54 @@ static void unknown_pass_names_are_refused(void **state)
     free(file);
 }
 
+/* What a pass reads unasked is there, or the file is refused by name before any pass runs. */
+static void nodes_without_what_their_operator_wants_are_refused(void **state)
+{
+    static const struct {
+        const char *text, *lacks; /* NULL: nothing */
+    } cases[] = {
+        {"w : 4,3,1; Conv x,w y; -> y", NULL},
+        {"Conv x y; -> y", "Conv wants its input 1"},
+        {"Conv x, y; -> y", "Conv wants its input 1"},
+        {"w : 4,3,1; Conv ,w y; -> y", "Conv wants its input 0"},
+        {"w : 8,2; MatMul x,w y; -> y", NULL},
+        {"MatMul x, y; -> y", "MatMul wants its input 1"},
+        {"w : 8,2; Gemm ,w y; -> y", "Gemm wants its input 0"},
+        {"Concat x,x y axis=1; -> y", NULL},
+        {"Concat x,,x y axis=1; -> y", "Concat wants its input 1"},
+        {"Clip x,, y; -> y", NULL},
+        {"Slice x y; -> y", "Slice wants its input 1"},
+        {"k = [1]; TopK x,k ,i; Cast i y to=1; -> y", "TopK wants its output 0"},
+        {"LayerNormalization x y; -> y", "LayerNormalization wants its input 1"},
+        {"MatMulInteger x y; -> y", "MatMulInteger wants its input 1"},
+        {"com.microsoft:SkipLayerNormalization x,x y; -> y", "wants its input 2"},
+        {"w : 8; com.microsoft:EmbedLayerNormalization x,,w,w,,w y; -> y", "wants its input 6"},
+        {"ai.steno:Linear x y; -> y", "Linear wants its input 1"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        for (int level = 0; level <= 3; level += 3) {
+            struct steno_network_options opt = {.opt_level = level};
+            struct mk_graph *m = start();
+            steno_network *n = NULL;
+            steno_err err = {0};
+            size_t size;
+            uint8_t *file;
+            steno_status st;
+            pc_graph(m, cases[i].text);
+            mk_import(m, "com.microsoft", 1);
+            mk_import(m, "ai.steno", 1);
+            file = mk_bytes(m, &size);
+            mk_free(m);
+            st = steno_network_open_memory(&n, file, size, "t", &opt, &err);
+            if (st != (cases[i].lacks ? STENO_ERR_FORMAT : STENO_OK) ||
+                (cases[i].lacks && !strstr(err.msg, cases[i].lacks)))
+                fail_msg("%s: %d %s", cases[i].text, (int)st, err.msg);
+            steno_network_close(n);
+            free(file);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -410,6 +458,7 @@ int main(void)
         cmocka_unit_test(linear_leaves_what_it_cannot_take),
         cmocka_unit_test(depthwise_convolution_keeps_time_slow),
         cmocka_unit_test(unknown_pass_names_are_refused),
+        cmocka_unit_test(nodes_without_what_their_operator_wants_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
