@@ -2,7 +2,6 @@
 #include "base/clock.h"
 #include "base/cpu.h"
 #include "cli/inputs.h"
-#include "kernels/peak.h"
 #include "ops/weights.h"
 
 #include <math.h>
@@ -108,12 +107,13 @@ static void print_json(const struct bench_options *o, const struct bench_result 
     printf(
         "{\"min_ms\": %.6f, \"median_ms\": %.6f, \"mean_ms\": %.6f, \"p99_ms\": %.6f, "
         "\"cpu_ms\": %.6f, \"load_ms\": %.3f, \"first_ms\": %.3f, \"runs\": %ld, \"threads\": %d, "
-        "\"precision\": \"fp32\", \"gflop\": %.6f, \"gflops\": %.3f, \"peak_gflops\": %.3f, "
+        "\"precision\": \"%s\", \"gflop\": %.6f, \"gflops\": %.3f, \"peak_gflops\": %.3f, "
         "\"peak_fraction\": %.4f, \"arena_bytes\": %zu, \"weights_bytes\": %zu, \"nodes\": %zu, "
         "\"misplans\": %zu, "
         "\"cpu\": \"%s\", \"level\": \"%s\"}\n",
         r->min_ms, r->median_ms, r->mean_ms, r->p99_ms, r->cpu_ms, r->load_ms, r->first_ms, o->runs,
-        o->n.sess.threads, r->flops / 1e9, gflops, r->peak / 1e9,
+        o->n.sess.threads, steno_precision_name(o->n.net.precision), r->flops / 1e9, gflops,
+        r->peak / 1e9,
         r->peak > 0 ? gflops * 1e9 / (r->peak * o->n.sess.threads) : 0.0, r->arena, r->weights,
         r->nodes, r->misplans, cpu, steno_cpu_str(mask, levels, sizeof levels));
 }
@@ -136,7 +136,7 @@ static steno_status measure(const struct bench_options *o, steno_network *n, dou
         st = steno_cpu_choose(o->n.net.cpu, &mask, err);
     if (!st) {
         steno_kernels_init(&k, mask);
-        r->peak = steno_peak_flops(&k);
+        r->peak = cli_network_peak(&o->n, &k);
         r->flops = steno_session_flops(s);
         r->arena = steno_session_arena_bytes(s);
         r->weights = steno_network_weight_bytes(n);

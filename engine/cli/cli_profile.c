@@ -13,7 +13,7 @@ static const char usage[] = "Usage: steno profile MODEL.onnx [--shape NAME=AxBxC
                             "rates and its share of what\n"
                             "this machine could do: the larger of the times that its arithmetic "
                             "and its bytes would take at\n"
-                            "the peak. Inputs are made as of steno bench.\n";
+                            "the peak. With one thread it is processor time. Inputs are made as of steno bench.\n";
 
 struct profile_options {
     const char *model, *trace;
@@ -33,7 +33,7 @@ static steno_status run(const struct profile_options *o, steno_network *n, steno
     if (st)
         return st;
     steno_kernels_init(&k, mask);
-    p.peak_flops = steno_peak_flops(&k) * o->n.sess.threads;
+    p.peak_flops = cli_network_peak(&o->n, &k) * o->n.sess.threads;
     p.bandwidth = steno_peak_bandwidth();
     st = steno_session_run(s, err); /* plans */
     if (!st)

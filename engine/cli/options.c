@@ -1,4 +1,5 @@
 #include "cli/options.h"
+#include "kernels/peak.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -131,4 +132,11 @@ void cli_network_settle(struct cli_network *n)
     n->net.opt_level = (int)n->opt_level;
     n->net.precision = (enum steno_precision)n->precision;
     n->sess.threads = (int)n->threads;
+}
+
+double cli_network_peak(const struct cli_network *n, const steno_kernels *k)
+{
+    if (n->net.precision == STENO_BF16_WEIGHTS)
+        return steno_peak_bf16(k);
+    return n->net.precision == STENO_INT8_WEIGHTS ? steno_peak_ops_i8(k) : steno_peak_flops(k);
 }

@@ -3,6 +3,7 @@
 #define STENO_CLI_OPTIONS_H
 
 #include "cli/cli.h"
+#include "kernels/kernels.h"
 
 struct cli_list {
     const char **v; /* borrowed from argv; freed by cli_list_free */
@@ -85,5 +86,8 @@ struct cli_network {
         CLI_PASS_OPTIONS(N)
 /* After parsing: what the rows said, in net and sess. */
 void cli_network_settle(struct cli_network *n);
+/* Operations per second that one core reaches with what most of the products run on: f32, or the
+ * instructions for weights of fewer bits. */
+double cli_network_peak(const struct cli_network *n, const steno_kernels *k);
 
 #endif

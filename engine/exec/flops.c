@@ -1,5 +1,5 @@
 /* Floating point operations of a node, a multiplication and an addition counting as two. Only the
- * operators where time goes are counted: products and convolutions. */
+ * operators where time goes are counted: products, convolutions, attention. */
 #include "exec/internal.h"
 
 #include <string.h>
@@ -53,6 +53,19 @@ static double recurrent(const struct steno_tensor *const *in)
            (count(&in[1]->shape) + count(&in[2]->shape));
 }
 
+/* Both products, and the one with positions: ops/op_fused_attention.c. */
+static double attention(const struct steno_node *n, const struct steno_tensor *const *in,
+                        const struct slot *y)
+{
+    const double size = (double)steno_node_int(n, "size", 0);
+    const double v_size = (double)steno_node_int(n, "v_size", 0);
+    const int time = steno_node_int(n, "apart", 0) & 2 && in[1]->shape.rank == 4 ? 2 : 1;
+    const double keys = dim(&in[1]->shape, time);
+    const double rows = v_size > 0 ? count(&y->t.shape) / v_size : 0; /* of all heads */
+    const bool positions = n->n_in > 4 && in[4];
+    return 2 * rows * keys * (size * (positions ? 2 : 1) + v_size);
+}
+
 double steno_node_flops(const struct steno_node *n, const struct steno_tensor *const *in,
                         struct slot *const *out)
 {
@@ -68,6 +81,8 @@ double steno_node_flops(const struct steno_node *n, const struct steno_tensor *c
     if (!strcmp(t, "Conv") || !strcmp(t, "ConvInteger") || !strcmp(t, "FusedConv") ||
         !strcmp(t, "DepthwiseConv1d") || !strcmp(t, "ConvNhwc"))
         return conv(in, out[0]);
+    if (!strcmp(t, "Attention") && !strcmp(n->domain, "ai.steno"))
+        return attention(n, in, out[0]);
     if (!strcmp(t, "ConvTranspose"))
         return conv_transpose(in);
     if ((!strcmp(t, "LSTM") || !strcmp(t, "GRU")) && n->n_in > 2 && in[2])

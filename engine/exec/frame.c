@@ -220,6 +220,12 @@ static void poison(const struct frame *f, const struct plan *p, const struct ste
 #endif
 }
 
+/* For the profile: processor time where one thread does all the work, else the clock's. */
+static int64_t time_now(const struct workspace *ws)
+{
+    return steno_team_size(ws->team) > 1 ? steno_now_ns() : steno_thread_ns();
+}
+
 static steno_status run_step(struct frame *f, struct plan *p, struct step *s, steno_err *err)
 {
     struct workspace *ws = f->ws;
@@ -235,9 +241,9 @@ static steno_status run_step(struct frame *f, struct plan *p, struct step *s, st
         if (s->out[i] && (s->out[i]->home == HOME_POOL || s->out[i]->home == HOME_VIEW))
             s->out[i]->t.data = NULL;
     if (ws->profile) {
-        int64_t t = steno_now_ns();
+        int64_t t = time_now(ws);
         st = s->node->op->run(&ctx, err);
-        s->ns += steno_now_ns() - t;
+        s->ns += time_now(ws) - t;
         s->runs++;
     } else {
         st = s->node->op->run(&ctx, err);

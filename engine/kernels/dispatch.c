@@ -51,6 +51,12 @@ static void set_vnni(steno_kernels *k)
     k->level = "vnni";
     steno_kernels_gemm_i8__vnni(k);
 }
+
+static void set_bf16(steno_kernels *k)
+{
+    k->level = "bf16";
+    steno_kernels_gemm__bf16(k);
+}
 #endif
 
 void steno_kernels_init(steno_kernels *k, unsigned cpu)
@@ -66,5 +72,10 @@ void steno_kernels_init(steno_kernels *k, unsigned cpu)
         set_avx512(k);
     if ((cpu & STENO_CPU_AVX512) && (cpu & STENO_CPU_VNNI))
         set_vnni(k);
+    k->peak_bf16 = k->peak_f32;
+    if ((cpu & STENO_CPU_AVX512) && (cpu & STENO_CPU_BF16))
+        set_bf16(k);
+#else
+    k->peak_bf16 = k->peak_f32;
 #endif
 }

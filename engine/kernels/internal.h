@@ -40,6 +40,7 @@ void steno_kernels_gemm_nbits__avx512(steno_kernels *k);
 void steno_kernels_gemm_wbf16__avx512(steno_kernels *k);
 void steno_kernels_gemm_wf16__avx512(steno_kernels *k);
 void steno_kernels_gemm_i8__vnni(steno_kernels *k); /* after avx512 */
+void steno_kernels_gemm__bf16(steno_kernels *k);    /* after avx512 */
 #endif
 
 #endif

@@ -82,14 +82,21 @@ struct steno_weights_i8 {
     size_t zero_step;    /* 0: one for all columns; 1: one for each */
 };
 
-/* The f32 product with weights of 16 bits that the kernel widens: slots as gemm_f32_packed_bytes,
- * gemm_f32_pack (rounds to nearest even) and gemm_f32_packed_part, and the same promises. */
+struct steno_conv;
+
+/* The f32 product with weights of 16 bits: slots as gemm_f32_packed_bytes, gemm_f32_pack (rounds to
+ * nearest even) and gemm_f32_packed_part, and the same promises. The kernel widens the weights, or,
+ * at level bf16, rounds A to bf16 as well (to nearest even, denormals to zero) and sums in f32.
+ * conv: as conv_nhwc_f32 with group 1; packed is of [kernel0 * kernel1 * c_in, c_out], tap by tap all
+ * channels of each. */
 struct steno_gemm_w16 {
     size_t (*packed_bytes)(size_t k, size_t n);
     void (*pack)(void *dst, const float *b, size_t ldb, bool trans, size_t k, size_t n);
     void (*part)(size_t m, size_t n, size_t k, const float *a, size_t lda, const void *packed,
                  float *c, size_t ldc, const struct steno_gemm_epilogue *ep, size_t part,
                  size_t n_parts);
+    void (*conv)(const struct steno_conv *s, const float *x, const void *packed, float *y,
+                 const struct steno_gemm_epilogue *ep, size_t part, size_t n_parts);
 };
 
 /* Weights of few bits with a scale and zero point for each block of K, [N] rows of [blocks] blocks as
@@ -136,6 +143,7 @@ struct steno_kernels {
     /* Multiply-adds in registers, `turns` times around; returns how many floating point operations
      * that were (kernels/peak.h times it). */
     double (*peak_f32)(size_t turns);
+    double (*peak_bf16)(size_t turns); /* of what gemm_bf16 multiplies with */
 
     /* ---- elementwise ----
      * Errors against the exact value, over the whole range, of the vector levels: exp, log, erf,

@@ -22,6 +22,11 @@ double steno_peak_flops(const steno_kernels *k)
     return fastest(k, k->peak_f32);
 }
 
+double steno_peak_bf16(const steno_kernels *k)
+{
+    return fastest(k, k->peak_bf16);
+}
+
 double steno_peak_ops_i8(const steno_kernels *k)
 {
     return fastest(k, k->peak_i8);

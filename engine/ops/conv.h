@@ -13,7 +13,7 @@ STENO_MUST steno_status steno_ops_conv_geometry(const struct steno_node *n,
 
 /* Whether the network's precision applies here: 8 bits to all with enough input channels that
  * patches are worth it (and the features themselves stay as they are), 16 bits where no patches are
- * needed. */
+ * needed. Channels last, patches cost nothing, and 16 bits are as 8. */
 bool steno_ops_conv_lowers(enum steno_precision p, const struct steno_conv *s,
                            const struct steno_window *win);
 /* While preparing: w, constant input 1, as the weights of a product of patches [taps * c_in, c_out],

@@ -12,7 +12,7 @@
 
 struct conv_nhwc {
     void *packed;                  /* for the kernel */
-    struct steno_weights *lowered; /* ... or 8 bits, as a product of patches */
+    struct steno_weights *lowered; /* ... or in less than f32, as a product of patches */
     struct steno_gemm_epilogue ep; /* what the attributes say of it */
 };
 
@@ -84,7 +84,7 @@ static steno_status prepare_nhwc(struct steno_prep *pc, void **priv, steno_err *
                                          .act = (enum steno_act)steno_node_int(n, "act", 0),
                                          .act_min = steno_node_float(n, "act_min", 0),
                                          .act_max = steno_node_float(n, "act_max", 0)};
-    if (steno_prep_precision(pc) == STENO_INT8_WEIGHTS &&
+    if (steno_prep_precision(pc) != STENO_FP32 &&
         steno_ops_conv_lowers(STENO_INT8_WEIGHTS, &s, &win)) {
         st = steno_ops_conv_lower(pc, &s, w, &c->lowered, err);
     } else {
@@ -109,6 +109,7 @@ static steno_status prepare_nhwc(struct steno_prep *pc, void **priv, steno_err *
 
 struct image { /* one image through the kernel, in parts */
     const steno_kernels *k;
+    const struct steno_gemm_w16 *w16; /* for weights of 16 bits, else NULL */
     const struct steno_conv *s;
     const struct steno_gemm_epilogue *ep;
     const float *x;
@@ -120,7 +121,10 @@ struct image { /* one image through the kernel, in parts */
 static void image_part(void *arg, int part)
 {
     const struct image *m = arg;
-    m->k->conv_nhwc_f32(m->s, m->x, m->packed, m->y, m->ep, (size_t)part, (size_t)m->parts);
+    if (m->w16)
+        m->w16->conv(m->s, m->x, m->packed, m->y, m->ep, (size_t)part, (size_t)m->parts);
+    else
+        m->k->conv_nhwc_f32(m->s, m->x, m->packed, m->y, m->ep, (size_t)part, (size_t)m->parts);
 }
 
 /* One image in 8 bits: rounded over its range, and what the product of patches gives per channel
@@ -207,12 +211,16 @@ static steno_status run_nhwc(struct steno_op_ctx *ctx, steno_err *err)
         return st;
     m.s = &s;
     m.parts = steno_ops_conv_parts(ctx, &s);
+    if (c->lowered && c->lowered->precision != STENO_INT8_WEIGHTS) {
+        m.w16 = steno_weights_w16(m.k, c->lowered);
+        m.packed = c->lowered->data;
+    }
     ep.bias = bias ? bias->data : NULL;
     for (size_t i = 0; i < (size_t)ys.dim[0] && !st; i++) {
         m.x = (const float *)x->data + i * s.in[0] * s.in[1] * s.c_in;
         m.y = (float *)y->data + i * s.out[0] * s.out[1] * s.c_out;
         ep.residual = residual ? (const float *)residual->data + (m.y - (float *)y->data) : NULL;
-        if (c->lowered)
+        if (c->lowered && !m.w16)
             st = image_lowered(ctx, &m, c->lowered, err);
         else
             steno_op_parallel(ctx, m.parts, image_part, &m);

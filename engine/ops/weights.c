@@ -133,6 +133,12 @@ static bool fill(struct steno_weights *p, const steno_kernels *k, const float *w
     return true;
 }
 
+const struct steno_gemm_w16 *steno_weights_w16(const steno_kernels *k,
+                                               const struct steno_weights *w)
+{
+    return w16(k, w->precision);
+}
+
 steno_status steno_weights_new(const steno_kernels *k, enum steno_precision precision,
                                const float *w, size_t ldw, bool trans, size_t rows, size_t cols,
                                struct steno_weights **out, double *lost, steno_err *err)

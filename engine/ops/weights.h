@@ -38,6 +38,9 @@ STENO_MUST steno_status steno_weights_new(const steno_kernels *k, enum steno_pre
                                           const float *w, size_t ldw, bool trans, size_t rows,
                                           size_t cols, struct steno_weights **out, double *lost,
                                           steno_err *err);
+/* The kernels for weights kept in 16 bits. */
+const struct steno_gemm_w16 *steno_weights_w16(const steno_kernels *k,
+                                               const struct steno_weights *w);
 void steno_weights_free(void *w); /* a release function; accepts NULL */
 
 /* While preparing: constant input `in`, f32 of rank 2, packed in the network's precision, reported,

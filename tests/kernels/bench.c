@@ -378,5 +378,7 @@ int run_benchmarks(const char *only)
 {
     if (only && strstr("gemm_i8", only))
         return bench_i8();
-    return bench_f32(only) || (!only && bench_i8());
+    if (only && strstr("gemm_bf16", only))
+        return bench_bf16();
+    return bench_f32(only) || (!only && (bench_bf16() || bench_i8()));
 }

@@ -1,6 +1,7 @@
 #include "tests/kernels/kcheck.h"
 
 #include "base/arena.h"
+#include "kernels/half.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -189,6 +190,55 @@ static void run_nhwc(const steno_kernels *k, size_t number, size_t n_parts, bool
     guard_free(rt);
 }
 
+static void round_to_bf16(float *x, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        x[i] = half_from_bf16(half_to_bf16(x[i]));
+}
+
+/* The same with weights in bf16, against the exact sums over what was rounded. */
+static void run_bf16(const steno_kernels *k, size_t number, size_t n_parts, bool epilogue)
+{
+    struct steno_conv s = shape_of(&cases[number]);
+    size_t image = s.in[0] * s.in[1], pixels = s.out[0] * s.out[1];
+    size_t nx = s.c_in * image, ny = s.c_out * pixels, taps = s.kernel[0] * s.kernel[1];
+    size_t nw = s.c_out * s.c_in * taps;
+    float *x = guard_new(nx), *xt = guard_new(nx), *w = guard_new(nw), *rows = guard_new(nw);
+    float *y = guard_new(ny), *yt = guard_new(ny), *residual = guard_new(ny), *rt = guard_new(ny);
+    float *bias = guard_new(s.c_out);
+    struct steno_gemm_epilogue ep = {
+        .alpha = 1, .bias = bias, .act = STENO_ACT_RELU, .residual = rt, .ldr = s.c_out};
+    struct steno_gemm_epilogue expected = ep;
+    void *packed = steno_aligned_alloc(k->gemm_bf16.packed_bytes(taps * s.c_in, s.c_out));
+    fill_uniform(x, nx);
+    fill_uniform(w, nw);
+    fill_uniform(bias, s.c_out);
+    fill_uniform(residual, ny);
+    to_nhwc(xt, x, s.c_in, image);
+    to_nhwc(rt, residual, s.c_out, pixels);
+    expected.residual = residual;
+    for (size_t o = 0; o < s.c_out; o++)
+        to_nhwc(rows + o * taps * s.c_in, w + o * taps * s.c_in, s.c_in, taps);
+    k->gemm_bf16.pack(packed, rows, taps * s.c_in, true, taps * s.c_in, s.c_out);
+    for (size_t p = n_parts; p-- > 0;)
+        k->gemm_bf16.conv(&s, xt, packed, yt, epilogue ? &ep : NULL, p, n_parts);
+    to_nhwc(y, yt, pixels, s.c_out);
+    round_to_bf16(w, nw);
+    if (!strcmp(k->level, "bf16"))
+        round_to_bf16(x, nx);
+    compare_conv(&s, x, w, y, epilogue ? &expected : NULL, number);
+    steno_aligned_free(packed);
+    guard_free(x);
+    guard_free(xt);
+    guard_free(w);
+    guard_free(rows);
+    guard_free(y);
+    guard_free(yt);
+    guard_free(residual);
+    guard_free(rt);
+    guard_free(bias);
+}
+
 static void depthwise_rows(const steno_kernels *k)
 {
     static const size_t sizes[][3] = {{0, 8, 3},     {1, 1, 1},     {5, 7, 3},   {6, 128, 9},
@@ -234,6 +284,12 @@ void check_conv(const steno_kernels *k)
                 (cases[i].group == cases[i].c_in && cases[i].c_out == cases[i].c_in))
                 for (size_t n_parts = 1; n_parts <= 3; n_parts++)
                     run_nhwc(k, i, n_parts, n_parts == 2);
+        test_end();
+    }
+    if (test_begin(k, "conv_bf16")) {
+        for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+            for (size_t n_parts = 1; n_parts <= 3 && cases[i].group == 1; n_parts++)
+                run_bf16(k, i, n_parts, n_parts == 2);
         test_end();
     }
     if (test_begin(k, "dwconv_f32")) {

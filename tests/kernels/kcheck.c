@@ -73,7 +73,7 @@ static void check_level(const char *level)
 
 int main(int argc, char **argv)
 {
-    static const char *const all[] = {"scalar", "blas", "avx2", "avx512", "vnni"};
+    static const char *const all[] = {"scalar", "blas", "avx2", "avx512", "vnni", "bf16"};
     const char *level = NULL;
     char text[128];
     for (int i = 1; i < argc; i++) {

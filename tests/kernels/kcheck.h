@@ -42,5 +42,6 @@ int run_benchmarks(const char *only);
 /* Nanoseconds of one call, as bench.c says. */
 double bench_time(void (*call)(const void *arg), const void *arg);
 int bench_i8(void);
+int bench_bf16(void);
 
 #endif

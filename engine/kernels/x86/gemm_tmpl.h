@@ -26,12 +26,27 @@
 #include <stdalign.h>
 #include <string.h>
 
-/* An element of packed B: float, or 16 bits that b_load widens (gemm_w16_tmpl.h). */
+/* An element of packed B is a float, or what the file that includes this says with GEMM_W16:
+ *   b_t, b_load    an element, and a vector of them widened to f32 (gemm_w16_tmpl.h)
+ * and with GEMM_PAIRS besides: an element is two of bf16 that follow each other along K, and so is one
+ * of the copy of A (gemm_bf16.c):
+ *   mac            sum + a * b, both products of each lane
+ *   round_pairs    n floats of A as (n + 1) / 2 pairs, the last filled up with zero
+ * K then counts pairs, in products and below. */
 #ifndef GEMM_W16
 typedef float b_t;
 static inline vf b_load(const b_t *p)
 {
     return v_load(p);
+}
+#endif
+#ifdef GEMM_PAIRS
+enum { K_STEP = 2 };
+#else
+enum { K_STEP = 1 };
+static inline vf mac(vf a, vf b, vf sum)
+{
+    return v_fma(a, b, sum);
 }
 #endif
 
@@ -70,7 +85,7 @@ static inline __attribute__((always_inline)) void micro(int mr, int panels, size
             vf av = v_set1(a[(size_t)r * A_LD + k]);
 #pragma GCC unroll 8
             for (int j = 0; j < w; j++)
-                acc[r * w + j] = v_fma(av, bv[j], acc[r * w + j]);
+                acc[r * w + j] = mac(av, bv[j], acc[r * w + j]);
         }
     }
 #pragma GCC unroll 28
@@ -118,6 +133,7 @@ static size_t panels_at_once(size_t rows)
 
 struct product {
     size_t n, k;
+    size_t depth; /* columns of A: k, or with pairs twice that or one less */
     const float *a;
     size_t a_row, a_col; /* strides */
     /* Rows [i0, i0 + rows) and columns [k0, k0 + kc) of A, for an A that is not there as such: the
@@ -137,13 +153,14 @@ static struct product product_of(size_t n, size_t k, const float *a, size_t lda,
                                  float *c, size_t ldc, const struct steno_gemm_epilogue *ep)
 {
     struct product p = {.n = n,
-                        .k = k,
+                        .k = (k + K_STEP - 1) / K_STEP,
+                        .depth = k,
                         .a = a,
                         .a_row = lda,
                         .a_col = 1,
                         .b = packed,
                         .b_row = NR,
-                        .b_next = k * NR,
+                        .b_next = (k + K_STEP - 1) / K_STEP * NR,
                         .c = c,
                         .ldc = ldc,
                         .ep = ep};
@@ -225,6 +242,19 @@ static void store_tile(const struct product *p, const float *tile, size_t rows, 
 }
 
 /* Rows [i0, i0 + rows) and columns [k0, k0 + kc) of A to buf [rows][A_LD]. */
+#ifdef GEMM_PAIRS
+static void copy_a(const struct product *p, float *buf, size_t i0, size_t rows, size_t k0,
+                   size_t kc)
+{
+    const size_t from = 2 * k0, n = p->depth - from < 2 * kc ? p->depth - from : 2 * kc;
+    alignas(64) float row[2 * KC];
+    for (size_t i = i0; i < i0 + rows; i++, buf += A_LD) {
+        if (p->gather)
+            p->gather(p, row, i, 1, from, n);
+        round_pairs(buf, p->gather ? row : p->a + i * p->a_row + from, n);
+    }
+}
+#else
 static void copy_a(const struct product *p, float *buf, size_t i0, size_t rows, size_t k0,
                    size_t kc)
 {
@@ -245,6 +275,7 @@ static void copy_a(const struct product *p, float *buf, size_t i0, size_t rows, 
         transpose_blocks(buf, A_LD, a, p->a_col, kc, rows);
     }
 }
+#endif
 
 /* What block goes through: rows copied to buf, k from k0 on; b: row k0 of panel 0. */
 struct part {

@@ -23,14 +23,4 @@ static void pack(void *dst, const float *b, size_t ldb, bool trans, size_t k, si
                 p[x] = j + x < n ? to_half(b[i * down + (j + x) * along]) : 0;
 }
 
-static void product_part(size_t m, size_t n, size_t k, const float *a, size_t lda,
-                         const void *packed, float *c, size_t ldc,
-                         const struct steno_gemm_epilogue *ep, size_t part, size_t n_parts)
-{
-    struct product p = product_of(n, k, a, lda, packed, c, ldc, ep);
-    size_t np = panels(n);
-    if (m >= 4 * MR * n_parts && np < 4 * n_parts)
-        multiply(&p, m * part / n_parts, m * (part + 1) / n_parts, 0, np);
-    else
-        multiply(&p, 0, m, np * part / n_parts, np * (part + 1) / n_parts);
-}
+#include "kernels/x86/gemm_w16_part_tmpl.h"

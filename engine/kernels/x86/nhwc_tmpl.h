@@ -1,13 +1,11 @@
 /* Convolution of channels-last images for one vector width; included after gemm_tmpl.h.
  *
- * General: Y [pixels, c_out] = patches [pixels, K] * W [K, c_out], K = kernel0 * kernel1 * c_in with
- * the channels fastest. The patches are never there as a whole: where the product copies a block of
- * its left side, this one gathers it, and a run of channels is one plain copy. Blocks of pixels are
- * the outer loop, so that a block of Y stays in L2 through all of K; the weights come from L3 again
- * for each block, one multiply-add in 2 MC per number read.
+ * General: patches_tmpl.h.
  *
  * Depthwise: vectors of channels, TILE pixels of a row at a time share each weight; a tap outside
  * the image is left out, so nothing is padded. */
+
+#include "kernels/x86/patches_tmpl.h"
 
 static bool nhwc_depthwise(const struct steno_conv *s)
 {
@@ -42,88 +40,6 @@ static void V_NAME(conv_nhwc_f32_pack)(void *dst, const float *w, const struct s
         for (size_t c = 0; c < ins; c++)
             for (size_t t = 0; t < per; t++)
                 to[(o / NR * k + t * ins + c) * NR + o % NR] = w[(o * ins + c) * per + t];
-}
-
-/* n floats; the runs are often of a few (one input channel), where a call would cost more. */
-static inline void copy_run(float *to, const float *from, size_t n)
-{
-    if (n < VL) {
-        for (size_t i = 0; i < n; i++)
-            to[i] = from[i];
-        return;
-    }
-    memcpy(to, from, n * sizeof *to);
-}
-
-/* Elements [from, from + n) of one pixel's patch row (kernel[1] * c_in of them), tap by tap; x: the
- * image row, or NULL when it lies outside; first: column of the first tap, which may lie outside as
- * well (wraps below zero). */
-static void gather_taps(const struct steno_conv *s, const float *x, size_t first, size_t from,
-                        size_t n, float *to)
-{
-    size_t c = from % s->c_in, col = first + from / s->c_in * s->dilation[1];
-    for (size_t some; n; n -= some, to += some, c = 0, col += s->dilation[1]) {
-        some = s->c_in - c < n ? s->c_in - c : n;
-        if (x && col < s->in[1])
-            copy_run(to, x + col * s->c_in + c, some);
-        else
-            memset(to, 0, some * sizeof *to);
-    }
-}
-
-/* Rows [i0, i0 + rows) and columns [k0, k0 + kc) of the patches to buf [rows][A_LD]. */
-static void gather_patches(const struct product *p, float *buf, size_t i0, size_t rows, size_t k0,
-                           size_t kc)
-{
-    const struct steno_conv *s = p->image;
-    const size_t wide = s->kernel[1] * s->c_in, line = s->in[1] * s->c_in;
-    const size_t tap = k0 / wide, skip = k0 % wide;
-    size_t o0 = i0 / s->out[1], o1 = i0 % s->out[1];
-    for (size_t r = 0; r < rows; r++, buf += A_LD) {
-        const size_t first = o1 * s->stride[1] - s->pad[1]; /* wraps below zero */
-        const bool inside =
-            s->dilation[1] == 1 && first < s->in[1] && s->in[1] - first >= s->kernel[1];
-        size_t row = o0 * s->stride[0] + tap * s->dilation[0] - s->pad[0], from = skip;
-        float *to = buf;
-        for (size_t left = kc, n; left; left -= n, to += n, from = 0, row += s->dilation[0]) {
-            const float *x = row < s->in[0] ? p->a + row * line : NULL;
-            n = wide - from < left ? wide - from : left;
-            if (x && inside)
-                copy_run(to, x + first * s->c_in + from, n);
-            else
-                gather_taps(s, x, first, from, n, to);
-        }
-        if (++o1 == s->out[1]) {
-            o1 = 0;
-            o0++;
-        }
-    }
-}
-
-static void nhwc_general(const struct steno_conv *s, const float *x, const float *w, float *y,
-                         const struct steno_gemm_epilogue *ep, size_t part, size_t n_parts)
-{
-    const size_t pixels = s->out[0] * s->out[1], np = panels(s->c_out), k = nhwc_taps(s);
-    const bool by_rows = pixels >= 4 * MR * n_parts;
-    const size_t i1 = by_rows ? pixels * (part + 1) / n_parts : pixels;
-    const size_t j0 = by_rows ? 0 : np * part / n_parts;
-    const size_t j1 = by_rows ? np : np * (part + 1) / n_parts;
-    struct product p = {.n = s->c_out,
-                        .k = k,
-                        .a = x,
-                        .gather = gather_patches,
-                        .image = s,
-                        .b = w,
-                        .b_row = NR,
-                        .b_next = k * NR,
-                        .c = y,
-                        .ldc = s->c_out,
-                        .ep = ep};
-    for (size_t i = by_rows ? pixels * part / n_parts : 0; i < i1 && j0 < j1; i += MC) {
-        const size_t end = i1 - i < MC ? i1 : i + MC;
-        for (size_t k0 = 0; k0 < k; k0 += KC)
-            multiply_block(&p, w + k0 * NR, i, end, j0, j1, k0, k - k0 < KC ? k - k0 : KC);
-    }
 }
 
 /* Steps in floats from one tap, row of taps, output pixel to the next. */
@@ -262,7 +178,10 @@ static void V_NAME(conv_nhwc_f32)(const struct steno_conv *s, const float *x, co
 {
     if (!s->out[0] || !s->out[1])
         return;
-    (nhwc_depthwise(s) ? nhwc_rows : nhwc_general)(s, x, packed, y, ep, part, n_parts);
+    if (nhwc_depthwise(s))
+        nhwc_rows(s, x, packed, y, ep, part, n_parts);
+    else
+        product_of_patches(s, x, packed, y, ep, part, n_parts);
 }
 
 void V_NAME(steno_kernels_nhwc)(steno_kernels *k)
