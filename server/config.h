@@ -30,6 +30,7 @@ struct steno_config {
     int batch;             /* most streams of one run of the network; 0 = as measured */
     double batch_wait;     /* s a step waits for company at most */
     int capacity;          /* live streams; 0 = as measured */
+    char *calibration;     /* directory of what was measured at earlier starts */
     /* [limits] */
     int sessions;           /* WebSocket streams at once */
     int uploads;            /* uploads at once, waiting ones included */

@@ -36,6 +36,10 @@ ROW(SECONDS, batch_wait, "pool", "batch_wait", "STENO_POOL_BATCH_WAIT", "20ms", 
 ROW(INT, capacity, "pool", "capacity", "STENO_POOL_CAPACITY", "0", 0, 100000,
     "WebSocket streams at once that the machine can keep up with; more are refused with 503. 0: measured "
     "at start and corrected while running. limits.sessions holds in any case.")
+ROW(STRING, calibration, "pool", "calibration", "STENO_POOL_CALIBRATION", "", 0, 0,
+    "Directory where what a model costs on this machine is kept, so that the next start need not measure it. "
+    "Empty: $CACHE_DIRECTORY, $XDG_CACHE_HOME/steno or $HOME/.cache/steno, whichever is set first; none: "
+    "measured at every start.")
 ROW(INT, sessions, "limits", "sessions", "STENO_LIMITS_SESSIONS", "256", 0, 100000,
     "WebSocket streams at once. More are refused with 503.")
 ROW(INT, uploads, "limits", "uploads", "STENO_LIMITS_UPLOADS", "64", 0, 100000,

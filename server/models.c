@@ -2,6 +2,7 @@
 #include "server/models.h"
 
 #include "base/clock.h"
+#include "server/costs.h"
 #include "server/log.h"
 
 #include <dirent.h>
@@ -9,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define SECOND INT64_C(1000000000)
 #define MAX_NAME 64
@@ -142,6 +144,40 @@ static void close_served(struct steno_served *s)
     free(s);
 }
 
+static double thread_seconds(void)
+{
+    struct timespec ts;
+    return clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts) ? 0
+                                                       : (double)ts.tv_sec + (double)ts.tv_nsec * 1e-9;
+}
+
+/* With what an earlier start has measured, if that was of the same model and machine. */
+static steno_status open_pool(steno_models *m, const char *dir, struct steno_served *s,
+                              steno_err *err)
+{
+    struct steno_pool_options opt = m->pool;
+    struct steno_pool_costs costs;
+    struct steno_pool_stats stats;
+    struct steno_costs_id id;
+    int64_t begun;
+    double cpu;
+    steno_err why;
+    steno_status st;
+    steno_costs_identify(&id, m->conf->calibration, dir, opt.batch);
+    if (steno_costs_load(&id, &costs))
+        opt.costs = &costs;
+    begun = steno_now_ns();
+    cpu = thread_seconds();
+    st = steno_pool_open(&s->pool, s->model, &opt, err);
+    if (st || opt.costs)
+        return st;
+    cpu = thread_seconds() - cpu;
+    steno_pool_get_stats(s->pool, &stats);
+    if (steno_costs_store(&id, &stats.costs, (double)(steno_now_ns() - begun) * 1e-9 / cpu, &why))
+        steno_log(LOG_INFO, "pool.calibration: %s; the next start measures again", why.msg);
+    return STENO_OK;
+}
+
 static steno_status load(steno_models *m, const char *dir, struct steno_served **out,
                          steno_err *err)
 {
@@ -152,7 +188,7 @@ static steno_status load(steno_models *m, const char *dir, struct steno_served *
     st = steno_model_open(&s->model, dir, NULL, err);
     if (!st) {
         steno_model_get_info(s->model, &s->info);
-        st = steno_pool_open(&s->pool, s->model, &m->pool, err);
+        st = open_pool(m, dir, s, err);
     }
     if (st) {
         close_served(s);

@@ -35,7 +35,8 @@ class Stenod:
 
     def __enter__(self):
         self.log = tempfile.NamedTemporaryFile("w+", suffix=".log", prefix="stenod-")
-        self.proc = subprocess.Popen(self.cmd, stderr=self.log, cwd=ROOT)
+        env = {"STENO_POOL_CALIBRATION": os.path.join(BUILD, "calibration"), **os.environ}
+        self.proc = subprocess.Popen(self.cmd, stderr=self.log, cwd=ROOT, env=env)
         deadline = time.monotonic() + 60 * SLOW
         while time.monotonic() < deadline:
             m = re.search(r"listening on http://127\.0\.0\.1:(\d+)", self.output())

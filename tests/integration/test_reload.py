@@ -172,5 +172,37 @@ def a_model_that_cannot_be_loaded_is_named_and_memory_is_kept(_):
             assert post(d, "")[0] == 200
 
 
+@case
+def what_was_measured_is_kept_for_the_next_start(_):
+    with tempfile.TemporaryDirectory() as where:
+        cache = os.path.join(where, "cache")
+
+        def capacity():
+            with Stenod(f"pool.calibration={cache}", "limits.sessions=100000") as d:
+                return metric(d, "steno_stream_capacity", "digits-en")
+
+        def kept():
+            name, = os.listdir(cache)
+            with open(os.path.join(cache, name), encoding="utf-8") as f:
+                return os.path.join(cache, name), json.load(f)
+
+        def write(path, costs):
+            with open(path, "w", encoding="utf-8") as f:
+                f.write(costs if isinstance(costs, str) else json.dumps(costs))
+
+        capacity()
+        path, costs = kept()
+        assert len(costs["step"]) == 6 and costs["step"][0] > 0 and costs["slowed"] > 0, costs
+        # a machine on which the second of audio takes half a second of work: what is read is what counts
+        slow = {"step": [0.001, None, None, None, None, None], "host": 0.5, "slowed": 1}
+        write(path, slow)
+        assert 1 <= capacity() <= 2 * os.cpu_count()
+        assert kept() == (path, slow)  # and was not measured again
+        for useless in ("nonsense", {**slow, "slowed": 9}):  # but these are
+            write(path, useless)
+            capacity()
+            assert kept()[0] == path and kept()[1] not in (useless, slow)
+
+
 if __name__ == "__main__":
     sys.exit(tap(None))
