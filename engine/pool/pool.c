@@ -7,7 +7,7 @@
 #include "pool/internal.h"
 
 #define DEFAULT_STREAMS 256
-#define MAX_STREAMS 100000
+#define MAX_STREAMS 1000000 /* all of limits.sessions, limits.uploads and a canary */
 #define DEFAULT_BUFFER 4.0
 #define DEFAULT_WAIT 0.02
 #define DEFAULT_RUN 0.1
