@@ -21,8 +21,8 @@ typedef struct steno_pool_stream steno_pool_stream;
  * became ready plus the slack of its class; so nobody starves. */
 enum steno_pool_class {
     STENO_POOL_LIVE,   /* somebody is listening: no slack */
-    STENO_POOL_UPLOAD, /* a request that waits for its answer: 1 s */
-    STENO_POOL_JOB,    /* background: 10 s */
+    STENO_POOL_UPLOAD, /* a request that waits for its answer: 1 s, and what it has had, up to 30 s */
+    STENO_POOL_JOB,    /* background: 60 s */
     STENO_POOL_CLASSES
 };
 

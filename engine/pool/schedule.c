@@ -1,7 +1,8 @@
 /* Who is next, and with whom.
  *
  * Ready streams wait in a heap by deadline: the moment they became ready, plus the slack of their
- * class, plus one step's time for every stream of the same owner that already waits; so owners take
+ * class, for an upload plus the audio it has had so far (up to OLD: who has had little goes first, so
+ * a short one never stands behind a long one), plus one step's time for every stream of the same owner that already waits; so owners take
  * turns however many streams each has.
  *
  * A worker takes up to a batch of them. With little to do it takes what is there at once, and
@@ -12,7 +13,10 @@
 #include "base/clock.h"
 #include "pool/internal.h"
 
-static const int64_t slack_ns[STENO_POOL_CLASSES] = {0, 1000000000, 10000000000};
+#define SECOND INT64_C(1000000000)
+#define OLD 29 /* s; with it an upload still goes before a job */
+
+static const int64_t slack_ns[STENO_POOL_CLASSES] = {0, SECOND, 60 * SECOND};
 
 static bool before(const steno_pool_stream *a, const steno_pool_stream *b)
 {
@@ -61,12 +65,19 @@ static int64_t turn_ns(const steno_pool *p, const steno_pool_stream *ps)
     return (int64_t)(p->owners[ps->owner] * p->load.costs.step[0] * 1e9);
 }
 
+/* The caller holds ps->lock. */
+static int64_t had_ns(const steno_pool_stream *ps)
+{
+    int64_t seconds = ps->consumed / ps->rate;
+    return ps->class == STENO_POOL_UPLOAD ? (seconds < OLD ? seconds : OLD) * SECOND : 0;
+}
+
 void steno_pool_enqueue(steno_pool_stream *ps)
 {
     steno_pool *p = ps->pool;
     pthread_mutex_lock(&p->lock);
     ps->ready_ns = steno_now_ns();
-    ps->deadline_ns = ps->ready_ns + slack_ns[ps->class] + turn_ns(p, ps);
+    ps->deadline_ns = ps->ready_ns + slack_ns[ps->class] + had_ns(ps) + turn_ns(p, ps);
     ps->ticket = p->tickets++;
     heap_push(p, ps);
     if (!p->collecting)

@@ -252,30 +252,6 @@ static void a_long_upload_does_not_hold_up_a_live_stream(void **state)
     steno_pool_close(p);
 }
 
-/* And live streams that take all there is do not starve an upload past its slack. */
-static void streams_of_a_class_take_turns(void **state)
-{
-    (void)state;
-    steno_pool *p = pool_open(1, 4, 60.0);
-    struct client c[4];
-    int64_t first = INT64_MAX, last = 0, begin = steno_now_ns();
-    for (int i = 0; i < 4; i++) {
-        client_open(&c[i], p, &(struct steno_pool_stream_options){.stream = {.beam = 500}});
-        client_push(&c[i], 100 * WINDOW, 4096);
-    }
-    for (int i = 0; i < 4; i++)
-        steno_pool_stream_end(c[i].ps);
-    for (int i = 0; i < 4; i++) {
-        client_wait_done(&c[i]);
-        first = c[i].done_ns < first ? c[i].done_ns : first;
-        last = c[i].done_ns > last ? c[i].done_ns : last;
-    }
-    assert_true(first - begin > (last - begin) / 2); /* one after the other: a quarter */
-    for (int i = 0; i < 4; i++)
-        client_close(&c[i]);
-    steno_pool_close(p);
-}
-
 static void *run_client(void *arg)
 {
     struct client *c = arg;
@@ -388,7 +364,6 @@ int main(void)
         cmocka_unit_test(a_callback_may_cancel_and_close),
         cmocka_unit_test(closing_the_pool_ends_its_streams),
         cmocka_unit_test(a_long_upload_does_not_hold_up_a_live_stream),
-        cmocka_unit_test(streams_of_a_class_take_turns),
         cmocka_unit_test(many_streams_from_many_threads),
         cmocka_unit_test(heartbeat_shows_who_is_busy),
         cmocka_unit_test(latency_counts_from_the_push),

@@ -141,6 +141,68 @@ static void streams_without_an_owner_go_as_they_come(void **state)
     close_all(c, 5, p);
 }
 
+/* Streams of four windows, one worker, no batches: each in its turn. */
+static void streams_of_a_class_take_turns(void **state)
+{
+    (void)state;
+    static struct client c[4];
+    struct steno_pool_options o = {.workers = 1, .batch = 1, .buffer_seconds = 60};
+    steno_pool *p = held_up(&o, &c[0]);
+    for (int i = 1; i < 4; i++) {
+        struct steno_pool_stream_options so = named((char)('a' + i - 1), STENO_POOL_LIVE, 0);
+        client_open(&c[i], p, &so);
+        client_push(&c[i], 4 * WINDOW, 4 * WINDOW);
+    }
+    fake_gate(true);
+    fake_wait_batches(13);
+    assert_string_equal(fake_log(), "0 a b c a b c a b c a b c ");
+    close_all(c, 4, p);
+}
+
+static void wait_partials(struct client *c, int n)
+{
+    pthread_mutex_lock(&c->lock);
+    while (c->partials < n)
+        pthread_cond_wait(&c->changed, &c->lock);
+    pthread_mutex_unlock(&c->lock);
+}
+
+/* Recordings of an hour are in the middle of it; then one of two seconds comes, and all of it goes
+ * before any of them has another turn. */
+static void a_short_upload_stands_behind_no_long_one(void **state)
+{
+    (void)state;
+    enum { LONG = 4, CLIP = 2 * RATE / WINDOW };
+    static struct client c[LONG + 2];
+    struct steno_pool_options o = {.workers = 1, .batch = 1, .buffer_seconds = 60};
+    struct steno_pool_stream_options clip = named('X', STENO_POOL_UPLOAD, 0);
+    char want[128] = "0 ";
+    steno_pool *p = fake_pool(&o);
+    fake_log_reset();
+    for (int i = 0; i < LONG; i++) {
+        struct steno_pool_stream_options so = named((char)('a' + i), STENO_POOL_UPLOAD, 0);
+        client_open(&c[i], p, &so);
+        client_push(&c[i], 40 * RATE, 4 * WINDOW);
+    }
+    for (int i = 0; i < LONG; i++)
+        wait_partials(&c[i], 40 * RATE / WINDOW);
+    fake_gate(false);
+    fake_log_reset();
+    ready(&c[LONG], p, '0', STENO_POOL_LIVE, 0);
+    fake_wait_batches(1);
+    for (int i = 0; i < LONG; i++)
+        client_push(&c[i], 2 * WINDOW, 2 * WINDOW);
+    client_open(&c[LONG + 1], p, &clip);
+    client_push(&c[LONG + 1], 2 * RATE, 4 * WINDOW);
+    for (int i = 0; i < CLIP; i++)
+        strcat(want, "X ");
+    strcat(want, "a b c d a b c d ");
+    fake_gate(true);
+    fake_wait_batches(1 + CLIP + 2 * LONG);
+    assert_string_equal(fake_log(), want);
+    close_all(c, LONG + 2, p);
+}
+
 /* ---- waiting for company ----------------------------------------------------------------------
  */
 
@@ -306,6 +368,8 @@ int main(void)
         cmocka_unit_test(those_who_wait_go_together),
         cmocka_unit_test(batches_are_counted_and_told),
         cmocka_unit_test(batching_can_be_switched_off),
+        cmocka_unit_test(streams_of_a_class_take_turns),
+        cmocka_unit_test(a_short_upload_stands_behind_no_long_one),
         cmocka_unit_test(owners_take_turns),
         cmocka_unit_test(streams_without_an_owner_go_as_they_come),
         cmocka_unit_test(a_crowd_waits_for_a_full_batch),
