@@ -66,6 +66,19 @@ static double attention(const struct steno_node *n, const struct steno_tensor *c
     return 2 * rows * keys * (size * (positions ? 2 : 1) + v_size);
 }
 
+/* Queries [B, T, h d], rows X [B, S, C], weights [C, h d] and [C, h v]: all of the queries with both
+ * weights, and with every row twice for each head. */
+static double late_attention(const struct steno_node *n, const struct steno_tensor *const *in,
+                             const struct slot *y)
+{
+    double queries = dim(&y->t.shape, 0) * dim(&y->t.shape, 1);
+    double rows = 2 * (double)steno_node_int(n, "heads", 1) * dim(&in[1]->shape, 1);
+    return n->n_in > 4 && in[2] && in[4]
+               ? 2 * queries *
+                     (count(&in[2]->shape) + count(&in[4]->shape) + rows * dim(&in[1]->shape, 2))
+               : 0;
+}
+
 double steno_node_flops(const struct steno_node *n, const struct steno_tensor *const *in,
                         struct slot *const *out)
 {
@@ -76,6 +89,8 @@ double steno_node_flops(const struct steno_node *n, const struct steno_tensor *c
     if (!strcmp(t, "MatMul") || !strcmp(t, "Linear") || !strcmp(t, "MatMulInteger") ||
         !strcmp(t, "FusedMatMul"))
         return matmul(in, out[0]);
+    if (!strcmp(t, "LateAttention"))
+        return late_attention(n, in, out[0]);
     if (!strcmp(t, "Gemm") || !strcmp(t, "FusedGemm"))
         return gemm(n, in, out[0]);
     if (!strcmp(t, "Conv") || !strcmp(t, "ConvInteger") || !strcmp(t, "FusedConv") ||

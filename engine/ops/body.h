@@ -87,6 +87,7 @@ void steno_body_gelu_tanh(struct steno_body *b, const char *y, const char *x); /
 steno_body_fn steno_body_linear, steno_body_glu, steno_body_depthwise, steno_body_conv_nhwc, steno_body_masked_softmax,
     steno_body_relative_shift, steno_body_int_linear, steno_body_swish, steno_body_gelu,
     steno_body_layer_normalization, steno_body_fused_conv, steno_body_attention,
+    steno_body_late_attention,
     steno_body_rms_normalization, steno_body_skip_norm, steno_body_bias_gelu, steno_body_embed,
     steno_body_fused_matmul, steno_body_hard_swish, steno_body_mish;
 

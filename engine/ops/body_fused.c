@@ -194,6 +194,38 @@ void steno_body_attention(struct steno_body *b)
                        (long long)(steno_node_int(n, "heads", 1) * steno_node_int(n, "v_size", 1)));
 }
 
+/* x [B, T, heads * size] as y [B, heads, T, size]. */
+static void split_heads(struct steno_body *b, const char *y, const char *x, const char *size)
+{
+    steno_body_add(b,
+                   "%s_shape = i64[0, 0, %lld, %lld]\n%s_split = Reshape(%s, %s_shape)\n"
+                   "%s = Transpose<perm = [0, 2, 1, 3]>(%s_split)",
+                   y, (long long)steno_node_int(b->node, "heads", 1),
+                   (long long)steno_node_int(b->node, size, 1), y, x, y, y, y);
+}
+
+/* op_late_attention.c has the definition. */
+void steno_body_late_attention(struct steno_body *b)
+{
+    const struct steno_node *n = b->node;
+    bool bias = steno_body_has(b, 5);
+    steno_body_add(b, "k_rows = MatMul(in1, in2)\n%s = MatMul(in1, in4)",
+                   bias ? "v_plain" : "v_rows");
+    if (bias)
+        steno_body_add(b, "v_rows = Add(v_plain, in5)");
+    split_heads(b, "q", "in0", "size");
+    split_heads(b, "k", "k_rows", "size");
+    split_heads(b, "v", "v_rows", "v_size");
+    steno_body_add(b, "kt = Transpose<perm = [0, 1, 3, 2]>(k)\ns = MatMul(q, kt)");
+    steno_body_add(b, "factor = f32(%s)\nscores = Mul(s, factor)",
+                   steno_body_float((double)steno_node_float(n, "scale", 1)).s);
+    attention_weights(b, "scores");
+    steno_body_add(b,
+                   "y = MatMul(w, v)\njoined = Transpose<perm = [0, 2, 1, 3]>(y)\n"
+                   "y_shape = i64[0, 0, %lld]\nout0 = Reshape(joined, y_shape)",
+                   (long long)(steno_node_int(n, "heads", 1) * steno_node_int(n, "v_size", 1)));
+}
+
 void steno_body_int_linear(struct steno_body *b)
 {
     bool bias = steno_body_has(b, 6);

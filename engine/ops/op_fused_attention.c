@@ -241,10 +241,9 @@ static const char *view_of(const struct steno_op_ctx *ctx, int in, size_t size,
     return NULL;
 }
 
-/* mask as bool or f32, broadcast to [batch, heads, rows, keys]. */
-static const char *read_mask(struct steno_op_ctx *ctx, struct steno_attention *a)
+const char *steno_attn_read_mask(struct steno_op_ctx *ctx, int in, struct steno_attention *a)
 {
-    const struct steno_tensor *m = steno_op_in(ctx, IN_MASK);
+    const struct steno_tensor *m = steno_op_in(ctx, in);
     const size_t want[4] = {a->batch, a->q_heads, a->rows, a->keys};
     size_t step[4], n = 1;
     if (!m)
@@ -322,7 +321,7 @@ static const char *read_inputs(struct steno_op_ctx *ctx, struct steno_attention 
         return "Q, K and V differ in batch, or K and V in length";
     a->scale = steno_node_float(n, "scale", 1);
     a->left = a->right = -1;
-    wrong = read_mask(ctx, a);
+    wrong = steno_attn_read_mask(ctx, IN_MASK, a);
     if (!wrong)
         wrong = read_positions(ctx, a);
     if (a->mask.data)

@@ -184,6 +184,41 @@ steno_status steno_prep_weights(struct steno_prep *pc, int in, bool trans,
     return STENO_OK;
 }
 
+steno_status steno_prep_weights_parts(struct steno_prep *pc, int in, size_t parts, bool turned,
+                                      struct steno_weights **out, steno_err *err)
+{
+    const struct steno_tensor *w = steno_prep_const(pc, in);
+    const steno_kernels *k = steno_prep_kernels(pc);
+    const size_t rows = (size_t)w->shape.dim[0], all = (size_t)w->shape.dim[1], cols = all / parts;
+    struct steno_weights *p = calloc(parts, sizeof *p), *one = NULL;
+    char *block = NULL;
+    bool filled = false, ok;
+    double lost = 0, part;
+    if (all % parts) {
+        free(p);
+        return steno_fail(err, STENO_ERR_FORMAT, "%zu columns do not divide into %zu", all, parts);
+    }
+    one = describe(k, steno_prep_precision(pc), turned ? cols : rows, turned ? rows : cols);
+    if (p && one)
+        block = steno_prep_memory(pc, in, parts * ((one->bytes + 63) / 64 * 64), &filled);
+    ok = block != NULL;
+    for (size_t i = 0; ok && i < parts; i++) {
+        p[i] = *one;
+        place(&p[i], k, block + i * ((one->bytes + 63) / 64 * 64));
+        ok = filled || fill(&p[i], k, (const float *)w->data + i * cols, all, turned, &part);
+        lost += filled || !ok ? 0 : part;
+    }
+    if (ok && !filled)
+        steno_prep_rounded(pc, w->data, rows * all, one->precision != STENO_FP32, lost);
+    free(one);
+    if (!ok) {
+        free(p);
+        return steno_fail(err, STENO_ERR_NOMEM, "out of memory for packed weights");
+    }
+    *out = p;
+    return STENO_OK;
+}
+
 /* ---- products ---- */
 
 #define PART_MACS ((size_t)1 << 17) /* multiply-adds worth waking another thread for: ~5 us */

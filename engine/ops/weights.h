@@ -48,6 +48,13 @@ void steno_weights_free(void *w); /* a release function; accepts NULL */
 STENO_MUST steno_status steno_prep_weights(struct steno_prep *pc, int in, bool trans,
                                            struct steno_weights **out, steno_err *err);
 
+/* The same, cut into `parts` of as many columns each, packed one by one: part i is W[:, i] [rows,
+ * cols / parts], or that turned. *out: an array of `parts`, to be freed with free(); the packed
+ * elements are the network's. STENO_ERR_NOMEM, STENO_ERR_FORMAT where the columns do not divide. */
+STENO_MUST steno_status steno_prep_weights_parts(struct steno_prep *pc, int in, size_t parts,
+                                                 bool turned, struct steno_weights **out,
+                                                 steno_err *err);
+
 /* c [m, n] = ep(a [m, k] * W), on the team where it is large. ep: as gemm_f32_packed takes it, but
  * no bias_rows; may be NULL. STENO_ERR_NOMEM (i8: scratch for the rounded rows). */
 STENO_MUST steno_status steno_ops_linear(struct steno_op_ctx *ctx, const struct steno_weights *w,

@@ -106,7 +106,7 @@ static enum kind kind_of(const struct walk *w, int32_t end)
             return NO_BLOCK;
         products += is_product(n);
         norms += is(n, "", "LayerNormalization");
-        if (is(n, "ai.steno", "Attention")) {
+        if (is(n, "ai.steno", "Attention") || is(n, "ai.steno", "LateAttention")) {
             int32_t k = w->g->values[n->in[1]].producer;
             if (kind)
                 return NO_BLOCK;

@@ -43,6 +43,7 @@ const struct steno_pass steno_passes[] = {
     {"convact", 3, 2, steno_pass_convact, "Conv with activation: FusedConv"},
     {"linear", 3, 2, steno_pass_linear, "MatMul by a constant with bias, activation, residual"},
     {"dead", 1, 2, steno_pass_dead, "what the fusions left over"},
+    {"late", 3, 3, steno_pass_late, "rows projected for a step's attention: weights meet its queries"},
     {"qkv", 3, 3, steno_pass_qkv, "products of one input for one attention become one"},
     {"dead", 1, 3, steno_pass_dead, "their weights"},
     {"layers", 3, 4, steno_pass_layers, "blocks and whole layers as one node to readers"},

@@ -103,6 +103,6 @@ steno_pass_fn steno_pass_again, steno_pass_reduce, steno_pass_einsum, steno_pass
     steno_pass_affine, steno_pass_logsoftmax, steno_pass_concat, steno_pass_slice, steno_pass_rmsnorm,
     steno_pass_skipnorm, steno_pass_biasgelu, steno_pass_embed, steno_pass_matmul;
 /* attention and layers */
-steno_pass_fn steno_pass_qkv, steno_pass_layers;
+steno_pass_fn steno_pass_qkv, steno_pass_late, steno_pass_layers;
 
 #endif

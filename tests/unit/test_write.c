@@ -375,6 +375,27 @@ static void attention(void **state)
     }
 }
 
+/* One row of x asks; with and without what is optional. */
+static void attention_of_a_step(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct mk_graph *m = pc_start(13, "2,t,8");
+        pc_graph(m, "wq : 8,8; wk : 8,8; wv : 8,6; bv : 6; d4 = [0,0,2,4]; dv = [0,0,2,3];"
+                    "d3 = [0,0,6]; from = [-1]; far = [9223372036854775807]; one = [1]; half = 0.5;"
+                    "Slice x,from,far,one l; MatMul l,wq q2; MatMul x,wk k2; MatMul x,wv va");
+        if (i)
+            mk_input(m, "added", STENO_F32, "2,1,1,t");
+        pc_graph(m, i ? "Add va,bv v2" : "Identity va v2");
+        pc_graph(m, "Reshape q2,d4 q3; Transpose q3 q perm=[0,2,1,3]; Reshape k2,d4 k3;"
+                    "Transpose k3 k perm=[0,2,3,1]; Reshape v2,dv v3;"
+                    "Transpose v3 v perm=[0,2,1,3]; MatMul q,k s; Mul s,half c");
+        pc_graph(m, i ? "Add c,added e; Softmax e w" : "Softmax c w");
+        pc_graph(m, "MatMul w,v o; Transpose o ot perm=[0,2,1,3]; Reshape ot,d3 a; Neg a y; -> y");
+        round_trip(m, "LateAttention", 13);
+    }
+}
+
 /* Two convolutions, the second with Clip and a sum. */
 static struct mk_graph *channels_last(void)
 {
@@ -731,6 +752,7 @@ int main(void)
         cmocka_unit_test(swish_before_it_was_an_operator),
         cmocka_unit_test(gelu_before_it_was_an_operator),
         cmocka_unit_test(layernorm_before_it_was_an_operator),
+        cmocka_unit_test(attention_of_a_step),
         cmocka_unit_test(masked_softmax),
         cmocka_unit_test(conv_with_activation),
         cmocka_unit_test(depthwise_convolution),
