@@ -32,13 +32,9 @@
     X(ms_quant)                                                                                    \
     X(ms_embed)                                                                                    \
     X(fused_attention)                                                                             \
-<<<<<<< HEAD
+    X(late_attention)                                                                              \
     X(fused_int8)                                                                                  \
     X(cached_attention)
-=======
-    X(late_attention)                                                                              \
-    X(fused_int8)
->>>>>>> aed74f6 (passes: weights of a step's attention meet its one row, not the prefix)
 
 #define STENO_OPS_DECLARE(NAME) extern const struct steno_op steno_ops_##NAME[];
 STENO_OPS_FAMILIES(STENO_OPS_DECLARE)
