@@ -136,7 +136,8 @@ static steno_status optimize(steno_network *n, const struct steno_network_option
                                  .infer = pass_infer,
                                  .eval = pass_eval,
                                  .refused = opt->refused,
-                                 .refused_arg = opt->refused_arg};
+                                 .refused_arg = opt->refused_arg,
+                                 .cut_after = opt->part != STENO_PART_ALL};
     int level = opt->opt_level < 0 ? 3 : opt->opt_level;
     steno_status st = steno_ws_init(&ws, &n->k, 1, err);
     if (!st)

@@ -130,7 +130,8 @@ static steno_status build(struct steno_graph *g, int32_t at, const struct found 
 steno_status steno_pass_late(struct steno_graph *g, const struct steno_pass_env *env, int *changed,
                              steno_err *err)
 {
-    (void)env;
+    if (env->cut_after)
+        return STENO_OK;
     for (int32_t i = 0, count = g->n_nodes; i < count; i++) {
         struct found f;
         steno_status st;

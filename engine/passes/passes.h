@@ -18,6 +18,7 @@ struct steno_pass_env {
     /* Hears of near misses; NULL = no one. */
     void (*refused)(void *arg, const char *pass, const char *node, const char *why);
     void *refused_arg;
+    bool cut_after; /* a part is cut out after all passes, at keys and values as they are projected */
 };
 
 struct steno_pass {
