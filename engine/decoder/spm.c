@@ -93,7 +93,7 @@ static size_t slot_of(const steno_spm *s, const char *piece)
     return at;
 }
 
-static steno_status add_piece(steno_spm *s, const Spm__Piece *from, const char *name,
+static steno_status add_piece(steno_spm *s, const StenoSpm__Piece *from, const char *name,
                               steno_err *err)
 {
     struct piece *p = &s->pieces[s->n];
@@ -141,10 +141,10 @@ static steno_status reserve(steno_spm *s, size_t n, const char *name, steno_err 
     return STENO_OK;
 }
 
-static steno_status take(steno_spm *s, const Spm__Model *m, const char *name, steno_err *err)
+static steno_status take(steno_spm *s, const StenoSpm__Model *m, const char *name, steno_err *err)
 {
-    const Spm__TrainerSpec *t = m->trainer_spec;
-    const Spm__NormalizerSpec *n = m->normalizer_spec;
+    const StenoSpm__TrainerSpec *t = m->trainer_spec;
+    const StenoSpm__NormalizerSpec *n = m->normalizer_spec;
     const char *surface = t && t->unk_surface ? t->unk_surface : UNKNOWN_TEXT;
     steno_status st = STENO_OK;
     if (!m->n_pieces || m->n_pieces > STENO_SPM_MAX_PIECES)
@@ -176,13 +176,13 @@ steno_status steno_spm_parse(steno_spm **out, const void *bytes, size_t n, const
 {
     struct heap heap = {.alloc = {heap_alloc, heap_free, &heap}};
     steno_spm *s;
-    Spm__Model *m;
+    StenoSpm__Model *m;
     steno_status st;
     if (n > STENO_SPM_MAX_FILE)
         return steno_fail(err, STENO_ERR_LIMIT, "%s: %zu bytes, at most %zu", name, n,
                           STENO_SPM_MAX_FILE);
     heap.left = 16 * n + ((size_t)1 << 20);
-    m = spm__model__unpack(&heap.alloc, n, bytes);
+    m = steno_spm__model__unpack(&heap.alloc, n, bytes);
     if (!m)
         return steno_fail(err, STENO_ERR_FORMAT,
                           "%s: not a SentencePiece model (no protocol buffer of that kind)", name);
@@ -193,7 +193,7 @@ steno_status steno_spm_parse(steno_spm **out, const void *bytes, size_t n, const
     } else {
         st = steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", name);
     }
-    spm__model__free_unpacked(m, &heap.alloc);
+    steno_spm__model__free_unpacked(m, &heap.alloc);
     if (st)
         steno_spm_close(s);
     else
