@@ -134,12 +134,13 @@ if want integration; then
         py=python3
     fi
     export STENO_PYTHON=$py
+    limit=$([ -n "$san" ] && echo 1200 || echo 420)
     batch 1 < <(for t in tests/integration/test_*.py tests/integration/test_*.sh; do
         [ -f "$t" ] || continue
         # comparisons with other systems say nothing about memory errors that the rest does not
         if [ -n "$san" ] && grep -q '^# not under sanitizers' "$t"; then continue; fi
         case $t in *.py) run="$py $t" ;; *) run="bash $t" ;; esac
-        echo "integration/$(basename "${t%.*}") 420 $run"; done)
+        echo "integration/$(basename "${t%.*}") $limit $run"; done)
 fi
 
 line="$passed passed, $failed failed"

@@ -377,7 +377,7 @@ def beyond_capacity_the_answer_is_503_at_once(d):
         started = time.monotonic()
         answer = transcribe(tight)
         error_of(answer, 503, "busy")
-        assert time.monotonic() - started < 2 * SLOW
+        assert time.monotonic() - started < 20 * SLOW  # at once, that is: not after a time-out
         assert int(answer[1]["retry-after"]) >= 1 and int(answer[1]["retry-after-ms"]) >= 1000, answer
         assert tight.metric('steno_sessions_rejected_total{reason="sessions"}') == 1
         s.sendall(WAV[100:])

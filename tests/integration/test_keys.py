@@ -25,7 +25,7 @@ def keys_file(text):
 
 
 FILE = keys_file(f"[one]\nkey = {ONE}\nsessions = 1\n[two]\nkey = {TWO}\n"
-                 f"[small]\nkey = {SMALL}\naudio_per_minute = 6s\nrequests_per_minute = 100\n")
+                 f"[small]\nkey = {SMALL}\naudio_per_minute = 1s\nrequests_per_minute = 100\n")
 
 
 def post(d, **headers):
@@ -91,7 +91,7 @@ def audio_beyond_the_share_ends_a_stream_after_its_finals_and_refuses_uploads(d)
     out = []
     with connect(d.ws + f"?sample_rate={RATE}&api_key={SMALL}", **OPEN) as ws:
         try:
-            for _ in range(3):  # 5.8 s each, taken up to 4 s at a time: what is too much lasts for many seconds
+            for _ in range(3):  # 5.8 s each, taken up to 4 s at a time: what is too much lasts for minutes
                 ws.send(PCM)
             ws.send('{"type":"end"}')
         except ConnectionClosed:

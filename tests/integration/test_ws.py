@@ -690,7 +690,7 @@ def beyond_capacity_the_handshake_is_refused_at_once(_):
                 assert e.response.status_code == 503 and int(e.response.headers["Retry-After"]) > 0
                 assert json.loads(e.response.body)["error"]["code"] == "busy", e.response.body
             assert d.metric('steno_sessions_rejected_total{reason="sessions"}') == 1
-            assert time.monotonic() - t0 < 2 * SLOW
+            assert time.monotonic() - t0 < 20 * SLOW  # at once, that is: not after a time-out
             a.send('{"type":"end"}')
             b.send('{"type":"end"}')
             a.recv(timeout=20 * SLOW)
