@@ -8,15 +8,11 @@
 
 #include <string.h>
 
-static const struct steno_partial *of(const struct steno_infer *ic, int in)
+static const struct steno_partial *of_value(const struct steno_infer *ic, steno_vid v)
 {
-    const struct steno_node *n = ic->node;
-    const struct steno_known *k;
+    const struct steno_known *k = &ic->known[v];
     struct steno_partial *p;
     size_t count;
-    if (in >= n->n_in || n->in[in] == STENO_NONE)
-        return NULL;
-    k = &ic->known[n->in[in]];
     if (k->part || !k->value || k->value->dtype != STENO_I64 || !k->value->data)
         return k->part;
     count = steno_numel(k->value);
@@ -25,7 +21,14 @@ static const struct steno_partial *of(const struct steno_infer *ic, int in)
         return NULL;
     p->n = (int)count;
     memcpy(p->v, k->value->data, count * sizeof p->v[0]);
+    memset(p->sym, 0, sizeof p->sym);
     return p;
+}
+
+static const struct steno_partial *of(const struct steno_infer *ic, int in)
+{
+    const struct steno_node *n = ic->node;
+    return in < n->n_in && n->in[in] != STENO_NONE ? of_value(ic, n->in[in]) : NULL;
 }
 
 static bool from_shape(struct steno_infer *ic, struct steno_partial *p)
@@ -144,6 +147,33 @@ static bool arithmetic(struct steno_infer *ic, struct steno_partial *p)
     return true;
 }
 
+/* Where(Equal(a, b), x, y), as exporters write the target of an Expand (-1 stands for 1). A dimension
+ * is never negative, so it differs from a number that is. */
+static bool where(struct steno_infer *ic, struct steno_partial *p)
+{
+    const struct steno_partial *x = of(ic, 1), *y = of(ic, 2), *a, *b;
+    const struct steno_node *eq;
+    int32_t at;
+    if (!x || !y || x->n != y->n || ic->node->in[0] == STENO_NONE)
+        return false;
+    at = ic->g->values[ic->node->in[0]].producer;
+    eq = at == STENO_NONE ? NULL : &ic->g->nodes[at];
+    if (!eq || *eq->domain || strcmp(eq->op_type, "Equal"))
+        return false;
+    a = of_value(ic, eq->in[0]);
+    b = of_value(ic, eq->in[1]);
+    if (!a || !b || a->n != x->n || b->n != x->n)
+        return false;
+    for (int i = 0; i < x->n; i++) {
+        bool sa = a->sym[i], sb = b->sym[i], apart = (sa && b->v[i] < 0) || (sb && a->v[i] < 0);
+        if ((sa || sb) && (sa == sb || !apart))
+            return false;
+        if (!take(p, !sa && !sb && a->v[i] == b->v[i] ? x : y, i))
+            return false;
+    }
+    return true;
+}
+
 static bool evaluate(struct steno_infer *ic, struct steno_partial *p)
 {
     static const struct {
@@ -152,7 +182,7 @@ static bool evaluate(struct steno_infer *ic, struct steno_partial *p)
     } rows[] = {{"Shape", from_shape}, {"Gather", gather}, {"Slice", slice},   {"Concat", concat},
                 {"Squeeze", copy},     {"Identity", copy}, {"Unsqueeze", copy},
                 {"Add", arithmetic},   {"Sub", arithmetic}, {"Mul", arithmetic},
-                {"Div", arithmetic}};
+                {"Div", arithmetic},   {"Where", where}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         if (!strcmp(ic->node->op_type, rows[i].type))
             return rows[i].fn(ic, p);
@@ -234,6 +264,29 @@ static void constant_of_shape(struct steno_infer *ic)
     steno_infer_set(ic, 0, ic->known[ic->node->out[0]].dtype, &out);
 }
 
+/* Expand to a shape of which symbols are known. */
+static void expand(struct steno_infer *ic)
+{
+    const struct steno_partial *p = of(ic, 1);
+    struct steno_shape in = steno_infer_shape(ic, 0), out;
+    if (!p || in.rank < 0)
+        return;
+    out.rank = p->n > in.rank ? p->n : in.rank;
+    for (int i = 1; i <= out.rank; i++) {
+        int64_t have = i <= in.rank ? in.dim[in.rank - i] : 1, want = 1;
+        bool sym = i <= p->n && p->sym[p->n - i];
+        int64_t *to = &out.dim[out.rank - i];
+        if (i <= p->n)
+            want = p->v[p->n - i];
+        if (!sym && want < 0)
+            return;
+        *to = have == 1 ? want : have > 1 || have == want || (!sym && want == 1) ? have : STENO_DIM_ANY;
+        if (*to == STENO_DIM_ANY)
+            *to = steno_infer_new_dim(ic);
+    }
+    steno_infer_set(ic, 0, steno_infer_dtype(ic, 0), &out);
+}
+
 static bool numbers(const struct steno_partial *p)
 {
     for (int i = 0; i < p->n; i++)
@@ -273,6 +326,8 @@ void steno_infer_partial(struct steno_infer *ic)
         reshape(ic);
     if (!strcmp(n->op_type, "ConstantOfShape") && !steno_shape_known(&y->shape))
         constant_of_shape(ic);
+    if (!strcmp(n->op_type, "Expand") && !steno_shape_known(&y->shape))
+        expand(ic);
     if (y->dtype != STENO_I64 || !evaluate(ic, &p))
         return;
     if (numbers(&p) && keep_value(ic, y, &p))
