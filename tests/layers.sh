@@ -16,7 +16,7 @@ check() { # NAME OUTPUT: passes when the output is empty
 # folder -> folders it may include from, beside itself and base
 declare -A may=(
     [base]="" [audio]="" [features]="" [kernels]="" [graph]="" [decoder]=""
-    [onnx]="graph" [passes]="graph ops kernels" [plan]="graph ops kernels" [ops]="graph kernels"
+    [onnx]="graph" [passes]="graph ops kernels" [plan]="graph ops kernels" [ops]="graph kernels features"
     [exec]="graph ops kernels onnx passes plan"
     [models]="exec graph features audio decoder kernels" [pool]="models exec decoder audio features"
 )

@@ -16,6 +16,7 @@
 
 #include "features/vec.h"
 
+#include <assert.h>
 #include <kiss_fftr.h>
 #include <math.h>
 #include <stdlib.h>
@@ -275,13 +276,29 @@ static void take_apart(const steno_fft *f, const float *zr, const float *zi, flo
     }
 }
 
-void steno_fft_power(steno_fft *f, const float *x, float *power)
+static void power_own(steno_fft *f, const float *x, float *power)
 {
     const float *zr, *zi;
+    split(f, x);
+    transform(f, &zr, &zi);
+    take_apart(f, zr, zi, power);
+}
+
+void steno_fft_power_in(const steno_fft *f, const float *x, float *power, float *scratch)
+{
+    struct steno_fft own = *f;
+    assert(f->block);
+    own.re = scratch;
+    own.im = scratch + f->m;
+    own.re2 = scratch + 2 * f->m;
+    own.im2 = scratch + 3 * f->m;
+    power_own(&own, x, power);
+}
+
+void steno_fft_power(steno_fft *f, const float *x, float *power)
+{
     if (f->block) {
-        split(f, x);
-        transform(f, &zr, &zi);
-        take_apart(f, zr, zi, power);
+        power_own(f, x, power);
         return;
     }
     kiss_fftr(f->plan, x, f->spec);

@@ -13,5 +13,8 @@ STENO_MUST steno_status steno_fft_open(steno_fft **out, size_t n, steno_err *err
 void steno_fft_close(steno_fft *f);
 /* x [n] -> power [n/2 + 1] = |X[k]|^2, k from DC to Nyquist, no scaling. */
 void steno_fft_power(steno_fft *f, const float *x, float *power);
+/* The same with scratch [2 n] of the caller's, so that any number of threads may use one plan. n: a
+ * power of two from 64 to 8192. */
+void steno_fft_power_in(const steno_fft *f, const float *x, float *power, float *scratch);
 
 #endif

@@ -29,7 +29,8 @@ enum steno_act {
     STENO_ACT_TANH,
     STENO_ACT_SILU,
     STENO_ACT_GELU,
-    STENO_ACT_CLIP
+    STENO_ACT_CLIP,
+    STENO_ACT_SWOOSH
 };
 
 /* f32 weights B [K,N] packed for this CPU level's gemm: layout private to the level. */
@@ -46,7 +47,7 @@ struct steno_gemm_epilogue {
     const float *residual; /* [M, ldr] added after the activation, or NULL; must not overlap C */
     size_t ldr;
     enum steno_act act;
-    float act_min, act_max; /* STENO_ACT_CLIP */
+    float act_min, act_max; /* STENO_ACT_CLIP; of STENO_ACT_SWOOSH shift and offset */
     float alpha;            /* scale of A*B before the bias; 1 usual. 0 is taken literally */
     bool bias_rows;         /* bias belongs to rows of C (convolution: output channels) */
 };
@@ -158,6 +159,10 @@ struct steno_kernels {
     void (*clip_f32)(float *y, const float *x, size_t n, float lo, float hi);
     /* Gated linear unit: y = a * sigmoid(b); y may be a or b. */
     void (*glu_f32)(float *y, const float *a, const float *b, size_t n);
+    /* y = log(1 + e^(x - shift)) - 0.08 x - offset; x == y allowed. The two sums are rounded to f32
+     * as they stand. Zipformer (Yao et al. 2024, section 3.4): SwooshL 4, 0.035; SwooshR 1,
+     * 0.313261687. */
+    void (*swoosh_f32)(float *y, const float *x, size_t n, float shift, float offset);
     /* y += scale * x. */
     void (*axpy_f32)(float *y, const float *x, size_t n, float scale);
 

@@ -10,6 +10,12 @@
 static const struct steno_body_row rows[] = {
     {"ai.steno", "Linear", 1, steno_body_linear},
     {"ai.steno", "Glu", 1, steno_body_glu},
+    {"ai.steno", "Swoosh", 1, steno_body_swoosh},
+    {"ai.steno", "BiasNorm", 1, steno_body_bias_norm},
+    {"ai.steno", "Bypass", 1, steno_body_bypass},
+    {"ai.steno", "RelativeWindow", 1, steno_body_relative_window},
+    {"ai.steno", "PowerSpectrum", 1, steno_body_power_spectrum},
+    {"ai.steno", "ChunkConv", 1, steno_body_chunk_conv},
     {"ai.steno", "DepthwiseConv1d", 1, steno_body_depthwise},
     {"ai.steno", "ConvNhwc", 1, steno_body_conv_nhwc},
     {"ai.steno", "MaskedSoftmax", 1, steno_body_masked_softmax},
@@ -173,6 +179,22 @@ void steno_body_gelu_tanh(struct steno_body *b, const char *y, const char *x)
                    x, x, steno_body_float(sqrt(2 / acos(-1))).s, x, y);
 }
 
+/* log(1 + e^(x - shift)) - 0.08 x - offset; once in a body */
+static void swoosh(struct steno_body *b, const char *y, const char *x, float shift, float offset)
+{
+    steno_body_add(b,
+                   "s_shift = f32(%s)\ns_z = Sub(%s, s_shift)\ns_plus = Softplus(s_z)\n"
+                   "s_slope = f32(0.08)\ns_line = Mul(%s, s_slope)\ns_bent = Sub(s_plus, s_line)\n"
+                   "s_offset = f32(%s)\n%s = Sub(s_bent, s_offset)",
+                   steno_body_float((double)shift).s, x, x, steno_body_float((double)offset).s, y);
+}
+
+void steno_body_swoosh(struct steno_body *b)
+{
+    swoosh(b, "out0", "in0", steno_node_float(b->node, "shift", 0),
+           steno_node_float(b->node, "offset", 0));
+}
+
 void steno_body_act(struct steno_body *b, const char *y, const char *x, int act)
 {
     struct steno_body_name t;
@@ -198,6 +220,10 @@ void steno_body_act(struct steno_body *b, const char *y, const char *x, int act)
         steno_body_add(b, "clip_lo = f32(%s)\nclip_hi = f32(%s)\n%s = Clip(%s, clip_lo, clip_hi)",
                        steno_body_float((double)steno_node_float(b->node, "act_min", 0)).s,
                        steno_body_float((double)steno_node_float(b->node, "act_max", 0)).s, y, x);
+        return;
+    case STENO_ACT_SWOOSH:
+        swoosh(b, y, x, steno_node_float(b->node, "act_min", 0),
+               steno_node_float(b->node, "act_max", 0));
         return;
     default:
         steno_body_unsupported(b);

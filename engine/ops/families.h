@@ -25,6 +25,9 @@
     X(einsum)                                                                                      \
     X(signal)                                                                                      \
     X(fused)                                                                                       \
+    X(fused_zipformer)                                                                             \
+    X(fused_chunkconv)                                                                             \
+    X(fused_spectrum)                                                                              \
     X(pool)                                                                                        \
     X(quant)                                                                                       \
     X(ms)                                                                                          \

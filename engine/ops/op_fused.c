@@ -240,6 +240,7 @@ static void activate(const steno_kernels *k, enum steno_act act, float *y, size_
     case STENO_ACT_NONE:
     case STENO_ACT_GELU:
     case STENO_ACT_CLIP:
+    case STENO_ACT_SWOOSH:
         break;
     }
 }

@@ -553,21 +553,43 @@ static bool pad_dim(int64_t dim, int64_t before, int64_t after, int64_t *out)
            *out >= 0;
 }
 
-/* One element after the other along the outer axes, by table along each axis: only for the modes
- * that repeat data. */
+/* A row of n elements: what x [have] has of it in one piece, what is repeated one by one. */
+static void pad_row(char *d, int64_t n, const char *x, int64_t have, size_t e, enum pad_mode mode,
+                    int64_t before)
+{
+    int64_t first = before > 0 ? before : 0, end = before + have;
+    first = first < n ? first : n;
+    end = end < n ? end : n;
+    end = end > first ? end : first;
+    for (int64_t i = 0; i < n; i++) {
+        if (i == first && end > first) {
+            memcpy(d + (size_t)i * e, x + (size_t)(i - before) * e, (size_t)(end - first) * e);
+            i = end - 1;
+            continue;
+        }
+        memcpy(d + (size_t)i * e, x + (size_t)pad_index(mode, i - before, have) * e, e);
+    }
+}
+
+/* Only for the modes that repeat data. */
 static void pad_gather(const struct steno_tensor *x, const struct steno_tensor *y,
                        enum pad_mode mode, const int64_t *before)
 {
+    const int last = y->shape.rank - 1;
     size_t e = steno_dtype_size(x->dtype), n = steno_numel(y);
     int64_t in[STENO_MAX_RANK], idx[STENO_MAX_RANK] = {0};
     char *d = y->data;
     steno_ops_strides(&x->shape, in);
-    for (size_t i = 0; i < n; i++, d += e) {
-        int64_t at = 0;
-        for (int k = 0; k < y->shape.rank; k++)
-            at += pad_index(mode, idx[k] - before[k], x->shape.dim[k]) * in[k];
-        memcpy(d, (const char *)x->data + (size_t)at * e, e);
-        for (int k = y->shape.rank - 1; k >= 0 && ++idx[k] == y->shape.dim[k]; k--)
+    if (last < 0) {
+        memcpy(d, x->data, e);
+        return;
+    }
+    for (size_t row = (size_t)y->shape.dim[last], i = 0; i < n; i += row, d += row * e) {
+        const char *from = x->data;
+        for (int k = 0; k < last; k++)
+            from += (size_t)(pad_index(mode, idx[k] - before[k], x->shape.dim[k]) * in[k]) * e;
+        pad_row(d, (int64_t)row, from, x->shape.dim[last], e, mode, before[last]);
+        for (int k = last - 1; k >= 0 && ++idx[k] == y->shape.dim[k]; k--)
             idx[k] = 0;
     }
 }

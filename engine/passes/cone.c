@@ -13,7 +13,7 @@ double steno_cone_f32(double v)
 
 enum code {
     NONE, ERF, TANH, SIGMOID, EXP, LOG, SQRT, SOFTPLUS, RELU, NEG, RECIPROCAL, HARD_SIGMOID,
-    ADD, SUB, MUL, DIV, POW, MAX, MIN, CLIP
+    ADD, SUB, MUL, DIV, POW, MAX, MIN, CLIP, ABS, EQUAL, WHERE
 };
 
 int steno_cone_code(const struct steno_node *n)
@@ -40,7 +40,10 @@ int steno_cone_code(const struct steno_node *n)
                 {"Pow", POW, 2, 2},
                 {"Max", MAX, 2, 2},
                 {"Min", MIN, 2, 2},
-                {"Clip", CLIP, 1, 3}};
+                {"Clip", CLIP, 1, 3},
+                {"Abs", ABS, 1, 1},
+                {"Equal", EQUAL, 2, 2},
+                {"Where", WHERE, 3, 3}};
     if (*n->domain || n->n_out != 1)
         return NONE;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
@@ -108,6 +111,12 @@ static double value_of(enum code code, const struct steno_node *n, const double 
         return fmin(in[0], in[1]);
     case CLIP:
         return clip(n, in);
+    case ABS:
+        return fabs(in[0]);
+    case EQUAL: /* a truth is 0 or 1 here */
+        return in[0] == in[1];
+    case WHERE:
+        return in[0] != 0 ? in[1] : in[2];
     case NONE:
         break;
     }

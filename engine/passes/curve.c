@@ -73,7 +73,7 @@ static const struct steno_curve *find(struct steno_graph *g, struct steno_node *
             steno_pass_same_shape(g, last, end->out[0])) {
             c.x = last;
             for (const struct steno_curve *f = curves; f->type; f++)
-                if (steno_op_find("", f->type, f->opset) && matches(g, &c, f, &param)) {
+                if (steno_op_find(f->domain ? f->domain : "", f->type, f->opset) && matches(g, &c, f, &param)) {
                     found = f;
                     *best = c;
                     *p = param;
@@ -88,17 +88,19 @@ static steno_status replace(struct steno_graph *g, const struct steno_cone *c,
 {
     const char *name = c->node[0]->name;
     steno_vid out = c->node[0]->out[0];
-    bool attr = f->form || (f->attr && fabs(p - 1) > 1e-6);
+    int attr = f->fixed[0].name ? 2 : f->form || (f->attr && fabs(p - 1) > 1e-6);
     struct steno_node *y;
     for (int i = 0; i < c->n; i++)
         c->node[i]->dead = true;
-    y = steno_pass_add_node(g, "", f->type, f->opset, name, 1, 1, attr, err);
+    y = steno_pass_add_node(g, f->domain ? f->domain : "", f->type, f->opset, name, 1, 1, attr, err);
     if (!y)
         return STENO_ERR_NOMEM;
+    for (int i = 0; i < 2 && f->fixed[0].name; i++)
+        steno_pass_set_float(g, y, i, f->fixed[i].name, f->fixed[i].v);
     if (f->form)
         y->attr[0] = (struct steno_attr){
             .name = "approximate", .kind = STENO_ATTR_STRING, .s = f->form};
-    else if (attr)
+    else if (attr == 1)
         steno_pass_set_float(g, y, 0, f->attr, (float)p);
     y->in[0] = c->x;
     y->out[0] = out;

@@ -8,12 +8,17 @@
 #include "passes/passes.h"
 
 struct steno_curve {
-    const char *type; /* operator of ai.onnx that computes it */
+    const char *type; /* operator that computes it, of ai.onnx if nothing else is said */
     int opset;
     double (*f)(double x, double p); /* p: the attribute's value */
     double (*find)(double y1);       /* the attribute from the value at 1; NULL: there is none */
     const char *attr;                /* its name; the operator takes it as a float */
     const char *form;                /* "approximate" of Gelu, or NULL */
+    const char *domain;              /* NULL: ai.onnx */
+    struct {
+        const char *name;
+        float v;
+    } fixed[2]; /* attributes with these values; nothing or both */
 };
 
 /* Cones that compute one of `curves` (ends with an entry without type) become one node each. f32. */

@@ -60,6 +60,11 @@ static enum steno_act act_of(const struct steno_graph *g, const struct steno_nod
                 {"Tanh", STENO_ACT_TANH},
                 {"Swish", STENO_ACT_SILU}};
     *lo = *hi = 0;
+    if (!strcmp(n->domain, "ai.steno") && !strcmp(n->op_type, "Swoosh")) {
+        *lo = steno_node_float(n, "shift", 0);
+        *hi = steno_node_float(n, "offset", 0);
+        return STENO_ACT_SWOOSH;
+    }
     if (*n->domain)
         return STENO_ACT_NONE;
     for (size_t i = 0; i < sizeof acts / sizeof *acts; i++)

@@ -23,7 +23,9 @@ steno_status steno_pass_gelu(struct steno_graph *g, const struct steno_pass_env 
                              steno_err *err)
 {
     static const struct steno_curve curves[] = {
-        {"Gelu", 20, by_erf, NULL, NULL, NULL}, {"Gelu", 20, by_tanh, NULL, NULL, "tanh"}, {0}};
+        {.type = "Gelu", .opset = 20, .f = by_erf},
+        {.type = "Gelu", .opset = 20, .f = by_tanh, .form = "tanh"},
+        {0}};
     (void)env;
     return steno_pass_curves(g, curves, changed, err);
 }

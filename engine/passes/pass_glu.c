@@ -1,5 +1,7 @@
 /* Before: a, b = Split(x) in two equal parts of the last axis, y = Mul(a, Sigmoid(b))
  * After:  y = ai.steno:Glu(x)      (ops/op_fused.c)
+ * Before: a = Slice(x, first half), b = Slice(x, second half) of the last axis, y = Mul(a, Sigmoid(b))
+ * After:  y = ai.steno:Glu(x)
  * Before: the same along axis 1 of Transpose(x; 0,2,1)
  * After:  y = Transpose(ai.steno:Glu(x); 0,2,1) */
 #include "passes/passes.h"
@@ -37,6 +39,37 @@ static struct steno_node *match(struct steno_graph *g, const struct steno_node *
     return NULL;
 }
 
+/* Slice [from, from + n) of the last axis of x, 2 n long, read by nobody else. */
+static bool is_half(const struct steno_graph *g, const struct steno_node *n, bool second)
+{
+    const struct steno_shape *x = n ? &g->values[n->in[0]].shape : NULL;
+    double start, end, axis, step = 1, half;
+    if (!n || n->opset < 10 || n->n_in < 4 || x->rank < 1 || x->dim[x->rank - 1] < 2 ||
+        x->dim[x->rank - 1] % 2 || !steno_pass_scalar(g, n->in[1], &start) ||
+        !steno_pass_scalar(g, n->in[2], &end) || !steno_pass_scalar(g, n->in[3], &axis) ||
+        steno_numel(g->values[n->in[1]].constant) != 1 || g->values[n->in[0]].dtype != STENO_F32 ||
+        (n->n_in > 4 && n->in[4] != STENO_NONE && !steno_pass_scalar(g, n->in[4], &step)))
+        return false;
+    half = (double)(x->dim[x->rank - 1] / 2);
+    return step == 1 && (axis == -1 || axis == x->rank - 1) &&
+           (second ? start == half && end >= 2 * half : start == 0 && end == half);
+}
+
+/* a * Sigmoid(b) where both are slices: the first of them, with the others gone. */
+static struct steno_node *match_slices(struct steno_graph *g, const struct steno_node *mul)
+{
+    for (int k = 0; k < 2; k++) {
+        struct steno_node *sig = steno_pass_only_use(g, mul->in[k], "Sigmoid");
+        struct steno_node *b = sig ? steno_pass_only_use(g, sig->in[0], "Slice") : NULL;
+        struct steno_node *a = b ? steno_pass_only_use(g, mul->in[1 - k], "Slice") : NULL;
+        if (!a || a->in[0] != b->in[0] || !is_half(g, a, false) || !is_half(g, b, true))
+            continue;
+        sig->dead = b->dead = true;
+        return a;
+    }
+    return NULL;
+}
+
 steno_status steno_pass_glu(struct steno_graph *g, const struct steno_pass_env *env, int *changed,
                             steno_err *err)
 {
@@ -46,11 +79,11 @@ steno_status steno_pass_glu(struct steno_graph *g, const struct steno_pass_env *
         steno_status st = STENO_OK;
         steno_vid x, out;
         if (mul->dead || *mul->domain || strcmp(mul->op_type, "Mul") || mul->n_in != 2 ||
-            !(split = match(g, mul)))
+            (!(split = match(g, mul)) && !(split = match_slices(g, mul))))
             continue;
         x = split->in[0];
         out = mul->out[0];
-        if (!halves(g, split, -1))
+        if (steno_pass_is(split, "Split") && !halves(g, split, -1))
             swap = steno_pass_swapped(g, x);
         mul->dead = split->dead = true;
         if (swap) {

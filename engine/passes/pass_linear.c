@@ -195,6 +195,12 @@ static bool take_act(const struct steno_graph *g, struct steno_node *l, const st
         l->attr[0].i = STENO_ACT_CLIP;
         return true;
     }
+    if (!strcmp(n->domain, "ai.steno") && !strcmp(n->op_type, "Swoosh") && l->n_attr > 3) {
+        l->attr[0].i = STENO_ACT_SWOOSH;
+        l->attr[2].f = steno_node_float(n, "shift", 0);
+        l->attr[3].f = steno_node_float(n, "offset", 0);
+        return true;
+    }
     for (size_t i = 0; i < sizeof acts / sizeof acts[0]; i++)
         if (is(n, acts[i].type)) {
             l->attr[0].i = acts[i].act;

@@ -71,7 +71,7 @@ static bool one_input(const struct steno_node *n)
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         if (is(n, types[i]))
             return true;
-    return false;
+    return !strcmp(n->domain, "ai.steno") && !strcmp(n->op_type, "Swoosh");
 }
 
 static bool two_inputs(const struct steno_node *n)

@@ -35,10 +35,11 @@ static double mish(double x, double p)
 steno_status steno_pass_swish(struct steno_graph *g, const struct steno_pass_env *env, int *changed,
                               steno_err *err)
 {
-    static const struct steno_curve curves[] = {{"Swish", 24, swish, alpha_of, "alpha", NULL},
-                                                {"HardSwish", 14, hard_swish, NULL, NULL, NULL},
-                                                {"Mish", 18, mish, NULL, NULL, NULL},
-                                                {0}};
+    static const struct steno_curve curves[] = {
+        {.type = "Swish", .opset = 24, .f = swish, .find = alpha_of, .attr = "alpha"},
+        {.type = "HardSwish", .opset = 14, .f = hard_swish},
+        {.type = "Mish", .opset = 18, .f = mish},
+        {0}};
     (void)env;
     return steno_pass_curves(g, curves, changed, err);
 }

@@ -99,6 +99,11 @@ steno_pass_fn steno_pass_dead, steno_pass_identity, steno_pass_fold, steno_pass_
     steno_pass_transpose, steno_pass_gelu, steno_pass_convact, steno_pass_softmax,
     steno_pass_relshift, steno_pass_int8, steno_pass_attention, steno_pass_pointwise,
     steno_pass_depthwise, steno_pass_nhwc;
+/* Zipformer */
+steno_pass_fn steno_pass_swoosh, steno_pass_biasnorm, steno_pass_bypass,
+    steno_pass_chunkconv, steno_pass_relwindow;
+/* frontends */
+steno_pass_fn steno_pass_spectrum;
 /* single operators */
 steno_pass_fn steno_pass_again, steno_pass_reduce, steno_pass_einsum, steno_pass_pad,
     steno_pass_affine, steno_pass_logsoftmax, steno_pass_concat, steno_pass_slice, steno_pass_rmsnorm,

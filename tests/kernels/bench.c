@@ -58,6 +58,10 @@ static void call_glu(const struct run *r)
 {
     r->k->glu_f32(r->y, r->x, r->w, r->b->n);
 }
+static void call_swoosh(const struct run *r)
+{
+    r->k->swoosh_f32(r->y, r->x, r->b->n, 4, 0.035f);
+}
 static void call_sum(const struct run *r)
 {
     r->y[0] = r->k->sum_f32(r->x, r->b->n);
@@ -151,6 +155,7 @@ static const struct bench benches[] = {
     {"add_f32", call_add, 1, 4096, 1, 0, 12, PLAIN},
     {"mul_f32", call_mul, 1, 4096, 1, 0, 12, PLAIN},
     {"glu_f32", call_glu, 1, 4096, 1, 0, 12, PLAIN},
+    {"swoosh_f32", call_swoosh, 1, 4096, 1, 0, 8, PLAIN},
     {"sum_f32", call_sum, 1, 4096, 1, 0, 4, PLAIN},
     {"max_reduce_f32", call_max, 1, 4096, 1, 0, 4, PLAIN},
     {"dot_f32", call_dot, 1, 4096, 1, 0, 8, PLAIN},

@@ -1,5 +1,6 @@
 #include "tests/kernels/kcheck.h"
 
+#include <float.h>
 #include <string.h>
 
 static double d_sigmoid(double x)
@@ -204,6 +205,24 @@ static void check_glu(const steno_kernels *k, size_t n)
     guard_free(y);
 }
 
+/* Two sums of the size of |x| and of log(1 + e^z) are rounded, and both constants. */
+static void check_swoosh(const steno_kernels *k, size_t n)
+{
+    float *x = guard_new(n), *y = guard_new(n);
+    fill_wild(x, n);
+    k->swoosh_f32(y, x, n, 4, 0.035f);
+    for (size_t i = 0; i < n; i++) {
+        double v = (double)x[i], z = v - 4, s = fmax(z, 0) + log1p(exp(-fabs(z)));
+        double want = s - (double)0.08f * v - (double)0.035f, size = s + fabs(v) + 4;
+        bool odd = !isfinite(want) || fabs(want) > (double)FLT_MAX;
+        if (odd ? isfinite(y[i]) && fabsf(y[i]) < FLT_MAX / 2
+                : !(fabs((double)y[i] - want) <= 4 * (double)EPS * size))
+            test_fail("n %zu: swoosh(%a) = %a, exact %a", n, (double)x[i], (double)y[i], want);
+    }
+    guard_free(x);
+    guard_free(y);
+}
+
 static void check_axpy(const steno_kernels *k, size_t n)
 {
     float *x = guard_new(n), *y = guard_new(n), *old = guard_new(n);
@@ -227,6 +246,7 @@ void check_elementwise(const steno_kernels *k)
     } others[] = {{"affine_f32", check_affine},
                   {"clip_f32", check_clip},
                   {"glu_f32", check_glu},
+                  {"swoosh_f32", check_swoosh},
                   {"axpy_f32", check_axpy}};
     for (size_t i = 0; i < sizeof unaries / sizeof *unaries; i++) {
         steno_unary_f32 *fn;

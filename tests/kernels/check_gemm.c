@@ -69,7 +69,7 @@ static void setup_new(struct setup *t, struct shape s, bool trans_a, bool trans_
                                          .bias_rows = variant & 8,
                                          .residual = variant & 2 ? t->residual : NULL,
                                          .ldr = s.n + 1,
-                                         .act = (enum steno_act)(variant % 7),
+                                         .act = (enum steno_act)(variant % 8),
                                          .act_min = -0.25f,
                                          .act_max = 0.5f};
     t->use = variant ? &t->ep : NULL;
@@ -101,6 +101,9 @@ static double activate(double v, const struct steno_gemm_epilogue *ep)
         return 0.5 * v * (1 + erf(v * 0.70710678118654752440));
     case STENO_ACT_CLIP:
         return fmin(fmax(v, (double)ep->act_min), (double)ep->act_max);
+    case STENO_ACT_SWOOSH:
+        return fmax(v - (double)ep->act_min, 0) + log1p(exp(-fabs(v - (double)ep->act_min))) -
+               0.08 * v - (double)ep->act_max;
     }
     return v;
 }

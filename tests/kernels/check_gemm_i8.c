@@ -156,6 +156,9 @@ static double activated(double v, const struct steno_gemm_epilogue *ep)
         return 0.5 * v * (1 + erf(v * 0.70710678118654752440));
     case STENO_ACT_CLIP:
         return fmin(fmax(v, (double)ep->act_min), (double)ep->act_max);
+    case STENO_ACT_SWOOSH:
+        return fmax(v - (double)ep->act_min, 0) + log1p(exp(-fabs(v - (double)ep->act_min))) -
+               0.08 * v - (double)ep->act_max;
     default:
         return v;
     }

@@ -743,12 +743,66 @@ static void a_network_opened_for_running_is_not_written(void **state)
     mk_free(m);
 }
 
+/* ---- Zipformer ---- */
+
+static void zipformer_round_trip(const char *dims, const char *text, const char *type)
+{
+    static const int opsets[] = {13, 18};
+    for (size_t i = 0; i < 2; i++) {
+        struct mk_graph *m = pc_start(13, dims);
+        pc_graph(m, "zero = 0; one = 1; two = 2; four = 4; half = -0.5; slope = 0.08; left = 0.035;"
+                    "b : 8; n1 = [1]; n2 = [2]; n3 = [3]; last = [-1]; back = [-3];"
+                    "big = [9223372036854775807]");
+        pc_graph(m, text);
+        pc_graph(m, "-> y");
+        round_trip(m, type, opsets[i]);
+    }
+}
+
+#define SWOOSH                                                                                     \
+    "Sub h,four z; Softplus z w; Mul h,slope m; Sub w,m u; Sub u,left y"
+
+static void zipformers_parts(void **state)
+{
+    (void)state;
+    zipformer_round_trip("2,t,8", "Tanh x h;" SWOOSH, "Swoosh");
+    zipformer_round_trip("2,t,8", "k : 8,8; MatMul x,k h;" SWOOSH, "Linear");
+    zipformer_round_trip("2,t,8", "Sub x,b d; Pow d,two q; ReduceMean q m axes=[-1] keepdims=1;"
+                                  "Pow m,half r; Mul r,four f; Mul x,f y", "BiasNorm");
+    zipformer_round_trip("2,t,8", "Tanh x f; Sub f,x d; Mul d,b e; Add x,e y", "Bypass");
+    zipformer_round_trip("2,n,3,7", "down = [2,1,0]; up = [0,1,2,3,4]; heads = [2]; flat = [-1,7];"
+                                    "to = [2,-1,3,5]; Reshape x,flat r; Shape x sh; Gather sh,n1 n;"
+                                    "Mul n,heads hn; Tile down,hn t; Unsqueeze t,last u; Add u,up i;"
+                                    "GatherElements r,i e axis=1; Reshape e,to y",
+                         "RelativeWindow");
+}
+
+static void chunk_convolution(void **state)
+{
+    (void)state;
+    for (int masked = 0; masked < 2; masked++) {
+        struct mk_graph *m = pc_start(13, "4,n,8");
+        mk_input(m, "cache", STENO_F32, "n,8,3");
+        mk_input(m, "mask", STENO_BOOL, "n,1,4");
+        pc_graph(m, "zero = 0; n1 = [1]; n2 = [2]; n3 = [3]; back = [-3];"
+                    "big = [9223372036854775807]; w1 : 8,1,4; b1 : 8; w2 : 8,1,3; b2 : 8;"
+                    "scale : 8,4; Transpose x a perm=[1,2,0]; Where mask,zero,a h");
+        pc_graph(m, masked ? "Concat cache,h z axis=2; Conv z,w1,b1 c group=8"
+                           : "Concat cache,a z axis=2; Conv z,w1 c group=8; Abs h other; -> other");
+        pc_graph(m, "Slice z,n3,big,n2,n1 p; Conv p,w2,b2 v group=8 pads=[1,1]; Mul v,scale g;"
+                    "Add g,c o; Transpose o y perm=[2,0,1]; Slice z,back,big,n2,n1 kept; -> kept; -> y");
+        round_trip(m, "ChunkConv", 13 + 5 * masked);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_fused_operator_has_a_body),
         cmocka_unit_test(linear_with_all_that_it_takes_in),
         cmocka_unit_test(glu_in_every_form_of_split),
+        cmocka_unit_test(zipformers_parts),
+        cmocka_unit_test(chunk_convolution),
         cmocka_unit_test(swish_before_it_was_an_operator),
         cmocka_unit_test(gelu_before_it_was_an_operator),
         cmocka_unit_test(layernorm_before_it_was_an_operator),

@@ -1,5 +1,6 @@
 /* Elementwise functions as libm has them: the specification. */
 #include "kernels/internal.h"
+#include "kernels/scalar/epilogue.h"
 
 #include <math.h>
 
@@ -76,6 +77,12 @@ static void clip_f32__scalar(float *y, const float *x, size_t n, float lo, float
         y[i] = min2(max2(x[i], lo), hi);
 }
 
+static void swoosh_f32__scalar(float *y, const float *x, size_t n, float shift, float offset)
+{
+    for (size_t i = 0; i < n; i++)
+        y[i] = swoosh_scalar(x[i], shift, offset);
+}
+
 static void glu_f32__scalar(float *y, const float *a, const float *b, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -125,5 +132,6 @@ void steno_kernels_elementwise__scalar(steno_kernels *k)
     k->affine_f32 = affine_f32__scalar;
     k->clip_f32 = clip_f32__scalar;
     k->glu_f32 = glu_f32__scalar;
+    k->swoosh_f32 = swoosh_f32__scalar;
     k->axpy_f32 = axpy_f32__scalar;
 }

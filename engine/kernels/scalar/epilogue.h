@@ -6,6 +6,12 @@
 
 #include <math.h>
 
+static inline float swoosh_scalar(float x, float shift, float offset)
+{
+    float z = x - shift, softplus = (z > 0 || z != z ? z : 0.0f) + log1pf(expf(-fabsf(z)));
+    return softplus - 0.08f * x - offset;
+}
+
 static inline float activate_scalar(float v, const struct steno_gemm_epilogue *ep)
 {
     switch (ep->act) {
@@ -23,6 +29,8 @@ static inline float activate_scalar(float v, const struct steno_gemm_epilogue *e
         return 0.5f * v * (1.0f + erff(v * 0.70710678118654752440f));
     case STENO_ACT_CLIP:
         return v < ep->act_min ? ep->act_min : v > ep->act_max ? ep->act_max : v;
+    case STENO_ACT_SWOOSH:
+        return swoosh_scalar(v, ep->act_min, ep->act_max);
     }
     return v;
 }

@@ -21,6 +21,8 @@ static inline vf activate(vf v, const struct steno_gemm_epilogue *ep)
         return v_gelu(v);
     case STENO_ACT_CLIP:
         return v_clamp(v, ep->act_min, ep->act_max);
+    case STENO_ACT_SWOOSH:
+        return v_swoosh(v, ep->act_min, ep->act_max);
     }
     return v;
 }

@@ -96,6 +96,16 @@ static void V_NAME(glu_f32)(float *y, const float *a, const float *b, size_t n)
     }
 }
 
+static void V_NAME(swoosh_f32)(float *y, const float *x, size_t n, float shift, float offset)
+{
+    for (; n >= VL; n -= VL, x += VL, y += VL)
+        v_store(y, v_swoosh(v_load(x), shift, offset));
+    if (n) {
+        vm m = v_tail(n);
+        v_store_m(y, m, v_swoosh(v_load_m(x, m), shift, offset));
+    }
+}
+
 static void V_NAME(axpy_f32)(float *y, const float *x, size_t n, float scale)
 {
     const vf a = v_set1(scale);
@@ -150,5 +160,6 @@ void V_NAME(steno_kernels_elementwise)(steno_kernels *k)
     k->affine_f32 = V_NAME(affine_f32);
     k->clip_f32 = V_NAME(clip_f32);
     k->glu_f32 = V_NAME(glu_f32);
+    k->swoosh_f32 = V_NAME(swoosh_f32);
     k->axpy_f32 = V_NAME(axpy_f32);
 }

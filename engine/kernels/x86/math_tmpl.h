@@ -121,6 +121,15 @@ static inline vf v_gelu(vf x)
     return v_set1(0.5f) * x * (v_set1(1.0f) + v_erf(x * v_set1(0.70710678118654752440f)));
 }
 
+/* log(1 + e^(x - shift)) - 0.08 x - offset. log(1 + e) of e = e^-|z| in [0, 1]: 1 + e needs no more
+ * than v_log has. */
+static inline vf v_swoosh(vf x, float shift, float offset)
+{
+    vf z = x - v_set1(shift), e = v_exp(v_neg(v_abs(z)));
+    vf s = v_max(v_zero(), z) + v_log(v_set1(1.0f) + e);
+    return v_fnma(x, v_set1(0.08f), s) - v_set1(offset);
+}
+
 #define V_CAT_(a, b) a##__##b
 #define V_CAT(a, b) V_CAT_(a, b)
 #define V_NAME(op) V_CAT(op, ISA) /* op__avx2 */

@@ -1,0 +1,167 @@
+/* What a Zipformer's layers are made of, as icefall's exports write it, and what only looks like it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "tests/support/pass_check.h"
+
+#include <string.h>
+
+static void check(const char *dims, const char *text, const char *pass, bool hits, int left)
+{
+    struct mk_graph *m = pc_start(13, dims);
+    pc_graph(m, "zero = 0; one = 1; two = 2; three = 3; four = 4; b : 8; s : 8; half = -0.5; size = 2.5;"
+                "slope = 0.08; left = 0.035; right = 0.313261687; inf = inf; n0 = [0]; n1 = [1];"
+                "n2 = [2]; n3 = [3]; n4 = [4]; n8 = [8]; last = [-1]; big = [9223372036854775807]");
+    pc_graph(m, text);
+    pc_graph(m, "-> y");
+    pc_check(m, pass, hits, left, 4e-6f);
+}
+
+#define SWOOSH(SHIFT, OFFSET)                                                                      \
+    "Sub x," SHIFT " z; Exp z e; Add e,one f; Log f l; Equal l,inf q; Where q,z,l w;"              \
+    "Mul x,slope m; Sub w,m u; Sub u," OFFSET " y"
+
+static void swoosh_in_both_spellings(void **state)
+{
+    (void)state;
+    check("2,t,8", SWOOSH("four", "left"), "swoosh", true, 1);
+    check("2,t,8", SWOOSH("one", "right"), "swoosh", true, 1);
+    check("2,t,8", "Sub x,four z; Sub zero,z o; Abs o a; Neg a n; Exp n e; Add one,e f; Log f l;"
+                   "Max zero,z p; Add p,l w; Mul x,slope m; Sub w,m u; Sub u,left y",
+          "swoosh", true, 1);
+    check("2,t,8", SWOOSH("four", "right"), "swoosh", false, 9);
+    check("2,t,8", SWOOSH("two", "left"), "swoosh", false, 9);
+}
+
+static void swoosh_goes_into_products_and_convolutions(void **state)
+{
+    (void)state;
+    check("2,t,8", "k : 8,8; MatMul x,k p; Add p,b x0; Sub x0,four z; Exp z e; Add e,one f; Log f l;"
+                   "Equal l,inf q; Where q,z,l w; Mul x0,slope m; Sub w,m u; Sub u,left y",
+          "swoosh", true, 1);
+    check("1,3,9,t", "k : 4,3,3,3; Conv x,k x0; Sub x0,one z; Exp z e; Add e,one f; Log f l;"
+                     "Equal l,inf q; Where q,z,l w; Mul x0,slope m; Sub w,m u; Sub u,right y",
+          "swoosh", true, 3);
+}
+
+static void bias_norm_with_and_without_scale(void **state)
+{
+    (void)state;
+    check("2,t,8", "Sub x,b d; Pow d,two q; ReduceMean q m axes=[-1] keepdims=1; Pow m,half r;"
+                   "Mul r,size f; Mul x,f y", "biasnorm", true, 1);
+    check("2,t,8", "Sub x,b d; Mul d,d q; ReduceMean q m axes=[2] keepdims=1; Pow m,half r;"
+                   "Mul r,x y", "biasnorm", true, 1);
+}
+
+static void what_is_no_bias_norm(void **state)
+{
+    static const char *const texts[] = {
+        "Sub x,b d; Pow d,two q; ReduceMean q m axes=[1] keepdims=1; Pow m,half r; Mul x,r y",
+        "Sub x,b d; Pow d,four q; ReduceMean q m axes=[-1] keepdims=1; Pow m,half r; Mul x,r y",
+        "Sub x,b d; Pow d,two q; ReduceMean q m axes=[-1] keepdims=1; Pow m,one r; Mul x,r y",
+        "Sub x,b d; Pow d,two q; ReduceMean q m axes=[-1] keepdims=1; Pow m,half r; Mul d,r y",
+        "Sub x,b d; Pow d,two q; ReduceMean q m axes=[-1] keepdims=1; Pow m,half r; Mul x,r y; -> d"};
+    (void)state;
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        check("2,t,8", texts[i], "biasnorm", false, -1);
+}
+
+static void bypass_by_channel_and_by_number(void **state)
+{
+    (void)state;
+    check("2,t,8", "Tanh x f; Sub f,x d; Mul d,s e; Add x,e y", "bypass", true, 2);
+    check("2,t,8", "Tanh x f; Sub f,x d; Mul size,d e; Add e,x y", "bypass", true, 2);
+    check("2,t,8", "Tanh x f; Sub x,f d; Mul d,s e; Add x,e y", "bypass", false, 4);
+    check("2,t,8", "Tanh x f; Sub f,x d; Mul d,s e; Add f,e y", "bypass", false, 4);
+    check("2,t,8", "Tanh x f; Sub f,x d; Mul d,s e; Add x,e y; -> d", "bypass", false, 4);
+    check("2,t,8", "k : 1,1,1,8; Tanh x f; Sub f,x d; Mul d,k e; Add x,e y", "bypass", false, 4);
+}
+
+static void glu_of_slices(void **state)
+{
+    (void)state;
+    check("2,t,8", "Slice x,n0,n4,last a; Slice x,n4,n8,last c; Sigmoid c g; Mul a,g y", "glu", true,
+          1);
+    check("2,t,8", "Slice x,n0,n4,n2,n1 a; Slice x,n4,big,n2,n1 c; Sigmoid c g; Mul g,a y", "glu",
+          true, 1);
+    check("2,t,8", "Slice x,n4,n8,last a; Slice x,n0,n4,last c; Sigmoid c g; Mul a,g y", "glu", false,
+          4);
+    check("2,t,8", "Slice x,n0,n3,last a; Slice x,n4,n8,last c; Slice c,n0,n3,last e; Sigmoid e g;"
+                   "Mul a,g y", "glu", false, -1);
+    check("2,8,8", "Slice x,n0,n4,n1 a; Slice x,n4,n8,n1 c; Sigmoid c g; Mul a,g y", "glu", false, 4);
+}
+
+#define WINDOW(DOWN, UP, HEADS)                                                                    \
+    "down = " DOWN "; up = " UP "; heads = " HEADS "; flat = [-1,7]; back = [2,-1,3,5];"           \
+    "Reshape x,flat r; Shape x sh; Gather sh,n1 n; Mul n,heads hn; Tile down,hn t;"                \
+    "Unsqueeze t,last u; Add u,up i; GatherElements r,i e axis=1; Reshape e,back y"
+
+static void relative_window_is_found(void **state)
+{
+    (void)state;
+    check("2,n,3,7", WINDOW("[2,1,0]", "[0,1,2,3,4]", "[2]"), "relwindow", true, 1);
+    check("2,n,3,7", WINDOW("[2,1,1]", "[0,1,2,3,4]", "[2]"), "relwindow", false, -1);
+    check("2,n,3,7", WINDOW("[2,1,0]", "[0,1,2,3,3]", "[2]"), "relwindow", false, -1);
+    check("2,n,3,7", WINDOW("[2,1,0]", "[0,1,2,3,4]", "[1]"), "relwindow", false, -1);
+}
+
+static void chunk(const char *text, bool hits, int left)
+{
+    struct mk_graph *m = pc_start(13, "4,n,8");
+    mk_input(m, "cache", STENO_F32, "n,8,3");
+    mk_input(m, "mask", STENO_BOOL, "n,1,4");
+    pc_graph(m, "zero = 0; n1 = [1]; n2 = [2]; n3 = [3]; back = [-3]; short = [-2];"
+                "big = [9223372036854775807]; w1 : 8,1,4; b1 : 8; w2 : 8,1,3; b2 : 8; scale : 8,4;"
+                "Transpose x a perm=[1,2,0]");
+    pc_graph(m, text);
+    pc_graph(m, "-> y");
+    pc_check(m, "chunkconv", hits, left, 4e-6f);
+}
+
+#define CHUNK                                                                                      \
+    "Concat cache,h z axis=2; Conv z,w1,b1 c group=8; Slice z,n3,big,n2,n1 p;"                     \
+    "Conv p,w2,b2 v group=8 pads=[1,1]; Mul v,scale g; Add g,c o; Transpose o y perm=[2,0,1];"
+
+static void chunk_convolution_with_all_its_parts(void **state)
+{
+    (void)state;
+    chunk("Shape a sa; Expand mask,sa wide; Where wide,zero,a h;" CHUNK
+          "Slice z,back,big,n2,n1 kept; -> kept", true, 1);
+    chunk("Where mask,zero,a h;" CHUNK "Slice z,back,big,n2,n1 kept; -> kept", true, 1);
+    chunk("Concat cache,a z axis=2; Conv z,w1 c group=8; Slice z,n3,big,n2,n1 p;"
+          "Conv p,w2 v group=8 pads=[1,1]; Mul scale,v g; Add c,g o; Transpose o y perm=[2,0,1]",
+          true, 1);
+}
+
+static void what_is_no_chunk_convolution(void **state)
+{
+    (void)state;
+    chunk("Where mask,zero,a h;" CHUNK "Slice z,short,big,n2,n1 kept; -> kept", false, -1);
+    chunk("Where mask,zero,a h;" CHUNK "-> z", false, -1);
+    chunk("Where mask,a,a h;" CHUNK, false, -1);
+    chunk("Concat a,cache z axis=2; Conv z,w1 c group=8; Slice z,n3,big,n2,n1 p;"
+          "Conv p,w2 v group=8 pads=[1,1]; Mul scale,v g; Add c,g o; Transpose o y perm=[2,0,1]",
+          false, -1);
+    chunk("Concat cache,a z axis=2; Conv z,w1 c group=8; Slice z,n3,big,n2,n1 p;"
+          "Conv p,w2 v group=8 pads=[1,1]; Mul scale,v g; Add c,g o; Transpose o y perm=[0,2,1]",
+          false, -1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(swoosh_in_both_spellings),
+        cmocka_unit_test(swoosh_goes_into_products_and_convolutions),
+        cmocka_unit_test(bias_norm_with_and_without_scale),
+        cmocka_unit_test(what_is_no_bias_norm),
+        cmocka_unit_test(bypass_by_channel_and_by_number),
+        cmocka_unit_test(glu_of_slices),
+        cmocka_unit_test(relative_window_is_found),
+        cmocka_unit_test(chunk_convolution_with_all_its_parts),
+        cmocka_unit_test(what_is_no_chunk_convolution),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
