@@ -15,6 +15,9 @@ struct conv {                      /* the node's frozen state */
     enum steno_act act;
     float act_min, act_max;
     bool late; /* an activation that the kernel does not know: after it */
+    bool known; /* W is constant; what its shape and the attributes say, read once: */
+    struct steno_conv s;
+    struct steno_window win;
 };
 
 /* ---- attributes ---- */
@@ -172,25 +175,24 @@ static steno_status prepare_conv(struct steno_prep *pc, void **priv, steno_err *
     const struct steno_tensor *w = n->n_in > 1 ? steno_prep_const(pc, 1) : NULL;
     const steno_kernels *k = steno_prep_kernels(pc);
     struct conv *c = calloc(1, sizeof *c);
-    struct steno_window win;
-    struct steno_conv s;
     steno_status st;
     if (!c)
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
     st = read_activation(n, c, err);
     if (!st && w)
-        st = steno_ops_conv_geometry(n, &w->shape, &s, &win, err);
+        st = steno_ops_conv_geometry(n, &w->shape, &c->s, &c->win, err);
+    c->known = w != NULL;
     if (!st && w && w->dtype == STENO_F32 && w->shape.rank <= 4 && steno_numel(w) &&
-        steno_ops_conv_lowers(steno_prep_precision(pc), &s, &win)) {
-        st = steno_ops_conv_lower(pc, &s, w, &c->lowered, err);
+        steno_ops_conv_lowers(steno_prep_precision(pc), &c->s, &c->win)) {
+        st = steno_ops_conv_lower(pc, &c->s, w, &c->lowered, err);
     } else if (!st && w && w->dtype == STENO_F32 && w->shape.rank <= 4 && steno_numel(w)) {
-        size_t bytes = k->conv_f32_packed_bytes(&s);
+        size_t bytes = k->conv_f32_packed_bytes(&c->s);
         bool filled;
         c->packed = steno_prep_memory(pc, 1, bytes, &filled);
         if (!c->packed) {
             st = steno_fail(err, STENO_ERR_NOMEM, "out of memory for packed weights");
         } else if (!filled) {
-            k->conv_f32_pack(c->packed, w->data, &s);
+            k->conv_f32_pack(c->packed, w->data, &c->s);
             steno_prep_rounded(pc, w->data, steno_numel(w), false, 0);
         }
     }
@@ -481,7 +483,10 @@ static steno_status run_conv(struct steno_op_ctx *ctx, steno_err *err)
     x = steno_op_in(ctx, 0);
     w = steno_op_in(ctx, 1);
     z = steno_op_n_in(ctx) > 3 ? steno_op_in(ctx, 3) : NULL;
-    st = steno_ops_conv_geometry(steno_op_node(ctx), &w->shape, &s, &win, err);
+    s = c->s;
+    win = c->win;
+    if (!c->known)
+        st = steno_ops_conv_geometry(steno_op_node(ctx), &w->shape, &s, &win, err);
     if (!st)
         st = check_inputs(ctx, s.c_out, s.c_in, err);
     ys = w->shape;

@@ -106,7 +106,7 @@ def clock(sess, feed, runs, threads):
 
 def one_round(cmd_for, path, sess, feed, first_ms, a):
     """One median of each, after about a.seconds of runs."""
-    runs = max(3, min(2000, round(a.seconds * 1e3 / first_ms)))
+    runs = max(1 if first_ms > 1000 else 3, min(2000, round(a.seconds * 1e3 / first_ms)))
     ours = run_steno(cmd_for(path, runs))
     return ours, clock(sess, feed, runs, a.threads)
 
@@ -120,7 +120,7 @@ def measure(row, precision, a):
     sess = ort_session(path, a.threads)
     alone = {**row.shapes, **row.alone}
     feed, ours_at = feeds(sess, alone), "fp32" if quantized else precision
-    clock(sess, feed, 2, a.threads)
+    clock(sess, feed, 1, a.threads)
     first_ms = min(clock(sess, feed, 1, a.threads))
 
     def cmd_for(model, runs):

@@ -269,6 +269,40 @@ static void gather_pixels(const struct steno_conv *s, const float *x, float *to)
     }
 }
 
+/* A short line of one axis, dilation 1: the taps that fall inside are known once for each pixel, and
+ * zeros go where they are needed, so there is no padded copy of the image. */
+static bool is_line(const struct steno_conv *s)
+{
+    return s->in[0] == 1 && s->out[0] == 1 && s->kernel[0] == 1 && s->dilation[1] == 1 &&
+           !s->pad[0] && !pointwise(s);
+}
+
+/* Patches [pixels, K] of a line, its padding included. */
+static void gather_line(const struct steno_conv *s, const float *x, float *to)
+{
+    const size_t channels = s->c_in / s->group, in = s->in[1], run = s->kernel[1];
+    for (size_t p = 0; p < s->out[1]; p++, to += channels * run) {
+        const size_t start = p * s->stride[1]; /* of the padded line */
+        size_t lo = start < s->pad[1] ? s->pad[1] - start : 0;
+        size_t hi = in + s->pad[1] > start ? in + s->pad[1] - start : 0;
+        hi = hi < run ? hi : run;
+        lo = lo < hi ? lo : hi;
+        if (run == 3 && !lo && hi == 3) {
+            const float *from = x + (start - s->pad[1]);
+            for (size_t c = 0; c < channels; c++) {
+                to[3 * c] = from[c * in];
+                to[3 * c + 1] = from[c * in + 1];
+                to[3 * c + 2] = from[c * in + 2];
+            }
+            continue;
+        }
+        fill_zero(to, channels * run);
+        for (size_t k = lo; k < hi; k++)
+            for (size_t c = 0; c < channels; c++)
+                to[c * run + k] = x[c * in + start + k - s->pad[1]];
+    }
+}
+
 /* The same for output channel panels [j0, j1) of a group, transposed. */
 static void conv_few(const struct steno_conv *s, const float *x, const float *w, float *y,
                      const struct steno_gemm_epilogue *ep, float *work, size_t j0, size_t j1)
@@ -279,7 +313,10 @@ static void conv_few(const struct steno_conv *s, const float *x, const float *w,
     float *result = work + n * k;
     struct steno_gemm_epilogue here = {.alpha = 1};
     struct product p = product_of(outs, k, work, k, w, result, ld, NULL);
-    gather_pixels(s, x, work);
+    if (is_line(s))
+        gather_line(s, x, work);
+    else
+        gather_pixels(s, x, work);
     if (ep) {
         here = *ep;
         here.bias_rows = false;
@@ -323,13 +360,14 @@ static void conv_general(const struct steno_conv *s, const float *x, const float
     const size_t j1 = by_pixels ? np * (part + 1) / n_parts : np;
     const size_t o0 = by_pixels ? 0 : op * part / n_parts;
     const size_t o1 = by_pixels ? op : op * (part + 1) / n_parts;
-    const struct steno_conv shape = needs_padding(s) ? padded_shape(s) : *s;
+    const bool pads = needs_padding(s) && !(few && is_line(s));
+    const struct steno_conv shape = pads ? padded_shape(s) : *s;
     for (size_t g = 0; g < s->group && o0 < o1; g++) {
         const float *image = x + g * ins * s->in[0] * s->in[1];
         const float *weights = w + g * op * NR * k;
         float *out = y + g * outs * pixels;
         struct steno_gemm_epilogue here = {.alpha = 1};
-        if (needs_padding(s)) {
+        if (pads) {
             pad_images(s, image, ins, work);
             image = work;
         }
