@@ -138,7 +138,8 @@ def measure(row, precision, a):
         ort_ms.append(statistics.median(theirs))
     return {"ratio": statistics.median(ratios), "ratios": ratios,
             "steno_ms": statistics.median(ours_ms), "ort_ms": statistics.median(ort_ms), "steno_min": min(ours_ms),
-            "ort_min": min(ort_ms), "gflop": ours["gflop"], "peak_fraction": ours["peak_fraction"],
+            "ort_min": min(ort_ms), "gflop": ours["gflop"], "peak_gflops": ours["peak_gflops"],
+            "peak_fraction": ours["gflop"] / statistics.median(ours_ms) * 1e3 / ours["peak_gflops"],
             "arena": ours["arena_bytes"], "weights": ours["weights_bytes"], "peak_rss": ours["peak_rss"],
             "nodes": ours["nodes"], "misplans": ours["misplans"], "level": ours["level"], "cpu": ours["cpu"],
             "rounds": a.rounds, "threads": a.threads}

@@ -39,6 +39,18 @@ def table(results):
     return "\n".join(out) + "\n"
 
 
+def scaling(results):
+    """Rows measured with one thread and with two."""
+    pairs = [(name, results[name], results[name + " 2 threads"]) for name in sorted(results)
+             if "ratio" in results[name] and "ratio" in results.get(name + " 2 threads", {})]
+    if not pairs:
+        return ""
+    out = ["", "| workload | 1 thread ms | 2 threads ms | times |", "|---|---|---|---|"]
+    out += [f"| {name} | {a['steno_ms']:.1f} | {b['steno_ms']:.1f} | {a['steno_ms'] / b['steno_ms']:.2f} |"
+            for name, a, b in pairs]
+    return "\n".join(out) + "\n"
+
+
 def plot(results, path):
     import matplotlib
 
@@ -58,13 +70,14 @@ def plot(results, path):
         ax.set(title=name, xscale="log", xlabel="feature frames T", ylabel="ms per frame", ylim=0)
         ax.set_xticks(rows.LENGTHS, [str(t) for t in rows.LENGTHS], fontsize=7)
         ax.minorticks_off()
-        ax.legend(fontsize=7)
+        if ax.lines:
+            ax.legend(fontsize=7)
     fig.tight_layout()
     fig.savefig(path, metadata={"Date": None})
 
 
 def write(results, markdown, svg):
-    text = table(results)
+    text = table(results) + scaling(results)
     if markdown:
         with open(markdown, "w", encoding="utf-8") as f:
             f.write(text)

@@ -1,11 +1,19 @@
 #!/usr/bin/env bash
-# make bench: measures what is not measured yet (arguments as `bench.py measure`), then writes the table to
-# build/bench/table.md and the plot to docs/img/length.svg.
+# make bench: measures what is not measured yet, then writes the table to build/bench/table.md and the plot to
+# docs/img/length.svg, both from build/bench/results.json. With arguments (as `bench.py measure`) only what they say; without
+# any, all: every workload in three precisions with memory, the curves over lengths, two threads where that is asked for.
 set -eu
 cd "$(dirname "$0")/../.."
 # shellcheck source=tests/venv.sh
 . tests/venv.sh
 venv tests/bench/requirements.txt
-build/venv/bin/python tests/bench/bench.py measure "$@"
-build/venv/bin/python tests/bench/bench.py report --markdown build/bench/table.md --plot docs/img/length.svg
+bench() { build/venv/bin/python tests/bench/bench.py "$@"; }
+if [ $# -gt 0 ]; then
+    bench measure "$@"
+else
+    bench measure --precision fp32 --precision bf16 --precision int8 --memory
+    bench measure --precision fp32 --precision int8 --curve --only T=
+    for frames in 1000 3000; do bench measure --precision fp32 --threads 2 --only "T=$frames"; done
+fi
+bench report --markdown build/bench/table.md --plot docs/img/length.svg
 cat build/bench/table.md
