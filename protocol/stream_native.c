@@ -9,6 +9,7 @@
 
 #include "protocol/json_text.h"
 #include "protocol/result_json.h"
+#include "protocol/search.h"
 
 /* ---- client messages --------------------------------------------------------------------- */
 
@@ -40,7 +41,7 @@ static const struct field {
 };
 #define FIELD_NAMES                                                                                \
     "model, encoding, sample_rate, channels, channel, interim, words, alternatives, beam, "        \
-    "endpointing, resumable, silence_alone, silence_after, longest"
+    "endpointing, resumable, silence_alone, silence_after, longest, " STENO_SEARCH_NAMES
 
 void steno_native_start_init(struct steno_native_start *s)
 {
@@ -98,7 +99,12 @@ static steno_status set_json(const char *name, const json_t *v, struct steno_nat
 {
     static const char *const want[] = {"a string", "a string", "a number", "true or false",
                                        "a number of seconds"};
-    const struct field *f = find_field(name, err);
+    const struct field *f;
+    if (steno_search_is_option(name))
+        return json_is_number(v)
+                   ? steno_search_set(&s->search, name, json_number_value(v), err)
+                   : steno_fail(err, STENO_ERR_INVAL, "%s: must be a number", name);
+    f = find_field(name, err);
     if (!f)
         return STENO_ERR_INVAL;
     if (f->kind <= FIELD_ENCODING && json_is_string(v))
@@ -115,9 +121,12 @@ static steno_status set_json(const char *name, const json_t *v, struct steno_nat
 steno_status steno_native_query(const char *name, const char *value, struct steno_native_start *io,
                                 steno_err *err)
 {
-    const struct field *f = find_field(name, err);
+    const struct field *f;
     char *end;
     double v;
+    if (steno_search_is_option(name))
+        return steno_search_set_text(&io->search, name, value, err);
+    f = find_field(name, err);
     if (!f)
         return STENO_ERR_INVAL;
     if (f->kind <= FIELD_ENCODING)

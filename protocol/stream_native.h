@@ -34,6 +34,7 @@ struct steno_native_start {
     int alternatives; /* in finals, 1..STENO_NATIVE_MAX_ALTERNATIVES */
     int beam;         /* 0 = the model's own; else 1..STENO_MAX_BEAM, raised to alternatives */
     struct steno_endpoint_rules endpoint; /* s; 0 = the model's own */
+    struct steno_search_options search;   /* joint search; what is not set is the server's */
 };
 
 /* s16le at 16 kHz, mono, partials, words, endpoints, one alternative. */

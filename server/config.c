@@ -1,6 +1,7 @@
 #include "server/config.h"
 
 #include "protocol/dialect.h"
+#include "protocol/search.h"
 #include "server/address.h"
 #include "server/log.h"
 
@@ -358,6 +359,20 @@ steno_status steno_config_read_environment(struct steno_config *c, steno_err *er
     return STENO_OK;
 }
 
+steno_status steno_config_search(const struct steno_config *c, struct steno_stream_options *io,
+                                 steno_err *err)
+{
+    struct steno_search_options defaults = {0};
+    int beam = 0;
+    steno_status st = steno_search_read_list(&defaults, &beam, c->search, err);
+    if (st)
+        return steno_fail_in(err, st, "model.search");
+    steno_search_complete(&io->search, &defaults);
+    if (!io->beam)
+        io->beam = beam > io->n_best || !beam ? beam : io->n_best;
+    return STENO_OK;
+}
+
 steno_status steno_config_check(const struct steno_config *c, steno_err *err)
 {
     struct steno_address addresses[STENO_MAX_ADDRESSES];
@@ -366,6 +381,12 @@ steno_status steno_config_check(const struct steno_config *c, steno_err *err)
     steno_status st = steno_address_parse_list(c->listen, addresses, &n, err);
     if (st)
         return steno_fail_in(err, st, "server.listen");
+    st = steno_config_search(c, &(struct steno_stream_options){0}, err);
+    if (st)
+        return st;
+    if (*c->compat && strcmp(c->compat, "espnet-onnx"))
+        return steno_fail(err, STENO_ERR_INVAL, "model.compat: '%.40s' is not espnet-onnx",
+                          c->compat);
     st = steno_log_level(c->log_level, &level, err);
     if (st)
         return steno_fail_in(err, st, "log.level");

@@ -19,6 +19,9 @@ struct steno_config {
     char *model;   /* directory; "" = the model that ships */
     char *aliases; /* other names that requests may use for it, comma separated */
     /* [models] */
+    bool quantized; /* espnet_onnx directories: networks of quantize/ */
+    char *compat;   /* "espnet-onnx" or "" */
+    char *search;   /* "NAME=VALUE, ...": see steno_config_search */
     char *models_dir;     /* directory of further models; "" = none */
     double models_idle;   /* s without use after which one is unloaded; 0 = never */
     size_t models_memory; /* of the weights of all loaded; 0 = no limit */
@@ -91,6 +94,11 @@ STENO_MUST steno_status steno_config_read_text(struct steno_config *c, const cha
 STENO_MUST steno_status steno_config_read_environment(struct steno_config *c, steno_err *err);
 /* Relations between keys (a body must fit the memory of all uploads, ...). */
 STENO_MUST steno_status steno_config_check(const struct steno_config *c, steno_err *err);
+/* What a stream's search leaves open is taken from model.search. STENO_ERR_INVAL as of
+ * protocol/search.h. */
+struct steno_stream_options;
+STENO_MUST steno_status steno_config_search(const struct steno_config *c,
+                                            struct steno_stream_options *io, steno_err *err);
 /* Every key as a configuration file that reads back to the same values, with where each came from.
  */
 void steno_config_print(const struct steno_config *c, FILE *out);

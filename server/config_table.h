@@ -12,6 +12,15 @@ ROW(STRING, model, "model", "dir", "STENO_MODEL", "", 0, 0,
 ROW(STRING, aliases, "model", "aliases", "STENO_MODEL_ALIASES", "whisper-1, gpt-4o-transcribe, gpt-4o-mini-transcribe, nova-2, nova-3", 0, 0,
     "Other names that requests may call the model by, comma separated. The default has what "
     "OpenAI's and Deepgram's clients send when nobody tells them otherwise.")
+ROW(BOOL, quantized, "model", "quantized", "STENO_MODEL_QUANTIZED", "no", 0, 0,
+    "Directories of espnet_onnx: take the networks of quantize/. Holds for those of models.dir too, as do "
+    "the next two.")
+ROW(STRING, compat, "model", "compat", "STENO_MODEL_COMPAT", "", 0, 0,
+    "espnet-onnx: give the results of espnet_onnx 0.2.1, its faults included. Empty: ESPnet's own.")
+ROW(STRING, search, "model", "search", "STENO_MODEL_SEARCH", "", 0, 0,
+    "Search of streams and uploads that do not say otherwise, as NAME=VALUE, comma separated: beam, "
+    "ctc_weight, lm_weight, penalty, maxlenratio, minlenratio, pre_beam (docs/espnet.md). What is not "
+    "named is the model's own.")
 ROW(STRING, models_dir, "models", "dir", "STENO_MODELS", "", 0, 0,
     "Directory of further model directories, called by their names there. They are loaded when a request "
     "wants them: the first is told 503 with Retry-After meanwhile. Empty: none.")

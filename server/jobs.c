@@ -138,6 +138,10 @@ static steno_status open_stream(steno_job *job, steno_err *err)
     so.stream.no_endpointing = job->req.no_endpointing;
     so.stream.beam = job->req.beam;
     so.stream.n_best = job->req.n_best;
+    so.stream.search = job->req.search;
+    st = steno_config_search(srv->conf, &so.stream, err);
+    if (st)
+        return st;
     return steno_pool_stream_open(&job->stream, job->req.served->pool, &so, on_note, job, err);
 }
 

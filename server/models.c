@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #define SECOND INT64_C(1000000000)
 #define MAX_NAME 64
@@ -178,14 +179,27 @@ static steno_status open_pool(steno_models *m, const char *dir, struct steno_ser
     return STENO_OK;
 }
 
+/* One of our own, for which model.quantized and model.compat mean nothing. */
+static bool has_model_conf(const char *dir)
+{
+    char path[4096];
+    return snprintf(path, sizeof path, "%s/model.conf", dir) < (int)sizeof path &&
+           access(path, F_OK) == 0;
+}
+
 static steno_status load(steno_models *m, const char *dir, struct steno_served **out,
                          steno_err *err)
 {
     struct steno_served *s = calloc(1, sizeof *s);
+    struct steno_model_options o = {0};
     steno_status st;
     if (!s)
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
-    st = steno_model_open(&s->model, dir, NULL, err);
+    if (!has_model_conf(dir)) {
+        o.quantized = m->conf->quantized;
+        o.compat = *m->conf->compat ? m->conf->compat : NULL;
+    }
+    st = steno_model_open(&s->model, dir, &o, err);
     if (!st) {
         steno_model_get_info(s->model, &s->info);
         st = open_pool(m, dir, s, err);

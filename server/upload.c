@@ -316,6 +316,7 @@ static enum MHD_Result start(struct steno_request *rq, struct steno_upload *up)
                                     .channel = (unsigned)up->ask.channel,
                                     .beam = up->beam,
                                     .n_best = up->n_best,
+                                    .search = up->search,
                                     .partials = up->sse,
                                     .no_endpointing = up->no_endpointing,
                                     .event = up->sse ? on_event : NULL,

@@ -1,6 +1,7 @@
 #include "server/upload_internal.h"
 
 #include "protocol/query.h"
+#include "protocol/search.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -54,10 +55,12 @@ static steno_status on_query(void *user, const char *name, const char *value, st
         return steno_query_int(name, value, 0, STENO_MAX_BEAM, &up->beam, err);
     if (!strcmp(name, "n_best"))
         return steno_query_int(name, value, 0, STENO_MAX_BEAM, &up->n_best, err);
+    if (steno_search_is_option(name))
+        return steno_search_set_text(&up->search, name, value, err);
     if (strcmp(name, "words") && strcmp(name, "segments"))
         return steno_fail(err, STENO_ERR_INVAL,
                           "query: '%.40s' is unknown; known are format, model, channel, beam, "
-                          "n_best, words, segments",
+                          "n_best, words, segments, " STENO_SEARCH_NAMES,
                           name);
     st = steno_query_bool(name, value, &flag, err);
     if (!st && !strcmp(name, "words"))
@@ -67,11 +70,27 @@ static steno_status on_query(void *user, const char *name, const char *value, st
     return st;
 }
 
-/* OpenAI's form has no query; `channel`, our extension, may stand there as well as in a field.
- * Other names are other people's (api-version, for example). */
+/* Our extensions of OpenAI's form. */
+static bool is_search(const char *name)
+{
+    return !strcmp(name, "beam") || !strcmp(name, "n_best") || steno_search_is_option(name);
+}
+
+/* OpenAI's form has no query; `channel` and the search, our extensions, may stand there as well as in
+ * a field. Other names are other people's (api-version, for example). */
 static steno_status on_openai_query(void *user, const char *name, const char *value, steno_err *err)
 {
-    return strcmp(name, "channel") ? STENO_OK : on_query(user, name, value, err);
+    return strcmp(name, "channel") && !is_search(name) ? STENO_OK : on_query(user, name, value, err);
+}
+
+/* A field of the form that is the search's; *param gets its name. */
+static steno_status set_search(struct steno_upload *up, steno_err *err)
+{
+    steno_status st = steno_buf_add(&up->field, "", 1);
+    if (st || memchr(up->field.data, '\0', up->field.len - 1))
+        return steno_fail(err, STENO_ERR_INVAL, "%s: not a number", up->field_name);
+    up->fail_param = up->field_name;
+    return on_query(up, up->field_name, up->field.data, err);
 }
 
 steno_status steno_upload_too_large(const struct steno_upload *up, steno_err *err)
@@ -129,6 +148,8 @@ static steno_status on_part_end(void *user, steno_err *err)
     struct steno_upload *up = user;
     if (up->in_file)
         return STENO_OK;
+    if (is_search(up->field_name))
+        return set_search(up, err);
     return steno_openai_field(&up->ask, up->field_name, up->field.data ? up->field.data : "",
                               up->field.len, &up->fail_param, err);
 }

@@ -21,6 +21,7 @@ struct steno_upload {
     struct steno_openai_request ask;
     bool no_words;
     int beam, n_best;
+    struct steno_search_options search;
     bool no_endpointing;
 
     /* receiving: the connection's */

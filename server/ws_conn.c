@@ -89,10 +89,14 @@ static steno_status engine_open(void *ctx, const struct steno_native_start *s, i
                    .no_partials = !s->interim,
                    .beam = s->beam,
                    .n_best = s->alternatives,
-                   .endpoint = s->endpoint},
+                   .endpoint = s->endpoint,
+                   .search = s->search},
         .priority = STENO_POOL_LIVE,
         .owner = steno_key_owner(c->key),
     };
+    steno_status st = steno_config_search(c->ws->srv->conf, &opt.stream, err);
+    if (st)
+        return st;
     c->rate = rate;
     return steno_pool_stream_open(&c->stream, c->served->pool, &opt, on_note, c, err);
 }

@@ -58,6 +58,29 @@ static void start_takes_every_field(void **state)
     assert_true(m.start.endpoint.longest == 12);
 }
 
+static void start_takes_the_joint_search(void **state)
+{
+    struct steno_native_message m;
+    struct steno_native_start s;
+    steno_err err;
+    (void)state;
+    assert_int_equal(parse("{\"type\":\"start\",\"ctc_weight\":0.25,\"maxlenratio\":-30}", &m, &err),
+                     STENO_OK);
+    assert_int_equal(m.start.search.set, STENO_SEARCH_CTC_WEIGHT | STENO_SEARCH_MAX_LEN);
+    assert_true(m.start.search.ctc_weight == 0.25 && m.start.search.max_len_ratio == -30);
+    assert_int_equal(parse("{\"type\":\"start\",\"lm_weight\":\"0.5\"}", &m, &err),
+                     STENO_ERR_INVAL);
+    assert_non_null(strstr(err.msg, "lm_weight: must be a number"));
+    assert_int_equal(parse("{\"type\":\"start\",\"ctc_weight\":1.5}", &m, &err), STENO_ERR_INVAL);
+    assert_non_null(strstr(err.msg, "ctc_weight: 1.5 is outside 0..1"));
+    steno_native_start_init(&s);
+    assert_int_equal(steno_native_query("penalty", "-0.5", &s, &err), STENO_OK);
+    assert_int_equal(s.search.set, STENO_SEARCH_PENALTY);
+    assert_true(s.search.penalty == -0.5);
+    assert_int_equal(steno_native_query("pre_beam", "wide", &s, &err), STENO_ERR_INVAL);
+    assert_non_null(strstr(err.msg, "pre_beam: 'wide' is not a number"));
+}
+
 static void the_other_messages_need_only_their_type(void **state)
 {
     struct steno_native_message m;
@@ -270,6 +293,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(start_without_fields_means_the_documented_defaults),
         cmocka_unit_test(start_takes_every_field),
+        cmocka_unit_test(start_takes_the_joint_search),
         cmocka_unit_test(the_other_messages_need_only_their_type),
         cmocka_unit_test(bad_messages_are_refused_by_name),
         cmocka_unit_test(nesting_is_limited_before_parsing),

@@ -1,0 +1,176 @@
+"""Directories of espnet_onnx behind the server: search options per request over REST and WebSocket and
+from model.search give what `steno transcribe` gives with the same options; a streaming encoder over a
+WebSocket from end to end; model.quantized. Needs ../shared (zoo/tiny, audio)."""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+
+import soundfile
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import connect
+
+from daemon import BUILD, ROOT, SLOW, Skip, Stenod, case, tap
+
+SHARED = os.environ.get("STENO_SHARED", os.path.join(ROOT, "..", "shared"))
+OFFLINE = os.path.join(SHARED, "zoo", "tiny", "espnet-conformer-op13")
+STREAM = os.path.join(SHARED, "zoo", "tiny", "espnet-stream-conformer-op13")
+AUDIO = os.path.join(SHARED, "audio", "librispeech", "61-70968-0002.flac")
+OPTIONS = {"beam": 4, "ctc_weight": 0.5, "lm_weight": 0.3, "penalty": 0.2, "maxlenratio": -20, "minlenratio": 0,
+           "pre_beam": 1.5}
+OPEN = dict(max_size=None, max_queue=None, compression=None, open_timeout=30 * SLOW, close_timeout=20 * SLOW, proxy=None)
+
+
+def need_shared():
+    for path in (OFFLINE, STREAM, AUDIO):
+        if not os.path.exists(path):
+            raise Skip(f"{path} is not there")
+
+
+def audio():
+    need_shared()
+    with open(AUDIO, "rb") as f:
+        return f.read()
+
+
+def transcribe(model, options, *more):
+    """(text, score) of every alternative of every segment, as the command gives them."""
+    names = {"n_best": "nbest", "pre_beam": "pre-beam"}
+    flags = [x for k, v in options.items() for x in ("--" + names.get(k, k).replace("_", "-"), str(v))]
+    p = subprocess.run([os.path.join(BUILD, "steno"), "transcribe", "--model", model, "--format", "json", *flags, *more, AUDIO],
+                       capture_output=True, text=True, timeout=300 * SLOW, check=True)
+    return alternatives(json.loads(p.stdout))
+
+
+def alternatives(result):
+    return [[(a["text"], round(a["score"], 2)) for a in s["alternatives"]] for s in result["segments"]]
+
+
+def upload(d, options, **more):
+    query = "&".join(f"{k}={v}" for k, v in {"format": "json", **options, **more}.items())
+    status, _, body = d.request("POST", "/v1/transcribe?" + query, audio())
+    return status, json.loads(body)
+
+
+@case
+def options_of_a_request_are_those_of_the_command():
+    options = {**OPTIONS, "n_best": 3}
+    want = transcribe(OFFLINE, options) if audio() else None
+    with Stenod(f"model.dir={OFFLINE}") as d:
+        status, got = upload(d, options)
+        assert status == 200 and alternatives(got) == want, (status, got, want)
+        status, own = upload(d, {"n_best": 3, "beam": 4})
+        assert status == 200 and alternatives(own) != want, "the options changed nothing"
+
+
+@case
+def fields_of_the_openai_form_are_taken_too():
+    body = b""
+    for name, value in {"model": "whisper-1", "ctc_weight": "1.5"}.items():
+        body += f'--b\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n'.encode()
+    body += b'--b\r\nContent-Disposition: form-data; name="file"; filename="a.flac"\r\n\r\n' + audio() + b"\r\n--b--\r\n"
+    kind = {"Content-Type": "multipart/form-data; boundary=b"}
+    with Stenod(f"model.dir={OFFLINE}") as d:
+        status, _, text = d.request("POST", "/v1/audio/transcriptions", body, kind)
+        assert status == 400 and "ctc_weight: 1.5 is outside 0..1" in text.decode(), (status, text)
+        texts = []
+        for weight in ("0.0", "1.0"):
+            status, _, text = d.request("POST", "/v1/audio/transcriptions", body.replace(b"1.5", weight.encode()), kind)
+            assert status == 200, (status, text)
+            texts.append(json.loads(text)["text"])
+        assert texts[0] != texts[1], "ctc_weight changed nothing"
+
+
+@case
+def bad_options_are_refused_by_name():
+    audio()
+    with Stenod(f"model.dir={OFFLINE}") as d:
+        for options, why in (({"ctc_weight": 2}, "ctc_weight: 2 is outside 0..1"), ({"penalty": "x"}, "penalty: 'x' is not a number"),
+                             ({"beam": 40}, "beam is 40"), ({"ctc_wait": 1}, "'ctc_wait' is unknown")):
+            status, got = upload(d, options)
+            assert status == 400 and why in got["error"]["message"], (options, status, got)
+        assert upload(d, {})[0] == 200
+    with tempfile.TemporaryFile("w+") as err:
+        for setting, why in (("model.search=ctc_weight=3", "model.search: ctc_weight"), ("model.compat=kaldi", "model.compat: 'kaldi'")):
+            code = subprocess.run([os.path.join(BUILD, "stenod"), "--check-config", "--set", setting], stderr=err, check=False, timeout=60).returncode
+            err.seek(0)
+            text = err.read()
+            assert code == 64 and why in text, (code, text)
+
+
+@case
+def model_search_is_what_requests_leave_open():
+    audio()
+    chosen = ", ".join(f"{k}={v}" for k, v in OPTIONS.items())
+    with Stenod(f"model.dir={OFFLINE}", f"model.search={chosen}") as d:
+        status, got = upload(d, {"n_best": 3})
+        assert status == 200 and alternatives(got) == transcribe(OFFLINE, {**OPTIONS, "n_best": 3}), got
+        status, got = upload(d, {"n_best": 3, "lm_weight": 0})
+        assert alternatives(got) == transcribe(OFFLINE, {**OPTIONS, "n_best": 3, "lm_weight": 0}), got
+
+
+@case
+def quantized_and_compat_are_settings_of_the_daemon():
+    audio()
+    with Stenod(f"model.dir={OFFLINE}", "model.quantized=yes", "model.compat=espnet-onnx") as d:
+        status, got = upload(d, {**OPTIONS, "n_best": 3})
+        assert status == 200, got
+        want = subprocess.run([os.path.join(BUILD, "steno"), "transcribe", "--model", OFFLINE, "--quantized", "--compat", "espnet-onnx",
+                               "--format", "json", "--beam", "4", "--ctc-weight", "0.5", "--lm-weight", "0.3", "--penalty", "0.2",
+                               "--maxlenratio", "-20", "--minlenratio", "0", "--pre-beam", "1.5", "--nbest", "3", AUDIO],
+                              capture_output=True, text=True, timeout=300 * SLOW, check=True)
+        want = [(h["text"], round(h["score"], 2)) for h in json.loads(want.stdout)["nbest"]]
+        assert alternatives(got)[0] == want, (got, want)
+
+
+def speak(d, pieces, start):
+    out = []
+    with connect(d.ws, **OPEN) as ws:
+
+        def send():
+            try:
+                ws.send(json.dumps({"type": "start", "encoding": "s16le", "sample_rate": 16000, **start}))
+                for p in pieces:
+                    ws.send(p)
+                ws.send('{"type":"end"}')
+            except ConnectionClosed:
+                pass  # the reader reports how it ended
+
+        t = threading.Thread(target=send)
+        t.start()
+        try:
+            while True:
+                out.append(json.loads(ws.recv(timeout=120 * SLOW)))
+        except ConnectionClosed:
+            pass
+        t.join()
+    return out
+
+
+@case
+def a_stream_from_end_to_end():
+    audio()
+    x, rate = soundfile.read(AUDIO, dtype="int16")
+    assert rate == 16000
+    data = x.tobytes()
+    options = {**OPTIONS, "lm_weight": 0.3}
+    want = transcribe(STREAM, {**options, "n_best": 2}, "--no-endpoint")
+    with Stenod(f"model.dir={STREAM}") as d:
+        for size in (3200, 100000):
+            pieces = [data[i:i + size] for i in range(0, len(data), size)]
+            got = speak(d, pieces, {**options, "alternatives": 2, "endpointing": False})
+            finals = [m for m in got if m["type"] == "final"]
+            assert [m["type"] for m in got if m["type"] in ("ready", "end")] == ["ready", "end"], got
+            assert [[(a["text"], round(a["score"], 2)) for a in m["alternatives"]] for m in finals] == want, (finals, want)
+            assert sum(m["type"] == "partial" for m in got) >= 1, "no partial came"
+            assert all(w["end"] >= w["start"] for m in finals for w in m["words"])
+        got = speak(d, [data], {"ctc_weight": 7})
+        assert got[-1]["type"] == "error" and "ctc_weight: 7 is outside 0..1" in got[-1]["message"], got
+        got = speak(d, [data], {"lm_weight": 0.5, "beam": 64})
+        assert got[-1]["type"] == "error" and "beam is 64" in got[-1]["message"], got
+
+
+if __name__ == "__main__":
+    sys.exit(tap())
