@@ -28,9 +28,11 @@ struct steno_joint {
     steno_prefix *prefix; /* NULL: no CTC */
     size_t k;             /* tokens CTC scores for each hypothesis, eos included */
     float *sum, *part;    /* [beam, vocab]; one scorer's */
-    float *key;           /* ... of the scorer that chooses the pre-beam; NULL: the sum does */
-    int32_t *ids;         /* [k] tokens that CTC scores */
-    float *ctc;           /* [k] */
+    float *late;          /* [beam, vocab] weighted scores of a partial scorer; made when needed */
+    bool has_late;
+    float *key;   /* ... of the scorer that chooses the pre-beam; NULL: the sum does */
+    int32_t *ids; /* [k] tokens that CTC scores */
+    float *ctc;   /* [k] */
     struct candidate *pick, *heap; /* [beam]; [max(beam, k)] */
     /* hypotheses: tokens [beam, cap], now and next */
     int32_t *now, *next;
@@ -95,6 +97,7 @@ void steno_joint_close(steno_joint *j)
     free(j->sum);
     free(j->part);
     free(j->key);
+    free(j->late);
     free(j->ids);
     free(j->ctc);
     free(j->pick);
@@ -198,10 +201,25 @@ static size_t choose_tokens(const steno_joint *j, const float *key)
     return at;
 }
 
+/* What a partial scorer gave waits until CTC has its tokens. */
+static steno_status keep_late(steno_joint *j, double weight, steno_err *err)
+{
+    size_t n = j->n * (size_t)j->o.vocab;
+    if (!j->late)
+        j->late = malloc(j->o.beam * (size_t)j->o.vocab * sizeof *j->late);
+    if (!j->late)
+        return steno_fail(err, STENO_ERR_NOMEM, "beam search: out of memory");
+    for (size_t i = 0; i < n; i++)
+        j->late[i] = (float)weight * j->part[i];
+    j->has_late = true;
+    return STENO_OK;
+}
+
 static steno_status score_all(steno_joint *j, const struct steno_joint_scorer *s, size_t n,
                               steno_err *err)
 {
     memset(j->sum, 0, j->n * (size_t)j->o.vocab * sizeof *j->sum);
+    j->has_late = false;
     for (size_t i = 0; i < n; i++) {
         steno_status st;
         if (s[i].weight == 0)
@@ -209,6 +227,12 @@ static steno_status score_all(steno_joint *j, const struct steno_joint_scorer *s
         st = s[i].score(s[i].self, j->rows, j->length, j->parent, j->n, j->part, err);
         if (st)
             return st;
+        if (s[i].partial && j->prefix) {
+            st = keep_late(j, s[i].weight, err);
+            if (st)
+                return st;
+            continue;
+        }
         if (j->key && (int)i == j->o.pre_beam_key)
             memcpy(j->key, j->part, j->n * (size_t)j->o.vocab * sizeof *j->key);
         add_weighted(j, s[i].weight);
@@ -233,6 +257,9 @@ static steno_status extend_hyp(steno_joint *j, size_t h, size_t *n_pick)
     n = choose_tokens(j, j->key ? j->key + h * (size_t)j->o.vocab : row);
     if (steno_prefix_score(j->prefix, h, j->ids, n, j->ctc))
         return STENO_ERR_NOMEM;
+    for (size_t i = 0; i < n && j->has_late; i++)
+        j->sum[h * (size_t)j->o.vocab + (size_t)j->ids[i]] +=
+            j->late[h * (size_t)j->o.vocab + (size_t)j->ids[i]];
     for (size_t i = 0; i < n; i++)
         offer(j->pick, n_pick, j->o.beam,
               (struct candidate){row[j->ids[i]] + (float)j->o.ctc_weight * j->ctc[i] +

@@ -21,6 +21,9 @@ struct steno_joint_scorer {
      * a new utterance. */
     steno_status (*score)(void *self, const int32_t *const *prefix, size_t length,
                           const int32_t *parent, size_t n, float *out, steno_err *err);
+    /* It has no say in which tokens CTC looks at, only in what those score (ESPnet's partial
+     * scorers); without CTC the same as any other. At most one. */
+    bool partial;
 };
 
 struct steno_joint_options {

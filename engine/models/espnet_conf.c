@@ -1,17 +1,12 @@
-/* config.yaml of espnet_onnx -> struct steno_espnet_conf.
- *
- * Paths in it are what the exporting machine wrote: absolute ones of another computer, or relative
- * to wherever the program was started. So a file is looked for where the key says, then beside
- * config.yaml under the same relative path or name, and last by its role: the one ONNX file of
- * full/ (quantize/) whose name begins or ends as espnet_onnx names that role. */
+/* config.yaml of espnet_onnx -> struct steno_espnet_conf. */
 #include "models/espnet_conf.h"
 
-#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "models/espnet_files.h"
 #include "models/yaml.h"
 
 #define PATH_MAX_BYTES 4096
@@ -23,85 +18,7 @@ struct reader {
     steno_err *err;
 };
 
-/* ---- files --------------------------------------------------------------------------------- */
-
-static bool readable(const char *path)
-{
-    return access(path, R_OK) == 0;
-}
-
-static const char *keep(struct steno_espnet_conf *c, const char *dir, const char *rel)
-{
-    char path[PATH_MAX_BYTES];
-    int n = *dir ? snprintf(path, sizeof path, "%s/%s", dir, rel)
-                 : snprintf(path, sizeof path, "%s", rel);
-    if (n < 0 || (size_t)n >= sizeof path || !readable(path))
-        return NULL;
-    return steno_arena_strdup(c->mem, path);
-}
-
-/* A file that a key names: as it stands, below dir, then its last folder and name below dir, then
- * its name alone. */
-static const char *find_named(struct steno_espnet_conf *c, const char *given)
-{
-    const char *found, *base, *up;
-    if (!given || !*given)
-        return NULL;
-    found = keep(c, given[0] == '/' ? "" : c->dir, given);
-    base = strrchr(given, '/');
-    if (found || !base)
-        return found;
-    for (up = base; up > given && up[-1] != '/'; up--)
-        ;
-    found = keep(c, c->dir, up);
-    return found ? found : keep(c, c->dir, base + 1);
-}
-
-static bool ends_with(const char *s, const char *end)
-{
-    size_t n = strlen(s), k = strlen(end);
-    return n >= k && strcmp(s + n - k, end) == 0;
-}
-
-/* The ONNX file of dir/sub whose name holds `role`; NULL for none or several. */
-static const char *find_role(struct steno_espnet_conf *c, const char *sub, const char *role)
-{
-    char path[PATH_MAX_BYTES], hit[512] = "";
-    int n = snprintf(path, sizeof path, "%s/%s", c->dir, sub), hits = 0;
-    DIR *d = n > 0 && (size_t)n < sizeof path ? opendir(path) : NULL;
-    struct dirent *e;
-    if (!d)
-        return NULL;
-    while ((e = readdir(d))) {
-        const char *at = strstr(e->d_name, role);
-        /* "encoder" is no "predecoder" and a "decoder" no "encoder" */
-        if (!at || !ends_with(e->d_name, ".onnx") || strlen(e->d_name) >= sizeof hit ||
-            (strcmp(role, "predecoder") != 0 && strstr(e->d_name, "predecoder")))
-            continue;
-        hits++;
-        snprintf(hit, sizeof hit, "%s", e->d_name);
-    }
-    closedir(d);
-    return hits == 1 ? keep(c, path, hit) : NULL;
-}
-
-/* The one file of the directory that ends so; NULL for none or several. */
-static const char *find_ending(struct steno_espnet_conf *c, const char *end)
-{
-    char hit[512] = "";
-    int hits = 0;
-    DIR *d = opendir(c->dir);
-    struct dirent *e;
-    if (!d)
-        return NULL;
-    while ((e = readdir(d)))
-        if (ends_with(e->d_name, end) && strlen(e->d_name) < sizeof hit) {
-            hits++;
-            snprintf(hit, sizeof hit, "%s", e->d_name);
-        }
-    closedir(d);
-    return hits == 1 ? keep(c, c->dir, hit) : NULL;
-}
+/* ---- networks ------------------------------------------------------------------------------ */
 
 /* Network `role` under key prefix, e.g. "encoder". STENO_ERR_IO when neither form is there. */
 static steno_status find_network(struct reader *r, const char *prefix, const char *role,
@@ -117,12 +34,12 @@ static steno_status find_network(struct reader *r, const char *prefix, const cha
         st = steno_yaml_str(r->y, key, &quantized, r->err);
     if (st)
         return st;
-    f->full = find_named(r->c, full);
-    f->quantized = find_named(r->c, quantized);
+    f->full = steno_espnet_find_named(r->c, full);
+    f->quantized = steno_espnet_find_named(r->c, quantized);
     if (!f->full && role)
-        f->full = find_role(r->c, "full", role);
+        f->full = steno_espnet_find_role(r->c, "full", role);
     if (!f->quantized && role)
-        f->quantized = find_role(r->c, "quantize", role);
+        f->quantized = steno_espnet_find_role(r->c, "quantize", role);
     if (f->full || f->quantized)
         return STENO_OK;
     return steno_fail(r->err, STENO_ERR_IO,
@@ -284,9 +201,9 @@ static steno_status open_spm(struct reader *r)
         st = steno_yaml_str(r->y, "tokenizer.bpemodel", &given, r->err);
     if (st || (type && strcmp(type, "bpe") != 0))
         return st;
-    c->bpe_model = find_named(c, given);
+    c->bpe_model = steno_espnet_find_named(c, given);
     if (!c->bpe_model)
-        c->bpe_model = find_ending(c, ".model");
+        c->bpe_model = steno_espnet_find_ending(c, ".model");
     return c->bpe_model ? steno_spm_open(&c->spm, c->bpe_model, r->err) : STENO_OK;
 }
 
@@ -404,9 +321,9 @@ static steno_status read_normalize(struct reader *r)
         st = get_str(r, "encoder.normalize.stats_file", "feats_stats.npz", &stats);
     if (st)
         return st;
-    c->stats = find_named(c, stats);
+    c->stats = steno_espnet_find_named(c, stats);
     if (!c->stats)
-        c->stats = find_named(c, "feats_stats.npz");
+        c->stats = steno_espnet_find_named(c, "feats_stats.npz");
     return c->stats
                ? STENO_OK
                : steno_fail(r->err, STENO_ERR_IO,
@@ -435,6 +352,9 @@ static steno_status read_encoder(struct reader *r)
         return st;
     if (post)
         return unsupported(r, "encoder.do_postencoder", "true", "false");
+    /* the exporter of 0.2.1 takes the prediction network's quantized file for the encoder's */
+    if (c->encoder.quantized && strstr(steno_espnet_base_name(c->encoder.quantized), "transducer"))
+        c->encoder.quantized = steno_espnet_find_role(c, "quantize", "encoder");
     /* the runtime tells streaming from the rest; RNN, Conformer, Branchformer are all "default" */
     c->streaming = strcmp(type, "ContextualXformerEncoder") == 0;
     if (!c->streaming)
@@ -452,9 +372,9 @@ static steno_status read_encoder(struct reader *r)
         st = get_str(r, "encoder.pe_path", "pe.npy", &pe);
     if (st)
         return st;
-    c->pe = find_named(c, pe);
+    c->pe = steno_espnet_find_named(c, pe);
     if (!c->pe)
-        c->pe = find_named(c, "pe.npy");
+        c->pe = steno_espnet_find_named(c, "pe.npy");
     return c->pe ? STENO_OK
                  : steno_fail(r->err, STENO_ERR_IO, "%s: encoder.pe_path '%s' is not there",
                               c->path, pe);
@@ -474,7 +394,8 @@ static steno_status read_rnn_decoder(struct reader *r)
         st = get_str(r, "decoder.rnn_type", "lstm", &type);
     if (st)
         return st;
-    c->rnn_lstm = strcmp(type, "lstm") == 0;
+    if (strcmp(type, "lstm") != 0) /* 0.2.1 cannot export others: it names outputs they lack */
+        return unsupported(r, "decoder.rnn_type", type, "lstm");
     if (!list || list->kind != STENO_YAML_LIST)
         return steno_fail(r->err, STENO_ERR_FORMAT, "%s: decoder.predecoder is not a list",
                           c->path);
@@ -489,13 +410,19 @@ static steno_status read_rnn_decoder(struct reader *r)
         if (strcmp(k->key, "att_type") == 0)
             c->att_type[0] = steno_arena_strdup(c->mem, k->text);
         else if (strcmp(k->key, "model_path") == 0)
-            c->predecoder[0].full = find_named(c, k->text);
+            c->predecoder[0].full = steno_espnet_find_named(c, k->text);
         else if (strcmp(k->key, "quantized_model_path") == 0)
-            c->predecoder[0].quantized = find_named(c, k->text);
+            c->predecoder[0].quantized = steno_espnet_find_named(c, k->text);
     }
     c->n_predecoders = 1;
     if (!c->att_type[0])
         return steno_yaml_missing(r->y, "decoder.predecoder[0].att_type", r->err);
+    if (strcmp(c->att_type[0], "noatt") != 0) {
+        if (!c->predecoder[0].full)
+            c->predecoder[0].full = steno_espnet_find_role(c, "full", "predecoder");
+        if (!c->predecoder[0].quantized)
+            c->predecoder[0].quantized = steno_espnet_find_role(c, "quantize", "predecoder");
+    }
     if (strcmp(c->att_type[0], "location2d") == 0)
         return unsupported(r, "decoder.predecoder[0].att_type", c->att_type[0],
                            "noatt, dot, add, location, coverage and the like");
@@ -511,7 +438,9 @@ static steno_status read_decoder(struct reader *r)
         return st;
     if (!type)
         return steno_yaml_missing(r->y, "decoder.dec_type", r->err);
-    st = find_network(r, "decoder", "decoder", &c->decoder);
+    st = find_network(r, "decoder",
+                      strcmp(type, "TransducerDecoder") == 0 ? "transducer" : "decoder",
+                      &c->decoder);
     if (st)
         return st;
     if (strcmp(type, "RNNDecoder") == 0) {
@@ -565,18 +494,35 @@ static steno_status read_lm(struct reader *r)
     return st ? st : need_int(r, "lm.nhid", 1, 65536, &c->lm_dim);
 }
 
-/* A weighted n-gram model changes every score: left out silently, the hypotheses would be others.
- */
-static steno_status refuse_ngram(struct reader *r)
+/* espnet_onnx writes use_ngram and the weight, no file: the one that model_path names or the one
+ * *.arpa of the directory. A weighted n-gram model left out silently would change every score. */
+static steno_status read_ngram(struct reader *r)
 {
+    struct steno_espnet_conf *c = r->c;
+    const char *given = NULL, *scorer = NULL;
     bool on = false;
-    double weight = 0;
     steno_status st = get_bool(r, "ngram.use_ngram", false, &on);
     if (!st)
-        st = get_double(r, "weights.ngram", 0, 100, 0, &weight);
-    if (!st && on && weight > 0)
-        return unsupported(r, "ngram.use_ngram", "true", "false, or weights.ngram 0");
-    return st;
+        st = get_double(r, "weights.ngram", 0, 100, 0, &c->weight_ngram);
+    if (!st)
+        st = steno_yaml_str(r->y, "ngram.model_path", &given, r->err);
+    if (!st)
+        st = get_str(r, "ngram.scorer", "full", &scorer);
+    if (st || !on || c->weight_ngram == 0)
+        return st;
+    if (strcmp(scorer, "full") != 0 && strcmp(scorer, "part") != 0)
+        return unsupported(r, "ngram.scorer", scorer, "full, part");
+    c->ngram_partial = strcmp(scorer, "part") == 0;
+    c->ngram = steno_espnet_find_named(c, given);
+    if (!c->ngram)
+        c->ngram = steno_espnet_find_ending(c, ".arpa");
+    return c->ngram
+               ? STENO_OK
+               : steno_fail(r->err, STENO_ERR_IO,
+                            "%s: ngram.use_ngram is true and weights.ngram %g, but there is no "
+                            "model: espnet_onnx exports none; put the ARPA file beside the "
+                            "configuration (or set weights.ngram to 0)",
+                            c->path, c->weight_ngram);
 }
 
 static steno_status read_search(struct reader *r)
@@ -601,7 +547,7 @@ static steno_status read_search(struct reader *r)
     if (!st)
         st = get_double(r, "weights.lm", 0, 100, 0, &c->weight_lm);
     if (!st)
-        st = refuse_ngram(r);
+        st = read_ngram(r);
     if (st)
         return st;
     c->pre_beam = key != NULL;
@@ -613,8 +559,15 @@ static steno_status read_search(struct reader *r)
 
 static steno_status read_transducer(struct reader *r)
 {
+    static const char *const known[] = {"greedy", "default", "tsd", "alsd", "nsc", "maes"};
     struct steno_espnet_conf *c = r->c;
+    bool is_known = false;
     steno_status st = get_str(r, "beam_search.search_type", "default", &c->search);
+    for (size_t i = 0; i < sizeof known / sizeof *known && !st; i++)
+        is_known = is_known || strcmp(c->search, known[i]) == 0;
+    if (!st && !is_known)
+        return unsupported(r, "beam_search.search_type", c->search,
+                           "greedy, default, tsd, alsd, nsc, maes");
     if (!st)
         st = get_bool(r, "beam_search.score_norm", true, &c->score_norm);
     if (!st)
@@ -678,7 +631,7 @@ static bool has_file(const char *dir, const char *file)
 {
     char path[PATH_MAX_BYTES];
     int n = snprintf(path, sizeof path, "%s/%s", dir, file);
-    return n > 0 && (size_t)n < sizeof path && readable(path);
+    return n > 0 && (size_t)n < sizeof path && access(path, R_OK) == 0;
 }
 
 static const char *config_in(const char *dir)
@@ -726,7 +679,8 @@ static steno_status follow_tag(struct steno_espnet_conf *c, steno_err *err)
     else if (root->first->kind != STENO_YAML_SCALAR)
         st = steno_fail(err, STENO_ERR_FORMAT, "%s: tag %s has no directory", path,
                         root->first->key);
-    else if (!(to = find_named(c, root->first->text)) && !(to = find_named(c, root->first->key)))
+    else if (!(to = steno_espnet_find_named(c, root->first->text)) &&
+             !(to = steno_espnet_find_named(c, root->first->key)))
         st = steno_fail(err, STENO_ERR_IO, "%s: tag %s: no directory %s", path, root->first->key,
                         root->first->text);
     else

@@ -45,6 +45,8 @@ struct steno_espnet_conf {
     bool rnn_lstm; /* RNN decoder, transducer: LSTM, else GRU */
     long lm_layers, lm_dim;
     bool lm_lstm;
+    const char *ngram;  /* path of an ARPA file; NULL: none, or of no weight */
+    bool ngram_partial; /* it scores what CTC scores, not all tokens */
     /* contextual blocks */
     const char *pe;
     long encoder_layers, subsample, block, hop, look_ahead;
@@ -60,12 +62,12 @@ struct steno_espnet_conf {
     const char **tokens;
     int32_t vocab, sos, eos, blank;
     const char *token_type; /* "char", "bpe", "word", "phn" */
-    const char *bpe_model; /* path; NULL: none */
-    steno_spm *spm;        /* its pieces and their types; NULL: none */
-    int32_t not_in_spm;    /* tokens that it does not have: marks, noises */
-    bool tokens_from_spm;  /* the configuration has no token.list */
+    const char *bpe_model;  /* path; NULL: none */
+    steno_spm *spm;         /* its pieces and their types; NULL: none */
+    int32_t not_in_spm;     /* tokens that it does not have: marks, noises */
+    bool tokens_from_spm;   /* the configuration has no token.list */
     /* search */
-    double weight_decoder, weight_ctc, weight_lm, weight_length;
+    double weight_decoder, weight_ctc, weight_lm, weight_length, weight_ngram;
     long beam;
     double pre_beam_ratio, max_len_ratio, min_len_ratio;
     bool pre_beam;      /* a pre-beam key is set */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "models/espnet_recurrent.h"
 #include "models/internal.h"
 
 #define MARK "\xE2\x96\x81" /* U+2581 begins a word */
@@ -201,9 +202,13 @@ void steno_espnet_describe(const steno_model *m, FILE *out)
     describe_network(out, e, "encoder", &c->encoder, e->encoder);
     describe_network(out, e, "ctc", &c->ctc, e->ctc);
     describe_network(out, e, "decoder", &c->decoder, e->decoder);
+    describe_network(out, e, "predecoder", &c->predecoder[0], e->before);
+    describe_network(out, e, "joint", &c->joint, e->joint);
     describe_network(out, e, "lm", &c->lm, e->lm);
-    fprintf(out, "steps      decoder %s%s%s\n", e->decoder_steps ? "one token" : "whole prefixes",
-            e->lm ? ", lm " : "", e->lm ? (e->lm_steps ? "one token" : "whole prefixes") : "");
+    if (c->decoder_kind == STENO_ESPNET_XFORMER)
+        fprintf(out, "steps      decoder %s%s%s\n",
+                e->decoder_steps ? "one token" : "whole prefixes", e->lm ? ", lm " : "",
+                e->lm ? (e->lm_steps ? "one token" : "whole prefixes") : "");
     fprintf(out, "rows       %lld wide, every %.0f ms\n", (long long)e->dim, i.frame_seconds * 1e3);
     if (e->max_rows)
         fprintf(out, "positions  %zu rows, so %.1f s of audio at most in one utterance\n",
@@ -211,11 +216,22 @@ void steno_espnet_describe(const steno_model *m, FILE *out)
     fprintf(out, "tokens     %zu, %s, blank %s, sos %s, eos %s\n", i.vocab_size, c->token_type,
             c->tokens[c->blank], c->tokens[c->sos], c->tokens[c->eos]);
     describe_spm(out, c);
-    fprintf(out,
-            "search     beam %ld, ctc %g, decoder %g, lm %g, length bonus %g, pre-beam x %g, "
-            "maxlenratio %g, minlenratio %g\n",
-            c->beam, c->weight_ctc, c->weight_decoder, e->lm ? c->weight_lm : 0, c->weight_length,
-            c->pre_beam_ratio, c->max_len_ratio, c->min_len_ratio);
+    if (e->ngram)
+        fprintf(out,
+                "n-gram     %s, order %d, %lld words, weight %g, %s; %zu tokens unknown to it\n",
+                c->ngram, steno_ngram_order(e->ngram), (long long)steno_ngram_count(e->ngram, 1),
+                c->weight_ngram, c->ngram_partial ? "partial" : "full",
+                steno_ngram_map_unknown(e->ngram_map));
+    if (steno_espnet_is_transducer(e)) {
+        fprintf(out, "search     transducer, %s, beam %ld, lm %g%s\n",
+                c->beam == 1 ? "greedy" : c->search, c->beam, e->lm ? c->weight_lm : 0,
+                c->score_norm ? ", sorted by score per token" : "");
+    } else
+        fprintf(out,
+                "search     beam %ld, ctc %g, decoder %g, lm %g, length bonus %g, pre-beam x %g, "
+                "maxlenratio %g, minlenratio %g\n",
+                c->beam, c->weight_ctc, c->weight_decoder, e->lm ? c->weight_lm : 0,
+                c->weight_length, c->pre_beam_ratio, c->max_len_ratio, c->min_len_ratio);
     fprintf(out, "memory     weights %.2f MiB shared, %.2f MiB for each worker\n",
             (double)i.weight_bytes / 1048576, (double)e->runner_bytes / 1048576);
 }

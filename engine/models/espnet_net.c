@@ -4,15 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
-#include "base/npy.h"
-#include "base/zip.h"
 #include "features/logmel.h"
 #include "models/espnet_block.h"
+#include "models/espnet_ngram.h"
+#include "models/espnet_recurrent.h"
 #include "models/espnet_score.h"
 #include "models/espnet_step.h"
 
-#define MAX_STATS ((size_t)16 << 20)
 #define TRIAL_FRAMES 144 /* of the run on silence at load */
 #define TRIAL_STEP 96
 #define MIN_TABLE 64 /* rows; anything shorter is no table of positions */
@@ -26,121 +24,12 @@ struct steno_espnet_runner {
     steno_session *encoder, *ctc;
     steno_escorer *decoder, *lm; /* whole prefixes; NULL where there is the other one */
     steno_estep *decoder_step, *lm_step;
+    struct steno_erecurrent recurrent;
     float *feats, *rows, *scratch; /* aligned; grown */
     size_t cap_feats, cap_rows, cap_scratch;
     steno_joint *joint;
     struct steno_espnet_search joint_for; /* what `joint` was made for */
 };
-
-/* ---- statistics ---------------------------------------------------------------------------- */
-
-struct stats {
-    struct steno_npy count, sum, squares;
-};
-
-static bool is_member(const struct steno_zip_member *m, const char *name)
-{
-    size_t n = strlen(name);
-    return m->name_len == n + 4 && memcmp(m->name, name, n) == 0 &&
-           memcmp(m->name + n, ".npy", 4) == 0;
-}
-
-static steno_status read_member(const char *zip, size_t n, const char *path,
-                                const struct steno_zip_member *m, struct steno_npy *out,
-                                steno_err *err)
-{
-    void *bytes;
-    steno_status st = steno_zip_read(zip, n, path, m, MAX_STATS, &bytes, err);
-    if (st)
-        return st;
-    steno_aligned_free(out->data);
-    out->data = NULL;
-    st = steno_npy_parse(bytes, m->size, path, MAX_STATS, out, err);
-    free(bytes);
-    return st;
-}
-
-static steno_status read_members(struct stats *s, const char *zip, size_t n, const char *path,
-                                 steno_err *err)
-{
-    steno_status st = STENO_OK;
-    for (size_t i = 0; !st; i++) {
-        struct steno_zip_member m;
-        st = steno_zip_member(zip, n, path, i, &m, err);
-        if (st == STENO_NEED_MORE)
-            return STENO_OK;
-        if (!st && is_member(&m, "count"))
-            st = read_member(zip, n, path, &m, &s->count, err);
-        else if (!st && is_member(&m, "sum"))
-            st = read_member(zip, n, path, &m, &s->sum, err);
-        else if (!st && is_member(&m, "sum_square"))
-            st = read_member(zip, n, path, &m, &s->squares, err);
-    }
-    return st;
-}
-
-/* Element i of a float or integer array. */
-static double element(const struct steno_npy *a, size_t i)
-{
-    if (a->kind == 'f')
-        return a->item == 8 ? ((const double *)a->data)[i] : (double)((const float *)a->data)[i];
-    return a->item == 8 ? (double)((const int64_t *)a->data)[i]
-                        : (double)((const int32_t *)a->data)[i];
-}
-
-static bool numbers(const struct steno_npy *a, size_t n)
-{
-    bool type = (a->kind == 'f' || a->kind == 'i') && (a->item == 4 || a->item == 8);
-    return a->data && type && a->bytes / (size_t)a->item == n;
-}
-
-static steno_status make_cmvn(struct steno_espnet *e, const struct stats *s, steno_err *err)
-{
-    const struct steno_espnet_conf *c = &e->conf;
-    size_t n = (size_t)c->bins;
-    float mean[512], std[512]; /* bins are at most 512 */
-    double count;
-    if (!numbers(&s->count, 1))
-        return steno_fail(err, STENO_ERR_FORMAT, "%s: no number count", c->stats);
-    if (!numbers(&s->sum, n) || !numbers(&s->squares, n))
-        return steno_fail(err, STENO_ERR_FORMAT,
-                          "%s: sum and sum_square are not %zu numbers each, as many as mel bins",
-                          c->stats, n);
-    count = element(&s->count, 0);
-    for (size_t i = 0; i < n; i++) {
-        double m = element(&s->sum, i) / count;
-        double var = element(&s->squares, i) / count - m * m;
-        mean[i] = (float)m;
-        std[i] = (float)sqrt(fmax(var, 1e-20));
-        if (!(count > 0) || !isfinite(mean[i]) || !isfinite(std[i]) || !(std[i] > 0))
-            return steno_fail(err, STENO_ERR_FORMAT,
-                              "%s: dimension %zu has mean %g and variance %g over %g frames",
-                              c->stats, i, m, var, count);
-    }
-    return steno_cmvn_open(&e->cmvn, c->norm_means ? mean : NULL, c->norm_vars ? std : NULL, n,
-                           err);
-}
-
-/* feats_stats.npz, or the older .npy form: one [2, bins + 1] array, counts in the last column. */
-static steno_status open_stats(struct steno_espnet *e, steno_err *err)
-{
-    struct stats s = {0};
-    char *bytes = NULL;
-    size_t n;
-    steno_status st;
-    if (e->conf.norm != STENO_ESPNET_GLOBAL_MVN)
-        return STENO_OK;
-    st = steno_file_read(e->conf.stats, MAX_STATS, &bytes, &n, err);
-    if (!st)
-        st = read_members(&s, bytes, n, e->conf.stats, err);
-    if (!st)
-        st = make_cmvn(e, &s, err);
-    free(bytes);
-    steno_aligned_free(s.count.data);
-    steno_aligned_free(s.sum.data);
-    steno_aligned_free(s.squares.data);
-    return st;
-}
 
 /* ---- opening ------------------------------------------------------------------------------- */
 
@@ -168,8 +57,8 @@ static steno_status open_part(struct steno_espnet *e, const struct steno_espnet_
     return steno_network_open(net, path, &o, err);
 }
 
-static steno_status open_network(struct steno_espnet *e, const struct steno_espnet_file *f,
-                                 const char *role, steno_network **net, steno_err *err)
+steno_status steno_espnet_load(struct steno_espnet *e, const struct steno_espnet_file *f,
+                               const char *role, steno_network **net, steno_err *err)
 {
     return open_part(e, f, role, STENO_PART_ALL, net, err);
 }
@@ -195,7 +84,7 @@ static steno_status open_steps(struct steno_espnet *e, const struct steno_espnet
         }
         *steps = false;
     }
-    return open_network(e, f, role, net, err);
+    return steno_espnet_load(e, f, role, net, err);
 }
 
 static steno_status check_io(const steno_network *net, const char *path, const char *in,
@@ -235,7 +124,7 @@ static size_t table_rows(const steno_network *net, int64_t dim)
 static steno_status open_networks(struct steno_espnet *e, steno_err *err)
 {
     const struct steno_espnet_conf *c = &e->conf;
-    steno_status st = open_network(e, &c->encoder, "encoder", &e->encoder, err);
+    steno_status st = steno_espnet_load(e, &c->encoder, "encoder", &e->encoder, err);
     if (!st && c->streaming) {
         e->blocks = calloc(1, sizeof *e->blocks);
         st = e->blocks ? steno_espnet_blocks_open(e->blocks, e, err)
@@ -243,17 +132,19 @@ static steno_status open_networks(struct steno_espnet *e, steno_err *err)
     } else if (!st) {
         st = check_io(e->encoder, pick(e, &c->encoder), "feats", "encoder_out", c->bins, err);
     }
+    if (!st && !steno_espnet_is_transducer(e))
+        st = steno_espnet_load(e, &c->ctc, "ctc", &e->ctc, err);
     if (!st)
-        st = open_network(e, &c->ctc, "ctc", &e->ctc, err);
-    if (!st)
+        st = steno_erecurrent_load(e, err);
+    if (!st && c->decoder_kind == STENO_ESPNET_XFORMER)
         st = open_steps(e, &c->decoder, "decoder", true, &e->decoder, &e->decoder_once,
                         &e->decoder_steps, err);
-    if (!st && c->lm_kind != STENO_ESPNET_NO_LM)
+    if (!st && c->lm_kind == STENO_ESPNET_LM_XFORMER)
         st = open_steps(e, &c->lm, "lm", e->opt.as_espnet_onnx, &e->lm, &e->lm_once, &e->lm_steps,
                         err);
-    if (!st)
+    if (!st && c->decoder_kind == STENO_ESPNET_XFORMER)
         e->max_tokens = table_rows(e->decoder, c->decoder_dim);
-    if (!st && e->lm) {
+    if (!st && c->lm_kind == STENO_ESPNET_LM_XFORMER) {
         size_t n = table_rows(e->lm, c->lm_dim);
         e->max_tokens = n && (!e->max_tokens || n < e->max_tokens) ? n : e->max_tokens;
     }
@@ -265,12 +156,10 @@ static steno_status check_supported(const struct steno_espnet_conf *c, steno_err
     const char *what = NULL;
     if (c->streaming && c->norm == STENO_ESPNET_UTTERANCE_MVN)
         what = "utterance_mvn before a streaming encoder";
-    else if (c->decoder_kind == STENO_ESPNET_TRANSDUCER)
-        what = "a transducer (TransducerDecoder)";
-    else if (c->decoder_kind == STENO_ESPNET_RNN)
-        what = "an RNN decoder (RNNDecoder)";
-    else if (c->lm_kind == STENO_ESPNET_LM_RNN)
-        what = "an RNN language model (SequentialRNNLM)";
+    else if (c->decoder_kind == STENO_ESPNET_TRANSDUCER && c->lm_kind == STENO_ESPNET_LM_XFORMER)
+        what = "a Transformer language model (TransformerLM) with a transducer";
+    else if (c->decoder_kind == STENO_ESPNET_TRANSDUCER && c->blank)
+        what = "a transducer whose blank is not token 0";
     return what ? steno_fail(err, STENO_ERR_UNSUPPORTED, "%s: %s is not supported yet", c->path,
                              what)
                 : STENO_OK;
@@ -325,6 +214,7 @@ static steno_status try_run(struct steno_espnet *e, steno_err *err)
     size_t n = want * (size_t)e->conf.hop_length + (size_t)e->conf.n_fft;
     steno_espnet_runner *r = NULL;
     const steno_joint *result;
+    steno_transducer *transduced;
     const float *feats, *y = NULL, *ctc = NULL;
     float *pcm = calloc(n, sizeof *pcm);
     steno_status st = pcm ? steno_espnet_take(e, &r, err)
@@ -337,7 +227,9 @@ static steno_status try_run(struct steno_espnet *e, steno_err *err)
         st = find_rate(e, r, feats, frames, &rows, &y, err);
     if (!st)
         st = steno_espnet_ctc(r, y, rows, &ctc, err);
-    if (!st)
+    if (!st && steno_espnet_is_transducer(e))
+        st = steno_espnet_transduce(r, &s, y, rows, true, &transduced, err);
+    else if (!st)
         st = steno_espnet_decode(r, &s, y, rows, ctc, &result, err);
     if (!st && r->decoder && !e->opt.as_espnet_onnx) {
         const int32_t two[2] = {e->conf.sos, e->conf.vocab > 1 ? 1 : 0};
@@ -346,7 +238,8 @@ static steno_status try_run(struct steno_espnet *e, steno_err *err)
     }
     if (!st)
         e->runner_bytes = steno_session_arena_bytes(r->encoder) +
-                          steno_session_arena_bytes(r->ctc) +
+                          (r->ctc ? steno_session_arena_bytes(r->ctc) : 0) +
+                          steno_erecurrent_bytes(&r->recurrent) +
                           (r->decoder ? steno_escorer_bytes(r->decoder) : 0) +
                           (r->lm ? steno_escorer_bytes(r->lm) : 0) +
                           (r->decoder_step ? steno_estep_bytes(r->decoder_step) : 0) +
@@ -371,9 +264,11 @@ steno_status steno_espnet_open(struct steno_espnet *e, const char *dir,
         return st;
     e->has_lock = true;
     set_features(e);
-    st = open_stats(e, err);
+    st = steno_espnet_open_stats(e, err);
     if (!st)
         st = open_networks(e, err);
+    if (!st)
+        st = steno_espnet_open_ngram(e, err);
     return st ? st : try_run(e, err);
 }
 
@@ -386,6 +281,7 @@ static void close_runner(steno_espnet_runner *r)
     steno_escorer_close(r->lm);
     steno_estep_close(r->decoder_step);
     steno_estep_close(r->lm_step);
+    steno_erecurrent_close(&r->recurrent);
     steno_joint_close(r->joint);
     steno_aligned_free(r->feats);
     steno_aligned_free(r->rows);
@@ -411,14 +307,18 @@ void steno_espnet_close(struct steno_espnet *e)
     steno_network_close(e->decoder_once);
     steno_network_close(e->lm);
     steno_network_close(e->lm_once);
+    steno_network_close(e->before);
+    steno_network_close(e->joint);
+    steno_ngram_map_close(e->ngram_map);
+    steno_ngram_close(e->ngram);
     steno_cmvn_close(e->cmvn);
     steno_espnet_conf_close(&e->conf);
 }
 
 size_t steno_espnet_weight_bytes(const struct steno_espnet *e)
 {
-    const steno_network *nets[] = {e->encoder,      e->ctc, e->decoder,
-                                   e->decoder_once, e->lm,  e->lm_once};
+    const steno_network *nets[] = {e->encoder, e->ctc,     e->decoder, e->decoder_once,
+                                   e->lm,      e->lm_once, e->before,  e->joint};
     size_t n = 0;
     for (size_t i = 0; i < sizeof nets / sizeof *nets; i++)
         n += nets[i] ? steno_network_weight_bytes(nets[i]) : 0;
@@ -517,8 +417,11 @@ static steno_status open_lm(steno_espnet_runner *r, steno_err *err)
 
 static steno_status open_scorers(steno_espnet_runner *r, steno_err *err)
 {
-    steno_status st = open_decoder(r, err);
-    return st ? st : open_lm(r, err);
+    const struct steno_espnet_conf *c = &r->e->conf;
+    steno_status st = steno_erecurrent_open(&r->recurrent, r->e, err);
+    if (!st && c->decoder_kind == STENO_ESPNET_XFORMER)
+        st = open_decoder(r, err);
+    return st || c->lm_kind != STENO_ESPNET_LM_XFORMER ? st : open_lm(r, err);
 }
 
 static steno_status new_runner(struct steno_espnet *e, steno_espnet_runner **out, steno_err *err)
@@ -534,7 +437,7 @@ static steno_status new_runner(struct steno_espnet *e, steno_espnet_runner **out
         st = steno_fail_in(err, st, "%s: encoder.frontend", e->conf.path);
     if (!st)
         st = steno_session_open(&r->encoder, e->encoder, &o, err);
-    if (!st)
+    if (!st && e->ctc)
         st = steno_session_open(&r->ctc, e->ctc, &o, err);
     if (!st)
         st = open_scorers(r, err);
@@ -587,6 +490,11 @@ static steno_status grow(float **p, size_t *cap, size_t n, steno_err *err)
 struct steno_espnet *steno_espnet_of(steno_espnet_runner *r)
 {
     return r->e;
+}
+
+struct steno_erecurrent *steno_espnet_recurrent(steno_espnet_runner *r)
+{
+    return &r->recurrent;
 }
 
 steno_session *steno_espnet_encoder(steno_espnet_runner *r)
@@ -703,7 +611,11 @@ steno_status steno_espnet_ctc(steno_espnet_runner *r, const float *rows, size_t 
     struct steno_espnet *e = r->e;
     const struct steno_tensor *y = NULL;
     const char *file = pick(e, &e->conf.ctc);
-    steno_status st = run_one(r->ctc, e->ctc, "x", "ctc_out", rows, n_rows, e->dim, &y, err);
+    steno_status st;
+    *scores = NULL;
+    if (!r->ctc)
+        return STENO_OK;
+    st = run_one(r->ctc, e->ctc, "x", "ctc_out", rows, n_rows, e->dim, &y, err);
     if (st)
         return steno_fail_in(err, st, "%s", file);
     if (y->dtype != STENO_F32 || y->shape.rank != 3 || (size_t)y->shape.dim[1] != n_rows ||
@@ -752,23 +664,49 @@ static steno_status make_joint(steno_espnet_runner *r, const struct steno_espnet
     return STENO_OK;
 }
 
+typedef steno_status score_fn(void *, const int32_t *const *, size_t, const int32_t *, size_t,
+                              float *, steno_err *);
+
+static struct steno_joint_scorer scorer(void *self, double weight, score_fn *score)
+{
+    return (struct steno_joint_scorer){.self = self, .weight = weight, .score = score};
+}
+
+/* Decoder, LM and n-gram model, in whatever form there is; how many. */
+static size_t make_scorers(steno_espnet_runner *r, const struct steno_espnet_search *s,
+                           struct steno_joint_scorer scorers[3])
+{
+    size_t n = 0;
+    double w = 1 - s->ctc_weight;
+    if (r->recurrent.decoder)
+        scorers[n++] = scorer(r->recurrent.decoder, w, steno_erdec_score);
+    else if (r->decoder_step)
+        scorers[n++] = scorer(r->decoder_step, w, steno_estep_score);
+    else
+        scorers[n++] = scorer(r->decoder, w, steno_escorer_score);
+    if (r->recurrent.lm)
+        scorers[n++] = scorer(r->recurrent.lm, s->lm_weight, steno_ernn_score);
+    else if (r->lm_step)
+        scorers[n++] = scorer(r->lm_step, s->lm_weight, steno_estep_score);
+    else if (r->lm)
+        scorers[n++] = scorer(r->lm, s->lm_weight, steno_escorer_score);
+    if (r->e->ngram)
+        scorers[n++] = steno_espnet_ngram_scorer(r->e);
+    return n;
+}
+
 steno_status steno_espnet_decode(steno_espnet_runner *r, const struct steno_espnet_search *s,
                                  const float *rows, size_t n_rows, const float *ctc,
                                  const steno_joint **result, steno_err *err)
 {
     const struct steno_espnet *e = r->e;
-    struct steno_joint_scorer scorers[2] = {
-        {r->decoder, 1 - s->ctc_weight, steno_escorer_score},
-        {r->lm, s->lm_weight, steno_escorer_score},
-    };
+    struct steno_joint_scorer scorers[3];
+    size_t n_scorers = make_scorers(r, s, scorers);
     steno_status st = STENO_OK;
-    if (r->decoder_step)
-        scorers[0] = (struct steno_joint_scorer){r->decoder_step, 1 - s->ctc_weight,
-                                                 steno_estep_score};
-    if (r->lm_step)
-        scorers[1] = (struct steno_joint_scorer){r->lm_step, s->lm_weight, steno_estep_score};
     if (!r->joint || !same_search(&r->joint_for, s))
         st = make_joint(r, s, err);
+    if (!st && r->recurrent.decoder && s->ctc_weight < 1)
+        st = steno_erdec_start(r->recurrent.decoder, rows, n_rows, e->dim, err);
     if (st)
         return st;
     if (r->decoder)
@@ -779,8 +717,7 @@ steno_status steno_espnet_decode(steno_espnet_runner *r, const struct steno_espn
         st = steno_estep_start(r->lm_step, NULL, 0, 0, s->beam, err);
     if (st)
         return st;
-    st = steno_joint_run(r->joint, scorers, e->lm ? 2 : 1, s->ctc_weight > 0 ? ctc : NULL, n_rows,
-                         err);
+    st = steno_joint_run(r->joint, scorers, n_scorers, s->ctc_weight > 0 ? ctc : NULL, n_rows, err);
     *result = r->joint;
     return st;
 }

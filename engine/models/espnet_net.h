@@ -8,6 +8,7 @@
 #include <pthread.h>
 
 #include "decoder/joint.h"
+#include "decoder/ngram.h"
 #include "exec/session.h"
 #include "features/cmvn.h"
 #include "features/fbank.h"
@@ -33,6 +34,9 @@ struct steno_espnet {
      * else whole prefixes */
     steno_network *encoder, *ctc, *decoder, *decoder_once, *lm, *lm_once;
     bool decoder_steps, lm_steps;
+    steno_network *before, *joint; /* RNN decoder: its predecoder; transducer: its joint network */
+    steno_ngram *ngram;            /* n-gram model, NULL: none */
+    steno_ngram_map *ngram_map;
     struct steno_fbank_options fbank;
     float log_scale; /* of the natural logarithm, for another base */
     steno_cmvn *cmvn;
@@ -71,6 +75,14 @@ STENO_MUST steno_status steno_espnet_take(struct steno_espnet *e, steno_espnet_r
                                           steno_err *err);
 void steno_espnet_give(struct steno_espnet *e, steno_espnet_runner *r);
 
+/* e->cmvn (espnet_stats.c). */
+STENO_MUST steno_status steno_espnet_open_stats(struct steno_espnet *e, steno_err *err);
+/* For espnet_recurrent.c: open network `role`, in the form asked for; a runner's parts. */
+STENO_MUST steno_status steno_espnet_load(struct steno_espnet *e, const struct steno_espnet_file *f,
+                                          const char *role, steno_network **net, steno_err *err);
+struct steno_erecurrent;
+struct steno_erecurrent *steno_espnet_recurrent(steno_espnet_runner *r);
+
 /* For espnet_block.c: a runner's parts, and n floats of its memory (until the next call). */
 struct steno_espnet *steno_espnet_of(steno_espnet_runner *r);
 steno_session *steno_espnet_encoder(steno_espnet_runner *r);
@@ -91,11 +103,11 @@ STENO_MUST steno_status steno_espnet_features(steno_espnet_runner *r, const floa
 STENO_MUST steno_status steno_espnet_encode(steno_espnet_runner *r, const float *feats,
                                             size_t frames, const float **rows, size_t *n_rows,
                                             steno_err *err);
-/* rows -> log-probabilities [rows, vocab]. */
+/* rows -> log-probabilities [rows, vocab]; NULL for a transducer, which has no CTC. */
 STENO_MUST steno_status steno_espnet_ctc(steno_espnet_runner *r, const float *rows, size_t n_rows,
                                          const float **scores, steno_err *err);
-/* Joint search; ctc as steno_espnet_ctc gave it for these rows. The result is the runner's, until
- * the next search: steno_joint_count, steno_joint_get. */
+/* Joint search, of models that are no transducer; ctc as steno_espnet_ctc gave it for these rows.
+ * The result is the runner's, until the next search: steno_joint_count, steno_joint_get. */
 STENO_MUST steno_status steno_espnet_decode(steno_espnet_runner *r,
                                             const struct steno_espnet_search *s, const float *rows,
                                             size_t n_rows, const float *ctc,

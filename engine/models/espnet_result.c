@@ -84,14 +84,20 @@ static uint64_t fingerprint(const char *text)
     return h;
 }
 
-steno_status steno_estream_emit_partial(struct steno_estream *s)
+steno_status steno_estream_emit_partial(struct steno_estream *s, steno_transducer *t)
 {
     struct steno_event ev = {.kind = STENO_PARTIAL};
     struct steno_words *w = &s->words[0];
     struct steno_hyp best = steno_ctc_greedy_best(s->greedy);
-    /* a later look at the segment may change any of it: nothing is stable */
-    steno_status st = steno_words_build(w, s->model->tokens, best.spans, best.n, 0);
+    struct steno_transducer_hyp h;
+    steno_status st;
     uint64_t print;
+    if (t && steno_transducer_get(t, 0, &h))
+        return STENO_ERR_NOMEM;
+    if (t)
+        best = (struct steno_hyp){.spans = h.spans, .n = h.n - 1};
+    /* a later look at the segment may change any of it: nothing is stable */
+    st = steno_words_build(w, s->model->tokens, best.spans, best.n, 0);
     if (!st)
         st = reserve_out(s, w->n);
     if (st)
@@ -203,6 +209,37 @@ static steno_status take_joint(struct steno_estream *s, const struct steno_estre
     return STENO_OK;
 }
 
+/* Tokens of all hypotheses go into one buffer: the search's own holds one at a time. */
+static steno_status take_transducer(struct steno_estream *s, steno_transducer *t, size_t *n_alts)
+{
+    size_t n = steno_transducer_count(t), total = 0, at = 0;
+    struct steno_transducer_hyp h;
+    steno_status st = STENO_OK;
+    n = n < s->search.n_best ? n : s->search.n_best;
+    steno_buf_reset(&s->plain);
+    for (size_t i = 0; i < n && !st; i++, total += st ? 0 : h.n)
+        st = steno_transducer_get(t, i, &h);
+    if (!st)
+        st = reserve_tokens(s, total);
+    for (size_t i = 0; i < n && !st; i++) {
+        st = steno_transducer_get(t, i, &h);
+        if (st)
+            break;
+        memcpy(s->tokens + at, h.tokens, h.n * sizeof *h.tokens);
+        st = steno_words_build(&s->words[i], s->model->tokens, h.spans, h.n - 1, h.n - 1);
+        if (!st)
+            st = join_plain(s, s->tokens + at + 1, h.n - 1);
+        s->alts[i] = (struct steno_alternative){.confidence = s->words[i].confidence,
+                                                .score = h.score,
+                                                .n_words = s->words[i].n,
+                                                .n_tokens = h.n,
+                                                .tokens = s->tokens + at};
+        at += h.n;
+    }
+    *n_alts = st ? 0 : n;
+    return st;
+}
+
 static steno_status take_ctc(struct steno_estream *s, const struct steno_estream_scores *x,
                              size_t *n_alts)
 {
@@ -249,12 +286,15 @@ static steno_status place_alternatives(struct steno_estream *s, size_t n)
 }
 
 steno_status steno_estream_emit_final(struct steno_estream *s, size_t n,
-                                      const struct steno_estream_scores *x, const steno_joint *j)
+                                      const struct steno_estream_scores *x, const steno_joint *j,
+                                      steno_transducer *t)
 {
     struct steno_event ev = {.kind = STENO_FINAL, .reason = s->reason};
     steno_status st = STENO_OK;
     if (j)
         st = take_joint(s, x, j, &ev.n_alternatives);
+    else if (t)
+        st = take_transducer(s, t, &ev.n_alternatives);
     else if (x->rows)
         st = take_ctc(s, x, &ev.n_alternatives);
     if (!ev.n_alternatives && !st)

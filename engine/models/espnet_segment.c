@@ -89,8 +89,10 @@ steno_status steno_estream_block(struct steno_estream *s, steno_espnet_runner *r
     st = steno_espnet_ctc(r, s->rows + s->n_rows * dim, n, &ctc, err);
     if (st)
         return st;
-    memcpy(s->ctc + s->n_rows * vocab, ctc, n * vocab * sizeof *ctc);
     s->n_rows += n;
+    if (!ctc)
+        return STENO_OK; /* a transducer */
+    memcpy(s->ctc + (s->n_rows - n) * vocab, ctc, n * vocab * sizeof *ctc);
     st = steno_ctc_greedy_push(s->greedy, ctc, n);
     return st ? steno_fail(err, st, "stream: out of memory") : STENO_OK;
 }

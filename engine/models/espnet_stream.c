@@ -200,39 +200,52 @@ steno_status steno_espnet_stream_open(steno_stream **out, steno_model *m,
 
 /* ---- steps --------------------------------------------------------------------------------- */
 
+/* What has been heard of the segment so far, by its best path. */
+static steno_status show_partial(struct steno_estream *s, steno_espnet_runner *r,
+                                 const struct steno_estream_scores *x, steno_err *err)
+{
+    steno_transducer *t = NULL;
+    steno_status st = STENO_OK;
+    if (steno_espnet_is_transducer(s->model->espnet) && x->rows) {
+        st = steno_espnet_transduce(r, &s->search, x->enc, x->rows, true, &t, err);
+        if (st)
+            return st;
+    } else if (x->ctc && !steno_estream_by_blocks(s)) {
+        steno_ctc_greedy_restart(s->greedy, 0);
+        st = steno_ctc_greedy_push(s->greedy, x->ctc, x->rows);
+    }
+    if (!st)
+        st = steno_estream_emit_partial(s, t);
+    return steno_estream_status(st, err);
+}
+
 static steno_status do_partial(struct steno_estream *s, steno_espnet_runner *r, steno_err *err)
 {
     struct steno_estream_scores x;
     steno_status st;
     if (steno_estream_by_blocks(s)) {
         st = steno_estream_block(s, r, SIZE_MAX, err);
-        s->due = STENO_DUE_NOTHING;
-        return st || s->opt.no_partials ? st
-                                        : steno_estream_status(steno_estream_emit_partial(s), err);
+        x = (struct steno_estream_scores){s->ctc, s->rows, s->n_rows};
+    } else {
+        st = steno_estream_recognise(s, r, s->n, &x, err);
+        s->partial = s->n + (size_t)(GROWTH * (double)s->n);
     }
-    st = steno_estream_recognise(s, r, s->n, &x, err);
-    if (st)
-        return st;
-    steno_ctc_greedy_restart(s->greedy, 0);
-    if (x.rows)
-        st = steno_ctc_greedy_push(s->greedy, x.ctc, x.rows);
-    if (!st)
-        st = steno_estream_emit_partial(s);
-    s->partial = s->n + (size_t)(GROWTH * (double)s->n);
     s->due = STENO_DUE_NOTHING;
-    return steno_estream_status(st, err);
+    return st || s->opt.no_partials ? st : show_partial(s, r, &x, err);
 }
 
-/* The first n samples of the segment are all of it. */
 static steno_status do_final(struct steno_estream *s, steno_espnet_runner *r, size_t n,
                              steno_err *err)
 {
     const steno_joint *j = NULL;
+    steno_transducer *t = NULL;
     struct steno_estream_scores x;
     steno_status st = steno_estream_recognise(s, r, n, &x, err);
-    if (!st && x.rows && !steno_estream_ctc_alone(s))
+    if (!st && x.rows && steno_espnet_is_transducer(s->model->espnet))
+        st = steno_espnet_transduce(r, &s->search, x.enc, x.rows, false, &t, err);
+    else if (!st && x.rows && !steno_estream_ctc_alone(s))
         st = steno_espnet_decode(r, &s->search, x.enc, x.rows, x.ctc, &j, err);
-    return st ? st : steno_estream_status(steno_estream_emit_final(s, n, &x, j), err);
+    return st ? st : steno_estream_status(steno_estream_emit_final(s, n, &x, j, t), err);
 }
 
 /* Samples behind the cut stay for the next segment. */

@@ -9,6 +9,7 @@
 #include "decoder/words.h"
 #include "features/activity.h"
 #include "models/espnet_block.h"
+#include "models/espnet_recurrent.h"
 #include "models/events.h"
 #include "models/family.h"
 #include "models/internal.h"
@@ -82,7 +83,8 @@ static inline size_t steno_estream_samples(const struct steno_estream *s, double
 static inline bool steno_estream_ctc_alone(const struct steno_estream *s)
 {
     return !s->model->espnet->opt.as_espnet_onnx && s->search.ctc_weight == 1 &&
-           s->search.lm_weight == 0 && s->search.length_bonus == 0;
+           !steno_espnet_is_transducer(s->model->espnet) && s->search.lm_weight == 0 &&
+           s->search.length_bonus == 0;
 }
 
 /* The encoder takes blocks as they come. */
@@ -116,11 +118,13 @@ STENO_MUST steno_status steno_estream_recognise(struct steno_estream *s, steno_e
 /* Sample `at` of the segment on the stream's clock, not past the audio there is. */
 double steno_estream_seconds(const struct steno_estream *s, double at);
 STENO_MUST steno_status steno_estream_emit_start(struct steno_estream *s);
-/* The CTC best path so far, where it differs from what was shown last. */
-STENO_MUST steno_status steno_estream_emit_partial(struct steno_estream *s);
-/* The final of a segment of n samples; j: the joint search's result, NULL for CTC alone. */
+/* The best path so far, where it differs from what was shown last: the transducer's t, or with NULL
+ * that of CTC. */
+STENO_MUST steno_status steno_estream_emit_partial(struct steno_estream *s, steno_transducer *t);
+/* The final of a segment of n samples; j, t: the joint search's result, or the transducer's; both
+ * NULL: CTC alone, or nothing to say. */
 STENO_MUST steno_status steno_estream_emit_final(struct steno_estream *s, size_t n,
                                                  const struct steno_estream_scores *x,
-                                                 const steno_joint *j);
+                                                 const steno_joint *j, steno_transducer *t);
 
 #endif

@@ -117,7 +117,21 @@ static void what_is_wrong_is_named(void **state)
         {"XformerDecoder", "SlidingDecoder", "'SlidingDecoder' is not supported",
          STENO_ERR_UNSUPPORTED},
         {"weights: {", "ngram: {use_ngram: true}\nweights: {ngram: 0.4, ",
-         "ngram.use_ngram 'true' is not", STENO_ERR_UNSUPPORTED},
+         "put the ARPA file beside", STENO_ERR_IO},
+        {"weights: {", "ngram: {use_ngram: true, scorer: half}\nweights: {ngram: 0.4, ",
+         "ngram.scorer 'half' is not", STENO_ERR_UNSUPPORTED},
+        {"dec_type: XformerDecoder",
+         "dec_type: RNNDecoder, rnn_type: gru, dlayers: 1, dunits: 8, "
+         "decoder_length: 1, predecoder: [{att_type: dot}]",
+         "decoder.rnn_type 'gru' is not", STENO_ERR_UNSUPPORTED},
+        {"dec_type: XformerDecoder",
+         "dec_type: RNNDecoder, dlayers: 1, dunits: 8, "
+         "decoder_length: 1, predecoder: [{att_type: location2d}]",
+         "'location2d' is not", STENO_ERR_UNSUPPORTED},
+        {"dec_type: XformerDecoder",
+         "dec_type: RNNDecoder, dlayers: 1, dunits: 8, "
+         "decoder_length: 1, predecoder: []",
+         "predecoder has 0 entries", STENO_ERR_UNSUPPORTED},
         {"frontend_type: default", "frontend_type: hubert", "'hubert' is not supported",
          STENO_ERR_UNSUPPORTED},
         {"token_type: char", "token_type: runes", "'runes' is not supported",
@@ -151,6 +165,67 @@ static void what_is_wrong_is_named(void **state)
             fail_msg("'%s' does not say '%s'", err.msg, cases[i].message);
         steno_espnet_conf_close(&c);
     }
+}
+
+static struct steno_espnet_conf replace_and_open(struct box *b, const char *from, const char *to)
+{
+    const char *at = strstr(good, from);
+    char text[4096];
+    struct steno_espnet_conf c;
+    steno_err err = {0};
+    assert_non_null(at);
+    snprintf(text, sizeof text, "%.*s%s%s", (int)(at - good), good, to, at + strlen(from));
+    put(b->path, text);
+    if (steno_espnet_conf_open(&c, b->dir, &err))
+        fail_msg("%s", err.msg);
+    return c;
+}
+
+/* The file that no key names: the one *.arpa; and none where it has no weight. */
+static void an_ngram_model_is_found_beside_the_configuration(void **state)
+{
+    struct box *b = *state;
+    struct steno_espnet_conf c;
+    char path[192];
+    snprintf(path, sizeof path, "%s/words.arpa", b->dir);
+    put(path, "x");
+    c = replace_and_open(b, "weights: {", "ngram: {use_ngram: true}\nweights: {ngram: 0.4, ");
+    assert_string_equal(c.ngram, path);
+    assert_true(c.weight_ngram == 0.4 && !c.ngram_partial);
+    steno_espnet_conf_close(&c);
+    c = replace_and_open(b, "weights: {", "ngram: {use_ngram: true}\nweights: {ngram: 0, ");
+    assert_null(c.ngram);
+    steno_espnet_conf_close(&c);
+    unlink(path);
+}
+
+/* <unk>, <s>, then two pieces: ESPnet's recipes list them between <blank>, <unk> and <sos/eos>. */
+static void a_missing_token_list_is_made_of_the_pieces(void **state)
+{
+    static const char model[] = "\n\011\n\005<unk>\030\002\n\007\n\003<s>\030\003"
+                                "\n\010\n\004\342\226\201a\030\001\n\005\n\001b\030\001";
+    struct box *b = *state;
+    struct steno_espnet_conf c;
+    char path[192];
+    FILE *f;
+    snprintf(path, sizeof path, "%s/bpe.model", b->dir);
+    f = fopen(path, "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(model, 1, sizeof model - 1, f), sizeof model - 1);
+    fclose(f);
+    c = replace_and_open(b,
+                         "token: {sos: 3, eos: 3, blank: 0, list: ['<blank>', a, b, '<eos>']}\n"
+                         "tokenizer: {token_type: char}",
+                         "token: {blank: 0}\ntokenizer: {bpemodel: /gone/bpe.model}");
+    assert_int_equal(c.vocab, 5);
+    assert_string_equal(c.tokens[1], "<unk>");
+    assert_string_equal(c.tokens[2], "\xE2\x96\x81"
+                                     "a");
+    assert_string_equal(c.tokens[4], "<sos/eos>");
+    assert_string_equal(c.token_type, "bpe");
+    assert_true(c.eos == 4 && c.sos == 4 && c.tokens_from_spm);
+    steno_espnet_conf_close(&c);
+    unlink(path);
 }
 
 static void a_missing_network_is_named(void **state)
@@ -237,6 +312,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(files_are_found_by_key_by_name_and_by_role, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(what_is_wrong_is_named, setup, teardown),
+        cmocka_unit_test_setup_teardown(an_ngram_model_is_found_beside_the_configuration, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(a_missing_token_list_is_made_of_the_pieces, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(a_missing_network_is_named, setup, teardown),
         cmocka_unit_test(deep_nesting_is_refused),
         cmocka_unit_test(json_is_read_too),

@@ -112,7 +112,7 @@ static void the_search_finds_the_likely_sentence(void **state)
     static const int32_t want[] = {3, 1, 2, 1, 3};
     struct steno_joint_options o = {
         .vocab = V, .sos = 3, .eos = 3, .beam = 3, .pre_beam_key = -1, .max_len_ratio = -8};
-    struct steno_joint_scorer s = {NULL, 1.0, sentence};
+    struct steno_joint_scorer s = {.weight = 1, .score = sentence};
     struct steno_joint_hyp h;
     steno_joint *j = NULL;
     (void)state;
@@ -144,7 +144,7 @@ static steno_status not_a_number(void *self, const int32_t *const *prefix, size_
 static void nan_scores_are_an_error(void **state)
 {
     struct steno_joint_options o = {.vocab = V, .sos = 3, .eos = 3, .beam = 2, .pre_beam_key = -1};
-    struct steno_joint_scorer s = {NULL, 1.0, not_a_number};
+    struct steno_joint_scorer s = {.weight = 1, .score = not_a_number};
     steno_joint *j = NULL;
     steno_err err = {0};
     (void)state;
@@ -165,7 +165,7 @@ static void short_outputs_wait_for_min_len(void **state)
                                     .pre_beam_key = -1,
                                     .max_len_ratio = -8,
                                     .min_len_ratio = -5};
-    struct steno_joint_scorer s = {NULL, 1.0, sentence};
+    struct steno_joint_scorer s = {.weight = 1, .score = sentence};
     steno_joint *j = NULL;
     (void)state;
     assert_int_equal(steno_joint_open(&j, &o, NULL), 0);
@@ -174,6 +174,51 @@ static void short_outputs_wait_for_min_len(void **state)
     for (size_t i = 0; i < steno_joint_count(j); i++)
         assert_true(steno_joint_get(j, i).n >= 7); /* sos, five tokens at least, eos */
     steno_joint_close(j);
+}
+
+/* 1 is a little likelier than 2. */
+static steno_status likes_one(void *self, const int32_t *const *prefix, size_t length,
+                              const int32_t *parent, size_t n, float *out, steno_err *err)
+{
+    (void)prefix;
+    (void)length;
+    (void)parent;
+    (void)err;
+    for (size_t i = 0; i < n; i++)
+        for (int32_t c = 0; c < V; c++)
+            out[i * V + (size_t)c] = self ? (c == 2 ? 0 : -20) : c == 1 ? -0.5F : -1;
+    return STENO_OK;
+}
+
+/* A scorer that wants 2 brings it in, but not past a pre-beam of one token when it is partial. */
+static void a_partial_scorer_has_no_say_in_the_pre_beam(void **state)
+{
+    (void)state;
+    for (int partial = 0; partial < 2; partial++) {
+        int marker = 1;
+        struct steno_joint_scorer s[2] = {
+            {.weight = 1, .score = likes_one},
+            {.self = &marker, .weight = 1, .score = likes_one, .partial = partial}};
+        struct steno_joint_options o = {.vocab = V,
+                                        .sos = 3,
+                                        .eos = 3,
+                                        .beam = 1,
+                                        .pre_beam = 1,
+                                        .pre_beam_key = -1,
+                                        .ctc_weight = 0.01,
+                                        .max_len_ratio = -1};
+        float x[T * V];
+        steno_joint *j = NULL;
+        struct steno_joint_hyp h;
+        for (size_t i = 0; i < T * V; i++)
+            x[i] = i % V == 3 ? -1e4F : -1.4F;
+        assert_int_equal(steno_joint_open(&j, &o, NULL), 0);
+        assert_int_equal(steno_joint_run(j, s, 2, x, T, NULL), 0);
+        assert_int_equal(steno_joint_count(j), 1);
+        h = steno_joint_get(j, 0);
+        assert_int_equal(h.tokens[1], partial ? 1 : 2);
+        steno_joint_close(j);
+    }
 }
 
 static void tokens_are_aligned_where_they_are_likely(void **state)
@@ -205,6 +250,7 @@ int main(void)
         cmocka_unit_test(the_search_finds_the_likely_sentence),
         cmocka_unit_test(nan_scores_are_an_error),
         cmocka_unit_test(short_outputs_wait_for_min_len),
+        cmocka_unit_test(a_partial_scorer_has_no_say_in_the_pre_beam),
         cmocka_unit_test(tokens_are_aligned_where_they_are_likely),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

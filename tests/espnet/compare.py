@@ -1,0 +1,74 @@
+#!/usr/bin/env python3
+"""`steno transcribe --compat espnet-onnx` against what generate.py recorded.
+
+    compare.py STENO DIR [NAME...]
+
+TAP, one line for each model: the same token ids in the same order, scores within 1e-3; where the
+reference says "no compat", the same texts and scores without --compat.
+"""
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+
+def run(steno, model, wav, options, count, compat):
+    cmd = [steno, "transcribe", "--model", str(model), "--format", "json", "--nbest", str(count)]
+    cmd += ["--compat", "espnet-onnx"] if compat else ["--no-endpoint"]
+    names = dict(beam_size="--beam", ctc_weight="--ctc-weight", lm_weight="--lm-weight",
+                 maxlenratio="--maxlenratio")
+    for key, value in options.items():
+        cmd += [names[key], str(value)]
+    done = subprocess.run(cmd + [str(wav)], capture_output=True, text=True, timeout=300)
+    if done.returncode:
+        raise RuntimeError("%s: %s" % (" ".join(cmd), done.stderr.strip()))
+    answer = json.loads(done.stdout)
+    return answer["nbest"] if compat else answer["segments"][0]["alternatives"]
+
+
+def differs(want, got):
+    """None, or what the first difference is. Of equally good hypotheses either may come first."""
+    for i, w in enumerate(want):
+        if i >= len(got):
+            return "%d hypotheses, expected %d" % (len(got), len(want))
+        g = got[i]
+        if abs(g["score"] - w["score"]) > 1e-3:
+            return "hypothesis %d has score %.5f, expected %.5f" % (i, g["score"], w["score"])
+        if "token_ids" not in g:        # no compat: texts, words apart by one space
+            if g["text"].split() != w["text"].split():
+                return "alternative %d is '%s', expected '%s'" % (i, g["text"], w["text"])
+        elif list(g["token_ids"]) != w["yseq"]:
+            return "hypothesis %d is %s, expected %s" % (i, g["token_ids"], w["yseq"])
+    return None
+
+
+def main():
+    steno, root, names = sys.argv[1], Path(sys.argv[2]), sys.argv[3:]
+    cases = sorted(p.parent.name for p in root.glob("*/nbest.json"))
+    cases = [c for c in cases if not names or c in names]
+    print("1..%d" % len(cases))
+    failed = 0
+    for n, case in enumerate(cases, 1):
+        ref = json.loads((root / case / "nbest.json").read_text())
+        why = None
+        for row in ref["rows"]:
+            try:
+                got = run(steno, root / case, root / "speech.wav", row["options"],
+                          min(len(row["nbest"]), row["options"].get("beam_size", 1000)),
+                          "no compat" not in ref["reference"])
+                why = differs(row["nbest"][:row["options"].get("beam_size", 1000)], got)
+            except (RuntimeError, ValueError, subprocess.TimeoutExpired) as e:
+                why = str(e)
+            if why:
+                why = "%s: %s" % (row["options"], why)
+                break
+        failed += why is not None
+        print("%s %d - %s, as %s" % ("not ok" if why else "ok", n, case, ref["reference"]))
+        if why:
+            print("# %s" % why[:600])
+        sys.stdout.flush()
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,32 @@
+"""Every kind of model that espnet_onnx exports, made and decoded by espnet_onnx itself (tests/espnet),
+against steno: the same token ids, scores within 1e-3. TAP.
+
+Runs where build/venv-espnet is (tests/espnet/venv.sh makes it; it takes 1.5 GB), else it is skipped."""
+import os
+import subprocess
+import sys
+import tempfile
+
+ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
+STENO = os.path.join(os.environ.get("STENO_BUILD", os.path.join(ROOT, "build", "release")), "steno")
+PYTHON = os.path.join(ROOT, "build", "venv-espnet", "bin", "python")
+TESTS = os.path.join(ROOT, "tests", "espnet")
+
+
+def main():
+    if not os.path.exists(PYTHON):
+        print("1..1\nok 1 # SKIP no build/venv-espnet; tests/espnet/venv.sh makes it")
+        return 0
+    with tempfile.TemporaryDirectory() as tmp:
+        made = subprocess.run([PYTHON, os.path.join(TESTS, "generate.py"), tmp,
+                               os.path.join(ROOT, "tests", "data", "digits.wav")] + sys.argv[1:],
+                              capture_output=True, text=True)
+        if made.returncode:
+            print("1..1\nnot ok 1 - models and references are made")
+            print("".join("# %s\n" % line for line in made.stderr.splitlines()[-5:]))
+            return 1
+        return subprocess.run([sys.executable, os.path.join(TESTS, "compare.py"), STENO, tmp]).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())

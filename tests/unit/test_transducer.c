@@ -1,0 +1,251 @@
+/* Searches over toy networks, held against what espnet_onnx and ESPnet find with the same ones
+ * (tests/espnet/oracle_transducer.py prints the table). */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "decoder/transducer.h"
+
+#define VOCAB 5
+#define FRAMES 9
+
+/* A row is a number made of the tokens so far, and so is the state. */
+static steno_status predict(void *self, const float *const *state, const int32_t *token, size_t n,
+                            float *const *next, float *const *row, steno_err *err)
+{
+    (void)err;
+    for (size_t i = 0; i < n; i++) {
+        int k = state[i] ? (3 * (int)state[i][0] + token[i]) % 11 : 0;
+        row[i][0] = next[i][0] = (float)k;
+    }
+    ++*(int *)self;
+    return STENO_OK;
+}
+
+static steno_status join(void *self, const float *const *enc, const float *const *row, size_t n,
+                         float *out, steno_err *err)
+{
+    (void)self;
+    (void)err;
+    for (size_t i = 0; i < n; i++)
+        for (int v = 0; v < VOCAB; v++)
+            *out++ = (float)(3 * sin(1.7 * (double)enc[i][0] + 2.3 * v + 0.9 * (double)row[i][0]) +
+                             (v ? 0 : 1.5));
+    return STENO_OK;
+}
+
+static steno_status join_nan(void *self, const float *const *enc, const float *const *row, size_t n,
+                             float *out, steno_err *err)
+{
+    steno_status st = join(self, enc, row, n, out, err);
+    if (enc[0][0] > 0)
+        out[1] = NAN;
+    return st;
+}
+
+/* Speaks for token 2 alone. */
+static steno_status prefer_two(void *self, const float *const *state, const int32_t *token,
+                               size_t n, float *const *next, float *const *row, steno_err *err)
+{
+    (void)self;
+    (void)state;
+    (void)token;
+    (void)err;
+    for (size_t i = 0; i < n; i++) {
+        next[i][0] = 0;
+        for (int v = 0; v < VOCAB; v++)
+            row[i][v] = v == 2 ? 0 : -50;
+    }
+    return STENO_OK;
+}
+
+static const struct row {
+    enum steno_transducer_search search;
+    bool as_onnx;
+    const char *tokens;
+    double score;
+} rows[] = {
+    {STENO_TRANSDUCER_GREEDY, true, "0144222", -3.17925},
+    {STENO_TRANSDUCER_GREEDY, false, "0144222", -3.17925},
+    {STENO_TRANSDUCER_DEFAULT, true, "01224422422", -9.22065},
+    {STENO_TRANSDUCER_DEFAULT, true, "0122222122", -9.03380},
+    {STENO_TRANSDUCER_DEFAULT, true, "01222242", -8.79840},
+    {STENO_TRANSDUCER_DEFAULT, false, "01224422422", -9.22065},
+    {STENO_TRANSDUCER_TSD, true, "0122222122", -9.03380},
+    {STENO_TRANSDUCER_TSD, true, "01222242", -8.72187},
+    {STENO_TRANSDUCER_TSD, true, "0122224", -11.25629},
+    {STENO_TRANSDUCER_TSD, false, "0122222122", -9.03380},
+    {STENO_TRANSDUCER_ALSD, true, "01424242424242", -5.68112},
+    {STENO_TRANSDUCER_ALSD, true, "02124242424242", -6.13055},
+    {STENO_TRANSDUCER_ALSD, true, "0142424242422", -6.54721},
+    {STENO_TRANSDUCER_ALSD, false, "01424242424242", -5.68112},
+    {STENO_TRANSDUCER_ALSD, false, "02124242424242", -6.13055},
+    {STENO_TRANSDUCER_ALSD, false, "0142424242422", -6.54721},
+    {STENO_TRANSDUCER_NSC, true, "0122222122", -8.98677},
+    {STENO_TRANSDUCER_NSC, true, "01222242", -8.78745},
+    {STENO_TRANSDUCER_NSC, true, "0122224", -11.32187},
+    {STENO_TRANSDUCER_NSC, false, "0122222122", -8.98829},
+    {STENO_TRANSDUCER_MAES, true, "0122222122", -8.98677},
+    {STENO_TRANSDUCER_MAES, true, "0122222144", -10.59424},
+    {STENO_TRANSDUCER_MAES, true, "01222242", -8.78745},
+    {STENO_TRANSDUCER_MAES, false, "0122222122", -8.98849},
+};
+
+static struct steno_transducer_options options(enum steno_transducer_search search, bool as_onnx)
+{
+    return (struct steno_transducer_options){.search = search,
+                                             .vocab = VOCAB,
+                                             .sos = VOCAB - 1,
+                                             .beam = search == STENO_TRANSDUCER_GREEDY ? 1 : 3,
+                                             .score_norm = true,
+                                             .max_sym_exp = 3,
+                                             .u_max = 6,
+                                             .n_step = 2,
+                                             .prefix_alpha = 2,
+                                             .expansion_beta = 2,
+                                             .expansion_gamma = 2.3,
+                                             .as_espnet_onnx = as_onnx};
+}
+
+static const float enc[FRAMES] = {0, 1, 2, 3, 4, 5, 6, 7, 8};
+
+static void searches_find_what_espnet_finds(void **state)
+{
+    (void)state;
+    int calls = 0;
+    struct steno_transducer_nets nets = {
+        .self = &calls, .state = 1, .width = 1, .predict = predict, .join = join};
+    steno_transducer *t = NULL;
+    size_t k = 0;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct steno_transducer_options o = options(rows[i].search, rows[i].as_onnx);
+        struct steno_transducer_hyp h;
+        char text[64] = "";
+        bool same =
+            i && rows[i].search == rows[i - 1].search && rows[i].as_onnx == rows[i - 1].as_onnx;
+        k = same ? k + 1 : 0;
+        if (!same) {
+            steno_transducer_close(t);
+            assert_int_equal(steno_transducer_open(&t, &o, NULL), STENO_OK);
+            assert_int_equal(steno_transducer_run(t, &nets, enc, FRAMES, 1, NULL), STENO_OK);
+        }
+        assert_true(k < steno_transducer_count(t));
+        assert_int_equal(steno_transducer_get(t, k, &h), STENO_OK);
+        for (size_t c = 0; c < h.n && c < sizeof text - 1; c++)
+            text[c] = (char)('0' + h.tokens[c]);
+        assert_string_equal(text, rows[i].tokens);
+        if (fabs(h.score - rows[i].score) > 1e-4)
+            fail_msg("row %zu: score %.6f, expected %.6f", i, h.score, rows[i].score);
+        for (size_t c = 0; c + 1 < h.n; c++) {
+            assert_int_equal(h.spans[c].token, h.tokens[c + 1]);
+            assert_true(h.spans[c].first >= (c ? h.spans[c - 1].first : 0));
+            assert_true(h.spans[c].first < FRAMES && h.spans[c].peak <= 0);
+        }
+    }
+    steno_transducer_close(t);
+}
+
+/* A sequence that comes up again is not asked for again. */
+static void every_sequence_is_predicted_once(void **state)
+{
+    (void)state;
+    for (int search = STENO_TRANSDUCER_DEFAULT; search <= STENO_TRANSDUCER_MAES; search++) {
+        int calls = 0;
+        struct steno_transducer_nets nets = {
+            .self = &calls, .state = 1, .width = 1, .predict = predict, .join = join};
+        struct steno_transducer_options o = options((enum steno_transducer_search)search, false);
+        float same[40] = {0};
+        steno_transducer *t = NULL;
+        assert_int_equal(steno_transducer_open(&t, &o, NULL), STENO_OK);
+        assert_int_equal(steno_transducer_run(t, &nets, same, 40, 1, NULL), STENO_OK);
+        assert_true(calls > 0 && calls < 40 * 12);
+        steno_transducer_close(t);
+    }
+}
+
+static void a_language_model_changes_the_words(void **state)
+{
+    (void)state;
+    int calls = 0;
+    struct steno_transducer_nets nets = {.self = &calls,
+                                         .state = 1,
+                                         .width = 1,
+                                         .lm_state = 1,
+                                         .predict = predict,
+                                         .join = join,
+                                         .lm = prefer_two};
+    for (int search = STENO_TRANSDUCER_DEFAULT; search <= STENO_TRANSDUCER_MAES; search++) {
+        struct steno_transducer_options o = options((enum steno_transducer_search)search, false);
+        struct steno_transducer_hyp h;
+        steno_transducer *t = NULL;
+        o.lm_weight = 1;
+        o.expansion_gamma = 1000; /* the blank is always one of the choices */
+        assert_int_equal(steno_transducer_open(&t, &o, NULL), STENO_OK);
+        assert_int_equal(steno_transducer_run(t, &nets, enc, FRAMES, 1, NULL), STENO_OK);
+        assert_int_equal(steno_transducer_get(t, 0, &h), STENO_OK);
+        for (size_t i = 1; i < h.n; i++)
+            if (h.tokens[i] != 2)
+                fail_msg("search %d says %d", search, (int)h.tokens[i]);
+        steno_transducer_close(t);
+    }
+}
+
+static void scores_that_are_no_numbers_are_an_error(void **state)
+{
+    (void)state;
+    int calls = 0;
+    struct steno_transducer_nets nets = {
+        .self = &calls, .state = 1, .width = 1, .predict = predict, .join = join_nan};
+    for (int search = STENO_TRANSDUCER_GREEDY; search <= STENO_TRANSDUCER_MAES; search++) {
+        struct steno_transducer_options o = options((enum steno_transducer_search)search, false);
+        steno_transducer *t = NULL;
+        steno_err err = {0};
+        assert_int_equal(steno_transducer_open(&t, &o, NULL), STENO_OK);
+        assert_int_equal(steno_transducer_run(t, &nets, enc, FRAMES, 1, &err), STENO_ERR_FORMAT);
+        assert_non_null(strstr(err.msg, "no distribution"));
+        assert_int_equal(steno_transducer_count(t), 0);
+        steno_transducer_close(t);
+    }
+}
+
+static void edges(void **state)
+{
+    (void)state;
+    int calls = 0;
+    struct steno_transducer_nets nets = {
+        .self = &calls, .state = 1, .width = 1, .predict = predict, .join = join};
+    struct steno_transducer_options o = options(STENO_TRANSDUCER_ALSD, false);
+    struct steno_transducer_hyp h;
+    steno_transducer *t = NULL;
+    o.beam = VOCAB;
+    assert_int_equal(steno_transducer_open(&t, &o, NULL), STENO_ERR_INVAL);
+    for (int search = STENO_TRANSDUCER_GREEDY; search <= STENO_TRANSDUCER_MAES; search++) {
+        o = options((enum steno_transducer_search)search, false);
+        assert_int_equal(steno_transducer_open(&t, &o, NULL), STENO_OK);
+        assert_int_equal(steno_transducer_run(t, &nets, enc, 0, 1, NULL), STENO_OK);
+        assert_int_equal(steno_transducer_count(t), 1);
+        assert_int_equal(steno_transducer_get(t, 0, &h), STENO_OK);
+        assert_int_equal(h.n, 1);
+        assert_int_equal(steno_transducer_run(t, &nets, enc, 1, 1, NULL), STENO_OK);
+        assert_true(steno_transducer_count(t) >= 1);
+        steno_transducer_close(t);
+        t = NULL;
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(searches_find_what_espnet_finds),
+        cmocka_unit_test(every_sequence_is_predicted_once),
+        cmocka_unit_test(a_language_model_changes_the_words),
+        cmocka_unit_test(scores_that_are_no_numbers_are_an_error),
+        cmocka_unit_test(edges),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
