@@ -322,7 +322,7 @@ size_t steno_espnet_weight_bytes(const struct steno_espnet *e)
     size_t n = 0;
     for (size_t i = 0; i < sizeof nets / sizeof *nets; i++)
         n += nets[i] ? steno_network_weight_bytes(nets[i]) : 0;
-    return n;
+    return n + (e->ngram ? steno_ngram_bytes(e->ngram) : 0);
 }
 
 /* ---- search settings ----------------------------------------------------------------------- */
