@@ -14,6 +14,7 @@
 struct steno_config {
     /* [server] */
     char *listen;         /* "ADDR:PORT[, ADDR:PORT]"; port 0 = any free one */
+    char *admin;          /* path of the administrator's socket; "" = none */
     double drain_timeout; /* s: longest time between SIGTERM and the end */
     /* [model] */
     char *model;   /* directory; "" = the model that ships */

@@ -5,6 +5,9 @@
 ROW(STRING, listen, "server", "listen", "STENO_LISTEN", "127.0.0.1:8080", 0, 0,
     "Addresses to serve on, comma separated: ADDR:PORT, [IPV6]:PORT, or *:PORT for every address. "
     "Port 0 takes a free one; the log names it. Sockets passed by systemd are used instead.")
+ROW(STRING, admin, "server", "admin", "STENO_ADMIN", "", 0, 0,
+    "Path of a socket for the administrator, mode 0600: steno top shows there what runs, and reload does what "
+    "SIGHUP does. Empty: none.")
 ROW(SECONDS, drain_timeout, "server", "drain_timeout", "STENO_DRAIN_TIMEOUT", "30", 0, 3600,
     "Longest time from SIGTERM to the end: uploads finish and streams get their last result in it.")
 ROW(STRING, model, "model", "dir", "STENO_MODEL", "", 0, 0,

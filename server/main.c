@@ -3,6 +3,7 @@
 #define _GNU_SOURCE /* sigtimedwait */
 #include "base/clock.h"
 #include "server/acceptor.h"
+#include "server/admin.h"
 #include "server/head.h"
 #include "server/gauges.h"
 #include "server/http.h"
@@ -31,6 +32,7 @@ struct daemon {
     steno_acceptor *acceptor;
     steno_http *http;
     steno_ws *ws;
+    steno_admin *admin;
     sigset_t signals;
 };
 
@@ -138,6 +140,11 @@ static steno_status open_all(struct daemon *d, steno_err *err)
     st = open_engine(d, err);
     if (!st)
         st = open_services(d, err);
+    if (!st) {
+        st = steno_admin_open(&d->admin, srv, err);
+        if (st)
+            return steno_fail_in(err, st, "server.admin");
+    }
     return st ? st : steno_acceptor_start(d->acceptor, err);
 }
 
@@ -145,6 +152,7 @@ static void close_all(struct daemon *d)
 {
     if (d->acceptor)
         steno_acceptor_stop(d->acceptor);
+    steno_admin_close(d->admin);
     steno_ws_close(d->ws);
     steno_http_close(d->http);
     steno_health_close(d->services.health);

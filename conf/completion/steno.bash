@@ -14,7 +14,7 @@ _steno()
     case $prev in
     --model | --output-dir)
         mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
-    --config)
+    --config | --socket)
         mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     --format)
         mapfile -t COMPREPLY < <(compgen -W "text json srt vtt" -- "$cur"); return ;;

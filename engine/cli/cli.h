@@ -20,6 +20,7 @@ int cli_run(int argc, char **argv);
 int cli_bench(int argc, char **argv);
 int cli_model(int argc, char **argv);
 int cli_features(int argc, char **argv);
+int cli_top(int argc, char **argv);
 
 /* Print "steno: message" on standard error; the exit code of err. */
 int cli_fail(const steno_err *err);

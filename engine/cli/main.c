@@ -26,6 +26,7 @@ static const struct cli_command commands[] = {
     {"model", "info FILE.onnx|DIR", "show what is in a model", cli_model},
     {"features", "[OPTION]... --output OUT.npy FILE|-", "the log-mel features of a recording",
      cli_features},
+    {"top", "[OPTION]...", "what a running server does", cli_top},
 };
 
 int cli_fail(const steno_err *err)
