@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
 """`steno transcribe --compat espnet-onnx` against what generate.py recorded.
 
-    compare.py STENO DIR [NAME...]
+    compare.py [--optimize] STENO DIR [NAME...]
 
 TAP, one line for each model: the same token ids in the same order, scores within 1e-3; where the
-reference says "no compat", the same texts and scores without --compat.
+reference says "no compat", the same texts and scores without --compat. --optimize: of what
+`steno optimize` makes of the model's directory.
 """
 import json
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 
@@ -42,28 +44,47 @@ def differs(want, got):
     return None
 
 
+def optimized(steno, model, tmp):
+    out = Path(tmp) / model.name
+    done = subprocess.run([steno, "optimize", str(model), "-o", str(out)], capture_output=True,
+                          text=True, timeout=300)
+    if done.returncode:
+        raise RuntimeError(done.stderr.strip())
+    return out
+
+
+def check(steno, root, case, optimize):
+    """None, or what differs."""
+    ref = json.loads((root / case / "nbest.json").read_text())
+    with tempfile.TemporaryDirectory() as tmp:
+        model = optimized(steno, root / case, tmp) if optimize else root / case
+        for row in ref["rows"]:
+            count = row["options"].get("beam_size", 1000)
+            got = run(steno, model, root / "speech.wav", row["options"],
+                      min(len(row["nbest"]), count), "no compat" not in ref["reference"])
+            why = differs(row["nbest"][:count], got)
+            if why:
+                return "%s: %s" % (row["options"], why)
+    return None
+
+
 def main():
-    steno, root, names = sys.argv[1], Path(sys.argv[2]), sys.argv[3:]
+    optimize = "--optimize" in sys.argv
+    steno, root, *names = [a for a in sys.argv[1:] if a != "--optimize"]
+    root = Path(root)
     cases = sorted(p.parent.name for p in root.glob("*/nbest.json"))
     cases = [c for c in cases if not names or c in names]
     print("1..%d" % len(cases))
     failed = 0
     for n, case in enumerate(cases, 1):
-        ref = json.loads((root / case / "nbest.json").read_text())
-        why = None
-        for row in ref["rows"]:
-            try:
-                got = run(steno, root / case, root / "speech.wav", row["options"],
-                          min(len(row["nbest"]), row["options"].get("beam_size", 1000)),
-                          "no compat" not in ref["reference"])
-                why = differs(row["nbest"][:row["options"].get("beam_size", 1000)], got)
-            except (RuntimeError, ValueError, subprocess.TimeoutExpired) as e:
-                why = str(e)
-            if why:
-                why = "%s: %s" % (row["options"], why)
-                break
+        reference = json.loads((root / case / "nbest.json").read_text())["reference"]
+        try:
+            why = check(steno, root, case, optimize)
+        except (RuntimeError, ValueError, subprocess.TimeoutExpired) as e:
+            why = str(e)
         failed += why is not None
-        print("%s %d - %s, as %s" % ("not ok" if why else "ok", n, case, ref["reference"]))
+        print("%s %d - %s%s, as %s" % ("not ok" if why else "ok", n, case,
+                                     ", optimized" if optimize else "", reference))
         if why:
             print("# %s" % why[:600])
         sys.stdout.flush()
