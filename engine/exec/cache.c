@@ -105,8 +105,8 @@ static bool identify(struct identity *id, const char *path, const steno_network 
     (void)stamp("/proc/self/exe", &program);
     base = strrchr(real, '/') + 1;
     steno_buf_init(&b, MAX_KEY);
-    ok = !steno_buf_printf(&b, "%s|%u|%d|%d|%d|%s|%s|%zu", real, n->cpu, o->opt_level,
-                           (int)o->precision, (int)o->part,
+    ok = !steno_buf_printf(&b, "%s|%u|%d|%d|%d|%d|%s|%s|%zu", real, n->cpu, o->opt_level,
+                           (int)o->precision, (int)o->part, o->any_length,
                            o->disable_passes ? o->disable_passes : "",
                            o->only_passes ? o->only_passes : "*", o->max_bytes);
     name = ok ? XXH3_64bits(b.data, b.len) : 0;

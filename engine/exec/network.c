@@ -138,13 +138,15 @@ static steno_status optimize(steno_network *n, const struct steno_network_option
                                  .refused = opt->refused,
                                  .refused_arg = opt->refused_arg,
                                  .cut_after = opt->part != STENO_PART_ALL};
-    int level = opt->opt_level < 0 ? 3 : opt->opt_level;
+    int level = opt->opt_level < 0 ? 3 : opt->opt_level, changed = 0;
     steno_status st = steno_ws_init(&ws, &n->k, 1, err);
     if (!st)
         st = steno_passes_run(n->g, level, opt->disable_passes, opt->only_passes, &env, &n->counts,
                               err);
     if (!st && opt->part != STENO_PART_ALL)
         st = steno_part_cut(n->g, opt->part, &env, err);
+    if (!st && opt->any_length)
+        st = steno_any_length(n->g, &env, &changed, err);
     steno_ws_free(&ws);
     return st;
 }

@@ -18,6 +18,9 @@ struct steno_network_options {
     /* Of an exported decoder or language model, the part to be (passes/part.h).
      * STENO_ERR_UNSUPPORTED: it has to be run whole. */
     enum steno_part part;
+    /* Sinusoidal positions and length masks go on past the length of the export
+     * (passes/any_length.c). */
+    bool any_length;
     const char *only_passes;    /* names of the passes to run, or NULL for all */
     /* Folder of packed caches, made if it is not there; NULL = none. The first load of a model file
      * leaves its graph after the passes and its packed weights there, later ones map them: ready

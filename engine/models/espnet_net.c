@@ -49,6 +49,7 @@ static steno_status open_part(struct steno_espnet *e, const struct steno_espnet_
     struct steno_network_options o = {.cpu = e->opt.cpu,
                                       .opt_level = e->opt.plain ? 0 : -1,
                                       .part = part,
+                                      .any_length = !e->opt.plain,
                                       .disable_passes = same_bits ? "attention" : NULL};
     const char *path = pick(e, f);
     if (!path)
@@ -103,6 +104,16 @@ static steno_status check_io(const steno_network *net, const char *path, const c
     return STENO_OK;
 }
 
+/* Only read by nodes that compute what comes after the table's end. */
+static bool goes_on(const struct steno_graph *g, steno_vid table)
+{
+    for (int32_t i = 0; i < g->n_nodes; i++)
+        for (int k = 0; k < g->nodes[i].n_in; k++)
+            if (g->nodes[i].in[k] == table && strcmp(g->nodes[i].op_type, "Positions") != 0)
+                return false;
+    return true;
+}
+
 /* Exports bake positions for a number of rows: the smallest table [1, n, dim] counts, one of
  * relative positions (2 n - 1 rows, so odd) for n. 0: none found. */
 static size_t table_rows(const steno_network *net, int64_t dim)
@@ -113,7 +124,7 @@ static size_t table_rows(const steno_network *net, int64_t dim)
         const struct steno_tensor *t = g->values[i].constant;
         size_t n;
         if (!t || t->dtype != STENO_F32 || t->shape.rank != 3 || t->shape.dim[0] != 1 ||
-            t->shape.dim[2] != dim || t->shape.dim[1] < MIN_TABLE)
+            t->shape.dim[2] != dim || t->shape.dim[1] < MIN_TABLE || goes_on(g, i))
             continue;
         n = (size_t)(t->shape.dim[1] % 2 ? (t->shape.dim[1] + 1) / 2 : t->shape.dim[1]);
         least = least && least < n ? least : n;

@@ -37,7 +37,8 @@
     X(fused_attention)                                                                             \
     X(late_attention)                                                                              \
     X(fused_int8)                                                                                  \
-    X(cached_attention)
+    X(cached_attention)                                                                            \
+    X(positions)
 
 #define STENO_OPS_DECLARE(NAME) extern const struct steno_op steno_ops_##NAME[];
 STENO_OPS_FAMILIES(STENO_OPS_DECLARE)
