@@ -75,7 +75,7 @@ kcheck := $(B)/tests/kernels/kcheck
 
 .DEFAULT_GOAL := all
 .PHONY: all check check-asan check-ubsan check-tsan check-faults check-slow install uninstall dist \
-        distcheck clean distclean help bench kbench fuzz lint format docs sizes coverage demo deps tests \
+        distcheck clean distclean help bench bench-espnet kbench fuzz lint format docs sizes coverage demo deps tests \
         train-digits fuzzers loadtest loadtest-smoke soak
 
 all: $(if $(cli_src),$(B)/steno) $(if $(wildcard server/main.c),$(B)/stenod) $(B)/loadtest/steno-load ## the command and the daemon
@@ -195,6 +195,8 @@ demo: ## build, start the server with the shipped model, transcribe by upload an
 	@tests/demo.sh
 bench: all ## against ONNX Runtime: table, JSON, plot (long; goes on where it was cut short): BENCH="--only silero"
 	@tests/bench/run.sh $(BENCH)
+bench-espnet: all ## against espnet_onnx on full-size models, in turn: BENCH="--rows fp32" (docs/espnet.md)
+	@tests/bench/espnet/run.sh $(BENCH)
 kbench: $(kcheck) ## kernel benchmark table
 	@$(kcheck) --bench
 fuzz: ## libFuzzer builds of the fuzz targets (clang), one minute each

@@ -26,6 +26,9 @@ struct steno_model_options {
     bool plain;         /* networks run as they are in the file, without graph passes: the reference
                          * that `steno verify` holds the others against */
     bool quantized;     /* espnet_onnx directories: the networks of quantize/ */
+    /* How weights of products are kept: NULL or "fp32", "bf16", "fp16" (half the memory, sums in
+     * f32), "int8" (a quarter; activations are rounded as they come). */
+    const char *precision;
     const char *compat; /* NULL; "espnet-onnx": results of espnet_onnx 0.2.1 (docs/espnet.md) */
 };
 

@@ -384,6 +384,10 @@ steno_status steno_config_check(const struct steno_config *c, steno_err *err)
     st = steno_config_search(c, &(struct steno_stream_options){0}, err);
     if (st)
         return st;
+    if (strcmp(c->precision, "fp32") && strcmp(c->precision, "bf16") &&
+        strcmp(c->precision, "fp16") && strcmp(c->precision, "int8"))
+        return steno_fail(err, STENO_ERR_INVAL,
+                          "model.precision: '%.40s' is not fp32, bf16, fp16 or int8", c->precision);
     if (*c->compat && strcmp(c->compat, "espnet-onnx"))
         return steno_fail(err, STENO_ERR_INVAL, "model.compat: '%.40s' is not espnet-onnx",
                           c->compat);

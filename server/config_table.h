@@ -16,8 +16,10 @@ ROW(STRING, aliases, "model", "aliases", "STENO_MODEL_ALIASES", "whisper-1, gpt-
     "Other names that requests may call the model by, comma separated. The default has what "
     "OpenAI's and Deepgram's clients send when nobody tells them otherwise.")
 ROW(BOOL, quantized, "model", "quantized", "STENO_MODEL_QUANTIZED", "no", 0, 0,
-    "Directories of espnet_onnx: take the networks of quantize/. Holds for those of models.dir too, as do "
-    "the next two.")
+    "Directories of espnet_onnx: take the networks of quantize/. Holds for those of models.dir too.")
+ROW(STRING, precision, "model", "precision", "STENO_MODEL_PRECISION", "fp32", 0, 0,
+    "How weights of products are kept: fp32 (as they are), bf16 or fp16 (half the memory), int8 (a quarter). "
+    "Holds for every model.")
 ROW(STRING, compat, "model", "compat", "STENO_MODEL_COMPAT", "", 0, 0,
     "espnet-onnx: give the results of espnet_onnx 0.2.1, its faults included. Empty: ESPnet's own.")
 ROW(STRING, search, "model", "search", "STENO_MODEL_SEARCH", "", 0, 0,

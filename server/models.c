@@ -195,6 +195,7 @@ static steno_status load(steno_models *m, const char *dir, struct steno_served *
     steno_status st;
     if (!s)
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+    o.precision = m->conf->precision;
     if (!has_model_conf(dir)) {
         o.quantized = m->conf->quantized;
         o.compat = *m->conf->compat ? m->conf->compat : NULL;

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sysexits.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "audio/file.h"
@@ -24,7 +25,7 @@ enum format { FORMAT_TEXT, FORMAT_JSON, FORMAT_SRT, FORMAT_VTT };
 struct job {
     const char *model_dir;
     enum format format;
-    bool stream, words;
+    bool stream, words, times;
     unsigned channel;
     struct steno_model_options model_opt;
     struct steno_stream_options stream_opt;
@@ -63,6 +64,8 @@ static const char help_text[] =
     "  --minlenratio R  shortest output\n"
     "  --pre-beam R     tokens that CTC looks at, as a multiple of the beam\n"
     "  --quantized      ... the networks of quantize/\n"
+    "  --precision P    weights: fp32 (as they are), bf16, fp16, int8\n"
+    "  --times          say on standard error what each file took\n"
     "  --compat espnet-onnx  results of espnet_onnx 0.2.1; json: one n-best list per file\n"
     "  --no-endpoint    no cutting at silences: one segment per recording\n"
     "  --threads N      threads of the engine (default 1)\n"
@@ -269,12 +272,29 @@ static int open_input(const char *name, steno_err *err)
     return fd;
 }
 
+/* Of this process, all threads. */
+static double processor_seconds(void)
+{
+    struct timespec t;
+    return clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t)
+               ? 0
+               : (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void print_times(const struct recording *r, double spent)
+{
+    fprintf(stderr, "steno: %s: %.2f s of audio, %.4f s of processor, %.4f s\n", r->name,
+            (double)steno_stream_samples(r->stream) / r->info.sample_rate, spent,
+            (double)(steno_now_ns() - r->started_ns) * 1e-9);
+}
+
 /* Exit code of this recording. */
 static int transcribe(const struct job *j, const char *name)
 {
     struct recording r = {.job = j, .name = name};
     steno_err err = {0};
     steno_status st;
+    double spent;
     int fd = open_input(name, &err);
     if (fd < 0) {
         (void)cli_fail(&err);
@@ -282,9 +302,12 @@ static int transcribe(const struct job *j, const char *name)
             puts("");
         return EX_NOINPUT;
     }
+    spent = processor_seconds();
     st = open_recording(&r, fd, &err);
     if (!st)
         st = run_recording(&r, &err);
+    if (!st && j->times)
+        print_times(&r, processor_seconds() - spent);
     if (st && j->format == FORMAT_TEXT && !r.info.frames)
         puts(""); /* line n stays file n */
     steno_stream_close(r.stream);
@@ -330,13 +353,15 @@ enum {
     O_PENALTY,
     O_MAX_LEN,
     O_MIN_LEN,
-    O_PRE_BEAM
+    O_PRE_BEAM,
+    O_PRECISION,
+    O_TIMES
 };
 static const char *const options[] = {
     "--model",       "--format",      "!--words",       "!--stream",   "--channel",
     "--beam",        "--nbest",       "!--no-endpoint", "--threads",   "--cpu",
     "!--quantized",  "--compat",      "--ctc-weight",   "--lm-weight", "--penalty",
-    "--maxlenratio", "--minlenratio", "--pre-beam",     NULL};
+    "--maxlenratio", "--minlenratio", "--pre-beam",     "--precision", "!--times",      NULL};
 
 /* A number for the joint search; its range is the model's business. */
 static bool set_search(struct job *j, int option, const char *value)
@@ -399,6 +424,11 @@ static bool set_option(struct job *j, int option, const char *value)
     case O_COMPAT:
         j->model_opt.compat = value;
         return true;
+    case O_PRECISION:
+        j->model_opt.precision = value;
+        return true;
+    case O_TIMES:
+        return j->times = true;
     default:
         return set_search(j, option, value);
     }

@@ -159,6 +159,18 @@ steno_status steno_network_settle(struct steno_graph *g, steno_err *err)
 
 /* ---- network ---- */
 
+bool steno_precision_find(const char *name, enum steno_precision *out)
+{
+    static const enum steno_precision all[] = {STENO_FP32, STENO_BF16_WEIGHTS, STENO_INT8_WEIGHTS,
+                                               STENO_FP16_WEIGHTS};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (!strcmp(name, steno_precision_name(all[i]))) {
+            *out = all[i];
+            return true;
+        }
+    return false;
+}
+
 /* data NULL: from the file. */
 static steno_status build(steno_network *n, const char *path, const void *data, size_t size,
                           const struct steno_network_options *opt, steno_err *err)

@@ -50,6 +50,8 @@ static steno_status open_part(struct steno_espnet *e, const struct steno_espnet_
                                       .opt_level = e->opt.plain ? 0 : -1,
                                       .part = part,
                                       .any_length = !e->opt.plain,
+                                      .precision = e->opt.precision,
+                                      .cache_dir = getenv("STENO_CACHE"),
                                       .disable_passes = same_bits ? "attention" : NULL};
     const char *path = pick(e, f);
     if (!path)

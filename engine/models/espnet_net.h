@@ -19,6 +19,7 @@ struct steno_espnet_options {
     int threads;
     bool quantized; /* take the quantize/ networks */
     bool plain;     /* no graph passes */
+    enum steno_precision precision;
     /* Results of espnet_onnx 0.2.1, its faults included (docs/espnet.md lists them). */
     bool as_espnet_onnx;
 };

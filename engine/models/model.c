@@ -62,7 +62,11 @@ static steno_status open_network(steno_model *m, const struct steno_model_option
                                         .cache_dir = getenv("STENO_CACHE"),
                                         .opt_level = mo && mo->plain ? 0 : -1};
     char *path = join(m->dir, m->conf.network);
-    steno_status st;
+    steno_status st = steno_model_precision(mo, &opt.precision, err);
+    if (st) {
+        free(path);
+        return st;
+    }
     if (!path)
         return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", m->dir);
     st = steno_network_open(&m->net, path, &opt, err);
@@ -89,6 +93,16 @@ static steno_status open_features(steno_model *m, steno_err *err)
     m->hop = steno_fbank_shift(f);
     steno_fbank_close(f);
     return STENO_OK;
+}
+
+steno_status steno_model_precision(const struct steno_model_options *opt,
+                                   enum steno_precision *out, steno_err *err)
+{
+    *out = STENO_FP32;
+    if (!opt || !opt->precision || steno_precision_find(opt->precision, out))
+        return STENO_OK;
+    return steno_fail(err, STENO_ERR_INVAL, "precision is '%.40s', expected fp32, bf16, fp16, int8",
+                      opt->precision);
 }
 
 static bool has_conf(const char *dir)
