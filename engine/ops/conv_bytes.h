@@ -3,6 +3,7 @@
 #define STENO_OPS_CONV_BYTES_H
 
 #include "ops/int8.h"
+#include "ops/weights.h"
 
 /* One image, one group. The packed weights are [taps * c_in, c_out]: tap by tap, all channels of
  * each (steno_ops_conv_rows puts ONNX's layout into that order). */
@@ -16,6 +17,19 @@ struct steno_conv_bytes {
 
 STENO_MUST steno_status steno_ops_conv_bytes(struct steno_op_ctx *ctx,
                                              const struct steno_conv_bytes *c, steno_err *err);
+
+/* One f32 image x [in0 * in1, c_in] and weights of 8 bits [taps * c_in, c_out]: y [out0 * out1, c_out]
+ * = ep(conv), ep as steno_ops_linear takes it. Every patch is rounded over its own range, so a pixel
+ * of y depends on its patch alone and is as near as the patch allows. STENO_ERR_NOMEM. */
+struct steno_conv_rounded {
+    const struct steno_conv *s;
+    const float *x;
+    const struct steno_weights *w;
+    const struct steno_gemm_epilogue *ep;
+    float *y;
+};
+STENO_MUST steno_status steno_ops_conv_rounded(struct steno_op_ctx *ctx,
+                                               const struct steno_conv_rounded *c, steno_err *err);
 
 /* Weights [c_out, c_in, taps] of esize (1 or 4) bytes to [c_out, taps, c_in]. */
 void steno_ops_conv_rows(void *to, const void *w, size_t esize, size_t c_out, size_t c_in,

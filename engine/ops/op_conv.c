@@ -241,33 +241,19 @@ static steno_status image_lowered(struct steno_op_ctx *ctx, const struct steno_w
 {
     const steno_kernels *k = steno_op_kernels(ctx);
     size_t in = s->in[0] * s->in[1], out = s->out[0] * s->out[1];
-    float *pixels = steno_op_scratch(ctx, in * s->c_in * sizeof *pixels), scale, *rows;
-    struct steno_conv_bytes c = {.s = s, .like = {.ep = ep, .packed = w->data}, .y = y};
-    int32_t zero;
-    uint8_t *q;
+    float *pixels = steno_op_scratch(ctx, in * s->c_in * sizeof *pixels);
+    float *rows = steno_op_scratch(ctx, out * w->n * sizeof *rows);
     steno_status st;
-    if (!pixels)
+    if (!pixels || !rows)
         return steno_ops_nomem(ctx, err);
     k->transpose_f32(pixels, s->c_in, x, in, s->c_in, in);
-    if (steno_conv_is_pointwise(s)) { /* rows have ranges of their own */
-        rows = steno_op_scratch(ctx, out * w->n * sizeof *rows);
-        if (!rows)
-            return steno_ops_nomem(ctx, err);
+    if (steno_conv_is_pointwise(s))
         st = steno_ops_linear(ctx, w, out, pixels, w->k, rows, w->n, ep, err);
-        if (!st)
-            k->transpose_f32(y, out, rows, w->n, out, w->n);
-        return st;
-    }
-    q = steno_op_scratch(ctx, in * s->c_in);
-    steno_ops_range(k, pixels, in * s->c_in, &scale, &zero);
-    c.like.scale = steno_ops_scales(ctx, scale, w->scale, 1, w->n);
-    if (!q || !c.like.scale)
-        return steno_ops_nomem(ctx, err);
-    steno_ops_quantize(ctx, q, pixels, in * s->c_in, scale, zero, false);
-    c.x = q;
-    c.pad = (uint8_t)zero;
-    c.like.a_zero = &zero;
-    return steno_ops_conv_bytes(ctx, &c, err);
+    else
+        st = steno_ops_conv_rounded(ctx, &(struct steno_conv_rounded){s, pixels, w, ep, rows}, err);
+    if (!st)
+        k->transpose_f32(y, out, rows, w->n, out, w->n);
+    return st;
 }
 
 static steno_status run_fast(struct steno_op_ctx *ctx, const struct conv *c, struct steno_conv *s,

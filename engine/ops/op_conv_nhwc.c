@@ -127,36 +127,6 @@ static void image_part(void *arg, int part)
         m->k->conv_nhwc_f32(m->s, m->x, m->packed, m->y, m->ep, (size_t)part, (size_t)m->parts);
 }
 
-/* One image in 8 bits: rounded over its range, and what the product of patches gives per channel
- * turned back. */
-static steno_status image_lowered(struct steno_op_ctx *ctx, const struct image *m,
-                                  const struct steno_weights *w, steno_err *err)
-{
-    const struct steno_conv *s = m->s;
-    const size_t in = s->in[0] * s->in[1] * s->c_in, out = s->out[0] * s->out[1];
-    uint8_t *q = steno_op_scratch(ctx, in);
-    float *rows = steno_op_scratch(ctx, out * s->c_out * sizeof *rows), scale;
-    struct steno_gemm_epilogue ep = *m->ep;
-    struct steno_conv_bytes c = {.s = s, .x = q, .like = {.ep = &ep, .packed = w->data}, .y = rows};
-    int32_t zero;
-    steno_status st;
-    ep.residual = NULL;
-    steno_ops_range(m->k, m->x, in, &scale, &zero);
-    c.like.scale = steno_ops_scales(ctx, scale, w->scale, 1, w->n);
-    c.like.a_zero = &zero;
-    c.pad = (uint8_t)zero;
-    if (!q || !rows || !c.like.scale)
-        return steno_ops_nomem(ctx, err);
-    steno_ops_quantize(ctx, q, m->x, in, scale, zero, false);
-    st = steno_ops_conv_bytes(ctx, &c, err);
-    if (st)
-        return st;
-    m->k->transpose_f32(m->y, s->c_out, rows, out, s->c_out, out);
-    if (m->ep->residual)
-        m->k->add_f32(m->y, m->y, 1, m->ep->residual, 1, out * s->c_out);
-    return STENO_OK;
-}
-
 /* Extents of the image and of the output. */
 static steno_status extents(const struct steno_shape *x, struct steno_window *win,
                             struct steno_conv *s, struct steno_shape *y, steno_err *err)
@@ -221,7 +191,8 @@ static steno_status run_nhwc(struct steno_op_ctx *ctx, steno_err *err)
         m.y = (float *)y->data + i * s.out[0] * s.out[1] * s.c_out;
         ep.residual = residual ? (const float *)residual->data + (m.y - (float *)y->data) : NULL;
         if (c->lowered && !m.w16)
-            st = image_lowered(ctx, &m, c->lowered, err);
+            st = steno_ops_conv_rounded(
+                ctx, &(struct steno_conv_rounded){&s, m.x, c->lowered, &ep, m.y}, err);
         else
             steno_op_parallel(ctx, m.parts, image_part, &m);
     }

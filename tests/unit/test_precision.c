@@ -62,6 +62,8 @@ static steno_network *network(enum steno_precision p)
     return n;
 }
 
+static float corner; /* added to the image's first pixel */
+
 /* rows [from, from + t) of the same x; y [t, N], z [O, 4, 3]. */
 static void run(steno_network *n, int from, int t, int threads, float *y, float *z)
 {
@@ -74,7 +76,7 @@ static void run(steno_network *n, int from, int t, int threads, float *y, float 
     for (int i = 0; i < t * K; i++)
         x[i] = number(i + from * K) * (float)(1 + (from * K + i) / K); /* rows of different size */
     for (int i = 0; i < C * H * W; i++)
-        image[i] = number(i) + 0.25f;
+        image[i] = number(i) + 0.25f + (i % (H * W) ? 0 : corner);
     if (steno_session_open(&s, n, &so, &err) || steno_session_set(s, 0, &in[0], &err) ||
         steno_session_set(s, 1, &in[1], &err) || steno_session_run(s, &err))
         fail_msg("%s", err.msg);
@@ -139,6 +141,27 @@ static void rows_and_threads_do_not_matter(void **state)
     }
 }
 
+/* Patches are rounded one by one: what is far off, and large, changes no bit. */
+static void a_pixel_depends_on_its_patch_alone(void **state)
+{
+    static float y[T * N], z[O * 12], z2[O * 12];
+    steno_network *n = network(STENO_INT8_WEIGHTS);
+    bool same = true;
+    (void)state;
+    run(n, 0, T, 1, y, z);
+    corner = 1000;
+    run(n, 0, T, 1, y, z2);
+    corner = 0;
+    for (int o = 0; o < O; o++) { /* stride 2: rows from 1 on, columns from 1 on leave the corner out */
+        same = same && z[o * 12] == z2[o * 12];
+        for (int p = 3; p < 12; p++)
+            if (p % 3)
+                assert_true(z[o * 12 + p] == z2[o * 12 + p]);
+    }
+    assert_false(same);
+    steno_network_close(n);
+}
+
 static void weights_are_held_once_and_small(void **state)
 {
     const size_t weights = K * N + O * C * 9 + O * O;
@@ -183,6 +206,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(results_move_by_what_the_format_loses),
         cmocka_unit_test(rows_and_threads_do_not_matter),
+        cmocka_unit_test(a_pixel_depends_on_its_patch_alone),
         cmocka_unit_test(weights_are_held_once_and_small),
         cmocka_unit_test(the_report_says_what_was_lost),
     };
