@@ -139,7 +139,6 @@ static void masks_of_length_go_on(void **state)
         t = mk_tensor(m, "flags", STENO_BOOL, "32,32");
         t->raw_data.data = flags; /* lent */
         t->raw_data.len = sizeof flags;
-        t->has_raw_data = 1;
         mk_node(m, "Sub", "length,one", "last");
         mk_node(m, "Gather", "flags,last", "row");
         mk_node(m, "Add", "length,one", "end");
