@@ -1,5 +1,5 @@
 /* Before: Slice(table [1, n, d], start, end; axis 1)      a table of sines
- *         Gather(table, place; axis 1)                    the same in a decoder of one token at a time
+ *         Gather(table, place; axis 1)                    the same, one token at a time
  *         Slice(Gather(mask [n, n], last), 0, end; axis 1)  mask[i, j] = j > i, or its opposite
  * After:  ai.steno.run:Positions(table, start, end), Positions(table, place), LengthMask(last, end)
  * ESPnet's tables of relative positions have position n - 1 - r in row r of 2 n - 1; start is

@@ -1,6 +1,6 @@
 /* A long stream through a contextual-block encoder: memory and the cost of a minute stay what they
- * were. Eight minutes of speech stand for hours: nothing in a stream lives longer than a segment, and
- * the longest segment (20 s) has come by many times. Needs ../shared. */
+ * were. Eight minutes of speech stand for hours: nothing in a stream lives longer than a segment,
+ * and the longest segment (20 s) has come by many times. Needs ../shared. */
 #include <malloc.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -21,7 +21,8 @@
 #define MINUTES 8
 #define SLACK ((size_t)256 << 10) /* bytes: fragments of the allocator, a longer text */
 
-static const char *const wavs[] = {"61-70968-0000.flac", "61-70968-0001.flac", "61-70968-0002.flac"};
+static const char *const wavs[] = {"61-70968-0000.flac", "61-70968-0001.flac",
+                                   "61-70968-0002.flac"};
 
 static size_t read_all(float *pcm, size_t cap)
 {
@@ -72,7 +73,8 @@ static void memory_and_cost_stay_what_they_were(void **state)
     (void)state;
     if (!n)
         skip();
-    snprintf(dir, sizeof dir, "%s/zoo/tiny/espnet-stream-conformer-op13", root ? root : "../shared");
+    snprintf(dir, sizeof dir, "%s/zoo/tiny/espnet-stream-conformer-op13",
+             root ? root : "../shared");
     if (steno_model_open(&m, dir, NULL, &err) || steno_stream_open(&s, m, &o, &err))
         fail_msg("%s", err.msg);
     for (int minute = 0; minute < MINUTES; minute++) {
@@ -96,7 +98,8 @@ static void memory_and_cost_stay_what_they_were(void **state)
         *half = cost[i] < *half ? cost[i] : *half;
     }
     if (used[MINUTES - 1] > used[2] + SLACK)
-        fail_msg("%zu bytes in use after 3 minutes, %zu after %d", used[2], used[MINUTES - 1], MINUTES);
+        fail_msg("%zu bytes in use after 3 minutes, %zu after %d", used[2], used[MINUTES - 1],
+                 MINUTES);
     if (late > 1.5 * early)
         fail_msg("a minute costs %.3f s early, %.3f s late", early, late);
     steno_stream_close(s);
