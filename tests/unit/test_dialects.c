@@ -1,0 +1,482 @@
+/* The dialects of other servers one function at a time: what a message asks for, what an event
+ * becomes. Sessions of whole messages: tests/integration/test_dialects.py. Shapes are those of the
+ * servers' own documents, named in docs/protocol.md. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "protocol/dialect.h"
+
+/* Stands where the session is: keeps what is said. */
+struct heard {
+    struct steno_dialect_session d;
+    struct steno_buf writing;
+    char *said[32];
+    bool replaceable[32];
+    int n, read;
+};
+
+static struct steno_buf *begin(struct steno_dialect_session *d)
+{
+    struct heard *h = d->owner;
+    steno_buf_reset(&h->writing);
+    return &h->writing;
+}
+
+static void commit(struct steno_dialect_session *d, steno_status st, bool replaceable)
+{
+    struct heard *h = d->owner;
+    assert_int_equal(st, STENO_OK);
+    assert_true(h->n < 32);
+    h->said[h->n] = strdup(h->writing.data);
+    h->replaceable[h->n++] = replaceable;
+    d->seq++;
+}
+
+static void start(struct heard *h, const struct steno_dialect *dialect)
+{
+    struct steno_dialect_session *d = &h->d;
+    memset(h, 0, sizeof *h);
+    steno_buf_init(&h->writing, 1 << 20);
+    steno_buf_init(&d->audio, 1 << 20);
+    steno_native_start_init(&d->start);
+    d->dialect = dialect;
+    d->owner = h;
+    d->begin = begin;
+    d->commit = commit;
+    d->model_version = "3";
+    d->model_family = "ctc";
+    snprintf(d->id, sizeof d->id, "sess_00112233445566778899aabbccddeeff");
+    snprintf(d->start.model, sizeof d->start.model, "digits");
+    d->state = dialect->state_bytes ? calloc(1, dialect->state_bytes) : NULL;
+    if (dialect->init)
+        dialect->init(d);
+}
+
+static void stop(struct heard *h)
+{
+    for (int i = 0; i < h->n; i++)
+        free(h->said[i]);
+    if (h->d.dialect->free_state)
+        h->d.dialect->free_state(&h->d);
+    free(h->d.state);
+    steno_buf_free(&h->d.audio);
+    steno_buf_free(&h->writing);
+}
+
+/* The next thing said is exactly this JSON (or this text, where it is none). */
+static void says(struct heard *h, const char *want)
+{
+    json_t *a, *b;
+    if (h->read >= h->n)
+        fail_msg("nothing was said, expected %s", want);
+    a = json_loads(h->said[h->read], JSON_REJECT_DUPLICATES, NULL);
+    b = json_loads(want, 0, NULL);
+    if (b ? !json_equal(a, b) : strcmp(h->said[h->read], want) != 0)
+        fail_msg("said     %s\nexpected %s", h->said[h->read], want);
+    json_decref(a);
+    json_decref(b);
+    h->read++;
+}
+
+/* ... has these members among others. */
+static void says_some(struct heard *h, const char *want)
+{
+    json_t *a, *b, *v;
+    const char *name;
+    if (h->read >= h->n)
+        fail_msg("nothing was said, expected %s", want);
+    a = json_loads(h->said[h->read], JSON_REJECT_DUPLICATES, NULL);
+    b = json_loads(want, 0, NULL);
+    assert_non_null(a);
+    assert_non_null(b);
+    json_object_foreach (b, name, v)
+        if (!json_equal(v, json_object_get(a, name)))
+            fail_msg("said %s\nwhose %s is not that of %s", h->said[h->read], name, want);
+    json_decref(a);
+    json_decref(b);
+    h->read++;
+}
+
+static void says_no_more(struct heard *h)
+{
+    if (h->read < h->n)
+        fail_msg("also said %s", h->said[h->read]);
+}
+
+static enum steno_dialect_act text(struct heard *h, const char *t, steno_status want)
+{
+    enum steno_dialect_act act = STENO_ACT_NOTHING;
+    steno_err err;
+    steno_status st = h->d.dialect->text(&h->d, t, strlen(t), &act, &err);
+    if (st != want)
+        fail_msg("%s: status %d, expected %d: %s", t, (int)st, (int)want, st ? err.msg : "");
+    return act;
+}
+
+static void query(struct heard *h, const char *name, const char *value, steno_status want)
+{
+    steno_err err;
+    steno_status st = h->d.dialect->query(&h->d, name, value, &err);
+    if (st != want)
+        fail_msg("%s=%s: status %d, expected %d: %s", name, value, (int)st, (int)want,
+                 st ? err.msg : "");
+}
+
+static const struct steno_word two_words[] = {
+    {.text = "four", .start = 1.25, .end = 1.5, .confidence = 0.5f},
+    {.text = "t\"wo", .start = 1.75, .end = 2.0, .confidence = 1.0f},
+};
+
+static void event(struct heard *h, enum steno_event_kind kind, const char *t,
+                  enum steno_final_reason reason)
+{
+    struct steno_event ev = {.kind = kind,
+                             .time = 2.25,
+                             .segment = 4,
+                             .start = 1.0,
+                             .end = 2.0,
+                             .text = t,
+                             .confidence = 0.75f,
+                             .reason = reason,
+                             .words = two_words,
+                             .n_words = *t ? 2 : 0};
+    if (kind == STENO_PARTIAL)
+        ev.stable_bytes = strcspn(t, " ");
+    h->d.dialect->event(&h->d, &ev);
+}
+
+/* ---- vosk ------------------------------------------------------------------------------------ */
+
+static void vosk_answers_each_message_with_what_is_known(void **state)
+{
+    struct heard h;
+    (void)state;
+    start(&h, &steno_dialect_vosk);
+    assert_int_equal(h.d.start.audio.sample_rate, 8000);
+    assert_int_equal(h.d.dialect->binary_end(&h.d, 100), STENO_ACT_NOTHING);
+    says(&h, "{\"partial\":\"\"}");
+    event(&h, STENO_PARTIAL, "four", STENO_FINAL_END);
+    says_no_more(&h); /* only asked does it speak */
+    h.d.dialect->binary_end(&h.d, 100);
+    says(&h, "{\"partial\":\"four\"}");
+    event(&h, STENO_FINAL, "four t\"wo", STENO_FINAL_ENDPOINT);
+    h.d.dialect->binary_end(&h.d, 100);
+    says(&h, "{\"result\":[{\"conf\":0.5,\"end\":1.5,\"start\":1.25,\"word\":\"four\"},"
+             "{\"conf\":1.0,\"end\":2.0,\"start\":1.75,\"word\":\"t\\\"wo\"}],\"text\":\"four t\\\"wo\"}");
+    h.d.dialect->binary_end(&h.d, 100);
+    says(&h, "{\"partial\":\"\"}");
+    stop(&h);
+}
+
+static void vosk_joins_what_is_left_in_its_last_answer(void **state)
+{
+    struct heard h;
+    (void)state;
+    start(&h, &steno_dialect_vosk);
+    query(&h, "words", "0", STENO_OK);
+    event(&h, STENO_FINAL, "one", STENO_FINAL_ENDPOINT);
+    event(&h, STENO_FINAL, "", STENO_FINAL_ENDPOINT);
+    event(&h, STENO_FINAL, "two", STENO_FINAL_END);
+    h.d.dialect->end(&h.d, false);
+    says(&h, "{\"text\":\"one two\"}");
+    says_no_more(&h);
+    stop(&h);
+}
+
+static void vosk_understands_config_eof_and_reset(void **state)
+{
+    struct heard h;
+    (void)state;
+    start(&h, &steno_dialect_vosk);
+    assert_int_equal(
+        text(&h, "{\"config\":{\"sample_rate\":16000.0,\"words\":0,\"model\":\"m\",\"x\":1}}", STENO_OK),
+        STENO_ACT_SETTINGS);
+    assert_int_equal(h.d.asked.audio.sample_rate, 16000);
+    assert_string_equal(h.d.asked.model, "m");
+    assert_int_equal(text(&h, "{\"reset\":1}", STENO_OK), STENO_ACT_FINALIZE);
+    event(&h, STENO_FINAL, "one", STENO_FINAL_REQUEST);
+    h.d.dialect->finalized(&h.d);
+    says(&h, "{\"text\":\"one\"}");
+    h.d.dialect->finalized(&h.d); /* not one that was asked for by a reset */
+    says_no_more(&h);
+    assert_int_equal(text(&h, "{\"eof\":1}", STENO_OK), STENO_ACT_END);
+    text(&h, "{\"config\":{\"sample_rate\":7999}}", STENO_ERR_INVAL);
+    text(&h, "{\"config\":{\"sample_rate\":\"8000\"}}", STENO_ERR_INVAL);
+    text(&h, "{}", STENO_ERR_INVAL);
+    text(&h, "[]", STENO_ERR_FORMAT);
+    text(&h, "eof", STENO_ERR_FORMAT);
+    event(&h, STENO_FINAL, "two", STENO_FINAL_END);
+    h.d.dialect->error(&h.d, "invalid_data", "a \"reason\"");
+    says_some(&h, "{\"text\":\"two\"}"); /* an error loses nothing */
+    says(&h, "{\"error\":\"invalid_data\",\"message\":\"a \\\"reason\\\"\"}");
+    stop(&h);
+}
+
+/* ---- sherpa ---------------------------------------------------------------------------------- */
+
+static void sherpa_results_count_from_their_segment(void **state)
+{
+    struct heard h;
+    (void)state;
+    start(&h, &steno_dialect_sherpa);
+    assert_int_equal(h.d.start.audio.encoding, STENO_ENCODING_F32LE);
+    assert_int_equal(h.d.start.audio.sample_rate, 16000);
+    event(&h, STENO_SPEECH_START, "", STENO_FINAL_END);
+    event(&h, STENO_PARTIAL, "four t\"wo", STENO_FINAL_END);
+    event(&h, STENO_FINAL, "four t\"wo", STENO_FINAL_ENDPOINT);
+    assert_true(h.replaceable[0] && !h.replaceable[1]);
+    says_some(&h, "{\"text\":\"four t\\\"wo\",\"is_final\":false,\"is_eof\":false,\"segment\":4}");
+    says(&h, "{\"text\":\"four t\\\"wo\",\"tokens\":[\"four\",\"t\\\"wo\"],\"timestamps\":[0.25,0.75],"
+             "\"ys_probs\":[],\"lm_probs\":[],\"context_scores\":[],\"words\":[\"four\",\"t\\\"wo\"],"
+             "\"segment\":4,\"start_time\":1.00,\"is_final\":true,\"is_eof\":false}");
+    h.d.audio_ms = 2500;
+    h.d.dialect->end(&h.d, false); /* the last segment had ended by itself */
+    says_some(&h, "{\"text\":\"\",\"segment\":5,\"start_time\":2.50,\"is_final\":true,\"is_eof\":true}");
+    says(&h, "Done!");
+    says_no_more(&h);
+    stop(&h);
+}
+
+static void sherpa_ends_once(void **state)
+{
+    struct heard h;
+    (void)state;
+    start(&h, &steno_dialect_sherpa);
+    assert_int_equal(text(&h, "Done", STENO_OK), STENO_ACT_END);
+    text(&h, "done", STENO_ERR_INVAL);
+    text(&h, "Done!", STENO_ERR_INVAL);
+    text(&h, "", STENO_ERR_INVAL);
+    event(&h, STENO_FINAL, "four", STENO_FINAL_END);
+    h.d.dialect->end(&h.d, false);
+    says_some(&h, "{\"text\":\"four\",\"is_eof\":true}");
+    says(&h, "Done!");
+    says_no_more(&h);
+    stop(&h);
+}
+
+/* ---- Deepgram -------------------------------------------------------------------------------- */
+
+static void deepgram_parameters(void **state)
+{
+    static const struct {
+        const char *name, *value;
+        steno_status st;
+    } rows[] = {{"encoding", "linear16", STENO_OK},
+                {"encoding", "flac", STENO_ERR_UNSUPPORTED},
+                {"sample_rate", "16000", STENO_OK},
+                {"sample_rate", "7999", STENO_ERR_INVAL},
+                {"sample_rate", "x", STENO_ERR_INVAL},
+                {"channels", "2", STENO_OK},
+                {"channels", "9", STENO_ERR_INVAL},
+                {"interim_results", "true", STENO_OK},
+                {"interim_results", "perhaps", STENO_ERR_INVAL},
+                {"endpointing", "50", STENO_OK},
+                {"endpointing", "-1", STENO_ERR_INVAL},
+                {"smart_format", "true", STENO_OK},
+                {"anything", "at all", STENO_OK}};
+    struct heard h;
+    steno_err err;
+    (void)state;
+    start(&h, &steno_dialect_deepgram);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        query(&h, rows[i].name, rows[i].value, rows[i].st);
+    assert_int_equal(h.d.start.audio.sample_rate, 16000);
+    assert_int_equal(h.d.start.audio.channels, 2);
+    assert_true(h.d.start.endpointing && fabs(h.d.start.endpoint.silence_after - 0.1) < 1e-9);
+    query(&h, "endpointing", "false", STENO_OK);
+    assert_false(h.d.start.endpointing);
+    assert_int_equal(h.d.dialect->first_audio(&h.d, "abcd", 4, &err), STENO_OK);
+    stop(&h);
+}
+
+static void deepgram_looks_at_audio_without_an_encoding(void **state)
+{
+    struct heard h;
+    steno_err err;
+    (void)state;
+    start(&h, &steno_dialect_deepgram);
+    assert_int_equal(h.d.dialect->first_audio(&h.d, "RIFFx", 5, &err), STENO_OK);
+    assert_int_equal(h.d.start.audio.encoding, STENO_ENCODING_WAV);
+    assert_int_equal(h.d.dialect->first_audio(&h.d, "OggS", 4, &err), STENO_OK);
+    assert_int_equal(h.d.start.audio.encoding, STENO_ENCODING_OPUS);
+    assert_int_equal(h.d.dialect->first_audio(&h.d, "RIF", 3, &err), STENO_ERR_FORMAT);
+    query(&h, "encoding", "mulaw", STENO_OK);
+    h.d.start.audio.sample_rate = 0;
+    assert_int_equal(h.d.dialect->first_audio(&h.d, "abcd", 4, &err), STENO_ERR_INVAL);
+    assert_non_null(strstr(err.msg, "sample_rate"));
+    stop(&h);
+}
+
+static void deepgram_messages(void **state)
+{
+    struct heard h;
+    (void)state;
+    start(&h, &steno_dialect_deepgram);
+    assert_int_equal(text(&h, "{\"type\":\"KeepAlive\"}", STENO_OK), STENO_ACT_NOTHING);
+    assert_int_equal(text(&h, "{\"type\":\"Finalize\"}", STENO_OK), STENO_ACT_FINALIZE);
+    assert_int_equal(text(&h, "{\"type\":\"CloseStream\"}", STENO_OK), STENO_ACT_END);
+    text(&h, "{\"type\":\"finalize\"}", STENO_ERR_INVAL);
+    text(&h, "{\"type\":1}", STENO_ERR_INVAL);
+    text(&h, "{", STENO_ERR_FORMAT);
+    assert_int_equal(h.d.dialect->binary_end(&h.d, 0), STENO_ACT_END);
+    assert_int_equal(h.d.dialect->binary_end(&h.d, 1), STENO_ACT_NOTHING);
+    stop(&h);
+}
+
+static void deepgram_results_follow_each_other(void **state)
+{
+    static const char metadata[] =
+        "\"metadata\":{\"request_id\":\"00112233-4455-6677-8899-aabbccddeeff\",\"model_info\":{"
+        "\"name\":\"digits\",\"version\":\"3\",\"arch\":\"ctc\"},"
+        "\"model_uuid\":\"00112233-4455-6677-8899-aabbccddeeff\"}";
+    char want[1024];
+    struct heard h;
+    (void)state;
+    start(&h, &steno_dialect_deepgram);
+    event(&h, STENO_PARTIAL, "four", STENO_FINAL_END);
+    event(&h, STENO_SPEECH_START, "", STENO_FINAL_END);
+    says_no_more(&h); /* neither was asked for */
+    query(&h, "interim_results", "true", STENO_OK);
+    query(&h, "vad_events", "true", STENO_OK);
+    query(&h, "utterance_end_ms", "1000", STENO_OK);
+    event(&h, STENO_SPEECH_START, "", STENO_FINAL_END);
+    says(&h, "{\"type\":\"SpeechStarted\",\"channel\":[0,1],\"timestamp\":1.0}");
+    event(&h, STENO_PARTIAL, "four t\"wo", STENO_FINAL_END);
+    assert_true(h.replaceable[1]);
+    says_some(&h, "{\"type\":\"Results\",\"is_final\":false,\"speech_final\":false,\"start\":0.0,"
+                  "\"duration\":2.25}");
+    event(&h, STENO_FINAL, "four t\"wo", STENO_FINAL_ENDPOINT);
+    snprintf(want, sizeof want,
+             "{\"type\":\"Results\",\"channel_index\":[0,1],\"duration\":2.0,\"start\":0.0,"
+             "\"is_final\":true,\"speech_final\":true,\"from_finalize\":false,\"channel\":{"
+             "\"alternatives\":[{\"transcript\":\"four t\\\"wo\",\"confidence\":0.75,\"words\":["
+             "{\"word\":\"four\",\"start\":1.25,\"end\":1.5,\"confidence\":0.5},"
+             "{\"word\":\"t\\\"wo\",\"start\":1.75,\"end\":2.0,\"confidence\":1.0}]}]},%s}",
+             metadata);
+    says(&h, want);
+    says(&h, "{\"type\":\"UtteranceEnd\",\"channel\":[0,1],\"last_word_end\":2.0}");
+    event(&h, STENO_FINAL, "", STENO_FINAL_REQUEST); /* begins where the last one ended */
+    says_some(&h, "{\"start\":2.0,\"duration\":0.0,\"from_finalize\":true,\"speech_final\":false}");
+    h.d.audio_ms = 2500;
+    h.d.dialect->end(&h.d, false);
+    says_some(&h, "{\"type\":\"Metadata\",\"duration\":2.5,\"channels\":1}");
+    says_no_more(&h);
+    stop(&h);
+}
+
+static void deepgram_close_codes(void **state)
+{
+    static const struct {
+        const char *code;
+        int close;
+        const char *reason;
+    } rows[] = {{"idle_timeout", 1011, "NET-0001"},
+                {"invalid_data", 1008, "DATA-0000"},
+                {"unsupported", 1008, "DATA-0000"},
+                {"internal_error", 1011, "NET-0000"},
+                {"busy", 1013, "as it was"}};
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        int close = 1013;
+        const char *reason = "as it was";
+        steno_dialect_deepgram.close(rows[i].code, &close, &reason);
+        assert_int_equal(close, rows[i].close);
+        assert_string_equal(reason, rows[i].reason);
+    }
+}
+
+/* ---- OpenAI Realtime ------------------------------------------------------------------------- */
+
+static void realtime_deltas_add_up_to_the_text(void **state)
+{
+    struct heard h;
+    char all[64] = "";
+    bool completed = false;
+    (void)state;
+    start(&h, &steno_dialect_realtime);
+    event(&h, STENO_SPEECH_START, "", STENO_FINAL_END);
+    event(&h, STENO_PARTIAL, "four t\"wo", STENO_FINAL_END); /* stable: "four" */
+    event(&h, STENO_FINAL, "four t\"wo", STENO_FINAL_ENDPOINT);
+    for (int i = 0; i < h.n; i++) {
+        json_t *m = json_loads(h.said[i], JSON_REJECT_DUPLICATES, NULL);
+        const char *type = json_string_value(json_object_get(m, "type"));
+        assert_non_null(type);
+        if (strstr(type, "transcription.delta"))
+            strncat(all, json_string_value(json_object_get(m, "delta")), 32);
+        if (strstr(type, "transcription.completed")) {
+            assert_string_equal(json_string_value(json_object_get(m, "transcript")), "four t\"wo");
+            completed = true;
+        }
+        json_decref(m);
+    }
+    assert_true(completed);
+    assert_string_equal(all, "four t\"wo");
+    stop(&h);
+}
+
+static void realtime_audio_is_base64(void **state)
+{
+    struct heard h;
+    (void)state;
+    start(&h, &steno_dialect_realtime);
+    assert_int_equal(
+        text(&h, "{\"type\":\"input_audio_buffer.append\",\"audio\":\"AAECAwQ=\"}", STENO_OK),
+        STENO_ACT_AUDIO);
+    assert_int_equal(h.d.audio.len, 5);
+    assert_memory_equal(h.d.audio.data, "\0\1\2\3\4", 5);
+    assert_int_equal(text(&h, "{\"type\":\"input_audio_buffer.commit\"}", STENO_OK),
+                     STENO_ACT_FINALIZE);
+    stop(&h);
+}
+
+static void realtime_mistakes_are_told_and_the_session_goes_on(void **state)
+{
+    static const char *const bad[] = {
+        "{\"type\":\"input_audio_buffer.append\",\"audio\":\"A*==\",\"event_id\":\"e1\"}",
+        "{\"type\":\"input_audio_buffer.append\",\"event_id\":\"e1\"}",
+        "{\"type\":\"no.such\",\"event_id\":\"e1\"}",
+        "{\"event_id\":\"e1\"}",
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct heard h;
+        json_t *m;
+        start(&h, &steno_dialect_realtime);
+        assert_int_equal(text(&h, bad[i], STENO_OK), STENO_ACT_NOTHING);
+        assert_int_equal(h.n, 1);
+        m = json_loads(h.said[0], 0, NULL);
+        assert_string_equal(json_string_value(json_object_get(m, "type")), "error");
+        assert_string_equal(
+            json_string_value(json_object_get(json_object_get(m, "error"), "event_id")), "e1");
+        json_decref(m);
+        stop(&h);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(vosk_answers_each_message_with_what_is_known),
+        cmocka_unit_test(vosk_joins_what_is_left_in_its_last_answer),
+        cmocka_unit_test(vosk_understands_config_eof_and_reset),
+        cmocka_unit_test(sherpa_results_count_from_their_segment),
+        cmocka_unit_test(sherpa_ends_once),
+        cmocka_unit_test(deepgram_parameters),
+        cmocka_unit_test(deepgram_looks_at_audio_without_an_encoding),
+        cmocka_unit_test(deepgram_messages),
+        cmocka_unit_test(deepgram_results_follow_each_other),
+        cmocka_unit_test(deepgram_close_codes),
+        cmocka_unit_test(realtime_deltas_add_up_to_the_text),
+        cmocka_unit_test(realtime_audio_is_base64),
+        cmocka_unit_test(realtime_mistakes_are_told_and_the_session_goes_on),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
