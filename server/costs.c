@@ -1,4 +1,3 @@
-#define _GNU_SOURCE /* mkostemp */
 #include "server/costs.h"
 
 #include "base/cpu.h"
@@ -233,8 +232,9 @@ steno_status steno_costs_store(const struct steno_costs_id *id, const struct ste
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
     make_dirs(id->file);
     /* under another name first: readers see a whole file or none */
-    snprintf(fresh, sizeof fresh, "%s.XXXXXX", id->file);
-    fd = mkostemp(fresh, O_CLOEXEC);
+    snprintf(fresh, sizeof fresh, "%s.%ld", id->file, (long)getpid());
+    (void)unlink(fresh); /* of a process that was killed; models are loaded one at a time */
+    fd = open(fresh, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     ok = fd >= 0 && write_whole(fd, text, strlen(text));
     free(text);
     if (fd >= 0)
