@@ -132,6 +132,55 @@ static void remember(struct steno_graph *g, struct steno_value *v, const struct 
     v->inferred = copy;
 }
 
+static uint64_t mix(uint64_t h, int64_t v)
+{
+    return (h ^ (uint64_t)v) * 1099511628211u; /* FNV-1a by words */
+}
+
+static bool same_elements(const struct steno_known *a, const struct steno_known *b)
+{
+    if (a->shape.rank != b->shape.rank || a->part->n != b->part->n)
+        return false;
+    for (int i = 0; i < a->part->n; i++)
+        if (a->part->v[i] != b->part->v[i] || a->part->sym[i] != b->part->sym[i])
+            return false;
+    return true;
+}
+
+/* Of integer vectors whose elements are the same dimensions, all but the first learn of the first. */
+static void note_equal(struct steno_infer *ic)
+{
+    size_t size = 16;
+    steno_vid *table;
+    while (size < 2 * (size_t)ic->g->n_nodes)
+        size *= 2;
+    table = steno_arena_calloc(ic->mem, size, sizeof *table); /* value number + 1 */
+    for (int32_t i = 0; i < ic->g->n_values; i++)
+        ic->g->values[i].equals = STENO_NONE;
+    for (int32_t i = 0; table && i < ic->g->n_nodes; i++) {
+        const struct steno_node *n = &ic->g->nodes[i];
+        const struct steno_known *k;
+        uint64_t h = 1469598103934665603u;
+        size_t at;
+        bool whole;
+        if (n->dead || n->n_out != 1 || n->out[0] == STENO_NONE || !ic->known[n->out[0]].part)
+            continue;
+        k = &ic->known[n->out[0]];
+        whole = k->part->n > 0 && k->shape.rank >= 0;
+        for (int e = 0; e < k->part->n; e++) {
+            h = mix(h, k->part->v[e]);
+            whole = whole && !(k->part->sym[e] && k->part->v[e] == STENO_DIM_ANY);
+        }
+        at = (size_t)(h ^ h >> 32) & (size - 1);
+        while (whole && table[at] && !same_elements(&ic->known[table[at] - 1], k))
+            at = (at + 1) & (size - 1);
+        if (whole && table[at])
+            ic->g->values[n->out[0]].equals = table[at] - 1;
+        else if (whole)
+            table[at] = n->out[0] + 1;
+    }
+}
+
 static steno_status run(struct steno_infer *ic, steno_err *err)
 {
     for (int32_t i = 0; i < ic->g->n_nodes; i++) {
@@ -167,6 +216,7 @@ steno_status steno_infer_subgraph(struct steno_infer *ic, struct steno_graph *g,
     struct steno_infer sub = {.g = g,
                               .up = ic,
                               .next_dim = ic->next_dim,
+                              .exprs = ic->exprs,
                               .mem = ic->mem,
                               .into_graph = ic->into_graph,
                               .symbols = ic->symbols};
@@ -211,9 +261,12 @@ steno_status steno_infer_graph(struct steno_graph *g, steno_err *err)
     ic.mem = steno_arena_new(0);
     ic.known =
         ic.mem ? steno_arena_calloc(ic.mem, (size_t)g->n_values + 1, sizeof *ic.known) : NULL;
-    if (ic.known) {
+    ic.exprs = ic.known ? steno_exprs_new(ic.mem) : NULL;
+    if (ic.exprs) {
         start(&ic);
         st = run(&ic, err);
+        if (!st)
+            note_equal(&ic);
         if (st == STENO_ERR_INVAL) /* shapes that do not fit are the file's fault here */
             st = steno_fail_in(err, STENO_ERR_FORMAT, "the model contradicts itself");
     } else {

@@ -22,12 +22,15 @@ struct steno_known {
     struct steno_partial *part; /* NULL, or what is known of the elements while value is not */
 };
 
+struct steno_exprs; /* exec/symbols.c */
+
 struct steno_infer {
     struct steno_graph *g;
     const struct steno_node *node;
     struct steno_known *known;    /* by value number of g */
     const struct steno_infer *up; /* inference of the graph around */
     int64_t *next_dim;
+    struct steno_exprs *exprs; /* what symbols stand for; NULL: dimensions are numbers */
     bool symbols;    /* dimensions may be symbols: exec/partial.c helps */
     bool into_graph; /* body graphs: store results in their values */
     steno_arena *mem;
@@ -43,6 +46,13 @@ STENO_MUST steno_status steno_infer_one(struct steno_infer *ic, const struct ste
 /* What the operator's own inference cannot see of ic->node: symbols that travel through shape
  * arithmetic. Called after it. */
 void steno_infer_partial(struct steno_infer *ic);
+/* NULL: out of memory. */
+struct steno_exprs *steno_exprs_new(steno_arena *mem);
+/* The dimension a op b: '+', '*', '/' (rounded down), 'm' (the lesser). One of them is a symbol; the
+ * same terms give the same symbol. */
+int64_t steno_infer_expr(struct steno_infer *ic, char op, int64_t a, int64_t b);
+/* The dimension a - b, where it is known to be one. */
+bool steno_infer_minus(const struct steno_infer *ic, int64_t a, int64_t b, int64_t *out);
 /* Whole graph at load: g->values gets dtypes and symbolic shapes. */
 STENO_MUST steno_status steno_infer_graph(struct steno_graph *g, steno_err *err);
 

@@ -114,8 +114,20 @@ static bool copy(struct steno_infer *ic, struct steno_partial *p)
     return x != NULL;
 }
 
-/* Elements a op b: numbers are computed; where a symbol is in it, a fresh symbol, as long as the
- * result cannot be negative (a dimension is none). Scalars repeat. */
+/* a op b, one of them a symbol; false when it may be negative (a dimension is none). */
+static bool symbolic(struct steno_infer *ic, char op, int64_t x, int64_t y, int64_t *r)
+{
+    if (op == '-')
+        return steno_infer_minus(ic, x, y, r);
+    if (op == 'M' ? x == 1 || y == 1 : op == 'A' ? !x || !y : y == 1)
+        *r = op == 'D' || y == (op == 'M') ? x : y;
+    else
+        *r = steno_infer_expr(ic, op == 'M' ? '*' : op == 'A' ? '+' : '/', x, y);
+    return true;
+}
+
+/* Elements a op b: numbers are computed; where a symbol is in it, a symbol that stands for the result,
+ * as long as it cannot be negative. Scalars repeat. */
 static bool arithmetic(struct steno_infer *ic, struct steno_partial *p)
 {
     const struct steno_partial *a = of(ic, 0), *b = of(ic, 1);
@@ -126,22 +138,20 @@ static bool arithmetic(struct steno_infer *ic, struct steno_partial *p)
         int ia = a->n == 1 ? 0 : i, ib = b->n == 1 ? 0 : i;
         int64_t x = a->v[ia], y = b->v[ib], r = 0;
         bool sym = a->sym[ia] || b->sym[ib];
-        if (sym && (op == '-' || (!a->sym[ia] && x < 0) || (!b->sym[ib] && y < 0)))
+        if (sym && ((!a->sym[ia] && x < 0) || (!b->sym[ib] && y < 0)))
             return false;
         if (op == 'D' && !b->sym[ib] && (y <= 0 || (!a->sym[ia] && x < 0)))
             return false; /* no division by zero; rounding of negative numbers is not our matter */
         if (sym) {
-            bool same = (op == 'M' && ((!a->sym[ia] && x == 1) || (!b->sym[ib] && y == 1))) ||
-                        (op == 'A' && ((!a->sym[ia] && !x) || (!b->sym[ib] && !y))) ||
-                        (op == 'D' && !b->sym[ib] && y == 1);
-            r = !same ? steno_infer_new_dim(ic) : a->sym[ia] ? x : y;
+            if (!symbolic(ic, op, x, y, &r))
+                return false;
         } else if (op == 'A' ? __builtin_add_overflow(x, y, &r)
                    : op == '-' ? __builtin_sub_overflow(x, y, &r)
                    : op == 'M' ? __builtin_mul_overflow(x, y, &r)
                                : (r = x / y, false)) {
             return false;
         }
-        p->sym[p->n] = sym;
+        p->sym[p->n] = sym && r < 0; /* n - n is the number 0 */
         p->v[p->n++] = r;
     }
     return true;
@@ -194,7 +204,7 @@ static bool evaluate(struct steno_infer *ic, struct steno_partial *p)
 static int64_t rest(struct steno_infer *ic, struct steno_shape in, const struct steno_shape *out,
                     int hole)
 {
-    int64_t have = 1, used = 1, symbol = 0;
+    int64_t have = 1, used = 1, symbol = 0; /* product of the symbols that are left */
     for (int i = 0; i < out->rank; i++) {
         int k = 0;
         if (i == hole)
@@ -211,13 +221,17 @@ static int64_t rest(struct steno_infer *ic, struct steno_shape in, const struct 
         in.dim[k] = 1;
     }
     for (int k = 0; k < in.rank; k++) {
-        if (in.dim[k] < 0 && !symbol && in.dim[k] != STENO_DIM_ANY)
-            symbol = in.dim[k];
-        else if (in.dim[k] < 0 || __builtin_mul_overflow(have, in.dim[k], &have))
+        if (in.dim[k] == STENO_DIM_ANY)
+            return steno_infer_new_dim(ic);
+        if (in.dim[k] < 0)
+            symbol = symbol ? steno_infer_expr(ic, '*', symbol, in.dim[k]) : in.dim[k];
+        else if (__builtin_mul_overflow(have, in.dim[k], &have))
             return steno_infer_new_dim(ic);
     }
+    if (symbol && used > 0 && have > 0 && have % used == 0)
+        return have == used ? symbol : steno_infer_expr(ic, '*', symbol, have / used);
     if (symbol)
-        return used > 0 && have == used ? symbol : steno_infer_new_dim(ic);
+        return steno_infer_new_dim(ic);
     return used > 0 && have % used == 0 ? have / used : steno_infer_new_dim(ic);
 }
 
@@ -287,6 +301,66 @@ static void expand(struct steno_infer *ic)
     steno_infer_set(ic, 0, steno_infer_dtype(ic, 0), &out);
 }
 
+/* The only element of a known vector or scalar. */
+static bool single(const struct steno_infer *ic, int in, int64_t *out)
+{
+    const struct steno_partial *p = of(ic, in);
+    if (!p || p->n != 1 || (!p->sym[0] && p->v[0] < 0) || p->v[0] == STENO_DIM_ANY)
+        return false;
+    *out = p->v[0];
+    return true;
+}
+
+/* Concat of data: the sum of the lengths along its axis. */
+static void concat_length(struct steno_infer *ic, struct steno_shape *y)
+{
+    int64_t axis = steno_node_int(ic->node, "axis", 1), sum = 0;
+    axis = axis < 0 ? axis + y->rank : axis;
+    if (axis < 0 || axis >= y->rank || y->dim[axis] >= 0)
+        return;
+    for (int k = 0; k < ic->node->n_in; k++) {
+        struct steno_shape s = steno_infer_shape(ic, k);
+        int64_t d = s.rank == y->rank ? s.dim[axis] : STENO_DIM_ANY;
+        if (d == STENO_DIM_ANY)
+            return;
+        if (!sum || !d)
+            sum += d;
+        else if (sum < 0 || d < 0)
+            sum = steno_infer_expr(ic, '+', sum, d);
+        else if (__builtin_add_overflow(sum, d, &sum))
+            return;
+    }
+    y->dim[axis] = sum;
+}
+
+/* Slice of data from its start to a symbol along one axis: all of it, that many, or, where the axis is
+ * n long, the lesser of both. */
+static void slice_length(struct steno_infer *ic, struct steno_shape *y)
+{
+    struct steno_shape x = steno_infer_shape(ic, 0);
+    int64_t start, end, axis, step, part;
+    if (ic->node->opset < 10 || x.rank != y->rank || !single(ic, 1, &start) || start ||
+        !single(ic, 2, &end) || end >= 0 || !one(ic, 3, 0, &axis) || !one(ic, 4, 1, &step) ||
+        step != 1)
+        return;
+    axis = axis < 0 ? axis + y->rank : axis;
+    if (axis < 0 || axis >= y->rank || y->dim[axis] >= 0)
+        return;
+    if (x.dim[axis] == end || steno_infer_minus(ic, x.dim[axis], end, &part))
+        y->dim[axis] = end;
+    else if (x.dim[axis] >= 0)
+        y->dim[axis] = steno_infer_expr(ic, 'm', end, x.dim[axis]);
+}
+
+/* Range by ones: end - start. */
+static void range_length(struct steno_infer *ic, struct steno_shape *y)
+{
+    int64_t start, end, step, n;
+    if (y->rank == 1 && y->dim[0] < 0 && single(ic, 0, &start) && single(ic, 1, &end) &&
+        single(ic, 2, &step) && step == 1 && steno_infer_minus(ic, end, start, &n))
+        y->dim[0] = n;
+}
+
 static bool numbers(const struct steno_partial *p)
 {
     for (int i = 0; i < p->n; i++)
@@ -328,6 +402,12 @@ void steno_infer_partial(struct steno_infer *ic)
         constant_of_shape(ic);
     if (!strcmp(n->op_type, "Expand") && !steno_shape_known(&y->shape))
         expand(ic);
+    if (!strcmp(n->op_type, "Concat"))
+        concat_length(ic, &y->shape);
+    else if (!strcmp(n->op_type, "Slice"))
+        slice_length(ic, &y->shape);
+    else if (!strcmp(n->op_type, "Range"))
+        range_length(ic, &y->shape);
     if (y->dtype != STENO_I64 || !evaluate(ic, &p))
         return;
     if (numbers(&p) && keep_value(ic, y, &p))

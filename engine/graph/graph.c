@@ -83,6 +83,7 @@ steno_status steno_graph_add_value(struct steno_graph *g, const char *name, sten
     v->captured_from = STENO_NONE;
     v->reader = STENO_NONE;
     v->alias = STENO_NONE;
+    v->equals = STENO_NONE;
     *out = g->n_values++;
     return STENO_OK;
 }

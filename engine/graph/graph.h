@@ -63,6 +63,8 @@ struct steno_value {
     const struct steno_tensor *constant; /* set: the value is known at load */
     const struct steno_tensor *inferred; /* what shape inference found the elements to be, or NULL;
                                             passes/pass_shape.c makes them constants */
+    steno_vid equals;        /* as of the last inference: an earlier value whose elements are the same
+                                dimensions, or STENO_NONE */
     int32_t producer;        /* node number; STENO_NONE for inputs, constants, captures */
     steno_vid captured_from; /* in a subgraph: value of the parent graph; else STENO_NONE */
     uint32_t uses;           /* inputs of live nodes + graph outputs + captures by subgraphs */

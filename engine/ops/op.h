@@ -67,6 +67,8 @@ void steno_infer_set(struct steno_infer *ic, int out, steno_dtype dtype,
                      const struct steno_shape *shape); /* shape NULL = unknown rank */
 /* A fresh symbol for a dim that is unknown yet. */
 int64_t steno_infer_new_dim(struct steno_infer *ic);
+/* What two different symbols are where they broadcast, if they do; STENO_DIM_ANY: not known. */
+int64_t steno_infer_meet(const struct steno_infer *ic, int64_t a, int64_t b);
 /* Infer a body graph (If, Loop, Scan) with the given input types. Results by output number:
  * steno_infer_subgraph_out, until the next call. Do not read them from the body's values: after
  * load the graph is frozen and shared. */

@@ -2,6 +2,8 @@
  * turned s = MatMul(q [+ bias], k') [+ RelativeShift(MatMul(q [+ bias], p'))] w = MaskedSoftmax(s *
  * scale, mask) | Softmax(s * scale [+ mask]) y = MatMul(w, v) [Transpose, Reshape(., [B, T, h v])]
  * After:  y = ai.steno:Attention(q, k, v, mask, p, biases)      (ops/op_fused_attention.c)
+ * Before: Softmax(Where(seen, s, -3e38) [+ mask]), or Where(hidden, -3e38, s)      (GPT-2 and others)
+ * After:  the same with mask [+] Where(seen, 0, -3e38), which layers with one mask share
  * What the Transposes and Reshapes move is read where it lies; the scores are never written as a
  * whole. Inputs whose heads do not come from such a Reshape are taken with their heads apart. */
 #include "passes/passes.h"
@@ -33,8 +35,12 @@ struct side {
 };
 
 struct found {
+    const struct steno_pass_env *env;
     struct side q, k, v, p, q_pos;
     steno_vid mask, out;
+    steno_vid where; /* bool: what a Where beside `fill` lets through, or hides; or STENO_NONE */
+    bool where_hides;
+    double fill;
     bool positions, apart_out;
     double scale;
     /* nodes that nobody else reads: they go */
@@ -217,10 +223,35 @@ static bool along_keys(const struct steno_graph *g, const struct steno_node *sof
     return g->values[softmax->in[0]].shape.rank == 4 && (axis == 3 || axis == -1);
 }
 
+/* Scores of which a Where replaces some by a number that is no score. */
+static bool match_where(struct steno_graph *g, struct found *f, steno_vid v)
+{
+    struct steno_node *n = steno_pass_only_use(g, v, "Where");
+    for (int k = 1; n && k <= 2; k++) {
+        if (!steno_pass_scalar(g, n->in[3 - k], &f->fill) ||
+            g->values[n->in[3 - k]].shape.rank > 4)
+            continue;
+        if (f->fill > HIDES) {
+            steno_pass_refuse(f->env, "attention", n,
+                              "the Where ahead of Softmax fills in %g, which might be a score; %g "
+                              "and below are none", f->fill, HIDES);
+            continue;
+        }
+        take(f, n);
+        if (match_scores(g, f, n->in[k])) {
+            f->where = n->in[0];
+            f->where_hides = k == 2;
+            return narrow(g, f, f->where);
+        }
+        f->n_gone--;
+    }
+    return false;
+}
+
 static bool match_weights(struct steno_graph *g, struct found *f, steno_vid v)
 {
     struct steno_node *n = our(g, v, "MaskedSoftmax"), *add;
-    f->mask = STENO_NONE;
+    f->mask = f->where = STENO_NONE;
     if (n) {
         f->mask = n->in[1];
         take(f, n);
@@ -231,11 +262,12 @@ static bool match_weights(struct steno_graph *g, struct found *f, steno_vid v)
     if (!n || !along_keys(g, n))
         return false;
     take(f, n);
-    if (match_scores(g, f, n->in[0]))
+    if (match_scores(g, f, n->in[0]) || match_where(g, f, n->in[0]))
         return true;
     add = steno_pass_only_use(g, n->in[0], "Add");
     for (int k = 0; add && k < 2; k++)
-        if (g->values[add->in[1 - k]].dtype == STENO_F32 && match_scores(g, f, add->in[k])) {
+        if (g->values[add->in[1 - k]].dtype == STENO_F32 &&
+            (match_scores(g, f, add->in[k]) || match_where(g, f, add->in[k]))) {
             f->mask = add->in[1 - k];
             take(f, add);
             return narrow(g, f, f->mask);
@@ -268,9 +300,11 @@ static bool same_heads(const struct side *a, const struct side *b)
     return a->heads == b->heads && a->size == b->size;
 }
 
-static bool match(struct steno_graph *g, struct steno_node *n, struct found *f)
+static bool match(struct steno_graph *g, const struct steno_pass_env *env, struct steno_node *n,
+                  struct found *f)
 {
     memset(f, 0, sizeof *f);
+    f->env = env;
     f->scale = 1;
     if (!is(n, "MatMul") || g->values[n->in[0]].shape.rank != 4)
         return false;
@@ -296,11 +330,52 @@ static steno_status flat(struct steno_graph *g, steno_vid *v, int64_t n, steno_e
     return steno_graph_add_const(g, g->values[*v].name, &t, false, v, err);
 }
 
+static steno_status number(struct steno_graph *g, float v, steno_vid *out, steno_err *err)
+{
+    struct steno_tensor t = {.dtype = STENO_F32, .shape = {.rank = 0}, .data = &v};
+    return steno_graph_add_const(g, "fill", &t, false, out, err);
+}
+
+/* What the Where does to the scores as a summand: 0 or the fill, beside which no score matters. */
+static steno_status added_mask(struct steno_graph *g, struct found *f, const char *name,
+                               steno_err *err)
+{
+    steno_vid zero, fill, out, sum;
+    struct steno_node *n;
+    steno_status st = number(g, 0, &zero, err);
+    if (!st)
+        st = number(g, (float)f->fill, &fill, err);
+    if (!st)
+        st = steno_graph_add_value(g, name, &out, err);
+    if (!st && f->mask != STENO_NONE)
+        st = steno_graph_add_value(g, name, &sum, err);
+    if (st)
+        return st;
+    n = steno_pass_add_node(g, "", "Where", 16, name, 3, 1, 0, err);
+    if (!n)
+        return STENO_ERR_NOMEM;
+    n->in[0] = f->where;
+    n->in[1] = f->where_hides ? fill : zero;
+    n->in[2] = f->where_hides ? zero : fill;
+    n->out[0] = out;
+    if (f->mask != STENO_NONE) {
+        n = steno_pass_add_node(g, "", "Add", 14, name, 2, 1, 0, err);
+        if (!n)
+            return STENO_ERR_NOMEM;
+        n->in[0] = f->mask;
+        n->in[1] = out;
+        n->out[0] = out = sum;
+    }
+    f->mask = out;
+    g->values[out].dtype = STENO_F32;
+    return STENO_OK;
+}
+
 static steno_status build(struct steno_graph *g, struct found *f, const char *name, steno_err *err)
 {
     static const char *const attrs[] = {"heads", "size", "v_size", "q_at", "k_at",
                                         "v_at",  "p_at", "apart",  "hides"};
-    const int64_t values[] = {f->q.heads,
+    int64_t values[] = {f->q.heads,
                               f->q.size,
                               f->v.size,
                               0,
@@ -309,7 +384,7 @@ static steno_status build(struct steno_graph *g, struct found *f, const char *na
                               0,
                               f->q.apart | f->k.apart << 1 | f->v.apart << 2 |
                                   (f->positions && f->p.apart) << 3 | f->apart_out << 4,
-                              f->mask != STENO_NONE && g->values[f->mask].dtype == STENO_BOOL};
+                              0};
     struct steno_node *y;
     steno_status st = flat(g, &f->q.bias, f->q.heads * f->q.size, err);
     if (!st && f->positions)
@@ -318,6 +393,9 @@ static steno_status build(struct steno_graph *g, struct found *f, const char *na
         return st;
     for (int i = 0; i < f->n_gone; i++)
         f->gone[i]->dead = true;
+    if (f->where != STENO_NONE && (st = added_mask(g, f, name, err)))
+        return st;
+    values[8] = f->mask != STENO_NONE && g->values[f->mask].dtype == STENO_BOOL;
     y = steno_pass_add_node(g, "ai.steno", "Attention", 1, name, 7, 1, 10, err);
     if (!y)
         return STENO_ERR_NOMEM;
@@ -338,11 +416,10 @@ static steno_status build(struct steno_graph *g, struct found *f, const char *na
 steno_status steno_pass_attention(struct steno_graph *g, const struct steno_pass_env *env,
                                   int *changed, steno_err *err)
 {
-    (void)env;
     for (int32_t i = 0, count = g->n_nodes; i < count; i++) {
         struct found f;
         steno_status st;
-        if (g->nodes[i].dead || !match(g, &g->nodes[i], &f))
+        if (g->nodes[i].dead || !match(g, env, &g->nodes[i], &f))
             continue;
         st = build(g, &f, g->nodes[i].name, err);
         if (st)

@@ -1,4 +1,5 @@
 /* Before: x -> Op -> y1, x -> Op -> y2 (same attributes)      After: one Op, both read y1.
+ * Before: two ways to compute the same dimensions (steno_value.equals)      After: the first of them.
  * Nodes with bodies and impure ones are left alone. */
 #include "passes/passes.h"
 
@@ -84,6 +85,17 @@ static bool fit(const struct steno_node *n)
     return true;
 }
 
+/* Integers that inference knows to be those of an earlier value. */
+static bool known_before(struct steno_graph *g, struct steno_node *n)
+{
+    const struct steno_value *v = n->n_out == 1 && n->out[0] != STENO_NONE ? &g->values[n->out[0]] : NULL;
+    if (!v || v->equals == STENO_NONE || v->is_output || !v->uses || g->parent ||
+        !steno_pass_replace(g, n->out[0], v->equals))
+        return false;
+    n->dead = true;
+    return true;
+}
+
 static void merge(struct steno_graph *g, const struct steno_node *first, struct steno_node *n)
 {
     for (int i = 0; i < n->n_out; i++)
@@ -126,6 +138,10 @@ steno_status steno_pass_cse(struct steno_graph *g, const struct steno_pass_env *
         struct steno_node *n = &g->nodes[i], *first;
         if (!fit(n))
             continue;
+        if (known_before(g, n)) {
+            ++*changed;
+            continue;
+        }
         for (int k = 0; k < n->n_in; k++)
             n->in[k] = steno_graph_resolve(g, n->in[k]);
         first = find(g, table, size - 1, i);

@@ -57,7 +57,9 @@ static bool arrange(const struct steno_graph *g, struct embed *e)
         const struct steno_shape *s = &g->values[e->gather[k]->in[1]].shape;
         if (whole(g, e, k))
             continue;
-        if (once >= 0 || s->dim[0] != 1 || s->dim[1] != y->dim[1])
+        /* a slice of a table by the length has a symbol of its own; that the sum is as long as the
+         * words says that it fits (steno_infer_meet) */
+        if (once >= 0 || s->dim[0] != 1 || (s->dim[1] != y->dim[1] && s->dim[1] >= STENO_DIM_ANY))
             return false;
         once = k;
     }

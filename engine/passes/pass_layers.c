@@ -1,4 +1,5 @@
-/* Before: y = x + f(LayerNormalization(x)), f made of two products, attention, or a convolution module
+/* Before: y = x + f(LayerNormalization(x)), or y = LayerNormalization(x + f(x)) as BERT has it,
+ *         f made of two products, attention, or a convolution module
  * After:  the same nodes, in a region FeedForward, SelfAttention, CrossAttention or ConvModule; regions
  *         that follow one another as layers do, in one around them:
  *             [FeedForward] SelfAttention [ConvModule] FeedForward     ConformerEncoderLayer,
@@ -150,14 +151,16 @@ static steno_status try_block(struct walk *w, int32_t end, steno_vid base, bool 
     return STENO_OK;
 }
 
-/* Node `end` may add what was skipped: its residual, or either term of a sum. A decoder's step skips
- * with the last row of x only: then x is the base. */
+/* Node `end` may add what was skipped: its residual, or either term of a sum; or normalise that. A
+ * decoder's step skips with the last row of x only: then x is the base. */
 static steno_status find_block(struct walk *w, int32_t end, steno_err *err)
 {
     const struct steno_node *n = &w->g->nodes[end];
     steno_vid terms[2] = {STENO_NONE, STENO_NONE};
     bool took = false;
     steno_status st = STENO_OK;
+    if (is(n, "", "LayerNormalization") && w->g->values[n->in[0]].uses == 1)
+        n = steno_pass_producer(w->g, n->in[0]);
     if (is(n, "ai.steno", "Linear") && n->n_in > 3)
         terms[0] = n->in[3];
     else if (is(n, "ai.steno", "IntLinear") && n->n_in > 7)

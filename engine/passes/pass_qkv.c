@@ -1,8 +1,9 @@
 /* Before: q = Linear(x, Wq, bq), k = Linear(x, Wk, bk), v = Linear(x, Wv, bv), Attention(q, k, v)
  * After:  a = Linear(x, [Wq Wk Wv], [bq bk bv]), Attention(a, a, a) from columns 0, ...
  * The same for K and V alone (attention to a memory), and for IntLinear, whose scales and zero
- * points become one for each column. One product instead of three: x is read, and its rows are
- * copied for the kernel, once. */
+ * points become one for each column.
+ * Before: q, k, v = Split(a; last axis), Attention(q, k, v)       After: Attention(a, a, a) likewise.
+ * One product instead of three: x is read, and its rows are copied for the kernel, once. */
 #include "passes/passes.h"
 
 #include <stdlib.h>
@@ -165,6 +166,37 @@ static void set_column(struct steno_node *n, const char *name, int64_t v)
             n->attr[i].i = v;
 }
 
+/* Q, K and V that are parts of one Split along columns are read where they are. */
+static bool from_split(struct steno_graph *g, struct steno_node *attention)
+{
+    static const char *const at[] = {"q_at", "k_at", "v_at"};
+    const struct steno_node *s = steno_pass_producer(g, attention->in[0]);
+    int64_t column[3], from = 0, axis;
+    int found = 0;
+    if (!steno_pass_is(s, "Split") || (steno_node_int(attention, "apart", 0) & 7) ||
+        g->values[s->in[0]].shape.rank != 3)
+        return false;
+    axis = steno_node_int(s, "axis", 0);
+    for (int k = 0; k < s->n_out; k++) {
+        int64_t d = s->out[k] == STENO_NONE ? -1 : g->values[s->out[k]].shape.dim[2];
+        for (int in = 0; in < 3; in++)
+            if (s->out[k] == attention->in[in] && s->out[k] != STENO_NONE) {
+                column[in] = from + steno_node_int(attention, at[in], 0);
+                found |= 1 << in;
+            }
+        if (d < 0 || d > INT32_MAX || from > INT32_MAX)
+            return false;
+        from += d;
+    }
+    if ((axis != 2 && axis != -1) || found != 7)
+        return false;
+    for (int in = 0; in < 3; in++) {
+        attention->in[in] = s->in[0];
+        set_column(attention, at[in], column[in]);
+    }
+    return true;
+}
+
 static steno_status build(struct steno_graph *g, struct merge *m, steno_err *err)
 {
     static const char *const at[] = {"q_at", "k_at", "v_at"};
@@ -205,7 +237,13 @@ steno_status steno_pass_qkv(struct steno_graph *g, const struct steno_pass_env *
     for (int32_t i = 0, count = g->n_nodes; i < count; i++) {
         struct merge m;
         steno_status st;
-        if (g->nodes[i].dead || !ours(&g->nodes[i], "Attention") || !match(g, &g->nodes[i], &m))
+        if (g->nodes[i].dead || !ours(&g->nodes[i], "Attention"))
+            continue;
+        if (from_split(g, &g->nodes[i])) {
+            ++*changed;
+            continue;
+        }
+        if (!match(g, &g->nodes[i], &m))
             continue;
         st = build(g, &m, err);
         if (st)

@@ -52,13 +52,23 @@ static struct steno_node *behind_views(struct steno_graph *g, steno_vid v)
     return n;
 }
 
-/* v is the last dimension of x. */
+/* Dimension `at` of v is as long as the last one of x. */
+static bool as_long(const struct steno_graph *g, steno_vid v, double at, steno_vid x)
+{
+    const struct steno_shape *s = &g->values[v].shape, *want = &g->values[x].shape;
+    int64_t d = want->rank > 0 ? want->dim[want->rank - 1] : STENO_DIM_ANY;
+    at = at < 0 ? at + s->rank : at;
+    return d != STENO_DIM_ANY && at >= 0 && at < s->rank && s->dim[(int)at] == d;
+}
+
+/* v is the last dimension of x, read from the shape of x or of what has the same. */
 static bool last_dim(struct steno_graph *g, steno_vid v, steno_vid x)
 {
     struct steno_node *n = steno_pass_producer(g, v), *shape;
+    double at = -1;
     while (is(n, "Unsqueeze") || is(n, "Squeeze") || is(n, "Reshape"))
         n = steno_pass_producer(g, n->in[0]);
-    if (is(n, "Gather") ? !number(g, n, 1, 3) && !number(g, n, 1, -1)
+    if (is(n, "Gather") ? !steno_pass_scalar(g, n->in[1], &at)
                         : !slices(g, n, -1, 0) && !(is(n, "Slice") && number(g, n, 1, -1) &&
                                                     number(g, n, 3, 0) && n->n_in < 5))
         return false;
@@ -68,7 +78,7 @@ static bool last_dim(struct steno_graph *g, steno_vid v, steno_vid x)
             return false;
     }
     shape = steno_pass_producer(g, n->in[0]);
-    return is(shape, "Shape") && shape->in[0] == x && !shape->n_attr;
+    return is(shape, "Shape") && !shape->n_attr && as_long(g, shape->in[0], at, x);
 }
 
 /* v is L / 2 + 1. */

@@ -1,7 +1,7 @@
 """Language models as exporters write them: BERT (PyTorch's chains: LayerNorm by nine nodes, Gelu by Erf, an
 additive mask, heads through Shape, Gather, Concat, Reshape) and GPT-2 (Conv1D as Reshape, Gemm, Reshape, one
 product for Q, K, V and Split, Gelu by Tanh, a causal mask by Where; with and without past keys and values),
-two layers with random weights. And single chains of which a fused operator is made.
+two layers with random weights. The same models as transformers has them (tests/data/lm). And single chains of which a fused operator is made.
 
 `steno optimize` writes each as standard operators and functions: onnx.checker passes the file, onnxruntime and
 our engine agree with onnxruntime on the original, and no more nodes are left than counted here. TAP."""
@@ -18,6 +18,7 @@ from onnx import TensorProto, helper, numpy_helper
 from test_models import difference, steno
 from test_optimize import optimize, recognised, session
 
+LM = os.path.join(os.path.dirname(__file__), "..", "data", "lm")
 HIDDEN, HEADS, LAYERS, WORDS, PLACES = 32, 4, 2, 50, 64
 
 
@@ -169,13 +170,13 @@ CHAINS = {
 }
 
 
-def feed(sess, rng):
-    sizes = {"b": 2, "s": 7, "p": 5, "t": 9}
+def feed(sess, rng, words=WORDS):
+    sizes = {"b": 2, "s": 7, "p": 5, "t": 9, "n": 12}
     out = {}
     for i in sess.get_inputs():
         shape = [sizes[d] if isinstance(d, str) else d for d in i.shape]
         if i.type == "tensor(int64)":
-            out[i.name] = rng.integers(0, {"ids": WORDS}.get(i.name, 2), shape)
+            out[i.name] = rng.integers(0, {"ids": words}.get(i.name, 2), shape)
         else:
             out[i.name] = rng.standard_normal(shape).astype("f4")
     if "mask" in out:
@@ -183,7 +184,7 @@ def feed(sess, rng):
     return out
 
 
-def check(model, most, wanted=()):
+def check(model, most, wanted=(), words=WORDS, nodes=None):
     with tempfile.TemporaryDirectory() as d:
         path, out = os.path.join(d, "in.onnx"), os.path.join(d, "out.onnx")
         onnx.checker.check_model(model, full_check=True)
@@ -193,7 +194,7 @@ def check(model, most, wanted=()):
         onnx.checker.check_model(written, full_check=True)
         count = collections.Counter(n.op_type.split("__")[0] for f in [written.graph, *written.functions] for n in f.node)
         a, b = session(path), session(out)
-        fed = feed(a, np.random.default_rng(3))
+        fed = feed(a, np.random.default_rng(3), words)
         want = a.run(None, fed)
         worst = 0.0
         for w, got in zip(want, b.run(None, fed)):
@@ -204,6 +205,8 @@ def check(model, most, wanted=()):
         recognised(out, report)
         if report["steps"]["optimized"] > most:
             raise AssertionError(f"{report['steps']['optimized']} steps are left, at most {most} wanted: {dict(count)}")
+        if nodes is not None and report["nodes"]["optimized"] > nodes:
+            raise AssertionError(f"{report['nodes']['optimized']} nodes are left, at most {nodes} wanted: {dict(count)}")
         for kind in wanted:
             if not count[kind]:
                 raise AssertionError(f"no {kind}: {dict(count)}")
@@ -216,6 +219,11 @@ def main():
         "gpt2": lambda: check(gpt2(False), 120, ["LayerNormalization", "Gelu"]),
         "gpt2 with past": lambda: check(gpt2(True), 130, ["LayerNormalization", "Gelu"]),
     }
+    whole = ["Attention", "TransformerEncoderLayer"]
+    for name, most, nodes, wanted in (("bert", 26, 10, [*whole, "EmbedLayerNormalization"]), ("gpt2", 39, 12, whole),
+                                      ("gpt2-past", 58, 12, whole)):
+        cases[f"{name} of transformers"] = lambda name=name, most=most, nodes=nodes, wanted=wanted: check(
+            onnx.load(os.path.join(LM, f"{name}.onnx")), most, wanted, 20, nodes)
     for name, c in CHAINS.items():
         cases[name] = lambda c=c: check(chain(c[0], *c[2:]), c[1])
     failed = 0
