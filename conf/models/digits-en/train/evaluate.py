@@ -1,6 +1,7 @@
 """Count errors through the exported network, chunk by chunk; with --steno through the program itself.
 
 usage: evaluate.py DATA_DIR WORK_DIR ENCODER.onnx --part digits --speaker NAME | --part tts | --part negatives
+       | --part prompts
        [--penalty P] [--scale S] [--steno build/steno] [--json OUT]
 """
 import argparse
@@ -227,6 +228,24 @@ def tts(run, work):
     return res
 
 
+def prompts(run, work):
+    """The recorded prompts as they are, voice by voice: digits, digits in sentences, and all that holds none."""
+    res = {}
+    for pool in ("prompts", "prompts_held"):
+        got = [(k, x, t, g) for k, x, t, g in items(work, pool, "dcnw") if "~" not in g]
+        for voice in sorted({g for _, _, _, g in got}):
+            for kind, label in (("d", "isolated"), ("c", "in sentences")):
+                said = [(x, t) for k, x, t, g in got if g == voice and k == kind]
+                if said:
+                    res[f"{voice} {label}"] = run.score([x for x, _ in said], [t for _, t in said])
+            for kind, label in (("n", "phrases"), ("w", "words")):
+                waves = [x for k, x, _, g in got if g == voice and k == kind]
+                if waves:
+                    minutes, n = sum(map(len, waves)) / RATE / 60, sum(map(len, run(waves)))
+                    res[f"{voice} {label}"] = dict(minutes=round(minutes, 2), false=n, per_minute=round(n / minutes, 2))
+    return res
+
+
 def negatives(run, work):
     res = {}
 
@@ -238,8 +257,6 @@ def negatives(run, work):
         what = Counter(M.TOKENS[t].strip("▁") for h in hyps for t, _ in h)
         res[label] = dict(minutes=round(minutes, 2), false=n, per_minute=round(n / minutes, 2), what=dict(what))
     for name in ("speech_held", "speech"):
-        for _, x, _, g in items(work, name, "r"):
-            pass
         by = {}
         for _, x, _, g in items(work, name, "r"):
             by.setdefault(g, []).append(x)
@@ -276,8 +293,8 @@ def main():
     run = Steno(args.steno, args.encoder) if args.steno else Runner(args.encoder, args.penalty)
     if args.part == "digits":
         res = {s: digits(run, os.path.join(args.data, "fsdd"), s, args.scale) for s in args.speaker.split(",")}
-    elif args.part == "tts":
-        res = tts(run, args.work)
+    elif args.part in ("tts", "prompts"):
+        res = dict(tts=tts, prompts=prompts)[args.part](run, args.work)
     else:
         res = negatives(run, args.work)
     for k, v in res.items():

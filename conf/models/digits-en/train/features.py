@@ -47,3 +47,10 @@ def fbank(wave):
     spec = torch.fft.rfft(x, FFT)
     power = spec.real.square() + spec.imag.square()
     return (power @ _MEL).clamp_min(FLOOR).log()
+
+
+def white(dbfs):
+    """[40] mean mel energies (not their logarithm) of white noise at this level, full scale being a square wave."""
+    w = 2 * np.pi * np.arange(FFT // 2 + 1) / FFT
+    power = 10 ** (dbfs / 10) * (_WINDOW.numpy() ** 2).sum() * (1 + 0.97 ** 2 - 2 * 0.97 * np.cos(w))
+    return torch.tensor(power, dtype=torch.float32) @ _MEL

@@ -76,8 +76,8 @@ def tight(x, db):
 
 
 class Mixer:
-    def __init__(self, pools, seed, digits=0.34):
-        self.pools, self.rng, self.share = pools, np.random.default_rng(seed), digits
+    def __init__(self, pools, seed, digits=0.34, bare=0.0):
+        self.pools, self.rng, self.share, self.bare = pools, np.random.default_rng(seed), digits, bare
         rng = np.random.default_rng(seed + 7)
         self.rooms = {}
         for s in SECONDS:
@@ -118,7 +118,7 @@ class Mixer:
                 gap = int(rng.uniform(0, 0.12) * RATE)
             elif mode == "mid":
                 gap = int(rng.uniform(0.1, 0.45) * RATE)
-            else:
+            else:  # "long" and "cut"
                 gap = int(rng.uniform(0.3, 1.0) * RATE)
             if i == 0:
                 gap = 0
@@ -127,8 +127,9 @@ class Mixer:
                 break
             k = min(max(16, -gap), len(x) // 3)
             x = x.copy()
-            x[:k] *= np.linspace(0, 1, k)
-            x[-k:] *= np.linspace(1, 0, k)
+            if mode != "cut":
+                x[:k] *= np.linspace(0, 1, k)
+                x[-k:] *= np.linspace(1, 0, k)
             out[start:start + len(x)] += x
             pos = start + len(x)
             tokens += tok
@@ -141,14 +142,16 @@ class Mixer:
             x = tight(x, trim_db)
         return x, item[3], item[4]
 
-    def digits(self, room, words=0.0):
+    def digits(self, room, words=0.0, mode=None):
         rng = self.rng
         g = self.pools.group(rng, "d")
-        mode = pick(rng, ["ola", "ola", "ola", "none", "none", "short", "short", "short", "mid", "mid", "long"])
+        mode = mode or pick(rng, ["ola", "ola", "ola", "none", "none", "short", "short", "short", "mid", "mid", "long"])
         n = int(rng.integers(1, 11)) if rng.random() < 0.85 else int(rng.integers(8, 15))
         trim_db = {"ola": -24, "none": -28, "short": -34}.get(mode, -40 if rng.random() < 0.7 else None)
+        if mode == "cut":  # takes as they were recorded
+            n, trim_db = int(rng.integers(1, 7)), None
         items = g["items"]["d"]
-        real = g["name"].startswith("fsdd")
+        real = g["name"].startswith(("fsdd", "prompts"))
         by_digit = {}
         for it in items:
             by_digit.setdefault(it[3][0], []).append(it)
@@ -309,7 +312,8 @@ class Mixer:
         before = int(round(total * speed / 64)) * 64
         room = int(n * speed)
         lead = int(min(rng.exponential(0.35), 1.5) * RATE) if rng.random() < 0.85 else 0
-        x, tokens, phones, free = self.speech(room - lead)
+        bare = rng.random() < self.bare  # recordings cut hard, between digital silences or on a little noise
+        x, tokens, phones, free = (*self.digits(room - lead, mode="cut"), False) if bare else self.speech(room - lead)
         buf = np.zeros(before, np.float32)
         if len(x) < room - lead and rng.random() < 0.4:  # anywhere, with the tail as short as it comes
             lead = int(rng.uniform(0, room - len(x)))
@@ -319,14 +323,17 @@ class Mixer:
         k = min(len(spec), bins)
         full = np.zeros(bins, np.complex64)
         full[:k] = spec[:k] * (total / before)
-        if rng.random() < 0.55:
+        if rng.random() < 0.55 and not bare:
             full *= pick(rng, self.rooms[seconds])
-        eq = self.equalise(bins) if rng.random() < 0.75 else 1.0
+        eq = self.equalise(bins) if rng.random() < (0.3 if bare else 0.75) else 1.0
         full *= eq
         y = np.fft.irfft(full, total)[:n].astype(np.float32)
         power = float((y ** 2).mean()) * n / max(800, len(x) / speed) if len(x) else 0.08 ** 2
         rms = max(np.sqrt(power), 1e-4)
-        if rng.random() < 0.78 or (not len(x) and rng.random() < 0.8):
+        if bare:
+            if rng.random() < 0.5:
+                y = y + rng.normal(0, 10 ** (rng.uniform(-60, -25) / 20) * rms, n).astype(np.float32)
+        elif rng.random() < 0.78 or (not len(x) and rng.random() < 0.8):
             noise = self.noise(n)
             if rng.random() < 0.3:
                 noise += self.noise(n) * float(rng.uniform(0, 1)) * np.sqrt((noise ** 2).mean() + 1e-9) / 0.1
@@ -395,11 +402,12 @@ def main():
     ap.add_argument("--weights", default="", help="NAME=W,...; a pool's share of the voices, else 1")
     ap.add_argument("--shards", type=int, default=100)
     ap.add_argument("--digits", type=float, default=0.34, help="share of scenes put together from isolated digits")
+    ap.add_argument("--bare", type=float, default=0.0, help="share of scenes of recordings cut hard, without a room")
     ap.add_argument("--seed", type=int, default=0)
     args = ap.parse_args()
     torch.set_num_threads(1)
     weights = dict((k, float(v)) for k, v in (w.split("=") for w in args.weights.split(",") if w))
-    mixer = Mixer(Pools(args.work, args.pools.split(","), weights), args.seed, args.digits)
+    mixer = Mixer(Pools(args.work, args.pools.split(","), weights), args.seed, args.digits, args.bare)
     folder = os.path.join(args.work, "shards", args.name)
     os.makedirs(folder, exist_ok=True)
     for i in range(args.shards):

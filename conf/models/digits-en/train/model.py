@@ -8,6 +8,8 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
+import features
+
 TOKENS = ["<blk>", "▁zero", "▁one", "▁two", "▁three", "▁four", "▁five", "▁six", "▁seven", "▁eight", "▁nine", "▁oh",
           "<unk>"]
 BLANK, UNK = 0, 12
@@ -21,6 +23,7 @@ WINDOW = SHIFT + OVERLAP
 KERNEL = 9           # causal depthwise convolution
 DIM, HEADS, HIDDEN, LAYERS, BINS = 128, 4, 256, 4, 40
 C1, C2 = 16, 32
+FLOOR_DBFS = -70
 
 
 GROUP = 4 * CHUNK    # queries that share a window of keys in training
@@ -123,11 +126,11 @@ class Block(nn.Module):
         self.ff1, self.att, self.conv, self.ff2 = FeedForward(), Attention(), Convolution(), FeedForward()
         self.norm = nn.LayerNorm(DIM)
 
-    def forward(self, x):
-        x = x + 0.5 * self.ff1(x)
-        x = x + self.att(x)
-        x = x + self.conv(x)
-        return self.norm(x + 0.5 * self.ff2(x))
+    def forward(self, x, drop=0.0):
+        x = x + 0.5 * F.dropout(self.ff1(x), drop, self.training)
+        x = x + F.dropout(self.att(x), drop, self.training)
+        x = x + F.dropout(self.conv(x), drop, self.training)
+        return self.norm(x + 0.5 * F.dropout(self.ff2(x), drop, self.training))
 
     def step(self, x, kv, cv):
         x = x + 0.5 * self.ff1(x)
@@ -141,6 +144,7 @@ class Block(nn.Module):
 class Digits(nn.Module):
     def __init__(self, phones=0, tap=2):
         super().__init__()
+        self.register_buffer("floor", features.white(FLOOR_DBFS), persistent=False)
         self.register_buffer("mean", torch.zeros(BINS))
         self.register_buffer("scale", torch.ones(BINS))
         self.c1 = nn.Conv2d(1, C1, 3, 2)
@@ -149,9 +153,10 @@ class Digits(nn.Module):
         self.blocks = nn.ModuleList(Block() for _ in range(LAYERS))
         self.head = nn.Linear(DIM, len(TOKENS))
         self.phone_head = nn.Linear(DIM, phones) if phones else None  # training only
-        self.tap = tap
+        self.tap, self.drop = tap, 0.0
 
     def front(self, x):
+        x = torch.log(torch.exp(x) + self.floor)  # as if white noise lay under everything: digital silence is no event
         x = ((x - self.mean) * self.scale).unsqueeze(1)
         x = F.relu(self.c2(F.relu(self.c1(x))))  # [B, C2, T', 9]
         return self.proj(x.transpose(1, 2).flatten(2))
@@ -161,7 +166,7 @@ class Digits(nn.Module):
         x = self.front(x)
         phones = None
         for i, block in enumerate(self.blocks):
-            x = block(x)
+            x = block(x, self.drop)
             if self.phone_head is not None and i + 1 == self.tap:
                 phones = F.log_softmax(self.phone_head(x), -1)
         return F.log_softmax(self.head(x), -1), phones

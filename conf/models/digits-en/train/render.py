@@ -1,6 +1,6 @@
 """Render the pools: synthetic speech and recordings as 8 kHz int16, cut into items with their labels.
 
-usage: render.py DATA_DIR WORK_DIR [--part espeak|accent|natural|fsdd|speech] [--jobs N] [--scale S]
+usage: render.py DATA_DIR WORK_DIR [--part espeak|accent|natural|fsdd|prompts|speech] [--jobs N] [--scale S]
 
 A pool is pool_NAME.npy (all samples) and pool_NAME.json: items [offset, length, group, kind, tokens, phones].
 A group is one voice in one manner (accent, variant, pitch, formants); kinds are d isolated digit, s string,
@@ -25,6 +25,7 @@ import text as T
 from espeak import Espeak
 
 RATE = 8000
+SOUNDS = "/usr/share/asterisk/sounds"
 ACCENTS = ["en-us", "en-us", "en-us", "en", "en", "en-gb-x-rp", "en-gb-scotland", "en-gb-x-gbclan",
            "en-gb-x-gbcwmd", "en-029", "en-us-nyc"]
 VARIANTS = """Alex Alicia Andrea Andy Annie AnxiousAndy Denis Diogo Gene Gene2 Henrique Hugo Jacky Lee Marco Mario Michael
@@ -133,6 +134,15 @@ def manner(rng):
     return dict(formant=formant, pitch=pitch, live=float(rng.uniform(0.3, 1.7)),
                 breath=float(rng.uniform(0, 0.35)) if rng.random() < 0.4 else 0.0,
                 tilt=float(rng.uniform(-4, 4)))
+
+
+def far_manner(rng):
+    """A speaker further away from a recorded one: formants and pitch apart from each other as often as together."""
+    m = manner(rng)
+    m["formant"] = float(np.exp(rng.uniform(np.log(0.8), np.log(1.27))))
+    m["pitch"] = float(np.exp(rng.uniform(np.log(0.6), np.log(2.0)))) if rng.random() < 0.5 else \
+        float(np.exp(np.log(m["formant"]) * rng.uniform(1, 3) + rng.uniform(-0.25, 0.25)))
+    return m
 
 
 def respeak(parts, rate, rng, m, pace):
@@ -326,7 +336,7 @@ def natural_part(job):
 # ---- the recordings ----
 
 def fsdd_part(job):
-    seed, folder, speaker, warps, takes = job
+    seed, folder, speaker, warps, takes, manner_of = job
     rng = np.random.default_rng(seed)
     esp, out = Espeak(), Out()
     esp.voice("en-us")
@@ -341,13 +351,74 @@ def fsdd_part(job):
             out.add(x, gid, "d", tok, phones, do_trim=False)
             kept.append((tok, phones, analyse(trim(x), RATE)))
     for _ in range(warps):
-        m = manner(rng)
+        m = manner_of(rng)
         gid = out.group(f"fsdd:{speaker}~{m['formant']:.2f}/{m['pitch']:.2f}")
         pace = float(rng.uniform(0.85, 1.7))
         for d in range(10):
             for j in rng.permutation(takes)[:10]:
                 tok, phones, parts = kept[d * takes + j]
                 out.add(respeak(parts, RATE, rng, m, pace * float(rng.uniform(0.85, 1.2))), gid, "d", tok, phones)
+    return out
+
+
+PROMPT_VOICES = [("en", "en_US_f_Allison", 40), ("es", "es_MX_f_Allison", 4), ("fr", "fr_CA_f_June", 6),
+                 ("it", "it_IT_m_Carlo", 6)]
+HELD_PROMPTS = [("ru", "ru_RU_f_IvrvoiceRU", 0)]  # never trained on
+
+
+def pieces_of(x, longest=7 * RATE):
+    """Cut where it is quietest, so that each piece fits in a scene."""
+    out = []
+    while len(x) > longest:
+        e = np.convolve(x[3 * RATE:longest] ** 2, np.ones(400), "valid")
+        cut = 3 * RATE + int(e.argmin()) + 200
+        out.append(x[:cut])
+        x = x[cut:]
+    return out + [x]
+
+
+def prompts_part(job):
+    """Recorded prompts: English digits alone and in sentences, and a lot of running speech; other languages without
+    the digits themselves, for what is no English digit."""
+    seed, language, folder, warps, prefix, share = job
+    rng = np.random.default_rng(seed)
+    esp, out = Espeak(), Out()
+    esp.voice("en-us")
+    single = {f"digits/{d}": d for d in range(10)} | {"digits/oh": 10, "letters/o": 10}
+    texts = []
+    for path in sorted(glob.glob(os.path.join(folder, "**", "*.wav"), recursive=True)):
+        name = os.path.relpath(path, folder)[:-4]
+        top = name.split("/")[0]
+        if name in T.UNSURE or top == "silence" or (language != "en" and (top in ("digits", "letters", "phonetic")
+                                                                         or 0 in T.PROMPTS.get(name, []))):
+            continue
+        x, rate = soundfile.read(path, dtype="float32")
+        x = to_rate(x - x.mean(), rate)
+        said = T.PROMPTS.get(name, []) if language == "en" else []
+        if language == "en" and name in single:
+            w = T.DIGITS[single[name]]
+            texts.append(("d", [T.TOKEN[w]], phone_ids(esp, w), x))
+        elif said:
+            texts.append(("c", [d + 1 for d in said], [], x))
+        else:
+            texts += [("n" if len(p) > 1.3 * RATE else "w", [T.UNK], [], p) for p in pieces_of(x)]
+    if share < 1:
+        texts = texts[::max(1, round(1 / share))] + [t for t in texts if t[0] == "d"][:2]
+    gid = out.group(f"{prefix}:{language}")
+    for kind, tokens, phones, x in texts:
+        out.add(x, gid, kind, tokens, phones)
+    if not warps:
+        return out
+    other = rng.permutation([i for i, t in enumerate(texts) if t[0] in "nw"])[:150]
+    kept = [(*t[:3], analyse(trim(t[3]), RATE)) for t in [texts[i] for i in other] + [t for t in texts if t[0] in "dc"]]
+    by = {k: [i for i, t in enumerate(kept) if t[0] == k] for k in "dcnw"}
+    for _ in range(warps):
+        m = far_manner(rng)
+        gid = out.group(f"{prefix}:{language}~{m['formant']:.2f}/{m['pitch']:.2f}")
+        pace = float(rng.uniform(0.8, 1.6))
+        for i in by["d"] * 3 + [i for k, n in (("c", 22), ("n", 14), ("w", 20)) for i in rng.permutation(by[k])[:n]]:
+            kind, tokens, phones, parts = kept[i]
+            out.add(respeak(parts, RATE, rng, m, pace * float(rng.uniform(0.8, 1.25))), gid, kind, tokens, phones)
     return out
 
 
@@ -412,7 +483,13 @@ def main():
         if args.part in ("all", "fsdd"):
             speakers = sorted({os.path.basename(p).split("_")[1] for p in glob.glob(os.path.join(args.data, "fsdd", "*.wav"))})
             for i, s in enumerate(speakers):
-                run("fsdd_" + s, fsdd_part, [(50 + i, os.path.join(args.data, "fsdd"), s, part_of(24), max(5, part_of(50)))])
+                job = os.path.join(args.data, "fsdd"), s
+                run("fsdd_" + s, fsdd_part, [(50 + i, *job, part_of(24), max(5, part_of(50)), manner)])
+                run("far_" + s, fsdd_part, [(60 + i, *job, part_of(50), max(5, part_of(50)), far_manner)])
+        if args.part in ("all", "prompts"):
+            for name, voices in (("prompts", PROMPT_VOICES), ("prompts_held", HELD_PROMPTS)):
+                run(name, prompts_part, [(80 + i, lang, os.path.join(SOUNDS, folder), part_of(n) if n else 0, name, args.scale)
+                                         for i, (lang, folder, n) in enumerate(voices)])
         if args.part in ("all", "speech"):
             train, test = speech_part(args.data)
             train.save(args.work, "speech")

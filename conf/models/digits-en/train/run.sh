@@ -12,7 +12,8 @@ here=$(cd "$(dirname "$0")" && pwd)
 scale=${SCALE:-1}
 speakers="george jackson lucas nicolas yweweler"
 packages="python3-venv espeak-ng flite festival festvox-kallpc16k festvox-kdlpc16k festvox-us-slt-hts fortunes
- wamerican opus-tools sox"
+ wamerican opus-tools sox asterisk-core-sounds-en-wav asterisk-core-sounds-es-wav asterisk-core-sounds-fr-wav
+ asterisk-core-sounds-it-wav asterisk-core-sounds-ru-wav"
 die() {
     echo "run.sh: $*" >&2
     exit 66
@@ -87,18 +88,19 @@ export_to() {
     "$py" -W ignore "$here/export.py" "$1" "$2" --half
 }
 evaluate() { "$py" -W ignore "$here/evaluate.py" "$data" "$work" "$@" --scale "$scale"; }
-tune() {     # tune INIT OUT STEPS LR WARMUP EMA SYNTHETIC SPEAKER...: scenes of synthetic voices and of these speakers
-    init=$1 out=$2 steps=$3 lr=$4 warmup=$5 ema=$6 mixture=$7
-    shift 7
+tune() {     # tune INIT OUT STEPS LR WARMUP EMA OTHERS SETS SPEAKER...: scenes of other voices and SETS_SPEAKER in equal parts
+    init=$1 out=$2 steps=$3 lr=$4 warmup=$5 ema=$6 mixture=$7 sets=$8
+    shift 8
     each=$(awk -v n=$# -v m="$mixture" 'BEGIN { k = split(m, p, /[=,]/); for (i = 2; i <= k; i += 2) s += p[i]; print (1 - s) / n }')
     for s in "$@"; do
-        mixture="$mixture,fsdd_$s=$each"
+        mixture="$mixture,${sets}_$s=$each"
     done
+    # shellcheck disable=SC2086 # a list of options
     train "$out" --init "$init" --shards "$mixture" --steps "$(share "$steps")" --lr "$lr" --warmup "$(share "$warmup")" \
-        --ema "$ema" --phone-weight 0.05 --seed 5
+        --ema "$ema" --seed 5 $more
 }
 
-for part in fsdd speech espeak accent natural; do
+for part in fsdd prompts speech espeak accent natural; do
     stage "render-$part" render $part
 done
 stage mix-espeak mix espeak --pools espeak,speech --weights espeak=1,speech=0.0001 --shards "$(share 300)" --seed 1
@@ -115,7 +117,11 @@ for s in $speakers; do
     seed=$((seed + 1))
     stage "mix-$s" mix "fsdd_$s" --pools "fsdd_$s,espeak,speech" \
         --weights "fsdd_$s=1,espeak=0.03,speech=0.0001" --digits 0.8 --shards "$(share 36)" --seed $seed
+    stage "mix-far-$s" mix "far_$s" --pools "fsdd_$s,far_$s,espeak,speech" \
+        --weights "fsdd_$s=0.5,far_$s=0.5,espeak=0.03,speech=0.0001" --digits 0.8 --bare 0.15 --shards "$(share 40)" --seed 1$seed
 done
+stage mix-prompts mix prompts --pools prompts,espeak,speech --weights prompts=1,espeak=0.03,speech=0.0001 --digits 0.3 \
+    --bare 0.1 --shards "$(share 90)" --seed 71
 
 # The base hears synthetic voices only: single words first, then scenes, then scenes without the filler.
 o=$work/checkpoints
@@ -126,38 +132,50 @@ stage base-fillers train "$o/base_b.pt" --init "$o/base_a.pt" --shards espeak=0.
 stage base train "$o/base.pt" --init "$o/base_b.pt" --shards espeak=0.4,natural=0.6 --steps "$(share 1400)" \
     --lr 1.5e-3 --warmup "$(share 50)" --ema 0.998 --phone-weight 0.08 --seed 3
 
-# Leave one speaker out, to say what an unseen speaker gets: a longer base, then 2,700 steps on the others.
+# Leave one speaker out, to say what an unseen speaker gets: a base that heard no FSDD, then the four others.
 if [ "${3:-}" = --loso ]; then
-    stage base-long train "$o/base_long.pt" --init "$o/base.pt" --shards espeak=0.4,natural=0.6 --steps "$(share 6000)" \
-        --lr 1.5e-3 --warmup "$(share 100)" --ema 0.998 --phone-weight 0.06 --seed 101
+    stage base2-words train "$o/base2_a.pt" --shards espeak --words "$(share 300)" --word-pools espeak --fillers --bf16 \
+        --steps "$(share 700)" --lr 1e-3 --warmup "$(share 100)" --ema 0.998
+    stage base2-fillers train "$o/base2_b.pt" --init "$o/base2_a.pt" --shards espeak=0.4,natural=0.6 --fillers --bf16 \
+        --steps "$(share 500)" --lr 1.5e-3 --warmup "$(share 60)" --ema 0.998 --seed 2
+    stage base2 train "$o/base2.pt" --init "$o/base2_b.pt" --shards espeak=0.33,natural=0.45,prompts=0.22 --bf16 \
+        --steps "$(share 4000)" --lr 1.5e-3 --warmup "$(share 60)" --ema 0.998 --phone-weight 0.06 --dropout 0.05 --seed 3
+    more="--phone-weight 0.04 --dropout 0.06 --bf16"
     for s in $speakers; do
         others=$(echo "$speakers" | tr ' ' '\n' | grep -v "^$s$" | tr '\n' ' ')
         # shellcheck disable=SC2086 # a list of names
-        stage "loso-$s" tune "$o/base_long.pt" "$o/loso_$s.pt" 2700 1.2e-3 50 0.998 espeak=0.22,natural=0.38 $others
+        stage "loso-$s" tune "$o/base2.pt" "$o/loso_$s.pt" 2000 1.2e-3 50 0.998 espeak=0.17,natural=0.28,prompts=0.15 \
+            far $others
         stage "loso-$s-export" export_to "$o/loso_$s.pt" "$work/loso_$s"
         stage "loso-$s-count" evaluate "$work/loso_$s/encoder.onnx" --speaker "$s" --json "$work/loso_$s.json"
     done
 fi
 
-# The model that ships: the rate goes up and down six times, the last time with the voices of other languages.
+# The model that ships: the rate goes up and down eight times; from the sixth on with the voices of other languages, in the
+# last two with recorded prompts, more made speakers and hard cuts.
 last=$o/base.pt
-tune_all() {    # tune_all NAME STEPS LR WARMUP EMA SYNTHETIC
+tune_all() {    # tune_all NAME STEPS LR WARMUP EMA OTHERS SETS
     name=$1
     shift
     # shellcheck disable=SC2086 # a list of names
     stage "$name" tune "$last" "$o/$name.pt" "$@" $speakers
     last=$o/$name.pt
 }
-tune_all final-a 786 1.2e-3 20 0.995 espeak=0.2,natural=0.35
-tune_all final-b 1476 1.2e-3 20 0.995 espeak=0.2,natural=0.35
-tune_all final-c 1118 1e-3 20 0.995 espeak=0.2,natural=0.35
-tune_all final-d 3420 1.2e-3 50 0.998 espeak=0.2,natural=0.35
-tune_all final-e 5000 1.2e-3 100 0.999 espeak=0.22,natural=0.38
-tune_all final 12150 9e-4 50 0.999 espeak=0.2,natural=0.33,accent=0.1
-stage export export_to "$o/final.pt" "$work/out"
+more="--phone-weight 0.05"
+tune_all final-a 786 1.2e-3 20 0.995 espeak=0.2,natural=0.35 fsdd
+tune_all final-b 1476 1.2e-3 20 0.995 espeak=0.2,natural=0.35 fsdd
+tune_all final-c 1118 1e-3 20 0.995 espeak=0.2,natural=0.35 fsdd
+tune_all final-d 3420 1.2e-3 50 0.998 espeak=0.2,natural=0.35 fsdd
+tune_all final-e 5000 1.2e-3 100 0.999 espeak=0.22,natural=0.38 fsdd
+tune_all final-f 12150 9e-4 50 0.999 espeak=0.2,natural=0.33,accent=0.1 fsdd
+more="--phone-weight 0 --dropout 0.06 --bf16"
+tune_all final-g 4000 8e-4 100 0.999 espeak=0.17,natural=0.25,prompts=0.15,accent=0.08 far
+tune_all final 900 3.5e-4 20 0.998 espeak=0.17,natural=0.25,prompts=0.15,accent=0.08 far
+stage export export_to "$o/final-f.pt,$o/final.pt" "$work/out"    # the mean of the two: see README.md
 list=$(echo "$speakers" | tr ' ' ,)
 stage count-digits evaluate "$work/out/encoder.onnx" --speaker "$list" --json "$work/digits.json"
 stage count-tts evaluate "$work/out/encoder.onnx" --part tts
+stage count-prompts evaluate "$work/out/encoder.onnx" --part prompts
 stage count-negatives evaluate "$work/out/encoder.onnx" --part negatives
 if [ "${INSTALL:-0}" = 1 ]; then
     cp "$work/out/encoder.onnx" "$work/out/tokens.txt" "$here/.."

@@ -51,6 +51,25 @@ ACCENTED = {
     "da": ["siro van tu sri får fajv siks seven ejt najn å"],
 }
 
+# Debian's prompts for the telephone exchange Asterisk, by file: the digits said in them, in order. A prompt not named
+# here or in UNSURE holds none. A word `for`, `to` or `one` that is no number counts as none, as in the sentences above.
+PROMPTS = {
+    "dictate/forhelp": [0], "dictate/record_help": [1, 8], "dir-instr": [1], "dir-multi9": [9], "dir-usingkeypad": [7, 9],
+    "followme/options": [1, 2], "vm-advopts": [3], "vm-calldiffnum": [2], "vm-Cust1": [5], "vm-Cust2": [6], "vm-Cust3": [7],
+    "vm-Cust4": [8], "vm-Cust5": [9], "vm-delete": [7], "vm-forward-multiple": [1, 2], "vm-forwardoptions": [1, 2],
+    "vm-forward": [1, 2], "vm-instructions": [1], "vm-leavemsg": [5], "vm-next": [6], "vm-onefor-full": [1], "vm-onefor": [1],
+    "vm-opts": [2, 3, 0], "vm-prev": [4], "vm-reachoper": [0], "vm-repeat": [5], "vm-review": [1, 2, 3],
+    "vm-review-nonurgent": [4], "vm-review-urgent": [4], "vm-savemessage": [9], "vm-saveoper": [1], "vm-tempgreeting2": [1, 2],
+    "vm-tempgreeting": [1], "vm-tocallback": [2], "vm-tocallnum": [1], "vm-toenternumber": [1], "vm-toforward": [8],
+    "vm-tohearenv": [3], "vm-tomakecall": [4], "vm-toreply": [1], "vm-torerecord": [3], "vm-undelete": [7],
+}
+# Digits too many or too far apart for a scene, a digit that may or may not count, or no certain transcript.
+UNSURE = """basic-pbx-ivr-main conf-adminmenu-162 conf-adminmenu-18 conf-adminmenu-menu8 conf-adminmenu conf-usermenu-162
+conf-usermenu demo-instruct dictate/play_help dir-intro-fn dir-intro priv-callee-options screen-callee-options vm-options
+vm-opts-full vm-msginstruct if-correct-press to-call-this-number to-listen-to-it to-rerecord-it spy-h323 conf-onlyone
+confbridge-only-one one-moment-please demo-enterkeywords for vm-for dir-multi2 phonetic/9_p confbridge-mute-extended
+confbridge-lock-extended beep beeperr ascending-2tone descending-2tone confbridge-join confbridge-leave tt-monkeys""".split()
+
 
 def digit_string(rng, low=2, high=10):
     n = int(rng.integers(low, high + 1))

@@ -19,14 +19,17 @@ from render import PHONES
 BATCH_FRAMES = 6400
 
 
-def warp_matrices():
-    """Vocal tract length by interpolation between mel bins: [25, 40, 40] for factors 0.88 to 1.12."""
+def warp_matrices(rng, n=400):
+    """Other vocal tracts by interpolation between mel bins [n, 40, 40]: one factor of 0.84 to 1.2 for all, and each
+    region of the spectrum a little apart from it, as formants are."""
     mel = lambda f: 1127 * np.log(1 + f / 700)
     hz = lambda m: 700 * (np.exp(m / 1127) - 1)
     step = (mel(3800) - mel(60)) / (M.BINS + 1)
     centre = hz(mel(60) + step * (np.arange(M.BINS) + 1))
     out = []
-    for a in np.linspace(0.88, 1.12, 25):
+    for _ in range(n):
+        local = np.interp(np.arange(M.BINS), np.linspace(0, M.BINS - 1, 6), rng.normal(0, 0.035, 6))
+        a = np.exp(rng.uniform(np.log(0.84), np.log(1.2)) + local)
         src = np.clip((mel(centre / a) - mel(60)) / step - 1, 0, M.BINS - 1)
         k = np.minimum(src.astype(int), M.BINS - 2)
         w = np.zeros((M.BINS, M.BINS), np.float32)
@@ -34,6 +37,19 @@ def warp_matrices():
         w[k + 1, np.arange(M.BINS)] += src - k
         out.append(w)
     return torch.from_numpy(np.stack(out))
+
+
+def pace(x, rng):
+    """x [B, T, BINS]: each scene read at a pace that changes from word to word, by about 15 %; its ends stay."""
+    b, t, _ = x.shape
+    knots = max(2, t // 32)
+    at = np.linspace(0, t - 1, knots)
+    src = np.stack([np.interp(np.arange(t), at, at + np.r_[0, rng.normal(0, 3, knots - 2), 0]) for _ in range(b)])
+    src = np.clip(np.maximum.accumulate(src, 1), 0, t - 1.001)
+    k = torch.from_numpy(src.astype(np.int64))
+    f = torch.from_numpy((src - k.numpy()).astype(np.float32))[..., None]
+    rows = torch.arange(b)[:, None]
+    return x[rows, k] * (1 - f) + x[rows, k + 1] * f
 
 
 class Shards:
@@ -45,7 +61,7 @@ class Shards:
             self.names.append(name)
             self.weights.append(float(w or 1))
         self.weights = np.array(self.weights) / sum(self.weights)
-        self.paths, self.read, self.warps = {}, 0, warp_matrices()
+        self.paths, self.read, self.warps = {}, 0, warp_matrices(rng)
 
     def batch(self, augment=True):
         rng = self.rng
@@ -65,7 +81,11 @@ class Shards:
         toks = [torch.from_numpy(tok[t0[r]:t0[r] + tok_n[r]].astype(np.int64)) for r in rows]
         phs = [torch.from_numpy(ph[p0[r]:p0[r] + ph_n[r]].astype(np.int64)) for r in rows]
         if augment:
-            x = torch.bmm(x, self.warps[torch.from_numpy(rng.integers(0, 25, len(rows)))])
+            x = torch.bmm(x, self.warps[torch.from_numpy(rng.integers(0, len(self.warps), len(rows)))])
+            x = pace(x, rng)
+            tilt = np.stack([np.interp(np.arange(M.BINS), np.linspace(0, M.BINS - 1, 6), rng.normal(0, 0.35, 6))
+                             for _ in rows]).astype(np.float32)
+            x = (x + torch.from_numpy(tilt)[:, None]).clamp_min(features.LOG_FLOOR)
             self.mask(x)
         return x, toks, phs, torch.from_numpy(free[rows])
 
@@ -73,7 +93,7 @@ class Shards:
         rng = self.rng
         for i in range(len(x)):
             for _ in range(int(rng.integers(0, 3))):
-                w, k = int(rng.integers(1, 7)), int(rng.integers(0, M.BINS - 6))
+                w, k = int(rng.integers(1, 9)), int(rng.integers(0, M.BINS - 8))
                 x[i, :, k:k + w] = x[i, :, k:k + w].mean()
             for _ in range(int(rng.integers(0, x.shape[1] // 150 + 1))):
                 w, k = int(rng.integers(1, 9)), int(rng.integers(0, x.shape[1] - 9))
@@ -112,9 +132,11 @@ def ctc(logp, targets, blank=0):
     return F.ctc_loss(logp.transpose(0, 1), flat, lens, n, blank=blank, reduction="none", zero_infinity=True).sum()
 
 
-def loss_of(net, batch, phone_weight, fillers):
+def loss_of(net, batch, phone_weight, fillers, half):
     x, toks, phs, free = batch
-    logp, phones = net(x)
+    with torch.autocast("cpu", torch.bfloat16, enabled=half):
+        logp, phones = net(x)
+    logp, phones = logp.float(), phones.float()
     known = (~free).nonzero().flatten().tolist()
     if fillers:  # a filler for every other word; a recording without transcript may hold any number of them
         loss = ctc(logp[known], [toks[i] for i in known])
@@ -143,6 +165,8 @@ def main():
     ap.add_argument("--word-pools", default="espeak,natural")
     ap.add_argument("--phone-weight", type=float, default=0.15)
     ap.add_argument("--fillers", action="store_true", help="count the other words as <unk>")
+    ap.add_argument("--dropout", type=float, default=0.0)
+    ap.add_argument("--bf16", action="store_true", help="matrix products in bfloat16; weights and sums stay f32")
     ap.add_argument("--ema", type=float, default=0.999)
     ap.add_argument("--threads", type=int, default=1)
     ap.add_argument("--seed", type=int, default=1)
@@ -154,9 +178,12 @@ def main():
     words = Words(args.work, args.word_pools.split(","), data.rng) if args.words else None
     net = M.Digits(phones=len(PHONES) + 1)
     if args.init:
-        net.load_state_dict(torch.load(args.init, weights_only=True)["model"])
+        found = torch.load(args.init, weights_only=True)["model"]
+        absent = net.load_state_dict(found, strict=False)  # a phone head is left over or begun anew
+        assert not [k for k in sum(absent, []) if not k.startswith("phone_head")], absent
     else:
         x = torch.cat([data.batch(False)[0].flatten(0, 1) for _ in range(12)])
+        x = torch.log(torch.exp(x) + net.floor)
         net.mean.copy_(x.mean(0))
         net.scale.copy_(1 / x.std(0))
     decay = [p for p in net.parameters() if p.ndim > 1]
@@ -166,6 +193,7 @@ def main():
     ema = {k: v.clone() for k, v in net.state_dict().items()}
     start, step, seen, log = time.time(), 0, 0, []
     net.train()
+    net.drop = args.dropout
 
     def save(path):
         torch.save(dict(model=ema, steps=step, seconds=seen), path + ".part")
@@ -178,7 +206,7 @@ def main():
         for g in opt.param_groups:
             g["lr"] = lr
         batch = words.batch() if step < args.words else data.batch()
-        main_loss, aux, loss = loss_of(net, batch, args.phone_weight, args.fillers)
+        main_loss, aux, loss = loss_of(net, batch, args.phone_weight, args.fillers, args.bf16)
         opt.zero_grad(set_to_none=True)
         loss.backward()
         norm = torch.nn.utils.clip_grad_norm_(net.parameters(), 2.0)
