@@ -88,8 +88,11 @@ static bool fit(const struct steno_node *n)
 /* Integers that inference knows to be those of an earlier value. */
 static bool known_before(struct steno_graph *g, struct steno_node *n)
 {
-    const struct steno_value *v = n->n_out == 1 && n->out[0] != STENO_NONE ? &g->values[n->out[0]] : NULL;
-    if (!v || v->equals == STENO_NONE || v->is_output || !v->uses || g->parent ||
+    const struct steno_value *v;
+    if (n->n_out != 1 || n->out[0] == STENO_NONE)
+        return false;
+    v = &g->values[n->out[0]];
+    if (v->equals == STENO_NONE || v->is_output || !v->uses || g->parent ||
         !steno_pass_replace(g, n->out[0], v->equals))
         return false;
     n->dead = true;

@@ -1,6 +1,6 @@
-/* What language models are written with: attention under a causal Where, Q, K and V by Split, products on
- * flattened rows (GPT-2's Conv1D), and the shape arithmetic of past and present lengths. Each with a near
- * miss, against the graph without passes. */
+/* What language models are written with: attention under a causal Where, Q, K and V by Split,
+ * products on flattened rows (GPT-2's Conv1D), and the shape arithmetic of past and present lengths.
+ * Each with a near miss, against the graph without passes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -103,8 +103,8 @@ static void flattened_heads_are_joined(void **state)
 {
     struct mk_graph *m = start();
     (void)state;
-    pc_graph(m, "heads = [0,0,3,4]; Reshape x,heads h; Exp h e; rows = [-1,12]; Reshape e,rows xf;"
-                "w : 12,8; Gemm xf,w g;" LEADING "Reshape g,target y; -> y");
+    pc_graph(m, "heads = [0,0,3,4]; Reshape x,heads h; Exp h e; rows = [-1,12];"
+                "Reshape e,rows xf; w : 12,8; Gemm xf,w g;" LEADING "Reshape g,target y; -> y");
     pc_check(m, "flat", true, 4, 1e-5f);
 }
 
