@@ -12,7 +12,8 @@ faster. With one thread the times are processor time of that thread, on a machin
 on the wall: a core shared with others counts only for its share. Every measured row is written at once to build/bench/results.json and not measured again without --again:
 a run that was cut short goes on where it was.
 
-bf16 is our bf16 weights against ONNX Runtime's f32; int8 is the graph that ONNX Runtime's quantizer made, in both.
+bf16 is our bf16 weights against ONNX Runtime's f32; int8 is the graph that ONNX Runtime's quantizer made in both, ours with
+--precision int8: products that the quantizer left in f32 (subsampling) are in 8 bits too.
 Graphs without weights come from $STENO_SHARED (../shared by default) and are filled into build/bench/models.
 """
 import argparse
@@ -119,7 +120,7 @@ def measure(row, precision, a):
         return None
     sess = ort_session(path, a.threads)
     alone = {**row.shapes, **row.alone}
-    feed, ours_at = feeds(sess, alone), "fp32" if quantized else precision
+    feed, ours_at = feeds(sess, alone), precision
     clock(sess, feed, 1, a.threads)
     first_ms = min(clock(sess, feed, 1, a.threads))
 
