@@ -20,43 +20,27 @@ static bool has_perm(const struct steno_node *n, int64_t a, int64_t b, int64_t c
     const int64_t *p = n ? steno_node_ints(n, "perm", &count) : NULL;
     return p && count == 3 && p[0] == a && p[1] == b && p[2] == c;
 }
-
-static bool all_are(const struct steno_node *n, const char *attr, int64_t want, int64_t otherwise)
-{
-    size_t count;
-    const int64_t *v = steno_node_ints(n, attr, &count);
-    for (size_t i = 0; v && i < count; i++)
-        if (v[i] != want)
-            return false;
-    return v || otherwise == want;
-}
-
 /* Taps of a depthwise Conv of stride 1 with `pad` zeros at both ends; 0 when it is none. */
 static int64_t taps(const struct steno_graph *g, const struct steno_node *n, bool centred)
 {
     const struct steno_tensor *w = g->values[n->in[1]].constant;
     int64_t k;
     if (!w || !w->data || w->dtype != STENO_F32 || w->shape.rank != 3 || w->shape.dim[1] != 1 ||
-        steno_node_int(n, "group", 1) != w->shape.dim[0] || !all_are(n, "strides", 1, 1) ||
-        !all_are(n, "dilations", 1, 1) || strcmp(steno_node_str(n, "auto_pad", "NOTSET"), "NOTSET"))
+        steno_node_int(n, "group", 1) != w->shape.dim[0] || !steno_pass_ints_are(n, "strides", 1, 1) ||
+        !steno_pass_ints_are(n, "dilations", 1, 1) || strcmp(steno_node_str(n, "auto_pad", "NOTSET"), "NOTSET"))
         return 0;
     k = w->shape.dim[2];
     if (n->n_in > 2 && n->in[2] != STENO_NONE && !steno_pass_vector(g, n->in[2], w->shape.dim[0]))
         return 0;
-    return all_are(n, "pads", centred ? k / 2 : 0, 0) && (!centred || k % 2) ? k : 0;
+    return steno_pass_ints_are(n, "pads", centred ? k / 2 : 0, 0) && (!centred || k % 2) ? k : 0;
 }
 
 /* Slice of axis 2 from `from` to the end in steps of one. */
 static bool cuts(const struct steno_graph *g, const struct steno_node *n, int64_t from, int64_t extent)
 {
-    double start, end, axis, step = 1;
-    if (n->opset < 10 || n->n_in < 4 || !steno_pass_scalar(g, n->in[1], &start) ||
-        !steno_pass_scalar(g, n->in[2], &end) || !steno_pass_scalar(g, n->in[3], &axis) ||
-        steno_numel(g->values[n->in[1]].constant) != 1 ||
-        (n->n_in > 4 && n->in[4] != STENO_NONE && !steno_pass_scalar(g, n->in[4], &step)))
-        return false;
-    return (axis == 2 || axis == -1) && step == 1 && end >= (double)extent &&
-           (start == (double)from || start == (double)(from - extent));
+    struct steno_pass_cut c;
+    return steno_pass_cut_of(g, n, &c) && (c.axis == 2 || c.axis == -1) && c.end >= (double)extent &&
+           (c.start == (double)from || c.start == (double)(from - extent));
 }
 
 /* What comes after the cache: [a mask over] x turned. */

@@ -8,16 +8,6 @@
 
 #include <string.h>
 
-static bool all(const struct steno_node *n, const char *attr, int64_t want)
-{
-    size_t count;
-    const int64_t *v = steno_node_ints(n, attr, &count);
-    for (size_t i = 0; i < count; i++)
-        if (v[i] != want)
-            return false;
-    return true;
-}
-
 static bool plain_depthwise(const struct steno_graph *g, const struct steno_node *c)
 {
     const struct steno_tensor *w = c->n_in > 1 ? g->values[c->in[1]].constant : NULL;
@@ -28,7 +18,7 @@ static bool plain_depthwise(const struct steno_graph *g, const struct steno_node
            w->shape.dim[2] > 0 && steno_node_int(c, "group", 1) == w->shape.dim[0] &&
            (c->n_in < 3 || c->in[2] == STENO_NONE ||
             steno_pass_vector(g, c->in[2], w->shape.dim[0])) &&
-           all(c, "strides", 1) && all(c, "dilations", 1) &&
+           steno_pass_ints_are(c, "strides", 1, 1) && steno_pass_ints_are(c, "dilations", 1, 1) &&
            (!pads || (n == 2 && pads[0] >= 0 && pads[1] >= 0 && pads[0] < w->shape.dim[2] &&
                       pads[1] < w->shape.dim[2])) &&
            (!strcmp(pad, "NOTSET") || (!strcmp(pad, "VALID") && !pads)) &&

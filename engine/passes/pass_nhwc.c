@@ -35,15 +35,8 @@ static bool is(const struct steno_node *n, const char *type)
 
 static bool plain_window(const struct steno_node *n)
 {
-    static const char *const names[] = {"strides", "dilations", "pads"};
-    for (size_t k = 0; k < 3; k++) {
-        size_t count;
-        const int64_t *v = steno_node_ints(n, names[k], &count);
-        for (size_t i = 0; v && i < count; i++)
-            if (v[i] != (k < 2))
-                return false;
-    }
-    return true;
+    return steno_pass_ints_are(n, "strides", 1, 1) && steno_pass_ints_are(n, "dilations", 1, 1) &&
+           steno_pass_ints_are(n, "pads", 0, 0);
 }
 
 static bool conv_fits(const struct steno_graph *g, const struct steno_node *n)

@@ -13,16 +13,6 @@ static bool is(const struct steno_node *n, const char *type)
     return n && !*n->domain && !strcmp(n->op_type, type);
 }
 
-static bool uniform(const struct steno_node *n, const char *attr, int64_t want)
-{
-    size_t count;
-    const int64_t *v = steno_node_ints(n, attr, &count);
-    for (size_t i = 0; i < count; i++)
-        if (v[i] != want)
-            return false;
-    return true;
-}
-
 static bool is_pointwise(const struct steno_graph *g, const struct steno_node *c)
 {
     const struct steno_tensor *w = is(c, "Conv") ? g->values[c->in[1]].constant : NULL;
@@ -30,7 +20,7 @@ static bool is_pointwise(const struct steno_graph *g, const struct steno_node *c
            w->shape.dim[2] == 1 && steno_node_int(c, "group", 1) == 1 &&
            (c->n_in < 3 || c->in[2] == STENO_NONE ||
             steno_pass_vector(g, c->in[2], w->shape.dim[0])) &&
-           uniform(c, "strides", 1) && uniform(c, "pads", 0);
+           steno_pass_ints_are(c, "strides", 1, 1) && steno_pass_ints_are(c, "pads", 0, 0);
 }
 
 /* W [out, in, 1] as [in, out]. */

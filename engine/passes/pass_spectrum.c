@@ -12,14 +12,9 @@
 static bool cuts(const struct steno_graph *g, const struct steno_node *n, int64_t from, int64_t to,
                  int64_t all)
 {
-    double start, end, axis, step = 1;
-    if (n->opset < 10 || n->n_in < 4 || !steno_pass_scalar(g, n->in[1], &start) ||
-        !steno_pass_scalar(g, n->in[2], &end) || !steno_pass_scalar(g, n->in[3], &axis) ||
-        steno_numel(g->values[n->in[1]].constant) != 1 ||
-        (n->n_in > 4 && n->in[4] != STENO_NONE && !steno_pass_scalar(g, n->in[4], &step)))
-        return false;
-    return (axis == 1 || axis == -2) && step == 1 && start == (double)from &&
-           (to == all ? end >= (double)all : end == (double)to);
+    struct steno_pass_cut c;
+    return steno_pass_cut_of(g, n, &c) && (c.axis == 1 || c.axis == -2) && c.start == (double)from &&
+           (to == all ? c.end >= (double)all : c.end == (double)to);
 }
 
 /* The Slice whose square v is. */

@@ -61,6 +61,16 @@ bool steno_pass_is(const struct steno_node *n, const char *type);
 struct steno_node *steno_pass_producer(struct steno_graph *g, steno_vid v);
 /* The only value that all of a constant's elements have; false for other values. */
 bool steno_pass_scalar(const struct steno_graph *g, steno_vid v, double *out);
+/* Every number of the attribute is `want`; an absent one stands for `otherwise`. */
+bool steno_pass_ints_are(const struct steno_node *n, const char *attr, int64_t want,
+                         int64_t otherwise);
+/* A Slice of one axis in steps of one, all constant (opset 10 on): where it begins and ends; false
+ * for others. */
+struct steno_pass_cut {
+    double start, end, axis;
+};
+bool steno_pass_cut_of(const struct steno_graph *g, const struct steno_node *n,
+                       struct steno_pass_cut *out);
 /* The one node that reads v, when v is read once and is no graph output; else NULL. */
 struct steno_node *steno_pass_only_reader(struct steno_graph *g, steno_vid v);
 /* The node that writes v when it is `type` of ai.onnx and v is read once only; else NULL. */

@@ -137,6 +137,28 @@ bool steno_pass_scalar(const struct steno_graph *g, steno_vid v, double *out)
     return true;
 }
 
+bool steno_pass_ints_are(const struct steno_node *n, const char *attr, int64_t want,
+                         int64_t otherwise)
+{
+    size_t count;
+    const int64_t *v = steno_node_ints(n, attr, &count);
+    for (size_t i = 0; v && i < count; i++)
+        if (v[i] != want)
+            return false;
+    return v || otherwise == want;
+}
+
+bool steno_pass_cut_of(const struct steno_graph *g, const struct steno_node *n,
+                       struct steno_pass_cut *out)
+{
+    double step = 1;
+    return n->opset >= 10 && n->n_in >= 4 && steno_pass_scalar(g, n->in[1], &out->start) &&
+           steno_pass_scalar(g, n->in[2], &out->end) && steno_pass_scalar(g, n->in[3], &out->axis) &&
+           steno_numel(g->values[n->in[1]].constant) == 1 &&
+           (n->n_in < 5 || n->in[4] == STENO_NONE || steno_pass_scalar(g, n->in[4], &step)) &&
+           step == 1;
+}
+
 bool steno_pass_clip(const struct steno_graph *g, const struct steno_node *n, float *lo, float *hi)
 {
     float *const bound[2] = {lo, hi};

@@ -11,49 +11,7 @@
 #include <cmocka.h>
 
 #include "steno.h"
-
-static size_t allocations;
-
-void *__real_malloc(size_t n);
-void *__real_calloc(size_t n, size_t size);
-void *__real_realloc(void *p, size_t n);
-void *__real_aligned_alloc(size_t align, size_t n);
-int __real_posix_memalign(void **p, size_t align, size_t n);
-void *__wrap_malloc(size_t n);
-void *__wrap_calloc(size_t n, size_t size);
-void *__wrap_realloc(void *p, size_t n);
-void *__wrap_aligned_alloc(size_t align, size_t n);
-int __wrap_posix_memalign(void **p, size_t align, size_t n);
-
-void *__wrap_malloc(size_t n)
-{
-    allocations++;
-    return __real_malloc(n);
-}
-
-void *__wrap_calloc(size_t n, size_t size)
-{
-    allocations++;
-    return __real_calloc(n, size);
-}
-
-void *__wrap_realloc(void *p, size_t n)
-{
-    allocations++;
-    return __real_realloc(p, n);
-}
-
-void *__wrap_aligned_alloc(size_t align, size_t n)
-{
-    allocations++;
-    return __real_aligned_alloc(align, n);
-}
-
-int __wrap_posix_memalign(void **p, size_t align, size_t n)
-{
-    allocations++;
-    return __real_posix_memalign(p, align, n);
-}
+#include "tests/support/alloc_count.h"
 
 /* 0.1 s pieces: words of 0.2 s with gaps, and a pause for an endpoint now and then. */
 static void fill(float *pcm, size_t n, int rate, int piece)
