@@ -50,7 +50,7 @@ ext_cflags := $(shell pkg-config --cflags $(lib_pkgs) $(srv_pkgs) 2>/dev/null | 
 ALL_CFLAGS = $(base_cflags) $(ext_cflags) $(CPPFLAGS) $(CFLAGS)
 ALL_LDFLAGS = -pie -pthread -Wl,-z,relro,-z,now -Wl,--as-needed $(san_flags) $(LDFLAGS)
 lib_libs := $(shell pkg-config --libs $(lib_pkgs) 2>/dev/null) -lm
-srv_libs := $(shell pkg-config --libs $(srv_pkgs) 2>/dev/null)
+srv_libs := $(shell pkg-config --libs $(srv_pkgs) 2>/dev/null) -lev
 cli_libs := $(shell pkg-config --libs $(cli_pkgs) 2>/dev/null)
 
 # ---- sources ---------------------------------------------------------------------------------

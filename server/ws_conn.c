@@ -547,6 +547,15 @@ static size_t read_frames(conn *c, char *p, size_t n)
     return c->deaf ? n : at;
 }
 
+/* A turn to write, if there is anything to say: most audio is answered later or not at all. */
+static void ask_to_write(conn *c)
+{
+    struct steno_ws_session_state st;
+    steno_ws_session_get_state(c->session, &st);
+    if (c->hs.memory || c->pong || c->ping || st.queued || st.close)
+        lws_callback_on_writable(c->wsi);
+}
+
 /* Keep what could not be read now. */
 static void keep(conn *c, const char *p, size_t n)
 {
@@ -572,7 +581,7 @@ void steno_ws_conn_receive(conn *c, char *p, size_t n)
     if (used < n)
         keep(c, p + used, n - used);
     update_flow(c);
-    lws_callback_on_writable(c->wsi);
+    ask_to_write(c);
 }
 
 /* Go on with what was kept while the session was paused. */
@@ -599,7 +608,7 @@ void steno_ws_conn_attend(conn *c)
     if (!c->wsi)
         return;
     read_on(c);
-    lws_callback_on_writable(c->wsi);
+    ask_to_write(c);
 }
 
 /* ---- what goes --------------------------------------------------------------------------- */
@@ -702,7 +711,7 @@ int steno_ws_conn_write(conn *c)
         return -1;
     read_on(c); /* it may have been paused until answers were read */
     if (any) {
-        lws_callback_on_writable(c->wsi);
+        ask_to_write(c);
         return 0;
     }
     steno_ws_session_get_state(c->session, &st);

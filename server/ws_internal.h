@@ -54,6 +54,7 @@ struct steno_ws {
     const struct steno_ws_owner *owner;
     void *user;
     struct lws_context *ctx;
+    struct ev_loop *loop; /* NULL: libwebsockets polls */
     struct lws_vhost *vhost;
     struct lws_protocols protocols[2];
     lws_sorted_usec_list_t sweep;
