@@ -137,7 +137,9 @@ static steno_status optimize(steno_network *n, const struct steno_network_option
                                  .eval = pass_eval,
                                  .refused = opt->refused,
                                  .refused_arg = opt->refused_arg,
-                                 .cut_after = opt->part != STENO_PART_ALL};
+                                 .cut_after = opt->part != STENO_PART_ALL,
+                                 .rows_in_8_bits =
+                                     opt->precision == STENO_INT8_WEIGHTS && !opt->rewrite_only};
     int level = opt->opt_level < 0 ? 3 : opt->opt_level, changed = 0;
     steno_status st = steno_ws_init(&ws, &n->k, 1, err);
     if (!st)

@@ -9,7 +9,7 @@
 
 /* ---- packed weights ---- */
 
-static int32_t zero_at(const struct steno_tensor *z, size_t i)
+int32_t steno_ops_zero_at(const struct steno_tensor *z, size_t i)
 {
     return z->dtype == STENO_U8 ? ((const uint8_t *)z->data)[i] : ((const int8_t *)z->data)[i];
 }
@@ -17,7 +17,7 @@ static int32_t zero_at(const struct steno_tensor *z, size_t i)
 static void widen_zeros(int32_t *to, const struct steno_tensor *z, size_t from, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        to[i] = zero_at(z, from + i);
+        to[i] = steno_ops_zero_at(z, from + i);
 }
 
 void steno_packed_i8_free(void *priv)
@@ -28,25 +28,34 @@ void steno_packed_i8_free(void *priv)
     free(w);
 }
 
-static bool fill(const steno_kernels *k, struct steno_packed_i8 *w, const void *q, steno_dtype t,
-                 bool trans, const struct steno_tensor *zero)
+bool steno_ops_pack_i8(const steno_kernels *k, void *packed, const struct steno_weights_i8 *w,
+                       const struct steno_tensor *zero)
 {
+    struct steno_weights_i8 all = *w;
     size_t zeros = zero ? steno_numel(zero) : 0;
     int32_t *z = zeros ? malloc(zeros * sizeof *z) : NULL;
     if (zeros && !z)
         return false;
     if (z)
         widen_zeros(z, zero, 0, zeros);
-    k->gemm_i8_pack(w->data, &(struct steno_weights_i8){.k = w->k,
+    all.zero = z;
+    all.zero_step = zeros > 1;
+    k->gemm_i8_pack(packed, &all);
+    free(z);
+    return true;
+}
+
+static bool fill(const steno_kernels *k, struct steno_packed_i8 *w, const void *q, steno_dtype t,
+                 bool trans, const struct steno_tensor *zero)
+{
+    return steno_ops_pack_i8(k, w->data,
+                             &(struct steno_weights_i8){.k = w->k,
                                                         .n = w->n,
                                                         .b = q,
                                                         .ldb = trans ? w->k : w->n,
                                                         .trans = trans,
-                                                        .is_signed = t == STENO_I8,
-                                                        .zero = z,
-                                                        .zero_step = zeros > 1});
-    free(z);
-    return true;
+                                                        .is_signed = t == STENO_I8},
+                             zero);
 }
 
 steno_status steno_packed_i8_new(const steno_kernels *k, const void *q, steno_dtype t, bool trans,
@@ -183,7 +192,7 @@ static steno_status a_zeros(struct steno_op_ctx *ctx, const struct steno_product
     if (!z)
         return steno_ops_nomem(ctx, err);
     for (size_t i = 0; i < (n > 1 ? rows : 1); i++)
-        z[i] = zero_at(x->a_zero, i % n);
+        z[i] = steno_ops_zero_at(x->a_zero, i % n);
     *out = z;
     return STENO_OK;
 }

@@ -38,6 +38,12 @@ void steno_packed_i8_free(void *w); /* a release function; accepts NULL */
 STENO_MUST steno_status steno_prep_pack_i8(struct steno_prep *pc, int w_in, int zero_in,
                                            struct steno_packed_i8 **out, steno_err *err);
 
+/* Element i of zero points, u8 or i8. */
+int32_t steno_ops_zero_at(const struct steno_tensor *z, size_t i);
+/* gemm_i8_pack with the zero points of a tensor: NULL, one or one for each column. False: no memory. */
+bool steno_ops_pack_i8(const steno_kernels *k, void *packed, const struct steno_weights_i8 *w,
+                       const struct steno_tensor *zero);
+
 /* One product (or a batch of them) as an operator has it. */
 struct steno_product_i8 {
     const struct steno_tensor *a, *a_zero; /* zero NULL = 0; one, one for each row of a matrix, or

@@ -1,9 +1,11 @@
 /* Operators of domain ai.steno, made by passes (engine/passes), never read from files as such: each
  * is a chain of ONNX operators in one loop.
  *
- * Linear            X [..., K], W [K, N] constant, bias [N]?, residual [..., N]?
+ * Linear            X [..., K], W [K, N] constant, bias [N]?, residual [..., N]?, scale [1 or N]?,
+ *                   zero [1 or N]?
  *                   y = act(alpha * X W + bias) + residual; attributes act (enum steno_act), alpha,
- *                   act_min and act_max (Clip)
+ *                   act_min and act_max (Clip). W is f32, or bytes that stand for
+ *                   (W - zero) * scale; those multiply rows of X rounded to 8 bits
  * Glu               X [..., 2 N] = [a, b]; y [..., N] = a * sigmoid(b)
  * DepthwiseConv1d   X [B, S, C], W [C, 1, K] constant, bias [C]?; y [B, S + pads - K + 1, C]
  *                   y[b, t, c] = act(sum_k X[b, t + k - pads[0], c] W[c, 0, k] + bias[c]), zeros
@@ -43,7 +45,10 @@ static steno_status prepare_linear(struct steno_prep *pc, void **priv, steno_err
     l->act_max = steno_node_float(node, "act_max", 0);
     st = steno_prep_weights(pc, 1, false, &l->w, err);
     if (!st && !l->w)
-        st = steno_fail(err, STENO_ERR_FORMAT, "weights must be constant, f32, of rank 2");
+        st = steno_prep_weights_bytes(pc, 1, 4, &l->w, err);
+    if (!st && !l->w)
+        st = steno_fail(err, STENO_ERR_FORMAT,
+                        "weights must be constant, of rank 2, f32 or bytes with a scale");
     if (st) {
         release_linear(l);
         return st;

@@ -1,7 +1,8 @@
 /* ai.steno LateAttention, made by pass late: attention of few queries to rows that have not been
  * projected to keys and values.
  *
- * Q [B, T, h d], X [B or 1, S, C], Wk [C, h d] and Wv [C, h v] constant, mask?, bias [h v]?
+ * Q [B, T, h d], X [B or 1, S, C], Wk [C, h d] and Wv [C, h v] constant, mask?, bias [h v]?, and
+ * where Wk and Wv are bytes the scale and zero point of each, as in Linear
  *     K = X Wk, V = X Wv + bias;  y = Softmax(scale * Q K' + mask) V by heads: [B, T, h v]
  * mask as in Attention (op_fused_attention.c). A bias of K adds the same to all scores of a row, which
  * Softmax does not see: there is no input for it. Attributes: heads, size (d), v_size (v), scale,
@@ -20,7 +21,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { IN_Q, IN_X, IN_WK, IN_MASK, IN_WV, IN_BIAS };
+enum { IN_Q, IN_X, IN_WK, IN_MASK, IN_WV, IN_BIAS, IN_WK_SCALE, IN_WV_SCALE = 8 };
 
 struct late {
     size_t heads, size, v_size, c;
@@ -40,7 +41,8 @@ static void release_late(void *priv)
 
 static bool fits(const struct steno_tensor *w, size_t rows, size_t cols)
 {
-    return w && w->dtype == STENO_F32 && w->shape.rank == 2 && w->shape.dim[0] == (int64_t)rows &&
+    return w && (w->dtype == STENO_F32 || w->dtype == STENO_I8 || w->dtype == STENO_U8) &&
+           w->shape.rank == 2 && w->shape.dim[0] == (int64_t)rows &&
            w->shape.dim[1] == (int64_t)cols;
 }
 
@@ -70,11 +72,11 @@ static steno_status prepare_late(struct steno_prep *pc, void **priv, steno_err *
     if (!read_attributes(pc, l)) {
         free(l);
         return steno_fail(err, STENO_ERR_FORMAT,
-                          "weights are not constant, f32, [C, heads * size] and [C, heads * v_size]");
+                          "weights are not constant, f32 or bytes, [C, heads * size] and [C, heads * v_size]");
     }
-    st = steno_prep_weights_parts(pc, IN_WK, l->heads, true, &l->wk, err);
+    st = steno_prep_weights_parts(pc, IN_WK, IN_WK_SCALE, l->heads, true, &l->wk, err);
     if (!st)
-        st = steno_prep_weights_parts(pc, IN_WV, l->heads, false, &l->wv, err);
+        st = steno_prep_weights_parts(pc, IN_WV, IN_WV_SCALE, l->heads, false, &l->wv, err);
     if (st)
         release_late(l);
     else

@@ -184,17 +184,115 @@ steno_status steno_prep_weights(struct steno_prep *pc, int in, bool trans,
     return STENO_OK;
 }
 
-steno_status steno_prep_weights_parts(struct steno_prep *pc, int in, size_t parts, bool turned,
+/* ---- weights that are in 8 bits already ---- */
+
+/* W [K, N] bytes, real value (q - zero) * scale; zero may be NULL. */
+struct bytes {
+    const struct steno_tensor *w, *scale, *zero;
+};
+
+static bool find_bytes(const struct steno_prep *pc, int in, int scale_in, struct bytes *b)
+{
+    const struct steno_node *n = steno_prep_node(pc);
+    size_t cols;
+    b->w = steno_prep_const(pc, in);
+    b->scale = scale_in < n->n_in ? steno_prep_const(pc, scale_in) : NULL;
+    b->zero = scale_in + 1 < n->n_in ? steno_prep_const(pc, scale_in + 1) : NULL;
+    if (!b->w || !b->w->data || !steno_ops_is_byte(b->w->dtype) || b->w->shape.rank != 2 ||
+        !steno_numel(b->w) || !b->scale || !b->scale->data || b->scale->dtype != STENO_F32)
+        return false;
+    cols = (size_t)b->w->shape.dim[1];
+    return (steno_numel(b->scale) == 1 || steno_numel(b->scale) == cols) &&
+           (!b->zero || (b->zero->data && b->zero->dtype == b->w->dtype &&
+                         (steno_numel(b->zero) == 1 || steno_numel(b->zero) == cols)));
+}
+
+steno_status steno_prep_weights_bytes(struct steno_prep *pc, int in, int scale_in,
                                       struct steno_weights **out, steno_err *err)
 {
-    const struct steno_tensor *w = steno_prep_const(pc, in);
     const steno_kernels *k = steno_prep_kernels(pc);
+    struct steno_weights *p;
+    struct bytes b;
+    void *block;
+    bool filled;
+    *out = NULL;
+    if (!find_bytes(pc, in, scale_in, &b) || b.w->shape.dim[0] < MIN_INT8_K)
+        return STENO_OK;
+    p = describe(k, STENO_INT8_WEIGHTS, (size_t)b.w->shape.dim[0], (size_t)b.w->shape.dim[1]);
+    block = p ? steno_prep_memory(pc, in, p->bytes, &filled) : NULL;
+    if (block)
+        place(p, k, block);
+    if (!block ||
+        (!filled && !steno_ops_pack_i8(k, p->data,
+                                       &(struct steno_weights_i8){.k = p->k,
+                                                                  .n = p->n,
+                                                                  .b = b.w->data,
+                                                                  .ldb = p->n,
+                                                                  .is_signed =
+                                                                      b.w->dtype == STENO_I8},
+                                       b.zero))) {
+        steno_weights_free(p);
+        return steno_fail(err, STENO_ERR_NOMEM, "out of memory for packed weights");
+    }
+    for (size_t i = 0; !filled && i < p->n; i++)
+        p->scale[i] = ((const float *)b.scale->data)[steno_numel(b.scale) > 1 ? i : 0];
+    *out = p;
+    return STENO_OK;
+}
+
+/* Columns [from, from + cols) as f32 [K, cols]. */
+static void widen(const struct bytes *b, size_t from, size_t cols, float *to)
+{
+    const size_t rows = (size_t)b->w->shape.dim[0], all = (size_t)b->w->shape.dim[1];
+    for (size_t c = 0; c < cols; c++) {
+        float scale = ((const float *)b->scale->data)[steno_numel(b->scale) > 1 ? from + c : 0];
+        int32_t zero =
+            b->zero ? steno_ops_zero_at(b->zero, steno_numel(b->zero) > 1 ? from + c : 0) : 0;
+        for (size_t r = 0; r < rows; r++)
+            to[r * cols + c] =
+                (float)(steno_ops_zero_at(b->w, r * all + from + c) - zero) * scale;
+    }
+}
+
+/* ---- several blocks of columns ---- */
+
+struct parts {
+    const struct steno_tensor *w; /* f32, or what bytes says when `wide` is there */
+    struct bytes bytes;
+    float *wide; /* of one part */
+    size_t all;  /* columns */
+    bool turned;
+};
+
+static bool fill_part(const struct parts *s, struct steno_weights *p, const steno_kernels *k,
+                      size_t from, double *lost)
+{
+    const size_t cols = s->turned ? p->k : p->n;
+    if (!s->wide)
+        return fill(p, k, (const float *)s->w->data + from, s->all, s->turned, lost);
+    widen(&s->bytes, from, cols, s->wide);
+    return fill(p, k, s->wide, cols, s->turned, lost);
+}
+
+steno_status steno_prep_weights_parts(struct steno_prep *pc, int in, int scale_in, size_t parts,
+                                      bool turned, struct steno_weights **out, steno_err *err)
+{
+    struct parts src = {.w = steno_prep_const(pc, in), .turned = turned};
+    const steno_kernels *k = steno_prep_kernels(pc);
+    const struct steno_tensor *w = src.w;
     const size_t rows = (size_t)w->shape.dim[0], all = (size_t)w->shape.dim[1], cols = all / parts;
     struct steno_weights *p = calloc(parts, sizeof *p), *one = NULL;
     char *block = NULL;
     bool filled = false, ok;
     double lost = 0, part;
+    src.all = all;
+    if (w->dtype != STENO_F32 && (!find_bytes(pc, in, scale_in, &src.bytes) ||
+                                  !(src.wide = malloc(rows * cols * sizeof *src.wide + 1)))) {
+        free(p);
+        return steno_fail(err, STENO_ERR_FORMAT, "8-bit weights without scales, or out of memory");
+    }
     if (all % parts) {
+        free(src.wide);
         free(p);
         return steno_fail(err, STENO_ERR_FORMAT, "%zu columns do not divide into %zu", all, parts);
     }
@@ -205,10 +303,11 @@ steno_status steno_prep_weights_parts(struct steno_prep *pc, int in, size_t part
     for (size_t i = 0; ok && i < parts; i++) {
         p[i] = *one;
         place(&p[i], k, block + i * ((one->bytes + 63) / 64 * 64));
-        ok = filled || fill(&p[i], k, (const float *)w->data + i * cols, all, turned, &part);
+        ok = filled || fill_part(&src, &p[i], k, i * cols, &part);
         lost += filled || !ok ? 0 : part;
     }
-    if (ok && !filled)
+    free(src.wide);
+    if (ok && !filled && w->dtype == STENO_F32)
         steno_prep_rounded(pc, w->data, rows * all, one->precision != STENO_FP32, lost);
     free(one);
     if (!ok) {

@@ -48,12 +48,19 @@ void steno_weights_free(void *w); /* a release function; accepts NULL */
 STENO_MUST steno_status steno_prep_weights(struct steno_prep *pc, int in, bool trans,
                                            struct steno_weights **out, steno_err *err);
 
-/* The same, cut into `parts` of as many columns each, packed one by one: part i is W[:, i] [rows,
+/* Constant bytes W [K, N] that the graph has in 8 bits, taken as they are: input scale_in has their
+ * scale, one or one for each column, scale_in + 1, if it is there, their zero point. *out is NULL
+ * when they do not fit each other or K is less than 16. STENO_ERR_NOMEM. */
+STENO_MUST steno_status steno_prep_weights_bytes(struct steno_prep *pc, int in, int scale_in,
+                                                 struct steno_weights **out, steno_err *err);
+
+/* As steno_prep_weights, cut into `parts` of as many columns each, packed one by one: part i is W[:, i] [rows,
  * cols / parts], or that turned. *out: an array of `parts`, to be freed with free(); the packed
- * elements are the network's. STENO_ERR_NOMEM, STENO_ERR_FORMAT where the columns do not divide. */
-STENO_MUST steno_status steno_prep_weights_parts(struct steno_prep *pc, int in, size_t parts,
-                                                 bool turned, struct steno_weights **out,
-                                                 steno_err *err);
+ * elements are the network's. Bytes with scales in scale_in (as above) are widened and rounded anew,
+ * in the network's precision. STENO_ERR_NOMEM, STENO_ERR_FORMAT where the columns do not divide. */
+STENO_MUST steno_status steno_prep_weights_parts(struct steno_prep *pc, int in, int scale_in,
+                                                 size_t parts, bool turned,
+                                                 struct steno_weights **out, steno_err *err);
 
 /* c [m, n] = ep(a [m, k] * W), on the team where it is large. ep: as gemm_f32_packed takes it, but
  * no bias_rows; may be NULL. STENO_ERR_NOMEM (i8: scratch for the rounded rows). */

@@ -2,10 +2,16 @@
  *         y = Mul(c, Mul(q_scale, W_scale)) [+ bias of the last axis]
  * After:  y = ai.steno:IntLinear(q, W, q_zero, W_zero, q_scale, W_scale, bias)
  *         (ops/op_fused_int8.c: weights packed once; the same operations in the same order, so the
- *         bits are those of the long form) */
+ *         bits are those of the long form)
+ * Before, in a network opened in 8 bits: the same, q, q_scale, q_zero = DynamicQuantizeLinear(x)
+ * After:  y = ai.steno:Linear(x, W, bias, -, W_scale, W_zero)
+ *         (ops/op_fused.c: rows of x are rounded over ranges of their own, which is nearer to x than
+ *         one range for all, and the node is like those of f32 graphs to passes linear, qkv, late) */
 #include "passes/passes.h"
 
 #include <string.h>
+
+enum { MIN_K = 16 }; /* as in ops/weights.c */
 
 static bool is(const struct steno_node *n, const char *type)
 {
@@ -13,8 +19,9 @@ static bool is(const struct steno_node *n, const char *type)
 }
 
 struct found {
-    struct steno_node *product, *cast, *mul, *scales, *add;
+    struct steno_node *product, *cast, *mul, *add;
     steno_vid q_scale, w_scale, bias, out;
+    steno_vid x; /* what was rounded */
 };
 
 static bool one_element(const struct steno_graph *g, steno_vid v)
@@ -31,11 +38,11 @@ static bool weight_scale(const struct steno_graph *g, steno_vid v, int64_t n)
 
 static bool match_scales(struct steno_graph *g, struct found *f, steno_vid v, int64_t n)
 {
-    f->scales = steno_pass_only_use(g, v, "Mul");
-    for (int k = 0; f->scales && k < 2; k++)
-        if (one_element(g, f->scales->in[k]) && weight_scale(g, f->scales->in[1 - k], n)) {
-            f->q_scale = f->scales->in[k];
-            f->w_scale = f->scales->in[1 - k];
+    const struct steno_node *scales = steno_pass_producer(g, v); /* read twice where scales equal */
+    for (int k = 0; steno_pass_is(scales, "Mul") && k < 2; k++)
+        if (one_element(g, scales->in[k]) && weight_scale(g, scales->in[1 - k], n)) {
+            f->q_scale = scales->in[k];
+            f->w_scale = scales->in[1 - k];
             return true;
         }
     return false;
@@ -81,12 +88,58 @@ static bool match(struct steno_graph *g, struct steno_node *n, struct found *f)
     return true;
 }
 
+/* The activation is rounded just for such products, and sums are long enough for rows' own ranges. */
+static bool rows_of(struct steno_graph *g, int32_t at, struct found *f)
+{
+    const struct steno_node *n = &g->nodes[at], *q = steno_pass_producer(g, n->in[0]);
+    if (!steno_pass_is(q, "DynamicQuantizeLinear") || n->in[0] != q->out[0] ||
+        f->q_scale != q->out[1] || n->in[2] != q->out[2] ||
+        g->values[n->in[1]].shape.dim[0] < MIN_K)
+        return false;
+    f->x = q->in[0];
+    return g->values[f->x].dtype == STENO_F32;
+}
+
+static steno_status rows(struct steno_graph *g, int32_t at, const struct found *f, steno_err *err)
+{
+    struct steno_node *y =
+        steno_pass_add_node(g, "ai.steno", "Linear", 1, g->nodes[at].name, 6, 1, 4, err);
+    if (!y)
+        return STENO_ERR_NOMEM;
+    steno_pass_set_int(g, y, 0, "act", STENO_ACT_NONE);
+    steno_pass_set_float(g, y, 1, "alpha", 1);
+    steno_pass_set_float(g, y, 2, "act_min", 0);
+    steno_pass_set_float(g, y, 3, "act_max", 0);
+    y->in[0] = f->x;
+    y->in[1] = g->nodes[at].in[1];
+    y->in[2] = f->bias;
+    y->in[4] = f->w_scale;
+    y->in[5] = g->nodes[at].n_in > 3 ? g->nodes[at].in[3] : STENO_NONE;
+    y->out[0] = f->out;
+    return STENO_OK;
+}
+
+static steno_status exact(struct steno_graph *g, int32_t at, const struct found *f, steno_err *err)
+{
+    struct steno_node *y =
+        steno_pass_add_node(g, "ai.steno", "IntLinear", 1, g->nodes[at].name, 7, 1, 0, err);
+    if (!y)
+        return STENO_ERR_NOMEM;
+    for (int k = 0; k < g->nodes[at].n_in; k++)
+        y->in[k] = g->nodes[at].in[k];
+    y->in[4] = f->q_scale;
+    y->in[5] = f->w_scale;
+    y->in[6] = f->bias;
+    y->out[0] = f->out;
+    return STENO_OK;
+}
+
 steno_status steno_pass_int8(struct steno_graph *g, const struct steno_pass_env *env, int *changed,
                              steno_err *err)
 {
     for (int32_t i = 0, count = g->n_nodes; i < count; i++) {
         struct found f = {0};
-        struct steno_node *y;
+        steno_status st;
         if (g->nodes[i].dead || !is(&g->nodes[i], "MatMulInteger"))
             continue;
         if (!match(g, &g->nodes[i], &f)) {
@@ -98,18 +151,13 @@ steno_status steno_pass_int8(struct steno_graph *g, const struct steno_pass_env 
                                                     : "no product of two scales follows");
             continue;
         }
-        f.product->dead = f.cast->dead = f.mul->dead = f.scales->dead = true;
+        f.product->dead = f.cast->dead = f.mul->dead = true;
         if (f.add)
             f.add->dead = true;
-        y = steno_pass_add_node(g, "ai.steno", "IntLinear", 1, g->nodes[i].name, 7, 1, 0, err);
-        if (!y)
-            return STENO_ERR_NOMEM;
-        for (int k = 0; k < g->nodes[i].n_in; k++)
-            y->in[k] = g->nodes[i].in[k];
-        y->in[4] = f.q_scale;
-        y->in[5] = f.w_scale;
-        y->in[6] = f.bias;
-        y->out[0] = f.out;
+        st = env->rows_in_8_bits && rows_of(g, i, &f) ? rows(g, i, &f, err)
+                                                      : exact(g, i, &f, err);
+        if (st)
+            return st;
         ++*changed;
     }
     return STENO_OK;

@@ -9,6 +9,7 @@
 
 enum { FEW = 4, BUDGET = 64 };
 enum { Q, K, V, MASK, FIRST_OTHER }; /* inputs of Attention */
+enum { X, W, BIAS, RESIDUAL, SCALE, ZERO }; /* of Linear */
 
 static bool ours(const struct steno_node *n, const char *type)
 {
@@ -18,6 +19,11 @@ static bool ours(const struct steno_node *n, const char *type)
 static bool has(const struct steno_node *n, int in)
 {
     return in < n->n_in && n->in[in] != STENO_NONE;
+}
+
+static steno_vid input(const struct steno_node *n, int in)
+{
+    return has(n, in) ? n->in[in] : STENO_NONE;
 }
 
 static bool constant_int(const struct steno_graph *g, const struct steno_node *n, int in, int64_t *v)
@@ -65,12 +71,13 @@ static struct steno_node *projection(struct steno_graph *g, const struct steno_n
 {
     struct steno_node *p = steno_pass_producer(g, attention->in[in]);
     const struct steno_value *w, *y = &g->values[attention->in[in]];
-    if (!ours(p, "Linear") || has(p, 3) || steno_node_int(p, "act", STENO_ACT_NONE) ||
+    if (!ours(p, "Linear") || has(p, RESIDUAL) || steno_node_int(p, "act", STENO_ACT_NONE) ||
         steno_node_float(p, "alpha", 1) != 1 || y->uses != 1 || y->is_output || y->shape.rank != 3)
         return NULL;
     w = &g->values[p->in[1]];
-    if (!w->constant || !w->constant->data || w->dtype != STENO_F32 || w->shape.rank != 2 ||
-        w->shape.dim[1] != cols || (has(p, 2) && !steno_pass_vector(g, p->in[2], cols)))
+    if (!w->constant || !w->constant->data || (w->dtype != STENO_F32 && !has(p, SCALE)) ||
+        w->shape.rank != 2 || w->shape.dim[1] != cols ||
+        (has(p, BIAS) && !steno_pass_vector(g, p->in[BIAS], cols)))
         return NULL;
     return p;
 }
@@ -106,22 +113,21 @@ static steno_status build(struct steno_graph *g, int32_t at, const struct found 
     static const char *const attrs[] = {"heads", "size", "v_size", "hides"};
     const int64_t values[] = {f->heads, f->size, f->v_size,
                               steno_node_int(&g->nodes[at], "hides", 0)};
-    const steno_vid x = f->k->in[0], wk = f->k->in[1], wv = f->v->in[1];
-    const steno_vid bias = has(f->v, 2) ? f->v->in[2] : STENO_NONE;
+    const steno_vid in[] = {g->nodes[at].in[Q],       f->k->in[X],
+                            f->k->in[W],              input(&g->nodes[at], MASK),
+                            f->v->in[W],              input(f->v, BIAS),
+                            input(f->k, SCALE),       input(f->k, ZERO),
+                            input(f->v, SCALE),       input(f->v, ZERO)};
     struct steno_node *y;
     f->k->dead = f->v->dead = g->nodes[at].dead = true; /* adding a node moves them */
-    y = steno_pass_add_node(g, "ai.steno", "LateAttention", 1, g->nodes[at].name, 6, 1, 5, err);
+    y = steno_pass_add_node(g, "ai.steno", "LateAttention", 1, g->nodes[at].name,
+                            has(f->k, SCALE) || has(f->v, SCALE) ? 10 : 6, 1, 5, err);
     if (!y)
         return STENO_ERR_NOMEM;
     for (int i = 0; i < 4; i++)
         steno_pass_set_int(g, y, i, attrs[i], values[i]);
     steno_pass_set_float(g, y, 4, "scale", steno_node_float(&g->nodes[at], "scale", 1));
-    y->in[0] = g->nodes[at].in[Q];
-    y->in[1] = x;
-    y->in[2] = wk;
-    y->in[3] = has(&g->nodes[at], MASK) ? g->nodes[at].in[MASK] : STENO_NONE;
-    y->in[4] = wv;
-    y->in[5] = bias;
+    memcpy(y->in, in, (size_t)y->n_in * sizeof *in);
     y->out[0] = g->nodes[at].out[0];
     g->values[y->out[0]].producer = g->n_nodes - 1; /* what comes behind asks for its rows */
     return STENO_OK;

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { X, W, LINEAR_BIAS, RESIDUAL };                       /* inputs of Linear */
+enum { X, W, LINEAR_BIAS, RESIDUAL, SCALE, ZERO };          /* inputs of Linear */
 enum { Q, QW, Q_ZERO, W_ZERO, Q_SCALE, W_SCALE, INT_BIAS }; /* of IntLinear */
 
 static bool ours(const struct steno_node *n, const char *type)
@@ -20,7 +20,8 @@ static bool ours(const struct steno_node *n, const char *type)
 struct merge {
     struct steno_node *part[3];
     int n;
-    bool is_int;
+    bool is_int;   /* of IntLinear */
+    bool is_bytes; /* of Linear with 8-bit weights */
     int64_t rows, cols[3], total;
     struct steno_node *attention;
     int first; /* input of the attention that part 0 is */
@@ -49,8 +50,8 @@ static bool fits(struct steno_graph *g, const struct merge *m, struct steno_node
         return !has(p, INT_BIAS + 1) && has(p, W_SCALE) && g->values[p->in[W_SCALE]].constant &&
                (!has(p, W_ZERO) || g->values[p->in[W_ZERO]].constant) &&
                (!has(p, INT_BIAS) || steno_pass_vector(g, p->in[INT_BIAS], w->shape.dim[1]));
-    return !has(p, RESIDUAL) && p->n_in <= 4 && !steno_node_int(p, "act", STENO_ACT_NONE) &&
-           w->dtype == STENO_F32 &&
+    return !has(p, RESIDUAL) && !steno_node_int(p, "act", STENO_ACT_NONE) &&
+           (w->dtype == STENO_F32 || has(p, SCALE)) &&
            (!has(p, LINEAR_BIAS) || steno_pass_vector(g, p->in[LINEAR_BIAS], w->shape.dim[1]));
 }
 
@@ -84,6 +85,7 @@ static bool match(struct steno_graph *g, struct steno_node *attention, struct me
     if (m->first == 2)
         return false;
     m->is_int = ours(m->part[0], "IntLinear");
+    m->is_bytes = !m->is_int && has(m->part[0], SCALE);
     m->rows = g->values[m->part[0]->in[1]].shape.dim[0];
     return m->total < INT32_MAX;
 }
@@ -153,7 +155,12 @@ static steno_status merged_inputs(struct steno_graph *g, const struct merge *m, 
     }
     for (int p = 0; p < m->n; p++)
         alpha[p] = steno_node_float(m->part[p], "alpha", 1);
-    st = side_by_side(g, m, W, m->rows, STENO_F32, alpha, &in[W], err);
+    st = side_by_side(g, m, W, m->rows, g->values[m->part[0]->in[W]].dtype,
+                      m->is_bytes ? NULL : alpha, &in[W], err);
+    if (!st && m->is_bytes)
+        st = side_by_side(g, m, SCALE, 0, STENO_F32, alpha, &in[SCALE], err);
+    if (!st && m->is_bytes && any(m, ZERO))
+        st = side_by_side(g, m, ZERO, 0, g->values[in[W]].dtype, NULL, &in[ZERO], err);
     if (!st && any(m, LINEAR_BIAS))
         st = side_by_side(g, m, LINEAR_BIAS, 0, STENO_F32, NULL, &in[LINEAR_BIAS], err);
     return st;
@@ -213,7 +220,10 @@ static steno_status build(struct steno_graph *g, struct merge *m, steno_err *err
     for (int p = 0; p < m->n; p++)
         m->part[p]->dead = true;
     y = steno_pass_add_node(g, "ai.steno", m->is_int ? "IntLinear" : "Linear", 1, name,
-                            m->is_int ? 7 : 4, 1, m->is_int ? 0 : 2, err);
+                            m->is_int     ? 7
+                            : m->is_bytes ? 6
+                                          : 4,
+                            1, m->is_int ? 0 : 2, err);
     if (!y)
         return STENO_ERR_NOMEM;
     memcpy(y->in, in, (size_t)y->n_in * sizeof *in);

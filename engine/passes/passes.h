@@ -19,6 +19,7 @@ struct steno_pass_env {
     void (*refused)(void *arg, const char *pass, const char *node, const char *why);
     void *refused_arg;
     bool cut_after; /* a part is cut out after all passes, at keys and values as they are projected */
+    bool rows_in_8_bits; /* activations of 8-bit products may be rounded over other ranges */
 };
 
 struct steno_pass {

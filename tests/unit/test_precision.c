@@ -10,6 +10,7 @@
 #include "tests/support/onnx_make.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { T = 9, K = 48, N = 40, C = 16, O = 24, H = 7, W = 6 };
@@ -201,6 +202,68 @@ static void the_report_says_what_was_lost(void **state)
     steno_network_close(n);
 }
 
+/* y = Relu((x rounded to 8 bits) times 8-bit weights + b) + x2 as a quantizer writes it. */
+static steno_network *quantized(enum steno_precision p)
+{
+    struct steno_network_options opt = {.opt_level = -1, .precision = p};
+    static uint8_t q[K * N + 1];
+    static float b[N], scale = 1.0f / 127;
+    struct mk_graph *g = mk_new(17);
+    Onnx__Tensor *t;
+    steno_network *n = NULL;
+    steno_err err = {0};
+    size_t size;
+    uint8_t *file;
+    for (int i = 0; i < K * N; i++)
+        q[i] = (uint8_t)(int8_t)lrintf(number(i) * 127);
+    for (int i = 0; i < N; i++)
+        b[i] = number(i + 3);
+    mk_input(g, "x", STENO_F32, "t,48");
+    mk_input(g, "image", STENO_F32, "1,16,7,6");
+    t = mk_tensor(g, "w", STENO_I8, "48,40");
+    t->raw_data.data = q;
+    t->raw_data.len = K * N;
+    mk_f32(g, "ws", "", &scale, 1);
+    mk_f32(g, "b", "40", b, N);
+    mk_node(g, "DynamicQuantizeLinear", "x", "q,qs,qz");
+    mk_node(g, "MatMulInteger", "q,w,qz", "i");
+    mk_node(g, "Cast", "i", "f");
+    mk_attr_int(g, "to", STENO_F32);
+    mk_node(g, "Mul", "qs,ws", "s");
+    mk_node(g, "Mul", "f,s", "p");
+    mk_node(g, "Add", "p,b", "c");
+    mk_node(g, "Relu", "c", "y");
+    mk_node(g, "Neg", "image", "z");
+    mk_output(g, "y", STENO_F32, "t,40");
+    mk_output(g, "z", STENO_F32, NULL);
+    file = mk_bytes(g, &size);
+    if (steno_network_open_memory(&n, file, size, "quantized", &opt, &err))
+        fail_msg("%s", err.msg);
+    free(file);
+    mk_free(g);
+    return n;
+}
+
+/* Opened in 8 bits, each row of a quantized graph has a range of its own (its bits do not depend on
+ * the others) and the whole chain is one node; opened as it is, the range is that of all rows. */
+static void a_quantized_graph_rounds_by_rows_in_8_bits_only(void **state)
+{
+    static float y[T * N], exact[T * N], one[T * N], z[C * H * W];
+    steno_network *n = quantized(STENO_INT8_WEIGHTS);
+    (void)state;
+    assert_int_equal(steno_graph_count_nodes(steno_network_graph(n)), 2);
+    run(n, 0, T, 1, y, z);
+    run(n, 4, 1, 1, one, z);
+    assert_memory_equal(y + 4 * N, one, N * sizeof *one);
+    steno_network_close(n);
+    n = quantized(STENO_FP32);
+    run(n, 0, T, 1, exact, z);
+    run(n, 4, 1, 1, one, z);
+    assert_memory_not_equal(exact + 4 * N, one, N * sizeof *one);
+    assert_true(apart(y, exact, T * N) < 1e-2);
+    steno_network_close(n);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -209,6 +272,7 @@ int main(void)
         cmocka_unit_test(a_pixel_depends_on_its_patch_alone),
         cmocka_unit_test(weights_are_held_once_and_small),
         cmocka_unit_test(the_report_says_what_was_lost),
+        cmocka_unit_test(a_quantized_graph_rounds_by_rows_in_8_bits_only),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
