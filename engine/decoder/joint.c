@@ -41,6 +41,12 @@ struct steno_joint {
     int32_t *parent, *from, *token; /* [beam] */
     double *score;                  /* [beam] */
     size_t n, length;
+    /* block by block: those of the step before, and scores of now while a step is tried */
+    int32_t *prev;
+    double *prev_score, *kept_score; /* [beam] */
+    size_t n_prev, n_kept;           /* n_prev 0: none */
+    size_t frames, index;            /* seen so far; steps taken */
+    size_t n_scored;                 /* steps that scorers have seen */
     /* results */
     int32_t *results;
     size_t n_results, cap_results;
@@ -77,8 +83,11 @@ steno_status steno_joint_open(steno_joint **out, const struct steno_joint_option
     j->from = malloc(opt->beam * sizeof *j->from);
     j->token = malloc(opt->beam * sizeof *j->token);
     j->score = malloc(opt->beam * sizeof *j->score);
+    j->prev_score = malloc(opt->beam * sizeof *j->score);
+    j->kept_score = malloc(opt->beam * sizeof *j->score);
     if (!j->sum || !j->part || !j->ids || !j->ctc || !j->pick || !j->heap || !j->rows ||
-        !j->parent || !j->from || !j->token || !j->score || (opt->pre_beam_key >= 0 && !j->key))
+        !j->parent || !j->from || !j->token || !j->score || !j->prev_score ||
+        !j->kept_score || (opt->pre_beam_key >= 0 && !j->key))
         st = steno_fail(err, STENO_ERR_NOMEM, "beam search: out of memory");
     if (!st && opt->ctc_weight != 0)
         st = steno_prefix_open(&j->prefix, opt->vocab, opt->blank, opt->eos, opt->beam, err);
@@ -104,6 +113,9 @@ void steno_joint_close(steno_joint *j)
     free(j->heap);
     free(j->now);
     free(j->next);
+    free(j->prev);
+    free(j->prev_score);
+    free(j->kept_score);
     free(j->rows);
     free(j->parent);
     free(j->from);
@@ -403,53 +415,76 @@ static size_t to_length(double ratio, size_t frames)
     return n < 1e7 ? (size_t)n : (size_t)1e7;
 }
 
-static steno_status start(steno_joint *j, const float *ctc, size_t frames, size_t max_len)
+/* Room for prefixes of max_len tokens beside sos and eos; those there are stay. */
+static steno_status reserve_tokens(steno_joint *j, size_t max_len)
 {
     size_t cap = j->cap ? j->cap : 256;
-    if (max_len + 2 > j->cap) {
-        int32_t *a, *b;
-        while (cap < max_len + 2)
-            cap *= 2;
-        a = malloc(j->o.beam * cap * sizeof *a);
-        b = malloc(j->o.beam * cap * sizeof *b);
-        if (!a || !b) {
-            free(a);
-            free(b);
-            return STENO_ERR_NOMEM;
-        }
-        free(j->now);
-        free(j->next);
-        j->now = a;
-        j->next = b;
-        j->cap = cap;
+    int32_t *now, *next, *prev;
+    if (max_len + 2 <= j->cap)
+        return STENO_OK;
+    while (cap < max_len + 2)
+        cap *= 2;
+    now = malloc(j->o.beam * cap * sizeof *now);
+    next = malloc(j->o.beam * cap * sizeof *next);
+    prev = malloc(j->o.beam * cap * sizeof *prev);
+    if (!now || !next || !prev) {
+        free(now);
+        free(next);
+        free(prev);
+        return STENO_ERR_NOMEM;
     }
+    for (size_t i = 0; i < j->o.beam && j->cap; i++) {
+        memcpy(now + i * cap, j->now + i * j->cap, j->cap * sizeof *now);
+        memcpy(prev + i * cap, j->prev + i * j->cap, j->cap * sizeof *prev);
+    }
+    free(j->now);
+    free(j->next);
+    free(j->prev);
+    j->now = now;
+    j->next = next;
+    j->prev = prev;
+    j->cap = cap;
+    for (size_t i = 0; i < j->n; i++)
+        j->rows[i] = now + i * cap;
+    return STENO_OK;
+}
+
+static steno_status start(steno_joint *j, const float *ctc, size_t frames, size_t max_len)
+{
+    j->n = 0;
+    if (reserve_tokens(j, max_len))
+        return STENO_ERR_NOMEM;
     j->n = j->length = 1;
     j->now[0] = j->o.sos;
     j->rows[0] = j->now;
     j->parent[0] = 0;
     j->score[0] = 0;
     j->n_ended = j->n_results = 0;
+    j->n_prev = j->index = j->n_scored = 0;
     return j->prefix ? steno_prefix_start(j->prefix, ctc, frames) : STENO_OK;
+}
+
+static size_t longest(const steno_joint *j, size_t frames)
+{
+    double ratio = j->o.max_len_ratio;
+    size_t n = ratio == 0 ? frames : to_length(ratio, frames);
+    if (j->o.max_tokens && n > j->o.max_tokens)
+        n = j->o.max_tokens;
+    return n < 1 ? 1 : n;
 }
 
 static steno_status search(steno_joint *j, const struct steno_joint_scorer *s, size_t n_scorers,
                            const float *ctc, size_t frames, double min_ratio, steno_err *err)
 {
-    double ratio = j->o.max_len_ratio;
-    size_t max_len = ratio == 0 ? frames : to_length(ratio, frames);
+    size_t max_len = longest(j, frames);
     size_t min_len = j->o.as_espnet_onnx ? 0 : to_length(min_ratio, frames);
-    steno_status st;
-    if (j->o.max_tokens && max_len > j->o.max_tokens)
-        max_len = j->o.max_tokens;
-    if (max_len < 1)
-        max_len = 1;
-    st = start(j, ctc, frames, max_len);
+    steno_status st = start(j, ctc, frames, max_len);
     for (size_t i = 0; i < max_len && j->n && !st; i++) {
         st = step(j, s, n_scorers, err);
         if (st)
             return st;
         st = collect(j, i, min_len, i + 1 == max_len);
-        if (ratio == 0 && end_detected(j, i))
+        if (j->o.max_len_ratio == 0 && end_detected(j, i))
             break;
     }
     return st ? steno_fail(err, st, "beam search: out of memory") : STENO_OK;
@@ -470,6 +505,161 @@ steno_status steno_joint_run(steno_joint *j, const struct steno_joint_scorer *sc
     qsort(j->ended, j->n_ended, sizeof *j->ended, score_first);
     return STENO_OK;
 }
+
+/* ---- block by block ------------------------------------------------------------------------ */
+
+void steno_joint_begin(steno_joint *j)
+{
+    j->frames = 0;
+    j->n = j->n_ended = 0;
+}
+
+static steno_status take_frames(steno_joint *j, const float *ctc, size_t frames)
+{
+    size_t before = j->frames, max_len = longest(j, frames);
+    j->frames = frames;
+    if (!before)
+        return start(j, ctc, frames, max_len);
+    if (reserve_tokens(j, max_len))
+        return STENO_ERR_NOMEM;
+    return j->prefix ? steno_prefix_extend(j->prefix, j->n, ctc, frames) : STENO_OK;
+}
+
+static void swap_tokens(int32_t **a, int32_t **b)
+{
+    int32_t *swap = *a;
+    *a = *b;
+    *b = swap;
+}
+
+static void set_hyps(steno_joint *j, const double *score, size_t n)
+{
+    memcpy(j->score, score, n * sizeof *score);
+    j->n = n;
+    j->length--;
+    for (size_t i = 0; i < n; i++)
+        j->rows[i] = j->now + i * j->cap;
+}
+
+/* A step over the frames so far; scorers that saw this one, or the one behind it, go back. */
+static steno_status try_step(steno_joint *j, const struct steno_joint_scorer *s, size_t n_scorers,
+                             steno_err *err)
+{
+    steno_status st;
+    for (size_t i = 0; i < n_scorers && j->n_scored > j->index; i++)
+        if (s[i].weight != 0)
+            s[i].rewind(s[i].self, (int)(j->n_scored - j->index) - 1);
+    memcpy(j->kept_score, j->score, j->n * sizeof *j->score);
+    j->n_kept = j->n;
+    st = step(j, s, n_scorers, err);
+    j->n_scored = j->index + 1;
+    return st;
+}
+
+static bool said_before(const int32_t *tokens, size_t n)
+{
+    for (size_t i = 0; i + 1 < n; i++)
+        if (tokens[i] == tokens[n - 1])
+            return true;
+    return false;
+}
+
+/* One of the hypotheses that the step gave has ended, or repeats a token. */
+static bool reads_past(const steno_joint *j)
+{
+    for (size_t h = 0; h < j->n; h++)
+        if (j->token[h] == j->o.eos ||
+            (!j->o.no_repetition && said_before(j->rows[h], j->length)))
+            return true;
+    return false;
+}
+
+static void undo_step(steno_joint *j)
+{
+    swap_tokens(&j->now, &j->next);
+    set_hyps(j, j->kept_score, j->n_kept);
+}
+
+static steno_status keep_step(steno_joint *j, steno_err *err)
+{
+    if (collect(j, j->index++, 0, false))
+        return steno_fail(err, STENO_ERR_NOMEM, "beam search: out of memory");
+    swap_tokens(&j->prev, &j->next);
+    memcpy(j->prev_score, j->kept_score, j->n_kept * sizeof *j->score);
+    j->n_prev = j->n_kept;
+    return STENO_OK;
+}
+
+/* What the newest token's step read may lie at the end of the audio: it is taken again. */
+static void roll_back(steno_joint *j)
+{
+    if (j->index < 2 || !j->n_prev)
+        return;
+    swap_tokens(&j->now, &j->prev);
+    set_hyps(j, j->prev_score, j->n_prev);
+    j->n_prev = 0;
+    j->index--;
+    if (j->prefix)
+        steno_prefix_back(j->prefix);
+}
+
+static steno_status run_block(steno_joint *j, const struct steno_joint_scorer *s, size_t n_scorers,
+                              steno_err *err)
+{
+    size_t max_len = longest(j, j->frames);
+    steno_status st = STENO_OK;
+    while (!st && j->n && j->index + 1 < max_len) {
+        st = try_step(j, s, n_scorers, err);
+        if (!st && reads_past(j)) {
+            undo_step(j);
+            break;
+        }
+        if (!st)
+            st = keep_step(j, err);
+    }
+    if (!st)
+        roll_back(j);
+    return st;
+}
+
+/* Here the end is looked for before what ended in this step counts, as in ESPnet. */
+static steno_status run_last(steno_joint *j, const struct steno_joint_scorer *s, size_t n_scorers,
+                             steno_err *err)
+{
+    size_t max_len = longest(j, j->frames), min_len = to_length(j->o.min_len_ratio, j->frames);
+    steno_status st = STENO_OK;
+    while (!st && j->n && j->index < max_len) {
+        bool at_end = j->index + 1 == max_len;
+        st = try_step(j, s, n_scorers, err);
+        if (st || (!at_end && j->o.max_len_ratio == 0 && end_detected(j, j->index)))
+            break;
+        if (collect(j, j->index++, min_len, at_end))
+            st = steno_fail(err, STENO_ERR_NOMEM, "beam search: out of memory");
+    }
+    qsort(j->ended, j->n_ended, sizeof *j->ended, score_first);
+    return st;
+}
+
+steno_status steno_joint_block(steno_joint *j, const struct steno_joint_scorer *scorers,
+                               size_t n_scorers, const float *ctc, size_t frames, bool last,
+                               steno_err *err)
+{
+    steno_status st = take_frames(j, ctc, frames);
+    if (st)
+        return steno_fail(err, st, "beam search: out of memory");
+    return last ? run_last(j, scorers, n_scorers, err) : run_block(j, scorers, n_scorers, err);
+}
+
+struct steno_joint_hyp steno_joint_running(const steno_joint *j)
+{
+    struct steno_joint_hyp none = {0};
+    return j->n ? (struct steno_joint_hyp){.tokens = j->rows[0],
+                                           .n = j->length,
+                                           .score = j->score[0]}
+                : none;
+}
+
+/* ---- results of both ----------------------------------------------------------------------- */
 
 size_t steno_joint_count(const steno_joint *j)
 {

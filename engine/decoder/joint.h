@@ -21,6 +21,10 @@ struct steno_joint_scorer {
      * a new utterance. */
     steno_status (*score)(void *self, const int32_t *const *prefix, size_t length,
                           const int32_t *parent, size_t n, float *out, steno_err *err);
+    /* The next call of score is about the prefixes of the call before it over again (calls 0), or
+     * of the one before that (calls 1); whose parents they are does not count then. Block by block
+     * alone; NULL: cannot. */
+    void (*rewind)(void *self, int calls);
     /* It has no say in which tokens CTC looks at, only in what those score (ESPnet's partial
      * scorers); without CTC the same as any other. At most one. */
     bool partial;
@@ -39,6 +43,7 @@ struct steno_joint_options {
     /* What espnet_onnx 0.2.1 does: min_len_ratio has no effect, an empty result is not tried again.
      */
     bool as_espnet_onnx;
+    bool no_repetition; /* block by block: a token said before is no reason to wait */
 };
 
 struct steno_joint_hyp {
@@ -60,5 +65,21 @@ STENO_MUST steno_status steno_joint_run(steno_joint *j, const struct steno_joint
 /* Hypotheses that ended, best first; valid until the next run. */
 size_t steno_joint_count(const steno_joint *j);
 struct steno_joint_hyp steno_joint_get(const steno_joint *j, size_t i);
+
+/* The same block by block: ESPnet's BatchBeamSearchOnline (Tsunoo et al., "Streaming Transformer ASR
+ * with Blockwise Synchronous Beam Search", 2021). Over the rows so far the search takes steps until
+ * a hypothesis ends, or the newest token of one is in it already (equation 11): then it reads past
+ * the audio, the step is undone together with the one before it, and it goes on when there is more.
+ * The last block goes to the end. Scorers need `rewind`. Where ESPnet's own has faults it is without
+ * them: ended hypotheses count once, and the limit of length ends nothing before the last block. */
+void steno_joint_begin(steno_joint *j);
+/* ctc [frames, vocab]: the utterance from its beginning; scorers know the same frames. After the
+ * last block: steno_joint_count, steno_joint_get. Errors as steno_joint_run's. */
+STENO_MUST steno_status steno_joint_block(steno_joint *j, const struct steno_joint_scorer *scorers,
+                                          size_t n_scorers, const float *ctc, size_t frames,
+                                          bool last, steno_err *err);
+/* The best hypothesis that has not ended: sos ... without eos; n is 0 before the first block.
+ * Valid until the next block. */
+struct steno_joint_hyp steno_joint_running(const steno_joint *j);
 
 #endif

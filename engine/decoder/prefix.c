@@ -83,7 +83,18 @@ void steno_prefix_close(steno_prefix *p)
     free(p);
 }
 
-static steno_status reserve(steno_prefix *p, size_t frames)
+static void move_state(struct state *s, double *to, size_t cap, size_t keep)
+{
+    if (keep) {
+        memcpy(to, s->n, keep * sizeof *to);
+        memcpy(to + cap, s->b, keep * sizeof *to);
+    }
+    s->n = to;
+    s->b = to + cap;
+}
+
+/* Room for `frames`; the states' first `keep` frames stay. */
+static steno_status reserve(steno_prefix *p, size_t frames, size_t keep)
 {
     size_t cap = p->cap_frames ? p->cap_frames : 256, n;
     double *r, *w, *q;
@@ -102,6 +113,10 @@ static steno_status reserve(steno_prefix *p, size_t frames)
         free(q);
         return STENO_ERR_NOMEM;
     }
+    for (size_t i = 0; i < p->states; i++) {
+        move_state(&p->now[i], r + 4 * i * cap, cap, keep);
+        move_state(&p->next[i], r + (4 * i + 2) * cap, cap, keep);
+    }
     free(p->r);
     free(p->weight);
     free(p->repeat);
@@ -110,12 +125,6 @@ static steno_status reserve(steno_prefix *p, size_t frames)
     p->weight = w;
     p->repeat = q;
     p->cap_frames = cap;
-    for (size_t i = 0; i < p->states; i++) {
-        p->now[i].n = r + 4 * i * cap;
-        p->now[i].b = p->now[i].n + cap;
-        p->next[i].n = p->now[i].b + cap;
-        p->next[i].b = p->next[i].n + cap;
-    }
     return STENO_OK;
 }
 
@@ -126,17 +135,23 @@ static double at(const steno_prefix *p, size_t t, int32_t c)
     return v > ZERO ? v : ZERO;
 }
 
-steno_status steno_prefix_start(steno_prefix *p, const float *x, size_t frames)
+/* The scores are x [frames, vocab] from now on. */
+static void take_scores(steno_prefix *p, const float *x, size_t frames)
 {
-    struct state *s = p->now;
-    double sum = 0;
-    if (reserve(p, frames))
-        return STENO_ERR_NOMEM;
     for (size_t i = 0; i < p->n_used; i++)
         p->columns[p->used[i]].p = NULL;
     p->n_used = 0;
     p->x = x;
     p->frames = frames;
+}
+
+steno_status steno_prefix_start(steno_prefix *p, const float *x, size_t frames)
+{
+    struct state *s = p->now;
+    double sum = 0;
+    if (reserve(p, frames, 0))
+        return STENO_ERR_NOMEM;
+    take_scores(p, x, frames);
     for (size_t t = 0; t < frames; t++) {
         sum += at(p, t, p->blank);
         s->n[t] = ZERO;
@@ -145,6 +160,20 @@ steno_status steno_prefix_start(steno_prefix *p, const float *x, size_t frames)
     s->psi = 0;
     s->last = -1;
     s->length = 0;
+    return STENO_OK;
+}
+
+steno_status steno_prefix_extend(steno_prefix *p, size_t n, const float *x, size_t frames)
+{
+    size_t before = p->frames;
+    if (reserve(p, frames, before))
+        return STENO_ERR_NOMEM;
+    take_scores(p, x, frames);
+    for (size_t i = 0; i < n; i++)
+        for (size_t t = before; t < frames; t++) {
+            p->now[i].n[t] = ZERO;
+            p->now[i].b[t] = p->now[i].b[t - 1] + at(p, t, p->blank);
+        }
     return STENO_OK;
 }
 
@@ -272,6 +301,13 @@ void steno_prefix_advance(steno_prefix *p, const int32_t *from, const int32_t *t
     struct state *swap = p->now;
     for (size_t i = 0; i < n; i++)
         extend_state(p, &p->now[from[i]], token[i], &p->next[i]);
+    p->now = p->next;
+    p->next = swap;
+}
+
+void steno_prefix_back(steno_prefix *p)
+{
+    struct state *swap = p->now;
     p->now = p->next;
     p->next = swap;
 }

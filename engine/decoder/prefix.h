@@ -23,12 +23,19 @@ void steno_prefix_close(steno_prefix *p);
 /* New utterance: x [frames, vocab] log-probabilities, borrowed until the next one. State 0 is the
  * empty prefix. frames >= 1. STENO_ERR_NOMEM. */
 STENO_MUST steno_status steno_prefix_start(steno_prefix *p, const float *x, size_t frames);
+/* More frames of the same utterance: x [frames, vocab] from its beginning, frames >= 1 as many as
+ * before or more. The n states of now go on in blanks only (Tsunoo et al., "Streaming Transformer
+ * ASR with Blockwise Synchronous Beam Search", 2021, eq. 14). STENO_ERR_NOMEM. */
+STENO_MUST steno_status steno_prefix_extend(steno_prefix *p, size_t n, const float *x,
+                                            size_t frames);
 /* log-probability of state h's prefix extended by each of n tokens, less that of the prefix itself;
  * token eos: of the prefix being all there is; blank: STENO_PREFIX_ZERO. STENO_ERR_NOMEM. */
 STENO_MUST steno_status steno_prefix_score(steno_prefix *p, size_t h, const int32_t *tokens,
                                            size_t n, float *out);
 /* The next states: number i is state from[i] of now extended by token[i]; n <= states. */
 void steno_prefix_advance(steno_prefix *p, const int32_t *from, const int32_t *token, size_t n);
+/* The states of before the last advance are those of now; once for each advance. */
+void steno_prefix_back(steno_prefix *p);
 /* State i's log-probability as a prefix. */
 double steno_prefix_total(const steno_prefix *p, size_t i);
 

@@ -539,6 +539,8 @@ static steno_status read_search(struct reader *r)
     if (!st)
         st = get_double(r, "beam_search.minlenratio", -1e6, 1e6, 0, &c->min_len_ratio);
     if (!st)
+        st = get_bool(r, "beam_search.disable_repetition_detection", false, &c->no_repetition);
+    if (!st)
         st = get_double(r, "weights.ctc", 0, 1, 0.3, &c->weight_ctc);
     if (!st)
         st = get_double(r, "weights.decoder", 0, 1, 1 - c->weight_ctc, &c->weight_decoder);

@@ -72,6 +72,7 @@ struct steno_espnet_conf {
     double pre_beam_ratio, max_len_ratio, min_len_ratio;
     bool pre_beam;      /* a pre-beam key is set */
     bool pre_beam_full; /* it is "full", else "decoder" */
+    bool no_repetition; /* block by block: repeated tokens are no reason to wait */
     const char *search; /* transducer: greedy, default, alsd, tsd, nsc, maes */
     bool score_norm;    /* transducer */
     long max_sym_exp, n_step, expansion_beta, prefix_alpha;

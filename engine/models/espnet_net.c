@@ -8,28 +8,12 @@
 #include "models/espnet_block.h"
 #include "models/espnet_ngram.h"
 #include "models/espnet_recurrent.h"
-#include "models/espnet_score.h"
-#include "models/espnet_step.h"
+#include "models/espnet_runner.h"
 
 #define TRIAL_FRAMES 144 /* of the run on silence at load */
 #define TRIAL_STEP 96
 #define MIN_TABLE 64 /* rows; anything shorter is no table of positions */
 #define MIN_FRAMES 7 /* what conv subsampling by 4 makes one row of */
-
-/* One utterance at a time. Confined while lent. */
-struct steno_espnet_runner {
-    struct steno_espnet *e;
-    steno_espnet_runner *next; /* idle list */
-    steno_fbank *fbank;
-    steno_session *encoder, *ctc;
-    steno_escorer *decoder, *lm; /* whole prefixes; NULL where there is the other one */
-    steno_estep *decoder_step, *lm_step;
-    struct steno_erecurrent recurrent;
-    float *feats, *rows, *scratch; /* aligned; grown */
-    size_t cap_feats, cap_rows, cap_scratch;
-    steno_joint *joint;
-    struct steno_espnet_search joint_for; /* what `joint` was made for */
-};
 
 /* ---- opening ------------------------------------------------------------------------------- */
 
@@ -338,55 +322,6 @@ size_t steno_espnet_weight_bytes(const struct steno_espnet *e)
     return n + (e->ngram ? steno_ngram_bytes(e->ngram) : 0);
 }
 
-/* ---- search settings ----------------------------------------------------------------------- */
-
-struct steno_espnet_search steno_espnet_defaults(const struct steno_espnet *e)
-{
-    const struct steno_espnet_conf *c = &e->conf;
-    return (struct steno_espnet_search){
-        .beam = (size_t)c->beam < (size_t)c->vocab ? (size_t)c->beam : (size_t)c->vocab,
-        .n_best = 1,
-        .ctc_weight = c->weight_ctc,
-        .lm_weight = e->lm ? c->weight_lm : 0,
-        .length_bonus = c->weight_length,
-        .max_len_ratio = c->max_len_ratio,
-        .min_len_ratio = c->min_len_ratio,
-        .pre_beam_ratio = c->pre_beam_ratio};
-}
-
-static bool within(double v, double min, double max)
-{
-    return v >= min && v <= max;
-}
-
-steno_status steno_espnet_check_search(const struct steno_espnet *e,
-                                       const struct steno_espnet_search *s, steno_err *err)
-{
-    if (s->beam < 1 || s->beam > (size_t)e->conf.vocab || s->beam > 1000)
-        return steno_fail(err, STENO_ERR_INVAL, "beam is %zu, expected 1 to %d", s->beam,
-                          e->conf.vocab < 1000 ? (int)e->conf.vocab : 1000);
-    if (s->n_best < 1 || s->n_best > s->beam)
-        return steno_fail(err, STENO_ERR_INVAL, "n_best is %zu, expected 1 to the beam, %zu",
-                          s->n_best, s->beam);
-    if (!within(s->ctc_weight, 0, 1))
-        return steno_fail(err, STENO_ERR_INVAL, "ctc_weight is %g, expected 0 to 1", s->ctc_weight);
-    if (!within(s->lm_weight, 0, 100))
-        return steno_fail(err, STENO_ERR_INVAL, "lm_weight is %g, expected 0 to 100", s->lm_weight);
-    if (s->lm_weight > 0 && !e->lm)
-        return steno_fail(err, STENO_ERR_INVAL, "lm_weight is %g, but %s has no language model",
-                          s->lm_weight, e->conf.dir);
-    if (!within(s->length_bonus, -100, 100))
-        return steno_fail(err, STENO_ERR_INVAL, "penalty is %g, expected -100 to 100",
-                          s->length_bonus);
-    if (!within(s->max_len_ratio, -1e6, 100) || !within(s->min_len_ratio, -1e6, 100))
-        return steno_fail(err, STENO_ERR_INVAL, "maxlenratio %g, minlenratio %g: out of range",
-                          s->max_len_ratio, s->min_len_ratio);
-    if (!within(s->pre_beam_ratio, 0, 1000))
-        return steno_fail(err, STENO_ERR_INVAL, "pre-beam ratio is %g, expected 0 to 1000",
-                          s->pre_beam_ratio);
-    return STENO_OK;
-}
-
 /* ---- runners ------------------------------------------------------------------------------- */
 
 static steno_status open_decoder(steno_espnet_runner *r, steno_err *err)
@@ -638,99 +573,4 @@ steno_status steno_espnet_ctc(steno_espnet_runner *r, const float *rows, size_t 
             y->shape.rank == 3 ? (long long)y->shape.dim[2] : -1LL, (int)e->conf.vocab);
     *scores = y->data;
     return STENO_OK;
-}
-
-static bool same_search(const struct steno_espnet_search *a, const struct steno_espnet_search *b)
-{
-    return a->beam == b->beam && a->ctc_weight == b->ctc_weight &&
-           a->length_bonus == b->length_bonus && a->max_len_ratio == b->max_len_ratio &&
-           a->min_len_ratio == b->min_len_ratio && a->pre_beam_ratio == b->pre_beam_ratio;
-}
-
-/* ESPnet: no pre-beam when no key says by which scores, and when only CTC scores. */
-static steno_status make_joint(steno_espnet_runner *r, const struct steno_espnet_search *s,
-                               steno_err *err)
-{
-    const struct steno_espnet_conf *c = &r->e->conf;
-    struct steno_joint_options o = {.vocab = c->vocab,
-                                    .sos = c->sos,
-                                    .eos = c->eos,
-                                    .blank = c->blank,
-                                    .beam = s->beam,
-                                    .pre_beam_key = c->pre_beam_full ? -1 : 0,
-                                    .ctc_weight = s->ctc_weight,
-                                    .length_bonus = s->length_bonus,
-                                    .max_len_ratio = s->max_len_ratio,
-                                    .min_len_ratio = s->min_len_ratio,
-                                    .max_tokens = r->e->max_tokens,
-                                    .as_espnet_onnx = r->e->opt.as_espnet_onnx};
-    steno_joint *j = NULL;
-    steno_status st;
-    if (c->pre_beam && s->ctc_weight < 1)
-        o.pre_beam = (size_t)(s->pre_beam_ratio * (double)s->beam);
-    st = steno_joint_open(&j, &o, err);
-    if (st)
-        return st;
-    steno_joint_close(r->joint);
-    r->joint = j;
-    r->joint_for = *s;
-    return STENO_OK;
-}
-
-typedef steno_status score_fn(void *, const int32_t *const *, size_t, const int32_t *, size_t,
-                              float *, steno_err *);
-
-static struct steno_joint_scorer scorer(void *self, double weight, score_fn *score)
-{
-    return (struct steno_joint_scorer){.self = self, .weight = weight, .score = score};
-}
-
-/* Decoder, LM and n-gram model, in whatever form there is; how many. */
-static size_t make_scorers(steno_espnet_runner *r, const struct steno_espnet_search *s,
-                           struct steno_joint_scorer scorers[3])
-{
-    size_t n = 0;
-    double w = 1 - s->ctc_weight;
-    if (r->recurrent.decoder)
-        scorers[n++] = scorer(r->recurrent.decoder, w, steno_erdec_score);
-    else if (r->decoder_step)
-        scorers[n++] = scorer(r->decoder_step, w, steno_estep_score);
-    else
-        scorers[n++] = scorer(r->decoder, w, steno_escorer_score);
-    if (r->recurrent.lm)
-        scorers[n++] = scorer(r->recurrent.lm, s->lm_weight, steno_ernn_score);
-    else if (r->lm_step)
-        scorers[n++] = scorer(r->lm_step, s->lm_weight, steno_estep_score);
-    else if (r->lm)
-        scorers[n++] = scorer(r->lm, s->lm_weight, steno_escorer_score);
-    if (r->e->ngram)
-        scorers[n++] = steno_espnet_ngram_scorer(r->e);
-    return n;
-}
-
-steno_status steno_espnet_decode(steno_espnet_runner *r, const struct steno_espnet_search *s,
-                                 const float *rows, size_t n_rows, const float *ctc,
-                                 const steno_joint **result, steno_err *err)
-{
-    const struct steno_espnet *e = r->e;
-    struct steno_joint_scorer scorers[3];
-    size_t n_scorers = make_scorers(r, s, scorers);
-    steno_status st = STENO_OK;
-    if (!r->joint || !same_search(&r->joint_for, s))
-        st = make_joint(r, s, err);
-    if (!st && r->recurrent.decoder && s->ctc_weight < 1)
-        st = steno_erdec_start(r->recurrent.decoder, rows, n_rows, e->dim, err);
-    if (st)
-        return st;
-    if (r->decoder)
-        steno_escorer_memory(r->decoder, rows, n_rows, e->dim);
-    if (r->decoder_step && s->ctc_weight < 1)
-        st = steno_estep_start(r->decoder_step, rows, n_rows, e->dim, s->beam, err);
-    if (!st && r->lm_step)
-        st = steno_estep_start(r->lm_step, NULL, 0, 0, s->beam, err);
-    if (st)
-        return st;
-    st = steno_joint_run(r->joint, scorers, n_scorers, s->ctc_weight > 0 ? ctc : NULL, n_rows, err);
-    *result = r->joint;
-    return st;
 }

@@ -114,4 +114,24 @@ STENO_MUST steno_status steno_espnet_decode(steno_espnet_runner *r,
                                             size_t n_rows, const float *ctc,
                                             const steno_joint **result, steno_err *err);
 
+/* The joint search block by block (steno_joint_block), of one stream: what it keeps is its own, the
+ * networks are a runner's for each block. Confined. */
+typedef struct steno_esearch steno_esearch;
+
+/* Streaming encoder, and a decoder and LM that go one token at a time (or no say in it). */
+bool steno_esearch_possible(const struct steno_espnet *e, const struct steno_espnet_search *s);
+STENO_MUST steno_status steno_esearch_open(steno_esearch **out, const struct steno_espnet *e,
+                                           const struct steno_espnet_search *s, steno_err *err);
+void steno_esearch_close(steno_esearch *x);
+/* Before another utterance. */
+void steno_esearch_restart(steno_esearch *x);
+/* The utterance's rows [n_rows, dim] and scores [n_rows, vocab] so far, n_rows >= 1; last: there are
+ * no more. */
+STENO_MUST steno_status steno_esearch_block(steno_esearch *x, steno_espnet_runner *r,
+                                            const float *rows, size_t n_rows, const float *ctc,
+                                            bool last, steno_err *err);
+/* steno_joint_running, and after the last block steno_joint_count, steno_joint_get. */
+const steno_joint *steno_esearch_joint(const steno_esearch *x);
+size_t steno_esearch_bytes(const steno_esearch *x);
+
 #endif

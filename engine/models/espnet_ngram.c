@@ -38,10 +38,18 @@ static steno_status score(void *self, const int32_t *const *prefix, size_t lengt
     return STENO_OK;
 }
 
+static void keeps_nothing(void *self, int calls)
+{
+    (void)self;
+    (void)calls;
+}
+
 struct steno_joint_scorer steno_espnet_ngram_scorer(const struct steno_espnet *e)
 {
-    struct steno_joint_scorer s = {
-        .weight = e->conf.weight_ngram, .score = score, .partial = e->conf.ngram_partial};
+    struct steno_joint_scorer s = {.weight = e->conf.weight_ngram,
+                                   .score = score,
+                                   .rewind = keeps_nothing,
+                                   .partial = e->conf.ngram_partial};
     memcpy(&s.self, &e, sizeof s.self); /* frozen: only read */
     return s;
 }

@@ -84,6 +84,90 @@ static uint64_t fingerprint(const char *text)
     return h;
 }
 
+static steno_status reserve_tokens(struct steno_estream *s, size_t n)
+{
+    int32_t *p;
+    if (n <= s->cap_tokens)
+        return STENO_OK;
+    p = realloc(s->tokens, 2 * n * sizeof *p);
+    if (!p)
+        return STENO_ERR_NOMEM;
+    s->tokens = p;
+    s->cap_tokens = 2 * n;
+    return STENO_OK;
+}
+
+static steno_status reserve_spans(struct steno_estream *s, size_t n)
+{
+    struct steno_span *p;
+    size_t *q;
+    if (n <= s->cap_spans)
+        return STENO_OK;
+    p = realloc(s->spans, 2 * n * sizeof *p);
+    if (p)
+        s->spans = p;
+    q = realloc(s->costs, 2 * n * sizeof *q);
+    if (q)
+        s->costs = q;
+    if (!p || !q)
+        return STENO_ERR_NOMEM;
+    s->cap_spans = 2 * n;
+    return STENO_OK;
+}
+
+/* How much of the path the n tokens stand for: that head of it from which they differ in the fewest
+ * edits, the longest of several. */
+static size_t covered(struct steno_estream *s, const int32_t *tokens, size_t n,
+                      const struct steno_hyp *path)
+{
+    size_t *cost = s->costs, best = 0;
+    for (size_t k = 0; k <= path->n; k++)
+        cost[k] = k;
+    for (size_t i = 0; i < n; i++) {
+        size_t left_up = cost[0]++;
+        for (size_t k = 0; k < path->n; k++) {
+            size_t swap = left_up + (path->spans[k].token != tokens[i]);
+            size_t edit = 1 + (cost[k] < cost[k + 1] ? cost[k] : cost[k + 1]);
+            left_up = cost[k + 1];
+            cost[k + 1] = swap < edit ? swap : edit;
+        }
+    }
+    for (size_t k = 1; k <= path->n; k++)
+        if (cost[k] <= cost[best])
+            best = k;
+    return best;
+}
+
+/* The search waits where it would read past the audio; what it has not said yet is the best path's.
+ */
+static steno_status running(struct steno_estream *s, struct steno_hyp *path)
+{
+    const struct steno_espnet_conf *c = &s->model->espnet->conf;
+    struct steno_joint_hyp h = steno_joint_running(steno_esearch_joint(s->blocks));
+    const struct steno_span *spans = NULL;
+    size_t n = 0, rows = s->n_rows, from;
+    steno_status st = reserve_tokens(s, h.n + 1);
+    if (!st)
+        st = reserve_spans(s, h.n + path->n + 1);
+    if (st)
+        return st;
+    for (size_t i = 1; i < h.n; i++)
+        if (h.tokens[i] != c->blank)
+            s->tokens[n++] = h.tokens[i];
+    from = covered(s, s->tokens, n, path);
+    if (from < path->n && path->spans[from].first > 0)
+        rows = (size_t)path->spans[from].first;
+    st = steno_align_run(&s->align, s->ctc, rows, c->vocab, c->blank, s->tokens, n, &spans);
+    if (st)
+        return st;
+    if (n)
+        memcpy(s->spans, spans, n * sizeof *spans);
+    if (from < path->n)
+        memcpy(s->spans + n, path->spans + from, (path->n - from) * sizeof *spans);
+    *path = (struct steno_hyp){.spans = s->spans, .n = n + path->n - from};
+    return STENO_OK;
+}
+
 steno_status steno_estream_emit_partial(struct steno_estream *s, steno_transducer *t)
 {
     struct steno_event ev = {.kind = STENO_PARTIAL};
@@ -96,6 +180,8 @@ steno_status steno_estream_emit_partial(struct steno_estream *s, steno_transduce
         return STENO_ERR_NOMEM;
     if (t)
         best = (struct steno_hyp){.spans = h.spans, .n = h.n - 1};
+    else if (s->blocks && s->n_rows && (st = running(s, &best)))
+        return st;
     /* a later look at the segment may change any of it: nothing is stable */
     st = steno_words_build(w, s->model->tokens, best.spans, best.n, 0);
     if (!st)
@@ -151,19 +237,6 @@ static steno_status join_plain(struct steno_estream *s, const int32_t *tokens, s
             st = steno_buf_puts(&s->plain, t);
     }
     return st ? st : steno_buf_add(&s->plain, "", 1);
-}
-
-static steno_status reserve_tokens(struct steno_estream *s, size_t n)
-{
-    int32_t *p;
-    if (n <= s->cap_tokens)
-        return STENO_OK;
-    p = realloc(s->tokens, 2 * n * sizeof *p);
-    if (!p)
-        return STENO_ERR_NOMEM;
-    s->tokens = p;
-    s->cap_tokens = 2 * n;
-    return STENO_OK;
 }
 
 /* The tokens between sos and eos, without blanks; as ESPnet shows them. */

@@ -97,6 +97,14 @@ steno_status steno_estream_block(struct steno_estream *s, steno_espnet_runner *r
     return st ? steno_fail(err, st, "stream: out of memory") : STENO_OK;
 }
 
+steno_status steno_estream_search(struct steno_estream *s, steno_espnet_runner *r, bool last,
+                                  steno_err *err)
+{
+    return s->blocks && s->n_rows
+               ? steno_esearch_block(s->blocks, r, s->rows, s->n_rows, s->ctc, last, err)
+               : STENO_OK;
+}
+
 /* Rows that an encoder without blocks would make of n samples: two convolutions of stride 2, or
  * whatever subsamples by `subsample`. */
 static size_t rows_of(const struct steno_estream *s, size_t n)
@@ -140,6 +148,8 @@ static steno_status flush_blocks(struct steno_estream *s, steno_espnet_runner *r
             s->n_feats += made;
         }
         st = steno_estream_block(s, r, want, err);
+        if (!st && s->n_rows < want)
+            st = steno_estream_search(s, r, false, err);
     }
     return st;
 }

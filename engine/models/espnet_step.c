@@ -24,7 +24,29 @@ struct block { /* aligned, growing */
 struct layer {
     int cache, fresh, memory; /* inputs and output of the step; memory -1: none */
     size_t width, memory_width;
-    struct block rows, memories, zero;
+    struct block zero;
+};
+
+/* What one search keeps from step to step. */
+struct steno_estep_state {
+    int n_layers;
+    struct kept {
+        struct block rows, memories;
+    } *layer;
+    size_t beam;         /* of this utterance */
+    size_t cap_rows;     /* of the caches */
+    size_t cap_tokens;   /* columns of the lists */
+    size_t cap_memory;   /* rows of the memories */
+    size_t n_memory;     /* ... in use */
+    size_t cap_hyps;     /* rows of the lists, and of what follows */
+    int32_t *list[2];    /* [cap_hyps, cap_tokens]: now, and those of the step before */
+    int32_t *slot;       /* [cap_hyps] rows of the newest tokens */
+    uint32_t *used;      /* [cap_rows] step that last saw the row in use */
+    uint32_t now;
+    struct block biases; /* [cap_rows] */
+    bool rewinds;        /* rows of the step before stay, so that it can be gone back to */
+    bool again;          /* the next step is one that was done before */
+    size_t n, n_before;  /* hypotheses of list[0] and list[1] */
 };
 
 struct steno_estep {
@@ -35,20 +57,11 @@ struct steno_estep {
     int tgt, position, counts, index, bias, y, new_bias; /* -1: none */
     struct layer *layer;
     int n_layers;
-    size_t beam;         /* of this utterance */
-    size_t cap_rows;     /* of the caches */
-    size_t cap_tokens;   /* columns of the lists */
-    size_t cap_memory;   /* rows of the memories */
-    size_t n_memory;     /* ... in use */
-    size_t cap_hyps;     /* rows of the lists, and of what follows */
-    int32_t *list[2];    /* [cap_hyps, cap_tokens]: now, next */
-    int32_t *slot;       /* [cap_hyps] rows of the newest tokens */
-    int64_t *tokens;     /* [cap_hyps] */
-    int64_t *count;      /* [layers + 1] */
-    uint32_t *used;      /* [cap_rows] step that last saw the row in use */
-    uint32_t now;
-    struct block biases; /* [cap_rows] */
-    int64_t place;       /* position */
+    int64_t *count; /* [layers + 1] */
+    int64_t *tokens; /* [cap_tokens] */
+    size_t cap_tokens;
+    int64_t place;   /* position */
+    steno_estep_state *own, *st; /* st: the one in use */
 };
 
 static steno_status no_memory(const steno_estep *s, steno_err *err)
@@ -135,64 +148,131 @@ static int count_caches(const steno_network *net)
 
 static bool grow_rows(steno_estep *s, size_t want)
 {
-    size_t cap = s->cap_rows ? s->cap_rows : FIRST_CAP;
+    steno_estep_state *k = s->st;
+    size_t cap = k->cap_rows ? k->cap_rows : FIRST_CAP;
     uint32_t *used;
     while (cap < want)
         cap *= 2;
-    if (cap == s->cap_rows)
+    if (cap == k->cap_rows)
         return true;
     for (int i = 0; i < s->n_layers; i++) {
-        struct layer *l = &s->layer[i];
-        if (!reserve(&l->rows, cap * l->width * sizeof(float),
-                     s->cap_rows * l->width * sizeof(float)))
+        size_t width = s->layer[i].width * sizeof(float);
+        if (!reserve(&k->layer[i].rows, cap * width, k->cap_rows * width))
             return false;
     }
-    if (!reserve(&s->biases, cap * sizeof(float), s->cap_rows * sizeof(float)))
+    if (!reserve(&k->biases, cap * sizeof(float), k->cap_rows * sizeof(float)))
         return false;
-    used = realloc(s->used, cap * sizeof *used);
+    used = realloc(k->used, cap * sizeof *used);
     if (!used)
         return false;
-    memset(used + s->cap_rows, 0, (cap - s->cap_rows) * sizeof *used);
-    s->used = used;
-    s->cap_rows = cap;
+    memset(used + k->cap_rows, 0, (cap - k->cap_rows) * sizeof *used);
+    k->used = used;
+    k->cap_rows = cap;
     return true;
 }
 
-/* Lists of `tokens` columns for `hyps` hypotheses; those of list[0] are kept. */
-static bool grow_lists(steno_estep *s, size_t hyps, size_t tokens)
+/* Lists of `tokens` columns for `hyps` hypotheses; those there are stay. */
+static bool grow_lists(steno_estep_state *k, size_t hyps, size_t tokens)
 {
-    size_t n = s->cap_hyps, cols = s->cap_tokens ? s->cap_tokens : FIRST_CAP;
-    int32_t *now, *next, *slot;
-    int64_t *t;
-    if (hyps <= n && tokens <= s->cap_tokens)
+    size_t n = k->cap_hyps, cols = k->cap_tokens ? k->cap_tokens : FIRST_CAP;
+    int32_t *list[2], *slot;
+    if (hyps <= n && tokens <= k->cap_tokens)
         return true;
     n = n < hyps ? hyps : n;
     while (cols < tokens)
         cols *= 2;
-    now = calloc(n * cols, sizeof *now);
-    next = calloc(n * cols, sizeof *next);
-    if (!now || !next) {
-        free(now);
-        free(next);
+    list[0] = calloc(n * cols, sizeof *list[0]);
+    list[1] = calloc(n * cols, sizeof *list[1]);
+    slot = realloc(k->slot, n * sizeof *slot);
+    if (slot)
+        k->slot = slot;
+    if (!list[0] || !list[1] || !slot) {
+        free(list[0]);
+        free(list[1]);
         return false;
     }
-    for (size_t i = 0; i < s->cap_hyps; i++)
-        memcpy(now + i * cols, s->list[0] + i * s->cap_tokens, s->cap_tokens * sizeof *now);
-    free(s->list[0]);
-    free(s->list[1]);
-    s->list[0] = now;
-    s->list[1] = next;
-    s->cap_tokens = cols;
-    slot = realloc(s->slot, n * sizeof *slot);
-    if (slot)
-        s->slot = slot;
-    t = realloc(s->tokens, n * sizeof *t);
-    if (t)
-        s->tokens = t;
-    if (!slot || !t)
-        return false;
-    s->cap_hyps = n;
+    for (int l = 0; l < 2; l++) {
+        for (size_t i = 0; i < k->cap_hyps; i++)
+            memcpy(list[l] + i * cols, k->list[l] + i * k->cap_tokens,
+                   k->cap_tokens * sizeof *list[l]);
+        free(k->list[l]);
+        k->list[l] = list[l];
+    }
+    k->cap_tokens = cols;
+    k->cap_hyps = n;
     return true;
+}
+
+static bool grow_input(steno_estep *s, size_t hyps)
+{
+    int64_t *t;
+    if (hyps <= s->cap_tokens)
+        return true;
+    t = realloc(s->tokens, hyps * sizeof *t);
+    if (!t)
+        return false;
+    s->tokens = t;
+    s->cap_tokens = hyps;
+    return true;
+}
+
+/* ---- state --------------------------------------------------------------------------------- */
+
+steno_estep_state *steno_estep_state_new(const steno_estep *s)
+{
+    steno_estep_state *k = calloc(1, sizeof *k);
+    if (!k)
+        return NULL;
+    k->n_layers = s->n_layers;
+    k->rewinds = true;
+    k->layer = calloc((size_t)k->n_layers + 1, sizeof *k->layer);
+    if (k->layer)
+        return k;
+    free(k);
+    return NULL;
+}
+
+void steno_estep_state_free(steno_estep_state *k)
+{
+    if (!k)
+        return;
+    for (int i = 0; i < k->n_layers; i++) {
+        steno_aligned_free(k->layer[i].rows.p);
+        steno_aligned_free(k->layer[i].memories.p);
+    }
+    steno_aligned_free(k->biases.p);
+    free(k->layer);
+    free(k->list[0]);
+    free(k->list[1]);
+    free(k->slot);
+    free(k->used);
+    free(k);
+}
+
+size_t steno_estep_state_bytes(const steno_estep_state *k)
+{
+    size_t n = k->biases.bytes + k->cap_rows * sizeof *k->used +
+               2 * k->cap_hyps * k->cap_tokens * sizeof(int32_t);
+    for (int i = 0; i < k->n_layers; i++)
+        n += k->layer[i].rows.bytes + k->layer[i].memories.bytes;
+    return n;
+}
+
+void steno_estep_use(steno_estep *s, steno_estep_state *k)
+{
+    s->st = k ? k : s->own;
+}
+
+void steno_estep_rewind(void *self, int calls)
+{
+    steno_estep_state *k = ((steno_estep *)self)->st;
+    int32_t *swap = k->list[0];
+    k->again = true;
+    if (!calls)
+        return;
+    k->list[0] = k->list[1];
+    k->list[1] = swap;
+    k->n = k->n_before;
 }
 
 /* ---- opening ------------------------------------------------------------------------------- */
@@ -245,6 +325,11 @@ steno_status steno_estep_open(steno_estep **out, steno_network *step, steno_netw
         st = steno_session_open(&s->step, step, &so, err);
     if (!st && once)
         st = steno_session_open(&s->once, once, &so, err);
+    if (!st && !(s->own = steno_estep_state_new(s)))
+        st = no_memory(s, err);
+    if (!st)
+        s->own->rewinds = false;
+    s->st = s->own;
     if (!st && opt->first_row && !steno_network_n_inputs(once))
         st = read_zeros(s, err);
     if (st)
@@ -260,19 +345,12 @@ void steno_estep_close(steno_estep *s)
         return;
     steno_session_close(s->step);
     steno_session_close(s->once);
-    for (int i = 0; s->layer && i < s->n_layers; i++) {
-        steno_aligned_free(s->layer[i].rows.p);
-        steno_aligned_free(s->layer[i].memories.p);
+    steno_estep_state_free(s->own);
+    for (int i = 0; s->layer && i < s->n_layers; i++)
         steno_aligned_free(s->layer[i].zero.p);
-    }
-    steno_aligned_free(s->biases.p);
     free(s->layer);
     free(s->count);
-    free(s->list[0]);
-    free(s->list[1]);
-    free(s->slot);
     free(s->tokens);
-    free(s->used);
     free(s);
 }
 
@@ -280,126 +358,161 @@ void steno_estep_close(steno_estep *s)
 
 static bool grow_memory(steno_estep *s, size_t n)
 {
-    size_t cap = s->cap_memory ? s->cap_memory : FIRST_CAP;
+    steno_estep_state *k = s->st;
+    size_t cap = k->cap_memory ? k->cap_memory : FIRST_CAP;
     while (cap < n)
         cap *= 2;
-    for (int i = 0; i < s->n_layers; i++)
-        if (!reserve(&s->layer[i].memories, cap * s->layer[i].memory_width * sizeof(float), 0))
+    for (int i = 0; i < s->n_layers; i++) {
+        size_t width = s->layer[i].memory_width * sizeof(float);
+        if (!reserve(&k->layer[i].memories, cap * width, k->n_memory * width))
             return false;
-    s->cap_memory = cap;
+    }
+    k->cap_memory = cap;
     return true;
 }
 
-/* The utterance's rows through keys and values of every layer. */
+/* n more of the utterance's rows through keys and values of every layer. */
 static steno_status project(steno_estep *s, const float *rows, size_t n, int64_t dim,
                             steno_err *err)
 {
     struct steno_tensor t = {.dtype = STENO_F32,
                              .shape = {.rank = 3, .dim = {1, (int64_t)n, dim}}};
+    steno_estep_state *k = s->st;
     steno_status st;
     memcpy(&t.data, &rows, sizeof t.data); /* inputs are only read */
-    if (!grow_memory(s, n))
+    if (!grow_memory(s, k->n_memory + n))
         return no_memory(s, err);
     st = steno_session_set(s->once, 0, &t, err);
     if (!st)
         st = run_once(s, err);
     for (int i = 0; i < s->n_layers && !st; i++) {
         const struct steno_tensor *kv = steno_session_get(s->once, i);
-        size_t cells = n * s->layer[i].memory_width;
-        if (kv->dtype != STENO_F32 || steno_numel(kv) != cells)
+        size_t width = s->layer[i].memory_width;
+        if (kv->dtype != STENO_F32 || steno_numel(kv) != n * width)
             return steno_fail(err, STENO_ERR_FORMAT,
                               "%s: layer %d makes keys of %zu numbers from %zu rows", s->name, i,
                               steno_numel(kv), n);
-        memcpy(s->layer[i].memories.p, kv->data, cells * sizeof(float));
+        memcpy((float *)k->layer[i].memories.p + k->n_memory * width, kv->data,
+               n * width * sizeof(float));
     }
-    s->n_memory = n;
+    if (!st)
+        k->n_memory += n;
     return st;
 }
 
 steno_status steno_estep_start(steno_estep *s, const float *rows, size_t n, int64_t dim,
                                size_t beam, steno_err *err)
 {
-    s->beam = beam;
-    return s->n_layers && s->layer[0].memory >= 0 ? project(s, rows, n, dim, err) : STENO_OK;
+    s->st->beam = beam;
+    s->st->n_memory = s->st->n = s->st->n_before = 0;
+    s->st->again = false;
+    return steno_estep_extend(s, rows, n, dim, err);
+}
+
+steno_status steno_estep_extend(steno_estep *s, const float *rows, size_t n, int64_t dim,
+                                steno_err *err)
+{
+    bool reads = s->n_layers && s->layer[0].memory >= 0;
+    return reads && n ? project(s, rows, n, dim, err) : STENO_OK;
 }
 
 /* ---- one step ------------------------------------------------------------------------------ */
 
 /* Number of hypotheses to run for n: the beam, or a quarter, half or three quarters of it. */
-static size_t rounded(const steno_estep *s, size_t n)
+static size_t rounded(const steno_estep_state *k, size_t n)
 {
-    size_t quarter = (s->beam + 3) / 4, m;
-    if (n <= 1 || n >= s->beam)
+    size_t quarter = (k->beam + 3) / 4, m;
+    if (n <= 1 || n >= k->beam)
         return n;
     m = (n + quarter - 1) / quarter * quarter;
-    return m < s->beam ? m : s->beam;
+    return m < k->beam ? m : k->beam;
 }
 
-/* Lists of the hypotheses that go on; before them those of the step before, and their rows. */
-static void reorder(steno_estep *s, const int32_t *parent, size_t n, size_t count)
+/* Lists of the hypotheses that go on: those of the step before, and their rows. */
+static void reorder(steno_estep_state *k, const int32_t *parent, size_t n, size_t count)
 {
-    int32_t *swap = s->list[0];
+    int32_t *swap = k->list[0];
     for (size_t i = 0; i < n; i++) {
-        int32_t *to = s->list[1] + i * s->cap_tokens;
+        int32_t *to = k->list[1] + i * k->cap_tokens;
         size_t p = (size_t)parent[i];
-        memcpy(to, s->list[0] + p * s->cap_tokens, (count - 1) * sizeof *to);
-        to[count - 1] = s->slot[p];
+        memcpy(to, k->list[0] + p * k->cap_tokens, (count - 1) * sizeof *to);
+        to[count - 1] = k->slot[p];
     }
-    s->list[0] = s->list[1];
-    s->list[1] = swap;
+    k->list[0] = k->list[1];
+    k->list[1] = swap;
+}
+
+static void mark_used(steno_estep_state *k, const int32_t *list, size_t n, size_t count)
+{
+    for (size_t i = 0; i < n; i++)
+        for (size_t c = 0; c < count; c++)
+            k->used[list[i * k->cap_tokens + c]] = k->now;
 }
 
 /* Rows for the newest tokens: any that no list names. */
 static bool choose_slots(steno_estep *s, size_t n, size_t count)
 {
+    steno_estep_state *k = s->st;
     size_t at = 0;
-    if (!++s->now) { /* after 2^32 steps */
-        memset(s->used, 0, s->cap_rows * sizeof *s->used);
-        s->now = 1;
+    if (!++k->now) { /* after 2^32 steps */
+        memset(k->used, 0, k->cap_rows * sizeof *k->used);
+        k->now = 1;
     }
-    for (size_t i = 0; i < n; i++)
-        for (size_t k = 0; k < count; k++)
-            s->used[s->list[0][i * s->cap_tokens + k]] = s->now;
+    mark_used(k, k->list[0], n, count);
+    if (k->rewinds && count && !k->again)
+        mark_used(k, k->list[1], k->n_before, count - 1);
     for (size_t i = 0; i < n; i++) {
-        while (at < s->cap_rows && s->used[at] == s->now)
+        while (at < k->cap_rows && k->used[at] == k->now)
             at++;
-        if (at == s->cap_rows && !grow_rows(s, s->cap_rows + 1))
+        if (at == k->cap_rows && !grow_rows(s, k->cap_rows + 1))
             return false;
-        s->slot[i] = (int32_t)at++;
+        k->slot[i] = (int32_t)at++;
     }
     return true;
+}
+
+static void set_counts(steno_estep *s, size_t count)
+{
+    steno_estep_state *k = s->st;
+    s->place = (int64_t)count;
+    for (int i = 0; i < s->n_layers; i++)
+        s->count[i] = (int64_t)count;
+    s->count[s->n_layers] = (int64_t)k->n_memory;
+    if (!count && s->o.first_row)
+        for (int i = 1; i < s->n_layers; i++) {
+            memcpy(k->layer[i].rows.p, s->layer[i].zero.p, s->layer[i].width * sizeof(float));
+            s->count[i] = 1;
+        }
 }
 
 /* Everything of a step but the run: lists, rows, tokens, counts. m: hypotheses to be run. */
 static bool prepare(steno_estep *s, const int32_t *const *prefix, size_t length,
                     const int32_t *parent, size_t n, size_t m)
 {
+    steno_estep_state *k = s->st;
     size_t count = length - 1;
-    if (!grow_lists(s, m > s->beam ? m : s->beam, length + 1) || !grow_rows(s, 2 * n))
+    if (!grow_lists(k, m > k->beam ? m : k->beam, length + 1) || !grow_rows(s, 2 * n) ||
+        !grow_input(s, m))
         return false;
-    if (count)
-        reorder(s, parent, n, count);
+    if (count && !k->again) {
+        reorder(k, parent, n, count);
+        k->n_before = k->n;
+    }
+    k->n = n;
     if (!choose_slots(s, n, count))
         return false;
+    k->again = false;
     for (size_t i = 0; i < m; i++) {
         size_t from = i < n ? i : 0; /* as many as the plan is for: the first one again */
         s->tokens[i] = prefix[from][count];
         if (from != i)
-            memcpy(s->list[0] + i * s->cap_tokens, s->list[0], count * sizeof(int32_t));
+            memcpy(k->list[0] + i * k->cap_tokens, k->list[0], count * sizeof(int32_t));
     }
-    s->place = (int64_t)count;
-    for (int i = 0; i < s->n_layers; i++)
-        s->count[i] = (int64_t)count;
-    s->count[s->n_layers] = (int64_t)s->n_memory;
-    if (!count && s->o.first_row)
-        for (int i = 1; i < s->n_layers; i++) {
-            memcpy(s->layer[i].rows.p, s->layer[i].zero.p, s->layer[i].width * sizeof(float));
-            s->count[i] = 1;
-        }
+    set_counts(s, count);
     for (size_t i = 0; !count && i < m; i++)
-        s->list[0][i * s->cap_tokens] = 0;
+        k->list[0][i * k->cap_tokens] = 0;
     if (!count)
-        ((float *)s->biases.p)[0] = 0;
+        ((float *)k->biases.p)[0] = 0;
     return true;
 }
 
@@ -414,20 +527,22 @@ static steno_status set(steno_estep *s, int input, steno_dtype type, void *data,
 
 static steno_status set_inputs(steno_estep *s, size_t m, steno_err *err)
 {
+    steno_estep_state *k = s->st;
     steno_status st = set(s, s->tgt, STENO_I64, s->tokens, 2, m, 1, err);
     if (!st)
         st = set(s, s->position, STENO_I64, &s->place, 1, 1, 0, err);
     if (!st)
         st = set(s, s->counts, STENO_I64, s->count, 1, (size_t)s->n_layers + 1, 0, err);
     if (!st)
-        st = set(s, s->index, STENO_I32, s->list[0], 2, m, s->cap_tokens, err);
+        st = set(s, s->index, STENO_I32, k->list[0], 2, m, k->cap_tokens, err);
     if (!st)
-        st = set(s, s->bias, STENO_F32, s->biases.p, 1, s->cap_rows, 0, err);
+        st = set(s, s->bias, STENO_F32, k->biases.p, 1, k->cap_rows, 0, err);
     for (int i = 0; i < s->n_layers && !st; i++) {
-        struct layer *l = &s->layer[i];
-        st = set(s, l->cache, STENO_F32, l->rows.p, 2, s->cap_rows, l->width, err);
+        const struct layer *l = &s->layer[i];
+        struct kept *kept = &k->layer[i];
+        st = set(s, l->cache, STENO_F32, kept->rows.p, 2, k->cap_rows, l->width, err);
         if (!st)
-            st = set(s, l->memory, STENO_F32, l->memories.p, 2, s->cap_memory, l->memory_width,
+            st = set(s, l->memory, STENO_F32, kept->memories.p, 2, k->cap_memory, l->memory_width,
                      err);
     }
     return st;
@@ -436,6 +551,7 @@ static steno_status set_inputs(steno_estep *s, size_t m, steno_err *err)
 /* The run's keys and values go to the rows chosen for them. */
 static steno_status keep(steno_estep *s, size_t n, size_t m, steno_err *err)
 {
+    steno_estep_state *k = s->st;
     const struct steno_tensor *t;
     for (int i = 0; i < s->n_layers; i++) {
         const struct layer *l = &s->layer[i];
@@ -444,12 +560,12 @@ static steno_status keep(steno_estep *s, size_t n, size_t m, steno_err *err)
             return steno_fail(err, STENO_ERR_FORMAT, "%s: layer %d gave rows of another width",
                               s->name, i);
         for (size_t h = 0; h < n; h++)
-            memcpy((float *)l->rows.p + (size_t)s->slot[h] * l->width,
+            memcpy((float *)k->layer[i].rows.p + (size_t)k->slot[h] * l->width,
                    (const float *)t->data + h * l->width, l->width * sizeof(float));
     }
     t = s->new_bias < 0 ? NULL : steno_session_get(s->step, s->new_bias);
     for (size_t h = 0; t && h < n; h++)
-        ((float *)s->biases.p)[s->slot[h]] =
+        ((float *)k->biases.p)[k->slot[h]] =
             ((const float *)t->data)[steno_numel(t) == m ? h : 0];
     return STENO_OK;
 }
@@ -459,7 +575,7 @@ steno_status steno_estep_score(void *self, const int32_t *const *prefix, size_t 
 {
     steno_estep *s = self;
     const struct steno_tensor *y;
-    size_t m = rounded(s, n);
+    size_t m = rounded(s->st, n);
     steno_status st = prepare(s, prefix, length, parent, n, m) ? STENO_OK : no_memory(s, err);
     if (!st)
         st = set_inputs(s, m, err);
@@ -478,12 +594,6 @@ steno_status steno_estep_score(void *self, const int32_t *const *prefix, size_t 
 
 size_t steno_estep_bytes(const steno_estep *s)
 {
-    size_t n = steno_session_arena_bytes(s->step) + s->biases.bytes +
-               s->cap_rows * sizeof *s->used +
-               2 * s->cap_hyps * s->cap_tokens * sizeof(int32_t);
-    if (s->once)
-        n += steno_session_arena_bytes(s->once);
-    for (int i = 0; i < s->n_layers; i++)
-        n += s->layer[i].rows.bytes + s->layer[i].memories.bytes;
-    return n;
+    size_t n = steno_session_arena_bytes(s->step) + steno_estep_state_bytes(s->own);
+    return s->once ? n + steno_session_arena_bytes(s->once) : n;
 }

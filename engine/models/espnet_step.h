@@ -6,6 +6,8 @@
 #include "exec/session.h"
 
 typedef struct steno_estep steno_estep;
+/* What one search keeps from step to step: keys and values. */
+typedef struct steno_estep_state steno_estep_state;
 
 struct steno_estep_options {
     int threads;
@@ -28,6 +30,18 @@ STENO_MUST steno_status steno_estep_start(steno_estep *s, const float *rows, siz
 STENO_MUST steno_status steno_estep_score(void *self, const int32_t *const *prefix, size_t length,
                                           const int32_t *parent, size_t n, float *out,
                                           steno_err *err);
+/* Searches block by block, in states of their own. A state belongs to steps of one network; new:
+ * NULL when out of memory. use: what start, extend, score and rewind are about from now on, NULL:
+ * the state that s came with, which cannot be rewound. */
+steno_estep_state *steno_estep_state_new(const steno_estep *s);
+void steno_estep_state_free(steno_estep_state *k);
+size_t steno_estep_state_bytes(const steno_estep_state *k);
+void steno_estep_use(steno_estep *s, steno_estep_state *k);
+/* n more rows of the utterance. */
+STENO_MUST steno_status steno_estep_extend(steno_estep *s, const float *rows, size_t n, int64_t dim,
+                                           steno_err *err);
+/* struct steno_joint_scorer's rewind. */
+void steno_estep_rewind(void *self, int calls);
 size_t steno_estep_bytes(const steno_estep *s);
 
 #endif

@@ -120,6 +120,7 @@ static void close_stream(steno_stream *stream)
     steno_buf_free(&s->plain);
     steno_events_free(&s->events);
     steno_espnet_state_free(&s->state);
+    steno_esearch_close(s->blocks);
     steno_fbank_close(s->fbank);
     steno_aligned_free(s->feats);
     steno_aligned_free(s->rows);
@@ -129,6 +130,8 @@ static void close_stream(steno_stream *stream)
     free(s->pcm);
     free(s->out_words);
     free(s->tokens);
+    free(s->spans);
+    free(s->costs);
     free(s);
 }
 
@@ -140,6 +143,8 @@ static void begin_segment(struct steno_estream *s)
         s->n_feats = s->fed = s->n_rows = 0;
         s->state.block = 0;
     }
+    if (s->blocks)
+        steno_esearch_restart(s->blocks);
     s->speaking = s->whole;
     s->quiet = 0;
     s->partial = steno_estream_samples(s, FIRST_PARTIAL);
@@ -151,6 +156,8 @@ static steno_status open_blocks(struct steno_estream *s, steno_err *err)
 {
     const struct steno_espnet *e = s->model->espnet;
     steno_status st = steno_fbank_open(&s->fbank, &e->fbank, err);
+    if (!st && !steno_estream_ctc_alone(s) && steno_esearch_possible(e, &s->search))
+        st = steno_esearch_open(&s->blocks, e, &s->search, err);
     if (st)
         return st;
     /* a block, and what one push of samples and the end of the audio can add */
@@ -225,6 +232,8 @@ static steno_status do_partial(struct steno_estream *s, steno_espnet_runner *r, 
     steno_status st;
     if (steno_estream_by_blocks(s)) {
         st = steno_estream_block(s, r, SIZE_MAX, err);
+        if (!st)
+            st = steno_estream_search(s, r, false, err);
         x = (struct steno_estream_scores){s->ctc, s->rows, s->n_rows};
     } else {
         st = steno_estream_recognise(s, r, s->n, &x, err);
@@ -241,7 +250,12 @@ static steno_status do_final(struct steno_estream *s, steno_espnet_runner *r, si
     steno_transducer *t = NULL;
     struct steno_estream_scores x;
     steno_status st = steno_estream_recognise(s, r, n, &x, err);
-    if (!st && x.rows && steno_espnet_is_transducer(s->model->espnet))
+    if (!st && x.rows && s->blocks) {
+        st = steno_estream_search(s, r, true, err);
+        j = steno_esearch_joint(s->blocks);
+        if (!st && !steno_joint_count(j)) /* all ended too early: once more, as ESPnet */
+            st = steno_espnet_decode(r, &s->search, x.enc, x.rows, x.ctc, &j, err);
+    } else if (!st && x.rows && steno_espnet_is_transducer(s->model->espnet))
         st = steno_espnet_transduce(r, &s->search, x.enc, x.rows, false, &t, err);
     else if (!st && x.rows && !steno_estream_ctc_alone(s))
         st = steno_espnet_decode(r, &s->search, x.enc, x.rows, x.ctc, &j, err);

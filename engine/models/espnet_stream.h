@@ -47,6 +47,7 @@ struct steno_estream {
     size_t fed;        /* samples of pcm that became frames */
     float *rows, *ctc; /* [cap_rows, dim], [cap_rows, vocab] of the segment */
     size_t n_rows, cap_rows;
+    steno_esearch *blocks; /* joint search block by block; NULL: at the end of a segment */
     /* results */
     steno_ctc_greedy *greedy;
     steno_ctc_beam *beam; /* CTC alone with a beam */
@@ -58,6 +59,9 @@ struct steno_estream {
     struct steno_buf plain; /* compat: texts as espnet_onnx joins them */
     int32_t *tokens;        /* of one hypothesis, without blank and eos */
     size_t cap_tokens;
+    struct steno_span *spans; /* of a partial: the search's tokens, then the best path's */
+    size_t *costs;            /* one row of a table of edits */
+    size_t cap_spans;
     struct steno_events events;
     uint64_t shown;
     /* clock */
@@ -107,6 +111,9 @@ STENO_MUST steno_status steno_estream_make_frames(struct steno_estream *s, size_
 /* Encode the frames that wait; at most `max` rows count in all. */
 STENO_MUST steno_status steno_estream_block(struct steno_estream *s, steno_espnet_runner *r,
                                             size_t max, steno_err *err);
+/* The joint search, where it goes block by block, over the rows there are. */
+STENO_MUST steno_status steno_estream_search(struct steno_estream *s, steno_espnet_runner *r,
+                                             bool last, steno_err *err);
 /* The first n samples of the segment through features, encoder and CTC. *x: the runner's or the
  * stream's, until the next call; no rows when there is too little audio. */
 STENO_MUST steno_status steno_estream_recognise(struct steno_estream *s, steno_espnet_runner *r,
@@ -118,8 +125,9 @@ STENO_MUST steno_status steno_estream_recognise(struct steno_estream *s, steno_e
 /* Sample `at` of the segment on the stream's clock, not past the audio there is. */
 double steno_estream_seconds(const struct steno_estream *s, double at);
 STENO_MUST steno_status steno_estream_emit_start(struct steno_estream *s);
-/* The best path so far, where it differs from what was shown last: the transducer's t, or with NULL
- * that of CTC. */
+/* The best so far, where it differs from what was shown last: the transducer's t, or with NULL the
+ * best path of CTC; where the joint search goes block by block what it has, and of that path what
+ * lies behind. */
 STENO_MUST steno_status steno_estream_emit_partial(struct steno_estream *s, steno_transducer *t);
 /* The final of a segment of n samples; j, t: the joint search's result, or the transducer's; both
  * NULL: CTC alone, or nothing to say. */

@@ -394,6 +394,90 @@ static void steps_allocate_nothing_once_warm(void **state)
     mk_unlink(path);
 }
 
+/* The beam's prefixes from their beginning, in the state that s came with. */
+static void score_anew(steno_estep *s, const float *rows, int64_t dim, const struct beam *b,
+                       float *out)
+{
+    static const int32_t same[BEAM] = {0, 1, 2, 3, 4}, none[BEAM] = {0};
+    assert_int_equal(steno_estep_start(s, rows, rows ? ROWS : 0, dim, BEAM, NULL), STENO_OK);
+    for (size_t length = 1; length <= b->length; length++)
+        assert_int_equal(steno_estep_score(s, b->prefix, length, length == 1 ? none : same, b->n,
+                                           out, NULL),
+                         STENO_OK);
+}
+
+/* One step, compared with the same prefixes scored anew. */
+static void compare_anew(struct pair *p, steno_estep_state *k, const float *rows,
+                         const struct beam *b)
+{
+    static float want[BEAM * 64], got[BEAM * 64];
+    steno_estep_use(p->step, k);
+    assert_int_equal(
+        steno_estep_score(p->step, b->prefix, b->length, b->parent, b->n, got, NULL), STENO_OK);
+    steno_estep_use(p->step, NULL);
+    score_anew(p->step, rows, p->dim, b, want);
+    for (size_t i = 0; i < b->n * (size_t)p->vocab; i++)
+        if (!(fabsf(want[i] - got[i]) <= 2e-4f))
+            fail_msg("length %zu, number %zu: %g, anew %g", b->length, i, (double)got[i],
+                     (double)want[i]);
+}
+
+/* At random the last step is done again, or the two last ones. */
+static void goes_back(struct pair *p, const float *rows)
+{
+    static struct beam now, before;
+    steno_estep_state *k = steno_estep_state_new(p->step);
+    bool have_before = false;
+    int backs = 0;
+    assert_non_null(k);
+    begin(&now);
+    steno_estep_use(p->step, k);
+    assert_int_equal(steno_estep_start(p->step, rows, rows ? ROWS / 2 : 0, p->dim, BEAM, NULL),
+                     STENO_OK);
+    if (rows) /* in two pieces */
+        assert_int_equal(steno_estep_extend(p->step, rows + ROWS / 2 * p->dim, ROWS - ROWS / 2,
+                                            p->dim, NULL),
+                         STENO_OK);
+    compare_anew(p, k, rows, &now);
+    while (now.length < STEPS) {
+        uint32_t what = random_below(4);
+        if (what == 0 || (what == 1 && have_before && before.length > 1)) {
+            if (what == 1) {
+                now = before;
+                for (size_t i = 0; i < now.n; i++)
+                    now.prefix[i] = now.tokens[i];
+            }
+            steno_estep_use(p->step, k);
+            steno_estep_rewind(p->step, (int)what);
+            have_before = false;
+            backs++;
+        } else {
+            before = now;
+            have_before = true;
+            advance(&now, p->vocab);
+        }
+        compare_anew(p, k, rows, &now);
+    }
+    assert_true(backs > 5);
+    steno_estep_state_free(k);
+}
+
+static void steps_can_be_taken_back(void **state)
+{
+    char *made = made_lm(NONE), path[512];
+    struct pair p;
+    (void)state;
+    open_pair(&p, made, STENO_ESCORE_LM, 2, 4, 5, false);
+    goes_back(&p, NULL);
+    close_pair(&p);
+    mk_unlink(made);
+    if (!shared_file(path, sizeof path, ZOO "xformer_decoder.onnx"))
+        return; /* said why */
+    open_pair(&p, path, STENO_ESCORE_DECODER, 2, 32, 31, false);
+    goes_back(&p, p.rows);
+    close_pair(&p);
+}
+
 /* Rows that no hypothesis needs any more are written again. */
 static void memory_does_not_grow_with_dead_hypotheses(void **state)
 {
@@ -427,6 +511,7 @@ int main(void)
         cmocka_unit_test(made_lm_scores_as_from_whole_prefixes),
         cmocka_unit_test(graphs_that_cannot_be_cut_are_refused),
         cmocka_unit_test(steps_allocate_nothing_once_warm),
+        cmocka_unit_test(steps_can_be_taken_back),
         cmocka_unit_test(memory_does_not_grow_with_dead_hypotheses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
