@@ -19,6 +19,7 @@
 
 typedef struct steno_model steno_model;
 typedef struct steno_stream steno_stream;
+struct steno_tap;
 
 struct steno_model_options {
     const char *cpu;    /* CPU level, NULL = best */
@@ -30,6 +31,7 @@ struct steno_model_options {
      * f32), "int8" (a quarter; activations are rounded as they come). */
     const char *precision;
     const char *compat; /* NULL; "espnet-onnx": results of espnet_onnx 0.2.1 (docs/espnet.md) */
+    const struct steno_tap *tap; /* exec/session.h: hears what the networks are given; NULL = no one */
 };
 
 struct steno_model_info {

@@ -1,6 +1,6 @@
 /* steno run: arrays in, arrays out. */
 #include "base/arena.h"
-#include "base/npy.h"
+#include "cli/arrays.h"
 #include "cli/options.h"
 
 #include <errno.h>
@@ -24,37 +24,6 @@ struct run_options {
     struct cli_network n;
 };
 
-static const struct {
-    steno_dtype t;
-    char kind;
-    int item;
-} types[] = {
-    {STENO_F32, 'f', 4},
-    {STENO_F64, 'f', 8},
-    {STENO_F16, 'f', 2},
-    {STENO_I8, 'i', 1},
-    {STENO_I16, 'i', 2},
-    {STENO_I32, 'i', 4},
-    {STENO_I64, 'i', 8},
-    {STENO_U8, 'u', 1},
-    {STENO_U16, 'u', 2},
-    {STENO_U32, 'u', 4},
-    {STENO_U64, 'u', 8},
-    {STENO_BOOL, 'b', 1},
-    /* NumPy has no bfloat16: its bits */
-    {STENO_BF16, 'u', 2},
-};
-
-static steno_dtype dtype_of(const struct steno_npy *a, steno_dtype want)
-{
-    if (want == STENO_BF16 && a->item == 2 && (a->kind == 'u' || a->kind == 'i'))
-        return STENO_BF16;
-    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
-        if (types[i].kind == a->kind && types[i].item == a->item)
-            return types[i].t;
-    return STENO_DT_NONE;
-}
-
 static steno_status set_input(steno_session *s, steno_network *n, const char *arg,
                               struct steno_npy *a, steno_err *err)
 {
@@ -73,30 +42,18 @@ static steno_status set_input(steno_session *s, steno_network *n, const char *ar
     st = steno_npy_read(eq + 1, MAX_ARRAY, a, err);
     if (st)
         return st;
-    t.dtype = dtype_of(a, steno_network_input(n, i)->dtype);
-    t.shape.rank = a->rank;
-    memcpy(t.shape.dim, a->dim, sizeof a->dim);
-    t.data = a->data;
-    if (t.dtype == STENO_BOOL)
-        for (size_t k = 0; k < a->bytes; k++)
-            ((uint8_t *)a->data)[k] = ((uint8_t *)a->data)[k] != 0;
+    arrays_tensor(a, steno_network_input(n, i)->dtype, &t);
     return steno_session_set(s, i, &t, err);
 }
 
 static steno_status write_output(const struct run_options *o, int i, const struct steno_tensor *t,
                                  steno_err *err)
 {
-    struct steno_npy a = {.rank = t->shape.rank, .data = t->data};
+    struct steno_npy a;
     char path[4096];
     if (snprintf(path, sizeof path, "%s/%d.npy", o->dir, i) >= (int)sizeof path)
         return steno_fail(err, STENO_ERR_INVAL, "--output-dir is too long");
-    for (size_t k = 0; k < sizeof types / sizeof types[0]; k++)
-        if (types[k].t == t->dtype) {
-            a.kind = types[k].kind;
-            a.item = types[k].item;
-        }
-    memcpy(a.dim, t->shape.dim, sizeof a.dim);
-    a.bytes = steno_numel(t) * (size_t)a.item;
+    arrays_npy(t, &a);
     return steno_npy_write(path, &a, err);
 }
 

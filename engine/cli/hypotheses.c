@@ -1,76 +1,15 @@
 #include "cli/hypotheses.h"
 
 #include "base/buf.h"
+#include "cli/recordings.h"
 #include "steno.h"
-#include "audio/file.h"
 
-#include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#define BLOCK 8000 /* samples pushed at a time */
 #define MAX_TEXT ((size_t)16 << 20)
 #define MAX_WORDS 4000 /* of one recording that are aligned */
-
-/* ---- one recording ---- */
-
-static steno_status take_finals(steno_stream *s, struct steno_buf *text, steno_err *err)
-{
-    struct steno_event ev;
-    while (steno_stream_next(s, &ev))
-        if (ev.kind == STENO_FINAL && *ev.text &&
-            steno_buf_printf(text, "%s%s", text->len ? " " : "", ev.text))
-            return steno_fail(err, STENO_ERR_LIMIT, "the text is too long");
-    return STENO_OK;
-}
-
-static steno_status listen(steno_stream *s, steno_audio *a, struct steno_buf *text, steno_err *err)
-{
-    float pcm[BLOCK];
-    size_t n = 1;
-    steno_status st = STENO_OK;
-    while (!st && n) {
-        n = 0;
-        st = steno_audio_read(a, pcm, BLOCK, &n, err);
-        if (!st && n)
-            st = steno_stream_push(s, pcm, n, err);
-        if (!st)
-            st = take_finals(s, text, err);
-    }
-    if (!st)
-        st = steno_stream_end(s, err);
-    return st ? st : take_finals(s, text, err);
-}
-
-static steno_status transcribe(steno_model *m, const char *path, struct steno_buf *text,
-                               steno_err *err)
-{
-    struct steno_audio_info info;
-    struct steno_stream_options so = {.no_partials = true};
-    steno_audio *a = NULL;
-    steno_stream *s = NULL;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    steno_status st = fd < 0 ? steno_fail(err, STENO_ERR_IO, "%s", strerror(errno))
-                             : steno_audio_open_fd(&a, fd, &(struct steno_audio_options){0}, err);
-    if (!st) {
-        steno_audio_get_info(a, &info);
-        so.sample_rate = info.sample_rate;
-        st = steno_stream_open(&s, m, &so, err);
-    }
-    if (!st)
-        st = listen(s, a, text, err);
-    steno_stream_close(s);
-    steno_audio_close(a);
-    if (fd >= 0)
-        close(fd);
-    return st ? steno_fail_in(err, st, "%s", path) : STENO_OK;
-}
 
 /* ---- words ---- */
 
@@ -136,8 +75,9 @@ struct comparison {
     json_t *list; /* NULL: text */
 };
 
-static steno_status one(struct comparison *c, const char *path, steno_err *err)
+static steno_status one(void *arg, const char *path, steno_err *err)
 {
+    struct comparison *c = arg;
     struct steno_buf text[2];
     steno_status st = STENO_OK;
     for (int k = 0; k < 2; k++) {
@@ -145,7 +85,7 @@ static steno_status one(struct comparison *c, const char *path, steno_err *err)
         if (!st && steno_buf_puts(&text[k], ""))
             st = steno_fail(err, STENO_ERR_NOMEM, "out of memory");
         if (!st)
-            st = transcribe(c->m[k], path, &text[k], err);
+            st = recordings_transcribe(c->m[k], path, &text[k], err);
     }
     if (!st) {
         const char *a = text[0].data, *b = text[1].data;
@@ -161,34 +101,6 @@ static steno_status one(struct comparison *c, const char *path, steno_err *err)
     }
     for (int k = 0; k < 2; k++)
         steno_buf_free(&text[k]);
-    return st;
-}
-
-static bool is_recording(const char *name)
-{
-    static const char *const ends[] = {".wav", ".flac", ".ogg", ".opus", ".mp3"};
-    const char *dot = strrchr(name, '.');
-    for (size_t i = 0; dot && i < sizeof ends / sizeof ends[0]; i++)
-        if (!strcasecmp(dot, ends[i]))
-            return true;
-    return false;
-}
-
-static steno_status folder(struct comparison *c, const char *path, steno_err *err)
-{
-    struct dirent **list = NULL;
-    steno_status st = STENO_OK;
-    int n = scandir(path, &list, NULL, alphasort);
-    if (n < 0)
-        return steno_fail(err, STENO_ERR_IO, "%s: %s", path, strerror(errno));
-    for (int i = 0; i < n; i++) {
-        char file[4096];
-        if (!st && is_recording(list[i]->d_name) &&
-            snprintf(file, sizeof file, "%s/%s", path, list[i]->d_name) < (int)sizeof file)
-            st = one(c, file, err);
-        free(list[i]);
-    }
-    free(list);
     return st;
 }
 
@@ -224,13 +136,8 @@ steno_status hypotheses_compare(struct hypotheses *h, FILE *out, bool json, sten
 {
     struct comparison c = {.h = h, .out = out, .list = json ? json_array() : NULL};
     steno_status st = open_models(&c, err);
-    for (int i = 0; !st && i < h->audio->n; i++) {
-        struct stat sb;
-        if (!stat(h->audio->v[i], &sb) && S_ISDIR(sb.st_mode))
-            st = folder(&c, h->audio->v[i], err);
-        else
-            st = one(&c, h->audio->v[i], err);
-    }
+    if (!st)
+        st = recordings_each(h->audio, one, &c, err);
     if (!st && !h->files)
         st = steno_fail(err, STENO_ERR_INVAL, "verify: no recordings there");
     if (!st)

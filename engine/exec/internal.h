@@ -49,6 +49,8 @@ struct steno_network {
     struct steno_precision_report precision;
     struct steno_pass_counts counts;
     bool rewrite_only;
+    const struct steno_tap *tap; /* or NULL; then path is its own copy */
+    char *path;
     struct steno_packed_store store;
     struct steno_cache *cache; /* mapping that constants and packed weights point into, or NULL */
 };

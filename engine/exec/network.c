@@ -2,6 +2,7 @@
 
 #include "base/buf.h"
 #include "base/cpu.h"
+#include "exec/save.h"
 #include "ops/body.h"
 #include "passes/incremental.h"
 
@@ -139,7 +140,9 @@ static steno_status optimize(steno_network *n, const struct steno_network_option
                                  .refused_arg = opt->refused_arg,
                                  .cut_after = opt->part != STENO_PART_ALL,
                                  .rows_in_8_bits =
-                                     opt->precision == STENO_INT8_WEIGHTS && !opt->rewrite_only};
+                                     opt->precision == STENO_INT8_WEIGHTS && !opt->rewrite_only,
+                                 .num_heads = opt->num_heads,
+                                 .hidden_size = opt->hidden_size};
     int level = opt->opt_level < 0 ? 3 : opt->opt_level, changed = 0;
     steno_status st = steno_ws_init(&ws, &n->k, 1, err);
     if (!st)
@@ -157,6 +160,12 @@ steno_status steno_network_settle(struct steno_graph *g, steno_err *err)
 {
     steno_status st = resolve_all(g, err);
     return st ? st : pass_infer(NULL, g, err);
+}
+
+steno_status steno_network_passes_again(steno_network *n, const struct steno_network_options *opt,
+                                        steno_err *err)
+{
+    return optimize(n, opt, err);
 }
 
 /* ---- network ---- */
@@ -222,6 +231,10 @@ static steno_status open_network(steno_network **out, const char *path, const vo
     if (!n)
         return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", path);
     st = build(n, path, data, size, opt ? opt : &defaults, err);
+    if (!st && opt && opt->tap && !(n->path = strdup(path)))
+        st = steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", path);
+    if (!st && opt)
+        n->tap = opt->tap;
     if (st) {
         steno_network_close(n);
         return st;
@@ -252,6 +265,7 @@ void steno_network_close(steno_network *n)
     steno_packed_store_free(&n->store);
     steno_graph_free(n->g);
     steno_cache_unmap(n->cache);
+    free(n->path);
     free(n);
 }
 

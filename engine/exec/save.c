@@ -6,19 +6,20 @@
 #include "ops/body.h"
 #include "passes/quantize.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* Operators of domains that the file came with stay as they are; those that passes brought are
  * written as functions, but for com.microsoft where that is wanted. */
 struct kept {
     const struct steno_onnx_info *info;
-    bool contrib;
+    bool microsoft;
 };
 
 static bool keep(void *arg, const char *domain)
 {
     const struct kept *k = arg;
-    if (k->contrib && !strcmp(domain, "com.microsoft"))
+    if (k->microsoft && !strcmp(domain, "com.microsoft"))
         return true;
     for (int i = 0; i < k->info->n_opset; i++)
         if (!strcmp(k->info->opset[i].domain, domain))
@@ -77,10 +78,25 @@ steno_status steno_network_quantize(steno_network *n, const struct steno_quantiz
     return st ? st : steno_network_settle(n->g, err);
 }
 
+steno_status steno_network_split(steno_network *n, const struct steno_quantize_options *opt,
+                                 steno_err *err)
+{
+    steno_status st = steno_quantize_split(n->g, opt, err);
+    if (!st)
+        st = steno_graph_sort(n->g, err);
+    return st ? st : steno_network_settle(n->g, err);
+}
+
+steno_status steno_network_products(steno_network *n, const struct steno_quantize_options *opt,
+                                    struct steno_quantize_product **out, int *count, steno_err *err)
+{
+    return steno_quantize_list(n->g, opt, out, count, err);
+}
+
 static steno_status options(const steno_network *n, const struct steno_save_options *opt,
                             struct kept *k, struct steno_onnx_write_options *wo, steno_err *err)
 {
-    *k = (struct kept){&n->info, opt->contrib};
+    *k = (struct kept){&n->info, opt->contrib || opt->microsoft};
     *wo =
         (struct steno_onnx_write_options){.opset = opt->opset ? opt->opset : steno_network_opset(n),
                                           .ir_version = n->info.ir_version,
@@ -116,4 +132,60 @@ steno_status steno_network_serialize(const steno_network *n, const struct steno_
     struct kept k;
     steno_status st = options(n, opt, &k, &wo, err);
     return st ? st : steno_onnx_serialize(n->g, out, &wo, err);
+}
+
+/* ---- values as outputs ---- */
+
+static int output_of(const steno_vid *outputs, int n, steno_vid v)
+{
+    for (int i = 0; i < n; i++)
+        if (outputs[i] == v)
+            return i;
+    return -1;
+}
+
+steno_status steno_network_expose(steno_network *n, const steno_vid *values, int count,
+                                  const struct steno_network_options *opt, int *place,
+                                  steno_network **out, steno_err *err)
+{
+    struct steno_save_options as_is = {.microsoft = true};
+    struct steno_graph *g = n->g;
+    steno_vid *own = g->outputs;
+    const char **names = calloc((size_t)count + 1, sizeof *names);
+    int n_own = g->n_outputs, n_out = n_own;
+    struct steno_buf bytes;
+    steno_status st = STENO_OK;
+    g->outputs = calloc((size_t)(n_own + count) + 1, sizeof *g->outputs);
+    steno_buf_init(&bytes, (size_t)INT32_MAX);
+    if (!g->outputs || !names)
+        st = steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+    if (!st && n_own)
+        memcpy(g->outputs, own, (size_t)n_own * sizeof *own);
+    for (int i = 0; !st && i < count; i++) {
+        place[i] = output_of(g->outputs, n_out, values[i]);
+        if (place[i] < 0) {
+            place[i] = n_out;
+            g->outputs[n_out++] = values[i];
+            if (g->values[values[i]].is_input)
+                continue;
+            names[i] = g->values[values[i]].name;
+            g->values[values[i]].name = ""; /* made up by the writer: names may repeat */
+        }
+    }
+    if (!st) {
+        g->n_outputs = n_out;
+        st = steno_network_serialize(n, &as_is, &bytes, err);
+    }
+    for (int i = 0; names && i < count; i++)
+        if (names[i])
+            g->values[values[i]].name = names[i];
+    free(names);
+    free(g->outputs);
+    g->outputs = own;
+    g->n_outputs = n_own;
+    if (!st)
+        st = steno_network_open_memory(out, bytes.data, bytes.len, "the network with its values",
+                                       opt, err);
+    steno_buf_free(&bytes);
+    return st;
 }

@@ -8,6 +8,7 @@
 struct steno_save_options {
     int opset;    /* of ai.onnx; 0 = that of the file read */
     bool contrib; /* com.microsoft operators where one is exactly the fused operator */
+    bool microsoft; /* those of com.microsoft that the graph has stay, whether the file had any or not */
     enum steno_onnx_external external;
 };
 
@@ -22,6 +23,26 @@ struct steno_quantize_options;
 STENO_MUST steno_status steno_network_quantize(steno_network *n,
                                                const struct steno_quantize_options *opt,
                                                int *changed, steno_err *err);
+/* steno_quantize_split, and the graph sorted and inferred anew. */
+STENO_MUST steno_status steno_network_split(steno_network *n,
+                                            const struct steno_quantize_options *opt,
+                                            steno_err *err);
+/* steno_quantize_list. */
+struct steno_quantize_product;
+STENO_MUST steno_status steno_network_products(steno_network *n,
+                                               const struct steno_quantize_options *opt,
+                                               struct steno_quantize_product **out, int *count,
+                                               steno_err *err);
+/* The passes of opt on the graph as it is now; opened with rewrite_only. */
+STENO_MUST steno_status steno_network_passes_again(steno_network *n,
+                                                   const struct steno_network_options *opt,
+                                                   steno_err *err);
+/* A network to be run, in *out, that shows values of n (opened with rewrite_only) as outputs:
+ * values[i] is output place[i] of it, behind the outputs of n unless it is one of those. opt: of the
+ * new one. STENO_ERR_LIMIT when the graph is larger than a message (2 GiB). */
+STENO_MUST steno_status steno_network_expose(steno_network *n, const steno_vid *values, int count,
+                                             const struct steno_network_options *opt, int *place,
+                                             steno_network **out, steno_err *err);
 /* The graph of a network opened with rewrite_only, to path (and path.data): onnx/write.h. */
 STENO_MUST steno_status steno_network_save(const steno_network *n, const char *path,
                                            const struct steno_save_options *opt,

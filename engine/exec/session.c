@@ -84,6 +84,8 @@ steno_status steno_session_run(steno_session *s, steno_err *err)
         if (!s->in_ptr[i])
             return steno_fail(err, STENO_ERR_INVAL, "input '%s' is not set",
                               g->values[g->inputs[i]].name);
+    if (s->net->tap)
+        s->net->tap->run(s->net->tap->arg, s->net->path, s->net, s->in);
     steno_ws_settle(&s->ws);
     s->ws.steps = 0;
     fp = steno_fp_enter();

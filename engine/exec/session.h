@@ -34,6 +34,14 @@ struct steno_network_options {
     /* Called for each place where a pass found most of its pattern and refused; NULL = no one. */
     void (*refused)(void *arg, const char *pass, const char *node, const char *why);
     void *refused_arg;
+    int num_heads, hidden_size; /* of attention, where the graph does not tell; 0 = not known */
+    /* Hears of every run of a session of the network, before it: path as it was opened. */
+    const struct steno_tap *tap; /* NULL = no one; lives as long as the network */
+};
+
+struct steno_tap {
+    void (*run)(void *arg, const char *path, const steno_network *n, const struct steno_tensor *in);
+    void *arg;
 };
 
 /* Read, check, optimize, infer, pack. Every missing operator is listed in the one error.

@@ -36,6 +36,7 @@ static steno_status open_part(struct steno_espnet *e, const struct steno_espnet_
                                       .any_length = !e->opt.plain,
                                       .precision = e->opt.precision,
                                       .cache_dir = getenv("STENO_CACHE"),
+                                      .tap = e->opt.tap,
                                       .disable_passes = same_bits ? "attention" : NULL};
     const char *path = pick(e, f);
     if (!path)

@@ -60,6 +60,7 @@ static steno_status open_network(steno_model *m, const struct steno_model_option
 {
     struct steno_network_options opt = {.cpu = mo ? mo->cpu : NULL,
                                         .cache_dir = getenv("STENO_CACHE"),
+                                        .tap = mo ? mo->tap : NULL,
                                         .opt_level = mo && mo->plain ? 0 : -1};
     char *path = join(m->dir, m->conf.network);
     steno_status st = steno_model_precision(mo, &opt.precision, err);

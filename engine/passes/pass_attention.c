@@ -32,6 +32,7 @@ struct side {
     steno_vid x, bias;
     bool apart;
     int64_t heads, size;
+    const struct steno_pass_env *env; /* knows heads and size where the graph does not */
 };
 
 struct found {
@@ -88,8 +89,10 @@ static bool sized(const struct steno_graph *g, steno_vid v, int heads, int size,
     const struct steno_shape *x = &g->values[v].shape;
     if (g->values[v].dtype != STENO_F32 || x->rank != 4)
         return false;
-    s->heads = x->dim[heads];
-    s->size = x->dim[size];
+    s->heads = x->dim[heads] < 0 && s->env->num_heads ? s->env->num_heads : x->dim[heads];
+    s->size = x->dim[size] < 0 && s->heads > 0 && s->env->hidden_size % s->heads == 0
+                  ? s->env->hidden_size / s->heads
+                  : x->dim[size];
     return s->heads > 0 && s->size > 0 && s->heads < 65536 && s->size < 65536;
 }
 
@@ -304,7 +307,7 @@ static bool match(struct steno_graph *g, const struct steno_pass_env *env, struc
                   struct found *f)
 {
     memset(f, 0, sizeof *f);
-    f->env = env;
+    f->env = f->q.env = f->k.env = f->v.env = f->p.env = f->q_pos.env = env;
     f->scale = 1;
     if (!is(n, "MatMul") || g->values[n->in[0]].shape.rank != 4)
         return false;

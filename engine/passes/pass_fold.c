@@ -1,7 +1,8 @@
 /* Before: c1, c2 -> Op -> y      After: constant y.
  * Shape(x) with every dimension of x fixed counts as constant too. Results that are much larger
  * than what they are made of (ConstantOfShape, Expand, Tile) stay nodes: a file must not blow up.
- * Larger in bytes alone is fine: 8-bit weights that a graph widens itself are packed once so. */
+ * Larger in bytes alone is fine: 8-bit weights that a graph widens itself are packed once so, but
+ * where pass qdq takes them as they are. */
 #include "passes/passes.h"
 
 #include <string.h>
@@ -121,7 +122,8 @@ steno_status steno_pass_fold(struct steno_graph *g, const struct steno_pass_env 
     for (int32_t i = 0; !st && i < g->n_nodes; i++) {
         struct steno_node *n = &g->nodes[i];
         size_t bytes;
-        if (n->dead || !n->op || !constant_inputs(g, n, &bytes) || !allowed(g, n, bytes))
+        if (n->dead || !n->op || !constant_inputs(g, n, &bytes) || !allowed(g, n, bytes) ||
+            steno_pass_qdq_weights(g, n))
             continue;
         st = fold(g, n, env, mem, err);
         if (!st) {

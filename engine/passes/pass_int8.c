@@ -1,5 +1,5 @@
 /* Before: a = MatMulInteger(q, W constant, q_zero, W_zero), c = Cast(a, f32),
- *         y = Mul(c, Mul(q_scale, W_scale)) [+ bias of the last axis]
+ *         y = Mul(c, Mul(q_scale, W_scale)) [+ bias of the last axis]; or one constant for both scales
  * After:  y = ai.steno:IntLinear(q, W, q_zero, W_zero, q_scale, W_scale, bias)
  *         (ops/op_fused_int8.c: weights packed once; the same operations in the same order, so the
  *         bits are those of the long form)
@@ -39,6 +39,11 @@ static bool weight_scale(const struct steno_graph *g, steno_vid v, int64_t n)
 static bool match_scales(struct steno_graph *g, struct found *f, steno_vid v, int64_t n)
 {
     const struct steno_node *scales = steno_pass_producer(g, v); /* read twice where scales equal */
+    if (weight_scale(g, v, n)) { /* a range known at load: both scales in one constant */
+        f->q_scale = STENO_NONE;
+        f->w_scale = v;
+        return true;
+    }
     for (int k = 0; steno_pass_is(scales, "Mul") && k < 2; k++)
         if (one_element(g, scales->in[k]) && weight_scale(g, scales->in[1 - k], n)) {
             f->q_scale = scales->in[k];
@@ -137,6 +142,8 @@ static steno_status exact(struct steno_graph *g, int32_t at, const struct found 
 steno_status steno_pass_int8(struct steno_graph *g, const struct steno_pass_env *env, int *changed,
                              steno_err *err)
 {
+    float unit = 1;
+    const struct steno_tensor one = {.dtype = STENO_F32, .shape = {.rank = 0}, .data = &unit};
     for (int32_t i = 0, count = g->n_nodes; i < count; i++) {
         struct found f = {0};
         steno_status st;
@@ -151,6 +158,8 @@ steno_status steno_pass_int8(struct steno_graph *g, const struct steno_pass_env 
                                                     : "no product of two scales follows");
             continue;
         }
+        if (f.q_scale == STENO_NONE && steno_graph_add_const(g, "one", &one, false, &f.q_scale, err))
+            return STENO_ERR_NOMEM;
         f.product->dead = f.cast->dead = f.mul->dead = true;
         if (f.add)
             f.add->dead = true;

@@ -7,6 +7,7 @@
 /* Order: what makes the graph smaller first, so that later passes meet plain patterns. */
 const struct steno_pass steno_passes[] = {
     {"dead", 1, 0, steno_pass_dead, "nodes whose outputs nobody reads"},
+    {"qdq", 2, 0, steno_pass_qdq, "DequantizeLinear of both factors of a product: integers"},
     {"fold", 1, 0, steno_pass_fold, "nodes with constant inputs become constants"},
     {"if", 1, 0, steno_pass_if, "If with a constant condition: the branch taken, inlined"},
     {"identity", 1, 0, steno_pass_identity, "nodes that pass their input on unchanged"},

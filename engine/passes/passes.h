@@ -18,6 +18,7 @@ struct steno_pass_env {
     /* Hears of near misses; NULL = no one. */
     void (*refused)(void *arg, const char *pass, const char *node, const char *why);
     void *refused_arg;
+    int num_heads, hidden_size; /* of attention, where the graph does not tell; 0 = not known */
     bool cut_after; /* a part is cut out after all passes, at keys and values as they are projected */
     bool rows_in_8_bits; /* activations of 8-bit products may be rounded over other ranges */
 };
@@ -119,6 +120,10 @@ steno_pass_fn steno_pass_spectrum;
 steno_pass_fn steno_pass_again, steno_pass_reduce, steno_pass_einsum, steno_pass_pad,
     steno_pass_affine, steno_pass_logsoftmax, steno_pass_concat, steno_pass_slice, steno_pass_rmsnorm,
     steno_pass_skipnorm, steno_pass_biasgelu, steno_pass_embed, steno_pass_matmul;
+/* 8 bits */
+steno_pass_fn steno_pass_qdq;
+/* n widens the weights of a product that pass qdq takes: not to be folded before. */
+bool steno_pass_qdq_weights(struct steno_graph *g, const struct steno_node *n);
 /* attention and layers */
 steno_pass_fn steno_pass_qkv, steno_pass_late, steno_pass_layers;
 

@@ -225,7 +225,91 @@ def cached(path, d):
     return "the same bits"
 
 
+def refusal(path, d, *args):
+    p = subprocess.run([STENO, "optimize", path, "-o", os.path.join(d, "out.onnx"), *args], capture_output=True, text=True,
+                       timeout=300, check=False)
+    return p.returncode, p.stderr
+
+
+LM = os.path.join(ROOT, "tests", "data", "lm")
+KINDS = {DIGITS: "conformer", os.path.join(LM, "bert.onnx"): "bert", os.path.join(LM, "gpt2.onnx"): "gpt2",
+         os.path.join(LM, "gpt2-past.onnx"): "gpt2"}
+ZOO_KINDS = {"espnet-conformer-op13/full/default_encoder.onnx": "conformer", "espnet-transformer-op13/full/default_encoder.onnx": "transformer",
+             "espnet-conformer-op13/full/xformer_decoder.onnx": "transformer", "espnet-stream-conformer-op13/full/xformer_encoder.onnx": "conformer",
+             "zipformer2-ctc-streaming/model.onnx": "zipformer"}
+
+
+def model_types(d):
+    """The right type passes, every other one is refused with what was found; bert and gpt2 are transformers."""
+    kinds = dict(KINDS)
+    kinds.update({os.path.join(ZOO, k): v for k, v in ZOO_KINDS.items() if os.path.exists(os.path.join(ZOO, k))})
+    for path, kind in kinds.items():
+        for t in ("auto", "conformer", "transformer", "zipformer", "bert", "gpt2"):
+            fits = t in ("auto", kind) or (t == "transformer" and kind in ("bert", "gpt2"))
+            rc, said = refusal(path, d, "--model-type", t)
+            if kind == "transformer" and t == "gpt2":
+                continue  # layers that have no embeddings ahead and no memory: nothing tells them apart
+            if fits != (rc == 0) or (not fits and not ("found: " in said and path in said)):
+                raise AssertionError(f"{path} as {t}: exit {rc}: {said}")
+    rc, said = refusal(os.path.dirname(DIGITS), d, "--model-type", "bert")
+    if rc == 0 or "no network in it" not in said:
+        raise AssertionError(f"a directory: exit {rc}: {said}")
+    return f"{len(kinds)} models"
+
+
+def heads(d):
+    path = os.path.join(LM, "bert.onnx")
+    for args, wants in ((("--num-heads", "2", "--hidden-size", "8"), None), (("--num-heads", "4"), "has 2 heads and hidden size 8"),
+                        (("--hidden-size", "12"), "has 2 heads and hidden size 8"), (("--num-heads", "0"), "--num-heads")):
+        rc, said = refusal(path, d, *args)
+        if (rc == 0) != (wants is None) or (wants and wants not in said):
+            raise AssertionError(f"{args}: exit {rc}: {said}")
+    return "found and held against what is said"
+
+
+def heads_told(d):
+    """Heads that come from an input: attention is found when the caller says how many there are."""
+    h, rng = onnx.helper, np.random.default_rng(4)
+    n, consts = [], {}
+
+    def op(kind, ins, **attrs):
+        n.append(h.make_node(kind, ins, [f"v{len(n)}"], name=f"n{len(n)}", **attrs))
+        return n[-1].output[0]
+
+    def weight(a):
+        consts[f"c{len(consts)}"] = np.asarray(a)
+        return f"c{len(consts) - 1}"
+
+    def side(perm):
+        p = op("MatMul", ["x", weight(rng.standard_normal((32, 32)).astype("f4"))])
+        return op("Transpose", [op("Reshape", [p, "heads"])], perm=perm)
+    q, k, v = side([0, 2, 1, 3]), side([0, 2, 3, 1]), side([0, 2, 1, 3])
+    s = op("Softmax", [op("Mul", [op("MatMul", [q, k]), weight(np.float32(0.35))])], axis=-1)
+    y = op("Reshape", [op("Transpose", [op("MatMul", [s, v])], perm=[0, 2, 1, 3]), weight(np.array([0, 0, 32]))])
+    n[-1].output[0] = "y"
+    g = h.make_graph(n, "g", [h.make_tensor_value_info("x", 1, ["b", "t", 32]), h.make_tensor_value_info("heads", 7, [4])],
+                     [h.make_tensor_value_info("y", 1, None)], [onnx.numpy_helper.from_array(a, k) for k, a in consts.items()])
+    path, out = os.path.join(d, "in.onnx"), os.path.join(d, "out.onnx")
+    onnx.save(h.make_model(g, opset_imports=[h.make_opsetid("", 17)], ir_version=8), path)
+    if "attention" in optimize(path, out)["passes"]:
+        raise AssertionError("attention is found without heads")
+    report = optimize(path, out, "--num-heads", "4", "--hidden-size", "32")
+    if report["passes"].get("attention") != 1:
+        raise AssertionError(f"attention is not found: {report['passes']}")
+    feed = {"x": rng.standard_normal((2, 5, 32)).astype("f4"), "heads": np.array([2, 5, 4, 8])}
+    want = session(path).run(None, feed)
+    got = [session(out).run(None, feed), steno(out, feed, 1, "3", "native")]
+    for a in got:
+        difference("y", want[0], a[0], False)
+    if refusal(path, d, "--num-heads", "8", "--hidden-size", "32")[0]:
+        raise AssertionError("what the graph does not tell cannot be refused")
+    return "4 heads of 8"
+
+
 def tests():
+    yield "model types", model_types, ()
+    yield "heads", heads, ()
+    yield "heads that only the caller knows", heads_told, ()
     yield "the shipped model", whole, (DIGITS,)
     yield "the shipped model, twice", twice, (DIGITS,)
     yield "the shipped model packed", cached, (DIGITS,)

@@ -6,8 +6,9 @@ import tempfile
 
 import numpy as np
 import onnx
+import onnxruntime as ort
 from onnx import helper, numpy_helper
-from test_models import STENO, difference, feeds, steno
+from test_models import ROOT, STENO, difference, feeds, steno
 from test_optimize import DIGITS, nodes, optimize, session
 
 K, N = 70, 24
@@ -148,10 +149,157 @@ def halves_round_as_numpy_does(d):
     assert np.array_equal(got.view("u2"), w.astype("f2").view("u2"))
 
 
+def ranges(d, samples=3):
+    """.npz files of x, and what static quantization makes of the range that all have together."""
+    xs = [np.random.default_rng(s).standard_normal((9 + s, K)).astype("f4") * (1 + s) for s in range(samples)]
+    for i, x in enumerate(xs):
+        np.savez(f"{d}/{i}.npz", x=x)
+    lo, hi = np.float32(min(x.min() for x in xs)), np.float32(max(x.max() for x in xs))
+    scale = (hi - lo) / np.float32(255)
+    return xs, [a for i in range(samples) for a in ("--calibrate", f"{d}/{i}.npz")], lo, hi, scale, np.rint(-lo / scale)
+
+
+def static(level, gemm=False):
+    """The f32 model against the file in onnxruntime and in our engine, and both against numpy."""
+    def test(d):
+        w, _, _ = model(f"{d}/a.onnx", gemm=gemm)
+        _, args, lo, hi, scale, zero = ranges(d)
+        r = optimize(f"{d}/a.onnx", f"{d}/q.onnx", "--quantize", "static", "--level", level, *args)
+        third = next(p for p in r["products"] if "third" in p["node"])
+        assert abs(third["low"] - lo) < 1e-6 and abs(third["high"] - hi) < 1e-6, third
+        feed = x_of()
+        y, z = agree(f"{d}/q.onnx", feed, 0.01)  # in y, a sum's last bit may round an activation otherwise
+        xq = np.clip(np.rint(feed["x"] / scale) + zero, 0, 255) - zero
+        ws = np.max(np.abs(w), axis=0) / np.float32(127)
+        want = xq @ np.clip(np.rint(w / ws), -127, 127) * (scale * ws)
+        assert np.max(np.abs(z - want)) < 1e-4 * np.max(np.abs(want)), np.max(np.abs(z - want))
+        plain = session(f"{d}/a.onnx").run(None, feed)[0]
+        assert np.linalg.norm(y - plain) < 0.05 * np.linalg.norm(plain)
+        count = nodes(onnx.load(f"{d}/q.onnx").graph)
+        # basic: the common form; all: one function for each product, nothing widened again
+        if level == "basic":
+            assert count["", "QuantizeLinear"] == 2 and count["", "DequantizeLinear"] == 5, count
+        else:
+            integer = sum(v for k, v in count.items() if k[1] in ("IntLinear", "MatMulInteger"))
+            assert count["", "DequantizeLinear"] == 0 and integer == 2, count  # x by w is one product
+    test.__name__ = f"static_{level}{'_gemm' if gemm else ''}"
+    return test
+
+
+def static_by_percentile(d):
+    """One value a thousand times as large as all others: a percentile leaves it outside, minmax does not."""
+    model(f"{d}/a.onnx")
+    x = np.random.default_rng(3).standard_normal((500, K)).astype("f4")
+    x[7, 7] = 4000
+    np.savez(f"{d}/0.npz", x=x)
+    high = {}
+    for how in (["minmax"], ["percentile", "--percentile", "99.9"]):
+        r = optimize(f"{d}/a.onnx", f"{d}/q.onnx", "--quantize", "static", "--calibrate", f"{d}/0.npz", "--range", *how)
+        high[how[0]] = next(p for p in r["products"] if "third" in p["node"])["high"]
+        agree(f"{d}/q.onnx", x_of(), 1e-4)
+    assert high["minmax"] == 4000 and high["percentile"] < 10, high
+
+
+def static_refuses_what_it_cannot_use(d):
+    import subprocess
+    model(f"{d}/a.onnx")
+    np.savez(f"{d}/other.npz", z=np.zeros(3, "f4"))
+    np.savez(f"{d}/wide.npz", x=np.zeros((3, K + 1), "f4"))
+    open(f"{d}/broken.npz", "wb").write(b"no archive")
+    for file, said in (("other.npz", "no array for input 'x'"), ("wide.npz", "input 'x' has shape"), ("broken.npz", "broken.npz"),
+                       ("absent.npz", "absent.npz")):
+        p = subprocess.run([STENO, "optimize", f"{d}/a.onnx", "-o", f"{d}/q.onnx", "--quantize", "static", "--calibrate",
+                            f"{d}/{file}"], capture_output=True, text=True, check=False)
+        assert p.returncode and said in p.stderr and not os.path.exists(f"{d}/q.onnx"), (file, p.returncode, p.stderr)
+
+
+def recordings_calibrate_a_model(d):
+    wav = os.path.join(ROOT, "tests/data/digits.wav")
+    r = optimize(DIGITS, f"{d}/q.onnx", "--quantize", "static", "--calibrate", wav, "--layer-errors")
+    done = [p for p in r["products"] if "kept" not in p]
+    assert len(done) > 20 and all(p["snr_db"] > 20 and p["max"] >= p["mean"] > 0 for p in done), r["products"]
+    assert any("calibration samples" in n for n in r["notes"]), r["notes"]
+    session(f"{d}/q.onnx")
+
+
+def layer_errors(kind, exact):
+    """Each product's output against f32, computed anew with numpy on samples of our own."""
+    def test(d):
+        w, b, v = model(f"{d}/a.onnx")
+        xs, args, *_ = ranges(d)
+        r = optimize(f"{d}/a.onnx", f"{d}/q.onnx", *kind, *args, "--layer-errors")
+        s = session(f"{d}/q.onnx")
+        for name, k, plain in (("third", 1, lambda x: x @ w), ("second", 0, lambda x: np.maximum(x @ w + b, 0) @ v)):
+            p = next(p for p in r["products"] if name in p["node"])
+            a = [plain(x.astype("f8")) for x in xs]
+            e = [y - s.run(None, {"x": x})[k] for x, y in zip(xs, a)]
+            lost, square = sum(np.sum(i ** 2) for i in e), sum(np.sum(i ** 2) for i in a)
+            db = 10 * np.log10(square / lost)
+            assert abs(p["snr_db"] - db) < exact, (name, p, db)
+            assert abs(p["max"] - max(np.abs(i).max() for i in e)) < 0.05 * p["max"], (name, p)
+    test.__name__ = "layer_errors_" + "_".join(kind).strip("-").replace("--", "")
+    return test
+
+
+def operators_and_nodes_are_left_out(d):
+    model(f"{d}/a.onnx", gemm=True)
+    for args, left in ((["--exclude-op", "Gemm"], {"gemm"}), (["--exclude-op", "MatMul"], {"/layers.1/second/MatMul", "/layers.0/third/MatMul"}),
+                       (["--exclude-op", "Gem?", "--exclude", "*third*"], {"gemm", "/layers.0/third/MatMul"})):
+        r = optimize(f"{d}/a.onnx", f"{d}/q.onnx", "--quantize", "dynamic", *args)
+        assert {p["node"] for p in r["products"] if p.get("kept") == "excluded"} >= left, (args, r["products"])
+        agree(f"{d}/q.onnx", x_of(), 1e-4)
+
+
+def made_by_onnxruntime(per_channel, kind):
+    """QDQ as onnxruntime's own quantizer writes it, convolutions, MatMul and Gemm: integers in our engine, the
+    numbers of onnxruntime, which makes integers of it too."""
+    def test(d):
+        import logging
+
+        from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
+        logging.disable(logging.WARNING)
+        rng = np.random.default_rng(8)
+        weight = {n: (rng.standard_normal(s) * 0.2).astype("f4") for n, s in (
+            ("cw", (8, 3, 3, 3)), ("cb", (8,)), ("dw", (8, 1, 3, 3)), ("w", (80, 40)), ("b", (40,)), ("g", (20, 40)), ("gb", (20,)))}
+        weight |= {"rows": np.array([0, 14, 80], "i8"), "flat": np.array([-1, 40], "i8")}
+        g = [helper.make_node("Conv", ["x", "cw", "cb"], ["a"], strides=[2, 2], pads=[1, 1, 1, 1]), helper.make_node("Relu", ["a"], ["b0"]),
+             helper.make_node("Conv", ["b0", "dw"], ["c"], group=8), helper.make_node("Transpose", ["c"], ["t"], perm=[0, 2, 1, 3]),
+             helper.make_node("Reshape", ["t", "rows"], ["r"]), helper.make_node("MatMul", ["r", "w"], ["m"]),
+             helper.make_node("Add", ["m", "b"], ["n"]), helper.make_node("Relu", ["n"], ["o"]),
+             helper.make_node("Reshape", ["o", "flat"], ["p"]), helper.make_node("Gemm", ["p", "g", "gb"], ["y"], transB=1)]
+        graph = helper.make_graph(g, "g", [helper.make_tensor_value_info("x", 1, ["n", 3, 32, 24])],
+                                  [helper.make_tensor_value_info("y", 1, None)], [numpy_helper.from_array(a, n) for n, a in weight.items()])
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), f"{d}/a.onnx")
+
+        class Images(CalibrationDataReader):
+            left = 4
+
+            def get_next(self):
+                self.left -= 1
+                return {"x": rng.standard_normal((1, 3, 32, 24)).astype("f4")} if self.left >= 0 else None
+        quantize_static(f"{d}/a.onnx", f"{d}/q.onnx", Images(), quant_format=QuantFormat.QDQ, per_channel=per_channel,
+                        weight_type=kind and QuantType.QUInt8 or QuantType.QInt8, activation_type=kind and QuantType.QUInt8 or QuantType.QInt8)
+        feed = {"x": rng.standard_normal((2, 3, 32, 24)).astype("f4")}
+        step = float(numpy_helper.to_array(next(i for i in onnx.load(f"{d}/q.onnx").graph.initializer if i.name == "y_scale")))
+        agree(f"{d}/q.onnx", feed, 0.02)
+        r = optimize(f"{d}/q.onnx", f"{d}/o.onnx", "--opset", "21")
+        assert r["passes"]["qdq"] == 3 and r["passes"]["int8"] == 2, r["passes"]
+        a = session(f"{d}/q.onnx").run(None, feed)[0]
+        plain = ort.SessionOptions()  # its own rewriting of QuantizeLinear costs up to three steps
+        plain.graph_optimization_level, plain.log_severity_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL, 4
+        b = ort.InferenceSession(f"{d}/o.onnx", plain).run(None, feed)[0]
+        assert np.max(np.abs(a - b)) <= 1.01 * step, (np.max(np.abs(a - b)), step)
+        b = session(f"{d}/o.onnx").run(None, feed)[0]
+        assert np.max(np.abs(a - b)) <= 4.01 * step, (np.max(np.abs(a - b)), step)
+    test.__name__ = f"made_by_onnxruntime_{'u8' if kind else 'i8'}_{'columns' if per_channel else 'tensors'}"
+    return test
+
+
 def wrong_options(_):
     import subprocess
     for args in (["--weight-bits", "5"], ["--weight-bits", "4", "--quantize", "dynamic"], ["--quantize", "all"],
-                 ["--quantize", "dynamic", "--precision", "fp16"], ["--weight-bits", "4", "--block", "24"]):
+                 ["--quantize", "dynamic", "--precision", "fp16"], ["--weight-bits", "4", "--block", "24"],
+                 ["--quantize", "static"], ["--percentile", "30"], ["--range", "best"]):
         p = subprocess.run([STENO, "optimize", DIGITS, "-o", "/dev/null/x", *args], capture_output=True, text=True, check=False)
         assert p.returncode == 64, (args, p.returncode, p.stderr)
 
@@ -169,7 +317,10 @@ def whole(path, args, limit):
 
 
 def main():
-    tests = [dynamic, gemm_is_a_product_too, excluded_products_stay, reduced_range, blocks(4), blocks(8), sixteen("fp16"),
+    tests = [dynamic, gemm_is_a_product_too, excluded_products_stay, operators_and_nodes_are_left_out,
+             static("basic"), static("all"), static("all", gemm=True), static_by_percentile, static_refuses_what_it_cannot_use,
+             made_by_onnxruntime(True, False), made_by_onnxruntime(False, True), recordings_calibrate_a_model, layer_errors(["--quantize", "static"], 0.05), layer_errors(["--quantize", "dynamic"], 0.05),
+             layer_errors(["--precision", "bf16"], 0.1), layer_errors(["--weight-bits", "4"], 0.05), reduced_range, blocks(4), blocks(8), sixteen("fp16"),
              sixteen("bf16"), halves_round_as_numpy_does, wrong_options, whole(DIGITS, ["--quantize", "dynamic"], True),
              whole(DIGITS, ["--weight-bits", "8"], False), whole(DIGITS, ["--precision", "fp16"], False)]
     failed = 0
