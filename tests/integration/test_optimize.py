@@ -251,7 +251,7 @@ def model_types(d):
                 continue  # layers that have no embeddings ahead and no memory: nothing tells them apart
             if fits != (rc == 0) or (not fits and not ("found: " in said and path in said)):
                 raise AssertionError(f"{path} as {t}: exit {rc}: {said}")
-    rc, said = refusal(os.path.dirname(DIGITS), d, "--model-type", "bert")
+    rc, said = refusal(os.path.dirname(DIGITS), d, "-o", os.path.join(d, "folder"), "--model-type", "bert")
     if rc == 0 or "no network in it" not in said:
         raise AssertionError(f"a directory: exit {rc}: {said}")
     return f"{len(kinds)} models"
