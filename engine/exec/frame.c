@@ -304,7 +304,8 @@ steno_status steno_frame_run(struct frame *f, const struct steno_tensor *const *
     if (!st)
         st = finish(f, p, err);
     /* graph outputs die with the run; after a failure everything does */
-    for (int32_t i = 0; i < f->g->n_values; i++)
+    release(p->to_end, p->n_to_end);
+    for (int32_t i = 0; st && i < f->g->n_values; i++)
         if (p->slots[i].block) {
             steno_ws_unref(p->slots[i].block);
             p->slots[i].block = NULL;

@@ -123,6 +123,8 @@ struct plan {
     int32_t n_steps;
     struct slot **by_home; /* slots whose data pointer is ours to set */
     int32_t n_by_home;
+    struct slot **to_end; /* slots that are read until the run has ended */
+    int32_t n_to_end;
     size_t arena_bytes;
     size_t *out_bytes; /* by graph output: of its planned group, else 0 */
     void *arena_base;  /* the slots' pointers are relative to this */

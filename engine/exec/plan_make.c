@@ -280,6 +280,12 @@ static steno_status dead_lists(struct maker *m)
     for (int32_t i = 0; i < n; i++)
         if (p->slots[i].last >= 0 && p->slots[i].last < p->n_steps)
             p->steps[p->slots[i].last].n_dead++;
+        else
+            p->n_to_end += p->slots[i].last >= p->n_steps;
+    p->to_end = steno_arena_calloc(p->mem, (size_t)p->n_to_end + 1, sizeof(struct slot *));
+    if (!p->to_end)
+        return no_memory(m);
+    p->n_to_end = 0;
     for (int32_t k = 0; k < p->n_steps; k++) {
         struct step *s = &p->steps[k];
         s->dead = steno_arena_calloc(p->mem, (size_t)s->n_dead + 1, sizeof *s->dead);
@@ -291,6 +297,8 @@ static steno_status dead_lists(struct maker *m)
         if (p->slots[i].last >= 0 && p->slots[i].last < p->n_steps) {
             struct step *s = &p->steps[p->slots[i].last];
             s->dead[s->n_dead++] = &p->slots[i];
+        } else if (p->slots[i].last >= p->n_steps) {
+            p->to_end[p->n_to_end++] = &p->slots[i];
         }
     return STENO_OK;
 }

@@ -27,6 +27,7 @@
     X(fused)                                                                                       \
     X(fused_zipformer)                                                                             \
     X(fused_chunkconv)                                                                             \
+    X(fused_weights)                                                                               \
     X(fused_spectrum)                                                                              \
     X(pool)                                                                                        \
     X(quant)                                                                                       \

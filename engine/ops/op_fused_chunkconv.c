@@ -1,11 +1,12 @@
 /* ChunkConv, of passes, domain ai.steno: the streaming convolution of Zipformer (Yao et al. 2024,
  * section 3.1; icefall's ChunkCausalDepthwiseConv1d), one chunk of T frames.
  *
- * x [T, N, C], mask [N, 1, T] bool?, cache [N, C, L], w1 [C, 1, L + 1] constant, b1 [C]?,
+ * x [T, N, C], or [T, N, 2 C] with attribute glu = 1: then a * sigmoid(b) of its halves. mask [N, 1, T] bool?, cache [N, C, L], w1 [C, 1, L + 1] constant, b1 [C]?,
  * w2 [C, 1, K] constant with K odd, b2 [C]?, scale [C, T] constant
  *     z [N, C, L + T] = cache, then x with masked frames zero
  *     y [T, N, C] = Conv(z; w1, b1) + scale * Conv(z without its first L; w2, b2, K / 2 zeros around)
  *     cache' [N, C, L] = the last L of z
+ * Attribute act: 0, or STENO_ACT_SWOOSH with act_min and act_max, of y.
  * Depthwise convolutions, channels last inside: z is built once for a stream and both walk along it. */
 #include "ops/internal.h"
 #include "ops/families.h"
@@ -16,6 +17,8 @@ enum { X, MASK, CACHE, W1, B1, W2, B2, SCALE, INPUTS };
 
 struct chunk_conv {
     size_t c, k1, k2, t;
+    bool glu, swoosh;
+    float shift, offset;
     float *w1, *w2, *scale; /* [K1, C], [K2, C], [T, C] */
 };
 
@@ -54,6 +57,7 @@ static steno_status prepare_chunk_conv(struct steno_prep *pc, void **priv, steno
     const struct steno_node *n = steno_prep_node(pc);
     const struct steno_tensor *w1, *w2, *scale;
     struct chunk_conv *p;
+    int64_t act;
     if (n->n_in != INPUTS)
         return steno_fail(err, STENO_ERR_FORMAT, "%d inputs, expected %d", n->n_in, INPUTS);
     w1 = steno_prep_const(pc, W1);
@@ -65,12 +69,19 @@ static steno_status prepare_chunk_conv(struct steno_prep *pc, void **priv, steno
         scale->shape.dim[1] < 1)
         return steno_fail(err, STENO_ERR_FORMAT,
                           "weights must be constant, f32, [C,1,L+1], [C,1,odd], [C,T]");
+    act = steno_node_int(n, "act", STENO_ACT_NONE);
+    if (act != STENO_ACT_NONE && act != STENO_ACT_SWOOSH)
+        return steno_fail(err, STENO_ERR_FORMAT, "act is %lld", (long long)act);
     p = calloc(1, sizeof *p);
     if (p) {
         *p = (struct chunk_conv){.c = (size_t)w1->shape.dim[0],
                                  .k1 = (size_t)w1->shape.dim[2],
                                  .k2 = (size_t)w2->shape.dim[2],
-                                 .t = (size_t)scale->shape.dim[1]};
+                                 .t = (size_t)scale->shape.dim[1],
+                                 .glu = steno_node_int(n, "glu", 0) != 0,
+                                 .swoosh = act == STENO_ACT_SWOOSH,
+                                 .shift = steno_node_float(n, "act_min", 0),
+                                 .offset = steno_node_float(n, "act_max", 0)};
         p->w1 = turned(pc, W1, p->c, p->k1);
         p->w2 = turned(pc, W2, p->c, p->k2);
         p->scale = turned(pc, SCALE, p->c, p->t);
@@ -87,6 +98,8 @@ static steno_status infer_chunk_conv(struct steno_infer *ic, steno_err *err)
 {
     struct steno_shape x = steno_infer_shape(ic, X), cache = steno_infer_shape(ic, CACHE);
     (void)err;
+    if (x.rank == 3 && steno_node_int(steno_infer_node(ic), "glu", 0))
+        x.dim[2] = cache.rank == 3 ? cache.dim[1] : STENO_DIM_ANY;
     steno_infer_set(ic, 0, STENO_F32, &x);
     if (cache.rank == 3 && x.rank == 3 && x.dim[1] >= 0)
         cache.dim[0] = x.dim[1];
@@ -113,10 +126,13 @@ static void gather(const struct job *j, size_t n, float *z)
         j->k->transpose_f32(z, p->c, j->cache + n * p->c * lead, lead, p->c, lead);
     for (size_t t = 0; t < p->t; t++) {
         float *to = z + (lead + t) * p->c;
+        const float *x = j->x + (t * j->n + n) * p->c * (p->glu ? 2 : 1);
         if (j->mask && j->mask[n * p->t + t])
             memset(to, 0, p->c * sizeof *to);
+        else if (p->glu)
+            j->k->glu_f32(to, x, x + p->c, p->c);
         else
-            memcpy(to, j->x + (t * j->n + n) * p->c, p->c * sizeof *to);
+            memcpy(to, x, p->c * sizeof *to);
     }
 }
 
@@ -144,8 +160,12 @@ static void one_stream(const struct job *j, size_t n, float *work)
     within_chunk(j, z, v);
     j->k->mul_f32(v, v, 1, p->scale, 1, p->t * p->c);
     j->k->dwconv_f32(u, z, p->w1, j->b1, p->t, p->c, p->k1);
-    for (size_t t = 0; t < p->t; t++)
-        j->k->add_f32(j->y + (t * j->n + n) * p->c, u + t * p->c, 1, v + t * p->c, 1, p->c);
+    for (size_t t = 0; t < p->t; t++) {
+        float *y = j->y + (t * j->n + n) * p->c;
+        j->k->add_f32(y, u + t * p->c, 1, v + t * p->c, 1, p->c);
+        if (p->swoosh)
+            j->k->swoosh_f32(y, y, p->c, p->shift, p->offset);
+    }
     if (j->kept && lead)
         j->k->transpose_f32(j->kept + n * p->c * lead, lead, z + p->t * p->c, p->c, lead, p->c);
 }
@@ -176,15 +196,18 @@ static steno_status run_chunk_conv(struct steno_op_ctx *ctx, steno_err *err)
     const struct steno_tensor *b2 = steno_op_in(ctx, B2);
     struct job j = {.k = steno_op_kernels(ctx), .p = p};
     struct steno_tensor *y, *kept = NULL;
+    struct steno_shape s;
     steno_status st;
     j.n = x && x->shape.rank == 3 ? (size_t)x->shape.dim[1] : 0;
-    if (!has_shape(x, STENO_F32, p->t, j.n, p->c) ||
+    if (!has_shape(x, STENO_F32, p->t, j.n, p->c * (p->glu ? 2 : 1)) ||
         !has_shape(cache, STENO_F32, j.n, p->c, p->k1 - 1) || !is_bias(b1, p->c) ||
         !is_bias(b2, p->c) || (mask && !has_shape(mask, STENO_BOOL, j.n, 1, p->t)))
         return steno_op_fail(ctx, err, STENO_ERR_INVAL,
                              "inputs do not fit %zu frames of %zu channels, %zu kept", p->t, p->c,
                              p->k1 - 1);
-    st = steno_op_out(ctx, 0, STENO_F32, &x->shape, &y, err);
+    s = x->shape;
+    s.dim[2] = (int64_t)p->c;
+    st = steno_op_out(ctx, 0, STENO_F32, &s, &y, err);
     if (!st && steno_op_wants(ctx, 1))
         st = steno_op_out(ctx, 1, STENO_F32, &cache->shape, &kept, err);
     if (st || !j.n)

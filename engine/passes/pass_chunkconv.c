@@ -1,10 +1,13 @@
 /* Before: z = Concat(cache, [Where([Expand] mask, 0,] Transpose(x; 1,2,0)[)]; axis 2)
  *         y = Transpose(Conv(z; w1) + Conv(Slice(z from L on); w2) * scale [C, T]; 2,0,1)
  *         cache' = Slice(z, its last L)            depthwise Convs of L + 1 taps and with K / 2 zeros
- * After:  y, cache' = ai.steno:ChunkConv(x, mask, cache, w1, b1, w2, b2, scale)
+ * After:  y, cache' = ai.steno:ChunkConv(x, mask, cache, w1, b1, w2, b2, scale), with the Glu ahead
+ *         of it and the Swoosh behind
  *                                                                        (ops/op_fused_chunkconv.c)
  * The convolution of a streaming Zipformer. */
 #include "passes/passes.h"
+
+#include "kernels/kernels.h"
 
 #include <string.h>
 
@@ -134,6 +137,11 @@ static bool matches(struct steno_graph *g, struct steno_node *last, struct match
     return false;
 }
 
+static struct steno_node *ours(struct steno_node *n, const char *type)
+{
+    return n && !strcmp(n->domain, "ai.steno") && !strcmp(n->op_type, type) ? n : NULL;
+}
+
 static steno_status replace(struct steno_graph *g, const struct match *m, steno_err *err)
 {
     const char *name = m->causal->name;
@@ -141,15 +149,21 @@ static steno_status replace(struct steno_graph *g, const struct match *m, steno_
     steno_vid b1 = m->causal->n_in > 2 ? m->causal->in[2] : STENO_NONE, w1 = m->causal->in[1];
     steno_vid b2 = m->chunk->n_in > 2 ? m->chunk->in[2] : STENO_NONE, w2 = m->chunk->in[1];
     steno_vid cache = m->cat->in[0];
-    struct steno_node *y;
+    struct steno_node *y, *glu = ours(steno_pass_producer(g, m->x), "Glu");
+    struct steno_node *act = ours(steno_pass_only_reader(g, out), "Swoosh");
+    glu = glu && g->values[m->x].uses == 1 ? glu : NULL; /* of the Transpose, which goes */
+    if (act) {
+        act->dead = true;
+        out = act->out[0];
+    }
     m->last->dead = m->add->dead = m->mul->dead = m->causal->dead = m->chunk->dead = true;
     m->tail->dead = m->cat->dead = true;
     if (m->kept)
         m->kept->dead = true;
-    y = steno_pass_add_node(g, "ai.steno", "ChunkConv", 1, name, 8, 2, 0, err);
+    y = steno_pass_add_node(g, "ai.steno", "ChunkConv", 1, name, 8, 2, 4, err);
     if (!y)
         return STENO_ERR_NOMEM;
-    y->in[0] = m->x;
+    y->in[0] = glu ? glu->in[0] : m->x;
     y->in[1] = m->mask;
     y->in[2] = cache;
     y->in[3] = w1;
@@ -159,6 +173,10 @@ static steno_status replace(struct steno_graph *g, const struct match *m, steno_
     y->in[7] = m->scale;
     y->out[0] = out;
     y->out[1] = kept;
+    steno_pass_set_int(g, y, 0, "glu", glu != NULL);
+    steno_pass_set_int(g, y, 1, "act", act ? STENO_ACT_SWOOSH : STENO_ACT_NONE);
+    steno_pass_set_float(g, y, 2, "act_min", act ? steno_node_float(act, "shift", 0) : 0);
+    steno_pass_set_float(g, y, 3, "act_max", act ? steno_node_float(act, "offset", 0) : 0);
     return STENO_OK;
 }
 

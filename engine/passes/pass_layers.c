@@ -8,6 +8,8 @@
  *         and the chain of convolutions before them in a region Subsampling;
  *         what shapes alone decide (masks, positions, targets of Reshape) in a region Shapes, which is
  *         computed with the plan.
+ *         Zipformer's blocks have no normalisation, and weights of attention that several of them
+ *         share; what lies between x and Bypass(x, BiasNorm(.)) is a ZipformerEncoderLayer.
  * A region is one node to readers of the graph and nothing to who runs it (graph/graph.h): f32 and
  * 8-bit graphs alike, as long as earlier passes found the parts.
  *
@@ -16,12 +18,14 @@
  * alone (keys and values of a memory, positions), and what only moves its results. */
 #include "passes/passes.h"
 
+#include "kernels/kernels.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #define BUDGET 512 /* nodes of a block, or between two */
 
-enum kind { NO_BLOCK, FEED_FORWARD, SELF_ATTENTION, CROSS_ATTENTION, CONV_MODULE };
+enum kind { NO_BLOCK, FEED_FORWARD, SELF_ATTENTION, CROSS_ATTENTION, CONV_MODULE, NONLIN_MODULE };
 
 struct block {
     enum kind kind;
@@ -95,9 +99,23 @@ static bool inside(const struct walk *w, int32_t i)
     return w->seen[i] == w->stamp + 1;
 }
 
+static bool is_swoosh(const struct steno_node *n)
+{
+    return is(n, "ai.steno", "Swoosh") || (is_product(n) && steno_node_int(n, "act", 0) == STENO_ACT_SWOOSH);
+}
+
+/* Blocks without a normalisation: of a Zipformer. */
+static enum kind zipformer_kind(const struct steno_node *n)
+{
+    return is(n, "ai.steno", "WeightedValues")    ? SELF_ATTENTION
+           : is(n, "ai.steno", "NonlinAttention") ? NONLIN_MODULE
+           : is(n, "ai.steno", "ChunkConv")       ? CONV_MODULE
+                                                  : NO_BLOCK;
+}
+
 static enum kind kind_of(const struct walk *w, int32_t end)
 {
-    int products = 0, norms = 0;
+    int products = 0, norms = 0, swoosh = 0, bare = 0;
     enum kind kind = NO_BLOCK;
     for (int32_t i = w->first + 1; i <= end; i++) {
         const struct steno_node *n = &w->g->nodes[i];
@@ -105,6 +123,13 @@ static enum kind kind_of(const struct walk *w, int32_t end)
             continue;
         if (n->region != STENO_NONE)
             return NO_BLOCK;
+        if (zipformer_kind(n)) {
+            kind = zipformer_kind(n);
+            bare++;
+        }
+        if (is(n, "ai.steno", "AttentionWeights"))
+            return NO_BLOCK;
+        swoosh += is_swoosh(n);
         products += is_product(n);
         norms += is(n, "", "LayerNormalization");
         if (is(n, "ai.steno", "Attention") || is(n, "ai.steno", "LateAttention")) {
@@ -119,13 +144,17 @@ static enum kind kind_of(const struct walk *w, int32_t end)
             kind = CONV_MODULE;
         }
     }
-    if (norms != 1)
+    if (!norms && (bare || swoosh))
+        return bare == 1 && products == 2         ? kind
+               : !bare && !kind && products == 2 ? FEED_FORWARD
+                                                 : NO_BLOCK;
+    if (norms != 1 || bare)
         return NO_BLOCK;
     return kind ? kind : products == 2 ? FEED_FORWARD : NO_BLOCK;
 }
 
 static const char *const type_of[] = {NULL, "FeedForward", "SelfAttention", "CrossAttention",
-                                      "ConvModule"};
+                                      "ConvModule", "NonlinModule"};
 
 static steno_status try_block(struct walk *w, int32_t end, steno_vid base, bool *took,
                               steno_err *err)
@@ -199,7 +228,8 @@ static int matches(const struct walk *w, int i, const struct pattern *p)
     int n = 0;
     for (; p->kinds[n]; n++) {
         const struct block *b = &w->blocks[i + n];
-        if (i + n >= w->n_blocks || b->kind != p->kinds[n] || (n && b->base != b[-1].out))
+        if (i + n >= w->n_blocks || b->kind != p->kinds[n] || (n && b->base != b[-1].out) ||
+            w->g->regions[b->region].parent != STENO_NONE)
             return 0;
     }
     return n;
@@ -241,6 +271,34 @@ static steno_status make_layer(struct walk *w, int i, struct layer *l, steno_err
         return st;
     }
     l->n = 0;
+    return STENO_OK;
+}
+
+/* `end` is Bypass(x, BiasNorm(.)): all between x and it. */
+static steno_status zipformer_layer(struct walk *w, int32_t end, int *changed, steno_err *err)
+{
+    const struct steno_node *n = &w->g->nodes[end];
+    int weights = 0;
+    int32_t r;
+    steno_status st;
+    if (!is(n, "ai.steno", "Bypass") ||
+        !is(steno_pass_producer(w->g, n->in[1]), "ai.steno", "BiasNorm") ||
+        !walk_from(w, n->in[0], end))
+        return STENO_OK;
+    for (int32_t i = w->first + 1; i <= end; i++)
+        weights += inside(w, i) && is(&w->g->nodes[i], "ai.steno", "AttentionWeights");
+    if (weights != 1)
+        return STENO_OK;
+    st = steno_graph_add_region(w->g, "ZipformerEncoderLayer", n->name, STENO_NONE, &r, err);
+    if (st)
+        return st;
+    for (int i = 0; i < w->n_blocks; i++)
+        if (w->blocks[i].end > w->first && w->blocks[i].end <= end && inside(w, w->blocks[i].end))
+            w->g->regions[w->blocks[i].region].parent = r;
+    for (int32_t i = w->first + 1; i <= end; i++)
+        if (inside(w, i) && w->g->nodes[i].region == STENO_NONE)
+            w->g->nodes[i].region = r;
+    ++*changed;
     return STENO_OK;
 }
 
@@ -491,6 +549,9 @@ steno_status steno_pass_layers(struct steno_graph *g, const struct steno_pass_en
         if (!g->nodes[i].dead && g->nodes[i].region == STENO_NONE)
             st = find_block(&w, i, err);
     *changed += w.n_blocks;
+    for (int32_t i = 0; !st && i < g->n_nodes; i++)
+        if (!g->nodes[i].dead && g->nodes[i].region == STENO_NONE)
+            st = zipformer_layer(&w, i, changed, err);
     if (!st)
         st = make_layers(&w, changed, err);
     for (int32_t i = 0; !st && i < g->n_nodes; i++)

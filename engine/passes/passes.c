@@ -30,6 +30,7 @@ const struct steno_pass steno_passes[] = {
     {"bypass", 2, 1, steno_pass_bypass, "a + (b - a) * scale by channel"},
     {"glu", 2, 1, steno_pass_glu, "Split in two, a * Sigmoid(b)"},
     {"relwindow", 2, 1, steno_pass_relwindow, "Zipformer's shift of relative positions"},
+    {"weights", 2, 1, steno_pass_weights, "Zipformer's attention: weights, products with them"},
     {"chunkconv", 3, 1, steno_pass_chunkconv, "Zipformer's convolution of one chunk"},
     {"layernorm", 2, 1, steno_pass_layernorm, "LayerNormalization, however it is written"},
     {"rmsnorm", 2, 1, steno_pass_rmsnorm, "RMSNormalization, however it is written"},

@@ -113,7 +113,7 @@ steno_pass_fn steno_pass_dead, steno_pass_identity, steno_pass_fold, steno_pass_
     steno_pass_depthwise, steno_pass_nhwc;
 /* Zipformer */
 steno_pass_fn steno_pass_swoosh, steno_pass_biasnorm, steno_pass_bypass,
-    steno_pass_chunkconv, steno_pass_relwindow;
+    steno_pass_chunkconv, steno_pass_relwindow, steno_pass_weights;
 /* frontends */
 steno_pass_fn steno_pass_spectrum;
 /* single operators */

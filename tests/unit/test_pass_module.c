@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include "tests/support/pass_check.h"
+#include "tests/support/zipformer_text.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -126,18 +127,14 @@ static int regions_of(const struct steno_graph *g, const char *type)
 }
 
 /* Nodes with layers as one, and how many there are of `type`; without the pass there are none. */
-static void check_layers(const char *text, const char *type, int count, size_t top)
+static void check_graph(struct mk_graph *m, const char *text, const char *type, int count,
+                        size_t top)
 {
-    struct mk_graph *m = pc_start(17, "2,t,8");
     const struct steno_graph *g;
     steno_network *plain, *all, *without;
     uint8_t *file;
     size_t size;
-    pc_graph(m, "g : 8; b : 8; wq : 8,8; wk : 8,8; wv : 8,8; wo : 8,8; f1 : 8,12; h1 : 12;"
-                "f2 : 12,8; h2 : 8; w1 : 16,8,1; w2 : 8,1,3; w3 : 8,8,1; d4 = [0,0,2,4];"
-                "d3 = [0,0,8]");
     pc_graph(m, text);
-    pc_graph(m, "-> y");
     file = mk_bytes(m, &size);
     mk_free(m);
     plain = pc_open(file, size, 0, NULL, NULL);
@@ -156,6 +153,50 @@ static void check_layers(const char *text, const char *type, int count, size_t t
     steno_network_close(all);
     steno_network_close(without);
     free(file);
+}
+
+static void check_layers(const char *text, const char *type, int count, size_t top)
+{
+    struct mk_graph *m = pc_start(17, "2,t,8");
+    pc_graph(m, "g : 8; b : 8; wq : 8,8; wk : 8,8; wv : 8,8; wo : 8,8; f1 : 8,12; h1 : 12;"
+                "f2 : 12,8; h2 : 8; w1 : 16,8,1; w2 : 8,1,3; w3 : 8,8,1; d4 = [0,0,2,4];"
+                "d3 = [0,0,8]");
+    pc_graph(m, "-> y");
+    check_graph(m, text, type, count, top);
+}
+
+static void zipformer_layers(const char *text, const char *type, int count, size_t top)
+{
+    struct mk_graph *m = pc_start(13, "3,n,8");
+    mk_input(m, "cache", STENO_F32, "2,n,8");
+    mk_input(m, "values", STENO_F32, "2,n,8");
+    mk_input(m, "gates", STENO_F32, "1,n,2,6");
+    mk_input(m, "mask", STENO_BOOL, "n,1,5");
+    pc_graph(m, ZT_NUMBERS "four = 4; slope = 0.08; left = 0.035; two = 2; half = -0.5; size = 1.5;"
+                           "zb : 8; zs : 8; w20 : 8,20; w18 : 8,18; w6 : 6,8; wv : 8,8; wo : 8,8;"
+                           "f1 : 8,12; f2 : 12,8;");
+    check_graph(m, text, type, count, top);
+}
+
+#define SWOOSH_FF(X, Y)                                                                            \
+    "inf = inf; MatMul " X ",f1 " Y "0; Sub " Y "0,four " Y "1; Exp " Y "1 " Y "2;"                \
+    "Add " Y "2,plus " Y "3; Log " Y "3 " Y "4; Equal " Y "4,inf " Y "q;"                          \
+    "Where " Y "q," Y "1," Y "4 " Y "w; Mul " Y "0,slope " Y "5; Sub " Y "w," Y "5 " Y "6;"        \
+    "Sub " Y "6,left " Y "7; MatMul " Y "7,f2 " Y "8; Add " X "," Y "8 " Y ";"
+#define ZIPFORMER(SKIP)                                                                            \
+    "plus = 1; MatMul x,w20 xq;" ZT_WEIGHTS SWOOSH_FF("x", "ff") "MatMul ff,w18 x2;" ZT_NONLIN       \
+    "MatMul y2,w6 no; Add ff,no gg; MatMul gg,wv v;" ZT_VALUES "MatMul y,wo so; Add gg,so h;"          \
+    "Sub h,zb bd; Pow bd,two bq; ReduceMean bq bm axes=[-1] keepdims=1; Pow bm,half br;"           \
+    "Mul br,size bf; Mul h,bf bn; Sub bn," SKIP " sd; Mul sd,zs se; Add " SKIP ",se end; -> end;"
+
+static void a_zipformers_layer_is_one_node(void **state)
+{
+    (void)state;
+    zipformer_layers(ZIPFORMER("x"), "ZipformerEncoderLayer", 1, 1);
+    zipformer_layers(ZIPFORMER("x"), "NonlinModule", 1, 1);
+    zipformer_layers(ZIPFORMER("x"), "SelfAttention", 1, 1);
+    zipformer_layers(ZIPFORMER("x"), "FeedForward", 1, 1);
+    zipformer_layers(ZIPFORMER("ff"), "ZipformerEncoderLayer", 0, 7);
 }
 
 static void layers_are_one_node_to_readers(void **state)
@@ -205,6 +246,7 @@ int main(void)
         cmocka_unit_test(what_is_no_such_convolution_stays),
         cmocka_unit_test(products_of_one_input_become_one),
         cmocka_unit_test(layers_are_one_node_to_readers),
+        cmocka_unit_test(a_zipformers_layer_is_one_node),
         cmocka_unit_test(what_shapes_decide_is_one_node),
         cmocka_unit_test(what_is_no_layer_stays_nodes),
     };

@@ -6,7 +6,9 @@
 #include <cmocka.h>
 
 #include "tests/support/pass_check.h"
+#include "tests/support/zipformer_text.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static void check(const char *dims, const char *text, const char *pass, bool hits, int left)
@@ -150,6 +152,59 @@ static void what_is_no_chunk_convolution(void **state)
           false, -1);
 }
 
+/* `hits`: how many of the three the pass finds. */
+static void attention(const char *text, int hits)
+{
+    struct mk_graph *m = pc_start(13, "3,n,20");
+    steno_network *n;
+    uint8_t *file;
+    size_t size;
+    mk_input(m, "x2", STENO_F32, "3,n,18");
+    mk_input(m, "cache", STENO_F32, "2,n,8");
+    mk_input(m, "values", STENO_F32, "2,n,8");
+    mk_input(m, "gates", STENO_F32, "1,n,2,6");
+    mk_input(m, "mask", STENO_BOOL, "n,1,5");
+    pc_graph(m, ZT_NUMBERS "Identity x xq; Slice x,n8,n16,last,n1 v");
+    pc_graph(m, text);
+    file = mk_bytes(m, &size);
+    n = pc_open(file, size, 3, NULL, NULL);
+    if (pc_found(n, "weights") != hits)
+        fail_msg("found %d of %d in %s", pc_found(n, "weights"), hits, text);
+    steno_network_close(n);
+    free(file);
+    pc_check(m, "weights", hits > 0, -1, 4e-6f);
+}
+
+static void attention_whose_weights_serve_three_products(void **state)
+{
+    (void)state;
+    attention(ZT_WEIGHTS ZT_VALUES ZT_NONLIN "-> y; -> y2", 3);
+    attention(ZT_WEIGHTS ZT_NONLIN ZT_VALUES "-> a; -> y; -> y2", 3);
+    attention(ZT_COLUMNS ZT_SCORES "Softmax sum a axis=-1;" ZT_VALUES "-> y", 2);
+    attention(ZT_COLUMNS ZT_SCORES "Softmax sum a axis=3; -> a", 1);
+}
+
+static void what_is_no_such_attention(void **state)
+{
+    (void)state;
+    attention(ZT_COLUMNS ZT_SCORES "Where mask,fill,sum w; Softmax w a axis=2;" ZT_VALUES "-> y", 0);
+    attention(ZT_COLUMNS ZT_SCORES "Where mask,sum,fill w; Softmax w a axis=-1;" ZT_VALUES "-> y", 0);
+    attention(ZT_COLUMNS "Slice z,n1,n3,n0,n1 some; -> some;" ZT_SCORES "Softmax sum a axis=-1; -> a",
+              0);
+    attention(ZT_COLUMNS ZT_SCORES "Softmax sum a axis=-1; -> a; -> sum", 0);
+    /* heads that stay apart; the second head; the first third as the gate */
+    attention(ZT_WEIGHTS "Concat values,v vz axis=0; Reshape vz,keys v4;"
+                         "Transpose v4 vt perm=[2,1,0,3]; MatMul a,vt y; -> y", 1);
+    attention(ZT_WEIGHTS "Slice a,n1,n2,n0,n1 head; Slice x2,n0,n6,n2 xs; Slice x2,n6,n12,n2 xu;"
+                         "Slice x2,n12,big,n2 xg; Tanh xs th; Mul xu,th g0; Reshape g0,one g4;"
+                         "Transpose g4 gt perm=[2,1,0,3]; Concat gates,gt gz axis=2; MatMul head,gz p4;"
+                         "Transpose p4 pt perm=[2,1,0,3]; Reshape pt,join6 pj; Mul pj,xg y2; -> y2", 1);
+    attention(ZT_WEIGHTS "Slice a,n0,n1,n0,n1 head; Slice x2,n0,n6,n2 xs; Slice x2,n6,n12,n2 xu;"
+                         "Tanh xs th; Mul xu,th g0; Reshape g0,one g4; Transpose g4 gt perm=[2,1,0,3];"
+                         "Concat gates,gt gz axis=2; MatMul head,gz p4; Transpose p4 pt perm=[2,1,0,3];"
+                         "Reshape pt,join6 pj; Mul pj,xs y2; -> y2", 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -162,6 +217,8 @@ int main(void)
         cmocka_unit_test(relative_window_is_found),
         cmocka_unit_test(chunk_convolution_with_all_its_parts),
         cmocka_unit_test(what_is_no_chunk_convolution),
+        cmocka_unit_test(attention_whose_weights_serve_three_products),
+        cmocka_unit_test(what_is_no_such_attention),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,6 +13,7 @@
 #include "ops/op.h"
 #include "tests/support/onnx_make.h"
 #include "tests/support/pass_check.h"
+#include "tests/support/zipformer_text.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -795,6 +796,24 @@ static void chunk_convolution(void **state)
     }
 }
 
+static void zipformers_attention(void **state)
+{
+    static const char *const types[] = {"AttentionWeights", "WeightedValues", "NonlinAttention"};
+    (void)state;
+    for (int k = 0; k < 6; k++) {
+        struct mk_graph *m = pc_start(13, "3,n,20");
+        mk_input(m, "x2", STENO_F32, "3,n,18");
+        mk_input(m, "cache", STENO_F32, "2,n,8");
+        mk_input(m, "values", STENO_F32, "2,n,8");
+        mk_input(m, "gates", STENO_F32, "1,n,2,6");
+        mk_input(m, "mask", STENO_BOOL, "n,1,5");
+        pc_graph(m, ZT_NUMBERS "Identity x xq; Slice x,n8,n16,last,n1 v");
+        pc_graph(m, k < 3 ? ZT_WEIGHTS : ZT_COLUMNS ZT_SCORES "Softmax sum a axis=-1;");
+        pc_graph(m, ZT_VALUES ZT_NONLIN "-> y; -> y2");
+        round_trip(m, types[k % 3], k < 3 ? 13 : 18);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -803,6 +822,7 @@ int main(void)
         cmocka_unit_test(glu_in_every_form_of_split),
         cmocka_unit_test(zipformers_parts),
         cmocka_unit_test(chunk_convolution),
+        cmocka_unit_test(zipformers_attention),
         cmocka_unit_test(swish_before_it_was_an_operator),
         cmocka_unit_test(gelu_before_it_was_an_operator),
         cmocka_unit_test(layernorm_before_it_was_an_operator),
