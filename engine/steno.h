@@ -89,6 +89,14 @@ struct steno_search_options {
     double pre_beam_ratio; /* tokens that CTC looks at, of the beam */
 };
 
+/* Tells speech from silence, for streams that pass silence over (struct steno_stream_options). dir
+ * NULL: a rule on energy. Else a directory with silero-vad's silero_vad_16k_op15.onnx or
+ * silero_vad.onnx. STENO_ERR_IO, STENO_ERR_FORMAT. Any number of streams of any thread may use one;
+ * close it after them. */
+typedef struct steno_vad steno_vad;
+STENO_API STENO_MUST steno_status steno_vad_open(steno_vad **out, const char *dir, steno_err *err);
+STENO_API void steno_vad_close(steno_vad *v);
+
 struct steno_stream_options {
     int sample_rate;     /* Hz of the pushed audio, 8000..192000; 0 = the model's */
     bool no_endpointing; /* one final at the end; the segment then grows with the recording */
@@ -98,6 +106,9 @@ struct steno_stream_options {
     int n_best; /* alternatives in finals, 1..beam; 0 = 1 */
     struct steno_endpoint_rules endpoint; /* zero-initialised = the model's own */
     struct steno_search_options search;
+    /* Windows in which nobody speaks do not go through the network: nothing is heard there. Borrowed
+     * until close; NULL: all do. Family ctc_streaming; others pass it over. */
+    const steno_vad *vad;
 };
 #define STENO_MAX_BEAM 64
 
@@ -164,6 +175,8 @@ STENO_API STENO_MUST steno_status steno_stream_end(steno_stream *s, steno_err *e
 STENO_API bool steno_stream_next(steno_stream *s, struct steno_event *ev);
 /* Audio taken in so far, samples at the input rate. */
 STENO_API int64_t steno_stream_samples(const steno_stream *s);
+/* Seconds of audio so far that no network heard, by the options' vad. */
+STENO_API double steno_stream_skipped(const steno_stream *s);
 
 STENO_API const char *steno_version(void);
 

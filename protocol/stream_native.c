@@ -13,7 +13,7 @@
 
 /* ---- client messages --------------------------------------------------------------------- */
 
-enum field_kind { FIELD_TEXT, FIELD_ENCODING, FIELD_INT, FIELD_BOOL, FIELD_SECONDS };
+enum field_kind { FIELD_TEXT, FIELD_VAD, FIELD_ENCODING, FIELD_INT, FIELD_BOOL, FIELD_SECONDS };
 
 /* One row per field of `start`, which are the query parameters too. */
 static const struct field {
@@ -34,6 +34,7 @@ static const struct field {
     {"beam", FIELD_INT, AT(beam), 0, STENO_MAX_BEAM},
     {"endpointing", FIELD_BOOL, AT(endpointing), 0, 0},
     {"resumable", FIELD_BOOL, AT(resumable), 0, 0},
+    {"vad", FIELD_VAD, AT(vad), 0, 0},
     {"silence_alone", FIELD_SECONDS, AT(endpoint.silence_alone), 0.1, 600},
     {"silence_after", FIELD_SECONDS, AT(endpoint.silence_after), 0.1, 60},
     {"longest", FIELD_SECONDS, AT(endpoint.longest), 1, 3600},
@@ -41,7 +42,7 @@ static const struct field {
 };
 #define FIELD_NAMES                                                                                \
     "model, encoding, sample_rate, channels, channel, interim, words, alternatives, beam, "        \
-    "endpointing, resumable, silence_alone, silence_after, longest, " STENO_SEARCH_NAMES
+    "endpointing, resumable, vad, silence_alone, silence_after, longest, " STENO_SEARCH_NAMES
 
 void steno_native_start_init(struct steno_native_start *s)
 {
@@ -72,6 +73,8 @@ static steno_status set_text(const struct field *f, struct steno_native_start *s
     size_t n = strlen(v);
     if (f->kind == FIELD_ENCODING)
         return steno_encoding_parse(v, field_at(f, s), err);
+    if (f->kind == FIELD_VAD)
+        return steno_vad_choice_parse(v, field_at(f, s), err);
     if ((double)n > f->max)
         return steno_fail(err, STENO_ERR_INVAL, "%s: %zu bytes long, at most %.0f", f->name, n,
                           f->max);
@@ -97,7 +100,8 @@ static steno_status set_number(const struct field *f, struct steno_native_start 
 static steno_status set_json(const char *name, const json_t *v, struct steno_native_start *s,
                              steno_err *err)
 {
-    static const char *const want[] = {"a string", "a string", "a number", "true or false",
+    static const char *const want[] = {"a string", "a string",      "a string",
+                                       "a number", "true or false",
                                        "a number of seconds"};
     const struct field *f;
     if (steno_search_is_option(name))

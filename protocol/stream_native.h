@@ -6,6 +6,7 @@
 #define STENO_PROTOCOL_STREAM_NATIVE_H
 
 #include "base/buf.h"
+#include "protocol/vad.h"
 #include "steno.h"
 #include "steno_audio.h"
 
@@ -29,6 +30,7 @@ struct steno_native_start {
     bool interim;     /* partials wanted */
     bool words;       /* word lists in partials and finals */
     bool endpointing; /* false: finals only by finalize and end */
+    enum steno_vad_choice vad;
     bool resumable;   /* the session outlives its connection for a while */
     double resume_seconds; /* how long: the server's word, 0 = not at all */
     int alternatives; /* in finals, 1..STENO_NATIVE_MAX_ALTERNATIVES */

@@ -2,6 +2,7 @@
 
 #include "protocol/dialect.h"
 #include "protocol/search.h"
+#include "protocol/vad.h"
 #include "server/address.h"
 #include "server/log.h"
 
@@ -376,6 +377,7 @@ steno_status steno_config_search(const struct steno_config *c, struct steno_stre
 steno_status steno_config_check(const struct steno_config *c, steno_err *err)
 {
     struct steno_address addresses[STENO_MAX_ADDRESSES];
+    enum steno_vad_choice vad;
     size_t n;
     int level;
     steno_status st = steno_address_parse_list(c->listen, addresses, &n, err);
@@ -388,6 +390,11 @@ steno_status steno_config_check(const struct steno_config *c, steno_err *err)
         strcmp(c->precision, "fp16") && strcmp(c->precision, "int8"))
         return steno_fail(err, STENO_ERR_INVAL,
                           "model.precision: '%.40s' is not fp32, bf16, fp16 or int8", c->precision);
+    st = steno_vad_choice_parse(c->vad_mode, &vad, err);
+    if (st)
+        return steno_fail_in(err, st, "vad.mode");
+    if (vad == STENO_VAD_SILERO && !*c->vad_model)
+        return steno_fail(err, STENO_ERR_INVAL, "vad.mode: silero needs vad.model");
     if (*c->compat && strcmp(c->compat, "espnet-onnx"))
         return steno_fail(err, STENO_ERR_INVAL, "model.compat: '%.40s' is not espnet-onnx",
                           c->compat);

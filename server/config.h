@@ -27,6 +27,9 @@ struct steno_config {
     char *models_dir;     /* directory of further models; "" = none */
     double models_idle;   /* s without use after which one is unloaded; 0 = never */
     size_t models_memory; /* of the weights of all loaded; 0 = no limit */
+    /* [vad] */
+    char *vad_mode;  /* off, energy, silero */
+    char *vad_model; /* directory of silero-vad; "" = none */
     /* [auth] */
     char *keys; /* file of API keys; "" = none are asked for */
     /* [pool] */

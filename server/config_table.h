@@ -34,6 +34,11 @@ ROW(SECONDS, models_idle, "models", "idle_unload", "STENO_MODELS_IDLE_UNLOAD", "
 ROW(BYTES, models_memory, "models", "memory", "STENO_MODELS_MEMORY", "0", 0, 1099511627776.0,
     "Weights of all loaded models together. The one that was used longest ago gives way; one that does "
     "not fit beside those in use is refused with 503. 0: no limit.")
+ROW(STRING, vad_mode, "vad", "mode", "STENO_VAD", "off", 0, 0,
+    "Audio in which nobody speaks does not go through the network of streams and uploads that do not say "
+    "otherwise: off, energy (a rule on loudness) or silero (vad.model). For models of family ctc_streaming.")
+ROW(STRING, vad_model, "vad", "model", "STENO_VAD_MODEL", "", 0, 0,
+    "Directory with silero-vad's silero_vad_16k_op15.onnx or silero_vad.onnx. Empty: none.")
 ROW(STRING, keys, "auth", "keys", "STENO_AUTH_KEYS", "", 0, 0,
     "File of API keys and what each may use: sessions at once, audio and requests per minute "
     "(docs/configuration.md). Read again on SIGHUP. Empty: everybody may use everything.")

@@ -140,6 +140,8 @@ static steno_status open_stream(steno_job *job, steno_err *err)
     so.stream.n_best = job->req.n_best;
     so.stream.search = job->req.search;
     st = steno_config_search(srv->conf, &so.stream, err);
+    if (!st)
+        st = steno_server_vad(srv, job->req.vad, &so.stream.vad, err);
     if (st)
         return st;
     return steno_pool_stream_open(&job->stream, job->req.served->pool, &so, on_note, job, err);

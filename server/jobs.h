@@ -21,6 +21,7 @@ struct steno_job_request {
     size_t len;
     unsigned channel; /* 0 = mean of all, k = the k-th */
     int beam, n_best; /* 0 = the model's */
+    enum steno_vad_choice vad;
     struct steno_search_options search; /* what is not set is the server's */
     bool partials;    /* deliver partials to `event` as well */
     bool no_endpointing;

@@ -137,7 +137,9 @@ static steno_status open_all(struct daemon *d, steno_err *err)
     st = steno_acceptor_open(&d->acceptor, &d->conf, srv->stats, on_head, d, err);
     if (st)
         return steno_fail_in(err, st, "listen");
-    st = open_engine(d, err);
+    st = steno_server_open_vad(srv, err);
+    if (!st)
+        st = open_engine(d, err);
     if (!st)
         st = open_services(d, err);
     if (!st) {
@@ -160,6 +162,8 @@ static void close_all(struct daemon *d)
     steno_jobs_close(d->services.jobs);
     steno_acceptor_close(d->acceptor);
     steno_models_close(d->srv.models);
+    steno_vad_close(d->srv.vad_rule);
+    steno_vad_close(d->srv.vad_net);
     steno_limits_free(d->srv.limits);
     steno_keys_close(d->srv.keys);
     steno_stats_free(d->srv.stats);

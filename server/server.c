@@ -12,3 +12,22 @@ char *steno_id_new(char *out, const char *prefix)
         snprintf(out + n + 2 * i, 3, "%02x", bits[i]);
     return out;
 }
+
+steno_status steno_server_open_vad(struct steno_server *srv, steno_err *err)
+{
+    steno_status st = steno_vad_open(&srv->vad_rule, NULL, err);
+    if (!st && *srv->conf->vad_model)
+        st = steno_vad_open(&srv->vad_net, srv->conf->vad_model, err);
+    return st ? steno_fail_in(err, st, "vad.model") : STENO_OK;
+}
+
+steno_status steno_server_vad(const struct steno_server *srv, enum steno_vad_choice ask,
+                              const steno_vad **out, steno_err *err)
+{
+    if (ask == STENO_VAD_UNSET && steno_vad_choice_parse(srv->conf->vad_mode, &ask, err))
+        return STENO_ERR_INVAL;
+    if (ask == STENO_VAD_SILERO && !srv->vad_net)
+        return steno_fail(err, STENO_ERR_INVAL, "vad: the server has no silero (vad.model is empty)");
+    *out = ask == STENO_VAD_SILERO ? srv->vad_net : ask == STENO_VAD_ENERGY ? srv->vad_rule : NULL;
+    return STENO_OK;
+}

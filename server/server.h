@@ -2,6 +2,7 @@
 #ifndef STENO_SERVER_SERVER_H
 #define STENO_SERVER_SERVER_H
 
+#include "protocol/vad.h"
 #include "server/config.h"
 #include "server/keys.h"
 #include "server/limits.h"
@@ -16,8 +17,15 @@ struct steno_server {
     steno_limits *limits;
     steno_keys *keys;
     struct steno_stats *stats;
-    int64_t started; /* s since 1970 */
+    steno_vad *vad_rule, *vad_net; /* who tells silence; vad_net NULL: no vad.model */
+    int64_t started;               /* s since 1970 */
 };
+
+/* Open what vad.mode and vad.model say. */
+STENO_MUST steno_status steno_server_open_vad(struct steno_server *srv, steno_err *err);
+/* What a stream that asked for it gets: NULL for off. STENO_ERR_INVAL: silero without vad.model. */
+STENO_MUST steno_status steno_server_vad(const struct steno_server *srv, enum steno_vad_choice ask,
+                                         const steno_vad **out, steno_err *err);
 
 #define STENO_ID_SIZE 40
 /* A fresh random name: prefix, '_', 128 random bits in hexadecimal ("req_9f..."). out:

@@ -40,6 +40,9 @@ static void by_api(struct steno_stats *st, steno_metrics *m)
         st->inference_seconds[a] =
             steno_metrics_counter(m, "steno_inference_seconds_total",
                                   "Time workers spent on recognition, in seconds.", labels);
+        st->skipped_seconds[a] = steno_metrics_counter(
+            m, "steno_vad_skipped_seconds_total",
+            "Audio that no network heard because nobody spoke, in seconds.", labels);
         for (int r = 0; r < STENO_SESSION_RESULTS; r++) {
             snprintf(labels, sizeof labels, "api=\"%s\",result=\"%s\"", api_names[a],
                      result_names[r]);

@@ -67,6 +67,7 @@ struct steno_stats {
     steno_metric *sessions_rejected[STENO_REJECTIONS];
     steno_metric *audio_seconds[STENO_SESSION_APIS];     /* add when it was processed */
     steno_metric *inference_seconds[STENO_SESSION_APIS]; /* worker time */
+    steno_metric *skipped_seconds[STENO_SESSION_APIS];   /* audio that no network heard */
     steno_metric *realtime_factor; /* per session: inference / audio seconds */
     steno_metric *first_partial;   /* s from a stream's first audio to its first partial */
     steno_metric

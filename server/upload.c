@@ -226,6 +226,7 @@ static void observe(struct steno_upload *up, const struct steno_job_result *r)
     (void)!steno_key_audio(up->sv->srv->keys, up->key, steno_now_ns(), s->audio_seconds, NULL);
     steno_metric_add(stats->audio_seconds[up->api], s->audio_seconds);
     steno_metric_add(stats->inference_seconds[up->api], s->inference_seconds);
+    steno_metric_add(stats->skipped_seconds[up->api], s->skipped_seconds);
     steno_metric_observe(stats->realtime_factor, s->inference_seconds / s->audio_seconds);
     if (s->steps)
         steno_metric_observe(stats->queue_wait, s->queue_wait_seconds / (double)s->steps);
@@ -316,6 +317,7 @@ static enum MHD_Result start(struct steno_request *rq, struct steno_upload *up)
                                     .channel = (unsigned)up->ask.channel,
                                     .beam = up->beam,
                                     .n_best = up->n_best,
+                                    .vad = up->vad,
                                     .search = up->search,
                                     .partials = up->sse,
                                     .no_endpointing = up->no_endpointing,

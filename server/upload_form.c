@@ -53,6 +53,8 @@ static steno_status on_query(void *user, const char *name, const char *value, st
         return steno_query_int(name, value, 0, STENO_OPENAI_CHANNELS, &up->ask.channel, err);
     if (!strcmp(name, "beam"))
         return steno_query_int(name, value, 0, STENO_MAX_BEAM, &up->beam, err);
+    if (!strcmp(name, "vad"))
+        return steno_vad_choice_parse(value, &up->vad, err);
     if (!strcmp(name, "n_best"))
         return steno_query_int(name, value, 0, STENO_MAX_BEAM, &up->n_best, err);
     if (steno_search_is_option(name))
@@ -60,7 +62,7 @@ static steno_status on_query(void *user, const char *name, const char *value, st
     if (strcmp(name, "words") && strcmp(name, "segments"))
         return steno_fail(err, STENO_ERR_INVAL,
                           "query: '%.40s' is unknown; known are format, model, channel, beam, "
-                          "n_best, words, segments, " STENO_SEARCH_NAMES,
+                          "n_best, vad, words, segments, " STENO_SEARCH_NAMES,
                           name);
     st = steno_query_bool(name, value, &flag, err);
     if (!st && !strcmp(name, "words"))
@@ -73,7 +75,8 @@ static steno_status on_query(void *user, const char *name, const char *value, st
 /* Our extensions of OpenAI's form. */
 static bool is_search(const char *name)
 {
-    return !strcmp(name, "beam") || !strcmp(name, "n_best") || steno_search_is_option(name);
+    return !strcmp(name, "beam") || !strcmp(name, "n_best") || !strcmp(name, "vad") ||
+           steno_search_is_option(name);
 }
 
 /* OpenAI's form has no query; `channel` and the search, our extensions, may stand there as well as in

@@ -21,6 +21,7 @@ struct steno_upload {
     struct steno_openai_request ask;
     bool no_words;
     int beam, n_best;
+    enum steno_vad_choice vad;
     struct steno_search_options search;
     bool no_endpointing;
 

@@ -95,6 +95,8 @@ static steno_status engine_open(void *ctx, const struct steno_native_start *s, i
         .owner = steno_key_owner(c->key),
     };
     steno_status st = steno_config_search(c->ws->srv->conf, &opt.stream, err);
+    if (!st)
+        st = steno_server_vad(c->ws->srv, s->vad, &opt.stream.vad, err);
     if (st)
         return st;
     c->rate = rate;
@@ -192,6 +194,7 @@ static void account(conn *c, const struct steno_ws_session_state *st)
         steno_pool_stream_get_stats(c->stream, &ps);
         steno_metric_add(stats->audio_seconds[c->api], ps.audio_seconds);
         steno_metric_add(stats->inference_seconds[c->api], ps.inference_seconds);
+        steno_metric_add(stats->skipped_seconds[c->api], ps.skipped_seconds);
         if (ps.audio_seconds > 0)
             steno_metric_observe(stats->realtime_factor, ps.inference_seconds / ps.audio_seconds);
         if (ps.steps)

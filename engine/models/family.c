@@ -70,3 +70,9 @@ int64_t steno_stream_samples(const steno_stream *s)
 {
     return ops_of(s)->samples(s);
 }
+
+double steno_stream_skipped(const steno_stream *s)
+{
+    const struct steno_stream_ops *ops = ops_of(s);
+    return ops->skipped ? ops->skipped(s) : 0;
+}

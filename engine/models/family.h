@@ -20,6 +20,7 @@ struct steno_stream_ops {
     steno_status (*end)(steno_stream *s, steno_err *err);
     bool (*next)(steno_stream *s, struct steno_event *ev);
     int64_t (*samples)(const steno_stream *s);
+    double (*skipped)(const steno_stream *s); /* may be missing: none ever is */
 };
 
 struct steno_stream_head {

@@ -23,6 +23,7 @@ struct steno_pool_ops {
     size_t (*missing)(const steno_stream *s);
     steno_status (*flush)(steno_stream *s, bool end, bool *done, steno_err *err);
     bool (*next)(steno_stream *s, struct steno_event *ev);
+    double (*skipped)(const steno_stream *s); /* NULL: it never skips */
     /* a worker's own */
     steno_status (*stepper_open)(steno_stepper **out, const steno_model *m, int max,
                                  steno_err *err);

@@ -36,6 +36,7 @@ static const struct steno_pool_ops recogniser = {
     .missing = steno_stream_missing,
     .flush = steno_stream_flush,
     .next = steno_stream_next,
+    .skipped = steno_stream_skipped,
     .stepper_open = steno_stepper_open,
     .stepper_close = steno_stepper_close,
     .stepper_max = steno_stepper_max,

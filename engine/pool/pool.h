@@ -61,6 +61,7 @@ struct steno_pool_stream_stats {
     double inference_seconds;  /* time workers spent on this stream */
     double queue_wait_seconds; /* sum over steps: ready until taken by a worker */
     double queue_wait_max;
+    double skipped_seconds; /* audio that no network heard, by the options' vad */
     uint64_t steps; /* times a worker took the stream */
 };
 

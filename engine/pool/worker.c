@@ -121,10 +121,17 @@ static void forget_marks(steno_pool_stream *ps)
     }
 }
 
+static void note_skipped(steno_pool_stream *ps)
+{
+    if (ps->pool->ops->skipped)
+        ps->stats.skipped_seconds = ps->pool->ops->skipped(ps->rec);
+}
+
 static void consume(steno_pool_stream *ps, size_t used)
 {
     pthread_mutex_lock(&ps->lock);
     steno_ring_drop(&ps->ring, used);
+    note_skipped(ps);
     ps->consumed += (int64_t)used;
     forget_marks(ps);
     pthread_mutex_unlock(&ps->lock);
@@ -185,6 +192,7 @@ static steno_status advance(struct steno_pool_worker *w, struct steno_pool_turn 
         case JOB_FINALIZE:
         case JOB_END:
             st = ops->flush(ps->rec, job == JOB_END, &done, err);
+            consume(ps, 0);
             if (st || !done)
                 break;
             if (job == JOB_END)
