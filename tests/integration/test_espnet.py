@@ -1,6 +1,7 @@
 """Directories of espnet_onnx behind the server: search options per request over REST and WebSocket and
 from model.search give what `steno transcribe` gives with the same options; a streaming encoder over a
 WebSocket from end to end; model.quantized. Needs ../shared (zoo/tiny, audio)."""
+import io
 import json
 import os
 import subprocess
@@ -8,6 +9,7 @@ import sys
 import tempfile
 import threading
 
+import numpy
 import soundfile
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
@@ -33,6 +35,12 @@ def audio():
     need_shared()
     with open(AUDIO, "rb") as f:
         return f.read()
+
+
+def wav(pcm16):
+    buffer = io.BytesIO()
+    soundfile.write(buffer, numpy.frombuffer(pcm16, dtype="int16"), 16000, format="WAV", subtype="PCM_16")
+    return buffer.getvalue()
 
 
 def transcribe(model, options, *more):
@@ -170,6 +178,34 @@ def a_stream_from_end_to_end():
         assert got[-1]["type"] == "error" and "ctc_weight: 7 is outside 0..1" in got[-1]["message"], got
         got = speak(d, [data], {"lm_weight": 0.5, "beam": 64})
         assert got[-1]["type"] == "error" and "beam is 64" in got[-1]["message"], got
+
+
+@case
+def speech_over_a_whole_utterance_encoder_is_cut_at_pauses():
+    """Speech, 1.5 s of quiet, speech: two segments with partials of their own, wherever messages are cut; and what an
+    upload of the same says."""
+    audio()
+    x, _ = soundfile.read(AUDIO, dtype="int16")
+    data = x.tobytes()
+    both = data + bytes(2 * 24000) + data
+    first = None
+    with Stenod(f"model.dir={OFFLINE}") as d:
+        for size in (3200, 7777 * 2, len(both)):
+            got = speak(d, [both[i:i + size] for i in range(0, len(both), size)], OPTIONS)
+            events = [m for m in got if m["type"] in ("speech_start", "partial", "final")]
+            finals = [m for m in events if m["type"] == "final"]
+            texts = [(m["text"], m["reason"], m["start"], m["end"]) for m in finals]
+            assert len(finals) >= 2 and finals[0]["reason"] == "endpoint", texts
+            assert finals[0]["end"] <= len(x) / 16000 + 1 <= finals[-1]["start"] + 1, texts
+            for final in finals:
+                own = [m for m in events if m["type"] == "partial" and m["segment"] == final["segment"]]
+                assert own and events.index(own[-1]) < events.index(final), (final["segment"], events)
+            first = first or texts
+            assert texts == first, (size, texts, first)
+        query = "&".join(f"{k}={v}" for k, v in {"format": "json", **OPTIONS}.items())
+        status, _, body = d.request("POST", "/v1/transcribe?" + query, wav(both))
+        said = json.loads(body)["segments"]
+        assert status == 200 and [s["text"] for s in said] == [t for t, *_ in first], (said, first)
 
 
 if __name__ == "__main__":

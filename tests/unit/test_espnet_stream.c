@@ -17,6 +17,7 @@
 #include "base/npy.h"
 #include "base/zip.h"
 #include "models/espnet_block.h"
+#include "models/stream.h"
 #include "steno.h"
 #include "tests/support/shared.h"
 
@@ -325,6 +326,85 @@ static void the_end_is_not_lost(void **state)
     free(pcm);
 }
 
+/* Encoders of whole utterances hear a segment again when it has grown by a third, so all they hear
+ * is at most four times the segment: in 19 s that is a dozen times. */
+static void partials_of_whole_utterances_have_a_budget(void **state)
+{
+    struct steno_stream_options o = {.no_endpointing = true};
+    const size_t want = 19 * 16000;
+    size_t n, fed = 0, heard = 0, steps = 0, last = 0;
+    float *pcm = read_audio("61-70968-0002.flac", &n);
+    steno_stepper *p = NULL;
+    steno_stream *s = NULL;
+    steno_model *m;
+    steno_status st = STENO_OK;
+    (void)state;
+    if (!pcm)
+        skip();
+    m = open_model(OFFLINE);
+    assert_int_equal(steno_stepper_open(&p, m, 1, NULL), 0);
+    assert_int_equal(steno_stream_open(&s, m, &o, NULL), 0);
+    while (fed < want) {
+        size_t used, k = n - fed % n < 1600 ? n - fed % n : 1600;
+        assert_int_equal(steno_stream_feed(s, pcm + fed % n, k, &used, NULL), 0);
+        fed += used;
+        if (!steno_stream_ready(s))
+            continue;
+        assert_true(3 * fed + 4096 >= 4 * last); /* grown by a third; less than a block waits */
+        steno_streams_step(p, &s, 1, &st, NULL);
+        assert_int_equal(st, STENO_OK);
+        last = fed;
+        heard += fed;
+        steps++;
+    }
+    assert_true(steps >= 8 && steps <= 13 && heard <= 4 * want);
+    assert_int_equal(steno_stream_end(s, NULL), 0);
+    steno_stream_close(s);
+    steno_stepper_close(p);
+    steno_model_close(m);
+    free(pcm);
+}
+
+/* A partial follows every block in which the best text changes, and the first final is the same
+ * whether the search went along or partials were not asked for. */
+static void partials_come_with_blocks(void **state)
+{
+    size_t n, partials = 0;
+    float *pcm = read_audio("61-70968-0000.flac", &n);
+    char final[2][4096];
+    double last = 0;
+    steno_model *m;
+    (void)state;
+    if (!pcm)
+        skip();
+    m = open_model(STREAMING);
+    for (int quiet = 0; quiet < 2; quiet++) {
+        struct steno_stream_options o = {
+            .no_endpointing = true, .no_partials = quiet == 1, .beam = 4};
+        steno_stream *s = NULL;
+        struct steno_event ev;
+        assert_int_equal(steno_stream_open(&s, m, &o, NULL), 0);
+        assert_int_equal(steno_stream_push(s, pcm, n, NULL), 0);
+        assert_int_equal(steno_stream_end(s, NULL), 0);
+        while (steno_stream_next(s, &ev)) {
+            if (ev.kind == STENO_FINAL)
+                snprintf(final[quiet], sizeof final[quiet], "%s", ev.text);
+            if (ev.kind != STENO_PARTIAL)
+                continue;
+            assert_true(!quiet && ev.time > last && ev.n_words > 0);
+            assert_true(partials || ev.time >= 1.68);          /* the first block */
+            assert_true(!partials || ev.time - last > 0.63);   /* those that follow */
+            last = ev.time;
+            partials++;
+        }
+        steno_stream_close(s);
+    }
+    assert_true(partials >= 3);
+    assert_string_equal(final[0], final[1]);
+    steno_model_close(m);
+    free(pcm);
+}
+
 static void silence_and_crumbs_say_nothing(void **state)
 {
     static const char *const dirs[] = {OFFLINE, STREAMING};
@@ -362,6 +442,8 @@ int main(void)
         cmocka_unit_test(recorded_streaming_rows_decode_as_recorded),
         cmocka_unit_test(events_do_not_depend_on_pushes),
         cmocka_unit_test(the_end_is_not_lost),
+        cmocka_unit_test(partials_of_whole_utterances_have_a_budget),
+        cmocka_unit_test(partials_come_with_blocks),
         cmocka_unit_test(silence_and_crumbs_say_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,7 +2,10 @@
 ctc_weight 0.3, 30 steps, with and without LM. Processor seconds of the best of several runs, loading not counted on
 either side, so that other work on the machine matters little; peak memory of the whole process, loading included.
 
-    bench.py --shared DIR --model DIR [--wav FILE] [--rows fp32,bf16,int8] [--runs N] [--cpu N] [--only steno|espnet_onnx]
+    bench.py [--stream] --shared DIR --model DIR [--wav FILE] [--rows fp32,bf16,int8] [--runs N] [--cpu N] [--only steno|espnet_onnx]
+
+--stream: a streaming directory, against espnet_onnx's StreamingSpeech2Text (theirs_stream.py), which searches everything
+heard so far anew with every block; maxlenratio 0.12, three tokens a second. Encoder: with CTC alone, nothing is searched.
 
 Rows: fp32 and int8 against espnet_onnx's full and quantize networks; bf16 is the full ones with weights in bf16."""
 import argparse
@@ -13,6 +16,9 @@ import subprocess
 import sys
 import tempfile
 
+import soundfile
+
+SEARCH = ["--beam", "10", "--ctc-weight", "0.3", "--maxlenratio", "0.12"]
 STENO = os.path.join(os.environ.get("STENO_BUILD", "build/release"), "steno")
 # The tool takes perf_counter; processor time of the process is what is wanted here.
 SHIM = ("import runpy, sys, time; time.perf_counter = time.process_time; "
@@ -34,10 +40,9 @@ def run(cmd, cpu):
     return text, errors, usage.ru_maxrss / 1024
 
 
-def steno(a, precision, lm):
-    cmd = [STENO, "transcribe", "--model", a.model, "--beam", "10", "--ctc-weight", "0.3", "--lm-weight", str(lm), "--penalty",
-           "0", "--maxlenratio", "-30", "--no-endpoint", "--format", "json", "--times"]
-    cmd += ["--quantized"] if precision == "int8" else ["--precision", precision]
+def steno(a, how, lm, search=("--beam", "10", "--ctc-weight", "0.3", "--maxlenratio", "-30")):
+    cmd = [STENO, "transcribe", "--model", a.model, *how, *search, "--lm-weight", str(lm), "--penalty", "0", "--no-endpoint",
+           "--format", "json", "--times"]
     _, err, peak = run(cmd + [a.wav] * a.runs, a.cpu)
     times = [float(x) for x in re.findall(r"s of audio, ([0-9.]+) s of processor", err)]
     assert len(times) == a.runs, err
@@ -53,6 +58,29 @@ def espnet_onnx(a):
     return {(p, float(lm)): (float(t), float(e), int(mb)) for p, lm, t, e, mb in rows}
 
 
+def streams(a):
+    theirs, wav = {}, os.path.abspath(a.wav)
+    if a.only != "steno":
+        tool = os.path.join(os.path.dirname(os.path.abspath(__file__)), "theirs_stream.py")
+        out, _, _ = run([sys.executable, tool, a.model, wav], a.cpu)
+        rows = re.findall(r"(fp32|int8): ([0-9.]+) s, encoder ([0-9.]+) s, ([0-9.]+) s of audio, maxrss (\d+) MB", out)
+        assert len(rows) == 2, out
+        theirs = {p: (float(t) / float(n), float(e) / float(n), int(mb)) for p, t, e, n, mb in rows}
+    audio = soundfile.info(wav).duration
+    print("| weights | espnet_onnx s/s | its encoder | MiB so far | steno s/s | without search | MiB | times faster | encoder |")
+    print("|---|---|---|---|---|---|---|---|---|")
+    for precision in a.rows.split(","):
+        flags = {"int8": [("int8, quantize/", ["--quantized"]), ("int8 of full/", ["--precision", "int8"])]}
+        for name, how in flags.get(precision, [(precision, ["--precision", precision])]):
+            t, mb = steno(a, how, 0.0, SEARCH)
+            alone, _ = steno(a, how, 0.0, ["--ctc-weight", "1", "--beam", "1"])
+            o = theirs.get("int8" if precision == "int8" else "fp32")
+            t, alone = t / audio, alone / audio
+            head = f"{o[0]:.3f} | {o[1]:.3f} | {o[2]}" if o else "- | - | -"
+            tail = f"{o[0] / t:.1f} | {o[1] / alone:.1f}" if o else "- | -"
+            print(f"| {name} | {head} | {t:.4f} | {alone:.4f} | {mb:.0f} | {tail} |", flush=True)
+
+
 def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument("--shared", required=True)
@@ -61,10 +89,14 @@ def main():
     ap.add_argument("--rows", default="fp32,bf16,int8")
     ap.add_argument("--runs", type=int, default=3)
     ap.add_argument("--cpu", type=int, default=max(os.sched_getaffinity(0)))
+    ap.add_argument("--stream", action="store_true")
     ap.add_argument("--only", choices=["steno", "espnet_onnx"])
     a = ap.parse_args()
     a.wav = os.path.abspath(a.wav or os.path.join(a.shared, "audio", "librispeech", "61-70968-0000.flac"))
     a.model = os.path.abspath(a.model)
+    if a.stream:
+        streams(a)
+        return
     theirs = espnet_onnx(a) if a.only != "steno" else {}
     if a.only == "espnet_onnx":
         for (p, lm), (t, e, mb) in theirs.items():
@@ -74,7 +106,7 @@ def main():
     print("|---|---|---|---|---|---|---|---|")
     for precision in a.rows.split(","):
         for lm in (0.0, 0.6):
-            t, mb = steno(a, precision, lm)
+            t, mb = steno(a, ["--quantized"] if precision == "int8" else ["--precision", precision], lm)
             o = theirs.get(("int8" if precision == "int8" else "fp32", lm))
             tail = f"{o[0] / t:.2f} | {mb / o[2]:.2f}" if o else "- | -"
             print(f"| {precision} | {lm or '-'} | {o[0] if o else '-'} | {o[2] if o else '-'} | {t:.3f} | {mb:.0f} | {tail} |", flush=True)

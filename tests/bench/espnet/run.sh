@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # make bench-espnet: `steno transcribe` and espnet_onnx on the same full-size model and recording, in turn, on one
 # processor. Needs ../shared (graphs, their filler, the timing tool, recordings) and build/venv-espnet, made here once
-# from the pinned lists. Arguments go to bench.py.
+# from the pinned lists. Arguments go to bench.py; with --stream first it is the streaming conformer.
 set -eu
 cd "$(dirname "$0")/../../.."
 shared=${STENO_SHARED:-../shared}
 models=${STENO_ESPNET_MODELS:-build/bench/espnet-models}
 name=espnet-conformer-op13
+[ "${1:-}" != --stream ] || name=espnet-stream-conformer-op13
 if [ ! -d "$shared/zoo/full/$name" ]; then
     echo "SKIP: $shared/zoo/full/$name is not there: no full-size model to measure"
     exit 0
