@@ -38,4 +38,5 @@ def main():
           f"{(rss(pid) - before) / n:.1f} KiB each")
 
 
-main()
+if __name__ == "__main__":
+    main()

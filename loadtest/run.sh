@@ -1,16 +1,17 @@
 #!/usr/bin/env bash
 # The measured runs of docs/PERFORMANCE.md and docs/capacity.md.
-#   run.sh [curve|limit|uploads|idle|start|overload]...   default: all
+#   run.sh [curve|limit|uploads|idle|start|overload|long]...   default: all but long
 # Each starts a server of its own and writes JSON into OUT (build/load); plot.py draws it.
 # Variables: MODEL (directory), THREADS ("1 2"), BATCH ("1 0": batching off, on), CURVE (numbers of
-# streams), LIMIT_MS (300), CAPACITY (overload: instead of the measured one).
+# streams), LIMIT_MS (300), CAPACITY (overload: instead of the measured one), SECONDS_LONG (3600), SET (settings of the
+# server, "model.precision=int8 model.quantized=yes").
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 70
 out=${OUT:-build/load}
 LOG=$out/stenod.log
 # shellcheck source=loadtest/server.sh
 . loadtest/server.sh
-wav=tests/data/digits.wav
+wav=${WAV:-tests/data/digits.wav}
 model=${MODEL:-}
 name=$(basename "${model:-digits-en}")
 mkdir -p "$out"
@@ -23,7 +24,9 @@ hear() {
 serve() { # THREADS BATCH [OPTION]...
     local threads=$1 batch=$2
     shift 2
-    start_server --threads "$threads" --set "pool.batch=$batch" ${model:+--model "$model"} "$@" || exit 70
+    # shellcheck disable=SC2086
+    start_server --threads "$threads" --set "pool.batch=$batch" ${model:+--model "$model"} ${SET:+$(printf -- '--set %s ' $SET)} \
+        "$@" || exit 70
     hear
 }
 load() { # LABEL URL OPTION...
@@ -104,10 +107,18 @@ overload() {
     stop_server
 }
 
+# One stream of an hour, flat out: cost of each ten minutes, memory.
+long() {
+    serve 1 0
+    "${PYTHON:-build/venv/bin/python}" loadtest/long.py "ws://$at/v1/stream" "$pid" "$wav" "${SECONDS_LONG:-3600}" |
+        tee "$out/long-$name.txt"
+    stop_server
+}
+
 echo "# $(machine)"
 for what in "$@"; do
     case $what in
-    curve | limit | uploads | idle | start | overload) echo "## $what" && $what ;;
+    curve | limit | uploads | idle | start | overload | long) echo "## $what" && $what ;;
     *)
         echo "run.sh: unknown run $what" >&2
         exit 64

@@ -1,0 +1,329 @@
+/* How many real-time streams one thread carries, by processor time: as if the core were its own.
+ *
+ *   streams --model DIR [OPTION]... FILE
+ *
+ * Streams speak FILE over and over, 0.1 s at a time, from different moments of it on. The clock is
+ * made up: it moves by the processor time that each turn of the one worker takes, and to the next
+ * audio where nothing waits. As in the pool, a turn takes the streams that have waited longest, up
+ * to a batch, feeds each until a window of its network is full, and runs those together. So
+ * latencies are those of an otherwise idle machine, whatever else runs meanwhile; what sockets and
+ * the daemon's other threads take is not in them (steno-load measures that). */
+#include <getopt.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "audio/file.h"
+#include "models/stream.h"
+#include "steno.h"
+
+#define CHUNK 0.1
+
+struct voice {
+    steno_stream *stream;
+    double start;
+    size_t from;       /* sample of the recording that comes first */
+    size_t fed, total; /* samples */
+    bool over;
+};
+
+struct figures {
+    double *v;
+    size_t n, cap;
+};
+
+struct options {
+    const char *dir, *file;
+    struct steno_model_options model;
+    struct steno_stream_options stream;
+    int n, batch;
+    double seconds;
+};
+
+struct sim {
+    const struct options *o;
+    steno_stepper *stepper;
+    struct voice *voices;
+    float *pcm;
+    size_t n_pcm, chunk;
+    int rate;
+    double now, busy;
+    struct figures partial, final;
+    size_t steps, turns;
+};
+
+static void die(const char *what)
+{
+    fprintf(stderr, "streams: %s\n", what);
+    exit(1);
+}
+
+static void *must(void *p)
+{
+    if (!p)
+        die("out of memory");
+    return p;
+}
+
+static double processor_seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void note(struct figures *f, double v)
+{
+    if (f->n == f->cap) {
+        f->cap = f->cap ? 2 * f->cap : 1024;
+        f->v = must(realloc(f->v, f->cap * sizeof *f->v));
+    }
+    f->v[f->n++] = v;
+}
+
+static int ascending(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+static double quantile(struct figures *f, double q)
+{
+    if (!f->n)
+        return NAN;
+    qsort(f->v, f->n, sizeof *f->v, ascending);
+    return f->v[(size_t)ceil(q * (double)f->n) - (q > 0)];
+}
+
+/* When sample `at` of the voice has come: with the chunk that it is in. */
+static double arrival(const struct sim *s, const struct voice *v, size_t at)
+{
+    size_t end = (at + s->chunk - 1) / s->chunk * s->chunk;
+    return v->start + (double)(end < v->total ? end : v->total) / s->rate;
+}
+
+/* When the voice's next turn could have begun. */
+static double due(const struct sim *s, const struct voice *v)
+{
+    size_t at = v->fed + steno_stream_missing(v->stream);
+    return v->over ? HUGE_VAL : arrival(s, v, at < v->total ? at : v->total);
+}
+
+static void listen_to(struct sim *s, struct voice *v)
+{
+    struct steno_event ev;
+    while (steno_stream_next(v->stream, &ev)) {
+        double at = floor(ev.time * s->rate + 0.5);
+        double waited = s->now - arrival(s, v, at > 0 ? (size_t)at : 0);
+        if (ev.kind == STENO_PARTIAL)
+            note(&s->partial, waited);
+        else if (ev.kind == STENO_FINAL)
+            note(&s->final, waited);
+    }
+}
+
+/* Audio that has come until a window is full; at the end of all audio, the end. */
+static void feed(struct sim *s, struct voice *v)
+{
+    steno_err err;
+    while (!steno_stream_ready(v->stream)) {
+        size_t at = (v->from + v->fed) % s->n_pcm, n = s->n_pcm - at, used;
+        size_t come = s->now < v->start ? 0 : (size_t)((s->now - v->start) * s->rate + 0.5);
+        come = come < v->total ? come / s->chunk * s->chunk : v->total;
+        if (v->fed == v->total) {
+            if (steno_stream_end(v->stream, &err))
+                die(err.msg);
+            v->over = true;
+            return;
+        }
+        n = n < come - v->fed ? n : come - v->fed;
+        if (come <= v->fed || !n)
+            return;
+        if (steno_stream_feed(v->stream, s->pcm + at, n, &used, &err))
+            die(err.msg);
+        v->fed += used;
+    }
+}
+
+static void turn(struct sim *s, struct voice **who, size_t n)
+{
+    steno_stream *ready[STENO_BATCH_MAX];
+    steno_status st[STENO_BATCH_MAX];
+    steno_err err[STENO_BATCH_MAX];
+    double t = processor_seconds();
+    size_t k = 0;
+    for (size_t i = 0; i < n; i++) {
+        feed(s, who[i]);
+        if (!who[i]->over && steno_stream_ready(who[i]->stream))
+            ready[k++] = who[i]->stream;
+    }
+    if (k)
+        steno_streams_step(s->stepper, ready, k, st, err);
+    t = processor_seconds() - t;
+    for (size_t i = 0; i < k; i++)
+        if (st[i])
+            die(err[i].msg);
+    s->busy += t;
+    s->now += t;
+    s->steps += k;
+    s->turns += k > 0;
+    for (size_t i = 0; i < n; i++)
+        listen_to(s, who[i]);
+}
+
+/* Those that have waited longest take their turn; false when all is said. */
+static bool go_on(struct sim *s)
+{
+    struct voice *who[STENO_BATCH_MAX];
+    size_t n = 0;
+    while (n < (size_t)s->o->batch) {
+        struct voice *next = NULL;
+        for (int i = 0; i < s->o->n; i++) {
+            struct voice *v = &s->voices[i];
+            bool taken = v->over;
+            for (size_t k = 0; k < n; k++)
+                taken = taken || who[k] == v;
+            if (!taken && (!next || due(s, v) < due(s, next)))
+                next = v;
+        }
+        if (!next || (n && due(s, next) > s->now))
+            break;
+        if (due(s, next) > s->now)
+            s->now = due(s, next);
+        who[n++] = next;
+    }
+    if (n)
+        turn(s, who, n);
+    return n > 0;
+}
+
+static void read_file(struct sim *s, const char *path)
+{
+    steno_err err;
+    struct steno_audio_info info;
+    steno_audio *a = NULL;
+    FILE *f = fopen(path, "rb");
+    size_t cap = 1 << 20, n = 1;
+    if (!f)
+        die("cannot open the recording");
+    if (steno_audio_open_fd(&a, fileno(f), NULL, &err))
+        die(err.msg);
+    steno_audio_get_info(a, &info);
+    s->rate = info.sample_rate;
+    s->pcm = must(malloc(cap * sizeof *s->pcm));
+    for (; n; s->n_pcm += n) {
+        if (s->n_pcm == cap)
+            s->pcm = must(realloc(s->pcm, (cap *= 2) * sizeof *s->pcm));
+        if (steno_audio_read(a, s->pcm + s->n_pcm, cap - s->n_pcm, &n, &err))
+            die(err.msg);
+    }
+    steno_audio_close(a);
+    fclose(f);
+    if (!s->n_pcm)
+        die("the recording is empty");
+}
+
+static void run(const struct options *o, steno_model *m, struct sim s)
+{
+    struct steno_stream_options so = o->stream;
+    steno_err err;
+    so.sample_rate = s.rate;
+    if (steno_stepper_open(&s.stepper, m, o->batch, &err))
+        die(err.msg);
+    s.voices = must(calloc((size_t)o->n, sizeof *s.voices));
+    for (int i = 0; i < o->n; i++) {
+        struct voice *v = &s.voices[i];
+        double part = (double)i / o->n; /* they begin within 1 s, at different words */
+        *v = (struct voice){.start = part,
+                            .from = (size_t)(part * (double)s.n_pcm),
+                            .total = (size_t)(o->seconds * s.rate)};
+        if (steno_stream_open(&v->stream, m, &so, &err))
+            die(err.msg);
+    }
+    while (go_on(&s))
+        ;
+    printf("| %d | %d | %.1f | %.2f | %.1f | %.0f | %.0f | %.0f | %.0f | %.0f | %.0f |\n", o->n,
+           steno_stepper_max(s.stepper), 100 * s.busy / s.now,
+           100 * s.busy / (o->seconds * o->n), (double)s.steps / (double)s.turns,
+           1e3 * quantile(&s.partial, 0.5), 1e3 * quantile(&s.partial, 0.95),
+           1e3 * quantile(&s.partial, 0.99), 1e3 * quantile(&s.partial, 1),
+           1e3 * quantile(&s.final, 0.5), 1e3 * quantile(&s.final, 0.99));
+    fflush(stdout);
+    for (int i = 0; i < o->n; i++)
+        steno_stream_close(s.voices[i].stream);
+    steno_stepper_close(s.stepper);
+    free(s.partial.v);
+    free(s.final.v);
+    free(s.voices);
+}
+
+static const char usage[] =
+    "Usage: streams --model DIR [OPTION]... FILE\n"
+    "How many real-time streams one thread carries, by processor time (loadtest/streams.c).\n\n"
+    "  --streams LIST      numbers of streams, one run each; default 1\n"
+    "  --seconds S         of each stream; default 30\n"
+    "  --batch N           streams in one run of the network at most; default 1\n"
+    "  --precision NAME, --quantized, --beam N, --ctc-weight W, --lm-weight W,\n"
+    "  --maxlenratio R     as of `steno transcribe`\n";
+
+static void search(struct options *o, unsigned what, double *to, const char *text)
+{
+    o->stream.search.set |= what;
+    *to = strtod(text, NULL);
+}
+
+static const char *parse(struct options *o, int argc, char **argv)
+{
+    static const struct option known[] = {
+        {"model", 1, NULL, 'm'},       {"streams", 1, NULL, 'n'},   {"seconds", 1, NULL, 's'},
+        {"batch", 1, NULL, 'b'},       {"precision", 1, NULL, 'p'}, {"quantized", 0, NULL, 'q'},
+        {"beam", 1, NULL, 'w'},        {"ctc-weight", 1, NULL, 'c'}, {"lm-weight", 1, NULL, 'l'},
+        {"maxlenratio", 1, NULL, 'x'}, {"help", 0, NULL, 'h'},      {0}};
+    const char *list = "1";
+    for (int c; (c = getopt_long(argc, argv, "", known, NULL)) != -1;)
+        switch (c) {
+        case 'm': o->dir = optarg; break;
+        case 'n': list = optarg; break;
+        case 's': o->seconds = strtod(optarg, NULL); break;
+        case 'b': o->batch = (int)strtol(optarg, NULL, 10); break;
+        case 'p': o->model.precision = optarg; break;
+        case 'q': o->model.quantized = true; break;
+        case 'w': o->stream.beam = (int)strtol(optarg, NULL, 10); break;
+        case 'c': search(o, STENO_SEARCH_CTC_WEIGHT, &o->stream.search.ctc_weight, optarg); break;
+        case 'l': search(o, STENO_SEARCH_LM_WEIGHT, &o->stream.search.lm_weight, optarg); break;
+        case 'x': search(o, STENO_SEARCH_MAX_LEN, &o->stream.search.max_len_ratio, optarg); break;
+        default: fputs(usage, c == 'h' ? stdout : stderr); exit(c == 'h' ? 0 : 64);
+        }
+    o->file = optind < argc ? argv[optind] : NULL;
+    if (!o->dir || !o->file || o->batch < 1 || o->batch > STENO_BATCH_MAX || !(o->seconds > 0)) {
+        fputs(usage, stderr);
+        exit(64);
+    }
+    return list;
+}
+
+int main(int argc, char **argv)
+{
+    struct options o = {.model = {.threads = 1}, .batch = 1, .seconds = 30};
+    struct sim s = {.o = &o};
+    const char *at = parse(&o, argc, argv);
+    steno_model *m = NULL;
+    steno_err err;
+    read_file(&s, o.file);
+    s.chunk = (size_t)(CHUNK * s.rate);
+    if (steno_model_open(&m, o.dir, &o.model, &err))
+        die(err.msg);
+    puts("| streams | batch | busy % | a stream, % of a core | mean batch | partial p50 ms | p95 | "
+         "p99 | max | final p50 | p99 |\n|---|---|---|---|---|---|---|---|---|---|---|");
+    for (char *end; *at; at = *end ? end + 1 : end) {
+        o.n = (int)strtol(at, &end, 10);
+        if (o.n < 1 || o.n > 100000)
+            die("--streams takes numbers, comma separated");
+        run(&o, m, s);
+    }
+    steno_model_close(m);
+    free(s.pcm);
+    return 0;
+}
