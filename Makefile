@@ -120,6 +120,13 @@ isa_bf16 := $(isa_vnni) -mavx512bf16
 isa_flags = $(foreach i,avx2 avx512 vnni bf16,$(if $(filter %_$(i).c,$(1)),$(isa_$(i))))
 kernel_flags = $(if $(filter engine/kernels/%,$(1)),-O3 -ffp-contract=fast)
 
+# What packed caches are of, beside the model: the library's source.
+$(B)/gen/source_id.h: $(lib_src) $(wildcard engine/*.h engine/*/*.h engine/*/*/*.h engine/*/*.proto)
+	$(call say,GEN,$@)
+	@mkdir -p $(@D)
+	$(Q)echo "#define STENO_SOURCE_ID \"$$(cat $^ | cksum)\"" >$@.new && mv $@.new $@
+$(call obj,engine/exec/cache_key.c): $(B)/gen/source_id.h
+
 # The API descriptions as C strings: a server shows what it speaks.
 $(B)/gen/api_text.inc: docs/openapi.yaml docs/asyncapi.yaml
 	$(call say,GEN,$@)

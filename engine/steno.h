@@ -57,9 +57,9 @@ struct steno_model_info {
  * (when it runs from there), then as installed. *out is the caller's to free(). STENO_ERR_IO lists
  * the places without one; a given name is not looked at. */
 STENO_API STENO_MUST steno_status steno_model_find(char **out, const char *given, steno_err *err);
-/* Load a model directory: model.conf, networks, tokens. opt may be NULL. With STENO_CACHE in the
- * environment, a folder, packed weights are left there by the first load and mapped by later ones. The message names the file
- * and place. STENO_ERR_IO for what is missing or unreadable, STENO_ERR_FORMAT for what is wrong. */
+/* Load a model directory: model.conf, networks, tokens. opt may be NULL. With a folder in
+ * STENO_CACHE (or systemd's CACHE_DIRECTORY) packed weights are left there by the first load and mapped
+ * by later ones. The message names the file and place. STENO_ERR_IO for what is missing or unreadable, STENO_ERR_FORMAT for what is wrong. */
 STENO_API STENO_MUST steno_status steno_model_open(steno_model **out, const char *dir,
                                                    const struct steno_model_options *opt,
                                                    steno_err *err);

@@ -1,6 +1,7 @@
 #include "exec/cache.h"
 
 #include "base/buf.h"
+#include "exec/cache_key.h"
 #include "onnx/write.h"
 
 #include <errno.h>
@@ -22,7 +23,8 @@
 
 struct head {
     char magic[8];
-    uint64_t key[2];
+    struct steno_content key;
+    struct steno_content model; /* what the model file holds */
     uint64_t size; /* of the file */
     uint64_t table, n_blocks, graph, graph_bytes, facts;
     uint64_t blobs_sum, rest_sum; /* XXH3 of [HEAD, table), of [table, size) */
@@ -38,9 +40,8 @@ struct cache_facts {
     struct steno_pass_counts counts;
     struct steno_precision_report precision;
     uint64_t nodes_in_file, packed_bytes;
-    struct steno_stamp {
-        uint64_t v[7];
-    } external[4]; /* files of info.external */
+    struct steno_stamp stamp[4]; /* of the files of info.external */
+    struct steno_content external[4];
 };
 
 struct steno_cache {
@@ -50,73 +51,7 @@ struct steno_cache {
     int n_blocks;
 };
 
-static const char magic[8] = "stnpak1";
-
-/* ---- what a cache is of ---- */
-
-static bool stamp(const char *path, struct steno_stamp *s)
-{
-    struct stat sb;
-    if (stat(path, &sb))
-        return false;
-    *s = (struct steno_stamp){{(uint64_t)sb.st_dev, sb.st_ino, (uint64_t)sb.st_size,
-                               (uint64_t)sb.st_mtim.tv_sec, (uint64_t)sb.st_mtim.tv_nsec,
-                               (uint64_t)sb.st_ctim.tv_sec, (uint64_t)sb.st_ctim.tv_nsec}};
-    return true;
-}
-
-static bool external_path(const char *model, const char *name, char *out, size_t size)
-{
-    const char *slash = strrchr(model, '/');
-    int n = slash ? (int)(slash - model + 1) : 0;
-    return snprintf(out, size, "%.*s%s", n, model, name) < (int)size;
-}
-
-static bool external_stamps(const char *model, const struct steno_onnx_info *info,
-                            struct steno_stamp *out)
-{
-    char path[PATH_MAX];
-    if (info->n_external > 4 || info->n_external < 0)
-        return false;
-    for (int i = 0; i < info->n_external; i++)
-        if (!external_path(model, info->external[i], path, sizeof path) || !stamp(path, &out[i]))
-            return false;
-    return true;
-}
-
-struct identity {
-    char file[PATH_MAX];
-    XXH128_hash_t key;
-};
-
-/* The file's name is of the model's place and the settings, the key also of its stamp and the
- * program's: a new model takes the place of the old one's cache. */
-static bool identify(struct identity *id, const char *path, const steno_network *n,
-                     const struct steno_network_options *o)
-{
-    char real[PATH_MAX];
-    const char *base;
-    struct steno_stamp s = {{0}}, program = {{0}};
-    struct steno_buf b;
-    bool ok;
-    uint64_t name;
-    if (!realpath(path, real) || !stamp(real, &s))
-        return false;
-    (void)stamp("/proc/self/exe", &program);
-    base = strrchr(real, '/') + 1;
-    steno_buf_init(&b, MAX_KEY);
-    ok = !steno_buf_printf(&b, "%s|%u|%d|%d|%d|%d|%s|%s|%zu", real, n->cpu, o->opt_level,
-                           (int)o->precision, (int)o->part, o->any_length,
-                           o->disable_passes ? o->disable_passes : "",
-                           o->only_passes ? o->only_passes : "*", o->max_bytes);
-    name = ok ? XXH3_64bits(b.data, b.len) : 0;
-    ok = ok && !steno_buf_printf(&b, "|%s|", STENO_VERSION) && !steno_buf_add(&b, &s, sizeof s) &&
-         !steno_buf_add(&b, &program, sizeof program);
-    id->key = XXH3_128bits(ok ? b.data : "", ok ? b.len : 0);
-    steno_buf_free(&b);
-    return ok && snprintf(id->file, sizeof id->file, "%s/%.100s-%016llx.stenopack", o->cache_dir,
-                          base, (unsigned long long)name) < (int)sizeof id->file;
-}
+static const char magic[8] = "stnpak2";
 
 /* ---- reading ---- */
 
@@ -130,20 +65,13 @@ void steno_cache_unmap(struct steno_cache *c)
     free(c);
 }
 
-/* Ours alone to write: what lies there is run. */
-static bool trusted(const struct stat *sb)
-{
-    return S_ISREG(sb->st_mode) && (sb->st_uid == geteuid() || sb->st_uid == 0) &&
-           !(sb->st_mode & (S_IWGRP | S_IWOTH)) && sb->st_size > HEAD;
-}
-
 static struct steno_cache *map_file(const char *file)
 {
     struct steno_cache *c = calloc(1, sizeof *c);
     int fd = c ? open(file, O_RDONLY | O_CLOEXEC | O_NOFOLLOW) : -1;
     struct stat sb;
     void *p = MAP_FAILED;
-    if (fd >= 0 && !fstat(fd, &sb) && trusted(&sb))
+    if (fd >= 0 && !fstat(fd, &sb) && steno_cache_trusted(&sb) && sb.st_size > HEAD)
         p = mmap(NULL, (size_t)sb.st_size, PROT_READ, MAP_SHARED | MAP_POPULATE, fd, 0);
     if (fd >= 0)
         close(fd);
@@ -156,11 +84,11 @@ static struct steno_cache *map_file(const char *file)
     return c;
 }
 
-static bool sound(const struct steno_cache *c, const struct identity *id, struct head *h)
+static bool sound(const struct steno_cache *c, const struct steno_cache_id *id, struct head *h)
 {
     memcpy(h, c->map, sizeof *h);
-    return !memcmp(h->magic, magic, sizeof magic) && h->key[0] == id->key.low64 &&
-           h->key[1] == id->key.high64 && h->size == c->size &&
+    return !memcmp(h->magic, magic, sizeof magic) && steno_content_equal(&h->key, &id->key) &&
+           h->size == c->size &&
            h->head_sum == XXH3_64bits(h, offsetof(struct head, head_sum)) && h->table >= HEAD &&
            h->table <= h->graph && h->n_blocks <= (h->graph - h->table) / sizeof(struct place) &&
            h->graph <= h->facts && h->graph_bytes <= h->facts - h->graph &&
@@ -189,10 +117,8 @@ static bool take_facts(steno_network *n, const struct steno_cache *c, const stru
                        const char *path)
 {
     struct cache_facts f;
-    struct steno_stamp now[4] = {{{0}}};
     memcpy(&f, c->map + h->facts, sizeof f);
-    if (!external_stamps(path, &f.info, now) ||
-        memcmp(now, f.external, (size_t)f.info.n_external * sizeof now[0]))
+    if (!steno_cache_external_same(path, &f.info, f.stamp, f.external))
         return false;
     n->info = f.info;
     n->counts = f.counts;
@@ -216,16 +142,17 @@ static bool build(steno_network *n, const struct steno_cache *c, const struct he
            n->store.n == c->n_blocks;
 }
 
-bool steno_cache_load(steno_network *n, const char *path, const struct steno_network_options *opt)
+bool steno_cache_load(steno_network *n, const char *path, const struct steno_network_options *opt,
+                      struct steno_cache_id *id)
 {
-    struct identity id;
     struct head h;
-    struct steno_cache *c = identify(&id, path, n, opt) ? map_file(id.file) : NULL;
+    struct steno_cache *c = steno_cache_identify(id, path, n->cpu, opt) ? map_file(id->file) : NULL;
     if (!c)
         return false;
-    if (sound(c, &id, &h) && read_table(c, &h) && take_facts(n, c, &h, path) &&
+    if (sound(c, id, &h) && read_table(c, &h) && take_facts(n, c, &h, path) &&
         build(n, c, &h, opt)) {
         n->cache = c;
+        steno_cache_remember(id, opt->cache_dir);
         return true;
     }
     if (n->g)
@@ -306,11 +233,11 @@ static bool write_graph(const steno_network *n, struct out *o, struct place *tab
     return ok && !o->failed;
 }
 
-static bool write_all(const steno_network *n, const char *path, const struct identity *id,
+static bool write_all(const steno_network *n, const char *path, const struct steno_cache_id *id,
                       struct out *o)
 {
     struct cache_facts f;
-    struct head h = {.key = {id->key.low64, id->key.high64}};
+    struct head h = {.key = id->key, .model = id->model};
     struct place *table = calloc((size_t)n->store.n + 1, sizeof *table);
     char head[HEAD] = {0};
     bool ok = table && fwrite(head, 1, HEAD, o->f) == HEAD;
@@ -321,7 +248,8 @@ static bool write_all(const steno_network *n, const char *path, const struct ide
     f.nodes_in_file = n->nodes_in_file;
     o->at = HEAD;
     XXH3_64bits_reset(o->sum);
-    ok = ok && external_stamps(path, &n->info, f.external) && write_graph(n, o, table, &h);
+    ok = ok && steno_cache_external(path, &n->info, f.stamp, f.external) &&
+         write_graph(n, o, table, &h);
     free(table);
     if (!ok)
         return false;
@@ -335,26 +263,40 @@ static bool write_all(const steno_network *n, const char *path, const struct ide
            !fflush(o->f) && !fsync(fileno(o->f));
 }
 
+bool steno_cache_model(const char *file, struct steno_content *out)
+{
+    struct head h;
+    FILE *f = fopen(file, "rb");
+    bool ok = f && fread(&h, sizeof h, 1, f) == 1 && !memcmp(h.magic, magic, sizeof magic);
+    if (f)
+        fclose(f);
+    *out = h.model;
+    return ok;
+}
+
 void steno_cache_store(const steno_network *n, const char *path,
-                       const struct steno_network_options *opt)
+                       const struct steno_network_options *opt, const struct steno_cache_id *id)
 {
     char temp[PATH_MAX + 8];
-    struct identity id;
     struct out o = {.sum = XXH3_createState()};
     int fd = -1;
-    bool ok =
-        o.sum && identify(&id, path, n, opt) && (!mkdir(opt->cache_dir, 0700) || errno == EEXIST);
+    bool ok = o.sum && steno_cache_current(id, path) &&
+              (!mkdir(opt->cache_dir, 0700) || errno == EEXIST);
     if (ok) {
-        snprintf(temp, sizeof temp, "%s.XXXXXX", id.file);
+        snprintf(temp, sizeof temp, "%s.XXXXXX", id->file);
         fd = mkstemp(temp); /* a name of its own for each process that gets here at once */
         o.f = fd >= 0 ? fdopen(fd, "wb") : NULL;
         if (fd >= 0 && !o.f)
             close(fd);
-        ok = o.f && write_all(n, path, &id, &o);
+        ok = o.f && write_all(n, path, id, &o);
         if (o.f && fclose(o.f))
             ok = false;
-        if (fd >= 0 && (!ok || rename(temp, id.file)))
+        if (fd >= 0 && (!ok || rename(temp, id->file))) {
             unlink(temp);
+            ok = false;
+        }
     }
+    if (ok)
+        steno_cache_remember(id, opt->cache_dir);
     XXH3_freeState(o.sum);
 }

@@ -8,22 +8,26 @@
  *     facts     struct cache_facts: what steno_network tells about itself
  *
  * Written under another name and renamed: readers see a whole file or none, however many start at
- * once. The key says what the file was made of: model file (place, size, times), program, CPU level,
- * settings. */
+ * once. The key says what the file was made of (exec/cache_key.h). */
 #ifndef STENO_EXEC_CACHE_H
 #define STENO_EXEC_CACHE_H
 
 #include "exec/internal.h"
 
 struct steno_cache;
+struct steno_content;
+struct steno_cache_id;
 
 /* Fill n (kernels chosen, nothing else yet) from the cache. False: there is none that fits, and n is
- * as before. */
-bool steno_cache_load(steno_network *n, const char *path, const struct steno_network_options *opt);
+ * as before; id is for the store that follows. */
+bool steno_cache_load(steno_network *n, const char *path, const struct steno_network_options *opt,
+                      struct steno_cache_id *id);
 /* Write the cache of n, whose spent constants are still there. Failures leave no file behind and
  * are nobody's concern: the next load tries again. */
 void steno_cache_store(const steno_network *n, const char *path,
-                       const struct steno_network_options *opt);
+                       const struct steno_network_options *opt, const struct steno_cache_id *id);
+/* What model a cache file was made of, as its head says. */
+bool steno_cache_model(const char *file, struct steno_content *out);
 void steno_cache_unmap(struct steno_cache *c); /* after the graph is gone; accepts NULL */
 
 #endif

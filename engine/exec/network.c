@@ -1,4 +1,5 @@
 #include "exec/cache.h"
+#include "exec/cache_key.h"
 
 #include "base/buf.h"
 #include "base/cpu.h"
@@ -190,13 +191,14 @@ static steno_status build(steno_network *n, const char *path, const void *data, 
                                     .native = native,
                                     .fused = opt->opt_level ? fused : NULL,
                                     .body = steno_body_text};
+    struct steno_cache_id id;
     bool caching;
     steno_status st = steno_cpu_choose(opt->cpu, &n->cpu, err);
     if (st)
         return st;
     steno_kernels_init(&n->k, n->cpu);
     caching = opt->cache_dir && !data && !opt->rewrite_only;
-    if (caching && steno_cache_load(n, path, opt))
+    if (caching && steno_cache_load(n, path, opt, &id))
         return STENO_OK;
     if (!data)
         st = steno_onnx_load(&n->g, path, &lo, &n->info, err);
@@ -215,7 +217,7 @@ static steno_status build(steno_network *n, const char *path, const void *data, 
         st = steno_prepare_graph(n->g, &n->k, opt->precision, &n->precision, &n->store,
                                  &n->packed_bytes, err);
     if (!st && caching) {
-        steno_cache_store(n, path, opt);
+        steno_cache_store(n, path, opt, &id);
         steno_prepare_drop(n->g);
     }
     return st ? steno_fail_in(err, st, "%s", path) : STENO_OK;

@@ -44,6 +44,10 @@ struct steno_tap {
     void *arg;
 };
 
+/* The folder of packed caches that the environment names: STENO_CACHE, empty for none; without it
+ * CACHE_DIRECTORY, systemd's. NULL: none. */
+const char *steno_cache_dir(void);
+
 /* Read, check, optimize, infer, pack. Every missing operator is listed in the one error.
  * opt may be NULL. */
 STENO_MUST steno_status steno_network_open(steno_network **out, const char *path,

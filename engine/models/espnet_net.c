@@ -35,7 +35,7 @@ static steno_status open_part(struct steno_espnet *e, const struct steno_espnet_
                                       .part = part,
                                       .any_length = !e->opt.plain,
                                       .precision = e->opt.precision,
-                                      .cache_dir = getenv("STENO_CACHE"),
+                                      .cache_dir = steno_cache_dir(),
                                       .tap = e->opt.tap,
                                       .disable_passes = same_bits ? "attention" : NULL};
     const char *path = pick(e, f);

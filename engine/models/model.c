@@ -59,7 +59,7 @@ static steno_status open_network(steno_model *m, const struct steno_model_option
                                  steno_err *err)
 {
     struct steno_network_options opt = {.cpu = mo ? mo->cpu : NULL,
-                                        .cache_dir = getenv("STENO_CACHE"),
+                                        .cache_dir = steno_cache_dir(),
                                         .tap = mo ? mo->tap : NULL,
                                         .opt_level = mo && mo->plain ? 0 : -1};
     char *path = join(m->dir, m->conf.network);

@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 from onnx import helper, numpy_helper
-from test_models import ROOT, STENO, difference, feeds, steno
+from test_models import ROOT, SHARED, STENO, difference, feeds, steno
 from test_optimize import DIGITS, nodes, optimize, session
 
 K, N = 70, 24
@@ -133,6 +133,21 @@ def sixteen(kind):
         assert np.max(np.abs(z - feed["x"] @ back)) < 1e-5 * np.max(np.abs(z))
     test.__name__ = f"weights_in_{kind}"
     return test
+
+
+def halves_reach_every_product(d):
+    """Of a decoder that attends to rows not projected yet (LateAttention) and a language model."""
+    zoo = os.path.join(SHARED, "zoo", "tiny", "espnet-conformer-op13", "full")
+    for f in ("xformer_decoder.onnx", "transformer_lm.onnx", "default_encoder.onnx"):
+        if not os.path.exists(os.path.join(zoo, f)):
+            return f"SKIP {zoo}/{f} is not there"
+        optimize(os.path.join(zoo, f), f"{d}/q.onnx", "--precision", "bf16")
+        m = onnx.load(f"{d}/q.onnx")
+        tables = {n.input[0] for n in m.graph.node if n.op_type == "Gather"}
+        wide = [i.name for i in m.graph.initializer if i.data_type == 1 and len(i.dims) == 2 and i.dims[0] * i.dims[1] >= 256
+                and i.name not in tables]
+        assert not wide, (f, wide)
+    return None
 
 
 def halves_round_as_numpy_does(d):
@@ -321,14 +336,14 @@ def main():
              static("basic"), static("all"), static("all", gemm=True), static_by_percentile, static_refuses_what_it_cannot_use,
              made_by_onnxruntime(True, False), made_by_onnxruntime(False, True), recordings_calibrate_a_model, layer_errors(["--quantize", "static"], 0.05), layer_errors(["--quantize", "dynamic"], 0.05),
              layer_errors(["--precision", "bf16"], 0.1), layer_errors(["--weight-bits", "4"], 0.05), reduced_range, blocks(4), blocks(8), sixteen("fp16"),
-             sixteen("bf16"), halves_round_as_numpy_does, wrong_options, whole(DIGITS, ["--quantize", "dynamic"], True),
+             sixteen("bf16"), halves_reach_every_product, halves_round_as_numpy_does, wrong_options, whole(DIGITS, ["--quantize", "dynamic"], True),
              whole(DIGITS, ["--weight-bits", "8"], False), whole(DIGITS, ["--precision", "fp16"], False)]
     failed = 0
     for n, t in enumerate(tests, 1):
         try:
             with tempfile.TemporaryDirectory() as d:
-                t(d)
-            print(f"ok {n} - quantize: {t.__name__}", flush=True)
+                skip = t(d)
+            print(f"ok {n} - quantize: {t.__name__}{' # ' + skip if skip else ''}", flush=True)
         except Exception as e:  # onnxruntime has errors of its own
             said = str(e).replace("\n", "\n# ")[:500]
             print(f"not ok {n} - quantize: {t.__name__}\n# {type(e).__name__}: {said}", flush=True)

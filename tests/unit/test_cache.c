@@ -12,15 +12,18 @@
 #include "tests/support/onnx_make.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { K = 40, N = 32 };
+#define HEAD_BYTES 112 /* of struct head, exec/cache.c */
 
 static float data[K * N * 2];
 static char dir[] = "/tmp/steno-cache-XXXXXX", cache[64];
@@ -97,13 +100,16 @@ static void run(steno_network *n, float *out)
     steno_session_close(s);
 }
 
-static int files(char *last, size_t size)
+/* Files whose names end so; the last one's path. */
+static int files_of(const char *end, char *last, size_t size)
 {
     DIR *d = opendir(cache);
     struct dirent *e;
+    size_t k = strlen(end);
     int n = 0;
     while (d && (e = readdir(d)))
-        if (e->d_name[0] != '.') {
+        if (e->d_name[0] != '.' && strlen(e->d_name) > k &&
+            !strcmp(e->d_name + strlen(e->d_name) - k, end)) {
             snprintf(last, size, "%s/%.200s", cache, e->d_name);
             n++;
         }
@@ -112,10 +118,15 @@ static int files(char *last, size_t size)
     return n;
 }
 
+static int files(char *last, size_t size)
+{
+    return files_of(".stenopack", last, size);
+}
+
 static void clear(void)
 {
     char name[300];
-    while (files(name, sizeof name))
+    while (files_of("", name, sizeof name))
         if (unlink(name))
             fail_msg("%s stays", name);
 }
@@ -214,7 +225,7 @@ static void a_damaged_cache_is_made_anew(void **state)
     assert_int_equal(files(name, sizeof name), 1);
     assert_int_equal(stat(name, &sb), 0);
     for (long at = 0; at < sb.st_size; at += at < 128 ? 1 : 509) {
-        if (at >= 96 && at < 4096)
+        if (at >= HEAD_BYTES && at < 4096)
             continue; /* the rest of the head's page means nothing */
         flip(name, at);
         assert_false(check(path, want, STENO_FP32));
@@ -250,6 +261,75 @@ static void a_replaced_model_takes_the_place_of_the_old_cache(void **state)
     *strrchr(other, '/') = '\0';
     rmdir(other);
     free(other);
+}
+
+static char *copy_of(const char *path)
+{
+    char *other = write_model(2), command[700];
+    snprintf(command, sizeof command, "cp '%s' '%s'", path, other);
+    assert_int_equal(system(command), 0);
+    return other;
+}
+
+static void a_copy_and_a_touched_file_find_the_cache_by_what_they_hold(void **state)
+{
+    static const struct timespec then[2] = {{1000000000, 0}, {1000000000, 0}};
+    char *path = write_model(0), *other = copy_of(path), name[300];
+    float want[8 * N];
+    steno_network *n = open_cached(path, STENO_FP32);
+    (void)state;
+    run(n, want);
+    steno_network_close(n);
+    assert_true(check(other, want, STENO_FP32));
+    assert_int_equal(utimensat(AT_FDCWD, path, then, 0), 0);
+    assert_true(check(path, want, STENO_FP32));
+    assert_int_equal(files(name, sizeof name), 1);
+    assert_int_equal(files_of(".stenokey", name, sizeof name), 2);
+    clear();
+    mk_unlink(path);
+    mk_unlink(other);
+}
+
+/* Two paths hold a model; one gets another: its cache stays for the other path, and goes with that. */
+static void a_cache_goes_when_no_path_holds_its_model(void **state)
+{
+    char *path = write_model(0), *other = copy_of(path), *fresh = write_model(1), name[300], command[700];
+    (void)state;
+    for (int i = 0; i < 2; i++)
+        steno_network_close(open_cached(i ? other : path, STENO_FP32));
+    assert_int_equal(files(name, sizeof name), 1);
+    for (int i = 0; i < 2; i++) {
+        snprintf(command, sizeof command, "cp '%s' '%s'", fresh, i ? other : path);
+        assert_int_equal(system(command), 0);
+        steno_network_close(open_cached(i ? other : path, STENO_FP32));
+        assert_int_equal(files(name, sizeof name), i ? 1 : 2);
+    }
+    clear();
+    mk_unlink(path);
+    mk_unlink(other);
+    mk_unlink(fresh);
+}
+
+/* A damaged note is as good as none; one that others may write is not believed. */
+static void notes_are_checked(void **state)
+{
+    char *path = write_model(0), name[300];
+    float want[8 * N];
+    steno_network *n = open_cached(path, STENO_FP32);
+    (void)state;
+    run(n, want);
+    steno_network_close(n);
+    assert_int_equal(files_of(".stenokey", name, sizeof name), 1);
+    for (long at = 0; at < 80; at += 7) {
+        flip(name, at);
+        assert_true(check(path, want, STENO_FP32));
+    }
+    assert_int_equal(truncate(name, 11), 0);
+    assert_true(check(path, want, STENO_FP32));
+    assert_int_equal(chmod(name, 0666), 0);
+    assert_true(check(path, want, STENO_FP32));
+    clear();
+    mk_unlink(path);
 }
 
 static void a_cache_that_others_may_write_is_not_read(void **state)
@@ -327,6 +407,9 @@ int main(void)
         cmocka_unit_test(layers_come_back),
         cmocka_unit_test(a_damaged_cache_is_made_anew),
         cmocka_unit_test(a_replaced_model_takes_the_place_of_the_old_cache),
+        cmocka_unit_test(a_copy_and_a_touched_file_find_the_cache_by_what_they_hold),
+        cmocka_unit_test(a_cache_goes_when_no_path_holds_its_model),
+        cmocka_unit_test(notes_are_checked),
         cmocka_unit_test(a_cache_that_others_may_write_is_not_read),
         cmocka_unit_test(many_processes_start_at_once),
         cmocka_unit_test(without_a_folder_to_write_nothing_is_lost),
