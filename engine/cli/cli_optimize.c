@@ -40,29 +40,43 @@ static size_t file_bytes(const char *path)
     return stat(path, &sb) ? 0 : (size_t)sb.st_size;
 }
 
+/* With its external data. */
+static size_t input_bytes(const steno_network *n, const char *in)
+{
+    const struct steno_onnx_info *info = steno_network_info(n);
+    const char *slash = strrchr(in, '/');
+    size_t sum = file_bytes(in);
+    char path[4096];
+    for (int i = 0; i < info->n_external && i < 4; i++)
+        if (snprintf(path, sizeof path, "%.*s%s", slash ? (int)(slash - in + 1) : 0, in,
+                     info->external[i]) < (int)sizeof path)
+            sum += file_bytes(path);
+    return sum;
+}
+
 static steno_status rewrite(struct optimize *o, steno_network *n, const char *in, const char *out,
                             steno_err *err)
 {
-    struct optimize_result *r = calloc(1, sizeof *r);
-    struct steno_graph *file = NULL;
-    struct steno_onnx_options lo = {.max_bytes = 0};
-    steno_status st = r ? steno_onnx_load(&file, in, &lo, NULL, err)
-                        : steno_fail(err, STENO_ERR_NOMEM, "out of memory");
-    if (!st && o->input_int32)
-        st = steno_network_narrow_inputs(n, err);
+    struct optimize_result *r = o->result;
+    steno_status st = o->input_int32 ? steno_network_narrow_inputs(n, err) : STENO_OK;
     if (!st) {
-        r->bytes_in = file_bytes(in); /* before out, which may be the same file */
+        r->bytes_in = input_bytes(n, in); /* before out, which may be the same file */
         st = steno_network_save(n, out, &o->save, &r->written, err);
     }
     if (!st) {
-        tally_graph(&r->t, file, 0);
         tally_graph(&r->t, steno_network_graph(n), 1);
         tally_sort(&r->t);
         optimize_report(o, r, n, in, out);
     }
-    steno_graph_free(file);
-    free(r);
     return st;
+}
+
+/* The last network that is opened is the one that is written: its graph has the strings. */
+static void on_loaded(void *arg, const struct steno_graph *g)
+{
+    struct optimize *o = arg;
+    memset(&o->result->t, 0, sizeof o->result->t);
+    tally_graph(&o->result->t, g, 0);
 }
 
 static int optimize_file(struct optimize *o, const char *in, const char *out)
@@ -73,12 +87,15 @@ static int optimize_file(struct optimize *o, const char *in, const char *out)
     json_array_clear(o->refused);
     json_array_clear(o->products);
     json_array_clear(o->notes);
-    st = optimize_open(o, in, &n, &err);
+    o->result = calloc(1, sizeof *o->result);
+    st = o->result ? optimize_open(o, in, &n, &err)
+                   : steno_fail(&err, STENO_ERR_NOMEM, "out of memory");
     if (!st)
         st = optimize_check_type(o, n, in, &err);
     if (!st)
         st = rewrite(o, n, in, out, &err);
     steno_network_close(n);
+    free(o->result);
     return st ? cli_fail(&err) : EX_OK;
 }
 
@@ -244,6 +261,8 @@ static int parse(int argc, char **argv, struct optimize *o)
     o->n.net.rewrite_only = true;
     o->n.net.refused = o->verbose ? on_refused : NULL;
     o->n.net.refused_arg = o;
+    o->n.net.loaded = on_loaded;
+    o->n.net.loaded_arg = o;
     return EX_OK;
 }
 

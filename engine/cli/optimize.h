@@ -14,6 +14,12 @@ enum { OPTIMIZE_TEXT, OPTIMIZE_JSON };             /* --report */
 enum { KEEP_FP32, TO_FP16, TO_BF16, TO_INT8 };     /* --precision */
 enum { QUANTIZE_NONE, QUANTIZE_DYNAMIC, QUANTIZE_STATIC }; /* --quantize */
 
+struct optimize_result {
+    struct tally t;
+    struct steno_onnx_written written;
+    size_t bytes_in;
+};
+
 struct optimize {
     const char *in, *out;
     int level, report, external, type;
@@ -32,14 +38,9 @@ struct optimize {
     double percentile;
     bool layer_errors;
     struct heard *heard;
+    struct optimize_result *result; /* of the file at hand */
     json_t *products; /* of the quantizer; empty without */
     json_t *notes;    /* sentences for the report */
-};
-
-struct optimize_result {
-    struct tally t;
-    struct steno_onnx_written written;
-    size_t bytes_in;
 };
 
 /* Names of --model-type, "auto|...". */

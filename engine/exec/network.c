@@ -207,6 +207,8 @@ static steno_status build(steno_network *n, const char *path, const void *data, 
     if (st)
         return st;
     n->nodes_in_file = steno_graph_count_nodes(n->g);
+    if (opt->loaded)
+        opt->loaded(opt->loaded_arg, n->g);
     st = resolve_all(n->g, err);
     if (st)
         return steno_fail_in(err, st, "%s", path);

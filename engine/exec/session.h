@@ -34,6 +34,8 @@ struct steno_network_options {
     /* Called for each place where a pass found most of its pattern and refused; NULL = no one. */
     void (*refused)(void *arg, const char *pass, const char *node, const char *why);
     void *refused_arg;
+    void (*loaded)(void *arg, const struct steno_graph *g); /* sees the graph before any pass; or NULL */
+    void *loaded_arg;
     int num_heads, hidden_size; /* of attention, where the graph does not tell; 0 = not known */
     /* Hears of every run of a session of the network, before it: path as it was opened. */
     const struct steno_tap *tap; /* NULL = no one; lives as long as the network */
