@@ -46,6 +46,7 @@ struct steno_attention {
      * (q + p_bias) p'; ops/op_fused_attention.c says what RelativeShift does. */
     struct steno_attn_view p;
     size_t p_len;
+    bool p_by_key; /* p has a row for each key, and the product is not shifted */
     const float *q_bias, *p_bias; /* [q_heads * size] added to q for k and for p, or NULL */
     float empty;                  /* result of a row that sees no key */
     float *captured;              /* [batch, q_heads, rows, keys] or NULL */

@@ -12,7 +12,8 @@
  * <= p_len + 1 (there the shift does not wrap). A tile from row i0 and a block from key j0 need the
  * window of c from rows - TILE - i0 + j0 on, TILE + keys wide: blocks of TILE positions that start
  * at rows % TILE, so that every window begins with a block. Otherwise (the legacy form) the products
- * with all positions are made and shifted row by row. */
+ * with all positions are made and shifted row by row. Positions by key (WeNet) are not shifted at
+ * all. */
 #include "ops/attention.h"
 #include "ops/internal.h"
 
@@ -29,7 +30,7 @@ static size_t aligned(size_t n)
 
 static bool wraps(const struct steno_attention *a)
 {
-    return a->rows + a->keys > a->p_len + 1;
+    return !a->p_by_key && a->rows + a->keys > a->p_len + 1;
 }
 
 /* Rows of the unshifted product that shifted rows [i0, i0 + m) are made of. */
@@ -146,7 +147,7 @@ bool steno_attn_tiles_init(struct steno_attn_tiles *t, const struct steno_attent
     if (!many_tiles(a))
         return true;
     return put(t, &t->at_k, blocks, k_block(t)) && put(t, &t->at_v, blocks, v_block(t)) &&
-           (!a->p.data || wraps(a) || put(t, &t->at_pos, pos_blocks(a, &origin), p_block(t)));
+           (!a->p.data || a->p_by_key || wraps(a) || put(t, &t->at_pos, pos_blocks(a, &origin), p_block(t)));
 }
 
 /* What one head's tiles work on. */
@@ -179,7 +180,7 @@ static void pack_head(struct head *d)
         k->gemm_f32_pack(at(d, d->t->at_v) + i * v_block(d->t), d->v + j * a->v.row, a->v.row,
                          false, n, a->v_size);
     }
-    if (!d->p || wraps(a))
+    if (!d->p || a->p_by_key || wraps(a))
         return;
     blocks = pos_blocks(a, &d->origin);
     for (size_t i = 0; i < blocks; i++) {
@@ -252,6 +253,11 @@ static void pos_scores(const struct head *d, size_t i0, size_t m, size_t j0, siz
         return;
     }
     q = biased(d, a->p_bias, i0, m, to, &ld);
+    if (a->p_by_key) {
+        t->k->gemm_f32(m, n, a->size, q, ld, false, d->p + j0 * a->p.row, a->p.row, true, s,
+                       t->pos_ld, NULL, at(d, t->at_work));
+        return;
+    }
     if (!many_tiles(a)) {
         first = a->rows - m - i0 + j0;
         t->k->gemm_f32(m, n + m - 1, a->size, q, ld, false, d->p + first * a->p.row, a->p.row, true,
@@ -272,6 +278,8 @@ static const float *pos_row(const struct head *d, size_t i0, size_t m, size_t i,
     size_t first, count;
     if (!d->p)
         return NULL;
+    if (a->p_by_key)
+        return s + i * d->t->pos_ld;
     if (!wraps(a))
         return s + i * d->t->pos_ld + (many_tiles(a) ? TILE : m) - 1 - i;
     shift_source(a, i0, m, &first, &count);

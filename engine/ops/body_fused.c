@@ -35,8 +35,10 @@ void steno_body_linear(struct steno_body *b)
 
 void steno_body_glu(struct steno_body *b)
 {
-    steno_body_halves(b, "a", "c", "in0");
-    steno_body_add(b, "gate = Sigmoid(c)\nout0 = Mul(a, gate)");
+    bool first = steno_node_int(b->node, "first", 0) != 0;
+    steno_body_halves(b, first ? "c" : "a", first ? "a" : "c", "in0");
+    steno_body_act(b, "gate", "c", (int)steno_node_int(b->node, "act", STENO_ACT_SIGMOID));
+    steno_body_add(b, "out0 = Mul(a, gate)");
 }
 
 void steno_body_depthwise(struct steno_body *b)
@@ -176,11 +178,14 @@ void steno_body_attention(struct steno_body *b)
         heads_apart(b, "p", A_P, "p_at", size, apart >> 3 & 1);
         p = biased(b, "qp", A_P_BIAS);
         steno_body_add(b, "pt = Transpose<perm = [0, 1, 3, 2]>(p)\ns_place = MatMul(%s, pt)", p);
-        shift(b, "shifted", "s_place");
-        steno_body_add(b, "k_all = Shape(k)\nthird = i64[2]\nfourth = i64[3]");
-        steno_body_slice(b, "keys", "k_all", "third", "fourth", 0);
-        steno_body_slice(b, "place", "shifted", NULL, "keys", -1);
-        steno_body_add(b, "s = Add(s_content, place)");
+        if (steno_node_int(n, "shift", 1)) {
+            shift(b, "shifted", "s_place");
+            steno_body_add(b, "k_all = Shape(k)\nthird = i64[2]\nfourth = i64[3]");
+            steno_body_slice(b, "keys", "k_all", "third", "fourth", 0);
+            steno_body_slice(b, "place", "shifted", NULL, "keys", -1);
+        }
+        steno_body_add(b, "s = Add(s_content, %s)",
+                       steno_node_int(n, "shift", 1) ? "place" : "s_place");
     }
     steno_body_add(b, "factor = f32(%s)\nscores = Mul(%s, factor)",
                    steno_body_float((double)steno_node_float(n, "scale", 1)).s,

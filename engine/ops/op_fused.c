@@ -6,7 +6,8 @@
  *                   y = act(alpha * X W + bias) + residual; attributes act (enum steno_act), alpha,
  *                   act_min and act_max (Clip). W is f32, or bytes that stand for
  *                   (W - zero) * scale; those multiply rows of X rounded to 8 bits
- * Glu               X [..., 2 N] = [a, b]; y [..., N] = a * sigmoid(b)
+ * Glu               X [..., 2 N] = [a, b]; y [..., N] = a * act(b), or act(a) * b with first = 1;
+ *                   attributes act (enum steno_act: Sigmoid, Relu, SiLU, Gelu; 2 by default), first
  * DepthwiseConv1d   X [B, S, C], W [C, 1, K] constant, bias [C]?; y [B, S + pads - K + 1, C]
  *                   y[b, t, c] = act(sum_k X[b, t + k - pads[0], c] W[c, 0, k] + bias[c]), zeros
  *                   around X; attributes pads [2], below K, and act: time stays the slow axis */
@@ -121,7 +122,27 @@ struct glu_job {
     const float *x;
     float *y;
     size_t n;
+    enum steno_act act;
+    bool first;
 };
+
+static steno_status prepare_glu(struct steno_prep *pc, void **priv, steno_err *err)
+{
+    int64_t act = steno_node_int(steno_prep_node(pc), "act", STENO_ACT_SIGMOID);
+    (void)priv;
+    return act == STENO_ACT_SIGMOID || act == STENO_ACT_RELU || act == STENO_ACT_SILU ||
+                   act == STENO_ACT_GELU
+               ? STENO_OK
+               : steno_fail(err, STENO_ERR_FORMAT, "act is %lld", (long long)act);
+}
+
+static steno_unary_f32 *gate_of(const steno_kernels *k, enum steno_act act)
+{
+    return act == STENO_ACT_RELU   ? k->relu_f32
+           : act == STENO_ACT_SILU ? k->silu_f32
+           : act == STENO_ACT_GELU ? k->gelu_f32
+                                   : k->sigmoid_f32;
+}
 
 static void glu_rows(void *arg, size_t begin, size_t end)
 {
@@ -129,8 +150,8 @@ static void glu_rows(void *arg, size_t begin, size_t end)
     for (size_t r = begin; r < end; r++) {
         const float *x = j->x + r * 2 * j->n;
         float *y = j->y + r * j->n;
-        j->k->sigmoid_f32(y, x + j->n, j->n);
-        j->k->mul_f32(y, x, 1, y, 1, j->n);
+        gate_of(j->k, j->act)(y, j->first ? x : x + j->n, j->n);
+        j->k->mul_f32(y, j->first ? x + j->n : x, 1, y, 1, j->n);
     }
 }
 
@@ -152,6 +173,8 @@ static steno_status run_glu(struct steno_op_ctx *ctx, steno_err *err)
     j.x = x->data;
     j.y = y->data;
     j.n = (size_t)s.dim[s.rank - 1];
+    j.act = (enum steno_act)steno_node_int(steno_op_node(ctx), "act", STENO_ACT_SIGMOID);
+    j.first = steno_node_int(steno_op_node(ctx), "first", 0) != 0;
     steno_ops_ranges(ctx, steno_numel(y) / j.n, 1 + 16384 / j.n, glu_rows, &j);
     return STENO_OK;
 }
@@ -331,7 +354,7 @@ static steno_status run_depthwise(struct steno_op_ctx *ctx, steno_err *err)
 
 const struct steno_op steno_ops_fused[] = {
     {"ai.steno", "Linear", 1, 0, 0, infer_linear, prepare_linear, release_linear, run_linear},
-    {"ai.steno", "Glu", 1, 0, 0, infer_glu, NULL, NULL, run_glu},
+    {"ai.steno", "Glu", 1, 0, 0, infer_glu, prepare_glu, NULL, run_glu},
     {"ai.steno", "DepthwiseConv1d", 1, 0, 0, infer_depthwise, prepare_depthwise, release_depthwise,
      run_depthwise},
     {0},

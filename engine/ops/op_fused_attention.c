@@ -15,6 +15,7 @@
  *                 Attributes: heads, size (d), v_size (v), scale; q_at, k_at, v_at, p_at: first
  *                 column, for inputs that hold several things side by side; apart: bits of the inputs
  *                 (Q 1, K 2, V 4, P 8) and of y (16) that have the heads apart, [B, h, T, d]. Rank 4
+ *                 shift: 0 when P has a row for each key and its product is not shifted. Rank 4
  *                 [B, T, h, d] is the same as rank 3. hides: 1 when the mask is bool (for the body
  *                 in a written file, ops/body_fused.c; the kernel looks at the type). */
 #include "ops/attention.h"
@@ -294,9 +295,10 @@ static const char *read_positions(struct steno_op_ctx *ctx, struct steno_attenti
     if (wrong)
         return wrong;
     a->p_len = (size_t)e.rows;
+    a->p_by_key = !steno_node_int(steno_op_node(ctx), "shift", 1);
     if ((size_t)e.batch != a->batch && e.batch != 1)
         return "P has another batch";
-    return a->p_len < a->keys ? "there are fewer positions than keys" : NULL;
+    return a->p_len < a->keys || (a->p_by_key && a->p_len > a->keys) ? "there are not as many positions as keys" : NULL;
 }
 
 static const char *read_inputs(struct steno_op_ctx *ctx, struct steno_attention *a)

@@ -380,6 +380,10 @@ static steno_status run_dropout(struct steno_op_ctx *ctx, steno_err *err)
         ratio = 0;
     if (!(ratio >= 0 && ratio < 1))
         return steno_op_fail(ctx, err, STENO_ERR_INVAL, "ratio is outside [0,1)");
+    if (steno_op_node(ctx)->opset < 7 && !steno_node_int(steno_op_node(ctx), "is_test", 0) &&
+        steno_node_float(steno_op_node(ctx), "ratio", 0.5f) != 0)
+        return steno_op_fail(ctx, err, STENO_ERR_UNSUPPORTED,
+                             "is for training (is_test is 0): export the model for inference");
     st = steno_op_out(ctx, 0, x->dtype, &x->shape, &y, err);
     if (!st && steno_op_n_out(ctx) > 1 && steno_op_wants(ctx, 1))
         st = steno_op_out(ctx, 1, steno_op_node(ctx)->opset < 10 ? x->dtype : STENO_BOOL, &x->shape,
@@ -605,7 +609,7 @@ const struct steno_op steno_ops_shape_family[] = {
     {"", "Unsqueeze", 1, 0, STENO_OP_VIEW, infer_view, NULL, NULL, run_view},
     {"", "Flatten", 1, 0, STENO_OP_VIEW, infer_view, NULL, NULL, run_view},
     {"", "Identity", 1, 0, STENO_OP_VIEW, steno_ops_infer_same, NULL, NULL, run_identity},
-    {"", "Dropout", 7, 0, STENO_OP_INPLACE0, infer_dropout, NULL, NULL, run_dropout},
+    {"", "Dropout", 1, 0, STENO_OP_INPLACE0, infer_dropout, NULL, NULL, run_dropout},
     {"", "Expand", 8, 0, 0, infer_expand, NULL, NULL, run_expand},
     {"", "ConstantOfShape", 9, 0, 0, infer_constant_of_shape, NULL, NULL, run_constant_of_shape},
     {"", "Range", 11, 0, 0, infer_range, NULL, NULL, run_range},

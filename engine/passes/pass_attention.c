@@ -12,6 +12,9 @@
 #include <string.h>
 
 #define HIDES (-1e9) /* a fill below this is no score: its weight is 0 beside any other */
+/* Where weights of what is hidden are set to 0 behind the softmax as well (NeMo), the fill matters only
+ * beside a row of scores that all lie as deep. */
+#define HIDES_TWICE (-1e4)
 
 static bool is(const struct steno_node *n, const char *type)
 {
@@ -42,10 +45,10 @@ struct found {
     steno_vid where; /* bool: what a Where beside `fill` lets through, or hides; or STENO_NONE */
     bool where_hides;
     double fill;
-    bool positions, apart_out;
+    bool positions, by_key, apart_out; /* by_key: the product with positions is not shifted */
     double scale;
     /* nodes that nobody else reads: they go */
-    struct steno_node *gone[12];
+    struct steno_node *gone[16];
     int n_gone;
 };
 
@@ -171,10 +174,28 @@ static struct steno_node *unscaled(struct steno_graph *g, struct found *f, steno
     return n && g->values[v].uses == 1 && !g->values[v].is_output ? n : NULL;
 }
 
+/* The first columns of the shifted product: as many as there are keys, or the sum would not do. */
+static steno_vid first_columns(struct steno_graph *g, struct found *f, steno_vid v)
+{
+    struct steno_node *n = steno_pass_only_use(g, v, "Slice");
+    double start, axis, step = 1;
+    if (!n || n->opset < 10 || n->n_in < 4 || !steno_pass_scalar(g, n->in[1], &start) || start != 0 ||
+        !steno_pass_scalar(g, n->in[3], &axis) || (axis != 3 && axis != -1) ||
+        (n->n_in > 4 && n->in[4] != STENO_NONE && !steno_pass_scalar(g, n->in[4], &step)) ||
+        step != 1 || steno_numel(g->values[n->in[3]].constant) != 1 ||
+        !our(g, n->in[0], "RelativeShift"))
+        return v;
+    take(f, n);
+    return n->in[0];
+}
+
 static bool match_positions(struct steno_graph *g, struct found *f, steno_vid v)
 {
-    struct steno_node *shift = our(g, v, "RelativeShift"), *m;
-    m = shift ? steno_pass_only_use(g, shift->in[0], "MatMul") : NULL;
+    struct steno_node *shift, *m;
+    v = first_columns(g, f, v);
+    shift = our(g, v, "RelativeShift");
+    m = steno_pass_only_use(g, shift ? shift->in[0] : v, "MatMul");
+    f->by_key = !shift;
     if (!m || !factor(g, m->in[0], true, &f->q_pos) || !turned(g, m->in[1], &f->p))
         return false;
     f->positions = true;
@@ -197,10 +218,14 @@ static bool match_scores(struct steno_graph *g, struct found *f, steno_vid v)
         take(f, n);
         for (int k = 0; k < 2 && !ok; k++) {
             struct steno_node *m = steno_pass_only_use(g, n->in[k], "MatMul");
+            int before = f->n_gone;
             ok = m && match_positions(g, f, n->in[1 - k]) && factor(g, m->in[0], true, &f->q) &&
-                 turned(g, m->in[1], &f->k) && f->q.x == f->q_pos.x && f->q.apart == f->q_pos.apart;
+                 turned(g, m->in[1], &f->k) && f->q.x == f->q_pos.x &&
+                 f->q.apart == f->q_pos.apart;
             if (ok)
                 take(f, m);
+            else
+                f->n_gone = before;
         }
     }
     if (ok)
@@ -258,7 +283,7 @@ static bool match_weights(struct steno_graph *g, struct found *f, steno_vid v)
     if (n) {
         f->mask = n->in[1];
         take(f, n);
-        return (double)steno_node_float(n, "fill", 0) <= HIDES && match_scores(g, f, n->in[0]) &&
+        return (double)steno_node_float(n, "fill", 0) <= HIDES_TWICE && match_scores(g, f, n->in[0]) &&
                narrow(g, f, f->mask);
     }
     n = steno_pass_only_use(g, v, "Softmax");
@@ -376,8 +401,8 @@ static steno_status added_mask(struct steno_graph *g, struct found *f, const cha
 
 static steno_status build(struct steno_graph *g, struct found *f, const char *name, steno_err *err)
 {
-    static const char *const attrs[] = {"heads", "size", "v_size", "q_at", "k_at",
-                                        "v_at",  "p_at", "apart",  "hides"};
+    static const char *const attrs[] = {"heads", "size", "v_size", "q_at",  "k_at",
+                                        "v_at",  "p_at", "apart",  "hides", "shift"};
     int64_t values[] = {f->q.heads,
                               f->q.size,
                               f->v.size,
@@ -387,7 +412,8 @@ static steno_status build(struct steno_graph *g, struct found *f, const char *na
                               0,
                               f->q.apart | f->k.apart << 1 | f->v.apart << 2 |
                                   (f->positions && f->p.apart) << 3 | f->apart_out << 4,
-                              0};
+                              0,
+                              !f->by_key};
     struct steno_node *y;
     steno_status st = flat(g, &f->q.bias, f->q.heads * f->q.size, err);
     if (!st && f->positions)
@@ -399,12 +425,12 @@ static steno_status build(struct steno_graph *g, struct found *f, const char *na
     if (f->where != STENO_NONE && (st = added_mask(g, f, name, err)))
         return st;
     values[8] = f->mask != STENO_NONE && g->values[f->mask].dtype == STENO_BOOL;
-    y = steno_pass_add_node(g, "ai.steno", "Attention", 1, name, 7, 1, 10, err);
+    y = steno_pass_add_node(g, "ai.steno", "Attention", 1, name, 7, 1, 10 + f->by_key, err);
     if (!y)
         return STENO_ERR_NOMEM;
-    for (int i = 0; i < 9; i++)
+    for (int i = 0; i < 9 + f->by_key; i++)
         steno_pass_set_int(g, y, i, attrs[i], values[i]);
-    steno_pass_set_float(g, y, 9, "scale", (float)f->scale);
+    steno_pass_set_float(g, y, 9 + f->by_key, "scale", (float)f->scale);
     y->in[0] = f->q.x;
     y->in[1] = f->k.x;
     y->in[2] = f->v.x;
@@ -416,9 +442,43 @@ static steno_status build(struct steno_graph *g, struct found *f, const char *na
     return STENO_OK;
 }
 
+/* A Shape of scores of which only the number of keys is read (WeNet cuts its mask by it) reads K
+ * instead, so that nobody but the softmax reads the scores. */
+static void free_scores(struct steno_graph *g, struct steno_node *shape)
+{
+    const struct steno_node *r = steno_pass_only_reader(g, shape->out[0]), *n;
+    steno_vid v = shape->in[0];
+    double at, end;
+    if (!r || shape->n_attr || g->values[v].shape.rank != 4 || g->values[v].uses != 2 ||
+        r->n_in < 2 || r->in[0] != shape->out[0] || !steno_pass_scalar(g, r->in[1], &at) ||
+        (at != -1 && at != 3) ||
+        !(steno_pass_is(r, "Gather") ||
+          (steno_pass_is(r, "Slice") && r->n_in > 2 && steno_pass_scalar(g, r->in[2], &end) &&
+           end >= 4)))
+        return;
+    for (int steps = 0; steps < 4; steps++) {
+        double c;
+        n = steno_pass_producer(g, v);
+        if ((steno_pass_is(n, "Mul") || steno_pass_is(n, "Div")) && steno_pass_scalar(g, n->in[1], &c))
+            v = n->in[0];
+        else if (steno_pass_is(n, "Add"))
+            v = n->in[steno_pass_is(steno_pass_producer(g, n->in[0]), "MatMul") ? 0 : 1];
+        else
+            break;
+    }
+    if (!steno_pass_is(n, "MatMul") || g->values[n->in[1]].shape.rank != 4)
+        return;
+    g->values[shape->in[0]].uses--;
+    shape->in[0] = n->in[1];
+    g->values[shape->in[0]].uses++;
+}
+
 steno_status steno_pass_attention(struct steno_graph *g, const struct steno_pass_env *env,
                                   int *changed, steno_err *err)
 {
+    for (int32_t i = 0; i < g->n_nodes; i++)
+        if (!g->nodes[i].dead && steno_pass_is(&g->nodes[i], "Shape"))
+            free_scores(g, &g->nodes[i]);
     for (int32_t i = 0, count = g->n_nodes; i < count; i++) {
         struct found f;
         steno_status st;

@@ -151,7 +151,7 @@ static steno_status replace(struct steno_graph *g, const struct match *m, steno_
     steno_vid cache = m->cat->in[0];
     struct steno_node *y, *glu = ours(steno_pass_producer(g, m->x), "Glu");
     struct steno_node *act = ours(steno_pass_only_reader(g, out), "Swoosh");
-    glu = glu && g->values[m->x].uses == 1 ? glu : NULL; /* of the Transpose, which goes */
+    glu = glu && !glu->n_attr && g->values[m->x].uses == 1 ? glu : NULL; /* of the Transpose, which goes */
     if (act) {
         act->dead = true;
         out = act->out[0];

@@ -2,9 +2,13 @@
  * After:  y = ai.steno:Glu(x)      (ops/op_fused.c)
  * Before: a = Slice(x, first half), b = Slice(x, second half) of the last axis, y = Mul(a, Sigmoid(b))
  * After:  y = ai.steno:Glu(x)
+ * Before: Swish (SwiGLU), Gelu (GeGLU) or Relu in place of Sigmoid, of either half
+ * After:  y = ai.steno:Glu(x; act, first)
  * Before: the same along axis 1 of Transpose(x; 0,2,1)
  * After:  y = Transpose(ai.steno:Glu(x); 0,2,1) */
 #include "passes/passes.h"
+
+#include "kernels/kernels.h"
 
 #include <string.h>
 
@@ -23,20 +27,48 @@ static bool halves(const struct steno_graph *g, const struct steno_node *s, int 
            a->dim[at] == b->dim[at] && x->dim[at] == 2 * a->dim[at];
 }
 
-static struct steno_node *match(struct steno_graph *g, const struct steno_node *mul)
+struct gate {
+    struct steno_node *source; /* Split, or the Slice of the first half */
+    struct steno_node *other;  /* the other Slice, or NULL */
+    struct steno_node *act;
+    enum steno_act kind;
+    bool first; /* the first half goes through the activation */
+};
+
+/* The activation that writes v, for this product alone; STENO_ACT_NONE: none that gates. */
+static enum steno_act gates(struct steno_graph *g, steno_vid v, struct steno_node **n)
+{
+    *n = steno_pass_producer(g, v);
+    if (!*n || *(*n)->domain || g->values[v].uses != 1 || g->values[v].is_output)
+        return STENO_ACT_NONE;
+    if (steno_pass_is(*n, "Sigmoid"))
+        return STENO_ACT_SIGMOID;
+    if (steno_pass_is(*n, "Relu"))
+        return STENO_ACT_RELU;
+    if (steno_pass_is(*n, "Swish") && steno_node_float(*n, "alpha", 1) == 1)
+        return STENO_ACT_SILU;
+    if (steno_pass_is(*n, "Gelu") && !strcmp(steno_node_str(*n, "approximate", "none"), "none"))
+        return STENO_ACT_GELU;
+    return STENO_ACT_NONE;
+}
+
+static bool match(struct steno_graph *g, const struct steno_node *mul, struct gate *m)
 {
     for (int k = 0; k < 2; k++) {
-        struct steno_node *sig = steno_pass_only_use(g, mul->in[k], "Sigmoid");
-        struct steno_node *split = sig ? steno_pass_only_use(g, sig->in[0], "Split") : NULL;
+        struct steno_node *split;
+        m->kind = gates(g, mul->in[k], &m->act);
+        split = m->kind ? steno_pass_only_use(g, m->act->in[0], "Split") : NULL;
         if (!split || split != steno_pass_only_use(g, mul->in[1 - k], "Split") ||
+            m->act->in[0] == mul->in[1 - k] ||
             !(halves(g, split, -1) ||
-              (steno_pass_swapped(g, split->in[0]) && halves(g, split, 1))) ||
-            sig->in[0] != split->out[1] || mul->in[1 - k] != split->out[0])
+              (steno_pass_swapped(g, split->in[0]) && halves(g, split, 1))))
             continue;
-        sig->dead = true;
-        return split;
+        m->first = m->act->in[0] == split->out[0];
+        m->source = split;
+        m->other = NULL;
+        return true;
     }
-    return NULL;
+    return false;
 }
 
 /* Slice [from, from + n) of the last axis of x, 2 n long, read by nobody else. */
@@ -55,19 +87,24 @@ static bool is_half(const struct steno_graph *g, const struct steno_node *n, boo
            (second ? start == half && end >= 2 * half : start == 0 && end == half);
 }
 
-/* a * Sigmoid(b) where both are slices: the first of them, with the others gone. */
-static struct steno_node *match_slices(struct steno_graph *g, const struct steno_node *mul)
+/* The product of two slices, one of them through an activation. */
+static bool match_slices(struct steno_graph *g, const struct steno_node *mul, struct gate *m)
 {
     for (int k = 0; k < 2; k++) {
-        struct steno_node *sig = steno_pass_only_use(g, mul->in[k], "Sigmoid");
-        struct steno_node *b = sig ? steno_pass_only_use(g, sig->in[0], "Slice") : NULL;
-        struct steno_node *a = b ? steno_pass_only_use(g, mul->in[1 - k], "Slice") : NULL;
-        if (!a || a->in[0] != b->in[0] || !is_half(g, a, false) || !is_half(g, b, true))
+        struct steno_node *gated, *plain;
+        m->kind = gates(g, mul->in[k], &m->act);
+        gated = m->kind ? steno_pass_only_use(g, m->act->in[0], "Slice") : NULL;
+        plain = gated ? steno_pass_only_use(g, mul->in[1 - k], "Slice") : NULL;
+        if (!plain || plain->in[0] != gated->in[0])
             continue;
-        sig->dead = b->dead = true;
-        return a;
+        m->first = is_half(g, gated, false) && is_half(g, plain, true);
+        if (!m->first && !(is_half(g, plain, false) && is_half(g, gated, true)))
+            continue;
+        m->source = gated;
+        m->other = plain;
+        return true;
     }
-    return NULL;
+    return false;
 }
 
 steno_status steno_pass_glu(struct steno_graph *g, const struct steno_pass_env *env, int *changed,
@@ -76,16 +113,21 @@ steno_status steno_pass_glu(struct steno_graph *g, const struct steno_pass_env *
     (void)env;
     for (int32_t i = 0, n = g->n_nodes; i < n; i++) {
         struct steno_node *mul = &g->nodes[i], *split, *y, *swap = NULL;
+        struct gate m;
+        bool plain;
         steno_status st = STENO_OK;
         steno_vid x, out;
         if (mul->dead || *mul->domain || strcmp(mul->op_type, "Mul") || mul->n_in != 2 ||
-            (!(split = match(g, mul)) && !(split = match_slices(g, mul))))
+            (!match(g, mul, &m) && !match_slices(g, mul, &m)))
             continue;
+        split = m.source;
         x = split->in[0];
         out = mul->out[0];
         if (steno_pass_is(split, "Split") && !halves(g, split, -1))
             swap = steno_pass_swapped(g, x);
-        mul->dead = split->dead = true;
+        mul->dead = split->dead = m.act->dead = true;
+        if (m.other)
+            m.other->dead = true;
         if (swap) {
             x = swap->in[0];
             st = steno_graph_add_value(g, mul->name, &out, err);
@@ -94,11 +136,16 @@ steno_status steno_pass_glu(struct steno_graph *g, const struct steno_pass_env *
         }
         if (st)
             return st;
-        y = steno_pass_add_node(g, "ai.steno", "Glu", 1, g->nodes[i].name, 1, 1, 0, err);
+        plain = m.kind == STENO_ACT_SIGMOID && !m.first;
+        y = steno_pass_add_node(g, "ai.steno", "Glu", 1, g->nodes[i].name, 1, 1, plain ? 0 : 2, err);
         if (!y)
             return STENO_ERR_NOMEM;
         y->in[0] = x;
         y->out[0] = out;
+        if (!plain) {
+            steno_pass_set_int(g, y, 0, "act", m.kind);
+            steno_pass_set_int(g, y, 1, "first", m.first);
+        }
         ++*changed;
     }
     return STENO_OK;

@@ -1,6 +1,6 @@
 /* Before: x -> Op -> y, where y equals x      After: readers of y read x.
  * Identity, Dropout (inference), Cast to the type it has, Transpose in order,
- * Concat/Sum/Max/Min/Mean of one, Reshape/Expand/Tile/Flatten that keep the shape, Slice and Pad
+ * Split into one, Concat/Sum/Max/Min/Mean of one, Reshape/Expand/Tile/Flatten that keep the shape, Slice and Pad
  * that take everything, and x+0, x-0, x*1, x/1, x^1. Whether a shape is kept is read off inferred
  * shapes, symbols included: a dimension of the same symbol is the same dimension. */
 #include "passes/passes.h"
@@ -52,7 +52,9 @@ static int passes_on(const struct steno_graph *g, const struct steno_node *n)
     if (!strcmp(t, "Identity"))
         return 0;
     if (!strcmp(t, "Dropout"))
-        return n->opset >= 7 && absent_or(g, n, 2, 0) ? 0 : -1;
+        return n->opset < 7 ? steno_node_int(n, "is_test", 0) != 0 ? 0 : -1
+               : absent_or(g, n, 2, 0) ? 0
+                                       : -1;
     if (!strcmp(t, "Cast"))
         return g->values[n->in[0]].dtype &&
                        g->values[n->in[0]].dtype == (steno_dtype)steno_node_int(n, "to", 0)
@@ -63,6 +65,8 @@ static int passes_on(const struct steno_graph *g, const struct steno_node *n)
     if (!strcmp(t, "Concat") || !strcmp(t, "Sum") || !strcmp(t, "Max") || !strcmp(t, "Min") ||
         !strcmp(t, "Mean"))
         return n->n_in == 1 ? 0 : -1;
+    if (!strcmp(t, "Split"))
+        return n->n_out == 1 && shape ? 0 : -1;
     if (!strcmp(t, "Reshape") || !strcmp(t, "Expand") || !strcmp(t, "Tile") ||
         !strcmp(t, "Flatten"))
         return shape ? 0 : -1;

@@ -148,7 +148,7 @@ static enum kind kind_of(const struct walk *w, int32_t end)
         return bare == 1 && products == 2         ? kind
                : !bare && !kind && products == 2 ? FEED_FORWARD
                                                  : NO_BLOCK;
-    if (norms != 1 || bare)
+    if (norms < 1 || norms > 1 + (kind == CONV_MODULE) || bare) /* another one behind the convolution */
         return NO_BLOCK;
     return kind ? kind : products == 2 ? FEED_FORWARD : NO_BLOCK;
 }
@@ -421,6 +421,29 @@ static bool take_movers(struct walk *w)
 
 /* ---- Subsampling: [Unsqueeze] Conv... Transpose Reshape product ---- */
 
+static bool shape_only(const struct steno_graph *g, steno_vid v)
+{
+    uint32_t n = g->values[v].uses;
+    for (int32_t i = 0; n && i < g->n_nodes; i++)
+        if (!g->nodes[i].dead && is(&g->nodes[i], "", "Shape") && g->nodes[i].in[0] == v)
+            n--;
+    return !n && !g->values[v].is_output;
+}
+
+/* How often v is read, but for its shape or that of its transposition. */
+static uint32_t data_readers(const struct steno_graph *g, steno_vid v)
+{
+    uint32_t n = g->values[v].uses;
+    for (int32_t i = 0; n && g->values[v].uses > 1 && i < g->n_nodes; i++) {
+        const struct steno_node *r = &g->nodes[i];
+        if (r->dead || r->n_in < 1 || r->in[0] != v)
+            continue;
+        if (is(r, "", "Shape") || (is(r, "", "Transpose") && shape_only(g, r->out[0])))
+            n--;
+    }
+    return n;
+}
+
 static steno_status subsampling(struct steno_graph *g, int32_t at, int *changed, steno_err *err)
 {
     int32_t chain[8], n = 0, convs = 0, r;
@@ -429,10 +452,11 @@ static steno_status subsampling(struct steno_graph *g, int32_t at, int *changed,
     chain[n++] = at;
     while (n < 8) {
         const struct steno_node *p = steno_pass_producer(g, v);
-        bool conv = is(p, "", "Conv") || is(p, "com.microsoft", "FusedConv");
-        if (!p || g->values[v].uses != 1 || g->values[v].is_output || p->region != STENO_NONE ||
+        bool conv = is(p, "", "Conv") || is(p, "com.microsoft", "FusedConv") ||
+                    is(p, "ai.steno", "ConvNhwc");
+        if (!p || data_readers(g, v) != 1 || g->values[v].is_output || p->region != STENO_NONE ||
             !(conv || is(p, "", "Reshape") || is(p, "", "Transpose") || is(p, "", "Unsqueeze") ||
-              is(p, "", "Relu")))
+              is(p, "", "Relu") || is(p, "", "DynamicQuantizeLinear")))
             break;
         convs += conv;
         chain[n++] = (int32_t)(p - g->nodes);

@@ -3,6 +3,7 @@
  *         y = Reshape(s, shape of x)
  *         [y' = Slice(y, to L / 2 + 1 on the last axis)]
  * After:  y = ai.steno:RelativeShift(x; half)      (ops/op_fused_attention.c)
+ *         or Pad(x; one zero before the last axis) in place of ConstantOfShape and Concat (NeMo)
  * Transformer-XL's shift as ESPnet exports it: legacy without the last Slice, latest with it. */
 #include "passes/passes.h"
 
@@ -99,6 +100,37 @@ static bool half_length(struct steno_graph *g, steno_vid v, steno_vid x)
     return is(div, "Div") && number(g, div, 1, 2) && last_dim(g, div->in[0], x);
 }
 
+/* Pad by one zero ahead of the last axis of four. */
+static bool pads_one(const struct steno_graph *g, const struct steno_node *n)
+{
+    static const int64_t want[8] = {0, 0, 0, 1, 0, 0, 0, 0};
+    size_t count = 0;
+    const int64_t *pads = steno_node_ints(n, "pads", &count);
+    const struct steno_tensor *t = n->n_in > 1 && n->in[1] != STENO_NONE
+                                       ? g->values[n->in[1]].constant : NULL;
+    if (strcmp(steno_node_str(n, "mode", "constant"), "constant") ||
+        (n->n_in > 2 && n->in[2] != STENO_NONE && !number(g, n, 2, 0)) || n->n_in > 3 ||
+        steno_node_float(n, "value", 0) != 0)
+        return false;
+    if (t && t->data && t->dtype == STENO_I64 && steno_numel(t) == 8)
+        return !memcmp(t->data, want, sizeof want);
+    return pads && count == 8 && !memcmp(pads, want, sizeof want);
+}
+
+/* x of which v has one column of zeros more, and the node that adds it; STENO_NONE: none does. */
+static steno_vid widened(struct steno_graph *g, steno_vid v, struct steno_node **n)
+{
+    int64_t axis;
+    *n = steno_pass_only_use(g, v, "Pad");
+    if (*n)
+        return pads_one(g, *n) ? (*n)->in[0] : STENO_NONE;
+    *n = steno_pass_only_use(g, v, "Concat");
+    axis = *n ? steno_node_int(*n, "axis", 0) : 0;
+    return *n && (*n)->n_in == 2 && (axis == -1 || axis == 3) && zeros(g, (*n)->in[0])
+               ? (*n)->in[1]
+               : STENO_NONE;
+}
+
 struct found {
     struct steno_node *concat, *fold, *cut, *back, *half;
     steno_vid x, out;
@@ -107,7 +139,6 @@ struct found {
 static bool match(struct steno_graph *g, struct steno_node *back, struct found *f)
 {
     const struct steno_shape *x, *r;
-    int64_t axis;
     double end;
     f->back = back;
     f->out = back->out[0];
@@ -115,14 +146,11 @@ static bool match(struct steno_graph *g, struct steno_node *back, struct found *
         !slices(g, f->cut = steno_pass_only_use(g, back->in[0], "Slice"), 1, 2) ||
         !steno_pass_scalar(g, f->cut->in[2], &end) || end < 2147483647.0 ||
         !(f->fold = steno_pass_only_use(g, f->cut->in[0], "Reshape")) ||
-        !(f->concat = steno_pass_only_use(g, f->fold->in[0], "Concat")) || f->concat->n_in != 2 ||
-        !zeros(g, f->concat->in[0]))
+        (f->x = widened(g, f->fold->in[0], &f->concat)) == STENO_NONE)
         return false;
-    f->x = f->concat->in[1];
     x = &g->values[f->x].shape;
     r = &g->values[f->fold->out[0]].shape;
-    axis = steno_node_int(f->concat, "axis", 0);
-    if (x->rank != 4 || r->rank != 4 || (axis != -1 && axis != 3) ||
+    if (x->rank != 4 || r->rank != 4 ||
         g->values[f->x].dtype != STENO_F32 || !steno_pass_same_shape(g, f->x, f->out) ||
         x->dim[0] != r->dim[0] || x->dim[1] != r->dim[1] || x->dim[2] != r->dim[3])
         return false;

@@ -17,7 +17,8 @@ static double swish(double x, double alpha)
 /* y = 1 / (1 + exp(-alpha)) */
 static double alpha_of(double y1)
 {
-    return y1 > 0 && y1 < 1 ? log(y1 / (1 - y1)) : (double)NAN;
+    double a = y1 > 0 && y1 < 1 ? log(y1 / (1 - y1)) : 0;
+    return fabs(a) > 1e-3 ? a : (double)NAN; /* x / 2 is none */
 }
 
 static double hard_swish(double x, double p)

@@ -1,4 +1,5 @@
 /* Before: t = Transpose(x, p), y = Transpose(t, q)      After: y = Transpose(x, p[q[i]])
+ * Before: Gemm(Transpose(a), Transpose(b), c)           After: Gemm(a, b, c; transA, transB)
  * t stays when others read it. A result in order is taken away by pass identity. */
 #include "passes/passes.h"
 
@@ -16,6 +17,42 @@ static int64_t axis_of(const struct steno_node *n, int i, int rank)
     return !perm ? rank - 1 - i : (int)count == rank ? perm[i] : -1;
 }
 
+/* A Gemm whose factors are transposed matrices. */
+static steno_status into_gemm(struct steno_graph *g, struct steno_node *n, int *changed,
+                              steno_err *err)
+{
+    static const char *const names[2] = {"transA", "transB"};
+    int64_t trans[2] = {steno_node_int(n, "transA", 0) != 0, steno_node_int(n, "transB", 0) != 0};
+    float alpha = steno_node_float(n, "alpha", 1), beta = steno_node_float(n, "beta", 1);
+    steno_vid in[3] = {n->in[0], n->in[1], n->n_in > 2 ? n->in[2] : STENO_NONE}, out = n->out[0];
+    const char *name = n->name;
+    int opset = n->opset;
+    bool any = false;
+    struct steno_node *y;
+    for (int k = 0; k < 2; k++) {
+        const struct steno_node *t = steno_pass_producer(g, in[k]);
+        if (!is_transpose(t) || g->values[t->in[0]].shape.rank != 2 || axis_of(t, 0, 2) != 1)
+            continue;
+        in[k] = t->in[0];
+        trans[k] = !trans[k];
+        any = true;
+    }
+    if (!any || opset < 7)
+        return STENO_OK;
+    n->dead = true;
+    y = steno_pass_add_node(g, "", "Gemm", opset, name, 3, 1, 4, err);
+    if (!y)
+        return STENO_ERR_NOMEM;
+    memcpy(y->in, in, sizeof in);
+    y->out[0] = out;
+    for (int k = 0; k < 2; k++)
+        steno_pass_set_int(g, y, k, names[k], trans[k]);
+    steno_pass_set_float(g, y, 2, "alpha", alpha);
+    steno_pass_set_float(g, y, 3, "beta", beta);
+    ++*changed;
+    return STENO_OK;
+}
+
 steno_status steno_pass_transpose(struct steno_graph *g, const struct steno_pass_env *env,
                                   int *changed, steno_err *err)
 {
@@ -27,6 +64,12 @@ steno_status steno_pass_transpose(struct steno_graph *g, const struct steno_pass
         int64_t *perm;
         int rank;
         bool ok = true;
+        if (!n->dead && steno_pass_is(n, "Gemm")) {
+            steno_status st = into_gemm(g, n, changed, err);
+            if (st)
+                return st;
+            continue;
+        }
         if (n->dead || !is_transpose(n) || !is_transpose(before = steno_pass_producer(g, n->in[0])))
             continue;
         x = before->in[0];

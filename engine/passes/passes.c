@@ -9,6 +9,7 @@ const struct steno_pass steno_passes[] = {
     {"dead", 1, 0, steno_pass_dead, "nodes whose outputs nobody reads"},
     {"qdq", 2, 0, steno_pass_qdq, "DequantizeLinear of both factors of a product: integers"},
     {"fold", 1, 0, steno_pass_fold, "nodes with constant inputs become constants"},
+    {"modern", 1, 0, steno_pass_modern, "Slice of opsets before 10: attributes become inputs"},
     {"if", 1, 0, steno_pass_if, "If with a constant condition: the branch taken, inlined"},
     {"identity", 1, 0, steno_pass_identity, "nodes that pass their input on unchanged"},
     {"again", 1, 0, steno_pass_again, "Relu of Relu, Neg of Neg, Where of Not, ArgMax of Softmax"},

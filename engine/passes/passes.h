@@ -117,7 +117,7 @@ steno_pass_fn steno_pass_swoosh, steno_pass_biasnorm, steno_pass_bypass,
 /* frontends */
 steno_pass_fn steno_pass_spectrum;
 /* single operators */
-steno_pass_fn steno_pass_again, steno_pass_reduce, steno_pass_einsum, steno_pass_pad,
+steno_pass_fn steno_pass_modern, steno_pass_again, steno_pass_reduce, steno_pass_einsum, steno_pass_pad,
     steno_pass_affine, steno_pass_logsoftmax, steno_pass_concat, steno_pass_slice, steno_pass_rmsnorm,
     steno_pass_skipnorm, steno_pass_biasgelu, steno_pass_embed, steno_pass_matmul;
 /* 8 bits */

@@ -26,6 +26,18 @@
     ZT_COLUMNS "Slice z,back,big,n0,n1 kept; -> kept;" ZT_SCORES                                   \
                "Where mask,fill,sum w; Softmax w a axis=-1;"
 
+/* A chunk of 4 frames with its gate and activation; x "4,n,16", kept "n,8,3", hidden bool "n,1,4". */
+#define ZT_CHUNK                                                                                   \
+    "zero = 0; plus = 1; inf = inf; slope = 0.08; right = 0.313261687; n0 = [0]; n2 = [2]; n3 = [3];" \
+    "n1 = [1]; n8 = [8]; n16 = [16]; last = [-1]; back = [-3]; big = [9223372036854775807];"       \
+    "w1 : 8,1,4; b1 : 8; w2 : 8,1,3; b2 : 8; scale : 8,4;"                                         \
+    "Slice x,n0,n8,last xa; Slice x,n8,n16,last xb; Sigmoid xb xs; Mul xa,xs xg;"                  \
+    "Transpose xg xt perm=[1,2,0]; Where hidden,zero,xt h; Concat kept,h z axis=2;"                \
+    "Conv z,w1,b1 c group=8; Slice z,n3,big,n2,n1 p; Conv p,w2,b2 v group=8 pads=[1,1];"           \
+    "Mul v,scale g; Add g,c o; Transpose o t perm=[2,0,1]; Slice z,back,big,n2,n1 kept2; -> kept2;" \
+    "Sub t,plus u; Exp u e; Add e,plus f; Log f l; Equal l,inf q; Where q,u,l w; Mul t,slope m;"   \
+    "Sub w,m r; Sub r,right y; -> y"
+
 /* v [3,n,8]; values [2,n,8] */
 #define ZT_VALUES                                                                                  \
     "Concat values,v vz axis=0; Slice vz,back,big,n0,n1 vkept; -> vkept;"                          \

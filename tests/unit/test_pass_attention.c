@@ -22,7 +22,7 @@
 #define FULL (HEADS * SIZE)
 
 enum mask { NO_MASK, TAIL, HOLES, ROW_GONE, CAUSAL, ADDED, ADDED_ROWS };
-enum shift { NO_SHIFT, LATEST, LEGACY };
+enum shift { NO_SHIFT, LATEST, LEGACY, PADDED, BY_KEY, BY_KEY_CUT };
 enum miss { HIT, FILL, AXIS, READ_TWICE, SCALE_VECTOR };
 
 struct shape {
@@ -63,14 +63,21 @@ static void turn(struct mk_graph *m, const char *x, const char *to, bool last)
     mk_attr_ints(m, "perm", last ? back : front, 4);
 }
 
-static void add_shift(struct mk_graph *m, bool half)
+static void add_numbers(struct mk_graph *m)
 {
-    static const int64_t far[1] = {INT64_MAX}, n[4] = {0, 1, 2, 3};
+    static const int64_t far[1] = {INT64_MAX}, n[4] = {0, 1, 2, 3}, last[1] = {-1};
+    mk_i64(m, "last", "1", last, 1);
     mk_i64(m, "n0", "1", n, 1);
     mk_i64(m, "n1", "1", n + 1, 1);
     mk_i64(m, "n2", "1", n + 2, 1);
     mk_i64(m, "n3", "1", n + 3, 1);
     mk_i64(m, "far", "1", far, 1);
+}
+
+static void add_shift(struct mk_graph *m, enum shift shift)
+{
+    static const int64_t pads[8] = {0, 0, 0, 1, 0, 0, 0, 0};
+    bool half = shift == LATEST;
     mk_node(m, "Shape", "bd", "bd_shape");
     mk_node(m, "Gather", "bd_shape,n0", "bd_b");
     mk_node(m, "Gather", "bd_shape,n1", "bd_h");
@@ -79,14 +86,24 @@ static void add_shift(struct mk_graph *m, bool half)
     mk_node(m, "Concat", "bd_b,bd_h,bd_t,n1", "zeros_shape");
     mk_attr_int(m, "axis", 0);
     mk_node(m, "ConstantOfShape", "zeros_shape", "zeros");
-    mk_node(m, "Concat", "zeros,bd", "padded");
-    mk_attr_int(m, "axis", -1);
+    mk_i64(m, "pads", "8", pads, 8);
+    if (shift == PADDED) {
+        mk_node(m, "Pad", "bd,pads", "padded");
+    } else {
+        mk_node(m, "Concat", "zeros,bd", "padded");
+        mk_attr_int(m, "axis", -1);
+    }
     mk_node(m, "Add", "bd_l,n1", "bd_l1");
     mk_node(m, "Concat", "bd_b,bd_h,bd_l1,bd_t", "folded_shape");
     mk_attr_int(m, "axis", 0);
     mk_node(m, "Reshape", "padded,folded_shape", "folded");
     mk_node(m, "Slice", "folded,n1,far,n2,n1", "cut");
-    mk_node(m, "Reshape", "cut,bd_shape", half ? "back" : "shifted");
+    mk_node(m, "Reshape", "cut,bd_shape", shift == LEGACY ? "shifted" : "back");
+    if (shift == PADDED) { /* as many columns as there are keys */
+        mk_node(m, "Shape", "k", "k_shape");
+        mk_node(m, "Gather", "k_shape,n1", "keys");
+        mk_node(m, "Slice", "back,n0,keys,n3,n1", "shifted");
+    }
     if (half) {
         mk_node(m, "Div", "bd_l,n2", "bd_l2");
         mk_node(m, "Add", "bd_l2,n1", "width");
@@ -115,9 +132,19 @@ static const char *add_scores(struct mk_graph *m, enum shift shift)
     turn(m, "p4", "pt", true);
     mk_node(m, "MatMul", "qu,kt", "ac");
     mk_node(m, "MatMul", "qv,pt", "bd");
-    add_shift(m, shift == LATEST);
-    mk_node(m, "Add", "ac,shifted", "s");
+    add_numbers(m);
+    if (shift < BY_KEY)
+        add_shift(m, shift);
+    mk_node(m, "Add", shift < BY_KEY ? "ac,shifted" : "ac,bd", "s");
     return "s";
+}
+
+/* WeNet's mask is longer than the keys and cut to their number, which is read from the scores. */
+static void cut_mask(struct mk_graph *m)
+{
+    mk_node(m, "Shape", "scaled", "scaled_shape");
+    mk_node(m, "Slice", "scaled_shape,last,far,n0", "width");
+    mk_node(m, "Slice", "all,n0,width,n3,n1", "mask");
 }
 
 static void add_softmax(struct mk_graph *m, enum mask mask, enum miss miss)
@@ -154,13 +181,16 @@ static struct mk_graph *attention(enum shift shift, enum mask mask, bool join, e
     else if (mask == ADDED_ROWS)
         mk_input(m, "mask", STENO_F32, "1,2,t,s");
     else if (mask != NO_MASK)
-        mk_input(m, "mask", STENO_BOOL, mask == CAUSAL ? "1,1,t,s" : "b,1,1,s");
+        mk_input(m, shift == BY_KEY_CUT ? "all" : "mask", STENO_BOOL,
+                 mask == CAUSAL ? "1,1,t,s" : "b,1,1,s");
     s = add_scores(m, shift);
     if (miss == SCALE_VECTOR)
         mk_f32(m, "scale", "2,1,1", scales, 2);
     else
         mk_f32(m, "scale", "", &scale, 1);
     mk_node(m, "Div", strcmp(s, "s") ? "ac,scale" : "s,scale", "scaled");
+    if (shift == BY_KEY_CUT)
+        cut_mask(m);
     add_softmax(m, mask, miss);
     split_heads(m, "v", "v4", HEADS, V_SIZE);
     turn(m, "v4", "vt", false);
@@ -298,7 +328,8 @@ static void check(enum shift shift, enum mask mask, bool join, const struct shap
     for (size_t l = 0; l < sizeof levels / sizeof levels[0]; l++) {
         steno_network *all = open_with(file, size, 3, levels[l], NULL);
         assert_int_equal(found(all), 1);
-        assert_int_equal(steno_graph_count_nodes(steno_network_graph(all)), join ? 1 : 2);
+        if (shift != BY_KEY_CUT)
+            assert_int_equal(steno_graph_count_nodes(steno_network_graph(all)), join ? 1 : 2);
         for (size_t i = 0; i < n; i++)
             same(plain, all, mask, &shapes[i]);
         steno_network_close(all);
@@ -349,6 +380,25 @@ static void relative_positions_of_the_legacy_form(void **state)
     check(LEGACY, TAIL, true, shapes, sizeof shapes / sizeof shapes[0]);
 }
 
+static void relative_positions_behind_a_cache(void **state)
+{
+    static const struct shape shapes[] = {{1, 1, 1, 1},    {1, 3, 9, 11},    {2, 24, 40, 63},
+                                          {1, 65, 90, 154}, {1, 70, 600, 669}};
+    (void)state;
+    check(PADDED, NO_MASK, true, shapes, sizeof shapes / sizeof shapes[0]);
+    check(PADDED, HOLES, true, shapes, sizeof shapes / sizeof shapes[0]);
+}
+
+static void positions_by_key(void **state)
+{
+    static const struct shape shapes[] = {{2, 1, 40, 40}, {1, 3, 9, 9},     {1, 24, 24, 24},
+                                          {1, 65, 90, 90}, {1, 130, 600, 600}};
+    (void)state;
+    check(BY_KEY, NO_MASK, true, shapes, sizeof shapes / sizeof shapes[0]);
+    check(BY_KEY, ADDED, false, shapes, sizeof shapes / sizeof shapes[0]);
+    check(BY_KEY_CUT, TAIL, true, shapes, sizeof shapes / sizeof shapes[0]);
+}
+
 static void near_misses_stay(void **state)
 {
     static const struct shape s = {2, 6, 6, 11};
@@ -383,6 +433,8 @@ int main(void)
         cmocka_unit_test(masks_of_every_form),
         cmocka_unit_test(relative_positions_of_the_latest_form),
         cmocka_unit_test(relative_positions_of_the_legacy_form),
+        cmocka_unit_test(relative_positions_behind_a_cache),
+        cmocka_unit_test(positions_by_key),
         cmocka_unit_test(near_misses_stay),
     };
     return cmocka_run_group_tests(tests, setup, NULL);

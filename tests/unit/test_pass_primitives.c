@@ -51,6 +51,54 @@ static void what_is_done_is_not_done_again(void **state)
           {"t,8", "Greater x,half a; Not a b; Not b c; Where c,x,two y", true, 2, 0});
 }
 
+static void what_passes_its_input_on(void **state)
+{
+    (void)state;
+    CHECK("identity", {"t,8", "Dropout x a is_test=1 ratio=0.5; Tanh a y", true, 1, 6},
+          {"t,8", "Dropout x a is_test=1 consumed_inputs=[0]; Tanh a y", true, 1, 1},
+          {"t,8", "Dropout x a ratio=0.0; Tanh a y", false, 2, 6},
+          {"t,8", "Split x a axis=1; Tanh a y", true, 1, 0},
+          {"t,8", "s = [8]; Split x,s a axis=1; Tanh a y", true, 1, 0},
+          {"t,8", "Split x a,b axis=1; Sub a,b c; Tanh c y", false, 3, 0},
+          {"t,8", "Slice x a starts=[0] ends=[9] axes=[1]; Tanh a y", true, 1, 9});
+}
+
+static void attributes_become_inputs(void **state)
+{
+    (void)state;
+    CHECK("modern", {"t,8", "Slice x a starts=[2] ends=[6] axes=[1]; Tanh a y", true, 2, 9},
+          {"4,8", "Slice x a starts=[1,-6] ends=[3,-1]; Tanh a y", true, 2, 1},
+          {"4,8,3", "Slice x a starts=[1] ends=[9] axes=[1]; Slice a b starts=[1] ends=[2] axes=[2];"
+                    "Tanh b y", true, 2, 9},
+          {"t,8", "f = [2]; e = [6]; k = [1]; Slice x,f,e,k a; Tanh a y", false, 2, 10});
+}
+
+static void gates_of_every_kind(void **state)
+{
+    (void)state;
+    CHECK("glu", {"t,8", "Split x a,b axis=-1; Sigmoid b g; Mul a,g y", true, 1, 0},
+          {"t,8", "Split x a,b axis=1; Sigmoid b s; Mul b,s g; Mul a,g y", true, 1, 0},
+          {"t,8", "Split x a,b axis=1; Sigmoid a s; Mul a,s g; Mul g,b y", true, 1, 0},
+          {"t,8", "root = 1.41421356; Split x a,b axis=1; Div b,root d; Erf d e; Add e,one f; Mul b,f h;"
+                  "Mul h,half g; Mul a,g y", true, 1, 0},
+          {"t,8", "Split x a,b axis=1; Relu a g; Mul g,b y", true, 1, 0},
+          {"t,8", "Slice x a starts=[0] ends=[4] axes=[1]; Slice x b starts=[4] ends=[8] axes=[1];"
+                  "Sigmoid a s; Mul a,s g; Mul g,b y", true, 1, 9},
+          {"t,8", "Slice x a starts=[0] ends=[4] axes=[1]; Slice x b starts=[3] ends=[7] axes=[1];"
+                  "Sigmoid a s; Mul a,s g; Mul g,b y", false, 4, 9},
+          {"t,8", "Split x a,b axis=1; Sigmoid b s; Mul b,s y", false, -1, 0},
+          {"t,8", "Split x a,b axis=1; Tanh b g; Mul a,g y", false, 3, 0});
+}
+
+static void transposed_factors_of_gemm(void **state)
+{
+    (void)state;
+    CHECK("transpose", {"3,8", "Transpose x a perm=[1,0]; Gemm x,a y", true, 1, 0},
+          {"3,8", "Transpose x a; Gemm a,x y alpha=0.5", true, 1, 0},
+          {"3,8", "Transpose x a; Gemm a,a y transB=1", true, 1, 0},
+          {"3,8", "Transpose x a perm=[0,1]; Gemm a,x y transB=1", false, 1, 0});
+}
+
 static void reduced_axes_stay(void **state)
 {
     (void)state;
@@ -314,6 +362,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_done_is_not_done_again),
+        cmocka_unit_test(what_passes_its_input_on),
+        cmocka_unit_test(attributes_become_inputs),
+        cmocka_unit_test(gates_of_every_kind),
+        cmocka_unit_test(transposed_factors_of_gemm),
         cmocka_unit_test(reduced_axes_stay),
         cmocka_unit_test(log_of_softmax),
         cmocka_unit_test(joined_and_cut),

@@ -89,8 +89,9 @@ static void glu_of_slices(void **state)
           1);
     check("2,t,8", "Slice x,n0,n4,n2,n1 a; Slice x,n4,big,n2,n1 c; Sigmoid c g; Mul g,a y", "glu",
           true, 1);
-    check("2,t,8", "Slice x,n4,n8,last a; Slice x,n0,n4,last c; Sigmoid c g; Mul a,g y", "glu", false,
-          4);
+    check("2,t,8", "Slice x,n4,n8,last a; Slice x,n0,n4,last c; Sigmoid c g; Mul a,g y", "glu", true,
+          1);
+    check("2,t,8", "Slice x,n0,n4,last a; Slice x,n0,n4,n2 c; Sigmoid c g; Mul a,g y", "glu", false, -1);
     check("2,t,8", "Slice x,n0,n3,last a; Slice x,n4,n8,last c; Slice c,n0,n3,last e; Sigmoid e g;"
                    "Mul a,g y", "glu", false, -1);
     check("2,8,8", "Slice x,n0,n4,n1 a; Slice x,n4,n8,n1 c; Sigmoid c g; Mul a,g y", "glu", false, 4);
@@ -150,6 +151,16 @@ static void what_is_no_chunk_convolution(void **state)
     chunk("Concat cache,a z axis=2; Conv z,w1 c group=8; Slice z,n3,big,n2,n1 p;"
           "Conv p,w2 v group=8 pads=[1,1]; Mul scale,v g; Add c,g o; Transpose o y perm=[0,2,1]",
           false, -1);
+}
+
+static void chunk_convolution_with_gate_and_activation(void **state)
+{
+    struct mk_graph *m = pc_start(13, "4,n,16");
+    (void)state;
+    mk_input(m, "kept", STENO_F32, "n,8,3");
+    mk_input(m, "hidden", STENO_BOOL, "n,1,4");
+    pc_graph(m, ZT_CHUNK);
+    pc_check(m, "chunkconv", true, 1, 4e-6f);
 }
 
 /* `hits`: how many of the three the pass finds. */
@@ -217,6 +228,7 @@ int main(void)
         cmocka_unit_test(relative_window_is_found),
         cmocka_unit_test(chunk_convolution_with_all_its_parts),
         cmocka_unit_test(what_is_no_chunk_convolution),
+        cmocka_unit_test(chunk_convolution_with_gate_and_activation),
         cmocka_unit_test(attention_whose_weights_serve_three_products),
         cmocka_unit_test(what_is_no_such_attention),
     };

@@ -234,7 +234,7 @@ static void glu_is_found(void **state)
         mk_output(m, "y", STENO_F32, NULL);
         if (miss == 2)
             mk_output(m, "a", STENO_F32, NULL);
-        check(m, "glu", miss == 0, miss ? 3 : 1);
+        check(m, "glu", miss < 2, miss < 2 ? 1 : 3);
     }
 }
 

@@ -796,6 +796,34 @@ static void chunk_convolution(void **state)
     }
 }
 
+static void attention_with_positions_by_key(void **state)
+{
+    struct mk_graph *m = pc_start(13, "2,t,8");
+    (void)state;
+    mk_input(m, "p", STENO_F32, "1,l,8");
+    pc_graph(m, "d4 = [0,-1,2,4]; d3 = [0,-1,8]; u : 2,4; w : 2,4; scale = 2; Reshape x,d4 x4;"
+                "Add x4,u qu; Add x4,w qw; Transpose qu a perm=[0,2,1,3];"
+                "Transpose qw c perm=[0,2,1,3]; Transpose x4 kt perm=[0,2,3,1]; Reshape p,d4 p4;"
+                "Transpose p4 pt perm=[0,2,3,1]; MatMul a,kt ac; MatMul c,pt bd; Add ac,bd s;"
+                "Div s,scale sd; Softmax sd sw axis=-1; Transpose x4 v perm=[0,2,1,3];"
+                "MatMul sw,v y4; Transpose y4 y5 perm=[0,2,1,3]; Reshape y5,d3 y; -> y");
+    round_trip(m, "Attention", 13);
+}
+
+static void a_chunk_with_gate_and_activation(void **state)
+{
+    (void)state;
+    for (int opset = 13; opset <= 18; opset += 5) {
+        struct mk_graph *m = pc_start(13, "4,n,16");
+        mk_input(m, "kept", STENO_F32, "n,8,3");
+        mk_input(m, "hidden", STENO_BOOL, "n,1,4");
+        pc_graph(m, ZT_CHUNK);
+        round_trip(m, "ChunkConv", opset);
+    }
+    zipformer_round_trip("2,t,8", "Split x a,c axis=-1; Sigmoid a s; Mul a,s g; Mul g,c y", "Glu");
+    zipformer_round_trip("2,t,8", "Split x a,c axis=-1; Relu c g; Mul g,a y", "Glu");
+}
+
 static void zipformers_attention(void **state)
 {
     static const char *const types[] = {"AttentionWeights", "WeightedValues", "NonlinAttention"};
@@ -822,6 +850,8 @@ int main(void)
         cmocka_unit_test(glu_in_every_form_of_split),
         cmocka_unit_test(zipformers_parts),
         cmocka_unit_test(chunk_convolution),
+        cmocka_unit_test(attention_with_positions_by_key),
+        cmocka_unit_test(a_chunk_with_gate_and_activation),
         cmocka_unit_test(zipformers_attention),
         cmocka_unit_test(swish_before_it_was_an_operator),
         cmocka_unit_test(gelu_before_it_was_an_operator),
