@@ -26,6 +26,7 @@ struct voice {
     double start;
     size_t from;       /* sample of the recording that comes first */
     size_t fed, total; /* samples */
+    double turned;     /* when its last turn was over: it stands at the end of the queue since */
     bool over;
 };
 
@@ -108,7 +109,7 @@ static double arrival(const struct sim *s, const struct voice *v, size_t at)
 static double due(const struct sim *s, const struct voice *v)
 {
     size_t at = v->fed + steno_stream_missing(v->stream);
-    return v->over ? HUGE_VAL : arrival(s, v, at < v->total ? at : v->total);
+    return v->over ? HUGE_VAL : fmax(v->turned, arrival(s, v, at < v->total ? at : v->total));
 }
 
 static void listen_to(struct sim *s, struct voice *v)
@@ -133,9 +134,8 @@ static void feed(struct sim *s, struct voice *v)
         size_t come = s->now < v->start ? 0 : (size_t)((s->now - v->start) * s->rate + 0.5);
         come = come < v->total ? come / s->chunk * s->chunk : v->total;
         if (v->fed == v->total) {
-            if (steno_stream_end(v->stream, &err))
+            if (steno_stream_flush(v->stream, true, &v->over, &err))
                 die(err.msg);
-            v->over = true;
             return;
         }
         n = n < come - v->fed ? n : come - v->fed;
@@ -169,8 +169,10 @@ static void turn(struct sim *s, struct voice **who, size_t n)
     s->now += t;
     s->steps += k;
     s->turns += k > 0;
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++) {
+        who[i]->turned = s->now;
         listen_to(s, who[i]);
+    }
 }
 
 /* Those that have waited longest take their turn; false when all is said. */

@@ -624,12 +624,14 @@ static steno_status run_block(steno_joint *j, const struct steno_joint_scorer *s
 
 /* Here the end is looked for before what ended in this step counts, as in ESPnet. */
 static steno_status run_last(steno_joint *j, const struct steno_joint_scorer *s, size_t n_scorers,
-                             steno_err *err)
+                             size_t steps, steno_err *err)
 {
     size_t max_len = longest(j, j->frames), min_len = to_length(j->o.min_len_ratio, j->frames);
     steno_status st = STENO_OK;
     while (!st && j->n && j->index < max_len) {
         bool at_end = j->index + 1 == max_len;
+        if (!steps--)
+            return STENO_NEED_MORE;
         st = try_step(j, s, n_scorers, err);
         if (st || (!at_end && j->o.max_len_ratio == 0 && end_detected(j, j->index)))
             break;
@@ -641,13 +643,13 @@ static steno_status run_last(steno_joint *j, const struct steno_joint_scorer *s,
 }
 
 steno_status steno_joint_block(steno_joint *j, const struct steno_joint_scorer *scorers,
-                               size_t n_scorers, const float *ctc, size_t frames, bool last,
+                               size_t n_scorers, const float *ctc, size_t frames, size_t last,
                                steno_err *err)
 {
     steno_status st = take_frames(j, ctc, frames);
     if (st)
         return steno_fail(err, st, "beam search: out of memory");
-    return last ? run_last(j, scorers, n_scorers, err) : run_block(j, scorers, n_scorers, err);
+    return last ? run_last(j, scorers, n_scorers, last, err) : run_block(j, scorers, n_scorers, err);
 }
 
 struct steno_joint_hyp steno_joint_running(const steno_joint *j)

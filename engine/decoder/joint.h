@@ -73,11 +73,13 @@ struct steno_joint_hyp steno_joint_get(const steno_joint *j, size_t i);
  * The last block goes to the end. Scorers need `rewind`. Where ESPnet's own has faults it is without
  * them: ended hypotheses count once, and the limit of length ends nothing before the last block. */
 void steno_joint_begin(steno_joint *j);
-/* ctc [frames, vocab]: the utterance from its beginning; scorers know the same frames. After the
- * last block: steno_joint_count, steno_joint_get. Errors as steno_joint_run's. */
+/* ctc [frames, vocab]: the utterance from its beginning; scorers know the same frames. last: at most
+ * so many steps of the last block, STENO_NEED_MORE when there are more (call again with the same);
+ * 0: it is not the last. After the last block: steno_joint_count, steno_joint_get. Errors as
+ * steno_joint_run's. */
 STENO_MUST steno_status steno_joint_block(steno_joint *j, const struct steno_joint_scorer *scorers,
                                           size_t n_scorers, const float *ctc, size_t frames,
-                                          bool last, steno_err *err);
+                                          size_t last, steno_err *err);
 /* The best hypothesis that has not ended: sos ... without eos; n is 0 before the first block.
  * Valid until the next block. */
 struct steno_joint_hyp steno_joint_running(const steno_joint *j);

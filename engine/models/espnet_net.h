@@ -126,11 +126,11 @@ STENO_MUST steno_status steno_esearch_open(steno_esearch **out, const struct ste
 void steno_esearch_close(steno_esearch *x);
 /* Before another utterance. */
 void steno_esearch_restart(steno_esearch *x);
-/* The utterance's rows [n_rows, dim] and scores [n_rows, vocab] so far, n_rows >= 1; last: there are
- * no more. */
+/* The utterance's rows [n_rows, dim] and scores [n_rows, vocab] so far, n_rows >= 1; last as of
+ * steno_joint_block. */
 STENO_MUST steno_status steno_esearch_block(steno_esearch *x, steno_espnet_runner *r,
                                             const float *rows, size_t n_rows, const float *ctc,
-                                            bool last, steno_err *err);
+                                            size_t last, steno_err *err);
 /* steno_joint_running, and after the last block steno_joint_count, steno_joint_get. */
 const steno_joint *steno_esearch_joint(const steno_esearch *x);
 size_t steno_esearch_bytes(const steno_esearch *x);

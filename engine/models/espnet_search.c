@@ -221,7 +221,8 @@ static steno_status extend(const steno_esearch *x, steno_estep *step, steno_este
 }
 
 steno_status steno_esearch_block(steno_esearch *x, steno_espnet_runner *r, const float *rows,
-                                 size_t n_rows, const float *ctc, bool last, steno_err *err)
+                                 size_t n_rows, const float *ctc, size_t last,
+                                 steno_err *err)
 {
     struct steno_joint_scorer scorers[3];
     size_t n = make_scorers(r, &x->s, scorers);

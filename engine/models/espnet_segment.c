@@ -97,7 +97,7 @@ steno_status steno_estream_block(struct steno_estream *s, steno_espnet_runner *r
     return st ? steno_fail(err, st, "stream: out of memory") : STENO_OK;
 }
 
-steno_status steno_estream_search(struct steno_estream *s, steno_espnet_runner *r, bool last,
+steno_status steno_estream_search(struct steno_estream *s, steno_espnet_runner *r, size_t last,
                                   steno_err *err)
 {
     return s->blocks && s->n_rows
@@ -117,41 +117,46 @@ static size_t rows_of(const struct steno_estream *s, size_t n)
     return frames >= sub ? (frames - (sub - 1)) / sub : 0;
 }
 
-/* The first n samples are the segment: its last frames, then frames of silence until every row has
- * come out. */
-static steno_status flush_blocks(struct steno_estream *s, steno_espnet_runner *r, size_t n,
-                                 steno_err *err)
+/* Frames of the block that comes next: of the segment's n samples, then of its end, then silence. */
+static steno_status last_frames(struct steno_estream *s, size_t n)
 {
     const struct steno_espnet *e = s->model->espnet;
-    size_t bins = (size_t)e->conf.bins, want = rows_of(s, n), made;
-    bool flushed = want == 0;
-    steno_status st = STENO_OK;
-    while (!st && s->n_rows < want) {
-        float *to;
-        st = steno_estream_make_frames(s, n);
-        while (!st && !flushed && s->fed == n && s->n_feats < steno_estream_frames_wanted(s)) {
-            to = s->feats + s->n_feats * bins;
-            st =
-                steno_fbank_flush(s->fbank, to, steno_estream_frames_wanted(s) - s->n_feats, &made);
+    size_t bins = (size_t)e->conf.bins, want = steno_estream_frames_wanted(s), made = 1;
+    steno_status st = steno_estream_make_frames(s, n);
+    float *to;
+    while (!st && made && s->fed == n && s->n_feats < want) {
+        to = s->feats + s->n_feats * bins;
+        st = steno_fbank_flush(s->fbank, to, want - s->n_feats, &made);
+        if (!st)
             steno_espnet_normalise(e, to, made);
-            s->n_feats += made;
-            flushed = made == 0;
-        }
-        if (st)
-            return steno_fail(err, st, "stream: %s", steno_status_info(st)->name);
-        if (s->n_feats < steno_estream_frames_wanted(s)) {
-            made = steno_estream_frames_wanted(s) - s->n_feats;
-            to = s->feats + s->n_feats * bins;
-            for (size_t i = 0; i < made * bins; i++)
-                to[i] = logf(e->fbank.floor) * e->log_scale;
-            steno_espnet_normalise_logs(e, to, made);
-            s->n_feats += made;
-        }
-        st = steno_estream_block(s, r, want, err);
-        if (!st && s->n_rows < want)
-            st = steno_estream_search(s, r, false, err);
+        s->n_feats += st ? 0 : made;
     }
+    to = s->feats + s->n_feats * bins;
+    made = want - s->n_feats;
+    for (size_t i = 0; i < made * bins; i++)
+        to[i] = logf(e->fbank.floor) * e->log_scale;
+    steno_espnet_normalise_logs(e, to, made);
+    s->n_feats += made;
     return st;
+}
+
+/* The first n samples are the segment. One of the blocks that are left until every row has come
+ * out; STENO_NEED_MORE: it was not the last. */
+static steno_status flush_block(struct steno_estream *s, steno_espnet_runner *r, size_t n,
+                                steno_err *err)
+{
+    size_t want = rows_of(s, n);
+    steno_status st;
+    if (s->n_rows >= want)
+        return STENO_OK;
+    st = last_frames(s, n);
+    if (st)
+        return steno_fail(err, st, "stream: %s", steno_status_info(st)->name);
+    st = steno_estream_block(s, r, want, err);
+    if (st || s->n_rows >= want)
+        return st;
+    st = steno_estream_search(s, r, 0, err);
+    return st ? st : STENO_NEED_MORE;
 }
 
 /* ---- a segment ----------------------------------------------------------------------------- */
@@ -164,7 +169,7 @@ steno_status steno_estream_recognise(struct steno_estream *s, steno_espnet_runne
     steno_status st = STENO_OK;
     *x = (struct steno_estream_scores){0};
     if (steno_estream_by_blocks(s)) {
-        st = flush_blocks(s, r, n, err);
+        st = flush_block(s, r, n, err);
         *x = (struct steno_estream_scores){s->ctc, s->rows, s->n_rows};
         return st;
     }

@@ -25,6 +25,7 @@
 #define BEFORE_SECONDS 0.3 /* audio kept in front of the first loud frame */
 #define FIRST_PARTIAL 0.8  /* s of a segment before its first partial */
 #define GROWTH (1.0 / 3.0) /* ... and what it must grow by for the next */
+#define SEARCH_STEPS 8     /* of the last block's search in one step of the stream */
 
 static struct steno_estream *own(steno_stream *s)
 {
@@ -233,7 +234,7 @@ static steno_status do_partial(struct steno_estream *s, steno_espnet_runner *r, 
     if (steno_estream_by_blocks(s)) {
         st = steno_estream_block(s, r, SIZE_MAX, err);
         if (!st)
-            st = steno_estream_search(s, r, false, err);
+            st = steno_estream_search(s, r, 0, err);
         x = (struct steno_estream_scores){s->ctc, s->rows, s->n_rows};
     } else {
         st = steno_estream_recognise(s, r, s->n, &x, err);
@@ -243,6 +244,7 @@ static steno_status do_partial(struct steno_estream *s, steno_espnet_runner *r, 
     return st || s->opt.no_partials ? st : show_partial(s, r, &x, err);
 }
 
+/* STENO_NEED_MORE: a part of the work is done, the rest is for further steps. */
 static steno_status do_final(struct steno_estream *s, steno_espnet_runner *r, size_t n,
                              steno_err *err)
 {
@@ -251,7 +253,7 @@ static steno_status do_final(struct steno_estream *s, steno_espnet_runner *r, si
     struct steno_estream_scores x;
     steno_status st = steno_estream_recognise(s, r, n, &x, err);
     if (!st && x.rows && s->blocks) {
-        st = steno_estream_search(s, r, true, err);
+        st = steno_estream_search(s, r, SEARCH_STEPS, err);
         j = steno_esearch_joint(s->blocks);
         if (!st && !steno_joint_count(j)) /* all ended too early: once more, as ESPnet */
             st = steno_espnet_decode(r, &s->search, x.enc, x.rows, x.ctc, &j, err);
@@ -288,7 +290,10 @@ static steno_status do_step(struct steno_estream *s, steno_err *err)
         st = do_partial(s, r, err);
     } else {
         st = do_final(s, r, s->n - s->keep, err);
-        drop_segment(s);
+        if (st != STENO_NEED_MORE)
+            drop_segment(s);
+        else
+            st = STENO_OK;
     }
     steno_espnet_give(e, r);
     return st;
@@ -515,72 +520,77 @@ static steno_status push(steno_stream *stream, const float *pcm, size_t n, steno
 
 /* ---- end of a run -------------------------------------------------------------------------- */
 
-static steno_status drain_and_step(struct steno_estream *s, steno_err *err)
+/* What is open becomes final; in a run without speech only a request gets an answer. */
+static void close_open(struct steno_estream *s, bool end)
 {
-    steno_status st;
-    do {
-        st = steno_estream_status(drain_pending(s), err);
-        if (!st)
-            st = do_step(s, err);
-    } while (!st && s->pos < s->len);
-    return st;
+    s->closing = true;
+    if (end && !(s->speaking && s->n))
+        return;
+    if (!s->speaking)
+        s->n = s->seen = 0;
+    close_segment(s, end ? STENO_FINAL_END : STENO_FINAL_REQUEST, 0);
 }
 
-static steno_status flush(struct steno_estream *s, steno_err *err)
+/* Until a step is due, or it is over. */
+static steno_status flush_on(struct steno_estream *s, bool end, bool *done, steno_err *err)
 {
-    steno_status st;
-    do {
-        st = drain_and_step(s, err);
+    steno_status st = steno_estream_status(drain_pending(s), err);
+    while (!st && s->due == STENO_DUE_NOTHING && !s->closing) {
         s->pos = s->len = 0;
-        if (!st)
-            st = steno_resampler_flush(s->resampler, s->pending, s->cap_pending, &s->len, err);
+        st = steno_resampler_flush(s->resampler, s->pending, s->cap_pending, &s->len, err);
         if (st == STENO_NEED_MORE)
             st = STENO_OK;
-    } while (!st && s->len > 0);
+        if (!st && s->len)
+            st = steno_estream_status(drain_pending(s), err);
+        else if (!st)
+            close_open(s, end);
+    }
+    *done = !st && s->due == STENO_DUE_NOTHING;
     return st;
 }
 
-/* What is open becomes final; in a run without speech only a request gets an answer. */
-static steno_status close_run(struct steno_estream *s, enum steno_final_reason reason,
-                              steno_err *err)
+static steno_status flush(steno_stream *stream, bool end, bool *done, steno_err *err)
 {
-    steno_status st = flush(s, err);
+    struct steno_estream *s = own(stream);
+    steno_status st = check_open(s, err);
+    *done = false;
     if (st)
         return st;
-    if (reason == STENO_FINAL_REQUEST || (s->speaking && s->n)) {
-        if (!s->speaking)
-            s->n = s->seen = 0;
-        close_segment(s, reason, 0);
-        st = do_step(s, err);
+    st = flush_on(s, end, done, err);
+    if (!st && *done) {
+        s->closing = false;
+        s->n = s->seen = 0;
+        s->ended = end;
+        if (!end)
+            st = steno_resampler_reset(s->resampler, err);
+        s->base = s->taken;
+        s->from = 0;
+        begin_segment(s);
     }
-    s->n = s->seen = 0;
+    return st ? fail_stream(s, st) : STENO_OK;
+}
+
+static steno_status flush_alone(steno_stream *stream, bool end, steno_err *err)
+{
+    struct steno_estream *s = own(stream);
+    bool done = false;
+    steno_status st;
+    do {
+        st = flush(stream, end, &done, err);
+        if (!st && !done && (st = do_step(s, err)))
+            s->failed = true;
+    } while (!st && !done);
     return st;
 }
 
 static steno_status finalize(steno_stream *stream, steno_err *err)
 {
-    struct steno_estream *s = own(stream);
-    steno_status st = check_open(s, err);
-    if (st)
-        return st;
-    st = close_run(s, STENO_FINAL_REQUEST, err);
-    if (!st)
-        st = steno_resampler_reset(s->resampler, err);
-    s->base = s->taken;
-    s->from = 0;
-    begin_segment(s);
-    return st ? fail_stream(s, st) : STENO_OK;
+    return flush_alone(stream, false, err);
 }
 
 static steno_status end_stream(steno_stream *stream, steno_err *err)
 {
-    struct steno_estream *s = own(stream);
-    steno_status st = check_open(s, err);
-    if (st)
-        return st;
-    st = close_run(s, STENO_FINAL_END, err);
-    s->ended = true;
-    return st ? fail_stream(s, st) : STENO_OK;
+    return flush_alone(stream, true, err);
 }
 
 static bool next_event(steno_stream *stream, struct steno_event *ev)
@@ -597,6 +607,7 @@ static const struct steno_stream_ops ops = {.close = close_stream,
                                             .feed = feed,
                                             .ready = ready,
                                             .missing = missing,
+                                            .flush = flush,
                                             .step = step_all,
                                             .push = push,
                                             .finalize = finalize,

@@ -38,6 +38,7 @@ struct steno_estream {
     size_t partial; /* samples of the segment when the next partial is due */
     enum steno_estream_due due;
     enum steno_final_reason reason;
+    bool closing; /* finalize or end: all audio is in, what is left is the segment */
     size_t keep; /* STENO_DUE_FINAL: samples behind the cut that stay */
     /* contextual blocks */
     struct steno_espnet_state state;
@@ -111,11 +112,13 @@ STENO_MUST steno_status steno_estream_make_frames(struct steno_estream *s, size_
 /* Encode the frames that wait; at most `max` rows count in all. */
 STENO_MUST steno_status steno_estream_block(struct steno_estream *s, steno_espnet_runner *r,
                                             size_t max, steno_err *err);
-/* The joint search, where it goes block by block, over the rows there are. */
+/* The joint search, where it goes block by block, over the rows there are; last as of
+ * steno_joint_block. */
 STENO_MUST steno_status steno_estream_search(struct steno_estream *s, steno_espnet_runner *r,
-                                             bool last, steno_err *err);
+                                             size_t last, steno_err *err);
 /* The first n samples of the segment through features, encoder and CTC. *x: the runner's or the
- * stream's, until the next call; no rows when there is too little audio. */
+ * stream's, until the next call; no rows when there is too little audio. STENO_NEED_MORE, blocks:
+ * one more of them is done, call again. */
 STENO_MUST steno_status steno_estream_recognise(struct steno_estream *s, steno_espnet_runner *r,
                                                 size_t n, struct steno_estream_scores *x,
                                                 steno_err *err);
