@@ -32,7 +32,8 @@ def main():
     url, pid, path, seconds = sys.argv[1], int(sys.argv[2]), sys.argv[3], float(sys.argv[4])
     parts = int(sys.argv[5]) if len(sys.argv) > 5 else 6
     rows, finals = [(0.0, cpu(pid), rss(pid))], 0
-    with connect(url, compression=None, max_size=None, max_queue=None, proxy=None, open_timeout=60) as ws:
+    with connect(url, compression=None, max_size=None, max_queue=None, proxy=None, open_timeout=60,
+                 ping_interval=None) as ws:
         threading.Thread(target=speak, args=(ws, path, seconds), daemon=True).start()
         for text in ws:
             m = json.loads(text)
