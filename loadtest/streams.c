@@ -19,7 +19,8 @@
 #include "models/stream.h"
 #include "steno.h"
 
-#define CHUNK 0.1
+#define CHUNK 0.1 /* s */
+#define RAMP 10.0 /* s from the first stream's beginning to the last's */
 
 struct voice {
     steno_stream *stream;
@@ -237,8 +238,8 @@ static void run(const struct options *o, steno_model *m, struct sim s)
     s.voices = must(calloc((size_t)o->n, sizeof *s.voices));
     for (int i = 0; i < o->n; i++) {
         struct voice *v = &s.voices[i];
-        double part = (double)i / o->n; /* they begin within 1 s, at different words */
-        *v = (struct voice){.start = part,
+        double part = (double)i / o->n; /* they begin at different words */
+        *v = (struct voice){.start = RAMP * part,
                             .from = (size_t)(part * (double)s.n_pcm),
                             .total = (size_t)(o->seconds * s.rate)};
         if (steno_stream_open(&v->stream, m, &so, &err))
@@ -247,7 +248,7 @@ static void run(const struct options *o, steno_model *m, struct sim s)
     while (go_on(&s))
         ;
     printf("| %d | %d | %.1f | %.2f | %.1f | %.0f | %.0f | %.0f | %.0f | %.0f | %.0f |\n", o->n,
-           steno_stepper_max(s.stepper), 100 * s.busy / s.now,
+           steno_stepper_max(s.stepper), 100 * s.busy / o->seconds,
            100 * s.busy / (o->seconds * o->n), (double)s.steps / (double)s.turns,
            1e3 * quantile(&s.partial, 0.5), 1e3 * quantile(&s.partial, 0.95),
            1e3 * quantile(&s.partial, 0.99), 1e3 * quantile(&s.partial, 1),
@@ -317,7 +318,7 @@ int main(int argc, char **argv)
     s.chunk = (size_t)(CHUNK * s.rate);
     if (steno_model_open(&m, o.dir, &o.model, &err))
         die(err.msg);
-    puts("| streams | batch | busy % | a stream, % of a core | mean batch | partial p50 ms | p95 | "
+    puts("| streams | batch | load, % of a core | a stream, % of a core | mean batch | partial p50 ms | p95 | "
          "p99 | max | final p50 | p99 |\n|---|---|---|---|---|---|---|---|---|---|---|");
     for (char *end; *at; at = *end ? end + 1 : end) {
         o.n = (int)strtol(at, &end, 10);
