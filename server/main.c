@@ -11,6 +11,7 @@
 #include "server/options.h"
 #include "server/ws.h"
 
+#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -312,6 +313,17 @@ static int act(struct daemon *d, enum steno_action action)
     return fflush(stdout) ? EX_IOERR : EX_OK;
 }
 
+/* Blocks as large as the audio of a client that sends at once are mapped, so that their pages go back
+ * when it is silent again: on the heap their holes fill with small things, and every session in turn
+ * makes the process larger (measured: 300 KiB a session instead of 113). By itself glibc raises the
+ * threshold to the largest block that was ever freed. */
+static void set_allocator(void)
+{
+#ifdef M_MMAP_THRESHOLD
+    (void)mallopt(M_MMAP_THRESHOLD, 120 * 1024);
+#endif
+}
+
 int main(int argc, char **argv)
 {
     static struct daemon d;
@@ -319,6 +331,7 @@ int main(int argc, char **argv)
     bool usage = false;
     steno_err err;
     steno_status st;
+    set_allocator();
     block_signals(&d.signals);
     st = steno_config_init(&d.conf, &err);
     if (!st)

@@ -21,6 +21,8 @@
 #include <string.h>
 
 #define NIL (-1)
+#define FIRST_PATHS 128 /* nodes, links: doubled as hypotheses grow */
+#define FIRST_SPANS 32
 #define MOST                                                                                       \
     1e4f /* scores are log-probabilities; a broken network's +Inf must not turn sums to NaN */
 #define NEVER (-(double)INFINITY)
@@ -222,9 +224,9 @@ steno_status steno_ctc_beam_open(steno_ctc_beam **out, const struct steno_ctc_op
         b->opt.top_k = opt->vocab - 1;
     k = (size_t)b->opt.top_k + 2; /* per hypothesis: itself, the top_k, its own last token */
     b->cap_cand = (int32_t)((size_t)opt->beam * k);
-    b->nodes = (struct pool){.size = sizeof(struct node), .cap = 1024, .free = NIL};
-    b->links = (struct pool){.size = sizeof(struct link), .cap = 1024, .free = NIL};
-    b->out_cap = 256;
+    b->nodes = (struct pool){.size = sizeof(struct node), .cap = FIRST_PATHS, .free = NIL};
+    b->links = (struct pool){.size = sizeof(struct link), .cap = FIRST_PATHS, .free = NIL};
+    b->out_cap = FIRST_SPANS;
     b->nodes.items = malloc((size_t)b->nodes.cap * b->nodes.size);
     b->links.items = malloc((size_t)b->links.cap * b->links.size);
     b->live = malloc((size_t)opt->beam * sizeof *b->live);

@@ -35,7 +35,7 @@ void steno_words_free(struct steno_words *w)
 
 static steno_status reserve(struct steno_words *w, size_t n)
 {
-    size_t cap = w->cap ? w->cap : 64;
+    size_t cap = w->cap ? w->cap : 16;
     struct steno_word_span *p;
     if (n <= w->cap)
         return STENO_OK;

@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ROOM 2048 /* samples the buffer takes beyond what frames need: fewer moves */
+#define ROOM 1024 /* samples the buffer takes beyond what frames need: fewer moves */
 
 struct steno_fbank {
     struct steno_fbank_options opt;

@@ -14,7 +14,7 @@ struct column {
 static steno_status grow(const struct column *cols, size_t n_cols, size_t n, size_t more,
                          size_t *cap)
 {
-    size_t want = *cap ? *cap : 64;
+    size_t want = *cap ? *cap : 4;
     if (n + more <= *cap)
         return STENO_OK;
     while (want < n + more)
@@ -63,8 +63,8 @@ steno_status steno_events_init(struct steno_events *q)
     steno_status st;
     *q = (struct steno_events){0};
     steno_buf_init(&q->text, MAX_TEXT);
-    st = steno_buf_reserve(&q->text, 16384);
-    return st ? st : reserve(q, 64, 512, 64, 64);
+    st = steno_buf_reserve(&q->text, 1000);
+    return st ? st : reserve(q, 4, 32, 4, 8);
 }
 
 void steno_events_free(struct steno_events *q)

@@ -19,7 +19,10 @@
 #include "base/arena.h"
 #include "models/stream_internal.h"
 
-#define BLOCK 1024         /* samples that go through the front end at a time */
+/* Memory of a stream is small at first and grows with what is said: most say little. */
+#define FIRST_WORDS 16     /* of an utterance */
+#define FIRST_TEXT 100     /* bytes of it */
+#define BLOCK 512          /* samples that go through the front end at a time */
 #define TOP_K 16           /* beam search: tokens of a frame that may extend a hypothesis */
 #define MARGIN 5.0         /* beam search: odds below 1 to 150 are not followed, */
 #define WIDE_MARGIN 10.0   /* or, where alternatives are asked for, below 1 to 22,000 */
@@ -129,13 +132,18 @@ static steno_status open_decoder(steno_stream *s, steno_err *err)
     if (st)
         return st;
     st = steno_events_init(&s->events);
-    for (int i = 0; i < s->opt.n_best; i++) {
+    s->words = calloc((size_t)s->opt.n_best, sizeof *s->words);
+    s->hyps = calloc((size_t)s->opt.n_best, sizeof *s->hyps);
+    s->alts = calloc((size_t)s->opt.n_best, sizeof *s->alts);
+    if (!s->words || !s->hyps || !s->alts)
+        st = STENO_ERR_NOMEM;
+    for (int i = 0; s->words && i < s->opt.n_best; i++) {
         steno_words_init(&s->words[i]);
         if (!st)
-            st = steno_words_reserve(&s->words[i], 256, 4096);
+            st = steno_words_reserve(&s->words[i], FIRST_WORDS, FIRST_TEXT);
     }
     if (!st)
-        st = steno_ctcstream_reserve(s, 256 * (size_t)s->opt.n_best);
+        st = steno_ctcstream_reserve(s, FIRST_WORDS * (size_t)s->opt.n_best);
     return st ? steno_fail(err, st, "stream: out of memory") : STENO_OK;
 }
 
@@ -184,8 +192,11 @@ static void close_stream(steno_stream *s)
     steno_stepper_close(s->own);
     steno_ctc_greedy_close(s->greedy);
     steno_ctc_beam_close(s->beam);
-    for (int i = 0; i < STENO_MAX_BEAM; i++)
+    for (int i = 0; s->words && i < s->opt.n_best; i++)
         steno_words_free(&s->words[i]);
+    free(s->words);
+    free(s->hyps);
+    free(s->alts);
     steno_events_free(&s->events);
     steno_aligned_free(s->window);
     free(s->clean);

@@ -10,7 +10,7 @@
 
 steno_status steno_ctcstream_reserve(steno_stream *s, size_t n)
 {
-    size_t cap = s->cap_out ? s->cap_out : 256;
+    size_t cap = s->cap_out ? s->cap_out : 16;
     struct steno_word *p;
     if (n <= s->cap_out)
         return STENO_OK;

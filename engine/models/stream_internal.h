@@ -33,11 +33,11 @@ struct steno_stream { /* of family ctc_streaming; models/family.h */
     steno_ctc_greedy *greedy;
     steno_ctc_beam *beam;
     struct steno_endpoint rules;
-    struct steno_words words[STENO_MAX_BEAM]; /* [n_best] */
-    struct steno_hyp hyps[STENO_MAX_BEAM];
+    struct steno_words *words; /* [n_best], and so are the next and alts */
+    struct steno_hyp *hyps;
     struct steno_word *out_words; /* what the event points to */
     size_t cap_out;
-    struct steno_alternative alts[STENO_MAX_BEAM];
+    struct steno_alternative *alts;
     struct steno_events events;
     /* clock */
     int64_t taken; /* samples of input so far */

@@ -3,7 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FIRST 4096
+#define FIRST 1024 /* samples */
+#define KEEP FIRST
 
 void steno_ring_init(struct steno_ring *r, size_t max)
 {
@@ -20,8 +21,11 @@ static steno_status grow(struct steno_ring *r, size_t want)
 {
     size_t cap = r->cap ? r->cap : FIRST;
     float *p;
-    while (cap < want)
-        cap *= 2;
+    if (want > 4 * FIRST)
+        while (cap < want)
+            cap *= 2;
+    else if (cap < want) /* a network's window and a chunk, most often: no more than that */
+        cap = (want + FIRST - 1) / FIRST * FIRST;
     if (cap > r->max)
         cap = r->max;
     p = malloc(cap * sizeof *p);
@@ -72,4 +76,6 @@ void steno_ring_drop(struct steno_ring *r, size_t n)
         return;
     r->head = (r->head + n) % r->cap;
     r->len -= n;
+    if (!r->len && r->cap > KEEP) /* a burst is over: a stream may be silent for long */
+        steno_ring_free(r);
 }

@@ -633,6 +633,35 @@ def memory_does_not_grow_with_sessions(d):
 
 
 @case
+def an_idle_session_takes_less_than_64_kib_beyond_its_states(_):
+    """Resident memory of sessions that were spoken to and are silent; states and window of the model are 119,008 bytes.
+    tests/unit/test_session_bytes.c counts the same at the allocator."""
+    if SLOW > 1:
+        raise Skip("sanitizers keep memory of their own")
+
+    def talk(d, n, to):
+        for _ in range(n):
+            ws = connect(d.ws, **OPEN)
+            to.append(ws)
+            ws.send(json.dumps({"type": "start", "encoding": "s16le", "sample_rate": RATE}))
+            for at in range(0, len(PCM), RATE):  # half a second, heard before the next comes
+                ws.send(PCM[at:at + RATE])
+                ws.send(json.dumps({"type": "finalize"}))
+                while json.loads(ws.recv(timeout=60))["type"] != "final":
+                    pass
+
+    with Stenod("limits.sessions=1000", "pool.capacity=1000") as d:
+        sockets = []
+        talk(d, 100, sockets)
+        before = d.rss()
+        talk(d, 200, sockets)
+        each = (d.rss() - before) * 1024 / 200
+        assert each < 64 + 119008 / 1024, f"{each:.1f} KiB"
+        for ws in sockets:
+            ws.close()
+
+
+@case
 def metrics_count_what_happened(d):
     ok = d.metric('steno_sessions_total{api="stream",result="ok"}')
     seconds = d.metric('steno_audio_seconds_total{api="stream"}')

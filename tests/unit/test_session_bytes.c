@@ -1,0 +1,274 @@
+/* ldflags: -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=free */
+/* ldflags: -Wl,--wrap=aligned_alloc,--wrap=posix_memalign */
+/* link: server/ws_session.c server/ws_session_resume.c server/history.c server/outbox.c */
+/* What an idle live session holds in memory, counted at the allocator: a session with its stream of
+ * the pool and the shipped model, after speech has been heard and every answer read. Beyond what the
+ * network keeps of the stream (states and window) that is less than 64 KiB, the connection's struct
+ * and what libwebsockets keeps of a socket included. */
+#include <malloc.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/buf.h"
+#include "server/ws_internal.h"
+#include "server/ws_session.h"
+
+#define MOST 65536
+#define LWS_SOCKET 2048 /* struct lws of a raw socket is 0.8 KiB in 4.1.6, its watchers are in it */
+#define CHUNK 1600      /* 0.1 s of s16le at 8 kHz */
+
+static atomic_size_t live;
+
+void *__real_malloc(size_t n);
+void *__real_calloc(size_t n, size_t size);
+void *__real_realloc(void *p, size_t n);
+void *__real_aligned_alloc(size_t align, size_t n);
+int __real_posix_memalign(void **p, size_t align, size_t n);
+void __real_free(void *p);
+void *__wrap_malloc(size_t n);
+void *__wrap_calloc(size_t n, size_t size);
+void *__wrap_realloc(void *p, size_t n);
+void *__wrap_aligned_alloc(size_t align, size_t n);
+int __wrap_posix_memalign(void **p, size_t align, size_t n);
+void __wrap_free(void *p);
+
+/* With the allocator's own word in front (glibc). */
+static size_t bytes_of(void *p)
+{
+    return p ? malloc_usable_size(p) + sizeof(size_t) : 0;
+}
+
+static void *note(void *p)
+{
+    atomic_fetch_add(&live, bytes_of(p));
+    return p;
+}
+
+void *__wrap_malloc(size_t n)
+{
+    return note(__real_malloc(n));
+}
+
+void *__wrap_calloc(size_t n, size_t size)
+{
+    return note(__real_calloc(n, size));
+}
+
+void *__wrap_realloc(void *p, size_t n)
+{
+    size_t before = bytes_of(p);
+    void *q = __real_realloc(p, n);
+    if (q)
+        atomic_fetch_sub(&live, before);
+    return q ? note(q) : NULL;
+}
+
+void *__wrap_aligned_alloc(size_t align, size_t n)
+{
+    return note(__real_aligned_alloc(align, n));
+}
+
+int __wrap_posix_memalign(void **p, size_t align, size_t n)
+{
+    int rc = __real_posix_memalign(p, align, n);
+    if (!rc)
+        note(*p);
+    return rc;
+}
+
+void __wrap_free(void *p)
+{
+    atomic_fetch_sub(&live, bytes_of(p));
+    __real_free(p);
+}
+
+/* ---- a session on a pool --------------------------------------------------------------------- */
+
+struct talk {
+    steno_pool *pool;
+    steno_ws_session *session;
+    steno_pool_stream *stream;
+    struct steno_buf heard;
+    pthread_mutex_t lock;
+    pthread_cond_t news;
+    bool finalized, done; /* locked */
+};
+
+static void on_note(void *user, steno_pool_stream *ps, const struct steno_pool_note *n)
+{
+    struct talk *t = user;
+    (void)ps;
+    steno_ws_session_note(t->session, n);
+    pthread_mutex_lock(&t->lock);
+    t->finalized |= n->kind == STENO_POOL_FINALIZED;
+    t->done |= n->kind == STENO_POOL_DONE;
+    pthread_cond_signal(&t->news);
+    pthread_mutex_unlock(&t->lock);
+}
+
+static steno_status resolve(void *ctx, struct steno_dialect_session *d, steno_err *err)
+{
+    (void)ctx;
+    (void)err;
+    snprintf(d->start.model, sizeof d->start.model, "digits-en");
+    return STENO_OK;
+}
+
+static steno_status open_stream(void *ctx, const struct steno_native_start *s, int rate,
+                                steno_err *err)
+{
+    struct talk *t = ctx;
+    const struct steno_pool_stream_options o = {.stream = {.sample_rate = rate, .n_best = 1}};
+    (void)s;
+    return steno_pool_stream_open(&t->stream, t->pool, &o, on_note, t, err);
+}
+
+static steno_status push(void *ctx, const float *pcm, size_t n, size_t *taken, steno_err *err)
+{
+    return steno_pool_stream_push(((struct talk *)ctx)->stream, pcm, n, taken, err);
+}
+
+static steno_status finalize(void *ctx, steno_err *err)
+{
+    return steno_pool_stream_finalize(((struct talk *)ctx)->stream, err);
+}
+
+static void end(void *ctx)
+{
+    steno_pool_stream_end(((struct talk *)ctx)->stream);
+}
+
+static const struct steno_ws_engine engine = {resolve, open_stream, push, finalize, end};
+static const struct steno_ws_session_limits limits = {8 << 20, 1 << 20, 14400, 262144};
+
+static void say(struct talk *t, const char *text)
+{
+    steno_ws_session_text(t->session, text, strlen(text), true);
+}
+
+/* What a client that reads takes. */
+static void read_answers(struct talk *t)
+{
+    while (steno_ws_session_take(t->session, &t->heard) == STENO_OK)
+        ;
+}
+
+static void wait_for(struct talk *t, const bool *what)
+{
+    pthread_mutex_lock(&t->lock);
+    while (!*what)
+        pthread_cond_wait(&t->news, &t->lock);
+    pthread_mutex_unlock(&t->lock);
+}
+
+/* The recording in pieces, then quiet: everything is heard, said and read. */
+static void talk_open(struct talk *t, steno_pool *pool, const char *start)
+{
+    static char pcm[200000];
+    FILE *f = fopen("tests/data/digits.wav", "rb");
+    size_t n;
+    *t = (struct talk){.pool = pool};
+    steno_buf_init(&t->heard, 1 << 20);
+    pthread_mutex_init(&t->lock, NULL);
+    pthread_cond_init(&t->news, NULL);
+    assert_non_null(f);
+    assert_int_equal(fseek(f, 44, SEEK_SET), 0);
+    n = fread(pcm, 1, sizeof pcm, f);
+    fclose(f);
+    t->session = steno_ws_session_new(&steno_dialect_native, &engine, t, "sess_bytes", &limits);
+    assert_non_null(t->session);
+    say(t, start);
+    for (size_t at = 0; at < n; at += CHUNK) {
+        while (!steno_ws_session_readable(t->session))
+            steno_ws_session_resume(t->session);
+        steno_ws_session_binary(t->session, pcm + at, n - at < CHUNK ? n - at : CHUNK, true, true);
+        read_answers(t);
+    }
+    say(t, "{\"type\":\"finalize\"}");
+    wait_for(t, &t->finalized);
+    read_answers(t);
+    assert_non_null(t->heard.data);
+    assert_non_null(strstr(t->heard.data, "four two seven one nine zero three"));
+    steno_buf_free(&t->heard);
+}
+
+static void talk_close(struct talk *t)
+{
+    say(t, "{\"type\":\"end\"}");
+    wait_for(t, &t->done);
+    steno_pool_stream_close(t->stream);
+    steno_ws_session_free(t->session);
+    steno_buf_free(&t->heard);
+    pthread_cond_destroy(&t->news);
+    pthread_mutex_destroy(&t->lock);
+}
+
+/* The worker is through with its round: what it has allocated for itself, it has. */
+static void settle(steno_pool *pool)
+{
+    struct steno_pool_stats st;
+    const struct timespec t = {.tv_nsec = 1000000};
+    do {
+        nanosleep(&t, NULL);
+        steno_pool_get_stats(pool, &st);
+    } while (st.ready || steno_pool_worker_heartbeat(pool, 0).busy);
+}
+
+static void check(const char *start)
+{
+    const struct steno_pool_options opt = {.workers = 1, .batch = 1, .capacity = -1};
+    enum { SESSIONS = 4 };
+    struct steno_model_info info;
+    struct talk first, t[SESSIONS];
+    steno_model *model;
+    steno_pool *pool;
+    size_t before, each;
+    assert_int_equal(steno_model_open(&model, "conf/models/digits-en", NULL, NULL), STENO_OK);
+    assert_int_equal(steno_pool_open(&pool, model, &opt, NULL), STENO_OK);
+    steno_model_get_info(model, &info);
+    talk_open(&first, pool, start); /* what the worker needs comes with the first */
+    settle(pool);
+    before = atomic_load(&live);
+    assert_true(before > 0);
+    for (int i = 0; i < SESSIONS; i++)
+        talk_open(&t[i], pool, start);
+    settle(pool);
+    each = (atomic_load(&live) - before) / SESSIONS + sizeof(struct steno_ws_conn) + LWS_SOCKET;
+    print_message("%zu bytes, %zu of them states and window\n", each, info.stream_bytes);
+    assert_true(each < MOST + info.stream_bytes);
+    assert_true(each > info.stream_bytes); /* the counter works */
+    for (int i = 0; i < SESSIONS; i++)
+        talk_close(&t[i]);
+    talk_close(&first);
+    steno_pool_close(pool);
+    steno_model_close(model);
+}
+
+static void an_idle_session_holds_less_than_64_kib_beyond_its_states(void **state)
+{
+    (void)state;
+    check("{\"type\":\"start\",\"sample_rate\":8000}");
+}
+
+static void so_does_one_that_can_be_resumed(void **state)
+{
+    (void)state;
+    check("{\"type\":\"start\",\"sample_rate\":8000,\"resumable\":true}");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_idle_session_holds_less_than_64_kib_beyond_its_states),
+        cmocka_unit_test(so_does_one_that_can_be_resumed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
