@@ -49,8 +49,13 @@ steno_status steno_fail_in(steno_err *err, steno_status st, const char *fmt, ...
         va_start(ap, fmt);
         n = vsnprintf(err->msg, sizeof err->msg, fmt, ap);
         va_end(ap);
-        if (n >= 0 && (size_t)n < sizeof err->msg)
-            snprintf(err->msg + n, sizeof err->msg - (size_t)n, ": %s", inner);
+        if (n >= 0 && (size_t)n + 2 < sizeof err->msg) {
+            /* too long: what is in the middle goes, the reason stands at the end */
+            size_t room = sizeof err->msg - (size_t)n - 3, len = strlen(inner);
+            const char *rest = len <= room ? inner : inner + len - room + 3;
+            snprintf(err->msg + n, sizeof err->msg - (size_t)n, ": %s%.*s",
+                     len <= room || room < 3 ? "" : "...", (int)room, rest);
+        }
         err->code = st;
     }
     return st;

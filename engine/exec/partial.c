@@ -315,8 +315,10 @@ static bool single(const struct steno_infer *ic, int in, int64_t *out)
 static void concat_length(struct steno_infer *ic, struct steno_shape *y)
 {
     int64_t axis = steno_node_int(ic->node, "axis", 1), sum = 0;
-    axis = axis < 0 ? axis + y->rank : axis;
-    if (axis < 0 || axis >= y->rank || y->dim[axis] >= 0)
+    if (axis < -y->rank || axis >= y->rank)
+        return;
+    axis += axis < 0 ? y->rank : 0;
+    if (y->dim[axis] >= 0)
         return;
     for (int k = 0; k < ic->node->n_in; k++) {
         struct steno_shape s = steno_infer_shape(ic, k);
@@ -339,7 +341,7 @@ static void slice_length(struct steno_infer *ic, struct steno_shape *y)
 {
     struct steno_shape x = steno_infer_shape(ic, 0);
     int64_t start, end, axis, step, part;
-    if (ic->node->opset < 10 || x.rank != y->rank || !single(ic, 1, &start) || start ||
+    if (ic->node->opset < 10 || x.rank < 0 || x.rank != y->rank || !single(ic, 1, &start) || start ||
         !single(ic, 2, &end) || end >= 0 || !one(ic, 3, 0, &axis) || !one(ic, 4, 1, &step) ||
         step != 1)
         return;

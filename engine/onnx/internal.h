@@ -8,6 +8,9 @@
 #include <protobuf-c/protobuf-c.h>
 #include "onnx.pb-c.h"
 
+/* Of a graph after inlining: a small file can ask for exponentially many. */
+#define STENO_ONNX_MAX_NODES 1000000u
+
 /* External-data files of one model: opened once each. */
 struct steno_extfile;
 struct steno_onnx_source {
@@ -36,7 +39,8 @@ STENO_MUST steno_status steno_onnx_sparse(struct steno_onnx_source *s, Onnx__Spa
                                           struct steno_tensor *t, steno_err *err);
 
 /* Walk the wire format with the schema before anything is allocated: every length within its
- * message, nesting bounded (protobuf-c recurses without a limit). */
+ * message, nesting bounded (protobuf-c recurses without a limit), not more nodes and messages than
+ * memory is for. */
 STENO_MUST steno_status steno_onnx_check_wire(const uint8_t *p, size_t n, steno_err *err);
 
 /* Memory of the unpacked messages: counted against a limit, long byte strings as aligned blocks

@@ -18,7 +18,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define MAX_NODES 1000000u /* after inlining: a small file can ask for exponentially many */
 
 int steno_onnx_opset(const struct loader *l, const struct scope *s, const char *domain)
 {
@@ -506,8 +505,8 @@ static steno_status add_node(struct loader *l, struct scope *s, const Onnx__Node
     bool private = l->opt && l->opt->stowed;
     int opset = private ? (int)strtol(m->overload, NULL, 10) : steno_onnx_opset(l, s, m->domain);
     const Onnx__Function *f = private ? NULL : find_function(l, m);
-    if (++l->n_nodes > MAX_NODES)
-        return steno_fail(l->err, STENO_ERR_LIMIT, "more than %u nodes", MAX_NODES);
+    if (++l->n_nodes > STENO_ONNX_MAX_NODES)
+        return steno_fail(l->err, STENO_ERR_LIMIT, "more than %u nodes", STENO_ONNX_MAX_NODES);
     if (f) {
         bool done;
         steno_status st = fused_node(l, s, m, f, &done);

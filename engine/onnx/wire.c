@@ -6,6 +6,16 @@
 
 /* Model, graph, node, attribute, graph, ...: three levels per body graph. */
 #define MAX_LEVELS (3 * STENO_MAX_GRAPH_DEPTH + 8)
+/* In the file: unpacked, ten million nodes of 14 bytes are 3.4 GB. Some may be of functions that
+ * nobody calls, so this is no limit of the graph. */
+#define MAX_FILE_NODES (2 * STENO_ONNX_MAX_NODES)
+#define MAX_MESSAGES ((size_t)16 << 20)
+
+struct walk {
+    const uint8_t *base;
+    size_t nodes, messages;
+    steno_err *err;
+};
 
 static bool read_varint(const uint8_t **p, const uint8_t *end, uint64_t *out)
 {
@@ -29,14 +39,28 @@ static const ProtobufCMessageDescriptor *submessage(const ProtobufCMessageDescri
     return f && f->type == PROTOBUF_C_TYPE_MESSAGE ? f->descriptor : NULL;
 }
 
-static steno_status walk(const uint8_t *base, const uint8_t *p, const uint8_t *end,
-                         const ProtobufCMessageDescriptor *d, int level, steno_err *err)
+static steno_status count(struct walk *w, const ProtobufCMessageDescriptor *d, int level)
 {
     if (level > MAX_LEVELS)
-        return steno_fail(err, STENO_ERR_LIMIT,
+        return steno_fail(w->err, STENO_ERR_LIMIT,
                           "more than %d levels of nesting (body graphs in "
                           "body graphs)",
                           STENO_MAX_GRAPH_DEPTH);
+    if (++w->messages > MAX_MESSAGES)
+        return steno_fail(w->err, STENO_ERR_LIMIT, "more than %zu messages in the file",
+                          MAX_MESSAGES);
+    if (d == &onnx__node__descriptor && ++w->nodes > MAX_FILE_NODES)
+        return steno_fail(w->err, STENO_ERR_LIMIT, "more than %u nodes in the file",
+                          MAX_FILE_NODES);
+    return STENO_OK;
+}
+
+static steno_status walk(struct walk *w, const uint8_t *p, const uint8_t *end,
+                         const ProtobufCMessageDescriptor *d, int level)
+{
+    steno_status st = count(w, d, level);
+    if (st)
+        return st;
     while (p < end) {
         const uint8_t *at = p;
         uint64_t key, n = 0;
@@ -60,16 +84,13 @@ static steno_status walk(const uint8_t *base, const uint8_t *p, const uint8_t *e
             ok = false;
         }
         if (!ok || n > (uint64_t)(end - p))
-            return steno_fail(err, STENO_ERR_FORMAT,
+            return steno_fail(w->err, STENO_ERR_FORMAT,
                               "not an ONNX model, or cut short: bad %s "
                               "field at byte %zu",
-                              d->short_name, (size_t)(at - base));
+                              d->short_name, (size_t)(at - w->base));
         sub = (key & 7) == 2 ? submessage(d, key >> 3) : NULL;
-        if (sub) {
-            steno_status st = walk(base, p, p + n, sub, level + 1, err);
-            if (st)
-                return st;
-        }
+        if (sub && (st = walk(w, p, p + n, sub, level + 1)))
+            return st;
         p += n;
     }
     return STENO_OK;
@@ -77,7 +98,8 @@ static steno_status walk(const uint8_t *base, const uint8_t *p, const uint8_t *e
 
 steno_status steno_onnx_check_wire(const uint8_t *p, size_t n, steno_err *err)
 {
-    return walk(p, p, p + n, &onnx__model__descriptor, 1, err);
+    struct walk w = {.base = p, .err = err};
+    return walk(&w, p, p + n, &onnx__model__descriptor, 1);
 }
 
 /* ---- memory of the unpacked messages ---- */

@@ -373,7 +373,7 @@ static steno_status run_reverse_sequence(struct steno_op_ctx *ctx, steno_err *er
         return st;
     x = steno_op_in(ctx, 0);
     len = steno_op_in(ctx, 1);
-    if (x->shape.rank < 2 || batch_axis + time_axis != 1 || batch_axis < 0 || time_axis < 0)
+    if (x->shape.rank < 2 || batch_axis < 0 || batch_axis > 1 || time_axis != 1 - batch_axis)
         return steno_op_fail(ctx, err, STENO_ERR_INVAL,
                              "batch and time must be the first two axes");
     if (steno_numel(len) != (size_t)x->shape.dim[batch_axis])

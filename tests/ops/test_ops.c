@@ -150,11 +150,11 @@ static void add_constant(struct mk_graph *g, const char *name, const char *dims,
 }
 
 /* One node; inputs from `first_const` on are initializers. */
-static char *write_model(const struct op_case *c, const struct tensors *in, int n_out,
-                         int first_const)
+static struct mk_graph *make_model(const struct op_case *c, const struct tensors *in, int n_out,
+                                   int first_const, Onnx__Node **node)
 {
     struct mk_graph *g = mk_new(atoi(c->opset));
-    char names_in[256] = "", names_out[256] = "", dims[128], name[16], op[64], *path;
+    char names_in[256] = "", names_out[256] = "", dims[128], name[16], op[64];
     for (int i = 0; i < in->n; i++) {
         snprintf(name, sizeof name, "x%d", i);
         strcat(names_in, i ? "," : "");
@@ -176,9 +176,17 @@ static char *write_model(const struct op_case *c, const struct tensors *in, int 
     snprintf(op, sizeof op, "%s%s%s", c->domain, *c->domain ? ":" : "", c->op);
     if (*c->domain)
         mk_import(g, c->domain, 1);
-    mk_node(g, op, names_in, names_out);
+    *node = mk_node(g, op, names_in, names_out);
     add_attributes(g, c->attrs);
-    path = mk_file(g);
+    return g;
+}
+
+static char *write_model(const struct op_case *c, const struct tensors *in, int n_out,
+                         int first_const)
+{
+    Onnx__Node *node;
+    struct mk_graph *g = make_model(c, in, n_out, first_const, &node);
+    char *path = mk_file(g);
     mk_free(g);
     return path;
 }
@@ -399,6 +407,135 @@ static void holds(void **state)
         run_once(c, 1, "scalar");
 }
 
+/* ---- twisted ---- every case with one attribute or one input that is not what it should be: refused with
+ * the operator's or the node's name, or run; never a failed check of our own (STENO_ERR_INTERNAL). */
+
+/* Twist number k of an attribute; false past the last. */
+static bool twist_attribute(Onnx__Node *n, size_t at, int k)
+{
+    static const int64_t absurd[] = {INT64_MIN, INT64_MAX, -1, 0, 7, (int64_t)1 << 31};
+    static const float odd[] = {NAN, INFINITY, -1e30f, 0};
+    static char empty[] = "", nonsense[] = "nonsense";
+    Onnx__Attribute *a = n->attribute[at];
+    if (k == 0) {
+        n->attribute[at] = n->attribute[--n->n_attribute];
+        return true;
+    }
+    if (k == 1) {
+        a->type = a->type == ONNX__ATTRIBUTE__KIND__INT ? ONNX__ATTRIBUTE__KIND__STRING
+                                                        : ONNX__ATTRIBUTE__KIND__INT;
+        return true;
+    }
+    k -= 2;
+    if (k >= 6)
+        return false;
+    if (a->type == ONNX__ATTRIBUTE__KIND__FLOAT) {
+        a->f = odd[k % 4];
+    } else if (a->type == ONNX__ATTRIBUTE__KIND__STRING) {
+        a->s.data = (uint8_t *)(k % 2 ? empty : nonsense);
+        a->s.len = strlen(k % 2 ? empty : nonsense);
+    } else if (a->type == ONNX__ATTRIBUTE__KIND__INTS && a->n_ints) {
+        a->ints[k % (int)a->n_ints] = absurd[k];
+        a->n_ints -= k == 4;
+    } else {
+        a->i = absurd[k];
+    }
+    return true;
+}
+
+/* Twist number k of an input, as it is fed; false past the last. */
+static bool twist_input(struct tensors *in, int at, int k)
+{
+    static const steno_dtype types[] = {STENO_I64, STENO_F32, STENO_BOOL, STENO_U8, STENO_F16};
+    struct steno_tensor *t = &in->t[at];
+    if (k < 5) {
+        steno_aligned_free(t->data);
+        t->dtype = types[k];
+        t->data = steno_aligned_alloc(steno_numel(t) * 8 + 8);
+        assert_non_null(t->data);
+        memset(t->data, 0, steno_numel(t) * 8 + 8);
+    } else if (k == 5) {
+        t->shape.rank = 0;
+    } else if (k == 6) {
+        t->shape.dim[t->shape.rank++] = 1;
+    } else if (k == 7) {
+        t->shape.dim[0] = 0;
+        t->shape.rank += !t->shape.rank;
+    } else if (k == 8) {
+        t->shape = (struct steno_shape){1, {(int64_t)steno_numel(t)}};
+    } else if (k == 9) {
+        in->present[at] = false;
+    } else {
+        return false;
+    }
+    return true;
+}
+
+static void open_twisted(const struct op_case *c, struct mk_graph *g, const struct tensors *in,
+                         const char *what, int at, int k)
+{
+    struct steno_network_options opt = {.opt_level = -1, .max_bytes = (size_t)64 << 20};
+    struct steno_session_options so = {.max_bytes = (size_t)64 << 20, .max_steps = 1000};
+    steno_network *net = NULL;
+    steno_session *s = NULL;
+    steno_err err = {0};
+    size_t size;
+    uint8_t *bytes = mk_bytes(g, &size);
+    steno_status st = steno_network_open_memory(&net, bytes, size, "twisted", &opt, &err);
+    if (!st)
+        st = steno_session_open(&s, net, &so, &err);
+    for (int i = 0; i < in->n && !st; i++) {
+        char name[16];
+        int to;
+        snprintf(name, sizeof name, "x%d", i);
+        to = steno_network_find_input(net, name);
+        if (to >= 0)
+            st = steno_session_set(s, to, &in->t[i], &err);
+    }
+    if (!st)
+        st = steno_session_run(s, &err);
+    if (st && (st == STENO_ERR_INTERNAL || (!strstr(err.msg, c->op) && !strstr(err.msg, "node '") &&
+                                            !strstr(err.msg, "input 'x"))))
+        fail_msg("%s, %s %d, twist %d: status %d: %s", c->name, what, at, k, st, err.msg);
+    steno_session_close(s);
+    steno_network_close(net);
+    free(bytes);
+}
+
+/* False: there is no such attribute, input or twist of it. */
+static bool try_twist(const struct op_case *c, bool attribute, int at, int k, int first_const)
+{
+    struct tensors in, want;
+    Onnx__Node *node;
+    struct mk_graph *g;
+    bool done;
+    read_tensors(c->in, &in);
+    read_tensors(c->out, &want);
+    done = attribute || (at < in.n && in.present[at] && twist_input(&in, at, k));
+    g = make_model(c, &in, want.n, first_const, &node);
+    if (attribute)
+        done = (size_t)at < node->n_attribute && twist_attribute(node, (size_t)at, k);
+    if (done)
+        open_twisted(c, g, &in, attribute ? "attribute" : "input", at, k);
+    mk_free(g);
+    free_tensors(&in);
+    free_tensors(&want);
+    return done;
+}
+
+static void twisted(void **state)
+{
+    const struct op_case *all = *state;
+    for (const struct op_case *c = all; c->name; c++)
+        for (int attribute = 0; attribute < 2; attribute++)
+            for (int at = 0; at < MAX_TENSORS; at++) {
+                int k = 0;
+                while (try_twist(c, attribute, at, k, MAX_TENSORS) &&
+                       try_twist(c, attribute, at, k, 0))
+                    k++;
+            }
+}
+
 /* ---- the list of tests ---- */
 
 static char *field(char **p)
@@ -415,8 +552,8 @@ int main(void)
 {
     size_t n_hostile = sizeof hostile / sizeof hostile[0], n = 0, cap = 1024, bytes;
     char *text = steno_test_slurp("tests/ops/cases.txt", &bytes), *save = NULL, *copy;
-    struct op_case *cases = calloc(cap, sizeof *cases);
-    struct CMUnitTest *tests = calloc(cap + n_hostile, sizeof *tests);
+    struct op_case *cases = calloc(cap + 1, sizeof *cases);
+    struct CMUnitTest *tests = calloc(cap + n_hostile + 1, sizeof *tests);
     int failed;
     if (!text || !cases || !tests || !(copy = calloc(1, bytes + 1))) {
         fprintf(stderr,
@@ -441,6 +578,8 @@ int main(void)
         memcpy(&state, &(const struct op_case *){&hostile[i]}, sizeof state);
         tests[n++] = (struct CMUnitTest){hostile[i].name, holds, NULL, NULL, state};
     }
+    tests[n++] = (struct CMUnitTest){"attributes_and_inputs_that_are_not_what_they_should_be", twisted,
+                                     NULL, NULL, cases};
     failed = _cmocka_run_group_tests("ops", tests, n, NULL, NULL);
     free(copy);
     free(text);

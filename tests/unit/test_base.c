@@ -51,6 +51,20 @@ static void long_messages_are_cut_and_terminated(void **state)
     assert_int_equal(strlen(err.msg), sizeof err.msg - 1);
 }
 
+/* Where and why stay when the way between them is too long. */
+static void long_ways_keep_place_and_reason(void **state)
+{
+    steno_err err;
+    (void)state;
+    assert_int_equal(steno_fail(&err, STENO_ERR_LIMIT, "the reason"), STENO_ERR_LIMIT);
+    for (int i = 0; i < 200; i++)
+        assert_int_equal(steno_fail_in(&err, STENO_ERR_LIMIT, "in function %d", i), STENO_ERR_LIMIT);
+    assert_int_equal(steno_fail_in(&err, STENO_ERR_LIMIT, "a.onnx"), STENO_ERR_LIMIT);
+    assert_memory_equal(err.msg, "a.onnx: ...", 11);
+    assert_non_null(strstr(err.msg, "in function 0: the reason"));
+    assert_int_equal(strlen(err.msg), sizeof err.msg - 1);
+}
+
 static void size_arithmetic_reports_overflow(void **state)
 {
     size_t r = 7;
@@ -188,6 +202,7 @@ int main(void)
         cmocka_unit_test(every_status_has_a_row),
         cmocka_unit_test(fail_fills_the_message_and_returns_the_code),
         cmocka_unit_test(long_messages_are_cut_and_terminated),
+        cmocka_unit_test(long_ways_keep_place_and_reason),
         cmocka_unit_test(size_arithmetic_reports_overflow),
         cmocka_unit_test(arena_blocks_are_aligned_zeroed_and_apart),
         cmocka_unit_test(large_pages_are_aligned_zeroed_and_whole),

@@ -392,6 +392,56 @@ static void a_function_that_calls_itself_is_refused(void **state)
     refused(m, STENO_ERR_LIMIT, "Self");
 }
 
+/* Each calls the other; a function calls itself in the branch of an If; 30 functions call the one before
+ * twice, which would be 2^30 nodes. */
+static void functions_without_end_are_refused(void **state)
+{
+    struct mk_graph *m = mk_new(17), *f, *body;
+    char name[2][16];
+    (void)state;
+    mk_import(m, "my", 1);
+    for (int i = 0; i < 2; i++) {
+        f = mk_function(m, "my", i ? "B" : "A", "a", "b");
+        mk_import(f, "my", 1);
+        mk_node(f, i ? "my:A" : "my:B", "a", "b");
+    }
+    mk_input(m, "x", STENO_F32, "2");
+    mk_node(m, "my:A", "x", "y");
+    mk_output(m, "y", STENO_F32, "2");
+    refused(m, STENO_ERR_LIMIT, "nest more than");
+    m = mk_new(17);
+    mk_import(m, "my", 1);
+    f = mk_function(m, "my", "A", "a,c", "b");
+    mk_import(f, "my", 1);
+    mk_import(f, "", 17);
+    body = mk_body(f);
+    mk_node(body, "my:A", "a,c", "z");
+    mk_output(body, "z", STENO_F32, "2");
+    mk_node(f, "If", "c", "b");
+    mk_attr_graph(f, "then_branch", body);
+    mk_attr_graph(f, "else_branch", body);
+    mk_input(m, "x", STENO_F32, "2");
+    mk_input(m, "c", STENO_BOOL, "");
+    mk_node(m, "my:A", "x,c", "y");
+    mk_output(m, "y", STENO_F32, "2");
+    refused(m, STENO_ERR_LIMIT, "deep"); /* the reason, though the way there is long */
+    m = mk_new(17);
+    mk_import(m, "my", 1);
+    for (int i = 0; i < 30; i++) {
+        snprintf(name[0], sizeof name[0], "F%d", i);
+        snprintf(name[1], sizeof name[1], "my:F%d", i - 1);
+        f = mk_function(m, "my", name[0], "a", "b");
+        mk_import(f, "my", 1);
+        mk_import(f, "", 17);
+        mk_node(f, i ? name[1] : "Relu", "a", "t");
+        mk_node(f, i ? name[1] : "Relu", "t", "b");
+    }
+    mk_input(m, "x", STENO_F32, "2");
+    mk_node(m, "my:F29", "x", "y");
+    mk_output(m, "y", STENO_F32, "2");
+    refused(m, STENO_ERR_LIMIT, "1000000 nodes");
+}
+
 static void a_function_that_never_writes_its_output_is_refused(void **state)
 {
     struct mk_graph *m = mk_new(17), *f;
@@ -628,6 +678,7 @@ int main(void)
         cmocka_unit_test(functions_are_inlined),
         cmocka_unit_test(function_attributes_come_from_the_call_or_the_default),
         cmocka_unit_test(a_function_that_calls_itself_is_refused),
+        cmocka_unit_test(functions_without_end_are_refused),
         cmocka_unit_test(a_function_that_never_writes_its_output_is_refused),
         cmocka_unit_test(functions_that_double_30_times_hit_the_node_limit),
         cmocka_unit_test(external_data_is_read_at_its_offset),

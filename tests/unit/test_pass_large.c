@@ -123,11 +123,36 @@ static void too_many_nodes_are_refused(void **state)
     free(m.p);
 }
 
+/* They would be 3.4 GB when unpacked: the walk over the bytes says no. */
+static void ten_million_nodes_are_refused_before_they_are_unpacked(void **state)
+{
+    struct bytes one = {0}, graph = {0}, model = {0};
+    steno_network *n = NULL;
+    steno_err err = {0};
+    (void)state;
+    node(&one, "Relu", "x", "q");
+    graph.n = one.n * 10000000;
+    graph.p = malloc(graph.n);
+    assert_non_null(graph.p);
+    for (size_t i = 0; i < graph.n; i += one.n)
+        memcpy(graph.p + i, one.p, one.n);
+    varint(&model, 1 << 3);
+    varint(&model, 8);
+    field(&model, 7, graph.p, graph.n);
+    free(graph.p);
+    free(one.p);
+    assert_int_equal(steno_network_open_memory(&n, model.p, model.n, "ten.onnx", NULL, &err),
+                     STENO_ERR_LIMIT);
+    assert_string_equal(err.msg, "ten.onnx: more than 2000000 nodes in the file");
+    free(model.p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_long_chain_is_linear_work),
         cmocka_unit_test(too_many_nodes_are_refused),
+        cmocka_unit_test(ten_million_nodes_are_refused_before_they_are_unpacked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -467,12 +467,98 @@ static bool masked(struct maker *m)
     return true;
 }
 
+/* Two heads over [b, t, c], as exporters write them; with or without a mask that is added, what skips
+ * it, or a norm ahead. */
+static bool attention(struct maker *m)
+{
+    struct value x = *any(m);
+    int id = m->next, c, t;
+    bool mask = draw(m, 2), skip = draw(m, 2), ahead = draw(m, 2) && m->opset >= 17;
+    if (x.rank != 3 || x.dim[2] % 2 || x.dim[2] > 16 || x.dim[2] < 2 || x.dim[1] > 16)
+        return false;
+    c = (int)x.dim[2];
+    t = (int)x.dim[1];
+    say(m, "g%d : %d; h%d = [0,0,2,%d]; z%d = [0,0,%d];\n", id, c, id, c / 2, id, c);
+    if (ahead)
+        say(m, "LayerNormalization v%d,g%d x%d;\n", x.id, id, id);
+    else
+        say(m, "Tanh v%d x%d;\n", x.id, id);
+    for (int i = 0; i < 3; i++)
+        say(m, "w%d_%d : %d,%d; MatMul x%d,w%d_%d a%d_%d; Reshape a%d_%d,h%d s%d_%d;"
+               "Transpose s%d_%d t%d_%d perm=[0,2,%s];\n",
+            id, i, c, c, id, id, i, id, i, id, i, id, id, i, id, i, id, i, i == 1 ? "3,1" : "1,3");
+    say(m, "MatMul t%d_0,t%d_1 p%d; Mul p%d,half q%d; k%d : %d,%d; %s q%d%s%d u%d;"
+           "Softmax u%d f%d axis=3; MatMul f%d,t%d_2 j%d; Transpose j%d l%d perm=[0,2,1,3];"
+           "Reshape l%d,z%d o%d; %s o%d%s%d v%d;\n",
+        id, id, id, id, id, id, t, t, mask ? "Add" : "Max", id, mask ? ",k" : ",q", id, id, id, id,
+        id, id, id, id, id, id, id, id, skip ? "Add" : "Max", id, skip ? ",v" : ",o",
+        skip ? x.id : id, id);
+    add(m, &x);
+    return true;
+}
+
+/* Products in 8 bits of what the graph is given: of a value from within, the last bit would now and
+ * then round another way. Weights as a QuantizeLinear graph has them, or as DynamicQuantizeLinear. */
+static bool rounded(struct maker *m)
+{
+    struct value y = {0, 3, {PC_N, 3, 5}};
+    int id = m->next;
+    say(m, "w%d : 8,5; n%d = 127; Mul w%d,n%d f%d; Cast f%d i%d to=3; s%d : 5; Abs s%d p%d;\n", id,
+        id, id, id, id, id, id, id, id, id);
+    if (draw(m, 2))
+        say(m, "DynamicQuantizeLinear x q%d,qs%d,qz%d; MatMulInteger q%d,i%d,qz%d a%d;"
+               "Cast a%d c%d to=1; Mul qs%d,p%d r%d; Mul c%d,r%d v%d;\n",
+            id, id, id, id, id, id, id, id, id, id, id, id, id, id, id);
+    else
+        say(m, "xs%d = 0.0123; m%d = 101; Cast m%d z%d to=2; QuantizeLinear x,xs%d,z%d q%d;"
+               "DequantizeLinear q%d,xs%d,z%d d%d; DequantizeLinear i%d,p%d e%d axis=1;"
+               "MatMul d%d,e%d v%d;\n",
+            id, id, id, id, id, id, id, id, id, id, id, id, id, id, id, id, id);
+    add(m, &y);
+    return true;
+}
+
+/* Zipformer's activations, and its way around a layer. */
+static bool zipformer(struct maker *m)
+{
+    struct value x = *any(m);
+    int id = m->next;
+    bool four = draw(m, 2);
+    if (x.rank < 1)
+        return false;
+    if (draw(m, 2))
+        say(m, "k%d : %d; Tanh v%d t%d; Sub v%d,t%d h%d; Mul h%d,k%d i%d; Add t%d,i%d v%d;\n", id,
+            (int)x.dim[x.rank - 1], x.id, id, x.id, id, id, id, id, id, id, id, id);
+    else
+        say(m, "s%d = %s; o%d = %s; t%d = 0.08; k%d : %d; Add v%d,k%d x%d; Sub x%d,s%d z%d;"
+               "Abs z%d a%d; Neg a%d n%d; Exp n%d e%d; Add one,e%d f%d; Log f%d l%d; Max zero,z%d p%d;"
+               "Add p%d,l%d w%d; Mul x%d,t%d m%d; Sub w%d,m%d u%d; Sub u%d,o%d v%d;\n",
+            id, four ? "4.0" : "1.0", id, four ? "0.035" : "0.313261687", id, id,
+            (int)x.dim[x.rank - 1], x.id, id, id, id, id, id, id, id, id, id, id, id, id, id, id, id,
+            id, id, id, id, id, id, id, id, id, id, id, id, id, id);
+    add(m, &x);
+    return true;
+}
+
+static bool einsum(struct maker *m)
+{
+    struct value x = *any(m), y = x;
+    int id = m->next;
+    if (x.rank != 3 || x.dim[1] > 16 || m->opset < 12)
+        return false;
+    say(m, "Einsum v%d,v%d v%d equation='bij,bkj->bik';\n", x.id, x.id, id);
+    y.dim[2] = x.dim[1];
+    add(m, &y);
+    return true;
+}
+
 static void make(struct maker *m, uint64_t seed)
 {
     static bool (*const steps[])(struct maker *) = {
         unary,         unchanged, with_number, with_row, together,   product, gemm,
         against_itself, turn,      view,        halves,   activation, norm,    soft,
-        reduce,        convolution, pick,       joined,   masked,     view_by_shape};
+        reduce,        convolution, pick,       joined,   masked,     view_by_shape,
+        attention,     rounded,   zipformer,   einsum};
     int want;
     memset(m, 0, sizeof *m);
     m->state = seed * 0x9e3779b97f4a7c15u + 1;
@@ -509,6 +595,8 @@ static void some_passes(struct maker *m, char *list, size_t size)
     }
 }
 
+static int fired[64]; /* by row of the table: rewrites in all graphs, with all passes */
+
 static void try_seed(uint64_t seed)
 {
     static struct maker m;
@@ -535,6 +623,8 @@ static void try_seed(uint64_t seed)
         snprintf(context, sizeof context, "seed %" PRIu64 ", opset %d, level %d, without %s\n%s",
                  seed, m.opset, level, disabled, m.text);
         n = pc_open(file, size, level, disabled, NULL);
+        for (int k = 0; !i && steno_passes[k].name; k++)
+            fired[k] += steno_network_passes(n)->changed[k];
         pc_same(plain, n, 1e-4f);
         steno_network_close(n);
     }
@@ -545,6 +635,11 @@ static void try_seed(uint64_t seed)
 
 static void any_passes_keep_what_a_graph_computes(void **state)
 {
+    static const char *const meant[] = {
+        "fold",   "identity", "again",  "shape",   "reshape",   "transpose", "reduce", "einsum",
+        "cse",    "pad",      "affine", "swish",   "bypass",    "glu",       "gelu",   "layernorm",
+        "int8",   "qdq",      "concat", "convact", "attention", "linear",    "matmul", "rmsnorm",
+        "swoosh", "late",     "layers", "logsoftmax"};
     const char *range = getenv("STENO_PASS_SEEDS");
     uint64_t from = 1, n = 400;
     (void)state;
@@ -552,6 +647,13 @@ static void any_passes_keep_what_a_graph_computes(void **state)
         fail_msg("STENO_PASS_SEEDS is FROM:COUNT, not '%s'", range);
     for (uint64_t seed = from; seed < from + n; seed++)
         try_seed(seed);
+    for (size_t i = 0; !range && i < sizeof meant / sizeof *meant; i++) {
+        int hits = 0;
+        for (int k = 0; steno_passes[k].name; k++)
+            hits += strcmp(steno_passes[k].name, meant[i]) ? 0 : fired[k];
+        if (!hits)
+            fail_msg("no graph of seeds 1 to 400 has anything for pass %s", meant[i]);
+    }
 }
 
 int main(void)
