@@ -43,7 +43,7 @@ struct found {
     struct side q, k, v, p, q_pos;
     steno_vid mask, out;
     steno_vid where; /* bool: what a Where beside `fill` lets through, or hides; or STENO_NONE */
-    bool where_hides;
+    bool where_hides, negated; /* negated: the mask is taken off the scores */
     double fill;
     bool positions, by_key, apart_out; /* by_key: the product with positions is not shifted */
     double scale;
@@ -204,6 +204,22 @@ static bool match_positions(struct steno_graph *g, struct found *f, steno_vid v)
     return true;
 }
 
+/* Keras scales the queries: that goes to *scale, too. */
+static steno_vid unscaled_factor(struct steno_graph *g, struct found *f, steno_vid v)
+{
+    for (;;) {
+        struct steno_node *n = steno_pass_producer(g, v);
+        double c;
+        if (!(steno_pass_is(n, "Mul") || steno_pass_is(n, "Div")) || g->values[v].uses != 1 ||
+            g->values[v].is_output || !steno_pass_scalar(g, n->in[1], &c) ||
+            g->values[n->in[0]].shape.rank != 4 || g->values[n->in[1]].shape.rank > 4 || f->n_gone > 8)
+            return v;
+        f->scale = is(n, "Mul") ? f->scale * c : f->scale / c;
+        take(f, n);
+        v = n->in[0];
+    }
+}
+
 /* Scores: a product, or one plus the shifted product with positions. */
 static bool match_scores(struct steno_graph *g, struct found *f, steno_vid v)
 {
@@ -213,7 +229,7 @@ static bool match_scores(struct steno_graph *g, struct found *f, steno_vid v)
     bool ok = false;
     if (is(n, "MatMul")) {
         take(f, n);
-        ok = factor(g, n->in[0], true, &f->q) && turned(g, n->in[1], &f->k);
+        ok = factor(g, unscaled_factor(g, f, n->in[0]), true, &f->q) && turned(g, n->in[1], &f->k);
     } else if (is(n, "Add")) {
         take(f, n);
         for (int k = 0; k < 2 && !ok; k++) {
@@ -300,7 +316,13 @@ static bool match_weights(struct steno_graph *g, struct found *f, steno_vid v)
             take(f, add);
             return narrow(g, f, f->mask);
         }
-    return false;
+    add = steno_pass_only_use(g, n->in[0], "Sub");
+    if (!add || g->values[add->in[1]].dtype != STENO_F32 || !match_scores(g, f, add->in[0]))
+        return false;
+    f->mask = add->in[1];
+    f->negated = true;
+    take(f, add);
+    return narrow(g, f, f->mask);
 }
 
 static void match_output(struct steno_graph *g, struct found *f)
@@ -399,6 +421,22 @@ static steno_status added_mask(struct steno_graph *g, struct found *f, const cha
     return STENO_OK;
 }
 
+static steno_status negate(struct steno_graph *g, struct found *f, const char *name, steno_err *err)
+{
+    struct steno_node *n;
+    steno_vid out;
+    steno_status st = steno_graph_add_value(g, name, &out, err);
+    if (st)
+        return st;
+    n = steno_pass_add_node(g, "", "Neg", 13, name, 1, 1, 0, err);
+    if (!n)
+        return STENO_ERR_NOMEM;
+    n->in[0] = f->mask;
+    n->out[0] = f->mask = out;
+    g->values[out].dtype = STENO_F32;
+    return STENO_OK;
+}
+
 static steno_status build(struct steno_graph *g, struct found *f, const char *name, steno_err *err)
 {
     static const char *const attrs[] = {"heads", "size", "v_size", "q_at",  "k_at",
@@ -423,6 +461,8 @@ static steno_status build(struct steno_graph *g, struct found *f, const char *na
     for (int i = 0; i < f->n_gone; i++)
         f->gone[i]->dead = true;
     if (f->where != STENO_NONE && (st = added_mask(g, f, name, err)))
+        return st;
+    if (f->negated && (st = negate(g, f, name, err)))
         return st;
     values[8] = f->mask != STENO_NONE && g->values[f->mask].dtype == STENO_BOOL;
     y = steno_pass_add_node(g, "ai.steno", "Attention", 1, name, 7, 1, 10 + f->by_key, err);

@@ -1,4 +1,5 @@
 /* Before: f = Reshape(x, [-1, K]), p = Gemm(f, W [, b]), y = Reshape(p, [d0, d1, ..., N])
+ *         or p = MatMul(f, W)
  * After:  y = Add(MatMul(x, W), b)
  * The Conv1D of GPT-2 and Keras' Dense: rows are put in one axis for Gemm and put back afterwards. W
  * and b are constant, alpha and beta 1; the leading axes of x and y are the same. Where x has K spread
@@ -49,7 +50,7 @@ static bool match(struct steno_graph *g, const struct steno_pass_env *env, struc
     struct steno_node *before, *after;
     const struct steno_shape *x, *y;
     int64_t k;
-    if (!steno_pass_is(n, "Gemm") || !plain(g, n, &k))
+    if ((!steno_pass_is(n, "Gemm") && !steno_pass_is(n, "MatMul")) || !plain(g, n, &k))
         return false;
     before = steno_pass_producer(g, n->in[0]);
     after = steno_pass_only_reader(g, n->out[0]);

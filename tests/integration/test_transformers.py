@@ -105,6 +105,43 @@ def bert():
     return g.model([(n, i8, ["b", "s"]) for n in ("ids", "kinds", "mask")], {"last_hidden_state": x})
 
 
+def keras():
+    """BERT as TensorFlow's converters write a Keras model: rows flat for each product, the bias after they have
+    their axes again, queries scaled, a mask that is subtracted, norms as x * (r gamma) + (beta - mean * (r gamma))."""
+    g = Graph(4)
+
+    def dense(x, rows, cols):
+        flat = g.op("MatMul", g.op("Reshape", x, g.ints(-1, rows)), g.random(rows, cols))
+        y = g.op("Reshape", flat, g.op("Concat", g.dim(x, 0), g.dim(x, 1), g.ints(cols), axis=0))
+        return g.op("Add", y, g.random(cols))
+
+    def norm(x):
+        mean = g.op("ReduceMean", x, axes=[-1])
+        d = g.op("Sub", x, mean)
+        v = g.op("ReduceMean", g.op("Mul", d, d), axes=[-1])
+        r = g.op("Reciprocal", g.op("Sqrt", g.op("Add", v, g.number(1e-12))))
+        r = g.op("Mul", r, g.random(HIDDEN))
+        return g.op("Add", g.op("Mul", x, r), g.op("Sub", g.random(HIDDEN), g.op("Mul", mean, r)))
+
+    def gelu(x):
+        e = g.op("Add", g.number(1), g.op("Erf", g.op("Mul", x, g.number(0.5**0.5))))
+        return g.op("Mul", x, g.op("Mul", e, g.number(0.5)))
+
+    places = g.op("Slice", g.random(PLACES, HIDDEN), g.ints(0), g.dim("ids", 1), g.ints(0))
+    x = g.op("Add", g.op("Gather", g.random(WORDS, HIDDEN), "ids"), g.op("Unsqueeze", places, g.ints(0)))
+    x = norm(g.op("Add", x, g.op("Gather", g.random(2, HIDDEN), "kinds")))
+    seen = g.op("Cast", g.op("Unsqueeze", "mask", g.ints(1, 2)), to=1)
+    hidden = g.op("Mul", g.op("Sub", g.number(1), seen), g.number(10000))
+    for _ in range(LAYERS):
+        q, k, v = (g.heads(dense(x, HIDDEN, HIDDEN), p) for p in ([0, 2, 1, 3], [0, 2, 3, 1], [0, 2, 1, 3]))
+        s = g.op("MatMul", g.op("Mul", q, g.number((HIDDEN / HEADS) ** -0.5)), k)
+        y = g.joined(g.op("MatMul", g.op("Softmax", g.op("Sub", s, hidden), axis=-1), v))
+        x = norm(g.op("Add", dense(y, HIDDEN, HIDDEN), x))
+        x = norm(g.op("Add", dense(gelu(dense(x, HIDDEN, 4 * HIDDEN)), 4 * HIDDEN, HIDDEN), x))
+    i8 = TensorProto.INT64
+    return g.model([(n, i8, ["b", "s"]) for n in ("ids", "kinds", "mask")], {"last_hidden_state": x})
+
+
 def gpt2(past):
     g = Graph(2)
 
@@ -216,6 +253,7 @@ def check(model, most, wanted=(), words=WORDS, nodes=None):
 def main():
     cases = {
         "bert": lambda: check(bert(), 30, ["LayerNormalization"]),
+        "bert by Keras": lambda: check(keras(), 30, ["Attention", "TransformerEncoderLayer"], nodes=12),
         "gpt2": lambda: check(gpt2(False), 120, ["LayerNormalization", "Gelu"]),
         "gpt2 with past": lambda: check(gpt2(True), 130, ["LayerNormalization", "Gelu"]),
     }

@@ -108,6 +108,38 @@ static void flattened_heads_are_joined(void **state)
     pc_check(m, "flat", true, 4, 1e-5f);
 }
 
+/* Keras scales the queries and takes the mask off the scores. */
+static void attention_by_keras(void **state)
+{
+    static const struct {
+        const char *scores;
+        bool hits;
+    } cases[] = {
+        {"Cast hidden m to=1; Mul q,half qs; MatMul qs,k sk; Sub sk,m z", true},
+        {"Cast hidden m to=1; Mul q,half qs; Mul qs,half qt; MatMul qt,k sk; Sub sk,m z", true},
+        {"Cast hidden m to=1; Mul q,half qs; MatMul qs,k sk; Sub m,sk z", false},
+        {"Cast hidden m to=1; f : 4; Mul q,f qs; MatMul qs,k sk; Sub sk,m z", true}, /* as a factor */
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct mk_graph *m = start();
+        attention(m, cases[i].scores);
+        pc.context = cases[i].scores;
+        pc_check(m, "attention", cases[i].hits, -1, 1e-5f);
+        pc.context = NULL;
+    }
+}
+
+static void rows_flat_for_a_plain_product(void **state)
+{
+    struct mk_graph *m = start();
+    (void)state;
+    pc_graph(m, "f = [-1,12]; w : 12,8; b : 8; Reshape x,f xf; MatMul xf,w g; Shape x s; ax = [0];"
+                "Gather s,zero d0; Gather s,one d1; Unsqueeze d0,ax u0; Unsqueeze d1,ax u1; n = [8];"
+                "Concat u0,u1,n target axis=0; Reshape g,target r; Add r,b y; -> y");
+    pc_check(m, "flat", true, 1, 1e-5f);
+}
+
 /* (past + new) - past is new: a Reshape to it keeps the shape, and a second way to the same sum goes. */
 static void lengths_are_computed_with_symbols(void **state)
 {
@@ -135,6 +167,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(attention_under_a_where),
+        cmocka_unit_test(attention_by_keras),
+        cmocka_unit_test(rows_flat_for_a_plain_product),
         cmocka_unit_test(parts_of_a_split_are_read_in_place),
         cmocka_unit_test(products_of_flattened_rows),
         cmocka_unit_test(flattened_heads_are_joined),
