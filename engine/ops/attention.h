@@ -75,6 +75,8 @@ struct steno_attn_tiles {
     const steno_kernels *k;
     size_t bytes; /* of one part's scratch */
     size_t tile;  /* rows at a time */
+    size_t block; /* keys at a time */
+    bool skips;   /* blocks that a mask hides */
     size_t score_ld, pos_ld;
     size_t work_bytes;
     size_t at_q, at_s, at_p, at_o, at_mask, at_row, at_k, at_v, at_pos, at_work;

@@ -6,7 +6,9 @@
  * (kernels.h: softmax_step_f32), a product with the block of V that is added to the rows so far.
  * Where there is more than one tile of rows, K, V and P are packed once for the head, in blocks, so
  * that a block is a product's packed factor; with one tile they are read as they lie, and with few
- * rows (a decoder's step) keys are taken one by one.
+ * rows (a decoder's step) keys are taken one by one. A mask that differs by row (a window: Longformer,
+ * Beltagy et al. 2020; a chunk's context) makes blocks smaller, and one that no row of the tile sees is
+ * left out.
  *
  * Positions: score (i, j) needs (q_i + p_bias) p_c with c = rows - 1 - i + j, as long as rows + keys
  * <= p_len + 1 (there the shift does not wrap). A tile from row i0 and a block from key j0 need the
@@ -21,6 +23,7 @@
 
 #define TILE 64
 #define BLOCK 512
+#define NARROW 128 /* keys of a block where a mask by rows may hide whole blocks */
 #define FEW 4
 
 static size_t aligned(size_t n)
@@ -94,11 +97,11 @@ static size_t packed_floats(const steno_kernels *k, size_t rows, size_t cols)
 /* Floats of one packed block of K, V or positions. */
 static size_t k_block(const struct steno_attn_tiles *t)
 {
-    return packed_floats(t->k, t->a->size, BLOCK);
+    return packed_floats(t->k, t->a->size, t->block);
 }
 static size_t v_block(const struct steno_attn_tiles *t)
 {
-    return packed_floats(t->k, BLOCK, t->a->v_size);
+    return packed_floats(t->k, t->block, t->a->v_size);
 }
 static size_t p_block(const struct steno_attn_tiles *t)
 {
@@ -113,13 +116,17 @@ static bool many_tiles(const struct steno_attention *a)
 bool steno_attn_tiles_init(struct steno_attn_tiles *t, const struct steno_attention *a,
                            const steno_kernels *k)
 {
-    size_t block = a->keys < BLOCK ? a->keys : BLOCK, blocks = (a->keys + BLOCK - 1) / BLOCK;
+    const bool by_row = a->hidden.data && a->hidden.row && a->hidden.key == 1 && many_tiles(a);
+    const size_t most = by_row ? NARROW : BLOCK, block = a->keys < most ? a->keys : most;
+    size_t blocks = (a->keys + most - 1) / most;
     size_t width = a->p.data && wraps(a) ? a->p_len : block + TILE, first, count = 0, work;
     int64_t origin;
     bool ok;
     memset(t, 0, sizeof *t);
     t->a = a;
     t->k = k;
+    t->block = most;
+    t->skips = by_row;
     t->tile = a->rows < TILE ? a->rows : TILE;
     t->score_ld = block;
     t->pos_ld = a->p.data && !wraps(a) && many_tiles(a) ? (width + TILE - 1) / TILE * TILE : width;
@@ -173,8 +180,8 @@ static void pack_head(struct head *d)
     const steno_kernels *k = d->t->k;
     float *rows = at(d, d->t->at_q); /* not in use yet */
     size_t blocks, n;
-    for (size_t j = 0, i = 0; j < a->keys; j += BLOCK, i++) {
-        n = a->keys - j < BLOCK ? a->keys - j : BLOCK;
+    for (size_t j = 0, i = 0; j < a->keys; j += d->t->block, i++) {
+        n = a->keys - j < d->t->block ? a->keys - j : d->t->block;
         k->gemm_f32_pack(at(d, d->t->at_k) + i * k_block(d->t), d->k + j * a->k.row, a->k.row, true,
                          a->size, n);
         k->gemm_f32_pack(at(d, d->t->at_v) + i * v_block(d->t), d->v + j * a->v.row, a->v.row,
@@ -223,7 +230,7 @@ static void key_scores(const struct head *d, size_t i0, size_t m, size_t j0, siz
     const float *q = biased(d, a->q_bias, i0, m, at(d, t->at_q), &ld);
     float *s = at(d, t->at_s);
     if (many_tiles(a))
-        t->k->gemm_f32_packed(m, n, a->size, q, ld, at(d, t->at_k) + j0 / BLOCK * k_block(t), s,
+        t->k->gemm_f32_packed(m, n, a->size, q, ld, at(d, t->at_k) + j0 / t->block * k_block(t), s,
                               t->score_ld, NULL);
     else if (m <= FEW)
         for (size_t i = 0; i < m; i++)
@@ -364,7 +371,7 @@ static void add_values(const struct head *d, size_t i0, size_t m, size_t j0, siz
     }
     if (many_tiles(a))
         t->k->gemm_f32_packed(m, a->v_size, n, s, t->score_ld,
-                              at(d, t->at_v) + j0 / BLOCK * v_block(t), o, ld, NULL);
+                              at(d, t->at_v) + j0 / t->block * v_block(t), o, ld, NULL);
     else
         t->k->gemm_f32(m, a->v_size, n, s, t->score_ld, false, d->v + j0 * a->v.row, a->v.row,
                        false, o, ld, NULL, at(d, t->at_work));
@@ -375,6 +382,17 @@ static void add_values(const struct head *d, size_t i0, size_t m, size_t j0, siz
     }
 }
 
+/* Some row of the tile sees some key of the block. */
+static bool sees(const struct head *d, size_t i0, size_t m, size_t j0, size_t n)
+{
+    const struct steno_attn_hidden *h = &d->a->hidden;
+    const uint8_t *row = h->data + d->b * h->batch + d->h * h->head + i0 * h->row + j0;
+    for (size_t i = 0; i < m; i++, row += h->row)
+        if (memchr(row, 0, n))
+            return true;
+    return false;
+}
+
 static void one_tile(const struct head *d, size_t i0, size_t m)
 {
     const struct steno_attention *a = d->a;
@@ -383,8 +401,15 @@ static void one_tile(const struct head *d, size_t i0, size_t m)
         max[i] = -INFINITY;
         sum[i] = 0;
     }
-    for (size_t j0 = 0; j0 < a->keys; j0 += BLOCK) {
-        size_t n = a->keys - j0 < BLOCK ? a->keys - j0 : BLOCK;
+    for (size_t j0 = 0; j0 < a->keys; j0 += d->t->block) {
+        size_t n = a->keys - j0 < d->t->block ? a->keys - j0 : d->t->block;
+        if (d->t->skips && !sees(d, i0, m, j0, n)) {
+            for (size_t i = 0; !j0 && i < m; i++) /* others are added to the first block's result */
+                memset(d->y + (i0 + i) * a->y_view.row, 0, a->v_size * sizeof *d->y);
+            if (d->p && wraps(a))
+                pos_scores(d, i0, m, j0, n); /* for all blocks */
+            continue;
+        }
         if (d->p)
             pos_scores(d, i0, m, j0, n);
         key_scores(d, i0, m, j0, n);

@@ -21,7 +21,7 @@
 #define V_SIZE 4
 #define FULL (HEADS * SIZE)
 
-enum mask { NO_MASK, TAIL, HOLES, ROW_GONE, CAUSAL, ADDED, ADDED_ROWS };
+enum mask { NO_MASK, TAIL, HOLES, ROW_GONE, CAUSAL, WINDOW, ADDED, ADDED_ROWS };
 enum shift { NO_SHIFT, LATEST, LEGACY, PADDED, BY_KEY, BY_KEY_CUT };
 enum miss { HIT, FILL, AXIS, READ_TWICE, SCALE_VECTOR };
 
@@ -182,7 +182,7 @@ static struct mk_graph *attention(enum shift shift, enum mask mask, bool join, e
         mk_input(m, "mask", STENO_F32, "1,2,t,s");
     else if (mask != NO_MASK)
         mk_input(m, shift == BY_KEY_CUT ? "all" : "mask", STENO_BOOL,
-                 mask == CAUSAL ? "1,1,t,s" : "b,1,1,s");
+                 mask == CAUSAL || mask == WINDOW ? "1,1,t,s" : "b,1,1,s");
     s = add_scores(m, shift);
     if (miss == SCALE_VECTOR)
         mk_f32(m, "scale", "2,1,1", scales, 2);
@@ -233,6 +233,11 @@ static void fill_mask(uint8_t *m, enum mask mask, const struct shape *s)
     if (mask == CAUSAL) {
         for (int64_t i = 0; i < s->rows * s->keys; i++)
             m[i] = i % s->keys > i / s->keys;
+        return;
+    }
+    if (mask == WINDOW) { /* and a row that sees nothing */
+        for (int64_t i = 0; i < s->rows * s->keys; i++)
+            m[i] = i / s->keys == 3 || llabs(i % s->keys - i / s->keys - 20) > 30;
         return;
     }
     for (int64_t i = 0; i < s->batch * s->keys; i++) {
@@ -380,6 +385,16 @@ static void relative_positions_of_the_legacy_form(void **state)
     check(LEGACY, TAIL, true, shapes, sizeof shapes / sizeof shapes[0]);
 }
 
+static void a_window_of_keys(void **state)
+{
+    static const struct shape shapes[] = {
+        {1, 5, 9, 9}, {2, 130, 600, 0}, {1, 400, 400, 799}, {1, 300, 300, 300}};
+    (void)state;
+    check(NO_SHIFT, WINDOW, true, shapes, 3);
+    check(LATEST, WINDOW, true, shapes + 2, 1);
+    check(LEGACY, WINDOW, false, shapes + 3, 1);
+}
+
 static void relative_positions_behind_a_cache(void **state)
 {
     static const struct shape shapes[] = {{1, 1, 1, 1},    {1, 3, 9, 11},    {2, 24, 40, 63},
@@ -433,6 +448,7 @@ int main(void)
         cmocka_unit_test(masks_of_every_form),
         cmocka_unit_test(relative_positions_of_the_latest_form),
         cmocka_unit_test(relative_positions_of_the_legacy_form),
+        cmocka_unit_test(a_window_of_keys),
         cmocka_unit_test(relative_positions_behind_a_cache),
         cmocka_unit_test(positions_by_key),
         cmocka_unit_test(near_misses_stay),
