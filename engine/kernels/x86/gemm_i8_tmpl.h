@@ -269,7 +269,7 @@ static inline struct column column_at(const struct product *p, size_t j, size_t 
     c.j = j;
     c.m = v_tail(left < VL ? left : VL);
     c.sum = vi_load(p->b.sum + j);
-    c.zero = vi_load(p->b.zero + j);
+    c.zero = p->b.head->any_zero ? vi_load(p->b.zero + j) : vi_zero();
     c.shared = vi_mul(c.sum, vi_set1(p->a_zero));
     c.scale = g->scale ? v_load_m(g->scale + j, c.m) : v_zero();
     c.bias = g->scale && ep && ep->bias ? v_load_m(ep->bias + j, c.m) : v_zero();
@@ -342,6 +342,45 @@ static void store_tile(const struct product *p, const struct part *a, const int3
 
 /* ---- loops ---- */
 
+/* What finishing panels [j, j + panels) reads besides the sums, called closer while those are made: with
+ * few rows the weights come from memory, and so does this. */
+static inline void call_columns(const struct product *p, size_t j, size_t panels)
+{
+    for (size_t x = j * NR; x < (j + panels) * NR; x += 16) {
+        _mm_prefetch((const char *)(p->b.sum + x), _MM_HINT_T0);
+        if (p->g->scale)
+            _mm_prefetch((const char *)(p->g->scale + x), _MM_HINT_T0);
+    }
+}
+
+/* One row, all of K: panel by panel, so that the weights are read as one stream whatever K is, from the
+ * registers to C. Sums of even and odd lanes apart: enough of them to hide the latency of a product. */
+static void one_row(const struct product *p, const struct part *a, size_t j0, size_t j1)
+{
+    for (size_t j = j0; j < j1; j++) {
+        const int8_t *b = a->b + j * p->b.panel;
+        vi even[2] = {vi_zero(), vi_zero()}, odd[2] = {vi_zero(), vi_zero()};
+        size_t u = 0;
+        call_columns(p, j, 1);
+        for (; u + 2 <= a->ku; u += 2, b += 2 * LANE_ROW) {
+            const vi x = vi_set1(a->buf[u]), y = vi_set1(a->buf[u + 1]);
+            even[0] = dot(even[0], x, weights(b));
+            even[1] = dot(even[1], x, weights(b + VL * KG));
+            odd[0] = dot(odd[0], y, weights(b + LANE_ROW));
+            odd[1] = dot(odd[1], y, weights(b + LANE_ROW + VL * KG));
+        }
+        if (u < a->ku) {
+            const vi x = vi_set1(a->buf[u]);
+            even[0] = dot(even[0], x, weights(b));
+            even[1] = dot(even[1], x, weights(b + VL * KG));
+        }
+        for (size_t i = 0, at = j * NR; i < 2 && at < p->g->n; i++, at += VL) {
+            const struct column c = column_at(p, at, p->g->n - at);
+            finish(p, &c, vi_add(even[i], odd[i]), a->i0, p->b.head->any_zero ? a->a_sum[0] : 0);
+        }
+    }
+}
+
 /* Rows [r0, r0 + h) of the part times panels [j, j + step). */
 static inline void tile_at(const struct product *p, const struct part *a, size_t r0, size_t h,
                            size_t j, micro_fn *fn, size_t step, const int8_t *ahead)
@@ -359,9 +398,14 @@ static void block(const struct product *p, const struct part *a, size_t rows, si
     const size_t tiles = (rows + MR - 1) / MR;
     micro_fn *fn;
     size_t step;
+    if (rows == 1 && a->first && a->last) {
+        one_row(p, a, j0, j1);
+        return;
+    }
     if (tiles == 1) {
         for (size_t j = j0; j < j1; j += step) {
             fn = micro_of(rows, j1 - j, &step);
+            call_columns(p, j, step);
             tile_at(p, a, 0, rows, j, fn, step, a->b + j * p->b.panel);
         }
         return;

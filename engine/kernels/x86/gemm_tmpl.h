@@ -6,7 +6,7 @@
  * Register tile: MR rows x NR columns. AVX-512 has 32 registers: 14 x 2 accumulators + 2 of B + 1
  * broadcast of A; AVX2 has 16: 6 x 2 + 2 + 1. M is cut into tiles of nearly equal height rather
  * than 14, 14, ..., 2, because a low tile is short of independent sums to hide the FMA latency. For
- * the same reason tiles of 1 and 2 rows take 4 and 2 panels at a time.
+ * the same reason low tiles take several panels at a time.
  *
  * Blocks: KC rows of B x NR columns stay in L2 while MC rows of A pass, and the first two tiles
  * prefetch the next panel; those rows of A are copied to the stack with a fixed row stride first,
@@ -99,7 +99,9 @@ static inline __attribute__((always_inline)) void micro(int mr, int panels, size
     {                                                                                              \
         micro(mr, panels, kc, a, b, b_row, b_next, ahead, tile);                                   \
     }
+#if VL < 16
 MICRO(1, 4)
+#endif
 MICRO(1, 1)
 MICRO(2, 2)
 MICRO(2, 1)
@@ -125,10 +127,11 @@ static micro_fn *const micro_by_rows[MR + 1] = {
 #endif
 };
 
-/* Panels a tile of this height takes at a time. */
+/* Panels a tile of this height takes at a time. One row with wide vectors: one, so that weights that come
+ * from memory are read as one stream (as fast from the caches; K = 64 a third faster from memory). */
 static size_t panels_at_once(size_t rows)
 {
-    return rows == 1 ? 4 : rows == 2 ? 2 : 1;
+    return rows == 1 && VL < 16 ? 4 : rows == 2 ? 2 : 1;
 }
 
 struct product {
@@ -290,7 +293,10 @@ static inline void tile_at(const struct product *p, const struct part *a, size_t
 {
     alignas(64) float tile[MR * NR];
     const bool first = a->k0 == 0, last = a->k0 + a->kc == p->k;
-    micro_fn *fn = step == 4 ? micro_1x4 : step == 2 ? micro_2x2 : micro_by_rows[h];
+    micro_fn *fn = step == 2 ? micro_2x2 : micro_by_rows[h];
+#if VL < 16
+    fn = step == 4 ? micro_1x4 : fn;
+#endif
     fn(a->kc, a->buf + r0 * A_LD, a->b + j * p->b_next, p->b_row, p->b_next, ahead, tile);
     for (size_t q = 0; q < step; q++) {
         size_t col = (j + q) * NR, cols = p->n - col < NR ? p->n - col : NR;
