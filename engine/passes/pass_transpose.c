@@ -1,5 +1,6 @@
 /* Before: t = Transpose(x, p), y = Transpose(t, q)      After: y = Transpose(x, p[q[i]])
  * Before: Gemm(Transpose(a), Transpose(b), c)           After: Gemm(a, b, c; transA, transB)
+ * Before: t = Transpose(x, p), s = Shape(t)             After: s = Gather(Shape(x), p)
  * t stays when others read it. A result in order is taken away by pass identity. */
 #include "passes/passes.h"
 
@@ -53,6 +54,51 @@ static steno_status into_gemm(struct steno_graph *g, struct steno_node *n, int *
     return STENO_OK;
 }
 
+static bool whole_shape(const struct steno_node *n)
+{
+    return steno_pass_is(n, "Shape") && !steno_node_int(n, "start", 0) &&
+           steno_node_int(n, "end", INT64_MAX) == INT64_MAX;
+}
+
+static steno_status shape_of(struct steno_graph *g, int32_t at, const struct steno_node *t,
+                             int *changed, steno_err *err)
+{
+    const char *name = g->nodes[at].name;
+    const steno_vid x = t->in[0], out = g->nodes[at].out[0];
+    const int rank = g->values[x].shape.rank;
+    int64_t perm[STENO_MAX_RANK];
+    struct steno_tensor order = {STENO_I64, {.rank = 1, .dim = {rank}}, perm};
+    struct steno_node *y;
+    steno_vid shape, index;
+    steno_status st;
+    if (rank < 1)
+        return STENO_OK;
+    for (int k = 0; k < rank; k++) {
+        perm[k] = axis_of(t, k, rank);
+        if (perm[k] < 0 || perm[k] >= rank)
+            return STENO_OK;
+    }
+    st = steno_graph_add_const(g, "order", &order, false, &index, err);
+    if (!st)
+        st = steno_graph_add_value(g, "", &shape, err);
+    if (st)
+        return st;
+    g->nodes[at].dead = true;
+    y = steno_pass_add_node(g, "", "Shape", 13, name, 1, 1, 0, err);
+    if (!y)
+        return STENO_ERR_NOMEM;
+    y->in[0] = x;
+    y->out[0] = shape;
+    y = steno_pass_add_node(g, "", "Gather", 13, name, 2, 1, 0, err);
+    if (!y)
+        return STENO_ERR_NOMEM;
+    y->in[0] = shape;
+    y->in[1] = index;
+    y->out[0] = out;
+    ++*changed;
+    return STENO_OK;
+}
+
 steno_status steno_pass_transpose(struct steno_graph *g, const struct steno_pass_env *env,
                                   int *changed, steno_err *err)
 {
@@ -66,6 +112,12 @@ steno_status steno_pass_transpose(struct steno_graph *g, const struct steno_pass
         bool ok = true;
         if (!n->dead && steno_pass_is(n, "Gemm")) {
             steno_status st = into_gemm(g, n, changed, err);
+            if (st)
+                return st;
+            continue;
+        }
+        if (!n->dead && whole_shape(n) && is_transpose(steno_pass_producer(g, n->in[0]))) {
+            steno_status st = shape_of(g, i, steno_pass_producer(g, n->in[0]), changed, err);
             if (st)
                 return st;
             continue;

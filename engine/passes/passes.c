@@ -53,6 +53,7 @@ const struct steno_pass steno_passes[] = {
     {"identity", 1, 2, steno_pass_identity, "and undone each other"},
     {"convact", 3, 2, steno_pass_convact, "Conv with activation: FusedConv"},
     {"linear", 3, 2, steno_pass_linear, "MatMul by a constant with bias, activation, residual"},
+    {"turned", 3, 2, steno_pass_turned, "Transpose ahead of a product: rows of its weights instead"},
     {"dead", 1, 2, steno_pass_dead, "what the fusions left over"},
     {"late", 3, 3, steno_pass_late, "rows projected for a step's attention: weights meet its queries"},
     {"qkv", 3, 3, steno_pass_qkv, "products of one input for one attention become one"},

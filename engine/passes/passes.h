@@ -125,6 +125,6 @@ steno_pass_fn steno_pass_qdq;
 /* n widens the weights of a product that pass qdq takes: not to be folded before. */
 bool steno_pass_qdq_weights(struct steno_graph *g, const struct steno_node *n);
 /* attention and layers */
-steno_pass_fn steno_pass_qkv, steno_pass_late, steno_pass_layers;
+steno_pass_fn steno_pass_turned, steno_pass_qkv, steno_pass_late, steno_pass_layers;
 
 #endif
