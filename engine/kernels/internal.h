@@ -4,6 +4,8 @@
 
 #include "kernels/kernels.h"
 
+#include <math.h>
+
 void steno_kernels_elementwise__scalar(steno_kernels *k);
 void steno_kernels_rows__scalar(steno_kernels *k); /* reductions, norms, transpose */
 void steno_kernels_gemm__scalar(steno_kernels *k);
@@ -42,5 +44,17 @@ void steno_kernels_gemm_wf16__avx512(steno_kernels *k);
 void steno_kernels_gemm_i8__vnni(steno_kernels *k); /* after avx512 */
 void steno_kernels_gemm__bf16(steno_kernels *k);    /* after avx512 */
 #endif
+
+/* Scale, its reciprocal and zero point of u8 for numbers in [lo, hi], which holds 0. */
+static inline float quantize_range(float lo, float hi, float *by, int32_t *zero)
+{
+    float scale = (hi - lo) / 255, at;
+    if (!(scale > 0)) /* all zeros: any scale says the same */
+        scale = 1;
+    *by = 1 / scale;
+    at = -lo * *by;
+    *zero = (int32_t)rintf(at > 0 ? at < 255 ? at : 255 : 0);
+    return scale;
+}
 
 #endif

@@ -232,6 +232,12 @@ struct steno_kernels {
     void (*quantize_f32)(void *q, const float *x, size_t n, float scale, int32_t zero,
                          bool to_signed);
 
+    /* x over its own range and 0 to u8: scale = (max - min) / 255 (1 where that is 0), *zero =
+     * rint(-min / scale), q = saturate(round_half_even(x * (1 / scale)) + zero). NaN does not count
+     * for the range and gives 0. Returns the scale. n = 0: 1 and 0. All levels give the same bits.
+     * As ONNX DynamicQuantizeLinear but for the reciprocal. */
+    float (*quantize_row_f32)(uint8_t *q, const float *x, size_t n, int32_t *zero);
+
     /* ---- convolution ---- one image (batch is the caller's loop). ep: bias [c_out] with bias_rows
      * set, act, residual like y with ldr = out0*out1. conv_f32_work is for all n_parts together;
      * the parts share one work block and may run at the same time; the bits do not depend on

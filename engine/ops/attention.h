@@ -48,6 +48,7 @@ struct steno_attention {
     size_t p_len;
     bool p_by_key; /* p has a row for each key, and the product is not shifted */
     const float *q_bias, *p_bias; /* [q_heads * size] added to q for k and for p, or NULL */
+    bool narrow;                  /* factors may be rounded to bf16 where the CPU multiplies such numbers */
     float empty;                  /* result of a row that sees no key */
     float *captured;              /* [batch, q_heads, rows, keys] or NULL */
     enum steno_attn_capture capture;
@@ -73,6 +74,7 @@ const char *steno_attn_read_mask(struct steno_op_ctx *ctx, int in, struct steno_
 struct steno_attn_tiles {
     const struct steno_attention *a;
     const steno_kernels *k;
+    bool narrow;  /* products in bf16 */
     size_t bytes; /* of one part's scratch */
     size_t tile;  /* rows at a time */
     size_t block; /* keys at a time */

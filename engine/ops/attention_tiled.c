@@ -19,6 +19,8 @@
 #include "ops/attention.h"
 #include "ops/internal.h"
 
+#include "base/cpu.h"
+
 #include <math.h>
 
 #define TILE 64
@@ -89,23 +91,45 @@ static bool put(struct steno_attn_tiles *t, size_t *at, size_t n, size_t each)
     return steno_add_size(t->bytes, aligned(bytes), &t->bytes);
 }
 
-static size_t packed_floats(const steno_kernels *k, size_t rows, size_t cols)
+/* ---- packed factors, in f32 or bf16 ---- */
+
+static size_t packed_floats(const struct steno_attn_tiles *t, size_t rows, size_t cols)
 {
-    return aligned(k->gemm_f32_packed_bytes(rows, cols)) / sizeof(float);
+    return aligned(t->narrow ? t->k->gemm_bf16.packed_bytes(rows, cols)
+                             : t->k->gemm_f32_packed_bytes(rows, cols)) /
+           sizeof(float);
+}
+
+static void pack(const struct steno_attn_tiles *t, float *to, const float *b, size_t ldb, bool trans,
+                 size_t rows, size_t cols)
+{
+    if (t->narrow)
+        t->k->gemm_bf16.pack(to, b, ldb, trans, rows, cols);
+    else
+        t->k->gemm_f32_pack(to, b, ldb, trans, rows, cols);
+}
+
+static void multiply(const struct steno_attn_tiles *t, size_t m, size_t n, size_t k, const float *a,
+                     size_t lda, const float *packed, float *c, size_t ldc)
+{
+    if (t->narrow)
+        t->k->gemm_bf16.part(m, n, k, a, lda, packed, c, ldc, NULL, 0, 1);
+    else
+        t->k->gemm_f32_packed(m, n, k, a, lda, packed, c, ldc, NULL);
 }
 
 /* Floats of one packed block of K, V or positions. */
 static size_t k_block(const struct steno_attn_tiles *t)
 {
-    return packed_floats(t->k, t->a->size, t->block);
+    return packed_floats(t, t->a->size, t->block);
 }
 static size_t v_block(const struct steno_attn_tiles *t)
 {
-    return packed_floats(t->k, t->block, t->a->v_size);
+    return packed_floats(t, t->block, t->a->v_size);
 }
 static size_t p_block(const struct steno_attn_tiles *t)
 {
-    return packed_floats(t->k, t->a->size, TILE);
+    return packed_floats(t, t->a->size, TILE);
 }
 
 static bool many_tiles(const struct steno_attention *a)
@@ -127,6 +151,7 @@ bool steno_attn_tiles_init(struct steno_attn_tiles *t, const struct steno_attent
     t->k = k;
     t->block = most;
     t->skips = by_row;
+    t->narrow = a->narrow && many_tiles(a) && k->cpu & STENO_CPU_BF16;
     t->tile = a->rows < TILE ? a->rows : TILE;
     t->score_ld = block;
     t->pos_ld = a->p.data && !wraps(a) && many_tiles(a) ? (width + TILE - 1) / TILE * TILE : width;
@@ -177,15 +202,14 @@ static float *at(const struct head *d, size_t offset)
 static void pack_head(struct head *d)
 {
     const struct steno_attention *a = d->a;
-    const steno_kernels *k = d->t->k;
-    float *rows = at(d, d->t->at_q); /* not in use yet */
+    const struct steno_attn_tiles *t = d->t;
+    float *rows = at(d, t->at_q); /* not in use yet */
     size_t blocks, n;
-    for (size_t j = 0, i = 0; j < a->keys; j += d->t->block, i++) {
-        n = a->keys - j < d->t->block ? a->keys - j : d->t->block;
-        k->gemm_f32_pack(at(d, d->t->at_k) + i * k_block(d->t), d->k + j * a->k.row, a->k.row, true,
-                         a->size, n);
-        k->gemm_f32_pack(at(d, d->t->at_v) + i * v_block(d->t), d->v + j * a->v.row, a->v.row,
-                         false, n, a->v_size);
+    for (size_t j = 0, i = 0; j < a->keys; j += t->block, i++) {
+        n = a->keys - j < t->block ? a->keys - j : t->block;
+        pack(t, at(d, t->at_k) + i * k_block(t), d->k + j * a->k.row, a->k.row, true, a->size, n);
+        pack(t, at(d, t->at_v) + i * v_block(t), d->v + j * a->v.row, a->v.row, false, n,
+             a->v_size);
     }
     if (!d->p || a->p_by_key || wraps(a))
         return;
@@ -203,7 +227,7 @@ static void pack_head(struct head *d)
             from = rows;
             ld = a->size;
         }
-        k->gemm_f32_pack(at(d, d->t->at_pos) + i * p_block(d->t), from, ld, true, a->size, TILE);
+        pack(t, at(d, t->at_pos) + i * p_block(t), from, ld, true, a->size, TILE);
     }
 }
 
@@ -230,8 +254,8 @@ static void key_scores(const struct head *d, size_t i0, size_t m, size_t j0, siz
     const float *q = biased(d, a->q_bias, i0, m, at(d, t->at_q), &ld);
     float *s = at(d, t->at_s);
     if (many_tiles(a))
-        t->k->gemm_f32_packed(m, n, a->size, q, ld, at(d, t->at_k) + j0 / t->block * k_block(t), s,
-                              t->score_ld, NULL);
+        multiply(t, m, n, a->size, q, ld, at(d, t->at_k) + j0 / t->block * k_block(t), s,
+                 t->score_ld);
     else if (m <= FEW)
         for (size_t i = 0; i < m; i++)
             for (size_t j = 0; j < n; j++)
@@ -273,8 +297,8 @@ static void pos_scores(const struct head *d, size_t i0, size_t m, size_t j0, siz
     }
     first = (size_t)((int64_t)(a->rows + j0) - TILE - (int64_t)i0 - d->origin) / TILE;
     for (size_t c = 0; c < n + TILE - 1; c += TILE, first++)
-        t->k->gemm_f32_packed(m, TILE, a->size, q, ld, at(d, t->at_pos) + first * p_block(t),
-                              s + c, t->pos_ld, NULL);
+        multiply(t, m, TILE, a->size, q, ld, at(d, t->at_pos) + first * p_block(t), s + c,
+                 t->pos_ld);
 }
 
 /* The position term of row i0 + i for the keys of the block. */
@@ -370,8 +394,8 @@ static void add_values(const struct head *d, size_t i0, size_t m, size_t j0, siz
         ld = a->v_size;
     }
     if (many_tiles(a))
-        t->k->gemm_f32_packed(m, a->v_size, n, s, t->score_ld,
-                              at(d, t->at_v) + j0 / t->block * v_block(t), o, ld, NULL);
+        multiply(t, m, a->v_size, n, s, t->score_ld, at(d, t->at_v) + j0 / t->block * v_block(t), o,
+                 ld);
     else
         t->k->gemm_f32(m, a->v_size, n, s, t->score_ld, false, d->v + j0 * a->v.row, a->v.row,
                        false, o, ld, NULL, at(d, t->at_work));

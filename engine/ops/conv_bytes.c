@@ -121,8 +121,7 @@ static void rounded_block(const struct rounded_job *j, size_t from, size_t n, si
     int32_t *zero = j->zero + part * PIXELS;
     for (size_t i = 0; i < n; i++) {
         gather_floats(c, from + i, patch);
-        steno_ops_range(j->k, patch, j->depth, &scale[i], &zero[i]);
-        j->k->quantize_f32(patches + i * j->depth, patch, j->depth, scale[i], zero[i], false);
+        scale[i] = j->k->quantize_row_f32(patches + i * j->depth, patch, j->depth, &zero[i]);
     }
     if (ep.residual)
         ep.residual += from * ep.ldr;

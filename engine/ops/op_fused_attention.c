@@ -21,8 +21,10 @@
 #include "ops/attention.h"
 #include "ops/families.h"
 #include "ops/internal.h"
+#include "ops/precision.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 /* ---- MaskedSoftmax ---- */
 struct masked_job {
@@ -212,11 +214,18 @@ static steno_status prepare_attention(struct steno_prep *pc, void **priv, steno_
     int64_t heads = steno_node_int(n, "heads", 0), size = steno_node_int(n, "size", 0);
     int64_t v = steno_node_int(n, "v_size", 0);
     bool ok = heads > 0 && size > 0 && v > 0 && heads < 65536 && size < 65536 && v < 65536;
-    (void)priv;
+    bool *narrow;
     for (size_t i = 0; i < sizeof at / sizeof at[0]; i++)
         ok = ok && steno_node_int(n, at[i], 0) >= 0 && steno_node_int(n, at[i], 0) < INT32_MAX;
-    return ok ? STENO_OK
-              : steno_fail(err, STENO_ERR_FORMAT, "heads, size, v_size or a first column is absurd");
+    if (!ok)
+        return steno_fail(err, STENO_ERR_FORMAT, "heads, size, v_size or a first column is absurd");
+    narrow = calloc(1, sizeof *narrow);
+    if (!narrow)
+        return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+    *narrow = steno_prep_precision(pc) == STENO_BF16_WEIGHTS ||
+              steno_prep_precision(pc) == STENO_INT8_WEIGHTS;
+    *priv = narrow;
+    return STENO_OK;
 }
 
 /* Input `in` as a view with heads of `size`; *e gets its extent. NULL, or what is wrong. */
@@ -343,6 +352,7 @@ static steno_status run_attention(struct steno_op_ctx *ctx, steno_err *err)
     wrong = read_inputs(ctx, &a);
     if (wrong)
         return steno_op_fail(ctx, err, STENO_ERR_INVAL, "%s", wrong);
+    a.narrow = *(const bool *)steno_op_priv(ctx);
     s = result_shape(steno_op_node(ctx), (int64_t)a.batch, (int64_t)a.rows);
     st = steno_op_out(ctx, 0, STENO_F32, &s, &y, err);
     if (st || !steno_numel(y))
@@ -357,6 +367,6 @@ static steno_status run_attention(struct steno_op_ctx *ctx, steno_err *err)
 const struct steno_op steno_ops_fused_attention[] = {
     {"ai.steno", "MaskedSoftmax", 1, 0, 0, infer_masked, NULL, NULL, run_masked_softmax},
     {"ai.steno", "RelativeShift", 1, 0, 0, infer_shift, NULL, NULL, run_shift},
-    {"ai.steno", "Attention", 1, 0, 0, infer_attention, prepare_attention, NULL, run_attention},
+    {"ai.steno", "Attention", 1, 0, 0, infer_attention, prepare_attention, free, run_attention},
     {0},
 };

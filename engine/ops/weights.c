@@ -360,10 +360,7 @@ static void round_rows(void *arg, size_t begin, size_t end)
     const struct rows *r = arg;
     for (size_t i = begin; i < end; i++) {
         const float *a = r->a + i * r->lda;
-        float scale;
-        steno_ops_range(r->k, a, r->n, &scale, &r->zero[i]);
-        r->k->quantize_f32(r->q + i * r->n, a, r->n, scale, r->zero[i], false);
-        r->scale[i] = scale * r->alpha;
+        r->scale[i] = r->alpha * r->k->quantize_row_f32(r->q + i * r->n, a, r->n, &r->zero[i]);
     }
 }
 

@@ -263,6 +263,43 @@ static void rounding(const steno_kernels *k)
         }
 }
 
+/* Every level as the definition says, element by element; what is infinite or overflows the range is
+ * left to the scale alone. */
+static void rows_rounded(const steno_kernels *k)
+{
+    static const float special[] = {NAN, 0.0f, -0.0f, 1e-40f, -1e-38f, 3e38f, -3e38f, INFINITY};
+    for (size_t n = 0; n < 140; n += n < 40 ? 1 : 33)
+        for (size_t kind = 0; kind < 12; kind++) {
+            float *x = guard_new(n), *mem, lo = 0, hi = 0, scale, got;
+            uint8_t *q = bytes_new(n, &mem);
+            int32_t zero = -1, at;
+            fill_uniform(x, n);
+            for (size_t i = 0; i < n; i++) {
+                x[i] = kind == 0 ? 0 : kind == 1 ? fabsf(x[i]) : kind == 2 ? -fabsf(x[i]) : x[i] * 99;
+                if (kind > 3 && random_below(3) == 0)
+                    x[i] = special[kind - 4];
+                lo = fminf(lo, x[i]);
+                hi = fmaxf(hi, x[i]);
+            }
+            got = k->quantize_row_f32(q, x, n, &zero);
+            scale = (hi - lo) / 255;
+            scale = scale > 0 ? scale : 1;
+            at = (int32_t)nearbyintf(fminf(fmaxf(-lo * (1 / scale), 0), 255));
+            if (memcmp(&got, &scale, sizeof scale) || zero != at)
+                test_fail("n %zu kind %zu: scale %a zero %d, want %a and %d", n, kind, (double)got,
+                          zero, (double)scale, at);
+            for (size_t i = 0; i < n; i++) {
+                float v = nearbyintf(x[i] * (1 / scale)) + (float)at;
+                float want = v != v ? 0 : fminf(fmaxf(v, 0), 255);
+                if ((float)q[i] != want)
+                    test_fail("n %zu kind %zu: %a to %d, want %g", n, kind, (double)x[i], (int)q[i],
+                              (double)want);
+            }
+            guard_free(x);
+            guard_free(mem);
+        }
+}
+
 void check_gemm_i8(const steno_kernels *k)
 {
     if (test_begin(k, "gemm_i8_part")) {
@@ -274,6 +311,10 @@ void check_gemm_i8(const steno_kernels *k)
     }
     if (test_begin(k, "quantize_f32")) {
         rounding(k);
+        test_end();
+    }
+    if (test_begin(k, "quantize_row_f32")) {
+        rows_rounded(k);
         test_end();
     }
 }

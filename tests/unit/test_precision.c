@@ -10,6 +10,7 @@
 #include "tests/support/onnx_make.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -264,6 +265,88 @@ static void a_quantized_graph_rounds_by_rows_in_8_bits_only(void **state)
     steno_network_close(n);
 }
 
+/* ---- attention of more rows than a tile ---- */
+
+enum { ROWS = 150, HEADS = 2, SIZE = 20, ALL = HEADS * SIZE };
+
+static void split_heads(struct mk_graph *g, const char *of, const char *to, bool turned)
+{
+    const int64_t keys[4] = {0, 2, 3, 1}, rows[4] = {0, 2, 1, 3};
+    char in[16], wide[8];
+    snprintf(in, sizeof in, "%.4s,heads", of);
+    snprintf(wide, sizeof wide, "%.4s4", of);
+    mk_node(g, "Reshape", in, wide);
+    mk_node(g, "Transpose", wide, to);
+    mk_attr_ints(g, "perm", turned ? keys : rows, 4);
+}
+
+/* y [1, ROWS, ALL]: softmax(q k' / 4) v by heads of q, k, v, which are the inputs. */
+static void attend(enum steno_precision p, const char *cpu, int threads, float *y)
+{
+    struct steno_network_options opt = {.opt_level = -1, .precision = p, .cpu = cpu};
+    struct steno_session_options so = {.threads = threads};
+    static float x[3][ROWS * ALL];
+    const int64_t heads[4] = {0, 0, HEADS, SIZE}, joined[3] = {0, 0, ALL}, back[4] = {0, 2, 1, 3};
+    const float scale = 0.25f;
+    struct mk_graph *g = mk_new(17);
+    steno_network *n = NULL;
+    steno_session *s = NULL;
+    steno_err err = {0};
+    size_t size;
+    uint8_t *file;
+    for (int i = 0; i < 3; i++)
+        mk_input(g, (const char *[]){"q", "k", "v"}[i], STENO_F32, "1,t,40");
+    mk_i64(g, "heads", "4", heads, 4);
+    mk_i64(g, "joined", "3", joined, 3);
+    mk_f32(g, "scale", "", &scale, 1);
+    split_heads(g, "q", "qh", false);
+    split_heads(g, "k", "kh", true);
+    split_heads(g, "v", "vh", false);
+    mk_node(g, "MatMul", "qh,kh", "s");
+    mk_node(g, "Mul", "s,scale", "c");
+    mk_node(g, "Softmax", "c", "w");
+    mk_node(g, "MatMul", "w,vh", "o");
+    mk_node(g, "Transpose", "o", "ot");
+    mk_attr_ints(g, "perm", back, 4);
+    mk_node(g, "Reshape", "ot,joined", "y");
+    mk_output(g, "y", STENO_F32, "1,t,40");
+    file = mk_bytes(g, &size);
+    mk_free(g);
+    if (steno_network_open_memory(&n, file, size, "attention", &opt, &err) ||
+        steno_session_open(&s, n, &so, &err))
+        fail_msg("%s", err.msg);
+    assert_int_equal(steno_graph_count_nodes(steno_network_graph(n)), 1);
+    for (int i = 0; i < 3; i++) {
+        struct steno_tensor t = {STENO_F32, {.rank = 3, .dim = {1, ROWS, ALL}}, x[i]};
+        for (int j = 0; j < ROWS * ALL; j++)
+            x[i][j] = number(j + i * 31) * 1.5f;
+        assert_int_equal(steno_session_set(s, i, &t, &err), STENO_OK);
+    }
+    if (steno_session_run(s, &err))
+        fail_msg("%s", err.msg);
+    memcpy(y, steno_session_get(s, 0)->data, ROWS * ALL * sizeof *y);
+    steno_session_close(s);
+    steno_network_close(n);
+    free(file);
+}
+
+static void attention_is_as_near_as_16_bits(void **state)
+{
+    static const char *const levels[] = {"scalar", "avx2", "avx512", "native"};
+    static float want[ROWS * ALL], y[ROWS * ALL], again[ROWS * ALL];
+    (void)state;
+    attend(STENO_FP32, "scalar", 1, want);
+    for (size_t l = 0; l < sizeof levels / sizeof *levels; l++)
+        for (int p = 0; p < 4; p++) {
+            double most = p == STENO_BF16_WEIGHTS || p == STENO_INT8_WEIGHTS ? 1e-2 : 2e-6;
+            attend((enum steno_precision)p, levels[l], 1, y);
+            if (!(apart(y, want, ROWS * ALL) <= most))
+                fail_msg("%s, precision %d: off by %g", levels[l], p, apart(y, want, ROWS * ALL));
+            attend((enum steno_precision)p, levels[l], 2, again);
+            assert_memory_equal(y, again, sizeof y);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -273,6 +356,7 @@ int main(void)
         cmocka_unit_test(weights_are_held_once_and_small),
         cmocka_unit_test(the_report_says_what_was_lost),
         cmocka_unit_test(a_quantized_graph_rounds_by_rows_in_8_bits_only),
+        cmocka_unit_test(attention_is_as_near_as_16_bits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

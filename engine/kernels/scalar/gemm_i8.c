@@ -87,6 +87,22 @@ static void quantize_f32__scalar(void *q, const float *x, size_t n, float scale,
     }
 }
 
+static float quantize_row_f32__scalar(uint8_t *q, const float *x, size_t n, int32_t *zero)
+{
+    float lo = 0, hi = 0, scale, by;
+    for (size_t i = 0; i < n; i++) {
+        lo = x[i] < lo ? x[i] : lo;
+        hi = x[i] > hi ? x[i] : hi;
+    }
+    scale = quantize_range(lo, hi, &by, zero);
+    for (size_t i = 0; i < n; i++) {
+        float v = rintf(x[i] * by) + (float)*zero;
+        v = v < 0 ? 0 : v > 255 ? 255 : v;
+        q[i] = (uint8_t)(int)(v == v ? v : 0);
+    }
+    return scale;
+}
+
 static double peak_i8__scalar(size_t turns)
 {
     int32_t acc[16] = {0};
@@ -108,4 +124,5 @@ void steno_kernels_gemm_i8__scalar(steno_kernels *k)
     k->gemm_i8_pack = gemm_i8_pack__scalar;
     k->gemm_i8_part = gemm_i8_part__scalar;
     k->quantize_f32 = quantize_f32__scalar;
+    k->quantize_row_f32 = quantize_row_f32__scalar;
 }

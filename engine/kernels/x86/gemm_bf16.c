@@ -8,7 +8,7 @@
  * 2 KC deep. */
 #include "kernels/x86/vec_avx512.h"
 
-#include "kernels/half.h"
+#include <stdint.h>
 
 #undef ISA
 #define ISA bf16
@@ -47,18 +47,47 @@ static size_t packed_bytes(size_t k, size_t n)
     return panels(n) * ((k + 1) / 2) * NR * sizeof(b_t);
 }
 
+/* Columns of a panel that are rows of b: rounded to pairs a stretch at a time, then turned. */
+static void pack_turned(b_t *p, const float *b, size_t ldb, size_t k, size_t cols)
+{
+    enum { PAIRS = 64 };
+    alignas(64) float rows[NR * PAIRS];
+    if (cols < NR)
+        memset(p, 0, (k + 1) / 2 * NR * sizeof *p);
+    for (size_t i = 0; i < k; i += 2 * PAIRS, p += PAIRS * NR) {
+        const size_t n = k - i < 2 * PAIRS ? k - i : 2 * PAIRS;
+        for (size_t x = 0; x < cols; x++)
+            round_pairs(rows + x * PAIRS, b + x * ldb + i, n);
+        transpose_blocks((float *)(void *)p, NR, rows, PAIRS, cols, (n + 1) / 2);
+    }
+}
+
+/* VL columns of rows b and, where it is there, b2 as pairs. */
+static inline __m512i pairs_of(const float *b, const float *b2, vm m)
+{
+    const __m256i low = (__m256i)_mm512_cvtneps_pbh(v_load_m(b, m));
+    const __m256i high = (__m256i)_mm512_cvtneps_pbh(b2 ? v_load_m(b2, m) : v_zero());
+    return _mm512_or_si512(_mm512_cvtepu16_epi32(low),
+                           _mm512_slli_epi32(_mm512_cvtepu16_epi32(high), 16));
+}
+
 static void pack(void *dst, const float *b, size_t ldb, bool trans, size_t k, size_t n)
 {
     b_t *p = dst;
-    const size_t down = trans ? 1 : ldb, along = trans ? ldb : 1;
-    for (size_t j = 0; j < n; j += NR)
-        for (size_t i = 0; i < k; i += 2, p += NR)
-            for (size_t x = 0; x < NR; x++) {
-                const float *at = b + i * down + (j + x) * along;
-                p[x] = j + x < n ? half_to_bf16(*at) : 0;
-                if (j + x < n && i + 1 < k)
-                    p[x] |= (uint32_t)half_to_bf16(at[down]) << 16;
-            }
+    for (size_t j = 0; j < n; j += NR) {
+        const size_t cols = n - j < NR ? n - j : NR;
+        const vm m0 = v_tail(cols < VL ? cols : VL), m1 = v_tail(cols < VL ? 0 : cols - VL);
+        if (trans) {
+            pack_turned(p, b + j * ldb, ldb, k, cols);
+            p += (k + 1) / 2 * NR;
+            continue;
+        }
+        for (size_t i = 0; i < k; i += 2, p += NR) {
+            const float *at = b + i * ldb + j, *next = i + 1 < k ? at + ldb : NULL;
+            _mm512_storeu_si512(p, pairs_of(at, next, m0));
+            _mm512_storeu_si512(p + VL, pairs_of(at + VL, next ? next + VL : NULL, m1));
+        }
+    }
 }
 
 #include "kernels/x86/gemm_w16_part_tmpl.h"

@@ -320,10 +320,61 @@ struct part {
     bool first, last;
 };
 
+/* One vector of floats through the epilogue, as finish_floats does it. */
+static inline __attribute__((always_inline)) void
+finish_vector(const struct steno_gemm_i8 *g, vi sum, vi less, vf scale, vf row, const vf *bias,
+              size_t i, size_t j)
+{
+    const struct steno_gemm_epilogue *ep = g->ep;
+    vf v = rounded(vi_to_float(vi_sub(sum, less)) * scale);
+    v = rounded(v * row);
+    if (bias)
+        v = rounded(v + *bias);
+    if (ep && ep->act)
+        v = rounded(activate(v, ep));
+    if (ep && ep->residual)
+        v = v + v_load(ep->residual + i * ep->ldr + j);
+    v_store((float *)g->c + i * g->ldc + j, v);
+}
+
+/* What nearly all products are: rows rounded one by one, weights without zero points, a whole panel.
+ * The same operations as in store_tile with nothing left to decide for each vector. */
+static inline __attribute__((always_inline)) void
+store_rounded(const struct product *p, const struct part *a, const int32_t *tile, size_t r0,
+              size_t rows, size_t width, size_t j, bool biased)
+{
+    const struct steno_gemm_i8 *g = p->g;
+    const vi s0 = vi_load(p->b.sum + j), s1 = vi_load(p->b.sum + j + VL);
+    const vf c0 = v_load(g->scale + j), c1 = v_load(g->scale + j + VL);
+    const vf b0 = biased ? v_load(g->ep->bias + j) : v_zero();
+    const vf b1 = biased ? v_load(g->ep->bias + j + VL) : v_zero();
+    for (size_t r = 0; r < rows; r++, tile += width) {
+        const size_t i = a->i0 + r0 + r;
+        const int32_t *so_far = (const int32_t *)g->c + i * g->ldc + j;
+        const vi zero = vi_set1(g->a_zero[i] + p->a_shift);
+        const vf row = v_set1(g->row_scale[i]);
+        vi v0 = vi_load(tile), v1 = vi_load(tile + VL);
+        if (!a->first) {
+            v0 = vi_add(v0, vi_load(so_far));
+            v1 = vi_add(v1, vi_load(so_far + VL));
+        }
+        finish_vector(g, v0, vi_mul(s0, zero), c0, row, biased ? &b0 : NULL, i, j);
+        finish_vector(g, v1, vi_mul(s1, zero), c1, row, biased ? &b1 : NULL, i, j + VL);
+    }
+}
+
 static void store_tile(const struct product *p, const struct part *a, const int32_t *tile,
                        size_t r0, size_t rows, size_t width, size_t j)
 {
     const struct steno_gemm_i8 *g = p->g;
+    if (a->last && g->scale && g->row_scale && g->a_zero && g->a_zero_step && j + NR <= g->n &&
+        !p->b.head->any_zero) {
+        if (g->ep && g->ep->bias)
+            store_rounded(p, a, tile, r0, rows, width, j, true);
+        else
+            store_rounded(p, a, tile, r0, rows, width, j, false);
+        return;
+    }
     for (size_t x = 0; x < NR && j + x < g->n; x += VL) {
         struct column c = column_at(p, j + x, g->n - j - x);
         for (size_t r = 0; r < rows; r++) {
@@ -479,6 +530,35 @@ static void V_NAME(quantize_f32)(void *q, const float *x, size_t n, float scale,
     }
 }
 
+static float V_NAME(quantize_row_f32)(uint8_t *q, const float *x, size_t n, int32_t *zero)
+{
+    vf lo = v_zero(), hi = v_zero(), lo2 = v_zero(), hi2 = v_zero(), s, z;
+    float scale, by;
+    size_t i = 0;
+    for (; i + 2 * VL <= n; i += 2 * VL) { /* of a number and NaN v_min and v_max give the second */
+        const vf a = v_load(x + i), b = v_load(x + i + VL);
+        lo = v_min(a, lo);
+        hi = v_max(a, hi);
+        lo2 = v_min(b, lo2);
+        hi2 = v_max(b, hi2);
+    }
+    for (; i < n; i += VL) { /* lanes beyond the end are 0, which counts anyway */
+        const vf a = v_load_m(x + i, v_tail(n - i < VL ? n - i : VL));
+        lo = v_min(a, lo);
+        hi = v_max(a, hi);
+    }
+    scale = quantize_range(-v_hmax(v_zero() - v_min(lo, lo2)), v_hmax(v_max(hi, hi2)), &by, zero);
+    s = v_set1(by);
+    z = v_set1((float)*zero);
+    for (i = 0; i < n; i += VL) {
+        const size_t left = n - i < VL ? n - i : VL;
+        const vf from = left < VL ? v_load_m(x + i, v_tail(left)) : v_load(x + i);
+        const vf v = v_round(from * s);
+        vi_store_bytes(q + i, v_clamp(v + z, 0, 255), v, left);
+    }
+    return scale;
+}
+
 static double V_NAME(peak_i8)(size_t turns)
 {
     const vi a = vi_set1(0x01020304), b = vi_set1(0x01010101);
@@ -503,4 +583,5 @@ void V_NAME(steno_kernels_gemm_i8)(steno_kernels *k)
     k->gemm_i8_pack = V_NAME(gemm_i8_pack);
     k->gemm_i8_part = V_NAME(gemm_i8_part);
     k->quantize_f32 = V_NAME(quantize_f32);
+    k->quantize_row_f32 = V_NAME(quantize_row_f32);
 }
