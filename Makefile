@@ -177,7 +177,14 @@ $(load_bin): $(B)/loadtest/%: $(B)/loadtest/%.o $(call obj,$(load_help)) $(libpr
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $(filter %.o,$^) $(libproto) $(libsteno) $(srv_libs) $(lib_libs)
 
-tests: all $(unit_bin) $(fuzz_bin) $(if $(wildcard tests/kernels/*.c),$(kcheck)) $(load_bin) ## build every test program
+# preloaded into a running daemon by tests/integration/test_faults.py; not itself instrumented
+inject := $(B)/tests/faults/inject.so
+$(inject): tests/faults/inject.c
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) -std=gnu11 -O1 -g $(WARN) -fPIC -shared -o $@ $< -ldl
+
+tests: all $(inject) $(unit_bin) $(fuzz_bin) $(if $(wildcard tests/kernels/*.c),$(kcheck)) $(load_bin) ## build every test program
 
 loadtest: all ## load on a server of its own: latency, streams per core, uploads (minutes)
 	@B=$(B) loadtest/run.sh $(RUNS)

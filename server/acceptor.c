@@ -77,9 +77,10 @@ struct steno_acceptor {
     uint32_t n_conns, n_fresh, n_open, n_lingering;
     struct conn *free;
     struct conn_queue waiting, lingering;
+    bool deaf; /* stopped: listens no more, sees the lingering off */
 
     pthread_mutex_t lock;
-    bool stop;
+    bool stop, ended; /* ended: nobody may linger any more */
     int total; /* connections waiting or handed over */
     struct host *hosts[BUCKETS];
     int *linger; /* [n_linger <= LINGER_QUEUE] descriptors on their way to the table */
@@ -425,7 +426,7 @@ void steno_acceptor_linger(steno_acceptor *a, int fd)
     bool taken = false;
     uint64_t one = 1;
     pthread_mutex_lock(&a->lock);
-    if (!a->stop && a->n_linger < LINGER_QUEUE) {
+    if (!a->ended && a->n_linger < LINGER_QUEUE) {
         a->linger[a->n_linger++] = fd;
         taken = true;
     }
@@ -469,13 +470,34 @@ static void expire(steno_acceptor *a, int64_t now)
         drop(a, c);
 }
 
+/* Told to stop: nobody is accepted any more, who has not asked yet is let go. */
 static bool stopping(steno_acceptor *a)
 {
     bool stop;
     pthread_mutex_lock(&a->lock);
     stop = a->stop;
     pthread_mutex_unlock(&a->lock);
-    return stop;
+    if (!stop || a->deaf)
+        return stop;
+    a->deaf = true;
+    for (size_t i = 0; i < a->n_listeners; i++)
+        (void)epoll_ctl(a->epoll, EPOLL_CTL_DEL, a->listeners[i], NULL);
+    while (a->waiting.first)
+        drop(a, a->waiting.first);
+    return true;
+}
+
+/* Those who linger still read what was written to them: closing now would take it away. */
+static bool ended(steno_acceptor *a)
+{
+    bool none;
+    if (!stopping(a) || a->lingering.first)
+        return false;
+    pthread_mutex_lock(&a->lock);
+    none = !a->n_linger;
+    a->ended = none;
+    pthread_mutex_unlock(&a->lock);
+    return none;
 }
 
 static void *run(void *arg)
@@ -484,16 +506,16 @@ static void *run(void *arg)
     struct epoll_event ev[64];
     int64_t next_tick = 0;
     pthread_setname_np(pthread_self(), "acceptor");
-    while (!stopping(a)) {
-        int n = epoll_wait(a->epoll, ev, 64, a->n_open ? TICK_MS : -1);
+    while (!ended(a)) {
+        int n = epoll_wait(a->epoll, ev, 64, a->n_open || a->deaf ? TICK_MS : -1);
         int64_t now = steno_now_ns();
         for (int i = 0; i < n; i++) {
             uint64_t tag = ev[i].data.u64, count;
             if (tag == TAG_WAKE)
                 (void)!read(a->wake, &count, sizeof count);
-            else if (tag >= TAG_LISTEN)
+            else if (tag >= TAG_LISTEN && !a->deaf)
                 on_listener(a, a->listeners[tag - TAG_LISTEN]);
-            else
+            else if (tag < TAG_LISTEN)
                 on_event(a, tag, ev[i].events);
         }
         take_lingering(a);

@@ -249,10 +249,10 @@ static int let_go(conn *c)
     /* our own descriptor keeps the socket open when libwebsockets closes its one */
     int fd = fcntl(lws_get_socket_fd(c->wsi), F_DUPFD_CLOEXEC, 0);
     c->deaf = true;
+    if (fd >= 0) /* before the session gives its place back: the last one's lets a drain end */
+        c->ws->owner->linger(c->ws->user, fd);
     if (!steno_ws_conn_wait(c))
         steno_ws_conn_finish(c);
-    if (fd >= 0)
-        c->ws->owner->linger(c->ws->user, fd);
     return -1;
 }
 

@@ -1,4 +1,5 @@
 """Clients that mean harm, and signals at every moment: the server bends and serves the next one."""
+import json
 import os
 import random
 import resource
@@ -8,7 +9,12 @@ import sys
 import threading
 import time
 
-from daemon import DIGITS, DIGITS_TEXT, SAN, SLOW, Stenod, case, eventually, tap
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import connect
+
+from daemon import DIGITS, DIGITS_TEXT, SAN, SLOW, Stenod, case, eventually, pcm, tap
+
+PCM, RATE = pcm()
 
 with open(DIGITS, "rb") as _f:
     WAV = _f.read()
@@ -150,6 +156,80 @@ def signals_at_any_moment_end_it_cleanly_and_lose_no_answer(_):
             for t in threads:
                 t.join()
             assert code == 0 and all(good), (code, good)
+
+
+def stream_struck(d, strike, chunk):
+    """A stream whose server gets the signal `strike` before the chunk of that number; (text of its finals, last message, close code)."""
+    texts, last = [], [None]
+    with connect(d.ws, compression=None, max_queue=None, open_timeout=30 * SLOW, close_timeout=20 * SLOW, proxy=None) as ws:
+
+        def read():
+            try:
+                for text in ws:
+                    last[0] = json.loads(text)
+                    if last[0]["type"] == "final":
+                        texts.append(last[0]["text"])
+            except ConnectionClosed:
+                pass
+        reader = threading.Thread(target=read)
+        reader.start()
+        try:
+            ws.send(json.dumps({"type": "start", "encoding": "s16le", "sample_rate": RATE}))
+            for i, at in enumerate(range(0, len(PCM), RATE)):
+                if i == chunk:
+                    d.proc.send_signal(strike)
+                ws.send(PCM[at:at + RATE])
+            ws.send(json.dumps({"type": "end"}))
+        except ConnectionClosed:
+            pass
+        reader.join()
+        return " ".join(filter(None, texts)), last[0], ws.protocol.close_code
+
+
+@case
+def a_signal_at_any_moment_of_a_stream_loses_nothing_that_was_taken(_):
+    """SIGHUP: all is heard. SIGTERM: what was taken until then is, and the stream is told that the server drains."""
+    moments = range(0, (len(PCM) + RATE - 1) // RATE, 4 if SAN else 1)
+    with Stenod() as d:
+        for k in moments:
+            text, last, code = stream_struck(d, signal.SIGHUP, k)
+            assert (text, last["type"], code) == (DIGITS_TEXT, "end", 1000), (k, text, last, code)
+    for k in moments:
+        with Stenod() as d:
+            text, last, code = stream_struck(d, signal.SIGTERM, k)
+            assert last and last["type"] == "end" and code in (1000, 1012), (k, last, code)
+            # the audio may end within a word, which is then heard as another
+            assert DIGITS_TEXT.startswith(text) or DIGITS_TEXT.startswith(text.rsplit(" ", 1)[0]) or " " not in text, (k, text)
+            assert code == 1012 or text == DIGITS_TEXT, (k, text)
+            assert d.proc.wait(60 * SLOW) == 0
+
+
+@case
+def a_signal_at_any_moment_of_an_upload_loses_no_answer(_):
+    """A request that is being received when SIGTERM comes is answered right, or with 503; SIGHUP changes nothing."""
+    head = b"POST /v1/transcribe?format=text HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % len(WAV)
+    raw = head + WAV
+    for strike in (signal.SIGHUP, signal.SIGTERM):
+        for at in (1, 20, len(head) - 2, len(head), len(head) + 44, len(raw) // 2, len(raw) - 1, len(raw)):
+            with Stenod() as d, dial(d) as s:
+                got = b""
+                s.sendall(raw[:at])
+                time.sleep(0.02)
+                d.proc.send_signal(strike)
+                time.sleep(0.02)
+                try:
+                    s.sendall(raw[at:])
+                except OSError:
+                    pass
+                try:
+                    while more := s.recv(65536):
+                        got += more
+                except OSError:
+                    pass
+                right = got.startswith(b"HTTP/1.1 200 ") and got.rstrip().endswith(DIGITS_TEXT.encode())
+                assert right or (strike == signal.SIGTERM and (not got or got.startswith(b"HTTP/1.1 503 "))), (strike, at, got)
+                if strike == signal.SIGTERM:
+                    assert d.proc.wait(60 * SLOW) == 0
 
 
 @case

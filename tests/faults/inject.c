@@ -1,0 +1,281 @@
+/* Preloaded into a running stenod by tests/integration/test_faults.py: the nth call of a kind fails.
+ * The test and the daemon share a page (the file of $STENO_INJECT); the test writes there which kind
+ * is to fail and how many calls from now.
+ *
+ * Only calls from code of ours fail, so that it is our answer that is tried: memory and threads
+ * where the caller lies in the program itself, sockets and files also where it is libmicrohttpd or
+ * libwebsockets. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <link.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+enum kind { NONE, MEMORY, RECEIVE, SEND, DISK, THREAD, DESCRIPTOR, KINDS };
+
+struct page {
+    _Atomic int64_t kind;   /* that fails */
+    _Atomic int64_t left;   /* calls until it does: fails once, when this comes to 0 */
+    _Atomic int64_t always; /* it fails from then on */
+    _Atomic int64_t failed; /* calls that did */
+    _Atomic int64_t jump;   /* s that the wall clock is wrong by */
+};
+
+static struct page *page;
+static struct {
+    uintptr_t from, to;
+    bool program;
+} code[8];
+static int n_code;
+
+static int note_object(struct dl_phdr_info *info, size_t size, void *unused)
+{
+    bool program = !*info->dlpi_name;
+    (void)size;
+    (void)unused;
+    if (!program && !strstr(info->dlpi_name, "libmicrohttpd") &&
+        !strstr(info->dlpi_name, "libwebsockets"))
+        return 0;
+    for (int i = 0; i < info->dlpi_phnum && n_code < 8; i++)
+        if (info->dlpi_phdr[i].p_type == PT_LOAD && info->dlpi_phdr[i].p_flags & PF_X) {
+            code[n_code].from = info->dlpi_addr + info->dlpi_phdr[i].p_vaddr;
+            code[n_code].to = code[n_code].from + info->dlpi_phdr[i].p_memsz;
+            code[n_code++].program = program;
+        }
+    return 0;
+}
+
+__attribute__((constructor)) static void begin(void)
+{
+    const char *name = getenv("STENO_INJECT");
+    int fd = name ? open(name, O_RDWR | O_CLOEXEC) : -1;
+    void *p;
+    if (fd < 0)
+        return;
+    dl_iterate_phdr(note_object, NULL);
+    p = mmap(NULL, sizeof *page, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    close(fd);
+    if (p != MAP_FAILED)
+        page = p;
+}
+
+static bool fails(enum kind kind, const void *caller, bool libraries)
+{
+    uintptr_t at = (uintptr_t)caller;
+    bool ours = false;
+    if (!page || atomic_load(&page->kind) != kind)
+        return false;
+    for (int i = 0; i < n_code; i++)
+        ours |= at >= code[i].from && at < code[i].to && (libraries || code[i].program);
+    if (!ours)
+        return false;
+    if (atomic_fetch_sub(&page->left, 1) != 1 &&
+        !(atomic_load(&page->always) && atomic_load(&page->left) < 0))
+        return false;
+    atomic_fetch_add(&page->failed, 1);
+    return true;
+}
+
+#define CALLER __builtin_return_address(0)
+#define NEXT(name) ((__typeof__(&name))(uintptr_t)dlsym(RTLD_NEXT, #name))
+/* The next object's function, found at the first call; a race finds it twice. */
+#define REAL(name)                                                                                 \
+    static _Atomic(__typeof__(&name)) real_;                                                       \
+    __typeof__(&name) real = atomic_load_explicit(&real_, memory_order_relaxed);                   \
+    if (!real)                                                                                     \
+    atomic_store_explicit(&real_, real = NEXT(name), memory_order_relaxed)
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+/* dlsym itself may ask for zeroed memory before the first calloc is found. */
+static char early[8192];
+static size_t early_used;
+
+static bool is_early(const void *p)
+{
+    return (uintptr_t)p >= (uintptr_t)early && (uintptr_t)p < (uintptr_t)early + sizeof early;
+}
+
+void *malloc(size_t n)
+{
+    REAL(malloc);
+    if (fails(MEMORY, CALLER, false)) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    return real(n);
+}
+
+void *calloc(size_t n, size_t size)
+{
+    static _Atomic bool looking;
+    static _Atomic(__typeof__(&calloc)) found;
+    __typeof__(&calloc) real = atomic_load(&found);
+    if (!real && atomic_exchange(&looking, true)) {
+        size_t bytes = (n * size + 15) & ~(size_t)15;
+        void *p = early + early_used;
+        if (early_used + bytes > sizeof early)
+            return NULL;
+        early_used += bytes;
+        return p;
+    }
+    if (!real)
+        atomic_store(&found, real = NEXT(calloc));
+    if (fails(MEMORY, CALLER, false)) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    return real(n, size);
+}
+
+void *realloc(void *p, size_t n)
+{
+    REAL(realloc);
+    if (fails(MEMORY, CALLER, false)) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    return real(p, n);
+}
+
+void *aligned_alloc(size_t align, size_t n)
+{
+    REAL(aligned_alloc);
+    if (fails(MEMORY, CALLER, false)) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    return real(align, n);
+}
+
+void free(void *p)
+{
+    REAL(free);
+    if (p && !is_early(p))
+        real(p);
+}
+
+/* ---- sockets --------------------------------------------------------------------------------- */
+
+ssize_t recv(int fd, void *buf, size_t n, int flags)
+{
+    REAL(recv);
+    if (fails(RECEIVE, CALLER, true)) {
+        errno = ECONNRESET;
+        return -1;
+    }
+    return real(fd, buf, n, flags);
+}
+
+ssize_t send(int fd, const void *buf, size_t n, int flags)
+{
+    REAL(send);
+    if (fails(SEND, CALLER, true)) {
+        errno = EPIPE;
+        return -1;
+    }
+    return real(fd, buf, n, flags);
+}
+
+ssize_t sendmsg(int fd, const struct msghdr *m, int flags)
+{
+    REAL(sendmsg);
+    if (fails(SEND, CALLER, true)) {
+        errno = EPIPE;
+        return -1;
+    }
+    return real(fd, m, flags);
+}
+
+int accept4(int fd, struct sockaddr *addr, socklen_t *len, int flags)
+{
+    REAL(accept4);
+    if (fails(DESCRIPTOR, CALLER, true)) {
+        errno = EMFILE;
+        return -1;
+    }
+    return real(fd, addr, len, flags);
+}
+
+/* ---- files ----------------------------------------------------------------------------------- */
+
+static bool is_file(int fd)
+{
+    struct stat s;
+    return !fstat(fd, &s) && S_ISREG(s.st_mode);
+}
+
+ssize_t write(int fd, const void *buf, size_t n)
+{
+    REAL(write);
+    if (is_file(fd) && fails(DISK, CALLER, false)) {
+        errno = ENOSPC;
+        return -1;
+    }
+    return real(fd, buf, n);
+}
+
+ssize_t read(int fd, void *buf, size_t n)
+{
+    REAL(read);
+    if (fails(is_file(fd) ? DISK : RECEIVE, CALLER, true)) {
+        errno = EIO;
+        return -1;
+    }
+    return real(fd, buf, n);
+}
+
+int open(const char *path, int flags, ...)
+{
+    __typeof__(&open) real = NEXT(open);
+    mode_t mode = 0;
+    if (flags & O_CREAT) {
+        va_list ap;
+        va_start(ap, flags);
+        mode = (mode_t)va_arg(ap, unsigned);
+        va_end(ap);
+    }
+    if (fails(DESCRIPTOR, CALLER, false)) {
+        errno = EMFILE;
+        return -1;
+    }
+    return real(path, flags, mode);
+}
+
+/* ---- threads, clock -------------------------------------------------------------------------- */
+
+int pthread_create(pthread_t *t, const pthread_attr_t *attr, void *(*fn)(void *), void *arg)
+{
+    REAL(pthread_create);
+    return fails(THREAD, CALLER, true) ? EAGAIN : real(t, attr, fn, arg);
+}
+
+int clock_gettime(clockid_t clock, struct timespec *ts)
+{
+    REAL(clock_gettime);
+    int rc = real(clock, ts);
+    if (!rc && page && clock == CLOCK_REALTIME)
+        ts->tv_sec += (time_t)atomic_load(&page->jump);
+    return rc;
+}
+
+time_t time(time_t *out)
+{
+    struct timespec ts;
+    time_t t = clock_gettime(CLOCK_REALTIME, &ts) ? (time_t)-1 : ts.tv_sec;
+    if (out)
+        *out = t;
+    return t;
+}

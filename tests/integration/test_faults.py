@@ -1,0 +1,334 @@
+"""The nth call fails inside a running server: memory, sockets, files, threads, descriptors. Uploads, streams with a lost
+connection, keys, reloads and the administrator's socket meet it; every answer is whole or none, the next client is served,
+no descriptor stays open. tests/faults/inject.c makes the calls fail."""
+import http.client
+import json
+import mmap
+import os
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+
+from websockets.exceptions import WebSocketException
+from websockets.sync.client import connect
+
+from daemon import BUILD, DIGITS, DIGITS_TEXT, ROOT, SAN, SLOW, Stenod, case, eventually, pcm, tap
+
+PCM, RATE = pcm()
+with open(DIGITS, "rb") as _f:
+    WAV = _f.read()
+MEMORY, RECEIVE, SEND, DISK, THREAD, DESCRIPTOR = range(1, 7)
+LIBRARY = os.path.join(BUILD, "tests", "faults", "inject.so")
+SECRET = "a-secret-of-the-test-0123456789"
+HEADERS = {"Authorization": "Bearer " + SECRET}
+RUNS = 40 if SAN else 120  # places tried of a kind, evenly over the scenario
+OPEN = dict(max_size=None, compression=None, open_timeout=20 * SLOW, close_timeout=2, proxy=None)
+
+
+class Broken:
+    """A stenod whose calls fail on demand."""
+
+    def __init__(self, *settings):
+        self.folder = tempfile.mkdtemp(prefix="stenod-faults-")
+        self.file = open(os.path.join(self.folder, "page"), "wb+")
+        self.file.write(bytes(4096))
+        self.file.flush()
+        self.page = mmap.mmap(self.file.fileno(), 4096)
+        keys = os.path.join(self.folder, "keys")
+        with open(keys, "w", encoding="ascii") as f:
+            f.write(f"[tester]\nkey = {SECRET}\n")
+        os.chmod(keys, 0o600)
+        self.admin = os.path.join(self.folder, "admin")
+        self.d = Stenod("auth.keys=" + keys, "server.admin=" + self.admin, "limits.header_timeout=5s", *settings)
+        self.d.env = {**self.d.env, "STENO_INJECT": self.file.name, "LD_PRELOAD": LIBRARY,
+                      "STENO_POOL_CALIBRATION": os.path.join(self.folder, "costs"),
+                      "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"}
+
+    def fail(self, kind, n, always=False):
+        self.page[0:24] = struct.pack("qqq", 0, n, always)
+        self.page[0:8] = struct.pack("q", kind)
+
+    def mend(self):
+        """Nothing fails any more; how many calls were left."""
+        self.page[0:8] = bytes(8)
+        return struct.unpack("q", self.page[8:16])[0]
+
+    def jump(self, seconds):
+        self.page[32:40] = struct.pack("q", seconds)
+
+    def close(self):
+        self.page.close()
+        self.file.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def text_of(body):
+    return json.loads(body)["text"].replace("\n", " ").strip()
+
+
+def upload(d):
+    boundary = "X-boundary-42"
+    body = (f'--{boundary}\r\nContent-Disposition: form-data; name="file"; filename="a.wav"\r\n\r\n'.encode() + WAV +
+            f"\r\n--{boundary}--\r\n".encode())
+    status, headers, got = d.request("POST", "/v1/audio/transcriptions", body,
+                                     {**HEADERS, "Content-Type": f"multipart/form-data; boundary={boundary}"})
+    if status == 200:
+        assert text_of(got) == DIGITS_TEXT, got
+    else:
+        assert status in (400, 401, 408, 413, 500, 503), (status, got)
+        if headers.get("content-type", "").startswith("application/json"):
+            json.loads(got)
+    return status == 200
+
+
+def read(ws, until):
+    """Messages until one of the type; an error message or the end of the connection is another way out."""
+    while True:
+        m = json.loads(ws.recv(timeout=20 * SLOW))
+        if m["type"] in (until, "error"):
+            return m
+
+
+def stream(d):
+    """A session that loses its connection in the middle and comes back."""
+    ws = connect(d.ws + "?resumable=true", additional_headers=HEADERS, **OPEN)
+    ws.send(json.dumps({"type": "start", "encoding": "s16le", "sample_rate": RATE, "resumable": True}))
+    ready = read(ws, "ready")
+    if ready["type"] == "error":
+        return False
+    half = len(PCM) // 4 * 2
+    ws.send(PCM[:half])
+    ws.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    ws.socket.shutdown(socket.SHUT_RDWR)
+    ws.socket.close()
+    with connect(f"{d.ws}?session_id={ready['session_id']}&seq={ready['seq']}", additional_headers=HEADERS, **OPEN) as ws:
+        m = read(ws, "resumed")
+        if m["type"] == "error":
+            return False
+        ws.send(PCM[2 * m["samples"]:])
+        ws.send(json.dumps({"type": "end"}))
+        final = read(ws, "final")
+        if final["type"] == "error":
+            return False
+        last = read(ws, "end")
+        # what was said before an error is delivered before it; without one all of it must be there
+        assert last["type"] == "error" or final["text"] == DIGITS_TEXT, (final, last)
+        return last["type"] == "end"
+
+
+def administrate(b, command="status"):
+    with socket.socket(socket.AF_UNIX) as s:
+        s.settimeout(20 * SLOW)
+        s.connect(b.admin)
+        s.sendall(command.encode() + b"\n")
+        line = b""
+        while not line.endswith(b"\n"):
+            got = s.recv(65536)
+            if not got:
+                return False
+            line += got
+        return "error" not in json.loads(line)
+
+
+def metrics(d):
+    status, _, body = d.request("GET", "/metrics")
+    return status == 200 and b"steno_workers" in body
+
+
+def everything(b):
+    """Each part ends well (True), or is refused (False); nothing else."""
+    out = []
+    for part, what in ((upload, b.d), (stream, b.d), (administrate, b), (metrics, b.d)):
+        try:
+            out.append(part(what))
+        except (OSError, http.client.HTTPException, WebSocketException, TimeoutError) as why:
+            out.append(False)
+            assert b.d.proc.poll() is None, (part.__name__, why)
+    return all(out)
+
+
+def is_well(b):
+    assert eventually(lambda: everything(b), 20), b.d.output()[-3000:]
+
+
+def places(b, kind, scenario):
+    """Numbers of calls that the scenario makes: RUNS of them, evenly, from the first to the last."""
+    b.fail(kind, 1 << 40)
+    scenario()
+    calls = (1 << 40) - b.mend()
+    assert calls > 0, f"kind {kind}: nothing to fail"
+    step = max(1, calls // RUNS)
+    return range(1, calls + 1, step)
+
+
+def try_all(b, kind, scenario, expect=None):
+    failed = 0
+    for n in places(b, kind, scenario):
+        b.fail(kind, n)
+        good = scenario()
+        left = b.mend()
+        failed += left <= 0
+        assert b.d.proc.poll() is None, f"kind {kind}, call {n}: the server ended\n" + b.d.output()[-3000:]
+        assert good or left <= 0, f"kind {kind}, call {n}: something went wrong though nothing failed"
+        if expect:
+            expect(n)
+    assert failed > 3, failed
+    return failed
+
+
+def leaves_nothing(b, before):
+    is_well(b)
+    d = b.d
+    assert eventually(lambda: d.metric("steno_ws_connections") == 0 and d.metric('steno_sessions_active{api="openai"}') == 0, 20)
+    assert eventually(lambda: d.metric('steno_sessions_active{api="stream"}') == 0, 40), "a session that nobody has"
+    assert eventually(lambda: d.descriptors() <= before + 2, 20), (before, d.descriptors())
+
+
+def one_kind(kind, *settings):
+    b = Broken("websocket.resume=2s", *settings)
+    try:
+        with b.d as d:
+            is_well(b)
+            time.sleep(0.1)
+            before = d.descriptors()
+            failed = try_all(b, kind, lambda: everything(b))
+            leaves_nothing(b, before)
+            print(f"# {failed} calls failed", flush=True)
+    finally:
+        b.close()
+
+
+@case
+def memory_that_is_refused_costs_one_request(_):
+    one_kind(MEMORY)
+
+
+@case
+def sockets_that_break_while_read_cost_one_request(_):
+    one_kind(RECEIVE)
+
+
+@case
+def sockets_that_break_while_written_cost_one_request(_):
+    one_kind(SEND)
+
+
+@case
+def descriptors_that_run_out_cost_one_request(_):
+    one_kind(DESCRIPTOR)
+
+
+@case
+def a_reload_in_need_leaves_the_old_in_force(_):
+    """Keys and model are read again while memory, files, threads and descriptors fail."""
+    b = Broken()
+    try:
+        with b.d as d:
+            is_well(b)
+
+            def reload():
+                seen = d.output().count("keys read again") + d.output().count("auth.keys")
+                d.proc.send_signal(signal.SIGHUP)
+                eventually(lambda: d.output().count("keys read again") + d.output().count("auth.keys") > seen, 5)
+                return True
+
+            global RUNS
+            runs, RUNS = RUNS, RUNS // 8
+            for kind in (MEMORY, DISK, THREAD, DESCRIPTOR):
+                try_all(b, kind, reload, lambda n: None if n % 3 else is_well(b)) if kind == MEMORY else try_some(b, kind, reload)
+            RUNS = runs
+            is_well(b)
+    finally:
+        b.close()
+
+
+def try_some(b, kind, scenario):
+    """As try_all, where there may be few such calls or none."""
+    for n in range(1, 9):
+        b.fail(kind, n)
+        scenario()
+        b.mend()
+        assert b.d.proc.poll() is None, f"kind {kind}, call {n}: the server ended\n" + b.d.output()[-3000:]
+        is_well(b)
+
+
+@case
+def a_full_disk_stops_neither_the_log_nor_the_start(_):
+    """Every write to a file fails from the start: what was measured cannot be kept, log lines are lost, requests are served."""
+    b = Broken()
+    d = b.d
+    try:
+        with socket.create_server(("127.0.0.1", 0)) as s:
+            d.port = s.getsockname()[1]
+        b.fail(DISK, 1, always=True)
+        with open(os.path.join(b.folder, "log"), "w+", encoding="utf-8") as d.log:
+            cmd = [f"127.0.0.1:{d.port}" if a == "127.0.0.1:0" else a for a in d.cmd]
+            d.proc = subprocess.Popen(cmd, stderr=d.log, cwd=ROOT, env={**os.environ, **d.env})
+            assert eventually(lambda: d.status("/readyz") == 200, 20)
+            is_well(b)
+            assert not d.output()
+            b.mend()
+            is_well(b)
+            assert "POST /v1/audio/transcriptions: 200" in d.output(), d.output()
+            assert d.terminate() == 0, d.output()
+    finally:
+        if d.proc:
+            d.proc.kill()
+        b.close()
+
+
+@case
+def a_start_that_fails_anywhere_says_so_and_leaves(_):
+    """The nth thread, descriptor, allocation cannot be had while the server starts: it ends with a status of sysexits.h and
+    a line, or serves without."""
+    for kind, most, step in ((THREAD, 14, 1), (DESCRIPTOR, 25, 4), (MEMORY, 400, 50)):
+        for n in range(1, most, step * (2 if SAN else 1)):
+            b = Broken("pool.threads=2")
+            try:
+                b.fail(kind, n)
+                env = {**os.environ, **b.d.env}
+                with open(os.path.join(b.folder, "log"), "w+", encoding="utf-8") as log:
+                    p = subprocess.Popen(b.d.cmd, stderr=log, cwd=ROOT, env=env)
+                    try:
+                        eventually(lambda: p.poll() is not None or "listening" in open(log.name, encoding="utf-8").read(), 20)
+                        if p.poll() is None:
+                            p.terminate()
+                        code = p.wait(30 * SLOW)
+                    finally:
+                        p.kill()
+                    log.seek(0)
+                    said = log.read()
+                assert code in (0, 64, 65, 66, 69, 70, 71, 74, 78), (kind, n, code, said[-2000:])
+                assert said or code == 0 or kind == MEMORY, (kind, n, code)
+            finally:
+                b.close()
+
+
+@case
+def the_wall_clock_jumps_and_nobody_notices(_):
+    """Years forward and back during a stream: time-outs follow the monotonic clock."""
+    b = Broken("websocket.idle_timeout=20s", "websocket.ping_interval=10s")
+    try:
+        with b.d as d:
+            for jump in (10 ** 9, -10 ** 9, 3600, 0):
+                with connect(d.ws, additional_headers=HEADERS, **OPEN) as ws:
+                    ws.send(json.dumps({"type": "start", "encoding": "s16le", "sample_rate": RATE}))
+                    ws.send(PCM[:RATE * 4])
+                    b.jump(jump)
+                    time.sleep(1.2)  # a sweep of the connections falls into it
+                    ws.send(PCM[RATE * 4:])
+                    ws.send(json.dumps({"type": "end"}))
+                    assert read(ws, "final")["text"] == DIGITS_TEXT
+                is_well(b)
+    finally:
+        b.close()
+
+
+if not os.path.exists(LIBRARY):
+    raise SystemExit(f"{LIBRARY} is not built (make tests)")
+sys.exit(tap(None))
