@@ -113,11 +113,11 @@ static steno_status look(struct optimize *o, const char *in, steno_network *n,
         if (!l->place || !l->range)
             st = steno_fail(err, STENO_ERR_NOMEM, "out of memory");
     }
-    if (!st)
+    if (!st && l->n)
         st = expose(n, l, true, l->place, &l->net, err);
-    if (!st)
+    if (!st && l->n)
         st = samples_of(o, in, l, err);
-    if (st || o->form != QUANTIZE_STATIC)
+    if (st || !l->n || o->form != QUANTIZE_STATIC)
         return st;
     if (!l->s.n) {
         (void)json_array_append_new(o->notes,
@@ -146,11 +146,17 @@ static steno_status layer_errors(struct optimize *o, steno_network *n, const str
     int *place = calloc((size_t)l->n + 1, sizeof *place), used = 0;
     struct value_error *e = calloc((size_t)l->n + 1, sizeof *e);
     steno_network *q = NULL;
-    char note[160];
+    char note[256];
+    steno_err why = {0};
     steno_status st = place && e ? expose(n, l, false, place, &q, err)
                                  : steno_fail(err, STENO_ERR_NOMEM, "out of memory");
-    if (!st)
-        st = compare_values(l->net, l->place + l->n, q, place, l->n, &l->s, e, &used, err);
+    if (!st && compare_values(l->net, l->place + l->n, q, place, l->n, &l->s, e, &used, &why)) {
+        if (o->calibrate.n && o->quantize.kind == STENO_QUANTIZE_STATIC)
+            st = steno_fail(err, why.code, "%s", why.msg);
+        snprintf(note, sizeof note, "no errors by layer: %.200s", why.msg);
+        (void)json_array_append_new(o->notes, json_string(note));
+        goto out;
+    }
     for (int i = 0; !st && i < l->n; i++) {
         size_t k;
         json_t *p;
@@ -164,6 +170,7 @@ static steno_status layer_errors(struct optimize *o, steno_network *n, const str
                  o->calibrate.n ? "calibration" : "random");
         (void)json_array_append_new(o->notes, json_string(note));
     }
+out:
     steno_network_close(q);
     free(place);
     free(e);
@@ -185,7 +192,7 @@ static steno_status quantize(struct optimize *o, const char *in, steno_network *
     o->quantize.range_arg = &l;
     if (!st)
         st = steno_network_quantize(n, &o->quantize, &changed, err);
-    if (!st && look_first && o->layer_errors)
+    if (!st && look_first && l.n && o->layer_errors)
         st = layer_errors(o, n, &l, err);
     looked_at_free(&l);
     return st;
