@@ -144,6 +144,7 @@ steno_status steno_pass_int8(struct steno_graph *g, const struct steno_pass_env 
 {
     float unit = 1;
     const struct steno_tensor one = {.dtype = STENO_F32, .shape = {.rank = 0}, .data = &unit};
+    steno_vid shared = STENO_NONE;
     for (int32_t i = 0, count = g->n_nodes; i < count; i++) {
         struct found f = {0};
         steno_status st;
@@ -158,8 +159,10 @@ steno_status steno_pass_int8(struct steno_graph *g, const struct steno_pass_env 
                                                     : "no product of two scales follows");
             continue;
         }
-        if (f.q_scale == STENO_NONE && steno_graph_add_const(g, "one", &one, false, &f.q_scale, err))
+        if (f.q_scale == STENO_NONE && shared == STENO_NONE &&
+            steno_graph_add_const(g, "one", &one, false, &shared, err))
             return STENO_ERR_NOMEM;
+        f.q_scale = f.q_scale == STENO_NONE ? shared : f.q_scale; /* the same, for pass qkv */
         f.product->dead = f.cast->dead = f.mul->dead = true;
         if (f.add)
             f.add->dead = true;
