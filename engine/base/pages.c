@@ -5,7 +5,11 @@
 #include "base/status.h"
 
 #include <stdint.h>
+#include <string.h>
 #include <sys/mman.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 
 static bool whole_pages(size_t n, size_t *total)
 {
@@ -41,6 +45,29 @@ void *steno_pages_new(size_t n)
     (void)munmap(p + before + total, after);
     steno_pages_enlarge(p + before, total);
     return p + before;
+}
+
+void steno_pages_rest(const void *p, size_t n)
+{
+    void *start;
+    memcpy(&start, &p, sizeof start);
+    (void)madvise(start, n, MADV_DONTNEED);
+}
+
+void steno_pages_for_large(void)
+{
+#ifdef __GLIBC__
+    /* glibc raises the limit with every large block that is freed, up to 32 MiB: then a model's
+     * weights on their way into packed ones leave holes in the heap. */
+    (void)mallopt(M_MMAP_THRESHOLD, 1 << 20);
+#endif
+}
+
+void steno_pages_trim(void)
+{
+#ifdef __GLIBC__
+    (void)malloc_trim(0);
+#endif
 }
 
 void steno_pages_free(void *p, size_t n)

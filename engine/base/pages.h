@@ -14,4 +14,14 @@ void steno_pages_free(void *p, size_t n); /* p NULL: nothing */
  * happens. p is aligned to STENO_PAGE_LARGE. */
 void steno_pages_enlarge(void *p, size_t n);
 
+
+/* Give back the resident pages of a mapped, unwritten file in [p, p + n), which are read again
+ * when they are needed. p is the start of the mapping. */
+void steno_pages_rest(const void *p, size_t n);
+/* Once, at the start of a program: heap blocks of a MiB and more come straight from the system and
+ * go back there when they are freed, however large blocks before them were. */
+void steno_pages_for_large(void);
+/* Give the system what the heap holds and nobody uses. */
+void steno_pages_trim(void);
+
 #endif

@@ -1,5 +1,7 @@
 /* steno: the command. */
 #include "cli/cli.h"
+
+#include "base/pages.h"
 #include "passes/passes.h"
 #include "steno.h"
 
@@ -141,6 +143,7 @@ static int passes(void)
 
 int main(int argc, char **argv)
 {
+    steno_pages_for_large();
     if (argc < 2) {
         fputs("steno: no command given (see steno --help)\n", stderr);
         return EX_USAGE;

@@ -199,13 +199,15 @@ static uint64_t put_blob(struct out *o, const void *p, size_t n)
 
 static steno_status stow(void *arg, const struct steno_value *v, int64_t *offset, steno_err *err)
 {
+    const void *data;
     size_t bytes;
     *offset = -1;
     if (v->stowed)
         return STENO_OK;
-    if (!v->constant->data || steno_shape_bytes(&v->shape, v->dtype, &bytes))
+    data = steno_const_bytes(v->constant);
+    if (!data || steno_shape_bytes(&v->shape, v->dtype, &bytes))
         return steno_fail(err, STENO_ERR_INTERNAL, "constant '%s' is gone", v->name);
-    *offset = (int64_t)put_blob(arg, v->constant->data, bytes);
+    *offset = (int64_t)put_blob(arg, data, bytes);
     return STENO_OK;
 }
 

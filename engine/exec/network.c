@@ -3,6 +3,7 @@
 
 #include "base/buf.h"
 #include "base/cpu.h"
+#include "base/pages.h"
 #include "exec/save.h"
 #include "ops/body.h"
 #include "passes/incremental.h"
@@ -120,7 +121,11 @@ static steno_status pass_eval(void *arg, struct steno_graph *g, struct steno_nod
 {
     struct workspace *ws = arg;
     struct steno_packed_store store = {0};
-    steno_status st = steno_prepare_node(g, n, ws->k, &store, err);
+    steno_status st = STENO_OK;
+    for (int i = 0; !st && i < n->n_in; i++)
+        st = steno_graph_fetch(g, n->in[i], err);
+    if (!st)
+        st = steno_prepare_node(g, n, ws->k, &store, err);
     if (!st)
         st = steno_run_ahead(ws, n, in, out, wanted, mem, err);
     if (n->priv && n->op->release)
@@ -190,7 +195,8 @@ static steno_status build(steno_network *n, const char *path, const void *data, 
     struct steno_onnx_options lo = {.max_bytes = opt->max_bytes,
                                     .native = native,
                                     .fused = opt->opt_level ? fused : NULL,
-                                    .body = steno_body_text};
+                                    .body = steno_body_text,
+                                    .borrow_from = opt->borrow_from};
     struct steno_cache_id id;
     bool caching;
     steno_status st = steno_cpu_choose(opt->cpu, &n->cpu, err);
@@ -222,6 +228,8 @@ static steno_status build(steno_network *n, const char *path, const void *data, 
         steno_cache_store(n, path, opt, &id);
         steno_prepare_drop(n->g);
     }
+    if (!st && !n->rewrite_only)
+        st = steno_graph_unmap(n->g, err);
     return st ? steno_fail_in(err, st, "%s", path) : STENO_OK;
 }
 
@@ -243,6 +251,7 @@ static steno_status open_network(steno_network **out, const char *path, const vo
         steno_network_close(n);
         return st;
     }
+    steno_pages_trim();
     *out = n;
     return STENO_OK;
 }

@@ -15,6 +15,7 @@ struct steno_prep {
     const steno_kernels *k;
     uint32_t *consumed; /* by value number: readers that have their own copy; NULL: not counted */
     uint32_t *stowed;   /* by value number: readers that hold it in the store */
+    uint32_t *read;     /* by value number: readers so far */
     struct steno_packed_store *store;
     size_t packed;
     enum steno_precision precision;
@@ -185,8 +186,12 @@ void steno_packed_store_free(struct steno_packed_store *s)
 
 static void drop_consumed(struct steno_prep *pc, const struct steno_node *n)
 {
+    bool fetched = false;
     for (int i = 0; i < n->n_in; i++) {
         steno_vid v = n->in[i];
+        fetched = fetched || (v != STENO_NONE && pc->consumed[v]);
+        if (v != STENO_NONE && pc->consumed[v] == pc->read[v])
+            steno_graph_unfetch(pc->g, v); /* the next reader fetches it again */
         if (v == STENO_NONE || !pc->consumed[v] || pc->consumed[v] != pc->g->values[v].uses)
             continue;
         pc->g->values[v].spent = true;
@@ -194,6 +199,8 @@ static void drop_consumed(struct steno_prep *pc, const struct steno_node *n)
         if (!pc->store->keep)
             steno_graph_drop_const(pc->g, v);
     }
+    if (fetched)
+        steno_graph_rest_map(pc->g);
 }
 
 static int drop_spent(struct steno_graph *g, void *arg)
@@ -218,6 +225,13 @@ static steno_status prepare(struct steno_prep *pc, struct steno_node *n, steno_e
     if (!n->op->prepare)
         return STENO_OK;
     pc->node = n;
+    for (int i = 0; i < n->n_in; i++) {
+        st = steno_graph_fetch(pc->g, n->in[i], err);
+        if (st)
+            return steno_fail_in(err, st, "node '%s' (%s)", n->name, n->op_type);
+        if (pc->read && n->in[i] != STENO_NONE)
+            pc->read[n->in[i]]++;
+    }
     st = n->op->prepare(pc, &n->priv, err);
     return st ? steno_fail_in(err, st, "node '%s' (%s)", n->name, n->op_type) : STENO_OK;
 }
@@ -239,9 +253,11 @@ steno_status steno_prepare_graph(struct steno_graph *g, const steno_kernels *k,
     steno_status st = STENO_OK;
     pc.consumed = calloc((size_t)g->n_values + 1, sizeof *pc.consumed);
     pc.stowed = calloc((size_t)g->n_values + 1, sizeof *pc.stowed);
-    if (!pc.consumed || !pc.stowed) {
+    pc.read = calloc((size_t)g->n_values + 1, sizeof *pc.read);
+    if (!pc.consumed || !pc.stowed || !pc.read) {
         free(pc.consumed);
         free(pc.stowed);
+        free(pc.read);
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory while packing weights");
     }
     for (int32_t i = 0; !st && i < g->n_nodes; i++) {
@@ -256,6 +272,7 @@ steno_status steno_prepare_graph(struct steno_graph *g, const steno_kernels *k,
     *packed += pc.packed;
     free(pc.consumed);
     free(pc.stowed);
+    free(pc.read);
     return st;
 }
 

@@ -24,7 +24,10 @@ struct steno_network_options {
     /* Sinusoidal positions and length masks go on past the length of the export
      * (passes/any_length.c). */
     bool any_length;
-    const char *only_passes;    /* names of the passes to run, or NULL for all */
+    const char *only_passes; /* names of the passes to run, or NULL for all */
+    /* steno_onnx_options.borrow_from: matrices of so many bytes stay where they are until they are
+     * packed (with rewrite_only: while the network lives). */
+    size_t borrow_from;
     /* Folder of packed caches, made if it is not there; NULL = none. The first load of a model file
      * leaves its graph after the passes and its packed weights there, later ones map them: ready
      * at once, and one copy for all processes. A cache of another file, version, CPU level or

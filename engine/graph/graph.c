@@ -1,7 +1,10 @@
 #include "graph/graph.h"
 
+#include "graph/mapped.h"
+
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 static struct steno_graph *root_of(struct steno_graph *g)
 {
@@ -65,7 +68,9 @@ void steno_graph_free(struct steno_graph *g)
     if (!g)
         return;
     for (int32_t i = 0; i < g->n_consts; i++)
-        steno_aligned_free(g->consts[i]->owned);
+        steno_const_release(g->consts[i]);
+    if (g->map)
+        munmap(g->map, g->map_bytes);
     steno_arena_free(g->arena);
 }
 
@@ -123,10 +128,7 @@ steno_status steno_graph_add_node(struct steno_graph *g, const char *domain, con
 
 static struct steno_const *const_of(const struct steno_tensor *t)
 {
-    struct steno_const *c;
-    /* `t` is the first member: steno_value.constant is const to everyone but this file. */
-    memcpy(&c, &t, sizeof c);
-    return c;
+    return steno_const_of(t);
 }
 
 steno_status steno_graph_set_const(struct steno_graph *g, steno_vid v, const struct steno_tensor *t,
@@ -212,8 +214,9 @@ void steno_graph_drop_const(struct steno_graph *g, steno_vid v)
     g->values[v].constant = NULL;
     if (--c->refs > 0)
         return;
-    steno_aligned_free(c->owned);
-    c->owned = NULL;
+    steno_const_release(c);
+    c->file = NULL;
+    c->join = NULL;
     c->bytes = 0;
     c->t.data = NULL;
 }

@@ -52,6 +52,9 @@ struct steno_attr {
 struct steno_const {
     struct steno_tensor t;
     void *owned; /* heap block or NULL */
+    size_t paged;     /* > 0: `owned` is that many bytes of steno_pages_new */
+    const void *file; /* its elements in the bytes of the model, at any address; NULL: not there */
+    const struct steno_join *join; /* made of others' elements there, when it is fetched; or NULL */
     size_t bytes;
     int32_t refs; /* values that show it */
 };
@@ -117,6 +120,8 @@ struct steno_graph {
     int n_symbols, cap_symbols;
     struct steno_const **consts; /* of g and its bodies; owned by the main graph */
     int32_t n_consts, cap_consts;
+    void *map; /* the model file, while constants lie in it; owned by the main graph */
+    size_t map_bytes;
     struct steno_region *regions;
     int32_t n_regions, cap_regions;
     /* metadata_props of the model (main graph only) */
@@ -152,6 +157,45 @@ STENO_MUST steno_status steno_graph_take_const(struct steno_graph *g, const char
 STENO_MUST steno_status steno_graph_set_const(struct steno_graph *g, steno_vid v,
                                               const struct steno_tensor *t, bool owned,
                                               steno_err *err);
+/* ---- constants that lie in the model's file (or in bytes that a caller keeps) ----
+ * Large matrices stay in the mapped file until they are packed, one after the other, so that no
+ * second copy of a model's weights is ever in memory. Their `data` is not for reading before one of
+ * these: steno_graph_fetch, for who reads elements or runs a kernel; steno_const_bytes, for who
+ * copies or compares bytes (no alignment). */
+
+/* The root graph g owns the mapping from now on. */
+void steno_graph_take_map(struct steno_graph *g, void *map, size_t bytes);
+/* Make an existing value constant with elements that lie in that mapping. */
+STENO_MUST steno_status steno_graph_set_mapped(struct steno_graph *g, steno_vid v,
+                                               const struct steno_tensor *t, steno_err *err);
+/* Constant v as an aligned copy in memory; nothing to do for one that is. STENO_ERR_NOMEM. */
+STENO_MUST steno_status steno_graph_fetch(struct steno_graph *g, steno_vid v, steno_err *err);
+/* The same for a constant tensor of a graph, found by itself. */
+STENO_MUST steno_status steno_const_fetch(const struct steno_tensor *constant, steno_err *err);
+/* Its bytes, at any address; NULL when there are none, or no memory to make them. */
+const void *steno_const_bytes(const struct steno_tensor *constant);
+/* Give the copy back; nothing to do for a constant that has no place in the file. */
+void steno_graph_unfetch(struct steno_graph *g, steno_vid v);
+/* Give resident pages of the file back: they are read again when they are needed. */
+void steno_graph_rest_map(struct steno_graph *g);
+/* Fetch what is still there and let go of the file. */
+STENO_MUST steno_status steno_graph_unmap(struct steno_graph *g, steno_err *err);
+
+/* Matrices side by side as one constant, made when it is fetched if all of them lie in the file,
+ * else at once. f32, or 8 bits with factors of 1. */
+struct steno_join_part {
+    steno_vid from; /* constant [rows, cols], or [cols, rows] when turned; axes of 1 may follow */
+    bool turned;
+    float factor;
+};
+enum { STENO_JOIN_MAX = 3 };
+STENO_MUST steno_status steno_graph_join(struct steno_graph *g, const char *name,
+                                         const struct steno_join_part *part, int n, steno_vid *out,
+                                         steno_err *err);
+/* Matrix v [rows, cols] as a constant [cols, rows]. */
+STENO_MUST steno_status steno_graph_turn(struct steno_graph *g, steno_vid v, steno_vid *out,
+                                         steno_err *err);
+
 /* Value `v` of g shows a constant that another value (of g or of any graph of the same model) shows
  * already: one copy of the bytes. */
 void steno_graph_share_const(struct steno_graph *g, steno_vid v,

@@ -18,6 +18,8 @@ struct steno_onnx_source {
     struct steno_extfile *files;
     size_t bytes, max_bytes; /* of weights so far, and their limit */
     struct steno_onnx_info *info; /* told of every file opened; may be NULL */
+    const char *map;              /* the model's file, when its message is a slim one */
+    size_t n_map;
 };
 void steno_onnx_source_close(struct steno_onnx_source *s);
 
@@ -27,9 +29,10 @@ STENO_MUST steno_status steno_onnx_external(struct steno_onnx_source *s, const c
                                             int64_t offset, size_t n, void *dst, steno_err *err);
 
 /* Dense tensor of a message. *t gets a steno_aligned_alloc'd block of the caller's; raw_data is
- * taken out of the message when it is fit for that (allocator of steno_onnx_unpack). */
+ * taken out of the message when it is fit for that (allocator of steno_onnx_unpack). mapped, where
+ * it is not NULL, becomes true for a large matrix that lies in s->map: then t->data points there. */
 STENO_MUST steno_status steno_onnx_tensor(struct steno_onnx_source *s, Onnx__Tensor *m,
-                                          struct steno_tensor *t, steno_err *err);
+                                          struct steno_tensor *t, bool *mapped, steno_err *err);
 /* The same of a private copy, when the elements are stowed: t->data is borrowed, NULL where nobody
  * needs them. *stowed false: they are in the message. */
 STENO_MUST steno_status steno_onnx_stowed(const struct steno_onnx_options *opt,
@@ -38,10 +41,27 @@ STENO_MUST steno_status steno_onnx_stowed(const struct steno_onnx_options *opt,
 STENO_MUST steno_status steno_onnx_sparse(struct steno_onnx_source *s, Onnx__SparseTensor *m,
                                           struct steno_tensor *t, steno_err *err);
 
+/* The large byte strings of a message. */
+struct steno_onnx_large {
+    size_t from; /* bytes of raw_data that count as large; 0: none are */
+    bool mapped; /* the message is a mapped file: pages that were looked at are given back */
+    size_t sum;  /* bytes of all of them, after steno_onnx_check_wire */
+};
 /* Walk the wire format with the schema before anything is allocated: every length within its
  * message, nesting bounded (protobuf-c recurses without a limit), not more nodes and messages than
  * memory is for. */
-STENO_MUST steno_status steno_onnx_check_wire(const uint8_t *p, size_t n, steno_err *err);
+STENO_MUST steno_status steno_onnx_check_wire(const uint8_t *p, size_t n,
+                                              struct steno_onnx_large *large, steno_err *err);
+/* The message that field `number` of d is; NULL when it is none. */
+const ProtobufCMessageDescriptor *steno_onnx_submessage(const ProtobufCMessageDescriptor *d,
+                                                        uint64_t number);
+
+enum { STENO_ONNX_RAW_DATA = 9 };   /* field of Tensor */
+enum { STENO_ONNX_IN_PLACE = 2 };   /* its data_location: raw_data is two u64, offset and length */
+/* *out: a copy of the message with large raw_data replaced by its place in `data`; free() it. */
+STENO_MUST steno_status steno_onnx_slim(const void *data, size_t size,
+                                        const struct steno_onnx_large *large, void **out,
+                                        size_t *n, steno_err *err);
 
 /* Memory of the unpacked messages: counted against a limit, long byte strings as aligned blocks
  * that can become weights without a copy. */

@@ -18,6 +18,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define STAYS ((size_t)64 << 10) /* bytes of a matrix that is left in the file until it is needed */
 
 int steno_onnx_opset(const struct loader *l, const struct scope *s, const char *domain)
 {
@@ -113,14 +114,27 @@ static steno_status set_type(struct loader *l, struct steno_graph *g, steno_vid 
 
 /* ---- constants ---- */
 
+/* t is given over, whatever comes of it. */
+static steno_status set_const(struct loader *l, struct steno_graph *g, steno_vid v,
+                              const struct steno_tensor *t, bool mapped)
+{
+    steno_status st;
+    if (mapped)
+        return steno_graph_set_mapped(g, v, t, l->err);
+    st = steno_graph_set_const(g, v, t, true, l->err);
+    if (st)
+        steno_aligned_free(t->data);
+    return st;
+}
+
 static steno_status declare_const(struct loader *l, struct scope *s, const char *name,
-                                  struct steno_tensor *t)
+                                  struct steno_tensor *t, bool mapped)
 {
     steno_vid v;
     steno_status st = declare(l, s, name, &v);
     if (!st)
-        st = steno_graph_set_const(s->g, v, t, true, l->err);
-    if (st)
+        return set_const(l, s->g, v, t, mapped);
+    if (!mapped)
         steno_aligned_free(t->data);
     return st;
 }
@@ -140,7 +154,7 @@ static steno_status initializers(struct loader *l, struct scope *s, Onnx__Graph 
 {
     struct steno_tensor t;
     for (size_t i = 0; i < m->n_initializer; i++) {
-        bool done = false;
+        bool done = false, mapped = false;
         steno_status st = STENO_OK;
         if (l->opt && l->opt->stowed)
             st = stowed(l, s, m->initializer[i], &done);
@@ -148,9 +162,9 @@ static steno_status initializers(struct loader *l, struct scope *s, Onnx__Graph 
             return st;
         if (done)
             continue;
-        st = steno_onnx_tensor(&l->src, m->initializer[i], &t, l->err);
+        st = steno_onnx_tensor(&l->src, m->initializer[i], &t, &mapped, l->err);
         if (!st)
-            st = declare_const(l, s, m->initializer[i]->name, &t);
+            st = declare_const(l, s, m->initializer[i]->name, &t, mapped);
         if (st)
             return st;
     }
@@ -158,7 +172,7 @@ static steno_status initializers(struct loader *l, struct scope *s, Onnx__Graph 
         Onnx__SparseTensor *sp = m->sparse_initializer[i];
         steno_status st = steno_onnx_sparse(&l->src, sp, &t, l->err);
         if (!st)
-            st = declare_const(l, s, sp->values->name, &t);
+            st = declare_const(l, s, sp->values->name, &t, false);
         if (st)
             return st;
     }
@@ -170,16 +184,12 @@ static steno_status small_const(struct loader *l, struct steno_graph *g, steno_v
 {
     struct steno_tensor t = {.dtype = dtype, .shape = {.rank = vector, .dim = {(int64_t)n}}};
     size_t bytes = n * steno_dtype_size(dtype);
-    steno_status st;
     t.data = steno_aligned_alloc(bytes);
     if (!t.data)
         return steno_fail(l->err, STENO_ERR_NOMEM, "out of memory");
     if (bytes)
         memcpy(t.data, data, bytes);
-    st = steno_graph_set_const(g, v, &t, true, l->err);
-    if (st)
-        steno_aligned_free(t.data);
-    return st;
+    return set_const(l, g, v, &t, false);
 }
 
 static const Onnx__Attribute *call_attr(const struct scope *s, const char *name);
@@ -192,6 +202,7 @@ static steno_status constant_node(struct loader *l, struct scope *s, const Onnx_
     const char *name = a ? a->name : "";
     struct steno_tensor t;
     steno_status st;
+    bool mapped = false;
     if (a && *a->ref_attr_name)
         a = call_attr(s, a->ref_attr_name);
     if (!a)
@@ -206,7 +217,7 @@ static steno_status constant_node(struct loader *l, struct scope *s, const Onnx_
     if (!strcmp(name, "value_ints"))
         return small_const(l, s->g, v, STENO_I64, a->ints, a->n_ints, true);
     if (!strcmp(name, "value") && a->t)
-        st = steno_onnx_tensor(&l->src, a->t, &t, l->err);
+        st = steno_onnx_tensor(&l->src, a->t, &t, &mapped, l->err);
     else if (!strcmp(name, "sparse_value") && a->sparse_tensor)
         st = steno_onnx_sparse(&l->src, a->sparse_tensor, &t, l->err);
     else
@@ -216,10 +227,7 @@ static steno_status constant_node(struct loader *l, struct scope *s, const Onnx_
                           m->name, *name ? name : "an unnamed attribute");
     if (st)
         return steno_fail_in(l->err, st, "node '%s' (Constant)", m->name);
-    st = steno_graph_set_const(s->g, v, &t, true, l->err);
-    if (st)
-        steno_aligned_free(t.data);
-    return st;
+    return set_const(l, s->g, v, &t, mapped);
 }
 
 /* ---- attributes ---- */
@@ -282,7 +290,7 @@ static steno_status attr_tensor(struct loader *l, struct steno_graph *g, struct 
     steno_status st;
     if (!m->t)
         return steno_fail(l->err, STENO_ERR_FORMAT, "attribute '%s' has no tensor", m->name);
-    st = steno_onnx_tensor(&l->src, m->t, &t, l->err);
+    st = steno_onnx_tensor(&l->src, m->t, &t, NULL, l->err);
     if (st)
         return st;
     st = steno_graph_take_const(g, "", &t, &v, l->err); /* a value nobody reads holds the bytes */
@@ -706,28 +714,46 @@ static steno_status convert(struct loader *l, struct steno_graph *g)
     return st;
 }
 
-steno_status steno_onnx_parse(struct steno_graph **out, const void *data, size_t size,
-                              const char *dir, const struct steno_onnx_options *opt,
-                              struct steno_onnx_info *info, steno_err *err)
+/* The message of [data, data + size), as it is or, where that is worth it, without its large byte
+ * strings. */
+static steno_status unpack(struct loader *l, struct steno_onnx_heap *heap, const void *data,
+                           size_t size, struct steno_onnx_large *large)
 {
-    struct loader l = {.opt = opt, .err = err, .src.dir = dir};
-    struct steno_onnx_heap heap;
-    struct steno_graph *g = NULL;
-    size_t max = 0;
-    steno_status st = steno_onnx_check_wire(data, size, err);
+    bool always = l->opt && l->opt->borrow_from;
+    size_t max = 0, n = size;
+    void *slim = NULL;
+    steno_status st = steno_onnx_check_wire(data, size, large, l->err);
+    if (!st && large->sum && (always || large->sum > size / 2)) {
+        st = steno_onnx_slim(data, size, large, &slim, &n, l->err);
+        l->src.map = data;
+        l->src.n_map = size;
+    }
     if (st)
         return st;
     /* an empty repeated message costs two bytes in the file and about 100 here */
     if (!steno_mul_size(size, 64, &max) || !steno_add_size(max, 16 << 20, &max))
         max = SIZE_MAX;
-    steno_onnx_heap_init(&heap, max);
+    steno_onnx_heap_init(heap, max);
+    l->model = onnx__model__unpack(&heap->alloc, n, slim ? slim : data);
+    free(slim);
+    return l->model ? STENO_OK
+                    : steno_fail(l->err, STENO_ERR_FORMAT,
+                                 "not an ONNX model, or one that takes more than "
+                                 "%zu bytes of memory to read",
+                                 max);
+}
+
+static steno_status parse(struct steno_graph **out, const void *data, size_t size, const char *dir,
+                          const struct steno_onnx_options *opt, struct steno_onnx_info *info,
+                          struct steno_onnx_large *large, steno_err *err)
+{
+    struct loader l = {.opt = opt, .err = err, .src.dir = dir};
+    struct steno_onnx_heap heap;
+    struct steno_graph *g = NULL;
+    steno_status st = unpack(&l, &heap, data, size, large);
+    if (st)
+        return st;
     l.src.max_bytes = opt && opt->max_bytes ? opt->max_bytes : (size_t)64 << 30;
-    l.model = onnx__model__unpack(&heap.alloc, size, data);
-    if (!l.model)
-        return steno_fail(err, STENO_ERR_FORMAT,
-                          "not an ONNX model, or one that takes more than "
-                          "%zu bytes of memory to read",
-                          max);
     if (info)
         describe(l.model, info);
     l.src.info = info;
@@ -743,6 +769,14 @@ steno_status steno_onnx_parse(struct steno_graph **out, const void *data, size_t
     return STENO_OK;
 }
 
+steno_status steno_onnx_parse(struct steno_graph **out, const void *data, size_t size,
+                              const char *dir, const struct steno_onnx_options *opt,
+                              struct steno_onnx_info *info, steno_err *err)
+{
+    struct steno_onnx_large large = {.from = opt ? opt->borrow_from : 0};
+    return parse(out, data, size, dir, opt, info, &large, err);
+}
+
 /* ---- files ---- */
 
 static steno_status parse_file(struct steno_graph **out, int fd, const char *path,
@@ -751,6 +785,8 @@ static steno_status parse_file(struct steno_graph **out, int fd, const char *pat
 {
     struct stat sb;
     const char *slash = strrchr(path, '/');
+    struct steno_onnx_large large = {.from = opt && opt->borrow_from ? opt->borrow_from : STAYS,
+                                     .mapped = true};
     char *dir;
     void *map;
     steno_status st;
@@ -761,14 +797,19 @@ static steno_status parse_file(struct steno_graph **out, int fd, const char *pat
     dir = slash ? strndup(path, (size_t)(slash - path) + (slash == path)) : strdup(".");
     if (!dir)
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
-    /* Mapped for the time of reading only: everything kept is copied out, so that peak memory is
-     * one copy of the weights. A model file must be replaced by rename, not rewritten in place. */
+    /* The graph keeps the mapping: matrices are copied out when they are packed. A model file must
+     * be replaced by rename, not rewritten in place. */
     map = mmap(NULL, (size_t)sb.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
     if (map == MAP_FAILED) {
         st = steno_fail(err, STENO_ERR_IO, "%s", strerror(errno));
     } else {
-        st = steno_onnx_parse(out, map, (size_t)sb.st_size, dir, opt, info, err);
-        munmap(map, (size_t)sb.st_size);
+        st = parse(out, map, (size_t)sb.st_size, dir, opt, info, &large, err);
+        if (st)
+            munmap(map, (size_t)sb.st_size);
+        else
+            steno_graph_take_map(*out, map, (size_t)sb.st_size);
+        if (!st)
+            steno_graph_rest_map(*out);
     }
     free(dir);
     return st;

@@ -21,6 +21,9 @@ struct steno_onnx_options {
      * borrowed as long as the graph lives. NULL: an ordinary file. */
     const void *stowed;
     size_t n_stowed;
+    /* Matrices of so many bytes and more stay where they are in the bytes read, which live as long
+     * as the graph (graph/graph.h); 0: from memory none, from a file those of 64 KiB. */
+    size_t borrow_from;
 };
 
 struct steno_onnx_info {

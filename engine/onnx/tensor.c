@@ -240,13 +240,54 @@ static steno_status shape_of(const char *name, const int64_t *dims, size_t rank,
     return STENO_OK;
 }
 
+/* ---- elements that stay in the file ---- */
+
+static bool in_place(const Onnx__Tensor *m)
+{
+    return (int)m->data_location == STENO_ONNX_IN_PLACE;
+}
+
+static steno_status find_place(const struct steno_onnx_source *s, const Onnx__Tensor *m,
+                               size_t bytes, const void **out, steno_err *err)
+{
+    uint64_t place[2];
+    if (!s->map || m->raw_data.len != sizeof place)
+        return steno_fail(err, STENO_ERR_FORMAT, "tensor '%s': data_location is %d", m->name,
+                          (int)m->data_location);
+    memcpy(place, m->raw_data.data, sizeof place);
+    if (place[1] != bytes || place[0] > s->n_map || bytes > s->n_map - place[0])
+        return steno_fail(err, STENO_ERR_FORMAT,
+                          "tensor '%s': %llu bytes of data, its shape and type need %zu", m->name,
+                          (unsigned long long)place[1], bytes);
+    *out = s->map + place[0];
+    return STENO_OK;
+}
+
+/* A matrix or the like. One row or column, or numbers that tell shapes, are small and read by many. */
+static bool worth_leaving(const struct steno_tensor *t, size_t count)
+{
+    uint64_t longest = 0;
+    for (int i = 0; i < t->shape.rank; i++)
+        longest = (uint64_t)t->shape.dim[i] > longest ? (uint64_t)t->shape.dim[i] : longest;
+    return t->shape.rank >= 2 && longest < count &&
+           (t->dtype == STENO_F32 || t->dtype == STENO_F16 || t->dtype == STENO_BF16 ||
+            t->dtype == STENO_I8 || t->dtype == STENO_U8);
+}
+
 static steno_status fill(struct steno_onnx_source *s, Onnx__Tensor *m, struct steno_tensor *t,
                          size_t count, size_t bytes, steno_err *err)
 {
     bool typed = m->n_float_data || m->n_int32_data || m->n_int64_data || m->n_double_data ||
                  m->n_uint64_data;
+    const void *place;
     if (m->data_location == ONNX__TENSOR__DATA_LOCATION__EXTERNAL)
         return read_external(s, m, t->data, bytes, err);
+    if (in_place(m)) {
+        steno_status st = find_place(s, m, bytes, &place, err);
+        if (!st)
+            memcpy(t->data, place, bytes);
+        return st;
+    }
     if (m->raw_data.len || !typed) {
         if (m->raw_data.len != bytes)
             return steno_fail(err, STENO_ERR_FORMAT,
@@ -267,12 +308,46 @@ static steno_status fill(struct steno_onnx_source *s, Onnx__Tensor *m, struct st
 
 static bool may_steal(const Onnx__Tensor *m, size_t bytes)
 {
-    return m->data_location != ONNX__TENSOR__DATA_LOCATION__EXTERNAL && m->raw_data.len == bytes &&
-           steno_onnx_is_block(bytes);
+    return m->data_location != ONNX__TENSOR__DATA_LOCATION__EXTERNAL && !in_place(m) &&
+           m->raw_data.len == bytes && steno_onnx_is_block(bytes);
+}
+
+static size_t elements_there(const Onnx__Tensor *m)
+{
+    return m->n_float_data + m->n_int32_data + m->n_int64_data + m->n_double_data +
+           m->n_uint64_data;
+}
+
+/* An aligned block with the elements. */
+static steno_status read_elements(struct steno_onnx_source *s, Onnx__Tensor *m,
+                                  struct steno_tensor *t, size_t count, size_t bytes,
+                                  steno_err *err)
+{
+    bool external = m->data_location == ONNX__TENSOR__DATA_LOCATION__EXTERNAL;
+    steno_status st = STENO_OK;
+    const void *place;
+    /* a lie about the size must not cost memory: elements that are there come first */
+    if (external)
+        st = read_external(s, m, NULL, bytes, err);
+    else if (in_place(m))
+        st = find_place(s, m, bytes, &place, err);
+    else if (m->raw_data.len < bytes && elements_there(m) < count)
+        st = steno_fail(err, STENO_ERR_FORMAT,
+                        "tensor '%s': its data is shorter than its shape says (%zu elements)",
+                        m->name, count);
+    if (st)
+        return st;
+    t->data = steno_aligned_alloc(bytes);
+    if (!t->data)
+        return steno_fail(err, STENO_ERR_NOMEM, "tensor '%s': out of memory", m->name);
+    st = fill(s, m, t, count, bytes, err);
+    if (st)
+        steno_aligned_free(t->data);
+    return st;
 }
 
 steno_status steno_onnx_tensor(struct steno_onnx_source *s, Onnx__Tensor *m, struct steno_tensor *t,
-                               steno_err *err)
+                               bool *mapped, steno_err *err)
 {
     struct steno_tensor r = {.dtype = (steno_dtype)m->data_type};
     size_t count, bytes, total;
@@ -290,32 +365,21 @@ steno_status steno_onnx_tensor(struct steno_onnx_source *s, Onnx__Tensor *m, str
                           "tensor '%s': size over the limit of %zu bytes for "
                           "all weights",
                           m->name, s->max_bytes);
-    if (may_steal(m, bytes)) {
+    if (mapped && in_place(m) && worth_leaving(&r, count)) {
+        const void *place;
+        st = find_place(s, m, bytes, &place, err);
+        if (!st)
+            memcpy(&r.data, &place, sizeof r.data);
+        *mapped = !st;
+    } else if (may_steal(m, bytes)) {
         r.data = m->raw_data.data;
         m->raw_data.data = NULL;
         m->raw_data.len = 0;
     } else {
-        /* a lie about the size must not cost memory: elements that are there come first */
-        if (m->data_location != ONNX__TENSOR__DATA_LOCATION__EXTERNAL && m->raw_data.len < bytes &&
-            m->n_float_data + m->n_int32_data + m->n_int64_data + m->n_double_data +
-                    m->n_uint64_data <
-                count)
-            return steno_fail(err, STENO_ERR_FORMAT,
-                              "tensor '%s': its data is shorter than its "
-                              "shape says (%zu elements)",
-                              m->name, count);
-        if (m->data_location == ONNX__TENSOR__DATA_LOCATION__EXTERNAL &&
-            (st = read_external(s, m, NULL, bytes, err)))
-            return st;
-        r.data = steno_aligned_alloc(bytes);
-        if (!r.data)
-            return steno_fail(err, STENO_ERR_NOMEM, "tensor '%s': out of memory", m->name);
-        st = fill(s, m, &r, count, bytes, err);
-        if (st) {
-            steno_aligned_free(r.data);
-            return st;
-        }
+        st = read_elements(s, m, &r, count, bytes, err);
     }
+    if (st)
+        return st;
     if (r.dtype == STENO_BOOL)
         for (size_t i = 0; i < count; i++)
             ((uint8_t *)r.data)[i] = ((uint8_t *)r.data)[i] != 0;
@@ -372,9 +436,9 @@ steno_status steno_onnx_sparse(struct steno_onnx_source *s, Onnx__SparseTensor *
                           name);
     st = shape_of(name, m->dims, m->n_dims, &r.shape, err);
     if (!st)
-        st = steno_onnx_tensor(s, m->values, &v, err);
+        st = steno_onnx_tensor(s, m->values, &v, NULL, err);
     if (!st)
-        st = steno_onnx_tensor(s, m->indices, &idx, err);
+        st = steno_onnx_tensor(s, m->indices, &idx, NULL, err);
     if (st)
         goto out;
     r.dtype = v.dtype;

@@ -1,4 +1,5 @@
 /* First look at untrusted bytes, and the memory that the parsed messages may take. */
+#include "base/pages.h"
 #include "onnx/internal.h"
 
 #include <stdlib.h>
@@ -14,6 +15,7 @@
 struct walk {
     const uint8_t *base;
     size_t nodes, messages;
+    struct steno_onnx_large *large;
     steno_err *err;
 };
 
@@ -31,8 +33,8 @@ static bool read_varint(const uint8_t **p, const uint8_t *end, uint64_t *out)
     return false;
 }
 
-static const ProtobufCMessageDescriptor *submessage(const ProtobufCMessageDescriptor *d,
-                                                    uint64_t number)
+const ProtobufCMessageDescriptor *steno_onnx_submessage(const ProtobufCMessageDescriptor *d,
+                                                        uint64_t number)
 {
     const ProtobufCFieldDescriptor *f =
         number <= UINT32_MAX ? protobuf_c_message_descriptor_get_field(d, (unsigned)number) : NULL;
@@ -53,6 +55,18 @@ static steno_status count(struct walk *w, const ProtobufCMessageDescriptor *d, i
         return steno_fail(w->err, STENO_ERR_LIMIT, "more than %u nodes in the file",
                           MAX_FILE_NODES);
     return STENO_OK;
+}
+
+/* The byte string [p, p + n) of field `key` of d. */
+static void note_large(struct walk *w, const ProtobufCMessageDescriptor *d, uint64_t key,
+                       const uint8_t *p, uint64_t n)
+{
+    if (key != (STENO_ONNX_RAW_DATA << 3 | 2) || d != &onnx__tensor__descriptor ||
+        !w->large->from || n < w->large->from)
+        return;
+    w->large->sum += n;
+    if (w->large->mapped) /* a fault may have mapped 2 MiB around */
+        steno_pages_rest(w->base, (size_t)(p - w->base));
 }
 
 static steno_status walk(struct walk *w, const uint8_t *p, const uint8_t *end,
@@ -88,7 +102,8 @@ static steno_status walk(struct walk *w, const uint8_t *p, const uint8_t *end,
                               "not an ONNX model, or cut short: bad %s "
                               "field at byte %zu",
                               d->short_name, (size_t)(at - w->base));
-        sub = (key & 7) == 2 ? submessage(d, key >> 3) : NULL;
+        note_large(w, d, key, p, n);
+        sub = (key & 7) == 2 ? steno_onnx_submessage(d, key >> 3) : NULL;
         if (sub && (st = walk(w, p, p + n, sub, level + 1)))
             return st;
         p += n;
@@ -96,9 +111,11 @@ static steno_status walk(struct walk *w, const uint8_t *p, const uint8_t *end,
     return STENO_OK;
 }
 
-steno_status steno_onnx_check_wire(const uint8_t *p, size_t n, steno_err *err)
+steno_status steno_onnx_check_wire(const uint8_t *p, size_t n, struct steno_onnx_large *large,
+                                   steno_err *err)
 {
-    struct walk w = {.base = p, .err = err};
+    struct walk w = {.base = p, .large = large, .err = err};
+    large->sum = 0;
     return walk(&w, p, p + n, &onnx__model__descriptor, 1);
 }
 

@@ -328,6 +328,8 @@ static steno_status write_constants(struct writer *w, const struct write_scope *
             continue;
         if (w->opt->stow)
             st = steno_write_stowed(w, s->name[i], v, &m->initializer[m->n_initializer]);
+        else if (!steno_const_bytes(v->constant) && v->constant->data)
+            st = steno_fail(w->err, STENO_ERR_NOMEM, "out of memory for '%s'", s->name[i]);
         else
             st = steno_write_tensor(w, s->name[i], v->constant, !s->up,
                                     &m->initializer[m->n_initializer]);

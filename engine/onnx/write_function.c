@@ -154,7 +154,8 @@ static steno_status constant_node(struct writer *w, const char *name, const stru
 static steno_status from_outside(struct region *r, steno_vid v)
 {
     const struct steno_tensor *t = r->inner.g->values[v].constant;
-    if (t && steno_numel(t) * steno_dtype_size(t->dtype) <= INLINE_BYTES) {
+    if (t && steno_numel(t) * steno_dtype_size(t->dtype) <= INLINE_BYTES &&
+        (steno_const_bytes(t) || !steno_numel(t))) {
         const char *name = numbered(r->w, "c", r->n_const);
         r->inner.name[v] = name;
         return name ? constant_node(r->w, name, t, &r->consts[r->n_const++]) : STENO_ERR_NOMEM;

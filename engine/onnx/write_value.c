@@ -73,7 +73,8 @@ steno_status steno_write_stowed(struct writer *w, const char *name, const struct
     int64_t offset;
     size_t bytes;
     steno_status st;
-    if (steno_shape_bytes(&t.shape, t.dtype, &bytes) || bytes < SMALL)
+    if (steno_shape_bytes(&t.shape, t.dtype, &bytes) ||
+        (bytes < SMALL && (steno_const_bytes(v->constant) || !bytes)))
         return steno_write_tensor(w, name, v->constant, false, out);
     st = w->opt->stow(w->opt->stow_arg, v, &offset, w->err);
     if (!st)

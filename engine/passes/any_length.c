@@ -30,8 +30,9 @@ static bool sines(const struct steno_tensor *t, int64_t center)
     /* the first and last rows and some between: those of the table are taken from it anyhow */
     for (int64_t r = 0; r < n; r += r < 4 || r >= n - 4 - step ? 1 : step)
         for (int64_t k = 0; k < d; k++) {
-            float want = steno_ops_position(center < 0 ? r : center - r, k, d);
-            if (!(fabsf(((const float *)t->data)[r * d + k] - want) < TOLERANCE))
+            float want = steno_ops_position(center < 0 ? r : center - r, k, d), have;
+            memcpy(&have, (const char *)t->data + (r * d + k) * (int64_t)sizeof have, sizeof have);
+            if (!(fabsf(have - want) < TOLERANCE))
                 return false;
         }
     return true;

@@ -6,6 +6,7 @@
 #include "passes/passes.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 struct affine {
@@ -143,11 +144,13 @@ static int64_t channel(const struct steno_graph *g, const struct affine *a, int6
 static steno_status new_weights(struct steno_graph *g, const struct affine *a, steno_vid *out,
                                 steno_err *err)
 {
+    steno_status st = steno_graph_fetch(g, a->w, err);
     struct steno_tensor t = *g->values[a->w].constant;
     const float *w = t.data;
     int64_t n = (int64_t)steno_numel(&t);
-    float *p = steno_aligned_alloc((size_t)n * sizeof *p + 1);
-    steno_status st;
+    float *p = st ? NULL : steno_aligned_alloc((size_t)n * sizeof *p + 1);
+    if (st)
+        return st;
     if (!p)
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory for weights");
     for (int64_t i = 0; i < n; i++)
@@ -202,6 +205,7 @@ static steno_status try_node(struct steno_graph *g, struct steno_node *n, int *c
 {
     struct affine a = {.after = n};
     bool bn = steno_pass_is(n, "BatchNormalization"), found = false;
+    steno_status st = STENO_OK;
     if (!bn && !steno_pass_is(n, "Add") && !steno_pass_is(n, "Sub") && !steno_pass_is(n, "Mul") &&
         !steno_pass_is(n, "Div"))
         return STENO_OK;
@@ -209,14 +213,16 @@ static steno_status try_node(struct steno_graph *g, struct steno_node *n, int *c
         found = find_op(g, &a, n->in[k]);
     if (!found || !steno_pass_same_shape(g, a.op->out[0], n->out[0]))
         return STENO_OK;
-    a.s = steno_graph_alloc(g, (size_t)a.n, 2 * sizeof *a.s, err);
+    a.s = calloc((size_t)a.n, 2 * sizeof *a.s);
     if (!a.s)
-        return STENO_ERR_NOMEM;
+        return steno_fail(err, STENO_ERR_NOMEM, "out of memory for factors");
     a.t = a.s + a.n;
-    if (!(bn ? batchnorm(g, &a) : arithmetic(g, &a)))
-        return STENO_OK;
-    ++*changed;
-    return rewrite(g, &a, err);
+    if (bn ? batchnorm(g, &a) : arithmetic(g, &a)) {
+        ++*changed;
+        st = rewrite(g, &a, err);
+    }
+    free(a.s);
+    return st;
 }
 
 steno_status steno_pass_affine(struct steno_graph *g, const struct steno_pass_env *env, int *changed,

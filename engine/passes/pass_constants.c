@@ -7,6 +7,8 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+enum { STRETCH = 1024, STRETCHES = 8 }; /* bytes, looked at of a large constant */
+
 struct entry {
     uint64_t hash;
     size_t bytes;
@@ -21,6 +23,21 @@ static int by_hash(const void *a, const void *b)
     return x->v < y->v ? -1 : x->v > y->v;
 }
 
+/* Of large ones a few stretches, so that a model's weights are not read for this alone: those that
+ * agree in them are compared. */
+static uint64_t fingerprint(const struct steno_tensor *t, const void *data, size_t bytes)
+{
+    XXH3_state_t s;
+    size_t step = (bytes - STRETCH) / (STRETCHES - 1);
+    if (bytes <= STRETCHES * STRETCH)
+        return XXH3_64bits_withSeed(data, bytes, (uint64_t)t->dtype);
+    XXH3_INITSTATE(&s);
+    XXH3_64bits_reset_withSeed(&s, (uint64_t)t->dtype ^ bytes);
+    for (size_t i = 0; i < STRETCHES; i++)
+        XXH3_64bits_update(&s, (const char *)data + i * step, STRETCH);
+    return XXH3_64bits_digest(&s);
+}
+
 static bool equal(const struct steno_graph *g, const struct entry *a, const struct entry *b)
 {
     const struct steno_tensor *x = g->values[a->v].constant, *y = g->values[b->v].constant;
@@ -28,16 +45,19 @@ static bool equal(const struct steno_graph *g, const struct entry *a, const stru
            (!a->bytes || !memcmp(x->data, y->data, a->bytes));
 }
 
-static size_t list(const struct steno_graph *g, struct entry *e)
+static size_t list(struct steno_graph *g, struct entry *e)
 {
     size_t n = 0;
     for (int32_t v = 0; v < g->n_values; v++) {
         const struct steno_tensor *t = g->values[v].constant;
+        const void *data = t ? steno_const_bytes(t) : NULL;
         size_t bytes;
-        if (!t || !t->data || !g->values[v].uses || g->values[v].is_output ||
+        if (!data || !g->values[v].uses || g->values[v].is_output ||
             steno_shape_bytes(&t->shape, t->dtype, &bytes))
             continue;
-        e[n].hash = XXH3_64bits_withSeed(t->data, bytes, (uint64_t)t->dtype);
+        e[n].hash = fingerprint(t, data, bytes);
+        if (bytes > STRETCHES * STRETCH)
+            steno_graph_rest_map(g);
         e[n].bytes = bytes;
         e[n++].v = v;
     }

@@ -71,33 +71,6 @@ static bool match(struct steno_graph *g, const struct steno_pass_env *env, struc
     return true;
 }
 
-/* W [K, N] of a Gemm that has it turned. */
-static steno_status weights(struct steno_graph *g, const struct steno_node *n, steno_vid *out,
-                            steno_err *err)
-{
-    struct steno_tensor t = *g->values[n->in[1]].constant;
-    const float *w = t.data;
-    int64_t rows = t.shape.dim[0], cols = t.shape.dim[1];
-    steno_status st;
-    float *p;
-    *out = n->in[1];
-    if (!steno_node_int(n, "transB", 0))
-        return STENO_OK;
-    p = steno_aligned_alloc((size_t)(rows * cols) * sizeof *p);
-    if (!p)
-        return steno_fail(err, STENO_ERR_NOMEM, "out of memory for weights");
-    for (int64_t i = 0; i < rows; i++)
-        for (int64_t j = 0; j < cols; j++)
-            p[j * rows + i] = w[i * cols + j];
-    t.data = p;
-    t.shape.dim[0] = cols;
-    t.shape.dim[1] = rows;
-    st = steno_graph_take_const(g, g->values[n->in[1]].name, &t, out, err);
-    if (st)
-        steno_aligned_free(p);
-    return st;
-}
-
 /* x as [lead..., K]: copied dimensions and K. */
 static steno_status join(struct steno_graph *g, struct flat *f, const char *name, int64_t k,
                          steno_err *err)
@@ -128,7 +101,10 @@ static steno_status build(struct steno_graph *g, struct flat *f, steno_err *err)
     const struct steno_node gemm = *f->gemm;
     steno_vid bias = gemm.n_in > 2 ? gemm.in[2] : STENO_NONE, out = g->nodes[f->after].out[0], w, sum;
     struct steno_node *y;
-    steno_status st = weights(g, &gemm, &w, err);
+    steno_status st = STENO_OK;
+    w = gemm.in[1];
+    if (steno_node_int(&gemm, "transB", 0)) /* the file has [N, K] */
+        st = steno_graph_turn(g, gemm.in[1], &w, err);
     f->gemm->dead = g->nodes[f->after].dead = true;
     if (!st && !f->joined)
         st = join(g, f, gemm.name, g->values[w].shape.dim[0], err);

@@ -55,33 +55,6 @@ static steno_status from_matmul(struct steno_graph *g, const struct steno_pass_e
     return STENO_OK;
 }
 
-/* W [K, N] of a Gemm: its own, or turned where the file has [N, K]. */
-static steno_status gemm_weights(struct steno_graph *g, const struct steno_node *m, steno_vid *out,
-                                 steno_err *err)
-{
-    struct steno_tensor t = *g->values[m->in[1]].constant;
-    int64_t n = t.shape.dim[0], k = t.shape.dim[1];
-    const float *w = t.data;
-    steno_status st;
-    float *p;
-    *out = m->in[1];
-    if (!steno_node_int(m, "transB", 0))
-        return STENO_OK;
-    p = steno_aligned_alloc((size_t)(n * k) * sizeof *p);
-    if (!p)
-        return steno_fail(err, STENO_ERR_NOMEM, "out of memory for weights");
-    for (int64_t i = 0; i < n; i++)
-        for (int64_t j = 0; j < k; j++)
-            p[j * n + i] = w[i * k + j];
-    t.data = p;
-    t.shape.dim[0] = k;
-    t.shape.dim[1] = n;
-    st = steno_graph_take_const(g, g->values[m->in[1]].name, &t, out, err);
-    if (st)
-        steno_aligned_free(p);
-    return st;
-}
-
 /* Gemm(x, W constant, C a constant vector or absent; beta 1, x as it is). */
 static steno_status from_gemm(struct steno_graph *g, int32_t at, int *changed, steno_err *err)
 {
@@ -90,7 +63,7 @@ static steno_status from_gemm(struct steno_graph *g, int32_t at, int *changed, s
     steno_vid x = m->in[0], out = m->out[0], c = m->n_in > 2 ? m->in[2] : STENO_NONE, wv;
     float alpha = steno_node_float(m, "alpha", 1);
     int64_t n;
-    steno_status st;
+    steno_status st = STENO_OK;
     if (!w || !w->data || w->dtype != STENO_F32 || w->shape.rank != 2 || !steno_numel(w) ||
         g->values[x].dtype != STENO_F32 || g->values[x].shape.rank != 2 ||
         steno_node_int(m, "transA", 0))
@@ -98,7 +71,9 @@ static steno_status from_gemm(struct steno_graph *g, int32_t at, int *changed, s
     n = w->shape.dim[!steno_node_int(m, "transB", 0)];
     if (c != STENO_NONE && (!steno_pass_vector(g, c, n) || steno_node_float(m, "beta", 1) != 1))
         return STENO_OK;
-    st = gemm_weights(g, m, &wv, err);
+    wv = m->in[1];
+    if (steno_node_int(m, "transB", 0)) /* the file has [N, K] */
+        st = steno_graph_turn(g, m->in[1], &wv, err);
     if (st)
         return st;
     m->dead = true;

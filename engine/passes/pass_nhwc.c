@@ -169,26 +169,6 @@ static steno_status twin_of(struct layout *l, steno_vid v, const char *name, ste
     return st;
 }
 
-/* W [O, C, 1, 1] as [C, O]. */
-static steno_status transposed_weights(struct layout *l, const struct steno_tensor *w,
-                                       steno_vid *out)
-{
-    const size_t o = (size_t)w->shape.dim[0], c = (size_t)w->shape.dim[1];
-    struct steno_tensor t = {.dtype = STENO_F32,
-                             .shape = {2, {w->shape.dim[1], w->shape.dim[0]}},
-                             .data = steno_aligned_alloc(o * c * sizeof(float))};
-    steno_status st;
-    if (!t.data)
-        return steno_fail(l->err, STENO_ERR_NOMEM, "out of memory");
-    for (size_t i = 0; i < o; i++)
-        for (size_t j = 0; j < c; j++)
-            ((float *)t.data)[j * o + i] = ((const float *)w->data)[i * c + j];
-    st = steno_graph_take_const(l->g, "pointwise", &t, out, l->err);
-    if (st)
-        steno_aligned_free(t.data);
-    return st;
-}
-
 /* MatMul(x, W') and Add of the bias. */
 static steno_status rewrite_pointwise(struct layout *l, int32_t at, steno_vid x, steno_vid y)
 {
@@ -196,7 +176,7 @@ static steno_status rewrite_pointwise(struct layout *l, int32_t at, steno_vid x,
     const bool bias = n.n_in > 2 && n.in[2] != STENO_NONE;
     struct steno_node *m;
     steno_vid w, product = y;
-    steno_status st = transposed_weights(l, l->g->values[n.in[1]].constant, &w);
+    steno_status st = steno_graph_turn(l->g, n.in[1], &w, l->err);
     if (!st && bias)
         st = steno_graph_add_value(l->g, "", &product, l->err);
     if (st)

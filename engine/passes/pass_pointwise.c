@@ -23,33 +23,12 @@ static bool is_pointwise(const struct steno_graph *g, const struct steno_node *c
            steno_pass_ints_are(c, "strides", 1, 1) && steno_pass_ints_are(c, "pads", 0, 0);
 }
 
-/* W [out, in, 1] as [in, out]. */
-static steno_status turned(struct steno_graph *g, steno_vid w, steno_vid *to, steno_err *err)
-{
-    const struct steno_tensor *c = g->values[w].constant;
-    size_t out = (size_t)c->shape.dim[0], in = (size_t)c->shape.dim[1];
-    struct steno_tensor t = {.dtype = STENO_F32,
-                             .shape = {.rank = 2, .dim = {c->shape.dim[1], c->shape.dim[0]}}};
-    float *d = steno_aligned_alloc(in * out * sizeof *d);
-    steno_status st;
-    if (!d)
-        return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
-    for (size_t o = 0; o < out; o++)
-        for (size_t i = 0; i < in; i++)
-            d[i * out + o] = ((const float *)c->data)[o * in + i];
-    t.data = d;
-    st = steno_graph_take_const(g, g->values[w].name, &t, to, err);
-    if (st)
-        steno_aligned_free(d);
-    return st;
-}
-
 static steno_status convolution(struct steno_graph *g, int32_t at, steno_vid x, steno_err *err)
 {
     steno_vid weights, bias = g->nodes[at].n_in > 2 ? g->nodes[at].in[2] : STENO_NONE, v[2];
     const char *name = g->nodes[at].name;
     struct steno_node *n;
-    steno_status st = turned(g, g->nodes[at].in[1], &weights, err);
+    steno_status st = steno_graph_turn(g, g->nodes[at].in[1], &weights, err);
     for (int i = 0; !st && i < 2; i++)
         st = steno_graph_add_value(g, name, &v[i], err);
     if (st)

@@ -118,25 +118,8 @@ static steno_vid constant(struct made *m, steno_dtype t, int rank, const int64_t
 /* W [N, K] as [K, N]. */
 static steno_vid turn(struct made *m, steno_vid w)
 {
-    const struct steno_tensor *t = m->g->values[w].constant;
-    struct steno_tensor c = {.dtype = t->dtype,
-                             .shape = {.rank = 2, .dim = {t->shape.dim[1], t->shape.dim[0]}}};
-    const uint8_t *from = t->data;
-    uint8_t *to = steno_aligned_alloc(steno_numel(t) + 1);
     steno_vid v;
-    if (!to) {
-        (void)steno_fail(m->err, STENO_ERR_NOMEM, "out of memory for '%s'", m->name);
-        return STENO_NONE;
-    }
-    for (int64_t r = 0; r < t->shape.dim[0]; r++)
-        for (int64_t k = 0; k < t->shape.dim[1]; k++)
-            to[k * t->shape.dim[0] + r] = from[r * t->shape.dim[1] + k];
-    c.data = to;
-    if (steno_graph_take_const(m->g, m->name, &c, &v, m->err)) {
-        steno_aligned_free(to);
-        return STENO_NONE;
-    }
-    return v;
+    return steno_graph_turn(m->g, w, &v, m->err) ? STENO_NONE : v;
 }
 
 /* Zero point of one number; one is made where there is none. */

@@ -90,27 +90,37 @@ static bool match(struct steno_graph *g, struct steno_node *attention, struct me
     return m->total < INT32_MAX;
 }
 
-/* One constant: rows of the parts side by side. Where a part has none or only one number, it counts
- * for all columns. */
-static steno_status side_by_side(struct steno_graph *g, const struct merge *m, int in, int64_t rows,
-                                 steno_dtype t, const float *factor, steno_vid *to, steno_err *err)
+/* Weights of the parts side by side. */
+static steno_status weights(struct steno_graph *g, const struct merge *m, steno_vid *to,
+                            steno_err *err)
 {
-    struct steno_tensor out = {.dtype = t, .shape = {.rank = rows ? 2 : 1}};
-    size_t esize = steno_dtype_size(t), n = rows ? (size_t)rows : 1, at = 0;
+    struct steno_join_part part[STENO_JOIN_MAX];
+    for (int p = 0; p < m->n; p++)
+        part[p] = (struct steno_join_part){
+            .from = m->part[p]->in[1],
+            .factor = m->is_int || m->is_bytes ? 1 : steno_node_float(m->part[p], "alpha", 1)};
+    return steno_graph_join(g, g->values[part[m->n - 1].from].name, part, m->n, to, err);
+}
+
+/* One constant of all columns. Where a part has none or only one number, it counts for each. */
+static steno_status side_by_side(struct steno_graph *g, const struct merge *m, int in,
+                                 steno_dtype t, const float *factor, steno_vid *to,
+                                 steno_err *err)
+{
+    struct steno_tensor out = {.dtype = t, .shape = {.rank = 1, .dim = {m->total}}};
+    size_t esize = steno_dtype_size(t), at = 0;
     const char *name = "";
     steno_status st;
-    out.shape.dim[0] = rows ? rows : m->total;
-    out.shape.dim[1] = m->total;
-    out.data = steno_aligned_alloc(n * (size_t)m->total * esize);
+    out.data = steno_aligned_alloc((size_t)m->total * esize);
     if (!out.data)
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
-    memset(out.data, 0, n * (size_t)m->total * esize);
+    memset(out.data, 0, (size_t)m->total * esize);
     for (int p = 0; p < m->n; p++) {
         const struct steno_tensor *c =
             has(m->part[p], in) ? g->values[m->part[p]->in[in]].constant : NULL;
-        size_t cols = (size_t)m->cols[p], one = c && !rows && steno_numel(c) == 1;
-        for (size_t i = 0; c && i < n * cols; i++) {
-            char *d = (char *)out.data + (i / cols * (size_t)m->total + at + i % cols) * esize;
+        size_t cols = (size_t)m->cols[p], one = c && steno_numel(c) == 1;
+        for (size_t i = 0; c && i < cols; i++) {
+            char *d = (char *)out.data + (at + i) * esize;
             memcpy(d, (const char *)c->data + (one ? 0 : i) * esize, esize);
             if (factor)
                 *(float *)(void *)d *= factor[p];
@@ -144,25 +154,24 @@ static steno_status merged_inputs(struct steno_graph *g, const struct merge *m, 
         steno_dtype t = g->values[m->part[0]->in[QW]].dtype;
         in[Q_ZERO] = m->part[0]->in[Q_ZERO];
         in[Q_SCALE] = m->part[0]->in[Q_SCALE];
-        st = side_by_side(g, m, QW, m->rows, t, NULL, &in[QW], err);
+        st = weights(g, m, &in[QW], err);
         if (!st && any(m, W_ZERO))
-            st = side_by_side(g, m, W_ZERO, 0, t, NULL, &in[W_ZERO], err);
+            st = side_by_side(g, m, W_ZERO, t, NULL, &in[W_ZERO], err);
         if (!st)
-            st = side_by_side(g, m, W_SCALE, 0, STENO_F32, NULL, &in[W_SCALE], err);
+            st = side_by_side(g, m, W_SCALE, STENO_F32, NULL, &in[W_SCALE], err);
         if (!st && any(m, INT_BIAS))
-            st = side_by_side(g, m, INT_BIAS, 0, STENO_F32, NULL, &in[INT_BIAS], err);
+            st = side_by_side(g, m, INT_BIAS, STENO_F32, NULL, &in[INT_BIAS], err);
         return st;
     }
     for (int p = 0; p < m->n; p++)
         alpha[p] = steno_node_float(m->part[p], "alpha", 1);
-    st = side_by_side(g, m, W, m->rows, g->values[m->part[0]->in[W]].dtype,
-                      m->is_bytes ? NULL : alpha, &in[W], err);
+    st = weights(g, m, &in[W], err);
     if (!st && m->is_bytes)
-        st = side_by_side(g, m, SCALE, 0, STENO_F32, alpha, &in[SCALE], err);
+        st = side_by_side(g, m, SCALE, STENO_F32, alpha, &in[SCALE], err);
     if (!st && m->is_bytes && any(m, ZERO))
-        st = side_by_side(g, m, ZERO, 0, g->values[in[W]].dtype, NULL, &in[ZERO], err);
+        st = side_by_side(g, m, ZERO, g->values[in[W]].dtype, NULL, &in[ZERO], err);
     if (!st && any(m, LINEAR_BIAS))
-        st = side_by_side(g, m, LINEAR_BIAS, 0, STENO_F32, NULL, &in[LINEAR_BIAS], err);
+        st = side_by_side(g, m, LINEAR_BIAS, STENO_F32, NULL, &in[LINEAR_BIAS], err);
     return st;
 }
 

@@ -61,6 +61,7 @@ static struct steno_node *match(struct steno_graph *g, const struct steno_node *
         return NULL;
     conv = steno_pass_producer(g, re->in[0]);
     if (!steno_pass_is(conv, "Conv") || !plain(conv, hop) ||
+        steno_graph_fetch(g, conv->in[1], NULL) ||
         !steno_ops_is_dft(g->values[conv->in[1]].constant))
         return NULL;
     all = g->values[conv->in[1]].shape.dim[0];

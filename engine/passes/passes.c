@@ -128,6 +128,7 @@ static steno_status run_one(struct steno_graph *g, int i, const struct steno_pas
     *total += changed;
     if (counts)
         counts->changed[i] += changed;
+    steno_graph_rest_map(g);
     w.st = steno_graph_sort(g, err); /* drops dead nodes, counts uses */
     return w.st ? w.st : env->infer(env->arg, g, err);
 }

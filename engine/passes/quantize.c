@@ -56,18 +56,6 @@ static const struct steno_tensor *gemm_weights(const struct steno_graph *g,
                : NULL;
 }
 
-static steno_vid turned(struct steno_quantize_job *j, const char *name,
-                        const struct steno_tensor *w)
-{
-    const int64_t dims[2] = {w->shape.dim[1], w->shape.dim[0]};
-    void *data = NULL;
-    steno_vid v = steno_quantize_const(j, name, STENO_F32, 2, dims, &data);
-    for (int64_t r = 0; v != STENO_NONE && r < dims[0]; r++)
-        for (int64_t c = 0; c < dims[1]; c++)
-            ((float *)data)[r * dims[1] + c] = ((const float *)w->data)[c * dims[0] + r];
-    return v;
-}
-
 /* Gemm of one constant, as MatMul and Add; left alone when it scales or transposes activations. */
 static steno_status split_gemm(struct steno_quantize_job *j, int32_t at)
 {
@@ -78,11 +66,13 @@ static steno_status split_gemm(struct steno_quantize_job *j, int32_t at)
     steno_vid b = w ? gemm.in[1] : STENO_NONE;
     if (!w)
         return STENO_OK;
-    if (steno_node_int(&gemm, "transB", 0))
-        b = turned(j, j->g->values[gemm.in[1]].name, w);
-    m = b == STENO_NONE ? NULL
-                        : steno_quantize_node(j, "", "MatMul", 13, gemm.name, 2, 1, 0,
-                                              bias ? STENO_NONE : gemm.out[0]);
+    if (steno_node_int(&gemm, "transB", 0)) {
+        steno_status st = steno_graph_turn(j->g, gemm.in[1], &b, j->err);
+        if (st)
+            return st;
+    }
+    m = steno_quantize_node(j, "", "MatMul", 13, gemm.name, 2, 1, 0,
+                            bias ? STENO_NONE : gemm.out[0]);
     if (!m)
         return STENO_ERR_NOMEM;
     m->in[0] = gemm.in[0];
@@ -189,6 +179,9 @@ static const struct steno_tensor *weights_of(const struct steno_quantize_job *j,
 static steno_status rewrite(struct steno_quantize_job *j, int32_t at, int in,
                             const struct steno_tensor *w, struct steno_quantize_product *p)
 {
+    steno_status st = steno_const_fetch(w, j->err);
+    if (st)
+        return st;
     switch (j->opt->kind) {
     case STENO_QUANTIZE_DYNAMIC:
         return steno_quantize_dynamic(j, at, w, &p->error);

@@ -99,20 +99,28 @@ const float *steno_pass_vector(const struct steno_graph *g, steno_vid v, int64_t
     return t->data;
 }
 
+/* The elements may lie in the file, at any address. */
 static bool element(const struct steno_tensor *t, size_t i, double *out)
 {
+    const char *p = (const char *)t->data + i * steno_dtype_size(t->dtype);
+    float f;
+    int64_t l;
+    int32_t n;
     switch (t->dtype) {
     case STENO_F32:
-        *out = (double)((const float *)t->data)[i];
+        memcpy(&f, p, sizeof f);
+        *out = (double)f;
         return true;
     case STENO_F64:
-        *out = ((const double *)t->data)[i];
+        memcpy(out, p, sizeof *out);
         return true;
     case STENO_I64:
-        *out = (double)((const int64_t *)t->data)[i];
+        memcpy(&l, p, sizeof l);
+        *out = (double)l;
         return true;
     case STENO_I32:
-        *out = ((const int32_t *)t->data)[i];
+        memcpy(&n, p, sizeof n);
+        *out = n;
         return true;
     case STENO_BOOL:
     case STENO_U8:
@@ -126,7 +134,7 @@ static bool element(const struct steno_tensor *t, size_t i, double *out)
 bool steno_pass_scalar(const struct steno_graph *g, steno_vid v, double *out)
 {
     const struct steno_tensor *t = v == STENO_NONE ? NULL : g->values[v].constant;
-    size_t n = t && t->data ? steno_numel(t) : 0;
+    size_t n = t && steno_const_bytes(t) ? steno_numel(t) : 0;
     double first, x;
     if (!n || !element(t, 0, &first))
         return false;

@@ -67,6 +67,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         sum = sum * 31 + data[i];
     opt.cpu = levels[sum & 3];
     opt.opt_level = (int)(sum >> 2 & 3);
+    opt.borrow_from = sum >> 4 & 1; /* every matrix stays where it is, or none */
     if (!steno_network_open_memory(&n, data, size, "fuzz", &opt, NULL))
         run(n);
     steno_network_close(n);

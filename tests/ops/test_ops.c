@@ -234,7 +234,7 @@ static steno_status feed_and_run(steno_network *net, const struct tensors *in, s
 
 static void run_once(const struct op_case *c, int first_const, const char *cpu)
 {
-    struct steno_network_options opt = {.opt_level = 3, .cpu = cpu};
+    struct steno_network_options opt = {.opt_level = 3, .cpu = cpu, .borrow_from = 1};
     bool refuse = c->out[0] == '!';
     steno_network *net = NULL;
     steno_session *s = NULL;

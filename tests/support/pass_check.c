@@ -136,6 +136,7 @@ steno_network *pc_open(const uint8_t *file, size_t size, int level, const char *
                        const char *only)
 {
     struct steno_network_options opt = {
+        .borrow_from = 1,
         .opt_level = level, .disable_passes = disabled, .only_passes = only};
     steno_network *n = NULL;
     steno_err err = {0};

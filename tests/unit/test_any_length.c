@@ -49,7 +49,7 @@ static void numbers(struct mk_graph *m)
 
 static steno_network *load(struct mk_graph *m)
 {
-    struct steno_network_options o = {.opt_level = -1, .any_length = true};
+    struct steno_network_options o = {.opt_level = -1, .any_length = true, .borrow_from = 1};
     steno_network *n = NULL;
     steno_err err;
     char *path = mk_file(m);

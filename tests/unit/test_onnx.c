@@ -22,6 +22,12 @@ static steno_status parse(struct mk_graph *m, struct steno_graph **g, steno_err 
     return st;
 }
 
+static steno_status borrow(const uint8_t *p, size_t n, struct steno_graph **g, steno_err *err)
+{
+    struct steno_onnx_options opt = {.borrow_from = 1};
+    return steno_onnx_parse(g, p, n, NULL, &opt, NULL, err);
+}
+
 /* The model must be refused with this status and a message that holds `what`. */
 static void refused(struct mk_graph *m, steno_status want, const char *what)
 {
@@ -608,7 +614,8 @@ static void every_truncation_is_an_error_or_a_smaller_model(void **state)
         steno_status st;
         assert_non_null(exact);
         memcpy(exact, p, cut);
-        st = steno_onnx_parse(&g, exact, cut, NULL, NULL, NULL, &err);
+        st = cut % 2 ? borrow(exact, cut, &g, &err)
+                     : steno_onnx_parse(&g, exact, cut, NULL, NULL, NULL, &err);
         /* the last fields of the file are not needed by all: what is left may be whole */
         assert_true(st ? !g && err.msg[0] : g != NULL);
         steno_graph_free(g);
@@ -661,9 +668,85 @@ static void weights_over_the_limit_are_refused(void **state)
     mk_free(m);
 }
 
+/* ---- elements that stay where they are ---- */
+
+static void matrices_stay_in_the_file_until_they_are_fetched(void **state)
+{
+    struct mk_graph *m = small();
+    struct steno_graph *g = NULL;
+    const struct steno_tensor *w;
+    steno_err err = {0};
+    size_t n;
+    uint8_t *p = mk_bytes(m, &n);
+    float last;
+    (void)state;
+    assert_int_equal(borrow(p, n, &g, &err), STENO_OK);
+    w = g->values[g->nodes[0].in[1]].constant;
+    assert_in_range((uintptr_t)w->data, (uintptr_t)p, (uintptr_t)p + n);
+    memcpy(&last, (const char *)w->data + 20, sizeof last);
+    assert_float_equal(last, 6, 0);
+    assert_int_equal(steno_graph_fetch(g, g->nodes[0].in[1], &err), STENO_OK);
+    assert_int_equal((uintptr_t)w->data % 64, 0);
+    assert_float_equal(((const float *)w->data)[5], 6, 0);
+    steno_graph_unfetch(g, g->nodes[0].in[1]);
+    assert_in_range((uintptr_t)w->data, (uintptr_t)p, (uintptr_t)p + n);
+    assert_int_equal(steno_graph_unmap(g, &err), STENO_OK);
+    free(p);
+    assert_float_equal(((const float *)w->data)[5], 6, 0);
+    steno_graph_free(g);
+    mk_free(m);
+}
+
+/* A place in the file is the loader's own mark: a file that has it is refused. */
+static void a_file_cannot_point_into_itself(void **state)
+{
+    const uint64_t place[2] = {8, 24};
+    struct mk_graph *m = small();
+    Onnx__Tensor *t = mk_message(m)->graph->initializer[0];
+    struct steno_graph *g = NULL;
+    steno_err err = {0};
+    size_t n, len = t->raw_data.len;
+    uint8_t *p, *data = t->raw_data.data;
+    (void)state;
+    assert_int_equal(len, 24);
+    memcpy(data, place, sizeof place);
+    t->raw_data.len = sizeof place;
+    t->data_location = (Onnx__Tensor__DataLocation)2;
+    p = mk_bytes(m, &n);
+    assert_int_equal(borrow(p, n, &g, &err), STENO_ERR_FORMAT);
+    assert_non_null(strstr(err.msg, "data_location"));
+    assert_int_equal(steno_onnx_parse(&g, p, n, NULL, NULL, NULL, &err), STENO_ERR_FORMAT);
+    assert_null(g);
+    free(p);
+    t->raw_data.len = len;
+    mk_free(m);
+}
+
+static void borrowed_matrices_of_another_size_are_refused(void **state)
+{
+    struct mk_graph *m = small();
+    Onnx__Tensor *t = mk_message(m)->graph->initializer[0];
+    struct steno_graph *g = NULL;
+    steno_err err = {0};
+    size_t n;
+    uint8_t *p;
+    (void)state;
+    t->raw_data.len = 20;
+    p = mk_bytes(m, &n);
+    assert_int_equal(borrow(p, n, &g, &err), STENO_ERR_FORMAT);
+    assert_non_null(strstr(err.msg, "'w': 20 bytes of data, its shape and type need 24"));
+    assert_null(g);
+    free(p);
+    t->raw_data.len = 24;
+    mk_free(m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(matrices_stay_in_the_file_until_they_are_fetched),
+        cmocka_unit_test(a_file_cannot_point_into_itself),
+        cmocka_unit_test(borrowed_matrices_of_another_size_are_refused),
         cmocka_unit_test(a_small_model_keeps_names_types_and_symbols),
         cmocka_unit_test(nodes_in_any_order_are_sorted),
         cmocka_unit_test(initializers_among_the_inputs_are_constants),

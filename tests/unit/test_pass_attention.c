@@ -214,6 +214,7 @@ static steno_network *open_with(const uint8_t *file, size_t size, int level, con
                                 const char *disabled)
 {
     struct steno_network_options opt = {
+        .borrow_from = 1,
         .opt_level = level, .cpu = cpu, .disable_passes = disabled};
     steno_network *n = NULL;
     steno_err err = {0};

@@ -191,7 +191,7 @@ static struct mk_graph *two_heads_in_bytes(bool columns)
 static void run_graph(struct mk_graph *m, enum steno_precision precision, const char *cpu,
                       int level, int threads, float *y)
 {
-    struct steno_network_options opt = {.opt_level = level, .precision = precision, .cpu = cpu};
+    struct steno_network_options opt = {.opt_level = level, .precision = precision, .cpu = cpu, .borrow_from = 1};
     struct steno_session_options so = {.threads = threads};
     struct steno_tensor x = {STENO_F32, {.rank = 3, .dim = {B, S, C}}, rows};
     steno_network *n = NULL;

@@ -34,7 +34,7 @@ static void constants(struct mk_graph *g)
 
 static steno_network *network(const struct chain *c, int level)
 {
-    struct steno_network_options opt = {.opt_level = level};
+    struct steno_network_options opt = {.opt_level = level, .borrow_from = 1};
     struct mk_graph *g = mk_new(17);
     steno_network *n = NULL;
     steno_err err = {0};

@@ -20,7 +20,7 @@ static float x_data[MOST], w_data[MOST];
 
 static steno_network *open_with(const uint8_t *file, size_t size, int level, const char *disabled)
 {
-    struct steno_network_options opt = {.opt_level = level, .disable_passes = disabled};
+    struct steno_network_options opt = {.opt_level = level, .disable_passes = disabled, .borrow_from = 1};
     steno_network *n = NULL;
     steno_err err = {0};
     if (steno_network_open_memory(&n, file, size, "test", &opt, &err))

@@ -417,7 +417,7 @@ static void nodes_without_what_their_operator_wants_are_refused(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         for (int level = 0; level <= 3; level += 3) {
-            struct steno_network_options opt = {.opt_level = level};
+            struct steno_network_options opt = {.opt_level = level, .borrow_from = 1};
             struct mk_graph *m = start();
             steno_network *n = NULL;
             steno_err err = {0};

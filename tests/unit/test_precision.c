@@ -24,7 +24,7 @@ static float number(int i) /* in [-1,1], without a pattern that rounding would m
 /* y [t, N] = Relu(x W + b); z [1, O, H, W / 2 or so] = Conv 3x3 stride 2, then Conv 1x1. */
 static steno_network *network(enum steno_precision p)
 {
-    struct steno_network_options opt = {.opt_level = -1, .precision = p};
+    struct steno_network_options opt = {.opt_level = -1, .precision = p, .borrow_from = 1};
     static float w[K * N], c3[O * C * 9], c1[O * O], b[O + N];
     const int64_t pads[4] = {1, 1, 1, 1}, two[2] = {2, 2}, one[2] = {1, 1};
     struct mk_graph *g = mk_new(17);

@@ -56,7 +56,7 @@ void *__wrap_aligned_alloc(size_t a, size_t n)
 
 static steno_network *network(struct mk_graph *m, int level)
 {
-    struct steno_network_options opt = {.opt_level = level};
+    struct steno_network_options opt = {.opt_level = level, .borrow_from = 1};
     steno_network *n = NULL;
     steno_err err = {0};
     char *path = mk_file(m);
