@@ -209,7 +209,7 @@ demo: ## build, start the server with the shipped model, transcribe by upload an
 	@tests/demo.sh
 bench: all ## against ONNX Runtime: table, JSON, plot (long; goes on where it was cut short): BENCH="--only silero"
 	@tests/bench/run.sh $(BENCH)
-bench-espnet: all ## against espnet_onnx on full-size models, in turn: BENCH="--rows fp32" (docs/espnet.md)
+bench-espnet: all ## against espnet_onnx on full-size models, in turn: BENCH="--rows fp32", BENCH=--stream (docs/espnet.md)
 	@tests/bench/espnet/run.sh $(BENCH)
 kbench: $(kcheck) ## kernel benchmark table
 	@$(kcheck) --bench

@@ -406,6 +406,12 @@ static int score_first(const void *a, const void *b)
     return x->at < y->at ? -1 : x->at > y->at;
 }
 
+static void sort_results(steno_joint *j)
+{
+    if (j->n_ended)
+        qsort(j->ended, j->n_ended, sizeof *j->ended, score_first);
+}
+
 /* ---- one utterance ------------------------------------------------------------------------- */
 
 /* Tokens for a ratio, see struct steno_joint_options. */
@@ -502,7 +508,7 @@ steno_status steno_joint_run(steno_joint *j, const struct steno_joint_scorer *sc
             break;
         min_ratio -= 0.1; /* as ESPnet: nothing ended, so shorter outputs count too */
     }
-    qsort(j->ended, j->n_ended, sizeof *j->ended, score_first);
+    sort_results(j);
     return STENO_OK;
 }
 
@@ -638,7 +644,7 @@ static steno_status run_last(steno_joint *j, const struct steno_joint_scorer *s,
         if (collect(j, j->index++, min_len, at_end))
             st = steno_fail(err, STENO_ERR_NOMEM, "beam search: out of memory");
     }
-    qsort(j->ended, j->n_ended, sizeof *j->ended, score_first);
+    sort_results(j);
     return st;
 }
 

@@ -95,6 +95,18 @@ static void set_name(steno_model *m, const char *dir)
     snprintf(m->conf.name, sizeof m->conf.name, "%.*s", (int)(end - begin), dir + begin);
 }
 
+/* What a stream holds of a segment of so many samples: these, and of a streaming encoder the rows,
+ * their scores, and the decoder's keys and values of them. */
+static size_t segment_bytes(const struct steno_espnet *e, size_t samples)
+{
+    const struct steno_espnet_conf *c = &e->conf;
+    size_t rows = e->blocks && e->frame_samples ? samples / e->frame_samples : 0;
+    size_t row = (size_t)e->dim + (size_t)c->vocab;
+    if (e->decoder_steps)
+        row += 2 * (size_t)c->decoder_layers * (size_t)c->decoder_dim;
+    return (samples + rows * row) * sizeof(float);
+}
+
 static void fill_conf(steno_model *m)
 {
     const struct steno_espnet *e = m->espnet;
@@ -120,7 +132,7 @@ static void fill_conf(steno_model *m)
     }
     m->blank = e->conf.blank;
     m->hop = (size_t)e->conf.hop_length;
-    m->stream_bytes = (size_t)(c->rule3_length * c->sample_rate) * sizeof(float);
+    m->stream_bytes = segment_bytes(e, (size_t)(c->rule3_length * c->sample_rate));
 }
 
 steno_status steno_espnet_model_open(steno_model *m, const struct steno_model_options *opt,
@@ -236,6 +248,7 @@ void steno_espnet_describe(const steno_model *m, FILE *out)
                 "maxlenratio %g, minlenratio %g\n",
                 c->beam, c->weight_ctc, c->weight_decoder, e->lm ? c->weight_lm : 0,
                 c->weight_length, c->pre_beam_ratio, c->max_len_ratio, c->min_len_ratio);
-    fprintf(out, "memory     weights %.2f MiB shared, %.2f MiB for each worker\n",
-            (double)i.weight_bytes / 1048576, (double)e->runner_bytes / 1048576);
+    fprintf(out, "memory     weights %.2f MiB shared, %.2f MiB for each worker, %.2f MiB a stream\n",
+            (double)i.weight_bytes / 1048576, (double)e->runner_bytes / 1048576,
+            (double)i.stream_bytes / 1048576);
 }

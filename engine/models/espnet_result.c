@@ -4,6 +4,10 @@
 
 #include "models/espnet_stream.h"
 
+/* Tokens times rows that a partial takes the trouble to align; of longer segments, which come
+ * without endpointing alone, partials are the CTC best path. */
+#define MOST_CELLS ((size_t)1 << 21)
+
 /* ---- clock --------------------------------------------------------------------------------- */
 
 double steno_estream_seconds(const struct steno_estream *s, double at)
@@ -146,7 +150,10 @@ static steno_status running(struct steno_estream *s, struct steno_hyp *path)
     struct steno_joint_hyp h = steno_joint_running(steno_esearch_joint(s->blocks));
     const struct steno_span *spans = NULL;
     size_t n = 0, rows = s->n_rows, from;
-    steno_status st = reserve_tokens(s, h.n + 1);
+    steno_status st;
+    if (h.n && (rows > MOST_CELLS / h.n || path->n > MOST_CELLS / h.n))
+        return STENO_OK;
+    st = reserve_tokens(s, h.n + 1);
     if (!st)
         st = reserve_spans(s, h.n + path->n + 1);
     if (st)

@@ -70,7 +70,9 @@ def streams(a):
     print("| weights | espnet_onnx s/s | its encoder | MiB so far | steno s/s | without search | MiB | times faster | encoder |")
     print("|---|---|---|---|---|---|---|---|---|")
     for precision in a.rows.split(","):
-        flags = {"int8": [("int8, quantize/", ["--quantized"]), ("int8 of full/", ["--precision", "int8"])]}
+        eight = ["--precision", "int8"]
+        flags = {"int8": [("int8, quantize/ as it is", ["--quantized"]), ("int8, quantize/", ["--quantized", *eight]),
+                          ("int8 of full/", eight)]}
         for name, how in flags.get(precision, [(precision, ["--precision", precision])]):
             t, mb = steno(a, how, 0.0, SEARCH)
             alone, _ = steno(a, how, 0.0, ["--ctc-weight", "1", "--beam", "1"])
