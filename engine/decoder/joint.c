@@ -655,7 +655,8 @@ steno_status steno_joint_block(steno_joint *j, const struct steno_joint_scorer *
     steno_status st = take_frames(j, ctc, frames);
     if (st)
         return steno_fail(err, st, "beam search: out of memory");
-    return last ? run_last(j, scorers, n_scorers, last, err) : run_block(j, scorers, n_scorers, err);
+    return last ? run_last(j, scorers, n_scorers, last, err)
+                : run_block(j, scorers, n_scorers, err);
 }
 
 struct steno_joint_hyp steno_joint_running(const steno_joint *j)

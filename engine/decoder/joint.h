@@ -66,16 +66,17 @@ STENO_MUST steno_status steno_joint_run(steno_joint *j, const struct steno_joint
 size_t steno_joint_count(const steno_joint *j);
 struct steno_joint_hyp steno_joint_get(const steno_joint *j, size_t i);
 
-/* The same block by block: ESPnet's BatchBeamSearchOnline (Tsunoo et al., "Streaming Transformer ASR
- * with Blockwise Synchronous Beam Search", 2021). Over the rows so far the search takes steps until
- * a hypothesis ends, or the newest token of one is in it already (equation 11): then it reads past
- * the audio, the step is undone together with the one before it, and it goes on when there is more.
- * The last block goes to the end. Scorers need `rewind`. Where ESPnet's own has faults it is without
- * them: ended hypotheses count once, and the limit of length ends nothing before the last block. */
+/* The same block by block: ESPnet's BatchBeamSearchOnline (Tsunoo et al., "Streaming Transformer
+ * ASR with Blockwise Synchronous Beam Search", 2021). Over the rows so far the search takes steps
+ * until a hypothesis ends, or the newest token of one is in it already (equation 11): then it reads
+ * past the audio, the step is undone together with the one before it, and it goes on when there is
+ * more. The last block goes to the end. Scorers need `rewind`. Where ESPnet's own has faults it is
+ * without them: ended hypotheses count once, and the limit of length ends nothing before the last
+ * block. */
 void steno_joint_begin(steno_joint *j);
-/* ctc [frames, vocab]: the utterance from its beginning; scorers know the same frames. last: at most
- * so many steps of the last block, STENO_NEED_MORE when there are more (call again with the same);
- * 0: it is not the last. After the last block: steno_joint_count, steno_joint_get. Errors as
+/* ctc [frames, vocab]: the utterance from its beginning; scorers know the same frames. last: at
+ * most so many steps of the last block, STENO_NEED_MORE when there are more (call again with the
+ * same); 0: it is not the last. After the last block: steno_joint_count, steno_joint_get. Errors as
  * steno_joint_run's. */
 STENO_MUST steno_status steno_joint_block(steno_joint *j, const struct steno_joint_scorer *scorers,
                                           size_t n_scorers, const float *ctc, size_t frames,

@@ -248,7 +248,8 @@ void steno_espnet_describe(const steno_model *m, FILE *out)
                 "maxlenratio %g, minlenratio %g\n",
                 c->beam, c->weight_ctc, c->weight_decoder, e->lm ? c->weight_lm : 0,
                 c->weight_length, c->pre_beam_ratio, c->max_len_ratio, c->min_len_ratio);
-    fprintf(out, "memory     weights %.2f MiB shared, %.2f MiB for each worker, %.2f MiB a stream\n",
+    fprintf(out, "memory     weights %.2f MiB shared, %.2f MiB for each worker, "
+                 "%.2f MiB a stream\n",
             (double)i.weight_bytes / 1048576, (double)e->runner_bytes / 1048576,
             (double)i.stream_bytes / 1048576);
 }

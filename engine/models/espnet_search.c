@@ -55,7 +55,7 @@ steno_status steno_espnet_check_search(const struct steno_espnet *e,
     return STENO_OK;
 }
 
-/* ---- a whole utterance ------------------------------------------------------------------------ */
+/* ---- a whole utterance --------------------------------------------------------------------- */
 
 static bool same_search(const struct steno_espnet_search *a, const struct steno_espnet_search *b)
 {

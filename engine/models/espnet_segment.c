@@ -117,7 +117,7 @@ static size_t rows_of(const struct steno_estream *s, size_t n)
     return frames >= sub ? (frames - (sub - 1)) / sub : 0;
 }
 
-/* Frames of the block that comes next: of the segment's n samples, then of its end, then silence. */
+/* Frames of the next block: of the segment's n samples, then of its end, then silence. */
 static steno_status last_frames(struct steno_estream *s, size_t n)
 {
     const struct steno_espnet *e = s->model->espnet;

@@ -57,10 +57,10 @@ struct steno_estep {
     int tgt, position, counts, index, bias, y, new_bias; /* -1: none */
     struct layer *layer;
     int n_layers;
-    int64_t *count; /* [layers + 1] */
-    int64_t *tokens; /* [cap_tokens] */
+    int64_t *count;              /* [layers + 1] */
+    int64_t *tokens;             /* [cap_tokens] */
     size_t cap_tokens;
-    int64_t place;   /* position */
+    int64_t place;               /* position */
     steno_estep_state *own, *st; /* st: the one in use */
 };
 
