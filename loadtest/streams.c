@@ -319,7 +319,8 @@ int main(int argc, char **argv)
     if (steno_model_open(&m, o.dir, &o.model, &err))
         die(err.msg);
     puts("| streams | batch | load, % of a core | a stream, % of a core | mean batch | "
-         "partial p50 ms | p95 | p99 | max | final p50 | p99 |\n|---|---|---|---|---|---|---|---|---|---|---|");
+         "partial p50 ms | p95 | p99 | max | final p50 | p99 |\n"
+         "|---|---|---|---|---|---|---|---|---|---|---|");
     for (char *end; *at; at = *end ? end + 1 : end) {
         o.n = (int)strtol(at, &end, 10);
         if (o.n < 1 || o.n > 100000)
