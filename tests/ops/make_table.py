@@ -13,6 +13,7 @@ import json
 import os
 import subprocess
 import tempfile
+import textwrap
 import warnings
 
 import numpy as np
@@ -23,6 +24,13 @@ warnings.filterwarnings("ignore")
 TYPES = {"f32": 1, "f64": 11, "f16": 10, "bf16": 16, "i8": 3, "u8": 2, "i16": 5, "u16": 4, "i32": 6, "u32": 12,
          "i64": 7, "u64": 13, "bool": 9}
 HERE = os.path.dirname(__file__)
+OTHERS = {
+    "ai.steno": "Made by graph passes ([passes.md](passes.md) has what each stands for), all versions from 1 on, f32 (IntLinear: "
+                "8-bit products). In files they are functions with standard bodies ([optimize.md](optimize.md)).",
+    "ai.steno.run": "Of decoders that go one token at a time and of positions past an export's table; never in files.",
+    "com.microsoft": "What ONNX Runtime's optimizer and quantizer write, version 1, f32 and what they quantize. "
+                     "`tests/integration/test_contrib.py` holds each against onnxruntime.",
+}
 
 
 def split(text, t_from, t_to):
@@ -74,7 +82,7 @@ def works(steno, line, kind):
 def guess(op):
     """A case for an operator that has none: one, two or three inputs of a shape that fits most."""
     x = "f32[1,2,4]:1 2 3 4 5 6 7 8"
-    for inputs in (x, f"{x};{x}", f"{x};f32[2]:1 1;f32[2]:1 1", f"{x};f32[2]:1 1;f32[2]:1 1;f32[2]:1 1;f32[2]:1 1"):
+    for inputs in (x, f"{x};i64[1]:0;i64[1]:1", f"{x};{x}", f"{x};f32[2]:1 1;f32[2]:1 1", f"{x};f32[2]:1 1;f32[2]:1 1;f32[2]:1 1;f32[2]:1 1"):
         yield f"guess||{op}|28||{inputs}|"
 
 
@@ -121,11 +129,16 @@ def main():
     per, total = counts(a.json)
     print(open(os.path.join(HERE, "operators.head.md"), encoding="utf-8").read().rstrip("\n").replace(
         "@COUNT@", f"{total['pass']:,} passed, {total['fail']:,} failed, {total['skip']:,} skipped"))
-    for domain in sorted({r[0] for r in rows}):
+    for domain, about in OTHERS.items():
+        names = sorted({r[1] for r in rows if r[0] == domain})
+        print(f"\n## {domain}\n\n{about}\n\n" + textwrap.fill(", ".join(names) + ".", 110))
+    missing = {r[0] for r in rows} - set(OTHERS) - {"ai.onnx"}
+    assert not missing, f"say what {missing} are for"
+    for domain in ("ai.onnx",):
         print(f"\n## {domain}\n\n| operator | opsets | types of the first input | node tests passed |\n|---|---|---|---|")
         for _, op, since, until in sorted(r for r in rows if r[0] == domain):
-            tried = types_of(a.steno, op, cases.get(op)) if domain == "ai.onnx" else ""
-            done = per[op] if domain == "ai.onnx" else collections.Counter()
+            tried = types_of(a.steno, op, cases.get(op))
+            done = per[op]
             ran = done["pass"] + done["fail"]
             print(f"| {op} | {since}–{until if until != '-' else ''} | {tried} | {str(done['pass']) + ' of ' + str(ran) if ran else ''} |")
 
