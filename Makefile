@@ -54,7 +54,8 @@ srv_libs := $(shell pkg-config --libs $(srv_pkgs) 2>/dev/null) -lev
 cli_libs := $(shell pkg-config --libs $(cli_pkgs) 2>/dev/null)
 
 # ---- sources ---------------------------------------------------------------------------------
-lib_src := $(filter-out engine/cli/%,$(wildcard engine/*/*.c engine/kernels/*/*.c engine/*.c))
+other_cpu := $(if $(filter aarch64-%,$(shell $(CC) -dumpmachine)),x86,arm)
+lib_src := $(filter-out engine/cli/% engine/kernels/$(other_cpu)/%,$(wildcard engine/*/*.c engine/kernels/*/*.c engine/*.c))
 cli_src := $(wildcard engine/cli/*.c)
 proto_src := $(wildcard protocol/*.c)
 srv_src := $(wildcard server/*.c)
@@ -117,8 +118,10 @@ isa_avx2 := -mavx2 -mfma -mf16c
 isa_avx512 := $(isa_avx2) -mavx512f -mavx512bw -mavx512dq -mavx512vl
 isa_vnni := $(isa_avx512) -mavx512vnni
 isa_bf16 := $(isa_vnni) -mavx512bf16
-isa_flags = $(foreach i,avx2 avx512 vnni bf16,$(if $(filter %_$(i).c,$(1)),$(isa_$(i))))
-kernel_flags = $(if $(filter engine/kernels/%,$(1)),-O3 -ffp-contract=fast)
+isa_avxvnni := $(isa_avx2) -mavxvnni
+isa_dotprod := -march=armv8.2-a+dotprod
+isa_flags = $(foreach i,avx2 avx512 vnni bf16 avxvnni dotprod,$(if $(filter %_$(i).c,$(1)),$(isa_$(i))))
+kernel_flags = $(if $(filter engine/kernels/%,$(1)),-O3 $(if $(filter engine/kernels/scalar/%,$(1)),,-ffp-contract=fast))
 
 # What packed caches are of, beside the model: the library's source.
 $(B)/gen/source_id.h: $(lib_src) $(wildcard engine/*.h engine/*/*.h engine/*/*/*.h engine/*/*.proto)

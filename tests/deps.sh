@@ -1,5 +1,5 @@
 #!/bin/sh
-# Install the Debian packages that are missing: deps.sh build|demo|check
+# Install the Debian packages that are missing: deps.sh build|demo|check|arm (arm: cross compiler and emulator, optional)
 # Prints what it installs; asks nothing; does nothing when all is there.
 set -eu
 
@@ -8,13 +8,15 @@ build="gcc make pkg-config libc6-dev libmicrohttpd-dev libwebsockets-dev libev-d
  libsoxr-dev libinih-dev libsystemd-dev libxxhash-dev libutf8proc-dev libkissfft-dev uthash-dev
  libyaml-dev zlib1g-dev"
 demo="curl"
+arm="gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user"
 check="curl libcmocka-dev python3 python3-venv git binutils scdoc shellcheck systemd"
 
 case "${1:-build}" in
 build) want=$build ;;
 demo) want="$build $demo" ;;
 check) want="$build $demo $check" ;;
-*) echo "usage: deps.sh build|demo|check" >&2; exit 64 ;;
+arm) want=$arm ;;
+*) echo "usage: deps.sh build|demo|check|arm" >&2; exit 64 ;;
 esac
 
 missing=""

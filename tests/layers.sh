@@ -55,10 +55,12 @@ flags="-std=c11 -D_POSIX_C_SOURCE=200809L -D_DEFAULT_SOURCE -Iengine -I. -I$B/ge
 flags+=" $(pkg-config --cflags libmicrohttpd libwebsockets jansson libprotobuf-c opus ogg sndfile soxr inih kissfft-float libsystemd cmocka 2>/dev/null)"
 for h in $(git ls-files '*.h'); do
     case $h in *_tmpl.h | *_table.h) continue ;; esac # included for their macros, more than once
-    isa=""
+    isa="" cc=gcc with=$flags
     case $h in *avx2*) isa="-mavx2 -mfma -mf16c" ;; *avx512*) isa="-mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma" ;; esac
+    case $h in engine/kernels/arm/*) cc=aarch64-linux-gnu-gcc with="-std=c11 -Iengine" ;; esac
+    command -v "$cc" >/dev/null || continue # tests/deps.sh arm
     # shellcheck disable=SC2086
-    out=$(printf '#include "%s"\n' "$PWD/$h" | gcc $flags $isa -fsyntax-only -x c - 2>&1) || bad+="$h: $(head -n 2 <<<"$out")"$'\n'
+    out=$(printf '#include "%s"\n' "$PWD/$h" | "$cc" $with $isa -fsyntax-only -x c - 2>&1) || bad+="$h: $(head -n 2 <<<"$out")"$'\n'
 done
 check "every header compiles alone" "${bad%$'\n'}"
 

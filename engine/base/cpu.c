@@ -6,6 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#if defined(__aarch64__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
+#endif
+
 #if defined(__x86_64__)
 #include <cpuid.h>
 #include <xmmintrin.h>
@@ -74,6 +79,8 @@ unsigned steno_cpu_detect(void)
 #if defined(__x86_64__)
     unsigned mask = detect_x86();
     return mask ? mask : STENO_CPU_BLAS;
+#elif defined(__aarch64__)
+    return STENO_CPU_NEON | (getauxval(AT_HWCAP) & HWCAP_ASIMDDP ? STENO_CPU_DOTPROD : 0);
 #else
     return STENO_CPU_BLAS;
 #endif
@@ -85,10 +92,13 @@ static const struct {
 } levels[] = {
     {"scalar", 0},
     {"avx2", STENO_CPU_AVX2},
+    {"avxvnni", STENO_CPU_AVX2 | STENO_CPU_AVXVNNI},
     {"avx512", STENO_CPU_AVX2 | STENO_CPU_AVX512},
     {"vnni", STENO_CPU_AVX2 | STENO_CPU_AVX512 | STENO_CPU_VNNI},
     {"bf16", STENO_CPU_AVX2 | STENO_CPU_AVX512 | STENO_CPU_VNNI | STENO_CPU_BF16},
     {"amx", STENO_CPU_AVX2 | STENO_CPU_AVX512 | STENO_CPU_VNNI | STENO_CPU_BF16 | STENO_CPU_AMX},
+    {"neon", STENO_CPU_NEON},
+    {"dotprod", STENO_CPU_NEON | STENO_CPU_DOTPROD},
 };
 
 enum { N_LEVELS = sizeof levels / sizeof levels[0] };
@@ -116,7 +126,8 @@ steno_status steno_cpu_level(const char *name, unsigned have, unsigned *mask, st
         }
     return steno_fail(
         err, STENO_ERR_INVAL,
-        "unknown CPU level '%s' (scalar, blas, avx2, avx512, vnni, bf16, amx, native)", name);
+        "unknown CPU level '%s' (scalar, blas, avx2, avxvnni, avx512, vnni, bf16, amx, neon, "
+        "dotprod, native)", name);
 }
 
 steno_status steno_cpu_choose(const char *name, unsigned *mask, steno_err *err)
@@ -130,7 +141,7 @@ steno_status steno_cpu_choose(const char *name, unsigned *mask, steno_err *err)
 const char *steno_cpu_str(unsigned mask, char *out, size_t size)
 {
     static const char *const names[] = {"avx2", "avx512", "vnni", "bf16", "avxvnni",
-                                        "amx",  "",       "",     "blas"};
+                                        "amx",  "neon",   "dotprod", "blas"};
     size_t at = 0;
     if (!size)
         return out;
@@ -169,6 +180,11 @@ unsigned steno_cpu_flush_denormals(void)
     unsigned mode = _mm_getcsr();
     _mm_setcsr(mode | 0x8040u); /* flush to zero, denormals are zero */
     return mode;
+#elif defined(__aarch64__)
+    uint64_t mode;
+    __asm__ volatile("mrs %0, fpcr" : "=r"(mode));
+    __asm__ volatile("msr fpcr, %0" : : "r"(mode | 1u << 24)); /* FZ: operands and results */
+    return (unsigned)mode;
 #else
     return 0;
 #endif
@@ -178,6 +194,8 @@ void steno_cpu_restore_denormals(unsigned mode)
 {
 #if defined(__x86_64__)
     _mm_setcsr(mode);
+#elif defined(__aarch64__)
+    __asm__ volatile("msr fpcr, %0" : : "r"((uint64_t)mode));
 #else
     (void)mode;
 #endif

@@ -1,5 +1,5 @@
 /* CPU features, read from CPUID and XCR0 (Intel SDM vol. 1, 13.3: a feature counts only when the
- * operating system saves its registers). */
+ * operating system saves its registers), on AArch64 from the kernel (HWCAP). */
 #ifndef STENO_BASE_CPU_H
 #define STENO_BASE_CPU_H
 
@@ -12,13 +12,15 @@ enum {
     STENO_CPU_BF16 = 1u << 3,   /* AVX-512 BF16 */
     STENO_CPU_AVXVNNI = 1u << 4,
     STENO_CPU_AMX = 1u << 5, /* AMX-TILE + AMX-BF16 + AMX-INT8, permission granted by the kernel */
+    STENO_CPU_NEON = 1u << 6,    /* every AArch64 */
+    STENO_CPU_DOTPROD = 1u << 7, /* AArch64 sdot */
     STENO_CPU_BLAS = 1u << 8 /* large f32 GEMMs go to OpenBLAS: set where we have no SIMD kernel */
 };
 
 unsigned steno_cpu_detect(void);
 /* Mask of a level name within `have`: "scalar", "blas" (scalar with OpenBLAS for large GEMMs),
- * "avx2", "avx512", "vnni", "bf16", "amx", "native", or "random" (one of the levels present, by the
- * clock: for fuzzing). STENO_ERR_INVAL for an unknown name. A level never raises what the CPU has:
+ * "avx2", "avxvnni", "avx512", "vnni", "bf16", "amx", "neon", "dotprod", "native", or "random" (one
+ * of the levels present, by the clock: for fuzzing). STENO_ERR_INVAL for an unknown name. A level never raises what the CPU has:
  * "avx512" on a CPU with AVX2 alone gives the AVX2 mask. */
 STENO_MUST steno_status steno_cpu_level(const char *name, unsigned have, unsigned *mask,
                                         steno_err *err);

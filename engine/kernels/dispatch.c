@@ -31,6 +31,12 @@ static void set_avx2(steno_kernels *k)
     steno_kernels_gemm_wf16__avx2(k);
 }
 
+static void set_avxvnni(steno_kernels *k)
+{
+    k->level = "avxvnni";
+    steno_kernels_gemm_i8__avxvnni(k);
+}
+
 static void set_avx512(steno_kernels *k)
 {
     k->level = "avx512";
@@ -59,6 +65,29 @@ static void set_bf16(steno_kernels *k)
 }
 #endif
 
+#if defined(__aarch64__)
+static void set_neon(steno_kernels *k)
+{
+    k->level = "neon";
+    steno_kernels_elementwise__neon(k);
+    steno_kernels_rows__neon(k);
+    steno_kernels_gemm__neon(k);
+    steno_kernels_conv__neon(k);
+    steno_kernels_nhwc__neon(k);
+    steno_kernels_attention__neon(k);
+    steno_kernels_gemm_i8__neon(k);
+    steno_kernels_gemm_nbits__neon(k);
+    steno_kernels_gemm_wbf16__neon(k);
+    steno_kernels_gemm_wf16__neon(k);
+}
+
+static void set_dotprod(steno_kernels *k)
+{
+    k->level = "dotprod";
+    steno_kernels_gemm_i8__dotprod(k);
+}
+#endif
+
 void steno_kernels_init(steno_kernels *k, unsigned cpu)
 {
     k->cpu = cpu;
@@ -68,6 +97,8 @@ void steno_kernels_init(steno_kernels *k, unsigned cpu)
 #if defined(__x86_64__)
     if (cpu & STENO_CPU_AVX2)
         set_avx2(k);
+    if ((cpu & STENO_CPU_AVX2) && (cpu & STENO_CPU_AVXVNNI))
+        set_avxvnni(k);
     if (cpu & STENO_CPU_AVX512)
         set_avx512(k);
     if ((cpu & STENO_CPU_AVX512) && (cpu & STENO_CPU_VNNI))
@@ -75,6 +106,12 @@ void steno_kernels_init(steno_kernels *k, unsigned cpu)
     k->peak_bf16 = k->peak_f32;
     if ((cpu & STENO_CPU_AVX512) && (cpu & STENO_CPU_BF16))
         set_bf16(k);
+#elif defined(__aarch64__)
+    if (cpu & STENO_CPU_NEON)
+        set_neon(k);
+    if ((cpu & STENO_CPU_NEON) && (cpu & STENO_CPU_DOTPROD))
+        set_dotprod(k);
+    k->peak_bf16 = k->peak_f32;
 #else
     k->peak_bf16 = k->peak_f32;
 #endif

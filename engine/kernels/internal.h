@@ -41,8 +41,23 @@ void steno_kernels_gemm_i8__avx512(steno_kernels *k);
 void steno_kernels_gemm_nbits__avx512(steno_kernels *k);
 void steno_kernels_gemm_wbf16__avx512(steno_kernels *k);
 void steno_kernels_gemm_wf16__avx512(steno_kernels *k);
+void steno_kernels_gemm_i8__avxvnni(steno_kernels *k); /* after avx2 */
 void steno_kernels_gemm_i8__vnni(steno_kernels *k); /* after avx512 */
 void steno_kernels_gemm__bf16(steno_kernels *k);    /* after avx512 */
+#endif
+
+#if defined(__aarch64__)
+void steno_kernels_elementwise__neon(steno_kernels *k);
+void steno_kernels_rows__neon(steno_kernels *k);
+void steno_kernels_gemm__neon(steno_kernels *k);
+void steno_kernels_conv__neon(steno_kernels *k);
+void steno_kernels_nhwc__neon(steno_kernels *k);
+void steno_kernels_attention__neon(steno_kernels *k);
+void steno_kernels_gemm_i8__neon(steno_kernels *k);
+void steno_kernels_gemm_nbits__neon(steno_kernels *k);
+void steno_kernels_gemm_wbf16__neon(steno_kernels *k);
+void steno_kernels_gemm_wf16__neon(steno_kernels *k);
+void steno_kernels_gemm_i8__dotprod(steno_kernels *k); /* after neon */
 #endif
 
 /* Scale, its reciprocal and zero point of u8 for numbers in [lo, hi], which holds 0. */

@@ -73,12 +73,15 @@ static void check_level(const char *level)
 
 int main(int argc, char **argv)
 {
-    static const char *const all[] = {"scalar", "blas", "avx2", "avx512", "vnni", "bf16"};
+    static const char *const all[] = {"scalar", "blas", "avx2", "avxvnni", "avx512",
+                                      "vnni",   "bf16", "neon", "dotprod"};
     const char *level = NULL;
     char text[128];
     for (int i = 1; i < argc; i++) {
+#ifndef KCHECK_NO_BENCH /* it links OpenBLAS, which a cross compiler has not */
         if (strcmp(argv[i], "--bench") == 0)
             return run_benchmarks(i + 1 < argc ? argv[i + 1] : NULL);
+#endif
         if (strcmp(argv[i], "--level") == 0 && i + 1 < argc)
             level = argv[++i];
         else if (strcmp(argv[i], "--only") == 0 && i + 1 < argc)

@@ -130,7 +130,7 @@ static double V_NAME(peak_f32)(size_t turns)
 #pragma GCC unroll 12
         for (int i = 0; i < 12; i++) {
             acc[i] = v_fma(acc[i], a, b);
-            __asm__ volatile("" : "+v"(acc[i]));
+            __asm__ volatile("" : "+" V_REGISTER(acc[i]));
         }
     }
     return 2.0 * 12 * VL * (double)turns;

@@ -5,7 +5,7 @@
  *         2 with vpmaddwd on bytes widened to 16 bits. vpmaddubsw is of no use: its sum of two
  *         products saturates at 16 bits, and the detours that keep it exact (a bit of A by itself)
  *         cost more instructions than widening, which every row of a tile shares.
- *   A_U8  the instruction wants A unsigned: i8 is shifted by 128.
+ *   A_U8, A_S8  the instruction wants A unsigned (or signed): the other kind is shifted by 128.
  *   weights(p), dot(acc, a, b)
  *
  * Packed B: header, [NP] sums of each column less its zero point, [NP] zero points, then panels of
@@ -18,6 +18,12 @@
  * fixed stride: as in gemm_tmpl.h, and for the same reasons. A lane of KG bytes is what a float is
  * there, so a block of KU lanes has the same size. Blocks of K longer than that leave their sums in
  * C, which has 32-bit elements either way. */
+#ifndef A_U8
+#define A_U8 0
+#endif
+#ifndef A_S8
+#define A_S8 0
+#endif
 #include "kernels/internal.h"
 
 #include "kernels/x86/math_tmpl.h"
@@ -29,7 +35,7 @@
 
 enum {
     NR = 2 * VL,
-    MR = VL == 16 ? 14 : 6,
+    MR = VL == 16 ? 14 : VL == 4 ? 8 : 6,
     KU = 512,       /* lanes of K in a block: 2048 or 1024 bytes */
     KC = KU * KG,
     MC = 112,       /* rows of A copied at a time: a multiple of MR = 14; 231 KiB, in L2 */
@@ -59,7 +65,7 @@ static inline __attribute__((always_inline)) void micro(int mr, int panels, size
         acc[i] = vi_zero();
     for (size_t u = 0; u < ku; u++, b += LANE_ROW) {
         vi bv[8];
-        _mm_prefetch((const char *)ahead + u * (LANE_ROW / 2), _MM_HINT_T1);
+        __builtin_prefetch(ahead + u * (LANE_ROW / 2), 0, 2);
 #pragma GCC unroll 8
         for (int j = 0; j < w; j++)
             bv[j] = weights(b + (size_t)(j / 2) * b_next + (size_t)(j % 2) * VL * KG);
@@ -90,11 +96,13 @@ MICRO(3, 1)
 MICRO(4, 1)
 MICRO(5, 1)
 MICRO(6, 1)
+#if VL != 8
+MICRO(7, 1)
+MICRO(8, 1)
+#endif
 #if VL == 16
 MICRO(3, 2)
 MICRO(4, 2)
-MICRO(7, 1)
-MICRO(8, 1)
 MICRO(9, 1)
 MICRO(10, 1)
 MICRO(11, 1)
@@ -105,8 +113,11 @@ MICRO(14, 1)
 
 static micro_fn *const micro_by_rows[MR + 1] = {
     NULL,      micro_1x1, micro_2x1, micro_3x1,  micro_4x1,  micro_5x1,  micro_6x1,
+#if VL != 8
+    micro_7x1, micro_8x1,
+#endif
 #if VL == 16
-    micro_7x1, micro_8x1, micro_9x1, micro_10x1, micro_11x1, micro_12x1, micro_13x1, micro_14x1,
+    micro_9x1, micro_10x1, micro_11x1, micro_12x1, micro_13x1, micro_14x1,
 #endif
 };
 
@@ -214,10 +225,10 @@ struct product {
 static void copy_row(int32_t *to, const uint8_t *a, size_t n, bool is_signed)
 {
     to[lanes_of(n) - 1] = 0;
-#if A_U8
+#if A_U8 || A_S8
     {
         uint8_t *q = (uint8_t *)to;
-        const uint8_t flip = is_signed ? 0x80 : 0;
+        const uint8_t flip = is_signed == (bool)A_U8 ? 0x80 : 0;
         for (size_t i = 0; i < n; i++)
             q[i] = a[i] ^ flip;
     }
@@ -249,7 +260,7 @@ static int32_t row_sum(const struct product *p, size_t i)
 /* The value as rounded: nothing contracts across. */
 static inline vf rounded(vf v)
 {
-    __asm__("" : "+v"(v));
+    __asm__("" : "+" V_REGISTER(v));
     return v;
 }
 
@@ -398,9 +409,9 @@ static void store_tile(const struct product *p, const struct part *a, const int3
 static inline void call_columns(const struct product *p, size_t j, size_t panels)
 {
     for (size_t x = j * NR; x < (j + panels) * NR; x += 16) {
-        _mm_prefetch((const char *)(p->b.sum + x), _MM_HINT_T0);
+        __builtin_prefetch(p->b.sum + x);
         if (p->g->scale)
-            _mm_prefetch((const char *)(p->g->scale + x), _MM_HINT_T0);
+            __builtin_prefetch(p->g->scale + x);
     }
 }
 
@@ -505,7 +516,7 @@ static void multiply(const struct product *p, size_t i0, size_t i1, size_t j0, s
 /* Rows or columns as gemm_tmpl.h shares them out. */
 static void V_NAME(gemm_i8_part)(const struct steno_gemm_i8 *g, size_t part, size_t n_parts)
 {
-    const int32_t shift = A_U8 && g->a_signed ? 128 : 0;
+    const int32_t shift = A_U8 && g->a_signed ? 128 : A_S8 && !g->a_signed ? -128 : 0;
     struct product p = {g, open_packed(g->packed, g->k, g->n), shift,
                         (g->a_zero ? g->a_zero[0] : 0) + shift};
     size_t np = panels_of(g->n);
@@ -570,7 +581,7 @@ static double V_NAME(peak_i8)(size_t turns)
 #pragma GCC unroll 12
         for (int i = 0; i < 12; i++) {
             acc[i] = dot(acc[i], a, b);
-            __asm__ volatile("" : "+v"(acc[i]));
+            __asm__ volatile("" : "+" V_REGISTER(acc[i]));
         }
     }
     return 2.0 * 12 * VL * KG * (double)turns;

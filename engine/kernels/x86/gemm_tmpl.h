@@ -21,7 +21,11 @@
 #include "kernels/x86/math_tmpl.h"
 
 #include "kernels/x86/activate_tmpl.h"
+#if defined(__aarch64__)
+#include "kernels/arm/transpose4.h"
+#else
 #include "kernels/x86/transpose8.h"
+#endif
 
 #include <stdalign.h>
 #include <string.h>
@@ -52,7 +56,7 @@ static inline vf mac(vf a, vf b, vf sum)
 
 enum {
     NR = 2 * VL,
-    MR = VL == 16 ? 14 : 6,
+    MR = VL == 16 ? 14 : VL == 4 ? 8 : 6,
     KC = 512,
     MC = 112,      /* rows of A copied at a time: a multiple of MR = 14; 231 KiB, in L2 */
     A_LD = KC + 16 /* row stride of the copy */
@@ -76,7 +80,7 @@ static inline __attribute__((always_inline)) void micro(int mr, int panels, size
         acc[i] = v_zero();
     for (size_t k = 0; k < kc; k++, b += b_row) {
         vf bv[8];
-        _mm_prefetch((const char *)(ahead + k * 16), _MM_HINT_T1);
+        __builtin_prefetch(ahead + k * 16, 0, 2);
 #pragma GCC unroll 8
         for (int j = 0; j < w; j++)
             bv[j] = b_load(b + (size_t)(j / 2) * b_next + (size_t)(j % 2) * VL);
@@ -109,9 +113,11 @@ MICRO(3, 1)
 MICRO(4, 1)
 MICRO(5, 1)
 MICRO(6, 1)
-#if VL == 16
+#if VL != 8
 MICRO(7, 1)
 MICRO(8, 1)
+#endif
+#if VL == 16
 MICRO(9, 1)
 MICRO(10, 1)
 MICRO(11, 1)
@@ -122,8 +128,11 @@ MICRO(14, 1)
 
 static micro_fn *const micro_by_rows[MR + 1] = {
     NULL,      micro_1x1, micro_2x1, micro_3x1,  micro_4x1,  micro_5x1,  micro_6x1,
+#if VL != 8
+    micro_7x1, micro_8x1,
+#endif
 #if VL == 16
-    micro_7x1, micro_8x1, micro_9x1, micro_10x1, micro_11x1, micro_12x1, micro_13x1, micro_14x1,
+    micro_9x1, micro_10x1, micro_11x1, micro_12x1, micro_13x1, micro_14x1,
 #endif
 };
 

@@ -3,7 +3,11 @@
 #include "kernels/internal.h"
 
 #include "kernels/x86/math_tmpl.h"
+#if defined(__aarch64__)
+#include "kernels/arm/transpose4.h"
+#else
 #include "kernels/x86/transpose8.h"
+#endif
 
 /* acc op= f(x) over n elements in four accumulators; rest: what a masked-off lane contributes. */
 #define REDUCE(acc, init, step, join)                                                              \

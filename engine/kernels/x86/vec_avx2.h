@@ -8,6 +8,7 @@
 
 #define ISA avx2
 #define VL 8
+#define V_REGISTER "v" /* constraint of asm */
 
 typedef __m256 vf;
 typedef __m256i vm; /* lane mask: all ones or zero per lane */

@@ -7,6 +7,7 @@
 
 #define ISA avx512
 #define VL 16
+#define V_REGISTER "v" /* constraint of asm */
 
 typedef __m512 vf;
 typedef __mmask16 vm;

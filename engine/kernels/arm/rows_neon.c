@@ -1,0 +1,3 @@
+#include "kernels/arm/vec_neon.h"
+
+#include "kernels/x86/rows_tmpl.h"
