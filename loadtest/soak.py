@@ -4,7 +4,7 @@ metrics are judged.
 
     soak.py [--minutes M] [--growth MIB] [--model DIR] [--reload S] [--drift TIMES]
 
-Clients: streams at the pace of real time in four encodings, some of which hang up in the middle;
+Clients: streams at the pace of real time in six encodings, some of which hang up in the middle;
 streams as fast as they go; uploads; and, one after the other, connections that break off in the
 handshake, in the head, in a body, in a message. Every S seconds (20) the server gets SIGHUP: sessions
 end on the model they began with, new ones begin on the one that was loaded again.
@@ -241,7 +241,7 @@ def main():
     fds0 = server.descriptors()
     stop, extra = threading.Event(), [0]
     n = args.users or (16 if variant == "release" else 8)
-    loads = [start_load(server, "streams", seconds, "--users", str(n), "--encodings", "s16le,f32le,mulaw,alaw,wav", "--drop", "20",
+    loads = [start_load(server, "streams", seconds, "--users", str(n), "--encodings", "s16le,f32le,mulaw,alaw,wav,opus", "--drop", "20",
                         "--think-ms", "200"),
              start_load(server, "fast", seconds, "--users", "2", "--fast", "--think-ms", "300"),
              start_load(server, "uploads", seconds, "--users", "2", "--think-ms", "300")]

@@ -25,7 +25,7 @@ static const char usage_text[] =
     "  --chunk-ms N       audio per message; default 100\n"
     "  --say N            times a recording is said in one session; default 1\n"
     "  --gap-ms N         of silence behind it each time; default 1500\n"
-    "  --encodings LIST   of s16le, f32le, mulaw, alaw, wav; default s16le (uploads: wav)\n"
+    "  --encodings LIST   of s16le, f32le, mulaw, alaw, wav, opus; default s16le (uploads: wav)\n"
     "  --expect TEXT      what is said in every FILE; default: what FILE.txt holds\n"
     "  --start JSON       more members of the start message: '\"beam\":4'\n"
     "  --key KEY          API key\n"
@@ -157,6 +157,8 @@ static steno_status read_clips(struct load_plan *p, char *const *files, int n, s
         e += len;
         for (int i = 0; i < n; i++) {
             steno_status st;
+            if (!p->url.ws && !strcmp(name, "opus"))
+                return steno_fail(err, STENO_ERR_INVAL, "opus: bare packets are for streams alone");
             if (p->n_clips == LOAD_MAX_CLIPS)
                 return steno_fail(err, STENO_ERR_LIMIT, "more than %d recordings and encodings",
                                   LOAD_MAX_CLIPS);

@@ -1,5 +1,6 @@
 #include "loadtest/support/clip.h"
 
+#include <opus/opus.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -77,6 +78,52 @@ static steno_status add_samples(struct clip *c, const struct recording *r, size_
     return STENO_OK;
 }
 
+/* ---- Opus ---------------------------------------------------------------------------------- */
+
+static steno_status add_packets(struct clip *c, const struct recording *r, OpusEncoder *enc,
+                                size_t n)
+{
+    enum { LONGEST = 1275 }; /* bytes of a frame (RFC 6716, 3.2.1) */
+    int16_t block[960];
+    unsigned char out[LONGEST];
+    steno_status st = STENO_OK;
+    for (size_t i = 0; i < c->n_packets && !st; i++) {
+        int len;
+        for (size_t k = 0; k < c->packet_samples; k++) {
+            size_t at = (i * c->packet_samples + k) % n;
+            block[k] = at < r->n ? r->pcm[at] : 0;
+        }
+        len = opus_encode(enc, block, (int)c->packet_samples, out, sizeof out);
+        if (len <= 0)
+            return STENO_ERR_INTERNAL;
+        c->packets[i] = c->data.len;
+        st = steno_buf_add(&c->data, out, (size_t)len);
+    }
+    c->packets[c->n_packets] = c->data.len;
+    return st;
+}
+
+/* n samples, `times` times, the last packet filled up. */
+static steno_status add_opus(struct clip *c, const struct recording *r, size_t n, int times,
+                             steno_err *err)
+{
+    int code;
+    OpusEncoder *enc = opus_encoder_create(c->rate, 1, OPUS_APPLICATION_VOIP, &code);
+    steno_status st;
+    if (!enc)
+        return steno_fail(err, STENO_ERR_INVAL, "%s: Opus has no %d Hz: %s", c->file, c->rate,
+                          opus_strerror(code));
+    c->packet_samples = (size_t)c->rate / 50;
+    c->n_packets = (n * (size_t)times + c->packet_samples - 1) / c->packet_samples;
+    c->samples = c->n_packets * c->packet_samples;
+    c->packets = calloc(c->n_packets + 1, sizeof *c->packets);
+    st = c->packets ? add_packets(c, r, enc, n) : STENO_ERR_NOMEM;
+    opus_encoder_destroy(enc);
+    return st ? steno_fail(err, st, "%s: not encoded as Opus: %s", c->file,
+                           steno_status_info(st)->name)
+              : STENO_OK;
+}
+
 /* FILE.txt beside FILE.wav, its line end cut off. */
 static char *text_beside(const char *file)
 {
@@ -115,7 +162,7 @@ steno_status clip_read(struct clip *c, const char *file, const char *encoding, i
     static const struct {
         const char *name;
         size_t frame;
-    } known[] = {{"s16le", 2}, {"f32le", 4}, {"mulaw", 1}, {"alaw", 1}, {"wav", 2}};
+    } known[] = {{"s16le", 2}, {"f32le", 4}, {"mulaw", 1}, {"alaw", 1}, {"wav", 2}, {"opus", 0}};
     struct recording r = {0};
     steno_status st;
     size_t n;
@@ -128,7 +175,7 @@ steno_status clip_read(struct clip *c, const char *file, const char *encoding, i
         }
     if (!c->encoding)
         return steno_fail(err, STENO_ERR_INVAL,
-                          "encoding '%s' is not one of s16le, f32le, mulaw, alaw, wav", encoding);
+                          "encoding '%s' is not one of s16le, f32le, mulaw, alaw, wav, opus", encoding);
     st = recording_read(&r, file, err);
     if (st)
         return st;
@@ -137,19 +184,26 @@ steno_status clip_read(struct clip *c, const char *file, const char *encoding, i
     c->samples = n * (size_t)times;
     if (!strcmp(encoding, "wav"))
         st = add_header(c, c->samples * c->frame);
-    if (!st)
+    if (!st && !c->frame) {
+        st = add_opus(c, &r, n, times, err);
+    } else if (!st) {
         st = add_samples(c, &r, n, times);
-    if (!st)
-        st = set_text(c, text, times);
+        if (st)
+            steno_fail(err, st, "%s: too long", file);
+    }
+    if (!st && (st = set_text(c, text, times)))
+        steno_fail(err, st, "%s: its text is too long", file);
     recording_free(&r);
     if (st)
         clip_free(c);
-    return st ? steno_fail(err, st, "%s: too long", file) : STENO_OK;
+    return st;
 }
 
 void clip_free(struct clip *c)
 {
     steno_buf_free(&c->data);
+    free(c->packets);
+    c->packets = NULL;
     free(c->text);
     c->text = NULL;
 }

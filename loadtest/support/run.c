@@ -138,7 +138,7 @@ static size_t most_chunks(const struct load_plan *p)
 {
     size_t most = 0;
     for (int i = 0; i < p->n_clips; i++) {
-        size_t n = p->clips[i].samples * 1000 / ((size_t)p->clips[i].rate * (size_t)p->chunk_ms);
+        size_t n = p->clips[i].samples / clip_chunk(&p->clips[i], p->chunk_ms);
         most = n > most ? n : most;
     }
     return most + 2;

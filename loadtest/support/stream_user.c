@@ -18,8 +18,7 @@ static double ms_since(int64_t ns)
 
 static size_t chunk_samples(const struct load_user *u)
 {
-    size_t n = (size_t)u->clip->rate * (size_t)u->run->plan->chunk_ms / 1000;
-    return n ? n : 1;
+    return clip_chunk(u->clip, u->run->plan->chunk_ms);
 }
 
 /* When the chunk with this moment of the stream left; 0 = it has not. */
@@ -163,13 +162,25 @@ static void begin(struct load_user *u)
     load_watch(u, u->ws.fd, false, true);
 }
 
+/* Opus: each packet is a message. */
+static void send_packets(struct load_user *u, size_t n)
+{
+    const struct clip *c = u->clip;
+    for (size_t i = u->sent / c->packet_samples; i < (u->sent + n) / c->packet_samples; i++)
+        if (load_ws_send_binary(&u->ws, c->data.data + c->packets[i],
+                                c->packets[i + 1] - c->packets[i]))
+            u->error = true;
+}
+
 /* One chunk; a WAV's header goes with the first. */
 static void send_chunk(struct load_user *u, size_t n)
 {
     const struct clip *c = u->clip;
     size_t from = u->sent ? c->header + u->sent * c->frame : 0;
     size_t to = c->header + (u->sent + n) * c->frame;
-    if (load_ws_send_binary(&u->ws, c->data.data + from, to - from))
+    if (c->packets)
+        send_packets(u, n);
+    else if (load_ws_send_binary(&u->ws, c->data.data + from, to - from))
         u->error = true;
     u->sent_ns[u->sent / chunk_samples(u)] = steno_now_ns();
     u->sent += n;

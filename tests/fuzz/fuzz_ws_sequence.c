@@ -1,15 +1,16 @@
 /* Message sequences of /v1/stream against the session's state machine: text and audio in pieces,
- * the recogniser's notes at any moment, full buffers, drain. Each op of the input is a byte,
+ * the recogniser's notes at any moment, full buffers, drain, connections lost and taken up again. Each op of the input is a byte,
  * operands follow it. Checked: every answer is JSON with the session's id, seq goes up by one for
  * each answer but replaced partials, nothing follows `end` or `error`, no sample is lost or
  * invented between decoder and recogniser, whatever the recogniser takes at a time; exactly one
- * open and one end. */
+ * open and one end. Who comes back gets every answer from the one it asks for on, once each. */
 /* link: server/ws_session.c server/ws_session_resume.c server/history.c server/outbox.c */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "protocol/stream_native.h"
 #include "server/ws_session.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
@@ -21,6 +22,7 @@ struct world {
     size_t room;
     int opens, ends, done;
     bool concluded, in_text, in_binary;
+    bool lost; /* there is no connection */
     int64_t last_seq;
 };
 
@@ -179,14 +181,59 @@ static void known_text(struct world *w, unsigned which)
         "{\"type\":\"end\"}",
         "{\"type\":\"keepalive\"}",
         "{\"type\":\"start\",\"encoding\":\"mulaw\",\"interim\":false}",
+        "{\"type\":\"start\",\"resumable\":true,\"vad\":\"energy\"}",
+        "{\"type\":\"start\",\"encoding\":\"opus\",\"resumable\":true,\"vad\":\"silero\"}",
+        "{\"type\":\"start\",\"vad\":\"loud\"}",
     };
     const char *t = texts[which % (sizeof texts / sizeof *texts)];
     if (wait_readable(w) && !w->in_text)
         steno_ws_session_text(w->s, t, strlen(t), true);
 }
 
+/* The connection breaks: a session that may wait does, as server/ws_resume.c has it. */
+static void lose(struct world *w)
+{
+    if (w->lost || !steno_ws_session_resumable(w->s))
+        return;
+    steno_ws_session_detach(w->s);
+    w->lost = true;
+    w->in_text = w->in_binary = false;
+}
+
+/* A client comes back and asks for the answers from `next` on; false: it is refused. */
+static bool come_back(struct world *w, uint64_t next, int64_t sample)
+{
+    struct steno_native_resume ask = {.next = next, .sample = sample};
+    struct steno_ws_session_state st;
+    steno_err err;
+    if (!steno_ws_session_resumable(w->s) || steno_ws_session_attach(w->s, &ask, &err))
+        return false;
+    w->lost = w->in_text = w->in_binary = false;
+    w->last_seq = (int64_t)next - 1;
+    steno_ws_session_get_state(w->s, &st);
+    w->concluded = st.close; /* it says that it has read the last answer; else that comes again */
+    return true;
+}
+
+static void ask(struct world *w, unsigned which)
+{
+    static const char *const pairs[][2] = {{"sample_rate", "8000"}, {"encoding", "alaw"},
+                                           {"resumable", "true"},   {"vad", "energy"},
+                                           {"vad", "loud"}};
+    if (which < sizeof pairs / sizeof *pairs)
+        steno_ws_session_query(w->s, pairs[which][0], pairs[which][1]);
+    else if (which == 5)
+        lose(w);
+    else if (which == 6) /* what it has read is what it asks behind */
+        (void)come_back(w, (uint64_t)(w->last_seq + 1), -1);
+    else
+        (void)come_back(w, next(w), (int64_t)next(w) * 8 - 8);
+}
+
 static void step(struct world *w, unsigned op)
 {
+    if (w->lost && (op % 10 <= 3 || op % 10 == 6))
+        return; /* nobody is there */
     switch (op % 10) {
     case 0:
     case 1:
@@ -215,8 +262,7 @@ static void step(struct world *w, unsigned op)
             steno_ws_session_stop(w->s, "idle_timeout", 1008, "idle: no audio");
         break;
     default:
-        steno_ws_session_query(w->s, op / 10 % 2 ? "encoding" : "sample_rate",
-                               op / 10 % 2 ? "alaw" : "8000");
+        ask(w, op / 10 % 8);
     }
 }
 
@@ -226,6 +272,8 @@ static void must_end(struct world *w)
     struct steno_ws_session_state st;
     steno_err err;
     struct steno_pool_note done = {.kind = STENO_POOL_DONE, .err = &err};
+    if (w->lost && !come_back(w, (uint64_t)(w->last_seq + 1), -1))
+        return; /* what it missed is no longer kept: nobody will hear the rest */
     steno_ws_session_drain(w->s);
     for (int i = 0; i < 100000 && !steno_ws_session_readable(w->s); i++) {
         w->room = 1 << 20;
