@@ -300,6 +300,57 @@ static void events_do_not_depend_on_pushes(void **state)
     free(pcm);
 }
 
+/* What an upload is to the pool: a step is one segment, which ends in a silence, so that others have
+ * their turns between. */
+static void a_recording_is_cut_at_its_silences(void **state)
+{
+    enum { PARTS = 3 };
+    size_t n, quiet = 24000, at = 0, steps = 0, part, all;
+    float *pcm = read_audio("61-70968-0002.flac", &n), *rec;
+    steno_stepper *stepper = NULL;
+    steno_stream *s = NULL;
+    steno_model *m;
+    bool done = false;
+    (void)state;
+    if (!pcm)
+        skip();
+    part = n + quiet;
+    all = PARTS * part;
+    rec = calloc(all, sizeof *rec);
+    for (size_t i = 0; i < PARTS; i++)
+        memcpy(rec + i * part, pcm, n * sizeof *rec);
+    m = open_model(OFFLINE);
+    assert_int_equal(steno_stepper_open(&stepper, m, 1, NULL), 0);
+    assert_int_equal(
+        steno_stream_open(&s, m, &(struct steno_stream_options){.no_partials = true}, NULL), 0);
+    while (!done) {
+        struct steno_event ev;
+        size_t used = 0;
+        if (steno_stream_ready(s)) {
+            steno_status st;
+            steno_err err;
+            steno_streams_step(stepper, &s, 1, &st, &err);
+            assert_int_equal(st, 0);
+            steps++;
+            while (steno_stream_next(s, &ev))
+                if (ev.kind == STENO_FINAL) /* said before the next part was taken in */
+                    assert_true(at <= ((size_t)(ev.end * 16000) / part + 1) * part);
+        } else if (at < all) {
+            size_t k = all - at < 1600 ? all - at : 1600;
+            assert_int_equal(steno_stream_feed(s, rec + at, k, &used, NULL), 0);
+            at += used;
+        } else {
+            assert_int_equal(steno_stream_flush(s, true, &done, NULL), 0);
+        }
+    }
+    assert_true(steps >= PARTS);
+    steno_stream_close(s);
+    steno_stepper_close(stepper);
+    steno_model_close(m);
+    free(rec);
+    free(pcm);
+}
+
 /* The rows of a streamed recording reach its end: espnet_onnx stops up to 1.7 s before. */
 static void the_end_is_not_lost(void **state)
 {
@@ -441,6 +492,7 @@ int main(void)
         cmocka_unit_test(blocks_are_as_recorded),
         cmocka_unit_test(recorded_streaming_rows_decode_as_recorded),
         cmocka_unit_test(events_do_not_depend_on_pushes),
+        cmocka_unit_test(a_recording_is_cut_at_its_silences),
         cmocka_unit_test(the_end_is_not_lost),
         cmocka_unit_test(partials_of_whole_utterances_have_a_budget),
         cmocka_unit_test(partials_come_with_blocks),
