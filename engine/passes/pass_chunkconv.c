@@ -142,6 +142,16 @@ static struct steno_node *ours(struct steno_node *n, const char *type)
     return n && !strcmp(n->domain, "ai.steno") && !strcmp(n->op_type, type) ? n : NULL;
 }
 
+/* v is read by one Transpose, which goes, and at most for its shape. */
+static bool turned_once(const struct steno_graph *g, steno_vid v)
+{
+    uint32_t n = g->values[v].uses;
+    for (int32_t i = 0; n > 1 && i < g->n_nodes; i++)
+        if (!g->nodes[i].dead && steno_pass_is(&g->nodes[i], "Shape") && g->nodes[i].in[0] == v)
+            n--;
+    return n == 1 && !g->values[v].is_output;
+}
+
 static steno_status replace(struct steno_graph *g, const struct match *m, steno_err *err)
 {
     const char *name = m->causal->name;
@@ -151,7 +161,7 @@ static steno_status replace(struct steno_graph *g, const struct match *m, steno_
     steno_vid cache = m->cat->in[0];
     struct steno_node *y, *glu = ours(steno_pass_producer(g, m->x), "Glu");
     struct steno_node *act = ours(steno_pass_only_reader(g, out), "Swoosh");
-    glu = glu && !glu->n_attr && g->values[m->x].uses == 1 ? glu : NULL; /* of the Transpose, which goes */
+    glu = glu && !glu->n_attr && turned_once(g, m->x) ? glu : NULL;
     if (act) {
         act->dead = true;
         out = act->out[0];

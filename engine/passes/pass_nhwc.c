@@ -10,7 +10,8 @@
  *         and Transpose back for whoever else reads it
  *
  * f: elementwise of one input, of two with the same shape or a constant of one element, Clip by
- * constants, Split along the channels. */
+ * constants, Split along the channels, Slice of one axis by constants, Concat along an axis of the
+ * image with a tensor that is transposed for it (a cache). */
 #include "passes/passes.h"
 
 #include <string.h>
@@ -87,6 +88,33 @@ static bool split_fits(const struct layout *l, const struct steno_node *n)
            (n->n_in < 2 || n->in[1] == STENO_NONE || l->g->values[n->in[1]].constant);
 }
 
+static bool slice_fits(const struct layout *l, const struct steno_node *n)
+{
+    double axis;
+    return is(n, "Slice") && n->opset >= 10 && n->n_in >= 4 && n->in[3] != STENO_NONE &&
+           l->last[n->in[0]] && l->g->values[n->in[0]].shape.rank == 4 &&
+           steno_pass_scalar(l->g, n->in[3], &axis) && axis >= -4 && axis < 4 &&
+           steno_numel(l->g->values[n->in[3]].constant) == 1 && l->g->values[n->in[1]].constant &&
+           l->g->values[n->in[2]].constant &&
+           (n->n_in < 5 || n->in[4] == STENO_NONE || l->g->values[n->in[4]].constant);
+}
+
+/* Along an axis of the image, at most half of it from outside. */
+static bool concat_fits(const struct layout *l, const struct steno_node *n)
+{
+    int64_t axis = steno_node_int(n, "axis", 0);
+    int inside = 0;
+    if (!is(n, "Concat") || (axis != 2 && axis != 3 && axis != -1 && axis != -2))
+        return false;
+    for (int i = 0; i < n->n_in; i++) {
+        const struct steno_value *v = &l->g->values[n->in[i]];
+        if (v->shape.rank != 4 || v->dtype != STENO_F32 || v->constant)
+            return false;
+        inside += l->last[n->in[i]];
+    }
+    return 2 * inside >= n->n_in && inside;
+}
+
 static bool takes_part(const struct layout *l, const struct steno_node *n)
 {
     const struct steno_graph *g = l->g;
@@ -107,7 +135,7 @@ static bool takes_part(const struct layout *l, const struct steno_node *n)
         return (a && b && steno_pass_same_shape(g, n->in[0], n->in[1])) ||
                (a && single(g, n->in[1])) || (b && single(g, n->in[0]));
     }
-    return split_fits(l, n);
+    return split_fits(l, n) || slice_fits(l, n) || concat_fits(l, n);
 }
 
 /* Nodes stand in topological order. */
@@ -230,11 +258,28 @@ static steno_status rewrite_conv(struct layout *l, int32_t at)
     return STENO_OK;
 }
 
+/* Where an axis of [N, C, H, W] is in [N, H, W, C]. */
+static int64_t axis_last(int64_t axis)
+{
+    axis = axis < 0 ? axis + 4 : axis;
+    return axis == 0 ? 0 : axis == 1 ? 3 : axis - 1;
+}
+
+static steno_status axis_constant(struct layout *l, steno_vid old, steno_vid *out)
+{
+    double axis = 0;
+    int64_t to;
+    struct steno_tensor t = {.dtype = STENO_I64, .shape = {.rank = 1, .dim = {1}}, .data = &to};
+    (void)steno_pass_scalar(l->g, old, &axis);
+    to = axis_last((int64_t)axis);
+    return steno_graph_add_const(l->g, "axis", &t, false, out, l->err);
+}
+
 /* The same operator on the twins. */
 static steno_status rewrite_follower(struct layout *l, int32_t at)
 {
     const struct steno_node n = l->g->nodes[at];
-    const bool split = is(&n, "Split");
+    const bool split = is(&n, "Split"), slice = is(&n, "Slice"), concat = is(&n, "Concat");
     int32_t copy;
     steno_status st = steno_graph_add_node(l->g, n.domain, n.op_type, n.name, n.n_in, n.n_out,
                                            n.n_attr, &copy, l->err);
@@ -246,10 +291,14 @@ static steno_status rewrite_follower(struct layout *l, int32_t at)
         l->g->nodes[copy].attr[i] = n.attr[i];
         if (split && !strcmp(n.attr[i].name, "axis"))
             l->g->nodes[copy].attr[i].i = l->g->values[n.in[0]].shape.rank - 1;
+        if (concat && !strcmp(n.attr[i].name, "axis"))
+            l->g->nodes[copy].attr[i].i = axis_last(n.attr[i].i);
     }
     for (int i = 0; i < n.n_in && !st; i++) {
         steno_vid v = n.in[i];
-        if (v != STENO_NONE && l->last[v])
+        if (slice && i == 3)
+            st = axis_constant(l, v, &v);
+        else if (v != STENO_NONE && (l->last[v] || concat))
             st = twin_of(l, v, n.name, &v);
         l->g->nodes[copy].in[i] = v;
     }

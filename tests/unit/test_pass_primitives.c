@@ -99,6 +99,22 @@ static void transposed_factors_of_gemm(void **state)
           {"3,8", "Transpose x a perm=[0,1]; Gemm a,x y transB=1", false, 1, 0});
 }
 
+static void parts_of_images_channels_last(void **state)
+{
+    (void)state;
+    CHECK("nhwc", {"1,3,t,9", "w : 4,3,3,3; f = [0]; e = [2]; k = [2]; Conv x,w c; Slice c,f,e,k s;"
+                              "Relu s y", true, -1, 0},
+          {"1,4,t,9", "w : 4,4,1,3; v : 4,1,3,3; f = [1]; e = [99]; k = [-2]; s = [2];"
+                      "Conv x,w c pads=[0,1,0,1]; Concat x,c z axis=2; Conv z,v d group=4;"
+                      "Slice d,f,e,k,s y", true, -1, 0},
+          {"1,4,t,9", "w : 4,4,1,3; Conv x,w c pads=[0,1,0,1]; Concat c,x z axis=-1; Tanh z y; -> z",
+           true, -1, 0},
+          {"1,4,t,9", "w : 4,4,1,3; f = [1]; e = [3]; k = [1]; Conv x,w c pads=[0,1,0,1];"
+                      "Slice c,f,e,k s; Sigmoid s y", true, -1, 0},
+          {"1,4,t,9", "w : 4,4,1,3; Conv x,w c pads=[0,1,0,1]; Concat c,x z axis=1; Tanh z y", true, -1, 0},
+          {"1,4,t,9", "f = [1]; e = [3]; k = [1]; Slice x,f,e,k s; Concat s,s y axis=2", false, 2, 0});
+}
+
 static void reduced_axes_stay(void **state)
 {
     (void)state;
@@ -366,6 +382,7 @@ int main(void)
         cmocka_unit_test(attributes_become_inputs),
         cmocka_unit_test(gates_of_every_kind),
         cmocka_unit_test(transposed_factors_of_gemm),
+        cmocka_unit_test(parts_of_images_channels_last),
         cmocka_unit_test(reduced_axes_stay),
         cmocka_unit_test(log_of_softmax),
         cmocka_unit_test(joined_and_cut),
