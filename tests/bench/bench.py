@@ -160,6 +160,13 @@ def ort_memory(path, shapes):
     return {"ort_activations": grown, "ort_loaded": loaded}
 
 
+def read_speed():
+    """Bytes a second that one core reads from memory, as `steno profile` measures it."""
+    cmd = [os.path.join(ROOT, "build", "release", "steno"), "profile", "--runs", "1", "--json",
+           os.path.join(ROOT, "conf", "models", "digits-en", "encoder.onnx")]
+    return json.loads(subprocess.run(cmd, capture_output=True, text=True, check=True).stdout)["limit_gbytes_per_s"] * 1e9
+
+
 def commit():
     p = subprocess.run(["git", "-C", ROOT, "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
     return p.stdout.strip()
@@ -188,7 +195,7 @@ def selected(a):
 def command_measure(a):
     os.makedirs(OUT, exist_ok=True)
     os.sched_setaffinity(0, {a.core} if a.threads == 1 else set(range(a.threads)))
-    results = load()
+    results, speed = load(), read_speed()
     for row, precision in selected(a):
         key = f"{row.name} {precision}" + ("" if a.threads == 1 else f" {a.threads} threads")
         if key in results and not a.again:
@@ -203,7 +210,7 @@ def command_measure(a):
             r.update(ort_memory(path, {**row.shapes, **row.alone}))
         import onnxruntime
 
-        r.update(load=before, commit=commit(), date=time.strftime("%Y-%m-%d"), onnxruntime=onnxruntime.__version__,
+        r.update(load=before, commit=commit(), read_speed=speed, date=time.strftime("%Y-%m-%d"), onnxruntime=onnxruntime.__version__,
                  python=platform.python_version())
         results = {**load(), key: r}
         save(results)

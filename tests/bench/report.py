@@ -39,6 +39,25 @@ def table(results):
     return "\n".join(out) + "\n"
 
 
+def limits(results):
+    """What the machine allows: all operations at the peak that was measured in registers, and all weights read from
+    memory once; the larger of the two is the limit, as if they overlapped and nothing else took time. ONNX Runtime's
+    share is of the same limit but for bf16, where it runs in f32 against it."""
+    out = ["", "| workload | precision | GFLOP | at the peak ms | reading weights ms | share reached | ONNX Runtime's share | "
+           "ratio at the limit | wanted |", "|---|---|---|---|---|---|---|---|---|"]
+    for row in rows.TABLE:
+        for precision in ("fp32", "bf16", "int8"):
+            r = results.get(f"{row.name} {precision}", {})
+            if "ratio" not in r or "read_speed" not in r:
+                continue
+            sums, reads = r["gflop"] / r["peak_gflops"] * 1e3, r["weights"] / r["read_speed"] * 1e3
+            least = max(sums, reads)
+            out.append(f"| {row.name} | {precision} | {r['gflop']:.3g} | {sums:.3g} | {reads:.3g} | "
+                       f"{100 * least / r['steno_ms']:.0f} % | {100 * least / r['ort_ms']:.0f} % | "
+                       f"{r['ort_ms'] / least:.1f} | {row.wanted.get(precision, '')} |")
+    return "\n".join(out) + "\n"
+
+
 def scaling(results):
     """Rows measured with one thread and with two."""
     pairs = [(name, results[name], results[name + " 2 threads"]) for name in sorted(results)
@@ -77,7 +96,7 @@ def plot(results, path):
 
 
 def write(results, markdown, svg):
-    text = table(results) + scaling(results)
+    text = table(results) + limits(results) + scaling(results)
     if markdown:
         with open(markdown, "w", encoding="utf-8") as f:
             f.write(text)
