@@ -137,7 +137,7 @@ def measure(row, precision, a):
         ratios.append(statistics.median(theirs) / ours[key])
         ours_ms.append(ours[key])
         ort_ms.append(statistics.median(theirs))
-    return {"ratio": statistics.median(ratios), "ratios": ratios,
+    return {"ratio": statistics.median(ratios), "ratios": ratios, **profile(cmd_for(path, 1)),
             "steno_ms": statistics.median(ours_ms), "ort_ms": statistics.median(ort_ms), "steno_min": min(ours_ms),
             "ort_min": min(ort_ms), "gflop": ours["gflop"], "peak_gflops": ours["peak_gflops"],
             "peak_fraction": ours["gflop"] / statistics.median(ours_ms) * 1e3 / ours["peak_gflops"],
@@ -160,11 +160,13 @@ def ort_memory(path, shapes):
     return {"ort_activations": grown, "ort_loaded": loaded}
 
 
-def read_speed():
-    """Bytes a second that one core reads from memory, as `steno profile` measures it."""
-    cmd = [os.path.join(ROOT, "build", "release", "steno"), "profile", "--runs", "1", "--json",
-           os.path.join(ROOT, "conf", "models", "digits-en", "encoder.onnx")]
-    return json.loads(subprocess.run(cmd, capture_output=True, text=True, check=True).stdout)["limit_gbytes_per_s"] * 1e9
+def profile(cmd):
+    """What `steno profile` says of a bench command's network: bytes that its nodes read and write, with weights as the
+    graph has them, and bytes a second that one core reads from memory."""
+    cmd = [cmd[0], "profile", *cmd[2:]]
+    cmd[cmd.index("--runs") + 1] = "1"
+    p = json.loads(subprocess.run(cmd, capture_output=True, text=True, check=True).stdout)
+    return {"moved": p["mbytes"] * 1e6, "read_speed": p["limit_gbytes_per_s"] * 1e9}
 
 
 def commit():
@@ -195,7 +197,7 @@ def selected(a):
 def command_measure(a):
     os.makedirs(OUT, exist_ok=True)
     os.sched_setaffinity(0, {a.core} if a.threads == 1 else set(range(a.threads)))
-    results, speed = load(), read_speed()
+    results = load()
     for row, precision in selected(a):
         key = f"{row.name} {precision}" + ("" if a.threads == 1 else f" {a.threads} threads")
         if key in results and not a.again:
@@ -210,7 +212,7 @@ def command_measure(a):
             r.update(ort_memory(path, {**row.shapes, **row.alone}))
         import onnxruntime
 
-        r.update(load=before, commit=commit(), read_speed=speed, date=time.strftime("%Y-%m-%d"), onnxruntime=onnxruntime.__version__,
+        r.update(load=before, commit=commit(), date=time.strftime("%Y-%m-%d"), onnxruntime=onnxruntime.__version__,
                  python=platform.python_version())
         results = {**load(), key: r}
         save(results)
