@@ -2,7 +2,10 @@
 # libFuzzer builds of the fuzz targets, each run for a while: run.sh [TARGET...]  (SECONDS_EACH=60)
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-command -v clang-14 >/dev/null || { echo "fuzz: clang-14 is not installed (apt-get install clang-14)"; exit 69; }
+if ! command -v clang-14 >/dev/null || ! ls /usr/lib/llvm-14/lib/clang/*/lib/linux/libclang_rt.fuzzer* >/dev/null 2>&1; then
+    echo "fuzz: clang 14 and its run-time are not installed (apt-get install clang-14 libclang-rt-14-dev)"
+    exit 69
+fi
 seconds=${SECONDS_EACH:-60}
 make -j"$(nproc)" CC=clang-14 FUZZ=1 fuzzers
 for bin in build/fuzzer/tests/fuzz/fuzz_*; do

@@ -218,7 +218,7 @@ def cached(path, d):
         for w, g in zip(plain, steno(path, feed, count, "3", "native", "--cache", f"{d}/packed")):
             if not np.array_equal(w, g, equal_nan=w.dtype.kind == "f"):
                 raise AssertionError(f"run {turn + 1} differs")
-        files = [os.stat(e.path).st_ino for e in os.scandir(f"{d}/packed")]
+        files = [os.stat(e.path).st_ino for e in os.scandir(f"{d}/packed") if e.name.endswith(".stenopack")]
         if len(files) != 1 or (turn and files != made):
             raise AssertionError(f"run {turn + 1}: {len(files)} files, made anew: {bool(turn)}")
         made = files
