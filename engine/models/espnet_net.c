@@ -572,6 +572,8 @@ steno_status steno_espnet_ctc(steno_espnet_runner *r, const float *rows, size_t 
         return steno_fail(
             err, STENO_ERR_FORMAT, "%s: ctc_out is %lld wide, the token list has %d entries", file,
             y->shape.rank == 3 ? (long long)y->shape.dim[2] : -1LL, (int)e->conf.vocab);
-    *scores = y->data;
-    return STENO_OK;
+    st = steno_escores_check(y->data, steno_numel(y), file, err);
+    if (!st)
+        *scores = y->data;
+    return st;
 }

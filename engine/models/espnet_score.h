@@ -43,4 +43,8 @@ STENO_MUST steno_status steno_escorer_score(void *self, const int32_t *const *pr
                                             steno_err *err);
 size_t steno_escorer_bytes(const steno_escorer *s);
 
+/* Scores a network gave: STENO_ERR_FORMAT when one of them is not a number. what: its file. */
+STENO_MUST steno_status steno_escores_check(const float *scores, size_t n, const char *what,
+                                            steno_err *err);
+
 #endif

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "models/espnet_score.h"
 
 struct steno_etrans {
     struct steno_etrans_options o;
@@ -154,7 +155,7 @@ static steno_status join_some(steno_etrans *t, const float *const *enc, const fl
             "%s: joint_out has %zu scores for %zu rows, the token list has %d entries",
             t->o.joint_name, steno_numel(y), n, (int)t->o.vocab);
     memcpy(out, y->data, want * sizeof *out);
-    return STENO_OK;
+    return steno_escores_check(out, want, t->o.joint_name, err);
 }
 
 static steno_status join(void *self, const float *const *enc, const float *const *row, size_t n,

@@ -1,8 +1,9 @@
-"""`steno transcribe` against espnet_onnx (shared/tools/time_espnet_onnx.py) on one directory and recording: beam 10,
-ctc_weight 0.3, 30 steps, with and without LM. Processor seconds of the best of several runs, loading not counted on
+"""`steno transcribe` against espnet_onnx (theirs.py) on one directory and recording: beam 10, ctc_weight 0.3, 30 steps
+(--steps N), with and without LM, case by case in turn. Processor seconds of the best of several runs, loading not counted on
 either side, so that other work on the machine matters little; peak memory of the whole process, loading included.
 
     bench.py [--stream] --shared DIR --model DIR [--wav FILE] [--rows fp32,bf16,int8] [--runs N] [--cpu N] [--only steno|espnet_onnx]
+             [--steps N] [--seconds S] [--their-threads N]
 
 --stream: a streaming directory, against espnet_onnx's StreamingSpeech2Text (theirs_stream.py), which searches everything
 heard so far anew with every block; maxlenratio 0.12, three tokens a second. Encoder: with CTC alone, nothing is searched.
@@ -20,9 +21,6 @@ import soundfile
 
 SEARCH = ["--beam", "10", "--ctc-weight", "0.3", "--maxlenratio", "0.12"]
 STENO = os.path.join(os.environ.get("STENO_BUILD", "build/release"), "steno")
-# The tool takes perf_counter; processor time of the process is what is wanted here.
-SHIM = ("import runpy, sys, time; time.perf_counter = time.process_time; "
-        "sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')")
 
 
 def run(cmd, cpu):
@@ -40,7 +38,7 @@ def run(cmd, cpu):
     return text, errors, usage.ru_maxrss / 1024
 
 
-def steno(a, how, lm, search=("--beam", "10", "--ctc-weight", "0.3", "--maxlenratio", "-30")):
+def steno(a, how, lm, search):
     cmd = [STENO, "transcribe", "--model", a.model, *how, *search, "--lm-weight", str(lm), "--penalty", "0", "--no-endpoint",
            "--format", "json", "--times"]
     _, err, peak = run(cmd + [a.wav] * a.runs, a.cpu)
@@ -49,13 +47,14 @@ def steno(a, how, lm, search=("--beam", "10", "--ctc-weight", "0.3", "--maxlenra
     return min(times), peak
 
 
-def espnet_onnx(a):
-    """{(precision, lm): (seconds, peak MiB so far)}"""
-    tool = os.path.join(a.shared, "tools", "time_espnet_onnx.py")
-    out, _, _ = run([sys.executable, "-c", SHIM, os.path.abspath(tool), a.model, a.wav, "30"], a.cpu)
-    rows = re.findall(r"(fp32|int8) lm ([0-9.]+): ([0-9.]+) s total, encoder ([0-9.]+) s.*maxrss (\d+) MB", out)
-    assert len(rows) == 4, out
-    return {(p, float(lm)): (float(t), float(e), int(mb)) for p, lm, t, e, mb in rows}
+def espnet_onnx(a, precision, lm):
+    """(seconds, encoder's, peak MiB) in a process of its own: theirs.py says what is the same and what is not as in
+    shared/tools/time_espnet_onnx.py"""
+    tool = os.path.join(os.path.dirname(os.path.abspath(__file__)), "theirs.py")
+    out, _, _ = run([sys.executable, tool, a.model, a.wav, str(a.steps), precision, str(lm), str(a.runs), str(a.their_threads)],
+                    a.cpu)
+    t, e, mb = re.search(r"([0-9.]+) s, encoder ([0-9.]+) s, (\d+) MiB", out).groups()
+    return float(t), float(e), int(mb)
 
 
 def streams(a):
@@ -91,27 +90,43 @@ def main():
     ap.add_argument("--rows", default="fp32,bf16,int8")
     ap.add_argument("--runs", type=int, default=3)
     ap.add_argument("--cpu", type=int, default=max(os.sched_getaffinity(0)))
+    ap.add_argument("--seconds", type=float, help="of the recording, from its start")
+    ap.add_argument("--steps", type=int, default=30)
+    ap.add_argument("--their-threads", type=int, default=1, help="0: as ONNX Runtime chooses")
     ap.add_argument("--stream", action="store_true")
     ap.add_argument("--only", choices=["steno", "espnet_onnx"])
     a = ap.parse_args()
     a.wav = os.path.abspath(a.wav or os.path.join(a.shared, "audio", "librispeech", "61-70968-0000.flac"))
     a.model = os.path.abspath(a.model)
+    with tempfile.TemporaryDirectory() as folder:
+        if a.seconds:
+            x, rate = soundfile.read(a.wav, dtype="int16")
+            a.wav = os.path.join(folder, "cut.wav")
+            soundfile.write(a.wav, x[:int(a.seconds * rate)], rate)
+        measure(a)
+
+
+def measure(a):
     if a.stream:
         streams(a)
         return
-    theirs = espnet_onnx(a) if a.only != "steno" else {}
-    if a.only == "espnet_onnx":
-        for (p, lm), (t, e, mb) in theirs.items():
-            print(f"espnet_onnx {p} lm {lm}: {t:.3f} s, encoder {e:.3f} s, {mb} MiB so far")
-        return
-    print("| weights | LM | espnet_onnx s | MiB so far | steno s | MiB | times faster | of its memory |")
-    print("|---|---|---|---|---|---|---|---|")
+    print("| weights | LM | espnet_onnx s | its encoder | MiB | steno s | MiB | times faster | of its memory |")
+    print("|---|---|---|---|---|---|---|---|---|")
+    theirs = {}
     for precision in a.rows.split(","):
         for lm in (0.0, 0.6):
-            t, mb = steno(a, ["--quantized"] if precision == "int8" else ["--precision", precision], lm)
-            o = theirs.get(("int8" if precision == "int8" else "fp32", lm))
-            tail = f"{o[0] / t:.2f} | {mb / o[2]:.2f}" if o else "- | -"
-            print(f"| {precision} | {lm or '-'} | {o[0] if o else '-'} | {o[2] if o else '-'} | {t:.3f} | {mb:.0f} | {tail} |", flush=True)
+            kind = "int8" if precision == "int8" else "fp32"
+            if a.only != "steno" and (kind, lm) not in theirs:
+                theirs[kind, lm] = espnet_onnx(a, kind, lm)
+            o = theirs.get((kind, lm))
+            head = f"{o[0]:.2f} | {o[1]:.2f} | {o[2]}" if o else "- | - | -"
+            if a.only == "espnet_onnx":
+                print(f"| {kind} | {lm or '-'} | {head} | - | - | - | - |", flush=True)
+                continue
+            t, mb = steno(a, ["--quantized"] if precision == "int8" else ["--precision", precision], lm,
+                          ["--beam", "10", "--ctc-weight", "0.3", "--maxlenratio", str(-a.steps)])
+            tail = f"{o[0] / t:.1f} | {mb / o[2]:.2f}" if o else "- | -"
+            print(f"| {precision} | {lm or '-'} | {head} | {t:.3f} | {mb:.0f} | {tail} |", flush=True)
 
 
 if __name__ == "__main__":
