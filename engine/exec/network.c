@@ -194,7 +194,9 @@ static steno_status build(steno_network *n, const char *path, const void *data, 
 {
     struct steno_onnx_options lo = {.max_bytes = opt->max_bytes,
                                     .native = native,
-                                    .fused = opt->opt_level ? fused : NULL,
+                                    /* parts are cut out of the exporter's nodes, not of ours */
+                                    .fused = opt->opt_level && opt->part == STENO_PART_ALL ? fused
+                                                                                           : NULL,
                                     .body = steno_body_text,
                                     .borrow_from = opt->borrow_from};
     struct steno_cache_id id;

@@ -195,7 +195,16 @@ def directory(path, d):
     got = {os.path.relpath(os.path.join(r, f), out) for r, _, fs in os.walk(out) for f in fs}
     if rel != got:
         raise AssertionError(f"files differ: {rel ^ got}")
-    return f"{len(rel)} files"
+    before, after = steps(path), steps(out)
+    if before != after:
+        raise AssertionError(f"{before!r} before, {after!r} after")
+    return f"{len(rel)} files{', ' if after else ''}{after}"
+
+
+def steps(path):
+    """How decoder and LM of a directory go on: kept keys and values are not to be lost."""
+    p = subprocess.run([STENO, "model", "info", path], capture_output=True, text=True, check=True)
+    return "".join(" ".join(x.split()) for x in p.stdout.splitlines() if x.startswith("steps"))
 
 
 def twice(path, d):
@@ -316,6 +325,9 @@ def tests():
     yield "a function of another body", changed_body, ()
     yield "external weights", external, (DIGITS,)
     yield "a model directory", directory, (os.path.dirname(DIGITS),)
+    for name in ("espnet-conformer-op13", "espnet-transformer-op13", "espnet-stream-conformer-op13"):
+        if os.path.isdir(os.path.join(ZOO, name)):
+            yield name, directory, (os.path.join(ZOO, name),)
     for path in zoo():
         yield os.path.relpath(path, ZOO), whole, (path,)
         yield f"{os.path.relpath(path, ZOO)} packed", cached, (path,)
