@@ -13,10 +13,13 @@
 
 #include "base/arena.h"
 #include "base/file.h"
+#include "decoder/kenlm.h"
 
 #define ABSENT 1.0F            /* no n-gram of its own: a context that longer ones were given for */
 #define UNKNOWN_PROB (-100.0F) /* of <unk> where the file has none, as KenLM */
 #define MAX_NODES (1 << 28)
+
+_Static_assert(STENO_KENLM_MAX_ORDER == STENO_NGRAM_MAX_ORDER, "counts of either");
 
 struct node {
     float prob, backoff;
@@ -24,6 +27,9 @@ struct node {
 };
 
 struct steno_ngram {
+    steno_kenlm *binary; /* then this and bytes alone are used */
+    char *bytes;         /* [n_bytes] of the binary */
+    size_t n_bytes;
     steno_arena *mem;   /* of words */
     struct node *nodes; /* 0: the root */
     int32_t n, cap;
@@ -335,12 +341,7 @@ static steno_status find_marks(struct reader *r)
 
 static steno_status read_arpa(struct reader *r)
 {
-    static const char binary[] = "mmap lm http://kheafield.com/code";
     steno_status st;
-    if ((size_t)(r->end - r->at) >= sizeof binary - 1 &&
-        memcmp(r->at, binary, sizeof binary - 1) == 0)
-        return steno_fail(r->err, STENO_ERR_UNSUPPORTED,
-                          "%s: a KenLM binary; give the ARPA file that it was built from", r->name);
     if (!rehash_words(r->m) || !rehash_nodes(r->m) || !grow_nodes(r->m))
         return oom(r);
     r->m->nodes[0] = (struct node){.prob = ABSENT, .word = -1, .child = -1, .sibling = -1};
@@ -354,7 +355,7 @@ static steno_status read_arpa(struct reader *r)
     return st ? st : find_marks(r);
 }
 
-steno_status steno_ngram_parse(steno_ngram **out, const char *bytes, size_t n, const char *name,
+static steno_status parse_arpa(steno_ngram **out, const char *bytes, size_t n, const char *name,
                                steno_err *err)
 {
     struct reader r = {.m = calloc(1, sizeof *r.m),
@@ -375,6 +376,44 @@ steno_status steno_ngram_parse(steno_ngram **out, const char *bytes, size_t n, c
     return st;
 }
 
+/* bytes: this function's from now on. */
+static steno_status take_binary(steno_ngram **out, char *bytes, size_t n, const char *name,
+                                steno_err *err)
+{
+    steno_ngram *m = calloc(1, sizeof *m);
+    steno_status st;
+    if (!m) {
+        free(bytes);
+        return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", name);
+    }
+    m->bytes = bytes;
+    m->n_bytes = n;
+    st = steno_kenlm_parse(&m->binary, bytes, n, name, err);
+    if (st) {
+        steno_ngram_close(m);
+        return st;
+    }
+    m->order = steno_kenlm_order(m->binary);
+    for (int i = 1; i <= m->order; i++)
+        m->counts[i] = steno_kenlm_count(m->binary, i);
+    m->begin = steno_kenlm_word(m->binary, "<s>");
+    *out = m;
+    return STENO_OK;
+}
+
+steno_status steno_ngram_parse(steno_ngram **out, const char *bytes, size_t n, const char *name,
+                               steno_err *err)
+{
+    char *own;
+    if (!steno_kenlm_is(bytes, n))
+        return parse_arpa(out, bytes, n, name, err);
+    own = malloc(n);
+    if (!own)
+        return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", name);
+    memcpy(own, bytes, n);
+    return take_binary(out, own, n, name, err);
+}
+
 steno_status steno_ngram_open(steno_ngram **out, const char *path, steno_err *err)
 {
     char *bytes;
@@ -382,7 +421,9 @@ steno_status steno_ngram_open(steno_ngram **out, const char *path, steno_err *er
     steno_status st = steno_file_read(path, STENO_NGRAM_MAX_FILE, &bytes, &n, err);
     if (st)
         return st;
-    st = steno_ngram_parse(out, bytes, n, path, err);
+    if (steno_kenlm_is(bytes, n))
+        return take_binary(out, bytes, n, path, err);
+    st = parse_arpa(out, bytes, n, path, err);
     free(bytes);
     return st;
 }
@@ -391,6 +432,8 @@ void steno_ngram_close(steno_ngram *m)
 {
     if (!m)
         return;
+    steno_kenlm_close(m->binary);
+    free(m->bytes);
     steno_arena_free(m->mem);
     free(m->nodes);
     free(m->parents);
@@ -412,7 +455,10 @@ int64_t steno_ngram_count(const steno_ngram *m, int n)
 
 int32_t steno_ngram_word(const steno_ngram *m, const char *word)
 {
-    int32_t w = m->word_slots[word_slot(m, word, strlen(word))];
+    int32_t w;
+    if (m->binary)
+        return steno_kenlm_word(m->binary, word);
+    w = m->word_slots[word_slot(m, word, strlen(word))];
     return w < 0 ? m->unknown : w;
 }
 
@@ -423,6 +469,8 @@ int32_t steno_ngram_unknown(const steno_ngram *m)
 
 size_t steno_ngram_bytes(const steno_ngram *m)
 {
+    if (m->binary)
+        return m->n_bytes;
     return (size_t)m->cap * (sizeof *m->nodes + sizeof *m->parents) +
            m->n_slots * sizeof *m->slots + steno_arena_used(m->mem);
 }
@@ -442,6 +490,10 @@ double steno_ngram_score(const steno_ngram *m, const int32_t *context, size_t n,
 {
     size_t most = (size_t)m->order - 1;
     double sum = 0;
+    if (m->binary) {
+        steno_kenlm_score(m->binary, context, n, &word, 1, &sum);
+        return sum;
+    }
     if (n > most) {
         context += n - most;
         n = most;
@@ -462,7 +514,7 @@ struct steno_ngram_map {
     const steno_ngram *m;
     size_t n, n_unknown;
     int32_t *word;    /* [n] of a token */
-    int32_t *token;   /* [words] of a word, -1 = none */
+    int32_t *token;   /* [words] of a word, -1 = none; ARPA */
     int32_t *unknown; /* [n_unknown] tokens */
 };
 
@@ -486,7 +538,7 @@ steno_status steno_ngram_map_open(steno_ngram_map **out, const steno_ngram *m,
         p->word[i] = steno_ngram_word(m, words[i]);
         if (p->word[i] == m->unknown)
             p->unknown[p->n_unknown++] = (int32_t)i;
-        else
+        else if (!m->binary)
             p->token[p->word[i]] = (int32_t)i;
     }
     *out = p;
@@ -524,6 +576,18 @@ static void put_children(const steno_ngram_map *p, int32_t node, double backoff,
     }
 }
 
+/* Every token is looked up: hashes do not tell which words follow a context. */
+static void score_binary(const steno_ngram_map *p, const int32_t *context, size_t n, float *out)
+{
+    double score[64];
+    for (size_t from = 0; from < p->n; from += 64) {
+        size_t some = p->n - from < 64 ? p->n - from : 64;
+        steno_kenlm_score(p->m->binary, context, n, p->word + from, some, score);
+        for (size_t i = 0; i < some; i++)
+            out[from + i] = (float)score[i];
+    }
+}
+
 void steno_ngram_map_score(const steno_ngram_map *p, const int32_t *tokens, size_t n, float *out)
 {
     int32_t context[STENO_NGRAM_MAX_ORDER], node[STENO_NGRAM_MAX_ORDER];
@@ -532,6 +596,10 @@ void steno_ngram_map_score(const steno_ngram_map *p, const int32_t *tokens, size
     for (size_t i = 0; i < k; i++) { /* the last k of <s> and the tokens */
         size_t at = n + 1 - k + i;
         context[i] = at ? p->word[tokens[at - 1]] : p->m->begin;
+    }
+    if (p->m->binary) {
+        score_binary(p, context, k, out);
+        return;
     }
     for (size_t i = 0; i < k; i++)
         node[k - i] = find_context(p->m, context + i, k - i);

@@ -1,5 +1,5 @@
-/* N-gram language models: the ARPA text form (as SRILM and KenLM write it), scored with back-off as
- * KenLM does. Frozen. */
+/* N-gram language models: the ARPA text form (as SRILM and KenLM write it) and KenLM's binaries
+ * (decoder/kenlm.h), scored with back-off as KenLM does. Frozen. */
 #ifndef STENO_DECODER_NGRAM_H
 #define STENO_DECODER_NGRAM_H
 
@@ -13,7 +13,7 @@ typedef struct steno_ngram steno_ngram;
 /* Read a file or its bytes (n of them and a zero byte behind; name: for messages). STENO_ERR_FORMAT
  * names the line: no such section, counts that differ from the header's, a number that is none, a
  * log-probability above 0, a word that no 1-gram introduces, an n-gram twice.
- * STENO_ERR_UNSUPPORTED: a KenLM binary. */
+ * Of a KenLM binary: as steno_kenlm_parse. */
 STENO_MUST steno_status steno_ngram_open(steno_ngram **out, const char *path, steno_err *err);
 STENO_MUST steno_status steno_ngram_parse(steno_ngram **out, const char *bytes, size_t n,
                                           const char *name, steno_err *err);

@@ -516,12 +516,14 @@ static steno_status read_ngram(struct reader *r)
     c->ngram = steno_espnet_find_named(c, given);
     if (!c->ngram)
         c->ngram = steno_espnet_find_ending(c, ".arpa");
+    if (!c->ngram)
+        c->ngram = steno_espnet_find_ending(c, "gram.bin"); /* 4gram.bin of ESPnet's recipes */
     return c->ngram
                ? STENO_OK
                : steno_fail(r->err, STENO_ERR_IO,
                             "%s: ngram.use_ngram is true and weights.ngram %g, but there is no "
-                            "model: espnet_onnx exports none; put the ARPA file beside the "
-                            "configuration (or set weights.ngram to 0)",
+                            "model: espnet_onnx exports none; put the ARPA file or KenLM binary "
+                            "beside the configuration (or set weights.ngram to 0)",
                             c->path, c->weight_ngram);
 }
 

@@ -45,7 +45,7 @@ struct steno_espnet_conf {
     bool rnn_lstm; /* RNN decoder, transducer: LSTM, else GRU */
     long lm_layers, lm_dim;
     bool lm_lstm;
-    const char *ngram;  /* path of an ARPA file; NULL: none, or of no weight */
+    const char *ngram;  /* an ARPA file or KenLM binary; NULL: none, or of no weight */
     bool ngram_partial; /* it scores what CTC scores, not all tokens */
     /* contextual blocks */
     const char *pe;

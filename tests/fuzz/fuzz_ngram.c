@@ -1,5 +1,5 @@
-/* ARPA files: any bytes parse or are refused; scores of what was accepted are numbers, and all
- * tokens at once score as one by one. */
+/* ARPA files and KenLM binaries: any bytes parse or are refused; scores of what was accepted are
+ * numbers, and all tokens at once score as one by one. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -117,7 +117,7 @@ static void what_is_wrong_is_named(void **state)
         {"XformerDecoder", "SlidingDecoder", "'SlidingDecoder' is not supported",
          STENO_ERR_UNSUPPORTED},
         {"weights: {", "ngram: {use_ngram: true}\nweights: {ngram: 0.4, ",
-         "put the ARPA file beside", STENO_ERR_IO},
+         "put the ARPA file or KenLM binary beside", STENO_ERR_IO},
         {"weights: {", "ngram: {use_ngram: true, scorer: half}\nweights: {ngram: 0.4, ",
          "ngram.scorer 'half' is not", STENO_ERR_UNSUPPORTED},
         {"dec_type: XformerDecoder",
@@ -181,22 +181,26 @@ static struct steno_espnet_conf replace_and_open(struct box *b, const char *from
     return c;
 }
 
-/* The file that no key names: the one *.arpa; and none where it has no weight. */
+/* The file that no key names: the one *.arpa, else the one *gram.bin; and none where it has no
+ * weight. */
 static void an_ngram_model_is_found_beside_the_configuration(void **state)
 {
+    static const char *const names[] = {"words.arpa", "4gram.bin"};
     struct box *b = *state;
     struct steno_espnet_conf c;
-    char path[192];
-    snprintf(path, sizeof path, "%s/words.arpa", b->dir);
-    put(path, "x");
-    c = replace_and_open(b, "weights: {", "ngram: {use_ngram: true}\nweights: {ngram: 0.4, ");
-    assert_string_equal(c.ngram, path);
-    assert_true(c.weight_ngram == 0.4 && !c.ngram_partial);
-    steno_espnet_conf_close(&c);
-    c = replace_and_open(b, "weights: {", "ngram: {use_ngram: true}\nweights: {ngram: 0, ");
-    assert_null(c.ngram);
-    steno_espnet_conf_close(&c);
-    unlink(path);
+    for (size_t i = 0; i < 2; i++) {
+        char path[192];
+        snprintf(path, sizeof path, "%s/%s", b->dir, names[i]);
+        put(path, "x");
+        c = replace_and_open(b, "weights: {", "ngram: {use_ngram: true}\nweights: {ngram: 0.4, ");
+        assert_string_equal(c.ngram, path);
+        assert_true(c.weight_ngram == 0.4 && !c.ngram_partial);
+        steno_espnet_conf_close(&c);
+        c = replace_and_open(b, "weights: {", "ngram: {use_ngram: true}\nweights: {ngram: 0, ");
+        assert_null(c.ngram);
+        steno_espnet_conf_close(&c);
+        unlink(path);
+    }
 }
 
 /* <unk>, <s>, then two pieces: ESPnet's recipes list them between <blank>, <unk> and <sos/eos>. */

@@ -1,4 +1,5 @@
-/* ARPA models. Scores: kenlm 0.3.0 on the same text (tests/espnet/oracle_ngram.py prints them). */
+/* ARPA models and KenLM binaries. Scores: kenlm 0.3.0 on the same text (tests/espnet/oracle_ngram.py
+ * prints them). */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -157,15 +158,157 @@ static void wrong_files_are_refused_with_the_line(void **state)
     }
 }
 
-static void a_binary_is_refused_by_name(void **state)
+/* What kenlm 0.3.0's build_binary made of the text above (tests/data/README.md). */
+static const char *const binaries[] = {"tests/data/ngram/probing.bin", "tests/data/ngram/trie.bin"};
+
+static steno_ngram *open_binary(size_t i)
 {
-    (void)state;
-    static const char head[] = "mmap lm http://kheafield.com/code format version 5\n";
     steno_ngram *m = NULL;
     steno_err err = {0};
-    assert_int_equal(steno_ngram_parse(&m, head, sizeof head, "lm.bin", &err),
-                     STENO_ERR_UNSUPPORTED);
-    assert_non_null(strstr(err.msg, "KenLM binary"));
+    if (steno_ngram_open(&m, binaries[i], &err))
+        fail_msg("%s", err.msg);
+    return m;
+}
+
+static void a_binary_scores_as_kenlm(void **state)
+{
+    (void)state;
+    for (size_t f = 0; f < 2; f++) {
+        steno_ngram *m = open_binary(f);
+        steno_ngram_map *p = NULL;
+        assert_int_equal(steno_ngram_order(m), 3);
+        assert_int_equal(steno_ngram_count(m, 1), 6);
+        assert_int_equal(steno_ngram_count(m, 2), 5);
+        assert_int_equal(steno_ngram_map_open(&p, m, tokens, N, NULL), STENO_OK);
+        assert_int_equal(steno_ngram_map_unknown(p), 3);
+        for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+            float got[N];
+            steno_ngram_map_score(p, rows[i].history, rows[i].n, got);
+            for (size_t k = 0; k < N; k++)
+                if (fabs((double)got[k] - rows[i].score[k]) > 1e-5)
+                    fail_msg("%s, row %zu, %s: %.6f, expected %.6f", binaries[f], i, tokens[k],
+                             (double)got[k], rows[i].score[k]);
+        }
+        steno_ngram_map_close(p);
+        steno_ngram_close(m);
+    }
+}
+
+/* All contexts of up to three tokens, and without <s>. */
+static void a_binary_scores_as_its_text(void **state)
+{
+    (void)state;
+    steno_ngram *arpa = parse(text);
+    for (size_t f = 0; f < 2; f++) {
+        steno_ngram *m = open_binary(f);
+        for (size_t i = 0; i < N * N * N * N; i++) {
+            int32_t ours[3], theirs[3];
+            const char *word = tokens[i / (N * N * N)];
+            size_t rest = i;
+            for (int k = 0; k < 3; k++, rest /= N) {
+                ours[k] = steno_ngram_word(m, tokens[rest % N]);
+                theirs[k] = steno_ngram_word(arpa, tokens[rest % N]);
+            }
+            for (size_t n = 0; n <= 3; n++)
+                if (fabs(steno_ngram_score(m, ours, n, steno_ngram_word(m, word)) -
+                         steno_ngram_score(arpa, theirs, n, steno_ngram_word(arpa, word))) > 1e-5)
+                    fail_msg("%s, context %zu of %zu, %s", binaries[f], i, n, word);
+        }
+        steno_ngram_close(m);
+    }
+    steno_ngram_close(arpa);
+}
+
+/* Bytes of a binary changed, or its end cut off. probing.bin: header to 136, vocabulary 8 + 9 * 12,
+ * 7 1-grams of 8 to 308, 7 2-grams of 16, 4 3-grams of 12 to 468, words. trie.bin: vocabulary
+ * 8 + 6 * 8 to 192, 8 1-grams of 16. */
+static void refuse(size_t file, size_t at, const void *with, size_t n, size_t cut,
+                   steno_status want, const char *what)
+{
+    static char bytes[1 << 12];
+    FILE *f = fopen(binaries[file], "rb");
+    steno_ngram *m = NULL;
+    steno_err err = {0};
+    size_t size;
+    assert_non_null(f);
+    size = fread(bytes, 1, sizeof bytes - 1, f);
+    fclose(f);
+    assert_true(size > 200 && size < sizeof bytes - 1);
+    memcpy(bytes + at, with, n);
+    if (steno_ngram_parse(&m, bytes, cut ? cut : size, "lm.bin", &err) != want || m ||
+        !strstr(err.msg, what))
+        fail_msg("'%s' does not say '%s'", err.msg, what);
+}
+
+static void wrong_binaries_are_refused_by_name(void **state)
+{
+    (void)state;
+    static const unsigned char ones[8] = {255, 255, 255, 255, 255, 255, 255, 255};
+    static const unsigned char large[8] = {0, 0, 0, 64}, zero[8] = {0}, three[1] = {3};
+    static const unsigned char some[8] = {40}, nan[4] = {0, 0, 192, 127};
+    static const steno_status format = STENO_ERR_FORMAT, unsupported = STENO_ERR_UNSUPPORTED;
+    unsigned char full[108], word[12]; /* keys that are there; as a float 0xFFFFFFFF is NaN */
+    memset(full, 1, sizeof full);
+    memset(word, 255, sizeof word);
+    refuse(0, 0, "", 0, 60, format, "ends in its header");
+    refuse(0, 0, "", 0, 100, format, "ends in its header");
+    refuse(0, 0, "", 0, 110, format, "ends in its header");
+    refuse(0, 34, "incomplete", 10, 0, format, "did not finish");
+    refuse(0, 49, "4", 1, 0, unsupported, "format version 4");
+    refuse(0, 60, ones, 4, 0, format, "another architecture");
+    refuse(0, 88, zero, 1, 0, unsupported, "n-grams of 0 words");
+    refuse(0, 88, ones, 1, 0, unsupported, "n-grams of 255 words");
+    refuse(0, 92, nan, 4, 0, format, "multiplier");
+    refuse(0, 92, zero, 4, 0, format, "multiplier");
+    refuse(0, 96, three, 1, 0, unsupported, "type 3 (trie with quantization)");
+    refuse(0, 96, ones, 4, 0, unsupported, "(unknown)");
+    refuse(0, 104, three, 1, 0, unsupported, "probing of version 3");
+    refuse(0, 108, ones, 8, 0, format, "1-grams, the file has");
+    refuse(0, 124, large, 8, 0, format, "3-grams, the file has");
+    refuse(0, 124, some, 8, 0, format, "beyond the end");
+    refuse(0, 132, "", 0, 140, format, "beyond the end");
+    refuse(0, 136, three, 1, 0, format, "another version than 0");
+    refuse(0, 140, ones, 4, 0, format, "more words than 1-grams");
+    refuse(0, 144, full, sizeof full, 0, format, "1-grams: a hash table without an empty bucket");
+    refuse(0, 144, word, sizeof word, 0, format, "a word whose number");
+    refuse(0, 252, nan, 4, 0, format, "1-grams: entry 0: a log-probability");
+    refuse(0, 308, word, sizeof word, 0, format, "2-grams: entry 0: a log-probability");
+    refuse(0, 420, word, sizeof word, 0, format, "3-grams: entry 0: a log-probability");
+    refuse(0, 468, "x", 1, 0, format, "byte 468: expected the words here");
+    refuse(1, 136, ones, 8, 0, format, "more words than 1-grams");
+    refuse(1, 192, nan, 4, 0, format, "1-grams: entry 0: a log-probability");
+    refuse(1, 200, ones, 8, 0, format, "1-grams: entry 0: a pointer");
+}
+
+/* Any cut and any flipped byte: refused, or scores that are numbers. */
+static void damaged_binaries_do_no_harm(void **state)
+{
+    (void)state;
+    for (size_t f = 0; f < 2; f++) {
+        static char whole[1 << 12];
+        FILE *in = fopen(binaries[f], "rb");
+        size_t n;
+        assert_non_null(in);
+        n = fread(whole, 1, sizeof whole, in);
+        fclose(in);
+        for (size_t i = 0; i < 2 * n; i++) {
+            size_t size = i < n ? i : n;
+            char *bytes = malloc(size + 1);
+            steno_ngram *m = NULL;
+            assert_non_null(bytes);
+            memcpy(bytes, whole, size);
+            if (i >= n)
+                bytes[i - n] = (char)(bytes[i - n] ^ 0xA5);
+            if (!steno_ngram_parse(&m, bytes, size, "lm.bin", NULL)) {
+                int32_t context[2] = {steno_ngram_word(m, "a"), steno_ngram_word(m, "b")};
+                for (size_t k = 0; k < N; k++)
+                    assert_true(isfinite(
+                        steno_ngram_score(m, context, 2, steno_ngram_word(m, tokens[k]))));
+                steno_ngram_close(m);
+            }
+            free(bytes);
+        }
+    }
 }
 
 int main(void)
@@ -175,7 +318,10 @@ int main(void)
         cmocka_unit_test(all_at_once_is_one_by_one),
         cmocka_unit_test(without_unknown_it_is_very_unlikely),
         cmocka_unit_test(wrong_files_are_refused_with_the_line),
-        cmocka_unit_test(a_binary_is_refused_by_name),
+        cmocka_unit_test(a_binary_scores_as_kenlm),
+        cmocka_unit_test(a_binary_scores_as_its_text),
+        cmocka_unit_test(wrong_binaries_are_refused_by_name),
+        cmocka_unit_test(damaged_binaries_do_no_harm),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
