@@ -1,5 +1,5 @@
-/* ARPA models and KenLM binaries. Scores: kenlm 0.3.0 on the same text (tests/espnet/oracle_ngram.py
- * prints them). */
+/* ARPA models and KenLM binaries. Scores: kenlm 0.3.0 on the same text (what
+ * tests/espnet/oracle_ngram.py prints). */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
