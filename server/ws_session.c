@@ -164,11 +164,21 @@ static bool paused(const steno_ws_session *s)
     return s->n_held || s->finalize_wanted;
 }
 
+/* What a worker concluded is the end here too: its stream may be closed by now. */
+static void look_for_end(steno_ws_session *s)
+{
+    pthread_mutex_lock(&s->mx);
+    if (s->over)
+        s->state = OVER;
+    pthread_mutex_unlock(&s->mx);
+}
+
 /* Let what was said so far come out, then conclude as set_ending said. Further calls change
  * nothing: the first reason stands. */
 static void end_as(steno_ws_session *s, enum steno_ws_ending how, int close_code,
                    steno_status failure, const char *code, const char *message)
 {
+    look_for_end(s);
     if (s->state >= ENDING)
         return;
     pthread_mutex_lock(&s->mx);
@@ -352,6 +362,9 @@ void steno_ws_session_resume(steno_ws_session *s)
     pthread_mutex_lock(&s->mx);
     s->room = false;
     pthread_mutex_unlock(&s->mx);
+    look_for_end(s);
+    if (s->state == OVER)
+        return;
     if (s->n_held) {
         size_t taken = 0;
         st = s->engine->push(s->ctx, s->held, s->n_held, &taken, &err);
@@ -556,6 +569,7 @@ static void add_text(steno_ws_session *s, const char *p, size_t n, bool last)
 
 void steno_ws_session_text(steno_ws_session *s, const char *p, size_t n, bool last)
 {
+    look_for_end(s);
     if (s->state >= ENDING) /* a late finalize, end or keepalive: nothing is lost by it */
         return;
     if (!s->skip)
@@ -632,6 +646,7 @@ static bool fits(steno_ws_session *s, size_t bytes)
 
 void steno_ws_session_binary(steno_ws_session *s, const void *p, size_t n, bool first, bool last)
 {
+    look_for_end(s);
     if (s->state >= ENDING) {
         if (n)
             late_audio(s);

@@ -445,6 +445,24 @@ static void a_failure_inside_is_told_as_ours(void **state)
     assert_int_equal(state_of(f).ending, STENO_WS_FAILED);
 }
 
+static void what_failed_inside_gets_nothing_more(void **state)
+{
+    struct fixture *f = *state;
+    int16_t pcm[160] = {0};
+    size_t before;
+    text(f, "{\"type\":\"start\"}");
+    binary(f, pcm, sizeof pcm);
+    before = f->fake.taken;
+    note(f, STENO_POOL_DONE, STENO_ERR_INTERNAL); /* from now on the stream may be closed */
+    binary(f, pcm, sizeof pcm);
+    text(f, "{\"type\":\"finalize\"}");
+    steno_ws_session_resume(f->s);
+    steno_ws_session_drain(f->s);
+    assert_int_equal(f->fake.taken, before);
+    assert_int_equal(f->fake.finalizes, 0);
+    assert_int_equal(f->fake.ends, 0);
+}
+
 static void a_client_that_does_not_read_loses_partials_then_the_connection(void **state)
 {
     struct fixture *f = *state;
@@ -602,6 +620,7 @@ int main(void)
         TEST(idle_clients_get_their_finals_then_the_reason),
         TEST(no_place_in_the_pool_is_busy_at_once),
         TEST(a_failure_inside_is_told_as_ours),
+        TEST(what_failed_inside_gets_nothing_more),
         TEST(a_client_that_does_not_read_loses_partials_then_the_connection),
         TEST(revised_partials_are_counted),
         TEST(audio_past_the_limit_is_refused_and_the_rest_transcribed),
