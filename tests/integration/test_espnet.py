@@ -43,13 +43,18 @@ def wav(pcm16):
     return buffer.getvalue()
 
 
-def transcribe(model, options, *more):
-    """(text, score) of every alternative of every segment, as the command gives them."""
+def run(model, options, *more, **env):
+    """What the command prints: JSON."""
     names = {"n_best": "nbest", "pre_beam": "pre-beam"}
     flags = [x for k, v in options.items() for x in ("--" + names.get(k, k).replace("_", "-"), str(v))]
     p = subprocess.run([os.path.join(BUILD, "steno"), "transcribe", "--model", model, "--format", "json", *flags, *more, AUDIO],
-                       capture_output=True, text=True, timeout=300 * SLOW, check=True)
-    return alternatives(json.loads(p.stdout))
+                       capture_output=True, text=True, timeout=300 * SLOW, check=True, env={**os.environ, **env})
+    return p.stdout
+
+
+def transcribe(model, options, *more):
+    """(text, score) of every alternative of every segment, as the command gives them."""
+    return alternatives(json.loads(run(model, options, *more)))
 
 
 def alternatives(result):
@@ -71,6 +76,62 @@ def options_of_a_request_are_those_of_the_command():
         assert status == 200 and alternatives(got) == want, (status, got, want)
         status, own = upload(d, {"n_best": 3, "beam": 4})
         assert status == 200 and alternatives(own) != want, "the options changed nothing"
+
+
+def packs(folder):
+    """{path: inode} of packed caches; one that was made anew has another inode: it was renamed into place."""
+    return {e.path: e.inode() for e in os.scandir(folder) if e.name.endswith(".stenopack")}
+
+
+def damaged(pack, others):
+    """Its bytes with one flipped where the head, the weights and the graph are; half of it; another's whole."""
+    with open(pack, "rb") as f:
+        good = f.read()
+    for at in (20, 4096 + 64, len(good) - 64):
+        yield good[:at] + bytes([good[at] ^ 4]) + good[at + 1:]
+    yield good[:len(good) // 2]
+    for other in others:
+        with open(other, "rb") as f:
+            yield f.read()
+
+
+@case
+def parts_of_decoders_and_lms_are_cached_each_for_itself():
+    need_shared()
+    options = {**OPTIONS, "n_best": 3}
+    for model, flags in ((OFFLINE, ()), (OFFLINE, ("--quantized",)), (STREAM, ("--precision", "bf16")),
+                         (OFFLINE, ("--compat", "espnet-onnx"))):
+        with tempfile.TemporaryDirectory() as folder:
+            cache = os.path.join(folder, "packed")
+            want = run(model, options, *flags, STENO_CACHE="")
+            assert run(model, options, *flags, STENO_CACHE=cache) == want, (model, flags, "first start")
+            first = packs(cache)
+            names = [os.path.basename(p).split(".onnx")[0].removesuffix("_qt") for p in first]
+            # step and once of the decoder; first_row of the compat mode is the LM's once
+            parts = (names.count("xformer_decoder"), names.count("transformer_lm"))
+            assert parts == ((2, 2) if "--compat" in flags else (2, 1)), (model, flags, names)
+            assert run(model, options, *flags, STENO_CACHE=cache) == want, (model, flags, "second start")
+            assert packs(cache) == first, (model, flags, "the second start made caches anew")
+
+
+@case
+def a_damaged_cache_of_a_part_is_made_anew():
+    need_shared()
+    options = {"beam": 2, "maxlenratio": -6, "n_best": 2, "lm_weight": 0.3}
+    with tempfile.TemporaryDirectory() as folder:
+        cache = os.path.join(folder, "packed")
+        want = run(OFFLINE, options, STENO_CACHE=cache)
+        parts = [p for p in packs(cache) if os.path.basename(p).startswith(("xformer_decoder", "transformer_lm"))]
+        assert len(parts) == 3, parts
+        for pack in parts:
+            for n, bad in enumerate(list(damaged(pack, [p for p in parts if p != pack]))):
+                with open(pack, "wb") as f:
+                    f.write(bad)
+                before = packs(cache)
+                assert run(OFFLINE, options, STENO_CACHE=cache) == want, (pack, n)
+                after = packs(cache)
+                changed = [p for p in after if after[p] != before.get(p)]
+                assert changed == [pack], (pack, n, changed)
 
 
 @case
