@@ -47,39 +47,37 @@ def steno(a, how, lm, search):
     return min(times), peak
 
 
-def espnet_onnx(a, precision, lm):
-    """(seconds, encoder's, peak MiB) in a process of its own: theirs.py says what is the same and what is not as in
-    shared/tools/time_espnet_onnx.py"""
-    tool = os.path.join(os.path.dirname(os.path.abspath(__file__)), "theirs.py")
-    out, _, _ = run([sys.executable, tool, a.model, a.wav, str(a.steps), precision, str(lm), str(a.runs), str(a.their_threads)],
-                    a.cpu)
+def theirs(a, tool, *args):
+    """(seconds, encoder's, peak MiB) of theirs.py or theirs_stream.py, in a process of its own; theirs.py says what is the
+    same and what is not as in shared/tools/time_espnet_onnx.py"""
+    tool = os.path.join(os.path.dirname(os.path.abspath(__file__)), tool)
+    out, _, _ = run([sys.executable, tool, a.model, a.wav, *map(str, args), str(a.runs), str(a.their_threads)], a.cpu)
     t, e, mb = re.search(r"([0-9.]+) s, encoder ([0-9.]+) s, (\d+) MiB", out).groups()
     return float(t), float(e), int(mb)
 
 
 def streams(a):
-    theirs, wav = {}, os.path.abspath(a.wav)
-    if a.only != "steno":
-        tool = os.path.join(os.path.dirname(os.path.abspath(__file__)), "theirs_stream.py")
-        out, _, _ = run([sys.executable, tool, a.model, wav], a.cpu)
-        rows = re.findall(r"(fp32|int8): ([0-9.]+) s, encoder ([0-9.]+) s, ([0-9.]+) s of audio, maxrss (\d+) MB", out)
-        assert len(rows) == 2, out
-        theirs = {p: (float(t) / float(n), float(e) / float(n), int(mb)) for p, t, e, n, mb in rows}
-    audio = soundfile.info(wav).duration
-    print("| weights | espnet_onnx s/s | its encoder | MiB so far | steno s/s | without search | MiB | times faster | encoder |")
+    found = {}
+    audio = soundfile.info(a.wav).duration
+    print("| weights | espnet_onnx s/s | its encoder | MiB | steno s/s | without search | MiB | times faster | encoder |")
     print("|---|---|---|---|---|---|---|---|---|")
     for precision in a.rows.split(","):
+        kind = "int8" if precision == "int8" else "fp32"
+        if a.only != "steno" and kind not in found:
+            found[kind] = theirs(a, "theirs_stream.py", kind)
+        o = found.get(kind)
+        head = f"{o[0] / audio:.3f} | {o[1] / audio:.3f} | {o[2]}" if o else "- | - | -"
+        if a.only == "espnet_onnx":
+            print(f"| {kind} | {head} | - | - | - | - | - |", flush=True)
+            continue
         eight = ["--precision", "int8"]
         flags = {"int8": [("int8, quantize/ as it is", ["--quantized"]), ("int8, quantize/", ["--quantized", *eight]),
                           ("int8 of full/", eight)]}
         for name, how in flags.get(precision, [(precision, ["--precision", precision])]):
             t, mb = steno(a, how, 0.0, SEARCH)
             alone, _ = steno(a, how, 0.0, ["--ctc-weight", "1", "--beam", "1"])
-            o = theirs.get("int8" if precision == "int8" else "fp32")
-            t, alone = t / audio, alone / audio
-            head = f"{o[0]:.3f} | {o[1]:.3f} | {o[2]}" if o else "- | - | -"
             tail = f"{o[0] / t:.1f} | {o[1] / alone:.1f}" if o else "- | -"
-            print(f"| {name} | {head} | {t:.4f} | {alone:.4f} | {mb:.0f} | {tail} |", flush=True)
+            print(f"| {name} | {head} | {t / audio:.4f} | {alone / audio:.4f} | {mb:.0f} | {tail} |", flush=True)
 
 
 def main():
@@ -112,13 +110,13 @@ def measure(a):
         return
     print("| weights | LM | espnet_onnx s | its encoder | MiB | steno s | MiB | times faster | of its memory |")
     print("|---|---|---|---|---|---|---|---|---|")
-    theirs = {}
+    found = {}
     for precision in a.rows.split(","):
         for lm in (0.0, 0.6):
             kind = "int8" if precision == "int8" else "fp32"
-            if a.only != "steno" and (kind, lm) not in theirs:
-                theirs[kind, lm] = espnet_onnx(a, kind, lm)
-            o = theirs.get((kind, lm))
+            if a.only != "steno" and (kind, lm) not in found:
+                found[kind, lm] = theirs(a, "theirs.py", a.steps, kind, lm)
+            o = found.get((kind, lm))
             head = f"{o[0]:.2f} | {o[1]:.2f} | {o[2]}" if o else "- | - | -"
             if a.only == "espnet_onnx":
                 print(f"| {kind} | {lm or '-'} | {head} | - | - | - | - |", flush=True)

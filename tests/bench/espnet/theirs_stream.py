@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Processor seconds of espnet_onnx's StreamingSpeech2Text on a model directory and a recording of at most 14 s (it fails
-behind 15), f32 and int8, without LM: beam 10, ctc_weight 0.3, maxlenratio 0.12 (three tokens a second). A line each.
+behind 15), without LM: beam 10, ctc_weight 0.3, maxlenratio 0.12 (three tokens a second). One case a process and one
+thread a session, as in theirs.py, which says why.
 
-    theirs_stream.py MODEL_DIR WAV"""
+    theirs_stream.py MODEL_DIR WAV fp32|int8 RUNS [THREADS, 1; 0: as ONNX Runtime chooses]"""
 import os
 import resource
 import sys
@@ -12,11 +13,12 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 
 import generate  # noqa: E402,F401 - stands in for packages that are imported and not used
 import soundfile  # noqa: E402
-from espnet_onnx import StreamingSpeech2Text  # noqa: E402
-from espnet_onnx.asr.beam_search.batch_beam_search_online import BatchBeamSearchOnline  # noqa: E402
+from theirs import one_thread_each  # noqa: E402
 
 
 def open_model(quantized):
+    from espnet_onnx import StreamingSpeech2Text
+    from espnet_onnx.asr.beam_search.batch_beam_search_online import BatchBeamSearchOnline
     s = StreamingSpeech2Text(model_dir=".", use_quantized=quantized)
     s.config.beam_search.beam_size = 10
     s.config.beam_search.maxlenratio = 0.12
@@ -42,21 +44,27 @@ class Timed:
         return y
 
 
+def stream(s, x):
+    """(all, encoder's) processor seconds of a recording, in the chunks that espnet_onnx asks for."""
+    s.encoder.spent = 0.0
+    s.start()
+    at, end, t = 0, s.initial_wav_length, time.process_time()
+    while at < len(x):
+        s(s.pad(x[at:end], length=end - at) if end > len(x) else x[at:end])
+        at, end = end, end + s.hop_size
+    return time.process_time() - t, s.encoder.spent
+
+
 def main():
-    x, _ = soundfile.read(sys.argv[2], dtype="float32")
+    wav, precision, runs = sys.argv[2], sys.argv[3], int(sys.argv[4])
+    one_thread_each(int(sys.argv[5]) if len(sys.argv) > 5 else 1)
+    x, _ = soundfile.read(wav, dtype="float32")
     os.chdir(sys.argv[1])
-    for quantized in (False, True):
-        s = open_model(quantized)
-        s.encoder = Timed(s.encoder)
-        s.start()
-        at, end, t = 0, s.initial_wav_length, time.process_time()
-        while at < len(x):
-            s(s.pad(x[at:end], length=end - at) if end > len(x) else x[at:end])
-            at, end = end, end + s.hop_size
-        t = time.process_time() - t
-        mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-        print("%s: %.3f s, encoder %.3f s, %.2f s of audio, maxrss %d MB" % (
-            "int8" if quantized else "fp32", t, s.encoder.spent, len(x) / 16000, mb), flush=True)
+    s = open_model(precision == "int8")
+    s.encoder = Timed(s.encoder)
+    t, encoder = min(stream(s, x) for _ in range(runs))
+    mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    print(f"{t:.3f} s, encoder {encoder:.3f} s, {mb} MiB", flush=True)
 
 
 if __name__ == "__main__":
