@@ -79,7 +79,7 @@ kcheck := $(B)/tests/kernels/kcheck
         distcheck clean distclean help bench bench-espnet kbench fuzz lint format docs sizes coverage demo deps tests \
         train-digits fuzzers loadtest loadtest-smoke soak
 
-all: $(if $(cli_src),$(B)/steno) $(if $(wildcard server/main.c),$(B)/stenod) $(B)/loadtest/steno-load ## the command and the daemon
+all: $(if $(cli_src),$(B)/steno) $(if $(wildcard server/main.c),$(B)/stenod) $(B)/loadtest/steno-load $(B)/loadtest/wsclient ## the command and the daemon
 ifeq ($(SAN)$(FUZZ),)
 	@mkdir -p build
 	@ln -sf release/steno build/steno
