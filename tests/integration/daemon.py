@@ -164,9 +164,9 @@ def tap(*args):
             print(f"ok {i} - {name}", flush=True)
         except Skip as why:
             print(f"ok {i} - {name} # SKIP {why}", flush=True)
-        except Exception:
+        except Exception as why:
             bad += 1
-            print(f"not ok {i} - {name}")
+            print(f"not ok {i} - {name}\n# {why!r}"[:2000])
             for line in traceback.format_exc().splitlines():
                 print("# " + line)
             sys.stdout.flush()

@@ -94,9 +94,17 @@ def read(ws, until):
             return m
 
 
+def open_socket(url):
+    """The client library asserts that nobody closes the connection before its request is written."""
+    try:
+        return connect(url, additional_headers=HEADERS, **OPEN)
+    except AssertionError as why:
+        raise ConnectionError("closed before the request was written") from why
+
+
 def stream(d):
     """A session that loses its connection in the middle and comes back."""
-    ws = connect(d.ws + "?resumable=true", additional_headers=HEADERS, **OPEN)
+    ws = open_socket(d.ws + "?resumable=true")
     ws.send(json.dumps({"type": "start", "encoding": "s16le", "sample_rate": RATE, "resumable": True}))
     ready = read(ws, "ready")
     if ready["type"] == "error":
@@ -106,7 +114,7 @@ def stream(d):
     ws.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     ws.socket.shutdown(socket.SHUT_RDWR)
     ws.socket.close()
-    with connect(f"{d.ws}?session_id={ready['session_id']}&seq={ready['seq']}", additional_headers=HEADERS, **OPEN) as ws:
+    with open_socket(f"{d.ws}?session_id={ready['session_id']}&seq={ready['seq']}") as ws:
         m = read(ws, "resumed")
         if m["type"] == "error":
             return False
@@ -149,6 +157,8 @@ def everything(b):
         except (OSError, http.client.HTTPException, WebSocketException, TimeoutError) as why:
             out.append(False)
             assert b.d.proc.poll() is None, (part.__name__, why)
+        except Exception as why:
+            raise AssertionError(f"{part.__name__}: {why!r}\n{b.d.output()[-1500:]}") from why
     return all(out)
 
 
