@@ -8,47 +8,12 @@
 #include <cmocka.h>
 
 #include "exec/session.h"
+#include "tests/support/alloc_fail.h"
 #include "tests/support/onnx_make.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-static long countdown = -1; /* allocations until one fails; < 0: none does */
-
-void *__real_malloc(size_t n);
-void *__real_calloc(size_t n, size_t m);
-void *__real_realloc(void *p, size_t n);
-void *__real_aligned_alloc(size_t a, size_t n);
-void *__wrap_malloc(size_t n);
-void *__wrap_calloc(size_t n, size_t m);
-void *__wrap_realloc(void *p, size_t n);
-void *__wrap_aligned_alloc(size_t a, size_t n);
-
-static bool fails(void)
-{
-    return countdown >= 0 && countdown-- == 0;
-}
-
-void *__wrap_malloc(size_t n)
-{
-    return fails() ? NULL : __real_malloc(n);
-}
-
-void *__wrap_calloc(size_t n, size_t m)
-{
-    return fails() ? NULL : __real_calloc(n, m);
-}
-
-void *__wrap_realloc(void *p, size_t n)
-{
-    return fails() ? NULL : __real_realloc(p, n);
-}
-
-void *__wrap_aligned_alloc(size_t a, size_t n)
-{
-    return fails() ? NULL : __real_aligned_alloc(a, n);
-}
 
 /* Weights, shape arithmetic, a function, an If with captures, folding, an LSTM: the loader's and
  * executor's paths. */
@@ -127,14 +92,14 @@ static void every_failing_allocation_is_an_error(void **state)
     mk_free(m);
     for (; st && n < 20000; n++) {
         steno_err err = {0};
-        countdown = n;
+        alloc_left = n;
         st = scenario(file, size, &err);
-        if (countdown >= 0)
+        if (alloc_left >= 0)
             break; /* nothing failed any more */
         if (st && !err.msg[0])
             fail_msg("allocation %ld: status %d without a message", n, st);
     }
-    countdown = -1;
+    alloc_left = -1;
     assert_int_equal(st, STENO_OK);
     assert_true(n > 100);
     free(file);
@@ -158,9 +123,9 @@ static void a_session_recovers_after_memory_comes_back(void **state)
     assert_int_equal(steno_session_set(s, 0, &tx, NULL), STENO_OK);
     assert_int_equal(steno_session_set(s, 1, &tc, NULL), STENO_OK);
     for (int n = 0; n < 40; n++) {
-        countdown = n;
+        alloc_left = n;
         (void)!steno_session_run(s, NULL);
-        countdown = -1;
+        alloc_left = -1;
     }
     assert_int_equal(steno_session_run(s, NULL), STENO_OK);
     assert_int_equal(steno_session_get(s, 0)->shape.dim[1], 4);

@@ -14,43 +14,8 @@
 
 #include "audio/file.h"
 #include "steno.h"
+#include "tests/support/alloc_fail.h"
 #include "tests/support/shared.h"
-
-static long left = -1; /* allocations until one fails; -1: none does */
-
-void *__real_malloc(size_t n);
-void *__real_calloc(size_t n, size_t size);
-void *__real_realloc(void *p, size_t n);
-void *__real_aligned_alloc(size_t align, size_t n);
-void *__wrap_malloc(size_t n);
-void *__wrap_calloc(size_t n, size_t size);
-void *__wrap_realloc(void *p, size_t n);
-void *__wrap_aligned_alloc(size_t align, size_t n);
-
-static bool refuse(void)
-{
-    return left >= 0 && left-- == 0;
-}
-
-void *__wrap_malloc(size_t n)
-{
-    return refuse() ? NULL : __real_malloc(n);
-}
-
-void *__wrap_calloc(size_t n, size_t size)
-{
-    return refuse() ? NULL : __real_calloc(n, size);
-}
-
-void *__wrap_realloc(void *p, size_t n)
-{
-    return refuse() ? NULL : __real_realloc(p, n);
-}
-
-void *__wrap_aligned_alloc(size_t align, size_t n)
-{
-    return refuse() ? NULL : __real_aligned_alloc(align, n);
-}
 
 /* The final's text goes to `said`. */
 static steno_status speak(steno_model *m, const float *pcm, size_t n, char *said, size_t size)
@@ -108,10 +73,10 @@ static void a_failed_allocation_ends_one_stream_alone(void **state)
         fail_msg("%s", err.msg);
     for (bool hit = true; hit; nth++) { /* until so many allocations were not made */
         steno_status st;
-        left = nth;
+        alloc_left = nth;
         st = speak(m, pcm, n, said, sizeof said);
-        hit = left < 0;
-        left = -1;
+        hit = alloc_left < 0;
+        alloc_left = -1;
         if (st && st != STENO_ERR_NOMEM)
             fail_msg("allocation %ld: status %d", nth, (int)st);
         failed += st != STENO_OK;

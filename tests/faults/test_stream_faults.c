@@ -18,54 +18,20 @@
 #include "protocol/result_json.h"
 #include "protocol/subtitle.h"
 #include "steno.h"
+#include "tests/support/alloc_fail.h"
 
 #define TONES "tests/data/models/tones"
 
-static long left = -1; /* allocations until one fails; -1: none does */
 static int threads_left = -1;
 
-void *__real_malloc(size_t n);
-void *__real_calloc(size_t n, size_t size);
-void *__real_realloc(void *p, size_t n);
-void *__real_aligned_alloc(size_t align, size_t n);
 char *__real_strdup(const char *s);
 int __real_pthread_create(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
-void *__wrap_malloc(size_t n);
-void *__wrap_calloc(size_t n, size_t size);
-void *__wrap_realloc(void *p, size_t n);
-void *__wrap_aligned_alloc(size_t align, size_t n);
 char *__wrap_strdup(const char *s);
 int __wrap_pthread_create(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
 
-/* One fails, the ones after it succeed again: that is what lays open half-built objects. */
-static bool refuse(void)
-{
-    return left >= 0 && left-- == 0;
-}
-
-void *__wrap_malloc(size_t n)
-{
-    return refuse() ? NULL : __real_malloc(n);
-}
-
-void *__wrap_calloc(size_t n, size_t size)
-{
-    return refuse() ? NULL : __real_calloc(n, size);
-}
-
-void *__wrap_realloc(void *p, size_t n)
-{
-    return refuse() ? NULL : __real_realloc(p, n);
-}
-
-void *__wrap_aligned_alloc(size_t align, size_t n)
-{
-    return refuse() ? NULL : __real_aligned_alloc(align, n);
-}
-
 char *__wrap_strdup(const char *s)
 {
-    return refuse() ? NULL : __real_strdup(s);
+    return alloc_fails() ? NULL : __real_strdup(s);
 }
 
 int __wrap_pthread_create(pthread_t *t, const pthread_attr_t *a, void *(*fn)(void *), void *arg)
@@ -134,14 +100,14 @@ static void opening_a_model_survives_every_failed_allocation(void **state)
         steno_model *m = NULL;
         steno_err err = {0};
         steno_status st;
-        left = n;
+        alloc_left = n;
         st = steno_model_open(&m, TONES, NULL, &err);
-        if (!st && left >= 0) { /* enough for all */
-            left = -1;
+        if (!st && alloc_left >= 0) { /* enough for all */
+            alloc_left = -1;
             steno_model_close(m);
             break;
         }
-        left = -1;
+        alloc_left = -1;
         if (st) {
             assert_null(m);
             assert_true(err.msg[0] != '\0');
@@ -164,10 +130,10 @@ static void a_recording_survives_every_failed_allocation(void **state)
         steno_err err = {0};
         steno_status st;
         bool all;
-        left = n;
+        alloc_left = n;
         st = recognise(m, text, &err);
-        all = left >= 0;
-        left = -1;
+        all = alloc_left >= 0;
+        alloc_left = -1;
         if (!st)
             assert_string_equal(text, "one two");
         if (all) {
@@ -201,13 +167,13 @@ static void a_pool_survives_every_failed_allocation_and_thread(void **state)
         struct steno_pool_stats ps_stats;
         steno_status st;
         bool all;
-        left = n;
+        alloc_left = n;
         st = steno_pool_open(&p, m, &(struct steno_pool_options){.workers = 1, .max_streams = 1},
                              NULL);
         if (!st)
             st = steno_pool_stream_open(&ps, p, NULL, NULL, NULL, NULL);
-        all = left >= 0;
-        left = -1;
+        all = alloc_left >= 0;
+        alloc_left = -1;
         if (p && st) { /* the place was given back */
             steno_pool_get_stats(p, &ps_stats);
             assert_int_equal(ps_stats.active, 0);

@@ -3,7 +3,7 @@
  * sanitizer's build looks), and at last the scenario passes. With jansson's allocations failing as
  * well the session ends as orderly, but jansson 2.14 calls some of them syntax errors. */
 /* link: server/ws_session.c server/ws_session_resume.c server/history.c server/outbox.c */
-/* ldflags: -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc */
+/* ldflags: -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -15,35 +15,7 @@
 #include <string.h>
 
 #include "server/ws_session.h"
-
-static long allocations = -1; /* until one fails; -1: none does */
-
-void *__real_malloc(size_t n);
-void *__real_calloc(size_t n, size_t size);
-void *__real_realloc(void *p, size_t n);
-void *__wrap_malloc(size_t n);
-void *__wrap_calloc(size_t n, size_t size);
-void *__wrap_realloc(void *p, size_t n);
-
-static bool refuse(void)
-{
-    return allocations >= 0 && allocations-- == 0;
-}
-
-void *__wrap_malloc(size_t n)
-{
-    return refuse() ? NULL : __real_malloc(n);
-}
-
-void *__wrap_calloc(size_t n, size_t size)
-{
-    return refuse() ? NULL : __real_calloc(n, size);
-}
-
-void *__wrap_realloc(void *p, size_t n)
-{
-    return refuse() ? NULL : __real_realloc(p, n);
-}
+#include "tests/support/alloc_fail.h"
 
 static bool jansson_too;
 
@@ -117,10 +89,10 @@ static int take_all(steno_ws_session *s, char type[16], char said[256])
     for (;; n++) {
         struct steno_buf b;
         json_t *root;
-        long left = allocations;
+        long left = alloc_left;
         steno_status st;
         steno_buf_init(&b, 65536);
-        allocations = -1; /* the taker's memory is not the matter */
+        alloc_left = -1; /* the taker's memory is not the matter */
         st = steno_ws_session_take(s, &b);
         if (!st) {
             root = json_loadb(b.data, b.len, 0, NULL);
@@ -130,7 +102,7 @@ static int take_all(steno_ws_session *s, char type[16], char said[256])
             json_decref(root);
         }
         steno_buf_free(&b);
-        allocations = left;
+        alloc_left = left;
         if (st)
             return n;
     }
@@ -182,10 +154,10 @@ static void fail_each_in_turn(int at_least)
     assert_true(scenario());
     for (;; n++) {
         bool passed, none_left;
-        allocations = n;
+        alloc_left = n;
         passed = scenario();
-        none_left = allocations >= 0;
-        allocations = -1;
+        none_left = alloc_left >= 0;
+        alloc_left = -1;
         if (none_left)
             break;
         unnoticed += passed;
