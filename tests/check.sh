@@ -119,10 +119,10 @@ if want fuzz; then
 fi
 if want kernels && [ -x "$B/tests/kernels/kcheck" ]; then
     batch 1 <<<"kernels/kcheck 400 $B/tests/kernels/kcheck"
-    [ -n "$san" ] || batch 1 <<<"arm 900 bash tests/arm.sh"
 fi
 if want scripts && [ -z "$san" ]; then
-    batch 2 < <(for s in tests/layers.sh tests/symbols.sh tests/installed.sh tests/style.sh tests/counts.sh; do
+    # the long ones first
+    batch "$(nproc)" < <(for s in tests/counts.sh tests/arm.sh tests/installed.sh tests/style.sh tests/layers.sh; do
         [ -f "$s" ] && echo "$(basename "$s" .sh) 900 bash $s"; done)
 fi
 if want integration; then
