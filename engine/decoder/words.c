@@ -49,6 +49,11 @@ static steno_status reserve(struct steno_words *w, size_t n)
     return STENO_OK;
 }
 
+const char *steno_words_line(const struct steno_words *w)
+{
+    return w->line.data ? w->line.data : "";
+}
+
 steno_status steno_words_reserve(struct steno_words *w, size_t words, size_t bytes)
 {
     steno_status st = reserve(w, words);

@@ -30,6 +30,8 @@ void steno_words_init(struct steno_words *w);
 void steno_words_free(struct steno_words *w);
 /* Make room now, so that hypotheses up to this size allocate nothing. */
 STENO_MUST steno_status steno_words_reserve(struct steno_words *w, size_t words, size_t bytes);
+/* The whole line, "" when there is none yet. */
+const char *steno_words_line(const struct steno_words *w);
 /* stable: how many of the n tokens at the head are settled. Span tokens must be in range.
  * STENO_ERR_NOMEM, STENO_ERR_LIMIT (64 MiB of text). */
 STENO_MUST steno_status steno_words_build(struct steno_words *w, const steno_tokens *t,

@@ -7,6 +7,7 @@
 /* Tokens times rows that a partial takes the trouble to align; of longer segments, which come
  * without endpointing alone, partials are the CTC best path. */
 #define MOST_CELLS ((size_t)1 << 21)
+#define FIRST_WORDS 256 /* of events, once there is one */
 
 /* ---- clock --------------------------------------------------------------------------------- */
 
@@ -25,22 +26,6 @@ static double row_seconds(const struct steno_estream *s, int64_t row)
 
 /* ---- events -------------------------------------------------------------------------------- */
 
-static steno_status reserve_out(struct steno_estream *s, size_t n)
-{
-    size_t cap = s->cap_out ? s->cap_out : 256;
-    struct steno_word *p;
-    if (n <= s->cap_out)
-        return STENO_OK;
-    while (cap < n)
-        cap *= 2;
-    p = realloc(s->out_words, cap * sizeof *p);
-    if (!p)
-        return STENO_ERR_NOMEM;
-    s->out_words = p;
-    s->cap_out = cap;
-    return STENO_OK;
-}
-
 static void fill_words(const struct steno_estream *s, const struct steno_words *w,
                        struct steno_word *out)
 {
@@ -51,22 +36,17 @@ static void fill_words(const struct steno_estream *s, const struct steno_words *
                                      .confidence = w->w[i].confidence};
 }
 
-static const char *line_of(const struct steno_words *w)
-{
-    return w->line.data ? w->line.data : "";
-}
-
 static void fill_event(const struct steno_estream *s, size_t samples, struct steno_event *ev)
 {
     const struct steno_words *w = &s->words[0];
     ev->segment = s->segment;
     ev->time = steno_estream_seconds(s, (double)samples);
-    ev->text = line_of(w);
+    ev->text = steno_words_line(w);
     ev->confidence = w->confidence;
     ev->n_words = w->n;
-    ev->words = s->out_words;
-    ev->start = w->n ? s->out_words[0].start : steno_estream_seconds(s, 0);
-    ev->end = w->n ? s->out_words[w->n - 1].end : ev->start;
+    ev->words = s->out.w;
+    ev->start = w->n ? s->out.w[0].start : steno_estream_seconds(s, 0);
+    ev->end = w->n ? s->out.w[w->n - 1].end : ev->start;
 }
 
 steno_status steno_estream_emit_start(struct steno_estream *s)
@@ -78,14 +58,6 @@ steno_status steno_estream_emit_start(struct steno_estream *s)
                              .end = steno_estream_seconds(s, 0),
                              .text = ""};
     return steno_events_add(&s->events, &ev);
-}
-
-static uint64_t fingerprint(const char *text)
-{
-    uint64_t h = 14695981039346656037u; /* FNV-1a */
-    for (; *text; text++)
-        h = (h ^ (unsigned char)*text) * 1099511628211u;
-    return h;
 }
 
 static steno_status reserve_tokens(struct steno_estream *s, size_t n)
@@ -192,14 +164,14 @@ steno_status steno_estream_emit_partial(struct steno_estream *s, steno_transduce
     /* a later look at the segment may change any of it: nothing is stable */
     st = steno_words_build(w, s->model->tokens, best.spans, best.n, 0);
     if (!st)
-        st = reserve_out(s, w->n);
+        st = steno_event_words_reserve(&s->out, w->n, FIRST_WORDS);
     if (st)
         return st;
-    print = fingerprint(line_of(w));
+    print = steno_event_fingerprint(steno_words_line(w), 0);
     if (print == s->shown || (!w->n && !s->shown))
         return STENO_OK;
     s->shown = print;
-    fill_words(s, w, s->out_words);
+    fill_words(s, w, s->out.w);
     fill_event(s, s->n, &ev);
     return steno_events_add(&s->events, &ev);
 }
@@ -353,12 +325,12 @@ static steno_status place_alternatives(struct steno_estream *s, size_t n)
     steno_status st;
     for (size_t i = 0; i < n; i++)
         words += s->words[i].n;
-    st = reserve_out(s, words);
+    st = steno_event_words_reserve(&s->out, words, FIRST_WORDS);
     for (size_t i = 0; i < n && !st; i++) {
         struct steno_alternative *a = &s->alts[i];
-        a->text = plain ? s->plain.data + text : line_of(&s->words[i]);
-        a->words = s->out_words + at;
-        fill_words(s, &s->words[i], s->out_words + at);
+        a->text = plain ? s->plain.data + text : steno_words_line(&s->words[i]);
+        a->words = s->out.w + at;
+        fill_words(s, &s->words[i], s->out.w + at);
         at += s->words[i].n;
         text += plain ? strlen(a->text) + 1 : 0;
     }

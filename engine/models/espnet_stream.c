@@ -129,7 +129,7 @@ static void close_stream(steno_stream *stream)
     free(s->clean);
     free(s->pending);
     free(s->pcm);
-    free(s->out_words);
+    free(s->out.w);
     free(s->tokens);
     free(s->spans);
     free(s->costs);

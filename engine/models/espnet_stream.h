@@ -54,8 +54,7 @@ struct steno_estream {
     steno_ctc_beam *beam; /* CTC alone with a beam */
     struct steno_align align;
     struct steno_words words[STENO_MAX_BEAM];
-    struct steno_word *out_words;
-    size_t cap_out;
+    struct steno_event_words out;
     struct steno_alternative alts[STENO_MAX_BEAM];
     struct steno_buf plain; /* compat: texts as espnet_onnx joins them */
     int32_t *tokens;        /* of one hypothesis, without blank and eos */

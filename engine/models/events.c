@@ -193,3 +193,29 @@ bool steno_events_next(struct steno_events *q, struct steno_event *ev)
     }
     return true;
 }
+
+/* ---- for those who make them ---- */
+
+steno_status steno_event_words_reserve(struct steno_event_words *o, size_t n, size_t least)
+{
+    size_t cap = o->cap ? o->cap : least;
+    struct steno_word *p;
+    if (n <= o->cap)
+        return STENO_OK;
+    while (cap < n)
+        cap *= 2;
+    p = realloc(o->w, cap * sizeof *p);
+    if (!p)
+        return STENO_ERR_NOMEM;
+    o->w = p;
+    o->cap = cap;
+    return STENO_OK;
+}
+
+uint64_t steno_event_fingerprint(const char *text, size_t stable)
+{
+    uint64_t h = 14695981039346656037u ^ stable; /* FNV-1a */
+    for (; *text; text++)
+        h = (h ^ (unsigned char)*text) * 1099511628211u;
+    return h;
+}

@@ -35,4 +35,18 @@ STENO_MUST steno_status steno_events_add(struct steno_events *q, const struct st
 /* What it points to is valid until the next add. */
 bool steno_events_next(struct steno_events *q, struct steno_event *ev);
 
+/* ---- for those who make them ---- */
+
+/* Words that events point to while they are made. */
+struct steno_event_words {
+    struct steno_word *w;
+    size_t cap;
+};
+/* Room for n words; the first call gives at least `least`. STENO_ERR_NOMEM: as it was. */
+STENO_MUST steno_status steno_event_words_reserve(struct steno_event_words *o, size_t n,
+                                                  size_t least);
+/* Tells one partial from the next: FNV-1a over the text; stable: bytes of it that are settled, 0
+ * where nobody is told. */
+uint64_t steno_event_fingerprint(const char *text, size_t stable);
+
 #endif

@@ -143,7 +143,7 @@ static steno_status open_decoder(steno_stream *s, steno_err *err)
             st = steno_words_reserve(&s->words[i], FIRST_WORDS, FIRST_TEXT);
     }
     if (!st)
-        st = steno_ctcstream_reserve(s, FIRST_WORDS * (size_t)s->opt.n_best);
+        st = steno_event_words_reserve(&s->out, FIRST_WORDS * (size_t)s->opt.n_best, FIRST_WORDS);
     return st ? steno_fail(err, st, "stream: out of memory") : STENO_OK;
 }
 
@@ -201,7 +201,7 @@ static void close_stream(steno_stream *s)
     steno_aligned_free(s->window);
     free(s->clean);
     free(s->pending);
-    free(s->out_words);
+    free(s->out.w);
     free(s);
 }
 

@@ -6,23 +6,9 @@
 
 #include "models/stream_internal.h"
 
-/* ---- memory, clock --------------------------------------------------------------------------- */
+#define LEAST_WORDS 16 /* that an event has room for */
 
-steno_status steno_ctcstream_reserve(steno_stream *s, size_t n)
-{
-    size_t cap = s->cap_out ? s->cap_out : 16;
-    struct steno_word *p;
-    if (n <= s->cap_out)
-        return STENO_OK;
-    while (cap < n)
-        cap *= 2;
-    p = realloc(s->out_words, cap * sizeof *p);
-    if (!p)
-        return STENO_ERR_NOMEM;
-    s->out_words = p;
-    s->cap_out = cap;
-    return STENO_OK;
-}
+/* ---- memory, clock --------------------------------------------------------------------------- */
 
 int64_t steno_ctcstream_lead(const steno_model *m)
 {
@@ -130,33 +116,20 @@ static void fill_words(const steno_stream *s, const struct steno_words *w, struc
     }
 }
 
-static const char *line_of(const struct steno_words *w)
-{
-    return w->line.data ? w->line.data : "";
-}
-
 static void fill_event(const steno_stream *s, struct steno_event *ev)
 {
     const struct steno_words *w = &s->words[0];
     ev->segment = s->segment;
     ev->time = step_time(s);
-    ev->text = line_of(w);
+    ev->text = steno_words_line(w);
     ev->stable_words = w->stable_words;
     ev->stable_bytes = w->stable_bytes;
     ev->confidence = w->confidence;
     ev->n_words = w->n;
-    ev->words = s->out_words;
+    ev->words = s->out.w;
     ev->start =
-        w->n ? s->out_words[0].start : row_time(s, s->first_sound >= 0 ? s->first_sound : s->begin);
-    ev->end = w->n ? s->out_words[w->n - 1].end : ev->start;
-}
-
-static uint64_t fingerprint(const char *text, size_t stable)
-{
-    uint64_t h = 14695981039346656037u ^ stable; /* FNV-1a */
-    for (; *text; text++)
-        h = (h ^ (unsigned char)*text) * 1099511628211u;
-    return h;
+        w->n ? s->out.w[0].start : row_time(s, s->first_sound >= 0 ? s->first_sound : s->begin);
+    ev->end = w->n ? s->out.w[w->n - 1].end : ev->start;
 }
 
 steno_status steno_ctcstream_tell_start(steno_stream *s)
@@ -180,14 +153,14 @@ steno_status steno_ctcstream_tell_partial(steno_stream *s)
     if (!st)
         st = steno_words_build(w, s->model->tokens, s->hyps[0].spans, s->hyps[0].n, stable);
     if (!st)
-        st = steno_ctcstream_reserve(s, w->n);
+        st = steno_event_words_reserve(&s->out, w->n, LEAST_WORDS);
     if (st)
         return st;
-    print = fingerprint(line_of(w), w->stable_bytes);
+    print = steno_event_fingerprint(steno_words_line(w), w->stable_bytes);
     if (print == s->shown || (!w->n && !s->shown))
         return STENO_OK;
     s->shown = print;
-    fill_words(s, w, s->out_words);
+    fill_words(s, w, s->out.w);
     fill_event(s, &ev);
     return steno_events_add(&s->events, &ev);
 }
@@ -202,7 +175,7 @@ static steno_status build_alternative(steno_stream *s, size_t i, size_t *n_alts,
     if (st)
         return st;
     for (size_t k = 0; k < *n_alts; k++)
-        if (strcmp(line_of(&s->words[k]), line_of(w)) == 0)
+        if (strcmp(steno_words_line(&s->words[k]), steno_words_line(w)) == 0)
             return STENO_OK;
     s->alts[*n_alts] = (struct steno_alternative){
         .confidence = w->confidence, .score = s->hyps[i].score, .n_words = w->n};
@@ -219,13 +192,13 @@ static steno_status build_alternatives(steno_stream *s, size_t *n_alts)
     for (size_t i = 0; i < n && !st; i++)
         st = build_alternative(s, i, n_alts, &n_words);
     if (!st)
-        st = steno_ctcstream_reserve(s, n_words);
+        st = steno_event_words_reserve(&s->out, n_words, LEAST_WORDS);
     if (st)
         return st;
     for (size_t i = 0; i < *n_alts; i++) {
-        s->alts[i].text = line_of(&s->words[i]);
-        s->alts[i].words = s->out_words + at;
-        fill_words(s, &s->words[i], s->out_words + at);
+        s->alts[i].text = steno_words_line(&s->words[i]);
+        s->alts[i].words = s->out.w + at;
+        fill_words(s, &s->words[i], s->out.w + at);
         at += s->words[i].n;
     }
     return STENO_OK;

@@ -35,8 +35,7 @@ struct steno_stream { /* of family ctc_streaming; models/family.h */
     struct steno_endpoint rules;
     struct steno_words *words; /* [n_best], and so are the next and alts */
     struct steno_hyp *hyps;
-    struct steno_word *out_words; /* what the event points to */
-    size_t cap_out;
+    struct steno_event_words out; /* what the event points to */
     struct steno_alternative *alts;
     struct steno_events events;
     /* clock */
@@ -56,8 +55,6 @@ struct steno_stream { /* of family ctc_streaming; models/family.h */
     int64_t last_step; /* PAD: steps of this run after which it is over */
 };
 
-/* Room for n words in what events point to. STENO_ERR_NOMEM. */
-STENO_MUST steno_status steno_ctcstream_reserve(steno_stream *s, size_t n);
 /* Samples of silence that the network hears before a run. */
 int64_t steno_ctcstream_lead(const steno_model *m);
 /* One row of scores [vocab] into the decoder. */

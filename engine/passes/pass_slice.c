@@ -52,13 +52,25 @@ static bool read_cut(const struct steno_graph *g, const struct steno_node *n, st
     return true;
 }
 
-static steno_status constant(struct steno_graph *g, const int64_t *v, int n, steno_vid *out,
-                             steno_err *err)
+steno_status steno_pass_add_slice(struct steno_graph *g, const char *name, steno_vid x,
+                                  const int64_t *const v[4], size_t n, steno_vid out, steno_err *err)
 {
-    int64_t copy[STENO_MAX_RANK];
-    struct steno_tensor t = {.dtype = STENO_I64, .shape = {.rank = 1, .dim = {n}}, .data = copy};
-    memcpy(copy, v, (size_t)n * sizeof *v);
-    return steno_graph_add_const(g, "slice", &t, false, out, err);
+    steno_vid in[4] = {STENO_NONE, STENO_NONE, STENO_NONE, STENO_NONE};
+    struct steno_node *y;
+    for (int k = 0; k < 4; k++) {
+        struct steno_tensor t = {.dtype = STENO_I64,
+                                 .shape = {.rank = 1, .dim = {(int64_t)n}},
+                                 .data = (void *)(uintptr_t)v[k]};
+        if (v[k] && steno_graph_add_const(g, "slice", &t, false, &in[k], err))
+            return STENO_ERR_NOMEM;
+    }
+    y = steno_pass_add_node(g, "", "Slice", 13, name, v[3] ? 5 : 4, 1, 0, err);
+    if (!y)
+        return STENO_ERR_NOMEM;
+    y->in[0] = x;
+    memcpy(y->in + 1, in, (size_t)(y->n_in - 1) * sizeof *in);
+    y->out[0] = out;
+    return STENO_OK;
 }
 
 steno_status steno_pass_slice(struct steno_graph *g, const struct steno_pass_env *env, int *changed,
@@ -66,26 +78,17 @@ steno_status steno_pass_slice(struct steno_graph *g, const struct steno_pass_env
 {
     (void)env;
     for (int32_t i = 0, count = g->n_nodes; i < count; i++) {
-        struct steno_node *n = &g->nodes[i], *before, *y;
+        struct steno_node *n = &g->nodes[i], *before;
         const char *name = n->name;
         struct cut c = {.n = 0};
-        steno_vid x, out, in[4];
+        const int64_t *v[4] = {c.start, c.end, c.axis, c.step};
         if (n->dead || !steno_pass_is(n, "Slice") ||
             !(before = steno_pass_only_use(g, n->in[0], "Slice")) || !read_cut(g, before, &c) ||
             !read_cut(g, n, &c))
             continue;
-        x = before->in[0];
-        out = n->out[0];
-        if (constant(g, c.start, c.n, &in[0], err) || constant(g, c.end, c.n, &in[1], err) ||
-            constant(g, c.axis, c.n, &in[2], err) || constant(g, c.step, c.n, &in[3], err))
-            return STENO_ERR_NOMEM;
         before->dead = n->dead = true;
-        y = steno_pass_add_node(g, "", "Slice", 13, name, 5, 1, 0, err);
-        if (!y)
+        if (steno_pass_add_slice(g, name, before->in[0], v, (size_t)c.n, n->out[0], err))
             return STENO_ERR_NOMEM;
-        y->in[0] = x;
-        memcpy(y->in + 1, in, sizeof in);
-        y->out[0] = out;
         ++*changed;
     }
     return STENO_OK;

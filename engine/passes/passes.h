@@ -89,6 +89,11 @@ bool steno_pass_clip(const struct steno_graph *g, const struct steno_node *n, fl
 struct steno_node *steno_pass_add_node(struct steno_graph *g, const char *domain, const char *type,
                                        int opset, const char *name, int n_in, int n_out, int n_attr,
                                        steno_err *err);
+/* out = Slice(x) of opset 13; v: starts, ends, axes, steps of n axes each, as constants; axes and
+ * steps may be NULL. STENO_ERR_NOMEM. */
+STENO_MUST steno_status steno_pass_add_slice(struct steno_graph *g, const char *name, steno_vid x,
+                                             const int64_t *const v[4], size_t n, steno_vid out,
+                                             steno_err *err);
 void steno_pass_set_int(struct steno_graph *g, struct steno_node *n, int attr, const char *name,
                         int64_t v);
 void steno_pass_set_float(struct steno_graph *g, struct steno_node *n, int attr, const char *name,
