@@ -42,7 +42,8 @@ static const struct field {
 };
 #define FIELD_NAMES                                                                                \
     "model, encoding, sample_rate, channels, channel, interim, words, alternatives, beam, "        \
-    "endpointing, resumable, vad, silence_alone, silence_after, longest, " STENO_SEARCH_NAMES
+    "endpointing, resumable, vad, silence_alone, silence_after, longest, " STENO_SEARCH_NAMES          \
+    ", " STENO_VARIANT_NAMES
 
 void steno_native_start_init(struct steno_native_start *s)
 {
@@ -97,6 +98,19 @@ static steno_status set_number(const struct field *f, struct steno_native_start 
     return STENO_OK;
 }
 
+static steno_status set_variant(const char *name, const json_t *v, struct steno_native_start *s,
+                                steno_err *err)
+{
+    bool flag = !strcmp(name, "quantized");
+    const char *text = json_string_value(v);
+    if (flag ? !json_is_boolean(v) : !text)
+        return steno_fail(err, STENO_ERR_INVAL, "%s: must be %s", name,
+                          flag ? "true or false" : "a string");
+    if (flag)
+        text = json_is_true(v) ? "true" : "false";
+    return steno_variant_set(&s->variant, name, text, err);
+}
+
 static steno_status set_json(const char *name, const json_t *v, struct steno_native_start *s,
                              steno_err *err)
 {
@@ -108,6 +122,8 @@ static steno_status set_json(const char *name, const json_t *v, struct steno_nat
         return json_is_number(v)
                    ? steno_search_set(&s->search, name, json_number_value(v), err)
                    : steno_fail(err, STENO_ERR_INVAL, "%s: must be a number", name);
+    if (steno_variant_is_option(name))
+        return set_variant(name, v, s, err);
     f = find_field(name, err);
     if (!f)
         return STENO_ERR_INVAL;
@@ -130,6 +146,8 @@ steno_status steno_native_query(const char *name, const char *value, struct sten
     double v;
     if (steno_search_is_option(name))
         return steno_search_set_text(&io->search, name, value, err);
+    if (steno_variant_is_option(name))
+        return steno_variant_set(&io->variant, name, value, err);
     f = find_field(name, err);
     if (!f)
         return STENO_ERR_INVAL;
@@ -341,6 +359,10 @@ steno_status steno_native_write_ready(struct steno_buf *out, const struct steno_
                               "\"alternatives\":%d,\"beam\":%d",
                               s->interim ? "true" : "false", s->words ? "true" : "false",
                               s->endpointing ? "true" : "false", s->alternatives, s->beam);
+    if (!st && s->variant.quantized == STENO_CHOICE_YES)
+        st = steno_buf_puts(out, ",\"quantized\":true");
+    if (!st && s->variant.compat == STENO_CHOICE_YES)
+        st = steno_buf_puts(out, ",\"compat\":\"" STENO_COMPAT_NAME "\"");
     if (!st && s->resumable)
         st = steno_buf_printf(out, ",\"resume_seconds\":%.3g", s->resume_seconds);
     return st ? st : steno_buf_puts(out, "}");

@@ -7,6 +7,7 @@
 
 #include "base/buf.h"
 #include "protocol/vad.h"
+#include "protocol/variant.h"
 #include "steno.h"
 #include "steno_audio.h"
 
@@ -37,6 +38,7 @@ struct steno_native_start {
     int beam;         /* 0 = the model's own; else 1..STENO_MAX_BEAM, raised to alternatives */
     struct steno_endpoint_rules endpoint; /* s; 0 = the model's own */
     struct steno_search_options search;   /* joint search; what is not set is the server's */
+    struct steno_variant variant;         /* of the model; from `ready` on what it is */
 };
 
 /* s16le at 16 kHz, mono, partials, words, endpoints, one alternative. */

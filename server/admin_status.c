@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "server/admin.h"
+#include "server/gauges.h"
 
 #define PAGE_BYTES (8 << 20)
 
@@ -58,7 +59,7 @@ static json_t *metrics_of(struct steno_server *srv)
     json_t *out = NULL;
     char *line, *rest;
     steno_buf_init(&page, PAGE_BYTES);
-    if (!steno_metrics_write(srv->stats->registry, &page))
+    if (!steno_gauges_write(srv, &page))
         out = json_object();
     for (line = out ? strtok_r(page.data, "\n", &rest) : NULL; line;
          line = strtok_r(NULL, "\n", &rest)) {

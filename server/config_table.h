@@ -16,12 +16,14 @@ ROW(STRING, aliases, "model", "aliases", "STENO_MODEL_ALIASES", "whisper-1, gpt-
     "Other names that requests may call the model by, comma separated. The default has what "
     "OpenAI's and Deepgram's clients send when nobody tells them otherwise.")
 ROW(BOOL, quantized, "model", "quantized", "STENO_MODEL_QUANTIZED", "no", 0, 0,
-    "Directories of espnet_onnx: take the networks of quantize/. Holds for those of models.dir too.")
+    "Directories of espnet_onnx: take the networks of quantize/. Holds for those of models.dir too, and where a "
+    "request does not say otherwise (quantized).")
 ROW(STRING, precision, "model", "precision", "STENO_MODEL_PRECISION", "fp32", 0, 0,
     "How weights of products are kept: fp32 (as they are), bf16 or fp16 (half the memory), int8 (a quarter). "
     "Holds for every model.")
 ROW(STRING, compat, "model", "compat", "STENO_MODEL_COMPAT", "", 0, 0,
-    "espnet-onnx: give the results of espnet_onnx 0.2.1, its faults included. Empty: ESPnet's own.")
+    "espnet-onnx: give the results of espnet_onnx 0.2.1, its faults included. Empty: ESPnet's own. A request may "
+    "say otherwise (compat).")
 ROW(STRING, search, "model", "search", "STENO_MODEL_SEARCH", "", 0, 0,
     "Search of streams and uploads that do not say otherwise, as NAME=VALUE, comma separated: beam, "
     "ctc_weight, lm_weight, penalty, maxlenratio, minlenratio, pre_beam (docs/espnet.md). What is not "

@@ -110,7 +110,7 @@ static bool cache_dir(const char *dir, char *out, size_t size)
 }
 
 void steno_costs_identify(struct steno_costs_id *id, const char *dir, const char *model_dir,
-                          int batch)
+                          const char *how, int batch)
 {
     XXH3_state_t *h = XXH3_createState();
     char place[3072];
@@ -118,6 +118,7 @@ void steno_costs_identify(struct steno_costs_id *id, const char *dir, const char
     id->file[0] = '\0';
     if (h && cache_dir(dir, place, sizeof place)) {
         XXH3_128bits_reset(h);
+        XXH3_128bits_update(h, how, strlen(how) + 1);
         if (hash_machine(h, batch) && hash_tree(h, model_dir, 0)) {
             sum = XXH3_128bits_digest(h);
             snprintf(id->file, sizeof id->file, "%s/calibration-%016llx%016llx.json", place,

@@ -196,13 +196,11 @@ static void register_model(steno_metrics *m, struct steno_model_slot *slot)
                          queue_depth, slot);
 }
 
-void steno_gauges_models(struct steno_server *srv)
+static void register_models(const struct steno_server *srv)
 {
     struct steno_model_slot *slot;
-    while ((slot = steno_models_slot(srv->models, srv->models_shown))) {
+    while ((slot = steno_models_next_new(srv->models)))
         register_model(srv->stats->registry, slot);
-        srv->models_shown++;
-    }
 }
 
 void steno_gauges_register(struct steno_server *srv)
@@ -212,11 +210,17 @@ void steno_gauges_register(struct steno_server *srv)
     snprintf(labels, sizeof labels, "version=\"%s\",cpu=\"%s\"", steno_version(),
              steno_cpu_str(steno_cpu_detect(), cpu, sizeof cpu));
     steno_metrics_sample(m, "steno_build_info", "Version of the daemon.", labels, false, one, NULL);
-    steno_gauges_models(srv);
+    register_models(srv);
     steno_metrics_sample(m, "steno_workers", "Threads that run networks.", "", false, workers, srv);
     steno_metrics_sample(m, "steno_workers_busy", "Those at work.", "", false, workers_busy, srv);
     steno_metrics_sample(m, "steno_inference_steps_total", "Times a worker took a stream.", "",
                          true, steps, srv);
     steno_metrics_sample(m, "steno_draining", "1 from SIGTERM on.", "", false, draining, srv);
     register_process(srv, m);
+}
+
+steno_status steno_gauges_write(const struct steno_server *srv, struct steno_buf *out)
+{
+    register_models(srv);
+    return steno_metrics_write(srv->stats->registry, out);
 }

@@ -74,7 +74,7 @@ static void send_canary(steno_health *h)
     size_t taken;
     steno_err err;
     int64_t now = steno_now_ns();
-    if (steno_models_acquire(h->srv->models, NULL, &h->served, &err))
+    if (steno_models_acquire(h->srv->models, NULL, NULL, &h->served, &err))
         return; /* the default model is always there */
     steno_pool_get_stats(h->served->pool, &stats);
     if (steno_pool_stream_open(&h->canary, h->served->pool, &opt, on_canary, h, &err)) {

@@ -15,14 +15,18 @@
 
 #define SECOND INT64_C(1000000000)
 #define MAX_NAME 64
+#define MAX_LABEL (MAX_NAME + 32)
 #define RETRY_NS (10 * SECOND) /* a model that could not be loaded is tried again after */
 
 struct steno_model_slot {
     struct steno_model_slot *next;
     steno_models *models;
-    char name[MAX_NAME];
+    struct steno_model_slot *of; /* it is a variant of this one, whose name it has; NULL = none */
+    bool quantized, compat;      /* of a variant */
+    char name[MAX_NAME], label[MAX_LABEL];
     char *dir;
     bool is_default, gone; /* gone: its directory is no longer there */
+    bool told;             /* by steno_models_next_new */
     struct steno_served *now;
     bool wanted, reload;
     int generation;
@@ -66,7 +70,7 @@ static bool is_alias(const char *aliases, const char *name)
 static struct steno_model_slot *find(steno_models *m, const char *name)
 {
     for (struct steno_model_slot *s = m->first; s; s = s->next)
-        if (!s->gone && !strcmp(s->name, name))
+        if (!s->gone && !s->of && !strcmp(s->name, name))
             return s;
     return !*name || is_alias(m->conf->aliases, name) ? m->first : NULL;
 }
@@ -76,10 +80,17 @@ static steno_status unknown(steno_models *m, const char *name, steno_err *err)
     char names[200];
     size_t at = 0;
     for (struct steno_model_slot *s = m->first; s && at + MAX_NAME + 8 < sizeof names; s = s->next)
-        if (!s->gone)
+        if (!s->gone && !s->of)
             at += (size_t)snprintf(names + at, sizeof names - at, "%s'%s'", at ? ", " : "", s->name);
     return steno_fail(err, STENO_ERR_INVAL, "the model '%.80s' does not exist, there is %s", name,
                       names);
+}
+
+static void set_name(struct steno_model_slot *s, const char *name)
+{
+    snprintf(s->name, sizeof s->name, "%s", name);
+    snprintf(s->label, sizeof s->label, "%s%s%s", name, s->quantized ? "+quantized" : "",
+             s->compat ? "+" STENO_COMPAT_NAME : "");
 }
 
 /* Lock held. NULL when out of memory. */
@@ -92,8 +103,8 @@ static struct steno_model_slot *add_slot(steno_models *m, const char *name, cons
         free(s);
         return NULL;
     }
-    snprintf(s->name, sizeof s->name, "%s", name);
-    s->last.name = s->name;
+    set_name(s, name);
+    s->last.name = s->label;
     s->models = m;
     *m->last = s;
     m->last = &s->next;
@@ -122,13 +133,16 @@ static void scan(steno_models *m)
             !(sub = opendir(path)))
             continue;
         closedir(sub);
-        while (s && strcmp(s->name, e->d_name))
+        while (s && (s->of || strcmp(s->name, e->d_name)))
             s = s->next;
         if (s)
             s->gone = false;
         else if (!add_slot(m, e->d_name, path))
             break;
     }
+    for (struct steno_model_slot *s = m->first; s; s = s->next)
+        if (s->of)
+            s->gone = s->of->gone;
     pthread_mutex_unlock(&m->lock);
     if (d)
         closedir(d);
@@ -156,6 +170,7 @@ static double thread_seconds(void)
 static steno_status open_pool(steno_models *m, const char *dir, struct steno_served *s,
                               steno_err *err)
 {
+    char how[64];
     struct steno_pool_options opt = m->pool;
     struct steno_pool_costs costs;
     struct steno_pool_stats stats;
@@ -164,7 +179,9 @@ static steno_status open_pool(steno_models *m, const char *dir, struct steno_ser
     double cpu;
     steno_err why;
     steno_status st;
-    steno_costs_identify(&id, m->conf->calibration, dir, opt.batch);
+    snprintf(how, sizeof how, "%s%s%s", m->conf->precision, s->quantized ? "+quantized" : "",
+             s->compat ? "+" STENO_COMPAT_NAME : "");
+    steno_costs_identify(&id, m->conf->calibration, dir, how, opt.batch);
     if (steno_costs_load(&id, &costs))
         opt.costs = &costs;
     begun = steno_now_ns();
@@ -179,27 +196,65 @@ static steno_status open_pool(steno_models *m, const char *dir, struct steno_ser
     return STENO_OK;
 }
 
-/* One of our own, for which model.quantized and model.compat mean nothing. */
-static bool has_model_conf(const char *dir)
+static bool exists(const char *dir, const char *name)
 {
     char path[4096];
-    return snprintf(path, sizeof path, "%s/model.conf", dir) < (int)sizeof path &&
+    return snprintf(path, sizeof path, "%s/%s", dir, name) < (int)sizeof path &&
            access(path, F_OK) == 0;
 }
 
-static steno_status load(steno_models *m, const char *dir, struct steno_served **out,
-                         steno_err *err)
+/* One of our own, for which model.quantized and model.compat mean nothing. */
+static bool is_ours(const char *dir)
+{
+    return exists(dir, "model.conf");
+}
+
+static bool is_wanted(enum steno_choice c, bool configured)
+{
+    return c == STENO_CHOICE_OPEN ? configured : c == STENO_CHOICE_YES;
+}
+
+/* What of a directory a request means; want NULL: what the configuration does. STENO_ERR_INVAL: it
+ * asks for what the directory does not have. */
+static steno_status settle(const struct steno_config *conf, const char *name, const char *dir,
+                           const struct steno_variant *want, bool *quantized, bool *compat,
+                           steno_err *err)
+{
+    const struct steno_variant open = {0};
+    bool ours = is_ours(dir);
+    if (!want)
+        want = &open;
+    *quantized = is_wanted(want->quantized, conf->quantized && !ours);
+    *compat = is_wanted(want->compat, *conf->compat && !ours);
+    if (ours && (*quantized || *compat))
+        return steno_fail(err, STENO_ERR_INVAL,
+                          "%s: is for directories of espnet_onnx, the model '%s' is none",
+                          *quantized ? "quantized" : "compat", name);
+    if (want->quantized == STENO_CHOICE_YES && !exists(dir, "quantize"))
+        return steno_fail(err, STENO_ERR_INVAL,
+                          "quantized: the model '%s' has no folder quantize/", name);
+    return STENO_OK;
+}
+
+/* slot: NULL while the default one has none. */
+static steno_status load(steno_models *m, const struct steno_model_slot *slot, const char *dir,
+                         struct steno_served **out, steno_err *err)
 {
     struct steno_served *s = calloc(1, sizeof *s);
     struct steno_model_options o = {0};
     steno_status st;
     if (!s)
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
-    o.precision = m->conf->precision;
-    if (!has_model_conf(dir)) {
-        o.quantized = m->conf->quantized;
-        o.compat = *m->conf->compat ? m->conf->compat : NULL;
+    if (slot && slot->of) {
+        s->quantized = slot->quantized;
+        s->compat = slot->compat;
+    } else if (!is_ours(dir)) {
+        s->quantized = m->conf->quantized;
+        s->compat = *m->conf->compat;
     }
+    o.precision = m->conf->precision;
+    o.quantized = s->quantized;
+    o.compat = s->compat ? STENO_COMPAT_NAME : NULL;
     st = steno_model_open(&s->model, dir, &o, err);
     if (!st) {
         steno_model_get_info(s->model, &s->info);
@@ -224,8 +279,9 @@ static void publish(struct steno_model_slot *slot, struct steno_served *fresh)
         m->old = slot->now;
     }
     if (slot->is_default && !*slot->name)
-        snprintf(slot->name, sizeof slot->name, "%s", fresh->info.name);
+        set_name(slot, fresh->info.name);
     fresh->name = slot->name;
+    fresh->label = slot->label;
     fresh->slot = slot;
     slot->now = fresh;
     slot->generation++;
@@ -240,7 +296,7 @@ static void publish(struct steno_model_slot *slot, struct steno_served *fresh)
     steno_log(LOG_NOTICE,
               "model %s %s (%s, %s) from %s, generation %d: %d threads, batches of up to %d, about "
               "%d streams at the pace of real time",
-              slot->name, fresh->info.version, fresh->info.family, fresh->info.language, slot->dir,
+              slot->label, fresh->info.version, fresh->info.family, fresh->info.language, slot->dir,
               slot->generation, ps.workers, ps.batch_max, ps.capacity);
 }
 
@@ -256,7 +312,7 @@ static size_t loaded_bytes(const steno_models *m)
 /* Lock held: stop serving it. */
 static void retire(steno_models *m, struct steno_model_slot *slot, const char *why)
 {
-    steno_log(LOG_NOTICE, "model %s unloaded: %s", slot->name, why);
+    steno_log(LOG_NOTICE, "model %s unloaded: %s", slot->label, why);
     slot->now->next = m->old;
     m->old = slot->now;
     slot->now = NULL;
@@ -289,7 +345,7 @@ static void load_slot(steno_models *m, struct steno_model_slot *slot)
     steno_status st;
     slot->wanted = slot->reload = false;
     pthread_mutex_unlock(&m->lock);
-    st = load(m, slot->dir, &fresh, &err);
+    st = load(m, slot, slot->dir, &fresh, &err);
     pthread_mutex_lock(&m->lock);
     slot->wanted = false; /* those who asked meanwhile asked for this */
     if (!st && !again && m->conf->models_memory) {
@@ -299,7 +355,7 @@ static void load_slot(steno_models *m, struct steno_model_slot *slot)
             st = steno_fail(&err, STENO_ERR_BUSY,
                             "the model '%s' (%zu bytes) does not fit models.memory beside those in "
                             "use",
-                            slot->name, fresh->info.weight_bytes);
+                            slot->label, fresh->info.weight_bytes);
             retire(m, slot, "it does not fit models.memory");
         }
     } else if (!st) {
@@ -311,7 +367,7 @@ static void load_slot(steno_models *m, struct steno_model_slot *slot)
         return;
     slot->failed_ns = steno_now_ns();
     slot->err = err;
-    steno_log(LOG_ERR, "model %s: %s%s", slot->name, err.msg,
+    steno_log(LOG_ERR, "model %s: %s%s", slot->label, err.msg,
               again ? "; the old one serves on" : "");
 }
 
@@ -383,7 +439,7 @@ static steno_status open_default(steno_models *m, steno_err *err)
     char *dir = NULL;
     steno_status st = steno_model_find(&dir, m->conf->model, err);
     if (!st)
-        st = load(m, dir, &s, err);
+        st = load(m, NULL, dir, &s, err);
     if (!st && !(slot = add_slot(m, "", dir)))
         st = steno_fail(err, STENO_ERR_NOMEM, "out of memory");
     free(dir);
@@ -464,21 +520,59 @@ static steno_status not_loaded(struct steno_model_slot *slot, int64_t now, steno
                           "%s", slot->err.msg);
     slot->wanted = true;
     pthread_cond_signal(&slot->models->work);
-    return steno_fail(err, STENO_ERR_BUSY, "the model '%s' is being loaded", slot->name);
+    return steno_fail(err, STENO_ERR_BUSY, "the model '%s' is being loaded", slot->label);
 }
 
-steno_status steno_models_acquire(steno_models *m, const char *name, struct steno_served **out,
+/* Lock held: the slot of a variant, made when there is none. NULL when out of memory. */
+static struct steno_model_slot *variant_of(struct steno_model_slot *base, bool quantized, bool compat)
+{
+    struct steno_model_slot *s;
+    for (s = base->next; s; s = s->next)
+        if (s->of == base && s->quantized == quantized && s->compat == compat)
+            return s;
+    s = add_slot(base->models, base->name, base->dir);
+    if (!s)
+        return NULL;
+    s->of = base;
+    s->quantized = quantized;
+    s->compat = compat;
+    s->gone = base->gone;
+    set_name(s, base->name);
+    return s;
+}
+
+/* Lock held. The slot that serves what is wanted; directories are looked at, nothing is read. */
+static steno_status find_wanted(steno_models *m, const char *name, const struct steno_variant *want,
+                                struct steno_model_slot **out, steno_err *err)
+{
+    struct steno_model_slot *slot = find(m, name);
+    bool quantized, compat, own_quantized, own_compat;
+    steno_status st;
+    if (!slot)
+        return unknown(m, name, err);
+    *out = slot;
+    if (!want || (!want->quantized && !want->compat))
+        return STENO_OK;
+    st = settle(m->conf, slot->name, slot->dir, NULL, &own_quantized, &own_compat, err);
+    if (!st)
+        st = settle(m->conf, slot->name, slot->dir, want, &quantized, &compat, err);
+    if (st || (quantized == own_quantized && compat == own_compat))
+        return st;
+    *out = variant_of(slot, quantized, compat);
+    return *out ? STENO_OK : steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+}
+
+steno_status steno_models_acquire(steno_models *m, const char *name,
+                                  const struct steno_variant *want, struct steno_served **out,
                                   steno_err *err)
 {
-    steno_status st = STENO_OK;
-    struct steno_model_slot *slot;
+    struct steno_model_slot *slot = NULL;
+    steno_status st;
     pthread_mutex_lock(&m->lock);
-    slot = find(m, name ? name : "");
-    if (!slot) {
-        st = unknown(m, name, err);
-    } else if (!slot->now) {
+    st = find_wanted(m, name ? name : "", want, &slot, err);
+    if (!st && !slot->now) {
         st = not_loaded(slot, steno_now_ns(), err);
-    } else {
+    } else if (!st) {
         slot->now->users++;
         slot->used_ns = steno_now_ns();
         *out = slot->now;
@@ -534,11 +628,24 @@ struct steno_model_slot *steno_models_slot(steno_models *m, size_t i)
     return s;
 }
 
+struct steno_model_slot *steno_models_next_new(steno_models *m)
+{
+    struct steno_model_slot *s;
+    pthread_mutex_lock(&m->lock);
+    for (s = m->first; s && (s->told || (s->of && !s->generation)); s = s->next)
+        ;
+    if (s)
+        s->told = true;
+    pthread_mutex_unlock(&m->lock);
+    return s;
+}
+
 void steno_model_slot_view(struct steno_model_slot *slot, struct steno_model_view *out)
 {
     pthread_mutex_lock(&slot->models->lock);
     *out = slot->last;
     out->is_default = slot->is_default;
+    out->is_variant = slot->of != NULL;
     out->generation = slot->generation;
     out->loaded = slot->now != NULL;
     if (slot->now) {

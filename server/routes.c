@@ -2,6 +2,7 @@
 #include "protocol/openai_rest.h"
 #include "protocol/query.h"
 #include "server/api_text.h"
+#include "server/gauges.h"
 #include "server/page.h"
 #include "server/request.h"
 
@@ -31,7 +32,7 @@ static enum MHD_Result get_metrics(struct steno_request *rq)
     struct steno_buf body;
     steno_status st;
     steno_buf_init(&body, ANSWER_MAX);
-    st = steno_metrics_write(rq->sv->srv->stats->registry, &body);
+    st = steno_gauges_write(rq->sv->srv, &body);
     if (!st)
         return steno_respond(rq, 200, "text/plain; version=0.0.4; charset=utf-8", &body, NULL);
     steno_buf_free(&body);
@@ -86,8 +87,10 @@ static enum MHD_Result get_models(struct steno_request *rq)
     struct steno_model_slot *slot;
     struct steno_buf body;
     size_t n = 0;
-    while (n < MAX_MODELS && (slot = steno_models_slot(srv->models, n))) {
+    for (size_t i = 0; n < MAX_MODELS && (slot = steno_models_slot(srv->models, i)); i++) {
         steno_model_slot_view(slot, &views[n]);
+        if (views[n].is_variant)
+            continue;
         models[n] = describe_model(srv, &views[n]);
         n++;
     }
@@ -103,7 +106,7 @@ static struct steno_model_slot *find_model(const struct steno_server *srv, const
         return NULL;
     for (size_t i = 0; (slot = steno_models_slot(srv->models, i)); i++) {
         steno_model_slot_view(slot, &v);
-        if (!strcmp(v.name, name))
+        if (!v.is_variant && !strcmp(v.name, name))
             return slot;
     }
     return steno_models_slot(srv->models, 0); /* an alias */

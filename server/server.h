@@ -13,7 +13,6 @@
 struct steno_server {
     const struct steno_config *conf;
     steno_models *models;
-    size_t models_shown; /* in the metrics: gauges.c */
     steno_limits *limits;
     steno_keys *keys;
     struct steno_stats *stats;

@@ -85,19 +85,30 @@ static void give_back(struct steno_upload *up)
     up->reserved = 0;
 }
 
-/* Settle the model. False when the request must be refused with *http and *code. */
-static bool choose_model(struct steno_upload *up, int *http, const char **code, steno_err *err)
+struct refused {
+    int http;
+    const char *code, *param;
+};
+
+/* Settle the model. False when the request must be refused so. */
+static bool choose_model(struct steno_upload *up, struct refused *why, steno_err *err)
 {
+    steno_models *models = up->sv->srv->models;
+    const struct steno_status_map *map;
     steno_status st;
     if (up->served)
         return true;
-    st = steno_models_acquire(up->sv->srv->models, up->ask.model, &up->served, err);
+    st = steno_models_acquire(models, up->ask.model, &up->variant, &up->served, err);
     if (!st)
         st = steno_pool_admit(up->served->pool, STENO_POOL_UPLOAD, err);
     if (st == STENO_ERR_BUSY)
         steno_metric_add(up->sv->srv->stats->sessions_rejected[STENO_REJECT_CAPACITY], 1);
-    *http = st == STENO_ERR_INVAL ? 404 : steno_status_info(st)->http;
-    *code = st == STENO_ERR_INVAL ? "model_not_found" : steno_status_info(st)->name;
+    map = steno_status_info(st);
+    *why = (struct refused){map->http, map->name, "model"};
+    if (st == STENO_ERR_INVAL && steno_models_check(models, up->ask.model, NULL))
+        *why = (struct refused){404, "model_not_found", "model"};
+    else if (st == STENO_ERR_INVAL)
+        why->param = up->variant.quantized == STENO_CHOICE_YES ? "quantized" : "compat";
     return !st;
 }
 
@@ -353,18 +364,15 @@ static enum MHD_Result start(struct steno_request *rq, struct steno_upload *up)
 /* The whole body is here: is it a request that can be served? */
 static enum MHD_Result check_and_start(struct steno_request *rq, struct steno_upload *up)
 {
+    struct refused why;
     steno_err err;
-    const char *code;
-    int http;
     if (!up->fail_http && up->parts) {
         if (steno_multipart_end(up->parts, &err) ||
             steno_openai_check(&up->ask, &up->fail_param, &err))
             fail_body_status(up, up->fail_param, &err);
-        else if (!choose_model(up, &http, &code, &err))
-            fail_body(up, http, code, "model", &err);
     }
-    if (!up->fail_http && !choose_model(up, &http, &code, &err))
-        fail_body(up, http, code, "model", &err);
+    if (!up->fail_http && !choose_model(up, &why, &err))
+        fail_body(up, why.http, why.code, why.param, &err);
     if (!up->fail_http &&
         !steno_openai_language_matches(up->ask.language, up->served->info.language)) {
         (void)steno_fail(&err, STENO_ERR_INVAL, "language: the model '%s' speaks '%s', not '%.40s'",
@@ -413,9 +421,8 @@ static enum MHD_Result refuse(struct steno_request *rq, int http, const char *co
 /* Looks at the head only: what can be refused is refused before a byte of the body is read. */
 static enum MHD_Result admit(struct steno_request *rq, struct steno_upload *up)
 {
+    struct refused why;
     steno_err err;
-    const char *code;
-    int http;
     steno_status st;
     if (!steno_upload_read_length(rq, up))
         return steno_respond_error(rq, 400, "invalid_argument", NULL,
@@ -427,8 +434,8 @@ static enum MHD_Result admit(struct steno_request *rq, struct steno_upload *up)
     st = steno_upload_open_body(rq, up, &err);
     if (st)
         return steno_respond_status(rq, &err, NULL);
-    if (up->form != STENO_UPLOAD_OPENAI && !choose_model(up, &http, &code, &err))
-        return refuse(rq, http, code, "model", &err);
+    if (up->form != STENO_UPLOAD_OPENAI && !choose_model(up, &why, &err))
+        return refuse(rq, why.http, why.code, why.param, &err);
     if (up->content_length) {
         st = steno_limits_reserve(rq->sv->srv->limits, up->content_length, &err);
         if (st)
@@ -581,7 +588,7 @@ void steno_upload_end(struct steno_request *rq)
     rq->upload = NULL;
     steno_hangup_forget(rq->sv->hangup, up->watch);
     rq->key = up->key;
-    rq->model = up->served ? up->served->name : NULL;
+    rq->model = up->served ? up->served->label : NULL;
     pthread_mutex_lock(&up->lock);
     rq->audio_seconds = up->audio_seconds;
     rq->inference_seconds = up->inference_seconds;

@@ -59,10 +59,12 @@ static steno_status on_query(void *user, const char *name, const char *value, st
         return steno_query_int(name, value, 0, STENO_MAX_BEAM, &up->n_best, err);
     if (steno_search_is_option(name))
         return steno_search_set_text(&up->search, name, value, err);
+    if (steno_variant_is_option(name))
+        return steno_variant_set(&up->variant, name, value, err);
     if (strcmp(name, "words") && strcmp(name, "segments"))
         return steno_fail(err, STENO_ERR_INVAL,
                           "query: '%.40s' is unknown; known are format, model, channel, beam, "
-                          "n_best, vad, words, segments, " STENO_SEARCH_NAMES,
+                          "n_best, vad, words, segments, " STENO_SEARCH_NAMES ", " STENO_VARIANT_NAMES,
                           name);
     st = steno_query_bool(name, value, &flag, err);
     if (!st && !strcmp(name, "words"))
@@ -76,7 +78,7 @@ static steno_status on_query(void *user, const char *name, const char *value, st
 static bool is_search(const char *name)
 {
     return !strcmp(name, "beam") || !strcmp(name, "n_best") || !strcmp(name, "vad") ||
-           steno_search_is_option(name);
+           steno_search_is_option(name) || steno_variant_is_option(name);
 }
 
 /* OpenAI's form has no query; `channel` and the search, our extensions, may stand there as well as in
@@ -91,7 +93,7 @@ static steno_status set_search(struct steno_upload *up, steno_err *err)
 {
     steno_status st = steno_buf_add(&up->field, "", 1);
     if (st || memchr(up->field.data, '\0', up->field.len - 1))
-        return steno_fail(err, STENO_ERR_INVAL, "%s: not a number", up->field_name);
+        return steno_fail(err, STENO_ERR_INVAL, "%s: holds a NUL, or is too long", up->field_name);
     up->fail_param = up->field_name;
     return on_query(up, up->field_name, up->field.data, err);
 }

@@ -23,6 +23,7 @@ struct steno_upload {
     int beam, n_best;
     enum steno_vad_choice vad;
     struct steno_search_options search;
+    struct steno_variant variant;
     bool no_endpointing;
 
     /* receiving: the connection's */

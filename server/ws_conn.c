@@ -67,10 +67,13 @@ static steno_status engine_resolve(void *ctx, struct steno_dialect_session *d, s
 {
     conn *c = ctx;
     struct steno_native_start *s = &d->start;
-    steno_status st = steno_models_acquire(c->ws->srv->models, s->model, &c->served, err);
+    steno_status st =
+        steno_models_acquire(c->ws->srv->models, s->model, &s->variant, &c->served, err);
     if (st)
         return steno_fail_in(err, st, "model");
     snprintf(s->model, sizeof s->model, "%s", c->served->name);
+    s->variant.quantized = c->served->quantized ? STENO_CHOICE_YES : STENO_CHOICE_NO;
+    s->variant.compat = c->served->compat ? STENO_CHOICE_YES : STENO_CHOICE_NO;
     s->resume_seconds = c->ws->srv->conf->ws_resume;
     d->model_version = c->served->info.version;
     d->model_family = c->served->info.family;
@@ -167,7 +170,7 @@ static void log_end(conn *c, const struct steno_ws_session_state *st,
         {"api", c->dialect->name, 0},
         {"peer", steno_address_print(&c->peer.addr, peer), 0},
         {"key", steno_key_name(c->key), 0},
-        {"model", c->served ? c->served->name : "", 0},
+        {"model", c->served ? c->served->label : "", 0},
         {"result", how[result_of(st)], 0},
         {"error", wrong, 0},
         {"close_code", NULL, st->close_code},
@@ -340,28 +343,33 @@ static bool find_key(conn *c)
     return false;
 }
 
+struct asked {
+    char model[STENO_NATIVE_MODEL_BYTES];
+    struct steno_variant variant;
+};
+
 static steno_status on_model(void *user, const char *name, const char *value, steno_err *err)
 {
-    (void)err;
+    struct asked *a = user;
     if (!strcmp(name, "model"))
-        snprintf(user, STENO_NATIVE_MODEL_BYTES, "%s", value);
-    return STENO_OK;
+        snprintf(a->model, sizeof a->model, "%s", value);
+    return steno_variant_is_option(name) ? steno_variant_set(&a->variant, name, value, err)
+                                         : STENO_OK;
 }
 
-/* Whether the pool of the model that the URL names would take a stream. A name that is not ours is
+/* Whether the pool of the model that the URL names would take a stream. What cannot be had at all is
  * told by the session, in its dialect. */
 static steno_status admit(conn *c, steno_err *err)
 {
     steno_models *models = c->ws->srv->models;
-    char model[STENO_NATIVE_MODEL_BYTES] = "";
+    struct asked asked = {0};
     struct steno_served *served;
     steno_status st;
-    if (steno_query_each(c->hs.target, on_model, model, NULL) ||
-        steno_models_check(models, model, NULL))
+    if (steno_query_each(c->hs.target, on_model, &asked, NULL))
         return STENO_OK;
-    st = steno_models_acquire(models, model, &served, err);
+    st = steno_models_acquire(models, asked.model, &asked.variant, &served, err);
     if (st)
-        return st;
+        return st == STENO_ERR_INVAL ? STENO_OK : st;
     st = steno_pool_admit(served->pool, STENO_POOL_LIVE, err);
     steno_models_release(models, served);
     return st;

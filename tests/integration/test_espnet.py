@@ -1,9 +1,10 @@
 """Directories of espnet_onnx behind the server: search options per request over REST and WebSocket and
 from model.search give what `steno transcribe` gives with the same options; a streaming encoder over a
-WebSocket from end to end; model.quantized. Needs ../shared (zoo/tiny, audio)."""
+WebSocket from end to end; quantized and compat, of the daemon and of a request. Needs ../shared (zoo/tiny, audio)."""
 import io
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -11,10 +12,10 @@ import threading
 
 import numpy
 import soundfile
-from websockets.exceptions import ConnectionClosed
+from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
-from daemon import BUILD, ROOT, SLOW, Skip, Stenod, case, tap
+from daemon import BUILD, ROOT, SLOW, Skip, Stenod, case, eventually, tap
 
 SHARED = os.environ.get("STENO_SHARED", os.path.join(ROOT, "..", "shared"))
 OFFLINE = os.path.join(SHARED, "zoo", "tiny", "espnet-conformer-op13")
@@ -194,9 +195,133 @@ def quantized_and_compat_are_settings_of_the_daemon():
         assert alternatives(got)[0] == want, (got, want)
 
 
-def speak(d, pieces, start):
+def eventually_loaded(ask):
+    """The answer once what it wants is loaded: who comes first is told to come again."""
+    got = []
+
+    def there():
+        got[:] = [ask()]
+        status, body = got[0][:2]
+        assert status != 503 or "being loaded" in json.dumps(body), got
+        return status != 503
+    assert eventually(there, 60), got
+    return got[0]
+
+
+@case
+def quantized_and_compat_are_chosen_per_request():
+    audio()
+    options = {**OPTIONS, "n_best": 3}
+    want = {(): transcribe(OFFLINE, options), ("quantized",): transcribe(OFFLINE, options, "--quantized")}
+    for flags in (("compat",), ("quantized", "compat")):
+        more = ["--quantized"] * ("quantized" in flags) + ["--compat", "espnet-onnx"]
+        nbest = json.loads(run(OFFLINE, options, *more))["nbest"]
+        want[flags] = [[(h["text"], round(h["score"], 2)) for h in nbest]]
+    assert len({str(w) for w in want.values()}) == 4, "the four do not differ: this test would show nothing"
+    with Stenod(f"model.dir={OFFLINE}") as d:
+        for _ in range(2):
+            for flags, expected in want.items():
+                asked = {k: "espnet-onnx" if k == "compat" else "true" for k in flags}
+                status, got = eventually_loaded(lambda a=asked: upload(d, options, **a))
+                assert status == 200 and alternatives(got) == expected, (flags, got, expected)
+                assert got["model"] == "espnet-conformer-op13", got
+        listed = [m["id"] for m in json.loads(d.get("/v1/models")[2])["data"]]
+        assert listed == ["espnet-conformer-op13"], listed
+        assert d.metric('steno_model_loaded{model="espnet-conformer-op13+quantized+espnet-onnx"}') == 1
+        assert d.metric('steno_model_generation{model="espnet-conformer-op13"}') == 1
+        status, got = upload(d, options, quantized="false", compat="none")
+        assert status == 200 and alternatives(got) == want[()], got
+    with Stenod(f"model.dir={OFFLINE}", "model.quantized=yes", "model.compat=espnet-onnx") as d:
+        status, got = eventually_loaded(lambda: upload(d, options, quantized="false", compat="none"))
+        assert status == 200 and alternatives(got) == want[()], got
+        status, got = eventually_loaded(lambda: upload(d, options, compat="none"))
+        assert status == 200 and alternatives(got) == want[("quantized",)], got
+
+
+@case
+def a_stream_chooses_quantized_and_compat():
+    audio()
+    x, _ = soundfile.read(AUDIO, dtype="int16")
+    data = x.tobytes()
+    options = {**OPTIONS, "alternatives": 2, "endpointing": False}
+    want = {q: transcribe(STREAM, {**OPTIONS, "n_best": 2}, "--no-endpoint", *["--quantized"] * q) for q in (False, True)}
+    assert want[False] != want[True]
+    with Stenod(f"model.dir={STREAM}") as d:
+        for where in ("start", "query"):
+            for quantized in (True, False):
+                start = {**options, "quantized": quantized} if where == "start" else options
+                query = "" if where == "start" else f"?quantized={str(quantized).lower()}"
+
+                def ask(s=start, q=query):
+                    try:
+                        got = speak(d, [data], s, q)
+                    except InvalidStatus as e:  # the URL names it: told at the handshake
+                        assert int(e.response.headers["Retry-After"]) >= 1 and q, e
+                        return e.response.status_code, e.response.body.decode()
+                    return (503 if got[-1].get("code") == "busy" else 200), got
+                _, got = eventually_loaded(ask)
+                finals = [m for m in got if m["type"] == "final"]
+                assert got[0]["type"] == "ready" and got[0].get("quantized", False) == quantized, got[0]
+                assert [[(a["text"], round(a["score"], 2)) for a in m["alternatives"]] for m in finals] == want[quantized], finals
+        got = eventually_loaded(lambda: (lambda g: (503 if g[-1].get("code") == "busy" else 200, g))(
+            speak(d, [data], {"compat": "espnet-onnx"})))[1]
+        assert got[0]["compat"] == "espnet-onnx" and got[-1]["type"] == "end", got
+        for start, why in (({"compat": "kaldi"}, "compat: 'kaldi' is neither espnet-onnx nor none"),
+                           ({"compat": True}, "compat: must be a string"), ({"quantized": "yes"}, "quantized: must be true or false")):
+            got = speak(d, [data], start)
+            assert got[-1]["code"] == "invalid_argument" and why in got[-1]["message"], (start, got)
+
+
+@case
+def what_cannot_be_had_so_is_refused_by_name():
+    audio()
+    with tempfile.TemporaryDirectory() as where:
+        for name in os.listdir(OFFLINE):
+            if name != "quantize":
+                os.makedirs(os.path.join(where, "plain"), exist_ok=True)
+                os.symlink(os.path.join(os.path.abspath(OFFLINE), name), os.path.join(where, "plain", name))
+        with Stenod(f"models.dir={where}") as d:  # the default one is the model that ships
+            for query, status, param, why in (
+                    ("quantized=true", 400, "quantized", "quantized: is for directories of espnet_onnx, the model 'digits-en' is none"),
+                    ("compat=espnet-onnx", 400, "compat", "compat: is for directories of espnet_onnx"),
+                    ("model=plain&quantized=1", 400, "quantized", "quantized: the model 'plain' has no folder quantize/"),
+                    ("model=none&quantized=1", 404, "model", "the model 'none' does not exist"),
+                    ("quantized=perhaps", 400, None, "quantized: 'perhaps' is not true or false")):
+                got = d.request("POST", f"/v1/transcribe?{query}", audio())
+                error = json.loads(got[2])["error"]
+                assert got[0] == status and error["param"] == param and why in error["message"], (query, got)
+            assert d.request("POST", "/v1/transcribe?quantized=false&compat=none", audio())[0] == 200
+            fields = b'--b\r\nContent-Disposition: form-data; name="quantized"\r\n\r\ntrue\r\n' + \
+                b'--b\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n' + audio() + b"\r\n--b--\r\n"
+            got = d.request("POST", "/v1/audio/transcriptions", fields, {"Content-Type": "multipart/form-data; boundary=b"})
+            assert got[0] == 400 and json.loads(got[2])["error"]["param"] == "quantized", got
+            for query in ("", "?quantized=true"):
+                got = speak(d, [b"\0" * 3200], {} if query else {"quantized": True}, query)
+                assert got[-1]["code"] == "invalid_argument" and "directories of espnet_onnx" in got[-1]["message"], got
+
+
+@case
+def variants_keep_to_the_memory_that_models_may_have():
+    audio()
+    with Stenod(f"model.dir={OFFLINE}", "models.memory=1K") as d:
+        def ask():
+            status, got = upload(d, {}, quantized="true")
+            text = got["error"]["message"]
+            assert status == 503 and ("does not fit models.memory" in text or "being loaded" in text), got
+            return (503 if "being loaded" in text else 200), got
+        eventually_loaded(ask)
+        assert upload(d, {})[0] == 200, "the default one stays"
+    with Stenod(f"model.dir={OFFLINE}", "models.idle_unload=1s") as d:
+        assert eventually_loaded(lambda: upload(d, {}, quantized="true"))[0] == 200
+        assert eventually(lambda: d.metric('steno_model_loaded{model="espnet-conformer-op13+quantized"}') == 0, 30)
+        d.proc.send_signal(signal.SIGHUP)
+        assert eventually(lambda: "1 models loaded again" in d.output(), 30), d.output()
+        assert upload(d, {})[0] == 200
+
+
+def speak(d, pieces, start, query=""):
     out = []
-    with connect(d.ws, **OPEN) as ws:
+    with connect(d.ws + query, **OPEN) as ws:
 
         def send():
             try:

@@ -60,7 +60,7 @@ static int teardown(void **state)
 
 static void identify(const struct place *p, struct steno_costs_id *id, int batch)
 {
-    steno_costs_identify(id, p->cache, p->model, batch);
+    steno_costs_identify(id, p->cache, p->model, "fp32", batch);
     assert_true(*id->file);
 }
 
@@ -106,6 +106,8 @@ static void the_name_follows_content_and_settings_alone(void **state)
     identify(p, &b, 0);
     assert_string_equal(a.file, b.file);
     identify(p, &b, 8);
+    assert_string_not_equal(a.file, b.file);
+    steno_costs_identify(&b, p->cache, p->model, "int8", 0);
     assert_string_not_equal(a.file, b.file);
     put(p->sub, "net.onnx", "twO");
     identify(p, &b, 0);
@@ -160,16 +162,16 @@ static void nowhere_to_keep_it_is_no_failure(void **state)
     struct steno_costs_id id;
     struct steno_pool_costs got;
     steno_err err;
-    steno_costs_identify(&id, "none", p->model, 0);
+    steno_costs_identify(&id, "none", p->model, "fp32", 0);
     assert_string_equal(id.file, "");
     assert_int_equal(steno_costs_store(&id, &costs, 1.0, &err), STENO_OK);
     assert_false(steno_costs_load(&id, &got));
-    steno_costs_identify(&id, p->cache, "/nonexistent", 0);
+    steno_costs_identify(&id, p->cache, "/nonexistent", "fp32", 0);
     assert_string_equal(id.file, "");
     put(p->dir, "file", "");
     char in_file[160];
     snprintf(in_file, sizeof in_file, "%s/file", p->dir);
-    steno_costs_identify(&id, in_file, p->model, 0);
+    steno_costs_identify(&id, in_file, p->model, "fp32", 0);
     assert_int_equal(steno_costs_store(&id, &costs, 1.0, &err), STENO_ERR_IO);
     assert_non_null(strstr(err.msg, "calibration-"));
 }
@@ -181,13 +183,13 @@ static void the_environment_names_the_place(void **state)
     setenv("HOME", "/mine/u", 1);
     unsetenv("XDG_CACHE_HOME");
     unsetenv("CACHE_DIRECTORY");
-    steno_costs_identify(&id, "", p->model, 0);
+    steno_costs_identify(&id, "", p->model, "fp32", 0);
     assert_memory_equal(id.file, "/mine/u/.cache/steno/calibration-", 33);
     setenv("XDG_CACHE_HOME", "/xdg", 1);
-    steno_costs_identify(&id, "", p->model, 0);
+    steno_costs_identify(&id, "", p->model, "fp32", 0);
     assert_memory_equal(id.file, "/xdg/steno/calibration-", 23);
     setenv("CACHE_DIRECTORY", "/var/cache/steno", 1);
-    steno_costs_identify(&id, "", p->model, 0);
+    steno_costs_identify(&id, "", p->model, "fp32", 0);
     assert_memory_equal(id.file, "/var/cache/steno/calibration-", 29);
 }
 

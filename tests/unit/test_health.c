@@ -91,10 +91,11 @@ struct steno_pool_heartbeat steno_pool_worker_heartbeat(const steno_pool *p, int
 
 /* ---- the models: one, whose pool is that ---- */
 
-steno_status steno_models_acquire(steno_models *m, const char *name, struct steno_served **out,
+steno_status steno_models_acquire(steno_models *m, const char *name,
+                                  const struct steno_variant *want, struct steno_served **out,
                                   steno_err *err)
 {
-    (void)name, (void)err;
+    (void)name, (void)want, (void)err;
     *out = (struct steno_served *)m;
     (*out)->users++;
     return STENO_OK;

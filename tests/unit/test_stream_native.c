@@ -81,6 +81,39 @@ static void start_takes_the_joint_search(void **state)
     assert_non_null(strstr(err.msg, "pre_beam: 'wide' is not a number"));
 }
 
+static void start_takes_which_of_a_directory_is_meant(void **state)
+{
+    static const char ready[] = "\"beam\":0,\"quantized\":true,\"compat\":\"espnet-onnx\"}";
+    struct steno_native_message m;
+    struct steno_native_start s;
+    struct steno_native_head head = {"sess_1", 0, 0};
+    struct steno_buf out;
+    steno_err err;
+    (void)state;
+    assert_int_equal(parse("{\"type\":\"start\",\"quantized\":true,\"compat\":\"espnet-onnx\"}", &m,
+                           &err),
+                     STENO_OK);
+    assert_int_equal(m.start.variant.quantized, STENO_CHOICE_YES);
+    assert_int_equal(m.start.variant.compat, STENO_CHOICE_YES);
+    assert_int_equal(parse("{\"type\":\"start\",\"quantized\":\"true\"}", &m, &err),
+                     STENO_ERR_INVAL);
+    assert_non_null(strstr(err.msg, "quantized: must be true or false"));
+    assert_int_equal(parse("{\"type\":\"start\",\"compat\":\"other\"}", &m, &err), STENO_ERR_INVAL);
+    assert_non_null(strstr(err.msg, "compat: 'other' is neither espnet-onnx nor none"));
+    steno_native_start_init(&s);
+    assert_int_equal(s.variant.quantized, STENO_CHOICE_OPEN);
+    assert_int_equal(steno_native_query("quantized", "0", &s, &err), STENO_OK);
+    assert_int_equal(steno_native_query("compat", "none", &s, &err), STENO_OK);
+    assert_int_equal(s.variant.quantized, STENO_CHOICE_NO);
+    assert_int_equal(s.variant.compat, STENO_CHOICE_NO);
+    assert_int_equal(steno_native_query("quantized", "x", &s, &err), STENO_ERR_INVAL);
+    steno_buf_init(&out, 4096);
+    s.variant = (struct steno_variant){STENO_CHOICE_YES, STENO_CHOICE_YES};
+    assert_int_equal(steno_native_write_ready(&out, &head, &s), STENO_OK);
+    assert_string_equal(out.data + out.len - strlen(ready), ready);
+    steno_buf_free(&out);
+}
+
 static void the_other_messages_need_only_their_type(void **state)
 {
     struct steno_native_message m;
@@ -294,6 +327,7 @@ int main(void)
         cmocka_unit_test(start_without_fields_means_the_documented_defaults),
         cmocka_unit_test(start_takes_every_field),
         cmocka_unit_test(start_takes_the_joint_search),
+        cmocka_unit_test(start_takes_which_of_a_directory_is_meant),
         cmocka_unit_test(the_other_messages_need_only_their_type),
         cmocka_unit_test(bad_messages_are_refused_by_name),
         cmocka_unit_test(nesting_is_limited_before_parsing),
