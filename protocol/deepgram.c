@@ -79,8 +79,8 @@ static steno_status query(struct steno_dialect_session *d, const char *name, con
     if (!strcmp(name, "channels"))
         return steno_query_int(name, value, 1, STENO_AUDIO_MAX_CHANNELS, &d->start.audio.channels,
                                err);
-    if (!strcmp(name, "model"))
-        return steno_native_query("model", value, &d->start, err);
+    if (!strcmp(name, "model") || !strcmp(name, "alternatives") || steno_native_is_search(name))
+        return steno_native_query(name, value, &d->start, err);
     if (!strcmp(name, "interim_results"))
         return steno_query_bool(name, value, &s->interim, err);
     if (!strcmp(name, "vad_events"))
@@ -184,6 +184,12 @@ static steno_status put_alternative(struct steno_buf *b, const char *text, doubl
     return st ? st : steno_buf_puts(b, "}");
 }
 
+static steno_status put_next_alternative(struct steno_buf *b, const struct steno_alternative *a)
+{
+    steno_status st = steno_buf_puts(b, ",");
+    return st ? st : put_alternative(b, a->text, (double)a->confidence, a->words, a->n_words);
+}
+
 static steno_status put_metadata(struct steno_buf *b, struct steno_dialect_session *d)
 {
     char id[37];
@@ -231,6 +237,8 @@ static void send_results(struct steno_dialect_session *d, const struct steno_eve
                           final && ev->reason == STENO_FINAL_REQUEST ? "true" : "false");
     if (!st)
         st = put_alternative(b, ev->text, mean_confidence(ev), ev->words, ev->n_words);
+    for (size_t i = 1; final && !st && i < ev->n_alternatives; i++)
+        st = put_next_alternative(b, &ev->alternatives[i]);
     if (!st)
         st = steno_buf_puts(b, "]},");
     if (!st)
@@ -327,25 +335,16 @@ const struct steno_dialect steno_dialect_deepgram = {
 
 static steno_status put_results(struct steno_buf *out, steno_transcript *t)
 {
-    size_t n = 0, at = 0;
-    struct steno_word *words;
-    steno_status st;
-    for (size_t i = 0; i < steno_transcript_n_segments(t); i++)
-        n += steno_transcript_segment(t, i)->n_words;
-    words = calloc(n ? n : 1, sizeof *words);
-    if (!words)
-        return STENO_ERR_NOMEM;
-    for (size_t i = 0; i < steno_transcript_n_segments(t); i++) {
-        const struct steno_event *f = steno_transcript_segment(t, i);
-        if (f->n_words)
-            memcpy(words + at, f->words, f->n_words * sizeof *words);
-        at += f->n_words;
+    size_t n = steno_transcript_n_alternatives(t);
+    steno_status st = steno_buf_puts(out, "\"results\":{\"channels\":[{\"alternatives\":[");
+    for (size_t i = 0; !st && i < n; i++) {
+        struct steno_alternative a;
+        st = steno_transcript_alternative(t, i, &a, NULL);
+        if (!st && i)
+            st = put_next_alternative(out, &a);
+        else if (!st)
+            st = put_alternative(out, a.text, (double)a.confidence, a.words, a.n_words);
     }
-    st = steno_buf_puts(out, "\"results\":{\"channels\":[{\"alternatives\":[");
-    if (!st)
-        st = put_alternative(out, steno_transcript_text(t),
-                             (double)steno_transcript_confidence(t), words, n);
-    free(words);
     return st ? st : steno_buf_puts(out, "]}]}}\n");
 }
 

@@ -13,11 +13,13 @@
 #include <string.h>
 
 #include "protocol/json_text.h"
+#include "protocol/openai_rest.h"
 
 #define RATE 24000 /* of pcm16 where none is given */
 
 struct state {
     bool beta;
+    bool logprobs;    /* wanted with `completed` */
     bool has_audio;   /* since the last commit */
     uint64_t events;  /* made so far: ids */
     uint64_t items;   /* begun so far; the running one is item `items` */
@@ -38,13 +40,16 @@ static void init(struct steno_dialect_session *d)
     d->start.audio.sample_rate = RATE;
 }
 
-/* model, intent, language ...: a name of ours is taken as the model, the rest is others'. */
+/* model, intent, language ...: a name of ours is taken as the model, names of our search as that, the
+ * rest is others'. */
 static steno_status query(struct steno_dialect_session *d, const char *name, const char *value,
                           steno_err *err)
 {
     if (!strcmp(name, "beta"))
         state_of(d)->beta = true;
-    return strcmp(name, "model") ? STENO_OK : steno_native_query("model", value, &d->start, err);
+    if (!strcmp(name, "model") || steno_native_is_search(name))
+        return steno_native_query(name, value, &d->start, err);
+    return STENO_OK;
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */
@@ -242,6 +247,20 @@ static steno_status update(struct steno_dialect_session *d, const json_t *sessio
                               err);
 }
 
+/* "include": ["item.input_audio_transcription.logprobs"]; absent: as it was. */
+static void set_include(struct steno_dialect_session *d, const json_t *list)
+{
+    const json_t *v;
+    size_t i;
+    if (!json_is_array(list))
+        return;
+    state_of(d)->logprobs = false;
+    json_array_foreach (list, i, v)
+        if (json_is_string(v) &&
+            !strcmp(json_string_value(v), "item.input_audio_transcription.logprobs"))
+            state_of(d)->logprobs = true;
+}
+
 static steno_status append(struct steno_dialect_session *d, const json_t *root, steno_err *err)
 {
     const json_t *audio = json_object_get(root, "audio");
@@ -268,6 +287,7 @@ static steno_status understand(struct steno_dialect_session *d, const json_t *ro
             return steno_fail(err, STENO_ERR_INVAL,
                               "the session cannot change once it has audio");
         if (!st) {
+            set_include(d, json_object_get(json_object_get(root, "session"), "include"));
             d->start = d->asked;
             send_session(d, "updated");
         }
@@ -384,6 +404,8 @@ static void send_completed(struct steno_dialect_session *d, const struct steno_e
         st = steno_buf_puts(b, ",\"content_index\":0,\"transcript\":");
     if (!st)
         st = steno_json_put_string(b, ev->text, strlen(ev->text));
+    if (!st && s->logprobs)
+        st = steno_openai_put_logprobs(b, ev->words, ev->n_words);
     if (!st)
         st = steno_buf_printf(b, ",\"usage\":{\"type\":\"duration\",\"seconds\":%.3f}", seconds);
     close_event(d, b, st);

@@ -91,6 +91,13 @@ static steno_status set_channel(struct steno_openai_request *r, const char *valu
     return steno_query_int("channel", value, 0, STENO_OPENAI_CHANNELS, &r->channel, err);
 }
 
+static steno_status set_include(struct steno_openai_request *r, const char *value, steno_err *err)
+{
+    (void)err;
+    r->logprobs |= !strcmp(value, "logprobs");
+    return STENO_OK;
+}
+
 static const struct field {
     const char *name;
     steno_status (*set)(struct steno_openai_request *r, const char *value, steno_err *err);
@@ -102,6 +109,7 @@ static const struct field {
     {"timestamp_granularities", set_granularity},
     {"stream", set_stream},
     {"channel", set_channel},
+    {"include", set_include},
 };
 
 steno_status steno_openai_field(struct steno_openai_request *r, const char *name, const char *value,
@@ -210,10 +218,62 @@ static steno_status put_warning(struct steno_buf *out, const char *warning)
     return THEN(st, steno_buf_puts(out, "]"));
 }
 
+/* "token":" TEXT" */
+static steno_status put_token(struct steno_buf *out, const char *text, bool space)
+{
+    steno_status st = steno_buf_puts(out, space ? "\"token\":\" " : "\"token\":");
+    size_t at = out->len;
+    THEN(st, steno_json_put_string(out, text, strlen(text)));
+    if (!st && space) { /* its own opening quote is one too many */
+        memmove(out->data + at, out->data + at + 1, out->len - at);
+        out->len--;
+    }
+    return st;
+}
+
+/* One of them; any is set once there is one. */
+static steno_status put_logprobs(struct steno_buf *out, const struct steno_word *w, size_t n,
+                                 bool *any)
+{
+    steno_status st = STENO_OK;
+    for (size_t i = 0; i < n; i++) {
+        const char *text = w[i].text;
+        THEN(st, steno_buf_puts(out, *any ? ",{" : "{"));
+        THEN(st, put_token(out, text, *any));
+        THEN(st, steno_buf_printf(out, ",\"logprob\":%.4f,\"bytes\":[%s",
+                                  steno_confidence_log(w[i].confidence), *any ? "32," : ""));
+        for (const char *p = text; *p; p++)
+            THEN(st, steno_buf_printf(out, p > text ? ",%d" : "%d", (unsigned char)*p));
+        THEN(st, steno_buf_puts(out, "]}"));
+        *any = true;
+    }
+    return st;
+}
+
+steno_status steno_openai_put_logprobs(struct steno_buf *out, const struct steno_word *w, size_t n)
+{
+    bool any = false;
+    steno_status st = steno_buf_puts(out, ",\"logprobs\":[");
+    THEN(st, put_logprobs(out, w, n, &any));
+    return THEN(st, steno_buf_puts(out, "]"));
+}
+
+static steno_status put_all_logprobs(struct steno_buf *out, const struct steno_openai_result *r)
+{
+    bool any = false;
+    steno_status st = r->logprobs ? steno_buf_puts(out, ",\"logprobs\":[") : STENO_OK;
+    for (size_t i = 0; r->logprobs && i < steno_transcript_n_segments(r->transcript); i++) {
+        const struct steno_event *seg = steno_transcript_segment(r->transcript, i);
+        THEN(st, put_logprobs(out, seg->words, seg->n_words, &any));
+    }
+    return r->logprobs ? THEN(st, steno_buf_puts(out, "]")) : st;
+}
+
 steno_status steno_openai_write_json(struct steno_buf *out, const struct steno_openai_result *r)
 {
     steno_status st = steno_buf_puts(out, "{");
     THEN(st, put_text(out, "text", steno_transcript_text(r->transcript)));
+    THEN(st, put_all_logprobs(out, r));
     THEN(st, steno_buf_puts(out, ","));
     THEN(st, put_usage(out, r->duration));
     THEN(st, put_warning(out, r->warning));
@@ -239,6 +299,31 @@ static steno_status put_words(struct steno_buf *out, const steno_transcript *t)
     return THEN(st, steno_buf_puts(out, "]"));
 }
 
+/* Token ids where the search has them, without those of beginning and end. */
+static steno_status put_tokens(struct steno_buf *out, const struct steno_event *seg)
+{
+    const struct steno_alternative *a = seg->n_alternatives ? seg->alternatives : NULL;
+    steno_status st = steno_buf_puts(out, ",\"tokens\":[");
+    for (size_t i = 1; a && i + 1 < a->n_tokens; i++)
+        THEN(st, steno_buf_printf(out, i > 1 ? ",%d" : "%d", (int)a->tokens[i]));
+    return THEN(st, steno_buf_puts(out, "]"));
+}
+
+static steno_status put_alternatives(struct steno_buf *out, const struct steno_event *seg)
+{
+    steno_status st = STENO_OK;
+    if (seg->n_alternatives < 2)
+        return STENO_OK;
+    for (size_t i = 0; i < seg->n_alternatives; i++) {
+        const struct steno_alternative *a = &seg->alternatives[i];
+        THEN(st, steno_buf_puts(out, i ? ",{" : ",\"alternatives\":[{"));
+        THEN(st, put_text(out, "text", a->text));
+        THEN(st, steno_buf_printf(out, ",\"confidence\":%.4f,\"score\":%.4f}",
+                                  (double)a->confidence, a->score));
+    }
+    return THEN(st, steno_buf_puts(out, "]"));
+}
+
 /* The fields of a segment that only Whisper has a meaning for are there, as the schema wants them,
  * with neutral values; avg_logprob is the log of the segment's confidence (a geometric mean of word
  * posteriors), no_speech_prob its complement where nothing better is known. */
@@ -252,10 +337,13 @@ static steno_status put_segment(struct steno_buf *out, const struct steno_event 
     THEN(st, put_seconds(out, "end", seg->end));
     THEN(st, steno_buf_puts(out, ","));
     THEN(st, put_text(out, "text", seg->text));
-    return THEN(st, steno_buf_printf(out,
-                                     ",\"tokens\":[],\"temperature\":0,\"avg_logprob\":%.4f,"
-                                     "\"compression_ratio\":1,\"no_speech_prob\":%.4f}",
-                                     log(confidence), 1 - confidence));
+    THEN(st, put_tokens(out, seg));
+    THEN(st, steno_buf_printf(out,
+                              ",\"temperature\":0,\"avg_logprob\":%.4f,"
+                              "\"compression_ratio\":1,\"no_speech_prob\":%.4f",
+                              log(confidence), 1 - confidence));
+    THEN(st, put_alternatives(out, seg));
+    return THEN(st, steno_buf_puts(out, "}"));
 }
 
 static steno_status put_segments(struct steno_buf *out, const steno_transcript *t)
@@ -360,6 +448,7 @@ steno_status steno_openai_write_done(struct steno_buf *out, const struct steno_o
 {
     steno_status st = steno_buf_puts(out, "data: {\"type\":\"transcript.text.done\",");
     THEN(st, put_text(out, "text", steno_transcript_text(r->transcript)));
+    THEN(st, put_all_logprobs(out, r));
     THEN(st, steno_buf_puts(out, ","));
     THEN(st, put_usage(out, r->duration));
     THEN(st, put_warning(out, r->warning));

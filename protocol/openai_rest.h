@@ -30,12 +30,13 @@ struct steno_openai_request { /* zero-initialised = nothing given */
     double temperature;
     bool words, segments; /* timestamp_granularities[] */
     bool stream;
+    bool logprobs; /* include[] */
     bool has_file;
     int channel; /* of the recording, from 1; 0 = mean of all. Not of OpenAI's form */
 };
 
 /* One text field of the form. Both spellings of array fields are taken ("name[]" and "name").
- * Fields that change nothing here (prompt, temperature, chunking_strategy, include[], ...) are
+ * Fields that change nothing here (prompt, temperature, chunking_strategy, ...) are
  * checked or ignored, as documented in docs/server.md; unknown ones are ignored, as newer clients
  * send them. STENO_ERR_INVAL names field and values; *param receives the field's name (static
  * storage). */
@@ -57,12 +58,19 @@ struct steno_openai_result {
     const char *language;         /* "en" */
     double duration;              /* s */
     const char *warning;          /* about the recording; NULL = none */
+    bool logprobs;                /* wanted in json and in the last event */
 };
 
-/* {"text", "usage": {"type": "duration", "seconds"}} */
+/* ,"logprobs":[{"token", "logprob", "bytes"}]: a token is a word, with a space before it unless it is
+ * the first, its logprob the logarithm of the confidence. */
+STENO_MUST steno_status steno_openai_put_logprobs(struct steno_buf *out, const struct steno_word *w,
+                                                  size_t n);
+/* {"text", "logprobs"?, "usage": {"type": "duration", "seconds"}} */
 STENO_MUST steno_status steno_openai_write_json(struct steno_buf *out,
                                                 const struct steno_openai_result *r);
-/* {"task", "language", "duration", "text", "words"?, "segments"?, "usage"} */
+/* {"task", "language", "duration", "text", "words"?, "segments"?, "usage"}. Segments of a joint search
+ * have their token ids; where more than one hypothesis was wanted, "alternatives": [{"text",
+ * "confidence", "score"}] (ours). */
 STENO_MUST steno_status steno_openai_write_verbose(struct steno_buf *out,
                                                    const struct steno_openai_result *r, bool words,
                                                    bool segments);

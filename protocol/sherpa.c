@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "protocol/json_text.h"
+#include "protocol/transcript.h"
 
 struct state {
     bool eof_told;
@@ -35,22 +36,28 @@ static steno_status text(struct steno_dialect_session *d, const char *p, size_t 
     return STENO_OK;
 }
 
-static steno_status put_list(struct steno_buf *b, const struct steno_event *ev, bool times)
+enum of_words { TEXTS, TIMES, LOG_PROBS };
+
+static steno_status put_list(struct steno_buf *b, const struct steno_event *ev, enum of_words what)
 {
     steno_status st = steno_buf_puts(b, "[");
     for (size_t i = 0; !st && i < ev->n_words; i++) {
+        const struct steno_word *w = &ev->words[i];
         if (i)
             st = steno_buf_puts(b, ",");
-        if (!st && times)
-            st = steno_buf_printf(b, "%.2f", ev->words[i].start - ev->start);
-        else if (!st)
-            st = steno_json_put_string(b, ev->words[i].text, strlen(ev->words[i].text));
+        if (st)
+            break;
+        if (what == TEXTS)
+            st = steno_json_put_string(b, w->text, strlen(w->text));
+        else
+            st = what == TIMES ? steno_buf_printf(b, "%.2f", w->start - ev->start)
+                               : steno_buf_printf(b, "%.4f", steno_confidence_log(w->confidence));
     }
     return st ? st : steno_buf_puts(b, "]");
 }
 
 /* "tokens" are our words: the pieces a model is made of are not kept; timestamps count from
- * start_time, as sherpa's do. */
+ * start_time, as sherpa's do; ys_probs are logarithms of the words' confidences. */
 static void event(struct steno_dialect_session *d, const struct steno_event *ev)
 {
     struct state *s = d->state;
@@ -70,15 +77,19 @@ static void event(struct steno_dialect_session *d, const struct steno_event *ev)
     if (!st)
         st = steno_buf_puts(b, ",\"tokens\":");
     if (!st)
-        st = put_list(b, ev, false);
+        st = put_list(b, ev, TEXTS);
     if (!st)
         st = steno_buf_puts(b, ",\"timestamps\":");
     if (!st)
-        st = put_list(b, ev, true);
+        st = put_list(b, ev, TIMES);
     if (!st)
-        st = steno_buf_puts(b, ",\"ys_probs\":[],\"lm_probs\":[],\"context_scores\":[],\"words\":");
+        st = steno_buf_puts(b, ",\"ys_probs\":");
     if (!st)
-        st = put_list(b, ev, false);
+        st = put_list(b, ev, LOG_PROBS);
+    if (!st)
+        st = steno_buf_puts(b, ",\"lm_probs\":[],\"context_scores\":[],\"words\":");
+    if (!st)
+        st = put_list(b, ev, TEXTS);
     if (!st)
         st = steno_buf_printf(b,
                               ",\"segment\":%lld,\"start_time\":%.2f,\"is_final\":%s,\"is_eof\":%s}",

@@ -138,6 +138,11 @@ static steno_status set_json(const char *name, const json_t *v, struct steno_nat
     return steno_fail(err, STENO_ERR_INVAL, "%s: must be %s", f->name, want[f->kind]);
 }
 
+bool steno_native_is_search(const char *name)
+{
+    return !strcmp(name, "beam") || steno_search_is_option(name) || steno_variant_is_option(name);
+}
+
 steno_status steno_native_query(const char *name, const char *value, struct steno_native_start *io,
                                 steno_err *err)
 {

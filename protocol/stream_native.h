@@ -61,6 +61,10 @@ STENO_MUST steno_status steno_native_parse(const char *text, size_t n,
 STENO_MUST steno_status steno_native_query(const char *name, const char *value,
                                            struct steno_native_start *io, steno_err *err);
 
+/* Whether it is a name of `start` that says how the model searches, or which of a directory's models is
+ * meant (beam, n-best apart): what other dialects' queries take as well, being no name of theirs. */
+bool steno_native_is_search(const char *name);
+
 /* Fill in what follows from the rest (the encoding's own rate, a beam wide enough) and check the
  * fields against each other; parse does it for a `start`. */
 STENO_MUST steno_status steno_native_start_complete(struct steno_native_start *s, steno_err *err);

@@ -150,3 +150,66 @@ float steno_transcript_confidence(const steno_transcript *t)
 {
     return t->n_words ? (float)exp(t->log_conf / (double)t->n_words) : 0;
 }
+
+double steno_confidence_log(float confidence)
+{
+    return confidence > 1e-6f ? log((double)confidence) : log(1e-6);
+}
+
+size_t steno_transcript_n_alternatives(const steno_transcript *t)
+{
+    size_t most = 1;
+    for (size_t i = 0; i < t->n; i++)
+        if (t->segments[i].n_alternatives > most)
+            most = t->segments[i].n_alternatives;
+    return most;
+}
+
+static struct steno_alternative pick(const struct steno_event *ev, size_t k)
+{
+    if (k < ev->n_alternatives)
+        return ev->alternatives[k];
+    return (struct steno_alternative){.text = ev->text,
+                                      .confidence = ev->confidence,
+                                      .score = ev->n_alternatives ? ev->alternatives[0].score : 0,
+                                      .n_words = ev->n_words,
+                                      .words = ev->words};
+}
+
+steno_status steno_transcript_alternative(steno_transcript *t, size_t k,
+                                          struct steno_alternative *out, steno_err *err)
+{
+    struct steno_alternative sum = {0};
+    size_t bytes = 1, at = 0;
+    struct steno_word *words;
+    double log_conf = 0;
+    char *text;
+    for (size_t i = 0; i < t->n; i++) {
+        struct steno_alternative a = pick(&t->segments[i], k);
+        bytes += strlen(a.text) + 1;
+        sum.n_words += a.n_words;
+        sum.score += a.score;
+    }
+    text = steno_arena_calloc(t->arena, bytes, 1);
+    words = steno_arena_calloc(t->arena, sum.n_words ? sum.n_words : 1, sizeof *words);
+    if (!text || !words)
+        return steno_fail(err, STENO_ERR_LIMIT, "transcript grows past %zu bytes", t->text.max);
+    sum.n_words = 0;
+    for (size_t i = 0; i < t->n; i++) {
+        struct steno_alternative a = pick(&t->segments[i], k);
+        size_t n = strlen(a.text);
+        if (n && at)
+            text[at++] = ' ';
+        memcpy(text + at, a.text, n);
+        at += n;
+        for (size_t w = 0; w < a.n_words; w++) {
+            log_conf += log((double)a.words[w].confidence);
+            words[sum.n_words++] = a.words[w];
+        }
+    }
+    sum.text = text;
+    sum.words = words;
+    sum.confidence = sum.n_words ? (float)exp(log_conf / (double)sum.n_words) : 0;
+    *out = sum;
+    return STENO_OK;
+}

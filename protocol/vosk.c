@@ -10,16 +10,18 @@
 
 #include "protocol/json_text.h"
 #include "protocol/query.h"
+#include "protocol/transcript.h"
 
 struct state {
-    bool words;             /* word times wanted */
-    struct steno_buf text;  /* finals that were not told yet, joined, */
-    struct steno_buf items; /* and their words as JSON, joined by commas */
+    bool words;              /* word times wanted */
+    bool nbest;              /* max_alternatives was given: its form of finals */
+    steno_transcript *finals; /* that were not told yet; NULL = none */
     struct steno_buf partial;
     bool reset; /* the reply to a reset is due */
 };
 
-#define MAX_PENDING (1u << 20)
+#define MAX_PENDING (1u << 20) /* bytes of a partial */
+#define MAX_FINALS (8u << 20)  /* of finals that wait for the next reply */
 
 static struct state *state_of(struct steno_dialect_session *d)
 {
@@ -31,16 +33,13 @@ static void init(struct steno_dialect_session *d)
     struct state *s = state_of(d);
     d->start.audio.sample_rate = 8000; /* asr_server.py's default */
     s->words = true;
-    steno_buf_init(&s->text, MAX_PENDING);
-    steno_buf_init(&s->items, 8 * MAX_PENDING);
     steno_buf_init(&s->partial, MAX_PENDING);
 }
 
 static void free_state(struct steno_dialect_session *d)
 {
     struct state *s = state_of(d);
-    steno_buf_free(&s->text);
-    steno_buf_free(&s->items);
+    steno_transcript_free(s->finals);
     steno_buf_free(&s->partial);
 }
 
@@ -50,6 +49,20 @@ static steno_status query(struct steno_dialect_session *d, const char *name, con
     if (!strcmp(name, "words"))
         return steno_query_bool(name, value, &state_of(d)->words, err);
     return steno_native_query(name, value, &d->start, err);
+}
+
+/* As in Vosk, 0 is the form without alternatives, 1 the other one. */
+static steno_status set_alternatives(struct steno_dialect_session *d, const json_t *v, steno_err *err)
+{
+    json_int_t n = json_integer_value(v);
+    if (!v)
+        return STENO_OK;
+    if (!json_is_integer(v) || n < 0 || n > STENO_NATIVE_MAX_ALTERNATIVES)
+        return steno_fail(err, STENO_ERR_INVAL, "config: max_alternatives must be 0 to %d",
+                          STENO_NATIVE_MAX_ALTERNATIVES);
+    state_of(d)->nbest = n > 0;
+    d->asked.alternatives = n > 1 ? (int)n : 1;
+    return STENO_OK;
 }
 
 /* {"sample_rate", "words", "max_alternatives", "model", "phrase_list"}: a model is a name of ours,
@@ -67,6 +80,8 @@ static steno_status config(struct steno_dialect_session *d, const json_t *c, ste
         d->asked.audio.sample_rate = (int)json_number_value(rate);
     if (words)
         state_of(d)->words = json_is_true(words) || json_integer_value(words) != 0;
+    if (set_alternatives(d, json_object_get(c, "max_alternatives"), err))
+        return STENO_ERR_INVAL;
     return json_is_string(model)
                ? steno_native_query("model", json_string_value(model), &d->asked, err)
                : STENO_OK;
@@ -97,46 +112,63 @@ static steno_status text(struct steno_dialect_session *d, const char *p, size_t 
     return st;
 }
 
-static steno_status keep_words(struct state *s, const struct steno_event *ev)
+/* "result":[...], */
+static steno_status put_words(struct steno_buf *b, const struct steno_alternative *a, bool conf)
 {
-    steno_status st = STENO_OK;
-    for (size_t i = 0; !st && i < ev->n_words; i++) {
-        const struct steno_word *w = &ev->words[i];
-        st = steno_buf_printf(&s->items, "%s{\"conf\":%.6f,\"end\":%.3f,\"start\":%.3f,\"word\":",
-                              s->items.len ? "," : "", (double)w->confidence, w->end, w->start);
+    steno_status st = steno_buf_puts(b, "\"result\":[");
+    for (size_t i = 0; !st && i < a->n_words; i++) {
+        const struct steno_word *w = &a->words[i];
+        st = steno_buf_puts(b, i ? ",{" : "{");
+        if (!st && conf)
+            st = steno_buf_printf(b, "\"conf\":%.6f,", (double)w->confidence);
         if (!st)
-            st = steno_json_put_string(&s->items, w->text, strlen(w->text));
+            st = steno_buf_printf(b, "\"end\":%.3f,\"start\":%.3f,\"word\":", w->end, w->start);
         if (!st)
-            st = steno_buf_puts(&s->items, "}");
+            st = steno_json_put_string(b, w->text, strlen(w->text));
+        if (!st)
+            st = steno_buf_puts(b, "}");
     }
-    return st;
+    return st ? st : steno_buf_puts(b, "],");
 }
 
-static steno_status put_text(struct steno_buf *b, const char *name, const struct steno_buf *text)
+/* "name":"text"} */
+static steno_status put_text(struct steno_buf *b, const char *name, const char *text, size_t n)
 {
     steno_status st = steno_buf_printf(b, "\"%s\":", name);
     if (!st)
-        st = steno_json_put_string(b, text->len ? text->data : "", text->len);
+        st = steno_json_put_string(b, text, n);
     return st ? st : steno_buf_puts(b, "}");
+}
+
+static steno_status put_final(struct steno_dialect_session *d, struct steno_buf *b)
+{
+    struct state *s = state_of(d);
+    size_t n = s->nbest ? steno_transcript_n_alternatives(s->finals) : 1;
+    steno_status st = steno_buf_puts(b, s->nbest ? "{\"alternatives\":[" : "");
+    for (size_t i = 0; !st && i < n; i++) {
+        struct steno_alternative a;
+        st = steno_transcript_alternative(s->finals, i, &a, NULL);
+        if (!st)
+            st = steno_buf_puts(b, i ? ",{" : "{");
+        if (!st && s->nbest)
+            st = steno_buf_printf(b, "\"confidence\":%.6f,", (double)a.confidence);
+        if (!st && s->words && a.n_words)
+            st = put_words(b, &a, !s->nbest);
+        if (!st)
+            st = put_text(b, "text", a.text, strlen(a.text));
+    }
+    return !st && s->nbest ? steno_buf_puts(b, "]}") : st;
 }
 
 static void send_final(struct steno_dialect_session *d)
 {
     struct state *s = state_of(d);
     struct steno_buf *b = d->begin(d);
-    steno_status st = steno_buf_puts(b, "{");
-    if (!st && s->words && s->items.len) {
-        st = steno_buf_puts(b, "\"result\":[");
-        if (!st)
-            st = steno_buf_add(b, s->items.data, s->items.len);
-        if (!st)
-            st = steno_buf_puts(b, "],");
-    }
-    if (!st)
-        st = put_text(b, "text", &s->text);
-    d->commit(d, st, false);
-    steno_buf_reset(&s->text);
-    steno_buf_reset(&s->items);
+    if (!s->finals)
+        s->finals = steno_transcript_new(MAX_FINALS);
+    d->commit(d, s->finals ? put_final(d, b) : STENO_ERR_NOMEM, false);
+    steno_transcript_free(s->finals);
+    s->finals = NULL;
     steno_buf_reset(&s->partial);
 }
 
@@ -146,13 +178,15 @@ static enum steno_dialect_act binary_end(struct steno_dialect_session *d, uint64
     struct steno_buf *b;
     steno_status st;
     (void)bytes;
-    if (s->text.len) {
+    if (s->finals) {
         send_final(d);
         return STENO_ACT_NOTHING;
     }
     b = d->begin(d);
     st = steno_buf_puts(b, "{");
-    d->commit(d, st ? st : put_text(b, "partial", &s->partial), false);
+    if (!st)
+        st = put_text(b, "partial", s->partial.len ? s->partial.data : "", s->partial.len);
+    d->commit(d, st, false);
     return STENO_ACT_NOTHING;
 }
 
@@ -165,12 +199,10 @@ static void event(struct steno_dialect_session *d, const struct steno_event *ev)
         st = steno_buf_puts(&s->partial, ev->text);
     } else if (ev->kind == STENO_FINAL && *ev->text) {
         steno_buf_reset(&s->partial);
-        if (s->text.len)
-            st = steno_buf_puts(&s->text, " ");
+        if (!s->finals && !(s->finals = steno_transcript_new(MAX_FINALS)))
+            st = STENO_ERR_NOMEM;
         if (!st)
-            st = steno_buf_puts(&s->text, ev->text);
-        if (!st)
-            st = keep_words(s, ev);
+            st = steno_transcript_add(s->finals, ev, NULL);
     }
     if (st)
         d->commit(d, st, false);
@@ -195,7 +227,7 @@ static void error(struct steno_dialect_session *d, const char *code, const char 
     struct state *s = state_of(d);
     struct steno_buf *b;
     steno_status st;
-    if (s->text.len)
+    if (s->finals)
         send_final(d);
     b = d->begin(d);
     st = steno_buf_printf(b, "{\"error\":\"%s\",\"message\":", code);

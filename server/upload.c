@@ -249,6 +249,7 @@ static void take_result(struct steno_upload *up, const struct steno_job_result *
     struct steno_openai_result out = {.transcript = r->transcript,
                                       .language = up->served->info.language,
                                       .duration = r->duration,
+                                      .logprobs = up->ask.logprobs,
                                       .warning = *r->warning ? r->warning : NULL};
     steno_status st = r->status;
     up->err = r->err;

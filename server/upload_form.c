@@ -2,6 +2,7 @@
 
 #include "protocol/query.h"
 #include "protocol/search.h"
+#include "protocol/stream_native.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -77,8 +78,8 @@ static steno_status on_query(void *user, const char *name, const char *value, st
 /* Our extensions of OpenAI's form. */
 static bool is_search(const char *name)
 {
-    return !strcmp(name, "beam") || !strcmp(name, "n_best") || !strcmp(name, "vad") ||
-           steno_search_is_option(name) || steno_variant_is_option(name);
+    return !strcmp(name, "n_best") || !strcmp(name, "vad") ||
+           steno_native_is_search(name);
 }
 
 /* OpenAI's form has no query; `channel` and the search, our extensions, may stand there as well as in
@@ -163,10 +164,13 @@ static steno_status on_part_end(void *user, steno_err *err)
 static steno_status on_deepgram_query(void *user, const char *name, const char *value,
                                       steno_err *err)
 {
+    struct steno_upload *up = user;
     if (!strcmp(name, "encoding") || !strcmp(name, "callback"))
         return steno_fail(err, STENO_ERR_UNSUPPORTED,
                           "%s: not possible here; the body must be a recording with a header", name);
-    return strcmp(name, "model") ? STENO_OK : set_model(user, value, err);
+    if (!strcmp(name, "alternatives"))
+        return steno_query_int(name, value, 1, STENO_MAX_BEAM, &up->n_best, err);
+    return !strcmp(name, "model") || is_search(name) ? on_query(user, name, value, err) : STENO_OK;
 }
 
 bool steno_upload_read_length(struct steno_request *rq, struct steno_upload *up)

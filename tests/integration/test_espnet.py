@@ -3,6 +3,7 @@ from model.search give what `steno transcribe` gives with the same options; a st
 WebSocket from end to end; quantized and compat, of the daemon and of a request. Needs ../shared (zoo/tiny, audio)."""
 import io
 import json
+import math
 import os
 import signal
 import subprocess
@@ -364,6 +365,69 @@ def a_stream_from_end_to_end():
         assert got[-1]["type"] == "error" and "ctc_weight: 7 is outside 0..1" in got[-1]["message"], got
         got = speak(d, [data], {"lm_weight": 0.5, "beam": 64})
         assert got[-1]["type"] == "error" and "beam is 64" in got[-1]["message"], got
+
+
+def converse(where, messages):
+    """What a server says, JSON, until it closes; its replies are read while it is sent to."""
+    got = []
+    with connect(where, **OPEN) as ws:
+
+        def send():
+            try:
+                for m in messages:
+                    ws.send(m)
+            except ConnectionClosed:
+                pass
+        t = threading.Thread(target=send)
+        t.start()
+        try:
+            while True:
+                got.append(json.loads(ws.recv(timeout=120 * SLOW)))
+        except ConnectionClosed:
+            pass
+        t.join()
+    return got
+
+
+@case
+def every_protocol_tells_the_hypotheses_it_was_asked_for():
+    audio()
+    x, _ = soundfile.read(AUDIO, dtype="int16")
+    options = {**OPTIONS, "n_best": 3}
+    want = [t for t, _ in transcribe(OFFLINE, options, "--no-endpoint")[0]]
+    best = json.loads(run(OFFLINE, options, "--no-endpoint"))["segments"][0]
+    assert len(want) == 3 and len(set(want)) == 3, want
+    query = "&".join(f"{k}={v}" for k, v in OPTIONS.items())
+    with Stenod(f"model.dir={OFFLINE}") as d:
+        # Deepgram, both ways
+        got = json.loads(d.request("POST", f"/v1/listen?{query}&alternatives=3", audio())[2])
+        said = got["results"]["channels"][0]["alternatives"]
+        assert [a["transcript"] for a in said] == want and all(0 < a["confidence"] <= 1 for a in said), got
+        assert [w["word"] for w in said[2]["words"]] == want[2].split(), said
+        status, _, body = d.request("POST", "/v1/listen?ctc_weight=2", audio())
+        assert status == 400 and b"ctc_weight: 2 is outside 0..1" in body, body
+        got = converse(f"{d.ws[:-7]}/listen?{query}&alternatives=3&encoding=linear16&sample_rate=16000&endpointing=false",
+                       [x.tobytes(), '{"type":"CloseStream"}'])
+        said = [m["channel"]["alternatives"] for m in got if m["type"] == "Results" and m["is_final"]]
+        assert [[a["transcript"] for a in s] for s in said] == [want], said
+        # vosk
+        got = converse(f"{d.ws[:-10]}/vosk?{query}&endpointing=false",
+                       ['{"config":{"sample_rate":16000,"max_alternatives":3}}', x.tobytes(), '{"eof":1}'])
+        assert [a["text"] for a in got[-1]["alternatives"]] == want and "text" not in got[-1], got[-1]
+        assert [w["word"] for w in got[-1]["alternatives"][1]["result"]] == want[1].split(), got[-1]
+        # OpenAI: with verbose_json in the segments (ours), with json log-probabilities of the best one
+        for fields, check in (({"response_format": "verbose_json", "n_best": "3"}, "segments"), ({"include[]": "logprobs"}, "logprobs")):
+            body = b"".join(f'--b\r\nContent-Disposition: form-data; name="{k}"\r\n\r\n{v}\r\n'.encode()
+                            for k, v in {**OPTIONS, **fields}.items())
+            body += b'--b\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n' + audio() + b"\r\n--b--\r\n"
+            got = json.loads(d.request("POST", "/v1/audio/transcriptions", body, {"Content-Type": "multipart/form-data; boundary=b"})[2])
+            if check == "segments":
+                segment = got["segments"][0]
+                assert [a["text"] for a in segment["alternatives"]] == want and segment["tokens"], segment
+            else:
+                assert "".join(t["token"] for t in got["logprobs"]) == got["text"], got
+                assert all(abs(t["logprob"] - math.log(w["confidence"])) < 0.02 * max(1, abs(t["logprob"])) for t, w in
+                           zip(got["logprobs"], best["words"])), (got, best)
 
 
 @case

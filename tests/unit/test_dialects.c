@@ -135,6 +135,28 @@ static const struct steno_word two_words[] = {
     {.text = "t\"wo", .start = 1.75, .end = 2.0, .confidence = 1.0f},
 };
 
+/* A final with three hypotheses. */
+static void nbest(struct heard *h)
+{
+    const struct steno_alternative list[] = {
+        {.text = "four t\"wo", .confidence = 0.75f, .score = -1, .n_words = 2, .words = two_words},
+        {.text = "four", .confidence = 0.5f, .score = -2, .n_words = 1, .words = two_words},
+        {.text = "", .confidence = 0, .score = -3},
+    };
+    const struct steno_event ev = {.kind = STENO_FINAL,
+                                   .time = 2.25,
+                                   .start = 1.0,
+                                   .end = 2.0,
+                                   .text = "four t\"wo",
+                                   .confidence = 0.75f,
+                                   .words = two_words,
+                                   .n_words = 2,
+                                   .reason = STENO_FINAL_ENDPOINT,
+                                   .alternatives = list,
+                                   .n_alternatives = 3};
+    h->d.dialect->event(&h->d, &ev);
+}
+
 static void event(struct heard *h, enum steno_event_kind kind, const char *t,
                   enum steno_final_reason reason)
 {
@@ -191,6 +213,35 @@ static void vosk_joins_what_is_left_in_its_last_answer(void **state)
     stop(&h);
 }
 
+#define FOUR "{\"end\":1.5,\"start\":1.25,\"word\":\"four\"}"
+#define TWO "{\"end\":2.0,\"start\":1.75,\"word\":\"t\\\"wo\"}"
+
+static void vosk_tells_as_many_hypotheses_as_were_asked_for(void **state)
+{
+    struct heard h;
+    (void)state;
+    start(&h, &steno_dialect_vosk);
+    text(&h, "{\"config\":{\"max_alternatives\":11}}", STENO_ERR_INVAL);
+    text(&h, "{\"config\":{\"max_alternatives\":-1}}", STENO_ERR_INVAL);
+    text(&h, "{\"config\":{\"max_alternatives\":\"3\"}}", STENO_ERR_INVAL);
+    text(&h, "{\"config\":{\"max_alternatives\":3}}", STENO_OK);
+    assert_int_equal(h.d.asked.alternatives, 3);
+    nbest(&h);
+    event(&h, STENO_FINAL, "four t\"wo", STENO_FINAL_END); /* with fewer: its best stands for them */
+    h.d.dialect->end(&h.d, false);
+    says(&h, "{\"alternatives\":["
+             "{\"confidence\":0.707107,\"result\":[" FOUR "," TWO "," FOUR "," TWO "],"
+             "\"text\":\"four t\\\"wo four t\\\"wo\"},"
+             "{\"confidence\":0.629961,\"result\":[" FOUR "," FOUR "," TWO "],"
+             "\"text\":\"four four t\\\"wo\"},"
+             "{\"confidence\":0.707107,\"result\":[" FOUR "," TWO "],\"text\":\"four t\\\"wo\"}]}");
+    text(&h, "{\"config\":{\"max_alternatives\":0}}", STENO_OK);
+    nbest(&h);
+    h.d.dialect->binary_end(&h.d, 1);
+    says_some(&h, "{\"text\":\"four t\\\"wo\"}");
+    stop(&h);
+}
+
 static void vosk_understands_config_eof_and_reset(void **state)
 {
     struct heard h;
@@ -235,7 +286,7 @@ static void sherpa_results_count_from_their_segment(void **state)
     assert_true(h.replaceable[0] && !h.replaceable[1]);
     says_some(&h, "{\"text\":\"four t\\\"wo\",\"is_final\":false,\"is_eof\":false,\"segment\":4}");
     says(&h, "{\"text\":\"four t\\\"wo\",\"tokens\":[\"four\",\"t\\\"wo\"],\"timestamps\":[0.25,0.75],"
-             "\"ys_probs\":[],\"lm_probs\":[],\"context_scores\":[],\"words\":[\"four\",\"t\\\"wo\"],"
+             "\"ys_probs\":[-0.6931,0.0],\"lm_probs\":[],\"context_scores\":[],\"words\":[\"four\",\"t\\\"wo\"],"
              "\"segment\":4,\"start_time\":1.00,\"is_final\":true,\"is_eof\":false}");
     h.d.audio_ms = 2500;
     h.d.dialect->end(&h.d, false); /* the last segment had ended by itself */
@@ -372,6 +423,35 @@ static void deepgram_results_follow_each_other(void **state)
     stop(&h);
 }
 
+static void deepgram_tells_hypotheses_and_takes_the_search(void **state)
+{
+    static const char four[] =
+        "{\"word\":\"four\",\"start\":1.25,\"end\":1.5,\"confidence\":0.5}";
+    char want[512];
+    struct heard h;
+    (void)state;
+    start(&h, &steno_dialect_deepgram);
+    query(&h, "alternatives", "3", STENO_OK);
+    query(&h, "alternatives", "11", STENO_ERR_INVAL);
+    query(&h, "ctc_weight", "0.25", STENO_OK);
+    query(&h, "ctc_weight", "2", STENO_ERR_INVAL);
+    query(&h, "beam", "4", STENO_OK);
+    query(&h, "quantized", "true", STENO_OK);
+    assert_int_equal(h.d.start.alternatives, 3);
+    assert_int_equal(h.d.start.beam, 4);
+    assert_true(h.d.start.search.ctc_weight == 0.25);
+    assert_int_equal(h.d.start.variant.quantized, STENO_CHOICE_YES);
+    nbest(&h);
+    snprintf(want, sizeof want,
+             "{\"channel\":{\"alternatives\":[{\"transcript\":\"four t\\\"wo\",\"confidence\":0.75,"
+             "\"words\":[%s,{\"word\":\"t\\\"wo\",\"start\":1.75,\"end\":2.0,"
+             "\"confidence\":1.0}]},{\"transcript\":\"four\",\"confidence\":0.5,\"words\":[%s]},"
+             "{\"transcript\":\"\",\"confidence\":0.0,\"words\":[]}]}}",
+             four, four);
+    says_some(&h, want);
+    stop(&h);
+}
+
 static void deepgram_close_codes(void **state)
 {
     static const struct {
@@ -422,6 +502,28 @@ static void realtime_deltas_add_up_to_the_text(void **state)
     stop(&h);
 }
 
+static void realtime_tells_log_probabilities_when_they_are_included(void **state)
+{
+    json_t *j;
+    struct heard h;
+    (void)state;
+    start(&h, &steno_dialect_realtime);
+    query(&h, "penalty", "0.5", STENO_OK);
+    assert_true(h.d.start.search.penalty == 0.5);
+    text(&h, "{\"type\":\"session.update\",\"session\":{\"include\":["
+             "\"item.input_audio_transcription.logprobs\"]}}", STENO_OK);
+    event(&h, STENO_FINAL, "four t\"wo", STENO_FINAL_ENDPOINT);
+    j = json_loads(h.said[h.n - 1], 0, NULL);
+    assert_string_equal(json_string_value(json_object_get(j, "type")),
+                        "conversation.item.input_audio_transcription.completed");
+    free(h.said[0]);
+    h.said[0] = json_dumps(json_object_get(j, "logprobs"), 0);
+    json_decref(j);
+    says(&h, "[{\"token\":\"four\",\"logprob\":-0.6931,\"bytes\":[102,111,117,114]},"
+             "{\"token\":\" t\\\"wo\",\"logprob\":0.0,\"bytes\":[32,116,34,119,111]}]");
+    stop(&h);
+}
+
 static void realtime_audio_is_base64(void **state)
 {
     struct heard h;
@@ -466,6 +568,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(vosk_answers_each_message_with_what_is_known),
         cmocka_unit_test(vosk_joins_what_is_left_in_its_last_answer),
+        cmocka_unit_test(vosk_tells_as_many_hypotheses_as_were_asked_for),
         cmocka_unit_test(vosk_understands_config_eof_and_reset),
         cmocka_unit_test(sherpa_results_count_from_their_segment),
         cmocka_unit_test(sherpa_ends_once),
@@ -473,8 +576,10 @@ int main(void)
         cmocka_unit_test(deepgram_looks_at_audio_without_an_encoding),
         cmocka_unit_test(deepgram_messages),
         cmocka_unit_test(deepgram_results_follow_each_other),
+        cmocka_unit_test(deepgram_tells_hypotheses_and_takes_the_search),
         cmocka_unit_test(deepgram_close_codes),
         cmocka_unit_test(realtime_deltas_add_up_to_the_text),
+        cmocka_unit_test(realtime_tells_log_probabilities_when_they_are_included),
         cmocka_unit_test(realtime_audio_is_base64),
         cmocka_unit_test(realtime_mistakes_are_told_and_the_session_goes_on),
     };

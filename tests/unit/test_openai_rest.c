@@ -8,6 +8,7 @@
 
 #include <jansson.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 static steno_status field(struct steno_openai_request *r, const char *name, const char *value,
@@ -172,6 +173,62 @@ static void json_answer_has_text_and_usage(void **state)
     steno_transcript_free(r.transcript);
 }
 
+static void log_probabilities_are_told_when_they_are_included(void **state)
+{
+    struct steno_openai_request ask = {0};
+    struct steno_openai_result r = {.transcript = two_segments(), .language = "en", .duration = 4};
+    const char *param = NULL;
+    struct steno_buf b;
+    json_t *j, *list;
+    (void)state;
+    assert_int_equal(field(&ask, "include[]", "something", &param, NULL), STENO_OK);
+    assert_false(ask.logprobs);
+    assert_int_equal(field(&ask, "include[]", "logprobs", &param, NULL), STENO_OK);
+    r.logprobs = ask.logprobs;
+    steno_buf_init(&b, 1 << 16);
+    assert_int_equal(steno_openai_write_json(&b, &r), STENO_OK);
+    j = load(&b);
+    list = json_object_get(j, "logprobs");
+    assert_int_equal(json_array_size(list), 3);
+    assert_string_equal(json_string_value(json_object_get(json_array_get(list, 0), "token")), "four");
+    assert_string_equal(json_string_value(json_object_get(json_array_get(list, 1), "token")), " two");
+    assert_true(fabs(number(json_array_get(list, 1), "logprob") - log(0.8)) < 1e-3);
+    assert_int_equal(json_array_size(json_object_get(json_array_get(list, 1), "bytes")), 4);
+    json_decref(j);
+    steno_buf_reset(&b);
+    assert_int_equal(steno_openai_write_done(&b, &r), STENO_OK);
+    assert_non_null(strstr(b.data, "\"logprobs\":[{\"token\":\"four\""));
+    steno_buf_free(&b);
+    steno_transcript_free(r.transcript);
+}
+
+static void segments_have_tokens_and_the_hypotheses_asked_for(void **state)
+{
+    static const int32_t ids[] = {49, 7, 3, 49};
+    const struct steno_alternative list[] = {
+        {.text = "a b", .confidence = 0.5f, .score = -1.5, .n_tokens = 4, .tokens = ids},
+        {.text = "a", .confidence = 0.25f, .score = -2}};
+    struct steno_event ev = {.kind = STENO_FINAL, .text = "a b", .confidence = 0.5f,
+                             .alternatives = list, .n_alternatives = 2};
+    struct steno_openai_result r = {.transcript = steno_transcript_new(0), .language = "en"};
+    struct steno_buf b;
+    json_t *j;
+    char *said;
+    (void)state;
+    assert_int_equal(steno_transcript_add(r.transcript, &ev, NULL), STENO_OK);
+    steno_buf_init(&b, 1 << 16);
+    assert_int_equal(steno_openai_write_verbose(&b, &r, false, true), STENO_OK);
+    j = load(&b);
+    said = json_dumps(json_array_get(json_object_get(j, "segments"), 0), JSON_SORT_KEYS);
+    assert_non_null(strstr(said, "\"alternatives\": [{\"confidence\": 0.5, \"score\": -1.5, \"text\": \"a b\"}, "
+                                 "{\"confidence\": 0.25, \"score\": -2.0, \"text\": \"a\"}]"));
+    assert_non_null(strstr(said, "\"tokens\": [7, 3]"));
+    free(said);
+    json_decref(j);
+    steno_buf_free(&b);
+    steno_transcript_free(r.transcript);
+}
+
 static void verbose_answer_has_every_required_member(void **state)
 {
     /* CreateTranscriptionResponseVerboseJson and TranscriptionSegment: required members */
@@ -300,6 +357,8 @@ int main(void)
         cmocka_unit_test(hostile_fields_are_refused),
         cmocka_unit_test(languages_match_by_code_or_name),
         cmocka_unit_test(json_answer_has_text_and_usage),
+        cmocka_unit_test(log_probabilities_are_told_when_they_are_included),
+        cmocka_unit_test(segments_have_tokens_and_the_hypotheses_asked_for),
         cmocka_unit_test(verbose_answer_has_every_required_member),
         cmocka_unit_test(errors_have_the_clients_form),
         cmocka_unit_test(events_are_lines_of_data),
