@@ -55,7 +55,7 @@ cli_libs := $(shell pkg-config --libs $(cli_pkgs) 2>/dev/null)
 
 # ---- sources ---------------------------------------------------------------------------------
 other_cpu := $(if $(filter aarch64-%,$(shell $(CC) -dumpmachine)),x86,arm)
-lib_src := $(filter-out engine/cli/% engine/kernels/$(other_cpu)/%,$(wildcard engine/*/*.c engine/kernels/*/*.c engine/*.c))
+lib_src := $(filter-out engine/cli/% engine/kernels/$(other_cpu)/% $(if $(filter x86,$(other_cpu)),engine/features/%_avx2.c),$(wildcard engine/*/*.c engine/kernels/*/*.c engine/*.c))
 cli_src := $(wildcard engine/cli/*.c)
 proto_src := $(wildcard protocol/*.c)
 srv_src := $(wildcard server/*.c)
@@ -121,7 +121,8 @@ isa_bf16 := $(isa_vnni) -mavx512bf16
 isa_avxvnni := $(isa_avx2) -mavxvnni
 isa_dotprod := -march=armv8.2-a+dotprod
 isa_flags = $(foreach i,avx2 avx512 vnni bf16 avxvnni dotprod,$(if $(filter %_$(i).c,$(1)),$(isa_$(i))))
-kernel_flags = $(if $(filter engine/kernels/%,$(1)),-O3 $(if $(filter engine/kernels/scalar/%,$(1)),,-ffp-contract=fast))
+kernel_flags = $(if $(filter engine/kernels/%,$(1)),-O3 $(if $(filter engine/kernels/scalar/%,$(1)),,-ffp-contract=fast)) \
+        $(if $(filter engine/features/%_avx2.c,$(1)),-O3)
 
 # What packed caches are of, beside the model: the library's source.
 $(B)/gen/source_id.h: $(lib_src) $(wildcard engine/*.h engine/*/*.h engine/*/*/*.h engine/*/*.proto)

@@ -7,34 +7,15 @@
  * A frame is computed straight from it; only frames that reach over an edge of the signal are
  * gathered sample by sample first. History behind the last `length` samples is kept too, because
  * mirrored edges at the end look back that far. */
-#include "features/fbank.h"
+#include "features/internal.h"
 
-#include "features/fft.h"
-#include "features/vec.h"
+#include "base/cpu.h"
 
-#include <float.h>
 #include <inttypes.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define ROOM 1024 /* samples the buffer takes beyond what frames need: fewer moves */
-
-struct steno_fbank {
-    struct steno_fbank_options opt;
-    size_t length, shift, fft_size;
-    int64_t offset;  /* start of frame 0 */
-    int64_t base;    /* index of buf[0] in the signal */
-    int64_t next;    /* frame to compute */
-    size_t len, cap; /* of buf */
-    float *buf;
-    float *window; /* [length], scale folded in */
-    float *edge;   /* [length] a frame that reaches over an edge */
-    float *frame;  /* [fft_size] windowed, zeros behind */
-    float *power;  /* [fft_size/2 + 1 + STENO_MEL_PAD] */
-    steno_fft *fft;
-    steno_mel *mel;
-};
 
 struct steno_fbank_options steno_fbank_kaldi(int sample_rate, size_t bins)
 {
@@ -118,6 +99,17 @@ static int64_t mirror(enum steno_edges edges, int64_t i, int64_t n)
     return i;
 }
 
+/* Frames from `next` on, at most `most`, that lie within the samples so far. */
+static size_t inside(const steno_fbank *f, size_t most)
+{
+    int64_t start = start_of(f, f->next), room = f->base + (int64_t)f->len - start;
+    size_t n;
+    if (start < 0 || room < (int64_t)f->length)
+        return 0;
+    n = ((size_t)room - f->length) / f->shift + 1;
+    return n < most ? n : most;
+}
+
 /* Can frame `next` be computed with the samples so far, whatever follows? */
 static bool ready(const steno_fbank *f)
 {
@@ -159,20 +151,16 @@ static void prepare(steno_fbank *f, const float *x)
         y[i] = ((x[i] - dc) - p * (x[i - 1] - dc)) * w[i];
 }
 
-/* Floor and logarithm of n energies in place; where the floor keeps them normal, four at a time. */
-static void compress(const struct steno_fbank_options *o, float *x, size_t n)
+static void compress(const struct steno_fbank_options *o, float *x)
 {
-    const float to_log = o->log == STENO_LOG_10 ? 0.434294482f : 1;
+    const steno_v4 floor = v4_set1(o->floor), scale = v4_set1(steno_compress_scale(o));
     size_t i = 0;
-    for (; o->floor >= FLT_MIN && i + STENO_V4 <= n; i += STENO_V4) {
-        steno_v4 v = v4_max(v4_load(x + i), v4_set1(o->floor));
-        v4_store(x + i, o->log == STENO_LOG_NONE ? v : v4_log(v) * v4_set1(to_log));
+    for (; i < o->bins && steno_compress_by_four(o, i); i += STENO_V4) {
+        steno_v4 v = v4_max(v4_load(x + i), floor);
+        v4_store(x + i, o->log == STENO_LOG_NONE ? v : v4_log(v) * scale);
     }
-    for (; i < n; i++) {
-        x[i] = x[i] > o->floor ? x[i] : o->floor;
-        if (o->log != STENO_LOG_NONE)
-            x[i] = logf(x[i]) * to_log;
-    }
+    for (; i < o->bins; i++)
+        x[i] = steno_compress(o, x[i]);
 }
 
 static void compute(steno_fbank *f, const float *x, float *out)
@@ -183,7 +171,7 @@ static void compute(steno_fbank *f, const float *x, float *out)
         for (size_t i = 0; i <= f->fft_size / 2; i++)
             f->power[i] = sqrtf(f->power[i]);
     steno_mel_apply(f->mel, f->power, out);
-    compress(&f->opt, out, f->opt.bins);
+    compress(&f->opt, out);
 }
 
 /* Samples of frame `next`: in place, or gathered where it reaches over an edge. total: length of
@@ -202,6 +190,24 @@ static void next_frame(steno_fbank *f, float *out)
 {
     compute(f, frame_samples(f, f->base + (int64_t)f->len), out);
     f->next++;
+}
+
+/* Frames that are ready, at most `most`, into out; several at once where the CPU can. */
+static size_t ready_frames(steno_fbank *f, float *out, size_t most)
+{
+    size_t made = 0, n;
+    while (made < most && ready(f)) {
+        n = f->lanes ? inside(f, most - made) : 0;
+        if (n < STENO_LANES_MIN) {
+            next_frame(f, out + made++ * f->opt.bins);
+            continue;
+        }
+        n = n < STENO_LANES ? n : STENO_LANES;
+        f->lanes(f, f->buf + (start_of(f, f->next) - f->base), n, out + made * f->opt.bins);
+        f->next += (int64_t)n;
+        made += n;
+    }
+    return made;
 }
 
 /* Forget what neither the next frame nor a mirrored end can need. */
@@ -260,6 +266,19 @@ static steno_status allocate(steno_fbank *f, steno_err *err)
     return STENO_OK;
 }
 
+/* Those of this CPU that can compute this front end. */
+static steno_lanes_fn *choose_lanes(const steno_fbank *f)
+{
+#if defined(__x86_64__)
+    unsigned cpu = 0;
+    if (f->fft->block && f->fft_size <= STENO_LANES_FFT && !f->opt.magnitude &&
+        !steno_cpu_choose(NULL, &cpu, NULL) && cpu & STENO_CPU_AVX2)
+        return steno_fbank_lanes__avx2;
+#endif
+    (void)f;
+    return NULL;
+}
+
 steno_status steno_fbank_open(steno_fbank **out, const struct steno_fbank_options *opt,
                               steno_err *err)
 {
@@ -286,11 +305,13 @@ steno_status steno_fbank_open(steno_fbank **out, const struct steno_fbank_option
     if (!st)
         st = steno_mel_open(&f->mel, opt->mel, opt->sample_rate, fft, opt->bins, opt->low,
                             opt->high, err);
-    if (st)
+    if (st) {
         steno_fbank_close(f);
-    else
-        *out = f;
-    return st;
+        return st;
+    }
+    f->lanes = choose_lanes(f);
+    *out = f;
+    return STENO_OK;
 }
 
 void steno_fbank_close(steno_fbank *f)
@@ -312,8 +333,7 @@ steno_status steno_fbank_push(steno_fbank *f, const float *pcm, size_t n, size_t
 {
     size_t at = 0, made = 0, k;
     for (;;) {
-        for (; made < max_frames && ready(f); made++)
-            next_frame(f, out + made * f->opt.bins);
+        made += ready_frames(f, out + made * f->opt.bins, max_frames - made);
         if (at == n || ready(f))
             break;
         drop(f);

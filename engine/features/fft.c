@@ -12,29 +12,14 @@
  *
  * Measured at 256 points: 0.53 us against 1.7 us for kissfft (docs/features.md). Sizes that are no
  * powers of two stay with kissfft. */
-#include "features/fft.h"
-
-#include "features/vec.h"
+#include "features/internal.h"
 
 #include <assert.h>
-#include <kiss_fftr.h>
 #include <math.h>
 #include <stdlib.h>
 
 #define OWN_MIN 64
 #define OWN_MAX 8192
-
-struct steno_fft {
-    size_t n, m;
-    /* kissfft */
-    kiss_fftr_cfg plan;
-    kiss_fft_cpx *spec; /* [n/2 + 1] */
-    /* ours: one block of memory, parts of it below */
-    float *block;
-    float *re, *im, *re2, *im2; /* [m] each, the stages go from one pair to the other */
-    float *tw;                  /* twiddles of all radix-4 stages, in the order they are read */
-    float *cosine, *sine;       /* [m/2 + 1] of pi k/m */
-};
 
 static bool own_size(size_t n)
 {

@@ -1,6 +1,4 @@
-#include "features/mel.h"
-
-#include "features/vec.h"
+#include "features/internal.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -10,18 +8,6 @@
  * zero weights where a filter is over; a filter that would read past the spectrum starts earlier
  * instead. Weights lie as they are read: [quad][vector][filter of the quad][lane]. */
 #define LANES STENO_V4
-
-struct quad {
-    unsigned first[4]; /* FFT bin of the first weight of each filter */
-    unsigned vectors;
-    size_t at; /* in weights[] */
-};
-
-struct steno_mel {
-    size_t bins, quads;
-    struct quad *quad;
-    float *weights;
-};
 
 struct layout {
     enum steno_mel_kind kind;
@@ -98,7 +84,7 @@ static steno_status support(const struct layout *g, size_t bin, size_t *first, s
                       bin, g->bins, (double)g->bin_hz);
 }
 
-static steno_status lay_out(const struct layout *g, size_t index, struct quad *q, steno_err *err)
+static steno_status lay_out(const struct layout *g, size_t index, struct steno_mel_quad *q, steno_err *err)
 {
     size_t first, last, room;
     for (size_t i = 0; i < 4 && 4 * index + i < g->bins; i++) {
@@ -145,7 +131,7 @@ static steno_status fill(steno_mel *m, const struct layout *g, steno_err *err)
     if (!m->weights)
         return steno_fail(err, STENO_ERR_NOMEM, "mel filters: out of memory");
     for (size_t b = 0; b < g->bins; b++) {
-        const struct quad *q = &m->quad[b / 4];
+        const struct steno_mel_quad *q = &m->quad[b / 4];
         for (size_t i = 0; i < q->vectors * LANES && q->first[b % 4] + i < g->spectrum; i++)
             m->weights[q->at + (i / LANES * 4 + b % 4) * LANES + i % LANES] =
                 weight(g, b, q->first[b % 4] + i);
@@ -205,7 +191,7 @@ void steno_mel_close(steno_mel *m)
 void steno_mel_apply(const steno_mel *m, const float *power, float *out)
 {
     for (size_t i = 0; i < m->quads; i++) {
-        const struct quad *q = &m->quad[i];
+        const struct steno_mel_quad *q = &m->quad[i];
         const float *w = m->weights + q->at;
         steno_v4 s[4] = {v4_set1(0), v4_set1(0), v4_set1(0), v4_set1(0)}, sums;
         for (size_t at = 0; at < q->vectors * LANES; at += LANES, w += 4 * LANES)

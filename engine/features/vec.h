@@ -48,29 +48,11 @@ static inline steno_v4 v4_max(steno_v4 a, steno_v4 b)
     return (steno_v4)(((steno_v4i)a & ~less) | ((steno_v4i)b & less));
 }
 
-/* Natural logarithm of normal positive numbers, within 2 ulp (test_vec walks the range). Range
- * reduction to [sqrt(1/2), sqrt(2)) and polynomial of Cephes' logf (S. L. Moshier, netlib). */
-static inline steno_v4 v4_log(steno_v4 x)
-{
-    const steno_v4i bits = (steno_v4i)x;
-    steno_v4i e = (bits >> 23) - 126, low;
-    steno_v4 m = (steno_v4)((bits & 0x007FFFFF) | 0x3F000000), z, y, ef; /* [0.5, 1) */
-    low = (steno_v4i)(m < v4_set1(0.707106781f));
-    e += low; /* true is -1 */
-    m = m - v4_set1(1) + (steno_v4)((steno_v4i)m & low);
-    ef = __builtin_convertvector(e, steno_v4);
-    z = m * m;
-    y = v4_set1(7.0376836292e-2f) * m - v4_set1(1.1514610310e-1f);
-    y = y * m + v4_set1(1.1676998740e-1f);
-    y = y * m - v4_set1(1.2420140846e-1f);
-    y = y * m + v4_set1(1.4249322787e-1f);
-    y = y * m - v4_set1(1.6668057665e-1f);
-    y = y * m + v4_set1(2.0000714765e-1f);
-    y = y * m - v4_set1(2.4999993993e-1f);
-    y = y * m + v4_set1(3.3333331174e-1f);
-    y = y * m * z - v4_set1(2.12194440e-4f) * ef - v4_set1(0.5f) * z;
-    return m + y + v4_set1(0.693359375f) * ef;
-}
+#define V steno_v4
+#define VI steno_v4i
+#define SET1 v4_set1
+#define LOG v4_log
+#include "features/log_tmpl.h"
 
 static inline float v4_sum(steno_v4 v)
 {

@@ -22,7 +22,7 @@
 /* Memory of a stream is small at first and grows with what is said: most say little. */
 #define FIRST_WORDS 16     /* of an utterance */
 #define FIRST_TEXT 100     /* bytes of it */
-#define BLOCK 512          /* samples that go through the front end at a time */
+#define BLOCK 640          /* samples that go through the front end at a time */
 #define TOP_K 16           /* beam search: tokens of a frame that may extend a hypothesis */
 #define MARGIN 5.0         /* beam search: odds below 1 to 150 are not followed, */
 #define WIDE_MARGIN 10.0   /* or, where alternatives are asked for, below 1 to 22,000 */
@@ -398,11 +398,20 @@ static steno_status through_gate(steno_stream *s, steno_err *err)
     return steno_gate_push(s->gate, s->pending, n, err);
 }
 
+/* Samples of n to take at once: not past the window that fills next, so that a step's frames come
+ * in whole blocks (the front end computes eight at a time). A few samples are no block. */
+static size_t block_of(const steno_stream *s, size_t n)
+{
+    size_t need = s->gate ? BLOCK : missing(s);
+    n = n < BLOCK ? n : BLOCK;
+    return need >= BLOCK / 8 && need < n ? need : n;
+}
+
 static steno_status resample_block(steno_stream *s, const float *pcm, size_t n, size_t *used,
                                    steno_err *err)
 {
     steno_status st;
-    n = n < BLOCK ? n : BLOCK;
+    n = block_of(s, n);
     steno_pcm_clean(pcm, n, s->clean);
     s->pos = s->len = 0;
     st = steno_resampler_push(s->resampler, s->clean, n, used, s->pending, s->cap_pending, &s->len,
