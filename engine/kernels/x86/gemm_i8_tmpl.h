@@ -40,7 +40,8 @@ enum {
     KC = KU * KG,
     MC = 112,       /* rows of A copied at a time: a multiple of MR = 14; 231 KiB, in L2 */
     A_LD = KU + 16, /* row stride of the copy, lanes */
-    LANE_ROW = NR * KG /* bytes of one lane of K in a panel */
+    LANE_ROW = NR * KG, /* bytes of one lane of K in a panel */
+    AHEAD = 8192        /* bytes before their use that weights for a single tile are called closer */
 };
 
 struct head { /* 64 bytes */
@@ -52,8 +53,10 @@ typedef void micro_fn(size_t ku, const int32_t *a, const int8_t *b, size_t b_nex
                       const int8_t *ahead, int32_t *tile);
 
 /* tile [mr][panels * NR] = A [mr][ku] * B, panels b_next bytes apart; meanwhile half a panel from
- * `ahead` on is called into L2. */
-static inline __attribute__((always_inline)) void micro(int mr, int panels, size_t ku,
+ * `ahead` on is called into L2. A tile that is the only one to read B (few) calls all of it, AHEAD bytes
+ * before its use: five rows and more are at work for as long as memory is, and the CPU by itself does one
+ * after the other. Up to four rows are at work for less, and slower with it. */
+static inline __attribute__((always_inline)) void micro(bool few, int mr, int panels, size_t ku,
                                                         const int32_t *a, const int8_t *b,
                                                         size_t b_next, const int8_t *ahead,
                                                         int32_t *tile)
@@ -65,7 +68,11 @@ static inline __attribute__((always_inline)) void micro(int mr, int panels, size
         acc[i] = vi_zero();
     for (size_t u = 0; u < ku; u++, b += LANE_ROW) {
         vi bv[8];
-        __builtin_prefetch(ahead + u * (LANE_ROW / 2), 0, 2);
+        if (few)
+            for (int i = 0; i < LANE_ROW; i += 64)
+                __builtin_prefetch(b + AHEAD + i, 0, 2);
+        else
+            __builtin_prefetch(ahead + u * (LANE_ROW / 2), 0, 2);
 #pragma GCC unroll 8
         for (int j = 0; j < w; j++)
             bv[j] = weights(b + (size_t)(j / 2) * b_next + (size_t)(j % 2) * VL * KG);
@@ -82,63 +89,56 @@ static inline __attribute__((always_inline)) void micro(int mr, int panels, size
         vi_store(tile + (size_t)i * VL, acc[i]);
 }
 
-#define MICRO(mr, panels)                                                                          \
-    static void micro_##mr##x##panels(size_t ku, const int32_t *a, const int8_t *b, size_t b_next, \
-                                      const int8_t *ahead, int32_t *tile)                          \
+#define MICRO(name, few, mr, panels)                                                               \
+    static void name##_##mr##x##panels(size_t ku, const int32_t *a, const int8_t *b,               \
+                                       size_t b_next, const int8_t *ahead, int32_t *tile)          \
     {                                                                                              \
-        micro(mr, panels, ku, a, b, b_next, ahead, tile);                                          \
+        micro(few, mr, panels, ku, a, b, b_next, ahead, tile);                                     \
     }
-MICRO(1, 4)
-MICRO(1, 1)
-MICRO(2, 2)
-MICRO(2, 1)
-MICRO(3, 1)
-MICRO(4, 1)
-MICRO(5, 1)
-MICRO(6, 1)
+#define BOTH(mr)                                                                                   \
+    MICRO(micro, false, mr, 1)                                                                     \
+    MICRO(few, true, mr, 1)
+MICRO(micro, false, 1, 4)
+MICRO(micro, false, 2, 2)
+MICRO(micro, false, 1, 1)
+MICRO(micro, false, 2, 1)
+MICRO(micro, false, 3, 1)
+MICRO(micro, false, 4, 1)
+BOTH(5)
+BOTH(6)
 #if VL != 8
-MICRO(7, 1)
-MICRO(8, 1)
+BOTH(7)
+BOTH(8)
 #endif
 #if VL == 16
-MICRO(3, 2)
-MICRO(4, 2)
-MICRO(9, 1)
-MICRO(10, 1)
-MICRO(11, 1)
-MICRO(12, 1)
-MICRO(13, 1)
-MICRO(14, 1)
+BOTH(9)
+BOTH(10)
+BOTH(11)
+BOTH(12)
+BOTH(13)
+BOTH(14)
 #endif
 
-static micro_fn *const micro_by_rows[MR + 1] = {
-    NULL,      micro_1x1, micro_2x1, micro_3x1,  micro_4x1,  micro_5x1,  micro_6x1,
-#if VL != 8
-    micro_7x1, micro_8x1,
-#endif
+#define FOUR_ROWS NULL, micro_1x1, micro_2x1, micro_3x1, micro_4x1
 #if VL == 16
-    micro_9x1, micro_10x1, micro_11x1, micro_12x1, micro_13x1, micro_14x1,
+#define MORE_ROWS(f)                                                                               \
+    f##_5x1, f##_6x1, f##_7x1, f##_8x1, f##_9x1, f##_10x1, f##_11x1, f##_12x1, f##_13x1, f##_14x1
+#elif VL == 8
+#define MORE_ROWS(f) f##_5x1, f##_6x1
+#else
+#define MORE_ROWS(f) f##_5x1, f##_6x1, f##_7x1, f##_8x1
 #endif
-};
+static micro_fn *const micro_by_rows[MR + 1] = {FOUR_ROWS, MORE_ROWS(micro)};
+static micro_fn *const few_by_rows[MR + 1] = {FOUR_ROWS, MORE_ROWS(few)};
 
-/* The kernel of a tile this high with panels left, and how many of them it takes. */
-static micro_fn *micro_of(size_t rows, size_t left, size_t *panels)
+/* The kernel of the only tile, this high, with panels left, and how many of them it takes: several
+ * where one alone has too few sums to hide the latency of a product. */
+static micro_fn *few_of(size_t rows, size_t left, size_t *panels)
 {
-    *panels = rows == 1 ? 4 : 2;
-    if (left >= *panels) {
-        if (rows == 1)
-            return micro_1x4;
-        if (rows == 2)
-            return micro_2x2;
-#if VL == 16
-        if (rows == 3)
-            return micro_3x2;
-        if (rows == 4)
-            return micro_4x2;
-#endif
-    }
-    *panels = 1;
-    return micro_by_rows[rows];
+    *panels = rows == 1 ? 4 : rows == 2 ? 2 : 1;
+    if (left < *panels)
+        *panels = 1;
+    return *panels == 4 ? micro_1x4 : *panels == 2 ? micro_2x2 : few_by_rows[rows];
 }
 
 /* ---- packed weights ---- */
@@ -466,7 +466,7 @@ static void block(const struct product *p, const struct part *a, size_t rows, si
     }
     if (tiles == 1) {
         for (size_t j = j0; j < j1; j += step) {
-            fn = micro_of(rows, j1 - j, &step);
+            fn = few_of(rows, j1 - j, &step);
             call_columns(p, j, step);
             tile_at(p, a, 0, rows, j, fn, step, a->b + j * p->b.panel);
         }

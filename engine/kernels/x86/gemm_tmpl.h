@@ -58,17 +58,20 @@ enum {
     NR = 2 * VL,
     MR = VL == 16 ? 14 : VL == 4 ? 8 : 6,
     KC = 512,
-    MC = 112,      /* rows of A copied at a time: a multiple of MR = 14; 231 KiB, in L2 */
-    A_LD = KC + 16 /* row stride of the copy */
+    MC = 112,       /* rows of A copied at a time: a multiple of MR = 14; 231 KiB, in L2 */
+    A_LD = KC + 16, /* row stride of the copy */
+    AHEAD = 64      /* rows of B before its use that B for a single tile is called closer */
 };
 
 typedef void micro_fn(size_t kc, const float *a, const b_t *b, size_t b_row, size_t b_next,
                       const b_t *ahead, float *tile);
 
 /* tile [mr][panels * NR] = A [mr][kc] * B, rows of B b_row floats apart, panels b_next; meanwhile
- * the kc cache lines from `ahead` on are called into L2. Always inlined with constant mr and
- * panels, so that acc lives in registers. */
-static inline __attribute__((always_inline)) void micro(int mr, int panels, size_t kc,
+ * the kc cache lines from `ahead` on are called into L2. A tile that is the only one to read B (few) calls
+ * all of it, AHEAD rows before its use: five rows and more are at work for as long as memory is, and the
+ * CPU by itself does one after the other. Up to four rows are at work for less, and slower with it. Always
+ * inlined with constant few, mr and panels, so that acc lives in registers. */
+static inline __attribute__((always_inline)) void micro(bool few, int mr, int panels, size_t kc,
                                                         const float *a, const b_t *b,
                                                         size_t b_row, size_t b_next,
                                                         const b_t *ahead, float *tile)
@@ -80,7 +83,11 @@ static inline __attribute__((always_inline)) void micro(int mr, int panels, size
         acc[i] = v_zero();
     for (size_t k = 0; k < kc; k++, b += b_row) {
         vf bv[8];
-        __builtin_prefetch(ahead + k * 16, 0, 2);
+        if (few)
+            for (size_t i = 0; i < NR; i += 64 / sizeof *b)
+                __builtin_prefetch(b + AHEAD * b_row + i, 0, 2);
+        else
+            __builtin_prefetch(ahead + k * 16, 0, 2);
 #pragma GCC unroll 8
         for (int j = 0; j < w; j++)
             bv[j] = b_load(b + (size_t)(j / 2) * b_next + (size_t)(j % 2) * VL);
@@ -97,44 +104,49 @@ static inline __attribute__((always_inline)) void micro(int mr, int panels, size
         v_store(tile + (size_t)i * VL, acc[i]);
 }
 
-#define MICRO(mr, panels)                                                                          \
-    static void micro_##mr##x##panels(size_t kc, const float *a, const b_t *b, size_t b_row,       \
-                                      size_t b_next, const b_t *ahead, float *tile)                \
+#define MICRO(name, few, mr, panels)                                                               \
+    static void name##_##mr##x##panels(size_t kc, const float *a, const b_t *b, size_t b_row,      \
+                                       size_t b_next, const b_t *ahead, float *tile)               \
     {                                                                                              \
-        micro(mr, panels, kc, a, b, b_row, b_next, ahead, tile);                                   \
+        micro(few, mr, panels, kc, a, b, b_row, b_next, ahead, tile);                              \
     }
+#define BOTH(mr)                                                                                   \
+    MICRO(micro, false, mr, 1)                                                                     \
+    MICRO(few, true, mr, 1)
 #if VL < 16
-MICRO(1, 4)
+MICRO(micro, false, 1, 4)
 #endif
-MICRO(1, 1)
-MICRO(2, 2)
-MICRO(2, 1)
-MICRO(3, 1)
-MICRO(4, 1)
-MICRO(5, 1)
-MICRO(6, 1)
+MICRO(micro, false, 2, 2)
+MICRO(micro, false, 1, 1)
+MICRO(micro, false, 2, 1)
+MICRO(micro, false, 3, 1)
+MICRO(micro, false, 4, 1)
+BOTH(5)
+BOTH(6)
 #if VL != 8
-MICRO(7, 1)
-MICRO(8, 1)
+BOTH(7)
+BOTH(8)
 #endif
 #if VL == 16
-MICRO(9, 1)
-MICRO(10, 1)
-MICRO(11, 1)
-MICRO(12, 1)
-MICRO(13, 1)
-MICRO(14, 1)
+BOTH(9)
+BOTH(10)
+BOTH(11)
+BOTH(12)
+BOTH(13)
+BOTH(14)
 #endif
 
-static micro_fn *const micro_by_rows[MR + 1] = {
-    NULL,      micro_1x1, micro_2x1, micro_3x1,  micro_4x1,  micro_5x1,  micro_6x1,
-#if VL != 8
-    micro_7x1, micro_8x1,
-#endif
+#define FOUR_ROWS NULL, micro_1x1, micro_2x1, micro_3x1, micro_4x1
 #if VL == 16
-    micro_9x1, micro_10x1, micro_11x1, micro_12x1, micro_13x1, micro_14x1,
+#define MORE_ROWS(f)                                                                               \
+    f##_5x1, f##_6x1, f##_7x1, f##_8x1, f##_9x1, f##_10x1, f##_11x1, f##_12x1, f##_13x1, f##_14x1
+#elif VL == 8
+#define MORE_ROWS(f) f##_5x1, f##_6x1
+#else
+#define MORE_ROWS(f) f##_5x1, f##_6x1, f##_7x1, f##_8x1
 #endif
-};
+static micro_fn *const micro_by_rows[MR + 1] = {FOUR_ROWS, MORE_ROWS(micro)};
+static micro_fn *const few_by_rows[MR + 1] = {FOUR_ROWS, MORE_ROWS(few)};
 
 /* Panels a tile of this height takes at a time. One row with wide vectors: one, so that weights that come
  * from memory are read as one stream (as fast from the caches; K = 64 a third faster from memory). */
@@ -296,13 +308,14 @@ struct part {
     size_t i0, k0, kc;
 };
 
-/* Rows [r0, r0 + h) of the part times `step` panels from j on; calls `ahead` closer. */
+/* Rows [r0, r0 + h) of the part times `step` panels from j on, by a kernel of one panel from
+ * `by_rows`; calls `ahead` closer. */
 static inline void tile_at(const struct product *p, const struct part *a, size_t r0, size_t h,
-                           size_t j, size_t step, const b_t *ahead)
+                           size_t j, size_t step, micro_fn *const *by_rows, const b_t *ahead)
 {
     alignas(64) float tile[MR * NR];
     const bool first = a->k0 == 0, last = a->k0 + a->kc == p->k;
-    micro_fn *fn = step == 2 ? micro_2x2 : micro_by_rows[h];
+    micro_fn *fn = step == 2 ? micro_2x2 : by_rows[h];
 #if VL < 16
     fn = step == 4 ? micro_1x4 : fn;
 #endif
@@ -325,20 +338,20 @@ static void block(const struct product *p, const struct part *a, size_t rows, si
             step = panels_at_once(rows);
             if (step > j1 - j)
                 step = 1;
-            tile_at(p, a, 0, rows, j, step, a->b + j * p->b_next);
+            tile_at(p, a, 0, rows, j, step, few_by_rows, a->b + j * p->b_next);
         }
         return;
     }
     for (size_t t = 0; along_rows && t < tiles; t++) {
         size_t r0 = rows * t / tiles, h = rows * (t + 1) / tiles - r0;
         for (size_t j = j0; j < j1; j++)
-            tile_at(p, a, r0, h, j, 1, a->b + j * p->b_next);
+            tile_at(p, a, r0, h, j, 1, micro_by_rows, a->b + j * p->b_next);
     }
     for (size_t j = j0; !along_rows && j < j1; j++) {
         const b_t *next = a->b + (j + 1 < j1 ? j + 1 : j) * p->b_next;
         for (size_t t = 0; t < tiles; t++) {
             size_t r0 = rows * t / tiles, h = rows * (t + 1) / tiles - r0;
-            tile_at(p, a, r0, h, j, 1, next + (t & 1) * a->kc * 16);
+            tile_at(p, a, r0, h, j, 1, micro_by_rows, next + (t & 1) * a->kc * 16);
         }
     }
 }
