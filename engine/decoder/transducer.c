@@ -34,6 +34,7 @@ struct steno_transducer {
     struct steno_transducer_options o;
     struct steno_ttree tree;
     struct list kept, hyps, a, b, c, final;
+    bool unended;      /* ALSD: no hypothesis came to its end; they stay as the beam has them */
     struct best *top;  /* [vocab] */
     const float **enc; /* [cap_enc] rows given to join */
     int32_t *ids;
@@ -456,6 +457,7 @@ static steno_status alsd(steno_transducer *t, const float *enc, size_t frames, s
         sort(&t->kept, t->o.beam);
         recombine(t, &t->kept);
     }
+    t->unended = !t->final.n;
     if (t->final.n)
         swap(&t->final, &t->kept);
     return st;
@@ -702,16 +704,17 @@ steno_status steno_transducer_run(steno_transducer *t, const struct steno_transd
     bool sos = t->o.search == STENO_TRANSDUCER_DEFAULT && !t->o.as_espnet_onnx;
     steno_status st = steno_ttree_start(&t->tree, nets, sos ? t->o.sos : 0);
     t->kept.n = t->hyps.n = t->a.n = t->b.n = t->c.n = t->final.n = 0;
+    t->unended = false;
     if (!st)
         st = add(&t->kept, (struct hyp){.p = 0, .chain = -1, .final_at = -1});
     if (st)
         return oom(err);
     if (frames)
         st = search(t, enc, frames, dim, err);
-    if (!st)
-        sort_results(t);
-    else
+    if (st)
         t->kept.n = 0;
+    else if (!t->unended)
+        sort_results(t);
     return st;
 }
 

@@ -400,9 +400,14 @@ def by_onnx(out, options, x, repaired):
 def by_espnet(case, seed, stats, options, x):
     s = build(case, seed, stats)      # the export has changed the other one
     with torch.no_grad():
+        if CASES[case][3]:      # in single precision its sum over frames is off by more than 1e-3
+            torch.set_default_dtype(torch.float64)
+            enc, n = s.asr_model.double().encode(torch.from_numpy(x).double()[None],
+                                                 torch.tensor([len(x)]))
+            rows = rows_of(s.beam_search_transducer(enc[0]))
+            torch.set_default_dtype(torch.float32)
+            return rows
         enc, n = s.asr_model.encode(torch.from_numpy(x)[None], torch.tensor([len(x)]))
-        if CASES[case][3]:
-            return rows_of(s.beam_search_transducer(enc[0]))
         b = s.beam_search
         w = dict(decoder=1 - options["ctc_weight"], ctc=options["ctc_weight"], length_bonus=0.0,
                  lm=options.get("lm_weight", 0.0))

@@ -213,6 +213,53 @@ static void scores_that_are_no_numbers_are_an_error(void **state)
     }
 }
 
+/* Two frames, of which the first takes both steps: blank or one more token after the first. */
+static steno_status join_two(void *self, const float *const *e, const float *const *row, size_t n,
+                             float *out, steno_err *err)
+{
+    static const float begin[VOCAB] = {-10, 0, -3, -50, -50}, then[VOCAB] = {0, -50, -50, -0.2f, -50};
+    (void)self;
+    (void)e;
+    (void)err;
+    for (size_t i = 0; i < n; i++)
+        memcpy(out + i * VOCAB, row[i][0] > 0 ? then : begin, sizeof begin);
+    return STENO_OK;
+}
+
+static steno_status predict_two(void *self, const float *const *state, const int32_t *token,
+                                size_t n, float *const *next, float *const *row, steno_err *err)
+{
+    (void)self;
+    (void)err;
+    for (size_t i = 0; i < n; i++) {
+        next[i][0] = 0;
+        row[i][0] = state[i] && token[i] ? 1 : 0;
+    }
+    return STENO_OK;
+}
+
+/* ESPnet sorts by score for each token only what came to its end. */
+static void alsd_keeps_the_order_of_its_beam_where_nothing_ended(void **state)
+{
+    (void)state;
+    struct steno_transducer_nets nets = {
+        .state = 1, .width = 1, .predict = predict_two, .join = join_two};
+    struct steno_transducer_options o = options(STENO_TRANSDUCER_ALSD, true);
+    struct steno_transducer_hyp a, b;
+    steno_transducer *t = NULL;
+    o.beam = 2;
+    o.u_max = 0;
+    assert_int_equal(steno_transducer_open(&t, &o, NULL), STENO_OK);
+    assert_int_equal(steno_transducer_run(t, &nets, enc, 2, 1, NULL), STENO_OK);
+    assert_int_equal(steno_transducer_count(t), 2);
+    assert_int_equal(steno_transducer_get(t, 0, &a), STENO_OK);
+    assert_int_equal(a.n, 2);
+    assert_int_equal(steno_transducer_get(t, 1, &b), STENO_OK);
+    assert_int_equal(b.n, 3);
+    assert_true(a.score > b.score && a.score / 2 < b.score / 3);
+    steno_transducer_close(t);
+}
+
 static void edges(void **state)
 {
     (void)state;
@@ -245,6 +292,7 @@ int main(void)
         cmocka_unit_test(every_sequence_is_predicted_once),
         cmocka_unit_test(a_language_model_changes_the_words),
         cmocka_unit_test(scores_that_are_no_numbers_are_an_error),
+        cmocka_unit_test(alsd_keeps_the_order_of_its_beam_where_nothing_ended),
         cmocka_unit_test(edges),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
