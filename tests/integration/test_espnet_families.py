@@ -7,9 +7,10 @@ import subprocess
 import sys
 import tempfile
 
+from espnet_env import PYTHON, missing
+
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
 STENO = os.path.join(os.environ.get("STENO_BUILD", os.path.join(ROOT, "build", "release")), "steno")
-PYTHON = os.path.join(ROOT, "build", "venv-espnet", "bin", "python")
 TESTS = os.path.join(ROOT, "tests", "espnet")
 
 
@@ -28,8 +29,8 @@ def renumber(runs):
 
 
 def main():
-    if not os.path.exists(PYTHON):
-        print("1..1\nok 1 # SKIP no build/venv-espnet; tests/espnet/venv.sh makes it")
+    if missing():
+        print(f"1..1\nok 1 # SKIP {missing()}")
         return 0
     with tempfile.TemporaryDirectory() as tmp:
         made = subprocess.run([PYTHON, os.path.join(TESTS, "generate.py"), tmp,
