@@ -47,13 +47,18 @@ logs=$(mktemp -d)
 trap 'rm -rf "$logs"' EXIT
 passed=0 failed=0 skipped=0
 
+# Seconds since EPOCHREALTIME was $1, with one digit after the point.
+seconds() { awk -v a="$1" -v b="$EPOCHREALTIME" 'BEGIN {printf "%.1f\n", b - a}'; }
+
 # Run one program under a time limit, its output into a file: job NAME SECONDS COMMAND...
 job() {
     local name=$1 limit=$2 out
     shift 2
     out="$logs/${name//\//_}"
+    local began=$EPOCHREALTIME
     CMOCKA_MESSAGE_OUTPUT=TAP timeout -k 5 "$limit" "$@" >"$out.out" 2>"$out.err" </dev/null
     echo $? >"$out.rc"
+    seconds "$began" >"$out.s"
 }
 
 # Read a program's TAP into the totals; print what failed, and why things were skipped.
@@ -83,7 +88,7 @@ tally() {
         echo "FAIL $name: printed no test result"
     fi
     [ "$skip" = 0 ] || grep -iE '^(not )?ok .*# skip' "$out.out" | sed -E "s,^(not )?ok *[0-9]* *,skip $name: ," | head -n 5
-    printf '  %-34s %4d passed %3d failed %3d skipped\n' "$name" "$ok" "$bad" "$skip"
+    printf '  %-34s %4d passed %3d failed %3d skipped %7s s\n' "$name" "$ok" "$bad" "$skip" "$(cat "$out.s")"
     passed=$((passed + ok)) failed=$((failed + bad)) skipped=$((skipped + skip))
 }
 
