@@ -4,6 +4,7 @@
 
 #include "kernels/kernels.h"
 
+#include <float.h>
 #include <math.h>
 
 void steno_kernels_elementwise__scalar(steno_kernels *k);
@@ -64,7 +65,7 @@ void steno_kernels_gemm_i8__dotprod(steno_kernels *k); /* after neon */
 static inline float quantize_range(float lo, float hi, float *by, int32_t *zero)
 {
     float scale = (hi - lo) / 255, at;
-    if (!(scale > 0)) /* all zeros: any scale says the same */
+    if (!(scale > 0) || !(1 / scale <= FLT_MAX)) /* all (nearly) zeros: any scale says the same */
         scale = 1;
     *by = 1 / scale;
     at = -lo * *by;

@@ -89,40 +89,92 @@ struct rounded_job {
     const steno_kernels *k;
     const struct steno_conv_rounded *c;
     size_t pixels, depth, parts;
+    size_t rows;      /* of the image that a block may look at */
     uint8_t *patches; /* [parts][PIXELS][depth] */
-    float *patch;     /* [parts][depth] */
+    float *range;     /* [parts][rows][in1][2]: of each pixel's channels */
     float *scale;     /* [parts][PIXELS] */
     int32_t *zero;    /* [parts][PIXELS] */
 };
 
-/* The patch of pixel p, zeros where it leaves the image. */
-static void gather_floats(const struct steno_conv_rounded *c, size_t p, float *to)
+/* Rows of the image between the first and the last tap of output rows [o, end), cut to the image. */
+static size_t rows_seen(const struct steno_conv *s, size_t o, size_t end, size_t *first)
 {
-    const struct steno_conv *s = c->s;
-    size_t o0 = p / s->out[1], o1 = p % s->out[1];
+    const size_t from = o * s->stride[0];
+    size_t to = (end - 1) * s->stride[0] + (s->kernel[0] - 1) * s->dilation[0] + 1;
+    *first = from < s->pad[0] ? 0 : from - s->pad[0];
+    to = to < s->pad[0] ? 0 : to - s->pad[0];
+    to = to < s->in[0] ? to : s->in[0];
+    return to > *first ? to - *first : 0;
+}
+
+/* A patch: taps of a row of it that lie side by side in the image are one piece. */
+struct patch {
+    const struct rounded_job *j;
+    const float *range; /* of row `first` of the image */
+    size_t first;
+};
+
+/* The range of the pixels under the patch of output pixel (o0, o1), and 0. */
+static void patch_range(const struct patch *p, size_t o0, size_t o1, float *range)
+{
+    const struct steno_conv *s = p->j->c->s;
+    range[0] = range[1] = 0;
     for (size_t a = 0; a < s->kernel[0]; a++) {
-        size_t i0 = o0 * s->stride[0] + a * s->dilation[0] - s->pad[0]; /* may wrap below 0 */
-        for (size_t b = 0; b < s->kernel[1]; b++, to += s->c_in) {
-            size_t i1 = o1 * s->stride[1] + b * s->dilation[1] - s->pad[1];
-            if (i0 < s->in[0] && i1 < s->in[1])
-                memcpy(to, c->x + (i0 * s->in[1] + i1) * s->c_in, s->c_in * sizeof *to);
-            else
-                memset(to, 0, s->c_in * sizeof *to);
+        const size_t i0 = o0 * s->stride[0] + a * s->dilation[0] - s->pad[0]; /* may wrap below 0 */
+        for (size_t b = 0; i0 < s->in[0] && b < s->kernel[1]; b++) {
+            const size_t i1 = o1 * s->stride[1] + b * s->dilation[1] - s->pad[1];
+            const float *r = p->range + ((i0 - p->first) * s->in[1] + i1) * 2;
+            if (i1 >= s->in[1])
+                continue;
+            range[0] = r[0] < range[0] ? r[0] : range[0];
+            range[1] = r[1] > range[1] ? r[1] : range[1];
         }
     }
+}
+
+/* The patch of output pixel (o0, o1) to bytes, its zero point where it leaves the image. */
+static float round_patch(const struct patch *p, size_t o0, size_t o1, uint8_t *to, int32_t *zero)
+{
+    const struct steno_conv *s = p->j->c->s;
+    const steno_kernels *k = p->j->k;
+    float range[2], scale;
+    patch_range(p, o0, o1, range);
+    scale = k->quantize_in_f32(to, NULL, 0, range, zero);
+    for (size_t a = 0; a < s->kernel[0]; a++) {
+        const size_t i0 = o0 * s->stride[0] + a * s->dilation[0] - s->pad[0];
+        for (size_t b = 0, taps; b < s->kernel[1]; b += taps, to += taps * s->c_in) {
+            const size_t i1 = o1 * s->stride[1] + b * s->dilation[1] - s->pad[1];
+            const bool inside = i0 < s->in[0] && i1 < s->in[1];
+            taps = 1;
+            while (inside && s->dilation[1] == 1 && b + taps < s->kernel[1] && i1 + taps < s->in[1])
+                taps++;
+            if (inside)
+                k->quantize_in_f32(to, p->j->c->x + (i0 * s->in[1] + i1) * s->c_in, taps * s->c_in,
+                                   range, zero);
+            else
+                memset(to, *zero, s->c_in);
+        }
+    }
+    return scale;
 }
 
 static void rounded_block(const struct rounded_job *j, size_t from, size_t n, size_t part)
 {
     const struct steno_conv_rounded *c = j->c;
+    const struct steno_conv *s = c->s;
     struct steno_gemm_epilogue ep = *c->ep;
     uint8_t *patches = j->patches + part * PIXELS * j->depth;
-    float *patch = j->patch + part * j->depth, *scale = j->scale + part * PIXELS;
+    float *scale = j->scale + part * PIXELS, *range = j->range + part * j->rows * s->in[1] * 2;
     int32_t *zero = j->zero + part * PIXELS;
-    for (size_t i = 0; i < n; i++) {
-        gather_floats(c, from + i, patch);
-        scale[i] = j->k->quantize_row_f32(patches + i * j->depth, patch, j->depth, &zero[i]);
+    struct patch p = {j, range, 0};
+    const size_t seen = rows_seen(s, from / s->out[1], (from + n - 1) / s->out[1] + 1, &p.first);
+    for (size_t i = 0; i < seen * s->in[1]; i++) {
+        range[2 * i] = range[2 * i + 1] = 0;
+        j->k->range_f32(c->x + (p.first * s->in[1] + i) * s->c_in, s->c_in, range + 2 * i);
     }
+    for (size_t i = 0; i < n; i++)
+        scale[i] = round_patch(&p, (from + i) / s->out[1], (from + i) % s->out[1],
+                               patches + i * j->depth, &zero[i]);
     if (ep.residual)
         ep.residual += from * ep.ldr;
     j->k->gemm_i8_part(&(struct steno_gemm_i8){.m = n,
@@ -160,15 +212,19 @@ steno_status steno_ops_conv_rounded(struct steno_op_ctx *ctx, const struct steno
                             .pixels = s->out[0] * s->out[1],
                             .depth = c->w->k,
                             .parts = (size_t)steno_op_threads(ctx)};
+    size_t rows;
     if (j.parts > (j.pixels + PIXELS - 1) / PIXELS)
         j.parts = (j.pixels + PIXELS - 1) / PIXELS;
     if (!j.parts)
         return STENO_OK;
+    rows = (PIXELS + s->out[1] - 2) / s->out[1] + 1; /* of the output, begun ones included */
+    rows = (rows - 1) * s->stride[0] + (s->kernel[0] - 1) * s->dilation[0] + 1;
+    j.rows = rows < s->in[0] ? rows : s->in[0];
     j.patches = steno_op_scratch(ctx, j.parts * PIXELS * j.depth + 1);
-    j.patch = steno_op_scratch(ctx, j.parts * j.depth * sizeof *j.patch + STENO_OVERREAD);
+    j.range = steno_op_scratch(ctx, j.parts * j.rows * s->in[1] * 2 * sizeof *j.range);
     j.scale = steno_op_scratch(ctx, j.parts * PIXELS * sizeof *j.scale);
     j.zero = steno_op_scratch(ctx, j.parts * PIXELS * sizeof *j.zero);
-    if (!j.patches || !j.patch || !j.scale || !j.zero)
+    if (!j.patches || !j.range || !j.scale || !j.zero)
         return steno_ops_nomem(ctx, err);
     steno_op_parallel(ctx, (int)j.parts, rounded_part, &j);
     return STENO_OK;

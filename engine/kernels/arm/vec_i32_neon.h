@@ -74,6 +74,20 @@ static inline vi vi_madd(vi acc, vi a, vi b)
     return vaddq_s32(acc, vpaddq_s32(vmull_s16(vget_low_s16(x), vget_low_s16(y)),
                                      vmull_high_s16(x, y)));
 }
+static inline vi vi_round(vf v)
+{
+    return vbslq_s32(vceqq_f32(v, v), vcvtnq_s32_f32(v), vdupq_n_s32(INT32_MIN));
+}
+static inline void vi_store_u8x4(uint8_t *p, vi a, vi b, vi c, vi d)
+{
+    const int16x8_t low = vcombine_s16(vqmovn_s32(a), vqmovn_s32(b));
+    const int16x8_t high = vcombine_s16(vqmovn_s32(c), vqmovn_s32(d));
+    vst1q_u8(p, vcombine_u8(vqmovun_s16(low), vqmovun_s16(high)));
+}
+static inline vf v_near_recip(vf a)
+{
+    return v_set1(1.0f) / a;
+}
 static inline void vi_store_bytes(uint8_t *p, vf v, vf from, size_t n)
 {
     const uint32x4_t ordered = vceqq_f32(from, from);

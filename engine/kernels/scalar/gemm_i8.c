@@ -87,20 +87,31 @@ static void quantize_f32__scalar(void *q, const float *x, size_t n, float scale,
     }
 }
 
-static float quantize_row_f32__scalar(uint8_t *q, const float *x, size_t n, int32_t *zero)
+static void range_f32__scalar(const float *x, size_t n, float *range)
 {
-    float lo = 0, hi = 0, scale, by;
     for (size_t i = 0; i < n; i++) {
-        lo = x[i] < lo ? x[i] : lo;
-        hi = x[i] > hi ? x[i] : hi;
+        range[0] = x[i] < range[0] ? x[i] : range[0];
+        range[1] = x[i] > range[1] ? x[i] : range[1];
     }
-    scale = quantize_range(lo, hi, &by, zero);
+}
+
+static float quantize_in_f32__scalar(uint8_t *q, const float *x, size_t n, const float *range,
+                                     int32_t *zero)
+{
+    float by, scale = quantize_range(range[0], range[1], &by, zero);
     for (size_t i = 0; i < n; i++) {
         float v = rintf(x[i] * by) + (float)*zero;
         v = v < 0 ? 0 : v > 255 ? 255 : v;
         q[i] = (uint8_t)(int)(v == v ? v : 0);
     }
     return scale;
+}
+
+static float quantize_row_f32__scalar(uint8_t *q, const float *x, size_t n, int32_t *zero)
+{
+    float range[2] = {0, 0};
+    range_f32__scalar(x, n, range);
+    return quantize_in_f32__scalar(q, x, n, range, zero);
 }
 
 static double peak_i8__scalar(size_t turns)
@@ -124,5 +135,7 @@ void steno_kernels_gemm_i8__scalar(steno_kernels *k)
     k->gemm_i8_pack = gemm_i8_pack__scalar;
     k->gemm_i8_part = gemm_i8_part__scalar;
     k->quantize_f32 = quantize_f32__scalar;
+    k->range_f32 = range_f32__scalar;
+    k->quantize_in_f32 = quantize_in_f32__scalar;
     k->quantize_row_f32 = quantize_row_f32__scalar;
 }

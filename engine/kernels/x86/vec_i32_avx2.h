@@ -72,6 +72,23 @@ static inline vi vi_madd(vi acc, vi a, vi b)
 {
     return _mm256_add_epi32(acc, _mm256_madd_epi16(a, b));
 }
+/* To nearest even; NaN as the most negative number. */
+static inline vi vi_round(vf v)
+{
+    return _mm256_cvtps_epi32(v);
+}
+/* The lanes of a, then those of b, c, d, at most 255 and at least 0. */
+static inline void vi_store_u8x4(uint8_t *p, vi a, vi b, vi c, vi d)
+{
+    const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+    const vi low = _mm256_packs_epi32(a, b), high = _mm256_packs_epi32(c, d);
+    vi_store(p, _mm256_permutevar8x32_epi32(_mm256_packus_epi16(low, high), order));
+}
+/* 1 / a, within 2^-13 of it. */
+static inline vf v_near_recip(vf a)
+{
+    return v_set1(1.0f) / a;
+}
 /* The low bytes of lanes [0, n); NaN lanes of `from` as 0. */
 static inline void vi_store_bytes(uint8_t *p, vf v, vf from, size_t n)
 {

@@ -71,6 +71,21 @@ static inline vi vi_madd(vi acc, vi a, vi b)
 {
     return _mm512_add_epi32(acc, _mm512_madd_epi16(a, b));
 }
+static inline vi vi_round(vf v)
+{
+    return _mm512_cvtps_epi32(v);
+}
+static inline void vi_store_u8x4(uint8_t *p, vi a, vi b, vi c, vi d)
+{
+    const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    const vi low = _mm512_packs_epi32(a, b), high = _mm512_packs_epi32(c, d);
+    vi_store(p, _mm512_permutexvar_epi32(order, _mm512_packus_epi16(low, high)));
+}
+/* Within 2^-14. */
+static inline vf v_near_recip(vf a)
+{
+    return _mm512_rcp14_ps(a);
+}
 static inline void vi_store_bytes(uint8_t *p, vf v, vf from, size_t n)
 {
     __mmask16 ordered = _mm512_cmp_ps_mask(from, from, _CMP_ORD_Q);
