@@ -318,6 +318,18 @@ static const float *pos_row(const struct head *d, size_t i0, size_t m, size_t i,
     return at(d, d->t->at_pos);
 }
 
+static bool any_hidden(const uint8_t *hide, size_t step, size_t from, size_t to)
+{
+    uint64_t eight, all = 0;
+    for (; step == 1 && from + sizeof eight <= to; from += sizeof eight) {
+        memcpy(&eight, hide + from, sizeof eight);
+        all |= eight;
+    }
+    for (; from < to; from++)
+        all |= hide[from * step];
+    return all != 0;
+}
+
 /* What row i sees of the block of keys [j0, j0 + n): [*from, *to) of it, and where keys between are
  * hidden or a mask is added, that mask. */
 static const float *mask_row(const struct head *d, size_t i, size_t j0, size_t n, size_t *from,
@@ -342,8 +354,7 @@ static const float *mask_row(const struct head *d, size_t i, size_t j0, size_t n
         ++*from;
     while (*from < *to && hide[(*to - 1) * a->hidden.key])
         --*to;
-    for (size_t j = *from; j < *to && !holes; j++)
-        holes = hide[j * a->hidden.key];
+    holes = any_hidden(hide, a->hidden.key, *from, *to);
     if (!holes)
         return mask;
     for (size_t j = *from; j < *to; j++)
