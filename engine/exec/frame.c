@@ -108,6 +108,28 @@ static int oldest(const struct frame *f)
     return at;
 }
 
+/* Room for what plan `at` has computed ahead: those used longest ago go. */
+static void limit_ahead(struct frame *f, int at)
+{
+    for (;;) {
+        size_t sum = 0;
+        int last = -1;
+        for (int i = 0; i < STENO_MAX_PLANS; i++) {
+            const struct plan *p = f->plans[i];
+            sum += p ? p->ahead_bytes : 0;
+            if (i != at && p && p->ahead_bytes &&
+                (last < 0 || p->used_at < f->plans[last]->used_at))
+                last = i;
+        }
+        if (sum <= STENO_MAX_AHEAD || last < 0)
+            return;
+        if (f->cur == f->plans[last])
+            f->cur = NULL;
+        steno_plan_free(f->plans[last]);
+        f->plans[last] = NULL;
+    }
+}
+
 static steno_status choose_plan(struct frame *f, const struct steno_tensor *const *in,
                                 steno_err *err)
 {
@@ -122,6 +144,7 @@ static steno_status choose_plan(struct frame *f, const struct steno_tensor *cons
             f->cur = NULL;
         steno_plan_free(f->plans[at]);
         f->plans[at] = p;
+        limit_ahead(f, at);
     }
     p->used_at = ++f->tick;
     f->cur = p;

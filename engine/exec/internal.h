@@ -20,6 +20,9 @@
 #include "passes/passes.h"
 
 #define STENO_MAX_PLANS 8 /* per frame, least recently used goes */
+/* Products of weights and what shapes alone decide (tables of positions) that the plans of a frame
+ * keep, bytes. */
+#define STENO_MAX_AHEAD ((size_t)16 << 20)
 
 /* Packed weights of a network, in the order in which its operators asked for them. */
 struct steno_packed_block {
@@ -130,6 +133,7 @@ struct plan {
     void *arena_base;  /* the slots' pointers are relative to this */
     double flops;
     uint64_t used_at;
+    size_t ahead_bytes; /* counted against STENO_MAX_AHEAD */
 };
 
 struct outbuf {

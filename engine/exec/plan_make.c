@@ -81,11 +81,27 @@ static void start_values(struct maker *m, const struct steno_tensor *const *in)
     }
 }
 
+/* A weight that its node has packed. */
+static bool is_packed(const struct maker *m, steno_vid in)
+{
+    const struct steno_value *v = &m->f->g->values[in];
+    return v->producer == STENO_NONE && !v->is_input && v->captured_from == STENO_NONE &&
+           !m->known[in].value;
+}
+
+static bool by_packed(const struct maker *m, const struct steno_node *n)
+{
+    for (int i = 1; i < n->n_in; i++)
+        if (n->in[i] != STENO_NONE && is_packed(m, n->in[i]))
+            return true;
+    return false;
+}
+
 static bool inputs_known(const struct maker *m, const struct steno_node *n)
 {
     for (int i = 0; i < n->n_in; i++) {
         const struct steno_known *k;
-        if (n->in[i] == STENO_NONE)
+        if (n->in[i] == STENO_NONE || (i && is_packed(m, n->in[i])))
             continue;
         k = &m->known[n->in[i]];
         if (i == 0 && (n->op->flags & STENO_OP_SHAPE_ONLY) ? !steno_shape_known(&k->shape)
@@ -97,8 +113,10 @@ static bool inputs_known(const struct maker *m, const struct steno_node *n)
 
 /* All outputs of known type, shape and modest size; false for unknown ones, unless the node is a
  * dynamic one on known inputs. */
-static bool worth_ahead(const struct maker *m, const struct steno_node *n)
+static bool worth_ahead(struct maker *m, const struct steno_node *n)
 {
+    const bool product = by_packed(m, n);
+    size_t all = 0;
     for (int i = 0; i < n->n_out; i++) {
         const struct steno_known *k = n->out[i] != STENO_NONE ? &m->known[n->out[i]] : NULL;
         size_t bytes;
@@ -106,7 +124,11 @@ static bool worth_ahead(const struct maker *m, const struct steno_node *n)
             continue;
         if (!k->dtype || steno_shape_bytes(&k->shape, k->dtype, &bytes) || bytes > AHEAD_MAX_BYTES)
             return false;
+        all += bytes;
     }
+    if (product && (n->op->flags & STENO_OP_DYNAMIC || all > STENO_MAX_AHEAD - m->p->ahead_bytes))
+        return false;
+    m->p->ahead_bytes += product ? all : 0;
     return true;
 }
 

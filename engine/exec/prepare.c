@@ -18,6 +18,7 @@ struct steno_prep {
     uint32_t *read;     /* by value number: readers so far */
     struct steno_packed_store *store;
     size_t packed;
+    uint32_t packed_in; /* of this node */
     enum steno_precision precision;
     struct steno_precision_report *report; /* or NULL */
 };
@@ -60,8 +61,11 @@ const steno_kernels *steno_prep_kernels(const struct steno_prep *pc)
 
 void steno_prep_consumed(struct steno_prep *pc, int in)
 {
-    if (pc->consumed && value(pc, in))
+    if (!value(pc, in))
+        return;
+    if (pc->consumed)
         pc->consumed[pc->node->in[in]]++;
+    pc->packed_in |= in < 32 ? (uint32_t)1 << in : 0;
 }
 
 void steno_prep_packed(struct steno_prep *pc, size_t bytes)
@@ -221,10 +225,12 @@ void steno_prepare_drop(struct steno_graph *g)
 
 static steno_status prepare(struct steno_prep *pc, struct steno_node *n, steno_err *err)
 {
+    const size_t before = pc->packed;
     steno_status st;
     if (!n->op->prepare)
         return STENO_OK;
     pc->node = n;
+    pc->packed_in = 0;
     for (int i = 0; i < n->n_in; i++) {
         st = steno_graph_fetch(pc->g, n->in[i], err);
         if (st)
@@ -233,6 +239,8 @@ static steno_status prepare(struct steno_prep *pc, struct steno_node *n, steno_e
             pc->read[n->in[i]]++;
     }
     st = n->op->prepare(pc, &n->priv, err);
+    n->packed = pc->packed - before;
+    n->packed_in = pc->packed_in;
     return st ? steno_fail_in(err, st, "node '%s' (%s)", n->name, n->op_type) : STENO_OK;
 }
 

@@ -106,7 +106,12 @@ size_t steno_session_arena_bytes(const steno_session *s)
 
 double steno_session_flops(const steno_session *s)
 {
-    return s->main->flops;
+    const struct plan *p = s->main->cur;
+    double sum = s->main->flops;
+    for (int32_t i = 0; p && i < p->n_steps; i++) /* shapes that only the run has shown */
+        if (p->steps[i].flops <= 0)
+            sum += steno_node_flops(p->steps[i].node, p->steps[i].in, p->steps[i].out);
+    return sum;
 }
 
 size_t steno_session_misplans(const steno_session *s)
@@ -119,11 +124,11 @@ void steno_session_set_profile(steno_session *s, bool on)
     s->ws.profile = on;
 }
 
-/* What a node moves: nothing for a view; of a table that rows are taken from, the rows. Weights
- * that an operator has packed have no elements any more, but still a shape. */
+/* What a node moves: nothing for a view; of a table that rows are taken from, the rows; weights as
+ * they are packed. */
 static double bytes_of(const struct steno_graph *g, const struct step *s)
 {
-    double sum = 0;
+    double sum = (double)s->node->packed;
     size_t n;
     bool skip0 = !strcmp(s->node->op_type, "Gather") || (s->node->op->flags & STENO_OP_SHAPE_ONLY);
     if (s->node->op->flags & STENO_OP_VIEW)
@@ -131,6 +136,8 @@ static double bytes_of(const struct steno_graph *g, const struct step *s)
     for (int k = skip0; k < s->node->n_in; k++) {
         const struct steno_value *v =
             s->node->in[k] == STENO_NONE ? NULL : &g->values[s->node->in[k]];
+        if (s->node->packed && k < 32 && s->node->packed_in >> k & 1)
+            continue;
         if (s->in[k] && !steno_shape_bytes(&s->in[k]->shape, s->in[k]->dtype, &n))
             sum += (double)n;
         else if (v && !steno_shape_bytes(&v->shape, v->dtype, &n))
@@ -150,7 +157,7 @@ bool steno_session_profile(const steno_session *s, int i, struct steno_profile_r
     row->node = p->steps[i].node;
     row->ns = p->steps[i].ns;
     row->runs = p->steps[i].runs;
-    row->flops = p->steps[i].flops;
+    row->flops = steno_node_flops(row->node, p->steps[i].in, p->steps[i].out);
     row->bytes = bytes_of(s->net->g, &p->steps[i]);
     return true;
 }

@@ -118,7 +118,7 @@ struct steno_profile_row {
     int64_t ns; /* sum over runs; bodies of If, Loop, Scan count for their node */
     int64_t runs;
     double flops; /* of one run */
-    double bytes; /* of its inputs and outputs */
+    double bytes; /* of its inputs and outputs, weights as they are packed */
 };
 /* Step i of the main graph's current plan, in running order; false past the last. */
 bool steno_session_profile(const steno_session *s, int i, struct steno_profile_row *row);

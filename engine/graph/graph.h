@@ -89,6 +89,8 @@ struct steno_node {
     steno_vid *in, *out;
     struct steno_attr *attr;
     void *priv; /* the operator's frozen state: packed weights, checked attributes (ops/op.h) */
+    size_t packed;      /* bytes of weights in it */
+    uint32_t packed_in; /* a bit for each of the inputs 0 to 31 that those were made of */
     int32_t region; /* the innermost layer it belongs to, or STENO_NONE */
     bool dead;
 };

@@ -347,6 +347,41 @@ static void attention_is_as_near_as_16_bits(void **state)
         }
 }
 
+/* Bytes that the profile counts for the nodes of a run. */
+static double bytes_moved(enum steno_precision p)
+{
+    static float x[T * K], image[C * H * W];
+    struct steno_session_options so = {.threads = 1};
+    struct steno_tensor in[2] = {{STENO_F32, {.rank = 2, .dim = {T, K}}, x},
+                                 {STENO_F32, {.rank = 4, .dim = {1, C, H, W}}, image}};
+    steno_network *n = network(p);
+    steno_session *s = NULL;
+    steno_err err = {0};
+    struct steno_profile_row row;
+    double sum = 0;
+    if (steno_session_open(&s, n, &so, &err))
+        fail_msg("%s", err.msg);
+    steno_session_set_profile(s, true);
+    if (steno_session_set(s, 0, &in[0], &err) || steno_session_set(s, 1, &in[1], &err) ||
+        steno_session_run(s, &err))
+        fail_msg("%s", err.msg);
+    for (int i = 0; steno_session_profile(s, i, &row); i++)
+        sum += row.bytes;
+    steno_session_close(s);
+    steno_network_close(n);
+    return sum;
+}
+
+static void the_profile_counts_weights_as_they_are_kept(void **state)
+{
+    const double weights = K * N + O * C * 9 + O * O, f32 = bytes_moved(STENO_FP32);
+    const double bf16 = bytes_moved(STENO_BF16_WEIGHTS), i8 = bytes_moved(STENO_INT8_WEIGHTS);
+    (void)state;
+    assert_true(f32 >= 4 * weights); /* panels are filled up: 40 columns take 48 or 64 */
+    assert_true(f32 - bf16 >= 1.9 * weights && f32 - bf16 <= 4 * weights);
+    assert_true(bf16 - i8 >= 0.8 * weights && bf16 - i8 <= 2 * weights);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -357,6 +392,7 @@ int main(void)
         cmocka_unit_test(the_report_says_what_was_lost),
         cmocka_unit_test(a_quantized_graph_rounds_by_rows_in_8_bits_only),
         cmocka_unit_test(attention_is_as_near_as_16_bits),
+        cmocka_unit_test(the_profile_counts_weights_as_they_are_kept),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -246,6 +246,89 @@ static void steady_state_allocates_nothing(void **state)
     steno_network_close(n);
 }
 
+enum { TABLE = 1000, DEPTH = 16, WIDE = 256, PRODUCTS = 3 };
+
+static float table_at(int row, int k)
+{
+    return (float)((row * 7 + k * 3) % 17 - 8);
+}
+static float weight_at(int p, int k, int c)
+{
+    return (float)((p * 5 + k + c * 2) % 5 - 2);
+}
+
+/* y_i [t, WIDE] = x * (first t rows of a table) W_i, as positions are projected for every layer. */
+static struct mk_graph *positions(void)
+{
+    static float table[TABLE * DEPTH], w[PRODUCTS][DEPTH * WIDE];
+    const int64_t zero = 0;
+    struct mk_graph *m = mk_new(17);
+    for (int i = 0; i < TABLE * DEPTH; i++)
+        table[i] = table_at(i / DEPTH, i % DEPTH);
+    mk_input(m, "x", STENO_F32, "t,256");
+    mk_f32(m, "table", "1000,16", table, TABLE * DEPTH);
+    mk_i64(m, "zero", "1", &zero, 1);
+    mk_node(m, "Shape", "x", "shape");
+    mk_node(m, "Gather", "shape,zero", "rows");
+    mk_node(m, "Slice", "table,zero,rows,zero", "part");
+    for (int p = 0; p < PRODUCTS; p++) {
+        const char num[2] = {(char)('0' + p), '\0'};
+        char name[3][8];
+        for (int i = 0; i < DEPTH * WIDE; i++)
+            w[p][i] = weight_at(p, i / WIDE, i % WIDE);
+        snprintf(name[0], sizeof name[0], "W%s", num);
+        snprintf(name[1], sizeof name[1], "p%s", num);
+        snprintf(name[2], sizeof name[2], "y%s", num);
+        mk_f32(m, name[0], "16,256", w[p], DEPTH * WIDE);
+        {
+            char in[20];
+            snprintf(in, sizeof in, "part,%s", name[0]);
+            mk_node(m, "MatMul", in, name[1]);
+            snprintf(in, sizeof in, "x,%s", name[1]);
+            mk_node(m, "Mul", in, name[2]);
+        }
+        mk_output(m, name[2], STENO_F32, "t,256");
+    }
+    return m;
+}
+
+static void check_positions(const steno_session *s, int rows, float x)
+{
+    struct steno_profile_row step;
+    for (int p = 0; p < PRODUCTS; p++)
+        for (int r = 0; r < rows; r += 1 + rows / 9)
+            for (int c = 0; c < WIDE; c += 37) {
+                float want = 0;
+                for (int k = 0; k < DEPTH; k++)
+                    want += table_at(r, k) * weight_at(p, k, c);
+                assert_float_equal(((float *)steno_session_get(s, p)->data)[r * WIDE + c], want * x,
+                                   1e-3);
+            }
+    for (int i = 0; steno_session_profile(s, i, &step); i++)
+        assert_string_equal(step.node->op_type, "Mul"); /* nothing else is left to a run */
+}
+
+/* A product of weights and what the shapes alone decide is made once for a shape. Every plan keeps 3 MB
+ * here, so they come and go. */
+static void products_of_shapes_alone_are_kept(void **state)
+{
+    static float x[TABLE * WIDE];
+    steno_network *n = network(positions(), 3);
+    steno_session *s = session(n);
+    (void)state;
+    for (int round = 0; round < 24; round++) {
+        const int rows = round % 3 == 2 ? 5 : TABLE - round / 2;
+        struct steno_tensor t = f32(x, 2, (int64_t[]){rows, WIDE});
+        for (int i = 0; i < rows * WIDE; i++)
+            x[i] = (float)(round + 1);
+        set(s, 0, &t);
+        run(s);
+        check_positions(s, rows, (float)(round + 1));
+    }
+    steno_session_close(s);
+    steno_network_close(n);
+}
+
 /* new = old * 0.5 + x; out = new + 0: a state that goes round. */
 static struct mk_graph *streaming(void)
 {
@@ -660,6 +743,7 @@ int main(void)
         cmocka_unit_test(shapes_may_change_between_runs),
         cmocka_unit_test(empty_tensors_run),
         cmocka_unit_test(steady_state_allocates_nothing),
+        cmocka_unit_test(products_of_shapes_alone_are_kept),
         cmocka_unit_test(outputs_may_be_the_next_inputs),
         cmocka_unit_test(sessions_of_one_network_do_not_meet),
         cmocka_unit_test(outputs_of_every_origin),
