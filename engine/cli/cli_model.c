@@ -24,6 +24,7 @@ static const char usage[] =
 struct model_options {
     const char *what, *path;
     struct cli_network n;
+    struct steno_model_options dir; /* of a model directory */
 };
 
 static void print_value(const char *role, const struct steno_graph *g, const struct steno_value *v)
@@ -96,11 +97,11 @@ static steno_status info(const struct model_options *o, const steno_network *n, 
     return st;
 }
 
-static int show_dir(const char *dir)
+static int show_dir(const struct model_options *o)
 {
     steno_err err = {0};
     steno_model *m = NULL;
-    if (steno_model_open(&m, dir, NULL, &err))
+    if (steno_model_open(&m, o->path, &o->dir, &err))
         return cli_fail(&err);
     steno_model_describe(m, stdout);
     steno_model_close(m);
@@ -133,7 +134,15 @@ static int show(const struct model_options *o)
 int cli_model(int argc, char **argv)
 {
     struct model_options o = {.n = CLI_NETWORK_INIT};
-    const struct cli_option options[] = {CLI_PASS_OPTIONS(&o.n), {0}};
+    const struct cli_option options[] = {
+        {"--quantized", CLI_FLAG, NULL, &o.dir.quantized, 0, 0,
+         "directories of espnet_onnx: the networks of quantize/"},
+        {"--compat", CLI_TEXT, "espnet-onnx", &o.dir.compat, 0, 0,
+         "... as for results of espnet_onnx 0.2.1"},
+        {"--precision", CLI_TEXT, "fp32|bf16|int8|fp16", &o.dir.precision, 0, 0,
+         "model directories: how weights are held"},
+        CLI_PASS_OPTIONS(&o.n),
+        {0}};
     const char *args[2] = {NULL, NULL};
     struct stat sb;
     int n, rc = cli_parse(argc, argv, usage, options, args, 2, &n);
@@ -150,6 +159,6 @@ int cli_model(int argc, char **argv)
     if (rc != EX_OK)
         return rc;
     if (!stat(o.path, &sb) && S_ISDIR(sb.st_mode))
-        return show_dir(o.path);
+        return show_dir(&o);
     return show(&o);
 }

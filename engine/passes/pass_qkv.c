@@ -3,6 +3,7 @@
  * The same for K and V alone (attention to a memory), and for IntLinear, whose scales and zero
  * points become one for each column.
  * Before: q, k, v = Split(a; last axis), Attention(q, k, v)       After: Attention(a, a, a) likewise.
+ * Before: any of q, k, v = Slice(a; constant columns)             After: a in its place.
  * One product instead of three: x is read, and its rows are copied for the kernel, once. */
 #include "passes/passes.h"
 
@@ -213,6 +214,37 @@ static bool from_split(struct steno_graph *g, struct steno_node *attention)
     return true;
 }
 
+/* The first column of Slice(x [B, T, .]; from, to; last axis). */
+static bool columns(const struct steno_graph *g, const struct steno_node *n, int64_t *from)
+{
+    double start, axis, step = 1;
+    if (!steno_pass_is(n, "Slice") || n->opset < 10 || n->n_in < 4 ||
+        g->values[n->in[0]].shape.rank != 3 || g->values[n->in[0]].dtype != STENO_F32 ||
+        !steno_pass_scalar(g, n->in[1], &start) || !steno_pass_scalar(g, n->in[3], &axis) ||
+        steno_numel(g->values[n->in[1]].constant) != 1 ||
+        (has(n, 4) && !steno_pass_scalar(g, n->in[4], &step)))
+        return false;
+    *from = (int64_t)start;
+    return step == 1 && (axis == -1 || axis == 2) && start >= 0 && start <= INT32_MAX;
+}
+
+/* Q, K or V that is cut out of columns is read where it is. */
+static bool from_slices(struct steno_graph *g, struct steno_node *attention)
+{
+    static const char *const at[] = {"q_at", "k_at", "v_at"};
+    bool any = false;
+    for (int in = 0; in < 3; in++) {
+        const struct steno_node *s = steno_pass_producer(g, attention->in[in]);
+        int64_t from;
+        if ((steno_node_int(attention, "apart", 0) >> in & 1) || !columns(g, s, &from))
+            continue;
+        attention->in[in] = s->in[0];
+        set_column(attention, at[in], from + steno_node_int(attention, at[in], 0));
+        any = true;
+    }
+    return any;
+}
+
 static steno_status build(struct steno_graph *g, struct merge *m, steno_err *err)
 {
     static const char *const at[] = {"q_at", "k_at", "v_at"};
@@ -258,7 +290,7 @@ steno_status steno_pass_qkv(struct steno_graph *g, const struct steno_pass_env *
         steno_status st;
         if (g->nodes[i].dead || !ours(&g->nodes[i], "Attention"))
             continue;
-        if (from_split(g, &g->nodes[i])) {
+        if (from_split(g, &g->nodes[i]) || from_slices(g, &g->nodes[i])) {
             ++*changed;
             continue;
         }

@@ -94,6 +94,33 @@ static void products_of_one_input_become_one(void **state)
     check_qkv("MatMul x,wq q2; MatMul x,wk k2; MatMul x,wv v2; Abs v2 z; -> z", false, 6);
 }
 
+/* The columns of one product, cut apart: what a network of ours looks like in exporters' nodes. */
+static void columns_of_one_product_are_read_where_they_are(void **state)
+{
+    static const char from[] =
+        "wqkv : 8,24; bqkv : 24; c0 = [0]; c8 = [8]; c16 = [16]; c24 = [24]; last = [-1]; two = [2];"
+        "d4 = [0,0,2,4]; d3 = [0,0,8]; one = [1]; step = [2];";
+    static const struct {
+        const char *cuts;
+        int left;
+    } cases[] = {
+        {"Slice all,c0,c8,last q2; Slice all,c8,c16,two k2; Slice all,c16,c24,last,one v2;", 3},
+        /* Q by itself; keys and values of one product */
+        {"Exp x e; MatMul e,wq q2; Slice all,c8,c16,last k2; Slice all,c16,c24,last v2;", 5},
+        /* every second column is none of them, nor are rows */
+        {"Slice all,c0,c8,last q2; Slice all,c8,c24,last,step k2; Slice all,c16,c24,last v2;", 4},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct mk_graph *m = pc_start(13, "2,t,8");
+        pc_graph(m, from);
+        pc_graph(m, "wq : 8,8; MatMul x,wqkv p; Add p,bqkv all;");
+        pc_graph(m, cases[i].cuts);
+        pc_graph(m, HEADS "Neg a y; -> y");
+        pc_check(m, "qkv", true, cases[i].left, 1e-5f);
+    }
+}
+
 /* ---- layers ---- */
 
 #define NORM(X, Y) "LayerNormalization " X ",g,b " Y " axis=-1 epsilon=0.00001;"
@@ -245,6 +272,7 @@ int main(void)
         cmocka_unit_test(padding_and_activation_go_into_the_depthwise_convolution),
         cmocka_unit_test(what_is_no_such_convolution_stays),
         cmocka_unit_test(products_of_one_input_become_one),
+        cmocka_unit_test(columns_of_one_product_are_read_where_they_are),
         cmocka_unit_test(layers_are_one_node_to_readers),
         cmocka_unit_test(a_zipformers_layer_is_one_node),
         cmocka_unit_test(what_shapes_decide_is_one_node),
