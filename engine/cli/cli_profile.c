@@ -23,8 +23,7 @@ struct profile_options {
     struct cli_network n;
 };
 
-static steno_status run(const struct profile_options *o, steno_network *n, steno_session *s,
-                        steno_err *err)
+static steno_status run(const struct profile_options *o, steno_session *s, steno_err *err)
 {
     struct profile p = {.n_rows = 0};
     steno_kernels k;
@@ -37,7 +36,7 @@ static steno_status run(const struct profile_options *o, steno_network *n, steno
     p.bandwidth = steno_peak_bandwidth();
     st = steno_session_run(s, err); /* plans */
     if (!st)
-        st = profile_take(&p, n, s, o->runs, err);
+        st = profile_take(&p, s, o->runs, err);
     if (!st && o->json)
         profile_print_json(&p);
     else if (!st)
@@ -62,7 +61,7 @@ static int profile(const struct profile_options *o)
     if (!st)
         st = cli_inputs_set(&in, s, &err);
     if (!st)
-        st = run(o, n, s, &err);
+        st = run(o, s, &err);
     steno_session_close(s);
     cli_inputs_free(&in);
     steno_network_close(n);

@@ -24,9 +24,8 @@ static size_t layer_length(const char *name)
     return 0;
 }
 
-static const char *layer_of(const steno_network *net, const struct steno_node *n, char **mem)
+static const char *layer_of(const struct steno_graph *g, const struct steno_node *n, char **mem)
 {
-    const struct steno_graph *g = steno_network_graph(net);
     int32_t r = steno_node_top_region(g, n);
     size_t len = layer_length(n->name);
     char *s = *mem;
@@ -111,7 +110,7 @@ static steno_status least_times(const struct profile *p, steno_session *s, long 
     return st;
 }
 
-static void describe(struct profile *p, const steno_network *n, steno_session *s)
+static void describe(struct profile *p, steno_session *s)
 {
     char *mem = p->names;
     struct steno_profile_row r;
@@ -119,7 +118,7 @@ static void describe(struct profile *p, const steno_network *n, steno_session *s
         struct profile_row *row = &p->rows[i];
         row->type = r.node->op_type;
         row->name = r.node->name;
-        row->layer = layer_of(n, r.node, &mem);
+        row->layer = layer_of(r.graph, r.node, &mem);
         row->flops = r.flops;
         row->bytes = r.bytes;
         row->nodes = 1;
@@ -135,8 +134,7 @@ static void describe(struct profile *p, const steno_network *n, steno_session *s
     qsort(p->kinds, (size_t)p->n_kinds, sizeof *p->kinds, slower);
 }
 
-steno_status profile_take(struct profile *p, const steno_network *n, steno_session *s, long runs,
-                          steno_err *err)
+steno_status profile_take(struct profile *p, steno_session *s, long runs, steno_err *err)
 {
     steno_status st;
     steno_session_set_profile(s, true);
@@ -147,7 +145,7 @@ steno_status profile_take(struct profile *p, const steno_network *n, steno_sessi
         st = least_times(p, s, runs, err);
     steno_session_set_profile(s, false);
     if (!st)
-        describe(p, n, s);
+        describe(p, s);
     return st;
 }
 

@@ -129,6 +129,7 @@ steno_status steno_op_out(struct steno_op_ctx *ctx, int i, steno_dtype dtype,
     if (s->planned && !ctx->ahead) {
         /* Inference was wrong about this value: from now on its memory comes as it goes. */
         ctx->ws->misplans++;
+        ctx->plan->misplanned = true;
         s->planned = false;
         if (s->home == HOME_ARENA)
             s->home = HOME_POOL;

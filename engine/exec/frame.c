@@ -27,7 +27,8 @@ static steno_status no_memory(const struct workspace *ws, steno_err *err)
 }
 
 steno_status steno_frame_new(struct frame **out, struct workspace *ws, struct steno_graph *g,
-                             struct frame *up, struct plan *up_plan, steno_err *err)
+                             struct frame *up, struct plan *up_plan,
+                             const struct scope *up_scope, steno_err *err)
 {
     struct frame *f = calloc(1, sizeof *f);
     if (!f)
@@ -36,6 +37,7 @@ steno_status steno_frame_new(struct frame **out, struct workspace *ws, struct st
     f->g = g;
     f->up = up;
     f->up_plan = up_plan;
+    f->up_scope = up_scope;
     f->outs = calloc((size_t)g->n_outputs + 1, sizeof *f->outs);
     f->out_t = calloc((size_t)g->n_outputs + 1, sizeof *f->out_t);
     for (int32_t i = 0; i < g->n_values; i++)
@@ -79,9 +81,8 @@ static bool fits(const struct frame *f, const struct plan *p, const struct steno
         if (!steno_shape_equal(&p->key[i], &in[i]->shape))
             return false;
     for (int i = 0; i < f->n_captured; i++)
-        if (!steno_shape_equal(
-                &p->key[f->g->n_inputs + i],
-                &f->up_plan->slots[f->g->values[f->captured[i]].captured_from].t.shape))
+        if (!steno_shape_equal(&p->key[f->g->n_inputs + i],
+                               &steno_frame_outer(f, f->captured[i])->t.shape))
             return false;
     return true;
 }
@@ -197,8 +198,10 @@ static void bind(struct frame *f, struct plan *p, const struct steno_tensor *con
     for (int i = 0; i < f->n_captured; i++) {
         struct slot *s = &p->slots[f->captured[i]];
         if (s->home == HOME_CAPTURE)
-            s->t = f->up_plan->slots[f->g->values[f->captured[i]].captured_from].t;
+            s->t = steno_frame_outer(f, f->captured[i])->t;
     }
+    for (int32_t i = 0; i < p->n_views; i++)
+        p->views[i]->t.data = p->slots[p->views[i]->root].t.data;
     for (int32_t i = 0; i < p->n_by_home; i++) {
         struct slot *s = p->by_home[i];
         if (!s->planned)
@@ -284,7 +287,7 @@ static steno_status run_step(struct frame *f, struct plan *p, struct step *s, st
 static steno_status finish(struct frame *f, struct plan *p, steno_err *err)
 {
     for (int i = 0; i < f->g->n_outputs; i++) {
-        const struct slot *s = &p->slots[f->g->outputs[i]];
+        const struct slot *s = &p->slots[p->top->slot[f->g->outputs[i]]];
         struct outbuf *o = &f->outs[i];
         size_t bytes;
         if (s->home == HOME_OUT && s->out == i && s->t.data == o->buf[o->sel]) {
@@ -320,6 +323,8 @@ steno_status steno_frame_run(struct frame *f, const struct steno_tensor *const *
     f->flops = p->flops;
     ASAN_POISON_MEMORY_REGION(f->arena, f->arena_cap);
     for (int32_t k = 0; !st && k < p->n_steps; k++) {
+        if (p->steps[k].view && !p->misplanned)
+            continue;
         st = run_step(f, p, &p->steps[k], err);
         release(p->steps[k].dead, p->steps[k].n_dead);
         poison(f, p, &p->steps[k], k);
@@ -328,7 +333,7 @@ steno_status steno_frame_run(struct frame *f, const struct steno_tensor *const *
         st = finish(f, p, err);
     /* graph outputs die with the run; after a failure everything does */
     release(p->to_end, p->n_to_end);
-    for (int32_t i = 0; st && i < f->g->n_values; i++)
+    for (int32_t i = 0; st && i < p->n_slots; i++)
         if (p->slots[i].block) {
             steno_ws_unref(p->slots[i].block);
             p->slots[i].block = NULL;

@@ -106,13 +106,21 @@ struct slot {
     struct pool_block *block;
 };
 
+/* A graph whose nodes a plan has: the frame's own, or a branch that an If is sure to take. */
+struct scope {
+    struct steno_graph *g;
+    int32_t *slot; /* by value number: the slot that holds it */
+};
+
 struct step {
     const struct steno_node *node;
+    const struct scope *scope;
     const struct steno_tensor **in; /* NULL entries: absent */
     struct slot **out;              /* NULL entries: nobody reads it */
     struct frame **sub;             /* by attribute number; NULL array when there are none */
     struct slot **dead;             /* read for the last time here */
     int n_dead;
+    bool view; /* its output lies where its input does, bound beforehand: nothing to run */
     double flops;
     int64_t ns, runs; /* while profiling */
 };
@@ -121,11 +129,18 @@ struct plan {
     steno_arena *mem;
     struct steno_shape *key; /* inputs, then captured values */
     int n_key;
-    struct slot *slots; /* by value number */
+    struct scope *top;  /* of the frame's graph */
+    struct slot *slots; /* of its values, then of branches */
+    int32_t n_slots;
     struct step *steps;
     int32_t n_steps;
+    int32_t *busy; /* numbers of the steps that are more than views */
+    int32_t n_busy;
+    bool misplanned; /* a value did not come to lie where planned: views are run as well */
     struct slot **by_home; /* slots whose data pointer is ours to set */
     int32_t n_by_home;
+    struct slot **views; /* of inputs, captured values and known ones */
+    int32_t n_views;
     struct slot **to_end; /* slots that are read until the run has ended */
     int32_t n_to_end;
     size_t arena_bytes;
@@ -147,6 +162,7 @@ struct frame {
     struct steno_graph *g;
     struct frame *up;
     struct plan *up_plan; /* plan of `up` that owns this frame */
+    const struct scope *up_scope; /* where the node stands in it */
     steno_vid *captured;  /* values that come from outside */
     int n_captured;
     struct plan *plans[STENO_MAX_PLANS];
@@ -159,6 +175,12 @@ struct frame {
     int misses;
     double flops; /* of the last run, body graphs included */
 };
+
+/* The slot outside that value v of a body graph shows. */
+static inline struct slot *steno_frame_outer(const struct frame *f, steno_vid v)
+{
+    return &f->up_plan->slots[f->up_scope->slot[f->g->values[v].captured_from]];
+}
 
 struct steno_op_ctx {
     struct workspace *ws;
@@ -206,6 +228,22 @@ STENO_MUST steno_status steno_run_ahead(struct workspace *ws, const struct steno
 /* True when the node may be computed ahead at all. */
 bool steno_may_run_ahead(const struct steno_node *n);
 
+/* plan_choose.c */
+struct steno_chosen { /* a step to be */
+    const struct steno_node *node;
+    const struct scope *scope;
+};
+/* Slots and scopes of p, with what is known of the values; *out: its n_steps nodes that are run, in
+ * tmp. shapes: false, every shape is taken as unknown until the node has run. */
+STENO_MUST steno_status steno_plan_choose(struct plan *p, struct frame *f,
+                                          const struct steno_tensor *const *in, bool shapes,
+                                          steno_arena *tmp, struct steno_chosen **out,
+                                          steno_err *err);
+static inline struct slot *steno_plan_slot(const struct plan *p, const struct scope *s, steno_vid v)
+{
+    return &p->slots[s->slot[v]];
+}
+
 /* plan_make.c */
 STENO_MUST steno_status steno_plan_make(struct plan **out, struct frame *f,
                                         const struct steno_tensor *const *in, bool shapes,
@@ -215,7 +253,8 @@ void steno_plan_free(struct plan *p);
 /* frame.c */
 STENO_MUST steno_status steno_frame_new(struct frame **out, struct workspace *ws,
                                         struct steno_graph *g, struct frame *up,
-                                        struct plan *up_plan, steno_err *err);
+                                        struct plan *up_plan, const struct scope *up_scope,
+                                        steno_err *err);
 void steno_frame_free(struct frame *f);
 STENO_MUST steno_status steno_frame_run(struct frame *f, const struct steno_tensor *const *in,
                                         steno_err *err);

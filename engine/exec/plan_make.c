@@ -1,5 +1,5 @@
-/* Making a plan: infer with the concrete input shapes, compute ahead what shapes alone decide, give
- * every other value a home, place the arena. */
+/* Making a plan: the nodes chosen (plan_choose.c) become steps, every value that is not known
+ * beforehand gets a home, the arena is placed. */
 #include "exec/internal.h"
 
 #include "plan/plan.h"
@@ -7,17 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A value computed with the plan takes memory as long as the plan lives. */
-#define AHEAD_MAX_BYTES ((size_t)1 << 20)
-
 struct maker {
     struct frame *f;
     struct plan *p;
-    struct steno_known *known; /* by value number */
-    struct steno_infer ic;
-    int64_t next_dim;
-    steno_arena *tmp; /* for the time of planning */
-    bool shapes;      /* false: every shape is taken as unknown until the node has run */
+    struct steno_chosen *chosen; /* [p->n_steps] */
+    steno_arena *tmp;            /* for the time of planning */
     steno_err *err;
 };
 
@@ -36,180 +30,11 @@ void steno_plan_free(struct plan *p)
     steno_arena_free(p->mem);
 }
 
-/* ---- what is known beforehand ---- */
-
-static void start_values(struct maker *m, const struct steno_tensor *const *in)
-{
-    const struct steno_graph *g = m->f->g;
-    for (int32_t i = 0; i < g->n_values; i++) {
-        const struct steno_value *v = &g->values[i];
-        struct slot *s = &m->p->slots[i];
-        struct steno_known *k = &m->known[i];
-        s->root = i;
-        s->last = -1;
-        s->out = -1;
-        k->dtype = v->dtype;
-        k->shape.rank = STENO_RANK_ANY;
-        if (v->captured_from != STENO_NONE) {
-            const struct slot *o = &m->f->up_plan->slots[v->captured_from];
-            s->home = o->home == HOME_KNOWN ? HOME_KNOWN : HOME_CAPTURE;
-            s->t = o->t;
-            s->planned = true;
-            k->dtype = o->t.dtype;
-            k->shape = o->t.shape;
-            k->value = s->home == HOME_KNOWN && o->t.data ? &s->t : NULL;
-        } else if (v->constant || (v->producer == STENO_NONE && !v->is_input)) {
-            /* a weight that its node has packed keeps its shape but has no bytes */
-            s->home = HOME_KNOWN;
-            s->t.dtype = v->dtype;
-            s->t.shape = v->shape;
-            s->t.data = v->constant ? v->constant->data : NULL;
-            s->planned = true;
-            k->shape = v->shape;
-            k->value = v->constant;
-        }
-    }
-    for (int i = 0; i < g->n_inputs; i++) {
-        struct slot *s = &m->p->slots[g->inputs[i]];
-        struct steno_known *k = &m->known[g->inputs[i]];
-        s->home = HOME_INPUT;
-        s->t = *in[i];
-        s->planned = true;
-        k->dtype = in[i]->dtype;
-        k->shape = in[i]->shape;
-        k->value = NULL;
-    }
-}
-
-/* A weight that its node has packed. */
-static bool is_packed(const struct maker *m, steno_vid in)
-{
-    const struct steno_value *v = &m->f->g->values[in];
-    return v->producer == STENO_NONE && !v->is_input && v->captured_from == STENO_NONE &&
-           !m->known[in].value;
-}
-
-static bool by_packed(const struct maker *m, const struct steno_node *n)
-{
-    for (int i = 1; i < n->n_in; i++)
-        if (n->in[i] != STENO_NONE && is_packed(m, n->in[i]))
-            return true;
-    return false;
-}
-
-static bool inputs_known(const struct maker *m, const struct steno_node *n)
-{
-    for (int i = 0; i < n->n_in; i++) {
-        const struct steno_known *k;
-        if (n->in[i] == STENO_NONE || (i && is_packed(m, n->in[i])))
-            continue;
-        k = &m->known[n->in[i]];
-        if (i == 0 && (n->op->flags & STENO_OP_SHAPE_ONLY) ? !steno_shape_known(&k->shape)
-                                                           : !k->value)
-            return false;
-    }
-    return true;
-}
-
-/* All outputs of known type, shape and modest size; false for unknown ones, unless the node is a
- * dynamic one on known inputs. */
-static bool worth_ahead(struct maker *m, const struct steno_node *n)
-{
-    const bool product = by_packed(m, n);
-    size_t all = 0;
-    for (int i = 0; i < n->n_out; i++) {
-        const struct steno_known *k = n->out[i] != STENO_NONE ? &m->known[n->out[i]] : NULL;
-        size_t bytes;
-        if (!k || (n->op->flags & STENO_OP_DYNAMIC))
-            continue;
-        if (!k->dtype || steno_shape_bytes(&k->shape, k->dtype, &bytes) || bytes > AHEAD_MAX_BYTES)
-            return false;
-        all += bytes;
-    }
-    if (product && (n->op->flags & STENO_OP_DYNAMIC || all > STENO_MAX_AHEAD - m->p->ahead_bytes))
-        return false;
-    m->p->ahead_bytes += product ? all : 0;
-    return true;
-}
-
-static steno_status run_ahead(struct maker *m, const struct steno_node *n)
-{
-    size_t outs = (size_t)n->n_out + 1;
-    const struct steno_tensor **in = steno_arena_calloc(m->tmp, (size_t)n->n_in + 1, sizeof *in);
-    struct steno_tensor *out = steno_arena_calloc(m->tmp, outs, sizeof *out);
-    bool *wanted = steno_arena_calloc(m->tmp, outs, sizeof *wanted);
-    steno_status st;
-    if (!in || !out || !wanted)
-        return no_memory(m);
-    for (int i = 0; i < n->n_in; i++)
-        if (n->in[i] != STENO_NONE)
-            in[i] = m->known[n->in[i]].value ? m->known[n->in[i]].value : &m->p->slots[n->in[i]].t;
-    for (int i = 0; i < n->n_out; i++)
-        wanted[i] = n->out[i] != STENO_NONE && m->f->g->values[n->out[i]].uses;
-    st = steno_run_ahead(m->f->ws, n, in, out, wanted, m->p->mem, m->err);
-    if (st)
-        return st;
-    for (int i = 0; i < n->n_out; i++) {
-        struct slot *s;
-        if (!wanted[i])
-            continue;
-        s = &m->p->slots[n->out[i]];
-        s->t = out[i];
-        s->home = HOME_KNOWN;
-        s->planned = true;
-        m->known[n->out[i]].dtype = out[i].dtype;
-        m->known[n->out[i]].shape = out[i].shape;
-        m->known[n->out[i]].value = &s->t;
-    }
-    return STENO_OK;
-}
-
-/* Types and shapes of what a step will write. A node with a shape-only input needs the slot's shape
- * even though its data does not exist yet, so slots are filled as inference goes. */
-static void note_outputs(struct maker *m, const struct steno_node *n)
-{
-    for (int i = 0; i < n->n_out; i++) {
-        struct slot *s;
-        const struct steno_known *k;
-        if (n->out[i] == STENO_NONE)
-            continue;
-        s = &m->p->slots[n->out[i]];
-        k = &m->known[n->out[i]];
-        s->home = HOME_POOL;
-        s->t.dtype = k->dtype;
-        s->t.shape = k->shape;
-        s->planned = m->shapes && k->dtype && steno_shape_known(&k->shape) &&
-                     !steno_shape_bytes(&k->shape, k->dtype, &s->bytes);
-    }
-}
-
-static steno_status infer_and_select(struct maker *m, int32_t *nodes)
-{
-    const struct steno_graph *g = m->f->g;
-    for (int32_t i = 0; i < g->n_nodes; i++) {
-        const struct steno_node *n = &g->nodes[i];
-        steno_status st;
-        if (n->dead)
-            continue;
-        st = steno_infer_one(&m->ic, n, m->err);
-        if (st)
-            return st;
-        if (m->shapes && steno_may_run_ahead(n) && inputs_known(m, n) && worth_ahead(m, n)) {
-            st = run_ahead(m, n);
-            if (st)
-                return st;
-            continue;
-        }
-        note_outputs(m, n);
-        nodes[m->p->n_steps++] = i;
-    }
-    return STENO_OK;
-}
-
 /* ---- steps and lifetimes ---- */
 
 struct capture_use {
     struct plan *p;
+    const struct scope *scope;
     int32_t step;
 };
 
@@ -218,7 +43,7 @@ static int use_captures(struct steno_graph *body, void *arg)
     const struct capture_use *u = arg;
     for (int32_t i = 0; i < body->n_values; i++)
         if (body->values[i].captured_from != STENO_NONE)
-            u->p->slots[body->values[i].captured_from].last = u->step;
+            u->p->slots[u->scope->slot[body->values[i].captured_from]].last = u->step;
     return 0;
 }
 
@@ -227,19 +52,18 @@ static void lifetimes(struct maker *m)
     struct plan *p = m->p;
     const struct steno_graph *g = m->f->g;
     for (int32_t k = 0; k < p->n_steps; k++) {
-        const struct steno_node *n = p->steps[k].node;
-        struct capture_use u = {p, k};
-        for (int i = 0; i < n->n_in; i++)
-            if (n->in[i] != STENO_NONE)
-                p->slots[n->in[i]].last = k;
-        steno_node_each_graph(n, use_captures, &u);
-        for (int i = 0; i < n->n_out; i++)
-            if (n->out[i] != STENO_NONE && g->values[n->out[i]].uses &&
-                p->slots[n->out[i]].last < k)
-                p->slots[n->out[i]].last = k;
+        const struct step *s = &p->steps[k];
+        struct capture_use u = {p, s->scope, k};
+        for (int i = 0; i < s->node->n_in; i++)
+            if (s->node->in[i] != STENO_NONE)
+                steno_plan_slot(m->p, s->scope, s->node->in[i])->last = k;
+        steno_node_each_graph(s->node, use_captures, &u);
+        for (int i = 0; i < s->node->n_out; i++)
+            if (s->out[i] && s->out[i]->last < k)
+                s->out[i]->last = k;
     }
     for (int i = 0; i < g->n_outputs; i++)
-        p->slots[g->outputs[i]].last = p->n_steps;
+        steno_plan_slot(m->p, p->top, g->outputs[i])->last = p->n_steps;
 }
 
 static steno_status body_frames(struct maker *m, struct step *s)
@@ -254,30 +78,32 @@ static steno_status body_frames(struct maker *m, struct step *s)
             if (!s->sub)
                 return no_memory(m);
         }
-        st = steno_frame_new(&s->sub[i], m->f->ws, n->attr[i].g, m->f, m->p, m->err);
+        st = steno_frame_new(&s->sub[i], m->f->ws, n->attr[i].g, m->f, m->p, s->scope, m->err);
         if (st)
             return st;
     }
     return STENO_OK;
 }
 
-static steno_status make_step(struct maker *m, struct step *s, const struct steno_node *n)
+static steno_status make_step(struct maker *m, struct step *s, const struct steno_chosen *c)
 {
+    const struct steno_node *n = c->node;
     s->node = n;
+    s->scope = c->scope;
     s->in = steno_arena_calloc(m->p->mem, (size_t)n->n_in + 1, sizeof *s->in);
     s->out = steno_arena_calloc(m->p->mem, (size_t)n->n_out + 1, sizeof *s->out);
     if (!s->in || !s->out)
         return no_memory(m);
     for (int i = 0; i < n->n_in; i++)
         if (n->in[i] != STENO_NONE)
-            s->in[i] = &m->p->slots[n->in[i]].t;
+            s->in[i] = &steno_plan_slot(m->p, s->scope, n->in[i])->t;
     for (int i = 0; i < n->n_out; i++)
-        if (n->out[i] != STENO_NONE && m->f->g->values[n->out[i]].uses)
-            s->out[i] = &m->p->slots[n->out[i]];
+        if (n->out[i] != STENO_NONE && s->scope->g->values[n->out[i]].uses)
+            s->out[i] = steno_plan_slot(m->p, s->scope, n->out[i]);
     return body_frames(m, s);
 }
 
-static steno_status make_steps(struct maker *m, const int32_t *nodes)
+static steno_status make_steps(struct maker *m)
 {
     struct plan *p = m->p;
     int32_t n = p->n_steps;
@@ -285,7 +111,7 @@ static steno_status make_steps(struct maker *m, const int32_t *nodes)
     if (!p->steps)
         return no_memory(m);
     for (int32_t k = 0; k < n; k++) {
-        steno_status st = make_step(m, &p->steps[k], &m->f->g->nodes[nodes[k]]);
+        steno_status st = make_step(m, &p->steps[k], &m->chosen[k]);
         if (st)
             return st;
         p->steps[k].flops = steno_node_flops(p->steps[k].node, p->steps[k].in, p->steps[k].out);
@@ -298,7 +124,7 @@ static steno_status make_steps(struct maker *m, const int32_t *nodes)
 static steno_status dead_lists(struct maker *m)
 {
     struct plan *p = m->p;
-    int32_t n = m->f->g->n_values;
+    int32_t n = p->n_slots;
     for (int32_t i = 0; i < n; i++)
         if (p->slots[i].last >= 0 && p->slots[i].last < p->n_steps)
             p->steps[p->slots[i].last].n_dead++;
@@ -327,14 +153,6 @@ static steno_status dead_lists(struct maker *m)
 
 /* ---- homes ---- */
 
-static int output_number(const struct steno_graph *g, steno_vid v)
-{
-    for (int i = 0; i < g->n_outputs; i++)
-        if (g->outputs[i] == v)
-            return i;
-    return -1;
-}
-
 /* Slot s joins the memory of root r. */
 static void join(struct plan *p, struct slot *s, int32_t r)
 {
@@ -346,89 +164,134 @@ static void join(struct plan *p, struct slot *s, int32_t r)
         root->bytes = s->bytes;
 }
 
+static struct slot *input_slot(const struct maker *m, const struct step *s, int in)
+{
+    return in < s->node->n_in && s->node->in[in] != STENO_NONE
+               ? steno_plan_slot(m->p, s->scope, s->node->in[in])
+               : NULL;
+}
+
 /* May output 0 of step k overwrite input `in`: its memory is the arena's, nobody reads it later,
  * and no other input of the node lies there too. */
-static bool may_overwrite(const struct plan *p, const struct steno_node *n, int32_t k, int in)
+static bool may_overwrite(const struct maker *m, int32_t k, int in)
 {
-    const struct slot *s, *o = &p->slots[n->out[0]];
-    int32_t r;
-    if (in >= n->n_in || n->in[in] == STENO_NONE)
-        return false;
-    s = &p->slots[n->in[in]];
-    r = s->root;
-    if (s->home != HOME_ARENA || p->slots[r].last > k || s->bytes != o->bytes ||
+    const struct step *step = &m->p->steps[k];
+    const struct slot *o = step->out[0], *s = input_slot(m, step, in);
+    if (!s || s->home != HOME_ARENA || m->p->slots[s->root].last > k || s->bytes != o->bytes ||
         steno_dtype_size(s->t.dtype) != steno_dtype_size(o->t.dtype))
         return false;
-    for (int i = 0; i < n->n_in; i++)
-        if (i != in && n->in[i] != STENO_NONE && p->slots[n->in[i]].home == HOME_ARENA &&
-            p->slots[n->in[i]].root == r)
+    for (int i = 0; i < step->node->n_in; i++) {
+        const struct slot *other = i != in ? input_slot(m, step, i) : NULL;
+        if (other && other->home == HOME_ARENA && other->root == s->root)
             return false;
+    }
     return true;
 }
 
-static void home_of_first(struct maker *m, const struct steno_node *n, int32_t k)
+/* Output 0 of a view is sure to be input 0 as it was planned: the step has nothing to find out. */
+static bool settled_view(const struct maker *m, const struct step *step)
+{
+    const struct slot *x = input_slot(m, step, 0), *o = step->out[0];
+    size_t bytes;
+    for (int i = 1; i < step->node->n_in; i++) {
+        const struct slot *s = input_slot(m, step, i);
+        if (s && (s->home != HOME_KNOWN || !s->t.data))
+            return false;
+    }
+    return o->planned && x->planned && x->t.dtype == o->t.dtype && step->node->n_out == 1 &&
+           !steno_shape_bytes(&x->t.shape, x->t.dtype, &bytes) && bytes == o->bytes;
+}
+
+/* True when the output of a view shares its input's memory. */
+static bool home_of_view(struct maker *m, struct step *step, bool is_out)
+{
+    struct slot *o = step->out[0];
+    const struct slot *x = input_slot(m, step, 0);
+    if (!x || x->home == HOME_NONE)
+        return false;
+    if (x->home == HOME_ARENA && o->planned) {
+        o->home = HOME_ARENA;
+        join(m->p, o, x->root);
+        step->view = settled_view(m, step);
+        return true;
+    }
+    if (is_out || x->home == HOME_ARENA)
+        return false;
+    o->home = HOME_VIEW;
+    /* the input's memory is bound before the run, not found while running */
+    if (settled_view(m, step) && x->home != HOME_POOL && (x->home != HOME_KNOWN || x->t.data) &&
+        (x->home != HOME_VIEW || x->root != (int32_t)(x - m->p->slots))) {
+        o->root = x->root;
+        step->view = true;
+        m->p->n_views++;
+    }
+    return true;
+}
+
+static void home_of_first(struct maker *m, int32_t k, bool is_out)
 {
     struct plan *p = m->p;
-    struct slot *o = &p->slots[n->out[0]];
-    const struct slot *x = n->n_in && n->in[0] != STENO_NONE ? &p->slots[n->in[0]] : NULL;
-    bool is_out = m->f->g->values[n->out[0]].is_output;
-    if ((n->op->flags & STENO_OP_VIEW) && x && x->home != HOME_NONE) {
-        if (x->home == HOME_ARENA && o->planned) {
-            o->home = HOME_ARENA;
-            join(p, o, x->root);
-            return;
-        }
-        if (!is_out && x->home != HOME_ARENA) {
-            o->home = HOME_VIEW;
-            return;
-        }
-    }
+    struct step *step = &p->steps[k];
+    struct slot *o = step->out[0];
+    if ((step->node->op->flags & STENO_OP_VIEW) && home_of_view(m, step, is_out))
+        return;
     o->home = o->planned ? HOME_ARENA : HOME_POOL;
     if (!o->planned)
         return;
-    if ((n->op->flags & STENO_OP_INPLACE0) && may_overwrite(p, n, k, 0))
-        join(p, o, p->slots[n->in[0]].root);
-    else if ((n->op->flags & STENO_OP_INPLACE1) && may_overwrite(p, n, k, 1))
-        join(p, o, p->slots[n->in[1]].root);
+    if ((step->node->op->flags & STENO_OP_INPLACE0) && may_overwrite(m, k, 0))
+        join(p, o, input_slot(m, step, 0)->root);
+    else if ((step->node->op->flags & STENO_OP_INPLACE1) && may_overwrite(m, k, 1))
+        join(p, o, input_slot(m, step, 1)->root);
 }
 
-static void homes(struct maker *m)
+static steno_status homes(struct maker *m)
 {
     struct plan *p = m->p;
-    for (int32_t k = 0; k < p->n_steps; k++) {
-        const struct steno_node *n = p->steps[k].node;
-        for (int i = 0; i < n->n_out; i++) {
+    const struct steno_graph *g = m->f->g;
+    bool *is_out = steno_arena_calloc(m->tmp, (size_t)p->n_slots + 1, sizeof *is_out);
+    if (!is_out)
+        return no_memory(m);
+    for (int i = 0; i < g->n_outputs; i++)
+        is_out[p->top->slot[g->outputs[i]]] = true;
+    for (int32_t k = 0; k < p->n_steps; k++)
+        for (int i = 0; i < p->steps[k].node->n_out; i++) {
             struct slot *s = p->steps[k].out[i];
-            if (!s)
-                continue;
-            if (i == 0)
-                home_of_first(m, n, k);
-            else
+            if (s && i == 0)
+                home_of_first(m, k, is_out[s - p->slots]);
+            else if (s)
                 s->home = s->planned ? HOME_ARENA : HOME_POOL;
         }
-    }
     /* A group that holds a graph output lives in that output's buffer instead of the arena. */
-    for (int i = 0; i < m->f->g->n_outputs; i++) {
-        struct slot *s = &p->slots[m->f->g->outputs[i]];
+    for (int i = 0; i < g->n_outputs; i++) {
+        struct slot *s = steno_plan_slot(m->p, p->top, g->outputs[i]);
         struct slot *r = &p->slots[s->root];
         if (s->home == HOME_ARENA && r->out < 0)
             r->out = i;
         else if (s->home == HOME_POOL && s->out < 0) {
             s->home = HOME_OUT;
-            s->out = output_number(m->f->g, m->f->g->outputs[i]);
+            s->out = i;
         }
     }
+    return STENO_OK;
 }
 
 static steno_status collect(struct maker *m)
 {
     struct plan *p = m->p;
-    int32_t n = m->f->g->n_values;
-    p->by_home = steno_arena_calloc(p->mem, (size_t)n + 1, sizeof(struct slot *));
+    size_t n = (size_t)p->n_slots + 1;
+    p->by_home = steno_arena_calloc(p->mem, n, sizeof(struct slot *));
+    p->views = steno_arena_calloc(p->mem, (size_t)p->n_views + 1, sizeof(struct slot *));
+    p->busy = steno_arena_calloc(p->mem, (size_t)p->n_steps + 1, sizeof *p->busy);
     p->out_bytes = steno_arena_calloc(p->mem, (size_t)m->f->g->n_outputs + 1, sizeof(size_t));
-    if (!p->by_home || !p->out_bytes)
+    if (!p->by_home || !p->views || !p->busy || !p->out_bytes)
         return no_memory(m);
-    for (int32_t i = 0; i < n; i++) {
+    p->n_views = 0;
+    for (int32_t k = 0; k < p->n_steps; k++)
+        if (!p->steps[k].view)
+            p->busy[p->n_busy++] = k;
+        else if (p->steps[k].out[0]->home == HOME_VIEW)
+            p->views[p->n_views++] = p->steps[k].out[0];
+    for (int32_t i = 0; i < p->n_slots; i++) {
         struct slot *s = &p->slots[i], *r = &p->slots[s->root];
         if (s->home == HOME_ARENA && r->out >= 0) {
             s->out = r->out;
@@ -436,7 +299,7 @@ static steno_status collect(struct maker *m)
                 p->out_bytes[r->out] = r->bytes;
         }
     }
-    for (int32_t i = 0; i < n; i++) {
+    for (int32_t i = 0; i < p->n_slots; i++) {
         struct slot *s = &p->slots[i];
         if (s->home != HOME_ARENA)
             continue;
@@ -447,27 +310,27 @@ static steno_status collect(struct maker *m)
     return STENO_OK;
 }
 
-/* Step that writes each value, -1 for the others. */
-static void first_step(const struct plan *p, int32_t *first, int32_t n_values)
+/* Step that writes each slot, -1 for the others. */
+static void first_step(const struct plan *p, int32_t *first)
 {
-    for (int32_t i = 0; i < n_values; i++)
+    for (int32_t i = 0; i < p->n_slots; i++)
         first[i] = -1;
     for (int32_t k = 0; k < p->n_steps; k++)
         for (int i = 0; i < p->steps[k].node->n_out; i++)
             if (p->steps[k].out[i])
-                first[p->steps[k].node->out[i]] = k;
+                first[p->steps[k].out[i] - p->slots] = k;
 }
 
 static steno_status place(struct maker *m)
 {
     struct plan *p = m->p;
-    int32_t n = m->f->g->n_values;
+    int32_t n = p->n_slots;
     struct steno_interval *v = steno_arena_calloc(m->tmp, (size_t)n + 1, sizeof *v);
     int32_t *first = steno_arena_calloc(m->tmp, (size_t)n + 1, sizeof *first);
     steno_status st;
     if (!v || !first)
         return no_memory(m);
-    first_step(p, first, n);
+    first_step(p, first);
     for (int32_t i = 0; i < n; i++)
         if (p->slots[i].home == HOME_ARENA && p->slots[i].root == i) {
             /* the tail may be read by kernels: a block of its own where it is checked (ASan) */
@@ -504,45 +367,32 @@ static steno_status make_key(struct maker *m, const struct steno_tensor *const *
     for (int i = 0; i < f->g->n_inputs; i++)
         p->key[p->n_key++] = in[i]->shape;
     for (int i = 0; i < f->n_captured; i++)
-        p->key[p->n_key++] = f->up_plan->slots[f->g->values[f->captured[i]].captured_from].t.shape;
+        p->key[p->n_key++] = steno_frame_outer(f, f->captured[i])->t.shape;
     return STENO_OK;
 }
 
-static steno_status make(struct maker *m, const struct steno_tensor *const *in)
+static steno_status make(struct maker *m, const struct steno_tensor *const *in, bool shapes)
 {
-    size_t n = (size_t)m->f->g->n_values + 1;
-    int32_t *nodes = steno_arena_calloc(m->tmp, (size_t)m->f->g->n_nodes + 1, sizeof *nodes);
-    steno_status st;
-    m->known = steno_arena_calloc(m->tmp, n, sizeof *m->known);
-    m->p->slots = steno_arena_calloc(m->p->mem, n, sizeof *m->p->slots);
-    if (!nodes || !m->known || !m->p->slots)
-        return no_memory(m);
-    m->next_dim = 1 << 20; /* above any symbol of the graph's own */
-    m->ic.g = m->f->g;
-    m->ic.known = m->known;
-    m->ic.next_dim = &m->next_dim;
-    m->ic.mem = m->tmp;
-    st = make_key(m, in);
-    start_values(m, in);
+    steno_status st = make_key(m, in);
     if (!st)
-        st = infer_and_select(m, nodes);
+        st = steno_plan_choose(m->p, m->f, in, shapes, m->tmp, &m->chosen, m->err);
     if (!st)
-        st = make_steps(m, nodes);
+        st = make_steps(m);
     if (st)
         return st;
     lifetimes(m);
     st = dead_lists(m);
-    if (st)
-        return st;
-    homes(m);
-    st = collect(m);
+    if (!st)
+        st = homes(m);
+    if (!st)
+        st = collect(m);
     return st ? st : place(m);
 }
 
 steno_status steno_plan_make(struct plan **out, struct frame *f,
                              const struct steno_tensor *const *in, bool shapes, steno_err *err)
 {
-    struct maker m = {.f = f, .shapes = shapes, .err = err};
+    struct maker m = {.f = f, .err = err};
     steno_arena *mem = steno_arena_new(0);
     steno_status st;
     m.tmp = steno_arena_new(0);
@@ -553,7 +403,7 @@ steno_status steno_plan_make(struct plan **out, struct frame *f,
         return no_memory(&m);
     }
     m.p->mem = mem;
-    st = make(&m, in);
+    st = make(&m, in, shapes);
     steno_arena_free(m.tmp);
     if (st) {
         steno_plan_free(m.p);

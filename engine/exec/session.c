@@ -28,7 +28,7 @@ steno_status steno_session_open(steno_session **out, steno_network *n,
         s->ws.max_steps = opt->max_steps;
     }
     if (!st)
-        st = steno_frame_new(&s->main, &s->ws, n->g, NULL, NULL, err);
+        st = steno_frame_new(&s->main, &s->ws, n->g, NULL, NULL, NULL, err);
     if (st)
         goto fail;
     *out = s;
@@ -126,8 +126,9 @@ void steno_session_set_profile(steno_session *s, bool on)
 
 /* What a node moves: nothing for a view; of a table that rows are taken from, the rows; weights as
  * they are packed. */
-static double bytes_of(const struct steno_graph *g, const struct step *s)
+static double bytes_of(const struct step *s)
 {
+    const struct steno_graph *g = s->scope->g;
     double sum = (double)s->node->packed;
     size_t n;
     bool skip0 = !strcmp(s->node->op_type, "Gather") || (s->node->op->flags & STENO_OP_SHAPE_ONLY);
@@ -152,12 +153,15 @@ static double bytes_of(const struct steno_graph *g, const struct step *s)
 bool steno_session_profile(const steno_session *s, int i, struct steno_profile_row *row)
 {
     const struct plan *p = s->main->cur;
-    if (!p || i < 0 || i >= p->n_steps)
+    const struct step *step;
+    if (!p || i < 0 || i >= p->n_busy)
         return false;
-    row->node = p->steps[i].node;
-    row->ns = p->steps[i].ns;
-    row->runs = p->steps[i].runs;
-    row->flops = steno_node_flops(row->node, p->steps[i].in, p->steps[i].out);
-    row->bytes = bytes_of(s->net->g, &p->steps[i]);
+    step = &p->steps[p->busy[i]];
+    row->node = step->node;
+    row->graph = step->scope->g;
+    row->ns = step->ns;
+    row->runs = step->runs;
+    row->flops = steno_node_flops(row->node, step->in, step->out);
+    row->bytes = bytes_of(step);
     return true;
 }

@@ -115,12 +115,14 @@ const struct steno_tensor *steno_session_get(const steno_session *s, int i);
 void steno_session_set_profile(steno_session *s, bool on);
 struct steno_profile_row {
     const struct steno_node *node;
+    const struct steno_graph *graph; /* its graph: the main one, or a settled branch */
     int64_t ns; /* sum over runs; bodies of If, Loop, Scan count for their node */
     int64_t runs;
     double flops; /* of one run */
     double bytes; /* of its inputs and outputs, weights as they are packed */
 };
-/* Step i of the main graph's current plan, in running order; false past the last. */
+/* Step i of the main graph's current plan, in running order; false past the last. Views cost
+ * nothing and are left out. */
 bool steno_session_profile(const steno_session *s, int i, struct steno_profile_row *row);
 
 size_t steno_session_arena_bytes(const steno_session *s);
