@@ -221,6 +221,22 @@ void steno_graph_drop_const(struct steno_graph *g, steno_vid v)
     c->t.data = NULL;
 }
 
+static int drop_body(struct steno_graph *g, void *arg)
+{
+    (void)arg;
+    for (int32_t i = 0; i < g->n_values; i++)
+        steno_graph_drop_const(g, i);
+    for (int32_t i = 0; i < g->n_nodes; i++)
+        if (!g->nodes[i].dead)
+            steno_graph_drop_bodies(&g->nodes[i]);
+    return 0;
+}
+
+void steno_graph_drop_bodies(const struct steno_node *n)
+{
+    (void)steno_node_each_graph(n, drop_body, NULL);
+}
+
 size_t steno_graph_const_bytes(const struct steno_graph *g)
 {
     size_t sum = 0;

@@ -205,6 +205,8 @@ void steno_graph_share_const(struct steno_graph *g, steno_vid v,
 /* Forget the constant of v; heap bytes are released with the last reference. The value keeps type
  * and shape, and `constant` becomes NULL. */
 void steno_graph_drop_const(struct steno_graph *g, steno_vid v);
+/* A node is gone: constants of its bodies are forgotten. */
+void steno_graph_drop_bodies(const struct steno_node *n);
 /* Bytes of all constants still held by g and its subgraphs, each counted once. */
 size_t steno_graph_const_bytes(const struct steno_graph *g);
 int64_t steno_graph_symbol(struct steno_graph *g, const char *dim_param); /* the negative dim */

@@ -553,7 +553,24 @@ static bool pad_dim(int64_t dim, int64_t before, int64_t after, int64_t *out)
            *out >= 0;
 }
 
-/* A row of n elements: what x [have] has of it in one piece, what is repeated one by one. */
+/* Elements of row x [have] for places [from, to) of a padded row, one by one. */
+static void pad_repeat(char *d, int64_t from, int64_t to, const char *x, int64_t have, size_t e,
+                       enum pad_mode mode, int64_t before)
+{
+    if (mode == PAD_REFLECT && e == sizeof(float) && from < to && from - before > -have &&
+        to - before < 2 * have) { /* one mirror: most audio is padded so */
+        int64_t i = from;
+        for (; i < to && i < before; i++)
+            memcpy(d + (size_t)i * 4, x + (size_t)(before - i) * 4, 4);
+        for (; i < to; i++)
+            memcpy(d + (size_t)i * 4, x + (size_t)(2 * have - 2 - i + before) * 4, 4);
+        return;
+    }
+    for (int64_t i = from; i < to; i++)
+        memcpy(d + (size_t)i * e, x + (size_t)pad_index(mode, i - before, have) * e, e);
+}
+
+/* A row of n elements: what x [have] has of it in one piece, the rest repeated. */
 static void pad_row(char *d, int64_t n, const char *x, int64_t have, size_t e, enum pad_mode mode,
                     int64_t before)
 {
@@ -561,14 +578,10 @@ static void pad_row(char *d, int64_t n, const char *x, int64_t have, size_t e, e
     first = first < n ? first : n;
     end = end < n ? end : n;
     end = end > first ? end : first;
-    for (int64_t i = 0; i < n; i++) {
-        if (i == first && end > first) {
-            memcpy(d + (size_t)i * e, x + (size_t)(i - before) * e, (size_t)(end - first) * e);
-            i = end - 1;
-            continue;
-        }
-        memcpy(d + (size_t)i * e, x + (size_t)pad_index(mode, i - before, have) * e, e);
-    }
+    pad_repeat(d, 0, first, x, have, e, mode, before);
+    if (end > first)
+        memcpy(d + (size_t)first * e, x + (size_t)(first - before) * e, (size_t)(end - first) * e);
+    pad_repeat(d, end, n, x, have, e, mode, before);
 }
 
 /* Only for the modes that repeat data. */

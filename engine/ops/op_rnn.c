@@ -64,6 +64,7 @@ struct rnn { /* the node's frozen state */
     struct activation act[2][3];
     struct packed packed[2];
     bool is_packed;
+    void *owned[2]; /* widened from 8 bits: memory of all w, of all r and rh; else the network's */
 };
 
 /* ---- attributes ---- */
@@ -161,11 +162,10 @@ static void pack_direction(const struct rnn *p, size_t input, const steno_kernel
 static void release_rnn(void *priv)
 {
     struct rnn *p = priv;
-    for (int d = 0; p && d < 2; d++) {
-        steno_aligned_free(p->packed[d].w);
-        steno_aligned_free(p->packed[d].r);
-        steno_aligned_free(p->packed[d].rh);
-    }
+    if (p)
+        steno_aligned_free(p->owned[0]);
+    if (p)
+        steno_aligned_free(p->owned[1]);
     free(p);
 }
 
@@ -188,29 +188,47 @@ static int64_t width_of(const struct rnn *p, const struct steno_shape *s)
     return s->rank == 3 ? s->dim[p->quantized ? 1 : 2] : STENO_DIM_ANY;
 }
 
+/* One block for input `in`, to be packed unless it is filled. Weights that are widened first are not
+ * kept in a cache: there would be nothing to widen at the next load. */
+static char *packed_memory(struct steno_prep *pc, struct rnn *p, int in, size_t bytes, bool *filled)
+{
+    *filled = false;
+    if (!p->quantized)
+        return steno_prep_memory(pc, in, bytes, filled);
+    p->owned[in - 1] = steno_aligned_alloc(bytes);
+    if (p->owned[in - 1]) {
+        steno_prep_packed(pc, bytes);
+        steno_prep_consumed(pc, in);
+    }
+    return p->owned[in - 1];
+}
+
 static steno_status pack_constant(struct steno_prep *pc, struct rnn *p,
                                   const struct steno_tensor *w, const struct steno_tensor *r,
                                   steno_err *err)
 {
     const steno_kernels *k = steno_prep_kernels(pc);
-    size_t h = p->hidden, rows = h * (size_t)p->gates, size[3], total = 0;
+    size_t h = p->hidden, rows = h * (size_t)p->gates, size[3];
+    char *mw, *mr;
+    bool filled, r_filled;
     p->input = (size_t)width_of(p, &w->shape);
     packed_sizes(p, p->input, k, size);
-    for (int d = 0; d < p->dirs; d++) {
+    for (int i = 0; i < 3; i++)
+        size[i] = (size[i] + STENO_ALIGN - 1) / STENO_ALIGN * STENO_ALIGN;
+    mw = packed_memory(pc, p, 1, size[0] * (size_t)p->dirs, &filled);
+    mr = packed_memory(pc, p, 2, (size[1] + size[2]) * (size_t)p->dirs, &r_filled);
+    if (!mw || !mr)
+        return steno_fail(err, STENO_ERR_NOMEM, "out of memory for packed weights");
+    for (size_t d = 0; d < (size_t)p->dirs; d++) {
         struct packed *to = &p->packed[d];
-        to->w = steno_aligned_alloc(size[0]);
-        to->r = steno_aligned_alloc(size[1]);
-        to->rh = size[2] ? steno_aligned_alloc(size[2]) : NULL;
-        if (!to->w || !to->r || (size[2] && !to->rh))
-            return steno_fail(err, STENO_ERR_NOMEM, "out of memory for packed weights");
-        pack_direction(p, p->input, k, to, (const float *)w->data + (size_t)d * rows * p->input,
-                       (const float *)r->data + (size_t)d * rows * h);
-        total += size[0] + size[1] + size[2];
+        to->w = mw + d * size[0];
+        to->r = mr + d * (size[1] + size[2]);
+        to->rh = mr + d * (size[1] + size[2]) + size[1];
+        if (!filled)
+            pack_direction(p, p->input, k, to, (const float *)w->data + d * rows * p->input,
+                           (const float *)r->data + d * rows * h);
     }
     p->is_packed = true;
-    steno_prep_packed(pc, total);
-    steno_prep_consumed(pc, 1);
-    steno_prep_consumed(pc, 2);
     return STENO_OK;
 }
 

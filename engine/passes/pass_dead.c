@@ -33,6 +33,7 @@ steno_status steno_pass_dead(struct steno_graph *g, const struct steno_pass_env 
             if (n->in[k] != STENO_NONE)
                 g->values[n->in[k]].uses--;
         steno_node_each_graph(n, uncount, g);
+        steno_graph_drop_bodies(n);
     }
     /* constants that nobody reads any more give their memory back */
     for (int32_t v = 0; v < g->n_values; v++)

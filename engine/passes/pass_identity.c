@@ -1,8 +1,9 @@
 /* Before: x -> Op -> y, where y equals x      After: readers of y read x.
  * Identity, Dropout (inference), Cast to the type it has, Transpose in order,
- * Split into one, Concat/Sum/Max/Min/Mean of one, Reshape/Expand/Tile/Flatten that keep the shape, Slice and Pad
- * that take everything, and x+0, x-0, x*1, x/1, x^1. Whether a shape is kept is read off inferred
- * shapes, symbols included: a dimension of the same symbol is the same dimension. */
+ * Split into one, Concat/Sum/Max/Min/Mean of one, Reshape/Expand/Tile/Flatten that keep the shape,
+ * Slice and Pad that take everything, and x+0, x-0, x*1, x/1, x^1; 0*x of integers is the 0. Whether
+ * a shape is kept is read off inferred shapes, symbols included: a dimension of the same symbol is
+ * the same dimension. */
 #include "passes/passes.h"
 
 #include <string.h>
@@ -44,6 +45,22 @@ static bool all_zero_pads(const struct steno_graph *g, const struct steno_node *
     return pads || uniform(g, n, 1, 0);
 }
 
+/* Input `in` of two is `want` everywhere and leaves the other's shape as it is. */
+static bool neutral(const struct steno_graph *g, const struct steno_node *n, int in, double want)
+{
+    return n->n_in == 2 && n->in[!in] != STENO_NONE && uniform(g, n, in, want) &&
+           (!g->values[n->in[in]].constant->shape.rank ||
+            steno_pass_same_shape(g, n->in[!in], n->out[0]));
+}
+
+/* A product with input `in`, 0 everywhere, is that input: integers are never infinite. */
+static bool zero_of_integers(const struct steno_graph *g, const struct steno_node *n, int in)
+{
+    steno_dtype t = g->values[n->out[0]].dtype;
+    return n->n_in == 2 && (t == STENO_I64 || t == STENO_I32) && uniform(g, n, in, 0) &&
+           steno_pass_same_shape(g, n->in[in], n->out[0]);
+}
+
 /* Number of the input that output 0 equals, -1 for none. */
 static int passes_on(const struct steno_graph *g, const struct steno_node *n)
 {
@@ -75,17 +92,11 @@ static int passes_on(const struct steno_graph *g, const struct steno_node *n)
     if (!strcmp(t, "Pad"))
         return shape && all_zero_pads(g, n) ? 0 : -1;
     if (!strcmp(t, "Add") || !strcmp(t, "Sub"))
-        return shape && uniform(g, n, 1, 0) ? 0
-               : *t == 'A' && n->n_in == 2 && steno_pass_same_shape(g, n->in[1], n->out[0]) &&
-                       uniform(g, n, 0, 0)
-                   ? 1
-                   : -1;
+        return neutral(g, n, 1, 0) ? 0 : *t == 'A' && neutral(g, n, 0, 0) ? 1 : -1;
+    if (!strcmp(t, "Mul") && (zero_of_integers(g, n, 0) || zero_of_integers(g, n, 1)))
+        return zero_of_integers(g, n, 0) ? 0 : 1;
     if (!strcmp(t, "Mul") || !strcmp(t, "Div") || !strcmp(t, "Pow"))
-        return shape && uniform(g, n, 1, 1) ? 0
-               : *t == 'M' && n->n_in == 2 && steno_pass_same_shape(g, n->in[1], n->out[0]) &&
-                       uniform(g, n, 0, 1)
-                   ? 1
-                   : -1;
+        return neutral(g, n, 1, 1) ? 0 : *t == 'M' && neutral(g, n, 0, 1) ? 1 : -1;
     return -1;
 }
 

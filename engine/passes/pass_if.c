@@ -22,6 +22,7 @@ steno_status steno_pass_if(struct steno_graph *g, const struct steno_pass_env *e
         st = steno_pass_inline(g, i, a->g, NULL, err);
         if (st)
             return st;
+        steno_graph_drop_bodies(&g->nodes[i]);
         ++*changed;
     }
     return STENO_OK;

@@ -338,8 +338,10 @@ steno_status steno_pass_inline(struct steno_graph *g, int32_t at, struct steno_g
     if (!st)
         st = map_outputs(g, at, body, map, err);
     for (int32_t i = 0; !st && i < body->n_nodes; i++)
-        if (!body->nodes[i].dead)
+        if (!body->nodes[i].dead) {
             st = move_node(g, &body->nodes[i], map, err);
+            body->nodes[i].dead = true; /* its bodies are g's now */
+        }
     if (!st)
         g->nodes[at].dead = true;
     return st;

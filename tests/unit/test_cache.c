@@ -22,17 +22,18 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { K = 40, N = 32 };
+enum { K = 40, N = 32, H = 8 };
 #define HEAD_BYTES 112 /* of struct head, exec/cache.c */
 
 static float data[K * N * 2];
 static char dir[] = "/tmp/steno-cache-XXXXXX", cache[64];
 
-/* MatMul with bias, LayerNormalization in its long form, Conv, an If whose branches multiply. */
+/* MatMul with bias, an If whose branches multiply, a GRU in both directions. */
 static struct mk_graph *make(float change)
 {
     struct mk_graph *m = mk_new(13), *a = mk_body(m), *b = mk_body(m);
     static float w[K * N];
+    static const int64_t one[1] = {1}, flat[2] = {-1, N / 2};
     float half = 0.5f;
     memcpy(w, data, sizeof w);
     w[5] += change;
@@ -43,6 +44,10 @@ static struct mk_graph *make(float change)
     mk_f32(m, "w2", "32,32", data + 100, (size_t)N * N);
     mk_f32(m, "k", "32,1,3", data + 50, (size_t)N * 3);
     mk_f32(m, "half", "", &half, 1);
+    mk_f32(m, "gw", "2,24,32", data + 11, (size_t)2 * 3 * H * N);
+    mk_f32(m, "gr", "2,24,8", data + 13, (size_t)2 * 3 * H * H);
+    mk_i64(m, "one", "1", one, 1);
+    mk_i64(m, "flat", "2", flat, 2);
     mk_node(m, "MatMul", "x,w", "p");
     mk_node(m, "Add", "p,b", "q");
     mk_node(m, "Relu", "q", "t");
@@ -54,7 +59,15 @@ static struct mk_graph *make(float change)
     mk_attr_graph(m, "then_branch", a);
     mk_attr_graph(m, "else_branch", b);
     mk_output(m, "y", STENO_F32, NULL);
-    mk_node(m, "MatMul", "t,w2", "z");
+    mk_node(m, "MatMul", "t,w2", "product");
+    mk_node(m, "Unsqueeze", "product,one", "rows");
+    mk_node(m, "GRU", "rows,gw,gr", "both");
+    mk_attr_int(m, "hidden_size", H);
+    mk_attr_str(m, "direction", "bidirectional");
+    mk_node(m, "Reshape", "both,flat", "flat_both");
+    mk_node(m, "Concat", "flat_both,flat_both", "wide");
+    mk_attr_int(m, "axis", 1);
+    mk_node(m, "Add", "product,wide", "z");
     mk_output(m, "z", STENO_F32, NULL);
     return m;
 }

@@ -51,6 +51,42 @@ static void identity_goes(void **state)
     check(m, "identity", true, 1);
 }
 
+/* A single 0 changes no shape, known or not; an integer times 0 is 0. */
+static void zero_where_the_shape_is_not_known(void **state)
+{
+    static const float zero = 0, much = 1e6f;
+    static const int64_t flat[1] = {-1}, none = 0, nones[3] = {0};
+    struct mk_graph *m = start(), *yes = mk_body(m), *no = mk_body(m);
+    (void)state;
+    mk_f32(m, "zero", "", &zero, 1);
+    mk_f32(m, "much", "", &much, 1);
+    mk_i64(m, "flat", "1", flat, 1);
+    mk_i64(m, "none", "", &none, 1);
+    mk_i64(m, "nones", "3", nones, 3);
+    mk_node(m, "ReduceMax", "x", "max");
+    mk_attr_int(m, "keepdims", 0);
+    mk_node(m, "Less", "max,much", "cond");
+    mk_node(yes, "Reshape", "x,flat", "row");
+    mk_output(yes, "row", STENO_F32, NULL);
+    mk_node(no, "Neg", "x", "minus");
+    mk_output(no, "minus", STENO_F32, NULL);
+    mk_node(m, "If", "cond", "some");
+    mk_attr_graph(m, "then_branch", yes);
+    mk_attr_graph(m, "else_branch", no);
+    mk_node(m, "Add", "some,zero", "same");
+    mk_node(m, "Exp", "same", "y");
+    mk_node(m, "Shape", "x", "shape");
+    mk_node(m, "Mul", "shape,nones", "z"); /* goes, and Shape with it */
+    mk_node(m, "Size", "x", "size");
+    mk_node(m, "Mul", "none,size", "nothing");
+    mk_node(m, "Add", "z,nothing", "w");
+    mk_node(m, "Cast", "w", "v");
+    mk_attr_int(m, "to", STENO_F32);
+    mk_output(m, "y", STENO_F32, NULL);
+    mk_output(m, "v", STENO_F32, NULL);
+    check(m, "identity", true, 6);
+}
+
 static void identity_keeps_what_changes_something(void **state)
 {
     static const float zeros[C] = {0};
@@ -442,6 +478,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(identity_goes),
+        cmocka_unit_test(zero_where_the_shape_is_not_known),
         cmocka_unit_test(identity_keeps_what_changes_something),
         cmocka_unit_test(dead_nodes_go),
         cmocka_unit_test(constants_fold),
