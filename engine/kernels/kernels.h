@@ -191,6 +191,13 @@ struct steno_kernels {
      * at -inf, *sum at 0. As long as every t is -inf, s = 0 and c = 1. */
     float (*softmax_step_f32)(float *s, size_t n, float scale, const float *bias, const float *mask,
                               float *max, float *sum);
+    /* One head of one query and rows that lie anywhere: number i is rows + at[i] * row.
+     * s[i] = scale * q . row i for i < n. */
+    void (*dot_rows_f32)(float *s, size_t n, const float *q, size_t size, float scale,
+                         const float *rows, size_t row, const int32_t *at);
+    /* y[0, size) = sum of w[i] * row i. */
+    void (*mix_rows_f32)(float *y, size_t size, const float *w, size_t n, const float *rows,
+                         size_t row, const int32_t *at);
     /* dst [cols, rows] (row stride ldd) = transpose of src [rows, cols] (row stride lds). */
     void (*transpose_f32)(float *dst, size_t ldd, const float *src, size_t lds, size_t rows,
                           size_t cols);

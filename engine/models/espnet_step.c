@@ -3,8 +3,12 @@
  * Rows that no list names are written again; hypotheses of a beam have most of their past in
  * common, so that there are not many more rows than tokens.
  *
+ * Both lie by heads, as attention reads them (ops/op_cached_attention.c). A row of the cache has its
+ * number in each head: [heads, cap_rows, size + v_size], a key and its value. Of the utterance's rows there
+ * are for each layer keys [heads, size, cap_memory], then values [heads, cap_memory, v_size].
+ *
  * All shapes but the number of hypotheses stay as they are from step to step and from utterance to
- * utterance (caches, lists and memory grow by doubling, counts say how much of them is in use), and
+ * utterance (caches and lists grow by doubling, memory by half, counts say how much of them is in use), and
  * the number of hypotheses is rounded up to a quarter of the beam: the session keeps a plan for
  * each and makes none in steady state. */
 #include "models/espnet_step.h"
@@ -14,16 +18,22 @@
 
 #include "base/arena.h"
 
-#define FIRST_CAP 128 /* rows, and tokens */
+#define FIRST_CAP 128  /* rows, and tokens */
+#define MEMORY_STEP 32 /* rows: a whole panel of the products */
 
 struct block { /* aligned, growing */
     void *p;
     size_t bytes;
 };
 
+/* The keys and values in a row that a network gives out. */
+struct columns {
+    size_t width, heads, size, v_size, k_at, v_at;
+};
+
 struct layer {
     int cache, fresh, memory; /* inputs and output of the step; memory -1: none */
-    size_t width, memory_width;
+    struct columns cache_of, memory_of;
     struct block zero;
 };
 
@@ -104,6 +114,37 @@ static int in_order(const char *name, const char *prefix, int *at)
     return (*at)++;
 }
 
+static size_t attribute(const struct steno_node *n, const char *name)
+{
+    int64_t v = steno_node_int(n, name, 0);
+    return v > 0 ? (size_t)v : 0;
+}
+
+/* As the attention that reads input i takes its rows; heads 0: none does. */
+static struct columns columns_of(const steno_network *net, int i)
+{
+    const struct steno_graph *g = steno_network_graph(net);
+    struct columns c = {0};
+    for (int32_t k = 0; k < g->n_nodes; k++) {
+        const struct steno_node *n = &g->nodes[k];
+        if (n->dead || strcmp(n->op_type, "CachedAttention") != 0 || n->n_in < 2 ||
+            n->in[1] != g->inputs[i])
+            continue;
+        c.heads = attribute(n, "heads");
+        c.size = attribute(n, "size");
+        c.v_size = attribute(n, "v_size");
+        c.k_at = attribute(n, "k_at");
+        c.v_at = attribute(n, "v_at");
+    }
+    return c;
+}
+
+static bool fits(const struct columns *c)
+{
+    const size_t k = c->heads * c->size, v = c->heads * c->v_size;
+    return c->heads && k + v <= c->width && c->k_at + k <= c->width && c->v_at + v <= c->width;
+}
+
 static steno_status bind(steno_estep *s, steno_err *err)
 {
     int caches = 0, fresh = 0, memories = 0, i;
@@ -113,10 +154,12 @@ static steno_status bind(steno_estep *s, steno_err *err)
         int at = in_order(v->name, "cache", &caches);
         if (at >= 0) {
             s->layer[at].cache = i;
-            s->layer[at].width = width_of(v);
+            s->layer[at].cache_of = columns_of(s->net, i);
+            s->layer[at].cache_of.width = width_of(v);
         } else if ((at = in_order(v->name, "memory", &memories)) >= 0) {
             s->layer[at].memory = i;
-            s->layer[at].memory_width = width_of(v);
+            s->layer[at].memory_of = columns_of(s->net, i);
+            s->layer[at].memory_of.width = width_of(v);
         }
     }
     s->tgt = steno_network_find_input(s->net, "tgt");
@@ -130,6 +173,9 @@ static steno_status bind(steno_estep *s, steno_err *err)
         if (i != s->new_bias &&
             strncmp(steno_network_output(s->net, i)->name, "new_", 4) == 0 && fresh < s->n_layers)
             s->layer[fresh++].fresh = i;
+    for (i = 0; i < s->n_layers; i++)
+        if (!fits(&s->layer[i].cache_of) || (memories && !fits(&s->layer[i].memory_of)))
+            caches = -1;
     if (caches != s->n_layers || fresh != s->n_layers || (memories && memories != s->n_layers) ||
         s->tgt < 0 || s->counts < 0 || s->index < 0 || s->y < 0 || (memories && !s->once_net))
         return steno_fail(err, STENO_ERR_INTERNAL, "%s: not a network for single steps", s->name);
@@ -146,6 +192,45 @@ static int count_caches(const steno_network *net)
 
 /* ---- room ---------------------------------------------------------------------------------- */
 
+/* Zeros for `cap` rows of a layer, in place of what a block has. */
+static float *new_rows(const struct columns *c, size_t cap)
+{
+    size_t n = cap * c->width * sizeof(float);
+    float *p = steno_aligned_alloc(n);
+    return p ? memset(p, 0, n) : NULL;
+}
+
+static void put_rows(struct block *b, float *p, const struct columns *c, size_t cap)
+{
+    steno_aligned_free(b->p);
+    b->p = p;
+    b->bytes = cap * c->width * sizeof *p;
+}
+
+/* A layer's cache with room for `cap` rows instead of `from`. */
+static bool spread_rows(struct block *b, const struct columns *c, size_t from, size_t cap)
+{
+    const size_t pair = c->size + c->v_size;
+    float *p = new_rows(c, cap);
+    if (!p)
+        return false;
+    for (size_t h = 0; from && h < c->heads; h++)
+        memcpy(p + h * cap * pair, (const float *)b->p + h * from * pair, from * pair * sizeof *p);
+    put_rows(b, p, c, cap);
+    return true;
+}
+
+/* Row `at` of a layer's cache of `cap` rows is x [width]. */
+static void put_row(float *cache, size_t cap, const struct columns *c, size_t at, const float *x)
+{
+    const size_t pair = c->size + c->v_size;
+    for (size_t h = 0; h < c->heads; h++) {
+        float *to = cache + (h * cap + at) * pair;
+        memcpy(to, x + c->k_at + h * c->size, c->size * sizeof *to);
+        memcpy(to + c->size, x + c->v_at + h * c->v_size, c->v_size * sizeof *to);
+    }
+}
+
 static bool grow_rows(steno_estep *s, size_t want)
 {
     steno_estep_state *k = s->st;
@@ -155,11 +240,9 @@ static bool grow_rows(steno_estep *s, size_t want)
         cap *= 2;
     if (cap == k->cap_rows)
         return true;
-    for (int i = 0; i < s->n_layers; i++) {
-        size_t width = s->layer[i].width * sizeof(float);
-        if (!reserve(&k->layer[i].rows, cap * width, k->cap_rows * width))
+    for (int i = 0; i < s->n_layers; i++)
+        if (!spread_rows(&k->layer[i].rows, &s->layer[i].cache_of, k->cap_rows, cap))
             return false;
-    }
     if (!reserve(&k->biases, cap * sizeof(float), k->cap_rows * sizeof(float)))
         return false;
     used = realloc(k->used, cap * sizeof *used);
@@ -290,11 +373,11 @@ static steno_status read_zeros(steno_estep *s, steno_err *err)
     for (int i = 1; i < s->n_layers && !st; i++) {
         const struct steno_tensor *t = steno_session_get(s->once, i - 1);
         struct layer *l = &s->layer[i];
-        if (!t || t->dtype != STENO_F32 || steno_numel(t) != l->width)
+        if (!t || t->dtype != STENO_F32 || steno_numel(t) != l->cache_of.width)
             return steno_fail(err, STENO_ERR_FORMAT, "%s: layer %d has another width", s->name, i);
-        if (!reserve(&l->zero, l->width * sizeof(float), 0))
+        if (!reserve(&l->zero, l->cache_of.width * sizeof(float), 0))
             return no_memory(s, err);
-        memcpy(l->zero.p, t->data, l->width * sizeof(float));
+        memcpy(l->zero.p, t->data, l->cache_of.width * sizeof(float));
     }
     return st;
 }
@@ -356,19 +439,57 @@ void steno_estep_close(steno_estep *s)
 
 /* ---- an utterance -------------------------------------------------------------------------- */
 
+/* A layer's memory with room for `cap` rows instead of `from`, n of which are there. */
+static bool spread_memory(struct block *b, const struct columns *c, size_t from, size_t n, size_t cap)
+{
+    const size_t k = c->heads * c->size;
+    const float *old = b->p;
+    float *p = new_rows(c, cap);
+    if (!p)
+        return false;
+    for (size_t i = 0; n && i < k; i++)
+        memcpy(p + i * cap, old + i * from, n * sizeof *p);
+    for (size_t h = 0; n && h < c->heads; h++)
+        memcpy(p + k * cap + h * cap * c->v_size, old + k * from + h * from * c->v_size,
+               n * c->v_size * sizeof *p);
+    put_rows(b, p, c, cap);
+    return true;
+}
+
+/* Room for n rows. An utterance that comes at one go gets what it needs, one that comes in blocks half as
+ * much again each time. */
 static bool grow_memory(steno_estep *s, size_t n)
 {
     steno_estep_state *k = s->st;
-    size_t cap = k->cap_memory ? k->cap_memory : FIRST_CAP;
-    while (cap < n)
-        cap *= 2;
+    size_t cap = k->n_memory ? k->cap_memory + k->cap_memory / 2 : FIRST_CAP;
+    if (n <= k->cap_memory)
+        return true;
+    cap = ((cap > n ? cap : n) + MEMORY_STEP - 1) / MEMORY_STEP * MEMORY_STEP;
     for (int i = 0; i < s->n_layers; i++) {
-        size_t width = s->layer[i].memory_width * sizeof(float);
-        if (!reserve(&k->layer[i].memories, cap * width, k->n_memory * width))
+        const struct columns *c = &s->layer[i].memory_of;
+        if (!spread_memory(&k->layer[i].memories, c, k->cap_memory, k->n_memory, cap))
             return false;
     }
     k->cap_memory = cap;
     return true;
+}
+
+/* Rows [n, width] of keys and values become numbers `at` and on of the memory p. */
+static void add_memory(float *p, size_t cap, const struct columns *c, size_t at, const float *rows,
+                       size_t n)
+{
+    const size_t k = c->heads * c->size;
+    float *values = p + k * cap;
+    for (size_t r0 = 0; r0 < n; r0 += 16) { /* a cache line of each key's number i at a time */
+        const size_t r1 = n - r0 < 16 ? n : r0 + 16;
+        for (size_t i = 0; i < k; i++)
+            for (size_t r = r0; r < r1; r++)
+                p[i * cap + at + r] = rows[r * c->width + c->k_at + i];
+    }
+    for (size_t h = 0; h < c->heads; h++)
+        for (size_t r = 0; r < n; r++)
+            memcpy(values + (h * cap + at + r) * c->v_size,
+                   rows + r * c->width + c->v_at + h * c->v_size, c->v_size * sizeof *values);
 }
 
 /* n more of the utterance's rows through keys and values of every layer. */
@@ -387,13 +508,12 @@ static steno_status project(steno_estep *s, const float *rows, size_t n, int64_t
         st = run_once(s, err);
     for (int i = 0; i < s->n_layers && !st; i++) {
         const struct steno_tensor *kv = steno_session_get(s->once, i);
-        size_t width = s->layer[i].memory_width;
-        if (kv->dtype != STENO_F32 || steno_numel(kv) != n * width)
+        const struct columns *c = &s->layer[i].memory_of;
+        if (kv->dtype != STENO_F32 || steno_numel(kv) != n * c->width)
             return steno_fail(err, STENO_ERR_FORMAT,
                               "%s: layer %d makes keys of %zu numbers from %zu rows", s->name, i,
                               steno_numel(kv), n);
-        memcpy((float *)k->layer[i].memories.p + k->n_memory * width, kv->data,
-               n * width * sizeof(float));
+        add_memory(k->layer[i].memories.p, k->cap_memory, c, k->n_memory, kv->data, n);
     }
     if (!st)
         k->n_memory += n;
@@ -480,7 +600,7 @@ static void set_counts(steno_estep *s, size_t count)
     s->count[s->n_layers] = (int64_t)k->n_memory;
     if (!count && s->o.first_row)
         for (int i = 1; i < s->n_layers; i++) {
-            memcpy(k->layer[i].rows.p, s->layer[i].zero.p, s->layer[i].width * sizeof(float));
+            put_row(k->layer[i].rows.p, k->cap_rows, &s->layer[i].cache_of, 0, s->layer[i].zero.p);
             s->count[i] = 1;
         }
 }
@@ -540,9 +660,11 @@ static steno_status set_inputs(steno_estep *s, size_t m, steno_err *err)
     for (int i = 0; i < s->n_layers && !st; i++) {
         const struct layer *l = &s->layer[i];
         struct kept *kept = &k->layer[i];
-        st = set(s, l->cache, STENO_F32, kept->rows.p, 2, k->cap_rows, l->width, err);
+        st = set(s, l->cache, STENO_F32, kept->rows.p, 2, k->cap_rows, l->cache_of.width,
+                 err);
         if (!st)
-            st = set(s, l->memory, STENO_F32, kept->memories.p, 2, k->cap_memory, l->memory_width,
+            st = set(s, l->memory, STENO_F32, kept->memories.p, 2, k->cap_memory,
+                     l->memory_of.width,
                      err);
     }
     return st;
@@ -556,12 +678,12 @@ static steno_status keep(steno_estep *s, size_t n, size_t m, steno_err *err)
     for (int i = 0; i < s->n_layers; i++) {
         const struct layer *l = &s->layer[i];
         t = steno_session_get(s->step, l->fresh);
-        if (t->dtype != STENO_F32 || steno_numel(t) != m * l->width)
+        if (t->dtype != STENO_F32 || steno_numel(t) != m * l->cache_of.width)
             return steno_fail(err, STENO_ERR_FORMAT, "%s: layer %d gave rows of another width",
                               s->name, i);
         for (size_t h = 0; h < n; h++)
-            memcpy((float *)k->layer[i].rows.p + (size_t)k->slot[h] * l->width,
-                   (const float *)t->data + h * l->width, l->width * sizeof(float));
+            put_row(k->layer[i].rows.p, k->cap_rows, &l->cache_of, (size_t)k->slot[h],
+                    (const float *)t->data + h * l->cache_of.width);
     }
     t = s->new_bias < 0 ? NULL : steno_session_get(s->step, s->new_bias);
     for (size_t h = 0; t && h < n; h++)

@@ -3,17 +3,23 @@
  * CachedAttention  Q [B, 1, .], rows [N, .], counts i64 [n], index i32 [B, S]?, new [B, 1, .]?,
  *                  bias [N]?, new_bias (B numbers, or one)?
  *                  Attention of one query for each hypothesis of a beam. Its keys and values are
- *                  rows index[b][0 .. counts[count]), then new[b]; a row has the keys of all heads
- *                  from column k_at on and the values from v_at on. bias is added to the scaled
- *                  score of a key, new_bias to that of new[b]. Hypotheses share rows, so a beam is
- *                  reordered by writing other numbers into index (passes/incremental.c).
- *                  Without index rows 0 .. counts[count] are everybody's (new and biases are absent
- *                  then): one product for the whole beam.
+ *                  rows index[b][0 .. counts[count]), then new[b]; new[b] has the keys of all heads
+ *                  from column k_at on and the values from v_at on, rows lie by heads: [heads, N,
+ *                  size + v_size], a key and its value. bias is added to the scaled score of a key,
+ *                  new_bias to that of new[b]. Hypotheses share rows, so a beam is reordered by
+ *                  writing other numbers into index (passes/incremental.c).
+ *                  Without index rows 0 .. counts[count] are everybody's, and new and biases are
+ *                  absent. They lie as the products of a whole beam read them: keys [heads, size,
+ *                  N], then values [heads, N, v_size].
  *                  y [B, 1, heads * v_size]. Attributes: heads, size, v_size, q_at, k_at, v_at,
  *                  count, scale. */
-#include "ops/attention.h"
 #include "ops/families.h"
 #include "ops/internal.h"
+
+#include <math.h>
+
+#define PANEL 32                    /* keys: a whole panel of any kernel, read where it lies */
+#define PART_MACS ((size_t)1 << 18) /* multiply-adds worth waking another thread for */
 
 enum { IN_Q, IN_ROWS, IN_COUNTS, IN_INDEX, IN_NEW, IN_BIAS, IN_NEW_BIAS };
 
@@ -24,7 +30,10 @@ struct cached {
     size_t q_row, row, index_row, new_bias_step;
     const int32_t *index;
     float scale;
-    float *y, *scratch; /* [batch][heads][count + 1] */
+    float *y, *scratch; /* [heads][batch][count + 1] */
+    /* shared rows: keys to multiply, scores of a head [batch][n] and the product's memory for each part */
+    size_t shared, score_bytes, part_bytes, parts;
+    float *sum; /* [heads][batch] of the weights */
 };
 
 static steno_status infer_cached(struct steno_infer *ic, steno_err *err)
@@ -41,69 +50,115 @@ static steno_status infer_cached(struct steno_infer *ic, steno_err *err)
     return STENO_OK;
 }
 
-/* Scores of one key for all heads: s[head * ld]. */
-static void score_key(const struct cached *c, const float *q, const float *key, float bias,
-                      float *s, size_t ld)
+/* Weights of head h's keys for query b, oldest first, then the newest: s [keys]. */
+static void weigh_one(const struct cached *c, size_t h, size_t b, float *s, size_t keys)
 {
-    for (size_t h = 0; h < c->heads; h++)
-        s[h * ld] = c->scale * c->k->dot_f32(q + h * c->size, key + h * c->size, c->size) + bias;
-}
-
-static void add_value(const struct cached *c, const float *value, const float *w, size_t ld,
-                      float *y)
-{
-    for (size_t h = 0; h < c->heads; h++)
-        c->k->axpy_f32(y + h * c->v_size, value + h * c->v_size, c->v_size, w[h * ld]);
-}
-
-static void one_query(const struct cached *c, size_t b)
-{
-    size_t keys = c->count + (c->fresh != NULL);
-    const float *q = c->q + b * c->q_row, *fresh = c->fresh ? c->fresh + b * c->row : NULL;
+    const size_t pair = c->size + c->v_size;
+    const float *q = c->q + b * c->q_row + h * c->size;
     const int32_t *at = c->index + b * c->index_row;
-    float *s = c->scratch + b * c->heads * keys, *y = c->y + b * c->heads * c->v_size;
-    memset(y, 0, c->heads * c->v_size * sizeof *y);
-    if (!keys)
-        return;
-    for (size_t t = 0; t < c->count; t++)
-        score_key(c, q, c->rows + (size_t)at[t] * c->row + c->k_at, c->bias ? c->bias[at[t]] : 0,
-                  s + t, keys);
-    if (fresh)
-        score_key(c, q, fresh + c->k_at,
-                  c->new_bias ? c->new_bias[b * c->new_bias_step] : 0, s + c->count, keys);
-    c->k->softmax_f32(s, s, c->heads, keys);
-    for (size_t t = 0; t < c->count; t++)
-        add_value(c, c->rows + (size_t)at[t] * c->row + c->v_at, s + t, keys, y);
-    if (fresh)
-        add_value(c, fresh + c->v_at, s + c->count, keys, y);
+    c->k->dot_rows_f32(s, c->count, q, c->size, c->scale, c->rows + h * c->n * pair, pair, at);
+    for (size_t t = 0; c->bias && t < c->count; t++)
+        s[t] += c->bias[at[t]];
+    if (c->fresh)
+        s[c->count] =
+            c->scale * c->k->dot_f32(q, c->fresh + b * c->row + c->k_at + h * c->size, c->size) +
+            (c->new_bias ? c->new_bias[b * c->new_bias_step] : 0);
+    c->k->softmax_f32(s, s, 1, keys);
 }
 
-static void queries(void *arg, size_t begin, size_t end)
+/* All queries of a head: they have most rows in common, which stay in the first cache. */
+static void one_head(const struct cached *c, size_t h)
 {
-    for (size_t b = begin; b < end; b++)
-        one_query(arg, b);
+    const size_t keys = c->count + (c->fresh != NULL), pair = c->size + c->v_size;
+    float *s = c->scratch + h * c->batch * keys, *y = c->y + h * c->v_size;
+    for (size_t b = 0; b < c->batch; b++, s += keys, y += c->heads * c->v_size) {
+        if (keys)
+            weigh_one(c, h, b, s, keys);
+        c->k->mix_rows_f32(y, c->v_size, s, c->count, c->rows + h * c->n * pair + c->size, pair,
+                           c->index + b * c->index_row);
+        if (c->fresh)
+            c->k->axpy_f32(y, c->fresh + b * c->row + c->v_at + h * c->v_size, c->v_size,
+                           s[c->count]);
+    }
 }
 
-/* One product: the hypotheses are the rows of one attention. */
-static steno_status run_shared(struct steno_op_ctx *ctx, const struct cached *c, steno_err *err)
+static void some_heads(void *arg, size_t begin, size_t end)
 {
-    struct steno_attention a = {.batch = 1,
-                                .q_heads = c->heads,
-                                .kv_heads = c->heads,
-                                .rows = c->batch,
-                                .keys = c->count,
-                                .size = c->size,
-                                .v_size = c->v_size,
-                                .scale = c->scale,
-                                .left = -1,
-                                .right = -1};
-    a.q = (struct steno_attn_view){c->q, 0, c->size, c->q_row};
-    a.k = (struct steno_attn_view){c->rows + c->k_at, 0, c->size, c->row};
-    a.v = (struct steno_attn_view){c->rows + c->v_at, 0, c->v_size, c->row};
-    a.y = c->y;
-    a.y_view = (struct steno_attn_view){NULL, 0, c->v_size, c->heads * c->v_size};
-    return steno_ops_attention(ctx, &a, err);
+    for (size_t h = begin; h < end; h++)
+        one_head(arg, h);
 }
+
+/* ---- rows that all share ---- */
+
+static size_t whole_lines(size_t n)
+{
+    return (n + STENO_ALIGN - 1) & ~(size_t)(STENO_ALIGN - 1);
+}
+
+static size_t larger(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Two products for each head: scores of all queries and keys, weighted sums of the values. */
+static void shared_head(const struct cached *c, size_t h, char *mem)
+{
+    const float *keys = c->rows + h * c->size * c->n;
+    const float *values = c->rows + c->heads * c->size * c->n + h * c->n * c->v_size;
+    float *s = (float *)(void *)mem, *y = c->y + h * c->v_size;
+    void *work = mem + c->score_bytes;
+    c->k->gemm_f32(c->batch, c->shared, c->size, c->q + h * c->size, c->q_row, false, keys, c->n,
+                   false, s, c->n, NULL, work);
+    for (size_t b = 0; b < c->batch; b++) {
+        float max = -INFINITY, sum = 0;
+        (void)c->k->softmax_step_f32(s + b * c->n, c->count, c->scale, NULL, NULL, &max, &sum);
+        c->sum[h * c->batch + b] = sum;
+    }
+    c->k->gemm_f32(c->batch, c->v_size, c->count, s, c->n, false, values, c->v_size, false, y,
+                   c->heads * c->v_size, NULL, work);
+    for (size_t b = 0; b < c->batch; b++, y += c->heads * c->v_size)
+        c->k->affine_f32(y, y, c->v_size, 1 / c->sum[h * c->batch + b], 0);
+}
+
+static void shared_part(void *arg, int part)
+{
+    const struct cached *c = arg;
+    size_t p = (size_t)part;
+    for (size_t h = c->heads * p / c->parts; h < c->heads * (p + 1) / c->parts; h++)
+        shared_head(c, h, (char *)c->scratch + p * c->part_bytes);
+}
+
+static steno_status run_shared(struct steno_op_ctx *ctx, struct cached *c, steno_err *err)
+{
+    const size_t macs = c->batch * c->count * c->heads * (c->size + c->v_size);
+    size_t scores;
+    if (!c->count) {
+        memset(c->y, 0, c->batch * c->heads * c->v_size * sizeof *c->y);
+        return STENO_OK;
+    }
+    c->parts = macs < PART_MACS ? 1 : (size_t)steno_op_threads(ctx);
+    c->parts = c->parts < c->heads ? c->parts : c->heads;
+    c->shared = (c->count + PANEL - 1) / PANEL * PANEL;
+    c->shared = c->shared < c->n ? c->shared : c->n;
+    /* for as many keys as there is room for, so that it grows when that does and not with keys */
+    if (!steno_mul_size(c->batch * sizeof(float), c->n, &scores) || scores > SIZE_MAX / 1024)
+        return steno_ops_nomem(ctx, err);
+    c->score_bytes = whole_lines(scores + STENO_OVERREAD);
+    c->part_bytes =
+        c->score_bytes + whole_lines(larger(c->k->gemm_f32_work(c->batch, c->n, c->size),
+                                            c->k->gemm_f32_work(c->batch, c->v_size, c->n)));
+    c->scratch = steno_op_scratch(ctx, c->parts * c->part_bytes);
+    c->sum = steno_op_scratch(ctx, c->heads * c->batch * sizeof *c->sum);
+    if (!c->scratch || !c->sum)
+        return steno_ops_nomem(ctx, err);
+    if (c->parts == 1)
+        shared_part(c, 0);
+    else
+        steno_op_parallel(ctx, (int)c->parts, shared_part, c);
+    return STENO_OK;
+}
+
+/* ---- the operator ---- */
 
 static size_t attribute(const struct steno_op_ctx *ctx, const char *name)
 {
@@ -145,6 +200,8 @@ static const char *read_sizes(struct steno_op_ctx *ctx, struct cached *c)
 static const char *read_index(struct steno_op_ctx *ctx, struct cached *c)
 {
     const struct steno_tensor *index = steno_op_in(ctx, IN_INDEX), *t;
+    if (c->heads * (c->size + c->v_size) > c->row)
+        return "the rows have too few columns for keys and values";
     if (!index)
         return c->count > c->n ? "more keys than rows" : NULL;
     if (index->dtype != STENO_I32 || index->shape.rank != 2 ||
@@ -198,7 +255,7 @@ static steno_status run_cached(struct steno_op_ctx *ctx, steno_err *err)
     c.scratch = steno_op_scratch(ctx, c.batch * c.heads * (c.index_row + 1) * sizeof(float));
     if (!c.scratch)
         return steno_ops_nomem(ctx, err);
-    steno_ops_ranges(ctx, c.batch, 1 + 16384 / (c.row * (c.count + 1)), queries, &c);
+    steno_ops_ranges(ctx, c.heads, 1 + 16384 / (c.batch * c.size * (c.count + 1)), some_heads, &c);
     return STENO_OK;
 }
 

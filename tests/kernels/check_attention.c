@@ -106,8 +106,53 @@ static void nan_stays(const steno_kernels *k)
     }
 }
 
+/* n of 64 rows of row floats, the first `size` of which count, against sums in double. */
+static void rows_anywhere(const steno_kernels *k, size_t size, size_t n, bool mixed)
+{
+    const size_t row = size + 3, out = mixed ? size : n;
+    float *rows = guard_new(64 * row - 3), *x = guard_new(mixed ? n : size), *y = guard_new(out);
+    int32_t at[40];
+    fill_uniform(rows, 64 * row - 3);
+    fill_uniform(x, mixed ? n : size);
+    for (size_t i = 0; i < n; i++)
+        at[i] = (int32_t)random_below(64);
+    if (mixed)
+        k->mix_rows_f32(y, size, x, n, rows, row, at);
+    else
+        k->dot_rows_f32(y, n, x, size, 0.125f, rows, row, at);
+    for (size_t i = 0; i < out; i++) {
+        double want = 0, mag = 0;
+        for (size_t j = 0; j < (mixed ? n : size); j++) {
+            double v = mixed ? (double)x[j] * (double)rows[(size_t)at[j] * row + i]
+                             : 0.125 * (double)x[j] * (double)rows[(size_t)at[i] * row + j];
+            want += v;
+            mag += fabs(v);
+        }
+        if (!close_to(y[i], want, 2 * (double)(mixed ? n : size) * EPS * mag))
+            test_fail("size %zu, %zu rows, number %zu: %a, exact %a", size, n, i, (double)y[i], want);
+    }
+    guard_free(rows);
+    guard_free(x);
+    guard_free(y);
+}
+
+static void rows_anywhere_all(const steno_kernels *k, bool mixed)
+{
+    for (size_t size = 1; size < 150; size += size < 70 ? 1 : 13)
+        for (size_t n = 0; n < 40; n += n < 10 ? 1 : 7)
+            rows_anywhere(k, size, n, mixed);
+}
+
 void check_attention(const steno_kernels *k)
 {
+    if (test_begin(k, "dot_rows_f32")) {
+        rows_anywhere_all(k, false);
+        test_end();
+    }
+    if (test_begin(k, "mix_rows_f32")) {
+        rows_anywhere_all(k, true);
+        test_end();
+    }
     if (test_begin(k, "softmax_step_f32")) {
         rows(k, false, false, 0);
         rows(k, true, false, 0);

@@ -1,4 +1,5 @@
-/* Softmax over a row of attention scores that comes in blocks: the specification. */
+/* Softmax over a row of attention scores that comes in blocks; scores and sums of rows that lie anywhere:
+ * the specification. */
 #include "kernels/internal.h"
 
 #include <math.h>
@@ -29,7 +30,32 @@ static float softmax_step_f32__scalar(float *s, size_t n, float scale, const flo
     return keep;
 }
 
+static void dot_rows_f32__scalar(float *s, size_t n, const float *q, size_t size, float scale,
+                                 const float *rows, size_t row, const int32_t *at)
+{
+    for (size_t i = 0; i < n; i++) {
+        const float *r = rows + (size_t)at[i] * row;
+        double sum = 0;
+        for (size_t c = 0; c < size; c++)
+            sum += (double)q[c] * (double)r[c];
+        s[i] = (float)(sum * (double)scale);
+    }
+}
+
+static void mix_rows_f32__scalar(float *y, size_t size, const float *w, size_t n, const float *rows,
+                                 size_t row, const int32_t *at)
+{
+    for (size_t c = 0; c < size; c++) {
+        double sum = 0;
+        for (size_t i = 0; i < n; i++)
+            sum += (double)w[i] * (double)rows[(size_t)at[i] * row + c];
+        y[c] = (float)sum;
+    }
+}
+
 void steno_kernels_attention__scalar(steno_kernels *k)
 {
+    k->dot_rows_f32 = dot_rows_f32__scalar;
+    k->mix_rows_f32 = mix_rows_f32__scalar;
     k->softmax_step_f32 = softmax_step_f32__scalar;
 }

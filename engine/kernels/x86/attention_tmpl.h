@@ -1,5 +1,6 @@
-/* Softmax over a row of attention scores that comes in blocks, for one vector width: two passes over
- * a row that lies in the first cache, scale, position term and mask in the first one. */
+/* For one vector width: softmax over a row of attention scores that comes in blocks, two passes over
+ * a row that lies in the first cache, scale, position term and mask in the first one; scores and
+ * weighted sums of rows that lie anywhere, each read once. */
 #include "kernels/internal.h"
 
 #include "kernels/x86/math_tmpl.h"
@@ -79,7 +80,77 @@ static float V_NAME(softmax_step_f32)(float *s, size_t n, float scale, const flo
     return keep;
 }
 
+/* Products of q with `several` rows at a time, so that their sums across lanes overlap. */
+static inline __attribute__((always_inline)) void dots(int several, float *s, const float *q,
+                                                       size_t size, float scale, const float *rows,
+                                                       size_t row, const int32_t *at)
+{
+    const float *r[4];
+    vf sum[4];
+    size_t c = 0;
+    for (int i = 0; i < several; i++) {
+        r[i] = rows + (size_t)at[i] * row;
+        sum[i] = v_zero();
+    }
+    for (; c + VL <= size; c += VL) {
+        const vf x = v_load(q + c);
+#pragma GCC unroll 4
+        for (int i = 0; i < several; i++)
+            sum[i] = v_fma(x, v_load(r[i] + c), sum[i]);
+    }
+    if (c < size) {
+        const vm m = v_tail(size - c);
+        const vf x = v_load_m(q + c, m);
+        for (int i = 0; i < several; i++)
+            sum[i] = v_fma(x, v_load_m(r[i] + c, m), sum[i]);
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < several; i++)
+        s[i] = scale * v_hsum(sum[i]);
+}
+
+static void V_NAME(dot_rows_f32)(float *s, size_t n, const float *q, size_t size, float scale,
+                                 const float *rows, size_t row, const int32_t *at)
+{
+    size_t i = 0;
+    for (; i + 4 <= n; i += 4)
+        dots(4, s + i, q, size, scale, rows, row, at + i);
+    for (; i < n; i++)
+        dots(1, s + i, q, size, scale, rows, row, at + i);
+}
+
+/* Columns [0, 4 VL) of the sum stay in registers while all rows pass. */
+static void V_NAME(mix_rows_f32)(float *y, size_t size, const float *w, size_t n, const float *rows,
+                                 size_t row, const int32_t *at)
+{
+    size_t c = 0;
+    for (; c + 4 * VL <= size; c += 4 * VL) {
+        vf s0 = v_zero(), s1 = s0, s2 = s0, s3 = s0;
+        for (size_t i = 0; i < n; i++) {
+            const float *r = rows + (size_t)at[i] * row + c;
+            const vf x = v_set1(w[i]);
+            s0 = v_fma(x, v_load(r), s0);
+            s1 = v_fma(x, v_load(r + VL), s1);
+            s2 = v_fma(x, v_load(r + 2 * VL), s2);
+            s3 = v_fma(x, v_load(r + 3 * VL), s3);
+        }
+        v_store(y + c, s0);
+        v_store(y + c + VL, s1);
+        v_store(y + c + 2 * VL, s2);
+        v_store(y + c + 3 * VL, s3);
+    }
+    for (; c < size; c += VL) {
+        const vm m = v_tail(size - c < VL ? size - c : VL);
+        vf s = v_zero();
+        for (size_t i = 0; i < n; i++)
+            s = v_fma(v_set1(w[i]), v_load_m(rows + (size_t)at[i] * row + c, m), s);
+        v_store_m(y + c, m, s);
+    }
+}
+
 void V_NAME(steno_kernels_attention)(steno_kernels *k)
 {
+    k->dot_rows_f32 = V_NAME(dot_rows_f32);
+    k->mix_rows_f32 = V_NAME(mix_rows_f32);
     k->softmax_step_f32 = V_NAME(softmax_step_f32);
 }
