@@ -295,7 +295,9 @@ static steno_status push_pcm(steno_ws_session *s, const float *pcm, size_t n, st
     too_long = s->limits.audio_seconds > 0 && s->samples + (int64_t)n > most;
     if (too_long)
         n = (size_t)(most - s->samples);
+    pthread_mutex_lock(&s->mx);
     s->samples += (int64_t)n;
+    pthread_mutex_unlock(&s->mx);
     st = s->engine->push(s->ctx, pcm, n, &taken, err);
     if (st == STENO_ERR_CANCELLED) /* it failed by itself; its DONE note says why */
         return STENO_OK;
