@@ -1,6 +1,7 @@
 #include "server/costs.h"
 
 #include "base/cpu.h"
+#include "base/fresh.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -202,28 +203,13 @@ static void make_dirs(const char *file)
     (void)!mkdir(path, 0700);
 }
 
-static bool write_whole(int fd, const char *p, size_t n)
-{
-    while (n) {
-        ssize_t k = write(fd, p, n);
-        if (k < 0 && errno == EINTR)
-            continue;
-        if (k <= 0)
-            return false;
-        p += k;
-        n -= (size_t)k;
-    }
-    return true;
-}
-
 steno_status steno_costs_store(const struct steno_costs_id *id, const struct steno_pool_costs *c,
                                double slowed, steno_err *err)
 {
-    char fresh[4200];
+    struct steno_fresh fresh;
+    steno_status st;
     json_t *root;
     char *text;
-    bool ok;
-    int fd;
     if (!*id->file)
         return STENO_OK;
     root = write_costs(c, slowed);
@@ -232,19 +218,13 @@ steno_status steno_costs_store(const struct steno_costs_id *id, const struct ste
     if (!text)
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
     make_dirs(id->file);
-    /* under another name first: readers see a whole file or none */
-    snprintf(fresh, sizeof fresh, "%s.%ld", id->file, (long)getpid());
-    (void)unlink(fresh); /* of a process that was killed; models are loaded one at a time */
-    fd = open(fresh, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    ok = fd >= 0 && write_whole(fd, text, strlen(text));
+    st = steno_fresh_open(&fresh, id->file, err);
+    if (!st && steno_write_whole(fresh.fd, text, strlen(text)))
+        st = steno_fresh_commit(&fresh, false, err);
+    else if (!st) {
+        st = steno_fail(err, STENO_ERR_IO, "%s: %s", id->file, strerror(errno));
+        steno_fresh_drop(&fresh);
+    }
     free(text);
-    if (fd >= 0)
-        ok = !close(fd) && ok;
-    if (ok && !rename(fresh, id->file))
-        return STENO_OK;
-    ok = fd < 0;
-    steno_fail(err, STENO_ERR_IO, "%s: %s", id->file, strerror(errno));
-    if (!ok)
-        unlink(fresh);
-    return STENO_ERR_IO;
+    return st == STENO_ERR_BUSY ? STENO_OK : st; /* another process keeps its own measurement */
 }

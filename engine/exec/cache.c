@@ -1,6 +1,7 @@
 #include "exec/cache.h"
 
 #include "base/buf.h"
+#include "base/fresh.h"
 #include "exec/cache_key.h"
 #include "onnx/write.h"
 
@@ -262,7 +263,7 @@ static bool write_all(const steno_network *n, const char *path, const struct ste
     memcpy(h.magic, magic, sizeof magic);
     h.head_sum = XXH3_64bits(&h, offsetof(struct head, head_sum));
     return !o->failed && !fseek(o->f, 0, SEEK_SET) && fwrite(&h, 1, sizeof h, o->f) == sizeof h &&
-           !fflush(o->f) && !fsync(fileno(o->f));
+           !fflush(o->f);
 }
 
 bool steno_cache_model(const char *file, struct steno_content *out)
@@ -279,24 +280,22 @@ bool steno_cache_model(const char *file, struct steno_content *out)
 void steno_cache_store(const steno_network *n, const char *path,
                        const struct steno_network_options *opt, const struct steno_cache_id *id)
 {
-    char temp[PATH_MAX + 8];
+    struct steno_fresh fresh = {.fd = -1};
     struct out o = {.sum = XXH3_createState()};
-    int fd = -1;
     bool ok = o.sum && steno_cache_current(id, path) &&
-              (!mkdir(opt->cache_dir, 0700) || errno == EEXIST);
+              (!mkdir(opt->cache_dir, 0700) || errno == EEXIST) &&
+              !steno_fresh_open(&fresh, id->file, NULL);
     if (ok) {
-        snprintf(temp, sizeof temp, "%s.XXXXXX", id->file);
-        fd = mkstemp(temp); /* a name of its own for each process that gets here at once */
+        int fd = fcntl(fresh.fd, F_DUPFD_CLOEXEC, 0);
         o.f = fd >= 0 ? fdopen(fd, "wb") : NULL;
         if (fd >= 0 && !o.f)
             close(fd);
         ok = o.f && write_all(n, path, id, &o);
         if (o.f && fclose(o.f))
             ok = false;
-        if (fd >= 0 && (!ok || rename(temp, id->file))) {
-            unlink(temp);
-            ok = false;
-        }
+        if (!ok)
+            steno_fresh_drop(&fresh);
+        ok = ok && !steno_fresh_commit(&fresh, true, NULL);
     }
     if (ok)
         steno_cache_remember(id, opt->cache_dir);

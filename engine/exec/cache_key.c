@@ -1,6 +1,7 @@
 #include "exec/cache_key.h"
 
 #include "base/buf.h"
+#include "base/fresh.h"
 #include "exec/cache.h"
 
 #include <dirent.h>
@@ -108,22 +109,17 @@ static bool read_note(const char *path, struct note *n)
 
 static void write_note(const struct steno_cache_id *id)
 {
-    char temp[PATH_MAX + 8];
+    struct steno_fresh fresh;
     struct note n;
-    int fd;
-    bool ok;
     memset(&n, 0, sizeof n);
     memcpy(n.magic, magic, sizeof magic);
     n.stamp = id->stamp;
     n.model = id->model;
     n.sum = sum_of(&n);
-    snprintf(temp, sizeof temp, "%s.XXXXXX", id->note);
-    fd = mkstemp(temp);
-    if (fd < 0)
+    if (steno_fresh_open(&fresh, id->note, NULL))
         return;
-    ok = write(fd, &n, sizeof n) == (ssize_t)sizeof n;
-    if (close(fd) || !ok || rename(temp, id->note))
-        unlink(temp);
+    if (!steno_write_whole(fresh.fd, &n, sizeof n) || steno_fresh_commit(&fresh, false, NULL))
+        steno_fresh_drop(&fresh);
 }
 
 /* What the path holds: as noted, or hashed now. */

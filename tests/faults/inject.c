@@ -1,6 +1,6 @@
-/* Preloaded into a running stenod by tests/integration/test_faults.py: the nth call of a kind fails.
- * The test and the daemon share a page (the file of $STENO_INJECT); the test writes there which kind
- * is to fail and how many calls from now.
+/* Preloaded into a running stenod by tests/integration/broken.py: the nth call of a kind fails, or
+ * the process is killed at it. The test and the daemon share a page (the file of $STENO_INJECT); the
+ * test writes there which kind is to fail and how many calls from now.
  *
  * Only calls from code of ours fail, so that it is our answer that is tried: memory and threads
  * where the caller lies in the program itself, sockets and files also where it is libmicrohttpd or
@@ -11,10 +11,12 @@
 #include <fcntl.h>
 #include <link.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -31,6 +33,7 @@ struct page {
     _Atomic int64_t always; /* it fails from then on */
     _Atomic int64_t failed; /* calls that did */
     _Atomic int64_t jump;   /* s that the wall clock is wrong by */
+    _Atomic int64_t kill;   /* the process ends by SIGKILL instead, before the call */
 };
 
 static struct page *page;
@@ -85,6 +88,8 @@ static bool fails(enum kind kind, const void *caller, bool libraries)
         !(atomic_load(&page->always) && atomic_load(&page->left) < 0))
         return false;
     atomic_fetch_add(&page->failed, 1);
+    if (atomic_load(&page->kill))
+        raise(SIGKILL);
     return true;
 }
 
@@ -235,6 +240,66 @@ ssize_t read(int fd, void *buf, size_t n)
         return -1;
     }
     return real(fd, buf, n);
+}
+
+size_t fwrite(const void *p, size_t size, size_t n, FILE *f)
+{
+    REAL(fwrite);
+    if (is_file(fileno(f)) && fails(DISK, CALLER, false)) {
+        errno = ENOSPC;
+        return 0;
+    }
+    return real(p, size, n, f);
+}
+
+int fflush(FILE *f)
+{
+    REAL(fflush);
+    if (f && is_file(fileno(f)) && fails(DISK, CALLER, false)) {
+        errno = ENOSPC;
+        return EOF;
+    }
+    return real(f);
+}
+
+int fsync(int fd)
+{
+    REAL(fsync);
+    if (fails(DISK, CALLER, false)) {
+        errno = EIO;
+        return -1;
+    }
+    return real(fd);
+}
+
+int ftruncate(int fd, off_t size)
+{
+    REAL(ftruncate);
+    if (fails(DISK, CALLER, false)) {
+        errno = EIO;
+        return -1;
+    }
+    return real(fd, size);
+}
+
+int rename(const char *from, const char *to)
+{
+    REAL(rename);
+    if (fails(DISK, CALLER, false)) {
+        errno = ENOSPC;
+        return -1;
+    }
+    return real(from, to);
+}
+
+int mkdir(const char *path, mode_t mode)
+{
+    REAL(mkdir);
+    if (fails(DISK, CALLER, false)) {
+        errno = ENOSPC;
+        return -1;
+    }
+    return real(path, mode);
 }
 
 int open(const char *path, int flags, ...)

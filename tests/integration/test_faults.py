@@ -4,67 +4,25 @@ no descriptor stays open. tests/faults/inject.c makes the calls fail."""
 # not under sanitizers: their allocator stands where the preloaded one would
 import http.client
 import json
-import mmap
 import os
-import shutil
 import signal
 import socket
 import struct
 import subprocess
 import sys
-import tempfile
 import time
 
 from websockets.exceptions import WebSocketException
 from websockets.sync.client import connect
 
-from daemon import BUILD, DIGITS, DIGITS_TEXT, ROOT, SLOW, Stenod, case, eventually, pcm, tap
+from broken import DESCRIPTOR, DISK, HEADERS, MEMORY, RECEIVE, SEND, THREAD, Broken
+from daemon import DIGITS, DIGITS_TEXT, ROOT, SLOW, case, eventually, pcm, tap
 
 PCM, RATE = pcm()
 with open(DIGITS, "rb") as _f:
     WAV = _f.read()
-MEMORY, RECEIVE, SEND, DISK, THREAD, DESCRIPTOR = range(1, 7)
-LIBRARY = os.path.join(BUILD, "tests", "faults", "inject.so")
-SECRET = "a-secret-of-the-test-0123456789"
-HEADERS = {"Authorization": "Bearer " + SECRET}
 RUNS = 120  # places tried of a kind, evenly over the scenario
 OPEN = dict(max_size=None, compression=None, open_timeout=20 * SLOW, close_timeout=2, proxy=None)
-
-
-class Broken:
-    """A stenod whose calls fail on demand."""
-
-    def __init__(self, *settings):
-        self.folder = tempfile.mkdtemp(prefix="stenod-faults-")
-        self.file = open(os.path.join(self.folder, "page"), "wb+")
-        self.file.write(bytes(4096))
-        self.file.flush()
-        self.page = mmap.mmap(self.file.fileno(), 4096)
-        keys = os.path.join(self.folder, "keys")
-        with open(keys, "w", encoding="ascii") as f:
-            f.write(f"[tester]\nkey = {SECRET}\n")
-        os.chmod(keys, 0o600)
-        self.admin = os.path.join(self.folder, "admin")
-        self.d = Stenod("auth.keys=" + keys, "server.admin=" + self.admin, "limits.header_timeout=5s", *settings)
-        self.d.env = {**self.d.env, "STENO_INJECT": self.file.name, "LD_PRELOAD": LIBRARY,
-                      "STENO_POOL_CALIBRATION": os.path.join(self.folder, "costs")}
-
-    def fail(self, kind, n, always=False):
-        self.page[0:24] = struct.pack("qqq", 0, n, always)
-        self.page[0:8] = struct.pack("q", kind)
-
-    def mend(self):
-        """Nothing fails any more; how many calls were left."""
-        self.page[0:8] = bytes(8)
-        return struct.unpack("q", self.page[8:16])[0]
-
-    def jump(self, seconds):
-        self.page[32:40] = struct.pack("q", seconds)
-
-    def close(self):
-        self.page.close()
-        self.file.close()
-        shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def text_of(body):
@@ -339,6 +297,4 @@ def the_wall_clock_jumps_and_nobody_notices(_):
         b.close()
 
 
-if not os.path.exists(LIBRARY):
-    raise SystemExit(f"{LIBRARY} is not built (make tests)")
 sys.exit(tap(None))

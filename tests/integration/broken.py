@@ -1,0 +1,54 @@
+"""A stenod whose calls fail on demand, or that is killed at one: tests/faults/inject.c is preloaded into it."""
+import mmap
+import os
+import shutil
+import struct
+import tempfile
+
+from daemon import BUILD, Stenod
+
+MEMORY, RECEIVE, SEND, DISK, THREAD, DESCRIPTOR = range(1, 7)
+LIBRARY = os.path.join(BUILD, "tests", "faults", "inject.so")
+SECRET = "a-secret-of-the-test-0123456789"
+HEADERS = {"Authorization": "Bearer " + SECRET}
+
+if not os.path.exists(LIBRARY):
+    raise SystemExit(f"{LIBRARY} is not built (make tests)")
+
+
+class Broken:
+    """A stenod whose calls fail on demand."""
+
+    def __init__(self, *settings):
+        self.folder = tempfile.mkdtemp(prefix="stenod-faults-")
+        self.file = open(os.path.join(self.folder, "page"), "wb+")
+        self.file.write(bytes(4096))
+        self.file.flush()
+        self.page = mmap.mmap(self.file.fileno(), 4096)
+        keys = os.path.join(self.folder, "keys")
+        with open(keys, "w", encoding="ascii") as f:
+            f.write(f"[tester]\nkey = {SECRET}\n")
+        os.chmod(keys, 0o600)
+        self.admin = os.path.join(self.folder, "admin")
+        self.d = Stenod("auth.keys=" + keys, "server.admin=" + self.admin, "limits.header_timeout=5s", *settings)
+        self.d.env = {**self.d.env, "STENO_INJECT": self.file.name, "LD_PRELOAD": LIBRARY,
+                      "STENO_POOL_CALIBRATION": os.path.join(self.folder, "costs")}
+
+    def fail(self, kind, n, always=False, kill=False):
+        """The nth call from now fails, or the process is killed at it."""
+        self.page[40:48] = struct.pack("q", kill)
+        self.page[0:24] = struct.pack("qqq", 0, n, always)
+        self.page[0:8] = struct.pack("q", kind)
+
+    def mend(self):
+        """Nothing fails any more; how many calls were left."""
+        self.page[0:8] = bytes(8)
+        return struct.unpack("q", self.page[8:16])[0]
+
+    def jump(self, seconds):
+        self.page[32:40] = struct.pack("q", seconds)
+
+    def close(self):
+        self.page.close()
+        self.file.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
