@@ -1,6 +1,6 @@
-/* Preloaded into a running stenod by tests/integration/broken.py: the nth call of a kind fails, or
- * the process is killed at it. The test and the daemon share a page (the file of $STENO_INJECT); the
- * test writes there which kind is to fail and how many calls from now.
+/* Preloaded into a running stenod by tests/integration/broken.py: the nth call of a kind fails,
+ * or the process is killed at it. The test and the daemon share a page (the file of
+ * $STENO_INJECT); the test writes there which kind is to fail and how many calls from now.
  *
  * Only calls from code of ours fail, so that it is our answer that is tried: memory and threads
  * where the caller lies in the program itself, sockets and files also where it is libmicrohttpd or

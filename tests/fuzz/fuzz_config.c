@@ -1,4 +1,5 @@
 /* link: server/config.c server/address.c server/log.c */
+/* covers: server/config.c server/address.c */
 #include "server/config.h"
 
 #include <stdlib.h>

@@ -1,5 +1,6 @@
 /* Recordings of any kind through steno_audio: WAV by our reader, the rest by libsndfile over our
  * virtual I/O. What opens can be read to its end, or to an error, in finite samples. */
+/* covers: engine/audio/file.c engine/audio/ogg_vorbis.c */
 #include "audio/file.h"
 
 #include "tests/fuzz/ogg_repair.h"

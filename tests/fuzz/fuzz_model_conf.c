@@ -1,4 +1,5 @@
 /* model.conf: any text is read or refused with a message; what was accepted is within limits. */
+/* covers: engine/models/conf.c */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,5 +1,6 @@
 /* The first line of the input is the Content-Type, the rest the body. Whole, and cut in two places
  * that the input chooses: the outcome is the same. */
+/* covers: protocol/multipart.c */
 #include "base/buf.h"
 #include "protocol/multipart.h"
 

@@ -1,5 +1,6 @@
 /* ARPA files and KenLM binaries: any bytes parse or are refused; scores of what was accepted are
  * numbers, and all tokens at once score as one by one. */
+/* covers: engine/decoder/ngram.c engine/decoder/kenlm.c */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,5 @@
 /* feats_stats.npz: members of a ZIP archive, each a NumPy array; small limits, as for real ones. */
+/* covers: engine/base/npy.c engine/base/zip.c */
 #include <stdlib.h>
 
 #include "base/arena.h"

@@ -1,5 +1,6 @@
 /* Ogg Opus: any bytes decode or are refused; the cut of the input and the room for output change
  * neither the verdict nor a sample. */
+/* covers: engine/audio/ogg_opus.c */
 #include "audio/ogg_opus.h"
 
 #include "tests/fuzz/ogg_repair.h"

@@ -1,5 +1,6 @@
 /* A model of unknown origin, optimized and written: what the writer accepts, the loader must read
  * back with as many nodes, inputs and outputs. */
+/* covers: engine/onnx/write.c engine/onnx/write_value.c engine/onnx/write_function.c */
 #include "exec/save.h"
 #include "exec/session.h"
 

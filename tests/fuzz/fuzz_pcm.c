@@ -1,4 +1,5 @@
 /* Live feeds of every encoding: the first three bytes choose encoding, channels and cut. */
+/* covers: engine/audio/feed.c engine/audio/pcm.c engine/audio/encoding.c */
 #include "audio/feed.h"
 
 #include <math.h>

@@ -1,4 +1,5 @@
 /* Request targets, and the numbers and fields they bring. */
+/* covers: protocol/query.c protocol/openai_rest.c */
 #include "protocol/openai_rest.h"
 #include "protocol/query.h"
 

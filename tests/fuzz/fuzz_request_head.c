@@ -1,4 +1,5 @@
 /* link: server/head.c server/address.c */
+/* covers: server/head.c server/address.c */
 #include "server/address.h"
 #include "server/head.h"
 

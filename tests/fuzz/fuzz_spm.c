@@ -1,4 +1,5 @@
 /* SentencePiece model files: any bytes parse or are refused; what was accepted decodes to UTF-8. */
+/* covers: engine/decoder/spm.c */
 #include <stdlib.h>
 #include <string.h>
 #include <utf8proc.h>

@@ -1,5 +1,6 @@
 /* Text messages and query parameters of the native dialect: any bytes parse or are refused with a
  * message; what was accepted is within the documented ranges and can be written back as `ready`. */
+/* covers: protocol/stream_native.c protocol/json_text.c protocol/search.c protocol/vad.c */
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>

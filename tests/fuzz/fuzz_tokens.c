@@ -1,4 +1,5 @@
 /* tokens.txt: any bytes parse or are refused; what was accepted can be looked at and joined. */
+/* covers: engine/decoder/tokens.c engine/decoder/words.c */
 #include <stdlib.h>
 
 #include "decoder/words.h"

@@ -1,5 +1,6 @@
 /* WAV: any bytes parse or are refused, and the cut of the input changes neither the verdict nor a
  * sample. */
+/* covers: engine/audio/wav.c */
 #include "audio/wav.h"
 
 #include <math.h>

@@ -1,5 +1,6 @@
 /* WebSocket framing: any bytes, in two different cuts, give the same messages and the same error;
  * no piece is longer than what came, no message longer than its limit, text is UTF-8. */
+/* covers: protocol/ws_frame.c */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

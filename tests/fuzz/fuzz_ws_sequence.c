@@ -5,6 +5,7 @@
  * invented between decoder and recogniser, whatever the recogniser takes at a time; exactly one
  * open and one end. Who comes back gets every answer from the one it asks for on, once each. */
 /* link: server/ws_session.c server/ws_session_resume.c server/history.c server/outbox.c */
+/* covers: server/ws_session.c server/ws_session_resume.c server/history.c server/outbox.c */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>

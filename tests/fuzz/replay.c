@@ -1,8 +1,9 @@
 /* Replay main for a fuzz target built without libFuzzer: runs LLVMFuzzerTestOneInput on every file
  * named, or in every folder named, then on truncations and single-byte changes of it, so that a
- * plain `make check` already walks the error paths.
- *     fuzz_wav [--tap] FILE|DIR... */
+ * plain `make check` already walks the error paths. --plain: on the files alone.
+ *     fuzz_wav [--tap|--plain] FILE|DIR... */
 #include <dirent.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,7 +45,7 @@ static void variations(uint8_t *data, size_t size)
     }
 }
 
-static int file(const char *path)
+static int file(const char *path, bool plain)
 {
     FILE *f = fopen(path, "rb");
     uint8_t *data = NULL;
@@ -64,12 +65,13 @@ static int file(const char *path)
     } while (!feof(f) && !ferror(f));
     fclose(f);
     one(data, size);
-    variations(data, size);
+    if (!plain)
+        variations(data, size);
     free(data);
     return 0;
 }
 
-static int folder(const char *path, int *files)
+static int folder(const char *path, bool plain, int *files)
 {
     DIR *d = opendir(path);
     struct dirent *e;
@@ -84,7 +86,7 @@ static int folder(const char *path, int *files)
             continue;
         if (snprintf(name, sizeof name, "%s/%s", path, e->d_name) >= (int)sizeof name)
             continue;
-        bad += file(name);
+        bad += file(name, plain);
         ++*files;
     }
     closedir(d);
@@ -93,16 +95,18 @@ static int folder(const char *path, int *files)
 
 int main(int argc, char **argv)
 {
-    int tap = argc > 1 && !strcmp(argv[1], "--tap"), bad = 0, files = 0;
-    for (int i = 1 + tap; i < argc; i++) {
+    bool tap = argc > 1 && !strcmp(argv[1], "--tap");
+    bool plain = argc > 1 && !strcmp(argv[1], "--plain");
+    int bad = 0, files = 0;
+    for (int i = 1 + (tap || plain); i < argc; i++) {
         struct stat st;
         if (stat(argv[i], &st)) {
             perror(argv[i]);
             bad++;
         } else if (S_ISDIR(st.st_mode)) {
-            bad += folder(argv[i], &files);
+            bad += folder(argv[i], plain, &files);
         } else {
-            bad += file(argv[i]);
+            bad += file(argv[i], plain);
             files++;
         }
     }

@@ -217,7 +217,8 @@ static void scores_that_are_no_numbers_are_an_error(void **state)
 static steno_status join_two(void *self, const float *const *e, const float *const *row, size_t n,
                              float *out, steno_err *err)
 {
-    static const float begin[VOCAB] = {-10, 0, -3, -50, -50}, then[VOCAB] = {0, -50, -50, -0.2f, -50};
+    static const float begin[VOCAB] = {-10, 0, -3, -50, -50};
+    static const float then[VOCAB] = {0, -50, -50, -0.2f, -50};
     (void)self;
     (void)e;
     (void)err;
