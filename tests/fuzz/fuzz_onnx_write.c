@@ -1,6 +1,6 @@
 /* A model of unknown origin, optimized and written: what the writer accepts, the loader must read
  * back with as many nodes, inputs and outputs. */
-/* covers: engine/onnx/write.c engine/onnx/write_value.c engine/onnx/write_function.c */
+/* covers: engine/onnx/write.c engine/onnx/write_value.c engine/onnx/write_function.c engine/onnx/body.c engine/onnx/opset.c */
 #include "exec/save.h"
 #include "exec/session.h"
 
@@ -40,6 +40,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (!n)
         return 0;
     opt.opset = (sum >> 2 & 1) ? 0 : 13 + (int)(sum >> 3 & 7);
+    opt.contrib = sum >> 6 & 1;
+    opt.microsoft = sum >> 7 & 1;
     steno_buf_init(&once, (size_t)64 << 20);
     if (!steno_network_serialize(n, &opt, &once, NULL)) {
         /* opt-level 1: fused functions are taken as nodes */
