@@ -109,6 +109,8 @@ static steno_status to_input(const struct change *c, const char *name)
     steno_status st;
     if (!a)
         return STENO_OK;
+    if (a->type != ONNX__ATTRIBUTE__KIND__INTS)
+        return refuse(c, "its attribute is no list of integers");
     st = add_constant(c, a->ints, a->n_ints, &c->m->input[1]);
     c->m->n_input = 2;
     remove_attribute(c->m, name);
@@ -150,6 +152,8 @@ static steno_status axes_at(const struct change *c, int version)
 
 static steno_status axes13(const struct change *c)
 {
+    if (c->from < 13 && !strcmp(c->n->op_type, "Unsqueeze") && !attribute(c->m, "axes"))
+        return refuse(c, "it has no axes");
     return axes_at(c, 13);
 }
 
@@ -194,6 +198,7 @@ static steno_status softmax(const struct change *c)
         return refuse(c, "the axis is not the last");
     if (!a && !(a = add_attribute(c, "axis", ONNX__ATTRIBUTE__KIND__INT)))
         return STENO_ERR_NOMEM;
+    a->type = ONNX__ATTRIBUTE__KIND__INT;
     a->i = -1;
     return STENO_OK;
 }
