@@ -4,6 +4,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { MIN_INT8_K = 16 }; /* shorter sums gain nothing */
 
@@ -32,25 +33,130 @@ static float element(const float *w, size_t ldw, bool trans, size_t k, size_t n)
     return trans ? w[n * ldw + k] : w[k * ldw + n];
 }
 
-/* i8 of each column over its own range, symmetric; q has the layout of w, dense. */
-static double round_i8(struct steno_weights *p, const float *w, size_t ldw, bool trans, int8_t *q)
+/* Columns of weights being rounded: COLUMNS at a time, each side by side. */
+enum { COLUMNS = 16, BINS = 256 };
+
+struct columns {
+    const steno_kernels *k;
+    float *x;     /* [COLUMNS][K] */
+    float *rest;  /* [K] of the elements at, those that may be rounded to the other side */
+    uint32_t *at; /* [K] */
+};
+
+static void gather(float *to, const float *w, size_t ldw, bool trans, size_t rows, size_t n,
+                   size_t cols)
 {
-    double lost = 0;
-    for (size_t n = 0; n < p->n; n++)
-        p->scale[n] = 0;
-    for (size_t k = 0; k < p->k; k++)
-        for (size_t n = 0; n < p->n; n++)
-            p->scale[n] = fmaxf(p->scale[n], fabsf(element(w, ldw, trans, k, n)));
-    for (size_t n = 0; n < p->n; n++)
-        p->scale[n] = p->scale[n] > 0 && p->scale[n] < INFINITY ? p->scale[n] / 127 : 1;
-    for (size_t k = 0; k < p->k; k++)
-        for (size_t n = 0; n < p->n; n++) {
-            float x = element(w, ldw, trans, k, n), r = rintf(x / p->scale[n]);
-            r = fminf(fmaxf(r, -127), 127); /* NaN becomes -127: such a model is broken anyway */
-            q[trans ? n * p->k + k : k * p->n + n] = (int8_t)r;
-            lost += (double)(x - r * p->scale[n]) * (double)(x - r * p->scale[n]);
+    if (trans) {
+        for (size_t c = 0; c < cols; c++)
+            memcpy(to + c * rows, w + (n + c) * ldw, rows * sizeof *to);
+        return;
+    }
+    for (size_t k = 0; k < rows; k++)
+        for (size_t c = 0; c < cols; c++)
+            to[c * rows + k] = w[k * ldw + n + c];
+}
+
+static size_t bin_of(float rest) /* of (0, 1/2] */
+{
+    const float at = rest * 2 * BINS;
+    return at < BINS - 1 ? (size_t)at : BINS - 1;
+}
+
+/* Rounds `flips` of n elements to the other side, those first that lie nearest to the middle. */
+static void flip(const struct columns *b, size_t n, int8_t *q, int sign, size_t flips)
+{
+    size_t count[BINS] = {0}, least = BINS;
+    for (size_t i = 0; i < n; i++)
+        count[bin_of(b->rest[i])]++;
+    for (size_t sum = 0; least && sum < flips; sum += count[--least])
+        ;
+    for (int pass = 0; pass < 2; pass++) /* all above the least bin, then as many of it as needed */
+        for (size_t i = 0; i < n && flips; i++) {
+            const size_t at = bin_of(b->rest[i]);
+            if (pass ? at != least : at <= least)
+                continue;
+            q[b->at[i]] = (int8_t)(q[b->at[i]] + sign);
+            flips--;
         }
-    return lost;
+}
+
+/* Elements of which rounding left more than `more` steps on the side of sign. */
+static size_t candidates(const struct columns *b, const float *x, const int8_t *q, size_t n,
+                         float by, int sign, float more)
+{
+    const float side = (float)sign;
+    size_t found = 0;
+    for (size_t i = 0; i < n; i++) {
+        const float rest = (x[i] * by - (float)q[i]) * side;
+        b->rest[found] = rest;
+        b->at[found] = (uint32_t)i;
+        found += rest > more && q[i] * sign < 127;
+    }
+    return found;
+}
+
+static double squares(const float *x, const int8_t *q, size_t n, float step)
+{
+    double sum[4] = {0};
+    for (size_t i = 0; i < n; i++) {
+        const double off = (double)(x[i] - step * (float)q[i]);
+        sum[i % 4] += off * off;
+    }
+    return sum[0] + sum[1] + sum[2] + sum[3];
+}
+
+/* One column to q over its own range, symmetric, *scale a step. What rounding leaves of the elements
+ * adds up to nothing (at most half a step): what they are multiplied with mostly has a mean, behind a
+ * ReLU above all, and then no error comes of that. Returns the sum of squared errors. */
+static double round_column(const struct columns *b, const float *x, size_t n, int8_t *q,
+                           float *scale)
+{
+    float range[2] = {0, 0}, step, rest;
+    size_t flips, found;
+    int64_t sum = 0;
+    int sign;
+    b->k->range_f32(x, n, range);
+    step = fmaxf(-range[0], range[1]) / 127;
+    step = step > 0 && 1 / step < INFINITY && step < INFINITY ? step : 1;
+    *scale = step;
+    b->k->quantize_f32(q, x, n, step, 0, true);
+    for (size_t i = 0; i < n; i++)
+        sum += q[i];
+    rest = b->k->sum_f32(x, n) / step - (float)sum;
+    if (fabsf(rest) > 0.5f && fabsf(rest) < (float)n) {
+        sign = rest < 0 ? -1 : 1;
+        flips = (size_t)lrintf(fabsf(rest));
+        found = candidates(b, x, q, n, 1 / step, sign,
+                           fmaxf(0, 0.5f - (1.5f * (float)flips + 8) / (float)n));
+        if (found < flips)
+            found = candidates(b, x, q, n, 1 / step, sign, 0);
+        flip(b, found, q, sign, flips);
+    }
+    return squares(x, q, n, step);
+}
+
+/* i8 of each column; q [N, K]. False: out of memory. */
+static bool round_i8(struct steno_weights *p, const steno_kernels *k, const float *w, size_t ldw,
+                     bool trans, int8_t *q, double *lost)
+{
+    struct columns b = {.k = k};
+    b.x = malloc((COLUMNS + 1) * (p->k + 1) * sizeof *b.x);
+    b.at = malloc((p->k + 1) * sizeof *b.at);
+    if (!b.x || !b.at) {
+        free(b.x);
+        free(b.at);
+        return false;
+    }
+    b.rest = b.x + COLUMNS * p->k; /* one more than it holds is written */
+    for (size_t n = 0; n < p->n; n += COLUMNS) {
+        const size_t cols = p->n - n < COLUMNS ? p->n - n : COLUMNS;
+        gather(b.x, w, ldw, trans, p->k, n, cols);
+        for (size_t c = 0; c < cols; c++)
+            *lost += round_column(&b, b.x + c * p->k, p->k, q + (n + c) * p->k, &p->scale[n + c]);
+    }
+    free(b.x);
+    free(b.at);
+    return true;
 }
 
 static double lost_16(const struct steno_weights *p, const float *w, size_t ldw, bool trans)
@@ -120,14 +226,15 @@ static bool fill(struct steno_weights *p, const steno_kernels *k, const float *w
         return true;
     }
     q = malloc(p->k * p->n + 1);
-    if (!q)
+    if (!q || !round_i8(p, k, w, ldw, trans, q, lost)) {
+        free(q);
         return false;
-    *lost = round_i8(p, w, ldw, trans, q);
+    }
     k->gemm_i8_pack(p->data, &(struct steno_weights_i8){.k = p->k,
                                                         .n = p->n,
                                                         .b = q,
-                                                        .ldb = trans ? p->k : p->n,
-                                                        .trans = trans,
+                                                        .ldb = p->k,
+                                                        .trans = true,
                                                         .is_signed = true});
     free(q);
     return true;
