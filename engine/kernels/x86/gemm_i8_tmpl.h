@@ -398,6 +398,22 @@ store_rounded(const struct product *p, const struct part *a, const int32_t *tile
     }
 }
 
+/* Sums of a block of K that is not the last, a whole panel. */
+static void store_sums(const struct product *p, const struct part *a, const int32_t *tile,
+                       size_t r0, size_t rows, size_t width, size_t j)
+{
+    int32_t *to = (int32_t *)p->g->c + (a->i0 + r0) * p->g->ldc + j;
+    for (size_t r = 0; r < rows; r++, tile += width, to += p->g->ldc) {
+        vi v0 = vi_load(tile), v1 = vi_load(tile + VL);
+        if (!a->first) {
+            v0 = vi_add(v0, vi_load(to));
+            v1 = vi_add(v1, vi_load(to + VL));
+        }
+        vi_store(to, v0);
+        vi_store(to + VL, v1);
+    }
+}
+
 static void store_tile(const struct product *p, const struct part *a, const int32_t *tile,
                        size_t r0, size_t rows, size_t width, size_t j)
 {
@@ -414,6 +430,10 @@ static void store_tile(const struct product *p, const struct part *a, const int3
             store_rounded(p, a, tile, r0, rows, width, j, true, STENO_ACT_RELU);
         else
             store_rounded(p, a, tile, r0, rows, width, j, biased, act);
+        return;
+    }
+    if (!a->last && j + NR <= g->n) {
+        store_sums(p, a, tile, r0, rows, width, j);
         return;
     }
     for (size_t x = 0; x < NR && j + x < g->n; x += VL) {
