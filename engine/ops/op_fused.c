@@ -16,6 +16,7 @@
 #include "ops/weights.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- Linear ---- */
 struct linear {
@@ -279,42 +280,82 @@ struct depthwise_job {
     const float *x, *bias;
     float *y;
     size_t in, out, before; /* rows of x and y, zeros before x */
+    /* Outputs [0, head) and [tail, out) of an image reach beyond x: what they read lies in `edges`, zeros
+     * included, for each image head + k - 1 rows, then out - tail + k - 1. */
+    size_t head, tail;
+    float *edges;
     enum steno_act act;
 };
 
-/* Rows [t, end) of an image: where a tap would read before or behind x, those are left out. */
-static void depthwise_rows(const struct depthwise_job *j, const float *x, float *y, size_t t,
-                           size_t end)
+static size_t edge_rows(const struct depthwise_job *j)
 {
-    const struct depthwise *d = j->d;
-    while (t < end) {
-        size_t first = t < j->before ? j->before - t : 0; /* tap that reads x[0] or later */
-        size_t taps = d->k, n = 1;
-        if (t + d->k > j->in + j->before)
-            taps = j->in + j->before - t;
-        if (!first && taps == d->k) { /* nothing is left out until the end of x comes near */
-            n = j->in + j->before - d->k + 1 - t;
-            n = n < end - t ? n : end - t;
-        }
-        j->k->dwconv_f32(y + t * d->c, x + (t + first - j->before) * d->c, d->w + first * d->c,
-                         j->bias, n, d->c, taps > first ? taps - first : 0);
-        t += n;
+    return (j->head ? j->head + j->d->k - 1 : 0) +
+           (j->tail < j->out ? j->out - j->tail + j->d->k - 1 : 0);
+}
+
+/* Few outputs between the edges are not worth a call of their own: then all of them are head. */
+static void find_edges(struct depthwise_job *j)
+{
+    const size_t reach = j->in + j->before;
+    j->head = j->before < j->out ? j->before : j->out;
+    j->tail = reach >= j->d->k ? reach - j->d->k + 1 : 0;
+    j->tail = j->tail < j->head ? j->head : j->tail < j->out ? j->tail : j->out;
+    if (j->tail - j->head < j->out / 2)
+        j->head = j->tail = j->out;
+}
+
+/* n rows from row `from` - before of x on, zeros where x has none. */
+static float *padded(const struct depthwise_job *j, const float *x, size_t from, size_t n, float *to)
+{
+    const size_t c = j->d->c;
+    for (size_t i = from; i < from + n; i++, to += c)
+        if (i >= j->before && i - j->before < j->in)
+            memcpy(to, x + (i - j->before) * c, c * sizeof *to);
+        else
+            memset(to, 0, c * sizeof *to);
+    return to;
+}
+
+static void fill_edges(const struct depthwise_job *j, size_t images)
+{
+    float *to = j->edges;
+    for (size_t b = 0; b < images; b++) {
+        const float *x = j->x + b * j->in * j->d->c;
+        if (j->head)
+            to = padded(j, x, 0, j->head + j->d->k - 1, to);
+        if (j->tail < j->out)
+            to = padded(j, x, j->tail, j->out - j->tail + j->d->k - 1, to);
     }
 }
 
-/* Rows [begin, end) of all images one after the other, a few at a time: the activation finds them
- * in the first cache. */
+/* Outputs [t, end) of image b. */
+static void depthwise_rows(const struct depthwise_job *j, size_t b, size_t t, size_t end)
+{
+    const size_t c = j->d->c;
+    const float *x = j->x + b * j->in * c, *edges = j->edges + b * edge_rows(j) * c;
+    while (t < end) {
+        size_t stop = t < j->head ? j->head : t < j->tail ? j->tail : j->out;
+        const float *from = t < j->head   ? edges + t * c
+                            : t < j->tail ? x + (t - j->before) * c
+                                          : edges + (edge_rows(j) - (j->out - t) - j->d->k + 1) * c;
+        stop = stop < end ? stop : end;
+        j->k->dwconv_f32(j->y + (b * j->out + t) * c, from, j->d->w, j->bias, stop - t, c, j->d->k);
+        t = stop;
+    }
+}
+
+/* Rows [begin, end) of all images one after the other, some at a time: the activation finds them in the
+ * caches. */
 static void depthwise_part(void *arg, size_t begin, size_t end)
 {
     const struct depthwise_job *j = arg;
-    size_t step = 1 + 8192 / j->d->c;
+    size_t step = 12 * (1 + 1536 / j->d->c);
     while (begin < end) {
         size_t b = begin / j->out, t = begin % j->out, n = j->out - t;
-        float *y = j->y + b * j->out * j->d->c;
         n = n < step ? n : step;
         n = n < end - begin ? n : end - begin;
-        depthwise_rows(j, j->x + b * j->in * j->d->c, y, t, t + n);
-        activate(j->k, j->act, y + t * j->d->c, n * j->d->c);
+        depthwise_rows(j, b, t, t + n);
+        activate(j->k, j->act, j->y + begin * j->d->c, n * j->d->c);
         begin += n;
     }
 }
@@ -347,6 +388,11 @@ static steno_status run_depthwise(struct steno_op_ctx *ctx, steno_err *err)
     j.out = (size_t)s.dim[1];
     j.before = (size_t)pads[0];
     j.act = (enum steno_act)steno_node_int(steno_op_node(ctx), "act", STENO_ACT_NONE);
+    find_edges(&j);
+    j.edges = steno_op_scratch(ctx, (size_t)s.dim[0] * edge_rows(&j) * d->c * sizeof *j.edges + 1);
+    if (!j.edges)
+        return steno_ops_nomem(ctx, err);
+    fill_edges(&j, (size_t)s.dim[0]);
     steno_ops_ranges(ctx, (size_t)s.dim[0] * j.out, 1 + (1u << 17) / (d->c * d->k), depthwise_part,
                      &j);
     return STENO_OK;

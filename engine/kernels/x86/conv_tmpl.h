@@ -546,24 +546,24 @@ static void V_NAME(conv_f32)(const struct steno_conv *s, const float *x, const v
         conv_general(s, x, packed, y, ep, mine, part, n_parts);
 }
 
-/* TIME outputs of `width` vectors of channels: each weight vector is loaded once for all of them.
- */
-enum { TIME = 6 };
+/* Outputs of `width` vectors of channels at `rows` times: each weight vector is loaded once for all of
+ * them, each row of x as often as it meets a tap, from the first cache. w: taps `ldw` apart. */
+enum { TIME = VL == 16 ? 12 : 6, TAPS = 64 };
 static inline __attribute__((always_inline)) void dw_rows(float *y, const float *x, const float *w,
-                                                          const float *bias, size_t c, size_t k,
-                                                          int rows, int width, vm m)
+                                                          size_t ldw, const float *bias, size_t c,
+                                                          size_t k, int rows, int width, vm m)
 {
     vf acc[TIME * 2];
-#pragma GCC unroll 12
+#pragma GCC unroll 24
     for (int i = 0; i < rows * width; i++)
         acc[i] = !bias        ? v_zero()
                  : width == 2 ? v_load(bias + (size_t)(i % 2) * VL)
                               : v_load_m(bias, m);
-    for (size_t l = 0; l < k; l++, x += c, w += c) {
+    for (size_t l = 0; l < k; l++, x += c, w += ldw) {
 #pragma GCC unroll 2
         for (int j = 0; j < width; j++) {
             vf tap = width == 2 ? v_load(w + (size_t)j * VL) : v_load_m(w, m);
-#pragma GCC unroll 6
+#pragma GCC unroll 12
             for (int r = 0; r < rows; r++) {
                 const float *from = x + (size_t)r * c + (size_t)j * VL;
                 acc[r * width + j] =
@@ -571,7 +571,7 @@ static inline __attribute__((always_inline)) void dw_rows(float *y, const float 
             }
         }
     }
-#pragma GCC unroll 12
+#pragma GCC unroll 24
     for (int i = 0; i < rows * width; i++) {
         float *to = y + (size_t)(i / width) * c + (size_t)(i % width) * VL;
         if (width == 2)
@@ -581,27 +581,39 @@ static inline __attribute__((always_inline)) void dw_rows(float *y, const float 
     }
 }
 
+/* All times of two vectors of channels, or of one (the lanes m of it). */
+static inline __attribute__((always_inline)) void dw_columns(float *y, const float *x,
+                                                             const float *w, const float *bias,
+                                                             size_t t, size_t c, size_t k,
+                                                             int width, vm m)
+{
+    float taps[TAPS * NR]; /* the columns' own, side by side: rows of w lie a power of two apart */
+    size_t ldw = c;
+    if (k <= TAPS && t > 1) {
+        ldw = NR;
+        for (size_t l = 0; l < k; l++)
+            for (int j = 0; j < width; j++)
+                v_store_m(taps + l * NR + (size_t)j * VL, m,
+                          width == 2 ? v_load(w + l * c + (size_t)j * VL) : v_load_m(w + l * c, m));
+        w = taps;
+    }
+    for (; t >= TIME; t -= TIME, x += TIME * c, y += TIME * c)
+        dw_rows(y, x, w, ldw, bias, c, k, TIME, width, m);
+    for (; t >= TIME / 3; t -= TIME / 3, x += TIME / 3 * c, y += TIME / 3 * c)
+        dw_rows(y, x, w, ldw, bias, c, k, TIME / 3, width, m);
+    for (; t; t--, x += c, y += c)
+        dw_rows(y, x, w, ldw, bias, c, k, 1, width, m);
+}
+
 static void V_NAME(dwconv_f32)(float *y, const float *x, const float *w, const float *bias,
                                size_t t, size_t c, size_t k)
 {
-    for (size_t i = 0; i < t;) {
-        const bool whole = t - i >= TIME;
-        size_t j = 0;
-        for (; j < c; j += j + NR <= c ? NR : VL) {
-            const float *b = bias ? bias + j : NULL;
-            const vm m = v_tail(c - j < VL ? c - j : VL);
-            if (j + NR <= c && whole)
-                dw_rows(y + j, x + j, w + j, b, c, k, TIME, 2, m);
-            else if (j + NR <= c)
-                dw_rows(y + j, x + j, w + j, b, c, k, 1, 2, m);
-            else if (whole)
-                dw_rows(y + j, x + j, w + j, b, c, k, TIME, 1, m);
-            else
-                dw_rows(y + j, x + j, w + j, b, c, k, 1, 1, m);
-        }
-        i += whole ? TIME : 1;
-        x += whole ? TIME * c : c;
-        y += whole ? TIME * c : c;
+    for (size_t j = 0; j < c; j += j + NR <= c ? NR : VL) {
+        const float *b = bias ? bias + j : NULL;
+        if (j + NR <= c)
+            dw_columns(y + j, x + j, w + j, b, t, c, k, 2, v_tail(VL));
+        else
+            dw_columns(y + j, x + j, w + j, b, t, c, k, 1, v_tail(c - j < VL ? c - j : VL));
     }
 }
 
