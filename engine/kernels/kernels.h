@@ -99,6 +99,9 @@ struct steno_gemm_w16 {
                  size_t n_parts);
     void (*conv)(const struct steno_conv *s, const float *x, const void *packed, float *y,
                  const struct steno_gemm_epilogue *ep, size_t part, size_t n_parts);
+    /* As conv_winograd_f32 below. */
+    void (*conv_winograd)(const struct steno_conv *s, const float *x, const void *packed, float *y,
+                          const struct steno_gemm_epilogue *ep, size_t part, size_t n_parts);
 };
 
 /* Weights of few bits with a scale and zero point for each block of K, [N] rows of [blocks] blocks as
@@ -267,6 +270,13 @@ struct steno_kernels {
     void (*conv_nhwc_f32_pack)(void *dst, const float *w, const struct steno_conv *s);
     void (*conv_nhwc_f32)(const struct steno_conv *s, const float *x, const void *packed, float *y,
                           const struct steno_gemm_epilogue *ep, size_t part, size_t n_parts);
+    /* The same for what steno_winograd_fits (kernels/winograd.h), with fewer multiplications where the
+     * image is large enough; packed: steno_winograd_weights' rows, turned, by gemm_f32_pack, of
+     * [STENO_WINOGRAD_SLOTS * c_in, c_out]. Sums and differences of up to 4 pixels are taken first:
+     * an infinite or NaN pixel gives NaN in up to 9 outputs around. */
+    void (*conv_winograd_f32)(const struct steno_conv *s, const float *x, const void *packed,
+                              float *y, const struct steno_gemm_epilogue *ep, size_t part,
+                              size_t n_parts);
     /* Depthwise 1-D convolution along time, channels last: x [T + K - 1, C], w [K, C],
      * y [T, C] = sum_k x[t + k, c] * w[k, c] + bias[c]; bias may be NULL. */
     void (*dwconv_f32)(float *y, const float *x, const float *w, const float *bias, size_t t,

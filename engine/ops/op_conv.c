@@ -147,26 +147,17 @@ bool steno_ops_conv_lowers(enum steno_precision p, const struct steno_conv *s,
     return p == STENO_INT8_WEIGHTS || pointwise;
 }
 
-steno_status steno_ops_conv_lower(struct steno_prep *pc, const struct steno_conv *s,
-                                  const struct steno_tensor *w, struct steno_weights **out,
-                                  steno_err *err)
+static void make_rows(float *to, const float *w, const void *arg)
 {
-    size_t taps = s->kernel[0] * s->kernel[1], depth = taps * s->c_in;
-    float *rows = malloc(steno_numel(w) * sizeof *rows);
-    double lost;
-    steno_status st;
-    if (!rows)
-        return steno_fail(err, STENO_ERR_NOMEM, "out of memory for packed weights");
-    steno_ops_conv_rows(rows, w->data, sizeof *rows, s->c_out, s->c_in, taps);
-    st = steno_weights_new(steno_prep_kernels(pc), steno_prep_precision(pc), rows, depth, true,
-                           depth, s->c_out, out, &lost, err);
-    if (!st) {
-        steno_prep_packed(pc, (*out)->bytes);
-        steno_prep_consumed(pc, 1);
-        steno_prep_rounded(pc, rows, depth * s->c_out, true, lost);
-    }
-    free(rows);
-    return st;
+    const struct steno_conv *s = arg;
+    steno_ops_conv_rows(to, w, sizeof *to, s->c_out, s->c_in, s->kernel[0] * s->kernel[1]);
+}
+
+steno_status steno_ops_conv_lower(struct steno_prep *pc, const struct steno_conv *s,
+                                  struct steno_weights **out, steno_err *err)
+{
+    const struct steno_made m = {s->kernel[0] * s->kernel[1] * s->c_in, s->c_out, make_rows, s};
+    return steno_prep_weights_made(pc, 1, &m, out, err);
 }
 
 static steno_status prepare_conv(struct steno_prep *pc, void **priv, steno_err *err)
@@ -184,7 +175,7 @@ static steno_status prepare_conv(struct steno_prep *pc, void **priv, steno_err *
     c->known = w != NULL;
     if (!st && w && w->dtype == STENO_F32 && w->shape.rank <= 4 && steno_numel(w) &&
         steno_ops_conv_lowers(steno_prep_precision(pc), &c->s, &c->win)) {
-        st = steno_ops_conv_lower(pc, &c->s, w, &c->lowered, err);
+        st = steno_ops_conv_lower(pc, &c->s, &c->lowered, err);
     } else if (!st && w && w->dtype == STENO_F32 && w->shape.rank <= 4 && steno_numel(w)) {
         size_t bytes = k->conv_f32_packed_bytes(&c->s);
         bool filled;

@@ -8,11 +8,14 @@
 #include "ops/conv.h"
 #include "ops/conv_bytes.h"
 
+#include "kernels/winograd.h"
+
 #include <stdlib.h>
 
 struct conv_nhwc {
     void *packed;                  /* for the kernel */
     struct steno_weights *lowered; /* ... or in less than f32, as a product of patches */
+    bool few;                      /* lowered is for the winograd slots, in any precision but int8 */
     struct steno_gemm_epilogue ep; /* what the attributes say of it */
 };
 
@@ -59,6 +62,12 @@ static steno_status infer_nhwc(struct steno_infer *ic, steno_err *err)
     return STENO_OK;
 }
 
+static void make_few(float *to, const float *w, const void *arg)
+{
+    const struct steno_conv *s = arg;
+    steno_winograd_weights(to, w, s->c_out, s->c_in);
+}
+
 static steno_status prepare_nhwc(struct steno_prep *pc, void **priv, steno_err *err)
 {
     const struct steno_node *n = steno_prep_node(pc);
@@ -84,9 +93,13 @@ static steno_status prepare_nhwc(struct steno_prep *pc, void **priv, steno_err *
                                          .act = (enum steno_act)steno_node_int(n, "act", 0),
                                          .act_min = steno_node_float(n, "act_min", 0),
                                          .act_max = steno_node_float(n, "act_max", 0)};
-    if (steno_prep_precision(pc) != STENO_FP32 &&
-        steno_ops_conv_lowers(STENO_INT8_WEIGHTS, &s, &win)) {
-        st = steno_ops_conv_lower(pc, &s, w, &c->lowered, err);
+    c->few = steno_prep_precision(pc) != STENO_INT8_WEIGHTS && steno_winograd_fits(&s);
+    if (c->few) {
+        const struct steno_made m = {STENO_WINOGRAD_SLOTS * s.c_in, s.c_out, make_few, &s};
+        st = steno_prep_weights_made(pc, 1, &m, &c->lowered, err);
+    } else if (steno_prep_precision(pc) != STENO_FP32 &&
+               steno_ops_conv_lowers(STENO_INT8_WEIGHTS, &s, &win)) {
+        st = steno_ops_conv_lower(pc, &s, &c->lowered, err);
     } else {
         bytes = k->conv_nhwc_f32_packed_bytes(&s);
         c->packed = steno_aligned_alloc(bytes);
@@ -108,8 +121,8 @@ static steno_status prepare_nhwc(struct steno_prep *pc, void **priv, steno_err *
 }
 
 struct image { /* one image through the kernel, in parts */
-    const steno_kernels *k;
-    const struct steno_gemm_w16 *w16; /* for weights of 16 bits, else NULL */
+    void (*conv)(const struct steno_conv *s, const float *x, const void *packed, float *y,
+                 const struct steno_gemm_epilogue *ep, size_t part, size_t n_parts);
     const struct steno_conv *s;
     const struct steno_gemm_epilogue *ep;
     const float *x;
@@ -121,10 +134,20 @@ struct image { /* one image through the kernel, in parts */
 static void image_part(void *arg, int part)
 {
     const struct image *m = arg;
-    if (m->w16)
-        m->w16->conv(m->s, m->x, m->packed, m->y, m->ep, (size_t)part, (size_t)m->parts);
-    else
-        m->k->conv_nhwc_f32(m->s, m->x, m->packed, m->y, m->ep, (size_t)part, (size_t)m->parts);
+    m->conv(m->s, m->x, m->packed, m->y, m->ep, (size_t)part, (size_t)m->parts);
+}
+
+/* The kernel for these weights, NULL for bytes. */
+static void choose(struct image *m, const struct conv_nhwc *c, const steno_kernels *k)
+{
+    const struct steno_weights *w = c->lowered;
+    m->packed = w ? w->data : c->packed;
+    if (!w)
+        m->conv = k->conv_nhwc_f32;
+    else if (w->precision == STENO_FP32)
+        m->conv = k->conv_winograd_f32;
+    else if (w->precision != STENO_INT8_WEIGHTS)
+        m->conv = c->few ? steno_weights_w16(k, w)->conv_winograd : steno_weights_w16(k, w)->conv;
 }
 
 /* Extents of the image and of the output. */
@@ -158,9 +181,9 @@ static steno_status run_nhwc(struct steno_op_ctx *ctx, steno_err *err)
     const struct steno_tensor *x = steno_op_in(ctx, 0), *w = steno_op_in(ctx, 1);
     const struct steno_tensor *bias = steno_op_in(ctx, 2), *residual = steno_op_in(ctx, 3);
     struct steno_gemm_epilogue ep = c->ep;
-    struct image m = {.k = steno_op_kernels(ctx), .ep = &ep, .packed = c->packed};
-    struct steno_window win;
     struct steno_conv s;
+    struct image m = {.s = &s, .ep = &ep};
+    struct steno_window win;
     struct steno_shape ys;
     struct steno_tensor *y;
     steno_status st = steno_ops_conv_geometry(steno_op_node(ctx), &w->shape, &s, &win, err);
@@ -179,18 +202,14 @@ static steno_status run_nhwc(struct steno_op_ctx *ctx, steno_err *err)
     st = steno_op_out(ctx, 0, STENO_F32, &ys, &y, err);
     if (st || !steno_numel(y))
         return st;
-    m.s = &s;
     m.parts = steno_ops_conv_parts(ctx, &s);
-    if (c->lowered && c->lowered->precision != STENO_INT8_WEIGHTS) {
-        m.w16 = steno_weights_w16(m.k, c->lowered);
-        m.packed = c->lowered->data;
-    }
+    choose(&m, c, steno_op_kernels(ctx));
     ep.bias = bias ? bias->data : NULL;
     for (size_t i = 0; i < (size_t)ys.dim[0] && !st; i++) {
         m.x = (const float *)x->data + i * s.in[0] * s.in[1] * s.c_in;
         m.y = (float *)y->data + i * s.out[0] * s.out[1] * s.c_out;
         ep.residual = residual ? (const float *)residual->data + (m.y - (float *)y->data) : NULL;
-        if (c->lowered && !m.w16)
+        if (!m.conv)
             st = steno_ops_conv_rounded(
                 ctx, &(struct steno_conv_rounded){&s, m.x, c->lowered, &ep, m.y}, err);
         else

@@ -22,7 +22,6 @@ void steno_weights_free(void *priv)
     struct steno_weights *w = priv;
     if (!w)
         return;
-    steno_aligned_free(w->own);
     free(w);
 }
 
@@ -246,21 +245,6 @@ const struct steno_gemm_w16 *steno_weights_w16(const steno_kernels *k,
     return w16(k, w->precision);
 }
 
-steno_status steno_weights_new(const steno_kernels *k, enum steno_precision precision,
-                               const float *w, size_t ldw, bool trans, size_t rows, size_t cols,
-                               struct steno_weights **out, double *lost, steno_err *err)
-{
-    struct steno_weights *p = describe(k, precision, rows, cols);
-    if (p && (p->own = steno_aligned_alloc(p->bytes)))
-        place(p, k, p->own);
-    if (!p || !p->own || !fill(p, k, w, ldw, trans, lost)) {
-        steno_weights_free(p);
-        return steno_fail(err, STENO_ERR_NOMEM, "out of memory for packed weights");
-    }
-    *out = p;
-    return STENO_OK;
-}
-
 steno_status steno_prep_weights(struct steno_prep *pc, int in, bool trans,
                                 struct steno_weights **out, steno_err *err)
 {
@@ -287,6 +271,39 @@ steno_status steno_prep_weights(struct steno_prep *pc, int in, bool trans,
     }
     if (!filled)
         steno_prep_rounded(pc, w->data, rows * cols, p->precision != STENO_FP32, lost);
+    *out = p;
+    return STENO_OK;
+}
+
+static bool fill_made(struct steno_prep *pc, struct steno_weights *p, const struct steno_made *m,
+                      const float *w)
+{
+    float *turned = malloc(p->k * p->n * sizeof *turned + 1);
+    double lost;
+    bool ok = turned != NULL;
+    if (ok) {
+        m->make(turned, w, m->arg);
+        ok = fill(p, steno_prep_kernels(pc), turned, p->k, true, &lost);
+    }
+    if (ok)
+        steno_prep_rounded(pc, turned, p->k * p->n, p->precision != STENO_FP32, lost);
+    free(turned);
+    return ok;
+}
+
+steno_status steno_prep_weights_made(struct steno_prep *pc, int in, const struct steno_made *m,
+                                     struct steno_weights **out, steno_err *err)
+{
+    struct steno_weights *p =
+        describe(steno_prep_kernels(pc), steno_prep_precision(pc), m->k, m->n);
+    bool filled;
+    void *block = p ? steno_prep_memory(pc, in, p->bytes, &filled) : NULL;
+    if (block)
+        place(p, steno_prep_kernels(pc), block);
+    if (!block || (!filled && !fill_made(pc, p, m, steno_prep_const(pc, in)->data))) {
+        steno_weights_free(p);
+        return steno_fail(err, STENO_ERR_NOMEM, "out of memory for packed weights");
+    }
     *out = p;
     return STENO_OK;
 }

@@ -19,7 +19,6 @@ struct steno_weights {
     size_t bytes; /* of data and scale, one block */
     void *data;   /* the kernel's layout */
     float *scale; /* [n] i8 only: q * scale is the weight */
-    void *own;    /* the block when it goes with this, NULL when it is the network's */
 };
 
 /* What rounding the weights did to a network. */
@@ -32,12 +31,6 @@ struct steno_precision_report {
     double square, square_error; /* the sums so far */
 };
 
-/* The packed form of w [k, n] (row stride ldw), or of its transpose [n, k] when trans. *lost: sum
- * of squared rounding errors. STENO_ERR_NOMEM. */
-STENO_MUST steno_status steno_weights_new(const steno_kernels *k, enum steno_precision precision,
-                                          const float *w, size_t ldw, bool trans, size_t rows,
-                                          size_t cols, struct steno_weights **out, double *lost,
-                                          steno_err *err);
 /* The kernels for weights kept in 16 bits. */
 const struct steno_gemm_w16 *steno_weights_w16(const steno_kernels *k,
                                                const struct steno_weights *w);
@@ -47,6 +40,17 @@ void steno_weights_free(void *w); /* a release function; accepts NULL */
  * and the original given up. *out is NULL when the input is anything else. STENO_ERR_NOMEM. */
 STENO_MUST steno_status steno_prep_weights(struct steno_prep *pc, int in, bool trans,
                                            struct steno_weights **out, steno_err *err);
+
+/* Weights [k, n] that are made of a constant: make writes their transpose [n, k], from all of it. */
+struct steno_made {
+    size_t k, n;
+    void (*make)(float *to, const float *w, const void *arg);
+    const void *arg;
+};
+/* The same for constant input `in`, f32 of any rank. STENO_ERR_NOMEM. */
+STENO_MUST steno_status steno_prep_weights_made(struct steno_prep *pc, int in,
+                                                const struct steno_made *m,
+                                                struct steno_weights **out, steno_err *err);
 
 /* Constant bytes W [K, N] that the graph has in 8 bits, taken as they are: input scale_in has their
  * scale, one or one for each column, scale_in + 1, if it is there, their zero point. *out is NULL

@@ -385,5 +385,7 @@ int run_benchmarks(const char *only)
         return bench_i8();
     if (only && strstr("gemm_bf16", only))
         return bench_bf16();
-    return bench_f32(only) || (!only && (bench_bf16() || bench_i8()));
+    if (only && strstr("conv_winograd", only))
+        return bench_winograd();
+    return bench_f32(only) || (!only && (bench_bf16() || bench_i8() || bench_winograd()));
 }

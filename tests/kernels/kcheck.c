@@ -68,6 +68,7 @@ static void check_level(const char *level)
     check_rows(&k);
     check_gemm_i8(&k);
     check_conv(&k);
+    check_winograd(&k);
     check_attention(&k);
 }
 

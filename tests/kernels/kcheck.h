@@ -37,11 +37,13 @@ void check_rows(const steno_kernels *k);
 void check_gemm(const steno_kernels *k);
 void check_gemm_i8(const steno_kernels *k);
 void check_conv(const steno_kernels *k);
+void check_winograd(const steno_kernels *k);
 void check_attention(const steno_kernels *k);
 int run_benchmarks(const char *only);
 /* Nanoseconds of one call, as bench.c says. */
 double bench_time(void (*call)(const void *arg), const void *arg);
 int bench_i8(void);
 int bench_bf16(void);
+int bench_winograd(void);
 
 #endif

@@ -98,6 +98,30 @@ static void conv_nhwc_f32__scalar(const struct steno_conv *s, const float *x, co
         }
 }
 
+/* The plain sum: of the packed weights the first nine slots, [taps, c_in, c_out]. */
+static void conv_winograd_f32__scalar(const struct steno_conv *s, const float *x,
+                                      const void *packed, float *y,
+                                      const struct steno_gemm_epilogue *ep, size_t part,
+                                      size_t n_parts)
+{
+    const size_t pixels = s->out[0] * s->out[1];
+    for (size_t p = pixels * part / n_parts; p < pixels * (part + 1) / n_parts; p++) {
+        float *row = y + p * s->c_out;
+        const float *w = packed;
+        memset(row, 0, s->c_out * sizeof *row);
+        for (size_t tap = 0; tap < 9; tap++) {
+            size_t i0 = p / s->out[1] * 2 + tap / 3 - s->pad[0]; /* wraps below zero */
+            size_t i1 = p % s->out[1] * 2 + tap % 3 - s->pad[1];
+            bool inside = i0 < s->in[0] && i1 < s->in[1];
+            for (size_t c = 0; c < s->c_in; c++, w += s->c_out)
+                for (size_t o = 0; o < s->c_out && inside; o++)
+                    row[o] += x[(i0 * s->in[1] + i1) * s->c_in + c] * w[o];
+        }
+        for (size_t o = 0; o < s->c_out; o++)
+            row[o] = epilogue_scalar(row[o], p, o, ep);
+    }
+}
+
 static void dwconv_f32__scalar(float *y, const float *x, const float *w, const float *bias,
                                size_t t, size_t c, size_t k)
 {
@@ -119,5 +143,6 @@ void steno_kernels_conv__scalar(steno_kernels *k)
     k->conv_nhwc_f32_packed_bytes = conv_f32_packed_bytes__scalar;
     k->conv_nhwc_f32_pack = conv_f32_pack__scalar;
     k->conv_nhwc_f32 = conv_nhwc_f32__scalar;
+    k->conv_winograd_f32 = conv_winograd_f32__scalar;
     k->dwconv_f32 = dwconv_f32__scalar;
 }

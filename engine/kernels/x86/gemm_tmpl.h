@@ -164,6 +164,11 @@ struct product {
      * patches of `image`, whose pixels are at a. Else NULL. */
     void (*gather)(const struct product *p, float *buf, size_t i0, size_t rows, size_t k0, size_t kc);
     const struct steno_conv *image;
+    /* winograd_tmpl.h: sums are added to what C has, by spread, where it is there. */
+    bool add;
+    void (*spread)(const struct product *p, const float *tile, size_t rows, size_t width, size_t i,
+                   size_t j, size_t cols);
+    const struct winograd *few;
     bool a_panels;  /* A is the transpose of a packed B: panels of NR rows of A, [K][NR] each */
     const b_t *b;   /* element (k, panel j): b[k * b_row + j * b_next] */
     size_t b_row, b_next;
@@ -257,6 +262,10 @@ static void store_whole(const struct product *p, const float *tile, size_t rows,
 static void store_tile(const struct product *p, const float *tile, size_t rows, size_t width,
                        size_t i, size_t j, size_t cols, bool first, bool last)
 {
+    if (p->spread) {
+        p->spread(p, tile, rows, width, i, j, cols);
+        return;
+    }
     if (cols == NR) {
         store_whole(p, tile, rows, width, i, j, first, last ? p->ep : NULL);
         return;
@@ -314,7 +323,7 @@ static inline void tile_at(const struct product *p, const struct part *a, size_t
                            size_t j, size_t step, micro_fn *const *by_rows, const b_t *ahead)
 {
     alignas(64) float tile[MR * NR];
-    const bool first = a->k0 == 0, last = a->k0 + a->kc == p->k;
+    const bool first = a->k0 == 0 && !p->add, last = a->k0 + a->kc == p->k;
     micro_fn *fn = step == 2 ? micro_2x2 : by_rows[h];
 #if VL < 16
     fn = step == 4 ? micro_1x4 : fn;

@@ -1,6 +1,7 @@
 /* Products and convolutions of struct steno_gemm_w16, the work shared out. Included after
  * gemm_tmpl.h with GEMM_W16. */
 #include "kernels/x86/patches_tmpl.h"
+#include "kernels/x86/winograd_tmpl.h"
 
 static void product_part(size_t m, size_t n, size_t k, const float *a, size_t lda,
                          const void *packed, float *c, size_t ldc,
@@ -18,5 +19,5 @@ static void conv_part(const struct steno_conv *s, const float *x, const void *pa
                       const struct steno_gemm_epilogue *ep, size_t part, size_t n_parts)
 {
     if (s->out[0] && s->out[1])
-        product_of_patches(s, x, packed, y, ep, part, n_parts);
+        product_of_patches(s, x, packed, 0, y, ep, part, n_parts);
 }

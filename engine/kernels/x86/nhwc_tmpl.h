@@ -6,6 +6,7 @@
  * the image is left out, so nothing is padded. */
 
 #include "kernels/x86/patches_tmpl.h"
+#include "kernels/x86/winograd_tmpl.h"
 
 static bool nhwc_depthwise(const struct steno_conv *s)
 {
@@ -181,7 +182,7 @@ static void V_NAME(conv_nhwc_f32)(const struct steno_conv *s, const float *x, co
     if (nhwc_depthwise(s))
         nhwc_rows(s, x, packed, y, ep, part, n_parts);
     else
-        product_of_patches(s, x, packed, y, ep, part, n_parts);
+        product_of_patches(s, x, packed, 0, y, ep, part, n_parts);
 }
 
 void V_NAME(steno_kernels_nhwc)(steno_kernels *k)
@@ -189,4 +190,5 @@ void V_NAME(steno_kernels_nhwc)(steno_kernels *k)
     k->conv_nhwc_f32_packed_bytes = V_NAME(conv_nhwc_f32_packed_bytes);
     k->conv_nhwc_f32_pack = V_NAME(conv_nhwc_f32_pack);
     k->conv_nhwc_f32 = V_NAME(conv_nhwc_f32);
+    k->conv_winograd_f32 = conv_winograd;
 }

@@ -62,9 +62,11 @@ static void gather_patches(const struct product *p, float *buf, size_t i0, size_
     }
 }
 
-/* One image; w: packed [K, c_out]. */
-static void product_of_patches(const struct steno_conv *s, const float *x, const void *w, float *y,
-                         const struct steno_gemm_epilogue *ep, size_t part, size_t n_parts)
+/* One image; w: packed [K, c_out], or more rows of which these are the first: b_next elements from
+ * panel to panel then, else 0. */
+static void product_of_patches(const struct steno_conv *s, const float *x, const void *w,
+                               size_t b_next, float *y,
+                               const struct steno_gemm_epilogue *ep, size_t part, size_t n_parts)
 {
     const size_t pixels = s->out[0] * s->out[1], np = panels(s->c_out);
     const bool by_rows = pixels >= 4 * MR * n_parts;
@@ -75,6 +77,7 @@ static void product_of_patches(const struct steno_conv *s, const float *x, const
                                   s->c_out, ep);
     p.gather = gather_patches;
     p.image = s;
+    p.b_next = b_next ? b_next : p.b_next;
     for (size_t i = by_rows ? pixels * part / n_parts : 0; i < i1 && j0 < j1; i += MC) {
         const size_t end = i1 - i < MC ? i1 : i + MC;
         for (size_t k0 = 0; k0 < p.k; k0 += KC)

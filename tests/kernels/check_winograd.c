@@ -1,0 +1,192 @@
+/* The winograd slots against the sums that kernels/winograd.h writes down, products and all: the
+ * same bound as for every sum of products, over the products that this form does. */
+#include "tests/kernels/kcheck.h"
+
+#include "base/arena.h"
+#include "kernels/half.h"
+#include "kernels/winograd.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Outputs, what is padded in front, and image rows beyond the last tap (negative: padding). */
+static const struct winograd_case {
+    size_t c_in, c_out, out[2], pad[2];
+    int more[2];
+} cases[] = {
+    {128, 16, {1, 1}, {0, 0}, {0, 0}},    {128, 40, {2, 19}, {0, 0}, {0, 1}},
+    {130, 33, {9, 12}, {0, 0}, {0, 0}},   {128, 70, {10, 13}, {0, 1}, {1, 0}},
+    {144, 16, {11, 14}, {1, 1}, {0, -1}}, {128, 32, {8, 19}, {1, 0}, {-1, 1}},
+    {520, 20, {7, 13}, {0, 0}, {0, 0}},   {1030, 16, {13, 7}, {0, 1}, {1, -1}},
+    {128, 16, {52, 21}, {0, 0}, {0, 0}},  {128, 48, {17, 6}, {1, 1}, {-1, -1}},
+};
+
+/* What an output takes along one axis: up to four products of a sum of two inputs by a sum of weights. */
+struct term {
+    int in[2], n, sign; /* n inputs, the second with this sign */
+    float w[3];
+    int times; /* the product's sign in the output */
+};
+
+static int terms_of(const struct steno_conv *s, int d, size_t o, bool plain, struct term *t)
+{
+    const int base = (int)(o / 3 * 3), at = (int)o - base;
+    const int size = (int)s->out[d] - base < 3 ? (int)s->out[d] - base : 3;
+    const int e = 2 * base - (int)s->pad[d], here = e + 2 * at;
+    int n = 0;
+    t[n++] = (struct term){{here + 1}, 1, 0, {0, 1, 0}, 1};
+    if (plain || size == 1) {
+        t[n++] = (struct term){{here}, 1, 0, {1, 0, 0}, 1};
+        t[n++] = (struct term){{here + 2}, 1, 0, {0, 0, 1}, 1};
+        return n;
+    }
+    if (at == 0)
+        t[n++] = (struct term){{e, e + 2 * size - 2}, 2, -1, {1, 0, 0}, 1};
+    if (at == size - 1)
+        t[n++] = (struct term){{e + 2 * size, e + 2}, 2, -1, {0, 0, 1}, 1};
+    t[n++] = (struct term){{e + 2, e + 2 * size - 2}, 2, 1, {0.5f, 0, 0.5f}, 1};
+    if (size == 3)
+        t[n++] = (struct term){{e + 4, e + 2}, 2, -1, {0.5f, 0, -0.5f}, at == 1 ? -1 : 1};
+    return n;
+}
+
+struct rounding {
+    bool plain, weights, data; /* the plain sum; what is rounded to bf16 */
+};
+
+static float round_if(bool yes, float v)
+{
+    return yes ? half_from_bf16(half_to_bf16(v)) : v;
+}
+
+static float pixel(const struct steno_conv *s, const float *x, int i0, int i1, size_t c)
+{
+    const bool inside = i0 >= 0 && i1 >= 0 && i0 < (int)s->in[0] && i1 < (int)s->in[1];
+    return inside ? x[((size_t)i0 * s->in[1] + (size_t)i1) * s->c_in + c] : 0;
+}
+
+/* One product of channel c. */
+static double product(const struct steno_conv *s, const float *x, const float *w, size_t c,
+                      const struct term *u, const struct term *v, const struct rounding *how)
+{
+    float sum[2] = {0, 0}, weight[3];
+    for (int i = 0; i < u->n; i++) {
+        sum[i] = pixel(s, x, u->in[i], v->in[0], c);
+        if (v->n == 2)
+            sum[i] += (float)v->sign * pixel(s, x, u->in[i], v->in[1], c);
+    }
+    for (int i = 0; i < 3; i++)
+        weight[i] = u->w[0] * w[i] + u->w[1] * w[3 + i] + u->w[2] * w[6 + i];
+    weight[0] = v->w[0] * weight[0] + v->w[1] * weight[1] + v->w[2] * weight[2];
+    sum[0] = u->n == 2 ? sum[0] + (float)u->sign * sum[1] : sum[0];
+    return (double)round_if(how->data, sum[0]) * (double)round_if(how->weights, weight[0]) *
+           u->times * v->times;
+}
+
+/* How many outputs are out of bounds; those are named when say is set. */
+static size_t wrong(const struct steno_conv *s, const float *x, const float *w, const float *y,
+                    const struct steno_gemm_epilogue *ep, const struct rounding *how, size_t number,
+                    bool say)
+{
+    size_t found = 0;
+    for (size_t i = 0; i < s->out[0] * s->out[1] * s->c_out; i++) {
+        const size_t o = i % s->c_out, p = i / s->c_out;
+        struct term t0[4], t1[4];
+        const int n0 = terms_of(s, 0, p / s->out[1], how->plain, t0);
+        const int n1 = terms_of(s, 1, p % s->out[1], how->plain, t1);
+        double sum = 0, mag = 0, bound;
+        for (size_t c = 0; c < s->c_in; c++)
+            for (int j = 0; j < n0 * n1; j++) {
+                double v = product(s, x, w + (o * s->c_in + c) * 9, c, &t0[j / n1], &t1[j % n1], how);
+                sum += v;
+                mag += fabs(v);
+            }
+        bound = ((double)(s->c_in * (size_t)(n0 * n1)) + 6) * EPS * mag + 1e-30;
+        if (ep) {
+            sum += (double)ep->bias[o];
+            bound += 4 * EPS * (fabs(sum) + 1);
+            sum = sum > 0 ? sum : 0;
+            sum += (double)ep->residual[i];
+            bound += 2 * EPS * fabs(sum);
+        }
+        if (close_to(y[i], sum, bound))
+            continue;
+        found++;
+        if (say)
+            test_fail("case %zu: y[%zu,%zu] = %a, exact %a, bound %.3g", number, p, o, (double)y[i],
+                      sum, bound);
+    }
+    return found;
+}
+
+static struct steno_conv shape_of(const struct winograd_case *c)
+{
+    struct steno_conv s = {.c_in = c->c_in, .c_out = c->c_out, .group = 1};
+    for (int d = 0; d < 2; d++) {
+        s.kernel[d] = 3;
+        s.stride[d] = 2;
+        s.dilation[d] = 1;
+        s.pad[d] = c->pad[d];
+        s.out[d] = c->out[d];
+        s.in[d] = (size_t)((int)(2 * c->out[d] + 1 - c->pad[d]) + c->more[d]);
+    }
+    return s;
+}
+
+struct arrays {
+    float *x, *w, *rows, *bias, *residual, *y, *whole;
+    size_t nx, ny;
+};
+
+static void call(const steno_kernels *k, bool bf16, const struct steno_conv *s, const float *x,
+                 const void *packed, float *y, const struct steno_gemm_epilogue *ep, size_t part,
+                 size_t n_parts)
+{
+    (bf16 ? k->gemm_bf16.conv_winograd : k->conv_winograd_f32)(s, x, packed, y, ep, part, n_parts);
+}
+
+static void run_case(const steno_kernels *k, size_t number, bool bf16, size_t n_parts,
+                     bool epilogue)
+{
+    const struct steno_conv s = shape_of(&cases[number]);
+    const size_t depth = STENO_WINOGRAD_SLOTS * s.c_in, nw = s.c_out * s.c_in * 9;
+    const size_t nx = s.in[0] * s.in[1] * s.c_in, ny = s.out[0] * s.out[1] * s.c_out;
+    struct arrays a = {guard_new(nx), guard_new(nw), guard_new(s.c_out * depth),
+                       guard_new(s.c_out), guard_new(ny), guard_new(ny), guard_new(ny), nx, ny};
+    const struct steno_gemm_epilogue ep = {.alpha = 1,
+                                           .bias = a.bias,
+                                           .act = STENO_ACT_RELU,
+                                           .residual = a.residual,
+                                           .ldr = s.c_out};
+    const struct rounding few = {.weights = bf16, .data = bf16 && !strcmp(k->level, "bf16")};
+    struct rounding plain = few;
+    void *packed = steno_aligned_alloc(bf16 ? k->gemm_bf16.packed_bytes(depth, s.c_out)
+                                            : k->gemm_f32_packed_bytes(depth, s.c_out));
+    plain.plain = true;
+    fill_uniform(a.x, nx);
+    fill_uniform(a.w, nw);
+    fill_uniform(a.bias, s.c_out);
+    fill_uniform(a.residual, ny);
+    steno_winograd_weights(a.rows, a.w, s.c_out, s.c_in);
+    (bf16 ? k->gemm_bf16.pack : k->gemm_f32_pack)(packed, a.rows, depth, true, depth, s.c_out);
+    for (size_t p = n_parts; p-- > 0;)
+        call(k, bf16, &s, a.x, packed, a.y, epilogue ? &ep : NULL, p, n_parts);
+    call(k, bf16, &s, a.x, packed, a.whole, epilogue ? &ep : NULL, 0, 1);
+    if (memcmp(a.whole, a.y, ny * sizeof *a.y))
+        test_fail("case %zu: %zu parts give other bits than one", number, n_parts);
+    if (wrong(&s, a.x, a.w, a.y, epilogue ? &ep : NULL, &plain, number, false))
+        wrong(&s, a.x, a.w, a.y, epilogue ? &ep : NULL, &few, number, true);
+    steno_aligned_free(packed);
+    for (size_t i = 0; i < 7; i++)
+        guard_free((float *[]){a.x, a.w, a.rows, a.bias, a.residual, a.y, a.whole}[i]);
+}
+
+void check_winograd(const steno_kernels *k)
+{
+    for (int bf16 = 0; bf16 < 2; bf16++)
+        if (test_begin(k, bf16 ? "conv_winograd_bf16" : "conv_winograd_f32")) {
+            for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+                run_case(k, i, bf16, 1 + i % 3, i % 2);
+            test_end();
+        }
+}
