@@ -30,6 +30,17 @@ const struct steno_tensor *steno_op_in(const struct steno_op_ctx *ctx, int i)
     return i >= 0 && i < ctx->node->n_in ? ctx->in[i] : NULL;
 }
 
+void *const *steno_op_rows(const struct steno_op_ctx *ctx, int in)
+{
+    const struct frame *f = ctx->frame;
+    if (in != 2 || !f || f->up || !(ctx->node->op->flags & STENO_OP_ROWS2) || !ctx->ws->rows)
+        return NULL;
+    for (int i = 0; i < f->g->n_inputs; i++)
+        if (f->g->inputs[i] == ctx->node->in[in])
+            return ctx->ws->rows[i];
+    return NULL;
+}
+
 bool steno_op_wants(const struct steno_op_ctx *ctx, int i)
 {
     return i >= 0 && i < ctx->node->n_out && ctx->out[i];

@@ -79,6 +79,16 @@ static double late_attention(const struct steno_node *n, const struct steno_tens
                : 0;
 }
 
+static double window_attention(const struct steno_node *n, const struct steno_tensor *const *in,
+                               const struct slot *y)
+{
+    const double v = (double)steno_node_int(n, "v_size", 1);
+    const double size = (double)steno_node_int(n, "size", 1);
+    return in[2] ? 2 * count(&y->t.shape) / v * (dim(&in[2]->shape, 1) + dim(&y->t.shape, 1)) *
+                       (size + v)
+                 : 0;
+}
+
 double steno_node_flops(const struct steno_node *n, const struct steno_tensor *const *in,
                         struct slot *const *out)
 {
@@ -98,6 +108,8 @@ double steno_node_flops(const struct steno_node *n, const struct steno_tensor *c
         return conv(in, out[0]);
     if (!strcmp(t, "Attention") && !strcmp(n->domain, "ai.steno"))
         return attention(n, in, out[0]);
+    if (!strcmp(t, "WindowAttention"))
+        return window_attention(n, in, out[0]);
     if (!strcmp(t, "ConvTranspose"))
         return conv_transpose(in);
     if ((!strcmp(t, "LSTM") || !strcmp(t, "GRU")) && n->n_in > 2 && in[2])

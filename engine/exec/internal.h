@@ -80,6 +80,7 @@ struct workspace {
     size_t bytes, max_bytes;   /* of all blocks below, and their limit (0: none) */
     uint64_t steps, max_steps; /* of this run */
     bool profile;
+    void *const **rows; /* by input of the main graph: its entries, where they lie apart; or NULL */
     size_t misplans; /* outputs whose shape was not the inferred one */
 };
 
@@ -199,6 +200,7 @@ struct steno_session {
     struct frame *main;
     struct steno_tensor *in;
     const struct steno_tensor **in_ptr;
+    void *const **rows; /* by input, NULL entries: steno_session_set_rows */
 };
 
 /* workspace.c */

@@ -145,6 +145,7 @@ static steno_status optimize(steno_network *n, const struct steno_network_option
                                  .refused = opt->refused,
                                  .refused_arg = opt->refused_arg,
                                  .cut_after = opt->part != STENO_PART_ALL,
+                                 .to_run = !opt->rewrite_only && opt->part == STENO_PART_ALL,
                                  .rows_in_8_bits =
                                      opt->precision == STENO_INT8_WEIGHTS && !opt->rewrite_only,
                                  .num_heads = opt->num_heads,

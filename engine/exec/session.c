@@ -18,7 +18,8 @@ steno_status steno_session_open(steno_session **out, steno_network *n,
     s->net = n;
     s->in = calloc((size_t)n->g->n_inputs + 1, sizeof *s->in);
     s->in_ptr = calloc((size_t)n->g->n_inputs + 1, sizeof *s->in_ptr);
-    if (!s->in || !s->in_ptr) {
+    s->rows = calloc((size_t)n->g->n_inputs + 1, sizeof *s->rows);
+    if (!s->in || !s->in_ptr || !s->rows) {
         st = steno_fail(err, STENO_ERR_NOMEM, "out of memory for a session");
         goto fail;
     }
@@ -27,6 +28,7 @@ steno_status steno_session_open(steno_session **out, steno_network *n,
         s->ws.max_bytes = opt->max_bytes;
         s->ws.max_steps = opt->max_steps;
     }
+    s->ws.rows = s->rows;
     if (!st)
         st = steno_frame_new(&s->main, &s->ws, n->g, NULL, NULL, NULL, err);
     if (st)
@@ -46,6 +48,7 @@ void steno_session_close(steno_session *s)
     steno_ws_free(&s->ws);
     free(s->in);
     free(s->in_ptr);
+    free(s->rows);
     free(s);
 }
 
@@ -72,7 +75,39 @@ steno_status steno_session_set(steno_session *s, int i, const struct steno_tenso
                           steno_shape_str(&t->shape, got, sizeof got));
     s->in[i] = *t;
     s->in_ptr[i] = &s->in[i];
+    s->rows[i] = NULL;
     return STENO_OK;
+}
+
+int steno_session_in_place(const steno_session *s, int i)
+{
+    const struct steno_graph *g = s->net->g;
+    const struct steno_value *v = i >= 0 && i < g->n_inputs ? &g->values[g->inputs[i]] : NULL;
+    const struct steno_node *n;
+    if (!v || v->uses != 1 || v->is_output || v->reader == STENO_NONE || s->net->tap)
+        return -1;
+    n = &g->nodes[v->reader];
+    if (!(n->op->flags & STENO_OP_ROWS2) || n->n_in < 3 || n->in[2] != g->inputs[i] ||
+        n->n_out < 2 || n->out[1] == STENO_NONE || g->values[n->out[1]].uses != 1)
+        return -1;
+    for (int k = 0; k < g->n_outputs; k++)
+        if (g->outputs[k] == n->out[1])
+            return k;
+    return -1;
+}
+
+steno_status steno_session_set_rows(steno_session *s, int i, const struct steno_tensor *t,
+                                    void *const *row, steno_err *err)
+{
+    struct steno_tensor apart = *t;
+    steno_status st;
+    if (steno_session_in_place(s, i) < 0)
+        return steno_fail(err, STENO_ERR_INVAL, "input %d is not a state that changes in place", i);
+    apart.data = NULL;
+    st = steno_session_set(s, i, &apart, err);
+    if (!st)
+        s->rows[i] = row;
+    return st;
 }
 
 steno_status steno_session_run(steno_session *s, steno_err *err)

@@ -104,6 +104,14 @@ void steno_session_close(steno_session *s);
  * changes over; nothing is copied). */
 STENO_MUST steno_status steno_session_set(steno_session *s, int i, const struct steno_tensor *t,
                                           steno_err *err);
+/* Input i is a state that one operator alone reads, whose next form is output *returned* and read by
+ * nobody else, and the operator can change it where it lies; -1 for any other input. */
+int steno_session_in_place(const steno_session *s, int i);
+/* Such an input entry by entry: t gives type and shape, row [dim 0] the memory of each entry along
+ * axis 0 (the array is borrowed too). A run changes the entries to those of the output, which has no
+ * defined elements then; a run that fails may have changed some. */
+STENO_MUST steno_status steno_session_set_rows(steno_session *s, int i, const struct steno_tensor *t,
+                                               void *const *row, steno_err *err);
 /* Run. The first run with new input shapes plans the arena; later ones allocate nothing. */
 STENO_MUST steno_status steno_session_run(steno_session *s, steno_err *err);
 /* Result; valid until the next run, or, when it was set as an input, until the end of that run.

@@ -141,6 +141,19 @@ struct steno_conv {
     size_t in[2], out[2], kernel[2], stride[2], dilation[2], pad[2];
 };
 
+/* One head of attention with few rows and keys: y [m, v_size] = softmax(scale * q k' + mask) v.
+ * q [m, size], k [n, size], v [n, v_size], mask [m, n] or NULL; ld: row strides in elements. Rows of k
+ * up to a multiple of 8 are read, without effect. y overlaps nothing. */
+#define STENO_ATTEND_ROWS 8
+#define STENO_ATTEND_KEYS 64
+#define STENO_ATTEND_SIZE 128 /* size is no more; v_size may be anything */
+struct steno_attend {
+    const float *q, *k, *v, *mask;
+    float *y;
+    size_t ldq, ldk, ldv, ldm, ldy, size, v_size;
+    float scale;
+};
+
 struct steno_kernels {
     const char *level; /* "scalar", "avx2", "avx512", ... */
     unsigned cpu;      /* STENO_CPU_* mask in use */
@@ -201,6 +214,9 @@ struct steno_kernels {
     /* y[0, size) = sum of w[i] * row i. */
     void (*mix_rows_f32)(float *y, size_t size, const float *w, size_t n, const float *rows,
                          size_t row, const int32_t *at);
+    /* struct steno_attend for m (1..STENO_ATTEND_ROWS) rows and n (1..STENO_ATTEND_KEYS) keys: y is
+     * NaN where a row's scores are all -inf. Takes 40 KiB of stack. */
+    void (*attend_f32)(size_t m, size_t n, const struct steno_attend *a);
     /* dst [cols, rows] (row stride ldd) = transpose of src [rows, cols] (row stride lds). */
     void (*transpose_f32)(float *dst, size_t ldd, const float *src, size_t lds, size_t rows,
                           size_t cols);

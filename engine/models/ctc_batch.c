@@ -18,6 +18,8 @@ struct steno_ctcbatch {
     char *x;      /* [max, window, bins] f32 */
     char *states; /* [max] shares, state by state */
     char *zeros;  /* [state_bytes]: where every recording begins */
+    void **rows;  /* [n_states][max]: memory of a state that the network changes in place */
+    bool *in_place; /* [n_states] */
 };
 
 void steno_ctcstate_free(struct steno_ctcstate *s)
@@ -41,6 +43,25 @@ static char *zeroed(size_t count, size_t size)
     return p;
 }
 
+static steno_status open_session(steno_ctcbatch *b, int threads, steno_err *err)
+{
+    const struct steno_ctcnet *n = b->n;
+    size_t states = (size_t)n->n_states + 1;
+    steno_status st = steno_session_open(&b->session, n->net,
+                                         &(struct steno_session_options){.threads = threads}, err);
+    if (st)
+        return st;
+    b->rows = calloc(states * (size_t)b->max, sizeof *b->rows);
+    b->in_place = calloc(states, sizeof *b->in_place);
+    if (!b->rows || !b->in_place)
+        return no_memory(err);
+    for (int k = 0; k < n->n_states; k++)
+        b->in_place[k] =
+            n->states[k].axis == 0 && steno_session_in_place(b->session, n->states[k].in) ==
+                                          n->states[k].out;
+    return STENO_OK;
+}
+
 steno_status steno_ctcbatch_open(steno_ctcbatch **out, const struct steno_ctcnet *n, int max,
                                  int threads, steno_err *err)
 {
@@ -55,8 +76,7 @@ steno_status steno_ctcbatch_open(steno_ctcbatch **out, const struct steno_ctcnet
     b->zeros = zeroed(1, n->state_bytes);
     b->states = b->max > 1 ? zeroed((size_t)b->max, n->state_bytes) : b->zeros;
     if (b->x && b->zeros && b->states)
-        st = steno_session_open(&b->session, n->net,
-                                &(struct steno_session_options){.threads = threads}, err);
+        st = open_session(b, threads, err);
     else
         st = no_memory(err);
     if (st) {
@@ -76,6 +96,8 @@ void steno_ctcbatch_close(steno_ctcbatch *b)
         steno_aligned_free(b->states);
     steno_aligned_free(b->zeros);
     steno_aligned_free(b->x);
+    free(b->rows);
+    free(b->in_place);
     free(b);
 }
 
@@ -110,6 +132,23 @@ static void scatter(const struct steno_ctcnet_state *s, const char *batch, int s
         memcpy(own + k * s->block, batch + (k * (size_t)size + (size_t)i) * s->block, s->block);
 }
 
+/* State k where it lies in each stream's memory. Places of the batch that no stream has get
+ * memory of ours. */
+static steno_status set_rows(steno_ctcbatch *b, int k, struct steno_ctcstate *const *s, int n,
+                             int size, steno_err *err)
+{
+    const struct steno_ctcnet_state *d = &b->n->states[k];
+    void **row = b->rows + (size_t)k * (size_t)b->max;
+    struct steno_tensor t = tensor_of(d, size, NULL);
+    for (int i = 0; i < size; i++)
+        row[i] = i < n ? s[i]->data + d->offset
+                       : b->states + d->offset * (size_t)b->max + (size_t)i * d->block;
+    for (int i = 0; i < n; i++)
+        if (s[i]->fresh)
+            memset(row[i], 0, d->bytes);
+    return steno_session_set_rows(b->session, d->in, &t, row, err);
+}
+
 static steno_status set_states(steno_ctcbatch *b, struct steno_ctcstate *const *s, int n, int size,
                                steno_err *err)
 {
@@ -118,6 +157,10 @@ static steno_status set_states(steno_ctcbatch *b, struct steno_ctcstate *const *
         const struct steno_ctcnet_state *d = &b->n->states[k];
         char *at = b->states + d->offset * (size_t)b->max;
         struct steno_tensor t;
+        if (b->in_place[k]) {
+            st = set_rows(b, k, s, n, size, err);
+            continue;
+        }
         if (size == 1) {
             at = (s[0]->fresh ? b->zeros : s[0]->data) + d->offset;
         } else {
@@ -157,7 +200,8 @@ static steno_status check_scores(const steno_ctcbatch *b, int size, steno_err *e
                       size, (int)b->n->rows, (int)b->n->vocab);
 }
 
-/* All is checked before any stream's state is touched. */
+/* All is checked before any stream's state is touched, but for those that have changed in place: a
+ * stream whose step fails has failed. */
 static steno_status take_states(steno_ctcbatch *b, struct steno_ctcstate *const *s, int n, int size,
                                 steno_err *err)
 {
@@ -169,6 +213,8 @@ static steno_status take_states(steno_ctcbatch *b, struct steno_ctcstate *const 
     for (int k = 0; k < b->n->n_states; k++) {
         const struct steno_ctcnet_state *d = &b->n->states[k];
         const char *from = steno_session_get(b->session, d->out)->data;
+        if (b->in_place[k])
+            continue;
         for (int i = 0; i < n; i++)
             scatter(d, from, size, i, s[i]->data + d->offset);
     }

@@ -39,6 +39,7 @@
     X(late_attention)                                                                              \
     X(fused_int8)                                                                                  \
     X(cached_attention)                                                                            \
+    X(window_attention)                                                                            \
     X(positions)
 
 #define STENO_OPS_DECLARE(NAME) extern const struct steno_op steno_ops_##NAME[];

@@ -32,7 +32,9 @@ enum {
                                       run calls steno_op_view, nothing is copied where the plan can */
     STENO_OP_IMPURE = 1u << 3,     /* not to be folded or merged (random numbers) */
     STENO_OP_SHAPE_ONLY = 1u << 4, /* needs shapes, not data, of input 0 (Shape, Size) */
-    STENO_OP_DYNAMIC = 1u << 5     /* output shape depends on data (NonZero, Unique, Loop) */
+    STENO_OP_DYNAMIC = 1u << 5,    /* output shape depends on data (NonZero, Unique, Loop) */
+    STENO_OP_ROWS2 = 1u << 6       /* input 2 is a state that run can change where it lies, entry by
+                                      entry of axis 0, to what output 1 would be: steno_op_rows */
 };
 
 struct steno_op {
@@ -115,6 +117,10 @@ int steno_op_n_out(const struct steno_op_ctx *ctx);
 const struct steno_tensor *steno_op_in(const struct steno_op_ctx *ctx, int i);
 /* True when output i is used by someone (absent optional outputs are not). */
 bool steno_op_wants(const struct steno_op_ctx *ctx, int i);
+/* Entries of input `in` along axis 0, when the caller keeps them apart; NULL otherwise (always, for
+ * an operator without STENO_OP_ROWS2). The input's data is NULL then, and run is to write output 1
+ * over the entries instead of into its memory, which is still to be asked for. */
+void *const *steno_op_rows(const struct steno_op_ctx *ctx, int in);
 /* Memory for output i of this exact type and shape; contents undefined. */
 STENO_MUST steno_status steno_op_out(struct steno_op_ctx *ctx, int i, steno_dtype dtype,
                                      const struct steno_shape *shape, struct steno_tensor **out,

@@ -60,6 +60,8 @@ const struct steno_pass steno_passes[] = {
     {"dead", 1, 3, steno_pass_dead, "their weights"},
     {"embed", 2, 3, steno_pass_embed, "sum of embeddings and LayerNormalization"},
     {"layers", 3, 4, steno_pass_layers, "blocks and whole layers as one node to readers"},
+    {"window", 3, 5, steno_pass_window, "attention of a chunk to the rows kept before it"},
+    {"dead", 1, 5, steno_pass_dead, "Splits that it was the last to read"},
     {"skipnorm", 2, 5, steno_pass_skipnorm, "Add and LayerNormalization or RMSNormalization"},
     {"biasgelu", 2, 5, steno_pass_biasgelu, "Add of a bias and Gelu"},
     {"matmul", 2, 5, steno_pass_matmul, "Transpose and a factor into MatMul"},

@@ -20,6 +20,7 @@ struct steno_pass_env {
     void *refused_arg;
     int num_heads, hidden_size; /* of attention, where the graph does not tell; 0 = not known */
     bool cut_after; /* a part is cut out after all passes, at keys and values as they are projected */
+    bool to_run;         /* not to be written: operators of domain ai.steno.run may come in */
     bool rows_in_8_bits; /* activations of 8-bit products may be rounded over other ranges */
 };
 
@@ -130,6 +131,7 @@ steno_pass_fn steno_pass_qdq;
 /* n widens the weights of a product that pass qdq takes: not to be folded before. */
 bool steno_pass_qdq_weights(struct steno_graph *g, const struct steno_node *n);
 /* attention and layers */
-steno_pass_fn steno_pass_turned, steno_pass_qkv, steno_pass_late, steno_pass_layers;
+steno_pass_fn steno_pass_turned, steno_pass_qkv, steno_pass_late, steno_pass_layers,
+    steno_pass_window;
 
 #endif

@@ -143,6 +143,84 @@ static void rows_anywhere_all(const steno_kernels *k, bool mixed)
             rows_anywhere(k, size, n, mixed);
 }
 
+struct attend_case {
+    size_t m, n, size, v_size;
+    bool mask;
+};
+
+/* Scores are rounded size times, what they give e^(.) of; then n sums of products. */
+static void attend_one(const steno_kernels *k, const struct attend_case *c)
+{
+    const size_t ldq = c->size + 3, ldk = c->size + 1, ldv = c->v_size + 2, ldy = c->v_size + 5;
+    const size_t past = (c->n + 7) / 8 * 8; /* rows of k that may be read */
+    float *q = guard_new((c->m - 1) * ldq + c->size), *kk = guard_new(past * ldk);
+    float *v = guard_new((c->n - 1) * ldv + c->v_size), *y = guard_new((c->m - 1) * ldy + c->v_size);
+    float *mask = c->mask ? guard_new(c->m * c->n) : NULL;
+    struct steno_attend a = {.q = q, .k = kk, .v = v, .mask = mask, .y = y, .ldq = ldq, .ldk = ldk,
+                             .ldv = ldv, .ldm = c->n, .ldy = ldy, .size = c->size,
+                             .v_size = c->v_size, .scale = 0.25f};
+    fill_uniform(q, (c->m - 1) * ldq + c->size);
+    fill_wild(kk, past * ldk);
+    fill_uniform(kk, c->n * ldk);
+    fill_uniform(v, (c->n - 1) * ldv + c->v_size);
+    for (size_t i = 0; mask && i < c->m * c->n; i++)
+        mask[i] = i % c->n && i % 3 == 0 ? -INFINITY : (float)(i % 5);
+    for (size_t i = 0; i < (c->m - 1) * ldy + c->v_size; i++)
+        y[i] = 7;
+    k->attend_f32(c->m, c->n, &a);
+    for (size_t i = 0; i < c->m; i++) {
+        double s[STENO_ATTEND_KEYS], sum = 0, error = 8 * EPS * (double)(c->size + c->n + 16);
+        for (size_t j = 0; j < c->n; j++) {
+            double t = 0;
+            for (size_t d = 0; d < c->size; d++)
+                t += (double)q[i * ldq + d] * (double)kk[j * ldk + d];
+            s[j] = exp(0.25 * t + (mask ? (double)mask[i * c->n + j] : 0));
+            sum += s[j];
+        }
+        for (size_t x = 0; x < c->v_size; x++) {
+            double want = 0;
+            for (size_t j = 0; j < c->n; j++)
+                want += s[j] / sum * (double)v[j * ldv + x];
+            if (!close_to(y[i * ldy + x], want, error))
+                test_fail("m %zu n %zu size %zu: row %zu column %zu is %a, exact %a", c->m, c->n,
+                          c->size, i, x, (double)y[i * ldy + x], want);
+        }
+        for (size_t x = c->v_size; i + 1 < c->m && x < ldy; x++)
+            if (y[i * ldy + x] < 7 || y[i * ldy + x] > 7)
+                test_fail("m %zu n %zu: written between rows", c->m, c->n);
+    }
+    guard_free(q);
+    guard_free(kk);
+    guard_free(v);
+    guard_free(y);
+    if (mask)
+        guard_free(mask);
+}
+
+static void attend_cases(const steno_kernels *k)
+{
+    static const size_t keys[] = {1, 2, 7, 8, 9, 15, 16, 17, 30, 31, 32, 33, 63, 64};
+    static const size_t sizes[] = {1, 5, 16, 32, 33, 128};
+    for (size_t m = 1; m <= STENO_ATTEND_ROWS; m++)
+        for (size_t n = 0; n < sizeof keys / sizeof *keys; n++)
+            for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
+                for (int mask = 0; mask < 2; mask++)
+                    attend_one(k, &(struct attend_case){m, keys[n], sizes[s],
+                                                        sizes[(s + n) % 6] + m % 3, mask != 0});
+}
+
+static void a_row_that_sees_nothing_is_nan(const steno_kernels *k)
+{
+    float q[2] = {1, 1}, kv[8] = {1, 2, 3}, mask[6], y[2] = {0};
+    struct steno_attend a = {.q = q, .k = kv, .v = kv, .mask = mask, .y = y, .ldq = 1, .ldk = 1,
+                             .ldv = 1, .ldm = 3, .ldy = 1, .size = 1, .v_size = 1, .scale = 1};
+    for (int i = 0; i < 6; i++)
+        mask[i] = i < 3 ? -INFINITY : 0;
+    k->attend_f32(2, 3, &a);
+    if (!isnan(y[0]) || isnan(y[1]))
+        test_fail("rows are %a and %a", (double)y[0], (double)y[1]);
+}
+
 void check_attention(const steno_kernels *k)
 {
     if (test_begin(k, "dot_rows_f32")) {
@@ -160,6 +238,11 @@ void check_attention(const steno_kernels *k)
         rows(k, true, true, 3);
         rows(k, false, true, 1);
         nan_stays(k);
+        test_end();
+    }
+    if (test_begin(k, "attend_f32")) {
+        attend_cases(k);
+        a_row_that_sees_nothing_is_nan(k);
         test_end();
     }
 }

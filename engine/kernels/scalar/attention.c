@@ -53,9 +53,30 @@ static void mix_rows_f32__scalar(float *y, size_t size, const float *w, size_t n
     }
 }
 
+static void attend_f32__scalar(size_t m, size_t n, const struct steno_attend *a)
+{
+    for (size_t i = 0; i < m; i++) {
+        float s[STENO_ATTEND_KEYS], top = -INFINITY, sum = 0;
+        for (size_t j = 0; j < n; j++) {
+            s[j] = 0;
+            for (size_t d = 0; d < a->size; d++)
+                s[j] += a->q[i * a->ldq + d] * a->k[j * a->ldk + d];
+        }
+        (void)softmax_step_f32__scalar(s, n, a->scale, NULL, a->mask ? a->mask + i * a->ldm : NULL,
+                                       &top, &sum);
+        for (size_t c = 0; c < a->v_size; c++) {
+            float y = 0;
+            for (size_t j = 0; j < n; j++)
+                y += s[j] * a->v[j * a->ldv + c];
+            a->y[i * a->ldy + c] = y / sum;
+        }
+    }
+}
+
 void steno_kernels_attention__scalar(steno_kernels *k)
 {
     k->dot_rows_f32 = dot_rows_f32__scalar;
     k->mix_rows_f32 = mix_rows_f32__scalar;
     k->softmax_step_f32 = softmax_step_f32__scalar;
+    k->attend_f32 = attend_f32__scalar;
 }
