@@ -7,8 +7,9 @@
 
 static const char *const api_names[] = {"openai", "transcribe", "listen", "stream",
                                         "deepgram", "vosk", "sherpa", "realtime"};
-static const char *const result_names[] = {"ok", "bad", "gone", "timeout", "drained", "failed"};
-static const char *const rejection_names[] = {"sessions", "draining", "capacity", "key", "quota", "memory",
+static const char *const result_names[] = {"ok", "bad", "gone", "timeout", "drained", "failed",
+                                           "refused"};
+static const char *const rejection_names[] = {"sessions", "draining", "capacity", "loading", "key", "quota", "memory",
     "connections", "address", "slow", "descriptors"};
 static const char *const decode_names[] = {"empty", "format", "unsupported", "limit"};
 _Static_assert(COUNT(api_names) == STENO_SESSION_APIS, "a name per api");

@@ -33,6 +33,7 @@ enum steno_session_result {
     STENO_SESSION_TIMEOUT, /* idle or too long */
     STENO_SESSION_DRAINED, /* ended by our shutdown */
     STENO_SESSION_FAILED,  /* our fault */
+    STENO_SESSION_REFUSED, /* told to come back: no capacity, or its model is being loaded */
     STENO_SESSION_RESULTS
 };
 
@@ -41,6 +42,7 @@ enum steno_rejection {
     STENO_REJECT_SESSIONS, /* limits.sessions or limits.uploads */
     STENO_REJECT_DRAINING,
     STENO_REJECT_CAPACITY,    /* the pool runs as many streams as the machine can carry */
+    STENO_REJECT_LOADING,     /* the model is being loaded, or there is no memory for it now */
     STENO_REJECT_KEY,         /* no API key, or an unknown one */
     STENO_REJECT_QUOTA,       /* a key has used up its share */
     STENO_REJECT_MEMORY,      /* limits.upload_bytes */

@@ -95,14 +95,18 @@ static bool choose_model(struct steno_upload *up, struct refused *why, steno_err
 {
     steno_models *models = up->sv->srv->models;
     const struct steno_status_map *map;
+    enum steno_rejection busy = STENO_REJECT_LOADING;
     steno_status st;
     if (up->served)
         return true;
     st = steno_models_acquire(models, up->ask.model, &up->variant, &up->served, err);
-    if (!st)
+    if (!st) {
+        busy = STENO_REJECT_CAPACITY;
         st = steno_pool_admit(up->served->pool, STENO_POOL_UPLOAD, err);
-    if (st == STENO_ERR_BUSY)
-        steno_metric_add(up->sv->srv->stats->sessions_rejected[STENO_REJECT_CAPACITY], 1);
+    }
+    up->refused = st == STENO_ERR_BUSY;
+    if (up->refused)
+        steno_metric_add(up->sv->srv->stats->sessions_rejected[busy], 1);
     map = steno_status_info(st);
     *why = (struct refused){map->http, map->name, "model"};
     if (st == STENO_ERR_INVAL && steno_models_check(models, up->ask.model, NULL))
@@ -575,6 +579,8 @@ static enum steno_session_result result_of(const struct steno_request *rq,
         return STENO_SESSION_GONE;
     if (rq->code == 504 || rq->code == 408)
         return STENO_SESSION_TIMEOUT;
+    if (rq->code == 503 && up->refused)
+        return STENO_SESSION_REFUSED;
     if (rq->code == 503)
         return steno_limits_draining(up->sv->srv->limits) ? STENO_SESSION_DRAINED
                                                           : STENO_SESSION_FAILED;

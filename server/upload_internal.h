@@ -31,7 +31,7 @@ struct steno_upload {
     struct steno_buf body, field;
     size_t reserved, content_length, discarded;
     char field_name[64];
-    bool in_file, started;
+    bool in_file, started, refused; /* refused: told to come back */
     int fail_http; /* what was wrong with the body, told at its end; 0 = nothing */
     const char *fail_param, *fail_code;
     steno_err fail;

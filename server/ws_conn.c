@@ -69,6 +69,8 @@ static steno_status engine_resolve(void *ctx, struct steno_dialect_session *d, s
     struct steno_native_start *s = &d->start;
     steno_status st =
         steno_models_acquire(c->ws->srv->models, s->model, &s->variant, &c->served, err);
+    if (st == STENO_ERR_BUSY)
+        steno_metric_add(c->ws->srv->stats->sessions_rejected[STENO_REJECT_LOADING], 1);
     if (st)
         return steno_fail_in(err, st, "model");
     snprintf(s->model, sizeof s->model, "%s", c->served->name);
@@ -103,7 +105,10 @@ static steno_status engine_open(void *ctx, const struct steno_native_start *s, i
     if (st)
         return st;
     c->rate = rate;
-    return steno_pool_stream_open(&c->stream, c->served->pool, &opt, on_note, c, err);
+    st = steno_pool_stream_open(&c->stream, c->served->pool, &opt, on_note, c, err);
+    if (st == STENO_ERR_BUSY)
+        steno_metric_add(c->ws->srv->stats->sessions_rejected[STENO_REJECT_CAPACITY], 1);
+    return st;
 }
 
 static steno_status engine_push(void *ctx, const float *pcm, size_t n, size_t *taken,
@@ -147,6 +152,7 @@ static enum steno_session_result result_of(const struct steno_ws_session_state *
     case STENO_WS_SLOW:
         return STENO_SESSION_TIMEOUT;
     case STENO_WS_BUSY:
+        return STENO_SESSION_REFUSED;
     case STENO_WS_FAILED:
         return STENO_SESSION_FAILED;
     case STENO_WS_RUNNING:
@@ -160,7 +166,7 @@ static void log_end(conn *c, const struct steno_ws_session_state *st,
                     const struct steno_pool_stream_stats *ps)
 {
     static const char *const how[STENO_SESSION_RESULTS] = {
-        "ok", "bad request", "client gone", "timed out", "drained", "failed"};
+        "ok", "bad request", "client gone", "timed out", "drained", "failed", "refused"};
     double open = seconds_since(c->opened_ns, steno_now_ns());
     const char *wrong = st->ending >= STENO_WS_BAD ? st->reason : "";
     char peer[STENO_ADDRESS_TEXT];
@@ -358,18 +364,20 @@ static steno_status on_model(void *user, const char *name, const char *value, st
 }
 
 /* Whether the pool of the model that the URL names would take a stream. What cannot be had at all is
- * told by the session, in its dialect. */
-static steno_status admit(conn *c, steno_err *err)
+ * told by the session, in its dialect. *why: what a refusal counts as. */
+static steno_status admit(conn *c, enum steno_rejection *why, steno_err *err)
 {
     steno_models *models = c->ws->srv->models;
     struct asked asked = {0};
     struct steno_served *served;
     steno_status st;
+    *why = STENO_REJECT_LOADING;
     if (steno_query_each(c->hs.target, on_model, &asked, NULL))
         return STENO_OK;
     st = steno_models_acquire(models, asked.model, &asked.variant, &served, err);
     if (st)
         return st == STENO_ERR_INVAL ? STENO_OK : st;
+    *why = STENO_REJECT_CAPACITY;
     st = steno_pool_admit(served->pool, STENO_POOL_LIVE, err);
     steno_models_release(models, served);
     return st;
@@ -380,13 +388,14 @@ static bool take_place(conn *c)
 {
     struct steno_server *srv = c->ws->srv;
     double after = srv->conf->retry_after;
+    enum steno_rejection why;
     steno_err err;
     if (steno_limits_enter(srv->limits, c->api, &err)) {
         steno_ws_conn_refuse(c, 503, steno_status_info(err.code)->name, err.msg, after);
         return false;
     }
-    if (admit(c, &err)) {
-        steno_limits_refund(srv->limits, c->api, STENO_REJECT_CAPACITY);
+    if (admit(c, &why, &err)) {
+        steno_limits_refund(srv->limits, c->api, why);
         steno_ws_conn_refuse(c, 503, steno_status_info(err.code)->name, err.msg, after);
         return false;
     }

@@ -157,7 +157,8 @@ static void put_sessions(struct view *v, const json_t *root, const json_t *root0
         "streams %.0f (%.0f waiting)  uploads %.0f  ended %.1f/s  badly %.1f/s  refused %.1f/s\n",
         streams, number(v->now, "steno_ws_sessions_waiting"), all - streams,
         since(v, "steno_sessions_total", "") / s,
-        (since(v, "steno_sessions_total", "") - since(v, "steno_sessions_total", "result=\"ok\"")) / s,
+        (since(v, "steno_sessions_total", "") - since(v, "steno_sessions_total", "result=\"ok\"") -
+         since(v, "steno_sessions_total", "result=\"refused\"")) / s,
         since(v, "steno_sessions_rejected_total", "") / s);
     PUT(v, "audio %.1f s/s  connections %.0f  unread %.0f KiB  readers paused %.1f/s\n",
         heard(root, root0) / s, number(v->now, "steno_ws_connections"),

@@ -73,6 +73,11 @@ def a_model_is_loaded_when_it_is_wanted(_):
             assert eventually(lambda: metric(d, "steno_model_loaded", "second") == 0, 20)
             assert metric(d, "steno_model_loaded", "digits-en") == 1
             assert transcribed(d, "second") == DIGITS_TEXT and metric(d, "steno_model_generation", "second") == 2
+            # who came too early was refused for a reason of its own: nothing has failed
+            refused = d.metric('steno_sessions_rejected_total{reason="loading"}')
+            assert refused >= 2 and d.metric('steno_sessions_total{api="transcribe",result="refused"}') == refused
+            assert d.metric('steno_sessions_total{api="transcribe",result="failed"}') == 0
+            assert d.metric('steno_sessions_rejected_total{reason="capacity"}') == 0
 
 
 @case
