@@ -224,6 +224,7 @@ static steno_status build(steno_network *n, const char *path, const void *data, 
     st = optimize(n, opt, err);
     n->rewrite_only = opt->rewrite_only;
     n->store.keep = caching;
+    steno_pages_trim(); /* what reading and rewriting has left free, before the weights are packed */
     if (!st && !n->rewrite_only)
         st = steno_prepare_graph(n->g, &n->k, opt->precision, &n->precision, &n->store,
                                  &n->packed_bytes, err);

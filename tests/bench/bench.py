@@ -2,7 +2,8 @@
 """`make bench`: steno against ONNX Runtime, workload by workload, in turn, in one run, pinned to one core.
 
     bench.py measure [--only TEXT]... [--precision fp32|bf16|int8]... [--curve] [--again] [--rounds 5] [--seconds 2]
-                     [--threads 1] [--core N] [--memory]
+                     [--threads 1] [--core N]
+    bench.py memory  [--only TEXT]... [--precision fp32|bf16|int8]... [--again]
     bench.py report [--markdown FILE] [--plot FILE.svg]
     bench.py list
 
@@ -11,6 +12,8 @@ the rounds of (ONNX Runtime's median / steno's median), so a load that comes and
 faster. With one thread the times are processor time of that thread, on a machine without other work the same as time
 on the wall: a core shared with others counts only for its share. Every measured row is written at once to build/bench/results.json and not measured again without --again:
 a run that was cut short goes on where it was.
+
+`memory` takes what networks take to load and run once, ours and ONNX Runtime's (memory.py); no clock.
 
 bf16 is our bf16 weights against ONNX Runtime's f32; int8 is the graph that ONNX Runtime's quantizer made in both, ours with
 --precision int8: products that the quantizer left in f32 (subsampling) are in 8 bits too.
@@ -86,14 +89,11 @@ def steno_command(path, sess, shapes, precision, threads, runs):
 
 
 def run_steno(cmd):
-    """The command's JSON with its peak memory; a text instead where it failed."""
-    with subprocess.Popen(cmd, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as p:
-        out, err = p.stdout.read(), p.stderr.read()
-        _, status, usage = os.wait4(p.pid, 0)
-        p.returncode = os.waitstatus_to_exitcode(status)
+    """The command's JSON; a text instead where it failed."""
+    p = subprocess.run(cmd, capture_output=True, text=True, check=False)
     if p.returncode:
-        return (err.strip().splitlines() or ["status %d" % p.returncode])[-1][:200]
-    return {**json.loads(out), "peak_rss": usage.ru_maxrss * 1024}
+        return (p.stderr.strip().splitlines() or ["status %d" % p.returncode])[-1][:200]
+    return json.loads(p.stdout)
 
 
 def clock(sess, feed, runs, threads):
@@ -141,28 +141,14 @@ def measure(row, precision, a):
             "steno_ms": statistics.median(ours_ms), "ort_ms": statistics.median(ort_ms), "steno_min": min(ours_ms),
             "ort_min": min(ort_ms), "gflop": ours["gflop"], "peak_gflops": ours["peak_gflops"],
             "peak_fraction": ours["gflop"] / statistics.median(ours_ms) * 1e3 / ours["peak_gflops"],
-            "arena": ours["arena_bytes"], "weights": ours["weights_bytes"], "peak_rss": ours["peak_rss"],
+            "arena": ours["arena_bytes"], "weights": ours["weights_bytes"],
             "nodes": ours["nodes"], "misplans": ours["misplans"], "level": ours["level"], "cpu": ours["cpu"],
             "rounds": a.rounds, "threads": a.threads}
 
 
-def ort_memory(path, shapes):
-    """Growth of ONNX Runtime's peak resident memory by its runs, bytes: what its activations take. In a process of
-    its own, since a peak never goes down."""
-    code = ("import sys, json, resource; sys.path.insert(0, sys.argv[1]); import bench\n"
-            "s = bench.ort_session(sys.argv[2], 1); f = bench.feeds(s, json.loads(sys.argv[3]))\n"
-            "status = lambda k: next(int(l.split()[1]) for l in open('/proc/self/status') if l.startswith(k)) * 1024\n"
-            "open('/proc/self/clear_refs', 'w').write('5'); before = status('VmRSS')\n"
-            "s.run(None, f); s.run(None, f); print(status('VmHWM') - before, before)")
-    p = subprocess.run([sys.executable, "-c", code, HERE, path, json.dumps(shapes)], capture_output=True, text=True,
-                       check=True)
-    grown, loaded = map(int, p.stdout.split())
-    return {"ort_activations": grown, "ort_loaded": loaded}
-
-
 def profile(cmd):
-    """What `steno profile` says of a bench command's network: bytes that its nodes read and write, with weights as the
-    graph has them, and bytes a second that one core reads from memory."""
+    """What `steno profile` says of a bench command's network: bytes that its nodes read and write, weights as they
+    are packed, and bytes a second that one core reads from memory."""
     cmd = [cmd[0], "profile", *cmd[2:]]
     cmd[cmd.index("--runs") + 1] = "1"
     p = json.loads(subprocess.run(cmd, capture_output=True, text=True, check=True).stdout)
@@ -207,9 +193,6 @@ def command_measure(a):
         if r is None:
             print(f"{key}: no such graph under {SHARED}")
             continue
-        if a.memory and "ratio" in r:
-            path = model_path(row.quantized if precision == "int8" else row.model)
-            r.update(ort_memory(path, {**row.shapes, **row.alone}))
         import onnxruntime
 
         r.update(load=before, commit=commit(), date=time.strftime("%Y-%m-%d"), onnxruntime=onnxruntime.__version__,
@@ -219,6 +202,25 @@ def command_measure(a):
         print(f"{key}: " + (f"{r['refused']}" if "refused" in r else
                             f"steno {r['steno_ms']:.3f} ms, onnxruntime {r['ort_ms']:.3f} ms, ratio {r['ratio']:.2f}"),
               flush=True)
+
+
+def command_memory(a):
+    import memory
+
+    os.makedirs(OUT, exist_ok=True)
+    a.curve = False
+    for row, precision in selected(a):
+        key = f"{row.name} {precision} memory"
+        path = model_path(row.quantized if precision == "int8" else row.model)
+        if (key in load() and not a.again) or not path:
+            continue
+        sess = ort_session(path, 1)
+        cmd = steno_command(path, sess, row.shapes, precision, 1, 1)
+        del sess
+        r = {**memory.ours(cmd), **memory.theirs(path, row.shapes), "commit": commit(), "date": time.strftime("%Y-%m-%d")}
+        save({**load(), key: r})
+        print(f"{key}: peak {r['peak'] / 2**20:.1f} MiB, weights {r['weights'] / 2**20:.1f}, arena "
+              f"{r['arena'] / 2**20:.2f}; onnxruntime {r['ort_peak'] / 2**20:.1f}, {r['ort_arena'] / 2**20:.2f}", flush=True)
 
 
 def main():
@@ -233,7 +235,10 @@ def main():
     m.add_argument("--seconds", type=float, default=2.0)
     m.add_argument("--threads", type=int, default=1)
     m.add_argument("--core", type=int, default=max(os.sched_getaffinity(0)))
-    m.add_argument("--memory", action="store_true", help="also ONNX Runtime's memory for activations")
+    k = sub.add_parser("memory", help="peaks of loading and running once, where they are not measured yet")
+    k.add_argument("--only", action="append", default=[], help="rows whose name holds this text (all of several)")
+    k.add_argument("--precision", action="append", choices=["fp32", "bf16", "int8"])
+    k.add_argument("--again", action="store_true", help="measure what is there already, too")
     r = sub.add_parser("report", help="the table and the plot of what is measured")
     r.add_argument("--markdown", help="instead of standard output")
     r.add_argument("--plot", help="time against length, SVG")
@@ -241,6 +246,8 @@ def main():
     a = ap.parse_args()
     if a.command == "measure":
         command_measure(a)
+    elif a.command == "memory":
+        command_memory(a)
     elif a.command == "list":
         print("\n".join(r.name for r in rows.TABLE))
     else:

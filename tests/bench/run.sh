@@ -11,7 +11,8 @@ bench() { build/venv/bin/python tests/bench/bench.py "$@"; }
 if [ $# -gt 0 ]; then
     bench measure "$@"
 else
-    bench measure --precision fp32 --precision bf16 --precision int8 --memory
+    bench measure --precision fp32 --precision bf16 --precision int8
+    bench memory --precision fp32 --precision bf16 --precision int8
     bench measure --precision fp32 --precision int8 --curve --only T=
     for frames in 1000 3000; do bench measure --precision fp32 --threads 2 --only "T=$frames"; done
 fi
