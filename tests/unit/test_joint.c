@@ -57,6 +57,12 @@ static double by_paths(const float *x, const int32_t *g, int n, bool whole)
     return log(sum);
 }
 
+static double log_sum(double a, double b)
+{
+    double hi = a > b ? a : b, lo = a > b ? b : a;
+    return lo > (double)-INFINITY ? hi + log1p(exp(lo - hi)) : hi;
+}
+
 static void prefix_scores_are_sums_over_paths(void **state)
 {
     static const int32_t all[V] = {0, 1, 2, 3};
@@ -87,6 +93,68 @@ static void prefix_scores_are_sums_over_paths(void **state)
             }
         }
     steno_prefix_close(p);
+}
+
+/* psi of g in logarithms, frame by frame (Watanabe et al. 2017, algorithm 2). x [frames, V]. */
+static double in_logarithms(const float *x, size_t frames, const int32_t *g, size_t n)
+{
+    double *r = malloc(4 * frames * sizeof *r), *rn = r, *rb = r + frames, psi = 0, sum = 0;
+    double *now_n = r + 2 * frames, *now_b = r + 3 * frames;
+    assert_non_null(r);
+    for (size_t t = 0; t < frames; t++) {
+        rn[t] = -INFINITY;
+        rb[t] = sum += (double)x[t * V];
+    }
+    for (size_t i = 0; i < n; i++) {
+        psi = now_n[0] = i ? (double)-INFINITY : (double)x[g[i]];
+        now_b[0] = -INFINITY;
+        for (size_t t = 1; t < frames; t++) {
+            double phi = i && g[i - 1] == g[i] ? rb[t - 1] : log_sum(rn[t - 1], rb[t - 1]);
+            now_n[t] = log_sum(now_n[t - 1], phi) + (double)x[t * V + (size_t)g[i]];
+            now_b[t] = log_sum(now_n[t - 1], now_b[t - 1]) + (double)x[t * V];
+            psi = log_sum(psi, phi + (double)x[t * V + (size_t)g[i]]);
+        }
+        memcpy(rn, now_n, 2 * frames * sizeof *r);
+    }
+    free(r);
+    return psi;
+}
+
+/* Probabilities of e^-6000 and less, of hypotheses whose tokens are likely early, late or nowhere: far
+ * below what a double holds. */
+static void prefix_scores_of_long_audio_are_those_of_logarithms(void **state)
+{
+    enum { FRAMES = 1500 };
+    static const int32_t g[] = {1, 2, 2, 1, 1, 2}, zero = 0;
+    float *x = malloc(FRAMES * V * sizeof *x), got;
+    steno_prefix *p = NULL;
+    (void)state;
+    assert_non_null(x);
+    assert_int_equal(steno_prefix_open(&p, V, 0, 3, 2, NULL), 0);
+    for (int kind = 0; kind < 4; kind++) {
+        double total = 0;
+        for (size_t i = 0; i < FRAMES * V; i++) {
+            size_t t = i / V, at = (size_t)kind * 500;
+            x[i] = -4.0F - (float)(i * 7919 % 61) / 10;
+            if (kind && i % V && (t < at - 100 || t > at))
+                x[i] -= kind == 3 ? 400.0F : 80.0F;
+        }
+        assert_int_equal(steno_prefix_start(p, x, FRAMES), 0);
+        for (size_t n = 0; n < sizeof g / sizeof *g; n++) {
+            double want = in_logarithms(x, FRAMES, g, n + 1);
+            assert_int_equal(steno_prefix_score(p, 0, &g[n], 1, &got), 0);
+            if (fabs(total + (double)got - want) > 1e-2 + 1e-6 * fabs(want))
+                fail_msg("kind %d, %zu tokens: %.6f, in logarithms %.6f", kind, n + 1,
+                         total + (double)got, want);
+            steno_prefix_advance(p, &zero, &g[n], 1);
+            total = steno_prefix_total(p, 0);
+            if (fabs(total - want) > 1e-7 * fabs(want))
+                fail_msg("kind %d, %zu tokens: %.9f in all, in logarithms %.9f", kind, n + 1, total,
+                         want);
+        }
+    }
+    steno_prefix_close(p);
+    free(x);
 }
 
 /* A scorer that knows one sentence: 1 2 1, then eos. */
@@ -247,6 +315,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(prefix_scores_are_sums_over_paths),
+        cmocka_unit_test(prefix_scores_of_long_audio_are_those_of_logarithms),
         cmocka_unit_test(the_search_finds_the_likely_sentence),
         cmocka_unit_test(nan_scores_are_an_error),
         cmocka_unit_test(short_outputs_wait_for_min_len),
