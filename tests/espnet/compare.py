@@ -3,7 +3,8 @@
 
     compare.py [--optimize] STENO DIR [NAME...]
 
-TAP, one line for each model: the same token ids in the same order, scores within 1e-3; where the
+TAP, one line for each model: the same token ids in the same order, scores within 1e-3, and of the
+quantized networks the best hypothesis; where the
 reference says "no compat", the same texts and scores without --compat. --optimize: of what
 `steno optimize` makes of the model's directory.
 """
@@ -14,14 +15,14 @@ import tempfile
 from pathlib import Path
 
 
-def run(steno, model, wav, options, count, compat):
+def run(steno, model, wav, options, count, compat, more=()):
     cmd = [steno, "transcribe", "--model", str(model), "--format", "json", "--nbest", str(count)]
     cmd += ["--compat", "espnet-onnx"] if compat else ["--no-endpoint"]
     names = dict(beam_size="--beam", ctc_weight="--ctc-weight", lm_weight="--lm-weight",
                  maxlenratio="--maxlenratio")
     for key, value in options.items():
         cmd += [names[key], str(value)]
-    done = subprocess.run(cmd + [str(wav)], capture_output=True, text=True, timeout=300)
+    done = subprocess.run([*cmd, *more, str(wav)], capture_output=True, text=True, timeout=300)
     if done.returncode:
         raise RuntimeError("%s: %s" % (" ".join(cmd), done.stderr.strip()))
     answer = json.loads(done.stdout)
@@ -41,6 +42,15 @@ def differs(want, got):
                 return "alternative %d is '%s', expected '%s'" % (i, g["text"], w["text"])
         elif list(g["token_ids"]) != w["yseq"]:
             return "hypothesis %d is %s, expected %s" % (i, g["token_ids"], w["yseq"])
+    return None
+
+
+def differs_quantized(steno, model, wav, ref):
+    """The same for the best hypothesis of quantize/, scores within 0.15."""
+    want = ref["best"]
+    got = run(steno, model, wav, ref["options"], 1, True, ["--quantized"])[0]
+    if list(got["token_ids"]) != want["yseq"] or not abs(got["score"] - want["score"]) < 0.15:
+        return "quantized: %s, expected %s" % (got, want)
     return None
 
 
@@ -65,6 +75,8 @@ def check(steno, root, case, optimize):
             why = differs(row["nbest"][:count], got)
             if why:
                 return "%s: %s" % (row["options"], why)
+        if ref.get("quantized"):
+            return differs_quantized(steno, model, root / "speech.wav", ref["quantized"])
     return None
 
 
