@@ -34,6 +34,7 @@ struct steno_transducer {
     struct steno_transducer_options o;
     struct steno_ttree tree;
     struct list kept, hyps, a, b, c, final;
+    size_t frames; /* taken in before */
     bool unended;      /* ALSD: no hypothesis came to its end; they stay as the beam has them */
     struct best *top;  /* [vocab] */
     const float **enc; /* [cap_enc] rows given to join */
@@ -244,7 +245,8 @@ static steno_status greedy(steno_transducer *t, const float *enc, size_t frames,
             if (logp[v] > logp[best])
                 best = v;
         if (best)
-            *h = extended(t, h, best, h->score + (double)logp[best], logp[best], f, &lost);
+            *h = extended(t, h, best, h->score + (double)logp[best], logp[best], t->frames + f,
+                          &lost);
         if (lost)
             st = oom(err);
     }
@@ -304,7 +306,7 @@ static steno_status default_search(steno_transducer *t, const float *enc, size_t
         swap(&t->kept, &t->hyps);
         t->kept.n = 0;
         for (size_t pops = 1; !st; pops++) {
-            st = expand_best(t, enc + f * dim, f, err);
+            st = expand_best(t, enc + f * dim, t->frames + f, err);
             if (!st && settled(t, pops >= MAX_POPS + t->o.beam))
                 break;
         }
@@ -364,7 +366,7 @@ static steno_status tsd(steno_transducer *t, const float *enc, size_t frames, si
             t->b.n = 0;
             st = end_frame(t, t->a.n);
             if (!st && v + 1 < t->o.max_sym_exp)
-                st = expand_all(t, &t->c, f, &t->b);
+                st = expand_all(t, &t->c, t->frames + f, &t->b);
             if (st)
                 return oom(err);
             sort(&t->b, t->o.beam);
@@ -658,11 +660,12 @@ static steno_status by_steps(steno_transducer *t, const float *enc, size_t frame
 {
     steno_status st = STENO_OK;
     for (size_t f = 0; f < frames && !st; f++) {
+        const float *row = enc + f * dim;
         swap(&t->kept, &t->hyps);
-        st = prefix_search(t, &t->hyps, enc + f * dim, err);
+        st = prefix_search(t, &t->hyps, row, err);
         if (!st)
-            st = t->o.search == STENO_TRANSDUCER_NSC ? nsc_frame(t, f, enc + f * dim, err)
-                                                     : maes_frame(t, f, enc + f * dim, err);
+            st = t->o.search == STENO_TRANSDUCER_NSC ? nsc_frame(t, t->frames + f, row, err)
+                                                     : maes_frame(t, t->frames + f, row, err);
     }
     return st;
 }
@@ -698,23 +701,53 @@ static void sort_results(steno_transducer *t)
         t->kept.h[i].score *= t->tree.p[t->kept.h[i].p].length;
 }
 
-steno_status steno_transducer_run(steno_transducer *t, const struct steno_transducer_nets *nets,
-                                  const float *enc, size_t frames, size_t dim, steno_err *err)
+steno_status steno_transducer_start(steno_transducer *t, steno_err *err)
 {
     bool sos = t->o.search == STENO_TRANSDUCER_DEFAULT && !t->o.as_espnet_onnx;
-    steno_status st = steno_ttree_start(&t->tree, nets, sos ? t->o.sos : 0);
+    steno_status st = steno_ttree_start(&t->tree, NULL, sos ? t->o.sos : 0);
     t->kept.n = t->hyps.n = t->a.n = t->b.n = t->c.n = t->final.n = 0;
+    t->frames = 0;
     t->unended = false;
     if (!st)
         st = add(&t->kept, (struct hyp){.p = 0, .chain = -1, .final_at = -1});
-    if (st)
-        return oom(err);
+    return st ? oom(err) : STENO_OK;
+}
+
+bool steno_transducer_by_frames(const struct steno_transducer_options *opt)
+{
+    return opt->beam == 1 || opt->search != STENO_TRANSDUCER_ALSD;
+}
+
+steno_status steno_transducer_push(steno_transducer *t, const struct steno_transducer_nets *nets,
+                                   const float *enc, size_t frames, size_t dim, steno_err *err)
+{
+    steno_status st = STENO_OK;
+    if (t->frames && !steno_transducer_by_frames(&t->o))
+        return steno_fail(err, STENO_ERR_INVAL, "transducer search alsd: needs all rows at once");
+    t->tree.nets = nets;
     if (frames)
         st = search(t, enc, frames, dim, err);
+    t->tree.nets = NULL; /* lent for the call */
+    t->frames += frames;
     if (st)
         t->kept.n = 0;
-    else if (!t->unended)
+    return st;
+}
+
+void steno_transducer_finish(steno_transducer *t)
+{
+    if (!t->unended)
         sort_results(t);
+}
+
+steno_status steno_transducer_run(steno_transducer *t, const struct steno_transducer_nets *nets,
+                                  const float *enc, size_t frames, size_t dim, steno_err *err)
+{
+    steno_status st = steno_transducer_start(t, err);
+    if (!st)
+        st = steno_transducer_push(t, nets, enc, frames, dim, err);
+    if (!st)
+        steno_transducer_finish(t);
     return st;
 }
 
@@ -747,4 +780,19 @@ steno_status steno_transducer_get(steno_transducer *t, size_t i, struct steno_tr
     *out = (struct steno_transducer_hyp){
         .tokens = t->tokens, .n = n, .spans = t->spans, .score = h->score};
     return STENO_OK;
+}
+
+steno_status steno_transducer_best(steno_transducer *t, struct steno_transducer_hyp *out)
+{
+    double best = -INFINITY;
+    size_t at = 0;
+    for (size_t i = 0; i < t->kept.n; i++) {
+        const struct hyp *h = &t->kept.h[i];
+        double score = t->o.score_norm ? h->score / t->tree.p[h->p].length : h->score;
+        if (score > best) {
+            best = score;
+            at = i;
+        }
+    }
+    return steno_transducer_get(t, at, out);
 }

@@ -67,6 +67,20 @@ STENO_MUST steno_status steno_transducer_run(steno_transducer *t,
                                              const struct steno_transducer_nets *nets,
                                              const float *enc, size_t frames, size_t dim,
                                              steno_err *err);
+/* The same piece by piece, with the same results: start, rows as they come, finish. nets: borrowed for
+ * the call; others may come next, of the same networks. push: errors as of run, after which only start
+ * is of use; STENO_ERR_INVAL: a second piece for a search that is not by_frames. */
+STENO_MUST steno_status steno_transducer_start(steno_transducer *t, steno_err *err);
+STENO_MUST steno_status steno_transducer_push(steno_transducer *t,
+                                              const struct steno_transducer_nets *nets,
+                                              const float *enc, size_t frames, size_t dim,
+                                              steno_err *err);
+void steno_transducer_finish(steno_transducer *t);
+/* Whether a search with these options takes rows in pieces: all but ALSD, whose steps go along
+ * tokens and frames together. */
+bool steno_transducer_by_frames(const struct steno_transducer_options *opt);
+/* The best of those there are, before finish as well; there must be one (count). */
+STENO_MUST steno_status steno_transducer_best(steno_transducer *t, struct steno_transducer_hyp *out);
 /* Hypotheses, best first; valid until the next run or get. STENO_ERR_NOMEM. */
 size_t steno_transducer_count(const steno_transducer *t);
 STENO_MUST steno_status steno_transducer_get(steno_transducer *t, size_t i,

@@ -88,11 +88,9 @@ static enum steno_transducer_search search_of(const char *name)
     return STENO_TRANSDUCER_DEFAULT; /* espnet_conf.c knows these names alone */
 }
 
-steno_status steno_espnet_transduce(steno_espnet_runner *r, const struct steno_espnet_search *s,
-                                    const float *rows, size_t n_rows, bool greedy,
-                                    steno_transducer **result, steno_err *err)
+static struct steno_transducer_options options(const struct steno_espnet *e,
+                                               const struct steno_espnet_search *s, bool greedy)
 {
-    const struct steno_espnet *e = steno_espnet_of(r);
     const struct steno_espnet_conf *c = &e->conf;
     size_t most = (size_t)c->vocab - 1;
     struct steno_transducer_options o;
@@ -112,6 +110,38 @@ steno_status steno_espnet_transduce(steno_espnet_runner *r, const struct steno_e
     o.expansion_beta = (size_t)c->expansion_beta;
     o.expansion_gamma = c->expansion_gamma;
     o.as_espnet_onnx = e->opt.as_espnet_onnx;
+    return o;
+}
+
+steno_status steno_espnet_transduce(steno_espnet_runner *r, const struct steno_espnet_search *s,
+                                    const float *rows, size_t n_rows, bool greedy,
+                                    steno_transducer **result, steno_err *err)
+{
+    const struct steno_espnet *e = steno_espnet_of(r);
+    struct steno_transducer_options o = options(e, s, greedy);
     return steno_etrans_run(steno_espnet_recurrent(r)->transducer, &o, rows, n_rows, (size_t)e->dim,
                             result, err);
+}
+
+bool steno_espnet_transduces_on(const struct steno_espnet *e, const struct steno_espnet_search *s)
+{
+    struct steno_transducer_options o = options(e, s, false);
+    return steno_transducer_by_frames(&o);
+}
+
+steno_status steno_espnet_transduce_on(steno_espnet_runner *r, const struct steno_espnet_search *s,
+                                       const float *rows, size_t n_rows, steno_transducer **t,
+                                       steno_err *err)
+{
+    const struct steno_espnet *e = steno_espnet_of(r);
+    struct steno_transducer_nets nets;
+    steno_status st = steno_etrans_nets(steno_espnet_recurrent(r)->transducer, (size_t)e->dim,
+                                        s->lm_weight != 0, &nets, err);
+    if (!st && !*t) {
+        struct steno_transducer_options o = options(e, s, false);
+        st = steno_transducer_open(t, &o, err);
+        if (!st)
+            st = steno_transducer_start(*t, err);
+    }
+    return st ? st : steno_transducer_push(*t, &nets, rows, n_rows, (size_t)e->dim, err);
 }

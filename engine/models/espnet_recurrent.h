@@ -31,5 +31,13 @@ STENO_MUST steno_status steno_espnet_transduce(steno_espnet_runner *r,
                                                const struct steno_espnet_search *s,
                                                const float *rows, size_t n_rows, bool greedy,
                                                steno_transducer **result, steno_err *err);
+/* The same for rows that come piece by piece, into a search of the caller's (steno_transducer_close):
+ * made with the first of them, *t being NULL before. dim as of the model. */
+STENO_MUST steno_status steno_espnet_transduce_on(steno_espnet_runner *r,
+                                                  const struct steno_espnet_search *s,
+                                                  const float *rows, size_t n_rows,
+                                                  steno_transducer **t, steno_err *err);
+/* Whether the model's search can do that. */
+bool steno_espnet_transduces_on(const struct steno_espnet *e, const struct steno_espnet_search *s);
 
 #endif

@@ -155,7 +155,9 @@ steno_status steno_estream_emit_partial(struct steno_estream *s, steno_transduce
     struct steno_transducer_hyp h;
     steno_status st;
     uint64_t print;
-    if (t && steno_transducer_get(t, 0, &h))
+    if (t && !steno_transducer_count(t))
+        t = NULL;
+    if (t && steno_transducer_best(t, &h))
         return STENO_ERR_NOMEM;
     if (t)
         best = (struct steno_hyp){.spans = h.spans, .n = h.n - 1};

@@ -100,9 +100,17 @@ steno_status steno_estream_block(struct steno_estream *s, steno_espnet_runner *r
 steno_status steno_estream_search(struct steno_estream *s, steno_espnet_runner *r, size_t last,
                                   steno_err *err)
 {
-    return s->blocks && s->n_rows
-               ? steno_esearch_block(s->blocks, r, s->rows, s->n_rows, s->ctc, last, err)
-               : STENO_OK;
+    const struct steno_espnet *e = s->model->espnet;
+    size_t from = s->n_transduced;
+    if (!s->n_rows)
+        return STENO_OK;
+    if (s->blocks)
+        return steno_esearch_block(s->blocks, r, s->rows, s->n_rows, s->ctc, last, err);
+    if (!steno_espnet_is_transducer(e) || !steno_espnet_transduces_on(e, &s->search))
+        return STENO_OK;
+    s->n_transduced = s->n_rows;
+    return steno_espnet_transduce_on(r, &s->search, s->rows + from * (size_t)e->dim, s->n_rows - from,
+                                     &s->transduced, err);
 }
 
 /* Rows that an encoder without blocks would make of n samples: two convolutions of stride 2, or

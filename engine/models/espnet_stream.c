@@ -122,6 +122,7 @@ static void close_stream(steno_stream *stream)
     steno_events_free(&s->events);
     steno_espnet_state_free(&s->state);
     steno_esearch_close(s->blocks);
+    steno_transducer_close(s->transduced);
     steno_fbank_close(s->fbank);
     steno_aligned_free(s->feats);
     steno_aligned_free(s->rows);
@@ -146,6 +147,9 @@ static void begin_segment(struct steno_estream *s)
     }
     if (s->blocks)
         steno_esearch_restart(s->blocks);
+    steno_transducer_close(s->transduced); /* what it holds goes with the segment */
+    s->transduced = NULL;
+    s->n_transduced = 0;
     s->speaking = s->whole;
     s->quiet = 0;
     s->partial = steno_estream_samples(s, FIRST_PARTIAL);
@@ -214,7 +218,9 @@ static steno_status show_partial(struct steno_estream *s, steno_espnet_runner *r
 {
     steno_transducer *t = NULL;
     steno_status st = STENO_OK;
-    if (steno_espnet_is_transducer(s->model->espnet) && x->rows) {
+    if (s->transduced) {
+        t = s->transduced;
+    } else if (steno_espnet_is_transducer(s->model->espnet) && x->rows) {
         st = steno_espnet_transduce(r, &s->search, x->enc, x->rows, true, &t, err);
         if (st)
             return st;
@@ -244,6 +250,19 @@ static steno_status do_partial(struct steno_estream *s, steno_espnet_runner *r, 
     return st || s->opt.no_partials ? st : show_partial(s, r, &x, err);
 }
 
+/* A transducer's hypotheses: what is left of the search, where it followed the blocks, or all. */
+static steno_status transduce(struct steno_estream *s, steno_espnet_runner *r,
+                              const struct steno_estream_scores *x, steno_transducer **t,
+                              steno_err *err)
+{
+    steno_status st = steno_estream_by_blocks(s) ? steno_estream_search(s, r, 0, err) : STENO_OK;
+    if (st || !s->transduced)
+        return st ? st : steno_espnet_transduce(r, &s->search, x->enc, x->rows, false, t, err);
+    steno_transducer_finish(s->transduced);
+    *t = s->transduced;
+    return STENO_OK;
+}
+
 /* STENO_NEED_MORE: a part of the work is done, the rest is for further steps. */
 static steno_status do_final(struct steno_estream *s, steno_espnet_runner *r, size_t n,
                              steno_err *err)
@@ -258,7 +277,7 @@ static steno_status do_final(struct steno_estream *s, steno_espnet_runner *r, si
         if (!st && !steno_joint_count(j)) /* all ended too early: once more, as ESPnet */
             st = steno_espnet_decode(r, &s->search, x.enc, x.rows, x.ctc, &j, err);
     } else if (!st && x.rows && steno_espnet_is_transducer(s->model->espnet))
-        st = steno_espnet_transduce(r, &s->search, x.enc, x.rows, false, &t, err);
+        st = transduce(s, r, &x, &t, err);
     else if (!st && x.rows && !steno_estream_ctc_alone(s))
         st = steno_espnet_decode(r, &s->search, x.enc, x.rows, x.ctc, &j, err);
     return st ? st : steno_estream_status(steno_estream_emit_final(s, n, &x, j, t), err);

@@ -49,6 +49,9 @@ struct steno_estream {
     float *rows, *ctc; /* [cap_rows, dim], [cap_rows, vocab] of the segment */
     size_t n_rows, cap_rows;
     steno_esearch *blocks; /* joint search block by block; NULL: at the end of a segment */
+    steno_transducer *transduced; /* a transducer's search of the segment, of n_transduced rows; NULL:
+                                   * not begun, or at its end */
+    size_t n_transduced;
     /* results */
     steno_ctc_greedy *greedy;
     steno_ctc_beam *beam; /* CTC alone with a beam */
@@ -111,8 +114,8 @@ STENO_MUST steno_status steno_estream_make_frames(struct steno_estream *s, size_
 /* Encode the frames that wait; at most `max` rows count in all. */
 STENO_MUST steno_status steno_estream_block(struct steno_estream *s, steno_espnet_runner *r,
                                             size_t max, steno_err *err);
-/* The joint search, where it goes block by block, over the rows there are; last as of
- * steno_joint_block. */
+/* The joint search, or the transducer's, where it goes block by block, over the rows there are; last
+ * as of steno_joint_block. */
 STENO_MUST steno_status steno_estream_search(struct steno_estream *s, steno_espnet_runner *r,
                                              size_t last, steno_err *err);
 /* The first n samples of the segment through features, encoder and CTC. *x: the runner's or the

@@ -186,16 +186,30 @@ static steno_status find_width(steno_etrans *t, steno_err *err)
     return st;
 }
 
+steno_status steno_etrans_nets(steno_etrans *t, size_t dim, bool lm,
+                               struct steno_transducer_nets *out, steno_err *err)
+{
+    t->width[0] = dim;
+    if (!t->width[1]) {
+        steno_status st = find_width(t, err);
+        if (st)
+            return st;
+    }
+    *out = (struct steno_transducer_nets){.self = t,
+                                          .state = steno_ernn_state_size(t->prediction),
+                                          .width = t->width[1],
+                                          .lm_state = t->o.lm ? steno_ernn_state_size(t->o.lm) : 0,
+                                          .predict = predict,
+                                          .join = join,
+                                          .lm = t->o.lm && lm ? ask_lm : NULL};
+    return STENO_OK;
+}
+
 steno_status steno_etrans_run(steno_etrans *t, const struct steno_transducer_options *search,
                               const float *rows, size_t n, size_t dim, steno_transducer **result,
                               steno_err *err)
 {
-    struct steno_transducer_nets nets = {.self = t,
-                                         .state = steno_ernn_state_size(t->prediction),
-                                         .lm_state = t->o.lm ? steno_ernn_state_size(t->o.lm) : 0,
-                                         .predict = predict,
-                                         .join = join,
-                                         .lm = t->o.lm && search->lm_weight != 0 ? ask_lm : NULL};
+    struct steno_transducer_nets nets;
     steno_status st = STENO_OK;
     if (!t->search || memcmp(&t->search_for, search, sizeof *search) != 0) {
         steno_transducer *made = NULL;
@@ -206,10 +220,7 @@ steno_status steno_etrans_run(steno_etrans *t, const struct steno_transducer_opt
         t->search = made;
         memcpy(&t->search_for, search, sizeof *search);
     }
-    t->width[0] = dim;
-    if (!t->width[1])
-        st = find_width(t, err);
-    nets.width = t->width[1];
+    st = steno_etrans_nets(t, dim, search->lm_weight != 0, &nets, err);
     if (!st)
         st = steno_transducer_run(t->search, &nets, rows, n, dim, err);
     *result = t->search;

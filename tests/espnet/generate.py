@@ -223,6 +223,14 @@ CASES = {
     "stream_transformer": ("stream_transformer", "transformer", None, None, JOINT[:2]),
     "stream_conformer": ("stream_conformer", "transformer", "transformer", None,
                          [dict(JOINT[0], lm_weight=w) for w in (0.0, 0.4)]),
+    # ... and of these its search over the rows of the blocks
+    "stream_rnn": ("stream_conformer", "location", None, None, JOINT[2:]),   # see make: with CTC it is another one
+    "stream_td": ("stream_conformer", "transducer", None, dict(beam_size=4), [{}]),
+    "stream_td_tsd": ("stream_conformer", "transducer", None,
+                      dict(beam_size=4, search_type="tsd", max_sym_exp=3), [{}]),
+    "stream_td_alsd": ("stream_transformer", "transducer", None,
+                       dict(beam_size=4, search_type="alsd", u_max=30), [{}]),
+    "stream_td_greedy": ("stream_transformer", "transducer", None, dict(beam_size=1), [{}]),
 }
 
 
@@ -491,10 +499,29 @@ def rows_by_blocks(model, x):
     return torch.cat(rows)[:want]
 
 
+def by_rnn(s, options, rows):
+    b = s.beam_search
+    search = BeamSearch(beam_size=options["beam_size"], sos=b.sos, eos=b.eos, vocab_size=VOCAB,
+                        scorers=dict(b.full_scorers, **b.part_scorers), token_list=tokens(),
+                        pre_beam_score_key="full",
+                        weights=dict(decoder=1 - options["ctc_weight"], ctc=options["ctc_weight"],
+                                     length_bonus=0.0, lm=0.0))
+    return rows_of(search(rows, maxlenratio=options.get("maxlenratio", 0.0)))
+
+
 def by_blocks(case, seed, stats, options, x):
     s = build(case, seed, stats)
     b = s.beam_search
     with torch.no_grad():
+        if CASES[case][3]:      # in double precision, as in by_espnet
+            torch.set_default_dtype(torch.float64)
+            s.asr_model.double()
+            s.beam_search_transducer.nbest = 5
+            rows = rows_of(s.beam_search_transducer(rows_by_blocks(s.asr_model, x.astype(float))))
+            torch.set_default_dtype(torch.float32)
+            return rows
+        if isinstance(s.asr_model.decoder, RNNDecoder):     # whose attention needs all rows at once
+            return by_rnn(s, options, rows_by_blocks(s.asr_model, x))
         search = OnlineSearch(
             beam_size=options["beam_size"], scorers=dict(b.full_scorers, **b.part_scorers),
             weights=dict(decoder=1 - options["ctc_weight"], ctc=options["ctc_weight"],
@@ -540,7 +567,8 @@ def make(case, out, x, seed):
         rows = [dict(options=o, nbest=by_espnet(case, seed, stats, o, x)) for o in CASES[case][4]]
         return write(out, "espnet, no compat", rows)
     if case.startswith("stream"):
-        rows = [dict(options=o, nbest=by_blocks(case, seed, stats, o, x)) for o in CASES[case][4]]
+        beam = CASES[case][3] and dict(beam_size=CASES[case][3]["beam_size"])
+        rows = [dict(options=beam or o, nbest=by_blocks(case, seed, stats, o, x)) for o in CASES[case][4]]
         return write(out, "espnet by blocks, no compat", rows)
     reference, rows = "espnet_onnx", []
     attention = isinstance(s.asr_model.decoder, RNNDecoder)

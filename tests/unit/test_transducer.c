@@ -151,6 +151,74 @@ static void searches_find_what_espnet_finds(void **state)
 }
 
 /* A sequence that comes up again is not asked for again. */
+/* Rows one at a time, two, all but the first: what came before is what it is. */
+static void pieces_give_what_the_whole_does(void **state)
+{
+    static const enum steno_transducer_search all[] = {
+        STENO_TRANSDUCER_GREEDY, STENO_TRANSDUCER_DEFAULT, STENO_TRANSDUCER_TSD,
+        STENO_TRANSDUCER_NSC, STENO_TRANSDUCER_MAES};
+    static const size_t pieces[] = {1, 2, FRAMES - 1};
+    int calls = 0;
+    struct steno_transducer_nets nets = {.self = &calls, .state = 1, .width = 1,
+                                         .predict = predict, .join = join};
+    (void)state;
+    for (size_t k = 0; k < sizeof all / sizeof *all * 3; k++) {
+        struct steno_transducer_options o = options(all[k / 3], false);
+        steno_transducer *whole, *cut;
+        struct steno_transducer_hyp a, b, best;
+        assert_true(steno_transducer_by_frames(&o));
+        assert_int_equal(steno_transducer_open(&whole, &o, NULL), STENO_OK);
+        assert_int_equal(steno_transducer_open(&cut, &o, NULL), STENO_OK);
+        assert_int_equal(steno_transducer_run(whole, &nets, enc, FRAMES, 1, NULL), STENO_OK);
+        for (int again = 0; again < 2; again++) {
+            assert_int_equal(steno_transducer_start(cut, NULL), STENO_OK);
+            for (size_t at = 0; at < FRAMES; at += pieces[k % 3]) {
+                size_t n = FRAMES - at < pieces[k % 3] ? FRAMES - at : pieces[k % 3];
+                struct steno_transducer_nets lent = nets; /* others each time */
+                assert_int_equal(steno_transducer_push(cut, &lent, enc + at, n, 1, NULL), STENO_OK);
+                assert_int_equal(steno_transducer_best(cut, &best), STENO_OK);
+            }
+            assert_true(best.score == best.score);
+            steno_transducer_finish(cut);
+            assert_int_equal(steno_transducer_count(cut), steno_transducer_count(whole));
+            for (size_t i = 0; i < steno_transducer_count(whole); i++) {
+                assert_int_equal(steno_transducer_get(whole, i, &a), STENO_OK);
+                assert_int_equal(steno_transducer_get(cut, i, &b), STENO_OK);
+                assert_int_equal(a.n, b.n);
+                assert_memory_equal(a.tokens, b.tokens, a.n * sizeof *a.tokens);
+                assert_true(a.score == b.score);
+                for (size_t j = 0; j + 1 < a.n; j++)
+                    assert_int_equal(a.spans[j].first, b.spans[j].first);
+            }
+            assert_int_equal(steno_transducer_best(cut, &best), STENO_OK);
+            assert_int_equal(steno_transducer_get(whole, 0, &a), STENO_OK);
+            assert_true(best.score == a.score);
+        }
+        steno_transducer_close(whole);
+        steno_transducer_close(cut);
+    }
+}
+
+static void alsd_takes_all_rows_at_once(void **state)
+{
+    int calls = 0;
+    struct steno_transducer_nets nets = {.self = &calls, .state = 1, .width = 1,
+                                         .predict = predict, .join = join};
+    struct steno_transducer_options o = options(STENO_TRANSDUCER_ALSD, false);
+    steno_transducer *t;
+    steno_err err;
+    (void)state;
+    assert_false(steno_transducer_by_frames(&o));
+    assert_int_equal(steno_transducer_open(&t, &o, NULL), STENO_OK);
+    assert_int_equal(steno_transducer_start(t, NULL), STENO_OK);
+    assert_int_equal(steno_transducer_push(t, &nets, enc, 4, 1, NULL), STENO_OK);
+    assert_int_equal(steno_transducer_push(t, &nets, enc + 4, 1, 1, &err), STENO_ERR_INVAL);
+    assert_non_null(strstr(err.msg, "alsd"));
+    steno_transducer_close(t);
+    o.beam = 1; /* then it is the greedy one */
+    assert_true(steno_transducer_by_frames(&o));
+}
+
 static void every_sequence_is_predicted_once(void **state)
 {
     (void)state;
@@ -290,6 +358,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(searches_find_what_espnet_finds),
+        cmocka_unit_test(pieces_give_what_the_whole_does),
+        cmocka_unit_test(alsd_takes_all_rows_at_once),
         cmocka_unit_test(every_sequence_is_predicted_once),
         cmocka_unit_test(a_language_model_changes_the_words),
         cmocka_unit_test(scores_that_are_no_numbers_are_an_error),
