@@ -128,26 +128,47 @@ static void winograd_gather(const struct product *p, float *buf, size_t i0, size
         winograd_gather_row(p->few, &p->few->row[i0 + r - p->few->first], k0, kc, buf + r * A_LD);
 }
 
-/* Columns [j, j + cols) of `rows` rows from i on: each to all of its pixels. */
-static void winograd_spread(const struct product *p, const float *tile, size_t rows, size_t width,
-                            size_t i, size_t j, size_t cols)
+/* c += v or c -= v, lanes m; whole: all of them. */
+static inline __attribute__((always_inline)) void winograd_add(float *c, vf v, bool minus, vm m,
+                                                               bool whole)
 {
-    const struct winograd *w = p->few;
+    const vf old = whole ? v_load(c) : v_load_m(c, m), sum = minus ? old - v : old + v;
+    if (whole)
+        v_store(c, sum);
+    else
+        v_store_m(c, m, sum);
+}
+
+/* Columns [j, j + cols) of `rows` rows from i on: each to all of its pixels. */
+static inline __attribute__((always_inline)) void
+winograd_tile(const struct winograd *w, const float *tile, size_t rows, size_t width, size_t i,
+              size_t j, size_t cols, bool whole)
+{
     const bool minus0 = w->kind[0] == STENO_WINOGRAD_MINUS;
     const bool minus1 = w->kind[1] == STENO_WINOGRAD_MINUS;
     const vm m0 = v_tail(cols < VL ? cols : VL), m1 = v_tail(cols < VL ? 0 : cols - VL);
+    const size_t line = w->s->out[1] * w->s->c_out, pixel = w->s->c_out;
     for (size_t r = 0; r < rows; r++, tile += width) {
         const struct winograd_row *row = &w->row[i + r - w->first];
         const vf v0 = v_load(tile), v1 = v_load(tile + VL);
         for (size_t a = 0; a < row->n[0]; a++)
             for (size_t b = 0; b < row->n[1]; b++) {
-                const vf sign = v_set1((minus0 && a == 1) != (minus1 && b == 1) ? -1.0f : 1.0f);
-                float *c = row->to + (a * w->s->out[1] + b) * w->s->c_out + j;
-                v_store_m(c, m0, v_fma(v0, sign, v_load_m(c, m0)));
+                const bool minus = (minus0 && a == 1) != (minus1 && b == 1);
+                float *c = row->to + a * line + b * pixel + j;
+                winograd_add(c, v0, minus, m0, whole);
                 if (cols > VL)
-                    v_store_m(c + VL, m1, v_fma(v1, sign, v_load_m(c + VL, m1)));
+                    winograd_add(c + VL, v1, minus, m1, whole);
             }
     }
+}
+
+static void winograd_spread(const struct product *p, const float *tile, size_t rows, size_t width,
+                            size_t i, size_t j, size_t cols)
+{
+    if (cols == NR)
+        winograd_tile(p->few, tile, rows, width, i, j, NR, true);
+    else
+        winograd_tile(p->few, tile, rows, width, i, j, cols, false);
 }
 
 /* The product of w's kinds for outputs [o0, o1) of axis 0, units [u0, u1) where they are of three. */
