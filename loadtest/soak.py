@@ -39,12 +39,13 @@ import urllib.request
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 WAV = os.path.join(ROOT, "tests/data/digits.wav")
 B = os.path.join(ROOT, os.environ.get("B", "build/release"))
+OUT = os.path.join("build/load", os.path.basename(B))  # soaks of two builds may run side by side
 LONG = 120  # s: nothing that works takes so long, however busy the machine is
 
 
 class Server:
     def __init__(self, model):
-        self.log = open("build/load/soak-stenod.log", "w+", encoding="utf-8")
+        self.log = open(f"{OUT}/soak-stenod.log", "w+", encoding="utf-8")
         # what was freed stays in quarantine: with the default of 256 MB that would be all the growth there is
         env = dict(os.environ, ASAN_OPTIONS="quarantine_size_mb=4:thread_local_quarantine_size_kb=64:detect_leaks=1",
                    TSAN_OPTIONS=f"halt_on_error=0:suppressions={ROOT}/tests/tsan.supp",
@@ -101,7 +102,7 @@ def start_load(server, name, seconds, *options):
     kind = "http" if name == "uploads" else "ws"
     path = "/v1/transcribe" if name == "uploads" else "/v1/stream"
     return subprocess.Popen([f"{B}/loadtest/steno-load", "--label", name, "--url", f"{kind}://{server.host}:{server.port}{path}",
-                             "--seconds", str(seconds), "--json", f"build/load/soak-{name}.json", *options, WAV])
+                             "--seconds", str(seconds), "--json", f"{OUT}/soak-{name}.json", *options, WAV])
 
 
 def break_off(server, stop, count):
@@ -233,7 +234,7 @@ def main():
     ap.add_argument("--drift", type=float, help="most that the latency of partials may grow by, as a factor")
     args = ap.parse_args()
     os.chdir(ROOT)
-    os.makedirs("build/load", exist_ok=True)
+    os.makedirs(OUT, exist_ok=True)
     variant = os.path.basename(B)
     growth = args.growth or (128 if "thread" in variant else 24 if variant != "release" else 1)
     seconds = 60 * args.minutes
@@ -264,7 +265,7 @@ def main():
     q = max(1, len(points) // 4)
     early, late = points[q:2 * q] or points, points[-q:]
     rss0, rss = (min(p[1] for p in part) for part in (early, late))
-    with open("build/load/soak-points.json", "w", encoding="utf-8") as f:
+    with open(f"{OUT}/soak-points.json", "w", encoding="utf-8") as f:
         json.dump([dict(zip(("seconds", "rss_mib", "descriptors", "partial_ms"), p)) for p in points], f, indent=0)
     judge(rss - rss0 <= growth, f"memory: {points[0][1]:.1f} MiB first, {rss0:.1f} in the second quarter, {rss:.1f} in the last "
           f"({rss - rss0:+.1f}, at most {growth:g}), {max(p[1] for p in points):.1f} at most, {rss1:.1f} at rest")
@@ -277,7 +278,7 @@ def main():
     else:
         print(f"       {drift}")
     judge(not any(rcs), f"clients ended with {rcs}")
-    judge_metrics(judge, m, [json.load(open(f"build/load/soak-{x}.json", encoding="utf-8")) for x in ("streams", "fast", "uploads")],
+    judge_metrics(judge, m, [json.load(open(f"{OUT}/soak-{x}.json", encoding="utf-8")) for x in ("streams", "fast", "uploads")],
                   extra[0])
     reports = re.findall(r"(?:ERROR|WARNING): \w*Sanitizer.*|runtime error.*", log)
     judge(rc == 0 and not reports, f"the server stopped with status {rc}, {len(reports)} reports of sanitizers")

@@ -92,43 +92,25 @@ tally() {
     passed=$((passed + ok)) failed=$((failed + bad)) skipped=$((skipped + skip))
 }
 
-# batch WIDTH, then lines "NAME SECONDS COMMAND..." on standard input, WIDTH at a time.
-batch() {
-    local width=$1 line names=() running=0
-    while IFS= read -r line; do
-        # shellcheck disable=SC2086 # the command line is split on purpose
-        job $line &
-        names+=("${line%% *}")
-        running=$((running + 1))
-        if [ "$running" -ge "$width" ]; then wait -n; running=$((running - 1)); fi
+# Programs wait in a queue, as lines "NAME SECONDS COMMAND...": what takes long first, for at the end little is left to wait
+# for. Some sleep more than they work (integration), others never: one more than there are processors keeps all of them busy.
+queue=()
+want() { [ -z "$only" ] || [ "$only" = "$1" ]; }
+programs() { # KIND FOLDER...: those that are built
+    local p
+    for p in $(printf "$B/tests/%s/* " "${@:2}"); do
+        [ -x "$p" ] && [ "${p%.o}" = "$p" ] && [ "${p%.d}" = "$p" ] && [ "${p%.so}" = "$p" ] || continue
+        case $1 in
+        fuzz) echo "fuzz/${p##*/fuzz_} 600 $p --tap tests/fuzz/${p##*/fuzz_}" ;;
+        *) echo "${p#"$B"/tests/} 600 $p" ;;
+        esac
     done
-    wait
-    for line in "${names[@]}"; do tally "$line"; done
 }
 
-want() { [ -z "$only" ] || [ "$only" = "$1" ]; }
-
-if want unit; then
-    batch "$(nproc)" < <(for p in "$B"/tests/unit/test_* "$B"/tests/ops/test_*; do
-        [ -x "$p" ] && [ "${p%.o}" = "$p" ] && [ "${p%.d}" = "$p" ] && echo "${p#"$B"/tests/} 300 $p"; done)
-fi
-if want faults; then
-    batch "$(nproc)" < <(for p in "$B"/tests/faults/test_*; do
-        [ -x "$p" ] && [ "${p%.o}" = "$p" ] && [ "${p%.d}" = "$p" ] && echo "${p#"$B"/tests/} 300 $p"; done)
-fi
-if want fuzz; then
-    batch "$(nproc)" < <(for p in "$B"/tests/fuzz/fuzz_*; do
-        [ -x "$p" ] && [ "${p%.o}" = "$p" ] && [ "${p%.d}" = "$p" ] || continue
-        n=${p##*/fuzz_}
-        echo "fuzz/$n 300 $p --tap tests/fuzz/$n"; done)
-fi
-if want kernels && [ -x "$B/tests/kernels/kcheck" ]; then
-    batch 1 <<<"kernels/kcheck 400 $B/tests/kernels/kcheck"
-fi
 if want scripts && [ -z "$san" ]; then
-    # the long ones first
-    batch "$(nproc)" < <(for s in tests/counts.sh tests/arm.sh tests/installed.sh tests/style.sh tests/layers.sh; do
-        [ -f "$s" ] && echo "$(basename "$s" .sh) 900 bash $s"; done)
+    for s in tests/arm.sh tests/counts.sh tests/installed.sh tests/layers.sh tests/style.sh; do
+        [ -f "$s" ] && queue+=("$(basename "$s" .sh) 1800 bash $s")
+    done
 fi
 if want integration; then
     promtool
@@ -140,14 +122,38 @@ if want integration; then
         py=python3
     fi
     export STENO_PYTHON=$py
-    limit=$([ -n "$san" ] && echo 1200 || echo 420)
-    batch 1 < <(for t in tests/integration/test_*.py tests/integration/test_*.sh; do
+    for t in tests/integration/test_*.py tests/integration/test_*.sh; do
         [ -f "$t" ] || continue
         # comparisons with other systems say nothing about memory errors that the rest does not
         if [ -n "$san" ] && grep -q '^# not under sanitizers' "$t"; then continue; fi
         case $t in *.py) run="$py $t" ;; *) run="bash $t" ;; esac
-        echo "integration/$(basename "${t%.*}") $limit $run"; done)
+        queue+=("integration/$(basename "${t%.*}") 1200 $run")
+    done
 fi
+for kind in kernels faults unit fuzz; do
+    want $kind || continue
+    folders=$kind
+    [ $kind = unit ] && folders="ops unit"
+    # shellcheck disable=SC2086 # several folders
+    mapfile -t -O "${#queue[@]}" queue < <(programs $kind $folders)
+done
+
+declare -A name_of
+running=0
+reap() {
+    local pid
+    wait -n -p pid
+    tally "${name_of[$pid]}"
+    running=$((running - 1))
+}
+for line in "${queue[@]}"; do
+    [ "$running" -le "$(nproc)" ] || reap
+    # shellcheck disable=SC2086 # the command line is split on purpose
+    job $line &
+    name_of[$!]=${line%% *}
+    running=$((running + 1))
+done
+while [ "$running" -gt 0 ]; do reap; done
 
 line="$passed passed, $failed failed"
 [ "$skipped" = 0 ] || line="$line, $skipped skipped"
