@@ -76,7 +76,7 @@ kcheck := $(B)/tests/kernels/kcheck
 
 .DEFAULT_GOAL := all
 .PHONY: all check check-asan check-ubsan check-tsan check-faults check-slow install uninstall dist \
-        distcheck clean distclean help bench bench-espnet kbench fuzz lint format docs sizes coverage demo deps tests \
+        distcheck clean distclean help bench bench-espnet kbench fuzz coverage-fuzz lint format docs sizes coverage demo deps tests \
         train-digits fuzzers loadtest loadtest-smoke soak
 
 all: $(if $(cli_src),$(B)/steno) $(if $(wildcard server/main.c),$(B)/stenod) $(B)/loadtest/steno-load $(B)/loadtest/wsclient ## the command and the daemon
@@ -219,6 +219,8 @@ kbench: $(kcheck) ## kernel benchmark table
 	@$(kcheck) --bench
 fuzz: ## libFuzzer builds of the fuzz targets (clang), one minute each
 	@tests/fuzz/run.sh
+coverage-fuzz: ## what of each parser its fuzz target's inputs reach (clang)
+	@tests/fuzz/coverage.sh
 lint: ## clang-tidy, cppcheck, shellcheck, codespell, banned calls (what is absent is named)
 	@tests/lint.sh
 format: ## clang-format on every C file

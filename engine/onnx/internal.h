@@ -115,6 +115,9 @@ STENO_MUST steno_status steno_onnx_lookup(struct loader *l, struct scope *s, con
                                           steno_vid *out);
 /* An optional parameter of the function around that its caller left out. */
 bool steno_onnx_omitted(const struct scope *s, const char *name);
+/* The attribute that a function's caller gives under this name, or the function's default; NULL
+ * when there is neither, or no function around. */
+const Onnx__Attribute *steno_onnx_call_attr(const struct scope *s, const char *name);
 STENO_MUST steno_status steno_onnx_attrs(struct loader *l, struct scope *s, const Onnx__Node *m,
                                          struct steno_node *n);
 STENO_MUST steno_status steno_onnx_call(struct loader *l, struct scope *s, const Onnx__Node *m,

@@ -10,55 +10,10 @@
  * That masks and tables of positions are what they seem is found out by computing them, for two
  * hypotheses of five tokens: passes/pass_curves.c does so for curves. */
 #include "passes/incremental.h"
+#include "passes/incremental_internal.h"
 
 #include <stdio.h>
 #include <string.h>
-
-#define PROOF_BATCH 2
-#define PROOF_LENGTH 5
-#define MAX_LAYERS 256
-
-enum { DEP_TGT = 1, DEP_MEMORY = 2, DEP_CACHE = 4 };
-
-struct layer {
-    steno_vid cache, out, fresh;  /* input, output, newest row */
-    int32_t self, cross;          /* nodes of attention; cross may be STENO_NONE */
-    steno_vid self_kv, cross_kv;
-};
-
-struct cut {
-    struct steno_graph *g;
-    const struct steno_pass_env *env;
-    steno_err *err;
-    steno_arena *mem;
-    steno_vid tgt, memory, y, mask;
-    struct layer layer[MAX_LAYERS];
-    int n_layers, n_cross;
-    unsigned char *dep; /* by value */
-    const struct steno_tensor **known; /* by value: computed for the proof */
-    bool has_table, keeps_mask;
-};
-
-static steno_status refuse(const struct cut *c, const char *what, const char *name)
-{
-    return steno_fail(c->err, STENO_ERR_UNSUPPORTED, "not incremental: %s%s%s", what,
-                      *name ? " at " : "", name);
-}
-
-static bool is_ours(const struct steno_node *n, const char *type)
-{
-    return n && !strcmp(n->domain, "ai.steno") && !strcmp(n->op_type, type);
-}
-
-/* Constant integers in [count]; false for anything else. */
-static bool ints(const struct cut *c, steno_vid v, int64_t *out, size_t count)
-{
-    const struct steno_tensor *t = v == STENO_NONE ? NULL : c->g->values[v].constant;
-    if (!t || !t->data || t->dtype != STENO_I64 || steno_numel(t) != count)
-        return false;
-    memcpy(out, t->data, count * sizeof *out);
-    return true;
-}
 
 /* ---- what is what -------------------------------------------------------------------------- */
 
@@ -74,7 +29,7 @@ static steno_status find_ends(struct cut *c)
         else if (!strcmp(name, "memory"))
             c->memory = g->inputs[i];
         else if (!strstr(name, "cache") || c->n_layers == MAX_LAYERS)
-            return refuse(c, "an input of unknown use", name);
+            return steno_cut_refuse(c, "an input of unknown use", name);
         else
             c->layer[c->n_layers++].cache = g->inputs[i];
     }
@@ -83,12 +38,12 @@ static steno_status find_ends(struct cut *c)
         if (!strcmp(name, "y"))
             c->y = g->outputs[i];
         else if (!strstr(name, "cache") || out == c->n_layers)
-            return refuse(c, "an output of unknown use", name);
+            return steno_cut_refuse(c, "an output of unknown use", name);
         else
             c->layer[out++].out = g->outputs[i];
     }
     if (c->tgt == STENO_NONE || c->y == STENO_NONE || out != c->n_layers || !out)
-        return refuse(c, "tgt, y or caches are missing", "");
+        return steno_cut_refuse(c, "tgt, y or caches are missing", "");
     return STENO_OK;
 }
 
@@ -121,7 +76,7 @@ static steno_status find_rows(struct cut *c)
         if (!steno_pass_is(n, "Concat") || n->n_in != 2 || n->in[0] != l->cache ||
             (axis != 1 && axis != -2) || c->g->values[l->out].shape.rank != 3 ||
             c->g->values[l->cache].uses != 1)
-            return refuse(c, "a cache is not put together from its input and one row",
+            return steno_cut_refuse(c, "a cache is not put together from its input and one row",
                           c->g->values[l->out].name);
         l->fresh = n->in[1];
     }
@@ -135,10 +90,10 @@ static steno_status take_attention(struct cut *c, int32_t at, int *n_self)
     struct layer *l;
     if (steno_node_int(n, "apart", 0) || n->n_in < 7 || n->in[4] != STENO_NONE ||
         n->in[5] != STENO_NONE || n->in[6] != STENO_NONE)
-        return refuse(c, "attention with heads apart or relative positions", n->name);
+        return steno_cut_refuse(c, "attention with heads apart or relative positions", n->name);
     if (d & (DEP_TGT | DEP_CACHE)) {
         if (*n_self == c->n_layers)
-            return refuse(c, "more self attentions than caches", n->name);
+            return steno_cut_refuse(c, "more self attentions than caches", n->name);
         l = &c->layer[(*n_self)++];
         l->self = at;
         l->cross = STENO_NONE;
@@ -146,13 +101,13 @@ static steno_status take_attention(struct cut *c, int32_t at, int *n_self)
             return STENO_OK;
         if ((c->mask != STENO_NONE && c->mask != n->in[3]) || c->dep[n->in[3]] != DEP_TGT ||
             c->g->values[n->in[3]].dtype != STENO_F32)
-            return refuse(c, "a mask of another kind", n->name);
+            return steno_cut_refuse(c, "a mask of another kind", n->name);
         c->mask = n->in[3];
         return STENO_OK;
     }
     if (d != DEP_MEMORY || !*n_self || n->in[3] != STENO_NONE ||
         c->layer[*n_self - 1].cross != STENO_NONE)
-        return refuse(c, "attention to something else than prefix and memory", n->name);
+        return steno_cut_refuse(c, "attention to something else than prefix and memory", n->name);
     c->layer[*n_self - 1].cross = at;
     c->n_cross++;
     return STENO_OK;
@@ -163,164 +118,13 @@ static steno_status find_attention(struct cut *c)
     int n_self = 0;
     steno_status st = STENO_OK;
     for (int32_t i = 0; i < c->g->n_nodes && !st; i++)
-        if (!c->g->nodes[i].dead && is_ours(&c->g->nodes[i], "Attention"))
+        if (!c->g->nodes[i].dead && steno_pass_is_ours(&c->g->nodes[i], "Attention"))
             st = take_attention(c, i, &n_self);
     if (!st && n_self != c->n_layers)
-        st = refuse(c, "fewer self attentions than caches", "");
+        st = steno_cut_refuse(c, "fewer self attentions than caches", "");
     if (!st && c->n_cross != (c->memory == STENO_NONE ? 0 : c->n_layers))
-        st = refuse(c, "not every layer attends to the memory", "");
+        st = steno_cut_refuse(c, "not every layer attends to the memory", "");
     return st;
-}
-
-/* ---- computing some of it ------------------------------------------------------------------ */
-
-/* `want` for these tokens, from the nodes it needs. */
-static steno_status need(struct cut *c, steno_vid want, bool *needed)
-{
-    const struct steno_graph *g = c->g;
-    needed[want] = true;
-    for (int32_t i = g->n_nodes - 1; i >= 0; i--) {
-        const struct steno_node *n = &g->nodes[i];
-        bool any = false;
-        for (int k = 0; k < n->n_out && !n->dead; k++)
-            any |= n->out[k] != STENO_NONE && needed[n->out[k]];
-        for (int k = 0; k < n->n_in && any; k++)
-            if (n->in[k] != STENO_NONE)
-                needed[n->in[k]] = true;
-    }
-    for (int32_t v = 0; v < g->n_values; v++)
-        if (needed[v] && (c->dep[v] & ~DEP_TGT))
-            return refuse(c, "a mask or a position depends on caches or memory",
-                          g->values[want].name);
-    return STENO_OK;
-}
-
-static steno_status compute_node(struct cut *c, struct steno_node *n, const bool *needed)
-{
-    const struct steno_tensor **in = steno_arena_calloc(c->mem, (size_t)n->n_in + 1, sizeof *in);
-    struct steno_tensor *out = steno_arena_calloc(c->mem, (size_t)n->n_out + 1, sizeof *out);
-    bool *wanted = steno_arena_calloc(c->mem, (size_t)n->n_out + 1, sizeof *wanted);
-    steno_status st;
-    if (!in || !out || !wanted)
-        return steno_fail(c->err, STENO_ERR_NOMEM, "out of memory");
-    for (int k = 0; k < n->n_in; k++) {
-        steno_vid v = n->in[k];
-        if (v == STENO_NONE)
-            continue;
-        in[k] = c->known[v] ? c->known[v] : c->g->values[v].constant;
-        if (!in[k] || !in[k]->data)
-            return refuse(c, "a mask or a position cannot be computed", n->name);
-    }
-    for (int k = 0; k < n->n_out; k++)
-        wanted[k] = n->out[k] != STENO_NONE && needed[n->out[k]];
-    for (int k = 0; k < n->n_attr; k++)
-        if (n->attr[k].kind == STENO_ATTR_GRAPH)
-            return refuse(c, "control flow in a mask or a position", n->name);
-    st = c->env->eval(c->env->arg, c->g, n, in, out, wanted, c->mem, c->err);
-    for (int k = 0; k < n->n_out && !st; k++)
-        if (wanted[k])
-            c->known[n->out[k]] = &out[k];
-    return st;
-}
-
-static steno_status compute(struct cut *c, steno_vid want, const int64_t *tokens, int64_t batch,
-                            int64_t length, const struct steno_tensor **result)
-{
-    struct steno_graph *g = c->g;
-    bool *needed = steno_arena_calloc(c->mem, (size_t)g->n_values, sizeof *needed);
-    int64_t *copy = steno_arena_alloc_tensor(c->mem, (size_t)(batch * length) * sizeof *copy);
-    struct steno_tensor t = {.dtype = STENO_I64,
-                             .shape = {.rank = 2, .dim = {batch, length}},
-                             .data = copy};
-    steno_status st;
-    if (!needed || !copy)
-        return steno_fail(c->err, STENO_ERR_NOMEM, "out of memory");
-    memcpy(copy, tokens, (size_t)(batch * length) * sizeof *copy);
-    memset(c->known, 0, (size_t)g->n_values * sizeof *c->known);
-    st = need(c, want, needed);
-    c->known[c->tgt] = &t;
-    for (int32_t i = 0; i < g->n_nodes && !st; i++) {
-        struct steno_node *n = &g->nodes[i];
-        bool any = false;
-        for (int k = 0; k < n->n_out && !n->dead; k++)
-            any |= n->out[k] != STENO_NONE && needed[n->out[k]];
-        if (any)
-            st = compute_node(c, n, needed);
-    }
-    if (!st && !c->known[want])
-        st = refuse(c, "a mask or a position is constant", g->values[want].name);
-    if (!st)
-        *result = c->known[want];
-    return st;
-}
-
-static const int64_t proof[PROOF_BATCH * PROOF_LENGTH] = {1, 0, 2, 1, 0, 2, 1, 0, 0, 1};
-
-/* mask of hypothesis b for key t: shape [B or 1, 1, 1, L], or fewer dimensions. */
-static bool mask_at(const struct steno_tensor *m, int64_t length, int64_t b, int64_t t, float *out)
-{
-    int r = m->shape.rank;
-    int64_t batches = r == 4 ? m->shape.dim[0] : 1, n = (int64_t)steno_numel(m);
-    if (m->dtype != STENO_F32 || r < 1 || r > 4 || m->shape.dim[r - 1] != length ||
-        n != batches * length || (batches != 1 && batches != PROOF_BATCH))
-        return false;
-    *out = ((const float *)m->data)[(batches == 1 ? 0 : b) * length + t];
-    return true;
-}
-
-/* The mask that the last position sees says of each key what its own token alone says. */
-static steno_status prove_mask(struct cut *c)
-{
-    const struct steno_tensor *whole, *one;
-    float alone[3], x;
-    bool plain = true;
-    steno_status st = STENO_OK;
-    if (c->mask == STENO_NONE)
-        return STENO_OK;
-    for (int64_t t = 0; t < 3 && !st; t++) {
-        const int64_t both[PROOF_BATCH] = {t, t};
-        st = compute(c, c->mask, both, PROOF_BATCH, 1, &one);
-        if (!st && !mask_at(one, 1, 0, 0, &alone[t]))
-            st = refuse(c, "a mask of another shape", c->g->values[c->mask].name);
-        plain = plain && !st && alone[t] == 0;
-    }
-    if (!st)
-        st = compute(c, c->mask, proof, PROOF_BATCH, PROOF_LENGTH, &whole);
-    for (int i = 0; i < PROOF_BATCH * PROOF_LENGTH && !st; i++)
-        if (!mask_at(whole, PROOF_LENGTH, i / PROOF_LENGTH, i % PROOF_LENGTH, &x) ||
-            x != alone[proof[i]])
-            st = refuse(c, "a mask that is not of each token alone", c->g->values[c->mask].name);
-    c->keeps_mask = !plain;
-    return st;
-}
-
-/* table[:, :L]: constant f32 [1, rows, d], cut at the length. */
-static bool is_table(const struct cut *c, const struct steno_node *n)
-{
-    int64_t start, axis, step = 1;
-    const struct steno_tensor *t;
-    if (!steno_pass_is(n, "Slice") || n->n_in < 4)
-        return false;
-    t = c->g->values[n->in[0]].constant;
-    return t && t->dtype == STENO_F32 && t->shape.rank == 3 && t->shape.dim[0] == 1 &&
-           ints(c, n->in[1], &start, 1) && start == 0 && ints(c, n->in[3], &axis, 1) && axis == 1 &&
-           (n->n_in < 5 || ints(c, n->in[4], &step, 1)) && step == 1 &&
-           c->dep[n->in[2]] == DEP_TGT;
-}
-
-static steno_status prove_table(struct cut *c, const struct steno_node *n)
-{
-    static const int64_t lengths[] = {1, 2, PROOF_LENGTH};
-    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
-        const struct steno_tensor *end;
-        steno_status st = compute(c, n->in[2], proof, 1, lengths[i], &end);
-        if (st)
-            return st;
-        if (end->dtype != STENO_I64 || steno_numel(end) != 1 ||
-            *(const int64_t *)end->data != lengths[i])
-            return refuse(c, "a table of positions is not cut at the length", n->name);
-    }
-    return STENO_OK;
 }
 
 /* ---- rewriting ----------------------------------------------------------------------------- */
@@ -353,7 +157,7 @@ static steno_status join(struct cut *c, int32_t at, steno_vid *out, int64_t *wid
     int64_t v = g->values[n->in[2]].shape.rank == 3 ? g->values[n->in[2]].shape.dim[2] : -1;
     struct steno_node *j;
     if (k < 1 || v < 1)
-        return refuse(c, "keys or values of unknown width", n->name);
+        return steno_cut_refuse(c, "keys or values of unknown width", n->name);
     *width = k;
     *out = n->in[1];
     if (n->in[1] == n->in[2])
@@ -403,22 +207,6 @@ static steno_status reshape_node(struct cut *c, struct steno_node *n, int64_t co
     return n->op ? STENO_OK : steno_fail(c->err, STENO_ERR_INTERNAL, "no CachedAttention");
 }
 
-static bool is_end(int64_t v)
-{
-    return v >= INT32_MAX;
-}
-
-/* Slice(x, [from], [end], [1]) on positions. */
-static bool is_slice(const struct cut *c, const struct steno_node *n, int64_t from)
-{
-    int64_t start, end, axis, step = 1;
-    return steno_pass_is(n, "Slice") && n->n_in >= 4 && ints(c, n->in[1], &start, 1) &&
-           start == from && ints(c, n->in[2], &end, 1) && is_end(end) &&
-           ints(c, n->in[3], &axis, 1) && axis == 1 &&
-           (n->n_in < 5 || (ints(c, n->in[4], &step, 1) && step == 1));
-}
-
-/* All readers of a layer's rows read x, one row. */
 static void cut_rows(struct cut *c, const struct layer *l, steno_vid x)
 {
     struct steno_graph *g = c->g;
@@ -426,7 +214,7 @@ static void cut_rows(struct cut *c, const struct layer *l, steno_vid x)
         struct steno_node *n = &g->nodes[i];
         if (n->dead)
             continue;
-        if (is_slice(c, n, 1) && n->in[0] == l->out) {
+        if (steno_cut_is_slice(c, n, 1) && n->in[0] == l->out) {
             steno_graph_replace_uses(g, n->out[0], x);
             n->dead = true;
         }
@@ -442,7 +230,7 @@ static void drop_slices(struct cut *c)
     struct steno_graph *g = c->g;
     for (int32_t i = 0; i < g->n_nodes; i++) {
         struct steno_node *n = &g->nodes[i];
-        if (n->dead || !is_slice(c, n, -1) || g->values[n->out[0]].is_output ||
+        if (n->dead || !steno_cut_is_slice(c, n, -1) || g->values[n->out[0]].is_output ||
             g->values[n->in[0]].shape.rank != 3 || g->values[n->in[0]].dtype != STENO_F32)
             continue;
         steno_graph_replace_uses(g, n->out[0], n->in[0]);
@@ -456,7 +244,7 @@ static steno_status cut_tables(struct cut *c, steno_vid position)
     steno_status st = STENO_OK;
     for (int32_t i = 0; i < g->n_nodes && !st; i++) {
         struct steno_node *n = &g->nodes[i];
-        if (n->dead || !is_table(c, n))
+        if (n->dead || !steno_cut_is_table(c, n))
             continue;
         n->op_type = "Gather";
         n->opset = 13;
@@ -477,9 +265,9 @@ static steno_status find_tables(struct cut *c)
 {
     steno_status st = STENO_OK;
     for (int32_t i = 0; i < c->g->n_nodes && !st; i++)
-        if (!c->g->nodes[i].dead && is_table(c, &c->g->nodes[i])) {
+        if (!c->g->nodes[i].dead && steno_cut_is_table(c, &c->g->nodes[i])) {
             c->has_table = true;
-            st = prove_table(c, &c->g->nodes[i]);
+            st = steno_cut_prove_table(c, &c->g->nodes[i]);
         }
     return st;
 }
@@ -699,7 +487,7 @@ static steno_status cut_once(struct cut *c)
             continue;
         } else {
             if (dim < 1)
-                return refuse(c, "a cache of unknown width", c->g->values[l->cache].name);
+                return steno_cut_refuse(c, "a cache of unknown width", c->g->values[l->cache].name);
             st = zero_row(c, dim, &zero);
             if (!st) {
                 cut_rows(c, &c->layer[i - 1], zero);
@@ -715,97 +503,6 @@ static steno_status cut_once(struct cut *c)
         return st;
     set_ends(c, &e);
     return settle(c);
-}
-
-/* ---- what else is there works on each position by itself ------------------------------------ */
-
-static const char *const elementwise[] = {
-    "Add",  "Sub",      "Mul",     "Div",   "Relu",  "Sigmoid", "Tanh",    "Erf",
-    "Sqrt", "Exp",      "Neg",     "Pow",   "Gelu",  "Cast",    "Swish",   "LeakyRelu",
-    "Elu",  "Identity", "HardSwish", "Mish", "Softplus", "DynamicQuantizeLinear"};
-
-/* A constant that has more than one row would be one row for each position. */
-static bool row_constants(const struct cut *c, const struct steno_node *n)
-{
-    for (int k = 0; k < n->n_in; k++) {
-        const struct steno_shape *s;
-        if (n->in[k] == STENO_NONE || c->dep[n->in[k]])
-            continue;
-        s = &c->g->values[n->in[k]].shape;
-        for (int d = 0; d < s->rank - 1; d++)
-            if (s->dim[d] != 1)
-                return false;
-    }
-    return true;
-}
-
-static bool last_axis(const struct cut *c, const struct steno_node *n, int64_t fallback)
-{
-    int64_t axis = steno_node_int(n, "axis", fallback);
-    return axis == -1 || axis == c->g->values[n->in[0]].shape.rank - 1;
-}
-
-static bool of_gather(const struct cut *c, const struct steno_node *n)
-{
-    int64_t axis = steno_node_int(n, "axis", 0), at;
-    if (!c->dep[n->in[0]])
-        return axis == 0; /* an embedding */
-    return axis == 1 && n->n_in == 2 && ints(c, n->in[1], &at, 1) && at == -1;
-}
-
-static bool per_position(const struct cut *c, const struct steno_node *n)
-{
-    if (!strcmp(n->domain, "ai.steno") &&
-        (!strcmp(n->op_type, "Linear") || !strcmp(n->op_type, "IntLinear")))
-        return !c->dep[n->in[1]];
-    if (is_ours(n, "Attention"))
-        return true; /* looked at already */
-    if (*n->domain)
-        return false;
-    for (size_t i = 0; i < sizeof elementwise / sizeof *elementwise; i++)
-        if (!strcmp(n->op_type, elementwise[i]))
-            return row_constants(c, n);
-    if (!strcmp(n->op_type, "MatMul") || !strcmp(n->op_type, "Gemm"))
-        return !c->dep[n->in[1]];
-    if (!strcmp(n->op_type, "LayerNormalization") || !strcmp(n->op_type, "RMSNormalization"))
-        return last_axis(c, n, -1);
-    if (!strcmp(n->op_type, "LogSoftmax") || !strcmp(n->op_type, "Softmax"))
-        return last_axis(c, n, -1);
-    if (!strcmp(n->op_type, "Gather"))
-        return of_gather(c, n);
-    return is_slice(c, n, -1) || is_slice(c, n, 1) || is_table(c, n) ||
-           !strcmp(n->op_type, "Concat");
-}
-
-/* Nodes on the way to `y`, past masks and the ends of tables, which have been computed. */
-static steno_status prove_nodes(struct cut *c)
-{
-    struct steno_graph *g = c->g;
-    bool *needed = steno_arena_calloc(c->mem, (size_t)g->n_values, sizeof *needed);
-    if (!needed)
-        return steno_fail(c->err, STENO_ERR_NOMEM, "out of memory");
-    needed[c->y] = true;
-    for (int32_t i = g->n_nodes - 1; i >= 0; i--) {
-        const struct steno_node *n = &g->nodes[i];
-        bool any = false;
-        for (int k = 0; k < n->n_out && !n->dead; k++)
-            any |= n->out[k] != STENO_NONE && needed[n->out[k]] && c->dep[n->out[k]];
-        if (!any)
-            continue;
-        if (!per_position(c, n))
-            return refuse(c, "a node that may look at several positions", n->name);
-        if (steno_pass_is(n, "Concat")) {
-            bool ok = false;
-            for (int l = 0; l < c->n_layers; l++)
-                ok |= n->out[0] == c->layer[l].out;
-            if (!ok)
-                return refuse(c, "a node that may look at several positions", n->name);
-        }
-        for (int k = 0; k < n->n_in; k++)
-            if (n->in[k] != STENO_NONE && n->in[k] != c->mask && !(k == 2 && is_table(c, n)))
-                needed[n->in[k]] = true;
-    }
-    return STENO_OK;
 }
 
 steno_status steno_part_cut(struct steno_graph *g, enum steno_part part,
@@ -831,9 +528,9 @@ steno_status steno_part_cut(struct steno_graph *g, enum steno_part part,
     if (!st)
         st = find_tables(c);
     if (!st)
-        st = prove_mask(c);
+        st = steno_cut_prove_mask(c);
     if (!st)
-        st = prove_nodes(c);
+        st = steno_cut_prove_nodes(c);
     if (!st)
         st = part == STENO_PART_STEP ? cut_step(c) : cut_once(c);
     steno_arena_free(mem);

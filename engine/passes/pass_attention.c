@@ -16,11 +16,6 @@
  * beside a row of scores that all lie as deep. */
 #define HIDES_TWICE (-1e4)
 
-static bool is(const struct steno_node *n, const char *type)
-{
-    return n && !*n->domain && !strcmp(n->op_type, type);
-}
-
 static struct steno_node *our(struct steno_graph *g, steno_vid v, const char *type)
 {
     struct steno_node *n = steno_pass_producer(g, v);
@@ -64,7 +59,7 @@ static const struct steno_node *transposed(struct steno_graph *g, steno_vid v, i
 {
     const struct steno_node *n = steno_pass_producer(g, v);
     size_t count = 0;
-    const int64_t *p = is(n, "Transpose") ? steno_node_ints(n, "perm", &count) : NULL;
+    const int64_t *p = steno_pass_is(n, "Transpose") ? steno_node_ints(n, "perm", &count) : NULL;
     return p && count == 4 && p[0] == 0 && p[1] == a && p[2] == b && p[3] == c ? n : NULL;
 }
 
@@ -78,7 +73,7 @@ static steno_vid joined(struct steno_graph *g, steno_vid v)
 {
     const struct steno_node *n = steno_pass_producer(g, v);
     const struct steno_shape *s = &g->values[v].shape, *x;
-    if (!is(n, "Reshape"))
+    if (!steno_pass_is(n, "Reshape"))
         return v;
     x = &g->values[n->in[0]].shape;
     return x->rank == 3 && is_dim(x->dim[0], s->dim[0]) && is_dim(x->dim[1], s->dim[1]) &&
@@ -125,7 +120,7 @@ static bool factor(struct steno_graph *g, steno_vid v, bool with_bias, struct si
     if (!sized(g, s->x, 2, 3, s))
         return false;
     add = with_bias ? steno_pass_producer(g, s->x) : NULL;
-    for (int k = 0; is(add, "Add") && k < 2; k++)
+    for (int k = 0; steno_pass_is(add, "Add") && k < 2; k++)
         if (is_bias(g, add->in[k], s) && steno_pass_same_shape(g, add->in[1 - k], s->x)) {
             s->bias = add->in[k];
             s->x = add->in[1 - k];
@@ -160,13 +155,13 @@ static struct steno_node *unscaled(struct steno_graph *g, struct found *f, steno
 {
     struct steno_node *n = steno_pass_producer(g, v);
     while (n && g->values[v].uses == 1 && !g->values[v].is_output && f->n_gone < 6 &&
-           (is(n, "Mul") || is(n, "Div"))) {
+           (steno_pass_is(n, "Mul") || steno_pass_is(n, "Div"))) {
         double c;
-        int side = is(n, "Mul") && steno_pass_scalar(g, n->in[0], &c);
+        int side = steno_pass_is(n, "Mul") && steno_pass_scalar(g, n->in[0], &c);
         if ((!side && !steno_pass_scalar(g, n->in[1], &c)) ||
             g->values[n->in[side]].shape.rank > g->values[v].shape.rank)
             return NULL;
-        f->scale = is(n, "Mul") ? f->scale * c : f->scale / c;
+        f->scale = steno_pass_is(n, "Mul") ? f->scale * c : f->scale / c;
         take(f, n);
         v = n->in[side];
         n = steno_pass_producer(g, v);
@@ -214,7 +209,7 @@ static steno_vid unscaled_factor(struct steno_graph *g, struct found *f, steno_v
             g->values[v].is_output || !steno_pass_scalar(g, n->in[1], &c) ||
             g->values[n->in[0]].shape.rank != 4 || g->values[n->in[1]].shape.rank > 4 || f->n_gone > 8)
             return v;
-        f->scale = is(n, "Mul") ? f->scale * c : f->scale / c;
+        f->scale = steno_pass_is(n, "Mul") ? f->scale * c : f->scale / c;
         take(f, n);
         v = n->in[0];
     }
@@ -227,10 +222,10 @@ static bool match_scores(struct steno_graph *g, struct found *f, steno_vid v)
     double scale = f->scale;
     struct steno_node *n = unscaled(g, f, v);
     bool ok = false;
-    if (is(n, "MatMul")) {
+    if (steno_pass_is(n, "MatMul")) {
         take(f, n);
         ok = factor(g, unscaled_factor(g, f, n->in[0]), true, &f->q) && turned(g, n->in[1], &f->k);
-    } else if (is(n, "Add")) {
+    } else if (steno_pass_is(n, "Add")) {
         take(f, n);
         for (int k = 0; k < 2 && !ok; k++) {
             struct steno_node *m = steno_pass_only_use(g, n->in[k], "MatMul");
@@ -334,7 +329,7 @@ static void match_output(struct steno_graph *g, struct found *f)
         return;
     r = steno_pass_only_reader(g, t->out[0]);
     s = r ? &g->values[r->out[0]].shape : NULL;
-    if (!is(r, "Reshape") || r->in[0] != t->out[0] || s->rank != 3 ||
+    if (!steno_pass_is(r, "Reshape") || r->in[0] != t->out[0] || s->rank != 3 ||
         s->dim[2] != f->v.heads * f->v.size ||
         !is_dim(s->dim[0], g->values[t->out[0]].shape.dim[0]) ||
         !is_dim(s->dim[1], g->values[t->out[0]].shape.dim[1]))
@@ -356,7 +351,7 @@ static bool match(struct steno_graph *g, const struct steno_pass_env *env, struc
     memset(f, 0, sizeof *f);
     f->env = f->q.env = f->k.env = f->v.env = f->p.env = f->q_pos.env = env;
     f->scale = 1;
-    if (!is(n, "MatMul") || g->values[n->in[0]].shape.rank != 4)
+    if (!steno_pass_is(n, "MatMul") || g->values[n->in[0]].shape.rank != 4)
         return false;
     take(f, n);
     if (!match_weights(g, f, n->in[0]) || !factor(g, n->in[1], false, &f->v) ||

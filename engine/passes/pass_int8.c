@@ -13,11 +13,6 @@
 
 enum { MIN_K = 16 }; /* as in ops/weights.c */
 
-static bool is(const struct steno_node *n, const char *type)
-{
-    return n && !*n->domain && !strcmp(n->op_type, type);
-}
-
 struct found {
     struct steno_node *product, *cast, *mul, *add;
     steno_vid q_scale, w_scale, bias, out;
@@ -70,21 +65,22 @@ static bool weights(const struct steno_graph *g, const struct steno_node *n)
 static bool match(struct steno_graph *g, struct steno_node *n, struct found *f)
 {
     int64_t cols;
-    if (!is(n, "MatMulInteger") || !weights(g, n))
+    if (!steno_pass_is(n, "MatMulInteger") || !weights(g, n))
         return false;
     cols = g->values[n->in[1]].shape.dim[1];
     f->product = n;
     f->cast = steno_pass_only_reader(g, n->out[0]);
-    if (!is(f->cast, "Cast") || steno_node_int(f->cast, "to", 0) != STENO_F32)
+    if (!steno_pass_is(f->cast, "Cast") || steno_node_int(f->cast, "to", 0) != STENO_F32)
         return false;
     f->mul = steno_pass_only_reader(g, f->cast->out[0]);
-    if (!is(f->mul, "Mul") ||
+    if (!steno_pass_is(f->mul, "Mul") ||
         !match_scales(g, f, f->mul->in[f->mul->in[0] == f->cast->out[0]], cols))
         return false;
     f->out = f->mul->out[0];
     f->bias = STENO_NONE;
     f->add = steno_pass_only_reader(g, f->out);
-    if (is(f->add, "Add") && steno_pass_vector(g, f->add->in[f->add->in[0] == f->out], cols)) {
+    if (steno_pass_is(f->add, "Add") &&
+        steno_pass_vector(g, f->add->in[f->add->in[0] == f->out], cols)) {
         f->bias = f->add->in[f->add->in[0] == f->out];
         f->out = f->add->out[0];
     } else {
@@ -148,15 +144,16 @@ steno_status steno_pass_int8(struct steno_graph *g, const struct steno_pass_env 
     for (int32_t i = 0, count = g->n_nodes; i < count; i++) {
         struct found f = {0};
         steno_status st;
-        if (g->nodes[i].dead || !is(&g->nodes[i], "MatMulInteger"))
+        if (g->nodes[i].dead || !steno_pass_is(&g->nodes[i], "MatMulInteger"))
             continue;
         if (!match(g, &g->nodes[i], &f)) {
             steno_pass_refuse(env, "int8", &g->nodes[i], "%s",
                               !weights(g, &g->nodes[i])
                                   ? "weights or zero points are not constant, of rank 2, or the "
                                     "activation's zero point is not one number"
-                              : !is(f.cast, "Cast") ? "the sums are not cast to f32 at once"
-                                                    : "no product of two scales follows");
+                              : !steno_pass_is(f.cast, "Cast")
+                                  ? "the sums are not cast to f32 at once"
+                                  : "no product of two scales follows");
             continue;
         }
         if (f.q_scale == STENO_NONE && shared == STENO_NONE &&

@@ -11,11 +11,6 @@ enum { FEW = 4, BUDGET = 64 };
 enum { Q, K, V, MASK, FIRST_OTHER }; /* inputs of Attention */
 enum { X, W, BIAS, RESIDUAL, SCALE, ZERO }; /* of Linear */
 
-static bool ours(const struct steno_node *n, const char *type)
-{
-    return n && !strcmp(n->domain, "ai.steno") && !strcmp(n->op_type, type);
-}
-
 static bool has(const struct steno_node *n, int in)
 {
     return in < n->n_in && n->in[in] != STENO_NONE;
@@ -58,7 +53,8 @@ static bool few_rows(struct steno_graph *g, steno_vid v, int *left)
     if (steno_pass_is(n, "Add") || steno_pass_is(n, "Mul"))
         return (g->values[n->in[0]].constant || few_rows(g, n->in[0], left)) &&
                (g->values[n->in[1]].constant || few_rows(g, n->in[1], left));
-    if (ours(n, "Linear") || ours(n, "Attention") || ours(n, "LateAttention") ||
+    if (steno_pass_is_ours(n, "Linear") || steno_pass_is_ours(n, "Attention") ||
+        steno_pass_is_ours(n, "LateAttention") ||
         steno_pass_is(n, "LayerNormalization") || steno_pass_is(n, "Relu") ||
         steno_pass_is(n, "MatMul") || steno_pass_is(n, "Swish"))
         return few_rows(g, n->in[0], left);
@@ -71,7 +67,8 @@ static struct steno_node *projection(struct steno_graph *g, const struct steno_n
 {
     struct steno_node *p = steno_pass_producer(g, attention->in[in]);
     const struct steno_value *w, *y = &g->values[attention->in[in]];
-    if (!ours(p, "Linear") || has(p, RESIDUAL) || steno_node_int(p, "act", STENO_ACT_NONE) ||
+    if (!steno_pass_is_ours(p, "Linear") || has(p, RESIDUAL) ||
+        steno_node_int(p, "act", STENO_ACT_NONE) ||
         steno_node_float(p, "alpha", 1) != 1 || y->uses != 1 || y->is_output || y->shape.rank != 3)
         return NULL;
     w = &g->values[p->in[1]];
@@ -141,7 +138,8 @@ steno_status steno_pass_late(struct steno_graph *g, const struct steno_pass_env 
     for (int32_t i = 0, count = g->n_nodes; i < count; i++) {
         struct found f;
         steno_status st;
-        if (g->nodes[i].dead || !ours(&g->nodes[i], "Attention") || !match(g, &g->nodes[i], &f))
+        if (g->nodes[i].dead || !steno_pass_is_ours(&g->nodes[i], "Attention") ||
+            !match(g, &g->nodes[i], &f))
             continue;
         st = build(g, i, &f, err);
         if (st)

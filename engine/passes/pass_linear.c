@@ -7,11 +7,6 @@
 
 #include <string.h>
 
-static bool is(const struct steno_node *n, const char *type)
-{
-    return n && !*n->domain && !strcmp(n->op_type, type);
-}
-
 static int64_t columns(const struct steno_graph *g, const struct steno_node *linear)
 {
     return g->values[linear->in[1]].shape.dim[1];
@@ -177,7 +172,7 @@ static bool take_act(const struct steno_graph *g, struct steno_node *l, const st
         return true;
     }
     for (size_t i = 0; i < sizeof acts / sizeof acts[0]; i++)
-        if (is(n, acts[i].type)) {
+        if (steno_pass_is(n, acts[i].type)) {
             l->attr[0].i = acts[i].act;
             return true;
         }
@@ -191,9 +186,9 @@ static steno_status grow(struct steno_graph *g, struct steno_node *l, int *chang
     steno_status st = STENO_OK;
     if (!r || r->n_out != 1)
         return STENO_OK;
-    if (is(r, "Add"))
+    if (steno_pass_is(r, "Add"))
         took = take_bias(g, l, r) || take_residual(g, l, r);
-    else if (is(r, "Mul"))
+    else if (steno_pass_is(r, "Mul"))
         st = take_scale(g, l, r, &took, err);
     else
         took = take_act(g, l, r);
@@ -209,9 +204,9 @@ steno_status steno_pass_linear(struct steno_graph *g, const struct steno_pass_en
         steno_status st = STENO_OK;
         if (g->nodes[i].dead)
             continue;
-        if (is(&g->nodes[i], "MatMul"))
+        if (steno_pass_is(&g->nodes[i], "MatMul"))
             st = from_matmul(g, env, i, changed, err);
-        else if (is(&g->nodes[i], "Gemm"))
+        else if (steno_pass_is(&g->nodes[i], "Gemm"))
             st = from_gemm(g, i, changed, err);
         else if (!strcmp(g->nodes[i].domain, "ai.steno") && !strcmp(g->nodes[i].op_type, "Linear"))
             st = grow(g, &g->nodes[i], changed, err);

@@ -27,11 +27,6 @@ struct layout {
     int32_t n_values;     /* extent of the arrays by value */
 };
 
-static bool is(const struct steno_node *n, const char *type)
-{
-    return !*n->domain && !strcmp(n->op_type, type);
-}
-
 /* ---- who takes part ---- */
 
 static bool plain_window(const struct steno_node *n)
@@ -42,7 +37,7 @@ static bool plain_window(const struct steno_node *n)
 
 static bool conv_fits(const struct steno_graph *g, const struct steno_node *n)
 {
-    if (!is(n, "Conv") || n->n_in < 2 || n->in[1] == STENO_NONE)
+    if (!steno_pass_is(n, "Conv") || n->n_in < 2 || n->in[1] == STENO_NONE)
         return false;
     const struct steno_tensor *w = g->values[n->in[1]].constant;
     const struct steno_shape *x = &g->values[n->in[0]].shape;
@@ -63,14 +58,15 @@ static bool one_input(const struct steno_node *n)
                                         "Abs",  "Neg",       "Softplus",    "Clip",  "Identity",
                                         "Gelu", "Mish",      "Softsign"};
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
-        if (is(n, types[i]))
+        if (steno_pass_is(n, types[i]))
             return true;
     return !strcmp(n->domain, "ai.steno") && !strcmp(n->op_type, "Swoosh");
 }
 
 static bool two_inputs(const struct steno_node *n)
 {
-    return is(n, "Add") || is(n, "Sub") || is(n, "Mul") || is(n, "Div");
+    return steno_pass_is(n, "Add") || steno_pass_is(n, "Sub") || steno_pass_is(n, "Mul") ||
+           steno_pass_is(n, "Div");
 }
 
 static bool single(const struct steno_graph *g, steno_vid v)
@@ -84,14 +80,14 @@ static bool split_fits(const struct layout *l, const struct steno_node *n)
     for (int i = 0; i < n->n_out; i++)
         if (n->out[i] == STENO_NONE)
             return false;
-    return is(n, "Split") && steno_node_int(n, "axis", 0) == 1 && l->last[n->in[0]] &&
+    return steno_pass_is(n, "Split") && steno_node_int(n, "axis", 0) == 1 && l->last[n->in[0]] &&
            (n->n_in < 2 || n->in[1] == STENO_NONE || l->g->values[n->in[1]].constant);
 }
 
 static bool slice_fits(const struct layout *l, const struct steno_node *n)
 {
     double axis;
-    return is(n, "Slice") && n->opset >= 10 && n->n_in >= 4 && n->in[3] != STENO_NONE &&
+    return steno_pass_is(n, "Slice") && n->opset >= 10 && n->n_in >= 4 && n->in[3] != STENO_NONE &&
            l->last[n->in[0]] && l->g->values[n->in[0]].shape.rank == 4 &&
            steno_pass_scalar(l->g, n->in[3], &axis) && axis >= -4 && axis < 4 &&
            steno_numel(l->g->values[n->in[3]].constant) == 1 && l->g->values[n->in[1]].constant &&
@@ -104,7 +100,7 @@ static bool concat_fits(const struct layout *l, const struct steno_node *n)
 {
     int64_t axis = steno_node_int(n, "axis", 0);
     int inside = 0;
-    if (!is(n, "Concat") || (axis != 2 && axis != 3 && axis != -1 && axis != -2))
+    if (!steno_pass_is(n, "Concat") || (axis != 2 && axis != 3 && axis != -1 && axis != -2))
         return false;
     for (int i = 0; i < n->n_in; i++) {
         const struct steno_value *v = &l->g->values[n->in[i]];
@@ -151,7 +147,7 @@ static int find_members(struct layout *l)
         for (int k = 0; k < n->n_in && l->member[i]; k++)
             if (n->in[k] != STENO_NONE)
                 l->read[n->in[k]]++;
-        found += l->member[i] && is(n, "Conv");
+        found += l->member[i] && steno_pass_is(n, "Conv");
     }
     return found;
 }
@@ -279,7 +275,8 @@ static steno_status axis_constant(struct layout *l, steno_vid old, steno_vid *ou
 static steno_status rewrite_follower(struct layout *l, int32_t at)
 {
     const struct steno_node n = l->g->nodes[at];
-    const bool split = is(&n, "Split"), slice = is(&n, "Slice"), concat = is(&n, "Concat");
+    const bool split = steno_pass_is(&n, "Split"), slice = steno_pass_is(&n, "Slice");
+    const bool concat = steno_pass_is(&n, "Concat");
     int32_t copy;
     steno_status st = steno_graph_add_node(l->g, n.domain, n.op_type, n.name, n.n_in, n.n_out,
                                            n.n_attr, &copy, l->err);
@@ -313,7 +310,7 @@ static steno_status rewrite(struct layout *l)
     for (int32_t i = 0; i < l->n_nodes && !st; i++) {
         if (!l->member[i])
             continue;
-        st = is(&l->g->nodes[i], "Conv") ? rewrite_conv(l, i) : rewrite_follower(l, i);
+        st = steno_pass_is(&l->g->nodes[i], "Conv") ? rewrite_conv(l, i) : rewrite_follower(l, i);
         l->g->nodes[i].dead = true;
     }
     for (steno_vid v = 0; v < l->n_values && !st; v++)

@@ -8,14 +8,9 @@
 
 #include <string.h>
 
-static bool is(const struct steno_node *n, const char *type)
-{
-    return n && !*n->domain && !strcmp(n->op_type, type);
-}
-
 static bool is_pointwise(const struct steno_graph *g, const struct steno_node *c)
 {
-    const struct steno_tensor *w = is(c, "Conv") ? g->values[c->in[1]].constant : NULL;
+    const struct steno_tensor *w = steno_pass_is(c, "Conv") ? g->values[c->in[1]].constant : NULL;
     return w && w->data && w->dtype == STENO_F32 && w->shape.rank == 3 && steno_numel(w) &&
            w->shape.dim[2] == 1 && steno_node_int(c, "group", 1) == 1 &&
            (c->n_in < 3 || c->in[2] == STENO_NONE ||
@@ -55,7 +50,7 @@ static bool is_curve(const struct steno_node *n)
 {
     static const char *const types[] = {"Swish", "Sigmoid", "Relu", "Tanh", "Gelu", "Neg", "Exp"};
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
-        if (is(n, types[i]) && n->n_in == 1)
+        if (steno_pass_is(n, types[i]) && n->n_in == 1)
             return true;
     return false;
 }

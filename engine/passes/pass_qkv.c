@@ -13,11 +13,6 @@
 enum { X, W, LINEAR_BIAS, RESIDUAL, SCALE, ZERO };          /* inputs of Linear */
 enum { Q, QW, Q_ZERO, W_ZERO, Q_SCALE, W_SCALE, INT_BIAS }; /* of IntLinear */
 
-static bool ours(const struct steno_node *n, const char *type)
-{
-    return n && !strcmp(n->domain, "ai.steno") && !strcmp(n->op_type, type);
-}
-
 struct merge {
     struct steno_node *part[3];
     int n;
@@ -38,8 +33,8 @@ static bool fits(struct steno_graph *g, const struct merge *m, struct steno_node
 {
     static const char *const at[] = {"q_at", "k_at", "v_at"};
     const struct steno_value *w, *y;
-    bool is_int = ours(p, "IntLinear");
-    if (!is_int && !ours(p, "Linear"))
+    bool is_int = steno_pass_is_ours(p, "IntLinear");
+    if (!is_int && !steno_pass_is_ours(p, "Linear"))
         return false;
     w = &g->values[p->in[1]];
     y = &g->values[p->out[0]];
@@ -63,7 +58,7 @@ static bool alike(const struct steno_graph *g, const struct steno_node *a,
     if (strcmp(a->op_type, b->op_type) || a->in[0] != b->in[0] ||
         g->values[a->in[1]].dtype != g->values[b->in[1]].dtype || a->n_attr != b->n_attr)
         return false;
-    return !ours(a, "IntLinear") ||
+    return !steno_pass_is_ours(a, "IntLinear") ||
            (a->in[Q_ZERO] == b->in[Q_ZERO] && a->in[Q_SCALE] == b->in[Q_SCALE]);
 }
 
@@ -85,7 +80,7 @@ static bool match(struct steno_graph *g, struct steno_node *attention, struct me
     }
     if (m->first == 2)
         return false;
-    m->is_int = ours(m->part[0], "IntLinear");
+    m->is_int = steno_pass_is_ours(m->part[0], "IntLinear");
     m->is_bytes = !m->is_int && has(m->part[0], SCALE);
     m->rows = g->values[m->part[0]->in[1]].shape.dim[0];
     return m->total < INT32_MAX;
@@ -288,7 +283,7 @@ steno_status steno_pass_qkv(struct steno_graph *g, const struct steno_pass_env *
     for (int32_t i = 0, count = g->n_nodes; i < count; i++) {
         struct merge m;
         steno_status st;
-        if (g->nodes[i].dead || !ours(&g->nodes[i], "Attention"))
+        if (g->nodes[i].dead || !steno_pass_is_ours(&g->nodes[i], "Attention"))
             continue;
         if (from_split(g, &g->nodes[i]) || from_slices(g, &g->nodes[i])) {
             ++*changed;

@@ -9,11 +9,6 @@
 
 #include <string.h>
 
-static bool is(const struct steno_node *n, const char *type)
-{
-    return n && !*n->domain && !strcmp(n->op_type, type);
-}
-
 static bool number(const struct steno_graph *g, const struct steno_node *n, int in, double want)
 {
     double v;
@@ -23,7 +18,7 @@ static bool number(const struct steno_graph *g, const struct steno_node *n, int 
 
 static bool slices(const struct steno_graph *g, const struct steno_node *n, double from, int axis)
 {
-    return is(n, "Slice") && n->opset >= 10 && number(g, n, 1, from) &&
+    return steno_pass_is(n, "Slice") && n->opset >= 10 && number(g, n, 1, from) &&
            (number(g, n, 3, axis) || number(g, n, 3, axis - 4)) &&
            (n->n_in < 5 || n->in[4] == STENO_NONE || number(g, n, 4, 1));
 }
@@ -38,7 +33,7 @@ static bool zeros(struct steno_graph *g, steno_vid v)
         return false;
     if (z->constant)
         return steno_pass_scalar(g, v, &zero) && zero == 0;
-    if (!is(n, "ConstantOfShape"))
+    if (!steno_pass_is(n, "ConstantOfShape"))
         return false;
     a = steno_node_attr(n, "value");
     return !a || (a->kind == STENO_ATTR_TENSOR && a->t->dtype == STENO_F32 && a->t->data &&
@@ -48,7 +43,8 @@ static bool zeros(struct steno_graph *g, steno_vid v)
 static struct steno_node *behind_views(struct steno_graph *g, steno_vid v)
 {
     struct steno_node *n = steno_pass_producer(g, v);
-    while (is(n, "Unsqueeze") || is(n, "Squeeze") || is(n, "Reshape"))
+    while (steno_pass_is(n, "Unsqueeze") || steno_pass_is(n, "Squeeze") ||
+           steno_pass_is(n, "Reshape"))
         n = steno_pass_producer(g, n->in[0]);
     return n;
 }
@@ -67,19 +63,21 @@ static bool last_dim(struct steno_graph *g, steno_vid v, steno_vid x)
 {
     struct steno_node *n = steno_pass_producer(g, v), *shape;
     double at = -1;
-    while (is(n, "Unsqueeze") || is(n, "Squeeze") || is(n, "Reshape"))
+    while (steno_pass_is(n, "Unsqueeze") || steno_pass_is(n, "Squeeze") ||
+           steno_pass_is(n, "Reshape"))
         n = steno_pass_producer(g, n->in[0]);
-    if (is(n, "Gather") ? !steno_pass_scalar(g, n->in[1], &at)
-                        : !slices(g, n, -1, 0) && !(is(n, "Slice") && number(g, n, 1, -1) &&
-                                                    number(g, n, 3, 0) && n->n_in < 5))
+    if (steno_pass_is(n, "Gather") ? !steno_pass_scalar(g, n->in[1], &at)
+                                   : !slices(g, n, -1, 0) &&
+                                         !(steno_pass_is(n, "Slice") && number(g, n, 1, -1) &&
+                                           number(g, n, 3, 0) && n->n_in < 5))
         return false;
-    if (is(n, "Slice")) {
+    if (steno_pass_is(n, "Slice")) {
         double end;
         if (!steno_pass_scalar(g, n->in[2], &end) || end < 4)
             return false;
     }
     shape = steno_pass_producer(g, n->in[0]);
-    return is(shape, "Shape") && !shape->n_attr && as_long(g, shape->in[0], at, x);
+    return steno_pass_is(shape, "Shape") && !shape->n_attr && as_long(g, shape->in[0], at, x);
 }
 
 /* v is L / 2 + 1. */
@@ -91,13 +89,13 @@ static bool half_length(struct steno_graph *g, steno_vid v, steno_vid x)
     int side;
     if (steno_pass_scalar(g, v, &end))
         return s->dim[3] > 0 && end == (double)(s->dim[3] / 2 + 1);
-    if (!is(add, "Add"))
+    if (!steno_pass_is(add, "Add"))
         return false;
     side = number(g, add, 0, 1);
     if (!number(g, add, !side, 1))
         return false;
     div = behind_views(g, add->in[side]);
-    return is(div, "Div") && number(g, div, 1, 2) && last_dim(g, div->in[0], x);
+    return steno_pass_is(div, "Div") && number(g, div, 1, 2) && last_dim(g, div->in[0], x);
 }
 
 /* Pad by one zero ahead of the last axis of four. */
@@ -142,7 +140,7 @@ static bool match(struct steno_graph *g, struct steno_node *back, struct found *
     double end;
     f->back = back;
     f->out = back->out[0];
-    if (!is(back, "Reshape") ||
+    if (!steno_pass_is(back, "Reshape") ||
         !slices(g, f->cut = steno_pass_only_use(g, back->in[0], "Slice"), 1, 2) ||
         !steno_pass_scalar(g, f->cut->in[2], &end) || end < 2147483647.0 ||
         !(f->fold = steno_pass_only_use(g, f->cut->in[0], "Reshape")) ||

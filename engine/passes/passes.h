@@ -60,6 +60,8 @@ void steno_pass_refuse(const struct steno_pass_env *env, const char *pass,
 bool steno_pass_replace(struct steno_graph *g, steno_vid from, steno_vid to);
 /* n, not NULL, is `type` of ai.onnx. */
 bool steno_pass_is(const struct steno_node *n, const char *type);
+/* n, not NULL, is `type` of ai.steno. */
+bool steno_pass_is_ours(const struct steno_node *n, const char *type);
 /* The node that writes v, or NULL. */
 struct steno_node *steno_pass_producer(struct steno_graph *g, steno_vid v);
 /* The only value that all of a constant's elements have; false for other values. */

@@ -57,6 +57,11 @@ bool steno_pass_is(const struct steno_node *n, const char *type)
     return n && !*n->domain && !strcmp(n->op_type, type);
 }
 
+bool steno_pass_is_ours(const struct steno_node *n, const char *type)
+{
+    return n && !strcmp(n->domain, "ai.steno") && !strcmp(n->op_type, type);
+}
+
 /* What a pass changed since the last recount is not found here: it is in the next round. */
 struct steno_node *steno_pass_only_reader(struct steno_graph *g, steno_vid v)
 {
