@@ -216,8 +216,9 @@ def command_memory(a):
             continue
         sess = ort_session(path, 1)
         cmd = steno_command(path, sess, row.shapes, precision, 1, 1)
+        inputs = sum(v.nbytes for v in feeds(sess, row.shapes).values())
         del sess
-        r = {**memory.ours(cmd), **memory.theirs(path, row.shapes), "commit": commit(), "date": time.strftime("%Y-%m-%d")}
+        r = {**memory.ours(cmd), **memory.theirs(path, row.shapes), "inputs": inputs, "commit": commit(), "date": time.strftime("%Y-%m-%d")}
         save({**load(), key: r})
         print(f"{key}: peak {r['peak'] / 2**20:.1f} MiB, weights {r['weights'] / 2**20:.1f}, arena "
               f"{r['arena'] / 2**20:.2f}; onnxruntime {r['ort_peak'] / 2**20:.1f}, {r['ort_arena'] / 2**20:.2f}", flush=True)
