@@ -22,6 +22,7 @@
 #define MAX_DEPTH 4 /* of directories in a model directory */
 #define MAX_FILE 65536
 #define QUIET 1.25 /* slowed by less than this: the figures are good */
+#define TRIES 3    /* starts that measure on a machine that is never quiet; then the least of theirs */
 
 /* ---- what they are of ---------------------------------------------------------------------- */
 
@@ -137,14 +138,16 @@ static bool plausible(double s, bool zero)
     return (s > 0 || (zero && s == 0)) && s < 3600;
 }
 
-/* {"step": [s or null ...], "host": s, "slowed": times} */
-static bool read_costs(const json_t *root, struct steno_pool_costs *c)
+/* {"step": [s or null ...], "host": s, "slowed": times, "tries": n}; *tries: 0 when the figures are
+ * good, else how often was measured while others used the machine. */
+static bool read_costs(const json_t *root, struct steno_pool_costs *c, int *tries)
 {
     const json_t *step = json_object_get(root, "step"), *host = json_object_get(root, "host");
     double slowed = json_number_value(json_object_get(root, "slowed"));
-    if (json_array_size(step) != STENO_POOL_BATCH_SIZES || !json_is_number(host) ||
-        !(slowed > 0 && slowed < QUIET))
+    json_int_t n = json_integer_value(json_object_get(root, "tries"));
+    if (json_array_size(step) != STENO_POOL_BATCH_SIZES || !json_is_number(host) || slowed < 0)
         return false;
+    *tries = slowed > 0 && slowed < QUIET ? 0 : n > 1 && n < TRIES ? (int)n : n >= TRIES ? TRIES : 1;
     c->host = json_number_value(host);
     for (size_t i = 0; i < STENO_POOL_BATCH_SIZES; i++) {
         const json_t *v = json_array_get(step, i);
@@ -155,7 +158,7 @@ static bool read_costs(const json_t *root, struct steno_pool_costs *c)
     return plausible(c->host, true);
 }
 
-bool steno_costs_load(const struct steno_costs_id *id, struct steno_pool_costs *out)
+static bool load(const struct steno_costs_id *id, struct steno_pool_costs *out, int *tries)
 {
     char text[MAX_FILE];
     struct steno_pool_costs c;
@@ -168,20 +171,45 @@ bool steno_costs_load(const struct steno_costs_id *id, struct steno_pool_costs *
     n = read(fd, text, sizeof text);
     close(fd);
     root = n > 0 ? json_loadb(text, (size_t)n, 0, NULL) : NULL;
-    ok = root && read_costs(root, &c);
+    ok = root && read_costs(root, &c, tries);
     json_decref(root);
     if (ok)
         *out = c;
     return ok;
 }
 
-static json_t *write_costs(const struct steno_pool_costs *c, double slowed)
+bool steno_costs_load(const struct steno_costs_id *id, struct steno_pool_costs *out)
+{
+    struct steno_pool_costs c;
+    int tries;
+    if (!load(id, &c, &tries) || (tries && tries < TRIES))
+        return false;
+    *out = c;
+    return true;
+}
+
+/* What a noisy machine let measure so far, *tries times, and now: the least is closest to what things
+ * cost. */
+static void merge(const struct steno_costs_id *id, struct steno_pool_costs *c, int *tries)
+{
+    struct steno_pool_costs before;
+    if (!load(id, &before, tries) || !*tries) {
+        *tries = 1;
+        return;
+    }
+    for (size_t i = 0; i < STENO_POOL_BATCH_SIZES; i++)
+        c->step[i] = fmin(c->step[i], before.step[i]);
+    c->host = fmin(c->host, before.host);
+    ++*tries;
+}
+
+static json_t *write_costs(const struct steno_pool_costs *c, double slowed, int tries)
 {
     json_t *step = json_array();
     for (size_t i = 0; i < STENO_POOL_BATCH_SIZES; i++)
         json_array_append_new(step, isfinite(c->step[i]) ? json_real(c->step[i]) : json_null());
-    return json_pack("{s:o, s:f, s:f}", "step", step, "host", c->host, "slowed",
-                     isfinite(slowed) ? slowed : 0.0);
+    return json_pack("{s:o, s:f, s:f, s:i}", "step", step, "host", c->host, "slowed",
+                     isfinite(slowed) ? slowed : 0.0, "tries", tries);
 }
 
 /* The last two directories of the way to the file. */
@@ -206,13 +234,17 @@ static void make_dirs(const char *file)
 steno_status steno_costs_store(const struct steno_costs_id *id, const struct steno_pool_costs *c,
                                double slowed, steno_err *err)
 {
+    struct steno_pool_costs least = *c;
     struct steno_fresh fresh;
     steno_status st;
     json_t *root;
     char *text;
+    int tries = 0;
     if (!*id->file)
         return STENO_OK;
-    root = write_costs(c, slowed);
+    if (!(slowed < QUIET))
+        merge(id, &least, &tries);
+    root = write_costs(&least, slowed, tries);
     text = root ? json_dumps(root, JSON_REAL_PRECISION(9)) : NULL;
     json_decref(root);
     if (!text)

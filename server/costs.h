@@ -18,7 +18,8 @@ struct steno_costs_id {
 void steno_costs_identify(struct steno_costs_id *id, const char *dir, const char *model_dir,
                           const char *how, int batch);
 /* False when there are none that can be used: also when they were measured while others used the
- * machine, which makes large batches look worse than they are. */
+ * machine, which makes large batches look worse than they are, unless that has happened at three
+ * starts: then it is no accident, and the least of what was measured counts. */
 bool steno_costs_load(const struct steno_costs_id *id, struct steno_pool_costs *out);
 /* Keep them, in place of what was there. slowed: how much longer measuring took than the processor
  * worked for it. STENO_ERR_IO: they are not kept, and measured again next time. */

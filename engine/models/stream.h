@@ -41,6 +41,8 @@ int steno_stepper_max(const steno_stepper *p);
 STENO_MUST steno_status steno_stepper_measure(steno_stepper *p, double longest,
                                               struct steno_step_costs *c, steno_err *err);
 int64_t steno_stepper_network_ns(const steno_stepper *p); /* in runs of the network so far */
+/* The same in processor time of the calling thread, counted from the first call on. */
+int64_t steno_stepper_network_cpu(steno_stepper *p);
 /* Choose sizes by these costs. Without it, each size is taken to cost as much as one stream. */
 void steno_stepper_set_costs(steno_stepper *p, const struct steno_step_costs *c);
 /* What n streams cost by them, in seconds. */

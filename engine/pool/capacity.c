@@ -1,7 +1,7 @@
 /* What a stream costs on this machine, and how many it can carry.
  *
  * At start the network is timed on noise for every batch size, and everything around it (features,
- * search) by a second or two of noise through a stream. While running, both are compared with what
+ * search, the end of a stream) by some streams of a few seconds of sound each. While running, both are compared with what
  * the workers really take, other load on the machine included, and what the process spends outside
  * its workers (sockets, JSON) is added. A live stream then costs, per second of audio,
  *
@@ -9,6 +9,7 @@
  *
  * and the capacity is what fits into LOAD of the workers, and into LOAD of the processors. */
 #include <math.h>
+#include <stdlib.h>
 #include <time.h>
 
 #include "base/clock.h"
@@ -21,7 +22,12 @@
 #define WEIGHT 20.0       /* s of audio that the value so far counts for */
 #define CROWDED 0.7       /* share of the workers that live steps would keep busy alone */
 #define WORTH 0.97        /* a larger batch must cost less than this per stream */
-#define TRIAL_SECONDS 2.0 /* of noise through a stream */
+#define TRIAL_SECONDS 3.0 /* of sound through a stream on trial */
+#define TYPICAL 10.0      /* s of a stream: a live one's end costs more than what it hears meanwhile */
+#define TRIAL_BLOCK 1024  /* samples at a time */
+#define TRIALS 5          /* streams, of which the median counts */
+#define TRIAL_MOST 0.6    /* s that they may take before the last one begins */
+#define TRIAL_COMPANY 63  /* other workers that are at it meanwhile */
 #define MOST_SLOWER 20.0  /* bounds of the correction */
 
 static double cpu_seconds(clockid_t clock)
@@ -67,40 +73,152 @@ static int best_batch(struct steno_pool_costs *c, int limit)
     return 1 << at;
 }
 
-/* Noise through a stream: all but the network. */
-static steno_status measure_host(steno_pool *p, steno_stepper *stepper, steno_err *err)
+/* ---- a stream on trial ---- */
+
+/* Something like speech, in [-0.5, 0.5]: a voice at 120 Hz through a resonance that moves four times
+ * a second, a little noise, and every fourth syllable left out. n samples from sample `from` on;
+ * state: of the resonance. */
+static void sound(float *pcm, size_t n, size_t from, int rate, float state[2])
+{
+    static const float hz[] = {300, 700, 500, 1200, 400, 900};
+    size_t syllable = (size_t)rate / 4, period = (size_t)rate / 120;
+    for (size_t i = 0; i < n; i++) {
+        size_t at = from + i, number = at / syllable;
+        float turn = 6.2831853f * hz[number % 6] / (float)rate;
+        uint32_t noise = (uint32_t)at * 2654435761u; /* Knuth's multiplicative hash */
+        float in = (float)(int32_t)(noise ^ noise << 13) * 0x1p-38f, y;
+        if (number % 4 != 3 && at % period == 0)
+            in += 0.1f;
+        y = in + 1.94f * cosf(turn) * state[0] - 0.94f * state[1];
+        state[1] = state[0];
+        state[0] = y;
+        pcm[i] = fminf(fmaxf(y, -0.5f), 0.5f);
+    }
+}
+
+static void drain(const struct steno_pool_ops *ops, steno_stream *s)
+{
+    struct steno_event ev;
+    while (ops->next(s, &ev))
+        ;
+}
+
+/* Processor time of this thread so far, without that of the network. */
+static double without_network(const steno_pool *p, steno_stepper *stepper)
+{
+    return steno_pool_thread_cpu() - (double)p->ops->network_cpu(stepper) * 1e-9;
+}
+
+/* TRIAL_SECONDS of it through s, to the end, or to where *over (may be NULL) becomes true; *heard:
+ * without_network when all was heard. */
+static steno_status hear(const steno_pool *p, steno_stepper *stepper, steno_stream *s,
+                         const _Atomic bool *over, double *heard, steno_err *err)
+{
+    const struct steno_pool_ops *ops = p->ops;
+    int rate = ops->rate(p->model);
+    size_t at = 0, n = 0, used = 0, total = (size_t)(TRIAL_SECONDS * rate);
+    float pcm[TRIAL_BLOCK], state[2] = {0};
+    bool done = false, ending = false;
+    steno_status st = STENO_OK;
+    while (!st && !done && !(over && atomic_load_explicit(over, memory_order_relaxed))) {
+        if (ops->ready(s)) {
+            ops->step(stepper, &s, 1, &st, err);
+        } else if (at < total || used < n) {
+            if (used == n) {
+                n = total - at < TRIAL_BLOCK ? total - at : TRIAL_BLOCK;
+                sound(pcm, n, at, rate, state);
+                at += n;
+                used = 0;
+            }
+            size_t k = 0;
+            st = ops->feed(s, pcm + used, n - used, &k, err);
+            used += k;
+        } else {
+            *heard = ending ? *heard : without_network(p, stepper);
+            ending = true;
+            st = ops->flush(s, true, &done, err);
+        }
+        drain(ops, s);
+    }
+    return st;
+}
+
+/* One stream: *each is this thread's processor time without that of the network, in seconds for a
+ * second of audio of a stream of TYPICAL seconds, *all that of the trial as a whole, in seconds. */
+static steno_status trial(const steno_pool *p, steno_stepper *stepper, const _Atomic bool *over,
+                          double *each, double *all, steno_err *err)
 {
     const struct steno_stream_options opt = {0};
-    const struct steno_pool_ops *ops = p->ops;
-    float *pcm = p->workers[0].block;
-    uint32_t seed = 1;
-    double left = TRIAL_SECONDS * ops->rate(p->model);
-    int64_t steps = 0;
-    double cpu;
     steno_stream *s = NULL;
-    struct steno_event ev;
-    steno_status st = ops->open(&s, p->model, &opt, err);
+    double begun = without_network(p, stepper), cpu = steno_pool_thread_cpu(), heard = begun;
+    steno_status st = p->ops->open(&s, p->model, &opt, err);
+    if (!st)
+        st = hear(p, stepper, s, over, &heard, err);
+    if (s)
+        p->ops->close(s);
+    *all = steno_pool_thread_cpu() - cpu;
+    *each = (heard - begun) / TRIAL_SECONDS + (without_network(p, stepper) - heard) / TYPICAL;
+    return st;
+}
+
+/* The other workers, as busy with streams of their own as they will be: they share memory and
+ * caches with the one that is measured. */
+struct company {
+    const steno_pool *p;
+    pthread_t thread;
+    bool started;
+    _Atomic bool *over;
+};
+
+static void *keep_company(void *arg)
+{
+    struct company *c = arg;
+    steno_stepper *stepper = NULL;
+    double each, all;
+    steno_status st = c->p->ops->stepper_open(&stepper, c->p->model, 1, NULL);
+    while (!st && !atomic_load_explicit(c->over, memory_order_relaxed)) /* no data hangs on it */
+        st = trial(c->p, stepper, c->over, &each, &all, NULL);
+    c->p->ops->stepper_close(stepper);
+    return NULL;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* All but the network: the median of some streams, fewer where one takes long. */
+static steno_status measure_host(steno_pool *p, steno_stepper *stepper, steno_err *err)
+{
+    double each[TRIALS], spent = 0, all;
+    steno_status st = STENO_OK;
+    size_t n = 0;
+    for (; n < TRIALS && !st && spent < TRIAL_MOST; n++, spent += all)
+        st = trial(p, stepper, NULL, &each[n], &all, err);
     if (st)
         return st;
-    for (int i = 0; i < STENO_POOL_BLOCK; i++) {
-        seed = seed * 1664525u + 1013904223u; /* Numerical Recipes, 3rd ed., 7.1.1 */
-        pcm[i] = (float)(int32_t)seed * 0x1p-34f;
+    qsort(each, n, sizeof *each, by_size);
+    p->load.costs.host = fmax(each[n / 2], 0);
+    return STENO_OK;
+}
+
+static steno_status measure_in_company(steno_pool *p, steno_stepper *stepper, steno_err *err)
+{
+    struct company others[TRIAL_COMPANY] = {{0}};
+    int n = p->n_workers - 1 < TRIAL_COMPANY ? p->n_workers - 1 : TRIAL_COMPANY;
+    _Atomic bool over = false;
+    steno_status st;
+    for (int i = 0; i < n; i++) {
+        others[i].p = p;
+        others[i].over = &over;
+        others[i].started = !pthread_create(&others[i].thread, NULL, keep_company, &others[i]);
     }
-    cpu = steno_pool_thread_cpu();
-    while (!st && left > 0) {
-        size_t used = 0;
-        st = ops->feed(s, pcm, STENO_POOL_BLOCK, &used, err);
-        left -= (double)used;
-        if (!st && ops->ready(s)) {
-            ops->step(stepper, &s, 1, &st, err);
-            steps++;
-        }
-        while (ops->next(s, &ev))
-            ;
-    }
-    cpu = steno_pool_thread_cpu() - cpu - (double)steps * p->load.costs.step[0];
-    p->load.costs.host = fmax(cpu, 0) / TRIAL_SECONDS;
-    ops->close(s);
+    st = measure_host(p, stepper, err);
+    atomic_store_explicit(&over, true, memory_order_relaxed);
+    for (int i = 0; i < n; i++)
+        if (others[i].started)
+            pthread_join(others[i].thread, NULL);
     return st;
 }
 
@@ -112,7 +230,7 @@ static steno_status measure(steno_pool *p, steno_stepper *s, steno_err *err)
         return st;
     for (int i = 0; i < STENO_BATCH_SIZES; i++)
         p->load.costs.step[i] = c.seconds[i];
-    return measure_host(p, s, err);
+    return measure_in_company(p, s, err);
 }
 
 steno_status steno_pool_calibrate(steno_pool *p, const struct steno_pool_costs *known,

@@ -35,6 +35,7 @@ struct steno_pool_ops {
     steno_status (*measure)(steno_stepper *p, double longest, struct steno_step_costs *c,
                             steno_err *err);
     int64_t (*network_ns)(const steno_stepper *p); /* in runs of the network so far */
+    int64_t (*network_cpu)(steno_stepper *p);      /* the same in processor time */
     double (*chunk_seconds)(const steno_model *m);
 };
 _Static_assert(STENO_POOL_BATCH_SIZES == STENO_BATCH_SIZES, "one list of sizes");

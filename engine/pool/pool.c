@@ -44,6 +44,7 @@ static const struct steno_pool_ops recogniser = {
     .step = steno_streams_step,
     .measure = steno_stepper_measure,
     .network_ns = steno_stepper_network_ns,
+    .network_cpu = steno_stepper_network_cpu,
     .chunk_seconds = model_chunk,
 };
 

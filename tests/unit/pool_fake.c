@@ -275,6 +275,12 @@ static int64_t fake_network_ns(const steno_stepper *p)
     return 0;
 }
 
+static int64_t fake_network_cpu(steno_stepper *p)
+{
+    (void)p;
+    return 0;
+}
+
 static double fake_chunk(const steno_model *m)
 {
     (void)m;
@@ -312,6 +318,7 @@ const struct steno_pool_ops fake_ops = {
     .set_costs = fake_set_costs,
     .measure = fake_measure,
     .network_ns = fake_network_ns,
+    .network_cpu = fake_network_cpu,
     .chunk_seconds = fake_chunk,
 };
 

@@ -97,6 +97,31 @@ static void what_was_measured_on_a_busy_machine_is_measured_again(void **state)
     assert_true(steno_costs_load(&id, &got));
 }
 
+static void a_machine_that_is_never_quiet_is_measured_three_times(void **state)
+{
+    const struct place *p = *state;
+    struct steno_costs_id id;
+    struct steno_pool_costs got, more = costs;
+    identify(p, &id, 0);
+    assert_int_equal(steno_costs_store(&id, &costs, 1.0, NULL), STENO_OK); /* an older, good one */
+    more.host = 2 * costs.host;
+    for (int i = 0; i < STENO_POOL_BATCH_SIZES; i++)
+        more.step[i] = (i % 2 ? 0.5 : 2) * costs.step[i];
+    assert_int_equal(steno_costs_store(&id, &more, 3, NULL), STENO_OK);
+    assert_false(steno_costs_load(&id, &got));
+    assert_int_equal(steno_costs_store(&id, &costs, 2, NULL), STENO_OK);
+    assert_false(steno_costs_load(&id, &got));
+    assert_int_equal(steno_costs_store(&id, &more, 9, NULL), STENO_OK);
+    assert_true(steno_costs_load(&id, &got));
+    assert_true(fabs(got.host - costs.host) < 1e-8 * costs.host); /* the least of each */
+    for (int i = 0; i < STENO_POOL_BATCH_SIZES; i++) {
+        double least = fmin(costs.step[i], more.step[i]);
+        assert_true(isinf(least) ? isinf(got.step[i]) : fabs(got.step[i] - least) < 1e-8 * least);
+    }
+    assert_int_equal(steno_costs_store(&id, &more, 1.1, NULL), STENO_OK); /* a quiet start at last */
+    assert_true(steno_costs_load(&id, &got) && fabs(got.host - more.host) < 1e-8 * more.host);
+}
+
 static void the_name_follows_content_and_settings_alone(void **state)
 {
     const struct place *p = *state;
@@ -199,6 +224,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(what_is_kept_comes_back),
         CASE(what_was_measured_on_a_busy_machine_is_measured_again),
+        CASE(a_machine_that_is_never_quiet_is_measured_three_times),
         CASE(the_name_follows_content_and_settings_alone),
         CASE(damage_is_as_good_as_nothing),
         CASE(nowhere_to_keep_it_is_no_failure),
