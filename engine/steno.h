@@ -28,7 +28,8 @@ struct steno_model_options {
                          * that `steno verify` holds the others against */
     bool quantized;     /* espnet_onnx directories: the networks of quantize/ */
     /* How weights of products are kept: NULL or "fp32", "bf16", "fp16" (half the memory, sums in
-     * f32), "int8" (a quarter; activations are rounded as they come). */
+     * f32), "int8" (a quarter; activations are rounded as they come); "auto": bf16 where the
+     * directory asks for it and the CPU multiplies such numbers, else fp32. */
     const char *precision;
     const char *compat; /* NULL; "espnet-onnx": results of espnet_onnx 0.2.1 (docs/espnet.md) */
     const struct steno_tap *tap; /* exec/session.h: hears what the networks are given; NULL = no one */

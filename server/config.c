@@ -386,10 +386,10 @@ steno_status steno_config_check(const struct steno_config *c, steno_err *err)
     st = steno_config_search(c, &(struct steno_stream_options){0}, err);
     if (st)
         return st;
-    if (strcmp(c->precision, "fp32") && strcmp(c->precision, "bf16") &&
+    if (strcmp(c->precision, "auto") && strcmp(c->precision, "fp32") && strcmp(c->precision, "bf16") &&
         strcmp(c->precision, "fp16") && strcmp(c->precision, "int8"))
         return steno_fail(err, STENO_ERR_INVAL,
-                          "model.precision: '%.40s' is not fp32, bf16, fp16 or int8", c->precision);
+                          "model.precision: '%.40s' is not auto, fp32, bf16, fp16 or int8", c->precision);
     st = steno_vad_choice_parse(c->vad_mode, &vad, err);
     if (st)
         return steno_fail_in(err, st, "vad.mode");

@@ -21,7 +21,7 @@ struct steno_config {
     char *aliases; /* other names that requests may use for it, comma separated */
     /* [models] */
     bool quantized; /* espnet_onnx directories: networks of quantize/ */
-    char *precision; /* fp32, bf16, fp16, int8 */
+    char *precision; /* auto, fp32, bf16, fp16, int8 */
     char *compat;   /* "espnet-onnx" or "" */
     char *search;   /* "NAME=VALUE, ...": see steno_config_search */
     char *models_dir;     /* directory of further models; "" = none */

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "base/arena.h"
+#include "base/cpu.h"
 #include "models/internal.h"
 
 static char *join(const char *dir, const char *file)
@@ -63,7 +64,7 @@ static steno_status open_network(steno_model *m, const struct steno_model_option
                                         .tap = mo ? mo->tap : NULL,
                                         .opt_level = mo && mo->plain ? 0 : -1};
     char *path = join(m->dir, m->conf.network);
-    steno_status st = steno_model_precision(mo, &opt.precision, err);
+    steno_status st = steno_model_precision(mo, m->conf.bf16, &opt.precision, err);
     if (st) {
         free(path);
         return st;
@@ -96,14 +97,22 @@ static steno_status open_features(steno_model *m, steno_err *err)
     return STENO_OK;
 }
 
-steno_status steno_model_precision(const struct steno_model_options *opt,
+steno_status steno_model_precision(const struct steno_model_options *opt, bool bf16,
                                    enum steno_precision *out, steno_err *err)
 {
+    unsigned cpu;
+    steno_status st;
     *out = STENO_FP32;
     if (!opt || !opt->precision || steno_precision_find(opt->precision, out))
         return STENO_OK;
-    return steno_fail(err, STENO_ERR_INVAL, "precision is '%.40s', expected fp32, bf16, fp16, int8",
-                      opt->precision);
+    if (strcmp(opt->precision, "auto") != 0)
+        return steno_fail(err, STENO_ERR_INVAL,
+                          "precision is '%.40s', expected auto, fp32, bf16, fp16, int8",
+                          opt->precision);
+    st = steno_cpu_choose(NULL, &cpu, err);
+    if (!st && bf16 && cpu & STENO_CPU_BF16)
+        *out = STENO_BF16_WEIGHTS;
+    return st;
 }
 
 static bool has_conf(const char *dir)
