@@ -118,8 +118,19 @@ static steno_status read_head(struct steno_ws_reader *r, const char *p, size_t n
 
 static void unmask(struct steno_ws_reader *r, char *p, size_t n)
 {
-    for (size_t i = 0; i < n; i++)
-        p[i] = (char)(p[i] ^ r->mask[(r->mask_at + i) & 3]);
+    unsigned char key[8];
+    uint64_t word, x;
+    size_t i = 0;
+    for (unsigned k = 0; k < sizeof key; k++)
+        key[k] = r->mask[(r->mask_at + k) & 3];
+    memcpy(&word, key, sizeof word);
+    for (; n - i >= sizeof x; i += sizeof x) {
+        memcpy(&x, p + i, sizeof x);
+        x ^= word;
+        memcpy(p + i, &x, sizeof x);
+    }
+    for (; i < n; i++)
+        p[i] = (char)(p[i] ^ key[i & 7]);
     r->mask_at = (unsigned)((r->mask_at + n) & 3);
 }
 

@@ -46,6 +46,7 @@ struct load_user {
     bool active, waiting; /* a session runs; in the wheel */
     struct load_ws ws;
     struct load_http http;
+    uint32_t watched; /* epoll's events of its socket */
     struct steno_buf said;
     /* of the session */
     int64_t begun_ns, t0_ns, end_ns, dropped_at; /* dropped_at: in samples; 0 = never */

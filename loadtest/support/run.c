@@ -32,6 +32,9 @@ void load_at(struct load_user *u, int64_t ns)
 void load_watch(struct load_user *u, int fd, bool in_epoll, bool out)
 {
     struct epoll_event e = {.events = EPOLLIN | (out ? EPOLLOUT : 0u), .data.ptr = u};
+    if (in_epoll && u->watched == e.events)
+        return;
+    u->watched = e.events;
     (void)epoll_ctl(u->run->epoll, in_epoll ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, fd, &e);
 }
 

@@ -38,6 +38,22 @@ void load_ws_close(struct load_ws *w)
     steno_buf_free(&w->message);
 }
 
+/* RFC 6455, 5.3, eight bytes at a time: thousands of streams are masked here. */
+static void apply_mask(char *p, size_t n, const unsigned char mask[4])
+{
+    uint64_t word, x;
+    size_t i = 0;
+    memcpy(&word, mask, 4);
+    memcpy((char *)&word + 4, mask, 4);
+    for (; n - i >= sizeof x; i += sizeof x) {
+        memcpy(&x, p + i, sizeof x);
+        x ^= word;
+        memcpy(p + i, &x, sizeof x);
+    }
+    for (; i < n; i++)
+        p[i] = (char)((unsigned char)p[i] ^ mask[i % 4]);
+}
+
 /* RFC 6455, 5.2. The mask only has to be there; a constant one is fine on a line we own. */
 static steno_status send_frame(struct load_ws *w, int op, const void *p, size_t n)
 {
@@ -64,8 +80,8 @@ static steno_status send_frame(struct load_ws *w, int op, const void *p, size_t 
     at = w->out.len;
     if (!st)
         st = steno_buf_add(&w->out, p, n);
-    for (size_t i = 0; !st && i < n; i++)
-        w->out.data[at + i] = (char)((unsigned char)w->out.data[at + i] ^ mask[i % 4]);
+    if (!st)
+        apply_mask(w->out.data + at, n, mask);
     return st;
 }
 
