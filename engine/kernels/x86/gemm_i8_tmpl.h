@@ -95,41 +95,8 @@ static inline __attribute__((always_inline)) void micro(bool few, int mr, int pa
     {                                                                                              \
         micro(few, mr, panels, ku, a, b, b_next, ahead, tile);                                     \
     }
-#define BOTH(mr)                                                                                   \
-    MICRO(micro, false, mr, 1)                                                                     \
-    MICRO(few, true, mr, 1)
 MICRO(micro, false, 1, 4)
-MICRO(micro, false, 2, 2)
-MICRO(micro, false, 1, 1)
-MICRO(micro, false, 2, 1)
-MICRO(micro, false, 3, 1)
-MICRO(micro, false, 4, 1)
-BOTH(5)
-BOTH(6)
-#if VL != 8
-BOTH(7)
-BOTH(8)
-#endif
-#if VL == 16
-BOTH(9)
-BOTH(10)
-BOTH(11)
-BOTH(12)
-BOTH(13)
-BOTH(14)
-#endif
-
-#define FOUR_ROWS NULL, micro_1x1, micro_2x1, micro_3x1, micro_4x1
-#if VL == 16
-#define MORE_ROWS(f)                                                                               \
-    f##_5x1, f##_6x1, f##_7x1, f##_8x1, f##_9x1, f##_10x1, f##_11x1, f##_12x1, f##_13x1, f##_14x1
-#elif VL == 8
-#define MORE_ROWS(f) f##_5x1, f##_6x1
-#else
-#define MORE_ROWS(f) f##_5x1, f##_6x1, f##_7x1, f##_8x1
-#endif
-static micro_fn *const micro_by_rows[MR + 1] = {FOUR_ROWS, MORE_ROWS(micro)};
-static micro_fn *const few_by_rows[MR + 1] = {FOUR_ROWS, MORE_ROWS(few)};
+#include "kernels/x86/tiles_tmpl.h"
 
 /* The kernel of the only tile, this high, with panels left, and how many of them it takes: several
  * where one alone has too few sums to hide the latency of a product. */
