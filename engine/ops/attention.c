@@ -145,3 +145,16 @@ steno_status steno_ops_attention(struct steno_op_ctx *ctx, const struct steno_at
         steno_op_parallel(ctx, (int)j.parts, part, &j);
     return STENO_OK;
 }
+
+steno_status steno_attn_check_columns(const struct steno_node *n, const char *fourth,
+                                      steno_err *err)
+{
+    const char *const at[] = {"q_at", "k_at", "v_at", fourth};
+    int64_t heads = steno_node_int(n, "heads", 0), size = steno_node_int(n, "size", 0);
+    int64_t v = steno_node_int(n, "v_size", 0);
+    bool ok = heads > 0 && size > 0 && v > 0 && heads < 65536 && size < 65536 && v < 65536;
+    for (size_t i = 0; i < sizeof at / sizeof at[0]; i++)
+        ok = ok && steno_node_int(n, at[i], 0) >= 0 && steno_node_int(n, at[i], 0) < INT32_MAX;
+    return ok ? STENO_OK
+              : steno_fail(err, STENO_ERR_FORMAT, "heads, size, v_size or a first column is absurd");
+}

@@ -66,6 +66,11 @@ STENO_MUST steno_status steno_ops_attention(struct steno_op_ctx *ctx,
 void steno_ops_shift_row(float *out, const float *x, size_t first, size_t rows, size_t len, size_t i,
                          size_t from, size_t to);
 
+/* Attributes heads, size, v_size, and first columns q_at, k_at, v_at and `fourth`. STENO_ERR_FORMAT:
+ * one of them is no such thing. */
+STENO_MUST steno_status steno_attn_check_columns(const struct steno_node *n, const char *fourth,
+                                                 steno_err *err);
+
 /* Input `in`, bool or f32, broadcast to a's [batch, q_heads, rows, keys], into a->hidden or a->mask;
  * nothing when it is absent. NULL, or what is wrong. */
 const char *steno_attn_read_mask(struct steno_op_ctx *ctx, int in, struct steno_attention *a);

@@ -209,16 +209,10 @@ static steno_status infer_attention(struct steno_infer *ic, steno_err *err)
 
 static steno_status prepare_attention(struct steno_prep *pc, void **priv, steno_err *err)
 {
-    static const char *const at[] = {"q_at", "k_at", "v_at", "p_at"};
-    const struct steno_node *n = steno_prep_node(pc);
-    int64_t heads = steno_node_int(n, "heads", 0), size = steno_node_int(n, "size", 0);
-    int64_t v = steno_node_int(n, "v_size", 0);
-    bool ok = heads > 0 && size > 0 && v > 0 && heads < 65536 && size < 65536 && v < 65536;
+    steno_status st = steno_attn_check_columns(steno_prep_node(pc), "p_at", err);
     bool *narrow;
-    for (size_t i = 0; i < sizeof at / sizeof at[0]; i++)
-        ok = ok && steno_node_int(n, at[i], 0) >= 0 && steno_node_int(n, at[i], 0) < INT32_MAX;
-    if (!ok)
-        return steno_fail(err, STENO_ERR_FORMAT, "heads, size, v_size or a first column is absurd");
+    if (st)
+        return st;
     narrow = calloc(1, sizeof *narrow);
     if (!narrow)
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory");

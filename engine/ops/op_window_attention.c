@@ -48,16 +48,8 @@ static steno_status infer_window(struct steno_infer *ic, steno_err *err)
 
 static steno_status prepare_window(struct steno_prep *pc, void **priv, steno_err *err)
 {
-    static const char *const at[] = {"q_at", "k_at", "v_at", "new_at"};
-    const struct steno_node *n = steno_prep_node(pc);
-    int64_t heads = steno_node_int(n, "heads", 0), size = steno_node_int(n, "size", 0);
-    int64_t v = steno_node_int(n, "v_size", 0);
-    bool ok = heads > 0 && size > 0 && v > 0 && heads < 65536 && size < 65536 && v < 65536;
-    for (size_t i = 0; i < sizeof at / sizeof at[0]; i++)
-        ok = ok && steno_node_int(n, at[i], 0) >= 0 && steno_node_int(n, at[i], 0) < INT32_MAX;
     (void)priv;
-    return ok ? STENO_OK
-              : steno_fail(err, STENO_ERR_FORMAT, "heads, size, v_size or a first column is absurd");
+    return steno_attn_check_columns(steno_prep_node(pc), "new_at", err);
 }
 
 static size_t attr(const struct steno_op_ctx *ctx, const char *name)

@@ -245,67 +245,72 @@ const struct steno_gemm_w16 *steno_weights_w16(const steno_kernels *k,
     return w16(k, w->precision);
 }
 
+/* What packed weights are made of: w as it is, or what `made` makes of it. */
+struct source {
+    const float *w;
+    size_t ldw;
+    bool trans;
+    const struct steno_made *made;
+};
+
+static bool fill_from(struct steno_prep *pc, struct steno_weights *p, struct source s)
+{
+    const steno_kernels *k = steno_prep_kernels(pc);
+    float *turned = NULL;
+    double lost;
+    bool ok;
+    if (s.made) {
+        turned = malloc(p->k * p->n * sizeof *turned + 1);
+        if (!turned)
+            return false;
+        s.made->make(turned, s.w, s.made->arg);
+        s = (struct source){.w = turned, .ldw = p->k, .trans = true};
+    }
+    ok = fill(p, k, s.w, s.ldw, s.trans, &lost);
+    if (ok)
+        steno_prep_rounded(pc, s.w, p->k * p->n, p->precision != STENO_FP32, lost);
+    free(turned);
+    return ok;
+}
+
+/* Weights [rows, cols] in the memory for input `in`, filled where they do not lie there yet. */
+static steno_status pack(struct steno_prep *pc, int in, size_t rows, size_t cols, struct source s,
+                         struct steno_weights **out, steno_err *err)
+{
+    const steno_kernels *k = steno_prep_kernels(pc);
+    struct steno_weights *p = describe(k, steno_prep_precision(pc), rows, cols);
+    bool filled;
+    void *block = p ? steno_prep_memory(pc, in, p->bytes, &filled) : NULL;
+    if (block)
+        place(p, k, block);
+    if (!block || (!filled && !fill_from(pc, p, s))) {
+        steno_weights_free(p);
+        return steno_fail(err, STENO_ERR_NOMEM, "out of memory for packed weights");
+    }
+    *out = p;
+    return STENO_OK;
+}
+
 steno_status steno_prep_weights(struct steno_prep *pc, int in, bool trans,
                                 struct steno_weights **out, steno_err *err)
 {
     const struct steno_node *n = steno_prep_node(pc);
     const struct steno_tensor *w = in < n->n_in ? steno_prep_const(pc, in) : NULL;
-    const steno_kernels *k = steno_prep_kernels(pc);
-    struct steno_weights *p;
     size_t rows, cols;
-    void *block;
-    bool filled;
-    double lost;
     *out = NULL;
     if (!w || w->dtype != STENO_F32 || w->shape.rank != 2 || !steno_numel(w))
         return STENO_OK;
     rows = (size_t)w->shape.dim[0];
     cols = (size_t)w->shape.dim[1];
-    p = describe(k, steno_prep_precision(pc), trans ? cols : rows, trans ? rows : cols);
-    block = p ? steno_prep_memory(pc, in, p->bytes, &filled) : NULL;
-    if (block)
-        place(p, k, block);
-    if (!block || (!filled && !fill(p, k, w->data, cols, trans, &lost))) {
-        steno_weights_free(p);
-        return steno_fail(err, STENO_ERR_NOMEM, "out of memory for packed weights");
-    }
-    if (!filled)
-        steno_prep_rounded(pc, w->data, rows * cols, p->precision != STENO_FP32, lost);
-    *out = p;
-    return STENO_OK;
-}
-
-static bool fill_made(struct steno_prep *pc, struct steno_weights *p, const struct steno_made *m,
-                      const float *w)
-{
-    float *turned = malloc(p->k * p->n * sizeof *turned + 1);
-    double lost;
-    bool ok = turned != NULL;
-    if (ok) {
-        m->make(turned, w, m->arg);
-        ok = fill(p, steno_prep_kernels(pc), turned, p->k, true, &lost);
-    }
-    if (ok)
-        steno_prep_rounded(pc, turned, p->k * p->n, p->precision != STENO_FP32, lost);
-    free(turned);
-    return ok;
+    return pack(pc, in, trans ? cols : rows, trans ? rows : cols,
+                (struct source){.w = w->data, .ldw = cols, .trans = trans}, out, err);
 }
 
 steno_status steno_prep_weights_made(struct steno_prep *pc, int in, const struct steno_made *m,
                                      struct steno_weights **out, steno_err *err)
 {
-    struct steno_weights *p =
-        describe(steno_prep_kernels(pc), steno_prep_precision(pc), m->k, m->n);
-    bool filled;
-    void *block = p ? steno_prep_memory(pc, in, p->bytes, &filled) : NULL;
-    if (block)
-        place(p, steno_prep_kernels(pc), block);
-    if (!block || (!filled && !fill_made(pc, p, m, steno_prep_const(pc, in)->data))) {
-        steno_weights_free(p);
-        return steno_fail(err, STENO_ERR_NOMEM, "out of memory for packed weights");
-    }
-    *out = p;
-    return STENO_OK;
+    return pack(pc, in, m->k, m->n,
+                (struct source){.w = steno_prep_const(pc, in)->data, .made = m}, out, err);
 }
 
 /* ---- weights that are in 8 bits already ---- */
