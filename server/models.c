@@ -209,24 +209,24 @@ static bool is_ours(const char *dir)
     return exists(dir, "model.conf");
 }
 
-static bool is_wanted(enum steno_choice c, bool configured)
+static void configured(const struct steno_config *conf, const char *dir, bool *quantized,
+                       bool *compat)
 {
-    return c == STENO_CHOICE_OPEN ? configured : c == STENO_CHOICE_YES;
+    bool ours = is_ours(dir);
+    *quantized = conf->quantized && !ours;
+    *compat = *conf->compat && !ours;
 }
 
-/* What of a directory a request means; want NULL: what the configuration does. STENO_ERR_INVAL: it
- * asks for what the directory does not have. */
-static steno_status settle(const struct steno_config *conf, const char *name, const char *dir,
-                           const struct steno_variant *want, bool *quantized, bool *compat,
-                           steno_err *err)
+/* What of a directory a request means, where the configuration means *quantized and *compat.
+ * STENO_ERR_INVAL: it asks for what the directory does not have. */
+static steno_status settle(const char *name, const char *dir, const struct steno_variant *want,
+                           bool *quantized, bool *compat, steno_err *err)
 {
-    const struct steno_variant open = {0};
-    bool ours = is_ours(dir);
-    if (!want)
-        want = &open;
-    *quantized = is_wanted(want->quantized, conf->quantized && !ours);
-    *compat = is_wanted(want->compat, *conf->compat && !ours);
-    if (ours && (*quantized || *compat))
+    if (want->quantized != STENO_CHOICE_OPEN)
+        *quantized = want->quantized == STENO_CHOICE_YES;
+    if (want->compat != STENO_CHOICE_OPEN)
+        *compat = want->compat == STENO_CHOICE_YES;
+    if ((*quantized || *compat) && is_ours(dir))
         return steno_fail(err, STENO_ERR_INVAL,
                           "%s: is for directories of espnet_onnx, the model '%s' is none",
                           *quantized ? "quantized" : "compat", name);
@@ -248,9 +248,8 @@ static steno_status load(steno_models *m, const struct steno_model_slot *slot, c
     if (slot && slot->of) {
         s->quantized = slot->quantized;
         s->compat = slot->compat;
-    } else if (!is_ours(dir)) {
-        s->quantized = m->conf->quantized;
-        s->compat = *m->conf->compat;
+    } else {
+        configured(m->conf, dir, &s->quantized, &s->compat);
     }
     o.precision = m->conf->precision;
     o.quantized = s->quantized;
@@ -553,9 +552,10 @@ static steno_status find_wanted(steno_models *m, const char *name, const struct 
     *out = slot;
     if (!want || (!want->quantized && !want->compat))
         return STENO_OK;
-    st = settle(m->conf, slot->name, slot->dir, NULL, &own_quantized, &own_compat, err);
-    if (!st)
-        st = settle(m->conf, slot->name, slot->dir, want, &quantized, &compat, err);
+    configured(m->conf, slot->dir, &own_quantized, &own_compat);
+    quantized = own_quantized;
+    compat = own_compat;
+    st = settle(slot->name, slot->dir, want, &quantized, &compat, err);
     if (st || (quantized == own_quantized && compat == own_compat))
         return st;
     *out = variant_of(slot, quantized, compat);
