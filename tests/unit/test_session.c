@@ -1,4 +1,4 @@
-/* ldflags: -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc */
+/* ldflags: -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc,--wrap=posix_memalign */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -6,6 +6,7 @@
 #include <cmocka.h>
 
 #include "exec/session.h"
+#include "tests/support/alloc_count.h"
 #include "tests/support/onnx_make.h"
 #include "tests/support/shared.h"
 
@@ -16,41 +17,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-static atomic_long allocations; /* by anyone, this test's own included */
-
-void *__real_malloc(size_t n);
-void *__real_calloc(size_t n, size_t m);
-void *__real_realloc(void *p, size_t n);
-void *__real_aligned_alloc(size_t a, size_t n);
-void *__wrap_malloc(size_t n);
-void *__wrap_calloc(size_t n, size_t m);
-void *__wrap_realloc(void *p, size_t n);
-void *__wrap_aligned_alloc(size_t a, size_t n);
-
-void *__wrap_malloc(size_t n)
-{
-    atomic_fetch_add_explicit(&allocations, 1, memory_order_relaxed);
-    return __real_malloc(n);
-}
-
-void *__wrap_calloc(size_t n, size_t m)
-{
-    atomic_fetch_add_explicit(&allocations, 1, memory_order_relaxed);
-    return __real_calloc(n, m);
-}
-
-void *__wrap_realloc(void *p, size_t n)
-{
-    atomic_fetch_add_explicit(&allocations, 1, memory_order_relaxed);
-    return __real_realloc(p, n);
-}
-
-void *__wrap_aligned_alloc(size_t a, size_t n)
-{
-    atomic_fetch_add_explicit(&allocations, 1, memory_order_relaxed);
-    return __real_aligned_alloc(a, n);
-}
 
 /* ---- helpers ---- */
 
