@@ -227,8 +227,7 @@ static bool of_gather(const struct cut *c, const struct steno_node *n)
 
 static bool per_position(const struct cut *c, const struct steno_node *n)
 {
-    if (!strcmp(n->domain, "ai.steno") &&
-        (!strcmp(n->op_type, "Linear") || !strcmp(n->op_type, "IntLinear")))
+    if (steno_pass_is_ours(n, "Linear") || steno_pass_is_ours(n, "IntLinear"))
         return !c->dep[n->in[1]];
     if (steno_pass_is_ours(n, "Attention"))
         return true; /* looked at already */

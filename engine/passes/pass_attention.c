@@ -19,10 +19,7 @@
 static struct steno_node *our(struct steno_graph *g, steno_vid v, const char *type)
 {
     struct steno_node *n = steno_pass_producer(g, v);
-    return n && !strcmp(n->domain, "ai.steno") && !strcmp(n->op_type, type) &&
-                   g->values[v].uses == 1 && !g->values[v].is_output
-               ? n
-               : NULL;
+    return steno_pass_is_ours(n, type) && g->values[v].uses == 1 && !g->values[v].is_output ? n : NULL;
 }
 
 /* One factor: where its elements are, and what is added to them. */

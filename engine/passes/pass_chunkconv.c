@@ -139,7 +139,7 @@ static bool matches(struct steno_graph *g, struct steno_node *last, struct match
 
 static struct steno_node *ours(struct steno_node *n, const char *type)
 {
-    return n && !strcmp(n->domain, "ai.steno") && !strcmp(n->op_type, type) ? n : NULL;
+    return steno_pass_is_ours(n, type) ? n : NULL;
 }
 
 /* v is read by one Transpose, which goes, and at most for its shape. */

@@ -60,7 +60,7 @@ static enum steno_act act_of(const struct steno_graph *g, const struct steno_nod
                 {"Tanh", STENO_ACT_TANH},
                 {"Swish", STENO_ACT_SILU}};
     *lo = *hi = 0;
-    if (!strcmp(n->domain, "ai.steno") && !strcmp(n->op_type, "Swoosh")) {
+    if (steno_pass_is_ours(n, "Swoosh")) {
         *lo = steno_node_float(n, "shift", 0);
         *hi = steno_node_float(n, "offset", 0);
         return STENO_ACT_SWOOSH;

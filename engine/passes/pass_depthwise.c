@@ -88,7 +88,7 @@ steno_status steno_pass_depthwise(struct steno_graph *g, const struct steno_pass
         steno_status st;
         if (c->dead)
             continue;
-        if (!strcmp(c->domain, "ai.steno") && !strcmp(c->op_type, "DepthwiseConv1d")) {
+        if (steno_pass_is_ours(c, "DepthwiseConv1d")) {
             /* attributes of a node from a file may stand in another order: it stays as it is */
             *changed += c->n_attr == 2 && !strcmp(c->attr[1].name, "act") && take_act(g, c);
             continue;

@@ -165,7 +165,7 @@ static bool take_act(const struct steno_graph *g, struct steno_node *l, const st
         l->attr[0].i = STENO_ACT_CLIP;
         return true;
     }
-    if (!strcmp(n->domain, "ai.steno") && !strcmp(n->op_type, "Swoosh") && l->n_attr > 3) {
+    if (steno_pass_is_ours(n, "Swoosh") && l->n_attr > 3) {
         l->attr[0].i = STENO_ACT_SWOOSH;
         l->attr[2].f = steno_node_float(n, "shift", 0);
         l->attr[3].f = steno_node_float(n, "offset", 0);
@@ -208,7 +208,7 @@ steno_status steno_pass_linear(struct steno_graph *g, const struct steno_pass_en
             st = from_matmul(g, env, i, changed, err);
         else if (steno_pass_is(&g->nodes[i], "Gemm"))
             st = from_gemm(g, i, changed, err);
-        else if (!strcmp(g->nodes[i].domain, "ai.steno") && !strcmp(g->nodes[i].op_type, "Linear"))
+        else if (steno_pass_is_ours(&g->nodes[i], "Linear"))
             st = grow(g, &g->nodes[i], changed, err);
         if (st)
             return st;

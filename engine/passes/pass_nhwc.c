@@ -60,7 +60,7 @@ static bool one_input(const struct steno_node *n)
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         if (steno_pass_is(n, types[i]))
             return true;
-    return !strcmp(n->domain, "ai.steno") && !strcmp(n->op_type, "Swoosh");
+    return steno_pass_is_ours(n, "Swoosh");
 }
 
 static bool two_inputs(const struct steno_node *n)

@@ -131,8 +131,7 @@ static bool match_sum(struct steno_graph *g, struct weights *w, struct steno_nod
     struct steno_node *qk = steno_pass_only_use(g, sum->in[side], "MatMul"), *rp;
     struct steno_node *window = steno_pass_producer(g, sum->in[1 - side]);
     const struct steno_shape *p;
-    if (!qk || !window || strcmp(window->op_type, "RelativeWindow") ||
-        strcmp(window->domain, "ai.steno"))
+    if (!qk || !steno_pass_is_ours(window, "RelativeWindow"))
         return false;
     rp = steno_pass_only_use(g, window->in[0], "MatMul");
     if (!rp || !heads_of(g, qk->in[0], false, &w->q) || !heads_of(g, qk->in[1], true, &w->k) ||
@@ -192,8 +191,7 @@ static steno_status make_weights(struct steno_graph *g, struct steno_node *softm
 
 static bool is_weights(struct steno_graph *g, steno_vid v)
 {
-    const struct steno_node *n = steno_pass_producer(g, v);
-    return n && !strcmp(n->domain, "ai.steno") && !strcmp(n->op_type, "AttentionWeights");
+    return steno_pass_is_ours(steno_pass_producer(g, v), "AttentionWeights");
 }
 
 /* [h, N, T, d] back to [T, N, h d]: the Reshape that does, or NULL. */

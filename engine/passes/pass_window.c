@@ -6,8 +6,6 @@
  * files keep the standard operators. */
 #include "passes/passes.h"
 
-#include <string.h>
-
 enum { Q, K, V, MASK, N_IN };
 
 /* Columns of a value. */
@@ -176,8 +174,7 @@ steno_status steno_pass_window(struct steno_graph *g, const struct steno_pass_en
         struct steno_node *a = &g->nodes[i];
         struct match m;
         steno_status st;
-        if (a->dead || strcmp(a->domain, "ai.steno") != 0 || strcmp(a->op_type, "Attention") != 0 ||
-            !match(g, a, &m))
+        if (a->dead || !steno_pass_is_ours(a, "Attention") || !match(g, a, &m))
             continue;
         st = build(g, a, &m, err);
         if (st)

@@ -34,7 +34,7 @@ static bool is(const struct steno_node *n, const char *type)
 /* Made by passes; weights at some inputs are those of a MatMul. */
 static bool ours(const struct steno_node *n, const char *type)
 {
-    return !n->dead && !strcmp(n->domain, "ai.steno") && !strcmp(n->op_type, type);
+    return !n->dead && steno_pass_is_ours(n, type);
 }
 
 static bool sixteen_bits(const struct steno_quantize_options *opt)
