@@ -9,7 +9,6 @@
  *         one range for all, and the node is like those of f32 graphs to passes linear, qkv, late) */
 #include "passes/passes.h"
 
-#include <string.h>
 
 enum { MIN_K = 16 }; /* as in ops/weights.c */
 

@@ -6,7 +6,6 @@
  * the one that turns everything back, and both go (pass transpose). */
 #include "passes/passes.h"
 
-#include <string.h>
 
 static bool is_pointwise(const struct steno_graph *g, const struct steno_node *c)
 {
