@@ -3,7 +3,7 @@
  * Relu, Sigmoid, Tanh, LeakyRelu, HardSigmoid, Elu, Softplus, Softsign, ThresholdedRelu, Swish,
  * Gelu by Erf, Clip (so Relu6), HardSwish. Those that the kernels know cost nothing more.
  *
- * Before: c = ai.steno:ConvNhwc(x, W, b), y = Relu|Sigmoid|Tanh|Clip|Swish(c)     y = c + r
+ * Before: c = ai.steno:ConvNhwc(x, W, b), y = act(c), act a steno_pass_act     y = c + r
  * After:  y = ai.steno:ConvNhwc(x, W, b; act, act_min, act_max)                   y = ConvNhwc(..., r)
  */
 #include "passes/passes.h"
@@ -49,36 +49,12 @@ static bool activation(const struct steno_graph *g, const struct steno_node *n, 
     return false;
 }
 
-static enum steno_act act_of(const struct steno_graph *g, const struct steno_node *n, float *lo,
-                             float *hi)
-{
-    static const struct {
-        const char *type;
-        enum steno_act act;
-    } acts[] = {{"Relu", STENO_ACT_RELU},
-                {"Sigmoid", STENO_ACT_SIGMOID},
-                {"Tanh", STENO_ACT_TANH},
-                {"Swish", STENO_ACT_SILU}};
-    *lo = *hi = 0;
-    if (steno_pass_is_ours(n, "Swoosh")) {
-        *lo = steno_node_float(n, "shift", 0);
-        *hi = steno_node_float(n, "offset", 0);
-        return STENO_ACT_SWOOSH;
-    }
-    if (*n->domain)
-        return STENO_ACT_NONE;
-    for (size_t i = 0; i < sizeof acts / sizeof *acts; i++)
-        if (!strcmp(n->op_type, acts[i].type) && steno_node_float(n, "alpha", 1) == 1)
-            return acts[i].act;
-    return steno_pass_clip(g, n, lo, hi) ? STENO_ACT_CLIP : STENO_ACT_NONE;
-}
-
 /* The channels-last convolution that alone is read through v. */
 static struct steno_node *nhwc(struct steno_graph *g, steno_vid v)
 {
     struct steno_node *n = steno_pass_producer(g, v);
-    bool found = n && !strcmp(n->domain, "ai.steno") && !strcmp(n->op_type, "ConvNhwc") &&
-                 g->values[v].uses == 1 && !g->values[v].is_output;
+    bool found = steno_pass_is_ours(n, "ConvNhwc") && g->values[v].uses == 1 &&
+                 !g->values[v].is_output;
     return found ? n : NULL;
 }
 
@@ -92,13 +68,13 @@ static void absorb(struct steno_node *conv, struct steno_node *after, int *chang
 /* Attributes act, act_min, act_max are the first three (pass nhwc). */
 static bool into_nhwc(struct steno_graph *g, struct steno_node *n, int *changed)
 {
-    float lo, hi;
-    enum steno_act act = act_of(g, n, &lo, &hi);
+    float p[2];
+    enum steno_act act = steno_pass_act(g, n, p);
     struct steno_node *conv = act ? nhwc(g, n->in[0]) : NULL;
     if (conv && conv->attr[0].i == STENO_ACT_NONE && conv->in[3] == STENO_NONE) {
         conv->attr[0].i = act;
-        conv->attr[1].f = lo;
-        conv->attr[2].f = hi;
+        conv->attr[1].f = p[0];
+        conv->attr[2].f = p[1];
         absorb(conv, n, changed);
         return true;
     }

@@ -52,26 +52,12 @@ static steno_status convolution(struct steno_graph *g, int32_t at, steno_vid x, 
     return steno_pass_swap_after(g, v, out, c->name, err);
 }
 
-static enum steno_act act_of(const struct steno_node *n)
-{
-    static const struct {
-        const char *type;
-        enum steno_act act;
-    } acts[] = {{"Relu", STENO_ACT_RELU},
-                {"Sigmoid", STENO_ACT_SIGMOID},
-                {"Tanh", STENO_ACT_TANH},
-                {"Swish", STENO_ACT_SILU}};
-    for (size_t i = 0; n && !*n->domain && i < sizeof acts / sizeof acts[0]; i++)
-        if (!strcmp(n->op_type, acts[i].type) && steno_node_float(n, "alpha", 1) == 1)
-            return acts[i].act;
-    return STENO_ACT_NONE;
-}
-
 static bool take_act(struct steno_graph *g, struct steno_node *c)
 {
     struct steno_node *r = steno_pass_only_reader(g, c->out[0]);
-    enum steno_act act = act_of(r);
-    if (act == STENO_ACT_NONE || c->attr[1].i != STENO_ACT_NONE)
+    float p[2];
+    enum steno_act act = r ? steno_pass_act(g, r, p) : STENO_ACT_NONE;
+    if (act == STENO_ACT_NONE || act > STENO_ACT_SILU || c->attr[1].i != STENO_ACT_NONE)
         return false;
     c->attr[1].i = act;
     c->out[0] = r->out[0];

@@ -38,18 +38,16 @@ struct gate {
 /* The activation that writes v, for this product alone; STENO_ACT_NONE: none that gates. */
 static enum steno_act gates(struct steno_graph *g, steno_vid v, struct steno_node **n)
 {
+    enum steno_act act;
+    float p[2];
     *n = steno_pass_producer(g, v);
-    if (!*n || *(*n)->domain || g->values[v].uses != 1 || g->values[v].is_output)
+    if (!*n || g->values[v].uses != 1 || g->values[v].is_output)
         return STENO_ACT_NONE;
-    if (steno_pass_is(*n, "Sigmoid"))
-        return STENO_ACT_SIGMOID;
-    if (steno_pass_is(*n, "Relu"))
-        return STENO_ACT_RELU;
-    if (steno_pass_is(*n, "Swish") && steno_node_float(*n, "alpha", 1) == 1)
-        return STENO_ACT_SILU;
-    if (steno_pass_is(*n, "Gelu") && !strcmp(steno_node_str(*n, "approximate", "none"), "none"))
-        return STENO_ACT_GELU;
-    return STENO_ACT_NONE;
+    act = steno_pass_act(g, *n, p);
+    return act == STENO_ACT_SIGMOID || act == STENO_ACT_RELU || act == STENO_ACT_SILU ||
+                   act == STENO_ACT_GELU
+               ? act
+               : STENO_ACT_NONE;
 }
 
 static bool match(struct steno_graph *g, const struct steno_node *mul, struct gate *m)

@@ -5,7 +5,6 @@
  * it as long as it is the only reader. */
 #include "passes/passes.h"
 
-#include <string.h>
 
 static int64_t columns(const struct steno_graph *g, const struct steno_node *linear)
 {
@@ -149,34 +148,18 @@ static steno_status take_scale(struct steno_graph *g, struct steno_node *l,
 
 static bool take_act(const struct steno_graph *g, struct steno_node *l, const struct steno_node *n)
 {
-    static const struct {
-        const char *type;
-        enum steno_act act;
-    } acts[] = {{"Relu", STENO_ACT_RELU},
-                {"Sigmoid", STENO_ACT_SIGMOID},
-                {"Tanh", STENO_ACT_TANH},
-                {"Swish", STENO_ACT_SILU},
-                {"Gelu", STENO_ACT_GELU}};
-    if (act_of(l) != STENO_ACT_NONE || l->in[3] != STENO_NONE ||
-        steno_node_float(n, "alpha", 1) != 1 ||
-        strcmp(steno_node_str(n, "approximate", "none"), "none"))
+    float p[2];
+    enum steno_act act = steno_pass_act(g, n, p);
+    bool numbers = act == STENO_ACT_CLIP || act == STENO_ACT_SWOOSH;
+    if (act == STENO_ACT_NONE || act_of(l) != STENO_ACT_NONE || l->in[3] != STENO_NONE ||
+        (numbers && l->n_attr < 4))
         return false;
-    if (l->n_attr > 3 && steno_pass_clip(g, n, &l->attr[2].f, &l->attr[3].f)) {
-        l->attr[0].i = STENO_ACT_CLIP;
-        return true;
+    l->attr[0].i = act;
+    if (numbers) {
+        l->attr[2].f = p[0];
+        l->attr[3].f = p[1];
     }
-    if (steno_pass_is_ours(n, "Swoosh") && l->n_attr > 3) {
-        l->attr[0].i = STENO_ACT_SWOOSH;
-        l->attr[2].f = steno_node_float(n, "shift", 0);
-        l->attr[3].f = steno_node_float(n, "offset", 0);
-        return true;
-    }
-    for (size_t i = 0; i < sizeof acts / sizeof acts[0]; i++)
-        if (steno_pass_is(n, acts[i].type)) {
-            l->attr[0].i = acts[i].act;
-            return true;
-        }
-    return false;
+    return true;
 }
 
 static steno_status grow(struct steno_graph *g, struct steno_node *l, int *changed, steno_err *err)

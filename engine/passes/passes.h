@@ -84,9 +84,10 @@ struct steno_node *steno_pass_only_use(struct steno_graph *g, steno_vid v, const
 bool steno_pass_same_shape(const struct steno_graph *g, steno_vid a, steno_vid b);
 /* Constant of one dimension n and type f32. */
 const float *steno_pass_vector(const struct steno_graph *g, steno_vid v, int64_t n);
-/* Bounds of a Clip whose limits are attributes or constants of one element; absent ones are the
- * largest floats. False for any other node. */
-bool steno_pass_clip(const struct steno_graph *g, const struct steno_node *n, float *lo, float *hi);
+/* What n does to its input 0, as products do it while they write (struct steno_epilogue);
+ * STENO_ACT_NONE: it is none of those. p: the limits of CLIP (the largest floats where absent), shift
+ * and offset of SWOOSH, else 0. */
+enum steno_act steno_pass_act(const struct steno_graph *g, const struct steno_node *n, float p[2]);
 /* A node with its operator looked up; inputs and outputs are set by the caller. NULL: err is set.
  */
 struct steno_node *steno_pass_add_node(struct steno_graph *g, const char *domain, const char *type,

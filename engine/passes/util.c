@@ -172,22 +172,45 @@ bool steno_pass_cut_of(const struct steno_graph *g, const struct steno_node *n,
            step == 1;
 }
 
-bool steno_pass_clip(const struct steno_graph *g, const struct steno_node *n, float *lo, float *hi)
+/* Limits of a Clip, from attributes (before opset 11) or constants of one element. */
+static bool clip(const struct steno_graph *g, const struct steno_node *n, float limits[2])
 {
-    float *const bound[2] = {lo, hi};
-    if (*n->domain || strcmp(n->op_type, "Clip"))
-        return false;
-    *lo = steno_node_float(n, "min", -FLT_MAX); /* before opset 11 */
-    *hi = steno_node_float(n, "max", FLT_MAX);
+    limits[0] = steno_node_float(n, "min", -FLT_MAX);
+    limits[1] = steno_node_float(n, "max", FLT_MAX);
     for (int i = 1; i < n->n_in && i < 3; i++) {
         double v;
         if (n->in[i] == STENO_NONE)
             continue;
         if (!steno_pass_scalar(g, n->in[i], &v))
             return false;
-        *bound[i - 1] = (float)v;
+        limits[i - 1] = (float)v;
     }
     return true;
+}
+
+enum steno_act steno_pass_act(const struct steno_graph *g, const struct steno_node *n, float p[2])
+{
+    static const struct {
+        const char *type;
+        enum steno_act act;
+    } acts[] = {{"Relu", STENO_ACT_RELU},
+                {"Sigmoid", STENO_ACT_SIGMOID},
+                {"Tanh", STENO_ACT_TANH},
+                {"Swish", STENO_ACT_SILU},
+                {"Gelu", STENO_ACT_GELU}};
+    p[0] = p[1] = 0;
+    if (steno_pass_is_ours(n, "Swoosh")) {
+        p[0] = steno_node_float(n, "shift", 0);
+        p[1] = steno_node_float(n, "offset", 0);
+        return STENO_ACT_SWOOSH;
+    }
+    if (steno_pass_is(n, "Clip") && clip(g, n, p))
+        return STENO_ACT_CLIP;
+    for (size_t i = 0; i < sizeof acts / sizeof acts[0]; i++)
+        if (steno_pass_is(n, acts[i].type) && steno_node_float(n, "alpha", 1) == 1 &&
+            !strcmp(steno_node_str(n, "approximate", "none"), "none"))
+            return acts[i].act;
+    return STENO_ACT_NONE;
 }
 
 struct steno_node *steno_pass_add_node(struct steno_graph *g, const char *domain, const char *type,

@@ -86,9 +86,9 @@ static steno_network *optimised(struct mk_graph *m)
     return n;
 }
 
-static struct mk_graph *start(const char *dims)
+static struct mk_graph *start_at(int opset, const char *dims)
 {
-    struct mk_graph *m = mk_new(17);
+    struct mk_graph *m = mk_new(opset);
     for (int i = 0; i < MOST; i++) {
         x_data[i] = (float)(i * 37 % 29) / 12 - 1;
         w_data[i] = (float)(i * 23 % 31) / 40 - 0.3f;
@@ -105,6 +105,11 @@ static void conv(struct mk_graph *m, const char *in, const char *out, int group,
     mk_attr_int(m, "group", group);
     mk_attr_ints(m, "strides", strides, 2);
     mk_attr_ints(m, "pads", pads, 4);
+}
+
+static struct mk_graph *start(const char *dims)
+{
+    return start_at(17, dims);
 }
 
 /* The block of MobileNetV2: 1x1, Clip, depthwise, Clip, 1x1, sum with the block's input. */
@@ -234,6 +239,32 @@ static void widened_weights_fold(void **state)
     steno_network_close(n);
 }
 
+/* Activations without numbers are done by the convolution before them: on 3x3 kernels at stride 2 (by
+ * Winograd's products), at stride 1 and on one channel. */
+static void activations_are_done_by_the_convolution(void **state)
+{
+    static const char *const types[] = {"Relu", "Sigmoid", "Tanh", "Gelu"};
+    (void)state;
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
+        struct mk_graph *m = start_at(20, "b,1,11,9");
+        steno_network *n;
+        mk_f32(m, "w0", "6,1,3,3", w_data, 54);
+        mk_f32(m, "w1", "20,6,3,3", w_data + 5, 1080);
+        mk_f32(m, "w2", "3,20,3,3", w_data + 3, 540);
+        conv(m, "x,w0", "a", 1, 1, 1);
+        mk_node(m, types[i], "a", "b");
+        conv(m, "b,w1", "c", 1, 2, 1);
+        mk_node(m, types[i], "c", "d");
+        conv(m, "d,w2", "e", 1, 1, 1);
+        mk_node(m, types[i], "e", "y");
+        mk_output(m, "y", STENO_F32, NULL);
+        n = optimised(m);
+        assert_int_equal(count(n, "ConvNhwc"), 3);
+        assert_int_equal(count(n, types[i]), 0);
+        steno_network_close(n);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -242,6 +273,7 @@ int main(void)
         cmocka_unit_test(results_that_others_read_are_transposed_back),
         cmocka_unit_test(other_convolutions_are_left_alone),
         cmocka_unit_test(widened_weights_fold),
+        cmocka_unit_test(activations_are_done_by_the_convolution),
     };
     return cmocka_run_group_tests_name("pass_nhwc", tests, NULL, NULL);
 }
