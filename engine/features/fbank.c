@@ -166,7 +166,10 @@ static void compress(const struct steno_fbank_options *o, float *x)
 static void compute(steno_fbank *f, const float *x, float *out)
 {
     prepare(f, x);
-    steno_fft_power(f->fft, f->frame, f->power);
+    if (f->scratch)
+        steno_fft_power_in(f->fft, f->frame, f->power, f->scratch);
+    else
+        steno_fft_power(f->fft, f->frame, f->power);
     if (f->opt.magnitude)
         for (size_t i = 0; i <= f->fft_size / 2; i++)
             f->power[i] = sqrtf(f->power[i]);
@@ -250,20 +253,38 @@ static steno_status check(const struct steno_fbank_options *o, size_t length, si
     return STENO_OK;
 }
 
+static steno_status no_memory(steno_err *err)
+{
+    return steno_fail(err, STENO_ERR_NOMEM, "fbank: out of memory");
+}
+
+/* What belongs to one signal. */
 static steno_status allocate(steno_fbank *f, steno_err *err)
 {
     f->cap = 2 * f->length + f->shift + ROOM;
     f->buf = calloc(f->cap, sizeof *f->buf);
-    f->window = calloc(f->length, sizeof *f->window);
     f->edge = calloc(f->length, sizeof *f->edge);
     f->frame = calloc(f->fft_size, sizeof *f->frame);
     f->power = calloc(f->fft_size / 2 + 1 + STENO_MEL_PAD, sizeof *f->power);
-    if (!f->buf || !f->window || !f->edge || !f->frame || !f->power)
-        return steno_fail(err, STENO_ERR_NOMEM, "fbank: out of memory");
-    steno_window_fill(f->opt.window, f->length, f->window);
+    return f->buf && f->edge && f->frame && f->power ? STENO_OK : no_memory(err);
+}
+
+/* What any number of signals can share. */
+static steno_status make_tables(steno_fbank *f, steno_err *err)
+{
+    const struct steno_fbank_options *o = &f->opt;
+    steno_status st;
+    f->window = calloc(f->length, sizeof *f->window);
+    if (!f->window)
+        return no_memory(err);
+    steno_window_fill(o->window, f->length, f->window);
     for (size_t i = 0; i < f->length; i++)
-        f->window[i] *= f->opt.scale;
-    return STENO_OK;
+        f->window[i] *= o->scale;
+    st = steno_fft_open(&f->fft, f->fft_size, err);
+    if (!st)
+        st = steno_mel_open(&f->mel, o->mel, o->sample_rate, f->fft_size, o->bins, o->low, o->high,
+                            err);
+    return st;
 }
 
 /* Those of this CPU that can compute this front end. */
@@ -301,10 +322,7 @@ steno_status steno_fbank_open(steno_fbank **out, const struct steno_fbank_option
     f->offset = frame_offset(opt->edges, length, shift);
     st = allocate(f, err);
     if (!st)
-        st = steno_fft_open(&f->fft, fft, err);
-    if (!st)
-        st = steno_mel_open(&f->mel, opt->mel, opt->sample_rate, fft, opt->bins, opt->low,
-                            opt->high, err);
+        st = make_tables(f, err);
     if (st) {
         steno_fbank_close(f);
         return st;
@@ -314,17 +332,60 @@ steno_status steno_fbank_open(steno_fbank **out, const struct steno_fbank_option
     return STENO_OK;
 }
 
+/* The transform of another: ours is only read, kissfft's has its scratch inside. */
+static steno_status share_fft(steno_fbank *f, const steno_fbank *like, steno_err *err)
+{
+    if (!like->fft->block)
+        return steno_fft_open(&f->fft, f->fft_size, err);
+    f->scratch = calloc(2 * f->fft_size, sizeof *f->scratch);
+    if (!f->scratch)
+        return no_memory(err);
+    f->fft = like->fft;
+    return STENO_OK;
+}
+
+steno_status steno_fbank_open_like(steno_fbank **out, const steno_fbank *like, steno_err *err)
+{
+    steno_fbank *f = malloc(sizeof *f);
+    steno_status st;
+    if (!f)
+        return no_memory(err);
+    *f = (steno_fbank){.opt = like->opt,
+                       .shares = true,
+                       .length = like->length,
+                       .shift = like->shift,
+                       .fft_size = like->fft_size,
+                       .offset = like->offset,
+                       .window = like->window,
+                       .mel = like->mel,
+                       .lanes = like->lanes};
+    st = allocate(f, err);
+    if (!st)
+        st = share_fft(f, like, err);
+    if (st) {
+        steno_fbank_close(f);
+        return st;
+    }
+    *out = f;
+    return STENO_OK;
+}
+
+
 void steno_fbank_close(steno_fbank *f)
 {
     if (!f)
         return;
     free(f->buf);
-    free(f->window);
     free(f->edge);
     free(f->frame);
     free(f->power);
-    steno_fft_close(f->fft);
-    steno_mel_close(f->mel);
+    if (!f->shares) {
+        free(f->window);
+        steno_mel_close(f->mel);
+    }
+    if (!f->shares || !f->scratch) /* with scratch it is another's */
+        steno_fft_close(f->fft);
+    free(f->scratch);
     free(f);
 }
 

@@ -49,6 +49,11 @@ struct steno_fbank_options steno_fbank_nemo(int sample_rate, size_t bins);
 /* STENO_ERR_INVAL names the option and its value. Confined. */
 STENO_MUST steno_status steno_fbank_open(steno_fbank **out, const struct steno_fbank_options *opt,
                                          steno_err *err);
+/* The same front end for another signal: its filters, window and transform are those of `like`,
+ * which is only read, by any number of threads, and must outlive it. Costs a few allocations where
+ * steno_fbank_open computes all its tables. Confined. */
+STENO_MUST steno_status steno_fbank_open_like(steno_fbank **out, const steno_fbank *like,
+                                              steno_err *err);
 void steno_fbank_close(steno_fbank *f);
 
 /* Append samples and compute every frame that is complete.

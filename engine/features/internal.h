@@ -48,6 +48,7 @@ typedef void steno_lanes_fn(const steno_fbank *f, const float *x, size_t n, floa
 
 struct steno_fbank {
     struct steno_fbank_options opt;
+    bool shares; /* window, filters and, where it is ours, the transform are another's */
     size_t length, shift, fft_size;
     int64_t offset;  /* start of frame 0 */
     int64_t base;    /* index of buf[0] in the signal */
@@ -58,6 +59,7 @@ struct steno_fbank {
     float *edge;   /* [length] a frame that reaches over an edge */
     float *frame;  /* [fft_size] windowed, zeros behind */
     float *power;  /* [fft_size/2 + 1 + STENO_MEL_PAD] */
+    float *scratch; /* [2 fft_size] for a transform of ours, whose plan then is only read; or NULL */
     steno_fft *fft;
     steno_mel *mel;
     steno_lanes_fn *lanes; /* NULL: this CPU, or this front end, has one frame at a time only */

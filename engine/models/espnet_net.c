@@ -163,14 +163,17 @@ static steno_status check_supported(const struct steno_espnet_conf *c, steno_err
                 : STENO_OK;
 }
 
-static void set_features(struct steno_espnet *e)
+static steno_status open_features(struct steno_espnet *e, steno_err *err)
 {
     const struct steno_espnet_conf *c = &e->conf;
+    steno_status st;
     e->fbank = steno_logmel_espnet((int)c->rate, (size_t)c->n_fft, (size_t)c->hop_length,
                                    (size_t)c->bins, c->fmin, c->fmax);
     if (!c->center)
         e->fbank.edges = STENO_EDGES_SNIP;
     e->log_scale = c->log_base > 0 ? (float)(1 / log(c->log_base)) : 1;
+    st = steno_fbank_open(&e->front, &e->fbank, err);
+    return st ? steno_fail_in(err, st, "%s: encoder.frontend", c->path) : STENO_OK;
 }
 
 /* Frames per row: by how much longer the rows get with TRIAL_STEP frames more, a number that all
@@ -261,8 +264,9 @@ steno_status steno_espnet_open(struct steno_espnet *e, const char *dir,
     if (st)
         return st;
     e->has_lock = true;
-    set_features(e);
-    st = steno_espnet_open_stats(e, err);
+    st = open_features(e, err);
+    if (!st)
+        st = steno_espnet_open_stats(e, err);
     if (!st)
         st = open_networks(e, err);
     if (!st)
@@ -310,6 +314,7 @@ void steno_espnet_close(struct steno_espnet *e)
     steno_ngram_map_close(e->ngram_map);
     steno_ngram_close(e->ngram);
     steno_cmvn_close(e->cmvn);
+    steno_fbank_close(e->front);
     steno_espnet_conf_close(&e->conf);
 }
 
@@ -381,9 +386,7 @@ static steno_status new_runner(struct steno_espnet *e, steno_espnet_runner **out
     if (!r)
         return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", e->conf.dir);
     r->e = e;
-    st = steno_fbank_open(&r->fbank, &e->fbank, err);
-    if (st)
-        st = steno_fail_in(err, st, "%s: encoder.frontend", e->conf.path);
+    st = steno_fbank_open_like(&r->fbank, e->front, err);
     if (!st)
         st = steno_session_open(&r->encoder, e->encoder, &o, err);
     if (!st && e->ctc)

@@ -40,6 +40,7 @@ struct steno_espnet {
     steno_ngram *ngram;            /* n-gram model, NULL: none */
     steno_ngram_map *ngram_map;
     struct steno_fbank_options fbank;
+    steno_fbank *front; /* of them; streams and runners share its tables */
     float log_scale; /* of the natural logarithm, for another base */
     steno_cmvn *cmvn;
     struct steno_espnet_blocks *blocks; /* streaming encoder, else NULL */

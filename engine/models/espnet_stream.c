@@ -160,7 +160,7 @@ static void begin_segment(struct steno_estream *s)
 static steno_status open_blocks(struct steno_estream *s, steno_err *err)
 {
     const struct steno_espnet *e = s->model->espnet;
-    steno_status st = steno_fbank_open(&s->fbank, &e->fbank, err);
+    steno_status st = steno_fbank_open_like(&s->fbank, e->front, err);
     if (!st && !steno_estream_ctc_alone(s) && steno_esearch_possible(e, &s->search))
         st = steno_esearch_open(&s->blocks, e, &s->search, err);
     if (st)

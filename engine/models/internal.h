@@ -19,7 +19,7 @@ struct steno_model {
     int32_t blank;
     steno_network *net;
     struct steno_ctcnet ctc;
-    struct steno_fbank_options fbank;
+    steno_fbank *front; /* whose tables every stream shares; NULL in family espnet */
     int threads;
     size_t hop;                  /* samples per feature frame, model rate */
     size_t stream_bytes;         /* measured by the trial step at load */

@@ -82,18 +82,15 @@ static steno_status open_network(steno_model *m, const struct steno_model_option
 static steno_status open_features(steno_model *m, steno_err *err)
 {
     struct steno_fbank_options o = steno_fbank_kaldi(m->conf.sample_rate, (size_t)m->conf.mel_bins);
-    steno_fbank *f = NULL;
     steno_status st;
     o.low = m->conf.low_freq;
     o.high = m->conf.high_freq;
     o.edges = m->conf.snip_edges ? STENO_EDGES_SNIP : STENO_EDGES_REFLECT;
     o.scale = (float)m->conf.sample_scale;
-    st = steno_fbank_open(&f, &o, err);
+    st = steno_fbank_open(&m->front, &o, err);
     if (st)
         return steno_fail_in(err, st, "%s: [features]", m->dir);
-    m->fbank = o;
-    m->hop = steno_fbank_shift(f);
-    steno_fbank_close(f);
+    m->hop = steno_fbank_shift(m->front);
     return STENO_OK;
 }
 
@@ -168,6 +165,7 @@ void steno_model_close(steno_model *m)
     steno_espnet_model_close(m);
     steno_ctcnet_unbind(&m->ctc);
     steno_network_close(m->net);
+    steno_fbank_close(m->front);
     steno_tokens_close(m->tokens);
     free(m->dir);
     free(m);

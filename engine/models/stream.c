@@ -87,7 +87,7 @@ static steno_status open_front(steno_stream *s, steno_err *err)
     steno_status st =
         steno_resampler_open(&s->resampler, s->opt.sample_rate, m->conf.sample_rate, err);
     if (!st)
-        st = steno_fbank_open(&s->fbank, &m->fbank, err);
+        st = steno_fbank_open_like(&s->fbank, m->front, err);
     if (st)
         return st;
     s->cap_pending = steno_resampler_max_out(s->resampler, BLOCK);

@@ -253,6 +253,46 @@ static void frames_side_by_side_have_the_bits_of_single_ones(void **state)
     }
 }
 
+/* One front end, two signals of others at its side, in turn and in uneven pieces. */
+static void signals_that_share_a_front_end_have_the_bits_of_their_own(void **state)
+{
+    static float x[2][N], want[2][MAX_FRAMES * MAX_BINS], got[2][MAX_FRAMES * MAX_BINS];
+    (void)state;
+    signal_fill(x[0], N);
+    for (size_t i = 0; i < N; i++)
+        x[1][i] = 0.5f * x[0][N - 1 - i];
+    for (size_t m = 0; m < N_MAKERS; m++) {
+        struct steno_fbank_options o = makers[m]();
+        steno_fbank *like, *f[2];
+        size_t at[2] = {0}, made[2] = {0}, n, k, frames[2];
+        assert_int_equal(steno_fbank_open(&like, &o, NULL), STENO_OK);
+        for (size_t i = 0; i < 2; i++) {
+            frames[i] = whole(&o, x[i], N, want[i]);
+            assert_int_equal(steno_fbank_open_like(&f[i], like, NULL), STENO_OK);
+        }
+        for (size_t turn = 0; at[0] < N || at[1] < N; turn++) {
+            size_t i = turn % 2, piece = 100 + turn * 37 % 700;
+            piece = piece < N - at[i] ? piece : N - at[i];
+            assert_true(steno_fbank_push(f[i], x[i] + at[i], piece, &k, got[i] + made[i] * o.bins,
+                                         MAX_FRAMES - made[i], &n) <= STENO_NEED_MORE);
+            at[i] += k;
+            made[i] += n;
+        }
+        for (size_t i = 0; i < 2; i++) {
+            do {
+                assert_int_equal(steno_fbank_flush(f[i], got[i] + made[i] * o.bins,
+                                                   MAX_FRAMES - made[i], &n),
+                                 STENO_OK);
+                made[i] += n;
+            } while (n);
+            assert_int_equal(made[i], frames[i]);
+            assert_memory_equal(got[i], want[i], frames[i] * o.bins * sizeof(float));
+            steno_fbank_close(f[i]);
+        }
+        steno_fbank_close(like);
+    }
+}
+
 static void number_of_frames_follows_the_formula_at_every_length(void **state)
 {
     static float x[1200], out[MAX_FRAMES * MAX_BINS];
@@ -373,6 +413,7 @@ int main(void)
         cmocka_unit_test(whisper_frontend_matches_torch),
         cmocka_unit_test(any_chunking_gives_the_same_bits_as_the_whole),
         cmocka_unit_test(frames_side_by_side_have_the_bits_of_single_ones),
+        cmocka_unit_test(signals_that_share_a_front_end_have_the_bits_of_their_own),
         cmocka_unit_test(number_of_frames_follows_the_formula_at_every_length),
         cmocka_unit_test(last_frames_wait_for_the_end),
         cmocka_unit_test(silence_gives_the_floor),
