@@ -52,7 +52,16 @@ struct steno_cache {
     int n_blocks;
 };
 
-static const char magic[8] = "stnpak2";
+struct refusal { /* begins as a head does */
+    char magic[8];
+    struct steno_content key, model;
+    char why[sizeof((steno_err *)NULL)->msg];
+    uint64_t sum; /* of all above */
+};
+_Static_assert(sizeof(struct refusal) >= sizeof(struct head) && sizeof(struct refusal) <= HEAD,
+               "a refusal can be read as a head and is no cache");
+
+static const char magic[8] = "stnpak2", refused_magic[8] = "stnref1";
 
 /* ---- reading ---- */
 
@@ -169,6 +178,52 @@ bool steno_cache_load(steno_network *n, const char *path, const struct steno_net
     return false;
 }
 
+/* ---- refusals ---- */
+
+static uint64_t refusal_sum(const struct refusal *r)
+{
+    return XXH3_64bits(r, offsetof(struct refusal, sum));
+}
+
+bool steno_cache_refused(const struct steno_cache_id *id, steno_err *why)
+{
+    struct refusal r;
+    struct stat sb;
+    int fd = *id->file ? open(id->file, O_RDONLY | O_CLOEXEC | O_NOFOLLOW) : -1;
+    bool ok = fd >= 0 && !fstat(fd, &sb) && steno_cache_trusted(&sb) &&
+              read(fd, &r, sizeof r) == (ssize_t)sizeof r &&
+              !memcmp(r.magic, refused_magic, sizeof r.magic) &&
+              steno_content_equal(&r.key, &id->key) && r.sum == refusal_sum(&r) &&
+              memchr(r.why, '\0', sizeof r.why);
+    if (fd >= 0)
+        close(fd);
+    if (ok)
+        (void)steno_fail(why, STENO_ERR_UNSUPPORTED, "%s", r.why);
+    return ok;
+}
+
+void steno_cache_refuse(const steno_network *n, const char *path,
+                        const struct steno_network_options *opt, const struct steno_cache_id *id,
+                        const steno_err *why)
+{
+    struct steno_fresh fresh;
+    struct refusal r;
+    if (n->info.n_external || !steno_cache_current(id, path) ||
+        (mkdir(opt->cache_dir, 0700) && errno != EEXIST) ||
+        steno_fresh_open(&fresh, id->file, NULL))
+        return;
+    memset(&r, 0, sizeof r);
+    memcpy(r.magic, refused_magic, sizeof r.magic);
+    r.key = id->key;
+    r.model = id->model;
+    snprintf(r.why, sizeof r.why, "%s", why->msg);
+    r.sum = refusal_sum(&r);
+    if (!steno_write_whole(fresh.fd, &r, sizeof r))
+        steno_fresh_drop(&fresh);
+    else if (!steno_fresh_commit(&fresh, false, NULL))
+        steno_cache_remember(id, opt->cache_dir);
+}
+
 /* ---- writing ---- */
 
 struct out {
@@ -270,7 +325,9 @@ bool steno_cache_model(const char *file, struct steno_content *out)
 {
     struct head h;
     FILE *f = fopen(file, "rb");
-    bool ok = f && fread(&h, sizeof h, 1, f) == 1 && !memcmp(h.magic, magic, sizeof magic);
+    bool ok = f && fread(&h, sizeof h, 1, f) == 1 &&
+              (!memcmp(h.magic, magic, sizeof magic) ||
+               !memcmp(h.magic, refused_magic, sizeof refused_magic));
     if (f)
         fclose(f);
     *out = h.model;

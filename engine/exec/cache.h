@@ -7,6 +7,9 @@
  *     graph     the graph after the passes, as a private ONNX message (onnx/write.h: stow)
  *     facts     struct cache_facts: what steno_network tells about itself
  *
+ * or, where the part that was asked for cannot be cut out of the graph, only the reason: reading and
+ * rewriting a graph to find that out again takes as long as opening it.
+ *
  * Written under another name and renamed: readers see a whole file or none, however many start at
  * once. The key says what the file was made of (exec/cache_key.h). */
 #ifndef STENO_EXEC_CACHE_H
@@ -26,6 +29,13 @@ bool steno_cache_load(steno_network *n, const char *path, const struct steno_net
  * are nobody's concern: the next load tries again. */
 void steno_cache_store(const steno_network *n, const char *path,
                        const struct steno_network_options *opt, const struct steno_cache_id *id);
+/* The part was refused before, when the same graph was opened the same way: why, as it was said then.
+ * id: of a steno_cache_load that found nothing. */
+bool steno_cache_refused(const struct steno_cache_id *id, steno_err *why);
+/* Remember that. Not of a model whose constants lie in other files: they may be the reason. */
+void steno_cache_refuse(const steno_network *n, const char *path,
+                        const struct steno_network_options *opt, const struct steno_cache_id *id,
+                        const steno_err *why);
 /* What model a cache file was made of, as its head says. */
 bool steno_cache_model(const char *file, struct steno_content *out);
 void steno_cache_unmap(struct steno_cache *c); /* after the graph is gone; accepts NULL */

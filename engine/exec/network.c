@@ -209,6 +209,8 @@ static steno_status build(steno_network *n, const char *path, const void *data, 
     caching = opt->cache_dir && !data && !opt->rewrite_only;
     if (caching && steno_cache_load(n, path, opt, &id))
         return STENO_OK;
+    if (caching && opt->part != STENO_PART_ALL && steno_cache_refused(&id, err))
+        return steno_fail_in(err, STENO_ERR_UNSUPPORTED, "%s", path);
     if (!data)
         st = steno_onnx_load(&n->g, path, &lo, &n->info, err);
     else if ((st = steno_onnx_parse(&n->g, data, size, NULL, &lo, &n->info, err)))
@@ -222,6 +224,8 @@ static steno_status build(steno_network *n, const char *path, const void *data, 
     if (st)
         return steno_fail_in(err, st, "%s", path);
     st = optimize(n, opt, err);
+    if (st == STENO_ERR_UNSUPPORTED && caching && opt->part != STENO_PART_ALL && err)
+        steno_cache_refuse(n, path, opt, &id, err);
     n->rewrite_only = opt->rewrite_only;
     n->store.keep = caching;
     steno_pages_trim(); /* what reading and rewriting has left free, before the weights are packed */

@@ -413,6 +413,58 @@ static void without_a_folder_to_write_nothing_is_lost(void **state)
     mk_unlink(path);
 }
 
+static void count_reading(void *arg, const struct steno_graph *g)
+{
+    (void)g;
+    ++*(int *)arg;
+}
+
+/* The part of the model that is a step is asked for, which it has not: whether it was read for that,
+ * and what is said. */
+static int ask_for_a_step(const char *path, steno_err *err)
+{
+    int read = 0;
+    struct steno_network_options opt = {.opt_level = -1,
+                                        .cache_dir = cache,
+                                        .part = STENO_PART_STEP,
+                                        .loaded = count_reading,
+                                        .loaded_arg = &read};
+    steno_network *n = NULL;
+    assert_int_equal(steno_network_open(&n, path, &opt, err), STENO_ERR_UNSUPPORTED);
+    assert_null(n);
+    return read;
+}
+
+static void a_refused_part_is_remembered_with_its_reason(void **state)
+{
+    char *path = write_model(0), *other = write_model(1), name[300];
+    struct stat sb;
+    steno_err first = {0}, again = {0};
+    (void)state;
+    assert_int_equal(ask_for_a_step(path, &first), 1);
+    assert_int_equal(ask_for_a_step(path, &again), 0);
+    assert_true(strlen(first.msg) > strlen(path));
+    assert_string_equal(first.msg, again.msg);
+    assert_int_equal(files(name, sizeof name), 1);
+    assert_int_equal(stat(name, &sb), 0);
+    for (long at = 0; at < sb.st_size; at += at < 64 ? 1 : 97) {
+        flip(name, at);
+        assert_int_equal(ask_for_a_step(path, &again), 1);
+        assert_int_equal(ask_for_a_step(path, &again), 0);
+    }
+    assert_int_equal(truncate(name, sb.st_size / 2), 0);
+    assert_int_equal(ask_for_a_step(path, &again), 1);
+    steno_network_close(open_cached(path, STENO_FP32)); /* the whole of it is no less welcome */
+    assert_int_equal(rename(other, path), 0);
+    assert_int_equal(ask_for_a_step(path, &again), 1); /* another graph, and the old one's are gone */
+    assert_int_equal(files(name, sizeof name), 1);
+    clear();
+    *strrchr(other, '/') = '\0';
+    rmdir(other);
+    free(other);
+    mk_unlink(path);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -426,6 +478,7 @@ int main(void)
         cmocka_unit_test(a_cache_that_others_may_write_is_not_read),
         cmocka_unit_test(many_processes_start_at_once),
         cmocka_unit_test(without_a_folder_to_write_nothing_is_lost),
+        cmocka_unit_test(a_refused_part_is_remembered_with_its_reason),
     };
     int failed;
     for (size_t i = 0; i < sizeof data / sizeof data[0]; i++)
