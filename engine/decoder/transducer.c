@@ -1,56 +1,11 @@
-/* Lists of hypotheses; a hypothesis is a sequence (a number in the tree), a score and the chain of
- * frames its tokens came out in. Where ESPnet compares sequences, numbers are compared. Sums are
- * double precision of single-precision log-probabilities, and sorting keeps equals in order, both
- * as in ESPnet, so that near ties fall the same way. */
-#include "decoder/transducer.h"
+/* The searches that take a frame at a time, best first or all together, and what is the same for all.
+ * transducer_internal.h opens with the data. */
+#include "decoder/transducer_internal.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "decoder/transducer_tree.h"
-
-#define MAX_POPS 4096 /* of one frame in the default search: with real scores it ends long before  \
-                       */
-
-struct hyp {
-    double score;
-    int32_t p, chain; /* chain -1: no token yet */
-    int32_t final_at; /* ALSD: its place in the list of finals, -1 = none */
-    uint32_t order;
-};
-
-struct list {
-    struct hyp *h;
-    size_t n, cap;
-};
-
-struct best { /* a token and its score */
-    double score;
-    int32_t token;
-};
-
-struct steno_transducer {
-    struct steno_transducer_options o;
-    struct steno_ttree tree;
-    struct list kept, hyps, a, b, c, final;
-    size_t frames; /* taken in before */
-    bool unended;      /* ALSD: no hypothesis came to its end; they stay as the beam has them */
-    struct best *top;  /* [vocab] */
-    const float **enc; /* [cap_enc] rows given to join */
-    int32_t *ids;
-    size_t cap_ids;
-    float *hold; /* [vocab]: log-probabilities kept over another join */
-    /* results */
-    int32_t *tokens;
-    struct steno_span *spans;
-    size_t cap_tokens;
-};
-
-static steno_status oom(steno_err *err)
-{
-    return steno_fail(err, STENO_ERR_NOMEM, "transducer search: out of memory");
-}
+#define MAX_POPS 4096 /* of one frame in the default search: with real scores it ends long before */
 
 steno_status steno_transducer_open(steno_transducer **out,
                                    const struct steno_transducer_options *opt, steno_err *err)
@@ -61,13 +16,13 @@ steno_status steno_transducer_open(steno_transducer **out,
                           (int)opt->vocab - 1);
     t = calloc(1, sizeof *t);
     if (!t)
-        return oom(err);
+        return steno_thyp_oom(err);
     t->o = *opt;
+    steno_ttree_init(&t->tree, opt->vocab, opt->row_bytes ? opt->row_bytes : STENO_TRANSDUCER_ROW_BYTES);
     t->top = malloc((size_t)opt->vocab * sizeof *t->top);
-    t->hold = malloc((size_t)opt->vocab * sizeof *t->hold);
-    if (steno_ttree_init(&t->tree, opt->vocab) || !t->top || !t->hold) {
+    if (!t->top) {
         steno_transducer_close(t);
-        return oom(err);
+        return steno_thyp_oom(err);
     }
     *out = t;
     return STENO_OK;
@@ -85,17 +40,17 @@ void steno_transducer_close(steno_transducer *t)
     free(t->c.h);
     free(t->final.h);
     free(t->top);
-    free(t->hold);
     free(t->enc);
     free(t->ids);
     free(t->tokens);
     free(t->spans);
+    free(t->rows);
     free(t);
 }
 
 /* ---- lists --------------------------------------------------------------------------------- */
 
-static steno_status add(struct list *l, struct hyp h)
+steno_status steno_thyp_add(struct list *l, struct hyp h)
 {
     if (l->n == l->cap) {
         size_t cap = l->cap ? 2 * l->cap : 64;
@@ -109,13 +64,6 @@ static steno_status add(struct list *l, struct hyp h)
     return STENO_OK;
 }
 
-static void swap(struct list *a, struct list *b)
-{
-    struct list t = *a;
-    *a = *b;
-    *b = t;
-}
-
 static int by_score(const void *a, const void *b)
 {
     const struct hyp *x = a, *y = b;
@@ -124,8 +72,7 @@ static int by_score(const void *a, const void *b)
     return x->order < y->order ? -1 : x->order > y->order;
 }
 
-/* Best first, equals in order; at most `most` stay. */
-static void sort(struct list *l, size_t most)
+void steno_thyp_sort(struct list *l, size_t most)
 {
     for (size_t i = 0; i < l->n; i++)
         l->h[i].order = (uint32_t)i;
@@ -135,13 +82,7 @@ static void sort(struct list *l, size_t most)
         l->n = most;
 }
 
-static double log_add(double a, double b)
-{
-    double hi = a > b ? a : b, lo = a > b ? b : a;
-    return hi + log1p(exp(lo - hi));
-}
-
-static steno_status reserve_ids(steno_transducer *t, size_t n)
+steno_status steno_thyp_reserve(steno_transducer *t, size_t n)
 {
     size_t cap = t->cap_ids ? t->cap_ids : 64;
     if (n <= t->cap_ids)
@@ -156,13 +97,12 @@ static steno_status reserve_ids(steno_transducer *t, size_t n)
     return t->cap_ids ? STENO_OK : STENO_ERR_NOMEM;
 }
 
-/* Log-probabilities of what follows each hypothesis of the list at one frame, into tree.logp. */
-static steno_status join(steno_transducer *t, const struct list *l, const float *enc, bool lm,
+steno_status steno_thyp_join(steno_transducer *t, const struct list *l, const float *enc, bool lm,
                          steno_err *err)
 {
     steno_status st;
-    if (reserve_ids(t, l->n + 1))
-        return oom(err);
+    if (steno_thyp_reserve(t, l->n + 1))
+        return steno_thyp_oom(err);
     for (size_t i = 0; i < l->n; i++) {
         t->ids[i] = l->h[i].p;
         t->enc[i] = enc;
@@ -171,18 +111,9 @@ static steno_status join(steno_transducer *t, const struct list *l, const float 
     return st ? st : steno_ttree_join(&t->tree, t->enc, t->ids, l->n, err);
 }
 
-/* What the LM adds to token k after sequence p. */
-static double lm_score(const steno_transducer *t, int32_t p, int32_t k)
+double steno_thyp_lm(const steno_transducer *t, int32_t p, int32_t k)
 {
-    return t->tree.nets->lm ? t->o.lm_weight * (double)t->tree.p[p].lm_row[k] : 0;
-}
-
-static int best_first(const void *a, const void *b)
-{
-    const struct best *x = a, *y = b;
-    if (x->score != y->score)
-        return x->score > y->score ? -1 : 1;
-    return x->token < y->token ? -1 : 1;
+    return t->tree.nets->lm ? t->o.lm_weight * (double)t->tree.p[p].row[STENO_TTREE_LM][k] : 0;
 }
 
 /* The k best tokens other than the blank, into top, best first. */
@@ -200,8 +131,7 @@ static void choose(steno_transducer *t, const float *logp, size_t k)
     }
 }
 
-/* h and one token more; *lost: out of memory. */
-static struct hyp extended(steno_transducer *t, const struct hyp *h, int32_t token, double score,
+struct hyp steno_thyp_extend(steno_transducer *t, const struct hyp *h, int32_t token, double score,
                            float logp, size_t frame, bool *lost)
 {
     struct hyp x = {.score = score, .final_at = -1};
@@ -209,11 +139,6 @@ static struct hyp extended(steno_transducer *t, const struct hyp *h, int32_t tok
     x.chain = steno_ttree_link(&t->tree, h->chain, frame, logp);
     *lost = *lost || x.p < 0 || x.chain < 0;
     return x;
-}
-
-static struct hyp waiting(const struct hyp *h, double score)
-{
-    return (struct hyp){.score = score, .p = h->p, .chain = h->chain, .final_at = -1};
 }
 
 /* The first of equals. */
@@ -224,6 +149,43 @@ static size_t best_of(const struct list *l)
         if (l->h[i].score > l->h[best].score)
             best = i;
     return best;
+}
+steno_status steno_thyp_extend_all(steno_transducer *t, const struct list *from, size_t frame,
+                               struct list *to)
+{
+    bool lost = false;
+    for (size_t i = 0; i < from->n && !lost; i++) {
+        const struct hyp *h = &from->h[i];
+        choose(t, t->tree.logp + i * (size_t)t->o.vocab, t->o.beam);
+        for (size_t k = 0; k < t->o.beam && !lost; k++) {
+            double logp = t->top[k].score;
+            struct hyp x = steno_thyp_extend(t, h, t->top[k].token,
+                                    h->score + logp + steno_thyp_lm(t, h->p, t->top[k].token),
+                                    (float)logp, frame, &lost);
+            lost = lost || steno_thyp_add(to, x);
+        }
+    }
+    return lost ? STENO_ERR_NOMEM : STENO_OK;
+}
+
+void steno_thyp_tidy(steno_transducer *t)
+{
+    struct list *all[] = {&t->kept, &t->final};
+    if (steno_ttree_rows_due(&t->tree)) {
+        for (size_t i = 0; i < t->kept.n; i++)
+            steno_ttree_need(&t->tree, t->kept.h[i].p);
+        steno_ttree_sweep(&t->tree);
+    }
+    if (!steno_ttree_due(&t->tree))
+        return;
+    for (int k = 0; k < 2; k++)
+        for (size_t i = 0; i < all[k]->n; i++)
+            steno_ttree_keep(&t->tree, all[k]->h[i].p, all[k]->h[i].chain);
+    steno_ttree_number(&t->tree);
+    for (int k = 0; k < 2; k++)
+        for (size_t i = 0; i < all[k]->n; i++)
+            steno_ttree_place(&t->tree, &all[k]->h[i].p, &all[k]->h[i].chain);
+    steno_ttree_compact(&t->tree);
 }
 
 /* ---- greedy -------------------------------------------------------------------------------- */
@@ -237,7 +199,7 @@ static steno_status greedy(steno_transducer *t, const float *enc, size_t frames,
         const float *logp;
         int32_t best = 0;
         bool lost = false;
-        st = join(t, &t->kept, enc + f * dim, false, err);
+        st = steno_thyp_join(t, &t->kept, enc + f * dim, false, err);
         if (st)
             break;
         logp = t->tree.logp;
@@ -245,10 +207,11 @@ static steno_status greedy(steno_transducer *t, const float *enc, size_t frames,
             if (logp[v] > logp[best])
                 best = v;
         if (best)
-            *h = extended(t, h, best, h->score + (double)logp[best], logp[best], t->frames + f,
+            *h = steno_thyp_extend(t, h, best, h->score + (double)logp[best], logp[best], t->frames + f,
                           &lost);
         if (lost)
-            st = oom(err);
+            st = steno_thyp_oom(err);
+        steno_thyp_tidy(t);
     }
     return st;
 }
@@ -265,18 +228,18 @@ static steno_status expand_best(steno_transducer *t, const float *enc, size_t f,
     steno_status st;
     memmove(t->hyps.h + at, t->hyps.h + at + 1, (t->hyps.n - at - 1) * sizeof h);
     t->hyps.n--;
-    st = join(t, &one, enc, true, err);
+    st = steno_thyp_join(t, &one, enc, true, err);
     if (st)
         return st;
-    lost = add(&t->kept, waiting(&h, h.score + (double)t->tree.logp[0])) != STENO_OK;
+    lost = steno_thyp_add(&t->kept, steno_thyp_wait(&h, h.score + (double)t->tree.logp[0])) != STENO_OK;
     choose(t, t->tree.logp, t->o.beam);
     for (size_t k = 0; k < t->o.beam && !lost; k++) {
         double logp = t->top[k].score;
-        double score = h.score + logp + lm_score(t, h.p, t->top[k].token);
-        struct hyp x = extended(t, &h, t->top[k].token, score, (float)logp, f, &lost);
-        lost = lost || add(&t->hyps, x);
+        double score = h.score + logp + steno_thyp_lm(t, h.p, t->top[k].token);
+        struct hyp x = steno_thyp_extend(t, &h, t->top[k].token, score, (float)logp, f, &lost);
+        lost = lost || steno_thyp_add(&t->hyps, x);
     }
-    return lost ? oom(err) : STENO_OK;
+    return lost ? steno_thyp_oom(err) : STENO_OK;
 }
 
 /* Those of `kept` that no open hypothesis can reach any more, worst first; false: too few yet. */
@@ -289,7 +252,7 @@ static bool settled(steno_transducer *t, bool anyway)
     if (n < t->o.beam && !anyway)
         return false;
     n = n < t->o.beam ? t->o.beam : n;
-    sort(&t->kept, n);
+    steno_thyp_sort(&t->kept, n);
     for (size_t i = 0; i < t->kept.n / 2; i++) {
         struct hyp x = t->kept.h[i];
         t->kept.h[i] = t->kept.h[t->kept.n - 1 - i];
@@ -303,13 +266,14 @@ static steno_status default_search(steno_transducer *t, const float *enc, size_t
 {
     steno_status st = STENO_OK;
     for (size_t f = 0; f < frames && !st; f++) {
-        swap(&t->kept, &t->hyps);
+        steno_thyp_swap(&t->kept, &t->hyps);
         t->kept.n = 0;
         for (size_t pops = 1; !st; pops++) {
             st = expand_best(t, enc + f * dim, t->frames + f, err);
             if (!st && settled(t, pops >= MAX_POPS + t->o.beam))
                 break;
         }
+        steno_thyp_tidy(t);
     }
     return st;
 }
@@ -326,30 +290,11 @@ static steno_status end_frame(steno_transducer *t, size_t n_a)
         while (k < n_a && t->a.h[k].p != t->c.h[i].p)
             k++;
         if (k < n_a)
-            t->a.h[k].score = log_add(t->a.h[k].score, score);
-        else if (add(&t->a, waiting(&t->c.h[i], score)))
+            t->a.h[k].score = steno_log_add(t->a.h[k].score, score);
+        else if (steno_thyp_add(&t->a, steno_thyp_wait(&t->c.h[i], score)))
             return STENO_ERR_NOMEM;
     }
     return STENO_OK;
-}
-
-/* Every hypothesis of `from` with each of its best tokens, into `to`. */
-static steno_status expand_all(steno_transducer *t, const struct list *from, size_t frame,
-                               struct list *to)
-{
-    bool lost = false;
-    for (size_t i = 0; i < from->n && !lost; i++) {
-        const struct hyp *h = &from->h[i];
-        choose(t, t->tree.logp + i * (size_t)t->o.vocab, t->o.beam);
-        for (size_t k = 0; k < t->o.beam && !lost; k++) {
-            double logp = t->top[k].score;
-            struct hyp x = extended(t, h, t->top[k].token,
-                                    h->score + logp + lm_score(t, h->p, t->top[k].token),
-                                    (float)logp, frame, &lost);
-            lost = lost || add(to, x);
-        }
-    }
-    return lost ? STENO_ERR_NOMEM : STENO_OK;
 }
 
 static steno_status tsd(steno_transducer *t, const float *enc, size_t frames, size_t dim,
@@ -357,315 +302,24 @@ static steno_status tsd(steno_transducer *t, const float *enc, size_t frames, si
 {
     steno_status st = STENO_OK;
     for (size_t f = 0; f < frames && !st; f++) {
-        swap(&t->kept, &t->c);
+        steno_thyp_swap(&t->kept, &t->c);
         t->a.n = 0;
         for (size_t v = 0; v < t->o.max_sym_exp && t->c.n && !st; v++) {
-            st = join(t, &t->c, enc + f * dim, true, err);
+            st = steno_thyp_join(t, &t->c, enc + f * dim, true, err);
             if (st)
                 return st;
             t->b.n = 0;
             st = end_frame(t, t->a.n);
             if (!st && v + 1 < t->o.max_sym_exp)
-                st = expand_all(t, &t->c, t->frames + f, &t->b);
+                st = steno_thyp_extend_all(t, &t->c, t->frames + f, &t->b);
             if (st)
-                return oom(err);
-            sort(&t->b, t->o.beam);
-            swap(&t->b, &t->c);
+                return steno_thyp_oom(err);
+            steno_thyp_sort(&t->b, t->o.beam);
+            steno_thyp_swap(&t->b, &t->c);
         }
-        sort(&t->a, t->o.beam);
-        swap(&t->a, &t->kept);
-    }
-    return st;
-}
-
-/* ---- alignment-length-synchronous ----------------------------------------------------------- */
-
-/* Hypotheses of the same tokens become one, the first; a final that is one of them goes along. */
-static void recombine(steno_transducer *t, struct list *l)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < l->n; i++) {
-        size_t k = 0;
-        while (k < n && l->h[k].p != l->h[i].p)
-            k++;
-        if (k == n) {
-            l->h[n++] = l->h[i];
-            continue;
-        }
-        l->h[k].score = log_add(l->h[k].score, l->h[i].score);
-        if (l->h[k].final_at >= 0)
-            t->final.h[l->h[k].final_at].score = l->h[k].score;
-    }
-    l->n = n;
-}
-
-/* Step i: hypotheses of u tokens are at frame i - u. Those that have frames left go to c. */
-static steno_status at_step(steno_transducer *t, size_t i, const float *enc, size_t frames,
-                            size_t dim, steno_err *err)
-{
-    t->c.n = 0;
-    if (reserve_ids(t, t->kept.n + 1))
-        return oom(err);
-    for (size_t k = 0; k < t->kept.n; k++) {
-        size_t u = t->tree.p[t->kept.h[k].p].length - 1;
-        if (i - u > frames - 1)
-            continue;
-        t->ids[t->c.n] = t->kept.h[k].p;
-        t->enc[t->c.n] = enc + (i - u) * dim;
-        if (add(&t->c, t->kept.h[k]))
-            return oom(err);
-    }
-    return STENO_OK;
-}
-
-static steno_status alsd_step(steno_transducer *t, size_t i, size_t frames)
-{
-    size_t v = (size_t)t->o.vocab;
-    bool lost = false;
-    t->a.n = 0;
-    for (size_t k = 0; k < t->c.n && !lost; k++) {
-        struct hyp h = t->c.h[k], x = waiting(&h, h.score + (double)t->tree.logp[k * v]);
-        struct list one = {.h = &h, .n = 1};
-        size_t frame = i - (t->tree.p[h.p].length - 1);
-        if (frame == frames - 1) {
-            x.final_at = (int32_t)t->final.n;
-            lost = add(&t->final, x) != STENO_OK;
-        }
-        lost = lost || add(&t->a, x);
-        if (k) /* expand_all reads the scores of the first */
-            memcpy(t->tree.logp, t->tree.logp + k * v, v * sizeof *t->tree.logp);
-        lost = lost || expand_all(t, &one, frame, &t->a);
-    }
-    return lost ? STENO_ERR_NOMEM : STENO_OK;
-}
-
-static steno_status alsd(steno_transducer *t, const float *enc, size_t frames, size_t dim,
-                         steno_err *err)
-{
-    size_t u_max = t->o.u_max < frames - 1 ? t->o.u_max : frames - 1;
-    steno_status st = STENO_OK;
-    for (size_t i = 0; i < frames + u_max && !st; i++) {
-        st = at_step(t, i, enc, frames, dim, err);
-        if (st || !t->c.n)
-            continue;
-        st = steno_ttree_ask_lm(&t->tree, t->ids, t->c.n, err);
-        if (!st)
-            st = steno_ttree_join(&t->tree, t->enc, t->ids, t->c.n, err);
-        if (!st && alsd_step(t, i, frames))
-            st = oom(err);
-        if (st)
-            return st;
-        swap(&t->a, &t->kept);
-        sort(&t->kept, t->o.beam);
-        recombine(t, &t->kept);
-    }
-    t->unended = !t->final.n;
-    if (t->final.n)
-        swap(&t->final, &t->kept);
-    return st;
-}
-
-/* ---- n-step constrained, modified adaptive expansion ----------------------------------------- */
-
-/* Longest first, equals in order. */
-static void sort_by_length(const steno_transducer *t, struct list *l)
-{
-    for (size_t i = 1; i < l->n; i++) {
-        struct hyp x = l->h[i];
-        size_t k = i;
-        for (; k && t->tree.p[l->h[k - 1].p].length < t->tree.p[x.p].length; k--)
-            l->h[k] = l->h[k - 1];
-        l->h[k] = x;
-    }
-}
-
-/* Token number `at` of sequence p, the root's being 0. */
-static int32_t token_at(const steno_transducer *t, int32_t p, uint32_t at)
-{
-    return t->tree.p[steno_ttree_head(&t->tree, p, at + 1)].token;
-}
-
-/* Score of the shorter hypothesis saying the rest of the longer one in this frame. */
-static steno_status catch_up(steno_transducer *t, const struct hyp *shorter,
-                             const struct hyp *longer, const float *enc, double *score,
-                             steno_err *err)
-{
-    uint32_t from = t->tree.p[shorter->p].length, to = t->tree.p[longer->p].length;
-    struct hyp at = *shorter;
-    struct list one = {.h = &at, .n = 1};
-    *score = shorter->score;
-    for (uint32_t k = from; k < to; k++) {
-        steno_status st;
-        if (k > from && !t->o.as_espnet_onnx)
-            at.p = steno_ttree_head(&t->tree, longer->p, k);
-        st = join(t, &one, enc, false, err);
-        if (st)
-            return st;
-        *score += (double)t->tree.logp[token_at(t, longer->p, k)];
-    }
-    return STENO_OK;
-}
-
-static steno_status prefix_search(steno_transducer *t, struct list *l, const float *enc,
-                                  steno_err *err)
-{
-    sort_by_length(t, l);
-    for (size_t j = 0; j + 1 < l->n; j++)
-        for (size_t i = j + 1; i < l->n; i++) {
-            uint32_t a = t->tree.p[l->h[j].p].length, b = t->tree.p[l->h[i].p].length;
-            double score;
-            steno_status st;
-            if (b >= a || a - b > t->o.prefix_alpha ||
-                steno_ttree_head(&t->tree, l->h[j].p, b) != l->h[i].p)
-                continue;
-            st = catch_up(t, &l->h[i], &l->h[j], enc, &score, err);
-            if (st)
-                return st;
-            l->h[j].score = log_add(l->h[j].score, score);
-        }
-    return STENO_OK;
-}
-
-static bool has(const struct list *l, size_t n, int32_t p)
-{
-    for (size_t i = 0; i < n; i++)
-        if (l->h[i].p == p)
-            return true;
-    return false;
-}
-
-/* The first blank after the last step of a frame. */
-static steno_status add_blank(steno_transducer *t, struct list *l, const float *enc, steno_err *err)
-{
-    steno_status st = l->n ? join(t, l, enc, false, err) : STENO_OK;
-    for (size_t i = 0; i < l->n && !st; i++)
-        l->h[i].score += (double)t->tree.logp[i * (size_t)t->o.vocab];
-    return st;
-}
-
-static steno_status append(struct list *to, const struct list *from)
-{
-    for (size_t i = 0; i < from->n; i++)
-        if (add(to, from->h[i]))
-            return STENO_ERR_NOMEM;
-    return STENO_OK;
-}
-
-/* One frame of NSC: hyps in, kept out; a: blanks (ESPnet's S), b: extended ones (V). */
-static steno_status nsc_frame(steno_transducer *t, size_t f, const float *enc, steno_err *err)
-{
-    size_t v = (size_t)t->o.vocab;
-    t->a.n = t->b.n = 0;
-    for (size_t n = 0; n < t->o.n_step; n++) {
-        size_t keep = 0;
-        steno_status st = join(t, &t->hyps, enc, true, err);
-        if (st)
-            return st;
-        for (size_t i = 0; i < t->hyps.n; i++)
-            if (add(&t->a,
-                    waiting(&t->hyps.h[i], t->hyps.h[i].score + (double)t->tree.logp[i * v])))
-                return oom(err);
-        if (expand_all(t, &t->hyps, f, &t->b))
-            return oom(err);
-        sort(&t->b, SIZE_MAX);
-        for (size_t i = 0; i < t->b.n; i++)
-            if (!has(&t->hyps, t->hyps.n, t->b.h[i].p))
-                t->b.h[keep++] = t->b.h[i];
-        t->b.n = keep < t->o.beam ? keep : t->o.beam;
-        t->hyps.n = 0;
-        if (append(&t->hyps, &t->b))
-            return oom(err);
-    }
-    if (t->o.n_step != 1) {
-        steno_status st = add_blank(t, &t->b, enc, err);
-        if (st)
-            return st;
-    }
-    t->kept.n = 0;
-    if (append(&t->kept, &t->a) || append(&t->kept, &t->b))
-        return oom(err);
-    sort(&t->kept, t->o.beam);
-    return STENO_OK;
-}
-
-/* Tokens of hypothesis i, the blank among them, whose score is within gamma of its best. */
-static size_t choose_near(steno_transducer *t, size_t i)
-{
-    const float *logp = t->tree.logp + i * (size_t)t->o.vocab;
-    double base = t->hyps.h[i].score, best = -INFINITY;
-    size_t n = 0, most = t->o.beam + t->o.expansion_beta;
-    for (int32_t k = 0; k < t->o.vocab; k++)
-        best = fmax(best, base + (double)logp[k]);
-    for (int32_t k = 0; k < t->o.vocab; k++)
-        if (base + (double)logp[k] >= best - t->o.expansion_gamma)
-            t->top[n++] = (struct best){base + (double)logp[k], k};
-    qsort(t->top, n, sizeof *t->top, best_first);
-    return n < most ? n : most;
-}
-
-/* One step: blanks to a, the rest to b. c: the hypotheses this frame began with. */
-static steno_status maes_expand(steno_transducer *t, size_t f)
-{
-    bool lost = false;
-    for (size_t i = 0; i < t->hyps.n && !lost; i++) {
-        const struct hyp *h = &t->hyps.h[i];
-        size_t n = choose_near(t, i);
-        for (size_t k = 0; k < n && !lost; k++) {
-            int32_t token = t->top[k].token;
-            double score = t->top[k].score;
-            struct hyp x;
-            if (!token) {
-                lost = add(&t->a, waiting(h, score)) != STENO_OK;
-                continue;
-            }
-            x = extended(t, h, token, score + lm_score(t, h->p, token), (float)(score - h->score),
-                         f, &lost);
-            if (t->o.as_espnet_onnx || !has(&t->c, t->c.n, x.p))
-                lost = lost || add(&t->b, x);
-        }
-    }
-    return lost ? STENO_ERR_NOMEM : STENO_OK;
-}
-
-static steno_status maes_frame(steno_transducer *t, size_t f, const float *enc, steno_err *err)
-{
-    steno_status st = STENO_OK;
-    t->a.n = t->c.n = 0;
-    if (append(&t->c, &t->hyps))
-        return oom(err);
-    for (size_t n = 0; n < t->o.n_step && !st; n++) {
-        t->b.n = 0;
-        st = join(t, &t->hyps, enc, true, err);
-        if (!st && maes_expand(t, f))
-            st = oom(err);
-        if (st || !t->b.n)
-            break;
-        if (n + 1 < t->o.n_step) {
-            swap(&t->b, &t->hyps);
-            continue;
-        }
-        st = add_blank(t, &t->b, enc, err);
-        if (!st && append(&t->a, &t->b))
-            st = oom(err);
-    }
-    if (st)
-        return st;
-    swap(&t->a, &t->kept);
-    sort(&t->kept, t->o.beam);
-    return STENO_OK;
-}
-
-static steno_status by_steps(steno_transducer *t, const float *enc, size_t frames, size_t dim,
-                             steno_err *err)
-{
-    steno_status st = STENO_OK;
-    for (size_t f = 0; f < frames && !st; f++) {
-        const float *row = enc + f * dim;
-        swap(&t->kept, &t->hyps);
-        st = prefix_search(t, &t->hyps, row, err);
-        if (!st)
-            st = t->o.search == STENO_TRANSDUCER_NSC ? nsc_frame(t, t->frames + f, row, err)
-                                                     : maes_frame(t, t->frames + f, row, err);
+        steno_thyp_sort(&t->a, t->o.beam);
+        steno_thyp_swap(&t->a, &t->kept);
+        steno_thyp_tidy(t);
     }
     return st;
 }
@@ -683,10 +337,10 @@ static steno_status search(steno_transducer *t, const float *enc, size_t frames,
     case STENO_TRANSDUCER_TSD:
         return tsd(t, enc, frames, dim, err);
     case STENO_TRANSDUCER_ALSD:
-        return alsd(t, enc, frames, dim, err);
+        return steno_transducer_alsd(t, enc, frames, dim, err);
     case STENO_TRANSDUCER_NSC:
     case STENO_TRANSDUCER_MAES:
-        return by_steps(t, enc, frames, dim, err);
+        return steno_transducer_by_steps(t, enc, frames, dim, err);
     }
     return steno_fail(err, STENO_ERR_INVAL, "transducer search %d", (int)t->o.search);
 }
@@ -696,7 +350,7 @@ static void sort_results(steno_transducer *t)
 {
     for (size_t i = 0; i < t->kept.n && t->o.score_norm; i++)
         t->kept.h[i].score /= t->tree.p[t->kept.h[i].p].length;
-    sort(&t->kept, SIZE_MAX);
+    steno_thyp_sort(&t->kept, SIZE_MAX);
     for (size_t i = 0; i < t->kept.n && t->o.score_norm; i++)
         t->kept.h[i].score *= t->tree.p[t->kept.h[i].p].length;
 }
@@ -706,24 +360,22 @@ steno_status steno_transducer_start(steno_transducer *t, steno_err *err)
     bool sos = t->o.search == STENO_TRANSDUCER_DEFAULT && !t->o.as_espnet_onnx;
     steno_status st = steno_ttree_start(&t->tree, NULL, sos ? t->o.sos : 0);
     t->kept.n = t->hyps.n = t->a.n = t->b.n = t->c.n = t->final.n = 0;
-    t->frames = 0;
+    t->frames = t->step = t->first_row = t->n_rows = 0;
     t->unended = false;
     if (!st)
-        st = add(&t->kept, (struct hyp){.p = 0, .chain = -1, .final_at = -1});
-    return st ? oom(err) : STENO_OK;
+        st = steno_thyp_add(&t->kept, (struct hyp){.p = 0, .chain = -1, .final_at = -1});
+    return st ? steno_thyp_oom(err) : STENO_OK;
 }
 
-bool steno_transducer_by_frames(const struct steno_transducer_options *opt)
+static bool is_alsd(const steno_transducer *t)
 {
-    return opt->beam == 1 || opt->search != STENO_TRANSDUCER_ALSD;
+    return t->o.beam > 1 && t->o.search == STENO_TRANSDUCER_ALSD;
 }
 
 steno_status steno_transducer_push(steno_transducer *t, const struct steno_transducer_nets *nets,
                                    const float *enc, size_t frames, size_t dim, steno_err *err)
 {
     steno_status st = STENO_OK;
-    if (t->frames && !steno_transducer_by_frames(&t->o))
-        return steno_fail(err, STENO_ERR_INVAL, "transducer search alsd: needs all rows at once");
     t->tree.nets = nets;
     if (frames)
         st = search(t, enc, frames, dim, err);
@@ -734,10 +386,19 @@ steno_status steno_transducer_push(steno_transducer *t, const struct steno_trans
     return st;
 }
 
-void steno_transducer_finish(steno_transducer *t)
+steno_status steno_transducer_finish(steno_transducer *t, const struct steno_transducer_nets *nets,
+                                     steno_err *err)
 {
-    if (!t->unended)
+    steno_status st = STENO_OK;
+    t->tree.nets = nets;
+    if (is_alsd(t) && t->frames)
+        st = steno_transducer_alsd_end(t, err);
+    t->tree.nets = NULL;
+    if (st)
+        t->kept.n = 0;
+    else if (!t->unended)
         sort_results(t);
+    return st;
 }
 
 steno_status steno_transducer_run(steno_transducer *t, const struct steno_transducer_nets *nets,
@@ -746,9 +407,7 @@ steno_status steno_transducer_run(steno_transducer *t, const struct steno_transd
     steno_status st = steno_transducer_start(t, err);
     if (!st)
         st = steno_transducer_push(t, nets, enc, frames, dim, err);
-    if (!st)
-        steno_transducer_finish(t);
-    return st;
+    return st ? st : steno_transducer_finish(t, nets, err);
 }
 
 size_t steno_transducer_count(const steno_transducer *t)
@@ -795,4 +454,15 @@ steno_status steno_transducer_best(steno_transducer *t, struct steno_transducer_
         }
     }
     return steno_transducer_get(t, at, out);
+}
+
+size_t steno_transducer_bytes(const steno_transducer *t)
+{
+    const struct list *all[] = {&t->kept, &t->hyps, &t->a, &t->b, &t->c, &t->final};
+    size_t n = steno_ttree_bytes(&t->tree) + t->cap_rows * sizeof *t->rows +
+               t->cap_tokens * (sizeof *t->tokens + sizeof *t->spans) +
+               2 * (size_t)t->o.vocab * sizeof *t->top;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        n += all[i]->cap * sizeof *all[i]->h;
+    return n;
 }

@@ -7,6 +7,8 @@
 
 #include "decoder/ctc.h"
 
+#define STENO_TRANSDUCER_ROW_BYTES ((size_t)4 << 20)
+
 typedef struct steno_transducer steno_transducer;
 
 enum steno_transducer_search {
@@ -47,6 +49,9 @@ struct steno_transducer_options {
     /* As espnet_onnx 0.2.1: NSC and MAES score every token of a prefix search with the shorter
      * hypothesis' row; MAES keeps a sequence twice; the LM reads a blank first. */
     bool as_espnet_onnx;
+    /* Networks' rows and states that are kept for sequences that may come again; 0:
+     * STENO_TRANSDUCER_ROW_BYTES. A frame's own are kept whatever they take. */
+    size_t row_bytes;
 };
 
 struct steno_transducer_hyp {
@@ -68,22 +73,25 @@ STENO_MUST steno_status steno_transducer_run(steno_transducer *t,
                                              const float *enc, size_t frames, size_t dim,
                                              steno_err *err);
 /* The same piece by piece, with the same results: start, rows as they come, finish. nets: borrowed for
- * the call; others may come next, of the same networks. push: errors as of run, after which only start
- * is of use; STENO_ERR_INVAL: a second piece for a search that is not by_frames. */
+ * the call; others may come next, of the same networks. Errors as of run, after which only start is of
+ * use. ALSD keeps the rows behind its slowest hypothesis (one of u tokens is u rows behind) and takes
+ * its last steps in finish; others keep no rows, and take none there. */
 STENO_MUST steno_status steno_transducer_start(steno_transducer *t, steno_err *err);
 STENO_MUST steno_status steno_transducer_push(steno_transducer *t,
                                               const struct steno_transducer_nets *nets,
                                               const float *enc, size_t frames, size_t dim,
                                               steno_err *err);
-void steno_transducer_finish(steno_transducer *t);
-/* Whether a search with these options takes rows in pieces: all but ALSD, whose steps go along
- * tokens and frames together. */
-bool steno_transducer_by_frames(const struct steno_transducer_options *opt);
+STENO_MUST steno_status steno_transducer_finish(steno_transducer *t,
+                                                const struct steno_transducer_nets *nets,
+                                                steno_err *err);
 /* The best of those there are, before finish as well; there must be one (count). */
 STENO_MUST steno_status steno_transducer_best(steno_transducer *t, struct steno_transducer_hyp *out);
 /* Hypotheses, best first; valid until the next run or get. STENO_ERR_NOMEM. */
 size_t steno_transducer_count(const steno_transducer *t);
 STENO_MUST steno_status steno_transducer_get(steno_transducer *t, size_t i,
                                              struct steno_transducer_hyp *out);
+/* Memory it holds: what a few frames need, whatever the length of the utterance, and some hundred bytes
+ * for each token said. */
+size_t steno_transducer_bytes(const steno_transducer *t);
 
 #endif

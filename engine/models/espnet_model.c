@@ -95,16 +95,19 @@ static void set_name(steno_model *m, const char *dir)
     snprintf(m->conf.name, sizeof m->conf.name, "%.*s", (int)(end - begin), dir + begin);
 }
 
-/* What a stream holds of a segment of so many samples: these, and of a streaming encoder the rows,
- * their scores, and the decoder's keys and values of them. */
+/* What a stream holds of a segment of so many samples: these; of a streaming encoder the rows, their
+ * scores, and the decoder's keys and values of them, or what a transducer's search keeps. */
 static size_t segment_bytes(const struct steno_espnet *e, size_t samples)
 {
     const struct steno_espnet_conf *c = &e->conf;
-    size_t rows = e->blocks && e->frame_samples ? samples / e->frame_samples : 0;
     size_t row = (size_t)e->dim + (size_t)c->vocab;
+    if (!e->blocks || !e->frame_samples)
+        return samples * sizeof(float);
+    if (steno_espnet_is_transducer(e))
+        return STENO_TRANSDUCER_ROW_BYTES;
     if (e->decoder_steps)
         row += 2 * (size_t)c->decoder_layers * (size_t)c->decoder_dim;
-    return (samples + rows * row) * sizeof(float);
+    return samples / e->frame_samples * row * sizeof(float);
 }
 
 static void fill_conf(steno_model *m)

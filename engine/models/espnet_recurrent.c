@@ -123,10 +123,11 @@ steno_status steno_espnet_transduce(steno_espnet_runner *r, const struct steno_e
                             result, err);
 }
 
-bool steno_espnet_transduces_on(const struct steno_espnet *e, const struct steno_espnet_search *s)
+static steno_status nets_of(steno_espnet_runner *r, const struct steno_espnet_search *s,
+                            struct steno_transducer_nets *nets, steno_err *err)
 {
-    struct steno_transducer_options o = options(e, s, false);
-    return steno_transducer_by_frames(&o);
+    return steno_etrans_nets(steno_espnet_recurrent(r)->transducer,
+                             (size_t)steno_espnet_of(r)->dim, s->lm_weight != 0, nets, err);
 }
 
 steno_status steno_espnet_transduce_on(steno_espnet_runner *r, const struct steno_espnet_search *s,
@@ -135,8 +136,7 @@ steno_status steno_espnet_transduce_on(steno_espnet_runner *r, const struct sten
 {
     const struct steno_espnet *e = steno_espnet_of(r);
     struct steno_transducer_nets nets;
-    steno_status st = steno_etrans_nets(steno_espnet_recurrent(r)->transducer, (size_t)e->dim,
-                                        s->lm_weight != 0, &nets, err);
+    steno_status st = nets_of(r, s, &nets, err);
     if (!st && !*t) {
         struct steno_transducer_options o = options(e, s, false);
         st = steno_transducer_open(t, &o, err);
@@ -144,4 +144,12 @@ steno_status steno_espnet_transduce_on(steno_espnet_runner *r, const struct sten
             st = steno_transducer_start(*t, err);
     }
     return st ? st : steno_transducer_push(*t, &nets, rows, n_rows, (size_t)e->dim, err);
+}
+
+steno_status steno_espnet_transduce_end(steno_espnet_runner *r, const struct steno_espnet_search *s,
+                                        steno_transducer *t, steno_err *err)
+{
+    struct steno_transducer_nets nets;
+    steno_status st = nets_of(r, s, &nets, err);
+    return st ? st : steno_transducer_finish(t, &nets, err);
 }

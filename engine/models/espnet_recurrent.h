@@ -37,7 +37,9 @@ STENO_MUST steno_status steno_espnet_transduce_on(steno_espnet_runner *r,
                                                   const struct steno_espnet_search *s,
                                                   const float *rows, size_t n_rows,
                                                   steno_transducer **t, steno_err *err);
-/* Whether the model's search can do that. */
-bool steno_espnet_transduces_on(const struct steno_espnet *e, const struct steno_espnet_search *s);
+/* There are no more: t's results are final. */
+STENO_MUST steno_status steno_espnet_transduce_end(steno_espnet_runner *r,
+                                                   const struct steno_espnet_search *s,
+                                                   steno_transducer *t, steno_err *err);
 
 #endif

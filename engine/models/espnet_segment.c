@@ -22,7 +22,7 @@ steno_status steno_estream_make_frames(struct steno_estream *s, size_t end)
     while (s->fed < end && s->n_feats < steno_estream_frames_wanted(s)) {
         float *to = s->feats + s->n_feats * bins;
         size_t used = 0, made = 0;
-        steno_status st = steno_fbank_push(s->fbank, s->pcm + s->fed, end - s->fed, &used, to,
+        steno_status st = steno_fbank_push(s->fbank, s->pcm + (s->fed - s->cut), end - s->fed, &used, to,
                                            steno_estream_frames_wanted(s) - s->n_feats, &made);
         if (st && st != STENO_NEED_MORE)
             return st;
@@ -35,9 +35,16 @@ steno_status steno_estream_make_frames(struct steno_estream *s, size_t end)
     return STENO_OK;
 }
 
+/* Rows that the stream keeps: of a transducer those its search has not taken yet. */
+static size_t rows_kept(const struct steno_estream *s)
+{
+    return s->n_rows - s->n_transduced;
+}
+
 static steno_status reserve_rows(struct steno_estream *s, size_t n)
 {
-    size_t dim = (size_t)s->model->espnet->dim, vocab = (size_t)s->model->espnet->conf.vocab;
+    const struct steno_espnet *e = s->model->espnet;
+    size_t dim = (size_t)e->dim, vocab = e->ctc ? (size_t)e->conf.vocab : 0, had = rows_kept(s);
     size_t cap = s->cap_rows ? s->cap_rows : 128;
     float *rows, *ctc;
     if (n <= s->cap_rows)
@@ -45,15 +52,15 @@ static steno_status reserve_rows(struct steno_estream *s, size_t n)
     while (cap < n)
         cap *= 2;
     rows = steno_aligned_alloc(cap * dim * sizeof *rows);
-    ctc = steno_aligned_alloc(cap * vocab * sizeof *ctc);
+    ctc = steno_aligned_alloc(cap * vocab * sizeof *ctc + 1);
     if (!rows || !ctc) {
         steno_aligned_free(rows);
         steno_aligned_free(ctc);
         return STENO_ERR_NOMEM;
     }
-    if (s->n_rows) {
-        memcpy(rows, s->rows, s->n_rows * dim * sizeof *rows);
-        memcpy(ctc, s->ctc, s->n_rows * vocab * sizeof *ctc);
+    if (had) {
+        memcpy(rows, s->rows, had * dim * sizeof *rows);
+        memcpy(ctc, s->ctc, had * vocab * sizeof *ctc);
     }
     steno_aligned_free(s->rows);
     steno_aligned_free(s->ctc);
@@ -67,7 +74,7 @@ steno_status steno_estream_block(struct steno_estream *s, steno_espnet_runner *r
                                  steno_err *err)
 {
     const struct steno_espnet *e = s->model->espnet;
-    size_t dim = (size_t)e->dim, vocab = (size_t)e->conf.vocab, n = 0;
+    size_t dim = (size_t)e->dim, vocab = (size_t)e->conf.vocab, n = 0, at = rows_kept(s);
     const float *rows, *ctc;
     steno_status st = STENO_OK;
     if (s->state.block == 0)
@@ -82,17 +89,17 @@ steno_status steno_estream_block(struct steno_estream *s, steno_espnet_runner *r
         n = max > s->n_rows ? max - s->n_rows : 0;
     if (!n)
         return STENO_OK;
-    st = reserve_rows(s, s->n_rows + n);
+    st = reserve_rows(s, at + n);
     if (st)
         return steno_fail(err, st, "stream: out of memory");
-    memcpy(s->rows + s->n_rows * dim, rows, n * dim * sizeof *rows);
-    st = steno_espnet_ctc(r, s->rows + s->n_rows * dim, n, &ctc, err);
+    memcpy(s->rows + at * dim, rows, n * dim * sizeof *rows);
+    st = steno_espnet_ctc(r, s->rows + at * dim, n, &ctc, err);
     if (st)
         return st;
     s->n_rows += n;
     if (!ctc)
         return STENO_OK; /* a transducer */
-    memcpy(s->ctc + (s->n_rows - n) * vocab, ctc, n * vocab * sizeof *ctc);
+    memcpy(s->ctc + at * vocab, ctc, n * vocab * sizeof *ctc);
     st = steno_ctc_greedy_push(s->greedy, ctc, n);
     return st ? steno_fail(err, st, "stream: out of memory") : STENO_OK;
 }
@@ -101,16 +108,15 @@ steno_status steno_estream_search(struct steno_estream *s, steno_espnet_runner *
                                   steno_err *err)
 {
     const struct steno_espnet *e = s->model->espnet;
-    size_t from = s->n_transduced;
+    size_t n = rows_kept(s);
     if (!s->n_rows)
         return STENO_OK;
     if (s->blocks)
         return steno_esearch_block(s->blocks, r, s->rows, s->n_rows, s->ctc, last, err);
-    if (!steno_espnet_is_transducer(e) || !steno_espnet_transduces_on(e, &s->search))
+    if (!steno_espnet_is_transducer(e))
         return STENO_OK;
     s->n_transduced = s->n_rows;
-    return steno_espnet_transduce_on(r, &s->search, s->rows + from * (size_t)e->dim, s->n_rows - from,
-                                     &s->transduced, err);
+    return steno_espnet_transduce_on(r, &s->search, s->rows, n, &s->transduced, err);
 }
 
 /* Rows that an encoder without blocks would make of n samples: two convolutions of stride 2, or

@@ -145,6 +145,7 @@ static void begin_segment(struct steno_estream *s)
         s->n_feats = s->fed = s->n_rows = 0;
         s->state.block = 0;
     }
+    s->cut = 0;
     if (s->blocks)
         steno_esearch_restart(s->blocks);
     steno_transducer_close(s->transduced); /* what it holds goes with the segment */
@@ -233,6 +234,16 @@ static steno_status show_partial(struct steno_estream *s, steno_espnet_runner *r
     return steno_estream_status(st, err);
 }
 
+/* Samples that blocks have been made of are of no more use. */
+static void cut_samples(struct steno_estream *s)
+{
+    size_t end = s->whole || s->fed < s->seen ? s->fed : s->seen, gone = end - s->cut;
+    if (2 * gone < s->n - s->cut)
+        return;
+    s->cut = end;
+    memmove(s->pcm, s->pcm + gone, (s->n - s->cut) * sizeof *s->pcm);
+}
+
 static steno_status do_partial(struct steno_estream *s, steno_espnet_runner *r, steno_err *err)
 {
     struct steno_estream_scores x;
@@ -241,6 +252,7 @@ static steno_status do_partial(struct steno_estream *s, steno_espnet_runner *r, 
         st = steno_estream_block(s, r, SIZE_MAX, err);
         if (!st)
             st = steno_estream_search(s, r, 0, err);
+        cut_samples(s);
         x = (struct steno_estream_scores){s->ctc, s->rows, s->n_rows};
     } else {
         st = steno_estream_recognise(s, r, s->n, &x, err);
@@ -258,9 +270,8 @@ static steno_status transduce(struct steno_estream *s, steno_espnet_runner *r,
     steno_status st = steno_estream_by_blocks(s) ? steno_estream_search(s, r, 0, err) : STENO_OK;
     if (st || !s->transduced)
         return st ? st : steno_espnet_transduce(r, &s->search, x->enc, x->rows, false, t, err);
-    steno_transducer_finish(s->transduced);
     *t = s->transduced;
-    return STENO_OK;
+    return steno_espnet_transduce_end(r, &s->search, s->transduced, err);
 }
 
 /* STENO_NEED_MORE: a part of the work is done, the rest is for further steps. */
@@ -287,7 +298,7 @@ static steno_status do_final(struct steno_estream *s, steno_espnet_runner *r, si
 static void drop_segment(struct steno_estream *s)
 {
     size_t gone = s->n - s->keep;
-    memmove(s->pcm, s->pcm + gone, s->keep * sizeof *s->pcm);
+    memmove(s->pcm, s->pcm + (gone - s->cut), s->keep * sizeof *s->pcm);
     s->n = s->keep;
     s->seen = s->seen > gone ? s->seen - gone : 0;
     s->from += (int64_t)gone;
@@ -363,10 +374,10 @@ static size_t missing(const steno_stream *stream)
 
 static steno_status append(struct steno_estream *s, const float *pcm, size_t n)
 {
-    size_t cap = s->cap ? s->cap : 16384;
+    size_t cap = s->cap ? s->cap : 16384, had = s->n - s->cut;
     float *p;
-    if (s->n + n > s->cap) {
-        while (cap < s->n + n)
+    if (had + n > s->cap) {
+        while (cap < had + n)
             cap *= 2;
         p = realloc(s->pcm, cap * sizeof *p);
         if (!p)
@@ -374,7 +385,7 @@ static steno_status append(struct steno_estream *s, const float *pcm, size_t n)
         s->pcm = p;
         s->cap = cap;
     }
-    memcpy(s->pcm + s->n, pcm, n * sizeof *pcm);
+    memcpy(s->pcm + had, pcm, n * sizeof *pcm);
     s->n += n;
     return STENO_OK;
 }
@@ -419,7 +430,7 @@ static void close_segment(struct steno_estream *s, enum steno_final_reason reaso
 static steno_status take_frame(struct steno_estream *s)
 {
     size_t hop = s->model->hop;
-    bool loud = steno_activity_push(&s->activity, s->pcm + s->seen, hop);
+    bool loud = steno_activity_push(&s->activity, s->pcm + (s->seen - s->cut), hop);
     const struct steno_endpoint_rules *e = &s->opt.endpoint;
     s->seen += hop;
     if (!s->speaking) {
@@ -578,7 +589,7 @@ static steno_status flush(steno_stream *stream, bool end, bool *done, steno_err 
     st = flush_on(s, end, done, err);
     if (!st && *done) {
         s->closing = false;
-        s->n = s->seen = 0;
+        s->n = s->seen = s->cut = 0;
         s->ended = end;
         if (!end)
             st = steno_resampler_reset(s->resampler, err);

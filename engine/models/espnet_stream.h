@@ -30,9 +30,9 @@ struct steno_estream {
     size_t cap_pending, pos, len;
     struct steno_activity activity;
     /* segment */
-    float *pcm; /* [cap] samples from `from` on */
-    size_t n, cap;
-    size_t seen; /* of pcm, samples that went through the activity rule */
+    float *pcm; /* [cap] samples of the segment but for the first `cut`, which blocks are made of */
+    size_t n, cap, cut; /* n: of the segment, which begins at `from` */
+    size_t seen; /* of the segment, samples that went through the activity rule */
     bool speaking;
     int64_t quiet;  /* frames since the last loud one */
     size_t partial; /* samples of the segment when the next partial is due */
@@ -45,8 +45,9 @@ struct steno_estream {
     steno_fbank *fbank;
     float *feats; /* [cap_feats, bins] frames not yet encoded, normalised */
     size_t n_feats, cap_feats;
-    size_t fed;        /* samples of pcm that became frames */
-    float *rows, *ctc; /* [cap_rows, dim], [cap_rows, vocab] of the segment */
+    size_t fed;        /* samples of the segment that became frames */
+    float *rows, *ctc; /* [cap_rows, dim], [cap_rows, vocab] of the segment; a transducer's: without
+                        * the n_transduced first, and no scores */
     size_t n_rows, cap_rows;
     steno_esearch *blocks; /* joint search block by block; NULL: at the end of a segment */
     steno_transducer *transduced; /* a transducer's search of the segment, of n_transduced rows; NULL:
@@ -70,7 +71,7 @@ struct steno_estream {
     /* clock */
     int64_t taken,
         base;     /* input samples so far; ... when this run (since start or finalize) began */
-    int64_t from; /* model samples of this run in front of pcm[0] */
+    int64_t from; /* model samples of this run in front of the segment */
     int64_t segment;
     bool failed, ended;
 };

@@ -150,13 +150,12 @@ static void searches_find_what_espnet_finds(void **state)
     steno_transducer_close(t);
 }
 
-/* A sequence that comes up again is not asked for again. */
 /* Rows one at a time, two, all but the first: what came before is what it is. */
 static void pieces_give_what_the_whole_does(void **state)
 {
     static const enum steno_transducer_search all[] = {
         STENO_TRANSDUCER_GREEDY, STENO_TRANSDUCER_DEFAULT, STENO_TRANSDUCER_TSD,
-        STENO_TRANSDUCER_NSC, STENO_TRANSDUCER_MAES};
+        STENO_TRANSDUCER_ALSD, STENO_TRANSDUCER_NSC, STENO_TRANSDUCER_MAES};
     static const size_t pieces[] = {1, 2, FRAMES - 1};
     int calls = 0;
     struct steno_transducer_nets nets = {.self = &calls, .state = 1, .width = 1,
@@ -166,7 +165,6 @@ static void pieces_give_what_the_whole_does(void **state)
         struct steno_transducer_options o = options(all[k / 3], false);
         steno_transducer *whole, *cut;
         struct steno_transducer_hyp a, b, best;
-        assert_true(steno_transducer_by_frames(&o));
         assert_int_equal(steno_transducer_open(&whole, &o, NULL), STENO_OK);
         assert_int_equal(steno_transducer_open(&cut, &o, NULL), STENO_OK);
         assert_int_equal(steno_transducer_run(whole, &nets, enc, FRAMES, 1, NULL), STENO_OK);
@@ -179,7 +177,7 @@ static void pieces_give_what_the_whole_does(void **state)
                 assert_int_equal(steno_transducer_best(cut, &best), STENO_OK);
             }
             assert_true(best.score == best.score);
-            steno_transducer_finish(cut);
+            assert_int_equal(steno_transducer_finish(cut, &nets, NULL), STENO_OK);
             assert_int_equal(steno_transducer_count(cut), steno_transducer_count(whole));
             for (size_t i = 0; i < steno_transducer_count(whole); i++) {
                 assert_int_equal(steno_transducer_get(whole, i, &a), STENO_OK);
@@ -199,26 +197,110 @@ static void pieces_give_what_the_whole_does(void **state)
     }
 }
 
-static void alsd_takes_all_rows_at_once(void **state)
+/* Frames whose scores repeat after a while, and never the same way twice. */
+static float speech(size_t frame)
 {
-    int calls = 0;
-    struct steno_transducer_nets nets = {.self = &calls, .state = 1, .width = 1,
-                                         .predict = predict, .join = join};
-    struct steno_transducer_options o = options(STENO_TRANSDUCER_ALSD, false);
-    steno_transducer *t;
-    steno_err err;
-    (void)state;
-    assert_false(steno_transducer_by_frames(&o));
-    assert_int_equal(steno_transducer_open(&t, &o, NULL), STENO_OK);
-    assert_int_equal(steno_transducer_start(t, NULL), STENO_OK);
-    assert_int_equal(steno_transducer_push(t, &nets, enc, 4, 1, NULL), STENO_OK);
-    assert_int_equal(steno_transducer_push(t, &nets, enc + 4, 1, 1, &err), STENO_ERR_INVAL);
-    assert_non_null(strstr(err.msg, "alsd"));
-    steno_transducer_close(t);
-    o.beam = 1; /* then it is the greedy one */
-    assert_true(steno_transducer_by_frames(&o));
+    return (float)(frame % 7 + frame % 11);
 }
 
+static void assert_same(steno_transducer *a, steno_transducer *b)
+{
+    assert_int_equal(steno_transducer_count(a), steno_transducer_count(b));
+    for (size_t i = 0; i < steno_transducer_count(a); i++) {
+        struct steno_transducer_hyp x, y;
+        assert_int_equal(steno_transducer_get(a, i, &x), STENO_OK);
+        assert_int_equal(steno_transducer_get(b, i, &y), STENO_OK);
+        assert_int_equal(x.n, y.n);
+        assert_memory_equal(x.tokens, y.tokens, x.n * sizeof *x.tokens);
+        assert_true(x.score == y.score);
+        for (size_t k = 0; k + 1 < x.n; k++) {
+            assert_int_equal(x.spans[k].first, y.spans[k].first);
+            assert_true(x.spans[k].peak == y.spans[k].peak);
+        }
+    }
+}
+
+/* Collected after every frame or never: the same, with and without a language model. */
+static void what_is_collected_is_not_missed(void **state)
+{
+    enum { LONG = 600 };
+    float *frames = malloc(LONG * sizeof *frames);
+    (void)state;
+    assert_non_null(frames);
+    for (size_t i = 0; i < LONG; i++)
+        frames[i] = speech(i);
+    for (int k = 0; k < 2 * (STENO_TRANSDUCER_MAES + 1); k++) {
+        struct steno_transducer_options o = options((enum steno_transducer_search)(k / 2), false);
+        int few = 0, many = 0;
+        struct steno_transducer_nets nets = {.self = &many, .state = 1, .width = 1,
+                                             .lm_state = 1, .predict = predict, .join = join,
+                                             .lm = k % 2 ? prefer_two : NULL};
+        steno_transducer *kept, *tidy;
+        o.lm_weight = k % 2 ? 0.01 : 0;
+        o.row_bytes = (size_t)1 << 30;
+        assert_int_equal(steno_transducer_open(&kept, &o, NULL), STENO_OK);
+        o.row_bytes = 1;
+        assert_int_equal(steno_transducer_open(&tidy, &o, NULL), STENO_OK);
+        assert_int_equal(steno_transducer_run(tidy, &nets, frames, LONG, 1, NULL), STENO_OK);
+        nets.self = &few;
+        assert_int_equal(steno_transducer_run(kept, &nets, frames, LONG, 1, NULL), STENO_OK);
+        assert_same(kept, tidy);
+        assert_true(few <= many);
+        assert_true(steno_transducer_bytes(tidy) <= steno_transducer_bytes(kept));
+        steno_transducer_close(kept);
+        steno_transducer_close(tidy);
+    }
+    free(frames);
+}
+
+/* As join, of somebody who says a token in a third of a second or so. */
+static steno_status join_slowly(void *self, const float *const *e, const float *const *row, size_t n,
+                                float *out, steno_err *err)
+{
+    steno_status st = join(self, e, row, n, out, err);
+    for (size_t i = 0; i < n; i++)
+        out[i * VOCAB] += (int)e[i][0] % 4 == 3 ? -3 : 6;
+    return st;
+}
+
+/* An hour of speech without a pause, 25 frames a second: what the search holds does not grow with it, but
+ * for the tokens that it has to say in the end (each a sequence and a link, in arrays that grow by half, and
+ * where they are read into). Rows are as wide as networks'. ALSD, which trails behind by as many frames as it
+ * has said tokens, keeps those. */
+static void an_hour_takes_no_more_memory_than_a_minute(void **state)
+{
+    enum { SECOND = 25, WIDTH = 128, PER_TOKEN = 400 };
+    (void)state;
+    for (int search = STENO_TRANSDUCER_GREEDY; search <= STENO_TRANSDUCER_MAES; search++) {
+        struct steno_transducer_options o = options((enum steno_transducer_search)search, false);
+        int calls = 0;
+        struct steno_transducer_nets nets = {.self = &calls, .state = WIDTH, .width = WIDTH,
+                                             .predict = predict, .join = join_slowly};
+        struct steno_transducer_hyp h;
+        steno_transducer *t;
+        size_t minute = 0, hour;
+        o.row_bytes = 100 * 2 * WIDTH * sizeof(float);
+        assert_int_equal(steno_transducer_open(&t, &o, NULL), STENO_OK);
+        assert_int_equal(steno_transducer_start(t, NULL), STENO_OK);
+        for (size_t i = 0; i < 3600; i++) {
+            float frames[SECOND];
+            for (size_t k = 0; k < SECOND; k++)
+                frames[k] = speech(i * SECOND + k);
+            assert_int_equal(steno_transducer_push(t, &nets, frames, SECOND, 1, NULL), STENO_OK);
+            if (i == 59)
+                minute = steno_transducer_bytes(t);
+        }
+        assert_int_equal(steno_transducer_best(t, &h), STENO_OK);
+        hour = steno_transducer_bytes(t);
+        assert_true(h.n > 3600);
+        if (hour > minute + minute / 2 + h.n * PER_TOKEN)
+            fail_msg("search %d: %zu bytes after a minute, %zu after an hour and %zu tokens",
+                     search, minute, hour, h.n);
+        steno_transducer_close(t);
+    }
+}
+
+/* A sequence that comes up again is not asked for again. */
 static void every_sequence_is_predicted_once(void **state)
 {
     (void)state;
@@ -359,7 +441,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(searches_find_what_espnet_finds),
         cmocka_unit_test(pieces_give_what_the_whole_does),
-        cmocka_unit_test(alsd_takes_all_rows_at_once),
+        cmocka_unit_test(what_is_collected_is_not_missed),
+        cmocka_unit_test(an_hour_takes_no_more_memory_than_a_minute),
         cmocka_unit_test(every_sequence_is_predicted_once),
         cmocka_unit_test(a_language_model_changes_the_words),
         cmocka_unit_test(scores_that_are_no_numbers_are_an_error),
