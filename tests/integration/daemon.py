@@ -3,17 +3,23 @@
     from daemon import Stenod, tap, case
     with Stenod("limits.sessions=2") as d:
         d.get("/healthz")
+
+A reply is not the end: what the server counts, logs and closes for it follows when the client has it already. A test that
+looks at any of that waits: settled() for counters of sessions, becomes() for one value, eventually() for the rest.
 """
 import http.client
+import json
 import os
 import re
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import traceback
 import wave
+from typing import NamedTuple
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
 BUILD = os.environ.get("STENO_BUILD", os.path.join(ROOT, "build", "release"))
@@ -65,10 +71,10 @@ class Stenod:
         with open(self.log.name, encoding="utf-8", errors="replace") as f:
             return f.read()
 
-    def terminate(self, wait=60):
+    def terminate(self):
         self.proc.send_signal(signal.SIGTERM)
         try:
-            return self.proc.wait(wait)
+            return self.proc.wait(60 * SLOW)
         except subprocess.TimeoutExpired:
             self.proc.kill()
             raise AssertionError("stenod did not end on SIGTERM:\n" + self.output())
@@ -110,6 +116,17 @@ class Stenod:
                 return float(m.group(3))
         return None
 
+    def becomes(self, name, value):
+        """Wait until the series has the value, which it must come to."""
+        assert eventually(lambda: self.metric(name) == value), f"{name} is {self.metric(name)}, not {value}"
+
+    def settled(self):
+        """Wait until every session whose reply was read is in the books: leaving them is the last that a session does.
+        Returns self: d.settled().metric(name)."""
+        active = re.compile(r"^steno_sessions_active\{.*\} (?!0$).*", re.M)
+        assert eventually(lambda: not active.search(self.get("/metrics")[2].decode())), active.findall(self.get("/metrics")[2].decode())
+        return self
+
     def rss(self):
         """Resident memory, MiB."""
         with open(f"/proc/{self.proc.pid}/status", encoding="ascii") as f:
@@ -126,8 +143,52 @@ def pcm(path=DIGITS):
         return w.readframes(w.getnframes()), w.getframerate()
 
 
-def eventually(what, seconds=10.0):
-    """Wait until what() is true."""
+# for websockets.sync.client.connect. No pings of the client: while the server does not read, one behind audio waits as
+# long as the audio
+OPEN = dict(max_size=None, max_queue=None, compression=None, ping_interval=None, open_timeout=30 * SLOW, close_timeout=20 * SLOW, proxy=None)
+
+
+class Conversation(NamedTuple):
+    messages: list  # parsed where they are JSON
+    code: int  # of the server's close
+    reason: str
+    headers: dict  # of the handshake's answer
+
+
+def heard(ws):
+    """(messages, close code, reason): what the server says until it closes."""
+    from websockets.exceptions import ConnectionClosed
+    out = []
+    try:
+        while True:
+            m = ws.recv(timeout=120 * SLOW)
+            out.append(json.loads(m) if m[:1] == "{" else m)
+    except ConnectionClosed:
+        return out, ws.protocol.close_code, ws.protocol.close_reason
+
+
+def converse(where, messages, **kw):
+    """A session at the URL: all messages are sent (a dict as JSON, str as text, bytes as audio, a list of them as fragments
+    of one) while the replies are read, until the server closes."""
+    from websockets.exceptions import ConnectionClosed
+    from websockets.sync.client import connect
+    with connect(where, **{**OPEN, **kw}) as ws:
+
+        def send():
+            try:
+                for m in messages:
+                    ws.send(json.dumps(m) if isinstance(m, dict) else m)
+            except ConnectionClosed:
+                pass  # the reader reports how it ended
+        t = threading.Thread(target=send)
+        t.start()
+        got = heard(ws)
+        t.join()
+        return Conversation(*got, ws.response.headers)
+
+
+def eventually(what, seconds=30.0):
+    """Wait until what() is true; how long matters only where it never is."""
     deadline = time.monotonic() + seconds * SLOW
     while time.monotonic() < deadline:
         if what():

@@ -6,10 +6,9 @@ import sys
 import yaml
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError
-from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
-from daemon import DIGITS, DIGITS_TEXT, ROOT, SLOW, Stenod, case, pcm, tap
+from daemon import DIGITS, DIGITS_TEXT, OPEN, ROOT, SLOW, Stenod, case, converse, pcm, tap
 
 
 def load(name):
@@ -148,20 +147,11 @@ def every_route_was_checked(_):
 
 
 def talk(d, pieces, query=""):
-    out = []
-    with connect(d.ws + query, compression=None, open_timeout=30 * SLOW, proxy=None) as ws:
-        for p in pieces:
-            if isinstance(p, dict):
-                kind = {"end": "endOfAudio"}.get(p["type"], p["type"])
-                validate(ASYNCAPI, ASYNCAPI["components"]["schemas"][kind], p)
-                p = json.dumps(p)
-            ws.send(p)
-        try:
-            while True:
-                out.append(json.loads(ws.recv(timeout=60 * SLOW)))
-        except ConnectionClosed:
-            pass
-    return out
+    for p in pieces:
+        if isinstance(p, dict):
+            kind = {"end": "endOfAudio"}.get(p["type"], p["type"])
+            validate(ASYNCAPI, ASYNCAPI["components"]["schemas"][kind], p)
+    return converse(d.ws + query, pieces).messages
 
 
 @case
@@ -174,7 +164,7 @@ def every_stream_message_is_described(d):
     got += talk(d, [{"type": "start", "encoding": "wav"}, WAV, {"type": "end"}])
     start = {"type": "start", "resumable": True}
     first = talk(d, [start, data, {"type": "end"}])
-    with connect(d.ws, compression=None, open_timeout=30 * SLOW, proxy=None) as ws:  # and one that is taken up again
+    with connect(d.ws, **OPEN) as ws:  # and one that is taken up again
         ws.send(json.dumps(start))
         ready = json.loads(ws.recv(timeout=60 * SLOW))
         ask = {"session_id": ready["session_id"], "seq": 0}

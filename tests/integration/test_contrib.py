@@ -6,8 +6,8 @@ import subprocess
 import sys
 import tempfile
 
-ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
-BUILD = os.environ.get("STENO_BUILD", os.path.join(ROOT, "build", "release"))
+from daemon import BUILD, SLOW
+
 # name: operator, number of outputs or which ones, attributes, inputs: a shape of f32, None = absent, a list = these i32, (kind, shape) with
 # kind u8, i8, zero (of i8), scale (0.01 to 0.1), ("i64", list). Each runs twice: all fed, and all but the first built in.
 CASES = {
@@ -167,7 +167,7 @@ def engine(model, feed, want, tolerance=(1e-4, 1e-5)):
         for n, v in feed.items():
             np.save(f"{d}/{n}.npy", v)
             cmd += ["--input", f"{n}={d}/{n}.npy"]
-        p = subprocess.run(cmd, capture_output=True, text=True, timeout=60)
+        p = subprocess.run(cmd, capture_output=True, text=True, timeout=60 * SLOW)
         if p.returncode:
             return p.stderr.strip() or f"exit {p.returncode}"
         for i, w in enumerate(want):

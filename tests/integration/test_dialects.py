@@ -8,13 +8,11 @@ import sys
 import threading
 import urllib.parse
 
-from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
-from daemon import DIGITS, DIGITS_TEXT, SLOW, Skip, Stenod, case, eventually, pcm, tap
+from daemon import DIGITS, DIGITS_TEXT, OPEN, SLOW, Skip, Stenod, case, converse, eventually, heard, pcm, tap
 
 PCM, RATE = pcm()
-OPEN = dict(max_size=None, max_queue=None, compression=None, open_timeout=30 * SLOW, close_timeout=20 * SLOW, proxy=None)
 with open(DIGITS, "rb") as _f:
     WAV = _f.read()
 SAMPLES = struct.unpack(f"<{len(PCM) // 2}h", PCM)
@@ -28,33 +26,6 @@ def pieces(data, n=3200):
     return [data[i:i + n] for i in range(0, len(data), n)]
 
 
-def rest(ws):
-    """Messages until the close, and its code and reason."""
-    out = []
-    try:
-        while True:
-            m = ws.recv(timeout=60 * SLOW)
-            out.append(json.loads(m) if m[:1] == "{" else m)
-    except ConnectionClosed:
-        return out, ws.protocol.close_code, ws.protocol.close_reason
-
-
-def exchange(where, messages, **kw):
-    """Send all while reading."""
-    with connect(where, **{**OPEN, **kw}) as ws:
-        def send():
-            try:
-                for m in messages:
-                    ws.send(m)
-            except ConnectionClosed:
-                pass
-        t = threading.Thread(target=send)
-        t.start()
-        got = rest(ws)
-        t.join()
-        return got + (ws.response.headers,)
-
-
 # ---- Deepgram ----
 
 def transcript(results, **flags):
@@ -65,7 +36,7 @@ def transcript(results, **flags):
 
 @case
 def deepgram_raw_audio_gives_results_then_metadata(d):
-    got, code, _, headers = exchange(
+    got, code, _, headers = converse(
         url(d, "/v1/listen", model="nova-2", encoding="linear16", sample_rate=RATE, interim_results="true", vad_events="true",
             utterance_end_ms=1000, smart_format="true", no_delay="true", language="en-US"),
         ['{"type":"KeepAlive"}'] + pieces(PCM) + ['{"type":"CloseStream"}'])
@@ -88,15 +59,15 @@ def deepgram_raw_audio_gives_results_then_metadata(d):
 
 @case
 def deepgram_without_interim_results_sends_none(d):
-    got, _, _, _ = exchange(url(d, "/v1/listen", encoding="linear16", sample_rate=RATE), [PCM, b""])  # empty: close
+    got, _, _, _ = converse(url(d, "/v1/listen", encoding="linear16", sample_rate=RATE), [PCM, b""])  # empty: close
     assert transcript(got) == DIGITS_TEXT and all(m["is_final"] for m in got if m["type"] == "Results"), got
 
 
 @case
 def deepgram_containers_say_what_they_are(d):
-    got, code, _, _ = exchange(url(d, "/v1/listen"), pieces(WAV) + ['{"type":"CloseStream"}'])
+    got, code, _, _ = converse(url(d, "/v1/listen"), pieces(WAV) + ['{"type":"CloseStream"}'])
     assert code == 1000 and transcript(got) == DIGITS_TEXT, got
-    got, code, reason, _ = exchange(url(d, "/v1/listen"), [b"neither WAV nor Ogg"])
+    got, code, reason, _ = converse(url(d, "/v1/listen"), [b"neither WAV nor Ogg"])
     assert code == 1008 and reason == "DATA-0000" and got[-1]["type"] == "Error", (got, code, reason)
 
 
@@ -113,7 +84,7 @@ def deepgram_finalize_is_answered(d):
         m = json.loads(ws.recv(timeout=60 * SLOW))
         assert m["from_finalize"] and m["channel"]["alternatives"][0]["transcript"] == "", m
         ws.send('{"type":"CloseStream"}')
-        got, code, _ = rest(ws)
+        got, code, _ = heard(ws)
         assert code == 1000 and got[-1]["type"] == "Metadata", (got, code)
 
 
@@ -121,7 +92,7 @@ def deepgram_finalize_is_answered(d):
 def deepgram_mistakes_are_named(d):
     for query, message, names in (({"encoding": "amr-nb", "sample_rate": 8000}, PCM, "amr-nb"), ({"encoding": "linear16"}, PCM, "sample_rate"),
                                   ({"model": "no-such-model"}, WAV, "no-such-model"), ({}, '{"type":"Nonsense"}', "Nonsense")):
-        got, code, _, _ = exchange(url(d, "/v1/listen", **query), [message])
+        got, code, _, _ = converse(url(d, "/v1/listen", **query), [message])
         assert code in (1008, 1003) and names in got[-1]["message"], (query, got, code)
 
 
@@ -151,9 +122,9 @@ def deepgrams_own_client_hears_right(d):
     client = DeepgramClient(api_key="none-is-asked-for-here", environment=env)
     answer = client.listen.v1.media.transcribe_file(request=WAV, model="nova-3")
     assert answer.results.channels[0].alternatives[0].transcript == DIGITS_TEXT
-    heard = []
+    told = []
     with client.listen.v1.connect(model="nova-3", encoding="linear16", sample_rate=str(RATE), interim_results="true") as c:
-        c.on(EventType.MESSAGE, heard.append)
+        c.on(EventType.MESSAGE, told.append)
         t = threading.Thread(target=c.start_listening, daemon=True)
         t.start()
         for p in pieces(PCM):
@@ -161,9 +132,9 @@ def deepgrams_own_client_hears_right(d):
         from deepgram.extensions.types.sockets import ListenV1ControlMessage
         c.send_control(ListenV1ControlMessage(type="CloseStream"))
         t.join(60 * SLOW)
-    finals = [m for m in heard if getattr(m, "type", "") == "Results" and m.is_final]
+    finals = [m for m in told if getattr(m, "type", "") == "Results" and m.is_final]
     text = " ".join(m.channel.alternatives[0].transcript for m in finals if m.channel.alternatives[0].transcript)
-    assert text == DIGITS_TEXT, (text, heard)
+    assert text == DIGITS_TEXT, (text, told)
 
 
 # ---- vosk ----
@@ -204,13 +175,13 @@ def vosk_reset_gives_a_final_and_goes_on(d):
             m = json.loads(ws.recv(timeout=60 * SLOW))
             assert (told + " " + m["text"]).strip() == DIGITS_TEXT and "result" not in m, (told, m)
         ws.send('{"eof":1}')
-        got, code, _ = rest(ws)
+        got, code, _ = heard(ws)
         assert got == [{"text": ""}] and code == 1000, (got, code)
 
 
 @case
 def vosk_models_are_names_never_paths(d):
-    got, code, _, _ = exchange(url(d, "/vosk"), ['{"config":{"model":"/etc/passwd"}}'])
+    got, code, _, _ = converse(url(d, "/vosk"), ['{"config":{"model":"/etc/passwd"}}'])
     assert code == 1008 and "/etc/passwd" in got[-1]["message"], (got, code)
 
 
@@ -219,7 +190,7 @@ def the_root_speaks_what_the_configuration_says(_):
     with Stenod("websocket.root=vosk") as d, connect(url(d, "/"), **OPEN) as ws:
         assert " ".join(m["text"] for m in vosk_client(ws) if m.get("text")) == DIGITS_TEXT
     with Stenod("websocket.root=sherpa") as d:
-        got, code, _, _ = exchange(url(d, "/", sample_rate=RATE), [struct.pack(f"<{len(SAMPLES)}f", *(s / 32768 for s in SAMPLES)), "Done"])
+        got, code, _, _ = converse(url(d, "/", sample_rate=RATE), [struct.pack(f"<{len(SAMPLES)}f", *(s / 32768 for s in SAMPLES)), "Done"])
         assert code == 1000 and got[-1] == "Done!", (got, code)
 
 
@@ -228,7 +199,7 @@ def the_root_speaks_what_the_configuration_says(_):
 @case
 def sherpa_clients_get_results_and_done(d):
     audio = struct.pack(f"<{len(SAMPLES)}f", *(s / 32768 for s in SAMPLES))
-    got, code, _, _ = exchange(url(d, "/sherpa", sample_rate=RATE), pieces(audio) + ["Done"])
+    got, code, _, _ = converse(url(d, "/sherpa", sample_rate=RATE), pieces(audio) + ["Done"])
     assert code == 1000 and got[-1] == "Done!", (got[-2:], code)
     finals = [m for m in got[:-1] if m["is_final"]]
     assert " ".join(m["text"] for m in finals if m["text"]) == DIGITS_TEXT, finals
@@ -236,7 +207,7 @@ def sherpa_clients_get_results_and_done(d):
     assert [m["segment"] for m in finals] == list(range(len(finals))), finals
     for m in got[:-1]:
         assert len(m["tokens"]) == len(m["timestamps"]) and {"ys_probs", "lm_probs", "context_scores", "words", "start_time"} <= set(m), m
-    got, code, _, _ = exchange(url(d, "/sherpa"), ["Finished"])
+    got, code, _, _ = converse(url(d, "/sherpa"), ["Finished"])
     assert code == 1008 and "Finished" in got[-1]["message"], (got, code)
 
 

@@ -242,7 +242,7 @@ def a_full_disk_stops_neither_the_log_nor_the_start(_):
             assert not d.output()
             b.mend()
             is_well(b)
-            assert "POST /v1/audio/transcriptions: 200" in d.output(), d.output()
+            assert eventually(lambda: "POST /v1/audio/transcriptions: 200" in d.output()), d.output()
             assert d.terminate() == 0, d.output()
     finally:
         if d.proc:

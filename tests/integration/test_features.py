@@ -8,7 +8,7 @@ import wave
 
 import numpy as np
 
-from daemon import BUILD, DIGITS, ROOT, Skip, case, tap
+from daemon import BUILD, DIGITS, ROOT, SLOW, Skip, case, tap
 
 SHARED = os.environ.get("STENO_SHARED", os.path.join(ROOT, "..", "shared"))
 WORK = tempfile.mkdtemp(prefix="steno-features-")
@@ -17,7 +17,7 @@ WORK = tempfile.mkdtemp(prefix="steno-features-")
 def features(path, *options, data=None):
     out = os.path.join(WORK, "out.npy")
     subprocess.run([os.path.join(BUILD, "steno"), "features", *options, "--output", out, path],
-                   input=data, check=True, timeout=120)
+                   input=data, check=True, timeout=120 * SLOW)
     return np.load(out)
 
 
@@ -127,7 +127,7 @@ def wrong_input_is_named_with_its_exit_code():
     for path, code, says in ((f.name, 65, 'not a recognised audio format (starts with "Hello wor")'),
                              ("/nowhere.wav", 74, "/nowhere.wav"), (WORK, 74, "directory")):
         p = subprocess.run([os.path.join(BUILD, "steno"), "features", "--output", os.path.join(WORK, "no.npy"), path],
-                           capture_output=True, text=True, check=False, timeout=60)
+                           capture_output=True, text=True, check=False, timeout=60 * SLOW)
         assert p.returncode == code and says in p.stderr, (path, p.returncode, p.stderr)
     assert not os.path.exists(os.path.join(WORK, "no.npy"))
 

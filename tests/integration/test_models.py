@@ -15,9 +15,10 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 
-ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
+from daemon import BUILD, ROOT, SLOW
+
 SHARED = os.environ.get("STENO_SHARED", os.path.join(ROOT, "..", "shared"))
-STENO = os.path.join(os.environ.get("STENO_BUILD", os.path.join(ROOT, "build", "release")), "steno")
+STENO = os.path.join(BUILD, "steno")
 TYPES = {"tensor(float)": "f4", "tensor(double)": "f8", "tensor(float16)": "f2", "tensor(int64)": "i8",
          "tensor(int32)": "i4", "tensor(bool)": "?", "tensor(uint8)": "u1", "tensor(int8)": "i1"}
 INTEGER = {"MatMulInteger", "ConvInteger", "QLinearMatMul", "QLinearConv"}
@@ -60,7 +61,7 @@ def steno(path, feed, count, level, cpu, *args):
         for k, (n, v) in enumerate(feed.items()):
             np.save(f"{d}/in{k}.npy", v)
             cmd += ["--input", f"{n}={d}/in{k}.npy"]
-        p = subprocess.run(cmd, capture_output=True, text=True, timeout=300, check=False)
+        p = subprocess.run(cmd, capture_output=True, text=True, timeout=300 * SLOW, check=False)
         if p.returncode:
             raise AssertionError(f"exit {p.returncode}: {p.stderr.strip()}")
         return [np.load(f"{d}/{k}.npy") for k in range(count)]
@@ -129,7 +130,7 @@ def zoo(level, cpu):
         folders = [f for f in folders if not f.endswith("whisper-offline")]
     cmd = [sys.executable, tool, "--steno", STENO, "--steps", "2", "--opt-level", level, "--cpu", cpu,
            *[f for f in folders if os.path.isdir(f)]]
-    p = subprocess.run(cmd, capture_output=True, text=True, timeout=900, check=False)
+    p = subprocess.run(cmd, capture_output=True, text=True, timeout=900 * SLOW, check=False)
     lines = p.stdout.strip().splitlines() or [p.stderr.strip()]
     if p.returncode:
         raise AssertionError("\n# ".join([x for x in lines if x.startswith("FAIL")][:10] + lines[-1:]))

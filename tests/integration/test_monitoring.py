@@ -7,13 +7,11 @@ import subprocess
 import sys
 
 import yaml
-from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
-from daemon import DIGITS, DIGITS_TEXT, ROOT, SLOW, Skip, Stenod, case, eventually, pcm, tap
+from daemon import DIGITS, DIGITS_TEXT, OPEN, ROOT, Skip, Stenod, case, converse, eventually, pcm, tap
 
 PCM, RATE = pcm()
-OPEN = dict(max_size=None, max_queue=None, compression=None, open_timeout=30 * SLOW, close_timeout=20 * SLOW, proxy=None)
 RULES = os.path.join(ROOT, "conf", "prometheus", "steno-alerts.yml")
 BOARD = os.path.join(ROOT, "conf", "grafana", "steno.json")
 with open(DIGITS, "rb") as _f:
@@ -38,15 +36,9 @@ def every_line_of_the_log_is_an_object(d):
 
 @case
 def a_session_is_one_line_with_its_numbers_and_ids(d):
-    with connect(d.ws + f"?sample_rate={RATE}", additional_headers={"X-Request-Id": "call-4711"}, **OPEN) as ws:
-        assert ws.response.headers["X-Request-Id"] == "call-4711"
-        ws.send(PCM)
-        ws.send('{"type":"end"}')
-        try:
-            while True:
-                session = json.loads(ws.recv(timeout=60 * SLOW))["session_id"]
-        except ConnectionClosed:
-            pass
+    said = converse(d.ws + f"?sample_rate={RATE}", [PCM, {"type": "end"}], additional_headers={"X-Request-Id": "call-4711"})
+    assert said.headers["X-Request-Id"] == "call-4711"
+    session = said.messages[-1]["session_id"]
     assert eventually(lambda: [e for e in events(d, "session") if e["session_id"] == session])
     e = [e for e in events(d, "session") if e["session_id"] == session][0]
     assert e["request_id"] == "call-4711" and e["api"] == "stream" and e["result"] == "ok" and e["close_code"] == 1000, e

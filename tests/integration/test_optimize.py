@@ -15,6 +15,7 @@ import tempfile
 import numpy as np
 import onnx
 import onnxruntime as ort
+from daemon import SLOW
 from test_models import INTEGER, ROOT, SHARED, STENO, carry, difference, feeds, steno
 
 ZOO = os.path.join(SHARED, "zoo", "tiny")
@@ -40,7 +41,7 @@ def zoo():
 
 def optimize(path, out, *args):
     p = subprocess.run([STENO, "optimize", path, "-o", out, "--report", "json", *args], capture_output=True,
-                       text=True, timeout=300, check=False)
+                       text=True, timeout=300 * SLOW, check=False)
     if p.returncode:
         raise AssertionError(f"steno optimize {' '.join(args)}: exit {p.returncode}: {p.stderr.strip()}")
     return json.loads(p.stdout)
@@ -236,7 +237,7 @@ def cached(path, d):
 
 def refusal(path, d, *args):
     p = subprocess.run([STENO, "optimize", path, "-o", os.path.join(d, "out.onnx"), *args], capture_output=True, text=True,
-                       timeout=300, check=False)
+                       timeout=300 * SLOW, check=False)
     return p.returncode, p.stderr
 
 

@@ -8,6 +8,7 @@ import tempfile
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
+from daemon import SLOW
 from test_models import ROOT, STENO
 
 DIGITS = os.path.join(ROOT, "conf/models/digits-en")
@@ -15,7 +16,7 @@ RECORDING = os.path.join(ROOT, "tests/data/digits.wav")
 
 
 def steno(*args, want=0):
-    p = subprocess.run([STENO, *args], capture_output=True, text=True, timeout=300, check=False)
+    p = subprocess.run([STENO, *args], capture_output=True, text=True, timeout=300 * SLOW, check=False)
     assert p.returncode == want, f"steno {' '.join(args)}: exit {p.returncode}, expected {want}: {p.stderr.strip()}"
     return p.stdout, p.stderr
 

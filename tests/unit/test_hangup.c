@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 struct seen {
-    atomic_int calls, timeouts, halves;
+    atomic_int begun, calls, timeouts, halves;
     atomic_bool slow;
 };
 
@@ -25,20 +25,19 @@ static void on_hangup(void *user, enum steno_hangup_why why)
         atomic_fetch_add(&s->halves, 1);
         return;
     }
+    atomic_fetch_add(&s->begun, 1);
     if (atomic_load(&s->slow))
         usleep(100000);
     atomic_fetch_add(&s->timeouts, why == STENO_HANGUP_LATE);
     atomic_fetch_add(&s->calls, 1);
 }
 
-static bool called(struct seen *s)
+/* Whether it was counted within a minute: a busy machine takes its time. */
+static bool happened(const atomic_int *count)
 {
-    for (int i = 0; i < 300; i++) {
-        if (atomic_load(&s->calls))
-            return true;
+    for (int i = 0; i < 6000 && !atomic_load(count); i++)
         usleep(10000);
-    }
-    return false;
+    return atomic_load(count) > 0;
 }
 
 static void a_client_that_leaves_is_told_once(void **state)
@@ -56,7 +55,7 @@ static void a_client_that_leaves_is_told_once(void **state)
     usleep(50000);
     assert_int_equal(atomic_load(&s.calls), 0);
     close(p[1]);
-    assert_true(called(&s));
+    assert_true(happened(&s.calls));
     usleep(250000);
     assert_int_equal(atomic_load(&s.calls), 1);
     assert_int_equal(atomic_load(&s.timeouts), 0);
@@ -76,7 +75,7 @@ static void a_deadline_passes_without_events(void **state)
     assert_int_equal(steno_hangup_open(&h, 4, NULL), STENO_OK);
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, p), 0);
     assert_true(steno_hangup_watch(h, p[0], steno_now_ns() + 50000000, on_hangup, &s) != 0);
-    assert_true(called(&s));
+    assert_true(happened(&s.calls));
     assert_int_equal(atomic_load(&s.timeouts), 1);
     close(p[0]);
     close(p[1]);
@@ -95,13 +94,12 @@ static void a_half_closed_client_is_told_apart_and_watched_on(void **state)
     id = steno_hangup_watch(h, p[0], 0, on_hangup, &s);
     assert_true(id != 0);
     assert_int_equal(shutdown(p[1], SHUT_WR), 0);
-    for (int i = 0; i < 300 && !atomic_load(&s.halves); i++)
-        usleep(10000);
+    assert_true(happened(&s.halves));
     assert_int_equal(atomic_load(&s.halves), 1);
     assert_int_equal(atomic_load(&s.calls), 0);
     steno_hangup_extend(h, id, steno_now_ns() + 1);
     steno_hangup_extend(h, id + 1, 1); /* another's: nothing */
-    assert_true(called(&s));
+    assert_true(happened(&s.calls));
     assert_int_equal(atomic_load(&s.timeouts), 1);
     assert_int_equal(atomic_load(&s.halves), 1);
     close(p[0]);
@@ -124,7 +122,7 @@ static void forget_waits_for_a_running_call_and_ends_the_watch(void **state)
     assert_true(id != 0);
     assert_true(steno_hangup_watch(h, q[0], 0, on_hangup, &s) == 0); /* all places taken */
     close(p[1]);
-    usleep(30000); /* the call has begun */
+    assert_true(happened(&s.begun));
     steno_hangup_forget(h, id);
     assert_int_equal(atomic_load(&s.calls), 1);
     /* the place is free again; its former watch fires no more */

@@ -175,7 +175,7 @@ static void close_fixture(struct fixture *f)
 static bool becomes(struct fixture *f, bool (*check)(steno_health *, struct steno_buf *), bool want,
                     const char *why)
 {
-    for (int i = 0; i < 300; i++) {
+    for (int i = 0; i < 6000; i++) {
         struct steno_buf b;
         bool good, says;
         steno_buf_init(&b, 4096);
@@ -199,6 +199,17 @@ static int fed(struct fixture *f)
         n += strstr(text, "WATCHDOG=1") != NULL;
     }
     return n;
+}
+
+/* Whether the watchdog hears from it that often within a minute. */
+static bool is_fed(struct fixture *f, int times)
+{
+    int n = 0;
+    for (int i = 0; i < 6000 && n < times; i++) {
+        usleep(10000);
+        n += fed(f);
+    }
+    return n >= times;
 }
 
 static void ready_once_the_canary_has_come_back(void **state)
@@ -257,18 +268,16 @@ static void a_hanging_worker_stops_the_watchdogs_food(void **state)
     struct fixture f = {0};
     (void)state;
     open_fixture(&f);
-    usleep(900000);
-    assert_true(fed(&f) >= 2);
+    assert_true(is_fed(&f, 2));
     atomic_store(&f.pool.hangs, true);
     assert_true(becomes(&f, steno_health_live, false, "worker 1 hangs for 3600"));
     assert_true(becomes(&f, steno_health_ready, false, "a worker hangs"));
     (void)fed(&f);
     usleep(900000);
-    assert_int_equal(fed(&f), 0);
+    assert_true(fed(&f) <= 1); /* what it had looked at before; five or so otherwise */
     atomic_store(&f.pool.hangs, false);
     assert_true(becomes(&f, steno_health_live, true, "ok"));
-    usleep(600000);
-    assert_true(fed(&f) >= 1);
+    assert_true(is_fed(&f, 1));
     close_fixture(&f);
 }
 
