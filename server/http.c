@@ -12,6 +12,7 @@
 #include <fcntl.h>
 #include <math.h>
 #include <netinet/in.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,11 +40,19 @@ struct steno_http {
     struct MHD_Daemon *daemon;
     steno_metric *requests[MAX_ROUTES][METHODS][MAX_CODES + 1]; /* last used: code="other" */
     steno_metric *seconds[MAX_ROUTES];
+
+    pthread_mutex_t lock; /* what follows, and the links of every connection */
+    pthread_cond_t changed;
+    struct connection *newest;
+    int given; /* connections that libmicrohttpd has, also those it has not begun with */
+    bool closing;
 };
 
 /* What belongs to a connection rather than to one of its requests. */
 struct connection {
     struct steno_peer peer;
+    struct connection *older, *newer;
+    int fd;
     bool linger;
 };
 
@@ -419,7 +428,39 @@ static void on_completed(void *cls, struct MHD_Connection *conn, void **con_cls,
 
 /* ---- connections ----------------------------------------------------------------------------- */
 
-static void connection_started(struct MHD_Connection *conn, void **context)
+static void link_connection(steno_http *http, struct connection *c)
+{
+    pthread_mutex_lock(&http->lock);
+    c->older = http->newest;
+    if (c->older)
+        c->older->newer = c;
+    http->newest = c;
+    if (http->closing)
+        shutdown(c->fd, SHUT_RD);
+    pthread_mutex_unlock(&http->lock);
+}
+
+static void unlink_connection(steno_http *http, struct connection *c)
+{
+    pthread_mutex_lock(&http->lock);
+    if (c->older)
+        c->older->newer = c->newer;
+    if (c->newer)
+        c->newer->older = c->older;
+    else
+        http->newest = c->older;
+    pthread_mutex_unlock(&http->lock);
+}
+
+static void count_connection(steno_http *http, int by)
+{
+    pthread_mutex_lock(&http->lock);
+    http->given += by;
+    pthread_cond_signal(&http->changed);
+    pthread_mutex_unlock(&http->lock);
+}
+
+static void connection_started(steno_http *http, struct MHD_Connection *conn, void **context)
 {
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(conn, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
@@ -429,6 +470,11 @@ static void connection_started(struct MHD_Connection *conn, void **context)
                                                                : sizeof(struct sockaddr_in);
         if (info->client_addr->sa_family == AF_INET || info->client_addr->sa_family == AF_INET6)
             memcpy(&c->peer.addr, info->client_addr, c->peer.len);
+    }
+    info = MHD_get_connection_info(conn, MHD_CONNECTION_INFO_CONNECTION_FD);
+    if (c && info) {
+        c->fd = info->connect_fd;
+        link_connection(http, c);
     }
     *context = c;
 }
@@ -450,6 +496,8 @@ static void connection_closed(steno_http *http, struct MHD_Connection *conn, voi
         }
     }
     steno_acceptor_closed(http->acceptor, &c->peer);
+    if (info)
+        unlink_connection(http, c);
     free(c);
     *context = NULL;
 }
@@ -457,20 +505,41 @@ static void connection_closed(steno_http *http, struct MHD_Connection *conn, voi
 static void on_connection(void *cls, struct MHD_Connection *conn, void **context,
                           enum MHD_ConnectionNotificationCode what)
 {
-    if (what == MHD_CONNECTION_NOTIFY_STARTED)
-        connection_started(conn, context);
-    else
+    if (what == MHD_CONNECTION_NOTIFY_STARTED) {
+        connection_started(cls, conn, context);
+    } else {
         connection_closed(cls, conn, context);
+        count_connection(cls, -1);
+    }
 }
 
 void steno_http_add(steno_http *http, int fd, const struct steno_peer *peer)
 {
+    count_connection(http, 1);
     /* On failure libmicrohttpd has closed fd. */
     if (MHD_add_connection(http->daemon, fd, (const struct sockaddr *)&peer->addr, peer->len) !=
         MHD_YES) {
         steno_metric_add(http->sv.srv->stats->sessions_rejected[STENO_REJECT_CONNECTIONS], 1);
         steno_acceptor_closed(http->acceptor, peer);
+        count_connection(http, -1);
     }
+}
+
+/* Nothing more is read from anyone; wait until libmicrohttpd has let go of all, or a second. While
+ * it is being stopped 0.9.75 queues no answer, but writes the head of the one it has for a request
+ * that is none (transmit_error_response_len): nothing is to be parsed any more by then. */
+static void hang_up(steno_http *http)
+{
+    struct timespec until;
+    pthread_mutex_lock(&http->lock);
+    http->closing = true;
+    for (struct connection *c = http->newest; c; c = c->older)
+        shutdown(c->fd, SHUT_RD);
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec++;
+    while (http->given && !pthread_cond_timedwait(&http->changed, &http->lock, &until))
+        ;
+    pthread_mutex_unlock(&http->lock);
 }
 
 static void on_mhd_log(void *cls, const char *fmt, va_list ap) STENO_PRINTF(2, 0);
@@ -486,15 +555,28 @@ static void on_mhd_log(void *cls, const char *fmt, va_list ap)
     steno_log(LOG_DEBUG, "libmicrohttpd: %s", line);
 }
 
+static void http_free(steno_http *http)
+{
+    pthread_cond_destroy(&http->changed);
+    pthread_mutex_destroy(&http->lock);
+    free(http);
+}
+
 steno_status steno_http_open(steno_http **out, const struct steno_services *services,
                              steno_acceptor *acceptor, steno_err *err)
 {
     const struct steno_config *conf = services->srv->conf;
     steno_http *http = calloc(1, sizeof *http);
+    pthread_condattr_t monotonic;
     if (!http)
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
     http->sv = *services;
     http->acceptor = acceptor;
+    pthread_mutex_init(&http->lock, NULL);
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&http->changed, &monotonic);
+    pthread_condattr_destroy(&monotonic);
     register_metrics(http);
     /* poll, not epoll: with its edge-triggered epoll, 0.9.75 takes a short read for the end of what
      * is there and misses the FIN of a client that sent half a body and left; the request then held
@@ -509,7 +591,7 @@ steno_status steno_http_open(steno_http **out, const struct steno_services *serv
         MHD_OPTION_URI_LOG_CALLBACK, on_target, http, MHD_OPTION_NOTIFY_COMPLETED, on_completed,
         http, MHD_OPTION_NOTIFY_CONNECTION, on_connection, http, MHD_OPTION_END);
     if (!http->daemon) {
-        free(http);
+        http_free(http);
         return steno_fail(err, STENO_ERR_INTERNAL, "libmicrohttpd does not start");
     }
     *out = http;
@@ -520,6 +602,7 @@ void steno_http_close(steno_http *http)
 {
     if (!http)
         return;
+    hang_up(http);
     MHD_stop_daemon(http->daemon);
-    free(http);
+    http_free(http);
 }
