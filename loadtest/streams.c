@@ -309,7 +309,7 @@ static const char *parse(struct options *o, int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    struct options o = {.model = {.threads = 1}, .batch = 1, .seconds = 30};
+    struct options o = {.model = {.threads = 1, .precision = "auto"}, .batch = 1, .seconds = 30};
     struct sim s = {.o = &o};
     const char *at = parse(&o, argc, argv);
     steno_model *m = NULL;

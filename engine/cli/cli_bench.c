@@ -89,7 +89,7 @@ static void print_text(const struct bench_options *o, const struct bench_result 
            (double)r->arena / 1048576);
     if (r->precision.lowered)
         printf("  %-8s %d of %d products, weights off by %.3f %% rms, worst %.3f %% (%s)\n",
-               steno_precision_name(o->n.net.precision), r->precision.lowered, r->precision.products,
+               steno_precision_name(r->precision.kept), r->precision.lowered, r->precision.products,
                100 * r->precision.error, 100 * r->precision.worst, r->precision.worst_node);
 }
 
@@ -136,7 +136,7 @@ static steno_status measure(const struct bench_options *o, steno_network *n, dou
         st = steno_cpu_choose(o->n.net.cpu, &mask, err);
     if (!st) {
         steno_kernels_init(&k, mask);
-        r->peak = cli_network_peak(&o->n, &k);
+        r->peak = cli_network_peak(steno_network_precision(n), &k);
         r->flops = steno_session_flops(s);
         r->arena = steno_session_arena_bytes(s);
         r->weights = steno_network_weight_bytes(n);

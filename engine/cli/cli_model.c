@@ -133,14 +133,14 @@ static int show(const struct model_options *o)
 
 int cli_model(int argc, char **argv)
 {
-    struct model_options o = {.n = CLI_NETWORK_INIT};
+    struct model_options o = {.n = CLI_NETWORK_INIT, .dir = {.precision = "auto"}};
     const struct cli_option options[] = {
         {"--quantized", CLI_FLAG, NULL, &o.dir.quantized, 0, 0,
          "directories of espnet_onnx: the networks of quantize/"},
         {"--compat", CLI_TEXT, "espnet-onnx", &o.dir.compat, 0, 0,
          "... as for results of espnet_onnx 0.2.1"},
-        {"--precision", CLI_TEXT, "fp32|bf16|int8|fp16", &o.dir.precision, 0, 0,
-         "model directories: how weights are held"},
+        {"--precision", CLI_TEXT, "fp32|bf16|int8|fp16|auto", &o.dir.precision, 0, 0,
+         "model directories: how weights are held, auto by default"},
         CLI_PASS_OPTIONS(&o.n),
         {0}};
     const char *args[2] = {NULL, NULL};

@@ -23,7 +23,8 @@ struct profile_options {
     struct cli_network n;
 };
 
-static steno_status run(const struct profile_options *o, steno_session *s, steno_err *err)
+static steno_status run(const struct profile_options *o, const steno_network *n, steno_session *s,
+                        steno_err *err)
 {
     struct profile p = {.n_rows = 0};
     steno_kernels k;
@@ -32,7 +33,7 @@ static steno_status run(const struct profile_options *o, steno_session *s, steno
     if (st)
         return st;
     steno_kernels_init(&k, mask);
-    p.peak_flops = cli_network_peak(&o->n, &k) * o->n.sess.threads;
+    p.peak_flops = cli_network_peak(steno_network_precision(n), &k) * o->n.sess.threads;
     p.bandwidth = steno_peak_bandwidth();
     st = steno_session_run(s, err); /* plans */
     if (!st)
@@ -61,7 +62,7 @@ static int profile(const struct profile_options *o)
     if (!st)
         st = cli_inputs_set(&in, s, &err);
     if (!st)
-        st = run(o, s, &err);
+        st = run(o, n, s, &err);
     steno_session_close(s);
     cli_inputs_free(&in);
     steno_network_close(n);

@@ -64,7 +64,8 @@ static const char help_text[] =
     "  --minlenratio R  shortest output\n"
     "  --pre-beam R     tokens that CTC looks at, as a multiple of the beam\n"
     "  --quantized      ... the networks of quantize/\n"
-    "  --precision P    weights: fp32 (as they are), bf16, fp16, int8\n"
+    "  --precision P    weights: auto (fast, and as good: the default), fp32 (as they are), bf16,\n"
+    "                   fp16, int8\n"
     "  --times          say on standard error what each file took\n"
     "  --compat espnet-onnx  results of espnet_onnx 0.2.1; json: one n-best list per file\n"
     "  --no-endpoint    no cutting at silences: one segment per recording\n"
@@ -474,7 +475,7 @@ static steno_status open_model(struct job *j, steno_err *err)
 
 int cli_transcribe(int argc, char **argv)
 {
-    struct job j = {.format = FORMAT_TEXT};
+    struct job j = {.format = FORMAT_TEXT, .model_opt = {.precision = "auto"}};
     steno_err err = {0};
     int code = EX_OK, files = parse(&j, argc, argv);
     if (files < 0)

@@ -134,9 +134,9 @@ void cli_network_settle(struct cli_network *n)
     n->sess.threads = (int)n->threads;
 }
 
-double cli_network_peak(const struct cli_network *n, const steno_kernels *k)
+double cli_network_peak(const struct steno_precision_report *p, const steno_kernels *k)
 {
-    if (n->net.precision == STENO_BF16_WEIGHTS)
-        return steno_peak_bf16(k);
-    return n->net.precision == STENO_INT8_WEIGHTS ? steno_peak_ops_i8(k) : steno_peak_flops(k);
+    if (p->bytes || p->kept == STENO_INT8_WEIGHTS)
+        return steno_peak_ops_i8(k);
+    return p->kept == STENO_BF16_WEIGHTS ? steno_peak_bf16(k) : steno_peak_flops(k);
 }

@@ -4,6 +4,7 @@
 
 #include "cli/cli.h"
 #include "kernels/kernels.h"
+#include "ops/weights.h"
 
 struct cli_list {
     const char **v; /* borrowed from argv; freed by cli_list_free */
@@ -74,7 +75,7 @@ struct cli_network {
      0,                                                                                            \
      "scalar, avx2, avx512, vnni, bf16 or native (all the CPU has)"},                              \
         {"--threads", CLI_NUMBER, "N", &(N)->threads, 1, 1024, "1 by default"},                    \
-        {"--precision",         CLI_CHOICE, "fp32|bf16|int8|fp16", &(N)->precision, 0, 0,               \
+        {"--precision",         CLI_CHOICE, "fp32|bf16|int8|fp16|auto", &(N)->precision, 0, 0,               \
          "how weights are held"},                                                                  \
         {"--cache",                                                                                \
          CLI_TEXT,                                                                                 \
@@ -88,6 +89,6 @@ struct cli_network {
 void cli_network_settle(struct cli_network *n);
 /* Operations per second that one core reaches with what most of the products run on: f32, or the
  * instructions for weights of fewer bits. */
-double cli_network_peak(const struct cli_network *n, const steno_kernels *k);
+double cli_network_peak(const struct steno_precision_report *p, const steno_kernels *k);
 
 #endif

@@ -147,7 +147,7 @@ static bool build(steno_network *n, const struct steno_cache *c, const struct he
         return false;
     n->store.cached = c->blocks;
     n->store.n_cached = c->n_blocks;
-    return !steno_prepare_graph(n->g, &n->k, opt->precision, NULL, &n->store, &n->packed_bytes,
+    return !steno_prepare_graph(n->g, &n->k, n->precision.kept, NULL, &n->store, &n->packed_bytes,
                                 NULL) &&
            n->store.n == c->n_blocks;
 }

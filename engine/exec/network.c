@@ -147,7 +147,7 @@ static steno_status optimize(steno_network *n, const struct steno_network_option
                                  .cut_after = opt->part != STENO_PART_ALL,
                                  .to_run = !opt->rewrite_only && opt->part == STENO_PART_ALL,
                                  .rows_in_8_bits =
-                                     opt->precision == STENO_INT8_WEIGHTS && !opt->rewrite_only,
+                                     opt->precision != STENO_FP32 && !opt->rewrite_only,
                                  .num_heads = opt->num_heads,
                                  .hidden_size = opt->hidden_size};
     int level = opt->opt_level < 0 ? 3 : opt->opt_level, changed = 0;
@@ -180,13 +180,41 @@ steno_status steno_network_passes_again(steno_network *n, const struct steno_net
 bool steno_precision_find(const char *name, enum steno_precision *out)
 {
     static const enum steno_precision all[] = {STENO_FP32, STENO_BF16_WEIGHTS, STENO_INT8_WEIGHTS,
-                                               STENO_FP16_WEIGHTS};
+                                               STENO_FP16_WEIGHTS, STENO_AUTO_WEIGHTS};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (!strcmp(name, steno_precision_name(all[i]))) {
             *out = all[i];
             return true;
         }
     return false;
+}
+
+static int has_bytes(struct steno_graph *g, void *arg)
+{
+    static const char *const types[] = {"MatMulInteger",        "ConvInteger",
+                                        "QLinearMatMul",        "QLinearConv",
+                                        "MatMulIntegerToFloat", "DynamicQuantizeMatMul",
+                                        "IntLinear"};
+    int found = 0;
+    for (int32_t i = 0; !found && i < g->n_nodes; i++) {
+        for (size_t t = 0; t < sizeof types / sizeof *types; t++)
+            found |= !strcmp(g->nodes[i].op_type, types[t]);
+        if (!found)
+            found = steno_node_each_graph(&g->nodes[i], has_bytes, arg);
+    }
+    return found;
+}
+
+/* What weights are to be kept in. The graph has seen no pass. What a quantizer has left in f32 (the
+ * second convolution of a subsampling, mostly) it left for the sake of its results: in 8 bits it is
+ * what brings them further from f32 than ONNX Runtime's (docs/PERFORMANCE.md). */
+static void settle_precision(steno_network *n, enum steno_precision asked)
+{
+    struct steno_precision_report *r = &n->precision;
+    r->bytes = has_bytes(n->g, NULL) != 0;
+    r->kept = asked;
+    if (asked == STENO_AUTO_WEIGHTS || (asked == STENO_INT8_WEIGHTS && r->bytes))
+        r->kept = r->bytes && n->cpu & STENO_CPU_BF16 ? STENO_BF16_WEIGHTS : STENO_FP32;
 }
 
 /* data NULL: from the file. */
@@ -223,6 +251,7 @@ static steno_status build(steno_network *n, const char *path, const void *data, 
     st = resolve_all(n->g, err);
     if (st)
         return steno_fail_in(err, st, "%s", path);
+    settle_precision(n, opt->precision);
     st = optimize(n, opt, err);
     if (st == STENO_ERR_UNSUPPORTED && caching && opt->part != STENO_PART_ALL && err)
         steno_cache_refuse(n, path, opt, &id, err);
@@ -230,7 +259,7 @@ static steno_status build(steno_network *n, const char *path, const void *data, 
     n->store.keep = caching;
     steno_pages_trim(); /* what reading and rewriting has left free, before the weights are packed */
     if (!st && !n->rewrite_only)
-        st = steno_prepare_graph(n->g, &n->k, opt->precision, &n->precision, &n->store,
+        st = steno_prepare_graph(n->g, &n->k, n->precision.kept, &n->precision, &n->store,
                                  &n->packed_bytes, err);
     if (!st && caching) {
         steno_cache_store(n, path, opt, &id);

@@ -100,15 +100,19 @@ steno_status steno_model_precision(const struct steno_model_options *opt, bool b
     unsigned cpu;
     steno_status st;
     *out = STENO_FP32;
-    if (!opt || !opt->precision || steno_precision_find(opt->precision, out))
+    if (!opt || !opt->precision)
         return STENO_OK;
-    if (strcmp(opt->precision, "auto") != 0)
+    if (!steno_precision_find(opt->precision, out))
         return steno_fail(err, STENO_ERR_INVAL,
                           "precision is '%.40s', expected auto, fp32, bf16, fp16, int8",
                           opt->precision);
-    st = steno_cpu_choose(NULL, &cpu, err);
-    if (!st && bf16 && cpu & STENO_CPU_BF16)
-        *out = STENO_BF16_WEIGHTS;
+    if (opt->compat && *out == STENO_AUTO_WEIGHTS) /* results of another program, to the bit */
+        *out = STENO_FP32;
+    if (*out != STENO_AUTO_WEIGHTS || !bf16)
+        return STENO_OK;
+    st = steno_cpu_choose(opt->cpu, &cpu, err);
+    if (!st)
+        *out = cpu & STENO_CPU_BF16 ? STENO_BF16_WEIGHTS : STENO_FP32;
     return st;
 }
 

@@ -13,7 +13,8 @@ const char *steno_precision_name(enum steno_precision p)
     static const char *const names[] = {[STENO_FP32] = "fp32",
                                         [STENO_BF16_WEIGHTS] = "bf16",
                                         [STENO_INT8_WEIGHTS] = "int8",
-                                        [STENO_FP16_WEIGHTS] = "fp16"};
+                                        [STENO_FP16_WEIGHTS] = "fp16",
+                                        [STENO_AUTO_WEIGHTS] = "auto"};
     return names[p];
 }
 
@@ -315,7 +316,8 @@ steno_status steno_prep_weights_made(struct steno_prep *pc, int in, const struct
 
 /* ---- weights that are in 8 bits already ---- */
 
-/* W [K, N] bytes, real value (q - zero) * scale; zero may be NULL. */
+/* W [K, N] bytes, real value (q - zero) * scale; zero may be NULL. Bytes whose packed form lies in a
+ * cache have no elements here (w->data is NULL). */
 struct bytes {
     const struct steno_tensor *w, *scale, *zero;
 };
@@ -327,7 +329,7 @@ static bool find_bytes(const struct steno_prep *pc, int in, int scale_in, struct
     b->w = steno_prep_const(pc, in);
     b->scale = scale_in < n->n_in ? steno_prep_const(pc, scale_in) : NULL;
     b->zero = scale_in + 1 < n->n_in ? steno_prep_const(pc, scale_in + 1) : NULL;
-    if (!b->w || !b->w->data || !steno_ops_is_byte(b->w->dtype) || b->w->shape.rank != 2 ||
+    if (!b->w || !steno_ops_is_byte(b->w->dtype) || b->w->shape.rank != 2 ||
         !steno_numel(b->w) || !b->scale || !b->scale->data || b->scale->dtype != STENO_F32)
         return false;
     cols = (size_t)b->w->shape.dim[1];
@@ -425,7 +427,8 @@ steno_status steno_prep_weights_parts(struct steno_prep *pc, int in, int scale_i
         free(p);
         return steno_fail(err, STENO_ERR_FORMAT, "%zu columns do not divide into %zu", all, parts);
     }
-    one = describe(k, steno_prep_precision(pc), turned ? cols : rows, turned ? rows : cols);
+    one = describe(k, src.wide ? STENO_INT8_WEIGHTS : steno_prep_precision(pc),
+                   turned ? cols : rows, turned ? rows : cols);
     if (p && one)
         block = steno_prep_memory(pc, in, parts * ((one->bytes + 63) / 64 * 64), &filled);
     ok = block != NULL;

@@ -23,6 +23,8 @@ struct steno_weights {
 
 /* What rounding the weights did to a network. */
 struct steno_precision_report {
+    enum steno_precision kept; /* what f32 weights are kept in; never STENO_AUTO_WEIGHTS */
+    bool bytes;                /* the file has products in 8 bits */
     int products; /* with constant weights, convolutions included */
     int lowered;  /* kept in less than f32 */
     double error; /* sqrt(sum (w - rounded)^2 / sum w^2) over all of them */
@@ -60,8 +62,8 @@ STENO_MUST steno_status steno_prep_weights_bytes(struct steno_prep *pc, int in, 
 
 /* As steno_prep_weights, cut into `parts` of as many columns each, packed one by one: part i is W[:, i] [rows,
  * cols / parts], or that turned. *out: an array of `parts`, to be freed with free(); the packed
- * elements are the network's. Bytes with scales in scale_in (as above) are widened and rounded anew,
- * in the network's precision. STENO_ERR_NOMEM, STENO_ERR_FORMAT where the columns do not divide. */
+ * elements are the network's. Bytes with scales in scale_in (as above) are widened and rounded anew
+ * to 8 bits, whatever the network's precision. STENO_ERR_NOMEM, STENO_ERR_FORMAT where the columns do not divide. */
 STENO_MUST steno_status steno_prep_weights_parts(struct steno_prep *pc, int in, int scale_in,
                                                  size_t parts, bool turned,
                                                  struct steno_weights **out, steno_err *err);

@@ -3,7 +3,7 @@
  * After:  y = ai.steno:IntLinear(q, W, q_zero, W_zero, q_scale, W_scale, bias)
  *         (ops/op_fused_int8.c: weights packed once; the same operations in the same order, so the
  *         bits are those of the long form)
- * Before, in a network opened in 8 bits: the same, q, q_scale, q_zero = DynamicQuantizeLinear(x)
+ * Before, in a network opened in any precision but f32: the same, q, q_scale, q_zero = DynamicQuantizeLinear(x)
  * After:  y = ai.steno:Linear(x, W, bias, -, W_scale, W_zero)
  *         (ops/op_fused.c: rows of x are rounded over ranges of their own, which is nearer to x than
  *         one range for all, and the node is like those of f32 graphs to passes linear, qkv, late) */

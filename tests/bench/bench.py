@@ -15,8 +15,8 @@ a run that was cut short goes on where it was.
 
 `memory` takes what networks take to load and run once, ours and ONNX Runtime's (memory.py); no clock.
 
-bf16 is our bf16 weights against ONNX Runtime's f32; int8 is the graph that ONNX Runtime's quantizer made in both, ours with
---precision int8: products that the quantizer left in f32 (subsampling) are in 8 bits too.
+bf16 is our bf16 weights against ONNX Runtime's f32; int8 is the f32 graph opened with --precision int8 against the graph that
+ONNX Runtime's quantizer made of it, which is further from f32 (tests/integration/test_int8_distance.py).
 Graphs without weights come from $STENO_SHARED (../shared by default) and are filled into build/bench/models.
 """
 import argparse
@@ -112,13 +112,16 @@ def one_round(cmd_for, path, sess, feed, first_ms, a):
     return ours, clock(sess, feed, runs, a.threads)
 
 
+def paths(row, precision):
+    """The graph that steno runs, and ONNX Runtime's."""
+    return model_path(row.model), model_path(row.quantized if precision == "int8" else row.model)
+
+
 def measure(row, precision, a):
-    quantized = precision == "int8"
-    name = row.quantized if quantized else row.model
-    path = model_path(name) if name else None
-    if not path:
+    path, their_path = paths(row, precision)
+    if not path or not their_path:
         return None
-    sess = ort_session(path, a.threads)
+    sess = ort_session(their_path, a.threads)
     alone = {**row.shapes, **row.alone}
     feed, ours_at = feeds(sess, alone), precision
     clock(sess, feed, 1, a.threads)
@@ -211,14 +214,14 @@ def command_memory(a):
     a.curve = False
     for row, precision in selected(a):
         key = f"{row.name} {precision} memory"
-        path = model_path(row.quantized if precision == "int8" else row.model)
-        if (key in load() and not a.again) or not path:
+        path, their_path = paths(row, precision)
+        if (key in load() and not a.again) or not path or not their_path:
             continue
-        sess = ort_session(path, 1)
+        sess = ort_session(their_path, 1)
         cmd = steno_command(path, sess, row.shapes, precision, 1, 1)
         inputs = sum(v.nbytes for v in feeds(sess, row.shapes).values())
         del sess
-        r = {**memory.ours(cmd), **memory.theirs(path, row.shapes), "inputs": inputs, "commit": commit(), "date": time.strftime("%Y-%m-%d")}
+        r = {**memory.ours(cmd), **memory.theirs(their_path, row.shapes), "inputs": inputs, "commit": commit(), "date": time.strftime("%Y-%m-%d")}
         save({**load(), key: r})
         print(f"{key}: peak {r['peak'] / 2**20:.1f} MiB, weights {r['weights'] / 2**20:.1f}, arena "
               f"{r['arena'] / 2**20:.2f}; onnxruntime {r['ort_peak'] / 2**20:.1f}, {r['ort_arena'] / 2**20:.2f}", flush=True)

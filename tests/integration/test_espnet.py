@@ -98,7 +98,8 @@ def damaged(pack, others):
 def parts_of_decoders_and_lms_are_cached_each_for_itself():
     need_shared()
     options = {**OPTIONS, "n_best": 3}
-    for model, flags in ((OFFLINE, ()), (OFFLINE, ("--quantized",)), (STREAM, ("--precision", "bf16")),
+    for model, flags in ((OFFLINE, ()), (OFFLINE, ("--quantized",)), (OFFLINE, ("--quantized", "--precision", "int8")),
+                         (OFFLINE, ("--quantized", "--precision", "fp32")), (STREAM, ("--precision", "bf16")),
                          (OFFLINE, ("--compat", "espnet-onnx"))):
         with tempfile.TemporaryDirectory() as folder:
             cache = os.path.join(folder, "packed")

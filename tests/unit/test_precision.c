@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "base/cpu.h"
 #include "exec/session.h"
 #include "ops/weights.h"
 #include "tests/support/onnx_make.h"
@@ -203,12 +204,14 @@ static void the_report_says_what_was_lost(void **state)
     steno_network_close(n);
 }
 
-/* y = Relu((x rounded to 8 bits) times 8-bit weights + b) + x2 as a quantizer writes it. */
+/* y = Relu((x rounded to 8 bits) times 8-bit weights + b) as a quantizer writes it, and z = a
+ * convolution of the image that it has left in f32. */
 static steno_network *quantized(enum steno_precision p)
 {
     struct steno_network_options opt = {.opt_level = -1, .precision = p};
     static uint8_t q[K * N + 1];
-    static float b[N], scale = 1.0f / 127;
+    static float b[N], c3[O * C * 9], scale = 1.0f / 127;
+    const int64_t pads[4] = {1, 1, 1, 1}, two[2] = {2, 2};
     struct mk_graph *g = mk_new(17);
     Onnx__Tensor *t;
     steno_network *n = NULL;
@@ -219,8 +222,11 @@ static steno_network *quantized(enum steno_precision p)
         q[i] = (uint8_t)(int8_t)lrintf(number(i) * 127);
     for (int i = 0; i < N; i++)
         b[i] = number(i + 3);
+    for (int i = 0; i < O * C * 9; i++)
+        c3[i] = number(i + 5);
     mk_input(g, "x", STENO_F32, "t,48");
     mk_input(g, "image", STENO_F32, "1,16,7,6");
+    mk_f32(g, "C3", "24,16,3,3", c3, O * C * 9);
     t = mk_tensor(g, "w", STENO_I8, "48,40");
     t->raw_data.data = q;
     t->raw_data.len = K * N;
@@ -234,7 +240,9 @@ static steno_network *quantized(enum steno_precision p)
     mk_node(g, "Mul", "f,s", "p");
     mk_node(g, "Add", "p,b", "c");
     mk_node(g, "Relu", "c", "y");
-    mk_node(g, "Neg", "image", "z");
+    mk_node(g, "Conv", "image,C3", "z");
+    mk_attr_ints(g, "pads", pads, 4);
+    mk_attr_ints(g, "strides", two, 2);
     mk_output(g, "y", STENO_F32, "t,40");
     mk_output(g, "z", STENO_F32, NULL);
     file = mk_bytes(g, &size);
@@ -245,23 +253,61 @@ static steno_network *quantized(enum steno_precision p)
     return n;
 }
 
-/* Opened in 8 bits, each row of a quantized graph has a range of its own (its bits do not depend on
- * the others) and the whole chain is one node; opened as it is, the range is that of all rows. */
-static void a_quantized_graph_rounds_by_rows_in_8_bits_only(void **state)
+/* Opened in anything but f32, each row of a quantized graph has a range of its own (its bits do not
+ * depend on the others) and the whole chain is one node; opened as it is, the range is that of all
+ * rows. */
+static void a_quantized_graph_rounds_by_rows_unless_exact(void **state)
 {
+    static const enum steno_precision by_rows[] = {STENO_BF16_WEIGHTS, STENO_INT8_WEIGHTS,
+                                                   STENO_AUTO_WEIGHTS};
     static float y[T * N], exact[T * N], one[T * N], z[C * H * W];
-    steno_network *n = quantized(STENO_INT8_WEIGHTS);
+    steno_network *n;
     (void)state;
-    assert_int_equal(steno_graph_count_nodes(steno_network_graph(n)), 2);
-    run(n, 0, T, 1, y, z);
-    run(n, 4, 1, 1, one, z);
-    assert_memory_equal(y + 4 * N, one, N * sizeof *one);
-    steno_network_close(n);
+    for (size_t i = 0; i < sizeof by_rows / sizeof *by_rows; i++) {
+        n = quantized(by_rows[i]);
+        /* with the convolution between two Transposes */
+        assert_int_equal(steno_graph_count_nodes(steno_network_graph(n)), 4);
+        run(n, 0, T, 1, y, z);
+        run(n, 4, 1, 1, one, z);
+        assert_memory_equal(y + 4 * N, one, N * sizeof *one);
+        steno_network_close(n);
+    }
     n = quantized(STENO_FP32);
     run(n, 0, T, 1, exact, z);
     run(n, 4, 1, 1, one, z);
     assert_memory_not_equal(exact + 4 * N, one, N * sizeof *one);
     assert_true(apart(y, exact, T * N) < 1e-2);
+    steno_network_close(n);
+}
+
+static void what_a_quantizer_left_in_f32_is_not_put_in_8_bits(void **state)
+{
+    unsigned cpu;
+    enum steno_precision want;
+    (void)state;
+    assert_int_equal(steno_cpu_choose(NULL, &cpu, NULL), STENO_OK);
+    want = cpu & STENO_CPU_BF16 ? STENO_BF16_WEIGHTS : STENO_FP32;
+    for (int i = 0; i < 2; i++) {
+        steno_network *n = quantized(i ? STENO_INT8_WEIGHTS : STENO_AUTO_WEIGHTS);
+        const struct steno_precision_report *r = steno_network_precision(n);
+        assert_true(r->bytes);
+        assert_int_equal(r->kept, want);
+        assert_true(r->products > 0 && r->lowered == (want == STENO_FP32 ? 0 : r->products));
+        steno_network_close(n);
+    }
+}
+
+static void auto_leaves_an_f32_graph_alone(void **state)
+{
+    steno_network *n = network(STENO_AUTO_WEIGHTS);
+    const struct steno_precision_report *r = steno_network_precision(n);
+    (void)state;
+    assert_false(r->bytes);
+    assert_int_equal(r->kept, STENO_FP32);
+    assert_int_equal(r->lowered, 0);
+    steno_network_close(n);
+    n = network(STENO_INT8_WEIGHTS);
+    assert_int_equal(steno_network_precision(n)->kept, STENO_INT8_WEIGHTS);
     steno_network_close(n);
 }
 
@@ -390,7 +436,9 @@ int main(void)
         cmocka_unit_test(a_pixel_depends_on_its_patch_alone),
         cmocka_unit_test(weights_are_held_once_and_small),
         cmocka_unit_test(the_report_says_what_was_lost),
-        cmocka_unit_test(a_quantized_graph_rounds_by_rows_in_8_bits_only),
+        cmocka_unit_test(a_quantized_graph_rounds_by_rows_unless_exact),
+        cmocka_unit_test(what_a_quantizer_left_in_f32_is_not_put_in_8_bits),
+        cmocka_unit_test(auto_leaves_an_f32_graph_alone),
         cmocka_unit_test(attention_is_as_near_as_16_bits),
         cmocka_unit_test(the_profile_counts_weights_as_they_are_kept),
     };
