@@ -6,9 +6,9 @@
  * Before, in a network opened in any precision but f32: the same, q, q_scale, q_zero = DynamicQuantizeLinear(x)
  * After:  y = ai.steno:Linear(x, W, bias, -, W_scale, W_zero)
  *         (ops/op_fused.c: rows of x are rounded over ranges of their own, which is nearer to x than
- *         one range for all, and the node is like those of f32 graphs to passes linear, qkv, late) */
+ *         one range for all, and the node is like those of f32 graphs to passes linear, qkv, late).
+ *         IntLinear that a file already has (`steno optimize`) becomes the same. */
 #include "passes/passes.h"
-
 
 enum { MIN_K = 16 }; /* as in ops/weights.c */
 
@@ -134,6 +134,35 @@ static steno_status exact(struct steno_graph *g, int32_t at, const struct found 
     return STENO_OK;
 }
 
+/* An IntLinear that the file has. */
+static bool match_ours(const struct steno_graph *g, struct steno_node *n, struct found *f)
+{
+    if (!steno_pass_is_ours(n, "IntLinear") || n->n_in < 6 || !weights(g, n) ||
+        !weight_scale(g, n->in[5], g->values[n->in[1]].shape.dim[1]))
+        return false;
+    f->product = n;
+    f->q_scale = n->in[4];
+    f->w_scale = n->in[5];
+    f->bias = n->n_in > 6 ? n->in[6] : STENO_NONE;
+    f->out = n->out[0];
+    return f->bias == STENO_NONE ||
+           steno_pass_vector(g, f->bias, g->values[n->in[1]].shape.dim[1]);
+}
+
+static steno_status ours_by_rows(struct steno_graph *g, int *changed, steno_err *err)
+{
+    for (int32_t i = 0, count = g->n_nodes; i < count; i++) {
+        struct found f = {0};
+        if (g->nodes[i].dead || !match_ours(g, &g->nodes[i], &f) || !rows_of(g, i, &f))
+            continue;
+        f.product->dead = true;
+        if (rows(g, i, &f, err))
+            return STENO_ERR_NOMEM;
+        ++*changed;
+    }
+    return STENO_OK;
+}
+
 steno_status steno_pass_int8(struct steno_graph *g, const struct steno_pass_env *env, int *changed,
                              steno_err *err)
 {
@@ -168,5 +197,5 @@ steno_status steno_pass_int8(struct steno_graph *g, const struct steno_pass_env 
             return st;
         ++*changed;
     }
-    return STENO_OK;
+    return env->rows_in_8_bits ? ours_by_rows(g, changed, err) : STENO_OK;
 }
