@@ -2,6 +2,7 @@
  * operators where time goes are counted: products, convolutions, attention. */
 #include "exec/internal.h"
 
+#include <math.h>
 #include <string.h>
 
 static double count(const struct steno_shape *s)
@@ -89,6 +90,25 @@ static double window_attention(const struct steno_node *n, const struct steno_te
                  : 0;
 }
 
+/* X [N, H, W, C], weights of both convolutions [O, C/group, k, k], lists of both in the attributes. */
+static double conv_strips(const struct steno_node *n, const struct steno_tensor *const *in,
+                          const struct slot *y)
+{
+    size_t n_strides, n_dilations, n_pads;
+    const int64_t *strides = steno_node_ints(n, "strides", &n_strides);
+    const int64_t *dilations = steno_node_ints(n, "dilations", &n_dilations);
+    const int64_t *pads = steno_node_ints(n, "pads", &n_pads);
+    double pixels = dim(&in[0]->shape, 0); /* of the first one's result */
+    if (n_strides != 4 || n_dilations != 4 || n_pads != 8 || n->n_in < 4 || !in[3])
+        return 0;
+    for (int i = 0; i < 2; i++) {
+        const double span = (dim(&in[1]->shape, i + 2) - 1) * (double)dilations[i] + 1;
+        const double room = dim(&in[0]->shape, i + 1) + (double)(pads[i] + pads[i + 2]) - span;
+        pixels *= floor(room / (double)strides[i]) + 1;
+    }
+    return 2 * pixels * count(&in[1]->shape) + conv(in + 2, y);
+}
+
 double steno_node_flops(const struct steno_node *n, const struct steno_tensor *const *in,
                         struct slot *const *out)
 {
@@ -108,6 +128,8 @@ double steno_node_flops(const struct steno_node *n, const struct steno_tensor *c
         return conv(in, out[0]);
     if (!strcmp(t, "Attention") && !strcmp(n->domain, "ai.steno"))
         return attention(n, in, out[0]);
+    if (!strcmp(t, "ConvStrips"))
+        return conv_strips(n, in, out[0]);
     if (!strcmp(t, "WindowAttention"))
         return window_attention(n, in, out[0]);
     if (!strcmp(t, "ConvTranspose"))

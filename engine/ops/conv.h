@@ -16,9 +16,9 @@ STENO_MUST steno_status steno_ops_conv_geometry(const struct steno_node *n,
  * needed. Channels last, patches cost nothing, and 16 bits are as 8. */
 bool steno_ops_conv_lowers(enum steno_precision p, const struct steno_conv *s,
                            const struct steno_window *win);
-/* While preparing: constant input 1 as the weights of a product of patches [taps * c_in, c_out],
+/* While preparing: constant input `in` as the weights of a product of patches [taps * c_in, c_out],
  * reported, and the original given up. STENO_ERR_NOMEM. */
-STENO_MUST steno_status steno_ops_conv_lower(struct steno_prep *pc, const struct steno_conv *s,
+STENO_MUST steno_status steno_ops_conv_lower(struct steno_prep *pc, int in, const struct steno_conv *s,
                                              struct steno_weights **out, steno_err *err);
 
 /* Threads for so many multiply-adds: below some number one is faster than waking another. */

@@ -85,15 +85,13 @@ steno_status steno_ops_conv_bytes(struct steno_op_ctx *ctx, const struct steno_c
 
 /* ---- f32 images ---- */
 
-struct rounded_job {
+struct rounded_part {
     const steno_kernels *k;
     const struct steno_conv_rounded *c;
-    size_t pixels, depth, parts;
-    size_t rows;      /* of the image that a block may look at */
-    uint8_t *patches; /* [parts][PIXELS][depth] */
-    float *range;     /* [parts][rows][in1][2]: of each pixel's channels */
-    float *scale;     /* [parts][PIXELS] */
-    int32_t *zero;    /* [parts][PIXELS] */
+    uint8_t *patches; /* [PIXELS][depth] */
+    float *range;     /* [rows][in1][2]: of each pixel's channels */
+    float *scale;     /* [PIXELS] */
+    int32_t *zero;    /* [PIXELS] */
 };
 
 /* Rows of the image between the first and the last tap of output rows [o, end), cut to the image. */
@@ -109,7 +107,7 @@ static size_t rows_seen(const struct steno_conv *s, size_t o, size_t end, size_t
 
 /* A patch: taps of a row of it that lie side by side in the image are one piece. */
 struct patch {
-    const struct rounded_job *j;
+    const struct rounded_part *j;
     const float *range; /* of row `first` of the image */
     size_t first;
 };
@@ -158,76 +156,90 @@ static float round_patch(const struct patch *p, size_t o0, size_t o1, uint8_t *t
     return scale;
 }
 
-static void rounded_block(const struct rounded_job *j, size_t from, size_t n, size_t part)
+static void rounded_block(const struct rounded_part *j, size_t from, size_t n)
 {
     const struct steno_conv_rounded *c = j->c;
     const struct steno_conv *s = c->s;
+    const size_t depth = c->w->k;
     struct steno_gemm_epilogue ep = *c->ep;
-    uint8_t *patches = j->patches + part * PIXELS * j->depth;
-    float *scale = j->scale + part * PIXELS, *range = j->range + part * j->rows * s->in[1] * 2;
-    int32_t *zero = j->zero + part * PIXELS;
-    struct patch p = {j, range, 0};
+    struct patch p = {j, j->range, 0};
     const size_t seen = rows_seen(s, from / s->out[1], (from + n - 1) / s->out[1] + 1, &p.first);
     for (size_t i = 0; i < seen * s->in[1]; i++) {
-        range[2 * i] = range[2 * i + 1] = 0;
-        j->k->range_f32(c->x + (p.first * s->in[1] + i) * s->c_in, s->c_in, range + 2 * i);
+        j->range[2 * i] = j->range[2 * i + 1] = 0;
+        j->k->range_f32(c->x + (p.first * s->in[1] + i) * s->c_in, s->c_in, j->range + 2 * i);
     }
     for (size_t i = 0; i < n; i++)
-        scale[i] = round_patch(&p, (from + i) / s->out[1], (from + i) % s->out[1],
-                               patches + i * j->depth, &zero[i]);
+        j->scale[i] = round_patch(&p, (from + i) / s->out[1], (from + i) % s->out[1],
+                                  j->patches + i * depth, &j->zero[i]);
     if (ep.residual)
         ep.residual += from * ep.ldr;
     j->k->gemm_i8_part(&(struct steno_gemm_i8){.m = n,
                                                .n = c->w->n,
-                                               .k = j->depth,
-                                               .a = patches,
-                                               .lda = j->depth,
-                                               .a_zero = zero,
+                                               .k = depth,
+                                               .a = j->patches,
+                                               .lda = depth,
+                                               .a_zero = j->zero,
                                                .a_zero_step = 1,
                                                .packed = c->w->data,
                                                .scale = c->w->scale,
-                                               .row_scale = scale,
+                                               .row_scale = j->scale,
                                                .ep = &ep,
                                                .c = c->y + from * c->w->n,
                                                .ldc = c->w->n},
                        0, 1);
 }
 
-static void rounded_part(void *arg, int part)
+static size_t whole_lines(size_t bytes)
 {
-    const struct rounded_job *j = arg;
-    size_t blocks = (j->pixels + PIXELS - 1) / PIXELS, at = (size_t)part;
-    for (size_t b = blocks * at / j->parts; b < blocks * (at + 1) / j->parts; b++) {
-        size_t from = j->pixels * b / blocks;
-        rounded_block(j, from, j->pixels * (b + 1) / blocks - from, at);
-    }
+    return (bytes + 63) / 64 * 64;
 }
 
-steno_status steno_ops_conv_rounded(struct steno_op_ctx *ctx, const struct steno_conv_rounded *c,
-                                    steno_err *err)
+/* Bytes of each part's ranges. */
+static size_t range_bytes(const struct steno_conv *s)
 {
-    const struct steno_conv *s = c->s;
-    struct rounded_job j = {.k = steno_op_kernels(ctx),
-                            .c = c,
-                            .pixels = s->out[0] * s->out[1],
-                            .depth = c->w->k,
-                            .parts = (size_t)steno_op_threads(ctx)};
-    size_t rows;
-    if (j.parts > (j.pixels + PIXELS - 1) / PIXELS)
-        j.parts = (j.pixels + PIXELS - 1) / PIXELS;
-    if (!j.parts)
-        return STENO_OK;
-    rows = (PIXELS + s->out[1] - 2) / s->out[1] + 1; /* of the output, begun ones included */
+    size_t rows = (PIXELS + s->out[1] - 2) / s->out[1] + 1; /* of the output, begun ones included */
     rows = (rows - 1) * s->stride[0] + (s->kernel[0] - 1) * s->dilation[0] + 1;
-    j.rows = rows < s->in[0] ? rows : s->in[0];
-    j.patches = steno_op_scratch(ctx, j.parts * PIXELS * j.depth + 1);
-    j.range = steno_op_scratch(ctx, j.parts * j.rows * s->in[1] * 2 * sizeof *j.range);
-    j.scale = steno_op_scratch(ctx, j.parts * PIXELS * sizeof *j.scale);
-    j.zero = steno_op_scratch(ctx, j.parts * PIXELS * sizeof *j.zero);
-    if (!j.patches || !j.range || !j.scale || !j.zero)
-        return steno_ops_nomem(ctx, err);
-    steno_op_parallel(ctx, (int)j.parts, rounded_part, &j);
-    return STENO_OK;
+    return whole_lines((rows < s->in[0] ? rows : s->in[0]) * s->in[1] * 2 * sizeof(float));
+}
+
+static size_t part_bytes(const struct steno_conv *s, size_t depth)
+{
+    return whole_lines(PIXELS * depth) + range_bytes(s) + 2 * PIXELS * sizeof(float);
+}
+
+static size_t blocks_of(const struct steno_conv *s)
+{
+    return (s->out[0] * s->out[1] + PIXELS - 1) / PIXELS;
+}
+
+size_t steno_ops_conv_rounded_work(const struct steno_conv *s, const struct steno_weights *w,
+                                   size_t n_parts)
+{
+    const size_t blocks = blocks_of(s);
+    return blocks ? (n_parts < blocks ? n_parts : blocks) * part_bytes(s, w->k) : 0;
+}
+
+void steno_ops_conv_rounded_part(const steno_kernels *k, const struct steno_conv_rounded *c,
+                                 void *work, size_t part, size_t n_parts)
+{
+    const size_t pixels = c->s->out[0] * c->s->out[1], blocks = blocks_of(c->s), depth = c->w->k;
+    const size_t first = blocks * part / n_parts, end = blocks * (part + 1) / n_parts;
+    char *own;
+    struct rounded_part j;
+    if (first == end)
+        return;
+    own = (char *)work + (n_parts < blocks ? part : first) * part_bytes(c->s, depth);
+    j = (struct rounded_part){
+        .k = k,
+        .c = c,
+        .patches = (uint8_t *)own,
+        .range = (float *)(own + whole_lines(PIXELS * depth)),
+        .scale = (float *)(own + whole_lines(PIXELS * depth) + range_bytes(c->s)),
+        .zero = (int32_t *)(own + whole_lines(PIXELS * depth) + range_bytes(c->s)) + PIXELS};
+    for (size_t b = first; b < end; b++) {
+        const size_t from = pixels * b / blocks;
+        rounded_block(&j, from, pixels * (b + 1) / blocks - from);
+    }
 }
 
 void steno_ops_conv_rows(void *to, const void *w, size_t esize, size_t c_out, size_t c_in,

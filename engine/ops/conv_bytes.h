@@ -20,7 +20,7 @@ STENO_MUST steno_status steno_ops_conv_bytes(struct steno_op_ctx *ctx,
 
 /* One f32 image x [in0 * in1, c_in] and weights of 8 bits [taps * c_in, c_out]: y [out0 * out1, c_out]
  * = ep(conv), ep as steno_ops_linear takes it. Every patch is rounded over its own range, so a pixel
- * of y depends on its patch alone and is as near as the patch allows. STENO_ERR_NOMEM. */
+ * of y depends on its patch alone and is as near as the patch allows. */
 struct steno_conv_rounded {
     const struct steno_conv *s;
     const float *x;
@@ -28,8 +28,12 @@ struct steno_conv_rounded {
     const struct steno_gemm_epilogue *ep;
     float *y;
 };
-STENO_MUST steno_status steno_ops_conv_rounded(struct steno_op_ctx *ctx,
-                                               const struct steno_conv_rounded *c, steno_err *err);
+/* Shared out as kernels are: once for every part, all with one 64-byte aligned block of work bytes.
+ * An image with no more rows than that of s and the same columns needs no more. */
+size_t steno_ops_conv_rounded_work(const struct steno_conv *s, const struct steno_weights *w,
+                                   size_t n_parts);
+void steno_ops_conv_rounded_part(const steno_kernels *k, const struct steno_conv_rounded *c,
+                                 void *work, size_t part, size_t n_parts);
 
 /* Weights [c_out, c_in, taps] of esize (1 or 4) bytes to [c_out, taps, c_in]. */
 void steno_ops_conv_rows(void *to, const void *w, size_t esize, size_t c_out, size_t c_in,

@@ -17,6 +17,7 @@
     X(matmul)                                                                                      \
     X(conv)                                                                                        \
     X(conv_nhwc)                                                                                   \
+    X(conv_strips)                                                                                 \
     X(rnn)                                                                                         \
     X(control)                                                                                     \
     X(search)                                                                                      \

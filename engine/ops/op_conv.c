@@ -131,8 +131,7 @@ static void release_conv(void *priv)
 {
     struct conv *c = priv;
     if (c)
-        if (c)
-            steno_weights_free(c->lowered);
+        steno_weights_free(c->lowered);
     free(c);
 }
 
@@ -153,11 +152,11 @@ static void make_rows(float *to, const float *w, const void *arg)
     steno_ops_conv_rows(to, w, sizeof *to, s->c_out, s->c_in, s->kernel[0] * s->kernel[1]);
 }
 
-steno_status steno_ops_conv_lower(struct steno_prep *pc, const struct steno_conv *s,
+steno_status steno_ops_conv_lower(struct steno_prep *pc, int in, const struct steno_conv *s,
                                   struct steno_weights **out, steno_err *err)
 {
     const struct steno_made m = {s->kernel[0] * s->kernel[1] * s->c_in, s->c_out, make_rows, s};
-    return steno_prep_weights_made(pc, 1, &m, out, err);
+    return steno_prep_weights_made(pc, in, &m, out, err);
 }
 
 static steno_status prepare_conv(struct steno_prep *pc, void **priv, steno_err *err)
@@ -175,7 +174,7 @@ static steno_status prepare_conv(struct steno_prep *pc, void **priv, steno_err *
     c->known = w != NULL;
     if (!st && w && w->dtype == STENO_F32 && w->shape.rank <= 4 && steno_numel(w) &&
         steno_ops_conv_lowers(steno_prep_precision(pc), &c->s, &c->win)) {
-        st = steno_ops_conv_lower(pc, &c->s, &c->lowered, err);
+        st = steno_ops_conv_lower(pc, 1, &c->s, &c->lowered, err);
     } else if (!st && w && w->dtype == STENO_F32 && w->shape.rank <= 4 && steno_numel(w)) {
         size_t bytes = k->conv_f32_packed_bytes(&c->s);
         bool filled;
@@ -225,25 +224,45 @@ static steno_status finish(struct steno_op_ctx *ctx, const struct conv *c, const
     return steno_ops_fused_act(ctx, y, n, err);
 }
 
-/* x [c_in, in] as rows of pixels times the lowered weights: y [c_out, out]. */
-static steno_status image_lowered(struct steno_op_ctx *ctx, const struct steno_weights *w,
-                                  const struct steno_conv *s, const float *x, float *y,
-                                  const struct steno_gemm_epilogue *ep, steno_err *err)
+struct rounded { /* one image through 8-bit patches, in parts */
+    const steno_kernels *k;
+    struct steno_conv_rounded c;
+    void *work;
+    size_t parts;
+};
+
+static void rounded_part(void *arg, int part)
+{
+    const struct rounded *r = arg;
+    steno_ops_conv_rounded_part(r->k, &r->c, r->work, (size_t)part, r->parts);
+}
+
+/* `count` images x [c_in, in] as rows of pixels times the lowered weights: y [c_out, out]. */
+static steno_status images_lowered(struct steno_op_ctx *ctx, const struct steno_weights *w,
+                                   const struct steno_conv *s, size_t count, const float *x,
+                                   float *y, const struct steno_gemm_epilogue *ep, steno_err *err)
 {
     const steno_kernels *k = steno_op_kernels(ctx);
     size_t in = s->in[0] * s->in[1], out = s->out[0] * s->out[1];
     float *pixels = steno_op_scratch(ctx, in * s->c_in * sizeof *pixels);
     float *rows = steno_op_scratch(ctx, out * w->n * sizeof *rows);
-    steno_status st;
-    if (!pixels || !rows)
+    struct rounded r = {.k = k,
+                        .c = {s, pixels, w, ep, rows},
+                        .parts = (size_t)steno_ops_conv_parts(ctx, s)};
+    steno_status st = STENO_OK;
+    if (!steno_conv_is_pointwise(s))
+        r.work = steno_op_scratch(ctx, steno_ops_conv_rounded_work(s, w, r.parts) + 1);
+    if (!pixels || !rows || (!r.work && !steno_conv_is_pointwise(s)))
         return steno_ops_nomem(ctx, err);
-    k->transpose_f32(pixels, s->c_in, x, in, s->c_in, in);
-    if (steno_conv_is_pointwise(s))
-        st = steno_ops_linear(ctx, w, out, pixels, w->k, rows, w->n, ep, err);
-    else
-        st = steno_ops_conv_rounded(ctx, &(struct steno_conv_rounded){s, pixels, w, ep, rows}, err);
-    if (!st)
-        k->transpose_f32(y, out, rows, w->n, out, w->n);
+    for (size_t i = 0; i < count && !st; i++, x += in * s->c_in, y += out * w->n) {
+        k->transpose_f32(pixels, s->c_in, x, in, s->c_in, in);
+        if (steno_conv_is_pointwise(s))
+            st = steno_ops_linear(ctx, w, out, pixels, w->k, rows, w->n, ep, err);
+        else
+            steno_op_parallel(ctx, (int)r.parts, rounded_part, &r);
+        if (!st)
+            k->transpose_f32(y, out, rows, w->n, out, w->n);
+    }
     return st;
 }
 
@@ -268,13 +287,11 @@ static steno_status run_fast(struct steno_op_ctx *ctx, const struct conv *c, str
     ep.bias = b ? steno_ops_as_f32(ctx, b) : NULL;
     if (!xf || !yf || (b && !ep.bias) || (z && !zf))
         return steno_ops_nomem(ctx, err);
-    for (size_t i = 0; c->lowered && i < (size_t)x->shape.dim[0]; i++) {
+    if (c->lowered) {
         ep.bias_rows = false; /* the product's columns are the output channels */
-        st = image_lowered(ctx, c->lowered, s, xf + i * in, yf + i * out, &ep, err);
+        st = images_lowered(ctx, c->lowered, s, (size_t)x->shape.dim[0], xf, yf, &ep, err);
         if (st)
             return st;
-    }
-    if (c->lowered) {
         st = finish(ctx, c, zf, yf, steno_numel(y), err);
         if (!st)
             steno_ops_put_f32(y, yf);

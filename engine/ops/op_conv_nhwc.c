@@ -5,17 +5,12 @@
  *            residual like Y?; Y [N, out..., O] = act(conv(X, W) + bias) + residual. Attributes of
  *            Conv, and act (enum steno_act), act_min, act_max. One or two extents; group is 1, or
  *            C with O = C. */
-#include "ops/conv.h"
-#include "ops/conv_bytes.h"
-
-#include "kernels/winograd.h"
+#include "ops/nhwc.h"
 
 #include <stdlib.h>
 
 struct conv_nhwc {
-    void *packed;                  /* for the kernel */
-    struct steno_weights *lowered; /* ... or in less than f32, as a product of patches */
-    bool few;                      /* lowered is for the winograd slots, in any precision but int8 */
+    struct steno_nhwc conv;
     struct steno_gemm_epilogue ep; /* what the attributes say of it */
 };
 
@@ -23,66 +18,31 @@ static void release_nhwc(void *priv)
 {
     struct conv_nhwc *c = priv;
     if (c)
-        steno_aligned_free(c->packed);
-    if (c)
-        steno_weights_free(c->lowered);
+        steno_nhwc_release(&c->conv);
     free(c);
-}
-
-/* As many outputs as inputs along axis i, whatever their number: a symbol stays. */
-static bool same_extent(const struct steno_window *w, int i)
-{
-    if (w->auto_pad == STENO_PAD_SAME_UPPER || w->auto_pad == STENO_PAD_SAME_LOWER)
-        return w->stride[i] == 1;
-    return w->auto_pad == STENO_PAD_NOTSET && w->stride[i] == 1 &&
-           w->before[i] + w->after[i] == (w->kernel[i] - 1) * w->dilation[i];
 }
 
 static steno_status infer_nhwc(struct steno_infer *ic, steno_err *err)
 {
-    struct steno_shape x = steno_infer_shape(ic, 0), w = steno_infer_shape(ic, 1), y = x;
+    struct steno_shape x = steno_infer_shape(ic, 0), w = steno_infer_shape(ic, 1), y;
     struct steno_window win;
     struct steno_conv s;
     steno_status st = steno_ops_conv_geometry(steno_infer_node(ic), &w, &s, &win, err);
-    if (!st && x.rank >= 0 && x.rank != w.rank)
-        st = steno_fail(err, STENO_ERR_INVAL, "X has rank %d, W %d", x.rank, w.rank);
-    if (!st && x.rank >= 0 && x.dim[x.rank - 1] >= 0 && (size_t)x.dim[x.rank - 1] != s.c_in)
-        st = steno_fail(err, STENO_ERR_INVAL, "X has %lld channels, W and group take %zu",
-                        (long long)x.dim[x.rank - 1], s.c_in);
-    for (int i = 0; i < win.n && !st && x.rank >= 0; i++)
-        if (x.dim[i + 1] >= 0)
-            st = steno_window_out(&win, i, x.dim[i + 1], &y.dim[i + 1], err);
-        else if (!same_extent(&win, i))
-            y.dim[i + 1] = steno_infer_new_dim(ic);
-    if (st)
-        return st;
-    if (y.rank > 0)
-        y.dim[y.rank - 1] = w.dim[0];
-    steno_infer_set(ic, 0, STENO_F32, &y);
-    return STENO_OK;
-}
-
-static void make_few(float *to, const float *w, const void *arg)
-{
-    const struct steno_conv *s = arg;
-    steno_winograd_weights(to, w, s->c_out, s->c_in);
+    if (!st)
+        st = steno_infer_nhwc(ic, &x, &s, &win, &y, err);
+    if (!st)
+        steno_infer_set(ic, 0, STENO_F32, &y);
+    return st;
 }
 
 static steno_status prepare_nhwc(struct steno_prep *pc, void **priv, steno_err *err)
 {
     const struct steno_node *n = steno_prep_node(pc);
-    const struct steno_tensor *w = steno_prep_const(pc, 1);
-    const steno_kernels *k = steno_prep_kernels(pc);
+    const struct steno_shape w = steno_prep_shape(pc, 1);
     struct conv_nhwc *c;
     struct steno_window win;
     struct steno_conv s;
-    size_t bytes = 0;
-    steno_status st;
-    if (!w || w->dtype != STENO_F32 || w->shape.rank < 3 || w->shape.rank > 4 || !steno_numel(w))
-        return steno_fail(err, STENO_ERR_FORMAT, "weights must be constant, f32, of rank 3 or 4");
-    st = steno_ops_conv_geometry(n, &w->shape, &s, &win, err);
-    if (!st && s.group != 1 && (s.group != s.c_in || s.c_out != s.c_in))
-        st = steno_fail(err, STENO_ERR_FORMAT, "group %zu of %zu channels", s.group, s.c_in);
+    steno_status st = steno_ops_conv_geometry(n, &w, &s, &win, err);
     if (st)
         return st;
     c = calloc(1, sizeof *c);
@@ -93,25 +53,7 @@ static steno_status prepare_nhwc(struct steno_prep *pc, void **priv, steno_err *
                                          .act = (enum steno_act)steno_node_int(n, "act", 0),
                                          .act_min = steno_node_float(n, "act_min", 0),
                                          .act_max = steno_node_float(n, "act_max", 0)};
-    c->few = steno_prep_precision(pc) != STENO_INT8_WEIGHTS && steno_winograd_fits(&s);
-    if (c->few) {
-        const struct steno_made m = {STENO_WINOGRAD_SLOTS * s.c_in, s.c_out, make_few, &s};
-        st = steno_prep_weights_made(pc, 1, &m, &c->lowered, err);
-    } else if (steno_prep_precision(pc) != STENO_FP32 &&
-               steno_ops_conv_lowers(STENO_INT8_WEIGHTS, &s, &win)) {
-        st = steno_ops_conv_lower(pc, &s, &c->lowered, err);
-    } else {
-        bytes = k->conv_nhwc_f32_packed_bytes(&s);
-        c->packed = steno_aligned_alloc(bytes);
-        st = c->packed ? STENO_OK
-                       : steno_fail(err, STENO_ERR_NOMEM, "out of memory for packed weights");
-    }
-    if (c->packed) {
-        k->conv_nhwc_f32_pack(c->packed, w->data, &s);
-        steno_prep_packed(pc, bytes);
-        steno_prep_consumed(pc, 1);
-        steno_prep_rounded(pc, w->data, steno_numel(w), false, 0);
-    }
+    st = steno_prep_nhwc(pc, 1, &s, &win, &c->conv, err);
     if (st) {
         release_nhwc(c);
         return st;
@@ -120,59 +62,42 @@ static steno_status prepare_nhwc(struct steno_prep *pc, void **priv, steno_err *
     return STENO_OK;
 }
 
-struct image { /* one image through the kernel, in parts */
-    void (*conv)(const struct steno_conv *s, const float *x, const void *packed, float *y,
-                 const struct steno_gemm_epilogue *ep, size_t part, size_t n_parts);
-    const struct steno_conv *s;
-    const struct steno_gemm_epilogue *ep;
-    const float *x;
-    const void *packed;
-    float *y;
-    int parts;
+struct job {
+    const steno_kernels *k;
+    struct steno_nhwc_image m;
+    size_t parts;
 };
 
 static void image_part(void *arg, int part)
 {
-    const struct image *m = arg;
-    m->conv(m->s, m->x, m->packed, m->y, m->ep, (size_t)part, (size_t)m->parts);
-}
-
-/* The kernel for these weights, NULL for bytes. */
-static void choose(struct image *m, const struct conv_nhwc *c, const steno_kernels *k)
-{
-    const struct steno_weights *w = c->lowered;
-    m->packed = w ? w->data : c->packed;
-    if (!w)
-        m->conv = k->conv_nhwc_f32;
-    else if (w->precision == STENO_FP32)
-        m->conv = k->conv_winograd_f32;
-    else if (w->precision != STENO_INT8_WEIGHTS)
-        m->conv = c->few ? steno_weights_w16(k, w)->conv_winograd : steno_weights_w16(k, w)->conv;
-}
-
-/* Extents of the image and of the output. */
-static steno_status extents(const struct steno_shape *x, struct steno_window *win,
-                            struct steno_conv *s, struct steno_shape *y, steno_err *err)
-{
-    steno_status st = STENO_OK;
-    *y = *x;
-    y->dim[y->rank - 1] = (int64_t)s->c_out;
-    s->in[0] = s->out[0] = 1;
-    for (int i = 0; i < win->n && !st; i++) {
-        const int d = i + 2 - win->n;
-        st = steno_window_out(win, i, x->dim[i + 1], &y->dim[i + 1], err);
-        if (st)
-            break;
-        s->in[d] = (size_t)x->dim[i + 1];
-        s->out[d] = (size_t)y->dim[i + 1];
-        s->pad[d] = (size_t)win->before[i];
-    }
-    return st;
+    const struct job *j = arg;
+    steno_nhwc_part(j->k, &j->m, (size_t)part, j->parts);
 }
 
 static bool fits(const struct steno_tensor *t, const struct steno_shape *s)
 {
     return !t || (t->dtype == STENO_F32 && steno_shape_equal(&t->shape, s));
+}
+
+/* Every image of x through m. */
+static steno_status images(struct steno_op_ctx *ctx, struct steno_nhwc_image m,
+                           struct steno_gemm_epilogue ep, size_t count, steno_err *err)
+{
+    const struct steno_conv *s = m.s;
+    const size_t out = s->out[0] * s->out[1] * s->c_out;
+    struct job j = {steno_op_kernels(ctx), m, (size_t)steno_ops_conv_parts(ctx, s)};
+    j.m.ep = &ep;
+    j.m.work = steno_op_scratch(ctx, steno_nhwc_work(m.c, s, j.parts) + 1);
+    if (!j.m.work)
+        return steno_ops_nomem(ctx, err);
+    for (size_t i = 0; i < count; i++) {
+        steno_op_parallel(ctx, (int)j.parts, image_part, &j);
+        j.m.x += s->in[0] * s->in[1] * s->c_in;
+        j.m.y += out;
+        if (ep.residual)
+            ep.residual += out;
+    }
+    return STENO_OK;
 }
 
 static steno_status run_nhwc(struct steno_op_ctx *ctx, steno_err *err)
@@ -182,7 +107,6 @@ static steno_status run_nhwc(struct steno_op_ctx *ctx, steno_err *err)
     const struct steno_tensor *bias = steno_op_in(ctx, 2), *residual = steno_op_in(ctx, 3);
     struct steno_gemm_epilogue ep = c->ep;
     struct steno_conv s;
-    struct image m = {.s = &s, .ep = &ep};
     struct steno_window win;
     struct steno_shape ys;
     struct steno_tensor *y;
@@ -193,7 +117,7 @@ static steno_status run_nhwc(struct steno_op_ctx *ctx, steno_err *err)
         (size_t)x->shape.dim[x->shape.rank - 1] != s.c_in)
         return steno_op_fail(ctx, err, STENO_ERR_INVAL, "X does not fit weights of %zu channels",
                              s.c_in);
-    st = extents(&x->shape, &win, &s, &ys, err);
+    st = steno_nhwc_extents(&x->shape, &win, &s, &ys, err);
     if (st)
         return st;
     if ((bias && (bias->dtype != STENO_F32 || steno_numel(bias) != s.c_out)) ||
@@ -202,20 +126,10 @@ static steno_status run_nhwc(struct steno_op_ctx *ctx, steno_err *err)
     st = steno_op_out(ctx, 0, STENO_F32, &ys, &y, err);
     if (st || !steno_numel(y))
         return st;
-    m.parts = steno_ops_conv_parts(ctx, &s);
-    choose(&m, c, steno_op_kernels(ctx));
     ep.bias = bias ? bias->data : NULL;
-    for (size_t i = 0; i < (size_t)ys.dim[0] && !st; i++) {
-        m.x = (const float *)x->data + i * s.in[0] * s.in[1] * s.c_in;
-        m.y = (float *)y->data + i * s.out[0] * s.out[1] * s.c_out;
-        ep.residual = residual ? (const float *)residual->data + (m.y - (float *)y->data) : NULL;
-        if (!m.conv)
-            st = steno_ops_conv_rounded(
-                ctx, &(struct steno_conv_rounded){&s, m.x, c->lowered, &ep, m.y}, err);
-        else
-            steno_op_parallel(ctx, m.parts, image_part, &m);
-    }
-    return st;
+    ep.residual = residual ? residual->data : NULL;
+    return images(ctx, (struct steno_nhwc_image){.c = &c->conv, .s = &s, .x = x->data, .y = y->data},
+                  ep, (size_t)ys.dim[0], err);
 }
 
 const struct steno_op steno_ops_conv_nhwc[] = {

@@ -62,6 +62,7 @@ const struct steno_pass steno_passes[] = {
     {"layers", 3, 4, steno_pass_layers, "blocks and whole layers as one node to readers"},
     {"window", 3, 5, steno_pass_window, "attention of a chunk to the rows kept before it"},
     {"dead", 1, 5, steno_pass_dead, "Splits that it was the last to read"},
+    {"strips", 3, 5, steno_pass_strips, "Conv of Conv: a strip of rows of the first at a time"},
     {"skipnorm", 2, 5, steno_pass_skipnorm, "Add and LayerNormalization or RMSNormalization"},
     {"biasgelu", 2, 5, steno_pass_biasgelu, "Add of a bias and Gelu"},
     {"matmul", 2, 5, steno_pass_matmul, "Transpose and a factor into MatMul"},

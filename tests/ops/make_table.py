@@ -27,7 +27,7 @@ HERE = os.path.dirname(__file__)
 OTHERS = {
     "ai.steno": "Made by graph passes ([passes.md](passes.md) has what each stands for), all versions from 1 on, f32 (IntLinear: "
                 "8-bit products). In files they are functions with standard bodies ([optimize.md](optimize.md)).",
-    "ai.steno.run": "Of decoders that go one token at a time, of positions past an export's table and of streams' states; never in files.",
+    "ai.steno.run": "Of decoders that go one token at a time, of positions past an export's table, of streams' states and of convolutions in strips; never in files.",
     "com.microsoft": "What ONNX Runtime's optimizer and quantizer write, version 1, f32 and what they quantize. "
                      "`tests/integration/test_contrib.py` holds each against onnxruntime.",
 }
