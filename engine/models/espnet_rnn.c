@@ -19,10 +19,10 @@ struct steno_ernn {
     size_t cap;   /* prefixes that the buffers hold */
     int64_t *tokens;
     float *states[2]; /* [layers, cap, units] */
-    /* as a scorer: states of the hypotheses of the step before, and room for the next */
-    float *now, *then; /* [cap_hyps, state_size] */
+    /* as a scorer: st is the one in use */
+    struct steno_beam_states own, *st;
     size_t cap_hyps;
-    const float **from;
+    const float **from; /* [cap_hyps] */
     float **to;
     int32_t *last;
 };
@@ -98,6 +98,7 @@ steno_status steno_ernn_open(steno_ernn **out, steno_network *net,
     r->o = *opt;
     r->net = net;
     r->name = name;
+    r->st = &r->own;
     st = bind(r, err);
     if (!st)
         st = steno_session_open(&r->session, net,
@@ -117,8 +118,7 @@ void steno_ernn_close(steno_ernn *r)
     free(r->tokens);
     steno_aligned_free(r->states[0]);
     steno_aligned_free(r->states[1]);
-    free(r->now);
-    free(r->then);
+    steno_beam_states_free(&r->own);
     free(r->from);
     free(r->to);
     free(r->last);
@@ -226,32 +226,18 @@ steno_status steno_ernn_step(steno_ernn *r, const float *const *state, const int
 
 static steno_status reserve_hyps(steno_ernn *r, size_t n, steno_err *err)
 {
-    size_t size = steno_ernn_state_size(r) * sizeof(float);
-    float *a, *b;
+    if (!steno_beam_states_reserve(r->st, n, steno_ernn_state_size(r)))
+        return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", r->name);
     if (n <= r->cap_hyps)
         return STENO_OK;
-    a = malloc(n * size);
-    b = malloc(n * size);
     free(r->from);
     free(r->to);
     free(r->last);
     r->from = malloc(n * sizeof *r->from);
     r->to = malloc(n * sizeof *r->to);
     r->last = malloc(n * sizeof *r->last);
-    if (!a || !b || !r->from || !r->to || !r->last) {
-        free(a);
-        free(b);
-        r->cap_hyps = 0;
-        return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", r->name);
-    }
-    if (r->now && r->cap_hyps)
-        memcpy(a, r->now, r->cap_hyps * size);
-    free(r->now);
-    free(r->then);
-    r->now = a;
-    r->then = b;
-    r->cap_hyps = n;
-    return STENO_OK;
+    r->cap_hyps = r->from && r->to && r->last ? n : 0;
+    return r->cap_hyps ? STENO_OK : steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", r->name);
 }
 
 void steno_log_softmax(const float *x, size_t n, float *out)
@@ -266,34 +252,39 @@ void steno_log_softmax(const float *x, size_t n, float *out)
         out[i] = x[i] - max - (float)log(sum);
 }
 
+void steno_ernn_use(steno_ernn *r, struct steno_beam_states *states)
+{
+    r->st = states ? states : &r->own;
+}
+
+void steno_ernn_rewind(void *self, int calls)
+{
+    steno_beam_states_rewind(((steno_ernn *)self)->st, calls);
+}
+
 steno_status steno_ernn_score(void *self, const int32_t *const *prefix, size_t length,
                               const int32_t *parent, size_t n, float *out, steno_err *err)
 {
     steno_ernn *r = self;
-    size_t size = steno_ernn_state_size(r), width;
+    size_t width;
     const float *y;
-    float *swap;
     steno_status st = reserve_hyps(r, n, err);
     if (st)
         return st;
+    steno_beam_states_step(r->st, length > 1 ? parent : NULL, n);
     for (size_t i = 0; i < n; i++) {
-        r->from[i] = length > 1 ? r->now + (size_t)parent[i] * size : NULL;
-        r->to[i] = r->then + i * size;
+        r->from[i] = steno_beam_state(r->st, STENO_BEAM_IN, i);
+        r->to[i] = steno_beam_state(r->st, STENO_BEAM_OUT, i);
         r->last[i] = prefix[i][length - 1];
     }
     st = steno_ernn_step(r, r->from, r->last, n, r->to, &y, &width, err);
-    if (st)
-        return st;
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n && !st; i++)
         steno_log_softmax(y + i * width, width, out + i * width);
-    swap = r->now;
-    r->now = r->then;
-    r->then = swap;
-    return STENO_OK;
+    return st;
 }
 
 size_t steno_ernn_bytes(const steno_ernn *r)
 {
-    return steno_session_arena_bytes(r->session) +
-           (r->cap + 2 * r->cap_hyps) * steno_ernn_state_size(r) * sizeof(float);
+    return steno_session_arena_bytes(r->session) + steno_beam_states_bytes(&r->own) +
+           r->cap * steno_ernn_state_size(r) * sizeof(float);
 }

@@ -12,10 +12,13 @@
 
 #define MAX_LAYERS 64
 
-struct memory {   /* of one hypothesis */
-    float *cells; /* [2, layers, units]: z, then c */
-    float *att;   /* the attention's tensor */
-    size_t cap_att;
+/* A hypothesis' state: z and c [2, layers, units], then what the attention remembers of each row; zeros for
+ * rows that it has not seen. */
+struct steno_erdec_state {
+    struct steno_beam_states hyps;
+    float *keys;              /* [n_rows, key_width] what the attention makes of the rows */
+    size_t cap_keys, n_keys;  /* floats; rows that have theirs */
+    int64_t key_width;
 };
 
 struct steno_erdec {
@@ -25,10 +28,9 @@ struct steno_erdec {
     steno_session *session, *before;
     int vy, z[MAX_LAYERS], c[MAX_LAYERS], a, pceh, enc, mask; /* inputs; -1 = not there */
     int out_c, out_z, out_a;                                  /* first output of each kind */
-    struct memory *now, *then;
-    size_t cap; /* hypotheses that both hold */
-    float *zeros, *keys;
-    size_t cap_zeros, cap_keys, rows;
+    steno_erdec_state own, *st;                               /* st: the one in use */
+    float *zeros;
+    size_t cap_zeros, rows;
     int64_t token;
 };
 
@@ -86,6 +88,7 @@ steno_status steno_erdec_open(steno_erdec **out, steno_network *decoder, steno_n
     d->name = name;
     d->net = decoder;
     d->before_net = before;
+    d->st = &d->own;
     st = bind(d, err);
     if (!st)
         st = steno_session_open(&d->session, decoder, &so, err);
@@ -98,26 +101,40 @@ steno_status steno_erdec_open(steno_erdec **out, steno_network *decoder, steno_n
     return st;
 }
 
-static void free_memories(struct memory *m, size_t n)
-{
-    for (size_t i = 0; m && i < n; i++) {
-        steno_aligned_free(m[i].cells);
-        steno_aligned_free(m[i].att);
-    }
-    free(m);
-}
-
 void steno_erdec_close(steno_erdec *d)
 {
     if (!d)
         return;
     steno_session_close(d->session);
     steno_session_close(d->before);
-    free_memories(d->now, d->cap);
-    free_memories(d->then, d->cap);
+    steno_beam_states_free(&d->own.hyps);
+    steno_aligned_free(d->own.keys);
     steno_aligned_free(d->zeros);
-    steno_aligned_free(d->keys);
     free(d);
+}
+
+steno_erdec_state *steno_erdec_state_new(void)
+{
+    return calloc(1, sizeof(steno_erdec_state));
+}
+
+void steno_erdec_state_free(steno_erdec_state *k)
+{
+    if (!k)
+        return;
+    steno_beam_states_free(&k->hyps);
+    steno_aligned_free(k->keys);
+    free(k);
+}
+
+size_t steno_erdec_state_bytes(const steno_erdec_state *k)
+{
+    return steno_beam_states_bytes(&k->hyps) + k->cap_keys * sizeof *k->keys;
+}
+
+void steno_erdec_use(steno_erdec *d, steno_erdec_state *k)
+{
+    d->st = k ? k : &d->own;
 }
 
 /* ---- an utterance -------------------------------------------------------------------------- */
@@ -127,7 +144,8 @@ static steno_status oom(const steno_erdec *d, steno_err *err)
     return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", d->name);
 }
 
-static steno_status grow(float **p, size_t *cap, size_t n)
+/* Room for n floats; the first `keep` stay. */
+static steno_status grow(float **p, size_t *cap, size_t n, size_t keep)
 {
     float *q;
     if (n <= *cap)
@@ -135,6 +153,8 @@ static steno_status grow(float **p, size_t *cap, size_t n)
     q = steno_aligned_alloc(2 * n * sizeof *q);
     if (!q)
         return STENO_ERR_NOMEM;
+    if (keep)
+        memcpy(q, *p, keep * sizeof *q);
     steno_aligned_free(*p);
     *p = q;
     *cap = 2 * n;
@@ -149,17 +169,16 @@ static steno_status set3(steno_session *s, int in, const float *x, int64_t n, in
     return steno_session_set(s, in, &t, err);
 }
 
-/* What the attention makes of the rows once. */
-static steno_status prepare_keys(steno_erdec *d, const float *rows, size_t n, int64_t dim,
-                                 steno_err *err)
+/* What the attention makes of n more rows: of each for itself. */
+static steno_status add_keys(steno_erdec *d, const float *rows, size_t n, int64_t dim,
+                             steno_err *err)
 {
+    steno_erdec_state *k = d->st;
     const struct steno_tensor *y;
-    int in, out;
+    int in = steno_network_find_input(d->before_net, "enc_h");
+    int out = steno_network_find_output(d->before_net, "pre_compute_enc_h");
+    size_t had;
     steno_status st;
-    if (d->pceh < 0)
-        return STENO_OK;
-    in = steno_network_find_input(d->before_net, "enc_h");
-    out = steno_network_find_output(d->before_net, "pre_compute_enc_h");
     if (in < 0 || out < 0)
         return steno_fail(err, STENO_ERR_FORMAT,
                           "%s: its predecoder has no enc_h and pre_compute_enc_h", d->name);
@@ -169,26 +188,40 @@ static steno_status prepare_keys(steno_erdec *d, const float *rows, size_t n, in
     if (st)
         return steno_fail_in(err, st, "%s: predecoder", d->name);
     y = steno_session_get(d->before, out);
-    if (y->dtype != STENO_F32 || y->shape.rank != 3 || y->shape.dim[1] != (int64_t)n)
+    if (y->dtype != STENO_F32 || y->shape.rank != 3 || y->shape.dim[1] != (int64_t)n ||
+        (k->n_keys && y->shape.dim[2] != k->key_width))
         return steno_fail(err, STENO_ERR_FORMAT, "%s: pre_compute_enc_h is not f32 [1,%zu,d]",
                           d->name, n);
-    if (grow(&d->keys, &d->cap_keys, steno_numel(y)))
+    k->key_width = y->shape.dim[2];
+    had = k->n_keys * (size_t)k->key_width;
+    if (grow(&k->keys, &k->cap_keys, had + steno_numel(y), had))
         return oom(d, err);
-    memcpy(d->keys, y->data, steno_numel(y) * sizeof(float));
-    return set3(d->session, d->pceh, d->keys, (int64_t)n, y->shape.dim[2], err);
+    memcpy(k->keys + had, y->data, steno_numel(y) * sizeof(float));
+    k->n_keys += n;
+    return STENO_OK;
 }
 
-steno_status steno_erdec_start(steno_erdec *d, const float *rows, size_t n, int64_t dim,
-                               steno_err *err)
+void steno_erdec_start(steno_erdec *d)
+{
+    d->st->n_keys = 0;
+    d->st->hyps.again = false;
+}
+
+steno_status steno_erdec_extend(steno_erdec *d, const float *rows, size_t n, int64_t dim,
+                                steno_err *err)
 {
     struct steno_tensor mask = {.dtype = STENO_F32, .shape = {.rank = 2, .dim = {1, (int64_t)n}}};
-    steno_status st;
-    if (grow(&d->zeros, &d->cap_zeros, n))
+    steno_erdec_state *k = d->st;
+    steno_status st = STENO_OK;
+    if (grow(&d->zeros, &d->cap_zeros, n, 0))
         return oom(d, err);
     memset(d->zeros, 0, n * sizeof *d->zeros);
     mask.data = d->zeros;
     d->rows = n;
-    st = prepare_keys(d, rows, n, dim, err);
+    if (d->pceh >= 0 && n > k->n_keys)
+        st = add_keys(d, rows + k->n_keys * (size_t)dim, n - k->n_keys, dim, err);
+    if (!st && d->pceh >= 0)
+        st = set3(d->session, d->pceh, k->keys, (int64_t)n, k->key_width, err);
     if (!st && d->enc >= 0)
         st = set3(d->session, d->enc, rows, (int64_t)n, dim, err);
     if (!st && d->mask >= 0)
@@ -203,70 +236,20 @@ static size_t cells_of(const steno_erdec *d)
     return 2 * (size_t)d->o.layers * (size_t)d->o.units;
 }
 
-static struct memory *more(struct memory *m, size_t had, size_t n, size_t cells)
-{
-    struct memory *p = realloc(m, n * sizeof *p);
-    if (!p)
-        return NULL;
-    memset(p + had, 0, (n - had) * sizeof *p);
-    for (size_t i = had; i < n; i++)
-        p[i].cells = steno_aligned_alloc(cells * sizeof(float));
-    return p;
-}
-
-static steno_status reserve(steno_erdec *d, size_t n, steno_err *err)
-{
-    struct memory *p;
-    bool all = true;
-    if (n <= d->cap)
-        return STENO_OK;
-    p = more(d->now, d->cap, n, cells_of(d));
-    if (!p)
-        return oom(d, err);
-    d->now = p;
-    p = more(d->then, d->cap, n, cells_of(d));
-    if (!p) {
-        for (size_t i = d->cap; i < n; i++)
-            steno_aligned_free(d->now[i].cells);
-        return oom(d, err);
-    }
-    d->then = p;
-    for (size_t i = d->cap; i < n; i++)
-        all = all && d->now[i].cells && d->then[i].cells;
-    d->cap = n;
-    return all ? STENO_OK : oom(d, err);
-}
-
-/* Zeros, and attention spread over all rows. */
-static steno_status begin(steno_erdec *d, struct memory *m, steno_err *err)
-{
-    if (!m->cells)
-        return oom(d, err);
-    memset(m->cells, 0, cells_of(d) * sizeof *m->cells);
-    if (grow(&m->att, &m->cap_att, d->rows))
-        return oom(d, err);
-    for (size_t i = 0; i < d->rows; i++)
-        m->att[i] = 1.0F / (float)d->rows;
-    return STENO_OK;
-}
-
-static steno_status set_memory(steno_erdec *d, const struct memory *m, steno_err *err)
+static steno_status set_memory(steno_erdec *d, const float *m, steno_err *err)
 {
     struct steno_tensor t = {.dtype = STENO_F32, .shape = {.rank = 2, .dim = {1, d->o.units}}};
     size_t units = (size_t)d->o.units, layers = (size_t)d->o.layers;
     steno_status st = STENO_OK;
-    for (size_t i = 0; i < layers && !st; i++) {
-        t.data = m->cells + i * units;
-        st = steno_session_set(d->session, d->z[i], &t, err);
-        t.data = m->cells + (layers + i) * units;
-        if (!st)
-            st = steno_session_set(d->session, d->c[i], &t, err);
+    for (size_t i = 0; i < 2 * layers && !st; i++, m += units) {
+        memcpy(&t.data, &m, sizeof t.data); /* inputs are only read */
+        st = steno_session_set(d->session, i < layers ? d->z[i] : d->c[i - layers], &t, err);
     }
     if (!st && d->a >= 0) {
         bool rows = steno_network_input(d->net, d->a)->shape.rank == 3;
         t.shape = (struct steno_shape){.rank = rows ? 3 : 2,
                                        .dim = {1, rows ? 1 : (int64_t)d->rows, (int64_t)d->rows}};
-        t.data = m->att;
+        memcpy(&t.data, &m, sizeof t.data);
         st = steno_session_set(d->session, d->a, &t, err);
     }
     return st;
@@ -286,31 +269,27 @@ static steno_status get_cells(const steno_erdec *d, int first, float *to, steno_
     return STENO_OK;
 }
 
-static steno_status get_memory(const steno_erdec *d, struct memory *m, steno_err *err)
+static steno_status get_memory(const steno_erdec *d, float *m, steno_err *err)
 {
     const struct steno_tensor *a = steno_session_get(d->session, d->out_a);
     size_t half = (size_t)d->o.layers * (size_t)d->o.units;
-    steno_status st;
-    if (!m->cells)
-        return oom(d, err);
-    st = get_cells(d, d->out_z, m->cells, err);
+    float *att = m + 2 * half;
+    steno_status st = get_cells(d, d->out_z, m, err);
     if (!st)
-        st = get_cells(d, d->out_c, m->cells + half, err);
+        st = get_cells(d, d->out_c, m + half, err);
     if (st || d->a < 0)
         return st;
     if (a->dtype != STENO_F32 || !steno_numel(a) || steno_numel(a) % d->rows)
         return steno_fail(err, STENO_ERR_FORMAT, "%s: attention weights are not f32 [..,%zu]",
                           d->name, d->rows);
-    if (grow(&m->att, &m->cap_att, d->rows))
-        return oom(d, err);
-    memcpy(m->att, a->data, d->rows * sizeof *m->att);
-    for (size_t i = d->rows; i < steno_numel(a); i++)
-        m->att[i % d->rows] += ((const float *)a->data)[i];
+    memset(att, 0, (d->st->hyps.stride - 2 * half) * sizeof *att);
+    for (size_t i = 0; i < steno_numel(a); i++)
+        att[i % d->rows] += ((const float *)a->data)[i];
     return STENO_OK;
 }
 
-static steno_status score_one(steno_erdec *d, int32_t token, const struct memory *from,
-                              struct memory *to, float *out, steno_err *err)
+static steno_status score_one(steno_erdec *d, int32_t token, const float *from, float *to,
+                              float *out, steno_err *err)
 {
     struct steno_tensor vy = {
         .dtype = STENO_I64, .shape = {.rank = 1, .dim = {1}}, .data = &d->token};
@@ -333,20 +312,34 @@ static steno_status score_one(steno_erdec *d, int32_t token, const struct memory
     return get_memory(d, to, err);
 }
 
+void steno_erdec_rewind(void *self, int calls)
+{
+    steno_beam_states_rewind(&((steno_erdec *)self)->st->hyps, calls);
+}
+
+/* States have room for half as many rows again, so that they seldom move. */
+static bool reserve(const steno_erdec *d, size_t n)
+{
+    struct steno_beam_states *b = &d->st->hyps;
+    size_t want = cells_of(d) + (d->a >= 0 ? d->rows : 0);
+    return steno_beam_states_reserve(b, n, want <= b->stride ? b->stride : want + d->rows / 2);
+}
+
 steno_status steno_erdec_score(void *self, const int32_t *const *prefix, size_t length,
                                const int32_t *parent, size_t n, float *out, steno_err *err)
 {
     steno_erdec *d = self;
-    struct memory *swap;
-    steno_status st = reserve(d, n, err);
-    if (!st && length == 1)
-        st = begin(d, &d->now[0], err);
+    struct steno_beam_states *b = &d->st->hyps;
+    steno_status st = reserve(d, n) ? STENO_OK : oom(d, err);
+    if (st)
+        return st;
+    steno_beam_states_step(b, length > 1 ? parent : NULL, n);
+    if (length == 1 && d->a >= 0) /* attention spread over all rows */
+        for (size_t i = 0; i < d->rows; i++)
+            steno_beam_state(b, STENO_BEAM_IN, 0)[cells_of(d) + i] = 1.0F / (float)d->rows;
     for (size_t i = 0; i < n && !st; i++)
-        st = score_one(d, prefix[i][length - 1], &d->now[length > 1 ? parent[i] : 0], &d->then[i],
-                       out + i * (size_t)d->o.vocab, err);
-    swap = d->now;
-    d->now = d->then;
-    d->then = swap;
+        st = score_one(d, prefix[i][length - 1], steno_beam_state(b, STENO_BEAM_IN, i),
+                       steno_beam_state(b, STENO_BEAM_OUT, i), out + i * (size_t)d->o.vocab, err);
     return st;
 }
 
@@ -354,5 +347,5 @@ size_t steno_erdec_bytes(const steno_erdec *d)
 {
     return steno_session_arena_bytes(d->session) +
            (d->before ? steno_session_arena_bytes(d->before) : 0) +
-           2 * d->cap * cells_of(d) * sizeof(float) + (d->cap_keys + d->cap_zeros) * sizeof(float);
+           steno_erdec_state_bytes(&d->own) + d->cap_zeros * sizeof(float);
 }

@@ -141,8 +141,10 @@ steno_status steno_espnet_decode(steno_espnet_runner *r, const struct steno_espn
     steno_status st = STENO_OK;
     if (!r->joint || !same_search(&r->joint_for, s))
         st = make_joint(r, s, err);
-    if (!st && r->recurrent.decoder && s->ctc_weight < 1)
-        st = steno_erdec_start(r->recurrent.decoder, rows, n_rows, e->dim, err);
+    if (!st && r->recurrent.decoder && s->ctc_weight < 1) {
+        steno_erdec_start(r->recurrent.decoder);
+        st = steno_erdec_extend(r->recurrent.decoder, rows, n_rows, e->dim, err);
+    }
     if (st)
         return st;
     if (r->decoder)
@@ -163,14 +165,19 @@ steno_status steno_espnet_decode(steno_espnet_runner *r, const struct steno_espn
 struct steno_esearch {
     struct steno_espnet_search s;
     steno_joint *joint;
-    steno_estep_state *decoder, *lm; /* made with the first block; NULL: not asked */
-    size_t rows;                     /* of the utterance that the search has seen */
+    /* made with the first block; NULL: not asked, or of the other kind */
+    steno_estep_state *decoder, *lm;
+    steno_erdec_state *rnn_decoder;
+    struct steno_beam_states rnn_lm;
+    size_t rows; /* of the utterance that the search has seen */
 };
 
 bool steno_esearch_possible(const struct steno_espnet *e, const struct steno_espnet_search *s)
 {
+    bool decoder = e->decoder_steps || e->conf.decoder_kind == STENO_ESPNET_RNN;
+    bool lm = e->lm_steps || e->conf.lm_kind == STENO_ESPNET_LM_RNN;
     return e->blocks && !e->opt.as_espnet_onnx && !steno_espnet_is_transducer(e) &&
-           (e->decoder_steps || s->ctc_weight == 1) && (e->lm_steps || s->lm_weight == 0);
+           (decoder || s->ctc_weight == 1) && (lm || s->lm_weight == 0);
 }
 
 steno_status steno_esearch_open(steno_esearch **out, const struct steno_espnet *e,
@@ -198,6 +205,8 @@ void steno_esearch_close(steno_esearch *x)
     steno_joint_close(x->joint);
     steno_estep_state_free(x->decoder);
     steno_estep_state_free(x->lm);
+    steno_erdec_state_free(x->rnn_decoder);
+    steno_beam_states_free(&x->rnn_lm);
     free(x);
 }
 
@@ -220,28 +229,75 @@ static steno_status extend(const steno_esearch *x, steno_estep *step, steno_este
                    : steno_estep_start(step, rows, n, dim, x->s.beam, err);
 }
 
+static steno_status extend_rnn(steno_esearch *x, steno_erdec *d, const float *rows, size_t n,
+                               int64_t dim, steno_err *err)
+{
+    if (!x->rnn_decoder)
+        x->rnn_decoder = steno_erdec_state_new();
+    if (!x->rnn_decoder)
+        return steno_fail(err, STENO_ERR_NOMEM, "beam search: out of memory");
+    steno_erdec_use(d, x->rnn_decoder);
+    if (!x->rows)
+        steno_erdec_start(d);
+    return steno_erdec_extend(d, rows, n, dim, err);
+}
+
+/* What the search keeps goes to the runner's networks, with the rows that are new. */
+static steno_status lend(steno_esearch *x, steno_espnet_runner *r, const float *rows, size_t n,
+                         steno_err *err)
+{
+    int64_t dim = r->e->dim;
+    steno_status st = STENO_OK;
+    if (x->s.ctc_weight < 1)
+        st = r->recurrent.decoder ? extend_rnn(x, r->recurrent.decoder, rows, n, dim, err)
+                                  : extend(x, r->decoder_step, &x->decoder, rows, n, dim, err);
+    if (!st && x->s.lm_weight != 0 && r->lm_step)
+        st = extend(x, r->lm_step, &x->lm, rows, n, dim, err);
+    if (r->recurrent.lm) {
+        if (!x->rows)
+            x->rnn_lm.again = false;
+        steno_ernn_use(r->recurrent.lm, &x->rnn_lm);
+    }
+    return st;
+}
+
+static void take_back(const steno_espnet_runner *r)
+{
+    if (r->decoder_step)
+        steno_estep_use(r->decoder_step, NULL);
+    if (r->lm_step)
+        steno_estep_use(r->lm_step, NULL);
+    if (r->recurrent.decoder)
+        steno_erdec_use(r->recurrent.decoder, NULL);
+    if (r->recurrent.lm)
+        steno_ernn_use(r->recurrent.lm, NULL);
+}
+
+static void add_rewind(struct steno_joint_scorer *s)
+{
+    if (s->score == steno_estep_score)
+        s->rewind = steno_estep_rewind;
+    else if (s->score == steno_erdec_score)
+        s->rewind = steno_erdec_rewind;
+    else if (s->score == steno_ernn_score)
+        s->rewind = steno_ernn_rewind;
+}
+
 steno_status steno_esearch_block(steno_esearch *x, steno_espnet_runner *r, const float *rows,
                                  size_t n_rows, const float *ctc, size_t last,
                                  steno_err *err)
 {
     struct steno_joint_scorer scorers[3];
     size_t n = make_scorers(r, &x->s, scorers);
-    steno_status st = STENO_OK;
+    steno_status st;
     for (size_t i = 0; i < n; i++)
-        if (scorers[i].score == steno_estep_score)
-            scorers[i].rewind = steno_estep_rewind;
-    if (x->s.ctc_weight < 1)
-        st = extend(x, r->decoder_step, &x->decoder, rows, n_rows, r->e->dim, err);
-    if (!st && x->s.lm_weight != 0)
-        st = extend(x, r->lm_step, &x->lm, rows, n_rows, r->e->dim, err);
+        add_rewind(&scorers[i]);
+    st = lend(x, r, rows, n_rows, err);
     x->rows = n_rows;
     if (!st)
         st = steno_joint_block(x->joint, scorers, n, x->s.ctc_weight > 0 ? ctc : NULL, n_rows, last,
                                err);
-    if (r->decoder_step)
-        steno_estep_use(r->decoder_step, NULL);
-    if (r->lm_step)
-        steno_estep_use(r->lm_step, NULL);
+    take_back(r);
     return st;
 }
 
@@ -253,5 +309,7 @@ const steno_joint *steno_esearch_joint(const steno_esearch *x)
 size_t steno_esearch_bytes(const steno_esearch *x)
 {
     return (x->decoder ? steno_estep_state_bytes(x->decoder) : 0) +
-           (x->lm ? steno_estep_state_bytes(x->lm) : 0);
+           (x->lm ? steno_estep_state_bytes(x->lm) : 0) +
+           (x->rnn_decoder ? steno_erdec_state_bytes(x->rnn_decoder) : 0) +
+           steno_beam_states_bytes(&x->rnn_lm);
 }
