@@ -101,6 +101,7 @@ start() {
 overload() {
     local capacity
     serve 2 0 ${CAPACITY:+--set "pool.capacity=$CAPACITY"}
+    while grep -q "until it is known" "$LOG" && ! grep -q "a live stream takes" "$LOG"; do sleep 0.1; done
     capacity=$(curl -fsS "http://$at/metrics" | sed -n 's/^steno_stream_capacity{.*} //p')
     load "overload-$name-09" "ws://$at/v1/stream" --users $((capacity * 9 / 10)) --say 2 --ramp 2 || true
     load "overload-$name-30" "ws://$at/v1/stream" --users $((capacity * 3)) --say 2 --ramp 2 || true

@@ -28,9 +28,10 @@ static json_t *model_of(const struct steno_model_view *v)
     json_t *pool;
     if (!m || !v->loaded)
         return m;
-    pool = json_pack("{s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i}", "workers", p->workers, "busy", p->busy,
+    pool = json_pack("{s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:b}", "workers", p->workers, "busy", p->busy,
                      "active", p->active, "live", p->live, "places", p->places, "capacity",
-                     p->capacity, "ready", p->ready, "batch_max", p->batch_max);
+                     p->capacity, "ready", p->ready, "batch_max", p->batch_max,
+                     "measuring", p->measuring);
     json_object_set_new(pool, "batches", batches_of(p));
     json_object_set_new(pool, "steps", json_integer((json_int_t)p->steps));
     json_object_set_new(pool, "audio_seconds", json_real(p->audio_seconds));

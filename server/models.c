@@ -2,7 +2,6 @@
 #include "server/models.h"
 
 #include "base/clock.h"
-#include "server/costs.h"
 #include "server/log.h"
 
 #include <dirent.h>
@@ -10,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #define SECOND INT64_C(1000000000)
@@ -159,41 +157,40 @@ static void close_served(struct steno_served *s)
     free(s);
 }
 
-static double thread_seconds(void)
+/* Any thread of the pool's. */
+static void on_measured(void *user, const struct steno_pool_costs *costs, double slowed)
 {
-    struct timespec ts;
-    return clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts) ? 0
-                                                       : (double)ts.tv_sec + (double)ts.tv_nsec * 1e-9;
+    const struct steno_served *s = user;
+    steno_err why;
+    if (!costs) {
+        steno_log(LOG_WARNING, "model %s: what a stream costs could not be measured", s->info.dir);
+        return;
+    }
+    if (!(costs->step[0] > 0)) /* measured while it serves: what was logged then says so */
+        steno_log(LOG_NOTICE, "model %s: a live stream takes %.2f %% of a processor", s->info.dir,
+                  100 * costs->host);
+    if (steno_costs_store(&s->costs, costs, slowed, &why))
+        steno_log(LOG_INFO, "pool.calibration: %s; the next start measures again", why.msg);
 }
 
-/* With what an earlier start has measured, if that was of the same model and machine. */
+/* With what an earlier start has measured, if that was of the same model, machine and search. */
 static steno_status open_pool(steno_models *m, const char *dir, struct steno_served *s,
                               steno_err *err)
 {
-    char how[64];
     struct steno_pool_options opt = m->pool;
     struct steno_pool_costs costs;
-    struct steno_pool_stats stats;
-    struct steno_costs_id id;
-    int64_t begun;
-    double cpu;
-    steno_err why;
-    steno_status st;
-    snprintf(how, sizeof how, "%s%s%s", m->conf->precision, s->quantized ? "+quantized" : "",
-             s->compat ? "+" STENO_COMPAT_NAME : "");
-    steno_costs_identify(&id, m->conf->calibration, dir, how, opt.batch);
-    if (steno_costs_load(&id, &costs))
-        opt.costs = &costs;
-    begun = steno_now_ns();
-    cpu = thread_seconds();
-    st = steno_pool_open(&s->pool, s->model, &opt, err);
-    if (st || opt.costs)
+    char how[2048];
+    steno_status st = steno_config_search(m->conf, &opt.trial, err);
+    if (st)
         return st;
-    cpu = thread_seconds() - cpu;
-    steno_pool_get_stats(s->pool, &stats);
-    if (steno_costs_store(&id, &stats.costs, (double)(steno_now_ns() - begun) * 1e-9 / cpu, &why))
-        steno_log(LOG_INFO, "pool.calibration: %s; the next start measures again", why.msg);
-    return STENO_OK;
+    snprintf(how, sizeof how, "%s%s%s %s", m->conf->precision, s->quantized ? "+quantized" : "",
+             s->compat ? "+" STENO_COMPAT_NAME : "", m->conf->search ? m->conf->search : "");
+    steno_costs_identify(&s->costs, m->conf->calibration, dir, how, opt.batch);
+    if (steno_costs_load(&s->costs, &costs))
+        opt.costs = &costs;
+    opt.on_measured = on_measured;
+    opt.measured_user = s;
+    return steno_pool_open(&s->pool, s->model, &opt, err);
 }
 
 static bool exists(const char *dir, const char *name)
@@ -293,10 +290,11 @@ static void publish(struct steno_model_slot *slot, struct steno_served *fresh)
     snprintf(slot->last.license, sizeof slot->last.license, "%s", fresh->info.license);
     steno_pool_get_stats(fresh->pool, &ps);
     steno_log(LOG_NOTICE,
-              "model %s %s (%s, %s) from %s, generation %d: %d threads, batches of up to %d, about "
-              "%d streams at the pace of real time",
+              "model %s %s (%s, %s) from %s, generation %d: %d threads, batches of up to %d, %s%d "
+              "streams at the pace of real time%s",
               slot->label, fresh->info.version, fresh->info.family, fresh->info.language, slot->dir,
-              slot->generation, ps.workers, ps.batch_max, ps.capacity);
+              slot->generation, ps.workers, ps.batch_max, ps.measuring ? "" : "about ", ps.capacity,
+              ps.measuring ? " until it is known what one costs" : "");
 }
 
 /* Lock held. Weights of all that is loaded. */

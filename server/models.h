@@ -16,6 +16,7 @@
 #include "pool/pool.h"
 #include "protocol/variant.h"
 #include "server/config.h"
+#include "server/costs.h"
 
 typedef struct steno_models steno_models;
 struct steno_model_slot; /* a name: stays for the process's life */
@@ -27,6 +28,7 @@ struct steno_served {
     bool quantized, compat;
     steno_model *model;
     struct steno_model_info info;
+    struct steno_costs_id costs; /* where what its streams cost is kept */
     steno_pool *pool;
     struct steno_model_slot *slot;
     int users; /* the registry's lock */

@@ -1,5 +1,5 @@
 /* The pool's inside: what pool.c (life of pool and streams), schedule.c (who is next, with whom),
- * capacity.c (what a stream costs) and worker.c (what a worker does with the streams it took)
+ * capacity.c (what a stream costs), trial.c (streams that are measured) and worker.c (what a worker does with the streams it took)
  * share. Locks and their order: docs/threads.md. */
 #ifndef STENO_POOL_INTERNAL_H
 #define STENO_POOL_INTERNAL_H
@@ -108,6 +108,7 @@ struct steno_pool_worker {
 /* What streams cost, and what follows from it. Guarded by the pool's lock. */
 struct steno_pool_load {
     struct steno_pool_costs costs; /* step: at start; host: corrected */
+    bool measuring;                /* costs.host is not known yet */
     double slower;                 /* steps take this times their time at start, lately */
     double other;                  /* process time outside the workers, s per s of audio */
     double chunk;                  /* s of audio per step */
@@ -148,6 +149,9 @@ struct steno_pool {
     bool stop;
     struct steno_pool_load load;
     struct steno_pool_stats stats;
+    pthread_t trier; /* measures what a stream costs while the pool serves */
+    bool trying;     /* it was started; the owner's alone */
+    _Atomic bool give_up;
 };
 
 STENO_MUST steno_status steno_pool_open_with(steno_pool **out, const struct steno_pool_ops *ops,
@@ -175,6 +179,21 @@ bool steno_pool_crowded(const steno_pool *p);
 /* Seconds that steps of n streams take by the costs at start; those do not change. */
 double steno_pool_planned(const steno_pool *p, size_t n);
 double steno_pool_thread_cpu(void); /* seconds of the calling thread */
+/* How much longer than the processor worked for it something took the calling thread. */
+struct steno_pool_watch {
+    int64_t wall_ns;
+    double cpu;
+};
+void steno_pool_watch_begin(struct steno_pool_watch *w);
+double steno_pool_watch_end(const struct steno_pool_watch *w);
+
+/* trial.c */
+/* Seconds of processor time for a second of a stream's audio, without the network's runs for
+ * batches. STENO_ERR_CANCELLED: the pool closes. */
+STENO_MUST steno_status steno_pool_try(const steno_pool *p, steno_stepper *stepper, double *host,
+                                       steno_err *err);
+/* The same on a thread of its own, for load.costs; the workers may run. */
+STENO_MUST steno_status steno_pool_try_later(steno_pool *p, steno_err *err);
 
 /* worker.c */
 /* There is something to do for the stream now; the caller holds ps->lock. */

@@ -127,7 +127,7 @@ static steno_status start(steno_pool *p, const struct steno_pool_costs *costs, s
     steno_status st = steno_pool_calibrate(p, costs, err);
     for (int i = 0; i < p->n_workers && !st; i++)
         st = start_worker(p, &p->workers[i], (unsigned)i, err);
-    return st;
+    return st || !p->load.measuring ? st : steno_pool_try_later(p, err);
 }
 
 /* Timed waits are on the monotonic clock: the other one jumps. */
@@ -219,6 +219,7 @@ void steno_pool_close(steno_pool *p)
 {
     if (!p)
         return;
+    atomic_store_explicit(&p->give_up, true, memory_order_relaxed); /* its thread is joined below */
     pthread_mutex_lock(&p->lock);
     p->stop = true;
     pthread_cond_broadcast(&p->work);
@@ -227,6 +228,8 @@ void steno_pool_close(steno_pool *p)
     for (int i = 0; i < p->n_workers; i++)
         if (p->workers[i].started)
             pthread_join(p->workers[i].thread, NULL);
+    if (p->trying)
+        pthread_join(p->trier, NULL);
     finish_streams(p);
     pool_unref(p);
 }
@@ -237,6 +240,7 @@ void steno_pool_get_stats(steno_pool *p, struct steno_pool_stats *st)
     *st = p->stats;
     st->ready = p->n_ready;
     st->capacity = steno_pool_capacity_now(p);
+    st->measuring = p->load.measuring;
     st->costs = p->load.costs;
     for (int i = 0; i < STENO_BATCH_SIZES; i++)
         st->costs.step[i] *= p->load.slower;

@@ -46,6 +46,13 @@ struct steno_pool_options {
     /* After each run of the network for a batch, on a worker's thread without a lock; or NULL. */
     void (*on_batch)(void *user, size_t streams);
     void *user;
+    struct steno_stream_options trial; /* what live streams will ask for: they are measured so */
+    /* Once, where costs is NULL (and, for streams with networks of their own, the capacity is open):
+     * what was measured (NULL: it failed), and how much longer that took
+     * than the processor worked for it. While the pool opens, or, where streams run networks of their
+     * own and it takes long, on a thread of the pool's afterwards; or NULL. */
+    void (*on_measured)(void *user, const struct steno_pool_costs *costs, double slowed);
+    void *measured_user;
 };
 
 enum steno_pool_note_kind {
@@ -128,6 +135,7 @@ struct steno_pool_stats {
     int workers, active, live; /* streams open, all and live ones that count */
     int places;                /* for streams of all classes */
     int capacity;              /* live streams that can run at the pace of real time */
+    bool measuring;            /* it is not known yet, and four for each worker till then */
     int ready;                 /* streams waiting for a worker */
     int busy;                  /* workers at work */
     int batch_max;             /* most streams of one batch */

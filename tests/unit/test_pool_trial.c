@@ -1,0 +1,231 @@
+/* Streams that a pool measures: as live ones will be, before it opens or while it serves. */
+/* link: tests/unit/pool_fake.c */
+#include <math.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "tests/unit/pool_fake.h"
+
+/* ---- a family whose streams run networks of their own ---- */
+
+static steno_status measure_nothing(steno_stepper *p, double longest, struct steno_step_costs *c,
+                                    steno_err *err)
+{
+    (void)p;
+    (void)longest;
+    (void)err;
+    for (int i = 0; i < STENO_BATCH_SIZES; i++)
+        c->seconds[i] = i ? (double)INFINITY : 0;
+    return STENO_OK;
+}
+
+static void take_any_costs(steno_stepper *p, const struct steno_step_costs *c)
+{
+    (void)p;
+    (void)c;
+}
+
+static steno_pool *pool_of_wholes(const struct steno_pool_options *o)
+{
+    static struct steno_pool_ops ops;
+    steno_pool *p = NULL;
+    ops = fake_ops;
+    ops.measure = measure_nothing;
+    ops.set_costs = take_any_costs;
+    assert_int_equal(steno_pool_open_with(&p, &ops, NULL, o, NULL), STENO_OK);
+    return p;
+}
+
+/* ---- what the owner is told ---- */
+
+struct told {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    int times, failures;
+    struct steno_pool_costs costs;
+};
+
+static void on_measured(void *user, const struct steno_pool_costs *costs, double slowed)
+{
+    struct told *t = user;
+    assert_true(slowed > 0);
+    pthread_mutex_lock(&t->lock);
+    t->times++;
+    t->failures += !costs;
+    if (costs)
+        t->costs = *costs;
+    pthread_cond_broadcast(&t->changed);
+    pthread_mutex_unlock(&t->lock);
+}
+
+static void wait_told(struct told *t)
+{
+    pthread_mutex_lock(&t->lock);
+    while (!t->times)
+        pthread_cond_wait(&t->changed, &t->lock);
+    pthread_mutex_unlock(&t->lock);
+}
+
+#define TOLD {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER}
+
+static struct steno_pool_options options(struct told *t, char name)
+{
+    return (struct steno_pool_options){.workers = 2,
+                                       .max_streams = 16,
+                                       .trial = {.endpoint = {.longest = name}},
+                                       .on_measured = on_measured,
+                                       .measured_user = t};
+}
+
+/* ---- tests ---- */
+
+static void a_batching_network_is_measured_before_the_pool_opens(void **state)
+{
+    struct told t = TOLD;
+    struct steno_pool_options o = options(&t, 'T');
+    struct steno_pool_stats st;
+    steno_pool *p;
+    (void)state;
+    fake_log_reset();
+    p = fake_pool(&o);
+    assert_int_equal(t.times, 1);
+    assert_true(t.costs.step[0] > 0);
+    assert_int_equal(fake_log()[0], 'T'); /* as live streams will be */
+    steno_pool_get_stats(p, &st);
+    assert_false(st.measuring);
+    steno_pool_close(p);
+    o.costs = &t.costs;
+    p = fake_pool(&o);
+    assert_int_equal(t.times, 1); /* known: nothing is measured */
+    steno_pool_close(p);
+    assert_int_equal(open_steppers, 0);
+}
+
+static void the_pool_serves_while_streams_are_measured(void **state)
+{
+    struct told t = TOLD;
+    struct steno_pool_options o = options(&t, 'T');
+    struct steno_pool_stats st;
+    struct client c[8];
+    steno_pool *p;
+    (void)state;
+    fake_log_reset();
+    fake_gate(false);
+    p = pool_of_wholes(&o); /* no step ends, and yet it opens */
+    steno_pool_get_stats(p, &st);
+    assert_true(st.measuring);
+    assert_int_equal(st.capacity, 8); /* four streams for each worker */
+    for (int i = 0; i < 8; i++)
+        client_open(&c[i], p, NULL);
+    assert_int_equal(steno_pool_admit(p, STENO_POOL_LIVE, NULL), STENO_ERR_BUSY);
+    fake_wait_batches(1);
+    assert_int_equal(fake_log()[0], 'T');
+    fake_gate(true);
+    wait_told(&t);
+    steno_pool_get_stats(p, &st);
+    assert_false(st.measuring);
+    assert_int_equal(t.failures, 0);
+    assert_memory_equal(&st.costs.host, &t.costs.host, sizeof t.costs.host);
+    for (int i = 0; i < 8; i++)
+        client_close(&c[i]);
+    steno_pool_close(p);
+    assert_int_equal(t.times, 1);
+    assert_int_equal(open_fakes, 0);
+    assert_int_equal(open_steppers, 0);
+}
+
+static void nothing_is_measured_where_the_capacity_is_given(void **state)
+{
+    struct told t = TOLD;
+    struct steno_pool_options o = options(&t, 'T');
+    struct steno_pool_stats st;
+    steno_pool *p;
+    (void)state;
+    o.capacity = 3;
+    fake_log_reset();
+    p = pool_of_wholes(&o);
+    steno_pool_get_stats(p, &st);
+    assert_false(st.measuring);
+    assert_int_equal(st.capacity, 3);
+    steno_pool_close(p);
+    assert_string_equal(fake_log(), "");
+    assert_int_equal(t.times, 0);
+}
+
+static void *close_it(void *pool)
+{
+    steno_pool_close(pool);
+    return NULL;
+}
+
+static void closing_gives_the_measuring_up(void **state)
+{
+    struct told t = TOLD;
+    struct steno_pool_options o = options(&t, 'T');
+    pthread_t closer;
+    steno_pool *p;
+    (void)state;
+    fake_log_reset();
+    fake_gate(false);
+    p = pool_of_wholes(&o);
+    fake_wait_batches(1);
+    assert_int_equal(pthread_create(&closer, NULL, close_it, p), 0);
+    while (!atomic_load(&p->give_up)) /* it waits for the step, which waits for the gate */
+        sched_yield();
+    fake_gate(true);
+    pthread_join(closer, NULL);
+    assert_int_equal(t.times, 0);
+    assert_int_equal(open_fakes, 0);
+    assert_int_equal(open_steppers, 0);
+}
+
+static void options_that_do_not_suit_the_model_are_left_out(void **state)
+{
+    struct told t = TOLD;
+    struct steno_pool_options o = options(&t, 'T');
+    steno_pool *p;
+    (void)state;
+    o.trial.sample_rate = 1; /* which no fake takes */
+    fake_log_reset();
+    p = pool_of_wholes(&o);
+    wait_told(&t);
+    assert_int_equal(t.failures, 0);
+    assert_int_equal(fake_log()[0], '?');
+    steno_pool_close(p);
+}
+
+static void a_trial_that_fails_is_told_and_the_pool_serves_on(void **state)
+{
+    struct told t = TOLD;
+    struct steno_pool_options o = options(&t, 'T');
+    struct steno_pool_stats st;
+    steno_pool *p;
+    (void)state;
+    o.trial.n_best = 1; /* the first step fails */
+    p = pool_of_wholes(&o);
+    wait_told(&t);
+    assert_int_equal(t.failures, 1);
+    steno_pool_get_stats(p, &st);
+    assert_false(st.measuring);
+    assert_int_equal(steno_pool_admit(p, STENO_POOL_LIVE, NULL), STENO_OK);
+    steno_pool_close(p);
+    assert_int_equal(open_fakes, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_batching_network_is_measured_before_the_pool_opens),
+        cmocka_unit_test(the_pool_serves_while_streams_are_measured),
+        cmocka_unit_test(nothing_is_measured_where_the_capacity_is_given),
+        cmocka_unit_test(closing_gives_the_measuring_up),
+        cmocka_unit_test(options_that_do_not_suit_the_model_are_left_out),
+        cmocka_unit_test(a_trial_that_fails_is_told_and_the_pool_serves_on),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
