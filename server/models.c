@@ -290,11 +290,12 @@ static void publish(struct steno_model_slot *slot, struct steno_served *fresh)
     snprintf(slot->last.license, sizeof slot->last.license, "%s", fresh->info.license);
     steno_pool_get_stats(fresh->pool, &ps);
     steno_log(LOG_NOTICE,
-              "model %s %s (%s, %s) from %s, generation %d: %d threads, batches of up to %d, %s%d "
+              "model %s%s%s (%s%s%s) from %s, generation %d: %d threads, batches of up to %d, %s%d "
               "streams at the pace of real time%s",
-              slot->label, fresh->info.version, fresh->info.family, fresh->info.language, slot->dir,
-              slot->generation, ps.workers, ps.batch_max, ps.measuring ? "" : "about ", ps.capacity,
-              ps.measuring ? " until it is known what one costs" : "");
+              slot->label, *fresh->info.version ? " " : "", fresh->info.version,
+              fresh->info.family, *fresh->info.language ? ", " : "", fresh->info.language,
+              slot->dir, slot->generation, ps.workers, ps.batch_max, ps.measuring ? "" : "about ",
+              ps.capacity, ps.measuring ? " until it is known what one costs" : "");
 }
 
 /* Lock held. Weights of all that is loaded. */
