@@ -6,7 +6,12 @@ import os
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
+import soundfile
+
+from daemon import Stenod, converse
 from espnet_env import PYTHON, missing
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
@@ -28,6 +33,29 @@ def renumber(runs):
     return max(r.returncode for r in runs)
 
 
+def final(d, data):
+    """The text that a live stream of the samples ends with."""
+    pieces = [data[i:i + 6400] for i in range(0, len(data), 6400)]
+    start = {"type": "start", "encoding": "s16le", "sample_rate": 16000, "endpointing": False, "maxlenratio": 0.3}
+    got = converse(d.ws, [start, *pieces, {"type": "end"}]).messages
+    return [m["text"] for m in got if m["type"] == "final"]
+
+
+def together(root):
+    """Streams of one worker, whose searches take turns on the same networks, say what each says alone. TAP."""
+    lines, failed = [], False
+    data = soundfile.read(os.path.join(root, "speech.wav"), dtype="int16")[0].tobytes()
+    voices = [data, data[32000:128000], data[64000:]]
+    for case in sorted(n for n in os.listdir(root) if n.startswith("stream_")):
+        with Stenod(f"model.dir={os.path.join(root, case)}", "pool.threads=1", "pool.capacity=16") as d:
+            alone = [final(d, v) for v in voices]
+            with ThreadPoolExecutor(2 * len(voices)) as pool:
+                same = list(pool.map(lambda v: final(d, v), voices + voices)) == alone + alone
+        failed = failed or not same or not all(alone)
+        lines.append("%s 0 - %s, several streams in turn" % ("ok" if same and all(alone) else "not ok", case))
+    return SimpleNamespace(stdout="\n".join(lines), returncode=int(failed))
+
+
 def main():
     if missing():
         print(f"1..1\nok 1 # SKIP {missing()}")
@@ -42,7 +70,7 @@ def main():
             return 1
         compare = [sys.executable, os.path.join(TESTS, "compare.py")]
         return renumber([subprocess.run(compare + more + [STENO, tmp], capture_output=True, text=True)
-                         for more in ([], ["--optimize"])])
+                         for more in ([], ["--optimize"])] + [together(tmp)])
 
 
 if __name__ == "__main__":
