@@ -28,8 +28,8 @@ struct steno_model_options {
                          * that `steno verify` holds the others against */
     bool quantized;     /* espnet_onnx directories: the networks of quantize/ */
     /* How weights of products are kept: NULL or "fp32", "bf16", "fp16" (half the memory, sums in
-     * f32), "int8" (a quarter; activations are rounded as they come); "auto": bf16 where the
-     * directory asks for it and the CPU multiplies such numbers, else fp32. In networks that a
+     * f32), "int8" (a quarter; activations are rounded as they come); "auto": int8 or bf16
+     * where the directory allows it and the CPU multiplies such numbers, else fp32. In networks that a
      * quantizer has made, all but "fp32" round activations of 8-bit products over the range of each
      * row, and "auto" and "int8" keep what is not in 8 bits in bf16 where the CPU multiplies such
      * numbers, else in f32. With compat "auto" is "fp32". */

@@ -20,8 +20,8 @@ ROW(BOOL, quantized, "model", "quantized", "STENO_MODEL_QUANTIZED", "no", 0, 0,
     "request does not say otherwise (quantized).")
 ROW(STRING, precision, "model", "precision", "STENO_MODEL_PRECISION", "auto", 0, 0,
     "How weights of products are kept: fp32 (as they are), bf16 or fp16 (half the memory), int8 (a quarter). "
-    "auto: bf16 where the model's directory asks for it and the CPU multiplies such numbers, else fp32; of networks "
-    "that are in 8 bits (quantize/) what is not is bf16 on such a CPU, with int8 too. Holds for every model.")
+    "auto: int8 or bf16 where the model's directory allows it and the CPU multiplies such numbers, else fp32; of "
+    "networks that are in 8 bits (quantize/) what is not is bf16 on such a CPU, with int8 too. Holds for every model.")
 ROW(STRING, compat, "model", "compat", "STENO_MODEL_COMPAT", "", 0, 0,
     "espnet-onnx: give the results of espnet_onnx 0.2.1, its faults included. Empty: ESPnet's own. A request may "
     "say otherwise (compat).")

@@ -42,6 +42,7 @@ static const struct key keys[] = {
     {"network", "lead_frames", INT, FIELD(lead_frames), 0, 10000, "0"},
     {"network", "tail_frames", INT, FIELD(tail_frames), 0, 10000, "0"},
     {"network", "bf16", BOOL, FIELD(bf16), 0, 0, "false"},
+    {"network", "int8", BOOL, FIELD(int8), 0, 0, "false"},
     {"decoder", "tokens", FILENAME, FIELD(tokens), 0, 0, "tokens.txt"},
     {"decoder", "blank", TEXT, FIELD(blank), 0, 0, "<blk>"},
     {"decoder", "drop", TEXT, FIELD(drop), 0, 0, ""},

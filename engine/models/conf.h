@@ -18,7 +18,7 @@ struct steno_model_conf {
     /* [network] */
     char network[128]; /* file names are relative to the directory and stay inside it */
     int window_frames, shift_frames, subsampling, lead_frames, tail_frames;
-    bool bf16; /* what precision "auto" takes where the CPU multiplies such numbers */
+    bool bf16, int8; /* what precision "auto" may take where the CPU multiplies such numbers */
     /* [decoder] */
     char tokens[128], blank[64], drop[256];
     double blank_penalty;

@@ -145,7 +145,7 @@ steno_status steno_espnet_model_open(steno_model *m, const struct steno_model_op
     steno_status st;
     if (opt) {
         o.cpu = opt->cpu;
-        st = steno_model_precision(opt, false, &o.precision, err);
+        st = steno_model_precision(opt, NULL, &o.precision, err);
         if (st)
             return st;
         o.quantized = opt->quantized;

@@ -64,7 +64,7 @@ static steno_status open_network(steno_model *m, const struct steno_model_option
                                         .tap = mo ? mo->tap : NULL,
                                         .opt_level = mo && mo->plain ? 0 : -1};
     char *path = join(m->dir, m->conf.network);
-    steno_status st = steno_model_precision(mo, m->conf.bf16, &opt.precision, err);
+    steno_status st = steno_model_precision(mo, &m->conf, &opt.precision, err);
     if (st) {
         free(path);
         return st;
@@ -94,7 +94,8 @@ static steno_status open_features(steno_model *m, steno_err *err)
     return STENO_OK;
 }
 
-steno_status steno_model_precision(const struct steno_model_options *opt, bool bf16,
+steno_status steno_model_precision(const struct steno_model_options *opt,
+                                   const struct steno_model_conf *conf,
                                    enum steno_precision *out, steno_err *err)
 {
     unsigned cpu;
@@ -108,11 +109,13 @@ steno_status steno_model_precision(const struct steno_model_options *opt, bool b
                           opt->precision);
     if (opt->compat && *out == STENO_AUTO_WEIGHTS) /* results of another program, to the bit */
         *out = STENO_FP32;
-    if (*out != STENO_AUTO_WEIGHTS || !bf16)
+    if (*out != STENO_AUTO_WEIGHTS || !conf || !(conf->int8 || conf->bf16))
         return STENO_OK;
     st = steno_cpu_choose(opt->cpu, &cpu, err);
     if (!st)
-        *out = cpu & STENO_CPU_BF16 ? STENO_BF16_WEIGHTS : STENO_FP32;
+        *out = conf->int8 && cpu & STENO_CPU_VNNI   ? STENO_INT8_WEIGHTS
+               : conf->bf16 && cpu & STENO_CPU_BF16 ? STENO_BF16_WEIGHTS
+                                                    : STENO_FP32;
     return st;
 }
 

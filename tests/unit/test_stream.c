@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "base/buf.h"
+#include "base/cpu.h"
 #include "steno.h"
 
 #define TONES "tests/data/models/tones"
@@ -607,6 +608,40 @@ static void info_tells_what_the_directory_says(void **state)
     assert_true(i.weight_bytes > 0 && i.stream_bytes > 0);
 }
 
+static size_t weight_bytes(const char *precision, const char *level)
+{
+    const struct steno_model_options o = {.precision = precision};
+    struct steno_model_info i;
+    steno_model *m = NULL;
+    setenv("STENO_CPU", level, 1);
+    if (steno_model_open(&m, "conf/models/digits-en", &o, NULL))
+        fail();
+    steno_model_get_info(m, &i);
+    steno_model_close(m);
+    unsetenv("STENO_CPU");
+    return i.weight_bytes;
+}
+
+/* The shipped model allows both; each level has only what its CPUs multiply. */
+static void auto_takes_the_narrowest_weights_that_model_and_cpu_allow(void **state)
+{
+    static const struct {
+        const char *level, *precision;
+        unsigned needs;
+    } rows[] = {{"avx2", "fp32", STENO_CPU_AVX2},
+                {"avx512", "fp32", STENO_CPU_AVX512},
+                {"vnni", "int8", STENO_CPU_VNNI},
+                {"bf16", "int8", STENO_CPU_VNNI}};
+    unsigned have = steno_cpu_detect();
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (have & rows[i].needs) {
+            size_t narrow = weight_bytes(rows[i].precision, rows[i].level);
+            assert_int_equal(weight_bytes("auto", rows[i].level), narrow);
+            assert_true(narrow < weight_bytes("fp32", rows[i].level) || i < 2);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -627,6 +662,7 @@ int main(void)
         cmocka_unit_test(words_reach_as_far_as_the_model_says_and_do_not_overlap),
         cmocka_unit_test(a_model_may_ask_for_a_beam),
         cmocka_unit_test(silence_before_a_run_takes_no_time),
+        cmocka_unit_test(auto_takes_the_narrowest_weights_that_model_and_cpu_allow),
         cmocka_unit_test(info_tells_what_the_directory_says),
     };
     return cmocka_run_group_tests(tests, open_model, close_model);
