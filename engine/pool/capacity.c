@@ -22,6 +22,8 @@
 #define LOOK_NS 500000000 /* between two corrections */
 #define ENOUGH 1.0        /* s of audio that a correction must rest on */
 #define WEIGHT 20.0       /* s of audio that the value so far counts for */
+#define AT_ONCE 0.1       /* most of the way that one look goes */
+#define TURNOVER 0.1      /* of the live streams, between two looks: more is a rush at the door */
 #define CROWDED 0.7       /* share of the workers that live steps would keep busy alone */
 #define WORTH 0.97        /* a larger batch must cost less than this per stream */
 #define UNKNOWN 4         /* streams of a worker until it is known what they cost: large ones, too */
@@ -135,9 +137,20 @@ static double workers_cpu(const steno_pool *p)
     return sum;
 }
 
+/* A moment with many streams rests on much audio and is a moment still: what a thousand streams that
+ * begin together cost for half a second is no price. */
 static void correct(double *value, double measured, double audio)
 {
-    *value += (measured - *value) * audio / (audio + WEIGHT);
+    *value += (measured - *value) * fmin(audio / (audio + WEIGHT), AT_ONCE);
+}
+
+/* Few streams were opened or turned away since the last look: what the process spent outside its
+ * workers was for the audio of those that run. The price of the door does not grow with their audio;
+ * taken for theirs, every refusal would make the next one likelier. */
+static bool is_settled(const steno_pool *p)
+{
+    uint64_t came = p->stats.opened + p->stats.refused - p->load.came;
+    return (double)came <= TURNOVER * p->stats.live;
 }
 
 static void look(steno_pool *p, int64_t now)
@@ -151,7 +164,8 @@ static void look(steno_pool *p, int64_t now)
         double outside = process - l->process_cpu - (workers - l->worker_cpu);
         if (!l->measuring)
             correct(&l->costs.host, l->host / l->audio, l->audio);
-        correct(&l->other, fmax(0, outside) / l->audio, l->audio);
+        if (is_settled(p))
+            correct(&l->other, fmax(0, outside) / l->audio, l->audio);
         if (l->planned > 0)
             correct(&l->slower, fmin(fmax(l->network / l->planned, 1 / MOST_SLOWER), MOST_SLOWER),
                     l->audio);
@@ -159,6 +173,7 @@ static void look(steno_pool *p, int64_t now)
     l->since_ns = now;
     l->planned = l->network = l->host = l->audio = 0;
     l->live_steps = 0;
+    l->came = p->stats.opened + p->stats.refused;
     l->process_cpu = process;
     l->worker_cpu = workers;
 }

@@ -117,6 +117,7 @@ struct steno_pool_load {
     int64_t since_ns;
     double planned, network, host, audio; /* s */
     uint64_t live_steps;
+    uint64_t came; /* streams opened and refused, at the last look */
     double process_cpu, worker_cpu; /* at the last look */
 };
 
