@@ -22,6 +22,7 @@
 #define LOOK_NS 500000000 /* between two corrections */
 #define ENOUGH 1.0        /* s of audio that a correction must rest on */
 #define WEIGHT 20.0       /* s of audio that the value so far counts for */
+#define OTHER 150e-6      /* s per s of audio until it is seen: ten messages, 15 us each on Zen 4 */
 #define AT_ONCE 0.1       /* most of the way that one look goes */
 #define TURNOVER 0.1      /* of the live streams, between two looks: more is a rush at the door */
 #define CROWDED 0.7       /* share of the workers that live steps would keep busy alone */
@@ -114,6 +115,7 @@ steno_status steno_pool_calibrate(steno_pool *p, const struct steno_pool_costs *
     if (!(l->chunk > 0)) /* a model that hears a recording as a whole: all it does is the host's */
         l->chunk = 1;
     l->slower = 1;
+    l->other = OTHER;
     l->since_ns = steno_now_ns();
     l->process_cpu = cpu_seconds(CLOCK_PROCESS_CPUTIME_ID);
     if (known)
