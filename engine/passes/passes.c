@@ -13,6 +13,7 @@ const struct steno_pass steno_passes[] = {
     {"if", 1, 0, steno_pass_if, "If with a constant condition: the branch taken, inlined"},
     {"identity", 1, 0, steno_pass_identity, "nodes that pass their input on unchanged"},
     {"again", 1, 0, steno_pass_again, "Relu of Relu, Neg of Neg, Where of Not, ArgMax of Softmax"},
+    {"ones", 1, 0, steno_pass_ones, "lengths counted by a sum of ones"},
     {"shape", 1, 0, steno_pass_shape, "shape arithmetic whose result is known becomes constant"},
     {"reshape", 1, 0, steno_pass_reshape, "constant targets of Reshape, chains of views into one"},
     {"transpose", 1, 0, steno_pass_transpose, "Transpose of Transpose into one"},
@@ -21,6 +22,7 @@ const struct steno_pass steno_passes[] = {
     {"einsum", 1, 0, steno_pass_einsum, "Einsum that is a product of matrices"},
     {"constants", 1, 0, steno_pass_constants, "equal constants become one"},
     {"cse", 2, 0, steno_pass_cse, "nodes that compute the same from the same become one"},
+    {"outer", 2, 1, steno_pass_outer, "masks of all pairs of which one row is read"},
     {"spectrum", 2, 1, steno_pass_spectrum, "a Fourier transform written as a convolution"},
     {"pad", 1, 1, steno_pass_pad, "Pad into Conv, MaxPool, AveragePool"},
     {"affine", 1, 1, steno_pass_affine, "BatchNormalization, factors, summands into Conv and Gemm"},
@@ -68,6 +70,10 @@ const struct steno_pass steno_passes[] = {
     {"matmul", 2, 5, steno_pass_matmul, "Transpose and a factor into MatMul"},
     {0},
 };
+
+_Static_assert(sizeof steno_passes / sizeof *steno_passes <=
+                   sizeof((struct steno_pass_counts *)0)->changed / sizeof(int),
+               "a count for every pass");
 
 struct body_walk {
     const struct steno_pass *pass;

@@ -39,7 +39,7 @@ struct steno_pass {
 extern const struct steno_pass steno_passes[];
 
 struct steno_pass_counts {
-    int changed[64]; /* by index in steno_passes */
+    int changed[96]; /* by index in steno_passes */
 };
 
 /* Run the table on g and its bodies. counts may be NULL. disabled: comma-separated names of passes
@@ -128,7 +128,7 @@ steno_pass_fn steno_pass_spectrum;
 /* single operators */
 steno_pass_fn steno_pass_modern, steno_pass_again, steno_pass_reduce, steno_pass_einsum, steno_pass_pad,
     steno_pass_affine, steno_pass_logsoftmax, steno_pass_concat, steno_pass_slice, steno_pass_rmsnorm,
-    steno_pass_skipnorm, steno_pass_biasgelu, steno_pass_embed, steno_pass_matmul;
+    steno_pass_ones, steno_pass_outer, steno_pass_skipnorm, steno_pass_biasgelu, steno_pass_embed, steno_pass_matmul;
 /* 8 bits */
 steno_pass_fn steno_pass_qdq;
 /* n widens the weights of a product that pass qdq takes: not to be folded before. */
