@@ -1,4 +1,5 @@
 /* Opening a model directory. */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -16,13 +17,24 @@ static char *join(const char *dir, const char *file)
     return p;
 }
 
+static bool is_missing(const char *path)
+{
+    return access(path, F_OK) != 0 && errno == ENOENT;
+}
+
 static steno_status open_conf(steno_model *m, steno_err *err)
 {
     char *path = join(m->dir, "model.conf");
     steno_status st;
     if (!path)
         return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", m->dir);
-    st = steno_model_conf_open(&m->conf, path, err);
+    if (is_missing(path) && !is_missing(m->dir))
+        st = steno_fail(err, STENO_ERR_IO,
+                        "%s: neither model.conf nor espnet_onnx's config.yaml is in it: not a "
+                        "model's directory",
+                        m->dir);
+    else
+        st = steno_model_conf_open(&m->conf, path, err);
     free(path);
     if (st)
         return st;
