@@ -56,8 +56,8 @@ def nothing():
 
 
 def resident(cmd):
-    """(the command's JSON, its peak)"""
-    p = subprocess.run([sys.executable, "-S", "-c", LAUNCH, *cmd], capture_output=True, text=True, check=True)
+    """(the command's JSON, its peak in bytes)"""
+    p = subprocess.run([sys.executable, "-S", "-c", LAUNCH, *cmd], capture_output=True, text=True, timeout=300, check=True)
     return json.loads(p.stdout), int(p.stderr.split()[-1]) * 1024
 
 

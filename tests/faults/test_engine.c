@@ -43,9 +43,7 @@ static struct mk_graph *model(void)
     mk_output(then, "ty", STENO_F32, NULL);
     mk_node(other, "Mul", "h2,h2", "ey");
     mk_output(other, "ey", STENO_F32, NULL);
-    mk_node(m, "If", "c", "b");
-    mk_attr_graph(m, "then_branch", then);
-    mk_attr_graph(m, "else_branch", other);
+    mk_if(m, "c", "b", then, other);
     mk_node(m, "Unsqueeze", "b,axes", "b3");
     mk_node(m, "LSTM", "b3,W,R", "y3");
     mk_attr_int(m, "hidden_size", 4);

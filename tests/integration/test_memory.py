@@ -1,8 +1,6 @@
 """Memory of a model while it is loaded: packed weights, activations and nothing of size besides, in every precision.
 Peak resident memory of `steno bench` against the same of a network of a few bytes. No clock. TAP."""
-import json
 import os
-import subprocess
 import sys
 import tempfile
 
@@ -10,7 +8,10 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from daemon import BUILD, Skip, case, tap
+from daemon import BUILD, ROOT, Skip, case, tap
+
+sys.path.insert(0, os.path.join(ROOT, "tests", "bench"))
+from memory import resident  # noqa: E402
 
 WORK = tempfile.mkdtemp(prefix="steno-memory-")
 STENO = os.path.join(BUILD, "steno")
@@ -48,22 +49,10 @@ def products(path, d, layers, quantized=False):
     return save(path, nodes, consts, 2)
 
 
-# A process counts as large as the one it was forked from, so that must be a small one.
-LAUNCH = """import os, sys
-pid = os.fork()
-if not pid:
-    os.execv(sys.argv[1], sys.argv[1:])
-_, status, usage = os.wait4(pid, 0)
-print(usage.ru_maxrss, file=sys.stderr)
-sys.exit(os.waitstatus_to_exitcode(status))"""
-
-
 def peak(path, d, *options):
     """(peak of the process, what the weights take, what the activations take), bytes"""
-    p = subprocess.run([sys.executable, "-S", "-c", LAUNCH, STENO, "bench", path, "--runs", "1", "--json", "--shape",
-                        f"x=4x{d}", *options], capture_output=True, text=True, timeout=300, check=True)
-    j = json.loads(p.stdout)
-    return int(p.stderr) * 1024, j["weights_bytes"], j["arena_bytes"]
+    j, most = resident([STENO, "bench", path, "--runs", "1", "--json", "--shape", f"x=4x{d}", *options])
+    return most, j["weights_bytes"], j["arena_bytes"]
 
 
 def check(path, expected, *options):

@@ -254,6 +254,14 @@ void mk_attr_graph(struct mk_graph *g, const char *name, struct mk_graph *body)
     attr(g, name, ONNX__ATTRIBUTE__KIND__GRAPH)->g = &body->graph;
 }
 
+void mk_if(struct mk_graph *g, const char *cond, const char *out, struct mk_graph *then_branch,
+           struct mk_graph *else_branch)
+{
+    mk_node(g, "If", cond, out);
+    mk_attr_graph(g, "then_branch", then_branch);
+    mk_attr_graph(g, "else_branch", else_branch);
+}
+
 struct mk_graph *mk_function(struct mk_graph *main, const char *domain, const char *name,
                              const char *in, const char *out)
 {

@@ -25,6 +25,9 @@ void mk_attr_ints(struct mk_graph *g, const char *name, const int64_t *v, size_t
 void mk_attr_float(struct mk_graph *g, const char *name, float v);
 void mk_attr_str(struct mk_graph *g, const char *name, const char *v);
 void mk_attr_graph(struct mk_graph *g, const char *name, struct mk_graph *body);
+/* An If with both its branches. */
+void mk_if(struct mk_graph *g, const char *cond, const char *out, struct mk_graph *then_branch,
+           struct mk_graph *else_branch);
 /* A model-local function; its nodes are added with mk_node on the result. */
 struct mk_graph *mk_function(struct mk_graph *main, const char *domain, const char *name,
                              const char *in, const char *out);

@@ -55,9 +55,7 @@ static struct mk_graph *make(float change)
     mk_output(a, "inner", STENO_F32, NULL);
     mk_node(b, "Mul", "t,half", "inner2");
     mk_output(b, "inner2", STENO_F32, NULL);
-    mk_node(m, "If", "c", "y");
-    mk_attr_graph(m, "then_branch", a);
-    mk_attr_graph(m, "else_branch", b);
+    mk_if(m, "c", "y", a, b);
     mk_output(m, "y", STENO_F32, NULL);
     mk_node(m, "MatMul", "t,w2", "product");
     mk_node(m, "Unsqueeze", "product,one", "rows");

@@ -257,15 +257,11 @@ static void bodies_capture_from_outside(void **state)
     mk_input(m, "x", STENO_F32, "2");
     mk_node(deep, "Exp", "x", "dy"); /* two levels up */
     mk_output(deep, "dy", STENO_F32, "2");
-    mk_node(then, "If", "c", "ty");
-    mk_attr_graph(then, "then_branch", deep);
-    mk_attr_graph(then, "else_branch", deep);
+    mk_if(then, "c", "ty", deep, deep);
     mk_output(then, "ty", STENO_F32, "2");
     mk_node(other, "Neg", "x", "ey");
     mk_output(other, "ey", STENO_F32, "2");
-    mk_node(m, "If", "c", "y");
-    mk_attr_graph(m, "then_branch", then);
-    mk_attr_graph(m, "else_branch", other);
+    mk_if(m, "c", "y", then, other);
     mk_output(m, "y", STENO_F32, "2");
     g = accepted(m);
     a = steno_node_attr(&g->nodes[0], "else_branch");
@@ -423,9 +419,7 @@ static void functions_without_end_are_refused(void **state)
     body = mk_body(f);
     mk_node(body, "my:A", "a,c", "z");
     mk_output(body, "z", STENO_F32, "2");
-    mk_node(f, "If", "c", "b");
-    mk_attr_graph(f, "then_branch", body);
-    mk_attr_graph(f, "else_branch", body);
+    mk_if(f, "c", "b", body, body);
     mk_input(m, "x", STENO_F32, "2");
     mk_input(m, "c", STENO_BOOL, "");
     mk_node(m, "my:A", "x,c", "y");

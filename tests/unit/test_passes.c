@@ -70,9 +70,7 @@ static void zero_where_the_shape_is_not_known(void **state)
     mk_output(yes, "row", STENO_F32, NULL);
     mk_node(no, "Neg", "x", "minus");
     mk_output(no, "minus", STENO_F32, NULL);
-    mk_node(m, "If", "cond", "some");
-    mk_attr_graph(m, "then_branch", yes);
-    mk_attr_graph(m, "else_branch", no);
+    mk_if(m, "cond", "some", yes, no);
     mk_node(m, "Add", "some,zero", "same");
     mk_node(m, "Exp", "same", "y");
     mk_node(m, "Shape", "x", "shape");
@@ -173,17 +171,13 @@ static void an_if_with_a_constant_condition_is_inlined(void **state)
         mk_output(deep, "dy", STENO_F32, NULL);
         mk_node(then, "Exp", "e", "t");
         mk_node(then, "Greater", "z,z", "g");
-        mk_node(then, "If", "g", "u");
-        mk_attr_graph(then, "then_branch", deep);
-        mk_attr_graph(then, "else_branch", deep);
+        mk_if(then, "g", "u", deep, deep);
         mk_output(then, "t", STENO_F32, NULL);
         mk_output(then, "u", STENO_F32, NULL);
         mk_node(other, "Neg", "e", "s");
         mk_output(other, "s", STENO_F32, NULL);
         mk_output(other, "s", STENO_F32, NULL); /* the same value twice */
-        mk_node(m, "If", "c", "y1,y2");
-        mk_attr_graph(m, "then_branch", then);
-        mk_attr_graph(m, "else_branch", other);
+        mk_if(m, "c", "y1,y2", then, other);
         mk_output(m, "y1", STENO_F32, NULL);
         mk_output(m, "y2", STENO_F32, NULL);
         check(m, "if", true, -1);

@@ -519,9 +519,7 @@ static void every_missing_operator_is_listed(void **state)
     mk_node(m, "com.acme:Gadget", "b", "d");
     mk_node(body, "Inner", "d", "o");
     mk_output(body, "o", STENO_F32, "2");
-    mk_node(m, "If", "c", "y");
-    mk_attr_graph(m, "then_branch", body);
-    mk_attr_graph(m, "else_branch", body);
+    mk_if(m, "c", "y", body, body);
     mk_output(m, "y", STENO_F32, "2");
     refused(m, STENO_ERR_UNSUPPORTED, want);
 }

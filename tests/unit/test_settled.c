@@ -92,9 +92,7 @@ static void both_branches_are_taken_in_turn(void **state)
     mk_output(yes, "squeezed", STENO_F32, NULL);
     mk_node(no, "Identity", "minus", "same");
     mk_output(no, "same", STENO_F32, NULL);
-    mk_node(m, "If", "cond", "chosen");
-    mk_attr_graph(m, "then_branch", yes);
-    mk_attr_graph(m, "else_branch", no);
+    mk_if(m, "cond", "chosen", yes, no);
     mk_node(m, "Exp", "chosen", "y");
     mk_output(m, "y", STENO_F32, NULL);
     s = open(m, &n);
@@ -138,9 +136,7 @@ static void outputs_of_a_branch_come_from_anywhere(void **state)
     mk_node(inner_no, "Identity", "x", "never");
     mk_output(inner_no, "never", STENO_F32, NULL);
     mk_f32(yes, "five", "2", five, 2);
-    mk_node(yes, "If", "cond", "inner");
-    mk_attr_graph(yes, "then_branch", inner_yes);
-    mk_attr_graph(yes, "else_branch", inner_no);
+    mk_if(yes, "cond", "inner", inner_yes, inner_no);
     mk_node(yes, "Add", "inner,five", "sum");
     mk_node(yes, "Identity", "x", "x_again");
     mk_output(yes, "sum", STENO_F32, NULL);
@@ -151,9 +147,7 @@ static void outputs_of_a_branch_come_from_anywhere(void **state)
     mk_node(no, "Abs", "x", "plus");
     for (int i = 0; i < 4; i++)
         mk_output(no, i % 2 ? "plus" : "minus", STENO_F32, NULL);
-    mk_node(m, "If", "cond", "a,b,c,d");
-    mk_attr_graph(m, "then_branch", yes);
-    mk_attr_graph(m, "else_branch", no);
+    mk_if(m, "cond", "a,b,c,d", yes, no);
     mk_node(m, "Neg", "a", "e"); /* must not be written over a, which is b and an output */
     for (const char *o = "abcde"; *o; o++)
         mk_output(m, (char[]){*o, 0}, STENO_F32, NULL);
@@ -193,9 +187,7 @@ static void loops_see_into_branches(void **state)
     mk_output(yes, "minus", STENO_F32, NULL);
     mk_node(no, "Identity", "x", "same");
     mk_output(no, "same", STENO_F32, NULL);
-    mk_node(m, "If", "cond", "chosen");
-    mk_attr_graph(m, "then_branch", yes);
-    mk_attr_graph(m, "else_branch", no);
+    mk_if(m, "cond", "chosen", yes, no);
     mk_input(body, "turn", STENO_I64, "");
     mk_input(body, "go", STENO_BOOL, "");
     mk_input(body, "sum", STENO_F32, NULL);
@@ -204,9 +196,7 @@ static void loops_see_into_branches(void **state)
     mk_node(keep, "Mul", "sum,chosen", "less");
     mk_output(keep, "less", STENO_F32, NULL);
     mk_node(body, "Identity", "go", "go_on");
-    mk_node(body, "If", "cond", "next");
-    mk_attr_graph(body, "then_branch", add);
-    mk_attr_graph(body, "else_branch", keep);
+    mk_if(body, "cond", "next", add, keep);
     mk_output(body, "go_on", STENO_BOOL, "");
     mk_output(body, "next", STENO_F32, NULL);
     mk_node(m, "Loop", "turns,,x", "y");
@@ -240,9 +230,7 @@ static void what_data_decides_is_not_settled(void **state)
     mk_output(yes, "minus", STENO_F32, NULL);
     mk_node(no, "Identity", "x", "same");
     mk_output(no, "same", STENO_F32, NULL);
-    mk_node(m, "If", "cond", "y");
-    mk_attr_graph(m, "then_branch", yes);
-    mk_attr_graph(m, "else_branch", no);
+    mk_if(m, "cond", "y", yes, no);
     mk_output(m, "y", STENO_F32, NULL);
     s = open(m, &n);
     for (int round = 0; round < 6; round++) {

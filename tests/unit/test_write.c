@@ -482,9 +482,7 @@ static void bodies_keep_what_they_capture(void **state)
     mk_output(a, "inner", STENO_F32, NULL);
     mk_node(b, "Identity", "t", "inner2");
     mk_output(b, "inner2", STENO_F32, NULL);
-    mk_node(m, "If", "c", "y");
-    mk_attr_graph(m, "then_branch", a);
-    mk_attr_graph(m, "else_branch", b);
+    mk_if(m, "c", "y", a, b);
     mk_output(m, "y", STENO_F32, NULL);
     file = mk_bytes(m, &size);
     one = open_bytes(file, size, 3, true);
