@@ -47,23 +47,21 @@ logs=$(mktemp -d)
 trap 'rm -rf "$logs"' EXIT
 passed=0 failed=0 skipped=0
 
-# Seconds since EPOCHREALTIME was $1, with one digit after the point.
-seconds() { awk -v a="$1" -v b="$EPOCHREALTIME" 'BEGIN {printf "%.1f\n", b - a}'; }
-
 # Run one program under a time limit, its output into a file: job NAME SECONDS COMMAND...
 job() {
     local name=$1 limit=$2 out
     shift 2
     out="$logs/${name//\//_}"
-    local began=$EPOCHREALTIME
-    CMOCKA_MESSAGE_OUTPUT=TAP timeout -k 5 "$limit" "$@" >"$out.out" 2>"$out.err" </dev/null
-    echo $? >"$out.rc"
-    seconds "$began" >"$out.s"
+    local TIMEFORMAT='%1R %1U %1S'
+    {
+        time CMOCKA_MESSAGE_OUTPUT=TAP timeout -k 5 "$limit" "$@" >"$out.out" 2>"$out.err" </dev/null
+        echo $? >"$out.rc"
+    } 2>"$out.s"
 }
 
 # Read a program's TAP into the totals; print what failed, and why things were skipped.
 tally() {
-    local name=$1 out rc ok bad skip plan
+    local name=$1 out rc ok bad skip plan took user kernel
     out="$logs/${name//\//_}"
     rc=$(cat "$out.rc")
     # cmocka says "not ok N # SKIP name" of a skipped test
@@ -88,12 +86,18 @@ tally() {
         echo "FAIL $name: printed no test result"
     fi
     [ "$skip" = 0 ] || grep -iE '^(not )?ok .*# skip' "$out.out" | sed -E "s,^(not )?ok *[0-9]* *,skip $name: ," | head -n 5
-    printf '  %-34s %4d passed %3d failed %3d skipped %7s s\n' "$name" "$ok" "$bad" "$skip" "$(cat "$out.s")"
+    read -r took user kernel < <(tail -n 1 "$out.s")
+    printf '  %-34s %4d passed %3d failed %3d skipped %7s s, %6.1f of a processor\n' "$name" "$ok" "$bad" "$skip" "$took" \
+        "$(awk -v u="$user" -v k="$kernel" 'BEGIN {print u + k}')"
     passed=$((passed + ok)) failed=$((failed + bad)) skipped=$((skipped + skip))
 }
 
 # Programs wait in a queue, as lines "NAME SECONDS COMMAND...": what takes long first, for at the end little is left to wait
-# for. Some sleep more than they work (integration), others never: one more than there are processors keeps all of them busy.
+# for. Some sleep more than they work (integration), others never: they take turns, and one more than there are processors
+# keeps all of them busy.
+longest="arm integration/test_espnet_families integration/test_ws kernels/kcheck integration/test_optimize counts
+    integration/test_models unit/test_pass_large integration/test_espnet_optimize integration/test_faults integration/test_conformance"
+limit=3600 # s: only what hangs takes so long, however busy the machine is (kcheck with sanitizers: 170 s, and 600 at a load of 9)
 queue=()
 want() { [ -z "$only" ] || [ "$only" = "$1" ]; }
 programs() { # KIND FOLDER...: those that are built
@@ -101,15 +105,15 @@ programs() { # KIND FOLDER...: those that are built
     for p in $(printf "$B/tests/%s/* " "${@:2}"); do
         [ -x "$p" ] && [ "${p%.o}" = "$p" ] && [ "${p%.d}" = "$p" ] && [ "${p%.so}" = "$p" ] || continue
         case $1 in
-        fuzz) echo "fuzz/${p##*/fuzz_} 600 $p --tap tests/fuzz/${p##*/fuzz_}" ;;
-        *) echo "${p#"$B"/tests/} 600 $p" ;;
+        fuzz) echo "fuzz/${p##*/fuzz_} $limit $p --tap tests/fuzz/${p##*/fuzz_}" ;;
+        *) echo "${p#"$B"/tests/} $limit $p" ;;
         esac
     done
 }
 
 if want scripts && [ -z "$san" ]; then
     for s in tests/arm.sh tests/counts.sh tests/installed.sh tests/layers.sh tests/style.sh; do
-        [ -f "$s" ] && queue+=("$(basename "$s" .sh) 1800 bash $s")
+        [ -f "$s" ] && queue+=("$(basename "$s" .sh) $limit bash $s")
     done
 fi
 if want integration; then
@@ -127,7 +131,7 @@ if want integration; then
         # comparisons with other systems say nothing about memory errors that the rest does not
         if [ -n "$san" ] && grep -q '^# not under sanitizers' "$t"; then continue; fi
         case $t in *.py) run="$py $t" ;; *) run="bash $t" ;; esac
-        queue+=("integration/$(basename "${t%.*}") 1200 $run")
+        queue+=("integration/$(basename "${t%.*}") $limit $run")
     done
 fi
 for kind in kernels faults unit fuzz; do
@@ -138,6 +142,19 @@ for kind in kernels faults unit fuzz; do
     mapfile -t -O "${#queue[@]}" queue < <(programs $kind $folders)
 done
 
+ordered=() sleepers=() workers=()
+for name in $longest; do
+    for line in "${queue[@]}"; do [ "${line%% *}" != "$name" ] || ordered+=("$line"); done
+done
+for line in "${queue[@]}"; do
+    case " ${longest//$'\n'/ } " in *" ${line%% *} "*) continue ;; esac
+    case $line in integration/*) sleepers+=("$line") ;; *) workers+=("$line") ;; esac
+done
+for ((i = 0; i < ${#sleepers[@]} || i < ${#workers[@]}; i++)); do
+    [ "$i" -ge ${#sleepers[@]} ] || ordered+=("${sleepers[i]}")
+    [ "$i" -ge ${#workers[@]} ] || ordered+=("${workers[i]}")
+done
+
 declare -A name_of
 running=0
 reap() {
@@ -146,7 +163,7 @@ reap() {
     tally "${name_of[$pid]}"
     running=$((running - 1))
 }
-for line in "${queue[@]}"; do
+for line in "${ordered[@]}"; do
     [ "$running" -le "$(nproc)" ] || reap
     # shellcheck disable=SC2086 # the command line is split on purpose
     job $line &
