@@ -332,7 +332,7 @@ static void conv_few(const struct steno_conv *s, const float *x, const float *w,
         for (size_t i = 0; i < n; i += VL) {
             size_t some = n - i < VL ? n - i : VL;
             v_store(tile, v_load_m(y + o * n + i, v_tail(some)));
-            store_row(&row, tile, o, i, some, true, true);
+            store_some(&row, tile, 1, VL, o, i, some, true, &add);
         }
     }
 }

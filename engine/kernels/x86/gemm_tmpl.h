@@ -60,24 +60,24 @@ enum {
     KC = 512,
     MC = 112,       /* rows of A copied at a time: a multiple of MR = 14; 231 KiB, in L2 */
     A_LD = KC + 16, /* row stride of the copy */
+    SHORT = 128,    /* columns of A that are copied without a call */
     AHEAD = 64      /* rows of B before its use that B for a single tile is called closer */
 };
 
 typedef void micro_fn(size_t kc, const float *a, const b_t *b, size_t b_row, size_t b_next,
                       const b_t *ahead, float *tile);
 
-/* tile [mr][panels * NR] = A [mr][kc] * B, rows of B b_row floats apart, panels b_next; meanwhile
+/* tile [mr][w * VL] = A [mr][kc] * B, w vectors wide, rows of B b_row floats apart, panels b_next; meanwhile
  * the kc cache lines from `ahead` on are called into L2. A tile that is the only one to read B (few) calls
  * all of it, AHEAD rows before its use: five rows and more are at work for as long as memory is, and the
  * CPU by itself does one after the other. Up to four rows are at work for less, and slower with it. Always
- * inlined with constant few, mr and panels, so that acc lives in registers. */
-static inline __attribute__((always_inline)) void micro(bool few, int mr, int panels, size_t kc,
+ * inlined with constant few, mr and w, so that acc lives in registers. */
+static inline __attribute__((always_inline)) void micro(bool few, int mr, int w, size_t kc,
                                                         const float *a, const b_t *b,
                                                         size_t b_row, size_t b_next,
                                                         const b_t *ahead, float *tile)
 {
     vf acc[MR * 2];
-    const int w = 2 * panels;
 #pragma GCC unroll 28
     for (int i = 0; i < mr * w; i++)
         acc[i] = v_zero();
@@ -108,12 +108,33 @@ static inline __attribute__((always_inline)) void micro(bool few, int mr, int pa
     static void name##_##mr##x##panels(size_t kc, const float *a, const b_t *b, size_t b_row,      \
                                        size_t b_next, const b_t *ahead, float *tile)               \
     {                                                                                              \
-        micro(few, mr, panels, kc, a, b, b_row, b_next, ahead, tile);                              \
+        micro(few, mr, 2 * panels, kc, a, b, b_row, b_next, ahead, tile);                          \
+    }
+/* ... of the first half of a panel whose other half is empty. */
+#define HALF(mr)                                                                                   \
+    static void half_##mr(size_t kc, const float *a, const b_t *b, size_t b_row, size_t b_next,    \
+                          const b_t *ahead, float *tile)                                           \
+    {                                                                                              \
+        micro(false, mr, 1, kc, a, b, b_row, b_next, ahead, tile);                                 \
     }
 #if VL < 16
 MICRO(micro, false, 1, 4)
 #endif
 #include "kernels/x86/tiles_tmpl.h"
+HALF(1) HALF(2) HALF(3) HALF(4) HALF(5) HALF(6)
+#if VL == 16
+HALF(7) HALF(8) HALF(9) HALF(10) HALF(11) HALF(12) HALF(13) HALF(14)
+static micro_fn *const half_by_rows[MR + 1] = {
+    NULL,   half_1, half_2, half_3,  half_4,  half_5,  half_6, half_7,
+    half_8, half_9, half_10, half_11, half_12, half_13, half_14};
+#elif VL == 8
+static micro_fn *const half_by_rows[MR + 1] = {NULL,   half_1, half_2, half_3,
+                                               half_4, half_5, half_6};
+#else
+HALF(7) HALF(8)
+static micro_fn *const half_by_rows[MR + 1] = {NULL,   half_1, half_2, half_3, half_4,
+                                               half_5, half_6, half_7, half_8};
+#endif
 
 /* Panels a tile of this height takes at a time. One row with wide vectors: one, so that weights that come
  * from memory are read as one stream (as fast from the caches; K = 64 a third faster from memory). */
@@ -180,17 +201,34 @@ static inline void store_vector(const struct product *p, vf v, size_t i, size_t 
     v_store_m(p->c + i * p->ldc + j, m, v);
 }
 
-/* One row of the tile to C columns [j, j + cols). */
-static inline void store_row(const struct product *p, const float *tile, size_t i, size_t j,
-                             size_t cols, bool first, bool last)
+/* `cols` columns of a tile from j on, at most a panel. */
+static void store_some(const struct product *p, const float *tile, size_t rows, size_t width,
+                       size_t i, size_t j, size_t cols, bool first,
+                       const struct steno_gemm_epilogue *ep)
 {
-    for (size_t x = 0; x < cols; x += VL) {
-        vm m = v_tail(cols - x < VL ? cols - x : VL);
-        vf v = v_load(tile + x);
-        if (!first)
-            v = v + v_load_m(p->c + i * p->ldc + j + x, m);
-        store_vector(p, v, i, j + x, m, last ? p->ep : NULL);
-    }
+    const vm m[2] = {v_tail(cols < VL ? cols : VL), v_tail(cols < VL ? 0 : cols - VL)};
+    const bool by_column = ep && ep->bias && !ep->bias_rows;
+    const vf alpha = v_set1(ep ? ep->alpha : 1);
+    vf bias[2] = {v_zero(), v_zero()};
+    const size_t vectors = cols > VL ? 2 : 1;
+    for (size_t x = 0; by_column && x < vectors; x++)
+        bias[x] = v_load_m(ep->bias + j + x * VL, m[x]);
+    for (size_t r = 0; r < rows; r++, tile += width)
+        for (size_t x = 0; x < vectors; x++) {
+            float *c = p->c + (i + r) * p->ldc + j + x * VL;
+            vf v = v_load(tile + x * VL);
+            if (!first)
+                v = v + v_load_m(c, m[x]);
+            if (ep) {
+                v = v_fma(v, alpha,
+                          ep->bias && ep->bias_rows ? v_set1(ep->bias[i + r]) : bias[x]);
+                if (ep->act)
+                    v = activate(v, ep);
+                if (ep->residual)
+                    v = v + v_load_m(ep->residual + (i + r) * ep->ldr + j + x * VL, m[x]);
+            }
+            v_store_m(c, m[x], v);
+        }
 }
 
 /* A tile of whole panels: no masks, the bias stays in registers. */
@@ -237,8 +275,7 @@ static void store_tile(const struct product *p, const float *tile, size_t rows, 
         store_whole(p, tile, rows, width, i, j, first, last ? p->ep : NULL);
         return;
     }
-    for (size_t r = 0; r < rows; r++, tile += width)
-        store_row(p, tile, i + r, j, cols, first, last);
+    store_some(p, tile, rows, width, i, j, cols, first, last ? p->ep : NULL);
 }
 
 /* Rows [i0, i0 + rows) and columns [k0, k0 + kc) of A to buf [rows][A_LD]. */
@@ -269,8 +306,12 @@ static void copy_a(const struct product *p, float *buf, size_t i0, size_t rows, 
                              kc, h);
         }
     } else if (p->a_col == 1) {
-        for (size_t r = 0; r < rows; r++)
-            memcpy(buf + r * A_LD, a + r * p->a_row, kc * sizeof *buf);
+        for (size_t r = 0; r < rows; r++, buf += A_LD, a += p->a_row)
+            if (kc > SHORT)
+                memcpy(buf, a, kc * sizeof *buf);
+            else /* a call for each row would take as long as its sums */
+                for (size_t x = 0; x < kc; x += VL)
+                    v_store(buf + x, v_load_m(a + x, v_tail(kc - x < VL ? kc - x : VL)));
     } else {
         transpose_blocks(buf, A_LD, a, p->a_col, kc, rows);
     }
@@ -291,14 +332,16 @@ static inline void tile_at(const struct product *p, const struct part *a, size_t
 {
     alignas(64) float tile[MR * NR];
     const bool first = a->k0 == 0 && !p->add, last = a->k0 + a->kc == p->k;
-    micro_fn *fn = step == 2 ? micro_2x2 : by_rows[h];
+    const bool half = step == 1 && by_rows == micro_by_rows && p->n - j * NR <= VL && !p->spread;
+    const size_t width = half ? VL : step * NR;
+    micro_fn *fn = step == 2 ? micro_2x2 : half ? half_by_rows[h] : by_rows[h];
 #if VL < 16
     fn = step == 4 ? micro_1x4 : fn;
 #endif
     fn(a->kc, a->buf + r0 * A_LD, a->b + j * p->b_next, p->b_row, p->b_next, ahead, tile);
     for (size_t q = 0; q < step; q++) {
         size_t col = (j + q) * NR, cols = p->n - col < NR ? p->n - col : NR;
-        store_tile(p, tile + q * NR, h, step * NR, a->i0 + r0, col, cols, first, last);
+        store_tile(p, tile + q * NR, h, width, a->i0 + r0, col, cols, first, last);
     }
 }
 
