@@ -201,11 +201,11 @@ soak: all ## mixed clients and reloads for MINUTES (3): memory, descriptors, met
 check: ## install what tests need, build, run all tests; last line "N passed, M failed"
 	@tests/check.sh
 check-asan: ## unit, fuzz-replay and integration tests under AddressSanitizer
-	@tests/check.sh --san address --quick
+	@tests/check.sh --san address
 check-ubsan: ## ... under UndefinedBehaviorSanitizer
-	@tests/check.sh --san undefined --quick
+	@tests/check.sh --san undefined
 check-tsan: ## ... under ThreadSanitizer
-	@tests/check.sh --san thread --quick
+	@tests/check.sh --san thread
 check-faults: ## fault injection only
 	@tests/check.sh --only faults
 check-slow: ## long fuzzing and soak runs

@@ -1,22 +1,21 @@
 #!/usr/bin/env bash
-# All tests. check.sh [--san address|undefined|thread] [--quick] [--slow] [--only KIND]
+# All tests. check.sh [--san address|undefined|thread] [--slow] [--only KIND]
 #   KIND: unit fuzz kernels scripts integration faults
 # Every test program speaks TAP; the last line is "N passed, M failed[, K skipped]".
 set -u
 cd "$(dirname "$0")/.." || exit 70
 
-san="" quick=0 slow=0 only=""
+san="" slow=0 only=""
 while [ $# -gt 0 ]; do
     case "$1" in
     --san) san=$2; shift ;;
-    --quick) quick=1 ;;
     --slow) slow=1 ;;
     --only) only=$2; shift ;;
     *) echo "check.sh: unknown option $1" >&2; exit 64 ;;
     esac
     shift
 done
-export STENO_TEST_SLOW=$slow STENO_TEST_QUICK=$quick
+export STENO_TEST_SLOW=$slow
 variant=${san:-release}
 variant=${variant//,/-}
 B=build/$variant

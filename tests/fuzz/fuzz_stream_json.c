@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "protocol/json_text.h"
+#include "protocol/search.h"
 #include "protocol/stream_native.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
@@ -67,6 +68,33 @@ static void check_query(const char *p, size_t n)
         check_start(&s);
 }
 
+/* The bytes as a configuration's list of search options: what was taken is marked as set, and what a
+ * request leaves open is filled from it. */
+static void check_list(const char *p, size_t n)
+{
+    struct steno_search_options got = {0}, request = {0};
+    int beam = -1;
+    char list[1024];
+    steno_err err = {.msg = ""};
+    if (n >= sizeof list)
+        return;
+    memcpy(list, p, n);
+    list[n] = '\0';
+    if (steno_search_read_list(&got, &beam, list, &err)) {
+        if (!err.msg[0])
+            abort();
+        return;
+    }
+    if (beam < -1 || beam > STENO_MAX_BEAM)
+        abort();
+    steno_search_complete(&request, &got);
+    if (request.set != got.set)
+        abort();
+    if ((got.set & STENO_SEARCH_CTC_WEIGHT) &&
+        (!(got.ctc_weight >= 0 && got.ctc_weight <= 1) || request.ctc_weight != got.ctc_weight))
+        abort();
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     struct steno_native_start defaults;
@@ -82,5 +110,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         check_start(&m.start);
     check_string(p, n);
     check_query(p, n);
+    check_list(p, n);
     return 0;
 }
