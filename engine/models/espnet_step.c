@@ -18,7 +18,8 @@
 
 #include "base/arena.h"
 
-#define FIRST_CAP 128  /* rows, and tokens */
+#define FIRST_ROWS 32  /* of keys and values */
+#define FIRST_CAP 128  /* tokens, rows of the encoder */
 #define MEMORY_STEP 32 /* rows: a whole panel of the products */
 
 struct block { /* aligned, growing */
@@ -234,10 +235,10 @@ static void put_row(float *cache, size_t cap, const struct columns *c, size_t at
 static bool grow_rows(steno_estep *s, size_t want)
 {
     steno_estep_state *k = s->st;
-    size_t cap = k->cap_rows ? k->cap_rows : FIRST_CAP;
+    size_t cap = k->cap_rows ? k->cap_rows : FIRST_ROWS;
     uint32_t *used;
-    while (cap < want)
-        cap *= 2;
+    while (cap < want) /* by quarters: rows are the most of what a search holds */
+        cap += cap / 4;
     if (cap == k->cap_rows)
         return true;
     for (int i = 0; i < s->n_layers; i++)
