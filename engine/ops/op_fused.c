@@ -59,18 +59,6 @@ static steno_status prepare_linear(struct steno_prep *pc, void **priv, steno_err
     return STENO_OK;
 }
 
-static steno_status infer_linear(struct steno_infer *ic, steno_err *err)
-{
-    struct steno_shape x = steno_infer_shape(ic, 0), w = steno_infer_shape(ic, 1);
-    if (x.rank > 0 && w.rank == 2) {
-        if (x.dim[x.rank - 1] >= 0 && x.dim[x.rank - 1] != w.dim[0])
-            return steno_fail(err, STENO_ERR_INVAL, "inner dimensions differ");
-        x.dim[x.rank - 1] = w.dim[1];
-    }
-    steno_infer_set(ic, 0, STENO_F32, &x);
-    return STENO_OK;
-}
-
 static steno_status run_linear(struct steno_op_ctx *ctx, steno_err *err)
 {
     const struct linear *l = steno_op_priv(ctx);
@@ -399,7 +387,7 @@ static steno_status run_depthwise(struct steno_op_ctx *ctx, steno_err *err)
 }
 
 const struct steno_op steno_ops_fused[] = {
-    {"ai.steno", "Linear", 1, 0, 0, infer_linear, prepare_linear, release_linear, run_linear},
+    {"ai.steno", "Linear", 1, 0, 0, steno_infer_linear, prepare_linear, release_linear, run_linear},
     {"ai.steno", "Glu", 1, 0, 0, infer_glu, prepare_glu, NULL, run_glu},
     {"ai.steno", "DepthwiseConv1d", 1, 0, 0, infer_depthwise, prepare_depthwise, release_depthwise,
      run_depthwise},

@@ -8,6 +8,7 @@
  * in f32 in this order, so the bits are those of the separate operators. */
 #include "ops/families.h"
 #include "ops/int8.h"
+#include "ops/weights.h"
 
 static steno_status prepare_int_linear(struct steno_prep *pc, void **priv, steno_err *err)
 {
@@ -17,18 +18,6 @@ static steno_status prepare_int_linear(struct steno_prep *pc, void **priv, steno
         st = steno_fail(err, STENO_ERR_FORMAT, "weights must be constant, 8 bits, of rank 2");
     *priv = w;
     return st;
-}
-
-static steno_status infer_int_linear(struct steno_infer *ic, steno_err *err)
-{
-    struct steno_shape x = steno_infer_shape(ic, 0), w = steno_infer_shape(ic, 1);
-    if (x.rank > 0 && w.rank == 2) {
-        if (x.dim[x.rank - 1] >= 0 && x.dim[x.rank - 1] != w.dim[0])
-            return steno_fail(err, STENO_ERR_INVAL, "inner dimensions differ");
-        x.dim[x.rank - 1] = w.dim[1];
-    }
-    steno_infer_set(ic, 0, STENO_F32, &x);
-    return STENO_OK;
 }
 
 static bool check_int(struct steno_op_ctx *ctx, const struct steno_packed_i8 *l)
@@ -81,7 +70,7 @@ static steno_status run_int_linear(struct steno_op_ctx *ctx, steno_err *err)
 }
 
 const struct steno_op steno_ops_fused_int8[] = {
-    {"ai.steno", "IntLinear", 1, 0, 0, infer_int_linear, prepare_int_linear, steno_packed_i8_free,
+    {"ai.steno", "IntLinear", 1, 0, 0, steno_infer_linear, prepare_int_linear, steno_packed_i8_free,
      run_int_linear},
     {0},
 };

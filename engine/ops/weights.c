@@ -314,6 +314,20 @@ steno_status steno_prep_weights_made(struct steno_prep *pc, int in, const struct
                 (struct source){.w = steno_prep_const(pc, in)->data, .made = m}, out, err);
 }
 
+steno_status steno_infer_linear(struct steno_infer *ic, steno_err *err)
+{
+    struct steno_shape x = steno_infer_shape(ic, 0), w = steno_infer_shape(ic, 1);
+    if (!x.rank || (w.rank >= 0 && w.rank != 2))
+        return steno_fail(err, STENO_ERR_INVAL, "X has rank %d, W %d", x.rank, w.rank);
+    if (x.rank > 0 && w.rank == 2) {
+        if (x.dim[x.rank - 1] >= 0 && x.dim[x.rank - 1] != w.dim[0])
+            return steno_fail(err, STENO_ERR_INVAL, "inner dimensions differ");
+        x.dim[x.rank - 1] = w.dim[1];
+    }
+    steno_infer_set(ic, 0, STENO_F32, &x);
+    return STENO_OK;
+}
+
 /* ---- weights that are in 8 bits already ---- */
 
 /* W [K, N] bytes, real value (q - zero) * scale; zero may be NULL. Bytes whose packed form lies in a

@@ -68,6 +68,9 @@ STENO_MUST steno_status steno_prep_weights_parts(struct steno_prep *pc, int in, 
                                                  size_t parts, bool turned,
                                                  struct steno_weights **out, steno_err *err);
 
+/* While inferring: output 0, f32, is input 0 [..., K] times input 1 [K, N]. STENO_ERR_INVAL: those
+ * shapes contradict each other. */
+STENO_MUST steno_status steno_infer_linear(struct steno_infer *ic, steno_err *err);
 /* c [m, n] = ep(a [m, k] * W), on the team where it is large. ep: as gemm_f32_packed takes it, but
  * no bias_rows; may be NULL. STENO_ERR_NOMEM (i8: scratch for the rounded rows). */
 STENO_MUST steno_status steno_ops_linear(struct steno_op_ctx *ctx, const struct steno_weights *w,
