@@ -465,6 +465,8 @@ static steno_status open_model(struct job *j, steno_err *err)
 {
     char *dir = NULL;
     steno_status st = steno_model_find(&dir, j->model_dir, err);
+    const struct steno_search_options *s = &j->stream_opt.search;
+    j->model_opt.without_lm = (s->set & STENO_SEARCH_LM_WEIGHT) && s->lm_weight == 0;
     if (!st)
         st = steno_model_open(&j->model, dir, &j->model_opt, err);
     free(dir);

@@ -151,6 +151,7 @@ steno_status steno_espnet_model_open(steno_model *m, const struct steno_model_op
         o.quantized = opt->quantized;
         o.plain = opt->plain;
         o.tap = opt->tap;
+        o.without_lm = opt->without_lm;
         o.as_espnet_onnx = opt->compat != NULL;
         if (opt->compat && strcmp(opt->compat, "espnet-onnx") != 0)
             return steno_fail(err, STENO_ERR_INVAL, "compat is '%.40s'; there is: espnet-onnx",

@@ -257,6 +257,8 @@ steno_status steno_espnet_open(struct steno_espnet *e, const char *dir,
     steno_status st;
     *e = (struct steno_espnet){.opt = *opt};
     st = steno_espnet_conf_open(&e->conf, dir, err);
+    if (!st && e->opt.without_lm)
+        e->conf.lm_kind = STENO_ESPNET_NO_LM;
     if (!st)
         st = check_supported(&e->conf, err);
     if (!st && pthread_mutex_init(&e->lock, NULL))

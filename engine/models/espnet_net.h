@@ -22,6 +22,7 @@ struct steno_espnet_options {
     enum steno_precision precision;
     /* Results of espnet_onnx 0.2.1, its faults included (docs/espnet.md lists them). */
     bool as_espnet_onnx;
+    bool without_lm;
     const struct steno_tap *tap; /* of steno_model_options */
 };
 

@@ -18,7 +18,7 @@
 
 #include "base/arena.h"
 
-#define FIRST_ROWS 32  /* of keys and values */
+#define FIRST_ROWS 128 /* of keys and values */
 #define FIRST_CAP 128  /* tokens, rows of the encoder */
 #define MEMORY_STEP 32 /* rows: a whole panel of the products */
 
