@@ -150,18 +150,19 @@ static size_t best_of(const struct list *l)
             best = i;
     return best;
 }
-steno_status steno_thyp_extend_all(steno_transducer *t, const struct list *from, size_t frame,
-                               struct list *to)
+
+steno_status steno_thyp_extend_all(steno_transducer *t, const struct list *from, const float *logp,
+                                   size_t frame, struct list *to)
 {
     bool lost = false;
     for (size_t i = 0; i < from->n && !lost; i++) {
         const struct hyp *h = &from->h[i];
-        choose(t, t->tree.logp + i * (size_t)t->o.vocab, t->o.beam);
+        choose(t, logp + i * (size_t)t->o.vocab, t->o.beam);
         for (size_t k = 0; k < t->o.beam && !lost; k++) {
-            double logp = t->top[k].score;
+            double more = t->top[k].score;
             struct hyp x = steno_thyp_extend(t, h, t->top[k].token,
-                                    h->score + logp + steno_thyp_lm(t, h->p, t->top[k].token),
-                                    (float)logp, frame, &lost);
+                                             h->score + more + steno_thyp_lm(t, h->p, t->top[k].token),
+                                             (float)more, frame, &lost);
             lost = lost || steno_thyp_add(to, x);
         }
     }
@@ -311,7 +312,7 @@ static steno_status tsd(steno_transducer *t, const float *enc, size_t frames, si
             t->b.n = 0;
             st = end_frame(t, t->a.n);
             if (!st && v + 1 < t->o.max_sym_exp)
-                st = steno_thyp_extend_all(t, &t->c, t->frames + f, &t->b);
+                st = steno_thyp_extend_all(t, &t->c, t->tree.logp, t->frames + f, &t->b);
             if (st)
                 return steno_thyp_oom(err);
             steno_thyp_sort(&t->b, t->o.beam);

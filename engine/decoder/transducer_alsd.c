@@ -46,11 +46,11 @@ static steno_status at_step(steno_transducer *t, size_t frames, steno_err *err)
 
 static steno_status extend(steno_transducer *t, size_t frames)
 {
-    size_t v = (size_t)t->o.vocab;
     bool lost = false;
     t->a.n = 0;
     for (size_t k = 0; k < t->c.n && !lost; k++) {
-        struct hyp h = t->c.h[k], x = steno_thyp_wait(&h, h.score + (double)t->tree.logp[k * v]);
+        const float *logp = t->tree.logp + k * (size_t)t->o.vocab;
+        struct hyp h = t->c.h[k], x = steno_thyp_wait(&h, h.score + (double)logp[0]);
         struct list one = {.h = &h, .n = 1};
         size_t frame = t->step - (t->tree.p[h.p].length - 1);
         if (frame == frames - 1) {
@@ -58,9 +58,7 @@ static steno_status extend(steno_transducer *t, size_t frames)
             lost = steno_thyp_add(&t->final, x) != STENO_OK;
         }
         lost = lost || steno_thyp_add(&t->a, x);
-        if (k) /* extend_all reads the scores of the first */
-            memcpy(t->tree.logp, t->tree.logp + k * v, v * sizeof *t->tree.logp);
-        lost = lost || steno_thyp_extend_all(t, &one, frame, &t->a);
+        lost = lost || steno_thyp_extend_all(t, &one, logp, frame, &t->a);
     }
     return lost ? STENO_ERR_NOMEM : STENO_OK;
 }

@@ -67,9 +67,9 @@ double steno_thyp_lm(const steno_transducer *t, int32_t p, int32_t k);
 /* h and one token more; *lost: out of memory. */
 struct hyp steno_thyp_extend(steno_transducer *t, const struct hyp *h, int32_t token, double score,
                              float logp, size_t frame, bool *lost);
-/* Every hypothesis of `from` with each of its best tokens, into `to`. */
+/* Every hypothesis of `from` with each of its best tokens by logp [from->n, vocab], into `to`. */
 STENO_MUST steno_status steno_thyp_extend_all(steno_transducer *t, const struct list *from,
-                                              size_t frame, struct list *to);
+                                              const float *logp, size_t frame, struct list *to);
 /* After a frame: what no hypothesis of kept and final needs any more goes. */
 void steno_thyp_tidy(steno_transducer *t);
 

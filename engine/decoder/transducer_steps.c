@@ -104,7 +104,7 @@ static steno_status nsc_frame(steno_transducer *t, size_t f, const float *enc, s
             if (steno_thyp_add(&t->a,
                     steno_thyp_wait(&t->hyps.h[i], t->hyps.h[i].score + (double)t->tree.logp[i * v])))
                 return steno_thyp_oom(err);
-        if (steno_thyp_extend_all(t, &t->hyps, f, &t->b))
+        if (steno_thyp_extend_all(t, &t->hyps, t->tree.logp, f, &t->b))
             return steno_thyp_oom(err);
         steno_thyp_sort(&t->b, SIZE_MAX);
         for (size_t i = 0; i < t->b.n; i++)

@@ -10,8 +10,6 @@
 #define MAX_PREFIXES (1 << 26)
 #define FULL 4096 /* sequences, and links, that are not worth a collection */
 
-
-
 /* ---- blocks of a row and a state ------------------------------------------------------------ */
 
 static bool reserve_owners(struct steno_tpool *l, size_t n)
@@ -30,14 +28,18 @@ static bool reserve_owners(struct steno_tpool *l, size_t n)
     return true;
 }
 
-static float *take_block(struct steno_tpool *l)
+/* One that is not in use; there is one. */
+static void *pop_free(struct steno_tpool *l)
 {
     void *block = l->free;
-    if (!block)
-        return steno_aligned_alloc(l->floats * sizeof(float));
     memcpy(&l->free, block, sizeof l->free);
     l->n_free--;
     return block;
+}
+
+static float *take_block(struct steno_tpool *l)
+{
+    return l->free ? pop_free(l) : steno_aligned_alloc(l->floats * sizeof(float));
 }
 
 static void give_block(struct steno_tpool *l, float *block)
@@ -47,20 +49,16 @@ static void give_block(struct steno_tpool *l, float *block)
     l->n_free++;
 }
 
-/* Those not in use, until all there are take at most so many bytes. */
-static void trim(struct steno_tpool *l, size_t bytes)
-{
-    while (l->free && (l->n_used + l->n_free) * l->floats * sizeof(float) > bytes) {
-        void *block = l->free;
-        memcpy(&l->free, block, sizeof l->free);
-        l->n_free--;
-        steno_aligned_free(block);
-    }
-}
-
 static size_t pool_bytes(const struct steno_tpool *l, size_t blocks)
 {
     return blocks * l->floats * sizeof(float);
+}
+
+/* Those not in use, until all there are take at most so many bytes. */
+static void trim(struct steno_tpool *l, size_t bytes)
+{
+    while (l->free && pool_bytes(l, l->n_used + l->n_free) > bytes)
+        steno_aligned_free(pop_free(l));
 }
 
 /* A multiple of what kernels read at once, and of a pointer. */

@@ -101,14 +101,19 @@ steno_status steno_erdec_open(steno_erdec **out, steno_network *decoder, steno_n
     return st;
 }
 
+static void clear_state(steno_erdec_state *k)
+{
+    steno_beam_states_free(&k->hyps);
+    steno_aligned_free(k->keys);
+}
+
 void steno_erdec_close(steno_erdec *d)
 {
     if (!d)
         return;
     steno_session_close(d->session);
     steno_session_close(d->before);
-    steno_beam_states_free(&d->own.hyps);
-    steno_aligned_free(d->own.keys);
+    clear_state(&d->own);
     steno_aligned_free(d->zeros);
     free(d);
 }
@@ -120,10 +125,8 @@ steno_erdec_state *steno_erdec_state_new(void)
 
 void steno_erdec_state_free(steno_erdec_state *k)
 {
-    if (!k)
-        return;
-    steno_beam_states_free(&k->hyps);
-    steno_aligned_free(k->keys);
+    if (k)
+        clear_state(k);
     free(k);
 }
 
