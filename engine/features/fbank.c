@@ -370,7 +370,6 @@ steno_status steno_fbank_open_like(steno_fbank **out, const steno_fbank *like, s
     return STENO_OK;
 }
 
-
 void steno_fbank_close(steno_fbank *f)
 {
     if (!f)

@@ -6,7 +6,6 @@
  * over several axes ([b, t, heads, size]), Reshape(x, [0, 0, K]) remains. */
 #include "passes/passes.h"
 
-
 struct flat {
     struct steno_node *gemm;
     int32_t after;

@@ -5,7 +5,6 @@
  * it as long as it is the only reader. */
 #include "passes/passes.h"
 
-
 static int64_t columns(const struct steno_graph *g, const struct steno_node *linear)
 {
     return g->values[linear->in[1]].shape.dim[1];

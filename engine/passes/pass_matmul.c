@@ -4,7 +4,6 @@
  * What is left when attention and products by constants are gone: it comes after them. */
 #include "passes/passes.h"
 
-
 static bool swaps_last_two(const struct steno_node *t)
 {
     size_t n;

@@ -19,12 +19,7 @@ static bool one_element(const struct steno_graph *g, steno_vid v)
 static steno_vid filled_shape(struct steno_graph *g, steno_vid v)
 {
     const struct steno_node *n = steno_pass_producer(g, v);
-    const struct steno_attr *a =
-        n && steno_pass_is(n, "ConstantOfShape") ? steno_node_attr(n, "value") : NULL;
-    return a && a->kind == STENO_ATTR_TENSOR && a->t->dtype == STENO_F32 && a->t->data &&
-                   steno_numel(a->t) == 1 && *(const float *)a->t->data == 1
-               ? n->in[0]
-               : STENO_NONE;
+    return steno_pass_fills(n, STENO_F32, 1) ? n->in[0] : STENO_NONE;
 }
 
 /* The only axis of a reduction, counted from 0. */

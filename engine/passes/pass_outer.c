@@ -69,21 +69,11 @@ static bool without_expand(struct steno_graph *g, struct steno_node *n)
     return false;
 }
 
-/* v is of ConstantOfShape, `want` everywhere. */
-static bool filled(struct steno_graph *g, steno_vid v, bool want)
-{
-    const struct steno_node *p = steno_pass_producer(g, v);
-    const struct steno_attr *a = p && steno_pass_is(p, "ConstantOfShape")
-                                     ? steno_node_attr(p, "value") : NULL;
-    return a && a->kind == STENO_ATTR_TENSOR && a->t && a->t->dtype == STENO_BOOL && a->t->data &&
-           steno_numel(a->t) == 1 && *(const uint8_t *)a->t->data == want;
-}
-
 static bool changes_nothing(struct steno_graph *g, struct steno_node *n)
 {
     const bool all = steno_pass_is(n, "And");
     for (int k = 0; k < 2 && (all || steno_pass_is(n, "Or")); k++)
-        if (filled(g, n->in[k], all) && steno_pass_same_shape(g, n->in[1 - k], n->out[0]) &&
+        if (steno_pass_fills(steno_pass_producer(g, n->in[k]), STENO_BOOL, all) && steno_pass_same_shape(g, n->in[1 - k], n->out[0]) &&
             steno_pass_replace(g, n->out[0], n->in[1 - k])) {
             n->dead = true;
             return true;
@@ -94,7 +84,7 @@ static bool changes_nothing(struct steno_graph *g, struct steno_node *n)
 static bool shape_of_constant(struct steno_graph *g, struct steno_node *n)
 {
     const struct steno_node *p = steno_pass_producer(g, n->in[0]);
-    if (!p || !steno_pass_is(p, "ConstantOfShape") || steno_node_attr(n, "start") ||
+    if (!steno_pass_is(p, "ConstantOfShape") || steno_node_attr(n, "start") ||
         steno_node_attr(n, "end") || !steno_pass_replace(g, n->out[0], p->in[0]))
         return false;
     n->dead = true;

@@ -6,7 +6,6 @@
  * the one that turns everything back, and both go (pass transpose). */
 #include "passes/passes.h"
 
-
 static bool is_pointwise(const struct steno_graph *g, const struct steno_node *c)
 {
     const struct steno_tensor *w = steno_pass_is(c, "Conv") ? g->values[c->in[1]].constant : NULL;

@@ -26,18 +26,12 @@ static bool slices(const struct steno_graph *g, const struct steno_node *n, doub
 static bool zeros(struct steno_graph *g, steno_vid v)
 {
     const struct steno_value *z = &g->values[v];
-    const struct steno_node *n = steno_pass_producer(g, v);
-    const struct steno_attr *a;
     double zero;
     if (z->dtype != STENO_F32 || z->shape.rank != 4 || z->shape.dim[3] != 1)
         return false;
     if (z->constant)
         return steno_pass_scalar(g, v, &zero) && zero == 0;
-    if (!steno_pass_is(n, "ConstantOfShape"))
-        return false;
-    a = steno_node_attr(n, "value");
-    return !a || (a->kind == STENO_ATTR_TENSOR && a->t->dtype == STENO_F32 && a->t->data &&
-                  *(const float *)a->t->data == 0);
+    return steno_pass_fills(steno_pass_producer(g, v), STENO_F32, 0);
 }
 
 static struct steno_node *behind_views(struct steno_graph *g, steno_vid v)

@@ -12,7 +12,6 @@
  * Attention of a streaming Zipformer: one set of weights, three products. */
 #include "passes/passes.h"
 
-
 static bool is_perm(const struct steno_node *n, int64_t c, int64_t d)
 {
     size_t count;

@@ -84,6 +84,8 @@ struct steno_node *steno_pass_only_use(struct steno_graph *g, steno_vid v, const
 bool steno_pass_same_shape(const struct steno_graph *g, steno_vid a, steno_vid b);
 /* Constant of one dimension n and type f32. */
 const float *steno_pass_vector(const struct steno_graph *g, steno_vid v, int64_t n);
+/* n is a ConstantOfShape of this type whose elements are `with`. */
+bool steno_pass_fills(const struct steno_node *n, steno_dtype type, double with);
 /* What n does to its input 0, as products do it while they write (struct steno_epilogue);
  * STENO_ACT_NONE: it is none of those. p: the limits of CLIP (the largest floats where absent), shift
  * and offset of SWOOSH, else 0. */

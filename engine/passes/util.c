@@ -150,6 +150,19 @@ bool steno_pass_scalar(const struct steno_graph *g, steno_vid v, double *out)
     return true;
 }
 
+bool steno_pass_fills(const struct steno_node *n, steno_dtype type, double with)
+{
+    const struct steno_attr *a;
+    double x;
+    if (!steno_pass_is(n, "ConstantOfShape"))
+        return false;
+    a = steno_node_attr(n, "value");
+    if (!a)
+        return type == STENO_F32 && with == 0;
+    return a->kind == STENO_ATTR_TENSOR && a->t && a->t->dtype == type && a->t->data &&
+           steno_numel(a->t) == 1 && element(a->t, 0, &x) && x == with;
+}
+
 bool steno_pass_ints_are(const struct steno_node *n, const char *attr, int64_t want,
                          int64_t otherwise)
 {

@@ -220,6 +220,15 @@ void pc_same(steno_network *a, steno_network *b, float tolerance)
     steno_session_close(sb);
 }
 
+int pc_count(const steno_network *n, const char *type)
+{
+    const struct steno_graph *g = steno_network_graph(n);
+    int found = 0;
+    for (int32_t i = 0; i < g->n_nodes; i++)
+        found += !g->nodes[i].dead && !strcmp(g->nodes[i].op_type, type);
+    return found;
+}
+
 int pc_found(const steno_network *n, const char *pass)
 {
     int sum = 0;

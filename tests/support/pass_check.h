@@ -36,6 +36,8 @@ steno_network *pc_open(const uint8_t *file, size_t size, int level, const char *
 steno_session *pc_run(steno_network *n);
 /* The same names, types, shapes, and elements within tolerance * (1 + |a|). */
 void pc_same(steno_network *a, steno_network *b, float tolerance);
+/* Nodes of this operator. */
+int pc_count(const steno_network *n, const char *type);
 /* What `pass` found, over its rows. */
 int pc_found(const steno_network *n, const char *pass);
 /* The outputs of m are those of the plain graph at every level, without `pass` and with it alone

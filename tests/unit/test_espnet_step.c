@@ -65,7 +65,6 @@ static void advance(struct beam *b, int32_t vocab)
     b->length++;
 }
 
-
 struct pair {
     steno_network *whole_net, *step_net, *once_net;
     steno_escorer *whole;

@@ -9,6 +9,7 @@
 #include "exec/session.h"
 #include "passes/passes.h"
 #include "tests/support/onnx_make.h"
+#include "tests/support/pass_check.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -59,15 +60,6 @@ static void same_outputs(steno_network *a, steno_network *b, int batch)
     steno_session_close(sb);
 }
 
-static int count(const steno_network *n, const char *type)
-{
-    const struct steno_graph *g = steno_network_graph(n);
-    int found = 0;
-    for (int32_t i = 0; i < g->n_nodes; i++)
-        found += !g->nodes[i].dead && !strcmp(g->nodes[i].op_type, type);
-    return found;
-}
-
 /* The optimised network, after it gave the outputs of the plain one; close it. */
 static steno_network *optimised(struct mk_graph *m)
 {
@@ -80,7 +72,7 @@ static steno_network *optimised(struct mk_graph *m)
         same_outputs(plain, n, batch);
         same_outputs(plain, without, batch);
     }
-    assert_int_equal(count(without, "ConvNhwc"), 0);
+    assert_int_equal(pc_count(without, "ConvNhwc"), 0);
     steno_network_close(plain);
     steno_network_close(without);
     free(file);
@@ -137,9 +129,9 @@ static void inverted_residual_is_three_nodes_between_transposes(void **state)
     mk_node(m, "Add", "first,narrow", "y");
     mk_output(m, "y", STENO_F32, NULL);
     n = optimised(m);
-    assert_int_equal(count(n, "ConvNhwc"), 1);
-    assert_int_equal(count(n, "Linear"), 3);
-    assert_int_equal(count(n, "Transpose"), 2);
+    assert_int_equal(pc_count(n, "ConvNhwc"), 1);
+    assert_int_equal(pc_count(n, "Linear"), 3);
+    assert_int_equal(pc_count(n, "Transpose"), 2);
     assert_int_equal(steno_graph_count_nodes(steno_network_graph(n)), 6);
     steno_network_close(n);
 }
@@ -163,9 +155,9 @@ static void subsampling_keeps_one_transpose(void **state)
     mk_node(m, "Reshape", "t,shape", "y");
     mk_output(m, "y", STENO_F32, NULL);
     n = optimised(m);
-    assert_int_equal(count(n, "ConvNhwc"), 2);
-    assert_int_equal(count(n, "Relu"), 0);
-    assert_int_equal(count(n, "Transpose"), 2); /* of one channel, and the merged one */
+    assert_int_equal(pc_count(n, "ConvNhwc"), 2);
+    assert_int_equal(pc_count(n, "Relu"), 0);
+    assert_int_equal(pc_count(n, "Transpose"), 2); /* of one channel, and the merged one */
     steno_network_close(n);
 }
 
@@ -187,7 +179,7 @@ static void results_that_others_read_are_transposed_back(void **state)
     mk_output(m, "z", STENO_F32, NULL);
     mk_output(m, "c", STENO_F32, NULL);
     n = optimised(m);
-    assert_int_equal(count(n, "ConvNhwc"), 1);
+    assert_int_equal(pc_count(n, "ConvNhwc"), 1);
     steno_network_close(n);
 }
 
@@ -202,8 +194,8 @@ static void other_convolutions_are_left_alone(void **state)
     mk_node(m, "Sigmoid", "c", "y");
     mk_output(m, "y", STENO_F32, NULL);
     n = optimised(m);
-    assert_int_equal(count(n, "ConvNhwc"), 0);
-    assert_int_equal(count(n, "FusedConv"), 1);
+    assert_int_equal(pc_count(n, "ConvNhwc"), 0);
+    assert_int_equal(pc_count(n, "FusedConv"), 1);
     steno_network_close(n);
 }
 
@@ -234,9 +226,9 @@ static void widened_weights_fold(void **state)
         mk_free(m);
         free(file);
     }
-    assert_int_equal(count(n, "Cast"), 0);
-    assert_int_equal(count(n, "Mul"), 0);
-    assert_int_equal(count(n, "ConvNhwc"), 1);
+    assert_int_equal(pc_count(n, "Cast"), 0);
+    assert_int_equal(pc_count(n, "Mul"), 0);
+    assert_int_equal(pc_count(n, "ConvNhwc"), 1);
     steno_network_close(n);
 }
 
@@ -260,8 +252,8 @@ static void activations_are_done_by_the_convolution(void **state)
         mk_node(m, types[i], "e", "y");
         mk_output(m, "y", STENO_F32, NULL);
         n = optimised(m);
-        assert_int_equal(count(n, "ConvNhwc"), 3);
-        assert_int_equal(count(n, types[i]), 0);
+        assert_int_equal(pc_count(n, "ConvNhwc"), 3);
+        assert_int_equal(pc_count(n, types[i]), 0);
         steno_network_close(n);
     }
 }

@@ -9,6 +9,7 @@
 #include "exec/session.h"
 #include "passes/passes.h"
 #include "tests/support/onnx_make.h"
+#include "tests/support/pass_check.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -99,15 +100,6 @@ static steno_network *open_with(const uint8_t *file, size_t size, enum steno_pre
     return n;
 }
 
-static int count(const steno_network *n, const char *type)
-{
-    const struct steno_graph *g = steno_network_graph(n);
-    int found = 0;
-    for (int32_t i = 0; i < g->n_nodes; i++)
-        found += !g->nodes[i].dead && !strcmp(g->nodes[i].op_type, type);
-    return found;
-}
-
 static steno_status run(steno_network *n, int threads, const int64_t *dims, steno_session **out,
                         steno_err *err)
 {
@@ -149,9 +141,9 @@ static void check_pair(const struct pair *p, enum steno_precision precision, con
     steno_network *plain = open_with(file, size, precision, cpu, "strips");
     steno_network *n = open_with(file, size, precision, cpu, NULL);
     mk_free(m);
-    assert_int_equal(count(plain, "ConvStrips"), 0);
-    assert_int_equal(count(n, "ConvStrips"), 1);
-    assert_int_equal(count(n, "ConvNhwc"), 0);
+    assert_int_equal(pc_count(plain, "ConvStrips"), 0);
+    assert_int_equal(pc_count(n, "ConvStrips"), 1);
+    assert_int_equal(pc_count(n, "ConvNhwc"), 0);
     for (size_t i = 0; i < sizeof extents / sizeof *extents; i++) {
         const int64_t dims[4] = {extents[i][0], p->c_in, extents[i][1], extents[i][2]};
         for (size_t t = 0; t < sizeof threads / sizeof *threads; t++)
@@ -238,8 +230,8 @@ static int pairs_found(struct mk_graph *m)
     size_t size;
     uint8_t *file = mk_bytes(m, &size);
     steno_network *n = open_with(file, size, STENO_FP32, NULL, NULL);
-    const int found = count(n, "ConvStrips");
-    assert_true(found || count(n, "ConvNhwc") >= 2);
+    const int found = pc_count(n, "ConvStrips");
+    assert_true(found || pc_count(n, "ConvNhwc") >= 2);
     steno_network_close(n);
     mk_free(m);
     free(file);
