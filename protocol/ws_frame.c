@@ -116,13 +116,13 @@ static steno_status read_head(struct steno_ws_reader *r, const char *p, size_t n
 
 /* ---- payload --------------------------------------------------------------------------------- */
 
-static void unmask(struct steno_ws_reader *r, char *p, size_t n)
+void steno_ws_mask(char *p, size_t n, const char mask[4], unsigned at)
 {
-    unsigned char key[8];
+    char key[8];
     uint64_t word, x;
     size_t i = 0;
     for (unsigned k = 0; k < sizeof key; k++)
-        key[k] = r->mask[(r->mask_at + k) & 3];
+        key[k] = mask[(at + k) & 3];
     memcpy(&word, key, sizeof word);
     for (; n - i >= sizeof x; i += sizeof x) {
         memcpy(&x, p + i, sizeof x);
@@ -131,6 +131,11 @@ static void unmask(struct steno_ws_reader *r, char *p, size_t n)
     }
     for (; i < n; i++)
         p[i] = (char)(p[i] ^ key[i & 7]);
+}
+
+static void unmask(struct steno_ws_reader *r, char *p, size_t n)
+{
+    steno_ws_mask(p, n, r->mask, r->mask_at);
     r->mask_at = (unsigned)((r->mask_at + n) & 3);
 }
 

@@ -54,6 +54,8 @@ struct steno_ws_item {
 };
 
 void steno_ws_reader_init(struct steno_ws_reader *r, uint64_t max_text, uint64_t max_binary);
+/* p [n] masked, or unmasked, from byte `at` of the mask on, in place (5.3). */
+void steno_ws_mask(char *p, size_t n, const char mask[4], unsigned at);
 /* Read on in p [n], which is unmasked in place; *used bytes were read. STENO_OK: *item is the next;
  * STENO_NEED_MORE: all was read and no item is complete. Errors, after which the connection can
  * only be closed: STENO_ERR_INVAL against the protocol (close code 1002), STENO_ERR_FORMAT text

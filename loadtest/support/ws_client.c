@@ -7,6 +7,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "protocol/ws_frame.h"
+
 #define MAX_QUEUED (64 << 20)
 enum { OP_CONTINUE = 0, OP_TEXT = 1, OP_BINARY = 2, OP_CLOSE = 8, OP_PING = 9, OP_PONG = 10 };
 
@@ -38,26 +40,10 @@ void load_ws_close(struct load_ws *w)
     steno_buf_free(&w->message);
 }
 
-/* RFC 6455, 5.3, eight bytes at a time: thousands of streams are masked here. */
-static void apply_mask(char *p, size_t n, const unsigned char mask[4])
-{
-    uint64_t word, x;
-    size_t i = 0;
-    memcpy(&word, mask, 4);
-    memcpy((char *)&word + 4, mask, 4);
-    for (; n - i >= sizeof x; i += sizeof x) {
-        memcpy(&x, p + i, sizeof x);
-        x ^= word;
-        memcpy(p + i, &x, sizeof x);
-    }
-    for (; i < n; i++)
-        p[i] = (char)((unsigned char)p[i] ^ mask[i % 4]);
-}
-
 /* RFC 6455, 5.2. The mask only has to be there; a constant one is fine on a line we own. */
 static steno_status send_frame(struct load_ws *w, int op, const void *p, size_t n)
 {
-    static const unsigned char mask[4] = {0x37, 0xfa, 0x21, 0x3d};
+    static const char mask[4] = {0x37, -6, 0x21, 0x3d};
     unsigned char h[14] = {(unsigned char)(0x80 | op)};
     size_t k = 2, at;
     steno_status st;
@@ -81,7 +67,7 @@ static steno_status send_frame(struct load_ws *w, int op, const void *p, size_t 
     if (!st)
         st = steno_buf_add(&w->out, p, n);
     if (!st)
-        apply_mask(w->out.data + at, n, mask);
+        steno_ws_mask(w->out.data + at, n, mask, 0);
     return st;
 }
 
