@@ -52,7 +52,7 @@ struct steno_http {
 struct connection {
     struct steno_peer peer;
     struct connection *older, *newer;
-    int fd;
+    int fd; /* libmicrohttpd's; -1: it does not say */
     bool linger;
 };
 
@@ -472,32 +472,28 @@ static void connection_started(steno_http *http, struct MHD_Connection *conn, vo
             memcpy(&c->peer.addr, info->client_addr, c->peer.len);
     }
     info = MHD_get_connection_info(conn, MHD_CONNECTION_INFO_CONNECTION_FD);
-    if (c && info) {
-        c->fd = info->connect_fd;
+    if (c) {
+        c->fd = info ? info->connect_fd : -1;
         link_connection(http, c);
     }
     *context = c;
 }
 
-static void connection_closed(steno_http *http, struct MHD_Connection *conn, void **context)
+static void connection_closed(steno_http *http, void **context)
 {
     struct connection *c = *context;
-    const union MHD_ConnectionInfo *info;
-    int fd;
     if (!c)
         return;
-    info = MHD_get_connection_info(conn, MHD_CONNECTION_INFO_CONNECTION_FD);
-    if (c->linger && info) {
+    if (c->linger) {
         /* our own descriptor keeps the socket open when libmicrohttpd closes its one */
-        fd = fcntl(info->connect_fd, F_DUPFD_CLOEXEC, 0);
+        int fd = fcntl(c->fd, F_DUPFD_CLOEXEC, 0);
         if (fd >= 0) {
             shutdown(fd, SHUT_WR);
             steno_acceptor_linger(http->acceptor, fd);
         }
     }
     steno_acceptor_closed(http->acceptor, &c->peer);
-    if (info)
-        unlink_connection(http, c);
+    unlink_connection(http, c);
     free(c);
     *context = NULL;
 }
@@ -508,7 +504,7 @@ static void on_connection(void *cls, struct MHD_Connection *conn, void **context
     if (what == MHD_CONNECTION_NOTIFY_STARTED) {
         connection_started(cls, conn, context);
     } else {
-        connection_closed(cls, conn, context);
+        connection_closed(cls, context);
         count_connection(cls, -1);
     }
 }
