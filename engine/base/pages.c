@@ -11,11 +11,14 @@
 #include <malloc.h>
 #endif
 
+#define PAGE ((size_t)64 << 10) /* whole pages wherever this runs: arm64 has them of 4, 16 and 64 KiB */
+
+/* Not up to a large page: its rest would be resident with it. */
 static bool whole_pages(size_t n, size_t *total)
 {
-    if (!n || !steno_add_size(n, STENO_PAGE_LARGE - 1, total))
+    if (!n || !steno_add_size(n, PAGE - 1, total))
         return false;
-    *total &= ~(STENO_PAGE_LARGE - 1);
+    *total &= ~(PAGE - 1);
     return true;
 }
 
@@ -45,6 +48,13 @@ void *steno_pages_new(size_t n)
     (void)munmap(p + before + total, after);
     steno_pages_enlarge(p + before, total);
     return p + before;
+}
+
+void steno_pages_cut(void *p, size_t n, size_t keep)
+{
+    size_t total, kept;
+    if (whole_pages(n, &total) && whole_pages(keep, &kept) && kept < total)
+        (void)munmap((char *)p + kept, total - kept);
 }
 
 void steno_pages_rest(const void *p, size_t n)

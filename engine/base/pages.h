@@ -10,11 +10,11 @@
  * when out of memory or too large. Release with steno_pages_free and the same n. */
 void *steno_pages_new(size_t n);
 void steno_pages_free(void *p, size_t n); /* p NULL: nothing */
+/* Give back what lies past the first `keep` > 0 bytes of n; from then on the block has n = keep. */
+void steno_pages_cut(void *p, size_t n, size_t keep);
 /* Ask for large pages below [p, p + n), which a caller got otherwise; where there are none nothing
  * happens. p is aligned to STENO_PAGE_LARGE. */
 void steno_pages_enlarge(void *p, size_t n);
-
-
 /* Give back the resident pages of a mapped, unwritten file in [p, p + n), which are read again
  * when they are needed. p is the start of the mapping. */
 void steno_pages_rest(const void *p, size_t n);

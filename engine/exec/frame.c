@@ -54,19 +54,30 @@ steno_status steno_frame_new(struct frame **out, struct workspace *ws, struct st
     return STENO_OK;
 }
 
-void steno_frame_free(struct frame *f)
+void steno_frame_rest(struct frame *f, bool all)
 {
-    if (!f)
-        return;
-    for (int i = 0; i < STENO_MAX_PLANS; i++)
+    for (int i = 0; all && i < STENO_MAX_PLANS; i++) {
         steno_plan_free(f->plans[i]);
+        f->plans[i] = NULL;
+        f->cur = NULL;
+    }
     for (int i = 0; f->outs && i < f->g->n_outputs; i++) {
         struct outbuf *o = &f->outs[i];
         steno_ws_release(f->ws, o->buf[0], o->cap[0]);
         steno_ws_release(f->ws, o->buf[1], o->cap[1]);
+        *o = (struct outbuf){0};
     }
     ASAN_UNPOISON_MEMORY_REGION(f->arena, f->arena_cap);
     steno_ws_release(f->ws, f->arena, f->arena_cap);
+    f->arena = NULL;
+    f->arena_cap = 0;
+}
+
+void steno_frame_free(struct frame *f)
+{
+    if (!f)
+        return;
+    steno_frame_rest(f, true);
     free(f->outs);
     free(f->out_t);
     free(f->captured);

@@ -146,7 +146,6 @@ struct plan {
     int32_t n_to_end;
     size_t arena_bytes;
     size_t *out_bytes; /* by graph output: of its planned group, else 0 */
-    void *arena_base;  /* the slots' pointers are relative to this */
     double flops;
     uint64_t used_at;
     size_t ahead_bytes; /* counted against STENO_MAX_AHEAD */
@@ -207,6 +206,7 @@ struct steno_session {
 STENO_MUST steno_status steno_ws_init(struct workspace *ws, const steno_kernels *k, int threads,
                                       steno_err *err);
 void steno_ws_free(struct workspace *ws);
+void steno_ws_rest(struct workspace *ws);   /* between runs: give all memory back */
 void steno_ws_settle(struct workspace *ws); /* between runs: one scratch block instead of several */
 /* Blocks of a session, counted against its limit; NULL: out of memory or over it. */
 void *steno_ws_alloc(struct workspace *ws, size_t n);
@@ -257,6 +257,8 @@ STENO_MUST steno_status steno_frame_new(struct frame **out, struct workspace *ws
                                         struct steno_graph *g, struct frame *up,
                                         struct plan *up_plan, const struct scope *up_scope,
                                         steno_err *err);
+/* Between runs: give arena and outputs back; all: plans too. */
+void steno_frame_rest(struct frame *f, bool all);
 void steno_frame_free(struct frame *f);
 STENO_MUST steno_status steno_frame_run(struct frame *f, const struct steno_tensor *const *in,
                                         steno_err *err);
@@ -280,6 +282,8 @@ STENO_MUST steno_status steno_prepare_node(struct steno_graph *g, struct steno_n
                                            steno_err *err);
 /* Drop the constants that preparation left because of store->keep. */
 void steno_prepare_drop(struct steno_graph *g);
+/* All blocks are there: room that was kept for more goes back. */
+void steno_packed_store_settle(struct steno_packed_store *s);
 /* After steno_release_graph. */
 void steno_packed_store_free(struct steno_packed_store *s);
 void steno_release_graph(struct steno_graph *g);

@@ -261,6 +261,7 @@ static steno_status build(steno_network *n, const char *path, const void *data, 
     if (!st && !n->rewrite_only)
         st = steno_prepare_graph(n->g, &n->k, n->precision.kept, &n->precision, &n->store,
                                  &n->packed_bytes, err);
+    steno_packed_store_settle(&n->store);
     if (!st && caching) {
         steno_cache_store(n, path, opt, &id);
         steno_prepare_drop(n->g);

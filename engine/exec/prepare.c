@@ -117,24 +117,31 @@ static struct steno_packed_block *next_block(struct steno_packed_store *s)
 #if defined(__SANITIZE_ADDRESS__) /* every block on its own, so that reads past its end show */
 #define CHUNK ((size_t)0)
 #define chunk_new(n) steno_aligned_alloc(n)
+#define chunk_cut(p, n, keep) ((void)(p), (void)(n), (void)(keep))
 #define chunk_free(p, n) ((void)(n), steno_aligned_free(p))
 #else
-#define CHUNK ((size_t)32 << 20) /* address space: what is not filled takes no memory */
+/* Address space: what is not filled takes no memory, and goes back when the last block is there. All
+ * of a network in one chunk: the last large page of each is filled in part only. */
+#define CHUNK ((size_t)1 << 30)
 #define chunk_new(n) steno_pages_new(n)
+#define chunk_cut(p, n, keep) steno_pages_cut(p, n, keep)
 #define chunk_free(p, n) steno_pages_free(p, n)
 #endif
+#define CHUNK_MIN ((size_t)32 << 20) /* where address space is limited */
 
 static bool new_chunk(struct steno_packed_store *s, size_t bytes)
 {
     size_t size = bytes > CHUNK ? bytes : CHUNK;
     struct steno_packed_chunk *p = realloc(s->chunk, ((size_t)s->n_chunks + 1) * sizeof *p);
+    char *base;
     if (!p)
         return false;
     s->chunk = p;
-    p += s->n_chunks;
-    *p = (struct steno_packed_chunk){.size = size, .base = chunk_new(size)};
-    s->n_chunks += p->base != NULL;
-    return p->base != NULL;
+    while (!(base = chunk_new(size)) && size / 2 >= bytes && size / 2 >= CHUNK_MIN)
+        size /= 2;
+    if (base)
+        p[s->n_chunks++] = (struct steno_packed_chunk){.base = base, .size = size};
+    return base != NULL;
 }
 
 /* Blocks side by side in large pages: a product with few rows reads its weights a fifth faster. */
@@ -177,6 +184,15 @@ void *steno_prep_memory(struct steno_prep *pc, int in, size_t bytes, bool *fille
     if (pc->stowed)
         pc->stowed[pc->node->in[in]]++;
     return b->data;
+}
+
+void steno_packed_store_settle(struct steno_packed_store *s)
+{
+    for (int i = 0; i < s->n_chunks; i++) {
+        struct steno_packed_chunk *c = &s->chunk[i];
+        chunk_cut(c->base, c->size, c->used);
+        c->size = c->used;
+    }
 }
 
 void steno_packed_store_free(struct steno_packed_store *s)

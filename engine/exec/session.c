@@ -134,6 +134,12 @@ const struct steno_tensor *steno_session_get(const steno_session *s, int i)
     return i >= 0 && i < s->net->g->n_outputs ? &s->main->out_t[i] : NULL;
 }
 
+void steno_session_rest(steno_session *s, bool all)
+{
+    steno_frame_rest(s->main, all);
+    steno_ws_rest(&s->ws);
+}
+
 size_t steno_session_arena_bytes(const steno_session *s)
 {
     return s->ws.bytes;

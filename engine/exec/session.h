@@ -118,7 +118,11 @@ STENO_MUST steno_status steno_session_run(steno_session *s, steno_err *err);
  * Never NULL after a good run; NULL for an output that does not exist. */
 const struct steno_tensor *steno_session_get(const steno_session *s, int i);
 
-/* Memory for activations: arenas, output buffers, pool and scratch of all graphs. */
+/* Give back the memory of activations; outputs of the last run are gone, states that were set must be set
+ * again. The next run makes it anew. all: and what is kept for the shapes seen so far (plans, and
+ * products that shapes alone decide). */
+void steno_session_rest(steno_session *s, bool all);
+
 /* Time per node: from the next run on (on), counted until off. */
 void steno_session_set_profile(steno_session *s, bool on);
 struct steno_profile_row {
@@ -133,6 +137,7 @@ struct steno_profile_row {
  * nothing and are left out. */
 bool steno_session_profile(const steno_session *s, int i, struct steno_profile_row *row);
 
+/* Memory for activations: arenas, output buffers, pool and scratch of all graphs. */
 size_t steno_session_arena_bytes(const steno_session *s);
 /* Outputs so far whose shape turned out not to be what inference had said. */
 size_t steno_session_misplans(const steno_session *s);

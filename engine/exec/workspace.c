@@ -51,6 +51,22 @@ static void scratch_free(struct workspace *ws)
     ws->n_scratch = ws->cur = ws->used = 0;
 }
 
+void steno_ws_rest(struct workspace *ws)
+{
+    struct pool_block **at = &ws->pool;
+    scratch_free(ws);
+    while (*at) {
+        struct pool_block *b = *at;
+        if (b->refs) {
+            at = &b->next;
+            continue;
+        }
+        *at = b->next;
+        steno_ws_release(ws, b->data, b->cap);
+        free(b);
+    }
+}
+
 void steno_ws_free(struct workspace *ws)
 {
     scratch_free(ws);

@@ -245,6 +245,11 @@ static steno_status try_run(struct steno_espnet *e, steno_err *err)
                           (r->lm ? steno_escorer_bytes(r->lm) : 0) +
                           (r->decoder_step ? steno_estep_bytes(r->decoder_step) : 0) +
                           (r->lm_step ? steno_estep_bytes(r->lm_step) : 0);
+    if (r && !e->blocks) { /* lengths that will not come again */
+        steno_session_rest(r->encoder, true);
+        if (r->ctc)
+            steno_session_rest(r->ctc, true);
+    }
     if (r)
         steno_espnet_give(e, r);
     free(pcm);

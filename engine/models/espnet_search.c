@@ -147,10 +147,14 @@ steno_status steno_espnet_decode(steno_espnet_runner *r, const struct steno_espn
     }
     if (st)
         return st;
+    if (!e->blocks) /* `rows` are a copy: activations of seconds of audio need not lie beside the search's */
+        steno_session_rest(r->encoder, false);
     if (r->decoder)
         steno_escorer_memory(r->decoder, rows, n_rows, e->dim);
     if (r->decoder_step && s->ctc_weight < 1)
         st = steno_estep_start(r->decoder_step, rows, n_rows, e->dim, s->beam, err);
+    if (r->decoder_step)
+        steno_estep_rest(r->decoder_step);
     if (!st && r->lm_step)
         st = steno_estep_start(r->lm_step, NULL, 0, 0, s->beam, err);
     if (st)

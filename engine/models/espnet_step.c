@@ -537,6 +537,12 @@ steno_status steno_estep_extend(steno_estep *s, const float *rows, size_t n, int
     return reads && n ? project(s, rows, n, dim, err) : STENO_OK;
 }
 
+void steno_estep_rest(steno_estep *s)
+{
+    if (s->once)
+        steno_session_rest(s->once, false);
+}
+
 /* ---- one step ------------------------------------------------------------------------------ */
 
 /* Number of hypotheses to run for n: the beam, or a quarter, half or three quarters of it. */

@@ -26,6 +26,8 @@ void steno_estep_close(steno_estep *s);
  * hypotheses at most. */
 STENO_MUST steno_status steno_estep_start(steno_estep *s, const float *rows, size_t n, int64_t dim,
                                           size_t beam, steno_err *err);
+/* All rows of a whole utterance are there: activations of start and extend are given back. */
+void steno_estep_rest(steno_estep *s);
 /* struct steno_joint_scorer's score; self is the steno_estep. */
 STENO_MUST steno_status steno_estep_score(void *self, const int32_t *const *prefix, size_t length,
                                           const int32_t *parent, size_t n, float *out,

@@ -16,7 +16,7 @@ from memory import resident  # noqa: E402
 WORK = tempfile.mkdtemp(prefix="steno-memory-")
 STENO = os.path.join(BUILD, "steno")
 D, LAYERS = 1024, 24
-SLACK = 14 << 20  # the matrix of 4 MiB that is being packed, in the file and out of it; large pages are whole
+SLACK = 11 << 20  # the matrix of 4 MiB that is being packed, in the file and out of it; the last large page
 
 
 def save(path, nodes, consts, rank):
@@ -59,7 +59,7 @@ def check(path, expected, *options):
     empty, _, _ = peak(products(os.path.join(WORK, "empty.onnx"), 16, 1), 16)
     most, weights, arena = peak(path, D, *options)
     assert expected <= weights <= 1.1 * expected, (weights, expected)
-    assert most - empty <= 1.1 * weights + arena + SLACK, \
+    assert most - empty <= weights + arena + SLACK, \
         f"peak {most >> 20} MiB, {empty >> 20} without the network, weights {weights >> 20} MiB, activations {arena >> 20}"
 
 

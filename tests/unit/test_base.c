@@ -1,10 +1,12 @@
 /* Status table, arena, bounded buffer: the helpers everything else stands on. */
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <cmocka.h>
 
 #include "base/arena.h"
@@ -121,6 +123,24 @@ static void large_pages_are_aligned_zeroed_and_whole(void **state)
     steno_pages_free(NULL, 1);
 }
 
+static void pages_that_were_cut_keep_their_beginning(void **state)
+{
+    const size_t n = 3 * STENO_PAGE_LARGE, keep = STENO_PAGE_LARGE + 5;
+    unsigned char *p = steno_pages_new(n);
+    (void)state;
+    assert_non_null(p);
+    memset(p, 0x5a, n);
+    steno_pages_cut(p, n, n); /* nothing to give back */
+    assert_int_equal(p[n - 1], 0x5a);
+    steno_pages_cut(p, n, keep);
+    for (size_t i = 0; i < keep; i++)
+        assert_int_equal(p[i], 0x5a);
+    assert_int_equal(msync(p + 2 * STENO_PAGE_LARGE, STENO_PAGE_LARGE, MS_ASYNC), -1); /* not mapped */
+    assert_int_equal(errno, ENOMEM);
+    steno_pages_free(p, keep);
+    assert_int_equal(msync(p, STENO_PAGE_LARGE, MS_ASYNC), -1);
+}
+
 static void large_blocks_are_zeroed_past_their_end(void **state)
 {
     size_t n = ((size_t)5 << 20) + 3;
@@ -206,6 +226,7 @@ int main(void)
         cmocka_unit_test(size_arithmetic_reports_overflow),
         cmocka_unit_test(arena_blocks_are_aligned_zeroed_and_apart),
         cmocka_unit_test(large_pages_are_aligned_zeroed_and_whole),
+        cmocka_unit_test(pages_that_were_cut_keep_their_beginning),
         cmocka_unit_test(large_blocks_are_zeroed_past_their_end),
         cmocka_unit_test(arena_refuses_more_than_its_limit),
         cmocka_unit_test(arena_reset_gives_zeroed_memory_again),

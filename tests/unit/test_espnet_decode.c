@@ -227,6 +227,8 @@ static void audio_decodes_as_recorded(void **state)
                 steno_espnet_decode(r, &s, enc, rows, ctc, &got, &err))
                 fail_msg("%s", err.msg);
             assert_int_equal(rows, (size_t)number(row, "encoder_frames"));
+            /* activations of the encoder do not lie beside the search's */
+            assert_int_equal(steno_session_arena_bytes(steno_espnet_encoder(r)), 0);
             if (near_recorded(&b, row, enc, rows)) {
                 compare(row, got);
                 compared++;

@@ -295,6 +295,35 @@ static void products_of_shapes_alone_are_kept(void **state)
     steno_network_close(n);
 }
 
+/* What comes after a rest is what came before it; the plan is there or not, as asked. */
+static void a_session_that_rested_holds_nothing_and_goes_on(void **state)
+{
+    static float x[TABLE * WIDE];
+    const struct steno_tensor t = f32(x, 2, (int64_t[]){TABLE, WIDE});
+    steno_network *n = network(positions(), 3);
+    steno_session *s = session(n);
+    struct steno_profile_row step;
+    size_t running;
+    (void)state;
+    for (size_t i = 0; i < sizeof x / sizeof *x; i++)
+        x[i] = 2;
+    steno_session_rest(s, true); /* before any run */
+    set(s, 0, &t);
+    run(s);
+    running = steno_session_arena_bytes(s);
+    assert_true(running > 0);
+    for (int all = 0; all < 2; all++) {
+        steno_session_rest(s, all);
+        assert_int_equal(steno_session_arena_bytes(s), 0);
+        assert_int_equal(steno_session_profile(s, 0, &step), !all);
+        run(s);
+        check_positions(s, TABLE, 2);
+        assert_in_range(steno_session_arena_bytes(s), 1, running);
+    }
+    steno_session_close(s);
+    steno_network_close(n);
+}
+
 /* new = old * 0.5 + x; out = new + 0: a state that goes round. */
 static struct mk_graph *streaming(void)
 {
@@ -708,6 +737,7 @@ int main(void)
         cmocka_unit_test(empty_tensors_run),
         cmocka_unit_test(steady_state_allocates_nothing),
         cmocka_unit_test(products_of_shapes_alone_are_kept),
+        cmocka_unit_test(a_session_that_rested_holds_nothing_and_goes_on),
         cmocka_unit_test(outputs_may_be_the_next_inputs),
         cmocka_unit_test(sessions_of_one_network_do_not_meet),
         cmocka_unit_test(outputs_of_every_origin),
