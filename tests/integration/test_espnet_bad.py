@@ -19,13 +19,14 @@ from daemon import BUILD, ROOT, SLOW, Skip, Stenod, case, tap
 
 SHARED = os.environ.get("STENO_SHARED", os.path.join(ROOT, "..", "shared"))
 OFFLINE = os.path.join(SHARED, "zoo", "tiny", "espnet-conformer-op13")
+STREAM = os.path.join(SHARED, "zoo", "tiny", "espnet-stream-conformer-op13")
 AUDIO = os.path.join(SHARED, "audio", "librispeech", "61-70968-0002.flac")
 WORK = tempfile.mkdtemp(prefix="steno-bad-")
 STATS, RATE = "feats_stats.npz", 16000
 
 
 def need_shared():
-    for path in (OFFLINE, AUDIO):
+    for path in (OFFLINE, STREAM, AUDIO):
         if not os.path.exists(path):
             raise Skip(f"{path} is not there")
 
@@ -172,8 +173,9 @@ def hardly_any_audio_is_no_error():
         soundfile.write(wav, samples.astype("int16"), RATE)
         for options in ([], ["--no-endpoint"], ["--beam", "1", "--ctc-weight", "1", "--lm-weight", "0"], ["--quantized"],
                         ["--compat", "espnet-onnx", "--format", "json"]):
-            p = transcribe(OFFLINE, wav, *options)
-            assert p.returncode == 0 and not p.stderr, (len(samples), options, p.stderr)
+            for model in (OFFLINE, STREAM):
+                p = transcribe(model, wav, *options)
+                assert p.returncode == 0 and not p.stderr, (model, len(samples), options, p.stderr)
 
 
 @case
@@ -181,9 +183,10 @@ def an_hour_of_silence_is_heard_to_its_end_and_says_nothing():
     need_shared()
     wav = os.path.join(WORK, "hour.wav")
     soundfile.write(wav, np.zeros(3600 * RATE, "int16"), RATE)
-    p = transcribe(OFFLINE, wav, "--format", "json")
-    got = json.loads(p.stdout)
-    assert p.returncode == 0 and not got["text"] and abs(got["duration"] - 3600) < 0.1, (p.stdout[:200], p.stderr)
+    for model in (OFFLINE, STREAM):
+        p = transcribe(model, wav, "--format", "json")
+        got = json.loads(p.stdout)
+        assert p.returncode == 0 and not got["text"] and abs(got["duration"] - 3600) < 0.1, (p.stdout[:200], p.stderr)
 
 
 @case
