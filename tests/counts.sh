@@ -14,15 +14,18 @@ command -v valgrind >/dev/null || skip "valgrind is absent"
 [ -x "$steno" ] || skip "no release build"
 [ "${1:-}" = --write ] || [ "$compiler" = "$made_with" ] || skip "counts are of gcc $made_with, this is $compiler"
 
-counted() { # COMMAND...: instructions of one process
-    STENO_CPU=avx2 valgrind --tool=callgrind --callgrind-out-file=/dev/null "$@" 2>&1 >/dev/null |
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+counted() { # [VALGRIND OPTION]... COMMAND...: instructions of one process
+    STENO_CPU=avx2 valgrind --tool=callgrind --callgrind-out-file="$work/calls" "$@" 2>&1 >/dev/null |
         sed -n 's/.*Collected : //p'
 }
-per_run() { # MODEL [OPTION]...: of one run of a network, loading and planning taken off
-    local few many
-    few=$(counted "$steno" bench "$@" --runs 2)
-    many=$(counted "$steno" bench "$@" --runs 6)
-    echo $(((many - few) / 4))
+# Of one run of a network: of four in one process, each with a dump of its own, the last. Nothing else is collected.
+per_run() { # MODEL [OPTION]...
+    rm -f "$work"/calls.*
+    counted --toggle-collect=steno_session_run --dump-after=steno_session_run "$steno" bench "$@" --runs 1 >"$work/all"
+    sed -n 's/^totals: //p' "$work/calls.4"
 }
 count() { # NAME
     case $1 in
@@ -38,8 +41,7 @@ count() { # NAME
     esac
 }
 
-out=$(mktemp)
-trap 'rm -f "$out"' EXIT
+out=$work/file
 n=0 failed=0
 while read -r name want note; do
     case $name in '' | '#') echo "$name $want $note" | sed 's/^ *$//' >>"$out"; continue ;; esac
