@@ -1,13 +1,15 @@
 /* A model of unknown origin: load with every pass, then run it once on small inputs, under limits.
  */
-/* covers: engine/onnx/load.c engine/onnx/attribute.c engine/onnx/tensor.c engine/onnx/function.c engine/onnx/wire.c engine/onnx/slim.c */
+/* covers: engine/onnx/load.c engine/onnx/attribute.c engine/onnx/tensor.c engine/onnx/function.c
+ * engine/onnx/wire.c engine/onnx/slim.c */
 #include "base/arena.h"
 #include "exec/session.h"
+#include "tests/fuzz/folder.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_INPUT ((size_t)1 << 16)
+#define INPUT_BYTES ((size_t)1 << 16)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -23,7 +25,7 @@ static void *set_input(steno_session *s, int i, const struct steno_value *v)
             t.shape.dim[d] = 2;
     if (!t.dtype)
         t.dtype = STENO_F32;
-    if (steno_shape_bytes(&t.shape, t.dtype, &bytes) || bytes > MAX_INPUT)
+    if (steno_shape_bytes(&t.shape, t.dtype, &bytes) || bytes > INPUT_BYTES)
         return NULL;
     t.data = steno_aligned_alloc(bytes);
     if (!t.data)
@@ -62,14 +64,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     /* one level per input, chosen by its bytes: all of them get their share */
     static const char *const levels[] = {"scalar", "avx2", "avx512", "native"};
     struct steno_network_options opt = {.max_bytes = (size_t)16 << 20};
-    steno_network *n = NULL;
+    steno_network *n;
     unsigned sum = 0;
     for (size_t i = 0; i < size; i++)
         sum = sum * 31 + data[i];
     opt.cpu = levels[sum & 3];
     opt.opt_level = (int)(sum >> 2 & 3);
     opt.borrow_from = sum >> 4 & 1; /* every matrix stays where it is, or none */
-    if (!steno_network_open_memory(&n, data, size, "fuzz", &opt, NULL))
+    n = folder_open(data, size, &opt);
+    if (n)
         run(n);
     steno_network_close(n);
     return 0;

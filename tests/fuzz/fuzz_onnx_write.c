@@ -1,26 +1,26 @@
 /* A model of unknown origin, optimized and written: what the writer accepts, the loader must read
- * back with as many nodes, inputs and outputs. */
-/* covers: engine/onnx/write.c engine/onnx/write_value.c engine/onnx/write_function.c engine/onnx/body.c engine/onnx/opset.c */
+ * back with as many nodes, inputs and outputs; and from files, its weights apart, with the same
+ * constants. */
+/* covers: engine/onnx/write.c engine/onnx/write_value.c engine/onnx/write_function.c
+ * engine/onnx/body.c engine/onnx/opset.c */
 #include "exec/save.h"
 #include "exec/session.h"
+#include "tests/fuzz/folder.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static steno_network *open_bytes(const void *data, size_t size, int level)
+static struct steno_network_options options(int level)
 {
-    struct steno_network_options opt = {
+    return (struct steno_network_options){
         .opt_level = level, .max_bytes = (size_t)16 << 20, .rewrite_only = true};
-    steno_network *n = NULL;
-    return steno_network_open_memory(&n, data, size, "fuzz", &opt, NULL) ? NULL : n;
 }
 
 static void same(const steno_network *a, const steno_network *b)
 {
-    if (steno_graph_count_nodes(steno_network_graph(a)) != steno_network_nodes_in_file(b) ||
-        steno_network_n_inputs(a) != steno_network_n_inputs(b) ||
+    if (steno_network_n_inputs(a) != steno_network_n_inputs(b) ||
         steno_network_n_outputs(a) != steno_network_n_outputs(b))
         abort();
     for (int i = 0; i < steno_network_n_inputs(a); i++)
@@ -28,15 +28,52 @@ static void same(const steno_network *a, const steno_network *b)
             abort();
 }
 
+static bool same_constant(const struct steno_value *a, const struct steno_value *b)
+{
+    size_t bytes;
+    if (!a->constant || !b->constant)
+        return a->constant == b->constant;
+    if (a->dtype != b->dtype || !steno_shape_equal(&a->shape, &b->shape) ||
+        steno_shape_bytes(&a->shape, a->dtype, &bytes))
+        return false;
+    return !bytes || !memcmp(steno_const_bytes(a->constant), steno_const_bytes(b->constant), bytes);
+}
+
+/* The network once more, in two files: read back like `again`, which came from one. */
+static void write_files(const steno_network *n, struct steno_save_options opt,
+                        const steno_network *again)
+{
+    struct steno_network_options as_is = options(1);
+    const struct steno_graph *a = steno_network_graph(again), *b;
+    steno_network *apart = NULL;
+    char path[128];
+    folder_make();
+    opt.external = STENO_EXTERNAL_ALWAYS;
+    as_is.borrow_from = SIZE_MAX; /* of a file, too, everything is copied: passes see the same */
+    if (steno_network_save(n, folder_path(path, "saved.onnx"), &opt, NULL, NULL) ||
+        steno_network_open(&apart, path, &as_is, NULL))
+        abort();
+    same(again, apart);
+    b = steno_network_graph(apart);
+    if (a->n_values != b->n_values)
+        abort();
+    for (int32_t i = 0; i < a->n_values; i++)
+        if (!same_constant(&a->values[i], &b->values[i]))
+            abort();
+    steno_network_close(apart);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
+    struct steno_network_options as_given, as_is = options(1); /* level 1: functions become nodes */
     struct steno_save_options opt = {0};
     struct steno_buf once;
-    steno_network *n, *again;
+    steno_network *n, *again = NULL;
     unsigned sum = 0;
     for (size_t i = 0; i < size; i++)
         sum = sum * 31 + data[i];
-    n = open_bytes(data, size, (int)(sum & 3));
+    as_given = options((int)(sum & 3));
+    n = folder_open(data, size, &as_given);
     if (!n)
         return 0;
     opt.opset = (sum >> 2 & 1) ? 0 : 13 + (int)(sum >> 3 & 7);
@@ -44,11 +81,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     opt.microsoft = sum >> 7 & 1;
     steno_buf_init(&once, (size_t)64 << 20);
     if (!steno_network_serialize(n, &opt, &once, NULL)) {
-        /* opt-level 1: fused functions are taken as nodes */
-        again = open_bytes(once.data, once.len, 1);
-        if (!again)
+        if (steno_network_open_memory(&again, once.data, once.len, "fuzz", &as_is, NULL))
+            abort();
+        if (steno_graph_count_nodes(steno_network_graph(n)) != steno_network_nodes_in_file(again))
             abort();
         same(n, again);
+        if (sum >> 8 & 1)
+            write_files(n, opt, again);
         steno_network_close(again);
     }
     steno_buf_free(&once);
