@@ -123,7 +123,7 @@ isa_avxvnni := $(isa_avx2) -mavxvnni
 isa_dotprod := -march=armv8.2-a+dotprod
 isa_flags = $(foreach i,avx2 avx512 vnni bf16 avxvnni dotprod,$(if $(filter %_$(i).c,$(1)),$(isa_$(i))))
 kernel_flags = $(if $(filter engine/kernels/%,$(1)),-O3 $(if $(filter engine/kernels/scalar/%,$(1)),,-ffp-contract=fast)) \
-        $(if $(filter engine/features/%_avx2.c,$(1)),-O3)
+        $(if $(filter engine/features/%_avx2.c,$(1)),-O3) $(if $(filter tests/kernels/%,$(1)),-O2)
 
 # What packed caches are of, beside the model: the library's source.
 $(B)/gen/source_id.h: $(lib_src) $(wildcard engine/*.h engine/*/*.h engine/*/*/*.h engine/*/*.proto)

@@ -29,7 +29,7 @@ for f in engine/kernels/*.c engine/kernels/scalar/*.c engine/kernels/arm/*.c; do
 done
 for f in engine/base/cpu.c engine/base/status.c engine/base/arena.c engine/base/pages.c tests/kernels/*.c; do
     case $f in */bench*.c) continue ;; esac
-    compile "$f" -ffp-contract=off -O1 # -O3: internal error of gcc 12.2 in tests/kernels/check_rows.c
+    compile "$f" -ffp-contract=off -O2 # -O3: internal error of gcc 12.2 in tests/kernels/check_rows.c
 done
 "$cc" -static -o "$out/kcheck" "$out"/*.o -lm -ldl 2>"$out/link.log" || { cat "$out/link.log"; exit 1; }
 exec qemu-aarch64 -cpu max "$out/kcheck" "$@"

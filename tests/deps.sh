@@ -1,5 +1,5 @@
 #!/bin/sh
-# Install the Debian packages that are missing: deps.sh build|demo|check|arm (arm: cross compiler and emulator, optional)
+# Install the Debian packages that are missing: deps.sh build|demo|check|arm (arm: cross compiler and emulator alone)
 # Prints what it installs; asks nothing; does nothing when all is there.
 set -eu
 
@@ -9,12 +9,13 @@ build="gcc make pkg-config libc6-dev libmicrohttpd-dev libwebsockets-dev libev-d
  libyaml-dev zlib1g-dev"
 demo="curl"
 arm="gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user"
-check="curl libcmocka-dev python3 python3-venv git binutils scdoc shellcheck systemd"
+[ "$(uname -m)" = x86_64 ] || arm=""
+check="curl libcmocka-dev python3 python3-venv git binutils scdoc shellcheck systemd valgrind"
 
 case "${1:-build}" in
 build) want=$build ;;
 demo) want="$build $demo" ;;
-check) want="$build $demo $check" ;;
+check) want="$build $demo $check $arm" ;;
 arm) want=$arm ;;
 *) echo "usage: deps.sh build|demo|check|arm" >&2; exit 64 ;;
 esac

@@ -128,10 +128,10 @@ static void unary_lengths(const struct unary_case *u, steno_unary_f32 *fn)
     }
 }
 
-/* Every 1021st float, both signs: 4.2 million values, all binades. */
+/* Every 1021st float, both signs: 4.2 million values, all binades; of few, 1024 of each. */
 static void unary_whole_range(const struct unary_case *u, steno_unary_f32 *fn)
 {
-    enum { N = 4096, STRIDE = 1021 };
+    enum { N = 4096, STRIDE = KCHECK_FEW ? 8191 : 1021 };
     float x[N], y[N];
     uint64_t bits = 0;
     while (bits <= UINT32_MAX) {

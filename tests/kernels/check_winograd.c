@@ -21,7 +21,8 @@ static const struct winograd_case {
     {128, 16, {52, 21}, {0, 0}, {0, 0}},  {128, 48, {17, 6}, {1, 1}, {-1, -1}},
 };
 
-/* What an output takes along one axis: up to four products of a sum of two inputs by a sum of weights. */
+/* What an output takes along one axis: up to four products of a sum of two inputs by a sum of
+ * weights. */
 struct term {
     int in[2], n, sign; /* n inputs, the second with this sign */
     float w[3];
@@ -65,57 +66,128 @@ static float pixel(const struct steno_conv *s, const float *x, int i0, int i1, s
     return inside ? x[((size_t)i0 * s->in[1] + (size_t)i1) * s->c_in + c] : 0;
 }
 
-/* One product of channel c. */
-static double product(const struct steno_conv *s, const float *x, const float *w, size_t c,
-                      const struct term *u, const struct term *v, const struct rounding *how)
+/* Where along an axis the terms have the same weights: below KINDS. */
+enum { KINDS = 7 };
+static int kind_of(const struct steno_conv *s, int d, size_t o, bool plain)
 {
-    float sum[2] = {0, 0}, weight[3];
-    for (int i = 0; i < u->n; i++) {
-        sum[i] = pixel(s, x, u->in[i], v->in[0], c);
-        if (v->n == 2)
-            sum[i] += (float)v->sign * pixel(s, x, u->in[i], v->in[1], c);
-    }
-    for (int i = 0; i < 3; i++)
-        weight[i] = u->w[0] * w[i] + u->w[1] * w[3 + i] + u->w[2] * w[6 + i];
-    weight[0] = v->w[0] * weight[0] + v->w[1] * weight[1] + v->w[2] * weight[2];
-    sum[0] = u->n == 2 ? sum[0] + (float)u->sign * sum[1] : sum[0];
-    return (double)round_if(how->data, sum[0]) * (double)round_if(how->weights, weight[0]) *
-           u->times * v->times;
+    const size_t base = o / 3 * 3, size = s->out[d] - base < 3 ? s->out[d] - base : 3;
+    return plain || size == 1 ? 0 : (int)(size * 3 + (o - base)) - 5;
 }
 
-/* How many outputs are out of bounds; those are named when say is set. */
-static size_t wrong(const struct steno_conv *s, const float *x, const float *w, const float *y,
-                    const struct steno_gemm_epilogue *ep, const struct rounding *how, size_t number,
-                    bool say)
+/* All products of one output pixel: n = n0 * n1 terms. */
+struct pixel_terms {
+    struct term t0[4], t1[4];
+    int n0, n1;
+    float *data;          /* [n, c_in] */
+    const float *weights; /* [n, c_out, c_in] */
+};
+
+/* Sums of inputs, with the products' signs. */
+static void data_of(const struct steno_conv *s, const float *x, struct pixel_terms *p, bool rounded)
+{
+    for (int j = 0; j < p->n0 * p->n1; j++) {
+        const struct term *u = &p->t0[j / p->n1], *v = &p->t1[j % p->n1];
+        for (size_t c = 0; c < s->c_in; c++) {
+            float sum[2] = {0, 0};
+            for (int i = 0; i < u->n; i++) {
+                sum[i] = pixel(s, x, u->in[i], v->in[0], c);
+                if (v->n == 2)
+                    sum[i] += (float)v->sign * pixel(s, x, u->in[i], v->in[1], c);
+            }
+            sum[0] = u->n == 2 ? sum[0] + (float)u->sign * sum[1] : sum[0];
+            p->data[(size_t)j * s->c_in + c] =
+                round_if(rounded, sum[0]) * (float)(u->times * v->times);
+        }
+    }
+}
+
+/* Sums of weights; [n, c_out, c_in]. */
+static float *weights_of(const struct steno_conv *s, const float *w, const struct pixel_terms *p,
+                         bool rounded)
+{
+    const size_t matrix = s->c_out * s->c_in;
+    float *out = malloc((size_t)(p->n0 * p->n1) * matrix * sizeof *out);
+    if (!out)
+        exit(2);
+    for (int j = 0; j < p->n0 * p->n1; j++) {
+        const float *a = p->t0[j / p->n1].w, *b = p->t1[j % p->n1].w;
+        for (size_t e = 0; e < matrix; e++) {
+            float t[3];
+            for (size_t i = 0; i < 3; i++)
+                t[i] = a[0] * w[e * 9 + i] + a[1] * w[e * 9 + 3 + i] + a[2] * w[e * 9 + 6 + i];
+            out[(size_t)j * matrix + e] =
+                round_if(rounded, b[0] * t[0] + b[1] * t[1] + b[2] * t[2]);
+        }
+    }
+    return out;
+}
+
+/* sum and, in *mag, sum of magnitudes, of output channel o. */
+static double sum_of(const struct steno_conv *s, const struct pixel_terms *p, size_t o, double *mag)
+{
+    double sum = 0;
+    *mag = 0;
+    for (size_t j = 0; j < (size_t)(p->n0 * p->n1); j++) {
+        const float *x = p->data + j * s->c_in, *w = p->weights + (j * s->c_out + o) * s->c_in;
+        for (size_t c = 0; c < s->c_in; c++) {
+            const double v = (double)x[c] * (double)w[c];
+            sum += v;
+            *mag += fabs(v);
+        }
+    }
+    return sum;
+}
+
+/* How many outputs of pixel `at` are out of bounds; those are named when say is set. */
+static size_t wrong_at(const struct steno_conv *s, const struct pixel_terms *p, size_t at,
+                       const float *y, const struct steno_gemm_epilogue *ep, size_t number,
+                       bool say)
 {
     size_t found = 0;
-    for (size_t i = 0; i < s->out[0] * s->out[1] * s->c_out; i++) {
-        const size_t o = i % s->c_out, p = i / s->c_out;
-        struct term t0[4], t1[4];
-        const int n0 = terms_of(s, 0, p / s->out[1], how->plain, t0);
-        const int n1 = terms_of(s, 1, p % s->out[1], how->plain, t1);
-        double sum = 0, mag = 0, bound;
-        for (size_t c = 0; c < s->c_in; c++)
-            for (int j = 0; j < n0 * n1; j++) {
-                double v = product(s, x, w + (o * s->c_in + c) * 9, c, &t0[j / n1], &t1[j % n1], how);
-                sum += v;
-                mag += fabs(v);
-            }
-        bound = ((double)(s->c_in * (size_t)(n0 * n1)) + 6) * EPS * mag + 1e-30;
+    for (size_t o = 0; o < s->c_out; o++) {
+        double mag, sum = sum_of(s, p, o, &mag);
+        double bound = ((double)(s->c_in * (size_t)(p->n0 * p->n1)) + 6) * EPS * mag + 1e-30;
         if (ep) {
             sum += (double)ep->bias[o];
             bound += 4 * EPS * (fabs(sum) + 1);
             sum = sum > 0 ? sum : 0;
-            sum += (double)ep->residual[i];
+            sum += (double)ep->residual[at * s->c_out + o];
             bound += 2 * EPS * fabs(sum);
         }
-        if (close_to(y[i], sum, bound))
+        if (close_to(y[at * s->c_out + o], sum, bound))
             continue;
         found++;
         if (say)
-            test_fail("case %zu: y[%zu,%zu] = %a, exact %a, bound %.3g", number, p, o, (double)y[i],
-                      sum, bound);
+            test_fail("case %zu: y[%zu,%zu] = %a, exact %a, bound %.3g", number, at, o,
+                      (double)y[at * s->c_out + o], sum, bound);
     }
+    return found;
+}
+
+/* The same of all pixels. */
+static size_t wrong(const struct steno_conv *s, const float *x, const float *w, const float *y,
+                    const struct steno_gemm_epilogue *ep, const struct rounding *how, size_t number,
+                    bool say)
+{
+    float *weights[KINDS][KINDS] = {{NULL}};
+    struct pixel_terms p = {.data = malloc(16 * s->c_in * sizeof *p.data)};
+    size_t found = 0;
+    if (!p.data)
+        exit(2);
+    for (size_t at = 0; at < s->out[0] * s->out[1]; at++) {
+        const size_t o0 = at / s->out[1], o1 = at % s->out[1];
+        float **of = &weights[kind_of(s, 0, o0, how->plain)][kind_of(s, 1, o1, how->plain)];
+        p.n0 = terms_of(s, 0, o0, how->plain, p.t0);
+        p.n1 = terms_of(s, 1, o1, how->plain, p.t1);
+        if (!*of)
+            *of = weights_of(s, w, &p, how->weights);
+        p.weights = *of;
+        data_of(s, x, &p, how->data);
+        found += wrong_at(s, &p, at, y, ep, number, say);
+    }
+    for (size_t i = 0; i < KINDS * KINDS; i++)
+        free(weights[i / KINDS][i % KINDS]);
+    free(p.data);
     return found;
 }
 
@@ -151,13 +223,17 @@ static void run_case(const steno_kernels *k, size_t number, bool bf16, size_t n_
     const struct steno_conv s = shape_of(&cases[number]);
     const size_t depth = STENO_WINOGRAD_SLOTS * s.c_in, nw = s.c_out * s.c_in * 9;
     const size_t nx = s.in[0] * s.in[1] * s.c_in, ny = s.out[0] * s.out[1] * s.c_out;
-    struct arrays a = {guard_new(nx), guard_new(nw), guard_new(s.c_out * depth),
-                       guard_new(s.c_out), guard_new(ny), guard_new(ny), guard_new(ny), nx, ny};
-    const struct steno_gemm_epilogue ep = {.alpha = 1,
-                                           .bias = a.bias,
-                                           .act = STENO_ACT_RELU,
-                                           .residual = a.residual,
-                                           .ldr = s.c_out};
+    struct arrays a = {guard_new(nx),
+                       guard_new(nw),
+                       guard_new(s.c_out * depth),
+                       guard_new(s.c_out),
+                       guard_new(ny),
+                       guard_new(ny),
+                       guard_new(ny),
+                       nx,
+                       ny};
+    const struct steno_gemm_epilogue ep = {
+        .alpha = 1, .bias = a.bias, .act = STENO_ACT_RELU, .residual = a.residual, .ldr = s.c_out};
     const struct rounding few = {.weights = bf16, .data = bf16 && !strcmp(k->level, "bf16")};
     struct rounding plain = few;
     void *packed = steno_aligned_alloc(bf16 ? k->gemm_bf16.packed_bytes(depth, s.c_out)

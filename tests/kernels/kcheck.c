@@ -5,6 +5,7 @@
 #include "base/cpu.h"
 
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,13 +13,39 @@
 static const char *only_slot;
 static struct {
     char name[96];
-    int number, failed_tests, failures;
+    int number, failed_tests, failures, shared;
 } now;
+static steno_kernels seen[16]; /* levels that were checked before this one */
+static size_t n_seen;
+
+/* Every function that the check of this slot calls. */
+static bool same_functions(const steno_kernels *a, const steno_kernels *b, const char *slot)
+{
+#define AT(member) offsetof(steno_kernels, member)
+    static const size_t bf16[] = {AT(gemm_bf16), AT(gemm_f16)};
+    static const size_t i8[] = {AT(gemm_i8_packed_bytes), AT(conv_f32_packed_bytes)};
+    static const size_t others[] = {
+        AT(exp_f32), AT(gemm_bf16), AT(gemm_f16), AT(peak_i8), AT(conv_f32_packed_bytes),
+        sizeof *a};
+#undef AT
+    const bool is_bf16 = strstr(slot, "bf16"),
+               is_i8 = strstr(slot, "i8") || strstr(slot, "quantize");
+    const size_t *range = is_bf16 ? bf16 : is_i8 ? i8 : others;
+    for (size_t i = 0; i < (is_bf16 || is_i8 ? 2 : 6); i += 2)
+        if (memcmp((const char *)a + range[i], (const char *)b + range[i], range[i + 1] - range[i]))
+            return false;
+    return true;
+}
 
 bool test_begin(const steno_kernels *k, const char *slot)
 {
     if (only_slot && strcmp(only_slot, slot))
         return false;
+    for (size_t i = 0; i < n_seen; i++)
+        if (same_functions(&seen[i], k, slot)) {
+            now.shared++;
+            return false;
+        }
     snprintf(now.name, sizeof now.name, "%s %s", k->level, slot);
     now.failures = 0;
     return true;
@@ -61,15 +88,19 @@ static void check_level(const char *level)
         printf("# no %s on this CPU: level skipped\n", level);
         return;
     }
+    now.shared = 0;
     check_gemm(&k);
-    if (strcmp(k.level, "blas") == 0) /* the rest of it is the scalar level's */
-        return;
-    check_elementwise(&k);
-    check_rows(&k);
-    check_gemm_i8(&k);
-    check_conv(&k);
-    check_winograd(&k);
-    check_attention(&k);
+    if (strcmp(k.level, "blas")) { /* the rest of that one is the scalar level's */
+        check_elementwise(&k);
+        check_rows(&k);
+        check_gemm_i8(&k);
+        check_conv(&k);
+        check_winograd(&k);
+        check_attention(&k);
+    }
+    if (now.shared)
+        printf("# %s: %d slots have the functions of a level checked before\n", level, now.shared);
+    seen[n_seen++] = k;
 }
 
 int main(int argc, char **argv)
