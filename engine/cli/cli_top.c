@@ -26,7 +26,7 @@ static const char usage[] =
     "Usage: steno top [OPTION]...\n"
     "Shows what a running stenod does: streams, capacity, latency, batch sizes. The server's\n"
     "configuration names the socket (server.admin). In a terminal: q ends, space asks at once. Else\n"
-    "the same as plain text, a block per interval.\n\n";
+    "the same as plain text, a block per interval.\n";
 
 static volatile sig_atomic_t stopped;
 

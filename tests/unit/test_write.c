@@ -78,15 +78,6 @@ static void same_outputs(steno_network *a, steno_network *b, double tolerance)
     steno_session_close(sb);
 }
 
-static bool has(steno_network *n, const char *type)
-{
-    const struct steno_graph *g = steno_network_graph(n);
-    for (int32_t i = 0; i < g->n_nodes; i++)
-        if (!g->nodes[i].dead && !strcmp(g->nodes[i].op_type, type))
-            return true;
-    return false;
-}
-
 /* Optimize, write, and read back: as fused nodes and as their bodies. `type` is the operator that
  * must come of it. */
 static void round_trip(struct mk_graph *m, const char *type, int opset)
@@ -99,14 +90,14 @@ static void round_trip(struct mk_graph *m, const char *type, int opset)
     uint8_t *file = mk_bytes(m, &size);
     steno_buf_init(&out, MAX_FILE);
     written = open_bytes(file, size, 3, true);
-    assert_true(has(written, type));
+    assert_true(pc_count(written, type));
     if (steno_network_serialize(written, &so, &out, &err))
         fail_msg("%s", err.msg);
     plain = open_bytes(file, size, 0, false);
     body = open_bytes(out.data, out.len, 0, false);
-    assert_false(has(body, type));
+    assert_false(pc_count(body, type));
     kernel = open_bytes(out.data, out.len, 3, false);
-    assert_true(has(kernel, type));
+    assert_true(pc_count(kernel, type));
     assert_int_equal(steno_network_nodes_in_file(kernel),
                      steno_graph_count_nodes(steno_network_graph(written)));
     same_outputs(plain, body, 1e-5);
