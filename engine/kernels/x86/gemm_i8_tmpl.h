@@ -96,16 +96,24 @@ static inline __attribute__((always_inline)) void micro(bool few, int mr, int pa
         micro(few, mr, panels, ku, a, b, b_next, ahead, tile);                                     \
     }
 MICRO(micro, false, 1, 4)
+#if VL < 16
+MICRO(micro, false, 2, 2)
+#endif
 #include "kernels/x86/tiles_tmpl.h"
 
 /* The kernel of the only tile, this high, with panels left, and how many of them it takes: several
- * where one alone has too few sums to hide the latency of a product. */
+ * where one alone has too few sums to hide the latency of a product. Two rows of wide vectors have enough,
+ * and weights that come from memory are one stream. */
 static micro_fn *few_of(size_t rows, size_t left, size_t *panels)
 {
-    *panels = rows == 1 ? 4 : rows == 2 ? 2 : 1;
+    *panels = rows == 1 ? 4 : rows == 2 && VL < 16 ? 2 : 1;
     if (left < *panels)
         *panels = 1;
-    return *panels == 4 ? micro_1x4 : *panels == 2 ? micro_2x2 : few_by_rows[rows];
+#if VL < 16
+    if (*panels == 2)
+        return micro_2x2;
+#endif
+    return *panels == 4 ? micro_1x4 : few_by_rows[rows];
 }
 
 /* ---- packed weights ---- */

@@ -119,6 +119,7 @@ static inline __attribute__((always_inline)) void micro(bool few, int mr, int w,
     }
 #if VL < 16
 MICRO(micro, false, 1, 4)
+MICRO(micro, false, 2, 2)
 #endif
 #include "kernels/x86/tiles_tmpl.h"
 HALF(1) HALF(2) HALF(3) HALF(4) HALF(5) HALF(6)
@@ -136,11 +137,11 @@ static micro_fn *const half_by_rows[MR + 1] = {NULL,   half_1, half_2, half_3, h
                                                half_5, half_6, half_7, half_8};
 #endif
 
-/* Panels a tile of this height takes at a time. One row with wide vectors: one, so that weights that come
- * from memory are read as one stream (as fast from the caches; K = 64 a third faster from memory). */
+/* Panels a tile of this height takes at a time. With wide vectors one, so that weights that come from
+ * memory are read as one stream (as fast from the caches). */
 static size_t panels_at_once(size_t rows)
 {
-    return rows == 1 && VL < 16 ? 4 : rows == 2 ? 2 : 1;
+    return VL == 16 || rows > 2 ? 1 : rows == 1 ? 4 : 2;
 }
 
 struct product {
@@ -334,14 +335,29 @@ static inline void tile_at(const struct product *p, const struct part *a, size_t
     const bool first = a->k0 == 0 && !p->add, last = a->k0 + a->kc == p->k;
     const bool half = step == 1 && by_rows == micro_by_rows && p->n - j * NR <= VL && !p->spread;
     const size_t width = half ? VL : step * NR;
-    micro_fn *fn = step == 2 ? micro_2x2 : half ? half_by_rows[h] : by_rows[h];
+    micro_fn *fn = half ? half_by_rows[h] : by_rows[h];
 #if VL < 16
-    fn = step == 4 ? micro_1x4 : fn;
+    fn = step == 4 ? micro_1x4 : step == 2 ? micro_2x2 : fn;
 #endif
     fn(a->kc, a->buf + r0 * A_LD, a->b + j * p->b_next, p->b_row, p->b_next, ahead, tile);
     for (size_t q = 0; q < step; q++) {
         size_t col = (j + q) * NR, cols = p->n - col < NR ? p->n - col : NR;
         store_tile(p, tile + q * NR, h, width, a->i0 + r0, col, cols, first, last);
+    }
+}
+
+/* Panels [j0, j1) for rows that are one tile and n parts that follow each other along k. A panel after
+ * the other with all of k, so that weights that come from memory are one stream, which the CPU
+ * prefetches: it stops where blocks of k are all of a panel that is read. */
+static void one_tile(const struct product *p, const struct part *a, size_t n, size_t rows, size_t j0,
+                     size_t j1)
+{
+    for (size_t j = j0, step; j < j1; j += step) {
+        step = panels_at_once(rows);
+        if (step > j1 - j)
+            step = 1;
+        for (size_t i = 0; i < n; i++)
+            tile_at(p, &a[i], 0, rows, j, step, few_by_rows, a[i].b + j * p->b_next);
     }
 }
 
@@ -353,12 +369,7 @@ static void block(const struct product *p, const struct part *a, size_t rows, si
     const size_t tiles = (rows + MR - 1) / MR;
     const bool along_rows = (j1 - j0) * NR * a->kc * sizeof(b_t) <= (size_t)192 << 10;
     if (tiles == 1) {
-        for (size_t j = j0, step; j < j1; j += step) {
-            step = panels_at_once(rows);
-            if (step > j1 - j)
-                step = 1;
-            tile_at(p, a, 0, rows, j, step, few_by_rows, a->b + j * p->b_next);
-        }
+        one_tile(p, a, 1, rows, j0, j1);
         return;
     }
     for (size_t t = 0; along_rows && t < tiles; t++) {
@@ -389,12 +400,30 @@ static void multiply_block(const struct product *p, const b_t *b, size_t i0, siz
     }
 }
 
+/* All of k for rows that are one tile. */
+static void multiply_tile(const struct product *p, size_t i0, size_t rows, size_t j0, size_t j1)
+{
+    alignas(64) float buf[MC * A_LD];
+    struct part a[MC];
+    size_t n = 0;
+    for (size_t k0 = 0; k0 < p->k; k0 += KC, n++) {
+        a[n] = (struct part){buf + n * rows * A_LD, p->b + k0 * p->b_row, i0, k0,
+                             p->k - k0 < KC ? p->k - k0 : KC};
+        copy_a(p, buf + n * rows * A_LD, i0, rows, k0, a[n].kc);
+    }
+    one_tile(p, a, n, rows, j0, j1);
+}
+
 /* Rows [i0, i1), panels [j0, j1). */
 __attribute__((unused)) static void multiply(const struct product *p, size_t i0, size_t i1, size_t j0, size_t j1)
 {
     size_t k0 = 0;
     if (j0 >= j1)
         return;
+    if (p->k > KC && i1 > i0 && i1 - i0 <= MR && (p->k + KC - 1) / KC * (i1 - i0) <= MC) {
+        multiply_tile(p, i0, i1 - i0, j0, j1);
+        return;
+    }
     do { /* once even for k = 0, where the result is the epilogue of zeros */
         size_t kc = p->k - k0 < KC ? p->k - k0 : KC;
         multiply_block(p, p->b + k0 * p->b_row, i0, i1, j0, j1, k0, kc);

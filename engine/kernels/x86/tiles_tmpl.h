@@ -6,7 +6,6 @@
 #define BOTH(mr)                                                                                   \
     MICRO(micro, false, mr, 1)                                                                     \
     MICRO(few, true, mr, 1)
-MICRO(micro, false, 2, 2)
 MICRO(micro, false, 1, 1)
 MICRO(micro, false, 2, 1)
 MICRO(micro, false, 3, 1)
