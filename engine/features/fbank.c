@@ -57,11 +57,12 @@ static size_t samples_of(int rate, double ms)
     return n >= 1 && n <= 65536 ? (size_t)n : 0;
 }
 
-static int64_t frame_offset(enum steno_edges edges, size_t length, size_t shift)
+static int64_t frame_offset(enum steno_edges edges, size_t length, size_t shift, size_t fft)
 {
     if (edges == STENO_EDGES_REFLECT)
         return (int64_t)(shift / 2) - (int64_t)(length / 2);
-    return edges == STENO_EDGES_CENTER ? -(int64_t)(length / 2) : 0;
+    /* the transform is centred, and the window in it: half a sample apart where one of them is odd */
+    return edges == STENO_EDGES_CENTER ? (int64_t)((fft - length) / 2) - (int64_t)(fft / 2) : 0;
 }
 
 static int64_t count(enum steno_edges edges, size_t length, size_t shift, int64_t n)
@@ -319,7 +320,7 @@ steno_status steno_fbank_open(steno_fbank **out, const struct steno_fbank_option
     f->length = length;
     f->shift = shift;
     f->fft_size = fft;
-    f->offset = frame_offset(opt->edges, length, shift);
+    f->offset = frame_offset(opt->edges, length, shift, fft);
     st = allocate(f, err);
     if (!st)
         st = make_tables(f, err);

@@ -16,7 +16,8 @@ enum steno_edges {
     STENO_EDGES_REFLECT, /* Kaldi snip_edges=false: frame t is centred on t*shift + shift/2,
                           * (n + shift/2) / shift frames, edges mirrored (-1 -> 0, n -> n-1) */
     STENO_EDGES_CENTER   /* torch.stft center=True, pad reflect: frame t is centred on t*shift,
-                          * n/shift + 1 frames, edges mirrored about the sample (-1 -> 1) */
+                          * n/shift + 1 frames, edges mirrored about the sample (-1 -> 1); a window
+                          * shorter than fft_size stands in the middle */
 };
 
 enum steno_log { STENO_LOG_NATURAL, STENO_LOG_10, STENO_LOG_NONE };

@@ -1,11 +1,11 @@
 #include "features/logmel.h"
 
-struct steno_fbank_options steno_logmel_espnet(int sample_rate, size_t n_fft, size_t hop,
-                                               size_t bins, double fmin, double fmax)
+struct steno_fbank_options steno_logmel_espnet(int sample_rate, size_t n_fft, size_t win_length,
+                                               size_t hop, size_t bins, double fmin, double fmax)
 {
     struct steno_fbank_options o = {
         .sample_rate = sample_rate,
-        .length_ms = 1000.0 * (double)n_fft / sample_rate,
+        .length_ms = 1000.0 * (double)win_length / sample_rate,
         .shift_ms = 1000.0 * (double)hop / sample_rate,
         .fft_size = n_fft,
         .edges = STENO_EDGES_CENTER,
@@ -23,7 +23,7 @@ struct steno_fbank_options steno_logmel_espnet(int sample_rate, size_t n_fft, si
 
 struct steno_fbank_options steno_logmel_whisper(size_t bins)
 {
-    struct steno_fbank_options o = steno_logmel_espnet(16000, 400, 160, bins, 0, 0);
+    struct steno_fbank_options o = steno_logmel_espnet(16000, 400, 400, 160, bins, 0, 0);
     o.log = STENO_LOG_10;
     return o;
 }

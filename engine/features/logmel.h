@@ -6,9 +6,9 @@
 
 /* ESPnet's DefaultFrontend (espnet2/asr/frontend/default.py, layers/log_mel.py): STFT centred with
  * reflected edges, periodic Hann of win_length centred in n_fft, |X|^2, Slaney mel with area
- * normalisation, clip at 1e-10, natural logarithm. fmax <= 0 = Nyquist. */
-struct steno_fbank_options steno_logmel_espnet(int sample_rate, size_t n_fft, size_t hop,
-                                               size_t bins, double fmin, double fmax);
+ * normalisation, clip at 1e-10, natural logarithm. win_length <= n_fft; fmax <= 0 = Nyquist. */
+struct steno_fbank_options steno_logmel_espnet(int sample_rate, size_t n_fft, size_t win_length,
+                                               size_t hop, size_t bins, double fmin, double fmax);
 /* Whisper (openai/whisper audio.py): n_fft 400, hop 160 at 16 kHz, 80 or 128 Slaney mels, log10
  * with clip 1e-10. Whisper drops the last frame (n / hop of them): the caller does too. Then the
  * window's range is compressed by steno_logmel_whisper_scale. */

@@ -245,10 +245,10 @@ static steno_status read_stft(struct reader *r)
         return st;
     if (strcmp(window, "hann") != 0)
         return unsupported(r, "encoder.frontend.stft.window", window, "hann");
-    if (c->win_length != c->n_fft)
+    if (c->win_length != c->n_fft && !c->center)
         return steno_fail(r->err, STENO_ERR_UNSUPPORTED,
                           "%s: %swin_length is %ld, n_fft %ld: a window shorter than the transform "
-                          "is not supported",
+                          "is supported with center: true only",
                           c->path, at, c->win_length, c->n_fft);
     if (!onesided || normalized)
         return unsupported(

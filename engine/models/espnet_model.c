@@ -214,8 +214,8 @@ void steno_espnet_describe(const steno_model *m, FILE *out)
             e->opt.as_espnet_onnx ? ", as espnet_onnx 0.2.1" : "");
     fprintf(out, "directory  %s\n", c->dir);
     fprintf(out, "config     %s\n", c->path);
-    fprintf(out, "features   STFT %ld, hop %ld%s, %ld mel bins, %g to %g Hz, %ld Hz\n", c->n_fft,
-            c->hop_length, c->center ? ", centred" : "", c->bins, c->fmin,
+    fprintf(out, "features   STFT %ld, window %ld, hop %ld%s, %ld mel bins, %g to %g Hz, %ld Hz\n",
+            c->n_fft, c->win_length, c->hop_length, c->center ? ", centred" : "", c->bins, c->fmin,
             c->fmax > 0 ? c->fmax : (double)c->rate / 2, c->rate);
     fprintf(out, "normalise  %s%s%s\n", norms[c->norm], c->stats ? ", " : "",
             c->stats ? c->stats : "");

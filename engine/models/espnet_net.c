@@ -167,8 +167,8 @@ static steno_status open_features(struct steno_espnet *e, steno_err *err)
 {
     const struct steno_espnet_conf *c = &e->conf;
     steno_status st;
-    e->fbank = steno_logmel_espnet((int)c->rate, (size_t)c->n_fft, (size_t)c->hop_length,
-                                   (size_t)c->bins, c->fmin, c->fmax);
+    e->fbank = steno_logmel_espnet((int)c->rate, (size_t)c->n_fft, (size_t)c->win_length,
+                                   (size_t)c->hop_length, (size_t)c->bins, c->fmin, c->fmax);
     if (!c->center)
         e->fbank.edges = STENO_EDGES_SNIP;
     e->log_scale = c->log_base > 0 ? (float)(1 / log(c->log_base)) : 1;

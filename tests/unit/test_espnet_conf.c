@@ -136,7 +136,7 @@ static void what_is_wrong_is_named(void **state)
          STENO_ERR_UNSUPPORTED},
         {"token_type: char", "token_type: runes", "'runes' is not supported",
          STENO_ERR_UNSUPPORTED},
-        {"win_length: 512", "win_length: 400", "win_length is 400, n_fft 512",
+        {"win_length: 512", "center: false, win_length: 400", "win_length is 400, n_fft 512",
          STENO_ERR_UNSUPPORTED},
         {"full/ctc.onnx", "full/[ctc.onnx", "config.yaml: line 17", STENO_ERR_FORMAT},
         {"eos: 3", "eos: 4", "token.eos is '4'", STENO_ERR_FORMAT},

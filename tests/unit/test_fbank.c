@@ -58,7 +58,17 @@ static struct steno_fbank_options nemo(void)
 
 static struct steno_fbank_options espnet(void)
 {
-    return steno_logmel_espnet(16000, 512, 128, 80, 0, 8000);
+    return steno_logmel_espnet(16000, 512, 512, 128, 80, 0, 8000);
+}
+
+static struct steno_fbank_options short_window(void)
+{
+    return steno_logmel_espnet(16000, 512, 400, 128, 80, 0, 8000);
+}
+
+static struct steno_fbank_options odd_window(void)
+{
+    return steno_logmel_espnet(16000, 512, 401, 128, 80, 0, 8000);
 }
 
 static struct steno_fbank_options whisper(void)
@@ -76,7 +86,8 @@ static struct steno_fbank_options long_hop(void) /* hop longer than the window *
 }
 
 typedef struct steno_fbank_options maker(void);
-static maker *const makers[] = {digits, reflect, hamming, nemo, espnet, whisper, long_hop};
+static maker *const makers[] = {digits,       reflect,    hamming, nemo,    espnet,
+                               short_window, odd_window, whisper, long_hop};
 #define N_MAKERS (sizeof makers / sizeof makers[0])
 
 static size_t whole(const struct steno_fbank_options *o, const float *x, size_t n, float *out)
@@ -175,6 +186,27 @@ static void espnet_frontend_matches_torch(void **state)
     };
     (void)state;
     check(espnet, 32, bins, rows, 4, 1e-4f);
+}
+
+/* torch.stft sets a window of win_length samples into the middle of n_fft. */
+static void a_window_shorter_than_the_transform_stands_in_its_middle(void **state)
+{
+    static const size_t bins[5] = {0, 9, 40, 79};
+    static const struct row even[] = {
+        {0, {3.108639f, -8.821302f, -9.024323f, -7.912067f}},
+        {1, {2.595388f, -8.1079f, -6.768432f, -7.583626f}},
+        {15, {-6.016561f, -5.872793f, -2.744105f, -4.267792f}},
+        {31, {-4.570027f, -4.577109f, -6.199498f, -3.487219f}},
+    };
+    static const struct row odd[] = {
+        {0, {3.109371f, -8.822391f, -9.017149f, -7.908474f}},
+        {1, {2.60242f, -8.091019f, -6.77147f, -7.581811f}},
+        {15, {-6.019266f, -5.870581f, -2.726394f, -4.265161f}},
+        {31, {-4.571076f, -4.582717f, -6.181753f, -3.485526f}},
+    };
+    (void)state;
+    check(short_window, 32, bins, even, 4, 1e-4f);
+    check(odd_window, 32, bins, odd, 4, 1e-4f);
 }
 
 static void whisper_frontend_matches_torch(void **state)
@@ -410,6 +442,7 @@ int main(void)
         cmocka_unit_test(int16_scale_and_hamming_match_kaldi_native_fbank),
         cmocka_unit_test(librosa_mode_matches_kaldi_native_fbank),
         cmocka_unit_test(espnet_frontend_matches_torch),
+        cmocka_unit_test(a_window_shorter_than_the_transform_stands_in_its_middle),
         cmocka_unit_test(whisper_frontend_matches_torch),
         cmocka_unit_test(any_chunking_gives_the_same_bits_as_the_whole),
         cmocka_unit_test(frames_side_by_side_have_the_bits_of_single_ones),
