@@ -3,7 +3,7 @@
 either side, so that other work on the machine matters little; peak memory of the whole process, loading included.
 
     bench.py [--stream] --shared DIR --model DIR [--wav FILE] [--rows fp32,bf16,int8] [--runs N] [--cpu N] [--only steno|espnet_onnx]
-             [--steps N] [--seconds S] [--their-threads N]
+             [--lm 0,0.6] [--steps N] [--seconds S] [--their-threads N]
 
 --stream: a streaming directory, against espnet_onnx's StreamingSpeech2Text (theirs_stream.py), which searches everything
 heard so far anew with every block; maxlenratio 0.12, three tokens a second. Encoder: with CTC alone, nothing is searched.
@@ -85,6 +85,7 @@ def main():
     ap.add_argument("--model", required=True)
     ap.add_argument("--wav")
     ap.add_argument("--rows", default="fp32,bf16,int8")
+    ap.add_argument("--lm", default="0,0.6", help="weights of the language model")
     ap.add_argument("--runs", type=int, default=3)
     ap.add_argument("--cpu", type=int, default=max(os.sched_getaffinity(0)))
     ap.add_argument("--seconds", type=float, help="of the recording, from its start")
@@ -111,7 +112,7 @@ def measure(a):
     print("|---|---|---|---|---|---|---|---|---|")
     found = {}
     for precision in a.rows.split(","):
-        for lm in (0.0, 0.6):
+        for lm in map(float, a.lm.split(",")):
             kind = "int8" if precision == "int8" else "fp32"
             if a.only != "steno" and (kind, lm) not in found:
                 found[kind, lm] = theirs(a, "theirs.py", a.steps, kind, lm)
