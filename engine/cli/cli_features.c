@@ -265,9 +265,9 @@ static steno_status normalize(struct features *f, const struct job *j, steno_err
         steno_logmel_whisper_scale(f->x, f->frames, f->bins);
     }
     if (!strcmp(j->normalize, "per-feature"))
-        steno_cmvn_utterance(f->x, f->frames, f->bins, true, 1, 1e-5);
+        steno_cmvn_utterance(f->x, f->frames, f->bins, &STENO_NORM_NEMO);
     else if (!strcmp(j->normalize, "utterance"))
-        steno_cmvn_utterance(f->x, f->frames, f->bins, true, 0, 0);
+        steno_cmvn_utterance(f->x, f->frames, f->bins, &STENO_NORM_ESPNET);
     else if (strcmp(j->normalize, "none"))
         return steno_fail(err, STENO_ERR_INVAL,
                           "--normalize: '%.32s' is none of none, per-feature, utterance",

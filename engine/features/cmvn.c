@@ -88,7 +88,8 @@ void steno_cmvn_apply(const steno_cmvn *c, float *x, size_t frames)
             x[i] = (x[i] - c->mean[i]) / c->std[i];
 }
 
-void steno_cmvn_utterance(float *x, size_t frames, size_t dim, bool vars, unsigned ddof, double eps)
+void steno_cmvn_utterance(float *x, size_t frames, size_t dim,
+                          const struct steno_utterance_norm *o)
 {
     for (size_t i = 0; i < dim; i++) {
         double sum = 0, square = 0, mean, std;
@@ -98,13 +99,14 @@ void steno_cmvn_utterance(float *x, size_t frames, size_t dim, bool vars, unsign
         mean = frames ? sum / (double)frames : 0;
         for (t = 0; t < frames; t++) {
             double d = (double)x[t * dim + i] - mean;
-            x[t * dim + i] = (float)d;
+            if (!o->keep_means)
+                x[t * dim + i] = (float)d;
             square += d * d;
         }
-        if (!vars || frames < (size_t)ddof + 1)
+        if (!o->vars || frames < (size_t)o->ddof + 1)
             continue;
-        std = sqrt(square / (double)(frames - ddof));
-        std = (std > 1e-20 ? std : 1e-20) + eps;
+        std = sqrt(square / (double)(frames - o->ddof));
+        std = (std > o->least ? std : o->least) + o->eps;
         for (t = 0; t < frames; t++)
             x[t * dim + i] = (float)((double)x[t * dim + i] / std);
     }

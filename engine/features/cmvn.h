@@ -18,10 +18,18 @@ void steno_cmvn_close(steno_cmvn *c);
 /* In place, x [frames, dim]. */
 void steno_cmvn_apply(const steno_cmvn *c, float *x, size_t frames);
 
-/* Per utterance, in place: subtract each dimension's mean; with `vars` also divide by
- * (std + eps), std with divisor frames - ddof (NeMo "per_feature": ddof 1, eps 1e-5; ESPnet
- * utterance_mvn: ddof 0, eps 0 and std at least 1e-20). frames - ddof < 1: means only. */
-void steno_cmvn_utterance(float *x, size_t frames, size_t dim, bool vars, unsigned ddof,
-                          double eps);
+/* Normalisation over the utterance itself. */
+struct steno_utterance_norm {
+    bool keep_means; /* do not subtract each dimension's mean */
+    bool vars;       /* divide by max(std, least) + eps, std with divisor frames - ddof */
+    unsigned ddof;
+    double eps, least;
+};
+#define STENO_NORM_NEMO ((struct steno_utterance_norm){.vars = true, .ddof = 1, .eps = 1e-5, .least = 1e-20})
+#define STENO_NORM_ESPNET ((struct steno_utterance_norm){.vars = true, .least = 1e-20})
+/* In place, x [frames, dim]. frames < ddof + 1: no dividing. NEMO: its "per_feature"; ESPNET: utterance_mvn with
+ * norm_vars (espnet2/layers/utterance_mvn.py). */
+void steno_cmvn_utterance(float *x, size_t frames, size_t dim,
+                          const struct steno_utterance_norm *o);
 
 #endif

@@ -505,7 +505,10 @@ steno_status steno_espnet_features(steno_espnet_runner *r, const float *pcm, siz
         return steno_fail(err, st, "features: %s", steno_status_info(st)->name);
     steno_espnet_normalise(e, r->feats, *frames);
     if (e->conf.norm == STENO_ESPNET_UTTERANCE_MVN)
-        steno_cmvn_utterance(r->feats, *frames, bins, e->conf.norm_vars, 0, 0);
+        steno_cmvn_utterance(r->feats, *frames, bins,
+                             &(struct steno_utterance_norm){.keep_means = !e->conf.norm_means,
+                                                            .vars = e->conf.norm_vars,
+                                                            .least = e->conf.norm_eps});
     return STENO_OK;
 }
 

@@ -65,30 +65,54 @@ static void statistics_give_mean_and_deviation(void **state)
 
 static void utterance_normalisation_has_nemo_and_espnet_forms(void **state)
 {
+    struct steno_utterance_norm o = STENO_NORM_ESPNET;
     float x[10];
     (void)state;
     fill(x);
-    steno_cmvn_utterance(x, 5, 2, true, 1, 1e-5);
+    steno_cmvn_utterance(x, 5, 2, &STENO_NORM_NEMO);
     near(x[0], -2 / (sqrt(2.5) + 1e-5));
     near(x[8], 2 / (sqrt(2.5) + 1e-5));
     near(x[9], 0);
     fill(x);
-    steno_cmvn_utterance(x, 5, 2, true, 0, 0);
+    steno_cmvn_utterance(x, 5, 2, &STENO_NORM_ESPNET);
     near(x[0], -2 / sqrt(2));
     near(x[9], 0);
     fill(x);
-    steno_cmvn_utterance(x, 5, 2, false, 0, 0);
+    o.vars = false;
+    steno_cmvn_utterance(x, 5, 2, &o);
     near(x[0], -2);
     near(x[9], 0);
+}
+
+/* norm_means and norm_vars of ESPnet's utterance_mvn. */
+static void means_and_deviations_are_switched_each_for_itself(void **state)
+{
+    struct steno_utterance_norm o = STENO_NORM_ESPNET;
+    float x[10];
+    (void)state;
+    fill(x);
+    o.keep_means = true;
+    steno_cmvn_utterance(x, 5, 2, &o);
+    near(x[0], 1 / sqrt(2));
+    near(x[8], 5 / sqrt(2));
+    fill(x);
+    o.least = 4;
+    steno_cmvn_utterance(x, 5, 2, &o);
+    near(x[0], 1.0 / 4); /* a deviation of 1.4 counts as 4 */
+    fill(x);
+    o.vars = false;
+    steno_cmvn_utterance(x, 5, 2, &o);
+    near(x[0], 1);
+    near(x[8], 5);
 }
 
 static void one_frame_and_none_are_no_trouble(void **state)
 {
     float x[2] = {4, 5};
     (void)state;
-    steno_cmvn_utterance(x, 0, 2, true, 1, 1e-5);
+    steno_cmvn_utterance(x, 0, 2, &STENO_NORM_NEMO);
     near(x[0], 4);
-    steno_cmvn_utterance(x, 1, 2, true, 1, 1e-5); /* no deviation of one frame: the mean only */
+    steno_cmvn_utterance(x, 1, 2, &STENO_NORM_NEMO); /* no deviation of one frame: the mean only */
     near(x[0], 0);
     near(x[1], 0);
 }
@@ -116,6 +140,7 @@ int main(void)
         cmocka_unit_test(global_mean_and_deviation_are_applied_per_dimension),
         cmocka_unit_test(statistics_give_mean_and_deviation),
         cmocka_unit_test(utterance_normalisation_has_nemo_and_espnet_forms),
+        cmocka_unit_test(means_and_deviations_are_switched_each_for_itself),
         cmocka_unit_test(one_frame_and_none_are_no_trouble),
         cmocka_unit_test(impossible_statistics_are_refused_with_their_place),
     };

@@ -246,6 +246,46 @@ static void a_missing_network_is_named(void **state)
     steno_espnet_conf_close(&c);
 }
 
+/* tag_config.yaml beside the directory that holds the model, as in espnet_onnx's cache. */
+static void a_tag_leads_to_its_directory(void **state)
+{
+    static const struct {
+        const char *tags, *message; /* %s: the directory */
+        steno_status st;
+    } cases[] = {
+        {"some/tag: /elsewhere/%s\n", NULL, STENO_OK}, /* written on another machine */
+        {"some/tag: %s\nother: /gone\n", "2 models: give the directory of one of them (some/tag, other)",
+         STENO_ERR_INVAL},
+        {"some/tag: gone\n", "tag some/tag: no directory gone", STENO_ERR_IO},
+        {"some/tag: [%s]\n", "tag some/tag has no directory", STENO_ERR_FORMAT},
+        {"- %s\n", "no tag: directory pairs", STENO_ERR_FORMAT},
+    };
+    struct box *b = *state;
+    char up[] = "/tmp/steno-espnet-tags-XXXXXX", inside[128], path[160], text[256];
+    put(b->path, good);
+    assert_non_null(mkdtemp(up));
+    snprintf(inside, sizeof inside, "%s/model", up);
+    snprintf(path, sizeof path, "%s/tag_config.yaml", up);
+    assert_int_equal(rename(b->dir, inside), 0);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct steno_espnet_conf c;
+        steno_err err = {0};
+        const char *at = strstr(cases[i].tags, "%s");
+        snprintf(text, sizeof text, "%.*s%s%s", (int)(at ? at - cases[i].tags : 0), cases[i].tags,
+                 at ? "model" : "", at ? at + 2 : cases[i].tags);
+        put(path, text);
+        assert_int_equal(steno_espnet_conf_open(&c, up, &err), cases[i].st);
+        if (cases[i].message && !strstr(err.msg, cases[i].message))
+            fail_msg("'%s' does not say '%s'", err.msg, cases[i].message);
+        if (!cases[i].st)
+            assert_string_equal(c.dir, inside);
+        steno_espnet_conf_close(&c);
+    }
+    unlink(path);
+    assert_int_equal(rename(inside, b->dir), 0);
+    rmdir(up);
+}
+
 static void deep_nesting_is_refused(void **state)
 {
     char text[200];
@@ -321,6 +361,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_missing_token_list_is_made_of_the_pieces, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(a_missing_network_is_named, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_tag_leads_to_its_directory, setup, teardown),
         cmocka_unit_test(deep_nesting_is_refused),
         cmocka_unit_test(json_is_read_too),
         cmocka_unit_test(damaged_archives_are_refused),
