@@ -24,7 +24,7 @@
 #define WEIGHT 20.0       /* s of audio that the value so far counts for */
 #define OTHER 150e-6      /* s per s of audio until it is seen: ten messages, 15 us each on Zen 4 */
 #define AT_ONCE 0.1       /* most of the way that one look goes */
-#define TURNOVER 0.1      /* of the live streams, between two looks: more is a rush at the door */
+#define TURNOVER 0.1      /* opened and closed, of the live streams, between two looks: more is a rush */
 #define CROWDED 0.7       /* share of the workers that live steps would keep busy alone */
 #define WORTH 0.97        /* a larger batch must cost less than this per stream */
 #define UNKNOWN 4         /* streams of a worker until it is known what they cost: large ones, too */
@@ -114,6 +114,7 @@ steno_status steno_pool_calibrate(steno_pool *p, const struct steno_pool_costs *
     l->chunk = p->ops->chunk_seconds(p->model);
     if (!(l->chunk > 0)) /* a model that hears a recording as a whole: all it does is the host's */
         l->chunk = 1;
+    l->cpus = steno_cpu_count();
     l->slower = 1;
     l->other = OTHER;
     l->since_ns = steno_now_ns();
@@ -146,13 +147,21 @@ static void correct(double *value, double measured, double audio)
     *value += (measured - *value) * fmin(audio / (audio + WEIGHT), AT_ONCE);
 }
 
-/* Few streams were opened or turned away since the last look: what the process spent outside its
- * workers was for the audio of those that run. The price of the door does not grow with their audio;
- * taken for theirs, every refusal would make the next one likelier. */
+/* Streams opened and closed so far. */
+static int64_t turnover(const steno_pool *p)
+{
+    return 2 * (int64_t)p->stats.opened - p->stats.active;
+}
+
+/* Few streams were opened or closed since the last look, and not more were turned away than run: what
+ * was spent is the price of the audio of those that do. What a rush at the door costs is not, for it
+ * does not grow with their audio, and every refusal would make the next one likelier; nor what
+ * hundreds of streams cost that end together, shared out over the little audio of those left. */
 static bool is_settled(const steno_pool *p)
 {
-    uint64_t came = p->stats.opened + p->stats.refused - p->load.came;
-    return (double)came <= TURNOVER * p->stats.live;
+    const struct steno_pool_load *l = &p->load;
+    return (double)(turnover(p) - l->turnover) <= TURNOVER * p->stats.live &&
+           p->stats.refused - l->refused <= (uint64_t)p->stats.live;
 }
 
 static void look(steno_pool *p, int64_t now)
@@ -164,7 +173,7 @@ static void look(steno_pool *p, int64_t now)
         (double)l->live_steps / seconds * (l->costs.step[0] * l->slower + l->costs.host * l->chunk);
     if (l->audio >= ENOUGH) {
         double outside = process - l->process_cpu - (workers - l->worker_cpu);
-        if (!l->measuring)
+        if (!l->measuring && is_settled(p))
             correct(&l->costs.host, l->host / l->audio, l->audio);
         if (is_settled(p))
             correct(&l->other, fmax(0, outside) / l->audio, l->audio);
@@ -175,7 +184,8 @@ static void look(steno_pool *p, int64_t now)
     l->since_ns = now;
     l->planned = l->network = l->host = l->audio = 0;
     l->live_steps = 0;
-    l->came = p->stats.opened + p->stats.refused;
+    l->turnover = turnover(p);
+    l->refused = p->stats.refused;
     l->process_cpu = process;
     l->worker_cpu = workers;
 }
@@ -203,7 +213,7 @@ int steno_pool_capacity_now(const steno_pool *p)
     const struct steno_pool_load *l = &p->load;
     double step = cost_of(&l->costs, (size_t)p->batch_max) / p->batch_max / l->chunk * l->slower;
     double worker = l->costs.host + step;
-    double fits = fmin(p->n_workers / worker, steno_cpu_count() / (worker + l->other)) * LOAD;
+    double fits = fmin(p->n_workers / worker, l->cpus / (worker + l->other)) * LOAD;
     int most = p->opt.max_streams;
     if (p->opt.capacity)
         return p->opt.capacity < 0 || p->opt.capacity > most ? most : p->opt.capacity;

@@ -113,11 +113,13 @@ struct steno_pool_load {
     double other;                  /* process time outside the workers, s per s of audio */
     double chunk;                  /* s of audio per step */
     double demand;                 /* of the live steps, if each ran alone: busy workers */
+    int cpus; /* asked for once: a system call reads a file for it */
     /* since the last look */
     int64_t since_ns;
     double planned, network, host, audio; /* s */
     uint64_t live_steps;
-    uint64_t came; /* streams opened and refused, at the last look */
+    int64_t turnover; /* streams opened and closed, at the last look */
+    uint64_t refused; /* likewise */
     double process_cpu, worker_cpu; /* at the last look */
 };
 
@@ -150,6 +152,10 @@ struct steno_pool {
     bool stop;
     struct steno_pool_load load;
     struct steno_pool_stats stats;
+    /* places that steno_pool_admit told of and nobody has taken yet: in this PROMISE_NS, and in the
+     * one before, which began at promised_ns */
+    int promised, promised_before;
+    int64_t promised_ns;
     pthread_t trier; /* measures what a stream costs while the pool serves */
     bool trying;     /* it was started; the owner's alone */
     _Atomic bool give_up;

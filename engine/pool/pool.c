@@ -12,6 +12,7 @@
 #define DEFAULT_WAIT 0.02
 #define DEFAULT_RUN 0.1
 #define MAX_WORKERS 1024
+#define PROMISE_NS 1000000000 /* a place that was told of is kept so long, at most twice */
 
 static int model_rate(const steno_model *m)
 {
@@ -264,10 +265,21 @@ struct steno_pool_heartbeat steno_pool_worker_heartbeat(const steno_pool *p, int
 
 /* ---- streams ------------------------------------------------------------------------------- */
 
-/* The pool's lock is held. */
-static steno_status find_place(steno_pool *p, bool counted, steno_err *err)
+/* What was promised and not asked for is free again. */
+static void forget_promises(steno_pool *p)
 {
-    int capacity;
+    int64_t now = steno_now_ns(), past = now - p->promised_ns;
+    if (past < PROMISE_NS)
+        return;
+    p->promised_before = past < 2 * (int64_t)PROMISE_NS ? p->promised : 0;
+    p->promised = 0;
+    p->promised_ns = now;
+}
+
+/* The pool's lock is held. promised: places that count as taken, too. */
+static steno_status find_place(steno_pool *p, bool counted, int promised, steno_err *err)
+{
+    int live = p->stats.live + promised;
     if (p->stop)
         return steno_fail(err, STENO_ERR_CANCELLED, "pool is closing");
     if (p->stats.active >= p->opt.max_streams) {
@@ -275,22 +287,24 @@ static steno_status find_place(steno_pool *p, bool counted, steno_err *err)
         return steno_fail(err, STENO_ERR_BUSY, "all %d places for streams are taken",
                           p->opt.max_streams);
     }
-    capacity = counted ? steno_pool_capacity_now(p) : 0;
-    if (counted && p->stats.live >= capacity) {
+    if (counted && live >= steno_pool_capacity_now(p)) {
         p->stats.refused++;
         return steno_fail(err, STENO_ERR_BUSY,
                           "%d live streams run, which is all this machine "
                           "carries at the pace of real time",
-                          p->stats.live);
+                          live);
     }
     return STENO_OK;
 }
 
 steno_status steno_pool_admit(steno_pool *p, enum steno_pool_class c, steno_err *err)
 {
+    bool live = c == STENO_POOL_LIVE;
     steno_status st;
     pthread_mutex_lock(&p->lock);
-    st = find_place(p, c == STENO_POOL_LIVE, err);
+    forget_promises(p);
+    st = find_place(p, live, p->promised + p->promised_before, err);
+    p->promised += !st && live;
     pthread_mutex_unlock(&p->lock);
     return st;
 }
@@ -299,12 +313,17 @@ static steno_status take_place(steno_pool *p, bool counted, steno_err *err)
 {
     steno_status st;
     pthread_mutex_lock(&p->lock);
-    st = find_place(p, counted, err);
+    forget_promises(p);
+    st = find_place(p, counted, 0, err);
     if (!st) {
         p->stats.active++;
         p->stats.live += counted;
         p->refs++;
     }
+    if (!st && counted && p->promised_before)
+        p->promised_before--;
+    else if (!st && counted && p->promised)
+        p->promised--;
     pthread_mutex_unlock(&p->lock);
     return st;
 }

@@ -103,7 +103,8 @@ struct steno_pool_stream_options {
 };
 
 /* Would a stream of this class find a place now? STENO_ERR_BUSY with the reason if not: for a
- * refusal before anything is opened or received. No place is held. */
+ * refusal before anything is opened or received. For a live one the place is kept for a second or
+ * two, so that many who ask at once are not all told of the same one. */
 STENO_API STENO_MUST steno_status steno_pool_admit(steno_pool *p, enum steno_pool_class c,
                                                    steno_err *err);
 /* Take a place. STENO_ERR_BUSY when there is none: all max_streams are taken, or, for a live
