@@ -43,7 +43,7 @@
 struct conn {
     int fd; /* -1: the slot is free */
     uint32_t generation;
-    bool lingering;
+    bool lingering, watched; /* watched: in epoll */
     int64_t since; /* accepted, or began to linger */
     struct steno_peer peer;
     struct conn *prev, *next; /* of its queue; next also of the free ones */
@@ -202,6 +202,7 @@ static struct conn *slot_take(steno_acceptor *a, int fd, bool lingering)
     a->n_open++;
     c->fd = fd;
     c->lingering = lingering;
+    c->watched = false;
     c->since = steno_now_ns();
     a->n_lingering += lingering;
     queue_put(lingering ? &a->lingering : &a->waiting, c);
@@ -223,12 +224,15 @@ static bool watch(steno_acceptor *a, struct conn *c)
 {
     struct epoll_event ev = {.events = EPOLLIN | EPOLLRDHUP | EPOLLET};
     ev.data.u64 = (uint64_t)c->generation << 32 | (uint32_t)(c - a->conns);
-    return epoll_ctl(a->epoll, EPOLL_CTL_ADD, c->fd, &ev) == 0;
+    c->watched = epoll_ctl(a->epoll, EPOLL_CTL_ADD, c->fd, &ev) == 0;
+    return c->watched;
 }
 
 static void unwatch(steno_acceptor *a, struct conn *c)
 {
-    (void)epoll_ctl(a->epoll, EPOLL_CTL_DEL, c->fd, NULL);
+    if (c->watched)
+        (void)epoll_ctl(a->epoll, EPOLL_CTL_DEL, c->fd, NULL);
+    c->watched = false;
 }
 
 static void drop(steno_acceptor *a, struct conn *c)
@@ -305,14 +309,23 @@ static void turn_away(steno_acceptor *a, struct conn *c)
     linger(a, fd);
 }
 
+static void keep_watching(steno_acceptor *a, struct conn *c)
+{
+    if (!c->watched && !watch(a, c))
+        drop(a, c);
+}
+
+/* Look at what has come of the head. last: no more will. */
 static void on_waiting(steno_acceptor *a, struct conn *c, bool last)
 {
     char head[HEAD_MAX];
     ssize_t n = recv(c->fd, head, sizeof head, MSG_PEEK | MSG_DONTWAIT);
     const char *wrong;
     size_t len;
-    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+    if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
+        keep_watching(a, c);
         return;
+    }
     if (n <= 0) {
         drop(a, c);
         return;
@@ -330,6 +343,8 @@ static void on_waiting(steno_acceptor *a, struct conn *c, bool last)
         turn_away(a, c);
     } else if (last) { /* half a head, and the client has closed: peeking shows no end */
         drop(a, c);
+    } else {
+        keep_watching(a, c);
     }
 }
 
@@ -383,8 +398,7 @@ static void add_waiting(steno_acceptor *a, int fd, const struct steno_peer *peer
     }
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     c->peer = *peer;
-    if (!watch(a, c))
-        drop(a, c);
+    on_waiting(a, c, false); /* under load the head is here already, and epoll need not know */
 }
 
 /* No descriptor is left: give up the spare one to take the connection and close it, so that the

@@ -85,7 +85,8 @@ ROW(SECONDS, body_timeout, "limits", "body_timeout", "STENO_LIMITS_BODY_TIMEOUT"
 ROW(SECONDS, request_timeout, "limits", "request_timeout", "STENO_LIMITS_REQUEST_TIMEOUT", "30min", 1, 86400,
     "From the end of an upload to its answer; after that it is cancelled and answered 504.")
 ROW(SECONDS, retry_after, "limits", "retry_after", "STENO_LIMITS_RETRY_AFTER", "1", 1, 3600,
-    "What Retry-After tells a client that was refused with 503. Whole seconds.")
+    "The least that Retry-After tells a client that was refused with 503; where 500 have been told to come "
+    "in one second, the next are told of a later one, up to a minute. Whole seconds.")
 ROW(INT, http_threads, "http", "threads", "STENO_HTTP_THREADS", "2", 1, 64,
     "Threads that own HTTP connections. They wait for sockets and format answers, nothing else.")
 ROW(STRING, ws_root, "websocket", "root", "STENO_WEBSOCKET_ROOT", "none", 0, 0,

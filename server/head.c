@@ -81,16 +81,6 @@ const char *steno_request_head_framing(const char *head, size_t len)
     return length && coded ? "Content-Length and Transfer-Encoding exclude each other" : NULL;
 }
 
-/* "session_id=" begins a parameter of the query [n], which begins with '?'. */
-static bool names_session(const char *query, size_t n)
-{
-    static const char name[] = "session_id=";
-    for (size_t i = 0; i + sizeof name <= n; i++)
-        if ((query[i] == '?' || query[i] == '&') && !memcmp(query + i + 1, name, sizeof name - 1))
-            return true;
-    return false;
-}
-
 static bool parse_request_line(const char *head, const char *eol, struct steno_request_head *out,
                                bool *get)
 {
@@ -103,7 +93,6 @@ static bool parse_request_line(const char *head, const char *eol, struct steno_r
     end = memchr(sp1 + 1, '?', (size_t)(sp2 - sp1 - 1));
     out->path = sp1 + 1;
     out->path_len = (size_t)((end ? end : sp2) - out->path);
-    out->resumes = end && names_session(end, (size_t)(sp2 - end));
     *get = same_word(head, (size_t)(sp1 - head), "GET");
     return true;
 }

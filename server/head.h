@@ -12,7 +12,6 @@ size_t steno_request_head_length(const char *p, size_t n);
 struct steno_request_head {
     const char *path; /* in head */
     size_t path_len;  /* without the query */
-    bool resumes;     /* the query names a session_id */
     bool upgrade;     /* GET with "Upgrade: websocket" and "Connection: ... upgrade" */
 };
 /* What is wrong with how the head says where the body ends, NULL when nothing is: a Content-Length

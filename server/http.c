@@ -208,7 +208,6 @@ static steno_status write_error(const struct steno_request *rq, struct steno_buf
 static enum MHD_Result respond_error(struct steno_request *rq, int http, const char *code,
                                      const char *param, const char *message)
 {
-    const struct steno_config *conf = rq->sv->srv->conf;
     char seconds[32], ms[32];
     struct steno_header headers[3] = {{NULL, NULL}};
     struct steno_buf body;
@@ -218,7 +217,8 @@ static enum MHD_Result respond_error(struct steno_request *rq, int http, const c
         return MHD_NO;
     }
     if (http == 503 || http == 429) {
-        double after = http == 429 ? rq->retry_after : conf->retry_after;
+        double after = http == 429 ? rq->retry_after
+                                   : steno_limits_come_back(rq->sv->srv->limits, steno_now_ns());
         snprintf(seconds, sizeof seconds, "%.0f", fmax(1, ceil(after)));
         snprintf(ms, sizeof ms, "%.0f", fmax(1, ceil(after * 1000)));
         headers[0] = (struct steno_header){"Retry-After", seconds};

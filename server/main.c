@@ -39,16 +39,13 @@ struct daemon {
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-/* The acceptor's callback: who serves this head? What asks for an upgrade goes to the WebSocket
- * side while there is room; else the HTTP side answers, with 503 or 426. */
+/* The acceptor's callback: who serves this head? */
 static void on_head(void *user, int fd, const struct steno_peer *peer, const char *head, size_t len)
 {
     struct daemon *d = user;
     struct steno_request_head rq;
     if (steno_request_head_parse(head, len, &rq) && rq.upgrade &&
-        steno_ws_serves(&d->conf, rq.path, rq.path_len) &&
-        /* who comes back to a session has its place already */
-        (rq.resumes || steno_limits_has_room(d->srv.limits, STENO_SESSION_STREAM)))
+        steno_ws_serves(&d->conf, rq.path, rq.path_len))
         steno_ws_adopt(d->ws, fd, peer, head, len);
     else
         steno_http_add(d->http, fd, peer);

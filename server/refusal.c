@@ -26,6 +26,18 @@ static const char *phrase_of(int status)
     return "Error";
 }
 
+steno_status steno_refusal_write_body(struct steno_buf *out, int status, const char *extra,
+                                      const struct steno_buf *body)
+{
+    steno_status st = steno_buf_printf(
+        out,
+        "HTTP/1.1 %d %s\r\nContent-Type: application/json\r\n"
+        "Connection: close\r\nContent-Length: %zu\r\n%s%s\r\n",
+        status, phrase_of(status), body->len,
+        status == 426 ? "Sec-WebSocket-Version: 13\r\n" : "", extra);
+    return st ? st : steno_buf_add(out, body->data, body->len);
+}
+
 steno_status steno_refusal_write(struct steno_buf *out, int status, const char *code,
                                  const char *message, const char *extra)
 {
@@ -34,13 +46,7 @@ steno_status steno_refusal_write(struct steno_buf *out, int status, const char *
     steno_buf_init(&body, STENO_REFUSAL_BYTES / 2);
     st = steno_openai_write_error(&body, message, steno_openai_error_type(status), NULL, code);
     if (!st)
-        st = steno_buf_printf(out,
-                              "HTTP/1.1 %d %s\r\nContent-Type: application/json\r\n"
-                              "Connection: close\r\nContent-Length: %zu\r\n%s%s\r\n",
-                              status, phrase_of(status), body.len,
-                              status == 426 ? "Sec-WebSocket-Version: 13\r\n" : "", extra);
-    if (!st)
-        st = steno_buf_add(out, body.data, body.len);
+        st = steno_refusal_write_body(out, status, extra, &body);
     steno_buf_free(&body);
     return st;
 }

@@ -11,6 +11,9 @@
  * extra: further header lines, each ended by CR LF; "" = none. */
 STENO_MUST steno_status steno_refusal_write(struct steno_buf *out, int status, const char *code,
                                             const char *message, const char *extra);
+/* The same with a body [> 0] of one's own, JSON. */
+STENO_MUST steno_status steno_refusal_write_body(struct steno_buf *out, int status,
+                                                 const char *extra, const struct steno_buf *body);
 /* Write one to a socket, as far as it takes it at once. Best effort: what does not fit into the
  * socket's empty send buffer is lost with the connection. */
 void steno_refusal_send(int fd, int status, const char *code, const char *message,

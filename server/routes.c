@@ -137,13 +137,8 @@ static enum MHD_Result get_model(struct steno_request *rq)
     return steno_respond_error(rq, 404, "model_not_found", "model", "%s", err.msg);
 }
 
-static void count_refused(struct steno_request *rq, enum steno_rejection why)
-{
-    steno_metric_add(rq->sv->srv->stats->sessions_rejected[why], 1);
-}
-
-/* Requests that ask for an upgrade go to the WebSocket side before they come here, unless there is
- * no room, or the connection had served another request already. */
+/* Requests that ask for an upgrade go to the WebSocket side before they come here, unless the
+ * connection had served another request already. */
 static enum MHD_Result get_stream(struct steno_request *rq)
 {
     const char *upgrade = steno_request_header(rq, "Upgrade");
@@ -151,15 +146,6 @@ static enum MHD_Result get_stream(struct steno_request *rq)
         {"Upgrade", "websocket"}, {"Connection", "close"}, {NULL, NULL}};
     struct steno_buf body;
     bool asked = upgrade && !strcasecmp(upgrade, "websocket");
-    if (asked && steno_limits_draining(rq->sv->srv->limits)) {
-        count_refused(rq, STENO_REJECT_DRAINING);
-        return steno_respond_error(rq, 503, "draining", NULL, "the server is shutting down");
-    }
-    if (asked && !steno_limits_has_room(rq->sv->srv->limits, STENO_SESSION_STREAM)) {
-        count_refused(rq, STENO_REJECT_SESSIONS);
-        return steno_respond_error(rq, 503, "busy", NULL, "all %d places for streams are taken",
-                                   rq->sv->srv->conf->sessions);
-    }
     steno_buf_init(&body, ANSWER_MAX);
     if (steno_openai_write_error(&body,
                                  asked ? "an upgrade is only possible as the first request of a "

@@ -27,15 +27,19 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "server/address.h"
 #include "server/log.h"
+#include "server/refusal.h"
 
 #define SWEEP_US (1000 * 1000)
+#define LINGER_S 2         /* longest time of reading behind the last message */
+#define REFUSALS_LOGGED 10 /* lines in a second */
 
 struct steno_ws_adoption {
     struct steno_ws_adoption *next;
     int fd;
     struct steno_peer peer;
-    struct steno_handshake hs;
+    struct steno_ws_guest guest;
 };
 
 bool steno_ws_serves(const struct steno_config *conf, const char *path, size_t len)
@@ -95,39 +99,40 @@ static void take_news(steno_ws *ws)
 
 static void drop_adoption(steno_ws *ws, struct steno_ws_adoption *a)
 {
-    close(a->fd);
+    if (a->fd >= 0)
+        close(a->fd);
     ws->owner->closed(ws->user, &a->peer);
-    steno_handshake_free(&a->hs);
+    steno_ws_guest_leave(ws->srv, &a->guest);
     free(a);
 }
 
 static void adopt_one(steno_ws *ws, struct steno_ws_adoption *a)
 {
     struct steno_ws_conn *c = calloc(1, sizeof *c);
-    if (!c) {
+    const lws_sock_file_fd_type fd = {.sockfd = a->fd};
+    if (c)
+        c->wsi = lws_adopt_descriptor_vhost(ws->vhost, LWS_ADOPT_SOCKET, fd,
+                                            ws->protocols[0].name, NULL);
+    if (!c || !c->wsi) {
+        steno_log(LOG_WARNING, "stream: %s",
+                  c ? "libwebsockets refused a socket" : "out of memory");
+        if (c)
+            a->fd = -1; /* libwebsockets has closed it */
+        free(c);
         drop_adoption(ws, a);
         return;
     }
     c->ws = ws;
     c->peer = a->peer;
-    c->hs = a->hs;
+    c->hs = a->guest.hs;
+    c->dialect = a->guest.dialect;
+    c->api = a->guest.api;
+    c->key = a->guest.key;
     c->opened_ns = c->last_message_ns = c->last_rx_ns = c->last_tx_ns = steno_now_ns();
-    /* closes the descriptor if it fails */
-    c->wsi = lws_adopt_descriptor_vhost(ws->vhost, LWS_ADOPT_SOCKET,
-                                        (lws_sock_file_fd_type){.sockfd = a->fd},
-                                        ws->protocols[0].name, NULL);
-    if (!c->wsi) {
-        steno_log(LOG_WARNING, "stream: libwebsockets refused a socket");
-        ws->owner->closed(ws->user, &a->peer);
-        steno_handshake_free(&c->hs);
-        free(c);
-        free(a);
-        return;
-    }
-    free(a);
     steno_ws_conn_link(&ws->conns, c);
     lws_set_opaque_user_data(c->wsi, c);
-    steno_ws_conn_begin(c);
+    steno_ws_conn_begin(c, a->guest.resumes);
+    free(a);
 }
 
 static void adopt_waiting(steno_ws *ws)
@@ -160,12 +165,26 @@ void steno_ws_conn_unlink(struct steno_ws_conn *c)
         c->next->back = c->back;
 }
 
-static void destroy(struct steno_ws_conn *c)
+void steno_ws_conn_free(struct steno_ws_conn *c)
 {
     steno_ws_conn_finish(c);
     steno_ws_conn_unlink(c);
     c->ws->owner->closed(c->ws->user, &c->peer);
     free(c);
+}
+
+/* What a socket without a connection, of which nothing is heard any more, has as its data. */
+static char lingers;
+
+int steno_ws_linger(steno_ws *ws, struct lws *wsi)
+{
+    ws->lingering++;
+    lws_set_opaque_user_data(wsi, &lingers);
+    if (shutdown(lws_get_socket_fd(wsi), SHUT_WR))
+        return -1;
+    lws_rx_flow_control(wsi, 1);
+    lws_set_timeout(wsi, PENDING_TIMEOUT_SHUTDOWN_FLUSH, LINGER_S);
+    return 0;
 }
 
 static void drain_all(steno_ws *ws)
@@ -206,6 +225,11 @@ static int on_lws(struct lws *wsi, enum lws_callback_reasons reason, void *unuse
 {
     struct steno_ws_conn *c = wsi ? lws_get_opaque_user_data(wsi) : NULL;
     (void)unused;
+    if ((void *)c == &lingers) {
+        if (reason == LWS_CALLBACK_WSI_DESTROY)
+            ((steno_ws *)lws_context_user(lws_get_context(wsi)))->lingering--;
+        return 0;
+    }
     switch (reason) {
     case LWS_CALLBACK_EVENT_WAIT_CANCELLED:
         on_wake(lws_context_user(lws_get_context(wsi)));
@@ -223,7 +247,7 @@ static int on_lws(struct lws *wsi, enum lws_callback_reasons reason, void *unuse
         return 0;
     case LWS_CALLBACK_WSI_DESTROY:
         if (c)
-            destroy(c);
+            steno_ws_conn_free(c);
         return 0;
     default:
         return 0;
@@ -241,7 +265,8 @@ static void log_lws(int level, const char *line)
 static void *serve(void *arg)
 {
     steno_ws *ws = arg;
-    while (!atomic_load_explicit(&ws->stop, memory_order_acquire))
+    /* who lingers has seen to it that it ends */
+    while (!atomic_load_explicit(&ws->stop, memory_order_acquire) || ws->lingering)
         if (ws->loop)
             ev_run(ws->loop, EVRUN_ONCE);
         else if (lws_service(ws->ctx, 0) < 0)
@@ -343,10 +368,55 @@ static bool consume_head(int fd, size_t len)
     return true;
 }
 
+/* A line for each of the first few of a second; in a rush writing lines would cost more than refusing
+ * does, and the metric counts all. */
+static void log_refusal(steno_ws *ws, const struct steno_ws_adoption *a,
+                        const struct steno_ws_refusal *no)
+{
+    const char *api = a->guest.dialect ? a->guest.dialect->name : "";
+    int64_t second = steno_now_ns() / 1000000000;
+    char peer[STENO_ADDRESS_TEXT];
+    if (second != ws->refused_s)
+        ws->refused = 0;
+    ws->refused_s = second;
+    if (!ws->srv->conf->log_requests || ws->refused++ >= REFUSALS_LOGGED)
+        return;
+    const struct steno_log_field fields[] = {
+        {"request_id", no->request_id, 0},
+        {"api", api, 0},
+        {"peer", steno_address_print(&a->peer.addr, peer), 0},
+        {"key", steno_key_name(a->guest.key), 0},
+        {"status", NULL, no->status},
+        {"error", no->message, 0},
+    };
+    steno_log_event(LOG_INFO, "refused", STENO_LOG_FIELDS(fields),
+                    "%s: handshake refused with %d: %s", api, no->status, no->message);
+}
+
+/* Say no, and let go of the socket such that it is heard. A client waits for its answer (RFC 6455,
+ * 4.1), so there is usually nothing behind its head, and closing resets nothing: then the FIN goes
+ * with the answer, and that is all. */
+static void turn_away(steno_ws *ws, struct steno_ws_adoption *a, const struct steno_ws_refusal *no)
+{
+    struct steno_buf out;
+    char byte;
+    bool more = recv(a->fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK) == 1;
+    steno_buf_init(&out, STENO_REFUSAL_BYTES);
+    if (!steno_ws_write_refusal(&out, no))
+        (void)!send(a->fd, out.data, out.len, MSG_DONTWAIT | MSG_NOSIGNAL | (more ? 0 : MSG_MORE));
+    steno_buf_free(&out);
+    if (more) {
+        ws->owner->linger(ws->user, a->fd);
+        a->fd = -1;
+    }
+    drop_adoption(ws, a);
+}
+
 void steno_ws_adopt(steno_ws *ws, int fd, const struct steno_peer *peer, const char *head,
                     size_t len)
 {
     struct steno_ws_adoption *a = calloc(1, sizeof *a);
+    struct steno_ws_refusal no;
     steno_err err;
     if (!a) {
         close(fd);
@@ -355,8 +425,13 @@ void steno_ws_adopt(steno_ws *ws, int fd, const struct steno_peer *peer, const c
     }
     a->fd = fd;
     a->peer = *peer;
-    if (steno_handshake_parse(&a->hs, head, len, &err) || !consume_head(fd, len)) {
+    if (steno_handshake_parse(&a->guest.hs, head, len, &err) || !consume_head(fd, len)) {
         drop_adoption(ws, a);
+        return;
+    }
+    if (!steno_ws_knock(ws->srv, &a->guest, &no)) {
+        log_refusal(ws, a, &no);
+        turn_away(ws, a, &no);
         return;
     }
     pthread_mutex_lock(&ws->mx);

@@ -5,17 +5,14 @@
  * reading is switched off, and TCP slows the client down; a ROOM note, or a client that reads
  * again, switches it on. A client that takes nothing for websocket.slow_timeout is closed.
  *
- * The end: the close frame is written, then the descriptor lingers at the acceptor, which reads on
- * for a while; closing at once would reset the connection and take the reason with it. */
+ * The end: the close frame is written, then the socket lingers without its connection: the loop reads
+ * on for a while; closing at once would reset the connection and take the reason with it. */
 #include "server/ws_internal.h"
 
-#include <ctype.h>
-#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "audio/ogg_opus.h"
 #include "base/clock.h"
@@ -252,31 +249,36 @@ void steno_ws_conn_finish(conn *c)
     c->established = false;
 }
 
-/* What is to be said has been said: let go of the socket such that the client hears it. */
+/* What is to be said has been said: let go of the socket such that the client hears it. The session
+ * ends here, its socket a little later. (A duplicate for the acceptor to linger on would be less to
+ * do, but libev does not forget a descriptor whose file lives on, and at the first event of it makes
+ * its epoll anew, with every connection there is: 1.7 ms for each of 2,000.) */
 static int let_go(conn *c)
 {
-    /* our own descriptor keeps the socket open when libwebsockets closes its one */
-    int fd = fcntl(lws_get_socket_fd(c->wsi), F_DUPFD_CLOEXEC, 0);
+    steno_ws *ws = c->ws;
+    struct lws *wsi = c->wsi;
+    bool linger = ws->lingering < STENO_WS_LINGER_MAX;
     c->deaf = true;
-    if (fd >= 0) /* before the session gives its place back: the last one's lets a drain end */
-        c->ws->owner->linger(c->ws->user, fd);
-    if (!steno_ws_conn_wait(c))
-        steno_ws_conn_finish(c);
-    return -1;
+    if (!steno_ws_conn_wait(c)) {
+        if (linger)
+            steno_ws_conn_free(c);
+        else
+            steno_ws_conn_finish(c);
+    }
+    return linger ? steno_ws_linger(ws, wsi) : -1;
 }
 
 /* ---- handshake --------------------------------------------------------------------------- */
 
-void steno_ws_conn_refuse(conn *c, int status, const char *code, const char *message,
-                          double retry_after)
+void steno_ws_conn_refuse(conn *c, int status, const char *code, const char *message)
 {
-    char extra[96] = "";
+    struct steno_ws_refusal no = {
+        .status = status, .code = code, .retry_after = c->ws->srv->conf->retry_after};
+    char id[STENO_ID_SIZE];
+    steno_ws_request_id(no.request_id, &c->hs, steno_id_new(id, "req"));
+    snprintf(no.message, sizeof no.message, "%s", message);
     steno_buf_init(&c->refusal, STENO_REFUSAL_BYTES);
-    if (status == 503 || status == 429)
-        snprintf(extra, sizeof extra, "Retry-After: %.0f\r\n", fmax(1, ceil(retry_after)));
-    else if (status == 401)
-        snprintf(extra, sizeof extra, "WWW-Authenticate: Bearer\r\n");
-    if (steno_refusal_write(&c->refusal, status, code, message, extra))
+    if (steno_ws_write_refusal(&c->refusal, &no))
         steno_buf_reset(&c->refusal); /* out of memory: just close */
     c->deaf = true;
     lws_callback_on_writable(c->wsi);
@@ -290,134 +292,6 @@ static steno_status on_query(void *user, const char *name, const char *value, st
     return STENO_OK;
 }
 
-/* The subprotocol to answer with; "" for none. */
-static const char *subprotocol(conn *c)
-{
-    char key[STENO_KEY_MAX + 1];
-    if (c->dialect->subprotocol &&
-        steno_handshake_offers(c->hs.protocols, c->dialect->subprotocol))
-        return c->dialect->subprotocol;
-    return steno_handshake_token(c->hs.protocols, key, sizeof key) ? "token" : "";
-}
-
-/* True when the handshake is one that can be answered with 101. */
-static bool check_handshake(conn *c)
-{
-    char message[400];
-    int status;
-    const char *wrong = steno_handshake_check(&c->hs, &status);
-    if (wrong) {
-        steno_ws_conn_refuse(c, status, status == 426 ? "upgrade_required" : "invalid_argument", wrong,
-               0);
-        return false;
-    }
-    if (*c->hs.protocols && !*subprotocol(c)) {
-        snprintf(message, sizeof message,
-                 "Sec-WebSocket-Protocol: '%.200s' has no protocol of this path%s%s; none need be "
-                 "asked for",
-                 c->hs.protocols, c->dialect->subprotocol ? ", which speaks " : "",
-                 c->dialect->subprotocol ? c->dialect->subprotocol : "");
-        steno_ws_conn_refuse(c, 400, "invalid_argument", message, 0);
-        return false;
-    }
-    return true;
-}
-
-/* A key may stand in the query, for browsers. */
-static steno_status on_key(void *user, const char *name, const char *value, steno_err *err)
-{
-    (void)err;
-    if (!strcmp(name, "api_key"))
-        snprintf(user, STENO_KEY_MAX + 1, "%s", value);
-    return STENO_OK;
-}
-
-static bool find_key(conn *c)
-{
-    char text[STENO_KEY_MAX + 1] = "";
-    const char *secret = steno_key_of_authorization(c->hs.authorization);
-    steno_err err;
-    if (!secret && *c->hs.api_key)
-        secret = c->hs.api_key;
-    if (!secret && (steno_handshake_token(c->hs.protocols, text, sizeof text) ||
-                    (!steno_query_each(c->hs.target, on_key, text, NULL) && *text)))
-        secret = text;
-    if (!steno_keys_find(c->ws->srv->keys, secret, &c->key, &err))
-        return true;
-    steno_metric_add(c->ws->srv->stats->sessions_rejected[STENO_REJECT_KEY], 1);
-    steno_ws_conn_refuse(c, 401, "invalid_api_key", err.msg, 0);
-    return false;
-}
-
-struct asked {
-    char model[STENO_NATIVE_MODEL_BYTES];
-    struct steno_variant variant;
-};
-
-static steno_status on_model(void *user, const char *name, const char *value, steno_err *err)
-{
-    struct asked *a = user;
-    if (!strcmp(name, "model"))
-        snprintf(a->model, sizeof a->model, "%s", value);
-    return steno_variant_is_option(name) ? steno_variant_set(&a->variant, name, value, err)
-                                         : STENO_OK;
-}
-
-/* Whether the pool of the model that the URL names would take a stream. What cannot be had at all is
- * told by the session, in its dialect. *why: what a refusal counts as. */
-static steno_status admit(conn *c, enum steno_rejection *why, steno_err *err)
-{
-    steno_models *models = c->ws->srv->models;
-    struct asked asked = {0};
-    struct steno_served *served;
-    steno_status st;
-    *why = STENO_REJECT_LOADING;
-    if (steno_query_each(c->hs.target, on_model, &asked, NULL))
-        return STENO_OK;
-    st = steno_models_acquire(models, asked.model, &asked.variant, &served, err);
-    if (st)
-        return st == STENO_ERR_INVAL ? STENO_OK : st;
-    *why = STENO_REJECT_CAPACITY;
-    st = steno_pool_admit(served->pool, STENO_POOL_LIVE, err);
-    steno_models_release(models, served);
-    return st;
-}
-
-/* A place of the limits, of the pool and of the key. */
-static bool take_place(conn *c)
-{
-    struct steno_server *srv = c->ws->srv;
-    double after = srv->conf->retry_after;
-    enum steno_rejection why;
-    steno_err err;
-    if (steno_limits_enter(srv->limits, c->api, &err)) {
-        steno_ws_conn_refuse(c, 503, steno_status_info(err.code)->name, err.msg, after);
-        return false;
-    }
-    if (admit(c, &why, &err)) {
-        steno_limits_refund(srv->limits, c->api, why);
-        steno_ws_conn_refuse(c, 503, steno_status_info(err.code)->name, err.msg, after);
-        return false;
-    }
-    if (steno_key_enter(srv->keys, c->key, steno_now_ns(), &after, &err)) {
-        steno_limits_refund(srv->limits, c->api, STENO_REJECT_QUOTA);
-        steno_ws_conn_refuse(c, 429, "quota_exceeded", err.msg, after);
-        return false;
-    }
-    return true;
-}
-
-/* The client's own id when it is short and harmless in a log line, else the session's. */
-static void choose_request_id(conn *c)
-{
-    const char *given = c->hs.request_id;
-    size_t n = strlen(given);
-    bool good = n && n < sizeof c->request_id;
-    for (size_t i = 0; good && i < n; i++)
-        good = isalnum((unsigned char)given[i]) || strchr("-_.:", given[i]);
-    snprintf(c->request_id, sizeof c->request_id, "%s", good ? given : c->id);
-}
-
 static bool open_session(conn *c)
 {
     struct steno_server *srv = c->ws->srv;
@@ -426,12 +300,12 @@ static bool open_session(conn *c)
                                              srv->conf->ws_resume > 0 ? srv->conf->ws_resume_bytes
                                                                       : 0};
     steno_id_new(c->id, "sess");
-    choose_request_id(c);
+    steno_ws_request_id(c->request_id, &c->hs, c->id);
     c->session = steno_ws_session_new(c->dialect, &engine, c, c->id, &limits);
     if (!c->session) {
         steno_key_leave(srv->keys, c->key);
         steno_limits_leave(srv->limits, c->api, STENO_SESSION_FAILED);
-        steno_ws_conn_refuse(c, 503, "out_of_memory", "out of memory", srv->conf->retry_after);
+        steno_ws_conn_refuse(c, 503, "out_of_memory", "out of memory");
         return false;
     }
     c->entered = true;
@@ -467,26 +341,11 @@ static void establish(conn *c)
         steno_ws_session_drain(c->session);
 }
 
-static enum steno_session_api api_of(const struct steno_dialect *d)
+void steno_ws_conn_begin(conn *c, bool resumes)
 {
-    for (int a = STENO_SESSION_STREAM; a < STENO_SESSION_APIS; a++)
-        if (!strcmp(d->name, steno_session_api_name((enum steno_session_api)a)))
-            return (enum steno_session_api)a;
-    return STENO_SESSION_STREAM;
-}
-
-void steno_ws_conn_begin(conn *c)
-{
-    c->dialect = steno_dialect_find(c->hs.target, steno_query_path_len(c->hs.target),
-                                    steno_dialect_of_root(c->ws->srv->conf->ws_root));
-    c->api = c->dialect ? api_of(c->dialect) : STENO_SESSION_STREAM;
-    if (!c->dialect) {
-        steno_ws_conn_refuse(c, 404, "not_found", "no WebSocket at this path; /v1/stream is one", 0);
-        return;
-    }
-    if (!check_handshake(c) || !find_key(c) || steno_ws_conn_resume(c))
-        return;
-    if (take_place(c) && open_session(c))
+    if (resumes)
+        steno_ws_conn_resume(c);
+    else if (open_session(c))
         establish(c);
 }
 
@@ -667,7 +526,7 @@ static bool write_accept(conn *c)
              c->api == STENO_SESSION_DEEPGRAM ? uuid : "",
              c->api == STENO_SESSION_DEEPGRAM ? "\r\n" : "");
     steno_buf_reset(tx);
-    if (steno_handshake_accept(&c->hs, subprotocol(c), extra, tx))
+    if (steno_handshake_accept(&c->hs, steno_ws_subprotocol(c->dialect, &c->hs), extra, tx))
         return false;
     steno_handshake_free(&c->hs);
     return put(c, tx->data, tx->len);

@@ -5,8 +5,8 @@
 #define STENO_SERVER_WS_INTERNAL_H
 
 #include "protocol/ws_frame.h"
-#include "server/handshake.h"
 #include "server/ws.h"
+#include "server/ws_door.h"
 #include "server/ws_session.h"
 
 #include <libwebsockets.h>
@@ -19,7 +19,7 @@ struct steno_ws_conn {
     steno_ws *ws;
     struct lws *wsi;
     struct steno_peer peer;
-    char id[STENO_ID_SIZE], request_id[72];
+    char id[STENO_ID_SIZE], request_id[STENO_REQUEST_ID];
     struct steno_ws_conn *next, **back; /* ws->conns or ws->waiting */
     struct steno_ws_conn *next_news;    /* ws->news, locked by ws->mx */
     bool has_news;                      /* likewise */
@@ -65,6 +65,10 @@ struct steno_ws {
     struct steno_ws_conn *waiting; /* whose connection was lost, the latest first */
     struct steno_buf tx;
     bool drained;
+    unsigned lingering; /* sockets whose connection has gone ahead */
+    /* the acceptor's thread: refusals of this second of CLOCK_MONOTONIC */
+    int64_t refused_s;
+    unsigned refused;
     /* locked by mx */
     pthread_mutex_t mx;
     struct steno_ws_adoption *adoptions, **last_adoption;
@@ -76,8 +80,15 @@ void steno_ws_conn_wake(struct steno_ws_conn *c);
 /* Not among the news any more. */
 void steno_ws_conn_unlink_news(struct steno_ws_conn *c);
 
-/* The socket is adopted: answer the handshake. */
-void steno_ws_conn_begin(struct steno_ws_conn *c);
+#define STENO_WS_LINGER_MAX 1024 /* sockets that linger at once; more are closed right away */
+/* Nothing more is said on wsi, nor heard: it stays until the client is done, at most 2 s. -1: it
+ * must be closed at once. */
+int steno_ws_linger(steno_ws *ws, struct lws *wsi);
+/* Out of its list, and all of it freed; its socket is no longer its own. */
+void steno_ws_conn_free(struct steno_ws_conn *c);
+
+/* The socket is adopted: answer the handshake. resumes: it names a session; else its places are taken. */
+void steno_ws_conn_begin(struct steno_ws_conn *c, bool resumes);
 /* p: [n <= STENO_WS_RX_BYTES] bytes of the client, which are unmasked in place. */
 void steno_ws_conn_receive(struct steno_ws_conn *c, char *p, size_t n);
 /* The socket can be written to. -1: the connection is over. */
@@ -97,16 +108,16 @@ void steno_ws_conn_link(struct steno_ws_conn **list, struct steno_ws_conn *c);
 void steno_ws_conn_unlink(struct steno_ws_conn *c);
 /* Answer the upgrade request with an error status and close. */
 void steno_ws_conn_refuse(struct steno_ws_conn *c, int status, const char *code,
-                          const char *message, double retry_after);
+                          const char *message);
 /* The session has a socket now, whose 101 is due. */
 void steno_ws_conn_connected(struct steno_ws_conn *c);
 
 /* ws_resume.c */
 /* The connection is lost: true when the session stays, waiting, without it. */
 bool steno_ws_conn_wait(struct steno_ws_conn *c);
-/* The handshake of c asks to go on with a session: true when it has been answered, one way or the
- * other. c may be gone then. */
-bool steno_ws_conn_resume(struct steno_ws_conn *c);
+/* The handshake of c asks to go on with a session: answer it, one way or the other. c may be gone
+ * then. */
+void steno_ws_conn_resume(struct steno_ws_conn *c);
 /* Once a second: forget those who have waited long enough; now INT64_MAX: all. */
 void steno_ws_waiting_sweep(steno_ws *ws, int64_t now);
 

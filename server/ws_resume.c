@@ -90,15 +90,6 @@ static steno_status on_parameter(void *user, const char *name, const char *value
     return steno_native_resume_query(name, value, user, err);
 }
 
-static steno_status on_session_id(void *user, const char *name, const char *value, steno_err *err)
-{
-    (void)value;
-    (void)err;
-    if (!strcmp(name, "session_id"))
-        *(bool *)user = true;
-    return STENO_OK;
-}
-
 /* In a time that does not depend on how much of it is right. */
 static bool same_id(const char *a, const char *b)
 {
@@ -174,21 +165,17 @@ static void move(conn *session, conn *c)
     steno_ws_conn_connected(session);
 }
 
-bool steno_ws_conn_resume(conn *c)
+void steno_ws_conn_resume(conn *c)
 {
     struct steno_native_resume ask;
     steno_err err;
     steno_status st;
-    bool asked = false;
     conn *session;
-    if (!c->dialect->resumed || steno_query_each(c->hs.target, on_session_id, &asked, NULL) ||
-        !asked)
-        return false;
     steno_native_resume_init(&ask);
     st = steno_query_each(c->hs.target, on_parameter, &ask, &err);
     if (st) {
-        steno_ws_conn_refuse(c, 400, "invalid_argument", err.msg, 0);
-        return true;
+        steno_ws_conn_refuse(c, 400, "invalid_argument", err.msg);
+        return;
     }
     session = find_in(c->ws->conns, c, ask.session_id);
     if (!session)
@@ -196,17 +183,15 @@ bool steno_ws_conn_resume(conn *c)
     if (!session) {
         steno_ws_conn_refuse(c, 404, "session_not_found",
                              "session_id: there is no such session to go on with: it was not "
-                             "resumable, or its time is over",
-                             0);
-        return true;
+                             "resumable, or its time is over");
+        return;
     }
     st = steno_ws_session_attach(session->session, &ask, &err);
     if (st == STENO_ERR_LIMIT)
-        steno_ws_conn_refuse(c, 410, "messages_lost", err.msg, 0);
+        steno_ws_conn_refuse(c, 410, "messages_lost", err.msg);
     else if (st)
         steno_ws_conn_refuse(c, st == STENO_ERR_NOMEM ? 503 : 409, steno_status_info(st)->name,
-                             err.msg, 1);
+                             err.msg);
     else
         move(session, c);
-    return true;
 }

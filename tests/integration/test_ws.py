@@ -690,6 +690,18 @@ def beyond_capacity_the_handshake_is_refused_at_once(_):
                 assert e.response.status_code == 503 and int(e.response.headers["Retry-After"]) > 0
                 assert json.loads(e.response.body)["error"]["code"] == "busy", e.response.body
             assert d.metric('steno_sessions_rejected_total{reason="sessions"}') == 1
+            # a client that does not wait for its answer hears it all the same; Deepgram's in its own form
+            with socket.create_connection(("127.0.0.1", d.port), 20 * SLOW) as s:
+                s.sendall(b"GET /v1/listen HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+                          b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n"
+                          b"X-Request-Id: mine-1\r\n\r\n" + frame(1, json.dumps(START).encode()) + frame(2, PCM))
+                got = b""
+                while more := s.recv(65536):
+                    got += more
+            head, _, body = got.partition(b"\r\n\r\n")
+            assert head.startswith(b"HTTP/1.1 503 ") and b"Retry-After: " in head and b"X-Request-Id: mine-1\r\n" in head + b"\r\n", got
+            assert json.loads(body) == {"err_code": "busy", "err_msg": "all 2 places for streams are taken", "request_id": "mine-1"}, got
+            assert 'handshake refused with 503: all 2 places' in d.output()
             a.send('{"type":"end"}')
             b.send('{"type":"end"}')
             a.recv(timeout=20 * SLOW)

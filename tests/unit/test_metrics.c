@@ -137,6 +137,34 @@ static void every_series_is_there_at_zero(void **state)
     steno_stats_free(st);
 }
 
+static void who_is_refused_is_told_different_seconds_in_a_crowd(void **state)
+{
+    struct steno_config c;
+    struct steno_stats *st = steno_stats_new();
+    const int64_t s = 1000000000;
+    int told[64] = {0};
+    steno_limits *l;
+    (void)state;
+    assert_int_equal(steno_config_init(&c, NULL), STENO_OK);
+    c.retry_after = 3;
+    l = steno_limits_new(&c, st);
+    for (int i = 0; i < 1600; i++) { /* all within a second */
+        double after = steno_limits_come_back(l, 100 * s + i);
+        assert_true(after >= 3 && after < 64);
+        told[(int)after]++;
+    }
+    for (int i = 0; i < 64; i++)
+        assert_int_equal(told[i], i < 3 ? 0 : i < 6 ? 500 : i == 6 ? 100 : 0);
+    /* two seconds on, the calendar is where it was; when the crowd has gone it is empty */
+    assert_true(steno_limits_come_back(l, 102 * s) == 4);
+    assert_true(steno_limits_come_back(l, 200 * s) == 3);
+    for (int i = 0; i < 100000; i++) /* more than a minute can take: never later than that */
+        assert_true(steno_limits_come_back(l, 300 * s) <= 63);
+    steno_limits_free(l);
+    steno_stats_free(st);
+    steno_config_free(&c);
+}
+
 static void sessions_beyond_capacity_are_refused_at_once_and_counted(void **state)
 {
     struct steno_config c;
@@ -150,7 +178,6 @@ static void sessions_beyond_capacity_are_refused_at_once_and_counted(void **stat
     l = steno_limits_new(&c, st);
     assert_int_equal(steno_limits_enter(l, STENO_SESSION_STREAM, NULL), STENO_OK);
     assert_int_equal(steno_limits_enter(l, STENO_SESSION_STREAM, NULL), STENO_OK);
-    assert_false(steno_limits_has_room(l, STENO_SESSION_STREAM));
     assert_int_equal(steno_limits_enter(l, STENO_SESSION_STREAM, &err), STENO_ERR_BUSY);
     assert_non_null(strstr(err.msg, "all 2 places for streams are taken"));
     /* uploads have places of their own, shared by both of their forms */
@@ -159,7 +186,9 @@ static void sessions_beyond_capacity_are_refused_at_once_and_counted(void **stat
     assert_true(steno_metric_value(st->sessions_rejected[STENO_REJECT_SESSIONS]) == 2);
     assert_true(steno_metric_value(st->sessions_active[STENO_SESSION_STREAM]) == 2);
     steno_limits_leave(l, STENO_SESSION_STREAM, STENO_SESSION_GONE);
-    assert_true(steno_limits_has_room(l, STENO_SESSION_STREAM));
+    assert_int_equal(steno_limits_enter(l, STENO_SESSION_STREAM, NULL), STENO_OK); /* its place */
+    steno_limits_refund(l, STENO_SESSION_STREAM, STENO_REJECT_QUOTA);
+    assert_true(steno_metric_value(st->sessions_rejected[STENO_REJECT_QUOTA]) == 1);
     steno_limits_drain(l);
     assert_int_equal(steno_limits_enter(l, STENO_SESSION_STREAM, &err), STENO_ERR_BUSY);
     assert_non_null(strstr(err.msg, "shutting down"));
@@ -203,6 +232,7 @@ int main(void)
         cmocka_unit_test(no_addition_of_many_threads_is_lost),
         cmocka_unit_test(every_series_is_there_at_zero),
         cmocka_unit_test(sessions_beyond_capacity_are_refused_at_once_and_counted),
+        cmocka_unit_test(who_is_refused_is_told_different_seconds_in_a_crowd),
         cmocka_unit_test(memory_of_all_uploads_is_bounded),
     };
     return cmocka_run_group_tests_name("metrics", tests, NULL, NULL);
