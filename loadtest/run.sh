@@ -97,15 +97,33 @@ start() {
     python3 loadtest/start.py "$B/stenod" ${model:+"$model"} | tee "$out/start.txt"
 }
 
-# What the server says it can carry: 0.9 of it, then 3 times as much offered.
+# What the server says it can carry: 0.9 of it, then 3 times as much offered. Once as a rush: each comes
+# once, all within 2 s. Once for half a minute (STEADY s): who is through begins anew, who is refused comes
+# back when Retry-After says.
 overload() {
-    local capacity
-    serve 2 0 ${CAPACITY:+--set "pool.capacity=$CAPACITY"}
-    while grep -q "until it is known" "$LOG" && ! grep -q "a live stream takes" "$LOG"; do sleep 0.1; done
-    capacity=$(curl -fsS "http://$at/metrics" | sed -n 's/^steno_stream_capacity{.*} //p')
-    load "overload-$name-09" "ws://$at/v1/stream" --users $((capacity * 9 / 10)) --say 2 --ramp 2 || true
-    load "overload-$name-30" "ws://$at/v1/stream" --users $((capacity * 3)) --say 2 --ramp 2 || true
-    stop_server
+    local capacity kind part with
+    for kind in rush steady; do
+        serve 2 0 ${CAPACITY:+--set "pool.capacity=$CAPACITY"}
+        while grep -q "until it is known" "$LOG" && ! grep -q "a live stream takes" "$LOG"; do sleep 0.1; done
+        capacity=$(curl -fsS "http://$at/metrics" | sed -n 's/^steno_stream_capacity{.*} //p')
+        with="--ramp 2"
+        [ $kind = rush ] || with="--ramp 15 --seconds ${STEADY:-30} --retry"
+        for part in 9 30; do
+            # shellcheck disable=SC2086
+            load "overload-$name-$kind-$part" "ws://$at/v1/stream" --users $((capacity * part / 10)) --say 2 $with || true
+            curl -fsS "http://$at/metrics" | grep -E '^steno_(stream_capacity|sessions_rejected_total.*(capacity|sessions))' || true
+        done
+        stop_server
+        python3 - "$kind, capacity $capacity" "$out/overload-$name-$kind-9.json" "$out/overload-$name-$kind-30.json" <<'PY'
+import json
+import sys
+few, many = (json.load(open(f, encoding="utf-8")) for f in sys.argv[2:])
+print(f"{sys.argv[1]}: p99 of partials {few['partial_ms']['p99']:.1f} and {many['partial_ms']['p99']:.1f} ms, "
+      f"{many['partial_ms']['p99'] / few['partial_ms']['p99']:.2f} times; this program's lateness, p99, "
+      f"{few['late_ms']['p99']:.1f} and {many['late_ms']['p99']:.1f} ms; taken {few['ok']} and {many['ok']}, "
+      f"refused {few['refused'] / few['seconds']:.0f} and {many['refused'] / many['seconds']:.0f} a second")
+PY
+    done
 }
 
 # One stream of an hour, flat out: cost of each ten minutes, memory.

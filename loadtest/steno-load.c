@@ -21,6 +21,8 @@ static const char usage_text[] =
     "  --seconds S        instead: begin sessions for so long\n"
     "  --ramp S           from the first user's beginning to the last's; default 1\n"
     "  --think-ms N       between a user's sessions; default 0\n"
+    "  --retry            who is refused comes back when the server says; such\n"
+    "                     sessions do not count\n"
     "  --fast             as fast as the server reads instead of real time\n"
     "  --chunk-ms N       audio per message; default 100\n"
     "  --say N            times a recording is said in one session; default 1\n"
@@ -46,6 +48,7 @@ enum option_id {
     O_SECONDS,
     O_RAMP,
     O_THINK,
+    O_RETRY,
     O_FAST,
     O_CHUNK,
     O_SAY,
@@ -70,6 +73,7 @@ static const struct option options[] = {{"url", 1, 0, O_URL},
                                         {"seconds", 1, 0, O_SECONDS},
                                         {"ramp", 1, 0, O_RAMP},
                                         {"think-ms", 1, 0, O_THINK},
+                                        {"retry", 0, 0, O_RETRY},
                                         {"fast", 0, 0, O_FAST},
                                         {"chunk-ms", 1, 0, O_CHUNK},
                                         {"say", 1, 0, O_SAY},
@@ -212,6 +216,8 @@ int main(int argc, char **argv)
         }
         if (opt == O_FAST)
             p.fast = true;
+        else if (opt == O_RETRY)
+            p.retry = true;
         else if (!take_number(&p, opt, options[at].name))
             take_text(&p, opt);
     }

@@ -22,7 +22,7 @@ struct load_plan {
     int n_clips;
     int users, sessions, say, gap_ms, chunk_ms, think_ms, pid, drop_percent;
     double ramp, seconds; /* s */
-    bool fast;
+    bool fast, retry;
     double max_p99_ms, max_wer; /* < 0: not judged */
 };
 
@@ -46,7 +46,8 @@ struct load_user {
     bool active, waiting; /* a session runs; in the wheel */
     struct load_ws ws;
     struct load_http http;
-    uint32_t watched; /* epoll's events of its socket */
+    uint32_t watched; /* epoll's events of its socket; 0 = none */
+    int retry_after;  /* s; what the server said when it refused, 0 = nothing */
     struct steno_buf said;
     /* of the session */
     int64_t begun_ns, t0_ns, end_ns, dropped_at; /* dropped_at: in samples; 0 = never */
@@ -71,6 +72,7 @@ struct load_run {
     int done;                         /* users */
     _Atomic int active;               /* sessions */
     int outcomes[LOAD_OUTCOMES];
+    int refused_late;                 /* of the refused: after the handshake, with close code 1013 */
     size_t words, word_errors;
     double audio_seconds;
     struct histogram first, partial, word, final, answer, late;

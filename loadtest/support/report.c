@@ -78,11 +78,12 @@ static json_t *timeline(const struct load_run *r)
 static json_t *as_json(const struct load_run *r, const struct row *rows, size_t n)
 {
     const struct load_plan *p = r->plan;
-    json_t *j = json_pack("{s:s,s:s,s:i,s:b,s:f,s:f,s:i,s:i,s:i,s:i,s:i,s:i,s:f}", "label",
+    json_t *j = json_pack("{s:s,s:s,s:i,s:b,s:f,s:f,s:i,s:i,s:i,s:i,s:i,s:i,s:i,s:f}", "label",
                           p->label, "url", p->url_text, "users", p->users, "flat_out", p->fast,
                           "seconds", r->took, "audio_seconds", r->audio_seconds, "sessions",
                           sessions(r), "ok", r->outcomes[LOAD_OK], "wrong", r->outcomes[LOAD_WRONG],
-                          "refused", r->outcomes[LOAD_REFUSED], "failed", r->outcomes[LOAD_FAILED],
+                          "refused", r->outcomes[LOAD_REFUSED], "refused_late", r->refused_late,
+                          "failed", r->outcomes[LOAD_FAILED],
                           "dropped", r->outcomes[LOAD_DROPPED], "wer_percent", wer(r));
     for (size_t i = 0; j && i < n; i++) {
         char key[32];
@@ -106,10 +107,12 @@ static void print(const struct load_run *r, const struct row *rows, size_t n)
 {
     double cpu = r->after.cpu_seconds - r->before.cpu_seconds;
     printf("%s%s%d users, %d sessions, %.0f s of audio in %.1f s (%.1f sessions/s); %d wrong, "
-           "%d refused, %d failed, %d dropped, word error rate %.2f %%\n",
+           "%d refused (%d of them after the handshake), %d failed, %d dropped, word error rate "
+           "%.2f %%\n",
            r->plan->label, *r->plan->label ? ": " : "", r->plan->users, sessions(r),
            r->audio_seconds, r->took, sessions(r) / r->took, r->outcomes[LOAD_WRONG],
-           r->outcomes[LOAD_REFUSED], r->outcomes[LOAD_FAILED], r->outcomes[LOAD_DROPPED], wer(r));
+           r->outcomes[LOAD_REFUSED], r->refused_late, r->outcomes[LOAD_FAILED],
+           r->outcomes[LOAD_DROPPED], wer(r));
     for (size_t i = 0; i < n; i++)
         print_row(&rows[i]);
     if (r->plan->pid)

@@ -10,6 +10,7 @@
 
 #define COMPLAINTS 5
 #define MS 1000000
+#define RETRY_S 1 /* until a refused user comes back where the server does not say when */
 
 static const struct load_kind *kind_of(const struct load_run *r)
 {
@@ -70,6 +71,10 @@ void load_session_over(struct load_user *u, enum load_outcome outcome)
     r->outcomes[outcome]++;
     u->active = false;
     atomic_fetch_sub_explicit(&r->active, 1, memory_order_relaxed);
+    if (outcome == LOAD_REFUSED && r->plan->retry) {
+        load_at(u, steno_now_ns() + (u->retry_after ? u->retry_after : RETRY_S) * 1000 * (int64_t)MS);
+        return;
+    }
     u->session++;
     load_at(u, steno_now_ns() + (int64_t)r->plan->think_ms * MS);
 }

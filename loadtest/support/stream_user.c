@@ -124,18 +124,19 @@ static void over(struct load_user *u, bool dropped)
         histogram_add(&u->run->answer, u->end_ns ? ms_since(u->end_ns) : 0);
     if (u->ready)
         u->run->audio_seconds += (double)u->sent / u->clip->rate;
+    u->run->refused_late += how == LOAD_REFUSED && w->close_code == 1013;
+    u->retry_after = w->retry_after;
     load_ws_close(&u->ws);
     load_session_over(u, how);
 }
 
 static void pump(struct load_user *u)
 {
-    bool wrote = u->ws.out.len;
     load_ws_pump(&u->ws, on_message, u);
     if (u->ws.phase == LOAD_WS_CLOSED)
         over(u, false);
-    else if (wrote || u->ws.out.len)
-        load_watch(u, u->ws.fd, true, u->ws.out.len);
+    else
+        load_watch(u, u->ws.fd, u->watched, load_ws_wants_out(&u->ws));
 }
 
 static void begin(struct load_user *u)
@@ -159,7 +160,8 @@ static void begin(struct load_user *u)
         over(u, false);
         return;
     }
-    load_watch(u, u->ws.fd, false, true);
+    u->watched = 0;
+    pump(u); /* the request goes with the first packet behind the SYN, as a browser's does */
 }
 
 /* Opus: each packet is a message. */

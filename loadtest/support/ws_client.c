@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -15,6 +16,7 @@ enum { OP_CONTINUE = 0, OP_TEXT = 1, OP_BINARY = 2, OP_CLOSE = 8, OP_PING = 9, O
 steno_status load_ws_open(struct load_ws *w, const struct load_url *u, const char *head,
                           steno_err *err)
 {
+    steno_status st;
     memset(w, 0, sizeof *w);
     steno_buf_init(&w->in, MAX_QUEUED);
     steno_buf_init(&w->out, MAX_QUEUED);
@@ -22,11 +24,13 @@ steno_status load_ws_open(struct load_ws *w, const struct load_url *u, const cha
     w->fd = load_url_connect(u, err);
     if (w->fd < 0)
         return STENO_ERR_IO;
-    return steno_buf_printf(&w->out,
-                            "GET %s HTTP/1.1\r\nHost: %s:%s\r\nUpgrade: websocket\r\n"
-                            "Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
-                            "Sec-WebSocket-Key: c3Rlbm8gbG9hZCB0ZXN0IQ==\r\n%s\r\n",
-                            u->path, u->host, u->port, head);
+    st = steno_buf_printf(&w->out,
+                          "GET %s HTTP/1.1\r\nHost: %s:%s\r\nUpgrade: websocket\r\n"
+                          "Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+                          "Sec-WebSocket-Key: c3Rlbm8gbG9hZCB0ZXN0IQ==\r\n%s\r\n",
+                          u->path, u->host, u->port, head);
+    w->head = w->out.len;
+    return st;
 }
 
 void load_ws_close(struct load_ws *w)
@@ -152,9 +156,13 @@ static bool parse_frame(struct load_ws *w, load_ws_fn fn, void *user)
 static void parse_handshake(struct load_ws *w)
 {
     char *end = w->in.data ? strstr(w->in.data, "\r\n\r\n") : NULL;
+    const char *after;
     if (!end)
         return;
     if (sscanf(w->in.data, "HTTP/1.1 %d", &w->http_status) != 1 || w->http_status != 101) {
+        after = strstr(w->in.data, "\r\nRetry-After: ");
+        if (after)
+            w->retry_after = (int)strtol(after + 15, NULL, 10);
         closed(w, 1006);
         return;
     }
@@ -162,9 +170,30 @@ static void parse_handshake(struct load_ws *w)
     steno_buf_drop(&w->in, (size_t)(end + 4 - w->in.data));
 }
 
+static size_t unsent(const struct load_ws *w)
+{
+    return w->phase == LOAD_WS_OPEN ? w->out.len : w->head;
+}
+
+bool load_ws_wants_out(const struct load_ws *w)
+{
+    return unsent(w) > 0;
+}
+
 short load_ws_events(const struct load_ws *w)
 {
-    return (short)(POLLIN | (w->out.len ? POLLOUT : 0));
+    return (short)(POLLIN | (load_ws_wants_out(w) ? POLLOUT : 0));
+}
+
+static void write_out(struct load_ws *w)
+{
+    ssize_t n = send(w->fd, w->out.data, unsent(w), MSG_NOSIGNAL);
+    if (n > 0) {
+        steno_buf_drop(&w->out, (size_t)n);
+        w->head -= w->head < (size_t)n ? w->head : (size_t)n;
+    } else if (errno != EAGAIN && errno != ENOTCONN) {
+        closed(w, 1006);
+    }
 }
 
 void load_ws_pump(struct load_ws *w, load_ws_fn fn, void *user)
@@ -173,20 +202,18 @@ void load_ws_pump(struct load_ws *w, load_ws_fn fn, void *user)
     ssize_t n;
     if (w->phase == LOAD_WS_CLOSED)
         return;
-    if (w->out.len) {
-        n = send(w->fd, w->out.data, w->out.len, MSG_NOSIGNAL);
-        if (n > 0)
-            steno_buf_drop(&w->out, (size_t)n);
-        else if (errno != EAGAIN && errno != ENOTCONN)
-            closed(w, 1006);
-    }
+    if (unsent(w))
+        write_out(w);
     while ((n = recv(w->fd, buf, sizeof buf, 0)) > 0) {
         if (steno_buf_add(&w->in, buf, (size_t)n)) {
             closed(w, 1006);
             return;
         }
-        if (w->phase == LOAD_WS_HANDSHAKE)
+        if (w->phase == LOAD_WS_HANDSHAKE) {
             parse_handshake(w);
+            if (w->phase == LOAD_WS_OPEN && unsent(w))
+                write_out(w);
+        }
         while (w->phase == LOAD_WS_OPEN && parse_frame(w, fn, user))
             ;
         if (w->phase == LOAD_WS_CLOSED)
