@@ -298,16 +298,21 @@ static steno_status take_ctc(struct steno_estream *s, const struct steno_estream
                              size_t *n_alts)
 {
     struct steno_hyp hyps[STENO_MAX_BEAM];
+    bool taken = steno_estream_by_blocks(s); /* block by block */
     size_t n = 1;
     steno_status st = STENO_OK;
     if (s->beam) {
-        steno_ctc_beam_restart(s->beam, 0);
-        st = steno_ctc_beam_push(s->beam, x->ctc, x->rows);
+        if (!taken) {
+            steno_ctc_beam_restart(s->beam, 0);
+            st = steno_ctc_beam_push(s->beam, x->ctc, x->rows);
+        }
         if (!st)
             st = steno_ctc_beam_nbest(s->beam, hyps, s->search.n_best, &n);
     } else {
-        steno_ctc_greedy_restart(s->greedy, 0);
-        st = steno_ctc_greedy_push(s->greedy, x->ctc, x->rows);
+        if (!taken) {
+            steno_ctc_greedy_restart(s->greedy, 0);
+            st = steno_ctc_greedy_push(s->greedy, x->ctc, x->rows);
+        }
         hyps[0] = steno_ctc_greedy_best(s->greedy);
     }
     for (size_t i = 0; i < n && !st; i++) {

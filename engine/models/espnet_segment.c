@@ -35,10 +35,10 @@ steno_status steno_estream_make_frames(struct steno_estream *s, size_t end)
     return STENO_OK;
 }
 
-/* Rows that the stream keeps: of a transducer those its search has not taken yet. */
+/* Rows that the stream keeps: those the search has not taken for good yet. */
 static size_t rows_kept(const struct steno_estream *s)
 {
-    return s->n_rows - s->n_transduced;
+    return s->n_rows - s->n_taken;
 }
 
 static steno_status reserve_rows(struct steno_estream *s, size_t n)
@@ -70,15 +70,44 @@ static steno_status reserve_rows(struct steno_estream *s, size_t n)
     return STENO_OK;
 }
 
+/* n more rows and their scores (NULL: a transducer) wait for the search. */
+static steno_status keep_rows(struct steno_estream *s, const float *rows, const float *ctc,
+                              size_t n)
+{
+    const struct steno_espnet *e = s->model->espnet;
+    size_t dim = (size_t)e->dim, vocab = (size_t)e->conf.vocab, at = rows_kept(s);
+    steno_status st = reserve_rows(s, at + n);
+    if (st)
+        return st;
+    memcpy(s->rows + at * dim, rows, n * dim * sizeof *rows);
+    if (ctc)
+        memcpy(s->ctc + at * vocab, ctc, n * vocab * sizeof *ctc);
+    s->n_rows += n;
+    return STENO_OK;
+}
+
+/* CTC alone takes scores for good; other searches need them, and the rows, again. */
+static steno_status take_rows(struct steno_estream *s, const float *rows, const float *ctc,
+                              size_t n)
+{
+    steno_status st = STENO_OK;
+    if (ctc)
+        st = steno_ctc_greedy_push(s->greedy, ctc, n);
+    if (st || !steno_estream_ctc_alone(s))
+        return st ? st : keep_rows(s, rows, ctc, n);
+    s->n_rows += n;
+    s->n_taken = s->n_rows;
+    return s->beam ? steno_ctc_beam_push(s->beam, ctc, n) : STENO_OK;
+}
+
 steno_status steno_estream_block(struct steno_estream *s, steno_espnet_runner *r, size_t max,
                                  steno_err *err)
 {
-    const struct steno_espnet *e = s->model->espnet;
-    size_t dim = (size_t)e->dim, vocab = (size_t)e->conf.vocab, n = 0, at = rows_kept(s);
     const float *rows, *ctc;
+    size_t n = 0;
     steno_status st = STENO_OK;
     if (s->state.block == 0)
-        st = steno_espnet_state_reset(&s->state, e, err);
+        st = steno_espnet_state_reset(&s->state, s->model->espnet, err);
     if (!st)
         st = steno_espnet_block(r, &s->state, s->feats, steno_estream_frames_wanted(s), &rows, &n,
                                 err);
@@ -89,18 +118,10 @@ steno_status steno_estream_block(struct steno_estream *s, steno_espnet_runner *r
         n = max > s->n_rows ? max - s->n_rows : 0;
     if (!n)
         return STENO_OK;
-    st = reserve_rows(s, at + n);
-    if (st)
-        return steno_fail(err, st, "stream: out of memory");
-    memcpy(s->rows + at * dim, rows, n * dim * sizeof *rows);
-    st = steno_espnet_ctc(r, s->rows + at * dim, n, &ctc, err);
+    st = steno_espnet_ctc(r, rows, n, &ctc, err);
     if (st)
         return st;
-    s->n_rows += n;
-    if (!ctc)
-        return STENO_OK; /* a transducer */
-    memcpy(s->ctc + at * vocab, ctc, n * vocab * sizeof *ctc);
-    st = steno_ctc_greedy_push(s->greedy, ctc, n);
+    st = take_rows(s, rows, ctc, n);
     return st ? steno_fail(err, st, "stream: out of memory") : STENO_OK;
 }
 
@@ -115,7 +136,7 @@ steno_status steno_estream_search(struct steno_estream *s, steno_espnet_runner *
         return steno_esearch_block(s->blocks, r, s->rows, s->n_rows, s->ctc, last, err);
     if (!steno_espnet_is_transducer(e))
         return STENO_OK;
-    s->n_transduced = s->n_rows;
+    s->n_taken = s->n_rows;
     return steno_espnet_transduce_on(r, &s->search, s->rows, n, &s->transduced, err);
 }
 

@@ -142,7 +142,9 @@ static void begin_segment(struct steno_estream *s)
     if (steno_estream_by_blocks(s)) {
         steno_fbank_reset(s->fbank);
         steno_ctc_greedy_restart(s->greedy, 0);
-        s->n_feats = s->fed = s->n_rows = 0;
+        if (s->beam)
+            steno_ctc_beam_restart(s->beam, 0);
+        s->n_feats = s->fed = s->n_rows = s->n_taken = 0;
         s->state.block = 0;
     }
     s->cut = 0;
@@ -150,7 +152,6 @@ static void begin_segment(struct steno_estream *s)
         steno_esearch_restart(s->blocks);
     steno_transducer_close(s->transduced); /* what it holds goes with the segment */
     s->transduced = NULL;
-    s->n_transduced = 0;
     s->speaking = s->whole;
     s->quiet = 0;
     s->partial = steno_estream_samples(s, FIRST_PARTIAL);

@@ -46,13 +46,12 @@ struct steno_estream {
     float *feats; /* [cap_feats, bins] frames not yet encoded, normalised */
     size_t n_feats, cap_feats;
     size_t fed;        /* samples of the segment that became frames */
-    float *rows, *ctc; /* [cap_rows, dim], [cap_rows, vocab] of the segment; a transducer's: without
-                        * the n_transduced first, and no scores */
-    size_t n_rows, cap_rows;
+    float *rows, *ctc; /* [cap_rows, dim], [cap_rows, vocab] of the segment but for the n_taken first,
+                        * which the search needs no more: a transducer's (no scores), CTC alone */
+    size_t n_rows, n_taken, cap_rows;
     steno_esearch *blocks; /* joint search block by block; NULL: at the end of a segment */
-    steno_transducer *transduced; /* a transducer's search of the segment, of n_transduced rows; NULL:
-                                   * not begun, or at its end */
-    size_t n_transduced;
+    steno_transducer *transduced; /* a transducer's search of the segment, of n_taken rows; NULL: not
+                                   * begun, or at its end */
     /* results */
     steno_ctc_greedy *greedy;
     steno_ctc_beam *beam; /* CTC alone with a beam */
