@@ -294,27 +294,29 @@ static steno_status take_transducer(struct steno_estream *s, steno_transducer *t
     return st;
 }
 
+/* Blocks have gone through the search as they came. */
+static steno_status search_ctc(struct steno_estream *s, const struct steno_estream_scores *x)
+{
+    if (steno_estream_by_blocks(s))
+        return STENO_OK;
+    if (s->beam) {
+        steno_ctc_beam_restart(s->beam, 0);
+        return steno_ctc_beam_push(s->beam, x->ctc, x->rows);
+    }
+    steno_ctc_greedy_restart(s->greedy, 0);
+    return steno_ctc_greedy_push(s->greedy, x->ctc, x->rows);
+}
+
 static steno_status take_ctc(struct steno_estream *s, const struct steno_estream_scores *x,
                              size_t *n_alts)
 {
     struct steno_hyp hyps[STENO_MAX_BEAM];
-    bool taken = steno_estream_by_blocks(s); /* block by block */
     size_t n = 1;
-    steno_status st = STENO_OK;
-    if (s->beam) {
-        if (!taken) {
-            steno_ctc_beam_restart(s->beam, 0);
-            st = steno_ctc_beam_push(s->beam, x->ctc, x->rows);
-        }
-        if (!st)
-            st = steno_ctc_beam_nbest(s->beam, hyps, s->search.n_best, &n);
-    } else {
-        if (!taken) {
-            steno_ctc_greedy_restart(s->greedy, 0);
-            st = steno_ctc_greedy_push(s->greedy, x->ctc, x->rows);
-        }
+    steno_status st = search_ctc(s, x);
+    if (!st && s->beam)
+        st = steno_ctc_beam_nbest(s->beam, hyps, s->search.n_best, &n);
+    else
         hyps[0] = steno_ctc_greedy_best(s->greedy);
-    }
     for (size_t i = 0; i < n && !st; i++) {
         st = steno_words_build(&s->words[i], s->model->tokens, hyps[i].spans, hyps[i].n, hyps[i].n);
         s->alts[i] = (struct steno_alternative){

@@ -16,7 +16,7 @@
 #include "base/buf.h"
 #include "base/npy.h"
 #include "base/zip.h"
-#include "models/espnet_block.h"
+#include "models/espnet_stream.h"
 #include "models/stream.h"
 #include "steno.h"
 #include "tests/support/shared.h"
@@ -456,6 +456,68 @@ static void partials_come_with_blocks(void **state)
     free(pcm);
 }
 
+/* The text of the last final; the stream stays open. */
+static steno_stream *say(steno_model *m, const float *pcm, size_t n, int beam, double ctc_weight,
+                         char *text, size_t size)
+{
+    struct steno_stream_options o = {.no_endpointing = true, .beam = beam};
+    struct steno_event ev;
+    steno_stream *s = NULL;
+    o.search = (struct steno_search_options){
+        .set = STENO_SEARCH_CTC_WEIGHT | STENO_SEARCH_LM_WEIGHT | STENO_SEARCH_PENALTY,
+        .ctc_weight = ctc_weight};
+    text[0] = '\0';
+    assert_int_equal(steno_stream_open(&s, m, &o, NULL), 0);
+    assert_int_equal(steno_stream_push(s, pcm, n, NULL), 0);
+    assert_int_equal(steno_stream_end(s, NULL), 0);
+    while (steno_stream_next(s, &ev))
+        if (ev.kind == STENO_FINAL)
+            snprintf(text, size, "%s", ev.text);
+    return s;
+}
+
+/* CTC alone hears each block once and keeps nothing of it; what it says is what its search finds in
+ * all scores at once, which another search of the same stream has kept. */
+static void ctc_alone_takes_each_block_once(void **state)
+{
+    size_t n, frames, rows;
+    float *pcm = read_audio("61-70968-0002.flac", &n);
+    steno_model *m;
+    (void)state;
+    if (!pcm)
+        skip();
+    m = open_model(STREAMING);
+    frames = n / m->hop + 1;
+    rows = ((frames - 1) / 2 - 1) / 2; /* two convolutions of width 3 and stride 2 */
+    for (int beam = 1; beam <= 4; beam += 3) {
+        char text[4096], other[4096];
+        steno_stream *alone = say(m, pcm, n, beam, 1, text, sizeof text);
+        steno_stream *joint = say(m, pcm, n, 2, 0.3, other, sizeof other);
+        const struct steno_estream *a = (struct steno_estream *)alone;
+        const struct steno_estream *j = (struct steno_estream *)joint;
+        struct steno_hyp best = {0};
+        struct steno_words w;
+        size_t count = 1;
+        assert_int_equal(a->cap_rows, 0);
+        assert_true(j->cap_rows >= rows && strlen(text) > 8);
+        if (a->beam) {
+            assert_int_equal(steno_ctc_beam_push(a->beam, j->ctc, rows), 0);
+            assert_int_equal(steno_ctc_beam_nbest(a->beam, &best, 1, &count), 0);
+        } else {
+            assert_int_equal(steno_ctc_greedy_push(a->greedy, j->ctc, rows), 0);
+            best = steno_ctc_greedy_best(a->greedy);
+        }
+        steno_words_init(&w);
+        assert_int_equal(steno_words_build(&w, m->tokens, best.spans, best.n, 0), 0);
+        assert_string_equal(text, steno_words_line(&w));
+        steno_words_free(&w);
+        steno_stream_close(alone);
+        steno_stream_close(joint);
+    }
+    steno_model_close(m);
+    free(pcm);
+}
+
 static void silence_and_crumbs_say_nothing(void **state)
 {
     static const char *const dirs[] = {OFFLINE, STREAMING};
@@ -496,6 +558,7 @@ int main(void)
         cmocka_unit_test(the_end_is_not_lost),
         cmocka_unit_test(partials_of_whole_utterances_have_a_budget),
         cmocka_unit_test(partials_come_with_blocks),
+        cmocka_unit_test(ctc_alone_takes_each_block_once),
         cmocka_unit_test(silence_and_crumbs_say_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
