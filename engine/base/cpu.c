@@ -19,6 +19,8 @@
 #include <unistd.h>
 #endif
 
+#define FLUSH 0x8040u /* FTZ, DAZ: Intel SDM vol. 1, 11.6.3 and 10.2.3 */
+
 /* XCR0 bits: which register files the operating system saves. */
 enum {
     XCR0_YMM = 1u << 1 | 1u << 2,
@@ -178,7 +180,8 @@ unsigned steno_cpu_flush_denormals(void)
 {
 #if defined(__x86_64__)
     unsigned mode = _mm_getcsr();
-    _mm_setcsr(mode | 0x8040u); /* flush to zero, denormals are zero */
+    if ((mode & FLUSH) != FLUSH)
+        _mm_setcsr(mode | FLUSH);
     return mode;
 #elif defined(__aarch64__)
     uint64_t mode;
@@ -193,7 +196,8 @@ unsigned steno_cpu_flush_denormals(void)
 void steno_cpu_restore_denormals(unsigned mode)
 {
 #if defined(__x86_64__)
-    _mm_setcsr(mode);
+    if ((mode & FLUSH) != FLUSH)
+        _mm_setcsr(mode);
 #elif defined(__aarch64__)
     __asm__ volatile("msr fpcr, %0" : : "r"((uint64_t)mode));
 #else

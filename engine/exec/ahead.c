@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "base/cpu.h"
+
 bool steno_may_run_ahead(const struct steno_node *n)
 {
     if (!n->op || !n->op->run || (n->op->flags & STENO_OP_IMPURE))
@@ -27,9 +29,9 @@ steno_status steno_run_ahead(struct workspace *ws, const struct steno_node *n,
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
     for (int i = 0; i < n->n_out; i++)
         ctx.out[i] = wanted[i] ? &slots[i] : NULL;
-    fp = steno_fp_enter();
+    fp = steno_cpu_flush_denormals();
     st = n->op->run(&ctx, err);
-    steno_fp_leave(fp);
+    steno_cpu_restore_denormals(fp);
     ws->cur = cur;
     ws->used = used;
     if (st)

@@ -217,9 +217,6 @@ void *steno_ws_scratch(struct workspace *ws, size_t n);
 struct pool_block *steno_ws_take(struct workspace *ws, size_t n); /* refs 1; NULL: out of memory */
 void steno_ws_unref(struct pool_block *b);
 void steno_ws_parallel(struct workspace *ws, int n_parts, void (*fn)(void *, int), void *arg);
-/* Denormals are flushed to zero while operators run; returns the state to restore. */
-unsigned steno_fp_enter(void);
-void steno_fp_leave(unsigned saved);
 
 /* ahead.c */
 /* Compute a node whose inputs are known; outputs live in `mem`. out: [n_out] tensors, data NULL

@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cpu.h"
+
 steno_status steno_session_open(steno_session **out, steno_network *n,
                                 const struct steno_session_options *opt, steno_err *err)
 {
@@ -123,9 +125,9 @@ steno_status steno_session_run(steno_session *s, steno_err *err)
         s->net->tap->run(s->net->tap->arg, s->net->path, s->net, s->in);
     steno_ws_settle(&s->ws);
     s->ws.steps = 0;
-    fp = steno_fp_enter();
+    fp = steno_cpu_flush_denormals();
     st = steno_frame_run(s->main, s->in_ptr, err);
-    steno_fp_leave(fp);
+    steno_cpu_restore_denormals(fp);
     return st;
 }
 

@@ -3,9 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#if defined(__SSE__)
-#include <xmmintrin.h>
-#endif
+#include "base/cpu.h"
 
 #define SCRATCH_MIN ((size_t)64 << 10)
 
@@ -157,33 +155,6 @@ void steno_ws_unref(struct pool_block *b)
 
 /* ---- threads ---- */
 
-#if defined(__SSE__)
-#define FLUSH (_MM_FLUSH_ZERO_ON | 0x0040u) /* FTZ, DAZ: Intel SDM vol. 1, 11.6.3 and 10.2.3 */
-unsigned steno_fp_enter(void)
-{
-    unsigned saved = _mm_getcsr();
-    if ((saved & FLUSH) != FLUSH)
-        _mm_setcsr(saved | FLUSH);
-    return saved;
-}
-
-void steno_fp_leave(unsigned saved)
-{
-    if ((saved & FLUSH) != FLUSH)
-        _mm_setcsr(saved);
-}
-#else
-unsigned steno_fp_enter(void)
-{
-    return 0;
-}
-
-void steno_fp_leave(unsigned saved)
-{
-    (void)saved;
-}
-#endif
-
 struct job {
     void (*fn)(void *, int);
     void *arg;
@@ -192,9 +163,9 @@ struct job {
 static void flushed(void *arg, int part)
 {
     const struct job *j = arg;
-    unsigned saved = steno_fp_enter();
+    unsigned saved = steno_cpu_flush_denormals();
     j->fn(j->arg, part);
-    steno_fp_leave(saved);
+    steno_cpu_restore_denormals(saved);
 }
 
 void steno_ws_parallel(struct workspace *ws, int n_parts, void (*fn)(void *, int), void *arg)
