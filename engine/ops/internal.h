@@ -54,6 +54,20 @@ int64_t steno_ops_get_i64(const struct steno_tensor *t, size_t i);
  * scratch. NULL when out of memory. */
 const float *steno_ops_as_f32(struct steno_op_ctx *ctx, const struct steno_tensor *t);
 const double *steno_ops_as_f64(struct steno_op_ctx *ctx, const struct steno_tensor *t);
+/* Calls n floats closer that are about to be read, or written: of a state, which has left the caches since
+ * the last chunk, many lines at a time instead of one row after the other. */
+static inline void steno_ops_call(const float *p, size_t n)
+{
+    for (size_t i = 0; i < n; i += 16)
+        __builtin_prefetch(p + i, 0);
+}
+
+static inline void steno_ops_call_to_write(const float *p, size_t n)
+{
+    for (size_t i = 0; i < n; i += 16)
+        __builtin_prefetch(p + i, 1);
+}
+
 /* Where to compute output t in f32 (f64): its data, or scratch that steno_ops_put_* converts from.
  */
 float *steno_ops_out_f32(struct steno_op_ctx *ctx, const struct steno_tensor *t);

@@ -156,6 +156,10 @@ static void one_stream(const struct job *j, size_t n, float *work)
     const struct chunk_conv *p = j->p;
     size_t lead = p->k1 - 1;
     float *z = work, *v = z + (lead + p->t) * p->c, *u = v + p->t * p->c;
+    steno_ops_call(j->cache + n * p->c * lead, p->c * lead);
+    steno_ops_call(p->w1, p->k1 * p->c);
+    if (j->kept)
+        steno_ops_call_to_write(j->kept + n * p->c * lead, p->c * lead);
     gather(j, n, z);
     within_chunk(j, z, v);
     j->k->mul_f32(v, v, 1, p->scale, 1, p->t * p->c);

@@ -302,6 +302,11 @@ static void values_of(const struct weights_job *j, size_t n, char *mem)
     size_t w = j->heads * j->size, plane = j->t * j->keys;
     float *v = (float *)(void *)mem, *y = j->y + n * w;
     void *work = mem + j->floats * sizeof *v;
+    if (j->lead && (j->stream_first || j->n == 1)) { /* rows side by side */
+        steno_ops_call(cached(j, n, 0, w), j->lead * w);
+        if (j->kept)
+            steno_ops_call_to_write(j->kept + n * j->lead * w, j->lead * w);
+    }
     gather(j, n, w, v);
     for (size_t h = 0; h < j->heads; h++)
         j->k->gemm_f32(j->t, j->size, j->keys, j->a + (h * j->n + n) * plane, j->keys, false,
