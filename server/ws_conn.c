@@ -252,7 +252,7 @@ void steno_ws_conn_finish(conn *c)
 /* What is to be said has been said: let go of the socket such that the client hears it. The session
  * ends here, its socket a little later. (A duplicate for the acceptor to linger on would be less to
  * do, but libev does not forget a descriptor whose file lives on, and at the first event of it makes
- * its epoll anew, with every connection there is: 1.7 ms for each of 2,000.) */
+ * its epoll anew, with every connection there is.) */
 static int let_go(conn *c)
 {
     steno_ws *ws = c->ws;
