@@ -312,7 +312,6 @@ BAD = [
     ("", [" " * 20000], 1009, "limit_exceeded", "16384 bytes"),
     ("", ['{"type":"start"}', '{"type":"start"}'], 1008, "invalid_argument", "first"),
     ("", [b"\0" * 320, '{"type":"start"}'], 1008, "invalid_argument", "first"),
-    ("", ['{"type":"end"}', b"\0" * 320], 1008, "invalid_argument", "after end"),
     ("", ['{"type":"start","encoding":"opus"}', b"\xff\xff\xff nothing of Opus"], 1007, "invalid_data", "pus"),
     ("", ['{"type":"start","encoding":"wav"}', b"this is text, not a WAV file, and long enough for a header"], 1007, "invalid_data", "WAV"),
     ("", ['{"type":"start","encoding":"wav"}', b"RIFF", '{"type":"end"}'], 1007, "invalid_data", "4 bytes"),
@@ -326,8 +325,6 @@ BAD = [
 @case
 def bad_input_gets_an_error_that_names_it_and_a_close_code(d):
     for query, pieces, close, code, names in BAD:
-        if names == "after end":  # needs a running stream for the end to wait for
-            pieces = [PCM] + pieces
         got, closed = stream(d, pieces, start=None, finish=False, query=query)
         what = (query, [p[:60] for p in pieces], got[-1:], closed)
         assert got and got[-1]["type"] == "error", what
@@ -422,6 +419,15 @@ def read_messages(s):
             texts.append(json.loads(data[k:k + n]))
         data = data[k + n:]
     return texts, 1006
+
+
+@case
+def audio_after_the_end_is_named(d):
+    """All in one piece: the end waits for the audio before it, so what follows is there before the stream has ended."""
+    with raw(d) as s:
+        s.sendall(frame(2, PCM[:800]) + frame(1, b'{"type":"end"}') + frame(2, b"\0" * 320))
+        got, code = read_messages(s)
+        assert code == 1008 and got[-1]["code"] == "invalid_argument" and "after end" in got[-1]["message"], (got, code)
 
 
 @case
