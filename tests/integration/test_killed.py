@@ -145,7 +145,7 @@ def listen(b, audio, got):
                     got.append(json.loads(ws.recv(timeout=60 * SLOW)))
             except (ConnectionClosed, OSError):
                 pass
-    except (OSError, InvalidHandshake, AssertionError, EOFError):
+    except (OSError, InvalidHandshake, ConnectionClosed, AssertionError, EOFError):
         pass  # killed during the handshake
 
 
