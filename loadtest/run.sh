@@ -28,9 +28,11 @@ with wave.open(sys.argv[1]) as f, wave.open(sys.argv[2], "wb") as to:
     to.writeframes(2 * once)
 PY
 
-# what the model hears alone is what it must hear under load
+# what the model hears alone is what it must hear under load; asked for once a server and file
+declare -A heard
 hear() { # FILE
-    curl -fsS --data-binary @"$1" "http://$at/v1/transcribe?format=text" | tr '\n' ' ' | sed 's/ *$//'
+    [ -v "heard[$1]" ] ||
+        heard[$1]=$(curl -fsS --data-binary @"$1" "http://$at/v1/transcribe?format=text" | tr '\n' ' ' | sed 's/ *$//')
 }
 serve() { # THREADS BATCH [OPTION]...
     local threads=$1 batch=$2
@@ -38,13 +40,15 @@ serve() { # THREADS BATCH [OPTION]...
     # shellcheck disable=SC2086
     start_server --threads "$threads" --set "pool.batch=$batch" ${model:+--model "$model"} ${SET:+$(printf -- '--set %s ' $SET)} \
         "$@" || exit 70
+    heard=()
 }
 load() { # LABEL URL OPTION...
     local label=$1 url=$2 file=$wav
     shift 2
     case $url in ws:*) file=$said && set -- --gap-ms 0 --ramp 2 "$@" ;; esac
+    hear "$file"
     "$B/loadtest/steno-load" --label "$label" --url "$url" --metrics "http://$at/metrics" --pid "$pid" \
-        --expect "$(hear "$file")" --json "$out/$label.json" "$@" "$file"
+        --expect "${heard[$file]}" --json "$out/$label.json" "$@" "$file"
 }
 p99() {
     python3 -c 'import json,sys; r=json.load(open(sys.argv[1])); print(int(r["partial_ms"]["p99"]) if r["wrong"]+r["failed"]+r["refused"]==0 else 10**9)' "$out/$1.json"
