@@ -114,13 +114,22 @@ start() {
 
 # What the server says it can carry: 0.9 of it, then 3 times as much offered. Once as a rush: each comes
 # once, all within 2 s. Once for half a minute (STEADY s): who is through begins anew, who is refused comes
-# back when Retry-After says.
+# back when Retry-After says. What it says is asked while 3 times as much as it said at rest is offered, the
+# mean of the last five seconds: by then it knows what the clients take of the same machine.
+stated() {
+    curl -fsS "http://$at/metrics" | sed -n 's/^steno_stream_capacity{.*} //p'
+}
 overload() {
-    local capacity kind part with
+    local rest capacity kind part with
     for kind in rush steady; do
         serve 2 0 ${CAPACITY:+--set "pool.capacity=$CAPACITY"}
         while grep -q "until it is known" "$LOG" && ! grep -q "a live stream takes" "$LOG"; do sleep 0.1; done
-        capacity=$(curl -fsS "http://$at/metrics" | sed -n 's/^steno_stream_capacity{.*} //p')
+        rest=$(stated)
+        load "overload-$name-$kind-learn" "ws://$at/v1/stream" --users $((rest * 3)) --ramp 10 --seconds 25 --retry >/dev/null &
+        sleep 22
+        capacity=$(for _ in 1 2 3 4 5; do stated; sleep 1; done | awk '{ sum += $1 } END { print int(sum / NR) }')
+        wait $!
+        echo "$kind: stated at rest $rest, with three times as many at the door $capacity"
         with="--ramp 2"
         [ $kind = rush ] || with="--ramp 15 --seconds ${STEADY:-30} --retry"
         for part in 9 30; do

@@ -5,7 +5,6 @@
  * Sleeping follows Dekker: the sleeper counts itself and then looks at the ticket, the publisher
  * writes the ticket and then looks at the count, both sequentially consistent, so one of them sees
  * the other. */
-#define _GNU_SOURCE /* CPU_COUNT */
 #include "base/threads.h"
 
 #include "base/cpu.h"
@@ -78,17 +77,6 @@ steno_status steno_thread_start(pthread_t *out, const char *name, void *(*fn)(vo
         return steno_fail(err, STENO_ERR_NOMEM, "thread %s: %s", name, strerror(rc));
     }
     return STENO_OK;
-}
-
-int steno_cpu_count(void)
-{
-    long n = sysconf(_SC_NPROCESSORS_ONLN);
-#if defined(__linux__)
-    cpu_set_t may; /* fails on machines with more than 1024 */
-    if (!sched_getaffinity(0, sizeof may, &may))
-        n = CPU_COUNT(&may);
-#endif
-    return n < 1 ? 1 : n > MAX_THREADS ? MAX_THREADS : (int)n;
 }
 
 static void pause_cpu(void)

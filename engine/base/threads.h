@@ -27,7 +27,4 @@ int steno_team_size(const steno_team *t); /* NULL is a team of one */
  * synchronisation at all. fn must not call steno_team_run on the same team. */
 void steno_team_run(steno_team *t, int n_parts, void (*fn)(void *arg, int part), void *arg);
 
-/* Processors this process may run on, >= 1. */
-int steno_cpu_count(void);
-
 #endif

@@ -2,33 +2,37 @@
  *
  * At start the network is timed on noise for every batch size, and everything around it (features,
  * search, the end of a stream) by some streams of a few seconds of sound each (trial.c). Where the
- * network is the streams' own, those alone tell; as they may take seconds, the pool serves meanwhile,
- * a few streams for each worker. While running, both are compared with what
- * the workers really take, other load on the machine included, and what the process spends outside
- * its workers (sockets, JSON) is added. A live stream then costs, per second of audio,
+ * network is the streams' own, those alone tell; as they may take seconds, the pool serves
+ * meanwhile, a few streams for each worker. While running, both are compared with what the workers
+ * really take, other load on the machine included, and what the process spends outside its workers
+ * (sockets, JSON) is added. A live stream then takes, per second of audio,
  *
- *     host + other + step(largest batch) / largest batch / chunk * slower
+ *     worker = host + step(largest batch) / largest batch / chunk * slower
  *
- * and the capacity is what fits into LOAD of the workers, and into LOAD of the processors. */
+ * of a worker's time and worker * running + other of a processor's; the capacity is what fits into
+ * LOAD of the workers, and beside everything else that the machine does (others.c) into BUSY of the
+ * processors. */
 #include <math.h>
 #include <stdlib.h>
 #include <time.h>
 
 #include "base/clock.h"
-#include "base/threads.h"
+#include "base/processors.h"
 #include "pool/internal.h"
 
-#define LOAD 0.85         /* of a worker's time that streams may take: queues grow beyond */
+#define LOAD 0.85 /* of a worker's time that streams may take: queues grow beyond */
+#define BUSY 0.7  /* of the processors' time, others' work included: latencies grow beyond */
 #define LOOK_NS 500000000 /* between two corrections */
 #define ENOUGH 1.0        /* s of audio that a correction must rest on */
 #define WEIGHT 20.0       /* s of audio that the value so far counts for */
 #define OTHER 150e-6      /* s per s of audio until it is seen: ten messages, 15 us each on Zen 4 */
 #define AT_ONCE 0.1       /* most of the way that one look goes */
-#define TURNOVER 0.1      /* opened and closed, of the live streams, between two looks: more is a rush */
-#define CROWDED 0.7       /* share of the workers that live steps would keep busy alone */
-#define WORTH 0.97        /* a larger batch must cost less than this per stream */
-#define UNKNOWN 4         /* streams of a worker until it is known what they cost: large ones, too */
-#define MOST_SLOWER 20.0  /* bounds of the correction */
+#define TURNOVER 0.1 /* opened and closed, of the live streams, between two looks: more is a rush  \
+                      */
+#define CROWDED 1.0  /* of the workers, that live steps would keep busy alone: more need batches */
+#define WORTH 0.97   /* a larger batch must cost less than this per stream */
+#define UNKNOWN 4    /* streams of a worker until it is known what they cost: large ones, too */
+#define MOST_SLOWER 20.0 /* bounds of the correction */
 
 static double cpu_seconds(clockid_t clock)
 {
@@ -115,9 +119,9 @@ steno_status steno_pool_calibrate(steno_pool *p, const struct steno_pool_costs *
     if (!(l->chunk > 0)) /* a model that hears a recording as a whole: all it does is the host's */
         l->chunk = 1;
     l->cpus = steno_cpu_count();
-    l->slower = 1;
+    l->slower = l->running = 1;
     l->other = OTHER;
-    l->since_ns = steno_now_ns();
+    atomic_init(&l->since_ns, steno_now_ns());
     l->process_cpu = cpu_seconds(CLOCK_PROCESS_CPUTIME_ID);
     if (known)
         l->costs = *known;
@@ -140,11 +144,13 @@ static double workers_cpu(const steno_pool *p)
     return sum;
 }
 
-/* A moment with many streams rests on much audio and is a moment still: what a thousand streams that
- * begin together cost for half a second is no price. */
-static void correct(double *value, double measured, double audio)
+/* A moment with many streams rests on much audio and is a moment still: what a thousand streams
+ * that begin together cost for half a second is no price. Nor is what few cost the price of many,
+ * whose batches are larger and whose threads need not be woken for each: share is the square of how
+ * much of the capacity is in use. */
+static void correct(double *value, double measured, double audio, double share)
 {
-    *value += (measured - *value) * fmin(audio / (audio + WEIGHT), AT_ONCE);
+    *value += (measured - *value) * fmin(audio / (audio + WEIGHT), AT_ONCE) * share;
 }
 
 /* Streams opened and closed so far. */
@@ -153,10 +159,11 @@ static int64_t turnover(const steno_pool *p)
     return 2 * (int64_t)p->stats.opened - p->stats.active;
 }
 
-/* Few streams were opened or closed since the last look, and not more were turned away than run: what
- * was spent is the price of the audio of those that do. What a rush at the door costs is not, for it
- * does not grow with their audio, and every refusal would make the next one likelier; nor what
- * hundreds of streams cost that end together, shared out over the little audio of those left. */
+/* Few streams were opened or closed since the last look, and not more were turned away than run:
+ * what was spent is the price of the audio of those that do. What a rush at the door costs is not,
+ * for it does not grow with their audio, and every refusal would make the next one likelier; nor
+ * what hundreds of streams cost that end together, shared out over the little audio of those left.
+ */
 static bool is_settled(const steno_pool *p)
 {
     const struct steno_pool_load *l = &p->load;
@@ -164,30 +171,53 @@ static bool is_settled(const steno_pool *p)
            p->stats.refused - l->refused <= (uint64_t)p->stats.live;
 }
 
-static void look(steno_pool *p, int64_t now)
+/* Streams that run by the pace of real time, by what they take. */
+static double fits(const steno_pool *p)
+{
+    const struct steno_pool_load *l = &p->load;
+    double step = cost_of(&l->costs, (size_t)p->batch_max) / p->batch_max / l->chunk * l->slower;
+    double worker = l->costs.host + step;
+    return fmin(p->n_workers * LOAD / worker,
+                steno_pool_others_fit(&l->others, l->cpus * BUSY, worker * l->running + l->other));
+}
+
+static void look(steno_pool *p, int64_t now, double cpu_free)
 {
     struct steno_pool_load *l = &p->load;
     double seconds = (double)(now - l->since_ns) * 1e-9;
     double process = cpu_seconds(CLOCK_PROCESS_CPUTIME_ID), workers = workers_cpu(p);
+    double rate = l->audio / seconds;
     l->demand =
         (double)l->live_steps / seconds * (l->costs.step[0] * l->slower + l->costs.host * l->chunk);
     if (l->audio >= ENOUGH) {
         double outside = process - l->process_cpu - (workers - l->worker_cpu);
+        double share = fmin(rate / fits(p), 1), a = l->audio;
+        share *= share;
         if (!l->measuring && is_settled(p))
-            correct(&l->costs.host, l->host / l->audio, l->audio);
+            correct(&l->costs.host, l->host / a, a, share);
         if (is_settled(p))
-            correct(&l->other, fmax(0, outside) / l->audio, l->audio);
+            correct(&l->other, fmax(0, outside) / a, a, share);
+        if (workers > l->worker_cpu && l->host + l->network > 0)
+            correct(&l->running, fmin((workers - l->worker_cpu) / (l->host + l->network), 1), a,
+                    share);
         if (l->planned > 0)
             correct(&l->slower, fmin(fmax(l->network / l->planned, 1 / MOST_SLOWER), MOST_SLOWER),
-                    l->audio);
+                    a, share);
     }
-    l->since_ns = now;
+    steno_pool_others_look(&l->others, now, l->cpus, cpu_free, process, rate, fits(p));
+    atomic_store_explicit(&l->since_ns, now, memory_order_relaxed);
     l->planned = l->network = l->host = l->audio = 0;
     l->live_steps = 0;
     l->turnover = turnover(p);
     l->refused = p->stats.refused;
     l->process_cpu = process;
     l->worker_cpu = workers;
+}
+
+bool steno_pool_look_due(const steno_pool *p)
+{
+    return steno_now_ns() - atomic_load_explicit(&p->load.since_ns, memory_order_relaxed) >=
+           LOOK_NS;
 }
 
 void steno_pool_account(steno_pool *p, const struct steno_pool_work *w)
@@ -200,7 +230,7 @@ void steno_pool_account(steno_pool *p, const struct steno_pool_work *w)
     l->audio += w->audio;
     l->live_steps += w->live_steps;
     if (now - l->since_ns >= LOOK_NS)
-        look(p, now);
+        look(p, now, w->cpu_free);
 }
 
 bool steno_pool_crowded(const steno_pool *p)
@@ -211,13 +241,11 @@ bool steno_pool_crowded(const steno_pool *p)
 int steno_pool_capacity_now(const steno_pool *p)
 {
     const struct steno_pool_load *l = &p->load;
-    double step = cost_of(&l->costs, (size_t)p->batch_max) / p->batch_max / l->chunk * l->slower;
-    double worker = l->costs.host + step;
-    double fits = fmin(p->n_workers / worker, l->cpus / (worker + l->other)) * LOAD;
+    double n = fits(p);
     int most = p->opt.max_streams;
     if (p->opt.capacity)
         return p->opt.capacity < 0 || p->opt.capacity > most ? most : p->opt.capacity;
     if (l->measuring)
         return p->n_workers * UNKNOWN < most ? p->n_workers * UNKNOWN : most;
-    return fits < 1 ? 1 : fits < most ? (int)fits : most;
+    return n < 1 ? 1 : n < most ? (int)n : most;
 }

@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 
 #include "models/stream.h"
+#include "pool/others.h"
 #include "pool/pool.h"
 #include "pool/ring.h"
 
@@ -37,6 +38,7 @@ struct steno_pool_ops {
     int64_t (*network_ns)(const steno_stepper *p); /* in runs of the network so far */
     int64_t (*network_cpu)(steno_stepper *p);      /* the same in processor time */
     double (*chunk_seconds)(const steno_model *m);
+    double (*cpu_free)(void); /* as steno_cpu_free; NULL: nobody says */
 };
 _Static_assert(STENO_POOL_BATCH_SIZES == STENO_BATCH_SIZES, "one list of sizes");
 
@@ -110,12 +112,14 @@ struct steno_pool_load {
     struct steno_pool_costs costs; /* step: at start; host: corrected */
     bool measuring;                /* costs.host is not known yet */
     double slower;                 /* steps take this times their time at start, lately */
+    double running;                /* share of their time that workers at work have a processor */
     double other;                  /* process time outside the workers, s per s of audio */
+    struct steno_pool_others others;
     double chunk;                  /* s of audio per step */
     double demand;                 /* of the live steps, if each ran alone: busy workers */
     int cpus; /* asked for once: a system call reads a file for it */
     /* since the last look */
-    int64_t since_ns;
+    _Atomic int64_t since_ns; /* written under the lock, relaxed: a worker asks whether it is time */
     double planned, network, host, audio; /* s */
     uint64_t live_steps;
     int64_t turnover; /* streams opened and closed, at the last look */
@@ -127,6 +131,7 @@ struct steno_pool_load {
 struct steno_pool_work {
     size_t steps, live_steps;
     double planned, network, host, audio;
+    double cpu_free; /* as of now, s; 0: not asked for */
 };
 
 #define STENO_POOL_OWNERS 1024 /* power of two; owners who share a slot share their turns */
@@ -177,6 +182,8 @@ bool steno_pool_take(struct steno_pool_worker *w);
  * runs. */
 STENO_MUST steno_status steno_pool_calibrate(steno_pool *p, const struct steno_pool_costs *known,
                                              steno_err *err);
+/* It is time for a correction: the next account should bring cpu_free. Any thread, without a lock. */
+bool steno_pool_look_due(const steno_pool *p);
 /* After a round of a worker; the caller holds the pool's lock. */
 void steno_pool_account(steno_pool *p, const struct steno_pool_work *w);
 /* Live streams that the workers can carry, and whether steps should wait for company: pool's lock

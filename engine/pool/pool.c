@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/processors.h"
 #include "base/threads.h"
 #include "models/stream.h"
 #include "pool/internal.h"
@@ -47,6 +48,7 @@ static const struct steno_pool_ops recogniser = {
     .network_ns = steno_stepper_network_ns,
     .network_cpu = steno_stepper_network_cpu,
     .chunk_seconds = model_chunk,
+    .cpu_free = steno_cpu_free,
 };
 
 /* Hand the stream to the workers if there is something to do; ps->lock held. */
@@ -276,8 +278,9 @@ static void forget_promises(steno_pool *p)
     p->promised_ns = now;
 }
 
-/* The pool's lock is held. promised: places that count as taken, too. */
-static steno_status find_place(steno_pool *p, bool counted, int promised, steno_err *err)
+/* The pool's lock is held. promised: places that count as taken, too; sure: the stream was told
+ * that there is one, whatever the capacity has come to be since. */
+static steno_status find_place(steno_pool *p, bool counted, int promised, bool sure, steno_err *err)
 {
     int live = p->stats.live + promised;
     if (p->stop)
@@ -287,7 +290,7 @@ static steno_status find_place(steno_pool *p, bool counted, int promised, steno_
         return steno_fail(err, STENO_ERR_BUSY, "all %d places for streams are taken",
                           p->opt.max_streams);
     }
-    if (counted && live >= steno_pool_capacity_now(p)) {
+    if (counted && !sure && live >= steno_pool_capacity_now(p)) {
         p->stats.refused++;
         return steno_fail(err, STENO_ERR_BUSY,
                           "%d live streams run, which is all this machine "
@@ -303,7 +306,7 @@ steno_status steno_pool_admit(steno_pool *p, enum steno_pool_class c, steno_err 
     steno_status st;
     pthread_mutex_lock(&p->lock);
     forget_promises(p);
-    st = find_place(p, live, p->promised + p->promised_before, err);
+    st = find_place(p, live, p->promised + p->promised_before, false, err);
     p->promised += !st && live;
     pthread_mutex_unlock(&p->lock);
     return st;
@@ -314,7 +317,7 @@ static steno_status take_place(steno_pool *p, bool counted, steno_err *err)
     steno_status st;
     pthread_mutex_lock(&p->lock);
     forget_promises(p);
-    st = find_place(p, counted, 0, err);
+    st = find_place(p, counted, 0, p->promised + p->promised_before > 0, err);
     if (!st) {
         p->stats.active++;
         p->stats.live += counted;

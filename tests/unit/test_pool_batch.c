@@ -341,6 +341,29 @@ static void a_place_that_was_told_of_is_kept_for_a_moment(void **state)
     close_all(c, 2, p);
 }
 
+/* The capacity falls between the question and the stream: it is let in all the same. */
+static void a_place_that_was_told_of_outlives_the_capacity(void **state)
+{
+    (void)state;
+    struct steno_pool_options o = {.workers = 1, .capacity = 2};
+    steno_pool *p = fake_pool(&o);
+    steno_pool_stream *ps = NULL;
+    static struct client c[1];
+    struct steno_pool_stream_options live = named('l', STENO_POOL_LIVE, 0);
+    assert_int_equal(steno_pool_admit(p, STENO_POOL_LIVE, NULL), STENO_OK);
+    pthread_mutex_lock(&p->lock);
+    p->opt.capacity = 0;
+    p->load.other = 1000; /* one fits */
+    p->stats.live++;
+    pthread_mutex_unlock(&p->lock);
+    client_open(&c[0], p, &live);
+    assert_int_equal(steno_pool_stream_open(&ps, p, &live, NULL, NULL, NULL), STENO_ERR_BUSY);
+    pthread_mutex_lock(&p->lock);
+    p->stats.live--;
+    pthread_mutex_unlock(&p->lock);
+    close_all(c, 1, p);
+}
+
 static void capacity_follows_from_what_a_stream_costs(void **state)
 {
     (void)state;
@@ -355,13 +378,21 @@ static void capacity_follows_from_what_a_stream_costs(void **state)
     pthread_mutex_lock(&p->lock);
     assert_true(p->load.other > 0); /* nothing was seen yet, but sockets cost something */
     p->load.other = 0;
+    p->load.cpus = 2;
     pthread_mutex_unlock(&p->lock);
     steno_pool_get_stats(p, &st);
-    assert_in_range(st.capacity, 169, 170); /* 0.85 / 5 ms */
+    assert_in_range(st.capacity, 169, 170); /* one worker: 0.85 / 5 ms */
     pthread_mutex_lock(&p->lock);
     p->load.slower = 4; /* the machine has other work */
     assert_in_range(steno_pool_capacity_now(p), 49, 50);
     p->load.slower = 1;
+    p->load.others.busy = 1; /* one of the two processors is somebody else's */
+    assert_in_range(steno_pool_capacity_now(p), 79, 80); /* (0.7 * 2 - 1) / 5 ms */
+    p->load.running = 0.5; /* a worker waits half of its time, and works half as much */
+    assert_in_range(steno_pool_capacity_now(p), 159, 160);
+    p->load.others.busy = 2;
+    assert_int_equal(steno_pool_capacity_now(p), 1);
+    p->load.others.busy = 0;
     p->load.other = 1000; /* sockets eat it all up: one stream is always let in */
     assert_int_equal(steno_pool_capacity_now(p), 1);
     pthread_mutex_unlock(&p->lock);
@@ -376,7 +407,8 @@ static void costs_are_corrected_by_what_workers_take(void **state)
     struct steno_pool_options o = {.workers = 1, .costs = &costs, .max_streams = 100000};
     steno_pool *p = fake_pool(&o);
     pthread_mutex_lock(&p->lock);
-    /* a second in which 1,000 s of audio took three times the planned time: a moment, then a minute */
+    /* a second in which 1,000 s of audio took three times the planned time: a moment, then a minute
+     */
     for (int i = 0; i < 60; i++) {
         p->load.since_ns = steno_now_ns() - 1000000000;
         steno_pool_account(p, &(struct steno_pool_work){.steps = 8000,
@@ -395,15 +427,22 @@ static void costs_are_corrected_by_what_workers_take(void **state)
     steno_pool_account(p, &(struct steno_pool_work){.steps = 8, .live_steps = 8, .audio = 0.5});
     assert_false(steno_pool_crowded(p));
     assert_true(p->load.slower > 2.9); /* half a second of audio says nothing */
-    { /* streams that end together cost much for the little audio they have left: that is no price */
-        double host = p->load.costs.host;
+    { /* streams that end together cost much for the little audio they have left: that is no price
+       */
+        double host = p->load.costs.host, few;
         p->stats.opened += 100;
         p->load.since_ns = steno_now_ns() - 1000000000;
         steno_pool_account(p, &(struct steno_pool_work){.host = 10, .audio = 10});
         assert_true(p->load.costs.host == host);
         p->load.since_ns = steno_now_ns() - 1000000000;
         steno_pool_account(p, &(struct steno_pool_work){.host = 10, .audio = 10});
-        assert_true(p->load.costs.host > host); /* nobody came or went: it is */
+        few = p->load.costs.host - host;
+        assert_true(few > 0); /* nobody came or went: it is */
+        p->load.costs.host = host;
+        p->load.since_ns = steno_now_ns() - 1000000000;
+        steno_pool_account(p, &(struct steno_pool_work){.host = 40, .audio = 40});
+        /* what four times as many cost says about 16 times as much */
+        assert_true(p->load.costs.host - host > 12 * few);
     }
     pthread_mutex_unlock(&p->lock);
     steno_pool_close(p);
@@ -428,16 +467,16 @@ static void a_rush_at_the_door_is_not_what_streams_cost(void **state)
     steno_pool *p = fake_pool(&o);
     double other;
     pthread_mutex_lock(&p->lock);
-    p->stats.live = 100;
-    p->stats.refused += 5000; /* turned away while a hundred ran */
-    other = other_after(p, 100);
+    p->stats.live = 200;
+    p->stats.refused += 5000; /* turned away while two hundred ran, all that fit */
+    other = other_after(p, 200);
     assert_true(other <= 0 && other >= 0);
-    p->stats.opened += 6; /* and went: more than a tenth of them */
-    other = other_after(p, 100);
+    p->stats.opened += 12; /* and went: more than a tenth of them */
+    other = other_after(p, 200);
     assert_true(other <= 0 && other >= 0);
-    p->stats.opened += 5;
-    p->stats.refused += 100;
-    assert_true(other_after(p, 100) > 0.0009); /* a second for a hundred of audio, a tenth of the way */
+    p->stats.opened += 9;
+    p->stats.refused += 200;
+    assert_true(other_after(p, 200) > 0.0004); /* a second for 200 of audio, a tenth of the way */
     p->stats.live = 0;
     pthread_mutex_unlock(&p->lock);
     steno_pool_close(p);
@@ -459,6 +498,7 @@ int main(void)
         cmocka_unit_test(closing_ends_the_wait),
         cmocka_unit_test(live_streams_above_the_capacity_are_refused),
         cmocka_unit_test(a_place_that_was_told_of_is_kept_for_a_moment),
+        cmocka_unit_test(a_place_that_was_told_of_outlives_the_capacity),
         cmocka_unit_test(capacity_follows_from_what_a_stream_costs),
         cmocka_unit_test(costs_are_corrected_by_what_workers_take),
         cmocka_unit_test(a_rush_at_the_door_is_not_what_streams_cost),

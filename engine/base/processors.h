@@ -1,0 +1,13 @@
+/* The processors that this process may run on. */
+#ifndef STENO_BASE_PROCESSORS_H
+#define STENO_BASE_PROCESSORS_H
+
+/* How many, >= 1 (sched_setaffinity(2), cpuset(7)); 1024 at most. */
+int steno_cpu_count(void);
+/* Seconds that they were free since the machine came up, all of them together, by /proc/stat
+ * (proc(5)): idle, waiting for a disk, or at work for what is nice and would make room. Negative
+ * where the system does not say. Reads a file: tens of microseconds on a small machine, on one of
+ * hundreds of processors milliseconds. */
+double steno_cpu_free(void);
+
+#endif

@@ -1,0 +1,37 @@
+#include "pool/others.h"
+
+#include <math.h>
+
+#define LATELY 5.0 /* s: a look counts for its time in this */
+#define FEW 0.02   /* of the rate that fits: what the others do is theirs alone */
+#define MANY 0.25  /* likewise: what they do more than alone comes from the audio */
+
+static void blend(double *value, double measured, double seconds)
+{
+    *value += (measured - *value) * -expm1(-seconds / LATELY);
+}
+
+void steno_pool_others_look(struct steno_pool_others *o, int64_t now_ns, int cpus, double free,
+                            double process, double rate, double most)
+{
+    double seconds = (double)(now_ns - o->at_ns) * 1e-9;
+    if (!(free > 0))
+        return;
+    if (o->free > 0 && seconds > 0) {
+        double busy = cpus - (free - o->free + process - o->process) / seconds;
+        blend(&o->busy, fmin(fmax(busy, 0), cpus), seconds);
+        blend(&o->rate, rate, seconds);
+        if (o->rate < FEW * most)
+            blend(&o->alone, o->busy, seconds);
+        else if (o->rate > MANY * most)
+            blend(&o->each, fmax(o->busy - o->alone, 0) / o->rate, seconds);
+    }
+    o->at_ns = now_ns;
+    o->free = free;
+    o->process = process;
+}
+
+double steno_pool_others_fit(const struct steno_pool_others *o, double cpus, double own)
+{
+    return fmax(cpus - o->busy + o->each * o->rate, 0) / (own + o->each);
+}

@@ -1,0 +1,101 @@
+/* What is left of a machine that does other things as well. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "pool/others.h"
+
+#define CPUS 4
+#define MOST 1000 /* s of audio per s, about what fits */
+#define OWN 2e-3  /* s for a s of audio */
+
+struct machine {
+    struct steno_pool_others o;
+    int64_t now;
+    double free, process;
+};
+
+/* Half-second looks for so long, at `rate`, others busy so much. */
+static void pass(struct machine *m, double seconds, double rate, double others)
+{
+    for (double t = 0; t < seconds; t += 0.5) {
+        m->now += 500000000;
+        m->process += 0.5 * rate * OWN;
+        m->free += 0.5 * (CPUS - rate * OWN - others);
+        steno_pool_others_look(&m->o, m->now, CPUS, m->free, m->process, rate, MOST);
+    }
+}
+
+static void near(double got, double want)
+{
+    if (!(got > want - 0.02 * want && got < want + 0.02 * want))
+        fail_msg("%g, not %g", got, want);
+}
+
+static void without_a_word_of_others_all_is_there(void **state)
+{
+    struct steno_pool_others o = {0};
+    (void)state;
+    near(steno_pool_others_fit(&o, 3, OWN), 1500);
+    steno_pool_others_look(&o, 1000000000, CPUS, -1, 1, 100, MOST); /* the system does not say */
+    near(steno_pool_others_fit(&o, 3, OWN), 1500);
+    steno_pool_others_look(&o, 2000000000, CPUS, 5, 1, 100,
+                           MOST); /* a first look has no difference */
+    near(steno_pool_others_fit(&o, 3, OWN), 1500);
+}
+
+static void a_job_beside_takes_its_part_and_gives_it_back(void **state)
+{
+    struct machine m = {.free = 100};
+    (void)state;
+    pass(&m, 30, 0, 0);
+    near(steno_pool_others_fit(&m.o, 3, OWN), 1500);
+    pass(&m, 30, 0, 1);
+    near(steno_pool_others_fit(&m.o, 3, OWN), 1000);
+    pass(&m, 30, 500, 1); /* with streams or without */
+    near(steno_pool_others_fit(&m.o, 3, OWN), 1000);
+    pass(&m, 60, 500, 0);
+    near(steno_pool_others_fit(&m.o, 3, OWN), 1500);
+}
+
+/* A proxy takes half of what the streams do: known at half of the load, remembered at rest. */
+static void what_comes_with_the_streams_is_remembered(void **state)
+{
+    struct machine m = {.free = 100};
+    (void)state;
+    pass(&m, 10, 0, 0);
+    pass(&m, 60, 500, 500 * OWN / 2);
+    near(steno_pool_others_fit(&m.o, 3, OWN), 1000);
+    pass(&m, 60, 0, 0);
+    near(steno_pool_others_fit(&m.o, 3, OWN), 1000);
+    pass(&m, 60, 1000, 1000 * OWN / 2);
+    near(steno_pool_others_fit(&m.o, 3, OWN), 1000);
+    pass(&m, 60, 500, 0); /* the proxy has moved to a machine of its own */
+    near(steno_pool_others_fit(&m.o, 3, OWN), 1500);
+}
+
+static void more_than_there_is_leaves_nothing(void **state)
+{
+    struct machine m = {.free = 100};
+    (void)state;
+    pass(&m, 60, 0, CPUS);
+    assert_true(steno_pool_others_fit(&m.o, 3, OWN) <= 0);
+    pass(&m, 60, 0, 2 * CPUS); /* the clocks of the system do not agree */
+    assert_true(m.o.busy <= CPUS);
+    pass(&m, 60, 0, -1);
+    assert_true(m.o.busy >= 0 && m.o.busy < 0.01);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(without_a_word_of_others_all_is_there),
+        cmocka_unit_test(a_job_beside_takes_its_part_and_gives_it_back),
+        cmocka_unit_test(what_comes_with_the_streams_is_remembered),
+        cmocka_unit_test(more_than_there_is_leaves_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
