@@ -1,9 +1,13 @@
 #define _GNU_SOURCE /* CPU_COUNT */
 #include "base/processors.h"
 
+#include <limits.h>
+#include <math.h>
 #include <sched.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #define MOST 1024 /* that are counted, as in cpu_set_t */
@@ -49,4 +53,97 @@ double steno_cpu_free(void)
     fclose(f);
 #endif
     return ticks < 0 ? -1 : ticks / (double)sysconf(_SC_CLK_TCK);
+}
+
+/* ---- control groups -------------------------------------------------------------------------- */
+
+static bool read_line(const char *dir, const char *name, char *line, size_t size)
+{
+    char path[2 * PATH_MAX + 32];
+    FILE *f;
+    bool ok;
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    f = fopen(path, "re");
+    if (!f)
+        return false;
+    ok = fgets(line, (int)size, f);
+    fclose(f);
+    return ok;
+}
+
+/* Of one group: microseconds in a period, or "max" (version 2), or below 0 (version 1). */
+static double quota_of(const char *dir, bool unified)
+{
+    char line[64], period[64];
+    double quota, of;
+    if (unified) {
+        if (!read_line(dir, "cpu.max", line, sizeof line) ||
+            sscanf(line, "%lf %lf", &quota, &of) != 2)
+            return INFINITY;
+    } else {
+        if (!read_line(dir, "cpu.cfs_quota_us", line, sizeof line) ||
+            !read_line(dir, "cpu.cfs_period_us", period, sizeof period))
+            return INFINITY;
+        quota = strtod(line, NULL);
+        of = strtod(period, NULL);
+    }
+    return quota > 0 && of > 0 ? quota / of : (double)INFINITY;
+}
+
+/* Of the group at `path` below `mount` and all above it. Where the hierarchy is seen from inside a
+ * container the path may lead nowhere: its upper end is the container's own. */
+static double least_quota(const char *mount, const char *path, bool unified)
+{
+    char dir[2 * PATH_MAX];
+    size_t root = strlen(mount);
+    double least = INFINITY;
+    snprintf(dir, sizeof dir, "%s%s", mount, path);
+    for (;;) {
+        char *slash;
+        least = fmin(least, quota_of(dir, unified));
+        slash = strrchr(dir, '/');
+        if (!slash || strlen(dir) <= root)
+            return least;
+        *slash = '\0';
+    }
+}
+
+/* "cpu" among controllers that commas separate. */
+static bool has_cpu(char *controllers)
+{
+    char *rest = NULL;
+    for (char *c = strtok_r(controllers, ",", &rest); c; c = strtok_r(NULL, ",", &rest))
+        if (!strcmp(c, "cpu"))
+            return true;
+    return false;
+}
+
+double steno_cpu_quota_at(const char *groups, const char *mount)
+{
+    char line[PATH_MAX + 256], cpu[PATH_MAX];
+    double least = INFINITY;
+    FILE *f = fopen(groups, "re");
+    if (!f)
+        return INFINITY;
+    snprintf(cpu, sizeof cpu, "%s/cpu", mount); /* where version 1 has it */
+    while (fgets(line, sizeof line, f)) {       /* hierarchy:controllers:path */
+        char *controllers = strchr(line, ':'), *path;
+        line[strcspn(line, "\n")] = '\0';
+        path = controllers ? strchr(controllers + 1, ':') : NULL;
+        if (!path || path[1] != '/' || strlen(path) >= PATH_MAX)
+            continue;
+        *path++ = '\0';
+        controllers++;
+        if (!*controllers)
+            least = fmin(least, least_quota(mount, path, true));
+        else if (has_cpu(controllers))
+            least = fmin(least, least_quota(cpu, path, false));
+    }
+    fclose(f);
+    return least;
+}
+
+double steno_cpu_quota(void)
+{
+    return steno_cpu_quota_at("/proc/self/cgroup", "/sys/fs/cgroup");
 }

@@ -9,5 +9,11 @@ int steno_cpu_count(void);
  * where the system does not say. Reads a file: tens of microseconds on a small machine, on one of
  * hundreds of processors milliseconds. */
 double steno_cpu_free(void);
+/* Processors' worth of time that the control group of this process may take, and those above it:
+ * CPUQuota= of a systemd unit, --cpus of a container (cgroups(7): cpu.max, and in version 1
+ * cpu.cfs_quota_us). INFINITY where there is no limit. */
+double steno_cpu_quota(void);
+/* The same by the file `groups` (/proc/self/cgroup) and the hierarchy at `mount` (/sys/fs/cgroup). */
+double steno_cpu_quota_at(const char *groups, const char *mount);
 
 #endif

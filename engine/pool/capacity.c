@@ -10,8 +10,8 @@
  *     worker = host + step(largest batch) / largest batch / chunk * slower
  *
  * of a worker's time and worker * running + other of a processor's; the capacity is what fits into
- * LOAD of the workers, and beside everything else that the machine does (others.c) into BUSY of the
- * processors. */
+ * LOAD of the workers, beside everything else that the machine does (others.c) into BUSY of the
+ * processors, and into BUSY of what the control group may use up. */
 #include <math.h>
 #include <stdlib.h>
 #include <time.h>
@@ -20,19 +20,18 @@
 #include "base/processors.h"
 #include "pool/internal.h"
 
-#define LOAD 0.85 /* of a worker's time that streams may take: queues grow beyond */
-#define BUSY 0.7  /* of the processors' time, others' work included: latencies grow beyond */
+#define LOAD 0.85         /* of a worker's time that streams may take: queues grow beyond */
+#define BUSY 0.7          /* of the processors' time, others' work included: latencies grow beyond */
 #define LOOK_NS 500000000 /* between two corrections */
 #define ENOUGH 1.0        /* s of audio that a correction must rest on */
 #define WEIGHT 20.0       /* s of audio that the value so far counts for */
 #define OTHER 150e-6      /* s per s of audio until it is seen: ten messages, 15 us each on Zen 4 */
 #define AT_ONCE 0.1       /* most of the way that one look goes */
-#define TURNOVER 0.1 /* opened and closed, of the live streams, between two looks: more is a rush  \
-                      */
-#define CROWDED 1.0  /* of the workers, that live steps would keep busy alone: more need batches */
-#define WORTH 0.97   /* a larger batch must cost less than this per stream */
-#define UNKNOWN 4    /* streams of a worker until it is known what they cost: large ones, too */
-#define MOST_SLOWER 20.0 /* bounds of the correction */
+#define TURNOVER 0.1      /* opened and closed, of the live ones, between two looks: more is a rush */
+#define CROWDED 1.0       /* of the workers, that live steps would keep busy alone: batches needed */
+#define WORTH 0.97        /* a larger batch must cost less than this per stream */
+#define UNKNOWN 4         /* streams of a worker until it is known what they cost: large ones, too */
+#define MOST_SLOWER 20.0  /* bounds of the correction */
 
 static double cpu_seconds(clockid_t clock)
 {
@@ -119,6 +118,7 @@ steno_status steno_pool_calibrate(steno_pool *p, const struct steno_pool_costs *
     if (!(l->chunk > 0)) /* a model that hears a recording as a whole: all it does is the host's */
         l->chunk = 1;
     l->cpus = steno_cpu_count();
+    l->quota = steno_cpu_quota();
     l->slower = l->running = 1;
     l->other = OTHER;
     atomic_init(&l->since_ns, steno_now_ns());
@@ -176,9 +176,9 @@ static double fits(const steno_pool *p)
 {
     const struct steno_pool_load *l = &p->load;
     double step = cost_of(&l->costs, (size_t)p->batch_max) / p->batch_max / l->chunk * l->slower;
-    double worker = l->costs.host + step;
-    return fmin(p->n_workers * LOAD / worker,
-                steno_pool_others_fit(&l->others, l->cpus * BUSY, worker * l->running + l->other));
+    double worker = l->costs.host + step, own = worker * l->running + l->other;
+    double machine = steno_pool_others_fit(&l->others, l->cpus * BUSY, own);
+    return fmin(p->n_workers * LOAD / worker, fmin(machine, l->quota * BUSY / own));
 }
 
 static void look(steno_pool *p, int64_t now, double cpu_free)

@@ -117,7 +117,8 @@ struct steno_pool_load {
     struct steno_pool_others others;
     double chunk;                  /* s of audio per step */
     double demand;                 /* of the live steps, if each ran alone: busy workers */
-    int cpus; /* asked for once: a system call reads a file for it */
+    int cpus;     /* asked for once, as the quota: a system call reads a file for it */
+    double quota; /* processors that the control group may use up */
     /* since the last look */
     _Atomic int64_t since_ns; /* written under the lock, relaxed: a worker asks whether it is time */
     double planned, network, host, audio; /* s */

@@ -1,4 +1,5 @@
 /* Life of pool and streams. schedule.c says who is next, worker.c does the work. */
+#include <math.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -83,7 +84,7 @@ static void pool_unref(steno_pool *p)
 static steno_status check_options(struct steno_pool_options *o, steno_err *err)
 {
     if (o->workers == 0)
-        o->workers = steno_cpu_count() < MAX_WORKERS ? steno_cpu_count() : MAX_WORKERS;
+        o->workers = (int)fmin(fmin(steno_cpu_count(), ceil(steno_cpu_quota())), MAX_WORKERS);
     if (o->max_streams == 0)
         o->max_streams = DEFAULT_STREAMS;
     if (o->buffer_seconds == 0) /* exactly: not set */

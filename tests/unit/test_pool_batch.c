@@ -379,6 +379,7 @@ static void capacity_follows_from_what_a_stream_costs(void **state)
     assert_true(p->load.other > 0); /* nothing was seen yet, but sockets cost something */
     p->load.other = 0;
     p->load.cpus = 2;
+    p->load.quota = (double)INFINITY;
     pthread_mutex_unlock(&p->lock);
     steno_pool_get_stats(p, &st);
     assert_in_range(st.capacity, 169, 170); /* one worker: 0.85 / 5 ms */
@@ -393,6 +394,8 @@ static void capacity_follows_from_what_a_stream_costs(void **state)
     p->load.others.busy = 2;
     assert_int_equal(steno_pool_capacity_now(p), 1);
     p->load.others.busy = 0;
+    p->load.quota = 0.25; /* the control group's: 0.7 / 4 of a processor at 2.5 ms */
+    assert_in_range(steno_pool_capacity_now(p), 69, 70);
     p->load.other = 1000; /* sockets eat it all up: one stream is always let in */
     assert_int_equal(steno_pool_capacity_now(p), 1);
     pthread_mutex_unlock(&p->lock);

@@ -1,11 +1,17 @@
-#define _GNU_SOURCE /* sched_setaffinity */
+#define _GNU_SOURCE /* sched_setaffinity, nftw */
 #include "base/processors.h"
 
+#include <ftw.h>
+#include <math.h>
 #include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
 
 #include <cmocka.h>
 
@@ -64,11 +70,120 @@ static void one_processor_is_free_for_no_longer_than_all(void **state)
     assert_true(some > 0 && some <= all + 0.1 * CPU_COUNT(&before) + 1);
 }
 
+/* ---- control groups -------------------------------------------------------------------------- */
+
+struct tree {
+    char dir[32], groups[64];
+};
+
+static void write_at(const struct tree *t, const char *path, const char *text)
+{
+    char name[256];
+    FILE *f;
+    snprintf(name, sizeof name, "%s/%s", t->dir, path);
+    for (char *p = name + strlen(t->dir) + 1; (p = strchr(p, '/')); p++) {
+        *p = '\0';
+        mkdir(name, 0700);
+        *p = '/';
+    }
+    f = fopen(name, "w");
+    assert_non_null(f);
+    fputs(text, f);
+    assert_int_equal(fclose(f), 0);
+}
+
+static void tree_make(struct tree *t, const char *groups)
+{
+    snprintf(t->dir, sizeof t->dir, "/tmp/steno-groups-XXXXXX");
+    assert_non_null(mkdtemp(t->dir));
+    snprintf(t->groups, sizeof t->groups, "%s/groups", t->dir);
+    write_at(t, "groups", groups);
+}
+
+static int remove_one(const char *path, const struct stat *st, int kind, struct FTW *ftw)
+{
+    (void)st;
+    (void)kind;
+    (void)ftw;
+    return remove(path);
+}
+
+static void expect(struct tree *t, double quota)
+{
+    double got = steno_cpu_quota_at(t->groups, t->dir);
+    if (!(got >= quota && got <= quota))
+        fail_msg("%g, not %g", got, quota);
+    assert_int_equal(nftw(t->dir, remove_one, 8, FTW_DEPTH | FTW_PHYS), 0);
+}
+
+static void the_least_quota_of_a_group_and_those_above_it_counts(void **state)
+{
+    struct tree t;
+    (void)state;
+    tree_make(&t, "0::/system.slice/stenod.service\n");
+    write_at(&t, "system.slice/stenod.service/cpu.max", "150000 100000\n");
+    write_at(&t, "system.slice/cpu.max", "max 100000\n");
+    expect(&t, 1.5);
+    tree_make(&t, "0::/system.slice/stenod.service\n");
+    write_at(&t, "system.slice/stenod.service/cpu.max", "400000 100000\n");
+    write_at(&t, "system.slice/cpu.max", "50000 100000\n");
+    expect(&t, 0.5);
+    tree_make(&t, "0::/a\n");
+    write_at(&t, "a/cpu.max", "max 100000\n");
+    expect(&t, (double)INFINITY);
+    tree_make(&t, "0::/docker/0123\n"); /* a path of the host's, seen from inside */
+    write_at(&t, "cpu.max", "200000 100000\n");
+    expect(&t, 2);
+    tree_make(&t, "0::/\n");
+    write_at(&t, "cpu.max", "25000 50000\n");
+    expect(&t, 0.5);
+}
+
+static void version_1_has_its_quota_in_two_files(void **state)
+{
+    struct tree t;
+    (void)state;
+    tree_make(&t, "5:memory:/m\n2:cpu,cpuacct:/a/b\n0::/\n");
+    write_at(&t, "cpu/a/b/cpu.cfs_quota_us", "-1\n");
+    write_at(&t, "cpu/a/b/cpu.cfs_period_us", "100000\n");
+    write_at(&t, "cpu/a/cpu.cfs_quota_us", "300000\n");
+    write_at(&t, "cpu/a/cpu.cfs_period_us", "100000\n");
+    write_at(&t, "cpu/m/cpu.cfs_quota_us", "1000\n"); /* not ours */
+    write_at(&t, "cpu/m/cpu.cfs_period_us", "100000\n");
+    expect(&t, 3);
+    tree_make(&t, "3:cpuset:/c\n");
+    write_at(&t, "cpu/c/cpu.cfs_quota_us", "1000\n");
+    write_at(&t, "cpu/c/cpu.cfs_period_us", "100000\n");
+    expect(&t, (double)INFINITY);
+}
+
+static void what_says_nothing_sets_no_limit(void **state)
+{
+    static const char *const groups[] = {"", "0", "0:", "0::", "0::a", ":::", "0::/a\n0::/\n"};
+    static const char *const max[] = {"", "max", "0 0", "-1 100000", "100000", "100000 0", "x y"};
+    struct tree t;
+    (void)state;
+    for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++) {
+        tree_make(&t, groups[i]);
+        expect(&t, (double)INFINITY);
+    }
+    for (size_t i = 0; i < sizeof max / sizeof max[0]; i++) {
+        tree_make(&t, "0::/a");
+        write_at(&t, "a/cpu.max", max[i]);
+        expect(&t, (double)INFINITY);
+    }
+    assert_true(steno_cpu_quota_at("/nowhere/at/all", "/tmp") > 1e300);
+    assert_true(steno_cpu_quota() > 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_that_the_process_may_use_are_counted),
         cmocka_unit_test(free_time_grows_no_faster_than_time),
+        cmocka_unit_test(the_least_quota_of_a_group_and_those_above_it_counts),
+        cmocka_unit_test(version_1_has_its_quota_in_two_files),
+        cmocka_unit_test(what_says_nothing_sets_no_limit),
         cmocka_unit_test(one_processor_is_free_for_no_longer_than_all),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
