@@ -27,13 +27,10 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "server/address.h"
 #include "server/log.h"
-#include "server/refusal.h"
 
 #define SWEEP_US (1000 * 1000)
-#define LINGER_S 2         /* longest time of reading behind the last message */
-#define REFUSALS_LOGGED 10 /* lines in a second */
+#define LINGER_S 2 /* longest time of reading behind the last message */
 
 struct steno_ws_adoption {
     struct steno_ws_adoption *next;
@@ -41,11 +38,6 @@ struct steno_ws_adoption {
     struct steno_peer peer;
     struct steno_ws_guest guest;
 };
-
-bool steno_ws_serves(const struct steno_config *conf, const char *path, size_t len)
-{
-    return steno_dialect_find(path, len, steno_dialect_of_root(conf->ws_root));
-}
 
 /* ---- news ------------------------------------------------------------------------------------ */
 
@@ -332,6 +324,7 @@ steno_status steno_ws_open(steno_ws **out, struct steno_server *srv,
     ws->srv = srv;
     ws->owner = owner;
     ws->user = user;
+    ws->door = (struct steno_ws_door){.srv = srv, .owner = owner, .user = user};
     ws->last_adoption = &ws->adoptions;
     steno_buf_init(&ws->tx, 65536 + 2 * srv->conf->ws_send_bytes);
     st = steno_buf_reserve(&ws->tx, 4096);
@@ -355,69 +348,10 @@ fail:
     return st;
 }
 
-/* The acceptor has only peeked at the head: take it out of the socket. All of it is there. */
-static bool consume_head(int fd, size_t len)
-{
-    char sink[4096];
-    while (len) {
-        ssize_t n = recv(fd, sink, len < sizeof sink ? len : sizeof sink, MSG_DONTWAIT);
-        if (n <= 0)
-            return false;
-        len -= (size_t)n;
-    }
-    return true;
-}
-
-/* A line for each of the first few of a second; in a rush writing lines would cost more than refusing
- * does, and the metric counts all. */
-static void log_refusal(steno_ws *ws, const struct steno_ws_adoption *a,
-                        const struct steno_ws_refusal *no)
-{
-    const char *api = a->guest.dialect ? a->guest.dialect->name : "";
-    int64_t second = steno_now_ns() / 1000000000;
-    char peer[STENO_ADDRESS_TEXT];
-    if (second != ws->refused_s)
-        ws->refused = 0;
-    ws->refused_s = second;
-    if (!ws->srv->conf->log_requests || ws->refused++ >= REFUSALS_LOGGED)
-        return;
-    const struct steno_log_field fields[] = {
-        {"request_id", no->request_id, 0},
-        {"api", api, 0},
-        {"peer", steno_address_print(&a->peer.addr, peer), 0},
-        {"key", steno_key_name(a->guest.key), 0},
-        {"status", NULL, no->status},
-        {"error", no->message, 0},
-    };
-    steno_log_event(LOG_INFO, "refused", STENO_LOG_FIELDS(fields),
-                    "%s: handshake refused with %d: %s", api, no->status, no->message);
-}
-
-/* Say no, and let go of the socket such that it is heard. A client waits for its answer (RFC 6455,
- * 4.1), so there is usually nothing behind its head, and closing resets nothing: then the FIN goes
- * with the answer, and that is all. */
-static void turn_away(steno_ws *ws, struct steno_ws_adoption *a, const struct steno_ws_refusal *no)
-{
-    struct steno_buf out;
-    char byte;
-    bool more = recv(a->fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK) == 1;
-    steno_buf_init(&out, STENO_REFUSAL_BYTES);
-    if (!steno_ws_write_refusal(&out, no))
-        (void)!send(a->fd, out.data, out.len, MSG_DONTWAIT | MSG_NOSIGNAL | (more ? 0 : MSG_MORE));
-    steno_buf_free(&out);
-    if (more) {
-        ws->owner->linger(ws->user, a->fd);
-        a->fd = -1;
-    }
-    drop_adoption(ws, a);
-}
-
 void steno_ws_adopt(steno_ws *ws, int fd, const struct steno_peer *peer, const char *head,
                     size_t len)
 {
     struct steno_ws_adoption *a = calloc(1, sizeof *a);
-    struct steno_ws_refusal no;
-    steno_err err;
     if (!a) {
         close(fd);
         ws->owner->closed(ws->user, peer);
@@ -425,13 +359,8 @@ void steno_ws_adopt(steno_ws *ws, int fd, const struct steno_peer *peer, const c
     }
     a->fd = fd;
     a->peer = *peer;
-    if (steno_handshake_parse(&a->guest.hs, head, len, &err) || !consume_head(fd, len)) {
-        drop_adoption(ws, a);
-        return;
-    }
-    if (!steno_ws_knock(ws->srv, &a->guest, &no)) {
-        log_refusal(ws, a, &no);
-        turn_away(ws, a, &no);
+    if (!steno_ws_door_open(&ws->door, fd, peer, head, len, &a->guest)) {
+        free(a);
         return;
     }
     pthread_mutex_lock(&ws->mx);

@@ -3,12 +3,18 @@
 #include "base/clock.h"
 #include "protocol/deepgram.h"
 #include "protocol/query.h"
+#include "server/address.h"
+#include "server/log.h"
 #include "server/refusal.h"
 
 #include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define REFUSALS_LOGGED 10 /* lines in a second */
 
 typedef struct steno_ws_guest guest;
 
@@ -20,6 +26,11 @@ struct asked {
     struct steno_variant variant;
     bool bad_variant, resumes;
 };
+
+bool steno_ws_serves(const struct steno_config *conf, const char *path, size_t len)
+{
+    return steno_dialect_find(path, len, steno_dialect_of_root(conf->ws_root));
+}
 
 static bool refuse(struct steno_ws_refusal *no, int status, const char *code, const char *message,
                    double retry_after)
@@ -184,7 +195,7 @@ static bool let_in(const struct steno_server *srv, guest *g, struct steno_ws_ref
     return g->resumes || take_place(srv, g, &a, no);
 }
 
-bool steno_ws_knock(const struct steno_server *srv, guest *g, struct steno_ws_refusal *no)
+static bool knock(const struct steno_server *srv, guest *g, struct steno_ws_refusal *no)
 {
     char id[STENO_ID_SIZE];
     if (let_in(srv, g, no))
@@ -225,4 +236,80 @@ steno_status steno_ws_write_refusal(struct steno_buf *out, const struct steno_ws
         st = steno_refusal_write_body(out, no->status, extra, &body);
     steno_buf_free(&body);
     return st;
+}
+
+/* ---- the socket ------------------------------------------------------------------------------ */
+
+/* The acceptor has only peeked at the head: take it out of the socket. All of it is there. */
+static bool consume_head(int fd, size_t len)
+{
+    char sink[4096];
+    while (len) {
+        ssize_t n = recv(fd, sink, len < sizeof sink ? len : sizeof sink, MSG_DONTWAIT);
+        if (n <= 0)
+            return false;
+        len -= (size_t)n;
+    }
+    return true;
+}
+
+/* A line for each of the first few of a second; in a rush writing lines would cost more than refusing
+ * does, and the metric counts all. */
+static void log_refusal(struct steno_ws_door *d, const struct steno_peer *who, const guest *g,
+                        const struct steno_ws_refusal *no)
+{
+    const char *api = g->dialect ? g->dialect->name : "";
+    int64_t second = steno_now_ns() / 1000000000;
+    char peer[STENO_ADDRESS_TEXT];
+    if (second != d->second)
+        d->refused = 0;
+    d->second = second;
+    if (!d->srv->conf->log_requests || d->refused++ >= REFUSALS_LOGGED)
+        return;
+    const struct steno_log_field fields[] = {
+        {"request_id", no->request_id, 0},
+        {"api", api, 0},
+        {"peer", steno_address_print(&who->addr, peer), 0},
+        {"key", steno_key_name(g->key), 0},
+        {"status", NULL, no->status},
+        {"error", no->message, 0},
+    };
+    steno_log_event(LOG_INFO, "refused", STENO_LOG_FIELDS(fields),
+                    "%s: handshake refused with %d: %s", api, no->status, no->message);
+}
+
+/* Say no; false when the socket is to be closed, true when it lingers. A client waits for its answer
+ * (RFC 6455, 4.1), so there is usually nothing behind its head, and closing resets nothing: then the
+ * FIN goes with the answer, and that is all. */
+static bool turn_away(const struct steno_ws_door *d, int fd, const struct steno_ws_refusal *no)
+{
+    struct steno_buf out;
+    char byte;
+    bool more = recv(fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK) == 1;
+    steno_buf_init(&out, STENO_REFUSAL_BYTES);
+    if (!steno_ws_write_refusal(&out, no))
+        (void)!send(fd, out.data, out.len, MSG_DONTWAIT | MSG_NOSIGNAL | (more ? 0 : MSG_MORE));
+    steno_buf_free(&out);
+    if (more)
+        d->owner->linger(d->user, fd);
+    return more;
+}
+
+bool steno_ws_door_open(struct steno_ws_door *d, int fd, const struct steno_peer *peer,
+                        const char *head, size_t len, guest *g)
+{
+    struct steno_ws_refusal no = {0};
+    bool lingers = false;
+    memset(g, 0, sizeof *g);
+    if (!steno_handshake_parse(&g->hs, head, len, NULL) && consume_head(fd, len)) {
+        if (knock(d->srv, g, &no))
+            return true;
+        log_refusal(d, peer, g, &no);
+        lingers = turn_away(d, fd, &no);
+    }
+    if (!lingers)
+        close(fd);
+    d->owner->closed(d->user, peer);
+    steno_ws_guest_leave(d->srv, g);
+    return false;
 }

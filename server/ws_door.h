@@ -6,7 +6,7 @@
 
 #include "protocol/dialect.h"
 #include "server/handshake.h"
-#include "server/server.h"
+#include "server/ws.h"
 
 #define STENO_REQUEST_ID 72 /* bytes with the NUL */
 
@@ -30,10 +30,24 @@ struct steno_ws_refusal {
     char message[sizeof ((steno_err *)0)->msg];
 };
 
-/* True: let in. False: *no says why (404, 426 or 400, 401, 503, 429, asked in this order), counted
- * in steno_sessions_rejected_total. */
-STENO_MUST bool steno_ws_knock(const struct steno_server *srv, struct steno_ws_guest *g,
-                               struct steno_ws_refusal *no);
+/* Whether a dialect is served at this path. Pure. */
+bool steno_ws_serves(const struct steno_config *conf, const char *path, size_t len);
+
+/* Confined to the acceptor's thread. */
+struct steno_ws_door {
+    const struct steno_server *srv;
+    const struct steno_ws_owner *owner;
+    void *user;
+    int64_t second; /* of CLOCK_MONOTONIC */
+    unsigned refused; /* in it */
+};
+
+/* fd: a socket whose request head, [len] bytes, is still unread. True: let in, the head is read and
+ * *g filled. False: answered (404, 426 or 400, 401, 503, 429, asked in this order; counted in
+ * steno_sessions_rejected_total), or gone already; fd is no longer the caller's, and the owner has
+ * heard that it is closed. */
+STENO_MUST bool steno_ws_door_open(struct steno_ws_door *d, int fd, const struct steno_peer *peer,
+                                   const char *head, size_t len, struct steno_ws_guest *g);
 /* Who was let in goes before there was a session: its places are free, its handshake is freed. */
 void steno_ws_guest_leave(const struct steno_server *srv, struct steno_ws_guest *g);
 /* The client's own X-Request-Id when it is short and harmless in a log line, else `own`. */

@@ -66,9 +66,7 @@ struct steno_ws {
     struct steno_buf tx;
     bool drained;
     unsigned lingering; /* sockets whose connection has gone ahead */
-    /* the acceptor's thread: refusals of this second of CLOCK_MONOTONIC */
-    int64_t refused_s;
-    unsigned refused;
+    struct steno_ws_door door; /* the acceptor's thread */
     /* locked by mx */
     pthread_mutex_t mx;
     struct steno_ws_adoption *adoptions, **last_adoption;
