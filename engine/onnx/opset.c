@@ -178,7 +178,8 @@ static steno_status split(const struct change *c)
         const struct steno_shape *x = &c->s->g->values[c->n->in[0]].shape;
         int64_t axis = steno_node_int(c->n, "axis", 0);
         axis += axis < 0 ? x->rank : 0;
-        if (attribute(c->m, "num_outputs") &&
+        bool given = c->n->n_in > 1 && c->n->in[1] >= 0; /* how long each part is */
+        if (!given &&
             (axis < 0 || axis >= x->rank || x->dim[axis] < 0 || x->dim[axis] % c->n->n_out))
             return refuse(c, "parts that may differ in size");
         remove_attribute(c->m, "num_outputs");
