@@ -111,7 +111,7 @@ static void native_event(struct steno_dialect_session *d, const struct steno_eve
 static void native_error(struct steno_dialect_session *d, const char *code, const char *message)
 {
     struct steno_native_head h = head_of(d);
-    d->commit(d, steno_native_write_error(d->begin(d), &h, code, message), false);
+    d->commit(d, steno_native_write_error(d->begin(d), &h, code, message, d->retry_after), false);
 }
 
 static void native_end(struct steno_dialect_session *d, bool draining)

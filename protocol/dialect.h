@@ -34,6 +34,7 @@ struct steno_dialect_session {
     int64_t audio_ms;                /* audio processed so far */
     double audio_seconds;            /* taken in */
     uint64_t finals;
+    double retry_after; /* s after which to come back, of an error; 0 = that is not known */
     void *state; /* [dialect->state_bytes], zero at first */
     /* Where messages go: write into begin's buffer, then commit, with how the writing went.
      * replaceable: a later replaceable one may take its place while it is unread. */

@@ -421,13 +421,16 @@ steno_status steno_native_write_event(struct steno_buf *out, const struct steno_
 }
 
 steno_status steno_native_write_error(struct steno_buf *out, const struct steno_native_head *h,
-                                      const char *code, const char *message)
+                                      const char *code, const char *message,
+                                      double retry_after)
 {
     steno_status st = open_message(out, "error", h);
     if (!st)
         st = put_member(out, "code", code, strlen(code));
     if (!st)
         st = put_member(out, "message", message, strlen(message));
+    if (!st && retry_after > 0)
+        st = steno_buf_printf(out, ",\"retry_after\":%.0f", ceil(retry_after));
     return st ? st : steno_buf_puts(out, "}");
 }
 

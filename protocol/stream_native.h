@@ -102,10 +102,12 @@ STENO_MUST steno_status steno_native_write_event(struct steno_buf *out,
                                                  const struct steno_native_head *h,
                                                  const struct steno_native_start *s,
                                                  const struct steno_event *ev);
-/* code: stable name, steno_status_info()->name or one of docs/protocol.md */
+/* code: stable name, steno_status_info()->name or one of docs/protocol.md. retry_after: s until the
+ * client should come back, told in whole ones; 0 = not told. */
 STENO_MUST steno_status steno_native_write_error(struct steno_buf *out,
                                                  const struct steno_native_head *h,
-                                                 const char *code, const char *message);
+                                                 const char *code, const char *message,
+                                                 double retry_after);
 /* reason: "end" or "draining"; finals: how many the session had. */
 STENO_MUST steno_status steno_native_write_end(struct steno_buf *out,
                                                const struct steno_native_head *h,

@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "server/address.h"
+#include "server/calendar.h"
 #include "server/head.h"
 #include "server/log.h"
 #include "server/refusal.h"
@@ -77,6 +78,7 @@ struct steno_acceptor {
     uint32_t n_conns, n_fresh, n_open, n_lingering;
     struct conn *free;
     struct conn_queue waiting, lingering;
+    struct steno_calendar calendar; /* of the refused */
     bool deaf; /* stopped: listens no more, sees the lingering off */
 
     pthread_mutex_t lock;
@@ -282,7 +284,8 @@ static void refuse(steno_acceptor *a, int fd, enum steno_rejection why)
 {
     char retry[48];
     steno_metric_add(a->stats->sessions_rejected[why], 1);
-    snprintf(retry, sizeof retry, "Retry-After: %.0f\r\n", a->conf->retry_after);
+    snprintf(retry, sizeof retry, "Retry-After: %.0f\r\n",
+             steno_calendar_next(&a->calendar, steno_now_ns(), a->conf->retry_after));
     steno_refusal_send(fd, 503, "busy", why == STENO_REJECT_ADDRESS ? "too many connections from this address"
                                        : "too many connections", retry);
     linger(a, fd);

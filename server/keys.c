@@ -1,5 +1,7 @@
 #include "server/keys.h"
 
+#include "server/calendar.h"
+
 #include "base/clock.h"
 
 #include <errno.h>
@@ -28,6 +30,7 @@ struct steno_key {
     bool gone; /* no longer in the file */
     int sessions;
     struct bucket requests, audio;
+    struct steno_calendar calendar;
     uint64_t n_requests, n_refused;
     double audio_seconds;
 };
@@ -326,17 +329,17 @@ uint64_t steno_key_owner(const steno_key *key)
 }
 
 /* Lock held. NULL: go on. */
-static const char *over_quota(steno_key *key, double *retry_after)
+static const char *over_quota(const steno_key *key, double *wait)
 {
-    *retry_after = 1;
+    *wait = 1;
     if (key->max_sessions && key->sessions >= key->max_sessions)
         return "as many sessions run as it may have";
     if (key->requests.per_minute > 0 && key->requests.level < 1) {
-        *retry_after = wait_for(&key->requests, 1);
+        *wait = wait_for(&key->requests, 1);
         return "its requests of this minute are used up";
     }
     if (key->audio.per_minute > 0 && key->audio.level <= 0) {
-        *retry_after = wait_for(&key->audio, 1);
+        *wait = wait_for(&key->audio, 1);
         return "its audio of this minute is used up";
     }
     return NULL;
@@ -346,13 +349,15 @@ steno_status steno_key_enter(steno_keys *k, steno_key *key, int64_t now_ns, doub
                              steno_err *err)
 {
     const char *why;
+    double wait;
     if (!key)
         return STENO_OK;
     pthread_mutex_lock(&k->lock);
     refill(&key->requests, now_ns);
     refill(&key->audio, now_ns);
-    why = over_quota(key, retry_after);
+    why = over_quota(key, &wait);
     if (why) {
+        *retry_after = steno_calendar_next(&key->calendar, now_ns, wait);
         key->n_refused++;
     } else {
         key->sessions++;
@@ -373,7 +378,7 @@ void steno_key_leave(steno_keys *k, steno_key *key)
 }
 
 steno_status steno_key_audio(steno_keys *k, steno_key *key, int64_t now_ns, double seconds,
-                             steno_err *err)
+                             double *retry_after, steno_err *err)
 {
     bool over;
     if (!key)
@@ -381,6 +386,8 @@ steno_status steno_key_audio(steno_keys *k, steno_key *key, int64_t now_ns, doub
     pthread_mutex_lock(&k->lock);
     refill(&key->audio, now_ns);
     over = key->audio.per_minute > 0 && key->audio.level <= 0;
+    if (over && retry_after)
+        *retry_after = steno_calendar_next(&key->calendar, now_ns, wait_for(&key->audio, 1));
     if (!over) {
         key->audio.level -= seconds;
         key->audio_seconds += seconds;

@@ -47,13 +47,15 @@ const char *steno_key_of_authorization(const char *value);
 const char *steno_key_name(const steno_key *key); /* "" for NULL */
 /* A stable number per key for fair turns; 0 for NULL. */
 uint64_t steno_key_owner(const steno_key *key);
-/* One more session and request. STENO_ERR_BUSY, to be answered 429, with *retry_after in s. */
+/* One more session and request. STENO_ERR_BUSY, to be answered 429, with *retry_after in s: when there
+ * is something to be had again, or later where many of this key are told to come then (calendar.h). */
 STENO_MUST steno_status steno_key_enter(steno_keys *k, steno_key *key, int64_t now_ns,
                                         double *retry_after, steno_err *err);
 void steno_key_leave(steno_keys *k, steno_key *key);
-/* So much audio came. STENO_ERR_BUSY when the key has used up its share: the session must end. */
+/* So much audio came. STENO_ERR_BUSY when the key has used up its share: the session must end, with
+ * *retry_after as above (may be NULL). */
 STENO_MUST steno_status steno_key_audio(steno_keys *k, steno_key *key, int64_t now_ns,
-                                        double seconds, steno_err *err);
+                                        double seconds, double *retry_after, steno_err *err);
 
 struct steno_key_use {
     const char *name;

@@ -1,16 +1,10 @@
 #include "server/limits.h"
 
-#include "base/clock.h"
+#include "server/calendar.h"
 
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
-
-/* Who is refused comes back when told. A thousand that are told the same come back together, each
- * second anew; so every second of the next minute is promised to so many only. A refusal costs 35 us
- * on Zen 4 (docs/PERFORMANCE.md), all of them 2 % of a core. */
-#define COME_BACK 500  /* in one second */
-#define MOST_LATER 60  /* s beyond limits.retry_after */
 
 struct steno_limits {
     const struct steno_config *conf;
@@ -20,8 +14,7 @@ struct steno_limits {
     int streams, uploads;
     size_t reserved;
     bool draining;
-    int64_t last; /* s of CLOCK_MONOTONIC: the latest that somebody was told of */
-    int n_last;   /* who were */
+    struct steno_calendar calendar;
 };
 
 steno_limits *steno_limits_new(const struct steno_config *conf, struct steno_stats *stats)
@@ -105,19 +98,11 @@ void steno_limits_refund(steno_limits *l, enum steno_session_api api, enum steno
 
 double steno_limits_come_back(steno_limits *l, int64_t now_ns)
 {
-    int64_t now = now_ns / 1000000000, least = now + (int64_t)l->conf->retry_after, told;
+    double after;
     pthread_mutex_lock(&l->lock);
-    if (l->last < least || l->last > least + MOST_LATER) {
-        l->last = least;
-        l->n_last = 0;
-    } else if (l->n_last >= COME_BACK && l->last < least + MOST_LATER) {
-        l->last++;
-        l->n_last = 0;
-    }
-    l->n_last++;
-    told = l->last;
+    after = steno_calendar_next(&l->calendar, now_ns, l->conf->retry_after);
     pthread_mutex_unlock(&l->lock);
-    return (double)(told - now);
+    return after;
 }
 
 steno_status steno_limits_reserve(steno_limits *l, size_t bytes, steno_err *err)

@@ -238,7 +238,7 @@ static void observe(struct steno_upload *up, const struct steno_job_result *r)
     if (!(s->audio_seconds > 0))
         return;
     /* it was not known before: what is too much is missing in the next minute */
-    (void)!steno_key_audio(up->sv->srv->keys, up->key, steno_now_ns(), s->audio_seconds, NULL);
+    (void)!steno_key_audio(up->sv->srv->keys, up->key, steno_now_ns(), s->audio_seconds, NULL, NULL);
     steno_metric_add(stats->audio_seconds[up->api], s->audio_seconds);
     steno_metric_add(stats->inference_seconds[up->api], s->inference_seconds);
     steno_metric_add(stats->skipped_seconds[up->api], s->skipped_seconds);

@@ -118,7 +118,8 @@ static steno_status engine_push(void *ctx, const float *pcm, size_t n, size_t *t
     st = steno_pool_stream_push(c->stream, pcm, n, taken, err);
     if (st)
         return st;
-    return steno_key_audio(c->ws->srv->keys, c->key, steno_now_ns(), (double)*taken / c->rate, err);
+    return steno_key_audio(c->ws->srv->keys, c->key, steno_now_ns(), (double)*taken / c->rate,
+                           &c->quota_wait, err);
 }
 
 static steno_status engine_finalize(void *ctx, steno_err *err)
@@ -131,8 +132,15 @@ static void engine_end(void *ctx)
     steno_pool_stream_end(((conn *)ctx)->stream);
 }
 
-static const struct steno_ws_engine engine = {engine_resolve, engine_open, engine_push,
-                                              engine_finalize, engine_end};
+static double engine_come_back(void *ctx)
+{
+    const conn *c = ctx;
+    return c->quota_wait > 0 ? c->quota_wait
+                             : steno_limits_come_back(c->ws->srv->limits, steno_now_ns());
+}
+
+static const struct steno_ws_engine engine = {engine_resolve,  engine_open, engine_push,
+                                              engine_finalize, engine_end,  engine_come_back};
 
 /* ---- the end of a connection ------------------------------------------------------------- */
 
@@ -272,11 +280,12 @@ static int let_go(conn *c)
 
 void steno_ws_conn_refuse(conn *c, int status, const char *code, const char *message)
 {
-    struct steno_ws_refusal no = {
-        .status = status, .code = code, .retry_after = c->ws->srv->conf->retry_after};
+    struct steno_ws_refusal no = {.status = status, .code = code};
     char id[STENO_ID_SIZE];
     steno_ws_request_id(no.request_id, &c->hs, steno_id_new(id, "req"));
     snprintf(no.message, sizeof no.message, "%s", message);
+    if (status == 503)
+        no.retry_after = steno_limits_come_back(c->ws->srv->limits, steno_now_ns());
     steno_buf_init(&c->refusal, STENO_REFUSAL_BYTES);
     if (steno_ws_write_refusal(&c->refusal, &no))
         steno_buf_reset(&c->refusal); /* out of memory: just close */

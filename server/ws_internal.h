@@ -45,6 +45,7 @@ struct steno_ws_conn {
     int64_t opened_ns, last_message_ns; /* audio or text */
     int64_t last_rx_ns, last_ping_ns, last_tx_ns;
     int rate; /* of the stream's audio */
+    double quota_wait; /* s until its key has audio again; 0 = it has */
     atomic_llong first_audio_ns; /* relaxed: the pool's lock orders it before every note */
     bool had_partial;            /* the stream's worker */
 };

@@ -196,10 +196,25 @@ static void end_as(steno_ws_session *s, enum steno_ws_ending how, int close_code
         s->engine->end(s->ctx);
 }
 
+/* The client may come back: say when. */
+static void tell_when(steno_ws_session *s)
+{
+    double after;
+    look_for_end(s);
+    if (s->state >= ENDING || !s->engine->come_back)
+        return;
+    after = s->engine->come_back(s->ctx);
+    pthread_mutex_lock(&s->mx);
+    s->d.retry_after = after;
+    pthread_mutex_unlock(&s->mx);
+}
+
 static void fail(steno_ws_session *s, steno_status st, const char *message)
 {
     const struct steno_status_map *info = steno_status_info(st);
     enum steno_ws_ending how = STENO_WS_BAD;
+    if (st == STENO_ERR_BUSY || st == STENO_ERR_NOMEM)
+        tell_when(s);
     if (st == STENO_ERR_BUSY)
         how = STENO_WS_BUSY;
     else if (st == STENO_ERR_NOMEM || st == STENO_ERR_INTERNAL || st == STENO_ERR_IO)

@@ -31,6 +31,9 @@ struct steno_ws_engine {
     steno_status (*finalize)(void *ctx, steno_err *err);
     /* A DONE note follows. */
     void (*end)(void *ctx);
+    /* s after which a client that one of these refused, STENO_ERR_BUSY or out of memory, should come
+     * back. NULL: that is not known. */
+    double (*come_back)(void *ctx);
 };
 
 struct steno_ws_session_limits {

@@ -35,7 +35,7 @@ steno_status load_http_begin(struct load_http *h, const struct load_url *u, cons
     h->body = body;
     h->body_len = n;
     h->sent = h->at = 0;
-    h->status = 0;
+    h->status = h->retry_after = 0;
     h->want_out = true;
     st = steno_buf_printf(&h->head, "%s %s HTTP/1.1\r\nHost: %s:%s\r\n%s", n ? "POST" : "GET",
                           u->path, u->host, u->port, head);
@@ -75,11 +75,13 @@ static bool send_more(struct load_http *h)
     return true;
 }
 
-static size_t content_length(const char *head)
+/* A header whose value is a number; 0 when there is none. name: with its colon. */
+static size_t number_of(const char *head, const char *name)
 {
+    size_t n = strlen(name);
     for (const char *p = head; (p = strstr(p, "\r\n")); p += 2)
-        if (!strncasecmp(p + 2, "content-length:", 15))
-            return strtoul(p + 17, NULL, 10);
+        if (!strncasecmp(p + 2, name, n))
+            return strtoul(p + 2 + n, NULL, 10);
     return 0;
 }
 
@@ -88,8 +90,9 @@ static bool whole(struct load_http *h)
     const char *end = h->answer.data ? strstr(h->answer.data, "\r\n\r\n") : NULL;
     if (!end || sscanf(h->answer.data, "HTTP/1.1 %d", &h->status) != 1)
         return false;
+    h->retry_after = (int)number_of(h->answer.data, "retry-after:");
     h->at = (size_t)(end + 4 - h->answer.data);
-    if (h->answer.len - h->at >= content_length(h->answer.data))
+    if (h->answer.len - h->at >= number_of(h->answer.data, "content-length:"))
         return true;
     h->status = 0;
     return false;

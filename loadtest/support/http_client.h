@@ -12,6 +12,7 @@ struct load_http {
     const char *body;      /* borrowed */
     size_t body_len, sent; /* of head and body together */
     int status;            /* of the answer, once it is whole; -1: the connection failed */
+    int retry_after;       /* s, what the answer says; 0 = nothing */
     size_t at;             /* where its body begins */
     bool want_out;         /* something is left to send */
 };

@@ -97,6 +97,7 @@ static void on_message(void *user, const char *text, size_t n)
         load_at(u, u->t0_ns);
     } else if (!strcmp(type, "error")) {
         u->error = true;
+        u->retry_after = (int)json_integer_value(json_object_get(msg, "retry_after"));
         load_complain(u, text);
     }
     json_decref(msg);
@@ -125,7 +126,8 @@ static void over(struct load_user *u, bool dropped)
     if (u->ready)
         u->run->audio_seconds += (double)u->sent / u->clip->rate;
     u->run->refused_late += how == LOAD_REFUSED && w->close_code == 1013;
-    u->retry_after = w->retry_after;
+    if (w->retry_after)
+        u->retry_after = w->retry_after;
     load_ws_close(&u->ws);
     load_session_over(u, how);
 }
@@ -146,6 +148,7 @@ static void begin(struct load_user *u)
     steno_err err = {0};
     u->ready = u->error = u->had_partial = false;
     u->sent = u->known_words = 0;
+    u->retry_after = 0;
     u->segment = -1;
     u->end_ns = u->dropped_at = 0;
     if (p->drop_percent && rand() % 100 < p->drop_percent)

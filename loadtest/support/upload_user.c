@@ -21,6 +21,7 @@ static void over(struct load_user *u)
     enum load_outcome how = LOAD_FAILED;
     char what[64];
     int status = u->http.status;
+    u->retry_after = u->http.retry_after;
     if (status == 200)
         take_text(u);
     if (status == 503 || status == 429)

@@ -74,7 +74,7 @@ static void end(void *ctx)
     REQUIRE(w->opens == 1 && ++w->ends == 1);
 }
 
-static const struct steno_ws_engine engine = {resolve, open_place, push, finalize, end};
+static const struct steno_ws_engine engine = {resolve, open_place, push, finalize, end, NULL};
 
 static unsigned next(struct world *w)
 {

@@ -1,6 +1,6 @@
 /* Files of API keys: any bytes are read or refused with a message; what was read is found again,
  * counts, and can be read over itself. */
-/* link: server/keys.c */
+/* link: server/keys.c server/calendar.c */
 /* covers: server/keys.c */
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,7 +35,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         int64_t now = 1;
         for (int i = 0; i < 20; i++, now += INT64_C(7000000000)) {
             if (!steno_key_enter(k, key, now, &after, &err)) {
-                (void)!steno_key_audio(k, key, now, 10, &err);
+                (void)!steno_key_audio(k, key, now, 10, NULL, &err);
                 steno_key_leave(k, key);
             } else if (!(after > 0)) {
                 abort();

@@ -91,6 +91,7 @@ def audio_beyond_the_share_ends_a_stream_after_its_finals_and_refuses_uploads(d)
     out, code, *_ = converse(d.ws + f"?sample_rate={RATE}&api_key={SMALL}", [PCM, PCM, PCM, {"type": "end"}])
     assert code == 1013, code
     assert out[-1]["type"] == "error" and "'small'" in out[-1]["message"], out[-1]
+    assert out[-1]["code"] == "busy" and out[-1]["retry_after"] >= 1, out[-1]
     assert DIGITS_TEXT.split()[0] in " ".join(m["text"] for m in out if m["type"] == "final")
     status, headers, body = post(d, Authorization="Bearer " + SMALL)
     assert status == 429 and "audio" in body["error"]["message"] and int(headers["retry-after"]) >= 1, (status, body)

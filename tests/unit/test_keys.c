@@ -1,5 +1,5 @@
 /* API keys: the file, who is found, what each may use, with a clock of the test's own. */
-/* link: server/keys.c */
+/* link: server/keys.c server/calendar.c */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -46,7 +46,7 @@ static void without_a_file_everybody_is_nobody_and_may_do_all(void **state)
     assert_null(key);
     assert_int_equal(steno_keys_find(k, "anything", &key, NULL), STENO_OK);
     assert_int_equal(steno_key_enter(k, key, 1, &after, NULL), STENO_OK);
-    assert_int_equal(steno_key_audio(k, key, 1, 1e6, NULL), STENO_OK);
+    assert_int_equal(steno_key_audio(k, key, 1, 1e6, NULL, NULL), STENO_OK);
     steno_key_leave(k, key);
     assert_string_equal(steno_key_name(NULL), "");
     assert_int_equal(steno_key_owner(NULL), 0);
@@ -103,21 +103,40 @@ static void requests_and_audio_come_back_with_time(void **state)
     for (int i = 0; i < 6; i++)
         assert_int_equal(steno_key_enter(k, key, now, &after, NULL), STENO_OK);
     assert_int_equal(steno_key_enter(k, key, now, &after, NULL), STENO_ERR_BUSY);
-    assert_true(after > 9.9 && after < 10.1); /* one in 10 s */
+    assert_true(after == 10); /* one in 10 s */
     now += 9 * SECOND;
     assert_int_equal(steno_key_enter(k, key, now, &after, NULL), STENO_ERR_BUSY);
     now += 2 * SECOND;
     assert_int_equal(steno_key_enter(k, key, now, &after, NULL), STENO_OK);
     /* audio: what is taken too much is missing afterwards */
-    assert_int_equal(steno_key_audio(k, key, now, 119, NULL), STENO_OK);
-    assert_int_equal(steno_key_audio(k, key, now, 11, NULL), STENO_OK);
-    assert_int_equal(steno_key_audio(k, key, now, 1, NULL), STENO_ERR_BUSY);
+    assert_int_equal(steno_key_audio(k, key, now, 119, NULL, NULL), STENO_OK);
+    assert_int_equal(steno_key_audio(k, key, now, 11, NULL, NULL), STENO_OK);
+    assert_int_equal(steno_key_audio(k, key, now, 1, &after, NULL), STENO_ERR_BUSY);
+    assert_true(after == 6); /* 2 s in a second, 10 s and the next one are missing */
     now += 4 * SECOND; /* 8 of the 10 s that were too much */
-    assert_int_equal(steno_key_audio(k, key, now, 1, NULL), STENO_ERR_BUSY);
+    assert_int_equal(steno_key_audio(k, key, now, 1, NULL, NULL), STENO_ERR_BUSY);
     now += 60 * SECOND;
-    assert_int_equal(steno_key_audio(k, key, now, 1, NULL), STENO_OK);
+    assert_int_equal(steno_key_audio(k, key, now, 1, NULL, NULL), STENO_OK);
     now -= 50 * SECOND; /* a clock that goes back gives nothing and takes nothing */
-    assert_int_equal(steno_key_audio(k, key, now, 1, NULL), STENO_OK);
+    assert_int_equal(steno_key_audio(k, key, now, 1, NULL, NULL), STENO_OK);
+    steno_keys_close(k);
+}
+
+static void a_rush_of_a_key_is_spread_over_seconds_and_another_does_not_wait_for_it(void **state)
+{
+    steno_keys *k =
+        with("[one]\nkey = " A "\nsessions = 1\n[two]\nkey = " B "\nsessions = 1\n");
+    steno_key *one = find(k, A), *two = find(k, B);
+    double after = 0;
+    (void)state;
+    assert_int_equal(steno_key_enter(k, one, SECOND, &after, NULL), STENO_OK);
+    assert_int_equal(steno_key_enter(k, two, SECOND, &after, NULL), STENO_OK);
+    for (int i = 0; i < 1600; i++) {
+        assert_int_equal(steno_key_enter(k, one, SECOND + i, &after, NULL), STENO_ERR_BUSY);
+        assert_true(after == 1 + i / 500);
+    }
+    assert_int_equal(steno_key_enter(k, two, SECOND, &after, NULL), STENO_ERR_BUSY);
+    assert_true(after == 1);
     steno_keys_close(k);
 }
 
@@ -190,6 +209,7 @@ int main(void)
         cmocka_unit_test(a_key_is_found_by_its_secret_alone),
         cmocka_unit_test(sessions_at_once_are_counted),
         cmocka_unit_test(requests_and_audio_come_back_with_time),
+        cmocka_unit_test(a_rush_of_a_key_is_spread_over_seconds_and_another_does_not_wait_for_it),
         cmocka_unit_test(a_reload_keeps_what_runs_and_what_was_used),
         cmocka_unit_test(wrong_files_are_named),
     };

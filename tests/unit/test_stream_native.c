@@ -301,10 +301,14 @@ static void server_messages_are_these(void **state)
     expect(&b, "{\"type\":\"speech_start\",\"session_id\":\"sess_1\",\"seq\":7,"
                "\"audio_ms\":1480,\"segment\":2,\"start\":0.123}");
 
-    assert_int_equal(steno_native_write_error(&b, &head, "invalid_data", "line 1:\n\"x\x01\xff\""),
+    assert_int_equal(steno_native_write_error(&b, &head, "invalid_data", "line 1:\n\"x\x01\xff\"", 0),
                      STENO_OK);
     expect(&b, "{\"type\":\"error\",\"session_id\":\"sess_1\",\"seq\":7,\"audio_ms\":1480,"
                "\"code\":\"invalid_data\",\"message\":\"line 1:\\n\\\"x\\u0001\xEF\xBF\xBD\\\"\"}");
+
+    assert_int_equal(steno_native_write_error(&b, &head, "busy", "full", 2.5), STENO_OK);
+    expect(&b, "{\"type\":\"error\",\"session_id\":\"sess_1\",\"seq\":7,\"audio_ms\":1480,"
+               "\"code\":\"busy\",\"message\":\"full\",\"retry_after\":3}");
 
     assert_int_equal(steno_native_write_end(&b, &head, "end", 3), STENO_OK);
     expect(&b, "{\"type\":\"end\",\"session_id\":\"sess_1\",\"seq\":7,\"audio_ms\":1480,"

@@ -66,7 +66,7 @@ static void fake_end(void *ctx)
 }
 
 static const struct steno_ws_engine engine = {fake_resolve, fake_open, fake_push, fake_finalize,
-                                              fake_end};
+                                              fake_end, NULL};
 
 struct fixture {
     struct fake fake;

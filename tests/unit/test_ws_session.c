@@ -19,6 +19,7 @@
 struct fake {
     steno_status open_status;
     int opens, ends, finalizes, busy_finalizes, rate;
+    bool no_more; /* audio is taken */
     size_t room, taken;
     double sum; /* of sample i * (1 + i % 7): depends on the order */
 };
@@ -46,7 +47,8 @@ static steno_status fake_open(void *ctx, const struct steno_native_start *s, int
 static steno_status fake_push(void *ctx, const float *pcm, size_t n, size_t *taken, steno_err *err)
 {
     struct fake *f = ctx;
-    (void)err;
+    if (f->no_more)
+        return steno_fail(err, STENO_ERR_BUSY, "its audio is used up");
     if (n > f->room)
         n = f->room;
     for (size_t i = 0; i < n; i++)
@@ -71,8 +73,14 @@ static void fake_end(void *ctx)
     ((struct fake *)ctx)->ends++;
 }
 
-static const struct steno_ws_engine engine = {fake_resolve, fake_open, fake_push, fake_finalize,
-                                              fake_end};
+static double fake_come_back(void *ctx)
+{
+    (void)ctx;
+    return 7;
+}
+
+static const struct steno_ws_engine engine = {fake_resolve,  fake_open, fake_push,
+                                              fake_finalize, fake_end,  fake_come_back};
 
 struct fixture {
     struct fake fake;
@@ -424,14 +432,42 @@ static void idle_clients_get_their_finals_then_the_reason(void **state)
     expect_close(f, 1008, "idle_timeout");
 }
 
+/* The last message says when to come back; then 1013. */
+static void expect_busy(struct fixture *f, const char *message)
+{
+    char want[128];
+    struct steno_buf b;
+    steno_buf_init(&b, 65536);
+    assert_int_equal(steno_ws_session_take(f->s, &b), STENO_OK);
+    snprintf(want, sizeof want, "\"code\":\"busy\",\"message\":\"%s\",\"retry_after\":7}", message);
+    if (!strstr(b.data, want))
+        fail_msg("%s instead of %s", b.data, want);
+    steno_buf_free(&b);
+    expect_close(f, 1013, "busy");
+}
+
 static void no_place_in_the_pool_is_busy_at_once(void **state)
 {
     struct fixture *f = *state;
     f->fake.open_status = STENO_ERR_BUSY;
     text(f, "{\"type\":\"start\"}");
-    expect(f, "error", "message", "places are taken");
-    expect_close(f, 1013, "busy");
+    expect_busy(f, "all places are taken");
     assert_int_equal(f->fake.ends, 0);
+}
+
+static void audio_refused_in_the_middle_is_busy_after_its_finals(void **state)
+{
+    struct fixture *f = *state;
+    char pcm[320] = {0};
+    binary(f, pcm, sizeof pcm);
+    expect(f, "ready", NULL, NULL);
+    f->fake.no_more = true;
+    binary(f, pcm, sizeof pcm);
+    assert_int_equal(f->fake.ends, 1);
+    note_text(f, STENO_FINAL, "nine");
+    note(f, STENO_POOL_DONE, STENO_OK);
+    expect(f, "final", "text", "nine");
+    expect_busy(f, "its audio is used up");
 }
 
 static void a_failure_inside_is_told_as_ours(void **state)
@@ -619,6 +655,7 @@ int main(void)
         TEST(drain_before_any_audio_closes_at_once),
         TEST(idle_clients_get_their_finals_then_the_reason),
         TEST(no_place_in_the_pool_is_busy_at_once),
+        TEST(audio_refused_in_the_middle_is_busy_after_its_finals),
         TEST(a_failure_inside_is_told_as_ours),
         TEST(what_failed_inside_gets_nothing_more),
         TEST(a_client_that_does_not_read_loses_partials_then_the_connection),
