@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The measured runs of docs/PERFORMANCE.md and docs/capacity.md.
-#   run.sh [curve|limit|uploads|idle|start|overload|long]...   default: all but long
-# Each starts a server of its own and writes JSON into OUT (build/load); plot.py draws it.
+#   run.sh [curve|limit|uploads|idle|start|overload|full|long]...   default: all but long
+# Each starts a server of its own and writes JSON into OUT (build/load); plot.py draws the curves there.
 # Variables: MODEL (directory), THREADS ("1 2"), BATCH ("1 0": batching off, on), CURVE (numbers of
 # streams), LIMIT_MS (300), CAPACITY (overload: instead of the measured one), SECONDS_LONG (3600), SET (settings of the
 # server, "model.precision=int8 model.quantized=yes").
@@ -15,7 +15,13 @@ wav=${WAV:-tests/data/digits.wav}
 model=${MODEL:-}
 name=$(basename "${model:-digits-en}")
 mkdir -p "$out"
-[ $# -gt 0 ] || set -- curve limit uploads idle start overload
+[ $# -gt 0 ] || set -- curve limit uploads idle start overload full
+# numpy, onnx and matplotlib, for `full` and the plots: those of `make bench`
+python() {
+    # shellcheck source=tests/venv.sh
+    . tests/venv.sh
+    venv tests/bench/requirements.txt >&2 && build/venv/bin/python "$@"
+}
 
 # Live streams say the recording twice, 1.5 s of silence behind it each time, as one file: models of random
 # weights do not say the same twice where frames lie elsewhere.
@@ -94,9 +100,22 @@ limit() {
     done
 }
 
+# One user at a time tells what an answer takes beyond the work of the model: the client's time less what
+# the server's log says of each request.
 uploads() {
-    serve "${UPLOAD_THREADS:-2}" 0
-    load "uploads-$name-1" "http://$at/v1/transcribe" --users 1 --sessions 50 --gap-ms 0 || true
+    serve "${UPLOAD_THREADS:-2}" 0 --set log.format=json --set log.level=info
+    load "uploads-$name-1" "http://$at/v1/transcribe" --users 1 --sessions "${UPLOADS:-500}" --gap-ms 0 || true
+    python3 - "$out/uploads-$name-1.json" "$LOG" <<'PY'
+import json
+import statistics
+import sys
+answer = json.load(open(sys.argv[1], encoding="utf-8"))["answer_ms"]["p50"]
+lines = [json.loads(x) for x in open(sys.argv[2], encoding="utf-8") if '"event":"request"' in x and '"/v1/transcribe"' in x]
+said = [1000 * x["inference_seconds"] for x in lines]
+beyond = [1000 * (x["seconds"] - x["inference_seconds"]) for x in lines]
+print(f"{len(lines)} uploads, one at a time, p50: answer {answer:.2f} ms, inference {statistics.median(said):.2f} ms, "
+      f"{answer - statistics.median(said):.2f} ms beyond it ({statistics.median(beyond):.2f} of them in the server)")
+PY
     load "uploads-$name-8" "http://$at/v1/transcribe" --users 8 --seconds 10 --gap-ms 0 || true
     stop_server
 }
@@ -150,6 +169,17 @@ PY
     done
 }
 
+# How many streams of a full-size streaming Conformer (512 x 12, chunks of 6 rows, random weights) one thread
+# carries, batching off and on, in the precisions of FULL ("bf16 int8").
+full() {
+    local precision model=$out/conformer-512x12 name
+    [ -f "$model/model.conf" ] || python loadtest/make_model.py "$model" || return 0
+    for precision in ${FULL:-bf16 int8}; do
+        name=conformer-512x12-$precision
+        THREADS=1 BATCH=${BATCH:-1 0} FIRST=${FIRST:-16} SET="model.precision=$precision" limit
+    done
+}
+
 # One stream of an hour, flat out: cost of each ten minutes, memory.
 long() {
     serve 1 0
@@ -161,10 +191,13 @@ long() {
 echo "# $(machine)"
 for what in "$@"; do
     case $what in
-    curve | limit | uploads | idle | start | overload | long) echo "## $what" && $what ;;
+    curve | limit | uploads | idle | start | overload | full | long) echo "## $what" && $what ;;
     *)
         echo "run.sh: unknown run $what" >&2
         exit 64
         ;;
     esac
 done
+curves=$(ls "$out"/curve-"$name"-*.json 2>/dev/null)
+# shellcheck disable=SC2086
+if [ -n "$curves" ] && python loadtest/plot.py "$out/streams.svg" $curves; then echo "drawn: $out/streams.svg"; fi

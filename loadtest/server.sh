@@ -10,7 +10,7 @@ start_server() {
     pid=$!
     trap stop_server EXIT
     for _ in $(seq 300); do
-        at=$(sed -n 's|.*listening on http://||p' "$LOG" | head -n 1)
+        at=$(sed -n 's|.*listening on http://\([^" ]*\).*|\1|p' "$LOG" | head -n 1) # of text or JSON lines
         if [ -n "$at" ] && curl -fsS -o /dev/null "http://$at/readyz" 2>/dev/null; then return 0; fi
         kill -0 $pid 2>/dev/null || break
         sleep 0.05
