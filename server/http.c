@@ -46,6 +46,7 @@ struct steno_http {
     struct connection *newest;
     int given; /* connections that libmicrohttpd has, also those it has not begun with */
     bool closing;
+    struct steno_log_ration lines; /* about the refused */
 };
 
 /* What belongs to a connection rather than to one of its requests. */
@@ -374,6 +375,18 @@ static void *on_target(void *cls, const char *target, struct MHD_Connection *con
     return NULL;
 }
 
+/* Those that found no place or no quota come in storms. */
+static bool worth_a_line(steno_http *http, const struct steno_request *rq)
+{
+    bool may;
+    if (rq->model || (rq->code != 429 && rq->code != 503))
+        return true;
+    pthread_mutex_lock(&http->lock);
+    may = steno_log_ration_take(&http->lines, steno_now_ns());
+    pthread_mutex_unlock(&http->lock);
+    return may;
+}
+
 static void log_request(const struct steno_request *rq, struct MHD_Connection *conn, double seconds)
 {
     const union MHD_ConnectionInfo *info =
@@ -419,7 +432,7 @@ static void on_completed(void *cls, struct MHD_Connection *conn, void **con_cls,
         steno_upload_end(rq);
         seconds = (double)(steno_now_ns() - rq->started) / 1e9;
         count(http, rq, seconds);
-        if (rq->sv->srv->conf->log_requests)
+        if (rq->sv->srv->conf->log_requests && worth_a_line(http, rq))
             log_request(rq, conn, seconds);
     }
     free(rq->target);

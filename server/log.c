@@ -8,6 +8,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#define RATION 10 /* lines in a second */
+
 static int threshold = LOG_INFO; /* written by steno_log_open only, before threads start */
 static bool journal, as_json;
 
@@ -186,4 +188,12 @@ void steno_log_event(int level, const char *event, const struct steno_log_field 
     va_start(ap, fmt);
     write_line(level, event, fields, n, fmt, ap);
     va_end(ap);
+}
+
+bool steno_log_ration_take(struct steno_log_ration *r, int64_t now_ns)
+{
+    int64_t second = now_ns / 1000000000;
+    if (second != r->second)
+        *r = (struct steno_log_ration){.second = second};
+    return r->lines++ < RATION;
 }

@@ -6,6 +6,8 @@
 
 #include "base/status.h"
 
+#include <stdbool.h>
+#include <stdint.h>
 #include <syslog.h> /* LOG_ERR ... LOG_DEBUG */
 
 /* "error", "warning", "notice", "info", "debug"; STENO_ERR_INVAL lists them. */
@@ -25,5 +27,14 @@ struct steno_log_field {
 #define STENO_LOG_FIELDS(a) (a), sizeof(a) / sizeof *(a)
 void steno_log_event(int level, const char *event, const struct steno_log_field *fields, size_t n,
                      const char *fmt, ...) STENO_PRINTF(5, 6);
+
+/* In a rush writing a line for each that is refused costs more than refusing does: a few in a second
+ * may be written, and the metrics count all. Zero at first. Confined. */
+struct steno_log_ration {
+    int64_t second; /* of CLOCK_MONOTONIC */
+    unsigned lines; /* in it */
+};
+/* Whether one more may be. */
+bool steno_log_ration_take(struct steno_log_ration *r, int64_t now_ns);
 
 #endif

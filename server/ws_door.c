@@ -4,7 +4,6 @@
 #include "protocol/deepgram.h"
 #include "protocol/query.h"
 #include "server/address.h"
-#include "server/log.h"
 #include "server/refusal.h"
 
 #include <ctype.h>
@@ -13,8 +12,6 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
-#define REFUSALS_LOGGED 10 /* lines in a second */
 
 typedef struct steno_ws_guest guest;
 
@@ -253,18 +250,12 @@ static bool consume_head(int fd, size_t len)
     return true;
 }
 
-/* A line for each of the first few of a second; in a rush writing lines would cost more than refusing
- * does, and the metric counts all. */
 static void log_refusal(struct steno_ws_door *d, const struct steno_peer *who, const guest *g,
                         const struct steno_ws_refusal *no)
 {
     const char *api = g->dialect ? g->dialect->name : "";
-    int64_t second = steno_now_ns() / 1000000000;
     char peer[STENO_ADDRESS_TEXT];
-    if (second != d->second)
-        d->refused = 0;
-    d->second = second;
-    if (!d->srv->conf->log_requests || d->refused++ >= REFUSALS_LOGGED)
+    if (!d->srv->conf->log_requests || !steno_log_ration_take(&d->lines, steno_now_ns()))
         return;
     const struct steno_log_field fields[] = {
         {"request_id", no->request_id, 0},

@@ -6,6 +6,7 @@
 
 #include "protocol/dialect.h"
 #include "server/handshake.h"
+#include "server/log.h"
 #include "server/ws.h"
 
 #define STENO_REQUEST_ID 72 /* bytes with the NUL */
@@ -38,8 +39,7 @@ struct steno_ws_door {
     const struct steno_server *srv;
     const struct steno_ws_owner *owner;
     void *user;
-    int64_t second; /* of CLOCK_MONOTONIC */
-    unsigned refused; /* in it */
+    struct steno_log_ration lines; /* about the refused */
 };
 
 /* fd: a socket whose request head, [len] bytes, is still unread. True: let in, the head is read and

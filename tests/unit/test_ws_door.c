@@ -425,6 +425,15 @@ static void only_harmless_request_ids_are_kept(void **state)
     }
 }
 
+static void a_rush_has_ten_lines_a_second(void **state)
+{
+    struct steno_log_ration r = {0};
+    (void)state;
+    for (int second = 5; second < 8; second++)
+        for (int i = 0; i < 1000; i++)
+            assert_int_equal(steno_log_ration_take(&r, second * INT64_C(1000000000) + i), i < 10);
+}
+
 /* ---- sockets --------------------------------------------------------------------------------- */
 
 static void who_sends_on_behind_a_refused_head_still_hears_it(void **state)
@@ -582,6 +591,7 @@ int main(void)
         cmocka_unit_test(who_comes_back_to_a_session_needs_no_place),
         cmocka_unit_test(deepgrams_clients_hear_its_form),
         cmocka_unit_test(only_harmless_request_ids_are_kept),
+        cmocka_unit_test(a_rush_has_ten_lines_a_second),
         cmocka_unit_test(who_sends_on_behind_a_refused_head_still_hears_it),
         cmocka_unit_test(who_is_gone_before_the_answer_leaves_nothing),
         cmocka_unit_test(heads_in_pieces_are_decided_when_they_are_whole),
