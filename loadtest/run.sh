@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # The measured runs of docs/PERFORMANCE.md and docs/capacity.md.
-#   run.sh [curve|limit|uploads|idle|start|overload|full|long]...   default: all but long
+#   run.sh [curve|limit|uploads|idle|start|overload|full|storm|long]...   default: all but storm and long
 # Each starts a server of its own and writes JSON into OUT (build/load); plot.py draws the curves there.
 # Variables: MODEL (directory), THREADS ("1 2"), BATCH ("1 0": batching off, on), CURVE (numbers of
-# streams), LIMIT_MS (300), CAPACITY (overload: instead of the measured one), SECONDS_LONG (3600), SET (settings of the
-# server, "model.precision=int8 model.quantized=yes").
+# streams), LIMIT_MS (300), CAPACITY (overload: instead of the measured one), STREAMS (300), STORM (1000 a second) and
+# TURNS (2) of storm, SECONDS_LONG (3600), SET (settings of the server, "model.precision=int8 model.quantized=yes").
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 70
 out=${OUT:-build/load}
@@ -36,9 +36,10 @@ PY
 
 # what the model hears alone is what it must hear under load; asked for once a server and file
 declare -A heard
+key="" # that curl and steno-load bring
 hear() { # FILE
     [ -v "heard[$1]" ] ||
-        heard[$1]=$(curl -fsS --data-binary @"$1" "http://$at/v1/transcribe?format=text" | tr '\n' ' ' | sed 's/ *$//')
+        heard[$1]=$(curl -fsS ${key:+-H "Authorization: Bearer $key"} --data-binary @"$1" "http://$at/v1/transcribe?format=text" | tr '\n' ' ' | sed 's/ *$//')
 }
 serve() { # THREADS BATCH [OPTION]...
     local threads=$1 batch=$2
@@ -54,7 +55,7 @@ load() { # LABEL URL OPTION...
     case $url in ws:*) file=$said && set -- --gap-ms 0 --ramp 2 "$@" ;; esac
     hear "$file"
     "$B/loadtest/steno-load" --label "$label" --url "$url" --metrics "http://$at/metrics" --pid "$pid" \
-        --expect "${heard[$file]}" --json "$out/$label.json" "$@" "$file"
+        ${key:+--key "$key"} --expect "${heard[$file]}" --json "$out/$label.json" "$@" "$file"
 }
 p99() {
     python3 -c 'import json,sys; r=json.load(open(sys.argv[1])); print(int(r["partial_ms"]["p99"]) if r["wrong"]+r["failed"]+r["refused"]==0 else 10**9)' "$out/$1.json"
@@ -180,6 +181,53 @@ full() {
     done
 }
 
+# Processor time of the threads that refuse, which no stream uses once it is let in, in clock ticks.
+door_ticks() {
+    cat "/proc/$pid/task/"*/stat | awk '$2 ~ /acceptor|MHD/ { sum += $14 + $15 } END { print sum }'
+}
+beside() { # KIND URL TURN WITH(0: the streams alone, 1: the storm too)
+    local url=$2 is=storm-$name-$1 waits=() ticks
+    ticks=$(door_ticks)
+    key=$own
+    if [ "$1" = uploads ]; then
+        load "$is-places" "$url" --users "$places" --seconds 15 --gap-ms 0 >/dev/null 2>&1 &
+        waits+=($!)
+    fi
+    load "$is-streams-$4-$3" "ws://$at/v1/stream" --users "${STREAMS:-300}" >/dev/null &
+    waits+=($!)
+    [ "$1" = uploads ] || key=$storms
+    [ "$4" = 0 ] || load "$is-storm-$3" "$url" --users 100 --seconds 15 --gap-ms 0 --ramp 0.1 \
+        --think-ms $((100000 / ${STORM:-1000})) >/dev/null 2>&1
+    wait "${waits[@]}"
+    echo $(($(door_ticks) - ticks)) >"$out/$is-ticks-$4-$3.json"
+}
+# Storms of requests that are refused: handshakes and uploads of an API key beyond its quota (429), uploads beyond
+# limits.uploads (503). First flat out with nobody else there: the server's processor time of a refusal. Then STORM a
+# second of them beside STREAMS live streams, in turns with the streams alone: what it does to their partials. Uploads
+# beyond their places have those that are in them beside them in both turns.
+storm() {
+    local own="key of the streams" storms="key of the storm" places=4 kind url turn with
+    printf '[streams]\nkey = %s\n[storm]\nkey = %s\nrequests_per_minute = 1\n' "$own" "$storms" >"$out/keys"
+    serve 2 0 --set auth.keys="$out/keys" --set limits.uploads=$places --set pool.capacity=20000
+    for kind in quota-ws quota-rest uploads; do
+        url=http://$at/v1/transcribe
+        [ $kind = quota-ws ] && url=ws://$at/v1/stream
+        key=$own
+        hear "$wav"
+        hear "$said"
+        if [ $kind != uploads ]; then
+            key=$storms
+            load "storm-$name-$kind-cost" "$url" --users 64 --seconds 5 --gap-ms 0 --ramp 0.1 >/dev/null 2>&1
+        fi
+        for turn in $(seq "${TURNS:-2}"); do
+            for with in 0 1; do beside $kind "$url" "$turn" $with; done
+        done
+        python3 loadtest/storm.py "$out/storm-$name-$kind" "${TURNS:-2}"
+    done
+    key=""
+    stop_server
+}
+
 # One stream of an hour, flat out: cost of each ten minutes, memory.
 long() {
     serve 1 0
@@ -191,7 +239,7 @@ long() {
 echo "# $(machine)"
 for what in "$@"; do
     case $what in
-    curve | limit | uploads | idle | start | overload | full | long) echo "## $what" && $what ;;
+    curve | limit | uploads | idle | start | overload | full | storm | long) echo "## $what" && $what ;;
     *)
         echo "run.sh: unknown run $what" >&2
         exit 64

@@ -75,14 +75,19 @@ static bool send_more(struct load_http *h)
     return true;
 }
 
-/* A header whose value is a number; 0 when there is none. name: with its colon. */
-static size_t number_of(const char *head, const char *name)
+/* The value of a header, "" when there is none. name: with its colon. */
+static const char *value_of(const char *head, const char *name)
 {
     size_t n = strlen(name);
     for (const char *p = head; (p = strstr(p, "\r\n")); p += 2)
         if (!strncasecmp(p + 2, name, n))
-            return strtoul(p + 2 + n, NULL, 10);
-    return 0;
+            return p + 2 + n + strspn(p + 2 + n, " ");
+    return "";
+}
+
+static size_t number_of(const char *head, const char *name)
+{
+    return strtoul(value_of(head, name), NULL, 10);
 }
 
 static bool whole(struct load_http *h)
@@ -108,7 +113,9 @@ bool load_http_pump(struct load_http *h)
         if (steno_buf_add(&h->answer, buf, (size_t)n))
             return fail(h);
     if (whole(h)) {
-        if (h->want_out || n == 0) { /* answered before all was sent: that connection is done */
+        /* answered before all was sent, or told so: that connection is done */
+        if (h->want_out || n == 0 ||
+            !strncasecmp(value_of(h->answer.data, "connection:"), "close", 5)) {
             int status = h->status;
             (void)fail(h);
             h->status = status;
