@@ -1,6 +1,7 @@
 """Several models in one server: chosen per request, loaded on demand, unloaded, reloaded while streams run."""
 import json
 import os
+import re
 import shutil
 import signal
 import sys
@@ -179,6 +180,72 @@ def a_model_that_cannot_be_loaded_is_named_and_memory_is_kept(_):
             assert eventually(lambda: "models.memory" in post(d, "second")[2]["error"]["message"], 20), post(d, "second")
             assert post(d, "second")[0] == 503 and metric(d, "steno_model_loaded", "second") == 0
             assert post(d, "")[0] == 200
+
+
+def weight_bytes():
+    """Of one copy of the model, as the server counts them: a second copy does not fit, and it says why."""
+    with tempfile.TemporaryDirectory() as where:
+        copy(where, "second")
+        with Stenod(f"models.dir={where}", "models.memory=1K") as d:
+            said = []
+
+            def refused():
+                said[:] = re.findall(r"\((\d+) bytes\) does not fit", post(d, "second")[2]["error"]["message"])
+                return said
+            assert eventually(refused)
+            return int(said[0])
+
+
+@case
+def of_further_models_the_one_unused_longest_gives_way(_):
+    with tempfile.TemporaryDirectory() as where:
+        names = ("second", "third", "fourth")
+        for name in names:
+            copy(where, name)
+        with Stenod(f"models.dir={where}", f"models.memory={int(3.5 * weight_bytes())}", "models.idle_unload=0") as d:
+
+            def loaded():
+                return {name for name in names if metric(d, "steno_model_loaded", name) == 1}
+
+            def use(name):
+                """Afterwards nobody does, and no other was used later."""
+                assert transcribed(d, name) == DIGITS_TEXT
+                assert eventually(lambda: metric(d, "steno_model_users", name) == 0)
+
+            def speak(ws, name):
+                ws.send(PCM[:RATE])  # from the first audio on it uses the model
+                assert eventually(lambda: metric(d, "steno_model_users", name) == 1)
+
+            with streaming(d, "second") as ws:  # used before all the others, and still
+                speak(ws, "second")
+                use("third")
+                assert loaded() == {"second", "third"}  # the default is there beside them: three in all
+                use("fourth")
+                assert loaded() == {"second", "fourth"}
+                assert "model third unloaded: models.memory" in d.output()
+                ws.send(PCM[RATE:])
+                assert finish(ws) == DIGITS_TEXT
+            assert eventually(lambda: metric(d, "steno_model_users", "second") == 0)
+            use("third")  # the stream ended after fourth was used
+            assert loaded() == {"second", "third"}
+            use("second")
+            use("fourth")
+            assert loaded() == {"second", "fourth"}
+            with streaming(d, "second") as a, streaming(d, "fourth") as b:  # nobody can give way
+                speak(a, "second")
+                speak(b, "fourth")
+
+                def refused():
+                    status, headers, body = post(d, "third")
+                    return status == 503 and int(headers["retry-after"]) >= 1 and "beside those in use" in body["error"]["message"]
+                assert eventually(refused)
+                assert loaded() == {"second", "fourth"}
+                for ws in (a, b):
+                    ws.send(PCM[RATE:])
+                    assert finish(ws) == DIGITS_TEXT
+            # the default was used by nobody all the time
+            assert metric(d, "steno_model_loaded", "digits-en") == 1 and metric(d, "steno_model_generation", "digits-en") == 1
+            assert post(d, "")[2]["text"] == DIGITS_TEXT
 
 
 @case
