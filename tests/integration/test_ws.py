@@ -717,6 +717,40 @@ def beyond_capacity_the_handshake_is_refused_at_once(_):
 
 
 @case
+def what_the_pool_cannot_carry_is_refused_at_the_handshake_and_uploads_are_not(roomy):
+    """limits.sessions would let many more in: it is the model's capacity that is used up."""
+    said = heard(roomy)
+
+    def refused():
+        return d.metric('steno_sessions_rejected_total{reason="capacity"}')
+
+    with Stenod("pool.capacity=2") as d:
+        assert d.metric('steno_stream_capacity{model="digits-en"}') == 2
+        with connect(d.ws, **OPEN) as a, connect(d.ws, **OPEN) as b:
+            for ws in (a, b):
+                ws.send(json.dumps(START))
+                assert json.loads(ws.recv(timeout=60 * SLOW))["type"] == "ready"
+            before = refused()
+            try:
+                connect(d.ws, **OPEN)
+                raise AssertionError("a third stream was let in")
+            except InvalidStatus as e:
+                assert e.response.status_code == 503 and int(e.response.headers["Retry-After"]) >= 1, e.response
+                error = json.loads(e.response.body)["error"]
+                assert error["code"] == "busy" and "2 live streams" in error["message"], error
+            assert before == 0 and refused() == 1
+            assert d.metric('steno_sessions_rejected_total{reason="sessions"}') == 0
+            status, _, body = d.request("POST", "/v1/transcribe", wav_of(PCM))
+            assert status == 200 and json.loads(body)["text"] == said, body
+            for ws in (a, b):  # those inside notice nothing
+                ws.send(PCM)
+                ws.send('{"type":"end"}')
+                assert text(messages_of(ws)[0]) == said
+        assert text(stream(d.settled(), [PCM])[0]) == said
+        assert refused() == 1 and d.metric('steno_sessions_total{api="stream",result="ok"}') == 3
+
+
+@case
 def audio_over_the_limit_is_refused_after_its_transcript(_):
     with Stenod("limits.audio=10", "websocket.message=64K") as d:
         got, code = stream(d, chunks(PCM + b"\0\0" * RATE * 6, 8000))
