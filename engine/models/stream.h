@@ -50,7 +50,7 @@ double steno_step_cost(const struct steno_step_costs *c, size_t n);
 
 /* Run the network once for each of n ready streams of the stepper's model; st[i] and err[i] (err
  * may be NULL) tell how it went. n may be larger than the stepper's max. What a stream says does
- * not depend on who its company was. */
+ * not depend on who its company was (docs/pool.md has the exception, level blas). */
 void steno_streams_step(steno_stepper *p, steno_stream *const *s, size_t n, steno_status *st,
                         steno_err *err);
 
