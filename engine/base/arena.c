@@ -32,8 +32,8 @@ void *steno_aligned_alloc(size_t n)
     p = aligned_alloc(align, whole ? whole : STENO_ALIGN);
     if (!p)
         return NULL;
-    if (align > STENO_ALIGN)
-        steno_pages_enlarge(p, whole);
+    if (align > STENO_ALIGN) /* not the rest: it would be resident as a whole page */
+        steno_pages_enlarge(p, total & ~(align - 1));
     memset(p, 0, total & ~(size_t)(STENO_ALIGN - 1));
     return p;
 }

@@ -159,7 +159,7 @@ static void *from_chunk(struct steno_packed_store *s, size_t bytes)
     return c->base + c->used - need;
 }
 
-/* Operators ask in the order of the nodes, the same at every load of the same graph. */
+/* Operators ask in the order of packing, the same at every load of the same graph. */
 static void *from_cache(struct steno_packed_store *s, size_t bytes)
 {
     const struct steno_packed_block *b = &s->cached[s->n];
@@ -267,6 +267,43 @@ steno_status steno_prepare_node(struct steno_graph *g, struct steno_node *n, con
     return prepare(&pc, n, err);
 }
 
+/* ---- the order of packing ---- */
+
+struct place {
+    size_t bytes; /* of the largest constant that the node reads */
+    int32_t node;
+};
+
+static int larger_first(const void *a, const void *b)
+{
+    const struct place *x = a, *y = b;
+    if (x->bytes != y->bytes)
+        return x->bytes < y->bytes ? 1 : -1;
+    return x->node < y->node ? -1 : 1;
+}
+
+/* Nodes with large constants first: while one is packed its elements take memory twice, as they are
+ * in the file too, and that is to be little when nearly all is packed. By shapes, which a graph from
+ * the cache has as well. NULL: out of memory. */
+static struct place *packing_order(const struct steno_graph *g)
+{
+    struct place *order = calloc((size_t)g->n_nodes + 1, sizeof *order);
+    for (int32_t i = 0; order && i < g->n_nodes; i++) {
+        const struct steno_node *n = &g->nodes[i];
+        order[i].node = i;
+        for (int k = 0; k < n->n_in; k++) {
+            const struct steno_value *v = n->in[k] == STENO_NONE ? NULL : &g->values[n->in[k]];
+            size_t bytes;
+            if (v && v->producer == STENO_NONE && !v->is_input && v->captured_from == STENO_NONE &&
+                !steno_shape_bytes(&v->shape, v->dtype, &bytes) && bytes > order[i].bytes)
+                order[i].bytes = bytes;
+        }
+    }
+    if (order)
+        qsort(order, (size_t)g->n_nodes, sizeof *order, larger_first);
+    return order;
+}
+
 steno_status steno_prepare_graph(struct steno_graph *g, const steno_kernels *k,
                                  enum steno_precision precision,
                                  struct steno_precision_report *report,
@@ -275,17 +312,19 @@ steno_status steno_prepare_graph(struct steno_graph *g, const steno_kernels *k,
     struct steno_prep pc = {
         .g = g, .k = k, .precision = precision, .report = report, .store = store};
     steno_status st = STENO_OK;
+    struct place *order = packing_order(g);
     pc.consumed = calloc((size_t)g->n_values + 1, sizeof *pc.consumed);
     pc.stowed = calloc((size_t)g->n_values + 1, sizeof *pc.stowed);
     pc.read = calloc((size_t)g->n_values + 1, sizeof *pc.read);
-    if (!pc.consumed || !pc.stowed || !pc.read) {
+    if (!order || !pc.consumed || !pc.stowed || !pc.read) {
+        free(order);
         free(pc.consumed);
         free(pc.stowed);
         free(pc.read);
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory while packing weights");
     }
     for (int32_t i = 0; !st && i < g->n_nodes; i++) {
-        struct steno_node *n = &g->nodes[i];
+        struct steno_node *n = &g->nodes[order[i].node];
         st = prepare(&pc, n, err);
         if (!st)
             drop_consumed(&pc, n);
@@ -294,6 +333,7 @@ steno_status steno_prepare_graph(struct steno_graph *g, const steno_kernels *k,
                 st = steno_prepare_graph(n->attr[k2].g, k, precision, report, store, packed, err);
     }
     *packed += pc.packed;
+    free(order);
     free(pc.consumed);
     free(pc.stowed);
     free(pc.read);

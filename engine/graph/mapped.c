@@ -12,6 +12,15 @@
 #define PAGED ((size_t)1 << 20) /* from here on straight from the system, and straight back to it */
 #endif
 
+#define STRIP ((size_t)1 << 20) /* of a file, resident at once while it is read */
+
+static const struct steno_graph *root(const struct steno_graph *g)
+{
+    while (g->parent)
+        g = g->parent;
+    return g;
+}
+
 struct steno_const *steno_const_of(const struct steno_tensor *t)
 {
     struct steno_const *c;
@@ -32,9 +41,25 @@ void steno_const_release(struct steno_const *c)
     memcpy(&c->t.data, c->join ? &c->join->part[0].file : &c->file, sizeof c->t.data);
 }
 
-steno_status steno_const_fetch(const struct steno_tensor *constant, steno_err *err)
+/* Elements of c from its file. Of the graph's map what has been read rests at once: at the end of a
+ * load, when nearly all memory is taken, a table would be resident twice. */
+static void copy_in(struct steno_const *c, const struct steno_graph *g)
 {
-    struct steno_const *c = steno_const_of(constant);
+    const char *from = c->file, *map = g ? g->map : NULL;
+    const bool mapped = map && from >= map && from < map + g->map_bytes;
+    for (size_t at = 0, n; at < c->bytes; at += n) {
+        n = mapped && c->bytes - at > STRIP ? STRIP : c->bytes - at;
+        memcpy((char *)c->owned + at, from + at, n);
+        if (mapped && c->bytes >= PAGED) {
+            const size_t skip = (size_t)(from + at - map) & (STENO_PAGE_LARGE - 1);
+            steno_pages_rest(from + at - skip, n + skip);
+        }
+    }
+}
+
+/* g: the graph whose map the file may be, or NULL. */
+static steno_status fetch(struct steno_const *c, const struct steno_graph *g, steno_err *err)
+{
     size_t total;
     if ((!c->file && !c->join) || c->owned)
         return STENO_OK;
@@ -53,8 +78,13 @@ steno_status steno_const_fetch(const struct steno_tensor *constant, steno_err *e
     if (c->join)
         steno_join_make(c->join, steno_dtype_size(c->t.dtype), c->owned);
     else
-        memcpy(c->owned, c->file, c->bytes);
+        copy_in(c, g);
     return STENO_OK;
+}
+
+steno_status steno_const_fetch(const struct steno_tensor *constant, steno_err *err)
+{
+    return fetch(steno_const_of(constant), NULL, err);
 }
 
 const void *steno_const_bytes(const struct steno_tensor *constant)
@@ -67,7 +97,7 @@ const void *steno_const_bytes(const struct steno_tensor *constant)
 steno_status steno_graph_fetch(struct steno_graph *g, steno_vid v, steno_err *err)
 {
     const struct steno_tensor *t = v == STENO_NONE ? NULL : g->values[v].constant;
-    return t ? steno_const_fetch(t, err) : STENO_OK;
+    return t ? fetch(steno_const_of(t), root(g), err) : STENO_OK;
 }
 
 void steno_graph_unfetch(struct steno_graph *g, steno_vid v)
@@ -94,17 +124,16 @@ steno_status steno_graph_set_mapped(struct steno_graph *g, steno_vid v,
 
 void steno_graph_rest_map(struct steno_graph *g)
 {
-    while (g->parent)
-        g = g->parent;
-    if (g->map)
-        steno_pages_rest(g->map, g->map_bytes);
+    const struct steno_graph *r = root(g);
+    if (r->map)
+        steno_pages_rest(r->map, r->map_bytes);
 }
 
 steno_status steno_graph_unmap(struct steno_graph *g, steno_err *err)
 {
     for (int32_t i = 0; i < g->n_consts; i++) {
         steno_status st =
-            g->consts[i]->refs > 0 ? steno_const_fetch(&g->consts[i]->t, err) : STENO_OK;
+            g->consts[i]->refs > 0 ? fetch(g->consts[i], g, err) : STENO_OK;
         if (st)
             return st;
         g->consts[i]->file = NULL;

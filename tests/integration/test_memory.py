@@ -15,7 +15,7 @@ from memory import resident  # noqa: E402
 
 WORK = tempfile.mkdtemp(prefix="steno-memory-")
 STENO = os.path.join(BUILD, "steno")
-D, LAYERS = 1024, 24
+D, LAYERS, WIDE = 1024, 24, 8192
 SLACK = 11 << 20  # the matrix of 4 MiB that is being packed, in the file and out of it; the last large page
 
 
@@ -92,6 +92,30 @@ def a_network_with_a_cache_is_loaded_without_a_second_copy():
     check(path, 4 * D * D * LAYERS, "--cache", cache)
     assert os.listdir(cache)
     check(path, 4 * D * D * LAYERS, "--cache", cache)
+
+
+def table_and_products(path):
+    """y = (row of a table + x) by small matrices, then by a large one: what is packed last lies in the file last."""
+    rng = np.random.default_rng(4)
+    consts = [("table", rng.standard_normal((WIDE, D)).astype("f4"))]
+    consts += [(f"w{i}", (rng.standard_normal((D, WIDE if i == LAYERS else D)) / D ** 0.5).astype("f4")) for i in range(LAYERS + 1)]
+    nodes = [helper.make_node("Gather", ["table", "id"], ["row"]), helper.make_node("Add", ["row", "x"], ["h"])]
+    for i in range(LAYERS + 1):
+        nodes.append(helper.make_node("MatMul", [f"h{i - 1}" if i else "h", f"w{i}"], ["y" if i == LAYERS else f"h{i}"]))
+    graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info("x", 1, ["time", D]), helper.make_tensor_value_info("id", 7, [1])],
+                              [helper.make_tensor_value_info("y", 1, None)], [numpy_helper.from_array(a, n) for n, a in consts])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return path
+
+
+@case
+def a_table_and_the_largest_product_are_not_held_twice_at_the_end_of_a_load():
+    need_plain_memory()
+    path = table_and_products(os.path.join(WORK, "table.onnx"))
+    weights = D * D * LAYERS + D * WIDE
+    check(path, 4 * D * WIDE + 4 * weights)
+    check(path, 4 * D * WIDE + 2 * weights, "--precision", "bf16")
+    check(path, 4 * D * WIDE + weights, "--precision", "int8")
 
 
 if __name__ == "__main__":
