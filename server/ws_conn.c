@@ -369,9 +369,14 @@ static bool readable(conn *c)
     return st.queued <= c->ws->srv->conf->ws_send_bytes / 2;
 }
 
+/* While libwebsockets keeps what the kernel would not take it reads nothing (4.1.6), and polls for
+ * what it does not read: such a client, sending on, would have the loop run without end. */
 static void update_flow(conn *c)
 {
-    bool off = !c->deaf && (c->n_unread || !readable(c));
+    bool full = lws_partial_buffered(c->wsi);
+    bool off = full || (!c->deaf && (c->n_unread || !readable(c)));
+    if (full)
+        lws_callback_on_writable(c->wsi); /* when it is written: then it is looked at again */
     if (off == c->rx_off)
         return;
     c->rx_off = off;

@@ -132,6 +132,12 @@ class Stenod:
         with open(f"/proc/{self.proc.pid}/status", encoding="ascii") as f:
             return int(re.search(r"VmRSS:\s+(\d+)", f.read()).group(1)) / 1024
 
+    def processor_seconds(self):
+        """Time of processors that it has used so far."""
+        with open(f"/proc/{self.proc.pid}/stat", encoding="ascii") as f:
+            user, system = f.read().rpartition(")")[2].split()[11:13]
+        return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
     def descriptors(self):
         return len(os.listdir(f"/proc/{self.proc.pid}/fd"))
 

@@ -17,7 +17,7 @@ import time
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
-from daemon import DIGITS_TEXT, OPEN, ROOT, SLOW, Skip, Stenod, case, converse, eventually, heard as messages_of, pcm, tap
+from daemon import DIGITS_TEXT, OPEN, ROOT, SAN, SLOW, Skip, Stenod, case, converse, eventually, heard as messages_of, pcm, tap
 
 PCM, RATE = pcm()
 START = {"type": "start", "encoding": "s16le", "sample_rate": RATE}
@@ -666,6 +666,72 @@ def a_client_that_does_not_read_is_closed_and_others_go_on(_):
         assert d.rss() - rss < 64 * SLOW
         assert text(stream(d, [PCM])[0]) == heard(d)
         s.close()
+
+
+def finalizes(s, n):
+    """Each is answered by a final; False when the server closed before it had taken them all."""
+    try:
+        for _ in range(n // 100):
+            s.sendall(frame(1, b'{"type":"finalize"}') * 100)
+    except OSError:
+        return False
+    return True
+
+
+@case
+def a_client_that_does_not_read_is_paused_then_closed_with_a_reason(_):
+    with Stenod("websocket.slow_timeout=2s", "websocket.send_queue=256K") as d, raw(d, receive_buffer=4096) as s:
+        s.settimeout(None)
+        rss, paused = d.rss(), d.metric("steno_ws_rx_paused_total")
+        assert not finalizes(s, 1 << 20), "20 MB were read of a client that reads nothing"
+        assert d.metric("steno_ws_rx_paused_total") > paused
+        d.becomes('steno_sessions_total{api="stream",result="timeout"}', 1)
+        open_s, = re.findall(r": timed out: slow_reader, .* ([\d.]+) s open", d.output())
+        assert float(open_s) >= 2, "closed for its queue, not for its silence"
+        assert SAN or d.rss() - rss < 8
+        assert d.descriptors() < 60
+
+
+@case
+def a_client_that_was_paused_and_reads_again_misses_nothing(_):
+    with Stenod("websocket.slow_timeout=1h", "websocket.send_queue=256K") as d, raw(d, receive_buffer=4096) as s:
+        n, sent = 8000, []
+
+        def send():
+            sent.append(finalizes(s, n) and s.sendall(frame(1, b'{"type":"end"}')) is None)
+        s.settimeout(None)
+        t = threading.Thread(target=send)
+        t.start()
+        # half of the queue is full: nothing more is read, so nothing more is answered
+        assert eventually(lambda: d.metric("steno_ws_send_queue_bytes") > 128 << 10)
+        assert eventually(lambda: d.metric("steno_ws_rx_paused_total") > 0)
+        used = d.processor_seconds()
+        time.sleep(2)
+        assert d.processor_seconds() - used < 0.2 * SLOW, "the loop runs for bytes that nobody reads"
+        got, code = read_messages(s)
+        t.join()
+        assert sent == [True] and code == 1000 and got[-1]["type"] == "end", got[-1:]
+        assert len(finals(got)) == n and got[-1]["finals"] == n, len(finals(got))
+
+
+@case
+def a_client_faster_than_real_time_is_read_as_fast_as_it_is_decoded(_):
+    """Twenty minutes flat out: they would be 19 MB as they came and 38 as samples, if they were taken before they are decoded."""
+    piece = PCM + b"\0\0" * RATE * 2
+    times = 1200 * RATE * 2 // len(piece)
+    with Stenod("pool.buffer=0.5") as d:
+        assert stream(d, chunks(piece, 32768))[1] == 1000
+        before, most = d.rss(), [0]
+
+        def flat_out():
+            for _ in range(times):
+                yield from chunks(piece, 32768)
+                most[0] = max(most[0], d.rss())
+        got, code = stream(d, flat_out())
+        assert code == 1000 and abs(got[-1]["audio_ms"] - times * len(piece) / 2 / RATE * 1000) < 5, got[-1]
+        assert len(text(got).split()) >= times * len(heard(d).split()) * 0.95, text(got)
+        assert d.metric("steno_ws_rx_paused_total") > times
+        assert SAN or most[0] - before < 6, (before, most[0])
 
 
 @case
