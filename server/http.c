@@ -415,11 +415,21 @@ static void log_request(const struct steno_request *rq, struct MHD_Connection *c
                     rq->target, rq->code, seconds, *rq->note ? ", " : "", rq->note, rq->id);
 }
 
+/* The answer was begun, and cut off. */
+static void note_unread(struct steno_request *rq)
+{
+    size_t n = strlen(rq->note);
+    rq->unread = true;
+    snprintf(rq->note + n, sizeof rq->note - n, "%sthe client read nothing for limits.idle_timeout",
+             n ? ", " : "");
+}
+
 static void on_completed(void *cls, struct MHD_Connection *conn, void **con_cls,
                          enum MHD_RequestTerminationCode why)
 {
     steno_http *http = cls;
     struct steno_request *rq = *con_cls;
+    bool late = why == MHD_REQUEST_TERMINATED_TIMEOUT_REACHED;
     double seconds;
     if (!rq)
         return;
@@ -428,7 +438,9 @@ static void on_completed(void *cls, struct MHD_Connection *conn, void **con_cls,
         if (!rq->code)
             rq->code = steno_upload_own_answer(rq);
         if (!rq->code)
-            rq->code = why == MHD_REQUEST_TERMINATED_TIMEOUT_REACHED ? 408 : 499;
+            rq->code = late ? 408 : 499;
+        else if (rq->code == 200 && late)
+            note_unread(rq);
         steno_upload_end(rq);
         seconds = (double)(steno_now_ns() - rq->started) / 1e9;
         count(http, rq, seconds);

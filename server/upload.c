@@ -573,6 +573,8 @@ enum MHD_Result steno_upload_continue(struct steno_request *rq)
 static enum steno_session_result result_of(const struct steno_request *rq,
                                            const struct steno_upload *up)
 {
+    if (rq->unread)
+        return STENO_SESSION_TIMEOUT;
     if (rq->code == 200)
         return up->sse && !up->sse_ended ? STENO_SESSION_GONE : STENO_SESSION_OK;
     if (rq->code == 499)
