@@ -12,6 +12,8 @@ import json
 import os
 import re
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -191,6 +193,60 @@ def converse(where, messages, **kw):
         got = heard(ws)
         t.join()
         return Conversation(*got, ws.response.headers)
+
+
+def raw(d, extra="", receive_buffer=0, query=""):
+    """A socket after the handshake, for what no library would send."""
+    s = socket.socket()
+    s.settimeout(60 * SLOW)
+    if receive_buffer:
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+    s.connect(("127.0.0.1", d.port))
+    s.sendall(f"GET /v1/stream{query} HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+              f"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n{extra}\r\n".encode())
+    head = b""
+    while b"\r\n\r\n" not in head:
+        got = s.recv(1)
+        assert got, head
+        head += got
+    # the example of RFC 6455, 1.3
+    assert b"101" in head and b"s3pPLMBiTxaQ9kYGzzhZRbK+xOo=" in head, head
+    return s
+
+
+def frame(op, data, mask=True, fin=True):
+    n = len(data)
+    head = bytes([(0x80 if fin else 0) | op])
+    bit = 0x80 if mask else 0
+    head += bytes([bit | n]) if n < 126 else bytes([bit | 126]) + struct.pack(">H", n) if n < 65536 else \
+        bytes([bit | 127]) + struct.pack(">Q", n)
+    if not mask:
+        return head + data
+    key = b"\x01\x02\x03\x04"
+    return head + key + bytes(b ^ key[i % 4] for i, b in enumerate(data))
+
+
+def read_messages(s):
+    """(text messages, close code) of what the server sends until it closes; 1006 without a close frame."""
+    data, texts = b"", []
+    try:
+        while True:
+            got = s.recv(65536)
+            if not got:
+                break
+            data += got
+    except ConnectionResetError:
+        pass
+    while len(data) >= 2:
+        n, k = data[1] & 0x7F, 2
+        if n == 126:
+            n, k = struct.unpack(">H", data[2:4])[0], 4
+        if data[0] & 0xF == 8:
+            return texts, struct.unpack(">H", data[k:k + 2])[0]
+        if data[0] & 0xF == 1:
+            texts.append(json.loads(data[k:k + n]))
+        data = data[k + n:]
+    return texts, 1006
 
 
 def eventually(what, seconds=30.0):

@@ -2,18 +2,21 @@
 import os
 import random
 import resource
+import select
 import signal
 import socket
 import sys
 import threading
 import time
 
-from daemon import DIGITS, DIGITS_TEXT, SAN, SLOW, Stenod, case, converse, eventually, pcm, tap
+from daemon import DIGITS, DIGITS_TEXT, SAN, SLOW, Stenod, case, converse, eventually, frame, pcm, raw, read_messages, tap
 
 PCM, RATE = pcm()
 
 with open(DIGITS, "rb") as _f:
     WAV = _f.read()
+_BYTES = 2400 * RATE * 2
+LONG = WAV[:40] + _BYTES.to_bytes(4, "little") + (PCM * (_BYTES // len(PCM) + 1))[:_BYTES]
 
 
 def dial(d):
@@ -87,7 +90,6 @@ def floods_of_headers_are_refused(d):
                  b"GET /" + b"a" * 100000 + b" HTTP/1.1\r\n\r\n"):
         got = answer(d, head)
         assert got.startswith(b"HTTP/1.1 431 "), got[:200]
-    # headers at a byte's pace: the head's time is over
     assert works(d)
 
 
@@ -97,6 +99,7 @@ def thousands_of_half_open_connections_keep_nobody_out(_):
     _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     n = min(n, (hard - 500) // (2 if SAN else 1))
+    print(f"# {n} sockets, of {hard} descriptors", flush=True)
     with Stenod("limits.connections=20000", "limits.header_timeout=5min") as d:
         rss, held = d.rss(), []
         for i in range(n):
@@ -111,6 +114,121 @@ def thousands_of_half_open_connections_keep_nobody_out(_):
             s.close()
         assert eventually(lambda: d.descriptors() < 100, 20), d.descriptors()
         assert works(d)
+
+
+PACE = 1.0  # s for each byte
+
+
+def write_slowly(s, data):
+    """A byte at a time until the server has something to say."""
+    for i in range(len(data)):
+        s.sendall(data[i:i + 1])
+        if select.select([s], [], [], PACE)[0]:
+            return
+    raise AssertionError("all of it was taken")
+
+
+def read_slowly(s, over):
+    """A byte at a time until it is over."""
+    s.settimeout(PACE)
+    while not over.wait(PACE):
+        try:
+            if not s.recv(1):
+                return
+        except socket.timeout:
+            pass
+        except OSError:
+            return
+
+
+def slow_head(d, _over):
+    with dial(d) as s:
+        write_slowly(s, b"GET /v1/stream HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\n\r\n")
+        got = s.recv(65536)
+        assert got.startswith(b"HTTP/1.1 408 ") and b'"head_timeout"' in got, got
+
+
+def slow_body(d, _over):
+    with dial(d) as s:
+        s.sendall(b"POST /v1/transcribe HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(WAV))
+        write_slowly(s, WAV[:1000])
+        got = s.recv(65536)
+        assert got.startswith(b"HTTP/1.1 408 ") and b'"body_timeout"' in got, got
+
+
+def slow_frame(d, _over):
+    with raw(d) as s:
+        write_slowly(s, b"\x82\xff" + (1000).to_bytes(8, "big") + b"\0" * 4)  # of a frame the head alone
+        got, code = read_messages(s)
+        assert code == 1008 and got[-1]["code"] == "idle_timeout", (got, code)
+
+
+def slow_reader_of_a_stream(d, over):
+    with raw(d, receive_buffer=1) as s:
+
+        def flood():
+            try:
+                while True:
+                    s.sendall(frame(1, b'{"type":"finalize"}') * 100)
+            except OSError:
+                pass  # closed
+        s.settimeout(60 * SLOW)
+        t = threading.Thread(target=flood)
+        t.start()
+        read_slowly(s.dup(), over)
+        t.join()
+
+
+def slow_reader_of_an_answer(d, over, *fields):
+    """Segments of the smallest size let the kernel's buffers take little of it."""
+    body = b"".join(b'--b\r\nContent-Disposition: form-data; name="%s"\r\n\r\n%s\r\n' % f for f in fields)
+    body += b'--b\r\nContent-Disposition: form-data; name="file"; filename="a.wav"\r\n\r\n' + LONG + b"\r\n--b--\r\n"
+    with socket.socket() as s:
+        s.settimeout(120 * SLOW)
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
+        s.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, 88)
+        s.connect(("127.0.0.1", d.port))
+        s.sendall(b"POST /v1/audio/transcriptions HTTP/1.1\r\nHost: x\r\nContent-Type: multipart/form-data; boundary=b\r\n"
+                  b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        assert s.recv(13) == b"HTTP/1.1 200 "
+        read_slowly(s, over)
+
+
+@case
+def who_writes_or_reads_a_byte_a_second_is_ended_by_a_time_out_that_says_so(_):
+    """Heads, a body, a WebSocket frame; a stream's answers, a long answer, server-sent events. Others are served meanwhile."""
+    words = ((b"response_format", b"verbose_json"), (b"timestamp_granularities[]", b"word"))
+    clients = [(slow_head,)] * 20 + [(slow_body,), (slow_frame,), (slow_reader_of_a_stream,),
+                                     (slow_reader_of_an_answer, *words), (slow_reader_of_an_answer, (b"stream", b"true"))]
+    wait = 10 if SAN else 3
+    with Stenod(f"limits.header_timeout={wait}s", f"limits.body_timeout={wait}s", f"limits.idle_timeout={wait}s",
+                f"websocket.idle_timeout={wait}s", f"websocket.ping_interval={wait}s", f"websocket.slow_timeout={wait}s") as d:
+        over, wrong = threading.Event(), []
+
+        def run(fn, *more):
+            try:
+                fn(d, over, *more)
+            except Exception as e:  # pylint: disable=broad-except
+                wrong.append((fn.__name__, repr(e)))
+        threads = [threading.Thread(target=run, args=c) for c in clients]
+        for t in threads:
+            t.start()
+
+        def ended():
+            assert works(d) and not wrong, wrong
+            out = d.output()
+            return (out.count("the client read nothing for limits.idle_timeout") == 2 and "timed out: slow_reader" in out
+                    and not any(t.is_alive() for t in threads[:22]))
+        assert eventually(ended, 60), d.output()
+        over.set()
+        for t in threads:
+            t.join()
+        assert not wrong, wrong
+        d.settled()
+        for api, n in (("openai", 2), ("stream", 2), ("transcribe", 1)):
+            assert d.metric(f'steno_sessions_total{{api="{api}",result="timeout"}}') == n, api
+        assert d.metric('steno_sessions_rejected_total{reason="slow"}') == 20
+        assert eventually(lambda: d.descriptors() < 60), d.descriptors()
 
 
 def traffic(d, stop, good):
