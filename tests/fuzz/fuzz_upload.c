@@ -1,0 +1,260 @@
+/* A request with a recording, from its form to the answer: the input is the request's target, its
+ * Content-Type, a line each, and the body. The server's own reading of query and form, our readers of
+ * recordings, the tone network of tests/data/models, the answer in the form that was asked for. Without
+ * sockets and the pool; jobs.c and upload.c say the order. */
+/* link: server/upload_form.c server/limits.c server/calendar.c server/metrics.c */
+/* covers: server/upload_form.c protocol/openai_rest.c protocol/result_json.c protocol/subtitle.c protocol/transcript.c */
+#define _GNU_SOURCE /* memmem */
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "audio/file.h"
+#include "protocol/deepgram.h"
+#include "protocol/result_json.h"
+#include "protocol/subtitle.h"
+#include "server/upload_internal.h"
+#include "tests/fuzz/ogg_repair.h"
+
+#define BODY_MAX ((size_t)1 << 20)
+#define ANSWER_MAX ((size_t)8 << 20)
+#define BLOCK 4096
+#define TOTAL 60000 /* samples of one recording; a sine of a few bytes can promise hours */
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
+
+static void require(bool ok)
+{
+    if (!ok)
+        abort();
+}
+
+/* ---- the request ------------------------------------------------------------------------------- */
+
+static char content_type[256]; /* of the request at hand */
+
+/* In the server: libmicrohttpd's. */
+const char *steno_request_header(struct steno_request *rq, const char *name)
+{
+    (void)rq;
+    return strcasecmp(name, "Content-Type") ? NULL : content_type;
+}
+
+static enum steno_upload_form form_of(const char *target)
+{
+    static const char openai[] = "/v1/audio/", listen[] = "/v1/listen";
+    return !strncmp(target, openai, sizeof openai - 1)   ? STENO_UPLOAD_OPENAI
+           : !strncmp(target, listen, sizeof listen - 1) ? STENO_UPLOAD_DEEPGRAM
+                                                         : STENO_UPLOAD_NATIVE;
+}
+
+static void upload_open(struct steno_upload *up, const struct steno_services *sv,
+                        const char *target)
+{
+    *up = (struct steno_upload){.sv = sv, .form = form_of(target), .segment = -1};
+    steno_buf_init(&up->body, BODY_MAX);
+    steno_buf_init(&up->field, STENO_OPENAI_FIELD);
+    steno_buf_init(&up->answer, ANSWER_MAX);
+}
+
+static void upload_close(struct steno_upload *up)
+{
+    if (up->reserved)
+        steno_limits_release(up->sv->srv->limits, up->reserved);
+    steno_multipart_close(up->parts);
+    steno_buf_free(&up->body);
+    steno_buf_free(&up->field);
+    steno_buf_free(&up->answer);
+}
+
+/* The body in two pieces, cut where the input says; what upload.c does until it is all there. */
+static steno_status receive(struct steno_upload *up, struct steno_request *rq, const char *body,
+                            size_t n, steno_err *err)
+{
+    size_t cut = n ? (unsigned char)body[n / 2] * n / 256 : 0;
+    steno_status st = steno_upload_open_body(rq, up, err);
+    if (!st)
+        st = steno_upload_take(up, body, cut, err);
+    if (!st)
+        st = steno_upload_take(up, body + cut, n - cut, err);
+    if (!st && up->parts)
+        st = steno_multipart_end(up->parts, err);
+    if (!st && up->parts)
+        st = steno_openai_check(&up->ask, &up->fail_param, err);
+    require(up->body.len <= n && up->reserved >= up->body.len);
+    require(up->ask.channel >= 0 && up->ask.channel <= STENO_OPENAI_CHANNELS);
+    require(up->beam >= 0 && up->beam <= STENO_MAX_BEAM);
+    require(up->n_best >= 0 && up->n_best <= STENO_MAX_BEAM);
+    return st;
+}
+
+/* ---- the job ----------------------------------------------------------------------------------- */
+
+static void keep_finals(steno_stream *s, steno_transcript *t)
+{
+    struct steno_event e;
+    while (steno_stream_next(s, &e))
+        require(!steno_transcript_add(t, &e, NULL));
+}
+
+static steno_status feed(steno_stream *s, steno_audio *a, steno_transcript *t, steno_err *err)
+{
+    static float pcm[BLOCK];
+    steno_status st = STENO_OK;
+    size_t got = 1;
+    for (size_t total = 0; !st && got && total < TOTAL; total += got) {
+        st = steno_audio_read(a, pcm, BLOCK, &got, err);
+        if (!st)
+            st = steno_stream_push(s, pcm, got, err);
+        keep_finals(s, t);
+    }
+    if (!st)
+        st = steno_stream_end(s, err);
+    keep_finals(s, t);
+    return st;
+}
+
+/* *seconds: of audio. */
+static steno_status recognise(const struct steno_upload *up, const steno_vad *vad,
+                              steno_model *model, steno_transcript *t, double *seconds,
+                              steno_err *err)
+{
+    struct steno_audio_options opt = {.channel = (unsigned)up->ask.channel, .max_seconds = 600};
+    struct steno_stream_options so = {.no_partials = !up->ask.stream,
+                                      .no_endpointing = up->no_endpointing,
+                                      .beam = up->beam,
+                                      .n_best = up->n_best,
+                                      .search = up->search,
+                                      .vad = up->vad == STENO_VAD_ENERGY ? vad : NULL};
+    struct steno_audio_info info;
+    steno_audio *a = NULL;
+    steno_stream *s = NULL;
+    steno_status st = steno_audio_open_mem(&a, up->body.data, up->body.len, &opt, err);
+    if (st)
+        return st;
+    steno_audio_get_info(a, &info);
+    so.sample_rate = info.sample_rate;
+    st = steno_stream_open(&s, model, &so, err);
+    if (!st)
+        st = feed(s, a, t, err);
+    if (!st)
+        *seconds = (double)steno_stream_samples(s) / info.sample_rate;
+    steno_stream_close(s);
+    steno_audio_close(a);
+    return st;
+}
+
+/* ---- the answer -------------------------------------------------------------------------------- */
+
+static void check_json(const struct steno_buf *b)
+{
+    json_t *root = json_loadb(b->data, b->len, 0, NULL);
+    require(root != NULL);
+    json_decref(root);
+}
+
+static steno_status write_json(struct steno_upload *up, const struct steno_openai_result *r)
+{
+    const struct steno_deepgram_about about = {
+        .request_id = "r", .model = "tones", .version = "1", .family = "f", .channels = 1};
+    const struct steno_result_json_options opt = {
+        .no_words = up->no_words, .model = "tones", .language = r->language};
+    if (up->form == STENO_UPLOAD_NATIVE)
+        return steno_result_json_write(&up->answer, r->transcript, &opt);
+    if (up->form == STENO_UPLOAD_DEEPGRAM)
+        return steno_deepgram_write(&up->answer, r, &about);
+    if (up->ask.format == STENO_OPENAI_VERBOSE_JSON)
+        return steno_openai_write_verbose(&up->answer, r, up->ask.words, up->ask.segments);
+    return steno_openai_write_json(&up->answer, r);
+}
+
+static void answer(struct steno_upload *up, const struct steno_openai_result *r)
+{
+    enum steno_openai_format f = up->ask.format;
+    if (up->ask.stream) {
+        require(!steno_openai_write_done(&up->answer, r));
+        require(up->answer.len > 2 && !memcmp(up->answer.data + up->answer.len - 2, "\n\n", 2));
+    } else if (f == STENO_OPENAI_SRT || f == STENO_OPENAI_VTT) {
+        require(!steno_subtitle_write(&up->answer, r->transcript,
+                                      f == STENO_OPENAI_SRT ? STENO_SRT : STENO_VTT, NULL));
+        require(!up->answer.len || !memchr(up->answer.data, '\0', up->answer.len));
+    } else if (f == STENO_OPENAI_TEXT) {
+        require(steno_transcript_text(r->transcript) != NULL);
+    } else {
+        require(!write_json(up, r));
+        check_json(&up->answer);
+    }
+}
+
+static void refuse(struct steno_upload *up, const steno_err *err)
+{
+    require(err->code && err->msg[0]);
+    require(!steno_openai_write_error(&up->answer, err->msg, "invalid_request_error",
+                                      up->fail_param, steno_status_info(err->code)->name));
+    check_json(&up->answer);
+}
+
+/* ---- one after the other ----------------------------------------------------------------------- */
+
+static void serve(const struct steno_services *sv, char *target, const char *body, size_t n,
+                  bool repair)
+{
+    static steno_model *model;
+    static steno_vad *vad;
+    struct steno_upload up;
+    struct steno_request rq = {.sv = sv, .target = target};
+    struct steno_openai_result r = {.language = "en"};
+    steno_err err = {STENO_OK, ""};
+    steno_status st;
+    if (!model && (steno_model_open(&model, "tests/data/models/tones", NULL, NULL) ||
+                   steno_vad_open(&vad, NULL, NULL)))
+        abort();
+    upload_open(&up, sv, target);
+    r.transcript = steno_transcript_new(0);
+    require(r.transcript != NULL);
+    st = receive(&up, &rq, body, n, &err);
+    if (!st && repair)
+        ogg_repair((uint8_t *)up.body.data, up.body.len);
+    if (!st)
+        st = recognise(&up, vad, model, r.transcript, &r.duration, &err);
+    r.logprobs = up.ask.logprobs;
+    steno_transcript_set_duration(r.transcript, r.duration);
+    if (st)
+        refuse(&up, &err);
+    else
+        answer(&up, &r);
+    steno_transcript_free(r.transcript);
+    upload_close(&up);
+}
+
+/* A line from *at on without its end; false when there is none, or it is too long. */
+static bool take_line(const char **at, const char *end, char *out, size_t size)
+{
+    const char *eol = memchr(*at, '\n', (size_t)(end - *at));
+    if (!eol || (size_t)(eol - *at) >= size)
+        return false;
+    memcpy(out, *at, (size_t)(eol - *at));
+    out[eol - *at] = '\0';
+    *at = eol + 1;
+    return true;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
+{
+    static struct steno_config conf = {.body_bytes = BODY_MAX, .upload_bytes = BODY_MAX << 4};
+    static struct steno_server srv = {.conf = &conf};
+    static const struct steno_services sv = {.srv = &srv};
+    const char *at = (const char *)data, *end = at + n;
+    char target[1024];
+    if (!srv.limits)
+        srv.limits = steno_limits_new(&conf, NULL);
+    require(srv.limits != NULL);
+    if (!n || !take_line(&at, end, target, sizeof target) ||
+        !take_line(&at, end, content_type, sizeof content_type))
+        return 0;
+    serve(&sv, target, at, (size_t)(end - at), false);
+    if (memmem(at, (size_t)(end - at), "OggS", 4)) /* changed pages, with their checksums right */
+        serve(&sv, target, at, (size_t)(end - at), true);
+    return 0;
+}
