@@ -61,8 +61,10 @@ static void run(steno_network *n)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    /* one level per input, chosen by its bytes: all of them get their share */
+    /* one level and precision per input, chosen by its bytes: all of them get their share */
     static const char *const levels[] = {"scalar", "avx2", "avx512", "native"};
+    static const enum steno_precision kept[] = {STENO_FP32, STENO_FP16_WEIGHTS, STENO_BF16_WEIGHTS,
+                                                STENO_INT8_WEIGHTS};
     struct steno_network_options opt = {.max_bytes = (size_t)16 << 20};
     steno_network *n;
     unsigned sum = 0;
@@ -71,6 +73,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     opt.cpu = levels[sum & 3];
     opt.opt_level = (int)(sum >> 2 & 3);
     opt.borrow_from = sum >> 4 & 1; /* every matrix stays where it is, or none */
+    opt.precision = kept[sum >> 5 & 3];
     n = folder_open(data, size, &opt);
     if (n)
         run(n);

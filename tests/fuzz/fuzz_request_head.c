@@ -1,6 +1,7 @@
-/* link: server/head.c server/address.c */
-/* covers: server/head.c server/address.c */
+/* link: server/head.c server/address.c server/handshake.c */
+/* covers: server/head.c server/address.c server/handshake.c */
 #include "server/address.h"
+#include "server/handshake.h"
 #include "server/head.h"
 
 #include <stdlib.h>
@@ -31,6 +32,44 @@ static void addresses(const uint8_t *data, size_t size)
     free(copy);
 }
 
+static void require(bool ok)
+{
+    if (!ok)
+        abort();
+}
+
+/* The lines of a head that asks for a WebSocket, and our answer: one head itself, without a line that
+ * was not meant. What headers say goes into it nowhere but as a hash. */
+static void handshake(const char *text, size_t size)
+{
+    struct steno_handshake h;
+    struct steno_buf out;
+    char token[32];
+    int status = 0;
+    steno_err err = {STENO_OK, ""};
+    if (steno_handshake_parse(&h, text, size, &err)) {
+        require(err.msg[0] && !h.memory);
+        return;
+    }
+    const char *const said[] = {h.target,        h.key,     h.version,    h.protocols,
+                                h.authorization, h.api_key, h.request_id, h.beta};
+    for (size_t i = 0; i < sizeof said / sizeof *said; i++)
+        require(said[i] >= h.memory && said[i] + strlen(said[i]) <= h.memory + size &&
+                !strchr(said[i], '\n'));
+    (void)steno_handshake_offers(h.protocols, "realtime");
+    if (steno_handshake_token(h.protocols, token, sizeof token))
+        require(*token && strlen(token) < sizeof token && !strpbrk(token, ", "));
+    if (steno_handshake_check(&h, &status)) {
+        require(status == 426 || status == 400);
+    } else {
+        steno_buf_init(&out, 4096);
+        require(!steno_handshake_accept(&h, "realtime", "", &out));
+        require(steno_request_head_length(out.data, out.len) == out.len);
+        steno_buf_free(&out);
+    }
+    steno_handshake_free(&h);
+}
+
 /* What the acceptor reads before it knows anybody: the head, and addresses of the settings. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -48,5 +87,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (steno_address_parse(text, size, &a, &err) && !err.msg[0])
         abort();
     addresses(data, size);
+    if (size)
+        handshake(text, size);
     return 0;
 }
