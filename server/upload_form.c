@@ -130,6 +130,7 @@ static steno_status on_part(void *user, const char *name, const char *filename, 
     struct steno_upload *up = user;
     (void)filename; /* never trusted: the first bytes say what the recording is */
     up->in_file = !strcmp(name, "file");
+    up->fail_param = up->in_file ? "file" : NULL;
     if (up->in_file && up->ask.has_file)
         return steno_fail(err, STENO_ERR_INVAL, "file: the form has more than one");
     up->ask.has_file |= up->in_file;
@@ -152,12 +153,15 @@ static steno_status on_part_data(void *user, const char *data, size_t n, steno_e
 static steno_status on_part_end(void *user, steno_err *err)
 {
     struct steno_upload *up = user;
-    if (up->in_file)
-        return STENO_OK;
-    if (is_search(up->field_name))
-        return set_search(up, err);
-    return steno_openai_field(&up->ask, up->field_name, up->field.data ? up->field.data : "",
-                              up->field.len, &up->fail_param, err);
+    steno_status st = STENO_OK;
+    if (!up->in_file)
+        st = is_search(up->field_name)
+                 ? set_search(up, err)
+                 : steno_openai_field(&up->ask, up->field_name, up->field.data ? up->field.data : "",
+                                      up->field.len, &up->fail_param, err);
+    if (!st)
+        up->fail_param = NULL; /* what fails from here on is not this part's fault */
+    return st;
 }
 
 /* Deepgram's form: names that ask for what we do not do are passed over. */

@@ -326,13 +326,16 @@ def wrong_forms_are_named(d):
     e = error_of(post(b'{"model":"x"}', {"Content-Type": "application/json"}), 415)
     assert "expected multipart/form-data" in e["message"], e
     e = error_of(post(good[:-30], headers), 400)
-    assert "the body ends inside part" in e["message"], e
+    assert "the body ends inside part 2" in e["message"] and e["param"] is None, e
+    body, headers = form(("model", "digits-en"), ("file", WAV, "x.wav"))
+    e = error_of(post(body[:-30], headers), 400)
+    assert e["param"] == "file", e  # not of the field before it
     e = error_of(post(*form(("model", "digits-en"))), 400)
     assert e["param"] == "file", e
     status, _, body = post(*form(("file", WAV, "x.wav")))  # the served model, as curl -F file=@x asks
     assert status == 200 and json.loads(body)["text"] == DIGITS_TEXT, body
     e = error_of(post(*form(("file", WAV, "a"), ("file", WAV, "b"), ("model", "digits-en"))), 400)
-    assert "more than one" in e["message"], e
+    assert "more than one" in e["message"] and e["param"] == "file", e
     e = error_of(post(*form(*[("x", "y")] * 300)), 413)
     assert "more than 256 parts" in e["message"], e
     e = error_of(d.request("POST", "/v1/transcribe", WAV, {"Content-Encoding": "gzip"}), 415)
