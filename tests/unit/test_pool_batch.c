@@ -141,6 +141,43 @@ static void streams_without_an_owner_go_as_they_come(void **state)
     close_all(c, 5, p);
 }
 
+/* Two streams of each class come in turn while the worker is held up. The time from the first to the
+ * last of them, in seconds: a live stream that comes a second later than an upload stands behind it. */
+static double order_of_classes(struct client *c, char *log, size_t size)
+{
+    static const struct {
+        char name;
+        enum steno_pool_class class;
+    } come[] = {{'j', STENO_POOL_JOB}, {'u', STENO_POOL_UPLOAD}, {'l', STENO_POOL_LIVE},
+                {'k', STENO_POOL_JOB}, {'v', STENO_POOL_UPLOAD}, {'m', STENO_POOL_LIVE}};
+    enum { N = sizeof come / sizeof *come };
+    struct steno_pool_options o = {.workers = 1, .batch = 1, .capacity = -1};
+    steno_pool *p = held_up(&o, &c[0]);
+    int64_t begin = steno_now_ns(), end;
+    for (int i = 0; i < N; i++)
+        ready(&c[i + 1], p, come[i].name, come[i].class, 0);
+    end = steno_now_ns();
+    fake_gate(true);
+    fake_wait_batches(N + 1);
+    assert_true(strlen(fake_log()) < size);
+    memcpy(log, fake_log(), strlen(fake_log()) + 1);
+    close_all(c, N + 1, p);
+    return (double)(end - begin) * 1e-9;
+}
+
+static void live_goes_before_uploads_and_uploads_before_jobs(void **state)
+{
+    (void)state;
+    static struct client c[7];
+    char log[64];
+    for (int i = 0; i < 20; i++)
+        if (order_of_classes(c, log, sizeof log) < 0.9) {
+            assert_string_equal(log, "0 l m u v j k ");
+            return;
+        }
+    skip(); /* nobody gets to run for a second on this machine */
+}
+
 /* Streams of four windows, one worker, no batches: each in its turn. */
 static void streams_of_a_class_take_turns(void **state)
 {
@@ -491,6 +528,7 @@ int main(void)
         cmocka_unit_test(those_who_wait_go_together),
         cmocka_unit_test(batches_are_counted_and_told),
         cmocka_unit_test(batching_can_be_switched_off),
+        cmocka_unit_test(live_goes_before_uploads_and_uploads_before_jobs),
         cmocka_unit_test(streams_of_a_class_take_turns),
         cmocka_unit_test(a_short_upload_stands_behind_no_long_one),
         cmocka_unit_test(owners_take_turns),
