@@ -133,7 +133,7 @@ bool steno_gate_peek(const steno_gate *g, const float **pcm, size_t *n)
     size_t held = steno_gate_held(g);
     if (g->ended || most > (int64_t)held)
         most = (int64_t)held;
-    *pcm = g->line + g->at;
+    *pcm = g->line ? g->line + g->at : NULL; /* no line before the first sample */
     *n = most > 0 ? (size_t)most : 0;
     return *n > 0;
 }
