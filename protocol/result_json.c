@@ -83,26 +83,35 @@ static json_t *result_json(steno_transcript *t, const struct steno_result_json_o
     return o;
 }
 
-static int add_text(const char *text, size_t n, void *out)
+struct sink {
+    struct steno_buf *out;
+    steno_status st;
+};
+
+/* The first failure stays: jansson 2.14 goes on after one in a member's name, and what comes next
+ * may fit again. */
+static int add_text(const char *text, size_t n, void *user)
 {
-    return steno_buf_add(out, text, n) ? -1 : 0;
+    struct sink *s = user;
+    if (!s->st)
+        s->st = steno_buf_add(s->out, text, n);
+    return s->st ? -1 : 0;
 }
 
 /* Takes o; on failure out is as it was. */
 static steno_status dump(struct steno_buf *out, json_t *o, int indent)
 {
     size_t before = out->len, flags = JSON_REAL_PRECISION(12);
-    bool bad;
+    struct sink s = {out, STENO_OK};
     if (!o)
         return STENO_ERR_NOMEM;
     flags |= indent ? JSON_INDENT((size_t)indent & 31) : JSON_COMPACT;
-    bad = json_dump_callback(o, add_text, out, flags) != 0;
+    if (json_dump_callback(o, add_text, &s, flags) && !s.st)
+        s.st = STENO_ERR_NOMEM; /* its own */
     json_decref(o);
-    if (!bad)
-        return STENO_OK;
-    if (out->data)
+    if (s.st && out->data)
         out->data[out->len = before] = '\0';
-    return STENO_ERR_LIMIT;
+    return s.st;
 }
 
 steno_status steno_result_json_write(struct steno_buf *out, steno_transcript *t,

@@ -214,12 +214,30 @@ static void json_that_does_not_fit_leaves_the_buffer_alone(void **state)
 {
     (void)state;
     steno_transcript *t = transcript("one two three", hello, 3);
-    struct steno_buf b;
-    steno_buf_init(&b, 64);
-    assert_int_equal(steno_buf_puts(&b, "head"), STENO_OK);
-    assert_int_equal(steno_result_json_write(&b, t, NULL), STENO_ERR_LIMIT);
-    assert_string_equal(b.data, "head");
-    steno_buf_free(&b);
+    struct steno_event ev = {.kind = STENO_SPEECH_START, .start = 1.5, .text = ""};
+    struct steno_buf whole, line, b;
+    steno_buf_init(&whole, 1 << 20);
+    steno_buf_init(&line, 1 << 20);
+    assert_int_equal(steno_result_json_write(&whole, t, NULL), STENO_OK);
+    assert_int_equal(steno_event_json_write(&line, &ev), STENO_OK);
+    /* wherever it ends: within a member's name as well, behind which a shorter piece would fit
+     * again */
+    for (size_t room = 0; room <= whole.len; room++) {
+        steno_status want = room < whole.len ? STENO_ERR_LIMIT : STENO_OK;
+        steno_buf_init(&b, 4 + room);
+        assert_int_equal(steno_buf_puts(&b, "head"), STENO_OK);
+        assert_int_equal(steno_result_json_write(&b, t, NULL), want);
+        assert_string_equal(b.data + 4, want ? "" : whole.data);
+        steno_buf_free(&b);
+    }
+    for (size_t room = 0; room < line.len; room++) {
+        steno_buf_init(&b, 4 + room);
+        assert_int_equal(steno_buf_puts(&b, "head"), STENO_OK);
+        assert_int_equal(steno_event_json_write(&b, &ev), STENO_ERR_LIMIT);
+        steno_buf_free(&b);
+    }
+    steno_buf_free(&line);
+    steno_buf_free(&whole);
     steno_transcript_free(t);
 }
 
