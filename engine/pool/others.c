@@ -5,6 +5,8 @@
 #define LATELY 5.0 /* s: a look counts for its time in this */
 #define FEW 0.02   /* of the rate that fits: what the others do is theirs alone */
 #define MANY 0.25  /* likewise: what they do more than alone comes from the audio */
+#define THEIRS 0.5 /* most of what is there that their own work counts for: others who want more share
+                      it with this process, as the kernel's scheduler does */
 
 static void blend(double *value, double measured, double seconds)
 {
@@ -33,5 +35,6 @@ void steno_pool_others_look(struct steno_pool_others *o, int64_t now_ns, int cpu
 
 double steno_pool_others_fit(const struct steno_pool_others *o, double cpus, double own)
 {
-    return fmax(cpus - o->busy + o->each * o->rate, 0) / (own + o->each);
+    double alone = fmin(o->busy - o->each * o->rate, THEIRS * cpus);
+    return (cpus - alone) / (own + o->each);
 }

@@ -21,7 +21,7 @@ struct steno_pool_others {
 void steno_pool_others_look(struct steno_pool_others *o, int64_t now_ns, int cpus, double free,
                             double process, double rate, double most);
 /* The rate that fits where this process may take, with the others, `cpus` processors, and takes
- * `own` s for a s of audio. */
+ * `own` s for a s of audio. What others do of their own leaves it half of them at least. */
 double steno_pool_others_fit(const struct steno_pool_others *o, double cpus, double own);
 
 #endif

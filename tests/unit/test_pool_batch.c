@@ -424,12 +424,15 @@ static void capacity_follows_from_what_a_stream_costs(void **state)
     p->load.slower = 4; /* the machine has other work */
     assert_in_range(steno_pool_capacity_now(p), 49, 50);
     p->load.slower = 1;
-    p->load.others.busy = 1; /* one of the two processors is somebody else's */
-    assert_in_range(steno_pool_capacity_now(p), 79, 80); /* (0.7 * 2 - 1) / 5 ms */
+    p->load.others.busy = 0.6; /* of the two processors, somebody else's */
+    p->load.other = 0.005;
+    assert_in_range(steno_pool_capacity_now(p), 79, 80); /* (0.7 * 2 - 0.6) / 10 ms */
+    p->load.others.busy = 2; /* who wants all of it gets half of what there is */
+    assert_in_range(steno_pool_capacity_now(p), 69, 70);
+    p->load.others.busy = 0.6;
     p->load.running = 0.5; /* a worker waits half of its time, and works half as much */
-    assert_in_range(steno_pool_capacity_now(p), 159, 160);
-    p->load.others.busy = 2;
-    assert_int_equal(steno_pool_capacity_now(p), 1);
+    assert_in_range(steno_pool_capacity_now(p), 106, 107);
+    p->load.other = 0;
     p->load.others.busy = 0;
     p->load.quota = 0.25; /* the control group's: 0.7 / 4 of a processor at 2.5 ms */
     assert_in_range(steno_pool_capacity_now(p), 69, 70);
