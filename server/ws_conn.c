@@ -642,6 +642,8 @@ static void look_for_silence(conn *c, int64_t now)
     if (seconds_since(c->last_message_ns, now) > conf->ws_idle_timeout) {
         snprintf(msg, sizeof msg, "idle: no audio and no message for %g s", conf->ws_idle_timeout);
         steno_ws_session_stop(c->session, "idle_timeout", 1008, msg);
+        if (!c->stopped_ns)
+            c->stopped_ns = now;
         lws_callback_on_writable(c->wsi);
     }
     if (seconds_since(c->last_rx_ns, now) > conf->ws_ping_interval &&
@@ -654,9 +656,10 @@ static void look_for_silence(conn *c, int64_t now)
 
 bool steno_ws_conn_sweep(conn *c, int64_t now, size_t *queued)
 {
+    const struct steno_config *conf = c->ws->srv->conf;
     struct steno_ws_session_state st;
     if (!c->session)
-        return seconds_since(c->opened_ns, now) <= c->ws->srv->conf->ws_slow_timeout;
+        return seconds_since(c->opened_ns, now) <= conf->ws_slow_timeout;
     steno_ws_session_get_state(c->session, &st);
     *queued += st.queued;
     if (takes_nothing(c, &st, now))
@@ -666,5 +669,7 @@ bool steno_ws_conn_sweep(conn *c, int64_t now, size_t *queued)
         return true;
     }
     look_for_silence(c, now);
-    return seconds_since(c->last_rx_ns, now) <= c->ws->srv->conf->ws_idle_timeout + 1;
+    /* however long the silence was (the machine may have been suspended), it is told before */
+    return !c->stopped_ns || seconds_since(c->stopped_ns, now) <= conf->ws_slow_timeout ||
+           seconds_since(c->last_rx_ns, now) <= conf->ws_idle_timeout + 1;
 }

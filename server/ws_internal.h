@@ -44,6 +44,7 @@ struct steno_ws_conn {
     struct steno_buf refusal;           /* an HTTP answer instead of 101 */
     int64_t opened_ns, last_message_ns; /* audio or text */
     int64_t last_rx_ns, last_ping_ns, last_tx_ns;
+    int64_t stopped_ns; /* for its silence; 0 = not yet */
     int rate; /* of the stream's audio */
     double quota_wait; /* s until its key has audio again; 0 = it has */
     atomic_llong first_audio_ns; /* relaxed: the pool's lock orders it before every note */

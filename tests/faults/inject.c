@@ -34,6 +34,7 @@ struct page {
     _Atomic int64_t failed; /* calls that did */
     _Atomic int64_t jump;   /* s that the wall clock is wrong by */
     _Atomic int64_t kill;   /* the process ends by SIGKILL instead, before the call */
+    _Atomic int64_t asleep; /* s by which the monotonic clock has gone on while nothing ran */
 };
 
 static struct page *page;
@@ -74,15 +75,18 @@ __attribute__((constructor)) static void begin(void)
         page = p;
 }
 
-static bool fails(enum kind kind, const void *caller, bool libraries)
+static bool is_ours(const void *caller, bool libraries)
 {
     uintptr_t at = (uintptr_t)caller;
     bool ours = false;
-    if (!page || atomic_load(&page->kind) != kind)
-        return false;
     for (int i = 0; i < n_code; i++)
         ours |= at >= code[i].from && at < code[i].to && (libraries || code[i].program);
-    if (!ours)
+    return ours;
+}
+
+static bool fails(enum kind kind, const void *caller, bool libraries)
+{
+    if (!page || atomic_load(&page->kind) != kind || !is_ours(caller, libraries))
         return false;
     if (atomic_fetch_sub(&page->left, 1) != 1 &&
         !(atomic_load(&page->always) && atomic_load(&page->left) < 0))
@@ -333,7 +337,19 @@ int clock_gettime(clockid_t clock, struct timespec *ts)
     int rc = real(clock, ts);
     if (!rc && page && clock == CLOCK_REALTIME)
         ts->tv_sec += (time_t)atomic_load(&page->jump);
+    else if (!rc && page && (clock == CLOCK_MONOTONIC || clock == CLOCK_MONOTONIC_COARSE))
+        ts->tv_sec += (time_t)atomic_load(&page->asleep);
     return rc;
+}
+
+/* The kernel's clock has not gone on. All conditions of ours are of the monotonic one. */
+int pthread_cond_timedwait(pthread_cond_t *c, pthread_mutex_t *m, const struct timespec *until)
+{
+    REAL(pthread_cond_timedwait);
+    struct timespec at = *until;
+    if (page && is_ours(CALLER, false))
+        at.tv_sec -= (time_t)atomic_load(&page->asleep);
+    return real(c, m, &at);
 }
 
 time_t time(time_t *out)

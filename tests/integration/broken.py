@@ -46,7 +46,12 @@ class Broken:
         return struct.unpack("q", self.page[8:16])[0]
 
     def jump(self, seconds):
+        """The wall clock is wrong by so much."""
         self.page[32:40] = struct.pack("q", seconds)
+
+    def sleep(self, seconds):
+        """The monotonic clock goes on by so much at once, as in a machine that was suspended."""
+        self.page[48:56] = struct.pack("q", seconds + struct.unpack("q", self.page[48:56])[0])
 
     def close(self):
         self.page.close()

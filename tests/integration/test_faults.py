@@ -13,11 +13,11 @@ import subprocess
 import sys
 import time
 
-from websockets.exceptions import WebSocketException
+from websockets.exceptions import InvalidStatus, WebSocketException
 from websockets.sync.client import connect
 
 from broken import DESCRIPTOR, DISK, HEADERS, MEMORY, RECEIVE, SEND, THREAD, Broken
-from daemon import DIGITS, DIGITS_TEXT, ROOT, SLOW, case, eventually, pcm, tap
+from daemon import DIGITS, DIGITS_TEXT, ROOT, SLOW, case, eventually, heard, pcm, tap
 
 PCM, RATE = pcm()
 with open(DIGITS, "rb") as _f:
@@ -306,6 +306,66 @@ def the_wall_clock_jumps_and_nobody_notices(_):
                     ws.send(json.dumps({"type": "end"}))
                     assert read(ws, "final")["text"] == DIGITS_TEXT
                 is_well(b)
+    finally:
+        b.close()
+
+
+def lost_session(d):
+    """A resumable one whose connection has gone."""
+    with open_socket(d.ws + "?resumable=true") as ws:
+        ws.send(json.dumps({"type": "start", "encoding": "s16le", "sample_rate": RATE, "resumable": True}))
+        ready = read(ws, "ready")
+        ws.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        ws.socket.shutdown(socket.SHUT_RDWR)
+    assert eventually(lambda: d.metric("steno_ws_connections") == 0)
+    return ready["session_id"]
+
+
+def said_until_closed(s):
+    out = b""
+    with contextlib.suppress(ConnectionResetError):
+        while got := s.recv(65536):
+            out += got
+    return out
+
+
+@case
+def an_hour_passes_at_once_and_sessions_end_by_their_time_out(_):
+    """As in a machine that was suspended: who was there is told why it is over, who comes is served."""
+    b = Broken("limits.header_timeout=10min")
+    try:
+        with b.d as d:
+            for _hour in range(2):
+                lost = lost_session(d)
+                with connect(d.ws, additional_headers=HEADERS, **{**OPEN, "ping_interval": None}) as ws, \
+                        socket.create_connection(("127.0.0.1", d.port), 60 * SLOW) as head, \
+                        socket.create_connection(("127.0.0.1", d.port), 60 * SLOW) as body:
+                    head.sendall(b"GET /healthz HT")
+                    body.sendall(f"POST /v1/transcribe HTTP/1.1\r\nHost: x\r\nAuthorization: {HEADERS['Authorization']}\r\n"
+                                 f"Content-Length: {len(WAV)}\r\n\r\n".encode() + WAV[:1000])
+                    assert eventually(lambda: d.metric('steno_sessions_active{api="transcribe"}') == 1)
+                    ws.send(json.dumps({"type": "start", "encoding": "s16le", "sample_rate": RATE}))
+                    ws.send(PCM)
+                    while json.loads(ws.recv(timeout=60 * SLOW))["audio_ms"] < 4500:
+                        pass  # all but the last word was heard
+                    b.sleep(3600)
+                    got, code, _reason = heard(ws)
+                    assert code == 1008 and got and got[-1].get("code") == "idle_timeout", (got, code)
+                    assert [m["text"] for m in got if m["type"] == "final" and m["text"]] == [DIGITS_TEXT], got
+                    got = said_until_closed(head)
+                    assert got.startswith(b"HTTP/1.1 408 ") and b'"head_timeout"' in got, got
+                    got = said_until_closed(body)
+                    assert got.startswith(b"HTTP/1.1 408 ") and b'"body_timeout"' in got, got
+                try:
+                    open_socket(f"{d.ws}?session_id={lost}&seq=0").close()
+                    raise AssertionError("a session was kept for longer than websocket.resume")
+                except InvalidStatus as e:
+                    assert e.response.status_code == 404, e.response
+                is_well(b)
+                assert d.status("/readyz") == 200
+            d.settled()
+            assert d.metric('steno_sessions_total{api="transcribe",result="timeout"}') == 2
+            assert d.metric('steno_sessions_total{api="stream",result="timeout"}') == 2
     finally:
         b.close()
 
