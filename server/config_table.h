@@ -79,7 +79,8 @@ ROW(SECONDS, audio_seconds, "limits", "audio", "STENO_LIMITS_AUDIO", "4h", 0, 60
 ROW(SECONDS, header_timeout, "limits", "header_timeout", "STENO_LIMITS_HEADER_TIMEOUT", "10", 0.1, 600,
     "From the connection to the end of the first request head.")
 ROW(SECONDS, idle_timeout, "limits", "idle_timeout", "STENO_LIMITS_IDLE_TIMEOUT", "60", 1, 86400,
-    "Longest silence of an HTTP connection, between requests or within a body. Whole seconds.")
+    "Longest silence of an HTTP connection, between requests, within a body or while an answer is not "
+    "read. Whole seconds.")
 ROW(SECONDS, body_timeout, "limits", "body_timeout", "STENO_LIMITS_BODY_TIMEOUT", "10min", 1, 86400,
     "Longest time for receiving one request body.")
 ROW(SECONDS, request_timeout, "limits", "request_timeout", "STENO_LIMITS_REQUEST_TIMEOUT", "30min", 1, 86400,

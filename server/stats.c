@@ -102,7 +102,7 @@ static void whole(struct steno_stats *st, steno_metrics *m)
                                             "Results waiting for clients to read them.", "");
     st->ws_rx_paused = steno_metrics_counter(
         m, "steno_ws_rx_paused_total",
-        "Times reading was paused because a client was ahead of the workers.", "");
+        "Times reading was paused because a client was ahead of the workers or did not read.", "");
 }
 
 struct steno_stats *steno_stats_new(void)
