@@ -227,7 +227,7 @@ def frame(op, data, mask=True, fin=True):
 
 
 def read_messages(s):
-    """(text messages, close code) of what the server sends until it closes; 1006 without a close frame."""
+    """(text messages, close code) of what the server sends until it closes; 1006 without a close frame, 1005 where it has no code."""
     data, texts = b"", []
     try:
         while True:
@@ -242,7 +242,7 @@ def read_messages(s):
         if n == 126:
             n, k = struct.unpack(">H", data[2:4])[0], 4
         if data[0] & 0xF == 8:
-            return texts, struct.unpack(">H", data[k:k + 2])[0]
+            return texts, struct.unpack(">H", data[k:k + 2])[0] if n >= 2 else 1005
         if data[0] & 0xF == 1:
             texts.append(json.loads(data[k:k + n]))
         data = data[k + n:]

@@ -349,23 +349,7 @@ def text_that_is_not_utf8_is_refused(d):
 
 def read_close(s):
     """Close code of the server; 1006 if the connection just ended."""
-    data = b""
-    try:
-        while True:
-            got = s.recv(65536)
-            if not got:
-                break
-            data += got
-    except ConnectionResetError:
-        pass
-    while len(data) >= 2:
-        n, k = data[1] & 0x7F, 2
-        if n == 126:
-            n, k = struct.unpack(">H", data[2:4])[0], 4
-        if data[0] & 0xF == 8:
-            return struct.unpack(">H", data[k:k + 2])[0] if n >= 2 else 1005
-        data = data[k + n:]
-    return 1006
+    return read_messages(s)[1]
 
 
 @case

@@ -8,6 +8,7 @@
 
 #include "server/acceptor.h"
 #include "server/head.h"
+#include "tests/support/read_all.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -203,20 +204,6 @@ static bool handed_over(struct fixture *f, int fd, int n)
             return false;
         }
     }
-}
-
-/* What the server says until it closes, at most a minute. */
-static void read_all(int fd, char *out, size_t size)
-{
-    size_t n = 0;
-    struct pollfd p = {fd, POLLIN, 0};
-    while (n + 1 < size && poll(&p, 1, 60000) == 1) {
-        ssize_t k = read(fd, out + n, size - 1 - n);
-        if (k <= 0)
-            break;
-        n += (size_t)k;
-    }
-    out[n] = '\0';
 }
 
 static const char plain[] = "POST /x HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n\r\nbody";

@@ -17,19 +17,27 @@
 
 #include "base/clock.h"
 
-static void all_that_the_process_may_use_are_counted(void **state)
+/* To the first of them. */
+static void pin_to_one(const cpu_set_t *may)
 {
-    cpu_set_t before, one;
-    int n = steno_cpu_count(), first = 0;
-    (void)state;
-    if (sched_getaffinity(0, sizeof before, &before))
-        skip(); /* more than 1,024 */
-    assert_int_equal(n, CPU_COUNT(&before));
-    while (!CPU_ISSET(first, &before))
+    cpu_set_t one;
+    int first = 0;
+    while (!CPU_ISSET(first, may))
         first++;
     CPU_ZERO(&one);
     CPU_SET(first, &one);
     assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
+}
+
+static void all_that_the_process_may_use_are_counted(void **state)
+{
+    cpu_set_t before;
+    int n = steno_cpu_count();
+    (void)state;
+    if (sched_getaffinity(0, sizeof before, &before))
+        skip(); /* more than 1,024 */
+    assert_int_equal(n, CPU_COUNT(&before));
+    pin_to_one(&before);
     assert_int_equal(steno_cpu_count(), 1);
     assert_int_equal(sched_setaffinity(0, sizeof before, &before), 0);
 }
@@ -54,17 +62,12 @@ static void free_time_grows_no_faster_than_time(void **state)
 
 static void one_processor_is_free_for_no_longer_than_all(void **state)
 {
-    cpu_set_t before, one;
-    int first = 0;
+    cpu_set_t before;
     double all = steno_cpu_free(), some;
     (void)state;
     if (all < 0 || sched_getaffinity(0, sizeof before, &before))
         skip();
-    while (!CPU_ISSET(first, &before))
-        first++;
-    CPU_ZERO(&one);
-    CPU_SET(first, &one);
-    assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
+    pin_to_one(&before);
     some = steno_cpu_free();
     assert_int_equal(sched_setaffinity(0, sizeof before, &before), 0);
     assert_true(some > 0 && some <= all + 0.1 * CPU_COUNT(&before) + 1);

@@ -11,6 +11,7 @@
 #include "server/acceptor.h"
 #include "server/head.h"
 #include "server/ws_door.h"
+#include "tests/support/read_all.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -129,20 +130,6 @@ static void pull_down(struct house *h)
 static double refused(const struct house *h, enum steno_rejection why)
 {
     return steno_metric_value(h->srv.stats->sessions_rejected[why]);
-}
-
-/* Everything there is to read until the other end closes. */
-static void read_all(int fd, char *out, size_t size)
-{
-    size_t n = 0;
-    struct pollfd p = {fd, POLLIN, 0};
-    while (n + 1 < size && poll(&p, 1, 60000) == 1) {
-        ssize_t k = read(fd, out + n, size - 1 - n);
-        if (k <= 0)
-            break;
-        n += (size_t)k;
-    }
-    out[n] = '\0';
 }
 
 /* A handshake for target with more headers, and `behind` sent behind its head. True: let in, with the
