@@ -625,8 +625,6 @@ def a_client_that_does_not_read_is_paused_then_closed_with_a_reason(_):
 
 @case
 def a_client_that_was_paused_and_reads_again_misses_nothing(_):
-    if SLOW > 1:
-        raise Skip("thousands of finals, each a step of the network, take minutes under a sanitizer")
     with Stenod("websocket.slow_timeout=1h", "websocket.send_queue=256K") as d, raw(d, receive_buffer=4096) as s:
         n, sent = 8000, []
 
@@ -635,8 +633,7 @@ def a_client_that_was_paused_and_reads_again_misses_nothing(_):
         s.settimeout(None)
         t = threading.Thread(target=send)
         t.start()
-        # half of the queue is full: nothing more is read, so nothing more is answered
-        assert eventually(lambda: d.metric("steno_ws_send_queue_bytes") > 128 << 10)
+        # half of the queue is full, or before that the kernel takes no more: nothing is read, so nothing is answered
         assert eventually(lambda: d.metric("steno_ws_rx_paused_total") > 0)
         used = d.processor_seconds()
         time.sleep(2)
