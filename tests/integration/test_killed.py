@@ -193,7 +193,7 @@ def finals_that_were_said_stay_said_and_the_rest_is_said_by_the_next_server(_):
                 assert rest[-1]["type"] == "end" and " ".join(filter(None, (words(got), words(rest)))) == expected, (kind, n, words(got), words(rest))
                 b.stop()
         assert some, "no final came before any of the kills"
-        assert all(n >= PLACES // 3 for n in killed.values()), killed  # the first sends and receives at least
+        assert all(n >= 4 for n in killed.values()), killed  # the first sends and receives at least; how many there are is the load's
 
 
 def refused(b, got):
