@@ -4,7 +4,9 @@
  *     steno-load --url ws://127.0.0.1:8080/v1/stream --users 500 --seconds 15 digits.wav
  *
  * steno-load(1) and loadtest/README.md say what the figures mean. */
+#include <errno.h>
 #include <getopt.h>
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -97,14 +99,14 @@ struct range {
 };
 
 /* A number in range; exits with a message otherwise. */
-static double number(const char *name, const char *text, struct range r)
+static double number(const char *name, const char *text, bool whole, struct range r)
 {
     char *end;
     double v = strtod(text, &end);
-    if (*text && !*end && v >= r.least && v <= r.most)
+    if (*text && !*end && v >= r.least && v <= r.most && (!whole || v == (double)(long)v))
         return v;
-    fprintf(stderr, "steno-load: --%s is '%s', expected a number from %g to %g\n", name, text,
-            r.least, r.most);
+    fprintf(stderr, "steno-load: --%s is '%s', expected a %snumber from %g to %g\n", name, text,
+            whole ? "whole " : "", r.least, r.most);
     exit(EX_USAGE);
 }
 
@@ -128,7 +130,7 @@ static bool take_number(struct load_plan *p, int opt, const char *name)
     };
     for (size_t k = 0; k < sizeof rows / sizeof *rows; k++)
         if (rows[k].opt == opt) {
-            double v = number(name, optarg, rows[k].r);
+            double v = number(name, optarg, rows[k].i != NULL, rows[k].r);
             if (rows[k].i)
                 *rows[k].i = (int)v;
             else
@@ -154,6 +156,8 @@ static void take_text(struct load_plan *p, int opt)
 static steno_status read_clips(struct load_plan *p, char *const *files, int n, steno_err *err)
 {
     const char *list = encodings ? encodings : p->url.ws ? "s16le" : "wav";
+    if (!*list)
+        return steno_fail(err, STENO_ERR_INVAL, "--encodings names none");
     for (const char *e = list; *e; e += strspn(e, ",")) {
         char name[16];
         size_t len = strcspn(e, ",");
@@ -161,8 +165,9 @@ static steno_status read_clips(struct load_plan *p, char *const *files, int n, s
         e += len;
         for (int i = 0; i < n; i++) {
             steno_status st;
-            if (!p->url.ws && !strcmp(name, "opus"))
-                return steno_fail(err, STENO_ERR_INVAL, "opus: bare packets are for streams alone");
+            if (!p->url.ws && strcmp(name, "wav") != 0)
+                return steno_fail(err, STENO_ERR_INVAL, "encoding '%s' is for streams alone, uploads are wav",
+                                  name);
             if (p->n_clips == LOAD_MAX_CLIPS)
                 return steno_fail(err, STENO_ERR_LIMIT, "more than %d recordings and encodings",
                                   LOAD_MAX_CLIPS);
@@ -176,9 +181,38 @@ static steno_status read_clips(struct load_plan *p, char *const *files, int n, s
     return STENO_OK;
 }
 
+/* What else would be found out only by the server, or at the end. */
+static steno_status check_texts(const struct load_plan *p, steno_err *err)
+{
+    struct steno_buf all;
+    json_t *members = NULL;
+    FILE *f;
+    steno_buf_init(&all, LOAD_START_BYTES);
+    if (!steno_buf_printf(&all, "{%s}", p->start))
+        members = json_loadb(all.data, all.len, 0, NULL);
+    steno_buf_free(&all);
+    json_decref(members);
+    if (!members)
+        return steno_fail(err, STENO_ERR_INVAL,
+                          "--start: '%.100s' is not members of a JSON object, or too long", p->start);
+    if (p->key && (strlen(p->key) > LOAD_KEY_BYTES || strpbrk(p->key, "\r\n")))
+        return steno_fail(err, STENO_ERR_INVAL, "--key: longer than %d bytes, or of several lines",
+                          LOAD_KEY_BYTES);
+    if (p->max_p99_ms >= 0 && p->fast && !strncmp(p->url_text, "ws:", 3))
+        return steno_fail(err, STENO_ERR_INVAL, "--max-p99: with --fast no partial is timed");
+    f = p->json ? fopen(p->json, "a") : NULL;
+    if (p->json && !f)
+        return steno_fail(err, STENO_ERR_IO, "--json: %s: %s", p->json, strerror(errno));
+    if (f)
+        fclose(f);
+    return STENO_OK;
+}
+
 static steno_status prepare(struct load_plan *p, char *const *files, int n, steno_err *err)
 {
-    steno_status st = load_url_parse(&p->url, p->url_text, err);
+    steno_status st = check_texts(p, err);
+    if (!st)
+        st = load_url_parse(&p->url, p->url_text, err);
     if (!st && p->metrics_text)
         st = load_url_parse(&p->metrics, p->metrics_text, err);
     return st ? st : read_clips(p, files, n, err);
@@ -208,6 +242,7 @@ int main(int argc, char **argv)
                                  .max_wer = -1};
     static struct load_run run;
     steno_err err = {0};
+    steno_status st;
     int opt, at = 0, rc;
     while ((opt = getopt_long(argc, argv, "", options, &at)) != -1) {
         if (opt == O_HELP || opt == '?') {
@@ -222,13 +257,15 @@ int main(int argc, char **argv)
             take_text(&p, opt);
     }
     if (!p.url_text || optind >= argc) {
-        fputs(usage_text, stderr);
+        fprintf(stderr, "steno-load: %s is missing\n%s", p.url_text ? "FILE.wav" : "--url", usage_text);
         return EX_USAGE;
     }
     raise_descriptors();
-    if (prepare(&p, argv + optind, argc - optind, &err) || load_run(&run, &p, &err)) {
+    st = prepare(&p, argv + optind, argc - optind, &err);
+    rc = st == STENO_ERR_INVAL ? EX_USAGE : EX_NOINPUT;
+    if (st || load_run(&run, &p, &err)) {
         fprintf(stderr, "steno-load: %s\n", err.msg);
-        return EX_NOINPUT;
+        return rc;
     }
     rc = load_report(&run);
     load_run_free(&run);

@@ -182,6 +182,10 @@ steno_status clip_read(struct clip *c, const char *file, const char *encoding, i
     c->rate = r.rate;
     n = r.n + (size_t)gap_ms * (size_t)r.rate / 1000;
     c->samples = n * (size_t)times;
+    if (!c->samples) {
+        recording_free(&r);
+        return steno_fail(err, STENO_ERR_INVAL, "%s: no audio in it", file);
+    }
     if (!strcmp(encoding, "wav"))
         st = add_header(c, c->samples * c->frame);
     if (!st && !c->frame) {

@@ -17,11 +17,16 @@ void load_http_init(struct load_http *h)
     steno_buf_init(&h->answer, MAX_ANSWER);
 }
 
-void load_http_close(struct load_http *h)
+void load_http_disconnect(struct load_http *h)
 {
     if (h->fd >= 0)
         close(h->fd);
     h->fd = -1;
+}
+
+void load_http_close(struct load_http *h)
+{
+    load_http_disconnect(h);
     steno_buf_free(&h->head);
     steno_buf_free(&h->answer);
 }
@@ -52,8 +57,7 @@ steno_status load_http_begin(struct load_http *h, const struct load_url *u, cons
 
 static bool fail(struct load_http *h)
 {
-    close(h->fd);
-    h->fd = -1;
+    load_http_disconnect(h);
     h->status = -1;
     return true;
 }

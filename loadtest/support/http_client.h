@@ -18,6 +18,8 @@ struct load_http {
 };
 
 void load_http_init(struct load_http *h);
+/* Give up the connection; the next request makes one. */
+void load_http_disconnect(struct load_http *h);
 void load_http_close(struct load_http *h);
 /* Begin a POST of body [n], borrowed until the answer (n = 0: a GET), connecting if need be. head:
  * more header lines, each with its CRLF. */

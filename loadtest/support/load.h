@@ -13,6 +13,8 @@
 #include "loadtest/support/ws_client.h"
 
 #define LOAD_MAX_CLIPS 256
+#define LOAD_START_BYTES 900 /* of --start */
+#define LOAD_KEY_BYTES 400
 #define LOAD_WHEEL 4096 /* ms; a user's next moment is never further away */
 
 struct load_plan {
@@ -32,7 +34,7 @@ enum load_outcome {
     LOAD_WRONG,   /* another transcript */
     LOAD_REFUSED, /* 429, 503, close 1013 */
     LOAD_FAILED,  /* anything else */
-    LOAD_DROPPED, /* cut by us, as planned */
+    LOAD_DROPPED, /* cut by us, as planned or on SIGINT */
     LOAD_OUTCOMES
 };
 
@@ -66,7 +68,8 @@ struct load_point { /* one second of the run */
 struct load_run {
     const struct load_plan *plan;
     struct load_user *users;
-    int epoll;
+    int epoll, signals; /* signals: a signalfd of SIGINT and SIGTERM */
+    bool interrupted;
     struct load_user *wheel[LOAD_WHEEL];
     int64_t t0_ns, wheel_ms, stop_ns; /* stop_ns: no session begins later */
     int done;                         /* users */
@@ -93,11 +96,13 @@ void load_complain(struct load_user *u, const char *what);
 void load_session_over(struct load_user *u, enum load_outcome outcome);
 
 /* stream_user.c and upload_user.c: begin a session, what to do when its moment has come, when its
- * socket has something. */
+ * socket has something (idle: between sessions), end it where it is. */
 struct load_kind {
     void (*begin)(struct load_user *u);
     void (*due)(struct load_user *u, int64_t now);
     void (*pump)(struct load_user *u);
+    void (*idle)(struct load_user *u);
+    void (*cut)(struct load_user *u);
     void (*free)(struct load_user *u);
 };
 extern const struct load_kind load_streams, load_uploads;

@@ -28,9 +28,10 @@ static json_t *json_row(const struct histogram *h)
                      h->max_ms, "n", (json_int_t)h->n);
 }
 
+/* Where nothing was said, each word heard is one of one. */
 static double wer(const struct load_run *r)
 {
-    return r->words ? 100 * (double)r->word_errors / (double)r->words : 0;
+    return r->word_errors ? 100 * (double)r->word_errors / (double)(r->words ? r->words : 1) : 0;
 }
 
 static int sessions(const struct load_run *r)
@@ -127,13 +128,18 @@ static void print(const struct load_run *r, const struct row *rows, size_t n)
 static int judge(const struct load_run *r)
 {
     const struct load_plan *p = r->plan;
-    double p99 = histogram_quantile(p->url.ws ? &r->partial : &r->answer, 0.99);
+    const struct histogram *times = p->url.ws ? &r->partial : &r->answer;
+    double p99 = histogram_quantile(times, 0.99);
     int rc = EX_OK;
     if (r->outcomes[LOAD_FAILED] || (r->outcomes[LOAD_WRONG] && p->max_wer < 0) ||
         sessions(r) == r->outcomes[LOAD_REFUSED])
         rc = EX_UNAVAILABLE;
     if (p->max_wer >= 0 && wer(r) > p->max_wer) {
         printf("FAILED: word error rate %.2f %%, at most %.2f was asked for\n", wer(r), p->max_wer);
+        rc = EX_UNAVAILABLE;
+    }
+    if (p->max_p99_ms >= 0 && !times->n) {
+        printf("FAILED: nothing was timed, p99 of at most %.1f ms was asked for\n", p->max_p99_ms);
         rc = EX_UNAVAILABLE;
     }
     if (p->max_p99_ms >= 0 && p99 > p->max_p99_ms) {

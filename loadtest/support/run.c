@@ -1,9 +1,13 @@
 /* One thread, one epoll, a wheel of milliseconds: each user is in it at most once, at the moment it
  * has something to send or to begin. */
+#include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "loadtest/support/load.h"
@@ -21,8 +25,10 @@ void load_at(struct load_user *u, int64_t ns)
 {
     struct load_run *r = u->run;
     int64_t ms = (ns - r->t0_ns + MS - 1) / MS, last = r->wheel_ms + LOAD_WHEEL - 1;
-    if (u->waiting)
+    if (u->waiting) { /* it stays where it is in the wheel; wake() sends it on */
+        u->due_ns = ns > u->due_ns ? ns : u->due_ns;
         return;
+    }
     ms = ms <= r->wheel_ms ? r->wheel_ms + 1 : ms > last ? last : ms;
     u->due_ns = ns;
     u->waiting = true;
@@ -63,28 +69,29 @@ static void judge(struct load_user *u, enum load_outcome *outcome)
     }
 }
 
-void load_session_over(struct load_user *u, enum load_outcome outcome)
-{
-    struct load_run *r = u->run;
-    if (outcome == LOAD_OK)
-        judge(u, &outcome);
-    r->outcomes[outcome]++;
-    u->active = false;
-    atomic_fetch_sub_explicit(&r->active, 1, memory_order_relaxed);
-    if (outcome == LOAD_REFUSED && r->plan->retry) {
-        load_at(u, steno_now_ns() + (u->retry_after ? u->retry_after : RETRY_S) * 1000 * (int64_t)MS);
-        return;
-    }
-    u->session++;
-    load_at(u, steno_now_ns() + (int64_t)r->plan->think_ms * MS);
-}
-
 static bool finished(const struct load_user *u, int64_t now)
 {
     const struct load_run *r = u->run;
     if (r->stop_ns)
         return now >= r->stop_ns;
     return u->session >= r->plan->sessions;
+}
+
+void load_session_over(struct load_user *u, enum load_outcome outcome)
+{
+    struct load_run *r = u->run;
+    int64_t now = steno_now_ns();
+    if (outcome == LOAD_OK)
+        judge(u, &outcome);
+    r->outcomes[outcome]++;
+    u->active = false;
+    atomic_fetch_sub_explicit(&r->active, 1, memory_order_relaxed);
+    if (outcome == LOAD_REFUSED && r->plan->retry) {
+        load_at(u, now + (u->retry_after ? u->retry_after : RETRY_S) * 1000 * (int64_t)MS);
+        return;
+    }
+    u->session++;
+    load_at(u, finished(u, now) ? now : now + (int64_t)r->plan->think_ms * MS);
 }
 
 static void wake(struct load_user *u, int64_t now)
@@ -128,16 +135,23 @@ static void turn_wheel(struct load_run *r)
 
 static void loop(struct load_run *r)
 {
-    while (r->done < r->plan->users) {
+    while (r->done < r->plan->users && !r->interrupted) {
         struct epoll_event ev[256];
         int n = epoll_wait(r->epoll, ev, 256, 1);
         for (int i = 0; i < n; i++) {
             struct load_user *u = ev[i].data.ptr;
-            if (u->active)
+            if (!u)
+                r->interrupted = true;
+            else if (u->active)
                 kind_of(r)->pump(u);
+            else
+                kind_of(r)->idle(u);
         }
         turn_wheel(r);
     }
+    for (int i = 0; i < r->plan->users; i++)
+        if (r->users[i].active)
+            kind_of(r)->cut(&r->users[i]);
 }
 
 /* ---- the whole --------------------------------------------------------------------------- */
@@ -152,12 +166,27 @@ static size_t most_chunks(const struct load_plan *p)
     return most + 2;
 }
 
+/* SIGINT and SIGTERM become an event of the loop; threads made later leave them alone too. */
+static steno_status take_signals(struct load_run *r, steno_err *err)
+{
+    struct epoll_event e = {.events = EPOLLIN};
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGTERM);
+    r->epoll = epoll_create1(EPOLL_CLOEXEC);
+    r->signals = signalfd(-1, &set, SFD_CLOEXEC);
+    if (r->epoll < 0 || r->signals < 0 || sigprocmask(SIG_BLOCK, &set, NULL) ||
+        epoll_ctl(r->epoll, EPOLL_CTL_ADD, r->signals, &e))
+        return steno_fail(err, STENO_ERR_IO, "no event loop: %s", strerror(errno));
+    return STENO_OK;
+}
+
 static steno_status make_users(struct load_run *r, steno_err *err)
 {
     const struct load_plan *p = r->plan;
     r->users = calloc((size_t)p->users, sizeof *r->users);
-    r->epoll = epoll_create1(EPOLL_CLOEXEC);
-    if (!r->users || r->epoll < 0)
+    if (!r->users)
         return steno_fail(err, STENO_ERR_NOMEM, "no memory for %d users", p->users);
     for (int i = 0; i < p->users; i++) {
         struct load_user *u = &r->users[i];
@@ -184,7 +213,9 @@ steno_status load_run(struct load_run *r, const struct load_plan *p, steno_err *
     r->stop_ns = p->seconds > 0 ? r->t0_ns + (int64_t)(p->seconds * 1e9) : 0;
     if (p->pid && !process_usage_read(&r->before, p->pid))
         return steno_fail(err, STENO_ERR_INVAL, "there is no process %d", p->pid);
-    st = make_users(r, err);
+    st = take_signals(r, err);
+    if (!st)
+        st = make_users(r, err);
     if (!st)
         st = load_observe(&o, r, err);
     if (st)
@@ -205,6 +236,8 @@ void load_run_free(struct load_run *r)
         steno_buf_free(&u->said);
         free(u->sent_ns);
     }
+    close(r->epoll);
+    close(r->signals);
     free(r->users);
     free(r->points);
 }

@@ -231,10 +231,20 @@ static void due(struct load_user *u, int64_t now)
         over(u, true);
 }
 
+static void idle(struct load_user *u)
+{
+    (void)u; /* its socket is closed */
+}
+
+static void cut(struct load_user *u)
+{
+    over(u, true);
+}
+
 static void release(struct load_user *u)
 {
     if (u->ws.fd >= 0)
         load_ws_close(&u->ws);
 }
 
-const struct load_kind load_streams = {begin, due, pump, release};
+const struct load_kind load_streams = {begin, due, pump, idle, cut, release};

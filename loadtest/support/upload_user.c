@@ -71,9 +71,21 @@ static void due(struct load_user *u, int64_t now)
     (void)now; /* all is in the socket's hands */
 }
 
+/* The server has ended the connection that was kept. */
+static void idle(struct load_user *u)
+{
+    load_http_disconnect(&u->http);
+}
+
+static void cut(struct load_user *u)
+{
+    load_http_disconnect(&u->http);
+    load_session_over(u, LOAD_DROPPED);
+}
+
 static void release(struct load_user *u)
 {
     load_http_close(&u->http);
 }
 
-const struct load_kind load_uploads = {begin, due, pump, release};
+const struct load_kind load_uploads = {begin, due, pump, idle, cut, release};

@@ -5,6 +5,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -12,13 +13,17 @@ static bool split(struct load_url *u, const char *text)
 {
     char scheme[5] = "";
     const char *rest = strstr(text, "://");
+    long port;
     if (!rest || sscanf(text, "%4[a-z]", scheme) != 1)
         return false;
     u->ws = !strcmp(scheme, "ws");
     if (!u->ws && strcmp(scheme, "http") != 0)
         return false;
-    return sscanf(rest, "://[%127[^]]]:%7[0-9]%511s", u->host, u->port, u->path) >= 2 ||
-           sscanf(rest, "://%127[^:/]:%7[0-9]%511s", u->host, u->port, u->path) >= 2;
+    if (sscanf(rest, "://[%127[^]]]:%7[0-9]%511s", u->host, u->port, u->path) < 2 &&
+        sscanf(rest, "://%127[^:/]:%7[0-9]%511s", u->host, u->port, u->path) < 2)
+        return false;
+    port = strtol(u->port, NULL, 10);
+    return port > 0 && port < 65536 && strlen(u->path) < sizeof u->path - 1;
 }
 
 steno_status load_url_parse(struct load_url *u, const char *text, steno_err *err)

@@ -191,7 +191,7 @@ static void write_out(struct load_ws *w)
     if (n > 0) {
         steno_buf_drop(&w->out, (size_t)n);
         w->head -= w->head < (size_t)n ? w->head : (size_t)n;
-    } else if (errno != EAGAIN && errno != ENOTCONN) {
+    } else if (errno != EAGAIN && errno != EINTR && errno != ENOTCONN) {
         closed(w, 1006);
     }
 }
@@ -219,6 +219,6 @@ void load_ws_pump(struct load_ws *w, load_ws_fn fn, void *user)
         if (w->phase == LOAD_WS_CLOSED)
             return;
     }
-    if (n == 0 || (n < 0 && errno != EAGAIN && errno != ENOTCONN))
+    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR && errno != ENOTCONN))
         closed(w, 1006);
 }
