@@ -404,6 +404,9 @@ static steno_status read_rnn_decoder(struct reader *r)
                           "%s: decoder.predecoder has %zu entries; one encoder is supported",
                           c->path, list->n);
     n = list->first;
+    if (n->kind != STENO_YAML_MAP)
+        return steno_fail(r->err, STENO_ERR_FORMAT,
+                          "%s: line %zu: decoder.predecoder holds no keys", c->path, n->line);
     for (const struct steno_yaml_node *k = n->first; k; k = k->next) {
         if (k->kind != STENO_YAML_SCALAR)
             continue;

@@ -132,6 +132,10 @@ static void what_is_wrong_is_named(void **state)
          "dec_type: RNNDecoder, dlayers: 1, dunits: 8, "
          "decoder_length: 1, predecoder: []",
          "predecoder has 0 entries", STENO_ERR_UNSUPPORTED},
+        {"dec_type: XformerDecoder",
+         "dec_type: RNNDecoder, dlayers: 1, dunits: 8, "
+         "decoder_length: 1, predecoder: [[dot]]",
+         "predecoder holds no keys", STENO_ERR_FORMAT},
         {"frontend_type: default", "frontend_type: hubert", "'hubert' is not supported",
          STENO_ERR_UNSUPPORTED},
         {"token_type: char", "token_type: runes", "'runes' is not supported",

@@ -1,0 +1,47 @@
+/* What models were measured to cost, kept in files: any bytes are figures that can be used or as good as none; what is
+ * stored in place of them comes back. */
+/* link: server/costs.c */
+/* covers: server/costs.c */
+#include <math.h>
+
+#include "server/costs.h"
+#include "tests/fuzz/folder.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
+
+static void check(const struct steno_pool_costs *c)
+{
+    if (!(c->host >= 0 && c->host < 3600) || !(c->step[0] >= 0 && c->step[0] < 3600))
+        abort();
+    for (size_t i = 1; i < STENO_POOL_BATCH_SIZES; i++)
+        if (!(c->step[i] > 0) || (isfinite(c->step[i]) && c->step[i] >= 3600))
+            abort();
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
+{
+    static const struct steno_pool_costs now = {
+        {0.001, 0.0015, 0.0021, 0.004, (double)INFINITY, (double)INFINITY}, 0.0003};
+    struct steno_pool_costs got, least;
+    struct steno_costs_id id;
+    bool had;
+    folder_make();
+    folder_write("costs", data, n);
+    folder_path(id.file, "costs");
+    had = steno_costs_load(&id, &got);
+    if (had)
+        check(&got);
+    /* measured on a busy machine, in a file that may hold such figures already */
+    if (steno_costs_store(&id, &now, n % 2 ? 2.0 : (double)NAN, NULL))
+        abort();
+    if (steno_costs_load(&id, &least)) {
+        check(&least);
+        for (size_t i = 0; i < STENO_POOL_BATCH_SIZES; i++)
+            if (least.step[i] > now.step[i] * (1 + 1e-6))
+                abort();
+    }
+    if (steno_costs_store(&id, &now, 1.0, NULL) || !steno_costs_load(&id, &got) ||
+        fabs(got.host - now.host) > 1e-9)
+        abort();
+    return 0;
+}
