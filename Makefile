@@ -197,7 +197,7 @@ loadtest: all ## load on a server of its own: latency, streams per core, uploads
 	@B=$(B) loadtest/run.sh $(RUNS)
 loadtest-smoke: all ## 500 real-time streams for 15 s: transcripts and p99 of partials are judged
 	@B=$(B) loadtest/smoke.sh
-soak: all ## mixed clients and reloads for MINUTES (3): memory, descriptors, metrics are judged; SOAK="--drift 3": latency too
+soak: all ## mixed clients and reloads for MINUTES (3): memory, descriptors, latency, metrics are judged; SOAK="--reload 5": its options
 	@B=$(B) loadtest/soak.py --minutes $(or $(MINUTES),3) $(SOAK)
 
 check: ## install what tests need, build, run all tests; last line "N passed, M failed"

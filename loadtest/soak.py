@@ -2,24 +2,30 @@
 """Mixed clients on a server of its own for some minutes; then its memory, descriptors, latency and
 metrics are judged.
 
-    soak.py [--minutes M] [--growth MIB] [--model DIR] [--reload S] [--drift TIMES]
+    soak.py [--minutes M] [--growth MIB] [--slope MIB] [--model DIR] [--reload S] [--drift TIMES]
 
 Clients: streams at the pace of real time in six encodings, some of which hang up in the middle;
 streams as fast as they go; uploads; and, one after the other, connections that break off in the
 handshake, in the head, in a body, in a message. Every S seconds (20) the server gets SIGHUP: sessions
 end on the model they began with, new ones begin on the one that was loaded again.
 
-Judged:
-- every session that was not cut has the right transcript (steno-load);
+Judged, over the course of the run (tests/integration/test_soak.py shows what that finds):
 - memory: the least of the last quarter over the least of the second (the first warms up; the least,
-  because two generations of the model are there for a while after each reload);
+  because two generations of the model are there for a while after each reload), and the slope of its
+  floor in the second half;
 - descriptors: at the end as many as at the beginning;
+- latency: the mean of partials in the last quarter, against the second; the processor time that a
+  second of audio costs, likewise. Other load on the machine is no fault of ours: it moves the first a
+  lot and the second a little, so their bounds are wide, and what is below a tenth of a second is no drift;
+and at its end:
+- every session that was not cut has the right transcript (steno-load);
 - reloads: each of them loaded the model again;
 - backlog: when the clients have gone nothing waits for a worker and none is busy;
-- latency: the mean of partials in the last quarter, against the second. It is printed, and judged
-  only where --drift names the most it may grow by: other load on the machine is no fault of ours;
-- metrics: sessions by result add up to what clients counted, nothing active, audio seconds within
-  what was sent; the server stops with status 0 and has printed no report of a sanitizer.
+- metrics: by the server's alone, sessions started are those that ended, and audio that came is what was
+  recognised and what was dropped, exactly, for every api; sessions are exactly those that the clients
+  counted; audio is what was sent, but for those that were cut;
+- the server stops with status 0 with streams running, has printed no report of a sanitizer, and the
+  books it prints at last add up with those streams in them.
 
 Python's standard library is all it needs. B names the build directory (build/release)."""
 import argparse
@@ -29,6 +35,7 @@ import random
 import re
 import signal
 import socket
+import statistics
 import struct
 import subprocess
 import sys
@@ -76,6 +83,7 @@ class Server:
             if line and line[0] != "#":
                 name, value = line.rsplit(" ", 1)
                 out[name] = float(value)
+        out["audio"] = sum(v for k, v in out.items() if k.startswith("steno_audio_received_seconds_total"))
         return out
 
     def reloaded(self):
@@ -105,17 +113,24 @@ def start_load(server, name, seconds, *options):
                              "--seconds", str(seconds), "--json", f"{OUT}/soak-{name}.json", *options, WAV])
 
 
+UPGRADE = (b"GET /v1/stream HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+           b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: c3Rlbm8gbG9hZCB0ZXN0IQ==\r\n\r\n")
+START = b'{"type":"start","encoding":"s16le","sample_rate":8000}'
+
+
+def frame(op, body):
+    size = bytes([0x80 | len(body)]) if len(body) < 126 else b"\xfe" + struct.pack(">H", len(body))
+    return bytes([0x80 | op]) + size + b"\0\0\0\0" + body
+
+
+class Broken:
+    """Sessions that were broken off: streams whose handshake was answered, those of them with audio; uploads."""
+    streams = spoken = uploads = 0
+
+
 def break_off(server, stop, count):
     """Connections that end where they should not, one after the other."""
     rng = random.Random(1)
-    upgrade = (b"GET /v1/stream HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-               b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: c3Rlbm8gbG9hZCB0ZXN0IQ==\r\n\r\n")
-    start = b'{"type":"start","encoding":"s16le","sample_rate":8000}'
-
-    def frame(op, body):
-        size = bytes([0x80 | len(body)]) if len(body) < 126 else b"\xfe" + struct.pack(">H", len(body))
-        return bytes([0x80 | op]) + size + b"\0\0\0\0" + body
-
     while not stop.wait(0.2):
         kind = rng.randrange(7)
         try:
@@ -124,14 +139,18 @@ def break_off(server, stop, count):
                 s.sendall(b"GET /healthz HTTP/1.1\r\nHo")
             elif kind == 1:
                 s.sendall(b"POST /v1/transcribe HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n" + os.urandom(5000))
+                count.uploads += 1
             elif kind == 2:
-                s.sendall(upgrade[:60])
+                s.sendall(UPGRADE[:60])
             else:
-                s.sendall(upgrade)
-                s.recv(4096)
+                s.sendall(UPGRADE)
+                answer = s.recv(4096)
+                if not answer.startswith(b"HTTP/1.1 101"):
+                    raise OSError(f"{answer!r}")
+                count.streams += 1
                 if kind >= 4:
-                    s.sendall(frame(1, start) + frame(2, os.urandom(4000) * (1 + 4 * (kind == 6))))
-                    count[0] += 1
+                    s.sendall(frame(1, START) + frame(2, os.urandom(4000) * (1 + 4 * (kind == 6))))
+                    count.spoken += 1
                 if kind == 5:
                     s.sendall(frame(2, os.urandom(50))[:20])
                 if kind == 6:
@@ -142,8 +161,11 @@ def break_off(server, stop, count):
             print(f"soak: break-off {kind}: {e}")
 
 
+POINT = ("seconds", "rss_mib", "descriptors", "partial_ms", "cpu_seconds", "audio_seconds")
+
+
 def watch(server, end, reload_every):
-    """(points, reloads): a point is time, memory, descriptors, mean latency of partials."""
+    """(points, reloads). A point is what the server was and did since the one before: POINT."""
     points, reloads = [], 0
     before = server.metrics()
     t0 = last_hup = time.time()
@@ -152,7 +174,8 @@ def watch(server, end, reload_every):
         now = server.metrics()
         n = now["steno_partial_latency_seconds_count"] - before["steno_partial_latency_seconds_count"]
         s = now["steno_partial_latency_seconds_sum"] - before["steno_partial_latency_seconds_sum"]
-        points.append((time.time() - t0, server.rss_mib(), server.descriptors(), 1e3 * s / n if n else None))
+        cpu, audio = (now[x] - before[x] for x in ("process_cpu_seconds_total", "audio"))
+        points.append(dict(zip(POINT, (time.time() - t0, server.rss_mib(), server.descriptors(), 1e3 * s / n if n else None, cpu, audio))))
         before = now
         # one at a time: signals that come while one is waiting are one signal
         if reload_every and time.time() - last_hup > reload_every and server.reloaded() >= reloads:
@@ -200,7 +223,47 @@ def wait_clients(loads, end):
     return [p.wait() for p in loads]
 
 
-def judge_metrics(judge, m, loads, extra):
+def floor_slope(points, period):
+    """MiB a minute that memory grows by in the second half of the points: the median of the slopes between the least of
+    each stretch of `period` s and of every later one (Theil-Sen), so that what comes and goes with a reload is no growth."""
+    half = points[len(points) // 2:]
+    n = max(3, min(60, int((half[-1]["seconds"] - half[0]["seconds"]) / period)))
+    parts = [half[i * len(half) // n:(i + 1) * len(half) // n] for i in range(n)]
+    floor = [min((p["rss_mib"], p["seconds"]) for p in part) for part in parts if part]
+    slopes = [60 * (b[0] - a[0]) / (b[1] - a[1]) for i, a in enumerate(floor) for b in floor[i + 1:] if b[1] > a[1]]
+    return statistics.median(slopes) if slopes else 0.0
+
+
+def judge_course(judge, points, growth, slope, drift, cpu_drift, period):
+    """Memory and latency over the run; points: POINT each, in order. growth: MiB; slope: MiB a minute; drift, cpu_drift: the
+    most that latency and processor time may grow by, as factors; period: s between two reloads."""
+    q = max(1, len(points) // 4)
+    early, late = points[q:2 * q] or points, points[-q:]
+    rss0, rss = (min(p["rss_mib"] for p in part) for part in (early, late))
+    judge(rss - rss0 <= growth, f"memory: {points[0]['rss_mib']:.1f} MiB first, {rss0:.1f} in the second quarter, {rss:.1f} in the "
+          f"last ({rss - rss0:+.1f}, at most {growth:g}), {max(p['rss_mib'] for p in points):.1f} at most")
+    got = floor_slope(points, period)
+    judge(got <= slope, f"memory: its floor goes up by {got:.2f} MiB a minute in the second half, at most {slope:g}")
+    a, b = (mean(p["partial_ms"] for p in part) for part in (early, late))
+    judge(b <= max(drift * a, 100), f"partials: mean {a:.1f} ms in the second quarter, {b:.1f} in the last (at most {drift:g} times, or 100)")
+    a, b = (1e3 * sum(p["cpu_seconds"] for p in part) / max(1e-9, sum(p["audio_seconds"] for p in part)) for part in (early, late))
+    judge(b <= cpu_drift * a, f"processor time: {a:.2f} ms a second of audio in the second quarter, {b:.2f} in the last (at most {cpu_drift:g} times)")
+
+
+def judge_books(judge, m):
+    """That the server's own counters add up, exactly but for the last digit they are printed with."""
+    for name, total, parts in (("sessions", "steno_sessions_started_total", ("steno_sessions_total",)),
+                               ("audio", "steno_audio_received_seconds_total", ("steno_audio_seconds_total", "steno_audio_dropped_seconds_total"))):
+        left = {}
+        for k, v in m.items():
+            if r := re.match(r'(\w+){api="(\w+)"', k):
+                left[r[2]] = left.get(r[2], 0) + (v if r[1] == total else -v if r[1] in parts else 0)
+        off = {api: x for api, x in left.items() if abs(x) > 1e-6}
+        judge(left and not off, f"{name} by the server: " + ("all that began have ended" if name == "sessions" else "all that came were "
+              "recognised or dropped") + f", {sum(v for k, v in m.items() if k.startswith(total)):.10g}{f', but {off}' if off else ''}")
+
+
+def judge_metrics(judge, m, loads, broken):
     streams = [x for x in loads if x["label"] != "uploads"]
     uploads = [x for x in loads if x["label"] == "uploads"]
     count = {}
@@ -208,19 +271,47 @@ def judge_metrics(judge, m, loads, extra):
         if r := re.match(r'steno_sessions_total{api="(\w+)",result="(\w+)"}', k):
             count[r[1], r[2]] = v
     judge(not busy(m), f"nothing is active, waiting or at work any more {busy(m)}")
-    done = sum(x["ok"] + x["wrong"] for x in streams)
-    judge(count["stream", "ok"] == done, f"streams that ended well: {count['stream', 'ok']:.0f} by the server, {done} by clients")
-    cut = sum(x["dropped"] for x in streams)
-    gone = sum(v for (api, result), v in count.items() if api == "stream" and result != "ok")
-    judge(cut <= gone <= cut + 2 * extra + 5,
-          f"streams that were cut: {gone:.0f} by the server, {cut} planned and up to {extra} broken off with audio")
-    done = sum(x["ok"] + x["wrong"] for x in uploads)
-    judge(count["transcribe", "ok"] == done, f"uploads: {count['transcribe', 'ok']:.0f} by the server, {done} by clients")
-    for api, group in (("stream", streams), ("transcribe", uploads)):
+    judge_books(judge, m)
+    for api, group, others in (("stream", streams, broken.streams), ("transcribe", uploads, broken.uploads)):
+        spoken = broken.spoken if api == "stream" else 0
+        done = sum(x["ok"] + x["wrong"] for x in group)
+        judge(count[api, "ok"] == done, f"{api}: {count[api, 'ok']:.0f} ended well by the server, {done} by clients")
+        cut = sum(x["dropped"] for x in group)
+        gone = sum(v for (a, result), v in count.items() if a == api and result != "ok")
+        judge(gone == cut + others, f"{api}: {gone:.0f} were cut by the server, {cut} planned and {others} broken off by clients")
         sent = sum(x["audio_seconds"] for x in group)
-        got = m[f'steno_audio_seconds_total{{api="{api}"}}']
-        slack = extra * 1.3 + 20.0 * sum(x["dropped"] for x in group) + 1
-        judge(got <= sent + slack and got >= sent - slack, f"audio of {api}: {got:.0f} s by the server, {sent:.0f} s sent")
+        got = m[f'steno_audio_received_seconds_total{{api="{api}"}}']
+        slack = spoken * 1.3 + 20.0 * cut + 1e-3 * len(group)
+        judge(abs(got - sent) <= slack, f"audio of {api}: {got:.0f} s by the server, {sent:.0f} s sent, {cut + others} were cut")
+
+
+def judge_end(judge, server, running):
+    """SIGTERM while so many streams run: they are told to end, and counted as well."""
+    books = server.metrics()
+    began = sum(v for k, v in books.items() if k.startswith("steno_sessions_started_total"))
+    rc = server.stop()
+    log = open(server.log.name, encoding="utf-8").read()
+    reports = re.findall(r"(?:ERROR|WARNING): \w*Sanitizer.*|runtime error.*", log)
+    judge(rc == 0 and not reports, f"the server stopped with status {rc}, {len(reports)} reports of sanitizers")
+    last = re.search(r"stopped: (\d+) sessions started, (\d+) ended; ([\d.]+) s of audio came, ([\d.]+) were recognised, ([\d.]+) dropped", log)
+    a = [float(x) for x in last.groups()] if last else [0, -1, 0, 0, 0]
+    judge(a[0] == a[1] == began and abs(a[2] - a[3] - a[4]) < 0.002,
+          f"after the drain, of {running} streams: {last[0] if last else 'nothing was said of it'}")
+    for line in log.splitlines() if reports or rc else []:
+        print("  " + line)
+
+
+def leave_running(server, n):
+    """Streams that have begun and say no more."""
+    out = []
+    for _ in range(n):
+        s = socket.create_connection((server.host, server.port), timeout=LONG)
+        s.sendall(UPGRADE)
+        s.recv(4096)
+        s.sendall(frame(1, START) + frame(2, os.urandom(4000)))
+        s.recv(4096)  # ready
+        out.append(s)
+    return out
 
 
 def main():
@@ -228,25 +319,30 @@ def main():
     ap.add_argument("--minutes", type=float, default=3)
     ap.add_argument("--growth", type=float, help="MiB of memory that may come after the warm-up; default 1, with AddressSanitizer 24 "
                     "(its quarantine), with ThreadSanitizer 128 (what it remembers of threads and of memory that was used before)")
+    ap.add_argument("--slope", type=float, help="MiB a minute that its floor may rise by in the second half; default 1, with "
+                    "AddressSanitizer 8 (measured: 1 to 2), with ThreadSanitizer 40 (13)")
     ap.add_argument("--model")
     ap.add_argument("--users", type=int, help="streams at the pace of real time; default 16, under sanitizers 8")
     ap.add_argument("--reload", type=float, default=20, help="s between two SIGHUPs; 0: none")
-    ap.add_argument("--drift", type=float, help="most that the latency of partials may grow by, as a factor")
+    ap.add_argument("--drift", type=float, default=4, help="most that the latency of partials may grow by, as a factor; default 4")
     args = ap.parse_args()
     os.chdir(ROOT)
     os.makedirs(OUT, exist_ok=True)
     variant = os.path.basename(B)
-    growth = args.growth or (128 if "thread" in variant else 24 if variant != "release" else 1)
+    kind = 2 if "thread" in variant else 1 if variant != "release" else 0
+    growth, slope = args.growth or (1, 24, 128)[kind], args.slope or (1, 8, 40)[kind]
+    # what costs more with every session there was, and nothing else, costs 2.3 times as much in the last quarter
+    cpu_drift = (2, 3, 3)[kind]
     seconds = 60 * args.minutes
     server = Server(args.model)
     fds0 = server.descriptors()
-    stop, extra = threading.Event(), [0]
+    stop, broken = threading.Event(), Broken()
     n = args.users or (16 if variant == "release" else 8)
     loads = [start_load(server, "streams", seconds, "--users", str(n), "--encodings", "s16le,f32le,mulaw,alaw,wav,opus", "--drop", "20",
                         "--think-ms", "200"),
              start_load(server, "fast", seconds, "--users", "2", "--fast", "--think-ms", "300"),
              start_load(server, "uploads", seconds, "--users", "2", "--think-ms", "300")]
-    breaker = threading.Thread(target=break_off, args=(server, stop, extra))
+    breaker = threading.Thread(target=break_off, args=(server, stop, broken))
     breaker.start()
     end = time.time() + seconds
     points, reloads = watch(server, end, args.reload)
@@ -258,35 +354,21 @@ def main():
         if server.descriptors() <= fds0:
             break
         time.sleep(0.1)
-    fds1, rss1, reloaded = server.descriptors(), server.rss_mib(), server.reloaded()
-    rc = server.stop()
-    log = open(server.log.name, encoding="utf-8").read()
-    judge = Judge()
-    q = max(1, len(points) // 4)
-    early, late = points[q:2 * q] or points, points[-q:]
-    rss0, rss = (min(p[1] for p in part) for part in (early, late))
+    fds1, reloaded = server.descriptors(), server.reloaded()
     with open(f"{OUT}/soak-points.json", "w", encoding="utf-8") as f:
-        json.dump([dict(zip(("seconds", "rss_mib", "descriptors", "partial_ms"), p)) for p in points], f, indent=0)
-    judge(rss - rss0 <= growth, f"memory: {points[0][1]:.1f} MiB first, {rss0:.1f} in the second quarter, {rss:.1f} in the last "
-          f"({rss - rss0:+.1f}, at most {growth:g}), {max(p[1] for p in points):.1f} at most, {rss1:.1f} at rest")
-    judge(fds1 <= fds0, f"descriptors: {fds0} at the beginning, at most {max(p[2] for p in points)}, {fds1} at the end")
+        json.dump(points, f, indent=0)
+    judge = Judge()
+    judge_course(judge, points, growth, slope, args.drift, cpu_drift, args.reload or 20)
+    judge(fds1 <= fds0, f"descriptors: {fds0} at the beginning, at most {max(p['descriptors'] for p in points)}, {fds1} at the end")
     judge(reloaded == reloads, f"reloads: {reloaded:.0f} of {reloads} loaded the model again")
-    a, b = mean(p[3] for p in early), mean(p[3] for p in late)
-    drift = f"partials: mean {a:.1f} ms in the second quarter, {b:.1f} in the last"
-    if args.drift:
-        judge(b <= args.drift * a, f"{drift} (at most {args.drift:g} times)")
-    else:
-        print(f"       {drift}")
     judge(not any(rcs), f"clients ended with {rcs}")
-    judge_metrics(judge, m, [json.load(open(f"{OUT}/soak-{x}.json", encoding="utf-8")) for x in ("streams", "fast", "uploads")],
-                  extra[0])
-    reports = re.findall(r"(?:ERROR|WARNING): \w*Sanitizer.*|runtime error.*", log)
-    judge(rc == 0 and not reports, f"the server stopped with status {rc}, {len(reports)} reports of sanitizers")
-    for line in log.splitlines() if reports or rc else []:
-        print("  " + line)
+    judge_metrics(judge, m, [json.load(open(f"{OUT}/soak-{x}.json", encoding="utf-8")) for x in ("streams", "fast", "uploads")], broken)
+    left = leave_running(server, 3)
+    judge_end(judge, server, len(left))
     print(f"soak: {'FAILED' if judge.bad else 'ok'}, {args.minutes:g} minutes")
     print(f"{judge.good} passed, {judge.bad} failed")
     sys.exit(bool(judge.bad))
 
 
-main()
+if __name__ == "__main__":
+    main()
