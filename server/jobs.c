@@ -28,6 +28,8 @@ struct steno_job {
     steno_pool_stream *stream;
     float *block; /* [BLOCK], samples [at, have) not yet pushed */
     size_t at, have;
+    int rate;
+    int64_t decoded; /* samples */
 
     /* jobs->lock */
     steno_job *next;          /* in the queue */
@@ -133,7 +135,7 @@ static steno_status open_stream(steno_job *job, steno_err *err)
         return st;
     steno_audio_get_info(job->audio, &info);
     snprintf(job->result.format, sizeof job->result.format, "%s/%s", info.format, info.codec);
-    so.stream.sample_rate = info.sample_rate;
+    so.stream.sample_rate = job->rate = info.sample_rate;
     so.stream.no_partials = !job->req.partials;
     so.stream.no_endpointing = job->req.no_endpointing;
     so.stream.beam = job->req.beam;
@@ -187,6 +189,7 @@ static steno_status feed(steno_job *job, bool *again, steno_err *err)
         if (job->at == job->have) {
             job->at = job->have = 0;
             st = steno_audio_read(job->audio, job->block, BLOCK, &job->have, err);
+            job->decoded += (int64_t)job->have;
             if (st)
                 return st;
             if (!job->have) {
@@ -216,6 +219,8 @@ static void finish(steno_job *job, steno_status st, const steno_err *err)
     release_audio(job);
     free(job->block);
     job->block = NULL;
+    r->received = job->rate ? (double)job->decoded / job->rate : 0;
+    r->dropped = job->rate ? (double)(job->have - job->at) / job->rate : 0;
     r->duration = r->stats.audio_seconds;
     steno_transcript_set_duration(r->transcript, r->duration);
     r->status = st;

@@ -39,6 +39,7 @@ struct steno_job_result {
     steno_err err;
     steno_transcript *transcript; /* the job's */
     double duration;              /* s of audio */
+    double received, dropped;     /* s that were decoded, and of them that the pool never got */
     struct steno_pool_stream_stats stats;
     char format[32];   /* "wav/s16le"; "" when it was not recognised */
     char warning[160]; /* about the recording; "" = none */

@@ -83,6 +83,11 @@ static void give_back(steno_limits *l, enum steno_session_api api)
     pthread_mutex_unlock(&l->lock);
 }
 
+void steno_limits_started(steno_limits *l, enum steno_session_api api)
+{
+    steno_metric_add(l->stats->sessions_started[api], 1);
+}
+
 void steno_limits_leave(steno_limits *l, enum steno_session_api api,
                         enum steno_session_result result)
 {

@@ -17,11 +17,13 @@ void steno_limits_free(steno_limits *l);
 /* Take a place. STENO_ERR_BUSY with the reason in err; counted in steno_sessions_rejected_total. */
 STENO_MUST steno_status steno_limits_enter(steno_limits *l, enum steno_session_api api,
                                            steno_err *err);
-/* Give it back; counted in steno_sessions_total. */
+/* Whoever else has a say has let it in: counted in steno_sessions_started_total. leave follows. */
+void steno_limits_started(steno_limits *l, enum steno_session_api api);
+/* Give the place of one that has started back; counted in steno_sessions_total. */
 void steno_limits_leave(steno_limits *l, enum steno_session_api api,
                         enum steno_session_result result);
-/* Give it back because something else refused the session; counted in
- * steno_sessions_rejected_total instead. */
+/* Give it back because something else refused the session before it started; counted in
+ * steno_sessions_rejected_total. */
 void steno_limits_refund(steno_limits *l, enum steno_session_api api, enum steno_rejection why);
 
 /* Seconds after which somebody who is refused now should come back (Retry-After): limits.retry_after,

@@ -35,6 +35,7 @@ struct daemon {
     steno_ws *ws;
     steno_admin *admin;
     sigset_t signals;
+    struct steno_stats_totals totals;
 };
 
 /* ---- opening --------------------------------------------------------------------------------- */
@@ -162,6 +163,8 @@ static void close_all(struct daemon *d)
     steno_models_close(d->srv.models);
     steno_vad_close(d->srv.vad_rule);
     steno_vad_close(d->srv.vad_net);
+    if (d->srv.stats)
+        d->totals = steno_stats_totals(d->srv.stats);
     steno_limits_free(d->srv.limits);
     steno_keys_close(d->srv.keys);
     steno_stats_free(d->srv.stats);
@@ -262,7 +265,11 @@ static int serve(struct daemon *d)
     wait_for_end(d);
     drain(d);
     close_all(d);
-    steno_log(LOG_NOTICE, "stopped");
+    steno_log(LOG_NOTICE,
+              "stopped: %.0f sessions started, %.0f ended; %.3f s of audio came, %.3f were "
+              "recognised, %.3f dropped",
+              d->totals.started, d->totals.ended, d->totals.received, d->totals.recognised,
+              d->totals.dropped);
     return EX_OK;
 }
 

@@ -237,7 +237,7 @@ static steno_status write_value(struct steno_buf *out, double v)
         return steno_buf_puts(out, " NaN\n");
     if (floor(v) == v && fabs(v) < 9007199254740992.0) /* 2^53 */
         return steno_buf_printf(out, " %.0f\n", v);
-    return steno_buf_printf(out, " %.9g\n", v);
+    return steno_buf_printf(out, " %.15g\n", v);
 }
 
 static steno_status write_name(struct steno_buf *out, const char *name, const char *suffix,

@@ -34,8 +34,17 @@ static void by_api(struct steno_stats *st, steno_metrics *m)
     char labels[96];
     for (int a = 0; a < STENO_SESSION_APIS; a++) {
         snprintf(labels, sizeof labels, "api=\"%s\"", api_names[a]);
+        st->sessions_started[a] =
+            steno_metrics_counter(m, "steno_sessions_started_total",
+                                  "Sessions that were given a place.", labels);
         st->sessions_active[a] =
             steno_metrics_gauge(m, "steno_sessions_active", "Sessions running now.", labels);
+        st->received_seconds[a] = steno_metrics_counter(
+            m, "steno_audio_received_seconds_total",
+            "Audio of sessions that ended, as it came, in seconds.", labels);
+        st->dropped_seconds[a] = steno_metrics_counter(
+            m, "steno_audio_dropped_seconds_total",
+            "Of that, what nobody recognised because its session was over, in seconds.", labels);
         st->audio_seconds[a] = steno_metrics_counter(m, "steno_audio_seconds_total",
                                                      "Audio recognised, in seconds.", labels);
         st->inference_seconds[a] =
@@ -126,6 +135,34 @@ void steno_stats_free(struct steno_stats *st)
         return;
     steno_metrics_free(st->registry);
     free(st);
+}
+
+void steno_stats_audio(struct steno_stats *st, enum steno_session_api api, double received,
+                       double dropped, const struct steno_pool_stream_stats *ps)
+{
+    steno_metric_add(st->received_seconds[api], received);
+    steno_metric_add(st->audio_seconds[api], ps->audio_seconds - ps->waiting_seconds);
+    steno_metric_add(st->dropped_seconds[api], dropped + ps->waiting_seconds);
+    steno_metric_add(st->inference_seconds[api], ps->inference_seconds);
+    steno_metric_add(st->skipped_seconds[api], ps->skipped_seconds);
+    if (ps->audio_seconds > 0)
+        steno_metric_observe(st->realtime_factor, ps->inference_seconds / ps->audio_seconds);
+    if (ps->steps)
+        steno_metric_observe(st->queue_wait, ps->queue_wait_seconds / (double)ps->steps);
+}
+
+struct steno_stats_totals steno_stats_totals(const struct steno_stats *st)
+{
+    struct steno_stats_totals t = {0};
+    for (int a = 0; a < STENO_SESSION_APIS; a++) {
+        t.started += steno_metric_value(st->sessions_started[a]);
+        for (int r = 0; r < STENO_SESSION_RESULTS; r++)
+            t.ended += steno_metric_value(st->sessions_total[a][r]);
+        t.received += steno_metric_value(st->received_seconds[a]);
+        t.recognised += steno_metric_value(st->audio_seconds[a]);
+        t.dropped += steno_metric_value(st->dropped_seconds[a]);
+    }
+    return t;
 }
 
 void steno_stats_decode_error(struct steno_stats *st, enum steno_session_api api,

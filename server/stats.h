@@ -4,6 +4,7 @@
 #ifndef STENO_SERVER_STATS_H
 #define STENO_SERVER_STATS_H
 
+#include "pool/pool.h"
 #include "server/metrics.h"
 #include "steno.h"
 
@@ -64,10 +65,15 @@ enum steno_decode_error {
 
 struct steno_stats {
     steno_metrics *registry;
+    steno_metric *sessions_started[STENO_SESSION_APIS]; /* = active + total of every result */
     steno_metric *sessions_active[STENO_SESSION_APIS];
     steno_metric *sessions_total[STENO_SESSION_APIS][STENO_SESSION_RESULTS];
     steno_metric *sessions_rejected[STENO_REJECTIONS];
-    steno_metric *audio_seconds[STENO_SESSION_APIS];     /* add when it was processed */
+    /* of a session, when it ends: received = recognised (audio_seconds) + dropped, each counted by
+     * itself: by who decodes, by the pool, and where audio is let go of */
+    steno_metric *received_seconds[STENO_SESSION_APIS];
+    steno_metric *audio_seconds[STENO_SESSION_APIS];
+    steno_metric *dropped_seconds[STENO_SESSION_APIS];
     steno_metric *inference_seconds[STENO_SESSION_APIS]; /* worker time */
     steno_metric *skipped_seconds[STENO_SESSION_APIS];   /* audio that no network heard */
     steno_metric *realtime_factor; /* per session: inference / audio seconds */
@@ -91,6 +97,15 @@ struct steno_stats *steno_stats_new(void);
 void steno_stats_free(struct steno_stats *st);
 /* "openai", "ok", ... the label values. */
 const char *steno_session_api_name(enum steno_session_api api);
+/* Count the audio of a session that ends. received, dropped: s that came decoded, and that the pool
+ * never got; ps: of its stream there, closed next. */
+void steno_stats_audio(struct steno_stats *st, enum steno_session_api api, double received,
+                       double dropped, const struct steno_pool_stream_stats *ps);
+/* Of all apis; s. When nothing runs, started = ended and received = recognised + dropped. */
+struct steno_stats_totals {
+    double started, ended, received, recognised, dropped;
+};
+struct steno_stats_totals steno_stats_totals(const struct steno_stats *st);
 /* Count one failed decode by its status; anything but a decode error is not counted. */
 void steno_stats_decode_error(struct steno_stats *st, enum steno_session_api api,
                               steno_status status);

@@ -235,16 +235,10 @@ static void observe(struct steno_upload *up, const struct steno_job_result *r)
     const struct steno_pool_stream_stats *s = &r->stats;
     if (r->status)
         steno_stats_decode_error(stats, up->api, r->status);
-    if (!(s->audio_seconds > 0))
-        return;
-    /* it was not known before: what is too much is missing in the next minute */
-    (void)!steno_key_audio(up->sv->srv->keys, up->key, steno_now_ns(), s->audio_seconds, NULL, NULL);
-    steno_metric_add(stats->audio_seconds[up->api], s->audio_seconds);
-    steno_metric_add(stats->inference_seconds[up->api], s->inference_seconds);
-    steno_metric_add(stats->skipped_seconds[up->api], s->skipped_seconds);
-    steno_metric_observe(stats->realtime_factor, s->inference_seconds / s->audio_seconds);
-    if (s->steps)
-        steno_metric_observe(stats->queue_wait, s->queue_wait_seconds / (double)s->steps);
+    steno_stats_audio(stats, up->api, r->received, r->dropped, s);
+    if (s->audio_seconds > 0) /* it was not known before: what is too much is missing in the next minute */
+        (void)!steno_key_audio(up->sv->srv->keys, up->key, steno_now_ns(), s->audio_seconds, NULL,
+                               NULL);
 }
 
 /* Lock held. */
@@ -478,6 +472,7 @@ static bool take_place(struct steno_request *rq, steno_key *key)
         (void)steno_respond_error(rq, 429, "quota_exceeded", NULL, "%s", err.msg);
         return false;
     }
+    steno_limits_started(srv->limits, rq->route->api);
     return true;
 }
 

@@ -204,16 +204,9 @@ static void account(conn *c, const struct steno_ws_session_state *st)
 {
     struct steno_stats *stats = c->ws->srv->stats;
     struct steno_pool_stream_stats ps = {0};
-    if (c->stream) {
+    if (c->stream)
         steno_pool_stream_get_stats(c->stream, &ps);
-        steno_metric_add(stats->audio_seconds[c->api], ps.audio_seconds);
-        steno_metric_add(stats->inference_seconds[c->api], ps.inference_seconds);
-        steno_metric_add(stats->skipped_seconds[c->api], ps.skipped_seconds);
-        if (ps.audio_seconds > 0)
-            steno_metric_observe(stats->realtime_factor, ps.inference_seconds / ps.audio_seconds);
-        if (ps.steps)
-            steno_metric_observe(stats->queue_wait, ps.queue_wait_seconds / (double)ps.steps);
-    }
+    steno_stats_audio(stats, c->api, st->received_seconds, st->dropped_seconds, &ps);
     steno_metric_add(stats->partial_revisions, (double)st->partials_revised);
     if (st->failed_in_audio)
         steno_stats_decode_error(stats, c->api, st->failure);

@@ -165,6 +165,7 @@ static bool take_place(const struct steno_server *srv, guest *g, const struct as
         steno_limits_refund(srv->limits, g->api, STENO_REJECT_QUOTA);
         return refuse(no, 429, "quota_exceeded", err.msg, after);
     }
+    steno_limits_started(srv->limits, g->api);
     g->entered = true;
     return true;
 }

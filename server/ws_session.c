@@ -307,17 +307,22 @@ static steno_status push_pcm(steno_ws_session *s, const float *pcm, size_t n, st
     n -= again;
     if (!n)
         return STENO_OK;
+    s->received += (int64_t)n;
     too_long = s->limits.audio_seconds > 0 && s->samples + (int64_t)n > most;
-    if (too_long)
+    if (too_long) {
+        s->lost += s->samples + (int64_t)n - most;
         n = (size_t)(most - s->samples);
+    }
     pthread_mutex_lock(&s->mx);
     s->samples += (int64_t)n;
     pthread_mutex_unlock(&s->mx);
     st = s->engine->push(s->ctx, pcm, n, &taken, err);
-    if (st == STENO_ERR_CANCELLED) /* it failed by itself; its DONE note says why */
-        return STENO_OK;
     if (!st && taken < n)
         st = hold(s, pcm + taken, n - taken, err);
+    if (st)
+        s->lost += (int64_t)(n - taken);
+    if (st == STENO_ERR_CANCELLED) /* it failed by itself; its DONE note says why */
+        return STENO_OK;
     if (!st && too_long)
         st = steno_fail(err, STENO_ERR_LIMIT, "audio: longer than the limit of %g s",
                         s->limits.audio_seconds);
@@ -338,8 +343,12 @@ static steno_status feed_bytes(steno_ws_session *s, const char *p, size_t n, ste
         p += used;
         n -= used;
         st = take_place(s, err);
-        if (!st && made)
+        if (st) {
+            s->received += (int64_t)made;
+            s->lost += (int64_t)made;
+        } else if (made) {
             st = push_pcm(s, scratch, made, err);
+        }
         if (!st && !used && !made && n)
             st = steno_fail(err, STENO_ERR_INTERNAL, "audio: decoder made no progress");
     } while (!st && n && !s->n_held);
@@ -385,8 +394,10 @@ void steno_ws_session_resume(steno_ws_session *s)
     if (s->n_held) {
         size_t taken = 0;
         st = s->engine->push(s->ctx, s->held, s->n_held, &taken, &err);
-        if (st == STENO_ERR_CANCELLED)
+        if (st == STENO_ERR_CANCELLED) {
+            s->lost += (int64_t)s->n_held;
             taken = s->n_held, st = STENO_OK;
+        }
         s->n_held -= taken;
         memmove(s->held, s->held + taken, s->n_held * sizeof *s->held);
         if (!s->n_held) {
@@ -783,6 +794,8 @@ void steno_ws_session_get_state(steno_ws_session *s, struct steno_ws_session_sta
         .partials_dropped = s->dropped,
         .partials_revised = s->revised,
         .audio_seconds = s->rate ? (double)s->samples / s->rate : 0,
+        .received_seconds = s->rate ? (double)s->received / s->rate : 0,
+        .dropped_seconds = s->rate ? (double)(s->lost + (int64_t)s->n_held) / s->rate : 0,
     };
     pthread_mutex_unlock(&s->mx);
 }

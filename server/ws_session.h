@@ -137,6 +137,7 @@ struct steno_ws_session_state {
     uint64_t partials_dropped; /* replaced unread by a newer one */
     uint64_t partials_revised; /* which did not begin with the one before */
     double audio_seconds;      /* taken in */
+    double received_seconds, dropped_seconds; /* that came decoded, and that `push` never took */
 };
 void steno_ws_session_get_state(steno_ws_session *s, struct steno_ws_session_state *st);
 

@@ -525,5 +525,6 @@ void steno_pool_stream_get_stats(steno_pool_stream *ps, struct steno_pool_stream
 {
     pthread_mutex_lock(&ps->lock);
     *st = ps->stats;
+    st->waiting_seconds = (double)ps->ring.len / ps->rate;
     pthread_mutex_unlock(&ps->lock);
 }

@@ -64,7 +64,8 @@ enum steno_pool_note_kind {
 };
 
 struct steno_pool_stream_stats {
-    double audio_seconds;      /* pushed so far */
+    double audio_seconds;      /* pushed so far, */
+    double waiting_seconds;    /* and of that not yet taken by a worker (steno_pool_stream_get_stats) */
     double inference_seconds;  /* time workers spent on this stream */
     double queue_wait_seconds; /* sum over steps: ready until taken by a worker */
     double queue_wait_max;

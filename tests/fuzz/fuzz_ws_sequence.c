@@ -7,6 +7,7 @@
 /* link: server/ws_session.c server/ws_session_resume.c server/history.c server/outbox.c */
 /* covers: server/ws_session.c server/ws_session_resume.c server/history.c server/outbox.c */
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,8 +21,8 @@ struct world {
     const uint8_t *p;
     size_t n;
     steno_ws_session *s;
-    size_t room;
-    int opens, ends, done;
+    size_t room, taken; /* samples */
+    int rate, opens, ends, done;
     bool concluded, in_text, in_binary;
     bool lost; /* there is no connection */
     int64_t last_seq;
@@ -60,6 +61,7 @@ static steno_status open_place(void *ctx, const struct steno_native_start *s, in
     if (s->beam == 13)
         return steno_fail(err, STENO_ERR_BUSY, "all places are taken");
     w->opens++;
+    w->rate = rate;
     REQUIRE(w->opens == 1);
     return STENO_OK;
 }
@@ -73,6 +75,7 @@ static steno_status push(void *ctx, const float *pcm, size_t n, size_t *taken, s
         REQUIRE(pcm[i] == pcm[i]); /* no NaN gets through */
     *taken = n < w->room ? n : w->room;
     w->room -= *taken;
+    w->taken += *taken;
     return STENO_OK;
 }
 
@@ -135,6 +138,17 @@ static void note(struct world *w, unsigned kind)
         w->room = kind % 50 * 400;
     }
     steno_ws_session_note(w->s, &n);
+}
+
+/* All that came decoded was taken, or is told to be let go of. */
+static void check_samples(const struct world *w)
+{
+    struct steno_ws_session_state st;
+    steno_ws_session_get_state(w->s, &st);
+    if (w->opens)
+        REQUIRE(lrint((st.received_seconds - st.dropped_seconds) * w->rate) == (long)w->taken);
+    else
+        REQUIRE(st.received_seconds == st.dropped_seconds);
 }
 
 /* Back-pressure as the network keeps it: nothing is handed in while the session is not readable. */
@@ -302,9 +316,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     w.s = steno_ws_session_new(&steno_dialect_native, &engine, &w, "sess_fuzz", &limits);
     if (!w.s)
         return 0;
-    while (w.n)
+    while (w.n) {
         step(&w, next(&w));
+        check_samples(&w);
+    }
     must_end(&w);
+    check_samples(&w);
     steno_ws_session_free(w.s);
     return 0;
 }

@@ -62,9 +62,14 @@ class Stenod:
 
     def __exit__(self, kind, value, trace):
         if self.proc.poll() is None:
+            if kind is None and not eventually(self.adds_up):
+                self.proc.kill()
+                raise AssertionError(f"the books of sessions and audio do not balance: {self.unbalanced()}\n{self.output()}")
             code = self.terminate()
             if kind is None and code != 0:
                 raise AssertionError(f"stenod exited with {code}:\n{self.output()}")
+        if kind is None and self.proc.returncode == 0:
+            self.check_totals()
         if kind is not None:
             sys.stderr.write(self.output()[-4000:])
         self.log.close()
@@ -128,6 +133,39 @@ class Stenod:
         active = re.compile(r"^steno_sessions_active\{.*\} (?!0$).*", re.M)
         assert eventually(lambda: not active.search(self.get("/metrics")[2].decode())), active.findall(self.get("/metrics")[2].decode())
         return self
+
+    def unbalanced(self):
+        """By api, what the counters of sessions and of their audio leave over: [started - ended - active, audio that
+        came - recognised - dropped], where that is anything. One page is no snapshot, so it may be for a moment."""
+        books = {}
+        status, _, page = self.get("/metrics")
+        if status != 200:
+            return books
+        for line in page.decode().splitlines():
+            m = re.match(r"steno_(sessions|audio)_(\w+)\{api=\"(\w+)\".*\} (\S+)$", line)
+            if not m or m.group(2) == "decode_errors_total":
+                continue
+            book = books.setdefault(m.group(3), [0.0, 0.0])
+            sign = 1 if m.group(2) in ("started_total", "received_seconds_total") else -1
+            book[m.group(1) == "audio"] += sign * float(m.group(4))
+        assert len(books) == 8, books
+        return {api: book for api, book in books.items() if book[0] or abs(book[1]) > 1e-6}
+
+    def check_totals(self):
+        """What it said when it stopped: whatever ended a session, it was counted once, and so was its audio."""
+        if "notice: stopped" not in self.output():
+            return  # its log is elsewhere, or full
+        m = re.search(r"stopped: (\d+) sessions started, (\d+) ended; (\S+) s of audio came, (\S+) were recognised, (\S+) dropped",
+                      self.output())
+        started, ended, came, recognised, dropped = map(float, m.groups())
+        assert started == ended and abs(came - recognised - dropped) < 0.002, m.group(0)  # to the printed thousandth
+
+    def adds_up(self):
+        """Whether nothing is left over, or nobody can look: it has no descriptor left, or is about to go."""
+        try:
+            return not self.unbalanced()
+        except (OSError, http.client.HTTPException):
+            return True
 
     def rss(self):
         """Resident memory, MiB."""

@@ -632,9 +632,9 @@ def a_short_clip_does_not_wait_behind_long_recordings(d):
 def metrics_are_there_from_the_start_and_add_up(d):
     with Stenod() as fresh:
         page = fresh.get("/metrics")[2].decode()
-        for name in ["steno_build_info", "steno_model_info", "steno_model_loaded", "steno_sessions_active",
+        for name in ["steno_build_info", "steno_model_info", "steno_model_loaded", "steno_sessions_active", "steno_sessions_started_total",
                      "steno_sessions_total", "steno_sessions_rejected_total", "steno_audio_seconds_total",
-                     "steno_inference_seconds_total", "steno_realtime_factor_bucket", "steno_stream_capacity",
+                     "steno_audio_received_seconds_total", "steno_audio_dropped_seconds_total", "steno_inference_seconds_total", "steno_realtime_factor_bucket", "steno_stream_capacity",
                      "steno_first_partial_seconds_bucket", "steno_partial_latency_seconds_bucket",
                      "steno_final_latency_seconds_bucket", "steno_queue_wait_seconds_bucket", "steno_queue_depth",
                      "steno_ws_send_queue_bytes", "steno_ws_rx_paused_total", "steno_audio_decode_errors_total",

@@ -110,6 +110,9 @@ static void no_addition_of_many_threads_is_lost(void **state)
 static void every_series_is_there_at_zero(void **state)
 {
     static const char *const wanted[] = {
+        "steno_sessions_started_total{api=\"vosk\"} 0\n",
+        "steno_audio_received_seconds_total{api=\"listen\"} 0\n",
+        "steno_audio_dropped_seconds_total{api=\"realtime\"} 0\n",
         "steno_sessions_active{api=\"openai\"} 0\n",
         "steno_sessions_active{api=\"stream\"} 0\n",
         "steno_sessions_total{api=\"stream\",result=\"drained\"} 0\n",
@@ -187,6 +190,10 @@ static void sessions_beyond_capacity_are_refused_at_once_and_counted(void **stat
     assert_true(steno_metric_value(st->sessions_active[STENO_SESSION_STREAM]) == 2);
     steno_limits_leave(l, STENO_SESSION_STREAM, STENO_SESSION_GONE);
     assert_int_equal(steno_limits_enter(l, STENO_SESSION_STREAM, NULL), STENO_OK); /* its place */
+    steno_limits_started(l, STENO_SESSION_STREAM);
+    steno_limits_leave(l, STENO_SESSION_STREAM, STENO_SESSION_OK);
+    assert_true(steno_metric_value(st->sessions_started[STENO_SESSION_STREAM]) == 1);
+    assert_int_equal(steno_limits_enter(l, STENO_SESSION_STREAM, NULL), STENO_OK);
     steno_limits_refund(l, STENO_SESSION_STREAM, STENO_REJECT_QUOTA);
     assert_true(steno_metric_value(st->sessions_rejected[STENO_REJECT_QUOTA]) == 1);
     steno_limits_drain(l);
@@ -201,6 +208,39 @@ static void sessions_beyond_capacity_are_refused_at_once_and_counted(void **stat
     steno_limits_free(l);
     steno_stats_free(st);
     steno_config_free(&c);
+}
+
+static void audio_that_came_was_recognised_or_dropped(void **state)
+{
+    struct steno_stats *st = steno_stats_new();
+    /* of 10 s one never reached the pool, and two waited there still */
+    const struct steno_pool_stream_stats ps = {
+        .audio_seconds = 9, .waiting_seconds = 2, .inference_seconds = 0.5, .steps = 4};
+    (void)state;
+    steno_stats_audio(st, STENO_SESSION_VOSK, 10, 1, &ps);
+    assert_true(steno_metric_value(st->received_seconds[STENO_SESSION_VOSK]) == 10);
+    assert_true(steno_metric_value(st->audio_seconds[STENO_SESSION_VOSK]) == 7);
+    assert_true(steno_metric_value(st->dropped_seconds[STENO_SESSION_VOSK]) == 3);
+    assert_true(steno_metric_value(st->realtime_factor) == 1);
+    assert_true(steno_metric_value(st->queue_wait) == 1);
+    steno_stats_audio(st, STENO_SESSION_VOSK, 0, 0, &(struct steno_pool_stream_stats){0});
+    assert_true(steno_metric_value(st->received_seconds[STENO_SESSION_VOSK]) == 10);
+    assert_true(steno_metric_value(st->realtime_factor) == 1);
+    steno_stats_free(st);
+}
+
+static void sums_of_seconds_are_printed_to_the_sample(void **state)
+{
+    steno_metrics *m = steno_metrics_new();
+    steno_metric *s = steno_metrics_counter(m, "x", "", "");
+    char *text;
+    (void)state;
+    steno_metric_add(s, 123456789.0);
+    steno_metric_add(s, 1.0 / 48000);
+    text = page(m);
+    assert_non_null(strstr(text, "x 123456789.000021\n"));
+    free(text);
+    steno_metrics_free(m);
 }
 
 static void memory_of_all_uploads_is_bounded(void **state)
@@ -233,6 +273,8 @@ int main(void)
         cmocka_unit_test(every_series_is_there_at_zero),
         cmocka_unit_test(sessions_beyond_capacity_are_refused_at_once_and_counted),
         cmocka_unit_test(who_is_refused_is_told_different_seconds_in_a_crowd),
+        cmocka_unit_test(audio_that_came_was_recognised_or_dropped),
+        cmocka_unit_test(sums_of_seconds_are_printed_to_the_sample),
         cmocka_unit_test(memory_of_all_uploads_is_bounded),
     };
     return cmocka_run_group_tests_name("metrics", tests, NULL, NULL);

@@ -1,5 +1,6 @@
 /* The pool around a recogniser that only counts (tests/unit/pool_fake.h). */
 /* link: tests/unit/pool_fake.c */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -299,6 +300,7 @@ static void heartbeat_shows_who_is_busy(void **state)
     (void)state;
     steno_pool *p = pool_open(1, 1, 4.0);
     struct client c;
+    struct steno_pool_stream_stats st;
     struct steno_pool_heartbeat h = steno_pool_worker_heartbeat(p, 0);
     int64_t idle_since = h.since_ns;
     assert_false(h.busy);
@@ -310,9 +312,14 @@ static void heartbeat_shows_who_is_busy(void **state)
     h = steno_pool_worker_heartbeat(p, 0);
     assert_true(h.busy);
     assert_true(h.since_ns >= idle_since);
+    client_push(&c, 2 * WINDOW, 2 * WINDOW); /* waits, for the worker is busy */
+    steno_pool_stream_get_stats(c.ps, &st);
+    assert_true(fabs(st.waiting_seconds - 2 * st.audio_seconds / 3) < 1e-9);
     fake_gate(true);
     steno_pool_stream_end(c.ps);
     client_wait_done(&c);
+    steno_pool_stream_get_stats(c.ps, &st);
+    assert_true(st.waiting_seconds == 0 && st.audio_seconds > 0);
     client_close(&c);
     steno_pool_close(p);
 }

@@ -104,8 +104,26 @@ static int setup(void **state)
     return 0;
 }
 
+static struct steno_ws_session_state state_of(struct fixture *f)
+{
+    struct steno_ws_session_state st;
+    steno_ws_session_get_state(f->s, &st);
+    return st;
+}
+
+/* Samples that came and nobody took; whatever happened, all that came were taken or are among them. */
+static size_t let_go(struct fixture *f)
+{
+    struct steno_ws_session_state st = state_of(f);
+    size_t received = (size_t)lrint(st.received_seconds * f->fake.rate);
+    size_t dropped = (size_t)lrint(st.dropped_seconds * f->fake.rate);
+    assert_int_equal(received, f->fake.taken + dropped);
+    return dropped;
+}
+
 static int teardown(void **state)
 {
+    (void)let_go(*state);
     steno_ws_session_free(((struct fixture *)*state)->s);
     return 0;
 }
@@ -134,13 +152,6 @@ static void note(struct fixture *f, enum steno_pool_note_kind kind, steno_status
         .kind = kind, .status = st, .err = &err, .stats = {.audio_seconds = 1.5}};
     steno_fail(&err, st, "encoder: broke");
     steno_ws_session_note(f->s, &n);
-}
-
-static struct steno_ws_session_state state_of(struct fixture *f)
-{
-    struct steno_ws_session_state st;
-    steno_ws_session_get_state(f->s, &st);
-    return st;
 }
 
 /* The next answer has this type; `member` of it (may be NULL) contains `says`. */
@@ -355,6 +366,7 @@ static void end_and_errors_wait_for_audio_that_is_held_back(void **state)
     assert_false(steno_ws_session_readable(f->s));
     steno_ws_session_drain(f->s);
     assert_int_equal(f->fake.ends, 0);
+    assert_int_equal(let_go(f), 150); /* were it over now */
     f->fake.room = SIZE_MAX;
     steno_ws_session_resume(f->s);
     assert_int_equal(f->fake.taken, 200);
@@ -446,6 +458,23 @@ static void expect_busy(struct fixture *f, const char *message)
     expect_close(f, 1013, "busy");
 }
 
+/* Two samples at 22,050 Hz, its lengths unknown. */
+static const unsigned char wav[] = {
+    'R', 'I', 'F', 'F', 0xff, 0xff, 0xff, 0xff, 'W',  'A',  'V',  'E',  'f',  'm',  't', ' ',
+    16,  0,   0,   0,   1,    0,    1,    0,    0x22, 0x56, 0,    0,    0x44, 0xac, 0,   0,
+    2,   0,   16,  0,   'd',  'a',  't',  'a',  0xff, 0xff, 0xff, 0xff, 1,    0,    2,   0};
+
+static void audio_without_a_place_is_let_go_of(void **state)
+{
+    struct fixture *f = *state;
+    f->fake.open_status = STENO_ERR_BUSY;
+    text(f, "{\"type\":\"start\",\"encoding\":\"wav\"}");
+    expect(f, "ready", NULL, NULL);
+    binary(f, wav, sizeof wav); /* its rate is known, and a place asked for, with the first sample */
+    assert_int_equal(let_go(f), 2);
+    expect_busy(f, "all places are taken");
+}
+
 static void no_place_in_the_pool_is_busy_at_once(void **state)
 {
     struct fixture *f = *state;
@@ -464,6 +493,7 @@ static void audio_refused_in_the_middle_is_busy_after_its_finals(void **state)
     f->fake.no_more = true;
     binary(f, pcm, sizeof pcm);
     assert_int_equal(f->fake.ends, 1);
+    assert_int_equal(let_go(f), 160);
     note_text(f, STENO_FINAL, "nine");
     note(f, STENO_POOL_DONE, STENO_OK);
     expect(f, "final", "text", "nine");
@@ -540,16 +570,13 @@ static void audio_past_the_limit_is_refused_and_the_rest_transcribed(void **stat
     expect(&f, "ready", NULL, NULL);
     expect(&f, "error", "message", "longer than the limit of 1 s");
     expect_close(&f, 1009, "limit_exceeded");
+    assert_true(let_go(&f) > 0 && let_go(&f) <= 4000); /* the block that passed it; no other is decoded */
     steno_ws_session_free(f.s);
 }
 
 static void a_wav_says_its_rate_itself(void **state)
 {
     struct fixture *f = *state;
-    static const unsigned char wav[] = {
-        'R', 'I', 'F', 'F', 0xff, 0xff, 0xff, 0xff, 'W',  'A',  'V',  'E',  'f',  'm',  't', ' ',
-        16,  0,   0,   0,   1,    0,    1,    0,    0x22, 0x56, 0,    0,    0x44, 0xac, 0,   0,
-        2,   0,   16,  0,   'd',  'a',  't',  'a',  0xff, 0xff, 0xff, 0xff, 1,    0,    2,   0};
     text(f, "{\"type\":\"start\",\"encoding\":\"wav\"}");
     expect(f, "ready", "encoding", "wav");
     for (size_t i = 0; i < sizeof wav; i++)
@@ -654,6 +681,7 @@ int main(void)
         TEST(drain_sends_the_last_final_and_closes_1012),
         TEST(drain_before_any_audio_closes_at_once),
         TEST(idle_clients_get_their_finals_then_the_reason),
+        TEST(audio_without_a_place_is_let_go_of),
         TEST(no_place_in_the_pool_is_busy_at_once),
         TEST(audio_refused_in_the_middle_is_busy_after_its_finals),
         TEST(a_failure_inside_is_told_as_ours),
