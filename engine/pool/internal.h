@@ -172,8 +172,9 @@ STENO_MUST steno_status steno_pool_open_with(steno_pool **out, const struct sten
                                              const struct steno_pool_options *opt, steno_err *err);
 
 /* schedule.c */
-/* Into the ready heap; the caller holds ps->lock and has set ps->held. */
-void steno_pool_enqueue(steno_pool_stream *ps);
+/* Into the ready heap; the caller holds ps->lock and has set ps->held. wake: a worker that sleeps; not
+ * where the caller is one that comes to take next. */
+void steno_pool_enqueue(steno_pool_stream *ps, bool wake);
 /* Fill w->turns with the next streams to serve, waiting for one and perhaps for company; false when
  * the pool stops. */
 bool steno_pool_take(struct steno_pool_worker *w);

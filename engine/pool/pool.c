@@ -58,7 +58,7 @@ static void wake(steno_pool_stream *ps)
     if (ps->held || !steno_pool_has_work(ps))
         return;
     ps->held = true;
-    steno_pool_enqueue(ps);
+    steno_pool_enqueue(ps, true);
 }
 
 /* ---- pool ---------------------------------------------------------------------------------- */

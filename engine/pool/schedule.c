@@ -72,7 +72,7 @@ static int64_t had_ns(const steno_pool_stream *ps)
     return ps->class == STENO_POOL_UPLOAD ? (seconds < OLD ? seconds : OLD) * SECOND : 0;
 }
 
-void steno_pool_enqueue(steno_pool_stream *ps)
+void steno_pool_enqueue(steno_pool_stream *ps, bool wake)
 {
     steno_pool *p = ps->pool;
     pthread_mutex_lock(&p->lock);
@@ -80,9 +80,9 @@ void steno_pool_enqueue(steno_pool_stream *ps)
     ps->deadline_ns = ps->ready_ns + slack_ns[ps->class] + had_ns(ps) + turn_ns(p, ps);
     ps->ticket = p->tickets++;
     heap_push(p, ps);
-    if (!p->collecting)
+    if (!p->collecting && wake)
         pthread_cond_signal(&p->work);
-    else if (p->n_ready >= p->batch_max || p->n_ready > p->n_ready_live)
+    else if (p->collecting && (p->n_ready >= p->batch_max || p->n_ready > p->n_ready_live))
         pthread_cond_signal(&p->company);
     pthread_mutex_unlock(&p->lock);
 }

@@ -210,8 +210,9 @@ static steno_status advance(struct steno_pool_worker *w, struct steno_pool_turn 
     return st;
 }
 
-/* Give the stream back: to the heap if it has more to do, else to whoever pushes next. */
-static void put_back(steno_pool_stream *ps)
+/* Give the stream back: to the heap if it has more to do, else to whoever pushes next. last: of this
+ * round, so that this worker comes for it at once, and wakes others for what it leaves. */
+static void put_back(steno_pool_stream *ps, bool last)
 {
     bool closed;
     pthread_mutex_lock(&ps->lock);
@@ -219,7 +220,7 @@ static void put_back(steno_pool_stream *ps)
     ps->missing = ps->done ? 0 : ps->pool->ops->missing(ps->rec);
     closed = ps->closed;
     if (!closed && steno_pool_has_work(ps)) {
-        steno_pool_enqueue(ps);
+        steno_pool_enqueue(ps, !last);
     } else {
         ps->held = false;
         pthread_cond_broadcast(&ps->idle);
@@ -287,7 +288,7 @@ static void conclude(struct steno_pool_worker *w, struct steno_pool_turn *t)
     if (mine)
         steno_pool_stream_free(ps);
     else
-        put_back(ps);
+        put_back(ps, t == &w->turns[w->n - 1]);
 }
 
 static void account(struct steno_pool_worker *w, const struct steno_pool_work *work, double wait)

@@ -1,6 +1,7 @@
 /* The pool around a recogniser that only counts (tests/unit/pool_fake.h). */
 /* link: tests/unit/pool_fake.c */
 #include <math.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -324,6 +325,47 @@ static void heartbeat_shows_who_is_busy(void **state)
     steno_pool_close(p);
 }
 
+static void wait_idle(steno_pool *p, int n)
+{
+    int idle = -1;
+    while (idle != n) {
+        pthread_mutex_lock(&p->lock);
+        idle = p->idle;
+        pthread_mutex_unlock(&p->lock);
+        sched_yield();
+    }
+}
+
+/* Whoever puts it back takes it again; waking the others for it moves it from cache to cache. */
+static void a_stream_that_is_alone_stays_with_its_worker(void **state)
+{
+    (void)state;
+    steno_pool *p = pool_open(3, 2, 8.0);
+    for (int round = 0; round < 20; round++) {
+        int64_t before[3];
+        int served = 0;
+        struct client c;
+        wait_idle(p, 3);
+        for (int i = 0; i < 3; i++)
+            before[i] = steno_pool_worker_heartbeat(p, i).since_ns;
+        fake_log_reset();
+        fake_gate(false);
+        client_open(&c, p, &(struct steno_pool_stream_options){.priority = STENO_POOL_UPLOAD});
+        client_push(&c, 60 * WINDOW, WINDOW);
+        fake_wait_batches(1);
+        steno_pool_stream_end(c.ps);
+        fake_gate(true);
+        client_wait_done(&c);
+        client_close(&c);
+        wait_idle(p, 3);
+        assert_int_equal(c.partials, 60);
+        for (int i = 0; i < 3; i++)
+            served += steno_pool_worker_heartbeat(p, i).since_ns != before[i];
+        assert_int_equal(served, 1);
+    }
+    steno_pool_close(p);
+}
+
 static void latency_counts_from_the_push(void **state)
 {
     (void)state;
@@ -373,6 +415,7 @@ int main(void)
         cmocka_unit_test(a_long_upload_does_not_hold_up_a_live_stream),
         cmocka_unit_test(many_streams_from_many_threads),
         cmocka_unit_test(heartbeat_shows_who_is_busy),
+        cmocka_unit_test(a_stream_that_is_alone_stays_with_its_worker),
         cmocka_unit_test(latency_counts_from_the_push),
         cmocka_unit_test(options_out_of_range_are_refused),
     };
