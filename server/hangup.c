@@ -28,7 +28,7 @@ struct steno_hangup {
     bool running;
     pthread_mutex_t lock; /* everything below */
     pthread_cond_t called;
-    bool stop;
+    bool stop, sleeps; /* sleeps: without a time-out */
     struct watch *watches; /* [max] */
     int max, used;
 };
@@ -79,10 +79,12 @@ static void *run(void *arg)
     pthread_setname_np(pthread_self(), "hangup");
     pthread_mutex_lock(&h->lock);
     while (!h->stop) {
-        int n, used = h->used;
+        int n, timeout_ms = h->used ? TICK_MS : -1;
+        h->sleeps = !h->used;
         pthread_mutex_unlock(&h->lock);
-        n = epoll_wait(h->epoll, ev, 64, used ? TICK_MS : -1);
+        n = epoll_wait(h->epoll, ev, 64, timeout_ms);
         pthread_mutex_lock(&h->lock);
+        h->sleeps = false;
         for (int i = 0; i < n; i++) {
             struct watch *w;
             uint64_t count;
@@ -165,6 +167,7 @@ steno_hangup_id steno_hangup_watch(steno_hangup *h, int fd, int64_t deadline_ns,
     struct epoll_event ev = {.events = EPOLLRDHUP | EPOLLET};
     steno_hangup_id id = 0;
     struct watch *w;
+    bool sleeps;
     int i;
     pthread_mutex_lock(&h->lock);
     for (i = 0; i < h->max && h->watches[i].fd >= 0; i++)
@@ -184,9 +187,12 @@ steno_hangup_id steno_hangup_watch(steno_hangup *h, int fd, int64_t deadline_ns,
             id = 0;
         }
     }
+    sleeps = id && h->sleeps;
+    if (sleeps)
+        h->sleeps = false; /* one wake-up is enough */
     pthread_mutex_unlock(&h->lock);
-    if (id)
-        nudge(h); /* the thread may sleep without a time-out */
+    if (sleeps)
+        nudge(h);
     return id;
 }
 
