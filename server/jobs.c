@@ -1,7 +1,8 @@
 /* A job is a small state machine: OPENING -> FEEDING -> FLUSHING -> OVER, moved on by turns. A turn
- * runs on one feeder thread; `queued`, `running` and `again` make sure that there is never more
+ * runs on one thread, a feeder; `queued`, `running` and `again` make sure that there is never more
  * than one turn of a job and that no wake-up is lost between its last look and its lying down.
- * Wake-ups come from start, cancel, and the pool's ROOM and DONE notes. */
+ * Wake-ups come from start, cancel, and the pool's ROOM and DONE notes. The last turn, at DONE, runs on
+ * the worker that brings the note. */
 #define _GNU_SOURCE /* pthread_setname_np */
 #include "server/jobs.h"
 
@@ -78,6 +79,8 @@ static void wake(steno_job *job)
     pthread_mutex_unlock(&job->jobs->lock);
 }
 
+static void take_turn(steno_job *job);
+
 static void on_event(steno_job *job, const struct steno_event *ev)
 {
     steno_err err;
@@ -94,6 +97,24 @@ static void on_event(steno_job *job, const struct steno_event *ev)
         job->req.event(job->req.user, ev);
 }
 
+/* The last turn is short, and a feeder would have to be woken for it: the worker takes it. */
+static void on_pool_done(steno_job *job, const struct steno_pool_note *note)
+{
+    steno_jobs *jobs = job->jobs;
+    pthread_mutex_lock(&jobs->lock);
+    job->pool_done = true;
+    if (note->status && !job->pool_status) {
+        job->pool_status = note->status;
+        if (note->err)
+            job->pool_err = *note->err;
+    }
+    if (job->running || job->queued || job->state != FLUSHING)
+        enqueue(job);
+    else
+        take_turn(job); /* may free it */
+    pthread_mutex_unlock(&jobs->lock);
+}
+
 static void on_note(void *user, steno_pool_stream *ps, const struct steno_pool_note *note)
 {
     steno_job *job = user;
@@ -108,15 +129,7 @@ static void on_note(void *user, steno_pool_stream *ps, const struct steno_pool_n
     case STENO_POOL_FINALIZED:
         break;
     case STENO_POOL_DONE:
-        pthread_mutex_lock(&job->jobs->lock);
-        job->pool_done = true;
-        if (note->status && !job->pool_status) {
-            job->pool_status = note->status;
-            if (note->err)
-                job->pool_err = *note->err;
-        }
-        enqueue(job);
-        pthread_mutex_unlock(&job->jobs->lock);
+        on_pool_done(job, note);
         break;
     }
 }
@@ -281,6 +294,30 @@ static void unlink_job(steno_job *job)
         job->jobs->newest = job->older;
 }
 
+/* Lock held, given up meanwhile. The job may be gone afterwards. */
+static void take_turn(steno_job *job)
+{
+    steno_jobs *jobs = job->jobs;
+    bool alive, again;
+    job->running = true;
+    job->again = false;
+    pthread_mutex_unlock(&jobs->lock);
+    alive = turn(job, &again);
+    pthread_mutex_lock(&jobs->lock);
+    if (alive) {
+        job->running = false;
+        if (again || job->again)
+            enqueue(job);
+        return;
+    }
+    unlink_job(job);
+    pthread_mutex_unlock(&jobs->lock);
+    job->req.done(job->req.user, job); /* may free it */
+    pthread_mutex_lock(&jobs->lock);
+    if (--jobs->alive == 0)
+        pthread_cond_broadcast(&jobs->none);
+}
+
 static void *feeder(void *arg)
 {
     steno_jobs *jobs = arg;
@@ -288,7 +325,6 @@ static void *feeder(void *arg)
     pthread_mutex_lock(&jobs->lock);
     for (;;) {
         steno_job *job;
-        bool alive, again;
         while (!jobs->first && !jobs->stop)
             pthread_cond_wait(&jobs->work, &jobs->lock);
         if (!jobs->first)
@@ -298,24 +334,7 @@ static void *feeder(void *arg)
         if (!jobs->first)
             jobs->last = NULL;
         job->queued = false;
-        job->running = true;
-        job->again = false;
-        pthread_mutex_unlock(&jobs->lock);
-
-        alive = turn(job, &again);
-        pthread_mutex_lock(&jobs->lock);
-        if (alive) {
-            job->running = false;
-            if (again || job->again)
-                enqueue(job);
-            continue;
-        }
-        unlink_job(job);
-        pthread_mutex_unlock(&jobs->lock);
-        job->req.done(job->req.user, job); /* may free it */
-        pthread_mutex_lock(&jobs->lock);
-        if (--jobs->alive == 0)
-            pthread_cond_broadcast(&jobs->none);
+        take_turn(job);
     }
     pthread_mutex_unlock(&jobs->lock);
     return NULL;

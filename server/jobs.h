@@ -27,7 +27,8 @@ struct steno_job_request {
     bool no_endpointing;
     /* Every event in order, on a worker thread; NULL = not wanted. */
     void (*event)(void *user, const struct steno_event *ev);
-    /* Once, on a feeder thread, when all is over; no event comes after it. */
+    /* Once, when all is over, on the worker thread that took the last step or on a feeder; no event
+     * comes after it. */
     void (*done)(void *user, steno_job *job);
     /* The recording's memory has been given back (before done); NULL = not wanted. */
     void (*released)(void *user, size_t bytes);
