@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # The measured runs of docs/PERFORMANCE.md and docs/capacity.md.
-#   run.sh [curve|limit|uploads|idle|start|overload|full|storm|long]...   default: all but storm and long
+#   run.sh [curve|limit|uploads|clip|idle|start|overload|full|storm|long]...   default: all but clip, storm and long
 # Each starts a server of its own and writes JSON into OUT (build/load); plot.py draws the curves there.
 # Variables: MODEL (directory), THREADS ("1 2"), BATCH ("1 0": batching off, on), CURVE (numbers of
 # streams), LIMIT_MS (300), CAPACITY (overload: instead of the measured one), STREAMS (300), STORM (1000 a second) and
-# TURNS (2) of storm, SECONDS_LONG (3600), SET (settings of the server, "model.precision=int8 model.quantized=yes").
+# TURNS (2) of storm, SECONDS_LONG (3600) of long and clip, SET (settings of the server, "model.precision=int8 model.quantized=yes").
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 70
 out=${OUT:-build/load}
@@ -118,6 +118,33 @@ print(f"{len(lines)} uploads, one at a time, p50: answer {answer:.2f} ms, infere
       f"{answer - statistics.median(said):.2f} ms beyond it ({statistics.median(beyond):.2f} of them in the server)")
 PY
     load "uploads-$name-8" "http://$at/v1/transcribe" --users 8 --seconds 10 --gap-ms 0 || true
+    stop_server
+}
+
+# A clip of two seconds, one upload at a time: alone, then beside an upload of an hour.
+clip() {
+    local url part hour wav=$out/clip.wav
+    python3 - "${WAV:-tests/data/digits.wav}" "$out/clip.wav" 2 "$out/hour.wav" "${SECONDS_LONG:-3600}" <<'PY'
+import sys, wave
+with wave.open(sys.argv[1]) as f:
+    once = f.readframes(f.getnframes())
+    for path, seconds in zip(sys.argv[2::2], sys.argv[3::2]):
+        with wave.open(path, "wb") as to:
+            to.setparams(f.getparams())
+            n = int(seconds) * f.getframerate() * f.getsampwidth() * f.getnchannels()
+            to.writeframes((once * (n // len(once) + 1))[:n])
+PY
+    serve "${UPLOAD_THREADS:-1}" 0 --set limits.body=1G --set limits.request_timeout=86400
+    url=http://$at/v1/transcribe
+    for part in alone beside; do
+        if [ $part = beside ]; then
+            curl -sS -o "$out/hour.json" --data-binary @"$out/hour.wav" "$url" &
+            hour=$!
+            while kill -0 $hour 2>/dev/null && ! curl -fsS "http://$at/metrics" | grep -q '^steno_workers_busy [1-9]'; do sleep 0.05; done
+        fi
+        load "clip-$name-$part" "$url" --users 1 --sessions "${CLIPS:-50}" --think-ms 20 --gap-ms 0 || true
+    done
+    kill $hour 2>/dev/null || echo "the hour was over before the last clip was answered: SECONDS_LONG=14400 CLIPS=10"
     stop_server
 }
 
@@ -239,7 +266,7 @@ long() {
 echo "# $(machine)"
 for what in "$@"; do
     case $what in
-    curve | limit | uploads | idle | start | overload | full | storm | long) echo "## $what" && $what ;;
+    curve | limit | uploads | clip | idle | start | overload | full | storm | long) echo "## $what" && $what ;;
     *)
         echo "run.sh: unknown run $what" >&2
         exit 64
