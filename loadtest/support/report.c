@@ -164,7 +164,7 @@ int load_report(const struct load_run *r)
     print(r, rows, n);
     if (r->plan->json) {
         json_t *j = as_json(r, rows, n);
-        if (!j || json_dump_file(j, r->plan->json, JSON_INDENT(2) | JSON_REAL_PRECISION(6))) {
+        if (!j || json_dump_file(j, r->plan->json, JSON_INDENT(2) | JSON_REAL_PRECISION(9))) {
             fprintf(stderr, "steno-load: cannot write %s\n", r->plan->json);
             json_decref(j);
             return EX_CANTCREAT;

@@ -67,12 +67,12 @@ def a_leak_of_2_mb_a_minute_is_found(_):
 def a_sanitizer_may_grow_but_not_leak(_):
     def quarantine(t):
         return ASAN[min(len(ASAN) - 1, t // 9)]
-    bad, out = judged(course(quarantine), growth=24, slope=8)
+    bad, out = judged(course(quarantine), growth=24, slope=4)
     assert not bad, out
-    bad, out = judged(course(lambda t: quarantine(t) + 10 * t / 60), growth=24, slope=8)
+    bad, out = judged(course(lambda t: quarantine(t) + 6 * t / 60), growth=24, slope=4)
     assert bad == ["memory"], out
-    assert judged(course(lambda t: 145 + 13 * t / 60 + reloads(t)), growth=128, slope=40)[0] == []
-    assert judged(course(lambda t: 145 + 60 * t / 60 + reloads(t)), growth=128, slope=40)[0] == ["memory"]
+    assert judged(course(lambda t: 145 + 13 * t / 60 + reloads(t)), growth=128, slope=30)[0] == []
+    assert judged(course(lambda t: 145 + 60 * t / 60 + reloads(t)), growth=128, slope=30)[0] == ["memory"]
 
 
 @case
