@@ -238,6 +238,9 @@ STENO_MUST steno_status steno_plan_choose(struct plan *p, struct frame *f,
                                           const struct steno_tensor *const *in, bool shapes,
                                           steno_arena *tmp, struct steno_chosen **out,
                                           steno_err *err);
+/* plan_order.c: the same nodes in the order in which they are run, in tmp. STENO_ERR_NOMEM. */
+STENO_MUST steno_status steno_plan_order(const struct plan *p, struct steno_chosen **chosen,
+                                         steno_arena *tmp, steno_err *err);
 static inline struct slot *steno_plan_slot(const struct plan *p, const struct scope *s, steno_vid v)
 {
     return &p->slots[s->slot[v]];

@@ -343,5 +343,6 @@ steno_status steno_plan_choose(struct plan *p, struct frame *f,
     p->top = part.scope;
     start_values(&m, &part, in);
     *out = m.chosen;
-    return choose_nodes(&m, &part);
+    st = choose_nodes(&m, &part);
+    return st ? st : steno_plan_order(p, out, tmp, err);
 }
