@@ -249,6 +249,38 @@ def of_further_models_the_one_unused_longest_gives_way(_):
 
 
 @case
+def a_silent_stream_holds_no_model_and_hears_what_became_of_its_one(_):
+    with tempfile.TemporaryDirectory() as where:
+        for name in ("second", "third"):
+            copy(where, name)
+        with Stenod(f"models.dir={where}", "models.idle_unload=1s") as d:
+            with streaming(d, "second") as unloaded, streaming(d, "third") as removed, streaming(d, "") as replaced:
+                assert eventually(lambda: metric(d, "steno_model_loaded", "second") + metric(d, "steno_model_loaded", "third") == 0, 20)
+                shutil.rmtree(os.path.join(where, "third"))
+                d.proc.send_signal(signal.SIGHUP)
+                assert eventually(lambda: metric(d, "steno_model_generation", "digits-en") == 2, 30)
+                loading = d.metric('steno_sessions_rejected_total{reason="loading"}')
+                # replaced: the new one
+                replaced.send(PCM)
+                assert finish(replaced) == DIGITS_TEXT
+                # unloaded: it is loaded again meanwhile, and the client is told to come back
+                unloaded.send(PCM)
+                messages, code, _ = heard(unloaded)
+                error, = (m for m in messages if m["type"] == "error")
+                assert code == 1013 and error["retry_after"] >= 1 and "being loaded" in error["message"], (messages, code)
+                assert d.metric('steno_sessions_rejected_total{reason="loading"}') == loading + 1
+                with streaming(d, "second") as again:
+                    again.send(PCM)
+                    assert finish(again) == DIGITS_TEXT
+                # gone: nothing to come back for
+                removed.send(PCM)
+                messages, code, _ = heard(removed)
+                error, = (m for m in messages if m["type"] == "error")
+                assert code not in (1000, 1011, 1013) and "'third'" in error["message"], (messages, code)
+            assert d.status("/readyz") == 200
+
+
+@case
 def what_was_measured_is_kept_for_the_next_start(_):
     with tempfile.TemporaryDirectory() as where:
         cache = os.path.join(where, "cache")
