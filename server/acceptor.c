@@ -250,11 +250,11 @@ static void drop(steno_acceptor *a, struct conn *c)
 
 static void on_lingering(steno_acceptor *a, struct conn *c)
 {
-    char sink[16384];
+    char sink[65536]; /* of TCP nothing is copied into it: MSG_TRUNC (tcp(7)) */
     ssize_t n;
     /* a bounded turn: one client that floods does not hold the thread */
-    for (int i = 0; i < 64; i++) {
-        n = recv(c->fd, sink, sizeof sink, MSG_DONTWAIT);
+    for (int i = 0; i < 16; i++) {
+        n = recv(c->fd, sink, sizeof sink, MSG_DONTWAIT | MSG_TRUNC);
         if (n < 0 && errno == EAGAIN)
             return;
         if (n <= 0) {
