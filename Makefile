@@ -184,12 +184,14 @@ $(load_bin): $(B)/loadtest/%: $(B)/loadtest/%.o $(call obj,$(load_help)) $(libpr
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $(filter %.o,$^) $(libproto) $(libsteno) $(srv_libs) $(lib_libs)
 
-# preloaded into a running daemon by tests/integration/test_faults.py; not itself instrumented
+# preloaded into a running daemon by tests/integration/broken.py; not itself instrumented. Where a sanitizer has an
+# allocator of its own, that stays
 inject := $(B)/tests/faults/inject.so
+inject_flags := $(if $(filter address thread leak,$(subst $(comma), ,$(SAN))),-DSTENO_INJECT_NO_MEMORY)
 $(inject): tests/faults/inject.c
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
-	$(Q)$(CC) -std=gnu11 -O1 -g $(WARN) -fPIC -shared -o $@ $< -ldl
+	$(Q)$(CC) -std=gnu11 -O1 -g $(WARN) $(inject_flags) -fPIC -shared -o $@ $< -ldl
 
 tests: all $(inject) $(unit_bin) $(fuzz_bin) $(if $(wildcard tests/kernels/*.c),$(kcheck)) $(load_bin) ## build every test program
 

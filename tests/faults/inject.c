@@ -4,7 +4,11 @@
  *
  * Only calls from code of ours fail, so that it is our answer that is tried: memory and threads
  * where the caller lies in the program itself, sockets and files also where it is libmicrohttpd or
- * libwebsockets. */
+ * libwebsockets.
+ *
+ * In the builds of AddressSanitizer and ThreadSanitizer memory does not fail: their allocator keeps
+ * its place. The rest stands before their own wrappers of the same calls, for it must see who
+ * called; so the runtime does not come first (verify_asan_link_order=0). */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -106,6 +110,7 @@ static bool fails(enum kind kind, const void *caller, bool libraries)
     if (!real)                                                                                     \
     atomic_store_explicit(&real_, real = NEXT(name), memory_order_relaxed)
 
+#ifndef STENO_INJECT_NO_MEMORY
 /* ---- memory ---------------------------------------------------------------------------------- */
 
 /* dlsym itself may ask for zeroed memory before the first calloc is found. */
@@ -175,6 +180,8 @@ void free(void *p)
     if (p && !is_early(p))
         real(p);
 }
+
+#endif
 
 /* ---- sockets --------------------------------------------------------------------------------- */
 

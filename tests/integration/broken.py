@@ -5,13 +5,16 @@ import shutil
 import struct
 import tempfile
 
-from daemon import BUILD, Stenod
+from daemon import BUILD, SAN, Stenod
 
 MEMORY, RECEIVE, SEND, DISK, THREAD, DESCRIPTOR = range(1, 7)
 LIBRARY = os.path.join(BUILD, "tests", "faults", "inject.so")
+HAS_MEMORY = not {"address", "thread"} & set(SAN.split(","))  # their allocator is asked, not the preloaded one
 SECRET = "a-secret-of-the-test-0123456789"
 HEADERS = {"Authorization": "Bearer " + SECRET}
 
+# not the sanitizer's runtime but the library comes first: it must see who calls
+os.environ["ASAN_OPTIONS"] = ":".join(filter(None, (os.environ.get("ASAN_OPTIONS"), "verify_asan_link_order=0")))
 if not os.path.exists(LIBRARY):
     raise SystemExit(f"{LIBRARY} is not built (make tests)")
 

@@ -1,143 +1,49 @@
 """The nth call fails inside a running server: memory, sockets, files, threads, descriptors. Uploads, streams with a lost
-connection, keys, reloads and the administrator's socket meet it; every answer is whole or none, the next client is served,
-no descriptor stays open. tests/faults/inject.c makes the calls fail."""
-# not under sanitizers: their allocator stands where the preloaded one would
+connection, dialects, keys, reloads, models loaded on demand, the end of the server and the administrator's socket meet it;
+every answer is whole or none, the next client is served, no descriptor stays open. tests/faults/inject.c makes the calls fail."""
 import contextlib
-import http.client
 import json
 import os
+import shutil
 import signal
 import socket
 import struct
 import subprocess
 import sys
+import threading
 import time
 
-from websockets.exceptions import InvalidStatus, WebSocketException
+from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
-from broken import DESCRIPTOR, DISK, HEADERS, MEMORY, RECEIVE, SEND, THREAD, Broken
-from daemon import DIGITS, DIGITS_TEXT, ROOT, SLOW, case, eventually, heard, pcm, tap
+from broken import DESCRIPTOR, DISK, HAS_MEMORY, HEADERS, MEMORY, RECEIVE, SEND, THREAD, Broken
+from daemon import DIGITS_TEXT, ROOT, SAN, SLOW, Skip, case, eventually, heard, tap
+from requests_of_all_kinds import ALL, COMMON, OPEN, PCM, RATE, WAV, administrate, asked, open_socket, posted, read, upload
 
-PCM, RATE = pcm()
-with open(DIGITS, "rb") as _f:
-    WAV = _f.read()
-RUNS = 120  # places tried of a kind, evenly over the scenario
-OPEN = dict(max_size=None, compression=None, open_timeout=20 * SLOW, close_timeout=2, proxy=None)
+EVERY = os.environ.get("STENO_TEST_SLOW") == "1"
+RUNS = 16 if SAN else 120  # calls tried of a kind, evenly over all that is asked; all of them where EVERY
 
 
-def text_of(body):
-    return json.loads(body)["text"].replace("\n", " ").strip()
+def is_well(b, what=COMMON):
+    assert eventually(lambda: all([asked(b, part) for part in what]), 20), b.d.output()[-3000:]
 
 
-def upload(d):
-    boundary = "X-boundary-42"
-    body = (f'--{boundary}\r\nContent-Disposition: form-data; name="file"; filename="a.wav"\r\n\r\n'.encode() + WAV +
-            f"\r\n--{boundary}--\r\n".encode())
-    status, headers, got = d.request("POST", "/v1/audio/transcriptions", body,
-                                     {**HEADERS, "Content-Type": f"multipart/form-data; boundary={boundary}"})
-    if status == 200:
-        assert text_of(got) == DIGITS_TEXT, got
-    else:
-        assert status in (400, 401, 408, 413, 500, 503), (status, got)
-        if headers.get("content-type", "").startswith("application/json"):
-            json.loads(got)
-    return status == 200
-
-
-def read(ws, until):
-    """Messages until one of the type; an error message or the end of the connection is another way out."""
-    while True:
-        m = json.loads(ws.recv(timeout=20 * SLOW))
-        if m["type"] in (until, "error"):
-            return m
-
-
-def open_socket(url):
-    """The client library asserts that nobody closes the connection before its request is written."""
-    try:
-        return connect(url, additional_headers=HEADERS, **OPEN)
-    except AssertionError as why:
-        raise ConnectionError("closed before the request was written") from why
-
-
-def stream(d):
-    """A session that loses its connection in the middle and comes back."""
-    ws = open_socket(d.ws + "?resumable=true")
-    ws.send(json.dumps({"type": "start", "encoding": "s16le", "sample_rate": RATE, "resumable": True}))
-    ready = read(ws, "ready")
-    if ready["type"] == "error":
-        return False
-    half = len(PCM) // 4 * 2
-    ws.send(PCM[:half])
-    ws.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    ws.socket.shutdown(socket.SHUT_RDWR)
-    ws.socket.close()
-    with open_socket(f"{d.ws}?session_id={ready['session_id']}&seq={ready['seq']}") as ws:
-        m = read(ws, "resumed")
-        if m["type"] == "error":
-            return False
-        ws.send(PCM[2 * m["samples"]:])
-        ws.send(json.dumps({"type": "end"}))
-        final = read(ws, "final")
-        if final["type"] == "error":
-            return False
-        last = read(ws, "end")
-        # what was said before an error is delivered before it; without one all of it must be there
-        assert last["type"] == "error" or final["text"] == DIGITS_TEXT, (final, last)
-        return last["type"] == "end"
-
-
-def administrate(b, command="status"):
-    with socket.socket(socket.AF_UNIX) as s:
-        s.settimeout(20 * SLOW)
-        s.connect(b.admin)
-        s.sendall(command.encode() + b"\n")
-        line = b""
-        while not line.endswith(b"\n"):
-            got = s.recv(65536)
-            if not got:
-                return False
-            line += got
-        return "error" not in json.loads(line)
-
-
-def metrics(d):
-    status, _, body = d.request("GET", "/metrics")
-    return status == 200 and b"steno_workers" in body
-
-
-def everything(b):
-    """Each part ends well (True), or is refused (False); nothing else."""
-    out = []
-    for part, what in ((upload, b.d), (stream, b.d), (administrate, b), (metrics, b.d)):
-        try:
-            out.append(part(what))
-        except (OSError, http.client.HTTPException, WebSocketException, TimeoutError) as why:
-            out.append(False)
-            assert b.d.proc.poll() is None, (part.__name__, why)
-        except Exception as why:
-            raise AssertionError(f"{part.__name__}: {why!r}\n{b.d.output()[-1500:]}") from why
-    return all(out)
-
-
-def is_well(b):
-    assert eventually(lambda: everything(b), 20), b.d.output()[-3000:]
-
-
-def places(b, kind, scenario):
-    """Numbers of calls that the scenario makes: RUNS of them, evenly, from the first to the last."""
+def calls_of(b, kind, scenario):
+    """How many calls of the kind it makes."""
     b.fail(kind, 1 << 40)
     scenario()
-    calls = (1 << 40) - b.mend()
-    assert calls > 0, f"kind {kind}: nothing to fail"
-    step = max(1, calls // RUNS)
-    return range(1, calls + 1, step)
+    return (1 << 40) - b.mend()
 
 
-def try_all(b, kind, scenario, expect=None):
+def places(calls, runs):
+    """Numbers of calls: `runs` of them, evenly, from the first to the last."""
+    return range(1, calls + 1, 1 if EVERY else max(1, -(-calls // runs)))
+
+
+def try_all(b, kind, scenario, runs, expect=None):
+    """Each of `runs` calls fails in turn; how many did."""
     failed = 0
-    for n in places(b, kind, scenario):
+    for n in places(calls_of(b, kind, scenario), runs):
         b.fail(kind, n)
         good = scenario()
         left = b.mend()
@@ -146,28 +52,34 @@ def try_all(b, kind, scenario, expect=None):
         assert good or left <= 0, f"kind {kind}, call {n}: something went wrong though nothing failed"
         if expect:
             expect(n)
-    assert failed > 3, failed
     return failed
 
 
 def leaves_nothing(b, before):
-    is_well(b)
+    is_well(b, ALL)
     d = b.d
     assert eventually(lambda: d.metric("steno_ws_connections") == 0 and d.metric('steno_sessions_active{api="openai"}') == 0, 20)
     assert eventually(lambda: d.metric('steno_sessions_active{api="stream"}') == 0, 40), "a session that nobody has"
     assert eventually(lambda: d.descriptors() <= before + 2, 20), (before, d.descriptors())
 
 
-def one_kind(kind, *settings):
-    b = Broken("websocket.resume=2s", *settings)
+def needs_memory(kind):
+    if kind == MEMORY and not HAS_MEMORY:
+        raise Skip("the sanitizer's allocator is the one that is asked")
+
+
+def one_kind(kind):
+    needs_memory(kind)
+    b = Broken("websocket.resume=2s")
     try:
         with b.d as d:
-            is_well(b)
+            is_well(b, ALL)
             time.sleep(0.1)
             before = d.descriptors()
-            failed = try_all(b, kind, lambda: everything(b))
+            failed = {part.__name__: try_all(b, kind, lambda what=part: asked(b, what), max(2, RUNS // len(ALL))) for part in ALL}
             leaves_nothing(b, before)
-            print(f"# {failed} calls failed", flush=True)
+            print(f"# {failed}", flush=True)
+            assert sum(failed.values()) > 3, failed
     finally:
         b.close()
 
@@ -193,6 +105,11 @@ def descriptors_that_run_out_cost_one_request(_):
 
 
 @case
+def files_that_cannot_be_written_or_read_cost_one_request(_):
+    one_kind(DISK)
+
+
+@case
 def a_reload_in_need_leaves_the_old_in_force(_):
     """Keys and model are read again while memory, files, threads and descriptors fail."""
     b = Broken()
@@ -206,11 +123,10 @@ def a_reload_in_need_leaves_the_old_in_force(_):
                 eventually(lambda: d.output().count("keys read again") + d.output().count("auth.keys") > seen, 5)
                 return True
 
-            global RUNS
-            runs, RUNS = RUNS, RUNS // 8
-            for kind in (MEMORY, DISK, THREAD, DESCRIPTOR):
-                try_all(b, kind, reload, lambda n: None if n % 3 else is_well(b)) if kind == MEMORY else try_some(b, kind, reload)
-            RUNS = runs
+            if HAS_MEMORY:
+                assert try_all(b, MEMORY, reload, RUNS // 8, lambda n: None if n % 3 else is_well(b)) > 3
+            for kind in (DISK, THREAD, DESCRIPTOR):
+                try_some(b, kind, reload)
             is_well(b)
     finally:
         b.close()
@@ -218,7 +134,7 @@ def a_reload_in_need_leaves_the_old_in_force(_):
 
 def try_some(b, kind, scenario):
     """As try_all, where there may be few such calls or none."""
-    for n in range(1, 9):
+    for n in range(1, 9, 4 if SAN else 1):
         b.fail(kind, n)
         scenario()
         b.mend()
@@ -237,6 +153,128 @@ def listens_on(pid):
             if state == "0A" and f"socket:[{inode}]" in own:
                 return int(at.split(":")[1], 16)
     return None
+
+
+class Models:
+    """A server with many models beside its own, of which memory holds one: each load unloads another."""
+
+    def __init__(self):
+        self.used = 0
+        self.broken = Broken()
+        self.cache, where = (os.path.join(self.broken.folder, f) for f in ("cache", "models"))
+        self.broken.d.env["STENO_CACHE"] = self.cache
+        os.mkdir(where)
+        for i in range(400 if EVERY else 60):
+            os.symlink(os.path.join(ROOT, "conf", "models", "digits-en"), os.path.join(where, f"m{i}"))
+        self.broken.d.cmd += ["--set", "models.dir=" + where, "--set", "models.memory=3M"]
+
+    def next_is_loaded(self):
+        """One that was never asked for: a model that could not be loaded is left alone for ten seconds."""
+        b = self.broken
+        shutil.rmtree(self.cache, ignore_errors=True)
+        name = f"m{self.used}"
+        self.used += 1
+        out = []
+
+        def answered():
+            status, headers, body = b.d.request("POST", "/v1/transcribe?model=" + name, WAV, HEADERS)
+            waits = status == 503 and "being loaded" in json.loads(body)["error"]["message"]
+            if not waits:
+                out.append(status == 200)
+                assert status in (200, 500, 503), (status, headers, body)
+                assert status != 200 or json.loads(body)["text"] == DIGITS_TEXT, body
+            return out
+        try:
+            assert eventually(answered, 30), b.d.output()[-2000:]
+        except OSError:  # the connection's own descriptor or memory
+            return False
+        return out[0]
+
+
+@case
+def a_model_that_is_loaded_in_need_costs_one_request(_):
+    """Memory, files, threads, descriptors fail while a model is loaded on demand and another one is unloaded for it: the
+    request is told so, what is loaded serves on, and the next model is loaded."""
+    for kind in (MEMORY, DISK, THREAD, DESCRIPTOR):
+        if kind == MEMORY and not HAS_MEMORY:
+            continue
+        m = Models()
+        b = m.broken
+        try:
+            with b.d as d:
+                assert m.next_is_loaded() and m.next_is_loaded()
+                before = d.descriptors()
+                failed = try_all(b, kind, m.next_is_loaded, 3 if SAN else 12, lambda n: asked(b, upload))
+                assert failed > 0, kind
+                assert m.next_is_loaded()
+                is_well(b)
+                assert "unloaded: models.memory" in d.output()
+                assert eventually(lambda: d.descriptors() <= before + 2, 20), (before, d.descriptors())
+        finally:
+            b.close()
+
+
+def drained(b):
+    """SIGTERM in the middle of a stream and of an upload. The stream's text, its close code, the upload's answer; None for
+    what was cut off."""
+    out = {}
+
+    def speak():
+        with connect(b.d.ws, additional_headers=HEADERS, **OPEN) as ws:
+            ws.send(json.dumps({"type": "start", "encoding": "s16le", "sample_rate": RATE}))
+            ws.send(PCM[:len(PCM) // 4 * 2])
+            read(ws, "ready")
+            spoken.set()
+            out["final"] = read(ws, "final")
+            out["end"] = read(ws, "end")
+
+    def post():
+        out["upload"] = posted(b, "/v1/transcribe", WAV, "audio/wav")
+    spoken = threading.Event()
+    threads = [threading.Thread(target=asked_in_the_end, args=(what, out)) for what in (speak, post)]
+    threads[0].start()
+    assert spoken.wait(20 * SLOW) or not threads[0].is_alive(), b.d.output()
+    threads[1].start()
+    b.d.proc.send_signal(signal.SIGTERM)
+    for t in threads:
+        t.join()
+    assert b.d.proc.wait(60 * SLOW) == 0, b.d.output()[-3000:]
+    assert "wrong" not in out, out["wrong"]
+    return out
+
+
+def asked_in_the_end(what, out):
+    """A thread's: what() may lose its connection; what an assertion says goes to out."""
+    try:
+        what()
+    except AssertionError as why:
+        out["wrong"] = repr(why)
+    except Exception:  # pylint: disable=broad-except
+        pass  # cut off
+
+
+@case
+def the_end_of_a_server_in_need_is_an_end(_):
+    """SIGTERM while calls fail: it exits with 0, with nothing held, and what is told until then is right."""
+    for kind in (MEMORY, RECEIVE, SEND, DISK, DESCRIPTOR):
+        if kind == MEMORY and not HAS_MEMORY:
+            continue
+        calls = None
+        for n in (None, *((0,) if SAN else (0, 0.3, 0.9))):
+            b = Broken("server.drain_timeout=5s")
+            try:
+                with b.d:
+                    b.fail(kind, 1 << 40 if n is None else 1 + int(n * calls))
+                    out = drained(b)
+                    left = b.mend()
+                    if n is None:
+                        calls = (1 << 40) - left
+                        assert out["end"]["type"] == "end" and out["final"]["type"] == "final", out
+                    if "final" in out and out["final"]["type"] == "final":
+                        text = out["final"]["text"]  # the audio ends within a word
+                        assert DIGITS_TEXT.startswith(text.rsplit(" ", 1)[0]), text
+            finally:
+                b.close()
 
 
 @case
@@ -267,8 +305,8 @@ def a_full_disk_stops_neither_the_log_nor_the_start(_):
 def a_start_that_fails_anywhere_says_so_and_leaves(_):
     """The nth thread, descriptor, allocation cannot be had while the server starts: it ends with a status of sysexits.h and
     a line, or serves without."""
-    for kind, most, step in ((THREAD, 14, 1), (DESCRIPTOR, 25, 4), (MEMORY, 400, 50)):
-        for n in range(1, most, step):
+    for kind, most, step in ((THREAD, 14, 1), (DESCRIPTOR, 25, 4), *[(MEMORY, 400, 50)] * HAS_MEMORY):
+        for n in range(1, most, step * 4 if SAN else step):
             b = Broken("pool.threads=2")
             try:
                 b.fail(kind, n)

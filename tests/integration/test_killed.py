@@ -1,7 +1,7 @@
 """SIGKILL at any moment: before each write of what the server keeps, before each message of a stream and of an upload's
 answer. The next start finds no half-written file, serves, and says that it does not know the session; what was said before
 was right and whole, and the client goes on from there. tests/faults/inject.c kills at the nth call."""
-# not under sanitizers: their allocator stands where the preloaded one would
+# not under sanitizers: what is killed reports nothing
 import http.client
 import json
 import os

@@ -1,0 +1,203 @@
+"""What clients ask of a server whose calls may fail (broken.py): each function is one request or stream, and gives True when
+it ended well, False when it was refused or cut off. Whatever comes in between is an error: an answer is whole or none."""
+import http.client
+import io
+import json
+import socket
+import struct
+
+import soundfile
+from websockets.exceptions import WebSocketException
+from websockets.sync.client import connect
+
+from broken import HEADERS
+from daemon import DIGITS, DIGITS_TEXT, SLOW, pcm
+
+PCM, RATE = pcm()
+with open(DIGITS, "rb") as _f:
+    WAV = _f.read()
+OPEN = dict(max_size=None, compression=None, open_timeout=20 * SLOW, close_timeout=2, proxy=None)
+REFUSALS = (400, 401, 408, 413, 500, 503)
+BOUNDARY = "X-boundary-42"
+FORM_TYPE = f"multipart/form-data; boundary={BOUNDARY}"
+
+
+def form(*fields):
+    """A body of FORM_TYPE: the recording, and (name, value) fields."""
+    parts = [(f'name="{name}"', value.encode()) for name, value in fields] + [('name="file"; filename="a.wav"', WAV)]
+    return b"".join(f"--{BOUNDARY}\r\nContent-Disposition: form-data; {head}\r\n\r\n".encode() + body + b"\r\n"
+                    for head, body in parts) + f"--{BOUNDARY}--\r\n".encode()
+
+
+def in_container(kind, subtype):
+    out = io.BytesIO()
+    samples = struct.unpack(f"<{len(PCM) // 2}h", PCM)
+    soundfile.write(out, [s / 32768 for s in samples], RATE, format=kind, subtype=subtype)
+    return out.getvalue()
+
+
+FORM, FORM_OF_EVENTS = form(), form(("stream", "true"))
+FLAC, OGG = in_container("FLAC", "PCM_16"), in_container("OGG", "VORBIS")
+
+
+def refused(status, headers, got):
+    """An answer that is not 200 is one of those that are documented, and its JSON is whole."""
+    assert status in REFUSALS, (status, got)
+    if headers.get("content-type", "").startswith("application/json"):
+        json.loads(got)
+    return False
+
+
+def posted(b, path, body, kind):
+    """Whether the recording was heard in an answer of JSON."""
+    status, headers, got = b.d.request("POST", path, body, {**HEADERS, "Content-Type": kind})
+    if status != 200:
+        return refused(status, headers, got)
+    assert json.loads(got)["text"].replace("\n", " ").strip() == DIGITS_TEXT, got
+    return True
+
+
+def upload(b):
+    return posted(b, "/v1/audio/transcriptions", FORM, FORM_TYPE)
+
+
+def flac(b):
+    return posted(b, "/v1/transcribe", FLAC, "audio/flac")
+
+
+def ogg(b):
+    return posted(b, "/v1/transcribe", OGG, "audio/ogg")
+
+
+def events(b):
+    """An answer that comes while it is decoded: what stands in it is right, and only its last event says that it is all."""
+    status, headers, got = b.d.request("POST", "/v1/audio/transcriptions", FORM_OF_EVENTS, {**HEADERS, "Content-Type": FORM_TYPE})
+    if status != 200:
+        return refused(status, headers, got)
+    frames = [f[6:] for f in got.decode().split("\n\n") if f]
+    told = [json.loads(f) for f in frames if f != "[DONE]"]
+    assert DIGITS_TEXT.startswith("".join(e["delta"] for e in told if e.get("type") == "transcript.text.delta")), got
+    done = [e["text"] for e in told if e.get("type") == "transcript.text.done"]
+    assert done in ([], [DIGITS_TEXT]), got
+    return bool(done) and frames[-1] == "[DONE]"
+
+
+def read(ws, until):
+    """Messages until one of the type; an error message or the end of the connection is another way out."""
+    while True:
+        m = json.loads(ws.recv(timeout=20 * SLOW))
+        if m["type"] in (until, "error"):
+            return m
+
+
+def open_socket(url):
+    """The client library asserts that nobody closes the connection before its request is written."""
+    try:
+        return connect(url, additional_headers=HEADERS, **OPEN)
+    except AssertionError as why:
+        raise ConnectionError("closed before the request was written") from why
+
+
+def heard_to_the_end(ws, audio):
+    """Whether the audio that was still to be sent ends a session in which all was heard."""
+    ws.send(audio)
+    ws.send(json.dumps({"type": "end"}))
+    final = read(ws, "final")
+    if final["type"] == "error":
+        return False
+    last = read(ws, "end")
+    # what was said before an error is delivered before it; without one all of it must be there
+    assert last["type"] == "error" or final["text"] == DIGITS_TEXT, (final, last)
+    return last["type"] == "end"
+
+
+def stream(b):
+    """A session that loses its connection in the middle and comes back."""
+    ws = open_socket(b.d.ws + "?resumable=true")
+    ws.send(json.dumps({"type": "start", "encoding": "s16le", "sample_rate": RATE, "resumable": True}))
+    ready = read(ws, "ready")
+    if ready["type"] == "error":
+        return False
+    half = len(PCM) // 4 * 2
+    ws.send(PCM[:half])
+    ws.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    ws.socket.shutdown(socket.SHUT_RDWR)
+    ws.socket.close()
+    with open_socket(f"{b.d.ws}?session_id={ready['session_id']}&seq={ready['seq']}") as ws:
+        m = read(ws, "resumed")
+        return m["type"] != "error" and heard_to_the_end(ws, PCM[2 * m["samples"]:])
+
+
+def gated(b):
+    """A session whose silence is skipped before the network."""
+    with open_socket(b.d.ws + "?vad=energy") as ws:
+        ws.send(json.dumps({"type": "start", "encoding": "s16le", "sample_rate": RATE}))
+        return heard_to_the_end(ws, PCM + bytes(4 * RATE))
+
+
+def vosk(b):
+    """One reply to each message, until the end of the audio is said."""
+    said = []
+    with open_socket(f"ws://127.0.0.1:{b.d.port}/vosk") as ws:
+        ws.send('{"config":{"sample_rate":%d}}' % RATE)
+        for message in [PCM[at:at + RATE] for at in range(0, len(PCM), RATE)] + ['{"eof":1}']:
+            ws.send(message)
+            reply = json.loads(ws.recv(timeout=20 * SLOW))
+            if not {"partial", "text"} & set(reply):
+                return False
+            said.append(reply.get("text", ""))
+    assert " ".join(filter(None, said)) == DIGITS_TEXT, said
+    return True
+
+
+def deepgram(b):
+    """Results, and Metadata when all were told."""
+    said = []
+    with open_socket(f"ws://127.0.0.1:{b.d.port}/v1/listen?encoding=linear16&sample_rate={RATE}") as ws:
+        for at in range(0, len(PCM), RATE):
+            ws.send(PCM[at:at + RATE])
+        ws.send('{"type":"CloseStream"}')
+        while True:
+            m = json.loads(ws.recv(timeout=20 * SLOW))
+            if m["type"] == "Error":
+                return False
+            if m["type"] == "Metadata":
+                break
+            if m["type"] == "Results" and m["is_final"]:
+                said.append(m["channel"]["alternatives"][0]["transcript"])
+    assert " ".join(filter(None, said)) == DIGITS_TEXT, said
+    return True
+
+
+def administrate(b, command="status"):
+    with socket.socket(socket.AF_UNIX) as s:
+        s.settimeout(20 * SLOW)
+        s.connect(b.admin)
+        s.sendall(command.encode() + b"\n")
+        line = b""
+        while not line.endswith(b"\n"):
+            got = s.recv(65536)
+            if not got:
+                return False
+            line += got
+        return "error" not in json.loads(line)
+
+
+def metrics(b):
+    status, _, body = b.d.request("GET", "/metrics")
+    return status == 200 and b"steno_workers" in body
+
+
+def asked(b, what):
+    """what(b); a lost connection is a refusal, an end of the server is none."""
+    try:
+        return what(b)
+    except (OSError, http.client.HTTPException, WebSocketException, TimeoutError) as why:
+        assert b.d.proc.poll() is None, (what.__name__, why, b.d.output()[-3000:])
+        return False
+    except Exception as why:
+        raise AssertionError(f"{what.__name__}: {why!r}\n{b.d.output()[-1500:]}") from why
+
+
+COMMON = (upload, stream, administrate, metrics)
+ALL = (*COMMON, events, flac, ogg, gated, vosk, deepgram)
