@@ -437,15 +437,26 @@ steno_status steno_openai_write_models(struct steno_buf *out, const struct steno
 
 /* ---- server-sent events ---------------------------------------------------------------------- */
 
+/* Other events stand before this one and may be on their way: on failure nothing of it stays. */
+static steno_status whole(struct steno_buf *out, size_t before, steno_status st)
+{
+    if (st)
+        steno_buf_cut(out, before);
+    return st;
+}
+
 steno_status steno_openai_write_delta(struct steno_buf *out, const char *text, size_t n)
 {
+    size_t before = out->len;
     steno_status st = steno_buf_puts(out, "data: {\"type\":\"transcript.text.delta\",\"delta\":");
     THEN(st, steno_json_put_string(out, text, n));
-    return THEN(st, steno_buf_puts(out, "}\n\n"));
+    THEN(st, steno_buf_puts(out, "}\n\n"));
+    return whole(out, before, st);
 }
 
 steno_status steno_openai_write_done(struct steno_buf *out, const struct steno_openai_result *r)
 {
+    size_t before = out->len;
     steno_status st = steno_buf_puts(out, "data: {\"type\":\"transcript.text.done\",");
     THEN(st, put_text(out, "text", steno_transcript_text(r->transcript)));
     THEN(st, put_all_logprobs(out, r));
@@ -454,13 +465,16 @@ steno_status steno_openai_write_done(struct steno_buf *out, const struct steno_o
     THEN(st, put_warning(out, r->warning));
     THEN(st, steno_buf_puts(out, "}\n\n"));
     /* what OpenAI's own clients read as the end */
-    return THEN(st, steno_buf_puts(out, "data: [DONE]\n\n"));
+    THEN(st, steno_buf_puts(out, "data: [DONE]\n\n"));
+    return whole(out, before, st);
 }
 
 steno_status steno_openai_write_error_event(struct steno_buf *out, const char *message,
                                             const char *type, const char *code)
 {
+    size_t before = out->len;
     steno_status st = steno_buf_puts(out, "data: ");
     THEN(st, put_error(out, message, type, NULL, code));
-    return THEN(st, steno_buf_puts(out, "\n\n"));
+    THEN(st, steno_buf_puts(out, "\n\n"));
+    return whole(out, before, st);
 }

@@ -92,7 +92,7 @@ STENO_MUST steno_status steno_openai_write_models(struct steno_buf *out,
                                                   const struct steno_openai_model *m, size_t n);
 
 /* Server-sent events ("data: {json}\n\n"; WHATWG HTML, 9.2). Clients join deltas, so only text that
- * will not change goes into one. */
+ * will not change goes into one. On failure nothing of the event is in out. */
 STENO_MUST steno_status steno_openai_write_delta(struct steno_buf *out, const char *text, size_t n);
 STENO_MUST steno_status steno_openai_write_done(struct steno_buf *out,
                                                 const struct steno_openai_result *r);

@@ -2,7 +2,10 @@
 
 #include <jansson.h>
 #include <math.h>
-#include <stdlib.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "protocol/json_text.h"
 
 const char *steno_final_reason_name(enum steno_final_reason r)
 {
@@ -25,13 +28,46 @@ static json_t *number(double x)
     return json_real(isfinite(x) ? round(x * 1000) / 1000 : 0);
 }
 
+/* What fails in an object or array on its way releases all of it and gives NULL, and NULL is passed
+ * on: the last of a chain of calls tells whether the whole is there. Both take their arguments. */
+static json_t *with(json_t *object, const char *name, json_t *value)
+{
+    if (!json_object_set_new(object, name, value))
+        return object;
+    json_decref(object);
+    return NULL;
+}
+
+static json_t *and_then(json_t *array, json_t *item)
+{
+    if (!json_array_append_new(array, item))
+        return array;
+    json_decref(array);
+    return NULL;
+}
+
+/* Of bytes that may be no UTF-8. */
+static json_t *text(const char *s)
+{
+    size_t n = strlen(s);
+    json_t *j = NULL;
+    struct steno_buf b;
+    steno_buf_init(&b, SIZE_MAX / 2);
+    if (!steno_json_put_string(&b, s, n))
+        j = json_loadb(b.data, b.len, JSON_DECODE_ANY, NULL);
+    steno_buf_free(&b);
+    return j;
+}
+
 static json_t *words_json(const struct steno_word *w, size_t n)
 {
     json_t *a = json_array();
-    for (size_t i = 0; a && i < n; i++)
-        json_array_append_new(a, json_pack("{s:s, s:o, s:o, s:o}", "word", w[i].text, "start",
-                                           number(w[i].start), "end", number(w[i].end),
-                                           "confidence", number((double)w[i].confidence)));
+    for (size_t i = 0; a && i < n; i++) {
+        json_t *o = with(json_object(), "word", json_string(w[i].text));
+        o = with(o, "start", number(w[i].start));
+        o = with(o, "end", number(w[i].end));
+        a = and_then(a, with(o, "confidence", number((double)w[i].confidence)));
+    }
     return a;
 }
 
@@ -40,25 +76,27 @@ static json_t *alternatives_json(const struct steno_event *seg, bool no_words)
     json_t *a = json_array();
     for (size_t i = 0; a && i < seg->n_alternatives; i++) {
         const struct steno_alternative *x = &seg->alternatives[i];
-        json_t *o = json_pack("{s:s, s:o, s:o}", "text", x->text, "confidence",
-                              number((double)x->confidence), "score", number(x->score));
-        if (o && !no_words)
-            json_object_set_new(o, "words", words_json(x->words, x->n_words));
-        json_array_append_new(a, o);
+        json_t *o = with(json_object(), "text", json_string(x->text));
+        o = with(o, "confidence", number((double)x->confidence));
+        o = with(o, "score", number(x->score));
+        if (!no_words)
+            o = with(o, "words", words_json(x->words, x->n_words));
+        a = and_then(a, o);
     }
     return a;
 }
 
 static json_t *segment_json(const struct steno_event *seg, bool no_words)
 {
-    json_t *o =
-        json_pack("{s:s, s:o, s:o, s:o, s:s}", "text", seg->text, "start", number(seg->start),
-                  "end", number(seg->end), "confidence", number((double)seg->confidence), "reason",
-                  steno_final_reason_name(seg->reason));
-    if (o && !no_words)
-        json_object_set_new(o, "words", words_json(seg->words, seg->n_words));
-    if (o && seg->n_alternatives > 1)
-        json_object_set_new(o, "alternatives", alternatives_json(seg, no_words));
+    json_t *o = with(json_object(), "text", json_string(seg->text));
+    o = with(o, "start", number(seg->start));
+    o = with(o, "end", number(seg->end));
+    o = with(o, "confidence", number((double)seg->confidence));
+    o = with(o, "reason", json_string(steno_final_reason_name(seg->reason)));
+    if (!no_words)
+        o = with(o, "words", words_json(seg->words, seg->n_words));
+    if (seg->n_alternatives > 1)
+        o = with(o, "alternatives", alternatives_json(seg, no_words));
     return o;
 }
 
@@ -66,20 +104,19 @@ static json_t *result_json(steno_transcript *t, const struct steno_result_json_o
 {
     json_t *o = json_object(), *segments = json_array();
     if (opt->file)
-        json_object_set_new(o, "file", json_string(opt->file));
-    json_object_set_new(o, "text", json_string(steno_transcript_text(t)));
-    json_object_set_new(o, "duration", number(steno_transcript_duration(t)));
-    json_object_set_new(o, "confidence", number((double)steno_transcript_confidence(t)));
+        o = with(o, "file", text(opt->file));
+    o = with(o, "text", json_string(steno_transcript_text(t)));
+    o = with(o, "duration", number(steno_transcript_duration(t)));
+    o = with(o, "confidence", number((double)steno_transcript_confidence(t)));
     if (opt->model)
-        json_object_set_new(o, "model", json_string(opt->model));
+        o = with(o, "model", text(opt->model));
     if (opt->language)
-        json_object_set_new(o, "language", json_string(opt->language));
-    for (size_t i = 0; i < steno_transcript_n_segments(t); i++)
-        json_array_append_new(segments,
-                              segment_json(steno_transcript_segment(t, i), opt->no_words));
-    json_object_set_new(o, "segments", segments);
+        o = with(o, "language", text(opt->language));
+    for (size_t i = 0; segments && i < steno_transcript_n_segments(t); i++)
+        segments = and_then(segments, segment_json(steno_transcript_segment(t, i), opt->no_words));
+    o = with(o, "segments", segments);
     if (opt->warning)
-        json_object_set_new(o, "warnings", json_pack("[s]", opt->warning));
+        o = with(o, "warnings", and_then(json_array(), text(opt->warning)));
     return o;
 }
 
@@ -109,8 +146,8 @@ static steno_status dump(struct steno_buf *out, json_t *o, int indent)
     if (json_dump_callback(o, add_text, &s, flags) && !s.st)
         s.st = STENO_ERR_NOMEM; /* its own */
     json_decref(o);
-    if (s.st && out->data)
-        out->data[out->len = before] = '\0';
+    if (s.st)
+        steno_buf_cut(out, before);
     return s.st;
 }
 
@@ -130,45 +167,56 @@ static json_t *event_json(const struct steno_event *ev)
     static const char *const types[] = {[STENO_SPEECH_START] = "speech_start",
                                         [STENO_PARTIAL] = "partial",
                                         [STENO_FINAL] = "final"};
-    json_t *o = json_pack("{s:s, s:I, s:o, s:o, s:o}", "type", types[ev->kind], "segment",
-                          (json_int_t)ev->segment, "time", number(ev->time), "start",
-                          number(ev->start), "end", number(ev->end));
-    if (!o || ev->kind == STENO_SPEECH_START)
+    json_t *o = with(json_object(), "type", json_string(types[ev->kind]));
+    o = with(o, "segment", json_integer((json_int_t)ev->segment));
+    o = with(o, "time", number(ev->time));
+    o = with(o, "start", number(ev->start));
+    o = with(o, "end", number(ev->end));
+    if (ev->kind == STENO_SPEECH_START)
         return o;
-    json_object_set_new(o, "text", json_string(ev->text));
+    o = with(o, "text", json_string(ev->text));
     if (ev->kind == STENO_PARTIAL)
-        json_object_set_new(o, "stable", json_stringn(ev->text, ev->stable_bytes));
-    json_object_set_new(o, "confidence", number((double)ev->confidence));
-    json_object_set_new(o, "words", words_json(ev->words, ev->n_words));
+        o = with(o, "stable", json_stringn(ev->text, ev->stable_bytes));
+    o = with(o, "confidence", number((double)ev->confidence));
+    o = with(o, "words", words_json(ev->words, ev->n_words));
     if (ev->kind == STENO_FINAL)
-        json_object_set_new(o, "reason", json_string(steno_final_reason_name(ev->reason)));
+        o = with(o, "reason", json_string(steno_final_reason_name(ev->reason)));
     return o;
+}
+
+/* One line: the newline is of the whole. */
+static steno_status dump_line(struct steno_buf *out, json_t *o)
+{
+    size_t before = out->len;
+    steno_status st = dump(out, o, 0);
+    if (!st)
+        st = steno_buf_puts(out, "\n");
+    if (st)
+        steno_buf_cut(out, before);
+    return st;
 }
 
 steno_status steno_event_json_write(struct steno_buf *out, const struct steno_event *ev)
 {
-    steno_status st = dump(out, event_json(ev), 0);
-    return st ? st : steno_buf_puts(out, "\n");
+    return dump_line(out, event_json(ev));
 }
 
 static json_t *ids_json(const int32_t *ids, size_t n)
 {
     json_t *a = json_array();
     for (size_t i = 0; a && i < n; i++)
-        json_array_append_new(a, json_integer(ids[i]));
+        a = and_then(a, json_integer(ids[i]));
     return a;
 }
 
 steno_status steno_nbest_json_write(struct steno_buf *out, const struct steno_event *ev)
 {
     json_t *list = json_array();
-    steno_status st;
     for (size_t i = 0; list && ev && i < ev->n_alternatives; i++) {
         const struct steno_alternative *a = &ev->alternatives[i];
-        json_array_append_new(list, json_pack("{s:o, s:f, s:s}", "token_ids",
-                                              ids_json(a->tokens, a->n_tokens), "score", a->score,
-                                              "text", a->text));
+        json_t *o = with(json_object(), "token_ids", ids_json(a->tokens, a->n_tokens));
+        o = with(o, "score", json_real(isfinite(a->score) ? a->score : 0));
+        list = and_then(list, with(o, "text", json_string(a->text)));
     }
-    st = dump(out, json_pack("{s:o}", "nbest", list), 0);
-    return st ? st : steno_buf_puts(out, "\n");
+    return dump_line(out, with(json_object(), "nbest", list));
 }

@@ -23,7 +23,9 @@ struct steno_result_json_options {
     const char *warning; /* about the recording: the only one of "warnings"; NULL = absent */
 };
 
-/* Append one JSON object (no newline behind it) to out. opt may be NULL. */
+/* Append one JSON object (no newline behind it) to out. opt may be NULL; its strings are written
+ * with U+FFFD for what is no UTF-8, as a path may be. STENO_ERR_NOMEM, STENO_ERR_LIMIT, as of all
+ * here: out is as it was. */
 STENO_MUST steno_status steno_result_json_write(struct steno_buf *out, steno_transcript *t,
                                                 const struct steno_result_json_options *opt);
 /* One event as one line of JSON (`steno transcribe --stream --format json`), newline included:

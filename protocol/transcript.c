@@ -94,6 +94,13 @@ static steno_status reserve(steno_transcript *t)
     return STENO_OK;
 }
 
+static steno_status failed(const steno_transcript *t, steno_status st, steno_err *err)
+{
+    if (st == STENO_ERR_NOMEM)
+        return steno_fail(err, st, "out of memory for the transcript");
+    return steno_fail(err, st, "transcript grows past %zu bytes", t->text.max);
+}
+
 steno_status steno_transcript_add(steno_transcript *t, const struct steno_event *ev, steno_err *err)
 {
     struct steno_event copy = *ev;
@@ -104,15 +111,15 @@ steno_status steno_transcript_add(steno_transcript *t, const struct steno_event 
     copy.text = steno_arena_strdup(t->arena, ev->text);
     copy.words = copy_words(t->arena, ev->words, ev->n_words);
     copy.alternatives = copy_alternatives(t->arena, ev->alternatives, ev->n_alternatives);
-    st = copy.text && copy.words && copy.alternatives ? reserve(t) : STENO_ERR_LIMIT;
+    st = copy.text && copy.words && copy.alternatives ? reserve(t)
+                                                         : steno_arena_failure(t->arena);
     if (!st && t->n)
         st = steno_buf_puts(&t->text, " ");
     if (!st)
         st = steno_buf_puts(&t->text, ev->text);
     if (st) {
-        if (t->text.data)
-            t->text.data[t->text.len = before] = '\0';
-        return steno_fail(err, st, "transcript grows past %zu bytes", t->text.max);
+        steno_buf_cut(&t->text, before);
+        return failed(t, st, err);
     }
     t->segments[t->n++] = copy;
     for (size_t i = 0; i < ev->n_words; i++)
@@ -193,7 +200,7 @@ steno_status steno_transcript_alternative(steno_transcript *t, size_t k,
     text = steno_arena_calloc(t->arena, bytes, 1);
     words = steno_arena_calloc(t->arena, sum.n_words ? sum.n_words : 1, sizeof *words);
     if (!text || !words)
-        return steno_fail(err, STENO_ERR_LIMIT, "transcript grows past %zu bytes", t->text.max);
+        return failed(t, steno_arena_failure(t->arena), err);
     sum.n_words = 0;
     for (size_t i = 0; i < t->n; i++) {
         struct steno_alternative a = pick(&t->segments[i], k);

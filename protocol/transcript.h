@@ -34,7 +34,7 @@ double steno_confidence_log(float confidence);
 size_t steno_transcript_n_alternatives(const steno_transcript *t);
 /* Hypothesis k of the whole: the k-th of every segment, the best of segments that have fewer. Texts,
  * words and scores are put together, the confidence is the geometric mean over words; without tokens.
- * The transcript's until it is freed. STENO_ERR_LIMIT as of add. */
+ * The transcript's until it is freed. Errors as of add. */
 STENO_MUST steno_status steno_transcript_alternative(steno_transcript *t, size_t k,
                                                      struct steno_alternative *out, steno_err *err);
 

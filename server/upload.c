@@ -193,20 +193,17 @@ static steno_status write_answer(struct steno_upload *up, const struct steno_ope
  */
 static void add_delta(struct steno_upload *up, const struct steno_event *ev, size_t stable)
 {
-    steno_status st = STENO_OK;
     if (ev->segment != up->segment) {
         up->segment = ev->segment;
         up->sent_bytes = 0;
     }
-    if (stable <= up->sent_bytes || up->sse_overflow)
+    if (stable <= up->sent_bytes || up->sse_failure)
         return;
     if (!up->sent_bytes && up->any_sent)
-        st = steno_openai_write_delta(&up->events, " ", 1);
-    if (!st)
-        st = steno_openai_write_delta(&up->events, ev->text + up->sent_bytes,
-                                      stable - up->sent_bytes);
-    if (st)
-        up->sse_overflow = true;
+        up->sse_failure = steno_openai_write_delta(&up->events, " ", 1);
+    if (!up->sse_failure)
+        up->sse_failure = steno_openai_write_delta(&up->events, ev->text + up->sent_bytes,
+                                                   stable - up->sent_bytes);
     up->sent_bytes = stable;
     up->any_sent = true;
     resume(up);
@@ -255,13 +252,14 @@ static void take_result(struct steno_upload *up, const struct steno_job_result *
     up->inference_seconds = r->stats.inference_seconds;
     memcpy(up->audio_format, r->format, sizeof up->audio_format);
     memcpy(up->warning, r->warning, sizeof up->warning);
+    if (!st && up->sse_failure)
+        st = up->sse_failure;
     if (!st)
         st = up->sse ? steno_openai_write_done(&up->events, &out) : write_answer(up, &out);
-    if (!st && up->sse_overflow)
-        st = STENO_ERR_LIMIT;
     if (st && !r->status)
-        (void)steno_fail(&up->err, st == STENO_ERR_LIMIT ? STENO_ERR_INTERNAL : st,
-                         "the answer does not fit");
+        (void)steno_fail(&up->err, st == STENO_ERR_LIMIT ? STENO_ERR_INTERNAL : st, "%s",
+                         st == STENO_ERR_NOMEM ? "out of memory for the answer"
+                                               : "the answer does not fit");
     up->code = st ? steno_status_info(up->err.code)->http : 200;
     if (st == STENO_ERR_CANCELLED)
         up->code = 503; /* by our shutdown, unless: */
@@ -269,10 +267,10 @@ static void take_result(struct steno_upload *up, const struct steno_job_result *
         up->code = 499;
     else if (up->timed_out)
         up->code = 504;
-    if (up->code != 200 && up->sse_begun &&
-        steno_openai_write_error_event(&up->events, up->err.msg, steno_openai_error_type(up->code),
-                                       steno_status_info(up->err.code)->name))
-        up->sse_overflow = true; /* the client sees the end without a done event */
+    if (up->code != 200 && up->sse_begun) /* without memory: the end without a done event */
+        (void)!steno_openai_write_error_event(&up->events, up->err.msg,
+                                              steno_openai_error_type(up->code),
+                                              steno_status_info(up->err.code)->name);
 }
 
 static void on_done(void *user, steno_job *job)

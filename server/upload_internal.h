@@ -55,7 +55,8 @@ struct steno_upload {
     char audio_format[32], warning[160];
 
     /* server-sent events: lock */
-    bool sse, sse_begun, sse_ended, sse_overflow;
+    bool sse, sse_begun, sse_ended;
+    steno_status sse_failure; /* an event could not be written: none follows but an error */
     struct steno_buf events;
     int64_t segment;   /* whose text is being sent */
     size_t sent_bytes; /* of that segment's text */

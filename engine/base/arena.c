@@ -17,6 +17,7 @@ struct block {
 struct steno_arena {
     struct block *head; /* the block that is being filled; older ones behind it */
     size_t used, max;
+    bool over; /* the last NULL was for max */
 };
 
 void *steno_aligned_alloc(size_t n)
@@ -105,15 +106,19 @@ static void *take(steno_arena *a, size_t n, size_t align)
     size_t at, need, total;
     if (!n)
         n = 1;
-    if (!steno_add_size(a->used, n, &total) || (a->max && total > a->max))
+    if (!steno_add_size(a->used, n, &total) || (a->max && total > a->max)) {
+        a->over = true;
         return NULL;
+    }
     at = b ? (b->used + align - 1) & ~(align - 1) : 0;
     if (!b || at > b->size || n > b->size - at) {
         if (!steno_add_size(n, align, &need))
             return NULL;
         b = block_new(need > BLOCK_BYTES ? need : BLOCK_BYTES);
-        if (!b)
+        if (!b) {
+            a->over = false;
             return NULL;
+        }
         if (need > BLOCK_BYTES && a->head) { /* a big one goes behind: the head keeps its room */
             b->next = a->head->next;
             a->head->next = b;
@@ -158,6 +163,11 @@ char *steno_arena_strndup(steno_arena *a, const char *s, size_t n)
 char *steno_arena_strdup(steno_arena *a, const char *s)
 {
     return steno_arena_strndup(a, s, strlen(s));
+}
+
+steno_status steno_arena_failure(const steno_arena *a)
+{
+    return a->over ? STENO_ERR_LIMIT : STENO_ERR_NOMEM;
 }
 
 size_t steno_arena_used(const steno_arena *a)

@@ -20,6 +20,8 @@ void *steno_arena_alloc(steno_arena *a, size_t n);
 void *steno_arena_calloc(steno_arena *a, size_t n, size_t size);
 /* 64-byte aligned with STENO_OVERREAD readable bytes behind it. */
 void *steno_arena_alloc_tensor(steno_arena *a, size_t n);
+/* Why the last NULL: STENO_ERR_LIMIT or STENO_ERR_NOMEM. */
+steno_status steno_arena_failure(const steno_arena *a);
 char *steno_arena_strdup(steno_arena *a, const char *s);
 char *steno_arena_strndup(steno_arena *a, const char *s, size_t n);
 size_t steno_arena_used(const steno_arena *a);

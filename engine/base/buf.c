@@ -94,6 +94,12 @@ void steno_buf_drop(struct steno_buf *b, size_t n)
     b->data[b->len] = '\0';
 }
 
+void steno_buf_cut(struct steno_buf *b, size_t len)
+{
+    if (len < b->len)
+        b->data[b->len = len] = '\0';
+}
+
 char *steno_buf_take(struct steno_buf *b, size_t *len)
 {
     char *p = b->data;

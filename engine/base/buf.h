@@ -20,6 +20,8 @@ STENO_MUST steno_status steno_buf_printf(struct steno_buf *b, const char *fmt, .
     STENO_PRINTF(2, 3);
 /* Remove the first n bytes. */
 void steno_buf_drop(struct steno_buf *b, size_t n);
+/* Back to a length that it had: what was added since is dropped. */
+void steno_buf_cut(struct steno_buf *b, size_t len);
 /* Hand over the memory (free with free()); the buffer is empty afterwards. */
 char *steno_buf_take(struct steno_buf *b, size_t *len);
 

@@ -12,12 +12,14 @@
 
 #include "protocol/multipart.h"
 #include "protocol/openai_rest.h"
+#include "protocol/result_json.h"
 #include "server/acceptor.h"
 #include "server/hangup.h"
 #include "server/limits.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <jansson.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
@@ -189,22 +191,33 @@ static steno_status form(steno_err *err)
     return st;
 }
 
+static const struct steno_word words[] = {{"four", 0.5, 0.8, 0.9f}, {"two", 1, 1.2, 0.8f}};
+static const int32_t ids[] = {4, 2};
+static const struct steno_alternative alternatives[] = {
+    {"four two", 0.8f, -1.5, .n_words = 2, .words = words, .tokens = ids, .n_tokens = 2},
+    {"for two", 0.1f, -3, .n_words = 2, .words = words, .tokens = ids, .n_tokens = 2}};
+static const struct steno_event final = {.kind = STENO_FINAL,
+                                         .text = "four two",
+                                         .start = 0.5,
+                                         .end = 1.2,
+                                         .n_words = 2,
+                                         .words = words,
+                                         .n_alternatives = 2,
+                                         .alternatives = alternatives};
+
 static steno_status answer(steno_err *err)
 {
-    static const struct steno_word words[] = {{"four", 0.5, 0.8, 0.9f}, {"two", 1, 1.2, 0.8f}};
-    const struct steno_event final = {.kind = STENO_FINAL,
-                                      .text = "four two",
-                                      .start = 0.5,
-                                      .end = 1.2,
-                                      .n_words = 2,
-                                      .words = words};
     struct steno_openai_result r = {.language = "en", .duration = 2};
+    struct steno_alternative second;
     struct steno_buf out;
     steno_status st = STENO_ERR_NOMEM;
     steno_buf_init(&out, 1 << 16);
     r.transcript = steno_transcript_new(0);
     if (r.transcript)
         st = steno_transcript_add(r.transcript, &final, err);
+    if (!st)
+        st = steno_transcript_alternative(r.transcript, 1, &second, err);
+    assert_true(!st || st == STENO_ERR_NOMEM); /* not its limit */
     if (!st)
         st = steno_openai_write_verbose(&out, &r, true, true);
     if (st)
@@ -214,6 +227,67 @@ static steno_status answer(steno_err *err)
     steno_buf_free(&out);
     steno_transcript_free(r.transcript);
     return st;
+}
+
+/* Behind "head", which stays alone unless all of it is there. */
+static steno_status json_is_whole_or_none(steno_status st, struct steno_buf *out, const char *want,
+                                          steno_err *err)
+{
+    assert_string_equal(out->data, st ? "head" : want);
+    steno_buf_cut(out, 4);
+    assert_true(!st || st == STENO_ERR_NOMEM);
+    return st ? steno_fail(err, st, "%s", want) : STENO_OK;
+}
+
+#define TWO_WORDS                                                                                  \
+    "{\"word\":\"four\",\"start\":0.5,\"end\":0.8,\"confidence\":0.9},"                                  \
+    "{\"word\":\"two\",\"start\":1.0,\"end\":1.2,\"confidence\":0.8}"
+static steno_transcript *spoken;
+
+static steno_status json(steno_err *err)
+{
+    static const struct steno_result_json_options opt = {
+        .file = "\xff.wav", .model = "m", .language = "en", .warning = "w"};
+    struct steno_event partial = final;
+    char room[4096] = "head"; /* what fails here is jansson's memory */
+    struct steno_buf out = {room, 4, sizeof room, sizeof room - 1};
+    steno_status st;
+    partial.kind = STENO_PARTIAL;
+    partial.stable_bytes = 4;
+    st = json_is_whole_or_none(
+        steno_result_json_write(&out, spoken, &opt), &out,
+        "head{\"file\":\"\xEF\xBF\xBD.wav\",\"text\":\"four two\",\"duration\":0.0,\"confidence\":0.849,"
+        "\"model\":\"m\",\"language\":\"en\",\"segments\":[{\"text\":\"four two\",\"start\":0.5,\"end\":1.2,"
+        "\"confidence\":0.0,\"reason\":\"endpoint\",\"words\":[" TWO_WORDS "],\"alternatives\":["
+        "{\"text\":\"four two\",\"confidence\":0.8,\"score\":-1.5,\"words\":[" TWO_WORDS "]},"
+        "{\"text\":\"for two\",\"confidence\":0.1,\"score\":-3.0,\"words\":[" TWO_WORDS "]}]}],"
+        "\"warnings\":[\"w\"]}",
+        err);
+    if (!st)
+        st = json_is_whole_or_none(
+            steno_event_json_write(&out, &partial), &out,
+            "head{\"type\":\"partial\",\"segment\":0,\"time\":0.0,\"start\":0.5,\"end\":1.2,"
+            "\"text\":\"four two\",\"stable\":\"four\",\"confidence\":0.0,\"words\":[" TWO_WORDS "]}\n",
+            err);
+    if (!st)
+        st = json_is_whole_or_none(
+            steno_nbest_json_write(&out, &final), &out,
+            "head{\"nbest\":[{\"token_ids\":[4,2],\"score\":-1.5,\"text\":\"four two\"},"
+            "{\"token_ids\":[4,2],\"score\":-3.0,\"text\":\"for two\"}]}\n",
+            err);
+    return st;
+}
+
+static void json_is_never_without_what_could_not_be_had(void **state)
+{
+    (void)state;
+    spoken = steno_transcript_new(0);
+    assert_non_null(spoken);
+    assert_int_equal(steno_transcript_add(spoken, &final, NULL), STENO_OK);
+    json_set_alloc_funcs(__wrap_malloc, free);
+    until_it_passes(json, 100);
+    json_set_alloc_funcs(malloc, free);
+    steno_transcript_free(spoken);
 }
 
 /* Series that could not be made are left out; the rest works. */
@@ -366,6 +440,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(settings_forms_and_answers_survive_failures),
+        cmocka_unit_test(json_is_never_without_what_could_not_be_had),
         cmocka_unit_test(series_and_admission_survive_failures),
         cmocka_unit_test(threads_and_sockets_survive_failures),
         cmocka_unit_test(without_descriptors_it_sheds_and_goes_on),

@@ -317,6 +317,31 @@ static void events_are_lines_of_data(void **state)
     steno_transcript_free(r.transcript);
 }
 
+static void an_event_that_does_not_fit_leaves_those_before_it_whole(void **state)
+{
+    struct steno_openai_result r = {.transcript = two_segments(), .language = "en", .duration = 4};
+    static const char delta[] = "data: {\"type\":\"transcript.text.delta\",\"delta\":\"four\"}\n\n";
+    static const char error[] = "data: {\"error\":{\"message\":\"m\",\"type\":\"server_error\","
+                                "\"param\":null,\"code\":\"c\"}}\n\n";
+    struct steno_buf b;
+    (void)state;
+    for (size_t room = 0; room < 100; room++) {
+        bool fits = room >= sizeof delta - 1;
+        steno_buf_init(&b, 4 + room);
+        assert_int_equal(steno_buf_puts(&b, "head"), STENO_OK);
+        assert_int_equal(!steno_openai_write_delta(&b, "four", 4), fits);
+        assert_string_equal(b.data + 4, fits ? delta : "");
+        steno_buf_cut(&b, 4);
+        assert_int_equal(steno_openai_write_done(&b, &r), STENO_ERR_LIMIT);
+        assert_string_equal(b.data, "head");
+        fits = room >= sizeof error - 1;
+        assert_int_equal(!steno_openai_write_error_event(&b, "m", "server_error", "c"), fits);
+        assert_string_equal(b.data + 4, fits ? error : "");
+        steno_buf_free(&b);
+    }
+    steno_transcript_free(r.transcript);
+}
+
 static void models_are_listed(void **state)
 {
     struct steno_openai_model m = {"digits-en", 1700000000, "ctc", "en", "CC BY-SA 4.0", "1"};
@@ -362,6 +387,7 @@ int main(void)
         cmocka_unit_test(verbose_answer_has_every_required_member),
         cmocka_unit_test(errors_have_the_clients_form),
         cmocka_unit_test(events_are_lines_of_data),
+        cmocka_unit_test(an_event_that_does_not_fit_leaves_those_before_it_whole),
         cmocka_unit_test(models_are_listed),
         cmocka_unit_test(answers_that_do_not_fit_are_errors),
     };
