@@ -217,6 +217,15 @@ void steno_health_close(steno_health *h)
     free(h);
 }
 
+bool steno_health_stuck(steno_health *h)
+{
+    bool stuck;
+    pthread_mutex_lock(&h->lock);
+    stuck = h->stuck >= 0;
+    pthread_mutex_unlock(&h->lock);
+    return stuck;
+}
+
 bool steno_health_live(steno_health *h, struct steno_buf *out)
 {
     int stuck;

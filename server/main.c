@@ -264,6 +264,10 @@ static int serve(struct daemon *d)
     announce(d);
     wait_for_end(d);
     drain(d);
+    if (steno_health_stuck(d->services.health)) { /* whoever waits for it waits for ever */
+        steno_log(LOG_ERR, "stopped without the worker that hangs");
+        _exit(EX_SOFTWARE);
+    }
     close_all(d);
     steno_log(LOG_NOTICE,
               "stopped: %.0f sessions started, %.0f ended; %.3f s of audio came, %.3f were "
