@@ -1,5 +1,5 @@
 /* Preloaded into a running stenod by tests/integration/broken.py: the nth call of a kind fails,
- * or the process is killed at it. The test and the daemon share a page (the file of
+ * or the process is killed at it, or a worker of the pool does not come back from it. The test and the daemon share a page (the file of
  * $STENO_INJECT); the test writes there which kind is to fail and how many calls from now.
  *
  * Only calls from code of ours fail, so that it is our answer that is tried: memory and threads
@@ -24,12 +24,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
-enum kind { NONE, MEMORY, RECEIVE, SEND, DISK, THREAD, DESCRIPTOR, KINDS };
+enum kind { NONE, MEMORY, RECEIVE, SEND, DISK, THREAD, DESCRIPTOR, HANG, KINDS };
 
 struct page {
     _Atomic int64_t kind;   /* that fails */
@@ -338,10 +339,44 @@ int pthread_create(pthread_t *t, const pthread_attr_t *attr, void *(*fn)(void *)
     return fails(THREAD, CALLER, true) ? EAGAIN : real(t, attr, fn, arg);
 }
 
+static _Thread_local int held, looks; /* locks of ours; looks at the clock since the last one */
+
+int pthread_mutex_lock(pthread_mutex_t *m)
+{
+    REAL(pthread_mutex_lock);
+    int rc = real(m);
+    held += !rc && is_ours(CALLER, false);
+    return rc;
+}
+
+int pthread_mutex_unlock(pthread_mutex_t *m)
+{
+    REAL(pthread_mutex_unlock);
+    held -= is_ours(CALLER, false);
+    looks = 0;
+    return real(m);
+}
+
+/* A worker of the pool looks at the clock four times without a lock where it runs the network
+ * (pool/worker.c, models/stepper.c). There it is stuck, as in an endless loop, with the streams of
+ * its round, until nothing is to fail any more. */
+static void hang(const void *caller)
+{
+    char name[16] = "";
+    if (!page || atomic_load(&page->kind) != HANG || held || looks < 4 || prctl(PR_GET_NAME, name) ||
+        strncmp(name, "worker-", 7) != 0 || !fails(HANG, caller, false))
+        return;
+    while (atomic_load(&page->kind) == HANG)
+        nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+}
+
 int clock_gettime(clockid_t clock, struct timespec *ts)
 {
     REAL(clock_gettime);
     int rc = real(clock, ts);
+    looks++;
+    if (clock == CLOCK_MONOTONIC)
+        hang(CALLER);
     if (!rc && page && clock == CLOCK_REALTIME)
         ts->tv_sec += (time_t)atomic_load(&page->jump);
     else if (!rc && page && (clock == CLOCK_MONOTONIC || clock == CLOCK_MONOTONIC_COARSE))

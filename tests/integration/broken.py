@@ -7,7 +7,7 @@ import tempfile
 
 from daemon import BUILD, SAN, Stenod
 
-MEMORY, RECEIVE, SEND, DISK, THREAD, DESCRIPTOR = range(1, 7)
+MEMORY, RECEIVE, SEND, DISK, THREAD, DESCRIPTOR, HANG = range(1, 8)
 LIBRARY = os.path.join(BUILD, "tests", "faults", "inject.so")
 HAS_MEMORY = not {"address", "thread"} & set(SAN.split(","))  # their allocator is asked, not the preloaded one
 SECRET = "a-secret-of-the-test-0123456789"
@@ -43,10 +43,14 @@ class Broken:
         self.page[0:24] = struct.pack("qqq", 0, n, always)
         self.page[0:8] = struct.pack("q", kind)
 
+    def left(self):
+        """Calls that are left until one fails; 0 or less when it has."""
+        return struct.unpack("q", self.page[8:16])[0]
+
     def mend(self):
         """Nothing fails any more; how many calls were left."""
         self.page[0:8] = bytes(8)
-        return struct.unpack("q", self.page[8:16])[0]
+        return self.left()
 
     def jump(self, seconds):
         """The wall clock is wrong by so much."""

@@ -17,9 +17,9 @@ import time
 from websockets.exceptions import InvalidStatus, WebSocketException
 from websockets.sync.client import connect
 
-from broken import DESCRIPTOR, DISK, HAS_MEMORY, HEADERS, MEMORY, RECEIVE, SEND, THREAD, Broken
+from broken import DESCRIPTOR, DISK, HANG, HAS_MEMORY, HEADERS, MEMORY, RECEIVE, SEND, THREAD, Broken
 from daemon import DIGITS_TEXT, ROOT, SAN, SLOW, Skip, case, eventually, heard, tap
-from requests_of_all_kinds import ALL, COMMON, OPEN, PCM, RATE, WAV, administrate, asked, open_socket, posted, read, upload
+from requests_of_all_kinds import ALL, COMMON, OPEN, PCM, RATE, WAV, administrate, asked, heard_to_the_end, open_socket, posted, read, upload
 
 EVERY = os.environ.get("STENO_TEST_SLOW") == "1"
 RUNS = 16 if SAN else 120  # calls tried of a kind, evenly over all that is asked; up to 500 of each where EVERY
@@ -351,6 +351,80 @@ def the_wall_clock_jumps_and_nobody_notices(_):
                 is_well(b)
     finally:
         b.close()
+
+
+class Manager:
+    """The service manager's end of NOTIFY_SOCKET: all that it was told. Who does not read there holds up who tells."""
+
+    def __init__(self, where):
+        self.said = []
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.socket.bind(where)
+        threading.Thread(target=self.listen, daemon=True).start()
+
+    def listen(self):
+        while message := self.socket.recv(4096).decode():
+            self.said.append(message)
+
+    def hears(self, what):
+        """Wait until it is told so from now on."""
+        before = len(self.said)
+        assert eventually(lambda: any(what in m for m in self.said[before:])), self.said
+
+
+@case
+def a_stuck_worker_keeps_its_own_stream_only_and_starves_the_watchdog(_):
+    """One of three workers does not come back from its round: the streams of others get their finals, the service manager
+    hears no more that the server lives, and would start it again. When the worker goes on, nothing was lost."""
+    b = Broken("pool.threads=3", "websocket.idle_timeout=1h", "server.drain_timeout=1s")
+    where = os.path.join(b.folder, "notify")
+    manager = Manager(where)
+    b.d.env |= {"NOTIFY_SOCKET": where, "WATCHDOG_USEC": "1000000"}
+    with contextlib.ExitStack() as streams:
+        try:
+            with b.d as d:
+                manager.hears("WATCHDOG=1")
+                all_ = [streams.enter_context(open_socket(d.ws)) for _ in range(6)]
+                half = len(PCM) // 4 * 2
+                for ws in all_:
+                    ws.send(json.dumps({"type": "start", "encoding": "s16le", "sample_rate": RATE}))
+                    ws.send(PCM[:half])
+                    read(ws, "partial")
+                stuck, *others = all_
+                b.fail(HANG, 1)
+                stuck.send(PCM[half:])
+                stuck.send(json.dumps({"type": "end"}))
+                assert eventually(lambda: b.left() <= 0), b.left()
+                for ws in others:
+                    assert heard_to_the_end(ws, PCM[half:])
+                assert upload(b)
+                b.sleep(11)
+                assert eventually(lambda: "hangs for" in d.output()), d.output()
+                assert d.status("/healthz") == 503 and d.status("/readyz") == 503
+                assert upload(b)
+                before = len(manager.said)
+                time.sleep(2)  # two of the watchdog's times
+                assert not any("WATCHDOG=1" in m for m in manager.said[before:]), manager.said
+                b.mend()
+                assert read(stuck, "final")["text"] == DIGITS_TEXT
+                assert read(stuck, "end")["type"] == "end"
+                manager.hears("WATCHDOG=1")
+                assert eventually(lambda: d.status("/healthz") == 200 and d.status("/readyz") == 200)
+                is_well(b)
+
+                b.fail(HANG, 1)  # and once more, to the end
+                ws = streams.enter_context(open_socket(d.ws))
+                ws.send(json.dumps({"type": "start", "encoding": "s16le", "sample_rate": RATE}))
+                ws.send(PCM)
+                assert eventually(lambda: b.left() <= 0), b.left()
+                b.sleep(11)
+                assert eventually(lambda: d.output().count("hangs for") == 2), d.output()
+                d.proc.send_signal(signal.SIGTERM)
+                assert d.proc.wait(60 * SLOW) == os.EX_SOFTWARE, d.output()
+                assert "stopped without the worker that hangs" in d.output()
+        finally:
+            b.mend()
+            b.close()
 
 
 def lost_session(d):
