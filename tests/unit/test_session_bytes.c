@@ -1,10 +1,11 @@
 /* ldflags: -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=free */
 /* ldflags: -Wl,--wrap=aligned_alloc,--wrap=posix_memalign */
 /* link: server/ws_session.c server/ws_session_resume.c server/history.c server/outbox.c */
-/* What an idle live session holds in memory, counted at the allocator: a session with its stream of
- * the pool and the shipped model, after speech has been heard and every answer read. Beyond what the
- * network keeps of the stream (states and window) that is less than 64 KiB, the connection's struct
- * and what libwebsockets keeps of a socket included. */
+/* What a live session holds in memory, counted at the allocator: a session with its stream of the
+ * pool and the shipped model. Beyond what the network keeps of the stream (states and window) that
+ * is less than 64 KiB after speech has been heard and every answer read, the connection's struct and
+ * what libwebsockets keeps of a socket included; and no more than docs/capacity.md says when
+ * everything that can fill up is full. */
 #include <malloc.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -24,8 +25,9 @@
 #define MOST 65536
 #define LWS_SOCKET 2048 /* struct lws of a raw socket is 0.8 KiB in 4.1.6, its watchers are in it */
 #define CHUNK 1600      /* 0.1 s of s16le at 8 kHz */
+#define PIECE 65536     /* audio of one read that arrived when the ring became full, as bytes and samples */
 
-static atomic_size_t live;
+static atomic_size_t live, most;
 
 void *__real_malloc(size_t n);
 void *__real_calloc(size_t n, size_t size);
@@ -48,7 +50,9 @@ static size_t bytes_of(void *p)
 
 static void *note(void *p)
 {
-    atomic_fetch_add(&live, bytes_of(p));
+    size_t now = atomic_fetch_add(&live, bytes_of(p)) + bytes_of(p), before = atomic_load(&most);
+    while (now > before && !atomic_compare_exchange_weak(&most, &before, now))
+        ;
     return p;
 }
 
@@ -100,18 +104,27 @@ struct talk {
     pthread_mutex_t lock;
     pthread_cond_t news;
     bool finalized, done; /* locked */
+    pthread_mutex_t *gate; /* locked: the worker that calls back waits here; NULL = it does not */
+    bool waits;            /* locked: it does */
 };
 
 static void on_note(void *user, steno_pool_stream *ps, const struct steno_pool_note *n)
 {
     struct talk *t = user;
+    pthread_mutex_t *gate;
     (void)ps;
     steno_ws_session_note(t->session, n);
     pthread_mutex_lock(&t->lock);
+    gate = t->gate;
     t->finalized |= n->kind == STENO_POOL_FINALIZED;
     t->done |= n->kind == STENO_POOL_DONE;
+    t->waits = gate;
     pthread_cond_signal(&t->news);
     pthread_mutex_unlock(&t->lock);
+    if (gate) {
+        pthread_mutex_lock(gate);
+        pthread_mutex_unlock(gate);
+    }
 }
 
 static steno_status resolve(void *ctx, struct steno_dialect_session *d, steno_err *err)
@@ -169,23 +182,28 @@ static void wait_for(struct talk *t, const bool *what)
     pthread_mutex_unlock(&t->lock);
 }
 
+static void talk_begin(struct talk *t, steno_pool *pool, const char *start)
+{
+    *t = (struct talk){.pool = pool};
+    steno_buf_init(&t->heard, 1 << 20);
+    pthread_mutex_init(&t->lock, NULL);
+    pthread_cond_init(&t->news, NULL);
+    t->session = steno_ws_session_new(&steno_dialect_native, &engine, t, "sess_bytes", &limits);
+    assert_non_null(t->session);
+    say(t, start);
+}
+
 /* The recording in pieces, then quiet: everything is heard, said and read. */
 static void talk_open(struct talk *t, steno_pool *pool, const char *start)
 {
     static char pcm[200000];
     FILE *f = fopen("tests/data/digits.wav", "rb");
     size_t n;
-    *t = (struct talk){.pool = pool};
-    steno_buf_init(&t->heard, 1 << 20);
-    pthread_mutex_init(&t->lock, NULL);
-    pthread_cond_init(&t->news, NULL);
     assert_non_null(f);
     assert_int_equal(fseek(f, 44, SEEK_SET), 0);
     n = fread(pcm, 1, sizeof pcm, f);
     fclose(f);
-    t->session = steno_ws_session_new(&steno_dialect_native, &engine, t, "sess_bytes", &limits);
-    assert_non_null(t->session);
-    say(t, start);
+    talk_begin(t, pool, start);
     for (size_t at = 0; at < n; at += CHUNK) {
         while (!steno_ws_session_readable(t->session))
             steno_ws_session_resume(t->session);
@@ -200,15 +218,20 @@ static void talk_open(struct talk *t, steno_pool *pool, const char *start)
     steno_buf_free(&t->heard);
 }
 
-static void talk_close(struct talk *t)
+static void talk_free(struct talk *t)
 {
-    say(t, "{\"type\":\"end\"}");
-    wait_for(t, &t->done);
     steno_pool_stream_close(t->stream);
     steno_ws_session_free(t->session);
     steno_buf_free(&t->heard);
     pthread_cond_destroy(&t->news);
     pthread_mutex_destroy(&t->lock);
+}
+
+static void talk_close(struct talk *t)
+{
+    say(t, "{\"type\":\"end\"}");
+    wait_for(t, &t->done);
+    talk_free(t);
 }
 
 /* The worker is through with its round: what it has allocated for itself, it has. */
@@ -264,11 +287,87 @@ static void so_does_one_that_can_be_resumed(void **state)
     check("{\"type\":\"start\",\"sample_rate\":8000,\"resumable\":true}");
 }
 
+/* A client sends and does not read, and the one worker is held by another stream: audio fills the
+ * ring until reading pauses, with a piece that came meanwhile; answers fill the queue and the
+ * history until the client is given up. */
+static void fill(struct talk *t)
+{
+    static const char zeros[CHUNK];
+    char text[1000];
+    struct steno_event final = {.kind = STENO_FINAL, .text = text};
+    struct steno_event partial = {.kind = STENO_PARTIAL, .text = text};
+    struct steno_ws_session_state st = {0};
+    size_t queued = 0;
+    while (steno_ws_session_readable(t->session))
+        steno_ws_session_binary(t->session, zeros, sizeof zeros, true, true);
+    for (size_t n = 0; n < STENO_WS_RX_BYTES; n += sizeof zeros)
+        steno_ws_session_binary(t->session, zeros, sizeof zeros, true, true);
+    memset(text, 'x', sizeof text - 1);
+    text[sizeof text - 1] = '\0';
+    while (st.ending == STENO_WS_RUNNING) {
+        const struct steno_pool_note notes[] = {{STENO_POOL_EVENT, .event = &partial},
+                                                {STENO_POOL_EVENT, .event = &final}};
+        steno_ws_session_note(t->session, &notes[0]);
+        steno_ws_session_note(t->session, &notes[1]);
+        queued = st.queued > queued ? st.queued : queued;
+        steno_ws_session_get_state(t->session, &st);
+    }
+    assert_int_equal(st.ending, STENO_WS_SLOW);
+    assert_true(queued > limits.send_bytes - 2 * sizeof text - 1000);
+}
+
+static void set_gate(struct talk *t, pthread_mutex_t *gate)
+{
+    pthread_mutex_lock(&t->lock);
+    t->gate = gate;
+    pthread_mutex_unlock(&t->lock);
+}
+
+static void a_full_session_holds_no_more_than_is_documented(void **state)
+{
+    const struct steno_pool_options opt = {
+        .workers = 1, .batch = 1, .capacity = -1, .buffer_seconds = 4};
+    static const char start[] = "{\"type\":\"start\",\"sample_rate\":8000,\"resumable\":true}";
+    const size_t ring = 4 * 8000 * sizeof(float);
+    pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
+    struct steno_model_info info;
+    struct talk first, full;
+    steno_model *model;
+    steno_pool *pool;
+    size_t before, held, bound;
+    (void)state;
+    assert_int_equal(steno_model_open(&model, "conf/models/digits-en", NULL, NULL), STENO_OK);
+    assert_int_equal(steno_pool_open(&pool, model, &opt, NULL), STENO_OK);
+    steno_model_get_info(model, &info);
+    talk_open(&first, pool, start);
+    settle(pool);
+    pthread_mutex_lock(&gate);
+    set_gate(&first, &gate);
+    say(&first, "{\"type\":\"finalize\"}");
+    wait_for(&first, &first.waits);
+    before = atomic_load(&live);
+    atomic_store(&most, before);
+    talk_begin(&full, pool, start);
+    fill(&full);
+    held = atomic_load(&most) - before + sizeof(struct steno_ws_conn) + LWS_SOCKET;
+    bound = info.stream_bytes + MOST + ring + PIECE + 3 * limits.send_bytes + 2 * limits.resume_bytes;
+    print_message("%zu bytes of at most %zu\n", held, bound);
+    assert_true(held < bound);
+    assert_true(held > ring + limits.send_bytes + limits.resume_bytes); /* it was full */
+    set_gate(&first, NULL);
+    pthread_mutex_unlock(&gate);
+    talk_free(&full);
+    talk_close(&first);
+    steno_pool_close(pool);
+    steno_model_close(model);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_idle_session_holds_less_than_64_kib_beyond_its_states),
         cmocka_unit_test(so_does_one_that_can_be_resumed),
+        cmocka_unit_test(a_full_session_holds_no_more_than_is_documented),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
