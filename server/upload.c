@@ -566,20 +566,22 @@ enum MHD_Result steno_upload_continue(struct steno_request *rq)
 static enum steno_session_result result_of(const struct steno_request *rq,
                                            const struct steno_upload *up)
 {
+    /* of events the status is sent before it is known how they end */
+    int code = rq->code == 200 && up->sse_ended ? up->code : rq->code;
     if (rq->unread)
         return STENO_SESSION_TIMEOUT;
-    if (rq->code == 200)
+    if (code == 200)
         return up->sse && !up->sse_ended ? STENO_SESSION_GONE : STENO_SESSION_OK;
-    if (rq->code == 499)
+    if (code == 499)
         return STENO_SESSION_GONE;
-    if (rq->code == 504 || rq->code == 408)
+    if (code == 504 || code == 408)
         return STENO_SESSION_TIMEOUT;
-    if (rq->code == 503 && up->refused)
+    if (code == 503 && up->refused)
         return STENO_SESSION_REFUSED;
-    if (rq->code == 503)
+    if (code == 503)
         return steno_limits_draining(up->sv->srv->limits) ? STENO_SESSION_DRAINED
                                                           : STENO_SESSION_FAILED;
-    return rq->code < 500 ? STENO_SESSION_BAD : STENO_SESSION_FAILED;
+    return code < 500 ? STENO_SESSION_BAD : STENO_SESSION_FAILED;
 }
 
 void steno_upload_end(struct steno_request *rq)

@@ -19,7 +19,7 @@ from websockets.sync.client import connect
 
 from broken import DESCRIPTOR, DISK, HANG, HAS_MEMORY, HEADERS, MEMORY, RECEIVE, SEND, THREAD, Broken
 from daemon import DIGITS_TEXT, ROOT, SAN, SLOW, Skip, case, eventually, heard, tap
-from requests_of_all_kinds import ALL, COMMON, OPEN, PCM, RATE, WAV, administrate, asked, heard_to_the_end, open_socket, posted, read, upload
+from requests_of_all_kinds import ALL, COMMON, FORM_OF_EVENTS, FORM_TYPE, OPEN, PCM, RATE, WAV, administrate, asked, heard_to_the_end, open_socket, posted, read, upload
 
 EVERY = os.environ.get("STENO_TEST_SLOW") == "1"
 RUNS = 16 if SAN else 120  # calls tried of a kind, evenly over all that is asked; up to 500 of each where EVERY
@@ -88,6 +88,27 @@ def one_kind(kind):
 @case
 def memory_that_is_refused_costs_one_request(_):
     one_kind(MEMORY)
+
+
+@case
+def events_that_end_with_an_error_are_no_success(_):
+    """The status was 200 before anything failed: what the server counts is how the answer ended."""
+    needs_memory(MEMORY)
+    b = Broken()
+    good = late = 0
+    try:
+        with b.d as d:
+            for n in range(30, 70):
+                b.fail(MEMORY, n)
+                status, _, got = d.request("POST", "/v1/audio/transcriptions", FORM_OF_EVENTS, {**HEADERS, "Content-Type": FORM_TYPE})
+                b.mend()
+                good += got.endswith(b"[DONE]\n\n")
+                late += status == 200 and b'"error"' in got
+            d.settled()
+            assert late > 0, good
+            assert d.metric('steno_sessions_total{api="openai",result="ok"}') == good, (good, late)
+    finally:
+        b.close()
 
 
 @case
