@@ -88,13 +88,14 @@ steno_status steno_ops_conv_bytes(struct steno_op_ctx *ctx, const struct steno_c
 struct rounded_part {
     const steno_kernels *k;
     const struct steno_conv_rounded *c;
-    uint8_t *patches; /* [PIXELS][depth] */
+    uint8_t *patches; /* [block_pixels][depth] */
     float *range;     /* [rows][in1][2]: of each pixel's channels */
     float *scale;     /* [PIXELS] */
     int32_t *zero;    /* [PIXELS] */
 };
 
-/* Rows of the image between the first and the last tap of output rows [o, end), cut to the image. */
+/* Rows of the image between the first and the last tap of output rows [o, end), cut to the image.
+ */
 static size_t rows_seen(const struct steno_conv *s, size_t o, size_t end, size_t *first)
 {
     const size_t from = o * s->stride[0];
@@ -194,6 +195,13 @@ static size_t whole_lines(size_t bytes)
     return (bytes + 63) / 64 * 64;
 }
 
+/* Pixels of a block at most. */
+static size_t block_pixels(const struct steno_conv *s)
+{
+    const size_t all = s->out[0] * s->out[1];
+    return all < PIXELS ? all : PIXELS;
+}
+
 /* Bytes of each part's ranges. */
 static size_t range_bytes(const struct steno_conv *s)
 {
@@ -204,7 +212,7 @@ static size_t range_bytes(const struct steno_conv *s)
 
 static size_t part_bytes(const struct steno_conv *s, size_t depth)
 {
-    return whole_lines(PIXELS * depth) + range_bytes(s) + 2 * PIXELS * sizeof(float);
+    return whole_lines(block_pixels(s) * depth) + range_bytes(s) + 2 * PIXELS * sizeof(float);
 }
 
 static size_t blocks_of(const struct steno_conv *s)
@@ -224,18 +232,18 @@ void steno_ops_conv_rounded_part(const steno_kernels *k, const struct steno_conv
 {
     const size_t pixels = c->s->out[0] * c->s->out[1], blocks = blocks_of(c->s), depth = c->w->k;
     const size_t first = blocks * part / n_parts, end = blocks * (part + 1) / n_parts;
+    const size_t patches = whole_lines(block_pixels(c->s) * depth);
     char *own;
     struct rounded_part j;
     if (first == end)
         return;
     own = (char *)work + (n_parts < blocks ? part : first) * part_bytes(c->s, depth);
-    j = (struct rounded_part){
-        .k = k,
-        .c = c,
-        .patches = (uint8_t *)own,
-        .range = (float *)(own + whole_lines(PIXELS * depth)),
-        .scale = (float *)(own + whole_lines(PIXELS * depth) + range_bytes(c->s)),
-        .zero = (int32_t *)(own + whole_lines(PIXELS * depth) + range_bytes(c->s)) + PIXELS};
+    j = (struct rounded_part){.k = k,
+                              .c = c,
+                              .patches = (uint8_t *)own,
+                              .range = (float *)(own + patches),
+                              .scale = (float *)(own + patches + range_bytes(c->s)),
+                              .zero = (int32_t *)(own + patches + range_bytes(c->s)) + PIXELS};
     for (size_t b = first; b < end; b++) {
         const size_t from = pixels * b / blocks;
         rounded_block(&j, from, pixels * (b + 1) / blocks - from);

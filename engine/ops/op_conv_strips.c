@@ -3,9 +3,9 @@
  * time.
  *
  * ConvStrips   X [N, H, W, C], W0 [C', C / group, kernel...], bias [C']?, W1 [O, C' / group,
- *              kernel...], bias [O]?, weights constant; Y [N, H'', W'', O] = f1(conv(f0(conv(X, W0) +
- *              b0), W1) + b1). Attributes are lists of both: strides [2 * 2], dilations [2 * 2],
- *              pads [2 * 4], group [2], act [2] (enum steno_act), act_min [2], act_max [2].
+ *              kernel...], bias [O]?, weights constant; Y [N, H'', W'', O] = f1(conv(f0(conv(X, W0)
+ * + b0), W1) + b1). Attributes are lists of both: strides [2 * 2], dilations [2 * 2], pads [2 * 4],
+ * group [2], act [2] (enum steno_act), act_min [2], act_max [2].
  *
  * Y has the bits of the two convolutions one after the other: strips begin at rows that are a
  * multiple of three, where the winograd slots begin theirs. */
@@ -96,7 +96,7 @@ static steno_status prepare_stage(struct steno_prep *pc, struct strips *c, int i
                           c->conv[0].s.c_out);
     c->ep[i] = (struct steno_gemm_epilogue){.alpha = 1,
                                             .ldr = s.c_out,
-                                            .act = act ? (enum steno_act)*act : STENO_ACT_NONE,
+                                            .act = act ? (enum steno_act) * act : STENO_ACT_NONE,
                                             .act_min = stage_float(n, "act_min", i),
                                             .act_max = stage_float(n, "act_max", i)};
     return steno_prep_nhwc(pc, 1 + 2 * i, &s, &c->win[i], &c->conv[i], err);
@@ -168,7 +168,8 @@ static struct steno_conv part_of(const struct steno_conv *s, size_t o0, size_t o
     return p;
 }
 
-/* Set up both convolutions for rows [o0, o1) of Y: what is left to do of the first, and the second. */
+/* Set up both convolutions for rows [o0, o1) of Y: what is left to do of the first, and the second.
+ */
 static void begin(struct strip *t, size_t o0, size_t o1)
 {
     const struct job *j = t->j;
@@ -176,7 +177,8 @@ static void begin(struct strip *t, size_t o0, size_t o1)
     size_t from, to, x_from;
     rows_seen(&j->s[1], o0, o1, &from, &to);
     if (t->to > from)
-        memmove(t->rows, t->rows + (from - t->from) * line, (t->to - from) * line * sizeof *t->rows);
+        memmove(t->rows, t->rows + (from - t->from) * line,
+                (t->to - from) * line * sizeof *t->rows);
     else
         t->to = from;
     t->from = from;
@@ -215,6 +217,12 @@ static size_t most(const struct steno_conv *s)
     return n ? n : 1;
 }
 
+/* Strips of n units, as even as they get. */
+static size_t strips_of(const struct job *j, size_t n)
+{
+    return (n + most(&j->s[1]) - 1) / most(&j->s[1]);
+}
+
 static size_t row_of(const struct job *j, size_t unit)
 {
     return unit * ROWS < j->s[1].out[0] ? unit * ROWS : j->s[1].out[0];
@@ -226,7 +234,7 @@ static void own_strips(void *arg, int part)
     const struct job *j = arg;
     const size_t u0 = units(j) * (size_t)part / j->parts;
     const size_t n = units(j) * ((size_t)part + 1) / j->parts - u0;
-    const size_t strips = (n + most(&j->s[1]) - 1) / most(&j->s[1]);
+    const size_t strips = strips_of(j, n);
     struct strip t;
     start(&t, j, (size_t)part);
     for (size_t i = 0; i < strips; i++) {
@@ -251,7 +259,7 @@ static void shared_part(void *arg, int part)
 /* Few strips: every thread takes a part of each. */
 static void shared_strips(struct steno_op_ctx *ctx, const struct job *j)
 {
-    const size_t n = units(j), strips = (n + most(&j->s[1]) - 1) / most(&j->s[1]);
+    const size_t n = units(j), strips = strips_of(j, n);
     struct strip t;
     start(&t, j, 0);
     for (size_t i = 0; i < strips; i++) {
@@ -265,12 +273,13 @@ static void shared_strips(struct steno_op_ctx *ctx, const struct job *j)
 /* Memory for the strips of j's threads; false without. */
 static bool make_room(struct steno_op_ctx *ctx, struct job *j)
 {
-    const size_t rows = most(&j->s[1]) * ROWS;
     struct steno_conv s[STAGES] = {j->s[0], j->s[1]};
-    size_t sets, n, bytes = 0;
+    size_t sets, rows, n, bytes = 0;
     j->parts = (size_t)steno_ops_conv_parts(ctx, &j->s[1]);
     j->apart = units(j) >= j->parts * most(&j->s[1]);
     sets = j->apart ? j->parts : 1;
+    n = strips_of(j, units(j));
+    rows = ROWS * (sets > 1 ? most(&j->s[1]) : (units(j) + n - 1) / n);
     s[1].out[0] = rows < s[1].out[0] ? rows : s[1].out[0];
     j->held = (s[1].out[0] - 1) * s[1].stride[0] + (s[1].kernel[0] - 1) * s[1].dilation[0] + 1;
     j->held = j->held < s[1].in[0] ? j->held : s[1].in[0];
@@ -338,6 +347,7 @@ static steno_status run_strips(struct steno_op_ctx *ctx, steno_err *err)
 }
 
 const struct steno_op steno_ops_conv_strips[] = {
-    {"ai.steno.run", "ConvStrips", 1, 0, 0, infer_strips, prepare_strips, release_strips, run_strips},
+    {"ai.steno.run", "ConvStrips", 1, 0, 0, infer_strips, prepare_strips, release_strips,
+     run_strips},
     {0},
 };

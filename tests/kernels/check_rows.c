@@ -156,6 +156,12 @@ static void norms(const steno_kernels *k, bool rms)
                 k->layernorm_f32(y, x, rows, n, g, b, 1e-5f);
             for (size_t r = 0; r < rows; r++)
                 norm_row(y + r * n, x + r * n, n, g, b, 1e-5, rms);
+            if (rms)
+                k->rmsnorm_f32(x, x, rows, n, g, 1e-5f);
+            else
+                k->layernorm_f32(x, x, rows, n, g, b, 1e-5f);
+            if (rows && memcmp(x, y, rows * n * sizeof *x))
+                test_fail("%zu x %zu: other bits in place", rows, n);
             guard_free(x);
             guard_free(y);
             guard_free(gamma);
