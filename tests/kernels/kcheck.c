@@ -73,6 +73,21 @@ void test_end(void)
     fflush(stdout);
 }
 
+/* The avxvnni level on a CPU that has its instruction in the other encoding alone. */
+static void init_evex(steno_kernels *k, unsigned mask)
+{
+#if defined(__x86_64__)
+    if (!(mask & STENO_CPU_AVXVNNI) && (steno_cpu_detect() & STENO_CPU_VNNI)) {
+        printf("# avxvnni: by the EVEX form of its instruction\n");
+        steno_kernels_gemm_i8__evex(k);
+        k->level = "avxvnni";
+    }
+#else
+    (void)k;
+    (void)mask;
+#endif
+}
+
 static void check_level(const char *level)
 {
     steno_kernels k;
@@ -84,6 +99,8 @@ static void check_level(const char *level)
         exit(64);
     }
     steno_kernels_init(&k, mask);
+    if (!strcmp(level, "avxvnni"))
+        init_evex(&k, mask);
     if (strcmp(level, k.level) && strcmp(level, "native")) {
         printf("# no %s on this CPU: level skipped\n", level);
         return;

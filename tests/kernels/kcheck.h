@@ -16,6 +16,9 @@ enum { KCHECK_FEW = 0 };
 
 #define EPS 5.9604645e-8 /* 2^-24: half an ulp of 1 */
 
+/* evex_vnni.c: the avxvnni level's slots, after avx2, for CPUs of the vnni level. */
+void steno_kernels_gemm_i8__evex(steno_kernels *k);
+
 /* ---- kcheck.c: one TAP line per slot and level ---- */
 /* Start a test; false when the command line leaves it out. */
 bool test_begin(const steno_kernels *k, const char *slot);
