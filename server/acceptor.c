@@ -13,6 +13,7 @@
 #include "server/acceptor.h"
 
 #include "base/clock.h"
+#include "base/threads.h"
 #include "server/address.h"
 #include "server/calendar.h"
 #include "server/head.h"
@@ -523,6 +524,7 @@ static void *run(void *arg)
     struct epoll_event ev[64];
     int64_t next_tick = 0;
     pthread_setname_np(pthread_self(), "acceptor");
+    steno_thread_give_way();
     while (!ended(a)) {
         int n = epoll_wait(a->epoll, ev, 64, a->n_open || a->deaf ? TICK_MS : -1);
         int64_t now = steno_now_ns();

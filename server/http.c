@@ -1,6 +1,7 @@
 #include "server/http.h"
 
 #include "base/clock.h"
+#include "base/threads.h"
 #include "protocol/deepgram.h"
 #include "protocol/query.h"
 #include "server/address.h"
@@ -583,22 +584,13 @@ static void http_free(steno_http *http)
     free(http);
 }
 
-steno_status steno_http_open(steno_http **out, const struct steno_services *services,
-                             steno_acceptor *acceptor, steno_err *err)
+/* libmicrohttpd's threads are as nice as the one that starts them: requests, most of all those that are
+ * refused, must not take the processors from streams that run. */
+static void *start_daemon(void *arg)
 {
-    const struct steno_config *conf = services->srv->conf;
-    steno_http *http = calloc(1, sizeof *http);
-    pthread_condattr_t monotonic;
-    if (!http)
-        return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
-    http->sv = *services;
-    http->acceptor = acceptor;
-    pthread_mutex_init(&http->lock, NULL);
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&http->changed, &monotonic);
-    pthread_condattr_destroy(&monotonic);
-    register_metrics(http);
+    steno_http *http = arg;
+    const struct steno_config *conf = http->sv.srv->conf;
+    steno_thread_give_way();
     /* poll, not epoll: with its edge-triggered epoll, 0.9.75 takes a short read for the end of what
      * is there and misses the FIN of a client that sent half a body and left; the request then held
      * its place until the idle time-out (clients_gone_in_the_middle_are_noticed). */
@@ -611,6 +603,32 @@ steno_status steno_http_open(steno_http **out, const struct steno_services *serv
         (unsigned)conf->idle_timeout, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_MEMORY,
         MHD_OPTION_URI_LOG_CALLBACK, on_target, http, MHD_OPTION_NOTIFY_COMPLETED, on_completed,
         http, MHD_OPTION_NOTIFY_CONNECTION, on_connection, http, MHD_OPTION_END);
+    return NULL;
+}
+
+steno_status steno_http_open(steno_http **out, const struct steno_services *services,
+                             steno_acceptor *acceptor, steno_err *err)
+{
+    steno_http *http = calloc(1, sizeof *http);
+    pthread_condattr_t monotonic;
+    pthread_t starter;
+    steno_status st;
+    if (!http)
+        return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+    http->sv = *services;
+    http->acceptor = acceptor;
+    pthread_mutex_init(&http->lock, NULL);
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&http->changed, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    register_metrics(http);
+    st = steno_thread_start(&starter, "http", start_daemon, http, err);
+    if (st) {
+        http_free(http);
+        return st;
+    }
+    pthread_join(starter, NULL);
     if (!http->daemon) {
         http_free(http);
         return steno_fail(err, STENO_ERR_INTERNAL, "libmicrohttpd does not start");

@@ -7,6 +7,7 @@
 #include "server/jobs.h"
 
 #include "audio/file.h"
+#include "base/threads.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -322,6 +323,7 @@ static void *feeder(void *arg)
 {
     steno_jobs *jobs = arg;
     pthread_setname_np(pthread_self(), "feeder");
+    steno_thread_give_way();
     pthread_mutex_lock(&jobs->lock);
     for (;;) {
         steno_job *job;

@@ -19,6 +19,7 @@
 #include <unistd.h>
 #if defined(__linux__)
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #endif
 
 enum {
@@ -77,6 +78,13 @@ steno_status steno_thread_start(pthread_t *out, const char *name, void *(*fn)(vo
         return steno_fail(err, STENO_ERR_NOMEM, "thread %s: %s", name, strerror(rc));
     }
     return STENO_OK;
+}
+
+void steno_thread_give_way(void)
+{
+#if defined(__linux__) /* elsewhere it would be the whole process */
+    (void)setpriority(PRIO_PROCESS, 0, getpriority(PRIO_PROCESS, 0) + 10);
+#endif
 }
 
 static void pause_cpu(void)

@@ -18,6 +18,10 @@ typedef struct steno_team steno_team; /* frozen size; run is for one thread at a
 STENO_MUST steno_status steno_thread_start(pthread_t *out, const char *name, void *(*fn)(void *),
                                            void *arg, steno_err *err);
 
+/* The calling thread, and those it starts from now on, give way to others (10 nicer; Linux: a thread's own
+ * value). A sandbox that forbids it leaves things as they are. */
+void steno_thread_give_way(void);
+
 /* threads >= 1, the caller's included; more than 1024 is STENO_ERR_INVAL. */
 STENO_MUST steno_status steno_team_new(steno_team **out, int threads, steno_err *err);
 void steno_team_free(steno_team *t);      /* joins the threads; accepts NULL */

@@ -821,6 +821,20 @@ def sockets_of_systemd_are_served(d):
 
 
 @case
+def threads_that_accept_refuse_and_decode_give_way_to_those_of_streams(_):
+    with Stenod() as d:
+        nice = {}
+        for t in os.listdir(f"/proc/{d.proc.pid}/task"):
+            with open(f"/proc/{d.proc.pid}/task/{t}/stat", encoding="utf-8") as f:
+                name, rest = f.read().split("(", 1)[1].rsplit(")", 1)
+            nice.setdefault(name, set()).add(int(rest.split()[16]))
+        base = os.getpriority(os.PRIO_PROCESS, d.proc.pid)
+        for name in ("acceptor", "feeder", "MHD-worker"):
+            assert nice[name] == {min(base + 10, 19)}, nice
+        assert nice["worker-0"] == nice["stenod"] == {base}, nice  # the second: main and WebSocket
+
+
+@case
 def ipv6_and_several_addresses(d):
     try:
         with socket.socket(socket.AF_INET6, socket.SOCK_STREAM) as s:
