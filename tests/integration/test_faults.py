@@ -412,6 +412,11 @@ def a_stuck_worker_keeps_its_own_stream_only_and_starves_the_watchdog(_):
                     ws.send(PCM[:half])
                     read(ws, "partial")
                 stuck, *others = all_
+                # who has heard a partial still has steps to go: a worker must not hang with the stream of another
+
+                def at_rest():
+                    return all(d.metric('steno_queue_depth{model="digits-en"}') + d.metric("steno_workers_busy") == 0 for _ in range(5))
+                assert eventually(at_rest)
                 b.fail(HANG, 1)
                 stuck.send(PCM[half:])
                 stuck.send(json.dumps({"type": "end"}))
