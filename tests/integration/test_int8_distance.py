@@ -1,6 +1,8 @@
-"""int8 on the recorded ESPnet encoders: how far from f32 the result is, next to ONNX Runtime's own int8 graph (TAP). Root
-mean square of the difference by that of the f32 result, over the recorded inputs. Neither the f32 graph opened in 8 bits nor
-its quantizer's graph, opened in whatever is fast, is further than that; the exact way gives its numbers."""
+"""int8 on the recorded ESPnet networks (encoders, decoder, language model, block of a stream): how far from f32 the result is,
+next to ONNX Runtime's own int8 graph (TAP). Root mean square of the difference by that of the f32 result, over the recorded
+inputs; of the language model over 64 rows of random tokens instead, since nine recorded ones do not tell two ways of rounding
+apart. Neither the f32 graph opened in 8 bits nor its quantizer's graph, opened in whatever is fast, is further than that; the
+exact way gives its numbers."""
 import importlib.util
 import itertools
 import os
@@ -10,14 +12,63 @@ import numpy as np
 from test_models import SHARED, steno
 
 TINY = os.path.join(SHARED, "zoo", "tiny")
-LENGTHS = (7, 41, 100, 257)
+ENCODER = ("default_encoder", "encoder_out", ("encoder.T7", "encoder.T41", "encoder.T100", "encoder.T257"))
+DECODER = ("xformer_decoder", "y", ("decoder.B1L1T9", "decoder.B3L5T24", "decoder.B5L12T63"))
+LM = ("transformer_lm", "y", (1, 5, 12))  # tokens
+BLOCK = ("xformer_encoder", "ys_pad", ("stream.block1", "stream.block2", "stream.block3"))
+NETWORKS = [("espnet-conformer-op13", ENCODER), ("espnet-transformer-op13", ENCODER), ("espnet-conformer-op13", DECODER),
+            ("espnet-conformer-op13", LM), ("espnet-stream-conformer-op13", BLOCK)]
 
 
-def theirs(path, feats):
+def block_states(folder, ref, case):
+    """What a block is given beside its features: the f32 states that the one before it left, positions, the mask of a block."""
+    n = int(case[-1])
+    before = f"stream.block{n - 1}/full/next_"
+    pe = np.load(f"{folder}/pe.npy")
+    mask = np.zeros((1, 1, 42, 42), np.float32)
+    mask[..., 1:, :-1] = 1
+    return {"mask": mask, "buffer_before_downsampling": ref[before + "buffer_before_downsampling"],
+            "buffer_after_downsampling": ref[before + "buffer_after_downsampling"], "prev_addin": ref[before + "addin"],
+            "pos_enc_xs": pe[:, 16 * n:16 * n + 40], "pos_enc_addin": pe[:, n:n + 1],
+            "past_encoder_ctx": ref[before + "encoder_ctx"], "is_first": np.zeros(1, np.int64)}
+
+
+def said(graph, lengths, rows=64, tokens=31, width=32):
+    """Steps of a language model behind random tokens, with the keys that its f32 graph left, and its f32 results."""
+    import onnxruntime as ort
+    session = ort.InferenceSession(graph, providers=["CPUExecutionProvider"])
+    tgt = np.random.default_rng(1).integers(1, tokens, (rows, max(lengths)))
+    caches = [np.zeros((rows, 1, width), np.float32)] * 2
+    feeds, wanted = [], []
+    for n in range(1, max(lengths) + 1):
+        feed = {"tgt": tgt[:, :n], "cache_0": caches[0], "cache_1": caches[1]}
+        y, *left = session.run(None, feed)
+        caches = [c[:, -n:] for c in left]
+        if n in lengths:
+            feeds.append(feed)
+            wanted.append(y)
+    return feeds, wanted
+
+
+def recorded(folder, network):
+    """Inputs and f32 results of each case."""
+    _, output, cases = network
+    feeds, wanted = [], []
+    with np.load(os.path.join(TINY, "espnet-inputs.npz")) as z, np.load(f"{folder}/ref.npz") as ref:
+        for case in cases:
+            feeds.append({k.split("/")[1]: z[k] for k in z.files if k.startswith(case + "/")})
+            if network is BLOCK:
+                feeds[-1].update(block_states(folder, ref, case))
+            wanted.append(ref[f"{case}/full/{output}"])
+    return feeds, wanted
+
+
+def theirs(path, feeds):
     import onnxruntime as ort
     o = ort.SessionOptions()
     o.intra_op_num_threads = 1
-    return ort.InferenceSession(path, o, providers=["CPUExecutionProvider"]).run(None, {"feats": feats})[0]
+    session = ort.InferenceSession(path, o, providers=["CPUExecutionProvider"])
+    return [session.run(None, feed)[0] for feed in feeds]
 
 
 def distance(results, wanted):
@@ -25,31 +76,28 @@ def distance(results, wanted):
     return (off / sum(float(np.sum(w ** 2)) for w in wanted)) ** 0.5
 
 
-def ours(path, inputs, precision, cpu):
-    return [steno(path, {"feats": x}, 1, "3", cpu, "--precision", precision)[0] for x in inputs]
+def ours(path, feeds, precision, cpu):
+    return [steno(path, feed, 1, "3", cpu, "--precision", precision)[0] for feed in feeds]
 
 
 def main():
     if not os.path.isdir(TINY) or importlib.util.find_spec("onnxruntime") is None:
         print(f"ok 1 - distance of int8 # SKIP {TINY} or the package onnxruntime is absent\n1..1")
         return 0
-    with np.load(os.path.join(TINY, "espnet-inputs.npz")) as z:
-        inputs = [z[f"encoder.T{t}/feats"] for t in LENGTHS]
     number, bad = 0, 0
-    for kind in ("conformer", "transformer"):
-        folder = os.path.join(TINY, f"espnet-{kind}-op13")
-        graph, quantized = f"{folder}/full/default_encoder.onnx", f"{folder}/quantize/default_encoder_qt.onnx"
-        with np.load(f"{folder}/ref.npz") as ref:
-            wanted = [ref[f"encoder.T{t}/full/encoder_out"] for t in LENGTHS]
-        most = distance([theirs(quantized, x) for x in inputs], wanted)
+    for directory, network in NETWORKS:
+        folder = os.path.join(TINY, directory)
+        graph, quantized = f"{folder}/full/{network[0]}.onnx", f"{folder}/quantize/{network[0]}_qt.onnx"
+        feeds, wanted = said(graph, network[2]) if network is LM else recorded(folder, network)
+        most = distance(theirs(quantized, feeds), wanted)
         cases = [("f32 graph", graph, "int8", 1), *(("quantized graph", quantized, p, 1) for p in ("auto", "int8", "bf16")),
                  ("quantized graph", quantized, "fp32", 1.001)]
         for (name, path, precision, times), cpu in itertools.product(cases, ("native", "avx2", "scalar")):
             number += 1
-            got = distance(ours(path, inputs, precision, cpu), wanted)
+            got = distance(ours(path, feeds, precision, cpu), wanted)
             bad += got > most * times
-            print(f"{'ok' if got <= most * times else 'not ok'} {number} - {kind}, {name} opened in {precision} at {cpu}: "
-                  f"{got:.4f}, ONNX Runtime {most:.4f}")
+            print(f"{'ok' if got <= most * times else 'not ok'} {number} - {directory} {network[0]}, {name} opened in {precision} "
+                  f"at {cpu}: {got:.4f}, ONNX Runtime {most:.4f}")
     print(f"1..{number}")
     return 1 if bad else 0
 
