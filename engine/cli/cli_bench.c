@@ -138,7 +138,7 @@ static steno_status measure(const struct bench_options *o, steno_network *n, dou
         steno_kernels_init(&k, mask);
         r->peak = cli_network_peak(steno_network_precision(n), &k);
         r->flops = steno_session_flops(s);
-        r->arena = steno_session_arena_bytes(s);
+        r->arena = steno_session_arena_bytes(s) + steno_session_kept_bytes(s);
         r->weights = steno_network_weight_bytes(n);
         r->precision = *steno_network_precision(n);
         r->misplans = steno_session_misplans(s);

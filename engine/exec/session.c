@@ -147,6 +147,14 @@ size_t steno_session_arena_bytes(const steno_session *s)
     return s->ws.bytes;
 }
 
+size_t steno_session_kept_bytes(const steno_session *s)
+{
+    size_t n = 0;
+    for (int i = 0; i < STENO_MAX_PLANS; i++)
+        n += s->main->plans[i] ? s->main->plans[i]->ahead_bytes : 0;
+    return n;
+}
+
 double steno_session_flops(const steno_session *s)
 {
     const struct plan *p = s->main->cur;
