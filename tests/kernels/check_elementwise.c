@@ -37,7 +37,7 @@ struct unary_case {
     bool product;
 };
 /* Bounds of exp to erf: the largest error of 20 million floats of all binades (docs/kernels.md) and a
- * tenth. */
+ * little, a quarter at most. */
 #define SLOT(name) #name, offsetof(steno_kernels, name)
 static const struct unary_case unaries[] = {
     {SLOT(exp_f32), exp, 1.1, 0, false},      {SLOT(log_f32), log, 1, 0, false},
