@@ -18,7 +18,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define STAYS ((size_t)64 << 10) /* bytes of a matrix that is left in the file until it is needed */
+#define STAYS ((size_t)64 << 10) /* bytes of a matrix that is left in the file until it is needed  \
+                                  */
 
 int steno_onnx_opset(const struct loader *l, const struct scope *s, const char *domain)
 {
@@ -59,11 +60,15 @@ steno_status steno_onnx_lookup(struct loader *l, struct scope *s, const char *na
     return st;
 }
 
-/* A value written in this scope; STENO_ERR_FORMAT when the name is taken. */
+/* A value written in this scope; STENO_ERR_FORMAT when the name is taken, or none: an empty one
+ * stands for what a node does not read or write. */
 static steno_status declare(struct loader *l, struct scope *s, const char *name, steno_vid *out)
 {
     steno_vid v;
     steno_status st;
+    if (!*name)
+        return steno_fail(l->err, STENO_ERR_FORMAT,
+                          "graph '%s' has an input or an initializer without a name", s->g->name);
     if (steno_names_find(&s->names, name) != STENO_NONE)
         return steno_fail(l->err, STENO_ERR_FORMAT, "value '%s' is written twice", name);
     st = steno_graph_add_value(s->g, name, &v, l->err);

@@ -233,6 +233,12 @@ static void broken_graphs_name_what_is_wrong(void **state)
     mk_node(m, "Relu", "x", "h");
     refused(m, STENO_ERR_FORMAT, "'h' is written twice");
     m = small();
+    mk_input(m, "", STENO_F32, "1");
+    refused(m, STENO_ERR_FORMAT, "without a name");
+    m = small();
+    mk_f32(m, "", "1", (const float[]){1}, 1);
+    refused(m, STENO_ERR_FORMAT, "without a name");
+    m = small();
     mk_node(m, "Relu", "q", "p")->name = (char[]){"loop_a"};
     mk_node(m, "Relu", "p", "q");
     refused(m, STENO_ERR_FORMAT, "cycle");
@@ -394,8 +400,8 @@ static void a_function_that_calls_itself_is_refused(void **state)
     refused(m, STENO_ERR_LIMIT, "Self");
 }
 
-/* Each calls the other; a function calls itself in the branch of an If; 30 functions call the one before
- * twice, which would be 2^30 nodes. */
+/* Each calls the other; a function calls itself in the branch of an If; 30 functions call the one
+ * before twice, which would be 2^30 nodes. */
 static void functions_without_end_are_refused(void **state)
 {
     struct mk_graph *m = mk_new(17), *f, *body;
