@@ -13,7 +13,12 @@ struct orderer {
     int32_t n;                       /* so far */
     int32_t *maker;                  /* by slot: 1 + the late node that writes it, 0: none */
     uint8_t *depth;                  /* by node: of late ones that wait, 0: run, or about to */
-    const struct scope *scope;       /* of the node whose body graphs are looked at */
+};
+
+/* Where the node stands whose body graphs are looked at. */
+struct place {
+    struct orderer *o;
+    const struct scope *scope;
 };
 
 static size_t bytes_out(const struct orderer *o, const struct steno_chosen *c, bool *planned)
@@ -67,21 +72,21 @@ static void bring(struct orderer *o, int32_t s)
 
 static int bring_captured(struct steno_graph *body, void *arg)
 {
-    struct orderer *o = arg;
+    const struct place *at = arg;
     for (int32_t i = 0; i < body->n_values; i++)
         if (body->values[i].captured_from != STENO_NONE)
-            bring(o, o->scope->slot[body->values[i].captured_from]);
+            bring(at->o, at->scope->slot[body->values[i].captured_from]);
     return 0;
 }
 
 static void run(struct orderer *o, int32_t k)
 {
     const struct steno_chosen *c = &o->from[k];
+    struct place at = {o, c->scope};
     for (int i = 0; i < c->node->n_in; i++)
         if (c->node->in[i] != STENO_NONE)
             bring(o, c->scope->slot[c->node->in[i]]);
-    o->scope = c->scope;
-    steno_node_each_graph(c->node, bring_captured, o);
+    steno_node_each_graph(c->node, bring_captured, &at);
     o->to[o->n++] = *c;
 }
 

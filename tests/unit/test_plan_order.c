@@ -30,23 +30,30 @@ static void product(struct mk_graph *m, int by, const char *name)
     mk_node(m, "MatMul", in, name);
 }
 
-/* part: as many rows of a table as x has; y = x * (part W0) * (part W1) ...; the last factor only
- * if c; raw = part W9 in another shape. All products stand ahead of the first reader. */
-static struct mk_graph *layers(void)
+/* part: as many rows of a table as x has. */
+static void table_of(struct mk_graph *m)
 {
     static float table[ROWS * WIDE];
-    const int64_t zero = 0, raw[] = {-1, 16, 4};
-    struct mk_graph *m = mk_new(17), *with = mk_body(m), *without = mk_body(m);
+    const int64_t zero = 0;
     for (int i = 0; i < ROWS * WIDE; i++)
         table[i] = sign_at(i / WIDE, i % WIDE);
     mk_input(m, "x", STENO_F32, "t,64");
     mk_input(m, "c", STENO_BOOL, "");
     mk_f32(m, "table", "5000,64", table, ROWS * WIDE);
     mk_i64(m, "zero", "1", &zero, 1);
-    mk_i64(m, "target", "3", raw, 3);
     mk_node(m, "Shape", "x", "shape");
     mk_node(m, "Gather", "shape,zero", "rows");
     mk_node(m, "Slice", "table,zero,rows,zero", "part");
+}
+
+/* y = x * (part W0) * (part W1) ...; the last factor only
+ * if c; raw = part W9 in another shape. All products stand ahead of the first reader. */
+static struct mk_graph *layers(void)
+{
+    const int64_t raw[] = {-1, 16, 4};
+    struct mk_graph *m = mk_new(17), *with = mk_body(m), *without = mk_body(m);
+    table_of(m);
+    mk_i64(m, "target", "3", raw, 3);
     for (int p = 0; p <= LAYERS + 1; p++)
         product(m, p, (char[]){'p', (char)('0' + p), 0});
     mk_node(m, "Mul", "x,p0", "h0");
@@ -65,9 +72,42 @@ static struct mk_graph *layers(void)
     return m;
 }
 
+/* y = (part W0) + or - (part W1), by c: in a branch that shapes choose, with the second product in it. */
+static struct mk_graph *nested(void)
+{
+    struct mk_graph *m = mk_new(17), *chosen = mk_body(m), *never = mk_body(m), *sum = mk_body(m),
+                    *difference = mk_body(m);
+    table_of(m);
+    product(m, 0, "p0");
+    product(chosen, 1, "p1");
+    mk_node(sum, "Add", "p0,p1", "o");
+    mk_output(sum, "o", STENO_F32, "t,64");
+    mk_node(difference, "Sub", "p0,p1", "o");
+    mk_output(difference, "o", STENO_F32, "t,64");
+    mk_if(chosen, "c", "z", sum, difference);
+    mk_output(chosen, "z", STENO_F32, "t,64");
+    mk_node(never, "Neg", "x", "z");
+    mk_output(never, "z", STENO_F32, "t,64");
+    mk_node(m, "Greater", "rows,zero", "some");
+    mk_if(m, "some", "y", chosen, never);
+    mk_output(m, "y", STENO_F32, "t,64");
+    return m;
+}
+
 static float turned(int r, int c, int by)
 {
     return sign_at(r, (c - by + WIDE) % WIDE);
+}
+
+static void check_nested(const steno_session *s, bool c)
+{
+    const float *y = steno_session_get(s, 0)->data;
+    for (int i = 0; i < ROWS * WIDE; i++) {
+        const int r = i / WIDE, k = i % WIDE;
+        const float want = turned(r, k, 0) + (c ? 1 : -1) * turned(r, k, 1);
+        if (y[i] != want)
+            fail_msg("row %d, column %d: %g for %g", r, k, (double)y[i], (double)want);
+    }
 }
 
 static void check(const steno_session *s, bool all)
@@ -85,44 +125,57 @@ static void check(const steno_session *s, bool all)
     }
 }
 
-static void products_of_shapes_alone_run_just_before_their_reader(void **state)
+/* Three runs, c of the second false; the activations are within [least, most]. */
+static void run(struct mk_graph *m, int level, void (*look)(const steno_session *, bool), size_t least,
+                size_t most)
 {
     static float x[ROWS * WIDE];
-    struct mk_graph *m = layers();
+    const struct steno_network_options opt = {.opt_level = level};
     char *path = mk_file(m);
+    steno_network *n = NULL;
+    steno_session *s = NULL;
     steno_err err = {0};
-    (void)state;
     for (int i = 0; i < ROWS * WIDE; i++)
         x[i] = (float)(i % 9 - 4);
-    for (int level = 0; level <= 3; level += 3) {
-        const struct steno_network_options opt = {.opt_level = level};
-        steno_network *n = NULL;
-        steno_session *s = NULL;
-        if (steno_network_open(&n, path, &opt, &err) || steno_session_open(&s, n, NULL, &err))
+    if (steno_network_open(&n, path, &opt, &err) || steno_session_open(&s, n, NULL, &err))
+        fail_msg("%s", err.msg);
+    for (int round = 0; round < 3; round++) {
+        bool c = round != 1;
+        const struct steno_tensor t = {
+            .dtype = STENO_F32, .shape = {.rank = 2, .dim = {ROWS, WIDE}}, .data = x};
+        const struct steno_tensor cond = {.dtype = STENO_BOOL, .data = &c};
+        if (steno_session_set(s, 0, &t, &err) || steno_session_set(s, 1, &cond, &err) ||
+            steno_session_run(s, &err))
             fail_msg("%s", err.msg);
-        for (int round = 0; round < 3; round++) {
-            bool c = round != 1;
-            const struct steno_tensor t = {
-                .dtype = STENO_F32, .shape = {.rank = 2, .dim = {ROWS, WIDE}}, .data = x};
-            const struct steno_tensor cond = {.dtype = STENO_BOOL, .data = &c};
-            if (steno_session_set(s, 0, &t, &err) || steno_session_set(s, 1, &cond, &err) ||
-                steno_session_run(s, &err))
-                fail_msg("%s", err.msg);
-            check(s, c);
-        }
-        /* part, a product, h, what the branches give and the outputs; not ten products */
-        assert_in_range(steno_session_arena_bytes(s), 4 * BYTES, 8 * BYTES);
-        steno_session_close(s);
-        steno_network_close(n);
+        look(s, c);
     }
+    assert_in_range(steno_session_arena_bytes(s), least, most);
+    steno_session_close(s);
+    steno_network_close(n);
     mk_unlink(path);
     mk_free(m);
+}
+
+static void products_of_shapes_alone_run_just_before_their_reader(void **state)
+{
+    (void)state;
+    for (int level = 0; level <= 3; level += 3)
+        /* part, a product, h, what the branches give and the outputs; not ten products */
+        run(layers(), level, check, 4 * BYTES, 8 * BYTES);
+}
+
+static void readers_in_branches_have_all_that_they_read(void **state)
+{
+    (void)state;
+    for (int level = 0; level <= 3; level += 3)
+        run(nested(), level, check_nested, 1, 8 * BYTES);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(products_of_shapes_alone_run_just_before_their_reader),
+        cmocka_unit_test(readers_in_branches_have_all_that_they_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
