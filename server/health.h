@@ -13,8 +13,8 @@ typedef struct steno_health steno_health;
 STENO_MUST steno_status steno_health_open(steno_health **out, const struct steno_server *srv,
                                           steno_err *err);
 void steno_health_close(steno_health *h); /* accepts NULL */
-/* Append a JSON object with the reasons; true = healthy. */
 bool steno_health_stuck(steno_health *h); /* a worker hangs */
+/* Append a JSON object with the reasons; true = healthy. */
 bool steno_health_live(steno_health *h, struct steno_buf *out);
 /* Model loaded, not draining, canary answered not long ago. */
 bool steno_health_ready(steno_health *h, struct steno_buf *out);

@@ -94,8 +94,7 @@ struct rounded_part {
     int32_t *zero;    /* [PIXELS] */
 };
 
-/* Rows of the image between the first and the last tap of output rows [o, end), cut to the image.
- */
+/* Rows of the image between the first and the last tap of output rows [o, end), cut to the image. */
 static size_t rows_seen(const struct steno_conv *s, size_t o, size_t end, size_t *first)
 {
     const size_t from = o * s->stride[0];

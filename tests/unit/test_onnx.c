@@ -400,8 +400,8 @@ static void a_function_that_calls_itself_is_refused(void **state)
     refused(m, STENO_ERR_LIMIT, "Self");
 }
 
-/* Each calls the other; a function calls itself in the branch of an If; 30 functions call the one
- * before twice, which would be 2^30 nodes. */
+/* Each calls the other; a function calls itself in the branch of an If; 30 functions call the one before
+ * twice, which would be 2^30 nodes. */
 static void functions_without_end_are_refused(void **state)
 {
     struct mk_graph *m = mk_new(17), *f, *body;
