@@ -1,29 +1,41 @@
-/* The activation of an epilogue on one vector. Included after math_tmpl.h. */
+/* The activation of an epilogue, on n vectors (math_tmpl.h) or one. Included after math_tmpl.h. */
 #ifndef STENO_KERNELS_X86_ACTIVATE_TMPL_H
 #define STENO_KERNELS_X86_ACTIVATE_TMPL_H
 
 #include "kernels/kernels.h"
 
-static inline vf activate(vf v, const struct steno_gemm_epilogue *ep)
+V_MANY_OF activate_each(vf *v, int n, const struct steno_gemm_epilogue *ep)
 {
     switch (ep->act) {
     case STENO_ACT_NONE:
         break;
     case STENO_ACT_RELU:
-        return v_max(v_zero(), v);
+        V_EACH(i, n) v[i] = v_max(v_zero(), v[i]);
+        break;
     case STENO_ACT_SIGMOID:
-        return v_sigmoid(v);
+        v_sigmoid_each(v, n);
+        break;
     case STENO_ACT_TANH:
-        return v_tanh(v);
+        V_EACH(i, n) v[i] = v_tanh(v[i]);
+        break;
     case STENO_ACT_SILU:
-        return v_silu(v);
+        v_silu_each(v, n);
+        break;
     case STENO_ACT_GELU:
-        return v_gelu(v);
+        V_EACH(i, n) v[i] = v_gelu(v[i]);
+        break;
     case STENO_ACT_CLIP:
-        return v_clamp(v, ep->act_min, ep->act_max);
+        V_EACH(i, n) v[i] = v_clamp(v[i], ep->act_min, ep->act_max);
+        break;
     case STENO_ACT_SWOOSH:
-        return v_swoosh(v, ep->act_min, ep->act_max);
+        v_swoosh_each(v, n, ep->act_min, ep->act_max);
+        break;
     }
+}
+
+static inline vf activate(vf v, const struct steno_gemm_epilogue *ep)
+{
+    activate_each(&v, 1, ep);
     return v;
 }
 

@@ -49,11 +49,21 @@ static inline __attribute__((always_inline)) vf scores(float *s, size_t n, vf sc
     return v_max_nan(top, top2);
 }
 
+/* s = e^(s - top), n vectors; sums of even and of odd ones. */
+V_MANY_OF weights_of(float *s, int n, vf top, vf *sum)
+{
+    vf e[V_MANY];
+    V_EACH(i, n) e[i] = v_load(s + i * VL) - top;
+    v_exp_each(e, n);
+    V_EACH(i, n) v_store(s + i * VL, e[i]);
+    V_EACH(i, n) sum[i % 2] = sum[i % 2] + e[i];
+}
+
 static float V_NAME(softmax_step_f32)(float *s, size_t n, float scale, const float *bias,
                                       const float *mask, float *max, float *sum)
 {
     const vf c = v_set1(scale);
-    vf t = v_set1(*max), s0 = v_zero(), s1 = v_zero();
+    vf t = v_set1(*max), sums[2] = {v_zero(), v_zero()};
     float top, keep;
     size_t i = 0;
     if (bias)
@@ -66,21 +76,18 @@ static float V_NAME(softmax_step_f32)(float *s, size_t n, float scale, const flo
         return 1;
     }
     t = v_set1(top);
-    for (; i + 2 * VL <= n; i += 2 * VL) {
-        vf a = v_exp(v_load(s + i) - t), b = v_exp(v_load(s + i + VL) - t);
-        v_store(s + i, a);
-        v_store(s + i + VL, b);
-        s0 = s0 + a;
-        s1 = s1 + b;
-    }
+    for (; i + V_MANY * VL <= n; i += V_MANY * VL)
+        weights_of(s + i, V_MANY, t, sums);
+    for (; i + 2 * VL <= n; i += 2 * VL)
+        weights_of(s + i, 2, t, sums);
     for (; i < n; i += VL) {
         vm m = v_tail(n - i < VL ? n - i : VL);
         vf a = v_select(m, v_exp(v_load_m(s + i, m) - t), v_zero());
         v_store_m(s + i, m, a);
-        s0 = s0 + a;
+        sums[0] = sums[0] + a;
     }
     keep = *max == top ? 1.0f : expf(*max - top);
-    *sum = *sum * keep + v_hsum(s0 + s1);
+    *sum = *sum * keep + v_hsum(sums[0] + sums[1]);
     *max = top;
     return keep;
 }

@@ -18,6 +18,24 @@
         }                                                                                          \
     }
 
+/* The same for a function of several vectors at a time (math_tmpl.h). */
+#define UNARY_EACH(name, each, ...)                                                                \
+    static void V_NAME(name##_f32)(float *y, const float *x, size_t n __VA_OPT__(, ) __VA_ARGS__)  \
+    {                                                                                              \
+        vf v[V_MANY];                                                                              \
+        for (; n >= V_MANY * VL; n -= V_MANY * VL, x += V_MANY * VL, y += V_MANY * VL) {           \
+            V_EACH(i, V_MANY) v[i] = v_load(x + i * VL);                                           \
+            each(v, V_MANY);                                                                       \
+            V_EACH(i, V_MANY) v_store(y + i * VL, v[i]);                                           \
+        }                                                                                          \
+        for (size_t here; n; n -= here, x += here, y += here) {                                    \
+            here = n < VL ? n : VL;                                                                \
+            v[0] = v_load_m(x, v_tail(here));                                                      \
+            each(v, 1);                                                                            \
+            v_store_m(y, v_tail(here), v[0]);                                                      \
+        }                                                                                          \
+    }
+
 /* One loop per combination of vector and scalar operands. */
 #define BINARY(name, expr)                                                                         \
     static void V_NAME(name##_f32)(float *y, const float *a, size_t a_stride, const float *b,      \
@@ -46,12 +64,12 @@
         }                                                                                          \
     }
 
-UNARY(exp, v_exp(v))
+UNARY_EACH(exp, v_exp_each)
 UNARY(log, v_log(v))
 UNARY(tanh, v_tanh(v))
-UNARY(sigmoid, v_sigmoid(v))
+UNARY_EACH(sigmoid, v_sigmoid_each)
 UNARY(erf, v_erf(v))
-UNARY(silu, v_silu(v))
+UNARY_EACH(silu, v_silu_each)
 UNARY(gelu, v_gelu(v))
 UNARY(relu, v_max(v_zero(), v))
 UNARY(sqrt, v_sqrt(v))
@@ -88,23 +106,22 @@ static void V_NAME(clip_f32)(float *y, const float *x, size_t n, float lo, float
 
 static void V_NAME(glu_f32)(float *y, const float *a, const float *b, size_t n)
 {
-    for (; n >= VL; n -= VL, a += VL, b += VL, y += VL)
-        v_store(y, v_load(a) * v_sigmoid(v_load(b)));
-    if (n) {
-        vm m = v_tail(n);
-        v_store_m(y, m, v_load_m(a, m) * v_sigmoid(v_load_m(b, m)));
+    vf v[V_MANY];
+    for (; n >= V_MANY * VL; n -= V_MANY * VL, a += V_MANY * VL, b += V_MANY * VL, y += V_MANY * VL) {
+        V_EACH(i, V_MANY) v[i] = v_load(b + i * VL);
+        v_sigmoid_each(v, V_MANY);
+        V_EACH(i, V_MANY) v_store(y + i * VL, v_load(a + i * VL) * v[i]);
+    }
+    for (size_t here; n; n -= here, a += here, b += here, y += here) {
+        here = n < VL ? n : VL;
+        v[0] = v_load_m(b, v_tail(here));
+        v_sigmoid_each(v, 1);
+        v_store_m(y, v_tail(here), v_load_m(a, v_tail(here)) * v[0]);
     }
 }
 
-static void V_NAME(swoosh_f32)(float *y, const float *x, size_t n, float shift, float offset)
-{
-    for (; n >= VL; n -= VL, x += VL, y += VL)
-        v_store(y, v_swoosh(v_load(x), shift, offset));
-    if (n) {
-        vm m = v_tail(n);
-        v_store_m(y, m, v_swoosh(v_load_m(x, m), shift, offset));
-    }
-}
+#define SWOOSH(v, n) v_swoosh_each(v, n, shift, offset)
+UNARY_EACH(swoosh, SWOOSH, float shift, float offset)
 
 static void V_NAME(axpy_f32)(float *y, const float *x, size_t n, float scale)
 {

@@ -89,30 +89,35 @@ static float V_NAME(min_reduce_f32)(const float *x, size_t n)
     return -hmax_nan(v_neg(s));
 }
 
+/* n vectors of e^(x - top), to y when it is given; sums of even and of odd ones. */
+V_MANY_OF exp_block(float *y, const float *x, int n, vf top, vf *sum)
+{
+    vf e[V_MANY];
+    V_EACH(i, n) e[i] = v_load(x + i * VL) - top;
+    v_exp_each(e, n);
+    V_EACH(i, n) sum[i % 2] = sum[i % 2] + e[i];
+    if (y)
+        V_EACH(i, n) v_store(y + i * VL, e[i]);
+}
+
 /* y = e^(x - max) when y is given; returns the sum. */
 static float exp_sum(float *y, const float *x, size_t n, float max)
 {
     const vf top = v_set1(max);
-    vf s0 = v_zero(), s1 = v_zero(), e0, e1;
+    vf s[2] = {v_zero(), v_zero()}, e;
     size_t i = 0;
-    for (; i + 2 * VL <= n; i += 2 * VL) {
-        e0 = v_exp(v_load(x + i) - top);
-        e1 = v_exp(v_load(x + i + VL) - top);
-        if (y) {
-            v_store(y + i, e0);
-            v_store(y + i + VL, e1);
-        }
-        s0 += e0;
-        s1 += e1;
-    }
+    for (; i + V_MANY * VL <= n; i += V_MANY * VL)
+        exp_block(y ? y + i : NULL, x + i, V_MANY, top, s);
+    for (; i + 2 * VL <= n; i += 2 * VL)
+        exp_block(y ? y + i : NULL, x + i, 2, top, s);
     for (; i < n; i += VL) {
         vm m = v_tail(n - i < VL ? n - i : VL);
-        e0 = v_select(m, v_exp(v_load_m(x + i, m) - top), v_zero());
+        e = v_select(m, v_exp(v_load_m(x + i, m) - top), v_zero());
         if (y)
-            v_store_m(y + i, m, e0);
-        s0 += e0;
+            v_store_m(y + i, m, e);
+        s[0] = s[0] + e;
     }
-    return v_hsum(s0 + s1);
+    return v_hsum(s[0] + s[1]);
 }
 
 /* y = x * scale + shift over a row, in place or not. */
