@@ -38,9 +38,10 @@ enum {
     MR = VL == 16 ? 14 : VL == 4 ? 8 : 6,
     KU = 512,       /* lanes of K in a block: 2048 or 1024 bytes */
     KC = KU * KG,
-    MC = 112,       /* rows of A copied at a time: a multiple of MR = 14; 231 KiB, in L2 */
+    MC = 126,       /* rows of A copied at a time: a multiple of MR = 14; 260 KiB, in L2 */
     A_LD = KU + 16, /* row stride of the copy, lanes */
     LANE_ROW = NR * KG, /* bytes of one lane of K in a panel */
+    NEAR = 8,
     AHEAD = 8192        /* bytes before their use that weights for a single tile are called closer */
 };
 
@@ -71,8 +72,11 @@ static inline __attribute__((always_inline)) void micro(bool few, int mr, int pa
         if (few)
             for (int i = 0; i < LANE_ROW; i += 64)
                 __builtin_prefetch(b + AHEAD + i, 0, 2);
-        else
+        else {
             __builtin_prefetch(ahead + u * (LANE_ROW / 2), 0, 2);
+            for (int i = 0; i < LANE_ROW; i += 64)
+                __builtin_prefetch(b + NEAR * LANE_ROW + i, 0, 3);
+        }
 #pragma GCC unroll 8
         for (int j = 0; j < w; j++)
             bv[j] = weights(b + (size_t)(j / 2) * b_next + (size_t)(j % 2) * VL * KG);
@@ -262,23 +266,29 @@ static inline struct column column_at(const struct product *p, size_t j, size_t 
     return c;
 }
 
-/* x / (1 + e^-x) within 2^-13 of it: half the work of v_silu, and the product before it was one of
- * 8 bits. e^-x = 2^n 2^f, |f| <= 1/2; 2^f by its polynomial of degree 4 of least relative error (2.6e-6).
- * Beyond the bounds the quotient is x or 0 anyway. */
-static inline vf near_silu(vf x)
+/* x = x / (1 + e^-x) within 2^-13 of it, for n vectors: half the work of v_silu, and the product before it
+ * was one of 8 bits. e^-x = 2^whole 2^f, |f| <= 1/2; 2^f by its polynomial of degree 4 of least relative
+ * error (2.6e-6). Far from zero the quotient is x or 0 anyway. Each step for all vectors before the next:
+ * one's way is longer than what a CPU looks through for other work. */
+V_MANY_OF near_silu(vf *x, int n)
 {
-    const vf t = v_clamp(x * v_set1(-1.44269504088896341f), -126.0f, 150.0f);
-    const vf n = v_round(t), f = t - n;
-    vf p = v_fma(v_set1(9.5701e-3f), f, v_set1(5.591787e-2f));
-    p = v_fma(p, f, v_set1(2.4024745e-1f));
-    p = v_fma(p, f, v_set1(6.9312181e-1f));
-    p = v_fma(p, f, v_set1(9.9999926e-1f));
-    return x * v_near_recip(v_set1(1.0f) + v_ldexp(p, n));
+    vf f[V_MANY], whole[V_MANY], p[V_MANY];
+    V_EACH(i, n) f[i] = v_fraction(x[i] * v_set1(-1.44269504088896341f), &whole[i]);
+    V_EACH(i, n) p[i] = v_fma(v_set1(9.5701e-3f), f[i], v_set1(5.591787e-2f));
+    V_EACH(i, n) p[i] = v_fma(p[i], f[i], v_set1(2.4024745e-1f));
+    V_EACH(i, n) p[i] = v_fma(p[i], f[i], v_set1(6.9312181e-1f));
+    V_EACH(i, n) p[i] = v_fma(p[i], f[i], v_set1(9.9999926e-1f));
+    V_EACH(i, n) p[i] = v_set1(1.0f) + v_ldexp(p[i], whole[i]);
+    V_EACH(i, n) p[i] = v_near_recip(p[i]);
+    V_EACH(i, n) x[i] = x[i] * p[i];
 }
 
 static inline vf activate_near(vf v, const struct steno_gemm_epilogue *ep)
 {
-    return ep->act == STENO_ACT_SILU ? near_silu(v) : activate(v, ep);
+    if (ep->act != STENO_ACT_SILU)
+        return activate(v, ep);
+    near_silu(&v, 1);
+    return v;
 }
 
 static inline void finish_floats(const struct product *p, const struct column *c, vi sum, size_t i)
@@ -325,52 +335,65 @@ struct part {
     bool first, last;
 };
 
-/* One vector of floats through the epilogue, as finish_floats does it. */
-static inline __attribute__((always_inline)) void
-finish_vector(const struct steno_gemm_i8 *g, vi sum, vi less, vf scale, vf row, const vf *bias,
-              enum steno_act act, size_t i, size_t j)
+/* n rows of two vectors of floats through the epilogue, as finish_floats does it. */
+V_MANY_OF finish_rows(const struct steno_gemm_epilogue *ep, int n, const vi *sum, const vf *scale, const vf *row,
+            const vf *bias, enum steno_act act, vf *v)
 {
-    const struct steno_gemm_epilogue *ep = g->ep;
-    vf v = rounded(vi_to_float(vi_sub(sum, less)) * scale);
-    v = rounded(v * row);
+    V_EACH(i, 2 * n) v[i] = rounded(vi_to_float(sum[i]) * scale[i % 2]);
+    V_EACH(i, 2 * n) v[i] = rounded(v[i] * row[i / 2]);
     if (bias)
-        v = rounded(v + *bias);
+        V_EACH(i, 2 * n) v[i] = rounded(v[i] + bias[i % 2]);
     if (act == STENO_ACT_SILU)
-        v = rounded(near_silu(v));
+        near_silu(v, 2 * n);
     else if (act == STENO_ACT_RELU)
-        v = v_max(v_zero(), v);
+        V_EACH(i, 2 * n) v[i] = v_max(v_zero(), v[i]);
     else if (act)
-        v = rounded(activate(v, ep));
-    if (ep && ep->residual)
-        v = v + v_load(ep->residual + i * ep->ldr + j);
-    v_store((float *)g->c + i * g->ldc + j, v);
+        activate_each(v, 2 * n, ep);
+    V_EACH(i, 2 * n) v[i] = rounded(v[i]);
 }
 
 /* What nearly all products are: rows rounded one by one, weights without zero points, a whole panel.
- * The same operations as in store_tile with nothing left to decide for each vector. */
+ * The same operations as in store_tile with nothing left to decide for each vector, and nothing read
+ * again that a store to C might have changed: a tile's sums take as long as some 2,000 cycles, and a
+ * vector's way through the epilogue is long, so as many as possible are under way at a time. */
 static inline __attribute__((always_inline)) void
 store_rounded(const struct product *p, const struct part *a, const int32_t *tile, size_t r0,
               size_t rows, size_t width, size_t j, bool biased, enum steno_act act)
 {
     const struct steno_gemm_i8 *g = p->g;
-    const vi s0 = vi_load(p->b.sum + j), s1 = vi_load(p->b.sum + j + VL);
-    const vf c0 = v_load(g->scale + j), c1 = v_load(g->scale + j + VL);
-    const vf b0 = biased ? v_load(g->ep->bias + j) : v_zero();
-    const vf b1 = biased ? v_load(g->ep->bias + j + VL) : v_zero();
-    for (size_t r = 0; r < rows; r++, tile += width) {
-        const size_t i = a->i0 + r0 + r;
-        const int32_t *so_far = (const int32_t *)g->c + i * g->ldc + j;
-        const vi zero = vi_set1(g->a_zero[i] + p->a_shift);
-        const vf row = v_set1(g->row_scale[i]);
-        vi v0 = vi_load(tile), v1 = vi_load(tile + VL);
-        if (!a->first) {
-            v0 = vi_add(v0, vi_load(so_far));
-            v1 = vi_add(v1, vi_load(so_far + VL));
-        }
-        finish_vector(g, v0, vi_mul(s0, zero), c0, row, biased ? &b0 : NULL, act, i, j);
-        finish_vector(g, v1, vi_mul(s1, zero), c1, row, biased ? &b1 : NULL, act, i,
-                      j + VL);
-    }
+    const struct steno_gemm_epilogue *ep = g->ep;
+    const vi s[2] = {vi_load(p->b.sum + j), vi_load(p->b.sum + j + VL)};
+    const vf scale[2] = {v_load(g->scale + j), v_load(g->scale + j + VL)};
+    const vf bias[2] = {biased ? v_load(ep->bias + j) : v_zero(),
+                        biased ? v_load(ep->bias + j + VL) : v_zero()};
+    const size_t i0 = a->i0 + r0, ldc = g->ldc, ldr = ep ? ep->ldr : 0;
+    const int32_t *zero = g->a_zero + i0, shift = p->a_shift;
+    const float *row = g->row_scale + i0;
+    const float *residual = ep && ep->residual ? ep->residual + i0 * ldr + j : NULL;
+    const bool first = a->first;
+    float *c = (float *)g->c + i0 * ldc + j;
+#define ROWS(n)                                                                                    \
+    do {                                                                                           \
+        vi sum[2 * n];                                                                             \
+        vf by[n], v[2 * n];                                                                        \
+        V_EACH(i, 2 * n) sum[i] = vi_load(tile + (i / 2) * width + (i % 2) * VL);                    \
+        if (!first)                                                                                \
+            V_EACH(i, 2 * n) sum[i] = vi_add(sum[i], vi_load(c + (i / 2) * ldc + (i % 2) * VL));     \
+        V_EACH(i, 2 * n)                                                                             \
+            sum[i] = vi_sub(sum[i], vi_mul(s[i % 2], vi_set1(zero[r + i / 2] + shift)));           \
+        V_EACH(i, n) by[i] = v_set1(row[r + i]);                                                     \
+        finish_rows(ep, n, sum, scale, by, biased ? bias : NULL, act, v);                          \
+        if (residual)                                                                              \
+            V_EACH(i, 2 * n)                                                                         \
+                v[i] = v[i] + v_load(residual + (r + i / 2) * ldr + (i % 2) * VL);                 \
+        V_EACH(i, 2 * n) v_store(c + (i / 2) * ldc + (i % 2) * VL, v[i]);                            \
+    } while (0)
+    size_t r = 0;
+    for (; r + V_MANY / 2 <= rows; r += V_MANY / 2, tile += V_MANY / 2 * width, c += V_MANY / 2 * ldc)
+        ROWS(V_MANY / 2);
+    if (r < rows)
+        ROWS(1);
+#undef ROWS
 }
 
 /* Sums of a block of K that is not the last, a whole panel. */
@@ -513,10 +536,11 @@ static void multiply_block(const struct product *p, size_t i0, size_t i1, size_t
 {
     alignas(64) int32_t buf[MC * A_LD];
     int32_t a_sum[MC];
-    for (size_t i = i0, rows; i < i1; i += rows) {
+    const size_t blocks = (i1 - i0 + MC - 1) / MC;
+    for (size_t i = i0, rows, left = blocks; i < i1; i += rows, left--) {
         struct part a = {buf, a_sum, p->b.panels + k0 / KG * LANE_ROW, i, lanes_of(kc),
                          k0 == 0, k0 + kc == p->g->k};
-        rows = i1 - i < MC ? i1 - i : MC;
+        rows = (i1 - i + left - 1) / left;
         for (size_t r = 0; r < rows && kc; r++)
             copy_row(buf + r * A_LD, (const uint8_t *)p->g->a + (i + r) * p->g->lda + k0, kc,
                      p->g->a_signed);

@@ -58,9 +58,10 @@ enum {
     NR = 2 * VL,
     MR = VL == 16 ? 14 : VL == 4 ? 8 : 6,
     KC = 512,
-    MC = 112,       /* rows of A copied at a time: a multiple of MR = 14; 231 KiB, in L2 */
+    MC = 126,       /* rows of A copied at a time: a multiple of MR = 14; 260 KiB, in L2 */
     A_LD = KC + 16, /* row stride of the copy */
     SHORT = 128,    /* columns of A that are copied without a call */
+    NEAR = 8,
     AHEAD = 64      /* rows of B before its use that B for a single tile is called closer */
 };
 
@@ -86,8 +87,11 @@ static inline __attribute__((always_inline)) void micro(bool few, int mr, int w,
         if (few)
             for (size_t i = 0; i < NR; i += 64 / sizeof *b)
                 __builtin_prefetch(b + AHEAD * b_row + i, 0, 2);
-        else
+        else {
             __builtin_prefetch(ahead + k * 16, 0, 2);
+            for (size_t i = 0; i < NR; i += 64 / sizeof *b)
+                __builtin_prefetch(b + NEAR * b_row + i, 0, 3);
+        }
 #pragma GCC unroll 8
         for (int j = 0; j < w; j++)
             bv[j] = b_load(b + (size_t)(j / 2) * b_next + (size_t)(j % 2) * VL);
@@ -232,37 +236,40 @@ static void store_some(const struct product *p, const float *tile, size_t rows, 
         }
 }
 
-/* A tile of whole panels: no masks, the bias stays in registers. */
+/* n rows of a tile of a whole panel from row i on: no masks, the bias stays in registers. */
+V_MANY_OF store_rows(const struct product *p, const float *tile, int n, size_t width, size_t i, size_t j,
+                     bool first, const struct steno_gemm_epilogue *ep, const vf *bias)
+{
+    float *c = p->c + i * p->ldc + j;
+    vf v[V_MANY];
+    V_EACH(x, 2 * n) v[x] = v_load(tile + (size_t)(x / 2) * width + x % 2 * VL);
+    if (!first)
+        V_EACH(x, 2 * n) v[x] = v[x] + v_load(c + (size_t)(x / 2) * p->ldc + x % 2 * VL);
+    if (ep) {
+        const vf alpha = v_set1(ep->alpha);
+        V_EACH(x, 2 * n)
+            v[x] = v_fma(v[x], alpha,
+                         ep->bias && ep->bias_rows ? v_set1(ep->bias[i + x / 2]) : bias[x % 2]);
+        if (ep->act)
+            activate_each(v, 2 * n, ep);
+        if (ep->residual)
+            V_EACH(x, 2 * n)
+                v[x] = v[x] + v_load(ep->residual + (i + x / 2) * ep->ldr + j + x % 2 * VL);
+    }
+    V_EACH(x, 2 * n) v_store(c + (size_t)(x / 2) * p->ldc + x % 2 * VL, v[x]);
+}
+
 static void store_whole(const struct product *p, const float *tile, size_t rows, size_t width,
                         size_t i, size_t j, bool first, const struct steno_gemm_epilogue *ep)
 {
     const bool by_column = ep && ep->bias && !ep->bias_rows;
-    const vf b0 = by_column ? v_load(ep->bias + j) : v_zero();
-    const vf b1 = by_column ? v_load(ep->bias + j + VL) : v_zero();
-    for (size_t r = 0; r < rows; r++, tile += width) {
-        float *c = p->c + (i + r) * p->ldc + j;
-        vf v0 = v_load(tile), v1 = v_load(tile + VL);
-        if (!first) {
-            v0 = v0 + v_load(c);
-            v1 = v1 + v_load(c + VL);
-        }
-        if (ep) {
-            const vf alpha = v_set1(ep->alpha);
-            const vf row = ep->bias && ep->bias_rows ? v_set1(ep->bias[i + r]) : v_zero();
-            v0 = v_fma(v0, alpha, by_column ? b0 : row);
-            v1 = v_fma(v1, alpha, by_column ? b1 : row);
-            if (ep->act) {
-                v0 = activate(v0, ep);
-                v1 = activate(v1, ep);
-            }
-            if (ep->residual) {
-                v0 = v0 + v_load(ep->residual + (i + r) * ep->ldr + j);
-                v1 = v1 + v_load(ep->residual + (i + r) * ep->ldr + j + VL);
-            }
-        }
-        v_store(c, v0);
-        v_store(c + VL, v1);
-    }
+    const vf bias[2] = {by_column ? v_load(ep->bias + j) : v_zero(),
+                        by_column ? v_load(ep->bias + j + VL) : v_zero()};
+    size_t r = 0;
+    for (; r + V_MANY / 2 <= rows; r += V_MANY / 2)
+        store_rows(p, tile + r * width, V_MANY / 2, width, i + r, j, first, ep, bias);
+    if (r < rows)
+        store_rows(p, tile + r * width, 1, width, i + r, j, first, ep, bias);
 }
 
 static void store_tile(const struct product *p, const float *tile, size_t rows, size_t width,
@@ -391,8 +398,9 @@ static void multiply_block(const struct product *p, const b_t *b, size_t i0, siz
                            size_t j1, size_t k0, size_t kc)
 {
     alignas(64) float buf[MC * A_LD];
-    for (size_t i = i0; i < i1;) {
-        size_t rows = i1 - i < MC ? i1 - i : MC;
+    const size_t blocks = (i1 - i0 + MC - 1) / MC; /* of nearly equal height: a low one at the end would read all of B */
+    for (size_t i = i0, left = blocks; i < i1; left--) {
+        size_t rows = (i1 - i + left - 1) / left;
         struct part a = {buf, b, i, k0, kc};
         copy_a(p, buf, i, rows, k0, kc);
         block(p, &a, rows, j0, j1);
