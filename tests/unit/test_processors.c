@@ -3,6 +3,7 @@
 
 #include <ftw.h>
 #include <math.h>
+#include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,10 +13,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 
 #include <cmocka.h>
 
 #include "base/clock.h"
+#include "base/threads.h"
 
 /* To the first of them. */
 static void pin_to_one(const cpu_set_t *may)
@@ -58,6 +61,40 @@ static void free_time_grows_no_faster_than_time(void **state)
     now = steno_now_ns();
     assert_true(later >= free - 0.1); /* idle and wait may go back a tick or two: proc(5) */
     assert_true(later - free <= (double)(now - start) * 1e-9 * steno_cpu_count() + 0.1);
+}
+
+static void *spin_nicely(void *arg)
+{
+    struct timespec t;
+    steno_thread_give_way();
+    do
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    while (t.tv_sec < 1);
+    pthread_barrier_wait(arg); /* it has worked for a second */
+    pthread_barrier_wait(arg); /* it has been looked at */
+    return NULL;
+}
+
+/* A thread of this process that gives way does not work in time that is free. It is alive at both
+ * looks, as those of a server are. */
+static void own_threads_that_give_way_are_no_free_time(void **state)
+{
+    double free = steno_cpu_free(), later;
+    int64_t start = steno_now_ns(), now;
+    pthread_barrier_t step;
+    pthread_t thread;
+    (void)state;
+    if (free < 0)
+        skip();
+    pthread_barrier_init(&step, NULL, 2);
+    assert_int_equal(pthread_create(&thread, NULL, spin_nicely, &step), 0);
+    pthread_barrier_wait(&step);
+    later = steno_cpu_free();
+    now = steno_now_ns();
+    pthread_barrier_wait(&step);
+    pthread_join(thread, NULL);
+    pthread_barrier_destroy(&step);
+    assert_true(later - free <= (double)(now - start) * 1e-9 * steno_cpu_count() - 1 + 0.2);
 }
 
 static void one_processor_is_free_for_no_longer_than_all(void **state)
@@ -184,6 +221,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_that_the_process_may_use_are_counted),
         cmocka_unit_test(free_time_grows_no_faster_than_time),
+        cmocka_unit_test(own_threads_that_give_way_are_no_free_time),
         cmocka_unit_test(the_least_quota_of_a_group_and_those_above_it_counts),
         cmocka_unit_test(version_1_has_its_quota_in_two_files),
         cmocka_unit_test(what_says_nothing_sets_no_limit),
