@@ -18,9 +18,9 @@
         }                                                                                          \
     }
 
-/* The same for a function of several vectors at a time (math_tmpl.h). */
-#define UNARY_EACH(name, each, ...)                                                                \
-    static void V_NAME(name##_f32)(float *y, const float *x, size_t n __VA_OPT__(, ) __VA_ARGS__)  \
+/* The same for a function of several vectors at a time (math_tmpl.h); y, x and n are among the parameters. */
+#define UNARY_EACH(name, each, parameters)                                                         \
+    static void V_NAME(name##_f32) parameters                                                      \
     {                                                                                              \
         vf v[V_MANY];                                                                              \
         for (; n >= V_MANY * VL; n -= V_MANY * VL, x += V_MANY * VL, y += V_MANY * VL) {           \
@@ -64,12 +64,12 @@
         }                                                                                          \
     }
 
-UNARY_EACH(exp, v_exp_each)
+UNARY_EACH(exp, v_exp_each, (float *y, const float *x, size_t n))
 UNARY(log, v_log(v))
 UNARY(tanh, v_tanh(v))
-UNARY_EACH(sigmoid, v_sigmoid_each)
+UNARY_EACH(sigmoid, v_sigmoid_each, (float *y, const float *x, size_t n))
 UNARY(erf, v_erf(v))
-UNARY_EACH(silu, v_silu_each)
+UNARY_EACH(silu, v_silu_each, (float *y, const float *x, size_t n))
 UNARY(gelu, v_gelu(v))
 UNARY(relu, v_max(v_zero(), v))
 UNARY(sqrt, v_sqrt(v))
@@ -121,7 +121,7 @@ static void V_NAME(glu_f32)(float *y, const float *a, const float *b, size_t n)
 }
 
 #define SWOOSH(v, n) v_swoosh_each(v, n, shift, offset)
-UNARY_EACH(swoosh, SWOOSH, float shift, float offset)
+UNARY_EACH(swoosh, SWOOSH, (float *y, const float *x, size_t n, float shift, float offset))
 
 static void V_NAME(axpy_f32)(float *y, const float *x, size_t n, float scale)
 {

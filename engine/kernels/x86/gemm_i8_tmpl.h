@@ -41,7 +41,7 @@ enum {
     MC = 126,       /* rows of A copied at a time: a multiple of MR = 14; 260 KiB, in L2 */
     A_LD = KU + 16, /* row stride of the copy, lanes */
     LANE_ROW = NR * KG, /* bytes of one lane of K in a panel */
-    NEAR = 8,
+    NEAR = 8,           /* lanes before their use that weights for more tiles, in L2 by then, are called into L1 */
     AHEAD = 8192        /* bytes before their use that weights for a single tile are called closer */
 };
 
@@ -69,14 +69,13 @@ static inline __attribute__((always_inline)) void micro(bool few, int mr, int pa
         acc[i] = vi_zero();
     for (size_t u = 0; u < ku; u++, b += LANE_ROW) {
         vi bv[8];
-        if (few)
-            for (int i = 0; i < LANE_ROW; i += 64)
-                __builtin_prefetch(b + AHEAD + i, 0, 2);
-        else {
+        if (!few)
             __builtin_prefetch(ahead + u * (LANE_ROW / 2), 0, 2);
-            for (int i = 0; i < LANE_ROW; i += 64)
+        for (int i = 0; i < LANE_ROW; i += 64)
+            if (few)
+                __builtin_prefetch(b + AHEAD + i, 0, 2);
+            else
                 __builtin_prefetch(b + NEAR * LANE_ROW + i, 0, 3);
-        }
 #pragma GCC unroll 8
         for (int j = 0; j < w; j++)
             bv[j] = weights(b + (size_t)(j / 2) * b_next + (size_t)(j % 2) * VL * KG);
@@ -335,14 +334,33 @@ struct part {
     bool first, last;
 };
 
-/* n rows of two vectors of floats through the epilogue, as finish_floats does it. */
-V_MANY_OF finish_rows(const struct steno_gemm_epilogue *ep, int n, const vi *sum, const vf *scale, const vf *row,
-            const vf *bias, enum steno_act act, vf *v)
+/* What the rows of a tile have in common: a panel's columns, and where C and a residual go on. */
+struct rounded_tile {
+    vi sum[2]; /* of the columns */
+    vf scale[2], bias[2];
+    const int32_t *zero; /* of each row of A, less shift */
+    int32_t shift;
+    const float *row_scale, *residual; /* residual: or NULL */
+    float *c;
+    size_t ldr, ldc, width; /* of residual, C and the tile */
+    bool first;
+};
+
+/* Rows [r, r + n) through the epilogue, as finish_floats does it. */
+V_MANY_OF finish_rows(const struct rounded_tile *t, const struct steno_gemm_epilogue *ep,
+                      const int32_t *tile, size_t r, int n, bool biased, enum steno_act act)
 {
-    V_EACH(i, 2 * n) v[i] = rounded(vi_to_float(sum[i]) * scale[i % 2]);
-    V_EACH(i, 2 * n) v[i] = rounded(v[i] * row[i / 2]);
-    if (bias)
-        V_EACH(i, 2 * n) v[i] = rounded(v[i] + bias[i % 2]);
+    vi s[V_MANY];
+    vf v[V_MANY];
+    V_EACH(i, 2 * n) s[i] = vi_load(tile + (r + i / 2) * t->width + i % 2 * VL);
+    if (!t->first)
+        V_EACH(i, 2 * n) s[i] = vi_add(s[i], vi_load(t->c + (r + i / 2) * t->ldc + i % 2 * VL));
+    V_EACH(i, 2 * n)
+        s[i] = vi_sub(s[i], vi_mul(t->sum[i % 2], vi_set1(t->zero[r + i / 2] + t->shift)));
+    V_EACH(i, 2 * n) v[i] = rounded(vi_to_float(s[i]) * t->scale[i % 2]);
+    V_EACH(i, 2 * n) v[i] = rounded(v[i] * v_set1(t->row_scale[r + i / 2]));
+    if (biased)
+        V_EACH(i, 2 * n) v[i] = rounded(v[i] + t->bias[i % 2]);
     if (act == STENO_ACT_SILU)
         near_silu(v, 2 * n);
     else if (act == STENO_ACT_RELU)
@@ -350,50 +368,39 @@ V_MANY_OF finish_rows(const struct steno_gemm_epilogue *ep, int n, const vi *sum
     else if (act)
         activate_each(v, 2 * n, ep);
     V_EACH(i, 2 * n) v[i] = rounded(v[i]);
+    if (t->residual)
+        V_EACH(i, 2 * n) v[i] = v[i] + v_load(t->residual + (r + i / 2) * t->ldr + i % 2 * VL);
+    V_EACH(i, 2 * n) v_store(t->c + (r + i / 2) * t->ldc + i % 2 * VL, v[i]);
 }
 
 /* What nearly all products are: rows rounded one by one, weights without zero points, a whole panel.
- * The same operations as in store_tile with nothing left to decide for each vector, and nothing read
- * again that a store to C might have changed: a tile's sums take as long as some 2,000 cycles, and a
- * vector's way through the epilogue is long, so as many as possible are under way at a time. */
+ * The same operations as in store_tile with nothing left to decide for each vector. */
 static inline __attribute__((always_inline)) void
 store_rounded(const struct product *p, const struct part *a, const int32_t *tile, size_t r0,
               size_t rows, size_t width, size_t j, bool biased, enum steno_act act)
 {
     const struct steno_gemm_i8 *g = p->g;
     const struct steno_gemm_epilogue *ep = g->ep;
-    const vi s[2] = {vi_load(p->b.sum + j), vi_load(p->b.sum + j + VL)};
-    const vf scale[2] = {v_load(g->scale + j), v_load(g->scale + j + VL)};
-    const vf bias[2] = {biased ? v_load(ep->bias + j) : v_zero(),
-                        biased ? v_load(ep->bias + j + VL) : v_zero()};
-    const size_t i0 = a->i0 + r0, ldc = g->ldc, ldr = ep ? ep->ldr : 0;
-    const int32_t *zero = g->a_zero + i0, shift = p->a_shift;
-    const float *row = g->row_scale + i0;
-    const float *residual = ep && ep->residual ? ep->residual + i0 * ldr + j : NULL;
-    const bool first = a->first;
-    float *c = (float *)g->c + i0 * ldc + j;
-#define ROWS(n)                                                                                    \
-    do {                                                                                           \
-        vi sum[2 * n];                                                                             \
-        vf by[n], v[2 * n];                                                                        \
-        V_EACH(i, 2 * n) sum[i] = vi_load(tile + (i / 2) * width + (i % 2) * VL);                    \
-        if (!first)                                                                                \
-            V_EACH(i, 2 * n) sum[i] = vi_add(sum[i], vi_load(c + (i / 2) * ldc + (i % 2) * VL));     \
-        V_EACH(i, 2 * n)                                                                             \
-            sum[i] = vi_sub(sum[i], vi_mul(s[i % 2], vi_set1(zero[r + i / 2] + shift)));           \
-        V_EACH(i, n) by[i] = v_set1(row[r + i]);                                                     \
-        finish_rows(ep, n, sum, scale, by, biased ? bias : NULL, act, v);                          \
-        if (residual)                                                                              \
-            V_EACH(i, 2 * n)                                                                         \
-                v[i] = v[i] + v_load(residual + (r + i / 2) * ldr + (i % 2) * VL);                 \
-        V_EACH(i, 2 * n) v_store(c + (i / 2) * ldc + (i % 2) * VL, v[i]);                            \
-    } while (0)
+    const size_t i = a->i0 + r0, ldr = ep ? ep->ldr : 0;
+    const struct rounded_tile t = {
+        .sum = {vi_load(p->b.sum + j), vi_load(p->b.sum + j + VL)},
+        .scale = {v_load(g->scale + j), v_load(g->scale + j + VL)},
+        .bias = {biased ? v_load(ep->bias + j) : v_zero(),
+                 biased ? v_load(ep->bias + j + VL) : v_zero()},
+        .zero = g->a_zero + i,
+        .shift = p->a_shift,
+        .row_scale = g->row_scale + i,
+        .residual = ep && ep->residual ? ep->residual + i * ldr + j : NULL,
+        .c = (float *)g->c + i * g->ldc + j,
+        .ldr = ldr,
+        .ldc = g->ldc,
+        .width = width,
+        .first = a->first};
     size_t r = 0;
-    for (; r + V_MANY / 2 <= rows; r += V_MANY / 2, tile += V_MANY / 2 * width, c += V_MANY / 2 * ldc)
-        ROWS(V_MANY / 2);
+    for (; r + V_MANY / 2 <= rows; r += V_MANY / 2)
+        finish_rows(&t, ep, tile, r, V_MANY / 2, biased, act);
     if (r < rows)
-        ROWS(1);
-#undef ROWS
+        finish_rows(&t, ep, tile, r, 1, biased, act);
 }
 
 /* Sums of a block of K that is not the last, a whole panel. */

@@ -61,7 +61,7 @@ enum {
     MC = 126,       /* rows of A copied at a time: a multiple of MR = 14; 260 KiB, in L2 */
     A_LD = KC + 16, /* row stride of the copy */
     SHORT = 128,    /* columns of A that are copied without a call */
-    NEAR = 8,
+    NEAR = 8,       /* rows of B before their use that B for more tiles, in L2 by then, is called into L1 */
     AHEAD = 64      /* rows of B before its use that B for a single tile is called closer */
 };
 
@@ -84,14 +84,13 @@ static inline __attribute__((always_inline)) void micro(bool few, int mr, int w,
         acc[i] = v_zero();
     for (size_t k = 0; k < kc; k++, b += b_row) {
         vf bv[8];
-        if (few)
-            for (size_t i = 0; i < NR; i += 64 / sizeof *b)
-                __builtin_prefetch(b + AHEAD * b_row + i, 0, 2);
-        else {
+        if (!few)
             __builtin_prefetch(ahead + k * 16, 0, 2);
-            for (size_t i = 0; i < NR; i += 64 / sizeof *b)
+        for (size_t i = 0; i < NR; i += 64 / sizeof *b)
+            if (few)
+                __builtin_prefetch(b + AHEAD * b_row + i, 0, 2);
+            else
                 __builtin_prefetch(b + NEAR * b_row + i, 0, 3);
-        }
 #pragma GCC unroll 8
         for (int j = 0; j < w; j++)
             bv[j] = b_load(b + (size_t)(j / 2) * b_next + (size_t)(j % 2) * VL);
@@ -398,7 +397,7 @@ static void multiply_block(const struct product *p, const b_t *b, size_t i0, siz
                            size_t j1, size_t k0, size_t kc)
 {
     alignas(64) float buf[MC * A_LD];
-    const size_t blocks = (i1 - i0 + MC - 1) / MC; /* of nearly equal height: a low one at the end would read all of B */
+    const size_t blocks = (i1 - i0 + MC - 1) / MC; /* nearly as high each: a low one reads all of B, too */
     for (size_t i = i0, left = blocks; i < i1; left--) {
         size_t rows = (i1 - i + left - 1) / left;
         struct part a = {buf, b, i, k0, kc};
