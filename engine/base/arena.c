@@ -106,16 +106,19 @@ static void *take(steno_arena *a, size_t n, size_t align)
     size_t at, need, total;
     if (!n)
         n = 1;
-    a->over = !steno_add_size(a->used, n, &total) || (a->max && total > a->max);
-    if (a->over)
+    if (!steno_add_size(a->used, n, &total) || (a->max && total > a->max)) {
+        a->over = true;
         return NULL;
+    }
     at = b ? (b->used + align - 1) & ~(align - 1) : 0;
     if (!b || at > b->size || n > b->size - at) {
         if (!steno_add_size(n, align, &need))
             return NULL;
         b = block_new(need > BLOCK_BYTES ? need : BLOCK_BYTES);
-        if (!b)
+        if (!b) {
+            a->over = false;
             return NULL;
+        }
         if (need > BLOCK_BYTES && a->head) { /* a big one goes behind: the head keeps its room */
             b->next = a->head->next;
             a->head->next = b;
