@@ -16,13 +16,13 @@ V_MANY_OF activate_each(vf *v, int n, const struct steno_gemm_epilogue *ep)
         v_sigmoid_each(v, n);
         break;
     case STENO_ACT_TANH:
-        V_EACH(i, n) v[i] = v_tanh(v[i]);
+        v_tanh_each(v, n);
         break;
     case STENO_ACT_SILU:
         v_silu_each(v, n);
         break;
     case STENO_ACT_GELU:
-        V_EACH(i, n) v[i] = v_gelu(v[i]);
+        v_gelu_each(v, n);
         break;
     case STENO_ACT_CLIP:
         V_EACH(i, n) v[i] = v_clamp(v[i], ep->act_min, ep->act_max);

@@ -89,16 +89,22 @@ static inline vf v_log(vf x)
 }
 
 /* Odd polynomial of Cephes tanhf below 0.625, else 1 - 2 / (e^2|x| + 1). */
-static inline vf v_tanh(vf x)
+V_MANY_OF v_tanh_each(vf *x, int n)
 {
-    vf a = v_abs(x), s = x * x, p, big;
-    p = v_fma(v_set1(-5.70498872745e-3f), s, v_set1(2.06390887954e-2f));
-    p = v_fma(p, s, v_set1(-5.37397155531e-2f));
-    p = v_fma(p, s, v_set1(1.33314422036e-1f));
-    p = v_fma(p, s, v_set1(-3.33332819422e-1f));
-    p = v_fma(p * s, x, x);
-    big = v_set1(1.0f) - v_set1(2.0f) / (v_exp(a + a) + v_set1(1.0f));
-    return v_select(v_lt(a, v_set1(0.625f)), p, v_copysign(big, x));
+    const vf one = v_set1(1.0f);
+    vf a[V_MANY], s[V_MANY], p[V_MANY], e[V_MANY];
+    V_EACH(i, n) a[i] = v_abs(x[i]);
+    V_EACH(i, n) e[i] = a[i] + a[i];
+    v_exp_each(e, n);
+    V_EACH(i, n) e[i] = one - v_set1(2.0f) / (e[i] + one);
+    V_EACH(i, n) s[i] = x[i] * x[i];
+    V_EACH(i, n) p[i] = v_fma(v_set1(-5.70498872745e-3f), s[i], v_set1(2.06390887954e-2f));
+    V_EACH(i, n) p[i] = v_fma(p[i], s[i], v_set1(-5.37397155531e-2f));
+    V_EACH(i, n) p[i] = v_fma(p[i], s[i], v_set1(1.33314422036e-1f));
+    V_EACH(i, n) p[i] = v_fma(p[i], s[i], v_set1(-3.33332819422e-1f));
+    V_EACH(i, n) p[i] = v_fma(p[i] * s[i], x[i], x[i]);
+    V_EACH(i, n)
+        x[i] = v_select(v_lt(a[i], v_set1(0.625f)), p[i], v_copysign(e[i], x[i]));
 }
 
 /* 1 / (1 + e^-x), from e^-|x| so that nothing overflows and small results keep their digits. */
@@ -111,32 +117,29 @@ V_MANY_OF v_sigmoid_each(vf *x, int n)
     V_EACH(i, n) x[i] = v_select(v_lt(x[i], v_zero()), e[i], one) / (one + e[i]);
 }
 
-static inline vf v_sigmoid(vf x)
-{
-    v_sigmoid_each(&x, 1);
-    return x;
-}
-
 /* Two minimax forms meeting at 475/512: odd polynomial below, 1 - e^P(|x|) above (the scheme and
  * coefficients of N. Juffa's erff, each below 1 ulp with an exact exp). */
-static inline vf v_erf(vf x)
+V_MANY_OF v_erf_each(vf *x, int n)
 {
-    vf t = v_abs(x), s = x * x, r, u, lo;
-    r = v_fma(v_set1(-1.72853470e-5f), t, v_set1(3.83197126e-4f));
-    u = v_fma(v_set1(-3.88396438e-3f), t, v_set1(2.42546219e-2f));
-    r = v_fma(r, s, u);
-    r = v_fma(r, t, v_set1(-1.06777877e-1f));
-    r = v_fma(r, t, v_set1(-6.34846687e-1f));
-    r = v_fma(r, t, v_set1(-1.28717512e-1f));
-    r = v_fma(r, t, v_neg(t));
-    r = v_copysign(v_set1(1.0f) - v_exp(r), x);
-    lo = v_fma(v_set1(-5.96761703e-4f), s, v_set1(4.99119423e-3f));
-    lo = v_fma(lo, s, v_set1(-2.67681349e-2f));
-    lo = v_fma(lo, s, v_set1(1.12819925e-1f));
-    lo = v_fma(lo, s, v_set1(-3.76125336e-1f));
-    lo = v_fma(lo, s, v_set1(1.28379166e-1f));
-    lo = v_fma(lo, x, x);
-    return v_select(v_lt(v_set1(0.927734375f), t), r, lo);
+    vf t[V_MANY], s[V_MANY], r[V_MANY], u[V_MANY];
+    V_EACH(i, n) t[i] = v_abs(x[i]);
+    V_EACH(i, n) s[i] = x[i] * x[i];
+    V_EACH(i, n) r[i] = v_fma(v_set1(-1.72853470e-5f), t[i], v_set1(3.83197126e-4f));
+    V_EACH(i, n) u[i] = v_fma(v_set1(-3.88396438e-3f), t[i], v_set1(2.42546219e-2f));
+    V_EACH(i, n) r[i] = v_fma(r[i], s[i], u[i]);
+    V_EACH(i, n) r[i] = v_fma(r[i], t[i], v_set1(-1.06777877e-1f));
+    V_EACH(i, n) r[i] = v_fma(r[i], t[i], v_set1(-6.34846687e-1f));
+    V_EACH(i, n) r[i] = v_fma(r[i], t[i], v_set1(-1.28717512e-1f));
+    V_EACH(i, n) r[i] = v_fma(r[i], t[i], v_neg(t[i]));
+    v_exp_each(r, n);
+    V_EACH(i, n) r[i] = v_copysign(v_set1(1.0f) - r[i], x[i]);
+    V_EACH(i, n) u[i] = v_fma(v_set1(-5.96761703e-4f), s[i], v_set1(4.99119423e-3f));
+    V_EACH(i, n) u[i] = v_fma(u[i], s[i], v_set1(-2.67681349e-2f));
+    V_EACH(i, n) u[i] = v_fma(u[i], s[i], v_set1(1.12819925e-1f));
+    V_EACH(i, n) u[i] = v_fma(u[i], s[i], v_set1(-3.76125336e-1f));
+    V_EACH(i, n) u[i] = v_fma(u[i], s[i], v_set1(1.28379166e-1f));
+    V_EACH(i, n) u[i] = v_fma(u[i], x[i], x[i]);
+    V_EACH(i, n) x[i] = v_select(v_lt(v_set1(0.927734375f), t[i]), r[i], u[i]);
 }
 
 V_MANY_OF v_silu_each(vf *x, int n)
@@ -147,9 +150,12 @@ V_MANY_OF v_silu_each(vf *x, int n)
     V_EACH(i, n) x[i] = x[i] * y[i];
 }
 
-static inline vf v_gelu(vf x)
+V_MANY_OF v_gelu_each(vf *x, int n)
 {
-    return v_set1(0.5f) * x * (v_set1(1.0f) + v_erf(x * v_set1(0.70710678118654752440f)));
+    vf y[V_MANY];
+    V_EACH(i, n) y[i] = x[i] * v_set1(0.70710678118654752440f);
+    v_erf_each(y, n);
+    V_EACH(i, n) x[i] = v_set1(0.5f) * x[i] * (v_set1(1.0f) + y[i]);
 }
 
 /* x = log(1 + x), x in [0, 1], within 1e-7: x times a polynomial fitted to log(1 + x) / x (least squares,
