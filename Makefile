@@ -119,9 +119,10 @@ isa_avx2 := -mavx2 -mfma -mf16c
 isa_avx512 := $(isa_avx2) -mavx512f -mavx512bw -mavx512dq -mavx512vl
 isa_vnni := $(isa_avx512) -mavx512vnni
 isa_bf16 := $(isa_vnni) -mavx512bf16
+isa_amx := $(isa_bf16) -mamx-tile -mamx-int8 -mamx-bf16
 isa_avxvnni := $(isa_avx2) -mavxvnni
 isa_dotprod := -march=armv8.2-a+dotprod
-isa_flags = $(foreach i,avx2 avx512 vnni bf16 avxvnni dotprod,$(if $(filter %_$(i).c,$(1)),$(isa_$(i))))
+isa_flags = $(foreach i,avx2 avx512 vnni bf16 amx avxvnni dotprod,$(if $(filter %_$(i).c,$(1)),$(isa_$(i))))
 # With UBSan -O3 takes 141 s of a processor for engine/kernels/x86, -O1 39, more than tests save by it.
 kernel_flags = $(if $(filter engine/kernels/%,$(1)),$(if $(and $(findstring undefined,$(san_flags)),$(filter-out engine/kernels/scalar/%,$(1))),,-O3) \
         $(if $(filter engine/kernels/scalar/%,$(1)),,-ffp-contract=fast)) \

@@ -63,6 +63,13 @@ static void set_bf16(steno_kernels *k)
     k->level = "bf16";
     steno_kernels_gemm__bf16(k);
 }
+
+static void set_amx(steno_kernels *k)
+{
+    k->level = "amx";
+    steno_kernels_gemm_i8__amx(k);
+    steno_kernels_gemm__amx(k);
+}
 #endif
 
 #if defined(__aarch64__)
@@ -106,6 +113,8 @@ void steno_kernels_init(steno_kernels *k, unsigned cpu)
     k->peak_bf16 = k->peak_f32;
     if ((cpu & STENO_CPU_AVX512) && (cpu & STENO_CPU_BF16))
         set_bf16(k);
+    if ((cpu & STENO_CPU_BF16) && (cpu & STENO_CPU_AMX))
+        set_amx(k);
 #elif defined(__aarch64__)
     if (cpu & STENO_CPU_NEON)
         set_neon(k);

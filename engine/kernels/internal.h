@@ -45,6 +45,8 @@ void steno_kernels_gemm_wf16__avx512(steno_kernels *k);
 void steno_kernels_gemm_i8__avxvnni(steno_kernels *k); /* after avx2 */
 void steno_kernels_gemm_i8__vnni(steno_kernels *k); /* after avx512 */
 void steno_kernels_gemm__bf16(steno_kernels *k);    /* after avx512 */
+void steno_kernels_gemm_i8__amx(steno_kernels *k);  /* after vnni */
+void steno_kernels_gemm__amx(steno_kernels *k);     /* after bf16 */
 #endif
 
 #if defined(__aarch64__)

@@ -99,7 +99,7 @@ struct steno_gemm_w16 {
                  size_t n_parts);
     void (*conv)(const struct steno_conv *s, const float *x, const void *packed, float *y,
                  const struct steno_gemm_epilogue *ep, size_t part, size_t n_parts);
-    /* As conv_winograd_f32 below. */
+    /* As conv_winograd_f32 below; NULL where conv is faster for all images (level amx). */
     void (*conv_winograd)(const struct steno_conv *s, const float *x, const void *packed, float *y,
                           const struct steno_gemm_epilogue *ep, size_t part, size_t n_parts);
 };

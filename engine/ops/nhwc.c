@@ -88,7 +88,8 @@ steno_status steno_prep_nhwc(struct steno_prep *pc, int in, const struct steno_c
     if (s->group != 1 && (s->group != s->c_in || s->c_out != s->c_in))
         return steno_fail(err, STENO_ERR_FORMAT, "group %zu of %zu channels", s->group, s->c_in);
     c->s = *s;
-    c->few = precision != STENO_INT8_WEIGHTS && steno_winograd_fits(s);
+    c->few = precision != STENO_INT8_WEIGHTS && steno_winograd_fits(s) &&
+             (precision != STENO_BF16_WEIGHTS || steno_prep_kernels(pc)->gemm_bf16.conv_winograd);
     if (c->few) {
         const struct steno_made m = {STENO_WINOGRAD_SLOTS * s->c_in, s->c_out, make_few, &c->s};
         return steno_prep_weights_made(pc, in, &m, &c->lowered, err);

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LEVELS = 3, MAX_FLOATS = 9 << 20 };
+enum { LEVELS = 4, MAX_FLOATS = 9 << 20 };
 
 /* n 0: the convolution from c_in to m channels with 3x3 taps and stride 2 that ESPnet begins with,
  * 49x39 pixels */
@@ -110,8 +110,8 @@ static void bench_shape(const steno_kernels *levels, int n_levels, size_t s, dou
     flops = 2 * rows * (double)k * (double)n;
     snprintf(shape, sizeof shape, r.n ? "%zux%zux%zu" : "nhwc %zu>%zu 3x3/2", r.n ? r.m : r.kk,
              r.n ? r.n : r.m, r.kk);
-    printf("| %-18s | %9.0f | %9.0f | %9.0f | %6.1f GF/s | %3.0f %% | %5.1f GB/s | %4.2f |\n",
-           shape, ns[0], ns[1], ns[2], flops / ns[n_levels - 1],
+    printf("| %-18s | %9.0f | %9.0f | %9.0f | %9.0f | %6.1f GF/s | %3.0f %% | %5.1f GB/s | %4.2f |\n",
+           shape, ns[0], ns[1], ns[2], ns[3], flops / ns[n_levels - 1],
            100 * flops / ns[n_levels - 1] / peak * 1e9,
            2 * (double)k * (double)n / ns[n_levels - 1], f32 / ns[n_levels - 1]);
     fflush(stdout);
@@ -119,7 +119,7 @@ static void bench_shape(const steno_kernels *levels, int n_levels, size_t s, dou
 
 int bench_bf16(void)
 {
-    static const char *const names[LEVELS] = {"avx2", "avx512", "bf16"};
+    static const char *const names[LEVELS] = {"avx2", "avx512", "bf16", "amx"};
     float *x = steno_aligned_alloc(MAX_FLOATS * sizeof *x);
     float *w = steno_aligned_alloc(MAX_FLOATS * sizeof *w);
     float *y = steno_aligned_alloc(MAX_FLOATS * sizeof *y);
@@ -141,8 +141,8 @@ int bench_bf16(void)
         peak = steno_peak_bf16(&levels[n++]);
         printf("peak of gemm_bf16 at %s: %.1f GFLOP/s\n", names[i], peak * 1e-9);
     }
-    printf("\n| gemm_bf16 MxNxK | avx2 ns | avx512 ns | bf16 ns | best level | of peak | "
-           "weights read | x f32 |\n|---|---|---|---|---|---|---|---|\n");
+    printf("\n| gemm_bf16 MxNxK | avx2 ns | avx512 ns | bf16 ns | amx ns | best level | of peak | "
+           "weights read | x f32 |\n|---|---|---|---|---|---|---|---|---|\n");
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes && n; s++)
         bench_shape(levels, n, s, peak, x, w, y);
     steno_aligned_free(x);

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { LEVELS = 4, MAX_BYTES = 16 << 20 };
+enum { LEVELS = 5, MAX_BYTES = 16 << 20 };
 
 static const struct {
     size_t m, n, k;
@@ -88,13 +88,13 @@ static void bench_quantize(const steno_kernels *levels, int n, float *floats)
         struct run r = {.k = &levels[i], .fa = floats, .fc = floats + MAX_BYTES / 8};
         ns[i] = bench_time(call_quantize, &r);
     }
-    printf("| quantize_f32 51200 | %.0f | %.0f | %.0f | %.0f | %.1f GB/s | | |\n", ns[0], ns[1],
-           ns[2], ns[3], 51200 * 5 / ns[n - 1]);
+    printf("| quantize_f32 51200 | %.0f | %.0f | %.0f | %.0f | %.0f | %.1f GB/s | | |\n", ns[0], ns[1],
+           ns[2], ns[3], ns[4], 51200 * 5 / ns[n - 1]);
 }
 
 int bench_i8(void)
 {
-    static const char *const names[LEVELS] = {"scalar", "avx2", "avx512", "vnni"};
+    static const char *const names[LEVELS] = {"scalar", "avx2", "avx512", "vnni", "amx"};
     steno_kernels levels[LEVELS];
     double peak[LEVELS];
     uint8_t *bytes = steno_aligned_alloc(MAX_BYTES);
@@ -116,8 +116,8 @@ int bench_i8(void)
         peak[n] = steno_peak_ops_i8(&levels[n]);
         printf("peak int8 %s: %.1f GOP/s\n", names[i], peak[n++] * 1e-9);
     }
-    printf("\n| gemm_i8 MxNxK | scalar ns | avx2 ns | avx512 ns | vnni ns | best level | of peak | "
-           "weights read | x f32 |\n|---|---|---|---|---|---|---|---|---|\n");
+    printf("\n| gemm_i8 MxNxK | scalar ns | avx2 ns | avx512 ns | vnni ns | amx ns | best level | of peak | "
+           "weights read | x f32 |\n|---|---|---|---|---|---|---|---|---|---|\n");
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
         double ns[LEVELS] = {0}, f32 = 0, ops, size;
         char shape[32];
@@ -126,9 +126,9 @@ int bench_i8(void)
         size = (double)shapes[s].n * (double)shapes[s].k;
         ops = 2 * (double)shapes[s].m * size;
         snprintf(shape, sizeof shape, "%zux%zux%zu", shapes[s].m, shapes[s].n, shapes[s].k);
-        printf("| %-14s | %10.0f | %9.0f | %9.0f | %9.0f | %6.1f GOP/s | %3.0f %% | %5.1f GB/s | "
+        printf("| %-14s | %10.0f | %9.0f | %9.0f | %9.0f | %9.0f | %6.1f GOP/s | %3.0f %% | %5.1f GB/s | "
                "%4.2f |\n",
-               shape, ns[0], ns[1], ns[2], ns[3], ops / ns[n - 1],
+               shape, ns[0], ns[1], ns[2], ns[3], ns[4], ops / ns[n - 1],
                100 * ops / ns[n - 1] / peak[n - 1] * 1e9, size / ns[n - 1], f32 / ns[n - 1]);
         fflush(stdout);
     }

@@ -75,7 +75,7 @@ int bench_winograd(void)
         for (int j = 0; j < 4; j++) {
             r.bf16 = j / 2;
             r.few = j % 2;
-            ns[j] = time_of(&r, w);
+            ns[j] = r.bf16 && r.few && !k.gemm_bf16.conv_winograd ? 0 : time_of(&r, w);
         }
         printf("| %zu, %zux%zu | %.0f | %.0f | %.2f | %.0f | %.0f | %.2f |\n", c, r.s.in[0],
                r.s.in[1], ns[0] / 1e3, ns[1] / 1e3, ns[0] / ns[1], ns[2] / 1e3, ns[3] / 1e3,

@@ -1,6 +1,7 @@
 #include "tests/kernels/kcheck.h"
 
 #include "base/arena.h"
+#include "base/cpu.h"
 #include "kernels/half.h"
 
 #include <stdlib.h>
@@ -224,7 +225,7 @@ static void run_bf16(const steno_kernels *k, size_t number, size_t n_parts, bool
         k->gemm_bf16.conv(&s, xt, packed, yt, epilogue ? &ep : NULL, p, n_parts);
     to_nhwc(y, yt, pixels, s.c_out);
     round_to_bf16(w, nw);
-    if (!strcmp(k->level, "bf16"))
+    if (k->cpu & STENO_CPU_BF16)
         round_to_bf16(x, nx);
     compare_conv(&s, x, w, y, epilogue ? &expected : NULL, number);
     steno_aligned_free(packed);

@@ -1,6 +1,7 @@
 #include "tests/kernels/kcheck.h"
 
 #include "base/arena.h"
+#include "base/cpu.h"
 #include "kernels/half.h"
 
 #include <stdio.h>
@@ -395,7 +396,7 @@ void check_gemm(const steno_kernels *k)
     if (strcmp(k->level, "blas") && test_begin(k, "gemm_bf16")) {
         if (!strcmp(k->level, "scalar")) /* no level has its own */
             rounds_to_nearest(half_to_bf16, half_from_bf16, 0x7f80);
-        sixteen_bits(&k->gemm_bf16, half_to_bf16, half_from_bf16, !strcmp(k->level, "bf16"));
+        sixteen_bits(&k->gemm_bf16, half_to_bf16, half_from_bf16, k->cpu & STENO_CPU_BF16);
         test_end();
     }
     if (strcmp(k->level, "blas") && test_begin(k, "gemm_f16")) {

@@ -3,6 +3,7 @@
 #include "tests/kernels/kcheck.h"
 
 #include "base/arena.h"
+#include "base/cpu.h"
 #include "kernels/half.h"
 #include "kernels/winograd.h"
 
@@ -234,7 +235,7 @@ static void run_case(const steno_kernels *k, size_t number, bool bf16, size_t n_
                        ny};
     const struct steno_gemm_epilogue ep = {
         .alpha = 1, .bias = a.bias, .act = STENO_ACT_RELU, .residual = a.residual, .ldr = s.c_out};
-    const struct rounding few = {.weights = bf16, .data = bf16 && !strcmp(k->level, "bf16")};
+    const struct rounding few = {.weights = bf16, .data = bf16 && k->cpu & STENO_CPU_BF16};
     struct rounding plain = few;
     void *packed = steno_aligned_alloc(bf16 ? k->gemm_bf16.packed_bytes(depth, s.c_out)
                                             : k->gemm_f32_packed_bytes(depth, s.c_out));
@@ -260,7 +261,8 @@ static void run_case(const steno_kernels *k, size_t number, bool bf16, size_t n_
 void check_winograd(const steno_kernels *k)
 {
     for (int bf16 = 0; bf16 < 2; bf16++)
-        if (test_begin(k, bf16 ? "conv_winograd_bf16" : "conv_winograd_f32")) {
+        if ((!bf16 || k->gemm_bf16.conv_winograd) &&
+            test_begin(k, bf16 ? "conv_winograd_bf16" : "conv_winograd_f32")) {
             for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
                 run_case(k, i, bf16, 1 + i % 3, i % 2);
             test_end();

@@ -123,7 +123,7 @@ static void check_level(const char *level)
 int main(int argc, char **argv)
 {
     static const char *const all[] = {"scalar", "blas", "avx2", "avxvnni", "avx512",
-                                      "vnni",   "bf16", "neon", "dotprod"};
+                                      "vnni",   "bf16", "amx", "neon", "dotprod"};
     const char *level = NULL;
     char text[128];
     for (int i = 1; i < argc; i++) {

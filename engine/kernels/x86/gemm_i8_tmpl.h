@@ -24,6 +24,10 @@
 #ifndef A_S8
 #define A_S8 0
 #endif
+#ifndef BEGIN /* before and after the work of a call */
+#define BEGIN() ((void)0)
+#define END() ((void)0)
+#endif
 #include "kernels/internal.h"
 
 #include "kernels/x86/math_tmpl.h"
@@ -35,10 +39,17 @@
 
 enum {
     NR = 2 * VL,
+#ifdef AMX_DOT
+    MR = 32,
+    MC = 128,
+    KU_STEP = AMX_LANES, /* panels are filled up to a multiple of that many lanes */
+#else
     MR = VL == 16 ? 14 : VL == 4 ? 8 : 6,
+    MC = 126, /* rows of A copied at a time: a multiple of MR = 14; 260 KiB, in L2 */
+    KU_STEP = 1,
+#endif
     KU = 512,       /* lanes of K in a block: 2048 or 1024 bytes */
     KC = KU * KG,
-    MC = 126,       /* rows of A copied at a time: a multiple of MR = 14; 260 KiB, in L2 */
     A_LD = KU + 16, /* row stride of the copy, lanes */
     LANE_ROW = NR * KG, /* bytes of one lane of K in a panel */
     NEAR = 8,           /* lanes before their use that weights for more tiles, in L2 by then, are called into L1 */
@@ -53,6 +64,19 @@ struct head { /* 64 bytes */
 typedef void micro_fn(size_t ku, const int32_t *a, const int8_t *b, size_t b_next,
                       const int8_t *ahead, int32_t *tile);
 
+#ifdef AMX_DOT
+#define MICRO_ARGS                                                                                 \
+    size_t lanes, const int32_t *a, const int8_t *b, __attribute__((unused)) size_t b_next,        \
+        const int8_t *ahead, int32_t *tile
+#include "kernels/x86/amx_tmpl.h"
+
+static micro_fn *few_of(size_t rows, size_t left, size_t *panels)
+{
+    (void)left;
+    *panels = 1;
+    return few_by_rows[rows];
+}
+#else
 /* tile [mr][panels * NR] = A [mr][ku] * B, panels b_next bytes apart; meanwhile half a panel from
  * `ahead` on is called into L2. A tile that is the only one to read B (few) calls all of it, AHEAD bytes
  * before its use: five rows and more are at work for as long as memory is, and the CPU by itself does one
@@ -118,6 +142,7 @@ static micro_fn *few_of(size_t rows, size_t left, size_t *panels)
 #endif
     return *panels == 4 ? micro_1x4 : few_by_rows[rows];
 }
+#endif
 
 /* ---- packed weights ---- */
 
@@ -128,7 +153,7 @@ static size_t panels_of(size_t n)
 
 static size_t lanes_of(size_t k)
 {
-    return (k + KG - 1) / KG;
+    return (k + KU_STEP * KG - 1) / (KU_STEP * KG) * KU_STEP;
 }
 
 static size_t V_NAME(gemm_i8_packed_bytes)(size_t k, size_t n)
@@ -199,10 +224,11 @@ struct product {
     int32_t a_zero;  /* of all rows, raised, where they share one */
 };
 
-/* n bytes to lanes; the last one is filled up with zeros. */
+/* n bytes to lanes; the last ones are filled up with zeros. */
 static void copy_row(int32_t *to, const uint8_t *a, size_t n, bool is_signed)
 {
-    to[lanes_of(n) - 1] = 0;
+    for (size_t u = n / KG; u < lanes_of(n); u++)
+        to[u] = 0;
 #if A_U8 || A_S8
     {
         uint8_t *q = (uint8_t *)to;
@@ -578,10 +604,12 @@ static void V_NAME(gemm_i8_part)(const struct steno_gemm_i8 *g, size_t part, siz
     size_t np = panels_of(g->n);
     if (!g->m)
         return;
+    BEGIN();
     if (g->m >= 4 * MR * n_parts && np < 4 * n_parts)
         multiply(&p, g->m * part / n_parts, g->m * (part + 1) / n_parts, 0, np);
     else
         multiply(&p, 0, g->m, np * part / n_parts, np * (part + 1) / n_parts);
+    END();
 }
 
 static void V_NAME(quantize_f32)(void *q, const float *x, size_t n, float scale, int32_t zero,
@@ -653,6 +681,12 @@ static float V_NAME(quantize_row_f32)(uint8_t *q, const float *x, size_t n, int3
     return V_NAME(quantize_in_f32)(q, x, n, range, zero);
 }
 
+#ifdef AMX_DOT
+static double V_NAME(peak_i8)(size_t turns)
+{
+    return amx_peak(turns, KG);
+}
+#else
 static double V_NAME(peak_i8)(size_t turns)
 {
     const vi a = vi_set1(0x01020304), b = vi_set1(0x01010101);
@@ -669,6 +703,7 @@ static double V_NAME(peak_i8)(size_t turns)
     }
     return 2.0 * 12 * VL * KG * (double)turns;
 }
+#endif
 
 void V_NAME(steno_kernels_gemm_i8)(steno_kernels *k)
 {

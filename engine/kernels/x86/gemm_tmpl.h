@@ -44,21 +44,33 @@ static inline vf b_load(const b_t *p)
     return v_load(p);
 }
 #endif
-#ifdef GEMM_PAIRS
-enum { K_STEP = 2 };
+#ifdef AMX_DOT
+enum { K_STEP = 2, KC_STEP = AMX_LANES }; /* panels are filled up to a multiple of that many pairs */
+#elif defined(GEMM_PAIRS)
+enum { K_STEP = 2, KC_STEP = 1 };
 #else
-enum { K_STEP = 1 };
+enum { K_STEP = 1, KC_STEP = 1 };
 static inline vf mac(vf a, vf b, vf sum)
 {
     return v_fma(a, b, sum);
 }
 #endif
 
+#ifndef BEGIN /* before and after the work of a call */
+#define BEGIN() ((void)0)
+#define END() ((void)0)
+#endif
+
 enum {
     NR = 2 * VL,
+#ifdef AMX_DOT
+    MR = 32,
+    MC = 128,
+#else
     MR = VL == 16 ? 14 : VL == 4 ? 8 : 6,
+    MC = 126, /* rows of A copied at a time: a multiple of MR = 14; 260 KiB, in L2 */
+#endif
     KC = 512,
-    MC = 126,       /* rows of A copied at a time: a multiple of MR = 14; 260 KiB, in L2 */
     A_LD = KC + 16, /* row stride of the copy */
     SHORT = 128,    /* columns of A that are copied without a call */
     NEAR = 8,       /* rows of B before their use that B for more tiles, in L2 by then, is called into L1 */
@@ -68,6 +80,13 @@ enum {
 typedef void micro_fn(size_t kc, const float *a, const b_t *b, size_t b_row, size_t b_next,
                       const b_t *ahead, float *tile);
 
+#ifdef AMX_DOT
+#define MICRO_ARGS                                                                                 \
+    size_t lanes, const float *a, const b_t *b, __attribute__((unused)) size_t b_row,              \
+        __attribute__((unused)) size_t b_next, const b_t *ahead, float *tile
+#include "kernels/x86/amx_tmpl.h"
+static micro_fn *const *const halves = NULL; /* a register is either half */
+#else
 /* tile [mr][w * VL] = A [mr][kc] * B, w vectors wide, rows of B b_row floats apart, panels b_next; meanwhile
  * the kc cache lines from `ahead` on are called into L2. A tile that is the only one to read B (few) calls
  * all of it, AHEAD rows before its use: five rows and more are at work for as long as memory is, and the
@@ -139,6 +158,8 @@ HALF(7) HALF(8)
 static micro_fn *const half_by_rows[MR + 1] = {NULL,   half_1, half_2, half_3, half_4,
                                                half_5, half_6, half_7, half_8};
 #endif
+static micro_fn *const *const halves = half_by_rows;
+#endif
 
 /* Panels a tile of this height takes at a time. With wide vectors one, so that weights that come from
  * memory are read as one stream (as fast from the caches). */
@@ -169,19 +190,25 @@ struct product {
     const struct steno_gemm_epilogue *ep;
 };
 
+/* k as products count it. */
+static size_t depth_of(size_t k)
+{
+    return (k + KC_STEP * K_STEP - 1) / (KC_STEP * K_STEP) * KC_STEP;
+}
+
 /* Row-major A times a packed B. */
 static struct product product_of(size_t n, size_t k, const float *a, size_t lda, const void *packed,
                                  float *c, size_t ldc, const struct steno_gemm_epilogue *ep)
 {
     struct product p = {.n = n,
-                        .k = (k + K_STEP - 1) / K_STEP,
+                        .k = depth_of(k),
                         .depth = k,
                         .a = a,
                         .a_row = lda,
                         .a_col = 1,
                         .b = packed,
                         .b_row = NR,
-                        .b_next = (k + K_STEP - 1) / K_STEP * NR,
+                        .b_next = depth_of(k) * NR,
                         .c = c,
                         .ldc = ldc,
                         .ep = ep};
@@ -296,6 +323,8 @@ static void copy_a(const struct product *p, float *buf, size_t i0, size_t rows, 
         if (p->gather)
             p->gather(p, row, i, 1, from, n);
         round_pairs(buf, p->gather ? row : p->a + i * p->a_row + from, n);
+        for (size_t u = (n + 1) / 2; u < kc; u++)
+            buf[u] = 0;
     }
 }
 #else
@@ -339,9 +368,9 @@ static inline void tile_at(const struct product *p, const struct part *a, size_t
 {
     alignas(64) float tile[MR * NR];
     const bool first = a->k0 == 0 && !p->add, last = a->k0 + a->kc == p->k;
-    const bool half = step == 1 && by_rows == micro_by_rows && p->n - j * NR <= VL && !p->spread;
+    const bool half = halves && step == 1 && by_rows == micro_by_rows && p->n - j * NR <= VL && !p->spread;
     const size_t width = half ? VL : step * NR;
-    micro_fn *fn = half ? half_by_rows[h] : by_rows[h];
+    micro_fn *fn = half ? halves[h] : by_rows[h];
 #if VL < 16
     fn = step == 4 ? micro_1x4 : step == 2 ? micro_2x2 : fn;
 #endif

@@ -1,7 +1,11 @@
 /* Products and convolutions of struct steno_gemm_w16, the work shared out. Included after
  * gemm_tmpl.h with GEMM_W16. */
 #include "kernels/x86/patches_tmpl.h"
+#ifdef AMX_DOT
+#define conv_winograd NULL /* what it saves is little beside the sums it takes */
+#else
 #include "kernels/x86/winograd_tmpl.h"
+#endif
 
 static void product_part(size_t m, size_t n, size_t k, const float *a, size_t lda,
                          const void *packed, float *c, size_t ldc,
@@ -9,15 +13,19 @@ static void product_part(size_t m, size_t n, size_t k, const float *a, size_t ld
 {
     struct product p = product_of(n, k, a, lda, packed, c, ldc, ep);
     size_t np = panels(n);
+    BEGIN();
     if (m >= 4 * MR * n_parts && np < 4 * n_parts)
         multiply(&p, m * part / n_parts, m * (part + 1) / n_parts, 0, np);
     else
         multiply(&p, 0, m, np * part / n_parts, np * (part + 1) / n_parts);
+    END();
 }
 
 static void conv_part(const struct steno_conv *s, const float *x, const void *packed, float *y,
                       const struct steno_gemm_epilogue *ep, size_t part, size_t n_parts)
 {
+    BEGIN();
     if (s->out[0] && s->out[1])
         product_of_patches(s, x, packed, 0, y, ep, part, n_parts);
+    END();
 }

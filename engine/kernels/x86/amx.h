@@ -1,0 +1,51 @@
+/* AMX: eight registers of 16 rows x 64 bytes, and a product of two of them added to a third (Intel SDM
+ * vol. 1, chapter 18; vol. 2, LDTILECFG, TILELOADD, TDPBUSD, TDPBF16PS). Here every register has its
+ * full size; rows and lanes that are not there are zeros, or are not looked at afterwards.
+ *
+ * Written out, because the compiler's own macros do not say that a load reads memory. */
+#ifndef STENO_KERNELS_X86_AMX_H
+#define STENO_KERNELS_X86_AMX_H
+
+#include <stdalign.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    AMX_ROWS = 16,
+    AMX_LANES = 16 /* of 32 bits in a row */
+};
+
+/* Between these two the calling thread may use tiles. What a thread leaves in them is saved with every
+ * switch to another one, so they are given back. */
+static inline void amx_begin(void)
+{
+    static const struct {
+        uint8_t palette, start_row, reserved[14];
+        uint16_t row_bytes[16];
+        uint8_t rows[16];
+    } config = {.palette = 1,
+                .row_bytes = {64, 64, 64, 64, 64, 64, 64, 64},
+                .rows = {16, 16, 16, 16, 16, 16, 16, 16}};
+    _Static_assert(sizeof config == 64, "LDTILECFG reads 64 bytes");
+    __asm__ volatile("ldtilecfg %0" ::"m"(config));
+}
+
+static inline void amx_end(void)
+{
+    __asm__ volatile("tilerelease");
+}
+
+#define AMX_ZERO(t) __asm__ volatile("tilezero %%tmm" #t ::)
+/* Rows `stride` bytes apart. */
+#define AMX_LOAD(t, from, stride)                                                                  \
+    __asm__ volatile("tileloadd (%0,%1,1), %%tmm" #t ::"r"((const void *)(from)),                  \
+                     "r"((size_t)(stride))                                                         \
+                     : "memory")
+#define AMX_STORE(t, to, stride)                                                                   \
+    __asm__ volatile("tilestored %%tmm" #t ", (%0,%1,1)" ::"r"((void *)(to)), "r"((size_t)(stride)) \
+                     : "memory")
+/* t += a b: of each 32-bit lane 4 products u8 x i8, or 2 of bf16. */
+#define AMX_DOT_U8(t, a, b) __asm__ volatile("tdpbusd %%tmm" #b ", %%tmm" #a ", %%tmm" #t ::)
+#define AMX_DOT_BF16(t, a, b) __asm__ volatile("tdpbf16ps %%tmm" #b ", %%tmm" #a ", %%tmm" #t ::)
+
+#endif

@@ -1,0 +1,122 @@
+/* The product with weights in bf16 on CPUs that multiply such numbers, to f32 sums. A is rounded to bf16,
+ * to nearest even, as it is copied; denormals count as zero on both sides. Included after vec_avx512.h by
+ *   gemm_bf16.c      vdpbf16ps: two products added to each of 16 sums
+ *   gemm_bf16_amx.c  AMX tiles, with AMX_DOT, BEGIN and END defined
+ *
+ * Packed B: panels of NR columns as in gemm_tmpl.h, each [(K + 1) / 2][NR] pairs of weights that
+ * follow each other along K, an odd K filled up with zero (by AMX a multiple of 16 pairs): one vector of
+ * pairs goes with a broadcast of one pair of A. Tiles and blocks are those of f32 (a pair is as wide as a
+ * float), so a block is 2 KC deep. */
+#include <stdint.h>
+
+#define GEMM_W16
+#define GEMM_PAIRS
+typedef uint32_t b_t;
+
+static inline vf b_load(const b_t *p)
+{
+    return _mm512_loadu_ps(p);
+}
+
+static inline vf mac(vf a, vf b, vf sum)
+{
+    return _mm512_dpbf16_ps(sum, (__m512bh)a, (__m512bh)b);
+}
+
+static inline void round_pairs(float *to, const float *from, size_t n)
+{
+    size_t i = 0;
+    for (; i + 32 <= n; i += 32)
+        _mm512_storeu_ps(to + i / 2, (__m512)_mm512_cvtne2ps_pbh(v_load(from + i + VL),
+                                                                 v_load(from + i)));
+    if (i < n) {
+        const size_t left = n - i;
+        const vf low = v_load_m(from + i, v_tail(left < VL ? left : VL));
+        const vf high = left > VL ? v_load_m(from + i + VL, v_tail(left - VL)) : v_zero();
+        v_store_m(to + i / 2, v_tail((left + 1) / 2), (__m512)_mm512_cvtne2ps_pbh(high, low));
+    }
+}
+
+#include "kernels/x86/gemm_tmpl.h"
+
+static size_t packed_bytes(size_t k, size_t n)
+{
+    return panels(n) * depth_of(k) * NR * sizeof(b_t);
+}
+
+/* Columns of a panel that are rows of b: rounded to pairs a stretch at a time, then turned. */
+static void pack_turned(b_t *p, const float *b, size_t ldb, size_t k, size_t cols)
+{
+    enum { PAIRS = 64 };
+    alignas(64) float rows[NR * PAIRS];
+    if (cols < NR)
+        memset(p, 0, (k + 1) / 2 * NR * sizeof *p);
+    for (size_t i = 0; i < k; i += 2 * PAIRS, p += PAIRS * NR) {
+        const size_t n = k - i < 2 * PAIRS ? k - i : 2 * PAIRS;
+        for (size_t x = 0; x < cols; x++)
+            round_pairs(rows + x * PAIRS, b + x * ldb + i, n);
+        transpose_blocks((float *)(void *)p, NR, rows, PAIRS, cols, (n + 1) / 2);
+    }
+}
+
+/* VL columns of rows b and, where it is there, b2 as pairs. */
+static inline __m512i pairs_of(const float *b, const float *b2, vm m)
+{
+    const __m256i low = (__m256i)_mm512_cvtneps_pbh(v_load_m(b, m));
+    const __m256i high = (__m256i)_mm512_cvtneps_pbh(b2 ? v_load_m(b2, m) : v_zero());
+    return _mm512_or_si512(_mm512_cvtepu16_epi32(low),
+                           _mm512_slli_epi32(_mm512_cvtepu16_epi32(high), 16));
+}
+
+static void pack(void *dst, const float *b, size_t ldb, bool trans, size_t k, size_t n)
+{
+    b_t *p = dst;
+    for (size_t j = 0; j < n; j += NR) {
+        const size_t cols = n - j < NR ? n - j : NR;
+        const vm m0 = v_tail(cols < VL ? cols : VL), m1 = v_tail(cols < VL ? 0 : cols - VL);
+        if (trans)
+            pack_turned(p, b + j * ldb, ldb, k, cols);
+        for (size_t i = 0; !trans && i < k; i += 2) {
+            const float *at = b + i * ldb + j, *next = i + 1 < k ? at + ldb : NULL;
+            _mm512_storeu_si512(p + i / 2 * NR, pairs_of(at, next, m0));
+            _mm512_storeu_si512(p + i / 2 * NR + VL, pairs_of(at + VL, next ? next + VL : NULL, m1));
+        }
+        p += depth_of(k) * NR;
+        memset(p - (depth_of(k) - (k + 1) / 2) * NR, 0, (depth_of(k) - (k + 1) / 2) * NR * sizeof *p);
+    }
+}
+
+#include "kernels/x86/gemm_w16_part_tmpl.h"
+
+#ifdef AMX_DOT
+static double peak_bf16(size_t turns)
+{
+    return amx_peak(turns, 2);
+}
+#else
+static double peak_bf16(size_t turns)
+{
+    enum { SUMS = 24 };
+    vf sum[SUMS], a = v_set1(1.0f), b = v_set1(0.5f);
+    volatile float sink;
+    for (int i = 0; i < SUMS; i++)
+        sum[i] = v_set1((float)i);
+    for (size_t t = 0; t < turns; t++) {
+        __asm__ volatile("" : "+v"(a), "+v"(b));
+#pragma GCC unroll 24
+        for (int i = 0; i < SUMS; i++)
+            sum[i] = mac(a, b, sum[i]);
+    }
+    for (int i = 1; i < SUMS; i++)
+        sum[0] = sum[0] + sum[i];
+    sink = v_hsum(sum[0]);
+    (void)sink;
+    return (double)turns * SUMS * VL * 4;
+}
+#endif
+
+void V_NAME(steno_kernels_gemm)(steno_kernels *k)
+{
+    k->gemm_bf16 = (struct steno_gemm_w16){packed_bytes, pack, product_part, conv_part, conv_winograd};
+    k->peak_bf16 = peak_bf16;
+}

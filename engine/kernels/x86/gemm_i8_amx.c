@@ -1,0 +1,13 @@
+#include "kernels/x86/amx.h"
+#include "kernels/x86/vec_i32_avx512.h"
+
+#undef ISA
+#define ISA amx
+#define KG 4
+#define A_U8 1
+#define weights vi_load
+#define dot(acc, a, b) _mm512_dpbusd_epi32(acc, a, b)
+#define AMX_DOT AMX_DOT_U8
+#define BEGIN amx_begin
+#define END amx_end
+#include "kernels/x86/gemm_i8_tmpl.h"
