@@ -6,7 +6,7 @@
 #ifndef STENO_KERNELS_X86_AMX_H
 #define STENO_KERNELS_X86_AMX_H
 
-#include <stdalign.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -39,6 +39,11 @@ static inline void amx_end(void)
 /* Rows `stride` bytes apart. */
 #define AMX_LOAD(t, from, stride)                                                                  \
     __asm__ volatile("tileloadd (%0,%1,1), %%tmm" #t ::"r"((const void *)(from)),                  \
+                     "r"((size_t)(stride))                                                         \
+                     : "memory")
+/* The same, past L1 where that is full: for what is read once before it would be displaced anyway. */
+#define AMX_PASS(t, from, stride)                                                                  \
+    __asm__ volatile("tileloaddt1 (%0,%1,1), %%tmm" #t ::"r"((const void *)(from)),                \
                      "r"((size_t)(stride))                                                         \
                      : "memory")
 #define AMX_STORE(t, to, stride)                                                                   \

@@ -41,16 +41,17 @@ enum {
     NR = 2 * VL,
 #ifdef AMX_DOT
     MR = 32,
-    MC = 128,
+    MC = 512, /* a panel read from L3 takes as long as its product with 200 rows */
     KU_STEP = AMX_LANES, /* panels are filled up to a multiple of that many lanes */
+    KU = 320,            /* lanes of K in a block of many rows */
+    A_LD = KU + 16,
 #else
     MR = VL == 16 ? 14 : VL == 4 ? 8 : 6,
     MC = 126, /* rows of A copied at a time: a multiple of MR = 14; 260 KiB, in L2 */
     KU_STEP = 1,
-#endif
     KU = 512,       /* lanes of K in a block: 2048 or 1024 bytes */
-    KC = KU * KG,
     A_LD = KU + 16, /* row stride of the copy, lanes */
+#endif
     LANE_ROW = NR * KG, /* bytes of one lane of K in a panel */
     NEAR = 8,           /* lanes before their use that weights for more tiles, in L2 by then, are called into L1 */
     AHEAD = 8192        /* bytes before their use that weights for a single tile are called closer */
@@ -65,17 +66,7 @@ typedef void micro_fn(size_t ku, const int32_t *a, const int8_t *b, size_t b_nex
                       const int8_t *ahead, int32_t *tile);
 
 #ifdef AMX_DOT
-#define MICRO_ARGS                                                                                 \
-    size_t lanes, const int32_t *a, const int8_t *b, __attribute__((unused)) size_t b_next,        \
-        const int8_t *ahead, int32_t *tile
 #include "kernels/x86/amx_tmpl.h"
-
-static micro_fn *few_of(size_t rows, size_t left, size_t *panels)
-{
-    (void)left;
-    *panels = 1;
-    return few_by_rows[rows];
-}
 #else
 /* tile [mr][panels * NR] = A [mr][ku] * B, panels b_next bytes apart; meanwhile half a panel from
  * `ahead` on is called into L2. A tile that is the only one to read B (few) calls all of it, AHEAD bytes
@@ -224,6 +215,17 @@ struct product {
     int32_t a_zero;  /* of all rows, raised, where they share one */
 };
 
+/* Row stride of the copy of A, lanes. */
+static inline size_t copy_ld(size_t lanes)
+{
+#ifdef AMX_DOT
+    return amx_copy_ld(lanes);
+#else
+    (void)lanes;
+    return A_LD;
+#endif
+}
+
 /* n bytes to lanes; the last ones are filled up with zeros. */
 static void copy_row(int32_t *to, const uint8_t *a, size_t n, bool is_signed)
 {
@@ -354,6 +356,7 @@ static inline void finish(const struct product *p, const struct column *c, vi su
 /* What a block goes through: rows from i0 on copied to buf, lanes from u0 on. */
 struct part {
     const int32_t *buf;
+    size_t ld; /* of buf */
     const int32_t *a_sum; /* of the copied rows, when the last block needs them */
     const int8_t *b;      /* lane u0 of panel 0 */
     size_t i0, ku;
@@ -524,6 +527,60 @@ static void one_row(const struct product *p, const struct part *a, size_t j0, si
     }
 }
 
+#ifdef AMX_DOT
+/* Rows [r0, r0 + h) of the part times panel j. Sums of a block of K that is not the last stay in C. */
+static void tile_at(const struct product *p, const struct part *a, size_t r0, size_t h, size_t j,
+                    bool few, size_t tiles)
+{
+    alignas(64) int32_t tile[MR * NR];
+    const size_t left = p->g->n - j * NR, c_row = p->g->ldc * sizeof *tile;
+    const size_t lines = (4 * AMX_LANES * NR / 64 + tiles - 1) / tiles;
+    const bool whole = amx_whole(h, left);
+    int32_t *c = (int32_t *)p->g->c + (a->i0 + r0) * p->g->ldc + j * NR;
+    struct part done = *a;
+    struct amx_tile t = {.rows = h,
+                         .lanes = a->ku,
+                         .few = few,
+                         .a = a->buf + r0 * a->ld,
+                         .a_row = a->ld * sizeof *tile,
+                         .b = a->b + j * p->b.panel,
+                         .ahead = a->b + (j + 1) * p->b.panel + r0 / MR * lines * (a->ku / AMX_LANES) * 64,
+                         .ahead_lines = lines,
+                         .from_row = NR * sizeof *tile,
+                         .to = tile,
+                         .to_row = NR * sizeof *tile};
+    done.first = true;
+    if (!a->first && whole) {
+        t.from = c;
+        t.from_row = c_row;
+    } else if (!a->first) {
+        for (size_t r = 0; r < h; r++)
+            memcpy(tile + r * NR, c + r * p->g->ldc, (left < NR ? left : NR) * sizeof *tile);
+        t.from = tile;
+    }
+    if (!a->last && whole) {
+        t.to = c;
+        t.to_row = c_row;
+    }
+    amx_product(&t);
+    if (t.to == tile)
+        store_tile(p, &done, tile, r0, h, NR, j * NR);
+}
+
+/* Panels [j0, j1) for `rows` copied rows: panel by panel, so that one stays in L1 while all rows pass. */
+static void block(const struct product *p, const struct part *a, size_t rows, size_t j0, size_t j1)
+{
+    if (rows == 1 && a->first && a->last) {
+        one_row(p, a, j0, j1);
+        return;
+    }
+    for (size_t j = j0; j < j1; j++) {
+        call_columns(p, j, 1);
+        for (size_t r = 0; r < rows; r += MR)
+            tile_at(p, a, r, rows - r < MR ? rows - r : MR, j, rows <= MR, (rows + MR - 1) / MR);
+    }
+}
+#else
 /* Rows [r0, r0 + h) of the part times panels [j, j + step). */
 static inline void tile_at(const struct product *p, const struct part *a, size_t r0, size_t h,
                            size_t j, micro_fn *fn, size_t step, const int8_t *ahead)
@@ -562,6 +619,18 @@ static void block(const struct product *p, const struct part *a, size_t rows, si
         }
     }
 }
+#endif
+
+/* Rows copied at a time: nearly as many each, or whole tiles. */
+static size_t rows_of(size_t left)
+{
+#ifdef AMX_DOT
+    return left < MC ? left : MC;
+#else
+    const size_t blocks = (left + MC - 1) / MC;
+    return (left + blocks - 1) / blocks;
+#endif
+}
 
 /* Rows [i0, i1), panels [j0, j1), K from k0 on. */
 static void multiply_block(const struct product *p, size_t i0, size_t i1, size_t j0, size_t j1,
@@ -569,13 +638,12 @@ static void multiply_block(const struct product *p, size_t i0, size_t i1, size_t
 {
     alignas(64) int32_t buf[MC * A_LD];
     int32_t a_sum[MC];
-    const size_t blocks = (i1 - i0 + MC - 1) / MC;
-    for (size_t i = i0, rows, left = blocks; i < i1; i += rows, left--) {
-        struct part a = {buf, a_sum, p->b.panels + k0 / KG * LANE_ROW, i, lanes_of(kc),
-                         k0 == 0, k0 + kc == p->g->k};
-        rows = (i1 - i + left - 1) / left;
+    for (size_t i = i0, rows; i < i1; i += rows) {
+        struct part a = {buf, copy_ld(lanes_of(kc)), a_sum, p->b.panels + k0 / KG * LANE_ROW, i,
+                         lanes_of(kc), k0 == 0, k0 + kc == p->g->k};
+        rows = rows_of(i1 - i);
         for (size_t r = 0; r < rows && kc; r++)
-            copy_row(buf + r * A_LD, (const uint8_t *)p->g->a + (i + r) * p->g->lda + k0, kc,
+            copy_row(buf + r * a.ld, (const uint8_t *)p->g->a + (i + r) * p->g->lda + k0, kc,
                      p->g->a_signed);
         for (size_t r = 0; a.last && p->b.head->any_zero && r < rows; r++)
             a_sum[r] = row_sum(p, i + r);
@@ -583,13 +651,28 @@ static void multiply_block(const struct product *p, size_t i0, size_t i1, size_t
     }
 }
 
+/* K of a block: of few rows, more of it has room. */
+static size_t depth_of(size_t k, size_t rows)
+{
+#ifdef AMX_DOT
+    const size_t most = KU * (rows <= MR ? MC / MR - 1 : 1), lanes = lanes_of(k);
+    const size_t blocks = (lanes + most - 1) / most, each = blocks ? (lanes + blocks - 1) / blocks : 0;
+    return (each + KU_STEP - 1) / KU_STEP * KU_STEP * KG;
+#else
+    (void)k;
+    (void)rows;
+    return KU * KG;
+#endif
+}
+
 static void multiply(const struct product *p, size_t i0, size_t i1, size_t j0, size_t j1)
 {
+    const size_t most = depth_of(p->g->k, i1 - i0);
     size_t k0 = 0;
     if (j0 >= j1)
         return;
     do { /* once even for k = 0 */
-        size_t kc = p->g->k - k0 < KC ? p->g->k - k0 : KC;
+        size_t kc = p->g->k - k0 < most ? p->g->k - k0 : most;
         multiply_block(p, i0, i1, j0, j1, k0, kc);
         k0 += kc;
     } while (k0 < p->g->k);

@@ -65,12 +65,13 @@ enum {
     NR = 2 * VL,
 #ifdef AMX_DOT
     MR = 32,
-    MC = 128,
+    MC = 512, /* a panel read from L3 takes as long as its product with 200 rows */
+    KC = 320,       /* of many rows */
 #else
     MR = VL == 16 ? 14 : VL == 4 ? 8 : 6,
     MC = 126, /* rows of A copied at a time: a multiple of MR = 14; 260 KiB, in L2 */
-#endif
     KC = 512,
+#endif
     A_LD = KC + 16, /* row stride of the copy */
     SHORT = 128,    /* columns of A that are copied without a call */
     NEAR = 8,       /* rows of B before their use that B for more tiles, in L2 by then, is called into L1 */
@@ -81,11 +82,7 @@ typedef void micro_fn(size_t kc, const float *a, const b_t *b, size_t b_row, siz
                       const b_t *ahead, float *tile);
 
 #ifdef AMX_DOT
-#define MICRO_ARGS                                                                                 \
-    size_t lanes, const float *a, const b_t *b, __attribute__((unused)) size_t b_row,              \
-        __attribute__((unused)) size_t b_next, const b_t *ahead, float *tile
 #include "kernels/x86/amx_tmpl.h"
-static micro_fn *const *const halves = NULL; /* a register is either half */
 #else
 /* tile [mr][w * VL] = A [mr][kc] * B, w vectors wide, rows of B b_row floats apart, panels b_next; meanwhile
  * the kc cache lines from `ahead` on are called into L2. A tile that is the only one to read B (few) calls
@@ -158,15 +155,13 @@ HALF(7) HALF(8)
 static micro_fn *const half_by_rows[MR + 1] = {NULL,   half_1, half_2, half_3, half_4,
                                                half_5, half_6, half_7, half_8};
 #endif
-static micro_fn *const *const halves = half_by_rows;
-#endif
-
 /* Panels a tile of this height takes at a time. With wide vectors one, so that weights that come from
  * memory are read as one stream (as fast from the caches). */
 static size_t panels_at_once(size_t rows)
 {
     return VL == 16 || rows > 2 ? 1 : rows == 1 ? 4 : 2;
 }
+#endif
 
 struct product {
     size_t n, k;
@@ -312,17 +307,31 @@ static void store_tile(const struct product *p, const float *tile, size_t rows, 
     store_some(p, tile, rows, width, i, j, cols, first, last ? p->ep : NULL);
 }
 
-/* Rows [i0, i0 + rows) and columns [k0, k0 + kc) of A to buf [rows][A_LD]. */
+/* Row stride of the copy of A of a block kc deep. */
+static inline size_t copy_ld(size_t kc)
+{
+#ifdef AMX_DOT
+    return amx_copy_ld(kc);
+#else
+    (void)kc;
+    return A_LD;
+#endif
+}
+
+/* Rows [i0, i0 + rows) and columns [k0, k0 + kc) of A to buf [rows][copy_ld(kc)]. */
 #ifdef GEMM_PAIRS
 static void copy_a(const struct product *p, float *buf, size_t i0, size_t rows, size_t k0,
                    size_t kc)
 {
     const size_t from = 2 * k0, n = p->depth - from < 2 * kc ? p->depth - from : 2 * kc;
     alignas(64) float row[2 * KC];
-    for (size_t i = i0; i < i0 + rows; i++, buf += A_LD) {
-        if (p->gather)
-            p->gather(p, row, i, 1, from, n);
-        round_pairs(buf, p->gather ? row : p->a + i * p->a_row + from, n);
+    for (size_t i = i0; i < i0 + rows; i++, buf += copy_ld(kc)) {
+        for (size_t at = 0, some; at < n; at += some) {
+            some = n - at < 2 * KC ? n - at : 2 * KC;
+            if (p->gather)
+                p->gather(p, row, i, 1, from + at, some);
+            round_pairs(buf + at / 2, p->gather ? row : p->a + i * p->a_row + from + at, some);
+        }
         for (size_t u = (n + 1) / 2; u < kc; u++)
             buf[u] = 0;
     }
@@ -361,6 +370,54 @@ struct part {
     size_t i0, k0, kc;
 };
 
+#ifdef AMX_DOT
+/* Rows [r0, r0 + h) of the part times panel j. Sums of a block of K that is not the last stay in C. */
+static void tile_at(const struct product *p, const struct part *a, size_t r0, size_t h, size_t j,
+                    bool few, size_t tiles)
+{
+    alignas(64) float tile[MR * NR];
+    const bool first = a->k0 == 0 && !p->add, last = a->k0 + a->kc == p->k;
+    const size_t left = p->n - j * NR, cols = left < NR ? left : NR, c_row = p->ldc * sizeof *tile;
+    const size_t ld = copy_ld(a->kc);
+    const size_t lines = (4 * AMX_LANES * NR / 64 + tiles - 1) / tiles;
+    const bool whole = amx_whole(h, left);
+    float *c = p->c + (a->i0 + r0) * p->ldc + j * NR;
+    struct amx_tile t = {.rows = h,
+                         .lanes = a->kc,
+                         .few = few,
+                         .a = a->buf + r0 * ld,
+                         .a_row = ld * sizeof *tile,
+                         .b = a->b + j * p->b_next,
+                         .ahead = a->b + (j + 1) * p->b_next + r0 / MR * lines * (a->kc / AMX_LANES) * 16,
+                         .ahead_lines = lines,
+                         .from_row = NR * sizeof *tile,
+                         .to = tile,
+                         .to_row = NR * sizeof *tile};
+    if (!first && whole) {
+        t.from = c;
+        t.from_row = c_row;
+    } else if (!first) {
+        for (size_t r = 0; r < h; r++)
+            memcpy(tile + r * NR, c + r * p->ldc, cols * sizeof *tile);
+        t.from = tile;
+    }
+    if (whole && (!last || !p->ep)) {
+        t.to = c;
+        t.to_row = c_row;
+    }
+    amx_product(&t);
+    if (t.to == tile)
+        store_tile(p, tile, h, NR, a->i0 + r0, j * NR, cols, true, last);
+}
+
+/* Panels [j0, j1) for `rows` copied rows: panel by panel, so that one stays in L1 while all rows pass. */
+static void block(const struct product *p, const struct part *a, size_t rows, size_t j0, size_t j1)
+{
+    for (size_t j = j0; j < j1; j++)
+        for (size_t r = 0; r < rows; r += MR)
+            tile_at(p, a, r, rows - r < MR ? rows - r : MR, j, rows <= MR, (rows + MR - 1) / MR);
+}
+#else
 /* Rows [r0, r0 + h) of the part times `step` panels from j on, by a kernel of one panel from
  * `by_rows`; calls `ahead` closer. */
 static inline void tile_at(const struct product *p, const struct part *a, size_t r0, size_t h,
@@ -368,9 +425,9 @@ static inline void tile_at(const struct product *p, const struct part *a, size_t
 {
     alignas(64) float tile[MR * NR];
     const bool first = a->k0 == 0 && !p->add, last = a->k0 + a->kc == p->k;
-    const bool half = halves && step == 1 && by_rows == micro_by_rows && p->n - j * NR <= VL && !p->spread;
+    const bool half = step == 1 && by_rows == micro_by_rows && p->n - j * NR <= VL && !p->spread;
     const size_t width = half ? VL : step * NR;
-    micro_fn *fn = half ? halves[h] : by_rows[h];
+    micro_fn *fn = half ? half_by_rows[h] : by_rows[h];
 #if VL < 16
     fn = step == 4 ? micro_1x4 : step == 2 ? micro_2x2 : fn;
 #endif
@@ -420,22 +477,34 @@ static void block(const struct product *p, const struct part *a, size_t rows, si
         }
     }
 }
+#endif
+
+/* Rows copied at a time: nearly as many each, as a low block reads all of B, too; or whole tiles. */
+static size_t rows_of(size_t left)
+{
+#ifdef AMX_DOT
+    return left < MC ? left : MC;
+#else
+    const size_t blocks = (left + MC - 1) / MC;
+    return (left + blocks - 1) / blocks;
+#endif
+}
 
 /* Rows [i0, i1), panels [j0, j1), k from k0 on; b: row k0 of panel 0. */
 static void multiply_block(const struct product *p, const b_t *b, size_t i0, size_t i1, size_t j0,
                            size_t j1, size_t k0, size_t kc)
 {
     alignas(64) float buf[MC * A_LD];
-    const size_t blocks = (i1 - i0 + MC - 1) / MC; /* nearly as high each: a low one reads all of B, too */
-    for (size_t i = i0, left = blocks; i < i1; left--) {
-        size_t rows = (i1 - i + left - 1) / left;
+    for (size_t i = i0, rows; i < i1;) {
         struct part a = {buf, b, i, k0, kc};
+        rows = rows_of(i1 - i);
         copy_a(p, buf, i, rows, k0, kc);
         block(p, &a, rows, j0, j1);
         i += rows;
     }
 }
 
+#ifndef AMX_DOT
 /* All of k for rows that are one tile. */
 static void multiply_tile(const struct product *p, size_t i0, size_t rows, size_t j0, size_t j1)
 {
@@ -449,19 +518,37 @@ static void multiply_tile(const struct product *p, size_t i0, size_t rows, size_
     }
     one_tile(p, a, n, rows, j0, j1);
 }
+#endif
+
+/* K of a block: for AMX of nearly the same depth each, and where rows are few deeper. */
+static size_t depth_of_block(size_t k, size_t rows)
+{
+#ifdef AMX_DOT
+    const size_t most = KC * (rows <= MR ? MC / MR - 1 : 1), blocks = (k + most - 1) / most;
+    const size_t each = blocks ? (k + blocks - 1) / blocks : 0;
+    return (each + KC_STEP - 1) / KC_STEP * KC_STEP;
+#else
+    (void)k;
+    (void)rows;
+    return KC;
+#endif
+}
 
 /* Rows [i0, i1), panels [j0, j1). */
 __attribute__((unused)) static void multiply(const struct product *p, size_t i0, size_t i1, size_t j0, size_t j1)
 {
+    const size_t most = depth_of_block(p->k, i1 - i0);
     size_t k0 = 0;
     if (j0 >= j1)
         return;
+#ifndef AMX_DOT
     if (p->k > KC && i1 > i0 && i1 - i0 <= MR && (p->k + KC - 1) / KC * (i1 - i0) <= MC) {
         multiply_tile(p, i0, i1 - i0, j0, j1);
         return;
     }
+#endif
     do { /* once even for k = 0, where the result is the epilogue of zeros */
-        size_t kc = p->k - k0 < KC ? p->k - k0 : KC;
+        size_t kc = p->k - k0 < most ? p->k - k0 : most;
         multiply_block(p, p->b + k0 * p->b_row, i0, i1, j0, j1, k0, kc);
         k0 += kc;
     } while (k0 < p->k);

@@ -75,12 +75,13 @@ static void product_of_patches(const struct steno_conv *s, const float *x, const
     const size_t j1 = by_rows ? np : np * (part + 1) / n_parts;
     struct product p = product_of(s->c_out, s->kernel[0] * s->kernel[1] * s->c_in, x, 0, w, y,
                                   s->c_out, ep);
+    const size_t deep = depth_of_block(p.k, MC);
     p.gather = gather_patches;
     p.image = s;
     p.b_next = b_next ? b_next : p.b_next;
     for (size_t i = by_rows ? pixels * part / n_parts : 0; i < i1 && j0 < j1; i += MC) {
         const size_t end = i1 - i < MC ? i1 : i + MC;
-        for (size_t k0 = 0; k0 < p.k; k0 += KC)
-            multiply_block(&p, p.b + k0 * NR, i, end, j0, j1, k0, p.k - k0 < KC ? p.k - k0 : KC);
+        for (size_t k0 = 0; k0 < p.k; k0 += deep)
+            multiply_block(&p, p.b + k0 * NR, i, end, j0, j1, k0, p.k - k0 < deep ? p.k - k0 : deep);
     }
 }
