@@ -43,7 +43,7 @@ enum {
     MR = 32,
     MC = 512, /* a panel read from L3 takes as long as its product with 200 rows */
     KU_STEP = AMX_LANES, /* panels are filled up to a multiple of that many lanes */
-    KU = 320,            /* lanes of K in a block of many rows */
+    KU = 256,            /* lanes of K in a block of many rows */
     A_LD = KU + 16,
 #else
     MR = VL == 16 ? 14 : VL == 4 ? 8 : 6,

@@ -66,7 +66,7 @@ enum {
 #ifdef AMX_DOT
     MR = 32,
     MC = 512, /* a panel read from L3 takes as long as its product with 200 rows */
-    KC = 320,       /* of many rows */
+    KC = 256,       /* of many rows */
 #else
     MR = VL == 16 ? 14 : VL == 4 ? 8 : 6,
     MC = 126, /* rows of A copied at a time: a multiple of MR = 14; 260 KiB, in L2 */
