@@ -53,4 +53,10 @@ static inline void amx_end(void)
 #define AMX_DOT_U8(t, a, b) __asm__ volatile("tdpbusd %%tmm" #b ", %%tmm" #a ", %%tmm" #t ::)
 #define AMX_DOT_BF16(t, a, b) __asm__ volatile("tdpbf16ps %%tmm" #b ", %%tmm" #a ", %%tmm" #t ::)
 
+/* Stride of the copy of A, lanes: an odd number of cache lines, so that rows fall into different sets. */
+static inline size_t amx_copy_ld(size_t lanes)
+{
+    return (lanes + 31) / 32 * 32 + 16;
+}
+
 #endif

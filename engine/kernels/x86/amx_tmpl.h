@@ -1,18 +1,23 @@
-/* The register tiles of a product by AMX, in place of tiles_tmpl.h. Included by gemm_tmpl.h and
- * gemm_i8_tmpl.h after NR = 32 and
+/* A block of rows times a block of K by AMX, in place of the register tiles of tiles_tmpl.h. Included by
+ * gemm_tmpl.h and gemm_i8_tmpl.h after NR = MR = 32 and
  *   AMX_DOT(t, a, b)   AMX_DOT_U8 or AMX_DOT_BF16
+ *   amx_done(p, part, tile, r0, h, j)  finished sums [h][NR] of rows r0 on and panel j to C
  * A panel has a row of NR lanes of 32 bits for each lane of K, so 16 rows of its left or right half are a
  * register as they lie there. Lanes of K are a multiple of 16: packed B and the copy of A are filled up
  * with zeros.
  *
  * Up to 32 rows times a panel are summed in four registers, two of A and two of B go with them: 4 KiB are
  * read for 64 cycles of products. From L2 that takes twice as long (Granite Rapids, 37 bytes a cycle), so
- * one side has to stay in L1: of many rows the panel, KC lanes of it, while A passes by TILELOADDT1, which
- * does not displace it; of few rows A, and the panels pass. Sums go on from where the last block of K
- * left them, so their bits do not depend on the blocks. */
+ * one side has to stay in L1: of many rows the panel, AMX_DEPTH lanes of it, while A passes by
+ * TILELOADDT1, which does not displace it; of few rows A, and the panels pass. A's copy is in L2 with as
+ * much of K as there is room for, so that sums of a panel seldom have to wait in C for the rest of K: they
+ * wait beside each other in L2. They go on where they were left, so their bits do not depend on the
+ * blocks. */
 
-/* Bytes before their use that weights for a single tile are called closer. */
-enum { AMX_AHEAD = 8192 };
+enum {
+    AMX_AHEAD = 8192, /* bytes before their use that weights for a single tile are called closer */
+    AMX_DEPTH = 256   /* lanes of K of a panel in L1: 32 KiB */
+};
 
 struct amx_tile {
     size_t rows;  /* up to 32 */
@@ -97,16 +102,89 @@ static void amx_product(const struct amx_tile *t)
     }
 }
 
-/* C itself can be from and to. */
-static inline bool amx_whole(size_t rows, size_t cols)
+/* Copied rows of A times panels of B. */
+struct amx_block {
+    const struct product *p;
+    const struct part *part;
+    const char *a;
+    size_t a_row; /* bytes */
+    size_t rows, lanes;
+    const char *b; /* of panel 0 */
+    size_t panel;  /* bytes */
+    char *c;       /* of the first row */
+    size_t c_row;  /* bytes */
+    size_t n;      /* columns */
+    bool first, last; /* of all K */
+    bool plain;       /* sums are what goes to C */
+};
+
+static void amx_done(const struct product *p, const struct part *part, const void *tile, size_t r0, size_t h,
+                     size_t j);
+
+/* Sums of h rows that C holds so far. */
+static void amx_fetch(const struct amx_block *x, size_t r0, size_t h, size_t j, int32_t *tile)
 {
-    return rows % AMX_ROWS == 0 && cols >= NR;
+    const size_t left = x->n - j * NR, cols = left < NR ? left : NR;
+    for (size_t r = 0; r < h; r++)
+        memcpy(tile + r * NR, x->c + (r0 + r) * x->c_row + j * NR * sizeof *tile, cols * sizeof *tile);
 }
 
-/* Stride of the copy of A, lanes: an odd number of cache lines, so that rows fall into different sets. */
-static inline size_t amx_copy_ld(size_t lanes)
+/* Rows from r0 on times lanes [u0, u1) of panel j; tile: where their sums wait. */
+static void amx_tile_at(const struct amx_block *x, size_t r0, size_t j, size_t u0, size_t u1, int32_t *tile)
 {
-    return (lanes + 31) / 32 * 32 + 16;
+    const size_t h = x->rows - r0 < MR ? x->rows - r0 : MR, tiles = (x->rows + MR - 1) / MR;
+    const size_t lines = (4 * AMX_LANES * NR / 64 + tiles - 1) / tiles;
+    const bool whole = h % AMX_ROWS == 0 && (j + 1) * NR <= x->n; /* C itself can be from and to */
+    char *c = x->c + r0 * x->c_row + j * NR * sizeof *tile;
+    const char *b = x->b + j * x->panel + u0 * NR * 4;
+    struct amx_tile t = {.rows = h,
+                         .lanes = u1 - u0,
+                         .few = tiles == 1,
+                         .a = x->a + r0 * x->a_row + u0 * 4,
+                         .a_row = x->a_row,
+                         .b = b,
+                         .ahead = b + ((u1 < x->lanes ? (u1 - u0) * NR * 4 : x->panel - u0 * NR * 4)) +
+                                  r0 / MR * lines * ((u1 - u0) / AMX_LANES) * 64,
+                         .ahead_lines = lines,
+                         .from = u0 ? tile : NULL,
+                         .from_row = NR * sizeof *tile,
+                         .to = tile,
+                         .to_row = NR * sizeof *tile};
+    if (!u0 && !x->first) {
+        t.from = whole ? c : (char *)tile;
+        t.from_row = whole ? x->c_row : t.from_row;
+        if (!whole)
+            amx_fetch(x, r0, h, j, tile);
+    }
+    if (u1 == x->lanes && whole && (x->plain || !x->last)) {
+        t.to = c;
+        t.to_row = x->c_row;
+    }
+    amx_product(&t);
+    if (u1 == x->lanes && t.to == tile)
+        amx_done(x->p, x->part, tile, r0, h, j);
+}
+
+/* Panels [j0, j1). */
+static void amx_block(const struct amx_block *x, size_t j0, size_t j1)
+{
+    alignas(64) int32_t sums[MC * NR];
+    const size_t n = x->rows <= MR ? 1 : (x->lanes + AMX_DEPTH - 1) / AMX_DEPTH;
+    const size_t steps = x->lanes / AMX_LANES;
+    for (size_t j = j0; j < j1; j++)
+        for (size_t i = 0; i < (n ? n : 1); i++)
+            for (size_t r = 0; r < x->rows; r += MR)
+                amx_tile_at(x, r, j, n ? steps * i / n * AMX_LANES : 0,
+                            n ? steps * (i + 1) / n * AMX_LANES : 0, n > 1 ? sums + r * NR : sums);
+}
+
+/* K of a block of `rows` rows whose copy has `room`, both in lanes: of nearly the same depth each. */
+static size_t amx_depth(size_t lanes, size_t rows, size_t room)
+{
+    const size_t high = (rows < MC ? rows + MR - 1 : MC) / MR * MR;
+    const size_t most = (room / (high ? high : MR) - 3 * AMX_LANES) / AMX_LANES;
+    const size_t steps = lanes / AMX_LANES, n = (steps + most - 1) / most;
+    return n ? (steps + n - 1) / n * AMX_LANES : 0;
 }
 
 /* Products in registers alone, `turns` of them; k: of a lane. Returns how many operations. */

@@ -41,16 +41,16 @@ enum {
     NR = 2 * VL,
 #ifdef AMX_DOT
     MR = 32,
-    MC = 512, /* a panel read from L3 takes as long as its product with 200 rows */
+    MC = 512,            /* a panel read from L3 takes as long as its product with 200 rows */
     KU_STEP = AMX_LANES, /* panels are filled up to a multiple of that many lanes */
-    KU = 256,            /* lanes of K in a block of many rows */
-    A_LD = KU + 16,
+    A_ROOM = MC * 528,   /* of the copy of A, lanes: 1 MiB of L2, 512 lanes of most rows */
 #else
     MR = VL == 16 ? 14 : VL == 4 ? 8 : 6,
     MC = 126, /* rows of A copied at a time: a multiple of MR = 14; 260 KiB, in L2 */
     KU_STEP = 1,
     KU = 512,       /* lanes of K in a block: 2048 or 1024 bytes */
     A_LD = KU + 16, /* row stride of the copy, lanes */
+    A_ROOM = MC * A_LD,
 #endif
     LANE_ROW = NR * KG, /* bytes of one lane of K in a panel */
     NEAR = 8,           /* lanes before their use that weights for more tiles, in L2 by then, are called into L1 */
@@ -65,9 +65,7 @@ struct head { /* 64 bytes */
 typedef void micro_fn(size_t ku, const int32_t *a, const int8_t *b, size_t b_next,
                       const int8_t *ahead, int32_t *tile);
 
-#ifdef AMX_DOT
-#include "kernels/x86/amx_tmpl.h"
-#else
+#ifndef AMX_DOT
 /* tile [mr][panels * NR] = A [mr][ku] * B, panels b_next bytes apart; meanwhile half a panel from
  * `ahead` on is called into L2. A tile that is the only one to read B (few) calls all of it, AHEAD bytes
  * before its use: five rows and more are at work for as long as memory is, and the CPU by itself does one
@@ -528,57 +526,35 @@ static void one_row(const struct product *p, const struct part *a, size_t j0, si
 }
 
 #ifdef AMX_DOT
-/* Rows [r0, r0 + h) of the part times panel j. Sums of a block of K that is not the last stay in C. */
-static void tile_at(const struct product *p, const struct part *a, size_t r0, size_t h, size_t j,
-                    bool few, size_t tiles)
+#include "kernels/x86/amx_tmpl.h"
+
+static void amx_done(const struct product *p, const struct part *part, const void *tile, size_t r0, size_t h,
+                     size_t j)
 {
-    alignas(64) int32_t tile[MR * NR];
-    const size_t left = p->g->n - j * NR, c_row = p->g->ldc * sizeof *tile;
-    const size_t lines = (4 * AMX_LANES * NR / 64 + tiles - 1) / tiles;
-    const bool whole = amx_whole(h, left);
-    int32_t *c = (int32_t *)p->g->c + (a->i0 + r0) * p->g->ldc + j * NR;
-    struct part done = *a;
-    struct amx_tile t = {.rows = h,
-                         .lanes = a->ku,
-                         .few = few,
-                         .a = a->buf + r0 * a->ld,
-                         .a_row = a->ld * sizeof *tile,
-                         .b = a->b + j * p->b.panel,
-                         .ahead = a->b + (j + 1) * p->b.panel + r0 / MR * lines * (a->ku / AMX_LANES) * 64,
-                         .ahead_lines = lines,
-                         .from_row = NR * sizeof *tile,
-                         .to = tile,
-                         .to_row = NR * sizeof *tile};
-    done.first = true;
-    if (!a->first && whole) {
-        t.from = c;
-        t.from_row = c_row;
-    } else if (!a->first) {
-        for (size_t r = 0; r < h; r++)
-            memcpy(tile + r * NR, c + r * p->g->ldc, (left < NR ? left : NR) * sizeof *tile);
-        t.from = tile;
-    }
-    if (!a->last && whole) {
-        t.to = c;
-        t.to_row = c_row;
-    }
-    amx_product(&t);
-    if (t.to == tile)
-        store_tile(p, &done, tile, r0, h, NR, j * NR);
+    struct part all = *part;
+    all.first = true;
+    store_tile(p, &all, tile, r0, h, NR, j * NR);
 }
 
-/* Panels [j0, j1) for `rows` copied rows: panel by panel, so that one stays in L1 while all rows pass. */
 static void block(const struct product *p, const struct part *a, size_t rows, size_t j0, size_t j1)
 {
-    if (rows == 1 && a->first && a->last) {
+    const struct amx_block x = {.p = p,
+                                .part = a,
+                                .a = (const char *)a->buf,
+                                .a_row = a->ld * sizeof *a->buf,
+                                .rows = rows,
+                                .lanes = a->ku,
+                                .b = (const char *)a->b,
+                                .panel = p->b.panel,
+                                .c = (char *)p->g->c + a->i0 * p->g->ldc * sizeof(int32_t),
+                                .c_row = p->g->ldc * sizeof(int32_t),
+                                .n = p->g->n,
+                                .first = a->first,
+                                .last = a->last};
+    if (rows == 1 && a->first && a->last)
         one_row(p, a, j0, j1);
-        return;
-    }
-    for (size_t j = j0; j < j1; j++) {
-        call_columns(p, j, 1);
-        for (size_t r = 0; r < rows; r += MR)
-            tile_at(p, a, r, rows - r < MR ? rows - r : MR, j, rows <= MR, (rows + MR - 1) / MR);
-    }
+    else
+        amx_block(&x, j0, j1);
 }
 #else
 /* Rows [r0, r0 + h) of the part times panels [j, j + step). */
@@ -636,7 +612,7 @@ static size_t rows_of(size_t left)
 static void multiply_block(const struct product *p, size_t i0, size_t i1, size_t j0, size_t j1,
                            size_t k0, size_t kc)
 {
-    alignas(64) int32_t buf[MC * A_LD];
+    alignas(64) int32_t buf[A_ROOM];
     int32_t a_sum[MC];
     for (size_t i = i0, rows; i < i1; i += rows) {
         struct part a = {buf, copy_ld(lanes_of(kc)), a_sum, p->b.panels + k0 / KG * LANE_ROW, i,
@@ -655,9 +631,7 @@ static void multiply_block(const struct product *p, size_t i0, size_t i1, size_t
 static size_t depth_of(size_t k, size_t rows)
 {
 #ifdef AMX_DOT
-    const size_t most = KU * (rows <= MR ? MC / MR - 1 : 1), lanes = lanes_of(k);
-    const size_t blocks = (lanes + most - 1) / most, each = blocks ? (lanes + blocks - 1) / blocks : 0;
-    return (each + KU_STEP - 1) / KU_STEP * KU_STEP * KG;
+    return amx_depth(lanes_of(k), rows, A_ROOM) * KG;
 #else
     (void)k;
     (void)rows;

@@ -66,13 +66,16 @@ enum {
 #ifdef AMX_DOT
     MR = 32,
     MC = 512, /* a panel read from L3 takes as long as its product with 200 rows */
-    KC = 256,       /* of many rows */
+    KC = 256, /* of the pieces that A is gathered and rounded in */
+    A_LD = 0,          /* they are single rows */
+    A_ROOM = MC * 528, /* of the copy of A: 1 MiB of L2, 512 pairs of most rows */
 #else
     MR = VL == 16 ? 14 : VL == 4 ? 8 : 6,
     MC = 126, /* rows of A copied at a time: a multiple of MR = 14; 260 KiB, in L2 */
     KC = 512,
-#endif
     A_LD = KC + 16, /* row stride of the copy */
+    A_ROOM = MC * A_LD,
+#endif
     SHORT = 128,    /* columns of A that are copied without a call */
     NEAR = 8,       /* rows of B before their use that B for more tiles, in L2 by then, is called into L1 */
     AHEAD = 64      /* rows of B before its use that B for a single tile is called closer */
@@ -81,9 +84,7 @@ enum {
 typedef void micro_fn(size_t kc, const float *a, const b_t *b, size_t b_row, size_t b_next,
                       const b_t *ahead, float *tile);
 
-#ifdef AMX_DOT
-#include "kernels/x86/amx_tmpl.h"
-#else
+#ifndef AMX_DOT
 /* tile [mr][w * VL] = A [mr][kc] * B, w vectors wide, rows of B b_row floats apart, panels b_next; meanwhile
  * the kc cache lines from `ahead` on are called into L2. A tile that is the only one to read B (few) calls
  * all of it, AHEAD rows before its use: five rows and more are at work for as long as memory is, and the
@@ -371,51 +372,32 @@ struct part {
 };
 
 #ifdef AMX_DOT
-/* Rows [r0, r0 + h) of the part times panel j. Sums of a block of K that is not the last stay in C. */
-static void tile_at(const struct product *p, const struct part *a, size_t r0, size_t h, size_t j,
-                    bool few, size_t tiles)
+#include "kernels/x86/amx_tmpl.h"
+
+static void amx_done(const struct product *p, const struct part *part, const void *tile, size_t r0, size_t h,
+                     size_t j)
 {
-    alignas(64) float tile[MR * NR];
-    const bool first = a->k0 == 0 && !p->add, last = a->k0 + a->kc == p->k;
-    const size_t left = p->n - j * NR, cols = left < NR ? left : NR, c_row = p->ldc * sizeof *tile;
-    const size_t ld = copy_ld(a->kc);
-    const size_t lines = (4 * AMX_LANES * NR / 64 + tiles - 1) / tiles;
-    const bool whole = amx_whole(h, left);
-    float *c = p->c + (a->i0 + r0) * p->ldc + j * NR;
-    struct amx_tile t = {.rows = h,
-                         .lanes = a->kc,
-                         .few = few,
-                         .a = a->buf + r0 * ld,
-                         .a_row = ld * sizeof *tile,
-                         .b = a->b + j * p->b_next,
-                         .ahead = a->b + (j + 1) * p->b_next + r0 / MR * lines * (a->kc / AMX_LANES) * 16,
-                         .ahead_lines = lines,
-                         .from_row = NR * sizeof *tile,
-                         .to = tile,
-                         .to_row = NR * sizeof *tile};
-    if (!first && whole) {
-        t.from = c;
-        t.from_row = c_row;
-    } else if (!first) {
-        for (size_t r = 0; r < h; r++)
-            memcpy(tile + r * NR, c + r * p->ldc, cols * sizeof *tile);
-        t.from = tile;
-    }
-    if (whole && (!last || !p->ep)) {
-        t.to = c;
-        t.to_row = c_row;
-    }
-    amx_product(&t);
-    if (t.to == tile)
-        store_tile(p, tile, h, NR, a->i0 + r0, j * NR, cols, true, last);
+    const size_t left = p->n - j * NR;
+    store_tile(p, tile, h, NR, part->i0 + r0, j * NR, left < NR ? left : NR, true, part->k0 + part->kc == p->k);
 }
 
-/* Panels [j0, j1) for `rows` copied rows: panel by panel, so that one stays in L1 while all rows pass. */
 static void block(const struct product *p, const struct part *a, size_t rows, size_t j0, size_t j1)
 {
-    for (size_t j = j0; j < j1; j++)
-        for (size_t r = 0; r < rows; r += MR)
-            tile_at(p, a, r, rows - r < MR ? rows - r : MR, j, rows <= MR, (rows + MR - 1) / MR);
+    const struct amx_block x = {.p = p,
+                                .part = a,
+                                .a = (const char *)a->buf,
+                                .a_row = copy_ld(a->kc) * sizeof *a->buf,
+                                .rows = rows,
+                                .lanes = a->kc,
+                                .b = (const char *)a->b,
+                                .panel = p->b_next * sizeof *a->b,
+                                .c = (char *)(p->c + a->i0 * p->ldc),
+                                .c_row = p->ldc * sizeof *p->c,
+                                .n = p->n,
+                                .first = a->k0 == 0,
+                                .last = a->k0 + a->kc == p->k,
+                                .plain = !p->ep};
+    amx_block(&x, j0, j1);
 }
 #else
 /* Rows [r0, r0 + h) of the part times `step` panels from j on, by a kernel of one panel from
@@ -494,7 +476,7 @@ static size_t rows_of(size_t left)
 static void multiply_block(const struct product *p, const b_t *b, size_t i0, size_t i1, size_t j0,
                            size_t j1, size_t k0, size_t kc)
 {
-    alignas(64) float buf[MC * A_LD];
+    alignas(64) float buf[A_ROOM];
     for (size_t i = i0, rows; i < i1;) {
         struct part a = {buf, b, i, k0, kc};
         rows = rows_of(i1 - i);
@@ -524,9 +506,7 @@ static void multiply_tile(const struct product *p, size_t i0, size_t rows, size_
 static size_t depth_of_block(size_t k, size_t rows)
 {
 #ifdef AMX_DOT
-    const size_t most = KC * (rows <= MR ? MC / MR - 1 : 1), blocks = (k + most - 1) / most;
-    const size_t each = blocks ? (k + blocks - 1) / blocks : 0;
-    return (each + KC_STEP - 1) / KC_STEP * KC_STEP;
+    return amx_depth(k, rows, A_ROOM);
 #else
     (void)k;
     (void)rows;

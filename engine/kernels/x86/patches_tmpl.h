@@ -75,7 +75,7 @@ static void product_of_patches(const struct steno_conv *s, const float *x, const
     const size_t j1 = by_rows ? np : np * (part + 1) / n_parts;
     struct product p = product_of(s->c_out, s->kernel[0] * s->kernel[1] * s->c_in, x, 0, w, y,
                                   s->c_out, ep);
-    const size_t deep = depth_of_block(p.k, MC);
+    const size_t deep = depth_of_block(p.k, i1 < MC ? i1 : MC);
     p.gather = gather_patches;
     p.image = s;
     p.b_next = b_next ? b_next : p.b_next;
