@@ -34,8 +34,31 @@ struct amx_tile {
     size_t to_row;
 };
 
-static inline __attribute__((always_inline)) void amx_steps(const struct amx_tile *t, bool high, bool few)
+/* Sums that are done but for rows [r, rows), which go to C between the products of the next tile: those
+ * keep the vector units idle, and these keep memory idle. */
+struct amx_waiting {
+    const struct product *p;
+    const struct part *part;
+    const int32_t *tile;
+    size_t r0, r, rows, j;
+};
+
+static void amx_done(const struct product *p, const struct part *part, const void *tile, size_t r0, size_t h,
+                     size_t j);
+
+/* n more rows. */
+static inline void amx_finish(struct amx_waiting *w, size_t n)
 {
+    n = w->rows - w->r < n ? w->rows - w->r : n;
+    if (n)
+        amx_done(w->p, w->part, w->tile + w->r * NR, w->r0 + w->r, n, w->j);
+    w->r += n;
+}
+
+static inline __attribute__((always_inline)) void amx_steps(const struct amx_tile *t, struct amx_waiting *w,
+                                                            bool high, bool few)
+{
+    const size_t steps = t->lanes / AMX_LANES, some = steps ? ((w->rows - w->r) / steps + 4) / 4 * 4 : 0;
     const char *a = t->a, *b = t->b;
     const size_t a_row = t->a_row, ahead_step = 64 * t->ahead_lines;
     const char *ahead = t->ahead;
@@ -57,19 +80,21 @@ static inline __attribute__((always_inline)) void amx_steps(const struct amx_til
             AMX_LOAD(7, b + 64, 4 * NR);
         }
         AMX_DOT(1, 4, 7);
-        if (!high)
-            continue;
-        if (few)
-            AMX_LOAD(5, a + AMX_ROWS * a_row, a_row);
-        else
-            AMX_PASS(5, a + AMX_ROWS * a_row, a_row);
-        AMX_DOT(2, 5, 6);
-        AMX_DOT(3, 5, 7);
+        if (high) {
+            if (few)
+                AMX_LOAD(5, a + AMX_ROWS * a_row, a_row);
+            else
+                AMX_PASS(5, a + AMX_ROWS * a_row, a_row);
+            AMX_DOT(2, 5, 6);
+            AMX_DOT(3, 5, 7);
+        }
+        if (w->r < w->rows)
+            amx_finish(w, some);
     }
 }
 
 /* to = from + A B */
-static void amx_product(const struct amx_tile *t)
+static void amx_product(const struct amx_tile *t, struct amx_waiting *w)
 {
     const bool high = t->rows > AMX_ROWS;
     if (t->from) {
@@ -87,13 +112,14 @@ static void amx_product(const struct amx_tile *t)
         AMX_ZERO(3);
     }
     if (t->few && high)
-        amx_steps(t, true, true);
+        amx_steps(t, w, true, true);
     else if (t->few)
-        amx_steps(t, false, true);
+        amx_steps(t, w, false, true);
     else if (high)
-        amx_steps(t, true, false);
+        amx_steps(t, w, true, false);
     else
-        amx_steps(t, false, false);
+        amx_steps(t, w, false, false);
+    amx_finish(w, MR);
     AMX_STORE(0, t->to, t->to_row);
     AMX_STORE(1, (char *)t->to + 64, t->to_row);
     if (high) {
@@ -118,9 +144,6 @@ struct amx_block {
     bool plain;       /* sums are what goes to C */
 };
 
-static void amx_done(const struct product *p, const struct part *part, const void *tile, size_t r0, size_t h,
-                     size_t j);
-
 /* Sums of h rows that C holds so far. */
 static void amx_fetch(const struct amx_block *x, size_t r0, size_t h, size_t j, int32_t *tile)
 {
@@ -130,7 +153,8 @@ static void amx_fetch(const struct amx_block *x, size_t r0, size_t h, size_t j, 
 }
 
 /* Rows from r0 on times lanes [u0, u1) of panel j; tile: where their sums wait. */
-static void amx_tile_at(const struct amx_block *x, size_t r0, size_t j, size_t u0, size_t u1, int32_t *tile)
+static void amx_tile_at(const struct amx_block *x, size_t r0, size_t j, size_t u0, size_t u1, int32_t *tile,
+                        struct amx_waiting *w)
 {
     const size_t h = x->rows - r0 < MR ? x->rows - r0 : MR, tiles = (x->rows + MR - 1) / MR;
     const size_t lines = (4 * AMX_LANES * NR / 64 + tiles - 1) / tiles;
@@ -160,22 +184,25 @@ static void amx_tile_at(const struct amx_block *x, size_t r0, size_t j, size_t u
         t.to = c;
         t.to_row = x->c_row;
     }
-    amx_product(&t);
+    amx_product(&t, w);
     if (u1 == x->lanes && t.to == tile)
-        amx_done(x->p, x->part, tile, r0, h, j);
+        *w = (struct amx_waiting){x->p, x->part, tile, r0, 0, h, j};
 }
 
 /* Panels [j0, j1). */
 static void amx_block(const struct amx_block *x, size_t j0, size_t j1)
 {
     alignas(64) int32_t sums[MC * NR];
-    const size_t n = x->rows <= MR ? 1 : (x->lanes + AMX_DEPTH - 1) / AMX_DEPTH;
-    const size_t steps = x->lanes / AMX_LANES;
+    const size_t steps = x->lanes / AMX_LANES, deep = AMX_DEPTH / AMX_LANES;
+    const size_t n = x->rows <= MR || steps <= deep ? 1 : (steps + deep - 1) / deep;
+    struct amx_waiting w = {0};
+    size_t turn = 0;
     for (size_t j = j0; j < j1; j++)
-        for (size_t i = 0; i < (n ? n : 1); i++)
-            for (size_t r = 0; r < x->rows; r += MR)
-                amx_tile_at(x, r, j, n ? steps * i / n * AMX_LANES : 0,
-                            n ? steps * (i + 1) / n * AMX_LANES : 0, n > 1 ? sums + r * NR : sums);
+        for (size_t i = 0; i < n; i++)
+            for (size_t r = 0; r < x->rows; r += MR, turn ^= 1)
+                amx_tile_at(x, r, j, steps * i / n * AMX_LANES, steps * (i + 1) / n * AMX_LANES,
+                            sums + (n > 1 ? r : turn * MR) * NR, &w);
+    amx_finish(&w, MR);
 }
 
 /* K of a block of `rows` rows whose copy has `room`, both in lanes: of nearly the same depth each. */
