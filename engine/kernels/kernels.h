@@ -224,7 +224,7 @@ struct steno_kernels {
     /* ---- matrix product ---- C[M,N] = act(alpha * A[M,K] * B[K,N] + bias) + residual; row strides
      * lda, ldc in elements. K = 0 gives the epilogue of zeros. C must not overlap A or B.
      * ep may be NULL. Packed form: B from gemm_f32_pack in gemm_f32_packed_bytes bytes, 64-byte
-     * aligned. Needs up to 256 KiB of the caller's stack. */
+     * aligned. Needs up to 256 KiB of the caller's stack (bf16 and 8 bits at level amx 1.2 MiB). */
     size_t (*gemm_f32_packed_bytes)(size_t k, size_t n);
     /* trans: B is stored [N,K] with row stride ldb; else [K,N]. */
     void (*gemm_f32_pack)(void *dst, const float *b, size_t ldb, bool trans, size_t k, size_t n);
@@ -237,6 +237,14 @@ struct steno_kernels {
     void (*gemm_f32_packed_part)(size_t m, size_t n, size_t k, const float *a, size_t lda,
                                  const void *packed, float *c, size_t ldc,
                                  const struct steno_gemm_epilogue *ep, size_t part, size_t n_parts);
+    /* The same from the same packed form, for weights whose products mostly have many rows: faster there, of other
+     * last bits than the two above, which again depend on a row of A, a column of B, K and N alone. The
+     * bound of the error is that of f32 sums; numbers below 2^-110 count for less or nothing, rows and panels
+     * of 32 columns with infinite numbers or NaN have the bits of the other two. NULL: no faster way. Needs up to
+     * 1.2 MiB of the caller's stack. */
+    void (*gemm_f32_many_part)(size_t m, size_t n, size_t k, const float *a, size_t lda,
+                               const void *packed, float *c, size_t ldc,
+                               const struct steno_gemm_epilogue *ep, size_t part, size_t n_parts);
     /* Unpacked, both sides activations: trans_a: A is stored [K,M]; trans_b: B is stored [N,K].
      * work: 64-byte aligned scratch of gemm_f32_work bytes (may be 0). */
     size_t (*gemm_f32_work)(size_t m, size_t n, size_t k);
@@ -286,6 +294,9 @@ struct steno_kernels {
     void (*conv_nhwc_f32_pack)(void *dst, const float *w, const struct steno_conv *s);
     void (*conv_nhwc_f32)(const struct steno_conv *s, const float *x, const void *packed, float *y,
                           const struct steno_gemm_epilogue *ep, size_t part, size_t n_parts);
+    /* ... of group 1, as gemm_f32_many_part; NULL: no faster way. */
+    void (*conv_nhwc_f32_many)(const struct steno_conv *s, const float *x, const void *packed, float *y,
+                               const struct steno_gemm_epilogue *ep, size_t part, size_t n_parts);
     /* The same for what steno_winograd_fits (kernels/winograd.h), with fewer multiplications where the
      * image is large enough; packed: steno_winograd_weights' rows, turned, by gemm_f32_pack, of
      * [STENO_WINOGRAD_SLOTS * c_in, c_out]. Sums and differences of up to 4 pixels are taken first:

@@ -24,6 +24,11 @@ double steno_peak_flops(const steno_kernels *k)
     return fastest(k, k->peak_f32);
 }
 
+double steno_peak_many(const steno_kernels *k)
+{
+    return k->gemm_f32_many_part ? fastest(k, k->peak_bf16) / 6 : steno_peak_flops(k);
+}
+
 double steno_peak_bf16(const steno_kernels *k)
 {
     return fastest(k, k->peak_bf16);

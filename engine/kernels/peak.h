@@ -8,6 +8,8 @@
  * multiply-add counts as two). Takes some 20 ms; the best of several short runs, so that another
  * process on the core does not lower it. */
 double steno_peak_flops(const steno_kernels *k);
+/* The same for f32 products with many rows, which level amx makes of six products of bf16 each. */
+double steno_peak_many(const steno_kernels *k);
 /* The same for what the product with weights in bf16 multiplies with. */
 double steno_peak_bf16(const steno_kernels *k);
 /* The same for the instruction of the 8-bit product, in integer operations. */

@@ -57,6 +57,8 @@ steno_status steno_nhwc_extents(const struct steno_shape *x, struct steno_window
 
 /* ---- weights ---- */
 
+enum { MANY = 1 << 18 }; /* weights that the slots for many rows are worth: 1 MiB */
+
 static void make_few(float *to, const float *w, const void *arg)
 {
     const struct steno_conv *s = arg;
@@ -83,13 +85,16 @@ steno_status steno_prep_nhwc(struct steno_prep *pc, int in, const struct steno_c
 {
     const struct steno_tensor *w = steno_prep_const(pc, in);
     const enum steno_precision precision = steno_prep_precision(pc);
+    const steno_kernels *k = steno_prep_kernels(pc);
     if (!w || w->dtype != STENO_F32 || w->shape.rank < 3 || w->shape.rank > 4 || !steno_numel(w))
         return steno_fail(err, STENO_ERR_FORMAT, "weights must be constant, f32, of rank 3 or 4");
     if (s->group != 1 && (s->group != s->c_in || s->c_out != s->c_in))
         return steno_fail(err, STENO_ERR_FORMAT, "group %zu of %zu channels", s->group, s->c_in);
     c->s = *s;
-    c->few = precision != STENO_INT8_WEIGHTS && steno_winograd_fits(s) &&
-             (precision != STENO_BF16_WEIGHTS || steno_prep_kernels(pc)->gemm_bf16.conv_winograd);
+    c->many = precision == STENO_FP32 && s->group == 1 && k->conv_nhwc_f32_many &&
+              steno_numel(w) >= MANY && s->c_out >= 64;
+    c->few = precision != STENO_INT8_WEIGHTS && steno_winograd_fits(s) && !c->many &&
+             (precision != STENO_BF16_WEIGHTS || k->gemm_bf16.conv_winograd);
     if (c->few) {
         const struct steno_made m = {STENO_WINOGRAD_SLOTS * s->c_in, s->c_out, make_few, &c->s};
         return steno_prep_weights_made(pc, in, &m, &c->lowered, err);
@@ -122,7 +127,7 @@ void steno_nhwc_part(const steno_kernels *k, const struct steno_nhwc_image *m, s
 {
     const struct steno_weights *w = m->c->lowered;
     if (!w)
-        k->conv_nhwc_f32(m->s, m->x, m->c->packed, m->y, m->ep, part, n_parts);
+        (m->c->many ? k->conv_nhwc_f32_many : k->conv_nhwc_f32)(m->s, m->x, m->c->packed, m->y, m->ep, part, n_parts);
     else if (rounds(m->c))
         steno_ops_conv_rounded_part(
             k, &(struct steno_conv_rounded){m->s, m->x, w, m->ep, m->y}, m->work, part, n_parts);

@@ -292,19 +292,43 @@ static steno_status pack(struct steno_prep *pc, int in, size_t rows, size_t cols
     return STENO_OK;
 }
 
+enum {
+    MANY = 1 << 18, /* weights: 1 MiB */
+    MANY_ROWS = 8
+};
+
+bool steno_ops_many(const steno_kernels *k, const struct steno_shape *x, size_t rows, size_t cols)
+{
+    int64_t each = 1; /* rows of an example */
+    if (!k->gemm_f32_many_part || rows < 64 || cols < 64 || rows * cols < MANY || x->rank < 3)
+        return false;
+    for (int d = 0; d < x->rank - 1; d++) {
+        if (d && x->dim[d] < 0)
+            return true;
+        each *= d ? x->dim[d] : 1;
+    }
+    return each >= MANY_ROWS;
+}
+
 steno_status steno_prep_weights(struct steno_prep *pc, int in, bool trans,
                                 struct steno_weights **out, steno_err *err)
 {
     const struct steno_node *n = steno_prep_node(pc);
     const struct steno_tensor *w = in < n->n_in ? steno_prep_const(pc, in) : NULL;
+    struct steno_shape x;
     size_t rows, cols;
+    steno_status st;
     *out = NULL;
     if (!w || w->dtype != STENO_F32 || w->shape.rank != 2 || !steno_numel(w))
         return STENO_OK;
     rows = (size_t)w->shape.dim[0];
     cols = (size_t)w->shape.dim[1];
-    return pack(pc, in, trans ? cols : rows, trans ? rows : cols,
-                (struct source){.w = w->data, .ldw = cols, .trans = trans}, out, err);
+    x = steno_prep_shape(pc, 0);
+    st = pack(pc, in, trans ? cols : rows, trans ? rows : cols,
+              (struct source){.w = w->data, .ldw = cols, .trans = trans}, out, err);
+    if (!st && *out && (*out)->precision == STENO_FP32)
+        (*out)->many = steno_ops_many(steno_prep_kernels(pc), &x, rows, cols);
+    return st;
 }
 
 steno_status steno_prep_weights_made(struct steno_prep *pc, int in, const struct steno_made *m,
@@ -483,8 +507,8 @@ static void run_part(void *arg, int part)
     const struct job *j = arg;
     const struct steno_weights *w = j->w;
     if (w->precision == STENO_FP32)
-        j->k->gemm_f32_packed_part(j->m, w->n, w->k, j->a, j->lda, w->data, j->c, j->ldc, j->ep,
-                                   (size_t)part, j->parts);
+        (w->many ? j->k->gemm_f32_many_part : j->k->gemm_f32_packed_part)(
+            j->m, w->n, w->k, j->a, j->lda, w->data, j->c, j->ldc, j->ep, (size_t)part, j->parts);
     else
         w16(j->k, w->precision)
             ->part(j->m, w->n, w->k, j->a, j->lda, w->data, j->c, j->ldc, j->ep, (size_t)part,

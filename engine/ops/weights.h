@@ -16,6 +16,7 @@ const char *steno_precision_name(enum steno_precision p); /* "fp32" and so on */
 struct steno_weights {
     size_t k, n;
     enum steno_precision precision;
+    bool many;    /* f32 for gemm_f32_many_part */
     size_t bytes; /* of data and scale, one block */
     void *data;   /* the kernel's layout */
     float *scale; /* [n] i8 only: q * scale is the weight */
@@ -38,7 +39,12 @@ const struct steno_gemm_w16 *steno_weights_w16(const steno_kernels *k,
                                                const struct steno_weights *w);
 void steno_weights_free(void *w); /* a release function; accepts NULL */
 
-/* While preparing: constant input `in`, f32 of rank 2, packed in the network's precision, reported,
+/* Whether f32 weights [k, n] that are multiplied with rows of x are for gemm_f32_many_part: they are too large for
+ * the caches' first levels, and x has, next to the number of examples, another extent of rows that is open or not
+ * small. Decided by the graph alone, so that an example's bits do not depend on what it is batched with. */
+bool steno_ops_many(const steno_kernels *k, const struct steno_shape *x, size_t rows, size_t cols);
+
+/* While preparing: constant input `in`, f32 of rank 2, the other factor of input 0, packed in the network's precision, reported,
  * and the original given up. *out is NULL when the input is anything else. STENO_ERR_NOMEM. */
 STENO_MUST steno_status steno_prep_weights(struct steno_prep *pc, int in, bool trans,
                                            struct steno_weights **out, steno_err *err);

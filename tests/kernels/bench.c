@@ -14,7 +14,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { LEVELS = 3, SAMPLES = 9, MAX_FLOATS = 9 << 20 };
+enum { LEVELS = 4, SAMPLES = 9, MAX_FLOATS = 9 << 20 };
 
 struct run { /* what one measured call works on */
     const steno_kernels *k;
@@ -97,6 +97,13 @@ static void call_transpose(const struct run *r)
 static void call_packed(const struct run *r)
 {
     r->k->gemm_f32_packed(r->b->m, r->b->n, r->b->k, r->x, r->b->k, r->packed, r->y, r->b->n, NULL);
+}
+static void call_many(const struct run *r)
+{
+    if (r->k->gemm_f32_many_part)
+        r->k->gemm_f32_many_part(r->b->m, r->b->n, r->b->k, r->x, r->b->k, r->packed, r->y, r->b->n, NULL, 0, 1);
+    else
+        call_packed(r);
 }
 static void call_packed_silu(const struct run *r)
 {
@@ -183,6 +190,11 @@ static const struct bench benches[] = {
     {"gemm_f32_packed", call_packed, 100, 2048, 256, 2, 4, PRODUCT},
     {"gemm_f32_packed", call_packed, 250, 512, 2048, 2, 4, PRODUCT},
     {"gemm_f32_packed", call_packed, 1000, 1024, 1024, 2, 4, PRODUCT},
+    {"gemm_f32_many", call_many, 1, 2048, 512, 2, 4, PRODUCT},
+    {"gemm_f32_many", call_many, 25, 2048, 512, 2, 4, PRODUCT},
+    {"gemm_f32_many", call_many, 100, 2048, 512, 2, 4, PRODUCT},
+    {"gemm_f32_many", call_many, 250, 512, 2048, 2, 4, PRODUCT},
+    {"gemm_f32_many", call_many, 1000, 1024, 1024, 2, 4, PRODUCT},
     {"gemm_f32_packed+silu", call_packed_silu, 100, 2048, 256, 2, 4, PRODUCT},
     {"gemm_f32 A*B'", call_pair, 6, 30, 32, 2, 4, PAIR},
     {"gemm_f32 A*B'", call_pair, 25, 25, 64, 2, 4, PAIR},
@@ -304,7 +316,7 @@ static double time_level(struct run *r)
     return ns;
 }
 
-static void print_row(struct run *r, const steno_kernels *levels, int n_levels, const double *peak,
+static void print_row(struct run *r, const steno_kernels *levels, int n_levels, double peak,
                       double bandwidth)
 {
     const struct bench *b = r->b;
@@ -322,7 +334,7 @@ static void print_row(struct run *r, const steno_kernels *levels, int n_levels, 
         printf(" %10.0f |", ns[i]);
     if (flops > 0)
         printf(" %6.1f GF/s | %3.0f %% |", flops / best,
-               100 * flops / best / peak[n_levels - 1] * 1e9);
+               100 * flops / best / peak * 1e9);
     else
         printf(" %6.1f GB/s | %3.0f %% |", bytes / best, 100 * bytes / best / bandwidth * 1e9);
     printf(" %6.1f |", ns[0] / best);
@@ -337,9 +349,9 @@ static void print_row(struct run *r, const steno_kernels *levels, int n_levels, 
 
 static int bench_f32(const char *only)
 {
-    static const char *const names[LEVELS] = {"scalar", "avx2", "avx512"};
+    static const char *const names[LEVELS] = {"scalar", "avx2", "avx512", "amx"};
     steno_kernels levels[LEVELS];
-    double peak[LEVELS], bandwidth = steno_peak_bandwidth();
+    double peak[LEVELS], many = 0, bandwidth = steno_peak_bandwidth();
     int n = 0;
     struct run r = {.x = steno_aligned_alloc(MAX_FLOATS * sizeof(float)),
                     .w = steno_aligned_alloc(MAX_FLOATS * sizeof(float)),
@@ -361,17 +373,18 @@ static int bench_f32(const char *only)
         if (strcmp(levels[n].level, names[i]))
             continue;
         peak[n] = steno_peak_flops(&levels[n]);
-        printf("peak %s: %.1f GFLOP/s\n", names[i], peak[n] * 1e-9);
+        many = steno_peak_many(&levels[n]);
+        printf("peak %s: %.1f GFLOP/s, of many rows %.1f\n", names[i], peak[n] * 1e-9, many * 1e-9);
         n++;
     }
     printf("reads: %.1f GB/s\n\n", bandwidth * 1e-9);
-    printf("| slot | MxNxK | scalar ns | avx2 ns | avx512 ns | best level | of peak | x scalar "
-           "| x OpenBLAS |\n|---|---|---|---|---|---|---|---|---|\n");
+    printf("| slot | MxNxK | scalar ns | avx2 ns | avx512 ns | amx ns | best level | of peak | x scalar "
+           "| x OpenBLAS |\n|---|---|---|---|---|---|---|---|---|---|\n");
     for (size_t i = 0; i < sizeof benches / sizeof *benches; i++) {
         if (only && !strstr(benches[i].name, only))
             continue;
         r.b = &benches[i];
-        print_row(&r, levels, n, peak, bandwidth);
+        print_row(&r, levels, n, benches[i].call == call_many ? many : peak[n - 1], bandwidth);
     }
     steno_aligned_free(r.x);
     steno_aligned_free(r.w);

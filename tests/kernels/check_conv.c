@@ -148,7 +148,7 @@ static void run_case(const steno_kernels *k, size_t number, size_t n_parts, bool
 }
 
 /* The channels-last form of a case, held against the exact sums in the other layout. */
-static void run_nhwc(const steno_kernels *k, size_t number, size_t n_parts, bool epilogue)
+static void run_nhwc(const steno_kernels *k, bool many, size_t number, size_t n_parts, bool epilogue)
 {
     struct steno_conv s = shape_of(&cases[number]);
     size_t image = s.in[0] * s.in[1], pixels = s.out[0] * s.out[1];
@@ -173,10 +173,10 @@ static void run_nhwc(const steno_kernels *k, size_t number, size_t n_parts, bool
     expected.residual = residual;
     k->conv_nhwc_f32_pack(packed, w, &s);
     for (size_t p = n_parts; p-- > 0;)
-        k->conv_nhwc_f32(&s, xt, packed, yt, epilogue ? &ep : NULL, p, n_parts);
+        (many ? k->conv_nhwc_f32_many : k->conv_nhwc_f32)(&s, xt, packed, yt, epilogue ? &ep : NULL, p, n_parts);
     to_nhwc(y, yt, pixels, s.c_out);
     compare_conv(&s, x, w, y, epilogue ? &expected : NULL, number);
-    k->conv_nhwc_f32(&s, xt, packed, whole, epilogue ? &ep : NULL, 0, 1);
+    (many ? k->conv_nhwc_f32_many : k->conv_nhwc_f32)(&s, xt, packed, whole, epilogue ? &ep : NULL, 0, 1);
     if (memcmp(whole, yt, ny * sizeof *yt))
         test_fail("case %zu: %zu parts give other bits than one", number, n_parts);
     steno_aligned_free(packed);
@@ -285,7 +285,13 @@ void check_conv(const steno_kernels *k)
             if (cases[i].group == 1 ||
                 (cases[i].group == cases[i].c_in && cases[i].c_out == cases[i].c_in))
                 for (size_t n_parts = 1; n_parts <= 3; n_parts++)
-                    run_nhwc(k, i, n_parts, n_parts == 2);
+                    run_nhwc(k, false, i, n_parts, n_parts == 2);
+        test_end();
+    }
+    if (k->conv_nhwc_f32_many && test_begin(k, "conv_nhwc_f32_many")) {
+        for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+            for (size_t n_parts = 1; n_parts <= 3 && cases[i].group == 1; n_parts++)
+                run_nhwc(k, true, i, n_parts, n_parts == 2);
         test_end();
     }
     if (test_begin(k, "conv_bf16")) {

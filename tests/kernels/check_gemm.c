@@ -31,6 +31,7 @@ struct setup {
     struct steno_gemm_epilogue ep;
     const struct steno_gemm_epilogue *use;
     double slack; /* added to the magnitude of the products, times that of A; 0 usual */
+    double terms; /* as if there were so many more of them; 0 usual */
 };
 
 static size_t span(size_t rows, size_t cols, size_t ld)
@@ -124,7 +125,7 @@ static void compare_element(const struct setup *t, size_t i, size_t j)
         of_a += fabs(x);
     }
     mag += t->slack * of_a;
-    bound = 1.2 * (double)(t->s.k + 1) * EPS * mag + 1e-30;
+    bound = 1.2 * ((double)(t->s.k + 1) + t->terms) * EPS * mag + 1e-30;
     want = sum;
     if (t->use) {
         const struct steno_gemm_epilogue *ep = t->use;
@@ -247,6 +248,99 @@ static void nan_stays_in_its_row(const steno_kernels *k)
         for (size_t j = 0; j < t.s.n; j++)
             if (!!isnan(t.c[i * t.ldc + j]) != (i == 4))
                 test_fail("NaN of row 4: c[%zu,%zu] = %a", i, j, (double)t.c[i * t.ldc + j]);
+    steno_aligned_free(b);
+    setup_free(&t);
+}
+
+/* ---- the slot for many rows ---- */
+
+/* Blocks of rows, pieces of K, several of them that meet in C, and panels that are not full. */
+static const struct shape large[] = {{1, 70, 2100}, {17, 64, 1100}, {33, 97, 130}, {300, 50, 600},
+                                     {65, 40, 64},  {257, 33, 900}, {40, 32, 9000}};
+
+static void many_of(const steno_kernels *k, struct shape s, int variant)
+{
+    struct setup t;
+    float *whole;
+    void *b;
+    setup_new(&t, s, false, variant % 3 == 1, variant);
+    b = pack(k, &t);
+    for (size_t p = 3; p-- > 0;)
+        k->gemm_f32_many_part(t.s.m, t.s.n, t.s.k, t.a, t.lda, b, t.c, t.ldc, t.use, p, 3);
+    t.terms = 8; /* three of nine products are left out */
+    compare(&t);
+    whole = t.c;
+    t.c = guard_new(c_span(&t));
+    for (size_t r = 0; r < t.s.m && !(variant & 8); r++) { /* no bias of rows */
+        struct steno_gemm_epilogue ep = t.ep;
+        ep.residual = ep.residual ? ep.residual + r * ep.ldr : NULL;
+        k->gemm_f32_many_part(1, t.s.n, t.s.k, t.a + r * t.lda, t.lda, b, t.c + r * t.ldc, t.ldc,
+                              t.use ? &ep : NULL, 0, 1);
+    }
+    if (!(variant & 8))
+        same_bits(&t, whole, "when computed alone");
+    guard_free(whole);
+    steno_aligned_free(b);
+    setup_free(&t);
+}
+
+static void many(const steno_kernels *k)
+{
+    for (size_t i = 0; i < N_SHAPES; i++)
+        for (int variant = 0; variant < 16; variant++)
+            many_of(k, shapes[i], variant);
+    for (size_t i = 0; i < sizeof large / sizeof *large; i++)
+        for (int variant = 0; variant < 16; variant += KCHECK_FEW ? 7 : 3)
+            many_of(k, large[i], variant);
+}
+
+/* Numbers that have no parts, in rows 4 and 50 of A and column 20 of B: what they touch is as the plain product
+ * has it, the rest as if they were not there. */
+static void odd_numbers(const steno_kernels *k, float odd)
+{
+    struct setup t;
+    float *plain, *without;
+    void *b;
+    setup_new(&t, (struct shape){70, 90, 150}, false, false, 0);
+    plain = guard_new(c_span(&t));
+    without = guard_new(c_span(&t));
+    b = pack(k, &t);
+    k->gemm_f32_many_part(t.s.m, t.s.n, t.s.k, t.a, t.lda, b, without, t.ldc, NULL, 0, 1);
+    t.a[4 * t.lda + 7] = odd;
+    t.a[50 * t.lda + 149] = -odd;
+    t.b[3 * t.ldb + 20] = odd;
+    steno_aligned_free(b);
+    b = pack(k, &t);
+    k->gemm_f32_packed(t.s.m, t.s.n, t.s.k, t.a, t.lda, b, plain, t.ldc, NULL);
+    for (size_t p = 0; p < 2; p++)
+        k->gemm_f32_many_part(t.s.m, t.s.n, t.s.k, t.a, t.lda, b, t.c, t.ldc, NULL, p, 2);
+    for (size_t i = 0; i < t.s.m; i++)
+        for (size_t j = 0; j < t.s.n; j++) {
+            const bool touched = i == 4 || i == 50 || j < 32;
+            const float got = t.c[i * t.ldc + j], want = (touched ? plain : without)[i * t.ldc + j];
+            if (memcmp(&got, &want, sizeof got) && !(isnan(got) && isnan(want)))
+                test_fail("%a: c[%zu,%zu] = %a, not %a", (double)odd, i, j, (double)got, (double)want);
+        }
+    guard_free(plain);
+    guard_free(without);
+    steno_aligned_free(b);
+    setup_free(&t);
+}
+
+/* Far from 1 the parts do not get lost. */
+static void scaled(const steno_kernels *k, float of_a, float of_b)
+{
+    struct setup t;
+    void *b;
+    setup_new(&t, (struct shape){20, 40, 200}, false, false, 0);
+    for (size_t i = 0; i < span(t.s.m, t.s.k, t.lda); i++)
+        t.a[i] *= of_a;
+    for (size_t i = 0; i < span(t.s.k, t.s.n, t.ldb); i++)
+        t.b[i] *= of_b;
+    b = pack(k, &t);
+    k->gemm_f32_many_part(t.s.m, t.s.n, t.s.k, t.a, t.lda, b, t.c, t.ldc, NULL, 0, 1);
+    t.terms = 8;
+    compare(&t);
     steno_aligned_free(b);
     setup_free(&t);
 }
@@ -413,6 +507,17 @@ void check_gemm(const steno_kernels *k)
     /* at level blas the bits are OpenBLAS's affair; there `packed` goes through parts instead */
     if (strcmp(k->level, "blas") && test_begin(k, "gemm_f32_packed_part")) {
         parts(k);
+        test_end();
+    }
+    if (k->gemm_f32_many_part && test_begin(k, "gemm_f32_many_part")) {
+        many(k);
+        odd_numbers(k, NAN);
+        odd_numbers(k, INFINITY);
+        odd_numbers(k, 3.4e38f);
+        scaled(k, 1e30f, 1e-30f);
+        scaled(k, 1e-25f, 1e25f);
+        scaled(k, 1e-15f, 1e-15f);
+        scaled(k, 1e18f, 1e18f);
         test_end();
     }
     if (test_begin(k, "gemm_f32")) {

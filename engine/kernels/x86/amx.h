@@ -1,6 +1,7 @@
 /* AMX: eight registers of 16 rows x 64 bytes, and a product of two of them added to a third (Intel SDM
- * vol. 1, chapter 18; vol. 2, LDTILECFG, TILELOADD, TDPBUSD, TDPBF16PS). Here every register has its
- * full size; rows and lanes that are not there are zeros, or are not looked at afterwards.
+ * vol. 1, chapter 18; vol. 2, LDTILECFG, TILELOADD, TDPBUSD, TDPBF16PS). Here registers have
+ * their full size, but for few rows; other rows and lanes that are not there are zeros, or are not looked at
+ * afterwards.
  *
  * Written out, because the compiler's own macros do not say that a load reads memory. */
 #ifndef STENO_KERNELS_X86_AMX_H
@@ -16,16 +17,18 @@ enum {
 };
 
 /* Between these two the calling thread may use tiles. What a thread leaves in them is saved with every
- * switch to another one, so they are given back. */
-static inline void amx_begin(void)
+ * switch to another one, so they are given back. rows: of the product; where they are fewer than 16, registers
+ * 0, 1 and 4 have as many, and loads and products take that much less time. */
+static inline void amx_begin(size_t rows)
 {
-    static const struct {
+    const uint8_t low = (uint8_t)(rows < AMX_ROWS ? rows ? rows : 1 : AMX_ROWS);
+    const struct {
         uint8_t palette, start_row, reserved[14];
         uint16_t row_bytes[16];
         uint8_t rows[16];
     } config = {.palette = 1,
                 .row_bytes = {64, 64, 64, 64, 64, 64, 64, 64},
-                .rows = {16, 16, 16, 16, 16, 16, 16, 16}};
+                .rows = {low, low, 16, 16, low, 16, 16, 16}};
     _Static_assert(sizeof config == 64, "LDTILECFG reads 64 bytes");
     __asm__ volatile("ldtilecfg %0" ::"m"(config));
 }

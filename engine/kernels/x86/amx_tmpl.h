@@ -1,22 +1,26 @@
 /* A block of rows times a block of K by AMX, in place of the register tiles of tiles_tmpl.h. Included by
- * gemm_tmpl.h and gemm_i8_tmpl.h after NR = MR = 32 and
+ * gemm_tmpl.h, gemm_i8_tmpl.h and gemm_f32_amx.c after NR = 32, struct product, struct part and
  *   AMX_DOT(t, a, b)   AMX_DOT_U8 or AMX_DOT_BF16
- *   amx_done(p, part, tile, r0, h, j)  finished sums [h][NR] of rows r0 on and panel j to C
+ *   AMX_MOST           rows of a block
+ *   AMX_DEEP(rows)     lanes of K of a panel in L1, with that many rows
+ *   AMX_B_ROW          bytes of a panel's row
+ *   AMX_PIECES         false where few rows take a panel as a whole
+ *   amx_done(p, part, tile, r0, h, j)  finished sums [h][NR] of rows r0 on and panel j to C; defined later
  * A panel has a row of NR lanes of 32 bits for each lane of K, so 16 rows of its left or right half are a
  * register as they lie there. Lanes of K are a multiple of 16: packed B and the copy of A are filled up
  * with zeros.
  *
  * Up to 32 rows times a panel are summed in four registers, two of A and two of B go with them: 4 KiB are
  * read for 64 cycles of products. From L2 that takes twice as long (Granite Rapids, 37 bytes a cycle), so
- * one side has to stay in L1: of many rows the panel, AMX_DEPTH lanes of it, while A passes by
+ * one side has to stay in L1: of many rows the panel, AMX_DEEP lanes of it, while A passes by
  * TILELOADDT1, which does not displace it; of few rows A, and the panels pass. A's copy is in L2 with as
  * much of K as there is room for, so that sums of a panel seldom have to wait in C for the rest of K: they
  * wait beside each other in L2. They go on where they were left, so their bits do not depend on the
  * blocks. */
 
 enum {
-    AMX_AHEAD = 8192, /* bytes before their use that weights for a single tile are called closer */
-    AMX_DEPTH = 256   /* lanes of K of a panel in L1: 32 KiB */
+    AMX_HIGH = 2 * AMX_ROWS, /* rows of a tile */
+    AMX_AHEAD = 8192         /* bytes before their use that weights for a single tile are called closer */
 };
 
 struct amx_tile {
@@ -24,7 +28,7 @@ struct amx_tile {
     size_t lanes; /* of K */
     bool few;     /* no other tile reads this panel */
     const void *a;
-    size_t a_row; /* bytes */
+    size_t a_row, a_part; /* bytes; to the next part of split numbers */
     const void *b;
     const void *ahead; /* calls ahead_lines cache lines from here on closer at each step, but for few */
     size_t ahead_lines;
@@ -32,6 +36,7 @@ struct amx_tile {
     size_t from_row;
     void *to;
     size_t to_row;
+    struct split *split; /* or NULL */
 };
 
 /* Sums that are done but for rows [r, rows), which go to C between the products of the next tile: those
@@ -55,6 +60,9 @@ static inline void amx_finish(struct amx_waiting *w, size_t n)
     w->r += n;
 }
 
+#ifdef AMX_SPLIT
+static inline void amx_steps(const struct amx_tile *t, struct amx_waiting *w, bool high, bool few);
+#else
 static inline __attribute__((always_inline)) void amx_steps(const struct amx_tile *t, struct amx_waiting *w,
                                                             bool high, bool few)
 {
@@ -92,6 +100,7 @@ static inline __attribute__((always_inline)) void amx_steps(const struct amx_til
             amx_finish(w, some);
     }
 }
+#endif
 
 /* to = from + A B */
 static void amx_product(const struct amx_tile *t, struct amx_waiting *w)
@@ -119,7 +128,7 @@ static void amx_product(const struct amx_tile *t, struct amx_waiting *w)
         amx_steps(t, w, true, false);
     else
         amx_steps(t, w, false, false);
-    amx_finish(w, MR);
+    amx_finish(w, AMX_HIGH);
     AMX_STORE(0, t->to, t->to_row);
     AMX_STORE(1, (char *)t->to + 64, t->to_row);
     if (high) {
@@ -142,6 +151,7 @@ struct amx_block {
     size_t n;      /* columns */
     bool first, last; /* of all K */
     bool plain;       /* sums are what goes to C */
+    struct split *split; /* of split numbers, or NULL */
 };
 
 /* Sums of h rows that C holds so far. */
@@ -152,72 +162,111 @@ static void amx_fetch(const struct amx_block *x, size_t r0, size_t h, size_t j, 
         memcpy(tile + r * NR, x->c + (r0 + r) * x->c_row + j * NR * sizeof *tile, cols * sizeof *tile);
 }
 
-/* Rows from r0 on times lanes [u0, u1) of panel j; tile: where their sums wait. */
-static void amx_tile_at(const struct amx_block *x, size_t r0, size_t j, size_t u0, size_t u1, int32_t *tile,
+/* Lanes [u0, u1) of panel j. */
+struct amx_piece {
+    size_t j, u0, u1;
+    const char *b;
+    const char *ahead; /* the next one; `lines` cache lines of that are called at each step of a tile */
+    size_t lines;
+};
+
+/* Number i of n of panel j. */
+static struct amx_piece amx_piece_at(const struct amx_block *x, size_t j, size_t i, size_t n, size_t lines)
+{
+    const size_t steps = x->lanes / AMX_LANES, u0 = steps * i / n * AMX_LANES;
+    const char *b = x->b + j * x->panel + u0 * AMX_B_ROW;
+    return (struct amx_piece){j, u0, steps * (i + 1) / n * AMX_LANES, b, b, lines};
+}
+
+/* Rows from r0 on times a piece; tile: where their sums wait. */
+static void amx_tile_at(const struct amx_block *x, size_t r0, const struct amx_piece *y, int32_t *tile,
                         struct amx_waiting *w)
 {
-    const size_t h = x->rows - r0 < MR ? x->rows - r0 : MR, tiles = (x->rows + MR - 1) / MR;
-    const size_t lines = (4 * AMX_LANES * NR / 64 + tiles - 1) / tiles;
-    const bool whole = h % AMX_ROWS == 0 && (j + 1) * NR <= x->n; /* C itself can be from and to */
-    char *c = x->c + r0 * x->c_row + j * NR * sizeof *tile;
-    const char *b = x->b + j * x->panel + u0 * NR * 4;
+    const size_t h = x->rows - r0 < AMX_HIGH ? x->rows - r0 : AMX_HIGH;
+    const bool whole = h % AMX_ROWS == 0 && (y->j + 1) * NR <= x->n; /* C itself can be from and to */
+    char *c = x->c + r0 * x->c_row + y->j * NR * sizeof *tile;
     struct amx_tile t = {.rows = h,
-                         .lanes = u1 - u0,
-                         .few = tiles == 1,
-                         .a = x->a + r0 * x->a_row + u0 * 4,
+                         .lanes = y->u1 - y->u0,
+                         .few = x->rows <= AMX_HIGH,
+                         .a = x->a + r0 * x->a_row + y->u0 * 4,
                          .a_row = x->a_row,
-                         .b = b,
-                         .ahead = b + ((u1 < x->lanes ? (u1 - u0) * NR * 4 : x->panel - u0 * NR * 4)) +
-                                  r0 / MR * lines * ((u1 - u0) / AMX_LANES) * 64,
-                         .ahead_lines = lines,
-                         .from = u0 ? tile : NULL,
+                         .a_part = x->lanes * 4,
+                         .b = y->b,
+                         .ahead = y->ahead + r0 / AMX_HIGH * y->lines * ((y->u1 - y->u0) / AMX_LANES) * 64,
+                         .ahead_lines = y->lines,
+                         .from = y->u0 ? tile : NULL,
                          .from_row = NR * sizeof *tile,
                          .to = tile,
-                         .to_row = NR * sizeof *tile};
-    if (!u0 && !x->first) {
+                         .to_row = NR * sizeof *tile,
+                         .split = x->split};
+    if (!y->u0 && !x->first) {
         t.from = whole ? c : (char *)tile;
         t.from_row = whole ? x->c_row : t.from_row;
         if (!whole)
-            amx_fetch(x, r0, h, j, tile);
+            amx_fetch(x, r0, h, y->j, tile);
     }
-    if (u1 == x->lanes && whole && (x->plain || !x->last)) {
+    if (y->u1 == x->lanes && whole && (x->plain || !x->last)) {
         t.to = c;
         t.to_row = x->c_row;
     }
     amx_product(&t, w);
-    if (u1 == x->lanes && t.to == tile)
-        *w = (struct amx_waiting){x->p, x->part, tile, r0, 0, h, j};
+    if (y->u1 == x->lanes && t.to == tile)
+        *w = (struct amx_waiting){x->p, x->part, tile, r0, 0, h, y->j};
 }
+
+#ifdef AMX_SPLIT
+/* The next piece is split between the products of the one before: one begins, and is asked for. */
+static void amx_split_begin(const struct amx_block *x, const struct amx_piece *y);
+static const char *amx_split_end(const struct amx_block *x);
+#endif
 
 /* Panels [j0, j1). */
 static void amx_block(const struct amx_block *x, size_t j0, size_t j1)
 {
-    alignas(64) int32_t sums[MC * NR];
-    const size_t steps = x->lanes / AMX_LANES, deep = AMX_DEPTH / AMX_LANES;
-    const size_t n = x->rows <= MR || steps <= deep ? 1 : (steps + deep - 1) / deep;
+    enum { STEP_LINES = AMX_LANES * AMX_B_ROW / 64 };
+    alignas(64) int32_t sums[AMX_MOST * NR];
+    const size_t steps = x->lanes / AMX_LANES, deep = AMX_DEEP(x->rows) / AMX_LANES;
+    const size_t n = (x->rows <= AMX_HIGH && !AMX_PIECES) || steps <= deep ? 1 : (steps + deep - 1) / deep;
+    const size_t tiles = (x->rows + AMX_HIGH - 1) / AMX_HIGH;
     struct amx_waiting w = {0};
+    const size_t lines = (STEP_LINES + tiles - 1) / tiles;
+    struct amx_piece next = amx_piece_at(x, j0, 0, n, lines);
     size_t turn = 0;
+#ifdef AMX_SPLIT
+    amx_split_begin(x, &next);
+#endif
     for (size_t j = j0; j < j1; j++)
-        for (size_t i = 0; i < n; i++)
-            for (size_t r = 0; r < x->rows; r += MR, turn ^= 1)
-                amx_tile_at(x, r, j, steps * i / n * AMX_LANES, steps * (i + 1) / n * AMX_LANES,
-                            sums + (n > 1 ? r : turn * MR) * NR, &w);
-    amx_finish(&w, MR);
+        for (size_t i = 0; i < n; i++) {
+            struct amx_piece y = next;
+            if (i + 1 < n || j + 1 < j1)
+                next = i + 1 < n ? amx_piece_at(x, j, i + 1, n, lines) : amx_piece_at(x, j + 1, 0, n, lines);
+            y.ahead = next.b;
+#ifdef AMX_SPLIT
+            y.b = amx_split_end(x);
+            if (i + 1 < n || j + 1 < j1)
+                amx_split_begin(x, &next);
+#endif
+            for (size_t r = 0; r < x->rows; r += AMX_HIGH, turn ^= 1)
+                amx_tile_at(x, r, &y, sums + (tiles == 1 ? j % 2 * AMX_HIGH : n > 1 ? r : turn * AMX_HIGH) * NR,
+                            &w);
+        }
+    amx_finish(&w, AMX_HIGH);
 }
 
-/* K of a block of `rows` rows whose copy has `room`, both in lanes: of nearly the same depth each. */
-static size_t amx_depth(size_t lanes, size_t rows, size_t room)
+/* K of a block of `rows` rows whose copy, `parts` of each number, has `room`, all in lanes: of nearly the same
+ * depth each. */
+static size_t amx_depth(size_t lanes, size_t rows, size_t room, size_t parts)
 {
-    const size_t high = (rows < MC ? rows + MR - 1 : MC) / MR * MR;
-    const size_t most = (room / (high ? high : MR) - 3 * AMX_LANES) / AMX_LANES;
+    const size_t high = (rows < AMX_MOST ? rows + AMX_HIGH - 1 : AMX_MOST) / AMX_HIGH * AMX_HIGH;
+    const size_t most = (room / (high ? high : AMX_HIGH) - 3 * AMX_LANES) / parts / AMX_LANES;
     const size_t steps = lanes / AMX_LANES, n = (steps + most - 1) / most;
     return n ? (steps + n - 1) / n * AMX_LANES : 0;
 }
 
 /* Products in registers alone, `turns` of them; k: of a lane. Returns how many operations. */
-static double amx_peak(size_t turns, size_t k)
+__attribute__((unused)) static double amx_peak(size_t turns, size_t k)
 {
-    BEGIN();
+    BEGIN(AMX_ROWS);
     for (size_t t = 0; t < turns / 4; t++) {
         AMX_DOT(0, 4, 6);
         AMX_DOT(1, 4, 7);

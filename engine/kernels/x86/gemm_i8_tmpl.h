@@ -24,8 +24,8 @@
 #ifndef A_S8
 #define A_S8 0
 #endif
-#ifndef BEGIN /* before and after the work of a call */
-#define BEGIN() ((void)0)
+#ifndef BEGIN /* before and after the work of a call for so many rows */
+#define BEGIN(rows) ((void)0)
 #define END() ((void)0)
 #endif
 #include "kernels/internal.h"
@@ -526,6 +526,8 @@ static void one_row(const struct product *p, const struct part *a, size_t j0, si
 }
 
 #ifdef AMX_DOT
+enum { AMX_MOST = MC, AMX_B_ROW = 4 * NR, AMX_PIECES = false };
+#define AMX_DEEP(rows) 256
 #include "kernels/x86/amx_tmpl.h"
 
 static void amx_done(const struct product *p, const struct part *part, const void *tile, size_t r0, size_t h,
@@ -631,7 +633,7 @@ static void multiply_block(const struct product *p, size_t i0, size_t i1, size_t
 static size_t depth_of(size_t k, size_t rows)
 {
 #ifdef AMX_DOT
-    return amx_depth(lanes_of(k), rows, A_ROOM) * KG;
+    return amx_depth(lanes_of(k), rows, A_ROOM, 1) * KG;
 #else
     (void)k;
     (void)rows;
@@ -661,7 +663,7 @@ static void V_NAME(gemm_i8_part)(const struct steno_gemm_i8 *g, size_t part, siz
     size_t np = panels_of(g->n);
     if (!g->m)
         return;
-    BEGIN();
+    BEGIN(g->m);
     if (g->m >= 4 * MR * n_parts && np < 4 * n_parts)
         multiply(&p, g->m * part / n_parts, g->m * (part + 1) / n_parts, 0, np);
     else

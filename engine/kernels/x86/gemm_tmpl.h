@@ -56,8 +56,8 @@ static inline vf mac(vf a, vf b, vf sum)
 }
 #endif
 
-#ifndef BEGIN /* before and after the work of a call */
-#define BEGIN() ((void)0)
+#ifndef BEGIN /* before and after the work of a call for so many rows */
+#define BEGIN(rows) ((void)0)
 #define END() ((void)0)
 #endif
 
@@ -372,6 +372,8 @@ struct part {
 };
 
 #ifdef AMX_DOT
+enum { AMX_MOST = MC, AMX_B_ROW = 4 * NR, AMX_PIECES = false };
+#define AMX_DEEP(rows) 256
 #include "kernels/x86/amx_tmpl.h"
 
 static void amx_done(const struct product *p, const struct part *part, const void *tile, size_t r0, size_t h,
@@ -506,7 +508,7 @@ static void multiply_tile(const struct product *p, size_t i0, size_t rows, size_
 static size_t depth_of_block(size_t k, size_t rows)
 {
 #ifdef AMX_DOT
-    return amx_depth(k, rows, A_ROOM);
+    return amx_depth(k, rows, A_ROOM, 1);
 #else
     (void)k;
     (void)rows;

@@ -13,7 +13,7 @@ static void product_part(size_t m, size_t n, size_t k, const float *a, size_t ld
 {
     struct product p = product_of(n, k, a, lda, packed, c, ldc, ep);
     size_t np = panels(n);
-    BEGIN();
+    BEGIN(m);
     if (m >= 4 * MR * n_parts && np < 4 * n_parts)
         multiply(&p, m * part / n_parts, m * (part + 1) / n_parts, 0, np);
     else
@@ -24,7 +24,7 @@ static void product_part(size_t m, size_t n, size_t k, const float *a, size_t ld
 static void conv_part(const struct steno_conv *s, const float *x, const void *packed, float *y,
                       const struct steno_gemm_epilogue *ep, size_t part, size_t n_parts)
 {
-    BEGIN();
+    BEGIN(s->out[0] * s->out[1]);
     if (s->out[0] && s->out[1])
         product_of_patches(s, x, packed, 0, y, ep, part, n_parts);
     END();

@@ -64,7 +64,7 @@ static void gather_patches(const struct product *p, float *buf, size_t i0, size_
 
 /* One image; w: packed [K, c_out], or more rows of which these are the first: b_next elements from
  * panel to panel then, else 0. */
-static void product_of_patches(const struct steno_conv *s, const float *x, const void *w,
+__attribute__((unused)) static void product_of_patches(const struct steno_conv *s, const float *x, const void *w,
                                size_t b_next, float *y,
                                const struct steno_gemm_epilogue *ep, size_t part, size_t n_parts)
 {
