@@ -226,6 +226,9 @@ struct steno_kernels {
      * ep may be NULL. Packed form: B from gemm_f32_pack in gemm_f32_packed_bytes bytes, 64-byte
      * aligned. Needs up to 256 KiB of the caller's stack (bf16 and 8 bits at level amx 1.2 MiB). */
     size_t (*gemm_f32_packed_bytes)(size_t k, size_t n);
+    /* Where it is not 0, packed columns n, a multiple of it, and others packed behind them are one packed B of all of
+     * them, in f32 and in 16 bits. */
+    size_t gemm_panel;
     /* trans: B is stored [N,K] with row stride ldb; else [K,N]. */
     void (*gemm_f32_pack)(void *dst, const float *b, size_t ldb, bool trans, size_t k, size_t n);
     void (*gemm_f32_packed)(size_t m, size_t n, size_t k, const float *a, size_t lda,

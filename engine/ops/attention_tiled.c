@@ -296,9 +296,9 @@ static void pos_scores(const struct head *d, size_t i0, size_t m, size_t j0, siz
         return;
     }
     first = (size_t)((int64_t)(a->rows + j0) - TILE - (int64_t)i0 - d->origin) / TILE;
-    for (size_t c = 0; c < n + TILE - 1; c += TILE, first++)
-        multiply(t, m, TILE, a->size, q, ld, at(d, t->at_pos) + first * p_block(t), s + c,
-                 t->pos_ld);
+    count = t->k->gemm_panel && TILE % t->k->gemm_panel == 0 ? (n + 2 * TILE - 2) / TILE * TILE : TILE;
+    for (size_t c = 0; c < n + TILE - 1; c += count, first++)
+        multiply(t, m, count, a->size, q, ld, at(d, t->at_pos) + first * p_block(t), s + c, t->pos_ld);
 }
 
 /* The position term of row i0 + i for the keys of the block. */

@@ -69,6 +69,7 @@ void steno_kernels_gemm_f32__scalar(size_t m, size_t n, size_t k, const float *a
 
 void steno_kernels_gemm__scalar(steno_kernels *k)
 {
+    k->gemm_panel = 0;
     k->gemm_f32_packed_bytes = gemm_f32_packed_bytes__scalar;
     k->gemm_f32_pack = gemm_f32_pack__scalar;
     k->gemm_f32_packed = gemm_f32_packed__scalar;

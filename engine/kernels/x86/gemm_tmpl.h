@@ -628,6 +628,7 @@ static void V_NAME(gemm_f32)(size_t m, size_t n, size_t k, const float *a, size_
 void V_NAME(steno_kernels_gemm)(steno_kernels *k)
 {
     k->gemm_f32_packed_bytes = V_NAME(gemm_f32_packed_bytes);
+    k->gemm_panel = NR;
     k->gemm_f32_pack = V_NAME(gemm_f32_pack);
     k->gemm_f32_packed = V_NAME(gemm_f32_packed);
     k->gemm_f32_packed_part = V_NAME(gemm_f32_packed_part);
