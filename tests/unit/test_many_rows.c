@@ -1,0 +1,141 @@
+/* f32 products that level amx makes of parts of bf16 (kernels.h, gemm_f32_many_part): which weights take that
+ * slot, and that an example's bits are its own in whatever company it is multiplied. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "exec/session.h"
+#include "ops/weights.h"
+#include "tests/support/onnx_make.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { N = 512, K = 512, T = 21, B = 3 };
+
+static void none(size_t m, size_t n, size_t k, const float *a, size_t lda, const void *packed, float *c, size_t ldc,
+                 const struct steno_gemm_epilogue *ep, size_t part, size_t n_parts)
+{
+    (void)m, (void)n, (void)k, (void)a, (void)lda, (void)packed, (void)c, (void)ldc, (void)ep, (void)part, (void)n_parts;
+}
+
+static void the_graph_decides(void **state)
+{
+    static const struct {
+        struct steno_shape x;
+        size_t k, n;
+        bool many;
+    } cases[] = {
+        {{.rank = 3, .dim = {-2, -3, 512}}, 512, 512, true},   /* examples of any length */
+        {{.rank = 3, .dim = {1, -2, 512}}, 512, 2048, true},
+        {{.rank = 3, .dim = {-2, 16, 512}}, 512, 512, true},   /* chunks of 16 frames */
+        {{.rank = 3, .dim = {16, -2, 512}}, 512, 512, true},   /* ... time first */
+        {{.rank = 3, .dim = {-2, 1, 512}}, 512, 512, false},   /* steps of a decoder */
+        {{.rank = 3, .dim = {-2, 4, 512}}, 512, 512, false},
+        {{.rank = 2, .dim = {-2, 512}}, 512, 512, false},
+        {{.rank = -1}, 512, 512, false},                       /* anything */
+        {{.rank = 3, .dim = {-2, -3, 512}}, 512, 500, false},  /* less than 1 MiB */
+        {{.rank = 3, .dim = {-2, -3, 8192}}, 8192, 40, false}, /* two panels */
+    };
+    steno_kernels k = {.gemm_f32_many_part = none}, plain = {0};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        if (steno_ops_many(&k, &cases[i].x, cases[i].k, cases[i].n) != cases[i].many)
+            fail_msg("case %zu", i);
+        assert_false(steno_ops_many(&plain, &cases[i].x, cases[i].k, cases[i].n));
+    }
+}
+
+static float number(size_t i)
+{
+    return sinf((float)i * 1.7f + (float)(i % 7));
+}
+
+/* y = x W, x [b, t, K] with both open. */
+static steno_network *network(void)
+{
+    struct steno_network_options opt = {.opt_level = -1};
+    static float w[K * N];
+    struct mk_graph *g = mk_new(17);
+    steno_network *n = NULL;
+    steno_err err = {0};
+    char *path;
+    for (size_t i = 0; i < K * N; i++)
+        w[i] = number(i) / 16;
+    mk_input(g, "x", STENO_F32, "b,t,512");
+    mk_f32(g, "W", "512,512", w, K * N);
+    mk_node(g, "MatMul", "x,W", "y");
+    mk_output(g, "y", STENO_F32, "b,t,512");
+    path = mk_file(g);
+    if (steno_network_open(&n, path, &opt, &err))
+        fail_msg("%s", err.msg);
+    mk_unlink(path);
+    mk_free(g);
+    return n;
+}
+
+/* Rows from number `from` on of one long x, as b examples of t. */
+static void run(steno_network *n, size_t from, int b, int t, int threads, float *y)
+{
+    static float x[B * T * K];
+    struct steno_session_options so = {.threads = threads};
+    struct steno_tensor in = {STENO_F32, {.rank = 3, .dim = {b, t, K}}, x};
+    steno_session *s = NULL;
+    steno_err err = {0};
+    for (size_t i = 0; i < (size_t)(b * t) * K; i++)
+        x[i] = number(i + from * K + 3);
+    if (steno_session_open(&s, n, &so, &err) || steno_session_set(s, 0, &in, &err) || steno_session_run(s, &err))
+        fail_msg("%s", err.msg);
+    memcpy(y, steno_session_get(s, 0)->data, sizeof *y * (size_t)(b * t) * N);
+    steno_session_close(s);
+}
+
+static void company_does_not_matter(void **state)
+{
+    static float all[B * T * N], some[B * T * N];
+    steno_network *n = network();
+    (void)state;
+    run(n, 0, B, T, 1, all);
+    run(n, 0, B, T, 2, some);
+    assert_memory_equal(all, some, sizeof all);
+    run(n, T, 1, T, 1, some);
+    assert_memory_equal(all + T * N, some, T * N * sizeof *all);
+    run(n, 2 * T + 5, 1, 1, 1, some);
+    assert_memory_equal(all + (2 * T + 5) * N, some, N * sizeof *all);
+    steno_network_close(n);
+}
+
+/* Against sums in f64: parts are as exact as f32 is. */
+static void sums_are_those_of_f32(void **state)
+{
+    static float y[B * T * N];
+    steno_network *n = network();
+    double worst = 0;
+    (void)state;
+    run(n, 0, B, T, 1, y);
+    steno_network_close(n);
+    for (size_t i = 0; i < B * T; i += 5)
+        for (size_t j = 0; j < N; j++) {
+            double sum = 0, size = 0;
+            for (size_t k = 0; k < K; k++) {
+                const double v = (double)number(i * K + k + 3) * (double)(number(k * N + j) / 16);
+                sum += v;
+                size += fabs(v);
+            }
+            worst = fmax(worst, fabs((double)y[i * N + j] - sum) / size);
+        }
+    if (worst > 5e-7)
+        fail_msg("off by %g of the sum of magnitudes", worst);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_graph_decides),
+        cmocka_unit_test(company_does_not_matter),
+        cmocka_unit_test(sums_are_those_of_f32),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
