@@ -294,20 +294,21 @@ static steno_status pack(struct steno_prep *pc, int in, size_t rows, size_t cols
 
 enum {
     MANY = 1 << 18, /* weights: 1 MiB */
-    MANY_ROWS = 8
+    MANY_ROWS = 16
 };
 
 bool steno_ops_many(const steno_kernels *k, const struct steno_shape *x, size_t rows, size_t cols)
 {
-    int64_t each = 1; /* rows of an example */
+    int64_t each = 1; /* rows of an example, of extents that are known */
+    int open = 0;
     if (!k->gemm_f32_many_part || rows < 64 || cols < 64 || rows * cols < MANY || x->rank < 3)
         return false;
     for (int d = 0; d < x->rank - 1; d++) {
-        if (d && x->dim[d] < 0)
-            return true;
-        each *= d ? x->dim[d] : 1;
+        open += x->dim[d] < 0;
+        each *= x->dim[d] < 0 ? 1 : x->dim[d];
     }
-    return each >= MANY_ROWS;
+    /* the one open extent is the batch, first or behind the time; behind a batch of one it is the time */
+    return open > 1 || (open && x->dim[0] == 1) || each >= MANY_ROWS;
 }
 
 steno_status steno_prep_weights(struct steno_prep *pc, int in, bool trans,
@@ -327,7 +328,7 @@ steno_status steno_prep_weights(struct steno_prep *pc, int in, bool trans,
     st = pack(pc, in, trans ? cols : rows, trans ? rows : cols,
               (struct source){.w = w->data, .ldw = cols, .trans = trans}, out, err);
     if (!st && *out && (*out)->precision == STENO_FP32)
-        (*out)->many = steno_ops_many(steno_prep_kernels(pc), &x, rows, cols);
+        (*out)->many = steno_ops_many(steno_prep_kernels(pc), &x, rows, cols) && !steno_prep_of_last(pc);
     return st;
 }
 

@@ -40,8 +40,8 @@ const struct steno_gemm_w16 *steno_weights_w16(const steno_kernels *k,
 void steno_weights_free(void *w); /* a release function; accepts NULL */
 
 /* Whether f32 weights [k, n] that are multiplied with rows of x are for gemm_f32_many_part: they are too large for
- * the caches' first levels, and x has, next to the number of examples, another extent of rows that is open or not
- * small. Decided by the graph alone, so that an example's bits do not depend on what it is batched with. */
+ * the caches' first levels, and x has, next to the number of examples, another extent of rows that is open or at
+ * least 16. Decided by the graph alone, so that an example's bits do not depend on what it is batched with. */
 bool steno_ops_many(const steno_kernels *k, const struct steno_shape *x, size_t rows, size_t cols);
 
 /* While preparing: constant input `in`, f32 of rank 2, the other factor of input 0, packed in the network's precision, reported,

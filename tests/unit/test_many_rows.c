@@ -33,7 +33,9 @@ static void the_graph_decides(void **state)
         {{.rank = 3, .dim = {-2, 16, 512}}, 512, 512, true},   /* chunks of 16 frames */
         {{.rank = 3, .dim = {16, -2, 512}}, 512, 512, true},   /* ... time first */
         {{.rank = 3, .dim = {-2, 1, 512}}, 512, 512, false},   /* steps of a decoder */
-        {{.rank = 3, .dim = {-2, 4, 512}}, 512, 512, false},
+        {{.rank = 3, .dim = {-2, 8, 512}}, 512, 512, false},
+        {{.rank = 3, .dim = {8, -2, 512}}, 512, 512, false},
+        {{.rank = 3, .dim = {1, 16, 512}}, 512, 512, true},
         {{.rank = 2, .dim = {-2, 512}}, 512, 512, false},
         {{.rank = -1}, 512, 512, false},                       /* anything */
         {{.rank = 3, .dim = {-2, -3, 512}}, 512, 500, false},  /* less than 1 MiB */
