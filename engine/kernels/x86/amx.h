@@ -18,17 +18,19 @@ enum {
 
 /* Between these two the calling thread may use tiles. What a thread leaves in them is saved with every
  * switch to another one, so they are given back. rows: of the product; where they are fewer than 16, registers
- * 0, 1 and 4 have as many, and loads and products take that much less time. */
+ * 0, 1 and 4 have as many, where fewer than 32, 2, 3 and 5 what is above 16, and loads and products take that
+ * much less time. */
 static inline void amx_begin(size_t rows)
 {
     const uint8_t low = (uint8_t)(rows < AMX_ROWS ? rows ? rows : 1 : AMX_ROWS);
+    const uint8_t high = (uint8_t)(rows > AMX_ROWS && rows < 2 * AMX_ROWS ? rows - AMX_ROWS : AMX_ROWS);
     const struct {
         uint8_t palette, start_row, reserved[14];
         uint16_t row_bytes[16];
         uint8_t rows[16];
     } config = {.palette = 1,
                 .row_bytes = {64, 64, 64, 64, 64, 64, 64, 64},
-                .rows = {low, low, 16, 16, low, 16, 16, 16}};
+                .rows = {low, low, high, high, low, high, 16, 16}};
     _Static_assert(sizeof config == 64, "LDTILECFG reads 64 bytes");
     __asm__ volatile("ldtilecfg %0" ::"m"(config));
 }

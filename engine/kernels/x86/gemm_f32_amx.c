@@ -29,7 +29,7 @@ enum {
     PIECE = DEPTH * NR + 16, /* lanes of one part of a piece, whose rows fall into other sets */
     ROOM = AMX_MOST * 784,  /* lanes of the copy of A: 256 pairs of all rows */
     MOST_K = 2 * ROOM / (2 * AMX_ROWS) / PARTS, /* of a block of few rows */
-    CLOSER = 8192           /* bytes before their use that weights are called closer */
+    CLOSER = 4096           /* bytes before their use that weights are called closer */
 };
 struct split;
 #define AMX_SPLIT
@@ -211,15 +211,13 @@ static inline __attribute__((always_inline)) void split_step(const char *a, cons
 }
 
 static inline __attribute__((always_inline)) void amx_steps(const struct amx_tile *t, struct amx_waiting *w,
-                                                            bool high, bool few)
+                                                            bool high, __attribute__((unused)) bool few)
 {
     const size_t steps = t->lanes / AMX_LANES, some = steps ? ((w->rows - w->r) / steps + 4) / 4 * 4 : 0;
     const size_t tiles = (AMX_LANES * AMX_B_ROW / 64 + t->ahead_lines - 1) / t->ahead_lines;
     const size_t pairs = (AMX_LANES + 5 * tiles - 1) / (5 * tiles);
-    const char *a = t->a, *b = t->b, *ahead = t->ahead;
+    const char *a = t->a, *b = t->b;
     for (size_t i = 0; i < steps; i++, a += 4 * AMX_LANES, b += 4 * AMX_LANES * NR) {
-        for (size_t l = 0; l < t->ahead_lines && !few; l++, ahead += 64)
-            __builtin_prefetch(ahead, 0, 2);
         split_step(a, b, t->a_row, t->a_part, high, t->split, pairs);
         if (w->r < w->rows)
             amx_finish(w, some);
