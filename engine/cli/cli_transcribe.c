@@ -70,7 +70,7 @@ static const char help_text[] =
     "  --compat espnet-onnx  results of espnet_onnx 0.2.1; json: one n-best list per file\n"
     "  --no-endpoint    no cutting at silences: one segment per recording\n"
     "  --threads N      threads of the engine (default 1)\n"
-    "  --cpu LEVEL      scalar, avx2, avx512, vnni, bf16: use no more than this\n";
+    "  --cpu LEVEL      scalar, avx2, avx512, vnni, bf16, amx: use no more than this\n";
 
 /* ---- printing ------------------------------------------------------------------------------ */
 

@@ -57,8 +57,6 @@ steno_status steno_nhwc_extents(const struct steno_shape *x, struct steno_window
 
 /* ---- weights ---- */
 
-enum { MANY = 1 << 18 }; /* weights that the slots for many rows are worth: 1 MiB */
-
 static void make_few(float *to, const float *w, const void *arg)
 {
     const struct steno_conv *s = arg;
@@ -92,7 +90,7 @@ steno_status steno_prep_nhwc(struct steno_prep *pc, int in, const struct steno_c
         return steno_fail(err, STENO_ERR_FORMAT, "group %zu of %zu channels", s->group, s->c_in);
     c->s = *s;
     c->many = precision == STENO_FP32 && s->group == 1 && k->conv_nhwc_f32_many &&
-              steno_numel(w) >= MANY && s->c_out >= 64;
+              steno_numel(w) >= STENO_MANY_WEIGHTS && s->c_out >= 64;
     c->few = precision != STENO_INT8_WEIGHTS && steno_winograd_fits(s) && !c->many &&
              (precision != STENO_BF16_WEIGHTS || k->gemm_bf16.conv_winograd);
     if (c->few) {

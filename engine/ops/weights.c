@@ -292,20 +292,19 @@ static steno_status pack(struct steno_prep *pc, int in, size_t rows, size_t cols
     return STENO_OK;
 }
 
-enum {
-    MANY = 1 << 18, /* weights: 1 MiB */
-    MANY_ROWS = 16
-};
+enum { MANY_ROWS = 16 };
 
 bool steno_ops_many(const steno_kernels *k, const struct steno_shape *x, size_t rows, size_t cols)
 {
-    int64_t each = 1; /* rows of an example, of extents that are known */
+    int64_t each = 1; /* rows of an example, of extents that are known; no more than are looked at */
     int open = 0;
-    if (!k->gemm_f32_many_part || rows < 64 || cols < 64 || rows * cols < MANY || x->rank < 3)
+    if (!k->gemm_f32_many_part || rows < 64 || cols < 64 || rows * cols < STENO_MANY_WEIGHTS || x->rank < 3)
         return false;
     for (int d = 0; d < x->rank - 1; d++) {
         open += x->dim[d] < 0;
-        each *= x->dim[d] < 0 ? 1 : x->dim[d];
+        if (x->dim[d] >= 0)
+            each *= x->dim[d] < MANY_ROWS ? x->dim[d] : MANY_ROWS;
+        each = each < MANY_ROWS ? each : MANY_ROWS;
     }
     /* the one open extent is the batch, first or behind the time; behind a batch of one it is the time */
     return open > 1 || (open && x->dim[0] == 1) || each >= MANY_ROWS;

@@ -39,6 +39,9 @@ const struct steno_gemm_w16 *steno_weights_w16(const steno_kernels *k,
                                                const struct steno_weights *w);
 void steno_weights_free(void *w); /* a release function; accepts NULL */
 
+/* f32 weights from which on the kernels' slots for many rows are worth it: 1 MiB. */
+#define STENO_MANY_WEIGHTS ((size_t)1 << 18)
+
 /* Whether f32 weights [k, n] that are multiplied with rows of x are for gemm_f32_many_part: they are too large for
  * the caches' first levels, and x has, next to the number of examples, another extent of rows that is open or at
  * least 16. Decided by the graph alone, so that an example's bits do not depend on what it is batched with. */

@@ -36,6 +36,8 @@ static void the_graph_decides(void **state)
         {{.rank = 3, .dim = {-2, 8, 512}}, 512, 512, false},
         {{.rank = 3, .dim = {8, -2, 512}}, 512, 512, false},
         {{.rank = 3, .dim = {1, 16, 512}}, 512, 512, true},
+        {{.rank = 4, .dim = {INT64_MAX, INT64_MAX, 4, 512}}, 512, 512, true},
+        {{.rank = 4, .dim = {INT64_MAX, INT64_MAX, 0, 512}}, 512, 512, false},
         {{.rank = 2, .dim = {-2, 512}}, 512, 512, false},
         {{.rank = -1}, 512, 512, false},                       /* anything */
         {{.rank = 3, .dim = {-2, -3, 512}}, 512, 500, false},  /* less than 1 MiB */
