@@ -24,8 +24,9 @@
 
 enum {
     MAX_THREADS = 1024,
-    SPINS = 400 /* pause takes about 140 cycles on Skylake and later: some 20 us at 2.5 GHz. Longer
-                   than the gap between two nodes of a graph, shorter than a scheduling quantum. */
+    SPINS = 1600 /* pause takes about 140 cycles on Skylake and later: some 80 us at 2.5 GHz. Longer than
+                    the work of a node that is not shared out, which waking a virtual processor would double;
+                    shorter than a scheduling quantum. */
 };
 
 struct steno_team {

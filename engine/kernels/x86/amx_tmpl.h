@@ -263,6 +263,15 @@ static size_t amx_depth(size_t lanes, size_t rows, size_t room, size_t parts)
     return n ? (steps + n - 1) / n * AMX_LANES : 0;
 }
 
+/* Where part `part` of n_parts of m rows begins, in whole tiles. Three tiles and more for each part are shared out by
+ * rows, whatever the weights' size: rows are in the cache of the core that made them, and fetching half of them
+ * from another's takes longer than reading the weights twice. */
+static size_t amx_first_row(size_t m, size_t part, size_t n_parts)
+{
+    const size_t tiles = (m + AMX_HIGH - 1) / AMX_HIGH, at = tiles * part / n_parts * AMX_HIGH;
+    return at < m ? at : m;
+}
+
 /* Products in registers alone, `turns` of them; k: of a lane. Returns how many operations. */
 __attribute__((unused)) static double amx_peak(size_t turns, size_t k)
 {

@@ -327,10 +327,10 @@ static void split_part(size_t m, size_t n, size_t k, const float *a, size_t lda,
 {
     const struct product p = product_of(n, k, a, lda, packed, c, ldc, ep);
     const size_t np = panels(n);
-    const bool by_rows = m >= 4 * AMX_HIGH * n_parts && np < 4 * n_parts;
+    const bool by_rows = n_parts > 1 && m >= 3 * AMX_HIGH * n_parts; /* they stay where they are made */
     BEGIN(m);
     if (by_rows)
-        split_multiply(&p, m * part / n_parts, m * (part + 1) / n_parts, 0, np);
+        split_multiply(&p, amx_first_row(m, part, n_parts), amx_first_row(m, part + 1, n_parts), 0, np);
     else
         split_multiply(&p, 0, m, np * part / n_parts, np * (part + 1) / n_parts);
     END();

@@ -664,8 +664,13 @@ static void V_NAME(gemm_i8_part)(const struct steno_gemm_i8 *g, size_t part, siz
     if (!g->m)
         return;
     BEGIN(g->m);
+#ifdef AMX_DOT
+    if (n_parts > 1 && g->m >= 3 * MR * n_parts)
+        multiply(&p, amx_first_row(g->m, part, n_parts), amx_first_row(g->m, part + 1, n_parts), 0, np);
+#else
     if (g->m >= 4 * MR * n_parts && np < 4 * n_parts)
         multiply(&p, g->m * part / n_parts, g->m * (part + 1) / n_parts, 0, np);
+#endif
     else
         multiply(&p, 0, g->m, np * part / n_parts, np * (part + 1) / n_parts);
     END();

@@ -14,8 +14,13 @@ static void product_part(size_t m, size_t n, size_t k, const float *a, size_t ld
     struct product p = product_of(n, k, a, lda, packed, c, ldc, ep);
     size_t np = panels(n);
     BEGIN(m);
+#ifdef AMX_DOT
+    if (n_parts > 1 && m >= 3 * MR * n_parts)
+        multiply(&p, amx_first_row(m, part, n_parts), amx_first_row(m, part + 1, n_parts), 0, np);
+#else
     if (m >= 4 * MR * n_parts && np < 4 * n_parts)
         multiply(&p, m * part / n_parts, m * (part + 1) / n_parts, 0, np);
+#endif
     else
         multiply(&p, 0, m, np * part / n_parts, np * (part + 1) / n_parts);
     END();
