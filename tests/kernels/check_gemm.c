@@ -256,7 +256,7 @@ static void nan_stays_in_its_row(const steno_kernels *k)
 
 /* Blocks of rows, pieces of K, several of them that meet in C, and panels that are not full. */
 static const struct shape large[] = {{1, 70, 2100}, {17, 64, 1100}, {33, 97, 130}, {300, 50, 600},
-                                     {65, 40, 64},  {257, 33, 900}, {40, 32, 9000}};
+                                     {65, 40, 64},  {257, 33, 900}, {40, 32, 9000}, {24, 96, 512}, {31, 64, 32}};
 
 static void many_of(const steno_kernels *k, struct shape s, int variant)
 {
@@ -294,20 +294,20 @@ static void many(const steno_kernels *k)
             many_of(k, large[i], variant);
 }
 
-/* Numbers that have no parts, in rows 4 and 50 of A and column 20 of B: what they touch is as the plain product
- * has it, the rest as if they were not there. */
-static void odd_numbers(const steno_kernels *k, float odd)
+/* Numbers that have no parts, in row 4 and the last of m rows of A and column 20 of B: what they touch is as the plain
+ * product has it, the rest as if they were not there. */
+static void odd_numbers(const steno_kernels *k, size_t m, float odd)
 {
     struct setup t;
     float *plain, *without;
     void *b;
-    setup_new(&t, (struct shape){70, 90, 150}, false, false, 0);
+    setup_new(&t, (struct shape){m, 90, 150}, false, false, 0);
     plain = guard_new(c_span(&t));
     without = guard_new(c_span(&t));
     b = pack(k, &t);
     k->gemm_f32_many_part(t.s.m, t.s.n, t.s.k, t.a, t.lda, b, without, t.ldc, NULL, 0, 1);
     t.a[4 * t.lda + 7] = odd;
-    t.a[50 * t.lda + 149] = -odd;
+    t.a[(m - 1) * t.lda + 149] = -odd;
     t.b[3 * t.ldb + 20] = odd;
     steno_aligned_free(b);
     b = pack(k, &t);
@@ -316,7 +316,7 @@ static void odd_numbers(const steno_kernels *k, float odd)
         k->gemm_f32_many_part(t.s.m, t.s.n, t.s.k, t.a, t.lda, b, t.c, t.ldc, NULL, p, 2);
     for (size_t i = 0; i < t.s.m; i++)
         for (size_t j = 0; j < t.s.n; j++) {
-            const bool touched = i == 4 || i == 50 || j < 32;
+            const bool touched = i == 4 || i == m - 1 || j < 32;
             const float got = t.c[i * t.ldc + j], want = (touched ? plain : without)[i * t.ldc + j];
             if (memcmp(&got, &want, sizeof got) && !(isnan(got) && isnan(want)))
                 test_fail("%a: c[%zu,%zu] = %a, not %a", (double)odd, i, j, (double)got, (double)want);
@@ -511,9 +511,11 @@ void check_gemm(const steno_kernels *k)
     }
     if (k->gemm_f32_many_part && test_begin(k, "gemm_f32_many_part")) {
         many(k);
-        odd_numbers(k, NAN);
-        odd_numbers(k, INFINITY);
-        odd_numbers(k, 3.4e38f);
+        for (size_t m = 10; m <= 70; m += 20) {
+            odd_numbers(k, m, NAN);
+            odd_numbers(k, m, INFINITY);
+            odd_numbers(k, m, 3.4e38f);
+        }
         scaled(k, 1e30f, 1e-30f);
         scaled(k, 1e-25f, 1e25f);
         scaled(k, 1e-15f, 1e-15f);

@@ -11,8 +11,9 @@
  * the plain kernel, so that only what they touch differs.
  *
  * B stays packed as it is everywhere, [K][NR] f32, and a piece of a panel is split when it is brought to L1,
- * once for all rows of a block. A single row is a third slower than by the plain kernel where weights come from memory,
- * four times where they are in L2: hence slots of their own, and the network chooses (ops/weights.h). */
+ * once for all rows of a block, and of up to 32 rows a step at a time, between the products of the step before. A
+ * single row is a third slower than by the plain kernel where weights come from memory, four times where they
+ * are in L2: hence slots of their own, and the network chooses (ops/weights.h). */
 #include "kernels/x86/amx.h"
 #include "kernels/x86/vec_avx512.h"
 
@@ -29,7 +30,9 @@ enum {
     PIECE = DEPTH * NR + 16, /* lanes of one part of a piece, whose rows fall into other sets */
     ROOM = AMX_MOST * 784,  /* lanes of the copy of A: 256 pairs of all rows */
     MOST_K = 2 * ROOM / (2 * AMX_ROWS) / PARTS, /* of a block of few rows */
-    CLOSER = 4096           /* bytes before their use that weights are called closer */
+    STEP_PART = AMX_LANES * NR + 16, /* lanes of one part of a step of few rows */
+    PAGE = 4096,
+    CLOSER = 768 /* bytes before their use that weights are called into L1 */
 };
 struct split;
 #define AMX_SPLIT
@@ -76,24 +79,85 @@ static bool is_odd(vf odd)
     return _mm512_cmp_ps_mask(odd, odd, _CMP_UNORD_Q) != 0;
 }
 
-/* n numbers of a row of A to `lanes` pairs of each part, filled up with zeros; notes odd ones. */
-static vf split_row(uint32_t *to, const float *x, size_t n, size_t lanes, vf odd)
+/* Two times VL numbers of a row of A to pairs of each part, `lanes` apart. */
+static inline __attribute__((always_inline)) vf split_some_a(uint32_t *to, size_t lanes, struct rest v, vf odd)
 {
     static const uint16_t high[32] = {1,  3,  5,  7,  9,  11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31,
                                       33, 35, 37, 39, 41, 43, 45, 47, 49, 51, 53, 55, 57, 59, 61, 63};
     const __m512i order = _mm512_loadu_si512(high);
-    for (size_t u = 0; u < lanes; u += VL) {
+#pragma GCC unroll 3
+    for (int part = 0; part < PARTS; part++) {
+        const struct rest f = split_off(&v, part);
+        _mm512_storeu_si512(to + (size_t)part * lanes,
+                            _mm512_permutex2var_epi16((__m512i)f.v0, order, (__m512i)f.v1));
+    }
+    return note_odd(odd, &v);
+}
+
+/* n numbers of a row of A to `lanes` pairs of each part, filled up with zeros; notes odd ones. */
+static vf split_row(uint32_t *to, const float *x, size_t n, size_t lanes, vf odd)
+{
+    size_t u = 0;
+    for (; 2 * u + 2 * VL <= n; u += VL)
+        odd = split_some_a(to + u, lanes, (struct rest){v_load(x + 2 * u), v_load(x + 2 * u + VL)}, odd);
+    for (; u < lanes; u += VL) {
         const size_t at = 2 * u, left = at < n ? n - at : 0;
         struct rest v = {v_load_m(x + (left ? at : 0), v_tail(left < VL ? left : VL)), v_zero()};
         if (left > VL)
-            v.v1 = v_load_m(x + at + VL, v_tail(left - VL < VL ? left - VL : VL));
-        for (int part = 0; part < PARTS; part++) {
-            const struct rest f = split_off(&v, part);
-            _mm512_storeu_si512(to + (size_t)part * lanes + u,
-                                _mm512_permutex2var_epi16((__m512i)f.v0, order, (__m512i)f.v1));
-        }
-        odd = note_odd(odd, &v);
+            v.v1 = v_load_m(x + at + VL, v_tail(left - VL));
+        odd = split_some_a(to + u, lanes, v, odd);
     }
+    return odd;
+}
+
+/* VL columns of a part of rows k and k + 1, a pair each. */
+static inline __attribute__((always_inline)) void put_pairs(uint32_t *to, struct rest f)
+{
+    const __m512i low = _mm512_srli_epi32((__m512i)f.v0, 16);
+    _mm512_storeu_si512(to, _mm512_mask_mov_epi16(low, 0xaaaaaaaa, (__m512i)f.v1));
+}
+
+/* Rows k and k + 1 of a panel, in the order of memory. */
+struct lines {
+    vf v[4];
+};
+
+/* Line i of the pair at b, and calls a later one closer. Memory gives 20 GB/s (Granite Rapids, one core) where its
+ * lines are asked for in their order and evenly, with some work between two of them, and 13 to 15 in bursts of four
+ * or with the second and third exchanged: hence asm, which the compiler leaves in its place. */
+static inline __attribute__((always_inline)) vf line_of(const float *b, int i)
+{
+    vf v;
+    __builtin_prefetch(b + i * VL + CLOSER / sizeof *b, 0, 3);
+    __asm__ volatile("vmovups %1, %0" : "=v"(v) : "m"(*(const vf *)(b + i * VL)) : "memory");
+    return v;
+}
+
+static inline __attribute__((always_inline)) struct lines lines_of(const float *b)
+{
+    return (struct lines){{line_of(b, 0), line_of(b, 1), line_of(b, 2), line_of(b, 3)}};
+}
+
+/* The pair x to its parts, `part` lanes apart; then x is the pair at next. The CPU by itself fetches ahead within a
+ * page of 4 KiB, so half of the lines of the page after the next are called into L2, two for each pair. */
+static inline __attribute__((always_inline)) vf split_pair(uint32_t *to, size_t part, struct lines *x,
+                                                           const float *next, vf odd)
+{
+    const size_t at = (size_t)(const void *)next % PAGE, far = 2 * PAGE - at + at / 256 * 128;
+    struct lines y = *x;
+#pragma GCC unroll 2
+    for (int half = 0; half < 2; half++) {
+        struct rest v = {x->v[half], x->v[half + 2]};
+        put_pairs(to + half * VL, split_off(&v, 0));
+        y.v[2 * half] = line_of(next, 2 * half);
+        put_pairs(to + half * VL + part, split_off(&v, 1));
+        put_pairs(to + half * VL + 2 * part, split_off(&v, 2));
+        odd = note_odd(odd, &v);
+        y.v[2 * half + 1] = line_of(next, 2 * half + 1);
+    }
+    __builtin_prefetch((const char *)next + far, 0, 2);
+    __builtin_prefetch((const char *)next + far + 64, 0, 2);
+    *x = y;
     return odd;
 }
 
@@ -105,23 +169,13 @@ struct split {
     size_t left;       /* of it from the next row of B on */
     const float *b;    /* of the piece under way */
     uint32_t *to;
+    size_t part;       /* lanes from a part of it to the next */
     size_t pairs;      /* left of it */
     int turn;
     vf odd;
+    struct lines x; /* the pair at b, where there is one */
     alignas(64) uint32_t piece[2][PARTS * PIECE];
 };
-
-/* VL columns of rows k and k + 1 to pairs of each part. */
-static inline __attribute__((always_inline)) vf split_pair(uint32_t *to, struct rest v, vf odd)
-{
-#pragma GCC unroll 3
-    for (int part = 0; part < PARTS; part++) {
-        const struct rest f = split_off(&v, part);
-        const __m512i low = _mm512_srli_epi32((__m512i)f.v0, 16);
-        _mm512_storeu_si512(to + part * PIECE, _mm512_mask_mov_epi16(low, 0xaaaaaaaa, (__m512i)f.v1));
-    }
-    return note_odd(odd, &v);
-}
 
 /* n more pairs of the piece under way. A function of its own, whose constants stay in registers. */
 static __attribute__((noinline)) void split_pairs(struct split *s, size_t n)
@@ -131,15 +185,17 @@ static __attribute__((noinline)) void split_pairs(struct split *s, size_t n)
     size_t left = s->left;
     vf odd = s->odd;
     s->pairs -= n;
-    for (; n && left >= 2; n--, left -= 2, b += 2 * NR, to += NR) {
-        for (size_t i = 0; i < 2 * NR; i += 16)
-            __builtin_prefetch(b + CLOSER / sizeof *b + i, 0, 2);
-        for (size_t i = 0; i < NR; i += VL)
-            odd = split_pair(to + i, (struct rest){v_load(b + i), v_load(b + NR + i)}, odd);
-    }
+    struct lines x = s->x;
+    for (; n && left >= 2; n--, left -= 2, b += 2 * NR, to += NR)
+        odd = split_pair(to, s->part, &x, left >= 4 ? b + 2 * NR : b, odd);
+    s->x = x;
     for (; n; n--, left = 0, b += 2 * NR, to += NR) /* the last k of an odd number, then nothing */
-        for (size_t i = 0; i < NR; i += VL)
-            odd = split_pair(to + i, (struct rest){left ? v_load(b + i) : v_zero(), v_zero()}, odd);
+        for (size_t i = 0; i < NR; i += VL) {
+            struct rest v = {left ? v_load(b + i) : v_zero(), v_zero()};
+            for (int part = 0; part < PARTS; part++)
+                put_pairs(to + i + (size_t)part * s->part, split_off(&v, part));
+            odd = note_odd(odd, &v);
+        }
     s->b = b;
     s->to = to;
     s->left = left;
@@ -161,6 +217,9 @@ static void amx_split_begin(const struct amx_block *x, const struct amx_piece *y
     s->pairs = y->u1 - y->u0;
     s->turn ^= 1;
     s->to = s->piece[s->turn];
+    s->part = PIECE;
+    if (s->left >= 2)
+        s->x = lines_of(s->b);
 }
 
 static const char *amx_split_end(const struct amx_block *x)
@@ -176,52 +235,96 @@ static const char *amx_split_end(const struct amx_block *x)
     AMX_DOT(c0, a, 6);                                                                             \
     AMX_DOT(c1, a, 7)
 
-/* The six products of 16 pairs, the smallest first. */
-static inline __attribute__((always_inline)) void split_step(const char *a, const char *b, size_t a_row,
-                                                             size_t a_part, bool high, struct split *s,
-                                                             size_t some)
-{
-    const char *a1 = a + AMX_ROWS * a_row;
-    AMX_LOAD(6, b, 4 * NR);
-    AMX_LOAD(7, b + 64, 4 * NR);
-    for (int part = PARTS - 1; part >= 0; part--) { /* with bh: al, am, ah */
-        AMX_PASS(4, a + (size_t)part * a_part, a_row);
-        BOTH_COLUMNS(4, 0, 1);
-        if (high) {
-            AMX_PASS(5, a1 + (size_t)part * a_part, a_row);
-            BOTH_COLUMNS(5, 2, 3);
-        }
-        split_some(s, some);
-    }
-    for (int part = 2; part >= 1; part--) { /* ah with bl, then bm */
-        AMX_LOAD(6, b + (size_t)part * PIECE * 4, 4 * NR);
-        AMX_LOAD(7, b + (size_t)part * PIECE * 4 + 64, 4 * NR);
-        BOTH_COLUMNS(4, 0, 1);
-        if (high) {
-            BOTH_COLUMNS(5, 2, 3);
-        }
-        split_some(s, some);
-    }
-    AMX_PASS(4, a + a_part, a_row); /* am with bm */
-    BOTH_COLUMNS(4, 0, 1);
-    if (high) {
-        AMX_PASS(5, a1 + a_part, a_row);
-        BOTH_COLUMNS(5, 2, 3);
-    }
-}
+/* Parts of A to registers 4 and 5, of B to 6 and 7, and their products. */
+#define PART_OF_A(load, a, a_row, high)                                                            \
+    do {                                                                                           \
+        load(4, a, a_row);                                                                         \
+        if (high)                                                                                  \
+            load(5, (a) + AMX_ROWS * (a_row), a_row);                                              \
+    } while (0)
+#define PART_OF_B(b)                                                                               \
+    do {                                                                                           \
+        AMX_LOAD(6, b, 4 * NR);                                                                    \
+        AMX_LOAD(7, (b) + VL, 4 * NR);                                                             \
+    } while (0)
+#define PRODUCTS(high)                                                                             \
+    do {                                                                                           \
+        BOTH_COLUMNS(4, 0, 1);                                                                     \
+        if (high) {                                                                                \
+            BOTH_COLUMNS(5, 2, 3);                                                                 \
+        }                                                                                          \
+    } while (0)
+
+/* The six products of 16 pairs, with meanwhile(i) after number i; a_part in bytes, b_part in lanes. Each part of A is
+ * loaded once, as it may come from L2, where that of B is in L1. */
+#define SIX_PRODUCTS(load, a, a_row, a_part, b, b_part, high, meanwhile)                           \
+    do {                                                                                           \
+        PART_OF_B(b); /* bh: al, am */                                                             \
+        PART_OF_A(load, (a) + 2 * (a_part), a_row, high);                                          \
+        PRODUCTS(high);                                                                            \
+        meanwhile(0);                                                                              \
+        PART_OF_A(load, (a) + (a_part), a_row, high);                                              \
+        PRODUCTS(high);                                                                            \
+        meanwhile(1);                                                                              \
+        PART_OF_B((b) + (b_part)); /* bm: am, ah */                                                \
+        PRODUCTS(high);                                                                            \
+        meanwhile(2);                                                                              \
+        PART_OF_A(load, a, a_row, high);                                                           \
+        PRODUCTS(high);                                                                            \
+        meanwhile(3);                                                                              \
+        PART_OF_B((b) + 2 * (b_part)); /* ah: bl, bh */                                            \
+        PRODUCTS(high);                                                                            \
+        meanwhile(4);                                                                              \
+        PART_OF_B(b);                                                                              \
+        PRODUCTS(high);                                                                            \
+        meanwhile(5);                                                                              \
+    } while (0)
 
 static inline __attribute__((always_inline)) void amx_steps(const struct amx_tile *t, struct amx_waiting *w,
                                                             bool high, __attribute__((unused)) bool few)
 {
     const size_t steps = t->lanes / AMX_LANES, some = steps ? ((w->rows - w->r) / steps + 4) / 4 * 4 : 0;
     const size_t tiles = (AMX_LANES * AMX_B_ROW / 64 + t->ahead_lines - 1) / t->ahead_lines;
-    const size_t pairs = (AMX_LANES + 5 * tiles - 1) / (5 * tiles);
-    const char *a = t->a, *b = t->b;
-    for (size_t i = 0; i < steps; i++, a += 4 * AMX_LANES, b += 4 * AMX_LANES * NR) {
-        split_step(a, b, t->a_row, t->a_part, high, t->split, pairs);
+    const size_t pairs = (AMX_LANES + 6 * tiles - 1) / (6 * tiles);
+    const char *a = t->a;
+    const uint32_t *b = t->b;
+#define SPLIT_SOME(i) split_some(t->split, pairs)
+    for (size_t i = 0; i < steps; i++, a += 4 * AMX_LANES, b += AMX_LANES * NR) {
+        SIX_PRODUCTS(AMX_PASS, a, t->a_row, t->a_part, b, PIECE, high, SPLIT_SOME);
         if (w->r < w->rows)
             amx_finish(w, some);
     }
+}
+
+/* ---- up to 32 rows ---- whose sums stay in registers for all of K, while the next step is split between the products
+ * of this one: either takes half of the time that memory takes for a step. */
+
+/* What is split meanwhile: 16 pairs from b on, x the first of them and then that at `after`. */
+struct next_step {
+    uint32_t *to;
+    const float *b, *after;
+    struct lines x;
+    vf odd;
+};
+
+/* Pairs [at, at + n) of the 16. */
+static inline __attribute__((always_inline)) void split_next(struct next_step *s, int at, int n)
+{
+#pragma GCC unroll 4
+    for (int i = at; i < at + n; i++)
+        s->odd = split_pair(s->to + i * NR, STEP_PART, &s->x, i + 1 < AMX_LANES ? s->b + (i + 1) * 2 * NR : s->after,
+                            s->odd);
+}
+
+/* The six products of a step, and all of the next one's splitting if there is more. */
+static inline __attribute__((always_inline)) void few_step(const char *a, const uint32_t *b, size_t a_row,
+                                                           size_t a_part, bool high, bool more,
+                                                           struct next_step *next)
+{
+#define SPLIT_NEXT(i)                                                                              \
+    if (more)                                                                                      \
+    split_next(next, (i) < 4 ? 3 * (i) : 2 * (i) + 4, (i) < 4 ? 3 : 2)
+    SIX_PRODUCTS(AMX_LOAD, a, a_row, a_part, b, STEP_PART, high, SPLIT_NEXT);
 }
 
 static void amx_done(const struct product *p, const struct part *part, const void *tile, size_t r0, size_t h,
@@ -229,6 +332,111 @@ static void amx_done(const struct product *p, const struct part *part, const voi
 {
     const size_t left = p->n - j * NR;
     store_tile(p, tile, h, NR, part->i0 + r0, j * NR, left < NR ? left : NR, true, part->k0 + part->kc == p->k);
+}
+
+/* Step i of panel j. */
+struct few_at {
+    size_t j, i;
+    const float *b;
+    size_t rows; /* of B; 0: there is none */
+};
+
+static struct few_at few_at(const struct amx_block *x, size_t j, size_t i, size_t j1)
+{
+    enum { STEP = 2 * AMX_LANES };
+    const float *b = (const float *)(const void *)(x->b + j * x->panel) + i * STEP * NR;
+    const size_t left = x->split->k - i * STEP;
+    return (struct few_at){j, i, b, j == j1 ? 0 : left < STEP ? left : STEP};
+}
+
+static struct few_at few_after(const struct amx_block *x, const struct few_at *at, size_t j1)
+{
+    if ((at->i + 1) * AMX_LANES < x->lanes)
+        return few_at(x, at->j, at->i + 1, j1);
+    return few_at(x, at->j + (at->j < j1), 0, j1);
+}
+
+static void few_split(struct split *s, const struct few_at *at, uint32_t *to)
+{
+    s->b = at->b;
+    s->left = at->rows;
+    s->pairs = AMX_LANES;
+    s->to = to;
+    s->part = STEP_PART;
+    if (s->left >= 2)
+        s->x = lines_of(s->b);
+    split_pairs(s, AMX_LANES);
+}
+
+static void few_begin(const struct amx_block *x, size_t j, int32_t *sums)
+{
+    AMX_ZERO(0);
+    AMX_ZERO(1);
+    AMX_ZERO(2);
+    AMX_ZERO(3);
+    if (x->first)
+        return;
+    amx_fetch(x, 0, x->rows, j, sums);
+    AMX_LOAD(0, sums, 4 * NR);
+    AMX_LOAD(1, sums + VL, 4 * NR);
+    AMX_LOAD(2, sums + AMX_ROWS * NR, 4 * NR);
+    AMX_LOAD(3, sums + AMX_ROWS * NR + VL, 4 * NR);
+}
+
+static void few_end(const struct amx_block *x, size_t j, int32_t *sums)
+{
+    AMX_STORE(0, sums, 4 * NR);
+    AMX_STORE(1, sums + VL, 4 * NR);
+    if (x->rows > AMX_ROWS) {
+        AMX_STORE(2, sums + AMX_ROWS * NR, 4 * NR);
+        AMX_STORE(3, sums + AMX_ROWS * NR + VL, 4 * NR);
+    }
+    amx_done(x->p, x->part, sums, 0, x->rows, j);
+}
+
+/* amx_block for up to 32 rows. */
+static void few_block(const struct amx_block *x, size_t j0, size_t j1)
+{
+    enum { WHOLE = 2 * AMX_LANES };
+    alignas(64) int32_t sums[AMX_HIGH * NR] = {0};
+    alignas(64) uint32_t parts[2][PARTS * STEP_PART];
+    const bool high = x->rows > AMX_ROWS;
+    const size_t a_part = x->lanes * 4;
+    struct few_at at = few_at(x, j0, 0, j1), next = few_after(x, &at, j1);
+    struct next_step n = {.odd = v_zero()};
+    bool begun = false; /* x of n is there */
+    few_split(x->split, &at, parts[0]);
+    for (int turn = 0; at.rows; turn ^= 1) {
+        const struct few_at after = few_after(x, &next, j1);
+        const char *a = x->a + at.i * 4 * AMX_LANES;
+        if (!at.i)
+            few_begin(x, at.j, sums);
+        n.to = parts[turn ^ 1];
+        n.b = next.b;
+        if (next.rows == WHOLE) {
+            if (!begun)
+                n.x = lines_of(next.b);
+            begun = after.rows == WHOLE;
+            n.after = begun ? after.b : next.b;
+            if (high)
+                few_step(a, parts[turn], x->a_row, a_part, true, true, &n);
+            else
+                few_step(a, parts[turn], x->a_row, a_part, false, true, &n);
+        } else {
+            begun = false;
+            if (high)
+                few_step(a, parts[turn], x->a_row, a_part, true, false, &n);
+            else
+                few_step(a, parts[turn], x->a_row, a_part, false, false, &n);
+            if (next.rows)
+                few_split(x->split, &next, n.to);
+        }
+        if (next.j != at.j)
+            few_end(x, at.j, sums);
+        at = next;
+        next = after;
+    }
+    x->split->odd = v_fma(n.odd, v_set1(1), x->split->odd);
 }
 
 /* Rows [i0, i0 + rows), k in [k0, k0 + kc), panels [j0, j1). */
@@ -265,7 +473,10 @@ static void split_block(struct split *s, uint32_t *buf, size_t i0, size_t rows, 
     s->odd_a |= is_odd(odd);
     s->k = kc;
     s->odd = v_zero();
-    amx_block(&x, j0, j1);
+    if (rows <= AMX_HIGH)
+        few_block(&x, j0, j1);
+    else
+        amx_block(&x, j0, j1);
     s->odd_b |= is_odd(s->odd);
 }
 
@@ -310,6 +521,7 @@ static void split_multiply(const struct product *p, size_t i0, size_t i1, size_t
     s.p = p;
     s.odd_a = s.odd_b = false;
     s.turn = 0;
+    s.x = (struct lines){{v_zero(), v_zero(), v_zero(), v_zero()}};
     for (size_t k0 = 0; k0 < p->k; k0 += deep)
         for (size_t i = i0; i < i1; i += AMX_MOST)
             split_block(&s, buf, i, i1 - i < AMX_MOST ? i1 - i : AMX_MOST, k0, p->k - k0 < deep ? p->k - k0 : deep,
