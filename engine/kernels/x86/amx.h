@@ -58,6 +58,11 @@ static inline void amx_end(void)
 #define AMX_DOT_U8(t, a, b) __asm__ volatile("tdpbusd %%tmm" #b ", %%tmm" #a ", %%tmm" #t ::)
 #define AMX_DOT_BF16(t, a, b) __asm__ volatile("tdpbf16ps %%tmm" #b ", %%tmm" #a ", %%tmm" #t ::)
 
+/* n no-operations between two lines that are called from memory. One core of a CPU with AMX reads memory a fifth to a
+ * quarter faster (Granite Rapids, 20 GB/s) where there is some work between one line and the next, as these are: they
+ * take room in the window of instructions under way, so fewer lines wait for the 16 line buffers at a time. */
+#define AMX_PACE(n) __asm__ volatile(".rept %c0\n\tnop\n\t.endr" ::"i"(n))
+
 /* Stride of the copy of A, lanes: an odd number of cache lines, so that rows fall into different sets. */
 static inline size_t amx_copy_ld(size_t lanes)
 {

@@ -63,6 +63,17 @@ static inline void amx_finish(struct amx_waiting *w, size_t n)
 #ifdef AMX_SPLIT
 static inline void amx_steps(const struct amx_tile *t, struct amx_waiting *w, bool high, bool few);
 #else
+/* A quarter of the lines of a step closer. */
+static inline __attribute__((always_inline)) void amx_call(const char *b, int quarter)
+{
+    enum { BYTES = AMX_LANES * NR };
+#pragma GCC unroll 8
+    for (int i = 0; i < BYTES; i += 64) {
+        __builtin_prefetch(b + AMX_AHEAD + quarter * BYTES + i, 0, 2);
+        AMX_PACE(10);
+    }
+}
+
 static inline __attribute__((always_inline)) void amx_steps(const struct amx_tile *t, struct amx_waiting *w,
                                                             bool high, bool few)
 {
@@ -72,22 +83,25 @@ static inline __attribute__((always_inline)) void amx_steps(const struct amx_til
     const char *ahead = t->ahead;
     for (size_t u = 0; u < t->lanes; u += AMX_LANES, a += 4 * AMX_LANES, b += 4 * AMX_LANES * NR) {
         if (few) {
-#pragma GCC unroll 32
-            for (int i = 0; i < 4 * AMX_LANES * NR; i += 64)
-                __builtin_prefetch(b + AMX_AHEAD + i, 0, 2);
+            amx_call(b, 0);
             AMX_LOAD(4, a, a_row);
             AMX_PASS(6, b, 4 * NR);
             AMX_DOT(0, 4, 6);
+            amx_call(b, 1);
             AMX_PASS(7, b + 64, 4 * NR);
         } else {
-            for (const char *end = ahead + ahead_step; ahead < end; ahead += 64)
+            for (const char *end = ahead + ahead_step; ahead < end; ahead += 64) {
                 __builtin_prefetch(ahead, 0, 2);
+                AMX_PACE(6);
+            }
             AMX_PASS(4, a, a_row);
             AMX_LOAD(6, b, 4 * NR);
             AMX_DOT(0, 4, 6);
             AMX_LOAD(7, b + 64, 4 * NR);
         }
         AMX_DOT(1, 4, 7);
+        if (few)
+            amx_call(b, 2);
         if (high) {
             if (few)
                 AMX_LOAD(5, a + AMX_ROWS * a_row, a_row);
@@ -96,6 +110,8 @@ static inline __attribute__((always_inline)) void amx_steps(const struct amx_til
             AMX_DOT(2, 5, 6);
             AMX_DOT(3, 5, 7);
         }
+        if (few)
+            amx_call(b, 3);
         if (w->r < w->rows)
             amx_finish(w, some);
     }

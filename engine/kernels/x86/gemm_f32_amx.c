@@ -17,6 +17,17 @@
 #include "kernels/x86/amx.h"
 #include "kernels/x86/vec_avx512.h"
 
+/* A line, and another one later from memory. */
+#define GEMM_PACED(p, ahead) paced_line(p, (p) + (ahead))
+static inline __attribute__((always_inline)) vf paced_line(const float *p, const float *later)
+{
+    vf v;
+    __builtin_prefetch(later, 0, 2);
+    __asm__ volatile("vmovups %1, %0" : "=v"(v) : "m"(*(const vf *)p));
+    AMX_PACE(4);
+    return v;
+}
+
 #define GEMM_NO_SLOTS
 #include "kernels/x86/gemm_tmpl.h"
 #include "kernels/x86/patches_tmpl.h"
@@ -548,6 +559,21 @@ static void split_part(size_t m, size_t n, size_t k, const float *a, size_t lda,
     END();
 }
 
+/* The plain product, which asks for weights as memory likes it here. */
+static void plain(size_t m, size_t n, size_t k, const float *a, size_t lda, const void *packed, float *c, size_t ldc,
+                  const struct steno_gemm_epilogue *ep)
+{
+    const struct product p = product_of(n, k, a, lda, packed, c, ldc, ep);
+    multiply(&p, 0, m, 0, panels(n));
+}
+
+static void plain_part(size_t m, size_t n, size_t k, const float *a, size_t lda, const void *packed, float *c,
+                       size_t ldc, const struct steno_gemm_epilogue *ep, size_t part, size_t n_parts)
+{
+    const struct product p = product_of(n, k, a, lda, packed, c, ldc, ep);
+    multiply_part(&p, m, part, n_parts);
+}
+
 static void split_conv(const struct steno_conv *s, const float *x, const void *packed, float *y,
                        const struct steno_gemm_epilogue *ep, size_t part, size_t n_parts)
 {
@@ -566,6 +592,8 @@ static void split_conv(const struct steno_conv *s, const float *x, const void *p
 
 void steno_kernels_gemm_f32__amx(steno_kernels *k)
 {
+    k->gemm_f32_packed = plain;
+    k->gemm_f32_packed_part = plain_part;
     k->gemm_f32_many_part = split_part;
     k->conv_nhwc_f32_many = split_conv;
 }

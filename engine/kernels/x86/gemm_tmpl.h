@@ -81,6 +81,14 @@ enum {
     AHEAD = 64      /* rows of B before its use that B for a single tile is called closer */
 };
 
+/* How up to PACED_ROWS rows read B where it says so: a vector at p, while that `ahead` elements later is called. */
+#ifdef GEMM_PACED
+enum { PACED_ROWS = 6 };
+#else
+enum { PACED_ROWS = 0 };
+#define GEMM_PACED(p, ahead) b_load(p)
+#endif
+
 typedef void micro_fn(size_t kc, const float *a, const b_t *b, size_t b_row, size_t b_next,
                       const b_t *ahead, float *tile);
 
@@ -88,8 +96,8 @@ typedef void micro_fn(size_t kc, const float *a, const b_t *b, size_t b_row, siz
 /* tile [mr][w * VL] = A [mr][kc] * B, w vectors wide, rows of B b_row floats apart, panels b_next; meanwhile
  * the kc cache lines from `ahead` on are called into L2. A tile that is the only one to read B (few) calls
  * all of it, AHEAD rows before its use: five rows and more are at work for as long as memory is, and the
- * CPU by itself does one after the other. Up to four rows are at work for less, and slower with it. Always
- * inlined with constant few, mr and w, so that acc lives in registers. */
+ * CPU by itself does one after the other. Up to four rows are at work for less, and slower with it, but for
+ * GEMM_PACED. Always inlined with constant few, mr and w, so that acc lives in registers. */
 static inline __attribute__((always_inline)) void micro(bool few, int mr, int w, size_t kc,
                                                         const float *a, const b_t *b,
                                                         size_t b_row, size_t b_next,
@@ -100,17 +108,20 @@ static inline __attribute__((always_inline)) void micro(bool few, int mr, int w,
     for (int i = 0; i < mr * w; i++)
         acc[i] = v_zero();
     for (size_t k = 0; k < kc; k++, b += b_row) {
+        const bool paced = few && mr <= PACED_ROWS;
         vf bv[8];
         if (!few)
             __builtin_prefetch(ahead + k * 16, 0, 2);
-        for (size_t i = 0; i < NR; i += 64 / sizeof *b)
+        for (size_t i = 0; i < NR && !paced; i += 64 / sizeof *b)
             if (few)
                 __builtin_prefetch(b + AHEAD * b_row + i, 0, 2);
             else
                 __builtin_prefetch(b + NEAR * b_row + i, 0, 3);
 #pragma GCC unroll 8
-        for (int j = 0; j < w; j++)
-            bv[j] = b_load(b + (size_t)(j / 2) * b_next + (size_t)(j % 2) * VL);
+        for (int j = 0; j < w; j++) {
+            const b_t *from = b + (size_t)(j / 2) * b_next + (size_t)(j % 2) * VL;
+            bv[j] = paced ? GEMM_PACED(from, AHEAD * b_row) : b_load(from);
+        }
 #pragma GCC unroll 14
         for (int r = 0; r < mr; r++) {
             vf av = v_set1(a[(size_t)r * A_LD + k]);
@@ -541,6 +552,19 @@ static size_t panels(size_t n)
     return (n + NR - 1) / NR;
 }
 
+#ifndef GEMM_W16
+/* Rows are shared out when every part gets some full tiles; weights larger than the caches are
+ * better read by one part each, so else columns. */
+__attribute__((unused)) static void multiply_part(const struct product *p, size_t m, size_t part, size_t n_parts)
+{
+    const size_t np = panels(p->n);
+    if (m >= 4 * MR * n_parts && np < 4 * n_parts)
+        multiply(p, m * part / n_parts, m * (part + 1) / n_parts, 0, np);
+    else
+        multiply(p, 0, m, np * part / n_parts, np * (part + 1) / n_parts);
+}
+#endif
+
 #if !defined(GEMM_W16) && !defined(GEMM_NO_SLOTS)
 static size_t V_NAME(gemm_f32_packed_bytes)(size_t k, size_t n)
 {
@@ -578,19 +602,13 @@ static void V_NAME(gemm_f32_packed)(size_t m, size_t n, size_t k, const float *a
     multiply(&p, 0, m, 0, panels(n));
 }
 
-/* Rows are shared out when every part gets some full tiles; weights larger than the caches are
- * better read by one part each, so else columns. */
 static void V_NAME(gemm_f32_packed_part)(size_t m, size_t n, size_t k, const float *a, size_t lda,
                                          const void *packed, float *c, size_t ldc,
                                          const struct steno_gemm_epilogue *ep, size_t part,
                                          size_t n_parts)
 {
-    struct product p = product_of(n, k, a, lda, packed, c, ldc, ep);
-    size_t np = panels(n);
-    if (m >= 4 * MR * n_parts && np < 4 * n_parts)
-        multiply(&p, m * part / n_parts, m * (part + 1) / n_parts, 0, np);
-    else
-        multiply(&p, 0, m, np * part / n_parts, np * (part + 1) / n_parts);
+    const struct product p = product_of(n, k, a, lda, packed, c, ldc, ep);
+    multiply_part(&p, m, part, n_parts);
 }
 
 static size_t V_NAME(gemm_f32_work)(size_t m, size_t n, size_t k)

@@ -2,14 +2,23 @@
  * gemm_i8_tmpl.h after
  *   micro_fn, MR              a kernel's type; the highest tile
  *   MICRO(name, few, mr, panels)  defines the kernel name_MRxPANELS; few: its tile is the only one to
- *                             read B, which makes a difference from five rows on */
+ *                             read B, which makes a difference from five rows on (with GEMM_PACED, from one) */
 #define BOTH(mr)                                                                                   \
     MICRO(micro, false, mr, 1)                                                                     \
     MICRO(few, true, mr, 1)
+#ifdef GEMM_PACED
+BOTH(1)
+BOTH(2)
+BOTH(3)
+BOTH(4)
+#define FEW_ROWS NULL, few_1x1, few_2x1, few_3x1, few_4x1
+#else
 MICRO(micro, false, 1, 1)
 MICRO(micro, false, 2, 1)
 MICRO(micro, false, 3, 1)
 MICRO(micro, false, 4, 1)
+#define FEW_ROWS FOUR_ROWS
+#endif
 BOTH(5)
 BOTH(6)
 #if VL != 8
@@ -35,4 +44,4 @@ BOTH(14)
 #define MORE_ROWS(f) f##_5x1, f##_6x1, f##_7x1, f##_8x1
 #endif
 static micro_fn *const micro_by_rows[MR + 1] = {FOUR_ROWS, MORE_ROWS(micro)};
-static micro_fn *const few_by_rows[MR + 1] = {FOUR_ROWS, MORE_ROWS(few)};
+static micro_fn *const few_by_rows[MR + 1] = {FEW_ROWS, MORE_ROWS(few)};
