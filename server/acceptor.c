@@ -479,10 +479,13 @@ static void expire(steno_acceptor *a, int64_t now)
         char byte;
         steno_metric_add(a->stats->sessions_rejected[STENO_REJECT_SLOW], 1);
         /* one that sent nothing at all asked nothing: browsers open connections ahead */
-        if (recv(c->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 1)
+        if (recv(c->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 1) {
             steno_refusal_send(c->fd, 408, "head_timeout", "the request head did not come in time",
                                "");
-        drop(a, c);
+            turn_away(a, c); /* what is unread would end it with a reset, and the answer with it */
+        } else {
+            drop(a, c);
+        }
     }
     while ((c = a->lingering.first) && now - c->since >= LINGER_NS)
         drop(a, c);
