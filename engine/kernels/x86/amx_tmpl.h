@@ -236,6 +236,66 @@ static void amx_split_begin(const struct amx_block *x, const struct amx_piece *y
 static const char *amx_split_end(const struct amx_block *x);
 #endif
 
+#ifndef AMX_SPLIT
+enum { AMX_THREE = 3 * AMX_ROWS };
+
+/* 33 to 48 rows times panel j: six registers of sums, one of A and one of B, so that B passes once, as it comes from
+ * memory, and A twice. */
+static void amx_three(const struct amx_block *x, size_t j, int32_t *tile, struct amx_waiting *w)
+{
+    const size_t steps = x->lanes / AMX_LANES, some = steps ? ((w->rows - w->r) / steps + 4) / 4 * 4 : 0;
+    const size_t a_row = x->a_row;
+    const char *a0 = x->a, *a1 = a0 + AMX_ROWS * a_row, *a2 = a1 + AMX_ROWS * a_row;
+    const char *b = x->b + j * x->panel;
+    if (!x->first) {
+        amx_fetch(x, 0, x->rows, j, tile);
+        AMX_LOAD(0, tile, 4 * NR);
+        AMX_LOAD(1, tile + NR / 2, 4 * NR);
+        AMX_LOAD(2, tile + AMX_ROWS * NR, 4 * NR);
+        AMX_LOAD(3, tile + AMX_ROWS * NR + NR / 2, 4 * NR);
+        AMX_LOAD(4, tile + AMX_HIGH * NR, 4 * NR);
+        AMX_LOAD(5, tile + AMX_HIGH * NR + NR / 2, 4 * NR);
+    } else {
+        AMX_ZERO(0);
+        AMX_ZERO(1);
+        AMX_ZERO(2);
+        AMX_ZERO(3);
+        AMX_ZERO(4);
+        AMX_ZERO(5);
+    }
+    for (size_t i = 0; i < steps; i++, b += 4 * AMX_LANES * NR) {
+        const size_t at = i * 4 * AMX_LANES;
+        amx_call(b, 0);
+        AMX_PASS(7, b, 4 * NR);
+        AMX_LOAD(6, a0 + at, a_row);
+        AMX_DOT(0, 6, 7);
+        AMX_LOAD(6, a1 + at, a_row);
+        AMX_DOT(2, 6, 7);
+        amx_call(b, 1);
+        AMX_LOAD(6, a2 + at, a_row);
+        AMX_DOT(4, 6, 7);
+        AMX_PASS(7, b + 64, 4 * NR);
+        amx_call(b, 2);
+        AMX_DOT(5, 6, 7);
+        AMX_LOAD(6, a0 + at, a_row);
+        AMX_DOT(1, 6, 7);
+        AMX_LOAD(6, a1 + at, a_row);
+        AMX_DOT(3, 6, 7);
+        amx_call(b, 3);
+        if (w->r < w->rows)
+            amx_finish(w, some);
+    }
+    amx_finish(w, AMX_THREE);
+    AMX_STORE(0, tile, 4 * NR);
+    AMX_STORE(1, tile + NR / 2, 4 * NR);
+    AMX_STORE(2, tile + AMX_ROWS * NR, 4 * NR);
+    AMX_STORE(3, tile + AMX_ROWS * NR + NR / 2, 4 * NR);
+    AMX_STORE(4, tile + AMX_HIGH * NR, 4 * NR);
+    AMX_STORE(5, tile + AMX_HIGH * NR + NR / 2, 4 * NR);
+    *w = (struct amx_waiting){x->p, x->part, tile, 0, 0, x->rows, j};
+}
+#endif
+
 /* Panels [j0, j1). */
 static void amx_block(const struct amx_block *x, size_t j0, size_t j1)
 {
@@ -250,6 +310,13 @@ static void amx_block(const struct amx_block *x, size_t j0, size_t j1)
     size_t turn = 0;
 #ifdef AMX_SPLIT
     amx_split_begin(x, &next);
+#else
+    if (x->rows > AMX_HIGH && x->rows <= AMX_THREE) {
+        for (size_t j = j0; j < j1; j++)
+            amx_three(x, j, sums + j % 2 * AMX_THREE * NR, &w);
+        amx_finish(&w, AMX_THREE);
+        return;
+    }
 #endif
     for (size_t j = j0; j < j1; j++)
         for (size_t i = 0; i < n; i++) {
