@@ -296,10 +296,15 @@ static inline __attribute__((always_inline)) void amx_steps(const struct amx_til
 {
     const size_t steps = t->lanes / AMX_LANES, some = steps ? ((w->rows - w->r) / steps + 4) / 4 * 4 : 0;
     const size_t tiles = (AMX_LANES * AMX_B_ROW / 64 + t->ahead_lines - 1) / t->ahead_lines;
-    const size_t pairs = (AMX_LANES + 6 * tiles - 1) / (6 * tiles);
+    /* of many tiles all take a share: split at once it would wait for L2 beside the first of them */
+    const size_t every = tiles > 3 ? 3 : 1, turns = 6 / every * tiles, pairs = (AMX_LANES + turns - 1) / turns;
     const char *a = t->a;
     const uint32_t *b = t->b;
-#define SPLIT_SOME(i) split_some(t->split, pairs)
+#define SPLIT_SOME(i)                                                                              \
+    do {                                                                                           \
+        if ((i) % every == 0)                                                                      \
+            split_some(t->split, pairs);                                                           \
+    } while (0)
     for (size_t i = 0; i < steps; i++, a += 4 * AMX_LANES, b += AMX_LANES * NR) {
         SIX_PRODUCTS(AMX_PASS, a, t->a_row, t->a_part, b, PIECE, high, SPLIT_SOME);
         if (w->r < w->rows)
