@@ -51,6 +51,12 @@ struct amx_waiting {
 static void amx_done(const struct product *p, const struct part *part, const void *tile, size_t r0, size_t h,
                      size_t j);
 
+/* Rows for each of so many steps. */
+static inline size_t amx_share(const struct amx_waiting *w, size_t steps)
+{
+    return steps ? ((w->rows - w->r) / steps + 4) / 4 * 4 : 0;
+}
+
 /* n more rows. */
 static inline void amx_finish(struct amx_waiting *w, size_t n)
 {
@@ -58,6 +64,37 @@ static inline void amx_finish(struct amx_waiting *w, size_t n)
     if (n)
         amx_done(w->p, w->part, w->tile + w->r * NR, w->r0 + w->r, n, w->j);
     w->r += n;
+}
+
+/* Registers 0 to 3: sums of 16 rows or, where high, 32. */
+static inline void amx_zero_sums(void)
+{
+    AMX_ZERO(0);
+    AMX_ZERO(1);
+    AMX_ZERO(2);
+    AMX_ZERO(3);
+}
+
+static inline void amx_load_sums(const void *from, size_t row, bool high)
+{
+    const char *f = from;
+    AMX_LOAD(0, f, row);
+    AMX_LOAD(1, f + 64, row);
+    if (high) {
+        AMX_LOAD(2, f + AMX_ROWS * row, row);
+        AMX_LOAD(3, f + AMX_ROWS * row + 64, row);
+    }
+}
+
+static inline void amx_store_sums(void *to, size_t row, bool high)
+{
+    char *t = to;
+    AMX_STORE(0, t, row);
+    AMX_STORE(1, t + 64, row);
+    if (high) {
+        AMX_STORE(2, t + AMX_ROWS * row, row);
+        AMX_STORE(3, t + AMX_ROWS * row + 64, row);
+    }
 }
 
 #ifdef AMX_SPLIT
@@ -77,7 +114,7 @@ static inline __attribute__((always_inline)) void amx_call(const char *b, int qu
 static inline __attribute__((always_inline)) void amx_steps(const struct amx_tile *t, struct amx_waiting *w,
                                                             bool high, bool few)
 {
-    const size_t steps = t->lanes / AMX_LANES, some = steps ? ((w->rows - w->r) / steps + 4) / 4 * 4 : 0;
+    const size_t some = amx_share(w, t->lanes / AMX_LANES);
     const char *a = t->a, *b = t->b;
     const size_t a_row = t->a_row, ahead_step = 64 * t->ahead_lines;
     const char *ahead = t->ahead;
@@ -122,20 +159,10 @@ static inline __attribute__((always_inline)) void amx_steps(const struct amx_til
 static void amx_product(const struct amx_tile *t, struct amx_waiting *w)
 {
     const bool high = t->rows > AMX_ROWS;
-    if (t->from) {
-        const char *from = t->from;
-        AMX_LOAD(0, from, t->from_row);
-        AMX_LOAD(1, from + 64, t->from_row);
-        if (high) {
-            AMX_LOAD(2, from + AMX_ROWS * t->from_row, t->from_row);
-            AMX_LOAD(3, from + AMX_ROWS * t->from_row + 64, t->from_row);
-        }
-    } else {
-        AMX_ZERO(0);
-        AMX_ZERO(1);
-        AMX_ZERO(2);
-        AMX_ZERO(3);
-    }
+    if (t->from)
+        amx_load_sums(t->from, t->from_row, high);
+    else
+        amx_zero_sums();
     if (t->few && high)
         amx_steps(t, w, true, true);
     else if (t->few)
@@ -145,12 +172,7 @@ static void amx_product(const struct amx_tile *t, struct amx_waiting *w)
     else
         amx_steps(t, w, false, false);
     amx_finish(w, AMX_HIGH);
-    AMX_STORE(0, t->to, t->to_row);
-    AMX_STORE(1, (char *)t->to + 64, t->to_row);
-    if (high) {
-        AMX_STORE(2, (char *)t->to + AMX_ROWS * t->to_row, t->to_row);
-        AMX_STORE(3, (char *)t->to + AMX_ROWS * t->to_row + 64, t->to_row);
-    }
+    amx_store_sums(t->to, t->to_row, high);
 }
 
 /* Copied rows of A times panels of B. */
@@ -243,23 +265,17 @@ enum { AMX_THREE = 3 * AMX_ROWS };
  * memory, and A twice. */
 static void amx_three(const struct amx_block *x, size_t j, int32_t *tile, struct amx_waiting *w)
 {
-    const size_t steps = x->lanes / AMX_LANES, some = steps ? ((w->rows - w->r) / steps + 4) / 4 * 4 : 0;
+    const size_t steps = x->lanes / AMX_LANES, some = amx_share(w, steps);
     const size_t a_row = x->a_row;
     const char *a0 = x->a, *a1 = a0 + AMX_ROWS * a_row, *a2 = a1 + AMX_ROWS * a_row;
     const char *b = x->b + j * x->panel;
     if (!x->first) {
         amx_fetch(x, 0, x->rows, j, tile);
-        AMX_LOAD(0, tile, 4 * NR);
-        AMX_LOAD(1, tile + NR / 2, 4 * NR);
-        AMX_LOAD(2, tile + AMX_ROWS * NR, 4 * NR);
-        AMX_LOAD(3, tile + AMX_ROWS * NR + NR / 2, 4 * NR);
+        amx_load_sums(tile, 4 * NR, true);
         AMX_LOAD(4, tile + AMX_HIGH * NR, 4 * NR);
         AMX_LOAD(5, tile + AMX_HIGH * NR + NR / 2, 4 * NR);
     } else {
-        AMX_ZERO(0);
-        AMX_ZERO(1);
-        AMX_ZERO(2);
-        AMX_ZERO(3);
+        amx_zero_sums();
         AMX_ZERO(4);
         AMX_ZERO(5);
     }
@@ -286,10 +302,7 @@ static void amx_three(const struct amx_block *x, size_t j, int32_t *tile, struct
             amx_finish(w, some);
     }
     amx_finish(w, AMX_THREE);
-    AMX_STORE(0, tile, 4 * NR);
-    AMX_STORE(1, tile + NR / 2, 4 * NR);
-    AMX_STORE(2, tile + AMX_ROWS * NR, 4 * NR);
-    AMX_STORE(3, tile + AMX_ROWS * NR + NR / 2, 4 * NR);
+    amx_store_sums(tile, 4 * NR, true);
     AMX_STORE(4, tile + AMX_HIGH * NR, 4 * NR);
     AMX_STORE(5, tile + AMX_HIGH * NR + NR / 2, 4 * NR);
     *w = (struct amx_waiting){x->p, x->part, tile, 0, 0, x->rows, j};

@@ -41,6 +41,7 @@ enum {
     PIECE = DEPTH * NR + 16, /* lanes of one part of a piece, whose rows fall into other sets */
     ROOM = AMX_MOST * 784,  /* lanes of the copy of A: 256 pairs of all rows */
     MOST_K = 2 * ROOM / (2 * AMX_ROWS) / PARTS, /* of a block of few rows */
+    STEP = 2 * AMX_LANES, /* rows of B that up to 32 rows take at a time */
     STEP_PART = AMX_LANES * NR + 16, /* lanes of one part of a step of few rows */
     PAGE = 4096,
     CLOSER = 768 /* bytes before their use that weights are called into L1 */
@@ -220,17 +221,24 @@ static inline void split_some(struct split *s, size_t n)
         split_pairs(s, n);
 }
 
+/* `pairs` of B from b on, of whose rows `left` are there, to parts at `to`, `part` lanes apart. */
+static void split_begin(struct split *s, const float *b, size_t left, size_t pairs, uint32_t *to, size_t part)
+{
+    s->b = b;
+    s->left = left;
+    s->pairs = pairs;
+    s->to = to;
+    s->part = part;
+    if (left >= 2)
+        s->x = lines_of(b);
+}
+
 static void amx_split_begin(const struct amx_block *x, const struct amx_piece *y)
 {
     struct split *s = x->split;
-    s->b = (const float *)(const void *)y->b;
-    s->left = 2 * y->u0 < s->k ? s->k - 2 * y->u0 : 0;
-    s->pairs = y->u1 - y->u0;
     s->turn ^= 1;
-    s->to = s->piece[s->turn];
-    s->part = PIECE;
-    if (s->left >= 2)
-        s->x = lines_of(s->b);
+    split_begin(s, (const float *)(const void *)y->b, 2 * y->u0 < s->k ? s->k - 2 * y->u0 : 0, y->u1 - y->u0,
+                s->piece[s->turn], PIECE);
 }
 
 static const char *amx_split_end(const struct amx_block *x)
@@ -294,7 +302,7 @@ static const char *amx_split_end(const struct amx_block *x)
 static inline __attribute__((always_inline)) void amx_steps(const struct amx_tile *t, struct amx_waiting *w,
                                                             bool high, __attribute__((unused)) bool few)
 {
-    const size_t steps = t->lanes / AMX_LANES, some = steps ? ((w->rows - w->r) / steps + 4) / 4 * 4 : 0;
+    const size_t steps = t->lanes / AMX_LANES, some = amx_share(w, steps);
     const size_t tiles = (AMX_LANES * AMX_B_ROW / 64 + t->ahead_lines - 1) / t->ahead_lines;
     /* of many tiles all take a share: split at once it would wait for L2 beside the first of them */
     const size_t every = tiles > 3 ? 3 : 1, turns = 6 / every * tiles, pairs = (AMX_LANES + turns - 1) / turns;
@@ -359,7 +367,6 @@ struct few_at {
 
 static struct few_at few_at(const struct amx_block *x, size_t j, size_t i, size_t j1)
 {
-    enum { STEP = 2 * AMX_LANES };
     const float *b = (const float *)(const void *)(x->b + j * x->panel) + i * STEP * NR;
     const size_t left = x->split->k - i * STEP;
     return (struct few_at){j, i, b, j == j1 ? 0 : left < STEP ? left : STEP};
@@ -374,46 +381,29 @@ static struct few_at few_after(const struct amx_block *x, const struct few_at *a
 
 static void few_split(struct split *s, const struct few_at *at, uint32_t *to)
 {
-    s->b = at->b;
-    s->left = at->rows;
-    s->pairs = AMX_LANES;
-    s->to = to;
-    s->part = STEP_PART;
-    if (s->left >= 2)
-        s->x = lines_of(s->b);
+    split_begin(s, at->b, at->rows, AMX_LANES, to, STEP_PART);
     split_pairs(s, AMX_LANES);
 }
 
 static void few_begin(const struct amx_block *x, size_t j, int32_t *sums)
 {
-    AMX_ZERO(0);
-    AMX_ZERO(1);
-    AMX_ZERO(2);
-    AMX_ZERO(3);
-    if (x->first)
+    if (x->first) {
+        amx_zero_sums();
         return;
+    }
     amx_fetch(x, 0, x->rows, j, sums);
-    AMX_LOAD(0, sums, 4 * NR);
-    AMX_LOAD(1, sums + VL, 4 * NR);
-    AMX_LOAD(2, sums + AMX_ROWS * NR, 4 * NR);
-    AMX_LOAD(3, sums + AMX_ROWS * NR + VL, 4 * NR);
+    amx_load_sums(sums, 4 * NR, x->rows > AMX_ROWS);
 }
 
 static void few_end(const struct amx_block *x, size_t j, int32_t *sums)
 {
-    AMX_STORE(0, sums, 4 * NR);
-    AMX_STORE(1, sums + VL, 4 * NR);
-    if (x->rows > AMX_ROWS) {
-        AMX_STORE(2, sums + AMX_ROWS * NR, 4 * NR);
-        AMX_STORE(3, sums + AMX_ROWS * NR + VL, 4 * NR);
-    }
+    amx_store_sums(sums, 4 * NR, x->rows > AMX_ROWS);
     amx_done(x->p, x->part, sums, 0, x->rows, j);
 }
 
 /* amx_block for up to 32 rows. */
 static void few_block(const struct amx_block *x, size_t j0, size_t j1)
 {
-    enum { WHOLE = 2 * AMX_LANES };
     alignas(64) int32_t sums[AMX_HIGH * NR] = {0};
     alignas(64) uint32_t parts[2][PARTS * STEP_PART];
     const bool high = x->rows > AMX_ROWS;
@@ -429,10 +419,10 @@ static void few_block(const struct amx_block *x, size_t j0, size_t j1)
             few_begin(x, at.j, sums);
         n.to = parts[turn ^ 1];
         n.b = next.b;
-        if (next.rows == WHOLE) {
+        if (next.rows == STEP) {
             if (!begun)
                 n.x = lines_of(next.b);
-            begun = after.rows == WHOLE;
+            begun = after.rows == STEP;
             n.after = begun ? after.b : next.b;
             if (high)
                 few_step(a, parts[turn], x->a_row, a_part, true, true, &n);
