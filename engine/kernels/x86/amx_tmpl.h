@@ -349,13 +349,24 @@ static void amx_block(const struct amx_block *x, size_t j0, size_t j1)
     amx_finish(&w, AMX_HIGH);
 }
 
-/* K of a block of `rows` rows whose copy, `parts` of each number, has `room`, all in lanes: of nearly the same
- * depth each. */
+/* Rows of the next block of so many: blocks of as many tiles each, or one less. */
+static size_t amx_rows_of(size_t left)
+{
+    const size_t blocks = (left + AMX_MOST - 1) / AMX_MOST, tiles = (left + AMX_HIGH - 1) / AMX_HIGH;
+    const size_t rows = blocks ? (tiles + blocks - 1) / blocks * AMX_HIGH : 0;
+    return rows < left ? rows : left;
+}
+
+/* K of a block of such rows whose copy, `parts` of each number, has `room`, all in lanes: of nearly the same depth
+ * each. */
 static size_t amx_depth(size_t lanes, size_t rows, size_t room, size_t parts)
 {
-    const size_t high = (rows < AMX_MOST ? rows + AMX_HIGH - 1 : AMX_MOST) / AMX_HIGH * AMX_HIGH;
-    const size_t most = (room / (high ? high : AMX_HIGH) - 3 * AMX_LANES) / parts / AMX_LANES;
-    const size_t steps = lanes / AMX_LANES, n = (steps + most - 1) / most;
+    const size_t tiles = (amx_rows_of(rows) + AMX_HIGH - 1) / AMX_HIGH, steps = lanes / AMX_LANES;
+    const size_t row = room / ((tiles ? tiles : 1) * AMX_HIGH);
+    size_t most = (row - AMX_LANES) / parts / AMX_LANES, n;
+    while (amx_copy_ld(parts * most * AMX_LANES) > row)
+        most--;
+    n = (steps + most - 1) / most;
     return n ? (steps + n - 1) / n * AMX_LANES : 0;
 }
 

@@ -106,12 +106,16 @@ static inline __attribute__((always_inline)) vf split_some_a(uint32_t *to, size_
     return note_odd(odd, &v);
 }
 
-/* n numbers of a row of A to `lanes` pairs of each part, filled up with zeros; notes odd ones. */
-static vf split_row(uint32_t *to, const float *x, size_t n, size_t lanes, vf odd)
+/* n numbers of a row of A to `lanes` pairs of each part, filled up with zeros; notes odd ones. Calls as many from
+ * `later` on closer. */
+static vf split_row(uint32_t *to, const float *x, size_t n, size_t lanes, vf odd, const float *later)
 {
     size_t u = 0;
-    for (; 2 * u + 2 * VL <= n; u += VL)
+    for (; 2 * u + 2 * VL <= n; u += VL, later += 2 * VL) {
+        __builtin_prefetch(later, 0, 3);
+        __builtin_prefetch(later + VL, 0, 3);
         odd = split_some_a(to + u, lanes, (struct rest){v_load(x + 2 * u), v_load(x + 2 * u + VL)}, odd);
+    }
     for (; u < lanes; u += VL) {
         const size_t at = 2 * u, left = at < n ? n - at : 0;
         struct rest v = {v_load_m(x + (left ? at : 0), v_tail(left < VL ? left : VL)), v_zero()};
@@ -471,10 +475,8 @@ static void split_block(struct split *s, uint32_t *buf, size_t i0, size_t rows, 
     float gathered[MOST_K];
     vf odd = v_zero();
     for (size_t r = 0; r < rows; r++) {
-        const float *a = p->gather ? gathered : p->a + (i0 + r) * p->a_row + k0;
-        if (p->gather)
-            p->gather(p, gathered, i0 + r, 1, k0, kc);
-        odd = split_row(buf + r * row, a, kc, lanes, odd);
+        const float *later = row_in_place(p, i0 + (r + 2 < rows ? r + 2 : r), k0, kc);
+        odd = split_row(buf + r * row, row_of(p, gathered, i0 + r, k0, kc), kc, lanes, odd, later ? later : gathered);
     }
     s->odd_a |= is_odd(odd);
     s->k = kc;
@@ -504,9 +506,7 @@ static bool odd_row(const struct product *p, size_t i)
     bool odd = false;
     for (size_t k0 = 0, n; k0 < p->k; k0 += n) {
         n = p->k - k0 < KC ? p->k - k0 : KC;
-        if (p->gather)
-            p->gather(p, gathered, i, 1, k0, n);
-        odd |= any_odd(p->gather ? gathered : p->a + i * p->a_row + k0, n);
+        odd |= any_odd(row_of(p, gathered, i, k0, n), n);
     }
     return odd;
 }
@@ -529,9 +529,10 @@ static void split_multiply(const struct product *p, size_t i0, size_t i1, size_t
     s.turn = 0;
     s.x = (struct lines){{v_zero(), v_zero(), v_zero(), v_zero()}};
     for (size_t k0 = 0; k0 < p->k; k0 += deep)
-        for (size_t i = i0; i < i1; i += AMX_MOST)
-            split_block(&s, buf, i, i1 - i < AMX_MOST ? i1 - i : AMX_MOST, k0, p->k - k0 < deep ? p->k - k0 : deep,
-                        j0, j1);
+        for (size_t i = i0, rows; i < i1; i += rows) {
+            rows = amx_rows_of(i1 - i);
+            split_block(&s, buf, i, rows, k0, p->k - k0 < deep ? p->k - k0 : deep, j0, j1);
+        }
     for (size_t j = j0; s.odd_b && j < j1; j++)
         if (any_odd(p->b + j * p->b_next, p->k * NR))
             multiply(p, i0, i1, j, j + 1);
@@ -576,6 +577,7 @@ static void split_conv(const struct steno_conv *s, const float *x, const void *p
     const bool by_rows = pixels >= 4 * AMX_HIGH * n_parts;
     struct product p = product_of(s->c_out, s->kernel[0] * s->kernel[1] * s->c_in, x, 0, packed, y, s->c_out, ep);
     p.gather = gather_patches;
+    p.in_place = patch_in_place;
     p.image = s;
     BEGIN(pixels);
     if (by_rows)

@@ -603,7 +603,7 @@ static void block(const struct product *p, const struct part *a, size_t rows, si
 static size_t rows_of(size_t left)
 {
 #ifdef AMX_DOT
-    return left < MC ? left : MC;
+    return amx_rows_of(left);
 #else
     const size_t blocks = (left + MC - 1) / MC;
     return (left + blocks - 1) / blocks;

@@ -68,7 +68,7 @@ enum {
     MC = 512, /* a panel read from L3 takes as long as its product with 200 rows */
     KC = 256, /* of the pieces that A is gathered and rounded in */
     A_LD = 0,          /* they are single rows */
-    A_ROOM = MC * 528, /* of the copy of A: 1 MiB of L2, 512 pairs of most rows */
+    A_ROOM = MC * 400, /* of the copy of A: 800 KiB of L2; at 1 MiB weights and C displace it */
 #else
     MR = VL == 16 ? 14 : VL == 4 ? 8 : 6,
     MC = 126, /* rows of A copied at a time: a multiple of MR = 14; 260 KiB, in L2 */
@@ -184,6 +184,8 @@ struct product {
      * patches of `image`, whose pixels are at a. Else NULL. */
     void (*gather)(const struct product *p, float *buf, size_t i0, size_t rows, size_t k0, size_t kc);
     const struct steno_conv *image;
+    /* Columns [k0, k0 + n) of row i where they lie one after the other, or NULL: gather knows them. */
+    const float *(*in_place)(const struct product *p, size_t i, size_t k0, size_t n);
     /* winograd_tmpl.h: sums are added to what C has, by spread, where it is there. */
     bool add;
     void (*spread)(const struct product *p, const float *tile, size_t rows, size_t width, size_t i,
@@ -330,6 +332,24 @@ static inline size_t copy_ld(size_t kc)
 #endif
 }
 
+/* Columns [k0, k0 + n) of row i of A where they lie, or NULL. */
+__attribute__((unused)) static const float *row_in_place(const struct product *p, size_t i, size_t k0, size_t n)
+{
+    if (!p->gather)
+        return p->a + i * p->a_row + k0;
+    return p->in_place ? p->in_place(p, i, k0, n) : NULL;
+}
+
+/* ... or gathered in buf. */
+__attribute__((unused)) static const float *row_of(const struct product *p, float *buf, size_t i, size_t k0, size_t n)
+{
+    const float *x = row_in_place(p, i, k0, n);
+    if (x)
+        return x;
+    p->gather(p, buf, i, 1, k0, n);
+    return buf;
+}
+
 /* Rows [i0, i0 + rows) and columns [k0, k0 + kc) of A to buf [rows][copy_ld(kc)]. */
 #ifdef GEMM_PAIRS
 static void copy_a(const struct product *p, float *buf, size_t i0, size_t rows, size_t k0,
@@ -340,9 +360,7 @@ static void copy_a(const struct product *p, float *buf, size_t i0, size_t rows, 
     for (size_t i = i0; i < i0 + rows; i++, buf += copy_ld(kc)) {
         for (size_t at = 0, some; at < n; at += some) {
             some = n - at < 2 * KC ? n - at : 2 * KC;
-            if (p->gather)
-                p->gather(p, row, i, 1, from + at, some);
-            round_pairs(buf + at / 2, p->gather ? row : p->a + i * p->a_row + from + at, some);
+            round_pairs(buf + at / 2, row_of(p, row, i, from + at, some), some);
         }
         for (size_t u = (n + 1) / 2; u < kc; u++)
             buf[u] = 0;
@@ -478,7 +496,7 @@ static void block(const struct product *p, const struct part *a, size_t rows, si
 static size_t rows_of(size_t left)
 {
 #ifdef AMX_DOT
-    return left < MC ? left : MC;
+    return amx_rows_of(left);
 #else
     const size_t blocks = (left + MC - 1) / MC;
     return (left + blocks - 1) / blocks;

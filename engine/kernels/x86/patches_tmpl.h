@@ -62,6 +62,20 @@ static void gather_patches(const struct product *p, float *buf, size_t i0, size_
     }
 }
 
+/* Columns [k0, k0 + n) of the patch of pixel i, where they are a run of the image. */
+static const float *patch_in_place(const struct product *p, size_t i, size_t k0, size_t n)
+{
+    const struct steno_conv *s = p->image;
+    const size_t wide = s->kernel[1] * s->c_in, tap = k0 / wide, skip = k0 % wide;
+    const size_t row = i / s->out[1] * s->stride[0] + tap * s->dilation[0] - s->pad[0]; /* wraps below zero */
+    const size_t first = i % s->out[1] * s->stride[1] - s->pad[1] + skip / s->c_in * s->dilation[1];
+    const size_t c = skip % s->c_in, taps = (c + n + s->c_in - 1) / s->c_in;
+    if (skip + n > wide || row >= s->in[0] || first >= s->in[1] || s->in[1] - first < taps ||
+        (taps > 1 && s->dilation[1] > 1))
+        return NULL;
+    return p->a + (row * s->in[1] + first) * s->c_in + c;
+}
+
 /* One image; w: packed [K, c_out], or more rows of which these are the first: b_next elements from
  * panel to panel then, else 0. */
 __attribute__((unused)) static void product_of_patches(const struct steno_conv *s, const float *x, const void *w,
@@ -77,6 +91,7 @@ __attribute__((unused)) static void product_of_patches(const struct steno_conv *
                                   s->c_out, ep);
     const size_t deep = depth_of_block(p.k, i1 < MC ? i1 : MC);
     p.gather = gather_patches;
+    p.in_place = patch_in_place;
     p.image = s;
     p.b_next = b_next ? b_next : p.b_next;
     for (size_t i = by_rows ? pixels * part / n_parts : 0; i < i1 && j0 < j1; i += MC) {
