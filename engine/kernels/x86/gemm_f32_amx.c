@@ -11,7 +11,7 @@
  * the plain kernel, so that only what they touch differs.
  *
  * B stays packed as it is everywhere, [K][NR] f32, and a piece of a panel is split when it is brought to L1,
- * once for all rows of a block, and of up to 32 rows a step at a time, between the products of the step before. A
+ * once for all rows of a block, and of up to 48 rows a step at a time, between the products of the step before. A
  * single row is a third slower than by the plain kernel where weights come from memory, four times where they
  * are in L2: hence slots of their own, and the network chooses (ops/weights.h). */
 #include "kernels/x86/amx.h"
@@ -41,7 +41,8 @@ enum {
     PIECE = DEPTH * NR + 16, /* lanes of one part of a piece, whose rows fall into other sets */
     ROOM = AMX_MOST * 784,  /* lanes of the copy of A: 256 pairs of all rows */
     MOST_K = 2 * ROOM / (2 * AMX_ROWS) / PARTS, /* of a block of few rows */
-    STEP = 2 * AMX_LANES, /* rows of B that up to 32 rows take at a time */
+    FEW = 3 * AMX_ROWS,    /* rows whose sums stay in registers */
+    STEP = 2 * AMX_LANES,  /* rows of B that they take at a time */
     STEP_PART = AMX_LANES * NR + 16, /* lanes of one part of a step of few rows */
     PAGE = 4096,
     CLOSER = 768 /* bytes before their use that weights are called into L1 */
@@ -303,6 +304,37 @@ static const char *amx_split_end(const struct amx_block *x)
         meanwhile(5);                                                                              \
     } while (0)
 
+/* The same of 33 to 48 rows and half of the columns, in the same order. Sums take six registers, these three of them,
+ * and one is left for A and one for B. */
+#define THREE_OF(part, a_row, c0, c1, c2)                                                          \
+    do {                                                                                           \
+        AMX_LOAD(6, part, a_row);                                                                  \
+        AMX_DOT(c0, 6, 7);                                                                         \
+        AMX_LOAD(6, (part) + AMX_ROWS * (a_row), a_row);                                           \
+        AMX_DOT(c1, 6, 7);                                                                         \
+        AMX_LOAD(6, (part) + 2 * AMX_ROWS * (a_row), a_row);                                       \
+        AMX_DOT(c2, 6, 7);                                                                         \
+    } while (0)
+#define SIX_PRODUCTS_OF_THREE(a, a_row, a_part, b, b_part, c0, c1, c2, meanwhile, i)               \
+    do {                                                                                           \
+        AMX_LOAD(7, b, 4 * NR); /* bh: al, am */                                                   \
+        THREE_OF((a) + 2 * (a_part), a_row, c0, c1, c2);                                           \
+        meanwhile(i);                                                                              \
+        THREE_OF((a) + (a_part), a_row, c0, c1, c2);                                               \
+        meanwhile((i) + 1);                                                                        \
+        AMX_LOAD(7, (b) + (b_part), 4 * NR); /* bm: am, ah */                                      \
+        THREE_OF((a) + (a_part), a_row, c0, c1, c2);                                               \
+        meanwhile((i) + 2);                                                                        \
+        THREE_OF(a, a_row, c0, c1, c2);                                                            \
+        meanwhile((i) + 3);                                                                        \
+        AMX_LOAD(7, (b) + 2 * (b_part), 4 * NR); /* ah: bl, bh */                                  \
+        THREE_OF(a, a_row, c0, c1, c2);                                                            \
+        meanwhile((i) + 4);                                                                        \
+        AMX_LOAD(7, b, 4 * NR);                                                                    \
+        THREE_OF(a, a_row, c0, c1, c2);                                                            \
+        meanwhile((i) + 5);                                                                        \
+    } while (0)
+
 static inline __attribute__((always_inline)) void amx_steps(const struct amx_tile *t, struct amx_waiting *w,
                                                             bool high, __attribute__((unused)) bool few)
 {
@@ -324,7 +356,7 @@ static inline __attribute__((always_inline)) void amx_steps(const struct amx_til
     }
 }
 
-/* ---- up to 32 rows ---- whose sums stay in registers for all of K, while the next step is split between the products
+/* ---- up to 48 rows ---- whose sums stay in registers for all of K, while the next step is split between the products
  * of this one: either takes half of the time that memory takes for a step. */
 
 /* What is split meanwhile: 16 pairs from b on, x the first of them and then that at `after`. */
@@ -346,13 +378,20 @@ static inline __attribute__((always_inline)) void split_next(struct next_step *s
 
 /* The six products of a step, and all of the next one's splitting if there is more. */
 static inline __attribute__((always_inline)) void few_step(const char *a, const uint32_t *b, size_t a_row,
-                                                           size_t a_part, bool high, bool more,
+                                                           size_t a_part, int tiles, bool more,
                                                            struct next_step *next)
 {
 #define SPLIT_NEXT(i)                                                                              \
     if (more)                                                                                      \
     split_next(next, (i) < 4 ? 3 * (i) : 2 * (i) + 4, (i) < 4 ? 3 : 2)
-    SIX_PRODUCTS(AMX_LOAD, a, a_row, a_part, b, STEP_PART, high, SPLIT_NEXT);
+#define SPLIT_NEXT_OF_TWELVE(i)                                                                    \
+    if (more)                                                                                      \
+    split_next(next, AMX_LANES * (i) / 12, AMX_LANES * ((i) + 1) / 12 - AMX_LANES * (i) / 12)
+    if (tiles == 3) {
+        SIX_PRODUCTS_OF_THREE(a, a_row, a_part, b, STEP_PART, 0, 2, 4, SPLIT_NEXT_OF_TWELVE, 0);
+        SIX_PRODUCTS_OF_THREE(a, a_row, a_part, b + VL, STEP_PART, 1, 3, 5, SPLIT_NEXT_OF_TWELVE, 6);
+    } else
+        SIX_PRODUCTS(AMX_LOAD, a, a_row, a_part, b, STEP_PART, tiles == 2, SPLIT_NEXT);
 }
 
 static void amx_done(const struct product *p, const struct part *part, const void *tile, size_t r0, size_t h,
@@ -389,28 +428,39 @@ static void few_split(struct split *s, const struct few_at *at, uint32_t *to)
     split_pairs(s, AMX_LANES);
 }
 
-static void few_begin(const struct amx_block *x, size_t j, int32_t *sums)
+static void few_begin(const struct amx_block *x, size_t j, int32_t *sums, int tiles)
 {
     if (x->first) {
         amx_zero_sums();
+        if (tiles == 3) {
+            AMX_ZERO(4);
+            AMX_ZERO(5);
+        }
         return;
     }
     amx_fetch(x, 0, x->rows, j, sums);
-    amx_load_sums(sums, 4 * NR, x->rows > AMX_ROWS);
+    amx_load_sums(sums, 4 * NR, tiles > 1);
+    if (tiles == 3) {
+        AMX_LOAD(4, sums + AMX_HIGH * NR, 4 * NR);
+        AMX_LOAD(5, sums + AMX_HIGH * NR + VL, 4 * NR);
+    }
 }
 
-static void few_end(const struct amx_block *x, size_t j, int32_t *sums)
+static void few_end(const struct amx_block *x, size_t j, int32_t *sums, int tiles)
 {
-    amx_store_sums(sums, 4 * NR, x->rows > AMX_ROWS);
+    amx_store_sums(sums, 4 * NR, tiles > 1);
+    if (tiles == 3) {
+        AMX_STORE(4, sums + AMX_HIGH * NR, 4 * NR);
+        AMX_STORE(5, sums + AMX_HIGH * NR + VL, 4 * NR);
+    }
     amx_done(x->p, x->part, sums, 0, x->rows, j);
 }
 
-/* amx_block for up to 32 rows. */
-static void few_block(const struct amx_block *x, size_t j0, size_t j1)
+/* amx_block for up to `tiles` times 16 rows. */
+static inline __attribute__((always_inline)) void few_block(const struct amx_block *x, size_t j0, size_t j1, int tiles)
 {
-    alignas(64) int32_t sums[AMX_HIGH * NR] = {0};
+    alignas(64) int32_t sums[FEW * NR] = {0};
     alignas(64) uint32_t parts[2][PARTS * STEP_PART];
-    const bool high = x->rows > AMX_ROWS;
     const size_t a_part = x->lanes * 4;
     struct few_at at = few_at(x, j0, 0, j1), next = few_after(x, &at, j1);
     struct next_step n = {.odd = v_zero()};
@@ -420,7 +470,7 @@ static void few_block(const struct amx_block *x, size_t j0, size_t j1)
         const struct few_at after = few_after(x, &next, j1);
         const char *a = x->a + at.i * 4 * AMX_LANES;
         if (!at.i)
-            few_begin(x, at.j, sums);
+            few_begin(x, at.j, sums, tiles);
         n.to = parts[turn ^ 1];
         n.b = next.b;
         if (next.rows == STEP) {
@@ -428,21 +478,15 @@ static void few_block(const struct amx_block *x, size_t j0, size_t j1)
                 n.x = lines_of(next.b);
             begun = after.rows == STEP;
             n.after = begun ? after.b : next.b;
-            if (high)
-                few_step(a, parts[turn], x->a_row, a_part, true, true, &n);
-            else
-                few_step(a, parts[turn], x->a_row, a_part, false, true, &n);
+            few_step(a, parts[turn], x->a_row, a_part, tiles, true, &n);
         } else {
             begun = false;
-            if (high)
-                few_step(a, parts[turn], x->a_row, a_part, true, false, &n);
-            else
-                few_step(a, parts[turn], x->a_row, a_part, false, false, &n);
+            few_step(a, parts[turn], x->a_row, a_part, tiles, false, &n);
             if (next.rows)
                 few_split(x->split, &next, n.to);
         }
         if (next.j != at.j)
-            few_end(x, at.j, sums);
+            few_end(x, at.j, sums, tiles);
         at = next;
         next = after;
     }
@@ -481,8 +525,12 @@ static void split_block(struct split *s, uint32_t *buf, size_t i0, size_t rows, 
     s->odd_a |= is_odd(odd);
     s->k = kc;
     s->odd = v_zero();
-    if (rows <= AMX_HIGH)
-        few_block(&x, j0, j1);
+    if (rows <= AMX_ROWS)
+        few_block(&x, j0, j1, 1);
+    else if (rows <= AMX_HIGH)
+        few_block(&x, j0, j1, 2);
+    else if (rows <= FEW)
+        few_block(&x, j0, j1, 3);
     else
         amx_block(&x, j0, j1);
     s->odd_b |= is_odd(s->odd);
