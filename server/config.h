@@ -104,8 +104,7 @@ STENO_MUST steno_status steno_config_check(const struct steno_config *c, steno_e
 struct steno_stream_options;
 STENO_MUST steno_status steno_config_search(const struct steno_config *c,
                                             struct steno_stream_options *io, steno_err *err);
-/* Every key as a configuration file that reads back to the same values, with where each came from.
- */
+/* Every key as a configuration file that reads back to the same values, with where each came from. */
 void steno_config_print(const struct steno_config *c, FILE *out);
 /* The table as a commented sample file (conf/steno.conf is this). */
 void steno_config_print_sample(FILE *out);

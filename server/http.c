@@ -313,8 +313,7 @@ static bool brings_body(struct steno_request *rq)
     return (length && strcmp(length, "0")) || steno_request_header(rq, "Transfer-Encoding");
 }
 
-/* Answered before its body was read: the connection closes, but not before the client had its turn.
- */
+/* Answered before its body was read: the connection closes, but not before the client had its turn. */
 static enum MHD_Result begin_with_body(struct steno_request *rq)
 {
     enum MHD_Result ok = begin(rq);

@@ -192,8 +192,7 @@ static void end_of_audio(steno_job *job)
     job->state = FLUSHING;
 }
 
-/* Push until the stream is full, the recording is over, or the turn is. *again: more can be done.
- */
+/* Push until the stream is full, the recording is over, or the turn is. *again: more can be done. */
 static steno_status feed(steno_job *job, bool *again, steno_err *err)
 {
     *again = false;

@@ -189,8 +189,7 @@ static steno_status write_answer(struct steno_upload *up, const struct steno_ope
     return up->form == STENO_UPLOAD_OPENAI ? write_openai(up, r) : write_native(up, r);
 }
 
-/* Lock held: put what the client does not have yet of a segment's unchanging text into the events.
- */
+/* Lock held: put what the client does not have yet of a segment's unchanging text into the events. */
 static void add_delta(struct steno_upload *up, const struct steno_event *ev, size_t stable)
 {
     if (ev->segment != up->segment) {

@@ -61,8 +61,7 @@ void steno_ws_session_opened(steno_ws_session *s);
 /* A piece of a text or binary message; first and last mark its ends. Only while readable. */
 void steno_ws_session_text(steno_ws_session *s, const char *p, size_t n, bool last);
 void steno_ws_session_binary(steno_ws_session *s, const void *p, size_t n, bool first, bool last);
-/* False while the recogniser's buffer is full: nothing may be handed in until resume made it true.
- */
+/* False while the recogniser's buffer is full: nothing may be handed in until resume made it true. */
 bool steno_ws_session_readable(const steno_ws_session *s);
 /* Go on after a ROOM note. */
 void steno_ws_session_resume(steno_ws_session *s);

@@ -350,8 +350,7 @@ static steno_status keep_result(steno_joint *j, size_t h, bool add_eos)
     return STENO_OK;
 }
 
-/* Hypotheses that ended leave; those that stay close ranks. Ended before `min_len` they are lost.
- */
+/* Hypotheses that ended leave; those that stay close ranks. Ended before `min_len` they are lost. */
 static steno_status collect(steno_joint *j, size_t i, size_t min_len, bool last)
 {
     size_t stay = 0;

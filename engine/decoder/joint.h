@@ -40,8 +40,7 @@ struct steno_joint_options {
      * eq. 50); > 0 this share of the frames; < 0 that many tokens. Shortest: the same, 0 = none. */
     double max_len_ratio, min_len_ratio;
     size_t max_tokens; /* what scorers have positions for; 0 = any number */
-    /* What espnet_onnx 0.2.1 does: min_len_ratio has no effect, an empty result is not tried again.
-     */
+    /* What espnet_onnx 0.2.1 does: min_len_ratio has no effect, an empty result is not tried again. */
     bool as_espnet_onnx;
     bool no_repetition; /* block by block: a token said before is no reason to wait */
 };

@@ -163,8 +163,7 @@ static void fill(steno_stepper *p, int i, uint32_t seed)
         x[k] = 4 * noise(&seed);
 }
 
-/* Processor time where the thread is alone at it: then what else runs on the machine hardly counts.
- */
+/* Processor time where the thread is alone at it: then what else runs on the machine hardly counts. */
 static int64_t clock_ns(const steno_stepper *p)
 {
     struct timespec ts;
@@ -241,8 +240,7 @@ steno_status steno_stepper_measure(steno_stepper *p, double longest, struct sten
  * (tests/unit/test_stepper.c); OpenBLAS, at level blas, sums in another order in a batch. */
 #define TRIAL_ERROR 1e-3f
 
-/* Both streams over TRIAL_STEPS, one by one or as one batch. scores: [2, rows, vocab] of the last.
- */
+/* Both streams over TRIAL_STEPS, one by one or as one batch. scores: [2, rows, vocab] of the last. */
 static steno_status trial(steno_stepper *p, bool batch, float *scores, steno_err *err)
 {
     const struct steno_ctcnet *net = &p->model->ctc;

@@ -24,8 +24,7 @@ struct steno_onnx_write_options {
     /* Text of a fused node's body (ops/body.h); STENO_ERR_UNSUPPORTED when it has none. */
     steno_status (*body)(const struct steno_graph *g, const struct steno_node *n, int opset,
                          struct steno_buf *text);
-    /* True when the domain's operators are written as they are; NULL: of every domain but ai.steno.
-     */
+    /* True when the domain's operators are written as they are; NULL: of every domain but ai.steno. */
     bool (*keep)(void *arg, const char *domain);
     void *arg;
     bool contrib; /* com.microsoft operators where one is exactly the fused operator */

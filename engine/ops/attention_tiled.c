@@ -66,8 +66,7 @@ void steno_ops_shift_row(float *out, const float *x, size_t first, size_t rows, 
     }
 }
 
-/* Blocks of TILE positions: their number, and the first one's first position (it may be negative).
- */
+/* Blocks of TILE positions: their number, and the first one's first position (it may be negative). */
 static size_t pos_blocks(const struct steno_attention *a, int64_t *origin)
 {
     size_t in = a->rows % TILE;

@@ -68,8 +68,7 @@ static inline void steno_ops_call_to_write(const float *p, size_t n)
         __builtin_prefetch(p + i, 1);
 }
 
-/* Where to compute output t in f32 (f64): its data, or scratch that steno_ops_put_* converts from.
- */
+/* Where to compute output t in f32 (f64): its data, or scratch that steno_ops_put_* converts from. */
 float *steno_ops_out_f32(struct steno_op_ctx *ctx, const struct steno_tensor *t);
 double *steno_ops_out_f64(struct steno_op_ctx *ctx, const struct steno_tensor *t);
 void steno_ops_put_f32(struct steno_tensor *t, const float *buf);
@@ -103,8 +102,7 @@ static inline bool steno_ops_same_dim(int64_t a, int64_t b)
 {
     return a == b && a != STENO_DIM_ANY;
 }
-/* Input `in` as list of integers (i32/i64 tensor). Error when it is absent or holds more than max.
- */
+/* Input `in` as list of integers (i32/i64 tensor). Error when it is absent or holds more than max. */
 STENO_MUST steno_status steno_ops_ints(const struct steno_op_ctx *ctx, int in, int64_t *out,
                                        size_t max, size_t *n, steno_err *err);
 /* Attribute `name` if present, else input `in` if present; *n = 0 and *found false if neither. */

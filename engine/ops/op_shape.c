@@ -1,5 +1,4 @@
-/* Operators about shapes: Shape, Size, Reshape and its relatives, Expand, ConstantOfShape, Range.
- */
+/* Operators about shapes: Shape, Size, Reshape and its relatives, Expand, ConstantOfShape, Range. */
 #include "ops/internal.h"
 #include "ops/families.h"
 

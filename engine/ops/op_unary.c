@@ -203,8 +203,7 @@ static void apply_half(const struct unary_job *j, uint16_t *y, const uint16_t *x
     }
 }
 
-/* Abs, Neg, Sign, Relu of signed integers; wrap-around for the smallest number. Unsigned ones pass.
- */
+/* Abs, Neg, Sign, Relu of signed integers; wrap-around for the smallest number. Unsigned ones pass. */
 #define INT_APPLY(T, U)                                                                            \
     static void apply_##T(const struct unary_job *j, T *y, const T *x, size_t n)                   \
     {                                                                                              \

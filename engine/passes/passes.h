@@ -90,8 +90,7 @@ bool steno_pass_fills(const struct steno_node *n, steno_dtype type, double with)
  * STENO_ACT_NONE: it is none of those. p: the limits of CLIP (the largest floats where absent), shift
  * and offset of SWOOSH, else 0. */
 enum steno_act steno_pass_act(const struct steno_graph *g, const struct steno_node *n, float p[2]);
-/* A node with its operator looked up; inputs and outputs are set by the caller. NULL: err is set.
- */
+/* A node with its operator looked up; inputs and outputs are set by the caller. NULL: err is set. */
 struct steno_node *steno_pass_add_node(struct steno_graph *g, const char *domain, const char *type,
                                        int opset, const char *name, int n_in, int n_out, int n_attr,
                                        steno_err *err);

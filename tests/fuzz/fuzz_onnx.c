@@ -1,5 +1,4 @@
-/* A model of unknown origin: load with every pass, then run it once on small inputs, under limits.
- */
+/* A model of unknown origin: load with every pass, then run it once on small inputs, under limits. */
 /* covers: engine/onnx/load.c engine/onnx/attribute.c engine/onnx/tensor.c engine/onnx/function.c
  * engine/onnx/wire.c engine/onnx/slim.c */
 #include "base/arena.h"

@@ -1,5 +1,4 @@
-/* config.yaml, config.json: any bytes become a tree or are refused; a tree can be walked and asked.
- */
+/* config.yaml, config.json: any bytes become a tree or are refused; a tree can be walked and asked. */
 /* covers: engine/models/yaml.c */
 #include <stdlib.h>
 

@@ -60,8 +60,7 @@ static double row_stats(const float *x, size_t n, double *max)
     return sum;
 }
 
-/* exp(x - max): the subtraction's rounding costs |x - max| eps, the function 4 ulp, the sum n eps.
- */
+/* exp(x - max): the subtraction's rounding costs |x - max| eps, the function 4 ulp, the sum n eps. */
 static void softmax_row(const float *y, const float *x, size_t n)
 {
     double max, sum = row_stats(x, n, &max);

@@ -18,8 +18,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-/* ---- the pool, as the health module sees it; the real one is not linked -----------------------
- */
+/* ---- the pool, as the health module sees it; the real one is not linked ----------------------- */
 
 struct steno_pool {
     atomic_bool full, hangs; /* refuses streams; worker 1 has been busy for an hour */

@@ -1,5 +1,4 @@
-/* What steno-load counts with: the histogram, encodings against the engine's decoders, word errors.
- */
+/* What steno-load counts with: the histogram, encodings against the engine's decoders, word errors. */
 /* link: loadtest/support/histogram.c loadtest/support/clip.c loadtest/support/recording.c */
 #include <math.h>
 #include <setjmp.h>
@@ -46,8 +45,7 @@ static void a_histogram_takes_any_value(void **state)
     assert_true(histogram_quantile(&h, 1) > 1e8);
 }
 
-/* Our encoders against the decoders of engine/audio, which are tested against the recommendation.
- */
+/* Our encoders against the decoders of engine/audio, which are tested against the recommendation. */
 static void encodings_decode_to_the_recording(void **state)
 {
     (void)state;

@@ -138,8 +138,7 @@ static void constant_nodes_become_values(void **state)
     steno_graph_free(g);
 }
 
-/* Every element type from typed fields: int32_data holds the narrow ones (onnx.proto, TensorProto).
- */
+/* Every element type from typed fields: int32_data holds the narrow ones (onnx.proto, TensorProto). */
 static void typed_fields_of_every_element_type(void **state)
 {
     static const steno_dtype types[] = {STENO_U8,  STENO_I8,   STENO_U16,  STENO_I16, STENO_I32,

@@ -62,8 +62,7 @@ static steno_model *model_open(const char *dir)
     return model_open_as(dir, NULL);
 }
 
-/* ---- a stream with its own audio: the recording from another sample on, another loudness ------
- */
+/* ---- a stream with its own audio: the recording from another sample on, another loudness ------ */
 
 struct talker {
     steno_stream *s;
@@ -198,8 +197,7 @@ static void any_number_of_streams_says_the_same(void **state)
     compare(DIGITS, 3, 9);
 }
 
-/* ---- the network's scores, before anything is decoded -------------------------------------------
- */
+/* ---- the network's scores, before anything is decoded ------------------------------------------- */
 
 enum { STEPS = 2 }; /* the second one reads what the first has left in the states */
 
