@@ -188,6 +188,10 @@ struct steno_kernels {
     float (*max_reduce_f32)(const float *x, size_t n);
     float (*min_reduce_f32)(const float *x, size_t n);
     float (*dot_f32)(const float *a, const float *b, size_t n);
+    /* y[i * ldy + j] = a_i b_j for m rows a_i and `cols` rows b_j, both of n: a product with B transposed which is
+     * small and not packed. */
+    void (*dots_f32)(float *y, size_t ldy, const float *a, size_t lda, size_t m, const float *b, size_t ldb,
+                     size_t cols, size_t n);
 
     /* ---- rows ---- x, y [rows, cols] dense, cols >= 1, x == y allowed.
      * softmax: exp(x - max) / sum; log_softmax: x - max - log(sum). */

@@ -74,6 +74,10 @@ static void call_dot(const struct run *r)
 {
     r->y[0] = r->k->dot_f32(r->x, r->w, r->b->n);
 }
+static void call_dots(const struct run *r)
+{
+    r->k->dots_f32(r->y, 2, r->x, r->b->n, r->b->m / 2, r->w, r->b->n, 2, r->b->n);
+}
 static void call_softmax(const struct run *r)
 {
     r->k->softmax_f32(r->y, r->x, r->b->m, r->b->n);
@@ -166,6 +170,8 @@ static const struct bench benches[] = {
     {"sum_f32", call_sum, 1, 4096, 1, 0, 4, PLAIN},
     {"max_reduce_f32", call_max, 1, 4096, 1, 0, 4, PLAIN},
     {"dot_f32", call_dot, 1, 4096, 1, 0, 8, PLAIN},
+    {"dot_f32", call_dot, 1, 512, 1, 2, 8, PLAIN},
+    {"dots_f32", call_dots, 16, 512, 1, 2, 4, PLAIN}, /* 8 rows times 2 */
     {"softmax_f32", call_softmax, 100, 100, 1, 0, 8, PLAIN},
     {"log_softmax_f32", call_log_softmax, 25, 5000, 1, 0, 8, PLAIN},
     {"layernorm_f32", call_layernorm, 100, 256, 1, 0, 8, PLAIN},

@@ -27,6 +27,40 @@ static void sums(const steno_kernels *k, bool dot)
     }
 }
 
+static void dots_at(const steno_kernels *k, size_t m, size_t cols, size_t n)
+{
+    const size_t lda = n + random_below(20), ldb = n + random_below(20), ldy = cols + random_below(3);
+    const size_t a_len = m ? (m - 1) * lda + n : 0, b_len = cols ? (cols - 1) * ldb + n : 0;
+    float *a = guard_new(a_len), *b = guard_new(b_len), *y = guard_new(m * ldy);
+    fill_uniform(a, a_len);
+    fill_uniform(b, b_len);
+    for (size_t i = 0; i < m * ldy; i++)
+        y[i] = 1000;
+    k->dots_f32(y, ldy, a, lda, m, b, ldb, cols, n);
+    for (size_t i = 0; i < m * ldy; i++) {
+        const size_t r = i / ldy, c = i % ldy;
+        double want = c < cols ? 0 : 1000, mag = 0;
+        for (size_t u = 0; c < cols && u < n; u++) {
+            const double v = (double)a[r * lda + u] * (double)b[c * ldb + u];
+            want += v;
+            mag += fabs(v);
+        }
+        if (!close_to(y[i], want, 2 * (double)n * EPS * mag))
+            test_fail("row %zu of %zu, column %zu of %zu, n %zu: %a, exact %a", r, m, c, cols, n, (double)y[i], want);
+    }
+    guard_free(a);
+    guard_free(b);
+    guard_free(y);
+}
+
+static void dots(const steno_kernels *k)
+{
+    for (size_t l = 0; l < N_LENGTHS; l++)
+        for (size_t m = 0; m < 10; m++)
+            for (size_t cols = 0; cols < 6; cols++)
+                dots_at(k, m, cols, lengths[l]);
+}
+
 static void extremes(const steno_kernels *k, bool largest)
 {
     for (size_t n = 0; n < 150; n++)
@@ -200,6 +234,10 @@ void check_rows(const steno_kernels *k)
     }
     if (test_begin(k, "dot_f32")) {
         sums(k, true);
+        test_end();
+    }
+    if (test_begin(k, "dots_f32")) {
+        dots(k);
         test_end();
     }
     if (test_begin(k, "max_reduce_f32")) {

@@ -36,6 +36,14 @@ static float dot_f32__scalar(const float *a, const float *b, size_t n)
     return (float)s;
 }
 
+static void dots_f32__scalar(float *y, size_t ldy, const float *a, size_t lda, size_t m, const float *b, size_t ldb,
+                             size_t cols, size_t n)
+{
+    for (size_t i = 0; i < m; i++)
+        for (size_t j = 0; j < cols; j++)
+            y[i * ldy + j] = dot_f32__scalar(a + i * lda, b + j * ldb, n);
+}
+
 static void softmax_f32__scalar(float *y, const float *x, size_t rows, size_t cols)
 {
     for (size_t r = 0; r < rows; r++, x += cols, y += cols) {
@@ -106,6 +114,7 @@ void steno_kernels_rows__scalar(steno_kernels *k)
     k->max_reduce_f32 = max_reduce_f32__scalar;
     k->min_reduce_f32 = min_reduce_f32__scalar;
     k->dot_f32 = dot_f32__scalar;
+    k->dots_f32 = dots_f32__scalar;
     k->softmax_f32 = softmax_f32__scalar;
     k->log_softmax_f32 = log_softmax_f32__scalar;
     k->layernorm_f32 = layernorm_f32__scalar;

@@ -55,6 +55,68 @@ static float V_NAME(dot_f32)(const float *a, const float *b, size_t n)
     return v_hsum(s);
 }
 
+#if defined(__x86_64__)
+#define KEEP(x) __asm__("" : "+v"(x)) /* in a register: as an operand of each multiply-add it would be read for each */
+#else
+#define KEEP(x) ((void)0)
+#endif
+
+/* A few rows a_i times one b_j, or two: eight sums at most. */
+static inline __attribute__((always_inline)) void dots_of(float *y, size_t ldy, const float *a, size_t lda, size_t m,
+                                                          const float *b, size_t ldb, size_t cols, size_t n)
+{
+    vf sum[4][2];
+    size_t i = 0;
+    for (size_t r = 0; r < m; r++)
+        sum[r][0] = sum[r][1] = v_zero();
+    for (; i + VL <= n; i += VL) {
+        const vf b0 = v_load(b + i), b1 = cols > 1 ? v_load(b + ldb + i) : b0;
+#pragma GCC unroll 4
+        for (size_t r = 0; r < m; r++) {
+            vf x = v_load(a + r * lda + i);
+            KEEP(x);
+            sum[r][0] = v_fma(x, b0, sum[r][0]);
+            if (cols > 1)
+                sum[r][1] = v_fma(x, b1, sum[r][1]);
+        }
+    }
+    if (i < n) {
+        const vm mask = v_tail(n - i);
+        const vf b0 = v_load_m(b + i, mask), b1 = cols > 1 ? v_load_m(b + ldb + i, mask) : b0;
+#pragma GCC unroll 4
+        for (size_t r = 0; r < m; r++) {
+            const vf x = v_load_m(a + r * lda + i, mask);
+            sum[r][0] = v_fma(x, b0, sum[r][0]);
+            if (cols > 1)
+                sum[r][1] = v_fma(x, b1, sum[r][1]);
+        }
+    }
+    for (size_t r = 0; r < m; r++)
+        for (size_t c = 0; c < cols; c++)
+            y[r * ldy + c] = v_hsum(sum[r][c]);
+}
+
+static inline __attribute__((always_inline)) void dots_of_cols(float *y, size_t ldy, const float *a, size_t lda,
+                                                               size_t m, const float *b, size_t ldb, size_t cols,
+                                                               size_t n)
+{
+    size_t r = 0;
+    for (; r + 4 <= m; r += 4)
+        dots_of(y + r * ldy, ldy, a + r * lda, lda, 4, b, ldb, cols, n);
+    for (; r < m; r++)
+        dots_of(y + r * ldy, ldy, a + r * lda, lda, 1, b, ldb, cols, n);
+}
+
+static void V_NAME(dots_f32)(float *y, size_t ldy, const float *a, size_t lda, size_t m, const float *b, size_t ldb,
+                             size_t cols, size_t n)
+{
+    size_t c = 0;
+    for (; c + 2 <= cols; c += 2)
+        dots_of_cols(y + c, ldy, a, lda, m, b + c * ldb, ldb, 2, n);
+    if (c < cols)
+        dots_of_cols(y + c, ldy, a, lda, m, b + c * ldb, ldb, 1, n);
+}
+
 /* The largest lane, NaN if there is one. */
 static inline float hmax_nan(vf s)
 {
@@ -155,24 +217,26 @@ static void V_NAME(log_softmax_f32)(float *y, const float *x, size_t rows, size_
     }
 }
 
+static inline vf square_of(vf x, vf mean, vf sum)
+{
+    const vf d = x - mean;
+    return v_fma(d, d, sum);
+}
+
 /* Sum of (x - mean)^2. */
 static float square_sum(const float *x, size_t n, float mean)
 {
     const vf c = v_set1(mean);
-    vf s0 = v_zero(), s1 = v_zero(), d;
     size_t i = 0;
-    for (; i + 2 * VL <= n; i += 2 * VL) {
-        d = v_load(x + i) - c;
-        s0 = v_fma(d, d, s0);
-        d = v_load(x + i + VL) - c;
-        s1 = v_fma(d, d, s1);
+    vf s;
+#define STEP(acc, at) square_of(v_load(x + (at)), c, acc)
+    REDUCE(s, v_zero(), STEP, plus);
+#undef STEP
+    if (i < n) {
+        const vm m = v_tail(n - i);
+        s = square_of(v_select(m, v_load_m(x + i, m), c), c, s);
     }
-    for (; i < n; i += VL) {
-        vm m = v_tail(n - i < VL ? n - i : VL);
-        d = v_select(m, v_load_m(x + i, m) - c, v_zero());
-        s0 = v_fma(d, d, s0);
-    }
-    return v_hsum(s0 + s1);
+    return v_hsum(s);
 }
 
 /* y = (x - mean) * scale * gamma + beta; NULL gamma is 1, NULL beta is 0. */
@@ -180,8 +244,17 @@ static void normalize(float *y, const float *x, size_t n, float mean, float scal
                       const float *gamma, const float *beta)
 {
     const vf c = v_set1(mean), s = v_set1(scale);
-    for (size_t i = 0; i < n; i += VL) {
-        vm m = v_tail(n - i < VL ? n - i : VL);
+    size_t i = 0;
+    for (; i + VL <= n; i += VL) {
+        vf v = (v_load(x + i) - c) * s;
+        if (gamma)
+            v = v * v_load(gamma + i);
+        if (beta)
+            v = v + v_load(beta + i);
+        v_store(y + i, v);
+    }
+    if (i < n) {
+        const vm m = v_tail(n - i);
         vf v = (v_load_m(x + i, m) - c) * s;
         if (gamma)
             v = v * v_load_m(gamma + i, m);
@@ -191,13 +264,21 @@ static void normalize(float *y, const float *x, size_t n, float mean, float scal
     }
 }
 
+/* Rows in twos: what is done to one fills the time that the sums of the other take to come together. */
 static void V_NAME(layernorm_f32)(float *y, const float *x, size_t rows, size_t cols,
                                   const float *gamma, const float *beta, float eps)
 {
-    for (size_t r = 0; r < rows; r++, x += cols, y += cols) {
-        float mean = V_NAME(sum_f32)(x, cols) / (float)cols;
-        float var = square_sum(x, cols, mean) / (float)cols;
-        normalize(y, x, cols, mean, 1.0f / sqrtf(var + eps), gamma, beta);
+    const float n = (float)cols;
+    size_t r = 0;
+    for (; r + 2 <= rows; r += 2, x += 2 * cols, y += 2 * cols) {
+        const float m0 = V_NAME(sum_f32)(x, cols) / n, m1 = V_NAME(sum_f32)(x + cols, cols) / n;
+        const float v0 = square_sum(x, cols, m0) / n, v1 = square_sum(x + cols, cols, m1) / n;
+        normalize(y, x, cols, m0, 1.0f / sqrtf(v0 + eps), gamma, beta);
+        normalize(y + cols, x + cols, cols, m1, 1.0f / sqrtf(v1 + eps), gamma, beta);
+    }
+    if (r < rows) {
+        const float mean = V_NAME(sum_f32)(x, cols) / n;
+        normalize(y, x, cols, mean, 1.0f / sqrtf(square_sum(x, cols, mean) / n + eps), gamma, beta);
     }
 }
 
@@ -222,6 +303,7 @@ void V_NAME(steno_kernels_rows)(steno_kernels *k)
     k->max_reduce_f32 = V_NAME(max_reduce_f32);
     k->min_reduce_f32 = V_NAME(min_reduce_f32);
     k->dot_f32 = V_NAME(dot_f32);
+    k->dots_f32 = V_NAME(dots_f32);
     k->softmax_f32 = V_NAME(softmax_f32);
     k->log_softmax_f32 = V_NAME(log_softmax_f32);
     k->layernorm_f32 = V_NAME(layernorm_f32);
