@@ -119,7 +119,7 @@ double steno_node_flops(const struct steno_node *n, const struct steno_tensor *c
     if (!strcmp(t, "MatMul") || !strcmp(t, "Linear") || !strcmp(t, "MatMulInteger") ||
         !strcmp(t, "FusedMatMul"))
         return matmul(in, out[0]);
-    if (!strcmp(t, "LateAttention"))
+    if (!strcmp(t, "LateAttention") || !strcmp(t, "LateNormAttention"))
         return late_attention(n, in, out[0]);
     if (!strcmp(t, "Gemm") || !strcmp(t, "FusedGemm"))
         return gemm(n, in, out[0]);

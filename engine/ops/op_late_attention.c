@@ -12,7 +12,11 @@
  *     Q K' = (Q Wk') X'   and   w V = (w X) Wv + bias
  * and the weights meet T rows instead of S: for a step of a decoder that is one row for a prefix of
  * sixty. What is left for each row of X are two products with h vectors of C. (DeepSeek-V2, section
- * 2.1.2, takes the same way out of a latent cache.) */
+ * 2.1.2, takes the same way out of a latent cache.)
+ *
+ * ai.steno.run LateNormAttention, made by pass latenorm: the same of LayerNormalization(X) over the last axis;
+ * further inputs gamma [C], beta [C]?, attribute epsilon. Rows are normalized one batch entry at a time, so that
+ * they are in the cache when they are read for the second time. */
 #include "ops/attention.h"
 #include "ops/families.h"
 #include "ops/internal.h"
@@ -21,11 +25,12 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { IN_Q, IN_X, IN_WK, IN_MASK, IN_WV, IN_BIAS, IN_WK_SCALE, IN_WV_SCALE = 8 };
+enum { IN_Q, IN_X, IN_WK, IN_MASK, IN_WV, IN_BIAS, IN_WK_SCALE, IN_WV_SCALE = 8, IN_GAMMA = 10, IN_BETA };
+enum { STEP = 2 }; /* rows of X at a time, the next of them called closer */
 
 struct late {
     size_t heads, size, v_size, c;
-    float scale;
+    float scale, eps;
     struct steno_weights *wk, *wv; /* [heads]: [d, C] and [C, v] of each */
 };
 
@@ -59,6 +64,7 @@ static bool read_attributes(struct steno_prep *pc, struct late *l)
     l->size = (size_t)size;
     l->v_size = (size_t)v;
     l->scale = steno_node_float(n, "scale", 1);
+    l->eps = steno_node_float(n, "epsilon", 1e-5f);
     l->c = (size_t)wk->shape.dim[0];
     return fits(wk, l->c, l->heads * l->size) && fits(wv, l->c, l->heads * l->v_size);
 }
@@ -108,11 +114,20 @@ struct job {
     const steno_kernels *k;
     struct steno_attention a; /* extents and mask */
     const float *x;
+    size_t x_len;
     size_t x_batch;      /* from a batch entry to the next, 0 where X repeats */
+    const float *gamma, *beta; /* of X's normalization; gamma NULL: it has none */
+    float eps;
     float *t;            /* [rows, heads, C]: scale * Q Wk', then w X */
     bool *blind;         /* [rows, heads]: sees no key */
-    char *scratch;       /* of each part: weights [heads, S], mask [S], the product's */
-    size_t part_bytes, at_mask, at_work, parts, rows;
+    char *scratch;       /* of each part: weights [heads, S], mask [S], normalized X [S, C], the product's */
+    size_t part_bytes, at_mask, at_norm, at_work, parts, rows;
+};
+
+/* What is at work on some rows: its scratch, and of which X it has the normalized rows. */
+struct part {
+    char *mem;
+    const float *normalized;
 };
 
 /* Row i of head h, batch entry b: what is added to its scores, or NULL. */
@@ -146,26 +161,36 @@ static void weigh(const struct job *j, size_t r, float *w, float *made)
 }
 
 /* t of row r: from turned queries to weighted sums of the rows of X. */
-static void attend(const struct job *j, size_t r, char *mem)
+static void attend(const struct job *j, size_t r, struct part *p)
 {
     const struct late *l = j->l;
     const size_t keys = j->a.keys, c = l->c;
-    const float *x = j->x + r / j->a.rows * j->x_batch;
-    float *t = j->t + r * l->heads * c, *w = (float *)(void *)mem;
-    for (size_t s = 0; s < keys; s++)
-        for (size_t h = 0; h < l->heads; h++)
-            w[h * keys + s] = j->k->dot_f32(t + h * c, x + s * c, c);
-    weigh(j, r, w, (float *)(void *)(mem + j->at_mask));
-    j->k->gemm_f32(l->heads, c, keys, w, keys, false, x, c, false, t, c, NULL, mem + j->at_work);
+    const float *given = j->x + r / j->a.rows * j->x_batch;
+    float *norm = (float *)(void *)(p->mem + j->at_norm);
+    const float *x = j->gamma ? norm : given;
+    float *t = j->t + r * l->heads * c, *w = (float *)(void *)p->mem;
+    const bool normalize = j->gamma && p->normalized != given;
+    for (size_t s = 0, n; s < keys; s += n) {
+        const size_t later = (size_t)(given - j->x) + (s + STEP) * c;
+        n = keys - s < STEP ? keys - s : STEP;
+        for (size_t i = 0; later < j->x_len && i < n * c; i += STENO_ALIGN / sizeof *x)
+            __builtin_prefetch(j->x + later + i);
+        if (normalize)
+            j->k->layernorm_f32(norm + s * c, given + s * c, n, c, j->gamma, j->beta, j->eps);
+        j->k->dots_f32(w + s, keys, t, c, l->heads, x + s * c, c, n, c);
+    }
+    p->normalized = given;
+    weigh(j, r, w, (float *)(void *)(p->mem + j->at_mask));
+    j->k->gemm_f32(l->heads, c, keys, w, keys, false, x, c, false, t, c, NULL, p->mem + j->at_work);
 }
 
 static void attend_part(void *arg, int part)
 {
     const struct job *j = arg;
-    char *mem = j->scratch + (size_t)part * j->part_bytes;
+    struct part p = {j->scratch + (size_t)part * j->part_bytes, NULL};
     size_t end = j->rows * ((size_t)part + 1) / j->parts;
     for (size_t r = j->rows * (size_t)part / j->parts; r < end; r++)
-        attend(j, r, mem);
+        attend(j, r, &p);
 }
 
 static size_t aligned(size_t n)
@@ -177,16 +202,17 @@ static size_t aligned(size_t n)
 static bool lay_out(struct steno_op_ctx *ctx, struct job *j)
 {
     const size_t heads = j->l->heads, c = j->l->c, keys = j->a.keys;
-    size_t n, weights, all;
+    size_t n, weights, all, norm = 0;
     double macs = (double)j->rows * (double)heads * (double)keys * 2 * (double)c;
     j->parts = macs < 262144 ? 1 : (size_t)steno_op_threads(ctx);
     j->parts = j->parts < j->rows ? j->parts : j->rows;
     if (!steno_mul_size(j->rows, heads, &n) || !steno_mul_size(n, c, &all) ||
         !steno_mul_size(all, sizeof(float), &all) || !steno_mul_size(heads + 1, keys, &weights) ||
-        weights > SIZE_MAX / 64)
+        weights > SIZE_MAX / 64 || (j->gamma && (!steno_mul_size(keys, c * sizeof(float), &norm) || norm > SIZE_MAX / 64)))
         return false;
     j->at_mask = aligned(heads * keys * sizeof(float));
-    j->at_work = j->at_mask + aligned(keys * sizeof(float));
+    j->at_norm = j->at_mask + aligned(keys * sizeof(float));
+    j->at_work = j->at_norm + aligned(norm + STENO_OVERREAD);
     j->part_bytes = aligned(j->at_work + j->k->gemm_f32_work(heads, c, keys) + STENO_OVERREAD);
     if (!steno_mul_size(j->parts, j->part_bytes, &weights))
         return false;
@@ -200,7 +226,8 @@ static const char *read_inputs(struct steno_op_ctx *ctx, struct job *j)
 {
     const struct late *l = j->l;
     const struct steno_tensor *q = steno_op_in(ctx, IN_Q), *x = steno_op_in(ctx, IN_X);
-    const struct steno_tensor *bias = steno_op_in(ctx, IN_BIAS);
+    const struct steno_tensor *bias = steno_op_in(ctx, IN_BIAS), *gamma = steno_op_in(ctx, IN_GAMMA);
+    const struct steno_tensor *beta = steno_op_in(ctx, IN_BETA);
     const char *wrong;
     if (!q || !x || q->dtype != STENO_F32 || x->dtype != STENO_F32 || q->shape.rank != 3 ||
         x->shape.rank != 3 || q->shape.dim[2] != (int64_t)(l->heads * l->size) ||
@@ -210,11 +237,18 @@ static const char *read_inputs(struct steno_op_ctx *ctx, struct job *j)
         return "Q and X differ in batch";
     if (bias && (bias->dtype != STENO_F32 || steno_numel(bias) != l->heads * l->v_size))
         return "the bias is not of one number for each column of V";
+    if ((gamma && (gamma->dtype != STENO_F32 || steno_numel(gamma) != l->c)) ||
+        (beta && (!gamma || beta->dtype != STENO_F32 || steno_numel(beta) != l->c)))
+        return "gamma and beta are not of one number for each column of X";
+    j->gamma = gamma ? gamma->data : NULL;
+    j->beta = beta ? beta->data : NULL;
+    j->eps = l->eps;
     j->a.batch = (size_t)(q->shape.dim[0] == 1 ? x->shape.dim[0] : q->shape.dim[0]);
     j->a.q_heads = l->heads;
     j->a.rows = (size_t)q->shape.dim[1];
     j->a.keys = (size_t)x->shape.dim[1];
     j->x = x->data;
+    j->x_len = steno_numel(x);
     j->x_batch = x->shape.dim[0] == 1 ? 0 : j->a.keys * l->c;
     wrong = steno_attn_read_mask(ctx, IN_MASK, &j->a);
     if (j->a.mask.data)
@@ -288,5 +322,6 @@ static steno_status run_late(struct steno_op_ctx *ctx, steno_err *err)
 
 const struct steno_op steno_ops_late_attention[] = {
     {"ai.steno", "LateAttention", 1, 0, 0, infer_late, prepare_late, release_late, run_late},
+    {"ai.steno.run", "LateNormAttention", 1, 0, 0, infer_late, prepare_late, release_late, run_late},
     {0},
 };

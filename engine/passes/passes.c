@@ -62,6 +62,7 @@ const struct steno_pass steno_passes[] = {
     {"dead", 1, 3, steno_pass_dead, "their weights"},
     {"embed", 2, 3, steno_pass_embed, "sum of embeddings and LayerNormalization"},
     {"layers", 3, 4, steno_pass_layers, "blocks and whole layers as one node to readers"},
+    {"latenorm", 3, 5, steno_pass_latenorm, "LayerNormalization of what a step's attention reads"},
     {"window", 3, 5, steno_pass_window, "attention of a chunk to the rows kept before it"},
     {"dead", 1, 5, steno_pass_dead, "Splits that it was the last to read"},
     {"strips", 3, 5, steno_pass_strips, "Conv of Conv: a strip of rows of the first at a time"},

@@ -136,7 +136,7 @@ steno_pass_fn steno_pass_qdq;
 bool steno_pass_qdq_weights(struct steno_graph *g, const struct steno_node *n);
 /* attention and layers */
 steno_pass_fn steno_pass_turned, steno_pass_qkv, steno_pass_late, steno_pass_layers,
-    steno_pass_window;
+    steno_pass_latenorm, steno_pass_window;
 /* convolutions */
 steno_pass_fn steno_pass_strips;
 

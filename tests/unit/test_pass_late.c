@@ -1,5 +1,6 @@
-/* Pass late: steps of a decoder as exporters write them, their weights on the side of the queries, against
- * the graph without; masks, batches of one, rows that see nothing, precisions; and near misses. */
+/* Passes late and latenorm: steps of a decoder as exporters write them, their weights on the side of the queries and
+ * their normalization in the attention, against the graph without; masks, batches of one, rows that see nothing,
+ * precisions; and near misses. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -96,6 +97,55 @@ static void what_is_no_step_stays(void **state)
           "MatMul q,k s; Softmax s w;" JOIN, false);
 }
 
+/* ---- normalized rows ---- */
+
+static void check_norm(const char *x, const char *text, bool hits)
+{
+    struct mk_graph *m = pc_start(17, x);
+    pc_graph(m, "wq : 8,8; wk : 8,8; wv : 8,6; bv : 6; ga : 8; be : 8; d4 = [0,0,2,4]; dv = [0,0,2,3];"
+                "d3 = [0,0,6]; from = [-1]; two = [-2]; far = [9223372036854775807]; one = [1]; last = [2]; four = [4]");
+    if (strstr(text, "mem"))
+        mk_input(m, "mem", STENO_F32, "1,s,8");
+    if (strstr(text, "gone"))
+        mk_input(m, "gone", STENO_BOOL, "2,1,1,1");
+    pc_graph(m, "low = -1e30; nil = 0");
+    pc_graph(m, text);
+    pc_graph(m, "-> y");
+    pc.context = text;
+    pc_check(m, "latenorm", hits, -1, 1e-5f);
+    pc.context = NULL;
+}
+
+#define NORM "LayerNormalization x,ga,be n axis=-1 epsilon=0.001;"
+#define OF_N "MatMul l,wq q2; MatMul n,wk k2; MatMul n,wv va; Add va,bv v2;" SPLIT
+#define PLAIN "MatMul q,k s; Softmax s w;" JOIN
+
+static void a_step_normalizes_where_it_attends(void **state)
+{
+    (void)state;
+    check_norm("2,t,8", NORM "Slice n,from,far,one l;" OF_N PLAIN, true);
+    check_norm("2,t,8", "LayerNormalization x,ga n; Slice n,from,far,one l;" OF_N PLAIN, true);
+    /* of two rows, and read by another Slice, too */
+    check_norm("2,t,8", NORM "Slice n,two,far,one l;" OF_N PLAIN, true);
+    check_norm("2,t,8", NORM "Slice n,from,far,one l; Slice n,two,far,one b; Neg b z; -> z;" OF_N PLAIN, true);
+    /* queries of other rows; one batch entry of rows for all of them */
+    check_norm("2,t,8", NORM "Slice x,from,far,one l;" OF_N PLAIN, true);
+    check_norm("2,t,8", "LayerNormalization mem,ga,be n; Slice x,from,far,one l;" OF_N PLAIN, true);
+    check_norm("2,t,8", NORM "Slice n,from,far,one l;" OF_N
+               "MatMul q,k s; Where gone,low,s c; Softmax c f; Where gone,nil,f w;" JOIN, true);
+}
+
+static void what_others_read_is_normalized_for_them(void **state)
+{
+    (void)state;
+    check_norm("2,t,8", NORM "Slice n,from,far,one l; Neg n z; -> z;" OF_N PLAIN, false);
+    check_norm("2,t,8", NORM "Slice n,from,far,one l; -> n;" OF_N PLAIN, false);
+    /* columns are not rows */
+    check_norm("2,t,8", NORM "Slice n,from,far,one l; Slice n,one,four,last b; Neg b z; -> z;" OF_N PLAIN, false);
+    /* over more than a row: gamma is of rows and columns */
+    check_norm("2,3,8", "ge : 3,8; LayerNormalization x,ge n axis=1; Slice n,from,far,one l;" OF_N PLAIN, false);
+}
+
 /* ---- precisions, levels, threads ---- */
 
 enum { C = 32, HV = 48, S = 300, B = 6 };
@@ -112,13 +162,17 @@ static void fill(void)
         }
 }
 
-/* Two heads of 24 on rows of 32. */
-static struct mk_graph *two_heads(void)
+/* Two heads of 24 on rows of 32, perhaps normalized. */
+static struct mk_graph *two_heads(bool normalized)
 {
     static const int64_t d4[] = {0, 0, 2, 24}, d3[] = {0, 0, 48}, from[] = {-1},
                          far[] = {INT64_MAX}, one[] = {1};
-    struct mk_graph *m = mk_new(13);
-    mk_input(m, "x", STENO_F32, "b,t,32");
+    struct mk_graph *m = mk_new(17);
+    mk_input(m, normalized ? "rows" : "x", STENO_F32, "b,t,32");
+    mk_f32(m, "gamma", "32", weights[0] + 5, C);
+    mk_f32(m, "beta", "32", weights[1] + 5, C);
+    if (normalized)
+        pc_graph(m, "LayerNormalization rows,gamma,beta x;");
     mk_f32(m, "wq", "32,48", weights[0], C * HV);
     mk_f32(m, "wk", "32,48", weights[1], C * HV);
     mk_f32(m, "wv", "32,48", weights[2], C * HV);
@@ -188,7 +242,7 @@ static struct mk_graph *two_heads_in_bytes(bool columns)
     return m;
 }
 
-static void run_graph(struct mk_graph *m, enum steno_precision precision, const char *cpu,
+static void run_graph(struct mk_graph *m, bool normalized, enum steno_precision precision, const char *cpu,
                       int level, int threads, float *y)
 {
     struct steno_network_options opt = {.opt_level = level, .precision = precision, .cpu = cpu, .borrow_from = 1};
@@ -205,15 +259,16 @@ static void run_graph(struct mk_graph *m, enum steno_precision precision, const 
         steno_session_run(s, &err))
         fail_msg("%s", err.msg);
     assert_int_equal(pc_found(n, "late"), level == 3);
+    assert_int_equal(pc_found(n, "latenorm"), level == 3 && normalized);
     memcpy(y, steno_session_get(s, 0)->data, sizeof *y * B * HV);
     steno_session_close(s);
     steno_network_close(n);
     free(file);
 }
 
-static void run(enum steno_precision precision, const char *cpu, int level, int threads, float *y)
+static void run(bool normalized, enum steno_precision precision, const char *cpu, int level, int threads, float *y)
 {
-    run_graph(two_heads(), precision, cpu, level, threads, y);
+    run_graph(two_heads(normalized), normalized, precision, cpu, level, threads, y);
 }
 
 static double apart(const float *a, const float *b)
@@ -239,15 +294,18 @@ static void every_precision_and_level_is_as_near_as_its_format(void **state)
     static float want[B * HV], y[B * HV], again[B * HV];
     (void)state;
     fill();
-    run(STENO_FP32, "scalar", 0, 1, want);
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        for (size_t l = 0; l < sizeof levels / sizeof *levels; l++) {
-            run(cases[i].p, levels[l], 3, 1, y);
-            if (!(apart(y, want) <= cases[i].most))
-                fail_msg("precision %d, %s: off by %g", (int)cases[i].p, levels[l], apart(y, want));
-            run(cases[i].p, levels[l], 3, 3, again);
-            assert_memory_equal(y, again, sizeof y);
-        }
+    for (int normalized = 0; normalized < 2; normalized++) {
+        run(normalized, STENO_FP32, "scalar", 0, 1, want);
+        for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+            for (size_t l = 0; l < sizeof levels / sizeof *levels; l++) {
+                run(normalized, cases[i].p, levels[l], 3, 1, y);
+                if (!(apart(y, want) <= cases[i].most))
+                    fail_msg("precision %d, %s, normalized %d: off by %g", (int)cases[i].p, levels[l], normalized,
+                             apart(y, want));
+                run(normalized, cases[i].p, levels[l], 3, 3, again);
+                assert_memory_equal(y, again, sizeof y);
+            }
+    }
 }
 
 /* In 8 bits such a graph is fused as its f32 original is, and no further from it; in another precision
@@ -258,15 +316,15 @@ static void a_quantized_graph_is_late_in_8_bits(void **state)
     static float want[B * HV], exact[B * HV], y[B * HV], again[B * HV];
     (void)state;
     fill();
-    run(STENO_FP32, "scalar", 0, 1, want);
+    run(false, STENO_FP32, "scalar", 0, 1, want);
     for (int columns = 0; columns < 2; columns++) {
-        run_graph(two_heads_in_bytes(columns), STENO_INT8_WEIGHTS, "scalar", 0, 1, exact);
+        run_graph(two_heads_in_bytes(columns), false, STENO_INT8_WEIGHTS, "scalar", 0, 1, exact);
         assert_true(apart(exact, want) < 3e-2);
         for (size_t l = 0; l < sizeof levels / sizeof *levels; l++) {
-            run_graph(two_heads_in_bytes(columns), STENO_INT8_WEIGHTS, levels[l], 3, 1, y);
+            run_graph(two_heads_in_bytes(columns), false, STENO_INT8_WEIGHTS, levels[l], 3, 1, y);
             if (!(apart(y, want) <= 3e-2))
                 fail_msg("%s, columns %d: off by %g", levels[l], columns, apart(y, want));
-            run_graph(two_heads_in_bytes(columns), STENO_INT8_WEIGHTS, levels[l], 3, 3, again);
+            run_graph(two_heads_in_bytes(columns), false, STENO_INT8_WEIGHTS, levels[l], 3, 3, again);
             assert_memory_equal(y, again, sizeof y);
         }
     }
@@ -279,6 +337,8 @@ int main(void)
         cmocka_unit_test(masks_are_those_of_attention),
         cmocka_unit_test(one_batch_serves_all),
         cmocka_unit_test(what_is_no_step_stays),
+        cmocka_unit_test(a_step_normalizes_where_it_attends),
+        cmocka_unit_test(what_others_read_is_normalized_for_them),
         cmocka_unit_test(every_precision_and_level_is_as_near_as_its_format),
         cmocka_unit_test(a_quantized_graph_is_late_in_8_bits),
     };
