@@ -173,8 +173,8 @@ static void attend(const struct job *j, size_t r, struct part *p)
     for (size_t s = 0, n; s < keys; s += n) {
         const size_t later = (size_t)(given - j->x) + (s + STEP) * c;
         n = keys - s < STEP ? keys - s : STEP;
-        for (size_t i = 0; later < j->x_len && i < n * c; i += STENO_ALIGN / sizeof *x)
-            __builtin_prefetch(j->x + later + i);
+        for (size_t i = later; i < later + n * c && i < j->x_len; i += STENO_ALIGN / sizeof *x)
+            __builtin_prefetch(j->x + i);
         if (normalize)
             j->k->layernorm_f32(norm + s * c, given + s * c, n, c, j->gamma, j->beta, j->eps);
         j->k->dots_f32(w + s, keys, t, c, l->heads, x + s * c, c, n, c);
@@ -208,7 +208,8 @@ static bool lay_out(struct steno_op_ctx *ctx, struct job *j)
     j->parts = j->parts < j->rows ? j->parts : j->rows;
     if (!steno_mul_size(j->rows, heads, &n) || !steno_mul_size(n, c, &all) ||
         !steno_mul_size(all, sizeof(float), &all) || !steno_mul_size(heads + 1, keys, &weights) ||
-        weights > SIZE_MAX / 64 || (j->gamma && (!steno_mul_size(keys, c * sizeof(float), &norm) || norm > SIZE_MAX / 64)))
+        weights > SIZE_MAX / 64 ||
+        (j->gamma && (!steno_mul_size(keys, c * sizeof(float), &norm) || norm > SIZE_MAX / 64)))
         return false;
     j->at_mask = aligned(heads * keys * sizeof(float));
     j->at_norm = j->at_mask + aligned(keys * sizeof(float));
