@@ -1,8 +1,19 @@
 #include "kernels/x86/amx.h"
 #include "kernels/x86/vec_i32_avx512.h"
 
+/* A line of the weights, and another one later from memory. */
+static inline __attribute__((always_inline)) vi paced_line(const int8_t *p)
+{
+    vi v;
+    __builtin_prefetch(p + 8192, 0, 2);
+    __asm__ volatile("vmovdqu64 %1, %0" : "=v"(v) : "m"(*(const vi *)(const void *)p));
+    AMX_PACE(4);
+    return v;
+}
+
 #undef ISA
 #define ISA amx
+#define ONE_ROW(p) paced_line(p)
 #define KG 4
 #define A_U8 1
 #define weights vi_load

@@ -497,6 +497,10 @@ static inline void call_columns(const struct product *p, size_t j, size_t panels
     }
 }
 
+#ifndef ONE_ROW
+#define ONE_ROW(p) weights(p) /* how a single row reads them */
+#endif
+
 /* One row, all of K: panel by panel, so that the weights are read as one stream whatever K is, from the
  * registers to C. Sums of even and odd lanes apart: enough of them to hide the latency of a product. */
 static void one_row(const struct product *p, const struct part *a, size_t j0, size_t j1)
@@ -508,15 +512,15 @@ static void one_row(const struct product *p, const struct part *a, size_t j0, si
         call_columns(p, j, 1);
         for (; u + 2 <= a->ku; u += 2, b += 2 * LANE_ROW) {
             const vi x = vi_set1(a->buf[u]), y = vi_set1(a->buf[u + 1]);
-            even[0] = dot(even[0], x, weights(b));
-            even[1] = dot(even[1], x, weights(b + VL * KG));
-            odd[0] = dot(odd[0], y, weights(b + LANE_ROW));
-            odd[1] = dot(odd[1], y, weights(b + LANE_ROW + VL * KG));
+            even[0] = dot(even[0], x, ONE_ROW(b));
+            even[1] = dot(even[1], x, ONE_ROW(b + VL * KG));
+            odd[0] = dot(odd[0], y, ONE_ROW(b + LANE_ROW));
+            odd[1] = dot(odd[1], y, ONE_ROW(b + LANE_ROW + VL * KG));
         }
         if (u < a->ku) {
             const vi x = vi_set1(a->buf[u]);
-            even[0] = dot(even[0], x, weights(b));
-            even[1] = dot(even[1], x, weights(b + VL * KG));
+            even[0] = dot(even[0], x, ONE_ROW(b));
+            even[1] = dot(even[1], x, ONE_ROW(b + VL * KG));
         }
         for (size_t i = 0, at = j * NR; i < 2 && at < p->g->n; i++, at += VL) {
             const struct column c = column_at(p, at, p->g->n - at);
