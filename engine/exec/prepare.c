@@ -54,32 +54,6 @@ steno_dtype steno_prep_dtype(const struct steno_prep *pc, int in)
     return v ? v->dtype : STENO_DT_NONE;
 }
 
-static bool from_last(const struct steno_graph *g, const struct steno_node *n)
-{
-    const struct steno_tensor *from;
-    if (strcmp(n->op_type, "Slice") || n->n_in < 2 || n->in[1] == STENO_NONE)
-        return false;
-    from = g->values[n->in[1]].constant;
-    if (!from || !from->data || steno_numel(from) != 1)
-        return false;
-    return from->dtype == STENO_I64   ? *(const int64_t *)from->data == -1
-           : from->dtype == STENO_I32 ? *(const int32_t *)from->data == -1
-                                      : false;
-}
-
-bool steno_prep_of_last(const struct steno_prep *pc)
-{
-    const struct steno_node *n = pc->node;
-    for (int32_t at; n->n_in > 0 && n->in[0] != STENO_NONE; n = &pc->g->nodes[at]) {
-        at = pc->g->values[n->in[0]].producer; /* before n: the graph has no cycles */
-        if (at == STENO_NONE)
-            return false;
-        if (from_last(pc->g, &pc->g->nodes[at]))
-            return true;
-    }
-    return false;
-}
-
 const steno_kernels *steno_prep_kernels(const struct steno_prep *pc)
 {
     return pc->k;

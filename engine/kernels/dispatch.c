@@ -69,7 +69,7 @@ static void set_amx(steno_kernels *k)
     k->level = "amx";
     steno_kernels_gemm_i8__amx(k);
     steno_kernels_gemm__amx(k);
-    steno_kernels_gemm_f32__amx(k);
+    steno_kernels_gemm_fixed__amx(k);
 }
 #endif
 

@@ -86,12 +86,12 @@ struct steno_weights_i8 {
 
 struct steno_conv;
 
-/* The f32 product with weights of 16 bits: slots as gemm_f32_packed_bytes, gemm_f32_pack (rounds to
+/* The f32 product with weights in fewer bits: slots as gemm_f32_packed_bytes, gemm_f32_pack (rounds to
  * nearest even) and gemm_f32_packed_part, and the same promises. The kernel widens the weights, or,
  * at level bf16, rounds A to bf16 as well (to nearest even, denormals to zero) and sums in f32.
  * conv: as conv_nhwc_f32 with group 1; packed is of [kernel0 * kernel1 * c_in, c_out], tap by tap all
  * channels of each. */
-struct steno_gemm_w16 {
+struct steno_gemm_weights {
     size_t (*packed_bytes)(size_t k, size_t n);
     void (*pack)(void *dst, const float *b, size_t ldb, bool trans, size_t k, size_t n);
     void (*part)(size_t m, size_t n, size_t k, const float *a, size_t lda, const void *packed,
@@ -243,14 +243,6 @@ struct steno_kernels {
     void (*gemm_f32_packed_part)(size_t m, size_t n, size_t k, const float *a, size_t lda,
                                  const void *packed, float *c, size_t ldc,
                                  const struct steno_gemm_epilogue *ep, size_t part, size_t n_parts);
-    /* The same from the same packed form, for weights whose products mostly have many rows: faster there, of other
-     * last bits than the two above, which again depend on a row of A, a column of B, K and N alone. The
-     * bound of the error is that of f32 sums; numbers below 2^-110 count for less or nothing, rows and panels
-     * of 32 columns with infinite numbers or NaN have the bits of the other two. NULL: no faster way. Needs up to
-     * 1.2 MiB of the caller's stack. */
-    void (*gemm_f32_many_part)(size_t m, size_t n, size_t k, const float *a, size_t lda,
-                               const void *packed, float *c, size_t ldc,
-                               const struct steno_gemm_epilogue *ep, size_t part, size_t n_parts);
     /* Unpacked, both sides activations: trans_a: A is stored [K,M]; trans_b: B is stored [N,K].
      * work: 64-byte aligned scratch of gemm_f32_work bytes (may be 0). */
     size_t (*gemm_f32_work)(size_t m, size_t n, size_t k);
@@ -258,7 +250,14 @@ struct steno_kernels {
                      const float *b, size_t ldb, bool trans_b, float *c, size_t ldc,
                      const struct steno_gemm_epilogue *ep, void *work);
 
-    struct steno_gemm_w16 gemm_bf16, gemm_f16;
+    struct steno_gemm_weights gemm_bf16, gemm_f16;
+    /* f32 itself, in 24 bits (x86/gemm_fixed_amx.c): the weights of each column and the numbers of each row of A are
+     * whole numbers of 24 bits times a power of two, for each block of up to 512 of K, and their sums exact. What
+     * that loses is at most 2^-22 (max |a| sum |b| + max |b| sum |a|) of a block, the order of a f32 sum of as many; sums
+     * of blocks are f32. Bits depend on a row of A, a column of B, K and N alone. Numbers below 2^-104 count for less
+     * or nothing. A row of A that has infinite numbers or NaN is multiplied as they are; a column of B with one gives NaN.
+     * part NULL: no such way. */
+    struct steno_gemm_weights gemm_fixed;
     struct steno_gemm_nbits gemm_nbits;
 
     /* ---- 8-bit product ---- packed weights take one byte each (K rounded up to the level's group,
@@ -300,9 +299,6 @@ struct steno_kernels {
     void (*conv_nhwc_f32_pack)(void *dst, const float *w, const struct steno_conv *s);
     void (*conv_nhwc_f32)(const struct steno_conv *s, const float *x, const void *packed, float *y,
                           const struct steno_gemm_epilogue *ep, size_t part, size_t n_parts);
-    /* ... of group 1, as gemm_f32_many_part; NULL: no faster way. */
-    void (*conv_nhwc_f32_many)(const struct steno_conv *s, const float *x, const void *packed, float *y,
-                               const struct steno_gemm_epilogue *ep, size_t part, size_t n_parts);
     /* The same for what steno_winograd_fits (kernels/winograd.h), with fewer multiplications where the
      * image is large enough; packed: steno_winograd_weights' rows, turned, by gemm_f32_pack, of
      * [STENO_WINOGRAD_SLOTS * c_in, c_out]. Sums and differences of up to 4 pixels are taken first:

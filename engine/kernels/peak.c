@@ -26,7 +26,7 @@ double steno_peak_flops(const steno_kernels *k)
 
 double steno_peak_many(const steno_kernels *k)
 {
-    return k->gemm_f32_many_part ? fastest(k, k->peak_bf16) / 6 : steno_peak_flops(k);
+    return k->gemm_fixed.part ? fastest(k, k->peak_i8) / 8 : steno_peak_flops(k);
 }
 
 double steno_peak_bf16(const steno_kernels *k)

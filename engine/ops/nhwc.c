@@ -89,16 +89,16 @@ steno_status steno_prep_nhwc(struct steno_prep *pc, int in, const struct steno_c
     if (s->group != 1 && (s->group != s->c_in || s->c_out != s->c_in))
         return steno_fail(err, STENO_ERR_FORMAT, "group %zu of %zu channels", s->group, s->c_in);
     c->s = *s;
-    c->many = precision == STENO_FP32 && s->group == 1 && k->conv_nhwc_f32_many &&
-              steno_numel(w) >= STENO_MANY_WEIGHTS && s->c_out >= 64;
-    c->few = precision != STENO_INT8_WEIGHTS && steno_winograd_fits(s) && !c->many &&
+    const bool fixed = precision == STENO_FP32 && s->group == 1 &&
+                       steno_ops_fixed(k, s->kernel[0] * s->kernel[1] * s->c_in, s->c_out);
+    c->few = precision != STENO_INT8_WEIGHTS && steno_winograd_fits(s) && !fixed &&
              (precision != STENO_BF16_WEIGHTS || k->gemm_bf16.conv_winograd);
     if (c->few) {
-        const struct steno_made m = {STENO_WINOGRAD_SLOTS * s->c_in, s->c_out, make_few, &c->s};
+        const struct steno_made m = {STENO_WINOGRAD_SLOTS * s->c_in, s->c_out, make_few, &c->s, true};
         return steno_prep_weights_made(pc, in, &m, &c->lowered, err);
     }
     /* channels last, patches cost nothing, and 16 bits are as 8 */
-    if (precision != STENO_FP32 && steno_ops_conv_lowers(STENO_INT8_WEIGHTS, s, win))
+    if (fixed || (precision != STENO_FP32 && steno_ops_conv_lowers(STENO_INT8_WEIGHTS, s, win)))
         return steno_ops_conv_lower(pc, in, &c->s, &c->lowered, err);
     return pack(pc, in, c, err);
 }
@@ -125,14 +125,14 @@ void steno_nhwc_part(const steno_kernels *k, const struct steno_nhwc_image *m, s
 {
     const struct steno_weights *w = m->c->lowered;
     if (!w)
-        (m->c->many ? k->conv_nhwc_f32_many : k->conv_nhwc_f32)(m->s, m->x, m->c->packed, m->y, m->ep, part, n_parts);
+        k->conv_nhwc_f32(m->s, m->x, m->c->packed, m->y, m->ep, part, n_parts);
     else if (rounds(m->c))
         steno_ops_conv_rounded_part(
             k, &(struct steno_conv_rounded){m->s, m->x, w, m->ep, m->y}, m->work, part, n_parts);
-    else if (w->precision == STENO_FP32)
+    else if (steno_weights_are_floats(w))
         k->conv_winograd_f32(m->s, m->x, w->data, m->y, m->ep, part, n_parts);
     else if (m->c->few)
-        steno_weights_w16(k, w)->conv_winograd(m->s, m->x, w->data, m->y, m->ep, part, n_parts);
+        steno_weights_kernels(k, w)->conv_winograd(m->s, m->x, w->data, m->y, m->ep, part, n_parts);
     else
-        steno_weights_w16(k, w)->conv(m->s, m->x, w->data, m->y, m->ep, part, n_parts);
+        steno_weights_kernels(k, w)->conv(m->s, m->x, w->data, m->y, m->ep, part, n_parts);
 }

@@ -9,7 +9,6 @@ struct steno_nhwc {
     struct steno_conv s;           /* but for the extents of images */
     void *packed;                  /* for the kernel; the network's */
     struct steno_weights *lowered; /* ... or in less than f32, as a product of patches */
-    bool many;                     /* packed is for conv_nhwc_f32_many */
     bool few;                      /* lowered is for the winograd slots, in any precision but int8 */
 };
 

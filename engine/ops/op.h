@@ -88,9 +88,6 @@ const struct steno_tensor *steno_prep_const(const struct steno_prep *pc,
                                             int in); /* NULL if not constant */
 struct steno_shape steno_prep_shape(const struct steno_prep *pc, int in);
 steno_dtype steno_prep_dtype(const struct steno_prep *pc, int in);
-/* Input 0 is made of the last position of something: back along first inputs there is a Slice from -1 on. A decoder's
- * step, whatever its shape says. */
-bool steno_prep_of_last(const struct steno_prep *pc);
 const steno_kernels *steno_prep_kernels(const struct steno_prep *pc);
 /* The node has its own packed copy of constant input `in`: the loader may drop the original once no
  * one else reads it (weights are held once). */

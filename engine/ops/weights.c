@@ -173,23 +173,23 @@ static double lost_16(const struct steno_weights *p, const float *w, size_t ldw,
     return lost;
 }
 
-static const struct steno_gemm_w16 *w16(const steno_kernels *k, enum steno_precision precision)
+/* The kernels for weights that are not kept as f32 or bytes. */
+static const struct steno_gemm_weights *kernels_of(const steno_kernels *k, const struct steno_weights *w)
 {
-    return precision == STENO_BF16_WEIGHTS ? &k->gemm_bf16 : &k->gemm_f16;
+    return w->fixed ? &k->gemm_fixed : w->precision == STENO_BF16_WEIGHTS ? &k->gemm_bf16 : &k->gemm_f16;
 }
 
 /* ---- packing: one block, the packed weights and for i8 the scales behind them ---- */
 
 static size_t data_bytes(const struct steno_weights *p, const steno_kernels *k)
 {
-    size_t n = p->precision == STENO_FP32 ? k->gemm_f32_packed_bytes(p->k, p->n)
-               : p->precision == STENO_INT8_WEIGHTS
-                   ? k->gemm_i8_packed_bytes(p->k, p->n)
-                   : w16(k, p->precision)->packed_bytes(p->k, p->n);
+    size_t n = steno_weights_are_floats(p)                ? k->gemm_f32_packed_bytes(p->k, p->n)
+               : p->precision == STENO_INT8_WEIGHTS ? k->gemm_i8_packed_bytes(p->k, p->n)
+                                                    : kernels_of(k, p)->packed_bytes(p->k, p->n);
     return (n + 63) / 64 * 64;
 }
 
-static struct steno_weights *describe(const steno_kernels *k, enum steno_precision precision,
+static struct steno_weights *describe(const steno_kernels *k, enum steno_precision precision, bool fixed,
                                       size_t rows, size_t cols)
 {
     struct steno_weights *p = calloc(1, sizeof *p);
@@ -198,6 +198,7 @@ static struct steno_weights *describe(const steno_kernels *k, enum steno_precisi
     p->k = rows;
     p->n = cols;
     p->precision = precision == STENO_INT8_WEIGHTS && rows < MIN_INT8_K ? STENO_FP32 : precision;
+    p->fixed = fixed && p->precision == STENO_FP32;
     p->bytes = data_bytes(p, k);
     if (p->precision == STENO_INT8_WEIGHTS)
         p->bytes += cols * sizeof *p->scale;
@@ -216,13 +217,13 @@ static bool fill(struct steno_weights *p, const steno_kernels *k, const float *w
 {
     int8_t *q;
     *lost = 0;
-    if (p->precision == STENO_FP32) {
+    if (steno_weights_are_floats(p)) {
         k->gemm_f32_pack(p->data, w, ldw, trans, p->k, p->n);
         return true;
     }
     if (p->precision != STENO_INT8_WEIGHTS) {
-        w16(k, p->precision)->pack(p->data, w, ldw, trans, p->k, p->n);
-        *lost = lost_16(p, w, ldw, trans);
+        kernels_of(k, p)->pack(p->data, w, ldw, trans, p->k, p->n);
+        *lost = p->fixed ? 0 : lost_16(p, w, ldw, trans);
         return true;
     }
     q = malloc(p->k * p->n + 1);
@@ -240,10 +241,10 @@ static bool fill(struct steno_weights *p, const steno_kernels *k, const float *w
     return true;
 }
 
-const struct steno_gemm_w16 *steno_weights_w16(const steno_kernels *k,
+const struct steno_gemm_weights *steno_weights_kernels(const steno_kernels *k,
                                                const struct steno_weights *w)
 {
-    return w16(k, w->precision);
+    return kernels_of(k, w);
 }
 
 /* What packed weights are made of: w as it is, or what `made` makes of it. */
@@ -279,7 +280,9 @@ static steno_status pack(struct steno_prep *pc, int in, size_t rows, size_t cols
                          struct steno_weights **out, steno_err *err)
 {
     const steno_kernels *k = steno_prep_kernels(pc);
-    struct steno_weights *p = describe(k, steno_prep_precision(pc), rows, cols);
+    const bool plain = s.made && s.made->plain;
+    struct steno_weights *p =
+        describe(k, steno_prep_precision(pc), !plain && steno_ops_fixed(k, rows, cols), rows, cols);
     bool filled;
     void *block = p ? steno_prep_memory(pc, in, p->bytes, &filled) : NULL;
     if (block)
@@ -292,22 +295,9 @@ static steno_status pack(struct steno_prep *pc, int in, size_t rows, size_t cols
     return STENO_OK;
 }
 
-enum { MANY_ROWS = 16 };
-
-bool steno_ops_many(const steno_kernels *k, const struct steno_shape *x, size_t rows, size_t cols)
+bool steno_ops_fixed(const steno_kernels *k, size_t rows, size_t cols)
 {
-    int64_t each = 1; /* rows of an example, of extents that are known; no more than are looked at */
-    int open = 0;
-    if (!k->gemm_f32_many_part || rows < 64 || cols < 64 || rows * cols < STENO_MANY_WEIGHTS || x->rank < 3)
-        return false;
-    for (int d = 0; d < x->rank - 1; d++) {
-        open += x->dim[d] < 0;
-        if (x->dim[d] >= 0)
-            each *= x->dim[d] < MANY_ROWS ? x->dim[d] : MANY_ROWS;
-        each = each < MANY_ROWS ? each : MANY_ROWS;
-    }
-    /* the one open extent is the batch, first or behind the time; behind a batch of one it is the time */
-    return open > 1 || (open && x->dim[0] == 1) || each >= MANY_ROWS;
+    return k->gemm_fixed.part && rows >= 64 && cols >= 64 && rows * cols >= STENO_FIXED_WEIGHTS;
 }
 
 steno_status steno_prep_weights(struct steno_prep *pc, int in, bool trans,
@@ -315,20 +305,14 @@ steno_status steno_prep_weights(struct steno_prep *pc, int in, bool trans,
 {
     const struct steno_node *n = steno_prep_node(pc);
     const struct steno_tensor *w = in < n->n_in ? steno_prep_const(pc, in) : NULL;
-    struct steno_shape x;
     size_t rows, cols;
-    steno_status st;
     *out = NULL;
     if (!w || w->dtype != STENO_F32 || w->shape.rank != 2 || !steno_numel(w))
         return STENO_OK;
     rows = (size_t)w->shape.dim[0];
     cols = (size_t)w->shape.dim[1];
-    x = steno_prep_shape(pc, 0);
-    st = pack(pc, in, trans ? cols : rows, trans ? rows : cols,
-              (struct source){.w = w->data, .ldw = cols, .trans = trans}, out, err);
-    if (!st && *out && (*out)->precision == STENO_FP32)
-        (*out)->many = steno_ops_many(steno_prep_kernels(pc), &x, rows, cols) && !steno_prep_of_last(pc);
-    return st;
+    return pack(pc, in, trans ? cols : rows, trans ? rows : cols,
+                (struct source){.w = w->data, .ldw = cols, .trans = trans}, out, err);
 }
 
 steno_status steno_prep_weights_made(struct steno_prep *pc, int in, const struct steno_made *m,
@@ -387,7 +371,7 @@ steno_status steno_prep_weights_bytes(struct steno_prep *pc, int in, int scale_i
     *out = NULL;
     if (!find_bytes(pc, in, scale_in, &b) || b.w->shape.dim[0] < MIN_INT8_K)
         return STENO_OK;
-    p = describe(k, STENO_INT8_WEIGHTS, (size_t)b.w->shape.dim[0], (size_t)b.w->shape.dim[1]);
+    p = describe(k, STENO_INT8_WEIGHTS, false, (size_t)b.w->shape.dim[0], (size_t)b.w->shape.dim[1]);
     block = p ? steno_prep_memory(pc, in, p->bytes, &filled) : NULL;
     if (block)
         place(p, k, block);
@@ -465,7 +449,7 @@ steno_status steno_prep_weights_parts(struct steno_prep *pc, int in, int scale_i
         free(p);
         return steno_fail(err, STENO_ERR_FORMAT, "%zu columns do not divide into %zu", all, parts);
     }
-    one = describe(k, src.wide ? STENO_INT8_WEIGHTS : steno_prep_precision(pc),
+    one = describe(k, src.wide ? STENO_INT8_WEIGHTS : steno_prep_precision(pc), steno_ops_fixed(k, rows, cols),
                    turned ? cols : rows, turned ? rows : cols);
     if (p && one)
         block = steno_prep_memory(pc, in, parts * ((one->bytes + 63) / 64 * 64), &filled);
@@ -506,13 +490,8 @@ static void run_part(void *arg, int part)
 {
     const struct job *j = arg;
     const struct steno_weights *w = j->w;
-    if (w->precision == STENO_FP32)
-        (w->many ? j->k->gemm_f32_many_part : j->k->gemm_f32_packed_part)(
-            j->m, w->n, w->k, j->a, j->lda, w->data, j->c, j->ldc, j->ep, (size_t)part, j->parts);
-    else
-        w16(j->k, w->precision)
-            ->part(j->m, w->n, w->k, j->a, j->lda, w->data, j->c, j->ldc, j->ep, (size_t)part,
-                   j->parts);
+    (steno_weights_are_floats(w) ? j->k->gemm_f32_packed_part : kernels_of(j->k, w)->part)(
+        j->m, w->n, w->k, j->a, j->lda, w->data, j->c, j->ldc, j->ep, (size_t)part, j->parts);
 }
 
 /* Rows of A rounded to u8, each over its own range. */

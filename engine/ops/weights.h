@@ -16,11 +16,17 @@ const char *steno_precision_name(enum steno_precision p); /* "fp32" and so on */
 struct steno_weights {
     size_t k, n;
     enum steno_precision precision;
-    bool many;    /* f32 for gemm_f32_many_part */
+    bool fixed;   /* f32 in 24 bits, for gemm_fixed */
     size_t bytes; /* of data and scale, one block */
     void *data;   /* the kernel's layout */
     float *scale; /* [n] i8 only: q * scale is the weight */
 };
+
+/* Weights for gemm_f32_packed and its like. */
+static inline bool steno_weights_are_floats(const struct steno_weights *w)
+{
+    return w->precision == STENO_FP32 && !w->fixed;
+}
 
 /* What rounding the weights did to a network. */
 struct steno_precision_report {
@@ -34,20 +40,19 @@ struct steno_precision_report {
     double square, square_error; /* the sums so far */
 };
 
-/* The kernels for weights kept in 16 bits. */
-const struct steno_gemm_w16 *steno_weights_w16(const steno_kernels *k,
-                                               const struct steno_weights *w);
+/* The kernels for weights that are kept neither as f32 nor as bytes. */
+const struct steno_gemm_weights *steno_weights_kernels(const steno_kernels *k, const struct steno_weights *w);
 void steno_weights_free(void *w); /* a release function; accepts NULL */
 
-/* f32 weights from which on the kernels' slots for many rows are worth it: 1 MiB. */
-#define STENO_MANY_WEIGHTS ((size_t)1 << 18)
+/* f32 weights from which on gemm_fixed is worth it, where the kernels have it: 256 KiB. Smaller ones stay in the
+ * first levels of the caches, where a single row is as fast or faster by multiply-adds. */
+#define STENO_FIXED_WEIGHTS ((size_t)1 << 16)
 
-/* Whether f32 weights [k, n] that are multiplied with rows of x are for gemm_f32_many_part: they are too large for
- * the caches' first levels, and x has, next to the number of examples, another extent of rows that is open or at
- * least 16. Decided by the graph alone, so that an example's bits do not depend on what it is batched with. */
-bool steno_ops_many(const steno_kernels *k, const struct steno_shape *x, size_t rows, size_t cols);
+/* Whether f32 weights [rows, cols] are kept for gemm_fixed. Decided by their size alone, so that an example's bits do
+ * not depend on what it is batched with. */
+bool steno_ops_fixed(const steno_kernels *k, size_t rows, size_t cols);
 
-/* While preparing: constant input `in`, f32 of rank 2, the other factor of input 0, packed in the network's precision, reported,
+/* While preparing: constant input `in`, f32 of rank 2, packed in the network's precision, reported,
  * and the original given up. *out is NULL when the input is anything else. STENO_ERR_NOMEM. */
 STENO_MUST steno_status steno_prep_weights(struct steno_prep *pc, int in, bool trans,
                                            struct steno_weights **out, steno_err *err);
@@ -57,6 +62,7 @@ struct steno_made {
     size_t k, n;
     void (*make)(float *to, const float *w, const void *arg);
     const void *arg;
+    bool plain; /* not for gemm_fixed, whatever their size */
 };
 /* The same for constant input `in`, f32 of any rank. STENO_ERR_NOMEM. */
 STENO_MUST steno_status steno_prep_weights_made(struct steno_prep *pc, int in,

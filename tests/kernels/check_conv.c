@@ -89,8 +89,9 @@ static void to_nhwc(float *to, const float *from, size_t channels, size_t pixels
             to[p * channels + c] = from[c * pixels + p];
 }
 
+/* terms: as many more products of numbers of up to 1. */
 static void compare_conv(const struct steno_conv *s, const float *x, const float *w, const float *y,
-                         const struct steno_gemm_epilogue *ep, size_t number)
+                         const struct steno_gemm_epilogue *ep, double terms, size_t number)
 {
     size_t pixels = s->out[0] * s->out[1];
     size_t taps = s->c_in / s->group * s->kernel[0] * s->kernel[1];
@@ -98,7 +99,7 @@ static void compare_conv(const struct steno_conv *s, const float *x, const float
         size_t o = i / pixels, p = i % pixels;
         double sum, mag, bound;
         exact_at(s, x, w, o, p / s->out[1], p % s->out[1], &sum, &mag);
-        bound = (double)(taps + 2) * EPS * mag + 1e-30;
+        bound = (double)(taps + 2) * EPS * mag + terms * EPS + 1e-30;
         if (ep) {
             sum += (double)ep->bias[o];
             bound += 4 * EPS * (fabs(sum) + 1);
@@ -134,7 +135,7 @@ static void run_case(const steno_kernels *k, size_t number, size_t n_parts, bool
     k->conv_f32_pack(packed, w, &s);
     for (size_t p = n_parts; p-- > 0;)
         k->conv_f32(&s, x, packed, y, epilogue ? &ep : NULL, work, p, n_parts);
-    compare_conv(&s, x, w, y, epilogue ? &ep : NULL, number);
+    compare_conv(&s, x, w, y, epilogue ? &ep : NULL, 0, number);
     steno_aligned_free(work);
     work = steno_aligned_alloc(k->conv_f32_work(&s, 1));
     k->conv_f32(&s, x, packed, whole, epilogue ? &ep : NULL, work, 0, 1);
@@ -151,7 +152,7 @@ static void run_case(const steno_kernels *k, size_t number, size_t n_parts, bool
 }
 
 /* The channels-last form of a case, held against the exact sums in the other layout. */
-static void run_nhwc(const steno_kernels *k, bool many, size_t number, size_t n_parts, bool epilogue)
+static void run_nhwc(const steno_kernels *k, size_t number, size_t n_parts, bool epilogue)
 {
     struct steno_conv s = shape_of(&cases[number]);
     size_t image = s.in[0] * s.in[1], pixels = s.out[0] * s.out[1];
@@ -176,10 +177,10 @@ static void run_nhwc(const steno_kernels *k, bool many, size_t number, size_t n_
     expected.residual = residual;
     k->conv_nhwc_f32_pack(packed, w, &s);
     for (size_t p = n_parts; p-- > 0;)
-        (many ? k->conv_nhwc_f32_many : k->conv_nhwc_f32)(&s, xt, packed, yt, epilogue ? &ep : NULL, p, n_parts);
+        k->conv_nhwc_f32(&s, xt, packed, yt, epilogue ? &ep : NULL, p, n_parts);
     to_nhwc(y, yt, pixels, s.c_out);
-    compare_conv(&s, x, w, y, epilogue ? &expected : NULL, number);
-    (many ? k->conv_nhwc_f32_many : k->conv_nhwc_f32)(&s, xt, packed, whole, epilogue ? &ep : NULL, 0, 1);
+    compare_conv(&s, x, w, y, epilogue ? &expected : NULL, 0, number);
+    k->conv_nhwc_f32(&s, xt, packed, whole, epilogue ? &ep : NULL, 0, 1);
     if (memcmp(whole, yt, ny * sizeof *yt))
         test_fail("case %zu: %zu parts give other bits than one", number, n_parts);
     steno_aligned_free(packed);
@@ -200,9 +201,11 @@ static void round_to_bf16(float *x, size_t n)
         x[i] = half_from_bf16(half_to_bf16(x[i]));
 }
 
-/* The same with weights in bf16, against the exact sums over what was rounded. */
-static void run_bf16(const steno_kernels *k, size_t number, size_t n_parts, bool epilogue)
+/* The same with weights in bf16, against the exact sums over what was rounded; or in 24 bits. */
+static void run_weights(const steno_kernels *k, const struct steno_gemm_weights *g, size_t number, size_t n_parts,
+                        bool epilogue)
 {
+    const bool fixed = g == &k->gemm_fixed;
     struct steno_conv s = shape_of(&cases[number]);
     size_t image = s.in[0] * s.in[1], pixels = s.out[0] * s.out[1];
     size_t nx = s.c_in * image, ny = s.c_out * pixels, taps = s.kernel[0] * s.kernel[1];
@@ -213,7 +216,7 @@ static void run_bf16(const steno_kernels *k, size_t number, size_t n_parts, bool
     struct steno_gemm_epilogue ep = {
         .alpha = 1, .bias = bias, .act = STENO_ACT_RELU, .residual = rt, .ldr = s.c_out};
     struct steno_gemm_epilogue expected = ep;
-    void *packed = steno_aligned_alloc(k->gemm_bf16.packed_bytes(taps * s.c_in, s.c_out));
+    void *packed = steno_aligned_alloc(g->packed_bytes(taps * s.c_in, s.c_out));
     fill_uniform(x, nx);
     fill_uniform(w, nw);
     fill_uniform(bias, s.c_out);
@@ -223,14 +226,15 @@ static void run_bf16(const steno_kernels *k, size_t number, size_t n_parts, bool
     expected.residual = residual;
     for (size_t o = 0; o < s.c_out; o++)
         to_nhwc(rows + o * taps * s.c_in, w + o * taps * s.c_in, s.c_in, taps);
-    k->gemm_bf16.pack(packed, rows, taps * s.c_in, true, taps * s.c_in, s.c_out);
+    g->pack(packed, rows, taps * s.c_in, true, taps * s.c_in, s.c_out);
     for (size_t p = n_parts; p-- > 0;)
-        k->gemm_bf16.conv(&s, xt, packed, yt, epilogue ? &ep : NULL, p, n_parts);
+        g->conv(&s, xt, packed, yt, epilogue ? &ep : NULL, p, n_parts);
     to_nhwc(y, yt, pixels, s.c_out);
-    round_to_bf16(w, nw);
-    if (k->cpu & STENO_CPU_BF16)
+    if (!fixed)
+        round_to_bf16(w, nw);
+    if (!fixed && k->cpu & STENO_CPU_BF16)
         round_to_bf16(x, nx);
-    compare_conv(&s, x, w, y, epilogue ? &expected : NULL, number);
+    compare_conv(&s, x, w, y, epilogue ? &expected : NULL, fixed ? 4.2 * (double)(taps * s.c_in) : 0, number);
     steno_aligned_free(packed);
     guard_free(x);
     guard_free(xt);
@@ -288,19 +292,19 @@ void check_conv(const steno_kernels *k)
             if (cases[i].group == 1 ||
                 (cases[i].group == cases[i].c_in && cases[i].c_out == cases[i].c_in))
                 for (size_t n_parts = 1; n_parts <= 3; n_parts++)
-                    run_nhwc(k, false, i, n_parts, n_parts == 2);
-        test_end();
-    }
-    if (k->conv_nhwc_f32_many && test_begin(k, "conv_nhwc_f32_many")) {
-        for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-            for (size_t n_parts = 1; n_parts <= 3 && cases[i].group == 1; n_parts++)
-                run_nhwc(k, true, i, n_parts, n_parts == 2);
+                    run_nhwc(k, i, n_parts, n_parts == 2);
         test_end();
     }
     if (test_begin(k, "conv_bf16")) {
         for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
             for (size_t n_parts = 1; n_parts <= 3 && cases[i].group == 1; n_parts++)
-                run_bf16(k, i, n_parts, n_parts == 2);
+                run_weights(k, &k->gemm_bf16, i, n_parts, n_parts == 2);
+        test_end();
+    }
+    if (k->gemm_fixed.conv && test_begin(k, "conv_fixed")) {
+        for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+            for (size_t n_parts = 1; n_parts <= 3 && cases[i].group == 1; n_parts++)
+                run_weights(k, &k->gemm_fixed, i, n_parts, n_parts == 2);
         test_end();
     }
     if (test_begin(k, "dwconv_f32")) {

@@ -32,7 +32,7 @@ struct setup {
     struct steno_gemm_epilogue ep;
     const struct steno_gemm_epilogue *use;
     double slack; /* added to the magnitude of the products, times that of A; 0 usual */
-    double terms; /* as if there were so many more of them; 0 usual */
+    bool fixed;   /* numbers are rounded to 24 bits of the largest of their row of A, or column of B */
 };
 
 static size_t span(size_t rows, size_t cols, size_t ld)
@@ -118,15 +118,21 @@ static void compare_element(const struct setup *t, size_t i, size_t j)
     const float *a = t->a + i * (t->trans_a ? 1 : t->lda),
                 *b = t->b + j * (t->trans_b ? t->ldb : 1);
     const size_t next_a = t->trans_a ? t->lda : 1, next_b = t->trans_b ? 1 : t->ldb;
-    double sum = 0, mag = 0, of_a = 0, want, bound;
+    double sum = 0, mag = 0, of_a = 0, of_b = 0, most_a = 0, most_b = 0, want, bound;
     for (size_t l = 0; l < t->s.k; l++) {
-        const double x = (double)a[l * next_a], v = x * (double)b[l * next_b];
+        const double x = (double)a[l * next_a], w = (double)b[l * next_b], v = x * w;
         sum += v;
         mag += fabs(v);
         of_a += fabs(x);
+        of_b += fabs(w);
+        most_a = fmax(most_a, fabs(x));
+        most_b = fmax(most_b, fabs(w));
     }
     mag += t->slack * of_a;
-    bound = 1.2 * ((double)(t->s.k + 1) + t->terms) * EPS * mag + 1e-30;
+    bound = 1.2 * (double)(t->s.k + 1) * EPS * mag + 1e-30;
+    if (t->fixed) /* half a step of 2^-22 of the largest, and the ninth product; sums of blocks of 512 */
+        bound = 2.05 * EPS * (most_a * of_b + most_b * of_a) + EPS / 32 * (double)t->s.k * most_a * most_b +
+                ((double)t->s.k / 256 + 4) * EPS * mag + 1e-38;
     want = sum;
     if (t->use) {
         const struct steno_gemm_epilogue *ep = t->use;
@@ -253,72 +259,90 @@ static void nan_stays_in_its_row(const steno_kernels *k)
     setup_free(&t);
 }
 
-/* ---- the slot for many rows ---- */
+/* ---- f32 in 24 bits ---- */
 
 /* Blocks of rows, pieces of K, several of them that meet in C, and panels that are not full. */
-static const struct shape large[] = {{1, 70, 2100}, {17, 64, 1100}, {33, 97, 130}, {300, 50, 600},
-                                     {65, 40, 64},  {257, 33, 900}, {40, 32, 9000}, {24, 96, 512}, {31, 64, 32}};
+static const struct shape large[] = {{1, 70, 2100}, {17, 64, 1100}, {33, 97, 130}, {300, 50, 600}, {65, 40, 64},
+                                     {257, 33, 900}, {40, 32, 9000}, {24, 96, 512}, {31, 64, 32}, {600, 20, 2200}};
 
-static void many_of(const steno_kernels *k, struct shape s, int variant)
+static void *pack_fixed(const steno_kernels *k, const struct setup *t)
+{
+    void *p = steno_aligned_alloc(k->gemm_fixed.packed_bytes(t->s.k, t->s.n));
+    if (!p)
+        exit(2);
+    k->gemm_fixed.pack(p, t->b, t->ldb, t->trans_b, t->s.k, t->s.n);
+    return p;
+}
+
+/* Every row computed alone, against all together in three parts. */
+static void rows_alone(const struct steno_gemm_weights *g, struct setup *t, const void *b)
+{
+    float *whole = t->c;
+    struct steno_gemm_epilogue ep = t->ep;
+    t->c = guard_new(c_span(t));
+    for (size_t r = 0; r < t->s.m; r++) {
+        ep.residual = t->ep.residual ? t->ep.residual + r * ep.ldr : NULL;
+        g->part(1, t->s.n, t->s.k, t->a + r * t->lda, t->lda, b, t->c + r * t->ldc, t->ldc,
+                t->use ? &ep : NULL, 0, 1);
+    }
+    same_bits(t, whole, "when computed alone");
+    guard_free(t->c);
+    t->c = whole;
+}
+
+static void fixed_of(const steno_kernels *k, struct shape s, int variant)
 {
     struct setup t;
-    float *whole;
     void *b;
     setup_new(&t, s, false, variant % 3 == 1, variant);
-    b = pack(k, &t);
+    b = pack_fixed(k, &t);
     for (size_t p = 3; p-- > 0;)
-        k->gemm_f32_many_part(t.s.m, t.s.n, t.s.k, t.a, t.lda, b, t.c, t.ldc, t.use, p, 3);
-    t.terms = 8; /* three of nine products are left out */
+        k->gemm_fixed.part(t.s.m, t.s.n, t.s.k, t.a, t.lda, b, t.c, t.ldc, t.use, p, 3);
+    t.fixed = true;
     compare(&t);
-    whole = t.c;
-    t.c = guard_new(c_span(&t));
-    for (size_t r = 0; r < t.s.m && !(variant & 8); r++) { /* no bias of rows */
-        struct steno_gemm_epilogue ep = t.ep;
-        ep.residual = ep.residual ? ep.residual + r * ep.ldr : NULL;
-        k->gemm_f32_many_part(1, t.s.n, t.s.k, t.a + r * t.lda, t.lda, b, t.c + r * t.ldc, t.ldc,
-                              t.use ? &ep : NULL, 0, 1);
-    }
-    if (!(variant & 8))
-        same_bits(&t, whole, "when computed alone");
-    guard_free(whole);
+    if (!(variant & 8)) /* no bias of rows */
+        rows_alone(&k->gemm_fixed, &t, b);
     steno_aligned_free(b);
     setup_free(&t);
 }
 
-static void many(const steno_kernels *k)
+static void fixed(const steno_kernels *k)
 {
     for (size_t i = 0; i < N_SHAPES; i++)
         for (int variant = 0; variant < 16; variant++)
-            many_of(k, shapes[i], variant);
+            fixed_of(k, shapes[i], variant);
     for (size_t i = 0; i < sizeof large / sizeof *large; i++)
         for (int variant = 0; variant < 16; variant += KCHECK_FEW ? 7 : 3)
-            many_of(k, large[i], variant);
+            fixed_of(k, large[i], variant);
 }
 
-/* Numbers that have no parts, in row 4 and the last of m rows of A and column 20 of B: what they touch is as the plain
- * product has it, the rest as if they were not there. */
+/* Infinite numbers and NaN in rows 0 and the last of A and column 20 of B: such a row is as its numbers say, such a
+ * column NaN, the rest as if they were not there. */
 static void odd_numbers(const steno_kernels *k, size_t m, float odd)
 {
     struct setup t;
     float *plain, *without;
     void *b;
-    setup_new(&t, (struct shape){m, 90, 150}, false, false, 0);
+    setup_new(&t, (struct shape){m, 90, 650}, false, false, 0);
     plain = guard_new(c_span(&t));
     without = guard_new(c_span(&t));
-    b = pack(k, &t);
-    k->gemm_f32_many_part(t.s.m, t.s.n, t.s.k, t.a, t.lda, b, without, t.ldc, NULL, 0, 1);
-    t.a[4 * t.lda + 7] = odd;
-    t.a[(m - 1) * t.lda + 149] = -odd;
-    t.b[3 * t.ldb + 20] = odd;
+    b = pack_fixed(k, &t);
+    k->gemm_fixed.part(t.s.m, t.s.n, t.s.k, t.a, t.lda, b, without, t.ldc, NULL, 0, 1);
     steno_aligned_free(b);
+    t.a[7] = odd;
+    t.a[(m - 1) * t.lda + 649] = -odd;
     b = pack(k, &t);
     k->gemm_f32_packed(t.s.m, t.s.n, t.s.k, t.a, t.lda, b, plain, t.ldc, NULL);
+    steno_aligned_free(b);
+    t.b[3 * t.ldb + 20] = odd;
+    b = pack_fixed(k, &t);
     for (size_t p = 0; p < 2; p++)
-        k->gemm_f32_many_part(t.s.m, t.s.n, t.s.k, t.a, t.lda, b, t.c, t.ldc, NULL, p, 2);
+        k->gemm_fixed.part(t.s.m, t.s.n, t.s.k, t.a, t.lda, b, t.c, t.ldc, NULL, p, 2);
     for (size_t i = 0; i < t.s.m; i++)
         for (size_t j = 0; j < t.s.n; j++) {
-            const bool touched = i == 4 || i == m - 1 || j < 32;
-            const float got = t.c[i * t.ldc + j], want = (touched ? plain : without)[i * t.ldc + j];
+            const bool touched = i == 0 || i == m - 1;
+            const float got = t.c[i * t.ldc + j],
+                        want = j == 20 ? NAN : (touched ? plain : without)[i * t.ldc + j];
             if (memcmp(&got, &want, sizeof got) && !(isnan(got) && isnan(want)))
                 test_fail("%a: c[%zu,%zu] = %a, not %a", (double)odd, i, j, (double)got, (double)want);
         }
@@ -328,20 +352,80 @@ static void odd_numbers(const steno_kernels *k, size_t m, float odd)
     setup_free(&t);
 }
 
-/* Far from 1 the parts do not get lost. */
-static void scaled(const steno_kernels *k, float of_a, float of_b)
+/* Far from 1, whole rows and columns or one number of each. */
+static void scaled(const steno_kernels *k, float of_a, float of_b, bool one)
 {
     struct setup t;
     void *b;
-    setup_new(&t, (struct shape){20, 40, 200}, false, false, 0);
+    setup_new(&t, (struct shape){20, 40, 600}, false, false, 0);
     for (size_t i = 0; i < span(t.s.m, t.s.k, t.lda); i++)
-        t.a[i] *= of_a;
+        t.a[i] *= one && i % t.lda != 13 ? 1 : of_a;
     for (size_t i = 0; i < span(t.s.k, t.s.n, t.ldb); i++)
-        t.b[i] *= of_b;
-    b = pack(k, &t);
-    k->gemm_f32_many_part(t.s.m, t.s.n, t.s.k, t.a, t.lda, b, t.c, t.ldc, NULL, 0, 1);
-    t.terms = 8;
+        t.b[i] *= one && i / t.ldb != 590 ? 1 : of_b;
+    b = pack_fixed(k, &t);
+    k->gemm_fixed.part(t.s.m, t.s.n, t.s.k, t.a, t.lda, b, t.c, t.ldc, NULL, 0, 1);
+    t.fixed = true;
     compare(&t);
+    steno_aligned_free(b);
+    setup_free(&t);
+}
+
+/* Root of the mean square of what is off. */
+static double off(const struct setup *t)
+{
+    double squares = 0;
+    for (size_t i = 0; i < t->s.m; i++)
+        for (size_t j = 0; j < t->s.n; j++) {
+            double sum = 0;
+            for (size_t l = 0; l < t->s.k; l++)
+                sum += (double)t->a[i * t->lda + l] * (double)t->b[l * t->ldb + j];
+            squares += (sum - (double)t->c[i * t->ldc + j]) * (sum - (double)t->c[i * t->ldc + j]);
+        }
+    return sqrt(squares / (double)(t->s.m * t->s.n));
+}
+
+/* Sums without rounding make up for rounded numbers. */
+static void as_near_as_f32(const steno_kernels *k)
+{
+    for (size_t n = 512; n <= 2048; n *= 2) {
+        struct setup t;
+        double of_f32, of_fixed;
+        void *b;
+        setup_new(&t, (struct shape){17, 96, n}, false, false, 0);
+        b = pack(k, &t);
+        k->gemm_f32_packed(t.s.m, t.s.n, t.s.k, t.a, t.lda, b, t.c, t.ldc, NULL);
+        of_f32 = off(&t);
+        steno_aligned_free(b);
+        b = pack_fixed(k, &t);
+        k->gemm_fixed.part(t.s.m, t.s.n, t.s.k, t.a, t.lda, b, t.c, t.ldc, NULL, 0, 1);
+        of_fixed = off(&t);
+        if (!(of_fixed < 0.8 * of_f32))
+            test_fail("k %zu: off by %.3g, sums of f32 by %.3g", n, of_fixed, of_f32);
+        steno_aligned_free(b);
+        setup_free(&t);
+    }
+}
+
+/* Numbers of few bits are what they are, and their sums exact. */
+static void whole_numbers(const steno_kernels *k)
+{
+    struct setup t;
+    void *b;
+    setup_new(&t, (struct shape){35, 50, 1000}, false, true, 0);
+    for (size_t i = 0; i < span(t.s.m, t.s.k, t.lda); i++)
+        t.a[i] = (float)((int)random_below(61) - 30) / 4;
+    for (size_t i = 0; i < span(t.s.n, t.s.k, t.ldb); i++)
+        t.b[i] = (float)((int)random_below(255) - 127) * 8;
+    b = pack_fixed(k, &t);
+    k->gemm_fixed.part(t.s.m, t.s.n, t.s.k, t.a, t.lda, b, t.c, t.ldc, NULL, 0, 1);
+    for (size_t i = 0; i < t.s.m; i++)
+        for (size_t j = 0; j < t.s.n; j++) {
+            double sum = 0;
+            for (size_t l = 0; l < t.s.k; l++)
+                sum += (double)t.a[i * t.lda + l] * (double)t.b[j * t.ldb + l];
+            if ((double)t.c[i * t.ldc + j] != sum)
+                test_fail("c[%zu,%zu] = %a, not %a", i, j, (double)t.c[i * t.ldc + j], sum);
+        }
     steno_aligned_free(b);
     setup_free(&t);
 }
@@ -387,24 +471,8 @@ static void round_all(float *x, size_t n, narrow_fn *narrow, widen_fn *widen)
         x[i] = widen(narrow(x[i]));
 }
 
-/* Every row computed alone, against all together in three parts. */
-static void rows_alone(const struct steno_gemm_w16 *g, struct setup *t, const void *b)
-{
-    float *whole = t->c;
-    struct steno_gemm_epilogue ep = t->ep;
-    t->c = guard_new(c_span(t));
-    for (size_t r = 0; r < t->s.m; r++) {
-        ep.residual = t->ep.residual ? t->ep.residual + r * ep.ldr : NULL;
-        g->part(1, t->s.n, t->s.k, t->a + r * t->lda, t->lda, b, t->c + r * t->ldc, t->ldc,
-                t->use ? &ep : NULL, 0, 1);
-    }
-    same_bits(t, whole, "when computed alone");
-    guard_free(t->c);
-    t->c = whole;
-}
-
 /* rounds_a: the level's kernel does that too. */
-static void sixteen_bits(const struct steno_gemm_w16 *g, narrow_fn *narrow, widen_fn *widen,
+static void sixteen_bits(const struct steno_gemm_weights *g, narrow_fn *narrow, widen_fn *widen,
                          bool rounds_a)
 {
     for (size_t i = 0; i < N_SHAPES; i++)
@@ -510,17 +578,21 @@ void check_gemm(const steno_kernels *k)
         parts(k);
         test_end();
     }
-    if (k->gemm_f32_many_part && test_begin(k, "gemm_f32_many_part")) {
-        many(k);
-        for (size_t m = 10; m <= 70; m += 20) {
+    if (k->gemm_fixed.part && test_begin(k, "gemm_fixed")) {
+        fixed(k);
+        for (size_t m = 2; m <= 70; m += 17) {
             odd_numbers(k, m, NAN);
             odd_numbers(k, m, INFINITY);
-            odd_numbers(k, m, 3.4e38f);
         }
-        scaled(k, 1e30f, 1e-30f);
-        scaled(k, 1e-25f, 1e25f);
-        scaled(k, 1e-15f, 1e-15f);
-        scaled(k, 1e18f, 1e18f);
+        for (int one = 0; one < 2; one++) {
+            scaled(k, 1e30f, 1e-30f, one);
+            scaled(k, 1e-25f, 1e25f, one);
+            scaled(k, 1e-15f, 1e-15f, one);
+            scaled(k, 1e18f, 1e18f, one);
+            scaled(k, 3.4e38f, 1e-3f, one);
+        }
+        whole_numbers(k);
+        as_near_as_f32(k);
         test_end();
     }
     if (test_begin(k, "gemm_f32")) {

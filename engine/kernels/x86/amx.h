@@ -20,19 +20,24 @@ enum {
  * switch to another one, so they are given back. rows: of the product; where they are fewer than 16, registers
  * 0, 1 and 4 have as many, where fewer than 32, 2, 3 and 5 what is above 16, and loads and products take that
  * much less time. */
+static inline void amx_configure(const uint8_t rows[8])
+{
+    struct {
+        uint8_t palette, start_row, reserved[14];
+        uint16_t row_bytes[16];
+        uint8_t rows[16];
+    } config = {.palette = 1, .row_bytes = {64, 64, 64, 64, 64, 64, 64, 64}};
+    _Static_assert(sizeof config == 64, "LDTILECFG reads 64 bytes");
+    for (int i = 0; i < 8; i++)
+        config.rows[i] = rows[i];
+    __asm__ volatile("ldtilecfg %0" ::"m"(config));
+}
+
 static inline void amx_begin(size_t rows)
 {
     const uint8_t low = (uint8_t)(rows < AMX_ROWS ? rows ? rows : 1 : AMX_ROWS);
     const uint8_t high = (uint8_t)(rows > AMX_ROWS && rows < 2 * AMX_ROWS ? rows - AMX_ROWS : AMX_ROWS);
-    const struct {
-        uint8_t palette, start_row, reserved[14];
-        uint16_t row_bytes[16];
-        uint8_t rows[16];
-    } config = {.palette = 1,
-                .row_bytes = {64, 64, 64, 64, 64, 64, 64, 64},
-                .rows = {low, low, high, high, low, high, 16, 16}};
-    _Static_assert(sizeof config == 64, "LDTILECFG reads 64 bytes");
-    __asm__ volatile("ldtilecfg %0" ::"m"(config));
+    amx_configure((const uint8_t[8]){low, low, high, high, low, high, 16, 16});
 }
 
 static inline void amx_end(void)
@@ -56,6 +61,7 @@ static inline void amx_end(void)
                      : "memory")
 /* t += a b: of each 32-bit lane 4 products u8 x i8, or 2 of bf16. */
 #define AMX_DOT_U8(t, a, b) __asm__ volatile("tdpbusd %%tmm" #b ", %%tmm" #a ", %%tmm" #t ::)
+#define AMX_DOT_I8(t, a, b) __asm__ volatile("tdpbssd %%tmm" #b ", %%tmm" #a ", %%tmm" #t ::)
 #define AMX_DOT_BF16(t, a, b) __asm__ volatile("tdpbf16ps %%tmm" #b ", %%tmm" #a ", %%tmm" #t ::)
 
 /* n no-operations between two lines that are called from memory. One core of a CPU with AMX reads memory a fifth to a

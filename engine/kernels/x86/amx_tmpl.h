@@ -1,10 +1,9 @@
 /* A block of rows times a block of K by AMX, in place of the register tiles of tiles_tmpl.h. Included by
- * gemm_tmpl.h, gemm_i8_tmpl.h and gemm_f32_amx.c after NR = 32, struct product, struct part and
+ * gemm_tmpl.h and gemm_i8_tmpl.h after NR = 32, struct product, struct part and
  *   AMX_DOT(t, a, b)   AMX_DOT_U8 or AMX_DOT_BF16
  *   AMX_MOST           rows of a block
  *   AMX_DEEP(rows)     lanes of K of a panel in L1, with that many rows
  *   AMX_B_ROW          bytes of a panel's row
- *   AMX_PIECES         false where few rows take a panel as a whole
  *   amx_done(p, part, tile, r0, h, j)  finished sums [h][NR] of rows r0 on and panel j to C; defined later
  * A panel has a row of NR lanes of 32 bits for each lane of K, so 16 rows of its left or right half are a
  * register as they lie there. Lanes of K are a multiple of 16: packed B and the copy of A are filled up
@@ -28,7 +27,7 @@ struct amx_tile {
     size_t lanes; /* of K */
     bool few;     /* no other tile reads this panel */
     const void *a;
-    size_t a_row, a_part; /* bytes; to the next part of split numbers */
+    size_t a_row; /* bytes */
     const void *b;
     const void *ahead; /* calls ahead_lines cache lines from here on closer at each step, but for few */
     size_t ahead_lines;
@@ -36,7 +35,6 @@ struct amx_tile {
     size_t from_row;
     void *to;
     size_t to_row;
-    struct split *split; /* or NULL */
 };
 
 /* Sums that are done but for rows [r, rows), which go to C between the products of the next tile: those
@@ -97,9 +95,6 @@ static inline void amx_store_sums(void *to, size_t row, bool high)
     }
 }
 
-#ifdef AMX_SPLIT
-static inline void amx_steps(const struct amx_tile *t, struct amx_waiting *w, bool high, bool few);
-#else
 /* A quarter of the lines of a step closer. */
 static inline __attribute__((always_inline)) void amx_call(const char *b, int quarter)
 {
@@ -153,7 +148,6 @@ static inline __attribute__((always_inline)) void amx_steps(const struct amx_til
             amx_finish(w, some);
     }
 }
-#endif
 
 /* to = from + A B */
 static void amx_product(const struct amx_tile *t, struct amx_waiting *w)
@@ -189,7 +183,6 @@ struct amx_block {
     size_t n;      /* columns */
     bool first, last; /* of all K */
     bool plain;       /* sums are what goes to C */
-    struct split *split; /* of split numbers, or NULL */
 };
 
 /* Sums of h rows that C holds so far. */
@@ -228,15 +221,13 @@ static void amx_tile_at(const struct amx_block *x, size_t r0, const struct amx_p
                          .few = x->rows <= AMX_HIGH,
                          .a = x->a + r0 * x->a_row + y->u0 * 4,
                          .a_row = x->a_row,
-                         .a_part = x->lanes * 4,
                          .b = y->b,
                          .ahead = y->ahead + r0 / AMX_HIGH * y->lines * ((y->u1 - y->u0) / AMX_LANES) * 64,
                          .ahead_lines = y->lines,
                          .from = y->u0 ? tile : NULL,
                          .from_row = NR * sizeof *tile,
                          .to = tile,
-                         .to_row = NR * sizeof *tile,
-                         .split = x->split};
+                         .to_row = NR * sizeof *tile};
     if (!y->u0 && !x->first) {
         t.from = whole ? c : (char *)tile;
         t.from_row = whole ? x->c_row : t.from_row;
@@ -252,13 +243,6 @@ static void amx_tile_at(const struct amx_block *x, size_t r0, const struct amx_p
         *w = (struct amx_waiting){x->p, x->part, tile, r0, 0, h, y->j};
 }
 
-#ifdef AMX_SPLIT
-/* The next piece is split between the products of the one before: one begins, and is asked for. */
-static void amx_split_begin(const struct amx_block *x, const struct amx_piece *y);
-static const char *amx_split_end(const struct amx_block *x);
-#endif
-
-#ifndef AMX_SPLIT
 enum { AMX_THREE = 3 * AMX_ROWS };
 
 /* 33 to 48 rows times panel j: six registers of sums, one of A and one of B, so that B passes once, as it comes from
@@ -307,7 +291,6 @@ static void amx_three(const struct amx_block *x, size_t j, int32_t *tile, struct
     AMX_STORE(5, tile + AMX_HIGH * NR + NR / 2, 4 * NR);
     *w = (struct amx_waiting){x->p, x->part, tile, 0, 0, x->rows, j};
 }
-#endif
 
 /* Panels [j0, j1). */
 static void amx_block(const struct amx_block *x, size_t j0, size_t j1)
@@ -315,33 +298,24 @@ static void amx_block(const struct amx_block *x, size_t j0, size_t j1)
     enum { STEP_LINES = AMX_LANES * AMX_B_ROW / 64 };
     alignas(64) int32_t sums[AMX_MOST * NR];
     const size_t steps = x->lanes / AMX_LANES, deep = AMX_DEEP(x->rows) / AMX_LANES;
-    const size_t n = (x->rows <= AMX_HIGH && !AMX_PIECES) || steps <= deep ? 1 : (steps + deep - 1) / deep;
+    const size_t n = x->rows <= AMX_HIGH || steps <= deep ? 1 : (steps + deep - 1) / deep;
     const size_t tiles = (x->rows + AMX_HIGH - 1) / AMX_HIGH;
     struct amx_waiting w = {0};
     const size_t lines = (STEP_LINES + tiles - 1) / tiles;
     struct amx_piece next = amx_piece_at(x, j0, 0, n, lines);
     size_t turn = 0;
-#ifdef AMX_SPLIT
-    amx_split_begin(x, &next);
-#else
     if (x->rows > AMX_HIGH && x->rows <= AMX_THREE) {
         for (size_t j = j0; j < j1; j++)
             amx_three(x, j, sums + j % 2 * AMX_THREE * NR, &w);
         amx_finish(&w, AMX_THREE);
         return;
     }
-#endif
     for (size_t j = j0; j < j1; j++)
         for (size_t i = 0; i < n; i++) {
             struct amx_piece y = next;
             if (i + 1 < n || j + 1 < j1)
                 next = i + 1 < n ? amx_piece_at(x, j, i + 1, n, lines) : amx_piece_at(x, j + 1, 0, n, lines);
             y.ahead = next.b;
-#ifdef AMX_SPLIT
-            y.b = amx_split_end(x);
-            if (i + 1 < n || j + 1 < j1)
-                amx_split_begin(x, &next);
-#endif
             for (size_t r = 0; r < x->rows; r += AMX_HIGH, turn ^= 1)
                 amx_tile_at(x, r, &y, sums + (tiles == 1 ? j % 2 * AMX_HIGH : n > 1 ? r : turn * AMX_HIGH) * NR,
                             &w);
@@ -357,14 +331,13 @@ static size_t amx_rows_of(size_t left)
     return rows < left ? rows : left;
 }
 
-/* K of a block of such rows whose copy, `parts` of each number, has `room`, all in lanes: of nearly the same depth
- * each. */
-static size_t amx_depth(size_t lanes, size_t rows, size_t room, size_t parts)
+/* K of a block of such rows whose copy has `room`, all in lanes: of nearly the same depth each. */
+static size_t amx_depth(size_t lanes, size_t rows, size_t room)
 {
     const size_t tiles = (amx_rows_of(rows) + AMX_HIGH - 1) / AMX_HIGH, steps = lanes / AMX_LANES;
     const size_t row = room / ((tiles ? tiles : 1) * AMX_HIGH);
-    size_t most = (row - AMX_LANES) / parts / AMX_LANES, n;
-    while (amx_copy_ld(parts * most * AMX_LANES) > row)
+    size_t most = (row - AMX_LANES) / AMX_LANES, n;
+    while (amx_copy_ld(most * AMX_LANES) > row)
         most--;
     n = (steps + most - 1) / most;
     return n ? (steps + n - 1) / n * AMX_LANES : 0;

@@ -117,6 +117,6 @@ static double peak_bf16(size_t turns)
 
 void V_NAME(steno_kernels_gemm)(steno_kernels *k)
 {
-    k->gemm_bf16 = (struct steno_gemm_w16){packed_bytes, pack, product_part, conv_part, conv_winograd};
+    k->gemm_bf16 = (struct steno_gemm_weights){packed_bytes, pack, product_part, conv_part, conv_winograd};
     k->peak_bf16 = peak_bf16;
 }

@@ -530,7 +530,7 @@ static void one_row(const struct product *p, const struct part *a, size_t j0, si
 }
 
 #ifdef AMX_DOT
-enum { AMX_MOST = MC, AMX_B_ROW = 4 * NR, AMX_PIECES = false };
+enum { AMX_MOST = MC, AMX_B_ROW = 4 * NR };
 #define AMX_DEEP(rows) 256
 #include "kernels/x86/amx_tmpl.h"
 
@@ -637,7 +637,7 @@ static void multiply_block(const struct product *p, size_t i0, size_t i1, size_t
 static size_t depth_of(size_t k, size_t rows)
 {
 #ifdef AMX_DOT
-    return amx_depth(lanes_of(k), rows, A_ROOM, 1) * KG;
+    return amx_depth(lanes_of(k), rows, A_ROOM) * KG;
 #else
     (void)k;
     (void)rows;

@@ -401,7 +401,7 @@ struct part {
 };
 
 #ifdef AMX_DOT
-enum { AMX_MOST = MC, AMX_B_ROW = 4 * NR, AMX_PIECES = false };
+enum { AMX_MOST = MC, AMX_B_ROW = 4 * NR };
 #define AMX_DEEP(rows) 256
 #include "kernels/x86/amx_tmpl.h"
 
@@ -537,7 +537,7 @@ static void multiply_tile(const struct product *p, size_t i0, size_t rows, size_
 static size_t depth_of_block(size_t k, size_t rows)
 {
 #ifdef AMX_DOT
-    return amx_depth(k, rows, A_ROOM, 1);
+    return amx_depth(k, rows, A_ROOM);
 #else
     (void)k;
     (void)rows;

@@ -1,4 +1,4 @@
-/* Products and convolutions of struct steno_gemm_w16, the work shared out. Included after
+/* Products and convolutions of struct steno_gemm_weights, the work shared out. Included after
  * gemm_tmpl.h with GEMM_W16. */
 #include "kernels/x86/patches_tmpl.h"
 #ifdef AMX_DOT

@@ -1,5 +1,5 @@
-/* f32 products that level amx makes of parts of bf16 (kernels.h, gemm_f32_many_part): which weights take that
- * slot, and that an example's bits are its own in whatever company it is multiplied. */
+/* f32 weights that level amx keeps in 24 bits (kernels.h, gemm_fixed): which ones, and that an example's bits are its own
+ * in whatever company it is multiplied. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,35 +21,16 @@ static void none(size_t m, size_t n, size_t k, const float *a, size_t lda, const
     (void)m, (void)n, (void)k, (void)a, (void)lda, (void)packed, (void)c, (void)ldc, (void)ep, (void)part, (void)n_parts;
 }
 
-static void the_graph_decides(void **state)
+static void large_weights_are(void **state)
 {
-    static const struct {
-        struct steno_shape x;
-        size_t k, n;
-        bool many;
-    } cases[] = {
-        {{.rank = 3, .dim = {-2, -3, 512}}, 512, 512, true},   /* examples of any length */
-        {{.rank = 3, .dim = {1, -2, 512}}, 512, 2048, true},
-        {{.rank = 3, .dim = {-2, 16, 512}}, 512, 512, true},   /* chunks of 16 frames */
-        {{.rank = 3, .dim = {16, -2, 512}}, 512, 512, true},   /* ... time first */
-        {{.rank = 3, .dim = {-2, 1, 512}}, 512, 512, false},   /* steps of a decoder */
-        {{.rank = 3, .dim = {-2, 8, 512}}, 512, 512, false},
-        {{.rank = 3, .dim = {8, -2, 512}}, 512, 512, false},
-        {{.rank = 3, .dim = {1, 16, 512}}, 512, 512, true},
-        {{.rank = 4, .dim = {INT64_MAX, INT64_MAX, 4, 512}}, 512, 512, true},
-        {{.rank = 4, .dim = {INT64_MAX, INT64_MAX, 0, 512}}, 512, 512, false},
-        {{.rank = 2, .dim = {-2, 512}}, 512, 512, false},
-        {{.rank = -1}, 512, 512, false},                       /* anything */
-        {{.rank = 3, .dim = {-2, -3, 512}}, 512, 500, false},  /* less than 1 MiB */
-        {{.rank = 3, .dim = {-2, -3, 8192}}, 8192, 40, false}, /* two panels */
-    };
-    steno_kernels k = {.gemm_f32_many_part = none}, plain = {0};
+    const steno_kernels k = {.gemm_fixed = {.part = none}}, plain = {0};
     (void)state;
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        if (steno_ops_many(&k, &cases[i].x, cases[i].k, cases[i].n) != cases[i].many)
-            fail_msg("case %zu", i);
-        assert_false(steno_ops_many(&plain, &cases[i].x, cases[i].k, cases[i].n));
-    }
+    assert_true(steno_ops_fixed(&k, 512, 512));
+    assert_true(steno_ops_fixed(&k, 256, 256));
+    assert_false(steno_ops_fixed(&k, 256, 255));
+    assert_false(steno_ops_fixed(&k, 8192, 40)); /* two panels and a half */
+    assert_false(steno_ops_fixed(&k, 40, 8192));
+    assert_false(steno_ops_fixed(&plain, 512, 512));
 }
 
 static float number(size_t i)
@@ -111,7 +92,7 @@ static void company_does_not_matter(void **state)
     steno_network_close(n);
 }
 
-/* Against sums in f64: parts are as exact as f32 is. */
+/* Against sums in f64: as exact as f32 is. */
 static void sums_are_those_of_f32(void **state)
 {
     static float y[B * T * N];
@@ -137,7 +118,7 @@ static void sums_are_those_of_f32(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_graph_decides),
+        cmocka_unit_test(large_weights_are),
         cmocka_unit_test(company_does_not_matter),
         cmocka_unit_test(sums_are_those_of_f32),
     };
