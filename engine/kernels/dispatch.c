@@ -70,6 +70,7 @@ static void set_amx(steno_kernels *k)
     steno_kernels_gemm_i8__amx(k);
     steno_kernels_gemm__amx(k);
     steno_kernels_gemm_fixed__amx(k);
+    steno_kernels_gemm_tight__amx(k);
 }
 #endif
 

@@ -258,6 +258,10 @@ struct steno_kernels {
      * or nothing. A row of A that has infinite numbers or NaN is multiplied as they are; a column of B with one gives NaN.
      * part NULL: no such way. */
     struct steno_gemm_weights gemm_fixed;
+    /* gemm_bf16 with weights in 12 bits (x86/gemm_tight_amx.c): numbers below 2^-13 of the largest of their column become the
+     * nearest of 0 and a power of two there; where there are none, the bits are those of gemm_bf16. part NULL: no
+     * such way. */
+    struct steno_gemm_weights gemm_tight;
     struct steno_gemm_nbits gemm_nbits;
 
     /* ---- 8-bit product ---- packed weights take one byte each (K rounded up to the level's group,

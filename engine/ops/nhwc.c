@@ -90,7 +90,7 @@ steno_status steno_prep_nhwc(struct steno_prep *pc, int in, const struct steno_c
         return steno_fail(err, STENO_ERR_FORMAT, "group %zu of %zu channels", s->group, s->c_in);
     c->s = *s;
     const bool fixed = precision == STENO_FP32 && s->group == 1 &&
-                       steno_ops_fixed(k, s->kernel[0] * s->kernel[1] * s->c_in, s->c_out);
+                       steno_ops_tight(k, precision, s->kernel[0] * s->kernel[1] * s->c_in, s->c_out);
     c->few = precision != STENO_INT8_WEIGHTS && steno_winograd_fits(s) && !fixed &&
              (precision != STENO_BF16_WEIGHTS || k->gemm_bf16.conv_winograd);
     if (c->few) {

@@ -176,7 +176,9 @@ static double lost_16(const struct steno_weights *p, const float *w, size_t ldw,
 /* The kernels for weights that are not kept as f32 or bytes. */
 static const struct steno_gemm_weights *kernels_of(const steno_kernels *k, const struct steno_weights *w)
 {
-    return w->fixed ? &k->gemm_fixed : w->precision == STENO_BF16_WEIGHTS ? &k->gemm_bf16 : &k->gemm_f16;
+    if (w->precision == STENO_FP16_WEIGHTS)
+        return &k->gemm_f16;
+    return w->precision == STENO_FP32 ? &k->gemm_fixed : w->tight ? &k->gemm_tight : &k->gemm_bf16;
 }
 
 /* ---- packing: one block, the packed weights and for i8 the scales behind them ---- */
@@ -189,7 +191,7 @@ static size_t data_bytes(const struct steno_weights *p, const steno_kernels *k)
     return (n + 63) / 64 * 64;
 }
 
-static struct steno_weights *describe(const steno_kernels *k, enum steno_precision precision, bool fixed,
+static struct steno_weights *describe(const steno_kernels *k, enum steno_precision precision, bool tight,
                                       size_t rows, size_t cols)
 {
     struct steno_weights *p = calloc(1, sizeof *p);
@@ -198,7 +200,7 @@ static struct steno_weights *describe(const steno_kernels *k, enum steno_precisi
     p->k = rows;
     p->n = cols;
     p->precision = precision == STENO_INT8_WEIGHTS && rows < MIN_INT8_K ? STENO_FP32 : precision;
-    p->fixed = fixed && p->precision == STENO_FP32;
+    p->tight = tight && steno_ops_tight(k, p->precision, rows, cols);
     p->bytes = data_bytes(p, k);
     if (p->precision == STENO_INT8_WEIGHTS)
         p->bytes += cols * sizeof *p->scale;
@@ -223,7 +225,7 @@ static bool fill(struct steno_weights *p, const steno_kernels *k, const float *w
     }
     if (p->precision != STENO_INT8_WEIGHTS) {
         kernels_of(k, p)->pack(p->data, w, ldw, trans, p->k, p->n);
-        *lost = p->fixed ? 0 : lost_16(p, w, ldw, trans);
+        *lost = p->precision == STENO_FP32 ? 0 : lost_16(p, w, ldw, trans);
         return true;
     }
     q = malloc(p->k * p->n + 1);
@@ -282,7 +284,7 @@ static steno_status pack(struct steno_prep *pc, int in, size_t rows, size_t cols
     const steno_kernels *k = steno_prep_kernels(pc);
     const bool plain = s.made && s.made->plain;
     struct steno_weights *p =
-        describe(k, steno_prep_precision(pc), !plain && steno_ops_fixed(k, rows, cols), rows, cols);
+        describe(k, steno_prep_precision(pc), !plain, rows, cols);
     bool filled;
     void *block = p ? steno_prep_memory(pc, in, p->bytes, &filled) : NULL;
     if (block)
@@ -295,9 +297,10 @@ static steno_status pack(struct steno_prep *pc, int in, size_t rows, size_t cols
     return STENO_OK;
 }
 
-bool steno_ops_fixed(const steno_kernels *k, size_t rows, size_t cols)
+bool steno_ops_tight(const steno_kernels *k, enum steno_precision p, size_t rows, size_t cols)
 {
-    return k->gemm_fixed.part && rows >= 64 && cols >= 64 && rows * cols >= STENO_FIXED_WEIGHTS;
+    return (p == STENO_FP32 ? k->gemm_fixed.part : p == STENO_BF16_WEIGHTS ? k->gemm_tight.part : NULL) &&
+           rows >= 64 && cols >= 64 && rows * cols >= STENO_TIGHT_WEIGHTS;
 }
 
 steno_status steno_prep_weights(struct steno_prep *pc, int in, bool trans,
@@ -449,7 +452,7 @@ steno_status steno_prep_weights_parts(struct steno_prep *pc, int in, int scale_i
         free(p);
         return steno_fail(err, STENO_ERR_FORMAT, "%zu columns do not divide into %zu", all, parts);
     }
-    one = describe(k, src.wide ? STENO_INT8_WEIGHTS : steno_prep_precision(pc), steno_ops_fixed(k, rows, cols),
+    one = describe(k, src.wide ? STENO_INT8_WEIGHTS : steno_prep_precision(pc), true,
                    turned ? cols : rows, turned ? rows : cols);
     if (p && one)
         block = steno_prep_memory(pc, in, parts * ((one->bytes + 63) / 64 * 64), &filled);

@@ -16,7 +16,7 @@ const char *steno_precision_name(enum steno_precision p); /* "fp32" and so on */
 struct steno_weights {
     size_t k, n;
     enum steno_precision precision;
-    bool fixed;   /* f32 in 24 bits, for gemm_fixed */
+    bool tight;   /* f32 in 24 bits, for gemm_fixed, or bf16 in 12, for gemm_tight */
     size_t bytes; /* of data and scale, one block */
     void *data;   /* the kernel's layout */
     float *scale; /* [n] i8 only: q * scale is the weight */
@@ -25,7 +25,7 @@ struct steno_weights {
 /* Weights for gemm_f32_packed and its like. */
 static inline bool steno_weights_are_floats(const struct steno_weights *w)
 {
-    return w->precision == STENO_FP32 && !w->fixed;
+    return w->precision == STENO_FP32 && !w->tight;
 }
 
 /* What rounding the weights did to a network. */
@@ -44,13 +44,13 @@ struct steno_precision_report {
 const struct steno_gemm_weights *steno_weights_kernels(const steno_kernels *k, const struct steno_weights *w);
 void steno_weights_free(void *w); /* a release function; accepts NULL */
 
-/* f32 weights from which on gemm_fixed is worth it, where the kernels have it: 256 KiB. Smaller ones stay in the
- * first levels of the caches, where a single row is as fast or faster by multiply-adds. */
-#define STENO_FIXED_WEIGHTS ((size_t)1 << 16)
+/* Weights from which on gemm_fixed and gemm_tight are worth it, where the kernels have them: 256 KiB of f32. Smaller ones
+ * stay in the first levels of the caches, where a single row is as fast or faster by multiply-adds. */
+#define STENO_TIGHT_WEIGHTS ((size_t)1 << 16)
 
-/* Whether f32 weights [rows, cols] are kept for gemm_fixed. Decided by their size alone, so that an example's bits do
+/* Whether weights [rows, cols] in precision p are kept for these. Decided by their size alone, so that an example's bits do
  * not depend on what it is batched with. */
-bool steno_ops_fixed(const steno_kernels *k, size_t rows, size_t cols);
+bool steno_ops_tight(const steno_kernels *k, enum steno_precision p, size_t rows, size_t cols);
 
 /* While preparing: constant input `in`, f32 of rank 2, packed in the network's precision, reported,
  * and the original given up. *out is NULL when the input is anything else. STENO_ERR_NOMEM. */
@@ -62,7 +62,7 @@ struct steno_made {
     size_t k, n;
     void (*make)(float *to, const float *w, const void *arg);
     const void *arg;
-    bool plain; /* not for gemm_fixed, whatever their size */
+    bool plain; /* not for gemm_fixed or gemm_tight, whatever their size */
 };
 /* The same for constant input `in`, f32 of any rank. STENO_ERR_NOMEM. */
 STENO_MUST steno_status steno_prep_weights_made(struct steno_prep *pc, int in,

@@ -201,7 +201,7 @@ static void round_to_bf16(float *x, size_t n)
         x[i] = half_from_bf16(half_to_bf16(x[i]));
 }
 
-/* The same with weights in bf16, against the exact sums over what was rounded; or in 24 bits. */
+/* The same with weights in bf16, against the exact sums over what was rounded; or in 24 or 12 bits. */
 static void run_weights(const steno_kernels *k, const struct steno_gemm_weights *g, size_t number, size_t n_parts,
                         bool epilogue)
 {
@@ -224,6 +224,8 @@ static void run_weights(const steno_kernels *k, const struct steno_gemm_weights 
     to_nhwc(xt, x, s.c_in, image);
     to_nhwc(rt, residual, s.c_out, pixels);
     expected.residual = residual;
+    for (size_t i = 0; i < nw && g == &k->gemm_tight; i++) /* nothing that 12 bits do not keep */
+        w[i] = copysignf(fmaxf(fabsf(w[i]), 0x1p-11f), w[i]);
     for (size_t o = 0; o < s.c_out; o++)
         to_nhwc(rows + o * taps * s.c_in, w + o * taps * s.c_in, s.c_in, taps);
     g->pack(packed, rows, taps * s.c_in, true, taps * s.c_in, s.c_out);
@@ -305,6 +307,12 @@ void check_conv(const steno_kernels *k)
         for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
             for (size_t n_parts = 1; n_parts <= 3 && cases[i].group == 1; n_parts++)
                 run_weights(k, &k->gemm_fixed, i, n_parts, n_parts == 2);
+        test_end();
+    }
+    if (k->gemm_tight.conv && test_begin(k, "conv_tight")) {
+        for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+            for (size_t n_parts = 1; n_parts <= 3 && cases[i].group == 1; n_parts++)
+                run_weights(k, &k->gemm_tight, i, n_parts, n_parts == 2);
         test_end();
     }
     if (test_begin(k, "dwconv_f32")) {

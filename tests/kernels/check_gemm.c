@@ -263,7 +263,7 @@ static void nan_stays_in_its_row(const steno_kernels *k)
 
 /* Blocks of rows, pieces of K, several of them that meet in C, and panels that are not full. */
 static const struct shape large[] = {{1, 70, 2100}, {17, 64, 1100}, {33, 97, 130}, {300, 50, 600}, {65, 40, 64},
-                                     {257, 33, 900}, {40, 32, 9000}, {24, 96, 512}, {31, 64, 32}, {600, 20, 2200}};
+                                     {257, 33, 900}, {40, 32, 9000}, {24, 96, 512}, {31, 64, 32}, {600, 20, 2200}, {250, 40, 9728}, {60, 70, 700}};
 
 static void *pack_fixed(const steno_kernels *k, const struct setup *t)
 {
@@ -498,6 +498,87 @@ static void sixteen_bits(const struct steno_gemm_weights *g, narrow_fn *narrow, 
         }
 }
 
+/* What 12 bits keep of x in a column whose largest number has the exponent's upper bits `most`. */
+static float tight_of(float x, int most)
+{
+    const uint16_t h = half_to_bf16(x), sign = h & 0x8000;
+    const int base = most > 7 ? most - 7 : 0, upper = (h & 0x7fff) >> 8;
+    if (upper > base)
+        return half_from_bf16(h);
+    return half_from_bf16(upper == base && h & 0x80 && base ? (uint16_t)(sign | (base + 1) << 8) : 0);
+}
+
+/* Columns of t->b as 12 bits keep them. */
+static void tighten(struct setup *t)
+{
+    const size_t down = t->trans_b ? 1 : t->ldb, along = t->trans_b ? t->ldb : 1;
+    for (size_t j = 0; j < t->s.n; j++) {
+        float *x = t->b + j * along;
+        int most = 0;
+        for (size_t l = 0; l < t->s.k; l++) {
+            const int upper = (half_to_bf16(x[l * down]) & 0x7fff) >> 8;
+            most = upper > most ? upper : most;
+        }
+        for (size_t l = 0; l < t->s.k; l++)
+            x[l * down] = tight_of(x[l * down], most);
+    }
+}
+
+/* The bits of bf16 with what is left of the weights; spread: the numbers are of up to 2^-spread. */
+static void tight_of_shape(const steno_kernels *k, struct shape s, int variant, int spread, float odd)
+{
+    const struct steno_gemm_weights *g = &k->gemm_tight;
+    struct setup t;
+    float *want;
+    void *b, *plain;
+    setup_new(&t, s, false, variant % 3 == 1, variant);
+    for (size_t i = 0; i < span(t.trans_b ? t.s.n : t.s.k, t.trans_b ? t.s.k : t.s.n, t.ldb); i++)
+        t.b[i] = random_below(9) ? ldexpf(t.b[i], -(int)random_below((size_t)spread)) : 0;
+    if (odd != 0 && t.s.k && t.s.n)
+        t.b[t.s.k / 2 * (t.trans_b ? 1 : t.ldb)] = odd;
+    b = steno_aligned_alloc(g->packed_bytes(t.s.k, t.s.n));
+    plain = steno_aligned_alloc(k->gemm_bf16.packed_bytes(t.s.k, t.s.n));
+    if (!b || !plain)
+        exit(2);
+    g->pack(b, t.b, t.ldb, t.trans_b, t.s.k, t.s.n);
+    tighten(&t);
+    k->gemm_bf16.pack(plain, t.b, t.ldb, t.trans_b, t.s.k, t.s.n);
+    k->gemm_bf16.part(t.s.m, t.s.n, t.s.k, t.a, t.lda, plain, t.c, t.ldc, t.use, 0, 1);
+    want = t.c;
+    t.c = guard_new(c_span(&t));
+    for (size_t p = 3; p-- > 0;)
+        g->part(t.s.m, t.s.n, t.s.k, t.a, t.lda, b, t.c, t.ldc, t.use, p, 3);
+    for (size_t i = 0; i < t.s.m; i++)
+        for (size_t j = 0; j < t.s.n; j++) {
+            const float got = t.c[i * t.ldc + j], exp = want[i * t.ldc + j];
+            if (memcmp(&got, &exp, sizeof got) && !(isnan(got) && isnan(exp)))
+                test_fail("m %zu n %zu k %zu spread %d: c[%zu,%zu] = %a, not %a", t.s.m, t.s.n, t.s.k, spread, i, j,
+                          (double)got, (double)exp);
+        }
+    if (!(variant & 8)) /* no bias of rows */
+        rows_alone(g, &t, b);
+    guard_free(want);
+    steno_aligned_free(b);
+    steno_aligned_free(plain);
+    setup_free(&t);
+}
+
+static void tight(const steno_kernels *k)
+{
+    for (size_t i = 0; i < N_SHAPES; i++)
+        for (int variant = 0; variant < 16; variant++)
+            tight_of_shape(k, shapes[i], variant, variant % 5 == 4 ? 100 : 16, 0);
+    for (size_t i = 0; i < sizeof large / sizeof *large; i++)
+        for (int variant = 0; variant < 16; variant += KCHECK_FEW ? 7 : 3)
+            tight_of_shape(k, large[i], variant, variant % 5 == 4 ? 100 : 16, 0);
+    for (int variant = 0; variant < 2; variant++) {
+        tight_of_shape(k, (struct shape){20, 70, 200}, variant, 16, INFINITY);
+        tight_of_shape(k, (struct shape){70, 70, 200}, variant, 16, NAN);
+        tight_of_shape(k, (struct shape){20, 70, 200}, variant, 16, -3.3e38f);
+        tight_of_shape(k, (struct shape){20, 70, 200}, variant, 250, 0);
+    }
+}
+
 /* Weights of few bits: the rows of B that they stand for, against the product by them. */
 static void few_bits(const steno_kernels *k)
 {
@@ -593,6 +674,10 @@ void check_gemm(const steno_kernels *k)
         }
         whole_numbers(k);
         as_near_as_f32(k);
+        test_end();
+    }
+    if (k->gemm_tight.part && test_begin(k, "gemm_tight")) {
+        tight(k);
         test_end();
     }
     if (test_begin(k, "gemm_f32")) {

@@ -1,5 +1,5 @@
-/* f32 weights that level amx keeps in 24 bits (kernels.h, gemm_fixed): which ones, and that an example's bits are its own
- * in whatever company it is multiplied. */
+/* Weights that level amx keeps in fewer bits (kernels.h, gemm_fixed and gemm_tight): which ones; that sums are as exact as
+ * those of f32; and that an example's bits are its own in whatever company it is multiplied. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -25,12 +25,14 @@ static void large_weights_are(void **state)
 {
     const steno_kernels k = {.gemm_fixed = {.part = none}}, plain = {0};
     (void)state;
-    assert_true(steno_ops_fixed(&k, 512, 512));
-    assert_true(steno_ops_fixed(&k, 256, 256));
-    assert_false(steno_ops_fixed(&k, 256, 255));
-    assert_false(steno_ops_fixed(&k, 8192, 40)); /* two panels and a half */
-    assert_false(steno_ops_fixed(&k, 40, 8192));
-    assert_false(steno_ops_fixed(&plain, 512, 512));
+    assert_true(steno_ops_tight(&k, STENO_FP32, 512, 512));
+    assert_true(steno_ops_tight(&k, STENO_FP32, 256, 256));
+    assert_false(steno_ops_tight(&k, STENO_FP32, 256, 255));
+    assert_false(steno_ops_tight(&k, STENO_FP32, 8192, 40)); /* two panels and a half */
+    assert_false(steno_ops_tight(&k, STENO_FP32, 40, 8192));
+    assert_false(steno_ops_tight(&plain, STENO_FP32, 512, 512));
+    assert_false(steno_ops_tight(&k, STENO_BF16_WEIGHTS, 512, 512)); /* has its own */
+    assert_false(steno_ops_tight(&k, STENO_INT8_WEIGHTS, 512, 512));
 }
 
 static float number(size_t i)
