@@ -71,6 +71,7 @@ static void set_amx(steno_kernels *k)
     steno_kernels_gemm__amx(k);
     steno_kernels_gemm_fixed__amx(k);
     steno_kernels_gemm_tight__amx(k);
+    steno_kernels_attend_bf16__amx(k);
 }
 #endif
 

@@ -49,6 +49,7 @@ void steno_kernels_gemm_i8__amx(steno_kernels *k);  /* after vnni */
 void steno_kernels_gemm__amx(steno_kernels *k);     /* after bf16: weights in bf16 */
 void steno_kernels_gemm_fixed__amx(steno_kernels *k);
 void steno_kernels_gemm_tight__amx(steno_kernels *k);
+void steno_kernels_attend_bf16__amx(steno_kernels *k);
 #endif
 
 #if defined(__aarch64__)

@@ -154,6 +154,41 @@ struct steno_attend {
     float scale;
 };
 
+/* Keys [from, to) are seen; mask, of the first key of the call on, is added to their scores, or NULL. */
+struct steno_attend_seen {
+    size_t from, to;
+    const float *mask;
+};
+
+/* A tile of rows of one head of attention, keys [from, to) of it, factors rounded to bf16, sums f32:
+ *     t = scale * ((q + q_bias) k' + (q + p_bias) p') + mask,  w = 2^(t log2(e) - max),  o += w v
+ * where max is the largest of a row so far, and o and sum, of w, are kept in units of it. So several calls, for
+ * keys that follow each other, add up; sum 0, max -inf and `first` begin. o / sum is the result; max -inf and a
+ * sum that is not NaN: the row saw no key. */
+#define STENO_ATTEND_BF16_ROWS 32
+#define STENO_ATTEND_BF16_SIZE 256 /* size is no more; v_size may be anything */
+struct steno_attend_bf16 {
+    size_t m, keys, size, v_size; /* rows, 1..STENO_ATTEND_BF16_ROWS; keys: of all that is packed */
+    const float *q, *q_bias, *p_bias; /* [m, ldq]; [size] or NULL */
+    size_t ldq;
+    const void *k, *v; /* from gemm_bf16.pack: [size, keys], [keys, v_size] */
+    /* Positions, packed as [size, .] from the one on that goes with key `from`, or NULL: score (i, j) takes number
+     * j - from of them or, shifted, j - from + STENO_ATTEND_BF16_ROWS - 1 - i, and whole panels of 32 are read. */
+    const void *p;
+    bool shifted;
+    size_t from, to; /* from: a multiple of 32 */
+    float scale;
+    const struct steno_attend_seen *seen; /* [m], or NULL: all */
+    bool first;
+    float *max, *sum; /* [m] */
+    float *o;         /* [STENO_ATTEND_BF16_ROWS, steno_attend_bf16_ldo(v_size)] */
+};
+
+static inline size_t steno_attend_bf16_ldo(size_t v_size)
+{
+    return (v_size + 31) / 32 * 32;
+}
+
 struct steno_kernels {
     const char *level; /* "scalar", "avx2", "avx512", ... */
     unsigned cpu;      /* STENO_CPU_* mask in use */
@@ -220,6 +255,8 @@ struct steno_kernels {
     /* struct steno_attend for m (1..STENO_ATTEND_ROWS) rows and n (1..STENO_ATTEND_KEYS) keys: y is
      * NaN where a row's scores are all -inf. Takes 40 KiB of stack. */
     void (*attend_f32)(size_t m, size_t n, const struct steno_attend *a);
+    /* NULL: no such way. Takes 100 KiB of stack. */
+    void (*attend_bf16)(const struct steno_attend_bf16 *a);
     /* dst [cols, rows] (row stride ldd) = transpose of src [rows, cols] (row stride lds). */
     void (*transpose_f32)(float *dst, size_t ldd, const float *src, size_t lds, size_t rows,
                           size_t cols);

@@ -10,8 +10,9 @@ struct job {
     const steno_kernels *k;
     char *scratch;
     size_t score_bytes, work_bytes, part_bytes, parts;
-    bool by_rows;
+    enum { BY_ROWS, TILED, IN_BF16 } way;
     struct steno_attn_tiles tiles;
+    struct steno_attn_bf16 bf16;
 };
 
 static size_t aligned(size_t n)
@@ -33,6 +34,42 @@ void steno_attn_visible(const struct steno_attention *a, size_t b, size_t i, siz
         hi = (int64_t)a->mask_keys;
     *from = (size_t)(lo < hi ? lo : 0);
     *to = (size_t)(lo < hi ? hi : 0);
+}
+
+static bool any_hidden(const uint8_t *hide, size_t step, size_t from, size_t to)
+{
+    uint64_t eight, all = 0;
+    for (; step == 1 && from + sizeof eight <= to; from += sizeof eight) {
+        memcpy(&eight, hide + from, sizeof eight);
+        all |= eight;
+    }
+    for (; from < to; from++)
+        all |= hide[from * step];
+    return all != 0;
+}
+
+const float *steno_attn_mask_row(const struct steno_attention *a, size_t b, size_t h, size_t i, size_t j0, size_t n,
+                                 float *made, size_t *from, size_t *to)
+{
+    const float *mask =
+        a->mask.data ? a->mask.data + b * a->mask.batch + h * a->mask.head + i * a->mask.row + j0 : NULL;
+    const uint8_t *hide;
+    steno_attn_visible(a, b, i, from, to);
+    *from = *from > j0 ? *from - j0 : 0;
+    *to = *to > j0 ? *to - j0 : 0;
+    *to = *to < n ? *to : n;
+    if (!a->hidden.data)
+        return mask;
+    hide = a->hidden.data + b * a->hidden.batch + h * a->hidden.head + i * a->hidden.row + j0 * a->hidden.key;
+    while (*from < *to && hide[*from * a->hidden.key])
+        ++*from;
+    while (*from < *to && hide[(*to - 1) * a->hidden.key])
+        --*to;
+    if (!any_hidden(hide, a->hidden.key, *from, *to))
+        return mask;
+    for (size_t j = *from; j < *to; j++)
+        made[j] = hide[j * a->hidden.key] ? -INFINITY : mask ? mask[j] : 0;
+    return made;
 }
 
 /* One row of scores, in place, to softmax weights. */
@@ -102,21 +139,44 @@ static void part(void *arg, int p)
     size_t heads = j->a->batch * j->a->q_heads;
     for (size_t i = heads * (size_t)p / j->parts; i < heads * ((size_t)p + 1) / j->parts; i++) {
         char *mem = j->scratch + (size_t)p * j->part_bytes;
-        if (j->by_rows)
-            one_head(j, i / j->a->q_heads, i % j->a->q_heads, mem);
+        const size_t b = i / j->a->q_heads, h = i % j->a->q_heads;
+        if (j->way == BY_ROWS)
+            one_head(j, b, h, mem);
+        else if (j->way == TILED)
+            steno_attn_tiles_head(&j->tiles, b, h, mem);
         else
-            steno_attn_tiles_head(&j->tiles, i / j->a->q_heads, i % j->a->q_heads, mem);
+            steno_attn_bf16_head(&j->bf16, b, h, mem);
     }
 }
 
-static void size_rows(struct job *j, const struct steno_attention *a)
+static void size_rows(struct job *j)
 {
+    const struct steno_attention *a = j->a;
     size_t m = a->rows < ROWS ? a->rows : ROWS, w;
     j->score_bytes = aligned(m * a->keys * sizeof(float));
     j->work_bytes = j->k->gemm_f32_work(m, a->keys, a->size);
     w = j->k->gemm_f32_work(m, a->v_size, a->keys);
     j->work_bytes = aligned(w > j->work_bytes ? w : j->work_bytes);
     j->part_bytes = j->score_bytes + j->work_bytes + STENO_ALIGN;
+}
+
+/* The way it goes, and the scratch of a part; false: sizes overflow. */
+static bool choose(struct job *j)
+{
+    bool ok = true;
+    if (j->a->captured || j->a->softcap > 0) {
+        j->way = BY_ROWS;
+        size_rows(j);
+    } else if (steno_attn_bf16_fits(j->a, j->k)) {
+        j->way = IN_BF16;
+        ok = steno_attn_bf16_init(&j->bf16, j->a, j->k);
+        j->part_bytes = j->bf16.bytes;
+    } else {
+        j->way = TILED;
+        ok = steno_attn_tiles_init(&j->tiles, j->a, j->k);
+        j->part_bytes = j->tiles.bytes;
+    }
+    return ok;
 }
 
 steno_status steno_ops_attention(struct steno_op_ctx *ctx, const struct steno_attention *a,
@@ -128,13 +188,8 @@ steno_status steno_ops_attention(struct steno_op_ctx *ctx, const struct steno_at
                   (double)(a->size + a->v_size);
     if (!a->batch || !a->q_heads || !a->rows)
         return STENO_OK;
-    j.by_rows = a->captured || a->softcap > 0;
-    if (j.by_rows)
-        size_rows(&j, a);
-    else if (!steno_attn_tiles_init(&j.tiles, a, j.k))
+    if (!choose(&j))
         return steno_ops_nomem(ctx, err);
-    else
-        j.part_bytes = j.tiles.bytes;
     j.parts = macs < 262144 ? 1 : threads < a->batch * a->q_heads ? threads : a->batch * a->q_heads;
     j.scratch = steno_mul_size(j.parts, j.part_bytes, &total) ? steno_op_scratch(ctx, total) : NULL;
     if (!j.scratch)

@@ -75,6 +75,36 @@ STENO_MUST steno_status steno_attn_check_columns(const struct steno_node *n, con
  * nothing when it is absent. NULL, or what is wrong. */
 const char *steno_attn_read_mask(struct steno_op_ctx *ctx, int in, struct steno_attention *a);
 
+/* First key and the one past the last that row i of batch entry b may see by length and window. */
+void steno_attn_visible(const struct steno_attention *a, size_t b, size_t i, size_t *from,
+                        size_t *to);
+/* What row i of head h, batch entry b, sees of keys [j0, j0 + n): [*from, *to) of them. Where keys between are hidden,
+ * or a mask is added, returns that mask, in `made`, of n floats, if it has to be made; else NULL. */
+const float *steno_attn_mask_row(const struct steno_attention *a, size_t b, size_t h, size_t i, size_t j0, size_t n,
+                                 float *made, size_t *from, size_t *to);
+
+/* RelativeShift reaches into the row before: positions are fewer than rows and keys need. */
+static inline bool steno_attn_wraps(const struct steno_attention *a)
+{
+    return !a->p_by_key && a->rows + a->keys > a->p_len + 1;
+}
+
+/* ---- attention_bf16.c ---- */
+struct steno_attn_bf16 {
+    const struct steno_attention *a;
+    const steno_kernels *k;
+    size_t bytes; /* of one part's scratch */
+    bool plain;   /* all rows see all keys */
+    bool skips;   /* blocks that a mask hides */
+    size_t block; /* keys at a time */
+    size_t at_k, at_v, at_p, at_edge, at_o, at_row, at_seen, at_mask;
+};
+bool steno_attn_bf16_fits(const struct steno_attention *a, const steno_kernels *k);
+/* False: sizes overflow. */
+bool steno_attn_bf16_init(struct steno_attn_bf16 *t, const struct steno_attention *a, const steno_kernels *k);
+/* One head of one batch entry; mem: t->bytes, 64-byte aligned. */
+void steno_attn_bf16_head(const struct steno_attn_bf16 *t, size_t b, size_t h, char *mem);
+
 /* ---- attention_tiled.c ---- */
 struct steno_attn_tiles {
     const struct steno_attention *a;
@@ -93,8 +123,5 @@ bool steno_attn_tiles_init(struct steno_attn_tiles *t, const struct steno_attent
                            const steno_kernels *k);
 /* One head of one batch entry; mem: t->bytes, 64-byte aligned. */
 void steno_attn_tiles_head(const struct steno_attn_tiles *t, size_t b, size_t h, char *mem);
-/* First key and the one past the last that row i of batch entry b may see by length and window. */
-void steno_attn_visible(const struct steno_attention *a, size_t b, size_t i, size_t *from,
-                        size_t *to);
 
 #endif

@@ -33,11 +33,6 @@ static size_t aligned(size_t n)
     return (n + STENO_ALIGN - 1) & ~(size_t)(STENO_ALIGN - 1);
 }
 
-static bool wraps(const struct steno_attention *a)
-{
-    return !a->p_by_key && a->rows + a->keys > a->p_len + 1;
-}
-
 /* Rows of the unshifted product that shifted rows [i0, i0 + m) are made of. */
 static void shift_source(const struct steno_attention *a, size_t i0, size_t m, size_t *first,
                          size_t *count)
@@ -142,7 +137,7 @@ bool steno_attn_tiles_init(struct steno_attn_tiles *t, const struct steno_attent
     const bool by_row = a->hidden.data && a->hidden.row && a->hidden.key == 1 && many_tiles(a);
     const size_t most = by_row ? NARROW : BLOCK, block = a->keys < most ? a->keys : most;
     size_t blocks = (a->keys + most - 1) / most;
-    size_t width = a->p.data && wraps(a) ? a->p_len : block + TILE, first, count = 0, work;
+    size_t width = a->p.data && steno_attn_wraps(a) ? a->p_len : block + TILE, first, count = 0, work;
     int64_t origin;
     bool ok;
     memset(t, 0, sizeof *t);
@@ -153,8 +148,8 @@ bool steno_attn_tiles_init(struct steno_attn_tiles *t, const struct steno_attent
     t->narrow = a->narrow && many_tiles(a) && k->cpu & STENO_CPU_BF16;
     t->tile = a->rows < TILE ? a->rows : TILE;
     t->score_ld = block;
-    t->pos_ld = a->p.data && !wraps(a) && many_tiles(a) ? (width + TILE - 1) / TILE * TILE : width;
-    if (a->p.data && wraps(a)) {
+    t->pos_ld = a->p.data && !steno_attn_wraps(a) && many_tiles(a) ? (width + TILE - 1) / TILE * TILE : width;
+    if (a->p.data && steno_attn_wraps(a)) {
         for (size_t i = 0; i < a->rows; i += TILE) {
             size_t n;
             shift_source(a, i, a->rows - i < TILE ? a->rows - i : TILE, &first, &n);
@@ -167,7 +162,7 @@ bool steno_attn_tiles_init(struct steno_attn_tiles *t, const struct steno_attent
          put(t, &t->at_s, t->tile, block) && put(t, &t->at_p, count, t->pos_ld) &&
          put(t, &t->at_o, t->tile, a->v_size) && put(t, &t->at_row, t->tile, 8) &&
          put(t, &t->at_mask, a->hidden.data ? block : 0, 1) &&
-         put(t, &t->at_pos, a->p.data && wraps(a) ? block : 0, 1);
+         put(t, &t->at_pos, a->p.data && steno_attn_wraps(a) ? block : 0, 1);
     if (!ok)
         return false;
     work = max_size(k->gemm_f32_work(t->tile, block, a->size),
@@ -178,7 +173,7 @@ bool steno_attn_tiles_init(struct steno_attn_tiles *t, const struct steno_attent
     if (!many_tiles(a))
         return true;
     return put(t, &t->at_k, blocks, k_block(t)) && put(t, &t->at_v, blocks, v_block(t)) &&
-           (!a->p.data || a->p_by_key || wraps(a) || put(t, &t->at_pos, pos_blocks(a, &origin), p_block(t)));
+           (!a->p.data || a->p_by_key || steno_attn_wraps(a) || put(t, &t->at_pos, pos_blocks(a, &origin), p_block(t)));
 }
 
 /* What one head's tiles work on. */
@@ -210,7 +205,7 @@ static void pack_head(struct head *d)
         pack(t, at(d, t->at_v) + i * v_block(t), d->v + j * a->v.row, a->v.row, false, n,
              a->v_size);
     }
-    if (!d->p || a->p_by_key || wraps(a))
+    if (!d->p || a->p_by_key || steno_attn_wraps(a))
         return;
     blocks = pos_blocks(a, &d->origin);
     for (size_t i = 0; i < blocks; i++) {
@@ -273,7 +268,7 @@ static void pos_scores(const struct head *d, size_t i0, size_t m, size_t j0, siz
     size_t ld, first = 0, count;
     float *to = at(d, t->at_q) + t->tile * a->size, *s = at(d, t->at_p);
     const float *q;
-    if (wraps(a)) {
+    if (steno_attn_wraps(a)) {
         if (j0)
             return; /* they serve all blocks of keys */
         shift_source(a, i0, m, &first, &count);
@@ -310,55 +305,11 @@ static const float *pos_row(const struct head *d, size_t i0, size_t m, size_t i,
         return NULL;
     if (a->p_by_key)
         return s + i * d->t->pos_ld;
-    if (!wraps(a))
+    if (!steno_attn_wraps(a))
         return s + i * d->t->pos_ld + (many_tiles(a) ? TILE : m) - 1 - i;
     shift_source(a, i0, m, &first, &count);
     steno_ops_shift_row(at(d, d->t->at_pos), s, first, a->rows, a->p_len, i0 + i, j0, j0 + n);
     return at(d, d->t->at_pos);
-}
-
-static bool any_hidden(const uint8_t *hide, size_t step, size_t from, size_t to)
-{
-    uint64_t eight, all = 0;
-    for (; step == 1 && from + sizeof eight <= to; from += sizeof eight) {
-        memcpy(&eight, hide + from, sizeof eight);
-        all |= eight;
-    }
-    for (; from < to; from++)
-        all |= hide[from * step];
-    return all != 0;
-}
-
-/* What row i sees of the block of keys [j0, j0 + n): [*from, *to) of it, and where keys between are
- * hidden or a mask is added, that mask. */
-static const float *mask_row(const struct head *d, size_t i, size_t j0, size_t n, size_t *from,
-                             size_t *to)
-{
-    const struct steno_attention *a = d->a;
-    const float *mask = a->mask.data ? a->mask.data + d->b * a->mask.batch + d->h * a->mask.head +
-                                           i * a->mask.row + j0
-                                     : NULL;
-    const uint8_t *hide;
-    float *made = at(d, d->t->at_mask);
-    bool holes = false;
-    steno_attn_visible(a, d->b, i, from, to);
-    *from = *from > j0 ? *from - j0 : 0;
-    *to = *to > j0 ? *to - j0 : 0;
-    *to = *to < n ? *to : n;
-    if (!a->hidden.data)
-        return mask;
-    hide = a->hidden.data + d->b * a->hidden.batch + d->h * a->hidden.head + i * a->hidden.row +
-           j0 * a->hidden.key;
-    while (*from < *to && hide[*from * a->hidden.key])
-        ++*from;
-    while (*from < *to && hide[(*to - 1) * a->hidden.key])
-        --*to;
-    holes = any_hidden(hide, a->hidden.key, *from, *to);
-    if (!holes)
-        return mask;
-    for (size_t j = *from; j < *to; j++)
-        made[j] = hide[j * a->hidden.key] ? -INFINITY : mask ? mask[j] : 0;
-    return made;
 }
 
 /* Scores of row i to weights; keep: what the rows of earlier blocks are multiplied with. */
@@ -367,7 +318,7 @@ static float weigh(const struct head *d, size_t i0, size_t m, size_t i, size_t j
 {
     float *s = at(d, d->t->at_s) + i * d->t->score_ld, keep = 1;
     size_t from, to;
-    const float *mask = mask_row(d, i0 + i, j0, n, &from, &to), *pos;
+    const float *mask = steno_attn_mask_row(d->a, d->b, d->h, i0 + i, j0, n, at(d, d->t->at_mask), &from, &to), *pos;
     if (from >= to) {
         memset(s, 0, n * sizeof *s);
         return 1;
@@ -440,7 +391,7 @@ static void one_tile(const struct head *d, size_t i0, size_t m)
         if (d->t->skips && !sees(d, i0, m, j0, n)) {
             for (size_t i = 0; !j0 && i < m; i++) /* others are added to the first block's result */
                 memset(d->y + (i0 + i) * a->y_view.row, 0, a->v_size * sizeof *d->y);
-            if (d->p && wraps(a))
+            if (d->p && steno_attn_wraps(a))
                 pos_scores(d, i0, m, j0, n); /* for all blocks */
             continue;
         }

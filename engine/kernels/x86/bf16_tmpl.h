@@ -44,40 +44,84 @@ static size_t packed_bytes(size_t k, size_t n)
     return panels(n) * depth_of(k) * NR * sizeof(b_t);
 }
 
-/* Columns of a panel that are rows of b: rounded to pairs a stretch at a time, then turned. */
+/* 16 vectors of 16 lanes of 32 bits, turned. */
+static inline void turn(__m512i r[VL])
+{
+    __m512i t[VL];
+#pragma GCC unroll 8
+    for (int i = 0; i < VL; i += 2) {
+        t[i] = _mm512_unpacklo_epi32(r[i], r[i + 1]);
+        t[i + 1] = _mm512_unpackhi_epi32(r[i], r[i + 1]);
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < VL; i += 4) { /* r[i + c]: column c of each lane of 128 bits, four rows */
+        r[i] = _mm512_unpacklo_epi64(t[i], t[i + 2]);
+        r[i + 1] = _mm512_unpackhi_epi64(t[i], t[i + 2]);
+        r[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]);
+        r[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
+    }
+#pragma GCC unroll 4
+    for (int c = 0; c < 4; c++) {
+        const __m512i a = _mm512_shuffle_i32x4(r[c], r[4 + c], 0x88), b = _mm512_shuffle_i32x4(r[c], r[4 + c], 0xdd);
+        const __m512i x = _mm512_shuffle_i32x4(r[8 + c], r[12 + c], 0x88);
+        const __m512i y = _mm512_shuffle_i32x4(r[8 + c], r[12 + c], 0xdd);
+        t[c] = _mm512_shuffle_i32x4(a, x, 0x88);
+        t[8 + c] = _mm512_shuffle_i32x4(a, x, 0xdd);
+        t[4 + c] = _mm512_shuffle_i32x4(b, y, 0x88);
+        t[12 + c] = _mm512_shuffle_i32x4(b, y, 0xdd);
+    }
+    memcpy(r, t, sizeof t);
+}
+
+/* Up to 2 VL numbers as pairs. */
+static inline __m512i pairs(const float *x, size_t n)
+{
+    const vm low = v_tail(n < VL ? n : VL), high = v_tail(n < VL ? 0 : n < 2 * VL ? n - VL : VL);
+    return (__m512i)_mm512_cvtne2ps_pbh(v_load_m(x + VL, high), v_load_m(x, low));
+}
+
+/* Columns of a panel that are rows of b, VL of them. */
 static void pack_turned(b_t *p, const float *b, size_t ldb, size_t k, size_t cols)
 {
-    enum { PAIRS = 64 };
-    alignas(64) float rows[NR * PAIRS];
-    if (cols < NR)
-        memset(p, 0, (k + 1) / 2 * NR * sizeof *p);
-    for (size_t i = 0; i < k; i += 2 * PAIRS, p += PAIRS * NR) {
-        const size_t n = k - i < 2 * PAIRS ? k - i : 2 * PAIRS;
-        for (size_t x = 0; x < cols; x++)
-            round_pairs(rows + x * PAIRS, b + x * ldb + i, n);
-        transpose_blocks((float *)(void *)p, NR, rows, PAIRS, cols, (n + 1) / 2);
+    for (size_t i = 0; i < k; i += 2 * VL, p += VL * NR) {
+        const size_t left = (k - i + 1) / 2, lanes = left < VL ? left : VL;
+        __m512i r[VL];
+        for (size_t x = 0; x < VL; x++) {
+            __builtin_prefetch(b + (x + NR) * ldb + i);
+            __builtin_prefetch(b + (x + NR) * ldb + i + VL);
+            r[x] = x < cols ? pairs(b + x * ldb + i, k - i) : _mm512_setzero_si512();
+        }
+        turn(r);
+        for (size_t l = 0; l < lanes; l++)
+            _mm512_storeu_si512(p + l * NR, r[l]);
     }
 }
 
 /* VL columns of rows b and, where it is there, b2 as pairs. */
 static inline __m512i pairs_of(const float *b, const float *b2, vm m)
 {
-    const __m256i low = (__m256i)_mm512_cvtneps_pbh(v_load_m(b, m));
-    const __m256i high = (__m256i)_mm512_cvtneps_pbh(b2 ? v_load_m(b2, m) : v_zero());
-    return _mm512_or_si512(_mm512_cvtepu16_epi32(low),
-                           _mm512_slli_epi32(_mm512_cvtepu16_epi32(high), 16));
+    const __m512i both = (__m512i)_mm512_cvtne2ps_pbh(b2 ? v_load_m(b2, m) : v_zero(), v_load_m(b, m));
+    const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6,
+                                           21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+    return _mm512_permutexvar_epi16(order, both);
 }
 
 static void pack(void *dst, const float *b, size_t ldb, bool trans, size_t k, size_t n)
 {
     b_t *p = dst;
     for (size_t j = 0; j < n; j += NR) {
-        const size_t cols = n - j < NR ? n - j : NR;
-        const vm m0 = v_tail(cols < VL ? cols : VL), m1 = v_tail(cols < VL ? 0 : cols - VL);
-        if (trans)
-            pack_turned(p, b + j * ldb, ldb, k, cols);
+        const size_t cols = n - j < NR ? n - j : NR, low = cols < VL ? cols : VL;
+        const vm m0 = v_tail(low), m1 = v_tail(cols - low);
+        if (trans) {
+            pack_turned(p, b + j * ldb, ldb, k, low);
+            pack_turned(p + VL, b + (j + VL) * ldb, ldb, k, cols - low);
+        }
         for (size_t i = 0; !trans && i < k; i += 2) {
             const float *at = b + i * ldb + j, *next = i + 1 < k ? at + ldb : NULL;
+            for (size_t r = 16; r < 18; r++) {
+                __builtin_prefetch(at + r * ldb);
+                __builtin_prefetch(at + r * ldb + VL);
+            }
             _mm512_storeu_si512(p + i / 2 * NR, pairs_of(at, next, m0));
             _mm512_storeu_si512(p + i / 2 * NR + VL, pairs_of(at + VL, next ? next + VL : NULL, m1));
         }

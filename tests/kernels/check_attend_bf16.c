@@ -1,0 +1,225 @@
+/* attend_bf16 against sums of doubles over the same rounded factors: what is left are the rounding of weights to bf16 and
+ * f32 sums. */
+#include "tests/kernels/kcheck.h"
+
+#include "base/arena.h"
+#include "kernels/half.h"
+
+#include <stdalign.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum positions { NONE, SHIFTED, BY_KEY };
+enum seen { ALL, RANGES, MASKS };
+
+struct attend_case {
+    size_t m, keys, size, v_size, call; /* call: keys of each call */
+    enum positions positions;
+    enum seen seen;
+    bool bias;
+};
+
+/* Factors, and what rows see, of all keys. */
+struct factors {
+    float *q, *k, *v, *p, *q_bias, *p_bias, *mask;
+    size_t ldq, ldk, ldv, ldp, places; /* places: positions */
+    struct steno_attend_seen seen[STENO_ATTEND_BF16_ROWS];
+};
+
+static float *uniform(size_t n)
+{
+    float *x = guard_new(n);
+    fill_uniform(x, n);
+    return x;
+}
+
+static void make(struct factors *f, const struct attend_case *c)
+{
+    f->ldq = c->size + 3;
+    f->ldk = f->ldp = c->size + 1;
+    f->ldv = c->v_size + 2;
+    f->places = (c->keys + 31) / 32 * 32 + (c->positions == SHIFTED ? STENO_ATTEND_BF16_ROWS : 0);
+    f->q = uniform((c->m - 1) * f->ldq + c->size);
+    f->k = uniform((c->keys - 1) * f->ldk + c->size);
+    f->v = uniform((c->keys - 1) * f->ldv + c->v_size);
+    f->p = uniform((f->places - 1) * f->ldp + c->size);
+    f->q_bias = uniform(c->size);
+    f->p_bias = uniform(c->size);
+    f->mask = uniform(c->m * c->keys);
+    for (size_t i = 0; i < c->m; i++) {
+        struct steno_attend_seen *s = &f->seen[i];
+        *s = (struct steno_attend_seen){0, c->keys, NULL};
+        if (c->seen != ALL) {
+            s->from = random_below(c->keys);
+            s->to = s->from + random_below(c->keys - s->from + 1);
+        }
+        if (c->seen == MASKS && i % 4)
+            s->mask = f->mask + i * c->keys;
+        for (size_t j = 0; j < c->keys; j++)
+            if (random_below(3) == 0)
+                f->mask[i * c->keys + j] = -INFINITY;
+    }
+}
+
+static void drop(struct factors *f)
+{
+    float *all[] = {f->q, f->k, f->v, f->p, f->q_bias, f->p_bias, f->mask};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        guard_free(all[i]);
+}
+
+static double rounded(float x)
+{
+    return (double)half_from_bf16(half_to_bf16(x));
+}
+
+static double score(const struct factors *f, const struct attend_case *c, size_t i, size_t j)
+{
+    const float *q = f->q + i * f->ldq;
+    const size_t place = c->positions == SHIFTED ? j + STENO_ATTEND_BF16_ROWS - 1 - i : j;
+    double t = 0;
+    for (size_t x = 0; x < c->size; x++) {
+        t += rounded(q[x] + (c->bias ? f->q_bias[x] : 0)) * rounded(f->k[j * f->ldk + x]);
+        if (c->positions != NONE)
+            t += rounded(q[x] + (c->bias ? f->p_bias[x] : 0)) * rounded(f->p[place * f->ldp + x]);
+    }
+    return t;
+}
+
+/* Row i of o / sum against the exact one; NaN where the row sees nothing. */
+static void row_is_right(const struct factors *f, const struct attend_case *c, float scale, size_t i, const float *o,
+                         float max, float sum)
+{
+    const struct steno_attend_seen *s = &f->seen[i];
+    double *t = malloc((c->keys + 1) * sizeof *t), top = -HUGE_VAL, all = 0;
+    if (!t)
+        abort();
+    for (size_t j = s->from; j < s->to; j++) {
+        t[j] = (double)scale * score(f, c, i, j) + (s->mask ? (double)s->mask[j] : 0);
+        top = t[j] > top ? t[j] : top;
+    }
+    for (size_t j = s->from; j < s->to; j++)
+        all += t[j] = exp(t[j] - top);
+    if ((top <= -HUGE_VAL) != (max <= -INFINITY))
+        test_fail("m %zu keys %zu: row %zu: largest score %g", c->m, c->keys, i, (double)max);
+    for (size_t x = 0; top > -HUGE_VAL && x < c->v_size; x++) {
+        double want = 0, size = 0;
+        for (size_t j = s->from; j < s->to; j++) {
+            want += t[j] / all * rounded(f->v[j * f->ldv + x]);
+            size += t[j] / all * fabs(rounded(f->v[j * f->ldv + x]));
+        }
+        if (!close_to(o[x] / sum, want, size * (0x1p-8 + 1e-4)))
+            test_fail("m %zu keys %zu of %zu size %zu, %zu positions %d seen %d: row %zu column %zu is %a, exact %a", c->m,
+                      c->call, c->keys, c->size, c->v_size, (int)c->positions, (int)c->seen, i, x,
+                      (double)(o[x] / sum), want);
+    }
+    free(t);
+}
+
+static void *packed(const steno_kernels *k, const float *b, size_t ldb, bool trans, size_t rows, size_t cols)
+{
+    void *to = steno_aligned_alloc(k->gemm_bf16.packed_bytes(rows, cols));
+    if (!to)
+        abort();
+    k->gemm_bf16.pack(to, b, ldb, trans, rows, cols);
+    return to;
+}
+
+static void attend_one(const steno_kernels *k, const struct attend_case *c, float scale)
+{
+    struct factors f;
+    float max[STENO_ATTEND_BF16_ROWS], sum[STENO_ATTEND_BF16_ROWS];
+    const size_t ldo = steno_attend_bf16_ldo(c->v_size), panel = k->gemm_bf16.packed_bytes(c->size, 32);
+    struct steno_attend_bf16 a = {.m = c->m, .keys = c->keys, .size = c->size, .v_size = c->v_size,
+                                  .shifted = c->positions == SHIFTED, .scale = scale, .first = true, .max = max,
+                                  .sum = sum};
+    struct steno_attend_seen seen[STENO_ATTEND_BF16_ROWS];
+    void *kp, *vp, *pp;
+    make(&f, c);
+    kp = packed(k, f.k, f.ldk, true, c->size, c->keys);
+    vp = packed(k, f.v, f.ldv, false, c->keys, c->v_size);
+    pp = packed(k, f.p, f.ldp, true, c->size, f.places);
+    a.o = steno_aligned_alloc(STENO_ATTEND_BF16_ROWS * ldo * sizeof *a.o);
+    if (!a.o)
+        abort();
+    a.q = f.q;
+    a.ldq = f.ldq;
+    a.k = kp;
+    a.v = vp;
+    a.q_bias = c->bias ? f.q_bias : NULL;
+    a.p_bias = c->bias ? f.p_bias : NULL;
+    a.seen = c->seen == ALL ? NULL : seen;
+    for (size_t i = 0; i < c->m; i++) {
+        max[i] = -INFINITY;
+        sum[i] = 0;
+    }
+    for (; a.from < c->keys; a.from = a.to, a.first = false) {
+        a.to = c->keys - a.from < c->call ? c->keys : a.from + c->call;
+        a.p = c->positions == NONE ? NULL : (const char *)pp + a.from / 32 * panel;
+        for (size_t i = 0; i < c->m; i++) {
+            seen[i] = f.seen[i];
+            seen[i].mask = seen[i].mask ? seen[i].mask + a.from : NULL;
+        }
+        k->attend_bf16(&a);
+    }
+    for (size_t i = 0; i < c->m; i++)
+        row_is_right(&f, c, scale, i, a.o + i * ldo, max[i], sum[i]);
+    drop(&f);
+    steno_aligned_free(kp);
+    steno_aligned_free(vp);
+    steno_aligned_free(pp);
+    steno_aligned_free(a.o);
+}
+
+static void shapes(const steno_kernels *k)
+{
+    static const size_t rows[] = {1, 7, 15, 16, 17, 31, 32}, keys[] = {1, 31, 32, 33, 64, 65, 97, 127, 128, 129, 200, 300};
+    static const size_t sizes[] = {1, 5, 32, 33, 64, 80, STENO_ATTEND_BF16_SIZE}, values[] = {1, 16, 32, 33, 64, 100};
+    size_t turn = 0;
+    for (size_t m = 0; m < sizeof rows / sizeof *rows; m++)
+        for (size_t n = 0; n < sizeof keys / sizeof *keys; n += 1 + KCHECK_FEW)
+            for (int p = NONE; p <= BY_KEY; p++)
+                for (int s = ALL; s <= MASKS; s++, turn++)
+                    attend_one(k,
+                               &(struct attend_case){rows[m], keys[n], sizes[turn % 7], values[turn % 6],
+                                                     turn % 2 ? 1000 : 32 * (1 + turn % 5), (enum positions)p,
+                                                     (enum seen)s, turn % 3 == 0},
+                               turn % 11 ? 0.25f : -0.5f);
+}
+
+/* One row, 40 keys of one number each: what numbers that are none do. */
+static void odd_numbers(const steno_kernels *k)
+{
+    enum { KEYS = 40 };
+    static const float odd[] = {NAN, INFINITY, -INFINITY};
+    for (int i = 0; i < 3; i++) {
+        float q[1] = {1}, kk[KEYS], v[KEYS], max[1] = {-INFINITY}, sum[1] = {0};
+        alignas(64) float o[STENO_ATTEND_BF16_ROWS * 32];
+        struct steno_attend_bf16 a = {.m = 1, .keys = KEYS, .size = 1, .v_size = 1, .q = q, .ldq = 1, .to = KEYS,
+                                      .scale = 1, .first = true, .max = max, .sum = sum, .o = o};
+        void *kp, *vp;
+        for (int j = 0; j < KEYS; j++) {
+            kk[j] = (float)j;
+            v[j] = 1;
+        }
+        kk[7] = odd[i];
+        kp = packed(k, kk, 1, true, 1, KEYS);
+        vp = packed(k, v, 1, false, KEYS, 1);
+        a.k = kp;
+        a.v = vp;
+        k->attend_bf16(&a);
+        if (i < 2 ? !isnan(o[0] / sum[0]) : !close_to(o[0] / sum[0], 1, 0.01))
+            test_fail("a score of %g gives %g", (double)odd[i], (double)(o[0] / sum[0]));
+        steno_aligned_free(kp);
+        steno_aligned_free(vp);
+    }
+}
+
+void check_attend_bf16(const steno_kernels *k)
+{
+    if (!k->attend_bf16 || !test_begin(k, "attend_bf16"))
+        return;
+    shapes(k);
+    odd_numbers(k);
+    test_end();
+}
