@@ -63,6 +63,9 @@ struct steno_gemm_i8 {
     size_t m, n, k;
     const void *a; /* [M, lda] bytes */
     size_t lda;
+    /* Rows of A that may be read, without effect from M on; 0: M. Where they are a multiple of 32 and lda an odd number
+     * of 64 bytes (steno_gemm_i8_lda), level amx multiplies A where it lies. */
+    size_t a_rows;
     bool a_signed;                        /* A is i8, else u8 */
     const int32_t *a_zero;                /* within A's range; NULL = 0 */
     size_t a_zero_step;                   /* 0: one for all rows; 1: one for each */
@@ -73,6 +76,11 @@ struct steno_gemm_i8 {
     void *c;                              /* [M, ldc] i32 or f32; must not overlap A */
     size_t ldc;
 };
+
+static inline size_t steno_gemm_i8_lda(size_t k)
+{
+    return ((k + 63) / 64 | 1) * 64;
+}
 
 /* 8-bit weights to be packed: stored [K,N], or [N,K] when trans, with row stride ldb. */
 struct steno_weights_i8 {
@@ -308,6 +316,7 @@ struct steno_kernels {
     size_t (*gemm_i8_packed_bytes)(size_t k, size_t n);
     void (*gemm_i8_pack)(void *dst, const struct steno_weights_i8 *w);
     void (*gemm_i8_part)(const struct steno_gemm_i8 *g, size_t part, size_t n_parts);
+    size_t gemm_i8_rows; /* with so many rows for each part, parts have rows, not columns; 0: not by their number alone */
     /* q = saturate(round_half_even(x / scale) + zero) to u8, or to i8 when to_signed; NaN gives 0.
      * ONNX QuantizeLinear, opset 10. */
     void (*quantize_f32)(void *q, const float *x, size_t n, float scale, int32_t zero,

@@ -156,11 +156,17 @@ static float round_patch(const struct patch *p, size_t o0, size_t o1, uint8_t *t
     return scale;
 }
 
+/* Rows that a product may read (kernels.h: a_rows). */
+static size_t tiled(size_t rows)
+{
+    return (rows + 31) / 32 * 32;
+}
+
 static void rounded_block(const struct rounded_part *j, size_t from, size_t n)
 {
     const struct steno_conv_rounded *c = j->c;
     const struct steno_conv *s = c->s;
-    const size_t depth = c->w->k;
+    const size_t depth = steno_gemm_i8_lda(c->w->k);
     struct steno_gemm_epilogue ep = *c->ep;
     struct patch p = {j, j->range, 0};
     const size_t seen = rows_seen(s, from / s->out[1], (from + n - 1) / s->out[1] + 1, &p.first);
@@ -175,9 +181,10 @@ static void rounded_block(const struct rounded_part *j, size_t from, size_t n)
         ep.residual += from * ep.ldr;
     j->k->gemm_i8_part(&(struct steno_gemm_i8){.m = n,
                                                .n = c->w->n,
-                                               .k = depth,
+                                               .k = c->w->k,
                                                .a = j->patches,
                                                .lda = depth,
+                                               .a_rows = tiled(n),
                                                .a_zero = j->zero,
                                                .a_zero_step = 1,
                                                .packed = c->w->data,
@@ -194,11 +201,11 @@ static size_t whole_lines(size_t bytes)
     return (bytes + 63) / 64 * 64;
 }
 
-/* Pixels of a block at most. */
+/* Pixels of a block at most, whole tiles. */
 static size_t block_pixels(const struct steno_conv *s)
 {
     const size_t all = s->out[0] * s->out[1];
-    return all < PIXELS ? all : PIXELS;
+    return tiled(all < PIXELS ? all : PIXELS);
 }
 
 /* Bytes of each part's ranges. */
@@ -223,13 +230,14 @@ size_t steno_ops_conv_rounded_work(const struct steno_conv *s, const struct sten
                                    size_t n_parts)
 {
     const size_t blocks = blocks_of(s);
-    return blocks ? (n_parts < blocks ? n_parts : blocks) * part_bytes(s, w->k) : 0;
+    return blocks ? (n_parts < blocks ? n_parts : blocks) * part_bytes(s, steno_gemm_i8_lda(w->k)) : 0;
 }
 
 void steno_ops_conv_rounded_part(const steno_kernels *k, const struct steno_conv_rounded *c,
                                  void *work, size_t part, size_t n_parts)
 {
-    const size_t pixels = c->s->out[0] * c->s->out[1], blocks = blocks_of(c->s), depth = c->w->k;
+    const size_t pixels = c->s->out[0] * c->s->out[1], blocks = blocks_of(c->s);
+    const size_t depth = steno_gemm_i8_lda(c->w->k);
     const size_t first = blocks * part / n_parts, end = blocks * (part + 1) / n_parts;
     const size_t patches = whole_lines(block_pixels(c->s) * depth);
     char *own;

@@ -159,6 +159,10 @@ void steno_ops_transpose(const struct steno_shape *s, const int *perm, size_t es
  * fn(arg, begin, end) on the team; inline when it is small. */
 void steno_ops_ranges(struct steno_op_ctx *ctx, size_t n, size_t grain,
                       void (*fn)(void *arg, size_t begin, size_t end), void *arg);
+/* Where part `part` of n begins: many rows are shared out in whole tiles, as products at level amx have them, so that a
+ * row stays in the cache of one core from node to node. */
+enum { STENO_ROWS_TOGETHER = 32 };
+size_t steno_ops_row_of(size_t n, size_t part, size_t parts);
 
 /* ---- matrix products (op_matmul.c) ---- */
 /* C [m,n] = ep(A [m,k] * packed) on the team when it is large enough. */

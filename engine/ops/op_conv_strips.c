@@ -11,12 +11,16 @@
  * multiple of three, where the winograd slots begin theirs. */
 #include "ops/nhwc.h"
 
+#include "base/cpu.h"
+
 #include <stdlib.h>
 
 enum {
     STAGES = 2,
     ROWS = 3,    /* strips are made of so many, or multiples */
-    PIXELS = 256 /* of Y in a strip: weights are read once for each (docs/PERFORMANCE.md) */
+    /* Of Y in a strip: weights are read once for each, and L2 holds it, as far as it can (docs/PERFORMANCE.md). */
+    PIXELS = 256,
+    AMX_PIXELS = 171
 };
 
 struct strips {
@@ -210,16 +214,17 @@ static size_t units(const struct job *j)
 }
 
 /* Units of a strip at most. */
-static size_t most(const struct steno_conv *s)
+static size_t most(const struct job *j)
 {
-    const size_t n = PIXELS / (ROWS * s->out[1]);
+    const bool amx = j->k->cpu & STENO_CPU_AMX && j->k->cpu & STENO_CPU_BF16;
+    const size_t n = (amx ? AMX_PIXELS : PIXELS) / (ROWS * j->s[1].out[1]);
     return n ? n : 1;
 }
 
 /* Strips of n units, as even as they get. */
 static size_t strips_of(const struct job *j, size_t n)
 {
-    return (n + most(&j->s[1]) - 1) / most(&j->s[1]);
+    return (n + most(j) - 1) / most(j);
 }
 
 static size_t row_of(const struct job *j, size_t unit)
@@ -275,10 +280,10 @@ static bool make_room(struct steno_op_ctx *ctx, struct job *j)
     struct steno_conv s[STAGES] = {j->s[0], j->s[1]};
     size_t sets, rows, n, bytes = 0;
     j->parts = (size_t)steno_ops_conv_parts(ctx, &j->s[1]);
-    j->apart = units(j) >= j->parts * most(&j->s[1]);
+    j->apart = units(j) >= j->parts * most(j);
     sets = j->apart ? j->parts : 1;
     n = strips_of(j, units(j));
-    rows = ROWS * (sets > 1 ? most(&j->s[1]) : (units(j) + n - 1) / n);
+    rows = ROWS * (sets > 1 ? most(j) : (units(j) + n - 1) / n);
     s[1].out[0] = rows < s[1].out[0] ? rows : s[1].out[0];
     j->held = (s[1].out[0] - 1) * s[1].stride[0] + (s[1].kernel[0] - 1) * s[1].dilation[0] + 1;
     j->held = j->held < s[1].in[0] ? j->held : s[1].in[0];

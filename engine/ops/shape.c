@@ -248,11 +248,18 @@ struct ranges {
     void *arg;
 };
 
+size_t steno_ops_row_of(size_t n, size_t part, size_t parts)
+{
+    const size_t together = n >= 3 * STENO_ROWS_TOGETHER * parts ? STENO_ROWS_TOGETHER : 1;
+    const size_t at = (n + together - 1) / together * part / parts * together;
+    return at < n ? at : n;
+}
+
 static void ranges_part(void *arg, int part)
 {
     const struct ranges *r = arg;
-    size_t per = r->n / r->parts, more = r->n % r->parts, p = (size_t)part;
-    size_t begin = p * per + (p < more ? p : more), end = begin + per + (p < more);
+    const size_t begin = steno_ops_row_of(r->n, (size_t)part, r->parts);
+    const size_t end = steno_ops_row_of(r->n, (size_t)part + 1, r->parts);
     if (begin < end)
         r->fn(r->arg, begin, end);
 }

@@ -41,6 +41,7 @@ enum {
     NR = 2 * VL,
 #ifdef AMX_DOT
     MR = 32,
+    ROWS_OF_PART = 96,   /* and more: parts have rows */
     MC = 512,            /* a panel read from L3 takes as long as its product with 200 rows */
     KU_STEP = AMX_LANES, /* panels are filled up to a multiple of that many lanes */
     A_ROOM = MC * 528,   /* of the copy of A, lanes: 1 MiB of L2, 512 lanes of most rows */
@@ -614,6 +615,29 @@ static size_t rows_of(size_t left)
 #endif
 }
 
+#ifdef AMX_DOT
+/* A is as its copy would be. */
+static bool lies_well(const struct steno_gemm_i8 *g)
+{
+    return !g->a_signed && g->a_rows >= (g->m + MR - 1) / MR * MR && g->k % (KG * AMX_LANES) == 0 && g->lda % 128 == 64 &&
+           (uintptr_t)g->a % 64 == 0;
+}
+
+/* Rows [i0, i1), panels [j0, j1), all of K, A where it lies. */
+static void multiply_in_place(const struct product *p, size_t i0, size_t i1, size_t j0, size_t j1)
+{
+    int32_t a_sum[MC];
+    for (size_t i = i0, rows; i < i1; i += rows) {
+        const struct part a = {(const int32_t *)(const void *)((const char *)p->g->a + i * p->g->lda), p->g->lda / KG,
+                               a_sum, p->b.panels, i, lanes_of(p->g->k), true, true};
+        rows = rows_of(i1 - i);
+        for (size_t r = 0; p->b.head->any_zero && r < rows; r++)
+            a_sum[r] = row_sum(p, i + r);
+        block(p, &a, rows, j0, j1);
+    }
+}
+#endif
+
 /* Rows [i0, i1), panels [j0, j1), K from k0 on. */
 static void multiply_block(const struct product *p, size_t i0, size_t i1, size_t j0, size_t j1,
                            size_t k0, size_t kc)
@@ -651,6 +675,12 @@ static void multiply(const struct product *p, size_t i0, size_t i1, size_t j0, s
     size_t k0 = 0;
     if (j0 >= j1)
         return;
+#ifdef AMX_DOT
+    if (lies_well(p->g)) {
+        multiply_in_place(p, i0, i1, j0, j1);
+        return;
+    }
+#endif
     do { /* once even for k = 0 */
         size_t kc = p->g->k - k0 < most ? p->g->k - k0 : most;
         multiply_block(p, i0, i1, j0, j1, k0, kc);
@@ -669,7 +699,7 @@ static void V_NAME(gemm_i8_part)(const struct steno_gemm_i8 *g, size_t part, siz
         return;
     BEGIN(g->m);
 #ifdef AMX_DOT
-    if (n_parts > 1 && g->m >= 3 * MR * n_parts)
+    if (n_parts > 1 && g->m >= ROWS_OF_PART * n_parts)
         multiply(&p, amx_first_row(g->m, part, n_parts), amx_first_row(g->m, part + 1, n_parts), 0, np);
 #else
     if (g->m >= 4 * MR * n_parts && np < 4 * n_parts)
@@ -779,6 +809,9 @@ void V_NAME(steno_kernels_gemm_i8)(steno_kernels *k)
     k->gemm_i8_packed_bytes = V_NAME(gemm_i8_packed_bytes);
     k->gemm_i8_pack = V_NAME(gemm_i8_pack);
     k->gemm_i8_part = V_NAME(gemm_i8_part);
+#ifdef AMX_DOT
+    k->gemm_i8_rows = ROWS_OF_PART;
+#endif
     k->quantize_f32 = V_NAME(quantize_f32);
     k->range_f32 = V_NAME(range_f32);
     k->quantize_in_f32 = V_NAME(quantize_in_f32);
