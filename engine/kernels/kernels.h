@@ -96,7 +96,7 @@ struct steno_conv;
 
 /* The f32 product with weights in fewer bits: slots as gemm_f32_packed_bytes, gemm_f32_pack (rounds to
  * nearest even) and gemm_f32_packed_part, and the same promises. The kernel widens the weights, or,
- * at level bf16, rounds A to bf16 as well (to nearest even, denormals to zero) and sums in f32.
+ * at level bf16, rounds A to bf16 as well (to nearest even, denormals to zero), sums in f32, and has SiLU within 2^-13.
  * conv: as conv_nhwc_f32 with group 1; packed is of [kernel0 * kernel1 * c_in, c_out], tap by tap all
  * channels of each. */
 struct steno_gemm_weights {

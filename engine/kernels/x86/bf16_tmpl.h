@@ -11,6 +11,7 @@
 
 #define GEMM_W16
 #define GEMM_PAIRS
+#define GEMM_NEAR
 typedef uint32_t b_t;
 
 static inline vf b_load(const b_t *p)

@@ -32,7 +32,7 @@
 
 #include "kernels/x86/math_tmpl.h"
 
-#include "kernels/x86/activate_tmpl.h"
+#include "kernels/x86/near_tmpl.h"
 
 #include <stdalign.h>
 #include <string.h>
@@ -290,31 +290,6 @@ static inline struct column column_at(const struct product *p, size_t j, size_t 
     c.scale = g->scale ? v_load_m(g->scale + j, c.m) : v_zero();
     c.bias = g->scale && ep && ep->bias ? v_load_m(ep->bias + j, c.m) : v_zero();
     return c;
-}
-
-/* x = x / (1 + e^-x) within 2^-13 of it, for n vectors: half the work of v_silu, and the product before it
- * was one of 8 bits. e^-x = 2^whole 2^f, |f| <= 1/2; 2^f by its polynomial of degree 4 of least relative
- * error (2.6e-6). Far from zero the quotient is x or 0 anyway. Each step for all vectors before the next:
- * one's way is longer than what a CPU looks through for other work. */
-V_MANY_OF near_silu(vf *x, int n)
-{
-    vf f[V_MANY], whole[V_MANY], p[V_MANY];
-    V_EACH(i, n) f[i] = v_fraction(x[i] * v_set1(-1.44269504088896341f), &whole[i]);
-    V_EACH(i, n) p[i] = v_fma(v_set1(9.5701e-3f), f[i], v_set1(5.591787e-2f));
-    V_EACH(i, n) p[i] = v_fma(p[i], f[i], v_set1(2.4024745e-1f));
-    V_EACH(i, n) p[i] = v_fma(p[i], f[i], v_set1(6.9312181e-1f));
-    V_EACH(i, n) p[i] = v_fma(p[i], f[i], v_set1(9.9999926e-1f));
-    V_EACH(i, n) p[i] = v_set1(1.0f) + v_ldexp(p[i], whole[i]);
-    V_EACH(i, n) p[i] = v_near_recip(p[i]);
-    V_EACH(i, n) x[i] = x[i] * p[i];
-}
-
-static inline vf activate_near(vf v, const struct steno_gemm_epilogue *ep)
-{
-    if (ep->act != STENO_ACT_SILU)
-        return activate(v, ep);
-    near_silu(&v, 1);
-    return v;
 }
 
 static inline void finish_floats(const struct product *p, const struct column *c, vi sum, size_t i)

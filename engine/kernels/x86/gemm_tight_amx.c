@@ -13,6 +13,7 @@
 #include "kernels/x86/vec_avx512.h"
 
 #define GEMM_NO_SLOTS
+#define GEMM_NEAR
 #include "kernels/x86/gemm_tmpl.h"
 #include "kernels/x86/patches_tmpl.h"
 

@@ -20,7 +20,15 @@
 
 #include "kernels/x86/math_tmpl.h"
 
+#ifdef GEMM_NEAR /* what goes on is rounded to bf16 anyway */
+#include "kernels/x86/near_tmpl.h"
+#define ACTIVATE_EACH activate_near_each
+#define ACTIVATE activate_near
+#else
 #include "kernels/x86/activate_tmpl.h"
+#define ACTIVATE_EACH activate_each
+#define ACTIVATE activate
+#endif
 #if defined(__aarch64__)
 #include "kernels/arm/transpose4.h"
 #else
@@ -234,7 +242,7 @@ static inline void store_vector(const struct product *p, vf v, size_t i, size_t 
             bias = ep->bias_rows ? v_set1(ep->bias[i]) : v_load_m(ep->bias + j, m);
         v = v_fma(v, v_set1(ep->alpha), bias);
         if (ep->act)
-            v = activate(v, ep);
+            v = ACTIVATE(v, ep);
         if (ep->residual)
             v = v + v_load_m(ep->residual + i * ep->ldr + j, m);
     }
@@ -263,7 +271,7 @@ static void store_some(const struct product *p, const float *tile, size_t rows, 
                 v = v_fma(v, alpha,
                           ep->bias && ep->bias_rows ? v_set1(ep->bias[i + r]) : bias[x]);
                 if (ep->act)
-                    v = activate(v, ep);
+                    v = ACTIVATE(v, ep);
                 if (ep->residual)
                     v = v + v_load_m(ep->residual + (i + r) * ep->ldr + j + x * VL, m[x]);
             }
@@ -286,7 +294,7 @@ V_MANY_OF store_rows(const struct product *p, const float *tile, int n, size_t w
             v[x] = v_fma(v[x], alpha,
                          ep->bias && ep->bias_rows ? v_set1(ep->bias[i + x / 2]) : bias[x % 2]);
         if (ep->act)
-            activate_each(v, 2 * n, ep);
+            ACTIVATE_EACH(v, 2 * n, ep);
         if (ep->residual)
             V_EACH(x, 2 * n)
                 v[x] = v[x] + v_load(ep->residual + (i + x / 2) * ep->ldr + j + x % 2 * VL);

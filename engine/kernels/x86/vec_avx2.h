@@ -104,6 +104,18 @@ static inline vf v_ldexp(vf a, vf n)
     vf f2 = _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(e2, bias), 23));
     return a * f1 * f2;
 }
+/* t = *whole + the fraction, |fraction| <= 1/2; t as if within [-126, 150]. */
+static inline vf v_fraction(vf t, vf *whole)
+{
+    t = v_min(v_set1(150.0f), v_max(v_set1(-126.0f), t));
+    *whole = v_round(t);
+    return t - *whole;
+}
+/* 1 / a, within 2^-13 of it. */
+static inline vf v_near_recip(vf a)
+{
+    return v_set1(1.0f) / a;
+}
 /* a = m * 2^e with m in [1/2, 1) for positive finite a. */
 static inline vf v_frexp(vf a, vf *e)
 {

@@ -93,6 +93,18 @@ static inline vf v_ldexp(vf a, vf n)
 {
     return _mm512_scalef_ps(a, n);
 }
+/* No bounds are needed: vreduceps takes any t, and vscalefps any *whole. */
+static inline vf v_fraction(vf t, vf *whole)
+{
+    const vf f = _mm512_reduce_ps(t, 8);
+    *whole = t - f;
+    return f;
+}
+/* Within 2^-14. */
+static inline vf v_near_recip(vf a)
+{
+    return _mm512_rcp14_ps(a);
+}
 static inline vf v_frexp(vf a, vf *e)
 {
     *e = _mm512_getexp_ps(a) + v_set1(1.0f);

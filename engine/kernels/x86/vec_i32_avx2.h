@@ -84,18 +84,6 @@ static inline void vi_store_u8x4(uint8_t *p, vi a, vi b, vi c, vi d)
     const vi low = _mm256_packs_epi32(a, b), high = _mm256_packs_epi32(c, d);
     vi_store(p, _mm256_permutevar8x32_epi32(_mm256_packus_epi16(low, high), order));
 }
-/* t = *whole + the fraction, |fraction| <= 1/2; t as if within [-126, 150]. */
-static inline vf v_fraction(vf t, vf *whole)
-{
-    t = v_min(v_set1(150.0f), v_max(v_set1(-126.0f), t));
-    *whole = v_round(t);
-    return t - *whole;
-}
-/* 1 / a, within 2^-13 of it. */
-static inline vf v_near_recip(vf a)
-{
-    return v_set1(1.0f) / a;
-}
 /* The low bytes of lanes [0, n); NaN lanes of `from` as 0. */
 static inline void vi_store_bytes(uint8_t *p, vf v, vf from, size_t n)
 {

@@ -81,18 +81,6 @@ static inline void vi_store_u8x4(uint8_t *p, vi a, vi b, vi c, vi d)
     const vi low = _mm512_packs_epi32(a, b), high = _mm512_packs_epi32(c, d);
     vi_store(p, _mm512_permutexvar_epi32(order, _mm512_packus_epi16(low, high)));
 }
-/* No bounds are needed: vreduceps takes any t, and vscalefps any *whole. */
-static inline vf v_fraction(vf t, vf *whole)
-{
-    const vf f = _mm512_reduce_ps(t, 8);
-    *whole = t - f;
-    return f;
-}
-/* Within 2^-14. */
-static inline vf v_near_recip(vf a)
-{
-    return _mm512_rcp14_ps(a);
-}
 static inline void vi_store_bytes(uint8_t *p, vf v, vf from, size_t n)
 {
     __mmask16 ordered = _mm512_cmp_ps_mask(from, from, _CMP_ORD_Q);
