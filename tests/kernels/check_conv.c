@@ -253,7 +253,8 @@ static void depthwise_rows(const steno_kernels *k)
 {
     static const size_t sizes[][3] = {{0, 8, 3},     {1, 1, 1},     {5, 7, 3},   {6, 128, 9},
                                       {25, 256, 15}, {16, 100, 31}, {3, 33, 17}, {40, 17, 2},
-                                      {13, 64, 64}, {30, 48, 65}};
+                                      {13, 64, 64}, {30, 48, 65},  {11, 32, 5},   {18, 40, 12},
+                                      {23, 33, 13}, {35, 70, 11},  {42, 64, 31}};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         for (int with_bias = 0; with_bias < 2; with_bias++) {
             size_t t = sizes[i][0], c = sizes[i][1], taps = sizes[i][2];

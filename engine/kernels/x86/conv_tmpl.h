@@ -546,14 +546,49 @@ static void V_NAME(conv_f32)(const struct steno_conv *s, const float *x, const v
         conv_general(s, x, packed, y, ep, mine, part, n_parts);
 }
 
-/* Outputs of `width` vectors of channels at `rows` times: each weight vector is loaded once for all of
- * them, each row of x as often as it meets a tap, from the first cache. w: taps `ldw` apart. */
-enum { TIME = VL == 16 ? 12 : 6, TAPS = 64 };
+enum { TIME = VL == 16 ? 12 : 6, FEW = TIME / 3, TAPS = 64 };
+
+/* Outputs of a vector of channels, or the lanes m of it, at TIME times. The rows of x that a tap meets stay in registers:
+ * the next one meets all but the first of them and one more, so each tap is two loads for TIME multiply-adds. Registers
+ * take turns, hence as many taps at once. w: taps `ldw` apart. */
+static inline __attribute__((always_inline)) void dw_many(float *y, const float *x, const float *w, size_t ldw,
+                                                          const float *bias, size_t c, size_t k, bool whole, vm m)
+{
+    vf acc[TIME], seen[TIME];
+#pragma GCC unroll 12
+    for (int r = 0; r < TIME; r++)
+        acc[r] = !bias ? v_zero() : whole ? v_load(bias) : v_load_m(bias, m);
+#pragma GCC unroll 12
+    for (int r = 0; r < TIME - 1; r++, x += c)
+        seen[r] = whole ? v_load(x) : v_load_m(x, m);
+    for (size_t l = 0; l < k; l += TIME) {
+#pragma GCC unroll 12
+        for (int u = 0; u < TIME; u++, x += c, w += ldw) {
+            vf tap;
+            if (l + (size_t)u >= k)
+                break;
+            tap = whole ? v_load(w) : v_load_m(w, m);
+            seen[(u + TIME - 1) % TIME] = whole ? v_load(x) : v_load_m(x, m);
+#pragma GCC unroll 12
+            for (int r = 0; r < TIME; r++)
+                acc[r] = v_fma(tap, seen[(u + r) % TIME], acc[r]);
+        }
+    }
+#pragma GCC unroll 12
+    for (int r = 0; r < TIME; r++, y += c)
+        if (whole)
+            v_store(y, acc[r]);
+        else
+            v_store_m(y, m, acc[r]);
+}
+
+/* Few times, `width` vectors of channels: each weight vector is loaded once for all of them, each row of x as often as it
+ * meets a tap, from the first cache. */
 static inline __attribute__((always_inline)) void dw_rows(float *y, const float *x, const float *w,
                                                           size_t ldw, const float *bias, size_t c,
                                                           size_t k, int rows, int width, vm m)
 {
-    vf acc[TIME * 2];
+    vf acc[TIME];
 #pragma GCC unroll 24
     for (int i = 0; i < rows * width; i++)
         acc[i] = !bias        ? v_zero()
@@ -588,6 +623,7 @@ static inline __attribute__((always_inline)) void dw_columns(float *y, const flo
                                                              int width, vm m)
 {
     float taps[TAPS * NR]; /* the columns' own, side by side: rows of w lie a power of two apart */
+    const bool many = t >= TIME;
     size_t ldw = c;
     if (k <= TAPS && t > 1) {
         ldw = NR;
@@ -597,10 +633,20 @@ static inline __attribute__((always_inline)) void dw_columns(float *y, const flo
                           width == 2 ? v_load(w + l * c + (size_t)j * VL) : v_load_m(w + l * c, m));
         w = taps;
     }
-    for (; t >= TIME; t -= TIME, x += TIME * c, y += TIME * c)
-        dw_rows(y, x, w, ldw, bias, c, k, TIME, width, m);
-    for (; t >= TIME / 3; t -= TIME / 3, x += TIME / 3 * c, y += TIME / 3 * c)
-        dw_rows(y, x, w, ldw, bias, c, k, TIME / 3, width, m);
+    /* What is left over is done FEW at a time and one by one, or all again together with some of what is done. */
+    while (t >= TIME || (many && t / FEW + t % FEW >= TIME / FEW)) {
+        const size_t back = t < TIME ? (TIME - t) * c : 0;
+        dw_many(y - back, x - back, w, ldw, bias, c, k, width == 2, m);
+        if (width == 2)
+            dw_many(y - back + VL, x - back + VL, w + VL, ldw, bias ? bias + VL : NULL, c, k, true, m);
+        if (back)
+            return;
+        t -= TIME;
+        x += TIME * c;
+        y += TIME * c;
+    }
+    for (; t >= FEW; t -= FEW, x += FEW * c, y += FEW * c)
+        dw_rows(y, x, w, ldw, bias, c, k, FEW, width, m);
     for (; t; t--, x += c, y += c)
         dw_rows(y, x, w, ldw, bias, c, k, 1, width, m);
 }
