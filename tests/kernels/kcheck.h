@@ -57,5 +57,6 @@ double bench_time(void (*call)(const void *arg), const void *arg);
 int bench_i8(void);
 int bench_bf16(void);
 int bench_winograd(void);
+int bench_attend(void);
 
 #endif

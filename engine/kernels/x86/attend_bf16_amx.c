@@ -263,16 +263,23 @@ ALWAYS vf whole_row(const struct work *w, size_t i)
 static vf part_row(const struct steno_attend_bf16 *a, struct work *w, size_t i, size_t j, size_t n)
 {
     const struct steno_attend_seen all = {0, a->to, NULL}, seen = a->seen ? a->seen[i] : all;
+    const size_t to = seen.to < a->to ? seen.to : a->to;
+    const float *mask = seen.mask ? seen.mask + (j - a->from) : NULL;
+    const vf by = v_set1(a->scale * log2e);
     float *s = w->s + i * S_ROW;
     vf top = v_set1(-INFINITY);
-    for (size_t v = 0; v < n; v++) {
-        const vm m = lanes_in(j + v * VL, seen.from, seen.to < a->to ? seen.to : a->to);
-        vf x = v_load_m(s + v * VL, m) * v_set1(a->scale * log2e);
-        if (seen.mask)
-            x = v_fma(v_load_m(seen.mask + (j - a->from) + v * VL, m), v_set1(log2e), x);
-        x = v_select(m, x, v_set1(-INFINITY));
-        v_store(s + v * VL, x);
-        top = v_max(top, x);
+    for (size_t v = 0, at = j; v < n; v++, at += VL, s += VL) {
+        vf x = v_load(s) * by;
+        if (!mask && seen.from <= at && at + VL <= to) {
+            top = v_max(top, x);
+        } else {
+            const vm m = lanes_in(at, seen.from, to);
+            if (mask)
+                x = v_fma(v_load_m(mask + v * VL, m), v_set1(log2e), x);
+            x = v_select(m, x, v_set1(-INFINITY));
+            top = v_max(top, x);
+        }
+        v_store(s, x);
     }
     return top;
 }
