@@ -60,6 +60,14 @@ static inline vi vi_mul(vi a, vi b)
 {
     return vmulq_s32(a, b);
 }
+static inline vi vi_digits(vi x)
+{
+    return x;
+}
+static inline vi vi_less(vi s, vi digits, int32_t z)
+{
+    return vi_sub(s, vi_mul(digits, vi_set1(z)));
+}
 static inline vf vi_to_float(vi a)
 {
     return vcvtq_f32_s32(a);

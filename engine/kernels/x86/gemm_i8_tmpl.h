@@ -339,14 +339,14 @@ struct part {
 
 /* What the rows of a tile have in common: a panel's columns, and where C and a residual go on. */
 struct rounded_tile {
-    vi sum[2]; /* of the columns */
+    vi sum[2], digits[2]; /* of the columns */
     vf scale[2], bias[2];
     const int32_t *zero; /* of each row of A, less shift */
     int32_t shift;
     const float *row_scale, *residual; /* residual: or NULL */
     float *c;
     size_t ldr, ldc, width; /* of residual, C and the tile */
-    bool first;
+    bool first, small; /* small: sums are below 2^22 */
 };
 
 /* Rows [r, r + n) through the epilogue, as finish_floats does it. */
@@ -358,8 +358,11 @@ V_MANY_OF finish_rows(const struct rounded_tile *t, const struct steno_gemm_epil
     V_EACH(i, 2 * n) s[i] = vi_load(tile + (r + i / 2) * t->width + i % 2 * VL);
     if (!t->first)
         V_EACH(i, 2 * n) s[i] = vi_add(s[i], vi_load(t->c + (r + i / 2) * t->ldc + i % 2 * VL));
-    V_EACH(i, 2 * n)
-        s[i] = vi_sub(s[i], vi_mul(t->sum[i % 2], vi_set1(t->zero[r + i / 2] + t->shift)));
+    if (t->small)
+        V_EACH(i, 2 * n) s[i] = vi_less(s[i], t->digits[i % 2], t->zero[r + i / 2] + t->shift);
+    else
+        V_EACH(i, 2 * n)
+            s[i] = vi_sub(s[i], vi_mul(t->sum[i % 2], vi_set1(t->zero[r + i / 2] + t->shift)));
     V_EACH(i, 2 * n) v[i] = rounded(vi_to_float(s[i]) * t->scale[i % 2]);
     V_EACH(i, 2 * n) v[i] = rounded(v[i] * v_set1(t->row_scale[r + i / 2]));
     if (biased)
@@ -387,6 +390,7 @@ store_rounded(const struct product *p, const struct part *a, const int32_t *tile
     const size_t i = a->i0 + r0, ldr = ep ? ep->ldr : 0;
     const struct rounded_tile t = {
         .sum = {vi_load(p->b.sum + j), vi_load(p->b.sum + j + VL)},
+        .digits = {vi_digits(vi_load(p->b.sum + j)), vi_digits(vi_load(p->b.sum + j + VL))},
         .scale = {v_load(g->scale + j), v_load(g->scale + j + VL)},
         .bias = {biased ? v_load(ep->bias + j) : v_zero(),
                  biased ? v_load(ep->bias + j + VL) : v_zero()},
@@ -398,7 +402,8 @@ store_rounded(const struct product *p, const struct part *a, const int32_t *tile
         .ldr = ldr,
         .ldc = g->ldc,
         .width = width,
-        .first = a->first};
+        .first = a->first,
+        .small = g->k < 32768};
     size_t r = 0;
     for (; r + V_MANY / 2 <= rows; r += V_MANY / 2)
         finish_rows(&t, ep, tile, r, V_MANY / 2, biased, act);

@@ -58,6 +58,18 @@ static inline vi vi_mul(vi a, vi b)
 {
     return _mm256_mullo_epi32(a, b);
 }
+/* |x| < 2^22 as two digits of 16 bits, for vi_less. */
+static inline vi vi_digits(vi x)
+{
+    return _mm256_or_si256(_mm256_and_si256(x, _mm256_set1_epi32(0x7fff)), _mm256_slli_epi32(_mm256_srai_epi32(x, 15), 24));
+}
+/* s - x z, |z| < 256: the lower digit times -z, and the upper one, 2^8 of it, times -2^7 z. A product of 32 bits takes
+ * twice as long. */
+static inline vi vi_less(vi s, vi digits, int32_t z)
+{
+    const uint32_t by = ((uint32_t)-z & 0xffff) | (uint32_t)-z << 23;
+    return _mm256_add_epi32(s, _mm256_madd_epi16(digits, _mm256_set1_epi32((int32_t)by)));
+}
 static inline vf vi_to_float(vi a)
 {
     return _mm256_cvtepi32_ps(a);

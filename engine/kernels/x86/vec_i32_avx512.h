@@ -59,6 +59,19 @@ static inline vi vi_mul(vi a, vi b)
 {
     return _mm512_mullo_epi32(a, b);
 }
+static inline vi vi_digits(vi x)
+{
+    return _mm512_or_si512(_mm512_and_si512(x, _mm512_set1_epi32(0x7fff)), _mm512_slli_epi32(_mm512_srai_epi32(x, 15), 24));
+}
+static inline vi vi_less(vi s, vi digits, int32_t z)
+{
+    const vi by = _mm512_set1_epi32((int32_t)(((uint32_t)-z & 0xffff) | (uint32_t)-z << 23));
+#ifdef __AVX512VNNI__
+    return _mm512_dpwssd_epi32(s, digits, by);
+#else
+    return _mm512_add_epi32(s, _mm512_madd_epi16(digits, by));
+#endif
+}
 static inline vf vi_to_float(vi a)
 {
     return _mm512_cvtepi32_ps(a);
