@@ -157,12 +157,13 @@ $(libproto): $(call obj,$(proto_src))
 	@rm -f $@
 	$(Q)$(AR) rcs $@ $^
 
+# A program has its name once it is whole: one that a stopped make left would pass for up to date.
 $(B)/steno: $(call obj,$(cli_src)) $(libproto) $(libsteno)
 	$(call say,LD,$@)
-	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(cli_libs) $(lib_libs)
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@.new $^ $(cli_libs) $(lib_libs) && mv $@.new $@
 $(B)/stenod: $(call obj,$(srv_src)) $(libproto) $(libsteno)
 	$(call say,LD,$@)
-	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(srv_libs) $(lib_libs)
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@.new $^ $(srv_libs) $(lib_libs) && mv $@.new $@
 
 # ---- tests -----------------------------------------------------------------------------------
 # A unit test may hold a line  `/* link: server/config.c */` naming daemon sources it needs.
@@ -171,19 +172,19 @@ link_flags = $(shell sed -n 's|^/\* ldflags: \(.*\) \*/|\1|p' $(1))
 .SECONDEXPANSION:
 $(unit_bin): $(B)/%: $(B)/%.o $$(call link_extra,$$*.c) $(call obj,$(help_src)) $(libproto) $(libsteno)
 	$(call say,LD,$@)
-	$(Q)$(CC) $(ALL_LDFLAGS) $(call link_flags,$*.c) -o $@ $(filter %.o,$^) $(libproto) $(libsteno) -lcmocka $(srv_libs) $(lib_libs)
+	$(Q)$(CC) $(ALL_LDFLAGS) $(call link_flags,$*.c) -o $@.new $(filter %.o,$^) $(libproto) $(libsteno) -lcmocka $(srv_libs) $(lib_libs) && mv $@.new $@
 # gcc: a plain main replays the corpus; FUZZ=1 with clang: libFuzzer's main
 fuzz_main := $(if $(FUZZ),,$(B)/tests/fuzz/replay.o)
 $(fuzz_bin): $(B)/%: $(B)/%.o $(fuzz_main) $$(call link_extra,$$*.c) $(libproto) $(libsteno)
 	$(call say,LD,$@)
-	$(Q)$(CC) $(ALL_LDFLAGS) $(if $(FUZZ),-fsanitize=fuzzer) -o $@ $(filter %.o,$^) $(libproto) $(libsteno) $(srv_libs) $(lib_libs)
+	$(Q)$(CC) $(ALL_LDFLAGS) $(if $(FUZZ),-fsanitize=fuzzer) -o $@.new $(filter %.o,$^) $(libproto) $(libsteno) $(srv_libs) $(lib_libs) && mv $@.new $@
 fuzzers: $(fuzz_bin)
 $(kcheck): $(call obj,$(wildcard tests/kernels/*.c)) $(libsteno)
 	$(call say,LD,$@)
-	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(lib_libs)
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@.new $^ $(lib_libs) && mv $@.new $@
 $(load_bin): $(B)/loadtest/%: $(B)/loadtest/%.o $(call obj,$(load_help)) $(libproto) $(libsteno)
 	$(call say,LD,$@)
-	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $(filter %.o,$^) $(libproto) $(libsteno) $(srv_libs) $(lib_libs)
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@.new $(filter %.o,$^) $(libproto) $(libsteno) $(srv_libs) $(lib_libs) && mv $@.new $@
 
 # preloaded into a running daemon by tests/integration/broken.py; not itself instrumented. Where a sanitizer has an
 # allocator of its own, that stays
@@ -192,7 +193,7 @@ inject_flags := $(if $(filter address thread leak,$(subst $(comma), ,$(SAN))),-D
 $(inject): tests/faults/inject.c
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
-	$(Q)$(CC) -std=gnu11 -O1 -g $(WARN) $(inject_flags) -fPIC -shared -o $@ $< -ldl
+	$(Q)$(CC) -std=gnu11 -O1 -g $(WARN) $(inject_flags) -fPIC -shared -o $@.new $< -ldl && mv $@.new $@
 
 tests: all $(inject) $(unit_bin) $(fuzz_bin) $(if $(wildcard tests/kernels/*.c),$(kcheck)) $(load_bin) ## build every test program
 

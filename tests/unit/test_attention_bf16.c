@@ -176,7 +176,8 @@ static void check(const struct form *f)
 
 static void every_form_is_as_near_as_16_bits(void **state)
 {
-    static const size_t sizes[][2] = {{1, 9}, {8, 8}, {24, 24}, {31, 33}, {32, 32}, {42, 42}, {64, 64}, {65, 150}, {150, 150}, {40, 520}};
+    static const size_t sizes[][2] = {{1, 9},   {8, 8},   {24, 24},   {31, 33},   {32, 32},
+                                      {42, 42}, {64, 64}, {65, 150}, {150, 150}, {40, 520}};
     (void)state;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         for (int m = NONE; m < MASKS; m++)
