@@ -63,8 +63,8 @@ struct steno_gemm_i8 {
     size_t m, n, k;
     const void *a; /* [M, lda] bytes */
     size_t lda;
-    /* Rows of A that may be read, without effect from M on; 0: M. Where they are a multiple of 32 and lda an odd number
-     * of 64 bytes (steno_gemm_i8_lda), level amx multiplies A where it lies. */
+    /* Rows of A that may be read, without effect from M on; 0: M. Where they are steno_gemm_i8_rows and lda is
+     * steno_gemm_i8_lda, an odd number of 64 bytes, level amx multiplies A where it lies. */
     size_t a_rows;
     bool a_signed;                        /* A is i8, else u8 */
     const int32_t *a_zero;                /* within A's range; NULL = 0 */
@@ -80,6 +80,11 @@ struct steno_gemm_i8 {
 static inline size_t steno_gemm_i8_lda(size_t k)
 {
     return ((k + 63) / 64 | 1) * 64;
+}
+
+static inline size_t steno_gemm_i8_rows(size_t m)
+{
+    return (m + 31) / 32 * 32;
 }
 
 /* 8-bit weights to be packed: stored [K,N], or [N,K] when trans, with row stride ldb. */

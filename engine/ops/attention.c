@@ -36,6 +36,24 @@ void steno_attn_visible(const struct steno_attention *a, size_t b, size_t i, siz
     *to = (size_t)(lo < hi ? hi : 0);
 }
 
+bool steno_attn_put(size_t *bytes, size_t *at, size_t n, size_t each)
+{
+    size_t more;
+    *at = *bytes;
+    return steno_mul_size(n, each, &more) && steno_add_size(more, STENO_ALIGN + STENO_OVERREAD, &more) &&
+           steno_add_size(*bytes, aligned(more), bytes);
+}
+
+void steno_attn_finish(const struct steno_attention *a, const steno_kernels *k, float *y, const float *o, float max,
+                       float sum)
+{
+    const bool nothing = !a->keys || (max == -INFINITY && !isnan(sum));
+    for (size_t c = 0; nothing && c < a->v_size; c++)
+        y[c] = a->keys ? a->empty : 0;
+    if (!nothing)
+        k->affine_f32(y, o, a->v_size, 1 / sum, 0);
+}
+
 static bool any_hidden(const uint8_t *hide, size_t step, size_t from, size_t to)
 {
     uint64_t eight, all = 0;

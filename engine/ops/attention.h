@@ -89,6 +89,13 @@ static inline bool steno_attn_wraps(const struct steno_attention *a)
     return !a->p_by_key && a->rows + a->keys > a->p_len + 1;
 }
 
+/* Room for n times `each` bytes from *at = *bytes on, which grows by it; false when it overflows. */
+bool steno_attn_put(size_t *bytes, size_t *at, size_t n, size_t each);
+/* y [v_size] of a row: o over the sum of its weights, or what a row gets that sees no key, by the largest of its scores.
+ * y == o allowed. */
+void steno_attn_finish(const struct steno_attention *a, const steno_kernels *k, float *y, const float *o, float max,
+                       float sum);
+
 /* ---- attention_bf16.c ---- */
 struct steno_attn_bf16 {
     const struct steno_attention *a;

@@ -16,20 +16,6 @@ enum {
     NARROW = 128   /* where a mask by rows may hide whole blocks */
 };
 
-static size_t aligned(size_t n)
-{
-    return (n + STENO_ALIGN - 1) & ~(size_t)(STENO_ALIGN - 1);
-}
-
-/* Room for n times `each` bytes at the end of the layout; false when it overflows. */
-static bool put(struct steno_attn_bf16 *t, size_t *at, size_t n, size_t each)
-{
-    size_t bytes;
-    *at = t->bytes;
-    return steno_mul_size(n, each, &bytes) && steno_add_size(bytes, STENO_ALIGN + STENO_OVERREAD, &bytes) &&
-           steno_add_size(t->bytes, aligned(bytes), &t->bytes);
-}
-
 /* Panels of positions, and the first one's first position (it may be negative). */
 static size_t pos_panels(const struct steno_attention *a, int64_t *origin)
 {
@@ -55,13 +41,13 @@ bool steno_attn_bf16_init(struct steno_attn_bf16 *t, const struct steno_attentio
     t->plain = !a->hidden.data && !a->mask.data && a->left < 0 && a->right < 0 && !a->valid;
     t->skips = by_row && a->keys > NARROW;
     t->block = by_row ? NARROW : a->hidden.data ? BLOCK : a->keys;
-    return put(t, &t->at_k, 1, k->gemm_bf16.packed_bytes(a->size, a->keys)) &&
-           put(t, &t->at_v, 1, k->gemm_bf16.packed_bytes(a->keys, a->v_size)) &&
-           (!a->p.data || put(t, &t->at_p, pos_panels(a, &origin), k->gemm_bf16.packed_bytes(a->size, PANEL))) &&
-           put(t, &t->at_edge, PANEL * sizeof(float), a->size) &&
-           put(t, &t->at_o, ROWS * sizeof(float), steno_attend_bf16_ldo(a->v_size)) &&
-           put(t, &t->at_row, ROWS, 2 * sizeof(float)) && put(t, &t->at_seen, ROWS, sizeof(struct steno_attend_seen)) &&
-           put(t, &t->at_mask, a->hidden.data ? ROWS * sizeof(float) : 0, t->block);
+    return steno_attn_put(&t->bytes, &t->at_k, 1, k->gemm_bf16.packed_bytes(a->size, a->keys)) &&
+           steno_attn_put(&t->bytes, &t->at_v, 1, k->gemm_bf16.packed_bytes(a->keys, a->v_size)) &&
+           (!a->p.data || steno_attn_put(&t->bytes, &t->at_p, pos_panels(a, &origin), k->gemm_bf16.packed_bytes(a->size, PANEL))) &&
+           steno_attn_put(&t->bytes, &t->at_edge, PANEL * sizeof(float), a->size) &&
+           steno_attn_put(&t->bytes, &t->at_o, ROWS * sizeof(float), steno_attend_bf16_ldo(a->v_size)) &&
+           steno_attn_put(&t->bytes, &t->at_row, ROWS, 2 * sizeof(float)) && steno_attn_put(&t->bytes, &t->at_seen, ROWS, sizeof(struct steno_attend_seen)) &&
+           steno_attn_put(&t->bytes, &t->at_mask, a->hidden.data ? ROWS * sizeof(float) : 0, t->block);
 }
 
 struct head {
@@ -159,14 +145,8 @@ static void one_tile(const struct head *d, size_t i0, size_t m)
         t->k->attend_bf16(&x);
         x.first = false;
     }
-    for (size_t i = 0; i < m; i++) {
-        float *y = d->y + (i0 + i) * a->y_view.row;
-        const bool nothing = x.first || (x.max[i] == -INFINITY && !isnan(x.sum[i]));
-        for (size_t c = 0; nothing && c < a->v_size; c++)
-            y[c] = a->empty;
-        if (!nothing)
-            t->k->affine_f32(y, x.o + i * ldo, a->v_size, 1 / x.sum[i], 0);
-    }
+    for (size_t i = 0; i < m; i++)
+        steno_attn_finish(a, t->k, d->y + (i0 + i) * a->y_view.row, x.o + i * ldo, x.max[i], x.sum[i]);
 }
 
 void steno_attn_bf16_head(const struct steno_attn_bf16 *t, size_t b, size_t h, char *mem)

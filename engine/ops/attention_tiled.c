@@ -77,12 +77,8 @@ static size_t max_size(size_t a, size_t b)
 /* Room for `n` times `each` floats at the end of the layout; false when it overflows. */
 static bool put(struct steno_attn_tiles *t, size_t *at, size_t n, size_t each)
 {
-    size_t count, bytes;
-    *at = t->bytes;
-    if (!steno_mul_size(n, each, &count) || !steno_mul_size(count, sizeof(float), &bytes) ||
-        !steno_add_size(bytes, STENO_ALIGN + STENO_OVERREAD, &bytes))
-        return false;
-    return steno_add_size(t->bytes, aligned(bytes), &t->bytes);
+    size_t count;
+    return steno_mul_size(n, each, &count) && steno_attn_put(&t->bytes, at, count, sizeof(float));
 }
 
 /* ---- packed factors, in f32 or bf16 ---- */
@@ -404,11 +400,7 @@ static void one_tile(const struct head *d, size_t i0, size_t m)
     }
     for (size_t i = 0; i < m; i++) {
         float *y = d->y + (i0 + i) * a->y_view.row;
-        bool nothing = !a->keys || (max[i] == -INFINITY && !isnan(sum[i]));
-        for (size_t c = 0; nothing && c < a->v_size; c++)
-            y[c] = a->keys ? a->empty : 0;
-        if (!nothing)
-            d->t->k->affine_f32(y, y, a->v_size, 1 / sum[i], 0);
+        steno_attn_finish(a, d->t->k, y, y, max[i], sum[i]);
     }
 }
 

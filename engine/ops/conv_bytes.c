@@ -156,12 +156,6 @@ static float round_patch(const struct patch *p, size_t o0, size_t o1, uint8_t *t
     return scale;
 }
 
-/* Rows that a product may read (kernels.h: a_rows). */
-static size_t tiled(size_t rows)
-{
-    return (rows + 31) / 32 * 32;
-}
-
 static void rounded_block(const struct rounded_part *j, size_t from, size_t n)
 {
     const struct steno_conv_rounded *c = j->c;
@@ -184,7 +178,7 @@ static void rounded_block(const struct rounded_part *j, size_t from, size_t n)
                                                .k = c->w->k,
                                                .a = j->patches,
                                                .lda = depth,
-                                               .a_rows = tiled(n),
+                                               .a_rows = steno_gemm_i8_rows(n),
                                                .a_zero = j->zero,
                                                .a_zero_step = 1,
                                                .packed = c->w->data,
@@ -205,7 +199,7 @@ static size_t whole_lines(size_t bytes)
 static size_t block_pixels(const struct steno_conv *s)
 {
     const size_t all = s->out[0] * s->out[1];
-    return tiled(all < PIXELS ? all : PIXELS);
+    return steno_gemm_i8_rows(all < PIXELS ? all : PIXELS);
 }
 
 /* Bytes of each part's ranges. */

@@ -541,7 +541,7 @@ static steno_status linear_i8(struct steno_op_ctx *ctx, const struct steno_weigh
                               const struct steno_gemm_epilogue *ep, steno_err *err)
 {
     const steno_kernels *k = steno_op_kernels(ctx);
-    const size_t threads = (size_t)steno_op_threads(ctx), tiled = (m + 31) / 32 * 32;
+    const size_t threads = (size_t)steno_op_threads(ctx), tiled = steno_gemm_i8_rows(m);
     struct rows r = {.k = k, .a = a, .lda = lda, .parts = threads, .alpha = ep ? ep->alpha : 1};
     r.g = (struct steno_gemm_i8){.m = m, .n = w->n, .k = w->k, .lda = steno_gemm_i8_lda(w->k), .a_rows = tiled,
                                  .a_zero_step = 1, .packed = w->data, .scale = w->scale, .ep = ep, .c = c, .ldc = ldc};

@@ -24,18 +24,21 @@ static inline vf mac(vf a, vf b, vf sum)
     return _mm512_dpbf16_ps(sum, (__m512bh)a, (__m512bh)b);
 }
 
+/* Up to 2 VL numbers as pairs. */
+static inline __m512i pairs(const float *x, size_t n)
+{
+    const vm low = v_tail(n < VL ? n : VL), high = v_tail(n < VL ? 0 : n < 2 * VL ? n - VL : VL);
+    return (__m512i)_mm512_cvtne2ps_pbh(v_load_m(x + VL, high), v_load_m(x, low));
+}
+
 static inline void round_pairs(float *to, const float *from, size_t n)
 {
     size_t i = 0;
     for (; i + 32 <= n; i += 32)
         _mm512_storeu_ps(to + i / 2, (__m512)_mm512_cvtne2ps_pbh(v_load(from + i + VL),
                                                                  v_load(from + i)));
-    if (i < n) {
-        const size_t left = n - i;
-        const vf low = v_load_m(from + i, v_tail(left < VL ? left : VL));
-        const vf high = left > VL ? v_load_m(from + i + VL, v_tail(left - VL)) : v_zero();
-        v_store_m(to + i / 2, v_tail((left + 1) / 2), (__m512)_mm512_cvtne2ps_pbh(high, low));
-    }
+    if (i < n)
+        v_store_m(to + i / 2, v_tail((n - i + 1) / 2), (__m512)pairs(from + i, n - i));
 }
 
 #include "kernels/x86/gemm_tmpl.h"
@@ -72,13 +75,6 @@ static inline void turn(__m512i r[VL])
         t[12 + c] = _mm512_shuffle_i32x4(b, y, 0xdd);
     }
     memcpy(r, t, sizeof t);
-}
-
-/* Up to 2 VL numbers as pairs. */
-static inline __m512i pairs(const float *x, size_t n)
-{
-    const vm low = v_tail(n < VL ? n : VL), high = v_tail(n < VL ? 0 : n < 2 * VL ? n - VL : VL);
-    return (__m512i)_mm512_cvtne2ps_pbh(v_load_m(x + VL, high), v_load_m(x, low));
 }
 
 /* Columns of a panel that are rows of b, VL of them. */

@@ -626,35 +626,9 @@ static void multiply_fixed(const struct product *p, size_t i0, size_t i1, size_t
     }
 }
 
-static void fixed_share(const struct product *p, size_t m, size_t part, size_t n_parts)
-{
-    const size_t np = panels_of(p->n), tiles = (m + AMX_ROWS - 1) / AMX_ROWS;
-    if (!m)
-        return;
-    if (n_parts > 1 && tiles >= 6 * n_parts) { /* rows stay in the cache of the core that made them */
-        const size_t i1 = tiles * (part + 1) / n_parts * AMX_ROWS;
-        multiply_fixed(p, tiles * part / n_parts * AMX_ROWS, i1 < m ? i1 : m, 0, np);
-    } else
-        multiply_fixed(p, 0, m, np * part / n_parts, np * (part + 1) / n_parts);
-    amx_end();
-}
-
-static void fixed_part(size_t m, size_t n, size_t k, const float *a, size_t lda, const void *packed, float *c,
-                       size_t ldc, const struct steno_gemm_epilogue *ep, size_t part, size_t n_parts)
-{
-    const struct product p = product_of(n, k, a, lda, packed, c, ldc, ep);
-    fixed_share(&p, m, part, n_parts);
-}
-
-static void fixed_conv(const struct steno_conv *s, const float *x, const void *packed, float *y,
-                       const struct steno_gemm_epilogue *ep, size_t part, size_t n_parts)
-{
-    struct product p = product_of(s->c_out, s->kernel[0] * s->kernel[1] * s->c_in, x, 0, packed, y, s->c_out, ep);
-    p.gather = gather_patches;
-    p.in_place = patch_in_place;
-    p.image = s;
-    fixed_share(&p, s->out[0] * s->out[1], part, n_parts);
-}
+#define MULTIPLY multiply_fixed
+#define PANELS panels_of
+#include "kernels/x86/amx_weights_tmpl.h"
 
 /* ---- the plain product, which asks for weights as memory likes it here ---- */
 
@@ -676,5 +650,5 @@ void steno_kernels_gemm_fixed__amx(steno_kernels *k)
 {
     k->gemm_f32_packed = plain;
     k->gemm_f32_packed_part = plain_part;
-    k->gemm_fixed = (struct steno_gemm_weights){packed_bytes, pack, fixed_part, fixed_conv, NULL};
+    k->gemm_fixed = (struct steno_gemm_weights){packed_bytes, pack, weights_part, weights_conv, NULL};
 }

@@ -595,28 +595,17 @@ static size_t rows_of(size_t left)
 #endif
 }
 
-#ifdef AMX_DOT
-/* A is as its copy would be. */
+/* A is as its copy would be: it is not copied, and K not cut. */
 static bool lies_well(const struct steno_gemm_i8 *g)
 {
-    return !g->a_signed && g->a_rows >= (g->m + MR - 1) / MR * MR && g->k % (KG * AMX_LANES) == 0 && g->lda % 128 == 64 &&
-           (uintptr_t)g->a % 64 == 0;
-}
-
-/* Rows [i0, i1), panels [j0, j1), all of K, A where it lies. */
-static void multiply_in_place(const struct product *p, size_t i0, size_t i1, size_t j0, size_t j1)
-{
-    int32_t a_sum[MC];
-    for (size_t i = i0, rows; i < i1; i += rows) {
-        const struct part a = {(const int32_t *)(const void *)((const char *)p->g->a + i * p->g->lda), p->g->lda / KG,
-                               a_sum, p->b.panels, i, lanes_of(p->g->k), true, true};
-        rows = rows_of(i1 - i);
-        for (size_t r = 0; p->b.head->any_zero && r < rows; r++)
-            a_sum[r] = row_sum(p, i + r);
-        block(p, &a, rows, j0, j1);
-    }
-}
+#ifdef AMX_DOT
+    return !g->a_signed && g->a_rows >= steno_gemm_i8_rows(g->m) && g->k % (KG * AMX_LANES) == 0 &&
+           g->lda % 128 == 64 && (uintptr_t)g->a % 64 == 0;
+#else
+    (void)g;
+    return false;
 #endif
+}
 
 /* Rows [i0, i1), panels [j0, j1), K from k0 on. */
 static void multiply_block(const struct product *p, size_t i0, size_t i1, size_t j0, size_t j1,
@@ -624,13 +613,18 @@ static void multiply_block(const struct product *p, size_t i0, size_t i1, size_t
 {
     alignas(64) int32_t buf[A_ROOM];
     int32_t a_sum[MC];
+    const bool here = lies_well(p->g);
     for (size_t i = i0, rows; i < i1; i += rows) {
+        const uint8_t *from = (const uint8_t *)p->g->a + i * p->g->lda + k0;
         struct part a = {buf, copy_ld(lanes_of(kc)), a_sum, p->b.panels + k0 / KG * LANE_ROW, i,
                          lanes_of(kc), k0 == 0, k0 + kc == p->g->k};
         rows = rows_of(i1 - i);
-        for (size_t r = 0; r < rows && kc; r++)
-            copy_row(buf + r * a.ld, (const uint8_t *)p->g->a + (i + r) * p->g->lda + k0, kc,
-                     p->g->a_signed);
+        if (here) {
+            a.buf = (const int32_t *)(const void *)from;
+            a.ld = p->g->lda / KG;
+        }
+        for (size_t r = 0; !here && r < rows && kc; r++)
+            copy_row(buf + r * a.ld, from + r * p->g->lda, kc, p->g->a_signed);
         for (size_t r = 0; a.last && p->b.head->any_zero && r < rows; r++)
             a_sum[r] = row_sum(p, i + r);
         block(p, &a, rows, j0, j1);
@@ -651,16 +645,10 @@ static size_t depth_of(size_t k, size_t rows)
 
 static void multiply(const struct product *p, size_t i0, size_t i1, size_t j0, size_t j1)
 {
-    const size_t most = depth_of(p->g->k, i1 - i0);
+    const size_t most = lies_well(p->g) ? p->g->k : depth_of(p->g->k, i1 - i0);
     size_t k0 = 0;
     if (j0 >= j1)
         return;
-#ifdef AMX_DOT
-    if (lies_well(p->g)) {
-        multiply_in_place(p, i0, i1, j0, j1);
-        return;
-    }
-#endif
     do { /* once even for k = 0 */
         size_t kc = p->g->k - k0 < most ? p->g->k - k0 : most;
         multiply_block(p, i0, i1, j0, j1, k0, kc);

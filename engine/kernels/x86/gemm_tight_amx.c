@@ -483,6 +483,10 @@ static void multiply_tight(const struct product *p, size_t i0, size_t i1, size_t
     alignas(64) uint8_t bf16[ROOM];
     const size_t all = steps_of(p->depth);
     struct rows a = {.p = p, .bf16 = bf16};
+    if (!all) {
+        multiply(p, i0, i1, j0, j1);
+        return;
+    }
     for (size_t i = i0; i < i1 && j0 < j1; i += a.rows) {
         const size_t left = i1 - i, parts = (left + MOST - 1) / MOST, tiles = (left + AMX_ROWS - 1) / AMX_ROWS;
         size_t at_once, blocks;
@@ -516,41 +520,11 @@ static void multiply_tight(const struct product *p, size_t i0, size_t i1, size_t
     }
 }
 
-static void tight_share(const struct product *p, size_t m, size_t part, size_t n_parts)
-{
-    const size_t np = panels(p->n), tiles = (m + AMX_ROWS - 1) / AMX_ROWS;
-    if (!m)
-        return;
-    if (!p->depth) {
-        multiply(p, 0, m, np * part / n_parts, np * (part + 1) / n_parts);
-        return;
-    }
-    if (n_parts > 1 && tiles >= 6 * n_parts) { /* rows stay in the cache of the core that made them */
-        const size_t i1 = tiles * (part + 1) / n_parts * AMX_ROWS;
-        multiply_tight(p, tiles * part / n_parts * AMX_ROWS, i1 < m ? i1 : m, 0, np);
-    } else
-        multiply_tight(p, 0, m, np * part / n_parts, np * (part + 1) / n_parts);
-    amx_end();
-}
-
-static void tight_part(size_t m, size_t n, size_t k, const float *a, size_t lda, const void *packed, float *c,
-                       size_t ldc, const struct steno_gemm_epilogue *ep, size_t part, size_t n_parts)
-{
-    const struct product p = product_of(n, k, a, lda, packed, c, ldc, ep);
-    tight_share(&p, m, part, n_parts);
-}
-
-static void tight_conv(const struct steno_conv *s, const float *x, const void *packed, float *y,
-                       const struct steno_gemm_epilogue *ep, size_t part, size_t n_parts)
-{
-    struct product p = product_of(s->c_out, s->kernel[0] * s->kernel[1] * s->c_in, x, 0, packed, y, s->c_out, ep);
-    p.gather = gather_patches;
-    p.in_place = patch_in_place;
-    p.image = s;
-    tight_share(&p, s->out[0] * s->out[1], part, n_parts);
-}
+#define MULTIPLY multiply_tight
+#define PANELS panels
+#include "kernels/x86/amx_weights_tmpl.h"
 
 void steno_kernels_gemm_tight__amx(steno_kernels *k)
 {
-    k->gemm_tight = (struct steno_gemm_weights){packed_bytes, pack, tight_part, tight_conv, NULL};
+    k->gemm_tight = (struct steno_gemm_weights){packed_bytes, pack, weights_part, weights_conv, NULL};
 }
