@@ -1,7 +1,13 @@
-/* A job is published by one 64-bit ticket {epoch, parts left}. A worker takes a part by moving the
- * ticket from {e, r} to {e, r - 1}, r > 0; that succeeds only while job e is unfinished, so the job
- * fields it read before belong to e: a worker that wakes late cannot touch a later job with stale
- * fields, and nobody has to wait for workers that sleep. The caller waits for `done` parts only.
+/* A job is published by one 64-bit ticket {epoch, parts left}: a bit for each of them or, of more than 32,
+ * their number. A worker takes a part by moving the ticket to one with a part less; that succeeds only while
+ * job e is unfinished, so the job fields it read before belong to e: a worker that wakes late cannot touch a
+ * later job with stale fields, and nobody has to wait for workers that sleep. The caller waits for `done`
+ * parts only.
+ *
+ * Part i is thread i's, the caller being number 0, for as long as that one is there to take it: parts are
+ * mostly ranges of rows, and what a thread wrote last lies in the cache of its core. Others take it when
+ * they have none of their own left.
+ *
  * Sleeping follows Dekker: the sleeper counts itself and then looks at the ticket, the publisher
  * writes the ticket and then looks at the count, both sequentially consistent, so one of them sees
  * the other. */
@@ -24,15 +30,23 @@
 
 enum {
     MAX_THREADS = 1024,
-    SPINS = 1600 /* pause takes about 140 cycles on Skylake and later: some 80 us at 2.5 GHz. Longer than
+    SPINS = 1600, /* pause takes about 140 cycles on Skylake and later: some 80 us at 2.5 GHz. Longer than
                     the work of a node that is not shared out, which waking a virtual processor would double;
                     shorter than a scheduling quantum. */
+    PATIENCE = 20, /* pauses, a microsecond, before a worker without a part of its own takes another's */
+    MASKED = 32    /* parts of a job that have a bit each */
+};
+
+struct seat {
+    steno_team *team;
+    int number; /* of its thread */
 };
 
 struct steno_team {
     int size, started;
     pthread_t *threads;
-    _Atomic uint64_t ticket; /* epoch << 32 | parts left */
+    struct seat *seats;
+    _Atomic uint64_t ticket; /* epoch << 32 | parts left, as bits or their number */
     atomic_int n_parts, done;
     _Atomic(void (*)(void *, int)) fn;
     _Atomic(void *) arg;
@@ -102,21 +116,45 @@ static unsigned epoch_of(uint64_t ticket)
     return (unsigned)(ticket >> 32);
 }
 
+/* The part that thread `self` takes of those left, and in *then those left without it. Of bits its own or
+ * the next one's that is left. */
+static int part_of(uint32_t left, int n, int self, uint32_t *then)
+{
+    uint32_t from;
+    int part;
+    if (n > MASKED) {
+        *then = left - 1;
+        return n - (int)left;
+    }
+    from = left & ~(((uint32_t)1 << self % n) - 1);
+    part = __builtin_ctz(from ? from : left);
+    *then = left & ~((uint32_t)1 << part);
+    return part;
+}
+
 /* Take and run parts of job `epoch` until none is left. */
-static void work_on(steno_team *t, unsigned epoch)
+static void work_on(steno_team *t, unsigned epoch, int self)
 {
     uint64_t now = atomic_load_explicit(&t->ticket, memory_order_acquire);
+    int patience = PATIENCE;
     while (epoch_of(now) == epoch) {
         void (*fn)(void *, int) = atomic_load_explicit(&t->fn, memory_order_relaxed);
         void *arg = atomic_load_explicit(&t->arg, memory_order_relaxed);
         int n = atomic_load_explicit(&t->n_parts, memory_order_relaxed);
-        int left = (int)(uint32_t)now;
+        uint32_t left = (uint32_t)now, then;
+        int part;
         if (!left)
             return;
-        if (!atomic_compare_exchange_weak_explicit(&t->ticket, &now, now - 1, memory_order_acq_rel,
-                                                   memory_order_acquire))
+        if (self >= n && n <= MASKED && patience-- > 0) {
+            pause_cpu();
+            now = atomic_load_explicit(&t->ticket, memory_order_acquire);
             continue;
-        fn(arg, n - left);
+        }
+        part = part_of(left, n, self, &then);
+        if (!atomic_compare_exchange_weak_explicit(&t->ticket, &now, (uint64_t)epoch << 32 | then,
+                                                   memory_order_acq_rel, memory_order_acquire))
+            continue;
+        fn(arg, part);
         /* seq_cst: pairs with the caller, which sets caller_waits and then looks at done */
         if (atomic_fetch_add(&t->done, 1) + 1 == n && atomic_load(&t->caller_waits)) {
             pthread_mutex_lock(&t->lock);
@@ -144,7 +182,8 @@ static void wait_for_job(steno_team *t, unsigned seen)
 
 static void *worker(void *p)
 {
-    steno_team *t = p;
+    const struct seat *s = p;
+    steno_team *t = s->team;
     unsigned seen = 0;
     steno_cpu_flush_denormals();
     for (;;) {
@@ -152,7 +191,7 @@ static void *worker(void *p)
         seen = epoch_of(atomic_load_explicit(&t->ticket, memory_order_acquire));
         if (atomic_load_explicit(&t->stop, memory_order_acquire))
             return NULL;
-        work_on(t, seen);
+        work_on(t, seen, s->number);
     }
 }
 
@@ -160,7 +199,8 @@ static void *worker(void *p)
 static void publish(steno_team *t, int n_parts)
 {
     unsigned epoch = epoch_of(atomic_load_explicit(&t->ticket, memory_order_relaxed)) + 1;
-    atomic_store(&t->ticket, (uint64_t)epoch << 32 | (uint32_t)n_parts);
+    uint32_t parts = n_parts < MASKED ? ((uint32_t)1 << n_parts) - 1 : UINT32_MAX;
+    atomic_store(&t->ticket, (uint64_t)epoch << 32 | (n_parts > MASKED ? (uint32_t)n_parts : parts));
     if (atomic_load(&t->sleepers) > 0) {
         pthread_mutex_lock(&t->lock);
         pthread_cond_broadcast(&t->work);
@@ -195,7 +235,7 @@ void steno_team_run(steno_team *t, int n_parts, void (*fn)(void *arg, int part),
     atomic_store_explicit(&t->n_parts, n_parts, memory_order_relaxed);
     atomic_store_explicit(&t->done, 0, memory_order_relaxed);
     publish(t, n_parts);
-    work_on(t, epoch_of(atomic_load_explicit(&t->ticket, memory_order_relaxed)));
+    work_on(t, epoch_of(atomic_load_explicit(&t->ticket, memory_order_relaxed)), 0);
     wait_done(t, n_parts);
 }
 
@@ -214,12 +254,15 @@ steno_status steno_team_new(steno_team **out, int threads, steno_err *err)
     pthread_cond_init(&t->work, NULL);
     pthread_cond_init(&t->idle, NULL);
     t->threads = calloc((size_t)threads, sizeof *t->threads);
-    if (!t->threads)
+    t->seats = calloc((size_t)threads, sizeof *t->seats);
+    if (!t->threads || !t->seats)
         st = steno_fail(err, STENO_ERR_NOMEM, "worker team: out of memory");
     while (!st && t->started < threads - 1) {
         char name[24];
-        snprintf(name, sizeof name, "steno-op-%d", t->started + 1);
-        st = steno_thread_start(&t->threads[t->started], name, worker, t, err);
+        struct seat *s = &t->seats[t->started];
+        *s = (struct seat){t, t->started + 1};
+        snprintf(name, sizeof name, "steno-op-%d", s->number);
+        st = steno_thread_start(&t->threads[t->started], name, worker, s, err);
         t->started += !st;
     }
     if (st) {
@@ -242,6 +285,7 @@ void steno_team_free(steno_team *t)
     pthread_cond_destroy(&t->work);
     pthread_mutex_destroy(&t->lock);
     free(t->threads);
+    free(t->seats);
     free(t);
 }
 

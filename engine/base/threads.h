@@ -1,9 +1,10 @@
 /* Threads with names, and a worker team of fixed size for one session.
  *
  * A team of n is the calling thread and n - 1 threads of its own, which spin for some tens of
- * microseconds after a job and then sleep. Parts of a job are taken one by one by whoever is free;
- * a part's result may depend on its number and on n_parts alone, so the same thread count gives the
- * same bits. */
+ * microseconds after a job and then sleep. Part i of a job goes to thread i, the caller being number 0, so that what
+ * one job's part i wrote is in the cache of the core that runs the next job's; a thread without a part takes
+ * those of threads that have not come to theirs. A part's result may depend on its number and on n_parts
+ * alone, so the same thread count gives the same bits. */
 #ifndef STENO_BASE_THREADS_H
 #define STENO_BASE_THREADS_H
 

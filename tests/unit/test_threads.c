@@ -1,5 +1,6 @@
 #include "base/threads.h"
 
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -39,6 +40,43 @@ static void every_part_runs_exactly_once(void **state)
     }
 }
 
+enum { TEAM = 3, JOBS = 200 };
+
+struct meeting {
+    atomic_int there;
+    pthread_t by[TEAM];
+};
+
+/* Returns once all parts are being run, so that each thread has one. */
+static void meet(void *arg, int part)
+{
+    struct meeting *m = arg;
+    m->by[part] = pthread_self();
+    atomic_fetch_add(&m->there, 1);
+    while (atomic_load(&m->there) < TEAM)
+        sched_yield();
+}
+
+static void a_part_stays_with_its_thread(void **state)
+{
+    steno_team *t = NULL;
+    pthread_t worker[TEAM] = {0};
+    (void)state;
+    assert_int_equal(steno_team_new(&t, TEAM, NULL), STENO_OK);
+    for (int job = 0; job < JOBS; job++) {
+        struct meeting m = {0};
+        steno_team_run(t, TEAM, meet, &m);
+        assert_true(pthread_equal(m.by[0], pthread_self()));
+        for (int i = 1; i < TEAM; i++) {
+            if (job)
+                assert_true(pthread_equal(m.by[i], worker[i]));
+            worker[i] = m.by[i];
+        }
+    }
+    assert_false(pthread_equal(worker[1], worker[2]));
+    steno_team_free(t);
+}
+
 static void sleeping_team_wakes_up(void **state)
 {
     steno_team *t = NULL;
@@ -73,6 +111,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_part_runs_exactly_once),
+        cmocka_unit_test(a_part_stays_with_its_thread),
         cmocka_unit_test(sleeping_team_wakes_up),
         cmocka_unit_test(no_team_runs_inline),
         cmocka_unit_test(impossible_size_is_an_error),
