@@ -327,13 +327,11 @@ static void begin(size_t rows)
 }
 
 /* n cache lines from *ahead on closer. */
-static inline __attribute__((always_inline)) void call_lines(const char **ahead, size_t n)
+static inline __attribute__((always_inline)) void call_lines(const char **ahead, const char **far, size_t n)
 {
 #pragma GCC unroll 8
-    for (size_t i = 0; i < n; i++, *ahead += 64) {
-        __builtin_prefetch(*ahead, 0, 2);
-        AMX_PACE(4);
-    }
+    for (size_t i = 0; i < n; i++)
+        AMX_CALL_NEXT(*ahead, *far, 10);
 }
 
 /* The eight products of a step of one tile, CALL after each. */
@@ -397,10 +395,10 @@ static void store_sums(int32_t *sums)
 static void tile_alone(const char *a, const struct piece *y, int32_t *sums, struct waiting *w)
 {
     const size_t some = share_of(w, y->steps);
-    const char *b = y->b, *ahead = y->ahead;
+    const char *b = y->b, *ahead = y->ahead, *far = ahead;
     zero_sums();
     for (size_t i = 0; i < y->steps; i++, a += STEP, b += STEP) {
-        EIGHT_PRODUCTS(AMX_LOAD, a, AMX_PASS, b, call_lines(&ahead, STEP / 64 / PRODUCTS));
+        EIGHT_PRODUCTS(AMX_LOAD, a, AMX_PASS, b, call_lines(&ahead, &far, STEP / 64 / PRODUCTS));
         finish_some(w, some);
     }
     finish_some(w, AMX_ROWS);
@@ -413,12 +411,12 @@ static inline __attribute__((always_inline)) void tile_of_some(const char *a, co
                                                                struct waiting *w, size_t each)
 {
     const size_t some = share_of(w, y->steps);
-    const char *b = y->b, *ahead = y->ahead;
+    const char *b = y->b, *ahead = y->ahead, *far = ahead;
     zero_sums();
     for (size_t i = 0; i < y->steps; i++, a += STEP, b += STEP) {
         for (const char *end = ahead + 64 * y->lines; !each && ahead < end;)
-            call_lines(&ahead, 1);
-        EIGHT_PRODUCTS(AMX_PASS, a, AMX_LOAD, b, call_lines(&ahead, each));
+            call_lines(&ahead, &far, 1);
+        EIGHT_PRODUCTS(AMX_PASS, a, AMX_LOAD, b, call_lines(&ahead, &far, each));
         finish_some(w, some);
     }
     finish_some(w, AMX_ROWS);

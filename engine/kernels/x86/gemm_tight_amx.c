@@ -399,12 +399,10 @@ static inline __attribute__((always_inline)) void few_panels(const struct rows *
 /* ---- more rows: 32 at a time, sums 0 to 3, A 4 and 5, B 6 and 7 ---- */
 
 /* n cache lines from *ahead on closer. */
-static inline __attribute__((always_inline)) void call_lines(const uint8_t **ahead, size_t n)
+static inline __attribute__((always_inline)) void call_lines(const uint8_t **ahead, const uint8_t **far, size_t n)
 {
-    for (size_t i = 0; i < n; i++, *ahead += 64) {
-        __builtin_prefetch(*ahead, 0, 2);
-        AMX_PACE(6);
-    }
+    for (size_t i = 0; i < n; i++)
+        AMX_CALL_NEXT(*ahead, *far, 6);
 }
 
 /* A piece of a panel, widened, stays in L1 while all rows pass; behind the last of them comes the next one. */
@@ -423,7 +421,7 @@ static void many_panels(const struct rows *a, struct stream *s)
             const size_t s0 = a->steps * q / pieces, steps = a->steps * (q + 1) / pieces - s0;
             const size_t q1 = (q + 1) % pieces, after = a->steps * (q1 + 1) / pieces - a->steps * q1 / pieces;
             const size_t others = (pairs - 1) * steps, lines = (after * (STEP / 64) + others - 1) / others;
-            const uint8_t *ahead = s->at;
+            const uint8_t *ahead = s->at, *far = ahead;
             for (size_t t = 0; t < a->tiles; t += 2) {
                 const size_t r0 = t * a->high, rows = a->rows - r0 < 2 * a->high ? a->rows - r0 : 2 * a->high;
                 const size_t some = share_of(&w, steps);
@@ -445,7 +443,7 @@ static void many_panels(const struct rows *a, struct stream *s)
                 }
                 for (size_t i = 0; i < steps; i++, x += TILE, b += WIDE) {
                     if (!last && s->at)
-                        call_lines(&ahead, lines);
+                        call_lines(&ahead, &far, lines);
                     AMX_PASS(4, x, 64);
                     AMX_LOAD(6, b, 64);
                     AMX_DOT_BF16(0, 4, 6);
