@@ -202,6 +202,8 @@ static inline __attribute__((always_inline)) void widen(const struct stream *s, 
     to += from * 2 * 64;
 #pragma GCC unroll 8
     for (size_t u = 0; u < n; u++, at += UNIT, to += 2 * 64) {
+        if (!near)
+            __builtin_prefetch(at + CALLED + AMX_FAR, 0, 2);
         const vi halves = line_of(at, near), low = line_of(at + 64, near), low2 = line_of(at + 128, near);
         widen_rows(to, _mm512_and_si512(halves, mask), low, s->base);
         widen_rows(to + 64, _mm512_and_si512(_mm512_srli_epi16(halves, 4), mask), low2, s->base);
