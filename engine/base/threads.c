@@ -30,22 +30,22 @@
 
 enum {
     MAX_THREADS = 1024,
-    SPINS = 1600, /* pause takes about 140 cycles on Skylake and later: some 80 us at 2.5 GHz. Longer than
-                    the work of a node that is not shared out, which waking a virtual processor would double;
-                    shorter than a scheduling quantum. */
+    SPINS = 1600,  /* pause takes about 140 cycles on Skylake and later: some 80 us at 2.5 GHz. Longer than
+                      the work of a node that is not shared out, which waking a virtual processor would double;
+                      shorter than a scheduling quantum. */
     PATIENCE = 20, /* pauses, a microsecond, before a worker without a part of its own takes another's */
     MASKED = 32    /* parts of a job that have a bit each */
 };
 
-struct seat {
+struct worker {
     steno_team *team;
-    int number; /* of its thread */
+    int number; /* 1 to size - 1 */
+    pthread_t thread;
 };
 
 struct steno_team {
     int size, started;
-    pthread_t *threads;
-    struct seat *seats;
+    struct worker *workers;
     _Atomic uint64_t ticket; /* epoch << 32 | parts left, as bits or their number */
     atomic_int n_parts, done;
     _Atomic(void (*)(void *, int)) fn;
@@ -180,10 +180,10 @@ static void wait_for_job(steno_team *t, unsigned seen)
     pthread_mutex_unlock(&t->lock);
 }
 
-static void *worker(void *p)
+static void *work(void *p)
 {
-    const struct seat *s = p;
-    steno_team *t = s->team;
+    const struct worker *w = p;
+    steno_team *t = w->team;
     unsigned seen = 0;
     steno_cpu_flush_denormals();
     for (;;) {
@@ -191,7 +191,7 @@ static void *worker(void *p)
         seen = epoch_of(atomic_load_explicit(&t->ticket, memory_order_acquire));
         if (atomic_load_explicit(&t->stop, memory_order_acquire))
             return NULL;
-        work_on(t, seen, s->number);
+        work_on(t, seen, w->number);
     }
 }
 
@@ -253,16 +253,16 @@ steno_status steno_team_new(steno_team **out, int threads, steno_err *err)
     pthread_mutex_init(&t->lock, NULL);
     pthread_cond_init(&t->work, NULL);
     pthread_cond_init(&t->idle, NULL);
-    t->threads = calloc((size_t)threads, sizeof *t->threads);
-    t->seats = calloc((size_t)threads, sizeof *t->seats);
-    if (!t->threads || !t->seats)
+    t->workers = calloc((size_t)threads, sizeof *t->workers);
+    if (!t->workers)
         st = steno_fail(err, STENO_ERR_NOMEM, "worker team: out of memory");
     while (!st && t->started < threads - 1) {
         char name[24];
-        struct seat *s = &t->seats[t->started];
-        *s = (struct seat){t, t->started + 1};
-        snprintf(name, sizeof name, "steno-op-%d", s->number);
-        st = steno_thread_start(&t->threads[t->started], name, worker, s, err);
+        struct worker *w = &t->workers[t->started];
+        w->team = t;
+        w->number = t->started + 1;
+        snprintf(name, sizeof name, "steno-op-%d", w->number);
+        st = steno_thread_start(&w->thread, name, work, w, err);
         t->started += !st;
     }
     if (st) {
@@ -280,12 +280,11 @@ void steno_team_free(steno_team *t)
     atomic_store_explicit(&t->stop, true, memory_order_release);
     publish(t, 0);
     for (int i = 0; i < t->started; i++)
-        pthread_join(t->threads[i], NULL);
+        pthread_join(t->workers[i].thread, NULL);
     pthread_cond_destroy(&t->idle);
     pthread_cond_destroy(&t->work);
     pthread_mutex_destroy(&t->lock);
-    free(t->threads);
-    free(t->seats);
+    free(t->workers);
     free(t);
 }
 

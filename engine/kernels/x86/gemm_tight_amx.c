@@ -202,7 +202,7 @@ static inline __attribute__((always_inline)) void widen(const struct stream *s, 
     to += from * 2 * 64;
 #pragma GCC unroll 8
     for (size_t u = 0; u < n; u++, at += UNIT, to += 2 * 64) {
-        if (!near)
+        if (!near) /* one line of each three, as AMX_CALL_NEXT does */
             __builtin_prefetch(at + CALLED + AMX_FAR, 0, 2);
         const vi halves = line_of(at, near), low = line_of(at + 64, near), low2 = line_of(at + 128, near);
         widen_rows(to, _mm512_and_si512(halves, mask), low, s->base);
