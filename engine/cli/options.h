@@ -84,6 +84,13 @@ struct cli_network {
          0,                                                                                        \
          0,                                                                                        \
          "folder where packed weights are kept for the next start"},                               \
+        {"--free-batch",                                                                           \
+         CLI_TEXT,                                                                                 \
+         "LIST",                                                                                   \
+         &(N)->net.free_batch,                                                                     \
+         0,                                                                                        \
+         0,                                                                                        \
+         "comma-separated inputs exported for one stream that take any number"},                   \
         CLI_PASS_OPTIONS(N)
 /* After parsing: what the rows said, in net and sess. */
 void cli_network_settle(struct cli_network *n);

@@ -6,6 +6,7 @@
 #include "base/pages.h"
 #include "exec/save.h"
 #include "ops/body.h"
+#include "passes/free_batch.h"
 #include "passes/incremental.h"
 
 #include <stdio.h>
@@ -159,6 +160,8 @@ static steno_status optimize(steno_network *n, const struct steno_network_option
         st = steno_part_cut(n->g, opt->part, &env, err);
     if (!st && opt->any_length)
         st = steno_any_length(n->g, &env, &changed, err);
+    if (!st && opt->free_batch)
+        st = steno_free_batch(n->g, opt->free_batch, &env, err);
     steno_ws_free(&ws);
     return st;
 }
@@ -237,7 +240,7 @@ static steno_status build(steno_network *n, const char *path, const void *data, 
     caching = opt->cache_dir && !data && !opt->rewrite_only;
     if (caching && steno_cache_load(n, path, opt, &id))
         return STENO_OK;
-    if (caching && opt->part != STENO_PART_ALL && steno_cache_refused(&id, err))
+    if (caching && (opt->part != STENO_PART_ALL || opt->free_batch) && steno_cache_refused(&id, err))
         return steno_fail_in(err, STENO_ERR_UNSUPPORTED, "%s", path);
     if (!data)
         st = steno_onnx_load(&n->g, path, &lo, &n->info, err);
@@ -253,7 +256,7 @@ static steno_status build(steno_network *n, const char *path, const void *data, 
         return steno_fail_in(err, st, "%s", path);
     settle_precision(n, opt->precision);
     st = optimize(n, opt, err);
-    if (st == STENO_ERR_UNSUPPORTED && caching && opt->part != STENO_PART_ALL && err)
+    if (st == STENO_ERR_UNSUPPORTED && caching && (opt->part != STENO_PART_ALL || opt->free_batch) && err)
         steno_cache_refuse(n, path, opt, &id, err);
     n->rewrite_only = opt->rewrite_only;
     n->store.keep = caching;

@@ -24,6 +24,10 @@ struct steno_network_options {
     /* Sinusoidal positions and length masks go on past the length of the export
      * (passes/any_length.c). */
     bool any_length;
+    /* Comma-separated inputs that were exported for one stream, [1, ...], and are to take any number
+     * (passes/free_batch.h); all others are the same for all streams of a run. STENO_ERR_UNSUPPORTED:
+     * something on the way mixes streams. NULL = none. */
+    const char *free_batch;
     const char *only_passes; /* names of the passes to run, or NULL for all */
     /* steno_onnx_options.borrow_from: matrices of so many bytes stay where they are until they are
      * packed (with rewrite_only: while the network lives). */

@@ -405,54 +405,132 @@ static steno_status infer_gather_nd(struct steno_infer *ic, steno_err *err)
     return STENO_OK;
 }
 
+/* Tuples [n, k] of places in an array of shape x, and a block of elements for each. */
+struct scatter_nd {
+    enum scatter_mode mode;
+    steno_dtype type;
+    struct steno_shape x;
+    int64_t stride[STENO_MAX_RANK];
+    const int64_t *places;
+    size_t n, block;
+    int k;
+};
+
+/* x, u: shapes of the data and of the updates. */
+static steno_status read_scatter_nd(struct steno_op_ctx *ctx, const struct steno_shape *x,
+                                    const struct steno_shape *u, struct scatter_nd *s,
+                                    steno_err *err)
+{
+    const struct steno_tensor *t = steno_op_in(ctx, 1);
+    struct steno_shape fits;
+    const char *wrong = gather_nd_shape(x, &t->shape, 0, &fits); /* the updates have this shape */
+    *s = (struct scatter_nd){
+        .mode = scatter_mode(steno_op_node(ctx)), .type = steno_op_in(ctx, 0)->dtype, .x = *x};
+    if (!wrong && (!steno_shape_equal(&fits, u) || steno_op_in(ctx, 2)->dtype != s->type ||
+                   s->mode == SCATTER_BAD))
+        wrong = "updates or reduction do not fit";
+    if (wrong)
+        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "%s", wrong);
+    s->k = (int)t->shape.dim[t->shape.rank - 1];
+    s->n = steno_ops_prod(&t->shape, 0, t->shape.rank - 1);
+    s->block = steno_ops_prod(x, s->k, x->rank);
+    steno_ops_strides(x, s->stride);
+    return nd_indices(ctx, t, &s->places, err);
+}
+
+static steno_status scatter_nd(struct steno_op_ctx *ctx, const struct scatter_nd *s, char *y,
+                               const char *u, steno_err *err)
+{
+    size_t e = steno_dtype_size(s->type);
+    for (size_t i = 0; i < s->n; i++, u += s->block * e) {
+        char *d;
+        size_t o;
+        if (!tuple_offset(&s->x, s->stride, 0, s->places + i * (size_t)s->k, s->k, &o))
+            return steno_op_fail(ctx, err, STENO_ERR_INVAL, "index tuple %zu is out of range", i);
+        d = y + o * e;
+        if (s->mode == SCATTER_SET && s->block)
+            memcpy(d, u, s->block * e);
+        for (size_t j = 0; s->mode != SCATTER_SET && j < s->block; j++)
+            scatter_one(s->mode, s->type, d + j * e, u + j * e);
+    }
+    return STENO_OK;
+}
+
 static steno_status run_scatter_nd(struct steno_op_ctx *ctx, steno_err *err)
 {
-    const struct steno_tensor *x, *t, *u;
-    enum scatter_mode mode = scatter_mode(steno_op_node(ctx));
-    struct steno_shape s;
+    const struct steno_tensor *x, *u;
+    struct scatter_nd s;
     struct steno_tensor *y;
-    const int64_t *idx;
-    int64_t stride[STENO_MAX_RANK];
-    size_t block, n, e;
-    int k;
-    const char *wrong;
     steno_status st = steno_ops_need(ctx, 3, err);
     if (st)
         return st;
     x = steno_op_in(ctx, 0);
-    t = steno_op_in(ctx, 1);
     u = steno_op_in(ctx, 2);
-    wrong = gather_nd_shape(&x->shape, &t->shape, 0, &s); /* the updates have this shape */
-    if (!wrong &&
-        (!steno_shape_equal(&s, &u->shape) || u->dtype != x->dtype || mode == SCATTER_BAD))
-        wrong = "updates or reduction do not fit";
-    if (wrong)
-        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "%s", wrong);
-    st = nd_indices(ctx, t, &idx, err);
+    st = read_scatter_nd(ctx, &x->shape, &u->shape, &s, err);
     if (!st)
         st = steno_op_out(ctx, 0, x->dtype, &x->shape, &y, err);
     if (st)
         return st;
-    k = (int)t->shape.dim[t->shape.rank - 1];
-    steno_ops_strides(&x->shape, stride);
-    e = steno_dtype_size(x->dtype);
-    block = steno_ops_prod(&x->shape, k, x->shape.rank);
-    n = steno_ops_prod(&t->shape, 0, t->shape.rank - 1);
     if (y->data != x->data)
-        memcpy(y->data, x->data, steno_numel(x) * e);
-    for (size_t i = 0; i < n; i++) {
-        const char *src = (const char *)u->data + i * block * e;
-        char *d;
-        size_t o;
-        if (!tuple_offset(&x->shape, stride, 0, idx + i * (size_t)k, k, &o))
-            return steno_op_fail(ctx, err, STENO_ERR_INVAL, "index tuple %zu is out of range", i);
-        d = (char *)y->data + o * e;
-        if (mode == SCATTER_SET && block)
-            memcpy(d, src, block * e);
-        for (size_t j = 0; mode != SCATTER_SET && j < block; j++)
-            scatter_one(mode, x->dtype, d + j * e, src + j * e);
-    }
+        memcpy(y->data, x->data, steno_numel(x) * steno_dtype_size(x->dtype));
+    return scatter_nd(ctx, &s, y->data, u->data, err);
+}
+
+/* ---- ai.steno.run ScatterEach, of passes/free_batch.c ----
+ * ScatterND of data [1, ...] and updates [1, ...], done to each entry of a batch: data and updates [B or
+ * 1, ...], indices as they were, [1, ..., k], their first number 0. */
+static int64_t entries_of_both(int64_t x, int64_t u)
+{
+    return x == 1 ? u : x;
+}
+
+static steno_status infer_scatter_each(struct steno_infer *ic, steno_err *err)
+{
+    struct steno_shape x = steno_infer_shape(ic, 0), u = steno_infer_shape(ic, 2);
+    (void)err;
+    if (x.rank < 1 || u.rank < 1)
+        x.rank = STENO_RANK_ANY;
+    else
+        x.dim[0] = entries_of_both(x.dim[0], u.dim[0]);
+    steno_infer_set(ic, 0, steno_infer_dtype(ic, 0), &x);
     return STENO_OK;
+}
+
+static steno_status run_scatter_each(struct steno_op_ctx *ctx, steno_err *err)
+{
+    const struct steno_tensor *x, *u;
+    struct steno_shape all, one, one_u;
+    struct scatter_nd s;
+    struct steno_tensor *y;
+    size_t bytes, u_bytes;
+    steno_status st = steno_ops_need(ctx, 3, err);
+    if (st)
+        return st;
+    x = steno_op_in(ctx, 0);
+    u = steno_op_in(ctx, 2);
+    if (x->shape.rank < 1 || u->shape.rank < 1 ||
+        (x->shape.dim[0] != u->shape.dim[0] && x->shape.dim[0] != 1 && u->shape.dim[0] != 1))
+        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "data and updates differ in batch");
+    all = one = x->shape;
+    one_u = u->shape;
+    one.dim[0] = one_u.dim[0] = 1;
+    all.dim[0] = entries_of_both(x->shape.dim[0], u->shape.dim[0]);
+    st = read_scatter_nd(ctx, &one, &one_u, &s, err);
+    if (!st)
+        st = steno_op_out(ctx, 0, x->dtype, &all, &y, err);
+    if (st)
+        return st;
+    bytes = steno_ops_prod(&one, 0, one.rank) * steno_dtype_size(x->dtype);
+    u_bytes = steno_ops_prod(&one_u, 0, one_u.rank) * steno_dtype_size(x->dtype);
+    for (size_t b = 0; !st && b < (size_t)all.dim[0]; b++) {
+        char *to = (char *)y->data + b * bytes;
+        const char *from = (const char *)x->data + (x->shape.dim[0] == 1 ? 0 : b * bytes);
+        if (to != from)
+            memcpy(to, from, bytes);
+        st = scatter_nd(ctx, &s, to, (const char *)u->data + (u->shape.dim[0] == 1 ? 0 : b * u_bytes),
+                        err);
+    }
+    return st;
 }
 
 const struct steno_op steno_ops_gather[] = {
@@ -464,5 +542,7 @@ const struct steno_op steno_ops_gather[] = {
     {"", "ScatterElements", 11, 0, STENO_OP_INPLACE0, steno_ops_infer_same, NULL, NULL,
      run_scatter_elements},
     {"", "ScatterND", 11, 0, STENO_OP_INPLACE0, steno_ops_infer_same, NULL, NULL, run_scatter_nd},
+    {"ai.steno.run", "ScatterEach", 1, 0, STENO_OP_INPLACE0, infer_scatter_each, NULL, NULL,
+     run_scatter_each},
     {0},
 };

@@ -80,11 +80,13 @@ def feeds(sess, shapes):
     return out
 
 
-def steno_command(path, sess, shapes, precision, threads, runs):
+def steno_command(path, sess, row, precision, threads, runs):
     cmd = [os.path.join(ROOT, "build", "release", "steno"), "bench", path, "--runs", str(runs), "--threads",
            str(threads), "--precision", precision, "--json"]
     for i in sess.get_inputs():
-        cmd += ["--shape", f"{i.name}=" + "x".join(map(str, dims_of(i, shapes)))]
+        cmd += ["--shape", f"{i.name}=" + "x".join(map(str, dims_of(i, row.shapes)))]
+    if row.free_batch:
+        cmd += ["--free-batch", ",".join(row.free_batch)]
     return cmd
 
 
@@ -128,7 +130,7 @@ def measure(row, precision, a):
     first_ms = min(clock(sess, feed, 1, a.threads))
 
     def cmd_for(model, runs):
-        return steno_command(model, sess, row.shapes, ours_at, a.threads, runs)
+        return steno_command(model, sess, row, ours_at, a.threads, runs)
 
     key = "cpu_ms" if a.threads == 1 else "median_ms"
     ratios, ours_ms, ort_ms = [], [], []
@@ -218,7 +220,7 @@ def command_memory(a):
         if (key in load() and not a.again) or not path or not their_path:
             continue
         sess = ort_session(their_path, 1)
-        cmd = steno_command(path, sess, row.shapes, precision, 1, 1)
+        cmd = steno_command(path, sess, row, precision, 1, 1)
         inputs = sum(v.nbytes for v in feeds(sess, row.shapes).values())
         del sess
         r = {**memory.ours(cmd), **memory.theirs(their_path, row.shapes), "inputs": inputs, "commit": commit(), "date": time.strftime("%Y-%m-%d")}

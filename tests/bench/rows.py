@@ -15,6 +15,7 @@ class Row:
     per: int = 1
     alone: dict = field(default_factory=dict)  # shapes of one stream, where per > 1
     wanted: dict = field(default_factory=dict)  # ratio by precision
+    free_batch: tuple = ()  # inputs exported for one stream that take `per`
 
 
 def espnet(kind, part):
@@ -26,13 +27,17 @@ def encoder(kind, layers, frames, wanted):
     return Row(f"{kind}-{layers} T={frames}", model, {"feats": (1, frames, 80)}, quantized, wanted=wanted)
 
 
-def block():
+def block(streams=1):
     """One call of the contextual block encoder after the first: 64 new feature frames, 24 kept after subsampling."""
     model, quantized = espnet("stream-conformer", "xformer_encoder")
-    shapes = {"xs_pad": (1, 64, 80), "mask": (1, 1, 42, 42), "buffer_before_downsampling": (1, 8, 80),
-              "buffer_after_downsampling": (1, 24, 512), "prev_addin": (1, 1, 512), "pos_enc_xs": (1, 40, 512),
-              "pos_enc_addin": (1, 1, 512), "past_encoder_ctx": (1, 12, 512), "is_first": (1,)}
-    return Row("stream-conformer-12 block", model, shapes, quantized, wanted={"fp32": 2.5, "bf16": 5, "int8": 5})
+    each = {"xs_pad": (64, 80), "buffer_before_downsampling": (8, 80), "buffer_after_downsampling": (24, 512),
+            "prev_addin": (1, 512), "pos_enc_xs": (40, 512), "pos_enc_addin": (1, 512), "past_encoder_ctx": (12, 512)}
+    name, same = "stream-conformer-12 block", {"mask": (1, 1, 42, 42), "is_first": (1,)}
+    alone = {**same, **{k: (1, *v) for k, v in each.items()}}
+    if streams == 1:
+        return Row(name, model, alone, quantized, wanted={"fp32": 2.5, "bf16": 5, "int8": 5})
+    return Row(f"{name}, {streams} streams", model, {**same, **{k: (streams, *v) for k, v in each.items()}}, quantized,
+               streams, alone, {"fp32": 3, "bf16": 6, "int8": 6}, tuple(each))
 
 
 def step(name, part, layers, prefix, beam, memory, wanted):
@@ -60,6 +65,8 @@ TABLE = [
     encoder("transformer", 18, 1000, LARGE),
     encoder("transformer", 18, 3000, LARGE),
     block(),
+    block(4),
+    block(16),
     *[step("decoder-6", "xformer_decoder", 6, p, b, 24, {"fp32": 2, "bf16": 4, "int8": 3})
       for p in (10, 60) for b in (1, 10)],
     *[step("LM-16", "transformer_lm", 16, p, b, 0, {"fp32": 1.6, "bf16": 3, "int8": 2.5})

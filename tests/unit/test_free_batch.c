@@ -1,0 +1,301 @@
+/* Networks exported for one stream, run for several: each stream has the bits that it has alone. What
+ * would mix streams, and what nothing is known of, is refused by name. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/arena.h"
+#include "exec/session.h"
+#include "tests/support/onnx_make.h"
+#include "tests/support/shared.h"
+
+enum { STREAMS = 3, ROWS = 4, WIDTH = 6, MAX_IO = 16 };
+
+static float noise(uint32_t *seed)
+{
+    *seed = *seed * 1664525u + 1013904223u; /* Numerical Recipes, 3rd ed., 7.1.1 */
+    return (float)(int32_t)*seed * 0x1p-31f;
+}
+
+/* ---- one network, alone and together ---- */
+
+/* Inputs of all streams, [streams or 1, ...]. */
+struct inputs {
+    struct steno_tensor t[MAX_IO];
+    bool apart[MAX_IO];
+    int n;
+};
+
+static void set(steno_session *s, const struct inputs *in, int stream)
+{
+    steno_err err;
+    for (int i = 0; i < in->n; i++) {
+        struct steno_tensor t = in->t[i];
+        if (in->apart[i] && stream >= 0) {
+            t.shape.dim[0] = 1;
+            t.data = (char *)t.data + (size_t)stream * steno_numel(&t) * steno_dtype_size(t.dtype);
+        }
+        if (steno_session_set(s, i, &t, &err))
+            fail_msg("%s", err.msg);
+    }
+    if (steno_session_run(s, &err))
+        fail_msg("%s", err.msg);
+}
+
+/* alone: the same network or one without a free batch. */
+static void same_bits(steno_network *together, steno_network *alone, const struct inputs *in)
+{
+    steno_session *all = NULL, *one = NULL;
+    assert_int_equal(steno_session_open(&all, together, NULL, NULL), 0);
+    assert_int_equal(steno_session_open(&one, alone, NULL, NULL), 0);
+    set(all, in, -1);
+    for (int b = 0; b < STREAMS; b++) {
+        set(one, in, b);
+        for (int o = 0; o < steno_network_n_outputs(alone); o++) {
+            const struct steno_tensor *y = steno_session_get(one, o), *z = steno_session_get(all, o);
+            size_t bytes = steno_numel(y) * steno_dtype_size(y->dtype);
+            assert_int_equal(y->shape.dim[0], 1);
+            assert_int_equal(z->shape.dim[0], STREAMS);
+            assert_int_equal(steno_numel(z), STREAMS * steno_numel(y));
+            if (memcmp(y->data, (const char *)z->data + (size_t)b * bytes, bytes) != 0)
+                fail_msg("stream %d differs in output %d", b, o);
+        }
+    }
+    steno_session_close(all);
+    steno_session_close(one);
+}
+
+/* ---- graphs made here ---- */
+
+static struct mk_graph *begin(void)
+{
+    static const float w[WIDTH * WIDTH] = {1, -2, 3, 0.5f, 7, 1, 0, 2, 1, 1, -1, 4};
+    static const int64_t zero = 0, one = 1;
+    struct mk_graph *m = mk_new(13);
+    mk_input(m, "x", STENO_F32, "1,4,6");
+    mk_f32(m, "w", "6,6", w, WIDTH * WIDTH);
+    mk_i64(m, "zero", "", &zero, 1);
+    mk_i64(m, "one", "1", &one, 1);
+    mk_node(m, "Gather", "x,zero", "first");
+    mk_attr_int(m, "axis", 1);
+    return m;
+}
+
+static steno_status open_made(struct mk_graph *m, const char *inputs, steno_network **out,
+                              steno_err *err)
+{
+    struct steno_network_options o = {.opt_level = -1, .free_batch = inputs};
+    char *path = mk_file(m);
+    steno_status st = steno_network_open(out, path, &o, err);
+    mk_unlink(path);
+    return st;
+}
+
+/* As ESPnet's block encoder has them: extents of 1 baked into targets, rows that are written into a
+ * tensor at constant places, into constant zeros too. */
+static void traced_for_one_stream(void **state)
+{
+    static const int64_t apart[4] = {1, 1, ROWS, WIDTH}, row[4] = {1, 1, 1, WIDTH},
+                         flat[3] = {-1, ROWS, WIDTH}, thin[3] = {1, 1, WIDTH}, axis = 1;
+    static const int64_t place[3] = {0, 0, 2}, place2[2] = {0, 1};
+    static const float zeros[3 * WIDTH];
+    static float x[STREAMS * ROWS * WIDTH];
+    struct inputs in = {.n = 1, .apart = {true}};
+    struct mk_graph *m = begin();
+    steno_network *one = NULL, *many = NULL;
+    uint32_t seed = 1;
+    (void)state;
+    mk_i64(m, "apart", "4", apart, 4);
+    mk_i64(m, "row", "4", row, 4);
+    mk_i64(m, "flat", "3", flat, 3);
+    mk_i64(m, "thin", "3", thin, 3);
+    mk_i64(m, "place", "1,1,1,3", place, 3);
+    mk_i64(m, "place2", "1,1,2", place2, 2);
+    mk_f32(m, "zeros", "1,3,6", zeros, 3 * WIDTH);
+    mk_node(m, "MatMul", "x,w", "a");
+    mk_node(m, "Reshape", "a,apart", "b");
+    mk_node(m, "Reshape", "first,row", "u");
+    mk_node(m, "ScatterND", "b,place,u", "s");
+    mk_node(m, "Reshape", "s,flat", "t");
+    mk_node(m, "ReduceMean", "t", "mean");
+    mk_attr_ints(m, "axes", &axis, 1);
+    mk_node(m, "Reshape", "first,thin", "u2");
+    mk_node(m, "ScatterND", "zeros,place2,u2", "z");
+    mk_node(m, "Concat", "mean,t,z", "c");
+    mk_attr_int(m, "axis", 1);
+    mk_node(m, "Relu", "c", "y");
+    mk_output(m, "y", STENO_F32, "1,8,6");
+    for (size_t i = 0; i < sizeof x / sizeof *x; i++)
+        x[i] = noise(&seed);
+    in.t[0] = (struct steno_tensor){
+        .dtype = STENO_F32, .shape = {.rank = 3, .dim = {STREAMS, ROWS, WIDTH}}, .data = x};
+    assert_int_equal(open_made(m, NULL, &one, NULL), 0);
+    assert_int_equal(open_made(m, "x", &many, NULL), 0);
+    same_bits(many, one, &in);
+    same_bits(many, many, &in);
+    steno_network_close(one);
+    steno_network_close(many);
+    mk_free(m);
+}
+
+static void refused_by_name(void **state)
+{
+    static const int64_t turn[3] = {1, 0, 2};
+    static const struct {
+        const char *type, *in, *why;
+    } cases[] = {
+        {"ReduceSum", "x,zeroth", "(ReduceSum): it works along the first axis"},
+        {"Transpose", "x", "(Transpose): it works along the first axis"},
+        {"Gather", "x,zero", "(Gather): it works along the first axis"},
+        {"Concat", "x,x", "(Concat): it works along the first axis"},
+        {"Concat", "x,shared", "(Concat): it joins what all streams share"},
+        {"Add", "x,first", "it works along the first axis, or on fewer axes"},
+        {"MatMul", "column,first", "(MatMul): it works along the first axis"},
+        {"CumSum", "x,one", "(CumSum): nothing is known of it"},
+        {"Reshape", "x,all", "(Reshape): what it makes does not begin with an axis of 1"},
+        {"ScatterElements", "x,places,x", "(ScatterElements): nothing is known of it"},
+    };
+    static const int64_t zeroth = 0, all = -1, places[ROWS * WIDTH];
+    static const float shared[ROWS * WIDTH];
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct mk_graph *m = begin();
+        steno_network *n = NULL;
+        steno_err err = {0};
+        mk_i64(m, "zeroth", "1", &zeroth, 1);
+        mk_i64(m, "all", "1", &all, 1);
+        mk_i64(m, "places", "1,4,6", places, ROWS * WIDTH);
+        mk_f32(m, "shared", "1,4,6", shared, ROWS * WIDTH);
+        mk_f32(m, "column", "4,1", shared, ROWS);
+        mk_node(m, cases[i].type, cases[i].in, "y");
+        if (!strcmp(cases[i].type, "Transpose"))
+            mk_attr_ints(m, "perm", turn, 3);
+        if (!strcmp(cases[i].type, "Gather") || !strcmp(cases[i].type, "Concat"))
+            mk_attr_int(m, "axis", !strcmp(cases[i].in, "x,shared"));
+        mk_output(m, "y", STENO_F32, NULL);
+        assert_int_equal(open_made(m, "x", &n, &err), STENO_ERR_UNSUPPORTED);
+        if (!strstr(err.msg, cases[i].why))
+            fail_msg("%s: said '%s', not '%s'", cases[i].type, err.msg, cases[i].why);
+        mk_free(m);
+    }
+}
+
+static void inputs_that_are_none(void **state)
+{
+    static const char *const lists[] = {"y", "x,", "x,nothing", "first", "free"};
+    (void)state;
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+        struct mk_graph *m = begin();
+        steno_network *n = NULL;
+        steno_err err = {0};
+        steno_status want = strcmp(lists[i], "x,") ? STENO_ERR_INVAL : STENO_OK;
+        mk_input(m, "free", STENO_F32, "N,4,6");
+        mk_node(m, "Relu", "x", "y");
+        mk_node(m, "Relu", "free", "z");
+        mk_output(m, "y", STENO_F32, NULL);
+        mk_output(m, "z", STENO_F32, NULL);
+        assert_int_equal(open_made(m, lists[i], &n, &err), want);
+        if (want)
+            assert_non_null(strstr(err.msg, "is no input that begins with an axis of 1"));
+        steno_network_close(n);
+        mk_free(m);
+    }
+}
+
+/* ---- real exports ---- */
+
+static int64_t extent(const char *name)
+{
+    static const struct {
+        const char *name;
+        int64_t n;
+    } rows[] = {{"xs_pad", 64},
+                {"mask", 42},
+                {"buffer_before_downsampling", 8},
+                {"buffer_after_downsampling", 24},
+                {"pos_enc_xs", 40}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (!strcmp(rows[i].name, name))
+            return rows[i].n;
+    fail_msg("no extent for %s", name);
+    return 0;
+}
+
+/* A block after the first: whatever is f32 but the mask differs between streams. */
+static void make_inputs(const steno_network *n, struct inputs *in)
+{
+    uint32_t seed = 7;
+    in->n = steno_network_n_inputs(n);
+    assert_true(in->n <= MAX_IO);
+    for (int i = 0; i < in->n; i++) {
+        const struct steno_value *v = steno_network_input(n, i);
+        struct steno_tensor *t = &in->t[i];
+        *t = (struct steno_tensor){.dtype = v->dtype, .shape = v->shape};
+        in->apart[i] = v->dtype == STENO_F32 && strcmp(v->name, "mask") != 0;
+        for (int d = 0; d < v->shape.rank; d++)
+            if (v->shape.dim[d] < 0)
+                t->shape.dim[d] = extent(v->name);
+        if (in->apart[i])
+            t->shape.dim[0] = STREAMS;
+        t->data = steno_aligned_alloc(steno_numel(t) * steno_dtype_size(t->dtype));
+        assert_non_null(t->data);
+        memset(t->data, 0, steno_numel(t) * steno_dtype_size(t->dtype));
+        for (size_t k = 0; v->dtype == STENO_F32 && k < steno_numel(t); k++)
+            ((float *)t->data)[k] = in->apart[i] ? noise(&seed) : 1;
+    }
+}
+
+static void blocks_of_espnet(void **state)
+{
+    static const char *const files[] = {"espnet-stream-conformer-op13", "espnet-stream-conformer-op17",
+                                        "espnet-stream-transformer-op13"};
+    static const char *const levels[] = {"scalar", "avx2", NULL};
+    static const enum steno_precision precisions[] = {STENO_FP32, STENO_BF16_WEIGHTS,
+                                                      STENO_INT8_WEIGHTS};
+    (void)state;
+    for (size_t f = 0; f < 3 * 9; f++) {
+        struct steno_network_options o = {.opt_level = -1,
+                                          .cpu = levels[f / 3 % 3],
+                                          .precision = precisions[f % 3]};
+        steno_network *one = NULL, *many = NULL;
+        struct inputs in = {0};
+        steno_err err;
+        char rel[128];
+        size_t size;
+        void *data;
+        snprintf(rel, sizeof rel, "zoo/tiny/%s/full/xformer_encoder.onnx", files[f / 9]);
+        data = steno_test_shared(rel, &size);
+        if (!data)
+            skip();
+        if (steno_network_open_memory(&one, data, size, rel, &o, &err))
+            fail_msg("%s", err.msg);
+        o.free_batch = "xs_pad,buffer_before_downsampling,buffer_after_downsampling,prev_addin,"
+                       "pos_enc_xs,pos_enc_addin,past_encoder_ctx";
+        if (steno_network_open_memory(&many, data, size, rel, &o, &err))
+            fail_msg("%s", err.msg);
+        make_inputs(one, &in);
+        same_bits(many, one, &in);
+        for (int i = 0; i < in.n; i++)
+            steno_aligned_free(in.t[i].data);
+        steno_network_close(one);
+        steno_network_close(many);
+        free(data);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(traced_for_one_stream),
+        cmocka_unit_test(refused_by_name),
+        cmocka_unit_test(inputs_that_are_none),
+        cmocka_unit_test(blocks_of_espnet),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
