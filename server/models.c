@@ -158,7 +158,7 @@ static void close_served(struct steno_served *s)
 }
 
 /* Any thread of the pool's. */
-static void on_measured(void *user, const struct steno_pool_costs *costs, double slowed)
+static void on_measured(void *user, const struct steno_pool_costs *costs, double slowed, double each)
 {
     const struct steno_served *s = user;
     steno_err why;
@@ -166,9 +166,9 @@ static void on_measured(void *user, const struct steno_pool_costs *costs, double
         steno_log(LOG_WARNING, "model %s: what a stream costs could not be measured", s->info.dir);
         return;
     }
-    if (!(costs->step[0] > 0)) /* measured while it serves: what was logged then says so */
+    if (each > 0) /* measured while it serves: what was logged then says so */
         steno_log(LOG_NOTICE, "model %s: a live stream takes %.2f %% of a processor", s->info.dir,
-                  100 * costs->host);
+                  100 * each);
     if (steno_costs_store(&s->costs, costs, slowed, &why))
         steno_log(LOG_INFO, "pool.calibration: %s; the next start measures again", why.msg);
 }

@@ -177,10 +177,11 @@ void steno_espnet_state_free(struct steno_espnet_state *s)
 
 /* ---- one block ----------------------------------------------------------------------------- */
 
-static steno_status set3(steno_session *s, int input, const float *x, int64_t rows, int64_t width,
-                         steno_err *err)
+static steno_status set3(steno_session *s, int input, const float *x, size_t n, int64_t rows,
+                         int64_t width, steno_err *err)
 {
-    struct steno_tensor t = {.dtype = STENO_F32, .shape = {.rank = 3, .dim = {1, rows, width}}};
+    struct steno_tensor t = {.dtype = STENO_F32,
+                             .shape = {.rank = 3, .dim = {(int64_t)n, rows, width}}};
     memcpy(&t.data, &x, sizeof t.data); /* inputs are only read */
     return steno_session_set(s, input, &t, err);
 }
@@ -205,80 +206,143 @@ static steno_status positions(const struct steno_espnet *e, size_t from, size_t 
     return STENO_OK;
 }
 
-static steno_status set_inputs(const struct steno_espnet *e, steno_session *session, float *pos,
-                               struct steno_espnet_state *s, const float *feats, size_t frames,
-                               steno_err *err)
+bool steno_espnet_same_form(const struct steno_espnet_state *a, const struct steno_espnet_state *b)
 {
-    const struct steno_espnet_blocks *b = e->blocks;
+    return (a->block == 0) == (b->block == 0) &&
+           (!a->block || !memcmp(a->rows, b->rows, sizeof a->rows));
+}
+
+/* Streams of a batch, and the memory where what each of them has stands side by side. */
+struct batch {
+    struct steno_espnet_state *const *s;
+    const float *const *feats;
+    size_t n;
+    float *mem;
+};
+
+static float *place(struct batch *b, size_t each)
+{
+    float *p = b->mem;
+    size_t line = STENO_ALIGN / sizeof *p;
+    b->mem += (b->n * each + line - 1) / line * line;
+    return p;
+}
+
+/* Floats for everything that set_inputs makes. */
+static size_t batch_floats(const struct steno_espnet *e, const struct batch *b, size_t frames)
+{
+    const struct steno_espnet_blocks *w = e->blocks;
+    size_t each = frames * (size_t)e->conf.bins + (size_t)((e->conf.block + 1) * e->dim);
+    for (int i = 0; i < 4; i++)
+        each += b->s[0]->rows[i] * (size_t)w->width[i];
+    return b->n * each + 8 * STENO_ALIGN;
+}
+
+static steno_status set_positions(const struct steno_espnet *e, steno_session *session,
+                                  struct batch *b, steno_err *err)
+{
     const struct steno_espnet_conf *c = &e->conf;
-    int64_t side = c->block + 2, first = s->block == 0;
-    struct steno_tensor mask = {
-        .dtype = STENO_F32, .shape = {.rank = 4, .dim = {1, 1, side, side}}, .data = b->mask_data};
-    struct steno_tensor flag = {.dtype = STENO_I64, .shape = {.rank = 1, .dim = {1}}};
-    float *addin = pos + c->block * e->dim;
-    int64_t *is_first = (int64_t *)(addin + e->dim + (e->dim & 1));
-    steno_status st = positions(e, (size_t)(c->hop * s->block), (size_t)c->block, pos, err);
+    size_t each = (size_t)(c->block * e->dim), dim = (size_t)e->dim;
+    float *pos = place(b, each), *addin = place(b, dim);
+    steno_status st = STENO_OK;
+    for (size_t i = 0; i < b->n && !st; i++) {
+        int64_t block = b->s[i]->block;
+        st = positions(e, (size_t)(c->hop * block), (size_t)c->block, pos + i * each, err);
+        if (!st)
+            st = positions(e, (size_t)block, 1, addin + i * dim, err);
+    }
     if (!st)
-        st = positions(e, (size_t)s->block, 1, addin, err);
-    *is_first = first;
-    flag.data = is_first;
-    if (!st)
-        st = set3(session, b->xs, feats, (int64_t)frames, c->bins, err);
-    if (!st)
-        st = steno_session_set(session, b->mask, &mask, err);
-    if (!st)
-        st = set3(session, b->pos, pos, c->block, e->dim, err);
-    if (!st)
-        st = set3(session, b->pos_addin, addin, 1, e->dim, err);
-    if (!st)
-        st = steno_session_set(session, b->first, &flag, err);
-    for (int i = 0; i < 4 && !st; i++)
-        st = set3(session, b->in[i], s->part[i], (int64_t)s->rows[i], b->width[i], err);
+        st = set3(session, e->blocks->pos, pos, b->n, c->block, e->dim, err);
+    return st ? st : set3(session, e->blocks->pos_addin, addin, b->n, 1, e->dim, err);
+}
+
+/* Frames and states: a stream alone is read where it is. */
+static steno_status set_streams(const struct steno_espnet *e, steno_session *session,
+                                struct batch *b, size_t frames, steno_err *err)
+{
+    const struct steno_espnet_blocks *w = e->blocks;
+    steno_status st = STENO_OK;
+    for (int i = -1; i < 4 && !st; i++) {
+        size_t rows = i < 0 ? frames : b->s[0]->rows[i];
+        size_t width = i < 0 ? (size_t)e->conf.bins : (size_t)w->width[i], each = rows * width;
+        const float *x = i < 0 ? b->feats[0] : b->s[0]->part[i];
+        float *all = b->n > 1 ? place(b, each) : NULL;
+        for (size_t k = 0; all && k < b->n; k++)
+            memcpy(all + k * each, i < 0 ? b->feats[k] : b->s[k]->part[i], each * sizeof *all);
+        st = set3(session, i < 0 ? w->xs : w->in[i], all ? all : x, b->n, (int64_t)rows,
+                  (int64_t)width, err);
+    }
     return st;
 }
 
-static steno_status take_state(const struct steno_espnet *e, steno_session *session,
-                               struct steno_espnet_state *s, steno_err *err)
+static steno_status set_inputs(const struct steno_espnet *e, steno_session *session,
+                               struct batch *b, size_t frames, steno_err *err)
 {
-    const struct steno_espnet_blocks *b = e->blocks;
+    const struct steno_espnet_blocks *w = e->blocks;
+    int64_t side = e->conf.block + 2;
+    struct steno_tensor mask = {
+        .dtype = STENO_F32, .shape = {.rank = 4, .dim = {1, 1, side, side}}, .data = w->mask_data};
+    struct steno_tensor flag = {.dtype = STENO_I64, .shape = {.rank = 1, .dim = {1}}};
+    int64_t *is_first = (int64_t *)(void *)place(b, 0);
+    steno_status st;
+    b->mem += STENO_ALIGN / sizeof *b->mem;
+    *is_first = b->s[0]->block == 0;
+    flag.data = is_first;
+    st = steno_session_set(session, w->mask, &mask, err);
+    if (!st)
+        st = steno_session_set(session, w->first, &flag, err);
+    if (!st)
+        st = set_positions(e, session, b, err);
+    return st ? st : set_streams(e, session, b, frames, err);
+}
+
+static steno_status take_state(const struct steno_espnet *e, steno_session *session,
+                               const struct batch *b, steno_err *err)
+{
+    const struct steno_espnet_blocks *w = e->blocks;
     for (int i = 0; i < 4; i++) {
-        const struct steno_tensor *t = steno_session_get(session, b->out[i]);
-        steno_status st;
-        if (t->dtype != STENO_F32 || t->shape.rank != 3 || t->shape.dim[2] != b->width[i])
+        const struct steno_tensor *t = steno_session_get(session, w->out[i]);
+        size_t each;
+        if (t->dtype != STENO_F32 || t->shape.rank != 3 || t->shape.dim[0] != (int64_t)b->n ||
+            t->shape.dim[2] != w->width[i])
             return steno_fail(err, STENO_ERR_FORMAT, "%s: %s has another shape than %s", file_of(e),
                               out_names[i], in_names[i]);
-        st = reserve(s, i, steno_numel(t), err);
-        if (st)
-            return st;
-        memcpy(s->part[i], t->data, steno_numel(t) * sizeof(float));
-        s->rows[i] = (size_t)t->shape.dim[1];
+        each = steno_numel(t) / b->n;
+        for (size_t k = 0; k < b->n; k++) {
+            steno_status st = reserve(b->s[k], i, each, err);
+            if (st)
+                return st;
+            memcpy(b->s[k]->part[i], (const float *)t->data + k * each, each * sizeof(float));
+            b->s[k]->rows[i] = (size_t)t->shape.dim[1];
+        }
     }
-    s->block++;
+    for (size_t k = 0; k < b->n; k++)
+        b->s[k]->block++;
     return STENO_OK;
 }
 
-steno_status steno_espnet_block(steno_espnet_runner *r, struct steno_espnet_state *s,
-                                const float *feats, size_t frames, const float **rows,
-                                size_t *n_rows, steno_err *err)
+steno_status steno_espnet_block(steno_espnet_runner *r, struct steno_espnet_state *const *s,
+                                const float *const *feats, size_t n, size_t frames,
+                                const float **rows, size_t *n_rows, steno_err *err)
 {
     struct steno_espnet *e = steno_espnet_of(r);
     steno_session *session = steno_espnet_encoder(r);
+    struct batch b = {s, feats, n, NULL};
     const struct steno_tensor *y;
-    float *pos;
-    steno_status st = steno_espnet_scratch(
-        r, (size_t)((e->conf.block + 1) * e->dim) + 2 + sizeof(int64_t) / sizeof(float), &pos, err);
+    steno_status st = steno_espnet_scratch(r, batch_floats(e, &b, frames), &b.mem, err);
     if (!st)
-        st = set_inputs(e, session, pos, s, feats, frames, err);
+        st = set_inputs(e, session, &b, frames, err);
     if (!st)
         st = steno_session_run(session, err);
     if (st)
-        return steno_fail_in(err, st, "%s: block %lld", file_of(e), (long long)s->block);
-    st = take_state(e, session, s, err);
+        return steno_fail_in(err, st, "%s: block %lld", file_of(e), (long long)s[0]->block);
+    st = take_state(e, session, &b, err);
     if (st)
         return st;
     y = steno_session_get(session, e->blocks->ys);
-    if (y->dtype != STENO_F32 || y->shape.rank != 3 || y->shape.dim[2] != e->dim)
-        return steno_fail(err, STENO_ERR_FORMAT, "%s: ys_pad is not f32 [1,n,%lld]", file_of(e),
+    if (y->dtype != STENO_F32 || y->shape.rank != 3 || y->shape.dim[0] != (int64_t)n ||
+        y->shape.dim[2] != e->dim)
+        return steno_fail(err, STENO_ERR_FORMAT, "%s: ys_pad is not f32 [%zu,n,%lld]", file_of(e), n,
                           (long long)e->dim);
     *rows = y->data;
     *n_rows = (size_t)y->shape.dim[1];
@@ -322,7 +386,7 @@ static steno_status one_piece(steno_espnet_runner *r, struct steno_espnet_state 
     memset(piece + k, 0, (size - k) * sizeof *piece);
     st = steno_espnet_features(r, piece, size, &feats, &frames, err);
     if (!st)
-        st = steno_espnet_block(r, s, feats, frames - 1, &y, &n_rows, err);
+        st = steno_espnet_block(r, &s, &feats, 1, frames - 1, &y, &n_rows, err);
     return st ? st : append(to, y, n_rows, (size_t)steno_espnet_of(r)->dim, err);
 }
 

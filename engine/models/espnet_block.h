@@ -24,6 +24,11 @@ struct steno_espnet_blocks {
     bool formula; /* pe is the sinusoid, so positions behind its end are known */
 };
 
+/* Inputs that are a stream's own; the mask and is_first are of all streams of a run. */
+#define STENO_ESPNET_BLOCK_INPUTS                                                                  \
+    "xs_pad,buffer_before_downsampling,buffer_after_downsampling,prev_addin,pos_enc_xs,"           \
+    "pos_enc_addin,past_encoder_ctx"
+
 /* STENO_ERR_FORMAT: what the graph or pe.npy lack. *b is to be closed in any case. */
 STENO_MUST steno_status steno_espnet_blocks_open(struct steno_espnet_blocks *b,
                                                  struct steno_espnet *e, steno_err *err);
@@ -37,10 +42,14 @@ size_t steno_espnet_next_frames(const struct steno_espnet_conf *c);
 STENO_MUST steno_status steno_espnet_state_reset(struct steno_espnet_state *s,
                                                  const struct steno_espnet *e, steno_err *err);
 void steno_espnet_state_free(struct steno_espnet_state *s);
-/* feats [frames, bins] -> *rows [*n_rows, dim], valid until the runner's next block. */
-STENO_MUST steno_status steno_espnet_block(steno_espnet_runner *r, struct steno_espnet_state *s,
-                                           const float *feats, size_t frames, const float **rows,
-                                           size_t *n_rows, steno_err *err);
+/* The next blocks of both streams can be run together: both are their streams' first, or neither. */
+bool steno_espnet_same_form(const struct steno_espnet_state *a, const struct steno_espnet_state *b);
+/* A block of each of n streams of one form (n 1 unless e->batches): feats [n] of [frames, bins] -> *rows
+ * [n, *n_rows, dim], valid until the runner's next block. What it makes of a stream does not depend on
+ * the others. */
+STENO_MUST steno_status steno_espnet_block(steno_espnet_runner *r, struct steno_espnet_state *const *s,
+                                           const float *const *feats, size_t n, size_t frames,
+                                           const float **rows, size_t *n_rows, steno_err *err);
 
 /* Rows of a whole recording as espnet_onnx's StreamingSpeech2Text makes them: pcm [n] in pieces,
  * each with a Fourier transform of its own, mirrored at its edges, without its last frame; no

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "models/espnet_block.h"
 #include "models/espnet_recurrent.h"
 #include "models/internal.h"
 
@@ -123,9 +124,10 @@ static void fill_conf(steno_model *m)
     c->mel_bins = (int)e->conf.bins;
     c->subsampling = (int)(e->frame_samples / (size_t)e->conf.hop_length);
     c->beam = (int)steno_espnet_defaults(e).beam;
-    /* "a step": the first partial of an utterance */
+    /* "a step": a block, or the first partial of an utterance */
     c->window_frames = c->shift_frames =
-        (int)(0.8 * (double)c->sample_rate / (double)e->conf.hop_length);
+        e->blocks ? (int)steno_espnet_next_frames(&e->conf)
+                  : (int)(0.8 * (double)c->sample_rate / (double)e->conf.hop_length);
     c->rule1_silence = 5;
     c->rule2_silence = 0.8;
     c->rule3_length = 20;

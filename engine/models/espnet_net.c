@@ -23,8 +23,8 @@ static const char *pick(const struct steno_espnet *e, const struct steno_espnet_
 }
 
 static steno_status open_part(struct steno_espnet *e, const struct steno_espnet_file *f,
-                              const char *role, enum steno_part part, steno_network **net,
-                              steno_err *err)
+                              const char *role, enum steno_part part, const char *free_batch,
+                              steno_network **net, steno_err *err)
 {
     /* In int8 the last bit of a sum decides now and then how an activation rounds, and a search of
      * a hundred steps shows it. Of the settings tried on the recorded searches, this one agrees
@@ -34,6 +34,7 @@ static steno_status open_part(struct steno_espnet *e, const struct steno_espnet_
                                       .opt_level = e->opt.plain ? 0 : -1,
                                       .part = part,
                                       .any_length = !e->opt.plain,
+                                      .free_batch = free_batch,
                                       .precision = e->opt.precision,
                                       .cache_dir = steno_cache_dir(),
                                       .tap = e->opt.tap,
@@ -48,7 +49,18 @@ static steno_status open_part(struct steno_espnet *e, const struct steno_espnet_
 steno_status steno_espnet_load(struct steno_espnet *e, const struct steno_espnet_file *f,
                                const char *role, steno_network **net, steno_err *err)
 {
-    return open_part(e, f, role, STENO_PART_ALL, net, err);
+    return open_part(e, f, role, STENO_PART_ALL, NULL, net, err);
+}
+
+/* The encoder; of a streaming one blocks of several streams are a batch, if nothing in it mixes them. */
+static steno_status load_encoder(struct steno_espnet *e, steno_err *err)
+{
+    const struct steno_espnet_file *f = &e->conf.encoder;
+    steno_err why;
+    if (e->conf.streaming && !e->opt.plain && !e->opt.as_espnet_onnx)
+        e->batches = !open_part(e, f, "encoder", STENO_PART_ALL, STENO_ESPNET_BLOCK_INPUTS,
+                                &e->encoder, &why);
+    return e->batches ? STENO_OK : steno_espnet_load(e, f, "encoder", &e->encoder, err);
 }
 
 /* A decoder or language model, one token at a time if possible. 8-bit graphs round activations by
@@ -62,9 +74,9 @@ static steno_status open_steps(struct steno_espnet *e, const struct steno_espnet
     steno_status st;
     *steps = !e->opt.plain && !(e->opt.as_espnet_onnx && e->opt.quantized);
     if (*steps) {
-        st = open_part(e, f, role, STENO_PART_STEP, net, &why);
+        st = open_part(e, f, role, STENO_PART_STEP, NULL, net, &why);
         if (!st && once)
-            st = open_part(e, f, role, STENO_PART_ONCE, before, &why);
+            st = open_part(e, f, role, STENO_PART_ONCE, NULL, before, &why);
         if (st != STENO_ERR_UNSUPPORTED) {
             if (st && err)
                 *err = why;
@@ -122,7 +134,7 @@ static size_t table_rows(const steno_network *net, int64_t dim)
 static steno_status open_networks(struct steno_espnet *e, steno_err *err)
 {
     const struct steno_espnet_conf *c = &e->conf;
-    steno_status st = steno_espnet_load(e, &c->encoder, "encoder", &e->encoder, err);
+    steno_status st = load_encoder(e, err);
     if (!st && c->streaming) {
         e->blocks = calloc(1, sizeof *e->blocks);
         st = e->blocks ? steno_espnet_blocks_open(e->blocks, e, err)
@@ -187,7 +199,8 @@ static steno_status find_rate(struct steno_espnet *e, steno_espnet_runner *r, co
     if (e->blocks) {
         st = steno_espnet_state_reset(&s, e, err);
         if (!st)
-            st = steno_espnet_block(r, &s, feats, steno_espnet_first_frames(&e->conf), rows, n_rows,
+            st = steno_espnet_block(r, &(struct steno_espnet_state *){&s}, &feats, 1,
+                                    steno_espnet_first_frames(&e->conf), rows, n_rows,
                                     err);
         steno_espnet_state_free(&s);
         e->frame_samples = (size_t)(e->conf.subsample * e->conf.hop_length);

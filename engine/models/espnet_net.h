@@ -45,6 +45,7 @@ struct steno_espnet {
     float log_scale; /* of the natural logarithm, for another base */
     steno_cmvn *cmvn;
     struct steno_espnet_blocks *blocks; /* streaming encoder, else NULL */
+    bool batches;                       /* it takes blocks of several streams at once */
     int64_t dim;                        /* of the encoder's rows */
     bool shares_rows;     /* the decoder takes one copy of the rows for all hypotheses */
     size_t max_rows;      /* the encoder has positions for; 0 = any number */

@@ -100,28 +100,46 @@ static steno_status take_rows(struct steno_estream *s, const float *rows, const 
     return s->beam ? steno_ctc_beam_push(s->beam, ctc, n) : STENO_OK;
 }
 
+steno_status steno_estream_encode(struct steno_estream *const *s, size_t n, steno_espnet_runner *r,
+                                  steno_err *err)
+{
+    const struct steno_espnet *e = s[0]->model->espnet;
+    struct steno_espnet_state *state[STENO_BATCH_MAX];
+    const float *feats[STENO_BATCH_MAX], *rows, *ctc;
+    size_t each = 0;
+    steno_status st = STENO_OK;
+    for (size_t i = 0; i < n && !st; i++) {
+        state[i] = &s[i]->state;
+        feats[i] = s[i]->feats;
+        if (state[i]->block == 0)
+            st = steno_espnet_state_reset(state[i], e, err);
+    }
+    if (!st)
+        st = steno_espnet_block(r, state, feats, n, steno_estream_frames_wanted(s[0]), &rows, &each,
+                                err);
+    if (!st)
+        st = steno_espnet_ctc(r, rows, n * each, &ctc, err);
+    for (size_t i = 0; i < n && !st; i++) {
+        s[i]->n_feats = 0;
+        s[i]->block.rows = rows + i * each * (size_t)e->dim;
+        s[i]->block.ctc = ctc ? ctc + i * each * (size_t)e->conf.vocab : NULL;
+        s[i]->block.n = each;
+    }
+    return st;
+}
+
 steno_status steno_estream_block(struct steno_estream *s, steno_espnet_runner *r, size_t max,
                                  steno_err *err)
 {
-    const float *rows, *ctc;
-    size_t n = 0;
-    steno_status st = STENO_OK;
-    if (s->state.block == 0)
-        st = steno_espnet_state_reset(&s->state, s->model->espnet, err);
-    if (!st)
-        st = steno_espnet_block(r, &s->state, s->feats, steno_estream_frames_wanted(s), &rows, &n,
-                                err);
+    size_t n;
+    steno_status st = s->block.rows ? STENO_OK : steno_estream_encode(&s, 1, r, err);
     if (st)
         return st;
-    s->n_feats = 0;
+    n = s->block.n;
     if (s->n_rows + n > max)
         n = max > s->n_rows ? max - s->n_rows : 0;
-    if (!n)
-        return STENO_OK;
-    st = steno_espnet_ctc(r, rows, n, &ctc, err);
-    if (st)
-        return st;
-    st = take_rows(s, rows, ctc, n);
+    st = n ? take_rows(s, s->block.rows, s->block.ctc, n) : STENO_OK;
+    s->block.rows = NULL;
     return st ? steno_fail(err, st, "stream: out of memory") : STENO_OK;
 }
 
@@ -192,6 +210,14 @@ static steno_status flush_block(struct steno_estream *s, steno_espnet_runner *r,
         return st;
     st = steno_estream_search(s, r, 0, err);
     return st ? st : STENO_NEED_MORE;
+}
+
+bool steno_estream_wants_block(struct steno_estream *s)
+{
+    size_t n = s->n - s->keep;
+    if (!steno_estream_by_blocks(s) || s->due != STENO_DUE_FINAL)
+        return steno_estream_by_blocks(s) && s->due == STENO_DUE_PARTIAL;
+    return s->n_rows < rows_of(s, n) && !last_frames(s, n); /* an error comes again in the step */
 }
 
 /* ---- a segment ----------------------------------------------------------------------------- */

@@ -307,36 +307,95 @@ static void drop_segment(struct steno_estream *s)
     begin_segment(s);
 }
 
-static steno_status do_step(struct steno_estream *s, steno_err *err)
+static steno_status do_step(struct steno_estream *s, steno_espnet_runner *r, steno_err *err)
 {
-    struct steno_espnet *e = s->model->espnet;
-    steno_espnet_runner *r = NULL;
     steno_status st;
-    if (s->due == STENO_DUE_NOTHING)
+    if (s->due == STENO_DUE_PARTIAL)
+        return do_partial(s, r, err);
+    st = do_final(s, r, s->n - s->keep, err);
+    if (st == STENO_NEED_MORE)
         return STENO_OK;
-    st = steno_espnet_take(e, &r, err);
-    if (st)
-        return st;
-    if (s->due == STENO_DUE_PARTIAL) {
-        st = do_partial(s, r, err);
-    } else {
-        st = do_final(s, r, s->n - s->keep, err);
-        if (st != STENO_NEED_MORE)
-            drop_segment(s);
-        else
-            st = STENO_OK;
-    }
-    steno_espnet_give(e, r);
+    drop_segment(s);
     return st;
 }
 
-static void step_all(steno_stream *const *streams, size_t n, steno_status *st, steno_err *err)
+/* Streams whose steps begin with blocks of one form, the first of them with the others: their blocks
+ * are one batch. */
+struct group {
+    struct steno_estream *s[STENO_BATCH_MAX];
+    size_t at[STENO_BATCH_MAX], n; /* in the caller's arrays */
+};
+
+static void find_group(steno_stream *const *streams, size_t n, size_t first, const bool *done,
+                       struct group *g)
 {
-    for (size_t i = 0; i < n; i++) {
-        st[i] = do_step(own(streams[i]), err ? &err[i] : NULL);
-        if (st[i])
-            own(streams[i])->failed = true;
+    struct steno_estream *s = own(streams[first]);
+    bool block = s->model->espnet->batches && steno_estream_wants_block(s);
+    g->n = 0;
+    for (size_t i = first; i < n && (!g->n || block); i++) {
+        struct steno_estream *o = own(streams[i]);
+        if (done[i] || (g->n && !(steno_estream_wants_block(o) &&
+                                  steno_espnet_same_form(&s->state, &o->state))))
+            continue;
+        g->at[g->n] = i;
+        g->s[g->n++] = o;
     }
+}
+
+/* *spent grows by what the networks of blocks took. */
+static void step_group(const struct group *g, steno_espnet_runner *r, steno_status *st,
+                       steno_err *err, struct steno_network_time *spent)
+{
+    steno_err why = {0};
+    steno_status failed = STENO_OK;
+    if (steno_estream_wants_block(g->s[0])) {
+        steno_network_time_begin(spent);
+        failed = steno_estream_encode(g->s, g->n, r, &why);
+        steno_network_time_end(spent);
+    }
+    for (size_t i = 0; i < g->n; i++) {
+        size_t at = g->at[i];
+        if (failed && err)
+            err[at] = why;
+        st[at] = failed ? failed : do_step(g->s[i], r, err ? &err[at] : NULL);
+    }
+}
+
+/* At most STENO_BATCH_MAX. */
+static void step_all(steno_stream *const *streams, size_t n, steno_status *st, steno_err *err,
+                     struct steno_network_time *spent)
+{
+    struct steno_espnet *e = own(streams[0])->model->espnet;
+    steno_espnet_runner *r = NULL;
+    bool done[STENO_BATCH_MAX] = {false};
+    struct group g;
+    for (size_t i = 0; i < n; i++) {
+        st[i] = STENO_OK;
+        done[i] = own(streams[i])->due == STENO_DUE_NOTHING;
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (done[i])
+            continue;
+        if (!r && (st[i] = steno_espnet_take(e, &r, err ? &err[i] : NULL)))
+            continue;
+        find_group(streams, n, i, done, &g);
+        step_group(&g, r, st, err, spent);
+        for (size_t k = 0; k < g.n; k++)
+            done[g.at[k]] = true;
+    }
+    if (r)
+        steno_espnet_give(e, r);
+    for (size_t i = 0; i < n; i++)
+        own(streams[i])->failed |= st[i] != STENO_OK;
+}
+
+static steno_status step_alone(struct steno_estream *s, steno_err *err)
+{
+    steno_stream *stream = (steno_stream *)s;
+    struct steno_network_time spent = {0};
+    steno_status st;
+    step_all(&stream, 1, &st, err, &spent);
+    return st;
 }
 
 /* ---- audio in ------------------------------------------------------------------------------ */
@@ -540,7 +599,7 @@ static steno_status push(steno_stream *stream, const float *pcm, size_t n, steno
     do {
         size_t used;
         steno_status st = feed(stream, pcm + at, n - at, &used, err);
-        if (!st && (st = do_step(s, err)))
+        if (!st && (st = step_alone(s, err)))
             s->failed = true;
         if (st)
             return st;
@@ -608,7 +667,7 @@ static steno_status flush_alone(steno_stream *stream, bool end, steno_err *err)
     steno_status st;
     do {
         st = flush(stream, end, &done, err);
-        if (!st && !done && (st = do_step(s, err)))
+        if (!st && !done && (st = step_alone(s, err)))
             s->failed = true;
     } while (!st && !done);
     return st;

@@ -52,6 +52,10 @@ struct steno_estream {
     steno_esearch *blocks; /* joint search block by block; NULL: at the end of a segment */
     steno_transducer *transduced; /* a transducer's search of the segment, of n_taken rows; NULL: not
                                    * begun, or at its end */
+    struct {
+        const float *rows, *ctc; /* a runner's */
+        size_t n;
+    } block; /* encoded ahead with other streams' (steno_estream_encode); rows NULL: none is */
     /* results */
     steno_ctc_greedy *greedy;
     steno_ctc_beam *beam; /* CTC alone with a beam */
@@ -111,7 +115,13 @@ static inline steno_status steno_estream_status(steno_status st, steno_err *err)
 size_t steno_estream_frames_wanted(const struct steno_estream *s);
 /* Samples of the segment up to `end` become frames, as many as a block wants. */
 STENO_MUST steno_status steno_estream_make_frames(struct steno_estream *s, size_t end);
-/* Encode the frames that wait; at most `max` rows count in all. */
+/* The step that is due begins with a block, whose frames are there. */
+bool steno_estream_wants_block(struct steno_estream *s);
+/* Encode the frames that wait of n streams of one model and of one form (steno_espnet_same_form), for the
+ * next steno_estream_block of each, which comes before the runner encodes anything else. */
+STENO_MUST steno_status steno_estream_encode(struct steno_estream *const *s, size_t n,
+                                             steno_espnet_runner *r, steno_err *err);
+/* Take the block that is encoded, or encode the frames that wait; at most `max` rows count in all. */
 STENO_MUST steno_status steno_estream_block(struct steno_estream *s, steno_espnet_runner *r,
                                             size_t max, steno_err *err);
 /* The joint search, or the transducer's, where it goes block by block, over the rows there are; last

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
+#include "models/espnet_block.h"
 #include "models/family.h"
 #include "models/internal.h"
 
@@ -12,11 +12,9 @@
 
 struct steno_stepper {
     const steno_model *model;
-    steno_ctcbatch *batch; /* NULL: a family whose streams step by themselves */
+    steno_ctcbatch *batch; /* NULL: a family that steps its streams itself */
     int max;
-    int64_t network_ns;
-    bool timed; /* processor time is wanted, too: a call of the system at both ends of each run */
-    int64_t cpu_ns;
+    struct steno_network_time network;
     unsigned char take[STENO_BATCH_MAX + 1]; /* of n waiting streams: the size to run next */
 };
 
@@ -64,13 +62,13 @@ void steno_stepper_set_costs(steno_stepper *p, const struct steno_step_costs *c)
 
 steno_status steno_stepper_open(steno_stepper **out, const steno_model *m, int max, steno_err *err)
 {
-    const struct steno_step_costs even = {{1, 1, 1, 1, 1, 1}};
+    const struct steno_step_costs even = {.seconds = {1, 1, 1, 1, 1, 1}};
     steno_stepper *p = calloc(1, sizeof *p);
     steno_status st;
     if (!p)
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
     p->model = m;
-    p->max = m->ctc.batches ? max : 1;
+    p->max = m->ctc.batches || (m->espnet && m->espnet->batches) ? max : 1;
     st = m->ctc.net ? steno_ctcbatch_open(&p->batch, &m->ctc, p->max, m->threads, err) : STENO_OK;
     if (st) {
         free(p);
@@ -96,13 +94,13 @@ int steno_stepper_max(const steno_stepper *p)
 
 int64_t steno_stepper_network_ns(const steno_stepper *p)
 {
-    return p->network_ns;
+    return p->network.ns;
 }
 
 int64_t steno_stepper_network_cpu(steno_stepper *p)
 {
-    p->timed = true;
-    return p->cpu_ns;
+    p->network.timed = true;
+    return p->network.cpu_ns;
 }
 
 /* ---- steps --------------------------------------------------------------------------------- */
@@ -114,14 +112,11 @@ static void step_batch(steno_stepper *p, struct steno_stream_turn *t, int n, int
     const float *scores = NULL;
     steno_err err = {0};
     steno_status st;
-    int64_t begin, cpu;
     for (int i = 0; i < n; i++)
         state[i] = steno_stream_hand_over(t[i].s, steno_ctcbatch_x(p->batch, i));
-    begin = steno_now_ns();
-    cpu = p->timed ? steno_thread_ns() : 0;
+    steno_network_time_begin(&p->network);
     st = steno_ctcbatch_step(p->batch, state, n, size, &scores, &err);
-    p->cpu_ns += p->timed ? steno_thread_ns() - cpu : 0;
-    p->network_ns += steno_now_ns() - begin;
+    steno_network_time_end(&p->network);
     for (int i = 0; i < n; i++) {
         if (st && t[i].err)
             *t[i].err = err;
@@ -133,16 +128,18 @@ static void step_batch(steno_stepper *p, struct steno_stream_turn *t, int n, int
 void steno_streams_step(steno_stepper *p, steno_stream *const *s, size_t n, steno_status *st,
                         steno_err *err)
 {
-    struct steno_stream_turn t[STENO_BATCH_MAX];
-    if (n && !p->batch) /* streams of one model are of one family */
-        ((const struct steno_stream_head *)s[0])->ops->step(s, n, st, err);
-    for (size_t at = 0; p->batch && at < n;) {
+    for (size_t at = 0, k; at < n; at += k) {
+        struct steno_stream_turn t[STENO_BATCH_MAX];
         size_t left = n - at;
         int size = p->take[left < STENO_BATCH_MAX ? left : STENO_BATCH_MAX];
-        int k = left < (size_t)size ? (int)left : size;
-        for (int i = 0; i < k; i++, at++)
-            t[i] = (struct steno_stream_turn){s[at], &st[at], err ? &err[at] : NULL};
-        step_batch(p, t, k, size);
+        k = left < (size_t)size ? left : (size_t)size;
+        for (size_t i = 0; i < k; i++)
+            t[i] = (struct steno_stream_turn){s[at + i], &st[at + i], err ? &err[at + i] : NULL};
+        if (p->batch)
+            step_batch(p, t, (int)k, size);
+        else /* streams of one model are of one family */
+            ((const struct steno_stream_head *)s[at])
+                ->ops->step(s + at, k, st + at, err ? err + at : NULL, &p->network);
     }
 }
 
@@ -154,13 +151,88 @@ static float noise(uint32_t *seed)
     return (float)(int32_t)*seed * 0x1p-31f;
 }
 
-/* Window i of the coming step. */
-static void fill(steno_stepper *p, int i, uint32_t seed)
+static void fill(float *x, size_t n, uint32_t seed)
 {
-    const struct steno_ctcnet *net = &p->model->ctc;
-    float *x = steno_ctcbatch_x(p->batch, i);
-    for (int64_t k = 0; k < net->window * net->bins; k++)
+    for (size_t k = 0; k < n; k++)
         x[k] = 4 * noise(&seed);
+}
+
+static size_t window_of(const struct steno_ctcnet *net)
+{
+    return (size_t)(net->window * net->bins);
+}
+
+/* Streams of noise whose networks are timed. */
+struct trial_streams {
+    steno_stepper *p;
+    struct steno_ctcstate ctc[STENO_BATCH_MAX];
+    /* ... of contextual blocks */
+    steno_espnet_runner *runner;
+    struct steno_espnet_state block[STENO_BATCH_MAX];
+    float *feats; /* a block's frames, of all streams */
+};
+
+static steno_status run_ctc(struct trial_streams *t, int size, steno_err *err)
+{
+    const struct steno_ctcnet *net = &t->p->model->ctc;
+    struct steno_ctcstate *s[STENO_BATCH_MAX];
+    const float *scores;
+    for (int i = 0; i < size; i++) {
+        s[i] = &t->ctc[i];
+        fill(steno_ctcbatch_x(t->p->batch, i), window_of(net), (uint32_t)i);
+    }
+    return steno_ctcbatch_step(t->p->batch, s, size, size, &scores, err);
+}
+
+/* A block behind the first, whose states have the extents that streams begin with. */
+static steno_status run_blocks(struct trial_streams *t, int size, steno_err *err)
+{
+    const struct steno_espnet *e = t->p->model->espnet;
+    struct steno_espnet_state *s[STENO_BATCH_MAX];
+    const float *feats[STENO_BATCH_MAX], *rows, *ctc;
+    size_t n;
+    steno_status st;
+    for (int i = 0; i < size; i++) {
+        s[i] = &t->block[i];
+        s[i]->block = 1;
+        feats[i] = t->feats;
+    }
+    st = steno_espnet_block(t->runner, s, feats, (size_t)size, steno_espnet_next_frames(&e->conf),
+                            &rows, &n, err);
+    return st ? st : steno_espnet_ctc(t->runner, rows, (size_t)size * n, &ctc, err);
+}
+
+static steno_status begin_blocks(struct trial_streams *t, steno_err *err)
+{
+    struct steno_espnet *e = t->p->model->espnet;
+    size_t n = steno_espnet_next_frames(&e->conf) * (size_t)e->conf.bins;
+    steno_status st = steno_espnet_take(e, &t->runner, err);
+    t->feats = malloc(n * sizeof *t->feats);
+    if (!st && !t->feats)
+        st = steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+    for (int i = 0; i < STENO_BATCH_MAX && !st; i++)
+        st = steno_espnet_state_reset(&t->block[i], e, err);
+    if (!st)
+        fill(t->feats, n, 1);
+    return st;
+}
+
+static steno_status begin_trial(struct trial_streams *t, steno_err *err)
+{
+    for (int i = 0; i < STENO_BATCH_MAX; i++)
+        t->ctc[i].fresh = true;
+    return t->p->batch ? STENO_OK : begin_blocks(t, err);
+}
+
+static void end_trial(struct trial_streams *t)
+{
+    for (int i = 0; i < STENO_BATCH_MAX; i++) {
+        steno_ctcstate_free(&t->ctc[i]);
+        steno_espnet_state_free(&t->block[i]);
+    }
+    if (t->runner)
+        steno_espnet_give(t->p->model->espnet, t->runner);
+    free(t->feats);
 }
 
 /* Processor time where the thread is alone at it: then what else runs on the machine hardly counts. */
@@ -173,38 +245,34 @@ static int64_t clock_ns(const steno_stepper *p)
 }
 
 /* One run, after one that plans the first time; *seconds becomes the smallest so far. */
-static steno_status time_size(steno_stepper *p, struct steno_ctcstate *const *s, int size,
-                              double *seconds, steno_err *err)
+static steno_status time_size(struct trial_streams *t, int size, double *seconds, steno_err *err)
 {
-    const float *scores;
-    for (int i = 0; i < size; i++)
-        fill(p, i, (uint32_t)i);
     for (int i = isinf(*seconds) ? 0 : 1; i < 2; i++) {
-        int64_t t = clock_ns(p);
-        steno_status st = steno_ctcbatch_step(p->batch, s, size, size, &scores, err);
+        int64_t begin = clock_ns(t->p);
+        steno_status st = t->p->batch ? run_ctc(t, size, err) : run_blocks(t, size, err);
         if (st)
             return st;
         if (i)
-            *seconds = fmin(*seconds, (double)(clock_ns(p) - t) * 1e-9);
+            *seconds = fmin(*seconds, (double)(clock_ns(t->p) - begin) * 1e-9);
     }
     return STENO_OK;
 }
 
 /* Every size once per round: what disturbs a moment disturbs all of them. */
-static steno_status time_rounds(steno_stepper *p, struct steno_ctcstate *const *s, double longest,
-                                struct steno_step_costs *c, steno_err *err)
+static steno_status time_rounds(struct trial_streams *t, double longest, struct steno_step_costs *c,
+                                steno_err *err)
 {
     int n = 1;
-    steno_status st = time_size(p, s, 1, &c->seconds[0], err);
-    while (!st && n < STENO_BATCH_SIZES && size_of(n) <= p->max &&
+    steno_status st = time_size(t, 1, &c->seconds[0], err);
+    while (!st && n < STENO_BATCH_SIZES && size_of(n) <= t->p->max &&
            (double)GUESS * c->seconds[n - 1] <= longest) {
-        st = time_size(p, s, size_of(n), &c->seconds[n], err);
+        st = time_size(t, size_of(n), &c->seconds[n], err);
         n++;
     }
     for (int round = 1; round < TIMED_ROUNDS; round++)
         for (int i = 0; i < n && !st; i++)
             if (c->seconds[i] < longest / TIMED_ROUNDS || round == 1)
-                st = time_size(p, s, size_of(i), &c->seconds[i], err);
+                st = time_size(t, size_of(i), &c->seconds[i], err);
     for (int i = 1; i < n; i++)
         if (c->seconds[i] > longest)
             c->seconds[i] = INFINITY;
@@ -214,21 +282,20 @@ static steno_status time_rounds(steno_stepper *p, struct steno_ctcstate *const *
 steno_status steno_stepper_measure(steno_stepper *p, double longest, struct steno_step_costs *c,
                                    steno_err *err)
 {
-    struct steno_ctcstate mem[STENO_BATCH_MAX] = {0}, *s[STENO_BATCH_MAX];
+    const struct steno_espnet *e = p->model->espnet;
+    struct trial_streams t = {.p = p};
     steno_status st;
-    for (int i = 0; i < STENO_BATCH_MAX; i++) {
-        mem[i].fresh = true;
-        s[i] = &mem[i];
-    }
     for (int i = 0; i < STENO_BATCH_SIZES; i++)
         c->seconds[i] = INFINITY;
-    if (!p->batch) {
+    c->alone = e != NULL;
+    if (e && !e->batches) {
         c->seconds[0] = 0; /* all of it is the host's, who cannot tell */
         return STENO_OK;
     }
-    st = time_rounds(p, s, longest, c, err);
-    for (int i = 0; i < STENO_BATCH_MAX; i++)
-        steno_ctcstate_free(&mem[i]);
+    st = begin_trial(&t, err);
+    if (!st)
+        st = time_rounds(&t, longest, c, err);
+    end_trial(&t);
     return st;
 }
 
@@ -252,7 +319,7 @@ static steno_status trial(steno_stepper *p, bool batch, float *scores, steno_err
         for (int i = 0; i < 2 && !st; i += size) {
             const float *y;
             for (int at = 0; at < size; at++)
-                fill(p, at, (uint32_t)(2 * k + i + at));
+                fill(steno_ctcbatch_x(p->batch, at), window_of(net), (uint32_t)(2 * k + i + at));
             st = steno_ctcbatch_step(p->batch, s + i, size, size, &y, err);
             if (!st)
                 memcpy(scores + (size_t)i * row, y, (size_t)size * row * sizeof *y);

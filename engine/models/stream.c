@@ -311,12 +311,6 @@ static size_t missing(const steno_stream *s)
     return need < 1 ? 1 : (size_t)need;
 }
 
-static void step_all(steno_stream *const *s, size_t n, steno_status *st, steno_err *err)
-{
-    for (size_t i = 0; i < n; i++)
-        st[i] = step_alone(s[i], err ? &err[i] : NULL);
-}
-
 /* ---- audio in ------------------------------------------------------------------------------ */
 
 /* Samples at the model's rate -> frames, until the window is full. */
@@ -634,7 +628,6 @@ static const struct steno_stream_ops ops = {.close = close_stream,
                                             .ready = ready,
                                             .missing = missing,
                                             .flush = flush,
-                                            .step = step_all,
                                             .push = push,
                                             .finalize = finalize,
                                             .end = end_stream,

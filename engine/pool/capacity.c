@@ -88,17 +88,19 @@ double steno_pool_watch_end(const struct steno_pool_watch *w)
     return cpu > 0 ? (double)(steno_now_ns() - w->wall_ns) * 1e-9 / cpu : 1;
 }
 
-static steno_status measure(steno_pool *p, steno_stepper *s, steno_err *err)
+/* *whole: nothing of it is left for later. */
+static steno_status measure(steno_pool *p, steno_stepper *s, bool *whole, steno_err *err)
 {
-    struct steno_step_costs c;
+    struct steno_step_costs c = {0};
     steno_status st = p->ops->measure(s, p->opt.batch_run, &c, err);
     if (st)
         return st;
     for (int i = 0; i < STENO_BATCH_SIZES; i++)
         p->load.costs.step[i] = c.seconds[i];
-    if (c.seconds[0] > 0)
+    *whole = !c.alone;
+    if (*whole)
         return steno_pool_try(p, s, &p->load.costs.host, err);
-    p->load.measuring = !p->opt.capacity; /* all of it is the streams', and may take long */
+    p->load.measuring = !p->opt.capacity; /* the rest is the streams', and may take long */
     return STENO_OK;
 }
 
@@ -109,6 +111,7 @@ steno_status steno_pool_calibrate(steno_pool *p, const struct steno_pool_costs *
     int limit = p->opt.batch ? p->opt.batch : STENO_BATCH_MAX;
     steno_stepper *s = NULL;
     struct steno_pool_watch w;
+    bool whole = false;
     steno_status st = p->ops->stepper_open(&s, p->model, limit, err);
     if (st)
         return st;
@@ -126,11 +129,11 @@ steno_status steno_pool_calibrate(steno_pool *p, const struct steno_pool_costs *
     if (known)
         l->costs = *known;
     else
-        st = measure(p, s, err);
+        st = measure(p, s, &whole, err);
     p->ops->stepper_close(s);
     p->batch_max = best_batch(&l->costs, limit);
-    if (!st && !known && l->costs.step[0] > 0 && p->opt.on_measured)
-        p->opt.on_measured(p->opt.measured_user, &l->costs, steno_pool_watch_end(&w));
+    if (!st && whole && p->opt.on_measured)
+        p->opt.on_measured(p->opt.measured_user, &l->costs, steno_pool_watch_end(&w), 0);
     return st;
 }
 
@@ -171,12 +174,18 @@ static bool is_settled(const steno_pool *p)
            p->stats.refused - l->refused <= (uint64_t)p->stats.live;
 }
 
+double steno_pool_each(const steno_pool *p)
+{
+    const struct steno_pool_load *l = &p->load;
+    double step = cost_of(&l->costs, (size_t)p->batch_max) / p->batch_max / l->chunk * l->slower;
+    return l->costs.host + step;
+}
+
 /* Streams that run by the pace of real time, by what they take. */
 static double fits(const steno_pool *p)
 {
     const struct steno_pool_load *l = &p->load;
-    double step = cost_of(&l->costs, (size_t)p->batch_max) / p->batch_max / l->chunk * l->slower;
-    double worker = l->costs.host + step, own = worker * l->running + l->other;
+    double worker = steno_pool_each(p), own = worker * l->running + l->other;
     double machine = steno_pool_others_fit(&l->others, l->cpus * BUSY, own);
     return fmin(p->n_workers * LOAD / worker, fmin(machine, l->quota * BUSY / own));
 }

@@ -194,6 +194,8 @@ int steno_pool_capacity_now(const steno_pool *p);
 bool steno_pool_crowded(const steno_pool *p);
 /* Seconds that steps of n streams take by the costs at start; those do not change. */
 double steno_pool_planned(const steno_pool *p, size_t n);
+/* What a live stream takes of a worker, by the costs so far, in largest batches. */
+double steno_pool_each(const steno_pool *p);
 double steno_pool_thread_cpu(void); /* seconds of the calling thread */
 /* How much longer than the processor worked for it something took the calling thread. */
 struct steno_pool_watch {

@@ -50,8 +50,9 @@ struct steno_pool_options {
     /* Once, where costs is NULL (and, for streams with networks of their own, the capacity is open):
      * what was measured (NULL: it failed), and how much longer that took
      * than the processor worked for it. While the pool opens, or, where streams run networks of their
-     * own and it takes long, on a thread of the pool's afterwards; or NULL. */
-    void (*on_measured)(void *user, const struct steno_pool_costs *costs, double slowed);
+     * own and it takes long, on a thread of the pool's afterwards: then `each` is what a live stream
+     * takes of a processor, else 0; or NULL. */
+    void (*on_measured)(void *user, const struct steno_pool_costs *costs, double slowed, double each);
     void *measured_user;
 };
 

@@ -195,7 +195,7 @@ static void *try_later(void *pool)
     struct steno_pool_costs costs;
     steno_stepper *stepper = NULL;
     struct steno_pool_watch w;
-    double host = 0;
+    double host = 0, each;
     steno_err err = {0};
     steno_status st;
     steno_pool_watch_begin(&w);
@@ -208,9 +208,10 @@ static void *try_later(void *pool)
     if (!st)
         p->load.costs.host = host;
     costs = p->load.costs;
+    each = steno_pool_each(p);
     pthread_mutex_unlock(&p->lock);
     if (st != STENO_ERR_CANCELLED && p->opt.on_measured)
-        p->opt.on_measured(p->opt.measured_user, st ? NULL : &costs, steno_pool_watch_end(&w));
+        p->opt.on_measured(p->opt.measured_user, st ? NULL : &costs, steno_pool_watch_end(&w), each);
     return NULL;
 }
 

@@ -333,7 +333,8 @@ static void serve(struct steno_pool_worker *w)
         conclude(w, &w->turns[i]);
     work.network = (double)network * 1e-9;
     work.host = (double)(steno_now_ns() - start) * 1e-9 - work.network;
-    work.planned = steno_pool_planned(w->pool, work.steps);
+    if (network) /* of a step of a search by itself, none */
+        work.planned = steno_pool_planned(w->pool, work.steps);
     if (ops->cpu_free && steno_pool_look_due(w->pool))
         work.cpu_free = ops->cpu_free(); /* reads a file: not with the lock */
     account(w, &work, wait);

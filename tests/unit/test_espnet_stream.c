@@ -56,9 +56,8 @@ static float *read_audio(const char *wav, size_t *n)
     return pcm;
 }
 
-static bool open_espnet(struct steno_espnet *e, const char *rel, bool quantized)
+static bool open_as(struct steno_espnet *e, const char *rel, const struct steno_espnet_options *o)
 {
-    struct steno_espnet_options o = {.threads = 1, .quantized = quantized, .as_espnet_onnx = true};
     char path[512], config[256];
     steno_err err;
     size_t n;
@@ -68,9 +67,16 @@ static bool open_espnet(struct steno_espnet *e, const char *rel, bool quantized)
     free(there);
     if (!there)
         return false;
-    if (steno_espnet_open(e, shared_path(path, sizeof path, rel), &o, &err))
+    if (steno_espnet_open(e, shared_path(path, sizeof path, rel), o, &err))
         fail_msg("%s", err.msg);
     return true;
+}
+
+static bool open_espnet(struct steno_espnet *e, const char *rel, bool quantized)
+{
+    return open_as(e, rel,
+                   &(struct steno_espnet_options){
+                       .threads = 1, .quantized = quantized, .as_espnet_onnx = true});
 }
 
 /* ---- blocks -------------------------------------------------------------------------------- */
@@ -90,40 +96,114 @@ static void load(const char *zip, size_t n, const char *name, struct steno_npy *
     fail_msg("%s is not in the archive", name);
 }
 
+enum { RECORDED = 4 }; /* blocks */
+
+struct recording {
+    struct steno_npy x[RECORDED], y[RECORDED];
+};
+
+static bool load_recording(struct recording *rec)
+{
+    size_t n_in, n_ref;
+    char *in = steno_test_shared("zoo/tiny/espnet-inputs.npz", &n_in);
+    char *ref = steno_test_shared(STREAMING "/ref.npz", &n_ref);
+    for (int i = 0; in && ref && i < RECORDED; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "stream.block%d/xs_pad.npy", i);
+        load(in, n_in, name, &rec->x[i]);
+        snprintf(name, sizeof name, "stream.block%d/full/ys_pad.npy", i);
+        load(ref, n_ref, name, &rec->y[i]);
+    }
+    free(in);
+    free(ref);
+    return in && ref;
+}
+
+static void free_recording(struct recording *rec)
+{
+    for (int i = 0; i < RECORDED; i++) {
+        steno_aligned_free(rec->x[i].data);
+        steno_aligned_free(rec->y[i].data);
+    }
+}
+
+/* Streams of one form through one block each; which of the recorded blocks it is tells the state. */
+static void run_blocks(steno_espnet_runner *r, struct steno_espnet_state *const *s, size_t n,
+                       const struct recording *rec)
+{
+    const float *feats[RECORDED] = {NULL}, *rows;
+    int64_t at[RECORDED] = {0};
+    size_t each;
+    for (size_t i = 0; i < n; i++) {
+        at[i] = s[i]->block;
+        feats[i] = rec->x[at[i]].data;
+    }
+    assert_int_equal(steno_espnet_block(r, s, feats, n, (size_t)rec->x[at[0]].dim[1], &rows, &each, NULL),
+                     0);
+    for (size_t i = 0; i < n; i++) {
+        const struct steno_npy *y = &rec->y[at[i]];
+        size_t size = each * (size_t)y->dim[2];
+        assert_int_equal(s[i]->block, at[i] + 1);
+        assert_int_equal(each, y->dim[1]);
+        for (size_t k = 0; k < size; k++)
+            assert_true(fabsf(rows[i * size + k] - ((const float *)y->data)[k]) < 1e-4F);
+    }
+}
+
 static void blocks_are_as_recorded(void **state)
 {
     struct steno_espnet e;
     struct steno_espnet_state s = {0};
+    struct recording rec = {0};
     steno_espnet_runner *r = NULL;
-    size_t n_in, n_ref;
-    char *in = steno_test_shared("zoo/tiny/espnet-inputs.npz", &n_in);
-    char *ref = steno_test_shared(STREAMING "/ref.npz", &n_ref);
     (void)state;
-    if (!in || !ref || !open_espnet(&e, STREAMING, false))
+    if (!load_recording(&rec) || !open_espnet(&e, STREAMING, false))
         skip();
     assert_int_equal(steno_espnet_take(&e, &r, NULL), 0);
     assert_int_equal(steno_espnet_state_reset(&s, &e, NULL), 0);
-    for (int i = 0; i < 4; i++) {
-        struct steno_npy x = {0}, y = {0};
-        char name[64];
-        const float *rows;
-        size_t n;
-        snprintf(name, sizeof name, "stream.block%d/xs_pad.npy", i);
-        load(in, n_in, name, &x);
-        snprintf(name, sizeof name, "stream.block%d/full/ys_pad.npy", i);
-        load(ref, n_ref, name, &y);
-        assert_int_equal(steno_espnet_block(r, &s, x.data, (size_t)x.dim[1], &rows, &n, NULL), 0);
-        assert_int_equal(n, y.dim[1]);
-        for (size_t k = 0; k < n * (size_t)y.dim[2]; k++)
-            assert_true(fabsf(rows[k] - ((const float *)y.data)[k]) < 1e-4F);
-        steno_aligned_free(x.data);
-        steno_aligned_free(y.data);
-    }
+    for (int i = 0; i < RECORDED; i++)
+        run_blocks(r, &(struct steno_espnet_state *){&s}, 1, &rec);
     steno_espnet_state_free(&s);
     steno_espnet_give(&e, r);
     steno_espnet_close(&e);
-    free(in);
-    free(ref);
+    free_recording(&rec);
+}
+
+/* Stream i begins a block after stream i - 1, and from then on goes along with those before it. */
+static void blocks_of_several_streams_are_as_recorded(void **state)
+{
+    struct steno_espnet e;
+    struct steno_espnet_state s[3] = {{.block = 0}}, *behind[3];
+    struct recording rec = {0};
+    steno_espnet_runner *r = NULL;
+    (void)state;
+    if (!load_recording(&rec) || !open_as(&e, STREAMING, &(struct steno_espnet_options){.threads = 1}))
+        skip();
+    assert_true(e.batches);
+    assert_int_equal(steno_espnet_take(&e, &r, NULL), 0);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(steno_espnet_state_reset(&s[i], &e, NULL), 0);
+    for (int turn = 0; turn < RECORDED + 2; turn++) {
+        size_t n = 0;
+        for (int i = 0; i < 3; i++)
+            if (s[i].block > 0 && s[i].block < RECORDED)
+                behind[n++] = &s[i];
+        for (size_t i = 1; i < n; i++)
+            assert_true(steno_espnet_same_form(behind[0], behind[i]));
+        if (n)
+            run_blocks(r, behind, n, &rec);
+        if (turn < 3) {
+            assert_true(!n || !steno_espnet_same_form(&s[turn], behind[0]));
+            run_blocks(r, &(struct steno_espnet_state *){&s[turn]}, 1, &rec);
+        }
+    }
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(s[i].block, RECORDED);
+        steno_espnet_state_free(&s[i]);
+    }
+    steno_espnet_give(&e, r);
+    steno_espnet_close(&e);
+    free_recording(&rec);
 }
 
 /* ---- espnet_onnx's own --------------------------------------------------------------------- */
@@ -552,6 +632,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(blocks_are_as_recorded),
+        cmocka_unit_test(blocks_of_several_streams_are_as_recorded),
         cmocka_unit_test(recorded_streaming_rows_decode_as_recorded),
         cmocka_unit_test(events_do_not_depend_on_pushes),
         cmocka_unit_test(a_recording_is_cut_at_its_silences),

@@ -19,6 +19,7 @@ static steno_status measure_nothing(steno_stepper *p, double longest, struct ste
     (void)p;
     (void)longest;
     (void)err;
+    c->alone = true;
     for (int i = 0; i < STENO_BATCH_SIZES; i++)
         c->seconds[i] = i ? (double)INFINITY : 0;
     return STENO_OK;
@@ -48,13 +49,16 @@ struct told {
     pthread_cond_t changed;
     int times, failures;
     struct steno_pool_costs costs;
+    double each;
 };
 
-static void on_measured(void *user, const struct steno_pool_costs *costs, double slowed)
+static void on_measured(void *user, const struct steno_pool_costs *costs, double slowed,
+                        double each)
 {
     struct told *t = user;
     assert_true(slowed > 0);
     pthread_mutex_lock(&t->lock);
+    t->each = each;
     t->times++;
     t->failures += !costs;
     if (costs)
@@ -94,6 +98,7 @@ static void a_batching_network_is_measured_before_the_pool_opens(void **state)
     fake_log_reset();
     p = fake_pool(&o);
     assert_int_equal(t.times, 1);
+    assert_true(t.each == 0);
     assert_true(t.costs.step[0] > 0);
     assert_int_equal(fake_log()[0], 'T'); /* as live streams will be */
     steno_pool_get_stats(p, &st);
@@ -130,6 +135,7 @@ static void the_pool_serves_while_streams_are_measured(void **state)
     steno_pool_get_stats(p, &st);
     assert_false(st.measuring);
     assert_int_equal(t.failures, 0);
+    assert_true(t.each >= t.costs.host);
     assert_memory_equal(&st.costs.host, &t.costs.host, sizeof t.costs.host);
     for (int i = 0; i < 8; i++)
         client_close(&c[i]);

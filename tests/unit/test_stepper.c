@@ -16,9 +16,11 @@
 #include "models/internal.h"
 #include "models/stream.h"
 #include "tests/support/onnx_make.h"
+#include "tests/support/shared.h"
 
 #define DIGITS "conf/models/digits-en"
 #define TONES "tests/data/models/tones"
+#define BLOCKS "zoo/tiny/espnet-stream-conformer-op13" /* below the shared folder */
 #define WAV "tests/data/digits.wav"
 enum { ALL = 32 };
 
@@ -148,7 +150,7 @@ static void compare_as(const char *dir, const struct steno_model_options *opt, i
     steno_model *m = model_open_as(dir, opt);
     steno_stepper *alone = NULL, *together = NULL;
     static struct talker a[ALL], b[ALL];
-    assert_true(m->ctc.batches);
+    assert_true(m->ctc.batches || m->espnet->batches);
     assert_int_equal(steno_stepper_open(&alone, m, 1, NULL), STENO_OK);
     assert_int_equal(steno_stepper_open(&together, m, ALL, NULL), STENO_OK);
     assert_int_equal(steno_stepper_max(together), ALL);
@@ -185,6 +187,24 @@ static void a_stream_says_the_same_among_31_others(void **state)
         const struct steno_model_options opt = {.precision = precisions[i]};
         compare_as(TONES, &opt, ALL, 9);
         compare_as(DIGITS, &opt, ALL, 9);
+    }
+}
+
+/* Blocks of ESPnet's streaming encoder, first ones and later ones, and searches of each stream's own. */
+static void streams_of_blocks_say_the_same_in_company(void **state)
+{
+    const char *root = getenv("STENO_SHARED");
+    char dir[512];
+    size_t n;
+    void *there = steno_test_shared(BLOCKS "/config.yaml", &n);
+    (void)state;
+    free(there);
+    if (!there)
+        skip();
+    snprintf(dir, sizeof dir, "%s/" BLOCKS, root ? root : "../shared");
+    for (size_t i = 0; i < N_PRECISIONS; i++) {
+        const struct steno_model_options opt = {.precision = precisions[i]};
+        compare_as(dir, &opt, i ? 7 : ALL, 9);
     }
 }
 
@@ -287,8 +307,10 @@ static void scores_of_openblas_differ_in_the_last_digits(void **state)
 static void the_cheapest_sizes_are_chosen(void **state)
 {
     (void)state;
-    const struct steno_step_costs flat = {{1, 1, 1, 1, 1, 1}}, linear = {{1, 2.5, 5, 10, 20, 40}},
-                                  four = {{1, 1.5, 2, 8, (double)INFINITY, (double)INFINITY}};
+    const struct steno_step_costs flat = {.seconds = {1, 1, 1, 1, 1, 1}},
+                                  linear = {.seconds = {1, 2.5, 5, 10, 20, 40}},
+                                  four = {.seconds = {1, 1.5, 2, 8, (double)INFINITY,
+                                                      (double)INFINITY}};
     assert_true(steno_step_cost(&flat, 0) == 0);
     assert_true(steno_step_cost(&flat, 31) == 1);
     assert_true(steno_step_cost(&flat, 33) == 2);
@@ -392,6 +414,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_stream_says_the_same_among_31_others),
+        cmocka_unit_test(streams_of_blocks_say_the_same_in_company),
         cmocka_unit_test(any_number_of_streams_says_the_same),
         cmocka_unit_test(scores_have_the_same_bits_in_every_batch),
         cmocka_unit_test(scores_of_openblas_differ_in_the_last_digits),
