@@ -28,11 +28,6 @@ void steno_weights_free(void *priv)
 
 /* ---- rounding ---- */
 
-static float element(const float *w, size_t ldw, bool trans, size_t k, size_t n)
-{
-    return trans ? w[n * ldw + k] : w[k * ldw + n];
-}
-
 /* Columns of weights being rounded: COLUMNS at a time, each side by side. */
 enum { COLUMNS = 16, BINS = 256 };
 
@@ -43,17 +38,22 @@ struct columns {
     uint32_t *at; /* [K] */
 };
 
-static void gather(float *to, const float *w, size_t ldw, bool trans, size_t rows, size_t n,
-                   size_t cols)
+/* Rows of a matrix are pages apart, out of the prefetcher's sight: AHEAD of them are called. */
+static void gather(const steno_kernels *k, float *to, const float *w, size_t ldw, bool trans,
+                   size_t rows, size_t n, size_t cols)
 {
+    enum { AHEAD = 32 };
     if (trans) {
         for (size_t c = 0; c < cols; c++)
             memcpy(to + c * rows, w + (n + c) * ldw, rows * sizeof *to);
         return;
     }
-    for (size_t k = 0; k < rows; k++)
-        for (size_t c = 0; c < cols; c++)
-            to[c * rows + k] = w[k * ldw + n + c];
+    for (size_t r = 0; r < rows; r += AHEAD) {
+        const size_t some = rows - r < AHEAD ? rows - r : AHEAD;
+        for (size_t i = r + AHEAD; i < rows && i < r + 2 * AHEAD; i++)
+            __builtin_prefetch(w + i * ldw + n);
+        k->transpose_f32(to + r, rows, w + r * ldw + n, ldw, some, cols);
+    }
 }
 
 static size_t bin_of(float rest) /* of (0, 1/2] */
@@ -95,14 +95,36 @@ static size_t candidates(const struct columns *b, const float *x, const int8_t *
     return found;
 }
 
+enum { SUMS = 8 }; /* side by side: one waits for the last addition each time */
+
+static double total(const double *sum)
+{
+    double all = 0;
+    for (size_t k = 0; k < SUMS; k++)
+        all += sum[k];
+    return all;
+}
+
+static double square(float x)
+{
+    return (double)x * (double)x;
+}
+
 static double squares(const float *x, const int8_t *q, size_t n, float step)
 {
-    double sum[4] = {0};
-    for (size_t i = 0; i < n; i++) {
-        const double off = (double)(x[i] - step * (float)q[i]);
-        sum[i % 4] += off * off;
+    enum { SOME = 8 * SUMS };
+    double sum[SUMS] = {0};
+    float off[SOME];
+    size_t i = 0;
+    for (; i + SOME <= n; i += SOME) {
+        for (size_t k = 0; k < SOME; k++)
+            off[k] = x[i + k] - step * (float)q[i + k];
+        for (size_t k = 0; k < SOME; k++)
+            sum[k % SUMS] += square(off[k]);
     }
-    return sum[0] + sum[1] + sum[2] + sum[3];
+    for (; i < n; i++)
+        sum[0] += square(x[i] - step * (float)q[i]);
+    return total(sum);
 }
 
 /* One column to q over its own range, symmetric, *scale a step. What rounding leaves of the elements
@@ -111,6 +133,7 @@ static double squares(const float *x, const int8_t *q, size_t n, float step)
 static double round_column(const struct columns *b, const float *x, size_t n, int8_t *q,
                            float *scale)
 {
+    enum { MOST = 1 << 20 };
     float range[2] = {0, 0}, step, rest;
     size_t flips, found;
     int64_t sum = 0;
@@ -120,8 +143,12 @@ static double round_column(const struct columns *b, const float *x, size_t n, in
     step = step > 0 && 1 / step < INFINITY && step < INFINITY ? step : 1;
     *scale = step;
     b->k->quantize_f32(q, x, n, step, 0, true);
-    for (size_t i = 0; i < n; i++)
-        sum += q[i];
+    for (size_t i = 0; i < n; i += MOST) {
+        int32_t part = 0;
+        for (size_t j = i; j < n && j < i + MOST; j++)
+            part += q[j];
+        sum += part;
+    }
     rest = b->k->sum_f32(x, n) / step - (float)sum;
     if (fabsf(rest) > 0.5f && fabsf(rest) < (float)n) {
         sign = rest < 0 ? -1 : 1;
@@ -150,7 +177,7 @@ static bool round_i8(struct steno_weights *p, const steno_kernels *k, const floa
     b.rest = b.x + COLUMNS * p->k; /* one more than it holds is written */
     for (size_t n = 0; n < p->n; n += COLUMNS) {
         const size_t cols = p->n - n < COLUMNS ? p->n - n : COLUMNS;
-        gather(b.x, w, ldw, trans, p->k, n, cols);
+        gather(k, b.x, w, ldw, trans, p->k, n, cols);
         for (size_t c = 0; c < cols; c++)
             *lost += round_column(&b, b.x + c * p->k, p->k, q + (n + c) * p->k, &p->scale[n + c]);
     }
@@ -159,18 +186,33 @@ static bool round_i8(struct steno_weights *p, const steno_kernels *k, const floa
     return true;
 }
 
+/* To bf16 and back; no NaN. */
+static float nearest_bf16(float x)
+{
+    uint32_t u;
+    memcpy(&u, &x, sizeof u);
+    u = (u + 0x7fff + (u >> 16 & 1)) & 0xffff0000;
+    memcpy(&x, &u, sizeof u);
+    return x;
+}
+
+static void lost_of_row(const float *x, size_t n, bool bf16, double *sum)
+{
+    size_t i = 0;
+    for (; bf16 && i + SUMS <= n; i += SUMS)
+        for (size_t k = 0; k < SUMS; k++)
+            sum[k] += square(x[i + k] - nearest_bf16(x[i + k]));
+    for (; i < n; i++)
+        sum[0] += square(x[i] - (bf16 ? nearest_bf16(x[i]) : steno_ops_f16_to_f32(steno_ops_f32_to_f16(x[i]))));
+}
+
 static double lost_16(const struct steno_weights *p, const float *w, size_t ldw, bool trans)
 {
-    double lost = 0;
-    for (size_t k = 0; k < p->k; k++)
-        for (size_t n = 0; n < p->n; n++) {
-            float x = element(w, ldw, trans, k, n);
-            float r = p->precision == STENO_BF16_WEIGHTS
-                          ? steno_ops_bf16_to_f32(steno_ops_f32_to_bf16(x))
-                          : steno_ops_f16_to_f32(steno_ops_f32_to_f16(x));
-            lost += (double)(x - r) * (double)(x - r);
-        }
-    return lost;
+    const size_t rows = trans ? p->n : p->k, cols = trans ? p->k : p->n;
+    double sum[SUMS] = {0};
+    for (size_t r = 0; r < rows; r++)
+        lost_of_row(w + r * ldw, cols, p->precision == STENO_BF16_WEIGHTS, sum);
+    return total(sum);
 }
 
 /* The kernels for weights that are not kept as f32 or bytes. */
