@@ -35,8 +35,14 @@ void *steno_aligned_alloc(size_t n)
         return NULL;
     if (align > STENO_ALIGN) /* not the rest: it would be resident as a whole page */
         steno_pages_enlarge(p, total & ~(align - 1));
-    memset(p, 0, total & ~(size_t)(STENO_ALIGN - 1));
+    memset((char *)p + n, 0, (total & ~(size_t)(STENO_ALIGN - 1)) - n);
     return p;
+}
+
+void *steno_aligned_zeroed(size_t n)
+{
+    void *p = steno_aligned_alloc(n);
+    return p ? memset(p, 0, n) : NULL;
 }
 
 void steno_aligned_free(void *p)
@@ -49,7 +55,7 @@ static struct block *block_new(size_t size)
     struct block *b = malloc(sizeof *b);
     if (!b)
         return NULL;
-    b->data = steno_aligned_alloc(size);
+    b->data = steno_aligned_zeroed(size);
     if (!b->data) {
         free(b);
         return NULL;

@@ -141,18 +141,24 @@ static void pages_that_were_cut_keep_their_beginning(void **state)
     assert_int_equal(msync(p, STENO_PAGE_LARGE, MS_ASYNC), -1);
 }
 
-static void large_blocks_are_zeroed_past_their_end(void **state)
+static void large_blocks_are_zero_past_their_end(void **state)
 {
     size_t n = ((size_t)5 << 20) + 3;
-    unsigned char *p = steno_aligned_alloc(n);
+    unsigned char *p = steno_aligned_alloc(n), *z;
     (void)state;
     assert_non_null(p);
     assert_int_equal((uintptr_t)p % STENO_PAGE_LARGE, 0);
-    for (size_t i = 0; i < n + STENO_OVERREAD; i += 61)
+    for (size_t i = n; i < n + STENO_OVERREAD; i++)
         assert_int_equal(p[i], 0);
-    assert_int_equal(p[n + STENO_OVERREAD - 1], 0);
+    memset(p, 1, n);
     steno_aligned_free(p);
+    z = steno_aligned_zeroed(n);
+    assert_non_null(z);
+    for (size_t i = 0; i < n + STENO_OVERREAD; i++)
+        assert_int_equal(z[i], 0);
+    steno_aligned_free(z);
     assert_null(steno_aligned_alloc(SIZE_MAX - STENO_OVERREAD - STENO_ALIGN));
+    assert_null(steno_aligned_zeroed(SIZE_MAX - STENO_OVERREAD - STENO_ALIGN));
 }
 
 static void arena_refuses_more_than_its_limit(void **state)
@@ -227,7 +233,7 @@ int main(void)
         cmocka_unit_test(arena_blocks_are_aligned_zeroed_and_apart),
         cmocka_unit_test(large_pages_are_aligned_zeroed_and_whole),
         cmocka_unit_test(pages_that_were_cut_keep_their_beginning),
-        cmocka_unit_test(large_blocks_are_zeroed_past_their_end),
+        cmocka_unit_test(large_blocks_are_zero_past_their_end),
         cmocka_unit_test(arena_refuses_more_than_its_limit),
         cmocka_unit_test(arena_reset_gives_zeroed_memory_again),
         cmocka_unit_test(buffer_never_outgrows_its_maximum),
