@@ -3,7 +3,8 @@
  *         ScatterND is ai.steno.run:ScatterEach (ops/op_gather.c)
  * A value is apart when it depends on such an input: then it has an entry for each stream along axis 0,
  * and no operator on the way may look from one to another. What is known of operators is in the table;
- * the rest is refused. That it holds for a batch of one says nothing about which axis of size 1 is the
+ * the rest is refused, and so is a number that tells how many streams there are where it is more than an
+ * extent to be copied. That it holds for a batch of one says nothing about which axis of size 1 is the
  * batch: so shapes are inferred anew with N, and each of these values has to have it in front. */
 #include "passes/free_batch.h"
 
@@ -102,6 +103,7 @@ static const struct rule rules[] = {
 struct walk {
     struct steno_graph *g;
     bool *apart; /* by value */
+    bool *count; /* ... the same for all, and tells how many streams there are */
 };
 
 static const struct rule *rule_of(const struct steno_node *n)
@@ -246,6 +248,34 @@ static steno_status apply(struct walk *w, const struct rule *r, struct steno_nod
     return STENO_OK;
 }
 
+/* Of a value's extents, n takes others than the first. */
+static bool leaves_count(const struct walk *w, const struct steno_node *n)
+{
+    struct steno_pass_cut cut;
+    size_t k = 0;
+    const int64_t *at;
+    if (!n->n_in || !steno_pass_is(steno_pass_producer(w->g, n->in[0]), "Shape"))
+        return false;
+    at = steno_pass_is(n, "Gather") ? numbers(w, n, 1, &k) : NULL;
+    if (steno_pass_is(n, "Slice"))
+        return steno_pass_cut_of(w->g, n, &cut) && cut.start >= 1;
+    for (size_t i = 0; at && i < k; i++)
+        if (!behind(at[i], (int)w->g->values[n->in[0]].shape.dim[0]))
+            return false;
+    return at != NULL;
+}
+
+/* What n gives where nothing of it is apart. */
+static void pass_count_on(struct walk *w, const struct steno_node *n)
+{
+    bool count = false;
+    for (int i = 0; i < n->n_in; i++)
+        count = count || (n->in[i] != STENO_NONE && w->count[n->in[i]]);
+    for (int i = 0; i < n->n_out; i++)
+        if (n->out[i] != STENO_NONE)
+            w->count[n->out[i]] = count && !leaves_count(w, n);
+}
+
 static int any_graph(struct steno_graph *g, void *arg)
 {
     (void)g;
@@ -256,28 +286,36 @@ static int any_graph(struct steno_graph *g, void *arg)
 static steno_status visit(struct walk *w, struct steno_node *n, steno_err *err)
 {
     const struct rule *r = rule_of(n);
-    const char *why = NULL;
+    const char *why = NULL, *counts = NULL;
     bool some = false;
     steno_status st = STENO_OK;
     for (int i = 0; i < n->n_in; i++) {
         some = some || is_apart(w, n, i);
         if (r && is_apart(w, n, i) && (i >= 32 || !(r->apart >> i & 1)))
             why = "an input that should be the same for all streams is not";
+        else if (r && n->in[i] != STENO_NONE && w->count[n->in[i]] && !steno_pass_is(n, "Expand") &&
+                 r->kind != RESHAPE)
+            counts = "it reads how many streams there are";
     }
     if (steno_node_each_graph(n, any_graph, NULL))
         why = "it has bodies";
-    else if (!some)
+    else if (!some) {
+        pass_count_on(w, n);
         return STENO_OK;
-    else if (!r)
+    } else if (!r)
         why = "nothing is known of it";
+    else if (counts)
+        why = counts;
     else if (!why)
         st = apply(w, r, n, &why, err);
     if (why)
         return steno_fail(err, STENO_ERR_UNSUPPORTED, "no batch of streams: node '%.80s' (%.40s): %s",
                           n->name, n->op_type, why);
     for (int i = 0; i < n->n_out; i++)
-        if (n->out[i] != STENO_NONE)
+        if (n->out[i] != STENO_NONE) {
             w->apart[n->out[i]] = r->kind != SHAPE;
+            w->count[n->out[i]] = r->kind == SHAPE && steno_node_int(n, "start", 0) == 0;
+        }
     return st;
 }
 
@@ -318,17 +356,19 @@ static steno_status check(const struct walk *w, int32_t n_values, int64_t batch,
 steno_status steno_free_batch(struct steno_graph *g, const char *inputs,
                               const struct steno_pass_env *env, steno_err *err)
 {
-    const int32_t n_values = g->n_values, n_nodes = g->n_nodes;
     const int64_t batch = steno_graph_symbol(g, NAME);
-    struct walk w = {g, steno_graph_alloc(g, (size_t)n_values, sizeof *w.apart, err)};
-    steno_status st = w.apart ? STENO_OK : STENO_ERR_NOMEM;
-    if (batch == STENO_DIM_ANY)
+    const size_t flags = 2 * (size_t)g->n_values;
+    const int32_t n_values = g->n_values;
+    bool *flag = steno_graph_alloc(g, flags, sizeof *flag, err);
+    struct walk w = {g, flag, flag ? flag + n_values : NULL};
+    steno_status st;
+    if (!flag || batch == STENO_DIM_ANY)
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
-    if (!st)
-        memset(w.apart, 0, (size_t)n_values * sizeof *w.apart);
+    memset(flag, 0, flags * sizeof *flag);
+    st = steno_graph_sort(g, err);
     if (!st)
         st = free_inputs(&w, inputs, batch, err);
-    for (int32_t i = 0; i < n_nodes && !st; i++)
+    for (int32_t i = 0; i < g->n_nodes && !st; i++)
         if (!g->nodes[i].dead)
             st = visit(&w, &g->nodes[i], err);
     if (st)

@@ -186,6 +186,45 @@ static void refused_by_name(void **state)
     }
 }
 
+/* x [1, ?, 6] times a number that is made of its extents: of all of them, or of the second. */
+static void the_number_of_streams_is_not_to_be_read(void **state)
+{
+    static const int64_t second = 1;
+    static float x[STREAMS * ROWS * WIDTH];
+    struct inputs in = {.n = 1, .apart = {true}};
+    (void)state;
+    for (int all = 0; all < 2; all++) {
+        struct mk_graph *m = mk_new(13);
+        steno_network *n = NULL;
+        steno_err err = {0};
+        uint32_t seed = 3;
+        mk_input(m, "x", STENO_F32, "1,?,6");
+        mk_i64(m, "second", "", &second, 1);
+        mk_node(m, "Shape", "x", "extents");
+        if (all) {
+            mk_node(m, "ReduceSum", "extents", "number");
+            mk_attr_int(m, "keepdims", 0);
+        } else {
+            mk_node(m, "Gather", "extents,second", "number");
+        }
+        mk_node(m, "Cast", "number", "factor");
+        mk_attr_int(m, "to", 1);
+        mk_node(m, "Mul", "x,factor", "y");
+        mk_output(m, "y", STENO_F32, "1,?,6");
+        assert_int_equal(open_made(m, "x", &n, &err), all ? STENO_ERR_UNSUPPORTED : STENO_OK);
+        if (all)
+            assert_non_null(strstr(err.msg, "(Mul): it reads how many streams there are"));
+        for (size_t i = 0; i < sizeof x / sizeof *x; i++)
+            x[i] = noise(&seed);
+        in.t[0] = (struct steno_tensor){
+            .dtype = STENO_F32, .shape = {.rank = 3, .dim = {STREAMS, ROWS, WIDTH}}, .data = x};
+        if (!all)
+            same_bits(n, n, &in);
+        steno_network_close(n);
+        mk_free(m);
+    }
+}
+
 static void inputs_that_are_none(void **state)
 {
     static const char *const lists[] = {"y", "x,", "x,nothing", "first", "free"};
@@ -320,6 +359,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(traced_for_one_stream),
         cmocka_unit_test(refused_by_name),
+        cmocka_unit_test(the_number_of_streams_is_not_to_be_read),
         cmocka_unit_test(inputs_that_are_none),
         cmocka_unit_test(blocks_of_espnet),
         cmocka_unit_test(ranges_over_all_streams_are_refused),
