@@ -144,6 +144,8 @@ static steno_status reserve(struct steno_espnet_state *s, int i, size_t n, steno
     p = steno_aligned_alloc(n * sizeof *p);
     if (!p)
         return steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
+    if (s->cap[i])
+        memcpy(p, s->part[i], s->cap[i] * sizeof *p);
     steno_aligned_free(s->part[i]);
     s->part[i] = p;
     s->cap[i] = n;
@@ -220,11 +222,11 @@ struct batch {
     float *mem;
 };
 
-static float *place(struct batch *b, size_t each)
+static float *place(struct batch *b, size_t floats)
 {
     float *p = b->mem;
     size_t line = STENO_ALIGN / sizeof *p;
-    b->mem += (b->n * each + line - 1) / line * line;
+    b->mem += (floats + line - 1) / line * line;
     return p;
 }
 
@@ -243,7 +245,7 @@ static steno_status set_positions(const struct steno_espnet *e, steno_session *s
 {
     const struct steno_espnet_conf *c = &e->conf;
     size_t each = (size_t)(c->block * e->dim), dim = (size_t)e->dim;
-    float *pos = place(b, each), *addin = place(b, dim);
+    float *pos = place(b, b->n * each), *addin = place(b, b->n * dim);
     steno_status st = STENO_OK;
     for (size_t i = 0; i < b->n && !st; i++) {
         int64_t block = b->s[i]->block;
@@ -266,7 +268,7 @@ static steno_status set_streams(const struct steno_espnet *e, steno_session *ses
         size_t rows = i < 0 ? frames : b->s[0]->rows[i];
         size_t width = i < 0 ? (size_t)e->conf.bins : (size_t)w->width[i], each = rows * width;
         const float *x = i < 0 ? b->feats[0] : b->s[0]->part[i];
-        float *all = b->n > 1 ? place(b, each) : NULL;
+        float *all = b->n > 1 ? place(b, b->n * each) : NULL;
         for (size_t k = 0; all && k < b->n; k++)
             memcpy(all + k * each, i < 0 ? b->feats[k] : b->s[k]->part[i], each * sizeof *all);
         st = set3(session, i < 0 ? w->xs : w->in[i], all ? all : x, b->n, (int64_t)rows,
@@ -283,9 +285,8 @@ static steno_status set_inputs(const struct steno_espnet *e, steno_session *sess
     struct steno_tensor mask = {
         .dtype = STENO_F32, .shape = {.rank = 4, .dim = {1, 1, side, side}}, .data = w->mask_data};
     struct steno_tensor flag = {.dtype = STENO_I64, .shape = {.rank = 1, .dim = {1}}};
-    int64_t *is_first = (int64_t *)(void *)place(b, 0);
+    int64_t *is_first = (int64_t *)(void *)place(b, sizeof *is_first / sizeof(float));
     steno_status st;
-    b->mem += STENO_ALIGN / sizeof *b->mem;
     *is_first = b->s[0]->block == 0;
     flag.data = is_first;
     st = steno_session_set(session, w->mask, &mask, err);
@@ -296,28 +297,40 @@ static steno_status set_inputs(const struct steno_espnet *e, steno_session *sess
     return st ? st : set_streams(e, session, b, frames, err);
 }
 
+/* Room for what state i becomes, of all streams. */
+static steno_status check_state(const struct steno_espnet *e, const struct steno_tensor *t, int i,
+                                const struct batch *b, steno_err *err)
+{
+    steno_status st = STENO_OK;
+    if (t->dtype != STENO_F32 || t->shape.rank != 3 || t->shape.dim[0] != (int64_t)b->n ||
+        t->shape.dim[2] != e->blocks->width[i])
+        return steno_fail(err, STENO_ERR_FORMAT, "%s: %s has another shape than %s", file_of(e),
+                          out_names[i], in_names[i]);
+    for (size_t k = 0; k < b->n && !st; k++)
+        st = reserve(b->s[k], i, steno_numel(t) / b->n, err);
+    return st;
+}
+
+/* All states or, where that fails, none. */
 static steno_status take_state(const struct steno_espnet *e, steno_session *session,
                                const struct batch *b, steno_err *err)
 {
-    const struct steno_espnet_blocks *w = e->blocks;
+    const struct steno_tensor *t[4];
     for (int i = 0; i < 4; i++) {
-        const struct steno_tensor *t = steno_session_get(session, w->out[i]);
-        size_t each;
-        if (t->dtype != STENO_F32 || t->shape.rank != 3 || t->shape.dim[0] != (int64_t)b->n ||
-            t->shape.dim[2] != w->width[i])
-            return steno_fail(err, STENO_ERR_FORMAT, "%s: %s has another shape than %s", file_of(e),
-                              out_names[i], in_names[i]);
-        each = steno_numel(t) / b->n;
-        for (size_t k = 0; k < b->n; k++) {
-            steno_status st = reserve(b->s[k], i, each, err);
-            if (st)
-                return st;
-            memcpy(b->s[k]->part[i], (const float *)t->data + k * each, each * sizeof(float));
-            b->s[k]->rows[i] = (size_t)t->shape.dim[1];
-        }
+        steno_status st;
+        t[i] = steno_session_get(session, e->blocks->out[i]);
+        st = check_state(e, t[i], i, b, err);
+        if (st)
+            return st;
     }
-    for (size_t k = 0; k < b->n; k++)
+    for (size_t k = 0; k < b->n; k++) {
+        for (int i = 0; i < 4; i++) {
+            size_t each = steno_numel(t[i]) / b->n;
+            memcpy(b->s[k]->part[i], (const float *)t[i]->data + k * each, each * sizeof(float));
+            b->s[k]->rows[i] = (size_t)t[i]->shape.dim[1];
+        }
         b->s[k]->block++;
+    }
     return STENO_OK;
 }
 
@@ -336,9 +349,6 @@ steno_status steno_espnet_block(steno_espnet_runner *r, struct steno_espnet_stat
         st = steno_session_run(session, err);
     if (st)
         return steno_fail_in(err, st, "%s: block %lld", file_of(e), (long long)s[0]->block);
-    st = take_state(e, session, &b, err);
-    if (st)
-        return st;
     y = steno_session_get(session, e->blocks->ys);
     if (y->dtype != STENO_F32 || y->shape.rank != 3 || y->shape.dim[0] != (int64_t)n ||
         y->shape.dim[2] != e->dim)
@@ -346,7 +356,7 @@ steno_status steno_espnet_block(steno_espnet_runner *r, struct steno_espnet_stat
                           (long long)e->dim);
     *rows = y->data;
     *n_rows = (size_t)y->shape.dim[1];
-    return STENO_OK;
+    return take_state(e, session, &b, err);
 }
 
 /* ---- as espnet_onnx 0.2.1 ------------------------------------------------------------------ */

@@ -46,7 +46,7 @@ void steno_espnet_state_free(struct steno_espnet_state *s);
 bool steno_espnet_same_form(const struct steno_espnet_state *a, const struct steno_espnet_state *b);
 /* A block of each of n streams of one form (n 1 unless e->batches): feats [n] of [frames, bins] -> *rows
  * [n, *n_rows, dim], valid until the runner's next block. What it makes of a stream does not depend on
- * the others. */
+ * the others; where it fails, for one of them perhaps, all are as they were. */
 STENO_MUST steno_status steno_espnet_block(steno_espnet_runner *r, struct steno_espnet_state *const *s,
                                            const float *const *feats, size_t n, size_t frames,
                                            const float **rows, size_t *n_rows, steno_err *err);

@@ -117,8 +117,8 @@ steno_status steno_estream_encode(struct steno_estream *const *s, size_t n, sten
     if (!st)
         st = steno_espnet_block(r, state, feats, n, steno_estream_frames_wanted(s[0]), &rows, &each,
                                 err);
-    if (!st)
-        st = steno_espnet_ctc(r, rows, n * each, &ctc, err);
+    if (!st && steno_espnet_ctc(r, rows, n * each, &ctc, NULL))
+        ctc = NULL; /* one by one, then: whose scores are none is told */
     for (size_t i = 0; i < n && !st; i++) {
         s[i]->n_feats = 0;
         s[i]->block.rows = rows + i * each * (size_t)e->dim;
@@ -131,15 +131,22 @@ steno_status steno_estream_encode(struct steno_estream *const *s, size_t n, sten
 steno_status steno_estream_block(struct steno_estream *s, steno_espnet_runner *r, size_t max,
                                  steno_err *err)
 {
+    const float *rows, *ctc;
     size_t n;
     steno_status st = s->block.rows ? STENO_OK : steno_estream_encode(&s, 1, r, err);
     if (st)
         return st;
+    rows = s->block.rows;
+    ctc = s->block.ctc;
+    s->block.rows = NULL;
     n = s->block.n;
     if (s->n_rows + n > max)
         n = max > s->n_rows ? max - s->n_rows : 0;
-    st = n ? take_rows(s, s->block.rows, s->block.ctc, n) : STENO_OK;
-    s->block.rows = NULL;
+    if (!n)
+        return STENO_OK;
+    if (!ctc && (st = steno_espnet_ctc(r, rows, n, &ctc, err)))
+        return st;
+    st = take_rows(s, rows, ctc, n);
     return st ? steno_fail(err, st, "stream: out of memory") : STENO_OK;
 }
 

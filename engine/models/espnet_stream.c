@@ -342,23 +342,18 @@ static void find_group(steno_stream *const *streams, size_t n, size_t first, con
     }
 }
 
-/* *spent grows by what the networks of blocks took. */
+/* *spent grows by what the networks of blocks took. Where those of a batch fail, each stream tries again
+ * alone in its step: no stream is at the mercy of another. */
 static void step_group(const struct group *g, steno_espnet_runner *r, steno_status *st,
                        steno_err *err, struct steno_network_time *spent)
 {
-    steno_err why = {0};
-    steno_status failed = STENO_OK;
     if (steno_estream_wants_block(g->s[0])) {
         steno_network_time_begin(spent);
-        failed = steno_estream_encode(g->s, g->n, r, &why);
+        (void)!steno_estream_encode(g->s, g->n, r, NULL);
         steno_network_time_end(spent);
     }
-    for (size_t i = 0; i < g->n; i++) {
-        size_t at = g->at[i];
-        if (failed && err)
-            err[at] = why;
-        st[at] = failed ? failed : do_step(g->s[i], r, err ? &err[at] : NULL);
-    }
+    for (size_t i = 0; i < g->n; i++)
+        st[g->at[i]] = do_step(g->s[i], r, err ? &err[g->at[i]] : NULL);
 }
 
 /* At most STENO_BATCH_MAX. */

@@ -380,6 +380,77 @@ static void events_do_not_depend_on_pushes(void **state)
     free(pcm);
 }
 
+/* Samples until a step is due, or the end; false when the stream is over. */
+static bool advance(steno_stream *s, const float *pcm, size_t n, size_t *at, bool *over)
+{
+    while (!*over && !steno_stream_ready(s)) {
+        size_t used = 0;
+        if (*at < n)
+            assert_int_equal(steno_stream_feed(s, pcm + *at, n - *at, &used, NULL), 0);
+        else
+            assert_int_equal(steno_stream_flush(s, true, over, NULL), 0);
+        *at += used;
+    }
+    return !*over;
+}
+
+/* Three streams whose blocks are batches; the state of the middle one becomes NaN on the way. */
+static void a_stream_that_fails_fails_alone(void **state)
+{
+    struct steno_stream_options o = {.sample_rate = 16000, .n_best = 2, .beam = 4};
+    size_t n, at[4] = {0};
+    float *pcm = read_audio("61-70968-0002.flac", &n);
+    steno_stepper *p = NULL;
+    steno_stream *s[4] = {NULL}; /* the last one goes alone */
+    bool over[4] = {false}, failed = false;
+    struct steno_buf said[4];
+    steno_model *m;
+    (void)state;
+    if (!pcm)
+        skip();
+    m = open_model(STREAMING);
+    assert_true(m->espnet->batches);
+    assert_int_equal(steno_stepper_open(&p, m, 8, NULL), 0);
+    for (int i = 0; i < 4; i++) {
+        steno_buf_init(&said[i], 1 << 22);
+        assert_int_equal(steno_stream_open(&s[i], m, &o, NULL), 0);
+    }
+    while (!(over[0] && over[2] && over[3])) {
+        struct steno_estream *poor = (struct steno_estream *)s[1];
+        steno_stream *ready[4];
+        steno_status st[4];
+        size_t k = 0;
+        int which[4];
+        if (poor->state.block == 3)
+            poor->state.part[1][0] = NAN;
+        for (int i = 0; i < 4; i++)
+            if (!(i == 1 && failed) && advance(s[i], pcm, n, &at[i], &over[i])) {
+                which[k] = i;
+                ready[k++] = s[i];
+            }
+        if (k && which[k - 1] == 3)
+            steno_streams_step(p, &ready[--k], 1, &st[3], NULL);
+        steno_streams_step(p, ready, k, st, NULL);
+        for (size_t i = 0; i < k; i++) {
+            failed = failed || (which[i] == 1 && st[i]);
+            assert_true(!st[i] || which[i] == 1);
+        }
+        for (int i = 0; i < 4; i++)
+            log_events(s[i], &said[i]);
+    }
+    assert_true(failed);
+    assert_non_null(strstr(said[3].data, "2 0 "));
+    assert_string_equal(said[0].data, said[3].data);
+    assert_string_equal(said[2].data, said[3].data);
+    for (int i = 0; i < 4; i++) {
+        steno_stream_close(s[i]);
+        steno_buf_free(&said[i]);
+    }
+    steno_stepper_close(p);
+    steno_model_close(m);
+    free(pcm);
+}
+
 /* What an upload is to the pool: a step is one segment, which ends in a silence, so that others have
  * their turns between. */
 static void a_recording_is_cut_at_its_silences(void **state)
@@ -635,6 +706,7 @@ int main(void)
         cmocka_unit_test(blocks_of_several_streams_are_as_recorded),
         cmocka_unit_test(recorded_streaming_rows_decode_as_recorded),
         cmocka_unit_test(events_do_not_depend_on_pushes),
+        cmocka_unit_test(a_stream_that_fails_fails_alone),
         cmocka_unit_test(a_recording_is_cut_at_its_silences),
         cmocka_unit_test(the_end_is_not_lost),
         cmocka_unit_test(partials_of_whole_utterances_have_a_budget),
