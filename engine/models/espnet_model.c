@@ -231,6 +231,9 @@ void steno_espnet_describe(const steno_model *m, FILE *out)
         fprintf(out, "steps      decoder %s%s%s\n",
                 e->decoder_steps ? "one token" : "whole prefixes", e->lm ? ", lm " : "",
                 e->lm ? (e->lm_steps ? "one token" : "whole prefixes") : "");
+    if (e->blocks)
+        fprintf(out, "blocks     %s\n",
+                e->batches ? "of several streams at once" : "one stream at a time");
     fprintf(out, "rows       %lld wide, every %.0f ms\n", (long long)e->dim, i.frame_seconds * 1e3);
     if (e->max_rows)
         fprintf(out, "positions  %zu rows, so %.1f s of audio at most in one utterance\n",

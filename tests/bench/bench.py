@@ -223,7 +223,8 @@ def command_memory(a):
         cmd = steno_command(path, sess, row, precision, 1, 1)
         inputs = sum(v.nbytes for v in feeds(sess, row.shapes).values())
         del sess
-        r = {**memory.ours(cmd), **memory.theirs(their_path, row.shapes), "inputs": inputs, "commit": commit(), "date": time.strftime("%Y-%m-%d")}
+        theirs = {**row.shapes, **row.alone} if row.free_batch else row.shapes
+        r = {**memory.ours(cmd), **memory.theirs(their_path, theirs), "inputs": inputs, "commit": commit(), "date": time.strftime("%Y-%m-%d")}
         save({**load(), key: r})
         print(f"{key}: peak {r['peak'] / 2**20:.1f} MiB, weights {r['weights'] / 2**20:.1f}, arena "
               f"{r['arena'] / 2**20:.2f}; onnxruntime {r['ort_peak'] / 2**20:.1f}, {r['ort_arena'] / 2**20:.2f}", flush=True)
