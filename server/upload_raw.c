@@ -56,9 +56,8 @@ void steno_upload_watch_body(struct steno_request *rq, struct steno_upload *up)
     up->fd = info->connect_fd;
     up->linger = rq->linger;
     up->watch = steno_hangup_watch(rq->sv->hangup, up->fd, stalled_at(up), on_stalled, up);
-    if (up->watch)
-        (void)MHD_set_connection_option(rq->conn, MHD_CONNECTION_OPTION_TIMEOUT,
-                                        (unsigned)rq->sv->srv->conf->idle_timeout + 10);
+    if (up->watch) /* not the later of two: after a machine's sleep both are due at once */
+        (void)MHD_set_connection_option(rq->conn, MHD_CONNECTION_OPTION_TIMEOUT, 0u);
 }
 
 bool steno_upload_end_body(struct steno_request *rq, struct steno_upload *up)
