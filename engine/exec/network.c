@@ -232,6 +232,7 @@ static steno_status build(steno_network *n, const char *path, const void *data, 
                                     .body = steno_body_text,
                                     .borrow_from = opt->borrow_from};
     struct steno_cache_id id;
+    const bool refusable = opt->part != STENO_PART_ALL || opt->free_batch;
     bool caching;
     steno_status st = steno_cpu_choose(opt->cpu, &n->cpu, err);
     if (st)
@@ -240,7 +241,7 @@ static steno_status build(steno_network *n, const char *path, const void *data, 
     caching = opt->cache_dir && !data && !opt->rewrite_only;
     if (caching && steno_cache_load(n, path, opt, &id))
         return STENO_OK;
-    if (caching && (opt->part != STENO_PART_ALL || opt->free_batch) && steno_cache_refused(&id, err))
+    if (caching && refusable && steno_cache_refused(&id, err))
         return steno_fail_in(err, STENO_ERR_UNSUPPORTED, "%s", path);
     if (!data)
         st = steno_onnx_load(&n->g, path, &lo, &n->info, err);
@@ -256,7 +257,7 @@ static steno_status build(steno_network *n, const char *path, const void *data, 
         return steno_fail_in(err, st, "%s", path);
     settle_precision(n, opt->precision);
     st = optimize(n, opt, err);
-    if (st == STENO_ERR_UNSUPPORTED && caching && (opt->part != STENO_PART_ALL || opt->free_batch) && err)
+    if (st == STENO_ERR_UNSUPPORTED && caching && refusable && err)
         steno_cache_refuse(n, path, opt, &id, err);
     n->rewrite_only = opt->rewrite_only;
     n->store.keep = caching;

@@ -78,22 +78,6 @@ enum steno_precision steno_prep_precision(const struct steno_prep *pc)
     return pc->precision;
 }
 
-enum { SUMS = 8 }; /* side by side: one waits for the last addition each time */
-
-static double sum_of_squares(const float *w, size_t n)
-{
-    double sum[SUMS] = {0}, all = 0;
-    size_t i = 0;
-    for (; i + SUMS <= n; i += SUMS)
-        for (size_t k = 0; k < SUMS; k++)
-            sum[k] += (double)w[i + k] * (double)w[i + k];
-    for (; i < n; i++)
-        all += (double)w[i] * (double)w[i];
-    for (size_t k = 0; k < SUMS; k++)
-        all += sum[k];
-    return all;
-}
-
 void steno_prep_rounded(struct steno_prep *pc, const float *w, size_t n, bool lowered, double lost)
 {
     struct steno_precision_report *r = pc->report;
@@ -103,7 +87,7 @@ void steno_prep_rounded(struct steno_prep *pc, const float *w, size_t n, bool lo
     r->products++;
     if (!lowered)
         return;
-    square = sum_of_squares(w, n);
+    square = steno_square_sum(w, n);
     error = square > 0 ? sqrt(lost / square) : 0;
     if (!r->lowered++ || error > r->worst) {
         r->worst = error;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/npy.h"
+#include "models/stream.h"
 
 #define MAX_PE ((size_t)1 << 30)
 
@@ -258,21 +259,30 @@ static steno_status set_positions(const struct steno_espnet *e, steno_session *s
     return st ? st : set3(session, e->blocks->pos_addin, addin, b->n, 1, e->dim, err);
 }
 
-/* Frames and states: a stream alone is read where it is. */
+/* x [n] of [rows, width] each: a stream alone is read where it is. */
+static steno_status set_each(steno_session *session, struct batch *b, int input,
+                             const float *const *x, size_t rows, int64_t width, steno_err *err)
+{
+    size_t each = rows * (size_t)width;
+    float *all;
+    if (b->n == 1)
+        return set3(session, input, x[0], 1, (int64_t)rows, width, err);
+    all = place(b, b->n * each);
+    for (size_t k = 0; k < b->n; k++)
+        memcpy(all + k * each, x[k], each * sizeof *all);
+    return set3(session, input, all, b->n, (int64_t)rows, width, err);
+}
+
 static steno_status set_streams(const struct steno_espnet *e, steno_session *session,
                                 struct batch *b, size_t frames, steno_err *err)
 {
     const struct steno_espnet_blocks *w = e->blocks;
-    steno_status st = STENO_OK;
-    for (int i = -1; i < 4 && !st; i++) {
-        size_t rows = i < 0 ? frames : b->s[0]->rows[i];
-        size_t width = i < 0 ? (size_t)e->conf.bins : (size_t)w->width[i], each = rows * width;
-        const float *x = i < 0 ? b->feats[0] : b->s[0]->part[i];
-        float *all = b->n > 1 ? place(b, b->n * each) : NULL;
-        for (size_t k = 0; all && k < b->n; k++)
-            memcpy(all + k * each, i < 0 ? b->feats[k] : b->s[k]->part[i], each * sizeof *all);
-        st = set3(session, i < 0 ? w->xs : w->in[i], all ? all : x, b->n, (int64_t)rows,
-                  (int64_t)width, err);
+    const float *part[STENO_BATCH_MAX];
+    steno_status st = set_each(session, b, w->xs, b->feats, frames, e->conf.bins, err);
+    for (int i = 0; i < 4 && !st; i++) {
+        for (size_t k = 0; k < b->n; k++)
+            part[k] = b->s[k]->part[i];
+        st = set_each(session, b, w->in[i], part, b->s[0]->rows[i], w->width[i], err);
     }
     return st;
 }

@@ -44,7 +44,7 @@ STENO_MUST steno_status steno_espnet_state_reset(struct steno_espnet_state *s,
 void steno_espnet_state_free(struct steno_espnet_state *s);
 /* The next blocks of both streams can be run together: both are their streams' first, or neither. */
 bool steno_espnet_same_form(const struct steno_espnet_state *a, const struct steno_espnet_state *b);
-/* A block of each of n streams of one form (n 1 unless e->batches): feats [n] of [frames, bins] -> *rows
+/* A block of each of n streams of one form (n at most STENO_BATCH_MAX, 1 unless e->batches): feats [n] of [frames, bins] -> *rows
  * [n, *n_rows, dim], valid until the runner's next block. What it makes of a stream does not depend on
  * the others; where it fails, for one of them perhaps, all are as they were. */
 STENO_MUST steno_status steno_espnet_block(steno_espnet_runner *r, struct steno_espnet_state *const *s,

@@ -319,23 +319,22 @@ static steno_status do_step(struct steno_estream *s, steno_espnet_runner *r, ste
     return st;
 }
 
-/* Streams whose steps begin with blocks of one form, the first of them with the others: their blocks
- * are one batch. */
+/* Streams whose steps begin with blocks of one form, which are one batch; or one stream. */
 struct group {
     struct steno_estream *s[STENO_BATCH_MAX];
     size_t at[STENO_BATCH_MAX], n; /* in the caller's arrays */
+    bool blocks;
 };
 
 static void find_group(steno_stream *const *streams, size_t n, size_t first, const bool *done,
                        struct group *g)
 {
     struct steno_estream *s = own(streams[first]);
-    bool block = s->model->espnet->batches && steno_estream_wants_block(s);
-    g->n = 0;
-    for (size_t i = first; i < n && (!g->n || block); i++) {
+    *g = (struct group){{s}, {first}, 1, steno_estream_wants_block(s)};
+    for (size_t i = first + 1; g->blocks && s->model->espnet->batches && i < n; i++) {
         struct steno_estream *o = own(streams[i]);
-        if (done[i] || (g->n && !(steno_estream_wants_block(o) &&
-                                  steno_espnet_same_form(&s->state, &o->state))))
+        if (done[i] || !steno_estream_wants_block(o) ||
+            !steno_espnet_same_form(&s->state, &o->state))
             continue;
         g->at[g->n] = i;
         g->s[g->n++] = o;
@@ -347,7 +346,7 @@ static void find_group(steno_stream *const *streams, size_t n, size_t first, con
 static void step_group(const struct group *g, steno_espnet_runner *r, steno_status *st,
                        steno_err *err, struct steno_network_time *spent)
 {
-    if (steno_estream_wants_block(g->s[0])) {
+    if (g->blocks) {
         steno_network_time_begin(spent);
         (void)!steno_estream_encode(g->s, g->n, r, NULL);
         steno_network_time_end(spent);

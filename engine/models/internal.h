@@ -26,12 +26,6 @@ struct steno_model {
     struct steno_espnet *espnet; /* family espnet: its networks; NULL in other families */
 };
 
-/* One stream of a batch, and where to write how it went. */
-struct steno_stream_turn {
-    steno_stream *s;
-    steno_status *st;
-    steno_err *err; /* may be NULL */
-};
 /* Before the step: the stream's full window goes to x [window, bins]; returns its states. */
 struct steno_ctcstate *steno_stream_hand_over(steno_stream *s, float *x);
 /* After it: how it went (st, with the message in err already) and the scores [rows, vocab] of this

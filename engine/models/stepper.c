@@ -105,23 +105,24 @@ int64_t steno_stepper_network_cpu(steno_stepper *p)
 
 /* ---- steps --------------------------------------------------------------------------------- */
 
-static void step_batch(steno_stepper *p, struct steno_stream_turn *t, int n, int size)
+static void step_batch(steno_stepper *p, steno_stream *const *s, int n, int size, steno_status *st,
+                       steno_err *err)
 {
     const struct steno_ctcnet *net = &p->model->ctc;
     struct steno_ctcstate *state[STENO_BATCH_MAX];
     const float *scores = NULL;
-    steno_err err = {0};
-    steno_status st;
+    steno_err why = {0};
+    steno_status ran;
     for (int i = 0; i < n; i++)
-        state[i] = steno_stream_hand_over(t[i].s, steno_ctcbatch_x(p->batch, i));
+        state[i] = steno_stream_hand_over(s[i], steno_ctcbatch_x(p->batch, i));
     steno_network_time_begin(&p->network);
-    st = steno_ctcbatch_step(p->batch, state, n, size, &scores, &err);
+    ran = steno_ctcbatch_step(p->batch, state, n, size, &scores, &why);
     steno_network_time_end(&p->network);
     for (int i = 0; i < n; i++) {
-        if (st && t[i].err)
-            *t[i].err = err;
-        *t[i].st =
-            steno_stream_take(t[i].s, st, scores + (st ? 0 : i * net->rows * net->vocab), t[i].err);
+        if (ran && err)
+            err[i] = why;
+        st[i] = steno_stream_take(s[i], ran, scores + (ran ? 0 : i * net->rows * net->vocab),
+                                  err ? &err[i] : NULL);
     }
 }
 
@@ -129,17 +130,15 @@ void steno_streams_step(steno_stepper *p, steno_stream *const *s, size_t n, sten
                         steno_err *err)
 {
     for (size_t at = 0, k; at < n; at += k) {
-        struct steno_stream_turn t[STENO_BATCH_MAX];
         size_t left = n - at;
         int size = p->take[left < STENO_BATCH_MAX ? left : STENO_BATCH_MAX];
+        steno_err *errs = err ? err + at : NULL;
         k = left < (size_t)size ? left : (size_t)size;
-        for (size_t i = 0; i < k; i++)
-            t[i] = (struct steno_stream_turn){s[at + i], &st[at + i], err ? &err[at + i] : NULL};
         if (p->batch)
-            step_batch(p, t, (int)k, size);
+            step_batch(p, s + at, (int)k, size, st + at, errs);
         else /* streams of one model are of one family */
             ((const struct steno_stream_head *)s[at])
-                ->ops->step(s + at, k, st + at, err ? err + at : NULL, &p->network);
+                ->ops->step(s + at, k, st + at, errs, &p->network);
     }
 }
 
@@ -174,13 +173,10 @@ struct trial_streams {
 
 static steno_status run_ctc(struct trial_streams *t, int size, steno_err *err)
 {
-    const struct steno_ctcnet *net = &t->p->model->ctc;
     struct steno_ctcstate *s[STENO_BATCH_MAX];
     const float *scores;
-    for (int i = 0; i < size; i++) {
+    for (int i = 0; i < size; i++)
         s[i] = &t->ctc[i];
-        fill(steno_ctcbatch_x(t->p->batch, i), window_of(net), (uint32_t)i);
-    }
     return steno_ctcbatch_step(t->p->batch, s, size, size, &scores, err);
 }
 
@@ -238,15 +234,14 @@ static void end_trial(struct trial_streams *t)
 /* Processor time where the thread is alone at it: then what else runs on the machine hardly counts. */
 static int64_t clock_ns(const steno_stepper *p)
 {
-    struct timespec ts;
-    if (p->model->threads > 1 || clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts))
-        return steno_now_ns();
-    return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
+    return p->model->threads > 1 ? steno_now_ns() : steno_thread_ns();
 }
 
 /* One run, after one that plans the first time; *seconds becomes the smallest so far. */
 static steno_status time_size(struct trial_streams *t, int size, double *seconds, steno_err *err)
 {
+    for (int i = 0; t->p->batch && i < size; i++)
+        fill(steno_ctcbatch_x(t->p->batch, i), window_of(&t->p->model->ctc), (uint32_t)i);
     for (int i = isinf(*seconds) ? 0 : 1; i < 2; i++) {
         int64_t begin = clock_ns(t->p);
         steno_status st = t->p->batch ? run_ctc(t, size, err) : run_blocks(t, size, err);
@@ -287,7 +282,7 @@ steno_status steno_stepper_measure(steno_stepper *p, double longest, struct sten
     steno_status st;
     for (int i = 0; i < STENO_BATCH_SIZES; i++)
         c->seconds[i] = INFINITY;
-    c->alone = e != NULL;
+    c->more = e != NULL;
     if (e && !e->batches) {
         c->seconds[0] = 0; /* all of it is the host's, who cannot tell */
         return STENO_OK;

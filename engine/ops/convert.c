@@ -72,15 +72,6 @@ uint16_t steno_ops_f32_to_f16(float f)
     return (uint16_t)(sign | man >> 13);
 }
 
-uint16_t steno_ops_f32_to_bf16(float f)
-{
-    uint32_t u;
-    memcpy(&u, &f, sizeof u);
-    if ((u & 0x7fffffffu) > 0x7f800000u)
-        return (uint16_t)(u >> 16 | 0x40u);
-    return (uint16_t)((u + 0x7fffu + (u >> 16 & 1u)) >> 16);
-}
-
 /* One loop for each pair of types. F is the floating type on one side. */
 #define LOAD(T)                                                                                    \
     for (size_t i = 0; i < n; i++)                                                                 \

@@ -36,7 +36,24 @@ static inline float steno_ops_bf16_to_f32(uint16_t h)
     memcpy(&f, &u, sizeof f);
     return f;
 }
-uint16_t steno_ops_f32_to_bf16(float f);
+/* f as the nearest bfloat16, in 32 bits throughout: a loop of it becomes vectors. */
+static inline float steno_ops_nearest_bf16(float f)
+{
+    uint32_t u, near;
+    memcpy(&u, &f, sizeof u);
+    near = u + 0x7fffu + (u >> 16 & 1u);
+    near = (u & 0x7fffffffu) > 0x7f800000u ? u | 0x400000u : near; /* NaN stays one */
+    near &= 0xffff0000u;
+    memcpy(&f, &near, sizeof f);
+    return f;
+}
+static inline uint16_t steno_ops_f32_to_bf16(float f)
+{
+    uint32_t u;
+    f = steno_ops_nearest_bf16(f);
+    memcpy(&u, &f, sizeof u);
+    return (uint16_t)(u >> 16);
+}
 
 /* n elements of any numeric type to f32/f64/i64 and back. To an integer type: truncation towards
  * zero, saturating, NaN is 0. src and dst must not overlap. */

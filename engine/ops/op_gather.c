@@ -456,24 +456,39 @@ static steno_status scatter_nd(struct steno_op_ctx *ctx, const struct scatter_nd
     return STENO_OK;
 }
 
-static steno_status run_scatter_nd(struct steno_op_ctx *ctx, steno_err *err)
+/* Each entry of a batch by itself: data and updates of one have shapes `one` and `one_u`, and where there
+ * is one of either it is that of all entries; the result has shape `all`. */
+static steno_status scatter_entries(struct steno_op_ctx *ctx, const struct steno_shape *one,
+                                    const struct steno_shape *one_u, const struct steno_shape *all,
+                                    size_t entries, steno_err *err)
 {
-    const struct steno_tensor *x, *u;
+    const struct steno_tensor *x = steno_op_in(ctx, 0), *u = steno_op_in(ctx, 2);
+    const size_t n = steno_ops_prod(one, 0, one->rank), e = steno_dtype_size(x->dtype);
+    const size_t n_u = steno_ops_prod(one_u, 0, one_u->rank);
+    const size_t step = steno_numel(x) == n ? 0 : n * e, step_u = steno_numel(u) == n_u ? 0 : n_u * e;
+    const char *from = x->data, *with = u->data;
     struct scatter_nd s;
     struct steno_tensor *y;
+    steno_status st = read_scatter_nd(ctx, one, one_u, &s, err);
+    if (!st)
+        st = steno_op_out(ctx, 0, x->dtype, all, &y, err);
+    for (size_t b = 0; !st && b < entries; b++, from += step, with += step_u) {
+        char *to = (char *)y->data + b * n * e;
+        if (to != from)
+            memcpy(to, from, n * e);
+        st = scatter_nd(ctx, &s, to, with, err);
+    }
+    return st;
+}
+
+static steno_status run_scatter_nd(struct steno_op_ctx *ctx, steno_err *err)
+{
+    const struct steno_shape *x;
     steno_status st = steno_ops_need(ctx, 3, err);
     if (st)
         return st;
-    x = steno_op_in(ctx, 0);
-    u = steno_op_in(ctx, 2);
-    st = read_scatter_nd(ctx, &x->shape, &u->shape, &s, err);
-    if (!st)
-        st = steno_op_out(ctx, 0, x->dtype, &x->shape, &y, err);
-    if (st)
-        return st;
-    if (y->data != x->data)
-        memcpy(y->data, x->data, steno_numel(x) * steno_dtype_size(x->dtype));
-    return scatter_nd(ctx, &s, y->data, u->data, err);
+    x = &steno_op_in(ctx, 0)->shape;
+    return scatter_entries(ctx, x, &steno_op_in(ctx, 2)->shape, x, 1, err);
 }
 
 /* ---- ai.steno.run ScatterEach, of passes/free_batch.c ----
@@ -498,39 +513,17 @@ static steno_status infer_scatter_each(struct steno_infer *ic, steno_err *err)
 
 static steno_status run_scatter_each(struct steno_op_ctx *ctx, steno_err *err)
 {
-    const struct steno_tensor *x, *u;
-    struct steno_shape all, one, one_u;
-    struct scatter_nd s;
-    struct steno_tensor *y;
-    size_t bytes, u_bytes;
+    struct steno_shape x, u, all;
     steno_status st = steno_ops_need(ctx, 3, err);
     if (st)
         return st;
-    x = steno_op_in(ctx, 0);
-    u = steno_op_in(ctx, 2);
-    if (x->shape.rank < 1 || u->shape.rank < 1 ||
-        (x->shape.dim[0] != u->shape.dim[0] && x->shape.dim[0] != 1 && u->shape.dim[0] != 1))
+    all = x = steno_op_in(ctx, 0)->shape;
+    u = steno_op_in(ctx, 2)->shape;
+    if (x.rank < 1 || u.rank < 1 || (x.dim[0] != u.dim[0] && x.dim[0] != 1 && u.dim[0] != 1))
         return steno_op_fail(ctx, err, STENO_ERR_INVAL, "data and updates differ in batch");
-    all = one = x->shape;
-    one_u = u->shape;
-    one.dim[0] = one_u.dim[0] = 1;
-    all.dim[0] = entries_of_both(x->shape.dim[0], u->shape.dim[0]);
-    st = read_scatter_nd(ctx, &one, &one_u, &s, err);
-    if (!st)
-        st = steno_op_out(ctx, 0, x->dtype, &all, &y, err);
-    if (st)
-        return st;
-    bytes = steno_ops_prod(&one, 0, one.rank) * steno_dtype_size(x->dtype);
-    u_bytes = steno_ops_prod(&one_u, 0, one_u.rank) * steno_dtype_size(x->dtype);
-    for (size_t b = 0; !st && b < (size_t)all.dim[0]; b++) {
-        char *to = (char *)y->data + b * bytes;
-        const char *from = (const char *)x->data + (x->shape.dim[0] == 1 ? 0 : b * bytes);
-        if (to != from)
-            memcpy(to, from, bytes);
-        st = scatter_nd(ctx, &s, to, (const char *)u->data + (u->shape.dim[0] == 1 ? 0 : b * u_bytes),
-                        err);
-    }
-    return st;
+    all.dim[0] = entries_of_both(x.dim[0], u.dim[0]);
+    x.dim[0] = u.dim[0] = 1;
+    return scatter_entries(ctx, &x, &u, &all, (size_t)all.dim[0], err);
 }
 
 const struct steno_op steno_ops_gather[] = {

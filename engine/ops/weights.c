@@ -95,36 +95,39 @@ static size_t candidates(const struct columns *b, const float *x, const int8_t *
     return found;
 }
 
-enum { SUMS = 8 }; /* side by side: one waits for the last addition each time */
-
-static double total(const double *sum)
+double steno_square_sum(const float *x, size_t n)
 {
-    double all = 0;
+    enum { SUMS = 8 }; /* side by side: one waits for the last addition each time */
+    double sum[SUMS] = {0}, all = 0;
+    size_t i = 0;
+    for (; i + SUMS <= n; i += SUMS)
+        for (size_t k = 0; k < SUMS; k++)
+            sum[k] += (double)x[i + k] * (double)x[i + k];
+    for (; i < n; i++)
+        all += (double)x[i] * (double)x[i];
     for (size_t k = 0; k < SUMS; k++)
         all += sum[k];
     return all;
 }
 
-static double square(float x)
+/* What is lost waits to be squared, SOME at a time: a loop of a known length becomes vectors. */
+enum { SOME = 512 };
+
+static inline __attribute__((always_inline)) double squares_of(const float *x, const int8_t *q,
+                                                               size_t n, float step)
 {
-    return (double)x * (double)x;
+    float off[SOME];
+    for (size_t i = 0; i < n; i++)
+        off[i] = x[i] - step * (float)q[i];
+    return steno_square_sum(off, n);
 }
 
 static double squares(const float *x, const int8_t *q, size_t n, float step)
 {
-    enum { SOME = 8 * SUMS };
-    double sum[SUMS] = {0};
-    float off[SOME];
-    size_t i = 0;
-    for (; i + SOME <= n; i += SOME) {
-        for (size_t k = 0; k < SOME; k++)
-            off[k] = x[i + k] - step * (float)q[i + k];
-        for (size_t k = 0; k < SOME; k++)
-            sum[k % SUMS] += square(off[k]);
-    }
-    for (; i < n; i++)
-        sum[0] += square(x[i] - step * (float)q[i]);
-    return total(sum);
+    double lost = 0;
+    for (; n >= SOME; n -= SOME, x += SOME, q += SOME)
+        lost += squares_of(x, q, SOME, step);
+    return lost + squares_of(x, q, n, step);
 }
 
 /* One column to q over its own range, symmetric, *scale a step. What rounding leaves of the elements
@@ -186,33 +189,30 @@ static bool round_i8(struct steno_weights *p, const steno_kernels *k, const floa
     return true;
 }
 
-/* To bf16 and back; no NaN. */
-static float nearest_bf16(float x)
+static inline __attribute__((always_inline)) double lost_of(const float *x, size_t n, bool bf16)
 {
-    uint32_t u;
-    memcpy(&u, &x, sizeof u);
-    u = (u + 0x7fff + (u >> 16 & 1)) & 0xffff0000;
-    memcpy(&x, &u, sizeof u);
-    return x;
+    float off[SOME];
+    for (size_t i = 0; i < n; i++)
+        off[i] = x[i] - (bf16 ? steno_ops_nearest_bf16(x[i])
+                              : steno_ops_f16_to_f32(steno_ops_f32_to_f16(x[i])));
+    return steno_square_sum(off, n);
 }
 
-static void lost_of_row(const float *x, size_t n, bool bf16, double *sum)
+static double lost_of_row(const float *x, size_t n, bool bf16)
 {
-    size_t i = 0;
-    for (; bf16 && i + SUMS <= n; i += SUMS)
-        for (size_t k = 0; k < SUMS; k++)
-            sum[k] += square(x[i + k] - nearest_bf16(x[i + k]));
-    for (; i < n; i++)
-        sum[0] += square(x[i] - (bf16 ? nearest_bf16(x[i]) : steno_ops_f16_to_f32(steno_ops_f32_to_f16(x[i]))));
+    double lost = 0;
+    for (; n >= SOME; n -= SOME, x += SOME)
+        lost += bf16 ? lost_of(x, SOME, true) : lost_of(x, SOME, false);
+    return lost + lost_of(x, n, bf16);
 }
 
 static double lost_16(const struct steno_weights *p, const float *w, size_t ldw, bool trans)
 {
     const size_t rows = trans ? p->n : p->k, cols = trans ? p->k : p->n;
-    double sum[SUMS] = {0};
+    double lost = 0;
     for (size_t r = 0; r < rows; r++)
-        lost_of_row(w + r * ldw, cols, p->precision == STENO_BF16_WEIGHTS, sum);
-    return total(sum);
+        lost += lost_of_row(w + r * ldw, cols, p->precision == STENO_BF16_WEIGHTS);
+    return lost;
 }
 
 /* The kernels for weights that are not kept as f32 or bytes. */

@@ -40,6 +40,8 @@ struct steno_precision_report {
     double square, square_error; /* the sums so far */
 };
 
+/* Sum of x^2. */
+double steno_square_sum(const float *x, size_t n);
 /* The kernels for weights that are kept neither as f32 nor as bytes. */
 const struct steno_gemm_weights *steno_weights_kernels(const steno_kernels *k, const struct steno_weights *w);
 void steno_weights_free(void *w); /* a release function; accepts NULL */

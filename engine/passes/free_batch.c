@@ -286,7 +286,7 @@ static int any_graph(struct steno_graph *g, void *arg)
 static steno_status visit(struct walk *w, struct steno_node *n, steno_err *err)
 {
     const struct rule *r = rule_of(n);
-    const char *why = NULL, *counts = NULL;
+    const char *why = NULL;
     bool some = false;
     steno_status st = STENO_OK;
     for (int i = 0; i < n->n_in; i++) {
@@ -295,7 +295,7 @@ static steno_status visit(struct walk *w, struct steno_node *n, steno_err *err)
             why = "an input that should be the same for all streams is not";
         else if (r && n->in[i] != STENO_NONE && w->count[n->in[i]] && !steno_pass_is(n, "Expand") &&
                  r->kind != RESHAPE)
-            counts = "it reads how many streams there are";
+            why = "it reads how many streams there are";
     }
     if (steno_node_each_graph(n, any_graph, NULL))
         why = "it has bodies";
@@ -304,8 +304,6 @@ static steno_status visit(struct walk *w, struct steno_node *n, steno_err *err)
         return STENO_OK;
     } else if (!r)
         why = "nothing is known of it";
-    else if (counts)
-        why = counts;
     else if (!why)
         st = apply(w, r, n, &why, err);
     if (why)

@@ -97,7 +97,7 @@ static steno_status measure(steno_pool *p, steno_stepper *s, bool *whole, steno_
         return st;
     for (int i = 0; i < STENO_BATCH_SIZES; i++)
         p->load.costs.step[i] = c.seconds[i];
-    *whole = !c.alone;
+    *whole = !c.more;
     if (*whole)
         return steno_pool_try(p, s, &p->load.costs.host, err);
     p->load.measuring = !p->opt.capacity; /* the rest is the streams', and may take long */

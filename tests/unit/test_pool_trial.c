@@ -19,7 +19,7 @@ static steno_status measure_nothing(steno_stepper *p, double longest, struct ste
     (void)p;
     (void)longest;
     (void)err;
-    c->alone = true;
+    c->more = true;
     for (int i = 0; i < STENO_BATCH_SIZES; i++)
         c->seconds[i] = i ? (double)INFINITY : 0;
     return STENO_OK;
