@@ -227,32 +227,71 @@ static steno_status keep_late(steno_joint *j, double weight, steno_err *err)
     return STENO_OK;
 }
 
-static steno_status score_all(steno_joint *j, const struct steno_joint_scorer *s, size_t n,
-                              steno_err *err)
+/* What scorer number i said goes into the sums. */
+static steno_status take_scores(steno_joint *j, const struct steno_joint_scorer *s, size_t i, steno_err *err)
 {
-    memset(j->sum, 0, j->n * (size_t)j->o.vocab * sizeof *j->sum);
-    j->has_late = false;
-    for (size_t i = 0; i < n; i++) {
-        steno_status st;
-        if (s[i].weight == 0)
-            continue;
-        st = s[i].score(s[i].self, j->rows, j->length, j->parent, j->n, j->part, err);
-        if (st)
-            return st;
-        if (s[i].partial && j->prefix) {
-            st = keep_late(j, s[i].weight, err);
-            if (st)
-                return st;
-            continue;
-        }
-        if (j->key && (int)i == j->o.pre_beam_key)
-            memcpy(j->key, j->part, j->n * (size_t)j->o.vocab * sizeof *j->key);
-        add_weighted(j, s[i].weight);
-    }
-    if (j->o.length_bonus != 0)
-        for (size_t i = 0; i < j->n * (size_t)j->o.vocab; i++)
-            j->sum[i] += (float)j->o.length_bonus;
+    if (s->partial && j->prefix)
+        return keep_late(j, s->weight, err);
+    if (j->key && (int)i == j->o.pre_beam_key)
+        memcpy(j->key, j->part, j->n * (size_t)j->o.vocab * sizeof *j->key);
+    add_weighted(j, s->weight);
     return STENO_OK;
+}
+
+static void ask(struct steno_joint_ask *asks, size_t n, const struct steno_joint_scorer *s)
+{
+    if (s->score_each)
+        s->score_each(asks, n);
+    for (size_t k = 0; k < n && !s->score_each; k++) {
+        struct steno_joint_ask *a = &asks[k];
+        a->st = s->score(a->self, a->prefix, a->length, a->parent, a->n, a->out, a->err);
+    }
+}
+
+/* Scorer number i of all searches that go on and give it a weight. */
+static void ask_scorer(struct steno_joint_block *const *b, size_t n, size_t i)
+{
+    struct steno_joint_ask asks[STENO_JOINT_MOST];
+    struct steno_joint_block *of[STENO_JOINT_MOST];
+    size_t m = 0;
+    for (size_t k = 0; k < n; k++) {
+        steno_joint *j = b[k]->j;
+        if (b[k]->st || i >= b[k]->n_scorers || b[k]->scorers[i].weight == 0)
+            continue;
+        of[m] = b[k];
+        asks[m++] = (struct steno_joint_ask){.self = b[k]->scorers[i].self,
+                                             .prefix = j->rows,
+                                             .length = j->length,
+                                             .parent = j->parent,
+                                             .n = j->n,
+                                             .out = j->part,
+                                             .err = b[k]->err};
+    }
+    if (m)
+        ask(asks, m, &of[0]->scorers[i]);
+    for (size_t k = 0; k < m; k++) {
+        of[k]->st = asks[k].st;
+        if (!of[k]->st)
+            of[k]->st = take_scores(of[k]->j, &of[k]->scorers[i], i, of[k]->err);
+    }
+}
+
+static void score_all(struct steno_joint_block *const *b, size_t n)
+{
+    size_t most = 0;
+    for (size_t k = 0; k < n; k++) {
+        steno_joint *j = b[k]->j;
+        memset(j->sum, 0, j->n * (size_t)j->o.vocab * sizeof *j->sum);
+        j->has_late = false;
+        most = b[k]->n_scorers > most ? b[k]->n_scorers : most;
+    }
+    for (size_t i = 0; i < most; i++)
+        ask_scorer(b, n, i);
+    for (size_t k = 0; k < n; k++) {
+        steno_joint *j = b[k]->j;
+        for (size_t i = 0; j->o.length_bonus != 0 && i < j->n * (size_t)j->o.vocab; i++)
+            j->sum[i] += (float)j->o.length_bonus;
+    }
 }
 
 /* Candidates of hypothesis h go into pick. */
@@ -300,22 +339,28 @@ static void go_on(steno_joint *j, size_t n_pick)
     j->length++;
 }
 
-static steno_status step(steno_joint *j, const struct steno_joint_scorer *s, size_t n_scorers,
-                         steno_err *err)
+/* The scores are there: the best pairs become the hypotheses. */
+static steno_status choose(steno_joint *j, steno_err *err)
 {
     size_t n_pick = 0;
-    steno_status st = score_all(j, s, n_scorers, err);
-    for (size_t h = 0; h < j->n && !st; h++)
+    for (size_t h = 0; h < j->n; h++)
         if (extend_hyp(j, h, &n_pick))
-            st = steno_fail(err, STENO_ERR_NOMEM, "beam search: out of memory");
-    if (st)
-        return st;
+            return steno_fail(err, STENO_ERR_NOMEM, "beam search: out of memory");
     if (!n_pick)
         return steno_fail(err, STENO_ERR_FORMAT,
                           "beam search: every score of token %zu is not a number", j->length);
     qsort(j->pick, n_pick, sizeof *j->pick, best_first);
     go_on(j, n_pick);
     return STENO_OK;
+}
+
+/* One step of each. */
+static void step(struct steno_joint_block *const *b, size_t n)
+{
+    score_all(b, n);
+    for (size_t k = 0; k < n; k++)
+        if (!b[k]->st)
+            b[k]->st = choose(b[k]->j, b[k]->err);
 }
 
 /* ---- results ------------------------------------------------------------------------------- */
@@ -478,29 +523,31 @@ static size_t longest(const steno_joint *j, size_t frames)
     return n < 1 ? 1 : n;
 }
 
-static steno_status search(steno_joint *j, const struct steno_joint_scorer *s, size_t n_scorers,
-                           const float *ctc, size_t frames, double min_ratio, steno_err *err)
+static steno_status search(struct steno_joint_block *b, double min_ratio)
 {
-    size_t max_len = longest(j, frames);
-    size_t min_len = j->o.as_espnet_onnx ? 0 : to_length(min_ratio, frames);
-    steno_status st = start(j, ctc, frames, max_len);
+    steno_joint *j = b->j;
+    size_t max_len = longest(j, b->frames);
+    size_t min_len = j->o.as_espnet_onnx ? 0 : to_length(min_ratio, b->frames);
+    steno_status st = start(j, b->ctc, b->frames, max_len);
     for (size_t i = 0; i < max_len && j->n && !st; i++) {
-        st = step(j, s, n_scorers, err);
-        if (st)
-            return st;
+        step(&b, 1);
+        if (b->st)
+            return b->st;
         st = collect(j, i, min_len, i + 1 == max_len);
         if (j->o.max_len_ratio == 0 && end_detected(j, i))
             break;
     }
-    return st ? steno_fail(err, st, "beam search: out of memory") : STENO_OK;
+    return st ? steno_fail(b->err, st, "beam search: out of memory") : STENO_OK;
 }
 
 steno_status steno_joint_run(steno_joint *j, const struct steno_joint_scorer *scorers,
                              size_t n_scorers, const float *ctc, size_t frames, steno_err *err)
 {
+    struct steno_joint_block b = {
+        .j = j, .scorers = scorers, .n_scorers = n_scorers, .ctc = ctc, .frames = frames, .err = err};
     double min_ratio = j->o.min_len_ratio;
     for (;;) {
-        steno_status st = search(j, scorers, n_scorers, ctc, frames, min_ratio, err);
+        steno_status st = search(&b, min_ratio);
         if (st)
             return st;
         if (j->n_ended || j->o.as_espnet_onnx || min_ratio < 0.1)
@@ -546,19 +593,16 @@ static void set_hyps(steno_joint *j, const double *score, size_t n)
         j->rows[i] = j->now + i * j->cap;
 }
 
-/* A step over the frames so far; scorers that saw this one, or the one behind it, go back. */
-static steno_status try_step(steno_joint *j, const struct steno_joint_scorer *s, size_t n_scorers,
-                             steno_err *err)
+/* Before a step over the frames so far: scorers that saw this one, or the one behind it, go back. */
+static void begin_step(const struct steno_joint_block *b)
 {
-    steno_status st;
-    for (size_t i = 0; i < n_scorers && j->n_scored > j->index; i++)
-        if (s[i].weight != 0)
-            s[i].rewind(s[i].self, (int)(j->n_scored - j->index) - 1);
+    steno_joint *j = b->j;
+    for (size_t i = 0; i < b->n_scorers && j->n_scored > j->index; i++)
+        if (b->scorers[i].weight != 0)
+            b->scorers[i].rewind(b->scorers[i].self, (int)(j->n_scored - j->index) - 1);
     memcpy(j->kept_score, j->score, j->n * sizeof *j->score);
     j->n_kept = j->n;
-    st = step(j, s, n_scorers, err);
     j->n_scored = j->index + 1;
-    return st;
 }
 
 static bool said_before(const int32_t *tokens, size_t n)
@@ -608,54 +652,70 @@ static void roll_back(steno_joint *j)
         steno_prefix_back(j->prefix);
 }
 
-static steno_status run_block(steno_joint *j, const struct steno_joint_scorer *s, size_t n_scorers,
-                              steno_err *err)
+/* There is a step to take; where not, the block is over. */
+static bool wants_step(struct steno_joint_block *b)
 {
+    const steno_joint *j = b->j;
     size_t max_len = longest(j, j->frames);
-    steno_status st = STENO_OK;
-    while (!st && j->n && j->index + 1 < max_len) {
-        st = try_step(j, s, n_scorers, err);
-        if (!st && reads_past(j)) {
-            undo_step(j);
-            break;
-        }
-        if (!st)
-            st = keep_step(j, err);
-    }
-    if (!st)
-        roll_back(j);
-    return st;
+    b->over = b->over || b->st || !j->n || j->index + !b->last >= max_len;
+    if (b->over || !b->last || b->steps--)
+        return !b->over;
+    b->over = true;
+    b->st = STENO_NEED_MORE;
+    return false;
 }
 
-/* Here the end is looked for before what ended in this step counts, as in ESPnet. */
-static steno_status run_last(steno_joint *j, const struct steno_joint_scorer *s, size_t n_scorers,
-                             size_t steps, steno_err *err)
+static void end_step(struct steno_joint_block *b)
 {
-    size_t max_len = longest(j, j->frames), min_len = to_length(j->o.min_len_ratio, j->frames);
-    steno_status st = STENO_OK;
-    while (!st && j->n && j->index < max_len) {
-        bool at_end = j->index + 1 == max_len;
-        if (!steps--)
-            return STENO_NEED_MORE;
-        st = try_step(j, s, n_scorers, err);
-        if (st || (!at_end && j->o.max_len_ratio == 0 && end_detected(j, j->index)))
-            break;
-        if (collect(j, j->index++, min_len, at_end))
-            st = steno_fail(err, STENO_ERR_NOMEM, "beam search: out of memory");
+    steno_joint *j = b->j;
+    size_t max_len = longest(j, j->frames);
+    bool at_end = j->index + 1 == max_len;
+    if (b->st)
+        return;
+    if (b->last) { /* the end is looked for before what ended in this step counts, as in ESPnet */
+        b->over = !at_end && j->o.max_len_ratio == 0 && end_detected(j, j->index);
+        if (!b->over && collect(j, j->index++, to_length(j->o.min_len_ratio, j->frames), at_end))
+            b->st = steno_fail(b->err, STENO_ERR_NOMEM, "beam search: out of memory");
+    } else if (reads_past(j)) {
+        undo_step(j);
+        b->over = true;
+    } else {
+        b->st = keep_step(j, b->err);
     }
-    sort_results(j);
-    return st;
 }
 
-steno_status steno_joint_block(steno_joint *j, const struct steno_joint_scorer *scorers,
-                               size_t n_scorers, const float *ctc, size_t frames, size_t last,
-                               steno_err *err)
+static void end_block(struct steno_joint_block *b)
 {
-    steno_status st = take_frames(j, ctc, frames);
-    if (st)
-        return steno_fail(err, st, "beam search: out of memory");
-    return last ? run_last(j, scorers, n_scorers, last, err)
-                : run_block(j, scorers, n_scorers, err);
+    if (b->last && b->st != STENO_NEED_MORE)
+        sort_results(b->j);
+    else if (!b->last && !b->st)
+        roll_back(b->j);
+}
+
+void steno_joint_blocks(struct steno_joint_block *blocks, size_t n)
+{
+    struct steno_joint_block *go[STENO_JOINT_MOST];
+    size_t m;
+    for (size_t i = 0; i < n; i++) {
+        struct steno_joint_block *b = &blocks[i];
+        b->st = take_frames(b->j, b->ctc, b->frames);
+        if (b->st)
+            b->st = steno_fail(b->err, b->st, "beam search: out of memory");
+        b->steps = b->last;
+        b->over = b->st != STENO_OK;
+    }
+    do {
+        m = 0;
+        for (size_t i = 0; i < n; i++)
+            if (wants_step(&blocks[i]))
+                begin_step(go[m++] = &blocks[i]);
+        if (m)
+            step(go, m);
+        for (size_t i = 0; i < m; i++)
+            end_step(go[i]);
+    } while (m);
+    for (size_t i = 0; i < n; i++)
+        end_block(&blocks[i]);
 }
 
 struct steno_joint_hyp steno_joint_running(const steno_joint *j)

@@ -12,6 +12,18 @@
 
 typedef struct steno_joint steno_joint;
 
+/* What `score` is asked, of one search among several. */
+struct steno_joint_ask {
+    void *self;
+    const int32_t *const *prefix; /* [n] of [length] */
+    size_t length;
+    const int32_t *parent; /* [n] */
+    size_t n;
+    float *out;      /* [n, vocab] */
+    steno_status st; /* the answer */
+    steno_err *err;  /* or NULL */
+};
+
 /* A model that scores every token of the vocabulary. */
 struct steno_joint_scorer {
     void *self;
@@ -21,6 +33,9 @@ struct steno_joint_scorer {
      * a new utterance. */
     steno_status (*score)(void *self, const int32_t *const *prefix, size_t length,
                           const int32_t *parent, size_t n, float *out, steno_err *err);
+    /* The same of n searches at once, each with a self of its own, which fail one by one; NULL: `score` is called
+     * for each. */
+    void (*score_each)(struct steno_joint_ask *asks, size_t n);
     /* The next call of score is about the prefixes of the call before it over again (calls 0), or
      * of the one before that (calls 1); whose parents they are does not count then. Block by block
      * alone; NULL: cannot. */
@@ -77,9 +92,21 @@ void steno_joint_begin(steno_joint *j);
  * most so many steps of the last block, STENO_NEED_MORE when there are more (call again with the
  * same); 0: it is not the last. After the last block: steno_joint_count, steno_joint_get. Errors as
  * steno_joint_run's. */
-STENO_MUST steno_status steno_joint_block(steno_joint *j, const struct steno_joint_scorer *scorers,
-                                          size_t n_scorers, const float *ctc, size_t frames,
-                                          size_t last, steno_err *err);
+struct steno_joint_block {
+    steno_joint *j;
+    const struct steno_joint_scorer *scorers;
+    size_t n_scorers;
+    const float *ctc;
+    size_t frames, last;
+    steno_status st; /* the result */
+    steno_err *err;  /* or NULL */
+    size_t steps;    /* the search's own: left of `last` */
+    bool over;       /* ... no further step in this block */
+};
+/* Blocks of n searches, at most STENO_JOINT_MOST, step by step side by side: scorer i of each is asked at once,
+ * where it has score_each. A search that fails does so alone. Results are those of one search after the other. */
+enum { STENO_JOINT_MOST = 32 };
+void steno_joint_blocks(struct steno_joint_block *blocks, size_t n);
 /* The best hypothesis that has not ended: sos ... without eos; n is 0 before the first block.
  * Valid until the next block. */
 struct steno_joint_hyp steno_joint_running(const steno_joint *j);

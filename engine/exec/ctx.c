@@ -41,6 +41,11 @@ void *const *steno_op_rows(const struct steno_op_ctx *ctx, int in)
     return NULL;
 }
 
+const struct steno_searches *steno_op_lent(const struct steno_op_ctx *ctx)
+{
+    return ctx->ws->lent;
+}
+
 bool steno_op_wants(const struct steno_op_ctx *ctx, int i)
 {
     return i >= 0 && i < ctx->node->n_out && ctx->out[i];

@@ -81,6 +81,7 @@ struct workspace {
     uint64_t steps, max_steps; /* of this run */
     bool profile;
     void *const **rows; /* by input of the main graph: its entries, where they lie apart; or NULL */
+    const struct steno_searches *lent; /* by the session's caller; or NULL */
     size_t misplans; /* outputs whose shape was not the inferred one */
 };
 

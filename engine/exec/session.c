@@ -112,6 +112,11 @@ steno_status steno_session_set_rows(steno_session *s, int i, const struct steno_
     return st;
 }
 
+void steno_session_lend(steno_session *s, const struct steno_searches *searches)
+{
+    s->ws.lent = searches;
+}
+
 steno_status steno_session_run(steno_session *s, steno_err *err)
 {
     const struct steno_graph *g = s->net->g;

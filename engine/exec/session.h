@@ -4,6 +4,7 @@
 
 #include "graph/graph.h"
 #include "ops/precision.h"
+#include "ops/searches.h"
 #include "passes/part.h"
 
 typedef struct steno_network steno_network; /* frozen: graph, packed weights, kernel table */
@@ -81,6 +82,9 @@ const char *steno_network_meta(const steno_network *n, const char *key); /* NULL
 size_t steno_network_weight_bytes(const steno_network *n);
 struct steno_precision_report; /* ops/weights.h: what rounding the weights did */
 const struct steno_precision_report *steno_network_precision(const steno_network *n);
+/* Kernels that keep keys and values in bf16 for later runs, where the network's own attention rounds to that as
+ * well; NULL: they are to stay f32. */
+const struct steno_kernels *steno_network_keeps_bf16(const steno_network *n);
 bool steno_network_is_mapped(const steno_network *n); /* it came out of a packed cache */
 struct steno_onnx_info; /* onnx/load.h */
 const struct steno_onnx_info *steno_network_info(const steno_network *n);
@@ -116,6 +120,8 @@ int steno_session_in_place(const steno_session *s, int i);
  * defined elements then; a run that fails may have changed some. */
 STENO_MUST steno_status steno_session_set_rows(steno_session *s, int i, const struct steno_tensor *t,
                                                void *const *row, steno_err *err);
+/* Memory that operators of STENO_PART_STEP read beside the inputs; borrowed until the next call of this. */
+void steno_session_lend(steno_session *s, const struct steno_searches *searches);
 /* Run. The first run with new input shapes plans the arena; later ones allocate nothing. */
 STENO_MUST steno_status steno_session_run(steno_session *s, steno_err *err);
 /* Result; valid until the next run, or, when it was set as an input, until the end of that run.

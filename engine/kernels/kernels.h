@@ -180,6 +180,7 @@ struct steno_attend_seen {
  * sum that is not NaN: the row saw no key. */
 #define STENO_ATTEND_BF16_ROWS 32
 #define STENO_ATTEND_BF16_SIZE 256 /* size is no more; v_size may be anything */
+#define STENO_KEPT_KEYS 128
 struct steno_attend_bf16 {
     size_t m, keys, size, v_size; /* rows, 1..STENO_ATTEND_BF16_ROWS; keys: of all that is packed */
     const float *q, *q_bias, *p_bias; /* [m, ldq]; [size] or NULL */
@@ -193,6 +194,7 @@ struct steno_attend_bf16 {
     float scale;
     const struct steno_attend_seen *seen; /* [m], or NULL: all */
     bool first;
+    bool cold; /* k, v and what lies behind come from memory: it is called closer */
     float *max, *sum; /* [m] */
     float *o;         /* [STENO_ATTEND_BF16_ROWS, steno_attend_bf16_ldo(v_size)] */
 };
@@ -270,6 +272,11 @@ struct steno_kernels {
     void (*attend_f32)(size_t m, size_t n, const struct steno_attend *a);
     /* NULL: no such way. Takes 100 KiB of stack. */
     void (*attend_bf16)(const struct steno_attend_bf16 *a);
+    /* Keys [n, ldk] and values [n, ldv] of a head become numbers `at` and on of a piece, STENO_KEPT_KEYS of them as
+     * attend_bf16 reads them: what gemm_bf16.pack makes of [size, STENO_KEPT_KEYS] keys, then, where those end, of
+     * [STENO_KEPT_KEYS, v_size] values. What else is in it stays; it begins as zeros. NULL where attend_bf16 is. */
+    void (*keep_bf16)(void *piece, size_t size, size_t v_size, size_t at, size_t n, const float *k, size_t ldk,
+                      const float *v, size_t ldv);
     /* dst [cols, rows] (row stride ldd) = transpose of src [rows, cols] (row stride lds). */
     void (*transpose_f32)(float *dst, size_t ldd, const float *src, size_t lds, size_t rows,
                           size_t cols);

@@ -118,7 +118,7 @@ STENO_MUST steno_status steno_espnet_decode(steno_espnet_runner *r,
                                             size_t n_rows, const float *ctc,
                                             const steno_joint **result, steno_err *err);
 
-/* The joint search block by block (steno_joint_block), of one stream: what it keeps is its own, the
+/* The joint search block by block (steno_joint_blocks), of one stream: what it keeps is its own, the
  * networks are a runner's for each block. Confined. */
 typedef struct steno_esearch steno_esearch;
 
@@ -129,11 +129,17 @@ STENO_MUST steno_status steno_esearch_open(steno_esearch **out, const struct ste
 void steno_esearch_close(steno_esearch *x);
 /* Before another utterance. */
 void steno_esearch_restart(steno_esearch *x);
-/* The utterance's rows [n_rows, dim] and scores [n_rows, vocab] so far, n_rows >= 1; last as of
+/* The utterance's rows [n_rows, dim] and scores [n_rows, vocab] so far, n_rows >= 1; last as of struct
  * steno_joint_block. */
-STENO_MUST steno_status steno_esearch_block(steno_esearch *x, steno_espnet_runner *r,
-                                            const float *rows, size_t n_rows, const float *ctc,
-                                            size_t last, steno_err *err);
+struct steno_esearch_block {
+    steno_esearch *search;
+    const float *rows, *ctc;
+    size_t n_rows, last;
+    steno_status st; /* the result */
+    steno_err *err;  /* or NULL */
+};
+/* Of n streams of one model, at most STENO_BATCH_MAX: decoder and LM take a step for all of them at once. */
+void steno_esearch_blocks(struct steno_esearch_block *blocks, size_t n, steno_espnet_runner *r);
 /* steno_joint_running, and after the last block steno_joint_count, steno_joint_get. */
 const steno_joint *steno_esearch_joint(const steno_esearch *x);
 size_t steno_esearch_bytes(const steno_esearch *x);

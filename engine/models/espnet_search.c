@@ -5,6 +5,7 @@
 
 #include "models/espnet_ngram.h"
 #include "models/espnet_runner.h"
+#include "models/stream.h"
 
 /* ---- search settings ----------------------------------------------------------------------- */
 
@@ -108,27 +109,44 @@ static struct steno_joint_scorer scorer(void *self, double weight, score_fn *sco
     return (struct steno_joint_scorer){.self = self, .weight = weight, .score = score};
 }
 
-/* Decoder, LM and n-gram model, in whatever form there is; how many. */
-static size_t make_scorers(steno_espnet_runner *r, const struct steno_espnet_search *s,
-                           struct steno_joint_scorer scorers[3])
+static struct steno_joint_scorer stepper(struct steno_estep_search *self, double weight)
 {
-    size_t n = 0;
+    return (struct steno_joint_scorer){.self = self,
+                                       .weight = weight,
+                                       .score = steno_estep_score,
+                                       .score_each = steno_estep_score_each,
+                                       .rewind = steno_estep_rewind};
+}
+
+/* What scores one search. */
+struct scorers {
+    struct steno_joint_scorer s[3];
+    size_t n;
+    struct steno_estep_search decoder, lm;
+};
+
+/* Decoder, LM and n-gram model, in whatever form there is. decoder, lm: states of single steps. */
+static void make_scorers(struct scorers *x, steno_espnet_runner *r, const struct steno_espnet_search *s,
+                         steno_estep_state *decoder, steno_estep_state *lm)
+{
     double w = 1 - s->ctc_weight;
+    x->n = 0;
+    x->decoder = (struct steno_estep_search){r->decoder_step, decoder};
+    x->lm = (struct steno_estep_search){r->lm_step, lm};
     if (r->recurrent.decoder)
-        scorers[n++] = scorer(r->recurrent.decoder, w, steno_erdec_score);
+        x->s[x->n++] = scorer(r->recurrent.decoder, w, steno_erdec_score);
     else if (r->decoder_step)
-        scorers[n++] = scorer(r->decoder_step, w, steno_estep_score);
+        x->s[x->n++] = stepper(&x->decoder, w);
     else
-        scorers[n++] = scorer(r->decoder, w, steno_escorer_score);
+        x->s[x->n++] = scorer(r->decoder, w, steno_escorer_score);
     if (r->recurrent.lm)
-        scorers[n++] = scorer(r->recurrent.lm, s->lm_weight, steno_ernn_score);
+        x->s[x->n++] = scorer(r->recurrent.lm, s->lm_weight, steno_ernn_score);
     else if (r->lm_step)
-        scorers[n++] = scorer(r->lm_step, s->lm_weight, steno_estep_score);
+        x->s[x->n++] = stepper(&x->lm, s->lm_weight);
     else if (r->lm)
-        scorers[n++] = scorer(r->lm, s->lm_weight, steno_escorer_score);
+        x->s[x->n++] = scorer(r->lm, s->lm_weight, steno_escorer_score);
     if (r->e->ngram)
-        scorers[n++] = steno_espnet_ngram_scorer(r->e);
-    return n;
+        x->s[x->n++] = steno_espnet_ngram_scorer(r->e);
 }
 
 steno_status steno_espnet_decode(steno_espnet_runner *r, const struct steno_espnet_search *s,
@@ -136,9 +154,11 @@ steno_status steno_espnet_decode(steno_espnet_runner *r, const struct steno_espn
                                  const steno_joint **result, steno_err *err)
 {
     const struct steno_espnet *e = r->e;
-    struct steno_joint_scorer scorers[3];
-    size_t n_scorers = make_scorers(r, s, scorers);
+    steno_estep_state *decoder = r->decoder_step ? steno_estep_own(r->decoder_step) : NULL;
+    steno_estep_state *lm = r->lm_step ? steno_estep_own(r->lm_step) : NULL;
+    struct scorers x;
     steno_status st = STENO_OK;
+    make_scorers(&x, r, s, decoder, lm);
     if (!r->joint || !same_search(&r->joint_for, s))
         st = make_joint(r, s, err);
     if (!st && r->recurrent.decoder && s->ctc_weight < 1) {
@@ -152,14 +172,14 @@ steno_status steno_espnet_decode(steno_espnet_runner *r, const struct steno_espn
     if (r->decoder)
         steno_escorer_memory(r->decoder, rows, n_rows, e->dim);
     if (r->decoder_step && s->ctc_weight < 1)
-        st = steno_estep_start(r->decoder_step, rows, n_rows, e->dim, s->beam, err);
+        st = steno_estep_start(r->decoder_step, decoder, rows, n_rows, e->dim, s->beam, err);
     if (r->decoder_step)
         steno_estep_rest(r->decoder_step);
     if (!st && r->lm_step)
-        st = steno_estep_start(r->lm_step, NULL, 0, 0, s->beam, err);
+        st = steno_estep_start(r->lm_step, lm, NULL, 0, 0, s->beam, err);
     if (st)
         return st;
-    st = steno_joint_run(r->joint, scorers, n_scorers, s->ctc_weight > 0 ? ctc : NULL, n_rows, err);
+    st = steno_joint_run(r->joint, x.s, x.n, s->ctc_weight > 0 ? ctc : NULL, n_rows, err);
     *result = r->joint;
     return st;
 }
@@ -228,9 +248,8 @@ static steno_status extend(const steno_esearch *x, steno_estep *step, steno_este
         *k = steno_estep_state_new(step);
     if (!*k)
         return steno_fail(err, STENO_ERR_NOMEM, "beam search: out of memory");
-    steno_estep_use(step, *k);
-    return x->rows ? steno_estep_extend(step, rows + x->rows * (size_t)dim, n - x->rows, dim, err)
-                   : steno_estep_start(step, rows, n, dim, x->s.beam, err);
+    return x->rows ? steno_estep_extend(step, *k, rows + x->rows * (size_t)dim, n - x->rows, dim, err)
+                   : steno_estep_start(step, *k, rows, n, dim, x->s.beam, err);
 }
 
 static steno_status extend_rnn(steno_esearch *x, steno_erdec *d, const float *rows, size_t n,
@@ -267,10 +286,6 @@ static steno_status lend(steno_esearch *x, steno_espnet_runner *r, const float *
 
 static void take_back(const steno_espnet_runner *r)
 {
-    if (r->decoder_step)
-        steno_estep_use(r->decoder_step, NULL);
-    if (r->lm_step)
-        steno_estep_use(r->lm_step, NULL);
     if (r->recurrent.decoder)
         steno_erdec_use(r->recurrent.decoder, NULL);
     if (r->recurrent.lm)
@@ -279,30 +294,48 @@ static void take_back(const steno_espnet_runner *r)
 
 static void add_rewind(struct steno_joint_scorer *s)
 {
-    if (s->score == steno_estep_score)
-        s->rewind = steno_estep_rewind;
-    else if (s->score == steno_erdec_score)
+    if (s->score == steno_erdec_score)
         s->rewind = steno_erdec_rewind;
     else if (s->score == steno_ernn_score)
         s->rewind = steno_ernn_rewind;
 }
 
-steno_status steno_esearch_block(steno_esearch *x, steno_espnet_runner *r, const float *rows,
-                                 size_t n_rows, const float *ctc, size_t last,
-                                 steno_err *err)
+/* Blocks of n searches side by side. */
+static void search_blocks(struct steno_esearch_block *blocks, size_t n, steno_espnet_runner *r)
 {
-    struct steno_joint_scorer scorers[3];
-    size_t n = make_scorers(r, &x->s, scorers);
-    steno_status st;
-    for (size_t i = 0; i < n; i++)
-        add_rewind(&scorers[i]);
-    st = lend(x, r, rows, n_rows, err);
-    x->rows = n_rows;
-    if (!st)
-        st = steno_joint_block(x->joint, scorers, n, x->s.ctc_weight > 0 ? ctc : NULL, n_rows, last,
-                               err);
+    struct scorers scorers[STENO_BATCH_MAX];
+    struct steno_joint_block b[STENO_BATCH_MAX];
+    size_t of[STENO_BATCH_MAX], m = 0;
+    for (size_t i = 0; i < n; i++) {
+        steno_esearch *x = blocks[i].search;
+        blocks[i].st = lend(x, r, blocks[i].rows, blocks[i].n_rows, blocks[i].err);
+        x->rows = blocks[i].n_rows;
+        if (blocks[i].st)
+            continue;
+        make_scorers(&scorers[m], r, &x->s, x->decoder, x->lm);
+        for (size_t k = 0; k < scorers[m].n; k++)
+            add_rewind(&scorers[m].s[k]);
+        b[m] = (struct steno_joint_block){.j = x->joint,
+                                          .scorers = scorers[m].s,
+                                          .n_scorers = scorers[m].n,
+                                          .ctc = x->s.ctc_weight > 0 ? blocks[i].ctc : NULL,
+                                          .frames = blocks[i].n_rows,
+                                          .last = blocks[i].last,
+                                          .err = blocks[i].err};
+        of[m++] = i;
+    }
+    steno_joint_blocks(b, m);
+    for (size_t k = 0; k < m; k++)
+        blocks[of[k]].st = b[k].st;
     take_back(r);
-    return st;
+}
+
+void steno_esearch_blocks(struct steno_esearch_block *blocks, size_t n, steno_espnet_runner *r)
+{
+    /* recurrent scorers have one state in use at a time */
+    size_t each = r->recurrent.decoder || r->recurrent.lm ? 1 : STENO_BATCH_MAX;
+    for (size_t i = 0; i < n; i += each)
+        search_blocks(blocks + i, n - i < each ? n - i : each, r);
 }
 
 const steno_joint *steno_esearch_joint(const steno_esearch *x)

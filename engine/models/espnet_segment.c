@@ -150,19 +150,34 @@ steno_status steno_estream_block(struct steno_estream *s, steno_espnet_runner *r
     return st ? steno_fail(err, st, "stream: out of memory") : STENO_OK;
 }
 
-steno_status steno_estream_search(struct steno_estream *s, steno_espnet_runner *r, size_t last,
-                                  steno_err *err)
+static steno_status transduce_on(struct steno_estream *s, steno_espnet_runner *r, steno_err *err)
 {
-    const struct steno_espnet *e = s->model->espnet;
     size_t n = rows_kept(s);
-    if (!s->n_rows)
-        return STENO_OK;
-    if (s->blocks)
-        return steno_esearch_block(s->blocks, r, s->rows, s->n_rows, s->ctc, last, err);
-    if (!steno_espnet_is_transducer(e))
-        return STENO_OK;
     s->n_taken = s->n_rows;
     return steno_espnet_transduce_on(r, &s->search, s->rows, n, &s->transduced, err);
+}
+
+void steno_estream_search(struct steno_estream_turn *turns, size_t n, steno_espnet_runner *r)
+{
+    struct steno_esearch_block b[STENO_BATCH_MAX];
+    struct steno_estream_turn *of[STENO_BATCH_MAX];
+    size_t m = 0;
+    for (size_t i = 0; i < n; i++) {
+        struct steno_estream_turn *t = &turns[i];
+        struct steno_estream *s = t->s;
+        if (t->st || !s->n_rows)
+            continue;
+        if (steno_espnet_is_transducer(s->model->espnet))
+            t->st = transduce_on(s, r, t->err);
+        if (!s->blocks)
+            continue;
+        b[m] = (struct steno_esearch_block){
+            .search = s->blocks, .rows = s->rows, .ctc = s->ctc, .n_rows = s->n_rows, .last = t->last, .err = t->err};
+        of[m++] = t;
+    }
+    steno_esearch_blocks(b, m, r);
+    for (size_t k = 0; k < m; k++)
+        of[k]->st = b[k].st;
 }
 
 /* Rows that an encoder without blocks would make of n samples: two convolutions of stride 2, or
@@ -213,10 +228,7 @@ static steno_status flush_block(struct steno_estream *s, steno_espnet_runner *r,
     if (st)
         return steno_fail(err, st, "stream: %s", steno_status_info(st)->name);
     st = steno_estream_block(s, r, want, err);
-    if (st || s->n_rows >= want)
-        return st;
-    st = steno_estream_search(s, r, 0, err);
-    return st ? st : STENO_NEED_MORE;
+    return st || s->n_rows >= want ? st : STENO_NEED_MORE;
 }
 
 bool steno_estream_wants_block(struct steno_estream *s)

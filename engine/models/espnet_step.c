@@ -5,22 +5,25 @@
  *
  * Both lie by heads, as attention reads them (ops/op_cached_attention.c). A row of the cache has its
  * number in each head: [heads, cap_rows, size + v_size], a key and its value. Of the utterance's rows there
- * are for each layer keys [heads, size, cap_memory], then values [heads, cap_memory, v_size].
+ * are for each layer keys [heads, size, cap_memory], then values [heads, cap_memory, v_size]; in bf16, by pieces of
+ * STENO_KEPT_KEYS rows, where the network is in 16 or 8 bits and the CPU has a kernel for that.
  *
- * All shapes but the number of hypotheses stay as they are from step to step and from utterance to
- * utterance (caches and lists grow by doubling, memory by half, counts say how much of them is in use), and
- * the number of hypotheses is rounded up to a quarter of the beam: the session keeps a plan for
- * each and makes none in steady state. */
+ * The network reads them where they are (ops/searches.h), of one search or, in one run, of several: its weights
+ * are then read once for all their hypotheses. Caches and lists grow by doubling, memory by half. The number of
+ * hypotheses is rounded up, to a quarter of the beam or to whole beams: the session keeps a plan for each and makes
+ * none in steady state. */
 #include "models/espnet_step.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/arena.h"
+#include "kernels/kernels.h"
 
 #define FIRST_ROWS 128 /* of keys and values */
 #define FIRST_CAP 128  /* tokens, rows of the encoder */
 #define MEMORY_STEP 32 /* rows: a whole panel of the products */
+#define MOST_HYPS 128  /* of several searches in one run */
 
 struct block { /* aligned, growing */
     void *p;
@@ -33,8 +36,8 @@ struct columns {
 };
 
 struct layer {
-    int cache, fresh, memory; /* inputs and output of the step; memory -1: none */
-    struct columns cache_of, memory_of;
+    int fresh; /* output of the step */
+    struct columns cache_of, memory_of; /* memory_of.heads 0: none */
     struct block zero;
 };
 
@@ -44,6 +47,7 @@ struct steno_estep_state {
     struct kept {
         struct block rows, memories;
     } *layer;
+    struct steno_kept_layer *view; /* [n_layers] of them, for the network */
     size_t beam;         /* of this utterance */
     size_t cap_rows;     /* of the caches */
     size_t cap_tokens;   /* columns of the lists */
@@ -65,14 +69,16 @@ struct steno_estep {
     const char *name;
     steno_session *step, *once;
     const steno_network *net, *once_net;
-    int tgt, position, counts, index, bias, y, new_bias; /* -1: none */
+    int tgt, position, y, new_bias; /* -1: none */
+    const steno_kernels *keeps; /* memories are pieces in bf16; NULL: rows in f32 */
     struct layer *layer;
     int n_layers;
-    int64_t *count;              /* [layers + 1] */
-    int64_t *tokens;             /* [cap_tokens] */
-    size_t cap_tokens;
-    int64_t place;               /* position */
-    steno_estep_state *own, *st; /* st: the one in use */
+    int64_t *tokens, *places; /* [cap_hyps] */
+    size_t cap_hyps;
+    struct steno_search_view *view; /* [cap_views] */
+    size_t cap_views;
+    struct steno_searches lent;
+    steno_estep_state *own;
 };
 
 static steno_status no_memory(const steno_estep *s, steno_err *err)
@@ -107,37 +113,28 @@ static size_t width_of(const struct steno_value *v)
                : 0;
 }
 
-static int in_order(const char *name, const char *prefix, int *at)
-{
-    size_t n = strlen(prefix);
-    if (strncmp(name, prefix, n) || name[n] != '_')
-        return -1;
-    return (*at)++;
-}
-
 static size_t attribute(const struct steno_node *n, const char *name)
 {
     int64_t v = steno_node_int(n, name, 0);
     return v > 0 ? (size_t)v : 0;
 }
 
-/* As the attention that reads input i takes its rows; heads 0: none does. */
-static struct columns columns_of(const steno_network *net, int i)
+/* Attention n takes its rows so. */
+static void take_columns(steno_estep *s, const struct steno_node *n)
 {
-    const struct steno_graph *g = steno_network_graph(net);
-    struct columns c = {0};
-    for (int32_t k = 0; k < g->n_nodes; k++) {
-        const struct steno_node *n = &g->nodes[k];
-        if (n->dead || strcmp(n->op_type, "CachedAttention") != 0 || n->n_in < 2 ||
-            n->in[1] != g->inputs[i])
-            continue;
-        c.heads = attribute(n, "heads");
-        c.size = attribute(n, "size");
-        c.v_size = attribute(n, "v_size");
-        c.k_at = attribute(n, "k_at");
-        c.v_at = attribute(n, "v_at");
-    }
-    return c;
+    const bool own = n->n_in > 1 && n->in[1] != STENO_NONE;
+    const size_t at = attribute(n, "layer");
+    struct columns *c;
+    if (at >= (size_t)s->n_layers || (!own && (!s->once_net || (int)at >= steno_network_n_outputs(s->once_net))))
+        return;
+    c = own ? &s->layer[at].cache_of : &s->layer[at].memory_of;
+    c->width = width_of(own ? steno_network_output(s->net, s->layer[at].fresh)
+                            : steno_network_output(s->once_net, (int)at));
+    c->heads = attribute(n, "heads");
+    c->size = attribute(n, "size");
+    c->v_size = attribute(n, "v_size");
+    c->k_at = attribute(n, "k_at");
+    c->v_at = attribute(n, "v_at");
 }
 
 static bool fits(const struct columns *c)
@@ -146,48 +143,45 @@ static bool fits(const struct columns *c)
     return c->heads && k + v <= c->width && c->k_at + k <= c->width && c->v_at + v <= c->width;
 }
 
+static bool is_attention(const struct steno_node *n)
+{
+    return !n->dead && strcmp(n->op_type, "CachedAttention") == 0;
+}
+
 static steno_status bind(steno_estep *s, steno_err *err)
 {
-    int caches = 0, fresh = 0, memories = 0, i;
-    s->position = s->bias = s->new_bias = s->tgt = s->counts = s->index = s->y = -1;
-    for (i = 0; i < steno_network_n_inputs(s->net); i++) {
-        const struct steno_value *v = steno_network_input(s->net, i);
-        int at = in_order(v->name, "cache", &caches);
-        if (at >= 0) {
-            s->layer[at].cache = i;
-            s->layer[at].cache_of = columns_of(s->net, i);
-            s->layer[at].cache_of.width = width_of(v);
-        } else if ((at = in_order(v->name, "memory", &memories)) >= 0) {
-            s->layer[at].memory = i;
-            s->layer[at].memory_of = columns_of(s->net, i);
-            s->layer[at].memory_of.width = width_of(v);
-        }
-    }
+    const struct steno_graph *g = steno_network_graph(s->net);
+    const int memories_wanted = s->once_net && steno_network_n_inputs(s->once_net) ? s->n_layers : 0;
+    int fresh = 0, memories = 0;
+    bool ok = true;
     s->tgt = steno_network_find_input(s->net, "tgt");
     s->position = steno_network_find_input(s->net, "position");
-    s->counts = steno_network_find_input(s->net, "counts");
-    s->index = steno_network_find_input(s->net, "index");
-    s->bias = steno_network_find_input(s->net, "bias");
     s->y = steno_network_find_output(s->net, "y");
     s->new_bias = steno_network_find_output(s->net, "new_bias");
-    for (i = 0; i < steno_network_n_outputs(s->net); i++)
-        if (i != s->new_bias &&
-            strncmp(steno_network_output(s->net, i)->name, "new_", 4) == 0 && fresh < s->n_layers)
+    for (int i = 0; i < steno_network_n_outputs(s->net); i++)
+        if (i != s->new_bias && i != s->y && fresh < s->n_layers)
             s->layer[fresh++].fresh = i;
-    for (i = 0; i < s->n_layers; i++)
-        if (!fits(&s->layer[i].cache_of) || (memories && !fits(&s->layer[i].memory_of)))
-            caches = -1;
-    if (caches != s->n_layers || fresh != s->n_layers || (memories && memories != s->n_layers) ||
-        s->tgt < 0 || s->counts < 0 || s->index < 0 || s->y < 0 || (memories && !s->once_net))
+    for (int32_t i = 0; i < g->n_nodes; i++)
+        if (is_attention(&g->nodes[i]))
+            take_columns(s, &g->nodes[i]);
+    s->keeps = memories_wanted ? steno_network_keeps_bf16(s->net) : NULL;
+    for (int i = 0; i < s->n_layers; i++) {
+        ok = ok && fits(&s->layer[i].cache_of);
+        memories += fits(&s->layer[i].memory_of);
+        s->keeps = s->layer[i].memory_of.size <= STENO_ATTEND_BF16_SIZE ? s->keeps : NULL;
+    }
+    if (!ok || fresh != s->n_layers || !s->n_layers || memories != memories_wanted || s->tgt < 0 || s->y < 0)
         return steno_fail(err, STENO_ERR_INTERNAL, "%s: not a network for single steps", s->name);
     return STENO_OK;
 }
 
-static int count_caches(const steno_network *net)
+/* One output new_i for each. */
+static int count_layers(const steno_network *net)
 {
-    int n = 0, at = 0;
-    for (int i = 0; i < steno_network_n_inputs(net); i++)
-        n += in_order(steno_network_input(net, i)->name, "cache", &at) >= 0;
+    int n = 0;
+    for (int i = 0; i < steno_network_n_outputs(net); i++)
+        n += strncmp(steno_network_output(net, i)->name, "new_", 4) == 0 &&
+             strcmp(steno_network_output(net, i)->name, "new_bias") != 0;
     return n;
 }
 
@@ -232,9 +226,8 @@ static void put_row(float *cache, size_t cap, const struct columns *c, size_t at
     }
 }
 
-static bool grow_rows(steno_estep *s, size_t want)
+static bool grow_rows(const steno_estep *s, steno_estep_state *k, size_t want)
 {
-    steno_estep_state *k = s->st;
     size_t cap = k->cap_rows ? k->cap_rows : FIRST_ROWS;
     uint32_t *used;
     while (cap < want) /* by quarters: rows are the most of what a search holds */
@@ -287,16 +280,20 @@ static bool grow_lists(steno_estep_state *k, size_t hyps, size_t tokens)
     return true;
 }
 
-static bool grow_input(steno_estep *s, size_t hyps)
+/* Room for the inputs of `hyps` hypotheses and the views of n searches. */
+static bool grow_inputs(steno_estep *s, size_t hyps, size_t n)
 {
-    int64_t *t;
-    if (hyps <= s->cap_tokens)
-        return true;
-    t = realloc(s->tokens, hyps * sizeof *t);
-    if (!t)
+    int64_t *tokens = hyps > s->cap_hyps ? realloc(s->tokens, hyps * sizeof *tokens) : s->tokens, *places;
+    struct steno_search_view *view;
+    s->tokens = tokens ? tokens : s->tokens;
+    places = hyps > s->cap_hyps ? realloc(s->places, hyps * sizeof *places) : s->places;
+    s->places = places ? places : s->places;
+    view = n > s->cap_views ? realloc(s->view, n * sizeof *view) : s->view;
+    s->view = view ? view : s->view;
+    if (!tokens || !places || !view)
         return false;
-    s->tokens = t;
-    s->cap_tokens = hyps;
+    s->cap_hyps = hyps > s->cap_hyps ? hyps : s->cap_hyps;
+    s->cap_views = n > s->cap_views ? n : s->cap_views;
     return true;
 }
 
@@ -310,9 +307,10 @@ steno_estep_state *steno_estep_state_new(const steno_estep *s)
     k->n_layers = s->n_layers;
     k->rewinds = true;
     k->layer = calloc((size_t)k->n_layers + 1, sizeof *k->layer);
-    if (k->layer)
+    k->view = calloc((size_t)k->n_layers + 1, sizeof *k->view);
+    if (k->layer && k->view)
         return k;
-    free(k);
+    steno_estep_state_free(k);
     return NULL;
 }
 
@@ -320,12 +318,13 @@ void steno_estep_state_free(steno_estep_state *k)
 {
     if (!k)
         return;
-    for (int i = 0; i < k->n_layers; i++) {
+    for (int i = 0; k->layer && i < k->n_layers; i++) {
         steno_aligned_free(k->layer[i].rows.p);
         steno_aligned_free(k->layer[i].memories.p);
     }
     steno_aligned_free(k->biases.p);
     free(k->layer);
+    free(k->view);
     free(k->list[0]);
     free(k->list[1]);
     free(k->slot);
@@ -342,14 +341,14 @@ size_t steno_estep_state_bytes(const steno_estep_state *k)
     return n;
 }
 
-void steno_estep_use(steno_estep *s, steno_estep_state *k)
+steno_estep_state *steno_estep_own(const steno_estep *s)
 {
-    s->st = k ? k : s->own;
+    return s->own;
 }
 
 void steno_estep_rewind(void *self, int calls)
 {
-    steno_estep_state *k = ((steno_estep *)self)->st;
+    steno_estep_state *k = ((struct steno_estep_search *)self)->state;
     int32_t *swap = k->list[0];
     k->again = true;
     if (!calls)
@@ -396,12 +395,9 @@ steno_status steno_estep_open(steno_estep **out, steno_network *step, steno_netw
     s->name = name;
     s->net = step;
     s->once_net = once;
-    s->n_layers = count_caches(step);
+    s->n_layers = count_layers(step);
     s->layer = calloc((size_t)s->n_layers + 1, sizeof *s->layer);
-    s->count = calloc((size_t)s->n_layers + 1, sizeof *s->count);
-    for (int i = 0; s->layer && i < s->n_layers; i++)
-        s->layer[i].memory = -1;
-    if (!s->layer || !s->count)
+    if (!s->layer)
         st = no_memory(s, err);
     if (!st)
         st = bind(s, err);
@@ -413,7 +409,6 @@ steno_status steno_estep_open(steno_estep **out, steno_network *step, steno_netw
         st = no_memory(s, err);
     if (!st)
         s->own->rewinds = false;
-    s->st = s->own;
     if (!st && opt->first_row && !steno_network_n_inputs(once))
         st = read_zeros(s, err);
     if (st)
@@ -433,8 +428,9 @@ void steno_estep_close(steno_estep *s)
     for (int i = 0; s->layer && i < s->n_layers; i++)
         steno_aligned_free(s->layer[i].zero.p);
     free(s->layer);
-    free(s->count);
     free(s->tokens);
+    free(s->places);
+    free(s->view);
     free(s);
 }
 
@@ -457,18 +453,44 @@ static bool spread_memory(struct block *b, const struct columns *c, size_t from,
     return true;
 }
 
+/* Bytes of STENO_KEPT_KEYS rows of one head in bf16. */
+static size_t piece_bytes(const steno_kernels *k, const struct columns *c)
+{
+    return k->gemm_bf16.packed_bytes(c->size, STENO_KEPT_KEYS) + k->gemm_bf16.packed_bytes(STENO_KEPT_KEYS, c->v_size);
+}
+
+/* The same of pieces. */
+static bool spread_pieces(const steno_kernels *k, struct block *b, const struct columns *c, size_t from, size_t cap)
+{
+    const size_t old = from / STENO_KEPT_KEYS * piece_bytes(k, c), now = cap / STENO_KEPT_KEYS * piece_bytes(k, c);
+    char *p = steno_aligned_alloc(c->heads * now);
+    if (!p)
+        return false;
+    for (size_t h = 0; h < c->heads; h++) {
+        if (old)
+            memcpy(p + h * now, (const char *)b->p + h * old, old);
+        memset(p + h * now + old, 0, now - old);
+    }
+    steno_aligned_free(b->p);
+    b->p = p;
+    b->bytes = c->heads * now;
+    return true;
+}
+
 /* Room for n rows. An utterance that comes at one go gets what it needs, one that comes in blocks half as
  * much again each time. */
-static bool grow_memory(steno_estep *s, size_t n)
+static bool grow_memory(const steno_estep *s, steno_estep_state *k, size_t n)
 {
-    steno_estep_state *k = s->st;
+    size_t step = s->keeps ? STENO_KEPT_KEYS : MEMORY_STEP;
     size_t cap = k->n_memory ? k->cap_memory + k->cap_memory / 2 : FIRST_CAP;
     if (n <= k->cap_memory)
         return true;
-    cap = ((cap > n ? cap : n) + MEMORY_STEP - 1) / MEMORY_STEP * MEMORY_STEP;
+    cap = ((cap > n ? cap : n) + step - 1) / step * step;
     for (int i = 0; i < s->n_layers; i++) {
         const struct columns *c = &s->layer[i].memory_of;
-        if (!spread_memory(&k->layer[i].memories, c, k->cap_memory, k->n_memory, cap))
+        struct block *b = &k->layer[i].memories;
+        if (!(s->keeps ? spread_pieces(s->keeps, b, c, k->cap_memory, cap)
+                       : spread_memory(b, c, k->cap_memory, k->n_memory, cap)))
             return false;
     }
     k->cap_memory = cap;
@@ -493,16 +515,29 @@ static void add_memory(float *p, size_t cap, const struct columns *c, size_t at,
                    rows + r * c->width + c->v_at + h * c->v_size, c->v_size * sizeof *values);
 }
 
+/* The same in bf16, a piece at a time. */
+static void add_pieces(const steno_kernels *k, char *p, size_t cap, const struct columns *c, size_t at,
+                       const float *rows, size_t n)
+{
+    const size_t bytes = piece_bytes(k, c);
+    for (size_t end = at + n, in; at < end; at += in, rows += in * c->width) {
+        const size_t first = at % STENO_KEPT_KEYS;
+        in = end - at < STENO_KEPT_KEYS - first ? end - at : STENO_KEPT_KEYS - first;
+        for (size_t h = 0; h < c->heads; h++)
+            k->keep_bf16(p + (h * cap + at) / STENO_KEPT_KEYS * bytes, c->size, c->v_size, first, in, rows + c->k_at + h * c->size, c->width,
+                         rows + c->v_at + h * c->v_size, c->width);
+    }
+}
+
 /* n more of the utterance's rows through keys and values of every layer. */
-static steno_status project(steno_estep *s, const float *rows, size_t n, int64_t dim,
+static steno_status project(steno_estep *s, steno_estep_state *k, const float *rows, size_t n, int64_t dim,
                             steno_err *err)
 {
     struct steno_tensor t = {.dtype = STENO_F32,
                              .shape = {.rank = 3, .dim = {1, (int64_t)n, dim}}};
-    steno_estep_state *k = s->st;
     steno_status st;
     memcpy(&t.data, &rows, sizeof t.data); /* inputs are only read */
-    if (!grow_memory(s, k->n_memory + n))
+    if (!grow_memory(s, k, k->n_memory + n))
         return no_memory(s, err);
     st = steno_session_set(s->once, 0, &t, err);
     if (!st)
@@ -514,27 +549,37 @@ static steno_status project(steno_estep *s, const float *rows, size_t n, int64_t
             return steno_fail(err, STENO_ERR_FORMAT,
                               "%s: layer %d makes keys of %zu numbers from %zu rows", s->name, i,
                               steno_numel(kv), n);
-        add_memory(k->layer[i].memories.p, k->cap_memory, c, k->n_memory, kv->data, n);
+        if (s->keeps)
+            add_pieces(s->keeps, k->layer[i].memories.p, k->cap_memory, c, k->n_memory, kv->data, n);
+        else
+            add_memory(k->layer[i].memories.p, k->cap_memory, c, k->n_memory, kv->data, n);
     }
     if (!st)
         k->n_memory += n;
     return st;
 }
 
-steno_status steno_estep_start(steno_estep *s, const float *rows, size_t n, int64_t dim,
-                               size_t beam, steno_err *err)
+/* Pieces have zeros behind the rows there are: what an utterance left there, be it NaN, would meet weights of 0. */
+static void clear_pieces(const steno_estep *s, steno_estep_state *k)
 {
-    s->st->beam = beam;
-    s->st->n_memory = s->st->n = s->st->n_before = 0;
-    s->st->again = false;
-    return steno_estep_extend(s, rows, n, dim, err);
+    for (int i = 0; s->keeps && k->n_memory && i < s->n_layers; i++)
+        memset(k->layer[i].memories.p, 0, k->layer[i].memories.bytes);
 }
 
-steno_status steno_estep_extend(steno_estep *s, const float *rows, size_t n, int64_t dim,
+steno_status steno_estep_start(steno_estep *s, steno_estep_state *k, const float *rows, size_t n, int64_t dim,
+                               size_t beam, steno_err *err)
+{
+    clear_pieces(s, k);
+    k->beam = beam;
+    k->n_memory = k->n = k->n_before = 0;
+    k->again = false;
+    return steno_estep_extend(s, k, rows, n, dim, err);
+}
+
+steno_status steno_estep_extend(steno_estep *s, steno_estep_state *k, const float *rows, size_t n, int64_t dim,
                                 steno_err *err)
 {
-    bool reads = s->n_layers && s->layer[0].memory >= 0;
-    return reads && n ? project(s, rows, n, dim, err) : STENO_OK;
+    return s->layer[0].memory_of.heads && n ? project(s, k, rows, n, dim, err) : STENO_OK;
 }
 
 void steno_estep_rest(steno_estep *s)
@@ -545,14 +590,13 @@ void steno_estep_rest(steno_estep *s)
 
 /* ---- one step ------------------------------------------------------------------------------ */
 
-/* Number of hypotheses to run for n: the beam, or a quarter, half or three quarters of it. */
-static size_t rounded(const steno_estep_state *k, size_t n)
+/* Number of hypotheses to run for n: a quarter, half or three quarters of the beam, or whole beams. */
+static size_t rounded(size_t beam, size_t n)
 {
-    size_t quarter = (k->beam + 3) / 4, m;
-    if (n <= 1 || n >= k->beam)
+    size_t quarter = (beam + 3) / 4, m = (n + quarter - 1) / quarter * quarter;
+    if (n <= 1)
         return n;
-    m = (n + quarter - 1) / quarter * quarter;
-    return m < k->beam ? m : k->beam;
+    return n > beam ? (n + beam - 1) / beam * beam : m < beam ? m : beam;
 }
 
 /* Lists of the hypotheses that go on: those of the step before, and their rows. */
@@ -577,9 +621,8 @@ static void mark_used(steno_estep_state *k, const int32_t *list, size_t n, size_
 }
 
 /* Rows for the newest tokens: any that no list names. */
-static bool choose_slots(steno_estep *s, size_t n, size_t count)
+static bool choose_slots(const steno_estep *s, steno_estep_state *k, size_t n, size_t count)
 {
-    steno_estep_state *k = s->st;
     size_t at = 0;
     if (!++k->now) { /* after 2^32 steps */
         memset(k->used, 0, k->cap_rows * sizeof *k->used);
@@ -591,96 +634,93 @@ static bool choose_slots(steno_estep *s, size_t n, size_t count)
     for (size_t i = 0; i < n; i++) {
         while (at < k->cap_rows && k->used[at] == k->now)
             at++;
-        if (at == k->cap_rows && !grow_rows(s, k->cap_rows + 1))
+        if (at == k->cap_rows && !grow_rows(s, k, k->cap_rows + 1))
             return false;
         k->slot[i] = (int32_t)at++;
     }
     return true;
 }
 
-static void set_counts(steno_estep *s, size_t count)
+static void make_views(const steno_estep *s, steno_estep_state *k, size_t count)
 {
-    steno_estep_state *k = s->st;
-    s->place = (int64_t)count;
-    for (int i = 0; i < s->n_layers; i++)
-        s->count[i] = (int64_t)count;
-    s->count[s->n_layers] = (int64_t)k->n_memory;
-    if (!count && s->o.first_row)
-        for (int i = 1; i < s->n_layers; i++) {
+    for (int i = 0; i < s->n_layers; i++) {
+        struct steno_kept_layer *v = &k->view[i];
+        v->own = (struct steno_kept_rows){k->layer[i].rows.p, k->cap_rows, count};
+        v->memory = (struct steno_kept_rows){s->keeps ? NULL : k->layer[i].memories.p, k->cap_memory, k->n_memory};
+        v->pieces = s->keeps ? k->layer[i].memories.p : NULL;
+        if (!count && s->o.first_row && i) {
             put_row(k->layer[i].rows.p, k->cap_rows, &s->layer[i].cache_of, 0, s->layer[i].zero.p);
-            s->count[i] = 1;
+            v->own.n = 1;
         }
+    }
 }
 
-/* Everything of a step but the run: lists, rows, tokens, counts. m: hypotheses to be run. */
-static bool prepare(steno_estep *s, const int32_t *const *prefix, size_t length,
-                    const int32_t *parent, size_t n, size_t m)
+/* Everything of a search's step but the run: lists, rows, views. */
+static bool prepare(const steno_estep *s, steno_estep_state *k, const struct steno_joint_ask *a)
 {
-    steno_estep_state *k = s->st;
-    size_t count = length - 1;
-    if (!grow_lists(k, m > k->beam ? m : k->beam, length + 1) || !grow_rows(s, 2 * n) ||
-        !grow_input(s, m))
+    size_t count = a->length - 1, n = a->n;
+    if (!grow_lists(k, n > k->beam ? n : k->beam, a->length + 1) || !grow_rows(s, k, 2 * n))
         return false;
     if (count && !k->again) {
-        reorder(k, parent, n, count);
+        reorder(k, a->parent, n, count);
         k->n_before = k->n;
     }
     k->n = n;
-    if (!choose_slots(s, n, count))
+    if (!choose_slots(s, k, n, count))
         return false;
     k->again = false;
-    for (size_t i = 0; i < m; i++) {
-        size_t from = i < n ? i : 0; /* as many as the plan is for: the first one again */
-        s->tokens[i] = prefix[from][count];
-        if (from != i)
-            memcpy(k->list[0] + i * k->cap_tokens, k->list[0], count * sizeof(int32_t));
-    }
-    set_counts(s, count);
-    for (size_t i = 0; !count && i < m; i++)
+    for (size_t i = 0; !count && i < n; i++)
         k->list[0][i * k->cap_tokens] = 0;
     if (!count)
         ((float *)k->biases.p)[0] = 0;
+    make_views(s, k, count);
     return true;
 }
 
-static steno_status set(steno_estep *s, int input, steno_dtype type, void *data, int rank,
-                        size_t rows, size_t cols, steno_err *err)
+static steno_estep_state *state_of(const struct steno_joint_ask *a)
 {
-    struct steno_tensor t = {.dtype = type,
-                             .shape = {.rank = rank, .dim = {(int64_t)rows, (int64_t)cols}},
-                             .data = data};
+    return ((const struct steno_estep_search *)a->self)->state;
+}
+
+static steno_status set(steno_estep *s, int input, int64_t *data, int rank, size_t m, steno_err *err)
+{
+    struct steno_tensor t = {
+        .dtype = STENO_I64, .shape = {.rank = rank, .dim = {(int64_t)m, 1}}, .data = data};
     return input < 0 ? STENO_OK : steno_session_set(s->step, input, &t, err);
 }
 
-static steno_status set_inputs(steno_estep *s, size_t m, steno_err *err)
+/* m: hypotheses to be run, those behind the asked ones being nobody's. */
+static steno_status set_inputs(steno_estep *s, const struct steno_joint_ask *a, size_t n, size_t m, steno_err *err)
 {
-    steno_estep_state *k = s->st;
-    steno_status st = set(s, s->tgt, STENO_I64, s->tokens, 2, m, 1, err);
-    if (!st)
-        st = set(s, s->position, STENO_I64, &s->place, 1, 1, 0, err);
-    if (!st)
-        st = set(s, s->counts, STENO_I64, s->count, 1, (size_t)s->n_layers + 1, 0, err);
-    if (!st)
-        st = set(s, s->index, STENO_I32, k->list[0], 2, m, k->cap_tokens, err);
-    if (!st)
-        st = set(s, s->bias, STENO_F32, k->biases.p, 1, k->cap_rows, 0, err);
-    for (int i = 0; i < s->n_layers && !st; i++) {
-        const struct layer *l = &s->layer[i];
-        struct kept *kept = &k->layer[i];
-        st = set(s, l->cache, STENO_F32, kept->rows.p, 2, k->cap_rows, l->cache_of.width,
-                 err);
-        if (!st)
-            st = set(s, l->memory, STENO_F32, kept->memories.p, 2, k->cap_memory,
-                     l->memory_of.width,
-                     err);
+    size_t at = 0;
+    steno_status st;
+    if (!grow_inputs(s, m, n))
+        return no_memory(s, err);
+    for (size_t i = 0; i < n; i++) {
+        const steno_estep_state *k = state_of(&a[i]);
+        s->view[i] = (struct steno_search_view){.hyps = a[i].n,
+                                                .index = k->list[0],
+                                                .index_row = k->cap_tokens,
+                                                .bias = s->new_bias < 0 ? NULL : k->biases.p,
+                                                .layer = k->view,
+                                                .n_layers = (size_t)s->n_layers};
+        for (size_t h = 0; h < a[i].n; h++, at++) {
+            s->tokens[at] = a[i].prefix[h][a[i].length - 1];
+            s->places[at] = (int64_t)a[i].length - 1;
+        }
     }
-    return st;
+    for (; at < m; at++)
+        s->tokens[at] = s->places[at] = 0;
+    s->lent = (struct steno_searches){s->view, n};
+    steno_session_lend(s->step, &s->lent);
+    st = set(s, s->tgt, s->tokens, 2, m, err);
+    return st ? st : set(s, s->position, s->places, 1, m, err);
 }
 
-/* The run's keys and values go to the rows chosen for them. */
-static steno_status keep(steno_estep *s, size_t n, size_t m, steno_err *err)
+/* The run's keys and values of hypotheses `at` and on go to the rows chosen for them. */
+static steno_status keep(steno_estep *s, const struct steno_joint_ask *a, size_t at, size_t m, steno_err *err)
 {
-    steno_estep_state *k = s->st;
+    steno_estep_state *k = state_of(a);
     const struct steno_tensor *t;
     for (int i = 0; i < s->n_layers; i++) {
         const struct layer *l = &s->layer[i];
@@ -688,37 +728,73 @@ static steno_status keep(steno_estep *s, size_t n, size_t m, steno_err *err)
         if (t->dtype != STENO_F32 || steno_numel(t) != m * l->cache_of.width)
             return steno_fail(err, STENO_ERR_FORMAT, "%s: layer %d gave rows of another width",
                               s->name, i);
-        for (size_t h = 0; h < n; h++)
+        for (size_t h = 0; h < a->n; h++)
             put_row(k->layer[i].rows.p, k->cap_rows, &l->cache_of, (size_t)k->slot[h],
-                    (const float *)t->data + h * l->cache_of.width);
+                    (const float *)t->data + (at + h) * l->cache_of.width);
     }
     t = s->new_bias < 0 ? NULL : steno_session_get(s->step, s->new_bias);
-    for (size_t h = 0; t && h < n; h++)
+    for (size_t h = 0; t && h < a->n; h++)
         ((float *)k->biases.p)[k->slot[h]] =
-            ((const float *)t->data)[steno_numel(t) == m ? h : 0];
+            ((const float *)t->data)[steno_numel(t) == m ? at + h : 0];
     return STENO_OK;
 }
 
-steno_status steno_estep_score(void *self, const int32_t *const *prefix, size_t length,
-                               const int32_t *parent, size_t n, float *out, steno_err *err)
+/* Hypotheses of n searches, all prepared, in one run. */
+static steno_status run(steno_estep *s, const struct steno_joint_ask *a, size_t n, steno_err *err)
 {
-    steno_estep *s = self;
+    const size_t vocab = (size_t)s->o.vocab;
     const struct steno_tensor *y;
-    size_t m = rounded(s->st, n);
-    steno_status st = prepare(s, prefix, length, parent, n, m) ? STENO_OK : no_memory(s, err);
-    if (!st)
-        st = set_inputs(s, m, err);
+    size_t all = 0, m, at = 0;
+    steno_status st;
+    for (size_t i = 0; i < n; i++)
+        all += a[i].n;
+    m = rounded(state_of(a)->beam, all);
+    st = set_inputs(s, a, n, m, err);
     if (!st)
         st = steno_session_run(s->step, err);
     if (st)
         return steno_fail_in(err, st, "%s", s->name);
     y = steno_session_get(s->step, s->y);
-    if (y->dtype != STENO_F32 || steno_numel(y) != m * (size_t)s->o.vocab)
+    if (y->dtype != STENO_F32 || steno_numel(y) != m * vocab)
         return steno_fail(err, STENO_ERR_FORMAT,
                           "%s: y has %zu scores for %zu prefixes, the token list has %d entries",
                           s->name, steno_numel(y), m, (int)s->o.vocab);
-    memcpy(out, y->data, n * (size_t)s->o.vocab * sizeof *out);
-    return keep(s, n, m, err);
+    for (size_t i = 0; i < n && !st; at += a[i++].n) {
+        memcpy(a[i].out, (const float *)y->data + at * vocab, a[i].n * vocab * sizeof *a[i].out);
+        st = keep(s, &a[i], at, m, err);
+    }
+    return st;
+}
+
+/* As run; where it fails, each search alone: no search is at the mercy of another. */
+static void run_or_each(steno_estep *s, struct steno_joint_ask *a, size_t n)
+{
+    if (n > 1 && run(s, a, n, NULL) == STENO_OK)
+        return;
+    for (size_t i = 0; i < n; i++)
+        a[i].st = run(s, &a[i], 1, a[i].err);
+}
+
+void steno_estep_score_each(struct steno_joint_ask *a, size_t n)
+{
+    steno_estep *s = ((struct steno_estep_search *)a->self)->step;
+    for (size_t i = 0; i < n; i++)
+        a[i].st = prepare(s, state_of(&a[i]), &a[i]) ? STENO_OK : no_memory(s, a[i].err);
+    for (size_t i = 0, end; i < n; i = end > i ? end : i + 1) {
+        size_t hyps = 0;
+        for (end = i; end < n && !a[end].st && (end == i || hyps + a[end].n <= MOST_HYPS); end++)
+            hyps += a[end].n;
+        run_or_each(s, a + i, end - i);
+    }
+}
+
+steno_status steno_estep_score(void *self, const int32_t *const *prefix, size_t length,
+                               const int32_t *parent, size_t n, float *out, steno_err *err)
+{
+    struct steno_joint_ask a = {
+        .self = self, .prefix = prefix, .length = length, .parent = parent, .n = n, .out = out, .err = err};
+    steno_estep_score_each(&a, 1);
+    return a.st;
 }
 
 size_t steno_estep_bytes(const steno_estep *s)

@@ -3,6 +3,7 @@
 #ifndef STENO_MODELS_ESPNET_STEP_H
 #define STENO_MODELS_ESPNET_STEP_H
 
+#include "decoder/joint.h"
 #include "exec/session.h"
 
 typedef struct steno_estep steno_estep;
@@ -22,27 +23,32 @@ STENO_MUST steno_status steno_estep_open(steno_estep **out, steno_network *step,
                                          steno_network *once, const struct steno_estep_options *opt,
                                          const char *name, steno_err *err);
 void steno_estep_close(steno_estep *s);
-/* Before an utterance. rows [n, dim] of the encoder (decoders), read during the call; beam:
- * hypotheses at most. */
-STENO_MUST steno_status steno_estep_start(steno_estep *s, const float *rows, size_t n, int64_t dim,
-                                          size_t beam, steno_err *err);
-/* All rows of a whole utterance are there: activations of start and extend are given back. */
-void steno_estep_rest(steno_estep *s);
-/* struct steno_joint_scorer's score; self is the steno_estep. */
-STENO_MUST steno_status steno_estep_score(void *self, const int32_t *const *prefix, size_t length,
-                                          const int32_t *parent, size_t n, float *out,
-                                          steno_err *err);
-/* Searches block by block, in states of their own. A state belongs to steps of one network; new:
- * NULL when out of memory. use: what start, extend, score and rewind are about from now on, NULL:
- * the state that s came with, which cannot be rewound. */
+/* Searches block by block have states of their own. A state belongs to steps of one network; new: NULL when out
+ * of memory. own: the one that s came with, which cannot be rewound. */
 steno_estep_state *steno_estep_state_new(const steno_estep *s);
 void steno_estep_state_free(steno_estep_state *k);
 size_t steno_estep_state_bytes(const steno_estep_state *k);
-void steno_estep_use(steno_estep *s, steno_estep_state *k);
+steno_estep_state *steno_estep_own(const steno_estep *s);
+/* Before an utterance. rows [n, dim] of the encoder (decoders), read during the call; beam:
+ * hypotheses at most. */
+STENO_MUST steno_status steno_estep_start(steno_estep *s, steno_estep_state *k, const float *rows, size_t n,
+                                          int64_t dim, size_t beam, steno_err *err);
 /* n more rows of the utterance. */
-STENO_MUST steno_status steno_estep_extend(steno_estep *s, const float *rows, size_t n, int64_t dim,
-                                           steno_err *err);
-/* struct steno_joint_scorer's rewind. */
+STENO_MUST steno_status steno_estep_extend(steno_estep *s, steno_estep_state *k, const float *rows, size_t n,
+                                           int64_t dim, steno_err *err);
+/* All rows of a whole utterance are there: activations of start and extend are given back. */
+void steno_estep_rest(steno_estep *s);
+
+/* What struct steno_joint_scorer's functions take for self. */
+struct steno_estep_search {
+    steno_estep *step;
+    steno_estep_state *state;
+};
+STENO_MUST steno_status steno_estep_score(void *self, const int32_t *const *prefix, size_t length,
+                                          const int32_t *parent, size_t n, float *out,
+                                          steno_err *err);
+/* Searches of one step: hypotheses of several go through the network in one run. */
+void steno_estep_score_each(struct steno_joint_ask *asks, size_t n);
 void steno_estep_rewind(void *self, int calls);
 size_t steno_estep_bytes(const steno_estep *s);
 

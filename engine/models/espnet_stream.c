@@ -245,54 +245,15 @@ static void cut_samples(struct steno_estream *s)
     memmove(s->pcm, s->pcm + gone, (s->n - s->cut) * sizeof *s->pcm);
 }
 
-static steno_status do_partial(struct steno_estream *s, steno_espnet_runner *r, steno_err *err)
-{
-    struct steno_estream_scores x;
-    steno_status st;
-    if (steno_estream_by_blocks(s)) {
-        st = steno_estream_block(s, r, SIZE_MAX, err);
-        if (!st)
-            st = steno_estream_search(s, r, 0, err);
-        cut_samples(s);
-        x = (struct steno_estream_scores){s->ctc, s->rows, s->n_rows};
-    } else {
-        st = steno_estream_recognise(s, r, s->n, &x, err);
-        s->partial = s->n + (size_t)(GROWTH * (double)s->n);
-    }
-    s->due = STENO_DUE_NOTHING;
-    return st || s->opt.no_partials ? st : show_partial(s, r, &x, err);
-}
-
 /* A transducer's hypotheses: what is left of the search, where it followed the blocks, or all. */
 static steno_status transduce(struct steno_estream *s, steno_espnet_runner *r,
                               const struct steno_estream_scores *x, steno_transducer **t,
                               steno_err *err)
 {
-    steno_status st = steno_estream_by_blocks(s) ? steno_estream_search(s, r, 0, err) : STENO_OK;
-    if (st || !s->transduced)
-        return st ? st : steno_espnet_transduce(r, &s->search, x->enc, x->rows, false, t, err);
+    if (!s->transduced)
+        return steno_espnet_transduce(r, &s->search, x->enc, x->rows, false, t, err);
     *t = s->transduced;
     return steno_espnet_transduce_end(r, &s->search, s->transduced, err);
-}
-
-/* STENO_NEED_MORE: a part of the work is done, the rest is for further steps. */
-static steno_status do_final(struct steno_estream *s, steno_espnet_runner *r, size_t n,
-                             steno_err *err)
-{
-    const steno_joint *j = NULL;
-    steno_transducer *t = NULL;
-    struct steno_estream_scores x;
-    steno_status st = steno_estream_recognise(s, r, n, &x, err);
-    if (!st && x.rows && s->blocks) {
-        st = steno_estream_search(s, r, SEARCH_STEPS, err);
-        j = steno_esearch_joint(s->blocks);
-        if (!st && !steno_joint_count(j)) /* all ended too early: once more, as ESPnet */
-            st = steno_espnet_decode(r, &s->search, x.enc, x.rows, x.ctc, &j, err);
-    } else if (!st && x.rows && steno_espnet_is_transducer(s->model->espnet))
-        st = transduce(s, r, &x, &t, err);
-    else if (!st && x.rows && !steno_estream_ctc_alone(s))
-        st = steno_espnet_decode(r, &s->search, x.enc, x.rows, x.ctc, &j, err);
-    return st ? st : steno_estream_status(steno_estream_emit_final(s, n, &x, j, t), err);
 }
 
 /* Samples behind the cut stay for the next segment. */
@@ -307,15 +268,66 @@ static void drop_segment(struct steno_estream *s)
     begin_segment(s);
 }
 
-static steno_status do_step(struct steno_estream *s, steno_espnet_runner *r, steno_err *err)
+/* What comes before the search. */
+static void begin_turn(struct steno_estream_turn *t, steno_espnet_runner *r)
 {
-    steno_status st;
-    if (s->due == STENO_DUE_PARTIAL)
-        return do_partial(s, r, err);
-    st = do_final(s, r, s->n - s->keep, err);
-    if (st == STENO_NEED_MORE)
+    struct steno_estream *s = t->s;
+    size_t n = s->due == STENO_DUE_FINAL ? s->n - s->keep : s->n;
+    if (s->due == STENO_DUE_FINAL || !steno_estream_by_blocks(s)) {
+        t->st = steno_estream_recognise(s, r, n, &t->x, t->err);
+    } else {
+        t->st = steno_estream_block(s, r, SIZE_MAX, t->err);
+        t->x = (struct steno_estream_scores){s->ctc, s->rows, s->n_rows};
+    }
+    t->more = t->st == STENO_NEED_MORE;
+    if (t->more)
+        t->st = STENO_OK;
+    else if (s->due == STENO_DUE_FINAL)
+        t->last = SEARCH_STEPS;
+}
+
+static steno_status end_partial(const struct steno_estream_turn *t, steno_espnet_runner *r)
+{
+    struct steno_estream *s = t->s;
+    if (steno_estream_by_blocks(s))
+        cut_samples(s);
+    else
+        s->partial = s->n + (size_t)(GROWTH * (double)s->n);
+    s->due = STENO_DUE_NOTHING;
+    return t->st || s->opt.no_partials ? t->st : show_partial(s, r, &t->x, t->err);
+}
+
+/* The segment's hypotheses, and the event. */
+static steno_status say_final(const struct steno_estream_turn *t, steno_espnet_runner *r)
+{
+    struct steno_estream *s = t->s;
+    const struct steno_estream_scores *x = &t->x;
+    const steno_joint *j = NULL;
+    steno_transducer *transduced = NULL;
+    steno_status st = STENO_OK;
+    if (x->rows && s->blocks) {
+        j = steno_esearch_joint(s->blocks);
+        if (!steno_joint_count(j)) /* all ended too early: once more, as ESPnet */
+            st = steno_espnet_decode(r, &s->search, x->enc, x->rows, x->ctc, &j, t->err);
+    } else if (x->rows && steno_espnet_is_transducer(s->model->espnet))
+        st = transduce(s, r, x, &transduced, t->err);
+    else if (x->rows && !steno_estream_ctc_alone(s))
+        st = steno_espnet_decode(r, &s->search, x->enc, x->rows, x->ctc, &j, t->err);
+    return st ? st
+              : steno_estream_status(steno_estream_emit_final(s, s->n - s->keep, x, j, transduced), t->err);
+}
+
+/* A final whose work is done in part goes on with the stream's next step. */
+static steno_status end_turn(const struct steno_estream_turn *t, steno_espnet_runner *r)
+{
+    steno_status st = t->st;
+    if (t->s->due == STENO_DUE_PARTIAL)
+        return end_partial(t, r);
+    if (st == STENO_NEED_MORE || (!st && t->more))
         return STENO_OK;
-    drop_segment(s);
+    if (!st)
+        st = say_final(t, r);
+    drop_segment(t->s);
     return st;
 }
 
@@ -341,10 +353,10 @@ static void find_group(steno_stream *const *streams, size_t n, size_t first, con
     }
 }
 
-/* *spent grows by what the networks of blocks took. Where those of a batch fail, each stream tries again
- * alone in its step: no stream is at the mercy of another. */
-static void step_group(const struct group *g, steno_espnet_runner *r, steno_status *st,
-                       steno_err *err, struct steno_network_time *spent)
+/* Up to the search. *spent grows by what the networks of blocks took. Where those of a batch fail, each stream
+ * tries again alone: no stream is at the mercy of another. */
+static void begin_group(const struct group *g, steno_espnet_runner *r, struct steno_estream_turn *turns,
+                        struct steno_network_time *spent)
 {
     if (g->blocks) {
         steno_network_time_begin(spent);
@@ -352,7 +364,34 @@ static void step_group(const struct group *g, steno_espnet_runner *r, steno_stat
         steno_network_time_end(spent);
     }
     for (size_t i = 0; i < g->n; i++)
-        st[g->at[i]] = do_step(g->s[i], r, err ? &err[g->at[i]] : NULL);
+        begin_turn(&turns[i], r);
+}
+
+/* Streams that need a step: groups one after the other, then the search of all of them. Without blocks what a
+ * stream has come to is the runner's, and it goes to its end alone. */
+static void step_some(steno_stream *const *streams, size_t n, steno_espnet_runner *r, bool *done, steno_status *st,
+                      steno_err *err, struct steno_network_time *spent)
+{
+    struct steno_estream_turn turn[STENO_BATCH_MAX];
+    size_t at[STENO_BATCH_MAX], m = 0;
+    struct group g;
+    for (size_t i = 0; i < n; i++) {
+        if (done[i])
+            continue;
+        find_group(streams, n, i, done, &g);
+        for (size_t k = 0; k < g.n; k++) {
+            turn[m + k] = (struct steno_estream_turn){.s = g.s[k], .err = err ? &err[g.at[k]] : NULL};
+            at[m + k] = g.at[k];
+            done[g.at[k]] = true;
+        }
+        begin_group(&g, r, turn + m, spent);
+        m += g.n;
+        if (!steno_estream_by_blocks(g.s[0]))
+            break;
+    }
+    steno_estream_search(turn, m, r);
+    for (size_t i = 0; i < m; i++)
+        st[at[i]] = end_turn(&turn[i], r);
 }
 
 /* At most STENO_BATCH_MAX. */
@@ -362,20 +401,14 @@ static void step_all(steno_stream *const *streams, size_t n, steno_status *st, s
     struct steno_espnet *e = own(streams[0])->model->espnet;
     steno_espnet_runner *r = NULL;
     bool done[STENO_BATCH_MAX] = {false};
-    struct group g;
     for (size_t i = 0; i < n; i++) {
         st[i] = STENO_OK;
         done[i] = own(streams[i])->due == STENO_DUE_NOTHING;
     }
     for (size_t i = 0; i < n; i++) {
-        if (done[i])
+        if (done[i] || (!r && (st[i] = steno_espnet_take(e, &r, err ? &err[i] : NULL))))
             continue;
-        if (!r && (st[i] = steno_espnet_take(e, &r, err ? &err[i] : NULL)))
-            continue;
-        find_group(streams, n, i, done, &g);
-        step_group(&g, r, st, err, spent);
-        for (size_t k = 0; k < g.n; k++)
-            done[g.at[k]] = true;
+        step_some(streams, n, r, done, st, err, spent);
     }
     if (r)
         steno_espnet_give(e, r);

@@ -124,13 +124,21 @@ STENO_MUST steno_status steno_estream_encode(struct steno_estream *const *s, siz
 /* Take the block that is encoded, or encode the frames that wait; at most `max` rows count in all. */
 STENO_MUST steno_status steno_estream_block(struct steno_estream *s, steno_espnet_runner *r,
                                             size_t max, steno_err *err);
-/* The joint search, or the transducer's, where it goes block by block, over the rows there are; last
- * as of steno_joint_block. */
-STENO_MUST steno_status steno_estream_search(struct steno_estream *s, steno_espnet_runner *r,
-                                             size_t last, steno_err *err);
+/* One step of a stream on its way. */
+struct steno_estream_turn {
+    struct steno_estream *s;
+    struct steno_estream_scores x; /* of the segment so far */
+    bool more;                     /* a final's: further blocks come first */
+    size_t last;                   /* of the search, as of struct steno_joint_block */
+    steno_status st;
+    steno_err *err; /* or NULL */
+};
+/* The joint search, or the transducer's, where it goes block by block, over the rows there are, of all n streams
+ * side by side. Turns that have failed are left alone. */
+void steno_estream_search(struct steno_estream_turn *turns, size_t n, steno_espnet_runner *r);
 /* The first n samples of the segment through features, encoder and CTC. *x: the runner's or the
  * stream's, until the next call; no rows when there is too little audio. STENO_NEED_MORE, blocks:
- * one more of them is done, call again. */
+ * one more of them is done, call again after the search. */
 STENO_MUST steno_status steno_estream_recognise(struct steno_estream *s, steno_espnet_runner *r,
                                                 size_t n, struct steno_estream_scores *x,
                                                 steno_err *err);

@@ -23,6 +23,7 @@
 struct steno_infer;  /* exec/infer.c: the view of one node during inference */
 struct steno_op_ctx; /* the view of one node during a run */
 struct steno_prep;   /* the view of one node while it is prepared */
+struct steno_searches;
 
 enum {
     STENO_OP_INPLACE0 = 1u << 0,   /* output 0 may overwrite input 0 (same bytes per element, same
@@ -121,6 +122,8 @@ bool steno_op_wants(const struct steno_op_ctx *ctx, int i);
  * an operator without STENO_OP_ROWS2). The input's data is NULL then, and run is to write output 1
  * over the entries instead of into its memory, which is still to be asked for. */
 void *const *steno_op_rows(const struct steno_op_ctx *ctx, int in);
+/* What whoever runs the session has lent it, NULL for nothing (ops/searches.h). */
+const struct steno_searches *steno_op_lent(const struct steno_op_ctx *ctx);
 /* Memory for output i of this exact type and shape; contents undefined. */
 STENO_MUST steno_status steno_op_out(struct steno_op_ctx *ctx, int i, steno_dtype dtype,
                                      const struct steno_shape *shape, struct steno_tensor **out,

@@ -129,16 +129,10 @@ static steno_status find_attention(struct cut *c)
 
 /* ---- rewriting ----------------------------------------------------------------------------- */
 
-static steno_status add_input(struct cut *c, const char *name, int layer, steno_dtype type,
-                              int rank, const int64_t *dims, steno_vid *out)
+static steno_status add_input(struct cut *c, const char *name, steno_dtype type, int rank, const int64_t *dims,
+                              steno_vid *out)
 {
-    char full[64];
-    steno_status st;
-    if (layer >= 0)
-        snprintf(full, sizeof full, "%s_%d", name, layer);
-    else
-        snprintf(full, sizeof full, "%s", name);
-    st = steno_graph_add_value(c->g, full, out, c->err);
+    steno_status st = steno_graph_add_value(c->g, name, out, c->err);
     if (st)
         return st;
     c->g->values[*out].dtype = type;
@@ -175,25 +169,23 @@ static steno_status join(struct cut *c, int32_t at, steno_vid *out, int64_t *wid
     return STENO_OK;
 }
 
-/* Node n, an Attention, becomes a CachedAttention with room for the inputs. */
-static steno_status reshape_node(struct cut *c, struct steno_node *n, int64_t count,
-                                 int64_t k_width)
+/* Node n, an Attention, becomes a CachedAttention of layer i with room for the inputs. */
+static steno_status reshape_node(struct cut *c, struct steno_node *n, int i, int64_t k_width)
 {
     static const char *const names[] = {"heads", "size", "v_size", "q_at", "k_at", "v_at"};
     struct steno_attr *a = steno_graph_alloc(c->g, 8, sizeof *a, c->err);
-    steno_vid *in = steno_graph_alloc(c->g, 7, sizeof *in, c->err);
+    steno_vid *in = steno_graph_alloc(c->g, 3, sizeof *in, c->err);
     bool joined = n->in[1] != n->in[2];
     if (!a || !in)
         return STENO_ERR_NOMEM;
-    for (int i = 0; i < 7; i++)
-        in[i] = STENO_NONE;
     in[0] = n->in[0];
-    for (int i = 0; i < 6; i++)
-        a[i] = (struct steno_attr){.name = names[i],
+    in[1] = in[2] = STENO_NONE;
+    for (int k = 0; k < 6; k++)
+        a[k] = (struct steno_attr){.name = names[k],
                                    .kind = STENO_ATTR_INT,
-                                   .i = steno_node_int(n, names[i], 0) +
-                                        (i == 5 && joined ? k_width : 0)};
-    a[6] = (struct steno_attr){.name = "count", .kind = STENO_ATTR_INT, .i = count};
+                                   .i = steno_node_int(n, names[k], 0) +
+                                        (k == 5 && joined ? k_width : 0)};
+    a[6] = (struct steno_attr){.name = "layer", .kind = STENO_ATTR_INT, .i = i};
     a[7] = (struct steno_attr){
         .name = "scale", .kind = STENO_ATTR_FLOAT, .f = steno_node_float(n, "scale", 1)};
     n->domain = "ai.steno.run";
@@ -201,7 +193,7 @@ static steno_status reshape_node(struct cut *c, struct steno_node *n, int64_t co
     n->opset = 1;
     n->op = steno_op_find(n->domain, n->op_type, 1);
     n->in = in;
-    n->n_in = 7;
+    n->n_in = 3;
     n->attr = a;
     n->n_attr = 8;
     return n->op ? STENO_OK : steno_fail(c->err, STENO_ERR_INTERNAL, "no CachedAttention");
@@ -238,25 +230,49 @@ static void drop_slices(struct cut *c)
     }
 }
 
+/* out = x as [B, 1, d] */
+static steno_status one_row_each(struct cut *c, steno_vid x, int64_t d, steno_vid out)
+{
+    int64_t dims[3] = {-1, 1, d};
+    struct steno_tensor t = {.dtype = STENO_I64, .shape = {.rank = 1, .dim = {3}}, .data = dims};
+    struct steno_node *n = steno_pass_add_node(c->g, "", "Reshape", 13, "position", 2, 1, 0, c->err);
+    steno_vid shape;
+    if (!n || steno_graph_add_const(c->g, "position shape", &t, false, &shape, c->err))
+        return STENO_ERR_NOMEM;
+    n->in[0] = x;
+    n->in[1] = shape;
+    n->out[0] = out;
+    return STENO_OK;
+}
+
+/* table[:, :L] becomes its rows at `position` [B]: [B, 1, d], whatever each hypothesis has come to. */
 static steno_status cut_tables(struct cut *c, steno_vid position)
 {
     struct steno_graph *g = c->g;
+    const int32_t n_nodes = g->n_nodes;
     steno_status st = STENO_OK;
-    for (int32_t i = 0; i < g->n_nodes && !st; i++) {
-        struct steno_node *n = &g->nodes[i];
-        if (n->dead || !steno_cut_is_table(c, n))
+    for (int32_t i = 0; i < n_nodes && !st; i++) {
+        steno_vid rows, out = g->nodes[i].n_out ? g->nodes[i].out[0] : STENO_NONE;
+        struct steno_node *n;
+        if (g->nodes[i].dead || !steno_cut_is_table(c, &g->nodes[i]))
             continue;
+        if (steno_graph_add_value(g, "position rows", &rows, c->err))
+            return STENO_ERR_NOMEM;
+        n = &g->nodes[i];
+        g->values[rows].dtype = STENO_F32;
         n->op_type = "Gather";
         n->opset = 13;
         n->op = steno_op_find("", "Gather", 13);
         n->n_in = 2;
         n->in[1] = position;
+        n->out[0] = rows;
         n->attr = steno_graph_alloc(g, 1, sizeof *n->attr, c->err);
         n->n_attr = 1;
         if (!n->attr || !n->op)
             return STENO_ERR_NOMEM;
         steno_pass_set_int(g, n, 0, "axis", 1);
         n->region = STENO_NONE;
+        st = one_row_each(c, rows, g->values[n->in[0]].constant->shape.dim[2], out);
     }
     return st;
 }
@@ -351,104 +367,68 @@ static steno_status add_log_softmax(struct cut *c)
     return STENO_OK;
 }
 
-/* Inputs that every layer shares. */
-struct shared {
-    steno_vid position, counts, index, bias;
-};
-
-static steno_status cut_self(struct cut *c, int i, const struct shared *sh, struct ends *e)
+static steno_status cut_self(struct cut *c, int i, struct ends *e)
 {
     struct layer *l = &c->layer[i];
     struct steno_graph *g = c->g;
     int64_t width, k_width = g->values[g->nodes[l->self].in[1]].shape.dim[2];
     struct steno_node *n;
-    steno_vid rows;
     steno_status st = join(c, l->self, &l->self_kv, &width);
-    if (!st)
-        st = add_input(c, "cache", i, STENO_F32, 2, (int64_t[]){STENO_DIM_ANY, width}, &rows);
     n = &g->nodes[l->self];
     if (!st)
         st = reshape_node(c, n, i, k_width);
     if (st)
         return st;
-    n->in[1] = rows;
-    n->in[2] = sh->counts;
-    n->in[3] = sh->index;
-    n->in[4] = l->self_kv;
-    n->in[5] = c->keeps_mask ? sh->bias : STENO_NONE;
-    n->in[6] = c->keeps_mask ? c->mask : STENO_NONE;
+    n->in[1] = l->self_kv;
+    n->in[2] = c->keeps_mask ? c->mask : STENO_NONE;
     rename_value(c, l->self_kv, "new", i);
-    e->in[e->n_in++] = rows;
     e->out[e->n_out++] = l->self_kv;
     return STENO_OK;
 }
 
-static steno_status cut_cross(struct cut *c, int i, const struct shared *sh, struct ends *e)
+static steno_status cut_cross(struct cut *c, int i)
 {
     struct layer *l = &c->layer[i];
     struct steno_graph *g = c->g;
     int64_t width, k_width = g->values[g->nodes[l->cross].in[1]].shape.dim[2];
-    struct steno_node *n;
-    steno_vid rows;
     steno_status st = join(c, l->cross, &l->cross_kv, &width);
-    if (!st)
-        st = add_input(c, "memory", i, STENO_F32, 2, (int64_t[]){STENO_DIM_ANY, width}, &rows);
-    n = &g->nodes[l->cross];
-    if (!st)
-        st = reshape_node(c, n, c->n_layers, k_width);
-    if (st)
-        return st;
-    n->in[1] = rows;
-    n->in[2] = sh->counts;
-    e->in[e->n_in++] = rows;
-    return STENO_OK;
+    return st ? st : reshape_node(c, &g->nodes[l->cross], i, k_width);
 }
 
-static steno_status cut_layers(struct cut *c, const struct shared *sh, struct ends *e)
+static steno_status cut_layers(struct cut *c, struct ends *e)
 {
     steno_status st = STENO_OK;
     for (int i = 0; i < c->n_layers && !st; i++)
-        st = cut_self(c, i, sh, e);
-    if (!st && c->keeps_mask)
-        e->in[e->n_in++] = sh->bias;
+        st = cut_self(c, i, e);
     for (int i = 0; i < c->n_layers && !st && c->n_cross; i++)
-        st = cut_cross(c, i, sh, e);
+        st = cut_cross(c, i);
     return st;
 }
 
 static steno_status cut_step(struct cut *c)
 {
-    static const int64_t any[2] = {STENO_DIM_ANY, STENO_DIM_ANY}, one[1] = {1};
-    int64_t counts[1] = {c->n_layers + 1};
-    struct shared sh = {STENO_NONE, STENO_NONE, STENO_NONE, STENO_NONE};
+    static const int64_t each[1] = {STENO_DIM_ANY};
+    steno_vid position = STENO_NONE;
     struct ends e = {0};
     steno_status st = new_ends(c, &e);
     if (st)
         return st;
     e.in[e.n_in++] = c->tgt;
     if (c->has_table) {
-        st = add_input(c, "position", -1, STENO_I64, 1, one, &sh.position);
-        e.in[e.n_in++] = sh.position;
+        st = add_input(c, "position", STENO_I64, 1, each, &position);
+        e.in[e.n_in++] = position;
     }
-    if (!st)
-        st = add_input(c, "counts", -1, STENO_I64, 1, counts, &sh.counts);
-    if (!st)
-        st = add_input(c, "index", -1, STENO_I32, 2, any, &sh.index);
-    if (!st && c->keeps_mask)
-        st = add_input(c, "bias", -1, STENO_F32, 1, any, &sh.bias);
     if (st)
         return st;
-    e.in[e.n_in++] = sh.counts;
-    e.in[e.n_in++] = sh.index;
     for (int i = 0; i < c->n_layers; i++)
         cut_rows(c, &c->layer[i], c->layer[i].fresh);
     steno_graph_settle(c->g);
-    st = cut_tables(c, sh.position);
+    st = cut_tables(c, position);
     if (!st)
         st = add_log_softmax(c);
     e.out[e.n_out++] = c->y;
     if (!st)
-        st = cut_layers(c, &sh, &e);
+        st = cut_layers(c, &e);
     if (st)
         return st;
     drop_slices(c);

@@ -5,18 +5,14 @@
 /* Of a Transformer decoder or language model of espnet_onnx, which takes whole prefixes, the part
  * that a network is to be (passes/incremental.c). Inputs and outputs in this order:
  *
- * STENO_PART_STEP  one token further for B hypotheses
+ * STENO_PART_STEP  one token further for B hypotheses, of one search or of several
  *     in   tgt       i64 [B, 1]  newest tokens
- *          position  i64 [1]     how many tokens came before (only with a table of positions)
- *          counts    i64 [layers + 1]  keys that self attention of each layer finds in the cache;
- *                                last: rows of the memory
- *          index     i32 [B, S]  which cache rows are each hypothesis' keys, oldest first
- *          cache_i   f32 [N, w]  for each layer: rows that earlier runs gave as new_i, anywhere
- *          bias      f32 [N]     ... as new_bias (only where tokens can be masked)
- *          memory_i  f32 [M, w]  for each layer, of STENO_PART_ONCE (decoders)
+ *          position  i64 [B]     how many tokens came before (only with a table of positions)
+ *     lent           the searches (ops/searches.h): rows that earlier runs gave as new_i and new_bias, and of
+ *                    decoders what STENO_PART_ONCE gave of the utterance
  *     out  y         f32 [B, V]  as the exported graph's; logits become log-probabilities
- *          new_i     f32 [B, 1, w]
- *          new_bias  f32         B numbers
+ *          new_i     f32 [B, 1, w]  for each layer
+ *          new_bias  f32         B numbers, or one (only where tokens can be masked)
  * STENO_PART_ONCE  what an utterance needs once
  *     in   memory    f32 [1, M, d]  the encoder's rows; a graph without memory has no input
  *     out  memory_i  f32 [1, M, w]  keys and values for cross attention of each layer

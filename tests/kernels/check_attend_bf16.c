@@ -142,6 +142,7 @@ static void attend_one(const steno_kernels *k, const struct attend_case *c, floa
     a.o = steno_aligned_alloc(STENO_ATTEND_BF16_ROWS * ldo * sizeof *a.o);
     if (!a.o)
         abort();
+    a.cold = c->m % 2;
     a.q = f.q;
     a.ldq = f.ldq;
     a.k = kp;
@@ -187,6 +188,31 @@ static void shapes(const steno_kernels *k)
                                turn % 11 ? 0.25f : -0.5f);
 }
 
+/* Keys and values that come bit by bit lie as those that are packed at one go. */
+static void kept(const steno_kernels *k, size_t size, size_t v_size)
+{
+    enum { N = STENO_KEPT_KEYS };
+    const size_t at_v = k->gemm_bf16.packed_bytes(size, N), bytes = at_v + k->gemm_bf16.packed_bytes(N, v_size);
+    float *x = steno_aligned_zeroed(N * (size + v_size) * sizeof *x);
+    char *want = steno_aligned_zeroed(bytes), *got = steno_aligned_zeroed(bytes);
+    if (!x || !want || !got)
+        abort();
+    for (size_t at = 0, n; at < N; at += n) {
+        n = 1 + random_below(20);
+        n = n < N - at ? n : N - at;
+        fill_uniform(x + at * (size + v_size), n * (size + v_size));
+        k->keep_bf16(got, size, v_size, at, n, x + at * (size + v_size), size + v_size,
+                     x + at * (size + v_size) + size, size + v_size);
+        k->gemm_bf16.pack(want, x, size + v_size, true, size, N);
+        k->gemm_bf16.pack(want + at_v, x + size, size + v_size, false, N, v_size);
+        if (memcmp(want, got, bytes) != 0)
+            test_fail("keys and values [%zu, %zu) of %zu and %zu numbers lie otherwise than packed", at, at + n, size, v_size);
+    }
+    steno_aligned_free(x);
+    steno_aligned_free(want);
+    steno_aligned_free(got);
+}
+
 /* One row, 40 keys of one number each: what numbers that are none do. */
 static void odd_numbers(const steno_kernels *k)
 {
@@ -221,5 +247,8 @@ void check_attend_bf16(const steno_kernels *k)
         return;
     shapes(k);
     odd_numbers(k);
+    for (size_t size = 1; size <= 160; size += 13)
+        kept(k, size, 161 - size);
+    kept(k, 64, 64);
     test_end();
 }

@@ -21,7 +21,11 @@
 
 #define BEAM 5
 #define STEPS 40
-#define ROWS 24
+#define ROWS 150 /* two pieces of what is kept in bf16 */
+
+/* Of the networks that are opened, and how far scores of whole prefixes may be: rounding differs. */
+static enum steno_precision precision = STENO_FP32;
+static float tolerance = 2e-4f;
 
 static uint32_t seed;
 
@@ -69,6 +73,7 @@ struct pair {
     steno_network *whole_net, *step_net, *once_net;
     steno_escorer *whole;
     steno_estep *step;
+    struct steno_estep_search self; /* its own state */
     int32_t vocab;
     float rows[ROWS * 64];
     int64_t dim;
@@ -77,7 +82,7 @@ struct pair {
 static void open_pair(struct pair *p, const char *path, enum steno_escorer_kind kind, int layers,
                       int64_t dim, int32_t vocab, bool first_row)
 {
-    struct steno_network_options o = {.opt_level = -1};
+    struct steno_network_options o = {.opt_level = -1, .precision = precision};
     struct steno_escorer_options w = {.kind = kind,
                                       .threads = 1,
                                       .layers = layers,
@@ -99,6 +104,7 @@ static void open_pair(struct pair *p, const char *path, enum steno_escorer_kind 
         fail_msg("%s", err.msg);
     if (steno_estep_open(&p->step, p->step_net, p->once_net, &s, "step", &err))
         fail_msg("%s", err.msg);
+    p->self = (struct steno_estep_search){p->step, steno_estep_own(p->step)};
     for (size_t i = 0; i < ROWS * 64; i++)
         p->rows[i] = random_float();
 }
@@ -116,7 +122,7 @@ static void start(struct pair *p)
 {
     steno_err err;
     steno_escorer_memory(p->whole, p->rows, ROWS, p->dim);
-    if (steno_estep_start(p->step, p->rows, ROWS, p->dim, BEAM, &err))
+    if (steno_estep_start(p->step, p->self.state, p->rows, ROWS, p->dim, BEAM, &err))
         fail_msg("%s", err.msg);
 }
 
@@ -126,10 +132,10 @@ static void compare(struct pair *p, const struct beam *b)
     steno_err err;
     assert_true(p->vocab <= 64);
     if (steno_escorer_score(p->whole, b->prefix, b->length, b->parent, b->n, want, &err) ||
-        steno_estep_score(p->step, b->prefix, b->length, b->parent, b->n, got, &err))
+        steno_estep_score(&p->self, b->prefix, b->length, b->parent, b->n, got, &err))
         fail_msg("%s", err.msg);
     for (size_t i = 0; i < b->n * (size_t)p->vocab; i++)
-        if (!(fabsf(want[i] - got[i]) <= 2e-4f))
+        if (!(fabsf(want[i] - got[i]) <= tolerance))
             fail_msg("length %zu, number %zu: %g, whole prefix %g", b->length, i, (double)got[i],
                      (double)want[i]);
 }
@@ -379,9 +385,9 @@ static void steps_allocate_nothing_once_warm(void **state)
         if (u == 3)
             before = allocations;
         begin(&b);
-        assert_int_equal(steno_estep_start(p.step, NULL, 0, 0, BEAM, NULL), STENO_OK);
+        assert_int_equal(steno_estep_start(p.step, p.self.state, NULL, 0, 0, BEAM, NULL), STENO_OK);
         for (size_t i = 0; i < STEPS; i++) {
-            assert_int_equal(steno_estep_score(p.step, b.prefix, b.length, b.parent, b.n, y, NULL),
+            assert_int_equal(steno_estep_score(&p.self, b.prefix, b.length, b.parent, b.n, y, NULL),
                              STENO_OK);
             sizes |= (size_t)1 << b.n;
             advance(&b, p.vocab);
@@ -394,11 +400,11 @@ static void steps_allocate_nothing_once_warm(void **state)
 }
 
 /* The beam's prefixes from their beginning, in the state that s came with. */
-static void score_anew(steno_estep *s, const float *rows, int64_t dim, const struct beam *b,
+static void score_anew(struct steno_estep_search *s, const float *rows, int64_t dim, const struct beam *b,
                        float *out)
 {
     static const int32_t same[BEAM] = {0, 1, 2, 3, 4}, none[BEAM] = {0};
-    assert_int_equal(steno_estep_start(s, rows, rows ? ROWS : 0, dim, BEAM, NULL), STENO_OK);
+    assert_int_equal(steno_estep_start(s->step, s->state, rows, rows ? ROWS : 0, dim, BEAM, NULL), STENO_OK);
     for (size_t length = 1; length <= b->length; length++)
         assert_int_equal(steno_estep_score(s, b->prefix, length, length == 1 ? none : same, b->n,
                                            out, NULL),
@@ -410,13 +416,11 @@ static void compare_anew(struct pair *p, steno_estep_state *k, const float *rows
                          const struct beam *b)
 {
     static float want[BEAM * 64], got[BEAM * 64];
-    steno_estep_use(p->step, k);
-    assert_int_equal(
-        steno_estep_score(p->step, b->prefix, b->length, b->parent, b->n, got, NULL), STENO_OK);
-    steno_estep_use(p->step, NULL);
-    score_anew(p->step, rows, p->dim, b, want);
+    struct steno_estep_search x = {p->step, k};
+    assert_int_equal(steno_estep_score(&x, b->prefix, b->length, b->parent, b->n, got, NULL), STENO_OK);
+    score_anew(&p->self, rows, p->dim, b, want);
     for (size_t i = 0; i < b->n * (size_t)p->vocab; i++)
-        if (!(fabsf(want[i] - got[i]) <= 2e-4f))
+        if (!(fabsf(want[i] - got[i]) <= tolerance))
             fail_msg("length %zu, number %zu: %g, anew %g", b->length, i, (double)got[i],
                      (double)want[i]);
 }
@@ -426,15 +430,15 @@ static void goes_back(struct pair *p, const float *rows)
 {
     static struct beam now, before;
     steno_estep_state *k = steno_estep_state_new(p->step);
+    struct steno_estep_search x = {p->step, k};
     bool have_before = false;
     int backs = 0;
     assert_non_null(k);
     begin(&now);
-    steno_estep_use(p->step, k);
-    assert_int_equal(steno_estep_start(p->step, rows, rows ? ROWS / 2 : 0, p->dim, BEAM, NULL),
+    assert_int_equal(steno_estep_start(p->step, k, rows, rows ? ROWS / 2 : 0, p->dim, BEAM, NULL),
                      STENO_OK);
     if (rows) /* in two pieces */
-        assert_int_equal(steno_estep_extend(p->step, rows + ROWS / 2 * p->dim, ROWS - ROWS / 2,
+        assert_int_equal(steno_estep_extend(p->step, k, rows + ROWS / 2 * p->dim, ROWS - ROWS / 2,
                                             p->dim, NULL),
                          STENO_OK);
     compare_anew(p, k, rows, &now);
@@ -446,8 +450,7 @@ static void goes_back(struct pair *p, const float *rows)
                 for (size_t i = 0; i < now.n; i++)
                     now.prefix[i] = now.tokens[i];
             }
-            steno_estep_use(p->step, k);
-            steno_estep_rewind(p->step, (int)what);
+            steno_estep_rewind(&x, (int)what);
             have_before = false;
             backs++;
         } else {
@@ -477,6 +480,135 @@ static void steps_can_be_taken_back(void **state)
     close_pair(&p);
 }
 
+/* Searches of one network, each with its own rows and as far as it happens to be, scored by turns alone and
+ * together. */
+enum { SEARCHES = 30 };
+
+struct several {
+    struct pair *p;
+    struct beam b[SEARCHES];
+    struct steno_estep_search alone[SEARCHES], together[SEARCHES];
+    float want[SEARCHES][BEAM * 64], got[SEARCHES][BEAM * 64];
+    steno_err err[SEARCHES];
+};
+
+static void begin_several(struct several *s, bool rows)
+{
+    for (size_t i = 0; i < SEARCHES; i++) {
+        struct steno_estep_search *of[2] = {&s->alone[i], &s->together[i]};
+        begin(&s->b[i]);
+        for (int k = 0; k < 2; k++) {
+            *of[k] = (struct steno_estep_search){s->p->step, steno_estep_state_new(s->p->step)};
+            assert_non_null(of[k]->state);
+            assert_int_equal(steno_estep_start(s->p->step, of[k]->state, rows ? s->p->rows : NULL,
+                                               rows ? 1 + 7 * i % ROWS : 0, s->p->dim, BEAM, NULL),
+                             STENO_OK);
+        }
+    }
+}
+
+/* Those of `who` go one step on; number bad asks for a token that there is not. */
+static void step_several(struct several *s, const size_t *who, size_t n, size_t bad)
+{
+    struct steno_joint_ask a[SEARCHES];
+    int32_t none = 1 << 20;
+    const int32_t *wrong[BEAM];
+    for (size_t i = 0; i < n; i++) {
+        struct beam *b = &s->b[who[i]];
+        a[i] = (struct steno_joint_ask){&s->together[who[i]], b->prefix, b->length, b->parent, b->n,
+                                        s->got[i], STENO_ERR_INTERNAL, &s->err[i]};
+        for (size_t h = 0; h < BEAM; h++)
+            wrong[h] = &none - (b->length - 1);
+        if (who[i] == bad)
+            a[i].prefix = wrong;
+    }
+    steno_estep_score_each(a, n);
+    for (size_t i = 0; i < n; i++) {
+        struct beam *b = &s->b[who[i]];
+        if (who[i] == bad) {
+            assert_int_not_equal(a[i].st, STENO_OK);
+            continue;
+        }
+        assert_int_equal(a[i].st, STENO_OK);
+        assert_int_equal(steno_estep_score(&s->alone[who[i]], b->prefix, b->length, b->parent, b->n,
+                                           s->want[i], NULL),
+                         STENO_OK);
+        assert_memory_equal(s->got[i], s->want[i], b->n * (size_t)s->p->vocab * sizeof(float));
+    }
+}
+
+static void several_searches(struct pair *p, bool rows)
+{
+    static struct several s;
+    size_t who[SEARCHES];
+    s.p = p;
+    begin_several(&s, rows);
+    for (size_t turn = 0; turn < 3 * STEPS; turn++) {
+        size_t n = 0;
+        for (size_t i = 0; i < SEARCHES; i++)
+            if (s.b[i].length < STEPS && (turn % 8 == 0 || random_below(3) == 0))
+                who[n++] = i;
+        if (n)
+            step_several(&s, who, n, SIZE_MAX);
+        for (size_t k = 0; k < n; k++) { /* on, or the same step again */
+            bool again = random_below(4) == 0;
+            if (!again)
+                advance(&s.b[who[k]], p->vocab);
+            for (int t = 0; again && t < 2; t++)
+                steno_estep_rewind(t ? &s.together[who[k]] : &s.alone[who[k]], 0);
+        }
+    }
+    for (size_t i = 0; i < SEARCHES; i++) {
+        steno_estep_state_free(s.alone[i].state);
+        steno_estep_state_free(s.together[i].state);
+    }
+    begin_several(&s, rows);
+    for (size_t i = 0; i < 3; i++)
+        who[i] = i;
+    step_several(&s, who, 3, 1);
+    for (size_t i = 0; i < SEARCHES; i++) {
+        steno_estep_state_free(s.alone[i].state);
+        steno_estep_state_free(s.together[i].state);
+    }
+}
+
+static void several_searches_score_as_each_alone(void **state)
+{
+    char *made = made_lm(NONE), path[512];
+    struct pair p;
+    (void)state;
+    open_pair(&p, made, STENO_ESCORE_LM, 2, 4, 5, true);
+    several_searches(&p, false);
+    close_pair(&p);
+    mk_unlink(made);
+    if (!shared_file(path, sizeof path, ZOO "xformer_decoder.onnx"))
+        return; /* said why */
+    open_pair(&p, path, STENO_ESCORE_DECODER, 2, 32, 31, false);
+    several_searches(&p, true);
+    close_pair(&p);
+}
+
+static void narrow_networks_score_alike(void **state)
+{
+    static const enum steno_precision narrow[] = {STENO_BF16_WEIGHTS, STENO_INT8_WEIGHTS};
+    char path[512];
+    struct pair p;
+    (void)state;
+    if (!shared_file(path, sizeof path, ZOO "xformer_decoder.onnx"))
+        return; /* said why */
+    for (size_t i = 0; i < 2; i++) {
+        precision = narrow[i];
+        tolerance = i ? 0.2f : 0.1f;
+        open_pair(&p, path, STENO_ESCORE_DECODER, 2, 32, 31, false);
+        same_scores(&p, 3);
+        goes_back(&p, p.rows);
+        several_searches(&p, true);
+        close_pair(&p);
+    }
+    precision = STENO_FP32;
+    tolerance = 2e-4f;
+}
+
 /* Bytes after 250 steps of `most` hypotheses, of which all but one die at every step. */
 static size_t bytes_of(const char *path, size_t most)
 {
@@ -487,9 +619,9 @@ static size_t bytes_of(const char *path, size_t most)
     struct pair p;
     size_t bytes;
     open_pair(&p, path, STENO_ESCORE_LM, 2, 4, 5, false);
-    assert_int_equal(steno_estep_start(p.step, NULL, 0, 0, 2, NULL), STENO_OK);
+    assert_int_equal(steno_estep_start(p.step, p.self.state, NULL, 0, 0, 2, NULL), STENO_OK);
     for (size_t i = 1; i <= 250; i++)
-        assert_int_equal(steno_estep_score(p.step, prefix, i, i == 2 ? first : parent,
+        assert_int_equal(steno_estep_score(&p.self, prefix, i, i == 2 ? first : parent,
                                            i == 1 ? 1 : most, y, NULL),
                          STENO_OK);
     bytes = steno_estep_bytes(p.step);
@@ -516,6 +648,8 @@ int main(void)
         cmocka_unit_test(graphs_that_cannot_be_cut_are_refused),
         cmocka_unit_test(steps_allocate_nothing_once_warm),
         cmocka_unit_test(steps_can_be_taken_back),
+        cmocka_unit_test(several_searches_score_as_each_alone),
+        cmocka_unit_test(narrow_networks_score_alike),
         cmocka_unit_test(memory_does_not_grow_with_dead_hypotheses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -23,7 +23,9 @@ enum {
     /* Lanes of a row of each buffer: an odd number of cache lines. */
     Q_ROW = STENO_ATTEND_BF16_SIZE / 2 + AMX_LANES,
     S_ROW = KEYS + ROWS + VL,
-    STEP_BYTES = AMX_LANES * NR * 4 /* of 16 rows of a panel */
+    STEP_BYTES = AMX_LANES * NR * 4, /* of 16 rows of a panel */
+    CALL_AHEAD = 8 << 10,            /* bytes from what is read to what is called, in L2 by then */
+    CALL_FAR = 4 << 10               /* ... and from there to what the CPU's own prefetcher is shown */
 };
 
 _Static_assert(ROWS == 2 * AMX_ROWS && KEYS % NR == 0, "rows are two tiles, keys whole panels");
@@ -84,6 +86,7 @@ struct half {
     size_t from_row;
     float *to;
     size_t to_row;
+    const char *call; /* memory to be called closer, as much as B is read; or NULL */
 };
 
 #define ALWAYS static inline __attribute__((always_inline))
@@ -100,12 +103,24 @@ ALWAYS void store(const struct finished *f, bool odd, bool high)
         AMX_STORE(0, f->at, 4 * f->row);
 }
 
+/* The lines of a step, in the order of memory (docs/kernels.md, "Weights from memory"). */
+ALWAYS void call_step(const char *at)
+{
+#pragma GCC unroll 16
+    for (int i = 0; i < AMX_LANES; i++, at += 64) {
+        __builtin_prefetch(at, 0, 2);
+        if (i % 5 == 0)
+            __builtin_prefetch(at + CALL_FAR, 0, 2);
+        AMX_PACE(10);
+    }
+}
+
 /* Sums of half x to registers 2 and 3 or, not odd, 0 and 1, while those of the half before are stored: a store right
  * behind the products that it waits for keeps others waiting (95 of 308 cycles for two halves). */
 ALWAYS void half_of(const struct half *x, const struct finished *before, bool odd, bool high)
 {
     const uint32_t *a = x->a;
-    const char *b = x->b;
+    const char *b = x->b, *call = x->call;
     if (x->from && odd) {
         AMX_LOAD(2, x->from, 4 * x->from_row);
         if (high)
@@ -137,6 +152,10 @@ ALWAYS void half_of(const struct half *x, const struct finished *before, bool od
         }
         if (!u)
             store(before, !odd, false);
+        if (call) {
+            call_step(call);
+            call += AMX_LANES * 64;
+        }
     }
     if (high)
         store(before, !odd, true);
@@ -183,6 +202,7 @@ static void scores(const struct steno_attend_bf16 *a, struct work *w, size_t j, 
         x.b = k + i / 2 * panel + i % 2 * 64;
         x.from = p ? w->s + i * AMX_LANES + (a->shifted ? ROWS - 1 : 0) : NULL;
         x.to = w->s + i * AMX_LANES;
+        x.call = a->cold ? k + CALL_AHEAD + i * panel / 2 : NULL;
         next_half(&x, f, high);
     }
 }
@@ -201,6 +221,7 @@ static void add_values(const struct steno_attend_bf16 *a, const struct work *w, 
         x.b = (const char *)a->v + j / 2 * NR * 4 + c / NR * panel + c % NR * 4;
         x.to = a->o + c;
         x.from = first ? NULL : x.to;
+        x.call = a->cold ? (const char *)a->v + CALL_AHEAD + c / AMX_LANES * panel / 2 : NULL;
         next_half(&x, f, a->m > AMX_ROWS);
     }
 }
@@ -387,7 +408,48 @@ static void attend_bf16(const struct steno_attend_bf16 *a)
     }
 }
 
+/* ---- keys and values that are kept ---- */
+
+/* Pairs of a key's numbers are a panel's row apart. */
+static void keep_key(uint32_t *to, size_t size, const float *k)
+{
+    const __m512i row = _mm512_mullo_epi32(_mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0),
+                                           _mm512_set1_epi32(NR));
+    for (size_t c = 0; c < size; c += NR, to += AMX_LANES * NR) {
+        const size_t some = size - c;
+        const vm low = v_tail(some < VL ? some : VL), high = v_tail(some < VL ? 0 : some < NR ? some - VL : VL);
+        const __m512i pairs = (__m512i)_mm512_cvtne2ps_pbh(v_load_m(k + c + VL, high), v_load_m(k + c, low));
+        _mm512_i32scatter_epi32(to, row, pairs, 4);
+    }
+}
+
+/* Numbers of two values that follow each other lie in turn; `odd`: it is the second of them. */
+static void keep_value(char *to, size_t v_size, bool odd, const float *v)
+{
+    const __mmask32 turn = odd ? 0xaaaaaaaa : 0x55555555;
+    const size_t panel = STENO_KEPT_KEYS / 2 * NR * 4;
+    for (size_t c = 0; c < v_size; c += VL) {
+        const vm m = v_tail(v_size - c < VL ? v_size - c : VL);
+        const __m512i x = _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(v_load_m(v + c, m)));
+        _mm512_mask_storeu_epi16(to + c / NR * panel + c % NR * 4, turn, odd ? _mm512_slli_epi32(x, 16) : x);
+    }
+}
+
+static void keep_bf16(void *piece, size_t size, size_t v_size, size_t at, size_t n, const float *k, size_t ldk,
+                      const float *v, size_t ldv)
+{
+    const size_t panel = lanes_of(size) * NR; /* pairs */
+    uint32_t *keys = piece;
+    char *values = (char *)(keys + STENO_KEPT_KEYS / NR * panel);
+    for (size_t i = 0; i < n; i++) {
+        const size_t to = at + i;
+        keep_key(keys + to / NR * panel + to % NR, size, k + i * ldk);
+        keep_value(values + to / 2 * NR * 4, v_size, to & 1, v + i * ldv);
+    }
+}
+
 void steno_kernels_attend_bf16__amx(steno_kernels *k)
 {
     k->attend_bf16 = attend_bf16;
+    k->keep_bf16 = keep_bf16;
 }
