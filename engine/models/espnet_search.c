@@ -300,6 +300,8 @@ static void add_rewind(struct steno_joint_scorer *s)
         s->rewind = steno_ernn_rewind;
 }
 
+_Static_assert(STENO_BATCH_MAX <= STENO_JOINT_MOST, "streams of a turn are searched at once");
+
 /* Blocks of n searches side by side. */
 static void search_blocks(struct steno_esearch_block *blocks, size_t n, steno_espnet_runner *r)
 {
