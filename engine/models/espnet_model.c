@@ -101,14 +101,15 @@ static void set_name(steno_model *m, const char *dir)
 static size_t segment_bytes(const struct steno_espnet *e, size_t samples)
 {
     const struct steno_espnet_conf *c = &e->conf;
-    size_t row = (size_t)e->dim + (size_t)c->vocab;
+    size_t row = ((size_t)e->dim + (size_t)c->vocab) * sizeof(float);
     if (!e->blocks || !e->frame_samples)
         return samples * sizeof(float);
     if (steno_espnet_is_transducer(e))
         return STENO_TRANSDUCER_ROW_BYTES;
     if (e->decoder_steps)
-        row += 2 * (size_t)c->decoder_layers * (size_t)c->decoder_dim;
-    return samples / e->frame_samples * row * sizeof(float);
+        row += 2 * (size_t)c->decoder_layers * (size_t)c->decoder_dim *
+               (steno_network_keeps_bf16(e->decoder) ? sizeof(uint16_t) : sizeof(float));
+    return samples / e->frame_samples * row;
 }
 
 static void fill_conf(steno_model *m)
