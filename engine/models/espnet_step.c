@@ -436,6 +436,12 @@ void steno_estep_close(steno_estep *s)
 
 /* ---- an utterance -------------------------------------------------------------------------- */
 
+/* Bytes of STENO_KEPT_KEYS rows of one head in bf16. */
+static size_t piece_bytes(const steno_kernels *k, const struct columns *c)
+{
+    return k->gemm_bf16.packed_bytes(c->size, STENO_KEPT_KEYS) + k->gemm_bf16.packed_bytes(STENO_KEPT_KEYS, c->v_size);
+}
+
 /* A layer's memory with room for `cap` rows instead of `from`, n of which are there. */
 static bool spread_memory(struct block *b, const struct columns *c, size_t from, size_t n, size_t cap)
 {
@@ -451,12 +457,6 @@ static bool spread_memory(struct block *b, const struct columns *c, size_t from,
                n * c->v_size * sizeof *p);
     put_rows(b, p, c, cap);
     return true;
-}
-
-/* Bytes of STENO_KEPT_KEYS rows of one head in bf16. */
-static size_t piece_bytes(const steno_kernels *k, const struct columns *c)
-{
-    return k->gemm_bf16.packed_bytes(c->size, STENO_KEPT_KEYS) + k->gemm_bf16.packed_bytes(STENO_KEPT_KEYS, c->v_size);
 }
 
 /* The same of pieces. */
@@ -524,8 +524,8 @@ static void add_pieces(const steno_kernels *k, char *p, size_t cap, const struct
         const size_t first = at % STENO_KEPT_KEYS;
         in = end - at < STENO_KEPT_KEYS - first ? end - at : STENO_KEPT_KEYS - first;
         for (size_t h = 0; h < c->heads; h++)
-            k->keep_bf16(p + (h * cap + at) / STENO_KEPT_KEYS * bytes, c->size, c->v_size, first, in, rows + c->k_at + h * c->size, c->width,
-                         rows + c->v_at + h * c->v_size, c->width);
+            k->keep_bf16(p + (h * cap + at) / STENO_KEPT_KEYS * bytes, c->size, c->v_size, first, in,
+                         rows + c->k_at + h * c->size, c->width, rows + c->v_at + h * c->v_size, c->width);
     }
 }
 
@@ -562,7 +562,7 @@ static steno_status project(steno_estep *s, steno_estep_state *k, const float *r
 /* Pieces have zeros behind the rows there are: what an utterance left there, be it NaN, would meet weights of 0. */
 static void clear_pieces(const steno_estep *s, steno_estep_state *k)
 {
-    for (int i = 0; s->keeps && k->n_memory && i < s->n_layers; i++)
+    for (int i = 0; s->keeps && k->cap_memory && i < s->n_layers; i++)
         memset(k->layer[i].memories.p, 0, k->layer[i].memories.bytes);
 }
 

@@ -207,9 +207,11 @@ static bool shared_bytes(struct steno_op_ctx *ctx, struct cached *c, size_t *byt
     if (!steno_mul_size(c->batch * sizeof(float), c->rows.cap, &scores) || scores > SIZE_MAX / 1024)
         return false;
     c->score_bytes = whole_lines(scores + STENO_OVERREAD);
-    c->part_bytes = c->pieces ? STENO_ATTEND_BF16_ROWS * steno_attend_bf16_ldo(c->v_size) * sizeof(float) :
-        c->score_bytes + whole_lines(larger(c->k->gemm_f32_work(c->batch, c->rows.cap, c->size),
-                                            c->k->gemm_f32_work(c->batch, c->v_size, c->rows.cap)));
+    if (c->pieces)
+        c->part_bytes = STENO_ATTEND_BF16_ROWS * steno_attend_bf16_ldo(c->v_size) * sizeof(float);
+    else
+        c->part_bytes = c->score_bytes + whole_lines(larger(c->k->gemm_f32_work(c->batch, c->rows.cap, c->size),
+                                                            c->k->gemm_f32_work(c->batch, c->v_size, c->rows.cap)));
     *bytes = whole_lines(c->heads * c->batch * sizeof *c->sum) + c->parts * c->part_bytes;
     return true;
 }
