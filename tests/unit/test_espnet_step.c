@@ -351,6 +351,36 @@ static void refused(enum fault fault, const char *why)
     mk_unlink(path);
 }
 
+/* The operator reads what a session is lent, and nothing that a file could say. */
+static void a_file_with_the_operator_has_nothing_to_read(void **state)
+{
+    static float q[4];
+    struct steno_tensor t = {.dtype = STENO_F32, .shape = {.rank = 3, .dim = {1, 1, 4}}, .data = q};
+    struct mk_graph *m = mk_new(13);
+    steno_network *n = NULL;
+    steno_session *run = NULL;
+    steno_err err = {0};
+    char *path;
+    (void)state;
+    mk_import(m, "ai.steno.run", 1);
+    mk_input(m, "q", STENO_F32, "1,1,4");
+    mk_node(m, "ai.steno.run:CachedAttention", "q", "y");
+    mk_attr_int(m, "heads", 1);
+    mk_attr_int(m, "size", 4);
+    mk_attr_int(m, "v_size", 4);
+    mk_output(m, "y", STENO_F32, "1,1,4");
+    path = mk_file(m);
+    assert_int_equal(steno_network_open(&n, path, NULL, &err), STENO_OK);
+    assert_int_equal(steno_session_open(&run, n, NULL, &err), STENO_OK);
+    assert_int_equal(steno_session_set(run, 0, &t, &err), STENO_OK);
+    assert_int_equal(steno_session_run(run, &err), STENO_ERR_INVAL);
+    assert_non_null(strstr(err.msg, "no searches were lent"));
+    steno_session_close(run);
+    steno_network_close(n);
+    mk_unlink(path);
+    mk_free(m);
+}
+
 static void graphs_that_cannot_be_cut_are_refused(void **state)
 {
     struct steno_network_options o = {.opt_level = -1, .part = STENO_PART_STEP};
@@ -646,6 +676,7 @@ int main(void)
         cmocka_unit_test(exported_lm_scores_as_from_whole_prefixes),
         cmocka_unit_test(made_lm_scores_as_from_whole_prefixes),
         cmocka_unit_test(graphs_that_cannot_be_cut_are_refused),
+        cmocka_unit_test(a_file_with_the_operator_has_nothing_to_read),
         cmocka_unit_test(steps_allocate_nothing_once_warm),
         cmocka_unit_test(steps_can_be_taken_back),
         cmocka_unit_test(several_searches_score_as_each_alone),
