@@ -657,12 +657,13 @@ static bool wants_step(struct steno_joint_block *b)
 {
     const steno_joint *j = b->j;
     size_t max_len = longest(j, j->frames);
-    b->over = b->over || b->st || !j->n || j->index + !b->last >= max_len;
-    if (b->over || !b->last || b->steps--)
-        return !b->over;
-    b->over = true;
-    b->st = STENO_NEED_MORE;
-    return false;
+    if (b->st || !j->n || j->index + (b->last ? 0 : 1) >= max_len) {
+        b->over = true;
+    } else if (!b->over && b->last && !b->steps--) {
+        b->over = true;
+        b->st = STENO_NEED_MORE;
+    }
+    return !b->over;
 }
 
 static void end_step(struct steno_joint_block *b)

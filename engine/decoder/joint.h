@@ -33,8 +33,8 @@ struct steno_joint_scorer {
      * a new utterance. */
     steno_status (*score)(void *self, const int32_t *const *prefix, size_t length,
                           const int32_t *parent, size_t n, float *out, steno_err *err);
-    /* The same of n searches at once, each with a self of its own, which fail one by one; NULL: `score` is called
-     * for each. */
+    /* Instead of `score`, of n searches at once, each with a self of its own, which fail one by one; NULL: `score` is
+     * called for each. */
     void (*score_each)(struct steno_joint_ask *asks, size_t n);
     /* The next call of score is about the prefixes of the call before it over again (calls 0), or
      * of the one before that (calls 1); whose parents they are does not count then. Block by block

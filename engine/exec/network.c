@@ -400,8 +400,7 @@ const struct steno_pass_counts *steno_network_passes(const steno_network *n)
 
 const steno_kernels *steno_network_keeps_bf16(const steno_network *n)
 {
-    const enum steno_precision kept = n->precision.kept;
-    return n->k.keep_bf16 && (kept == STENO_BF16_WEIGHTS || kept == STENO_INT8_WEIGHTS) ? &n->k : NULL;
+    return n->k.keep_bf16 && steno_precision_rounds_attention(n->precision.kept) ? &n->k : NULL;
 }
 
 const struct steno_precision_report *steno_network_precision(const steno_network *n)

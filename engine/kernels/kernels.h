@@ -377,4 +377,15 @@ struct steno_kernels {
 /* Fill every slot for the CPU mask (base/cpu.h). Frozen afterwards. */
 void steno_kernels_init(steno_kernels *k, unsigned cpu);
 
+/* Bytes of the keys of a piece (keep_bf16), behind which its values begin; of all of it. */
+static inline size_t steno_kept_keys_bytes(const steno_kernels *k, size_t size)
+{
+    return k->gemm_bf16.packed_bytes(size, STENO_KEPT_KEYS);
+}
+
+static inline size_t steno_kept_bytes(const steno_kernels *k, size_t size, size_t v_size)
+{
+    return steno_kept_keys_bytes(k, size) + k->gemm_bf16.packed_bytes(STENO_KEPT_KEYS, v_size);
+}
+
 #endif

@@ -104,16 +104,15 @@ static steno_status make_joint(steno_espnet_runner *r, const struct steno_espnet
 typedef steno_status score_fn(void *, const int32_t *const *, size_t, const int32_t *, size_t,
                               float *, steno_err *);
 
-static struct steno_joint_scorer scorer(void *self, double weight, score_fn *score)
+static struct steno_joint_scorer scorer(void *self, double weight, score_fn *score, void (*rewind)(void *, int))
 {
-    return (struct steno_joint_scorer){.self = self, .weight = weight, .score = score};
+    return (struct steno_joint_scorer){.self = self, .weight = weight, .score = score, .rewind = rewind};
 }
 
 static struct steno_joint_scorer stepper(struct steno_estep_search *self, double weight)
 {
     return (struct steno_joint_scorer){.self = self,
                                        .weight = weight,
-                                       .score = steno_estep_score,
                                        .score_each = steno_estep_score_each,
                                        .rewind = steno_estep_rewind};
 }
@@ -134,17 +133,17 @@ static void make_scorers(struct scorers *x, steno_espnet_runner *r, const struct
     x->decoder = (struct steno_estep_search){r->decoder_step, decoder};
     x->lm = (struct steno_estep_search){r->lm_step, lm};
     if (r->recurrent.decoder)
-        x->s[x->n++] = scorer(r->recurrent.decoder, w, steno_erdec_score);
+        x->s[x->n++] = scorer(r->recurrent.decoder, w, steno_erdec_score, steno_erdec_rewind);
     else if (r->decoder_step)
         x->s[x->n++] = stepper(&x->decoder, w);
     else
-        x->s[x->n++] = scorer(r->decoder, w, steno_escorer_score);
+        x->s[x->n++] = scorer(r->decoder, w, steno_escorer_score, NULL);
     if (r->recurrent.lm)
-        x->s[x->n++] = scorer(r->recurrent.lm, s->lm_weight, steno_ernn_score);
+        x->s[x->n++] = scorer(r->recurrent.lm, s->lm_weight, steno_ernn_score, steno_ernn_rewind);
     else if (r->lm_step)
         x->s[x->n++] = stepper(&x->lm, s->lm_weight);
     else if (r->lm)
-        x->s[x->n++] = scorer(r->lm, s->lm_weight, steno_escorer_score);
+        x->s[x->n++] = scorer(r->lm, s->lm_weight, steno_escorer_score, NULL);
     if (r->e->ngram)
         x->s[x->n++] = steno_espnet_ngram_scorer(r->e);
 }
@@ -292,14 +291,6 @@ static void take_back(const steno_espnet_runner *r)
         steno_ernn_use(r->recurrent.lm, NULL);
 }
 
-static void add_rewind(struct steno_joint_scorer *s)
-{
-    if (s->score == steno_erdec_score)
-        s->rewind = steno_erdec_rewind;
-    else if (s->score == steno_ernn_score)
-        s->rewind = steno_ernn_rewind;
-}
-
 _Static_assert(STENO_BATCH_MAX <= STENO_JOINT_MOST, "streams of a turn are searched at once");
 
 /* Blocks of n searches side by side. */
@@ -315,8 +306,6 @@ static void search_blocks(struct steno_esearch_block *blocks, size_t n, steno_es
         if (blocks[i].st)
             continue;
         make_scorers(&scorers[m], r, &x->s, x->decoder, x->lm);
-        for (size_t k = 0; k < scorers[m].n; k++)
-            add_rewind(&scorers[m].s[k]);
         b[m] = (struct steno_joint_block){.j = x->joint,
                                           .scorers = scorers[m].s,
                                           .n_scorers = scorers[m].n,

@@ -73,7 +73,7 @@ struct steno_estep {
     const steno_kernels *keeps; /* memories are pieces in bf16; NULL: rows in f32 */
     struct layer *layer;
     int n_layers;
-    int64_t *tokens, *places; /* [cap_hyps] */
+    int64_t *tokens, *places; /* [cap_hyps] each, one block */
     size_t cap_hyps;
     struct steno_search_view *view; /* [cap_views] */
     size_t cap_views;
@@ -283,17 +283,21 @@ static bool grow_lists(steno_estep_state *k, size_t hyps, size_t tokens)
 /* Room for the inputs of `hyps` hypotheses and the views of n searches. */
 static bool grow_inputs(steno_estep *s, size_t hyps, size_t n)
 {
-    int64_t *tokens = hyps > s->cap_hyps ? realloc(s->tokens, hyps * sizeof *tokens) : s->tokens, *places;
-    struct steno_search_view *view;
-    s->tokens = tokens ? tokens : s->tokens;
-    places = hyps > s->cap_hyps ? realloc(s->places, hyps * sizeof *places) : s->places;
-    s->places = places ? places : s->places;
-    view = n > s->cap_views ? realloc(s->view, n * sizeof *view) : s->view;
-    s->view = view ? view : s->view;
-    if (!tokens || !places || !view)
-        return false;
-    s->cap_hyps = hyps > s->cap_hyps ? hyps : s->cap_hyps;
-    s->cap_views = n > s->cap_views ? n : s->cap_views;
+    if (hyps > s->cap_hyps) {
+        int64_t *t = realloc(s->tokens, 2 * hyps * sizeof *t);
+        if (!t)
+            return false;
+        s->tokens = t;
+        s->cap_hyps = hyps;
+    }
+    if (n > s->cap_views) {
+        struct steno_search_view *v = realloc(s->view, n * sizeof *v);
+        if (!v)
+            return false;
+        s->view = v;
+        s->cap_views = n;
+    }
+    s->places = s->tokens + s->cap_hyps;
     return true;
 }
 
@@ -429,7 +433,6 @@ void steno_estep_close(steno_estep *s)
         steno_aligned_free(s->layer[i].zero.p);
     free(s->layer);
     free(s->tokens);
-    free(s->places);
     free(s->view);
     free(s);
 }
@@ -439,7 +442,7 @@ void steno_estep_close(steno_estep *s)
 /* Bytes of STENO_KEPT_KEYS rows of one head in bf16. */
 static size_t piece_bytes(const steno_kernels *k, const struct columns *c)
 {
-    return k->gemm_bf16.packed_bytes(c->size, STENO_KEPT_KEYS) + k->gemm_bf16.packed_bytes(STENO_KEPT_KEYS, c->v_size);
+    return steno_kept_bytes(k, c->size, c->v_size);
 }
 
 /* A layer's memory with room for `cap` rows instead of `from`, n of which are there. */
@@ -786,15 +789,6 @@ void steno_estep_score_each(struct steno_joint_ask *a, size_t n)
             hyps += a[end].n;
         run_or_each(s, a + i, end - i);
     }
-}
-
-steno_status steno_estep_score(void *self, const int32_t *const *prefix, size_t length,
-                               const int32_t *parent, size_t n, float *out, steno_err *err)
-{
-    struct steno_joint_ask a = {
-        .self = self, .prefix = prefix, .length = length, .parent = parent, .n = n, .out = out, .err = err};
-    steno_estep_score_each(&a, 1);
-    return a.st;
 }
 
 size_t steno_estep_bytes(const steno_estep *s)

@@ -44,10 +44,7 @@ struct steno_estep_search {
     steno_estep *step;
     steno_estep_state *state;
 };
-STENO_MUST steno_status steno_estep_score(void *self, const int32_t *const *prefix, size_t length,
-                                          const int32_t *parent, size_t n, float *out,
-                                          steno_err *err);
-/* Searches of one step: hypotheses of several go through the network in one run. */
+/* Searches of one step: hypotheses of several go through the network in one run. At least one. */
 void steno_estep_score_each(struct steno_joint_ask *asks, size_t n);
 void steno_estep_rewind(void *self, int calls);
 size_t steno_estep_bytes(const steno_estep *s);

@@ -36,7 +36,6 @@ struct cached {
     size_t shared, score_bytes, part_bytes, parts;
     float *sum; /* [heads][batch] of the weights */
     const char *pieces;
-    size_t piece_bytes, values_at;
 };
 
 static steno_status infer_cached(struct steno_infer *ic, steno_err *err)
@@ -138,6 +137,7 @@ static void shared_part(void *arg, int part)
 static void pieces_tile(const struct cached *c, size_t h, size_t b, size_t m, char *mem)
 {
     const size_t ldo = steno_attend_bf16_ldo(c->v_size), y_row = c->heads * c->v_size;
+    const size_t bytes = steno_kept_bytes(c->k, c->size, c->v_size);
     float max[STENO_ATTEND_BF16_ROWS], sum[STENO_ATTEND_BF16_ROWS], *y = c->y + b * y_row + h * c->v_size;
     struct steno_attend_bf16 a = {.m = m,
                                   .keys = STENO_KEPT_KEYS,
@@ -156,8 +156,8 @@ static void pieces_tile(const struct cached *c, size_t h, size_t b, size_t m, ch
         sum[i] = 0;
     }
     for (size_t at = 0; at < c->rows.n; at += STENO_KEPT_KEYS, a.first = false) {
-        a.k = c->pieces + (h * c->rows.cap + at) / STENO_KEPT_KEYS * c->piece_bytes;
-        a.v = (const char *)a.k + c->values_at;
+        a.k = c->pieces + (h * c->rows.cap + at) / STENO_KEPT_KEYS * bytes;
+        a.v = (const char *)a.k + steno_kept_keys_bytes(c->k, c->size);
         a.to = c->rows.n - at < STENO_KEPT_KEYS ? c->rows.n - at : STENO_KEPT_KEYS;
         c->k->attend_bf16(&a);
     }
@@ -289,8 +289,6 @@ static const char *share_of(const struct cached *all, const struct steno_search_
     c->rows = all->fresh ? l->own : l->memory;
     if (!all->fresh) {
         c->pieces = l->pieces;
-        c->values_at = l->pieces ? c->k->gemm_bf16.packed_bytes(c->size, STENO_KEPT_KEYS) : 0;
-        c->piece_bytes = l->pieces ? c->values_at + c->k->gemm_bf16.packed_bytes(STENO_KEPT_KEYS, c->v_size) : 0;
         return c->rows.n > c->rows.cap ? "more keys than rows" : NULL;
     }
     c->fresh += at * all->row;

@@ -216,8 +216,7 @@ static steno_status prepare_attention(struct steno_prep *pc, void **priv, steno_
     narrow = calloc(1, sizeof *narrow);
     if (!narrow)
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
-    *narrow = steno_prep_precision(pc) == STENO_BF16_WEIGHTS ||
-              steno_prep_precision(pc) == STENO_INT8_WEIGHTS;
+    *narrow = steno_precision_rounds_attention(steno_prep_precision(pc));
     *priv = narrow;
     return STENO_OK;
 }

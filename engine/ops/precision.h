@@ -2,6 +2,8 @@
 #ifndef STENO_OPS_PRECISION_H
 #define STENO_OPS_PRECISION_H
 
+#include <stdbool.h>
+
 enum steno_precision {
     STENO_FP32,
     STENO_BF16_WEIGHTS, /* 16 bits, widened in the kernel; sums in f32 */
@@ -12,6 +14,12 @@ enum steno_precision {
     STENO_AUTO_WEIGHTS  /* asked for, never had: bf16 where the graph has products in 8 bits and the
                            CPU multiplies bf16, else f32 */
 };
+/* Attention may round its factors to bf16. */
+static inline bool steno_precision_rounds_attention(enum steno_precision p)
+{
+    return p == STENO_BF16_WEIGHTS || p == STENO_INT8_WEIGHTS;
+}
+
 /* Products that a graph has in 8 bits round activations as it says, over the range of a tensor, in
  * STENO_FP32, and else over the range of each row: nearer, and one node (passes/pass_int8.c). */
 

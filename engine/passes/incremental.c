@@ -129,16 +129,13 @@ static steno_status find_attention(struct cut *c)
 
 /* ---- rewriting ----------------------------------------------------------------------------- */
 
-static steno_status add_input(struct cut *c, const char *name, steno_dtype type, int rank, const int64_t *dims,
-                              steno_vid *out)
+static steno_status add_position(struct cut *c, steno_vid *out)
 {
-    steno_status st = steno_graph_add_value(c->g, name, out, c->err);
+    steno_status st = steno_graph_add_value(c->g, "position", out, c->err);
     if (st)
         return st;
-    c->g->values[*out].dtype = type;
-    c->g->values[*out].shape.rank = rank;
-    for (int i = 0; i < rank; i++)
-        c->g->values[*out].shape.dim[i] = dims[i];
+    c->g->values[*out].dtype = STENO_I64;
+    c->g->values[*out].shape = (struct steno_shape){.rank = 1, .dim = {STENO_DIM_ANY}};
     return STENO_OK;
 }
 
@@ -407,7 +404,6 @@ static steno_status cut_layers(struct cut *c, struct ends *e)
 
 static steno_status cut_step(struct cut *c)
 {
-    static const int64_t each[1] = {STENO_DIM_ANY};
     steno_vid position = STENO_NONE;
     struct ends e = {0};
     steno_status st = new_ends(c, &e);
@@ -415,7 +411,7 @@ static steno_status cut_step(struct cut *c)
         return st;
     e.in[e.n_in++] = c->tgt;
     if (c->has_table) {
-        st = add_input(c, "position", STENO_I64, 1, each, &position);
+        st = add_position(c, &position);
         e.in[e.n_in++] = position;
     }
     if (st)

@@ -192,7 +192,7 @@ static void shapes(const steno_kernels *k)
 static void kept(const steno_kernels *k, size_t size, size_t v_size)
 {
     enum { N = STENO_KEPT_KEYS };
-    const size_t at_v = k->gemm_bf16.packed_bytes(size, N), bytes = at_v + k->gemm_bf16.packed_bytes(N, v_size);
+    const size_t at_v = steno_kept_keys_bytes(k, size), bytes = steno_kept_bytes(k, size, v_size);
     float *x = steno_aligned_zeroed(N * (size + v_size) * sizeof *x);
     char *want = steno_aligned_zeroed(bytes), *got = steno_aligned_zeroed(bytes);
     if (!x || !want || !got)

@@ -118,6 +118,15 @@ static void close_pair(struct pair *p)
     steno_network_close(p->once_net);
 }
 
+/* As `score` of a struct steno_joint_scorer. */
+static steno_status score_one(struct steno_estep_search *self, const int32_t *const *prefix, size_t length,
+                              const int32_t *parent, size_t n, float *out, steno_err *err)
+{
+    struct steno_joint_ask a = {self, prefix, length, parent, n, out, STENO_OK, err};
+    steno_estep_score_each(&a, 1);
+    return a.st;
+}
+
 static void start(struct pair *p)
 {
     steno_err err;
@@ -132,7 +141,7 @@ static void compare(struct pair *p, const struct beam *b)
     steno_err err;
     assert_true(p->vocab <= 64);
     if (steno_escorer_score(p->whole, b->prefix, b->length, b->parent, b->n, want, &err) ||
-        steno_estep_score(&p->self, b->prefix, b->length, b->parent, b->n, got, &err))
+        score_one(&p->self, b->prefix, b->length, b->parent, b->n, got, &err))
         fail_msg("%s", err.msg);
     for (size_t i = 0; i < b->n * (size_t)p->vocab; i++)
         if (!(fabsf(want[i] - got[i]) <= tolerance))
@@ -417,7 +426,7 @@ static void steps_allocate_nothing_once_warm(void **state)
         begin(&b);
         assert_int_equal(steno_estep_start(p.step, p.self.state, NULL, 0, 0, BEAM, NULL), STENO_OK);
         for (size_t i = 0; i < STEPS; i++) {
-            assert_int_equal(steno_estep_score(&p.self, b.prefix, b.length, b.parent, b.n, y, NULL),
+            assert_int_equal(score_one(&p.self, b.prefix, b.length, b.parent, b.n, y, NULL),
                              STENO_OK);
             sizes |= (size_t)1 << b.n;
             advance(&b, p.vocab);
@@ -436,7 +445,7 @@ static void score_anew(struct steno_estep_search *s, const float *rows, int64_t 
     static const int32_t same[BEAM] = {0, 1, 2, 3, 4}, none[BEAM] = {0};
     assert_int_equal(steno_estep_start(s->step, s->state, rows, rows ? ROWS : 0, dim, BEAM, NULL), STENO_OK);
     for (size_t length = 1; length <= b->length; length++)
-        assert_int_equal(steno_estep_score(s, b->prefix, length, length == 1 ? none : same, b->n,
+        assert_int_equal(score_one(s, b->prefix, length, length == 1 ? none : same, b->n,
                                            out, NULL),
                          STENO_OK);
 }
@@ -447,7 +456,7 @@ static void compare_anew(struct pair *p, steno_estep_state *k, const float *rows
 {
     static float want[BEAM * 64], got[BEAM * 64];
     struct steno_estep_search x = {p->step, k};
-    assert_int_equal(steno_estep_score(&x, b->prefix, b->length, b->parent, b->n, got, NULL), STENO_OK);
+    assert_int_equal(score_one(&x, b->prefix, b->length, b->parent, b->n, got, NULL), STENO_OK);
     score_anew(&p->self, rows, p->dim, b, want);
     for (size_t i = 0; i < b->n * (size_t)p->vocab; i++)
         if (!(fabsf(want[i] - got[i]) <= tolerance))
@@ -537,6 +546,14 @@ static void begin_several(struct several *s, bool rows)
     }
 }
 
+static void end_several(struct several *s)
+{
+    for (size_t i = 0; i < SEARCHES; i++) {
+        steno_estep_state_free(s->alone[i].state);
+        steno_estep_state_free(s->together[i].state);
+    }
+}
+
 /* Those of `who` go one step on; number bad asks for a token that there is not. */
 static void step_several(struct several *s, const size_t *who, size_t n, size_t bad)
 {
@@ -560,7 +577,7 @@ static void step_several(struct several *s, const size_t *who, size_t n, size_t 
             continue;
         }
         assert_int_equal(a[i].st, STENO_OK);
-        assert_int_equal(steno_estep_score(&s->alone[who[i]], b->prefix, b->length, b->parent, b->n,
+        assert_int_equal(score_one(&s->alone[who[i]], b->prefix, b->length, b->parent, b->n,
                                            s->want[i], NULL),
                          STENO_OK);
         assert_memory_equal(s->got[i], s->want[i], b->n * (size_t)s->p->vocab * sizeof(float));
@@ -588,18 +605,12 @@ static void several_searches(struct pair *p, bool rows)
                 steno_estep_rewind(t ? &s.together[who[k]] : &s.alone[who[k]], 0);
         }
     }
-    for (size_t i = 0; i < SEARCHES; i++) {
-        steno_estep_state_free(s.alone[i].state);
-        steno_estep_state_free(s.together[i].state);
-    }
+    end_several(&s);
     begin_several(&s, rows);
     for (size_t i = 0; i < 3; i++)
         who[i] = i;
     step_several(&s, who, 3, 1);
-    for (size_t i = 0; i < SEARCHES; i++) {
-        steno_estep_state_free(s.alone[i].state);
-        steno_estep_state_free(s.together[i].state);
-    }
+    end_several(&s);
 }
 
 static void several_searches_score_as_each_alone(void **state)
@@ -651,7 +662,7 @@ static size_t bytes_of(const char *path, size_t most)
     open_pair(&p, path, STENO_ESCORE_LM, 2, 4, 5, false);
     assert_int_equal(steno_estep_start(p.step, p.self.state, NULL, 0, 0, 2, NULL), STENO_OK);
     for (size_t i = 1; i <= 250; i++)
-        assert_int_equal(steno_estep_score(&p.self, prefix, i, i == 2 ? first : parent,
+        assert_int_equal(score_one(&p.self, prefix, i, i == 2 ? first : parent,
                                            i == 1 ? 1 : most, y, NULL),
                          STENO_OK);
     bytes = steno_estep_bytes(p.step);

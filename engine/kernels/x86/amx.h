@@ -86,6 +86,19 @@ enum { AMX_FAR = 4096 };
         AMX_PACE(pace);                                                                            \
     } while (0)
 
+/* n lines called to L2 in the order of memory, number `from` and on of a run, and every fifth of them AMX_FAR bytes on:
+ * for few rows, which have nothing in L2 to wait for. */
+static inline __attribute__((always_inline)) void amx_call_lines(const char *line, int from, int n)
+{
+#pragma GCC unroll 16
+    for (int i = 0; i < n; i++, line += 64) {
+        __builtin_prefetch(line, 0, 2);
+        if ((from + i) % 5 == 0)
+            __builtin_prefetch(line + AMX_FAR, 0, 2);
+        AMX_PACE(10);
+    }
+}
+
 /* Stride of the copy of A, lanes: an odd number of cache lines, so that rows fall into different sets. */
 static inline size_t amx_copy_ld(size_t lanes)
 {

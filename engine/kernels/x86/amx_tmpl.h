@@ -95,18 +95,11 @@ static inline void amx_store_sums(void *to, size_t row, bool high)
     }
 }
 
-/* A quarter of the lines of a step closer, a fifth of them AMX_FAR bytes later before that (AMX_CALL_NEXT). */
+/* A quarter of the lines of a step closer. */
 static inline __attribute__((always_inline)) void amx_call(const char *b, int quarter)
 {
     enum { LINES = AMX_LANES * NR / 64 };
-    b += AMX_AHEAD + quarter * LINES * 64;
-#pragma GCC unroll 8
-    for (int i = 0; i < LINES; i++, b += 64) {
-        __builtin_prefetch(b, 0, 2);
-        if ((quarter * LINES + i) % 5 == 0)
-            __builtin_prefetch(b + AMX_FAR, 0, 2);
-        AMX_PACE(10);
-    }
+    amx_call_lines(b + AMX_AHEAD + quarter * LINES * 64, quarter * LINES, LINES);
 }
 
 static inline __attribute__((always_inline)) void amx_steps(const struct amx_tile *t, struct amx_waiting *w,

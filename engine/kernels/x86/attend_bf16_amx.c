@@ -24,8 +24,7 @@ enum {
     Q_ROW = STENO_ATTEND_BF16_SIZE / 2 + AMX_LANES,
     S_ROW = KEYS + ROWS + VL,
     STEP_BYTES = AMX_LANES * NR * 4, /* of 16 rows of a panel */
-    CALL_AHEAD = 8 << 10,            /* bytes from what is read to what is called, in L2 by then */
-    CALL_FAR = 4 << 10               /* ... and from there to what the CPU's own prefetcher is shown */
+    CALL_AHEAD = 8 << 10             /* bytes from what is read to what is called, in L2 by then */
 };
 
 _Static_assert(ROWS == 2 * AMX_ROWS && KEYS % NR == 0, "rows are two tiles, keys whole panels");
@@ -103,18 +102,6 @@ ALWAYS void store(const struct finished *f, bool odd, bool high)
         AMX_STORE(0, f->at, 4 * f->row);
 }
 
-/* The lines of a step, in the order of memory (docs/kernels.md, "Weights from memory"). */
-ALWAYS void call_step(const char *at)
-{
-#pragma GCC unroll 16
-    for (int i = 0; i < AMX_LANES; i++, at += 64) {
-        __builtin_prefetch(at, 0, 2);
-        if (i % 5 == 0)
-            __builtin_prefetch(at + CALL_FAR, 0, 2);
-        AMX_PACE(10);
-    }
-}
-
 /* Sums of half x to registers 2 and 3 or, not odd, 0 and 1, while those of the half before are stored: a store right
  * behind the products that it waits for keeps others waiting (95 of 308 cycles for two halves). */
 ALWAYS void half_of(const struct half *x, const struct finished *before, bool odd, bool high)
@@ -153,7 +140,7 @@ ALWAYS void half_of(const struct half *x, const struct finished *before, bool od
         if (!u)
             store(before, !odd, false);
         if (call) {
-            call_step(call);
+            amx_call_lines(call, 0, AMX_LANES);
             call += AMX_LANES * 64;
         }
     }
