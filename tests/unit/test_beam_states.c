@@ -45,7 +45,7 @@ static void a_child_has_its_parents_state(void **state)
     steno_beam_states_free(&b);
 }
 
-/* The call again, the call before it, and on from there, as steno_joint_block does. */
+/* The call again, the call before it, and on from there, as steno_joint_blocks does. */
 static void a_search_can_go_back(void **state)
 {
     static const int32_t twice[] = {0, 0}, crossed[] = {1, 0};
