@@ -122,7 +122,9 @@ isa_bf16 := $(isa_vnni) -mavx512bf16
 isa_amx := $(isa_bf16) -mamx-tile -mamx-int8 -mamx-bf16
 isa_avxvnni := $(isa_avx2) -mavxvnni
 isa_dotprod := -march=armv8.2-a+dotprod
-isa_flags = $(foreach i,avx2 avx512 vnni bf16 amx avxvnni dotprod,$(if $(filter %_$(i).c,$(1)),$(isa_$(i))))
+# Files of kernels alone (tests/isa.sh): any other one runs whatever the CPU has.
+isa_flags = $(if $(filter engine/kernels/% engine/features/% tests/kernels/evex_%,$(1)),\
+        $(foreach i,avx2 avx512 vnni bf16 amx avxvnni dotprod,$(if $(filter %_$(i).c,$(1)),$(isa_$(i)))))
 # With UBSan -O3 takes 141 s of a processor for engine/kernels/x86, -O1 39, more than tests save by it.
 kernel_flags = $(if $(filter engine/kernels/%,$(1)),$(if $(and $(findstring undefined,$(san_flags)),$(filter-out engine/kernels/scalar/%,$(1))),,-O3) \
         $(if $(filter engine/kernels/scalar/%,$(1)),,-ffp-contract=fast)) \

@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# CPUs that have less than the one we build on. No object but those of kernels has an instruction of AVX: what runs
+# whatever the CPU has is compiled for the baseline. And the command transcribes on emulated CPUs without AVX and
+# without AVX-512. TAP.
+set -u
+cd "$(dirname "$0")/.." || exit 70
+B=${STENO_BUILD:-build/release}
+[ "$(uname -m)" = x86_64 ] || { echo "1..0 # SKIP not x86-64"; exit 0; }
+n=0
+result() { # NAME [WHAT IS WRONG]
+    n=$((n + 1))
+    if [ -z "${2:-}" ]; then echo "ok $n - $1"; else
+        echo "not ok $n - $1"
+        while IFS= read -r line; do echo "# $line"; done <<<"$2"
+    fi
+}
+
+avx() { # OBJECT...: those with such an instruction, and the first of each
+    local o
+    for o in "$@"; do
+        objdump -d --no-show-raw-insn "$o" | grep -m1 -P '^ +[0-9a-f]+:\tv[a-z0-9]+ .*%[xyz]mm' | sed "s,^,${o#"$B"/}:,"
+    done
+}
+mapfile -t all < <(find "$B" -name '*.o' ! -path '*/kernels/x86/*' ! -path '*/tests/kernels/evex_*' ! -name '*_avx2.o' | sort)
+[ ${#all[@]} -gt 100 ] && bad=$(avx "${all[@]}") || bad="no objects below $B"
+result "${#all[@]} objects have no AVX" "$bad"
+[ -n "$(avx "$B"/engine/kernels/x86/gemm_avx2.o)" ] && bad="" || bad="not seen in gemm_avx2.o"
+result "AVX is seen where it is" "$bad"
+
+if ! command -v qemu-x86_64 >/dev/null; then
+    echo "ok $((n + 1)) - emulated CPUs # SKIP qemu-x86_64 is absent (tests/deps.sh arm)"
+    echo "1..$((n + 1))"
+    exit 0
+fi
+for run in Nehalem:fp32 Nehalem:bf16 Nehalem:int8 Haswell:bf16 Haswell:int8; do
+    cpu=${run%:*} precision=${run#*:}
+    got=$(timeout 1200 qemu-x86_64 -cpu "$cpu" "$B/steno" transcribe --precision "$precision" tests/data/digits.wav 2>&1)
+    rc=$?
+    got=$(grep -v '^qemu-x86_64: warning' <<<"$got") # of features that neither has
+    [ "$rc:$got" = "0:$(cat tests/data/digits.txt)" ] && bad="" || bad="status $rc: $got"
+    result "$cpu transcribes in $precision" "$bad"
+done
+echo "1..$n"
