@@ -100,7 +100,7 @@ static void set_dotprod(steno_kernels *k)
 
 void steno_kernels_init(steno_kernels *k, unsigned cpu)
 {
-    k->cpu = cpu;
+    *k = (steno_kernels){.cpu = cpu};
     set_scalar(k);
     if (cpu & STENO_CPU_BLAS)
         steno_kernels_gemm__blas(k);

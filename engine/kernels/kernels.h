@@ -374,7 +374,8 @@ struct steno_kernels {
                        size_t c, size_t k);
 };
 
-/* Fill every slot for the CPU mask (base/cpu.h). Frozen afterwards. */
+/* Fill every slot for the CPU mask (base/cpu.h), whatever was in k; those that say so are NULL where a level has none.
+ * Frozen afterwards. */
 void steno_kernels_init(steno_kernels *k, unsigned cpu);
 
 /* Bytes of the keys of a piece (keep_bf16), behind which its values begin; of all of it. */

@@ -93,7 +93,7 @@ static void check_level(const char *level)
     steno_kernels k;
     unsigned mask;
     steno_err err;
-    memset(&k, 0, sizeof k);
+    memset(&k, 0xa5, sizeof k); /* steno_kernels_init has to fill all of it */
     if (steno_cpu_level(level, steno_cpu_detect(), &mask, &err)) {
         fprintf(stderr, "kcheck: %s\n", err.msg);
         exit(64);
