@@ -14,7 +14,7 @@ double steno_peak_many(const steno_kernels *k);
 double steno_peak_bf16(const steno_kernels *k);
 /* The same for the instruction of the 8-bit product, in integer operations. */
 double steno_peak_ops_i8(const steno_kernels *k);
-/* Bytes per second of reading memory in order, far beyond the caches. Allocates 128 MiB for the
+/* Bytes per second of reading memory in order, far beyond the caches. Allocates 288 MiB for the
  * time of the call; 0 when it cannot. */
 double steno_peak_bandwidth(void);
 

@@ -47,15 +47,17 @@ enum {
     A_ROOM = MC * 528,   /* of the copy of A, lanes: 1 MiB of L2, 512 lanes of most rows */
 #else
     MR = VL == 16 ? 14 : VL == 4 ? 8 : 6,
-    MC = 126, /* rows of A copied at a time: a multiple of MR = 14; 260 KiB, in L2 */
+    MC = VL == 8 ? 48 : 126, /* rows of A copied at a time: a multiple of MR; 200 to 260 KiB, in L2 */
     KU_STEP = 1,
-    KU = 512,       /* lanes of K in a block: 2048 or 1024 bytes */
+    KU = VL == 8 ? 1024 : 512, /* lanes of K in a block: 2048 bytes, 4096 of avxvnni or 1024 of NEON */
     A_LD = KU + 16, /* row stride of the copy, lanes */
     A_ROOM = MC * A_LD,
 #endif
     LANE_ROW = NR * KG, /* bytes of one lane of K in a panel */
+    STEPS = VL == 16 ? 1 : 4, /* lanes of K that a turn of the inner loop takes */
+    CALLERS = LANE_ROW * STEPS < 128 ? 1 : LANE_ROW * STEPS / 64, /* tiles that together call the next panel */
     NEAR = 8,           /* lanes before their use that weights for more tiles, in L2 by then, are called into L1 */
-    AHEAD = 8192        /* bytes before their use that weights for a single tile are called closer */
+    AHEAD = VL == 8 ? 2048 : 8192 /* bytes before their use that weights for a single tile are called closer */
 };
 
 struct head { /* 64 bytes */
@@ -67,10 +69,36 @@ typedef void micro_fn(size_t ku, const int32_t *a, const int8_t *b, size_t b_nex
                       const int8_t *ahead, int32_t *tile);
 
 #ifndef AMX_DOT
-/* tile [mr][panels * NR] = A [mr][ku] * B, panels b_next bytes apart; meanwhile half a panel from
- * `ahead` on is called into L2. A tile that is the only one to read B (few) calls all of it, AHEAD bytes
- * before its use: five rows and more are at work for as long as memory is, and the CPU by itself does one
- * after the other. Up to four rows are at work for less, and slower with it. */
+/* acc += a lane of A of each row times one of B, w vectors wide. A tile that is the only one to read B (few) calls
+ * all of it, AHEAD bytes before its use: five rows and more are at work for as long as memory is, and the
+ * CPU by itself does one after the other. Up to four rows are at work for less, and slower with it, but for
+ * three and four of eight lanes. Eight lanes at a time leave the CPU time to call B from L2 by itself. */
+static inline __attribute__((always_inline)) void micro_step(bool few, int mr, int w, const int32_t *a,
+                                                             const int8_t *b, size_t b_next, vi *acc)
+{
+    vi bv[8];
+    for (int i = 0; i < LANE_ROW; i += 64)
+        if (few)
+            __builtin_prefetch(b + AHEAD + i, 0, 2);
+        else if (VL != 8)
+            __builtin_prefetch(b + NEAR * LANE_ROW + i, 0, 3);
+#pragma GCC unroll 8
+    for (int j = 0; j < w; j++)
+        bv[j] = weights(b + (size_t)(j / 2) * b_next + (size_t)(j % 2) * VL * KG);
+#pragma GCC unroll 14
+    for (int r = 0; r < mr; r++) {
+        vi av = vi_set1(a[(size_t)r * A_LD]);
+#pragma GCC unroll 8
+        for (int j = 0; j < w; j++) {
+            acc[r * w + j] = dot(acc[r * w + j], av, bv[j]);
+            if (STEPS > 1) /* sums of several steps in another order need more registers than there are */
+                __asm__("" : "+" V_REGISTER(acc[r * w + j]));
+        }
+    }
+}
+
+/* tile [mr][panels * NR] = A [mr][ku] * B, panels b_next bytes apart; meanwhile ku / STEPS cache lines from
+ * `ahead` on are called into L2. */
 static inline __attribute__((always_inline)) void micro(bool few, int mr, int panels, size_t ku,
                                                         const int32_t *a, const int8_t *b,
                                                         size_t b_next, const int8_t *ahead,
@@ -78,29 +106,19 @@ static inline __attribute__((always_inline)) void micro(bool few, int mr, int pa
 {
     vi acc[MR * 2];
     const int w = 2 * panels;
+    size_t u = 0;
 #pragma GCC unroll 28
     for (int i = 0; i < mr * w; i++)
         acc[i] = vi_zero();
-    for (size_t u = 0; u < ku; u++, b += LANE_ROW) {
-        vi bv[8];
+    for (; u + STEPS <= ku; u += STEPS, a += STEPS, b += STEPS * LANE_ROW, ahead += 64) {
         if (!few)
-            __builtin_prefetch(ahead + u * (LANE_ROW / 2), 0, 2);
-        for (int i = 0; i < LANE_ROW; i += 64)
-            if (few)
-                __builtin_prefetch(b + AHEAD + i, 0, 2);
-            else
-                __builtin_prefetch(b + NEAR * LANE_ROW + i, 0, 3);
-#pragma GCC unroll 8
-        for (int j = 0; j < w; j++)
-            bv[j] = weights(b + (size_t)(j / 2) * b_next + (size_t)(j % 2) * VL * KG);
-#pragma GCC unroll 14
-        for (int r = 0; r < mr; r++) {
-            vi av = vi_set1(a[(size_t)r * A_LD + u]);
-#pragma GCC unroll 8
-            for (int j = 0; j < w; j++)
-                acc[r * w + j] = dot(acc[r * w + j], av, bv[j]);
-        }
+            __builtin_prefetch(ahead, 0, 2);
+#pragma GCC unroll 4
+        for (size_t x = 0; x < STEPS; x++)
+            micro_step(few, mr, w, a + x, b + x * LANE_ROW, b_next, acc);
     }
+    for (; STEPS > 1 && u < ku; u++, a++, b += LANE_ROW)
+        micro_step(few, mr, w, a, b, b_next, acc);
 #pragma GCC unroll 28
     for (int i = 0; i < mr * w; i++)
         vi_store(tile + (size_t)i * VL, acc[i]);
@@ -561,7 +579,7 @@ static void block(const struct product *p, const struct part *a, size_t rows, si
     const size_t tiles = (rows + MR - 1) / MR;
     micro_fn *fn;
     size_t step;
-    if (rows == 1 && a->first && a->last) {
+    if (rows == 1 && a->first && a->last && VL != 8) { /* eight lanes: four panels at a time are read a fifth faster */
         one_row(p, a, j0, j1);
         return;
     }
@@ -578,7 +596,7 @@ static void block(const struct product *p, const struct part *a, size_t rows, si
         for (size_t t = 0; t < tiles; t++) {
             size_t r0 = rows * t / tiles, h = rows * (t + 1) / tiles - r0;
             tile_at(p, a, r0, h, j, micro_by_rows[h], 1,
-                    next + (t & 1) * a->ku * (LANE_ROW / 2));
+                    next + t % CALLERS * (a->ku / STEPS) * 64);
         }
     }
 }
@@ -755,16 +773,16 @@ static double V_NAME(peak_i8)(size_t turns)
 #else
 static double V_NAME(peak_i8)(size_t turns)
 {
-    const vi a = vi_set1(0x01020304), b = vi_set1(0x01010101);
-    vi acc[12];
+    const vi b = vi_set1(0x01010101);
+    vi a = vi_set1(0x01020304), acc[12];
 #pragma GCC unroll 12
     for (int i = 0; i < 12; i++)
         acc[i] = vi_set1(i);
     for (size_t t = 0; t < turns; t++) {
 #pragma GCC unroll 12
-        for (int i = 0; i < 12; i++) {
+        for (int i = 0; i < 12; i++) { /* a is another one each time: what is done before the sum is done again */
             acc[i] = dot(acc[i], a, b);
-            __asm__ volatile("" : "+" V_REGISTER(acc[i]));
+            __asm__ volatile("" : "+" V_REGISTER(acc[i]), "+" V_REGISTER(a));
         }
     }
     return 2.0 * 12 * VL * KG * (double)turns;

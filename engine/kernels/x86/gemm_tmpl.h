@@ -8,7 +8,7 @@
  * than 14, 14, ..., 2, because a low tile is short of independent sums to hide the FMA latency. For
  * the same reason low tiles take several panels at a time.
  *
- * Blocks: KC rows of B x NR columns stay in L2 while MC rows of A pass, and the first two tiles
+ * Blocks: KC rows of B x NR columns stay in L2 while MC rows of A pass, and the first tiles
  * prefetch the next panel; those rows of A are copied to the stack with a fixed row stride first,
  * so that the inner loop addresses them by constants and the power-of-two strides of real models do
  * not fall into the same cache sets. Measured on a 2.5 GHz Cascade Lake (1 MiB L2, 153 GFLOP/s): KC
@@ -79,14 +79,17 @@ enum {
     A_ROOM = MC * 400, /* of the copy of A: 800 KiB of L2; at 1 MiB weights and C displace it */
 #else
     MR = VL == 16 ? 14 : VL == 4 ? 8 : 6,
-    MC = 126, /* rows of A copied at a time: a multiple of MR = 14; 260 KiB, in L2 */
-    KC = 512,
+    MC = VL == 8 ? 36 : 126, /* rows of A copied at a time: a multiple of MR; 260 to 290 KiB, in L2 */
+    KC = VL == 8 ? 2048 : 512,
     A_LD = KC + 16, /* row stride of the copy */
     A_ROOM = MC * A_LD,
 #endif
+    STEPS = VL == 16 ? 1 : 4, /* values of k that a turn of the inner loop takes */
+    B_ROW = NR * sizeof(b_t), /* bytes of one k in a panel */
+    CALLERS = B_ROW * STEPS < 128 ? 1 : B_ROW * STEPS / 64, /* tiles that together call the next panel */
     SHORT = 128,    /* columns of A that are copied without a call */
     NEAR = 8,       /* rows of B before their use that B for more tiles, in L2 by then, is called into L1 */
-    AHEAD = 64      /* rows of B before its use that B for a single tile is called closer */
+    AHEAD = VL == 8 ? 16 : 64 /* rows of B before its use that B for a single tile is called closer */
 };
 
 /* How up to PACED_ROWS rows read B where it says so: a vector at p, while that `ahead` elements later is called. */
@@ -101,11 +104,56 @@ typedef void micro_fn(size_t kc, const float *a, const b_t *b, size_t b_row, siz
                       const b_t *ahead, float *tile);
 
 #ifndef AMX_DOT
-/* tile [mr][w * VL] = A [mr][kc] * B, w vectors wide, rows of B b_row floats apart, panels b_next; meanwhile
- * the kc cache lines from `ahead` on are called into L2. A tile that is the only one to read B (few) calls
+/* acc += a column of A times a row of B, w vectors wide. A tile that is the only one to read B (few) calls
  * all of it, AHEAD rows before its use: five rows and more are at work for as long as memory is, and the
  * CPU by itself does one after the other. Up to four rows are at work for less, and slower with it, but for
- * GEMM_PACED. Always inlined with constant few, mr and w, so that acc lives in registers. */
+ * GEMM_PACED and for three and four of eight lanes. Eight floats at a time leave the CPU time to call rows from L2
+ * by itself. */
+static inline __attribute__((always_inline)) void micro_step(bool few, int mr, int w, const float *a, const b_t *b,
+                                                             size_t b_row, size_t b_next, vf *acc)
+{
+    const bool paced = few && mr <= PACED_ROWS;
+    vf bv[8];
+    for (size_t i = 0; i < NR && !paced; i += 64 / sizeof *b)
+        if (few)
+            __builtin_prefetch(b + AHEAD * b_row + i, 0, 2);
+        else if (VL != 8)
+            __builtin_prefetch(b + NEAR * b_row + i, 0, 3);
+#pragma GCC unroll 8
+    for (int j = 0; j < w; j++) {
+        const b_t *from = b + (size_t)(j / 2) * b_next + (size_t)(j % 2) * VL;
+        bv[j] = paced ? GEMM_PACED(from, AHEAD * b_row) : b_load(from);
+    }
+#pragma GCC unroll 14
+    for (int r = 0; r < mr; r++) {
+        vf av = v_set1(a[(size_t)r * A_LD]);
+#pragma GCC unroll 8
+        for (int j = 0; j < w; j++)
+            acc[r * w + j] = mac(av, bv[j], acc[r * w + j]);
+    }
+}
+
+/* ... all kc of them, and kc / STEPS cache lines from `ahead` on called into L2. */
+static inline __attribute__((always_inline)) void micro_steps(bool few, int mr, int w, size_t kc, const float *a,
+                                                              const b_t *b, size_t b_row, size_t b_next,
+                                                              const b_t *ahead, vf *acc)
+{
+    size_t k = 0;
+    for (; k + STEPS <= kc; k += STEPS, a += STEPS, b += STEPS * b_row, ahead += 64 / sizeof *b) {
+        if (!few)
+            __builtin_prefetch(ahead, 0, 2);
+#pragma GCC unroll 4
+        for (size_t u = 0; u < STEPS; u++)
+            micro_step(few, mr, w, a + u, b + u * b_row, b_row, b_next, acc);
+    }
+    for (; STEPS > 1 && k < kc; k++, a++, b += b_row)
+        micro_step(few, mr, w, a, b, b_row, b_next, acc);
+}
+
+/* tile [mr][w * VL] = A [mr][kc] * B, rows of B b_row floats apart, panels b_next. Always inlined with constant
+ * few, mr and w, so that acc lives in registers. A loop for each k is 27 operations for 12 of FMA in the widest
+ * tile of AVX2, more than half a core dispatches meanwhile, and half is what a core shared by two threads gives
+ * one; four k at a time with their places in a packed panel as constants are 21 each. */
 static inline __attribute__((always_inline)) void micro(bool few, int mr, int w, size_t kc,
                                                         const float *a, const b_t *b,
                                                         size_t b_row, size_t b_next,
@@ -115,29 +163,10 @@ static inline __attribute__((always_inline)) void micro(bool few, int mr, int w,
 #pragma GCC unroll 28
     for (int i = 0; i < mr * w; i++)
         acc[i] = v_zero();
-    for (size_t k = 0; k < kc; k++, b += b_row) {
-        const bool paced = few && mr <= PACED_ROWS;
-        vf bv[8];
-        if (!few)
-            __builtin_prefetch(ahead + k * 16, 0, 2);
-        for (size_t i = 0; i < NR && !paced; i += 64 / sizeof *b)
-            if (few)
-                __builtin_prefetch(b + AHEAD * b_row + i, 0, 2);
-            else
-                __builtin_prefetch(b + NEAR * b_row + i, 0, 3);
-#pragma GCC unroll 8
-        for (int j = 0; j < w; j++) {
-            const b_t *from = b + (size_t)(j / 2) * b_next + (size_t)(j % 2) * VL;
-            bv[j] = paced ? GEMM_PACED(from, AHEAD * b_row) : b_load(from);
-        }
-#pragma GCC unroll 14
-        for (int r = 0; r < mr; r++) {
-            vf av = v_set1(a[(size_t)r * A_LD + k]);
-#pragma GCC unroll 8
-            for (int j = 0; j < w; j++)
-                acc[r * w + j] = mac(av, bv[j], acc[r * w + j]);
-        }
-    }
+    if (STEPS > 1 && b_row == NR)
+        micro_steps(few, mr, w, kc, a, b, NR, b_next, ahead, acc);
+    else
+        micro_steps(few, mr, w, kc, a, b, b_row, b_next, ahead, acc);
 #pragma GCC unroll 28
     for (int i = 0; i < mr * w; i++)
         v_store(tile + (size_t)i * VL, acc[i]);
@@ -160,6 +189,12 @@ static inline __attribute__((always_inline)) void micro(bool few, int mr, int w,
 MICRO(micro, false, 1, 4)
 MICRO(micro, false, 2, 2)
 #endif
+#if VL == 8
+MICRO(few, true, 3, 2)
+static micro_fn *const two_panels[] = {NULL, NULL, micro_2x2, few_3x2};
+#elif VL < 8
+static micro_fn *const two_panels[] = {NULL, NULL, micro_2x2};
+#endif
 #include "kernels/x86/tiles_tmpl.h"
 HALF(1) HALF(2) HALF(3) HALF(4) HALF(5) HALF(6)
 #if VL == 16
@@ -179,7 +214,7 @@ static micro_fn *const half_by_rows[MR + 1] = {NULL,   half_1, half_2, half_3, h
  * memory are read as one stream (as fast from the caches). */
 static size_t panels_at_once(size_t rows)
 {
-    return VL == 16 || rows > 2 ? 1 : rows == 1 ? 4 : 2;
+    return VL == 16 || rows > (VL == 8 ? 3 : 2) ? 1 : rows == 1 ? 4 : 2;
 }
 #endif
 
@@ -450,7 +485,7 @@ static inline void tile_at(const struct product *p, const struct part *a, size_t
     const size_t width = half ? VL : step * NR;
     micro_fn *fn = half ? half_by_rows[h] : by_rows[h];
 #if VL < 16
-    fn = step == 4 ? micro_1x4 : step == 2 ? micro_2x2 : fn;
+    fn = step == 4 ? micro_1x4 : step == 2 ? two_panels[h] : fn;
 #endif
     fn(a->kc, a->buf + r0 * A_LD, a->b + j * p->b_next, p->b_row, p->b_next, ahead, tile);
     for (size_t q = 0; q < step; q++) {
@@ -494,7 +529,7 @@ static void block(const struct product *p, const struct part *a, size_t rows, si
         const b_t *next = a->b + (j + 1 < j1 ? j + 1 : j) * p->b_next;
         for (size_t t = 0; t < tiles; t++) {
             size_t r0 = rows * t / tiles, h = rows * (t + 1) / tiles - r0;
-            tile_at(p, a, r0, h, j, 1, micro_by_rows, next + (t & 1) * a->kc * 16);
+            tile_at(p, a, r0, h, j, 1, micro_by_rows, next + t % CALLERS * (a->kc / STEPS) * 64 / sizeof *next);
         }
     }
 }

@@ -2,7 +2,8 @@
  * gemm_i8_tmpl.h after
  *   micro_fn, MR              a kernel's type; the highest tile
  *   MICRO(name, few, mr, panels)  defines the kernel name_MRxPANELS; few: its tile is the only one to
- *                             read B, which makes a difference from five rows on (with GEMM_PACED, from one) */
+ *                             read B, which makes a difference from five rows on (with GEMM_PACED, from one; with eight
+ *                             lanes, from three) */
 #define BOTH(mr)                                                                                   \
     MICRO(micro, false, mr, 1)                                                                     \
     MICRO(few, true, mr, 1)
@@ -15,9 +16,15 @@ BOTH(4)
 #else
 MICRO(micro, false, 1, 1)
 MICRO(micro, false, 2, 1)
+#if VL == 8
+BOTH(3)
+BOTH(4)
+#define FEW_ROWS NULL, micro_1x1, micro_2x1, few_3x1, few_4x1
+#else
 MICRO(micro, false, 3, 1)
 MICRO(micro, false, 4, 1)
 #define FEW_ROWS FOUR_ROWS
+#endif
 #endif
 BOTH(5)
 BOTH(6)
