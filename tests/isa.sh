@@ -21,7 +21,8 @@ avx() { # OBJECT...: those with such an instruction, and the first of each
         objdump -d --no-show-raw-insn "$o" | grep -m1 -P '^ +[0-9a-f]+:\tv[a-z0-9]+ .*%[xyz]mm' | sed "s,^,${o#"$B"/}:,"
     done
 }
-mapfile -t all < <(find "$B" -name '*.o' ! -path '*/kernels/x86/*' ! -path '*/tests/kernels/evex_*' ! -name '*_avx2.o' | sort)
+kernels=(-path '*/kernels/x86/*' -o -path '*/tests/kernels/evex_*' -o -name '*_avx2.o')
+mapfile -t all < <(find "$B" -name '*.o' ! \( "${kernels[@]}" \) | sort)
 [ ${#all[@]} -gt 100 ] && bad=$(avx "${all[@]}") || bad="no objects below $B"
 result "${#all[@]} objects have no AVX" "$bad"
 [ -n "$(avx "$B"/engine/kernels/x86/gemm_avx2.o)" ] && bad="" || bad="not seen in gemm_avx2.o"
@@ -34,7 +35,8 @@ if ! command -v qemu-x86_64 >/dev/null; then
 fi
 for run in Nehalem:fp32 Nehalem:bf16 Nehalem:int8 Haswell:bf16 Haswell:int8; do
     cpu=${run%:*} precision=${run#*:}
-    got=$(timeout 1200 qemu-x86_64 -cpu "$cpu" "$B/steno" transcribe --precision "$precision" tests/data/digits.wav 2>&1)
+    got=$(timeout 1200 qemu-x86_64 -cpu "$cpu" "$B/steno" transcribe --precision "$precision" \
+        tests/data/digits.wav 2>&1)
     rc=$?
     got=$(grep -v '^qemu-x86_64: warning' <<<"$got") # of features that neither has
     [ "$rc:$got" = "0:$(cat tests/data/digits.txt)" ] && bad="" || bad="status $rc: $got"

@@ -89,7 +89,7 @@ enum {
     CALLERS = B_ROW * STEPS < 128 ? 1 : B_ROW * STEPS / 64, /* tiles that together call the next panel */
     SHORT = 128,    /* columns of A that are copied without a call */
     NEAR = 8,       /* rows of B before their use that B for more tiles, in L2 by then, is called into L1 */
-    AHEAD = VL == 8 ? 16 : 64 /* rows of B before its use that B for a single tile is called closer */
+    AHEAD = VL == 8 && sizeof(b_t) == 4 ? 16 : 64 /* rows of B before its use that it is called for a single tile */
 };
 
 /* How up to PACED_ROWS rows read B where it says so: a vector at p, while that `ahead` elements later is called. */
@@ -214,7 +214,7 @@ static micro_fn *const half_by_rows[MR + 1] = {NULL,   half_1, half_2, half_3, h
  * memory are read as one stream (as fast from the caches). */
 static size_t panels_at_once(size_t rows)
 {
-    return VL == 16 || rows > (VL == 8 ? 3 : 2) ? 1 : rows == 1 ? 4 : 2;
+    return VL == 16 || rows > (VL == 8 && sizeof(b_t) == 4 ? 3 : 2) ? 1 : rows == 1 ? 4 : 2;
 }
 #endif
 
@@ -337,13 +337,59 @@ V_MANY_OF store_rows(const struct product *p, const float *tile, int n, size_t w
     V_EACH(x, 2 * n) v_store(c + (size_t)(x / 2) * p->ldc + x % 2 * VL, v[x]);
 }
 
+/* ... of all its rows with an activation that is next to nothing: what rows have in common is decided once, for a
+ * product of short K is done soon. */
+static inline __attribute__((always_inline)) void
+store_lightly(const struct product *p, const float *tile, size_t rows, size_t width, size_t i, size_t j, bool first,
+              const struct steno_gemm_epilogue *ep, const vf *bias, enum steno_act act)
+{
+    const struct steno_gemm_epilogue only = {.act = act, .act_min = ep ? ep->act_min : 0, .act_max = ep ? ep->act_max : 0};
+    const vf alpha = v_set1(ep ? ep->alpha : 1), b0 = bias[0], b1 = bias[1];
+    const float *residual = ep && ep->residual ? ep->residual + i * ep->ldr + j : NULL;
+    const size_t ldc = p->ldc, ldr = ep ? ep->ldr : 0;
+    float *c = p->c + i * ldc + j;
+    for (size_t r = 0; r < rows; r++, tile += width, c += ldc) {
+        vf v[2] = {v_load(tile), v_load(tile + VL)};
+        if (!first) {
+            v[0] = v[0] + v_load(c);
+            v[1] = v[1] + v_load(c + VL);
+        }
+        if (ep) {
+            v[0] = v_fma(v[0], alpha, b0);
+            v[1] = v_fma(v[1], alpha, b1);
+            ACTIVATE_EACH(v, 2, &only);
+            if (residual) {
+                v[0] = v[0] + v_load(residual + r * ldr);
+                v[1] = v[1] + v_load(residual + r * ldr + VL);
+            }
+        }
+        v_store(c, v[0]);
+        v_store(c + VL, v[1]);
+    }
+}
+
 static void store_whole(const struct product *p, const float *tile, size_t rows, size_t width,
                         size_t i, size_t j, bool first, const struct steno_gemm_epilogue *ep)
 {
     const bool by_column = ep && ep->bias && !ep->bias_rows;
     const vf bias[2] = {by_column ? v_load(ep->bias + j) : v_zero(),
                         by_column ? v_load(ep->bias + j + VL) : v_zero()};
+    const enum steno_act act = ep ? ep->act : STENO_ACT_NONE;
     size_t r = 0;
+    if (!ep || by_column || !ep->bias) {
+        if (act == STENO_ACT_NONE) {
+            store_lightly(p, tile, rows, width, i, j, first, ep, bias, STENO_ACT_NONE);
+            return;
+        }
+        if (act == STENO_ACT_RELU) {
+            store_lightly(p, tile, rows, width, i, j, first, ep, bias, STENO_ACT_RELU);
+            return;
+        }
+        if (act == STENO_ACT_CLIP) {
+            store_lightly(p, tile, rows, width, i, j, first, ep, bias, STENO_ACT_CLIP);
+            return;
+        }
+    }
     for (; r + V_MANY / 2 <= rows; r += V_MANY / 2)
         store_rows(p, tile + r * width, V_MANY / 2, width, i + r, j, first, ep, bias);
     if (r < rows)
