@@ -133,15 +133,17 @@ static inline __attribute__((always_inline)) void micro_step(bool few, int mr, i
     }
 }
 
-/* ... all kc of them, and kc / STEPS cache lines from `ahead` on called into L2. */
-static inline __attribute__((always_inline)) void micro_steps(bool few, int mr, int w, size_t kc, const float *a,
+/* ... all kc of them, and `lines` times kc / STEPS cache lines from `ahead` on called into L2; without any B is. */
+static inline __attribute__((always_inline)) void micro_steps(size_t lines, int mr, int w, size_t kc, const float *a,
                                                               const b_t *b, size_t b_row, size_t b_next,
                                                               const b_t *ahead, vf *acc)
 {
+    const bool few = lines == 0;
     size_t k = 0;
-    for (; k + STEPS <= kc; k += STEPS, a += STEPS, b += STEPS * b_row, ahead += 64 / sizeof *b) {
-        if (!few)
-            __builtin_prefetch(ahead, 0, 2);
+    for (; k + STEPS <= kc; k += STEPS, a += STEPS, b += STEPS * b_row, ahead += lines * 64 / sizeof *b) {
+#pragma GCC unroll 2
+        for (size_t l = 0; l < lines; l++)
+            __builtin_prefetch(ahead + l * 64 / sizeof *b, 0, 2);
 #pragma GCC unroll 4
         for (size_t u = 0; u < STEPS; u++)
             micro_step(few, mr, w, a + u, b + u * b_row, b_row, b_next, acc);
@@ -151,10 +153,10 @@ static inline __attribute__((always_inline)) void micro_steps(bool few, int mr, 
 }
 
 /* tile [mr][w * VL] = A [mr][kc] * B, rows of B b_row floats apart, panels b_next. Always inlined with constant
- * few, mr and w, so that acc lives in registers. A loop for each k is 27 operations for 12 of FMA in the widest
+ * lines, mr and w, so that acc lives in registers. A loop for each k is 27 operations for 12 of FMA in the widest
  * tile of AVX2, more than half a core dispatches meanwhile, and half is what a core shared by two threads gives
  * one; four k at a time with their places in a packed panel as constants are 21 each. */
-static inline __attribute__((always_inline)) void micro(bool few, int mr, int w, size_t kc,
+static inline __attribute__((always_inline)) void micro(size_t lines, int mr, int w, size_t kc,
                                                         const float *a, const b_t *b,
                                                         size_t b_row, size_t b_next,
                                                         const b_t *ahead, float *tile)
@@ -164,9 +166,9 @@ static inline __attribute__((always_inline)) void micro(bool few, int mr, int w,
     for (int i = 0; i < mr * w; i++)
         acc[i] = v_zero();
     if (STEPS > 1 && b_row == NR)
-        micro_steps(few, mr, w, kc, a, b, NR, b_next, ahead, acc);
+        micro_steps(lines, mr, w, kc, a, b, NR, b_next, ahead, acc);
     else
-        micro_steps(few, mr, w, kc, a, b, b_row, b_next, ahead, acc);
+        micro_steps(lines, mr, w, kc, a, b, b_row, b_next, ahead, acc);
 #pragma GCC unroll 28
     for (int i = 0; i < mr * w; i++)
         v_store(tile + (size_t)i * VL, acc[i]);
@@ -176,14 +178,14 @@ static inline __attribute__((always_inline)) void micro(bool few, int mr, int w,
     static void name##_##mr##x##panels(size_t kc, const float *a, const b_t *b, size_t b_row,      \
                                        size_t b_next, const b_t *ahead, float *tile)               \
     {                                                                                              \
-        micro(few, mr, 2 * panels, kc, a, b, b_row, b_next, ahead, tile);                          \
+        micro(few ? 0 : 1, mr, 2 * panels, kc, a, b, b_row, b_next, ahead, tile);                  \
     }
 /* ... of the first half of a panel whose other half is empty. */
 #define HALF(mr)                                                                                   \
     static void half_##mr(size_t kc, const float *a, const b_t *b, size_t b_row, size_t b_next,    \
                           const b_t *ahead, float *tile)                                           \
     {                                                                                              \
-        micro(false, mr, 1, kc, a, b, b_row, b_next, ahead, tile);                                 \
+        micro(1, mr, 1, kc, a, b, b_row, b_next, ahead, tile);                                     \
     }
 #if VL < 16
 MICRO(micro, false, 1, 4)
@@ -209,6 +211,19 @@ static micro_fn *const half_by_rows[MR + 1] = {NULL,   half_1, half_2, half_3,
 HALF(7) HALF(8)
 static micro_fn *const half_by_rows[MR + 1] = {NULL,   half_1, half_2, half_3, half_4,
                                                half_5, half_6, half_7, half_8};
+#endif
+#if VL == 8 && !defined(GEMM_W16)
+/* Tiles that are too few to call all of the next panel, a line a turn each, call two. */
+#define TWO_LINES(mr)                                                                              \
+    static void two_##mr(size_t kc, const float *a, const b_t *b, size_t b_row, size_t b_next,     \
+                         const b_t *ahead, float *tile)                                            \
+    {                                                                                              \
+        micro(2, mr, 2, kc, a, b, b_row, b_next, ahead, tile);                                     \
+    }
+TWO_LINES(3) TWO_LINES(4) TWO_LINES(5) TWO_LINES(6)
+static micro_fn *const two_by_rows[MR + 1] = {NULL, NULL, NULL, two_3, two_4, two_5, two_6};
+#else
+#define two_by_rows micro_by_rows /* two tiles and one line are enough */
 #endif
 /* Panels a tile of this height takes at a time. With wide vectors one, so that weights that come from
  * memory are read as one stream (as fast from the caches). */
@@ -527,7 +542,7 @@ static inline void tile_at(const struct product *p, const struct part *a, size_t
 {
     alignas(64) float tile[MR * NR];
     const bool first = a->k0 == 0 && !p->add, last = a->k0 + a->kc == p->k;
-    const bool half = step == 1 && by_rows == micro_by_rows && p->n - j * NR <= VL && !p->spread;
+    const bool half = step == 1 && by_rows != few_by_rows && p->n - j * NR <= VL && !p->spread;
     const size_t width = half ? VL : step * NR;
     micro_fn *fn = half ? half_by_rows[h] : by_rows[h];
 #if VL < 16
@@ -560,7 +575,8 @@ static void one_tile(const struct product *p, const struct part *a, size_t n, si
  * along its rows: a convolution of 1 channel to 512 spends its time there. */
 static void block(const struct product *p, const struct part *a, size_t rows, size_t j0, size_t j1)
 {
-    const size_t tiles = (rows + MR - 1) / MR;
+    const size_t tiles = (rows + MR - 1) / MR, lines = CALLERS > 2 && tiles < CALLERS ? 2 : 1;
+    micro_fn *const *by_rows = lines == 2 ? two_by_rows : micro_by_rows;
     const bool along_rows = (j1 - j0) * NR * a->kc * sizeof(b_t) <= (size_t)192 << 10;
     if (tiles == 1) {
         one_tile(p, a, 1, rows, j0, j1);
@@ -575,7 +591,8 @@ static void block(const struct product *p, const struct part *a, size_t rows, si
         const b_t *next = a->b + (j + 1 < j1 ? j + 1 : j) * p->b_next;
         for (size_t t = 0; t < tiles; t++) {
             size_t r0 = rows * t / tiles, h = rows * (t + 1) / tiles - r0;
-            tile_at(p, a, r0, h, j, 1, micro_by_rows, next + t % CALLERS * (a->kc / STEPS) * 64 / sizeof *next);
+            tile_at(p, a, r0, h, j, 1, by_rows,
+                    next + t % (CALLERS / lines) * lines * (a->kc / STEPS) * 64 / sizeof *next);
         }
     }
 }
