@@ -133,7 +133,7 @@ static inline __attribute__((always_inline)) void micro_step(bool few, int mr, i
     }
 }
 
-/* ... all kc of them, and `lines` times kc / STEPS cache lines from `ahead` on called into L2; without any B is. */
+/* ... all kc of them, and `lines` times kc / STEPS cache lines from `ahead` on called into L2; 0 lines: few. */
 static inline __attribute__((always_inline)) void micro_steps(size_t lines, int mr, int w, size_t kc, const float *a,
                                                               const b_t *b, size_t b_row, size_t b_next,
                                                               const b_t *ahead, vf *acc)
@@ -153,9 +153,9 @@ static inline __attribute__((always_inline)) void micro_steps(size_t lines, int 
 }
 
 /* tile [mr][w * VL] = A [mr][kc] * B, rows of B b_row floats apart, panels b_next. Always inlined with constant
- * lines, mr and w, so that acc lives in registers. A loop for each k is 27 operations for 12 of FMA in the widest
- * tile of AVX2, more than half a core dispatches meanwhile, and half is what a core shared by two threads gives
- * one; four k at a time with their places in a packed panel as constants are 21 each. */
+ * lines, mr and w, so that acc lives in registers. Four k a turn, with their places in a packed panel as constants,
+ * are 21 operations each for 12 of FMA in the highest tile of AVX2, one k a turn 27. A core dispatches 24 to 36 in
+ * the time of 12 FMA, half of them where its other thread works as well. */
 static inline __attribute__((always_inline)) void micro(size_t lines, int mr, int w, size_t kc,
                                                         const float *a, const b_t *b,
                                                         size_t b_row, size_t b_next,
@@ -191,6 +191,7 @@ static inline __attribute__((always_inline)) void micro(size_t lines, int mr, in
 MICRO(micro, false, 1, 4)
 MICRO(micro, false, 2, 2)
 #endif
+/* Of two panels at once, by rows. */
 #if VL == 8
 MICRO(few, true, 3, 2)
 static micro_fn *const two_panels[] = {NULL, NULL, micro_2x2, few_3x2};
@@ -352,13 +353,14 @@ V_MANY_OF store_rows(const struct product *p, const float *tile, int n, size_t w
     V_EACH(x, 2 * n) v_store(c + (size_t)(x / 2) * p->ldc + x % 2 * VL, v[x]);
 }
 
-/* ... of all its rows with an activation that is next to nothing: what rows have in common is decided once, for a
- * product of short K is done soon. */
+/* ... all of its rows, with an activation of next to no operations: what rows have in common is decided once, since to
+ * decide it for each took two thirds of what a product of K = 16 does. */
 static inline __attribute__((always_inline)) void
 store_lightly(const struct product *p, const float *tile, size_t rows, size_t width, size_t i, size_t j, bool first,
               const struct steno_gemm_epilogue *ep, const vf *bias, enum steno_act act)
 {
-    const struct steno_gemm_epilogue only = {.act = act, .act_min = ep ? ep->act_min : 0, .act_max = ep ? ep->act_max : 0};
+    const struct steno_gemm_epilogue only = {
+        .act = act, .act_min = ep ? ep->act_min : 0, .act_max = ep ? ep->act_max : 0};
     const vf alpha = v_set1(ep ? ep->alpha : 1), b0 = bias[0], b1 = bias[1];
     const float *residual = ep && ep->residual ? ep->residual + i * ep->ldr + j : NULL;
     const size_t ldc = p->ldc, ldr = ep ? ep->ldr : 0;
@@ -389,22 +391,21 @@ static void store_whole(const struct product *p, const float *tile, size_t rows,
     const bool by_column = ep && ep->bias && !ep->bias_rows;
     const vf bias[2] = {by_column ? v_load(ep->bias + j) : v_zero(),
                         by_column ? v_load(ep->bias + j + VL) : v_zero()};
-    const enum steno_act act = ep ? ep->act : STENO_ACT_NONE;
     size_t r = 0;
-    if (!ep || by_column || !ep->bias) {
-        if (act == STENO_ACT_NONE) {
+    if (by_column || !ep || !ep->bias)
+        switch (ep ? ep->act : STENO_ACT_NONE) {
+        case STENO_ACT_NONE:
             store_lightly(p, tile, rows, width, i, j, first, ep, bias, STENO_ACT_NONE);
             return;
-        }
-        if (act == STENO_ACT_RELU) {
+        case STENO_ACT_RELU:
             store_lightly(p, tile, rows, width, i, j, first, ep, bias, STENO_ACT_RELU);
             return;
-        }
-        if (act == STENO_ACT_CLIP) {
+        case STENO_ACT_CLIP:
             store_lightly(p, tile, rows, width, i, j, first, ep, bias, STENO_ACT_CLIP);
             return;
+        default:
+            break;
         }
-    }
     for (; r + V_MANY / 2 <= rows; r += V_MANY / 2)
         store_rows(p, tile + r * width, V_MANY / 2, width, i + r, j, first, ep, bias);
     if (r < rows)
