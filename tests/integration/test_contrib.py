@@ -194,13 +194,14 @@ def build(name, op, n_out, attrs, names, values, fed):
 def run(name, op, n_out, attrs, specs):
     import numpy as np
     import onnxruntime
+    import ort_exact
     rng = np.random.default_rng(1)
     names = [f"x{i}" if s is not None else "" for i, s in enumerate(specs)]
     values = {n: make(rng, s) for n, s in zip(names, specs) if n}
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1  # DynamicQuantizeLSTM rounds what one thread sees
     built_in = build(name, op, n_out, attrs, names, values, ["x0"])
-    want = onnxruntime.InferenceSession(built_in.SerializeToString(), options,
+    want = ort_exact.Session(built_in.SerializeToString(), options,
                                         providers=["CPUExecutionProvider"]).run(None, {"x0": values["x0"]})
     why = engine(built_in, {"x0": values["x0"]}, want)
     return why or engine(build(name, op, n_out, attrs, names, values, list(values)), values, want)
@@ -246,7 +247,7 @@ def run_gated_bias():
 def run_scan8(lens, directions):
     """Scan of opset 8, with its batch axis and sequence lengths: no operator of this domain, but no node test has it."""
     import numpy as np
-    import onnxruntime
+    import ort_exact
     from onnx import TensorProto, helper
     rng = np.random.default_rng(4)
     values = {"s": rng.standard_normal((2, 3)).astype("f4"), "x": rng.standard_normal((2, 4, 3)).astype("f4")}
@@ -262,7 +263,7 @@ def run_scan8(lens, directions):
                                                                              v.shape) for n, v in values.items()],
                               [helper.make_tensor_value_info(o, f, None) for o in "ty"])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 8)], ir_version=3)
-    want = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, values)
+    want = ort_exact.Session(model.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, values)
     return engine(model, values, want)
 
 
@@ -270,6 +271,7 @@ def main():
     if importlib.util.find_spec("onnxruntime") is None or importlib.util.find_spec("onnx") is None:
         print("ok 1 - contrib operators # SKIP the packages onnx and onnxruntime are absent\n1..1")
         return 0
+    import ort_exact
     bad = 0
     tests = {name: lambda name=name, case=case: run(name, *case) for name, case in CASES.items()}
     # ONNX Runtime has these two for other devices only: held against their definition.
@@ -279,7 +281,11 @@ def main():
     for name, args in {"": (None, None), "_lengths": ([4, 2], None), "_backwards": ([2, 4], [1])}.items():
         tests[f"scan_of_opset_8{name}"] = lambda args=args: run_scan8(*args)
     for i, (name, test) in enumerate(tests.items(), 1):
-        why = test()
+        try:
+            why = test()
+        except ort_exact.Saturates as e:
+            print(f"ok {i} - {name} # SKIP {e}")
+            continue
         bad += bool(why)
         print(f"{'not ok' if why else 'ok'} {i} - {name}" + (f"\n# {why}" if why else ""))
     print(f"1..{len(tests)}")

@@ -11,6 +11,7 @@ import os
 import sys
 
 import numpy as np
+import ort_exact
 from test_models import SHARED, carry, feeds as zeros_of, steno
 
 TINY = os.path.join(SHARED, "zoo", "tiny")
@@ -39,8 +40,7 @@ def block_states(folder, ref, case):
 
 def said(graph, lengths, rows=64, tokens=31, width=32):
     """Steps of a language model behind random tokens, with the keys that its f32 graph left, and its f32 results."""
-    import onnxruntime as ort
-    session = ort.InferenceSession(graph, providers=["CPUExecutionProvider"])
+    session = ort_exact.Session(graph, providers=["CPUExecutionProvider"])
     tgt = np.random.default_rng(1).integers(1, tokens, (rows, max(lengths)))
     caches = [np.zeros((rows, 1, width), np.float32)] * 2
     feeds, wanted = [], []
@@ -56,8 +56,7 @@ def said(graph, lengths, rows=64, tokens=31, width=32):
 
 def chunks(graph, feats):
     """Chunks of recorded features with the states that the f32 graph left before each, and its f32 results."""
-    import onnxruntime as ort
-    session = ort.InferenceSession(graph, providers=["CPUExecutionProvider"])
+    session = ort_exact.Session(graph, providers=["CPUExecutionProvider"])
     meta = session.get_modelmeta().custom_metadata_map
     window, step = int(meta["T"]), int(meta["decode_chunk_len"])
     feed, inputs, wanted = zeros_of(session, {}, np.random.default_rng(0)), [], []
@@ -87,7 +86,7 @@ def theirs(path, feeds):
     import onnxruntime as ort
     o = ort.SessionOptions()
     o.intra_op_num_threads = 1
-    session = ort.InferenceSession(path, o, providers=["CPUExecutionProvider"])
+    session = ort_exact.Session(path, o, providers=["CPUExecutionProvider"])
     return [session.run(None, feed)[0] for feed in feeds]
 
 

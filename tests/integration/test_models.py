@@ -15,6 +15,7 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 
+import ort_exact
 from daemon import BUILD, ROOT, SAN, SLOW
 
 SHARED = os.environ.get("STENO_SHARED", os.path.join(ROOT, "..", "shared"))
@@ -88,7 +89,7 @@ def difference(name, want, got, quantized):
 def check(path, dims):
     o = ort.SessionOptions()
     o.intra_op_num_threads, o.log_severity_level = 1, 4
-    sess = ort.InferenceSession(path, o, providers=["CPUExecutionProvider"])
+    sess = ort_exact.Session(path, o, providers=["CPUExecutionProvider"])
     names = [x.name for x in sess.get_outputs()]
     quantized = any(n.op_type in INTEGER for n in onnx.load(path).graph.node)
     rng, worst, outs = np.random.default_rng(7), 0.0, None
@@ -128,8 +129,8 @@ def zoo(level, cpu):
         # Its embedding holds values whose squares overflow f32: LayerNormalization then gives beta alone,
         # but not in the scalar kernel, which sums in double.
         folders = [f for f in folders if not f.endswith("whisper-offline")]
-    cmd = [sys.executable, tool, "--steno", STENO, "--steps", "1" if SAN else "2", "--opt-level", level, "--cpu", cpu,
-           *[f for f in folders if os.path.isdir(f)]]
+    cmd = [sys.executable, ort_exact.__file__, tool, "--steno", STENO, "--steps", "1" if SAN else "2",
+           "--opt-level", level, "--cpu", cpu, *[f for f in folders if os.path.isdir(f)]]
     p = subprocess.run(cmd, capture_output=True, text=True, timeout=900 * SLOW, check=False)
     lines = p.stdout.strip().splitlines() or [p.stderr.strip()]
     if p.returncode:

@@ -15,6 +15,7 @@ import tempfile
 import numpy as np
 import onnx
 import onnxruntime as ort
+import ort_exact
 from daemon import SAN, SLOW
 from test_models import INTEGER, ROOT, SHARED, STENO, carry, difference, feeds, steno
 
@@ -50,7 +51,7 @@ def optimize(path, out, *args):
 def session(path):
     o = ort.SessionOptions()
     o.intra_op_num_threads, o.log_severity_level = 1, 4
-    return ort.InferenceSession(path, o, providers=["CPUExecutionProvider"])
+    return ort_exact.Session(path, o, providers=["CPUExecutionProvider"])
 
 
 def nodes(graph):
@@ -356,6 +357,8 @@ def main():
             with tempfile.TemporaryDirectory() as d:
                 said = test(*args[:1], d, *args[1:]) if args else test(d)
             print(f"ok {n} - optimize: {name} ({said})", flush=True)
+        except ort_exact.Saturates as e:
+            print(f"ok {n} - optimize: {name} # SKIP {e}", flush=True)
         except Exception as e:  # of onnx.checker and onnxruntime as well: one model's failure ends no run
             said = str(e).replace("\n", "\n# ")[:600]
             print(f"not ok {n} - optimize: {name}\n# {type(e).__name__}: {said}", flush=True)

@@ -7,6 +7,7 @@ import tempfile
 import numpy as np
 import onnx
 import onnxruntime as ort
+import ort_exact
 from onnx import helper, numpy_helper
 from test_models import ROOT, SHARED, STENO, difference, feeds, steno
 from test_optimize import DIGITS, nodes, optimize, session
@@ -302,7 +303,7 @@ def made_by_onnxruntime(per_channel, kind):
         a = session(f"{d}/q.onnx").run(None, feed)[0]
         plain = ort.SessionOptions()  # its own rewriting of QuantizeLinear costs up to three steps
         plain.graph_optimization_level, plain.log_severity_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL, 4
-        b = ort.InferenceSession(f"{d}/o.onnx", plain).run(None, feed)[0]
+        b = ort_exact.Session(f"{d}/o.onnx", plain).run(None, feed)[0]
         assert np.max(np.abs(a - b)) <= 1.01 * step, (np.max(np.abs(a - b)), step)
         b = session(f"{d}/o.onnx").run(None, feed)[0]
         assert np.max(np.abs(a - b)) <= 4.01 * step, (np.max(np.abs(a - b)), step)
@@ -344,6 +345,8 @@ def main():
             with tempfile.TemporaryDirectory() as d:
                 skip = t(d)
             print(f"ok {n} - quantize: {t.__name__}{' # ' + skip if skip else ''}", flush=True)
+        except ort_exact.Saturates as e:
+            print(f"ok {n} - quantize: {t.__name__} # SKIP {e}", flush=True)
         except Exception as e:  # onnxruntime has errors of its own
             said = str(e).replace("\n", "\n# ")[:500]
             print(f"not ok {n} - quantize: {t.__name__}\n# {type(e).__name__}: {said}", flush=True)

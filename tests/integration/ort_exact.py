@@ -1,0 +1,63 @@
+"""Sessions of onnxruntime whose sums of bytes do not saturate, whatever the CPU.
+
+On CPUs without VNNI its products of u8 and i8 take an instruction that cuts sums of two products at 16 bits
+(vpmaddubsw): results are off by what is cut, and no reference. `session.x64quantprecision` has it take products of u8
+and u8 there, which are exact and slower; not all graphs survive its rewriting (onnxruntime 1.31).
+
+    ort_exact.py PROGRAM [ARGUMENT]...     another program in Python with such sessions
+"""
+import functools
+import runpy
+import sys
+
+import numpy as np
+import onnxruntime
+from onnx import TensorProto, helper
+
+Plain = onnxruntime.InferenceSession
+
+
+class Saturates(Exception):
+    """No session whose sums are exact: what the test asks has no answer on this CPU."""
+
+    def __init__(self, why):
+        super().__init__(f"onnxruntime's sums of bytes saturate on this CPU, its exact way fails: {str(why)[:100]}")
+
+
+@functools.lru_cache(None)
+def saturates():
+    a, b = np.full((8, 64), 255, np.uint8), np.full((64, 16), 127, np.int8)
+    graph = helper.make_graph([helper.make_node("MatMulInteger", ["a", "b"], ["y"])], "g",
+                              [helper.make_tensor_value_info("a", TensorProto.UINT8, a.shape)],
+                              [helper.make_tensor_value_info("y", TensorProto.INT32, None)],
+                              [helper.make_tensor("b", TensorProto.INT8, b.shape, b.tobytes(), raw=True)])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    y = Plain(model.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, {"a": a})[0]
+    return bool(np.any(y != 64 * 255 * 127))
+
+
+class Session(Plain):
+    def __init__(self, model, sess_options=None, *args, **kwargs):
+        options = sess_options or onnxruntime.SessionOptions()
+        if not saturates():
+            super().__init__(model, options, *args, **kwargs)
+            return
+        options.add_session_config_entry("session.x64quantprecision", "1")
+        try:
+            super().__init__(model, options, *args, **kwargs)
+        except Exception as e:  # onnxruntime has errors of its own
+            raise Saturates(e) from None
+
+    def run(self, *args, **kwargs):
+        try:
+            return super().run(*args, **kwargs)
+        except Exception as e:
+            if saturates():
+                raise Saturates(e) from None
+            raise
+
+
+if __name__ == "__main__":
+    onnxruntime.InferenceSession = Session
+    sys.argv = sys.argv[1:]
+    runpy.run_path(sys.argv[0], run_name="__main__")
