@@ -188,7 +188,7 @@ class Models:
         os.mkdir(where)
         for i in range(520 if EVERY else 60):
             os.symlink(os.path.join(ROOT, "conf", "models", "digits-en"), os.path.join(where, f"m{i}"))
-        self.broken.d.cmd += ["--set", "models.dir=" + where, "--set", "models.memory=3M"]
+        self.broken.d.cmd += ["--set", "models.dir=" + where, "--set", "models.memory=3M", "--set", "model.precision=int8"]
 
     def next_is_loaded(self):
         """One that was never asked for: a model that could not be loaded is left alone for ten seconds."""
