@@ -76,12 +76,11 @@ double steno_peak_bandwidth(void)
     volatile float sink = 0;
     double best = 0;
     steno_kernels k;
-    float (*way[])(const float *x, size_t n) = {NULL, sum_called, sum_four};
+    steno_kernels_init(&k, steno_cpu_detect());
+    float (*const way[])(const float *, size_t) = {k.sum_f32, sum_called, sum_four};
     if (!x)
         return 0;
     memset(x, 1, 2 * bytes);
-    steno_kernels_init(&k, steno_cpu_detect());
-    way[0] = k.sum_f32;
     for (size_t at = 0; at < bytes; at += slice) {
         int64_t start = steno_now_ns(), ns;
         sink = sink + way[at / slice % 3](x + at / sizeof *x, slice / sizeof *x);

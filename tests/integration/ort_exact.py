@@ -37,24 +37,33 @@ def saturates():
 
 
 class Session(Plain):
+    """As onnxruntime's. Raises Saturates where the exact way alone fails: a model or an input at fault fails both."""
+
     def __init__(self, model, sess_options=None, *args, **kwargs):
+        def plain():
+            options.add_session_config_entry("session.x64quantprecision", "0")
+            return Plain(model, options, *args, **kwargs)
+
         options = sess_options or onnxruntime.SessionOptions()
-        if not saturates():
-            super().__init__(model, options, *args, **kwargs)
-            return
-        options.add_session_config_entry("session.x64quantprecision", "1")
+        self.plain = plain
+        if saturates():
+            options.add_session_config_entry("session.x64quantprecision", "1")
         try:
             super().__init__(model, options, *args, **kwargs)
         except Exception as e:  # onnxruntime has errors of its own
+            if not saturates():
+                raise
+            plain()
             raise Saturates(e) from None
 
     def run(self, *args, **kwargs):
         try:
             return super().run(*args, **kwargs)
         except Exception as e:
-            if saturates():
-                raise Saturates(e) from None
-            raise
+            if not saturates():
+                raise
+            self.plain().run(*args, **kwargs)
+            raise Saturates(e) from None
 
 
 if __name__ == "__main__":

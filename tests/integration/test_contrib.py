@@ -202,7 +202,7 @@ def run(name, op, n_out, attrs, specs):
     options.intra_op_num_threads = 1  # DynamicQuantizeLSTM rounds what one thread sees
     built_in = build(name, op, n_out, attrs, names, values, ["x0"])
     want = ort_exact.Session(built_in.SerializeToString(), options,
-                                        providers=["CPUExecutionProvider"]).run(None, {"x0": values["x0"]})
+                             providers=["CPUExecutionProvider"]).run(None, {"x0": values["x0"]})
     why = engine(built_in, {"x0": values["x0"]}, want)
     return why or engine(build(name, op, n_out, attrs, names, values, list(values)), values, want)
 
