@@ -202,13 +202,15 @@ def who_writes_or_reads_a_byte_a_second_is_ended_by_a_time_out_that_says_so(_):
     clients = [(slow_head,)] * 20 + [(slow_body,), (slow_frame,), (slow_reader_of_a_stream,),
                                      (slow_reader_of_an_answer, *words), (slow_reader_of_an_answer, (b"stream", b"true"))]
     wait = 10 if SAN else 3
-    with Stenod(f"limits.header_timeout={wait}s", f"limits.body_timeout={wait}s", f"limits.idle_timeout={wait}s",
-                f"websocket.idle_timeout={wait}s", f"websocket.ping_interval={wait}s", f"websocket.slow_timeout={wait}s") as d:
+    # a body of small segments takes its time on a busy machine: the other one's limit is not for it
+    with Stenod(f"limits.body_timeout={wait}s") as bodies, Stenod(
+            f"limits.header_timeout={wait}s", f"limits.idle_timeout={wait}s", f"websocket.idle_timeout={wait}s",
+            f"websocket.ping_interval={wait}s", f"websocket.slow_timeout={wait}s") as d:
         over, wrong = threading.Event(), []
 
         def run(fn, *more):
             try:
-                fn(d, over, *more)
+                fn(bodies if fn is slow_body else d, over, *more)
             except Exception as e:  # pylint: disable=broad-except
                 wrong.append((fn.__name__, repr(e)))
         threads = [threading.Thread(target=run, args=c) for c in clients]
@@ -228,8 +230,8 @@ def who_writes_or_reads_a_byte_a_second_is_ended_by_a_time_out_that_says_so(_):
             t.join()
         assert not wrong, wrong
         d.settled()
-        for api, n in (("openai", 2), ("stream", 2), ("transcribe", 1)):
-            assert d.metric(f'steno_sessions_total{{api="{api}",result="timeout"}}') == n, api
+        for server, api, n in ((d, "openai", 2), (d, "stream", 2), (bodies, "transcribe", 1)):
+            assert server.metric(f'steno_sessions_total{{api="{api}",result="timeout"}}') == n, api
         assert d.metric('steno_sessions_rejected_total{reason="slow"}') == 20
         assert eventually(lambda: d.descriptors() < 60), d.descriptors()
 
