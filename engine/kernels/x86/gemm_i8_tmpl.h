@@ -70,9 +70,9 @@ typedef void micro_fn(size_t ku, const int32_t *a, const int8_t *b, size_t b_nex
 
 #ifndef AMX_DOT
 /* acc += a lane of A of each row times one of B, w vectors wide. A tile that is the only one to read B (few) calls
- * all of it, AHEAD bytes before its use: five rows and more are at work for as long as memory is, and the
- * CPU by itself does one after the other. Up to four rows are at work for less, and slower with it, but for
- * three and four of eight lanes. Eight lanes at a time leave the CPU time to call B from L2 by itself. */
+ * all of it, AHEAD bytes before its use: two rows and more are at work for as long as memory is, and the
+ * CPU by itself does one after the other. One row is at work for less, of eight lanes two are. Eight lanes at a time
+ * leave the CPU time to call B from L2 by itself. */
 static inline __attribute__((always_inline)) void micro_step(bool few, int mr, int w, const int32_t *a,
                                                              const int8_t *b, size_t b_next, vi *acc)
 {

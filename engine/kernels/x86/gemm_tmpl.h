@@ -89,15 +89,17 @@ enum {
     CALLERS = B_ROW * STEPS < 128 ? 1 : B_ROW * STEPS / 64, /* tiles that together call the next panel */
     SHORT = 128,    /* columns of A that are copied without a call */
     NEAR = 8,       /* rows of B before their use that B for more tiles, in L2 by then, is called into L1 */
-    AHEAD = VL == 8 && sizeof(b_t) == 4 ? 16 : 64 /* rows of B before its use that it is called for a single tile */
+    AHEAD = VL == 8 && sizeof(b_t) == 4 ? 16 : 64, /* rows of B before its use that it is called for a single tile */
+    SOON = sizeof(b_t) == 4 ? 16 : 0 /* ... of one or two rows; 0: as for more tiles */
 };
 
 /* How up to PACED_ROWS rows read B where it says so: a vector at p, while that `ahead` elements later is called. */
 #ifdef GEMM_PACED
 enum { PACED_ROWS = 6 };
+#define LOAD_PACED GEMM_PACED
 #else
 enum { PACED_ROWS = 0 };
-#define GEMM_PACED(p, ahead) b_load(p)
+#define LOAD_PACED(p, ahead) b_load(p)
 #endif
 
 typedef void micro_fn(size_t kc, const float *a, const b_t *b, size_t b_row, size_t b_next,
@@ -105,10 +107,9 @@ typedef void micro_fn(size_t kc, const float *a, const b_t *b, size_t b_row, siz
 
 #ifndef AMX_DOT
 /* acc += a column of A times a row of B, w vectors wide. A tile that is the only one to read B (few) calls
- * all of it, AHEAD rows before its use: five rows and more are at work for as long as memory is, and the
- * CPU by itself does one after the other. Up to four rows are at work for less, and slower with it, but for
- * GEMM_PACED and for three and four of eight lanes. Eight floats at a time leave the CPU time to call rows from L2
- * by itself. */
+ * all of it, AHEAD rows before its use: three rows and more are at work for as long as memory is, and the
+ * CPU by itself does one after the other. One and two are at work for less: of 16 lanes they call 2 KiB ahead, of
+ * fewer, and of numbers to widen, nothing. Eight floats at a time leave the CPU time to call rows from L2 by itself. */
 static inline __attribute__((always_inline)) void micro_step(bool few, int mr, int w, const float *a, const b_t *b,
                                                              size_t b_row, size_t b_next, vf *acc)
 {
@@ -116,13 +117,13 @@ static inline __attribute__((always_inline)) void micro_step(bool few, int mr, i
     vf bv[8];
     for (size_t i = 0; i < NR && !paced; i += 64 / sizeof *b)
         if (few)
-            __builtin_prefetch(b + AHEAD * b_row + i, 0, 2);
+            __builtin_prefetch(b + (mr < 3 ? SOON : AHEAD) * b_row + i, 0, 2);
         else if (VL != 8)
             __builtin_prefetch(b + NEAR * b_row + i, 0, 3);
 #pragma GCC unroll 8
     for (int j = 0; j < w; j++) {
         const b_t *from = b + (size_t)(j / 2) * b_next + (size_t)(j % 2) * VL;
-        bv[j] = paced ? GEMM_PACED(from, AHEAD * b_row) : b_load(from);
+        bv[j] = paced ? LOAD_PACED(from, AHEAD * b_row) : b_load(from);
     }
 #pragma GCC unroll 14
     for (int r = 0; r < mr; r++) {
@@ -178,7 +179,7 @@ static inline __attribute__((always_inline)) void micro(size_t lines, int mr, in
     static void name##_##mr##x##panels(size_t kc, const float *a, const b_t *b, size_t b_row,      \
                                        size_t b_next, const b_t *ahead, float *tile)               \
     {                                                                                              \
-        micro(few ? 0 : 1, mr, 2 * panels, kc, a, b, b_row, b_next, ahead, tile);                  \
+        micro(few && (mr > 2 || SOON) ? 0 : 1, mr, 2 * panels, kc, a, b, b_row, b_next, ahead, tile);                  \
     }
 /* ... of the first half of a panel whose other half is empty. */
 #define HALF(mr)                                                                                   \

@@ -2,12 +2,12 @@
  * gemm_i8_tmpl.h after
  *   micro_fn, MR              a kernel's type; the highest tile
  *   MICRO(name, few, mr, panels)  defines the kernel name_MRxPANELS; few: its tile is the only one to
- *                             read B, which makes a difference from five rows on (with GEMM_PACED, from one; with eight
- *                             lanes, from three) */
+ *                             read B, which makes a difference from five rows on (of eight lanes from three, of 16
+ *                             from one) */
 #define BOTH(mr)                                                                                   \
     MICRO(micro, false, mr, 1)                                                                     \
     MICRO(few, true, mr, 1)
-#ifdef GEMM_PACED
+#if VL == 16
 BOTH(1)
 BOTH(2)
 BOTH(3)
