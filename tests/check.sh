@@ -94,7 +94,7 @@ tally() {
 # Programs wait in a queue, as lines "NAME SECONDS COMMAND...": what takes long first, for at the end little is left to wait
 # for. Some sleep more than they work (integration), others never: they take turns, and one more than there are processors
 # keeps all of them busy.
-longest="arm isa integration/test_espnet_families integration/test_ws integration/test_optimize kernels/kcheck counts
+longest="arm isa emulated integration/test_espnet_families integration/test_ws integration/test_optimize kernels/kcheck counts
     integration/test_models unit/test_pass_large integration/test_espnet_optimize integration/test_faults integration/test_conformance"
 limit=3600 # s: only what hangs takes so long, however busy the machine is (test_optimize with sanitizers: 70 s, and 640 at a load of 12)
 queue=()
@@ -111,7 +111,7 @@ programs() { # KIND FOLDER...: those that are built
 }
 
 if want scripts && [ -z "$san" ]; then
-    for s in tests/arm.sh tests/counts.sh tests/installed.sh tests/isa.sh tests/layers.sh tests/style.sh; do
+    for s in tests/arm.sh tests/counts.sh tests/emulated.sh tests/installed.sh tests/isa.sh tests/layers.sh tests/style.sh; do
         [ -f "$s" ] && queue+=("$(basename "$s" .sh) $limit bash $s")
     done
 fi

@@ -1,4 +1,4 @@
-/* kcheck [--level L] [--only SLOT]     check, TAP output, exit 1 if anything failed
+/* kcheck [--level L[,L]...] [--only SLOT]     check, TAP output, exit 1 if anything failed
  * kcheck --bench [NAME]                measure */
 #include "tests/kernels/kcheck.h"
 
@@ -121,11 +121,23 @@ static void check_level(const char *level)
     seen[n_seen++] = k;
 }
 
+/* name is one of a list with commas; of no list every name is. */
+static bool is_listed(const char *list, const char *name)
+{
+    const size_t n = strlen(name);
+    for (; list; list = *list ? list + 1 : NULL) {
+        if (!strncmp(list, name, n) && (!list[n] || list[n] == ','))
+            return true;
+        list += strcspn(list, ",");
+    }
+    return false;
+}
+
 int main(int argc, char **argv)
 {
     static const char *const all[] = {"scalar", "blas", "avx2", "avxvnni", "avx512",
                                       "vnni",   "bf16", "amx", "neon", "dotprod"};
-    const char *level = NULL;
+    const char *levels = NULL;
     char text[128];
     for (int i = 1; i < argc; i++) {
 #ifndef KCHECK_NO_BENCH /* it links OpenBLAS, which a cross compiler has not */
@@ -133,18 +145,18 @@ int main(int argc, char **argv)
             return run_benchmarks(i + 1 < argc ? argv[i + 1] : NULL);
 #endif
         if (strcmp(argv[i], "--level") == 0 && i + 1 < argc)
-            level = argv[++i];
+            levels = argv[++i];
         else if (strcmp(argv[i], "--only") == 0 && i + 1 < argc)
             only_slot = argv[++i];
         else {
-            fprintf(stderr, "usage: kcheck [--level L] [--only SLOT] | --bench [NAME]\n");
+            fprintf(stderr, "usage: kcheck [--level L[,L]...] [--only SLOT] | --bench [NAME]\n");
             return 64;
         }
     }
     printf("# %s\n", steno_cpu_name(text, sizeof text));
     printf("# %s\n", steno_cpu_str(steno_cpu_detect(), text, sizeof text));
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        if (!level || strcmp(level, all[i]) == 0)
+        if (!levels || is_listed(levels, all[i]))
             check_level(all[i]);
     printf("1..%d\n", now.number);
     return now.failed_tests ? 1 : 0;

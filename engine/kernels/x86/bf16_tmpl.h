@@ -143,7 +143,7 @@ static double peak_bf16(size_t turns)
     for (int i = 0; i < SUMS; i++)
         sum[i] = v_set1((float)i);
     for (size_t t = 0; t < turns; t++) {
-        __asm__ volatile("" : "+v"(a), "+v"(b));
+        __asm__ volatile("" : "+" V_REGISTER(a), "+" V_REGISTER(b));
 #pragma GCC unroll 24
         for (int i = 0; i < SUMS; i++)
             sum[i] = mac(a, b, sum[i]);

@@ -24,7 +24,7 @@ static inline __attribute__((always_inline)) vf paced_line(const float *p, const
 {
     vf v;
     __builtin_prefetch(later, 0, 2);
-    __asm__ volatile("vmovups %1, %0" : "=v"(v) : "m"(*(const vf *)p));
+    v = (vf)amx_line(p);
     AMX_PACE(4);
     return v;
 }
@@ -447,7 +447,7 @@ static inline __attribute__((always_inline)) vi paced_bytes(const int8_t *p)
 {
     vi v;
     __builtin_prefetch(p + CALLED, 0, 2);
-    __asm__ volatile("vmovdqu64 %1, %0" : "=v"(v) : "m"(*(const vi *)(const void *)p));
+    v = amx_line(p);
     AMX_PACE(8);
     return v;
 }

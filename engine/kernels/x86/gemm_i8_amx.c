@@ -6,7 +6,7 @@ static inline __attribute__((always_inline)) vi paced_line(const int8_t *p)
 {
     vi v;
     __builtin_prefetch(p + 8192, 0, 2);
-    __asm__ volatile("vmovdqu64 %1, %0" : "=v"(v) : "m"(*(const vi *)(const void *)p));
+    v = amx_line(p);
     AMX_PACE(4);
     return v;
 }

@@ -178,7 +178,8 @@ static inline __attribute__((always_inline)) vi line_of(const uint8_t *p, bool n
         __builtin_prefetch(p + STEP, 0, 3);
     else
         __builtin_prefetch(p + CALLED, 0, 2);
-    __asm__ volatile("vmovdqu64 %1, %0" : "=v"(v) : "m"(*(const vi *)(const void *)p) : "memory");
+    v = amx_line(p);
+    __asm__ volatile("" ::: "memory");
     return v;
 }
 

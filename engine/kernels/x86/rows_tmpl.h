@@ -56,7 +56,7 @@ static float V_NAME(dot_f32)(const float *a, const float *b, size_t n)
 }
 
 #if defined(__x86_64__)
-#define KEEP(x) __asm__("" : "+v"(x)) /* in a register: as an operand of each multiply-add it would be read for each */
+#define KEEP(x) __asm__("" : "+" V_REGISTER(x)) /* in a register: as an operand of each multiply-add it would be read for each */
 #else
 #define KEEP(x) ((void)0)
 #endif

@@ -7,7 +7,9 @@
 
 #define ISA avx512
 #define VL 16
+#ifndef V_REGISTER
 #define V_REGISTER "v" /* constraint of asm */
+#endif
 
 typedef __m512 vf;
 typedef __mmask16 vm;

@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# The kernels of those levels of x86-64 that this CPU has not: compiled with instructions that are C (tests/emulated) and
+# checked by the same kcheck as the others. TAP; skipped where none is missing, without AVX2, or without GCC.
+#   tests/emulated.sh [KCHECK OPTION]...        with options: these levels
+set -u
+cd "$(dirname "$0")/.." || exit 70
+cc=${CC:-gcc}
+out=build/emulated
+has() { grep -m 1 '^flags' /proc/cpuinfo | grep -qw "$1"; }
+missing=
+avx2="-mavx2 -mfma -mf16c"
+skip() { echo "1..0 # SKIP $1"; exit 0; }
+[ "$(uname -m)" = x86_64 ] || skip "no x86-64"
+has avx2 || skip "this CPU has no AVX2"
+for l in avxvnni:avx_vnni avx512:avx512bw vnni:avx512_vnni bf16:avx512_bf16 amx:amx_tile; do
+    has "${l#*:}" || missing=$missing,${l%:*}
+done
+! has avx512_vnni || missing=${missing#,avxvnni} # kcheck has it by the other encoding
+[ -n "$missing$*" ] || skip "this CPU has every level"
+$cc --version 2>/dev/null | grep -q 'Free Software' || skip "$cc is no GCC"
+
+compile() { # SOURCE [OPTION]...
+    local from=$1 to
+    to=$out/$(echo "${from%.c}" | tr / _).o
+    shift
+    [ "$to" -nt "$from" ] && [ -z "$(find engine tests/kernels tests/emulated -name '*.h' -newer "$to" -print -quit)" ] && return
+    # shellcheck disable=SC2086
+    $cc -std=c11 -D_POSIX_C_SOURCE=200809L -D_DEFAULT_SOURCE -DKCHECK_NO_BENCH -fno-math-errno -Itests/emulated \
+        -Iengine -I. -Wall -Wextra -Werror -Wno-psabi -Wno-maybe-uninitialized "$@" -c -o "$to" "$from"
+}
+export out cc
+sources() {
+    for f in engine/kernels/*.c engine/kernels/scalar/*.c; do echo "$f -O2 -ffp-contract=off"; done
+    for f in engine/kernels/x86/*.c tests/kernels/evex_vnni.c; do
+        case $f in *avx2.c | *avxvnni.c | */evex_vnni.c) with= ;; *) with='-DV_REGISTER=\"m\"' ;; esac # no register has 512 bits
+        echo "$f -O1 -ffp-contract=fast $avx2 $with"
+    done
+    echo "engine/base/cpu.c -O2 -Dsteno_cpu_detect=emulated_real_detect"
+    echo "tests/emulated/cpu.c -O2 $avx2"
+    for f in engine/base/status.c engine/base/arena.c engine/base/pages.c tests/kernels/*.c; do
+        case $f in */bench*.c | */evex_vnni.c) ;; *) echo "$f -O2 -ffp-contract=off" ;; esac
+    done
+}
+mkdir -p "$out"
+export -f compile
+list=$(sources)
+for o in "$out"/*.o; do # of a source that is no more
+    case " $(echo "$list" | sed 's/\.c .*//' | tr '/\n' '_ ') " in *" $(basename "$o" .o) "*) ;; *) rm -f "$o" ;; esac
+done
+echo "$list" | xargs -P "$(nproc)" -d '\n' -I {} bash -c 'compile {}' || { echo "Bail out! the kernels do not compile"; exit 1; }
+$cc "$out"/*.o -o "$out/kcheck" -lm -ldl -lpthread || exit 1
+[ $# != 0 ] || set -- --level "${missing#,}"
+exec "$out/kcheck" "$@"

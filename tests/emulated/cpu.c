@@ -1,0 +1,11 @@
+/* A CPU of every level there is of x86-64: the kernels beside this are made of AVX2 and C. */
+#include "base/cpu.h"
+
+#include "kernels/x86/amx_ops.h"
+
+_Thread_local struct emulated_tiles emulated_tiles;
+
+unsigned steno_cpu_detect(void)
+{
+    return STENO_CPU_AVX2 | STENO_CPU_AVXVNNI | STENO_CPU_AVX512 | STENO_CPU_VNNI | STENO_CPU_BF16 | STENO_CPU_AMX;
+}
