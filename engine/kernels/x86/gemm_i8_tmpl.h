@@ -57,7 +57,8 @@ enum {
     STEPS = VL == 16 ? 1 : 4, /* lanes of K that a turn of the inner loop takes */
     CALLERS = LANE_ROW * STEPS < 128 ? 1 : LANE_ROW * STEPS / 64, /* tiles that together call the next panel */
     NEAR = 8,           /* lanes before their use that weights for more tiles, in L2 by then, are called into L1 */
-    AHEAD = VL == 8 ? 2048 : 8192 /* bytes before their use that weights for a single tile are called closer */
+    AHEAD = VL == 8 ? 2048 : 8192, /* bytes before their use that weights for a single tile are called closer */
+    SOON = 2048 /* ... of one or two rows */
 };
 
 struct head { /* 64 bytes */
@@ -79,7 +80,7 @@ static inline __attribute__((always_inline)) void micro_step(bool few, int mr, i
     vi bv[8];
     for (int i = 0; i < LANE_ROW; i += 64)
         if (few)
-            __builtin_prefetch(b + AHEAD + i, 0, 2);
+            __builtin_prefetch(b + (mr < 3 ? SOON : AHEAD) + i, 0, 2);
         else if (VL != 8)
             __builtin_prefetch(b + NEAR * LANE_ROW + i, 0, 3);
 #pragma GCC unroll 8

@@ -46,11 +46,14 @@
  *   round_pairs    n floats of A as (n + 1) / 2 pairs, the last filled up with zero
  * K then counts pairs, in products and below. */
 #ifndef GEMM_W16
+enum { FLOATS = 1 };
 typedef float b_t;
 static inline vf b_load(const b_t *p)
 {
     return v_load(p);
 }
+#else
+enum { FLOATS = 0 };
 #endif
 #ifdef AMX_DOT
 enum { K_STEP = 2, KC_STEP = AMX_LANES }; /* panels are filled up to a multiple of that many pairs */
@@ -90,7 +93,8 @@ enum {
     SHORT = 128,    /* columns of A that are copied without a call */
     NEAR = 8,       /* rows of B before their use that B for more tiles, in L2 by then, is called into L1 */
     AHEAD = VL == 8 && sizeof(b_t) == 4 ? 16 : 64, /* rows of B before its use that it is called for a single tile */
-    SOON = sizeof(b_t) == 4 ? 16 : 0 /* ... of one or two rows; 0: as for more tiles */
+    SOON = sizeof(b_t) == 4 ? 16 : 0, /* ... of one or two rows; 0: as for more tiles */
+    IN_L1 = VL == 16 && FLOATS ? 48 : 0 /* ... of three or four, not into L2 but L1; 0: as for more rows */
 };
 
 /* How up to PACED_ROWS rows read B where it says so: a vector at p, while that `ahead` elements later is called. */
@@ -109,14 +113,17 @@ typedef void micro_fn(size_t kc, const float *a, const b_t *b, size_t b_row, siz
 /* acc += a column of A times a row of B, w vectors wide. A tile that is the only one to read B (few) calls
  * all of it, AHEAD rows before its use: three rows and more are at work for as long as memory is, and the
  * CPU by itself does one after the other. One and two are at work for less: of 16 lanes they call 2 KiB ahead, of
- * fewer, and of numbers to widen, nothing. Eight floats at a time leave the CPU time to call rows from L2 by itself. */
+ * fewer, and of numbers to widen, nothing. Three and four are between: f32 of 16 lanes into L1. Eight floats
+ * at a time leave the CPU time to call rows from L2 by itself. */
 static inline __attribute__((always_inline)) void micro_step(bool few, int mr, int w, const float *a, const b_t *b,
                                                              size_t b_row, size_t b_next, vf *acc)
 {
     const bool paced = few && mr <= PACED_ROWS;
     vf bv[8];
     for (size_t i = 0; i < NR && !paced; i += 64 / sizeof *b)
-        if (few)
+        if (few && IN_L1 && (mr == 3 || mr == 4))
+            __builtin_prefetch(b + IN_L1 * b_row + i, 0, 3);
+        else if (few)
             __builtin_prefetch(b + (mr < 3 ? SOON : AHEAD) * b_row + i, 0, 2);
         else if (VL != 8)
             __builtin_prefetch(b + NEAR * b_row + i, 0, 3);
