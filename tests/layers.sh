@@ -57,6 +57,7 @@ for h in $(git ls-files '*.h'); do
     case $h in *_tmpl.h | *_table.h) continue ;; esac # included for their macros, more than once
     isa="" cc=gcc with=$flags
     case $h in *avx2*) isa="-mavx2 -mfma -mf16c" ;; *avx512*) isa="-mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma" ;; esac
+    case $h in tests/emulated/*) isa="-Itests/emulated -mavx2 -mfma -mf16c -w" ;; esac
     case $h in engine/kernels/arm/*) cc=aarch64-linux-gnu-gcc with="-std=c11 -Iengine" ;; esac
     command -v "$cc" >/dev/null || continue # tests/deps.sh arm
     # shellcheck disable=SC2086
