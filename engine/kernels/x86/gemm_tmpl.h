@@ -97,12 +97,13 @@ enum {
     IN_L1 = VL == 16 && FLOATS ? 48 : 0 /* ... of three or four, not into L2 but L1; 0: as for more rows */
 };
 
-/* How up to PACED_ROWS rows read B where it says so: a vector at p, while that `ahead` elements later is called. */
+/* How up to PACED_ROWS rows read B where it says so: a vector at p, while that `ahead` elements later is called. Up to
+ * KEPT bytes B is in L2 as like as not, if the network is small. */
 #ifdef GEMM_PACED
-enum { PACED_ROWS = 6 };
+enum { PACED_ROWS = 6, KEPT = 0 };
 #define LOAD_PACED GEMM_PACED
 #else
-enum { PACED_ROWS = 0 };
+enum { PACED_ROWS = 0, KEPT = VL == 16 ? 256 << 10 : 0 };
 #define LOAD_PACED(p, ahead) b_load(p)
 #endif
 
@@ -570,12 +571,14 @@ static inline void tile_at(const struct product *p, const struct part *a, size_t
 static void one_tile(const struct product *p, const struct part *a, size_t n, size_t rows, size_t j0,
                      size_t j1)
 {
+    const bool small = p->n * p->k * sizeof(b_t) <= KEPT;
+    micro_fn *const *by_rows = small ? micro_by_rows : few_by_rows;
     for (size_t j = j0, step; j < j1; j += step) {
         step = panels_at_once(rows);
         if (step > j1 - j)
             step = 1;
         for (size_t i = 0; i < n; i++)
-            tile_at(p, &a[i], 0, rows, j, step, few_by_rows, a[i].b + j * p->b_next);
+            tile_at(p, &a[i], 0, rows, j, step, by_rows, a[i].b + j * p->b_next);
     }
 }
 
