@@ -19,16 +19,8 @@ done
 [ -n "$missing$*" ] || skip "this CPU has every level"
 $cc --version 2>/dev/null | grep -q 'Free Software' || skip "$cc is no GCC"
 
-compile() { # SOURCE [OPTION]...
-    local from=$1 to
-    to=$out/$(echo "${from%.c}" | tr / _).o
-    shift
-    [ "$to" -nt "$from" ] && [ -z "$(find engine tests/kernels tests/emulated -name '*.h' -newer "$to" -print -quit)" ] && return
-    # shellcheck disable=SC2086
-    $cc -std=c11 -D_POSIX_C_SOURCE=200809L -D_DEFAULT_SOURCE -DKCHECK_NO_BENCH -fno-math-errno -Itests/emulated \
-        -Iengine -I. -Wall -Wextra -Werror -Wno-psabi -Wno-maybe-uninitialized "$@" -c -o "$to" "$from"
-}
-export out cc
+# shellcheck source=tests/build_kcheck.sh
+. tests/build_kcheck.sh
 sources() {
     for f in engine/kernels/*.c engine/kernels/scalar/*.c; do echo "$f -O2 -ffp-contract=off"; done
     for f in engine/kernels/x86/*.c tests/kernels/evex_vnni.c; do
@@ -37,17 +29,9 @@ sources() {
     done
     echo "engine/base/cpu.c -O2 -Dsteno_cpu_detect=emulated_real_detect"
     echo "tests/emulated/cpu.c -O2 $avx2"
-    for f in engine/base/status.c engine/base/arena.c engine/base/pages.c tests/kernels/*.c; do
-        case $f in */bench*.c | */evex_vnni.c) ;; *) echo "$f -O2 -ffp-contract=off" ;; esac
-    done
+    kcheck_sources
 }
-mkdir -p "$out"
-export -f compile
-list=$(sources)
-for o in "$out"/*.o; do # of a source that is no more
-    case " $(echo "$list" | sed 's/\.c .*//' | tr '/\n' '_ ') " in *" $(basename "$o" .o) "*) ;; *) rm -f "$o" ;; esac
-done
-echo "$list" | xargs -P "$(nproc)" -d '\n' -I {} bash -c 'compile {}' || { echo "Bail out! the kernels do not compile"; exit 1; }
-$cc "$out"/*.o -o "$out/kcheck" -lm -ldl -lpthread || exit 1
+export all="-Itests/emulated -Wno-psabi -Wno-maybe-uninitialized"
+build_kcheck "$(sources)"
 [ $# != 0 ] || set -- --level "${missing#,}"
 exec "$out/kcheck" "$@"

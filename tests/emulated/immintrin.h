@@ -247,24 +247,17 @@ EMULATED __m512i _mm512_cvtps_epi32(__m512 a)
     EMULATED_LANES(2) x.si2[i] = _mm256_cvtps_epi32(x.ps2[i]);
     return x.si;
 }
-EMULATED __m512i _mm512_cvtepi8_epi16(__m256i a)
-{
-    union emulated x, y = {.si2 = {a}};
-    EMULATED_LANES(32) x.i16[i] = y.i8[i];
-    return x.si;
-}
-EMULATED __m512i _mm512_cvtepu16_epi32(__m256i a)
-{
-    union emulated x, y = {.si2 = {a}};
-    EMULATED_LANES(16) x.u32[i] = y.u16[i];
-    return x.si;
-}
-EMULATED __m512i _mm512_cvtepu8_epi32(__m128i a)
-{
-    union emulated x, y = {.si4 = {a}};
-    EMULATED_LANES(16) x.u32[i] = y.u8[i];
-    return x.si;
-}
+/* Lanes `from`, part the field of their register in the union, widened to lanes `to`. */
+#define EMULATED_WIDEN(name, type, part, from, lanes, to)                                          \
+    EMULATED __m512i name(type a)                                                                  \
+    {                                                                                              \
+        union emulated x, y = {.part = {a}};                                                       \
+        EMULATED_LANES(lanes) x.to[i] = y.from[i];                                                 \
+        return x.si;                                                                               \
+    }
+EMULATED_WIDEN(_mm512_cvtepi8_epi16, __m256i, si2, i8, 32, i16)
+EMULATED_WIDEN(_mm512_cvtepu16_epi32, __m256i, si2, u16, 16, u32)
+EMULATED_WIDEN(_mm512_cvtepu8_epi32, __m128i, si4, u8, 16, u32)
 EMULATED __m512 _mm512_cvtph_ps(__m256i a)
 {
     union emulated x, y = {.si2 = {a}};
@@ -274,18 +267,15 @@ EMULATED __m512 _mm512_cvtph_ps(__m256i a)
 
 /* ---- order of lanes ---------------------------------------------------------------------------- */
 
-EMULATED __m512i _mm512_permutexvar_epi16(__m512i at, __m512i a)
-{
-    union emulated x, y = {.si = a}, k = {.si = at};
-    EMULATED_LANES(32) x.u16[i] = y.u16[k.u16[i] & 31];
-    return x.si;
-}
-EMULATED __m512i _mm512_permutexvar_epi32(__m512i at, __m512i a)
-{
-    union emulated x, y = {.si = a}, k = {.si = at};
-    EMULATED_LANES(16) x.u32[i] = y.u32[k.u32[i] & 15];
-    return x.si;
-}
+#define EMULATED_PERMUTE(name, lanes, field)                                                       \
+    EMULATED __m512i name(__m512i at, __m512i a)                                                   \
+    {                                                                                              \
+        union emulated x, y = {.si = a}, k = {.si = at};                                           \
+        EMULATED_LANES(lanes) x.field[i] = y.field[k.field[i] & (lanes - 1)];                      \
+        return x.si;                                                                               \
+    }
+EMULATED_PERMUTE(_mm512_permutexvar_epi16, 32, u16)
+EMULATED_PERMUTE(_mm512_permutexvar_epi32, 16, u32)
 EMULATED __m512 _mm512_permutex2var_ps(__m512 a, __m512i at, __m512 b)
 {
     union emulated x, y[2] = {{.ps = a}, {.ps = b}}, k = {.si = at};
@@ -321,60 +311,37 @@ EMULATED __mmask16 _mm512_cmp_ps_mask(__m512 a, __m512 b, int how)
     }
     return (__mmask16)m;
 }
-EMULATED __mmask16 _mm512_cmpge_epi32_mask(__m512i a, __m512i b)
-{
-    union emulated x = {.si = a}, y = {.si = b};
-    unsigned m = 0;
-    EMULATED_LANES(16) m |= (unsigned)(x.i32[i] >= y.i32[i]) << i;
-    return (__mmask16)m;
-}
-EMULATED __mmask32 _mm512_cmpeq_epi16_mask(__m512i a, __m512i b)
-{
-    union emulated x = {.si = a}, y = {.si = b};
-    uint32_t m = 0;
-    EMULATED_LANES(32) m |= (uint32_t)(x.i16[i] == y.i16[i]) << i;
-    return m;
-}
-EMULATED __mmask32 _mm512_cmpgt_epi16_mask(__m512i a, __m512i b)
-{
-    union emulated x = {.si = a}, y = {.si = b};
-    uint32_t m = 0;
-    EMULATED_LANES(32) m |= (uint32_t)(x.i16[i] > y.i16[i]) << i;
-    return m;
-}
-EMULATED __mmask32 _mm512_test_epi16_mask(__m512i a, __m512i b)
-{
-    union emulated x = {.si = a & b};
-    uint32_t m = 0;
-    EMULATED_LANES(32) m |= (uint32_t)(x.i16[i] != 0) << i;
-    return m;
-}
-EMULATED __mmask64 _mm512_test_epi8_mask(__m512i a, __m512i b)
-{
-    union emulated x = {.si = a & b};
-    uint64_t m = 0;
-    EMULATED_LANES(64) m |= (uint64_t)(x.i8[i] != 0) << i;
-    return m;
-}
+/* A bit for each lane, of what op says of the two. */
+#define EMULATED_MASK(name, type, lanes, field, op)                                                \
+    EMULATED type name(__m512i a, __m512i b)                                                       \
+    {                                                                                              \
+        union emulated x = {.si = a}, y = {.si = b};                                               \
+        uint64_t m = 0;                                                                            \
+        EMULATED_LANES(lanes) m |= (uint64_t)((x.field[i] op y.field[i]) != 0) << i;               \
+        return (type)m;                                                                            \
+    }
+EMULATED_MASK(_mm512_cmpge_epi32_mask, __mmask16, 16, i32, >=)
+EMULATED_MASK(_mm512_cmpeq_epi16_mask, __mmask32, 32, i16, ==)
+EMULATED_MASK(_mm512_cmpgt_epi16_mask, __mmask32, 32, i16, >)
+EMULATED_MASK(_mm512_test_epi16_mask, __mmask32, 32, i16, &)
+EMULATED_MASK(_mm512_test_epi8_mask, __mmask64, 64, i8, &)
 
+/* Lanes of b where the bit is set, else of a. */
 EMULATED __m512 _mm512_mask_blend_ps(__mmask16 m, __m512 a, __m512 b)
 {
     union emulated x = {.ps = a}, y = {.ps = b};
     EMULATED_LANES(16) x.f[i] = m >> i & 1 ? y.f[i] : x.f[i];
     return x.ps;
 }
-EMULATED __m512i _mm512_mask_mov_epi16(__m512i a, __mmask32 m, __m512i b)
-{
-    union emulated x = {.si = a}, y = {.si = b};
-    EMULATED_LANES(32) x.u16[i] = m >> i & 1 ? y.u16[i] : x.u16[i];
-    return x.si;
-}
-EMULATED __m512i _mm512_mask_mov_epi8(__m512i a, __mmask64 m, __m512i b)
-{
-    union emulated x = {.si = a}, y = {.si = b};
-    EMULATED_LANES(64) x.u8[i] = m >> i & 1 ? y.u8[i] : x.u8[i];
-    return x.si;
-}
+#define EMULATED_MOV(name, mask, lanes, field)                                                     \
+    EMULATED __m512i name(__m512i a, mask m, __m512i b)                                            \
+    {                                                                                              \
+        union emulated x = {.si = a}, y = {.si = b};                                               \
+        EMULATED_LANES(lanes) x.field[i] = m >> i & 1 ? y.field[i] : x.field[i];                   \
+        return x.si;                                                                               \
+    }
+EMULATED_MOV(_mm512_mask_mov_epi16, __mmask32, 32, u16)
+EMULATED_MOV(_mm512_mask_mov_epi8, __mmask64, 64, u8)
 EMULATED __m512i _mm512_maskz_mov_epi16(__mmask32 m, __m512i a)
 {
     return _mm512_mask_mov_epi16(_mm512_setzero_si512(), m, a);

@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# Kernels and kcheck for another target than the Makefile's. Sourced by arm.sh and emulated.sh.
+
+# What every target has of kcheck: lines "SOURCE OPTION...".
+kcheck_sources() {
+    for f in engine/base/status.c engine/base/arena.c engine/base/pages.c tests/kernels/*.c; do
+        case $f in */bench*.c | */evex_vnni.c) ;; *) echo "$f -O2 -ffp-contract=off" ;; esac # -O3: gcc 12.2 for AArch64 dies of check_rows.c
+    done
+}
+
+compile_kernel() { # SOURCE OPTION...: to $out, unless it is there and newer
+    local from=$1 to
+    to=$out/$(echo "${from%.c}" | tr / _).o
+    shift
+    [ "$to" -nt "$from" ] && [ -z "$(find engine tests/kernels tests/emulated -name '*.h' -newer "$to" -print -quit)" ] && return
+    # shellcheck disable=SC2086
+    $cc -std=c11 -D_POSIX_C_SOURCE=200809L -D_DEFAULT_SOURCE -DKCHECK_NO_BENCH -fno-math-errno ${all:-} -Iengine -I. \
+        -Wall -Wextra -Werror "$@" -c -o "$to" "$from"
+}
+
+# build_kcheck LINES [LINK OPTION]...: $out/kcheck of LINES "SOURCE OPTION..." by $cc, with the options $all where that is exported.
+build_kcheck() {
+    local list=$1 o
+    shift
+    export cc out
+    export -f compile_kernel
+    mkdir -p "$out"
+    for o in "$out"/*.o; do # of a source that is no more
+        case " $(echo "$list" | sed 's/\.c .*//' | tr '/\n' '_ ') " in *" $(basename "$o" .o) "*) ;; *) rm -f "$o" ;; esac
+    done
+    echo "$list" | xargs -P "$(nproc)" -d '\n' -I {} bash -c 'compile_kernel {}' &&
+        $cc "$out"/*.o -o "$out/kcheck" "$@" -lm -ldl -lpthread 2>"$out/link.log" && return
+    cat "$out/link.log" 2>/dev/null
+    echo "Bail out! kcheck is not built"
+    exit 1
+}
