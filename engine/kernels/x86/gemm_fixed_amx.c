@@ -22,9 +22,8 @@
 #define GEMM_PACED(p, ahead) paced_line(p, (p) + (ahead))
 static inline __attribute__((always_inline)) vf paced_line(const float *p, const float *later)
 {
-    vf v;
     __builtin_prefetch(later, 0, 2);
-    v = (vf)amx_line(p);
+    const vf v = (vf)amx_line(p);
     AMX_PACE(4);
     return v;
 }
@@ -445,9 +444,8 @@ static size_t lines_of(size_t tiles)
 /* 16 columns of a tile's row, and a line later from memory. */
 static inline __attribute__((always_inline)) vi paced_bytes(const int8_t *p)
 {
-    vi v;
     __builtin_prefetch(p + CALLED, 0, 2);
-    v = amx_line(p);
+    const vi v = amx_line(p);
     AMX_PACE(8);
     return v;
 }

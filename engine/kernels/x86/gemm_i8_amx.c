@@ -4,9 +4,8 @@
 /* A line of the weights, and another one later from memory. */
 static inline __attribute__((always_inline)) vi paced_line(const int8_t *p)
 {
-    vi v;
     __builtin_prefetch(p + 8192, 0, 2);
-    v = amx_line(p);
+    const vi v = amx_line(p);
     AMX_PACE(4);
     return v;
 }
