@@ -35,17 +35,19 @@ with open(os.path.join(ROOT, "tests", "data", "digits.txt"), encoding="utf-8") a
 class Stenod:
     """Starts in `with`; ends with SIGTERM and checks that it exits with 0 and no sanitizer report."""
 
-    def __init__(self, *settings, args=()):
+    def __init__(self, *settings, args=(), cpu=None):
+        """cpu: level of the kernels, for tests that need recognition to take its time."""
         self.cmd = [os.path.join(BUILD, "stenod"), "--listen", "127.0.0.1:0", *args]
         for s in settings:
             self.cmd += ["--set", s]
         # what a loaded machine or a sanitizer leaves of its capacity is not what most tests are about
         self.env = {} if re.search(r"pool\.(capacity|calibration)=", " ".join(settings)) else {"STENO_POOL_CAPACITY": "256"}
+        self.cpu = {"STENO_CPU": cpu} if cpu else {}
         self.proc = None
 
     def __enter__(self):
         self.log = tempfile.NamedTemporaryFile("w+", suffix=".log", prefix="stenod-")
-        env = {"STENO_POOL_CALIBRATION": os.path.join(BUILD, "calibration"), **self.env, **os.environ}
+        env = {"STENO_POOL_CALIBRATION": os.path.join(BUILD, "calibration"), **self.env, **os.environ, **self.cpu}
         self.proc = subprocess.Popen(self.cmd, stderr=self.log, cwd=ROOT, env=env)
         deadline = time.monotonic() + 60 * SLOW
         while time.monotonic() < deadline:
