@@ -50,6 +50,7 @@ static void set_avx512(steno_kernels *k)
     steno_kernels_gemm_nbits__avx512(k);
     steno_kernels_gemm_wbf16__avx512(k);
     steno_kernels_gemm_wf16__avx512(k);
+    steno_kernels_gemm_fixed__avx512(k);
 }
 
 static void set_vnni(steno_kernels *k)
@@ -62,6 +63,7 @@ static void set_bf16(steno_kernels *k)
 {
     k->level = "bf16";
     steno_kernels_gemm__bf16(k);
+    steno_kernels_gemm_tight__bf16(k);
 }
 
 static void set_amx(steno_kernels *k)

@@ -308,17 +308,19 @@ struct steno_kernels {
                      const struct steno_gemm_epilogue *ep, void *work);
 
     struct steno_gemm_weights gemm_bf16, gemm_f16;
-    /* f32 itself, in 24 bits (x86/gemm_fixed_amx.c): the weights of each column and the numbers of each row of A are
-     * whole numbers of 24 bits times a power of two, for each block of up to 512 of K, and their sums exact. What
-     * that loses is at most 2^-22 (max |a| sum |b| + max |b| sum |a|) of a block, the order of a f32 sum of as many; sums
-     * of blocks are f32. Bits depend on a row of A, a column of B, K and N alone. Numbers below 2^-104 count for less
-     * or nothing. A row of A that has infinite numbers or NaN is multiplied as they are; a column of B with one gives NaN.
-     * part NULL: no such way. */
+    /* f32 itself, with weights in 24 bits: whole numbers times a power of two of each column. What that loses is at most
+     * 2^-22 (max |a| sum |b| + max |b| sum |a|), the order of a f32 sum of as many. Level amx (x86/gemm_fixed_amx.c)
+     * makes such numbers of each row of A, too, all anew for each block of up to 512 of K, and sums of blocks are exact;
+     * the others (x86/gemm_fixed_avx512.c) sum in f32. Bits depend on a row of A, a column of B, K and N alone. Numbers of A
+     * below 2^-90 count for less or nothing. A row of A that has infinite numbers or NaN is multiplied as they are; a
+     * column of B with one gives NaN. part NULL: no such way. */
     struct steno_gemm_weights gemm_fixed;
-    /* gemm_bf16 with weights in 12 bits (x86/gemm_tight_amx.c): numbers below 2^-13 of the largest of their column become the
-     * nearest of 0 and a power of two there; where there are none, the bits are those of gemm_bf16. part NULL: no
-     * such way. */
+    /* gemm_bf16 with weights in 12 bits (x86/gemm_tight_amx.c, gemm_tight_bf16.c): numbers below 2^-13 of the largest of
+     * their column become the nearest of 0 and a power of two there; where there are none, the bits are those of
+     * gemm_bf16. A column with infinite numbers or NaN may be all NaN, and numbers of A count as infinite from 2^79 on.
+     * part NULL: no such way. */
     struct steno_gemm_weights gemm_tight;
+    size_t tight_rows; /* more rows lose by gemm_fixed and gemm_tight; 0: none do */
     struct steno_gemm_nbits gemm_nbits;
 
     /* ---- 8-bit product ---- packed weights take one byte each (K rounded up to the level's group,

@@ -28,7 +28,7 @@ double steno_peak_flops(const steno_kernels *k)
 
 double steno_peak_many(const steno_kernels *k)
 {
-    return k->gemm_fixed.part ? fastest(k, k->peak_i8) / 8 : steno_peak_flops(k);
+    return k->cpu & STENO_CPU_AMX ? fastest(k, k->peak_i8) / 8 : steno_peak_flops(k);
 }
 
 double steno_peak_bf16(const steno_kernels *k)

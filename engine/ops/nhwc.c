@@ -90,11 +90,11 @@ steno_status steno_prep_nhwc(struct steno_prep *pc, int in, const struct steno_c
         return steno_fail(err, STENO_ERR_FORMAT, "group %zu of %zu channels", s->group, s->c_in);
     c->s = *s;
     const bool fixed = precision == STENO_FP32 && s->group == 1 &&
-                       steno_ops_tight(k, precision, s->kernel[0] * s->kernel[1] * s->c_in, s->c_out);
-    c->few = precision != STENO_INT8_WEIGHTS && steno_winograd_fits(s) && !fixed &&
+                       steno_prep_tight(pc, precision, s->kernel[0] * s->kernel[1] * s->c_in, s->c_out);
+    c->few = precision != STENO_INT8_WEIGHTS && steno_winograd_fits(s) && (!fixed || k->gemm_fixed.conv_winograd) &&
              (precision != STENO_BF16_WEIGHTS || k->gemm_bf16.conv_winograd);
     if (c->few) {
-        const struct steno_made m = {STENO_WINOGRAD_SLOTS * s->c_in, s->c_out, make_few, &c->s, true};
+        const struct steno_made m = {STENO_WINOGRAD_SLOTS * s->c_in, s->c_out, make_few, &c->s};
         return steno_prep_weights_made(pc, in, &m, &c->lowered, err);
     }
     /* channels last, patches cost nothing, and 16 bits are as 8 */

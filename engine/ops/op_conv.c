@@ -155,7 +155,7 @@ static void make_rows(float *to, const float *w, const void *arg)
 steno_status steno_ops_conv_lower(struct steno_prep *pc, int in, const struct steno_conv *s,
                                   struct steno_weights **out, steno_err *err)
 {
-    const struct steno_made m = {s->kernel[0] * s->kernel[1] * s->c_in, s->c_out, make_rows, s, false};
+    const struct steno_made m = {s->kernel[0] * s->kernel[1] * s->c_in, s->c_out, make_rows, s};
     return steno_prep_weights_made(pc, in, &m, out, err);
 }
 

@@ -233,8 +233,8 @@ static size_t data_bytes(const struct steno_weights *p, const steno_kernels *k)
     return (n + 63) / 64 * 64;
 }
 
-static struct steno_weights *describe(const steno_kernels *k, enum steno_precision precision, bool tight,
-                                      size_t rows, size_t cols)
+static struct steno_weights *describe(const struct steno_prep *pc, enum steno_precision precision, size_t rows,
+                                      size_t cols)
 {
     struct steno_weights *p = calloc(1, sizeof *p);
     if (!p)
@@ -242,8 +242,8 @@ static struct steno_weights *describe(const steno_kernels *k, enum steno_precisi
     p->k = rows;
     p->n = cols;
     p->precision = precision == STENO_INT8_WEIGHTS && rows < MIN_INT8_K ? STENO_FP32 : precision;
-    p->tight = tight && steno_ops_tight(k, p->precision, rows, cols);
-    p->bytes = data_bytes(p, k);
+    p->tight = steno_prep_tight(pc, p->precision, rows, cols);
+    p->bytes = data_bytes(p, steno_prep_kernels(pc));
     if (p->precision == STENO_INT8_WEIGHTS)
         p->bytes += cols * sizeof *p->scale;
     return p;
@@ -324,9 +324,7 @@ static steno_status pack(struct steno_prep *pc, int in, size_t rows, size_t cols
                          struct steno_weights **out, steno_err *err)
 {
     const steno_kernels *k = steno_prep_kernels(pc);
-    const bool plain = s.made && s.made->plain;
-    struct steno_weights *p =
-        describe(k, steno_prep_precision(pc), !plain, rows, cols);
+    struct steno_weights *p = describe(pc, steno_prep_precision(pc), rows, cols);
     bool filled;
     void *block = p ? steno_prep_memory(pc, in, p->bytes, &filled) : NULL;
     if (block)
@@ -343,6 +341,25 @@ bool steno_ops_tight(const steno_kernels *k, enum steno_precision p, size_t rows
 {
     return (p == STENO_FP32 ? k->gemm_fixed.part : p == STENO_BF16_WEIGHTS ? k->gemm_tight.part : NULL) &&
            rows >= 64 && cols >= 64 && rows * cols >= STENO_TIGHT_WEIGHTS;
+}
+
+/* Whether input 0 has, of one example, more rows than those gain with, or the rows of one utterance of any length. */
+static bool many_rows(const struct steno_prep *pc)
+{
+    const struct steno_shape x = steno_prep_shape(pc, 0);
+    const size_t most = steno_prep_kernels(pc)->tight_rows;
+    size_t rows = 1;
+    bool open = false;
+    for (int i = 0; most && i + 1 < x.rank; i++) {
+        open |= x.dim[i] < 0;
+        rows = x.dim[i] > 0 && rows <= most ? rows * (size_t)x.dim[i] : rows;
+    }
+    return most && (rows > most || (open && x.rank > 2 && x.dim[0] == 1));
+}
+
+bool steno_prep_tight(const struct steno_prep *pc, enum steno_precision p, size_t rows, size_t cols)
+{
+    return steno_ops_tight(steno_prep_kernels(pc), p, rows, cols) && !many_rows(pc);
 }
 
 steno_status steno_prep_weights(struct steno_prep *pc, int in, bool trans,
@@ -416,7 +433,7 @@ steno_status steno_prep_weights_bytes(struct steno_prep *pc, int in, int scale_i
     *out = NULL;
     if (!find_bytes(pc, in, scale_in, &b) || b.w->shape.dim[0] < MIN_INT8_K)
         return STENO_OK;
-    p = describe(k, STENO_INT8_WEIGHTS, false, (size_t)b.w->shape.dim[0], (size_t)b.w->shape.dim[1]);
+    p = describe(pc, STENO_INT8_WEIGHTS, (size_t)b.w->shape.dim[0], (size_t)b.w->shape.dim[1]);
     block = p ? steno_prep_memory(pc, in, p->bytes, &filled) : NULL;
     if (block)
         place(p, k, block);
@@ -494,7 +511,7 @@ steno_status steno_prep_weights_parts(struct steno_prep *pc, int in, int scale_i
         free(p);
         return steno_fail(err, STENO_ERR_FORMAT, "%zu columns do not divide into %zu", all, parts);
     }
-    one = describe(k, src.wide ? STENO_INT8_WEIGHTS : steno_prep_precision(pc), true,
+    one = describe(pc, src.wide ? STENO_INT8_WEIGHTS : steno_prep_precision(pc),
                    turned ? cols : rows, turned ? rows : cols);
     if (p && one)
         block = steno_prep_memory(pc, in, parts * ((one->bytes + 63) / 64 * 64), &filled);

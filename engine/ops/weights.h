@@ -50,9 +50,12 @@ void steno_weights_free(void *w); /* a release function; accepts NULL */
  * stay in the first levels of the caches, where a single row is as fast or faster by multiply-adds. */
 #define STENO_TIGHT_WEIGHTS ((size_t)1 << 16)
 
-/* Whether weights [rows, cols] in precision p are kept for these. Decided by their size alone, so that an example's bits do
- * not depend on what it is batched with. */
+/* Whether weights [rows, cols] in precision p are large enough for these. */
 bool steno_ops_tight(const steno_kernels *k, enum steno_precision p, size_t rows, size_t cols);
+/* While preparing: whether a node keeps weights for these. Decided by their size and, where many rows lose by it
+ * (kernels.h, tight_rows), by the shape that the graph states, so that an example's bits do not depend on what it is
+ * batched with. */
+bool steno_prep_tight(const struct steno_prep *pc, enum steno_precision p, size_t rows, size_t cols);
 
 /* While preparing: constant input `in`, f32 of rank 2, packed in the network's precision, reported,
  * and the original given up. *out is NULL when the input is anything else. STENO_ERR_NOMEM. */
@@ -64,7 +67,6 @@ struct steno_made {
     size_t k, n;
     void (*make)(float *to, const float *w, const void *arg);
     const void *arg;
-    bool plain; /* not for gemm_fixed or gemm_tight, whatever their size */
 };
 /* The same for constant input `in`, f32 of any rank. STENO_ERR_NOMEM. */
 STENO_MUST steno_status steno_prep_weights_made(struct steno_prep *pc, int in,

@@ -1,4 +1,4 @@
-/* Weights that level amx keeps in fewer bits (kernels.h, gemm_fixed and gemm_tight): which ones; that sums are as exact as
+/* Weights that are kept in fewer bits (kernels.h, gemm_fixed and gemm_tight): which ones; that sums are as exact as
  * those of f32; and that an example's bits are its own in whatever company it is multiplied. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "base/cpu.h"
 #include "exec/session.h"
 #include "ops/weights.h"
 #include "tests/support/onnx_make.h"
@@ -40,10 +41,10 @@ static float number(size_t i)
     return sinf((float)i * 1.7f + (float)(i % 7));
 }
 
-/* y = x W, x [b, t, K] with both open. */
-static steno_network *network(void)
+/* y = x W, x of this shape. */
+static steno_network *network_of(const char *shape, const char *result, enum steno_precision precision)
 {
-    struct steno_network_options opt = {.opt_level = -1};
+    struct steno_network_options opt = {.opt_level = -1, .precision = precision};
     static float w[K * N];
     struct mk_graph *g = mk_new(17);
     steno_network *n = NULL;
@@ -51,16 +52,22 @@ static steno_network *network(void)
     char *path;
     for (size_t i = 0; i < K * N; i++)
         w[i] = number(i) / 16;
-    mk_input(g, "x", STENO_F32, "b,t,512");
+    mk_input(g, "x", STENO_F32, shape);
     mk_f32(g, "W", "512,512", w, K * N);
     mk_node(g, "MatMul", "x,W", "y");
-    mk_output(g, "y", STENO_F32, "b,t,512");
+    mk_output(g, "y", STENO_F32, result);
     path = mk_file(g);
     if (steno_network_open(&n, path, &opt, &err))
         fail_msg("%s", err.msg);
     mk_unlink(path);
     mk_free(g);
     return n;
+}
+
+/* With both open. */
+static steno_network *network(void)
+{
+    return network_of("b,t,512", "b,t,512", STENO_FP32);
 }
 
 /* Rows from number `from` on of one long x, as b examples of t. */
@@ -117,12 +124,43 @@ static void sums_are_those_of_f32(void **state)
         fail_msg("off by %g of the sum of magnitudes", worst);
 }
 
+static size_t bytes_of(const char *shape, enum steno_precision precision)
+{
+    steno_network *n = network_of(shape, shape, precision);
+    const size_t bytes = steno_network_weight_bytes(n);
+    steno_network_close(n);
+    return bytes;
+}
+
+/* Where many rows lose by fewer bits, weights of utterances and of shapes that say so stay as they are. */
+static void weights_of_many_rows_stay(void **state)
+{
+    steno_kernels k;
+    steno_err err;
+    unsigned cpu;
+    (void)state;
+    if (steno_cpu_choose(NULL, &cpu, &err))
+        fail_msg("%s", err.msg);
+    steno_kernels_init(&k, cpu);
+    if (!k.tight_rows)
+        skip();
+    for (int i = 0; i < 2; i++) {
+        const enum steno_precision p = i && k.gemm_tight.part ? STENO_BF16_WEIGHTS : STENO_FP32;
+        const size_t few = bytes_of("b,t,512", p), many = bytes_of("1,t,512", p);
+        assert_true(few * 4 < many * 3 + many / 32); /* and an exponent a column */
+        assert_int_equal(bytes_of("b,512", p), few);
+        assert_int_equal(bytes_of("4,b,512", p), few);
+        assert_int_equal(bytes_of("b,42,512", p), many);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(large_weights_are),
         cmocka_unit_test(company_does_not_matter),
         cmocka_unit_test(sums_are_those_of_f32),
+        cmocka_unit_test(weights_of_many_rows_stay),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -647,4 +647,5 @@ void steno_kernels_gemm_fixed__amx(steno_kernels *k)
     k->gemm_f32_packed = plain;
     k->gemm_f32_packed_part = plain_part;
     k->gemm_fixed = (struct steno_gemm_weights){packed_bytes, pack, weights_part, weights_conv, NULL};
+    k->tight_rows = 0;
 }

@@ -44,7 +44,10 @@
  * of the copy of A (gemm_bf16.c):
  *   mac            sum + a * b, both products of each lane
  *   round_pairs    n floats of A as (n + 1) / 2 pairs, the last filled up with zero
- * K then counts pairs, in products and below. */
+ * K then counts pairs, in products and below. With GEMM_SCALED (scaled_tmpl.h) an element is two of these, or of
+ * numbers, that follow each other along K, and K counts these:
+ *   K_STEP         numbers of an element
+ *   round_pairs    n floats of A as they are multiplied, two words for K_STEP of them, the last filled up with zero */
 #ifndef GEMM_W16
 enum { FLOATS = 1 };
 typedef float b_t;
@@ -57,6 +60,8 @@ enum { FLOATS = 0 };
 #endif
 #ifdef AMX_DOT
 enum { K_STEP = 2, KC_STEP = AMX_LANES }; /* panels are filled up to a multiple of that many pairs */
+#elif defined(GEMM_SCALED)
+enum { KC_STEP = 1 };
 #elif defined(GEMM_PAIRS)
 enum { K_STEP = 2, KC_STEP = 1 };
 #else
@@ -65,6 +70,12 @@ static inline vf mac(vf a, vf b, vf sum)
 {
     return v_fma(a, b, sum);
 }
+#endif
+
+#ifdef GEMM_SCALED
+enum { WORDS = 2 }; /* of the copy of A for each element of B */
+#else
+enum { WORDS = 1 };
 #endif
 
 #ifndef BEGIN /* before and after the work of a call for so many rows */
@@ -83,8 +94,8 @@ enum {
 #else
     MR = VL == 16 ? 14 : VL == 4 ? 8 : 6,
     MC = VL == 8 ? 36 : 126, /* rows of A copied at a time: a multiple of MR; 260 to 290 KiB, in L2 */
-    KC = VL == 8 ? 2048 : 512,
-    A_LD = KC + 16, /* row stride of the copy */
+    KC = VL == 8 ? 2048 : 512 / WORDS,
+    A_LD = KC * WORDS + 16, /* row stride of the copy */
     A_ROOM = MC * A_LD,
 #endif
     STEPS = VL == 16 ? 1 : 4, /* values of k that a turn of the inner loop takes */
@@ -110,7 +121,7 @@ enum { PACED_ROWS = 0, KEPT = VL == 16 ? 256 << 10 : 0 };
 typedef void micro_fn(size_t kc, const float *a, const b_t *b, size_t b_row, size_t b_next,
                       const b_t *ahead, float *tile);
 
-#ifndef AMX_DOT
+#if !defined(AMX_DOT) && !defined(GEMM_SCALED)
 /* acc += a column of A times a row of B, w vectors wide. A tile that is the only one to read B (few) calls
  * all of it, AHEAD rows before its use: three rows and more are at work for as long as memory is, and the
  * CPU by itself does one after the other. One and two are at work for less: of 16 lanes they call 2 KiB ahead, of
@@ -261,6 +272,7 @@ struct product {
     const struct winograd *few;
     bool a_panels;  /* A is the transpose of a packed B: panels of NR rows of A, [K][NR] each */
     const b_t *b;   /* element (k, panel j): b[k * b_row + j * b_next] */
+    const float *shift; /* GEMM_SCALED: exponents of what sums of each column are multiplied by, whole panels */
     size_t b_row, b_next;
     float *c;
     size_t ldc;
@@ -289,6 +301,10 @@ static struct product product_of(size_t n, size_t k, const float *a, size_t lda,
                         .c = c,
                         .ldc = ldc,
                         .ep = ep};
+#ifdef GEMM_SCALED
+    p.shift = packed;
+    p.b = (const b_t *)(const void *)(p.shift + (n + NR - 1) / NR * NR);
+#endif
     return p;
 }
 
@@ -469,14 +485,14 @@ __attribute__((unused)) static const float *row_of(const struct product *p, floa
 static void copy_a(const struct product *p, float *buf, size_t i0, size_t rows, size_t k0,
                    size_t kc)
 {
-    const size_t from = 2 * k0, n = p->depth - from < 2 * kc ? p->depth - from : 2 * kc;
-    alignas(64) float row[2 * KC];
+    const size_t from = K_STEP * k0, n = p->depth - from < K_STEP * kc ? p->depth - from : K_STEP * kc;
+    alignas(64) float row[K_STEP * KC];
     for (size_t i = i0; i < i0 + rows; i++, buf += copy_ld(kc)) {
         for (size_t at = 0, some; at < n; at += some) {
-            some = n - at < 2 * KC ? n - at : 2 * KC;
-            round_pairs(buf + at / 2, row_of(p, row, i, from + at, some), some);
+            some = n - at < K_STEP * KC ? n - at : K_STEP * KC;
+            round_pairs(buf + at * WORDS / K_STEP, row_of(p, row, i, from + at, some), some);
         }
-        for (size_t u = (n + 1) / 2; u < kc; u++)
+        for (size_t u = (n + 1) / 2 * 2 * WORDS / K_STEP; u < kc * WORDS; u++)
             buf[u] = 0;
     }
 }
@@ -544,6 +560,8 @@ static void block(const struct product *p, const struct part *a, size_t rows, si
                                 .plain = !p->ep};
     amx_block(&x, j0, j1);
 }
+#elif defined(GEMM_SCALED)
+#include "kernels/x86/scaled_tiles_tmpl.h"
 #else
 /* Rows [r0, r0 + h) of the part times `step` panels from j on, by a kernel of one panel from
  * `by_rows`; calls `ahead` closer. */
@@ -639,7 +657,7 @@ static void multiply_block(const struct product *p, const b_t *b, size_t i0, siz
 /* All of k for rows that are one tile. */
 static void multiply_tile(const struct product *p, size_t i0, size_t rows, size_t j0, size_t j1)
 {
-    alignas(64) float buf[MC * A_LD];
+    alignas(64) float buf[A_ROOM];
     struct part a[MC];
     size_t n = 0;
     for (size_t k0 = 0; k0 < p->k; k0 += KC, n++) {
