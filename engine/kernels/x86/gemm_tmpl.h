@@ -207,15 +207,13 @@ static inline __attribute__((always_inline)) void micro(size_t lines, int mr, in
     {                                                                                              \
         micro(1, mr, 1, kc, a, b, b_row, b_next, ahead, tile);                                     \
     }
-#if VL < 16
 MICRO(micro, false, 1, 4)
 MICRO(micro, false, 2, 2)
-#endif
 /* Of two panels at once, by rows. */
 #if VL == 8
 MICRO(few, true, 3, 2)
 static micro_fn *const two_panels[] = {NULL, NULL, micro_2x2, few_3x2};
-#elif VL < 8
+#else
 static micro_fn *const two_panels[] = {NULL, NULL, micro_2x2};
 #endif
 #include "kernels/x86/tiles_tmpl.h"
@@ -246,11 +244,11 @@ static micro_fn *const two_by_rows[MR + 1] = {NULL, NULL, NULL, two_3, two_4, tw
 #else
 #define two_by_rows micro_by_rows /* two tiles and one line are enough */
 #endif
-/* Panels a tile of this height takes at a time. With wide vectors one, so that weights that come from
- * memory are read as one stream (as fast from the caches). */
-static size_t panels_at_once(size_t rows)
+/* Panels a tile of this height takes at a time, where its own sums are too few to hide the latency of an FMA. With wide
+ * vectors one, so that weights that come from memory are read as one stream; small ones do not. */
+static size_t panels_at_once(size_t rows, bool small)
 {
-    return VL == 16 || rows > (VL == 8 && sizeof(b_t) == 4 ? 3 : 2) ? 1 : rows == 1 ? 4 : 2;
+    return (VL == 16 && !small) || rows > (VL == 8 && sizeof(b_t) == 4 ? 3 : 2) ? 1 : rows == 1 ? 4 : 2;
 }
 #endif
 
@@ -573,9 +571,7 @@ static inline void tile_at(const struct product *p, const struct part *a, size_t
     const bool half = step == 1 && by_rows != few_by_rows && p->n - j * NR <= VL && !p->spread;
     const size_t width = half ? VL : step * NR;
     micro_fn *fn = half ? half_by_rows[h] : by_rows[h];
-#if VL < 16
     fn = step == 4 ? micro_1x4 : step == 2 ? two_panels[h] : fn;
-#endif
     fn(a->kc, a->buf + r0 * A_LD, a->b + j * p->b_next, p->b_row, p->b_next, ahead, tile);
     for (size_t q = 0; q < step; q++) {
         size_t col = (j + q) * NR, cols = p->n - col < NR ? p->n - col : NR;
@@ -592,7 +588,7 @@ static void one_tile(const struct product *p, const struct part *a, size_t n, si
     const bool small = p->n * p->k * sizeof(b_t) <= KEPT;
     micro_fn *const *by_rows = small ? micro_by_rows : few_by_rows;
     for (size_t j = j0, step; j < j1; j += step) {
-        step = panels_at_once(rows);
+        step = panels_at_once(rows, small);
         if (step > j1 - j)
             step = 1;
         for (size_t i = 0; i < n; i++)
