@@ -29,6 +29,7 @@ static void set_avx2(steno_kernels *k)
     steno_kernels_gemm_nbits__avx2(k);
     steno_kernels_gemm_wbf16__avx2(k);
     steno_kernels_gemm_wf16__avx2(k);
+    steno_kernels_gemm_fixed__avx2(k);
 }
 
 static void set_avxvnni(steno_kernels *k)

@@ -56,11 +56,11 @@ def peak(path, d, *options):
 
 
 def widths():
-    """Bytes that a large weight takes in f32 and bf16: 24 bits from level avx512 on, 12 where it multiplies bf16."""
+    """Bytes that a large weight takes in f32 and bf16: 24 bits from level avx2 on, 12 where it multiplies bf16."""
     path = products(os.path.join(WORK, "empty.onnx"), 16, 1)
     j, _ = resident([STENO, "bench", path, "--runs", "1", "--json", "--shape", "x=4x16"])
     levels = j["level"].split("+")
-    return 3 if "avx512" in levels else 4, 1.5 if "bf16" in levels else 2
+    return 3 if "avx2" in levels else 4, 1.5 if "bf16" in levels else 2
 
 
 def check(path, expected, *options):

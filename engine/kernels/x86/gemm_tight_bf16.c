@@ -36,10 +36,10 @@ static inline __m512i chosen(uint16_t mask, __m512i a, __m512i b)
     return _mm512_ternarylogic_epi32(_mm512_set1_epi16((int16_t)mask), a, b, 0xca);
 }
 
-static inline __attribute__((always_inline)) void widen_two(vf *v, const b_t *b)
+static inline __attribute__((always_inline)) void widen_two(vf *v, const void *b)
 {
     const __m512i here = _mm512_set1_epi16((int16_t)0x87ff);
-    const __m512i *at = (const __m512i *)(const void *)b;
+    const __m512i *at = b;
     const __m512i x = _mm512_loadu_si512(at), y = _mm512_loadu_si512(at + 1), z = _mm512_loadu_si512(at + 2);
     const __m512i upper = chosen(0x0780, _mm512_srli_epi16(x, 4), _mm512_srli_epi16(y, 8));
     const __m512i ends = chosen(0x8000, _mm512_slli_epi16(z, 1), _mm512_srli_epi16(z, 11));
@@ -69,14 +69,19 @@ struct columns {
     __m512i base; /* in both halves of a word: upper seven bits of an exponent, what is above them is kept */
 };
 
-static vf columns_of(struct columns *c, __m512i most)
+static vf columns_of(struct columns *c, vf most)
 {
-    const __m512i h = _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh((vf)most));
+    const __m512i h = _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(most));
     const vm odd = _mm512_cmpge_epi32_mask(h, _mm512_set1_epi32(0x7f80));
     const __m512i base = _mm512_max_epi32(_mm512_sub_epi32(_mm512_srli_epi32(h, 8), _mm512_set1_epi32(BINADES)),
                                           _mm512_setzero_si512());
     c->base = _mm512_or_si512(base, _mm512_slli_epi32(base, 16));
     return v_select(odd, v_set1(NAN), _mm512_cvtepi32_ps(_mm512_sub_epi32(_mm512_slli_epi32(base, 1), _mm512_set1_epi32(A_UP))));
+}
+
+static inline __m512i bits(__m512i v, uint16_t mask)
+{
+    return _mm512_and_si512(v, _mm512_set1_epi16((int16_t)mask));
 }
 
 /* Two rows of 16 columns as words. */
@@ -93,15 +98,11 @@ static inline __m512i words(const float *w, const float *next, const struct colu
                              _mm512_test_epi16_mask(c->base, c->base);
     const __m512i kept = _mm512_maskz_mov_epi16(there, _mm512_sub_epi16(bare, _mm512_slli_epi16(c->base, 8)));
     const __m512i left = _mm512_mask_mov_epi16(kept, nearly, _mm512_set1_epi16(0x100));
-    return _mm512_or_si512(left, _mm512_maskz_mov_epi16(there | nearly, sign));
+    const __m512i all = _mm512_or_si512(left, _mm512_maskz_mov_epi16(there | nearly, sign));
+    return bits(all, 0x87ff); /* NaN has more */
 }
 
-static inline __m512i bits(__m512i v, uint16_t mask)
-{
-    return _mm512_and_si512(v, _mm512_set1_epi16((int16_t)mask));
-}
-
-static void pack_row(__m512i *to, float w[][NR], const struct columns *c)
+static void pack_row(float *to, float w[][NR], const struct columns *c)
 {
     const __m512i last = words(w[2] + VL, w[3] + VL, &c[1]);
     const __m512i first[3] = {words(w[0], w[1], &c[0]), words(w[0] + VL, w[1] + VL, &c[1]), words(w[2], w[3], &c[0])};
@@ -109,7 +110,7 @@ static void pack_row(__m512i *to, float w[][NR], const struct columns *c)
         _mm512_slli_epi16(bits(last, 0x0780), 4), _mm512_slli_epi16(bits(last, 0x0078), 8),
         _mm512_or_si512(_mm512_slli_epi16(bits(last, 0x0007), 11), _mm512_srli_epi16(bits(last, 0x8000), 1))};
     for (int i = 0; i < 3; i++)
-        _mm512_storeu_si512(to + i, _mm512_or_si512(first[i], rest[i]));
+        v_store(to + i * VL, (vf)_mm512_or_si512(first[i], rest[i]));
 }
 
 #include "kernels/x86/scaled_tmpl.h"

@@ -92,9 +92,9 @@ enum {
     A_LD = 0,          /* they are single rows */
     A_ROOM = MC * 400, /* of the copy of A: 800 KiB of L2; at 1 MiB weights and C displace it */
 #else
-    MR = VL == 16 ? 14 : VL == 4 ? 8 : 6,
-    MC = VL == 8 ? 36 : 126, /* rows of A copied at a time: a multiple of MR; 260 to 290 KiB, in L2 */
-    KC = VL == 8 ? 2048 : 512 / WORDS,
+    MR = VL == 16 ? 14 : VL == 4 ? 8 : WORDS == 2 ? 5 : 6,
+    MC = VL == 8 ? 6 * MR : 126, /* rows of A copied at a time: a multiple of MR; 260 to 290 KiB, in L2 */
+    KC = VL == 16 || WORDS == 2 ? 512 / WORDS : VL == 8 ? 2048 : 512,
     A_LD = KC * WORDS + 16, /* row stride of the copy */
     A_ROOM = MC * A_LD,
 #endif

@@ -2,101 +2,123 @@
  * including file says besides:
  *   widen_two     a row of a panel as 4 vectors of words, both of the first half of each element, then both of the second
  *
- * The operations that widen take turns with multiply-adds on some ports (Zen 5: no time of f32, 12 % of that of bf16; a CPU
- * with two ports of 512 bits has to do them after each other). So the first tile of a panel stores what it has
- * widened, 64 KiB at most, and the others read that. */
+ * The operations that widen take turns with multiply-adds: on Zen 5 they cost 2 % of the time of f32 and 6 to 12 of that of
+ * bf16, where 512-bit operations have two ports in all a fifth, with 8 lanes nearly a third. So of three tiles and more
+ * the first one stores what it has widened, SPAN rows of a panel at a time, 16 KiB, and the others read that while their sums
+ * wait in memory; the order of k stays. That costs 5 % whatever the CPU is, so that two tiles of 16 lanes widen each for
+ * itself. */
 
 enum role {
     ALONE, /* reads B from memory, and calls it */
-    FIRST, /* B has been called into L2; calls the next panel there */
+    EACH,  /* B has been called into L2; calls the next panel there */
+    FIRST, /* the same, and stores what it has widened */
     REST   /* reads what the first one has widened */
 };
 
 enum {
     WIDE_ROW = WORDS * NR, /* words of a row of a panel */
-    LINES = NR * sizeof(b_t) / 64,
+    LINES = (NR * sizeof(b_t) + 63) / 64, /* that a row has to do with */
     FEW_ROWS = 4,          /* have B called into L1 */
-    FEW_AHEAD = 32,        /* rows of B before their use: 6 KiB */
+    FEW_AHEAD = 40,        /* rows of B before their use: 7.5 KiB */
     MANY_AHEAD = 48,       /* of more rows, into L2 */
-    WIDE_AHEAD = 4         /* of what was widened */
+    SPAN = 64              /* rows of B that are widened before the next tile has them */
 };
 
-typedef void scaled_fn(size_t kc, const float *a, const b_t *b, const char *next, float *wide, float *tile);
+typedef void scaled_fn(size_t kc, const float *a, const b_t *b, const char *next, float *wide, float *tile, bool more);
 
-/* tile [mr][NR] = A [mr][kc] * B; next: of the next panel; wide: [kc][WIDE_ROW] of role FIRST and REST. Always inlined with
- * constant role and mr. */
+/* acc += a column of A times two vectors of B. One after the other: sums of several steps in another order need more
+ * registers than there are. */
+static inline __attribute__((always_inline)) void scaled_step(int mr, const float *a, const vf *v, vf *acc)
+{
+#pragma GCC unroll 14
+    for (int r = 0; r < mr; r++) {
+        const vf av = v_set1(a[(size_t)r * A_LD]);
+        acc[r * 2] = mac(av, v[0], acc[r * 2]);
+        acc[r * 2 + 1] = mac(av, v[1], acc[r * 2 + 1]);
+        __asm__("" : "+" V_REGISTER(acc[r * 2]), "+" V_REGISTER(acc[r * 2 + 1]));
+    }
+}
+
+/* tile [mr][NR] = A [mr][kc] * B, or more of it; next: of the next panel; wide: [kc][WIDE_ROW] of role FIRST and REST.
+ * Always inlined with constant role and mr. */
 static inline __attribute__((always_inline)) void scaled_micro(enum role role, int mr, size_t kc, const float *a,
-                                                               const b_t *b, const char *next, float *wide, float *tile)
+                                                               const b_t *b, const char *next, float *wide, float *tile,
+                                                               bool more)
 {
     vf acc[MR * 2];
 #pragma GCC unroll 28
     for (int i = 0; i < mr * 2; i++)
-        acc[i] = v_zero();
-    for (size_t k = 0; k < kc; k++, a += WORDS, b += NR, next += LINES * 64, wide += WIDE_ROW) {
+        acc[i] = role != ALONE && more ? v_load(tile + (size_t)i * VL) : v_zero();
+    for (size_t k = 0; role == REST && k < WORDS * kc; k++, a++, wide += NR) {
+        const vf v[2] = {v_load(wide), v_load(wide + VL)};
+        scaled_step(mr, a, v, acc);
+    }
+    for (size_t k = 0; role != REST && k < kc; k++, a += WORDS, b += NR, next += NR * sizeof(b_t), wide += WIDE_ROW) {
         vf v[WORDS * 2];
         for (size_t i = 0; i < LINES; i++)
             if (role == ALONE && mr <= FEW_ROWS)
                 __builtin_prefetch((const char *)(b + FEW_AHEAD * NR) + i * 64, 0, 3);
             else if (role == ALONE)
                 __builtin_prefetch((const char *)(b + MANY_AHEAD * NR) + i * 64, 0, 2);
-            else if (role == FIRST) {
+            else {
                 __builtin_prefetch((const char *)(b + NEAR * NR) + i * 64, 0, 3);
                 __builtin_prefetch(next + i * 64, 0, 2);
             }
-        if (role == REST)
-#pragma GCC unroll 4
-            for (size_t i = 0; i < WORDS * 2; i++) {
-                __builtin_prefetch(wide + WIDE_AHEAD * WIDE_ROW + i * VL, 0, 3);
-                v[i] = v_load(wide + i * VL);
-            }
-        else
-            widen_two(v, b);
+        widen_two(v, b);
         if (role == FIRST)
 #pragma GCC unroll 4
             for (size_t i = 0; i < WORDS * 2; i++)
                 v_store(wide + i * VL, v[i]);
-#pragma GCC unroll 2
-        for (int u = 0; u < WORDS; u++)
-#pragma GCC unroll 14
-            for (int r = 0; r < mr; r++) {
-                const vf av = v_set1(a[(size_t)r * A_LD + (size_t)u]);
-                acc[r * 2] = mac(av, v[u * 2], acc[r * 2]);
-                acc[r * 2 + 1] = mac(av, v[u * 2 + 1], acc[r * 2 + 1]);
-            }
+        scaled_step(mr, a, v, acc);
+        scaled_step(mr, a + 1, v + 2, acc);
     }
 #pragma GCC unroll 28
     for (int i = 0; i < mr * 2; i++)
         v_store(tile + (size_t)i * VL, acc[i]);
 }
 
-#define SCALED(role, mr)                                                                                                \
-    static void scaled_##role##_##mr(size_t kc, const float *a, const b_t *b, const char *next, float *wide, float *tile) \
+#define SCALED(role, mr)                                                                                               \
+    static void scaled_##role##_##mr(size_t kc, const float *a, const b_t *b, const char *next, float *wide,           \
+                                     float *tile, bool more)                                                           \
     {                                                                                                                  \
-        scaled_micro(role, mr, kc, a, b, next, wide, tile);                                                            \
+        scaled_micro(role, mr, kc, a, b, next, wide, tile, more);                                                      \
     }
-#define SCALED_ALL(mr) SCALED(ALONE, mr) SCALED(FIRST, mr) SCALED(REST, mr)
-SCALED_ALL(7) SCALED_ALL(8) SCALED_ALL(9) SCALED_ALL(10) SCALED_ALL(11) SCALED_ALL(12) SCALED_ALL(13) SCALED_ALL(14)
-SCALED(ALONE, 1) SCALED(ALONE, 2) SCALED(ALONE, 3) SCALED(ALONE, 4) SCALED(ALONE, 5) SCALED(ALONE, 6)
+#define SCALED_ALL(mr) SCALED(ALONE, mr) SCALED(EACH, mr) SCALED(FIRST, mr) SCALED(REST, mr)
+SCALED(ALONE, 1) SCALED(ALONE, 2) SCALED_ALL(3) SCALED_ALL(4) SCALED_ALL(5)
+#define SCALED_LOW(role) scaled_##role##_3, scaled_##role##_4, scaled_##role##_5
+#if VL == 16
+SCALED_ALL(6) SCALED_ALL(7) SCALED_ALL(8) SCALED_ALL(9) SCALED_ALL(10) SCALED_ALL(11) SCALED_ALL(12) SCALED_ALL(13)
+SCALED_ALL(14)
 #define SCALED_HIGH(role)                                                                                              \
-    scaled_##role##_7, scaled_##role##_8, scaled_##role##_9, scaled_##role##_10, scaled_##role##_11,                   \
-        scaled_##role##_12, scaled_##role##_13, scaled_##role##_14
+    , scaled_##role##_6, scaled_##role##_7, scaled_##role##_8, scaled_##role##_9, scaled_##role##_10,                  \
+        scaled_##role##_11, scaled_##role##_12, scaled_##role##_13, scaled_##role##_14
+#else
+#define SCALED_HIGH(role)
+#endif
 /* Two tiles and more are of half of MR and more. */
 static scaled_fn *const scaled_by_rows[][MR + 1] = {
-    [ALONE] = {NULL, scaled_ALONE_1, scaled_ALONE_2, scaled_ALONE_3, scaled_ALONE_4, scaled_ALONE_5, scaled_ALONE_6,
-               SCALED_HIGH(ALONE)},
-    [FIRST] = {NULL, NULL, NULL, NULL, NULL, NULL, NULL, SCALED_HIGH(FIRST)},
-    [REST] = {NULL, NULL, NULL, NULL, NULL, NULL, NULL, SCALED_HIGH(REST)}};
+    [ALONE] = {NULL, scaled_ALONE_1, scaled_ALONE_2, SCALED_LOW(ALONE) SCALED_HIGH(ALONE)},
+    [EACH] = {NULL, NULL, NULL, SCALED_LOW(EACH) SCALED_HIGH(EACH)},
+    [FIRST] = {NULL, NULL, NULL, SCALED_LOW(FIRST) SCALED_HIGH(FIRST)},
+    [REST] = {NULL, NULL, NULL, SCALED_LOW(REST) SCALED_HIGH(REST)}};
 
-/* Rows [r0, r0 + h) of the part times panel j. */
-static inline void scaled_tile(const struct product *p, const struct part *a, enum role role, size_t r0, size_t h, size_t j,
-                               const b_t *next, float *wide)
+/* v 2^by, NaN where by is. */
+static inline vf shifted(vf v, vf by)
 {
-    alignas(64) float tile[MR * NR];
+#if VL == 16
+    return v_ldexp(v, by);
+#else
+    return v_select(v_is_nan(by), by, v_ldexp(v, by));
+#endif
+}
+
+/* A tile of sums, rows [r0, r0 + h) of the part times panel j, to C. */
+static inline void scaled_store(const struct product *p, const struct part *a, float *tile, size_t r0, size_t h, size_t j)
+{
     const size_t left = p->n - j * NR;
     const vf by[2] = {v_load(p->shift + j * NR), v_load(p->shift + j * NR + VL)};
-    scaled_by_rows[role][h](a->kc, a->buf + r0 * A_LD, a->b + j * p->b_next, (const char *)next, wide, tile);
     for (size_t i = 0; i < 2 * h; i++)
-        v_store(tile + i * VL, v_ldexp(v_load(tile + i * VL), by[i % 2]));
+        v_store(tile + i * VL, shifted(v_load(tile + i * VL), by[i % 2]));
     store_tile(p, tile, h, NR, a->i0 + r0, j * NR, left < NR ? left : NR, a->k0 == 0 && !p->add,
                a->k0 + a->kc == p->k);
 }
@@ -105,23 +127,41 @@ static inline void scaled_tile(const struct product *p, const struct part *a, en
  * all of k, so that weights that come from memory are one stream. */
 static void one_tile(const struct product *p, const struct part *a, size_t n, size_t rows, size_t j0, size_t j1)
 {
+    alignas(64) float tile[MR * NR];
     for (size_t j = j0; j < j1; j++)
-        for (size_t i = 0; i < n; i++)
-            scaled_tile(p, &a[i], ALONE, 0, rows, j, a[i].b, NULL);
+        for (size_t i = 0; i < n; i++) {
+            scaled_by_rows[ALONE][rows](a[i].kc, a[i].buf, a[i].b + j * p->b_next, NULL, NULL, tile, false);
+            scaled_store(p, &a[i], tile, 0, rows, j);
+        }
+}
+
+/* Panel j for several tiles; next: the one that comes then. */
+static void scaled_panel(const struct product *p, const struct part *a, size_t rows, size_t j, const b_t *next)
+{
+    alignas(64) float wide[SPAN * WIDE_ROW], sums[MC * NR];
+    const size_t tiles = (rows + MR - 1) / MR;
+    const bool each = VL == 16 && tiles == 2;
+    const size_t span = each ? KC : SPAN;
+    const b_t *b = a->b + j * p->b_next;
+    for (size_t k = 0; k < a->kc; k += span)
+        for (size_t t = 0; t < tiles; t++) {
+            const size_t r0 = rows * t / tiles, h = rows * (t + 1) / tiles - r0;
+            const enum role role = each ? EACH : t ? REST : FIRST;
+            scaled_by_rows[role][h](a->kc - k < span ? a->kc - k : span, a->buf + r0 * A_LD + k * WORDS, b + k * NR,
+                                    (const char *)(next + k * NR), wide, sums + r0 * NR, k > 0);
+        }
+    for (size_t t = 0; t < tiles; t++) {
+        const size_t r0 = rows * t / tiles, h = rows * (t + 1) / tiles - r0;
+        scaled_store(p, a, sums + r0 * NR, r0, h, j);
+    }
 }
 
 /* Panels [j0, j1) for `rows` copied rows. */
 static void block(const struct product *p, const struct part *a, size_t rows, size_t j0, size_t j1)
 {
-    alignas(64) float wide[KC * WIDE_ROW];
-    const size_t tiles = (rows + MR - 1) / MR;
-    if (tiles == 1) {
+    if (rows <= MR)
         one_tile(p, a, 1, rows, j0, j1);
-        return;
-    }
-    for (size_t j = j0; j < j1; j++)
-        for (size_t t = 0; t < tiles; t++) {
-            const size_t r0 = rows * t / tiles, h = rows * (t + 1) / tiles - r0;
-            scaled_tile(p, a, t ? REST : FIRST, r0, h, j, a->b + (j + 1 < j1 ? j + 1 : j) * p->b_next, wide);
-        }
+    else
+        for (size_t j = j0; j < j1; j++)
+            scaled_panel(p, a, rows, j, a->b + (j + 1 < j1 ? j + 1 : j) * p->b_next);
 }

@@ -1,19 +1,18 @@
-/* Products whose weights are kept in 24 or 12 bits by AVX-512: packing, and the slots. Weights of a column count from a
+/* Products whose weights are kept in 24 or 12 bits: packing, and the slots. Weights of a column count from a
  * power of two that its largest one gives, so that they need fewer bits; sums are multiplied by it when they are done.
  *
  * Packed B: the exponent of each column's power as a float, whole panels, then panels of NR columns. An element is 6 bytes of
- * one column that two words of A are multiplied with, a row of a panel three lines of 16 lanes:
- *     line 0    first words, columns 0 to 15
- *     line 1    first words, columns 16 to 31
- *     line 2    second words, columns 0 to 15
- * with three quarters of the bits of each lane, as they stand in a word. What is left of them are the second words of columns 16
- * to 31. So lines are loaded as they are, and the quarter that is put together costs less than shuffling bytes that
+ * one column that two words of A are multiplied with, a row of a panel three lines of VL lanes:
+ *     line 0    first words, columns 0 to VL - 1
+ *     line 1    first words, columns VL to 2 VL - 1
+ *     line 2    second words, columns 0 to VL - 1
+ * with three quarters of the bits of each lane, as they stand in a word. What is left of them are the second words of the
+ * other VL columns. So lines are loaded as they are, and the quarter that is put together costs less than shuffling bytes that
  * lie in order would. Its operations are for the ports that multiply-adds leave.
  *
  * The file that includes this after gemm_tmpl.h says
- *   struct columns        what packing needs to know of 16 columns
- *   columns_of            the same and their exponents from the bits of each one's largest number, without its sign;
- *                         NaN where that is infinite or none
+ *   struct columns        what packing needs to know of VL columns
+ *   columns_of            the same and their exponents from each one's largest number, without its sign
  *   pack_row              rows [K_STEP][NR] of B to a row of a panel */
 #include <string.h>
 
@@ -44,24 +43,27 @@ static void unpacked(float to[SOME][NR], const float *b, size_t ldb, bool trans,
 static void pack_panel(b_t *to, float *shift, const float *b, size_t ldb, bool trans, size_t k, size_t cols)
 {
     alignas(64) float w[SOME][NR];
-    __m512i most[2] = {_mm512_setzero_si512(), _mm512_setzero_si512()};
+    vf most[2] = {v_zero(), v_zero()}, odd[2] = {v_zero(), v_zero()}; /* odd: NaN where a number is, or infinite */
     struct columns c[2];
     for (size_t k0 = 0; k0 < k; k0 += SOME) {
         const size_t rows = k - k0 < SOME ? k - k0 : SOME;
         unpacked(w, b, ldb, trans, k0, rows, cols);
         for (size_t i = 0; i < rows; i++)
-            for (size_t x = 0; x < 2; x++)
-                most[x] = _mm512_max_epi32(most[x], (__m512i)v_abs(v_load(w[i] + x * VL)));
+            for (size_t x = 0; x < 2; x++) {
+                const vf v = v_load(w[i] + x * VL);
+                most[x] = v_max(v_abs(v), most[x]);
+                odd[x] = v_fma(v, v_zero(), odd[x]);
+            }
     }
     for (size_t x = 0; x < 2; x++)
-        v_store(shift + x * VL, columns_of(&c[x], most[x]));
+        v_store(shift + x * VL, v_select(v_is_nan(odd[x]), v_set1(NAN), columns_of(&c[x], most[x])));
     for (size_t k0 = 0; k0 < k; k0 += SOME) {
         const size_t rows = k - k0 < SOME ? k - k0 : SOME;
         unpacked(w, b, ldb, trans, k0, rows, cols);
         if (rows < SOME)
             memset(w[rows], 0, (SOME - rows) * sizeof w[0]);
         for (size_t i = 0; i < rows; i += K_STEP, to += NR)
-            pack_row((__m512i *)(void *)to, w + i, c);
+            pack_row((float *)(void *)to, w + i, c);
     }
 }
 
