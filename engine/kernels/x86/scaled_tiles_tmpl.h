@@ -3,10 +3,9 @@
  *   widen_two     a row of a panel as 4 vectors of words, both of the first half of each element, then both of the second
  *
  * The operations that widen take turns with multiply-adds: on Zen 5 they cost 2 % of the time of f32 and 6 to 12 of that of
- * bf16, where 512-bit operations have two ports in all a fifth, with 8 lanes nearly a third. So of three tiles and more
- * the first one stores what it has widened, SPAN rows of a panel at a time, 16 KiB, and the others read that while their sums
- * wait in memory; the order of k stays. That costs 5 % whatever the CPU is, so that two tiles of 16 lanes widen each for
- * itself. */
+ * bf16, where 512-bit operations have two ports in all some fifth, with 8 lanes nearly a third. So the first tile stores what
+ * it has widened, SPAN rows of a panel at a time, 16 KiB, and the others read that while their sums wait in memory; the
+ * order of k stays. That costs 5 to 9 % by itself, so that up to three tiles of 16 lanes widen each for itself. */
 
 enum role {
     ALONE, /* reads B from memory, and calls it */
@@ -140,7 +139,7 @@ static void scaled_panel(const struct product *p, const struct part *a, size_t r
 {
     alignas(64) float wide[SPAN * WIDE_ROW], sums[MC * NR];
     const size_t tiles = (rows + MR - 1) / MR;
-    const bool each = VL == 16 && tiles == 2;
+    const bool each = VL == 16 && tiles <= 3;
     const size_t span = each ? KC : SPAN;
     const b_t *b = a->b + j * p->b_next;
     for (size_t k = 0; k < a->kc; k += span)
