@@ -16,9 +16,9 @@ static const struct winograd_case {
     int more[2];
 } cases[] = {
     {128, 16, {1, 1}, {0, 0}, {0, 0}},    {128, 40, {2, 19}, {0, 0}, {0, 1}},
-    {130, 33, {9, 12}, {0, 0}, {0, 0}},   {128, 70, {10, 13}, {0, 1}, {1, 0}},
+    {132, 33, {9, 12}, {0, 0}, {0, 0}},   {128, 70, {10, 13}, {0, 1}, {1, 0}},
     {144, 16, {11, 14}, {1, 1}, {0, -1}}, {128, 32, {8, 19}, {1, 0}, {-1, 1}},
-    {520, 20, {7, 13}, {0, 0}, {0, 0}},   {1030, 16, {13, 7}, {0, 1}, {1, -1}},
+    {520, 20, {7, 13}, {0, 0}, {0, 0}},   {1028, 16, {13, 7}, {0, 1}, {1, -1}},
     {128, 16, {52, 21}, {0, 0}, {0, 0}},  {128, 48, {17, 6}, {1, 1}, {-1, -1}},
 };
 
@@ -211,16 +211,18 @@ struct arrays {
     size_t nx, ny;
 };
 
-static void call(const steno_kernels *k, bool bf16, const struct steno_conv *s, const float *x,
+/* Weights NULL: f32 as it is. */
+static void call(const steno_kernels *k, const struct steno_gemm_weights *g, const struct steno_conv *s, const float *x,
                  const void *packed, float *y, const struct steno_gemm_epilogue *ep, size_t part,
                  size_t n_parts)
 {
-    (bf16 ? k->gemm_bf16.conv_winograd : k->conv_winograd_f32)(s, x, packed, y, ep, part, n_parts);
+    (g ? g->conv_winograd : k->conv_winograd_f32)(s, x, packed, y, ep, part, n_parts);
 }
 
-static void run_case(const steno_kernels *k, size_t number, bool bf16, size_t n_parts,
+static void run_case(const steno_kernels *k, size_t number, const struct steno_gemm_weights *g, size_t n_parts,
                      bool epilogue)
 {
+    const bool bf16 = g && g != &k->gemm_fixed;
     const struct steno_conv s = shape_of(&cases[number]);
     const size_t depth = STENO_WINOGRAD_SLOTS * s.c_in, nw = s.c_out * s.c_in * 9;
     const size_t nx = s.in[0] * s.in[1] * s.c_in, ny = s.out[0] * s.out[1] * s.c_out;
@@ -237,18 +239,17 @@ static void run_case(const steno_kernels *k, size_t number, bool bf16, size_t n_
         .alpha = 1, .bias = a.bias, .act = STENO_ACT_RELU, .residual = a.residual, .ldr = s.c_out};
     const struct rounding few = {.weights = bf16, .data = bf16 && k->cpu & STENO_CPU_BF16};
     struct rounding plain = few;
-    void *packed = steno_aligned_alloc(bf16 ? k->gemm_bf16.packed_bytes(depth, s.c_out)
-                                            : k->gemm_f32_packed_bytes(depth, s.c_out));
+    void *packed = steno_aligned_alloc((g ? g->packed_bytes : k->gemm_f32_packed_bytes)(depth, s.c_out));
     plain.plain = true;
     fill_uniform(a.x, nx);
     fill_uniform(a.w, nw);
     fill_uniform(a.bias, s.c_out);
     fill_uniform(a.residual, ny);
     steno_winograd_weights(a.rows, a.w, s.c_out, s.c_in);
-    (bf16 ? k->gemm_bf16.pack : k->gemm_f32_pack)(packed, a.rows, depth, true, depth, s.c_out);
+    (g ? g->pack : k->gemm_f32_pack)(packed, a.rows, depth, true, depth, s.c_out);
     for (size_t p = n_parts; p-- > 0;)
-        call(k, bf16, &s, a.x, packed, a.y, epilogue ? &ep : NULL, p, n_parts);
-    call(k, bf16, &s, a.x, packed, a.whole, epilogue ? &ep : NULL, 0, 1);
+        call(k, g, &s, a.x, packed, a.y, epilogue ? &ep : NULL, p, n_parts);
+    call(k, g, &s, a.x, packed, a.whole, epilogue ? &ep : NULL, 0, 1);
     if (memcmp(a.whole, a.y, ny * sizeof *a.y))
         test_fail("case %zu: %zu parts give other bits than one", number, n_parts);
     if (wrong(&s, a.x, a.w, a.y, epilogue ? &ep : NULL, &plain, number, false))
@@ -260,11 +261,19 @@ static void run_case(const steno_kernels *k, size_t number, bool bf16, size_t n_
 
 void check_winograd(const steno_kernels *k)
 {
-    for (int bf16 = 0; bf16 < 2; bf16++)
-        if ((!bf16 || k->gemm_bf16.conv_winograd) &&
-            test_begin(k, bf16 ? "conv_winograd_bf16" : "conv_winograd_f32")) {
-            for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-                run_case(k, i, bf16, 1 + i % 3, i % 2);
-            test_end();
-        }
+    const struct {
+        const char *name;
+        const struct steno_gemm_weights *g;
+    } kinds[] = {{"conv_winograd_f32", NULL},
+                 {"conv_winograd_bf16", &k->gemm_bf16},
+                 {"conv_winograd_fixed", &k->gemm_fixed},
+                 {"conv_winograd_tight", &k->gemm_tight}};
+    for (size_t kind = 0; kind < sizeof kinds / sizeof *kinds; kind++) {
+        const struct steno_gemm_weights *g = kinds[kind].g;
+        if ((g && !g->conv_winograd) || !test_begin(k, kinds[kind].name))
+            continue;
+        for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+            run_case(k, i, g, 1 + i % 3, i % 2);
+        test_end();
+    }
 }
