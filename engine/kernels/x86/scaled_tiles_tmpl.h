@@ -38,8 +38,8 @@ static inline __attribute__((always_inline)) void scaled_step(int mr, const floa
     }
 }
 
-/* tile [mr][NR] = A [mr][kc] * B, or more of it; next: of the next panel; wide: [kc][WIDE_ROW] of role FIRST and REST.
- * Always inlined with constant role and mr. */
+/* tile [mr][NR] = A [mr][kc] * B, or more of it; next: of the next panel, NULL of role ALONE; wide: [kc][WIDE_ROW] of role
+ * FIRST and REST. Always inlined with constant role and mr. */
 static inline __attribute__((always_inline)) void scaled_micro(enum role role, int mr, size_t kc, const float *a,
                                                                const b_t *b, const char *next, float *wide, float *tile,
                                                                bool more)
@@ -52,7 +52,7 @@ static inline __attribute__((always_inline)) void scaled_micro(enum role role, i
         const vf v[2] = {v_load(wide), v_load(wide + VL)};
         scaled_step(mr, a, v, acc);
     }
-    for (size_t k = 0; role != REST && k < kc; k++, a += WORDS, b += NR, next += NR * sizeof(b_t), wide += WIDE_ROW) {
+    for (size_t k = 0; role != REST && k < kc; k++, a += WORDS, b += NR) {
         vf v[WORDS * 2];
         for (size_t i = 0; i < LINES; i++)
             if (role == ALONE && mr <= FEW_ROWS)
@@ -61,13 +61,13 @@ static inline __attribute__((always_inline)) void scaled_micro(enum role role, i
                 __builtin_prefetch((const char *)(b + MANY_AHEAD * NR) + i * 64, 0, 2);
             else {
                 __builtin_prefetch((const char *)(b + NEAR * NR) + i * 64, 0, 3);
-                __builtin_prefetch(next + i * 64, 0, 2);
+                __builtin_prefetch(next + k * NR * sizeof(b_t) + i * 64, 0, 2);
             }
         widen_two(v, b);
         if (role == FIRST)
 #pragma GCC unroll 4
             for (size_t i = 0; i < WORDS * 2; i++)
-                v_store(wide + i * VL, v[i]);
+                v_store(wide + k * WIDE_ROW + i * VL, v[i]);
         scaled_step(mr, a, v, acc);
         scaled_step(mr, a + 1, v + 2, acc);
     }
