@@ -311,7 +311,7 @@ struct steno_kernels {
     /* f32 itself, with weights in 24 bits: whole numbers times a power of two of each column. What that loses is at most
      * 2^-22 (max |a| sum |b| + max |b| sum |a|), the order of a f32 sum of as many. Level amx (x86/gemm_fixed_amx.c)
      * makes such numbers of each row of A, too, all anew for each block of up to 512 of K, and sums of blocks are exact;
-     * the others (x86/gemm_fixed_avx512.c) sum in f32. Bits depend on a row of A, a column of B, K and N alone. Numbers of A
+     * the others (x86/gemm_fixed_tmpl.h) sum in f32. Bits depend on a row of A, a column of B, K and N alone. Numbers of A
      * below 2^-90 count for less or nothing. A row of A that has infinite numbers or NaN is multiplied as they are; a
      * column of B with one gives NaN. part NULL: no such way. */
     struct steno_gemm_weights gemm_fixed;

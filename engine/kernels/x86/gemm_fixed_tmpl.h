@@ -9,12 +9,7 @@
  *   widen_two     see scaled_tiles_tmpl.h */
 #include <stdint.h>
 
-#define GEMM_W16
-#define GEMM_PAIRS
 #define GEMM_SCALED
-typedef struct {
-    uint8_t byte[6];
-} b_t;
 enum { K_STEP = 2 };
 
 static inline vf mac(vf a, vf b, vf sum)

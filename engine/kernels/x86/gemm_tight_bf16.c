@@ -16,13 +16,8 @@
 
 #include <stdint.h>
 
-#define GEMM_W16
-#define GEMM_PAIRS
 #define GEMM_SCALED
 #define GEMM_NEAR
-typedef struct {
-    uint8_t byte[6];
-} b_t;
 enum { K_STEP = 4, A_UP = 48, BINADES = 7 };
 
 static inline vf mac(vf a, vf b, vf sum)

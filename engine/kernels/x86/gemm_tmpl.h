@@ -44,10 +44,17 @@
  * of the copy of A (gemm_bf16.c):
  *   mac            sum + a * b, both products of each lane
  *   round_pairs    n floats of A as (n + 1) / 2 pairs, the last filled up with zero
- * K then counts pairs, in products and below. With GEMM_SCALED (scaled_tmpl.h) an element is two of these, or of
- * numbers, that follow each other along K, and K counts these:
+ * K then counts pairs, in products and below. GEMM_SCALED (scaled_tmpl.h) alone: an element is two of these, or of
+ * numbers, that follow each other along K, in 6 bytes, and K counts these:
  *   K_STEP         numbers of an element
  *   round_pairs    n floats of A as they are multiplied, two words for K_STEP of them, the last filled up with zero */
+#ifdef GEMM_SCALED
+#define GEMM_W16
+#define GEMM_PAIRS
+typedef struct {
+    char byte[6];
+} b_t;
+#endif
 #ifndef GEMM_W16
 enum { FLOATS = 1 };
 typedef float b_t;

@@ -14,8 +14,6 @@
  *   struct columns        what packing needs to know of VL columns
  *   columns_of            the same and their exponents from each one's largest number, without its sign
  *   pack_row              rows [K_STEP][NR] of B to a row of a panel */
-#include <string.h>
-
 static size_t packed_bytes(size_t k, size_t n)
 {
     return panels(n) * NR * (sizeof(float) + depth_of(k) * sizeof(b_t));
