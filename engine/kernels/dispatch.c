@@ -25,6 +25,7 @@ static void set_avx2(steno_kernels *k)
     steno_kernels_conv__avx2(k);
     steno_kernels_nhwc__avx2(k);
     steno_kernels_attention__avx2(k);
+    steno_kernels_attend__avx2(k);
     steno_kernels_gemm_i8__avx2(k);
     steno_kernels_gemm_nbits__avx2(k);
     steno_kernels_gemm_wbf16__avx2(k);
@@ -47,6 +48,7 @@ static void set_avx512(steno_kernels *k)
     steno_kernels_conv__avx512(k);
     steno_kernels_nhwc__avx512(k);
     steno_kernels_attention__avx512(k);
+    steno_kernels_attend__avx512(k);
     steno_kernels_gemm_i8__avx512(k);
     steno_kernels_gemm_nbits__avx512(k);
     steno_kernels_gemm_wbf16__avx512(k);
@@ -65,6 +67,7 @@ static void set_bf16(steno_kernels *k)
     k->level = "bf16";
     steno_kernels_gemm__bf16(k);
     steno_kernels_gemm_tight__bf16(k);
+    steno_kernels_attend__bf16(k);
 }
 
 static void set_amx(steno_kernels *k)
@@ -74,7 +77,7 @@ static void set_amx(steno_kernels *k)
     steno_kernels_gemm__amx(k);
     steno_kernels_gemm_fixed__amx(k);
     steno_kernels_gemm_tight__amx(k);
-    steno_kernels_attend_bf16__amx(k);
+    steno_kernels_attend__amx(k);
 }
 #endif
 
@@ -88,6 +91,7 @@ static void set_neon(steno_kernels *k)
     steno_kernels_conv__neon(k);
     steno_kernels_nhwc__neon(k);
     steno_kernels_attention__neon(k);
+    steno_kernels_attend__neon(k);
     steno_kernels_gemm_i8__neon(k);
     steno_kernels_gemm_nbits__neon(k);
     steno_kernels_gemm_wbf16__neon(k);

@@ -52,7 +52,10 @@ void steno_kernels_gemm_fixed__avx512(steno_kernels *k);
 void steno_kernels_gemm_fixed__amx(steno_kernels *k);
 void steno_kernels_gemm_tight__bf16(steno_kernels *k);
 void steno_kernels_gemm_tight__amx(steno_kernels *k);
-void steno_kernels_attend_bf16__amx(steno_kernels *k);
+void steno_kernels_attend__avx2(steno_kernels *k);
+void steno_kernels_attend__avx512(steno_kernels *k);
+void steno_kernels_attend__bf16(steno_kernels *k);
+void steno_kernels_attend__amx(steno_kernels *k);
 #endif
 
 #if defined(__aarch64__)
@@ -62,6 +65,7 @@ void steno_kernels_gemm__neon(steno_kernels *k);
 void steno_kernels_conv__neon(steno_kernels *k);
 void steno_kernels_nhwc__neon(steno_kernels *k);
 void steno_kernels_attention__neon(steno_kernels *k);
+void steno_kernels_attend__neon(steno_kernels *k);
 void steno_kernels_gemm_i8__neon(steno_kernels *k);
 void steno_kernels_gemm_nbits__neon(steno_kernels *k);
 void steno_kernels_gemm_wbf16__neon(steno_kernels *k);

@@ -157,10 +157,10 @@ struct steno_conv {
 /* One head of attention with few rows and keys: y [m, v_size] = softmax(scale * q k' + mask) v.
  * q [m, size], k [n, size], v [n, v_size], mask [m, n] or NULL; ld: row strides in elements. Rows of k
  * up to a multiple of 8 are read, without effect. y overlaps nothing. */
-#define STENO_ATTEND_ROWS 8
-#define STENO_ATTEND_KEYS 64
-#define STENO_ATTEND_SIZE 128 /* size is no more; v_size may be anything */
-struct steno_attend {
+#define STENO_ATTEND_FEW_ROWS 8
+#define STENO_ATTEND_FEW_KEYS 64
+#define STENO_ATTEND_FEW_SIZE 128 /* size is no more; v_size may be anything */
+struct steno_attend_few {
     const float *q, *k, *v, *mask;
     float *y;
     size_t ldq, ldk, ldv, ldm, ldy, size, v_size;
@@ -173,21 +173,21 @@ struct steno_attend_seen {
     const float *mask;
 };
 
-/* A tile of rows of one head of attention, keys [from, to) of it, factors rounded to bf16, sums f32:
- *     t = scale * ((q + q_bias) k' + (q + p_bias) p') + mask,  w = 2^(t log2(e) - max),  o += w v
- * where max is the largest of a row so far, and o and sum, of w, are kept in units of it. So several calls, for
- * keys that follow each other, add up; sum 0, max -inf and `first` begin. o / sum is the result; max -inf and a
- * sum that is not NaN: the row saw no key. */
-#define STENO_ATTEND_BF16_ROWS 32
-#define STENO_ATTEND_BF16_SIZE 256 /* size is no more; v_size may be anything */
+/* A tile of rows of one head of attention, keys [from, to) of it, in f32, or factors rounded to bf16 and sums f32:
+ *     t = scale * ((q + q_bias) k' + (q + p_bias) p') + mask,  w = e^(t - max),  o += w v
+ * where max is the largest of a row so far, in units of the kernel's own, and o and sum, of w, are kept in units of
+ * e^max. So several calls, for keys that follow each other, add up; sum 0, max -inf and `first` begin. o / sum is the
+ * result; max -inf and a sum that is not NaN: the row saw no key. */
+#define STENO_ATTEND_ROWS 32
+#define STENO_ATTEND_SIZE 256 /* size is no more; v_size may be anything */
 #define STENO_KEPT_KEYS 128
-struct steno_attend_bf16 {
-    size_t m, keys, size, v_size; /* rows, 1..STENO_ATTEND_BF16_ROWS; keys: of all that is packed */
+struct steno_attend {
+    size_t m, keys, size, v_size; /* rows, 1..STENO_ATTEND_ROWS; keys: of all that is packed */
     const float *q, *q_bias, *p_bias; /* [m, ldq]; [size] or NULL */
     size_t ldq;
-    const void *k, *v; /* from gemm_bf16.pack: [size, keys], [keys, v_size] */
+    const void *k, *v; /* from gemm_f32_pack or gemm_bf16.pack: [size, keys], [keys, v_size] */
     /* Positions, packed as [size, .] from the one on that goes with key `from`, or NULL: score (i, j) takes number
-     * j - from of them or, shifted, j - from + STENO_ATTEND_BF16_ROWS - 1 - i, and whole panels of 32 are read. */
+     * j - from of them or, shifted, j - from + STENO_ATTEND_ROWS - 1 - i, and whole panels of 32 are read. */
     const void *p;
     bool shifted;
     size_t from, to; /* from: a multiple of 32 */
@@ -196,10 +196,10 @@ struct steno_attend_bf16 {
     bool first;
     bool cold; /* k, v and what lies behind come from memory: it is called closer */
     float *max, *sum; /* [m] */
-    float *o;         /* [STENO_ATTEND_BF16_ROWS, steno_attend_bf16_ldo(v_size)] */
+    float *o;         /* [STENO_ATTEND_ROWS, steno_attend_ldo(v_size)] */
 };
 
-static inline size_t steno_attend_bf16_ldo(size_t v_size)
+static inline size_t steno_attend_ldo(size_t v_size)
 {
     return (v_size + 31) / 32 * 32;
 }
@@ -267,14 +267,15 @@ struct steno_kernels {
     /* y[0, size) = sum of w[i] * row i. */
     void (*mix_rows_f32)(float *y, size_t size, const float *w, size_t n, const float *rows,
                          size_t row, const int32_t *at);
-    /* struct steno_attend for m (1..STENO_ATTEND_ROWS) rows and n (1..STENO_ATTEND_KEYS) keys: y is
+    /* struct steno_attend_few for m (1..STENO_ATTEND_FEW_ROWS) rows and n (1..STENO_ATTEND_FEW_KEYS) keys: y is
      * NaN where a row's scores are all -inf. Takes 40 KiB of stack. */
-    void (*attend_f32)(size_t m, size_t n, const struct steno_attend *a);
-    /* NULL: no such way. Takes 100 KiB of stack. */
-    void (*attend_bf16)(const struct steno_attend_bf16 *a);
+    void (*attend_few_f32)(size_t m, size_t n, const struct steno_attend_few *a);
+    /* NULL: no such way. Takes 110 KiB of stack. gemm_panel divides 32 where they are. */
+    void (*attend_f32)(const struct steno_attend *a);
+    void (*attend_bf16)(const struct steno_attend *a);
     /* Keys [n, ldk] and values [n, ldv] of a head become numbers `at` and on of a piece, STENO_KEPT_KEYS of them as
      * attend_bf16 reads them: what gemm_bf16.pack makes of [size, STENO_KEPT_KEYS] keys, then, where those end, of
-     * [STENO_KEPT_KEYS, v_size] values. What else is in it stays; it begins as zeros. NULL where attend_bf16 is. */
+     * [STENO_KEPT_KEYS, v_size] values. What else is in it stays; it begins as zeros. NULL: no such way. */
     void (*keep_bf16)(void *piece, size_t size, size_t v_size, size_t at, size_t n, const float *k, size_t ldk,
                       const float *v, size_t ldv);
     /* dst [cols, rows] (row stride ldd) = transpose of src [rows, cols] (row stride lds). */

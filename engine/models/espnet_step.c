@@ -168,7 +168,7 @@ static steno_status bind(steno_estep *s, steno_err *err)
     for (int i = 0; i < s->n_layers; i++) {
         ok = ok && fits(&s->layer[i].cache_of);
         memories += fits(&s->layer[i].memory_of);
-        s->keeps = s->layer[i].memory_of.size <= STENO_ATTEND_BF16_SIZE ? s->keeps : NULL;
+        s->keeps = s->layer[i].memory_of.size <= STENO_ATTEND_SIZE ? s->keeps : NULL;
     }
     if (!ok || fresh != s->n_layers || !s->n_layers || memories != memories_wanted || s->tgt < 0 || s->y < 0)
         return steno_fail(err, STENO_ERR_INTERNAL, "%s: not a network for single steps", s->name);

@@ -10,9 +10,9 @@ struct job {
     const steno_kernels *k;
     char *scratch;
     size_t score_bytes, work_bytes, part_bytes, parts;
-    enum { BY_ROWS, TILED, IN_BF16 } way;
+    enum { BY_ROWS, TILED, FUSED } way;
     struct steno_attn_tiles tiles;
-    struct steno_attn_bf16 bf16;
+    struct steno_attn_fused fused;
 };
 
 static size_t aligned(size_t n)
@@ -163,7 +163,7 @@ static void part(void *arg, int p)
         else if (j->way == TILED)
             steno_attn_tiles_head(&j->tiles, b, h, mem);
         else
-            steno_attn_bf16_head(&j->bf16, b, h, mem);
+            steno_attn_fused_head(&j->fused, b, h, mem);
     }
 }
 
@@ -185,10 +185,10 @@ static bool choose(struct job *j)
     if (j->a->captured || j->a->softcap > 0) {
         j->way = BY_ROWS;
         size_rows(j);
-    } else if (steno_attn_bf16_fits(j->a, j->k)) {
-        j->way = IN_BF16;
-        ok = steno_attn_bf16_init(&j->bf16, j->a, j->k);
-        j->part_bytes = j->bf16.bytes;
+    } else if (steno_attn_fused_fits(j->a, j->k)) {
+        j->way = FUSED;
+        ok = steno_attn_fused_init(&j->fused, j->a, j->k);
+        j->part_bytes = j->fused.bytes;
     } else {
         j->way = TILED;
         ok = steno_attn_tiles_init(&j->tiles, j->a, j->k);

@@ -96,21 +96,24 @@ bool steno_attn_put(size_t *bytes, size_t *at, size_t n, size_t each);
 void steno_attn_finish(const struct steno_attention *a, const steno_kernels *k, float *y, const float *o, float max,
                        float sum);
 
-/* ---- attention_bf16.c ---- */
-struct steno_attn_bf16 {
+/* ---- attention_fused.c ---- */
+struct steno_attn_fused {
     const struct steno_attention *a;
     const steno_kernels *k;
+    void (*attend)(const struct steno_attend *a); /* in f32 or bf16, and how that is packed */
+    size_t (*packed_bytes)(size_t k, size_t n);
+    void (*pack)(void *dst, const float *b, size_t ldb, bool trans, size_t k, size_t n);
     size_t bytes; /* of one part's scratch */
     bool plain;   /* all rows see all keys */
     bool skips;   /* blocks that a mask hides */
     size_t block; /* keys at a time */
     size_t at_k, at_v, at_p, at_edge, at_o, at_row, at_seen, at_mask;
 };
-bool steno_attn_bf16_fits(const struct steno_attention *a, const steno_kernels *k);
+bool steno_attn_fused_fits(const struct steno_attention *a, const steno_kernels *k);
 /* False: sizes overflow. */
-bool steno_attn_bf16_init(struct steno_attn_bf16 *t, const struct steno_attention *a, const steno_kernels *k);
+bool steno_attn_fused_init(struct steno_attn_fused *t, const struct steno_attention *a, const steno_kernels *k);
 /* One head of one batch entry; mem: t->bytes, 64-byte aligned. */
-void steno_attn_bf16_head(const struct steno_attn_bf16 *t, size_t b, size_t h, char *mem);
+void steno_attn_fused_head(const struct steno_attn_fused *t, size_t b, size_t h, char *mem);
 
 /* ---- attention_tiled.c ---- */
 struct steno_attn_tiles {

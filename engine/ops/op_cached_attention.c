@@ -136,10 +136,10 @@ static void shared_part(void *arg, int part)
 /* m queries from number b on of head h. */
 static void pieces_tile(const struct cached *c, size_t h, size_t b, size_t m, char *mem)
 {
-    const size_t ldo = steno_attend_bf16_ldo(c->v_size), y_row = c->heads * c->v_size;
+    const size_t ldo = steno_attend_ldo(c->v_size), y_row = c->heads * c->v_size;
     const size_t bytes = steno_kept_bytes(c->k, c->size, c->v_size);
-    float max[STENO_ATTEND_BF16_ROWS], sum[STENO_ATTEND_BF16_ROWS], *y = c->y + b * y_row + h * c->v_size;
-    struct steno_attend_bf16 a = {.m = m,
+    float max[STENO_ATTEND_ROWS], sum[STENO_ATTEND_ROWS], *y = c->y + b * y_row + h * c->v_size;
+    struct steno_attend a = {.m = m,
                                   .keys = STENO_KEPT_KEYS,
                                   .size = c->size,
                                   .v_size = c->v_size,
@@ -170,8 +170,8 @@ static void pieces_part(void *arg, int part)
     const struct cached *c = arg;
     size_t p = (size_t)part;
     for (size_t h = c->heads * p / c->parts; h < c->heads * (p + 1) / c->parts; h++)
-        for (size_t b = 0; b < c->batch; b += STENO_ATTEND_BF16_ROWS)
-            pieces_tile(c, h, b, c->batch - b < STENO_ATTEND_BF16_ROWS ? c->batch - b : STENO_ATTEND_BF16_ROWS,
+        for (size_t b = 0; b < c->batch; b += STENO_ATTEND_ROWS)
+            pieces_tile(c, h, b, c->batch - b < STENO_ATTEND_ROWS ? c->batch - b : STENO_ATTEND_ROWS,
                         c->scratch + p * c->part_bytes);
 }
 
@@ -208,7 +208,7 @@ static bool shared_bytes(struct steno_op_ctx *ctx, struct cached *c, size_t *byt
         return false;
     c->score_bytes = whole_lines(scores + STENO_OVERREAD);
     if (c->pieces)
-        c->part_bytes = STENO_ATTEND_BF16_ROWS * steno_attend_bf16_ldo(c->v_size) * sizeof(float);
+        c->part_bytes = STENO_ATTEND_ROWS * steno_attend_ldo(c->v_size) * sizeof(float);
     else
         c->part_bytes = c->score_bytes + whole_lines(larger(c->k->gemm_f32_work(c->batch, c->rows.cap, c->size),
                                                             c->k->gemm_f32_work(c->batch, c->v_size, c->rows.cap)));

@@ -106,13 +106,13 @@ static const char *read_inputs(struct steno_op_ctx *ctx, struct windowed *w)
 /* Few enough rows and keys for the kernel of such. */
 static bool is_small(const struct steno_attention *a)
 {
-    return a->rows <= STENO_ATTEND_ROWS && a->keys <= STENO_ATTEND_KEYS &&
-           a->size <= STENO_ATTEND_SIZE && !a->hidden.data && a->rows;
+    return a->rows <= STENO_ATTEND_FEW_ROWS && a->keys <= STENO_ATTEND_FEW_KEYS &&
+           a->size <= STENO_ATTEND_FEW_SIZE && !a->hidden.data && a->rows;
 }
 
 static void attend(const struct windowed *w, const struct steno_attention *a, size_t b)
 {
-    struct steno_attend s = {.ldq = a->q.row,
+    struct steno_attend_few s = {.ldq = a->q.row,
                              .ldk = a->k.row,
                              .ldv = a->v.row,
                              .ldm = a->mask.row,
@@ -126,7 +126,7 @@ static void attend(const struct windowed *w, const struct steno_attention *a, si
         s.v = a->v.data + h * a->v.head;
         s.mask = a->mask.data ? a->mask.data + b * a->mask.batch + h * a->mask.head : NULL;
         s.y = a->y + b * a->y_view.batch + h * a->y_view.head;
-        w->k->attend_f32(a->rows, a->keys, &s);
+        w->k->attend_few_f32(a->rows, a->keys, &s);
     }
 }
 

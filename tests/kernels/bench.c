@@ -407,7 +407,7 @@ int run_benchmarks(const char *only)
         return bench_bf16();
     if (only && strstr("conv_winograd", only))
         return bench_winograd();
-    if (only && strstr("attend_bf16", only))
+    if (only && strstr("attend", only))
         return bench_attend();
     return bench_f32(only) || (!only && (bench_bf16() || bench_i8() || bench_winograd() || bench_attend()));
 }

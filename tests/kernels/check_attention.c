@@ -156,7 +156,7 @@ static void attend_one(const steno_kernels *k, const struct attend_case *c)
     float *q = guard_new((c->m - 1) * ldq + c->size), *kk = guard_new(past * ldk);
     float *v = guard_new((c->n - 1) * ldv + c->v_size), *y = guard_new((c->m - 1) * ldy + c->v_size);
     float *mask = c->mask ? guard_new(c->m * c->n) : NULL;
-    struct steno_attend a = {.q = q, .k = kk, .v = v, .mask = mask, .y = y, .ldq = ldq, .ldk = ldk,
+    struct steno_attend_few a = {.q = q, .k = kk, .v = v, .mask = mask, .y = y, .ldq = ldq, .ldk = ldk,
                              .ldv = ldv, .ldm = c->n, .ldy = ldy, .size = c->size,
                              .v_size = c->v_size, .scale = 0.25f};
     fill_uniform(q, (c->m - 1) * ldq + c->size);
@@ -167,9 +167,9 @@ static void attend_one(const steno_kernels *k, const struct attend_case *c)
         mask[i] = i % c->n && i % 3 == 0 ? -INFINITY : (float)(i % 5);
     for (size_t i = 0; i < (c->m - 1) * ldy + c->v_size; i++)
         y[i] = 7;
-    k->attend_f32(c->m, c->n, &a);
+    k->attend_few_f32(c->m, c->n, &a);
     for (size_t i = 0; i < c->m; i++) {
-        double s[STENO_ATTEND_KEYS], sum = 0, error = 8 * EPS * (double)(c->size + c->n + 16);
+        double s[STENO_ATTEND_FEW_KEYS], sum = 0, error = 8 * EPS * (double)(c->size + c->n + 16);
         for (size_t j = 0; j < c->n; j++) {
             double t = 0;
             for (size_t d = 0; d < c->size; d++)
@@ -201,7 +201,7 @@ static void attend_cases(const steno_kernels *k)
 {
     static const size_t keys[] = {1, 2, 7, 8, 9, 15, 16, 17, 30, 31, 32, 33, 63, 64};
     static const size_t sizes[] = {1, 5, 16, 32, 33, 128};
-    for (size_t m = 1; m <= STENO_ATTEND_ROWS; m++)
+    for (size_t m = 1; m <= STENO_ATTEND_FEW_ROWS; m++)
         for (size_t n = 0; n < sizeof keys / sizeof *keys; n++)
             for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
                 for (int mask = 0; mask < 2; mask++)
@@ -212,11 +212,11 @@ static void attend_cases(const steno_kernels *k)
 static void a_row_that_sees_nothing_is_nan(const steno_kernels *k)
 {
     float q[2] = {1, 1}, kv[8] = {1, 2, 3}, mask[6], y[2] = {0};
-    struct steno_attend a = {.q = q, .k = kv, .v = kv, .mask = mask, .y = y, .ldq = 1, .ldk = 1,
+    struct steno_attend_few a = {.q = q, .k = kv, .v = kv, .mask = mask, .y = y, .ldq = 1, .ldk = 1,
                              .ldv = 1, .ldm = 3, .ldy = 1, .size = 1, .v_size = 1, .scale = 1};
     for (int i = 0; i < 6; i++)
         mask[i] = i < 3 ? -INFINITY : 0;
-    k->attend_f32(2, 3, &a);
+    k->attend_few_f32(2, 3, &a);
     if (!isnan(y[0]) || isnan(y[1]))
         test_fail("rows are %a and %a", (double)y[0], (double)y[1]);
 }
@@ -240,7 +240,7 @@ void check_attention(const steno_kernels *k)
         nan_stays(k);
         test_end();
     }
-    if (test_begin(k, "attend_f32")) {
+    if (test_begin(k, "attend_few_f32")) {
         attend_cases(k);
         a_row_that_sees_nothing_is_nan(k);
         test_end();

@@ -114,7 +114,7 @@ static void check_level(const char *level)
         check_conv(&k);
         check_winograd(&k);
         check_attention(&k);
-        check_attend_bf16(&k);
+        check_attend(&k);
     }
     if (now.shared)
         printf("# %s: %d slots have the functions of a level checked before\n", level, now.shared);

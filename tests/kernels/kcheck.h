@@ -50,7 +50,7 @@ void check_gemm_i8(const steno_kernels *k);
 void check_conv(const steno_kernels *k);
 void check_winograd(const steno_kernels *k);
 void check_attention(const steno_kernels *k);
-void check_attend_bf16(const steno_kernels *k);
+void check_attend(const steno_kernels *k);
 int run_benchmarks(const char *only);
 /* Nanoseconds of one call, as bench.c says. */
 double bench_time(void (*call)(const void *arg), const void *arg);

@@ -53,10 +53,10 @@ static void mix_rows_f32__scalar(float *y, size_t size, const float *w, size_t n
     }
 }
 
-static void attend_f32__scalar(size_t m, size_t n, const struct steno_attend *a)
+static void attend_few_f32__scalar(size_t m, size_t n, const struct steno_attend_few *a)
 {
     for (size_t i = 0; i < m; i++) {
-        float s[STENO_ATTEND_KEYS], top = -INFINITY, sum = 0;
+        float s[STENO_ATTEND_FEW_KEYS], top = -INFINITY, sum = 0;
         for (size_t j = 0; j < n; j++) {
             s[j] = 0;
             for (size_t d = 0; d < a->size; d++)
@@ -78,5 +78,5 @@ void steno_kernels_attention__scalar(steno_kernels *k)
     k->dot_rows_f32 = dot_rows_f32__scalar;
     k->mix_rows_f32 = mix_rows_f32__scalar;
     k->softmax_step_f32 = softmax_step_f32__scalar;
-    k->attend_f32 = attend_f32__scalar;
+    k->attend_few_f32 = attend_few_f32__scalar;
 }

@@ -160,12 +160,12 @@ static void V_NAME(mix_rows_f32)(float *y, size_t size, const float *w, size_t n
     }
 }
 
-#include "kernels/x86/attend_tmpl.h"
+#include "kernels/x86/attend_few_tmpl.h"
 
 void V_NAME(steno_kernels_attention)(steno_kernels *k)
 {
     k->dot_rows_f32 = V_NAME(dot_rows_f32);
     k->mix_rows_f32 = V_NAME(mix_rows_f32);
     k->softmax_step_f32 = V_NAME(softmax_step_f32);
-    k->attend_f32 = V_NAME(attend_f32);
+    k->attend_few_f32 = V_NAME(attend_few_f32);
 }

@@ -84,8 +84,8 @@ static void pack_turned(b_t *p, const float *b, size_t ldb, size_t k, size_t col
         const size_t left = (k - i + 1) / 2, lanes = left < VL ? left : VL;
         __m512i r[VL];
         for (size_t x = 0; x < VL; x++) {
-            __builtin_prefetch(b + (x + NR) * ldb + i);
-            __builtin_prefetch(b + (x + NR) * ldb + i + VL);
+            __builtin_prefetch(b + (x + 4 * VL) * ldb + i, 0, 2);
+            __builtin_prefetch(b + (x + 4 * VL) * ldb + i + VL, 0, 2);
             r[x] = x < cols ? pairs(b + x * ldb + i, k - i) : _mm512_setzero_si512();
         }
         turn(r);

@@ -10,6 +10,7 @@
 
 #include "kernels/x86/amx.h"
 #include "kernels/x86/vec_avx512.h"
+#include "kernels/x86/near_exp2.h"
 
 #include <math.h>
 #include <stdalign.h>
@@ -17,11 +18,11 @@
 
 enum {
     NR = 32,
-    ROWS = STENO_ATTEND_BF16_ROWS,
+    ROWS = STENO_ATTEND_ROWS,
     KEYS = 128,
     VECTORS = KEYS / VL,
     /* Lanes of a row of each buffer: an odd number of cache lines. */
-    Q_ROW = STENO_ATTEND_BF16_SIZE / 2 + AMX_LANES,
+    Q_ROW = STENO_ATTEND_SIZE / 2 + AMX_LANES,
     S_ROW = KEYS + ROWS + VL,
     STEP_BYTES = AMX_LANES * NR * 4, /* of 16 rows of a panel */
     CALL_AHEAD = 8 << 10             /* bytes from what is read to what is called, in L2 by then */
@@ -45,7 +46,7 @@ static size_t lanes_of(size_t k)
 }
 
 /* Columns [c, c + 32) of rows of q plus a bias to pairs of bf16; some: only those. */
-static inline __attribute__((always_inline)) void fill_step(const struct steno_attend_bf16 *a, const float *bias,
+static inline __attribute__((always_inline)) void fill_step(const struct steno_attend *a, const float *bias,
                                                             uint32_t *to, size_t c, size_t some)
 {
     const vm low = v_tail(some < VL ? some : VL), high = v_tail(some < VL ? 0 : some - VL);
@@ -60,7 +61,7 @@ static inline __attribute__((always_inline)) void fill_step(const struct steno_a
 }
 
 /* Rows of q plus a bias, filled up with zeros. */
-static void fill(const struct steno_attend_bf16 *a, const float *bias, uint32_t *to)
+static void fill(const struct steno_attend *a, const float *bias, uint32_t *to)
 {
     size_t c = 0;
     for (; c + NR <= a->size; c += NR)
@@ -172,7 +173,7 @@ static void last_half(const struct finished *f, bool high)
 /* Scores of n keys from j on. Sums begin with what positions give: row i + 1 of these is shifted by one less than row i,
  * as if rows were that much shorter. Columns [0, c + 16) are not read any more once the sums of columns c on have
  * begun, so they are where those go. */
-static void scores(const struct steno_attend_bf16 *a, struct work *w, size_t j, size_t n, struct finished *f)
+static void scores(const struct steno_attend *a, struct work *w, size_t j, size_t n, struct finished *f)
 {
     const bool high = a->m > AMX_ROWS;
     const size_t lanes = lanes_of(a->size), panel = lanes * NR * 4, halves = (n + NR - 1) / NR * 2;
@@ -195,7 +196,7 @@ static void scores(const struct steno_attend_bf16 *a, struct work *w, size_t j, 
 }
 
 /* o, in units of the weights by now, or zeros for the first keys, plus weights times n keys of V from j on. */
-static void add_values(const struct steno_attend_bf16 *a, const struct work *w, size_t j, size_t n, struct finished *f)
+static void add_values(const struct steno_attend *a, const struct work *w, size_t j, size_t n, struct finished *f)
 {
     const bool first = a->first && j == a->from;
     const size_t panel = lanes_of(a->keys) * NR * 4;
@@ -213,24 +214,10 @@ static void add_values(const struct steno_attend_bf16 *a, const struct work *w, 
     }
 }
 
-#define EACH(v, n) _Pragma("GCC unroll 8") for (int v = 0; v < (n); v++)
-enum { MANY = VECTORS }; /* vectors that take each step together */
+#define EACH NEAR_EACH
+enum { MANY = VECTORS };
 
 static const float log2e = 1.44269504088896341f;
-
-/* 2^x within 3e-6, denormals aside; 0 for -inf. What x has above the next whole number below it goes through a
- * polynomial, 1 + f P(f), fitted to 2^f on [0, 1] (least squares, reweighted until its relative errors were level); the
- * scaling takes that whole number itself. */
-ALWAYS void exp2_each(vf *x, int n)
-{
-    vf f[MANY], p[MANY];
-    EACH(v, n) f[v] = _mm512_reduce_ps(x[v], _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
-    EACH(v, n) p[v] = v_fma(v_set1(1.342668511e-2f), f[v], v_set1(5.224247236e-2f));
-    EACH(v, n) p[v] = v_fma(p[v], f[v], v_set1(2.412802061e-1f));
-    EACH(v, n) p[v] = v_fma(p[v], f[v], v_set1(6.930448446e-1f));
-    EACH(v, n) p[v] = v_fma(p[v], f[v], v_set1(1.0f));
-    EACH(v, n) x[v] = _mm512_scalef_ps(p[v], x[v]);
-}
 
 ALWAYS vf fold(vf a, vf b, bool max)
 {
@@ -272,7 +259,7 @@ ALWAYS vf whole_row(const struct work *w, size_t i)
 }
 
 /* Row i, n vectors from key j on: scores in powers of two, -inf where it sees none; the largest of each lane. */
-static vf part_row(const struct steno_attend_bf16 *a, struct work *w, size_t i, size_t j, size_t n)
+static vf part_row(const struct steno_attend *a, struct work *w, size_t i, size_t j, size_t n)
 {
     const struct steno_attend_seen all = {0, a->to, NULL}, seen = a->seen ? a->seen[i] : all;
     const size_t to = seen.to < a->to ? seen.to : a->to;
@@ -296,7 +283,7 @@ static vf part_row(const struct steno_attend_bf16 *a, struct work *w, size_t i, 
     return top;
 }
 
-static bool sees_all(const struct steno_attend_bf16 *a, size_t j, size_t n)
+static bool sees_all(const struct steno_attend *a, size_t j, size_t n)
 {
     if (n < KEYS)
         return false;
@@ -311,21 +298,21 @@ static void raise(struct work *w, size_t i0, const vf *tops, float scale)
 {
     const vf old = v_load(w->max + i0), top = v_max(fold_each(tops, true) * v_set1(scale), old);
     vf keep = old - top;
-    exp2_each(&keep, 1);
+    near_exp2_each(&keep, 1);
     v_store(w->max + i0, top);
     v_store(w->base + i0, v_select(v_lt(v_set1(-INFINITY), top), top, v_zero()));
     v_store(w->keep + i0, v_select(v_lt(old, top), keep, v_set1(1.0f)));
 }
 
 /* Row i of scores, n vectors, to weights in bf16, and their sum; its o to their units. */
-ALWAYS void weigh(const struct steno_attend_bf16 *a, struct work *w, size_t i, int n, float scale, bool first)
+ALWAYS void weigh(const struct steno_attend *a, struct work *w, size_t i, int n, float scale, bool first)
 {
     float *s = w->s + i * S_ROW;
     const vf by = v_set1(scale), base = v_set1(-w->base[i]), keep = v_set1(w->keep[i]);
     float *o = a->o + i * w->ldo;
     vf x[MANY];
     EACH(v, n) x[v] = v_fma(v_load(s + v * VL), by, base);
-    exp2_each(x, n);
+    near_exp2_each(x, n);
     EACH(v, n / 2)
         _mm512_store_si512(s + v * VL, (__m512i)_mm512_cvtne2ps_pbh(x[2 * v + 1], x[2 * v]));
     for (int c = n / 2; c; c /= 2)
@@ -336,7 +323,7 @@ ALWAYS void weigh(const struct steno_attend_bf16 *a, struct work *w, size_t i, i
 }
 
 /* All rows of scores of n keys from j on to weights. */
-static void weigh_rows(const struct steno_attend_bf16 *a, struct work *w, size_t j, size_t n)
+static void weigh_rows(const struct steno_attend *a, struct work *w, size_t j, size_t n)
 {
     const bool whole = a->scale > 0 && sees_all(a, j, n), first = a->first && j == a->from;
     const size_t vectors = n > KEYS / 2 ? VECTORS : n > KEYS / 4 ? VECTORS / 2 : VECTORS / 4;
@@ -359,7 +346,7 @@ static void weigh_rows(const struct steno_attend_bf16 *a, struct work *w, size_t
             weigh(a, w, i, VECTORS / 4, scale, first);
 }
 
-static void attend_bf16(const struct steno_attend_bf16 *a)
+static void attend_bf16(const struct steno_attend *a)
 {
     const uint8_t low = (uint8_t)(a->m < AMX_ROWS ? a->m : AMX_ROWS);
     const uint8_t high = (uint8_t)(a->m > AMX_ROWS ? a->m - AMX_ROWS : AMX_ROWS);
@@ -367,7 +354,7 @@ static void attend_bf16(const struct steno_attend_bf16 *a)
     struct work w;
     if (a->from >= a->to || !a->m)
         return;
-    w.ldo = steno_attend_bf16_ldo(a->v_size);
+    w.ldo = steno_attend_ldo(a->v_size);
     fill(a, a->q_bias, w.q);
     if (a->p)
         fill(a, a->p_bias, w.qp);
@@ -435,7 +422,7 @@ static void keep_bf16(void *piece, size_t size, size_t v_size, size_t at, size_t
     }
 }
 
-void steno_kernels_attend_bf16__amx(steno_kernels *k)
+void steno_kernels_attend__amx(steno_kernels *k)
 {
     k->attend_bf16 = attend_bf16;
     k->keep_bf16 = keep_bf16;

@@ -1,5 +1,5 @@
-/* attend_bf16 against sums of doubles over the same rounded factors: what is left are the rounding of weights to bf16 and
- * f32 sums. */
+/* attend_f32 and attend_bf16 against sums of doubles over the same factors, rounded for bf16: what is left are f32 sums
+ * and the rounding of weights to bf16. */
 #include "tests/kernels/kcheck.h"
 
 #include "base/arena.h"
@@ -17,13 +17,14 @@ struct attend_case {
     enum positions positions;
     enum seen seen;
     bool bias;
+    bool narrow; /* attend_bf16 */
 };
 
 /* Factors, and what rows see, of all keys. */
 struct factors {
     float *q, *k, *v, *p, *q_bias, *p_bias, *mask;
     size_t ldq, ldk, ldv, ldp, places; /* places: positions */
-    struct steno_attend_seen seen[STENO_ATTEND_BF16_ROWS];
+    struct steno_attend_seen seen[STENO_ATTEND_ROWS];
 };
 
 static float *uniform(size_t n)
@@ -38,7 +39,7 @@ static void make(struct factors *f, const struct attend_case *c)
     f->ldq = c->size + 3;
     f->ldk = f->ldp = c->size + 1;
     f->ldv = c->v_size + 2;
-    f->places = (c->keys + 31) / 32 * 32 + (c->positions == SHIFTED ? STENO_ATTEND_BF16_ROWS : 0);
+    f->places = (c->keys + 31) / 32 * 32 + (c->positions == SHIFTED ? STENO_ATTEND_ROWS : 0);
     f->q = uniform((c->m - 1) * f->ldq + c->size);
     f->k = uniform((c->keys - 1) * f->ldk + c->size);
     f->v = uniform((c->keys - 1) * f->ldv + c->v_size);
@@ -68,20 +69,20 @@ static void drop(struct factors *f)
         guard_free(all[i]);
 }
 
-static double rounded(float x)
+static double factor(const struct attend_case *c, float x)
 {
-    return (double)half_from_bf16(half_to_bf16(x));
+    return (double)(c->narrow ? half_from_bf16(half_to_bf16(x)) : x);
 }
 
 static double score(const struct factors *f, const struct attend_case *c, size_t i, size_t j)
 {
     const float *q = f->q + i * f->ldq;
-    const size_t place = c->positions == SHIFTED ? j + STENO_ATTEND_BF16_ROWS - 1 - i : j;
+    const size_t place = c->positions == SHIFTED ? j + STENO_ATTEND_ROWS - 1 - i : j;
     double t = 0;
     for (size_t x = 0; x < c->size; x++) {
-        t += rounded(q[x] + (c->bias ? f->q_bias[x] : 0)) * rounded(f->k[j * f->ldk + x]);
+        t += factor(c, q[x] + (c->bias ? f->q_bias[x] : 0)) * factor(c, f->k[j * f->ldk + x]);
         if (c->positions != NONE)
-            t += rounded(q[x] + (c->bias ? f->p_bias[x] : 0)) * rounded(f->p[place * f->ldp + x]);
+            t += factor(c, q[x] + (c->bias ? f->p_bias[x] : 0)) * factor(c, f->p[place * f->ldp + x]);
     }
     return t;
 }
@@ -105,41 +106,47 @@ static void row_is_right(const struct factors *f, const struct attend_case *c, f
     for (size_t x = 0; top > -HUGE_VAL && x < c->v_size; x++) {
         double want = 0, size = 0;
         for (size_t j = s->from; j < s->to; j++) {
-            want += t[j] / all * rounded(f->v[j * f->ldv + x]);
-            size += t[j] / all * fabs(rounded(f->v[j * f->ldv + x]));
+            want += t[j] / all * factor(c, f->v[j * f->ldv + x]);
+            size += t[j] / all * fabs(factor(c, f->v[j * f->ldv + x]));
         }
-        if (!close_to(o[x] / sum, want, size * (0x1p-8 + 1e-4)))
-            test_fail("m %zu keys %zu of %zu size %zu, %zu positions %d seen %d: row %zu column %zu is %a, exact %a", c->m,
+        if (!close_to(o[x] / sum, want, size * (c->narrow ? 0x1p-8 + 1e-4 : 2e-5)))
+            test_fail("%s: m %zu keys %zu of %zu size %zu, %zu positions %d seen %d: row %zu column %zu is %a, exact %a",
+                      c->narrow ? "bf16" : "f32", c->m,
                       c->call, c->keys, c->size, c->v_size, (int)c->positions, (int)c->seen, i, x,
                       (double)(o[x] / sum), want);
     }
     free(t);
 }
 
-static void *packed(const steno_kernels *k, const float *b, size_t ldb, bool trans, size_t rows, size_t cols)
+static size_t packed_bytes(const steno_kernels *k, bool narrow, size_t rows, size_t cols)
 {
-    void *to = steno_aligned_alloc(k->gemm_bf16.packed_bytes(rows, cols));
+    return narrow ? k->gemm_bf16.packed_bytes(rows, cols) : k->gemm_f32_packed_bytes(rows, cols);
+}
+
+static void *packed(const steno_kernels *k, bool narrow, const float *b, size_t ldb, bool trans, size_t rows, size_t cols)
+{
+    void *to = steno_aligned_alloc(packed_bytes(k, narrow, rows, cols));
     if (!to)
         abort();
-    k->gemm_bf16.pack(to, b, ldb, trans, rows, cols);
+    (narrow ? k->gemm_bf16.pack : k->gemm_f32_pack)(to, b, ldb, trans, rows, cols);
     return to;
 }
 
 static void attend_one(const steno_kernels *k, const struct attend_case *c, float scale)
 {
     struct factors f;
-    float max[STENO_ATTEND_BF16_ROWS], sum[STENO_ATTEND_BF16_ROWS];
-    const size_t ldo = steno_attend_bf16_ldo(c->v_size), panel = k->gemm_bf16.packed_bytes(c->size, 32);
-    struct steno_attend_bf16 a = {.m = c->m, .keys = c->keys, .size = c->size, .v_size = c->v_size,
+    float max[STENO_ATTEND_ROWS], sum[STENO_ATTEND_ROWS];
+    const size_t ldo = steno_attend_ldo(c->v_size), panel = packed_bytes(k, c->narrow, c->size, 32);
+    struct steno_attend a = {.m = c->m, .keys = c->keys, .size = c->size, .v_size = c->v_size,
                                   .shifted = c->positions == SHIFTED, .scale = scale, .first = true, .max = max,
                                   .sum = sum};
-    struct steno_attend_seen seen[STENO_ATTEND_BF16_ROWS];
+    struct steno_attend_seen seen[STENO_ATTEND_ROWS];
     void *kp, *vp, *pp;
     make(&f, c);
-    kp = packed(k, f.k, f.ldk, true, c->size, c->keys);
-    vp = packed(k, f.v, f.ldv, false, c->keys, c->v_size);
-    pp = packed(k, f.p, f.ldp, true, c->size, f.places);
-    a.o = steno_aligned_alloc(STENO_ATTEND_BF16_ROWS * ldo * sizeof *a.o);
+    kp = packed(k, c->narrow, f.k, f.ldk, true, c->size, c->keys);
+    vp = packed(k, c->narrow, f.v, f.ldv, false, c->keys, c->v_size);
+    pp = packed(k, c->narrow, f.p, f.ldp, true, c->size, f.places);
+    a.o = steno_aligned_alloc(STENO_ATTEND_ROWS * ldo * sizeof *a.o);
     if (!a.o)
         abort();
     a.cold = c->m % 2;
@@ -161,7 +168,7 @@ static void attend_one(const steno_kernels *k, const struct attend_case *c, floa
             seen[i] = f.seen[i];
             seen[i].mask = seen[i].mask ? seen[i].mask + a.from : NULL;
         }
-        k->attend_bf16(&a);
+        (c->narrow ? k->attend_bf16 : k->attend_f32)(&a);
     }
     for (size_t i = 0; i < c->m; i++)
         row_is_right(&f, c, scale, i, a.o + i * ldo, max[i], sum[i]);
@@ -172,10 +179,10 @@ static void attend_one(const steno_kernels *k, const struct attend_case *c, floa
     steno_aligned_free(a.o);
 }
 
-static void shapes(const steno_kernels *k)
+static void shapes(const steno_kernels *k, bool narrow)
 {
     static const size_t rows[] = {1, 7, 15, 16, 17, 31, 32}, keys[] = {1, 31, 32, 33, 64, 65, 97, 127, 128, 129, 200, 300};
-    static const size_t sizes[] = {1, 5, 32, 33, 64, 80, STENO_ATTEND_BF16_SIZE}, values[] = {1, 16, 32, 33, 64, 100};
+    static const size_t sizes[] = {1, 5, 32, 33, 64, 80, STENO_ATTEND_SIZE}, values[] = {1, 16, 32, 33, 64, 100};
     size_t turn = 0;
     for (size_t m = 0; m < sizeof rows / sizeof *rows; m++)
         for (size_t n = 0; n < sizeof keys / sizeof *keys; n += 1 + KCHECK_FEW)
@@ -184,7 +191,7 @@ static void shapes(const steno_kernels *k)
                     attend_one(k,
                                &(struct attend_case){rows[m], keys[n], sizes[turn % 7], values[turn % 6],
                                                      turn % 2 ? 1000 : 32 * (1 + turn % 5), (enum positions)p,
-                                                     (enum seen)s, turn % 3 == 0},
+                                                     (enum seen)s, turn % 3 == 0, narrow},
                                turn % 11 ? 0.25f : -0.5f);
 }
 
@@ -214,14 +221,14 @@ static void kept(const steno_kernels *k, size_t size, size_t v_size)
 }
 
 /* One row, 40 keys of one number each: what numbers that are none do. */
-static void odd_numbers(const steno_kernels *k)
+static void odd_numbers(const steno_kernels *k, bool narrow)
 {
     enum { KEYS = 40 };
     static const float odd[] = {NAN, INFINITY, -INFINITY};
     for (int i = 0; i < 3; i++) {
         float q[1] = {1}, kk[KEYS], v[KEYS], max[1] = {-INFINITY}, sum[1] = {0};
-        alignas(64) float o[STENO_ATTEND_BF16_ROWS * 32];
-        struct steno_attend_bf16 a = {.m = 1, .keys = KEYS, .size = 1, .v_size = 1, .q = q, .ldq = 1, .to = KEYS,
+        alignas(64) float o[STENO_ATTEND_ROWS * 32];
+        struct steno_attend a = {.m = 1, .keys = KEYS, .size = 1, .v_size = 1, .q = q, .ldq = 1, .to = KEYS,
                                       .scale = 1, .first = true, .max = max, .sum = sum, .o = o};
         void *kp, *vp;
         for (int j = 0; j < KEYS; j++) {
@@ -229,11 +236,11 @@ static void odd_numbers(const steno_kernels *k)
             v[j] = 1;
         }
         kk[7] = odd[i];
-        kp = packed(k, kk, 1, true, 1, KEYS);
-        vp = packed(k, v, 1, false, KEYS, 1);
+        kp = packed(k, narrow, kk, 1, true, 1, KEYS);
+        vp = packed(k, narrow, v, 1, false, KEYS, 1);
         a.k = kp;
         a.v = vp;
-        k->attend_bf16(&a);
+        (narrow ? k->attend_bf16 : k->attend_f32)(&a);
         if (i < 2 ? !isnan(o[0] / sum[0]) : !close_to(o[0] / sum[0], 1, 0.01))
             test_fail("a score of %g gives %g", (double)odd[i], (double)(o[0] / sum[0]));
         steno_aligned_free(kp);
@@ -241,14 +248,22 @@ static void odd_numbers(const steno_kernels *k)
     }
 }
 
-void check_attend_bf16(const steno_kernels *k)
+void check_attend(const steno_kernels *k)
 {
-    if (!k->attend_bf16 || !test_begin(k, "attend_bf16"))
-        return;
-    shapes(k);
-    odd_numbers(k);
-    for (size_t size = 1; size <= 160; size += 13)
-        kept(k, size, 161 - size);
-    kept(k, 64, 64);
-    test_end();
+    if (k->attend_f32 && test_begin(k, "attend_f32")) {
+        shapes(k, false);
+        odd_numbers(k, false);
+        test_end();
+    }
+    if (k->attend_bf16 && test_begin(k, "attend_bf16")) {
+        shapes(k, true);
+        odd_numbers(k, true);
+        test_end();
+    }
+    if (k->keep_bf16 && test_begin(k, "keep_bf16")) {
+        for (size_t size = 1; size <= 160; size += 13)
+            kept(k, size, 161 - size);
+        kept(k, 64, 64);
+        test_end();
+    }
 }

@@ -1,5 +1,5 @@
-/* Attention whose factors are rounded to bf16, where the CPU has a kernel for all of it (kernels.h: attend_bf16):
- * K, V and positions of a head are packed once, then ROWS rows at a time meet all keys.
+/* Attention where the CPU has a kernel for all of it (kernels.h: attend_f32, attend_bf16): K, V and positions of a head
+ * are packed once, then ROWS rows at a time meet all keys.
  *
  * Positions: score (i, j) needs (q_i + p_bias) p_c with c = rows - 1 - i + j. A tile from row i0 needs those from
  * rows - ROWS - i0 on, so they are packed from rows % ROWS on, or ROWS before that: every tile begins with a whole
@@ -10,8 +10,8 @@
 #include <math.h>
 
 enum {
-    ROWS = STENO_ATTEND_BF16_ROWS,
-    PANEL = 32,    /* columns that are packed together */
+    ROWS = STENO_ATTEND_ROWS,
+    PANEL = 32,    /* positions that are packed together: whole panels */
     BLOCK = 512,   /* keys at a time where some between others are hidden */
     NARROW = 128   /* where a mask by rows may hide whole blocks */
 };
@@ -25,33 +25,46 @@ static size_t pos_panels(const struct steno_attention *a, int64_t *origin)
                        : (size_t)((int64_t)a->rows - ROWS - *origin) / PANEL + (a->keys + PANEL - 1) / PANEL + 1;
 }
 
-bool steno_attn_bf16_fits(const struct steno_attention *a, const steno_kernels *k)
+static bool in_bf16(const struct steno_attention *a, const steno_kernels *k)
 {
-    return a->narrow && k->attend_bf16 && a->rows >= 8 && a->keys && a->size <= STENO_ATTEND_BF16_SIZE &&
+    return a->narrow && k->attend_bf16;
+}
+
+bool steno_attn_fused_fits(const struct steno_attention *a, const steno_kernels *k)
+{
+    return (in_bf16(a, k) || k->attend_f32) && a->rows >= 8 && a->keys && a->size <= STENO_ATTEND_SIZE &&
            !(a->p.data && steno_attn_wraps(a));
 }
 
-bool steno_attn_bf16_init(struct steno_attn_bf16 *t, const struct steno_attention *a, const steno_kernels *k)
+bool steno_attn_fused_init(struct steno_attn_fused *t, const struct steno_attention *a, const steno_kernels *k)
 {
     const bool by_row = a->hidden.data && a->hidden.row && a->hidden.key == 1;
     int64_t origin;
     memset(t, 0, sizeof *t);
     t->a = a;
+    t->attend = k->attend_f32;
+    t->packed_bytes = k->gemm_f32_packed_bytes;
+    t->pack = k->gemm_f32_pack;
+    if (in_bf16(a, k)) {
+        t->attend = k->attend_bf16;
+        t->packed_bytes = k->gemm_bf16.packed_bytes;
+        t->pack = k->gemm_bf16.pack;
+    }
     t->k = k;
     t->plain = !a->hidden.data && !a->mask.data && a->left < 0 && a->right < 0 && !a->valid;
     t->skips = by_row && a->keys > NARROW;
     t->block = by_row ? NARROW : a->hidden.data ? BLOCK : a->keys;
-    return steno_attn_put(&t->bytes, &t->at_k, 1, k->gemm_bf16.packed_bytes(a->size, a->keys)) &&
-           steno_attn_put(&t->bytes, &t->at_v, 1, k->gemm_bf16.packed_bytes(a->keys, a->v_size)) &&
-           (!a->p.data || steno_attn_put(&t->bytes, &t->at_p, pos_panels(a, &origin), k->gemm_bf16.packed_bytes(a->size, PANEL))) &&
+    return steno_attn_put(&t->bytes, &t->at_k, 1, t->packed_bytes(a->size, a->keys)) &&
+           steno_attn_put(&t->bytes, &t->at_v, 1, t->packed_bytes(a->keys, a->v_size)) &&
+           (!a->p.data || steno_attn_put(&t->bytes, &t->at_p, pos_panels(a, &origin), t->packed_bytes(a->size, PANEL))) &&
            steno_attn_put(&t->bytes, &t->at_edge, PANEL * sizeof(float), a->size) &&
-           steno_attn_put(&t->bytes, &t->at_o, ROWS * sizeof(float), steno_attend_bf16_ldo(a->v_size)) &&
+           steno_attn_put(&t->bytes, &t->at_o, ROWS * sizeof(float), steno_attend_ldo(a->v_size)) &&
            steno_attn_put(&t->bytes, &t->at_row, ROWS, 2 * sizeof(float)) && steno_attn_put(&t->bytes, &t->at_seen, ROWS, sizeof(struct steno_attend_seen)) &&
            steno_attn_put(&t->bytes, &t->at_mask, a->hidden.data ? ROWS * sizeof(float) : 0, t->block);
 }
 
 struct head {
-    const struct steno_attn_bf16 *t;
+    const struct steno_attn_fused *t;
     const struct steno_attention *a;
     size_t b, h;
     const float *q, *p;
@@ -81,18 +94,18 @@ static const float *edge(const struct head *d, int64_t first)
 static void pack_positions(struct head *d)
 {
     const struct steno_attention *a = d->a;
-    const steno_kernels *k = d->t->k;
-    const size_t panels = pos_panels(a, &d->origin), bytes = k->gemm_bf16.packed_bytes(a->size, PANEL);
+    const struct steno_attn_fused *t = d->t;
+    const size_t panels = pos_panels(a, &d->origin), bytes = t->packed_bytes(a->size, PANEL);
     char *to = d->mem + d->t->at_p;
     for (size_t i = 0, n; i < panels; i += n, to += n * bytes) {
         const int64_t first = d->origin + (int64_t)(i * PANEL), left = (int64_t)a->p_len - first;
         n = 1;
         if (first < 0 || left < PANEL) {
-            k->gemm_bf16.pack(to, edge(d, first), a->size, true, a->size, PANEL);
+            t->pack(to, edge(d, first), a->size, true, a->size, PANEL);
             continue;
         }
         n = (size_t)left / PANEL < panels - i ? (size_t)left / PANEL : panels - i;
-        k->gemm_bf16.pack(to, d->p + (size_t)first * a->p.row, a->p.row, true, a->size, n * PANEL);
+        t->pack(to, d->p + (size_t)first * a->p.row, a->p.row, true, a->size, n * PANEL);
     }
 }
 
@@ -119,16 +132,16 @@ static bool look(const struct head *d, size_t i0, size_t m, size_t j0, size_t n,
 
 static void one_tile(const struct head *d, size_t i0, size_t m)
 {
-    const struct steno_attn_bf16 *t = d->t;
+    const struct steno_attn_fused *t = d->t;
     const struct steno_attention *a = d->a;
-    const size_t ldo = steno_attend_bf16_ldo(a->v_size);
+    const size_t ldo = steno_attend_ldo(a->v_size);
     struct steno_attend_seen *seen = (void *)(d->mem + t->at_seen);
-    struct steno_attend_bf16 x = {.m = m, .keys = a->keys, .size = a->size, .v_size = a->v_size,
+    struct steno_attend x = {.m = m, .keys = a->keys, .size = a->size, .v_size = a->v_size,
                                   .q = d->q + i0 * a->q.row, .ldq = a->q.row, .k = d->mem + t->at_k,
                                   .v = d->mem + t->at_v, .shifted = d->p && !a->p_by_key, .scale = a->scale,
                                   .seen = t->plain ? NULL : seen, .first = true, .max = at(d, t->at_row),
                                   .o = at(d, t->at_o)};
-    const size_t panel = t->k->gemm_bf16.packed_bytes(a->size, PANEL);
+    const size_t panel = t->packed_bytes(a->size, PANEL);
     x.sum = x.max + ROWS;
     x.q_bias = a->q_bias ? a->q_bias + d->h * a->size : NULL;
     x.p_bias = a->p_bias ? a->p_bias + d->h * a->size : NULL;
@@ -142,14 +155,14 @@ static void one_tile(const struct head *d, size_t i0, size_t m)
         x.p = d->p ? d->mem + t->at_p + (size_t)first / PANEL * panel : NULL;
         if (!t->plain && !look(d, i0, m, x.from, x.to - x.from, seen) && t->skips)
             continue;
-        t->k->attend_bf16(&x);
+        t->attend(&x);
         x.first = false;
     }
     for (size_t i = 0; i < m; i++)
         steno_attn_finish(a, t->k, d->y + (i0 + i) * a->y_view.row, x.o + i * ldo, x.max[i], x.sum[i]);
 }
 
-void steno_attn_bf16_head(const struct steno_attn_bf16 *t, size_t b, size_t h, char *mem)
+void steno_attn_fused_head(const struct steno_attn_fused *t, size_t b, size_t h, char *mem)
 {
     const struct steno_attention *a = t->a;
     const size_t g = h / (a->q_heads / a->kv_heads);
@@ -157,8 +170,8 @@ void steno_attn_bf16_head(const struct steno_attn_bf16 *t, size_t b, size_t h, c
     d.q = a->q.data + b * a->q.batch + h * a->q.head;
     d.p = a->p.data ? a->p.data + b * a->p.batch + h * a->p.head : NULL;
     d.y = a->y + b * a->y_view.batch + h * a->y_view.head;
-    t->k->gemm_bf16.pack(mem + t->at_k, a->k.data + b * a->k.batch + g * a->k.head, a->k.row, true, a->size, a->keys);
-    t->k->gemm_bf16.pack(mem + t->at_v, a->v.data + b * a->v.batch + g * a->v.head, a->v.row, false, a->keys, a->v_size);
+    t->pack(mem + t->at_k, a->k.data + b * a->k.batch + g * a->k.head, a->k.row, true, a->size, a->keys);
+    t->pack(mem + t->at_v, a->v.data + b * a->v.batch + g * a->v.head, a->v.row, false, a->keys, a->v_size);
     if (d.p)
         pack_positions(&d);
     for (size_t i = 0; i < a->rows; i += ROWS)

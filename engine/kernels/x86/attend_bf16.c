@@ -1,0 +1,13 @@
+#include "kernels/x86/vec_avx512.h"
+
+#include "kernels/x86/near_exp2.h"
+
+#undef ISA
+#define ISA bf16
+#define ATTEND_PAIRS
+#include "kernels/x86/attend_tmpl.h"
+
+void steno_kernels_attend__bf16(steno_kernels *k)
+{
+    k->attend_bf16 = attend;
+}
