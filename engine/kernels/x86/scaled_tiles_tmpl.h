@@ -101,6 +101,40 @@ static scaled_fn *const scaled_by_rows[][MR + 1] = {
     [FIRST] = {NULL, NULL, NULL, SCALED_LOW(FIRST) SCALED_HIGH(FIRST)},
     [REST] = {NULL, NULL, NULL, SCALED_LOW(REST) SCALED_HIGH(REST)}};
 
+/* One and two rows by small weights, in L2 as like as not: several panels at a time, b_next elements apart, since two sums
+ * a panel, each behind the last, are a row of it in the time of two multiply-adds. tile: [panels][mr][NR]. */
+static inline __attribute__((always_inline)) void scaled_beside(int mr, int panels, size_t kc, const float *a, const b_t *b,
+                                                                size_t b_next, float *tile)
+{
+    vf acc[8];
+#pragma GCC unroll 8
+    for (int i = 0; i < mr * panels * 2; i++)
+        acc[i] = v_zero();
+    for (size_t k = 0; k < kc; k++, a += WORDS, b += NR)
+#pragma GCC unroll 4
+        for (int q = 0; q < panels; q++) {
+            vf v[WORDS * 2];
+            for (size_t i = 0; i < LINES; i++)
+                __builtin_prefetch((const char *)(b + (size_t)q * b_next + NEAR * NR) + i * 64, 0, 3);
+            widen_two(v, b + (size_t)q * b_next);
+            scaled_step(mr, a, v, acc + q * mr * 2);
+            scaled_step(mr, a + 1, v + 2, acc + q * mr * 2);
+        }
+#pragma GCC unroll 8
+    for (int i = 0; i < mr * panels * 2; i++)
+        v_store(tile + (size_t)i * VL, acc[i]);
+}
+
+static void beside_1x4(size_t kc, const float *a, const b_t *b, size_t b_next, float *tile)
+{
+    scaled_beside(1, 4, kc, a, b, b_next, tile);
+}
+
+static void beside_2x2(size_t kc, const float *a, const b_t *b, size_t b_next, float *tile)
+{
+    scaled_beside(2, 2, kc, a, b, b_next, tile);
+}
+
 /* v 2^by, NaN where by is. */
 static inline vf shifted(vf v, vf by)
 {
@@ -127,11 +161,19 @@ static inline void scaled_store(const struct product *p, const struct part *a, f
 static void one_tile(const struct product *p, const struct part *a, size_t n, size_t rows, size_t j0, size_t j1)
 {
     alignas(64) float tile[MR * NR];
-    for (size_t j = j0; j < j1; j++)
+    const size_t beside = rows <= 2 && p->n * p->k * sizeof(b_t) <= KEPT ? 4 / rows : 1;
+    for (size_t j = j0, step; j < j1; j += step) {
+        step = beside <= j1 - j ? beside : 1;
         for (size_t i = 0; i < n; i++) {
-            scaled_by_rows[ALONE][rows](a[i].kc, a[i].buf, a[i].b + j * p->b_next, NULL, NULL, tile, false);
-            scaled_store(p, &a[i], tile, 0, rows, j);
+            const b_t *b = a[i].b + j * p->b_next;
+            if (step == 1)
+                scaled_by_rows[ALONE][rows](a[i].kc, a[i].buf, b, NULL, NULL, tile, false);
+            else
+                (rows == 1 ? beside_1x4 : beside_2x2)(a[i].kc, a[i].buf, b, p->b_next, tile);
+            for (size_t q = 0; q < step; q++)
+                scaled_store(p, &a[i], tile + q * rows * NR, 0, rows, j + q);
         }
+    }
 }
 
 /* Panel j for several tiles; next: the one that comes then. */
