@@ -221,7 +221,9 @@ MICRO(micro, false, 2, 2)
 MICRO(few, true, 3, 2)
 static micro_fn *const two_panels[] = {NULL, NULL, micro_2x2, few_3x2};
 #else
-static micro_fn *const two_panels[] = {NULL, NULL, micro_2x2};
+MICRO(micro, false, 3, 2)
+MICRO(micro, false, 4, 2)
+static micro_fn *const two_panels[] = {NULL, NULL, micro_2x2, micro_3x2, micro_4x2};
 #endif
 #include "kernels/x86/tiles_tmpl.h"
 HALF(1) HALF(2) HALF(3) HALF(4) HALF(5) HALF(6)
@@ -255,7 +257,8 @@ static micro_fn *const two_by_rows[MR + 1] = {NULL, NULL, NULL, two_3, two_4, tw
  * vectors one, so that weights that come from memory are read as one stream; small ones do not. */
 static size_t panels_at_once(size_t rows, bool small)
 {
-    return (VL == 16 && !small) || rows > (VL == 8 && sizeof(b_t) == 4 ? 3 : 2) ? 1 : rows == 1 ? 4 : 2;
+    const size_t most = VL == 16 ? 4 : VL == 8 && sizeof(b_t) == 4 ? 3 : 2;
+    return (VL == 16 && !small) || rows > most ? 1 : rows == 1 ? 4 : 2;
 }
 #endif
 
