@@ -5,6 +5,7 @@
  * the recurrent part, then the cell row by row. Weights are packed at load when they are constant.
  * Gate order as in the specification: LSTM i o f c, GRU z r h. */
 #include "ops/ms.h"
+#include "ops/weights.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -53,6 +54,10 @@ struct packed { /* of one direction; GRU keeps the recurrent rows of h apart */
     void *w, *r, *rh;
 };
 
+struct forms { /* how each of them is kept */
+    struct steno_gemm_weights w, r, rh;
+};
+
 struct rnn { /* the node's frozen state */
     enum cell cell;
     int dirs, gates;
@@ -62,6 +67,7 @@ struct rnn { /* the node's frozen state */
     size_t hidden, input; /* input 0: not constant, taken from X */
     float clip;           /* 0 = none */
     struct activation act[2][3];
+    struct forms forms;
     struct packed packed[2];
     bool is_packed;
     void *owned[2]; /* widened from 8 bits: memory of all w, of all r and rh; else the network's */
@@ -141,22 +147,48 @@ static size_t recurrent_columns(const struct rnn *p) /* that are multiplied with
     return p->hidden * (size_t)(p->cell == CELL_GRU ? 2 : p->gates);
 }
 
-static void packed_sizes(const struct rnn *p, size_t input, const steno_kernels *k, size_t size[3])
+/* All in f32. */
+static struct forms as_they_are(const steno_kernels *k)
 {
-    size[0] = k->gemm_f32_packed_bytes(input, p->hidden * (size_t)p->gates);
-    size[1] = k->gemm_f32_packed_bytes(p->hidden, recurrent_columns(p));
-    size[2] = p->cell == CELL_GRU ? k->gemm_f32_packed_bytes(p->hidden, p->hidden) : 0;
+    const struct steno_gemm_weights f32 = steno_weights_as(k, STENO_FP32, false);
+    return (struct forms){f32, f32, f32};
 }
 
-static void pack_direction(const struct rnn *p, size_t input, const steno_kernels *k,
+/* In the network's precision; large ones in the fewest bits where the rows that they meet are few: those of the batch
+ * for R, in all steps at once for W. Of what is open a batch counts as one, steps as few where a state is carried. */
+static struct forms forms_of(const struct steno_prep *pc, const struct rnn *p)
+{
+    const steno_kernels *k = steno_prep_kernels(pc);
+    const enum steno_precision kept = steno_prep_precision(pc);
+    const struct steno_shape x = steno_prep_shape(pc, 0);
+    const int64_t seq = x.rank == 3 ? x.dim[p->batch_first] : -1, batch = x.rank == 3 ? x.dim[!p->batch_first] : -1;
+    const int64_t most = k->tight_rows ? (int64_t)k->tight_rows : INT64_MAX, rows = batch > 1 ? batch : 1;
+    const struct steno_node *n = steno_prep_node(pc);
+    const bool carried = n->n_in > 5 && n->in[5] != STENO_NONE && !steno_prep_const(pc, 5);
+    const bool few = rows <= most, few_in_all = few && (seq > 0 ? seq <= most / rows : carried || most == INT64_MAX);
+    const size_t h = p->hidden, cols = h * (size_t)p->gates;
+    return (struct forms){
+        steno_weights_as(k, kept, few_in_all && steno_ops_tight(k, kept, p->input, cols)),
+        steno_weights_as(k, kept, few && steno_ops_tight(k, kept, h, recurrent_columns(p))),
+        steno_weights_as(k, kept, few && steno_ops_tight(k, kept, h, h))};
+}
+
+static void packed_sizes(const struct rnn *p, size_t input, const struct forms *f, size_t size[3])
+{
+    size[0] = f->w.packed_bytes(input, p->hidden * (size_t)p->gates);
+    size[1] = f->r.packed_bytes(p->hidden, recurrent_columns(p));
+    size[2] = p->cell == CELL_GRU ? f->rh.packed_bytes(p->hidden, p->hidden) : 0;
+}
+
+static void pack_direction(const struct rnn *p, size_t input, const struct forms *f,
                            const struct packed *to, const float *w, const float *r)
 {
     size_t h = p->hidden, rows = h * (size_t)p->gates;
     bool t = !p->quantized; /* stored [columns, rows] */
-    k->gemm_f32_pack(to->w, w, t ? input : rows, t, input, rows);
-    k->gemm_f32_pack(to->r, r, t ? h : rows, t, h, recurrent_columns(p));
+    f->w.pack(to->w, w, t ? input : rows, t, input, rows);
+    f->r.pack(to->r, r, t ? h : rows, t, h, recurrent_columns(p));
     if (p->cell == CELL_GRU)
-        k->gemm_f32_pack(to->rh, r + 2 * h * h, h, true, h, h);
+        f->rh.pack(to->rh, r + 2 * h * h, h, true, h, h);
 }
 
 static void release_rnn(void *priv)
@@ -203,6 +235,14 @@ static char *packed_memory(struct steno_prep *pc, struct rnn *p, int in, size_t 
     return p->owned[in - 1];
 }
 
+/* What the precision did to weights t. */
+static void report(struct steno_prep *pc, const struct rnn *p, const struct steno_tensor *t)
+{
+    const enum steno_precision kept = p->quantized ? STENO_FP32 : steno_prep_precision(pc);
+    const size_t n = steno_numel(t);
+    steno_prep_rounded(pc, t->data, n, kept != STENO_FP32, steno_weights_lost(t->data, n, kept));
+}
+
 static steno_status pack_constant(struct steno_prep *pc, struct rnn *p,
                                   const struct steno_tensor *w, const struct steno_tensor *r,
                                   steno_err *err)
@@ -212,7 +252,8 @@ static steno_status pack_constant(struct steno_prep *pc, struct rnn *p,
     char *mw, *mr;
     bool filled, r_filled;
     p->input = (size_t)width_of(p, &w->shape);
-    packed_sizes(p, p->input, k, size);
+    p->forms = p->quantized ? as_they_are(k) : forms_of(pc, p); /* whole numbers are exact in f32 */
+    packed_sizes(p, p->input, &p->forms, size);
     for (int i = 0; i < 3; i++)
         size[i] = (size[i] + STENO_ALIGN - 1) / STENO_ALIGN * STENO_ALIGN;
     mw = packed_memory(pc, p, 1, size[0] * (size_t)p->dirs, &filled);
@@ -225,9 +266,11 @@ static steno_status pack_constant(struct steno_prep *pc, struct rnn *p,
         to->r = mr + d * (size[1] + size[2]);
         to->rh = mr + d * (size[1] + size[2]) + size[1];
         if (!filled)
-            pack_direction(p, p->input, k, to, (const float *)w->data + d * rows * p->input,
+            pack_direction(p, p->input, &p->forms, to, (const float *)w->data + d * rows * p->input,
                            (const float *)r->data + d * rows * h);
     }
+    report(pc, p, w);
+    report(pc, p, r);
     p->is_packed = true;
     return STENO_OK;
 }
@@ -392,6 +435,7 @@ struct run { /* of one node, one direction at a time */
     const float *peep;   /* [3H] i o f, or NULL */
     const float *bias_h; /* GRU: recurrent bias of h */
     const int64_t *lens; /* [batch] */
+    const struct forms *forms;
     struct packed packed;
     float *gates; /* [seq * batch, G*H], input part with every bias that may be added early */
     float *rec;   /* [batch, G*H] recurrent part of this step */
@@ -433,14 +477,14 @@ static void gru_row(struct run *r, float *g, size_t b)
     gate(r->p, k, &r->act[0], z, n);
     gate(r->p, k, &r->act[0], reset, n);
     if (r->p->linear_before_reset) {
-        k->gemm_f32_packed(1, n, n, h, n, r->packed.rh, t, n, NULL);
+        r->forms->rh.part(1, n, n, h, n, r->packed.rh, t, n, NULL, 0, 1);
         for (size_t j = 0; j < n; j++)
             hh[j] += reset[j] * (t[j] + (r->bias_h ? r->bias_h[j] : 0));
     } else {
         float *rh =
             r->rec + b * n * 3 + 2 * n; /* a row of the recurrent block that GRU leaves free */
         k->mul_f32(rh, reset, 1, h, 1, n);
-        k->gemm_f32_packed(1, n, n, rh, n, r->packed.rh, t, n, NULL);
+        r->forms->rh.part(1, n, n, rh, n, r->packed.rh, t, n, NULL, 0, 1);
         for (size_t j = 0; j < n; j++)
             hh[j] += t[j] + (r->bias_h ? r->bias_h[j] : 0);
     }
@@ -481,8 +525,7 @@ static void run_direction(struct run *r, bool reverse, float *y, size_t y_time, 
         struct steno_gemm_epilogue ep = {.alpha = 1};
         if (r->p->quantized)
             ep.alpha = round_state(r, t);
-        r->k->gemm_f32_packed(r->batch, cols, n, r->p->quantized ? r->tmp : r->h, n, r->packed.r,
-                              r->rec, wide, &ep);
+        r->forms->r.part(r->batch, cols, n, r->p->quantized ? r->tmp : r->h, n, r->packed.r, r->rec, wide, &ep, 0, 1);
         for (size_t b = 0; b < r->batch; b++) {
             size_t len = (size_t)r->lens[b], at = reverse ? len - 1 - t : t;
             float *g;
@@ -516,8 +559,8 @@ static void input_part(void *arg, int part)
     struct share *s = arg;
     const struct run *r = s->r;
     size_t wide = r->p->hidden * (size_t)r->p->gates;
-    r->k->gemm_f32_packed_part(r->seq * r->batch, wide, r->input, s->x, r->input, r->packed.w,
-                               r->gates, wide, s->ep, (size_t)part, (size_t)s->parts);
+    r->forms->w.part(r->seq * r->batch, wide, r->input, s->x, r->input, r->packed.w, r->gates, wide, s->ep,
+                     (size_t)part, (size_t)s->parts);
 }
 
 /* Early bias of one direction into dst [G*H]; NULL B gives zeros. */
@@ -661,7 +704,7 @@ static steno_status scratch_of(struct steno_op_ctx *ctx, struct run *r, float **
     if (!r->gates || !r->rec || !r->h || !r->c || !r->tmp || !*bias)
         return steno_ops_nomem(ctx, err);
     if (!p->is_packed) {
-        packed_sizes(p, r->input, r->k, size);
+        packed_sizes(p, r->input, r->forms, size);
         r->packed.w = steno_op_scratch(ctx, size[0]);
         r->packed.r = steno_op_scratch(ctx, size[1]);
         r->packed.rh = steno_op_scratch(ctx, size[2] ? size[2] : 1);
@@ -711,7 +754,7 @@ static void one_direction(struct steno_op_ctx *ctx, struct run *r, const struct 
     if (p->is_packed)
         r->packed = p->packed[d];
     else
-        pack_direction(p, r->input, r->k, &r->packed, io->w + dd * wide * r->input,
+        pack_direction(p, r->input, r->forms, &r->packed, io->w + dd * wide * r->input,
                        io->r + dd * wide * h);
     sum_bias(p, b, bias);
     load_state(r, r->h, io->h0, d);
@@ -729,7 +772,8 @@ static steno_status run_rnn(struct steno_op_ctx *ctx, steno_err *err)
 {
     const struct rnn *frozen = steno_op_priv(ctx);
     struct rnn p = *frozen;
-    struct run r = {.p = &p, .k = steno_op_kernels(ctx)};
+    const struct forms f32 = as_they_are(steno_op_kernels(ctx));
+    struct run r = {.p = &p, .k = steno_op_kernels(ctx), .forms = p.is_packed ? &p.forms : &f32};
     struct io io = {0};
     const struct steno_tensor *x, *wt, *rt;
     int64_t *lens;

@@ -223,6 +223,19 @@ static const struct steno_gemm_weights *kernels_of(const steno_kernels *k, const
     return w->precision == STENO_FP32 ? &k->gemm_fixed : w->tight ? &k->gemm_tight : &k->gemm_bf16;
 }
 
+struct steno_gemm_weights steno_weights_as(const steno_kernels *k, enum steno_precision p, bool tight)
+{
+    const struct steno_weights w = {.precision = p == STENO_INT8_WEIGHTS ? STENO_BF16_WEIGHTS : p, .tight = tight};
+    if (p == STENO_FP32 && !tight)
+        return (struct steno_gemm_weights){k->gemm_f32_packed_bytes, k->gemm_f32_pack, k->gemm_f32_packed_part, NULL, NULL};
+    return *kernels_of(k, &w);
+}
+
+double steno_weights_lost(const float *w, size_t n, enum steno_precision p)
+{
+    return p == STENO_FP32 ? 0 : lost_of_row(w, n, p != STENO_FP16_WEIGHTS);
+}
+
 /* ---- packing: one block, the packed weights and for i8 the scales behind them ---- */
 
 static size_t data_bytes(const struct steno_weights *p, const steno_kernels *k)

@@ -57,6 +57,11 @@ bool steno_ops_tight(const steno_kernels *k, enum steno_precision p, size_t rows
  * batched with. */
 bool steno_prep_tight(const struct steno_prep *pc, enum steno_precision p, size_t rows, size_t cols);
 
+/* For an operator that packs f32 weights by itself, in 16 bits where products are in bytes: how they are kept and
+ * multiplied (conv, conv_winograd: NULL where f32 stays f32), and the sum of squares of what that loses of n of them. */
+struct steno_gemm_weights steno_weights_as(const steno_kernels *k, enum steno_precision p, bool tight);
+double steno_weights_lost(const float *w, size_t n, enum steno_precision p);
+
 /* While preparing: constant input `in`, f32 of rank 2, packed in the network's precision, reported,
  * and the original given up. *out is NULL when the input is anything else. STENO_ERR_NOMEM. */
 STENO_MUST steno_status steno_prep_weights(struct steno_prep *pc, int in, bool trans,
