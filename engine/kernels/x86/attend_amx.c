@@ -45,6 +45,9 @@ static size_t lanes_of(size_t k)
     return ((k + 1) / 2 + AMX_LANES - 1) / AMX_LANES * AMX_LANES;
 }
 
+#define KEPT_DEPTH lanes_of
+#include "kernels/x86/keep_bf16.h"
+
 /* Columns [c, c + 32) of rows of q plus a bias to pairs of bf16; some: only those. */
 static inline __attribute__((always_inline)) void fill_step(const struct steno_attend *a, const float *bias,
                                                             uint32_t *to, size_t c, size_t some)
@@ -379,46 +382,6 @@ static void attend_bf16(const struct steno_attend *a)
         EACH(i, AMX_ROWS) sums[i] = v_load(w.sum + (i0 + i) * VL);
         v_store_m(a->sum + i0, m, fold_each(sums, false));
         v_store_m(a->max + i0, m, v_load(w.max + i0));
-    }
-}
-
-/* ---- keys and values that are kept ---- */
-
-/* Pairs of a key's numbers are a panel's row apart. */
-static void keep_key(uint32_t *to, size_t size, const float *k)
-{
-    const __m512i row = _mm512_mullo_epi32(_mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0),
-                                           _mm512_set1_epi32(NR));
-    for (size_t c = 0; c < size; c += NR, to += AMX_LANES * NR) {
-        const size_t some = size - c;
-        const vm low = v_tail(some < VL ? some : VL), high = v_tail(some < VL ? 0 : some < NR ? some - VL : VL);
-        const __m512i pairs = (__m512i)_mm512_cvtne2ps_pbh(v_load_m(k + c + VL, high), v_load_m(k + c, low));
-        _mm512_i32scatter_epi32(to, row, pairs, 4);
-    }
-}
-
-/* Numbers of two values that follow each other lie in turn; `odd`: it is the second of them. */
-static void keep_value(char *to, size_t v_size, bool odd, const float *v)
-{
-    const __mmask32 turn = odd ? 0xaaaaaaaa : 0x55555555;
-    const size_t panel = STENO_KEPT_KEYS / 2 * NR * 4;
-    for (size_t c = 0; c < v_size; c += VL) {
-        const vm m = v_tail(v_size - c < VL ? v_size - c : VL);
-        const __m512i x = _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(v_load_m(v + c, m)));
-        _mm512_mask_storeu_epi16(to + c / NR * panel + c % NR * 4, turn, odd ? _mm512_slli_epi32(x, 16) : x);
-    }
-}
-
-static void keep_bf16(void *piece, size_t size, size_t v_size, size_t at, size_t n, const float *k, size_t ldk,
-                      const float *v, size_t ldv)
-{
-    const size_t panel = lanes_of(size) * NR; /* pairs */
-    uint32_t *keys = piece;
-    char *values = (char *)(keys + STENO_KEPT_KEYS / NR * panel);
-    for (size_t i = 0; i < n; i++) {
-        const size_t to = at + i;
-        keep_key(keys + to / NR * panel + to % NR, size, k + i * ldk);
-        keep_value(values + to / 2 * NR * 4, v_size, to & 1, v + i * ldv);
     }
 }
 

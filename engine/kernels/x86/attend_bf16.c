@@ -7,7 +7,11 @@
 #define ATTEND_PAIRS
 #include "kernels/x86/attend_tmpl.h"
 
+#define KEPT_DEPTH depth_of
+#include "kernels/x86/keep_bf16.h"
+
 void steno_kernels_attend__bf16(steno_kernels *k)
 {
     k->attend_bf16 = attend;
+    k->keep_bf16 = keep_bf16;
 }
