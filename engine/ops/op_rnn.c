@@ -269,8 +269,10 @@ static steno_status pack_constant(struct steno_prep *pc, struct rnn *p,
             pack_direction(p, p->input, &p->forms, to, (const float *)w->data + d * rows * p->input,
                            (const float *)r->data + d * rows * h);
     }
-    report(pc, p, w);
-    report(pc, p, r);
+    if (!filled)
+        report(pc, p, w);
+    if (!r_filled)
+        report(pc, p, r);
     p->is_packed = true;
     return STENO_OK;
 }

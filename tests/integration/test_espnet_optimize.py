@@ -32,13 +32,13 @@ def heard(folder, *options):
     return [json.loads(line) for line in p.stdout.splitlines()] or p.stderr
 
 
-def alike(a, b):
+def alike(a, b, most=3e-3):
     """The same but for the last digits of numbers: other sums of the same products."""
     if isinstance(a, dict):
-        return isinstance(b, dict) and a.keys() == b.keys() and all(alike(a[k], b[k]) for k in a if k not in ("file", "model"))
+        return isinstance(b, dict) and a.keys() == b.keys() and all(alike(a[k], b[k], most) for k in a if k not in ("file", "model"))
     if isinstance(a, list):
-        return isinstance(b, list) and len(a) == len(b) and all(map(alike, a, b))
-    return abs(a - b) < 3e-3 if isinstance(a, float) and isinstance(b, float) else a == b
+        return isinstance(b, list) and len(a) == len(b) and all(alike(x, y, most) for x, y in zip(a, b))
+    return abs(a - b) < most if isinstance(a, float) and isinstance(b, float) else a == b
 
 
 def by_steno(name, folder, kind):
@@ -50,7 +50,9 @@ def by_steno(name, folder, kind):
         return f"model info: {steps}"
     for options in (["--stream"], [], ["--no-endpoint", "--ctc-weight", "1", "--lm-weight", "0"], ["--compat", "espnet-onnx"]):
         a, b = (heard(d, *flags, *options) for d in (os.path.join(TINY, name), folder))
-        if isinstance(a, str) or not any(e.get("text") or e.get("nbest") for e in a) or not alike(a, b):
+        # Without passes attention's last digits are others, and one of them in 8 bits may become the next whole number.
+        most = 0.1 if options[0:1] == ["--compat"] and kind == "quantized" else 3e-3
+        if isinstance(a, str) or not any(e.get("text") or e.get("nbest") for e in a) or not alike(a, b, most):
             return f"{options}: {str(a)[:100]} and {str(b)[:100]}"
     return None
 

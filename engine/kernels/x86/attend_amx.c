@@ -10,7 +10,7 @@
 
 #include "kernels/x86/amx.h"
 #include "kernels/x86/vec_avx512.h"
-#include "kernels/x86/near_exp2.h"
+#include "kernels/x86/near_exp2_tmpl.h"
 
 #include <math.h>
 #include <stdalign.h>
@@ -46,7 +46,7 @@ static size_t lanes_of(size_t k)
 }
 
 #define KEPT_DEPTH lanes_of
-#include "kernels/x86/keep_bf16.h"
+#include "kernels/x86/keep_bf16_tmpl.h"
 
 /* Columns [c, c + 32) of rows of q plus a bias to pairs of bf16; some: only those. */
 static inline __attribute__((always_inline)) void fill_step(const struct steno_attend *a, const float *bias,

@@ -1,6 +1,6 @@
 #include "kernels/x86/vec_avx512.h"
 
-#include "kernels/x86/near_exp2.h"
+#include "kernels/x86/near_exp2_tmpl.h"
 
 #undef ISA
 #define ISA bf16
@@ -8,7 +8,7 @@
 #include "kernels/x86/attend_tmpl.h"
 
 #define KEPT_DEPTH depth_of
-#include "kernels/x86/keep_bf16.h"
+#include "kernels/x86/keep_bf16_tmpl.h"
 
 void steno_kernels_attend__bf16(steno_kernels *k)
 {
