@@ -413,10 +413,10 @@ EMULATED void _mm256_mask_storeu_ps(void *p, __mmask8 m, __m256 v)
     union emulated x = {.ps2 = {v}};
     EMULATED_LANES(8) if (m >> i & 1) memcpy((char *)p + 4 * i, &x.f[i], 4);
 }
-EMULATED void _mm512_i32scatter_epi32(void *p, __m512i at, __m512i v, int scale)
+EMULATED void _mm512_mask_i32scatter_epi32(void *p, __mmask16 m, __m512i at, __m512i v, int scale)
 {
     union emulated x = {.si = v}, k = {.si = at};
-    EMULATED_LANES(16) memcpy((char *)p + (int64_t)k.i32[i] * scale, &x.i32[i], 4);
+    EMULATED_LANES(16) if (m >> i & 1) memcpy((char *)p + (int64_t)k.i32[i] * scale, &x.i32[i], 4);
 }
 
 /* ---- arithmetic lane by lane ------------------------------------------------------------------- */
