@@ -1,6 +1,6 @@
 /* Convolution of channels-last images for one vector width; included after gemm_tmpl.h.
  *
- * General: patches_tmpl.h.
+ * General: patches_tmpl.h. One channel, 3x3, with which most networks begin: below, its weights in registers.
  *
  * Depthwise: vectors of channels, TILE pixels of a row at a time share each weight; a tap outside
  * the image is left out, so nothing is padded. */
@@ -173,6 +173,100 @@ static void nhwc_rows(const struct steno_conv *s, const float *x, const float *w
     }
 }
 
+/* ---- one channel, 3x3: nine multiply-adds are too few for a product, which gathers as much ---- */
+
+enum { STEM_TAPS = 9, STEM_PIXELS = 6, STEM_WIDE = 2048, STEM_VECTORS = VL == 8 ? 1 : 2 /* of weights at a time */ };
+
+static bool nhwc_stem(const struct steno_conv *s)
+{
+    const size_t most = VL == 8 ? 4 * NR : s->c_out; /* 16 registers hold one vector's: more broadcasts than a product has */
+    return s->c_in == 1 && s->group == 1 && s->c_out <= most && s->kernel[0] == 3 && s->kernel[1] == 3 && s->dilation[0] == 1 &&
+           s->dilation[1] == 1 && (s->out[1] - 1) * s->stride[1] + 3 <= STEM_WIDE;
+}
+
+/* The three rows of x that output row o0 needs, from its first tap on, zeros where x has none. */
+static void stem_rows(const struct steno_conv *s, const float *x, size_t o0, float rows[3][STEM_WIDE + VL])
+{
+    const size_t n = (s->out[1] - 1) * s->stride[1] + 3, left = s->pad[1] < n ? s->pad[1] : n;
+    const size_t some = s->in[1] < n - left ? s->in[1] : n - left;
+    for (size_t t = 0; t < 3; t++) {
+        const size_t at = o0 * s->stride[0] + t - s->pad[0]; /* wraps below zero */
+        memset(rows[t], 0, n * sizeof *rows[t]);
+        if (at < s->in[0])
+            memcpy(rows[t] + left, x + at * s->in[1], some * sizeof *x);
+    }
+}
+
+/* tile [pixels][NR]: all taps, in order, of pixels `stride` apart. w: [STEM_TAPS][NR]. Always inlined with constant pixels
+ * and, but for rare ones, stride. */
+static inline __attribute__((always_inline)) void stem_tile(const float *from, size_t stride, const float *w, int pixels,
+                                                            float *tile)
+{
+    for (size_t v = 0; v < 2; v += STEM_VECTORS) {
+        vf tap[STEM_TAPS][STEM_VECTORS], acc[STEM_PIXELS][STEM_VECTORS];
+#pragma GCC unroll 9
+        for (size_t t = 0; t < STEM_TAPS; t++)
+#pragma GCC unroll 2
+            for (size_t u = 0; u < STEM_VECTORS; u++)
+                tap[t][u] = v_load(w + t * NR + (v + u) * VL);
+#pragma GCC unroll 9
+        for (size_t t = 0; t < STEM_TAPS; t++)
+#pragma GCC unroll 6
+            for (int i = 0; i < pixels; i++) {
+                const vf x = v_set1(from[t / 3 * (STEM_WIDE + VL) + t % 3 + (size_t)i * stride]);
+#pragma GCC unroll 2
+                for (size_t u = 0; u < STEM_VECTORS; u++)
+                    acc[i][u] = v_fma(x, tap[t][u], t ? acc[i][u] : v_zero());
+            }
+#pragma GCC unroll 6
+        for (int i = 0; i < pixels; i++)
+#pragma GCC unroll 2
+            for (size_t u = 0; u < STEM_VECTORS; u++)
+                v_store(tile + i * NR + (v + u) * VL, acc[i][u]);
+    }
+}
+
+/* One output row of a panel of channels. The last tile may start early and write some pixels twice. */
+static inline __attribute__((always_inline)) void stem_line(const struct product *p, const struct steno_conv *s,
+                                                            const float *rows, size_t stride, const float *w, size_t o0,
+                                                            size_t j)
+{
+    const size_t out = s->out[1], cols = s->c_out - j < NR ? s->c_out - j : NR;
+    alignas(64) float tile[STEM_PIXELS * NR];
+    for (size_t o1 = 0; o1 < out; o1 += out < STEM_PIXELS ? 1 : STEM_PIXELS) {
+        const size_t at = out < STEM_PIXELS || o1 + STEM_PIXELS <= out ? o1 : out - STEM_PIXELS;
+        if (out < STEM_PIXELS)
+            stem_tile(rows + at * stride, stride, w, 1, tile);
+        else
+            stem_tile(rows + at * stride, stride, w, STEM_PIXELS, tile);
+        store_tile(p, tile, out < STEM_PIXELS ? 1 : STEM_PIXELS, NR, o0 * out + at, j, cols, true, true);
+    }
+}
+
+/* Parts share out the rows, or where there are fewer the channels. */
+static void stem(const struct steno_conv *s, const float *x, const float *packed, float *y,
+                 const struct steno_gemm_epilogue *ep, size_t part, size_t n_parts)
+{
+    const struct product p = {.c = y, .ldc = s->c_out, .ep = ep};
+    const size_t np = panels(s->c_out);
+    const bool by_rows = s->out[0] >= n_parts;
+    const size_t end = by_rows ? s->out[0] * (part + 1) / n_parts : s->out[0];
+    const size_t j0 = by_rows ? 0 : np * part / n_parts, j1 = by_rows ? np : np * (part + 1) / n_parts;
+    float rows[3][STEM_WIDE + VL];
+    for (size_t o0 = by_rows ? s->out[0] * part / n_parts : 0; o0 < end && j0 < j1; o0++) {
+        stem_rows(s, x, o0, rows);
+        for (size_t j = j0; j < j1; j++) {
+            const float *w = packed + j * STEM_TAPS * NR;
+            if (s->stride[1] == 2)
+                stem_line(&p, s, rows[0], 2, w, o0, j * NR);
+            else if (s->stride[1] == 1)
+                stem_line(&p, s, rows[0], 1, w, o0, j * NR);
+            else
+                stem_line(&p, s, rows[0], s->stride[1], w, o0, j * NR);
+        }
+    }
+}
+
 static void V_NAME(conv_nhwc_f32)(const struct steno_conv *s, const float *x, const void *packed,
                                   float *y, const struct steno_gemm_epilogue *ep, size_t part,
                                   size_t n_parts)
@@ -181,6 +275,8 @@ static void V_NAME(conv_nhwc_f32)(const struct steno_conv *s, const float *x, co
         return;
     if (nhwc_depthwise(s))
         nhwc_rows(s, x, packed, y, ep, part, n_parts);
+    else if (nhwc_stem(s))
+        stem(s, x, packed, y, ep, part, n_parts);
     else
         product_of_patches(s, x, packed, 0, y, ep, part, n_parts);
 }
