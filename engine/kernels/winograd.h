@@ -16,6 +16,8 @@
 
 #include "kernels/kernels.h"
 
+#include <stdint.h>
+
 enum steno_winograd_kind {
     STENO_WINOGRAD_FIRST, /* w0 */
     STENO_WINOGRAD_ODD,   /* w1 */
@@ -33,6 +35,40 @@ static inline size_t steno_winograd_slot(int kind0, int kind1)
     if (kind0 < 3 && kind1 < 3)
         return (size_t)(kind0 * 3 + kind1);
     return (size_t)(kind0 < 3 ? 9 + kind0 * 2 + kind1 - 3 : 15 + (kind0 - 3) * 5 + kind1);
+}
+
+/* Along an axis: what a product of a kind is needed for, a single output (ODD) or three that follow each other. */
+struct steno_winograd_unit {
+    size_t from[2];    /* positions in the image that are added, or (all but PLUS) subtracted; SIZE_MAX: none */
+    size_t to, n;      /* outputs [to, to + n) that it is added to; kind MINUS: subtracted from the second */
+};
+
+static inline size_t steno_winograd_units(int kind, size_t out)
+{
+    if (kind == STENO_WINOGRAD_ODD)
+        return out;
+    if (kind == STENO_WINOGRAD_MINUS)
+        return out / 3;
+    return out / 3 + (out % 3 > (kind == STENO_WINOGRAD_PLUS));
+}
+
+/* Unit u along axis d. Positions wrap below zero in the padding, as they do in patches_tmpl.h. */
+static inline struct steno_winograd_unit steno_winograd_unit(const struct steno_conv *s, int d, int kind, size_t u)
+{
+    const size_t base = kind == STENO_WINOGRAD_ODD ? u : 3 * u, left = s->out[d] - base;
+    const size_t size = left < 3 ? left : 3, e = 2 * base - s->pad[d];
+    switch (kind) {
+    case STENO_WINOGRAD_FIRST:
+        return (struct steno_winograd_unit){{e, size > 1 ? e + 2 * (size - 1) : SIZE_MAX}, base, 1};
+    case STENO_WINOGRAD_LAST:
+        return (struct steno_winograd_unit){{e + 2 * size, size > 1 ? e + 2 : SIZE_MAX}, base + size - 1, 1};
+    case STENO_WINOGRAD_PLUS:
+        return (struct steno_winograd_unit){{e + 2, e + 2 * (size - 1)}, base, size};
+    case STENO_WINOGRAD_MINUS:
+        return (struct steno_winograd_unit){{e + 4, e + 2}, base, 3};
+    default:
+        return (struct steno_winograd_unit){{e + 1, SIZE_MAX}, base, 1};
+    }
 }
 
 /* 3x3, stride 2, group 1, and enough channels that the additions do not matter. */

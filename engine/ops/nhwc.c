@@ -1,7 +1,11 @@
 #include "ops/nhwc.h"
 
+#include "base/cpu.h"
 #include "kernels/winograd.h"
 #include "ops/conv_bytes.h"
+#include "ops/conv_few_bytes.h"
+
+#include <stdlib.h>
 
 /* ---- shapes ---- */
 
@@ -97,6 +101,11 @@ steno_status steno_prep_nhwc(struct steno_prep *pc, int in, const struct steno_c
         const struct steno_made m = {STENO_WINOGRAD_SLOTS * s->c_in, s->c_out, make_few, &c->s};
         return steno_prep_weights_made(pc, in, &m, &c->lowered, err);
     }
+    /* tiles multiply bytes faster than sums of pixels are made */
+    if (precision == STENO_INT8_WEIGHTS && steno_winograd_fits(s) && !(k->cpu & STENO_CPU_AMX && k->cpu & STENO_CPU_BF16)) {
+        const struct steno_made m = {s->c_in, s->c_out, make_few, &c->s};
+        return steno_prep_weights_made_parts(pc, in, &m, STENO_WINOGRAD_SLOTS, &c->slots, err);
+    }
     /* channels last, patches cost nothing, and 16 bits are as 8 */
     if (fixed || (precision != STENO_FP32 && steno_ops_conv_lowers(STENO_INT8_WEIGHTS, s, win)))
         return steno_ops_conv_lower(pc, in, &c->s, &c->lowered, err);
@@ -106,6 +115,7 @@ steno_status steno_prep_nhwc(struct steno_prep *pc, int in, const struct steno_c
 void steno_nhwc_release(struct steno_nhwc *c)
 {
     steno_weights_free(c->lowered);
+    free(c->slots);
 }
 
 /* ---- one image ---- */
@@ -117,14 +127,16 @@ static bool rounds(const struct steno_nhwc *c)
 
 size_t steno_nhwc_work(const struct steno_nhwc *c, const struct steno_conv *s, size_t n_parts)
 {
-    return rounds(c) ? steno_ops_conv_rounded_work(s, c->lowered, n_parts) : 0;
+    return c->slots ? steno_conv_few_work(s, n_parts) : rounds(c) ? steno_ops_conv_rounded_work(s, c->lowered, n_parts) : 0;
 }
 
 void steno_nhwc_part(const steno_kernels *k, const struct steno_nhwc_image *m, size_t part,
                      size_t n_parts)
 {
     const struct steno_weights *w = m->c->lowered;
-    if (!w)
+    if (m->c->slots)
+        steno_conv_few_part(k, &(struct steno_conv_few){m->s, m->x, m->c->slots, m->ep, m->y}, m->work, part, n_parts);
+    else if (!w)
         k->conv_nhwc_f32(m->s, m->x, m->c->packed, m->y, m->ep, part, n_parts);
     else if (rounds(m->c))
         steno_ops_conv_rounded_part(

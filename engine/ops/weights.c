@@ -547,6 +547,38 @@ steno_status steno_prep_weights_parts(struct steno_prep *pc, int in, int scale_i
     return STENO_OK;
 }
 
+steno_status steno_prep_weights_made_parts(struct steno_prep *pc, int in, const struct steno_made *m, size_t parts,
+                                           struct steno_weights **out, steno_err *err)
+{
+    const steno_kernels *k = steno_prep_kernels(pc);
+    const struct steno_tensor *w = steno_prep_const(pc, in);
+    struct steno_weights *p = calloc(parts, sizeof *p), *one = describe(pc, STENO_INT8_WEIGHTS, m->k, m->n);
+    const size_t each = one ? (one->bytes + 63) / 64 * 64 : 0;
+    float *made = NULL;
+    bool filled = false, ok;
+    double lost = 0, part;
+    char *block = p && one ? steno_prep_memory(pc, in, parts * each, &filled) : NULL;
+    if (block && !filled && (made = malloc(parts * m->k * m->n * sizeof *made + 1)))
+        m->make(made, w->data, m->arg);
+    ok = block && (filled || made);
+    for (size_t i = 0; ok && i < parts; i++) {
+        p[i] = *one;
+        place(&p[i], k, block + i * each);
+        ok = filled || fill(&p[i], k, made + i * m->k, parts * m->k, true, &part);
+        lost += filled || !ok ? 0 : part;
+    }
+    if (ok && !filled)
+        steno_prep_rounded(pc, made, parts * m->k * m->n, true, lost);
+    free(made);
+    free(one);
+    if (!ok) {
+        free(p);
+        return steno_fail(err, STENO_ERR_NOMEM, "out of memory for packed weights");
+    }
+    *out = p;
+    return STENO_OK;
+}
+
 /* ---- products ---- */
 
 #define PART_MACS ((size_t)1 << 17) /* multiply-adds worth waking another thread for: ~5 us */

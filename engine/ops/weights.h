@@ -78,6 +78,11 @@ STENO_MUST steno_status steno_prep_weights_made(struct steno_prep *pc, int in,
                                                 const struct steno_made *m,
                                                 struct steno_weights **out, steno_err *err);
 
+/* Weights made of constant input `in`, [parts][k, n] each packed for itself, in 8 bits: make writes [n, parts, k]. *out: an
+ * array, to be freed with free(); the packed elements are the network's. STENO_ERR_NOMEM. */
+STENO_MUST steno_status steno_prep_weights_made_parts(struct steno_prep *pc, int in, const struct steno_made *m, size_t parts,
+                                                      struct steno_weights **out, steno_err *err);
+
 /* Constant bytes W [K, N] that the graph has in 8 bits, taken as they are: input scale_in has their
  * scale, one or one for each column, scale_in + 1, if it is there, their zero point. *out is NULL
  * when they do not fit each other or K is less than 16. STENO_ERR_NOMEM. */

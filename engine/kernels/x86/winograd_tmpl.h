@@ -12,11 +12,6 @@
  * caches while the 25 products pass; the weights come from L3 or memory again for each block. */
 #include "kernels/winograd.h"
 
-struct winograd_unit { /* one unit along one axis */
-    size_t from[2];    /* positions in the image that are added, or subtracted; SIZE_MAX: none */
-    size_t to, n;      /* outputs [to, to + n) */
-};
-
 struct winograd_row {
     const float *from[4]; /* pixels, axis 0 slower; NULL: zeros */
     float *to;            /* first pixel of Y */
@@ -32,44 +27,15 @@ struct winograd {
     struct winograd_row row[MC];
 };
 
-static size_t winograd_units(int kind, size_t out)
-{
-    if (kind == STENO_WINOGRAD_ODD)
-        return out;
-    if (kind == STENO_WINOGRAD_MINUS)
-        return out / 3;
-    return out / 3 + (out % 3 > (kind == STENO_WINOGRAD_PLUS));
-}
-
-/* Positions wrap below zero in the padding, as they do in patches_tmpl.h. */
-static struct winograd_unit winograd_unit(const struct steno_conv *s, int d, int kind, size_t u)
-{
-    const size_t base = kind == STENO_WINOGRAD_ODD ? u : 3 * u, left = s->out[d] - base;
-    const size_t size = left < 3 ? left : 3, e = 2 * base - s->pad[d];
-    switch (kind) {
-    case STENO_WINOGRAD_FIRST:
-        return (struct winograd_unit){{e, size > 1 ? e + 2 * (size - 1) : SIZE_MAX}, base, 1};
-    case STENO_WINOGRAD_LAST:
-        return (struct winograd_unit){
-            {e + 2 * size, size > 1 ? e + 2 : SIZE_MAX}, base + size - 1, 1};
-    case STENO_WINOGRAD_PLUS:
-        return (struct winograd_unit){{e + 2, e + 2 * (size - 1)}, base, size};
-    case STENO_WINOGRAD_MINUS:
-        return (struct winograd_unit){{e + 4, e + 2}, base, 3};
-    default:
-        return (struct winograd_unit){{e + 1, SIZE_MAX}, base, 1};
-    }
-}
-
 /* The table for rows [i, i + rows) of the product. */
 static void winograd_rows(struct winograd *w, size_t i, size_t rows)
 {
     const struct steno_conv *s = w->s;
-    const size_t across = winograd_units(w->kind[1], s->out[1]);
+    const size_t across = steno_winograd_units(w->kind[1], s->out[1]);
     w->first = i;
     for (size_t r = 0; r < rows; r++) {
-        const struct winograd_unit u = winograd_unit(s, 0, w->kind[0], (i + r) / across);
-        const struct winograd_unit v = winograd_unit(s, 1, w->kind[1], (i + r) % across);
+        const struct steno_winograd_unit u = steno_winograd_unit(s, 0, w->kind[0], (i + r) / across);
+        const struct steno_winograd_unit v = steno_winograd_unit(s, 1, w->kind[1], (i + r) % across);
         struct winograd_row *row = &w->row[r];
         for (int t = 0; t < 4; t++) {
             const size_t i0 = u.from[t / 2], i1 = v.from[t % 2];
@@ -177,8 +143,8 @@ static void winograd_product(struct winograd *w, struct product p, size_t o0, si
 {
     const struct steno_conv *s = w->s;
     const bool odd = w->kind[0] == STENO_WINOGRAD_ODD;
-    const size_t across = winograd_units(w->kind[1], s->out[1]);
-    const size_t most = winograd_units(w->kind[0], s->out[0]);
+    const size_t across = steno_winograd_units(w->kind[1], s->out[1]);
+    const size_t most = steno_winograd_units(w->kind[0], s->out[0]);
     const size_t end = odd && 3 * u1 < most ? 3 * u1 : !odd && u1 < most ? u1 : most;
     p.b += steno_winograd_slot(w->kind[0], w->kind[1]) * p.k * NR;
     p.spread = odd && w->kind[1] == STENO_WINOGRAD_ODD ? NULL : winograd_spread;
@@ -214,7 +180,7 @@ static size_t winograd_rows_of_all(size_t out)
 {
     size_t n = 0;
     for (int kind = 0; kind < STENO_WINOGRAD_KINDS; kind++)
-        n += winograd_units(kind, out);
+        n += steno_winograd_units(kind, out);
     return n;
 }
 

@@ -1,0 +1,209 @@
+/* Blocks of three output rows and more: for each of the 25 matrices the rows that it is multiplied with are made and rounded,
+ * ROWS of them at a time, and their products are added to Y, each to up to nine pixels. */
+#include "ops/conv_few_bytes.h"
+
+#include "kernels/winograd.h"
+
+#include <string.h>
+
+enum {
+    ROWS = 112,   /* of a product, at most */
+    UNITS = 112   /* of three by three outputs in a block, about: Y's part of them is in L2 while the matrices pass */
+};
+
+struct few {
+    const steno_kernels *k;
+    const struct steno_conv_few *c;
+    int kind[2];
+    size_t n; /* rows that wait */
+    struct steno_winograd_unit unit[ROWS][2];
+    uint8_t *a;
+    float *sum, *product; /* [2][c_in], [ROWS][c_out] */
+    float *scale;
+    int32_t *zero;
+};
+
+static size_t whole_lines(size_t bytes)
+{
+    return (bytes + 63) / 64 * 64;
+}
+
+static size_t part_bytes(const struct steno_conv *s)
+{
+    return whole_lines(steno_gemm_i8_rows(ROWS) * steno_gemm_i8_lda(s->c_in)) + whole_lines(2 * s->c_in * sizeof(float)) +
+           whole_lines(ROWS * s->c_out * sizeof(float)) + 2 * whole_lines(ROWS * sizeof(float));
+}
+
+size_t steno_conv_few_work(const struct steno_conv *s, size_t n_parts)
+{
+    const size_t units = (s->out[0] + 2) / 3;
+    return (n_parts < units ? n_parts : units) * part_bytes(s);
+}
+
+/* Pixel (i0, i1), or NULL: zeros. */
+static const float *pixel(const struct steno_conv_few *c, size_t i0, size_t i1)
+{
+    return i0 < c->s->in[0] && i1 < c->s->in[1] ? c->x + (i0 * c->s->in[1] + i1) * c->s->c_in : NULL;
+}
+
+/* a + b, or a - b, in `to` or where it lies; NULL: zeros. */
+static const float *combined(const steno_kernels *k, const float *a, const float *b, bool plus, float *to, size_t n)
+{
+    static const float none = 0;
+    if (!b || (!a && plus))
+        return a ? a : b;
+    (plus ? k->add_f32 : k->sub_f32)(to, a ? a : &none, a != NULL, b, 1, n);
+    return to;
+}
+
+/* Row i of the product's left side, in bytes. */
+static void make_row(struct few *f, size_t i)
+{
+    const struct steno_conv *s = f->c->s;
+    const struct steno_winograd_unit *u = f->unit[i];
+    const bool plus[2] = {f->kind[0] == STENO_WINOGRAD_PLUS, f->kind[1] == STENO_WINOGRAD_PLUS};
+    uint8_t *to = f->a + i * steno_gemm_i8_lda(s->c_in);
+    const float *x[2];
+    for (int t = 0; t < 2; t++)
+        x[t] = combined(f->k, pixel(f->c, u[0].from[t], u[1].from[0]), pixel(f->c, u[0].from[t], u[1].from[1]), plus[1],
+                        f->sum + (size_t)t * s->c_in, s->c_in);
+    x[0] = combined(f->k, x[0], x[1], plus[0], f->sum, s->c_in);
+    if (!x[0]) {
+        memset(f->sum, 0, s->c_in * sizeof *f->sum);
+        x[0] = f->sum;
+    }
+    f->scale[i] = f->k->quantize_row_f32(to, x[0], s->c_in, &f->zero[i]);
+}
+
+static void add_row(const struct few *f, size_t i)
+{
+    const struct steno_conv *s = f->c->s;
+    const struct steno_winograd_unit *u = f->unit[i];
+    const float *row = f->product + i * s->c_out;
+    for (size_t a = 0; a < u[0].n; a++)
+        for (size_t b = 0; b < u[1].n; b++) {
+            const bool minus = (f->kind[0] == STENO_WINOGRAD_MINUS && a == 1) != (f->kind[1] == STENO_WINOGRAD_MINUS && b == 1);
+            float *y = f->c->y + ((u[0].to + a) * s->out[1] + u[1].to + b) * s->c_out;
+            (minus ? f->k->sub_f32 : f->k->add_f32)(y, y, 1, row, 1, s->c_out);
+        }
+}
+
+/* The rows that wait through their product. */
+static void flush(struct few *f)
+{
+    const struct steno_conv *s = f->c->s;
+    const struct steno_weights *w = &f->c->slots[steno_winograd_slot(f->kind[0], f->kind[1])];
+    for (size_t i = 0; i < f->n; i++)
+        make_row(f, i);
+    f->k->gemm_i8_part(&(struct steno_gemm_i8){.m = f->n,
+                                               .n = s->c_out,
+                                               .k = s->c_in,
+                                               .a = f->a,
+                                               .lda = steno_gemm_i8_lda(s->c_in),
+                                               .a_rows = steno_gemm_i8_rows(f->n),
+                                               .a_zero = f->zero,
+                                               .a_zero_step = 1,
+                                               .packed = w->data,
+                                               .scale = w->scale,
+                                               .row_scale = f->scale,
+                                               .c = f->product,
+                                               .ldc = s->c_out},
+                       0, 1);
+    for (size_t i = 0; i < f->n; i++)
+        add_row(f, i);
+    f->n = 0;
+}
+
+/* Units [u0, u1) of axis 0 where they are of three outputs. */
+static void multiply(struct few *f, size_t u0, size_t u1)
+{
+    const struct steno_conv *s = f->c->s;
+    const bool odd = f->kind[0] == STENO_WINOGRAD_ODD;
+    const size_t all = steno_winograd_units(f->kind[0], s->out[0]), across = steno_winograd_units(f->kind[1], s->out[1]);
+    const size_t begin = odd ? 3 * u0 : u0, end = odd && 3 * u1 < all ? 3 * u1 : !odd && u1 < all ? u1 : all;
+    const size_t rows = end > begin ? (end - begin) * across : 0, products = (rows + ROWS - 1) / ROWS;
+    const size_t most = products ? (rows + products - 1) / products : 0; /* nearly as many each */
+    for (size_t i = begin; i < end; i++) {
+        const struct steno_winograd_unit u = steno_winograd_unit(s, 0, f->kind[0], i);
+        for (size_t j = 0; j < across; j++) {
+            f->unit[f->n][0] = u;
+            f->unit[f->n][1] = steno_winograd_unit(s, 1, f->kind[1], j);
+            if (++f->n == most)
+                flush(f);
+        }
+    }
+    if (f->n)
+        flush(f);
+}
+
+static void activate(const steno_kernels *k, const struct steno_gemm_epilogue *ep, float *y, size_t n)
+{
+    switch (ep->act) {
+    case STENO_ACT_NONE:
+        break;
+    case STENO_ACT_RELU:
+        k->relu_f32(y, y, n);
+        break;
+    case STENO_ACT_SIGMOID:
+        k->sigmoid_f32(y, y, n);
+        break;
+    case STENO_ACT_TANH:
+        k->tanh_f32(y, y, n);
+        break;
+    case STENO_ACT_SILU:
+        k->silu_f32(y, y, n);
+        break;
+    case STENO_ACT_GELU:
+        k->gelu_f32(y, y, n);
+        break;
+    case STENO_ACT_CLIP:
+        k->clip_f32(y, y, n, ep->act_min, ep->act_max);
+        break;
+    case STENO_ACT_SWOOSH:
+        k->swoosh_f32(y, y, n, ep->act_min, ep->act_max);
+        break;
+    }
+}
+
+static void block(struct few *f, size_t u0, size_t u1)
+{
+    const struct steno_conv *s = f->c->s;
+    const struct steno_gemm_epilogue *ep = f->c->ep;
+    const size_t end = 3 * u1 < s->out[0] ? 3 * u1 : s->out[0], from = 3 * u0 * s->out[1];
+    memset(f->c->y + from * s->c_out, 0, (end - 3 * u0) * s->out[1] * s->c_out * sizeof *f->c->y);
+    for (int slot = 0; slot < STENO_WINOGRAD_SLOTS; slot++) {
+        f->kind[0] = slot / STENO_WINOGRAD_KINDS;
+        f->kind[1] = slot % STENO_WINOGRAD_KINDS;
+        multiply(f, u0, u1);
+    }
+    for (size_t p = from; ep && p < end * s->out[1]; p++) {
+        float *y = f->c->y + p * s->c_out;
+        if (ep->bias)
+            f->k->add_f32(y, y, 1, ep->bias, 1, s->c_out);
+        activate(f->k, ep, y, s->c_out);
+        if (ep->residual)
+            f->k->add_f32(y, y, 1, ep->residual + p * ep->ldr, 1, s->c_out);
+    }
+}
+
+void steno_conv_few_part(const steno_kernels *k, const struct steno_conv_few *c, void *work, size_t part, size_t n_parts)
+{
+    const struct steno_conv *s = c->s;
+    const size_t units = (s->out[0] + 2) / 3, u0 = units * part / n_parts, n = units * (part + 1) / n_parts - u0;
+    const size_t across = (s->out[1] + 2) / 3, blocks = (n * across + UNITS - 1) / UNITS;
+    char *own = (char *)work + (n_parts < units ? part : u0) * part_bytes(s);
+    struct few f = {.k = k, .c = c};
+    if (!n)
+        return;
+    f.a = (uint8_t *)own;
+    own += whole_lines(steno_gemm_i8_rows(ROWS) * steno_gemm_i8_lda(s->c_in));
+    f.sum = (float *)(void *)own;
+    own += whole_lines(2 * s->c_in * sizeof(float));
+    f.product = (float *)(void *)own;
+    own += whole_lines(ROWS * s->c_out * sizeof(float));
+    f.scale = (float *)(void *)own;
+    f.zero = (int32_t *)(void *)(own + whole_lines(ROWS * sizeof(float)));
+    for (size_t b = 0; b < blocks; b++)
+        if (n * b / blocks < n * (b + 1) / blocks)
+            block(&f, u0 + n * b / blocks, u0 + n * (b + 1) / blocks);
+}
