@@ -73,6 +73,15 @@ void steno_kernels_gemm_wf16__neon(steno_kernels *k);
 void steno_kernels_gemm_i8__dotprod(steno_kernels *k); /* after neon */
 #endif
 
+/* All rows see keys [j, j + n), and nothing is added to their scores. */
+static inline bool attend_sees_all(const struct steno_attend *a, size_t j, size_t n)
+{
+    for (size_t i = 0; a->seen && i < a->m; i++)
+        if (a->seen[i].from > j || j + n > a->seen[i].to || a->seen[i].mask)
+            return false;
+    return true;
+}
+
 /* Scale, its reciprocal and zero point of u8 for numbers in [lo, hi], which holds 0. */
 static inline float quantize_range(float lo, float hi, float *by, int32_t *zero)
 {

@@ -3,6 +3,7 @@
 #include "ops/conv_few_bytes.h"
 
 #include "kernels/winograd.h"
+#include "ops/internal.h"
 
 #include <string.h>
 
@@ -136,35 +137,6 @@ static void multiply(struct few *f, size_t u0, size_t u1)
         flush(f);
 }
 
-static void activate(const steno_kernels *k, const struct steno_gemm_epilogue *ep, float *y, size_t n)
-{
-    switch (ep->act) {
-    case STENO_ACT_NONE:
-        break;
-    case STENO_ACT_RELU:
-        k->relu_f32(y, y, n);
-        break;
-    case STENO_ACT_SIGMOID:
-        k->sigmoid_f32(y, y, n);
-        break;
-    case STENO_ACT_TANH:
-        k->tanh_f32(y, y, n);
-        break;
-    case STENO_ACT_SILU:
-        k->silu_f32(y, y, n);
-        break;
-    case STENO_ACT_GELU:
-        k->gelu_f32(y, y, n);
-        break;
-    case STENO_ACT_CLIP:
-        k->clip_f32(y, y, n, ep->act_min, ep->act_max);
-        break;
-    case STENO_ACT_SWOOSH:
-        k->swoosh_f32(y, y, n, ep->act_min, ep->act_max);
-        break;
-    }
-}
-
 static void block(struct few *f, size_t u0, size_t u1)
 {
     const struct steno_conv *s = f->c->s;
@@ -180,7 +152,7 @@ static void block(struct few *f, size_t u0, size_t u1)
         float *y = f->c->y + p * s->c_out;
         if (ep->bias)
             f->k->add_f32(y, y, 1, ep->bias, 1, s->c_out);
-        activate(f->k, ep, y, s->c_out);
+        steno_ops_activate(f->k, ep->act, ep->act_min, ep->act_max, y, s->c_out);
         if (ep->residual)
             f->k->add_f32(y, y, 1, ep->residual + p * ep->ldr, 1, s->c_out);
     }

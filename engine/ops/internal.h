@@ -172,6 +172,9 @@ void steno_ops_fill(void *dst, size_t n, size_t esize, const void *value);
 void steno_ops_transpose(const struct steno_shape *s, const int *perm, size_t esize, void *dst,
                          const void *src);
 
+/* ---- activations ---- y = act(y), n elements; act_min, act_max as in struct steno_gemm_epilogue. */
+void steno_ops_activate(const steno_kernels *k, enum steno_act act, float act_min, float act_max, float *y, size_t n);
+
 /* ---- work shared out ---- splits [0, n) into ranges of at least `grain` and calls
  * fn(arg, begin, end) on the team; inline when it is small. */
 void steno_ops_ranges(struct steno_op_ctx *ctx, size_t n, size_t grain,

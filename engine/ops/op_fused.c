@@ -239,29 +239,6 @@ static steno_status infer_depthwise(struct steno_infer *ic, steno_err *err)
     return STENO_OK;
 }
 
-static void activate(const steno_kernels *k, enum steno_act act, float *y, size_t n)
-{
-    switch (act) {
-    case STENO_ACT_RELU:
-        k->relu_f32(y, y, n);
-        break;
-    case STENO_ACT_SIGMOID:
-        k->sigmoid_f32(y, y, n);
-        break;
-    case STENO_ACT_TANH:
-        k->tanh_f32(y, y, n);
-        break;
-    case STENO_ACT_SILU:
-        k->silu_f32(y, y, n);
-        break;
-    case STENO_ACT_NONE:
-    case STENO_ACT_GELU:
-    case STENO_ACT_CLIP:
-    case STENO_ACT_SWOOSH:
-        break;
-    }
-}
-
 struct depthwise_job {
     const steno_kernels *k;
     const struct depthwise *d;
@@ -343,7 +320,7 @@ static void depthwise_part(void *arg, size_t begin, size_t end)
         n = n < step ? n : step;
         n = n < end - begin ? n : end - begin;
         depthwise_rows(j, b, t, t + n);
-        activate(j->k, j->act, j->y + begin * j->d->c, n * j->d->c);
+        steno_ops_activate(j->k, j->act, 0, 0, j->y + begin * j->d->c, n * j->d->c);
         begin += n;
     }
 }

@@ -286,16 +286,6 @@ static vf part_row(const struct steno_attend *a, struct work *w, size_t i, size_
     return top;
 }
 
-static bool sees_all(const struct steno_attend *a, size_t j, size_t n)
-{
-    if (n < KEYS)
-        return false;
-    for (size_t i = 0; a->seen && i < a->m; i++)
-        if (a->seen[i].from > j || j + KEYS > a->seen[i].to || a->seen[i].mask)
-            return false;
-    return true;
-}
-
 /* The largest scores so far of 16 rows from i0 on, and what was summed in units of the ones before. */
 static void raise(struct work *w, size_t i0, const vf *tops, float scale)
 {
@@ -328,7 +318,7 @@ ALWAYS void weigh(const struct steno_attend *a, struct work *w, size_t i, int n,
 /* All rows of scores of n keys from j on to weights. */
 static void weigh_rows(const struct steno_attend *a, struct work *w, size_t j, size_t n)
 {
-    const bool whole = a->scale > 0 && sees_all(a, j, n), first = a->first && j == a->from;
+    const bool whole = a->scale > 0 && n == KEYS && attend_sees_all(a, j, n), first = a->first && j == a->from;
     const size_t vectors = n > KEYS / 2 ? VECTORS : n > KEYS / 4 ? VECTORS / 2 : VECTORS / 4;
     const float scale = whole ? a->scale * log2e : 1;
     for (size_t i0 = 0; i0 < a->m; i0 += AMX_ROWS) {

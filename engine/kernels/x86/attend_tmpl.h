@@ -267,15 +267,6 @@ static void mask_row(const struct steno_attend *a, struct work *w, size_t i, siz
     v_store(w->top + i * VL, top);
 }
 
-/* All rows see keys [j, j + n). */
-static bool sees_all(const struct steno_attend *a, size_t j, size_t n)
-{
-    for (size_t i = 0; a->seen && i < a->m; i++)
-        if (a->seen[i].from > j || j + n > a->seen[i].to || a->seen[i].mask)
-            return false;
-    return true;
-}
-
 /* Columns [n, cols) of all rows to -inf, and what stands in their panel before them into the largest of each lane. */
 static void cut(const struct steno_attend *a, struct work *w, size_t n, size_t cols)
 {
@@ -332,7 +323,7 @@ static void weigh(struct work *w, size_t i, size_t cols, float scale)
 
 static void block(const struct steno_attend *a, struct work *w, size_t j, size_t n)
 {
-    const bool whole = a->scale > 0 && sees_all(a, j, n);
+    const bool whole = a->scale > 0 && attend_sees_all(a, j, n);
     const size_t cols = (n + NR - 1) / NR * NR;
     const float scale = whole ? a->scale * unit : 1;
     for (size_t i = 0; i < a->m; i++)
