@@ -159,7 +159,8 @@ static struct forms as_they_are(const steno_kernels *k)
 static struct forms forms_of(const struct steno_prep *pc, const struct rnn *p)
 {
     const steno_kernels *k = steno_prep_kernels(pc);
-    const enum steno_precision kept = steno_prep_precision(pc);
+    const enum steno_precision asked = steno_prep_precision(pc);
+    const enum steno_precision kept = asked == STENO_INT8_WEIGHTS ? STENO_BF16_WEIGHTS : asked; /* the state goes round */
     const struct steno_shape x = steno_prep_shape(pc, 0);
     const int64_t seq = x.rank == 3 ? x.dim[p->batch_first] : -1, batch = x.rank == 3 ? x.dim[!p->batch_first] : -1;
     const int64_t most = k->tight_rows ? (int64_t)k->tight_rows : INT64_MAX, rows = batch > 1 ? batch : 1;
