@@ -4,10 +4,18 @@
 
 #include "base/status.h"
 
+#include <stddef.h>
+
 typedef struct steno_arena steno_arena;
 
 #define STENO_ALIGN 64    /* alignment of every block that a kernel may read, bytes */
 #define STENO_OVERREAD 64 /* bytes past the end of a tensor that kernels may read (never write) */
+
+/* n bytes, filled up to whole STENO_ALIGNs. */
+static inline size_t steno_aligned(size_t n)
+{
+    return (n + STENO_ALIGN - 1) & ~(size_t)(STENO_ALIGN - 1);
+}
 
 /* max_bytes: hard limit for the sum of all blocks; 0 = no limit. NULL when out of memory. */
 steno_arena *steno_arena_new(size_t max_bytes);

@@ -15,11 +15,6 @@ struct job {
     struct steno_attn_fused fused;
 };
 
-static size_t aligned(size_t n)
-{
-    return (n + STENO_ALIGN - 1) & ~(size_t)(STENO_ALIGN - 1);
-}
-
 void steno_attn_visible(const struct steno_attention *a, size_t b, size_t i, size_t *from,
                         size_t *to)
 {
@@ -41,7 +36,7 @@ bool steno_attn_put(size_t *bytes, size_t *at, size_t n, size_t each)
     size_t more;
     *at = *bytes;
     return steno_mul_size(n, each, &more) && steno_add_size(more, STENO_ALIGN + STENO_OVERREAD, &more) &&
-           steno_add_size(*bytes, aligned(more), bytes);
+           steno_add_size(*bytes, steno_aligned(more), bytes);
 }
 
 void steno_attn_finish(const struct steno_attention *a, const steno_kernels *k, float *y, const float *o, float max,
@@ -171,10 +166,10 @@ static void size_rows(struct job *j)
 {
     const struct steno_attention *a = j->a;
     size_t m = a->rows < ROWS ? a->rows : ROWS, w;
-    j->score_bytes = aligned(m * a->keys * sizeof(float));
+    j->score_bytes = steno_aligned(m * a->keys * sizeof(float));
     j->work_bytes = j->k->gemm_f32_work(m, a->keys, a->size);
     w = j->k->gemm_f32_work(m, a->v_size, a->keys);
-    j->work_bytes = aligned(w > j->work_bytes ? w : j->work_bytes);
+    j->work_bytes = steno_aligned(w > j->work_bytes ? w : j->work_bytes);
     j->part_bytes = j->score_bytes + j->work_bytes + STENO_ALIGN;
 }
 

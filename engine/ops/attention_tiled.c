@@ -28,11 +28,6 @@
 #define NARROW 128 /* keys of a block where a mask by rows may hide whole blocks */
 #define FEW 4
 
-static size_t aligned(size_t n)
-{
-    return (n + STENO_ALIGN - 1) & ~(size_t)(STENO_ALIGN - 1);
-}
-
 /* Rows of the unshifted product that shifted rows [i0, i0 + m) are made of. */
 static void shift_source(const struct steno_attention *a, size_t i0, size_t m, size_t *first,
                          size_t *count)
@@ -85,7 +80,7 @@ static bool put(struct steno_attn_tiles *t, size_t *at, size_t n, size_t each)
 
 static size_t packed_floats(const struct steno_attn_tiles *t, size_t rows, size_t cols)
 {
-    return aligned(t->narrow ? t->k->gemm_bf16.packed_bytes(rows, cols)
+    return steno_aligned(t->narrow ? t->k->gemm_bf16.packed_bytes(rows, cols)
                              : t->k->gemm_f32_packed_bytes(rows, cols)) /
            sizeof(float);
 }

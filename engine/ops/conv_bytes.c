@@ -190,11 +190,6 @@ static void rounded_block(const struct rounded_part *j, size_t from, size_t n)
                        0, 1);
 }
 
-static size_t whole_lines(size_t bytes)
-{
-    return (bytes + 63) / 64 * 64;
-}
-
 /* Pixels of a block at most, whole tiles. */
 static size_t block_pixels(const struct steno_conv *s)
 {
@@ -207,12 +202,12 @@ static size_t range_bytes(const struct steno_conv *s)
 {
     size_t rows = (PIXELS + s->out[1] - 2) / s->out[1] + 1; /* of the output, begun ones included */
     rows = (rows - 1) * s->stride[0] + (s->kernel[0] - 1) * s->dilation[0] + 1;
-    return whole_lines((rows < s->in[0] ? rows : s->in[0]) * s->in[1] * 2 * sizeof(float));
+    return steno_aligned((rows < s->in[0] ? rows : s->in[0]) * s->in[1] * 2 * sizeof(float));
 }
 
 static size_t part_bytes(const struct steno_conv *s, size_t depth)
 {
-    return whole_lines(block_pixels(s) * depth) + range_bytes(s) + 2 * PIXELS * sizeof(float);
+    return steno_aligned(block_pixels(s) * depth) + range_bytes(s) + 2 * PIXELS * sizeof(float);
 }
 
 static size_t blocks_of(const struct steno_conv *s)
@@ -233,7 +228,7 @@ void steno_ops_conv_rounded_part(const steno_kernels *k, const struct steno_conv
     const size_t pixels = c->s->out[0] * c->s->out[1], blocks = blocks_of(c->s);
     const size_t depth = steno_gemm_i8_lda(c->w->k);
     const size_t first = blocks * part / n_parts, end = blocks * (part + 1) / n_parts;
-    const size_t patches = whole_lines(block_pixels(c->s) * depth);
+    const size_t patches = steno_aligned(block_pixels(c->s) * depth);
     char *own;
     struct rounded_part j;
     if (first == end)

@@ -24,15 +24,10 @@ struct few {
     int32_t *zero;
 };
 
-static size_t whole_lines(size_t bytes)
-{
-    return (bytes + 63) / 64 * 64;
-}
-
 static size_t part_bytes(const struct steno_conv *s)
 {
-    return whole_lines(steno_gemm_i8_rows(ROWS) * steno_gemm_i8_lda(s->c_in)) + whole_lines(2 * s->c_in * sizeof(float)) +
-           whole_lines(ROWS * s->c_out * sizeof(float)) + 2 * whole_lines(ROWS * sizeof(float));
+    return steno_aligned(steno_gemm_i8_rows(ROWS) * steno_gemm_i8_lda(s->c_in)) + steno_aligned(2 * s->c_in * sizeof(float)) +
+           steno_aligned(ROWS * s->c_out * sizeof(float)) + 2 * steno_aligned(ROWS * sizeof(float));
 }
 
 size_t steno_conv_few_work(const struct steno_conv *s, size_t n_parts)
@@ -168,14 +163,13 @@ void steno_conv_few_part(const steno_kernels *k, const struct steno_conv_few *c,
     if (!n)
         return;
     f.a = (uint8_t *)own;
-    own += whole_lines(steno_gemm_i8_rows(ROWS) * steno_gemm_i8_lda(s->c_in));
+    own += steno_aligned(steno_gemm_i8_rows(ROWS) * steno_gemm_i8_lda(s->c_in));
     f.sum = (float *)(void *)own;
-    own += whole_lines(2 * s->c_in * sizeof(float));
+    own += steno_aligned(2 * s->c_in * sizeof(float));
     f.product = (float *)(void *)own;
-    own += whole_lines(ROWS * s->c_out * sizeof(float));
+    own += steno_aligned(ROWS * s->c_out * sizeof(float));
     f.scale = (float *)(void *)own;
-    f.zero = (int32_t *)(void *)(own + whole_lines(ROWS * sizeof(float)));
+    f.zero = (int32_t *)(void *)(own + steno_aligned(ROWS * sizeof(float)));
     for (size_t b = 0; b < blocks; b++)
-        if (n * b / blocks < n * (b + 1) / blocks)
-            block(&f, u0 + n * b / blocks, u0 + n * (b + 1) / blocks);
+        block(&f, u0 + n * b / blocks, u0 + n * (b + 1) / blocks);
 }

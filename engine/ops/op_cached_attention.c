@@ -93,11 +93,6 @@ static void run_own(struct steno_op_ctx *ctx, struct cached *c)
 
 /* ---- rows that all share ---- */
 
-static size_t whole_lines(size_t n)
-{
-    return (n + STENO_ALIGN - 1) & ~(size_t)(STENO_ALIGN - 1);
-}
-
 static size_t larger(size_t a, size_t b)
 {
     return a > b ? a : b;
@@ -206,13 +201,13 @@ static bool shared_bytes(struct steno_op_ctx *ctx, struct cached *c, size_t *byt
     c->shared = c->shared < c->rows.cap ? c->shared : c->rows.cap;
     if (!steno_mul_size(c->batch * sizeof(float), c->rows.cap, &scores) || scores > SIZE_MAX / 1024)
         return false;
-    c->score_bytes = whole_lines(scores + STENO_OVERREAD);
+    c->score_bytes = steno_aligned(scores + STENO_OVERREAD);
     if (c->pieces)
         c->part_bytes = STENO_ATTEND_ROWS * steno_attend_ldo(c->v_size) * sizeof(float);
     else
-        c->part_bytes = c->score_bytes + whole_lines(larger(c->k->gemm_f32_work(c->batch, c->rows.cap, c->size),
+        c->part_bytes = c->score_bytes + steno_aligned(larger(c->k->gemm_f32_work(c->batch, c->rows.cap, c->size),
                                                             c->k->gemm_f32_work(c->batch, c->v_size, c->rows.cap)));
-    *bytes = whole_lines(c->heads * c->batch * sizeof *c->sum) + c->parts * c->part_bytes;
+    *bytes = steno_aligned(c->heads * c->batch * sizeof *c->sum) + c->parts * c->part_bytes;
     return true;
 }
 
@@ -319,7 +314,7 @@ static steno_status each_search(struct steno_op_ctx *ctx, const struct cached *a
         if (!scratch || !c.batch)
             continue;
         c.sum = (float *)(void *)scratch;
-        c.scratch = c.fresh ? scratch : scratch + whole_lines(c.heads * c.batch * sizeof *c.sum);
+        c.scratch = c.fresh ? scratch : scratch + steno_aligned(c.heads * c.batch * sizeof *c.sum);
         if (c.fresh)
             run_own(ctx, &c);
         else

@@ -193,11 +193,6 @@ static void attend_part(void *arg, int part)
         attend(j, r, &p);
 }
 
-static size_t aligned(size_t n)
-{
-    return (n + STENO_ALIGN - 1) & ~(size_t)(STENO_ALIGN - 1);
-}
-
 /* Memory for all rows. */
 static bool lay_out(struct steno_op_ctx *ctx, struct job *j)
 {
@@ -211,10 +206,10 @@ static bool lay_out(struct steno_op_ctx *ctx, struct job *j)
         weights > SIZE_MAX / 64 ||
         (j->gamma && (!steno_mul_size(keys, c * sizeof(float), &norm) || norm > SIZE_MAX / 64)))
         return false;
-    j->at_mask = aligned(heads * keys * sizeof(float));
-    j->at_norm = j->at_mask + aligned(keys * sizeof(float));
-    j->at_work = j->at_norm + aligned(norm + STENO_OVERREAD);
-    j->part_bytes = aligned(j->at_work + j->k->gemm_f32_work(heads, c, keys) + STENO_OVERREAD);
+    j->at_mask = steno_aligned(heads * keys * sizeof(float));
+    j->at_norm = j->at_mask + steno_aligned(keys * sizeof(float));
+    j->at_work = j->at_norm + steno_aligned(norm + STENO_OVERREAD);
+    j->part_bytes = steno_aligned(j->at_work + j->k->gemm_f32_work(heads, c, keys) + STENO_OVERREAD);
     if (!steno_mul_size(j->parts, j->part_bytes, &weights))
         return false;
     j->t = steno_op_scratch(ctx, all + STENO_OVERREAD);

@@ -154,13 +154,20 @@ static struct forms as_they_are(const steno_kernels *k)
     return (struct forms){f32, f32, f32};
 }
 
+/* Precision of p's weights: whole numbers are exact in f32, and where products are in bytes the state goes round too
+ * often for them. */
+static enum steno_precision kept_in(const struct steno_prep *pc, const struct rnn *p)
+{
+    const enum steno_precision asked = steno_prep_precision(pc);
+    return p->quantized ? STENO_FP32 : asked == STENO_INT8_WEIGHTS ? STENO_BF16_WEIGHTS : asked;
+}
+
 /* In the network's precision; large ones in the fewest bits where the rows that they meet are few: those of the batch
  * for R, in all steps at once for W. Of what is open a batch counts as one, steps as few where a state is carried. */
 static struct forms forms_of(const struct steno_prep *pc, const struct rnn *p)
 {
     const steno_kernels *k = steno_prep_kernels(pc);
-    const enum steno_precision asked = steno_prep_precision(pc);
-    const enum steno_precision kept = asked == STENO_INT8_WEIGHTS ? STENO_BF16_WEIGHTS : asked; /* the state goes round */
+    const enum steno_precision kept = kept_in(pc, p);
     const struct steno_shape x = steno_prep_shape(pc, 0);
     const int64_t seq = x.rank == 3 ? x.dim[p->batch_first] : -1, batch = x.rank == 3 ? x.dim[!p->batch_first] : -1;
     const int64_t most = k->tight_rows ? (int64_t)k->tight_rows : INT64_MAX, rows = batch > 1 ? batch : 1;
@@ -239,7 +246,7 @@ static char *packed_memory(struct steno_prep *pc, struct rnn *p, int in, size_t 
 /* What the precision did to weights t. */
 static void report(struct steno_prep *pc, const struct rnn *p, const struct steno_tensor *t)
 {
-    const enum steno_precision kept = p->quantized ? STENO_FP32 : steno_prep_precision(pc);
+    const enum steno_precision kept = kept_in(pc, p);
     const size_t n = steno_numel(t);
     steno_prep_rounded(pc, t->data, n, kept != STENO_FP32, steno_weights_lost(t->data, n, kept));
 }
@@ -253,7 +260,7 @@ static steno_status pack_constant(struct steno_prep *pc, struct rnn *p,
     char *mw, *mr;
     bool filled, r_filled;
     p->input = (size_t)width_of(p, &w->shape);
-    p->forms = p->quantized ? as_they_are(k) : forms_of(pc, p); /* whole numbers are exact in f32 */
+    p->forms = p->quantized ? as_they_are(k) : forms_of(pc, p);
     packed_sizes(p, p->input, &p->forms, size);
     for (int i = 0; i < 3; i++)
         size[i] = (size[i] + STENO_ALIGN - 1) / STENO_ALIGN * STENO_ALIGN;

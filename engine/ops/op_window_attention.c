@@ -113,13 +113,13 @@ static bool is_small(const struct steno_attention *a)
 static void attend(const struct windowed *w, const struct steno_attention *a, size_t b)
 {
     struct steno_attend_few s = {.ldq = a->q.row,
-                             .ldk = a->k.row,
-                             .ldv = a->v.row,
-                             .ldm = a->mask.row,
-                             .ldy = a->y_view.row,
-                             .size = a->size,
-                             .v_size = a->v_size,
-                             .scale = a->scale};
+                                 .ldk = a->k.row,
+                                 .ldv = a->v.row,
+                                 .ldm = a->mask.row,
+                                 .ldy = a->y_view.row,
+                                 .size = a->size,
+                                 .v_size = a->v_size,
+                                 .scale = a->scale};
     for (size_t h = 0; h < a->q_heads; h++) {
         s.q = a->q.data + b * a->q.batch + h * a->q.head;
         s.k = a->k.data + h * a->k.head;

@@ -225,7 +225,7 @@ static const struct steno_gemm_weights *kernels_of(const steno_kernels *k, const
 
 struct steno_gemm_weights steno_weights_as(const steno_kernels *k, enum steno_precision p, bool tight)
 {
-    const struct steno_weights w = {.precision = p == STENO_INT8_WEIGHTS ? STENO_BF16_WEIGHTS : p, .tight = tight};
+    const struct steno_weights w = {.precision = p, .tight = tight};
     if (p == STENO_FP32 && !tight)
         return (struct steno_gemm_weights){k->gemm_f32_packed_bytes, k->gemm_f32_pack, k->gemm_f32_packed_part, NULL, NULL};
     return *kernels_of(k, &w);
@@ -485,10 +485,11 @@ static void widen(const struct bytes *b, size_t from, size_t cols, float *to)
 /* ---- several blocks of columns ---- */
 
 struct parts {
-    const struct steno_tensor *w; /* f32, or what bytes says when `wide` is there */
+    const float *w; /* f32, or NULL: what bytes says, or what `made` makes */
     struct bytes bytes;
-    float *wide; /* of one part */
-    size_t all;  /* columns */
+    float *wide; /* bytes: of one part */
+    const struct steno_made *made;
+    size_t all; /* columns */
     bool turned;
 };
 
@@ -497,78 +498,34 @@ static bool fill_part(const struct parts *s, struct steno_weights *p, const sten
 {
     const size_t cols = s->turned ? p->k : p->n;
     if (!s->wide)
-        return fill(p, k, (const float *)s->w->data + from, s->all, s->turned, lost);
+        return fill(p, k, s->w + from, s->all, s->turned, lost);
     widen(&s->bytes, from, cols, s->wide);
     return fill(p, k, s->wide, cols, s->turned, lost);
 }
 
-steno_status steno_prep_weights_parts(struct steno_prep *pc, int in, int scale_in, size_t parts,
-                                      bool turned, struct steno_weights **out, steno_err *err)
-{
-    struct parts src = {.w = steno_prep_const(pc, in), .turned = turned};
-    const steno_kernels *k = steno_prep_kernels(pc);
-    const struct steno_tensor *w = src.w;
-    const size_t rows = (size_t)w->shape.dim[0], all = (size_t)w->shape.dim[1], cols = all / parts;
-    struct steno_weights *p = calloc(parts, sizeof *p), *one = NULL;
-    char *block = NULL;
-    bool filled = false, ok;
-    double lost = 0, part;
-    src.all = all;
-    if (w->dtype != STENO_F32 && (!find_bytes(pc, in, scale_in, &src.bytes) ||
-                                  !(src.wide = malloc(rows * cols * sizeof *src.wide + 1)))) {
-        free(p);
-        return steno_fail(err, STENO_ERR_FORMAT, "8-bit weights without scales, or out of memory");
-    }
-    if (all % parts) {
-        free(src.wide);
-        free(p);
-        return steno_fail(err, STENO_ERR_FORMAT, "%zu columns do not divide into %zu", all, parts);
-    }
-    one = describe(pc, src.wide ? STENO_INT8_WEIGHTS : steno_prep_precision(pc),
-                   turned ? cols : rows, turned ? rows : cols);
-    if (p && one)
-        block = steno_prep_memory(pc, in, parts * ((one->bytes + 63) / 64 * 64), &filled);
-    ok = block != NULL;
-    for (size_t i = 0; ok && i < parts; i++) {
-        p[i] = *one;
-        place(&p[i], k, block + i * ((one->bytes + 63) / 64 * 64));
-        ok = filled || fill_part(&src, &p[i], k, i * cols, &part);
-        lost += filled || !ok ? 0 : part;
-    }
-    free(src.wide);
-    if (ok && !filled && w->dtype == STENO_F32)
-        steno_prep_rounded(pc, w->data, rows * all, one->precision != STENO_FP32, lost);
-    free(one);
-    if (!ok) {
-        free(p);
-        return steno_fail(err, STENO_ERR_NOMEM, "out of memory for packed weights");
-    }
-    *out = p;
-    return STENO_OK;
-}
-
-steno_status steno_prep_weights_made_parts(struct steno_prep *pc, int in, const struct steno_made *m, size_t parts,
-                                           struct steno_weights **out, steno_err *err)
+/* Parts that are each as `one` says, which is freed. */
+static steno_status pack_parts(struct steno_prep *pc, int in, struct parts s, struct steno_weights *one, size_t parts,
+                               struct steno_weights **out, steno_err *err)
 {
     const steno_kernels *k = steno_prep_kernels(pc);
-    const struct steno_tensor *w = steno_prep_const(pc, in);
-    struct steno_weights *p = calloc(parts, sizeof *p), *one = describe(pc, STENO_INT8_WEIGHTS, m->k, m->n);
-    const size_t each = one ? (one->bytes + 63) / 64 * 64 : 0;
+    const size_t each = one ? steno_aligned(one->bytes) : 0;
+    struct steno_weights *p = calloc(parts, sizeof *p);
     float *made = NULL;
     bool filled = false, ok;
     double lost = 0, part;
     char *block = p && one ? steno_prep_memory(pc, in, parts * each, &filled) : NULL;
-    if (block && !filled && (made = malloc(parts * m->k * m->n * sizeof *made + 1)))
-        m->make(made, w->data, m->arg);
-    ok = block && (filled || made);
+    if (block && !filled && s.made && (made = malloc(parts * one->k * one->n * sizeof *made + 1)))
+        s.made->make(made, steno_prep_const(pc, in)->data, s.made->arg);
+    s.w = made ? made : s.w;
+    ok = block && (filled || s.w || s.wide);
     for (size_t i = 0; ok && i < parts; i++) {
         p[i] = *one;
         place(&p[i], k, block + i * each);
-        ok = filled || fill(&p[i], k, made + i * m->k, parts * m->k, true, &part);
+        ok = filled || fill_part(&s, &p[i], k, i * (s.turned ? one->k : one->n), &part);
         lost += filled || !ok ? 0 : part;
     }
-    if (ok && !filled)
-        steno_prep_rounded(pc, made, parts * m->k * m->n, true, lost);
+    if (ok && !filled && s.w)
+        steno_prep_rounded(pc, s.w, parts * one->k * one->n, one->precision != STENO_FP32, lost);
     free(made);
     free(one);
     if (!ok) {
@@ -577,6 +534,32 @@ steno_status steno_prep_weights_made_parts(struct steno_prep *pc, int in, const 
     }
     *out = p;
     return STENO_OK;
+}
+
+steno_status steno_prep_weights_parts(struct steno_prep *pc, int in, int scale_in, size_t parts,
+                                      bool turned, struct steno_weights **out, steno_err *err)
+{
+    const struct steno_tensor *w = steno_prep_const(pc, in);
+    const size_t rows = (size_t)w->shape.dim[0], all = (size_t)w->shape.dim[1], cols = all / parts;
+    const bool f32 = w->dtype == STENO_F32;
+    struct parts s = {.w = f32 ? w->data : NULL, .turned = turned, .all = all};
+    steno_status st;
+    if (!f32 && (!find_bytes(pc, in, scale_in, &s.bytes) || !(s.wide = malloc(rows * cols * sizeof *s.wide + 1))))
+        return steno_fail(err, STENO_ERR_FORMAT, "8-bit weights without scales, or out of memory");
+    if (all % parts)
+        st = steno_fail(err, STENO_ERR_FORMAT, "%zu columns do not divide into %zu", all, parts);
+    else
+        st = pack_parts(pc, in, s, describe(pc, f32 ? steno_prep_precision(pc) : STENO_INT8_WEIGHTS, turned ? cols : rows,
+                                            turned ? rows : cols), parts, out, err);
+    free(s.wide);
+    return st;
+}
+
+steno_status steno_prep_weights_made_parts(struct steno_prep *pc, int in, const struct steno_made *m, size_t parts,
+                                           struct steno_weights **out, steno_err *err)
+{
+    const struct parts s = {.made = m, .turned = true, .all = parts * m->k};
+    return pack_parts(pc, in, s, describe(pc, STENO_INT8_WEIGHTS, m->k, m->n), parts, out, err);
 }
 
 /* ---- products ---- */

@@ -57,8 +57,8 @@ bool steno_ops_tight(const steno_kernels *k, enum steno_precision p, size_t rows
  * batched with. */
 bool steno_prep_tight(const struct steno_prep *pc, enum steno_precision p, size_t rows, size_t cols);
 
-/* For an operator that packs f32 weights by itself, in 16 bits where products are in bytes: how they are kept and
- * multiplied (conv, conv_winograd: NULL where f32 stays f32), and the sum of squares of what that loses of n of them. */
+/* For an operator that packs f32 weights by itself, in any precision but int8: how they are kept and multiplied (conv,
+ * conv_winograd: NULL where f32 stays f32), and the sum of squares of what that loses of n of them. */
 struct steno_gemm_weights steno_weights_as(const steno_kernels *k, enum steno_precision p, bool tight);
 double steno_weights_lost(const float *w, size_t n, enum steno_precision p);
 

@@ -337,7 +337,7 @@ static void block(const struct steno_attend *a, struct work *w, size_t j, size_t
     for (size_t i = 0; i < a->m; i++)
         weigh(w, i, cols, scale);
     add_values(a, w, j, n);
-    for (size_t i = 0; a->shifted && i < a->m; i++)
+    for (size_t i = 0; a->shifted && j + n < a->to && i < a->m; i++)
         memcpy(w->s + i * S_ROW, w->s + i * S_ROW + KEYS, ROWS * sizeof *w->s);
 }
 
