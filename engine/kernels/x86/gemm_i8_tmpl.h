@@ -33,6 +33,7 @@
 #include "kernels/x86/math_tmpl.h"
 
 #include "kernels/x86/near_tmpl.h"
+#include "kernels/x86/reads.h"
 
 #include <stdalign.h>
 #include <string.h>
@@ -58,7 +59,9 @@ enum {
     CALLERS = LANE_ROW * STEPS < 128 ? 1 : LANE_ROW * STEPS / 64, /* tiles that together call the next panel */
     NEAR = 8,           /* lanes before their use that weights for more tiles, in L2 by then, are called into L1 */
     AHEAD = VL == 8 ? 2048 : 8192, /* bytes before their use that weights for a single tile are called closer */
-    SOON = 2048 /* ... of one or two rows */
+    SOON = 2048, /* ... of one or two rows */
+    FAR_AHEAD = 16384, /* ... into L1 by a tile that reads FAR */
+    FAR_ONE = 12288 /* ... of a single row */
 };
 
 struct head { /* 64 bytes */
@@ -70,16 +73,18 @@ typedef void micro_fn(size_t ku, const int32_t *a, const int8_t *b, size_t b_nex
                       const int8_t *ahead, int32_t *tile);
 
 #ifndef AMX_DOT
-/* acc += a lane of A of each row times one of B, w vectors wide. A tile that is the only one to read B (few) calls
+/* acc += a lane of A of each row times one of B, w vectors wide. A tile that is the only one to read B calls
  * all of it, AHEAD bytes before its use: two rows and more are at work for as long as memory is, and the
  * CPU by itself does one after the other. One row is at work for less, of eight lanes two are. Eight lanes at a time
  * leave the CPU time to call B from L2 by itself. */
-static inline __attribute__((always_inline)) void micro_step(bool few, int mr, int w, const int32_t *a,
+static inline __attribute__((always_inline)) void micro_step(enum reads reads, int mr, int w, const int32_t *a,
                                                              const int8_t *b, size_t b_next, vi *acc)
 {
     vi bv[8];
     for (int i = 0; i < LANE_ROW; i += 64)
-        if (few)
+        if (reads == FAR)
+            __builtin_prefetch(b + FAR_AHEAD + i, 0, 3);
+        else if (reads == ALONE)
             __builtin_prefetch(b + (mr < 3 ? SOON : AHEAD) + i, 0, 2);
         else if (VL != 8)
             __builtin_prefetch(b + NEAR * LANE_ROW + i, 0, 3);
@@ -100,7 +105,7 @@ static inline __attribute__((always_inline)) void micro_step(bool few, int mr, i
 
 /* tile [mr][panels * NR] = A [mr][ku] * B, panels b_next bytes apart; meanwhile ku / STEPS cache lines from
  * `ahead` on are called into L2. */
-static inline __attribute__((always_inline)) void micro(bool few, int mr, int panels, size_t ku,
+static inline __attribute__((always_inline)) void micro(enum reads reads, int mr, int panels, size_t ku,
                                                         const int32_t *a, const int8_t *b,
                                                         size_t b_next, const int8_t *ahead,
                                                         int32_t *tile)
@@ -112,35 +117,35 @@ static inline __attribute__((always_inline)) void micro(bool few, int mr, int pa
     for (int i = 0; i < mr * w; i++)
         acc[i] = vi_zero();
     for (; u + STEPS <= ku; u += STEPS, a += STEPS, b += STEPS * LANE_ROW, ahead += 64) {
-        if (!few)
+        if (reads == SHARED)
             __builtin_prefetch(ahead, 0, 2);
 #pragma GCC unroll 4
         for (size_t x = 0; x < STEPS; x++)
-            micro_step(few, mr, w, a + x, b + x * LANE_ROW, b_next, acc);
+            micro_step(reads, mr, w, a + x, b + x * LANE_ROW, b_next, acc);
     }
     for (; STEPS > 1 && u < ku; u++, a++, b += LANE_ROW)
-        micro_step(few, mr, w, a, b, b_next, acc);
+        micro_step(reads, mr, w, a, b, b_next, acc);
 #pragma GCC unroll 28
     for (int i = 0; i < mr * w; i++)
         vi_store(tile + (size_t)i * VL, acc[i]);
 }
 
-#define MICRO(name, few, mr, panels)                                                               \
+#define MICRO(name, reads, mr, panels)                                                             \
     static void name##_##mr##x##panels(size_t ku, const int32_t *a, const int8_t *b,               \
                                        size_t b_next, const int8_t *ahead, int32_t *tile)          \
     {                                                                                              \
-        micro(few, mr, panels, ku, a, b, b_next, ahead, tile);                                     \
+        micro(reads, mr, panels, ku, a, b, b_next, ahead, tile);                                   \
     }
-MICRO(micro, false, 1, 4)
+MICRO(micro, SHARED, 1, 4)
 #if VL < 16
-MICRO(micro, false, 2, 2)
+MICRO(micro, SHARED, 2, 2)
 #endif
 #include "kernels/x86/tiles_tmpl.h"
 
 /* The kernel of the only tile, this high, with panels left, and how many of them it takes: several
  * where one alone has too few sums to hide the latency of a product. Two rows of wide vectors have enough,
  * and weights that come from memory are one stream. */
-static micro_fn *few_of(size_t rows, size_t left, size_t *panels)
+static micro_fn *few_of(size_t rows, size_t left, bool far, size_t *panels)
 {
     *panels = rows == 1 ? 4 : rows == 2 && VL < 16 ? 2 : 1;
     if (left < *panels)
@@ -149,7 +154,7 @@ static micro_fn *few_of(size_t rows, size_t left, size_t *panels)
     if (*panels == 2)
         return micro_2x2;
 #endif
-    return *panels == 4 ? micro_1x4 : few_by_rows[rows];
+    return *panels == 4 ? micro_1x4 : far ? far_by_rows[rows] : few_by_rows[rows];
 }
 #endif
 
@@ -503,7 +508,8 @@ static inline void call_columns(const struct product *p, size_t j, size_t panels
 
 /* One row, all of K: panel by panel, so that the weights are read as one stream whatever K is, from the
  * registers to C. Sums of even and odd lanes apart: enough of them to hide the latency of a product. */
-static void one_row(const struct product *p, const struct part *a, size_t j0, size_t j1)
+static inline __attribute__((always_inline)) void one_row_as(enum reads reads, const struct product *p,
+                                                             const struct part *a, size_t j0, size_t j1)
 {
     for (size_t j = j0; j < j1; j++) {
         const int8_t *b = a->b + j * p->b.panel;
@@ -512,6 +518,8 @@ static void one_row(const struct product *p, const struct part *a, size_t j0, si
         call_columns(p, j, 1);
         for (; u + 2 <= a->ku; u += 2, b += 2 * LANE_ROW) {
             const vi x = vi_set1(a->buf[u]), y = vi_set1(a->buf[u + 1]);
+            for (int i = 0; i < 2 * LANE_ROW && reads == FAR; i += 64)
+                __builtin_prefetch(b + FAR_ONE + i, 0, 3);
             even[0] = dot(even[0], x, ONE_ROW(b));
             even[1] = dot(even[1], x, ONE_ROW(b + VL * KG));
             odd[0] = dot(odd[0], y, ONE_ROW(b + LANE_ROW));
@@ -527,6 +535,17 @@ static void one_row(const struct product *p, const struct part *a, size_t j0, si
             finish(p, &c, vi_add(even[i], odd[i]), a->i0, p->b.head->any_zero ? a->a_sum[0] : 0);
         }
     }
+}
+
+static void one_row(const struct product *p, const struct part *a, size_t j0, size_t j1)
+{
+#ifndef AMX_DOT
+    if (VL == 16 && reads_far()) {
+        one_row_as(FAR, p, a, j0, j1);
+        return;
+    }
+#endif
+    one_row_as(ALONE, p, a, j0, j1);
 }
 
 #ifdef AMX_DOT
@@ -585,8 +604,9 @@ static void block(const struct product *p, const struct part *a, size_t rows, si
         return;
     }
     if (tiles == 1) {
+        const bool far = reads_far();
         for (size_t j = j0; j < j1; j += step) {
-            fn = few_of(rows, j1 - j, &step);
+            fn = few_of(rows, j1 - j, far, &step);
             call_columns(p, j, step);
             tile_at(p, a, 0, rows, j, fn, step, a->b + j * p->b.panel);
         }

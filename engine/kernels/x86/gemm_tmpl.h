@@ -35,6 +35,8 @@
 #include "kernels/x86/transpose8.h"
 #endif
 
+#include "kernels/x86/reads.h"
+
 #include <stdalign.h>
 #include <string.h>
 
@@ -112,7 +114,9 @@ enum {
     NEAR = 8,       /* rows of B before their use that B for more tiles, in L2 by then, is called into L1 */
     AHEAD = VL == 8 && sizeof(b_t) == 4 ? 16 : 64, /* rows of B before its use that it is called for a single tile */
     SOON = sizeof(b_t) == 4 ? 16 : 0, /* ... of one or two rows; 0: as for more tiles */
-    IN_L1 = VL == 16 && FLOATS ? 48 : 0 /* ... of three or four, not into L2 but L1; 0: as for more rows */
+    IN_L1 = VL == 16 && FLOATS ? 48 : 0, /* ... of three or four, not into L2 but L1; 0: as for more rows */
+    FAR_AHEAD = 12288, /* bytes of B before their use that a tile that reads FAR calls into L1 */
+    FAR_FEW = FLOATS ? 8192 : FAR_AHEAD /* ... of up to four rows */
 };
 
 /* How up to PACED_ROWS rows read B where it says so: a vector at p, while that `ahead` elements later is called. Up to
@@ -129,18 +133,20 @@ typedef void micro_fn(size_t kc, const float *a, const b_t *b, size_t b_row, siz
                       const b_t *ahead, float *tile);
 
 #if !defined(AMX_DOT) && !defined(GEMM_SCALED)
-/* acc += a column of A times a row of B, w vectors wide. A tile that is the only one to read B (few) calls
+/* acc += a column of A times a row of B, w vectors wide. A tile that is the only one to read B calls
  * all of it, AHEAD rows before its use: three rows and more are at work for as long as memory is, and the
  * CPU by itself does one after the other. One and two are at work for less: of 16 lanes they call 2 KiB ahead, of
  * fewer, and of numbers to widen, nothing. Three and four are between: f32 of 16 lanes into L1. Eight floats
  * at a time leave the CPU time to call rows from L2 by itself. */
-static inline __attribute__((always_inline)) void micro_step(bool few, int mr, int w, const float *a, const b_t *b,
+static inline __attribute__((always_inline)) void micro_step(enum reads reads, int mr, int w, const float *a, const b_t *b,
                                                              size_t b_row, size_t b_next, vf *acc)
 {
-    const bool paced = few && mr <= PACED_ROWS;
+    const bool few = reads != SHARED, paced = few && mr <= PACED_ROWS;
     vf bv[8];
     for (size_t i = 0; i < NR && !paced; i += 64 / sizeof *b)
-        if (few && IN_L1 && (mr == 3 || mr == 4))
+        if (reads == FAR)
+            __builtin_prefetch((const char *)(b + i) + (mr < 5 ? FAR_FEW : FAR_AHEAD), 0, 3);
+        else if (few && IN_L1 && (mr == 3 || mr == 4))
             __builtin_prefetch(b + IN_L1 * b_row + i, 0, 3);
         else if (few)
             __builtin_prefetch(b + (mr < 3 ? SOON : AHEAD) * b_row + i, 0, 2);
@@ -160,30 +166,29 @@ static inline __attribute__((always_inline)) void micro_step(bool few, int mr, i
     }
 }
 
-/* ... all kc of them, and `lines` times kc / STEPS cache lines from `ahead` on called into L2; 0 lines: few. */
-static inline __attribute__((always_inline)) void micro_steps(size_t lines, int mr, int w, size_t kc, const float *a,
+/* ... all kc of them, and a SHARED B's `lines` times kc / STEPS cache lines from `ahead` on called into L2. */
+static inline __attribute__((always_inline)) void micro_steps(enum reads reads, size_t lines, int mr, int w, size_t kc, const float *a,
                                                               const b_t *b, size_t b_row, size_t b_next,
                                                               const b_t *ahead, vf *acc)
 {
-    const bool few = lines == 0;
     size_t k = 0;
     for (; k + STEPS <= kc; k += STEPS, a += STEPS, b += STEPS * b_row, ahead += lines * 64 / sizeof *b) {
 #pragma GCC unroll 2
-        for (size_t l = 0; l < lines; l++)
+        for (size_t l = 0; l < lines && reads == SHARED; l++)
             __builtin_prefetch(ahead + l * 64 / sizeof *b, 0, 2);
 #pragma GCC unroll 4
         for (size_t u = 0; u < STEPS; u++)
-            micro_step(few, mr, w, a + u, b + u * b_row, b_row, b_next, acc);
+            micro_step(reads, mr, w, a + u, b + u * b_row, b_row, b_next, acc);
     }
     for (; STEPS > 1 && k < kc; k++, a++, b += b_row)
-        micro_step(few, mr, w, a, b, b_row, b_next, acc);
+        micro_step(reads, mr, w, a, b, b_row, b_next, acc);
 }
 
 /* tile [mr][w * VL] = A [mr][kc] * B, rows of B b_row floats apart, panels b_next. Always inlined with constant
  * lines, mr and w, so that acc lives in registers. Four k a turn, with their places in a packed panel as constants,
  * are 21 operations each for 12 of FMA in the highest tile of AVX2, one k a turn 27. A core dispatches 24 to 36 in
  * the time of 12 FMA, half of them where its other thread works as well. */
-static inline __attribute__((always_inline)) void micro(size_t lines, int mr, int w, size_t kc,
+static inline __attribute__((always_inline)) void micro(enum reads reads, size_t lines, int mr, int w, size_t kc,
                                                         const float *a, const b_t *b,
                                                         size_t b_row, size_t b_next,
                                                         const b_t *ahead, float *tile)
@@ -193,36 +198,37 @@ static inline __attribute__((always_inline)) void micro(size_t lines, int mr, in
     for (int i = 0; i < mr * w; i++)
         acc[i] = v_zero();
     if (STEPS > 1 && b_row == NR)
-        micro_steps(lines, mr, w, kc, a, b, NR, b_next, ahead, acc);
+        micro_steps(reads, lines, mr, w, kc, a, b, NR, b_next, ahead, acc);
     else
-        micro_steps(lines, mr, w, kc, a, b, b_row, b_next, ahead, acc);
+        micro_steps(reads, lines, mr, w, kc, a, b, b_row, b_next, ahead, acc);
 #pragma GCC unroll 28
     for (int i = 0; i < mr * w; i++)
         v_store(tile + (size_t)i * VL, acc[i]);
 }
 
-#define MICRO(name, few, mr, panels)                                                               \
+#define MICRO(name, reads, mr, panels)                                                             \
     static void name##_##mr##x##panels(size_t kc, const float *a, const b_t *b, size_t b_row,      \
                                        size_t b_next, const b_t *ahead, float *tile)               \
     {                                                                                              \
-        micro(few && (mr > 2 || SOON) ? 0 : 1, mr, 2 * panels, kc, a, b, b_row, b_next, ahead, tile);                  \
+        micro(reads == ALONE && mr < 3 && !SOON ? SHARED : reads, 1, mr, 2 * panels, kc, a, b, b_row, b_next, ahead,   \
+              tile);                                                                               \
     }
 /* ... of the first half of a panel whose other half is empty. */
 #define HALF(mr)                                                                                   \
     static void half_##mr(size_t kc, const float *a, const b_t *b, size_t b_row, size_t b_next,    \
                           const b_t *ahead, float *tile)                                           \
     {                                                                                              \
-        micro(1, mr, 1, kc, a, b, b_row, b_next, ahead, tile);                                     \
+        micro(SHARED, 1, mr, 1, kc, a, b, b_row, b_next, ahead, tile);                             \
     }
-MICRO(micro, false, 1, 4)
-MICRO(micro, false, 2, 2)
+MICRO(micro, SHARED, 1, 4)
+MICRO(micro, SHARED, 2, 2)
 /* Of two panels at once, by rows. */
 #if VL == 8
-MICRO(few, true, 3, 2)
+MICRO(few, ALONE, 3, 2)
 static micro_fn *const two_panels[] = {NULL, NULL, micro_2x2, few_3x2};
 #else
-MICRO(micro, false, 3, 2)
-MICRO(micro, false, 4, 2)
+MICRO(micro, SHARED, 3, 2)
+MICRO(micro, SHARED, 4, 2)
 static micro_fn *const two_panels[] = {NULL, NULL, micro_2x2, micro_3x2, micro_4x2};
 #endif
 #include "kernels/x86/tiles_tmpl.h"
@@ -246,7 +252,7 @@ static micro_fn *const half_by_rows[MR + 1] = {NULL,   half_1, half_2, half_3, h
     static void two_##mr(size_t kc, const float *a, const b_t *b, size_t b_row, size_t b_next,     \
                          const b_t *ahead, float *tile)                                            \
     {                                                                                              \
-        micro(2, mr, 2, kc, a, b, b_row, b_next, ahead, tile);                                     \
+        micro(SHARED, 2, mr, 2, kc, a, b, b_row, b_next, ahead, tile);                             \
     }
 TWO_LINES(3) TWO_LINES(4) TWO_LINES(5) TWO_LINES(6)
 static micro_fn *const two_by_rows[MR + 1] = {NULL, NULL, NULL, two_3, two_4, two_5, two_6};
@@ -578,7 +584,7 @@ static inline void tile_at(const struct product *p, const struct part *a, size_t
 {
     alignas(64) float tile[MR * NR];
     const bool first = a->k0 == 0 && !p->add, last = a->k0 + a->kc == p->k;
-    const bool half = step == 1 && by_rows != few_by_rows && p->n - j * NR <= VL && !p->spread;
+    const bool half = step == 1 && by_rows != few_by_rows && by_rows != far_by_rows && p->n - j * NR <= VL && !p->spread;
     const size_t width = half ? VL : step * NR;
     micro_fn *fn = half ? half_by_rows[h] : by_rows[h];
     fn = step == 4 ? micro_1x4 : step == 2 ? two_panels[h] : fn;
@@ -596,7 +602,7 @@ static void one_tile(const struct product *p, const struct part *a, size_t n, si
                      size_t j1)
 {
     const bool small = p->n * p->k * sizeof(b_t) <= KEPT;
-    micro_fn *const *by_rows = small ? micro_by_rows : few_by_rows;
+    micro_fn *const *by_rows = small ? micro_by_rows : reads_far() ? far_by_rows : few_by_rows;
     for (size_t j = j0, step; j < j1; j += step) {
         step = panels_at_once(rows, small);
         if (step > j1 - j)

@@ -7,19 +7,14 @@
  * it has widened, SPAN rows of a panel at a time, 16 KiB, and the others read that while their sums wait in memory; the
  * order of k stays. That costs 5 to 9 % by itself, so that up to three tiles of 16 lanes widen each for itself. */
 
-enum role {
-    ALONE, /* reads B from memory, and calls it */
-    EACH,  /* B has been called into L2; calls the next panel there */
-    FIRST, /* the same, and stores what it has widened */
-    REST   /* reads what the first one has widened */
-};
-
 enum {
     WIDE_ROW = WORDS * NR, /* words of a row of a panel */
     LINES = (NR * sizeof(b_t) + 63) / 64, /* that a row has to do with */
     FEW_ROWS = 4,          /* have B called into L1 */
     FEW_AHEAD = 40,        /* rows of B before their use: 7.5 KiB */
     MANY_AHEAD = 48,       /* of more rows, into L2 */
+    FAR_MANY = 64,         /* of a tile that reads FAR, into L1: 12 KiB */
+    FAR_TWO = K_STEP == 2 ? FEW_AHEAD : FAR_MANY, /* ... of one or two rows */
     SPAN = 64              /* rows of B that are widened before the next tile has them */
 };
 
@@ -38,16 +33,16 @@ static inline __attribute__((always_inline)) void scaled_step(int mr, const floa
     }
 }
 
-/* tile [mr][NR] = A [mr][kc] * B, or more of it; next: of the next panel, NULL of role ALONE; wide: [kc][WIDE_ROW] of role
+/* tile [mr][NR] = A [mr][kc] * B, or more of it; next: of the next panel, NULL of ALONE and FAR; wide: [kc][WIDE_ROW] of
  * FIRST and REST. Always inlined with constant role and mr. */
-static inline __attribute__((always_inline)) void scaled_micro(enum role role, int mr, size_t kc, const float *a,
+static inline __attribute__((always_inline)) void scaled_micro(enum reads role, int mr, size_t kc, const float *a,
                                                                const b_t *b, const char *next, float *wide, float *tile,
                                                                bool more)
 {
     vf acc[MR * 2];
 #pragma GCC unroll 28
     for (int i = 0; i < mr * 2; i++)
-        acc[i] = role != ALONE && more ? v_load(tile + (size_t)i * VL) : v_zero();
+        acc[i] = role != ALONE && role != FAR && more ? v_load(tile + (size_t)i * VL) : v_zero();
     for (size_t k = 0; role == REST && k < WORDS * kc; k++, a++, wide += NR) {
         const vf v[2] = {v_load(wide), v_load(wide + VL)};
         scaled_step(mr, a, v, acc);
@@ -55,7 +50,9 @@ static inline __attribute__((always_inline)) void scaled_micro(enum role role, i
     for (size_t k = 0; role != REST && k < kc; k++, a += WORDS, b += NR) {
         vf v[WORDS * 2];
         for (size_t i = 0; i < LINES; i++)
-            if (role == ALONE && mr <= FEW_ROWS)
+            if (role == FAR)
+                __builtin_prefetch((const char *)(b + (mr < 3 ? FAR_TWO : FAR_MANY) * NR) + i * 64, 0, 3);
+            else if (role == ALONE && mr <= FEW_ROWS)
                 __builtin_prefetch((const char *)(b + FEW_AHEAD * NR) + i * 64, 0, 3);
             else if (role == ALONE)
                 __builtin_prefetch((const char *)(b + MANY_AHEAD * NR) + i * 64, 0, 2);
@@ -82,8 +79,13 @@ static inline __attribute__((always_inline)) void scaled_micro(enum role role, i
     {                                                                                                                  \
         scaled_micro(role, mr, kc, a, b, next, wide, tile, more);                                                      \
     }
-#define SCALED_ALL(mr) SCALED(ALONE, mr) SCALED(EACH, mr) SCALED(FIRST, mr) SCALED(REST, mr)
-SCALED(ALONE, 1) SCALED(ALONE, 2) SCALED_ALL(3) SCALED_ALL(4) SCALED_ALL(5)
+#if VL == 16
+#define SCALED_ALONE(mr) SCALED(ALONE, mr) SCALED(FAR, mr)
+#else
+#define SCALED_ALONE(mr) SCALED(ALONE, mr)
+#endif
+#define SCALED_ALL(mr) SCALED_ALONE(mr) SCALED(SHARED, mr) SCALED(FIRST, mr) SCALED(REST, mr)
+SCALED_ALONE(1) SCALED_ALONE(2) SCALED_ALL(3) SCALED_ALL(4) SCALED_ALL(5)
 #define SCALED_LOW(role) scaled_##role##_3, scaled_##role##_4, scaled_##role##_5
 #if VL == 16
 SCALED_ALL(6) SCALED_ALL(7) SCALED_ALL(8) SCALED_ALL(9) SCALED_ALL(10) SCALED_ALL(11) SCALED_ALL(12) SCALED_ALL(13)
@@ -97,7 +99,10 @@ SCALED_ALL(14)
 /* Two tiles and more are of half of MR and more. */
 static scaled_fn *const scaled_by_rows[][MR + 1] = {
     [ALONE] = {NULL, scaled_ALONE_1, scaled_ALONE_2, SCALED_LOW(ALONE) SCALED_HIGH(ALONE)},
-    [EACH] = {NULL, NULL, NULL, SCALED_LOW(EACH) SCALED_HIGH(EACH)},
+#if VL == 16
+    [FAR] = {NULL, scaled_FAR_1, scaled_FAR_2, SCALED_LOW(FAR) SCALED_HIGH(FAR)},
+#endif
+    [SHARED] = {NULL, NULL, NULL, SCALED_LOW(SHARED) SCALED_HIGH(SHARED)},
     [FIRST] = {NULL, NULL, NULL, SCALED_LOW(FIRST) SCALED_HIGH(FIRST)},
     [REST] = {NULL, NULL, NULL, SCALED_LOW(REST) SCALED_HIGH(REST)}};
 
@@ -161,13 +166,14 @@ static inline void scaled_store(const struct product *p, const struct part *a, f
 static void one_tile(const struct product *p, const struct part *a, size_t n, size_t rows, size_t j0, size_t j1)
 {
     alignas(64) float tile[MR * NR];
+    const enum reads role = VL == 16 && reads_far() ? FAR : ALONE;
     const size_t beside = rows <= 2 && p->n * p->k * sizeof(b_t) <= KEPT ? 4 / rows : 1;
     for (size_t j = j0, step; j < j1; j += step) {
         step = beside <= j1 - j ? beside : 1;
         for (size_t i = 0; i < n; i++) {
             const b_t *b = a[i].b + j * p->b_next;
             if (step == 1)
-                scaled_by_rows[ALONE][rows](a[i].kc, a[i].buf, b, NULL, NULL, tile, false);
+                scaled_by_rows[role][rows](a[i].kc, a[i].buf, b, NULL, NULL, tile, false);
             else
                 (rows == 1 ? beside_1x4 : beside_2x2)(a[i].kc, a[i].buf, b, p->b_next, tile);
             for (size_t q = 0; q < step; q++)
@@ -187,7 +193,7 @@ static void scaled_panel(const struct product *p, const struct part *a, size_t r
     for (size_t k = 0; k < a->kc; k += span)
         for (size_t t = 0; t < tiles; t++) {
             const size_t r0 = rows * t / tiles, h = rows * (t + 1) / tiles - r0;
-            const enum role role = each ? EACH : t ? REST : FIRST;
+            const enum reads role = each ? SHARED : t ? REST : FIRST;
             scaled_by_rows[role][h](a->kc - k < span ? a->kc - k : span, a->buf + r0 * A_LD + k * WORDS, b + k * NR,
                                     (const char *)(next + k * NR), wide, sums + r0 * NR, k > 0);
         }

@@ -1,12 +1,18 @@
 /* The register tiles of a product for one vector width, by their height. Included by gemm_tmpl.h and
  * gemm_i8_tmpl.h after
  *   micro_fn, MR              a kernel's type; the highest tile
- *   MICRO(name, few, mr, panels)  defines the kernel name_MRxPANELS; few: its tile is the only one to
- *                             read B, which makes a difference from five rows on (of eight lanes from three, of 16
- *                             from one) */
+ *   MICRO(name, reads, mr, panels)  defines the kernel name_MRxPANELS; reads: see reads.h. A tile that is the only one to
+ *                             read B makes a difference from five rows on (of eight lanes from three, of 16 from one) */
+#if VL == 16
 #define BOTH(mr)                                                                                   \
-    MICRO(micro, false, mr, 1)                                                                     \
-    MICRO(few, true, mr, 1)
+    MICRO(micro, SHARED, mr, 1)                                                                    \
+    MICRO(few, ALONE, mr, 1)                                                                       \
+    MICRO(far, FAR, mr, 1)
+#else
+#define BOTH(mr)                                                                                   \
+    MICRO(micro, SHARED, mr, 1)                                                                    \
+    MICRO(few, ALONE, mr, 1)
+#endif
 #if VL == 16
 BOTH(1)
 BOTH(2)
@@ -14,15 +20,15 @@ BOTH(3)
 BOTH(4)
 #define FEW_ROWS NULL, few_1x1, few_2x1, few_3x1, few_4x1
 #else
-MICRO(micro, false, 1, 1)
-MICRO(micro, false, 2, 1)
+MICRO(micro, SHARED, 1, 1)
+MICRO(micro, SHARED, 2, 1)
 #if VL == 8
 BOTH(3)
 BOTH(4)
 #define FEW_ROWS NULL, micro_1x1, micro_2x1, few_3x1, few_4x1
 #else
-MICRO(micro, false, 3, 1)
-MICRO(micro, false, 4, 1)
+MICRO(micro, SHARED, 3, 1)
+MICRO(micro, SHARED, 4, 1)
 #define FEW_ROWS FOUR_ROWS
 #endif
 #endif
@@ -52,3 +58,8 @@ BOTH(14)
 #endif
 static micro_fn *const micro_by_rows[MR + 1] = {FOUR_ROWS, MORE_ROWS(micro)};
 static micro_fn *const few_by_rows[MR + 1] = {FEW_ROWS, MORE_ROWS(few)};
+#if VL == 16
+static micro_fn *const far_by_rows[MR + 1] = {NULL, far_1x1, far_2x1, far_3x1, far_4x1, MORE_ROWS(far)};
+#else
+#define far_by_rows few_by_rows
+#endif
