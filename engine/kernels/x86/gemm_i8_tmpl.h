@@ -613,7 +613,7 @@ static void block(const struct product *p, const struct part *a, size_t rows, si
         return;
     }
     for (size_t j = j0; j < j1; j++) {
-        const int8_t *next = a->b + (j + 1 < j1 ? j + 1 : j) * p->b.panel;
+        const int8_t *next = a->b + (j + 1) * p->b.panel;
         for (size_t t = 0; t < tiles; t++) {
             size_t r0 = rows * t / tiles, h = rows * (t + 1) / tiles - r0;
             tile_at(p, a, r0, h, j, micro_by_rows[h], 1,

@@ -630,7 +630,7 @@ static void block(const struct product *p, const struct part *a, size_t rows, si
             tile_at(p, a, r0, h, j, 1, micro_by_rows, a->b + j * p->b_next);
     }
     for (size_t j = j0; !along_rows && j < j1; j++) {
-        const b_t *next = a->b + (j + 1 < j1 ? j + 1 : j) * p->b_next;
+        const b_t *next = a->b + (j + 1) * p->b_next;
         for (size_t t = 0; t < tiles; t++) {
             size_t r0 = rows * t / tiles, h = rows * (t + 1) / tiles - r0;
             tile_at(p, a, r0, h, j, 1, by_rows,

@@ -210,5 +210,5 @@ static void block(const struct product *p, const struct part *a, size_t rows, si
         one_tile(p, a, 1, rows, j0, j1);
     else
         for (size_t j = j0; j < j1; j++)
-            scaled_panel(p, a, rows, j, a->b + (j + 1 < j1 ? j + 1 : j) * p->b_next);
+            scaled_panel(p, a, rows, j, a->b + (j + 1) * p->b_next);
 }
