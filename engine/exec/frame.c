@@ -263,6 +263,31 @@ static int64_t time_now(const struct workspace *ws)
     return steno_team_size(ws->team) > 1 ? steno_now_ns() : steno_thread_ns();
 }
 
+/* Scratch of a step of the main graph: what it needed in a run before has a place in the arena. */
+static void lend_scratch(struct frame *f, const struct step *s)
+{
+    struct workspace *ws = f->ws;
+    const bool here = !f->up && !s->sub && s->scratch;
+    ws->near = here ? (char *)f->arena + s->offset : NULL;
+    ws->near_cap = here ? s->scratch : 0;
+    ws->near_used = ws->asked = 0;
+    if (here)
+        ASAN_UNPOISON_MEMORY_REGION(ws->near, ws->near_cap);
+}
+
+static void take_scratch_back(struct frame *f, struct plan *p, struct step *s)
+{
+    struct workspace *ws = f->ws;
+    if (ws->near)
+        ASAN_POISON_MEMORY_REGION(ws->near, ws->near_cap);
+    if (!f->up && !s->sub && ws->asked > s->asked) {
+        s->asked = ws->asked;
+        p->grown = true;
+    }
+    ws->near = NULL;
+    ws->near_cap = ws->near_used = 0;
+}
+
 static steno_status run_step(struct frame *f, struct plan *p, struct step *s, steno_err *err)
 {
     struct workspace *ws = f->ws;
@@ -273,6 +298,7 @@ static steno_status run_step(struct frame *f, struct plan *p, struct step *s, st
     if (ws->max_steps && ++ws->steps > ws->max_steps)
         return steno_fail(err, STENO_ERR_LIMIT, "node '%s' (%s): more than %llu steps in one run",
                           s->node->name, s->node->op_type, (unsigned long long)ws->max_steps);
+    lend_scratch(f, s);
     unpoison(s);
     for (int i = 0; i < s->node->n_out; i++)
         if (s->out[i] && (s->out[i]->home == HOME_POOL || s->out[i]->home == HOME_VIEW))
@@ -287,6 +313,7 @@ static steno_status run_step(struct frame *f, struct plan *p, struct step *s, st
     }
     ws->cur = cur;
     ws->used = used;
+    take_scratch_back(f, p, s);
     for (int i = 0; !st && i < s->node->n_out; i++)
         if (s->out[i] && !s->out[i]->t.data)
             st = steno_fail(err, STENO_ERR_INTERNAL, "output %d was left unset", i);
@@ -325,7 +352,13 @@ steno_status steno_frame_run(struct frame *f, const struct steno_tensor *const *
     if (st)
         return st;
     p = f->cur;
-    st = size_arena(f, p, err);
+    if (p->grown) {
+        st = steno_plan_place_scratch(p, err);
+        f->ws->spilled = false;
+        steno_ws_settle(f->ws);
+    }
+    if (!st)
+        st = size_arena(f, p, err);
     if (!st)
         st = size_outputs(f, p, in, err);
     if (st)

@@ -77,6 +77,10 @@ struct workspace {
     struct pool_block *pool;
     struct scratch_block *scratch; /* filled in order, like a stack */
     size_t n_scratch, cur, used;
+    bool spilled;            /* scratch blocks were used in this run */
+    char *near;              /* scratch that lies in the arena, of the step at work; or NULL */
+    size_t near_cap, near_used;
+    size_t asked;            /* scratch of the step at work, near or in blocks */
     size_t bytes, max_bytes;   /* of all blocks below, and their limit (0: none) */
     uint64_t steps, max_steps; /* of this run */
     bool profile;
@@ -123,6 +127,8 @@ struct step {
     struct slot **dead;             /* read for the last time here */
     int n_dead;
     bool view; /* its output lies where its input does, bound beforehand: nothing to run */
+    size_t asked;           /* most scratch it has needed in a run */
+    size_t scratch, offset; /* that has a place in the arena, 0 before the second run; and where */
     double flops;
     int64_t ns, runs; /* while profiling */
 };
@@ -147,6 +153,7 @@ struct plan {
     int32_t n_to_end;
     size_t arena_bytes;
     size_t *out_bytes; /* by graph output: of its planned group, else 0 */
+    bool grown; /* a step needed more scratch than has a place in the arena */
     double flops;
     uint64_t used_at;
     size_t ahead_bytes; /* counted against STENO_MAX_AHEAD */
@@ -208,7 +215,7 @@ STENO_MUST steno_status steno_ws_init(struct workspace *ws, const steno_kernels 
                                       steno_err *err);
 void steno_ws_free(struct workspace *ws);
 void steno_ws_rest(struct workspace *ws);   /* between runs: give all memory back */
-void steno_ws_settle(struct workspace *ws); /* between runs: one scratch block instead of several */
+void steno_ws_settle(struct workspace *ws); /* between runs: one scratch block instead of several; none if unused */
 /* Blocks of a session, counted against its limit; NULL: out of memory or over it. */
 void *steno_ws_alloc(struct workspace *ws, size_t n);
 void steno_ws_release(struct workspace *ws, void *p, size_t n);
@@ -251,6 +258,9 @@ static inline struct slot *steno_plan_slot(const struct plan *p, const struct sc
 STENO_MUST steno_status steno_plan_make(struct plan **out, struct frame *f,
                                         const struct steno_tensor *const *in, bool shapes,
                                         steno_err *err);
+/* Give scratch that runs have asked for a place among the activations, which move; where that would take more memory
+ * than scratch apart does, or fails, all stays. */
+STENO_MUST steno_status steno_plan_place_scratch(struct plan *p, steno_err *err);
 void steno_plan_free(struct plan *p);
 
 /* frame.c */

@@ -321,12 +321,15 @@ static void first_step(const struct plan *p, int32_t *first)
                 first[p->steps[k].out[i] - p->slots] = k;
 }
 
-static steno_status place(struct maker *m)
+/* Offsets of all that lies in the arena: values, and scratch that steps have asked for. With scratch the arena takes at
+ * most `most` bytes, or all stays as it is. */
+static steno_status place(struct maker *m, size_t most)
 {
     struct plan *p = m->p;
-    int32_t n = p->n_slots;
-    struct steno_interval *v = steno_arena_calloc(m->tmp, (size_t)n + 1, sizeof *v);
+    const int32_t n = p->n_slots;
+    struct steno_interval *v = steno_arena_calloc(m->tmp, (size_t)n + (size_t)p->n_steps + 1, sizeof *v);
     int32_t *first = steno_arena_calloc(m->tmp, (size_t)n + 1, sizeof *first);
+    size_t total;
     steno_status st;
     if (!v || !first)
         return no_memory(m);
@@ -342,16 +345,38 @@ static steno_status place(struct maker *m)
             v[i].first = first[i];
             v[i].last = p->slots[i].last;
         }
-    st = steno_plan_place(v, (size_t)n, &p->arena_bytes);
+    for (int32_t k = 0; k < p->n_steps; k++)
+        v[n + k] = (struct steno_interval){.bytes = p->steps[k].asked, .first = k, .last = k};
+    st = steno_plan_place(v, (size_t)n + (size_t)p->n_steps, &total);
     if (st)
         return steno_fail(m->err, st,
                           st == STENO_ERR_LIMIT ? "activations of these shapes are too "
                                                   "large"
                                                 : "out of memory while planning");
+    if (total > most)
+        return STENO_OK;
+    p->arena_bytes = total;
     for (int32_t i = 0; i < n; i++)
         if (p->slots[i].home == HOME_ARENA)
             p->slots[i].offset = v[p->slots[i].root].offset;
+    for (int32_t k = 0; k < p->n_steps; k++) {
+        p->steps[k].scratch = p->steps[k].asked;
+        p->steps[k].offset = v[n + k].offset;
+    }
     return STENO_OK;
+}
+
+steno_status steno_plan_place_scratch(struct plan *p, steno_err *err)
+{
+    struct maker m = {.p = p, .err = err, .tmp = steno_arena_new(0)};
+    size_t apart = 0;
+    steno_status st;
+    for (int32_t k = 0; k < p->n_steps; k++)
+        apart = p->steps[k].asked > apart ? p->steps[k].asked : apart;
+    st = m.tmp ? place(&m, p->arena_bytes + apart) : no_memory(&m);
+    steno_arena_free(m.tmp);
+    p->grown = false;
+    return st;
 }
 
 /* ---- all of it ---- */
@@ -386,7 +411,7 @@ static steno_status make(struct maker *m, const struct steno_tensor *const *in, 
         st = homes(m);
     if (!st)
         st = collect(m);
-    return st ? st : place(m);
+    return st ? st : place(m, SIZE_MAX);
 }
 
 steno_status steno_plan_make(struct plan **out, struct frame *f,

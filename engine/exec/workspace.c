@@ -97,7 +97,11 @@ static bool scratch_add(struct workspace *ws, size_t cap)
 void steno_ws_settle(struct workspace *ws)
 {
     size_t total = 0;
+    const bool spilled = ws->spilled;
     ws->cur = ws->used = 0;
+    ws->spilled = false;
+    if (!spilled)
+        scratch_free(ws);
     if (ws->n_scratch <= 1)
         return;
     for (size_t i = 0; i < ws->n_scratch; i++)
@@ -113,6 +117,13 @@ void *steno_ws_scratch(struct workspace *ws, size_t n)
     if (!steno_add_size(n, STENO_OVERREAD + STENO_ALIGN - 1, &need))
         return NULL;
     need &= ~(size_t)(STENO_ALIGN - 1);
+    ws->asked += need;
+    if (ws->near && need <= ws->near_cap - ws->near_used) {
+        p = ws->near + ws->near_used;
+        ws->near_used += need;
+        return p;
+    }
+    ws->spilled = true;
     while (ws->cur < ws->n_scratch && need > ws->scratch[ws->cur].cap - ws->used) {
         ws->cur++;
         ws->used = 0;

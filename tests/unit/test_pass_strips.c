@@ -204,6 +204,63 @@ static void the_arena_is_without_the_first_result(void **state)
     free(file);
 }
 
+static void set_rows(steno_session *s, int64_t rows)
+{
+    const struct steno_tensor t = {.dtype = STENO_F32, .data = x_data, .shape = {.rank = 4, .dim = {1, 1, rows, 80}}};
+    assert_int_equal(steno_session_set(s, 0, &t, NULL), STENO_OK);
+}
+
+/* What a session's first run gives. */
+static void check_run(steno_session *s, steno_network *n, int64_t rows)
+{
+    steno_session *first = NULL;
+    const struct steno_tensor *p, *q;
+    set_rows(s, rows);
+    assert_int_equal(steno_session_run(s, NULL), STENO_OK);
+    assert_int_equal(run(n, 1, (int64_t[]){1, 1, rows, 80}, &first, NULL), STENO_OK);
+    p = steno_session_get(s, 0);
+    q = steno_session_get(first, 0);
+    assert_true(steno_shape_equal(&p->shape, &q->shape) && steno_numel(p));
+    assert_memory_equal(p->data, q->data, steno_numel(p) * sizeof(float));
+    steno_session_close(first);
+}
+
+/* A strip is there while what follows is not: from the second run on, scratch lies in the arena. */
+static void scratch_and_activations_share_memory(void **state)
+{
+    static const int64_t axis[1] = {1}, rows[] = {44, 30, 44, 100, 30, 44, 100};
+    struct mk_graph *m = mk_new(17);
+    size_t size, first;
+    uint8_t *file;
+    steno_network *n;
+    steno_session *s = NULL;
+    (void)state;
+    mk_input(m, "x", STENO_F32, "b,1,t,f");
+    add_conv(m, &pairs[6].conv[0], 1, 0);
+    add_conv(m, &pairs[6].conv[1], pairs[6].conv[0].out, 1);
+    mk_node(m, "Concat", "y,y,y,y,y,y", "wide");
+    mk_attr_int(m, "axis", 1);
+    mk_node(m, "Exp", "wide", "exp");
+    mk_node(m, "ReduceMax", "exp", "z");
+    mk_attr_ints(m, "axes", axis, 1);
+    mk_output(m, "z", STENO_F32, NULL);
+    file = mk_bytes(m, &size);
+    mk_free(m);
+    n = open_with(file, size, STENO_FP32, NULL, NULL);
+    assert_int_equal(pc_count(n, "ConvStrips"), 1);
+    assert_int_equal(run(n, 1, (int64_t[]){1, 1, 44, 80}, &s, NULL), STENO_OK);
+    first = steno_session_arena_bytes(s);
+    check_run(s, n, 44);
+    assert_in_range(steno_session_arena_bytes(s), 1, first * 4 / 5);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        check_run(s, n, rows[i]);
+    steno_session_rest(s, false);
+    check_run(s, n, 44);
+    steno_session_close(s);
+    steno_network_close(n);
+    free(file);
+}
+
 static void too_few_rows_are_refused(void **state)
 {
     static const int64_t short_of_one[4] = {1, 1, 6, 9}, short_of_two[4] = {1, 1, 2, 9};
@@ -278,6 +335,7 @@ int main(void)
         cmocka_unit_test(strips_give_the_same_bits), cmocka_unit_test(in_less_than_f32_too),
         cmocka_unit_test(and_on_lesser_cpus),
         cmocka_unit_test(the_arena_is_without_the_first_result),
+        cmocka_unit_test(scratch_and_activations_share_memory),
         cmocka_unit_test(too_few_rows_are_refused),
         cmocka_unit_test(a_first_result_that_others_read_stays),
         cmocka_unit_test(other_pairs_stay),
