@@ -258,15 +258,18 @@ static struct steno_weights *describe(const struct steno_prep *pc, enum steno_pr
     p->tight = steno_prep_tight(pc, p->precision, rows, cols);
     p->bytes = data_bytes(p, steno_prep_kernels(pc));
     if (p->precision == STENO_INT8_WEIGHTS)
-        p->bytes += cols * sizeof *p->scale;
+        p->bytes += steno_aligned(cols * sizeof *p->scale);
     return p;
 }
 
-static void place(struct steno_weights *p, const steno_kernels *k, void *block)
+/* Scales come first: the product before calls what lies behind its weights, and they are read with the first of these. */
+static void place(struct steno_weights *p, void *block)
 {
     p->data = block;
-    if (p->precision == STENO_INT8_WEIGHTS)
-        p->scale = (float *)((char *)block + data_bytes(p, k));
+    if (p->precision == STENO_INT8_WEIGHTS) {
+        p->scale = block;
+        p->data = (char *)block + steno_aligned(p->n * sizeof *p->scale);
+    }
 }
 
 static bool fill(struct steno_weights *p, const steno_kernels *k, const float *w, size_t ldw,
@@ -336,12 +339,11 @@ static bool fill_from(struct steno_prep *pc, struct steno_weights *p, struct sou
 static steno_status pack(struct steno_prep *pc, int in, size_t rows, size_t cols, struct source s,
                          struct steno_weights **out, steno_err *err)
 {
-    const steno_kernels *k = steno_prep_kernels(pc);
     struct steno_weights *p = describe(pc, steno_prep_precision(pc), rows, cols);
     bool filled;
     void *block = p ? steno_prep_memory(pc, in, p->bytes, &filled) : NULL;
     if (block)
-        place(p, k, block);
+        place(p, block);
     if (!block || (!filled && !fill_from(pc, p, s))) {
         steno_weights_free(p);
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory for packed weights");
@@ -449,7 +451,7 @@ steno_status steno_prep_weights_bytes(struct steno_prep *pc, int in, int scale_i
     p = describe(pc, STENO_INT8_WEIGHTS, (size_t)b.w->shape.dim[0], (size_t)b.w->shape.dim[1]);
     block = p ? steno_prep_memory(pc, in, p->bytes, &filled) : NULL;
     if (block)
-        place(p, k, block);
+        place(p, block);
     if (!block ||
         (!filled && !steno_ops_pack_i8(k, p->data,
                                        &(struct steno_weights_i8){.k = p->k,
@@ -520,7 +522,7 @@ static steno_status pack_parts(struct steno_prep *pc, int in, struct parts s, st
     ok = block && (filled || s.w || s.wide);
     for (size_t i = 0; ok && i < parts; i++) {
         p[i] = *one;
-        place(&p[i], k, block + i * each);
+        place(&p[i], block + i * each);
         ok = filled || fill_part(&s, &p[i], k, i * (s.turned ? one->k : one->n), &part);
         lost += filled || !ok ? 0 : part;
     }

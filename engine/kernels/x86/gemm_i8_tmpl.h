@@ -8,9 +8,9 @@
  *   A_U8, A_S8  the instruction wants A unsigned (or signed): the other kind is shifted by 128.
  *   weights(p), dot(acc, a, b)
  *
- * Packed B: header, [NP] sums of each column less its zero point, [NP] zero points, then panels of
- * NR = 2 VL columns, each [K / KG][NR][KG] of i8 (u8 shifted by 128), zero beyond K and N. With NP
- * columns, sums modulo 2^32:
+ * Packed B: header, [NP] sums of each column less its zero point, panels of NR = 2 VL columns, each
+ * [K / KG][NR][KG] of i8 (u8 shifted by 128), zero beyond K and N, then [NP] zero points, which are
+ * mostly 0 and then not read. With NP columns, sums modulo 2^32:
  *     sum (a - za)(b - zb) = sum a b - za * sum (b - zb) - zb * sum a
  * so the inner loop knows no zero points; sums of rows of A are taken only where a zb is not 0.
  *
@@ -189,9 +189,9 @@ static struct packed open_packed(const void *data, size_t k, size_t n)
     struct packed p;
     p.head = data;
     p.sum = (const int32_t *)(p.head + 1);
-    p.zero = p.sum + panels_of(n) * NR;
-    p.panels = (const int8_t *)(p.zero + panels_of(n) * NR);
+    p.panels = (const int8_t *)(p.sum + panels_of(n) * NR);
     p.panel = lanes_of(k) * LANE_ROW;
+    p.zero = (const int32_t *)(const void *)(p.panels + panels_of(n) * p.panel);
     return p;
 }
 
@@ -217,9 +217,11 @@ static void V_NAME(gemm_i8_pack)(void *dst, const struct steno_weights_i8 *w)
 {
     const size_t np = panels_of(w->n);
     struct head *h = dst;
-    int32_t *sum = (int32_t *)(h + 1), *zero = sum + np * NR;
-    int8_t *p = (int8_t *)(zero + np * NR);
-    memset(dst, 0, sizeof *h + np * 2 * NR * sizeof *sum);
+    int32_t *sum = (int32_t *)(h + 1);
+    int8_t *p = (int8_t *)(sum + np * NR);
+    int32_t *zero = (int32_t *)(void *)(p + np * lanes_of(w->k) * LANE_ROW);
+    memset(dst, 0, sizeof *h + np * NR * sizeof *sum);
+    memset(zero, 0, np * NR * sizeof *zero);
     for (size_t j = 0; j < w->n; j++) {
         zero[j] = (w->zero ? w->zero[j * w->zero_step] : 0) - (w->is_signed ? 0 : 128);
         h->any_zero |= zero[j];
@@ -495,11 +497,20 @@ static void store_tile(const struct product *p, const struct part *a, const int3
  * few rows the weights come from memory, and so does this. */
 static inline void call_columns(const struct product *p, size_t j, size_t panels)
 {
-    for (size_t x = j * NR; x < (j + panels) * NR; x += 16) {
+    const size_t end = (j + panels) * NR < p->g->n ? (j + panels) * NR : p->g->n;
+    for (size_t x = j * NR; x < end; x += 16) {
         __builtin_prefetch(p->b.sum + x);
         if (p->g->scale)
             __builtin_prefetch(p->g->scale + x);
+        if (p->g->ep && p->g->ep->bias)
+            __builtin_prefetch(p->g->ep->bias + x);
     }
+}
+
+/* Panels before its turn that a panel's columns are called: with the weights, or a panel. */
+static inline size_t columns_ahead(const struct product *p)
+{
+    return 1 + FAR_ONE / (p->b.panel + 1);
 }
 
 #ifndef ONE_ROW
@@ -511,11 +522,13 @@ static inline void call_columns(const struct product *p, size_t j, size_t panels
 static inline __attribute__((always_inline)) void one_row_as(enum reads reads, const struct product *p,
                                                              const struct part *a, size_t j0, size_t j1)
 {
+    const size_t ahead = columns_ahead(p);
+    call_columns(p, j0, ahead);
     for (size_t j = j0; j < j1; j++) {
         const int8_t *b = a->b + j * p->b.panel;
         vi even[2] = {vi_zero(), vi_zero()}, odd[2] = {vi_zero(), vi_zero()};
         size_t u = 0;
-        call_columns(p, j, 1);
+        call_columns(p, j + ahead, 1);
         for (; u + 2 <= a->ku; u += 2, b += 2 * LANE_ROW) {
             const vi x = vi_set1(a->buf[u]), y = vi_set1(a->buf[u + 1]);
             for (int i = 0; i < 2 * LANE_ROW && reads == FAR; i += 64)
@@ -605,9 +618,11 @@ static void block(const struct product *p, const struct part *a, size_t rows, si
     }
     if (tiles == 1) {
         const bool far = reads_far();
+        const size_t ahead_of = columns_ahead(p);
+        call_columns(p, j0, ahead_of);
         for (size_t j = j0; j < j1; j += step) {
             fn = few_of(rows, j1 - j, far, &step);
-            call_columns(p, j, step);
+            call_columns(p, j + ahead_of, step);
             tile_at(p, a, 0, rows, j, fn, step, a->b + j * p->b.panel);
         }
         return;
