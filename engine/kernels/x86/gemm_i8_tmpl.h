@@ -522,6 +522,7 @@ static inline size_t columns_ahead(const struct product *p)
 static inline __attribute__((always_inline)) void one_row_as(enum reads reads, const struct product *p,
                                                              const struct part *a, size_t j0, size_t j1)
 {
+    alignas(64) int32_t tile[NR];
     const size_t ahead = columns_ahead(p);
     call_columns(p, j0, ahead);
     for (size_t j = j0; j < j1; j++) {
@@ -543,10 +544,9 @@ static inline __attribute__((always_inline)) void one_row_as(enum reads reads, c
             even[0] = dot(even[0], x, ONE_ROW(b));
             even[1] = dot(even[1], x, ONE_ROW(b + VL * KG));
         }
-        for (size_t i = 0, at = j * NR; i < 2 && at < p->g->n; i++, at += VL) {
-            const struct column c = column_at(p, at, p->g->n - at);
-            finish(p, &c, vi_add(even[i], odd[i]), a->i0, p->b.head->any_zero ? a->a_sum[0] : 0);
-        }
+        for (size_t i = 0; i < 2; i++)
+            vi_store(tile + i * VL, vi_add(even[i], odd[i]));
+        store_tile(p, a, tile, 0, 1, NR, j * NR);
     }
 }
 
