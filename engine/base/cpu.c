@@ -77,31 +77,28 @@ static unsigned detect_x86(void)
 }
 #endif
 
-/* Data cache of level 1 as leaf `leaf` has it: 4 of Intel (SDM vol. 2A, CPUID), 0x8000001d of AMD (APM vol. 3, E.4.15). */
-static size_t l1_of(unsigned leaf)
+/* Bytes of the data cache of level 1 by leaf 0x8000001d, which AMD's processors have (APM vol. 3, E.4.15); 0 without. */
+static size_t amd_l1(void)
 {
 #if defined(__x86_64__)
     unsigned a, b, c, d;
-    for (unsigned i = 0; i < 8 && __get_cpuid_count(leaf, i, &a, &b, &c, &d) && (a & 31); i++)
+    for (unsigned i = 0; i < 8 && __get_cpuid_count(0x8000001d, i, &a, &b, &c, &d) && (a & 31); i++)
         if ((a & 31) == 1 && (a >> 5 & 7) == 1)
             return ((size_t)(b >> 22) + 1) * ((b >> 12 & 1023) + 1) * ((b & 4095) + 1) * ((size_t)c + 1);
-#else
-    (void)leaf;
 #endif
     return 0;
 }
 
-size_t steno_cpu_l1(void)
+bool steno_cpu_far_reads(void)
 {
-    static _Atomic size_t known; /* and one more */
-    size_t n = atomic_load_explicit(&known, memory_order_relaxed);
-    if (n)
-        return n - 1;
-    n = l1_of(4);
-    if (!n)
-        n = l1_of(0x8000001d);
-    atomic_store_explicit(&known, n + 1, memory_order_relaxed);
-    return n;
+    enum { UNKNOWN, NO, YES };
+    static _Atomic int known;
+    int is = atomic_load_explicit(&known, memory_order_relaxed);
+    if (is == UNKNOWN) {
+        is = amd_l1() >= (size_t)48 << 10 ? YES : NO;
+        atomic_store_explicit(&known, is, memory_order_relaxed);
+    }
+    return is == YES;
 }
 
 unsigned steno_cpu_detect(void)
