@@ -117,8 +117,7 @@ static inline __attribute__((always_inline)) void micro(enum reads reads, int mr
     for (int i = 0; i < mr * w; i++)
         acc[i] = vi_zero();
     for (; u + STEPS <= ku; u += STEPS, a += STEPS, b += STEPS * LANE_ROW, ahead += 64) {
-        if (reads == SHARED)
-            __builtin_prefetch(ahead, 0, 2);
+        call_next(reads, ahead);
 #pragma GCC unroll 4
         for (size_t x = 0; x < STEPS; x++)
             micro_step(reads, mr, w, a + x, b + x * LANE_ROW, b_next, acc);
@@ -610,6 +609,7 @@ static inline void tile_at(const struct product *p, const struct part *a, size_t
 static void block(const struct product *p, const struct part *a, size_t rows, size_t j0, size_t j1)
 {
     const size_t tiles = (rows + MR - 1) / MR;
+    micro_fn *const *by_rows = shared_by_rows();
     micro_fn *fn;
     size_t step;
     if (rows == 1 && a->first && a->last && VL != 8) { /* eight lanes: four panels at a time are read a fifth faster */
@@ -631,7 +631,7 @@ static void block(const struct product *p, const struct part *a, size_t rows, si
         const int8_t *next = a->b + (j + 1) * p->b.panel;
         for (size_t t = 0; t < tiles; t++) {
             size_t r0 = rows * t / tiles, h = rows * (t + 1) / tiles - r0;
-            tile_at(p, a, r0, h, j, micro_by_rows[h], 1,
+            tile_at(p, a, r0, h, j, by_rows[h], 1,
                     next + t % CALLERS * (a->ku / STEPS) * 64);
         }
     }

@@ -141,7 +141,7 @@ typedef void micro_fn(size_t kc, const float *a, const b_t *b, size_t b_row, siz
 static inline __attribute__((always_inline)) void micro_step(enum reads reads, int mr, int w, const float *a, const b_t *b,
                                                              size_t b_row, size_t b_next, vf *acc)
 {
-    const bool few = reads != SHARED, paced = few && mr <= PACED_ROWS;
+    const bool few = !reads_shared(reads), paced = few && mr <= PACED_ROWS;
     vf bv[8];
     for (size_t i = 0; i < NR && !paced; i += 64 / sizeof *b)
         if (reads == FAR)
@@ -166,16 +166,16 @@ static inline __attribute__((always_inline)) void micro_step(enum reads reads, i
     }
 }
 
-/* ... all kc of them, and a SHARED B's `lines` times kc / STEPS cache lines from `ahead` on called into L2. */
+/* ... all kc of them; of a shared B, `lines` (1 or 2) times kc / STEPS cache lines from `ahead` on are called. */
 static inline __attribute__((always_inline)) void micro_steps(enum reads reads, size_t lines, int mr, int w, size_t kc, const float *a,
                                                               const b_t *b, size_t b_row, size_t b_next,
                                                               const b_t *ahead, vf *acc)
 {
     size_t k = 0;
     for (; k + STEPS <= kc; k += STEPS, a += STEPS, b += STEPS * b_row, ahead += lines * 64 / sizeof *b) {
-#pragma GCC unroll 2
-        for (size_t l = 0; l < lines && reads == SHARED; l++)
-            __builtin_prefetch(ahead + l * 64 / sizeof *b, 0, 2);
+        call_next(reads, ahead);
+        if (lines == 2)
+            call_next(reads, ahead + 64 / sizeof *b);
 #pragma GCC unroll 4
         for (size_t u = 0; u < STEPS; u++)
             micro_step(reads, mr, w, a + u, b + u * b_row, b_row, b_next, acc);
@@ -618,7 +618,7 @@ static void one_tile(const struct product *p, const struct part *a, size_t n, si
 static void block(const struct product *p, const struct part *a, size_t rows, size_t j0, size_t j1)
 {
     const size_t tiles = (rows + MR - 1) / MR, lines = CALLERS > 2 && tiles < CALLERS ? 2 : 1;
-    micro_fn *const *by_rows = lines == 2 ? two_by_rows : micro_by_rows;
+    micro_fn *const *by_rows = lines == 2 ? two_by_rows : shared_by_rows();
     const bool along_rows = (j1 - j0) * NR * a->kc * sizeof(b_t) <= (size_t)192 << 10;
     if (tiles == 1) {
         one_tile(p, a, 1, rows, j0, j1);

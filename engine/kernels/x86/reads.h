@@ -8,11 +8,26 @@
 #include "base/cpu.h"
 
 enum reads {
-    SHARED, /* B has been called into L2; calls the next panel there */
-    ALONE,  /* the only tile to read B, most likely from memory: calls it */
-    FAR,    /* the same, far ahead and into L1, where steno_cpu_far_reads */
-    FIRST,  /* SHARED, and stores what it has widened (scaled_tiles_tmpl.h) */
-    REST    /* what FIRST has stored */
+    SHARED,  /* B has been called into L2; calls the next panel there */
+    SHARED1, /* the same, into L1, which passes it on to L2: where steno_cpu_far_reads */
+    ALONE,   /* the only tile to read B, most likely from memory: calls it */
+    FAR,     /* the same, far ahead and into L1: where steno_cpu_far_reads */
+    FIRST,   /* SHARED, and stores what it has widened (scaled_tiles_tmpl.h) */
+    REST     /* what FIRST has stored */
 };
+
+/* A line of the next panel. */
+static inline __attribute__((always_inline)) void call_next(enum reads reads, const void *line)
+{
+    if (reads == SHARED1)
+        __builtin_prefetch(line, 0, 3);
+    else if (reads == SHARED)
+        __builtin_prefetch(line, 0, 2);
+}
+
+static inline __attribute__((always_inline)) bool reads_shared(enum reads reads)
+{
+    return reads == SHARED || reads == SHARED1;
+}
 
 #endif

@@ -6,6 +6,7 @@
 #if VL == 16
 #define BOTH(mr)                                                                                   \
     MICRO(micro, SHARED, mr, 1)                                                                    \
+    MICRO(next, SHARED1, mr, 1)                                                                    \
     MICRO(few, ALONE, mr, 1)                                                                       \
     MICRO(far, FAR, mr, 1)
 #else
@@ -60,6 +61,14 @@ static micro_fn *const micro_by_rows[MR + 1] = {FOUR_ROWS, MORE_ROWS(micro)};
 static micro_fn *const few_by_rows[MR + 1] = {FEW_ROWS, MORE_ROWS(few)};
 #if VL == 16
 static micro_fn *const far_by_rows[MR + 1] = {NULL, far_1x1, far_2x1, far_3x1, far_4x1, MORE_ROWS(far)};
+static micro_fn *const next_by_rows[MR + 1] = {NULL, next_1x1, next_2x1, next_3x1, next_4x1, MORE_ROWS(next)};
 #else
 #define far_by_rows few_by_rows
+#define next_by_rows micro_by_rows
 #endif
+
+/* Of several tiles. */
+static inline micro_fn *const *shared_by_rows(void)
+{
+    return steno_cpu_far_reads() ? next_by_rows : micro_by_rows;
+}
