@@ -612,6 +612,12 @@ static void one_tile(const struct product *p, const struct part *a, size_t n, si
     }
 }
 
+/* What is read behind panels [j0, j1) of a part: the first of them further down K, or what lies behind the weights. */
+static inline const b_t *after(const struct product *p, const struct part *a, size_t j0, size_t j1)
+{
+    return a->k0 + a->kc < p->k ? a->b + a->kc * p->b_row + j0 * p->b_next : a->b - a->k0 * p->b_row + j1 * p->b_next;
+}
+
 /* Panels [j0, j1) for `rows` copied rows. Panel by panel, so that one stays in the caches while all
  * rows pass; but where all panels stay there together (short K), tile by tile, so that C is written
  * along its rows: a convolution of 1 channel to 512 spends its time there. */
@@ -630,7 +636,7 @@ static void block(const struct product *p, const struct part *a, size_t rows, si
             tile_at(p, a, r0, h, j, 1, micro_by_rows, a->b + j * p->b_next);
     }
     for (size_t j = j0; !along_rows && j < j1; j++) {
-        const b_t *next = a->b + (j + 1) * p->b_next;
+        const b_t *next = j + 1 < j1 ? a->b + (j + 1) * p->b_next : after(p, a, j0, j1);
         for (size_t t = 0; t < tiles; t++) {
             size_t r0 = rows * t / tiles, h = rows * (t + 1) / tiles - r0;
             tile_at(p, a, r0, h, j, 1, by_rows,
