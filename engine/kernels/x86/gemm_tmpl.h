@@ -139,13 +139,13 @@ typedef void micro_fn(size_t kc, const float *a, const b_t *b, size_t b_row, siz
  * fewer, and of numbers to widen, nothing. Three and four are between: f32 of 16 lanes into L1. Eight floats
  * at a time leave the CPU time to call rows from L2 by itself. */
 static inline __attribute__((always_inline)) void micro_step(enum reads reads, int mr, int w, const float *a, const b_t *b,
-                                                             size_t b_row, size_t b_next, vf *acc)
+                                                             size_t b_row, size_t b_next, const b_t *far, vf *acc)
 {
     const bool few = !reads_shared(reads), paced = few && mr <= PACED_ROWS;
     vf bv[8];
     for (size_t i = 0; i < NR && !paced; i += 64 / sizeof *b)
         if (reads == FAR)
-            __builtin_prefetch((const char *)(b + i) + (mr < 5 ? FAR_FEW : FAR_AHEAD), 0, 3);
+            __builtin_prefetch(mr < 5 ? b + FAR_FEW / sizeof *b + i : far + i, 0, 3);
         else if (few && IN_L1 && (mr == 3 || mr == 4))
             __builtin_prefetch(b + IN_L1 * b_row + i, 0, 3);
         else if (few)
@@ -166,22 +166,28 @@ static inline __attribute__((always_inline)) void micro_step(enum reads reads, i
     }
 }
 
-/* ... all kc of them; of a shared B, `lines` (1 or 2) times kc / STEPS cache lines from `ahead` on are called. */
+/* ... all kc of them; of a shared B, `lines` (1 or 2) times kc / STEPS cache lines from `ahead` on are called, of one that
+ * more than four rows read FAR its own rows and then those there: panels of a convolution do not lie one behind the other. */
 static inline __attribute__((always_inline)) void micro_steps(enum reads reads, size_t lines, int mr, int w, size_t kc, const float *a,
                                                               const b_t *b, size_t b_row, size_t b_next,
                                                               const b_t *ahead, vf *acc)
 {
+    const size_t far_rows = FAR_AHEAD / B_ROW, turn = kc > far_rows ? kc - far_rows : 0;
+    const b_t *far = b + far_rows * b_row, *start = ahead;
     size_t k = 0;
     for (; k + STEPS <= kc; k += STEPS, a += STEPS, b += STEPS * b_row, ahead += lines * 64 / sizeof *b) {
+        if (reads == FAR && mr > 4 && k == turn)
+            far = start;
         call_next(reads, ahead);
         if (lines == 2)
             call_next(reads, ahead + 64 / sizeof *b);
 #pragma GCC unroll 4
         for (size_t u = 0; u < STEPS; u++)
-            micro_step(reads, mr, w, a + u, b + u * b_row, b_row, b_next, acc);
+            micro_step(reads, mr, w, a + u, b + u * b_row, b_row, b_next, far, acc);
+        far += b_row;
     }
     for (; STEPS > 1 && k < kc; k++, a++, b += b_row)
-        micro_step(reads, mr, w, a, b, b_row, b_next, acc);
+        micro_step(reads, mr, w, a, b, b_row, b_next, far, acc);
 }
 
 /* tile [mr][w * VL] = A [mr][kc] * B, rows of B b_row floats apart, panels b_next. Always inlined with constant
@@ -286,6 +292,7 @@ struct product {
     const struct winograd *few;
     bool a_panels;  /* A is the transpose of a packed B: panels of NR rows of A, [K][NR] each */
     const b_t *b;   /* element (k, panel j): b[k * b_row + j * b_next] */
+    const b_t *then; /* what is read after the last row of all panels, of panel 0; NULL: what lies behind them */
     const float *shift; /* GEMM_SCALED: exponents of what sums of each column are multiplied by, whole panels */
     size_t b_row, b_next;
     float *c;
@@ -595,6 +602,14 @@ static inline void tile_at(const struct product *p, const struct part *a, size_t
     }
 }
 
+/* What is read behind panels [j0, j1) of a part: the first of them further down K, or what comes next. */
+static inline const b_t *after(const struct product *p, const struct part *a, size_t j0, size_t j1)
+{
+    if (a->k0 + a->kc < p->k)
+        return a->b + a->kc * p->b_row + j0 * p->b_next;
+    return p->then ? p->then + j0 * p->b_next : a->b - a->k0 * p->b_row + j1 * p->b_next;
+}
+
 /* Panels [j0, j1) for rows that are one tile and n parts that follow each other along k. A panel after
  * the other with all of k, so that weights that come from memory are one stream, which the CPU
  * prefetches: it stops where blocks of k are all of a panel that is read. */
@@ -608,14 +623,11 @@ static void one_tile(const struct product *p, const struct part *a, size_t n, si
         if (step > j1 - j)
             step = 1;
         for (size_t i = 0; i < n; i++)
-            tile_at(p, &a[i], 0, rows, j, step, by_rows, a[i].b + j * p->b_next);
+            tile_at(p, &a[i], 0, rows, j, step, by_rows,
+                    i + 1 < n        ? a[i + 1].b + j * p->b_next
+                    : j + step < j1 ? a[0].b + (j + step) * p->b_next
+                                    : after(p, &a[i], j0, j1));
     }
-}
-
-/* What is read behind panels [j0, j1) of a part: the first of them further down K, or what lies behind the weights. */
-static inline const b_t *after(const struct product *p, const struct part *a, size_t j0, size_t j1)
-{
-    return a->k0 + a->kc < p->k ? a->b + a->kc * p->b_row + j0 * p->b_next : a->b - a->k0 * p->b_row + j1 * p->b_next;
 }
 
 /* Panels [j0, j1) for `rows` copied rows. Panel by panel, so that one stays in the caches while all

@@ -137,8 +137,9 @@ static void winograd_spread(const struct product *p, const float *tile, size_t r
         winograd_tile(p->few, tile, rows, width, i, j, cols, false);
 }
 
-/* The product of w's kinds for outputs [o0, o1) of axis 0, units [u0, u1) where they are of three. */
-static void winograd_product(struct winograd *w, struct product p, size_t o0, size_t u0, size_t u1,
+/* The product of w's kinds for outputs [o0, o1) of axis 0, units [u0, u1) where they are of three; `then` is the slot of the
+ * one that comes next. */
+static void winograd_product(struct winograd *w, struct product p, size_t then, size_t o0, size_t u0, size_t u1,
                              size_t j0, size_t j1)
 {
     const struct steno_conv *s = w->s;
@@ -146,15 +147,33 @@ static void winograd_product(struct winograd *w, struct product p, size_t o0, si
     const size_t across = steno_winograd_units(w->kind[1], s->out[1]);
     const size_t most = steno_winograd_units(w->kind[0], s->out[0]);
     const size_t end = odd && 3 * u1 < most ? 3 * u1 : !odd && u1 < most ? u1 : most;
+    const b_t *next = p.b + then * p.k * NR;
     p.b += steno_winograd_slot(w->kind[0], w->kind[1]) * p.k * NR;
     p.spread = odd && w->kind[1] == STENO_WINOGRAD_ODD ? NULL : winograd_spread;
     for (size_t i = (odd ? o0 : u0) * across, rows; i < end * across; i += rows) {
         rows = end * across - i < MC ? end * across - i : MC;
         winograd_rows(w, i, rows);
+        p.then = i + rows < end * across ? p.b : next;
         for (size_t k0 = 0; k0 < p.k; k0 += KC)
             multiply_block(&p, p.b + k0 * NR, i, i + rows, j0, j1, k0,
                            p.k - k0 < KC ? p.k - k0 : KC);
     }
+}
+
+/* Pairs of kinds in the order of their products: ODD and ODD last. */
+enum { FIRST_PAIR = 0, ODD_PAIR = STENO_WINOGRAD_ODD * STENO_WINOGRAD_KINDS + STENO_WINOGRAD_ODD };
+
+static int winograd_after(int pair)
+{
+    if (pair == ODD_PAIR)
+        return -1;
+    pair += pair + 1 == ODD_PAIR ? 2 : 1;
+    return pair < STENO_WINOGRAD_SLOTS ? pair : ODD_PAIR;
+}
+
+static size_t winograd_slot_of(int pair)
+{
+    return steno_winograd_slot(pair / STENO_WINOGRAD_KINDS, pair % STENO_WINOGRAD_KINDS);
 }
 
 /* Units [u0, u1) of axis 0, panels [j0, j1). */
@@ -166,14 +185,12 @@ static void winograd_block(struct winograd *w, const struct product *p, size_t u
     const size_t left = s->c_out - j0 * NR, cols = (j1 - j0) * NR;
     for (size_t i = 3 * u0 * s->out[1]; i < o1 * s->out[1]; i++)
         memset(w->y + i * s->c_out + j0 * NR, 0, (cols < left ? cols : left) * sizeof *w->y);
-    for (int slot = 0; slot < STENO_WINOGRAD_SLOTS; slot++) {
-        w->kind[0] = slot / STENO_WINOGRAD_KINDS;
-        w->kind[1] = slot % STENO_WINOGRAD_KINDS;
-        if (w->kind[0] != STENO_WINOGRAD_ODD || w->kind[1] != STENO_WINOGRAD_ODD)
-            winograd_product(w, *p, 3 * u0, u0, u1, j0, j1);
+    for (int pair = FIRST_PAIR, next; pair >= 0; pair = next) {
+        next = winograd_after(pair);
+        w->kind[0] = pair / STENO_WINOGRAD_KINDS;
+        w->kind[1] = pair % STENO_WINOGRAD_KINDS;
+        winograd_product(w, *p, winograd_slot_of(next < 0 ? FIRST_PAIR : next), 3 * u0, u0, u1, j0, j1);
     }
-    w->kind[0] = w->kind[1] = STENO_WINOGRAD_ODD;
-    winograd_product(w, *p, 3 * u0, u0, u1, j0, j1);
 }
 
 static size_t winograd_rows_of_all(size_t out)
