@@ -2,7 +2,6 @@
 
 #include "base/clock.h"
 
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -76,30 +75,6 @@ static unsigned detect_x86(void)
     return mask;
 }
 #endif
-
-/* Bytes of the data cache of level 1 by leaf 0x8000001d, which AMD's processors have (APM vol. 3, E.4.15); 0 without. */
-static size_t amd_l1(void)
-{
-#if defined(__x86_64__)
-    unsigned a, b, c, d;
-    for (unsigned i = 0; i < 8 && __get_cpuid_count(0x8000001d, i, &a, &b, &c, &d) && (a & 31); i++)
-        if ((a & 31) == 1 && (a >> 5 & 7) == 1)
-            return ((size_t)(b >> 22) + 1) * ((b >> 12 & 1023) + 1) * ((b & 4095) + 1) * ((size_t)c + 1);
-#endif
-    return 0;
-}
-
-bool steno_cpu_far_reads(void)
-{
-    enum { UNKNOWN, NO, YES };
-    static _Atomic int known;
-    int is = atomic_load_explicit(&known, memory_order_relaxed);
-    if (is == UNKNOWN) {
-        is = amd_l1() >= (size_t)48 << 10 ? YES : NO;
-        atomic_store_explicit(&known, is, memory_order_relaxed);
-    }
-    return is == YES;
-}
 
 unsigned steno_cpu_detect(void)
 {

@@ -28,10 +28,6 @@ STENO_MUST steno_status steno_cpu_level(const char *name, unsigned have, unsigne
 STENO_MUST steno_status steno_cpu_choose(const char *name, unsigned *mask, steno_err *err);
 /* "avx2+avx512+vnni", "scalar" for an empty mask; cut to size. Returns out. */
 const char *steno_cpu_str(unsigned mask, char *out, size_t size);
-/* Whether products of few rows gain by calling weights 12 to 16 KiB ahead into a core's first cache: AMD's processors where it
- * has 48 KiB and more (Zen 5). With 32 KiB it has no room for them (Zen 4: a sixth slower from six rows on); Intel's of 48 KiB
- * were not measured. Asks the CPU once. */
-bool steno_cpu_far_reads(void);
 /* Brand string of the processor, "unknown" where there is none. Returns out. */
 const char *steno_cpu_name(char *out, size_t size);
 

@@ -3,7 +3,6 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
-#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -65,26 +64,6 @@ static void detection_agrees_with_the_compiler_runtime(void **state)
 #endif
 }
 
-/* Against what Linux read from the CPU. */
-static void far_reads_are_for_amd_with_room_in_l1(void **state)
-{
-    FILE *f = fopen("/sys/devices/system/cpu/cpu0/cache/index0/size", "r");
-    int kib = 0;
-    bool amd = false;
-    (void)state;
-#if defined(__x86_64__)
-    __builtin_cpu_init();
-    amd = __builtin_cpu_is("amd");
-#endif
-    if (f && fscanf(f, "%dK", &kib) == 1 && kib)
-        assert_int_equal(steno_cpu_far_reads(), amd && kib >= 48);
-    if (f)
-        (void)fclose(f);
-    if (!amd)
-        assert_false(steno_cpu_far_reads());
-    assert_int_equal(steno_cpu_far_reads(), steno_cpu_far_reads());
-}
-
 static void mask_prints_as_names_cut_to_size(void **state)
 {
     char s[64], tiny[6];
@@ -116,7 +95,6 @@ int main(void)
         cmocka_unit_test(unknown_level_is_named_in_the_error),
         cmocka_unit_test(environment_lowers_the_level_and_a_name_wins),
         cmocka_unit_test(detection_agrees_with_the_compiler_runtime),
-        cmocka_unit_test(far_reads_are_for_amd_with_room_in_l1),
         cmocka_unit_test(mask_prints_as_names_cut_to_size),
         cmocka_unit_test(denormals_flush_and_come_back),
     };

@@ -650,7 +650,9 @@ static void narrow_networks_score_alike(void **state)
     tolerance = 2e-4f;
 }
 
-/* Bytes after 250 steps of `most` hypotheses, of which all but one die at every step. */
+enum { LONG = 900 }; /* steps: rows kept are most of the memory */
+
+/* Bytes after LONG steps of `most` hypotheses, of which all but one die at every step. */
 static size_t bytes_of(const char *path, size_t most)
 {
     static int32_t tokens[2][1000];
@@ -661,7 +663,7 @@ static size_t bytes_of(const char *path, size_t most)
     size_t bytes;
     open_pair(&p, path, STENO_ESCORE_LM, 2, 4, 5, false);
     assert_int_equal(steno_estep_start(p.step, p.self.state, NULL, 0, 0, 2, NULL), STENO_OK);
-    for (size_t i = 1; i <= 250; i++)
+    for (size_t i = 1; i <= LONG; i++)
         assert_int_equal(score_one(&p.self, prefix, i, i == 2 ? first : parent,
                                            i == 1 ? 1 : most, y, NULL),
                          STENO_OK);
@@ -670,7 +672,7 @@ static size_t bytes_of(const char *path, size_t most)
     return bytes;
 }
 
-/* Rows that no hypothesis needs any more are written again: 250 rows live, though 500 were made. */
+/* Rows that no hypothesis needs any more are written again: 900 rows live, though 1,800 were made. */
 static void memory_does_not_grow_with_dead_hypotheses(void **state)
 {
     char *path = made_lm(NONE);

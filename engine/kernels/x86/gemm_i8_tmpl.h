@@ -552,7 +552,7 @@ static inline __attribute__((always_inline)) void one_row_as(enum reads reads, c
 static void one_row(const struct product *p, const struct part *a, size_t j0, size_t j1)
 {
 #ifndef AMX_DOT
-    if (VL == 16 && steno_cpu_far_reads()) {
+    if (VL == 16 && reads_far()) {
         one_row_as(FAR, p, a, j0, j1);
         return;
     }
@@ -617,7 +617,7 @@ static void block(const struct product *p, const struct part *a, size_t rows, si
         return;
     }
     if (tiles == 1) {
-        const bool far = steno_cpu_far_reads();
+        const bool far = reads_far();
         const size_t ahead_of = columns_ahead(p);
         call_columns(p, j0, ahead_of);
         for (size_t j = j0; j < j1; j += step) {

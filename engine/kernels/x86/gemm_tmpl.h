@@ -617,7 +617,7 @@ static void one_tile(const struct product *p, const struct part *a, size_t n, si
                      size_t j1)
 {
     const bool small = p->n * p->k * sizeof(b_t) <= KEPT;
-    micro_fn *const *by_rows = small ? micro_by_rows : steno_cpu_far_reads() ? far_by_rows : few_by_rows;
+    micro_fn *const *by_rows = small ? micro_by_rows : reads_far() ? far_by_rows : few_by_rows;
     for (size_t j = j0, step; j < j1; j += step) {
         step = panels_at_once(rows, small);
         if (step > j1 - j)

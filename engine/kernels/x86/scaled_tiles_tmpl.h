@@ -166,7 +166,7 @@ static inline void scaled_store(const struct product *p, const struct part *a, f
 static void one_tile(const struct product *p, const struct part *a, size_t n, size_t rows, size_t j0, size_t j1)
 {
     alignas(64) float tile[MR * NR];
-    const enum reads role = VL == 16 && steno_cpu_far_reads() ? FAR : ALONE;
+    const enum reads role = VL == 16 && reads_far() ? FAR : ALONE;
     const size_t beside = rows <= 2 && p->n * p->k * sizeof(b_t) <= KEPT ? 4 / rows : 1;
     for (size_t j = j0, step; j < j1; j += step) {
         step = beside <= j1 - j ? beside : 1;

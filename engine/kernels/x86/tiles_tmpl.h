@@ -70,5 +70,5 @@ static micro_fn *const next_by_rows[MR + 1] = {NULL, next_1x1, next_2x1, next_3x
 /* Of several tiles. */
 static inline micro_fn *const *shared_by_rows(void)
 {
-    return steno_cpu_far_reads() ? next_by_rows : micro_by_rows;
+    return reads_far() ? next_by_rows : micro_by_rows;
 }
