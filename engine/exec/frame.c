@@ -263,11 +263,17 @@ static int64_t time_now(const struct workspace *ws)
     return steno_team_size(ws->team) > 1 ? steno_now_ns() : steno_thread_ns();
 }
 
-/* Scratch of a step of the main graph: what it needed in a run before has a place in the arena. */
+/* A step of the main graph, without bodies whose steps ask for scratch themselves: what it needed in a run before has a
+ * place in the arena. */
+static bool keeps_scratch(const struct frame *f, const struct step *s)
+{
+    return !f->up && !s->sub;
+}
+
 static void lend_scratch(struct frame *f, const struct step *s)
 {
     struct workspace *ws = f->ws;
-    const bool here = !f->up && !s->sub && s->scratch;
+    const bool here = keeps_scratch(f, s) && s->scratch;
     ws->near = here ? (char *)f->arena + s->offset : NULL;
     ws->near_cap = here ? s->scratch : 0;
     ws->near_used = ws->asked = 0;
@@ -280,7 +286,7 @@ static void take_scratch_back(struct frame *f, struct plan *p, struct step *s)
     struct workspace *ws = f->ws;
     if (ws->near)
         ASAN_POISON_MEMORY_REGION(ws->near, ws->near_cap);
-    if (!f->up && !s->sub && ws->asked > s->asked) {
+    if (keeps_scratch(f, s) && ws->asked > s->asked) {
         s->asked = ws->asked;
         p->grown = true;
     }
@@ -354,8 +360,7 @@ steno_status steno_frame_run(struct frame *f, const struct steno_tensor *const *
     p = f->cur;
     if (p->grown) {
         st = steno_plan_place_scratch(p, err);
-        f->ws->spilled = false;
-        steno_ws_settle(f->ws);
+        steno_ws_drop_scratch(f->ws);
     }
     if (!st)
         st = size_arena(f, p, err);

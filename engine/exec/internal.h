@@ -215,6 +215,7 @@ STENO_MUST steno_status steno_ws_init(struct workspace *ws, const steno_kernels 
                                       steno_err *err);
 void steno_ws_free(struct workspace *ws);
 void steno_ws_rest(struct workspace *ws);   /* between runs: give all memory back */
+void steno_ws_drop_scratch(struct workspace *ws); /* between steps of the main graph: give scratch blocks back */
 void steno_ws_settle(struct workspace *ws); /* between runs: one scratch block instead of several; none if unused */
 /* Blocks of a session, counted against its limit; NULL: out of memory or over it. */
 void *steno_ws_alloc(struct workspace *ws, size_t n);

@@ -42,7 +42,7 @@ bool steno_ws_regrow(struct workspace *ws, void **p, size_t *cap, size_t n)
     return *p != NULL;
 }
 
-static void scratch_free(struct workspace *ws)
+void steno_ws_drop_scratch(struct workspace *ws)
 {
     for (size_t i = 0; i < ws->n_scratch; i++)
         steno_ws_release(ws, ws->scratch[i].data, ws->scratch[i].cap);
@@ -52,7 +52,7 @@ static void scratch_free(struct workspace *ws)
 void steno_ws_rest(struct workspace *ws)
 {
     struct pool_block **at = &ws->pool;
-    scratch_free(ws);
+    steno_ws_drop_scratch(ws);
     while (*at) {
         struct pool_block *b = *at;
         if (b->refs) {
@@ -67,7 +67,7 @@ void steno_ws_rest(struct workspace *ws)
 
 void steno_ws_free(struct workspace *ws)
 {
-    scratch_free(ws);
+    steno_ws_drop_scratch(ws);
     free(ws->scratch);
     while (ws->pool) {
         struct pool_block *b = ws->pool;
@@ -97,16 +97,15 @@ static bool scratch_add(struct workspace *ws, size_t cap)
 void steno_ws_settle(struct workspace *ws)
 {
     size_t total = 0;
-    const bool spilled = ws->spilled;
+    if (!ws->spilled)
+        steno_ws_drop_scratch(ws);
     ws->cur = ws->used = 0;
     ws->spilled = false;
-    if (!spilled)
-        scratch_free(ws);
     if (ws->n_scratch <= 1)
         return;
     for (size_t i = 0; i < ws->n_scratch; i++)
         total += ws->scratch[i].cap;
-    scratch_free(ws);
+    steno_ws_drop_scratch(ws);
     (void)scratch_add(ws, total); /* without it the next request tries again and reports */
 }
 

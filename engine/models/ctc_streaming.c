@@ -103,7 +103,7 @@ static steno_status bind_state(struct steno_ctcnet *n, struct steno_ctcnet_state
                           "%s: state %s is %s %s, expected known extents but for the batch", file,
                           v->name, steno_dtype_name(v->dtype),
                           steno_shape_str(&v->shape, shape, sizeof shape));
-    n->state_bytes = (n->state_bytes + STENO_ALIGN - 1) & ~(size_t)(STENO_ALIGN - 1);
+    n->state_bytes = steno_aligned(n->state_bytes);
     cut_state(s, steno_dtype_size(v->dtype));
     snprintf(out_name, sizeof out_name, "new_%s", v->name);
     s->out = steno_network_find_output(n->net, out_name);

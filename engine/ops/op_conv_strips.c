@@ -292,7 +292,7 @@ static bool make_room(struct steno_op_ctx *ctx, struct job *j)
         n = steno_nhwc_work(&j->c->conv[i], &s[i], j->apart ? 1 : j->parts);
         bytes = n > bytes ? n : bytes;
     }
-    j->work_bytes = (bytes + 63) / 64 * 64;
+    j->work_bytes = steno_aligned(bytes);
     if (!steno_mul_size(sets * j->held, s[0].out[1], &n) ||
         !steno_mul_size(n, s[0].c_out * sizeof *j->rows, &n))
         return false;

@@ -91,7 +91,7 @@ static steno_status share_out(struct steno_op_ctx *ctx, struct weights_job *j, s
     j->parts = macs < 262144 ? 1 : threads < units ? threads : units;
     j->floats = (floats + 15) / 16 * 16;
     if (!steno_mul_size(j->floats, sizeof(float), &j->each) ||
-        !steno_add_size(j->each, (work + 63) / 64 * 64, &j->each) ||
+        !steno_add_size(j->each, steno_aligned(work), &j->each) ||
         !steno_mul_size(j->each, j->parts, &bytes))
         return steno_ops_nomem(ctx, err);
     j->scratch = steno_op_scratch(ctx, bytes);

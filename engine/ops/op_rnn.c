@@ -263,7 +263,7 @@ static steno_status pack_constant(struct steno_prep *pc, struct rnn *p,
     p->forms = p->quantized ? as_they_are(k) : forms_of(pc, p);
     packed_sizes(p, p->input, &p->forms, size);
     for (int i = 0; i < 3; i++)
-        size[i] = (size[i] + STENO_ALIGN - 1) / STENO_ALIGN * STENO_ALIGN;
+        size[i] = steno_aligned(size[i]);
     mw = packed_memory(pc, p, 1, size[0] * (size_t)p->dirs, &filled);
     mr = packed_memory(pc, p, 2, (size[1] + size[2]) * (size_t)p->dirs, &r_filled);
     if (!mw || !mr)

@@ -236,14 +236,14 @@ double steno_weights_lost(const float *w, size_t n, enum steno_precision p)
     return p == STENO_FP32 ? 0 : lost_of_row(w, n, p != STENO_FP16_WEIGHTS);
 }
 
-/* ---- packing: one block, the packed weights and for i8 the scales behind them ---- */
+/* ---- packing: one block, for i8 the scales, then the packed weights ---- */
 
 static size_t data_bytes(const struct steno_weights *p, const steno_kernels *k)
 {
     size_t n = steno_weights_are_floats(p)                ? k->gemm_f32_packed_bytes(p->k, p->n)
                : p->precision == STENO_INT8_WEIGHTS ? k->gemm_i8_packed_bytes(p->k, p->n)
                                                     : kernels_of(k, p)->packed_bytes(p->k, p->n);
-    return (n + 63) / 64 * 64;
+    return steno_aligned(n);
 }
 
 static struct steno_weights *describe(const struct steno_prep *pc, enum steno_precision precision, size_t rows,

@@ -160,20 +160,12 @@ static void winograd_product(struct winograd *w, struct product p, size_t then, 
     }
 }
 
-/* Pairs of kinds in the order of their products: ODD and ODD last. */
-enum { FIRST_PAIR = 0, ODD_PAIR = STENO_WINOGRAD_ODD * STENO_WINOGRAD_KINDS + STENO_WINOGRAD_ODD };
-
-static int winograd_after(int pair)
+/* The n-th pair of kinds whose product is made: ODD and ODD is the last, then it begins anew. */
+static int winograd_pair(int n)
 {
-    if (pair == ODD_PAIR)
-        return -1;
-    pair += pair + 1 == ODD_PAIR ? 2 : 1;
-    return pair < STENO_WINOGRAD_SLOTS ? pair : ODD_PAIR;
-}
-
-static size_t winograd_slot_of(int pair)
-{
-    return steno_winograd_slot(pair / STENO_WINOGRAD_KINDS, pair % STENO_WINOGRAD_KINDS);
+    enum { ODD_PAIR = STENO_WINOGRAD_ODD * STENO_WINOGRAD_KINDS + STENO_WINOGRAD_ODD, LAST = STENO_WINOGRAD_SLOTS - 1 };
+    n %= STENO_WINOGRAD_SLOTS;
+    return n == LAST ? ODD_PAIR : n < ODD_PAIR ? n : n + 1;
 }
 
 /* Units [u0, u1) of axis 0, panels [j0, j1). */
@@ -185,11 +177,12 @@ static void winograd_block(struct winograd *w, const struct product *p, size_t u
     const size_t left = s->c_out - j0 * NR, cols = (j1 - j0) * NR;
     for (size_t i = 3 * u0 * s->out[1]; i < o1 * s->out[1]; i++)
         memset(w->y + i * s->c_out + j0 * NR, 0, (cols < left ? cols : left) * sizeof *w->y);
-    for (int pair = FIRST_PAIR, next; pair >= 0; pair = next) {
-        next = winograd_after(pair);
+    for (int n = 0; n < STENO_WINOGRAD_SLOTS; n++) {
+        const int pair = winograd_pair(n), next = winograd_pair(n + 1);
+        const size_t then = steno_winograd_slot(next / STENO_WINOGRAD_KINDS, next % STENO_WINOGRAD_KINDS);
         w->kind[0] = pair / STENO_WINOGRAD_KINDS;
         w->kind[1] = pair % STENO_WINOGRAD_KINDS;
-        winograd_product(w, *p, winograd_slot_of(next < 0 ? FIRST_PAIR : next), 3 * u0, u0, u1, j0, j1);
+        winograd_product(w, *p, then, 3 * u0, u0, u1, j0, j1);
     }
 }
 
