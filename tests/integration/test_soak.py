@@ -71,8 +71,8 @@ def a_sanitizer_may_grow_but_not_leak(_):
     assert not bad, out
     bad, out = judged(course(lambda t: quarantine(t) + 6 * t / 60), growth=24, slope=4)
     assert bad == ["memory"], out
-    assert judged(course(lambda t: 145 + 13 * t / 60 + reloads(t)), growth=128, slope=30)[0] == []
-    assert judged(course(lambda t: 145 + 60 * t / 60 + reloads(t)), growth=128, slope=30)[0] == ["memory"]
+    assert judged(course(lambda t: 18 + reloads(t)), growth=24, slope=4)[0] == []
+    assert judged(course(lambda t: 18 + reloads(t) + 6 * t / 60), growth=24, slope=4)[0] == ["memory"]
 
 
 @case
