@@ -383,6 +383,16 @@ EMULATED __m512i _mm512_maskz_loadu_epi32(__mmask16 m, const void *p)
 {
     return (__m512i)_mm512_maskz_loadu_ps(m, p);
 }
+EMULATED __m512i _mm512_mask_loadu_epi8(__m512i a, __mmask64 m, const void *p)
+{
+    union emulated x = {.si = a};
+    EMULATED_LANES(64) x.u8[i] = m >> i & 1 ? ((const uint8_t *)p)[i] : x.u8[i];
+    return x.si;
+}
+EMULATED __m512i _mm512_maskz_loadu_epi8(__mmask64 m, const void *p)
+{
+    return _mm512_mask_loadu_epi8(_mm512_setzero_si512(), m, p);
+}
 EMULATED void _mm512_mask_storeu_ps(void *p, __mmask16 m, __m512 v)
 {
     union emulated x = {.ps = v};

@@ -1,7 +1,10 @@
 #include "kernels/x86/vec_i32_avx2.h"
 
-static inline __attribute__((always_inline)) void widen_two(vf *v, const void *b)
+#include <stdbool.h>
+
+static inline __attribute__((always_inline)) void widen_two(vf *v, const void *b, bool busy)
 {
+    (void)busy;
     const __m256i upper = _mm256_set1_epi32((int)0xffffff00), *at = b;
     const __m256i x = _mm256_loadu_si256(at), y = _mm256_loadu_si256(at + 1), z = _mm256_loadu_si256(at + 2);
     const __m256i second = _mm256_srli_epi32(_mm256_slli_epi32(y, 24), 8);

@@ -14,6 +14,7 @@
 #undef ISA
 #define ISA bf16
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #define GEMM_SCALED
@@ -31,8 +32,9 @@ static inline __m512i chosen(uint16_t mask, __m512i a, __m512i b)
     return _mm512_ternarylogic_epi32(_mm512_set1_epi16((int16_t)mask), a, b, 0xca);
 }
 
-static inline __attribute__((always_inline)) void widen_two(vf *v, const void *b)
+static inline __attribute__((always_inline)) void widen_two(vf *v, const void *b, bool busy)
 {
+    (void)busy;
     const __m512i here = _mm512_set1_epi16((int16_t)0x87ff);
     const __m512i *at = b;
     const __m512i x = _mm512_loadu_si512(at), y = _mm512_loadu_si512(at + 1), z = _mm512_loadu_si512(at + 2);

@@ -1,6 +1,7 @@
 /* Tiles of products whose weights are kept in 24 or 12 bits (scaled_tmpl.h); included by gemm_tmpl.h. What the
  * including file says besides:
- *   widen_two     a row of a panel as 4 vectors of words, both of the first half of each element, then both of the second
+ *   widen_two     a row of a panel as 4 vectors of words, both of the first half of each element, then both of the second;
+ *                 busy: three rows and more keep the ports of multiply-adds busy
  *
  * The operations that widen take turns with multiply-adds: on Zen 5 they cost 2 % of the time of f32 and 6 to 12 of that of
  * bf16, where 512-bit operations have two ports in all some fifth, with 8 lanes nearly a third. So the first tile stores what
@@ -10,7 +11,7 @@
 enum {
     WIDE_ROW = WORDS * NR, /* words of a row of a panel */
     LINES = (NR * sizeof(b_t) + 63) / 64, /* that a row has to do with */
-    FEW_ROWS = 4,          /* have B called into L1 */
+    FEW_ROWS = K_STEP == 2 ? 3 : 2, /* have B called into L1 */
     FEW_AHEAD = 40,        /* rows of B before their use: 7.5 KiB */
     MANY_AHEAD = 48,       /* of more rows, into L2 */
     FAR_MANY = 64,         /* of a tile that reads FAR, into L1: 12 KiB */
@@ -60,7 +61,7 @@ static inline __attribute__((always_inline)) void scaled_micro(enum reads role, 
                 __builtin_prefetch((const char *)(b + NEAR * NR) + i * 64, 0, 3);
                 __builtin_prefetch(next + k * NR * sizeof(b_t) + i * 64, 0, 2);
             }
-        widen_two(v, b);
+        widen_two(v, b, mr > 2 && role != FAR);
         if (role == FIRST)
 #pragma GCC unroll 4
             for (size_t i = 0; i < WORDS * 2; i++)
@@ -121,7 +122,7 @@ static inline __attribute__((always_inline)) void scaled_beside(int mr, int pane
             vf v[WORDS * 2];
             for (size_t i = 0; i < LINES; i++)
                 __builtin_prefetch((const char *)(b + (size_t)q * b_next + NEAR * NR) + i * 64, 0, 3);
-            widen_two(v, b + (size_t)q * b_next);
+            widen_two(v, b + (size_t)q * b_next, false);
             scaled_step(mr, a, v, acc + q * mr * 2);
             scaled_step(mr, a + 1, v + 2, acc + q * mr * 2);
         }
