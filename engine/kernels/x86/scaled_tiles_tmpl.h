@@ -11,7 +11,7 @@
 enum {
     WIDE_ROW = WORDS * NR, /* words of a row of a panel */
     LINES = (NR * sizeof(b_t) + 63) / 64, /* that a row has to do with */
-    FEW_ROWS = K_STEP == 2 ? 3 : 2, /* have B called into L1 */
+    FEW_ROWS = VL == 8 ? 4 : K_STEP == 2 ? 3 : 2, /* wait for B: called into L1 by 8 lanes, by the CPU itself where there are 16 */
     FEW_AHEAD = 40,        /* rows of B before their use: 7.5 KiB */
     MANY_AHEAD = 48,       /* of more rows, into L2 */
     FAR_MANY = 64,         /* of a tile that reads FAR, into L1: 12 KiB */
@@ -53,6 +53,8 @@ static inline __attribute__((always_inline)) void scaled_micro(enum reads role, 
         for (size_t i = 0; i < LINES; i++)
             if (role == FAR)
                 __builtin_prefetch((const char *)(b + (mr < 3 ? FAR_TWO : FAR_MANY) * NR) + i * 64, 0, 3);
+            else if (role == ALONE && mr <= FEW_ROWS && VL == 16)
+                continue;
             else if (role == ALONE && mr <= FEW_ROWS)
                 __builtin_prefetch((const char *)(b + FEW_AHEAD * NR) + i * 64, 0, 3);
             else if (role == ALONE)
