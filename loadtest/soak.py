@@ -338,10 +338,11 @@ def main():
     os.chdir(ROOT)
     os.makedirs(OUT, exist_ok=True)
     variant = os.path.basename(B)
-    kind = 2 if THREAD else 1 if variant != "release" else 0
-    growth, slope = args.growth or (1 if args.minutes >= 20 else 2, 24, 24)[kind], args.slope or (1, 4, 4)[kind]
+    sanitized = variant != "release"
+    growth = args.growth or (24 if sanitized else 1 if args.minutes >= 20 else 2)
+    slope = args.slope or (4 if sanitized else 1)
     # what costs more with every session there was, and nothing else, costs 2.3 times as much in the last quarter
-    cpu_drift = (2, 3, 3)[kind]
+    cpu_drift = 3 if sanitized else 2
     seconds = 60 * args.minutes
     server = Server(args.model)
     fds0 = server.descriptors()

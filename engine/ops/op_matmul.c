@@ -107,8 +107,7 @@ steno_status steno_ops_matmul_f32(struct steno_op_ctx *ctx, const struct steno_m
     j.parts = parts_for(ctx, macs * (double)p->batch);
     if (j.parts > p->batch)
         j.parts = p->batch;
-    j.work_bytes =
-        steno_aligned(j.k->gemm_f32_work(p->m, p->n, p->k));
+    j.work_bytes = steno_aligned(j.k->gemm_f32_work(p->m, p->n, p->k));
     j.work = steno_op_scratch(ctx, j.work_bytes * j.parts + 1);
     if (!j.work)
         return steno_ops_nomem(ctx, err);

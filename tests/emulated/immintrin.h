@@ -355,10 +355,6 @@ EMULATED __m512i _mm512_ternarylogic_epi32(__m512i a, __m512i b, __m512i c, int 
                         (bits & 1 ? z.u32[i] : ~z.u32[i]);
     return r.si;
 }
-EMULATED __m512i _mm512_maskz_mov_epi8(__mmask64 m, __m512i a)
-{
-    return _mm512_mask_mov_epi8(_mm512_setzero_si512(), m, a);
-}
 EMULATED __m512i _mm512_maskz_add_epi8(__mmask64 m, __m512i a, __m512i b)
 {
     union emulated x = {.si = a}, y = {.si = b};

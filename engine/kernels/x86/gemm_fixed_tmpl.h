@@ -1,7 +1,7 @@
 /* f32 products whose weights are kept in 24 bits: whole numbers q, |q| <= 2^23, times a power of two of each column.
  * Products of few rows are bound by reading weights, of which there are a quarter less; sums are those of f32
  * otherwise, in the order of k. What rounding loses is at most 2^-24 of a column's largest weight, the order of what a sum of
- * f32 loses. An element is q of k and k + 1, a word of a line 2^8 q (scaled_tmpl.h): 12 operations a row of a panel find
+ * f32 loses. An element is q of k and k + 1, a word of a line 2^8 q (scaled_tmpl.h): 10 operations a row of a panel find
  * room beside the 56 multiply-adds of the highest tile of AVX-512. A is multiplied by 2^-36 as it is copied, so that no
  * sum is beyond what f32 has; numbers of it below 2^-90 lose bits.
  *

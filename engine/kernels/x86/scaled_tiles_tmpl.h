@@ -53,11 +53,10 @@ static inline __attribute__((always_inline)) void scaled_micro(enum reads role, 
         for (size_t i = 0; i < LINES; i++)
             if (role == FAR)
                 __builtin_prefetch((const char *)(b + (mr < 3 ? FAR_TWO : FAR_MANY) * NR) + i * 64, 0, 3);
-            else if (role == ALONE && mr <= FEW_ROWS && VL == 16)
-                continue;
-            else if (role == ALONE && mr <= FEW_ROWS)
-                __builtin_prefetch((const char *)(b + FEW_AHEAD * NR) + i * 64, 0, 3);
-            else if (role == ALONE)
+            else if (role == ALONE && mr <= FEW_ROWS) {
+                if (VL == 8)
+                    __builtin_prefetch((const char *)(b + FEW_AHEAD * NR) + i * 64, 0, 3);
+            } else if (role == ALONE)
                 __builtin_prefetch((const char *)(b + MANY_AHEAD * NR) + i * 64, 0, 2);
             else {
                 __builtin_prefetch((const char *)(b + NEAR * NR) + i * 64, 0, 3);
