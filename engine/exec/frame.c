@@ -120,6 +120,26 @@ static int oldest(const struct frame *f)
     return at;
 }
 
+static void forget_plan(struct frame *f, int i)
+{
+    if (f->cur == f->plans[i])
+        f->cur = NULL;
+    steno_plan_free(f->plans[i]);
+    f->plans[i] = NULL;
+}
+
+/* Plans that show rows of tables which plan `at` has replaced by more would keep them. */
+static void drop_outgrown(struct frame *f, int at)
+{
+    for (int i = 0; i < STENO_MAX_PLANS; i++) {
+        const struct plan_rows *r = i != at && f->plans[i] ? f->plans[i]->rows : NULL;
+        while (r && steno_table_rows_newest(f->plans[i]->row_store, r->rows))
+            r = r->next;
+        if (r)
+            forget_plan(f, i);
+    }
+}
+
 /* Room for what plan `at` has computed ahead: those used longest ago go. */
 static void limit_ahead(struct frame *f, int at)
 {
@@ -135,10 +155,7 @@ static void limit_ahead(struct frame *f, int at)
         }
         if (sum <= STENO_MAX_AHEAD || last < 0)
             return;
-        if (f->cur == f->plans[last])
-            f->cur = NULL;
-        steno_plan_free(f->plans[last]);
-        f->plans[last] = NULL;
+        forget_plan(f, last);
     }
 }
 
@@ -152,11 +169,11 @@ static steno_status choose_plan(struct frame *f, const struct steno_tensor *cons
         steno_status st = steno_plan_make(&p, f, in, shapes, err);
         if (st)
             return st;
-        if (f->cur == f->plans[at])
-            f->cur = NULL;
-        steno_plan_free(f->plans[at]);
+        forget_plan(f, at);
         f->plans[at] = p;
         limit_ahead(f, at);
+        if (p->rows)
+            drop_outgrown(f, at);
     }
     p->used_at = ++f->tick;
     f->cur = p;

@@ -23,6 +23,8 @@
 /* Products of weights and what shapes alone decide (tables of positions) that the plans of a frame
  * keep, bytes. */
 #define STENO_MAX_AHEAD ((size_t)16 << 20)
+/* Products of rows of tables that a network keeps for its sessions, bytes (table_rows.c). */
+#define STENO_MAX_TABLE_ROWS ((size_t)64 << 20)
 
 /* Packed weights of a network, in the order in which its operators asked for them. */
 struct steno_packed_block {
@@ -43,8 +45,18 @@ struct steno_packed_store {
     bool keep; /* spent constants stay until steno_prepare_drop: they are still to be written */
 };
 
+/* Products of a table's rows, by node: those of the longest input so far (table_rows.c). */
+struct steno_table_rows;
+struct steno_row_store {
+    pthread_mutex_t lock;
+    bool made;
+    struct steno_table_rows *first;
+    size_t bytes; /* of these */
+};
+
 struct steno_network {
     struct steno_graph *g;
+    struct steno_row_store row_store;
     steno_kernels k;
     unsigned cpu;
     struct steno_onnx_info info;
@@ -84,6 +96,7 @@ struct workspace {
     size_t bytes, max_bytes;   /* of all blocks below, and their limit (0: none) */
     uint64_t steps, max_steps; /* of this run */
     bool profile;
+    struct steno_row_store *row_store; /* of the network; NULL: while it is loaded */
     void *const **rows; /* by input of the main graph: its entries, where they lie apart; or NULL */
     const struct steno_searches *lent; /* by the session's caller; or NULL */
     size_t misplans; /* outputs whose shape was not the inferred one */
@@ -133,6 +146,11 @@ struct step {
     int64_t ns, runs; /* while profiling */
 };
 
+struct plan_rows { /* rows of a table that a plan shows */
+    struct plan_rows *next;
+    struct steno_table_rows *rows;
+};
+
 struct plan {
     steno_arena *mem;
     struct steno_shape *key; /* inputs, then captured values */
@@ -157,6 +175,8 @@ struct plan {
     double flops;
     uint64_t used_at;
     size_t ahead_bytes; /* counted against STENO_MAX_AHEAD */
+    struct plan_rows *rows;
+    struct steno_row_store *row_store; /* whose these are */
 };
 
 struct outbuf {
@@ -235,6 +255,34 @@ STENO_MUST steno_status steno_run_ahead(struct workspace *ws, const struct steno
                                         const bool *wanted, steno_arena *mem, steno_err *err);
 /* True when the node may be computed ahead at all. */
 bool steno_may_run_ahead(const struct steno_node *n);
+
+/* table_rows.c */
+/* A product of rows lo .. hi of a constant table: node src takes them from it. */
+struct steno_row_range {
+    const struct steno_node *src;
+    int64_t lo, hi;
+};
+/* Such rows, while a plan is made. */
+struct steno_table_part {
+    steno_arena *mem;
+    struct steno_row_range range;
+    struct steno_tensor x;
+};
+STENO_MUST steno_status steno_row_store_init(struct steno_row_store *s, steno_err *err);
+void steno_row_store_free(struct steno_row_store *s); /* no plan holds rows of it any more */
+size_t steno_row_store_bytes(struct steno_row_store *s);
+/* Is n, whose outputs have been inferred, one. */
+bool steno_table_rows_find(const struct steno_infer *ic, const struct steno_node *n, struct steno_row_range *out);
+/* What has at least the rows wanted, with a reference; *out NULL: there is no room for them. t: the table's part that
+ * was multiplied last, the caller's to free. */
+STENO_MUST steno_status steno_table_rows_take(struct workspace *ws, const struct steno_infer *ic,
+                                              const struct steno_node *n, const struct steno_row_range *want,
+                                              struct steno_table_part *t, struct steno_table_rows **out,
+                                              steno_err *err);
+void steno_table_rows_drop(struct steno_row_store *s, struct steno_table_rows *r);
+/* False: a longer input's have come. */
+bool steno_table_rows_newest(struct steno_row_store *s, const struct steno_table_rows *r);
+const void *steno_table_rows_data(const struct steno_table_rows *r, int64_t row);
 
 /* plan_choose.c */
 struct steno_chosen { /* a step to be */

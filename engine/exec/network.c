@@ -284,7 +284,9 @@ static steno_status open_network(steno_network **out, const char *path, const vo
     steno_status st;
     if (!n)
         return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", path);
-    st = build(n, path, data, size, opt ? opt : &defaults, err);
+    st = steno_row_store_init(&n->row_store, err);
+    if (!st)
+        st = build(n, path, data, size, opt ? opt : &defaults, err);
     if (!st && opt && opt->tap && !(n->path = strdup(path)))
         st = steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", path);
     if (!st && opt)
@@ -320,6 +322,7 @@ void steno_network_close(steno_network *n)
     steno_packed_store_free(&n->store);
     steno_graph_free(n->g);
     steno_cache_unmap(n->cache);
+    steno_row_store_free(&n->row_store);
     free(n->path);
     free(n);
 }

@@ -15,8 +15,16 @@ struct chooser {
     int32_t next_slot;
     int64_t next_dim;
     steno_arena *tmp;
+    struct steno_table_part table;
+    struct idle *idle;
     bool shapes;
     steno_err *err;
+};
+
+/* A node that takes rows of a table: what read them may be there without it. */
+struct idle {
+    struct idle *next;
+    const struct steno_node *node;
 };
 
 /* The frame's graph, or a branch, while its nodes are chosen. */
@@ -242,6 +250,85 @@ static steno_status run_ahead(struct chooser *m, struct part *part, const struct
     return STENO_OK;
 }
 
+/* A product of a table's rows is shown where the network keeps it. */
+static steno_status show_rows(struct chooser *m, struct part *part, const struct steno_node *n, bool *shown)
+{
+    struct steno_known *k = &part->ic.known[n->out[0]];
+    struct steno_row_range range;
+    struct plan_rows *r;
+    struct idle *src;
+    struct slot *s;
+    steno_status st;
+    if (!steno_table_rows_find(&part->ic, n, &range))
+        return STENO_OK;
+    r = steno_arena_alloc(m->p->mem, sizeof *r);
+    src = steno_arena_alloc(m->tmp, sizeof *src);
+    if (!r || !src)
+        return no_memory(m);
+    st = steno_table_rows_take(m->f->ws, &part->ic, n, &range, &m->table, &r->rows, m->err);
+    if (st || !r->rows)
+        return st;
+    *shown = true;
+    r->next = m->p->rows;
+    m->p->rows = r;
+    m->p->row_store = m->f->ws->row_store;
+    *src = (struct idle){m->idle, range.src};
+    m->idle = src;
+    s = steno_plan_slot(m->p, part->scope, n->out[0]);
+    s->t.dtype = k->dtype;
+    s->t.shape = k->shape;
+    s->t.data = (void *)(uintptr_t)steno_table_rows_data(r->rows, range.lo);
+    s->home = HOME_KNOWN;
+    s->planned = true;
+    k->value = &s->t;
+    return STENO_OK;
+}
+
+static bool is_idle(const struct chooser *m, const struct steno_node *n)
+{
+    const struct idle *i = m->idle;
+    while (i && i->node != n)
+        i = i->next;
+    return i;
+}
+
+static int mark_captures(struct steno_graph *body, void *arg)
+{
+    bool *read = arg;
+    for (int32_t i = 0; i < body->n_values; i++)
+        if (body->values[i].captured_from != STENO_NONE)
+            read[body->values[i].captured_from] = true;
+    return 0;
+}
+
+/* Nodes whose rows nobody takes from them any more are not run. */
+static steno_status drop_idle(struct chooser *m, const struct part *part)
+{
+    const struct steno_graph *g = part->ic.g;
+    bool *read = steno_arena_calloc(m->tmp, (size_t)g->n_values + 1, sizeof *read);
+    int32_t n = 0;
+    if (!read)
+        return no_memory(m);
+    for (int i = 0; i < g->n_outputs; i++)
+        read[g->outputs[i]] = true;
+    for (int32_t i = 0; i < m->p->n_steps; i++) {
+        const struct steno_node *at = m->chosen[i].node;
+        for (int k = 0; k < at->n_in && m->chosen[i].scope == part->scope; k++)
+            if (at->in[k] != STENO_NONE)
+                read[at->in[k]] = true;
+        steno_node_each_graph(at, mark_captures, read);
+    }
+    for (int32_t i = 0; i < m->p->n_steps; i++) {
+        const struct steno_node *at = m->chosen[i].node;
+        if (m->chosen[i].scope != part->scope || !is_idle(m, at) || read[at->out[0]])
+            m->chosen[n++] = m->chosen[i];
+        else
+            steno_plan_slot(m->p, part->scope, at->out[0])->home = HOME_NONE;
+    }
+    m->p->n_steps = n;
+    return STENO_OK;
+}
+
 /* Types and shapes of what a step will write. A node with a shape-only input needs the slot's shape
  * even though its data does not exist yet, so slots are filled as inference goes. */
 static void note_outputs(struct chooser *m, struct part *part, const struct steno_node *n)
@@ -303,11 +390,14 @@ static steno_status choose_branch(struct chooser *m, struct part *up, const stru
 static steno_status choose_node(struct chooser *m, struct part *part, const struct steno_node *n)
 {
     struct steno_graph *branch = branch_taken(m, part, n);
+    bool shown = false;
     steno_status st;
     if (branch)
         return choose_branch(m, part, n, branch);
     st = steno_infer_one(&part->ic, n, m->err);
-    if (st)
+    if (!st && m->shapes && m->f->ws->row_store && !m->f->up && part->scope == m->p->top)
+        st = show_rows(m, part, n, &shown);
+    if (st || shown)
         return st;
     if (m->shapes && steno_may_run_ahead(n) && inputs_known(part, n) && worth_ahead(m, part, n))
         return run_ahead(m, part, n);
@@ -344,5 +434,8 @@ steno_status steno_plan_choose(struct plan *p, struct frame *f,
     start_values(&m, &part, in);
     *out = m.chosen;
     st = choose_nodes(&m, &part);
+    steno_arena_free(m.table.mem);
+    if (!st && m.idle)
+        st = drop_idle(&m, &part);
     return st ? st : steno_plan_order(p, out, tmp, err);
 }

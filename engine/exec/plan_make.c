@@ -27,6 +27,8 @@ void steno_plan_free(struct plan *p)
     for (int32_t i = 0; p->steps && i < p->n_steps; i++)
         for (int k = 0; p->steps[i].sub && k < p->steps[i].node->n_attr; k++)
             steno_frame_free(p->steps[i].sub[k]);
+    for (struct plan_rows *r = p->rows; r; r = r->next)
+        steno_table_rows_drop(p->row_store, r->rows);
     steno_arena_free(p->mem);
 }
 

@@ -31,6 +31,7 @@ steno_status steno_session_open(steno_session **out, steno_network *n,
         s->ws.max_steps = opt->max_steps;
     }
     s->ws.rows = s->rows;
+    s->ws.row_store = &n->row_store;
     if (!st)
         st = steno_frame_new(&s->main, &s->ws, n->g, NULL, NULL, NULL, err);
     if (st)
@@ -154,7 +155,7 @@ size_t steno_session_arena_bytes(const steno_session *s)
 
 size_t steno_session_kept_bytes(const steno_session *s)
 {
-    size_t n = 0;
+    size_t n = steno_row_store_bytes(&s->net->row_store);
     for (int i = 0; i < STENO_MAX_PLANS; i++)
         n += s->main->plans[i] ? s->main->plans[i]->ahead_bytes : 0;
     return n;

@@ -149,8 +149,8 @@ bool steno_session_profile(const steno_session *s, int i, struct steno_profile_r
 
 /* Memory for activations: arenas, output buffers, pool and scratch of all graphs. */
 size_t steno_session_arena_bytes(const steno_session *s);
-/* Products that plans of the main graph keep because shapes alone decide them: as long as the session
- * lives, resting or not. */
+/* Products that plans of the main graph keep because shapes alone decide them, as long as the session
+ * lives, resting or not; and what the network keeps for all its sessions. */
 size_t steno_session_kept_bytes(const steno_session *s);
 /* Outputs so far whose shape turned out not to be what inference had said. */
 size_t steno_session_misplans(const steno_session *s);
