@@ -348,6 +348,15 @@ struct steno_kernels {
     float (*quantize_in_f32)(uint8_t *q, const float *x, size_t n, const float *range,
                              int32_t *zero);
 
+    /* ---- rows of a convolution with fewer multiplications (winograd.h) ----
+     * Sum of n_x rows [n]: x[0]; x[0] + s1 x[1]; (x[0] + s1 x[1]) + s0 (x[2] + s1 x[3]), s -1 where minus, else 1. range as
+     * in range_f32, of the sum. Returns where it is: in `to`, or x[0]. All levels give the same bits. */
+    const float *(*sum_rows_f32)(float *to, const float *const *x, size_t n_x, const bool *minus, size_t n,
+                                 float *range);
+    /* row [n] added to count[0] x count[1] pixels of y, `line` floats between those along axis 0, n along axis 1; minus[d]:
+     * subtracted from the second along axis d. */
+    void (*spread_row_f32)(float *y, size_t line, const size_t *count, const bool *minus, const float *row, size_t n);
+
     /* ---- convolution ---- one image (batch is the caller's loop). ep: bias [c_out] with bias_rows
      * set, act, residual like y with ldr = out0*out1. conv_f32_work is for all n_parts together;
      * the parts share one work block and may run at the same time; the bits do not depend on

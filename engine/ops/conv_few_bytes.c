@@ -19,7 +19,7 @@ struct few {
     size_t n; /* rows that wait */
     struct steno_winograd_unit unit[ROWS][2];
     uint8_t *a;
-    float *sum, *product; /* [2][c_in], [ROWS][c_out] */
+    float *sum, *zeros, *product; /* [c_in], [c_in], [ROWS][c_out] */
     float *scale;
     int32_t *zero;
 };
@@ -36,20 +36,11 @@ size_t steno_conv_few_work(const struct steno_conv *s, size_t n_parts)
     return (n_parts < units ? n_parts : units) * part_bytes(s);
 }
 
-/* Pixel (i0, i1), or NULL: zeros. */
-static const float *pixel(const struct steno_conv_few *c, size_t i0, size_t i1)
+/* Pixel (i0, i1), or zeros. */
+static const float *pixel(const struct few *f, size_t i0, size_t i1)
 {
-    return i0 < c->s->in[0] && i1 < c->s->in[1] ? c->x + (i0 * c->s->in[1] + i1) * c->s->c_in : NULL;
-}
-
-/* a + b, or a - b, in `to` or where it lies; NULL: zeros. */
-static const float *combined(const steno_kernels *k, const float *a, const float *b, bool plus, float *to, size_t n)
-{
-    static const float none = 0;
-    if (!b || (!a && plus))
-        return a ? a : b;
-    (plus ? k->add_f32 : k->sub_f32)(to, a ? a : &none, a != NULL, b, 1, n);
-    return to;
+    const struct steno_conv *s = f->c->s;
+    return i0 < s->in[0] && i1 < s->in[1] ? f->c->x + (i0 * s->in[1] + i1) * s->c_in : f->zeros;
 }
 
 /* Row i of the product's left side, in bytes. */
@@ -57,31 +48,24 @@ static void make_row(struct few *f, size_t i)
 {
     const struct steno_conv *s = f->c->s;
     const struct steno_winograd_unit *u = f->unit[i];
-    const bool plus[2] = {f->kind[0] == STENO_WINOGRAD_PLUS, f->kind[1] == STENO_WINOGRAD_PLUS};
-    uint8_t *to = f->a + i * steno_gemm_i8_lda(s->c_in);
-    const float *x[2];
-    for (int t = 0; t < 2; t++)
-        x[t] = combined(f->k, pixel(f->c, u[0].from[t], u[1].from[0]), pixel(f->c, u[0].from[t], u[1].from[1]), plus[1],
-                        f->sum + (size_t)t * s->c_in, s->c_in);
-    x[0] = combined(f->k, x[0], x[1], plus[0], f->sum, s->c_in);
-    if (!x[0]) {
-        memset(f->sum, 0, s->c_in * sizeof *f->sum);
-        x[0] = f->sum;
-    }
-    f->scale[i] = f->k->quantize_row_f32(to, x[0], s->c_in, &f->zero[i]);
+    const bool minus[2] = {f->kind[0] != STENO_WINOGRAD_PLUS, f->kind[1] != STENO_WINOGRAD_PLUS};
+    const size_t n[2] = {1 + (f->kind[0] != STENO_WINOGRAD_ODD), 1 + (f->kind[1] != STENO_WINOGRAD_ODD)};
+    float range[2] = {0, 0};
+    const float *from[4], *x;
+    for (size_t t = 0; t < n[0] * n[1]; t++)
+        from[t] = pixel(f, u[0].from[t / n[1]], u[1].from[t % n[1]]);
+    x = f->k->sum_rows_f32(f->sum, from, n[0] * n[1], n[1] > 1 ? minus : (const bool[]){false, minus[0]}, s->c_in, range);
+    f->scale[i] = f->k->quantize_in_f32(f->a + i * steno_gemm_i8_lda(s->c_in), x, s->c_in, range, &f->zero[i]);
 }
 
 static void add_row(const struct few *f, size_t i)
 {
     const struct steno_conv *s = f->c->s;
     const struct steno_winograd_unit *u = f->unit[i];
-    const float *row = f->product + i * s->c_out;
-    for (size_t a = 0; a < u[0].n; a++)
-        for (size_t b = 0; b < u[1].n; b++) {
-            const bool minus = (f->kind[0] == STENO_WINOGRAD_MINUS && a == 1) != (f->kind[1] == STENO_WINOGRAD_MINUS && b == 1);
-            float *y = f->c->y + ((u[0].to + a) * s->out[1] + u[1].to + b) * s->c_out;
-            (minus ? f->k->sub_f32 : f->k->add_f32)(y, y, 1, row, 1, s->c_out);
-        }
+    f->k->spread_row_f32(f->c->y + (u[0].to * s->out[1] + u[1].to) * s->c_out, s->out[1] * s->c_out,
+                         (const size_t[]){u[0].n, u[1].n},
+                         (const bool[]){f->kind[0] == STENO_WINOGRAD_MINUS, f->kind[1] == STENO_WINOGRAD_MINUS},
+                         f->product + i * s->c_out, s->c_out);
 }
 
 /* The rows that wait through their product. */
@@ -165,6 +149,8 @@ void steno_conv_few_part(const steno_kernels *k, const struct steno_conv_few *c,
     f.a = (uint8_t *)own;
     own += steno_aligned(steno_gemm_i8_rows(ROWS) * steno_gemm_i8_lda(s->c_in));
     f.sum = (float *)(void *)own;
+    f.zeros = f.sum + s->c_in;
+    memset(f.zeros, 0, s->c_in * sizeof *f.zeros);
     own += steno_aligned(2 * s->c_in * sizeof(float));
     f.product = (float *)(void *)own;
     own += steno_aligned(ROWS * s->c_out * sizeof(float));

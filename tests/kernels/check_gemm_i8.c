@@ -315,6 +315,71 @@ static void rows_rounded(const steno_kernels *k)
         }
 }
 
+/* Sums of one, two and four rows, and their range: exact operations in one order. */
+static void rows_summed(const steno_kernels *k)
+{
+    static const size_t counts[] = {1, 2, 4};
+    for (size_t n = 0; n < 140; n += n < 40 ? 1 : 33)
+        for (unsigned v = 0; v < 12; v++) {
+            const size_t n_x = counts[v / 4];
+            const bool minus[2] = {v & 1, v & 2};
+            const float s0 = minus[0] ? -1 : 1, s1 = minus[1] ? -1 : 1;
+            float *x[4], *to = guard_new(n), range[2] = {0, 0}, lo = 0, hi = 0;
+            const float *from[4], *got;
+            for (size_t t = 0; t < 4; t++) {
+                from[t] = x[t] = guard_new(n);
+                fill_uniform(x[t], n);
+            }
+            if (n > 2)
+                x[0][n / 2] = NAN;
+            got = k->sum_rows_f32(to, from, n_x, minus, n, range);
+            for (size_t i = 0; i < n; i++) {
+                float want = x[0][i];
+                if (n_x > 1)
+                    want += s1 * x[1][i];
+                if (n_x == 4)
+                    want += s0 * (x[2][i] + s1 * x[3][i]);
+                lo = fminf(lo, want);
+                hi = fmaxf(hi, want);
+                if (!(got[i] == want) && want == want)
+                    test_fail("n %zu rows %zu: %zu is %a, want %a", n, n_x, i, (double)got[i], (double)want);
+            }
+            if (range[0] != lo || range[1] != hi)
+                test_fail("n %zu rows %zu: range %a to %a, want %a to %a", n, n_x, (double)range[0], (double)range[1],
+                          (double)lo, (double)hi);
+            for (size_t t = 0; t < 4; t++)
+                guard_free(x[t]);
+            guard_free(to);
+        }
+}
+
+static void row_spread(const steno_kernels *k)
+{
+    for (size_t n = 1; n < 140; n += n < 40 ? 1 : 33)
+        for (unsigned v = 0; v < 36; v++) {
+            const size_t count[2] = {1 + v % 3, 1 + v / 3 % 3}, line = count[1] * n + v % 2;
+            const size_t all = (count[0] - 1) * line + count[1] * n;
+            const bool minus[2] = {v / 9 & 1, v / 9 & 2};
+            float *y = guard_new(all), *row = guard_new(n), *want = guard_new(all);
+            fill_uniform(y, all);
+            fill_uniform(row, n);
+            memcpy(want, y, all * sizeof *y);
+            for (size_t a = 0; a < count[0]; a++)
+                for (size_t b = 0; b < count[1]; b++)
+                    for (size_t i = 0; i < n; i++)
+                        want[a * line + b * n + i] +=
+                            ((minus[0] && a == 1) != (minus[1] && b == 1) ? -1.0f : 1.0f) * row[i];
+            k->spread_row_f32(y, line, count, minus, row, n);
+            for (size_t i = 0; i < all; i++)
+                if (y[i] != want[i])
+                    test_fail("n %zu to %zu x %zu: %zu is %a, want %a", n, count[0], count[1], i, (double)y[i],
+                              (double)want[i]);
+            guard_free(y);
+            guard_free(row);
+            guard_free(want);
+        }
+}
+
 void check_gemm_i8(const steno_kernels *k)
 {
     if (test_begin(k, "gemm_i8_part")) {
@@ -330,6 +395,14 @@ void check_gemm_i8(const steno_kernels *k)
     }
     if (test_begin(k, "quantize_row_f32")) {
         rows_rounded(k);
+        test_end();
+    }
+    if (test_begin(k, "sum_rows_f32")) {
+        rows_summed(k);
+        test_end();
+    }
+    if (test_begin(k, "spread_row_f32")) {
+        row_spread(k);
         test_end();
     }
 }

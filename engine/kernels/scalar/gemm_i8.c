@@ -114,6 +114,30 @@ static float quantize_row_f32__scalar(uint8_t *q, const float *x, size_t n, int3
     return quantize_in_f32__scalar(q, x, n, range, zero);
 }
 
+static const float *sum_rows_f32__scalar(float *to, const float *const *x, size_t n_x, const bool *minus, size_t n,
+                                         float *range)
+{
+    const float s0 = minus[0] ? -1.0f : 1.0f, s1 = minus[1] ? -1.0f : 1.0f;
+    for (size_t i = 0; i < n && n_x > 1; i++) {
+        to[i] = x[0][i] + s1 * x[1][i];
+        if (n_x == 4)
+            to[i] += s0 * (x[2][i] + s1 * x[3][i]);
+    }
+    range_f32__scalar(n_x > 1 ? to : x[0], n, range);
+    return n_x > 1 ? to : x[0];
+}
+
+static void spread_row_f32__scalar(float *y, size_t line, const size_t *count, const bool *minus, const float *row,
+                                   size_t n)
+{
+    for (size_t a = 0; a < count[0]; a++)
+        for (size_t b = 0; b < count[1]; b++) {
+            const float sign = (minus[0] && a == 1) != (minus[1] && b == 1) ? -1.0f : 1.0f;
+            for (size_t i = 0; i < n; i++)
+                y[a * line + b * n + i] += sign * row[i];
+        }
+}
+
 static double peak_i8__scalar(size_t turns)
 {
     int32_t acc[16] = {0};
@@ -138,4 +162,6 @@ void steno_kernels_gemm_i8__scalar(steno_kernels *k)
     k->range_f32 = range_f32__scalar;
     k->quantize_in_f32 = quantize_in_f32__scalar;
     k->quantize_row_f32 = quantize_row_f32__scalar;
+    k->sum_rows_f32 = sum_rows_f32__scalar;
+    k->spread_row_f32 = spread_row_f32__scalar;
 }

@@ -801,6 +801,101 @@ static float V_NAME(quantize_row_f32)(uint8_t *q, const float *x, size_t n, int3
     return V_NAME(quantize_in_f32)(q, x, n, range, zero);
 }
 
+/* ---- rows of a convolution with fewer multiplications ---- */
+
+/* Whole vectors are not masked: AVX2 would take three times as long. */
+static inline __attribute__((always_inline)) vf load_some(const float *x, size_t left)
+{
+    return left < VL ? v_load_m(x, v_tail(left)) : v_load(x);
+}
+
+static inline __attribute__((always_inline)) void store_some(float *x, size_t left, vf v)
+{
+    if (left < VL)
+        v_store_m(x, v_tail(left), v);
+    else
+        v_store(x, v);
+}
+
+/* Elements [i, i + left) of the sum, a vector of them at most. */
+static inline __attribute__((always_inline)) vf sum_of(const float *const *x, size_t n_x, vf s0, vf s1, size_t i,
+                                                       size_t left)
+{
+    vf v = v_fma(load_some(x[1] + i, left), s1, load_some(x[0] + i, left));
+    if (n_x == 4)
+        v = v_fma(v_fma(load_some(x[3] + i, left), s1, load_some(x[2] + i, left)), s0, v);
+    return v;
+}
+
+/* Of a number and NaN v_min and v_max give the second. */
+static inline __attribute__((always_inline)) void sum_and_range(float *to, const float *const *x, size_t n_x,
+                                                                const bool *minus, size_t n, float *range)
+{
+    const vf s0 = v_set1(minus[0] ? -1.0f : 1.0f), s1 = v_set1(minus[1] ? -1.0f : 1.0f);
+    vf lo = v_set1(range[0]), hi = v_set1(range[1]);
+    size_t i = 0;
+    for (; i + VL <= n; i += VL) {
+        const vf v = sum_of(x, n_x, s0, s1, i, VL);
+        lo = v_min(v, lo);
+        hi = v_max(v, hi);
+        v_store(to + i, v);
+    }
+    range[0] = -v_hmax(v_neg(lo));
+    range[1] = v_hmax(hi);
+    if (i < n) {
+        store_some(to + i, n - i, sum_of(x, n_x, s0, s1, i, n - i));
+        V_NAME(range_f32)(to + i, n - i, range);
+    }
+}
+
+static const float *V_NAME(sum_rows_f32)(float *to, const float *const *x, size_t n_x, const bool *minus, size_t n,
+                                         float *range)
+{
+    if (n_x == 1) {
+        V_NAME(range_f32)(x[0], n, range);
+        return x[0];
+    }
+    if (n_x == 2)
+        sum_and_range(to, x, 2, minus, n, range);
+    else
+        sum_and_range(to, x, 4, minus, n, range);
+    return to;
+}
+
+/* Elements [i, i + left) of the row to `count` pixels beside each other, to the second with s1. */
+static inline __attribute__((always_inline)) void spread_along(float *y, size_t count, vf s, vf s1, const float *row,
+                                                               size_t n, size_t i, size_t left)
+{
+    const vf v = load_some(row + i, left);
+    for (size_t b = 0; b < count; b++)
+        store_some(y + b * n + i, left, v_fma(v, b == 1 ? s1 : s, load_some(y + b * n + i, left)));
+}
+
+static inline __attribute__((always_inline)) void spread_line(float *y, size_t count, float sign, bool minus,
+                                                              const float *row, size_t n)
+{
+    const vf s = v_set1(sign), s1 = v_set1(minus ? -sign : sign);
+    size_t i = 0;
+    for (; i + VL <= n; i += VL)
+        spread_along(y, count, s, s1, row, n, i, VL);
+    if (i < n)
+        spread_along(y, count, s, s1, row, n, i, n - i);
+}
+
+static void V_NAME(spread_row_f32)(float *y, size_t line, const size_t *count, const bool *minus, const float *row,
+                                   size_t n)
+{
+    for (size_t a = 0; a < count[0]; a++, y += line) {
+        const float sign = minus[0] && a == 1 ? -1.0f : 1.0f;
+        if (count[1] == 1)
+            spread_line(y, 1, sign, minus[1], row, n);
+        else if (count[1] == 3)
+            spread_line(y, 3, sign, minus[1], row, n);
+        else
+            spread_line(y, count[1], sign, minus[1], row, n);
+    }
+}
+
 #ifdef AMX_DOT
 static double V_NAME(peak_i8)(size_t turns)
 {
@@ -838,4 +933,6 @@ void V_NAME(steno_kernels_gemm_i8)(steno_kernels *k)
     k->range_f32 = V_NAME(range_f32);
     k->quantize_in_f32 = V_NAME(quantize_in_f32);
     k->quantize_row_f32 = V_NAME(quantize_row_f32);
+    k->sum_rows_f32 = V_NAME(sum_rows_f32);
+    k->spread_row_f32 = V_NAME(spread_row_f32);
 }
