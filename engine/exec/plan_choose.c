@@ -253,8 +253,8 @@ static steno_status run_ahead(struct chooser *m, struct part *part, const struct
 /* A product of a table's rows is shown where the network keeps it. */
 static steno_status show_rows(struct chooser *m, struct part *part, const struct steno_node *n, bool *shown)
 {
-    struct steno_known *k = &part->ic.known[n->out[0]];
     struct steno_row_range range;
+    struct steno_known *k;
     struct plan_rows *r;
     struct idle *src;
     struct slot *s;
@@ -274,6 +274,7 @@ static steno_status show_rows(struct chooser *m, struct part *part, const struct
     m->p->row_store = m->f->ws->row_store;
     *src = (struct idle){m->idle, range.src};
     m->idle = src;
+    k = &part->ic.known[n->out[0]];
     s = steno_plan_slot(m->p, part->scope, n->out[0]);
     s->t.dtype = k->dtype;
     s->t.shape = k->shape;
@@ -292,38 +293,48 @@ static bool is_idle(const struct chooser *m, const struct steno_node *n)
     return i;
 }
 
+struct marker {
+    const struct scope *scope;
+    bool *read; /* by slot */
+};
+
 static int mark_captures(struct steno_graph *body, void *arg)
 {
-    bool *read = arg;
+    const struct marker *m = arg;
     for (int32_t i = 0; i < body->n_values; i++)
         if (body->values[i].captured_from != STENO_NONE)
-            read[body->values[i].captured_from] = true;
+            m->read[m->scope->slot[body->values[i].captured_from]] = true;
     return 0;
+}
+
+static void mark_inputs(const struct steno_chosen *c, bool *read)
+{
+    struct marker m = {c->scope, read};
+    for (int k = 0; k < c->node->n_in; k++)
+        if (c->node->in[k] != STENO_NONE)
+            read[c->scope->slot[c->node->in[k]]] = true;
+    steno_node_each_graph(c->node, mark_captures, &m);
 }
 
 /* Nodes whose rows nobody takes from them any more are not run. */
 static steno_status drop_idle(struct chooser *m, const struct part *part)
 {
     const struct steno_graph *g = part->ic.g;
-    bool *read = steno_arena_calloc(m->tmp, (size_t)g->n_values + 1, sizeof *read);
+    const int32_t *slot = part->scope->slot;
+    bool *read = steno_arena_calloc(m->tmp, (size_t)m->p->n_slots + 1, sizeof *read);
     int32_t n = 0;
     if (!read)
         return no_memory(m);
     for (int i = 0; i < g->n_outputs; i++)
-        read[g->outputs[i]] = true;
+        read[slot[g->outputs[i]]] = true;
+    for (int32_t i = 0; i < m->p->n_steps; i++)
+        mark_inputs(&m->chosen[i], read);
     for (int32_t i = 0; i < m->p->n_steps; i++) {
-        const struct steno_node *at = m->chosen[i].node;
-        for (int k = 0; k < at->n_in && m->chosen[i].scope == part->scope; k++)
-            if (at->in[k] != STENO_NONE)
-                read[at->in[k]] = true;
-        steno_node_each_graph(at, mark_captures, read);
-    }
-    for (int32_t i = 0; i < m->p->n_steps; i++) {
-        const struct steno_node *at = m->chosen[i].node;
-        if (m->chosen[i].scope != part->scope || !is_idle(m, at) || read[at->out[0]])
-            m->chosen[n++] = m->chosen[i];
+        const struct steno_chosen *c = &m->chosen[i];
+        if (c->scope != part->scope || !is_idle(m, c->node) || read[slot[c->node->out[0]]])
+            m->chosen[n++] = *c;
         else
-            steno_plan_slot(m->p, part->scope, at->out[0])->home = HOME_NONE;
+            m->p->slots[slot[c->node->out[0]]].home = HOME_NONE;
     }
     m->p->n_steps = n;
     return STENO_OK;

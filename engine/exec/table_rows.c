@@ -89,7 +89,7 @@ bool steno_table_rows_find(const struct steno_infer *ic, const struct steno_node
     const struct steno_tensor *table;
     const struct steno_node *src;
     const struct steno_shape *y;
-    if (!x || !n->packed || strcmp(n->domain, "ai.steno") || strcmp(n->op_type, "Linear") ||
+    if (!x || !n->packed || strcmp(n->domain, "ai.steno") || strcmp(n->op_type, "Linear") || n->out[0] == STENO_NONE ||
         x->producer == STENO_NONE || (n->n_in > 3 && n->in[3] != STENO_NONE) ||
         (n->n_in > 2 && n->in[2] != STENO_NONE && !known(ic, n, 2)))
         return false;
