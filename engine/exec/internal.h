@@ -25,6 +25,7 @@
 #define STENO_MAX_AHEAD ((size_t)16 << 20)
 /* Products of rows of tables that a network keeps for its sessions, bytes (table_rows.c). */
 #define STENO_MAX_TABLE_ROWS ((size_t)64 << 20)
+#define STENO_MAX_TABLES 1024 /* ... and nodes that have some */
 
 /* Packed weights of a network, in the order in which its operators asked for them. */
 struct steno_packed_block {
@@ -51,7 +52,7 @@ struct steno_row_store {
     pthread_mutex_t lock;
     bool made;
     struct steno_table_rows *first;
-    size_t bytes; /* of these */
+    size_t n, bytes; /* of these */
 };
 
 struct steno_network {

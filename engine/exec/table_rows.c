@@ -100,7 +100,8 @@ bool steno_table_rows_find(const struct steno_infer *ic, const struct steno_node
     if (!table || !table->data || table->dtype != STENO_F32 || !is_matrix(&table->shape) ||
         !takes_rows(ic, src, table) || !number(ic, src, START, &out->lo) || !number(ic, src, END, &out->hi))
         return false;
-    if (!*src->domain && (out->lo < 0 || out->hi > table->shape.dim[table->shape.rank - 2]))
+    if (out->lo < INT32_MIN || out->hi > INT32_MAX ||
+        (!*src->domain && (out->lo < 0 || out->hi > table->shape.dim[table->shape.rank - 2])))
         return false; /* from the back, or up to the end */
     out->src = src;
     y = &ic->known[n->out[0]].shape;
@@ -117,6 +118,7 @@ static void unlink_rows(struct steno_row_store *s, struct steno_table_rows *r)
         p = &(*p)->next;
     *p = r->next;
     r->newest = false;
+    s->n--;
     s->bytes -= (size_t)(r->hi - r->lo) * r->row_bytes;
 }
 
@@ -137,7 +139,9 @@ static struct steno_table_rows *take(struct steno_row_store *s, const struct ste
     int64_t lo = range->lo, hi = range->hi, room;
     pthread_mutex_lock(&s->lock);
     r = newest_of(s, n);
-    room = (int64_t)((STENO_MAX_TABLE_ROWS - s->bytes) / row_bytes);
+    room = (r || s->n < STENO_MAX_TABLES) && s->bytes < STENO_MAX_TABLE_ROWS
+               ? (int64_t)((STENO_MAX_TABLE_ROWS - s->bytes) / row_bytes)
+               : 0;
     if (r && r->lo <= lo && r->hi >= hi) {
         r->refs++;
     } else if (r) {
@@ -171,6 +175,7 @@ static struct steno_table_rows *publish(struct steno_row_store *s, struct steno_
         r->next = s->first;
         r->newest = true;
         s->first = r;
+        s->n++;
         s->bytes += (size_t)(r->hi - r->lo) * r->row_bytes;
     }
     pthread_mutex_unlock(&s->lock);
