@@ -133,7 +133,7 @@ static void drop_outgrown(struct frame *f, int at)
 {
     for (int i = 0; i < STENO_MAX_PLANS; i++) {
         const struct plan_rows *r = i != at && f->plans[i] ? f->plans[i]->rows : NULL;
-        while (r && steno_table_rows_newest(f->plans[i]->row_store, r->rows))
+        while (r && steno_table_rows_newest(r->rows))
             r = r->next;
         if (r)
             forget_plan(f, i);

@@ -50,7 +50,6 @@ struct steno_packed_store {
 struct steno_table_rows;
 struct steno_row_store {
     pthread_mutex_t lock;
-    bool made;
     struct steno_table_rows *first;
     size_t n, bytes; /* of these */
 };
@@ -177,7 +176,6 @@ struct plan {
     uint64_t used_at;
     size_t ahead_bytes; /* counted against STENO_MAX_AHEAD */
     struct plan_rows *rows;
-    struct steno_row_store *row_store; /* whose these are */
 };
 
 struct outbuf {
@@ -280,9 +278,8 @@ STENO_MUST steno_status steno_table_rows_take(struct workspace *ws, const struct
                                               const struct steno_node *n, const struct steno_row_range *want,
                                               struct steno_table_part *t, struct steno_table_rows **out,
                                               steno_err *err);
-void steno_table_rows_drop(struct steno_row_store *s, struct steno_table_rows *r);
-/* False: a longer input's have come. */
-bool steno_table_rows_newest(struct steno_row_store *s, const struct steno_table_rows *r);
+void steno_table_rows_drop(struct steno_table_rows *r);
+bool steno_table_rows_newest(const struct steno_table_rows *r); /* false: a longer input's have come */
 const void *steno_table_rows_data(const struct steno_table_rows *r, int64_t row);
 
 /* plan_choose.c */
@@ -290,6 +287,8 @@ struct steno_chosen { /* a step to be */
     const struct steno_node *node;
     const struct scope *scope;
 };
+/* fn for the number of every slot that its node reads, also in its bodies. */
+void steno_plan_each_read(const struct steno_chosen *c, void (*fn)(void *arg, int32_t slot), void *arg);
 /* Slots and scopes of p, with what is known of the values; *out: its n_steps nodes that are run, in
  * tmp. shapes: false, every shape is taken as unknown until the node has run. */
 STENO_MUST steno_status steno_plan_choose(struct plan *p, struct frame *f,

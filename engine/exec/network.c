@@ -285,8 +285,11 @@ static steno_status open_network(steno_network **out, const char *path, const vo
     if (!n)
         return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", path);
     st = steno_row_store_init(&n->row_store, err);
-    if (!st)
-        st = build(n, path, data, size, opt ? opt : &defaults, err);
+    if (st) {
+        free(n);
+        return st;
+    }
+    st = build(n, path, data, size, opt ? opt : &defaults, err);
     if (!st && opt && opt->tap && !(n->path = strdup(path)))
         st = steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", path);
     if (!st && opt)

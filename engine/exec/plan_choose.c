@@ -33,6 +33,30 @@ struct part {
     struct steno_infer ic;
 };
 
+struct reads {
+    const struct scope *scope;
+    void (*fn)(void *arg, int32_t slot);
+    void *arg;
+};
+
+static int each_captured(struct steno_graph *body, void *arg)
+{
+    const struct reads *r = arg;
+    for (int32_t i = 0; i < body->n_values; i++)
+        if (body->values[i].captured_from != STENO_NONE)
+            r->fn(r->arg, r->scope->slot[body->values[i].captured_from]);
+    return 0;
+}
+
+void steno_plan_each_read(const struct steno_chosen *c, void (*fn)(void *arg, int32_t slot), void *arg)
+{
+    struct reads r = {c->scope, fn, arg};
+    for (int i = 0; i < c->node->n_in; i++)
+        if (c->node->in[i] != STENO_NONE)
+            fn(arg, c->scope->slot[c->node->in[i]]);
+    steno_node_each_graph(c->node, each_captured, &r);
+}
+
 static steno_status no_memory(const struct chooser *m)
 {
     return steno_fail(m->err, STENO_ERR_NOMEM, "out of memory while planning");
@@ -216,6 +240,19 @@ static bool worth_ahead(struct chooser *m, const struct part *part, const struct
     return true;
 }
 
+/* Value v is there with the plan. */
+static void settle(struct chooser *m, struct part *part, steno_vid v, const struct steno_tensor *t)
+{
+    struct slot *s = steno_plan_slot(m->p, part->scope, v);
+    struct steno_known *k = &part->ic.known[v];
+    s->t = *t;
+    s->home = HOME_KNOWN;
+    s->planned = true;
+    k->dtype = t->dtype;
+    k->shape = t->shape;
+    k->value = &s->t;
+}
+
 static steno_status run_ahead(struct chooser *m, struct part *part, const struct steno_node *n)
 {
     struct steno_known *known = part->ic.known;
@@ -235,18 +272,9 @@ static steno_status run_ahead(struct chooser *m, struct part *part, const struct
     st = steno_run_ahead(m->f->ws, n, in, out, wanted, m->p->mem, m->err);
     if (st)
         return st;
-    for (int i = 0; i < n->n_out; i++) {
-        struct slot *s;
-        if (!wanted[i])
-            continue;
-        s = steno_plan_slot(m->p, part->scope, n->out[i]);
-        s->t = out[i];
-        s->home = HOME_KNOWN;
-        s->planned = true;
-        known[n->out[i]].dtype = out[i].dtype;
-        known[n->out[i]].shape = out[i].shape;
-        known[n->out[i]].value = &s->t;
-    }
+    for (int i = 0; i < n->n_out; i++)
+        if (wanted[i])
+            settle(m, part, n->out[i], &out[i]);
     return STENO_OK;
 }
 
@@ -254,10 +282,9 @@ static steno_status run_ahead(struct chooser *m, struct part *part, const struct
 static steno_status show_rows(struct chooser *m, struct part *part, const struct steno_node *n, bool *shown)
 {
     struct steno_row_range range;
-    struct steno_known *k;
+    const struct steno_known *k;
     struct plan_rows *r;
     struct idle *src;
-    struct slot *s;
     steno_status st;
     if (!steno_table_rows_find(&part->ic, n, &range))
         return STENO_OK;
@@ -271,17 +298,13 @@ static steno_status show_rows(struct chooser *m, struct part *part, const struct
     *shown = true;
     r->next = m->p->rows;
     m->p->rows = r;
-    m->p->row_store = m->f->ws->row_store;
     *src = (struct idle){m->idle, range.src};
     m->idle = src;
     k = &part->ic.known[n->out[0]];
-    s = steno_plan_slot(m->p, part->scope, n->out[0]);
-    s->t.dtype = k->dtype;
-    s->t.shape = k->shape;
-    s->t.data = (void *)(uintptr_t)steno_table_rows_data(r->rows, range.lo);
-    s->home = HOME_KNOWN;
-    s->planned = true;
-    k->value = &s->t;
+    settle(m, part, n->out[0],
+           &(struct steno_tensor){.dtype = k->dtype,
+                                  .shape = k->shape,
+                                  .data = (void *)(uintptr_t)steno_table_rows_data(r->rows, range.lo)});
     return STENO_OK;
 }
 
@@ -293,27 +316,10 @@ static bool is_idle(const struct chooser *m, const struct steno_node *n)
     return i;
 }
 
-struct marker {
-    const struct scope *scope;
-    bool *read; /* by slot */
-};
-
-static int mark_captures(struct steno_graph *body, void *arg)
+static void mark(void *arg, int32_t slot)
 {
-    const struct marker *m = arg;
-    for (int32_t i = 0; i < body->n_values; i++)
-        if (body->values[i].captured_from != STENO_NONE)
-            m->read[m->scope->slot[body->values[i].captured_from]] = true;
-    return 0;
-}
-
-static void mark_inputs(const struct steno_chosen *c, bool *read)
-{
-    struct marker m = {c->scope, read};
-    for (int k = 0; k < c->node->n_in; k++)
-        if (c->node->in[k] != STENO_NONE)
-            read[c->scope->slot[c->node->in[k]]] = true;
-    steno_node_each_graph(c->node, mark_captures, &m);
+    bool *read = arg;
+    read[slot] = true;
 }
 
 /* Nodes whose rows nobody takes from them any more are not run. */
@@ -328,7 +334,7 @@ static steno_status drop_idle(struct chooser *m, const struct part *part)
     for (int i = 0; i < g->n_outputs; i++)
         read[slot[g->outputs[i]]] = true;
     for (int32_t i = 0; i < m->p->n_steps; i++)
-        mark_inputs(&m->chosen[i], read);
+        steno_plan_each_read(&m->chosen[i], mark, read);
     for (int32_t i = 0; i < m->p->n_steps; i++) {
         const struct steno_chosen *c = &m->chosen[i];
         if (c->scope != part->scope || !is_idle(m, c->node) || read[slot[c->node->out[0]]])

@@ -28,25 +28,21 @@ void steno_plan_free(struct plan *p)
         for (int k = 0; p->steps[i].sub && k < p->steps[i].node->n_attr; k++)
             steno_frame_free(p->steps[i].sub[k]);
     for (struct plan_rows *r = p->rows; r; r = r->next)
-        steno_table_rows_drop(p->row_store, r->rows);
+        steno_table_rows_drop(r->rows);
     steno_arena_free(p->mem);
 }
 
 /* ---- steps and lifetimes ---- */
 
-struct capture_use {
+struct use {
     struct plan *p;
-    const struct scope *scope;
     int32_t step;
 };
 
-static int use_captures(struct steno_graph *body, void *arg)
+static void use_slot(void *arg, int32_t slot)
 {
-    const struct capture_use *u = arg;
-    for (int32_t i = 0; i < body->n_values; i++)
-        if (body->values[i].captured_from != STENO_NONE)
-            u->p->slots[u->scope->slot[body->values[i].captured_from]].last = u->step;
-    return 0;
+    const struct use *u = arg;
+    u->p->slots[slot].last = u->step;
 }
 
 static void lifetimes(struct maker *m)
@@ -55,11 +51,8 @@ static void lifetimes(struct maker *m)
     const struct steno_graph *g = m->f->g;
     for (int32_t k = 0; k < p->n_steps; k++) {
         const struct step *s = &p->steps[k];
-        struct capture_use u = {p, s->scope, k};
-        for (int i = 0; i < s->node->n_in; i++)
-            if (s->node->in[i] != STENO_NONE)
-                steno_plan_slot(m->p, s->scope, s->node->in[i])->last = k;
-        steno_node_each_graph(s->node, use_captures, &u);
+        struct use u = {p, k};
+        steno_plan_each_read(&m->chosen[k], use_slot, &u);
         for (int i = 0; i < s->node->n_out; i++)
             if (s->out[i] && s->out[i]->last < k)
                 s->out[i]->last = k;

@@ -15,12 +15,6 @@ struct orderer {
     uint8_t *depth;                  /* by node: of late ones that wait, 0: run, or about to */
 };
 
-/* Where the node stands whose body graphs are looked at. */
-struct place {
-    struct orderer *o;
-    const struct scope *scope;
-};
-
 static size_t bytes_out(const struct orderer *o, const struct steno_chosen *c, bool *planned)
 {
     size_t sum = 0;
@@ -61,8 +55,9 @@ static int depth_of(const struct orderer *o, const struct steno_chosen *c)
 static void run(struct orderer *o, int32_t k);
 
 /* What writes slot s is to run before whatever comes next. */
-static void bring(struct orderer *o, int32_t s)
+static void bring(void *arg, int32_t s)
 {
+    struct orderer *o = arg;
     const int32_t k = o->maker[s] - 1;
     if (k < 0 || !o->depth[k])
         return;
@@ -70,24 +65,10 @@ static void bring(struct orderer *o, int32_t s)
     run(o, k);
 }
 
-static int bring_captured(struct steno_graph *body, void *arg)
-{
-    const struct place *at = arg;
-    for (int32_t i = 0; i < body->n_values; i++)
-        if (body->values[i].captured_from != STENO_NONE)
-            bring(at->o, at->scope->slot[body->values[i].captured_from]);
-    return 0;
-}
-
 static void run(struct orderer *o, int32_t k)
 {
-    const struct steno_chosen *c = &o->from[k];
-    struct place at = {o, c->scope};
-    for (int i = 0; i < c->node->n_in; i++)
-        if (c->node->in[i] != STENO_NONE)
-            bring(o, c->scope->slot[c->node->in[i]]);
-    steno_node_each_graph(c->node, bring_captured, &at);
-    o->to[o->n++] = *c;
+    steno_plan_each_read(&o->from[k], bring, o);
+    o->to[o->n++] = o->from[k];
 }
 
 static void hold(struct orderer *o, int32_t k, int depth)

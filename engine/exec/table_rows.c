@@ -6,13 +6,13 @@
  * longer input's replace goes with the plans that still have it. */
 #include "exec/internal.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #define START 1 /* inputs of Slice and Positions */
 #define END 2
 
 struct steno_table_rows {
+    struct steno_row_store *store;
     struct steno_table_rows *next; /* of the store, while it is the newest of its node */
     const struct steno_node *node;
     int64_t lo, hi; /* rows of the table */
@@ -25,16 +25,12 @@ struct steno_table_rows {
 
 steno_status steno_row_store_init(struct steno_row_store *s, steno_err *err)
 {
-    if (pthread_mutex_init(&s->lock, NULL))
-        return steno_fail(err, STENO_ERR_NOMEM, "cannot make a mutex");
-    s->made = true;
-    return STENO_OK;
+    return pthread_mutex_init(&s->lock, NULL) ? steno_fail(err, STENO_ERR_NOMEM, "cannot make a mutex") : STENO_OK;
 }
 
 void steno_row_store_free(struct steno_row_store *s)
 {
-    if (s->made)
-        pthread_mutex_destroy(&s->lock);
+    pthread_mutex_destroy(&s->lock);
 }
 
 size_t steno_row_store_bytes(struct steno_row_store *s)
@@ -184,8 +180,9 @@ static struct steno_table_rows *publish(struct steno_row_store *s, struct steno_
     return mine;
 }
 
-void steno_table_rows_drop(struct steno_row_store *s, struct steno_table_rows *r)
+void steno_table_rows_drop(struct steno_table_rows *r)
 {
+    struct steno_row_store *s = r->store;
     bool last;
     pthread_mutex_lock(&s->lock);
     last = !--r->refs;
@@ -196,12 +193,12 @@ void steno_table_rows_drop(struct steno_row_store *s, struct steno_table_rows *r
         steno_arena_free(r->mem);
 }
 
-bool steno_table_rows_newest(struct steno_row_store *s, const struct steno_table_rows *r)
+bool steno_table_rows_newest(const struct steno_table_rows *r)
 {
     bool newest;
-    pthread_mutex_lock(&s->lock);
+    pthread_mutex_lock(&r->store->lock);
     newest = r->newest;
-    pthread_mutex_unlock(&s->lock);
+    pthread_mutex_unlock(&r->store->lock);
     return newest;
 }
 
@@ -239,7 +236,7 @@ static steno_status table_rows(struct workspace *ws, const struct steno_infer *i
 }
 
 static steno_status compute(struct workspace *ws, const struct steno_infer *ic, const struct steno_node *n,
-                            const struct steno_row_range *range, struct steno_table_part *t,
+                            const struct steno_row_range *range, size_t row_bytes, struct steno_table_part *t,
                             struct steno_table_rows **out, steno_err *err)
 {
     steno_arena *mem = steno_arena_new(0);
@@ -257,20 +254,21 @@ static steno_status compute(struct workspace *ws, const struct steno_infer *ic, 
         steno_arena_free(mem);
         return st;
     }
-    *r = (struct steno_table_rows){.node = n,
-                                  .lo = range->lo,
-                                  .hi = range->hi,
-                                  .row_bytes = steno_numel(&y) / (size_t)(range->hi - range->lo) * sizeof(float),
-                                  .refs = 1,
-                                  .mem = mem,
-                                  .data = y.data};
+    *r = (struct steno_table_rows){.store = ws->row_store,
+                                   .node = n,
+                                   .lo = range->lo,
+                                   .hi = range->hi,
+                                   .row_bytes = row_bytes,
+                                   .refs = 1,
+                                   .mem = mem,
+                                   .data = y.data};
     *out = publish(ws->row_store, r);
     return STENO_OK;
 }
 
 steno_status steno_table_rows_take(struct workspace *ws, const struct steno_infer *ic, const struct steno_node *n,
-                             const struct steno_row_range *want, struct steno_table_part *t,
-                             struct steno_table_rows **out, steno_err *err)
+                                   const struct steno_row_range *want, struct steno_table_part *t,
+                                   struct steno_table_rows **out, steno_err *err)
 {
     const struct steno_shape *y = &ic->known[n->out[0]].shape;
     const size_t row_bytes = (size_t)y->dim[y->rank - 1] * sizeof(float);
@@ -279,5 +277,5 @@ steno_status steno_table_rows_take(struct workspace *ws, const struct steno_infe
     if (ws->max_bytes && (size_t)(want->hi - want->lo) > ws->max_bytes / row_bytes)
         return STENO_OK;
     *out = take(ws->row_store, n, row_bytes, &range);
-    return *out || range.hi == range.lo ? STENO_OK : compute(ws, ic, n, &range, t, out, err);
+    return *out || range.hi == range.lo ? STENO_OK : compute(ws, ic, n, &range, row_bytes, t, out, err);
 }
