@@ -56,7 +56,8 @@ cli_libs := $(shell pkg-config --libs $(cli_pkgs) 2>/dev/null)
 
 # ---- sources ---------------------------------------------------------------------------------
 other_cpu := $(if $(filter aarch64-%,$(shell $(CC) -dumpmachine)),x86,arm)
-lib_src := $(filter-out engine/cli/% engine/kernels/$(other_cpu)/% $(if $(filter x86,$(other_cpu)),engine/features/%_avx2.c),$(wildcard engine/*/*.c engine/kernels/*/*.c engine/*.c))
+engine_c := $(wildcard $(addsuffix *.c,engine/ engine/*/ engine/*/*/ engine/*/*/*/))
+lib_src := $(filter-out engine/cli/% engine/nn/kernels/$(other_cpu)/% $(if $(filter x86,$(other_cpu)),engine/features/%_avx2.c),$(engine_c))
 cli_src := $(wildcard engine/cli/*.c)
 proto_src := $(wildcard protocol/*.c)
 srv_src := $(wildcard server/*.c)
@@ -100,16 +101,16 @@ deps: ## install the Debian packages that building needs (apt)
 	@tests/deps.sh build
 
 # ---- compiling -------------------------------------------------------------------------------
-$(B)/gen/%.pb-c.c $(B)/gen/%.pb-c.h: engine/onnx/%.proto
+$(B)/gen/%.pb-c.c $(B)/gen/%.pb-c.h: engine/nn/onnx/%.proto
 	$(call say,PROTOC,$<)
 	@mkdir -p $(B)/gen
 	$(Q)protoc-c --proto_path=$(<D) --c_out=$(B)/gen $<
-$(B)/gen/%.pb-c.c $(B)/gen/%.pb-c.h: engine/decoder/%.proto
+$(B)/gen/%.pb-c.c $(B)/gen/%.pb-c.h: engine/text/%.proto
 	$(call say,PROTOC,$<)
 	@mkdir -p $(B)/gen
 	$(Q)protoc-c --proto_path=$(<D) --c_out=$(B)/gen $<
-$(call obj,engine/decoder/spm.c): $(B)/gen/sentencepiece.pb-c.h
-$(call obj,$(wildcard engine/onnx/*.c)): $(B)/gen/onnx.pb-c.h
+$(call obj,engine/text/spm.c): $(B)/gen/sentencepiece.pb-c.h
+$(call obj,$(wildcard engine/nn/onnx/*.c engine/optimize/*.c)): $(B)/gen/onnx.pb-c.h
 $(call obj,$(help_src) $(unit_src) $(fuzz_src)): | $(B)/gen/onnx.pb-c.h
 $(B)/gen/%.pb-c.o: $(B)/gen/%.pb-c.c
 	$(call say,CC,$<)
@@ -123,19 +124,19 @@ isa_amx := $(isa_bf16) -mamx-tile -mamx-int8 -mamx-bf16
 isa_avxvnni := $(isa_avx2) -mavxvnni
 isa_dotprod := -march=armv8.2-a+dotprod
 # Files of kernels alone (tests/isa.sh): any other one runs whatever the CPU has.
-isa_flags = $(if $(filter engine/kernels/% engine/features/% tests/kernels/evex_%,$(1)),\
+isa_flags = $(if $(filter engine/nn/kernels/% engine/features/% tests/kernels/evex_%,$(1)),\
         $(foreach i,avx2 avx512 vnni bf16 amx avxvnni dotprod,$(if $(filter %_$(i).c,$(1)),$(isa_$(i)))))
-# With UBSan -O3 takes 141 s of a processor for engine/kernels/x86, -O1 39, more than tests save by it.
-kernel_flags = $(if $(filter engine/kernels/%,$(1)),$(if $(and $(findstring undefined,$(san_flags)),$(filter-out engine/kernels/scalar/%,$(1))),,-O3) \
-        $(if $(filter engine/kernels/scalar/%,$(1)),,-ffp-contract=fast)) \
+# With UBSan -O3 takes 141 s of a processor for engine/nn/kernels/x86, -O1 39, more than tests save by it.
+kernel_flags = $(if $(filter engine/nn/kernels/%,$(1)),$(if $(and $(findstring undefined,$(san_flags)),$(filter-out engine/nn/kernels/scalar/%,$(1))),,-O3) \
+        $(if $(filter engine/nn/kernels/scalar/%,$(1)),,-ffp-contract=fast)) \
         $(if $(filter engine/features/%_avx2.c,$(1)),-O3) $(if $(filter tests/kernels/%,$(1)),-O2)
 
 # What packed caches are of, beside the model: the library's source.
-$(B)/gen/source_id.h: $(lib_src) $(wildcard engine/*.h engine/*/*.h engine/*/*/*.h engine/*/*.proto)
+$(B)/gen/source_id.h: $(lib_src) $(wildcard $(addsuffix *.h,engine/ engine/*/ engine/*/*/ engine/*/*/*/) engine/*/*.proto engine/*/*/*.proto)
 	$(call say,GEN,$@)
 	@mkdir -p $(@D)
 	$(Q)echo "#define STENO_SOURCE_ID \"$$(cat $^ | cksum)\"" >$@.new && mv $@.new $@
-$(call obj,engine/exec/cache_key.c): $(B)/gen/source_id.h
+$(call obj,engine/nn/exec/cache_key.c): $(B)/gen/source_id.h
 
 # The API descriptions as C strings: a server shows what it speaks.
 $(B)/gen/api_text.inc: docs/openapi.yaml docs/asyncapi.yaml

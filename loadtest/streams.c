@@ -16,7 +16,7 @@
 #include <time.h>
 
 #include "audio/file.h"
-#include "models/stream.h"
+#include "recognizer/stream.h"
 #include "steno.h"
 
 #define CHUNK 0.1 /* s */

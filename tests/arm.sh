@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The kernels of AArch64 (engine/kernels/arm) on this machine: cross-compiled and checked under qemu-user by the same
+# The kernels of AArch64 (engine/nn/kernels/arm) on this machine: cross-compiled and checked under qemu-user by the same
 # kcheck as the others, every level (scalar, neon, dotprod). TAP; skipped where compiler or emulator are absent
 # (tests/deps.sh arm installs both).
 #   tests/arm.sh [KCHECK OPTION]...
@@ -14,7 +14,7 @@ command -v qemu-aarch64 >/dev/null || skip "qemu-aarch64 is absent"
 # shellcheck source=tests/build_kcheck.sh
 . tests/build_kcheck.sh
 sources() {
-    for f in engine/kernels/*.c engine/kernels/scalar/*.c engine/kernels/arm/*.c; do
+    for f in engine/nn/kernels/*.c engine/nn/kernels/scalar/*.c engine/nn/kernels/arm/*.c; do
         case $f in
         */scalar/*) echo "$f -O3 -ffp-contract=off" ;;
         *_dotprod.c) echo "$f -O3 -ffp-contract=fast -march=armv8.2-a+dotprod" ;;

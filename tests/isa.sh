@@ -25,7 +25,7 @@ kernels=(-path '*/kernels/x86/*' -o -path '*/tests/kernels/evex_*' -o -name '*_a
 mapfile -t all < <(find "$B" -name '*.o' ! \( "${kernels[@]}" \) | sort)
 [ ${#all[@]} -gt 100 ] && bad=$(avx "${all[@]}") || bad="no objects below $B"
 result "${#all[@]} objects have no AVX" "$bad"
-[ -n "$(avx "$B"/engine/kernels/x86/gemm_avx2.o)" ] && bad="" || bad="not seen in gemm_avx2.o"
+[ -n "$(avx "$B"/engine/nn/kernels/x86/gemm_avx2.o)" ] && bad="" || bad="not seen in gemm_avx2.o"
 result "AVX is seen where it is" "$bad"
 
 if ! command -v qemu-x86_64 >/dev/null; then

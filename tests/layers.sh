@@ -15,39 +15,47 @@ check() { # NAME OUTPUT: passes when the output is empty
 
 # folder -> folders it may include from, beside itself and base
 declare -A may=(
-    [base]="" [audio]="" [features]="" [kernels]="" [graph]="" [decoder]=""
-    [onnx]="graph" [passes]="graph ops kernels" [plan]="graph ops kernels" [ops]="graph kernels features"
-    [exec]="graph ops kernels onnx passes plan"
-    [models]="exec graph features audio decoder kernels" [pool]="models exec decoder audio features"
+    [base]="" [formats]="" [audio]="" [features]="" [search]="" [search/lm]="" [text]="search"
+    [nn/kernels]="" [nn/graph]="" [nn/onnx]="nn/graph optimize" [nn/ops]="nn/graph nn/kernels features optimize"
+    [nn/passes]="nn/graph nn/ops nn/kernels"
+    [nn/exec]="nn/graph nn/ops nn/kernels nn/onnx nn/passes optimize"
+    [optimize]="nn/graph nn/ops nn/kernels nn/onnx nn/passes nn/exec"
+    [families/ctc]="nn/exec nn/graph features search text recognizer"
+    [families/espnet]="nn/exec nn/graph nn/kernels formats features audio search search/lm text recognizer families/ctc"
+    [recognizer]="nn/exec nn/graph features search text audio families/ctc families/espnet"
+    [pool]="recognizer nn/exec search text audio features"
 )
+folder_of() { # PATH below engine/: the longest name above that it lies in
+    local d=${1%/*}
+    while [ -z "${may[$d]+x}" ] && [[ $d == */* ]]; do d=${d%/*}; done
+    echo "$d"
+}
 bad=""
-for dir in "${!may[@]}"; do
-    for f in engine/"$dir"/*.[ch] engine/"$dir"/*/*.[ch]; do
-        [ -f "$f" ] || continue
-        while IFS= read -r inc; do
-            from=${inc%%/*}
-            case $inc in
-            */*) ;;
-            steno.h | steno_*.h) case $dir/$inc in models/* | pool/* | audio/steno_audio.h) continue ;; esac
-                from=steno.h ;;
-            *) [ -f "engine/$inc" ] && bad+="$f includes $inc"$'\n'; continue ;;
-            esac
-            [ -d "engine/$from" ] || [ "$from" = steno.h ] || continue
-            case " base $dir ${may[$dir]} " in *" $from "*) ;; *) bad+="$f includes $inc"$'\n' ;; esac
-        done < <(sed -n 's/^ *# *include "\(.*\)"/\1/p' "$f")
-    done
-done
+while IFS=: read -r f inc; do
+    f=${f#engine/}
+    dir=$(folder_of "$f")
+    [ -n "${may[$dir]+x}" ] || continue
+    case $inc in
+    steno.h | steno_*.h) case $dir/$inc in families/* | recognizer/* | pool/* | audio/steno_audio.h) continue ;; esac
+        bad+="engine/$f includes $inc"$'\n'; continue ;;
+    */*) ;;
+    *) [ -f "engine/$inc" ] && bad+="engine/$f includes $inc"$'\n'; continue ;;
+    esac
+    [ -f "engine/$inc" ] || continue
+    from=$(folder_of "$inc")
+    case " base $dir ${may[$dir]} " in *" $from "*) ;; *) bad+="engine/$f includes $inc"$'\n' ;; esac
+done < <(git ls-files 'engine/*/*.[ch]' | xargs grep -oE '^ *# *include "[^"]*"' | sed -E 's/:.*"(.*)"/:\1/')
 check "engine folders include only the layers below them" "${bad%$'\n'}"
 
 bad=$(grep -nE '^ *# *include [<"](microhttpd|libwebsockets|jansson|sys/socket|netinet/|arpa/)' \
-    engine/*.[ch] engine/[!c]*/*.[ch] engine/[!c]*/*/*.[ch] 2>/dev/null)
+    $(git ls-files 'engine/*.[ch]' | grep -v '^engine/cli/'))
 check "the engine knows no sockets, HTTP or JSON" "$bad"
 
 bad=$(grep -nE '^ *# *include [<"](microhttpd|libwebsockets|sys/socket|netinet/|pthread|server/)' protocol/*.[ch] 2>/dev/null)
 bad+=$(grep -nE '^ *# *include "' protocol/*.[ch] 2>/dev/null | grep -vE '"(base/|protocol/|steno)')
 check "protocol is pure: no sockets, threads or engine internals" "$bad"
 
-bad=$(grep -nE '^ *# *include "(graph|ops|kernels|exec|onnx|passes|plan)/' server/*.[ch] 2>/dev/null)
+bad=$(grep -nE '^ *# *include "(nn|optimize)/' server/*.[ch] 2>/dev/null)
 check "the server reaches the networks only through streams and the pool" "$bad"
 
 bad=""
@@ -58,7 +66,7 @@ for h in $(git ls-files '*.h'); do
     isa="" cc=gcc with=$flags
     case $h in *avx2*) isa="-mavx2 -mfma -mf16c" ;; *avx512*) isa="-mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma" ;; esac
     case $h in tests/emulated/*) isa="-Itests/emulated -mavx2 -mfma -mf16c -w" ;; esac
-    case $h in engine/kernels/arm/*) cc=aarch64-linux-gnu-gcc with="-std=c11 -Iengine" ;; esac
+    case $h in engine/nn/kernels/arm/*) cc=aarch64-linux-gnu-gcc with="-std=c11 -Iengine" ;; esac
     command -v "$cc" >/dev/null || continue # tests/deps.sh arm
     # shellcheck disable=SC2086
     out=$(printf '#include "%s"\n' "$PWD/$h" | "$cc" $with $isa -fsyntax-only -x c - 2>&1) || bad+="$h: $(head -n 2 <<<"$out")"$'\n'

@@ -2,8 +2,8 @@
 #ifndef STENO_CLI_ARRAYS_H
 #define STENO_CLI_ARRAYS_H
 
-#include "base/npy.h"
-#include "graph/tensor.h"
+#include "formats/npy.h"
+#include "nn/graph/tensor.h"
 
 /* a's elements, borrowed, as an input of type `want` takes them: bfloat16 as its bits, since NumPy has
  * none; bools become 0 and 1 in place. dtype STENO_DT_NONE: there is no such type. */

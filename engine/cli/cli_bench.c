@@ -2,7 +2,7 @@
 #include "base/clock.h"
 #include "base/cpu.h"
 #include "cli/inputs.h"
-#include "ops/weights.h"
+#include "nn/ops/weights.h"
 
 #include <math.h>
 #include <stdio.h>

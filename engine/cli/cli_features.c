@@ -1,7 +1,7 @@
 /* steno features: what a network gets to see of a recording, as an array. */
 #include "audio/file.h"
 #include "audio/resample.h"
-#include "base/npy.h"
+#include "formats/npy.h"
 #include "cli/cli.h"
 #include "features/cmvn.h"
 #include "features/logmel.h"

@@ -1,9 +1,9 @@
 /* steno model: what is in a model file. */
 #include "cli/options.h"
 #include "cli/tally.h"
-#include "onnx/load.h"
-#include "ops/op.h"
-#include "passes/passes.h"
+#include "nn/onnx/load.h"
+#include "nn/ops/op.h"
+#include "nn/passes/passes.h"
 #include "steno.h"
 
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* steno optimize: the graph after the passes, as a file that every ONNX runtime reads. */
 #include "cli/optimize.h"
-#include "onnx/load.h"
+#include "nn/onnx/load.h"
 
 #include <dirent.h>
 #include <errno.h>

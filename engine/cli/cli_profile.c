@@ -2,7 +2,7 @@
 #include "base/cpu.h"
 #include "cli/inputs.h"
 #include "cli/profile.h"
-#include "kernels/peak.h"
+#include "nn/kernels/peak.h"
 
 #include <stdio.h>
 #include <sysexits.h>

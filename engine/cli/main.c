@@ -2,7 +2,7 @@
 #include "cli/cli.h"
 
 #include "base/pages.h"
-#include "passes/passes.h"
+#include "nn/passes/passes.h"
 #include "steno.h"
 
 #include <errno.h>

@@ -4,8 +4,8 @@
 
 #include "cli/calibrate.h"
 #include "cli/tally.h"
-#include "exec/save.h"
-#include "passes/quantize.h"
+#include "optimize/save.h"
+#include "optimize/quantize.h"
 
 #include <jansson.h>
 

@@ -16,7 +16,7 @@ static bool quantizes(const struct optimize *o)
     return o->precision != KEEP_FP32 || o->form != QUANTIZE_NONE || o->bits;
 }
 
-/* 16 bits come after the passes, 8 and 4 before the fusions: passes/quantize.h. */
+/* 16 bits come after the passes, 8 and 4 before the fusions: optimize/quantize.h. */
 static bool after_passes(const struct optimize *o)
 {
     return o->quantize.kind == STENO_QUANTIZE_F16 || o->quantize.kind == STENO_QUANTIZE_BF16;

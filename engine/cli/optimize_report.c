@@ -1,6 +1,6 @@
 /* What steno optimize prints. */
 #include "cli/optimize.h"
-#include "passes/passes.h"
+#include "nn/passes/passes.h"
 
 #include <stdio.h>
 

@@ -1,7 +1,7 @@
 /* steno optimize --model-type, --num-heads, --hidden-size: what the caller says of the model, held
  * against what the passes found in it. */
 #include "cli/optimize.h"
-#include "passes/passes.h"
+#include "nn/passes/passes.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 #include "cli/options.h"
-#include "kernels/peak.h"
+#include "nn/kernels/peak.h"
 
 #include <errno.h>
 #include <stdio.h>

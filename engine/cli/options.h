@@ -3,8 +3,8 @@
 #define STENO_CLI_OPTIONS_H
 
 #include "cli/cli.h"
-#include "kernels/kernels.h"
-#include "ops/weights.h"
+#include "nn/kernels/kernels.h"
+#include "nn/ops/weights.h"
 
 struct cli_list {
     const char **v; /* borrowed from argv; freed by cli_list_free */

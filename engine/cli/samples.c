@@ -2,7 +2,7 @@
 
 #include "base/arena.h"
 #include "base/file.h"
-#include "base/zip.h"
+#include "formats/zip.h"
 #include "cli/arrays.h"
 #include "cli/recordings.h"
 

@@ -2,7 +2,7 @@
 #ifndef STENO_CLI_TALLY_H
 #define STENO_CLI_TALLY_H
 
-#include "graph/graph.h"
+#include "nn/graph/graph.h"
 
 #define TALLY_MAX 256 /* operator types; more are not counted */
 

@@ -7,12 +7,12 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "models/stream.h"
+#include "recognizer/stream.h"
 #include "pool/others.h"
 #include "pool/pool.h"
 #include "pool/ring.h"
 
-/* What the pool does with a recogniser; steno_pool_open uses that of models/stream.h, tests bring
+/* What the pool does with a recogniser; steno_pool_open uses that of recognizer/stream.h, tests bring
  * their own behind the same pointer types. Calls for one recogniser never overlap. */
 struct steno_pool_ops {
     steno_status (*open)(steno_stream **out, steno_model *m, const struct steno_stream_options *opt,

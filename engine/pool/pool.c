@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "base/processors.h"
 #include "base/threads.h"
-#include "models/stream.h"
+#include "recognizer/stream.h"
 #include "pool/internal.h"
 
 #define DEFAULT_STREAMS 256

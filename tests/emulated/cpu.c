@@ -1,7 +1,7 @@
 /* A CPU of every level there is of x86-64: the kernels beside this are made of AVX2 and C. */
 #include "base/cpu.h"
 
-#include "kernels/x86/amx_ops.h"
+#include "nn/kernels/x86/amx_ops.h"
 
 _Thread_local struct emulated_tiles emulated_tiles;
 

@@ -1,4 +1,4 @@
-/* The instructions of AVX-512 (F, BW, DQ, VL, VNNI, BF16) and of AVX-VNNI that engine/kernels/x86 uses, in C and AVX2:
+/* The instructions of AVX-512 (F, BW, DQ, VL, VNNI, BF16) and of AVX-VNNI that engine/nn/kernels/x86 uses, in C and AVX2:
  * before the compiler's <immintrin.h> on the path, so that the kernels of every level can be run on a CPU that ends at
  * AVX2 (tests/emulated.sh). What each gives is what the Intel SDM vol. 2 says of it; speed is no aim. GCC alone.
  *

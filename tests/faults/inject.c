@@ -358,7 +358,7 @@ int pthread_mutex_unlock(pthread_mutex_t *m)
 }
 
 /* A worker of the pool looks at the clock four times without a lock where it runs the network
- * (pool/worker.c, models/stepper.c). There it is stuck, as in an endless loop, with the streams of
+ * (pool/worker.c, recognizer/stepper.c). There it is stuck, as in an endless loop, with the streams of
  * its round, until nothing is to fail any more. */
 static void hang(const void *caller)
 {

@@ -3,7 +3,7 @@
 #ifndef STENO_TESTS_FOLDER_H
 #define STENO_TESTS_FOLDER_H
 
-#include "exec/session.h"
+#include "nn/exec/session.h"
 
 #include <dirent.h>
 #include <stdbool.h>

@@ -1,7 +1,7 @@
 /* What a directory of espnet_onnx says of itself: config.yaml beside networks, statistics and a vocabulary that are
  * there. Any bytes are refused with a message or give a configuration whose numbers can be used. */
-/* covers: engine/models/espnet_conf.c engine/models/espnet_files.c */
-#include "models/espnet_conf.h"
+/* covers: engine/families/espnet/conf.c engine/families/espnet/files.c */
+#include "families/espnet/conf.h"
 #include "tests/fuzz/folder.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);

@@ -1,9 +1,9 @@
 /* model.conf: any text is read or refused with a message; what was accepted is within limits. */
-/* covers: engine/models/conf.c */
+/* covers: engine/families/ctc/conf.c */
 #include <stdlib.h>
 #include <string.h>
 
-#include "models/conf.h"
+#include "families/ctc/conf.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 

@@ -1,11 +1,11 @@
 /* ARPA files and KenLM binaries: any bytes parse or are refused; scores of what was accepted are
  * numbers, and all tokens at once score as one by one. */
-/* covers: engine/decoder/ngram.c engine/decoder/kenlm.c */
+/* covers: engine/search/lm/ngram.c engine/search/lm/kenlm.c */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "decoder/ngram.h"
+#include "search/lm/ngram.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 

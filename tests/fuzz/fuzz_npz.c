@@ -1,11 +1,11 @@
 /* feats_stats.npz: members of a ZIP archive, each a NumPy array; small limits, as for real ones.
  * The input is also taken as such an array itself: a changed member rarely passes its checksum. */
-/* covers: engine/base/npy.c engine/base/zip.c */
+/* covers: engine/formats/npy.c engine/formats/zip.c */
 #include <stdlib.h>
 
 #include "base/arena.h"
-#include "base/npy.h"
-#include "base/zip.h"
+#include "formats/npy.h"
+#include "formats/zip.h"
 
 #define LIMIT ((size_t)1 << 16)
 

@@ -1,10 +1,10 @@
 /* A model of unknown origin, optimized and written: what the writer accepts, the loader must read
  * back with as many nodes, inputs and outputs; and from files, its weights apart, with the same
  * constants. */
-/* covers: engine/onnx/write.c engine/onnx/write_value.c engine/onnx/write_function.c
- * engine/onnx/body.c engine/onnx/opset.c */
-#include "exec/save.h"
-#include "exec/session.h"
+/* covers: engine/optimize/write.c engine/optimize/write_value.c engine/optimize/write_function.c
+ * engine/nn/onnx/body.c engine/nn/onnx/opset.c */
+#include "optimize/save.h"
+#include "nn/exec/session.h"
 #include "tests/fuzz/folder.h"
 
 #include <stdlib.h>

@@ -2,8 +2,8 @@
  * some of them, then one run of the last on tiny inputs, under limits. What loads at level 0 may be
  * refused at another (a pass that finds a broken attribute), but never crash, hang or write outside. */
 #include "base/arena.h"
-#include "exec/session.h"
-#include "passes/passes.h"
+#include "nn/exec/session.h"
+#include "nn/passes/passes.h"
 
 #include <stdio.h>
 #include <stdlib.h>

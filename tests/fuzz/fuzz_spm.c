@@ -1,10 +1,10 @@
 /* SentencePiece model files: any bytes parse or are refused; what was accepted decodes to UTF-8. */
-/* covers: engine/decoder/spm.c */
+/* covers: engine/text/spm.c */
 #include <stdlib.h>
 #include <string.h>
 #include <utf8proc.h>
 
-#include "decoder/spm.h"
+#include "text/spm.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 

@@ -1,8 +1,8 @@
 /* tokens.txt: any bytes parse or are refused; what was accepted can be looked at and joined. */
-/* covers: engine/decoder/tokens.c engine/decoder/words.c */
+/* covers: engine/text/tokens.c engine/text/words.c */
 #include <stdlib.h>
 
-#include "decoder/words.h"
+#include "text/words.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 

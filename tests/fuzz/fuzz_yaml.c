@@ -1,8 +1,8 @@
 /* config.yaml, config.json: any bytes become a tree or are refused; a tree can be walked and asked. */
-/* covers: engine/models/yaml.c */
+/* covers: engine/formats/yaml.c */
 #include <stdlib.h>
 
-#include "models/yaml.h"
+#include "formats/yaml.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 

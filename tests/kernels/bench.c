@@ -6,7 +6,7 @@
 
 #include "base/arena.h"
 #include "base/cpu.h"
-#include "kernels/peak.h"
+#include "nn/kernels/peak.h"
 
 #include <cblas.h>
 #include <stdio.h>

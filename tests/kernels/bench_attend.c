@@ -3,7 +3,7 @@
 
 #include "base/arena.h"
 #include "base/cpu.h"
-#include "kernels/peak.h"
+#include "nn/kernels/peak.h"
 
 #include <stdalign.h>
 #include <stdio.h>

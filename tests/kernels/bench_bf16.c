@@ -4,7 +4,7 @@
 
 #include "base/arena.h"
 #include "base/cpu.h"
-#include "kernels/peak.h"
+#include "nn/kernels/peak.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
 
 #include "base/arena.h"
 #include "base/cpu.h"
-#include "kernels/peak.h"
+#include "nn/kernels/peak.h"
 
 #include <stdio.h>
 #include <string.h>

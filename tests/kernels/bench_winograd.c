@@ -4,7 +4,7 @@
 
 #include "base/arena.h"
 #include "base/cpu.h"
-#include "kernels/winograd.h"
+#include "nn/kernels/winograd.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 #include "tests/kernels/kcheck.h"
 
 #include "base/arena.h"
-#include "kernels/half.h"
+#include "nn/kernels/half.h"
 
 #include <stdalign.h>
 #include <stdlib.h>

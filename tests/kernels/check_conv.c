@@ -2,7 +2,7 @@
 
 #include "base/arena.h"
 #include "base/cpu.h"
-#include "kernels/half.h"
+#include "nn/kernels/half.h"
 
 #include <stdlib.h>
 #include <string.h>

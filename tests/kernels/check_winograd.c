@@ -1,11 +1,11 @@
-/* The winograd slots against the sums that kernels/winograd.h writes down, products and all: the
+/* The winograd slots against the sums that nn/kernels/winograd.h writes down, products and all: the
  * same bound as for every sum of products, over the products that this form does. */
 #include "tests/kernels/kcheck.h"
 
 #include "base/arena.h"
 #include "base/cpu.h"
-#include "kernels/half.h"
-#include "kernels/winograd.h"
+#include "nn/kernels/half.h"
+#include "nn/kernels/winograd.h"
 
 #include <stdlib.h>
 #include <string.h>

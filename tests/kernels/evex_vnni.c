@@ -4,7 +4,7 @@
 #include "tests/kernels/kcheck.h"
 
 #define EVEX 1
-#include "kernels/x86/gemm_i8_avxvnni.c"
+#include "nn/kernels/x86/gemm_i8_avxvnni.c"
 #else
 typedef int nothing_here; /* C has no empty files */
 #endif

@@ -2,7 +2,7 @@
 #ifndef TESTS_KERNELS_KCHECK_H
 #define TESTS_KERNELS_KCHECK_H
 
-#include "kernels/kernels.h"
+#include "nn/kernels/kernels.h"
 
 #include <math.h>
 

@@ -9,8 +9,8 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "exec/session.h"
-#include "ops/internal.h"
+#include "nn/exec/session.h"
+#include "nn/ops/internal.h"
 #include "tests/support/onnx_make.h"
 #include "tests/support/shared.h"
 

@@ -2,7 +2,7 @@
 #ifndef STENO_TESTS_ONNX_MAKE_H
 #define STENO_TESTS_ONNX_MAKE_H
 
-#include "graph/tensor.h"
+#include "nn/graph/tensor.h"
 #include "onnx.pb-c.h"
 
 struct mk_graph;

@@ -4,7 +4,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "passes/passes.h"
+#include "nn/passes/passes.h"
 #include "tests/support/pass_check.h"
 
 #include <math.h>

@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "models/beam_states.h"
+#include "families/espnet/beam_states.h"
 
 #define FLOATS 20 /* not the stride */
 

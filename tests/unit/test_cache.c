@@ -6,9 +6,9 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "exec/session.h"
-#include "onnx/load.h"
-#include "passes/passes.h"
+#include "nn/exec/session.h"
+#include "nn/onnx/load.h"
+#include "nn/passes/passes.h"
 #include "tests/support/onnx_make.h"
 
 #include <dirent.h>
@@ -23,7 +23,7 @@
 #include <unistd.h>
 
 enum { K = 40, N = 32, H = 8 };
-#define HEAD_BYTES 112 /* of struct head, exec/cache.c */
+#define HEAD_BYTES 112 /* of struct head, nn/exec/cache.c */
 
 static float data[K * N * 2];
 static char dir[] = "/tmp/steno-cache-XXXXXX", cache[64];

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "decoder/ctc.h"
+#include "search/ctc.h"
 
 enum { A = 1, B = 2 };
 

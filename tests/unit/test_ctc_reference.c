@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "decoder/words.h"
+#include "text/words.h"
 
 #define V 59
 

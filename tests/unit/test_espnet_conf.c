@@ -10,9 +10,9 @@
 
 #include <cmocka.h>
 
-#include "base/zip.h"
-#include "models/espnet_conf.h"
-#include "models/yaml.h"
+#include "formats/zip.h"
+#include "families/espnet/conf.h"
+#include "formats/yaml.h"
 #include "tests/support/shared.h"
 
 static const char good[] = "weights: {decoder: 0.7, ctc: 0.3, length_bonus: 0.0, lm: 0.6}\n"

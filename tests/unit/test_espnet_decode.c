@@ -18,9 +18,9 @@
 #include <jansson.h>
 
 #include "audio/file.h"
-#include "base/npy.h"
-#include "base/zip.h"
-#include "models/espnet_net.h"
+#include "formats/npy.h"
+#include "formats/zip.h"
+#include "families/espnet/net.h"
 #include "tests/support/shared.h"
 
 #define TOLERANCE 1e-3

@@ -14,7 +14,7 @@
 #include <cmocka.h>
 
 #include "audio/file.h"
-#include "models/stream.h"
+#include "recognizer/stream.h"
 #include "steno.h"
 #include "tests/support/shared.h"
 

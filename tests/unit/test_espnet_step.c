@@ -13,8 +13,8 @@
 
 #include <cmocka.h>
 
-#include "models/espnet_score.h"
-#include "models/espnet_step.h"
+#include "families/espnet/score.h"
+#include "families/espnet/step.h"
 #include "tests/support/alloc_count.h"
 #include "tests/support/onnx_make.h"
 #include "tests/support/shared.h"

@@ -14,10 +14,10 @@
 
 #include "audio/file.h"
 #include "base/buf.h"
-#include "base/npy.h"
-#include "base/zip.h"
-#include "models/espnet_stream.h"
-#include "models/stream.h"
+#include "formats/npy.h"
+#include "formats/zip.h"
+#include "families/espnet/stream.h"
+#include "recognizer/stream.h"
 #include "steno.h"
 #include "tests/support/shared.h"
 

@@ -14,8 +14,8 @@
 
 #include "audio/file.h"
 #include "base/buf.h"
-#include "models/gate.h"
-#include "models/stream.h"
+#include "recognizer/gate.h"
+#include "recognizer/stream.h"
 #include "steno.h"
 
 #define RATE 8000

@@ -5,7 +5,7 @@
 #include <cmocka.h>
 
 #include "base/buf.h"
-#include "graph/graph.h"
+#include "nn/graph/graph.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -9,9 +9,9 @@
 
 #include <cmocka.h>
 
-#include "decoder/align.h"
-#include "decoder/joint.h"
-#include "decoder/prefix.h"
+#include "search/align.h"
+#include "search/aed_beam.h"
+#include "search/ctc_prefix.h"
 
 #define V 4 /* blank 0, a 1, b 2, eos 3 */
 #define T 5

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "models/conf.h"
+#include "families/ctc/conf.h"
 #include "steno.h"
 
 #define GOOD                                                                                       \

@@ -5,7 +5,7 @@
 #include <cmocka.h>
 
 #include "base/arena.h"
-#include "base/npy.h"
+#include "formats/npy.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "onnx/load.h"
+#include "nn/onnx/load.h"
 #include "tests/support/onnx_make.h"
 
 #include <stdio.h>

@@ -6,8 +6,8 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "exec/session.h"
-#include "passes/passes.h"
+#include "nn/exec/session.h"
+#include "nn/passes/passes.h"
 #include "tests/support/onnx_make.h"
 #include "tests/support/pass_check.h"
 

@@ -5,7 +5,7 @@
 #include <cmocka.h>
 
 #include "base/arena.h"
-#include "plan/plan.h"
+#include "nn/exec/plan.h"
 
 #define N 300
 

@@ -6,8 +6,8 @@
 #include <cmocka.h>
 
 #include "base/cpu.h"
-#include "exec/session.h"
-#include "ops/weights.h"
+#include "nn/exec/session.h"
+#include "nn/ops/weights.h"
 #include "tests/support/onnx_make.h"
 
 #include <math.h>

@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "exec/session.h"
+#include "nn/exec/session.h"
 #include "tests/support/alloc_count.h"
 #include "tests/support/onnx_make.h"
 #include "tests/support/shared.h"

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "decoder/spm.h"
+#include "text/spm.h"
 
 #define MARK "\xE2\x96\x81"
 

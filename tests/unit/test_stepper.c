@@ -13,8 +13,8 @@
 
 #include "audio/file.h"
 #include "base/buf.h"
-#include "models/internal.h"
-#include "models/stream.h"
+#include "recognizer/internal.h"
+#include "recognizer/stream.h"
 #include "tests/support/onnx_make.h"
 #include "tests/support/shared.h"
 
@@ -296,7 +296,7 @@ static void scores_have_the_same_bits_in_every_batch(void **state)
     }
 }
 
-/* OpenBLAS sums in an order of its own choosing (kernels/blas.c): less than the trial at load allows. */
+/* OpenBLAS sums in an order of its own choosing (nn/kernels/blas.c): less than the trial at load allows. */
 static void scores_of_openblas_differ_in_the_last_digits(void **state)
 {
     (void)state;

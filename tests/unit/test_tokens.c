@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "decoder/tokens.h"
+#include "text/tokens.h"
 
 static steno_tokens *parse(const char *text)
 {

@@ -5,9 +5,9 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "exec/save.h"
-#include "onnx/load.h"
-#include "ops/body.h"
+#include "optimize/save.h"
+#include "nn/onnx/load.h"
+#include "optimize/body.h"
 #include "tests/support/pass_check.h"
 #include "tests/support/write_check.h"
 

@@ -1,4 +1,4 @@
-/* As engine/kernels/x86/amx_ops.h, in C: the eight registers are a thread's own memory. Before that one on the path. */
+/* As engine/nn/kernels/x86/amx_ops.h, in C: the eight registers are a thread's own memory. Before that one on the path. */
 #ifndef STENO_KERNELS_X86_AMX_OPS_H
 #define STENO_KERNELS_X86_AMX_OPS_H
 

@@ -1,0 +1,25 @@
+/* What a runner of an espnet_onnx directory is made of: sessions and buffers. For espnet_net.c and
+ * espnet_search.c. */
+#ifndef STENO_FAMILIES_ESPNET_RUNNER_H
+#define STENO_FAMILIES_ESPNET_RUNNER_H
+
+#include "families/espnet/recurrent.h"
+#include "families/espnet/score.h"
+#include "families/espnet/step.h"
+
+/* One utterance at a time. Confined while lent. */
+struct steno_espnet_runner {
+    struct steno_espnet *e;
+    steno_espnet_runner *next; /* idle list */
+    steno_fbank *fbank;
+    steno_session *encoder, *ctc;
+    steno_escorer *decoder, *lm; /* whole prefixes; NULL where there is the other one */
+    steno_estep *decoder_step, *lm_step;
+    struct steno_erecurrent recurrent;
+    float *feats, *rows, *scratch; /* aligned; grown */
+    size_t cap_feats, cap_rows, cap_scratch;
+    steno_joint *joint;
+    struct steno_espnet_search joint_for; /* what `joint` was made for */
+};
+
+#endif

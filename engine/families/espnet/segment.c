@@ -1,0 +1,269 @@
+/* A segment's samples -> features -> encoder -> CTC scores: whole utterances at one go, contextual
+ * blocks as they come. */
+#include <math.h>
+#include <string.h>
+
+#include "families/espnet/stream.h"
+
+#define MIN_SEGMENT 0.1 /* s: a segment shorter than this is not decoded */
+
+/* ---- contextual blocks --------------------------------------------------------------------- */
+
+size_t steno_estream_frames_wanted(const struct steno_estream *s)
+{
+    const struct steno_espnet_conf *c = &s->model->espnet->conf;
+    return s->state.block ? steno_espnet_next_frames(c) : steno_espnet_first_frames(c);
+}
+
+steno_status steno_estream_make_frames(struct steno_estream *s, size_t end)
+{
+    const struct steno_espnet *e = s->model->espnet;
+    size_t bins = (size_t)e->conf.bins;
+    while (s->fed < end && s->n_feats < steno_estream_frames_wanted(s)) {
+        float *to = s->feats + s->n_feats * bins;
+        size_t used = 0, made = 0;
+        steno_status st = steno_fbank_push(s->fbank, s->pcm + (s->fed - s->cut), end - s->fed, &used, to,
+                                           steno_estream_frames_wanted(s) - s->n_feats, &made);
+        if (st && st != STENO_NEED_MORE)
+            return st;
+        steno_espnet_normalise(e, to, made);
+        s->fed += used;
+        s->n_feats += made;
+        if (!used && !made)
+            break;
+    }
+    return STENO_OK;
+}
+
+/* Rows that the stream keeps: those the search has not taken for good yet. */
+static size_t rows_kept(const struct steno_estream *s)
+{
+    return s->n_rows - s->n_taken;
+}
+
+static steno_status reserve_rows(struct steno_estream *s, size_t n)
+{
+    const struct steno_espnet *e = s->model->espnet;
+    size_t dim = (size_t)e->dim, vocab = e->ctc ? (size_t)e->conf.vocab : 0, had = rows_kept(s);
+    size_t cap = s->cap_rows ? s->cap_rows : 128;
+    float *rows, *ctc;
+    if (n <= s->cap_rows)
+        return STENO_OK;
+    while (cap < n)
+        cap *= 2;
+    rows = steno_aligned_alloc(cap * dim * sizeof *rows);
+    ctc = steno_aligned_alloc(cap * vocab * sizeof *ctc + 1);
+    if (!rows || !ctc) {
+        steno_aligned_free(rows);
+        steno_aligned_free(ctc);
+        return STENO_ERR_NOMEM;
+    }
+    if (had) {
+        memcpy(rows, s->rows, had * dim * sizeof *rows);
+        memcpy(ctc, s->ctc, had * vocab * sizeof *ctc);
+    }
+    steno_aligned_free(s->rows);
+    steno_aligned_free(s->ctc);
+    s->rows = rows;
+    s->ctc = ctc;
+    s->cap_rows = cap;
+    return STENO_OK;
+}
+
+/* n more rows and their scores (NULL: a transducer) wait for the search. */
+static steno_status keep_rows(struct steno_estream *s, const float *rows, const float *ctc,
+                              size_t n)
+{
+    const struct steno_espnet *e = s->model->espnet;
+    size_t dim = (size_t)e->dim, vocab = (size_t)e->conf.vocab, at = rows_kept(s);
+    steno_status st = reserve_rows(s, at + n);
+    if (st)
+        return st;
+    memcpy(s->rows + at * dim, rows, n * dim * sizeof *rows);
+    if (ctc)
+        memcpy(s->ctc + at * vocab, ctc, n * vocab * sizeof *ctc);
+    s->n_rows += n;
+    return STENO_OK;
+}
+
+/* CTC alone takes scores for good; other searches need them, and the rows, again. */
+static steno_status take_rows(struct steno_estream *s, const float *rows, const float *ctc,
+                              size_t n)
+{
+    steno_status st = STENO_OK;
+    if (ctc)
+        st = steno_ctc_greedy_push(s->greedy, ctc, n);
+    if (st || !steno_estream_ctc_alone(s))
+        return st ? st : keep_rows(s, rows, ctc, n);
+    s->n_rows += n;
+    s->n_taken = s->n_rows;
+    return s->beam ? steno_ctc_beam_push(s->beam, ctc, n) : STENO_OK;
+}
+
+steno_status steno_estream_encode(struct steno_estream *const *s, size_t n, steno_espnet_runner *r,
+                                  steno_err *err)
+{
+    const struct steno_espnet *e = s[0]->model->espnet;
+    struct steno_espnet_state *state[STENO_BATCH_MAX];
+    const float *feats[STENO_BATCH_MAX], *rows, *ctc;
+    size_t each = 0;
+    steno_status st = STENO_OK;
+    for (size_t i = 0; i < n && !st; i++) {
+        state[i] = &s[i]->state;
+        feats[i] = s[i]->feats;
+        if (state[i]->block == 0)
+            st = steno_espnet_state_reset(state[i], e, err);
+    }
+    if (!st)
+        st = steno_espnet_block(r, state, feats, n, steno_estream_frames_wanted(s[0]), &rows, &each,
+                                err);
+    if (!st && steno_espnet_ctc(r, rows, n * each, &ctc, NULL))
+        ctc = NULL; /* one by one, then: whose scores are none is told */
+    for (size_t i = 0; i < n && !st; i++) {
+        s[i]->n_feats = 0;
+        s[i]->block.rows = rows + i * each * (size_t)e->dim;
+        s[i]->block.ctc = ctc ? ctc + i * each * (size_t)e->conf.vocab : NULL;
+        s[i]->block.n = each;
+    }
+    return st;
+}
+
+steno_status steno_estream_block(struct steno_estream *s, steno_espnet_runner *r, size_t max,
+                                 steno_err *err)
+{
+    const float *rows, *ctc;
+    size_t n;
+    steno_status st = s->block.rows ? STENO_OK : steno_estream_encode(&s, 1, r, err);
+    if (st)
+        return st;
+    rows = s->block.rows;
+    ctc = s->block.ctc;
+    s->block.rows = NULL;
+    n = s->block.n;
+    if (s->n_rows + n > max)
+        n = max > s->n_rows ? max - s->n_rows : 0;
+    if (!n)
+        return STENO_OK;
+    if (!ctc && (st = steno_espnet_ctc(r, rows, n, &ctc, err)))
+        return st;
+    st = take_rows(s, rows, ctc, n);
+    return st ? steno_fail(err, st, "stream: out of memory") : STENO_OK;
+}
+
+static steno_status transduce_on(struct steno_estream *s, steno_espnet_runner *r, steno_err *err)
+{
+    size_t n = rows_kept(s);
+    s->n_taken = s->n_rows;
+    return steno_espnet_transduce_on(r, &s->search, s->rows, n, &s->transduced, err);
+}
+
+void steno_estream_search(struct steno_estream_turn *turns, size_t n, steno_espnet_runner *r)
+{
+    struct steno_esearch_block b[STENO_BATCH_MAX];
+    struct steno_estream_turn *of[STENO_BATCH_MAX];
+    size_t m = 0;
+    for (size_t i = 0; i < n; i++) {
+        struct steno_estream_turn *t = &turns[i];
+        struct steno_estream *s = t->s;
+        if (t->st || !s->n_rows)
+            continue;
+        if (steno_espnet_is_transducer(s->model->espnet))
+            t->st = transduce_on(s, r, t->err);
+        if (!s->blocks)
+            continue;
+        b[m] = (struct steno_esearch_block){
+            .search = s->blocks, .rows = s->rows, .ctc = s->ctc, .n_rows = s->n_rows, .last = t->last, .err = t->err};
+        of[m++] = t;
+    }
+    steno_esearch_blocks(b, m, r);
+    for (size_t k = 0; k < m; k++)
+        of[k]->st = b[k].st;
+}
+
+/* Rows that an encoder without blocks would make of n samples: two convolutions of stride 2, or
+ * whatever subsamples by `subsample`. */
+static size_t rows_of(const struct steno_estream *s, size_t n)
+{
+    const struct steno_espnet *e = s->model->espnet;
+    size_t sub = (size_t)e->conf.subsample;
+    size_t frames = (size_t)steno_fbank_count(&e->fbank, (int64_t)n);
+    if (e->conf.center && n <= (size_t)e->conf.n_fft / 2)
+        return 0;
+    return frames >= sub ? (frames - (sub - 1)) / sub : 0;
+}
+
+/* Frames of the next block: of the segment's n samples, then of its end, then silence. */
+static steno_status last_frames(struct steno_estream *s, size_t n)
+{
+    const struct steno_espnet *e = s->model->espnet;
+    size_t bins = (size_t)e->conf.bins, want = steno_estream_frames_wanted(s), made = 1;
+    steno_status st = steno_estream_make_frames(s, n);
+    float *to;
+    while (!st && made && s->fed == n && s->n_feats < want) {
+        to = s->feats + s->n_feats * bins;
+        st = steno_fbank_flush(s->fbank, to, want - s->n_feats, &made);
+        if (!st)
+            steno_espnet_normalise(e, to, made);
+        s->n_feats += st ? 0 : made;
+    }
+    to = s->feats + s->n_feats * bins;
+    made = want - s->n_feats;
+    for (size_t i = 0; i < made * bins; i++)
+        to[i] = logf(e->fbank.floor) * e->log_scale;
+    steno_espnet_normalise_logs(e, to, made);
+    s->n_feats += made;
+    return st;
+}
+
+/* The first n samples are the segment. One of the blocks that are left until every row has come
+ * out; STENO_NEED_MORE: it was not the last. */
+static steno_status flush_block(struct steno_estream *s, steno_espnet_runner *r, size_t n,
+                                steno_err *err)
+{
+    size_t want = rows_of(s, n);
+    steno_status st;
+    if (s->n_rows >= want)
+        return STENO_OK;
+    st = last_frames(s, n);
+    if (st)
+        return steno_fail(err, st, "stream: %s", steno_status_info(st)->name);
+    st = steno_estream_block(s, r, want, err);
+    return st || s->n_rows >= want ? st : STENO_NEED_MORE;
+}
+
+bool steno_estream_wants_block(struct steno_estream *s)
+{
+    size_t n = s->n - s->keep;
+    if (!steno_estream_by_blocks(s) || s->due != STENO_DUE_FINAL)
+        return steno_estream_by_blocks(s) && s->due == STENO_DUE_PARTIAL;
+    return s->n_rows < rows_of(s, n) && !last_frames(s, n); /* an error comes again in the step */
+}
+
+/* ---- a segment ----------------------------------------------------------------------------- */
+
+steno_status steno_estream_recognise(struct steno_estream *s, steno_espnet_runner *r, size_t n,
+                                     struct steno_estream_scores *x, steno_err *err)
+{
+    const float *feats;
+    size_t frames;
+    steno_status st = STENO_OK;
+    *x = (struct steno_estream_scores){0};
+    if (steno_estream_by_blocks(s)) {
+        st = flush_block(s, r, n, err);
+        *x = (struct steno_estream_scores){s->ctc, s->rows, s->n_rows};
+        return st;
+    }
+    if (s->model->espnet->blocks) {
+        st = steno_espnet_onnx_rows(r, s->pcm, n, &s->rows, &x->rows, err);
+        x->enc = s->rows; /* the one segment of a compat stream: freed with it */
+        return st ? st : steno_espnet_ctc(r, x->enc, x->rows, &x->ctc, err);
+    }
+    if (n < steno_estream_samples(s, MIN_SEGMENT) && !s->whole)
+        return STENO_OK;
+    st = steno_espnet_features(r, s->pcm, n, &feats, &frames, err);
+    if (!st)
+        st = steno_espnet_encode(r, feats, frames, &x->enc, &x->rows, err);
+    if (!st && x->rows)
+        st = steno_espnet_ctc(r, x->enc, x->rows, &x->ctc, err);
+    return st;
+}

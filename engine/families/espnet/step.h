@@ -1,0 +1,52 @@
+/* Scorers of the joint search one token at a time: keys and values of earlier tokens are kept
+ * (nn/passes/part.h), those of the utterance's rows are made once. Confined. */
+#ifndef STENO_FAMILIES_ESPNET_STEP_H
+#define STENO_FAMILIES_ESPNET_STEP_H
+
+#include "search/aed_beam.h"
+#include "nn/exec/session.h"
+
+typedef struct steno_estep steno_estep;
+/* What one search keeps from step to step: keys and values. */
+typedef struct steno_estep_state steno_estep_state;
+
+struct steno_estep_options {
+    int threads;
+    int32_t vocab;
+    /* LM: show the first step's zero row to all layers but the first, as espnet_onnx 0.2.1 does. */
+    bool first_row;
+};
+
+/* step: STENO_PART_STEP of the file; once: STENO_PART_ONCE, for decoders and for first_row, else
+ * NULL. name: for messages. */
+STENO_MUST steno_status steno_estep_open(steno_estep **out, steno_network *step,
+                                         steno_network *once, const struct steno_estep_options *opt,
+                                         const char *name, steno_err *err);
+void steno_estep_close(steno_estep *s);
+/* Searches block by block have states of their own. A state belongs to steps of one network; new: NULL when out
+ * of memory. own: the one that s came with, which cannot be rewound. */
+steno_estep_state *steno_estep_state_new(const steno_estep *s);
+void steno_estep_state_free(steno_estep_state *k);
+size_t steno_estep_state_bytes(const steno_estep_state *k);
+steno_estep_state *steno_estep_own(const steno_estep *s);
+/* Before an utterance. rows [n, dim] of the encoder (decoders), read during the call; beam:
+ * hypotheses at most. */
+STENO_MUST steno_status steno_estep_start(steno_estep *s, steno_estep_state *k, const float *rows, size_t n,
+                                          int64_t dim, size_t beam, steno_err *err);
+/* n more rows of the utterance. */
+STENO_MUST steno_status steno_estep_extend(steno_estep *s, steno_estep_state *k, const float *rows, size_t n,
+                                           int64_t dim, steno_err *err);
+/* All rows of a whole utterance are there: activations of start and extend are given back. */
+void steno_estep_rest(steno_estep *s);
+
+/* What struct steno_joint_scorer's functions take for self. */
+struct steno_estep_search {
+    steno_estep *step;
+    steno_estep_state *state;
+};
+/* Searches of one step: hypotheses of several go through the network in one run. At least one. */
+void steno_estep_score_each(struct steno_joint_ask *asks, size_t n);
+void steno_estep_rewind(void *self, int calls);
+size_t steno_estep_bytes(const steno_estep *s);
+
+#endif

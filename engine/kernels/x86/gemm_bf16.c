@@ -1,5 +1,0 @@
-#include "kernels/x86/vec_avx512.h"
-
-#undef ISA
-#define ISA bf16
-#include "kernels/x86/bf16_tmpl.h"

@@ -1,4 +1,0 @@
-#include "kernels/x86/vec_i32_avx2.h"
-
-#define GEMM_NO_SLOTS
-#include "kernels/x86/gemm_nbits_tmpl.h"

@@ -1,0 +1,408 @@
+/* Running one graph: find or make the plan for these shapes, bind pointers, walk the steps. */
+#include "nn/exec/internal.h"
+
+#include "base/clock.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#else
+#define ASAN_POISON_MEMORY_REGION(p, n) ((void)(p), (void)(n))
+#define ASAN_UNPOISON_MEMORY_REGION(p, n) ((void)(p), (void)(n))
+#endif
+
+/* A body graph that keeps meeting new shapes (a loop that grows a tensor) is no longer planned. */
+#define MAX_BODY_MISSES 16
+
+static steno_status no_memory(const struct workspace *ws, steno_err *err)
+{
+    if (ws->max_bytes)
+        return steno_fail(err, STENO_ERR_LIMIT,
+                          "activations over the limit of %zu bytes, or out "
+                          "of memory",
+                          ws->max_bytes);
+    return steno_fail(err, STENO_ERR_NOMEM, "out of memory for activations");
+}
+
+steno_status steno_frame_new(struct frame **out, struct workspace *ws, struct steno_graph *g,
+                             struct frame *up, struct plan *up_plan,
+                             const struct scope *up_scope, steno_err *err)
+{
+    struct frame *f = calloc(1, sizeof *f);
+    if (!f)
+        return no_memory(ws, err);
+    f->ws = ws;
+    f->g = g;
+    f->up = up;
+    f->up_plan = up_plan;
+    f->up_scope = up_scope;
+    f->outs = calloc((size_t)g->n_outputs + 1, sizeof *f->outs);
+    f->out_t = calloc((size_t)g->n_outputs + 1, sizeof *f->out_t);
+    for (int32_t i = 0; i < g->n_values; i++)
+        f->n_captured += g->values[i].captured_from != STENO_NONE;
+    f->captured = calloc((size_t)f->n_captured + 1, sizeof *f->captured);
+    if (!f->outs || !f->out_t || !f->captured) {
+        steno_frame_free(f);
+        return no_memory(ws, err);
+    }
+    for (int32_t i = 0, k = 0; i < g->n_values; i++)
+        if (g->values[i].captured_from != STENO_NONE)
+            f->captured[k++] = i;
+    *out = f;
+    return STENO_OK;
+}
+
+void steno_frame_rest(struct frame *f, bool all)
+{
+    for (int i = 0; all && i < STENO_MAX_PLANS; i++) {
+        steno_plan_free(f->plans[i]);
+        f->plans[i] = NULL;
+        f->cur = NULL;
+    }
+    for (int i = 0; f->outs && i < f->g->n_outputs; i++) {
+        struct outbuf *o = &f->outs[i];
+        steno_ws_release(f->ws, o->buf[0], o->cap[0]);
+        steno_ws_release(f->ws, o->buf[1], o->cap[1]);
+        *o = (struct outbuf){0};
+    }
+    ASAN_UNPOISON_MEMORY_REGION(f->arena, f->arena_cap);
+    steno_ws_release(f->ws, f->arena, f->arena_cap);
+    f->arena = NULL;
+    f->arena_cap = 0;
+}
+
+void steno_frame_free(struct frame *f)
+{
+    if (!f)
+        return;
+    steno_frame_rest(f, true);
+    free(f->outs);
+    free(f->out_t);
+    free(f->captured);
+    free(f);
+}
+
+/* ---- finding the plan ---- */
+
+static bool fits(const struct frame *f, const struct plan *p, const struct steno_tensor *const *in)
+{
+    for (int i = 0; i < f->g->n_inputs; i++)
+        if (!steno_shape_equal(&p->key[i], &in[i]->shape))
+            return false;
+    for (int i = 0; i < f->n_captured; i++)
+        if (!steno_shape_equal(&p->key[f->g->n_inputs + i],
+                               &steno_frame_outer(f, f->captured[i])->t.shape))
+            return false;
+    return true;
+}
+
+static struct plan *cached(struct frame *f, const struct steno_tensor *const *in)
+{
+    if (f->cur && (f->misses > MAX_BODY_MISSES || fits(f, f->cur, in)))
+        return f->cur;
+    for (int i = 0; i < STENO_MAX_PLANS; i++)
+        if (f->plans[i] && fits(f, f->plans[i], in))
+            return f->plans[i];
+    return NULL;
+}
+
+static int oldest(const struct frame *f)
+{
+    int at = 0;
+    for (int i = 0; i < STENO_MAX_PLANS; i++) {
+        if (!f->plans[i])
+            return i;
+        if (f->plans[i]->used_at < f->plans[at]->used_at)
+            at = i;
+    }
+    return at;
+}
+
+static void forget_plan(struct frame *f, int i)
+{
+    if (f->cur == f->plans[i])
+        f->cur = NULL;
+    steno_plan_free(f->plans[i]);
+    f->plans[i] = NULL;
+}
+
+/* Plans that show rows of tables which plan `at` has replaced by more would keep them. */
+static void drop_outgrown(struct frame *f, int at)
+{
+    for (int i = 0; i < STENO_MAX_PLANS; i++) {
+        const struct plan_rows *r = i != at && f->plans[i] ? f->plans[i]->rows : NULL;
+        while (r && steno_table_rows_newest(r->rows))
+            r = r->next;
+        if (r)
+            forget_plan(f, i);
+    }
+}
+
+/* Room for what plan `at` has computed ahead: those used longest ago go. */
+static void limit_ahead(struct frame *f, int at)
+{
+    for (;;) {
+        size_t sum = 0;
+        int last = -1;
+        for (int i = 0; i < STENO_MAX_PLANS; i++) {
+            const struct plan *p = f->plans[i];
+            sum += p ? p->ahead_bytes : 0;
+            if (i != at && p && p->ahead_bytes &&
+                (last < 0 || p->used_at < f->plans[last]->used_at))
+                last = i;
+        }
+        if (sum <= STENO_MAX_AHEAD || last < 0)
+            return;
+        forget_plan(f, last);
+    }
+}
+
+static steno_status choose_plan(struct frame *f, const struct steno_tensor *const *in,
+                                steno_err *err)
+{
+    struct plan *p = cached(f, in);
+    if (!p) {
+        int at = oldest(f);
+        bool shapes = !f->up || ++f->misses <= MAX_BODY_MISSES;
+        steno_status st = steno_plan_make(&p, f, in, shapes, err);
+        if (st)
+            return st;
+        forget_plan(f, at);
+        f->plans[at] = p;
+        limit_ahead(f, at);
+        if (p->rows)
+            drop_outgrown(f, at);
+    }
+    p->used_at = ++f->tick;
+    f->cur = p;
+    return STENO_OK;
+}
+
+/* ---- memory of a run ---- */
+
+static steno_status size_arena(struct frame *f, const struct plan *p, steno_err *err)
+{
+    if (f->arena && f->arena_cap >= p->arena_bytes)
+        return STENO_OK;
+    ASAN_UNPOISON_MEMORY_REGION(f->arena, f->arena_cap);
+    return steno_ws_regrow(f->ws, &f->arena, &f->arena_cap, p->arena_bytes) ? STENO_OK
+                                                                            : no_memory(f->ws, err);
+}
+
+static bool reads(const struct frame *f, const struct steno_tensor *const *in, const void *buf,
+                  size_t cap)
+{
+    const char *lo = buf;
+    for (int i = 0; buf && i < f->g->n_inputs; i++) {
+        const char *p = in[i]->data;
+        if (p >= lo && p < lo + cap)
+            return true;
+    }
+    return false;
+}
+
+/* Outputs of the last run may be inputs of this one: then this run writes to the other buffer. */
+static steno_status size_outputs(struct frame *f, const struct plan *p,
+                                 const struct steno_tensor *const *in, steno_err *err)
+{
+    for (int i = 0; i < f->g->n_outputs; i++) {
+        struct outbuf *o = &f->outs[i];
+        if (reads(f, in, o->buf[o->sel], o->cap[o->sel] + !o->cap[o->sel]))
+            o->sel = !o->sel;
+        if (o->buf[o->sel] && o->cap[o->sel] >= p->out_bytes[i])
+            continue;
+        if (!steno_ws_regrow(f->ws, &o->buf[o->sel], &o->cap[o->sel], p->out_bytes[i]))
+            return no_memory(f->ws, err);
+    }
+    return STENO_OK;
+}
+
+static void bind(struct frame *f, struct plan *p, const struct steno_tensor *const *in)
+{
+    for (int i = 0; i < f->g->n_inputs; i++)
+        p->slots[f->g->inputs[i]].t = *in[i];
+    for (int i = 0; i < f->n_captured; i++) {
+        struct slot *s = &p->slots[f->captured[i]];
+        if (s->home == HOME_CAPTURE)
+            s->t = steno_frame_outer(f, f->captured[i])->t;
+    }
+    for (int32_t i = 0; i < p->n_views; i++)
+        p->views[i]->t.data = p->slots[p->views[i]->root].t.data;
+    for (int32_t i = 0; i < p->n_by_home; i++) {
+        struct slot *s = p->by_home[i];
+        if (!s->planned)
+            continue;
+        if (s->home == HOME_ARENA)
+            s->t.data = (char *)f->arena + s->offset;
+        else
+            s->t.data = f->outs[s->out].buf[f->outs[s->out].sel];
+    }
+}
+
+/* ---- steps ---- */
+
+static void release(struct slot *const *dead, int n)
+{
+    for (int i = 0; i < n; i++) {
+        steno_ws_unref(dead[i]->block);
+        dead[i]->block = NULL;
+    }
+}
+
+static void unpoison(const struct step *s)
+{
+    for (int i = 0; i < s->node->n_out; i++)
+        if (s->out[i] && s->out[i]->home == HOME_ARENA && s->out[i]->planned)
+            ASAN_UNPOISON_MEMORY_REGION(s->out[i]->t.data, s->out[i]->bytes + STENO_OVERREAD);
+}
+
+static void poison(const struct frame *f, const struct plan *p, const struct step *s, int32_t k)
+{
+#if defined(__SANITIZE_ADDRESS__)
+    for (int i = 0; i < s->n_dead; i++) {
+        const struct slot *r = &p->slots[s->dead[i]->root];
+        if (s->dead[i]->home == HOME_ARENA && r->last == k)
+            ASAN_POISON_MEMORY_REGION((char *)f->arena + r->offset, r->bytes + STENO_OVERREAD);
+    }
+#else
+    (void)f;
+    (void)p;
+    (void)s;
+    (void)k;
+#endif
+}
+
+/* For the profile: processor time where one thread does all the work, else the clock's. */
+static int64_t time_now(const struct workspace *ws)
+{
+    return steno_team_size(ws->team) > 1 ? steno_now_ns() : steno_thread_ns();
+}
+
+/* A step of the main graph, without bodies whose steps ask for scratch themselves: what it needed in a run before has a
+ * place in the arena. */
+static bool keeps_scratch(const struct frame *f, const struct step *s)
+{
+    return !f->up && !s->sub;
+}
+
+static void lend_scratch(struct frame *f, const struct step *s)
+{
+    struct workspace *ws = f->ws;
+    const bool here = keeps_scratch(f, s) && s->scratch;
+    ws->near = here ? (char *)f->arena + s->offset : NULL;
+    ws->near_cap = here ? s->scratch : 0;
+    ws->near_used = ws->asked = 0;
+    if (here)
+        ASAN_UNPOISON_MEMORY_REGION(ws->near, ws->near_cap);
+}
+
+static void take_scratch_back(struct frame *f, struct plan *p, struct step *s)
+{
+    struct workspace *ws = f->ws;
+    if (ws->near)
+        ASAN_POISON_MEMORY_REGION(ws->near, ws->near_cap);
+    if (keeps_scratch(f, s) && ws->asked > s->asked) {
+        s->asked = ws->asked;
+        p->grown = true;
+    }
+    ws->near = NULL;
+    ws->near_cap = ws->near_used = 0;
+}
+
+static steno_status run_step(struct frame *f, struct plan *p, struct step *s, steno_err *err)
+{
+    struct workspace *ws = f->ws;
+    struct steno_op_ctx ctx = {
+        .ws = ws, .node = s->node, .in = s->in, .out = s->out, .step = s, .frame = f, .plan = p};
+    size_t cur = ws->cur, used = ws->used;
+    steno_status st;
+    if (ws->max_steps && ++ws->steps > ws->max_steps)
+        return steno_fail(err, STENO_ERR_LIMIT, "node '%s' (%s): more than %llu steps in one run",
+                          s->node->name, s->node->op_type, (unsigned long long)ws->max_steps);
+    lend_scratch(f, s);
+    unpoison(s);
+    for (int i = 0; i < s->node->n_out; i++)
+        if (s->out[i] && (s->out[i]->home == HOME_POOL || s->out[i]->home == HOME_VIEW))
+            s->out[i]->t.data = NULL;
+    if (ws->profile) {
+        int64_t t = time_now(ws);
+        st = s->node->op->run(&ctx, err);
+        s->ns += time_now(ws) - t;
+        s->runs++;
+    } else {
+        st = s->node->op->run(&ctx, err);
+    }
+    ws->cur = cur;
+    ws->used = used;
+    take_scratch_back(f, p, s);
+    for (int i = 0; !st && i < s->node->n_out; i++)
+        if (s->out[i] && !s->out[i]->t.data)
+            st = steno_fail(err, STENO_ERR_INTERNAL, "output %d was left unset", i);
+    return st ? steno_fail_in(err, st, "node '%s' (%s)", s->node->name, s->node->op_type)
+              : STENO_OK;
+}
+
+/* Graph outputs that did not come to lie in their buffer: inputs, constants, views, doubles. */
+static steno_status finish(struct frame *f, struct plan *p, steno_err *err)
+{
+    for (int i = 0; i < f->g->n_outputs; i++) {
+        const struct slot *s = &p->slots[p->top->slot[f->g->outputs[i]]];
+        struct outbuf *o = &f->outs[i];
+        size_t bytes;
+        if (s->home == HOME_OUT && s->out == i && s->t.data == o->buf[o->sel]) {
+            f->out_t[i] = s->t;
+            continue;
+        }
+        if (steno_shape_bytes(&s->t.shape, s->t.dtype, &bytes))
+            return steno_fail(err, STENO_ERR_INTERNAL, "graph output %d has no shape", i);
+        if (o->cap[o->sel] < bytes &&
+            !steno_ws_regrow(f->ws, &o->buf[o->sel], &o->cap[o->sel], bytes))
+            return no_memory(f->ws, err);
+        f->out_t[i] = s->t;
+        f->out_t[i].data = o->buf[o->sel];
+        if (bytes && s->t.data != o->buf[o->sel])
+            memcpy(o->buf[o->sel], s->t.data, bytes);
+    }
+    return STENO_OK;
+}
+
+steno_status steno_frame_run(struct frame *f, const struct steno_tensor *const *in, steno_err *err)
+{
+    struct plan *p;
+    steno_status st = choose_plan(f, in, err);
+    if (st)
+        return st;
+    p = f->cur;
+    if (p->grown) {
+        st = steno_plan_place_scratch(p, err);
+        steno_ws_drop_scratch(f->ws);
+    }
+    if (!st)
+        st = size_arena(f, p, err);
+    if (!st)
+        st = size_outputs(f, p, in, err);
+    if (st)
+        return st;
+    bind(f, p, in);
+    f->flops = p->flops;
+    ASAN_POISON_MEMORY_REGION(f->arena, f->arena_cap);
+    for (int32_t k = 0; !st && k < p->n_steps; k++) {
+        if (p->steps[k].view && !p->misplanned)
+            continue;
+        st = run_step(f, p, &p->steps[k], err);
+        release(p->steps[k].dead, p->steps[k].n_dead);
+        poison(f, p, &p->steps[k], k);
+    }
+    if (!st)
+        st = finish(f, p, err);
+    /* graph outputs die with the run; after a failure everything does */
+    release(p->to_end, p->n_to_end);
+    for (int32_t i = 0; st && i < p->n_slots; i++)
+        if (p->slots[i].block) {
+            steno_ws_unref(p->slots[i].block);
+            p->slots[i].block = NULL;
+        }
+    return st;
+}

@@ -1,0 +1,415 @@
+#include "nn/exec/cache.h"
+#include "nn/exec/cache_key.h"
+
+#include "base/buf.h"
+#include "base/cpu.h"
+#include "base/pages.h"
+#include "optimize/save.h"
+#include "optimize/body.h"
+#include "nn/passes/free_batch.h"
+#include "nn/passes/incremental.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- operators ---- */
+
+static bool native(const char *domain, const char *type, int opset)
+{
+    return steno_op_find(domain, type, opset ? opset : 1) != NULL;
+}
+
+static bool fused(const char *type, const char **domain, int *opset)
+{
+    const struct steno_body_row *r = steno_body_find(type);
+    if (!r)
+        return false;
+    *domain = r->domain;
+    *opset = r->opset;
+    return true;
+}
+
+struct missing {
+    struct steno_buf list;
+    int n;
+    steno_status st; /* the first node that lacks what its operator wants */
+    steno_err *err;
+};
+
+static int resolve_body(struct steno_graph *g, void *arg);
+
+static void report(struct missing *m, const struct steno_node *n)
+{
+    char entry[160];
+    snprintf(entry, sizeof entry, "%.40s%s%.80s@%d", n->domain, *n->domain ? ":" : "", n->op_type,
+             n->opset);
+    if (m->list.data && strstr(m->list.data, entry))
+        return;
+    m->n++;
+    if (!steno_buf_printf(&m->list, "%s%s", m->list.len ? ", " : "", entry))
+        return;
+}
+
+static void resolve(struct steno_graph *g, struct missing *m)
+{
+    for (int32_t i = 0; i < g->n_nodes; i++) {
+        struct steno_node *n = &g->nodes[i];
+        n->op = steno_op_find(n->domain, n->op_type, n->opset);
+        if (!n->op || !n->op->run)
+            report(m, n);
+        else if (!m->st)
+            m->st = steno_op_check_arity(n, m->err);
+        steno_node_each_graph(n, resolve_body, m);
+    }
+}
+
+static int resolve_body(struct steno_graph *g, void *arg)
+{
+    resolve(g, arg);
+    return 0;
+}
+
+static steno_status resolve_all(struct steno_graph *g, steno_err *err)
+{
+    struct missing m = {.err = err};
+    steno_status st;
+    steno_buf_init(&m.list, 4096);
+    resolve(g, &m);
+    st = m.st;
+    if (m.n)
+        st = steno_fail(err, STENO_ERR_UNSUPPORTED, "%d operator%s not supported: %s", m.n,
+                        m.n > 1 ? "s are" : " is", m.list.data ? m.list.data : "(out of memory)");
+    steno_buf_free(&m.list);
+    return st;
+}
+
+/* ---- constants that bodies capture become constants of the bodies ---- */
+
+static int push_constants(struct steno_graph *body, void *arg)
+{
+    (void)arg;
+    for (int32_t i = 0; i < body->n_values; i++) {
+        struct steno_value *v = &body->values[i];
+        const struct steno_value *o;
+        if (v->captured_from == STENO_NONE)
+            continue;
+        o = &body->parent->values[v->captured_from];
+        if (!o->constant)
+            continue;
+        steno_graph_share_const(body, i, o->constant);
+        v->captured_from = STENO_NONE;
+    }
+    for (int32_t i = 0; i < body->n_nodes; i++)
+        steno_node_each_graph(&body->nodes[i], push_constants, NULL);
+    return 0;
+}
+
+/* ---- passes: what they need of the executor ---- */
+
+static steno_status pass_infer(void *arg, struct steno_graph *g, steno_err *err)
+{
+    (void)arg;
+    for (int32_t i = 0; i < g->n_nodes; i++)
+        steno_node_each_graph(&g->nodes[i], push_constants, NULL);
+    steno_graph_recount(g);
+    return steno_infer_graph(g, err);
+}
+
+static steno_status pass_eval(void *arg, struct steno_graph *g, struct steno_node *n,
+                              const struct steno_tensor **in, struct steno_tensor *out,
+                              const bool *wanted, steno_arena *mem, steno_err *err)
+{
+    struct workspace *ws = arg;
+    struct steno_packed_store store = {0};
+    steno_status st = STENO_OK;
+    for (int i = 0; !st && i < n->n_in; i++)
+        st = steno_graph_fetch(g, n->in[i], err);
+    if (!st)
+        st = steno_prepare_node(g, n, ws->k, &store, err);
+    if (!st)
+        st = steno_run_ahead(ws, n, in, out, wanted, mem, err);
+    if (n->priv && n->op->release)
+        n->op->release(n->priv);
+    n->priv = NULL;
+    steno_packed_store_free(&store);
+    return st;
+}
+
+static steno_status optimize(steno_network *n, const struct steno_network_options *opt,
+                             steno_err *err)
+{
+    struct workspace ws;
+    struct steno_pass_env env = {.arg = &ws,
+                                 .infer = pass_infer,
+                                 .eval = pass_eval,
+                                 .refused = opt->refused,
+                                 .refused_arg = opt->refused_arg,
+                                 .cut_after = opt->part != STENO_PART_ALL,
+                                 .to_run = !opt->rewrite_only && opt->part == STENO_PART_ALL,
+                                 .rows_in_8_bits =
+                                     opt->precision != STENO_FP32 && !opt->rewrite_only,
+                                 .num_heads = opt->num_heads,
+                                 .hidden_size = opt->hidden_size};
+    int level = opt->opt_level < 0 ? 3 : opt->opt_level, changed = 0;
+    steno_status st = steno_ws_init(&ws, &n->k, 1, err);
+    if (!st)
+        st = steno_passes_run(n->g, level, opt->disable_passes, opt->only_passes, &env, &n->counts,
+                              err);
+    if (!st && opt->part != STENO_PART_ALL)
+        st = steno_part_cut(n->g, opt->part, &env, err);
+    if (!st && opt->any_length)
+        st = steno_any_length(n->g, &env, &changed, err);
+    if (!st && opt->free_batch)
+        st = steno_free_batch(n->g, opt->free_batch, &env, err);
+    steno_ws_free(&ws);
+    return st;
+}
+
+steno_status steno_network_settle(struct steno_graph *g, steno_err *err)
+{
+    steno_status st = resolve_all(g, err);
+    return st ? st : pass_infer(NULL, g, err);
+}
+
+steno_status steno_network_passes_again(steno_network *n, const struct steno_network_options *opt,
+                                        steno_err *err)
+{
+    return optimize(n, opt, err);
+}
+
+/* ---- network ---- */
+
+bool steno_precision_find(const char *name, enum steno_precision *out)
+{
+    static const enum steno_precision all[] = {STENO_FP32, STENO_BF16_WEIGHTS, STENO_INT8_WEIGHTS,
+                                               STENO_FP16_WEIGHTS, STENO_AUTO_WEIGHTS};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (!strcmp(name, steno_precision_name(all[i]))) {
+            *out = all[i];
+            return true;
+        }
+    return false;
+}
+
+static int has_bytes(struct steno_graph *g, void *arg)
+{
+    static const char *const types[] = {"MatMulInteger",        "ConvInteger",
+                                        "QLinearMatMul",        "QLinearConv",
+                                        "MatMulIntegerToFloat", "DynamicQuantizeMatMul",
+                                        "IntLinear"};
+    int found = 0;
+    for (int32_t i = 0; !found && i < g->n_nodes; i++) {
+        for (size_t t = 0; t < sizeof types / sizeof *types; t++)
+            found |= !strcmp(g->nodes[i].op_type, types[t]);
+        if (!found)
+            found = steno_node_each_graph(&g->nodes[i], has_bytes, arg);
+    }
+    return found;
+}
+
+/* What weights are to be kept in. The graph has seen no pass. What a quantizer has left in f32 (the
+ * second convolution of a subsampling, mostly) it left for the sake of its results: in 8 bits it is
+ * what brings them further from f32 than ONNX Runtime's (docs/PERFORMANCE.md). */
+static void settle_precision(steno_network *n, enum steno_precision asked)
+{
+    struct steno_precision_report *r = &n->precision;
+    r->bytes = has_bytes(n->g, NULL) != 0;
+    r->kept = asked;
+    if (asked == STENO_AUTO_WEIGHTS || (asked == STENO_INT8_WEIGHTS && r->bytes))
+        r->kept = r->bytes && n->cpu & STENO_CPU_BF16 ? STENO_BF16_WEIGHTS : STENO_FP32;
+}
+
+/* data NULL: from the file. */
+static steno_status build(steno_network *n, const char *path, const void *data, size_t size,
+                          const struct steno_network_options *opt, steno_err *err)
+{
+    struct steno_onnx_options lo = {.max_bytes = opt->max_bytes,
+                                    .native = native,
+                                    /* parts are cut out of the exporter's nodes, not of ours */
+                                    .fused = opt->opt_level && opt->part == STENO_PART_ALL ? fused
+                                                                                           : NULL,
+                                    .body = steno_body_text,
+                                    .borrow_from = opt->borrow_from};
+    struct steno_cache_id id;
+    const bool refusable = opt->part != STENO_PART_ALL || opt->free_batch;
+    bool caching;
+    steno_status st = steno_cpu_choose(opt->cpu, &n->cpu, err);
+    if (st)
+        return st;
+    steno_kernels_init(&n->k, n->cpu);
+    caching = opt->cache_dir && !data && !opt->rewrite_only;
+    if (caching && steno_cache_load(n, path, opt, &id))
+        return STENO_OK;
+    if (caching && refusable && steno_cache_refused(&id, err))
+        return steno_fail_in(err, STENO_ERR_UNSUPPORTED, "%s", path);
+    if (!data)
+        st = steno_onnx_load(&n->g, path, &lo, &n->info, err);
+    else if ((st = steno_onnx_parse(&n->g, data, size, NULL, &lo, &n->info, err)))
+        st = steno_fail_in(err, st, "%s", path);
+    if (st)
+        return st;
+    n->nodes_in_file = steno_graph_count_nodes(n->g);
+    if (opt->loaded)
+        opt->loaded(opt->loaded_arg, n->g);
+    st = resolve_all(n->g, err);
+    if (st)
+        return steno_fail_in(err, st, "%s", path);
+    settle_precision(n, opt->precision);
+    st = optimize(n, opt, err);
+    if (st == STENO_ERR_UNSUPPORTED && caching && refusable && err)
+        steno_cache_refuse(n, path, opt, &id, err);
+    n->rewrite_only = opt->rewrite_only;
+    n->store.keep = caching;
+    steno_pages_trim(); /* what reading and rewriting has left free, before the weights are packed */
+    if (!st && !n->rewrite_only)
+        st = steno_prepare_graph(n->g, &n->k, n->precision.kept, &n->precision, &n->store,
+                                 &n->packed_bytes, err);
+    steno_packed_store_settle(&n->store);
+    if (!st && caching) {
+        steno_cache_store(n, path, opt, &id);
+        steno_prepare_drop(n->g);
+    }
+    if (!st && !n->rewrite_only)
+        st = steno_graph_unmap(n->g, err);
+    return st ? steno_fail_in(err, st, "%s", path) : STENO_OK;
+}
+
+static steno_status open_network(steno_network **out, const char *path, const void *data,
+                                 size_t size, const struct steno_network_options *opt,
+                                 steno_err *err)
+{
+    static const struct steno_network_options defaults = {.opt_level = -1};
+    steno_network *n = calloc(1, sizeof *n);
+    steno_status st;
+    if (!n)
+        return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", path);
+    st = steno_row_store_init(&n->row_store, err);
+    if (st) {
+        free(n);
+        return st;
+    }
+    st = build(n, path, data, size, opt ? opt : &defaults, err);
+    if (!st && opt && opt->tap && !(n->path = strdup(path)))
+        st = steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", path);
+    if (!st && opt)
+        n->tap = opt->tap;
+    if (st) {
+        steno_network_close(n);
+        return st;
+    }
+    steno_pages_trim();
+    *out = n;
+    return STENO_OK;
+}
+
+steno_status steno_network_open(steno_network **out, const char *path,
+                                const struct steno_network_options *opt, steno_err *err)
+{
+    return open_network(out, path, NULL, 0, opt, err);
+}
+
+steno_status steno_network_open_memory(steno_network **out, const void *data, size_t size,
+                                       const char *name, const struct steno_network_options *opt,
+                                       steno_err *err)
+{
+    return open_network(out, name, data ? data : "", size, opt, err);
+}
+
+void steno_network_close(steno_network *n)
+{
+    if (!n)
+        return;
+    if (n->g)
+        steno_release_graph(n->g);
+    steno_packed_store_free(&n->store);
+    steno_graph_free(n->g);
+    steno_cache_unmap(n->cache);
+    steno_row_store_free(&n->row_store);
+    free(n->path);
+    free(n);
+}
+
+int steno_network_n_inputs(const steno_network *n)
+{
+    return n->g->n_inputs;
+}
+
+int steno_network_n_outputs(const steno_network *n)
+{
+    return n->g->n_outputs;
+}
+
+const struct steno_value *steno_network_input(const steno_network *n, int i)
+{
+    return i >= 0 && i < n->g->n_inputs ? &n->g->values[n->g->inputs[i]] : NULL;
+}
+
+const struct steno_value *steno_network_output(const steno_network *n, int i)
+{
+    return i >= 0 && i < n->g->n_outputs ? &n->g->values[n->g->outputs[i]] : NULL;
+}
+
+int steno_network_find_input(const steno_network *n, const char *name)
+{
+    for (int i = 0; i < n->g->n_inputs; i++)
+        if (!strcmp(steno_network_input(n, i)->name, name))
+            return i;
+    return -1;
+}
+
+int steno_network_find_output(const steno_network *n, const char *name)
+{
+    for (int i = 0; i < n->g->n_outputs; i++)
+        if (!strcmp(steno_network_output(n, i)->name, name))
+            return i;
+    return -1;
+}
+
+const char *steno_network_meta(const steno_network *n, const char *key)
+{
+    for (int i = 0; i < n->g->n_meta; i++)
+        if (!strcmp(n->g->meta_keys[i], key))
+            return n->g->meta_values[i];
+    return NULL;
+}
+
+const struct steno_graph *steno_network_graph(const steno_network *n)
+{
+    return n->g;
+}
+
+size_t steno_network_weight_bytes(const steno_network *n)
+{
+    return steno_graph_const_bytes(n->g) + n->packed_bytes;
+}
+
+const struct steno_onnx_info *steno_network_info(const steno_network *n)
+{
+    return &n->info;
+}
+
+bool steno_network_is_mapped(const steno_network *n)
+{
+    return n->cache != NULL;
+}
+
+size_t steno_network_nodes_in_file(const steno_network *n)
+{
+    return n->nodes_in_file;
+}
+
+const struct steno_pass_counts *steno_network_passes(const steno_network *n)
+{
+    return &n->counts;
+}
+
+const steno_kernels *steno_network_keeps_bf16(const steno_network *n)
+{
+    return n->k.keep_bf16 && steno_precision_rounds_attention(n->precision.kept) ? &n->k : NULL;
+}
+
+const struct steno_precision_report *steno_network_precision(const steno_network *n)
+{
+    return &n->precision;
+}

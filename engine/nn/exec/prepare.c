@@ -1,0 +1,358 @@
+/* Preparing operators: attribute checks, packed weights. Weights are held once: a constant that
+ * every reader has packed is dropped. */
+#include "nn/exec/internal.h"
+
+#include "base/pages.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct steno_prep {
+    struct steno_graph *g;
+    const struct steno_node *node;
+    const steno_kernels *k;
+    uint32_t *consumed; /* by value number: readers that have their own copy; NULL: not counted */
+    uint32_t *stowed;   /* by value number: readers that hold it in the store */
+    uint32_t *read;     /* by value number: readers so far */
+    struct steno_packed_store *store;
+    size_t packed;
+    uint32_t packed_in; /* of this node */
+    enum steno_precision precision;
+    struct steno_precision_report *report; /* or NULL */
+};
+
+const struct steno_node *steno_prep_node(const struct steno_prep *pc)
+{
+    return pc->node;
+}
+
+static const struct steno_value *value(const struct steno_prep *pc, int in)
+{
+    if (in < 0 || in >= pc->node->n_in || pc->node->in[in] == STENO_NONE)
+        return NULL;
+    return &pc->g->values[pc->node->in[in]];
+}
+
+const struct steno_tensor *steno_prep_const(const struct steno_prep *pc, int in)
+{
+    const struct steno_value *v = value(pc, in);
+    return v ? v->constant : NULL;
+}
+
+struct steno_shape steno_prep_shape(const struct steno_prep *pc, int in)
+{
+    const struct steno_value *v = value(pc, in);
+    struct steno_shape none = {.rank = STENO_RANK_ANY};
+    return v ? v->shape : none;
+}
+
+steno_dtype steno_prep_dtype(const struct steno_prep *pc, int in)
+{
+    const struct steno_value *v = value(pc, in);
+    return v ? v->dtype : STENO_DT_NONE;
+}
+
+const steno_kernels *steno_prep_kernels(const struct steno_prep *pc)
+{
+    return pc->k;
+}
+
+void steno_prep_consumed(struct steno_prep *pc, int in)
+{
+    if (!value(pc, in))
+        return;
+    if (pc->consumed)
+        pc->consumed[pc->node->in[in]]++;
+    pc->packed_in |= in < 32 ? (uint32_t)1 << in : 0;
+}
+
+void steno_prep_packed(struct steno_prep *pc, size_t bytes)
+{
+    pc->packed += bytes;
+}
+
+enum steno_precision steno_prep_precision(const struct steno_prep *pc)
+{
+    return pc->precision;
+}
+
+void steno_prep_rounded(struct steno_prep *pc, const float *w, size_t n, bool lowered, double lost)
+{
+    struct steno_precision_report *r = pc->report;
+    double square, error;
+    if (!r)
+        return;
+    r->products++;
+    if (!lowered)
+        return;
+    square = steno_square_sum(w, n);
+    error = square > 0 ? sqrt(lost / square) : 0;
+    if (!r->lowered++ || error > r->worst) {
+        r->worst = error;
+        snprintf(r->worst_node, sizeof r->worst_node, "%s", pc->node->name);
+    }
+    r->square += square;
+    r->square_error += lost;
+    r->error = r->square > 0 ? sqrt(r->square_error / r->square) : 0;
+}
+
+/* ---- memory of packed weights ---- */
+
+static struct steno_packed_block *next_block(struct steno_packed_store *s)
+{
+    if (s->n == s->cap) {
+        int cap = s->cap ? 2 * s->cap : 32;
+        struct steno_packed_block *p = realloc(s->block, (size_t)cap * sizeof *p);
+        if (!p)
+            return NULL;
+        s->block = p;
+        s->cap = cap;
+    }
+    return &s->block[s->n];
+}
+
+#if defined(__SANITIZE_ADDRESS__) /* every block on its own, so that reads past its end show */
+#define CHUNK ((size_t)0)
+#define chunk_new(n) steno_aligned_alloc(n)
+#define chunk_cut(p, n, keep) ((void)(p), (void)(n), (void)(keep))
+#define chunk_free(p, n) ((void)(n), steno_aligned_free(p))
+#else
+/* Address space: what is not filled takes no memory, and goes back when the last block is there. All
+ * of a network in one chunk: the last large page of each is filled in part only. */
+#define CHUNK ((size_t)1 << 30)
+#define chunk_new(n) steno_pages_new(n)
+#define chunk_cut(p, n, keep) steno_pages_cut(p, n, keep)
+#define chunk_free(p, n) steno_pages_free(p, n)
+#endif
+#define CHUNK_MIN ((size_t)32 << 20) /* where address space is limited */
+
+static bool new_chunk(struct steno_packed_store *s, size_t bytes)
+{
+    size_t size = bytes > CHUNK ? bytes : CHUNK;
+    struct steno_packed_chunk *p = realloc(s->chunk, ((size_t)s->n_chunks + 1) * sizeof *p);
+    char *base;
+    if (!p)
+        return false;
+    s->chunk = p;
+    while (!(base = chunk_new(size)) && size / 2 >= bytes && size / 2 >= CHUNK_MIN)
+        size /= 2;
+    if (base)
+        p[s->n_chunks++] = (struct steno_packed_chunk){.base = base, .size = size};
+    return base != NULL;
+}
+
+/* Blocks side by side in large pages: a product with few rows reads its weights a fifth faster. */
+static void *from_chunk(struct steno_packed_store *s, size_t bytes)
+{
+    struct steno_packed_chunk *c = s->n_chunks ? &s->chunk[s->n_chunks - 1] : NULL;
+    size_t need;
+    if (!steno_add_size(bytes, STENO_OVERREAD + STENO_ALIGN - 1, &need))
+        return NULL;
+    need &= ~(size_t)(STENO_ALIGN - 1);
+    if ((!c || c->size - c->used < need) && !new_chunk(s, need))
+        return NULL;
+    c = &s->chunk[s->n_chunks - 1];
+    c->used += need;
+    return c->base + c->used - need;
+}
+
+/* Operators ask in the order of packing, the same at every load of the same graph. */
+static void *from_cache(struct steno_packed_store *s, size_t bytes)
+{
+    const struct steno_packed_block *b = &s->cached[s->n];
+    return s->n < s->n_cached && b->bytes == bytes ? b->data : NULL;
+}
+
+void *steno_prep_memory(struct steno_prep *pc, int in, size_t bytes, bool *filled)
+{
+    struct steno_packed_store *s = pc->store;
+    struct steno_packed_block *b = next_block(s);
+    const struct steno_value *v = value(pc, in);
+    if (!b || !v)
+        return NULL;
+    *filled = s->cached != NULL;
+    *b = (struct steno_packed_block){.bytes = bytes};
+    b->data = *filled ? from_cache(s, bytes) : from_chunk(s, bytes);
+    if (!b->data)
+        return NULL;
+    s->n++;
+    steno_prep_consumed(pc, in);
+    steno_prep_packed(pc, bytes);
+    if (pc->stowed)
+        pc->stowed[pc->node->in[in]]++;
+    return b->data;
+}
+
+void steno_packed_store_settle(struct steno_packed_store *s)
+{
+    for (int i = 0; i < s->n_chunks; i++) {
+        struct steno_packed_chunk *c = &s->chunk[i];
+        chunk_cut(c->base, c->size, c->used);
+        c->size = c->used;
+    }
+}
+
+void steno_packed_store_free(struct steno_packed_store *s)
+{
+    for (int i = 0; i < s->n_chunks; i++)
+        chunk_free(s->chunk[i].base, s->chunk[i].size);
+    free(s->chunk);
+    free(s->block);
+    memset(s, 0, sizeof *s);
+}
+
+static void drop_consumed(struct steno_prep *pc, const struct steno_node *n)
+{
+    bool fetched = false;
+    for (int i = 0; i < n->n_in; i++) {
+        steno_vid v = n->in[i];
+        fetched = fetched || (v != STENO_NONE && pc->consumed[v]);
+        if (v != STENO_NONE && pc->consumed[v] == pc->read[v])
+            steno_graph_unfetch(pc->g, v); /* the next reader fetches it again */
+        if (v == STENO_NONE || !pc->consumed[v] || pc->consumed[v] != pc->g->values[v].uses)
+            continue;
+        pc->g->values[v].spent = true;
+        pc->g->values[v].stowed = pc->stowed[v] == pc->consumed[v];
+        if (!pc->store->keep)
+            steno_graph_drop_const(pc->g, v);
+    }
+    if (fetched)
+        steno_graph_rest_map(pc->g);
+}
+
+static int drop_spent(struct steno_graph *g, void *arg)
+{
+    (void)arg;
+    for (int32_t i = 0; i < g->n_values; i++)
+        if (g->values[i].spent)
+            steno_graph_drop_const(g, i);
+    for (int32_t i = 0; i < g->n_nodes; i++)
+        steno_node_each_graph(&g->nodes[i], drop_spent, NULL);
+    return 0;
+}
+
+void steno_prepare_drop(struct steno_graph *g)
+{
+    (void)drop_spent(g, NULL);
+}
+
+static steno_status prepare(struct steno_prep *pc, struct steno_node *n, steno_err *err)
+{
+    const size_t before = pc->packed;
+    steno_status st;
+    if (!n->op->prepare)
+        return STENO_OK;
+    pc->node = n;
+    pc->packed_in = 0;
+    for (int i = 0; i < n->n_in; i++) {
+        st = steno_graph_fetch(pc->g, n->in[i], err);
+        if (st)
+            return steno_fail_in(err, st, "node '%s' (%s)", n->name, n->op_type);
+        if (pc->read && n->in[i] != STENO_NONE)
+            pc->read[n->in[i]]++;
+    }
+    st = n->op->prepare(pc, &n->priv, err);
+    n->packed = pc->packed - before;
+    n->packed_in = pc->packed_in;
+    return st ? steno_fail_in(err, st, "node '%s' (%s)", n->name, n->op_type) : STENO_OK;
+}
+
+steno_status steno_prepare_node(struct steno_graph *g, struct steno_node *n, const steno_kernels *k,
+                                struct steno_packed_store *store, steno_err *err)
+{
+    struct steno_prep pc = {.g = g, .k = k, .store = store};
+    return prepare(&pc, n, err);
+}
+
+/* ---- the order of packing ---- */
+
+struct place {
+    size_t bytes; /* of the largest constant that the node reads */
+    int32_t node;
+};
+
+static int larger_first(const void *a, const void *b)
+{
+    const struct place *x = a, *y = b;
+    if (x->bytes != y->bytes)
+        return x->bytes < y->bytes ? 1 : -1;
+    return x->node < y->node ? -1 : 1;
+}
+
+/* Nodes with large constants first: while one is packed its elements take memory twice, as they are
+ * in the file too, and that is to be little when nearly all is packed. By shapes, which a graph from
+ * the cache has as well. NULL: out of memory. */
+static struct place *packing_order(const struct steno_graph *g)
+{
+    struct place *order = calloc((size_t)g->n_nodes + 1, sizeof *order);
+    for (int32_t i = 0; order && i < g->n_nodes; i++) {
+        const struct steno_node *n = &g->nodes[i];
+        order[i].node = i;
+        for (int k = 0; k < n->n_in; k++) {
+            const struct steno_value *v = n->in[k] == STENO_NONE ? NULL : &g->values[n->in[k]];
+            size_t bytes;
+            if (v && v->producer == STENO_NONE && !v->is_input && v->captured_from == STENO_NONE &&
+                !steno_shape_bytes(&v->shape, v->dtype, &bytes) && bytes > order[i].bytes)
+                order[i].bytes = bytes;
+        }
+    }
+    if (order)
+        qsort(order, (size_t)g->n_nodes, sizeof *order, larger_first);
+    return order;
+}
+
+steno_status steno_prepare_graph(struct steno_graph *g, const steno_kernels *k,
+                                 enum steno_precision precision,
+                                 struct steno_precision_report *report,
+                                 struct steno_packed_store *store, size_t *packed, steno_err *err)
+{
+    struct steno_prep pc = {
+        .g = g, .k = k, .precision = precision, .report = report, .store = store};
+    steno_status st = STENO_OK;
+    struct place *order = packing_order(g);
+    pc.consumed = calloc((size_t)g->n_values + 1, sizeof *pc.consumed);
+    pc.stowed = calloc((size_t)g->n_values + 1, sizeof *pc.stowed);
+    pc.read = calloc((size_t)g->n_values + 1, sizeof *pc.read);
+    if (!order || !pc.consumed || !pc.stowed || !pc.read) {
+        free(order);
+        free(pc.consumed);
+        free(pc.stowed);
+        free(pc.read);
+        return steno_fail(err, STENO_ERR_NOMEM, "out of memory while packing weights");
+    }
+    for (int32_t i = 0; !st && i < g->n_nodes; i++) {
+        struct steno_node *n = &g->nodes[order[i].node];
+        st = prepare(&pc, n, err);
+        if (!st)
+            drop_consumed(&pc, n);
+        for (int k2 = 0; !st && k2 < n->n_attr; k2++)
+            if (n->attr[k2].kind == STENO_ATTR_GRAPH)
+                st = steno_prepare_graph(n->attr[k2].g, k, precision, report, store, packed, err);
+    }
+    *packed += pc.packed;
+    free(order);
+    free(pc.consumed);
+    free(pc.stowed);
+    free(pc.read);
+    return st;
+}
+
+static int release_body(struct steno_graph *g, void *arg)
+{
+    (void)arg;
+    steno_release_graph(g);
+    return 0;
+}
+
+void steno_release_graph(struct steno_graph *g)
+{
+    for (int32_t i = 0; i < g->n_nodes; i++) {
+        struct steno_node *n = &g->nodes[i];
+        if (n->priv && n->op && n->op->release)
+            n->op->release(n->priv);
+        n->priv = NULL;
+        steno_node_each_graph(n, release_body, NULL);
+    }
+}

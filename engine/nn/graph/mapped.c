@@ -1,0 +1,146 @@
+/* Constants that stay in the model's file until somebody needs their elements. */
+#include "nn/graph/mapped.h"
+
+#include "base/pages.h"
+
+#include <string.h>
+#include <sys/mman.h>
+
+#if defined(__SANITIZE_ADDRESS__) /* all from the heap, so that reads past an end show */
+#define PAGED SIZE_MAX
+#else
+#define PAGED ((size_t)1 << 20) /* from here on straight from the system, and straight back to it */
+#endif
+
+#define STRIP ((size_t)1 << 20) /* of a file, resident at once while it is read */
+
+static const struct steno_graph *root(const struct steno_graph *g)
+{
+    while (g->parent)
+        g = g->parent;
+    return g;
+}
+
+struct steno_const *steno_const_of(const struct steno_tensor *t)
+{
+    struct steno_const *c;
+    /* `t` is the first member: steno_value.constant is const to everyone but graph/. */
+    memcpy(&c, &t, sizeof c);
+    return c;
+}
+
+void steno_const_release(struct steno_const *c)
+{
+    if (c->paged)
+        steno_pages_free(c->owned, c->paged);
+    else
+        steno_aligned_free(c->owned);
+    c->owned = NULL;
+    c->paged = 0;
+    /* of a join: something that is not NULL, since the elements are known */
+    memcpy(&c->t.data, c->join ? &c->join->part[0].file : &c->file, sizeof c->t.data);
+}
+
+/* Elements of c from its file. Of the graph's map what has been read rests at once: at the end of a
+ * load, when nearly all memory is taken, a table would be resident twice. */
+static void copy_in(struct steno_const *c, const struct steno_graph *g)
+{
+    const char *from = c->file, *map = g ? g->map : NULL;
+    const bool mapped = map && from >= map && from < map + g->map_bytes;
+    for (size_t at = 0, n; at < c->bytes; at += n) {
+        n = mapped && c->bytes - at > STRIP ? STRIP : c->bytes - at;
+        memcpy((char *)c->owned + at, from + at, n);
+        if (mapped && c->bytes >= PAGED) {
+            const size_t skip = (size_t)(from + at - map) & (STENO_PAGE_LARGE - 1);
+            steno_pages_rest(from + at - skip, n + skip);
+        }
+    }
+}
+
+/* g: the graph whose map the file may be, or NULL. */
+static steno_status fetch(struct steno_const *c, const struct steno_graph *g, steno_err *err)
+{
+    size_t total;
+    if ((!c->file && !c->join) || c->owned)
+        return STENO_OK;
+    if (c->bytes >= PAGED) {
+        if (!steno_add_size(c->bytes, STENO_OVERREAD, &total))
+            return steno_fail(err, STENO_ERR_LIMIT, "a constant of %zu bytes", c->bytes);
+        c->owned = steno_pages_new(total);
+        c->paged = c->owned ? total : 0;
+    } else {
+        c->owned = steno_aligned_alloc(c->bytes);
+    }
+    if (!c->owned)
+        return steno_fail(err, STENO_ERR_NOMEM, "out of memory for a constant of %zu bytes",
+                          c->bytes);
+    c->t.data = c->owned;
+    if (c->join)
+        steno_join_make(c->join, steno_dtype_size(c->t.dtype), c->owned);
+    else
+        copy_in(c, g);
+    return STENO_OK;
+}
+
+steno_status steno_const_fetch(const struct steno_tensor *constant, steno_err *err)
+{
+    return fetch(steno_const_of(constant), NULL, err);
+}
+
+const void *steno_const_bytes(const struct steno_tensor *constant)
+{
+    if (steno_const_of(constant)->join && steno_const_fetch(constant, NULL))
+        return NULL;
+    return constant->data;
+}
+
+steno_status steno_graph_fetch(struct steno_graph *g, steno_vid v, steno_err *err)
+{
+    const struct steno_tensor *t = v == STENO_NONE ? NULL : g->values[v].constant;
+    return t ? fetch(steno_const_of(t), root(g), err) : STENO_OK;
+}
+
+void steno_graph_unfetch(struct steno_graph *g, steno_vid v)
+{
+    const struct steno_tensor *t = v == STENO_NONE ? NULL : g->values[v].constant;
+    if (t && (steno_const_of(t)->file || steno_const_of(t)->join))
+        steno_const_release(steno_const_of(t));
+}
+
+void steno_graph_take_map(struct steno_graph *g, void *map, size_t bytes)
+{
+    g->map = map;
+    g->map_bytes = bytes;
+}
+
+steno_status steno_graph_set_mapped(struct steno_graph *g, steno_vid v,
+                                    const struct steno_tensor *t, steno_err *err)
+{
+    steno_status st = steno_graph_set_const(g, v, t, false, err);
+    if (!st)
+        steno_const_of(g->values[v].constant)->file = t->data;
+    return st;
+}
+
+void steno_graph_rest_map(struct steno_graph *g)
+{
+    const struct steno_graph *r = root(g);
+    if (r->map)
+        steno_pages_rest(r->map, r->map_bytes);
+}
+
+steno_status steno_graph_unmap(struct steno_graph *g, steno_err *err)
+{
+    for (int32_t i = 0; i < g->n_consts; i++) {
+        steno_status st =
+            g->consts[i]->refs > 0 ? fetch(g->consts[i], g, err) : STENO_OK;
+        if (st)
+            return st;
+        g->consts[i]->file = NULL;
+        g->consts[i]->join = NULL;
+    }
+    if (g->map)
+        munmap(g->map, g->map_bytes);
+    g->map = NULL;
+    return STENO_OK;
+}

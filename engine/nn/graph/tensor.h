@@ -1,0 +1,69 @@
+/* Element types, shapes and dense tensors. */
+#ifndef STENO_NN_GRAPH_TENSOR_H
+#define STENO_NN_GRAPH_TENSOR_H
+
+#include "base/status.h"
+
+#define STENO_MAX_RANK 10
+
+/* Numbers are those of onnx.TensorProto.DataType. */
+typedef enum {
+    STENO_DT_NONE = 0,
+    STENO_F32 = 1,
+    STENO_U8 = 2,
+    STENO_I8 = 3,
+    STENO_U16 = 4,
+    STENO_I16 = 5,
+    STENO_I32 = 6,
+    STENO_I64 = 7,
+    STENO_STRING = 8, /* carried in the graph, never computed with */
+    STENO_BOOL = 9,   /* one byte, 0 or 1 */
+    STENO_F16 = 10,
+    STENO_F64 = 11,
+    STENO_U32 = 12,
+    STENO_U64 = 13,
+    STENO_BF16 = 16
+} steno_dtype;
+
+/* Extents; dim >= 0 is known, dim < 0 is symbolic: STENO_DIM_ANY, or -(2 + symbol number). */
+#define STENO_DIM_ANY (-1)
+#define STENO_RANK_ANY (-1)
+struct steno_shape {
+    int rank; /* STENO_RANK_ANY while unknown */
+    int64_t dim[STENO_MAX_RANK];
+};
+
+/* Dense, row-major. data is 64-byte aligned with STENO_OVERREAD readable bytes behind it
+ * (base/arena.h), except in views onto borrowed input. */
+struct steno_tensor {
+    steno_dtype dtype;
+    struct steno_shape shape;
+    void *data;
+};
+
+/* Bytes of one element; 0 for types without storage. */
+size_t steno_dtype_size(steno_dtype t);
+/* "f32", "i64", ... never NULL. */
+const char *steno_dtype_name(steno_dtype t);
+
+bool steno_shape_known(const struct steno_shape *s); /* rank and every dim >= 0 */
+bool steno_shape_equal(const struct steno_shape *a, const struct steno_shape *b);
+/* Product of dims; STENO_ERR_INVAL when not known, STENO_ERR_LIMIT on overflow. */
+STENO_MUST steno_status steno_shape_count(const struct steno_shape *s, size_t *count);
+/* count * element size. */
+STENO_MUST steno_status steno_shape_bytes(const struct steno_shape *s, steno_dtype t,
+                                          size_t *bytes);
+/* For concrete shapes already checked: number of elements, no overflow test. */
+static inline size_t steno_numel(const struct steno_tensor *t)
+{
+    size_t n = 1;
+    for (int i = 0; i < t->shape.rank; i++)
+        n *= (size_t)t->shape.dim[i];
+    return n;
+}
+/* "[1,?,80]" into out; returns out. */
+char *steno_shape_str(const struct steno_shape *s, char *out, size_t size);
+/* NumPy/ONNX multidirectional broadcasting of concrete or symbolic shapes. */
+STENO_MUST steno_status steno_shape_broadcast(const struct steno_shape *a,
+                                              const struct steno_shape *b, struct steno_shape *out);
+#endif

@@ -1,0 +1,8 @@
+#include "nn/kernels/arm/vec_neon.h"
+
+#include "nn/kernels/tmpl/attend_tmpl.h"
+
+void V_NAME(steno_kernels_attend)(steno_kernels *k)
+{
+    k->attend_f32 = attend;
+}

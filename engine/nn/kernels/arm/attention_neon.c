@@ -1,0 +1,3 @@
+#include "nn/kernels/arm/vec_neon.h"
+
+#include "nn/kernels/tmpl/attention_tmpl.h"

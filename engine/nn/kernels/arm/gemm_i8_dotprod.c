@@ -1,0 +1,11 @@
+/* sdot: four products of s8 summed to each lane, nothing saturates. udot would want weights unsigned,
+ * usdot is a later extension (I8MM). */
+#include "nn/kernels/arm/vec_i32_neon.h"
+
+#undef ISA
+#define ISA dotprod
+#define KG 4
+#define A_S8 1
+#define weights vi_load
+#define dot(acc, a, b) vdotq_s32(acc, vreinterpretq_s8_s32(a), vreinterpretq_s8_s32(b))
+#include "nn/kernels/tmpl/gemm_i8_tmpl.h"

@@ -1,0 +1,97 @@
+/* Who fills which slots: each file of a level sets those of its family. */
+#ifndef STENO_NN_KERNELS_INTERNAL_H
+#define STENO_NN_KERNELS_INTERNAL_H
+
+#include "nn/kernels/kernels.h"
+
+#include <float.h>
+#include <math.h>
+
+void steno_kernels_elementwise__scalar(steno_kernels *k);
+void steno_kernels_rows__scalar(steno_kernels *k); /* reductions, norms, transpose */
+void steno_kernels_gemm__scalar(steno_kernels *k);
+void steno_kernels_conv__scalar(steno_kernels *k); /* both layouts */
+void steno_kernels_attention__scalar(steno_kernels *k);
+void steno_kernels_gemm_i8__scalar(steno_kernels *k);
+void steno_kernels_gemm_nbits__scalar(steno_kernels *k);
+void steno_kernels_gemm_w16__scalar(steno_kernels *k);
+void steno_kernels_gemm__blas(steno_kernels *k); /* after scalar; keeps it where OpenBLAS is not */
+/* The scalar product, for levels that take over large ones only. */
+void steno_kernels_gemm_f32__scalar(size_t m, size_t n, size_t k, const float *a, size_t lda,
+                                    bool trans_a, const float *b, size_t ldb, bool trans_b,
+                                    float *c, size_t ldc, const struct steno_gemm_epilogue *ep,
+                                    void *work);
+#if defined(__x86_64__)
+void steno_kernels_elementwise__avx2(steno_kernels *k);
+void steno_kernels_rows__avx2(steno_kernels *k);
+void steno_kernels_gemm__avx2(steno_kernels *k);
+void steno_kernels_conv__avx2(steno_kernels *k);
+void steno_kernels_nhwc__avx2(steno_kernels *k);
+void steno_kernels_attention__avx2(steno_kernels *k);
+void steno_kernels_gemm_i8__avx2(steno_kernels *k);
+void steno_kernels_gemm_nbits__avx2(steno_kernels *k);
+void steno_kernels_gemm_wbf16__avx2(steno_kernels *k);
+void steno_kernels_gemm_wf16__avx2(steno_kernels *k);
+void steno_kernels_elementwise__avx512(steno_kernels *k);
+void steno_kernels_rows__avx512(steno_kernels *k);
+void steno_kernels_gemm__avx512(steno_kernels *k);
+void steno_kernels_conv__avx512(steno_kernels *k);
+void steno_kernels_nhwc__avx512(steno_kernels *k);
+void steno_kernels_attention__avx512(steno_kernels *k);
+void steno_kernels_gemm_i8__avx512(steno_kernels *k);
+void steno_kernels_gemm_nbits__avx512(steno_kernels *k);
+void steno_kernels_gemm_wbf16__avx512(steno_kernels *k);
+void steno_kernels_gemm_wf16__avx512(steno_kernels *k);
+void steno_kernels_gemm_i8__avxvnni(steno_kernels *k); /* after avx2 */
+void steno_kernels_gemm_i8__vnni(steno_kernels *k); /* after avx512 */
+void steno_kernels_gemm__bf16(steno_kernels *k);    /* after avx512 */
+void steno_kernels_gemm_i8__amx(steno_kernels *k);  /* after vnni */
+void steno_kernels_gemm__amx(steno_kernels *k);     /* after bf16: weights in bf16 */
+void steno_kernels_gemm_fixed__avx2(steno_kernels *k);
+void steno_kernels_gemm_fixed__avx512(steno_kernels *k);
+void steno_kernels_gemm_fixed__amx(steno_kernels *k);
+void steno_kernels_gemm_tight__bf16(steno_kernels *k);
+void steno_kernels_gemm_tight__amx(steno_kernels *k);
+void steno_kernels_attend__avx2(steno_kernels *k);
+void steno_kernels_attend__avx512(steno_kernels *k);
+void steno_kernels_attend__bf16(steno_kernels *k);
+void steno_kernels_attend__amx(steno_kernels *k);
+#endif
+
+#if defined(__aarch64__)
+void steno_kernels_elementwise__neon(steno_kernels *k);
+void steno_kernels_rows__neon(steno_kernels *k);
+void steno_kernels_gemm__neon(steno_kernels *k);
+void steno_kernels_conv__neon(steno_kernels *k);
+void steno_kernels_nhwc__neon(steno_kernels *k);
+void steno_kernels_attention__neon(steno_kernels *k);
+void steno_kernels_attend__neon(steno_kernels *k);
+void steno_kernels_gemm_i8__neon(steno_kernels *k);
+void steno_kernels_gemm_nbits__neon(steno_kernels *k);
+void steno_kernels_gemm_wbf16__neon(steno_kernels *k);
+void steno_kernels_gemm_wf16__neon(steno_kernels *k);
+void steno_kernels_gemm_i8__dotprod(steno_kernels *k); /* after neon */
+#endif
+
+/* All rows see keys [j, j + n), and nothing is added to their scores. */
+static inline bool attend_sees_all(const struct steno_attend *a, size_t j, size_t n)
+{
+    for (size_t i = 0; a->seen && i < a->m; i++)
+        if (a->seen[i].from > j || j + n > a->seen[i].to || a->seen[i].mask)
+            return false;
+    return true;
+}
+
+/* Scale, its reciprocal and zero point of u8 for numbers in [lo, hi], which holds 0. */
+static inline float quantize_range(float lo, float hi, float *by, int32_t *zero)
+{
+    float scale = (hi - lo) / 255, at;
+    if (!(scale > 0) || !(1 / scale <= FLT_MAX)) /* all (nearly) zeros: any scale says the same */
+        scale = 1;
+    *by = 1 / scale;
+    at = -lo * *by;
+    *zero = (int32_t)rintf(at > 0 ? at < 255 ? at : 255 : 0);
+    return scale;
+}
+
+#endif

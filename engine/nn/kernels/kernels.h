@@ -1,0 +1,404 @@
+/* Kernel table: one pointer per inner loop, filled for a CPU level by steno_kernels_init.
+ *
+ * scalar/ fills every slot, complete and readable: it is the specification the other levels are
+ * checked against (tests/kernels/kcheck). Rules that hold for every slot:
+ * - no alignment is required of activations, and none is read beyond its last element: only packed
+ *   buffers (layout private to the level) are padded, to the size their *_bytes function states;
+ * - an output may be the very same array as an input where the slot says so, never overlap partly;
+ * - n, rows, m = 0 is allowed and does nothing; NaN in gives NaN out unless stated;
+ * - results do not depend on address, on what is in memory beyond, or on the thread that runs it.
+ */
+#ifndef STENO_NN_KERNELS_KERNELS_H
+#define STENO_NN_KERNELS_KERNELS_H
+
+#include "base/status.h"
+
+typedef struct steno_kernels steno_kernels;
+
+/* Unary elementwise: y[i] = f(x[i]); x == y allowed. */
+typedef void steno_unary_f32(float *y, const float *x, size_t n);
+/* Binary elementwise, stride 1, or one side a scalar (stride 0: only element 0 is read).
+ * y == a and y == b allowed where that side has stride 1. */
+typedef void steno_binary_f32(float *y, const float *a, size_t a_stride, const float *b,
+                              size_t b_stride, size_t n);
+
+enum steno_act {
+    STENO_ACT_NONE,
+    STENO_ACT_RELU,
+    STENO_ACT_SIGMOID,
+    STENO_ACT_TANH,
+    STENO_ACT_SILU,
+    STENO_ACT_GELU,
+    STENO_ACT_CLIP,
+    STENO_ACT_SWOOSH
+};
+
+/* f32 weights B [K,N] packed for this CPU level's gemm: layout private to the level. */
+struct steno_packed_b {
+    size_t k, n;
+    size_t bytes; /* of data */
+    void *data;   /* steno_aligned_alloc'd by the caller with gemm_f32_packed_bytes */
+};
+
+/* What happens to a result tile while it is in registers: C = act(alpha * A*B + bias) + residual.
+ * A NULL epilogue is {.alpha = 1}. */
+struct steno_gemm_epilogue {
+    const float *bias;     /* [N], or [M] when bias_rows, or NULL */
+    const float *residual; /* [M, ldr] added after the activation, or NULL; must not overlap C */
+    size_t ldr;
+    enum steno_act act;
+    float act_min, act_max; /* STENO_ACT_CLIP; of STENO_ACT_SWOOSH shift and offset */
+    float alpha;            /* scale of A*B before the bias; 1 usual. 0 is taken literally */
+    bool bias_rows;         /* bias belongs to rows of C (convolution: output channels) */
+};
+
+/* An 8-bit product: C = ep(sum_k (A[i,k] - a_zero[i]) (B[k,j] - b_zero[j])), the sums exact modulo
+ * 2^32 at every level. Packed B knows its signs and zero points. With scale NULL, C is the i32 sums
+ * and ep is not looked at; else C is f32, each step rounded by itself (no fused multiply-adds), so
+ * that before the activation all levels give the same bits:
+ *     v = f32(sum) * scale[j];  v *= row_scale[i];  v += bias[j];  v = act(v);  v += residual[i,j]
+ * with what is NULL left out; alpha and bias_rows of ep are not looked at. SiLU is within 2^-13 of
+ * its value: a fiftieth of a step of 8 bits. */
+struct steno_gemm_i8 {
+    size_t m, n, k;
+    const void *a; /* [M, lda] bytes */
+    size_t lda;
+    /* Rows of A that may be read, without effect from M on; 0: M. Where they are steno_gemm_i8_rows and lda is
+     * steno_gemm_i8_lda, an odd number of 64 bytes, level amx multiplies A where it lies. */
+    size_t a_rows;
+    bool a_signed;                        /* A is i8, else u8 */
+    const int32_t *a_zero;                /* within A's range; NULL = 0 */
+    size_t a_zero_step;                   /* 0: one for all rows; 1: one for each */
+    const void *packed;                   /* from gemm_i8_pack */
+    const float *scale;                   /* [N] or NULL */
+    const float *row_scale;               /* [M] or NULL */
+    const struct steno_gemm_epilogue *ep; /* or NULL */
+    void *c;                              /* [M, ldc] i32 or f32; must not overlap A */
+    size_t ldc;
+};
+
+static inline size_t steno_gemm_i8_lda(size_t k)
+{
+    return ((k + 63) / 64 | 1) * 64;
+}
+
+static inline size_t steno_gemm_i8_rows(size_t m)
+{
+    return (m + 31) / 32 * 32;
+}
+
+/* 8-bit weights to be packed: stored [K,N], or [N,K] when trans, with row stride ldb. */
+struct steno_weights_i8 {
+    size_t k, n;
+    const void *b;
+    size_t ldb;
+    bool trans, is_signed;
+    const int32_t *zero; /* within B's range; NULL = 0 */
+    size_t zero_step;    /* 0: one for all columns; 1: one for each */
+};
+
+struct steno_conv;
+
+/* The f32 product with weights in fewer bits: slots as gemm_f32_packed_bytes, gemm_f32_pack (rounds to
+ * nearest even) and gemm_f32_packed_part, and the same promises. The kernel widens the weights, or,
+ * at level bf16, rounds A to bf16 as well (to nearest even, denormals to zero), sums in f32, and has SiLU within 2^-13.
+ * conv: as conv_nhwc_f32 with group 1; packed is of [kernel0 * kernel1 * c_in, c_out], tap by tap all
+ * channels of each. */
+struct steno_gemm_weights {
+    size_t (*packed_bytes)(size_t k, size_t n);
+    void (*pack)(void *dst, const float *b, size_t ldb, bool trans, size_t k, size_t n);
+    void (*part)(size_t m, size_t n, size_t k, const float *a, size_t lda, const void *packed,
+                 float *c, size_t ldc, const struct steno_gemm_epilogue *ep, size_t part,
+                 size_t n_parts);
+    void (*conv)(const struct steno_conv *s, const float *x, const void *packed, float *y,
+                 const struct steno_gemm_epilogue *ep, size_t part, size_t n_parts);
+    /* As conv_winograd_f32 below; NULL where conv is faster for all images (level amx). */
+    void (*conv_winograd)(const struct steno_conv *s, const float *x, const void *packed, float *y,
+                          const struct steno_gemm_epilogue *ep, size_t part, size_t n_parts);
+};
+
+/* Weights of few bits with a scale and zero point for each block of K, [N] rows of [blocks] blocks as
+ * ONNX Runtime's MatMulNBits has them: w[k,n] = (q - zero) * scale. */
+struct steno_nbits {
+    size_t k, n, bits, block; /* bits 2, 4, 8; block even */
+    const uint8_t *q;         /* [N, blocks, block * bits / 8], lowest bits first */
+    const float *scale;       /* [N, blocks] */
+    const float *zero;        /* [N, blocks]; NULL = 2^(bits - 1) */
+};
+
+static inline uint8_t steno_nbits_value(const struct steno_nbits *b, size_t k, size_t n)
+{
+    size_t blocks = (b->k + b->block - 1) / b->block;
+    const uint8_t *row = b->q + n * blocks * b->block * b->bits / 8;
+    return (uint8_t)(row[k * b->bits / 8] >> (k * b->bits % 8) & ((1u << b->bits) - 1));
+}
+
+/* The f32 product with such weights, kept as small as they are and widened in the kernel. After
+ * packing q, scale and zero are not looked at. work: scratch of work_bytes for all parts together.
+ * Sums are f32; their order, and so the last bits, may depend on M. */
+struct steno_gemm_nbits {
+    size_t (*packed_bytes)(const struct steno_nbits *b);
+    void (*pack)(void *dst, const struct steno_nbits *b);
+    size_t (*work_bytes)(const struct steno_nbits *b, size_t n_parts);
+    void (*part)(const struct steno_nbits *b, size_t m, const float *a, size_t lda,
+                 const void *packed, float *c, size_t ldc, const struct steno_gemm_epilogue *ep,
+                 void *work, size_t part, size_t n_parts);
+};
+
+/* One image through one 2-D convolution; 1-D has in[0] = out[0] = kernel[0] = 1. Channels first:
+ * x [c_in, in0, in1], w [c_out, c_in / group, kernel0, kernel1], y [c_out, out0, out1].
+ * Padding is implicit zeros: `pad` is what comes before; what comes after follows from `out`.
+ * ONNX Conv, opset 1 and later. */
+struct steno_conv {
+    size_t c_in, c_out, group; /* group divides both */
+    size_t in[2], out[2], kernel[2], stride[2], dilation[2], pad[2];
+};
+
+/* One head of attention with few rows and keys: y [m, v_size] = softmax(scale * q k' + mask) v.
+ * q [m, size], k [n, size], v [n, v_size], mask [m, n] or NULL; ld: row strides in elements. Rows of k
+ * up to a multiple of 8 are read, without effect. y overlaps nothing. */
+#define STENO_ATTEND_FEW_ROWS 8
+#define STENO_ATTEND_FEW_KEYS 64
+#define STENO_ATTEND_FEW_SIZE 128 /* size is no more; v_size may be anything */
+struct steno_attend_few {
+    const float *q, *k, *v, *mask;
+    float *y;
+    size_t ldq, ldk, ldv, ldm, ldy, size, v_size;
+    float scale;
+};
+
+/* Keys [from, to) are seen; mask, of the first key of the call on, is added to their scores, or NULL. */
+struct steno_attend_seen {
+    size_t from, to;
+    const float *mask;
+};
+
+/* A tile of rows of one head of attention, keys [from, to) of it, in f32, or factors rounded to bf16 and sums f32:
+ *     t = scale * ((q + q_bias) k' + (q + p_bias) p') + mask,  w = e^(t - max),  o += w v
+ * where max is the largest of a row so far, in units of the kernel's own, and o and sum, of w, are kept in units of
+ * e^max. So several calls, for keys that follow each other, add up; sum 0, max -inf and `first` begin. o / sum is the
+ * result; max -inf and a sum that is not NaN: the row saw no key. */
+#define STENO_ATTEND_ROWS 32
+#define STENO_ATTEND_SIZE 256 /* size is no more; v_size may be anything */
+#define STENO_KEPT_KEYS 128
+struct steno_attend {
+    size_t m, keys, size, v_size; /* rows, 1..STENO_ATTEND_ROWS; keys: of all that is packed */
+    const float *q, *q_bias, *p_bias; /* [m, ldq]; [size] or NULL */
+    size_t ldq;
+    const void *k, *v; /* from gemm_f32_pack or gemm_bf16.pack: [size, keys], [keys, v_size] */
+    /* Positions, packed as [size, .] from the one on that goes with key `from`, or NULL: score (i, j) takes number
+     * j - from of them or, shifted, j - from + STENO_ATTEND_ROWS - 1 - i, and whole panels of 32 are read. */
+    const void *p;
+    bool shifted;
+    size_t from, to; /* from: a multiple of 32 */
+    float scale;
+    const struct steno_attend_seen *seen; /* [m], or NULL: all */
+    bool first;
+    bool cold; /* k, v and what lies behind come from memory: it is called closer */
+    float *max, *sum; /* [m] */
+    float *o;         /* [STENO_ATTEND_ROWS, steno_attend_ldo(v_size)] */
+};
+
+static inline size_t steno_attend_ldo(size_t v_size)
+{
+    return (v_size + 31) / 32 * 32;
+}
+
+struct steno_kernels {
+    const char *level; /* "scalar", "avx2", "avx512", ... */
+    unsigned cpu;      /* STENO_CPU_* mask in use */
+
+    /* Multiply-adds in registers, `turns` times around; returns how many floating point operations
+     * that were (nn/kernels/peak.h times it). */
+    double (*peak_f32)(size_t turns);
+    double (*peak_bf16)(size_t turns); /* of what gemm_bf16 multiplies with */
+
+    /* ---- elementwise ----
+     * Errors against the exact value, over the whole range, of the vector levels: exp, log, erf,
+     * tanh, sigmoid <= 4 ulp (tested); silu x*sigmoid(x), gelu x/2*(1+erf(x/sqrt 2)): a few ulp of
+     * the larger factor. min, max, relu, clip give NaN for NaN. */
+    steno_unary_f32 *exp_f32, *log_f32, *tanh_f32, *sigmoid_f32, *erf_f32, *silu_f32, *gelu_f32,
+        *relu_f32, *sqrt_f32, *neg_f32, *abs_f32, *recip_f32;
+    steno_binary_f32 *add_f32, *sub_f32, *mul_f32, *div_f32, *min_f32, *max_f32;
+    /* y = x * scale + shift; x == y allowed. */
+    void (*affine_f32)(float *y, const float *x, size_t n, float scale, float shift);
+    /* y = min(max(x, lo), hi); x == y allowed. */
+    void (*clip_f32)(float *y, const float *x, size_t n, float lo, float hi);
+    /* Gated linear unit: y = a * sigmoid(b); y may be a or b. */
+    void (*glu_f32)(float *y, const float *a, const float *b, size_t n);
+    /* y = log(1 + e^(x - shift)) - 0.08 x - offset; x == y allowed. The two sums are rounded to f32
+     * as they stand. Zipformer (Yao et al. 2024, section 3.4): SwooshL 4, 0.035; SwooshR 1,
+     * 0.313261687. */
+    void (*swoosh_f32)(float *y, const float *x, size_t n, float shift, float offset);
+    /* y += scale * x. */
+    void (*axpy_f32)(float *y, const float *x, size_t n, float scale);
+
+    /* ---- reductions ---- of n elements; empty: sum and dot 0, max -inf, min +inf. */
+    float (*sum_f32)(const float *x, size_t n);
+    float (*max_reduce_f32)(const float *x, size_t n);
+    float (*min_reduce_f32)(const float *x, size_t n);
+    float (*dot_f32)(const float *a, const float *b, size_t n);
+    /* y[i * ldy + j] = a_i b_j for m rows a_i and `cols` rows b_j, both of n: a product with B transposed which is
+     * small and not packed. */
+    void (*dots_f32)(float *y, size_t ldy, const float *a, size_t lda, size_t m, const float *b, size_t ldb,
+                     size_t cols, size_t n);
+
+    /* ---- rows ---- x, y [rows, cols] dense, cols >= 1, x == y allowed.
+     * softmax: exp(x - max) / sum; log_softmax: x - max - log(sum). */
+    void (*softmax_f32)(float *y, const float *x, size_t rows, size_t cols);
+    void (*log_softmax_f32)(float *y, const float *x, size_t rows, size_t cols);
+    /* y = (x - mean) / sqrt(var + eps) * gamma + beta over the last axis; gamma, beta may be NULL. */
+    void (*layernorm_f32)(float *y, const float *x, size_t rows, size_t cols, const float *gamma,
+                          const float *beta, float eps);
+    /* y = x / sqrt(mean(x*x) + eps) * gamma; gamma may be NULL. */
+    void (*rmsnorm_f32)(float *y, const float *x, size_t rows, size_t cols, const float *gamma,
+                        float eps);
+    /* One block of a row of softmax (online softmax: Milakov and Gimelshein 2018):
+     *     t = scale * (s + bias) + mask      (bias, mask: n elements or NULL)
+     *     m' = max(*max, t), s = e^(t - m'), *sum = *sum * c + sum of s, *max = m'
+     * returns c = e^(*max - m'), by which what earlier blocks gave is to be multiplied. *max starts
+     * at -inf, *sum at 0. As long as every t is -inf, s = 0 and c = 1. */
+    float (*softmax_step_f32)(float *s, size_t n, float scale, const float *bias, const float *mask,
+                              float *max, float *sum);
+    /* One head of one query and rows that lie anywhere: number i is rows + at[i] * row.
+     * s[i] = scale * q . row i for i < n. */
+    void (*dot_rows_f32)(float *s, size_t n, const float *q, size_t size, float scale,
+                         const float *rows, size_t row, const int32_t *at);
+    /* y[0, size) = sum of w[i] * row i. */
+    void (*mix_rows_f32)(float *y, size_t size, const float *w, size_t n, const float *rows,
+                         size_t row, const int32_t *at);
+    /* struct steno_attend_few for m (1..STENO_ATTEND_FEW_ROWS) rows and n (1..STENO_ATTEND_FEW_KEYS) keys: y is
+     * NaN where a row's scores are all -inf. Takes 40 KiB of stack. */
+    void (*attend_few_f32)(size_t m, size_t n, const struct steno_attend_few *a);
+    /* NULL: no such way. Takes 110 KiB of stack. gemm_panel divides 32 where they are. */
+    void (*attend_f32)(const struct steno_attend *a);
+    void (*attend_bf16)(const struct steno_attend *a);
+    /* Keys [n, ldk] and values [n, ldv] of a head become numbers `at` and on of a piece, STENO_KEPT_KEYS of them as
+     * attend_bf16 reads them: what gemm_bf16.pack makes of [size, STENO_KEPT_KEYS] keys, then, where those end, of
+     * [STENO_KEPT_KEYS, v_size] values. What else is in it stays; it begins as zeros. NULL: no such way. */
+    void (*keep_bf16)(void *piece, size_t size, size_t v_size, size_t at, size_t n, const float *k, size_t ldk,
+                      const float *v, size_t ldv);
+    /* dst [cols, rows] (row stride ldd) = transpose of src [rows, cols] (row stride lds). */
+    void (*transpose_f32)(float *dst, size_t ldd, const float *src, size_t lds, size_t rows,
+                          size_t cols);
+
+    /* ---- matrix product ---- C[M,N] = act(alpha * A[M,K] * B[K,N] + bias) + residual; row strides
+     * lda, ldc in elements. K = 0 gives the epilogue of zeros. C must not overlap A or B.
+     * ep may be NULL. Packed form: B from gemm_f32_pack in gemm_f32_packed_bytes bytes, 64-byte
+     * aligned. Needs up to 256 KiB of the caller's stack (bf16 and 8 bits at level amx 1.2 MiB). */
+    size_t (*gemm_f32_packed_bytes)(size_t k, size_t n);
+    /* Where it is not 0, packed columns n, a multiple of it, and others packed behind them are one packed B of all of
+     * them, in f32 and in 16 bits. */
+    size_t gemm_panel;
+    /* trans: B is stored [N,K] with row stride ldb; else [K,N]. */
+    void (*gemm_f32_pack)(void *dst, const float *b, size_t ldb, bool trans, size_t k, size_t n);
+    void (*gemm_f32_packed)(size_t m, size_t n, size_t k, const float *a, size_t lda,
+                            const void *packed, float *c, size_t ldc,
+                            const struct steno_gemm_epilogue *ep);
+    /* The same product shared out: call once for every part in [0, n_parts), in any order, on any
+     * threads. The kernel chooses rows or columns; a part may be empty. Bits equal those of
+     * gemm_f32_packed whatever n_parts is. */
+    void (*gemm_f32_packed_part)(size_t m, size_t n, size_t k, const float *a, size_t lda,
+                                 const void *packed, float *c, size_t ldc,
+                                 const struct steno_gemm_epilogue *ep, size_t part, size_t n_parts);
+    /* Unpacked, both sides activations: trans_a: A is stored [K,M]; trans_b: B is stored [N,K].
+     * work: 64-byte aligned scratch of gemm_f32_work bytes (may be 0). */
+    size_t (*gemm_f32_work)(size_t m, size_t n, size_t k);
+    void (*gemm_f32)(size_t m, size_t n, size_t k, const float *a, size_t lda, bool trans_a,
+                     const float *b, size_t ldb, bool trans_b, float *c, size_t ldc,
+                     const struct steno_gemm_epilogue *ep, void *work);
+
+    struct steno_gemm_weights gemm_bf16, gemm_f16;
+    /* f32 itself, with weights in 24 bits: whole numbers times a power of two of each column. What that loses is at most
+     * 2^-22 (max |a| sum |b| + max |b| sum |a|), the order of a f32 sum of as many. Level amx (x86/gemm_fixed_amx.c)
+     * makes such numbers of each row of A, too, all anew for each block of up to 512 of K, and sums of blocks are exact;
+     * the others (x86/gemm_fixed_tmpl.h) sum in f32. Bits depend on a row of A, a column of B, K and N alone. Numbers of A
+     * below 2^-90 count for less or nothing. A row of A that has infinite numbers or NaN is multiplied as they are; a
+     * column of B with one gives NaN. part NULL: no such way. */
+    struct steno_gemm_weights gemm_fixed;
+    /* gemm_bf16 with weights in 12 bits (x86/gemm_tight_amx.c, gemm_tight_bf16.c): numbers below 2^-13 of the largest of
+     * their column become the nearest of 0 and a power of two there; where there are none, the bits are those of
+     * gemm_bf16. A column with infinite numbers or NaN may be all NaN, and numbers of A count as infinite from 2^79 on.
+     * part NULL: no such way. */
+    struct steno_gemm_weights gemm_tight;
+    size_t tight_rows; /* more rows lose by gemm_fixed and gemm_tight; 0: none do */
+    struct steno_gemm_nbits gemm_nbits;
+
+    /* ---- 8-bit product ---- packed weights take one byte each (K rounded up to the level's group,
+     * N to its panel) and 8 bytes a column; 64-byte aligned. gemm_i8_part is called once for every
+     * part in [0, n_parts), as gemm_f32_packed_part is. */
+    double (*peak_i8)(size_t turns); /* as peak_f32, in integer operations */
+    size_t (*gemm_i8_packed_bytes)(size_t k, size_t n);
+    void (*gemm_i8_pack)(void *dst, const struct steno_weights_i8 *w);
+    void (*gemm_i8_part)(const struct steno_gemm_i8 *g, size_t part, size_t n_parts);
+    size_t gemm_i8_rows; /* with so many rows for each part, parts have rows, not columns; 0: not by their number alone */
+    /* q = saturate(round_half_even(x / scale) + zero) to u8, or to i8 when to_signed; NaN gives 0.
+     * ONNX QuantizeLinear, opset 10. */
+    void (*quantize_f32)(void *q, const float *x, size_t n, float scale, int32_t zero,
+                         bool to_signed);
+
+    /* x over its own range and 0 to u8: scale = (max - min) / 255 (1 where that is 0), *zero =
+     * rint(-min / scale), q = saturate(round_half_even(x * (1 / scale)) + zero). NaN does not count
+     * for the range and gives 0. Returns the scale. n = 0: 1 and 0. All levels give the same bits.
+     * As ONNX DynamicQuantizeLinear but for the reciprocal. */
+    float (*quantize_row_f32)(uint8_t *q, const float *x, size_t n, int32_t *zero);
+    /* Its two halves. range[0] and range[1] become the smallest and the largest of what they are
+     * and x, NaN left out; then x is rounded over a range that holds 0 and all of x. */
+    void (*range_f32)(const float *x, size_t n, float *range);
+    float (*quantize_in_f32)(uint8_t *q, const float *x, size_t n, const float *range,
+                             int32_t *zero);
+
+    /* ---- rows of a convolution with fewer multiplications (winograd.h) ----
+     * Sum of n_x rows [n]: x[0]; x[0] + s1 x[1]; (x[0] + s1 x[1]) + s0 (x[2] + s1 x[3]), s -1 where minus, else 1. range as
+     * in range_f32, of the sum. Returns where it is: in `to`, or x[0]. All levels give the same bits. */
+    const float *(*sum_rows_f32)(float *to, const float *const *x, size_t n_x, const bool *minus, size_t n,
+                                 float *range);
+    /* row [n] added to count[0] x count[1] pixels of y, `line` floats between those along axis 0, n along axis 1; minus[d]:
+     * subtracted from the second along axis d. */
+    void (*spread_row_f32)(float *y, size_t line, const size_t *count, const bool *minus, const float *row, size_t n);
+
+    /* ---- convolution ---- one image (batch is the caller's loop). ep: bias [c_out] with bias_rows
+     * set, act, residual like y with ldr = out0*out1. conv_f32_work is for all n_parts together;
+     * the parts share one work block and may run at the same time; the bits do not depend on
+     * n_parts. */
+    size_t (*conv_f32_packed_bytes)(const struct steno_conv *s);
+    void (*conv_f32_pack)(void *dst, const float *w, const struct steno_conv *s);
+    size_t (*conv_f32_work)(const struct steno_conv *s, size_t n_parts);
+    void (*conv_f32)(const struct steno_conv *s, const float *x, const void *packed, float *y,
+                     const struct steno_gemm_epilogue *ep, void *work, size_t part, size_t n_parts);
+    /* The same with channels last: x [in0, in1, c_in], y [out0, out1, c_out], w as above. group is 1,
+     * or c_in with c_out = c_in. ep: bias [c_out] (bias_rows not set), act, residual like y with
+     * ldr = c_out. Needs no work. */
+    size_t (*conv_nhwc_f32_packed_bytes)(const struct steno_conv *s);
+    void (*conv_nhwc_f32_pack)(void *dst, const float *w, const struct steno_conv *s);
+    void (*conv_nhwc_f32)(const struct steno_conv *s, const float *x, const void *packed, float *y,
+                          const struct steno_gemm_epilogue *ep, size_t part, size_t n_parts);
+    /* The same for what steno_winograd_fits (nn/kernels/winograd.h), with fewer multiplications where the
+     * image is large enough; packed: steno_winograd_weights' rows, turned, by gemm_f32_pack, of
+     * [STENO_WINOGRAD_SLOTS * c_in, c_out]. Sums and differences of up to 4 pixels are taken first:
+     * an infinite or NaN pixel gives NaN in up to 9 outputs around. */
+    void (*conv_winograd_f32)(const struct steno_conv *s, const float *x, const void *packed,
+                              float *y, const struct steno_gemm_epilogue *ep, size_t part,
+                              size_t n_parts);
+    /* Depthwise 1-D convolution along time, channels last: x [T + K - 1, C], w [K, C],
+     * y [T, C] = sum_k x[t + k, c] * w[k, c] + bias[c]; bias may be NULL. */
+    void (*dwconv_f32)(float *y, const float *x, const float *w, const float *bias, size_t t,
+                       size_t c, size_t k);
+};
+
+/* Fill every slot for the CPU mask (base/cpu.h), whatever was in k; those that say so are NULL where a level has none.
+ * Frozen afterwards. */
+void steno_kernels_init(steno_kernels *k, unsigned cpu);
+
+/* Bytes of the keys of a piece (keep_bf16), behind which its values begin; of all of it. */
+static inline size_t steno_kept_keys_bytes(const steno_kernels *k, size_t size)
+{
+    return k->gemm_bf16.packed_bytes(size, STENO_KEPT_KEYS);
+}
+
+static inline size_t steno_kept_bytes(const steno_kernels *k, size_t size, size_t v_size)
+{
+    return steno_kept_keys_bytes(k, size) + k->gemm_bf16.packed_bytes(STENO_KEPT_KEYS, v_size);
+}
+
+#endif

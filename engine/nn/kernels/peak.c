@@ -1,0 +1,93 @@
+#include "nn/kernels/peak.h"
+
+#include "base/arena.h"
+#include "base/clock.h"
+#include "base/cpu.h"
+
+#include <string.h>
+
+/* Of 200 short turns: 10 ms. Where a turn takes long (an emulator), few have to do. */
+static double fastest(const steno_kernels *k, double (*peak)(size_t turns))
+{
+    const int64_t until = steno_now_ns() + 500 * 1000000;
+    double best = 0;
+    for (int i = 0; i < 200 && steno_now_ns() < until; i++) {
+        int64_t start = steno_now_ns(), ns;
+        double flops = peak(k->cpu & STENO_CPU_AVX2 ? 20000 : 4000);
+        ns = steno_now_ns() - start;
+        if (ns > 0 && flops / (double)ns > best)
+            best = flops / (double)ns;
+    }
+    return best * 1e9;
+}
+
+double steno_peak_flops(const steno_kernels *k)
+{
+    return fastest(k, k->peak_f32);
+}
+
+double steno_peak_many(const steno_kernels *k)
+{
+    return k->cpu & STENO_CPU_AMX ? fastest(k, k->peak_i8) / 8 : steno_peak_flops(k);
+}
+
+double steno_peak_bf16(const steno_kernels *k)
+{
+    return fastest(k, k->peak_bf16);
+}
+
+double steno_peak_ops_i8(const steno_kernels *k)
+{
+    return fastest(k, k->peak_i8);
+}
+
+enum { LINE = 64 / sizeof(float) };
+
+/* One core of a CPU with many line buffers reads memory a fifth faster so than by loads alone (docs/kernels.md): lines
+ * called 2 KiB before their use, and a little work between two of them. */
+static float sum_called(const float *x, size_t n)
+{
+    enum { AHEAD = 2048 / sizeof *x };
+    float sum[4] = {0};
+    for (size_t i = 0; i + LINE <= n; i += LINE) {
+        __builtin_prefetch(x + i + AHEAD);
+        for (size_t j = 0; j < 4; j++)
+            sum[j] += x[i + j * LINE / 4];
+    }
+    return sum[0] + sum[1] + sum[2] + sum[3];
+}
+
+/* One that calls lines by itself, for each of several streams (Zen 3), reads four of them a fifth faster than one. */
+static float sum_four(const float *x, size_t n)
+{
+    float sum[4] = {0};
+    for (size_t i = 0; i + LINE <= n / 4; i += LINE)
+        for (size_t j = 0; j < 4; j++)
+            sum[j] += x[n / 4 * j + i] + x[n / 4 * j + i + LINE / 2];
+    return sum[0] + sum[1] + sum[2] + sum[3];
+}
+
+/* Read by whichever of three ways is fastest. Every page is written first: those that never were are all the same one,
+ * read from the caches. The last ones may still be there, so only the first half is read. */
+double steno_peak_bandwidth(void)
+{
+    const size_t bytes = (size_t)144 << 20, slice = (size_t)16 << 20;
+    float *x = steno_aligned_alloc(2 * bytes);
+    volatile float sink = 0;
+    double best = 0;
+    steno_kernels k;
+    steno_kernels_init(&k, steno_cpu_detect());
+    float (*const way[])(const float *, size_t) = {k.sum_f32, sum_called, sum_four};
+    if (!x)
+        return 0;
+    memset(x, 1, 2 * bytes);
+    for (size_t at = 0; at < bytes; at += slice) {
+        int64_t start = steno_now_ns(), ns;
+        sink = sink + way[at / slice % 3](x + at / sizeof *x, slice / sizeof *x);
+        ns = steno_now_ns() - start;
+        if (ns > 0 && (double)slice / (double)ns > best)
+            best = (double)slice / (double)ns;
+    }
+    steno_aligned_free(x);
+    return best * 1e9;
+}

@@ -1,0 +1,26 @@
+/* The f32 product of gemm_tmpl.h with packed weights of 16 bits, widened as they are loaded: half
+ * the bytes where reading weights is what takes the time. Included after vec_<isa>.h and these:
+ *   to_half(x)    rounding of one weight
+ * and followed by b_load: VL of them as f32. */
+#define GEMM_W16
+typedef uint16_t b_t;
+static inline vf b_load(const b_t *p);
+
+#include "nn/kernels/tmpl/gemm_tmpl.h"
+
+static size_t packed_bytes(size_t k, size_t n)
+{
+    return panels(n) * k * NR * sizeof(b_t);
+}
+
+static void pack(void *dst, const float *b, size_t ldb, bool trans, size_t k, size_t n)
+{
+    b_t *p = dst;
+    const size_t down = trans ? 1 : ldb, along = trans ? ldb : 1;
+    for (size_t j = 0; j < n; j += NR)
+        for (size_t i = 0; i < k; i++, p += NR)
+            for (size_t x = 0; x < NR; x++)
+                p[x] = j + x < n ? to_half(b[i * down + (j + x) * along]) : 0;
+}
+
+#include "nn/kernels/tmpl/gemm_w16_part_tmpl.h"

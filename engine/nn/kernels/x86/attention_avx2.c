@@ -1,0 +1,3 @@
+#include "nn/kernels/x86/vec_avx2.h"
+
+#include "nn/kernels/tmpl/attention_tmpl.h"

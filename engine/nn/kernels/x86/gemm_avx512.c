@@ -1,0 +1,5 @@
+#include "nn/kernels/x86/vec_avx512.h"
+
+#include "nn/kernels/tmpl/gemm_tmpl.h"
+#include "nn/kernels/tmpl/conv_tmpl.h"
+#include "nn/kernels/tmpl/nhwc_tmpl.h"

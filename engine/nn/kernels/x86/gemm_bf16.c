@@ -1,0 +1,5 @@
+#include "nn/kernels/x86/vec_avx512.h"
+
+#undef ISA
+#define ISA bf16
+#include "nn/kernels/tmpl/bf16_tmpl.h"

@@ -1,0 +1,23 @@
+#include "nn/kernels/x86/amx.h"
+#include "nn/kernels/x86/vec_i32_avx512.h"
+
+/* A line of the weights, and another one later from memory. */
+static inline __attribute__((always_inline)) vi paced_line(const int8_t *p)
+{
+    __builtin_prefetch(p + 8192, 0, 2);
+    const vi v = amx_line(p);
+    AMX_PACE(4);
+    return v;
+}
+
+#undef ISA
+#define ISA amx
+#define ONE_ROW(p) paced_line(p)
+#define KG 4
+#define A_U8 1
+#define weights vi_load
+#define dot(acc, a, b) _mm512_dpbusd_epi32(acc, a, b)
+#define AMX_DOT AMX_DOT_U8
+#define BEGIN amx_begin
+#define END amx_end
+#include "nn/kernels/tmpl/gemm_i8_tmpl.h"

@@ -1,0 +1,112 @@
+/* Eight 32-bit integers at a time: AVX2. Same names as vec_i32_avx512.h. */
+#ifndef STENO_NN_KERNELS_X86_VEC_I32_AVX2_H
+#define STENO_NN_KERNELS_X86_VEC_I32_AVX2_H
+
+#include "nn/kernels/x86/vec_avx2.h"
+
+#include <stdint.h>
+#include <string.h>
+
+typedef __m256i vi;
+
+static inline vi vi_zero(void)
+{
+    return _mm256_setzero_si256();
+}
+static inline vi vi_set1(int32_t x)
+{
+    return _mm256_set1_epi32(x);
+}
+static inline vi vi_load(const void *p)
+{
+    return _mm256_loadu_si256(p);
+}
+static inline void vi_store(void *p, vi v)
+{
+    _mm256_storeu_si256(p, v);
+}
+static inline vi vi_load_m(const void *p, vm m)
+{
+    return _mm256_maskload_epi32(p, m);
+}
+static inline void vi_store_m(void *p, vm m, vi v)
+{
+    _mm256_maskstore_epi32(p, m, v);
+}
+/* VL bytes, unsigned. */
+static inline vi vi_bytes(const void *p)
+{
+    return _mm256_cvtepu8_epi32(_mm_loadl_epi64(p));
+}
+static inline vi vi_and(vi a, vi b)
+{
+    return _mm256_and_si256(a, b);
+}
+static inline vi vi_shift4(vi a)
+{
+    return _mm256_srli_epi32(a, 4);
+}
+static inline vi vi_add(vi a, vi b)
+{
+    return _mm256_add_epi32(a, b);
+}
+static inline vi vi_sub(vi a, vi b)
+{
+    return _mm256_sub_epi32(a, b);
+}
+static inline vi vi_mul(vi a, vi b)
+{
+    return _mm256_mullo_epi32(a, b);
+}
+/* |x| < 2^22 as two digits of 16 bits, for vi_less. */
+static inline vi vi_digits(vi x)
+{
+    return _mm256_or_si256(_mm256_and_si256(x, _mm256_set1_epi32(0x7fff)), _mm256_slli_epi32(_mm256_srai_epi32(x, 15), 24));
+}
+/* s - x z, |z| < 256: the lower digit times -z, and the upper one, 2^8 of it, times -2^7 z. A product of 32 bits takes
+ * twice as long. */
+static inline vi vi_less(vi s, vi digits, int32_t z)
+{
+    const uint32_t by = ((uint32_t)-z & 0xffff) | (uint32_t)-z << 23;
+    return _mm256_add_epi32(s, _mm256_madd_epi16(digits, _mm256_set1_epi32((int32_t)by)));
+}
+static inline vf vi_to_float(vi a)
+{
+    return _mm256_cvtepi32_ps(a);
+}
+/* VL pairs of bytes widened to pairs of 16 bits. */
+static inline vi vi_widen(const void *p)
+{
+    return _mm256_cvtepi8_epi16(_mm_loadu_si128(p));
+}
+/* Sums of the two products of 16-bit pairs, added. */
+static inline vi vi_madd(vi acc, vi a, vi b)
+{
+    return _mm256_add_epi32(acc, _mm256_madd_epi16(a, b));
+}
+/* To nearest even; NaN as the most negative number. */
+static inline vi vi_round(vf v)
+{
+    return _mm256_cvtps_epi32(v);
+}
+/* The lanes of a, then those of b, c, d, at most 255 and at least 0. */
+static inline void vi_store_u8x4(uint8_t *p, vi a, vi b, vi c, vi d)
+{
+    const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+    const vi low = _mm256_packs_epi32(a, b), high = _mm256_packs_epi32(c, d);
+    vi_store(p, _mm256_permutevar8x32_epi32(_mm256_packus_epi16(low, high), order));
+}
+/* The low bytes of lanes [0, n); NaN lanes of `from` as 0. */
+static inline void vi_store_bytes(uint8_t *p, vf v, vf from, size_t n)
+{
+    __m256 ordered = _mm256_cmp_ps(from, from, _CMP_ORD_Q);
+    const __m256i low = _mm256_setr_epi8(0, 4, 8, 12, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1,
+                                         0, 4, 8, 12, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1);
+    __m256i i = _mm256_and_si256(_mm256_cvtps_epi32(v), _mm256_castps_si256(ordered));
+    uint64_t b;
+    i = _mm256_shuffle_epi8(i, low);
+    b = (uint32_t)_mm256_extract_epi32(i, 0) | (uint64_t)(uint32_t)_mm256_extract_epi32(i, 4) << 32;
+    memcpy(p, &b, n);
+}
+
+#endif

@@ -1,0 +1,661 @@
+/* ONNX messages -> graph IR.
+ *
+ * One pass per graph: first every name that the graph itself writes (inputs, initializers, node
+ * outputs) becomes a value, so that nodes may stand in any order and a body graph finds what it
+ * captures; then the nodes. A `scope` is one place where names are looked up: the main graph, a
+ * body graph (falls back to the graph around it, by capture) or one call of a model-local function
+ * (nn/onnx/function.c: its nodes go straight into the caller's graph, under new names).
+ * Node Constant becomes a constant value here; it never reaches the engine. */
+#include "nn/onnx/internal.h"
+#include "optimize/write_internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define STAYS ((size_t)64 << 10) /* bytes of a matrix that is left in the file until it is needed */
+
+int steno_onnx_opset(const struct loader *l, const struct scope *s, const char *domain)
+{
+    const struct scope *f = s;
+    Onnx__OperatorSetId **set;
+    size_t n;
+    while (f->up)
+        f = f->up;
+    set = f->func ? f->func->opset_import : l->model->opset_import;
+    n = f->func ? f->func->n_opset_import : l->model->n_opset_import;
+    if (!strcmp(domain, "ai.onnx"))
+        domain = "";
+    for (size_t i = 0; i < n; i++) {
+        const char *d = !strcmp(set[i]->domain, "ai.onnx") ? "" : set[i]->domain;
+        if (!strcmp(d, domain))
+            return set[i]->version > 0 && set[i]->version < 10000 ? (int)set[i]->version : 0;
+    }
+    return 0;
+}
+
+/* ---- names ---- */
+
+steno_status steno_onnx_lookup(struct loader *l, struct scope *s, const char *name, steno_vid *out)
+{
+    steno_vid v = steno_names_find(&s->names, name), outer;
+    steno_status st;
+    *out = v;
+    if (v != STENO_NONE || !s->up)
+        return STENO_OK;
+    st = steno_onnx_lookup(l, s->up, name, &outer);
+    if (st || outer == STENO_NONE)
+        return st;
+    st = steno_graph_capture(s->g, outer, &v, l->err);
+    if (!st && steno_names_put(&s->names, name, v))
+        st = steno_fail(l->err, STENO_ERR_NOMEM, "out of memory");
+    if (!st)
+        *out = v;
+    return st;
+}
+
+/* A value written in this scope; STENO_ERR_FORMAT when the name is taken, or none: an empty one
+ * stands for what a node does not read or write. */
+static steno_status declare(struct loader *l, struct scope *s, const char *name, steno_vid *out)
+{
+    steno_vid v;
+    steno_status st;
+    if (!*name)
+        return steno_fail(l->err, STENO_ERR_FORMAT,
+                          "graph '%s' has an input or an initializer without a name", s->g->name);
+    if (steno_names_find(&s->names, name) != STENO_NONE)
+        return steno_fail(l->err, STENO_ERR_FORMAT, "value '%s' is written twice", name);
+    st = steno_graph_add_value(s->g, name, &v, l->err);
+    if (!st && steno_names_put(&s->names, name, v))
+        st = steno_fail(l->err, STENO_ERR_NOMEM, "out of memory");
+    if (!st)
+        *out = v;
+    return st;
+}
+
+static steno_status set_type(struct loader *l, struct steno_graph *g, steno_vid v,
+                             const Onnx__ValueInfo *m, bool must)
+{
+    struct steno_value *val = &g->values[v];
+    const Onnx__Type__TensorKind *t;
+    if (!m->type || m->type->value_case == ONNX__TYPE__VALUE__NOT_SET)
+        return STENO_OK;
+    if (m->type->value_case != ONNX__TYPE__VALUE_TENSOR_TYPE)
+        return must ? steno_fail(l->err, STENO_ERR_UNSUPPORTED,
+                                 "value '%s' is not a tensor: "
+                                 "sequences, maps and optionals are not supported",
+                                 m->name)
+                    : STENO_OK;
+    t = m->type->tensor_type;
+    if (must && t->elem_type && !steno_dtype_size((steno_dtype)t->elem_type))
+        return steno_fail(l->err, STENO_ERR_UNSUPPORTED,
+                          "value '%s': element type %s (%d) is not "
+                          "supported",
+                          m->name, steno_dtype_name((steno_dtype)t->elem_type), t->elem_type);
+    val->dtype = (steno_dtype)t->elem_type;
+    if (!t->shape)
+        return STENO_OK;
+    if (t->shape->n_dim > STENO_MAX_RANK)
+        return steno_fail(l->err, STENO_ERR_LIMIT, "value '%s': rank %zu, at most %d is supported",
+                          m->name, t->shape->n_dim, STENO_MAX_RANK);
+    val->shape.rank = (int)t->shape->n_dim;
+    for (size_t i = 0; i < t->shape->n_dim; i++) {
+        const Onnx__TensorShape__Dimension *d = t->shape->dim[i];
+        int64_t *x = &val->shape.dim[i];
+        *x = STENO_DIM_ANY;
+        if (d->value_case == ONNX__TENSOR_SHAPE__DIMENSION__VALUE_DIM_VALUE && d->dim_value >= 0)
+            *x = d->dim_value;
+        else if (d->value_case == ONNX__TENSOR_SHAPE__DIMENSION__VALUE_DIM_PARAM && *d->dim_param)
+            *x = steno_graph_symbol(g, d->dim_param);
+    }
+    return STENO_OK;
+}
+
+/* ---- constants ---- */
+
+/* t is given over, whatever comes of it. */
+static steno_status set_const(struct loader *l, struct steno_graph *g, steno_vid v,
+                              const struct steno_tensor *t, bool mapped)
+{
+    steno_status st;
+    if (mapped)
+        return steno_graph_set_mapped(g, v, t, l->err);
+    st = steno_graph_set_const(g, v, t, true, l->err);
+    if (st)
+        steno_aligned_free(t->data);
+    return st;
+}
+
+static steno_status declare_const(struct loader *l, struct scope *s, const char *name,
+                                  struct steno_tensor *t, bool mapped)
+{
+    steno_vid v;
+    steno_status st = declare(l, s, name, &v);
+    if (!st)
+        return set_const(l, s->g, v, t, mapped);
+    if (!mapped)
+        steno_aligned_free(t->data);
+    return st;
+}
+
+static steno_status stowed(struct loader *l, struct scope *s, const Onnx__Tensor *m, bool *done)
+{
+    struct steno_tensor t;
+    steno_vid v;
+    steno_status st = steno_onnx_stowed(l->opt, m, &t, done, l->err);
+    if (st || !*done)
+        return st;
+    st = declare(l, s, m->name, &v);
+    return st ? st : steno_graph_set_const(s->g, v, &t, false, l->err);
+}
+
+static steno_status initializers(struct loader *l, struct scope *s, Onnx__Graph *m)
+{
+    struct steno_tensor t;
+    for (size_t i = 0; i < m->n_initializer; i++) {
+        bool done = false, mapped = false;
+        steno_status st = STENO_OK;
+        if (l->opt && l->opt->stowed)
+            st = stowed(l, s, m->initializer[i], &done);
+        if (st)
+            return st;
+        if (done)
+            continue;
+        st = steno_onnx_tensor(&l->src, m->initializer[i], &t, &mapped, l->err);
+        if (!st)
+            st = declare_const(l, s, m->initializer[i]->name, &t, mapped);
+        if (st)
+            return st;
+    }
+    for (size_t i = 0; i < m->n_sparse_initializer; i++) {
+        Onnx__SparseTensor *sp = m->sparse_initializer[i];
+        steno_status st = steno_onnx_sparse(&l->src, sp, &t, l->err);
+        if (!st)
+            st = declare_const(l, s, sp->values->name, &t, false);
+        if (st)
+            return st;
+    }
+    return STENO_OK;
+}
+
+static steno_status small_const(struct loader *l, struct steno_graph *g, steno_vid v,
+                                steno_dtype dtype, const void *data, size_t n, bool vector)
+{
+    struct steno_tensor t = {.dtype = dtype, .shape = {.rank = vector, .dim = {(int64_t)n}}};
+    size_t bytes = n * steno_dtype_size(dtype);
+    t.data = steno_aligned_alloc(bytes);
+    if (!t.data)
+        return steno_fail(l->err, STENO_ERR_NOMEM, "out of memory");
+    if (bytes)
+        memcpy(t.data, data, bytes);
+    return set_const(l, g, v, &t, false);
+}
+
+/* Node Constant (opset 1..): its one attribute becomes the value. */
+static steno_status constant_node(struct loader *l, struct scope *s, const Onnx__Node *m,
+                                  steno_vid v)
+{
+    const Onnx__Attribute *a = m->n_attribute == 1 ? m->attribute[0] : NULL;
+    const char *name = a ? a->name : "";
+    struct steno_tensor t;
+    steno_status st;
+    bool mapped = false;
+    if (a && *a->ref_attr_name)
+        a = steno_onnx_call_attr(s, a->ref_attr_name);
+    if (!a)
+        return steno_fail(l->err, STENO_ERR_FORMAT, "node '%s' (Constant) needs one attribute",
+                          m->name);
+    if (!strcmp(name, "value_float"))
+        return small_const(l, s->g, v, STENO_F32, &a->f, 1, false);
+    if (!strcmp(name, "value_int"))
+        return small_const(l, s->g, v, STENO_I64, &a->i, 1, false);
+    if (!strcmp(name, "value_floats"))
+        return small_const(l, s->g, v, STENO_F32, a->floats, a->n_floats, true);
+    if (!strcmp(name, "value_ints"))
+        return small_const(l, s->g, v, STENO_I64, a->ints, a->n_ints, true);
+    if (!strcmp(name, "value") && a->t)
+        st = steno_onnx_tensor(&l->src, a->t, &t, &mapped, l->err);
+    else if (!strcmp(name, "sparse_value") && a->sparse_tensor)
+        st = steno_onnx_sparse(&l->src, a->sparse_tensor, &t, l->err);
+    else
+        return steno_fail(l->err, STENO_ERR_UNSUPPORTED,
+                          "node '%s' (Constant): %s is not "
+                          "supported",
+                          m->name, *name ? name : "an unnamed attribute");
+    if (st)
+        return steno_fail_in(l->err, st, "node '%s' (Constant)", m->name);
+    return set_const(l, s->g, v, &t, mapped);
+}
+
+/* ---- nodes ---- */
+
+static const Onnx__Function *find_function(const struct loader *l, const Onnx__Node *m)
+{
+    for (size_t i = 0; i < l->model->n_functions; i++) {
+        const Onnx__Function *f = l->model->functions[i];
+        if (!strcmp(f->name, m->op_type) && !strcmp(f->domain, m->domain) &&
+            !strcmp(f->overload, m->overload))
+            return f;
+    }
+    return NULL;
+}
+
+bool steno_onnx_omitted(const struct scope *s, const char *name)
+{
+    while (s->up)
+        s = s->up;
+    for (size_t i = 0; s->func && i < s->func->n_input; i++)
+        if (!strcmp(s->func->input[i], name))
+            return true;
+    return false;
+}
+
+static steno_status connect(struct loader *l, struct scope *s, const Onnx__Node *m,
+                            struct steno_node *n)
+{
+    for (size_t i = 0; i < m->n_input; i++) {
+        steno_status st;
+        if (!*m->input[i])
+            continue;
+        st = steno_onnx_lookup(l, s, m->input[i], &n->in[i]);
+        if (st)
+            return st;
+        if (n->in[i] == STENO_NONE && !steno_onnx_omitted(s, m->input[i]))
+            return steno_fail(l->err, STENO_ERR_FORMAT,
+                              "node '%s' (%s) reads '%s', which nothing "
+                              "writes",
+                              n->name, n->op_type, m->input[i]);
+    }
+    for (size_t i = 0; i < m->n_output; i++)
+        if (*m->output[i])
+            n->out[i] = steno_names_find(&s->names, m->output[i]);
+    return STENO_OK;
+}
+
+/* Append the node under (domain, type, opset), which may be another operator's than m names. */
+static steno_status make_node(struct loader *l, struct scope *s, const Onnx__Node *m,
+                              const char *domain, const char *type, int opset)
+{
+    char made[96];
+    const char *name = m->name;
+    struct steno_node n;
+    int32_t at;
+    steno_status st;
+    if (!*name) {
+        snprintf(made, sizeof made, "%.60s_%zu", type, l->n_nodes - 1);
+        name = made;
+    }
+    if (m->n_input > INT16_MAX || m->n_output > INT16_MAX || m->n_attribute > INT16_MAX)
+        return steno_fail(l->err, STENO_ERR_LIMIT,
+                          "node '%s': too many inputs, outputs or "
+                          "attributes",
+                          name);
+    st = steno_graph_add_node(s->g, domain, type, name, (int)m->n_input, (int)m->n_output,
+                              (int)m->n_attribute, &at, l->err);
+    if (st)
+        return st;
+    n = s->g->nodes[at]; /* arrays are the arena's: the copy fills them */
+    n.opset = opset;
+    st = connect(l, s, m, &n);
+    if (!st)
+        st = steno_onnx_attrs(l, s, m, &n);
+    if (l->opt && l->opt->stowed && strchr(m->overload, ','))
+        n.region = (int32_t)strtol(strchr(m->overload, ',') + 1, NULL, 10);
+    s->g->nodes[at] = n;
+    return st;
+}
+
+/* A call of a function that our writer made for a fused operator: one node. *done false: it is
+ * something else, and nothing was added. */
+static steno_status fused_node(struct loader *l, struct scope *s, const Onnx__Node *m,
+                               const Onnx__Function *f, bool *done)
+{
+    char type[128];
+    const char *domain;
+    int opset;
+    steno_status st;
+    *done = false;
+    if (!l->opt || !l->opt->fused || !l->opt->body || strcmp(m->domain, STENO_FUSED_DOMAIN) ||
+        strlen(m->op_type) >= sizeof type)
+        return STENO_OK;
+    memcpy(type, m->op_type, strlen(m->op_type) + 1);
+    if (strstr(type, "__"))
+        *strstr(type, "__") = '\0';
+    if (!l->opt->fused(type, &domain, &opset))
+        return STENO_OK;
+    for (size_t i = 0; i < m->n_attribute; i++)
+        if (m->attribute[i]->g) /* a body graph is not built twice */
+            return STENO_OK;
+    st = make_node(l, s, m, domain, type, opset);
+    if (!st)
+        st = steno_onnx_same_function(l->opt, s->g, &s->g->nodes[s->g->n_nodes - 1], f, done,
+                                      l->err);
+    if (!st && !*done)
+        s->g->n_nodes--;
+    return st;
+}
+
+static steno_status add_node(struct loader *l, struct scope *s, const Onnx__Node *m)
+{
+    bool private = l->opt && l->opt->stowed;
+    int opset = private ? (int)strtol(m->overload, NULL, 10) : steno_onnx_opset(l, s, m->domain);
+    const Onnx__Function *f = private ? NULL : find_function(l, m);
+    if (++l->n_nodes > STENO_ONNX_MAX_NODES)
+        return steno_fail(l->err, STENO_ERR_LIMIT, "more than %u nodes", STENO_ONNX_MAX_NODES);
+    if (f) {
+        bool done;
+        steno_status st = fused_node(l, s, m, f, &done);
+        if (st || done)
+            return st;
+        if (!strcmp(m->domain, STENO_FUSED_DOMAIN) || !l->opt || !l->opt->native ||
+            !l->opt->native(m->domain, m->op_type, opset))
+            return steno_onnx_call(l, s, m, f);
+    }
+    if (!*m->domain && !strcmp(m->op_type, "Constant") && m->n_output == 1) {
+        steno_vid v = steno_names_find(&s->names, m->output[0]);
+        return v == STENO_NONE ? STENO_OK : constant_node(l, s, m, v);
+    }
+    if (!opset && !f)
+        return steno_fail(l->err, STENO_ERR_FORMAT,
+                          "node '%s' (%s): the model imports no opset of "
+                          "domain '%s'",
+                          m->name, m->op_type, m->domain);
+    return make_node(l, s, m, m->domain, m->op_type, opset);
+}
+
+steno_status steno_onnx_nodes(struct loader *l, struct scope *s, Onnx__Node **nodes, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < nodes[i]->n_output; k++) {
+            const char *name = nodes[i]->output[k];
+            steno_vid v;
+            steno_status st;
+            /* a function's formal outputs are bound to the caller's values beforehand */
+            if (!*name || (s->func && !s->up && steno_names_find(&s->names, name) != STENO_NONE))
+                continue;
+            st = declare(l, s, name, &v);
+            if (st)
+                return steno_fail_in(l->err, st, "node '%s' (%s)", nodes[i]->name,
+                                     nodes[i]->op_type);
+        }
+    for (size_t i = 0; i < n; i++) {
+        steno_status st = add_node(l, s, nodes[i]);
+        if (st)
+            return st;
+    }
+    return STENO_OK;
+}
+
+/* ---- graphs ---- */
+
+static steno_status graph_inputs(struct loader *l, struct scope *s, const Onnx__Graph *m)
+{
+    struct steno_graph *g = s->g;
+    g->inputs = steno_graph_alloc(g, m->n_input + 1, sizeof *g->inputs, l->err);
+    if (!g->inputs)
+        return STENO_ERR_NOMEM;
+    for (size_t i = 0; i < m->n_input; i++) {
+        steno_vid v = steno_names_find(&s->names, m->input[i]->name);
+        steno_status st;
+        if (v != STENO_NONE && g->values[v].constant)
+            continue; /* IR version 3 lists initializers among the inputs */
+        st = declare(l, s, m->input[i]->name, &v);
+        if (!st)
+            st = set_type(l, g, v, m->input[i], true);
+        if (st)
+            return st;
+        g->values[v].is_input = true;
+        g->inputs[g->n_inputs++] = v;
+    }
+    return STENO_OK;
+}
+
+static steno_status graph_outputs(struct loader *l, struct scope *s, const Onnx__Graph *m)
+{
+    struct steno_graph *g = s->g;
+    g->outputs = steno_graph_alloc(g, m->n_output + 1, sizeof *g->outputs, l->err);
+    if (!g->outputs)
+        return STENO_ERR_NOMEM;
+    for (size_t i = 0; i < m->n_output; i++) {
+        steno_vid v;
+        steno_status st = steno_onnx_lookup(l, s, m->output[i]->name, &v);
+        if (st)
+            return st;
+        if (v == STENO_NONE)
+            return steno_fail(l->err, STENO_ERR_FORMAT, "graph output '%s' is written by nothing",
+                              m->output[i]->name);
+        /* What the file says of an output's shape is a claim of its exporter and often wrong (the
+         * lengths used while tracing): types are taken, shapes are inferred. */
+        if (!g->values[v].is_input && !g->values[v].constant) {
+            st = set_type(l, g, v, m->output[i], true);
+            if (st)
+                return st;
+            g->values[v].shape.rank = STENO_RANK_ANY;
+        }
+        g->outputs[g->n_outputs++] = v;
+    }
+    return STENO_OK;
+}
+
+steno_status steno_onnx_graph(struct loader *l, struct scope *s, Onnx__Graph *m)
+{
+    steno_status st;
+    if (m->n_input > INT16_MAX || m->n_output > INT16_MAX)
+        return steno_fail(l->err, STENO_ERR_LIMIT, "graph '%s': too many inputs or outputs",
+                          m->name);
+    s->g->name = steno_arena_strdup(s->g->arena, m->name);
+    if (!s->g->name)
+        return steno_fail(l->err, STENO_ERR_NOMEM, "out of memory");
+    st = initializers(l, s, m);
+    if (!st)
+        st = graph_inputs(l, s, m);
+    if (!st)
+        st = steno_onnx_nodes(l, s, m->node, m->n_node);
+    if (!st)
+        st = graph_outputs(l, s, m);
+    return st;
+}
+
+/* "PARENT TYPE NAME" of a private copy. */
+static steno_status add_region(struct loader *l, struct steno_graph *g, const char *text)
+{
+    char type[256], name[768];
+    int parent, at = 0;
+    int32_t r;
+    if (sscanf(text, "%d %255s %n", &parent, type, &at) != 2 || !at || parent < -1)
+        return steno_fail(l->err, STENO_ERR_FORMAT, "region '%.40s' is broken", text);
+    snprintf(name, sizeof name, "%.767s", text + at);
+    return steno_graph_add_region(g, type, name, parent, &r, l->err);
+}
+
+/* Regions may be listed before the ones around them. */
+static steno_status check_regions(struct loader *l, const struct steno_graph *g)
+{
+    for (int32_t i = 0; i < g->n_regions; i++) {
+        int32_t r = i, steps = 0;
+        while (r != STENO_NONE && r < g->n_regions && steps++ <= g->n_regions)
+            r = g->regions[r].parent;
+        if (r != STENO_NONE)
+            return steno_fail(l->err, STENO_ERR_FORMAT, "region %d lies in none that there is",
+                              (int)i);
+    }
+    for (int32_t i = 0; i < g->n_nodes; i++)
+        if (g->nodes[i].region < STENO_NONE || g->nodes[i].region >= g->n_regions)
+            return steno_fail(l->err, STENO_ERR_FORMAT, "node '%s' is in region %d of %d",
+                              g->nodes[i].name, (int)g->nodes[i].region, (int)g->n_regions);
+    return STENO_OK;
+}
+
+static steno_status metadata(struct loader *l, struct steno_graph *g)
+{
+    size_t n = l->model->n_metadata_props;
+    if (n > 10000)
+        return steno_fail(l->err, STENO_ERR_LIMIT, "more than 10000 metadata entries");
+    g->meta_keys = steno_graph_alloc(g, n + 1, sizeof *g->meta_keys, l->err);
+    g->meta_values = steno_graph_alloc(g, n + 1, sizeof *g->meta_values, l->err);
+    if (!g->meta_keys || !g->meta_values)
+        return STENO_ERR_NOMEM;
+    for (size_t i = 0; i < n; i++) {
+        const Onnx__StringStringEntry *e = l->model->metadata_props[i];
+        if (l->opt && l->opt->stowed && !strcmp(e->key, STENO_REGION_KEY)) {
+            steno_status st = add_region(l, g, e->value);
+            if (st)
+                return st;
+            continue;
+        }
+        g->meta_keys[g->n_meta] = steno_arena_strdup(g->arena, e->key);
+        g->meta_values[g->n_meta] = steno_arena_strdup(g->arena, e->value);
+        if (!g->meta_keys[g->n_meta] || !g->meta_values[g->n_meta])
+            return steno_fail(l->err, STENO_ERR_NOMEM, "out of memory");
+        g->n_meta++;
+    }
+    return l->opt && l->opt->stowed ? check_regions(l, g) : STENO_OK;
+}
+
+static void describe(const Onnx__Model *m, struct steno_onnx_info *info)
+{
+    memset(info, 0, sizeof *info);
+    info->ir_version = m->ir_version;
+    snprintf(info->producer, sizeof info->producer, "%.40s%s%.20s", m->producer_name,
+             *m->producer_version ? " " : "", m->producer_version);
+    for (size_t i = 0; i < m->n_opset_import && i < 16; i++) {
+        snprintf(info->opset[i].domain, sizeof info->opset[i].domain, "%.47s",
+                 *m->opset_import[i]->domain ? m->opset_import[i]->domain : "ai.onnx");
+        info->opset[i].version = m->opset_import[i]->version;
+        info->n_opset++;
+    }
+}
+
+static steno_status convert(struct loader *l, struct steno_graph *g)
+{
+    struct scope top = {.g = g};
+    steno_status st;
+    if (!l->model->graph)
+        return steno_fail(l->err, STENO_ERR_FORMAT, "not an ONNX model: it has no graph");
+    st = steno_onnx_graph(l, &top, l->model->graph);
+    steno_names_free(&top.names);
+    if (!st)
+        st = metadata(l, g);
+    if (!st)
+        st = steno_graph_sort(g, l->err);
+    return st;
+}
+
+/* The message of [data, data + size), as it is or, where that is worth it, without its large byte
+ * strings. */
+static steno_status unpack(struct loader *l, struct steno_onnx_heap *heap, const void *data,
+                           size_t size, struct steno_onnx_large *large)
+{
+    bool always = l->opt && l->opt->borrow_from;
+    size_t max = 0, n = size;
+    void *slim = NULL;
+    steno_status st = steno_onnx_check_wire(data, size, large, l->err);
+    if (!st && large->sum && (always || large->sum > size / 2)) {
+        st = steno_onnx_slim(data, size, large, &slim, &n, l->err);
+        l->src.map = data;
+        l->src.n_map = size;
+    }
+    if (st)
+        return st;
+    /* an empty repeated message costs two bytes in the file and about 100 here */
+    if (!steno_mul_size(size, 64, &max) || !steno_add_size(max, 16 << 20, &max))
+        max = SIZE_MAX;
+    steno_onnx_heap_init(heap, max);
+    l->model = onnx__model__unpack(&heap->alloc, n, slim ? slim : data);
+    free(slim);
+    return l->model ? STENO_OK
+                    : steno_fail(l->err, STENO_ERR_FORMAT,
+                                 "not an ONNX model, or one that takes more than "
+                                 "%zu bytes of memory to read",
+                                 max);
+}
+
+static steno_status parse(struct steno_graph **out, const void *data, size_t size, const char *dir,
+                          const struct steno_onnx_options *opt, struct steno_onnx_info *info,
+                          struct steno_onnx_large *large, steno_err *err)
+{
+    struct loader l = {.opt = opt, .err = err, .src.dir = dir};
+    struct steno_onnx_heap heap;
+    struct steno_graph *g = NULL;
+    steno_status st = unpack(&l, &heap, data, size, large);
+    if (st)
+        return st;
+    l.src.max_bytes = opt && opt->max_bytes ? opt->max_bytes : (size_t)64 << 30;
+    if (info)
+        describe(l.model, info);
+    l.src.info = info;
+    g = steno_graph_new(NULL);
+    st = g ? convert(&l, g) : steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+    onnx__model__free_unpacked(l.model, &heap.alloc);
+    steno_onnx_source_close(&l.src);
+    if (st) {
+        steno_graph_free(g);
+        return st;
+    }
+    *out = g;
+    return STENO_OK;
+}
+
+steno_status steno_onnx_parse(struct steno_graph **out, const void *data, size_t size,
+                              const char *dir, const struct steno_onnx_options *opt,
+                              struct steno_onnx_info *info, steno_err *err)
+{
+    struct steno_onnx_large large = {.from = opt ? opt->borrow_from : 0};
+    return parse(out, data, size, dir, opt, info, &large, err);
+}
+
+/* ---- files ---- */
+
+static steno_status parse_file(struct steno_graph **out, int fd, const char *path,
+                               const struct steno_onnx_options *opt, struct steno_onnx_info *info,
+                               steno_err *err)
+{
+    struct stat sb;
+    const char *slash = strrchr(path, '/');
+    struct steno_onnx_large large = {.from = opt && opt->borrow_from ? opt->borrow_from : STAYS,
+                                     .mapped = true};
+    char *dir;
+    void *map;
+    steno_status st;
+    if (fstat(fd, &sb) || !S_ISREG(sb.st_mode))
+        return steno_fail(err, STENO_ERR_IO, "not a regular file");
+    if (sb.st_size <= 0)
+        return steno_fail(err, STENO_ERR_FORMAT, "the file is empty");
+    dir = slash ? strndup(path, (size_t)(slash - path) + (slash == path)) : strdup(".");
+    if (!dir)
+        return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+    /* The graph keeps the mapping: matrices are copied out when they are packed. A model file must
+     * be replaced by rename, not rewritten in place. */
+    map = mmap(NULL, (size_t)sb.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (map == MAP_FAILED) {
+        st = steno_fail(err, STENO_ERR_IO, "%s", strerror(errno));
+    } else {
+        st = parse(out, map, (size_t)sb.st_size, dir, opt, info, &large, err);
+        if (st)
+            munmap(map, (size_t)sb.st_size);
+        else
+            steno_graph_take_map(*out, map, (size_t)sb.st_size);
+        if (!st)
+            steno_graph_rest_map(*out);
+    }
+    free(dir);
+    return st;
+}
+
+steno_status steno_onnx_load(struct steno_graph **out, const char *path,
+                             const struct steno_onnx_options *opt, struct steno_onnx_info *info,
+                             steno_err *err)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    steno_status st;
+    if (fd < 0)
+        return steno_fail(err, STENO_ERR_IO, "%s: %s", path, strerror(errno));
+    st = parse_file(out, fd, path, opt, info, err);
+    close(fd);
+    return st ? steno_fail_in(err, st, "%s", path) : STENO_OK;
+}

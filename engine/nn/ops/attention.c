@@ -1,0 +1,228 @@
+#include "nn/ops/attention.h"
+#include "nn/ops/internal.h"
+
+#include <math.h>
+
+#define ROWS 64 /* score rows held at a time: 64 x 4096 keys are 1 MiB, half of a core's L2 */
+
+struct job {
+    const struct steno_attention *a;
+    const steno_kernels *k;
+    char *scratch;
+    size_t score_bytes, work_bytes, part_bytes, parts;
+    enum { BY_ROWS, TILED, FUSED } way;
+    struct steno_attn_tiles tiles;
+    struct steno_attn_fused fused;
+};
+
+void steno_attn_visible(const struct steno_attention *a, size_t b, size_t i, size_t *from,
+                        size_t *to)
+{
+    int64_t at = (int64_t)i + (a->offset ? a->offset[b] : 0), lo = 0, hi = (int64_t)a->keys;
+    if (a->left >= 0 && at - a->left > lo)
+        lo = at - a->left;
+    if (a->right >= 0 && at + a->right + 1 < hi)
+        hi = at + a->right + 1;
+    if (a->valid && a->valid[b] < hi)
+        hi = a->valid[b];
+    if (a->mask.data && (int64_t)a->mask_keys < hi)
+        hi = (int64_t)a->mask_keys;
+    *from = (size_t)(lo < hi ? lo : 0);
+    *to = (size_t)(lo < hi ? hi : 0);
+}
+
+bool steno_attn_put(size_t *bytes, size_t *at, size_t n, size_t each)
+{
+    size_t more;
+    *at = *bytes;
+    return steno_mul_size(n, each, &more) && steno_add_size(more, STENO_ALIGN + STENO_OVERREAD, &more) &&
+           steno_add_size(*bytes, steno_aligned(more), bytes);
+}
+
+void steno_attn_finish(const struct steno_attention *a, const steno_kernels *k, float *y, const float *o, float max,
+                       float sum)
+{
+    const bool nothing = !a->keys || (max == -INFINITY && !isnan(sum));
+    for (size_t c = 0; nothing && c < a->v_size; c++)
+        y[c] = a->keys ? a->empty : 0;
+    if (!nothing)
+        k->affine_f32(y, o, a->v_size, 1 / sum, 0);
+}
+
+static bool any_hidden(const uint8_t *hide, size_t step, size_t from, size_t to)
+{
+    uint64_t eight, all = 0;
+    for (; step == 1 && from + sizeof eight <= to; from += sizeof eight) {
+        memcpy(&eight, hide + from, sizeof eight);
+        all |= eight;
+    }
+    for (; from < to; from++)
+        all |= hide[from * step];
+    return all != 0;
+}
+
+const float *steno_attn_mask_row(const struct steno_attention *a, size_t b, size_t h, size_t i, size_t j0, size_t n,
+                                 float *made, size_t *from, size_t *to)
+{
+    const float *mask =
+        a->mask.data ? a->mask.data + b * a->mask.batch + h * a->mask.head + i * a->mask.row + j0 : NULL;
+    const uint8_t *hide;
+    steno_attn_visible(a, b, i, from, to);
+    *from = *from > j0 ? *from - j0 : 0;
+    *to = *to > j0 ? *to - j0 : 0;
+    *to = *to < n ? *to : n;
+    if (!a->hidden.data)
+        return mask;
+    hide = a->hidden.data + b * a->hidden.batch + h * a->hidden.head + i * a->hidden.row + j0 * a->hidden.key;
+    while (*from < *to && hide[*from * a->hidden.key])
+        ++*from;
+    while (*from < *to && hide[(*to - 1) * a->hidden.key])
+        --*to;
+    if (!any_hidden(hide, a->hidden.key, *from, *to))
+        return mask;
+    for (size_t j = *from; j < *to; j++)
+        made[j] = hide[j * a->hidden.key] ? -INFINITY : mask ? mask[j] : 0;
+    return made;
+}
+
+/* One row of scores, in place, to softmax weights. */
+static void weigh(const struct job *j, size_t b, size_t h, size_t i, float *s)
+{
+    const struct steno_attention *a = j->a;
+    const float *mask =
+        a->mask.data ? a->mask.data + b * a->mask.batch + h * a->mask.head + i * a->mask.row : NULL;
+    float *out = a->captured ? a->captured + ((b * a->q_heads + h) * a->rows + i) * a->keys : NULL;
+    size_t from, to, n = a->keys;
+    bool seen = false;
+    if (out && a->capture == STENO_ATTN_RAW)
+        memcpy(out, s, n * sizeof *s);
+    if (a->softcap > 0) {
+        j->k->affine_f32(s, s, n, 1 / a->softcap, 0);
+        j->k->tanh_f32(s, s, n);
+        j->k->affine_f32(s, s, n, a->softcap, 0);
+    }
+    if (out && a->capture == STENO_ATTN_CAPPED)
+        memcpy(out, s, n * sizeof *s);
+    steno_attn_visible(a, b, i, &from, &to);
+    for (size_t c = from; c < to && mask && !seen; c++)
+        seen = mask[c] != -INFINITY;
+    if (!mask)
+        seen = from < to;
+    else if (from < to)
+        j->k->add_f32(s + from, s + from, 1, mask + from, 1, to - from);
+    if (out && a->capture == STENO_ATTN_BIASED) {
+        for (size_t c = 0; c < n; c++)
+            out[c] = c >= from && c < to ? s[c] : -INFINITY;
+    }
+    if (seen)
+        j->k->softmax_f32(s + from, s + from, 1, to - from);
+    else
+        from = to = 0;
+    memset(s, 0, from * sizeof *s);
+    memset(s + to, 0, (n - to) * sizeof *s);
+    if (out && a->capture == STENO_ATTN_WEIGHTS)
+        memcpy(out, s, n * sizeof *s);
+}
+
+static void one_head(const struct job *j, size_t b, size_t h, char *mem)
+{
+    const struct steno_attention *a = j->a;
+    size_t g = h / (a->q_heads / a->kv_heads);
+    const float *q = a->q.data + b * a->q.batch + h * a->q.head;
+    const float *k = a->k.data + b * a->k.batch + g * a->k.head;
+    const float *v = a->v.data + b * a->v.batch + g * a->v.head;
+    float *y = a->y + b * a->y_view.batch + h * a->y_view.head;
+    struct steno_gemm_epilogue ep = {.alpha = a->scale};
+    float *s = (float *)(void *)mem;
+    void *work = mem + j->score_bytes;
+    for (size_t r = 0; r < a->rows; r += ROWS) {
+        size_t m = a->rows - r < ROWS ? a->rows - r : ROWS;
+        j->k->gemm_f32(m, a->keys, a->size, q + r * a->q.row, a->q.row, false, k, a->k.row, true, s,
+                       a->keys, &ep, work);
+        for (size_t i = 0; i < m; i++)
+            weigh(j, b, h, r + i, s + i * a->keys);
+        j->k->gemm_f32(m, a->v_size, a->keys, s, a->keys, false, v, a->v.row, false,
+                       y + r * a->y_view.row, a->y_view.row, NULL, work);
+    }
+}
+
+static void part(void *arg, int p)
+{
+    const struct job *j = arg;
+    size_t heads = j->a->batch * j->a->q_heads;
+    for (size_t i = heads * (size_t)p / j->parts; i < heads * ((size_t)p + 1) / j->parts; i++) {
+        char *mem = j->scratch + (size_t)p * j->part_bytes;
+        const size_t b = i / j->a->q_heads, h = i % j->a->q_heads;
+        if (j->way == BY_ROWS)
+            one_head(j, b, h, mem);
+        else if (j->way == TILED)
+            steno_attn_tiles_head(&j->tiles, b, h, mem);
+        else
+            steno_attn_fused_head(&j->fused, b, h, mem);
+    }
+}
+
+static void size_rows(struct job *j)
+{
+    const struct steno_attention *a = j->a;
+    size_t m = a->rows < ROWS ? a->rows : ROWS, w;
+    j->score_bytes = steno_aligned(m * a->keys * sizeof(float));
+    j->work_bytes = j->k->gemm_f32_work(m, a->keys, a->size);
+    w = j->k->gemm_f32_work(m, a->v_size, a->keys);
+    j->work_bytes = steno_aligned(w > j->work_bytes ? w : j->work_bytes);
+    j->part_bytes = j->score_bytes + j->work_bytes + STENO_ALIGN;
+}
+
+/* The way it goes, and the scratch of a part; false: sizes overflow. */
+static bool choose(struct job *j)
+{
+    bool ok = true;
+    if (j->a->captured || j->a->softcap > 0) {
+        j->way = BY_ROWS;
+        size_rows(j);
+    } else if (steno_attn_fused_fits(j->a, j->k)) {
+        j->way = FUSED;
+        ok = steno_attn_fused_init(&j->fused, j->a, j->k);
+        j->part_bytes = j->fused.bytes;
+    } else {
+        j->way = TILED;
+        ok = steno_attn_tiles_init(&j->tiles, j->a, j->k);
+        j->part_bytes = j->tiles.bytes;
+    }
+    return ok;
+}
+
+steno_status steno_ops_attention(struct steno_op_ctx *ctx, const struct steno_attention *a,
+                                 steno_err *err)
+{
+    struct job j = {.a = a, .k = steno_op_kernels(ctx)};
+    size_t threads = (size_t)steno_op_threads(ctx), total;
+    double macs = (double)a->batch * (double)a->q_heads * (double)a->rows * (double)a->keys *
+                  (double)(a->size + a->v_size);
+    if (!a->batch || !a->q_heads || !a->rows)
+        return STENO_OK;
+    if (!choose(&j))
+        return steno_ops_nomem(ctx, err);
+    j.parts = macs < 262144 ? 1 : threads < a->batch * a->q_heads ? threads : a->batch * a->q_heads;
+    j.scratch = steno_mul_size(j.parts, j.part_bytes, &total) ? steno_op_scratch(ctx, total) : NULL;
+    if (!j.scratch)
+        return steno_ops_nomem(ctx, err);
+    if (j.parts == 1)
+        part(&j, 0);
+    else
+        steno_op_parallel(ctx, (int)j.parts, part, &j);
+    return STENO_OK;
+}
+
+steno_status steno_attn_check_columns(const struct steno_node *n, const char *fourth,
+                                      steno_err *err)
+{
+    const char *const at[] = {"q_at", "k_at", "v_at", fourth};
+    int64_t heads = steno_node_int(n, "heads", 0), size = steno_node_int(n, "size", 0);
+    int64_t v = steno_node_int(n, "v_size", 0);
+    bool ok = heads > 0 && size > 0 && v > 0 && heads < 65536 && size < 65536 && v < 65536;
+    for (size_t i = 0; i < sizeof at / sizeof at[0]; i++)
+        ok = ok && steno_node_int(n, at[i], 0) >= 0 && steno_node_int(n, at[i], 0) < INT32_MAX;
+    return ok ? STENO_OK
+              : steno_fail(err, STENO_ERR_FORMAT, "heads, size, v_size or a first column is absurd");
+}

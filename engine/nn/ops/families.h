@@ -1,0 +1,50 @@
+/* Tables of the operator families, each ended by a row without a type. */
+#ifndef STENO_NN_OPS_FAMILIES_H
+#define STENO_NN_OPS_FAMILIES_H
+
+#include "nn/ops/op.h"
+
+#define STENO_OPS_FAMILIES(X)                                                                      \
+    X(unary)                                                                                       \
+    X(binary)                                                                                      \
+    X(where)                                                                                       \
+    X(cast)                                                                                        \
+    X(shape_family)                                                                                \
+    X(move)                                                                                        \
+    X(gather)                                                                                      \
+    X(reduce)                                                                                      \
+    X(norm)                                                                                        \
+    X(matmul)                                                                                      \
+    X(conv)                                                                                        \
+    X(conv_nhwc)                                                                                   \
+    X(conv_strips)                                                                                 \
+    X(rnn)                                                                                         \
+    X(control)                                                                                     \
+    X(search)                                                                                      \
+    X(conv_int)                                                                                    \
+    X(attention_family)                                                                            \
+    X(einsum)                                                                                      \
+    X(signal)                                                                                      \
+    X(fused)                                                                                       \
+    X(fused_zipformer)                                                                             \
+    X(fused_chunkconv)                                                                             \
+    X(fused_weights)                                                                               \
+    X(fused_spectrum)                                                                              \
+    X(pool)                                                                                        \
+    X(quant)                                                                                       \
+    X(ms)                                                                                          \
+    X(ms_attention)                                                                                \
+    X(ms_quant)                                                                                    \
+    X(ms_embed)                                                                                    \
+    X(fused_attention)                                                                             \
+    X(late_attention)                                                                              \
+    X(fused_int8)                                                                                  \
+    X(cached_attention)                                                                            \
+    X(window_attention)                                                                            \
+    X(positions)
+
+#define STENO_OPS_DECLARE(NAME) extern const struct steno_op steno_ops_##NAME[];
+STENO_OPS_FAMILIES(STENO_OPS_DECLARE)
+#undef STENO_OPS_DECLARE
+
+#endif

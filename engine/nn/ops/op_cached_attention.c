@@ -1,0 +1,367 @@
+/* Operator of domain ai.steno.run, which no file holds: it reads memory that outlives a run, lent by whoever runs
+ * the session (nn/ops/searches.h).
+ *
+ * CachedAttention  Q [B, 1, .], new [B, 1, .]?, new_bias (B numbers, or one)?
+ *                  Attention of one query for each hypothesis of the beams of some searches. With `new` its
+ *                  keys and values are rows index[b][0 .. own.n) of its search, then new[b], which has the
+ *                  keys of all heads from column k_at on and the values from v_at on. bias is added to the
+ *                  scaled score of a key, new_bias to that of new[b]. Hypotheses share rows, so a beam is
+ *                  reordered by writing other numbers into index (nn/passes/incremental.c).
+ *                  Without `new` they are rows 0 .. memory.n of the search.
+ *                  y [B, 1, heads * v_size], zeros for entries that are no search's. Attributes: heads, size,
+ *                  v_size, q_at, k_at, v_at, layer, scale. */
+#include "nn/ops/families.h"
+#include "nn/ops/internal.h"
+#include "nn/ops/searches.h"
+
+#include <math.h>
+
+#define PANEL 32                    /* keys: a whole panel of any kernel, read where it lies */
+#define PART_MACS ((size_t)1 << 18) /* multiply-adds worth waking another thread for */
+
+enum { IN_Q, IN_NEW, IN_NEW_BIAS };
+
+/* One search's share of the batch. */
+struct cached {
+    const steno_kernels *k;
+    size_t batch, heads, size, v_size, k_at, v_at;
+    struct steno_kept_rows rows;
+    const float *q, *fresh, *bias, *new_bias;
+    size_t q_row, row, index_row, new_bias_step;
+    const int32_t *index;
+    float scale;
+    float *y;
+    char *scratch; /* own rows: scores [heads][batch][rows.n + 1] */
+    /* rows that all share: keys to multiply, scores of a head [batch][cap] and the product's memory for each part */
+    size_t shared, score_bytes, part_bytes, parts;
+    float *sum; /* [heads][batch] of the weights */
+    const char *pieces;
+};
+
+static steno_status infer_cached(struct steno_infer *ic, steno_err *err)
+{
+    const struct steno_node *n = steno_infer_node(ic);
+    struct steno_shape q = steno_infer_shape(ic, IN_Q);
+    (void)err;
+    if (q.rank != 3) {
+        steno_infer_set(ic, 0, STENO_F32, NULL);
+        return STENO_OK;
+    }
+    q.dim[2] = steno_node_int(n, "heads", 1) * steno_node_int(n, "v_size", 1);
+    steno_infer_set(ic, 0, STENO_F32, &q);
+    return STENO_OK;
+}
+
+/* Weights of head h's keys for query b, oldest first, then the newest: s [rows.n + 1]. */
+static void weigh_one(const struct cached *c, size_t h, size_t b, float *s)
+{
+    const size_t pair = c->size + c->v_size;
+    const float *q = c->q + b * c->q_row + h * c->size;
+    const int32_t *at = c->index + b * c->index_row;
+    c->k->dot_rows_f32(s, c->rows.n, q, c->size, c->scale, c->rows.p + h * c->rows.cap * pair, pair, at);
+    for (size_t t = 0; c->bias && t < c->rows.n; t++)
+        s[t] += c->bias[at[t]];
+    s[c->rows.n] =
+        c->scale * c->k->dot_f32(q, c->fresh + b * c->row + c->k_at + h * c->size, c->size) +
+        (c->new_bias ? c->new_bias[b * c->new_bias_step] : 0);
+    c->k->softmax_f32(s, s, 1, c->rows.n + 1);
+}
+
+/* All queries of a head: they have most rows in common, which stay in the first cache. */
+static void one_head(const struct cached *c, size_t h)
+{
+    const size_t keys = c->rows.n + 1, pair = c->size + c->v_size;
+    float *s = (float *)(void *)c->scratch + h * c->batch * keys, *y = c->y + h * c->v_size;
+    for (size_t b = 0; b < c->batch; b++, s += keys, y += c->heads * c->v_size) {
+        weigh_one(c, h, b, s);
+        c->k->mix_rows_f32(y, c->v_size, s, c->rows.n, c->rows.p + h * c->rows.cap * pair + c->size,
+                           pair, c->index + b * c->index_row);
+        c->k->axpy_f32(y, c->fresh + b * c->row + c->v_at + h * c->v_size, c->v_size, s[c->rows.n]);
+    }
+}
+
+static void some_heads(void *arg, size_t begin, size_t end)
+{
+    for (size_t h = begin; h < end; h++)
+        one_head(arg, h);
+}
+
+static void run_own(struct steno_op_ctx *ctx, struct cached *c)
+{
+    steno_ops_ranges(ctx, c->heads, 1 + 16384 / (c->batch * c->size * (c->rows.n + 1)), some_heads, c);
+}
+
+/* ---- rows that all share ---- */
+
+static size_t larger(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Two products for each head: scores of all queries and keys, weighted sums of the values. */
+static void shared_head(const struct cached *c, size_t h, char *mem)
+{
+    const float *keys = c->rows.p + h * c->size * c->rows.cap;
+    const float *values = c->rows.p + c->heads * c->size * c->rows.cap + h * c->rows.cap * c->v_size;
+    float *s = (float *)(void *)mem, *y = c->y + h * c->v_size;
+    void *work = mem + c->score_bytes;
+    c->k->gemm_f32(c->batch, c->shared, c->size, c->q + h * c->size, c->q_row, false, keys, c->rows.cap,
+                   false, s, c->rows.cap, NULL, work);
+    for (size_t b = 0; b < c->batch; b++) {
+        float max = -INFINITY, sum = 0;
+        (void)c->k->softmax_step_f32(s + b * c->rows.cap, c->rows.n, c->scale, NULL, NULL, &max, &sum);
+        c->sum[h * c->batch + b] = sum;
+    }
+    c->k->gemm_f32(c->batch, c->v_size, c->rows.n, s, c->rows.cap, false, values, c->v_size, false, y,
+                   c->heads * c->v_size, NULL, work);
+    for (size_t b = 0; b < c->batch; b++, y += c->heads * c->v_size)
+        c->k->affine_f32(y, y, c->v_size, 1 / c->sum[h * c->batch + b], 0);
+}
+
+static void shared_part(void *arg, int part)
+{
+    const struct cached *c = arg;
+    size_t p = (size_t)part;
+    for (size_t h = c->heads * p / c->parts; h < c->heads * (p + 1) / c->parts; h++)
+        shared_head(c, h, c->scratch + p * c->part_bytes);
+}
+
+/* ---- the same, kept in bf16 ---- */
+
+/* m queries from number b on of head h. */
+static void pieces_tile(const struct cached *c, size_t h, size_t b, size_t m, char *mem)
+{
+    const size_t ldo = steno_attend_ldo(c->v_size), y_row = c->heads * c->v_size;
+    const size_t bytes = steno_kept_bytes(c->k, c->size, c->v_size);
+    float max[STENO_ATTEND_ROWS], sum[STENO_ATTEND_ROWS], *y = c->y + b * y_row + h * c->v_size;
+    struct steno_attend a = {.m = m,
+                                  .keys = STENO_KEPT_KEYS,
+                                  .size = c->size,
+                                  .v_size = c->v_size,
+                                  .q = c->q + b * c->q_row + h * c->size,
+                                  .ldq = c->q_row,
+                                  .scale = c->scale,
+                                  .first = true,
+                                  .cold = true,
+                                  .max = max,
+                                  .sum = sum,
+                                  .o = (float *)(void *)mem};
+    for (size_t i = 0; i < m; i++) {
+        max[i] = -INFINITY;
+        sum[i] = 0;
+    }
+    for (size_t at = 0; at < c->rows.n; at += STENO_KEPT_KEYS, a.first = false) {
+        a.k = c->pieces + (h * c->rows.cap + at) / STENO_KEPT_KEYS * bytes;
+        a.v = (const char *)a.k + steno_kept_keys_bytes(c->k, c->size);
+        a.to = c->rows.n - at < STENO_KEPT_KEYS ? c->rows.n - at : STENO_KEPT_KEYS;
+        c->k->attend_bf16(&a);
+    }
+    for (size_t i = 0; i < m; i++, y += y_row)
+        c->k->affine_f32(y, a.o + i * ldo, c->v_size, 1 / sum[i], 0);
+}
+
+static void pieces_part(void *arg, int part)
+{
+    const struct cached *c = arg;
+    size_t p = (size_t)part;
+    for (size_t h = c->heads * p / c->parts; h < c->heads * (p + 1) / c->parts; h++)
+        for (size_t b = 0; b < c->batch; b += STENO_ATTEND_ROWS)
+            pieces_tile(c, h, b, c->batch - b < STENO_ATTEND_ROWS ? c->batch - b : STENO_ATTEND_ROWS,
+                        c->scratch + p * c->part_bytes);
+}
+
+static void run_shared(struct steno_op_ctx *ctx, struct cached *c)
+{
+    void (*part)(void *, int) = c->pieces ? pieces_part : shared_part;
+    if (!c->rows.n)
+        memset(c->y, 0, c->batch * c->heads * c->v_size * sizeof *c->y);
+    else if (c->parts == 1)
+        part(c, 0);
+    else
+        steno_op_parallel(ctx, (int)c->parts, part, c);
+}
+
+/* ---- memory ---- */
+
+/* Bytes of scratch for own rows: for as many keys as index has room for, so that it grows when that does and not
+ * with keys. */
+static bool own_bytes(const struct cached *c, size_t *bytes)
+{
+    return steno_mul_size(c->batch * c->heads * sizeof(float), c->index_row + 1, bytes);
+}
+
+/* The same for shared ones, whose parts are laid out here: sums, then the parts. */
+static bool shared_bytes(struct steno_op_ctx *ctx, struct cached *c, size_t *bytes)
+{
+    const size_t macs = c->batch * c->rows.n * c->heads * (c->size + c->v_size);
+    size_t scores;
+    c->parts = macs < PART_MACS ? 1 : (size_t)steno_op_threads(ctx);
+    c->parts = c->parts < c->heads ? c->parts : c->heads;
+    c->shared = (c->rows.n + PANEL - 1) / PANEL * PANEL;
+    c->shared = c->shared < c->rows.cap ? c->shared : c->rows.cap;
+    if (!steno_mul_size(c->batch * sizeof(float), c->rows.cap, &scores) || scores > SIZE_MAX / 1024)
+        return false;
+    c->score_bytes = steno_aligned(scores + STENO_OVERREAD);
+    if (c->pieces)
+        c->part_bytes = STENO_ATTEND_ROWS * steno_attend_ldo(c->v_size) * sizeof(float);
+    else
+        c->part_bytes = c->score_bytes + steno_aligned(larger(c->k->gemm_f32_work(c->batch, c->rows.cap, c->size),
+                                                            c->k->gemm_f32_work(c->batch, c->v_size, c->rows.cap)));
+    *bytes = steno_aligned(c->heads * c->batch * sizeof *c->sum) + c->parts * c->part_bytes;
+    return true;
+}
+
+/* ---- the operator ---- */
+
+static size_t attribute(const struct steno_op_ctx *ctx, const char *name)
+{
+    int64_t v = steno_node_int(steno_op_node(ctx), name, 0);
+    return v > 0 && v < INT32_MAX ? (size_t)v : 0;
+}
+
+static const char *read_sizes(struct steno_op_ctx *ctx, struct cached *c)
+{
+    const struct steno_tensor *q = steno_op_in(ctx, IN_Q);
+    size_t q_at = attribute(ctx, "q_at");
+    c->heads = attribute(ctx, "heads");
+    c->size = attribute(ctx, "size");
+    c->v_size = attribute(ctx, "v_size");
+    c->k_at = attribute(ctx, "k_at");
+    c->v_at = attribute(ctx, "v_at");
+    c->scale = steno_node_float(steno_op_node(ctx), "scale", 1);
+    if (q->dtype != STENO_F32 || q->shape.rank != 3 || q->shape.dim[1] != 1)
+        return "Q is not f32 [B, 1, columns]";
+    c->batch = (size_t)q->shape.dim[0];
+    c->q_row = (size_t)q->shape.dim[2];
+    if (!c->heads || q_at + c->heads * c->size > c->q_row)
+        return "Q has too few columns for the heads";
+    c->q = (const float *)q->data + q_at;
+    return NULL;
+}
+
+static const char *read_new(struct steno_op_ctx *ctx, struct cached *c)
+{
+    const struct steno_tensor *t = steno_op_in(ctx, IN_NEW);
+    if (!t)
+        return NULL;
+    if (t->dtype != STENO_F32 || t->shape.rank != 3 || steno_numel(t) != c->batch * (size_t)t->shape.dim[2])
+        return "new is not one row for each query";
+    c->row = (size_t)t->shape.dim[2];
+    if (c->k_at + c->heads * c->size > c->row || c->v_at + c->heads * c->v_size > c->row)
+        return "new has too few columns for the heads";
+    c->fresh = t->data;
+    t = steno_op_in(ctx, IN_NEW_BIAS);
+    if (t && (t->dtype != STENO_F32 || (steno_numel(t) != c->batch && steno_numel(t) != 1)))
+        return "new_bias is not one number for each query";
+    c->new_bias = t ? t->data : NULL;
+    c->new_bias_step = t && steno_numel(t) > 1;
+    return NULL;
+}
+
+static const char *check_index(const struct cached *c)
+{
+    if (c->index_row < c->rows.n)
+        return "more keys than index has room for";
+    for (size_t b = 0; b < c->batch; b++)
+        for (size_t i = 0; i < c->rows.n; i++)
+            if (c->index[b * c->index_row + i] < 0 ||
+                (size_t)c->index[b * c->index_row + i] >= c->rows.cap)
+                return "index names a row that does not exist";
+    return NULL;
+}
+
+/* The hypotheses of view v, which are entries `at` and on of the batch that `all` is. */
+static const char *share_of(const struct cached *all, const struct steno_search_view *v, size_t at, size_t layer,
+                            struct cached *c)
+{
+    const struct steno_kept_layer *l = &v->layer[layer];
+    *c = *all;
+    if (layer >= v->n_layers || v->hyps > all->batch - at)
+        return "a search has other layers or more hypotheses";
+    c->batch = v->hyps;
+    c->q += at * all->q_row;
+    c->y += at * all->heads * all->v_size;
+    c->rows = all->fresh ? l->own : l->memory;
+    if (!all->fresh) {
+        c->pieces = l->pieces;
+        return c->rows.n > c->rows.cap ? "more keys than rows" : NULL;
+    }
+    c->fresh += at * all->row;
+    c->new_bias = all->new_bias ? all->new_bias + at * all->new_bias_step : NULL;
+    c->index = v->index;
+    c->index_row = v->index_row;
+    c->bias = v->bias;
+    return check_index(c);
+}
+
+/* Where scratch is NULL, *most becomes what one search needs of it at most. */
+static steno_status each_search(struct steno_op_ctx *ctx, const struct cached *all, char *scratch, size_t *most,
+                                steno_err *err)
+{
+    const struct steno_searches *s = steno_op_lent(ctx);
+    const size_t layer = attribute(ctx, "layer"), y_row = all->heads * all->v_size;
+    size_t at = 0;
+    for (size_t i = 0; i < s->n; i++) {
+        struct cached c;
+        size_t bytes = 0;
+        const char *wrong = share_of(all, &s->view[i], at, layer, &c);
+        if (wrong)
+            return steno_op_fail(ctx, err, STENO_ERR_INVAL, "search %zu: %s", i, wrong);
+        if (!(c.fresh ? own_bytes(&c, &bytes) : shared_bytes(ctx, &c, &bytes)))
+            return steno_ops_nomem(ctx, err);
+        *most = larger(*most, bytes);
+        at += c.batch;
+        if (!scratch || !c.batch)
+            continue;
+        c.sum = (float *)(void *)scratch;
+        c.scratch = c.fresh ? scratch : scratch + steno_aligned(c.heads * c.batch * sizeof *c.sum);
+        if (c.fresh)
+            run_own(ctx, &c);
+        else
+            run_shared(ctx, &c);
+    }
+    if (scratch)
+        memset(all->y + at * y_row, 0, (all->batch - at) * y_row * sizeof *all->y);
+    return STENO_OK;
+}
+
+static steno_status run_searches(struct steno_op_ctx *ctx, const struct cached *all, steno_err *err)
+{
+    size_t most = STENO_ALIGN;
+    char *scratch;
+    steno_status st;
+    if (!steno_op_lent(ctx))
+        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "no searches were lent to the session");
+    st = each_search(ctx, all, NULL, &most, err);
+    if (st)
+        return st;
+    scratch = steno_op_scratch(ctx, most);
+    return scratch ? each_search(ctx, all, scratch, &most, err) : steno_ops_nomem(ctx, err);
+}
+
+static steno_status run_cached(struct steno_op_ctx *ctx, steno_err *err)
+{
+    struct cached c = {.k = steno_op_kernels(ctx)};
+    struct steno_tensor *y;
+    struct steno_shape s;
+    const char *wrong;
+    steno_status st = steno_ops_need(ctx, 1, err);
+    if (st)
+        return st;
+    wrong = read_sizes(ctx, &c);
+    if (!wrong)
+        wrong = read_new(ctx, &c);
+    if (wrong)
+        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "%s", wrong);
+    s = steno_ops_shape(3, (const int64_t[]){(int64_t)c.batch, 1, (int64_t)(c.heads * c.v_size)});
+    st = steno_op_out(ctx, 0, STENO_F32, &s, &y, err);
+    if (st || !c.batch)
+        return st;
+    c.y = y->data;
+    return run_searches(ctx, &c, err);
+}
+
+const struct steno_op steno_ops_cached_attention[] = {
+    {"ai.steno.run", "CachedAttention", 1, 0, STENO_OP_IMPURE, infer_cached, NULL, NULL, run_cached},
+    {0},
+};

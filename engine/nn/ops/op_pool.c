@@ -1,0 +1,263 @@
+/* Pooling: MaxPool (opset 1 and later, with Indices), AveragePool, LpPool, and the Global forms.
+ * Windows of up to three axes in f64; the global mean and maximum of f32 go through the kernels. */
+#include "nn/ops/window.h"
+
+#include <math.h>
+
+enum pool { POOL_MAX, POOL_MEAN, POOL_LP };
+
+struct pooling {
+    enum pool kind;
+    struct steno_window win;
+    struct steno_shape out;
+    bool include_pad;  /* the mean counts padding as zeros */
+    bool column_major; /* MaxPool: order of Indices within an image */
+    double p;          /* LpPool */
+    int64_t in[3], n_out[3], kernel[3], stride[3], dilation[3], before[3], after[3];
+};
+
+static enum pool kind_of(const struct steno_node *n)
+{
+    return strstr(n->op_type, "Max") ? POOL_MAX : strstr(n->op_type, "Lp") ? POOL_LP : POOL_MEAN;
+}
+
+/* ---- windows ---- */
+
+static steno_status read_pool(const struct steno_node *n, const struct steno_shape *x,
+                              struct pooling *p, steno_err *err)
+{
+    steno_status st;
+    memset(p, 0, sizeof *p);
+    if (x->rank < 3)
+        return steno_fail(err, STENO_ERR_INVAL, "input has rank %d, expected 3 or more", x->rank);
+    st = steno_window_read(n, x->rank - 2, NULL, &p->win, err);
+    p->kind = kind_of(n);
+    p->include_pad = steno_node_int(n, "count_include_pad", 0) != 0;
+    p->column_major = steno_node_int(n, "storage_order", 0) != 0;
+    p->p = (double)steno_node_int(n, "p", 2);
+    p->out = *x;
+    for (int i = 0; i < p->win.n && !st; i++)
+        if (x->dim[i + 2] < 0)
+            p->out.dim[i + 2] = STENO_DIM_ANY;
+        else
+            st = steno_window_out(&p->win, i, x->dim[i + 2], &p->out.dim[i + 2], err);
+    for (int i = 0; i < 3 && !st; i++) {
+        int a = i - (3 - p->win.n);
+        p->in[i] = a < 0 ? 1 : x->dim[a + 2];
+        p->n_out[i] = a < 0 ? 1 : p->out.dim[a + 2];
+        p->kernel[i] = a < 0 ? 1 : p->win.kernel[a];
+        p->stride[i] = a < 0 ? 1 : p->win.stride[a];
+        p->dilation[i] = a < 0 ? 1 : p->win.dilation[a];
+        p->before[i] = a < 0 ? 0 : p->win.before[a];
+        p->after[i] = a < 0 ? 0 : p->win.after[a];
+    }
+    return st;
+}
+
+static steno_status infer_pool(struct steno_infer *ic, steno_err *err)
+{
+    struct steno_shape x = steno_infer_shape(ic, 0);
+    const struct steno_node *n = steno_infer_node(ic);
+    struct pooling p;
+    p.out.rank = STENO_RANK_ANY;
+    if (x.rank >= 0) {
+        steno_status st = read_pool(n, &x, &p, err);
+        if (st)
+            return st;
+        for (int i = 0; i < p.out.rank; i++)
+            if (p.out.dim[i] == STENO_DIM_ANY)
+                p.out.dim[i] = steno_infer_new_dim(ic);
+    }
+    steno_infer_set(ic, 0, steno_infer_dtype(ic, 0), &p.out);
+    if (n->n_out > 1)
+        steno_infer_set(ic, 1, STENO_I64, &p.out);
+    return STENO_OK;
+}
+
+struct tally { /* of one window */
+    double value, sum;
+    int64_t taps, at; /* taps inside the input; position of the largest */
+};
+
+static int64_t taps_with_padding(const struct pooling *p, const int64_t *o)
+{
+    int64_t n = 1;
+    for (int i = 0; i < 3; i++) {
+        int64_t first = o[i] * p->stride[i] - p->before[i], k = 0;
+        while (k < p->kernel[i] && first + k * p->dilation[i] < p->in[i] + p->after[i])
+            k++; /* a last window that ceil_mode made may reach past the padding */
+        n *= k;
+    }
+    return n;
+}
+
+static void visit(const struct pooling *p, const double *x, int64_t i, int64_t j, int64_t k,
+                  struct tally *t)
+{
+    int64_t at = (i * p->in[1] + j) * p->in[2] + k;
+    double v = x[at];
+    t->taps++;
+    if (p->kind == POOL_LP) {
+        t->sum += p->p == 1 ? fabs(v) : p->p == 2 ? v * v : pow(fabs(v), p->p);
+    } else if (p->kind == POOL_MEAN) {
+        t->sum += v;
+    } else if (t->taps == 1 || v > t->value || isnan(v)) {
+        t->value = v;
+        /* axes of extent 1 that were put in front do not disturb the column-major order */
+        t->at = p->column_major ? i + p->in[0] * (j + p->in[1] * k) : at;
+    }
+}
+
+static double pool_window(const struct pooling *p, const double *x, const int64_t *o, int64_t *at)
+{
+    struct tally t = {.value = -(double)INFINITY};
+    for (int64_t a = 0; a < p->kernel[0]; a++) {
+        int64_t i = o[0] * p->stride[0] - p->before[0] + a * p->dilation[0];
+        if (i < 0 || i >= p->in[0])
+            continue;
+        for (int64_t b = 0; b < p->kernel[1]; b++) {
+            int64_t j = o[1] * p->stride[1] - p->before[1] + b * p->dilation[1];
+            if (j < 0 || j >= p->in[1])
+                continue;
+            for (int64_t c = 0; c < p->kernel[2]; c++) {
+                int64_t k = o[2] * p->stride[2] - p->before[2] + c * p->dilation[2];
+                if (k >= 0 && k < p->in[2])
+                    visit(p, x, i, j, k, &t);
+            }
+        }
+    }
+    *at = t.at;
+    if (p->kind == POOL_MAX)
+        return t.value;
+    if (p->kind == POOL_LP)
+        return p->p == 1 ? t.sum : p->p == 2 ? sqrt(t.sum) : pow(t.sum, 1 / p->p);
+    if (p->include_pad)
+        t.taps = taps_with_padding(p, o);
+    return t.taps ? t.sum / (double)t.taps : 0;
+}
+
+static bool takes(enum pool kind, steno_dtype t)
+{
+    return steno_ops_is_float(t) || (kind == POOL_MAX && (t == STENO_I8 || t == STENO_U8));
+}
+
+static steno_status run_pool(struct steno_op_ctx *ctx, steno_err *err)
+{
+    const struct steno_tensor *x;
+    struct steno_tensor *y, *idx = NULL;
+    struct pooling p;
+    const double *xd;
+    double *yd;
+    int64_t *where = NULL;
+    size_t image, images;
+    steno_status st = steno_ops_need(ctx, 1, err);
+    if (st)
+        return st;
+    x = steno_op_in(ctx, 0);
+    st = read_pool(steno_op_node(ctx), &x->shape, &p, err);
+    if (st)
+        return st;
+    if (!takes(p.kind, x->dtype))
+        return steno_ops_bad_type(ctx, err, x->dtype);
+    st = steno_op_out(ctx, 0, x->dtype, &p.out, &y, err);
+    if (!st && steno_op_n_out(ctx) > 1 && steno_op_wants(ctx, 1))
+        st = steno_op_out(ctx, 1, STENO_I64, &p.out, &idx, err);
+    if (st)
+        return st;
+    xd = steno_ops_as_f64(ctx, x);
+    yd = steno_ops_out_f64(ctx, y);
+    if (!xd || !yd)
+        return steno_ops_nomem(ctx, err);
+    where = idx ? idx->data : NULL;
+    image = (size_t)(p.in[0] * p.in[1] * p.in[2]);
+    images = (size_t)x->shape.dim[0] * (size_t)x->shape.dim[1];
+    for (size_t m = 0, n = 0; m < images; m++) {
+        int64_t o[3], at;
+        for (o[0] = 0; o[0] < p.n_out[0]; o[0]++)
+            for (o[1] = 0; o[1] < p.n_out[1]; o[1]++)
+                for (o[2] = 0; o[2] < p.n_out[2]; o[2]++, n++) {
+                    yd[n] = pool_window(&p, xd + m * image, o, &at);
+                    if (where)
+                        where[n] = at + (int64_t)(m * image);
+                }
+    }
+    steno_ops_put_f64(y, yd);
+    return STENO_OK;
+}
+
+/* ---- whole images ---- */
+
+static steno_status infer_global(struct steno_infer *ic, steno_err *err)
+{
+    struct steno_shape s = steno_infer_shape(ic, 0);
+    if (s.rank >= 0 && s.rank < 2)
+        return steno_fail(err, STENO_ERR_INVAL, "input has rank %d", s.rank);
+    for (int i = 2; i < s.rank; i++)
+        s.dim[i] = 1;
+    steno_infer_set(ic, 0, steno_infer_dtype(ic, 0), &s);
+    return STENO_OK;
+}
+
+static double whole(enum pool kind, double p, const double *x, size_t n)
+{
+    double r = kind == POOL_MAX ? -(double)INFINITY : 0;
+    for (size_t i = 0; i < n; i++)
+        if (kind == POOL_MAX)
+            r = x[i] > r || isnan(x[i]) ? x[i] : r;
+        else
+            r += kind == POOL_MEAN ? x[i] : pow(fabs(x[i]), p);
+    return kind == POOL_MAX ? r : kind == POOL_MEAN ? r / (double)n : pow(r, 1 / p);
+}
+
+static steno_status run_global(struct steno_op_ctx *ctx, steno_err *err)
+{
+    const steno_kernels *k = steno_op_kernels(ctx);
+    enum pool kind = kind_of(steno_op_node(ctx));
+    double p = (double)steno_node_int(steno_op_node(ctx), "p", 2);
+    const struct steno_tensor *x;
+    struct steno_tensor *y;
+    struct steno_shape s;
+    const double *xd;
+    double *yd;
+    size_t rows, n;
+    steno_status st = steno_ops_need(ctx, 1, err);
+    if (st)
+        return st;
+    x = steno_op_in(ctx, 0);
+    s = x->shape;
+    if (!steno_ops_is_float(x->dtype) || s.rank < 2)
+        return steno_ops_bad_type(ctx, err, x->dtype);
+    rows = steno_ops_prod(&s, 0, 2);
+    n = steno_ops_prod(&s, 2, s.rank);
+    for (int i = 2; i < s.rank; i++)
+        s.dim[i] = 1;
+    st = steno_op_out(ctx, 0, x->dtype, &s, &y, err);
+    if (st)
+        return st;
+    if (x->dtype == STENO_F32 && kind != POOL_LP) {
+        const float *xf = x->data;
+        float *yf = y->data;
+        for (size_t r = 0; r < rows; r++)
+            yf[r] = kind == POOL_MAX ? k->max_reduce_f32(xf + r * n, n)
+                                     : k->sum_f32(xf + r * n, n) / (float)n;
+        return STENO_OK;
+    }
+    xd = steno_ops_as_f64(ctx, x);
+    yd = steno_ops_out_f64(ctx, y);
+    if (!xd || !yd)
+        return steno_ops_nomem(ctx, err);
+    for (size_t r = 0; r < rows; r++)
+        yd[r] = whole(kind, p, xd + r * n, n);
+    steno_ops_put_f64(y, yd);
+    return STENO_OK;
+}
+
+const struct steno_op steno_ops_pool[] = {
+    {"", "MaxPool", 1, 0, 0, infer_pool, NULL, NULL, run_pool},
+    {"", "AveragePool", 1, 0, 0, infer_pool, NULL, NULL, run_pool},
+    {"", "LpPool", 2, 0, 0, infer_pool, NULL, NULL, run_pool},
+    {"", "GlobalMaxPool", 1, 0, 0, infer_global, NULL, NULL, run_global},
+    {"", "GlobalAveragePool", 1, 0, 0, infer_global, NULL, NULL, run_global},
+    {"", "GlobalLpPool", 2, 0, 0, infer_global, NULL, NULL, run_global},
+    {0},
+};

@@ -1,0 +1,449 @@
+/* Elementwise functions of one input. f32 goes through the kernel table where it has the function;
+ * f16 and bf16 are computed in f32 and rounded once; f64 by libm. */
+#include "nn/ops/internal.h"
+#include "nn/ops/families.h"
+
+#include <math.h>
+
+#define GRAIN 16384 /* elements below which a second thread costs more than it takes over */
+#define HALF_CHUNK 512
+
+/* Attributes alpha, beta (gamma) of the function, with their defaults applied. */
+struct unary_args {
+    float a, b;
+};
+
+struct unary_row {
+    const char *type;
+    size_t kernel; /* offset of a steno_unary_f32 * in steno_kernels, or 0 */
+    double (*f64)(double x, const struct unary_args *u);
+    float (*f32)(float x, const struct unary_args *u);
+    float a, b; /* defaults of alpha and beta */
+};
+
+#define F(NAME, EXPR64, EXPR32)                                                                    \
+    static double NAME##_f64(double x, const struct unary_args *u)                                 \
+    {                                                                                              \
+        (void)u;                                                                                   \
+        return EXPR64;                                                                             \
+    }                                                                                              \
+    static float NAME##_f32(float x, const struct unary_args *u)                                   \
+    {                                                                                              \
+        (void)u;                                                                                   \
+        return EXPR32;                                                                             \
+    }
+#define A64 ((double)u->a)
+#define B64 ((double)u->b)
+
+static double softplus(double x)
+{
+    return x > 0 ? x + log1p(exp(-x)) : log1p(exp(x));
+}
+static float softplusf(float x)
+{
+    return x > 0 ? x + log1pf(expf(-x)) : log1pf(expf(x));
+}
+static double gelu64(double x, bool tanh_form)
+{
+    if (tanh_form)
+        return 0.5 * x * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
+    return 0.5 * x * (1 + erf(x * 0.7071067811865476));
+}
+static double sign64(double x)
+{
+    return x > 0 ? 1 : x < 0 ? -1 : x; /* NaN stays */
+}
+
+F(abs, fabs(x), fabsf(x))
+F(acos, acos(x), acosf(x))
+F(acosh, acosh(x), acoshf(x))
+F(asin, asin(x), asinf(x))
+F(asinh, asinh(x), asinhf(x))
+F(atan, atan(x), atanf(x))
+F(atanh, atanh(x), atanhf(x))
+F(ceil, ceil(x), ceilf(x))
+F(celu, x > 0 ? x : A64 * expm1(x / A64), x > 0 ? x : u->a * expm1f(x / u->a))
+F(cos, cos(x), cosf(x))
+F(cosh, cosh(x), coshf(x))
+F(elu, x > 0 ? x : A64 * expm1(x), x > 0 ? x : u->a * expm1f(x))
+F(erf, erf(x), erff(x))
+F(exp, exp(x), expf(x))
+F(floor, floor(x), floorf(x))
+F(gelu, gelu64(x, u->a != 0), (float)gelu64((double)x, u->a != 0))
+F(hardsigmoid, fmax(0, fmin(1, A64 *x + B64)), fmaxf(0, fminf(1, u->a *x + u->b)))
+F(hardswish, x *fmax(0, fmin(1, x / 6 + 0.5)), x *fmaxf(0, fminf(1, x / 6 + 0.5f)))
+F(leakyrelu, x < 0 ? A64 * x : x, x < 0 ? u->a * x : x)
+F(log, log(x), logf(x))
+F(mish, x *tanh(softplus(x)), x *tanhf(softplusf(x)))
+F(neg, -x, -x)
+F(reciprocal, 1 / x, 1 / x)
+F(relu, x > 0 || isnan(x) ? x : 0, x > 0 || isnan(x) ? x : 0)
+F(round, nearbyint(x), nearbyintf(x))
+F(selu, B64 *(x > 0 ? x : A64 * expm1(x)), u->b *(x > 0 ? x : u->a * expm1f(x)))
+F(shrink, x<-B64 ? x + A64 : x> B64 ? x - A64 : 0, x<-u->b ? x + u->a : x> u->b ? x - u->a : 0)
+F(sigmoid, 1 / (1 + exp(-x)), 1 / (1 + expf(-x)))
+F(sign, sign64(x), (float)sign64((double)x))
+F(sin, sin(x), sinf(x))
+F(sinh, sinh(x), sinhf(x))
+F(softplus, softplus(x), softplusf(x))
+F(softsign, x / (1 + fabs(x)), x / (1 + fabsf(x)))
+F(sqrt, sqrt(x), sqrtf(x))
+F(swish, x / (1 + exp(-A64 * x)), x / (1 + expf(-u->a * x)))
+F(tan, tan(x), tanf(x))
+F(tanh, tanh(x), tanhf(x))
+F(thresholdedrelu, x > A64 ? x : 0, x > u->a ? x : 0)
+
+#define SLOT(NAME) offsetof(steno_kernels, NAME)
+#define ROW(TYPE, NAME, SLOT_, A, B)                                                               \
+    {                                                                                              \
+        TYPE, SLOT_, NAME##_f64, NAME##_f32, A, B                                                  \
+    }
+
+static const struct unary_row rows[] = {
+    ROW("Abs", abs, SLOT(abs_f32), 0, 0),
+    ROW("Acos", acos, 0, 0, 0),
+    ROW("Acosh", acosh, 0, 0, 0),
+    ROW("Asin", asin, 0, 0, 0),
+    ROW("Asinh", asinh, 0, 0, 0),
+    ROW("Atan", atan, 0, 0, 0),
+    ROW("Atanh", atanh, 0, 0, 0),
+    ROW("Ceil", ceil, 0, 0, 0),
+    ROW("Celu", celu, 0, 1.0f, 0),
+    ROW("Cos", cos, 0, 0, 0),
+    ROW("Cosh", cosh, 0, 0, 0),
+    ROW("Elu", elu, 0, 1.0f, 0),
+    ROW("Erf", erf, SLOT(erf_f32), 0, 0),
+    ROW("Exp", exp, SLOT(exp_f32), 0, 0),
+    ROW("Floor", floor, 0, 0, 0),
+    ROW("Gelu", gelu, SLOT(gelu_f32), 0, 0),
+    ROW("HardSigmoid", hardsigmoid, 0, 0.2f, 0.5f),
+    ROW("HardSwish", hardswish, 0, 0, 0),
+    ROW("LeakyRelu", leakyrelu, 0, 0.01f, 0),
+    ROW("Log", log, SLOT(log_f32), 0, 0),
+    ROW("Mish", mish, 0, 0, 0),
+    ROW("Neg", neg, SLOT(neg_f32), 0, 0),
+    ROW("Reciprocal", reciprocal, SLOT(recip_f32), 0, 0),
+    ROW("Relu", relu, SLOT(relu_f32), 0, 0),
+    ROW("Round", round, 0, 0, 0),
+    ROW("Selu", selu, 0, 1.67326319217681884765625f, 1.05070102214813232421875f),
+    ROW("Shrink", shrink, 0, 0, 0.5f),
+    ROW("Sigmoid", sigmoid, SLOT(sigmoid_f32), 0, 0),
+    ROW("Sign", sign, 0, 0, 0),
+    ROW("Sin", sin, 0, 0, 0),
+    ROW("Sinh", sinh, 0, 0, 0),
+    ROW("Softplus", softplus, 0, 0, 0),
+    ROW("Softsign", softsign, 0, 0, 0),
+    ROW("Sqrt", sqrt, SLOT(sqrt_f32), 0, 0),
+    ROW("Swish", swish, SLOT(silu_f32), 1.0f, 0),
+    ROW("Tan", tan, 0, 0, 0),
+    ROW("Tanh", tanh, SLOT(tanh_f32), 0, 0),
+    ROW("ThresholdedRelu", thresholdedrelu, 0, 1.0f, 0),
+};
+
+static const struct unary_row *find(const char *type)
+{
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (!strcmp(rows[i].type, type))
+            return &rows[i];
+    return NULL;
+}
+
+struct unary_job {
+    const struct unary_row *row;
+    struct unary_args args;
+    steno_unary_f32 *kernel; /* NULL: row->f32 */
+    const steno_kernels *gate; /* not NULL: steno_ops_gate_f32 */
+    const void *x;
+    void *y;
+    steno_dtype dtype;
+};
+
+void steno_ops_gate_f32(const steno_kernels *k, float *y, const float *x, size_t n, float alpha,
+                        float cubic)
+{
+    float t[HALF_CHUNK];
+    for (size_t i = 0; i < n; i += HALF_CHUNK) {
+        size_t m = n - i < HALF_CHUNK ? n - i : HALF_CHUNK;
+        if (cubic != 0) {
+            k->mul_f32(t, x + i, 1, x + i, 1, m);
+            k->affine_f32(t, t, m, alpha * cubic, alpha);
+            k->mul_f32(t, t, 1, x + i, 1, m);
+        } else {
+            k->affine_f32(t, x + i, m, alpha, 0);
+        }
+        k->sigmoid_f32(t, t, m);
+        k->mul_f32(y + i, x + i, 1, t, 1, m);
+    }
+}
+
+static void apply_f32(const struct unary_job *j, float *y, const float *x, size_t n)
+{
+    bool gelu = j->row->type[0] == 'G';
+    if (j->gate) {
+        steno_ops_gate_f32(j->gate, y, x, n, gelu ? STENO_OPS_GELU_ALPHA : j->args.a,
+                           gelu ? STENO_OPS_GELU_CUBIC : 0);
+        return;
+    }
+    if (j->kernel) {
+        j->kernel(y, x, n);
+        return;
+    }
+    for (size_t i = 0; i < n; i++)
+        y[i] = j->row->f32(x[i], &j->args);
+}
+
+static void apply_half(const struct unary_job *j, uint16_t *y, const uint16_t *x, size_t n)
+{
+    float buf[HALF_CHUNK];
+    for (size_t i = 0; i < n; i += HALF_CHUNK) {
+        size_t k = n - i < HALF_CHUNK ? n - i : HALF_CHUNK;
+        steno_ops_load_f32(buf, x + i, j->dtype, k);
+        apply_f32(j, buf, buf, k);
+        steno_ops_store_f32(y + i, j->dtype, buf, k);
+    }
+}
+
+/* Abs, Neg, Sign, Relu of signed integers; wrap-around for the smallest number. Unsigned ones pass. */
+#define INT_APPLY(T, U)                                                                            \
+    static void apply_##T(const struct unary_job *j, T *y, const T *x, size_t n)                   \
+    {                                                                                              \
+        switch (j->row->type[0]) {                                                                 \
+        case 'A':                                                                                  \
+            for (size_t i = 0; i < n; i++)                                                         \
+                y[i] = x[i] < 0 ? (T)(U)(0 - (U)x[i]) : x[i];                                      \
+            break;                                                                                 \
+        case 'N':                                                                                  \
+            for (size_t i = 0; i < n; i++)                                                         \
+                y[i] = (T)(U)(0 - (U)x[i]);                                                        \
+            break;                                                                                 \
+        case 'R':                                                                                  \
+            for (size_t i = 0; i < n; i++)                                                         \
+                y[i] = x[i] > 0 ? x[i] : 0;                                                        \
+            break;                                                                                 \
+        default:                                                                                   \
+            for (size_t i = 0; i < n; i++)                                                         \
+                y[i] = (T)((x[i] > 0) - (x[i] < 0));                                               \
+            break;                                                                                 \
+        }                                                                                          \
+    }
+INT_APPLY(int8_t, uint8_t)
+INT_APPLY(int16_t, uint16_t)
+INT_APPLY(int32_t, uint32_t)
+INT_APPLY(int64_t, uint64_t)
+
+static void apply_unsigned(const struct unary_job *j, size_t begin, size_t n)
+{
+    size_t e = steno_dtype_size(j->dtype);
+    char *y = (char *)j->y + begin * e;
+    const char *x = (const char *)j->x + begin * e;
+    if (strcmp(j->row->type, "Sign")) { /* Abs, Relu */
+        memmove(y, x, n * e);
+        return;
+    }
+    for (size_t i = 0; i < n; i++, y += e, x += e) {
+        uint64_t v = 0;
+        memcpy(&v, x, e); /* little-endian hosts */
+        v = v != 0;
+        memcpy(y, &v, e);
+    }
+}
+
+static void range(void *arg, size_t begin, size_t end)
+{
+    const struct unary_job *j = arg;
+    size_t n = end - begin;
+    switch (j->dtype) {
+    case STENO_F32:
+        apply_f32(j, (float *)j->y + begin, (const float *)j->x + begin, n);
+        break;
+    case STENO_F64:
+        for (size_t i = begin; i < end; i++)
+            ((double *)j->y)[i] = j->row->f64(((const double *)j->x)[i], &j->args);
+        break;
+    case STENO_F16:
+    case STENO_BF16:
+        apply_half(j, (uint16_t *)j->y + begin, (const uint16_t *)j->x + begin, n);
+        break;
+    case STENO_I8:
+        apply_int8_t(j, (int8_t *)j->y + begin, (const int8_t *)j->x + begin, n);
+        break;
+    case STENO_I16:
+        apply_int16_t(j, (int16_t *)j->y + begin, (const int16_t *)j->x + begin, n);
+        break;
+    case STENO_I32:
+        apply_int32_t(j, (int32_t *)j->y + begin, (const int32_t *)j->x + begin, n);
+        break;
+    case STENO_I64:
+        apply_int64_t(j, (int64_t *)j->y + begin, (const int64_t *)j->x + begin, n);
+        break;
+    default:
+        apply_unsigned(j, begin, n);
+        break;
+    }
+}
+
+static bool takes(const struct unary_row *row, steno_dtype t)
+{
+    static const char *const with_ints[] = {"Abs", "Neg", "Sign", "Relu"};
+    if (steno_ops_is_float(t))
+        return true;
+    for (size_t i = 0; i < sizeof with_ints / sizeof with_ints[0]; i++)
+        if (!strcmp(row->type, with_ints[i]))
+            return steno_ops_is_int(t);
+    return false;
+}
+
+/* alpha and beta as the operator names them. */
+static struct unary_args arguments(const struct steno_node *n, const struct unary_row *row)
+{
+    struct unary_args u;
+    bool shrink = !strcmp(row->type, "Shrink");
+    u.a = steno_node_float(n, shrink ? "bias" : "alpha", row->a);
+    u.b = steno_node_float(n,
+                           shrink                       ? "lambd"
+                           : !strcmp(row->type, "Selu") ? "gamma"
+                                                        : "beta",
+                           row->b);
+    if (!strcmp(row->type, "Gelu"))
+        u.a = !strcmp(steno_node_str(n, "approximate", "none"), "tanh");
+    return u;
+}
+
+static steno_status run_unary(struct steno_op_ctx *ctx, steno_err *err)
+{
+    const struct steno_node *node = steno_op_node(ctx);
+    struct unary_job j = {.row = find(node->op_type)};
+    const struct steno_tensor *x;
+    struct steno_tensor *y;
+    size_t slot;
+    steno_status st = steno_ops_need(ctx, 1, err);
+    if (st)
+        return st;
+    x = steno_op_in(ctx, 0);
+    if (!takes(j.row, x->dtype))
+        return steno_ops_bad_type(ctx, err, x->dtype);
+    st = steno_op_out(ctx, 0, x->dtype, &x->shape, &y, err);
+    if (st)
+        return st;
+    j.args = arguments(node, j.row);
+    slot = j.row->kernel;
+    if ((!strcmp(node->op_type, "Gelu") && j.args.a != 0) ||
+        (!strcmp(node->op_type, "Swish") && j.args.a != 1)) /* other forms than the slot's */
+        j.gate = steno_op_kernels(ctx);
+    else if (slot)
+        memcpy(&j.kernel, (const char *)steno_op_kernels(ctx) + slot, sizeof j.kernel);
+    j.x = x->data;
+    j.y = y->data;
+    j.dtype = x->dtype;
+    steno_ops_ranges(ctx, steno_numel(x), GRAIN, range, &j);
+    return STENO_OK;
+}
+
+/* ---- Not, BitwiseNot, IsNaN, IsInf ---- */
+static steno_status run_not(struct steno_op_ctx *ctx, steno_err *err)
+{
+    const struct steno_tensor *x;
+    struct steno_tensor *y;
+    bool bits = !strcmp(steno_op_node(ctx)->op_type, "BitwiseNot");
+    size_t n;
+    steno_status st = steno_ops_need(ctx, 1, err);
+    if (st)
+        return st;
+    x = steno_op_in(ctx, 0);
+    if (bits ? !steno_ops_is_int(x->dtype) : x->dtype != STENO_BOOL)
+        return steno_ops_bad_type(ctx, err, x->dtype);
+    st = steno_op_out(ctx, 0, x->dtype, &x->shape, &y, err);
+    if (st)
+        return st;
+    n = steno_numel(x) * steno_dtype_size(x->dtype);
+    for (size_t i = 0; i < n; i++) {
+        uint8_t v = ((const uint8_t *)x->data)[i];
+        ((uint8_t *)y->data)[i] = bits ? (uint8_t)~v : !v;
+    }
+    return STENO_OK;
+}
+
+static steno_status infer_bool(struct steno_infer *ic, steno_err *err)
+{
+    struct steno_shape s = steno_infer_shape(ic, 0);
+    (void)err;
+    steno_infer_set(ic, 0, STENO_BOOL, &s);
+    return STENO_OK;
+}
+
+static steno_status run_is(struct steno_op_ctx *ctx, steno_err *err)
+{
+    const struct steno_node *node = steno_op_node(ctx);
+    const struct steno_tensor *x;
+    struct steno_tensor *y;
+    bool nan = !strcmp(node->op_type, "IsNaN");
+    bool pos = steno_node_int(node, "detect_positive", 1) != 0;
+    bool neg = steno_node_int(node, "detect_negative", 1) != 0;
+    size_t n;
+    steno_status st = steno_ops_need(ctx, 1, err);
+    if (st)
+        return st;
+    x = steno_op_in(ctx, 0);
+    if (!steno_ops_is_float(x->dtype))
+        return steno_ops_bad_type(ctx, err, x->dtype);
+    st = steno_op_out(ctx, 0, STENO_BOOL, &x->shape, &y, err);
+    if (st)
+        return st;
+    n = steno_numel(x);
+    for (size_t i = 0; i < n; i++) {
+        double v = steno_ops_get_f64(x, i);
+        ((uint8_t *)y->data)[i] = nan ? isnan(v) : isinf(v) && (v > 0 ? pos : neg);
+    }
+    return STENO_OK;
+}
+
+#define UNARY(TYPE)                                                                                \
+    {                                                                                              \
+        "", TYPE, 1, 0, STENO_OP_INPLACE0, steno_ops_infer_same, NULL, NULL, run_unary             \
+    }
+
+const struct steno_op steno_ops_unary[] = {
+    UNARY("Abs"),
+    UNARY("Acos"),
+    UNARY("Acosh"),
+    UNARY("Asin"),
+    UNARY("Asinh"),
+    UNARY("Atan"),
+    UNARY("Atanh"),
+    UNARY("Ceil"),
+    UNARY("Celu"),
+    UNARY("Cos"),
+    UNARY("Cosh"),
+    UNARY("Elu"),
+    UNARY("Erf"),
+    UNARY("Exp"),
+    UNARY("Floor"),
+    UNARY("Gelu"),
+    UNARY("HardSigmoid"),
+    UNARY("HardSwish"),
+    UNARY("LeakyRelu"),
+    UNARY("Log"),
+    UNARY("Mish"),
+    UNARY("Neg"),
+    UNARY("Reciprocal"),
+    UNARY("Relu"),
+    UNARY("Round"),
+    UNARY("Selu"),
+    UNARY("Shrink"),
+    UNARY("Sigmoid"),
+    UNARY("Sign"),
+    UNARY("Sin"),
+    UNARY("Sinh"),
+    UNARY("Softplus"),
+    UNARY("Softsign"),
+    UNARY("Sqrt"),
+    UNARY("Swish"),
+    UNARY("Tan"),
+    UNARY("Tanh"),
+    UNARY("ThresholdedRelu"),
+    {"", "Not", 1, 0, STENO_OP_INPLACE0, steno_ops_infer_same, NULL, NULL, run_not},
+    {"", "BitwiseNot", 18, 0, STENO_OP_INPLACE0, steno_ops_infer_same, NULL, NULL, run_not},
+    {"", "IsNaN", 9, 0, 0, infer_bool, NULL, NULL, run_is},
+    {"", "IsInf", 10, 0, 0, infer_bool, NULL, NULL, run_is},
+    {0},
+};

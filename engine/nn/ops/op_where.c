@@ -1,0 +1,204 @@
+/* Where, Clip. */
+#include "nn/ops/internal.h"
+#include "nn/ops/families.h"
+
+#include <math.h>
+
+/* ---- Where ---- */
+#define WHERE(NAME, T)                                                                             \
+    static void NAME(const struct steno_bcast *b, void *yv, const uint8_t *c, const void *xv,      \
+                     const void *zv)                                                               \
+    {                                                                                              \
+        struct steno_bcast_pos p;                                                                  \
+        T *y = yv;                                                                                 \
+        steno_bcast_start(b, &p, 0);                                                               \
+        for (size_t r = 0; r < b->rows; r++, y += b->row) {                                        \
+            const uint8_t *pc = c + p.at[0];                                                       \
+            const T *px = (const T *)xv + p.at[1], *pz = (const T *)zv + p.at[2];                  \
+            size_t sc = b->row_step[0], sx = b->row_step[1], sz = b->row_step[2];                  \
+            for (size_t i = 0; i < b->row; i++)                                                    \
+                y[i] = pc[i * sc] ? px[i * sx] : pz[i * sz];                                       \
+            steno_bcast_next(b, &p);                                                               \
+        }                                                                                          \
+    }
+WHERE(where1, uint8_t)
+WHERE(where2, uint16_t)
+WHERE(where4, uint32_t)
+WHERE(where8, uint64_t)
+
+static steno_status run_where(struct steno_op_ctx *ctx, steno_err *err)
+{
+    const struct steno_tensor *c, *x, *z;
+    const struct steno_shape *in[3];
+    struct steno_shape s;
+    struct steno_tensor *y;
+    struct steno_bcast b;
+    steno_status st = steno_ops_bshape(ctx, 3, &s, err);
+    if (st)
+        return st;
+    c = steno_op_in(ctx, 0);
+    x = steno_op_in(ctx, 1);
+    z = steno_op_in(ctx, 2);
+    if (c->dtype != STENO_BOOL || x->dtype != z->dtype || !steno_dtype_size(x->dtype))
+        return steno_op_fail(
+            ctx, err, STENO_ERR_FORMAT, "takes bool and two of a type, not %s, %s, %s",
+            steno_dtype_name(c->dtype), steno_dtype_name(x->dtype), steno_dtype_name(z->dtype));
+    st = steno_op_out(ctx, 0, x->dtype, &s, &y, err);
+    if (st)
+        return st;
+    in[0] = &c->shape;
+    in[1] = &x->shape;
+    in[2] = &z->shape;
+    steno_bcast_init(&b, &s, in, 3);
+    switch (steno_dtype_size(x->dtype)) {
+    case 1:
+        where1(&b, y->data, c->data, x->data, z->data);
+        break;
+    case 2:
+        where2(&b, y->data, c->data, x->data, z->data);
+        break;
+    case 4:
+        where4(&b, y->data, c->data, x->data, z->data);
+        break;
+    default:
+        where8(&b, y->data, c->data, x->data, z->data);
+        break;
+    }
+    return STENO_OK;
+}
+
+static steno_status infer_where(struct steno_infer *ic, steno_err *err)
+{
+    struct steno_shape s;
+    steno_dtype t = steno_infer_dtype(ic, 1);
+    steno_status st = steno_ops_infer_bshape(ic, 0, 2, &s, err);
+    if (!st)
+        steno_infer_set(ic, 0, t ? t : steno_infer_dtype(ic, 2), &s);
+    return st;
+}
+
+/* ---- Clip ---- min above max gives max everywhere (ONNX: min(max(x, lo), hi)). */
+struct bounds {
+    bool has_lo, has_hi;
+    double lo, hi;    /* float types */
+    int64_t ilo, ihi; /* integer types; u64 through its bits */
+};
+
+#define CLIP(TAG, T, FIELD_LO, FIELD_HI)                                                           \
+    static void clip_##TAG(T *y, const T *x, size_t n, const struct bounds *k)                     \
+    {                                                                                              \
+        T lo = (T)k->FIELD_LO, hi = (T)k->FIELD_HI;                                                \
+        for (size_t i = 0; i < n; i++) {                                                           \
+            T v = x[i];                                                                            \
+            v = k->has_lo && v < lo ? lo : v;                                                      \
+            y[i] = k->has_hi && v > hi ? hi : v;                                                   \
+        }                                                                                          \
+    }
+CLIP(f32, float, lo, hi)
+CLIP(f64, double, lo, hi)
+CLIP(i8, int8_t, ilo, ihi)
+CLIP(i16, int16_t, ilo, ihi)
+CLIP(i32, int32_t, ilo, ihi)
+CLIP(i64, int64_t, ilo, ihi)
+CLIP(u8, uint8_t, ilo, ihi)
+CLIP(u16, uint16_t, ilo, ihi)
+CLIP(u32, uint32_t, ilo, ihi)
+CLIP(u64, uint64_t, ilo, ihi)
+
+static void clip_half(uint16_t *y, const uint16_t *x, steno_dtype t, size_t n,
+                      const struct bounds *k)
+{
+    float v;
+    for (size_t i = 0; i < n; i++) {
+        steno_ops_load_f32(&v, x + i, t, 1);
+        clip_f32(&v, &v, 1, k);
+        steno_ops_store_f32(y + i, t, &v, 1);
+    }
+}
+
+static steno_status bound(struct steno_op_ctx *ctx, int in, const char *attr, steno_dtype dtype,
+                          bool *has, double *f, int64_t *i, steno_err *err)
+{
+    const struct steno_tensor *t = in < steno_op_n_in(ctx) ? steno_op_in(ctx, in) : NULL;
+    const struct steno_attr *a = steno_node_attr(steno_op_node(ctx), attr);
+    if (t) {
+        if (steno_numel(t) != 1 || t->dtype != dtype)
+            return steno_op_fail(ctx, err, STENO_ERR_FORMAT, "%s must be one %s number", attr,
+                                 steno_dtype_name(dtype));
+        *f = steno_ops_get_f64(t, 0);
+        *i = steno_ops_get_i64(t, 0);
+    } else if (a && a->kind == STENO_ATTR_FLOAT) {
+        *f = (double)a->f;
+        *i = a->f >= 0x1p63f ? INT64_MAX : a->f < -0x1p63f ? INT64_MIN : (int64_t)a->f;
+    }
+    *has = t || a;
+    return STENO_OK;
+}
+
+static steno_status run_clip(struct steno_op_ctx *ctx, steno_err *err)
+{
+    const struct steno_tensor *x;
+    struct steno_tensor *y;
+    struct bounds k = {0};
+    size_t n;
+    steno_status st = steno_ops_need(ctx, 1, err);
+    if (st)
+        return st;
+    x = steno_op_in(ctx, 0);
+    st = bound(ctx, 1, "min", x->dtype, &k.has_lo, &k.lo, &k.ilo, err);
+    if (!st)
+        st = bound(ctx, 2, "max", x->dtype, &k.has_hi, &k.hi, &k.ihi, err);
+    if (!st)
+        st = steno_op_out(ctx, 0, x->dtype, &x->shape, &y, err);
+    if (st)
+        return st;
+    n = steno_numel(x);
+    switch (x->dtype) {
+    case STENO_F32:
+        if (k.has_lo && k.has_hi)
+            steno_op_kernels(ctx)->clip_f32(y->data, x->data, n, (float)k.lo, (float)k.hi);
+        else
+            clip_f32(y->data, x->data, n, &k);
+        break;
+    case STENO_F64:
+        clip_f64(y->data, x->data, n, &k);
+        break;
+    case STENO_F16:
+    case STENO_BF16:
+        clip_half(y->data, x->data, x->dtype, n, &k);
+        break;
+    case STENO_I8:
+        clip_i8(y->data, x->data, n, &k);
+        break;
+    case STENO_I16:
+        clip_i16(y->data, x->data, n, &k);
+        break;
+    case STENO_I32:
+        clip_i32(y->data, x->data, n, &k);
+        break;
+    case STENO_I64:
+        clip_i64(y->data, x->data, n, &k);
+        break;
+    case STENO_U8:
+        clip_u8(y->data, x->data, n, &k);
+        break;
+    case STENO_U16:
+        clip_u16(y->data, x->data, n, &k);
+        break;
+    case STENO_U32:
+        clip_u32(y->data, x->data, n, &k);
+        break;
+    case STENO_U64:
+        clip_u64(y->data, x->data, n, &k);
+        break;
+    default:
+        return steno_ops_bad_type(ctx, err, x->dtype);
+    }
+    return STENO_OK;
+}
+
+const struct steno_op steno_ops_where[] = {
+    {"", "Where", 9, 0, 0, infer_where, NULL, NULL, run_where},
+    {"", "Clip", 6, 0, STENO_OP_INPLACE0, steno_ops_infer_same, NULL, NULL, run_clip},
+    {0},
+};

@@ -1,0 +1,39 @@
+/* Sliding windows of convolution and pooling: attributes, padding, output extents. */
+#ifndef STENO_NN_OPS_WINDOW_H
+#define STENO_NN_OPS_WINDOW_H
+
+#include "nn/ops/internal.h"
+
+#define STENO_WINDOW_MAX 3 /* spatial axes */
+
+enum steno_auto_pad {
+    STENO_PAD_NOTSET,
+    STENO_PAD_SAME_UPPER,
+    STENO_PAD_SAME_LOWER,
+    STENO_PAD_VALID
+};
+
+struct steno_window {
+    int n; /* spatial axes, 1..3 */
+    int64_t kernel[STENO_WINDOW_MAX], stride[STENO_WINDOW_MAX], dilation[STENO_WINDOW_MAX];
+    int64_t before[STENO_WINDOW_MAX], after[STENO_WINDOW_MAX]; /* padding */
+    enum steno_auto_pad auto_pad;
+    bool ceil_mode;
+};
+
+/* Attributes strides, dilations, pads, auto_pad, ceil_mode for n axes; kernel: [n], or NULL to read
+ * kernel_shape. Every entry is checked: kernel, stride and dilation 1..2^31-1, pads 0..2^31-1. */
+STENO_MUST steno_status steno_window_read(const struct steno_node *node, int n,
+                                          const int64_t *kernel, struct steno_window *w,
+                                          steno_err *err);
+/* Extent of output axis `a` for input extent `in` (>= 0), with automatic padding settled in w.
+ * STENO_ERR_INVAL when the window does not fit. ONNX Conv and pooling, "Shape inference". */
+STENO_MUST steno_status steno_window_out(struct steno_window *w, int a, int64_t in, int64_t *out,
+                                         steno_err *err);
+/* The same for a transposed convolution; out_pad: output_padding of the axis, want: output_shape of
+ * the axis or -1. */
+STENO_MUST steno_status steno_window_out_transposed(struct steno_window *w, int a, int64_t in,
+                                                    int64_t out_pad, int64_t want, int64_t *out,
+                                                    steno_err *err);
+
+#endif

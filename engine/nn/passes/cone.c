@@ -1,0 +1,187 @@
+#include "nn/passes/cone.h"
+
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+/* ---- values ---- */
+
+double steno_cone_f32(double v)
+{
+    return v > (double)FLT_MAX ? HUGE_VAL : v < -(double)FLT_MAX ? -HUGE_VAL : v;
+}
+
+enum code {
+    NONE, ERF, TANH, SIGMOID, EXP, LOG, SQRT, SOFTPLUS, RELU, NEG, RECIPROCAL, HARD_SIGMOID,
+    ADD, SUB, MUL, DIV, POW, MAX, MIN, CLIP, ABS, EQUAL, WHERE
+};
+
+int steno_cone_code(const struct steno_node *n)
+{
+    static const struct {
+        const char *type;
+        enum code code;
+        int least, most; /* inputs */
+    } rows[] = {{"Erf", ERF, 1, 1},
+                {"Tanh", TANH, 1, 1},
+                {"Sigmoid", SIGMOID, 1, 1},
+                {"Exp", EXP, 1, 1},
+                {"Log", LOG, 1, 1},
+                {"Sqrt", SQRT, 1, 1},
+                {"Softplus", SOFTPLUS, 1, 1},
+                {"Relu", RELU, 1, 1},
+                {"Neg", NEG, 1, 1},
+                {"Reciprocal", RECIPROCAL, 1, 1},
+                {"HardSigmoid", HARD_SIGMOID, 1, 1},
+                {"Add", ADD, 2, 2},
+                {"Sub", SUB, 2, 2},
+                {"Mul", MUL, 2, 2},
+                {"Div", DIV, 2, 2},
+                {"Pow", POW, 2, 2},
+                {"Max", MAX, 2, 2},
+                {"Min", MIN, 2, 2},
+                {"Clip", CLIP, 1, 3},
+                {"Abs", ABS, 1, 1},
+                {"Equal", EQUAL, 2, 2},
+                {"Where", WHERE, 3, 3}};
+    if (*n->domain || n->n_out != 1)
+        return NONE;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (n->n_in >= rows[i].least && n->n_in <= rows[i].most && !strcmp(n->op_type, rows[i].type))
+            return (int)rows[i].code;
+    return NONE;
+}
+
+static double clip(const struct steno_node *n, const double *in)
+{
+    double low = n->n_in > 1 && n->in[1] != STENO_NONE ? in[1] : -(double)FLT_MAX;
+    double high = n->n_in > 2 && n->in[2] != STENO_NONE ? in[2] : (double)FLT_MAX;
+    if (n->opset < 11) {
+        low = (double)steno_node_float(n, "min", -FLT_MAX);
+        high = (double)steno_node_float(n, "max", FLT_MAX);
+    }
+    return fmin(high, fmax(low, in[0]));
+}
+
+static double hard_sigmoid(const struct steno_node *n, double x)
+{
+    double a = (double)steno_node_float(n, "alpha", 0.2f);
+    double b = (double)steno_node_float(n, "beta", 0.5f);
+    return fmax(0, fmin(1, a * x + b));
+}
+
+static double value_of(enum code code, const struct steno_node *n, const double *in)
+{
+    switch (code) {
+    case ERF:
+        return erf(in[0]);
+    case TANH:
+        return tanh(in[0]);
+    case SIGMOID:
+        return 1 / (1 + exp(-in[0]));
+    case EXP:
+        return exp(in[0]);
+    case LOG:
+        return log(in[0]);
+    case SQRT:
+        return sqrt(in[0]);
+    case SOFTPLUS:
+        return fmax(in[0], 0) + log1p(exp(-fabs(in[0])));
+    case RELU:
+        return in[0] > 0 ? in[0] : 0;
+    case NEG:
+        return -in[0];
+    case RECIPROCAL:
+        return 1 / in[0];
+    case HARD_SIGMOID:
+        return hard_sigmoid(n, in[0]);
+    case ADD:
+        return in[0] + in[1];
+    case SUB:
+        return in[0] - in[1];
+    case MUL:
+        return in[0] * in[1];
+    case DIV:
+        return in[0] / in[1];
+    case POW:
+        return in[1] == 2 ? in[0] * in[0] : pow(in[0], in[1]);
+    case MAX:
+        return fmax(in[0], in[1]);
+    case MIN:
+        return fmin(in[0], in[1]);
+    case CLIP:
+        return clip(n, in);
+    case ABS:
+        return fabs(in[0]);
+    case EQUAL: /* a truth is 0 or 1 here */
+        return in[0] == in[1];
+    case WHERE:
+        return in[0] != 0 ? in[1] : in[2];
+    case NONE:
+        break;
+    }
+    return (double)NAN;
+}
+
+double steno_cone_value(const struct steno_cone *c, int i, const double *in)
+{
+    return steno_cone_f32(value_of((enum code)c->code[i], c->node[i], in));
+}
+
+/* ---- cones ---- */
+
+void steno_cone_start(struct steno_cone *c, struct steno_node *end)
+{
+    c->node[0] = end;
+    c->code[0] = steno_cone_code(end);
+    c->n = 1;
+}
+
+int steno_cone_inputs(const struct steno_node *n)
+{
+    return !strncmp(n->op_type, "Reduce", 6) || steno_pass_is(n, "LayerNormalization") ? 1 : n->n_in;
+}
+
+int steno_cone_find(const struct steno_cone *c, steno_vid v)
+{
+    for (int i = 0; i < c->n; i++)
+        if (c->node[i]->out[0] == v)
+            return i;
+    return -1;
+}
+
+static uint32_t reads_in(const struct steno_cone *c, steno_vid v)
+{
+    uint32_t n = 0;
+    for (int i = 0; i < c->n; i++)
+        for (int k = 0; k < c->node[i]->n_in; k++)
+            n += c->node[i]->in[k] == v;
+    return n;
+}
+
+int steno_cone_leaves(const struct steno_graph *g, const struct steno_cone *c, steno_vid *last)
+{
+    int count = 0;
+    *last = STENO_NONE;
+    for (int i = 0; i < c->n; i++)
+        for (int k = 0; k < steno_cone_inputs(c->node[i]); k++) {
+            steno_vid v = c->node[i]->in[k];
+            if (v == STENO_NONE || v == *last || c->number(g, c, v) || steno_cone_find(c, v) >= 0)
+                continue;
+            if (*last == STENO_NONE || g->values[v].producer > g->values[*last].producer)
+                *last = v;
+            count++;
+        }
+    return count;
+}
+
+bool steno_cone_widen(struct steno_graph *g, struct steno_cone *c, steno_vid v)
+{
+    struct steno_node *n = steno_pass_producer(g, v);
+    if (c->n == STENO_CONE_MAX || !n || !c->takes(g, c, n) || g->values[v].is_output ||
+        g->values[v].uses != reads_in(c, v))
+        return false;
+    c->node[c->n] = n;
+    c->code[c->n++] = steno_cone_code(n);
+    return true;
+}

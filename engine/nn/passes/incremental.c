@@ -1,0 +1,514 @@
+/* The exported graph takes the whole prefix and, for each layer, the outputs of that layer for all
+ * positions but the newest; keys and values of all of them are computed anew. In it
+ *     X_0 = embedding of the prefix, X_i = rows of [cache_(i-1), newest row of layer i-1]
+ *     new = X_i[-1] + Attention(Linear(norm(X_i)[-1]), Linear(norm(X_i)))
+ * all that is done to X_i before attention is done to each position by itself. So with X_i cut down
+ * to its last row the same nodes give query, key and value of the newest position, and those of
+ * earlier positions are what earlier runs gave. Only attention's sums are taken
+ * in another order.
+ *
+ * That masks and tables of positions are what they seem is found out by computing them, for two
+ * hypotheses of five tokens: passes/pass_curves.c does so for curves. */
+#include "nn/passes/incremental.h"
+#include "nn/passes/incremental_internal.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- what is what -------------------------------------------------------------------------- */
+
+static steno_status find_ends(struct cut *c)
+{
+    struct steno_graph *g = c->g;
+    int out = 0;
+    c->tgt = c->memory = c->y = c->mask = STENO_NONE;
+    for (int i = 0; i < g->n_inputs; i++) {
+        const char *name = g->values[g->inputs[i]].name;
+        if (!strcmp(name, "tgt"))
+            c->tgt = g->inputs[i];
+        else if (!strcmp(name, "memory"))
+            c->memory = g->inputs[i];
+        else if (!strstr(name, "cache") || c->n_layers == MAX_LAYERS)
+            return steno_cut_refuse(c, "an input of unknown use", name);
+        else
+            c->layer[c->n_layers++].cache = g->inputs[i];
+    }
+    for (int i = 0; i < g->n_outputs; i++) {
+        const char *name = g->values[g->outputs[i]].name;
+        if (!strcmp(name, "y"))
+            c->y = g->outputs[i];
+        else if (!strstr(name, "cache") || out == c->n_layers)
+            return steno_cut_refuse(c, "an output of unknown use", name);
+        else
+            c->layer[out++].out = g->outputs[i];
+    }
+    if (c->tgt == STENO_NONE || c->y == STENO_NONE || out != c->n_layers || !out)
+        return steno_cut_refuse(c, "tgt, y or caches are missing", "");
+    return STENO_OK;
+}
+
+static void mark(struct cut *c)
+{
+    struct steno_graph *g = c->g;
+    c->dep[c->tgt] = DEP_TGT;
+    if (c->memory != STENO_NONE)
+        c->dep[c->memory] = DEP_MEMORY;
+    for (int i = 0; i < c->n_layers; i++)
+        c->dep[c->layer[i].cache] = DEP_CACHE;
+    for (int32_t i = 0; i < g->n_nodes; i++) { /* sorted */
+        const struct steno_node *n = &g->nodes[i];
+        unsigned char d = 0;
+        for (int k = 0; k < n->n_in && !n->dead; k++)
+            d |= n->in[k] == STENO_NONE ? 0 : c->dep[n->in[k]];
+        for (int k = 0; k < n->n_out && !n->dead; k++)
+            if (n->out[k] != STENO_NONE)
+                c->dep[n->out[k]] |= d;
+    }
+}
+
+/* out_cache_i = Concat(cache_i, newest) along the positions. */
+static steno_status find_rows(struct cut *c)
+{
+    for (int i = 0; i < c->n_layers; i++) {
+        struct layer *l = &c->layer[i];
+        const struct steno_node *n = steno_pass_producer(c->g, l->out);
+        int64_t axis = n ? steno_node_int(n, "axis", 0) : 0;
+        if (!steno_pass_is(n, "Concat") || n->n_in != 2 || n->in[0] != l->cache ||
+            (axis != 1 && axis != -2) || c->g->values[l->out].shape.rank != 3 ||
+            c->g->values[l->cache].uses != 1)
+            return steno_cut_refuse(c, "a cache is not put together from its input and one row",
+                          c->g->values[l->out].name);
+        l->fresh = n->in[1];
+    }
+    return STENO_OK;
+}
+
+static steno_status take_attention(struct cut *c, int32_t at, int *n_self)
+{
+    const struct steno_node *n = &c->g->nodes[at];
+    unsigned char d = c->dep[n->in[1]];
+    struct layer *l;
+    if (steno_node_int(n, "apart", 0) || n->n_in < 7 || n->in[4] != STENO_NONE ||
+        n->in[5] != STENO_NONE || n->in[6] != STENO_NONE)
+        return steno_cut_refuse(c, "attention with heads apart or relative positions", n->name);
+    if (d & (DEP_TGT | DEP_CACHE)) {
+        if (*n_self == c->n_layers)
+            return steno_cut_refuse(c, "more self attentions than caches", n->name);
+        l = &c->layer[(*n_self)++];
+        l->self = at;
+        l->cross = STENO_NONE;
+        if (n->in[3] == STENO_NONE)
+            return STENO_OK;
+        if ((c->mask != STENO_NONE && c->mask != n->in[3]) || c->dep[n->in[3]] != DEP_TGT ||
+            c->g->values[n->in[3]].dtype != STENO_F32)
+            return steno_cut_refuse(c, "a mask of another kind", n->name);
+        c->mask = n->in[3];
+        return STENO_OK;
+    }
+    if (d != DEP_MEMORY || !*n_self || n->in[3] != STENO_NONE ||
+        c->layer[*n_self - 1].cross != STENO_NONE)
+        return steno_cut_refuse(c, "attention to something else than prefix and memory", n->name);
+    c->layer[*n_self - 1].cross = at;
+    c->n_cross++;
+    return STENO_OK;
+}
+
+static steno_status find_attention(struct cut *c)
+{
+    int n_self = 0;
+    steno_status st = STENO_OK;
+    for (int32_t i = 0; i < c->g->n_nodes && !st; i++)
+        if (!c->g->nodes[i].dead && steno_pass_is_ours(&c->g->nodes[i], "Attention"))
+            st = take_attention(c, i, &n_self);
+    if (!st && n_self != c->n_layers)
+        st = steno_cut_refuse(c, "fewer self attentions than caches", "");
+    if (!st && c->n_cross != (c->memory == STENO_NONE ? 0 : c->n_layers))
+        st = steno_cut_refuse(c, "not every layer attends to the memory", "");
+    return st;
+}
+
+/* ---- rewriting ----------------------------------------------------------------------------- */
+
+static steno_status add_position(struct cut *c, steno_vid *out)
+{
+    steno_status st = steno_graph_add_value(c->g, "position", out, c->err);
+    if (st)
+        return st;
+    c->g->values[*out].dtype = STENO_I64;
+    c->g->values[*out].shape = (struct steno_shape){.rank = 1, .dim = {STENO_DIM_ANY}};
+    return STENO_OK;
+}
+
+/* Keys and values of an attention as one value: what both are columns of, or side by side. */
+static steno_status join(struct cut *c, int32_t at, steno_vid *out, int64_t *width)
+{
+    struct steno_graph *g = c->g;
+    const struct steno_node *n = &g->nodes[at];
+    int64_t k = g->values[n->in[1]].shape.rank == 3 ? g->values[n->in[1]].shape.dim[2] : -1;
+    int64_t v = g->values[n->in[2]].shape.rank == 3 ? g->values[n->in[2]].shape.dim[2] : -1;
+    struct steno_node *j;
+    if (k < 1 || v < 1)
+        return steno_cut_refuse(c, "keys or values of unknown width", n->name);
+    *width = k;
+    *out = n->in[1];
+    if (n->in[1] == n->in[2])
+        return STENO_OK;
+    j = steno_pass_add_node(g, "", "Concat", 13, n->name, 2, 1, 1, c->err);
+    if (!j || steno_graph_add_value(g, "", out, c->err))
+        return STENO_ERR_NOMEM;
+    steno_pass_set_int(g, j, 0, "axis", 2);
+    j->in[0] = g->nodes[at].in[1];
+    j->in[1] = g->nodes[at].in[2];
+    j->out[0] = *out;
+    j->region = g->nodes[at].region;
+    g->values[*out].dtype = STENO_F32;
+    *width = k + v;
+    return STENO_OK;
+}
+
+/* Node n, an Attention, becomes a CachedAttention of layer i with room for the inputs. */
+static steno_status reshape_node(struct cut *c, struct steno_node *n, int i, int64_t k_width)
+{
+    static const char *const names[] = {"heads", "size", "v_size", "q_at", "k_at", "v_at"};
+    struct steno_attr *a = steno_graph_alloc(c->g, 8, sizeof *a, c->err);
+    steno_vid *in = steno_graph_alloc(c->g, 3, sizeof *in, c->err);
+    bool joined = n->in[1] != n->in[2];
+    if (!a || !in)
+        return STENO_ERR_NOMEM;
+    in[0] = n->in[0];
+    in[1] = in[2] = STENO_NONE;
+    for (int k = 0; k < 6; k++)
+        a[k] = (struct steno_attr){.name = names[k],
+                                   .kind = STENO_ATTR_INT,
+                                   .i = steno_node_int(n, names[k], 0) +
+                                        (k == 5 && joined ? k_width : 0)};
+    a[6] = (struct steno_attr){.name = "layer", .kind = STENO_ATTR_INT, .i = i};
+    a[7] = (struct steno_attr){
+        .name = "scale", .kind = STENO_ATTR_FLOAT, .f = steno_node_float(n, "scale", 1)};
+    n->domain = "ai.steno.run";
+    n->op_type = "CachedAttention";
+    n->opset = 1;
+    n->op = steno_op_find(n->domain, n->op_type, 1);
+    n->in = in;
+    n->n_in = 3;
+    n->attr = a;
+    n->n_attr = 8;
+    return n->op ? STENO_OK : steno_fail(c->err, STENO_ERR_INTERNAL, "no CachedAttention");
+}
+
+static void cut_rows(struct cut *c, const struct layer *l, steno_vid x)
+{
+    struct steno_graph *g = c->g;
+    for (int32_t i = 0; i < g->n_nodes; i++) {
+        struct steno_node *n = &g->nodes[i];
+        if (n->dead)
+            continue;
+        if (steno_cut_is_slice(c, n, 1) && n->in[0] == l->out) {
+            steno_graph_replace_uses(g, n->out[0], x);
+            n->dead = true;
+        }
+        for (int k = 0; k < n->n_in && !n->dead; k++)
+            if (n->in[k] == l->out)
+                n->in[k] = x;
+    }
+}
+
+/* What takes the last of one position goes. */
+static void drop_slices(struct cut *c)
+{
+    struct steno_graph *g = c->g;
+    for (int32_t i = 0; i < g->n_nodes; i++) {
+        struct steno_node *n = &g->nodes[i];
+        if (n->dead || !steno_cut_is_slice(c, n, -1) || g->values[n->out[0]].is_output ||
+            g->values[n->in[0]].shape.rank != 3 || g->values[n->in[0]].dtype != STENO_F32)
+            continue;
+        steno_graph_replace_uses(g, n->out[0], n->in[0]);
+        n->dead = true;
+    }
+}
+
+/* out = x as [B, 1, d] */
+static steno_status one_row_each(struct cut *c, steno_vid x, int64_t d, steno_vid out)
+{
+    int64_t dims[3] = {-1, 1, d};
+    struct steno_tensor t = {.dtype = STENO_I64, .shape = {.rank = 1, .dim = {3}}, .data = dims};
+    struct steno_node *n = steno_pass_add_node(c->g, "", "Reshape", 13, "position", 2, 1, 0, c->err);
+    steno_vid shape;
+    if (!n || steno_graph_add_const(c->g, "position shape", &t, false, &shape, c->err))
+        return STENO_ERR_NOMEM;
+    n->in[0] = x;
+    n->in[1] = shape;
+    n->out[0] = out;
+    return STENO_OK;
+}
+
+/* table[:, :L] becomes its rows at `position` [B]: [B, 1, d], whatever each hypothesis has come to. */
+static steno_status cut_tables(struct cut *c, steno_vid position)
+{
+    struct steno_graph *g = c->g;
+    const int32_t n_nodes = g->n_nodes;
+    steno_status st = STENO_OK;
+    for (int32_t i = 0; i < n_nodes && !st; i++) {
+        steno_vid rows, out = g->nodes[i].n_out ? g->nodes[i].out[0] : STENO_NONE;
+        struct steno_node *n;
+        if (g->nodes[i].dead || !steno_cut_is_table(c, &g->nodes[i]))
+            continue;
+        if (steno_graph_add_value(g, "position rows", &rows, c->err))
+            return STENO_ERR_NOMEM;
+        n = &g->nodes[i];
+        g->values[rows].dtype = STENO_F32;
+        n->op_type = "Gather";
+        n->opset = 13;
+        n->op = steno_op_find("", "Gather", 13);
+        n->n_in = 2;
+        n->in[1] = position;
+        n->out[0] = rows;
+        n->attr = steno_graph_alloc(g, 1, sizeof *n->attr, c->err);
+        n->n_attr = 1;
+        if (!n->attr || !n->op)
+            return STENO_ERR_NOMEM;
+        steno_pass_set_int(g, n, 0, "axis", 1);
+        n->region = STENO_NONE;
+        st = one_row_each(c, rows, g->values[n->in[0]].constant->shape.dim[2], out);
+    }
+    return st;
+}
+
+static steno_status find_tables(struct cut *c)
+{
+    steno_status st = STENO_OK;
+    for (int32_t i = 0; i < c->g->n_nodes && !st; i++)
+        if (!c->g->nodes[i].dead && steno_cut_is_table(c, &c->g->nodes[i])) {
+            c->has_table = true;
+            st = steno_cut_prove_table(c, &c->g->nodes[i]);
+        }
+    return st;
+}
+
+struct ends {
+    steno_vid *in, *out;
+    int n_in, n_out;
+};
+
+static steno_status new_ends(struct cut *c, struct ends *e)
+{
+    size_t room = 8 + 2 * (size_t)c->n_layers;
+    e->in = steno_graph_alloc(c->g, room, sizeof *e->in, c->err);
+    e->out = steno_graph_alloc(c->g, room, sizeof *e->out, c->err);
+    return e->in && e->out ? STENO_OK : STENO_ERR_NOMEM;
+}
+
+static void rename_value(struct cut *c, steno_vid v, const char *name, int layer)
+{
+    char full[64];
+    const char *copy;
+    if (layer >= 0)
+        snprintf(full, sizeof full, "%s_%d", name, layer);
+    else
+        snprintf(full, sizeof full, "%s", name);
+    copy = steno_arena_strdup(c->g->arena, full);
+    if (copy)
+        c->g->values[v].name = copy;
+}
+
+static void set_ends(struct cut *c, const struct ends *e)
+{
+    struct steno_graph *g = c->g;
+    for (int i = 0; i < g->n_inputs; i++)
+        g->values[g->inputs[i]].is_input = false;
+    for (int i = 0; i < g->n_outputs; i++)
+        g->values[g->outputs[i]].is_output = false;
+    g->inputs = e->in;
+    g->n_inputs = e->n_in;
+    g->outputs = e->out;
+    g->n_outputs = e->n_out;
+    for (int i = 0; i < g->n_inputs; i++)
+        g->values[g->inputs[i]].is_input = true;
+    for (int i = 0; i < g->n_outputs; i++)
+        g->values[g->outputs[i]].is_output = true;
+}
+
+static steno_status settle(struct cut *c)
+{
+    int changed = 0;
+    steno_status st;
+    steno_graph_settle(c->g);
+    steno_graph_recount(c->g);
+    st = steno_pass_dead(c->g, c->env, &changed, c->err);
+    steno_graph_settle(c->g);
+    if (!st)
+        st = steno_graph_sort(c->g, c->err);
+    return st ? st : c->env->infer(c->env->arg, c->g, c->err);
+}
+
+/* Logits become log-probabilities: a second softmax of probabilities would change nothing. */
+static steno_status add_log_softmax(struct cut *c)
+{
+    struct steno_graph *g = c->g;
+    const struct steno_node *p = steno_pass_producer(g, c->y);
+    struct steno_node *n;
+    steno_vid y;
+    if (steno_pass_is(p, "LogSoftmax"))
+        return STENO_OK;
+    if (steno_graph_add_value(g, "log_y", &y, c->err))
+        return STENO_ERR_NOMEM;
+    n = steno_pass_add_node(g, "", "LogSoftmax", 13, "log_y", 1, 1, 1, c->err);
+    if (!n)
+        return STENO_ERR_NOMEM;
+    steno_pass_set_int(g, n, 0, "axis", -1);
+    n->in[0] = c->y;
+    n->out[0] = y;
+    rename_value(c, c->y, "logits", -1);
+    rename_value(c, y, "y", -1);
+    c->y = y;
+    return STENO_OK;
+}
+
+static steno_status cut_self(struct cut *c, int i, struct ends *e)
+{
+    struct layer *l = &c->layer[i];
+    struct steno_graph *g = c->g;
+    int64_t width, k_width = g->values[g->nodes[l->self].in[1]].shape.dim[2];
+    struct steno_node *n;
+    steno_status st = join(c, l->self, &l->self_kv, &width);
+    n = &g->nodes[l->self];
+    if (!st)
+        st = reshape_node(c, n, i, k_width);
+    if (st)
+        return st;
+    n->in[1] = l->self_kv;
+    n->in[2] = c->keeps_mask ? c->mask : STENO_NONE;
+    rename_value(c, l->self_kv, "new", i);
+    e->out[e->n_out++] = l->self_kv;
+    return STENO_OK;
+}
+
+static steno_status cut_cross(struct cut *c, int i)
+{
+    struct layer *l = &c->layer[i];
+    struct steno_graph *g = c->g;
+    int64_t width, k_width = g->values[g->nodes[l->cross].in[1]].shape.dim[2];
+    steno_status st = join(c, l->cross, &l->cross_kv, &width);
+    return st ? st : reshape_node(c, &g->nodes[l->cross], i, k_width);
+}
+
+static steno_status cut_layers(struct cut *c, struct ends *e)
+{
+    steno_status st = STENO_OK;
+    for (int i = 0; i < c->n_layers && !st; i++)
+        st = cut_self(c, i, e);
+    for (int i = 0; i < c->n_layers && !st && c->n_cross; i++)
+        st = cut_cross(c, i);
+    return st;
+}
+
+static steno_status cut_step(struct cut *c)
+{
+    steno_vid position = STENO_NONE;
+    struct ends e = {0};
+    steno_status st = new_ends(c, &e);
+    if (st)
+        return st;
+    e.in[e.n_in++] = c->tgt;
+    if (c->has_table) {
+        st = add_position(c, &position);
+        e.in[e.n_in++] = position;
+    }
+    if (st)
+        return st;
+    for (int i = 0; i < c->n_layers; i++)
+        cut_rows(c, &c->layer[i], c->layer[i].fresh);
+    steno_graph_settle(c->g);
+    st = cut_tables(c, position);
+    if (!st)
+        st = add_log_softmax(c);
+    e.out[e.n_out++] = c->y;
+    if (!st)
+        st = cut_layers(c, &e);
+    if (st)
+        return st;
+    drop_slices(c);
+    if (c->keeps_mask) {
+        rename_value(c, c->mask, "new_bias", -1);
+        e.out[e.n_out++] = c->mask;
+    }
+    c->g->values[c->tgt].shape.dim[1] = 1;
+    set_ends(c, &e);
+    return settle(c);
+}
+
+static steno_status zero_row(struct cut *c, int64_t width, steno_vid *out)
+{
+    struct steno_tensor t = {.dtype = STENO_F32, .shape = {.rank = 3, .dim = {1, 1, width}}};
+    t.data = steno_arena_alloc_tensor(c->mem, (size_t)width * sizeof(float));
+    if (!t.data)
+        return steno_fail(c->err, STENO_ERR_NOMEM, "out of memory");
+    return steno_graph_add_const(c->g, "zero row", &t, false, out, c->err);
+}
+
+static steno_status cut_once(struct cut *c)
+{
+    struct ends e = {0};
+    steno_status st = new_ends(c, &e);
+    int64_t width;
+    if (c->n_cross)
+        e.in[e.n_in++] = c->memory;
+    for (int i = 0; i < c->n_layers && !st; i++) {
+        struct layer *l = &c->layer[i];
+        int64_t dim = c->g->values[l->cache].shape.dim[2];
+        steno_vid zero, kv;
+        if (c->n_cross) {
+            st = join(c, l->cross, &kv, &width);
+        } else if (i == 0) {
+            continue;
+        } else {
+            if (dim < 1)
+                return steno_cut_refuse(c, "a cache of unknown width", c->g->values[l->cache].name);
+            st = zero_row(c, dim, &zero);
+            if (!st) {
+                cut_rows(c, &c->layer[i - 1], zero);
+                st = join(c, l->self, &kv, &width);
+            }
+        }
+        if (st)
+            return st;
+        rename_value(c, kv, c->n_cross ? "memory" : "zero", i);
+        e.out[e.n_out++] = kv;
+    }
+    if (st)
+        return st;
+    set_ends(c, &e);
+    return settle(c);
+}
+
+steno_status steno_part_cut(struct steno_graph *g, enum steno_part part,
+                            const struct steno_pass_env *env, steno_err *err)
+{
+    steno_arena *mem = steno_arena_new(0);
+    struct cut *c = mem ? steno_arena_alloc(mem, sizeof *c) : NULL;
+    steno_status st;
+    if (!c) {
+        steno_arena_free(mem);
+        return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+    }
+    *c = (struct cut){.g = g, .env = env, .err = err, .mem = mem};
+    c->dep = steno_arena_calloc(mem, (size_t)g->n_values + 1, 1);
+    c->known = steno_arena_calloc(mem, (size_t)g->n_values + 1, sizeof *c->known);
+    st = c->dep && c->known ? find_ends(c) : steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+    if (!st) {
+        mark(c);
+        st = find_rows(c);
+    }
+    if (!st)
+        st = find_attention(c);
+    if (!st)
+        st = find_tables(c);
+    if (!st)
+        st = steno_cut_prove_mask(c);
+    if (!st)
+        st = steno_cut_prove_nodes(c);
+    if (!st)
+        st = part == STENO_PART_STEP ? cut_step(c) : cut_once(c);
+    steno_arena_free(mem);
+    return st;
+}

@@ -1,0 +1,237 @@
+/* Before: y = Conv|ConvTranspose|Gemm(x, W, b), z = BatchNormalization(y), or y * s, y / s, y + t,
+ *         y - t with constants of one element or one per output channel; MatMul by a constant with
+ *         y * s of the last axis
+ * After:  z = Conv|...(x, W s, b s + t): nothing is left of it at run time
+ * y must have no other reader, W neither. Computed in f64. */
+#include "nn/passes/passes.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+struct affine {
+    struct steno_node *op, *after;
+    steno_vid w, b;
+    int axis;        /* of the channels in y */
+    int64_t n;       /* channels */
+    double *s, *t;   /* [n]: z = y * s + t */
+};
+
+static const float *constant(const struct steno_graph *g, steno_vid v)
+{
+    const struct steno_tensor *t = v == STENO_NONE ? NULL : g->values[v].constant;
+    return t && t->dtype == STENO_F32 ? t->data : NULL;
+}
+
+static steno_vid input(const struct steno_node *n, int i)
+{
+    return i < n->n_in ? n->in[i] : STENO_NONE;
+}
+
+/* ---- the operator ---- */
+
+static int64_t channels(const struct steno_graph *g, const struct steno_node *op)
+{
+    const struct steno_shape *w = &g->values[op->in[1]].shape;
+    if (steno_pass_is(op, "Conv"))
+        return w->rank >= 3 ? w->dim[0] : 0;
+    if (steno_pass_is(op, "ConvTranspose"))
+        return w->rank >= 3 ? w->dim[1] * steno_node_int(op, "group", 1) : 0;
+    if (steno_pass_is(op, "Gemm") && steno_node_int(op, "transB", 0))
+        return w->rank == 2 ? w->dim[0] : 0;
+    return w->rank == 2 ? w->dim[1] : 0;
+}
+
+static bool find_op(struct steno_graph *g, struct affine *a, steno_vid y)
+{
+    static const char *const types[] = {"Conv", "ConvTranspose", "Gemm", "MatMul"};
+    a->op = NULL;
+    for (size_t i = 0; i < sizeof types / sizeof *types && !a->op; i++)
+        a->op = steno_pass_only_use(g, y, types[i]);
+    if (!a->op || g->values[y].shape.rank < 2 || g->values[y].dtype != STENO_F32)
+        return false;
+    a->w = a->op->in[1];
+    a->b = input(a->op, 2);
+    a->n = channels(g, a->op);
+    a->axis = *a->op->op_type == 'C' ? 1 : g->values[y].shape.rank - 1;
+    if (!constant(g, a->w) || g->values[a->w].uses != 1 || a->n < 1 ||
+        (a->b != STENO_NONE && !steno_pass_vector(g, a->b, a->n)))
+        return false;
+    return !steno_pass_is(a->op, "Gemm") || a->b == STENO_NONE ||
+           steno_node_float(a->op, "beta", 1) == 1;
+}
+
+/* ---- what follows it ---- */
+
+static bool batchnorm(const struct steno_graph *g, struct affine *a)
+{
+    const struct steno_node *n = a->after;
+    const float *p[4];
+    double eps = (double)steno_node_float(n, "epsilon", 1e-5f);
+    if (a->axis != 1 || n->n_in != 5 || steno_node_int(n, "training_mode", 0) ||
+        steno_node_int(n, "spatial", 1) != 1)
+        return false;
+    for (int i = 1; i < n->n_out; i++)
+        if (n->out[i] != STENO_NONE && g->values[n->out[i]].uses)
+            return false;
+    for (int i = 0; i < 4; i++)
+        if (!(p[i] = steno_pass_vector(g, n->in[i + 1], a->n)))
+            return false;
+    for (int64_t c = 0; c < a->n; c++) {
+        a->s[c] = (double)p[0][c] / sqrt((double)p[3][c] + eps);
+        a->t[c] = (double)p[1][c] - (double)p[2][c] * a->s[c];
+    }
+    return true;
+}
+
+/* Element of constant v for channel c: one for all, or one per channel along a->axis of y. */
+static const float *per_channel(const struct steno_graph *g, const struct affine *a, steno_vid v,
+                                size_t *step)
+{
+    const struct steno_shape *y = &g->values[a->op->out[0]].shape, *s = &g->values[v].shape;
+    const float *p = constant(g, v);
+    int64_t count = 1;
+    if (!p || s->rank > y->rank)
+        return NULL;
+    for (int i = 0; i < s->rank; i++) {
+        if (s->dim[i] != 1 && (i + y->rank - s->rank != a->axis || s->dim[i] != a->n))
+            return NULL;
+        count *= s->dim[i];
+    }
+    *step = count != 1;
+    return p;
+}
+
+static bool arithmetic(const struct steno_graph *g, struct affine *a)
+{
+    const struct steno_node *n = a->after;
+    int side = n->in[0] == a->op->out[0];
+    char op = *n->op_type;
+    size_t step = 0;
+    const float *p = n->n_in == 2 ? per_channel(g, a, n->in[side], &step) : NULL;
+    if (!p || (op == 'D' && side != 1))
+        return false;
+    if (steno_pass_is(a->op, "MatMul") && (op == 'A' || op == 'S' || !step))
+        return false; /* pass linear takes a bias and a factor, the weights stay as they are */
+    for (int64_t c = 0; c < a->n; c++) {
+        double v = (double)p[step * (size_t)c];
+        a->s[c] = op == 'M' ? v : op == 'D' ? 1 / v : op == 'S' && !side ? -1 : 1;
+        a->t[c] = op == 'A' || (op == 'S' && !side) ? v : op == 'S' ? -v : 0;
+        if (!isfinite(a->s[c]) || !isfinite(a->t[c]))
+            return false;
+    }
+    return true;
+}
+
+/* ---- new constants ---- */
+
+/* Channel of element i of W. */
+static int64_t channel(const struct steno_graph *g, const struct affine *a, int64_t i)
+{
+    const struct steno_shape *w = &g->values[a->w].shape;
+    int64_t inner = 1, group;
+    for (int k = steno_pass_is(a->op, "ConvTranspose") ? 2 : 1; k < w->rank; k++)
+        inner *= w->dim[k];
+    if (steno_pass_is(a->op, "ConvTranspose")) {
+        group = i / (inner * w->dim[1]) / (w->dim[0] / steno_node_int(a->op, "group", 1));
+        return group * w->dim[1] + i / inner % w->dim[1];
+    }
+    if (*a->op->op_type == 'C' || steno_node_int(a->op, "transB", 0))
+        return i / inner;
+    return i % a->n;
+}
+
+static steno_status new_weights(struct steno_graph *g, const struct affine *a, steno_vid *out,
+                                steno_err *err)
+{
+    steno_status st = steno_graph_fetch(g, a->w, err);
+    struct steno_tensor t = *g->values[a->w].constant;
+    const float *w = t.data;
+    int64_t n = (int64_t)steno_numel(&t);
+    float *p = st ? NULL : steno_aligned_alloc((size_t)n * sizeof *p + 1);
+    if (st)
+        return st;
+    if (!p)
+        return steno_fail(err, STENO_ERR_NOMEM, "out of memory for weights");
+    for (int64_t i = 0; i < n; i++)
+        p[i] = (float)((double)w[i] * a->s[channel(g, a, i)]);
+    t.data = p;
+    st = steno_graph_take_const(g, g->values[a->w].name, &t, out, err);
+    if (st)
+        steno_aligned_free(p);
+    return st;
+}
+
+static steno_status new_bias(struct steno_graph *g, const struct affine *a, steno_vid *out,
+                             steno_err *err)
+{
+    struct steno_tensor t = {.dtype = STENO_F32, .shape = {.rank = 1, .dim = {a->n}}};
+    const float *b = a->b == STENO_NONE ? NULL : constant(g, a->b);
+    float *p = steno_aligned_alloc((size_t)a->n * sizeof *p);
+    steno_status st;
+    if (!p)
+        return steno_fail(err, STENO_ERR_NOMEM, "out of memory for a bias");
+    for (int64_t c = 0; c < a->n; c++)
+        p[c] = (float)((b ? (double)b[c] * a->s[c] : 0) + a->t[c]);
+    t.data = p;
+    st = steno_graph_take_const(g, "bias", &t, out, err);
+    if (st)
+        steno_aligned_free(p);
+    return st;
+}
+
+static steno_status rewrite(struct steno_graph *g, struct affine *a, steno_err *err)
+{
+    bool plain = steno_pass_is(a->op, "MatMul");
+    steno_vid w, b = STENO_NONE, *in;
+    steno_status st = new_weights(g, a, &w, err);
+    if (!st && !plain)
+        st = new_bias(g, a, &b, err);
+    in = st ? NULL : steno_graph_alloc(g, 3, sizeof *in, err);
+    if (!in)
+        return st ? st : STENO_ERR_NOMEM;
+    in[0] = a->op->in[0];
+    in[1] = w;
+    in[2] = b;
+    a->op->in = in;
+    a->op->n_in = plain ? 2 : 3;
+    a->op->out[0] = a->after->out[0];
+    a->after->dead = true;
+    return STENO_OK;
+}
+
+static steno_status try_node(struct steno_graph *g, struct steno_node *n, int *changed,
+                             steno_err *err)
+{
+    struct affine a = {.after = n};
+    bool bn = steno_pass_is(n, "BatchNormalization"), found = false;
+    steno_status st = STENO_OK;
+    if (!bn && !steno_pass_is(n, "Add") && !steno_pass_is(n, "Sub") && !steno_pass_is(n, "Mul") &&
+        !steno_pass_is(n, "Div"))
+        return STENO_OK;
+    for (int k = 0; k < (bn ? 1 : n->n_in) && !found; k++)
+        found = find_op(g, &a, n->in[k]);
+    if (!found || !steno_pass_same_shape(g, a.op->out[0], n->out[0]))
+        return STENO_OK;
+    a.s = calloc((size_t)a.n, 2 * sizeof *a.s);
+    if (!a.s)
+        return steno_fail(err, STENO_ERR_NOMEM, "out of memory for factors");
+    a.t = a.s + a.n;
+    if (bn ? batchnorm(g, &a) : arithmetic(g, &a)) {
+        ++*changed;
+        st = rewrite(g, &a, err);
+    }
+    free(a.s);
+    return st;
+}
+
+steno_status steno_pass_affine(struct steno_graph *g, const struct steno_pass_env *env, int *changed,
+                               steno_err *err)
+{
+    (void)env;
+    for (int32_t i = 0; i < g->n_nodes; i++) {
+        steno_status st = g->nodes[i].dead ? STENO_OK : try_node(g, &g->nodes[i], changed, err);
+        if (st)
+            return st;
+    }
+    return STENO_OK;
+}

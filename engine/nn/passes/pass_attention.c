@@ -1,0 +1,525 @@
+/* Before: q, k, v = Transpose(Reshape(x, [B, T, h, d]))             heads to the front, k' also
+ * turned s = MatMul(q [+ bias], k') [+ RelativeShift(MatMul(q [+ bias], p'))] w = MaskedSoftmax(s *
+ * scale, mask) | Softmax(s * scale [+ mask]) y = MatMul(w, v) [Transpose, Reshape(., [B, T, h v])]
+ * After:  y = ai.steno:Attention(q, k, v, mask, p, biases)      (nn/ops/op_fused_attention.c)
+ * Before: Softmax(Where(seen, s, -3e38) [+ mask]), or Where(hidden, -3e38, s)      (GPT-2 and others)
+ * After:  the same with mask [+] Where(seen, 0, -3e38), which layers with one mask share
+ * What the Transposes and Reshapes move is read where it lies; the scores are never written as a
+ * whole. Inputs whose heads do not come from such a Reshape are taken with their heads apart. */
+#include "nn/passes/passes.h"
+
+#include <math.h>
+#include <string.h>
+
+#define HIDES (-1e9) /* a fill below this is no score: its weight is 0 beside any other */
+/* Where weights of what is hidden are set to 0 behind the softmax as well (NeMo), the fill matters only
+ * beside a row of scores that all lie as deep. */
+#define HIDES_TWICE (-1e4)
+
+static struct steno_node *our(struct steno_graph *g, steno_vid v, const char *type)
+{
+    struct steno_node *n = steno_pass_producer(g, v);
+    return steno_pass_is_ours(n, type) && g->values[v].uses == 1 && !g->values[v].is_output ? n : NULL;
+}
+
+/* One factor: where its elements are, and what is added to them. */
+struct side {
+    steno_vid x, bias;
+    bool apart;
+    int64_t heads, size;
+    const struct steno_pass_env *env; /* knows heads and size where the graph does not */
+};
+
+struct found {
+    const struct steno_pass_env *env;
+    struct side q, k, v, p, q_pos;
+    steno_vid mask, out;
+    steno_vid where; /* bool: what a Where beside `fill` lets through, or hides; or STENO_NONE */
+    bool where_hides, negated; /* negated: the mask is taken off the scores */
+    double fill;
+    bool positions, by_key, apart_out; /* by_key: the product with positions is not shifted */
+    double scale;
+    /* nodes that nobody else reads: they go */
+    struct steno_node *gone[16];
+    int n_gone;
+};
+
+static struct steno_node *take(struct found *f, struct steno_node *n)
+{
+    if (n)
+        f->gone[f->n_gone++] = n;
+    return n;
+}
+
+static const struct steno_node *transposed(struct steno_graph *g, steno_vid v, int64_t a, int64_t b,
+                                           int64_t c)
+{
+    const struct steno_node *n = steno_pass_producer(g, v);
+    size_t count = 0;
+    const int64_t *p = steno_pass_is(n, "Transpose") ? steno_node_ints(n, "perm", &count) : NULL;
+    return p && count == 4 && p[0] == 0 && p[1] == a && p[2] == b && p[3] == c ? n : NULL;
+}
+
+static bool is_dim(int64_t a, int64_t b)
+{
+    return a == b && a != STENO_DIM_ANY;
+}
+
+/* The [B, T, h d] that a Reshape made v [B, T, h, d] of, or v. */
+static steno_vid joined(struct steno_graph *g, steno_vid v)
+{
+    const struct steno_node *n = steno_pass_producer(g, v);
+    const struct steno_shape *s = &g->values[v].shape, *x;
+    if (!steno_pass_is(n, "Reshape"))
+        return v;
+    x = &g->values[n->in[0]].shape;
+    return x->rank == 3 && is_dim(x->dim[0], s->dim[0]) && is_dim(x->dim[1], s->dim[1]) &&
+                   x->dim[2] == s->dim[2] * s->dim[3]
+               ? n->in[0]
+               : v;
+}
+
+static bool sized(const struct steno_graph *g, steno_vid v, int heads, int size, struct side *s)
+{
+    const struct steno_shape *x = &g->values[v].shape;
+    if (g->values[v].dtype != STENO_F32 || x->rank != 4)
+        return false;
+    s->heads = x->dim[heads] < 0 && s->env->num_heads ? s->env->num_heads : x->dim[heads];
+    s->size = x->dim[size] < 0 && s->heads > 0 && s->env->hidden_size % s->heads == 0
+                  ? s->env->hidden_size / s->heads
+                  : x->dim[size];
+    return s->heads > 0 && s->size > 0 && s->heads < 65536 && s->size < 65536;
+}
+
+/* A constant of h * d numbers that repeats over batch and rows of [B, T, h, d]. */
+static bool is_bias(const struct steno_graph *g, steno_vid v, const struct side *s)
+{
+    const struct steno_tensor *t = g->values[v].constant;
+    const struct steno_shape *x = &g->values[v].shape;
+    if (!t || !t->data || t->dtype != STENO_F32 || x->rank < 2 || x->dim[x->rank - 1] != s->size ||
+        x->dim[x->rank - 2] != s->heads)
+        return false;
+    return (int64_t)steno_numel(t) == s->heads * s->size;
+}
+
+/* Q or V, [B, h, T, d]. */
+static bool factor(struct steno_graph *g, steno_vid v, bool with_bias, struct side *s)
+{
+    const struct steno_node *t = transposed(g, v, 2, 1, 3), *add;
+    s->bias = STENO_NONE;
+    if (!t) {
+        s->apart = true;
+        s->x = v;
+        return sized(g, v, 1, 3, s);
+    }
+    s->apart = false;
+    s->x = t->in[0];
+    if (!sized(g, s->x, 2, 3, s))
+        return false;
+    add = with_bias ? steno_pass_producer(g, s->x) : NULL;
+    for (int k = 0; steno_pass_is(add, "Add") && k < 2; k++)
+        if (is_bias(g, add->in[k], s) && steno_pass_same_shape(g, add->in[1 - k], s->x)) {
+            s->bias = add->in[k];
+            s->x = add->in[1 - k];
+            break;
+        }
+    s->x = joined(g, s->x);
+    return true;
+}
+
+/* K or P as the second factor of scores, [B, h, d, S]. */
+static bool turned(struct steno_graph *g, steno_vid v, struct side *s)
+{
+    const struct steno_node *t = transposed(g, v, 2, 3, 1);
+    s->bias = STENO_NONE;
+    if (t) {
+        s->apart = false;
+        if (!sized(g, t->in[0], 2, 3, s))
+            return false;
+        s->x = joined(g, t->in[0]);
+        return true;
+    }
+    t = transposed(g, v, 1, 3, 2);
+    if (!t)
+        return false;
+    s->apart = true;
+    s->x = t->in[0];
+    return sized(g, s->x, 1, 3, s);
+}
+
+/* The node behind v, past multiplications and divisions by numbers, which go to *scale. */
+static struct steno_node *unscaled(struct steno_graph *g, struct found *f, steno_vid v)
+{
+    struct steno_node *n = steno_pass_producer(g, v);
+    while (n && g->values[v].uses == 1 && !g->values[v].is_output && f->n_gone < 6 &&
+           (steno_pass_is(n, "Mul") || steno_pass_is(n, "Div"))) {
+        double c;
+        int side = steno_pass_is(n, "Mul") && steno_pass_scalar(g, n->in[0], &c);
+        if ((!side && !steno_pass_scalar(g, n->in[1], &c)) ||
+            g->values[n->in[side]].shape.rank > g->values[v].shape.rank)
+            return NULL;
+        f->scale = steno_pass_is(n, "Mul") ? f->scale * c : f->scale / c;
+        take(f, n);
+        v = n->in[side];
+        n = steno_pass_producer(g, v);
+    }
+    return n && g->values[v].uses == 1 && !g->values[v].is_output ? n : NULL;
+}
+
+/* The first columns of the shifted product: as many as there are keys, or the sum would not do. */
+static steno_vid first_columns(struct steno_graph *g, struct found *f, steno_vid v)
+{
+    struct steno_node *n = steno_pass_only_use(g, v, "Slice");
+    double start, axis, step = 1;
+    if (!n || n->opset < 10 || n->n_in < 4 || !steno_pass_scalar(g, n->in[1], &start) || start != 0 ||
+        !steno_pass_scalar(g, n->in[3], &axis) || (axis != 3 && axis != -1) ||
+        (n->n_in > 4 && n->in[4] != STENO_NONE && !steno_pass_scalar(g, n->in[4], &step)) ||
+        step != 1 || steno_numel(g->values[n->in[3]].constant) != 1 ||
+        !our(g, n->in[0], "RelativeShift"))
+        return v;
+    take(f, n);
+    return n->in[0];
+}
+
+static bool match_positions(struct steno_graph *g, struct found *f, steno_vid v)
+{
+    struct steno_node *shift, *m;
+    v = first_columns(g, f, v);
+    shift = our(g, v, "RelativeShift");
+    m = steno_pass_only_use(g, shift ? shift->in[0] : v, "MatMul");
+    f->by_key = !shift;
+    if (!m || !factor(g, m->in[0], true, &f->q_pos) || !turned(g, m->in[1], &f->p))
+        return false;
+    f->positions = true;
+    take(f, shift);
+    take(f, m);
+    return true;
+}
+
+/* Keras scales the queries: that goes to *scale, too. */
+static steno_vid unscaled_factor(struct steno_graph *g, struct found *f, steno_vid v)
+{
+    for (;;) {
+        struct steno_node *n = steno_pass_producer(g, v);
+        double c;
+        if (!(steno_pass_is(n, "Mul") || steno_pass_is(n, "Div")) || g->values[v].uses != 1 ||
+            g->values[v].is_output || !steno_pass_scalar(g, n->in[1], &c) ||
+            g->values[n->in[0]].shape.rank != 4 || g->values[n->in[1]].shape.rank > 4 || f->n_gone > 8)
+            return v;
+        f->scale = steno_pass_is(n, "Mul") ? f->scale * c : f->scale / c;
+        take(f, n);
+        v = n->in[0];
+    }
+}
+
+/* Scores: a product, or one plus the shifted product with positions. */
+static bool match_scores(struct steno_graph *g, struct found *f, steno_vid v)
+{
+    int n_gone = f->n_gone;
+    double scale = f->scale;
+    struct steno_node *n = unscaled(g, f, v);
+    bool ok = false;
+    if (steno_pass_is(n, "MatMul")) {
+        take(f, n);
+        ok = factor(g, unscaled_factor(g, f, n->in[0]), true, &f->q) && turned(g, n->in[1], &f->k);
+    } else if (steno_pass_is(n, "Add")) {
+        take(f, n);
+        for (int k = 0; k < 2 && !ok; k++) {
+            struct steno_node *m = steno_pass_only_use(g, n->in[k], "MatMul");
+            int before = f->n_gone;
+            ok = m && match_positions(g, f, n->in[1 - k]) && factor(g, m->in[0], true, &f->q) &&
+                 turned(g, m->in[1], &f->k) && f->q.x == f->q_pos.x &&
+                 f->q.apart == f->q_pos.apart;
+            if (ok)
+                take(f, m);
+            else
+                f->n_gone = before;
+        }
+    }
+    if (ok)
+        return true;
+    f->n_gone = n_gone;
+    f->scale = scale;
+    f->positions = false;
+    return false;
+}
+
+/* A mask that is added must not widen the scores. */
+static bool narrow(const struct steno_graph *g, const struct found *f, steno_vid m)
+{
+    const struct steno_shape *s = &g->values[m].shape;
+    if (s->rank < 0 || s->rank > 4)
+        return false;
+    return s->rank < 3 || s->dim[s->rank - 3] == 1 || s->dim[s->rank - 3] == f->q.heads;
+}
+
+static bool along_keys(const struct steno_graph *g, const struct steno_node *softmax)
+{
+    int64_t axis = steno_node_int(softmax, "axis", softmax->opset >= 13 ? -1 : 1);
+    return g->values[softmax->in[0]].shape.rank == 4 && (axis == 3 || axis == -1);
+}
+
+/* Scores of which a Where replaces some by a number that is no score. */
+static bool match_where(struct steno_graph *g, struct found *f, steno_vid v)
+{
+    struct steno_node *n = steno_pass_only_use(g, v, "Where");
+    for (int k = 1; n && k <= 2; k++) {
+        if (!steno_pass_scalar(g, n->in[3 - k], &f->fill) ||
+            g->values[n->in[3 - k]].shape.rank > 4)
+            continue;
+        if (f->fill > HIDES) {
+            steno_pass_refuse(f->env, "attention", n,
+                              "the Where ahead of Softmax fills in %g, which might be a score; %g "
+                              "and below are none", f->fill, HIDES);
+            continue;
+        }
+        take(f, n);
+        if (match_scores(g, f, n->in[k])) {
+            f->where = n->in[0];
+            f->where_hides = k == 2;
+            return narrow(g, f, f->where);
+        }
+        f->n_gone--;
+    }
+    return false;
+}
+
+static bool match_weights(struct steno_graph *g, struct found *f, steno_vid v)
+{
+    struct steno_node *n = our(g, v, "MaskedSoftmax"), *add;
+    f->mask = f->where = STENO_NONE;
+    if (n) {
+        f->mask = n->in[1];
+        take(f, n);
+        return (double)steno_node_float(n, "fill", 0) <= HIDES_TWICE && match_scores(g, f, n->in[0]) &&
+               narrow(g, f, f->mask);
+    }
+    n = steno_pass_only_use(g, v, "Softmax");
+    if (!n || !along_keys(g, n))
+        return false;
+    take(f, n);
+    if (match_scores(g, f, n->in[0]) || match_where(g, f, n->in[0]))
+        return true;
+    add = steno_pass_only_use(g, n->in[0], "Add");
+    for (int k = 0; add && k < 2; k++)
+        if (g->values[add->in[1 - k]].dtype == STENO_F32 &&
+            (match_scores(g, f, add->in[k]) || match_where(g, f, add->in[k]))) {
+            f->mask = add->in[1 - k];
+            take(f, add);
+            return narrow(g, f, f->mask);
+        }
+    add = steno_pass_only_use(g, n->in[0], "Sub");
+    if (!add || g->values[add->in[1]].dtype != STENO_F32 || !match_scores(g, f, add->in[0]))
+        return false;
+    f->mask = add->in[1];
+    f->negated = true;
+    take(f, add);
+    return narrow(g, f, f->mask);
+}
+
+static void match_output(struct steno_graph *g, struct found *f)
+{
+    struct steno_node *t = steno_pass_only_reader(g, f->out), *r;
+    const struct steno_shape *s;
+    f->apart_out = true;
+    if (!t || transposed(g, t->out[0], 2, 1, 3) != t)
+        return;
+    r = steno_pass_only_reader(g, t->out[0]);
+    s = r ? &g->values[r->out[0]].shape : NULL;
+    if (!steno_pass_is(r, "Reshape") || r->in[0] != t->out[0] || s->rank != 3 ||
+        s->dim[2] != f->v.heads * f->v.size ||
+        !is_dim(s->dim[0], g->values[t->out[0]].shape.dim[0]) ||
+        !is_dim(s->dim[1], g->values[t->out[0]].shape.dim[1]))
+        return;
+    f->apart_out = false;
+    take(f, t);
+    take(f, r);
+    f->out = r->out[0];
+}
+
+static bool same_heads(const struct side *a, const struct side *b)
+{
+    return a->heads == b->heads && a->size == b->size;
+}
+
+static bool match(struct steno_graph *g, const struct steno_pass_env *env, struct steno_node *n,
+                  struct found *f)
+{
+    memset(f, 0, sizeof *f);
+    f->env = f->q.env = f->k.env = f->v.env = f->p.env = f->q_pos.env = env;
+    f->scale = 1;
+    if (!steno_pass_is(n, "MatMul") || g->values[n->in[0]].shape.rank != 4)
+        return false;
+    take(f, n);
+    if (!match_weights(g, f, n->in[0]) || !factor(g, n->in[1], false, &f->v) ||
+        !same_heads(&f->q, &f->k) || f->v.heads != f->q.heads ||
+        (f->positions && !same_heads(&f->q, &f->p)) || !isfinite((float)f->scale))
+        return false;
+    f->out = n->out[0];
+    match_output(g, f);
+    return true;
+}
+
+/* The bias as [h d]. */
+static steno_status flat(struct steno_graph *g, steno_vid *v, int64_t n, steno_err *err)
+{
+    struct steno_tensor t;
+    if (*v == STENO_NONE)
+        return STENO_OK;
+    t = *g->values[*v].constant;
+    t.shape.rank = 1;
+    t.shape.dim[0] = n;
+    return steno_graph_add_const(g, g->values[*v].name, &t, false, v, err);
+}
+
+static steno_status number(struct steno_graph *g, float v, steno_vid *out, steno_err *err)
+{
+    struct steno_tensor t = {.dtype = STENO_F32, .shape = {.rank = 0}, .data = &v};
+    return steno_graph_add_const(g, "fill", &t, false, out, err);
+}
+
+/* What the Where does to the scores as a summand: 0 or the fill, beside which no score matters. */
+static steno_status added_mask(struct steno_graph *g, struct found *f, const char *name,
+                               steno_err *err)
+{
+    steno_vid zero, fill, out, sum;
+    struct steno_node *n;
+    steno_status st = number(g, 0, &zero, err);
+    if (!st)
+        st = number(g, (float)f->fill, &fill, err);
+    if (!st)
+        st = steno_graph_add_value(g, name, &out, err);
+    if (!st && f->mask != STENO_NONE)
+        st = steno_graph_add_value(g, name, &sum, err);
+    if (st)
+        return st;
+    n = steno_pass_add_node(g, "", "Where", 16, name, 3, 1, 0, err);
+    if (!n)
+        return STENO_ERR_NOMEM;
+    n->in[0] = f->where;
+    n->in[1] = f->where_hides ? fill : zero;
+    n->in[2] = f->where_hides ? zero : fill;
+    n->out[0] = out;
+    if (f->mask != STENO_NONE) {
+        n = steno_pass_add_node(g, "", "Add", 14, name, 2, 1, 0, err);
+        if (!n)
+            return STENO_ERR_NOMEM;
+        n->in[0] = f->mask;
+        n->in[1] = out;
+        n->out[0] = out = sum;
+    }
+    f->mask = out;
+    g->values[out].dtype = STENO_F32;
+    return STENO_OK;
+}
+
+static steno_status negate(struct steno_graph *g, struct found *f, const char *name, steno_err *err)
+{
+    struct steno_node *n;
+    steno_vid out;
+    steno_status st = steno_graph_add_value(g, name, &out, err);
+    if (st)
+        return st;
+    n = steno_pass_add_node(g, "", "Neg", 13, name, 1, 1, 0, err);
+    if (!n)
+        return STENO_ERR_NOMEM;
+    n->in[0] = f->mask;
+    n->out[0] = f->mask = out;
+    g->values[out].dtype = STENO_F32;
+    return STENO_OK;
+}
+
+static steno_status build(struct steno_graph *g, struct found *f, const char *name, steno_err *err)
+{
+    static const char *const attrs[] = {"heads", "size", "v_size", "q_at",  "k_at",
+                                        "v_at",  "p_at", "apart",  "hides", "shift"};
+    int64_t values[] = {f->q.heads,
+                              f->q.size,
+                              f->v.size,
+                              0,
+                              0,
+                              0,
+                              0,
+                              f->q.apart | f->k.apart << 1 | f->v.apart << 2 |
+                                  (f->positions && f->p.apart) << 3 | f->apart_out << 4,
+                              0,
+                              !f->by_key};
+    struct steno_node *y;
+    steno_status st = flat(g, &f->q.bias, f->q.heads * f->q.size, err);
+    if (!st && f->positions)
+        st = flat(g, &f->q_pos.bias, f->q.heads * f->q.size, err);
+    if (st)
+        return st;
+    for (int i = 0; i < f->n_gone; i++)
+        f->gone[i]->dead = true;
+    if (f->where != STENO_NONE && (st = added_mask(g, f, name, err)))
+        return st;
+    if (f->negated && (st = negate(g, f, name, err)))
+        return st;
+    values[8] = f->mask != STENO_NONE && g->values[f->mask].dtype == STENO_BOOL;
+    y = steno_pass_add_node(g, "ai.steno", "Attention", 1, name, 7, 1, 10 + f->by_key, err);
+    if (!y)
+        return STENO_ERR_NOMEM;
+    for (int i = 0; i < 9 + f->by_key; i++)
+        steno_pass_set_int(g, y, i, attrs[i], values[i]);
+    steno_pass_set_float(g, y, 9 + f->by_key, "scale", (float)f->scale);
+    y->in[0] = f->q.x;
+    y->in[1] = f->k.x;
+    y->in[2] = f->v.x;
+    y->in[3] = f->mask;
+    y->in[4] = f->positions ? f->p.x : STENO_NONE;
+    y->in[5] = f->q.bias;
+    y->in[6] = f->positions ? f->q_pos.bias : STENO_NONE;
+    y->out[0] = f->out;
+    return STENO_OK;
+}
+
+/* A Shape of scores of which only the number of keys is read (WeNet cuts its mask by it) reads K
+ * instead, so that nobody but the softmax reads the scores. */
+static void free_scores(struct steno_graph *g, struct steno_node *shape)
+{
+    const struct steno_node *r = steno_pass_only_reader(g, shape->out[0]), *n;
+    steno_vid v = shape->in[0];
+    double at, end;
+    if (!r || shape->n_attr || g->values[v].shape.rank != 4 || g->values[v].uses != 2 ||
+        r->n_in < 2 || r->in[0] != shape->out[0] || !steno_pass_scalar(g, r->in[1], &at) ||
+        (at != -1 && at != 3) ||
+        !(steno_pass_is(r, "Gather") ||
+          (steno_pass_is(r, "Slice") && r->n_in > 2 && steno_pass_scalar(g, r->in[2], &end) &&
+           end >= 4)))
+        return;
+    for (int steps = 0; steps < 4; steps++) {
+        double c;
+        n = steno_pass_producer(g, v);
+        if ((steno_pass_is(n, "Mul") || steno_pass_is(n, "Div")) && steno_pass_scalar(g, n->in[1], &c))
+            v = n->in[0];
+        else if (steno_pass_is(n, "Add"))
+            v = n->in[steno_pass_is(steno_pass_producer(g, n->in[0]), "MatMul") ? 0 : 1];
+        else
+            break;
+    }
+    if (!steno_pass_is(n, "MatMul") || g->values[n->in[1]].shape.rank != 4)
+        return;
+    g->values[shape->in[0]].uses--;
+    shape->in[0] = n->in[1];
+    g->values[shape->in[0]].uses++;
+}
+
+steno_status steno_pass_attention(struct steno_graph *g, const struct steno_pass_env *env,
+                                  int *changed, steno_err *err)
+{
+    for (int32_t i = 0; i < g->n_nodes; i++)
+        if (!g->nodes[i].dead && steno_pass_is(&g->nodes[i], "Shape"))
+            free_scores(g, &g->nodes[i]);
+    for (int32_t i = 0, count = g->n_nodes; i < count; i++) {
+        struct found f;
+        steno_status st;
+        if (g->nodes[i].dead || !match(g, env, &g->nodes[i], &f))
+            continue;
+        st = build(g, &f, g->nodes[i].name, err);
+        if (st)
+            return st;
+        ++*changed;
+    }
+    return STENO_OK;
+}

@@ -1,0 +1,209 @@
+/* Before: z = Concat(cache, [Where([Expand] mask, 0,] Transpose(x; 1,2,0)[)]; axis 2)
+ *         y = Transpose(Conv(z; w1) + Conv(Slice(z from L on); w2) * scale [C, T]; 2,0,1)
+ *         cache' = Slice(z, its last L)            depthwise Convs of L + 1 taps and with K / 2 zeros
+ * After:  y, cache' = ai.steno:ChunkConv(x, mask, cache, w1, b1, w2, b2, scale), with the Glu ahead
+ *         of it and the Swoosh behind
+ *                                                                        (nn/ops/op_fused_chunkconv.c)
+ * The convolution of a streaming Zipformer. */
+#include "nn/passes/passes.h"
+
+#include "nn/kernels/kernels.h"
+
+#include <string.h>
+
+struct match {
+    struct steno_node *add, *mul, *causal, *chunk, *tail, *cat, *kept, *last;
+    steno_vid x, mask, scale;
+    int64_t c, lead, t;
+};
+
+static bool has_perm(const struct steno_node *n, int64_t a, int64_t b, int64_t c)
+{
+    size_t count;
+    const int64_t *p = n ? steno_node_ints(n, "perm", &count) : NULL;
+    return p && count == 3 && p[0] == a && p[1] == b && p[2] == c;
+}
+/* Taps of a depthwise Conv of stride 1 with `pad` zeros at both ends; 0 when it is none. */
+static int64_t taps(const struct steno_graph *g, const struct steno_node *n, bool centred)
+{
+    const struct steno_tensor *w = g->values[n->in[1]].constant;
+    int64_t k;
+    if (!w || !w->data || w->dtype != STENO_F32 || w->shape.rank != 3 || w->shape.dim[1] != 1 ||
+        steno_node_int(n, "group", 1) != w->shape.dim[0] || !steno_pass_ints_are(n, "strides", 1, 1) ||
+        !steno_pass_ints_are(n, "dilations", 1, 1) || strcmp(steno_node_str(n, "auto_pad", "NOTSET"), "NOTSET"))
+        return 0;
+    k = w->shape.dim[2];
+    if (n->n_in > 2 && n->in[2] != STENO_NONE && !steno_pass_vector(g, n->in[2], w->shape.dim[0]))
+        return 0;
+    return steno_pass_ints_are(n, "pads", centred ? k / 2 : 0, 0) && (!centred || k % 2) ? k : 0;
+}
+
+/* Slice of axis 2 from `from` to the end in steps of one. */
+static bool cuts(const struct steno_graph *g, const struct steno_node *n, int64_t from, int64_t extent)
+{
+    struct steno_pass_cut c;
+    return steno_pass_cut_of(g, n, &c) && (c.axis == 2 || c.axis == -1) && c.end >= (double)extent &&
+           (c.start == (double)from || c.start == (double)(from - extent));
+}
+
+/* What comes after the cache: [a mask over] x turned. */
+static bool matches_input(struct steno_graph *g, steno_vid v, struct match *m)
+{
+    struct steno_node *where = steno_pass_only_use(g, v, "Where"), *turn, *wide;
+    double zero;
+    m->mask = STENO_NONE;
+    if (where) {
+        const struct steno_shape *s;
+        if (!steno_pass_scalar(g, where->in[1], &zero) || zero != 0)
+            return false;
+        m->mask = where->in[0];
+        wide = steno_pass_producer(g, m->mask);
+        if (steno_pass_is(wide, "Expand"))
+            m->mask = wide->in[0];
+        s = &g->values[m->mask].shape;
+        v = where->in[2];
+        if (s->rank != 3 || s->dim[1] != 1 || s->dim[2] != m->t ||
+            (s->dim[0] != g->values[v].shape.dim[0] || s->dim[0] == STENO_DIM_ANY))
+            return false;
+    }
+    turn = steno_pass_producer(g, v);
+    if (!steno_pass_is(turn, "Transpose") || !has_perm(turn, 1, 2, 0))
+        return false;
+    m->x = turn->in[0];
+    return true;
+}
+
+/* Three readers of z at most: the two convolutions and what is kept of it. */
+static bool finds_kept(struct steno_graph *g, struct match *m)
+{
+    steno_vid z = m->cat->out[0];
+    uint32_t others = 0;
+    for (int32_t i = 0; i < g->n_nodes; i++) {
+        struct steno_node *n = &g->nodes[i];
+        if (n->dead || n == m->causal || n == m->tail)
+            continue;
+        for (int k = 0; k < n->n_in; k++)
+            if (n->in[k] == z) {
+                others++;
+                m->kept = n;
+            }
+    }
+    if (others > 1 || g->values[z].is_output)
+        return false;
+    return !others || (steno_pass_is(m->kept, "Slice") && m->kept->in[0] == z &&
+                       cuts(g, m->kept, m->t, m->lead + m->t));
+}
+
+static bool matches_sum(struct steno_graph *g, struct match *m, int side)
+{
+    const struct steno_shape *s, *z;
+    m->mul = steno_pass_only_use(g, m->add->in[side], "Mul");
+    m->causal = steno_pass_only_use(g, m->add->in[1 - side], "Conv");
+    for (int k = 0; m->mul && !m->chunk && k < 2; k++) {
+        m->chunk = steno_pass_only_use(g, m->mul->in[k], "Conv");
+        m->scale = m->mul->in[1 - k];
+    }
+    if (!m->chunk || !m->causal)
+        return false;
+    m->tail = steno_pass_only_use(g, m->chunk->in[0], "Slice");
+    m->cat = steno_pass_producer(g, m->causal->in[0]);
+    if (!m->tail || !steno_pass_is(m->cat, "Concat") || m->cat->n_in != 2 ||
+        m->tail->in[0] != m->cat->out[0] || !taps(g, m->chunk, true))
+        return false;
+    s = &g->values[m->scale].shape;
+    z = &g->values[m->cat->out[0]].shape;
+    m->lead = taps(g, m->causal, false) - 1;
+    if (!g->values[m->scale].constant || g->values[m->scale].dtype != STENO_F32 || s->rank != 2 ||
+        z->rank != 3 || m->lead < 0 || (steno_node_int(m->cat, "axis", 0) != 2 &&
+                                        steno_node_int(m->cat, "axis", 0) != -1))
+        return false;
+    m->c = s->dim[0];
+    m->t = s->dim[1];
+    return z->dim[1] == m->c && z->dim[2] == m->lead + m->t &&
+           g->values[m->cat->in[0]].shape.dim[2] == m->lead &&
+           g->values[m->chunk->in[1]].shape.dim[0] == m->c &&
+           cuts(g, m->tail, m->lead, m->lead + m->t);
+}
+
+static bool matches(struct steno_graph *g, struct steno_node *last, struct match *m)
+{
+    struct steno_node *add = steno_pass_only_use(g, last->in[0], "Add");
+    for (int side = 0; add && side < 2; side++) {
+        *m = (struct match){.add = add, .last = last};
+        if (matches_sum(g, m, side) && matches_input(g, m->cat->in[1], m) && finds_kept(g, m) &&
+            g->values[m->x].dtype == STENO_F32)
+            return true;
+    }
+    return false;
+}
+
+static struct steno_node *ours(struct steno_node *n, const char *type)
+{
+    return steno_pass_is_ours(n, type) ? n : NULL;
+}
+
+/* v is read by one Transpose, which goes, and at most for its shape. */
+static bool turned_once(const struct steno_graph *g, steno_vid v)
+{
+    uint32_t n = g->values[v].uses;
+    for (int32_t i = 0; n > 1 && i < g->n_nodes; i++)
+        if (!g->nodes[i].dead && steno_pass_is(&g->nodes[i], "Shape") && g->nodes[i].in[0] == v)
+            n--;
+    return n == 1 && !g->values[v].is_output;
+}
+
+static steno_status replace(struct steno_graph *g, const struct match *m, steno_err *err)
+{
+    const char *name = m->causal->name;
+    steno_vid out = m->last->out[0], kept = m->kept ? m->kept->out[0] : STENO_NONE;
+    steno_vid b1 = m->causal->n_in > 2 ? m->causal->in[2] : STENO_NONE, w1 = m->causal->in[1];
+    steno_vid b2 = m->chunk->n_in > 2 ? m->chunk->in[2] : STENO_NONE, w2 = m->chunk->in[1];
+    steno_vid cache = m->cat->in[0];
+    struct steno_node *y, *glu = ours(steno_pass_producer(g, m->x), "Glu");
+    struct steno_node *act = ours(steno_pass_only_reader(g, out), "Swoosh");
+    glu = glu && !glu->n_attr && turned_once(g, m->x) ? glu : NULL;
+    if (act) {
+        act->dead = true;
+        out = act->out[0];
+    }
+    m->last->dead = m->add->dead = m->mul->dead = m->causal->dead = m->chunk->dead = true;
+    m->tail->dead = m->cat->dead = true;
+    if (m->kept)
+        m->kept->dead = true;
+    y = steno_pass_add_node(g, "ai.steno", "ChunkConv", 1, name, 8, 2, 4, err);
+    if (!y)
+        return STENO_ERR_NOMEM;
+    y->in[0] = glu ? glu->in[0] : m->x;
+    y->in[1] = m->mask;
+    y->in[2] = cache;
+    y->in[3] = w1;
+    y->in[4] = b1;
+    y->in[5] = w2;
+    y->in[6] = b2;
+    y->in[7] = m->scale;
+    y->out[0] = out;
+    y->out[1] = kept;
+    steno_pass_set_int(g, y, 0, "glu", glu != NULL);
+    steno_pass_set_int(g, y, 1, "act", act ? STENO_ACT_SWOOSH : STENO_ACT_NONE);
+    steno_pass_set_float(g, y, 2, "act_min", act ? steno_node_float(act, "shift", 0) : 0);
+    steno_pass_set_float(g, y, 3, "act_max", act ? steno_node_float(act, "offset", 0) : 0);
+    return STENO_OK;
+}
+
+steno_status steno_pass_chunkconv(struct steno_graph *g, const struct steno_pass_env *env,
+                                  int *changed, steno_err *err)
+{
+    (void)env;
+    for (int32_t i = 0, n = g->n_nodes; i < n; i++) {
+        struct match m;
+        steno_status st;
+        if (g->nodes[i].dead || !steno_pass_is(&g->nodes[i], "Transpose") ||
+            !has_perm(&g->nodes[i], 2, 0, 1) || !matches(g, &g->nodes[i], &m))
+            continue;
+        st = replace(g, &m, err);
+        if (st)
+            return st;
+        ++*changed;
+    }
+    return STENO_OK;
+}

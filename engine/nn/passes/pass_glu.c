@@ -1,0 +1,150 @@
+/* Before: a, b = Split(x) in two equal parts of the last axis, y = Mul(a, Sigmoid(b))
+ * After:  y = ai.steno:Glu(x)      (nn/ops/op_fused.c)
+ * Before: a = Slice(x, first half), b = Slice(x, second half) of the last axis, y = Mul(a, Sigmoid(b))
+ * After:  y = ai.steno:Glu(x)
+ * Before: Swish (SwiGLU), Gelu (GeGLU) or Relu in place of Sigmoid, of either half
+ * After:  y = ai.steno:Glu(x; act, first)
+ * Before: the same along axis 1 of Transpose(x; 0,2,1)
+ * After:  y = Transpose(ai.steno:Glu(x); 0,2,1) */
+#include "nn/passes/passes.h"
+
+#include "nn/kernels/kernels.h"
+
+#include <string.h>
+
+/* Two outputs of the same known dimension `at`, split along that axis. */
+static bool halves(const struct steno_graph *g, const struct steno_node *s, int at)
+{
+    const struct steno_shape *x = &g->values[s->in[0]].shape, *a, *b;
+    int64_t axis = steno_node_int(s, "axis", 0);
+    at = at < 0 ? at + x->rank : at;
+    if (s->n_out != 2 || s->out[0] == STENO_NONE || s->out[1] == STENO_NONE ||
+        at < 0 || x->rank <= at || (axis != at - x->rank && axis != at) || g->values[s->in[0]].dtype != STENO_F32)
+        return false;
+    a = &g->values[s->out[0]].shape;
+    b = &g->values[s->out[1]].shape;
+    return a->rank == x->rank && b->rank == x->rank && a->dim[at] > 0 &&
+           a->dim[at] == b->dim[at] && x->dim[at] == 2 * a->dim[at];
+}
+
+struct gate {
+    struct steno_node *source; /* Split, or the Slice of the first half */
+    struct steno_node *other;  /* the other Slice, or NULL */
+    struct steno_node *act;
+    enum steno_act kind;
+    bool first; /* the first half goes through the activation */
+};
+
+/* The activation that writes v, for this product alone; STENO_ACT_NONE: none that gates. */
+static enum steno_act gates(struct steno_graph *g, steno_vid v, struct steno_node **n)
+{
+    enum steno_act act;
+    float p[2];
+    *n = steno_pass_producer(g, v);
+    if (!*n || g->values[v].uses != 1 || g->values[v].is_output)
+        return STENO_ACT_NONE;
+    act = steno_pass_act(g, *n, p);
+    return act == STENO_ACT_SIGMOID || act == STENO_ACT_RELU || act == STENO_ACT_SILU ||
+                   act == STENO_ACT_GELU
+               ? act
+               : STENO_ACT_NONE;
+}
+
+static bool match(struct steno_graph *g, const struct steno_node *mul, struct gate *m)
+{
+    for (int k = 0; k < 2; k++) {
+        struct steno_node *split;
+        m->kind = gates(g, mul->in[k], &m->act);
+        split = m->kind ? steno_pass_only_use(g, m->act->in[0], "Split") : NULL;
+        if (!split || split != steno_pass_only_use(g, mul->in[1 - k], "Split") ||
+            m->act->in[0] == mul->in[1 - k] ||
+            !(halves(g, split, -1) ||
+              (steno_pass_swapped(g, split->in[0]) && halves(g, split, 1))))
+            continue;
+        m->first = m->act->in[0] == split->out[0];
+        m->source = split;
+        m->other = NULL;
+        return true;
+    }
+    return false;
+}
+
+/* Slice [from, from + n) of the last axis of x, 2 n long, read by nobody else. */
+static bool is_half(const struct steno_graph *g, const struct steno_node *n, bool second)
+{
+    const struct steno_shape *x = n ? &g->values[n->in[0]].shape : NULL;
+    double start, end, axis, step = 1, half;
+    if (!n || n->opset < 10 || n->n_in < 4 || x->rank < 1 || x->dim[x->rank - 1] < 2 ||
+        x->dim[x->rank - 1] % 2 || !steno_pass_scalar(g, n->in[1], &start) ||
+        !steno_pass_scalar(g, n->in[2], &end) || !steno_pass_scalar(g, n->in[3], &axis) ||
+        steno_numel(g->values[n->in[1]].constant) != 1 || g->values[n->in[0]].dtype != STENO_F32 ||
+        (n->n_in > 4 && n->in[4] != STENO_NONE && !steno_pass_scalar(g, n->in[4], &step)))
+        return false;
+    half = (double)(x->dim[x->rank - 1] / 2);
+    return step == 1 && (axis == -1 || axis == x->rank - 1) &&
+           (second ? start == half && end >= 2 * half : start == 0 && end == half);
+}
+
+/* The product of two slices, one of them through an activation. */
+static bool match_slices(struct steno_graph *g, const struct steno_node *mul, struct gate *m)
+{
+    for (int k = 0; k < 2; k++) {
+        struct steno_node *gated, *plain;
+        m->kind = gates(g, mul->in[k], &m->act);
+        gated = m->kind ? steno_pass_only_use(g, m->act->in[0], "Slice") : NULL;
+        plain = gated ? steno_pass_only_use(g, mul->in[1 - k], "Slice") : NULL;
+        if (!plain || plain->in[0] != gated->in[0])
+            continue;
+        m->first = is_half(g, gated, false) && is_half(g, plain, true);
+        if (!m->first && !(is_half(g, plain, false) && is_half(g, gated, true)))
+            continue;
+        m->source = gated;
+        m->other = plain;
+        return true;
+    }
+    return false;
+}
+
+steno_status steno_pass_glu(struct steno_graph *g, const struct steno_pass_env *env, int *changed,
+                            steno_err *err)
+{
+    (void)env;
+    for (int32_t i = 0, n = g->n_nodes; i < n; i++) {
+        struct steno_node *mul = &g->nodes[i], *split, *y, *swap = NULL;
+        struct gate m;
+        bool plain;
+        steno_status st = STENO_OK;
+        steno_vid x, out;
+        if (mul->dead || *mul->domain || strcmp(mul->op_type, "Mul") || mul->n_in != 2 ||
+            (!match(g, mul, &m) && !match_slices(g, mul, &m)))
+            continue;
+        split = m.source;
+        x = split->in[0];
+        out = mul->out[0];
+        if (steno_pass_is(split, "Split") && !halves(g, split, -1))
+            swap = steno_pass_swapped(g, x);
+        mul->dead = split->dead = m.act->dead = true;
+        if (m.other)
+            m.other->dead = true;
+        if (swap) {
+            x = swap->in[0];
+            st = steno_graph_add_value(g, mul->name, &out, err);
+            if (!st)
+                st = steno_pass_swap_after(g, out, g->nodes[i].out[0], g->nodes[i].name, err);
+        }
+        if (st)
+            return st;
+        plain = m.kind == STENO_ACT_SIGMOID && !m.first;
+        y = steno_pass_add_node(g, "ai.steno", "Glu", 1, g->nodes[i].name, 1, 1, plain ? 0 : 2, err);
+        if (!y)
+            return STENO_ERR_NOMEM;
+        y->in[0] = x;
+        y->out[0] = out;
+        if (!plain) {
+            steno_pass_set_int(g, y, 0, "act", m.kind);
+            steno_pass_set_int(g, y, 1, "first", m.first);
+        }
+        ++*changed;
+    }
+    return STENO_OK;
+}

@@ -1,0 +1,201 @@
+/* Before: a = MatMulInteger(q, W constant, q_zero, W_zero), c = Cast(a, f32),
+ *         y = Mul(c, Mul(q_scale, W_scale)) [+ bias of the last axis]; or one constant for both scales
+ * After:  y = ai.steno:IntLinear(q, W, q_zero, W_zero, q_scale, W_scale, bias)
+ *         (nn/ops/op_fused_int8.c: weights packed once; the same operations in the same order, so the
+ *         bits are those of the long form)
+ * Before, in a network opened in any precision but f32: the same, q, q_scale, q_zero = DynamicQuantizeLinear(x)
+ * After:  y = ai.steno:Linear(x, W, bias, -, W_scale, W_zero)
+ *         (nn/ops/op_fused.c: rows of x are rounded over ranges of their own, which is nearer to x than
+ *         one range for all, and the node is like those of f32 graphs to passes linear, qkv, late).
+ *         IntLinear that a file already has (`steno optimize`) becomes the same. */
+#include "nn/passes/passes.h"
+
+enum { MIN_K = 16 }; /* as in nn/ops/weights.c */
+
+struct found {
+    struct steno_node *product, *cast, *mul, *add;
+    steno_vid q_scale, w_scale, bias, out;
+    steno_vid x; /* what was rounded */
+};
+
+static bool one_element(const struct steno_graph *g, steno_vid v)
+{
+    const struct steno_value *x = &g->values[v];
+    return x->dtype == STENO_F32 &&
+           (x->shape.rank == 0 || (x->shape.rank == 1 && x->shape.dim[0] == 1));
+}
+
+static bool weight_scale(const struct steno_graph *g, steno_vid v, int64_t n)
+{
+    return g->values[v].constant && (one_element(g, v) || steno_pass_vector(g, v, n));
+}
+
+static bool match_scales(struct steno_graph *g, struct found *f, steno_vid v, int64_t n)
+{
+    const struct steno_node *scales = steno_pass_producer(g, v); /* read twice where scales equal */
+    if (weight_scale(g, v, n)) { /* a range known at load: both scales in one constant */
+        f->q_scale = STENO_NONE;
+        f->w_scale = v;
+        return true;
+    }
+    for (int k = 0; steno_pass_is(scales, "Mul") && k < 2; k++)
+        if (one_element(g, scales->in[k]) && weight_scale(g, scales->in[1 - k], n)) {
+            f->q_scale = scales->in[k];
+            f->w_scale = scales->in[1 - k];
+            return true;
+        }
+    return false;
+}
+
+static bool weights(const struct steno_graph *g, const struct steno_node *n)
+{
+    const struct steno_tensor *w = g->values[n->in[1]].constant, *z;
+    if (!w || !w->data || w->shape.rank != 2 || !steno_numel(w) || n->n_in < 3 ||
+        g->values[n->in[0]].shape.rank < 2 || (w->dtype != STENO_I8 && w->dtype != STENO_U8) ||
+        n->in[2] == STENO_NONE || g->values[n->in[2]].shape.rank != 0)
+        return false;
+    if (n->n_in < 4 || n->in[3] == STENO_NONE)
+        return true;
+    z = g->values[n->in[3]].constant;
+    return z && z->data && z->dtype == w->dtype && z->shape.rank <= 1 &&
+           (steno_numel(z) == 1 || (int64_t)steno_numel(z) == w->shape.dim[1]);
+}
+
+static bool match(struct steno_graph *g, struct steno_node *n, struct found *f)
+{
+    int64_t cols;
+    if (!steno_pass_is(n, "MatMulInteger") || !weights(g, n))
+        return false;
+    cols = g->values[n->in[1]].shape.dim[1];
+    f->product = n;
+    f->cast = steno_pass_only_reader(g, n->out[0]);
+    if (!steno_pass_is(f->cast, "Cast") || steno_node_int(f->cast, "to", 0) != STENO_F32)
+        return false;
+    f->mul = steno_pass_only_reader(g, f->cast->out[0]);
+    if (!steno_pass_is(f->mul, "Mul") ||
+        !match_scales(g, f, f->mul->in[f->mul->in[0] == f->cast->out[0]], cols))
+        return false;
+    f->out = f->mul->out[0];
+    f->bias = STENO_NONE;
+    f->add = steno_pass_only_reader(g, f->out);
+    if (steno_pass_is(f->add, "Add") &&
+        steno_pass_vector(g, f->add->in[f->add->in[0] == f->out], cols)) {
+        f->bias = f->add->in[f->add->in[0] == f->out];
+        f->out = f->add->out[0];
+    } else {
+        f->add = NULL;
+    }
+    return true;
+}
+
+/* The activation is rounded just for such products, and sums are long enough for rows' own ranges. */
+static bool rows_of(struct steno_graph *g, int32_t at, struct found *f)
+{
+    const struct steno_node *n = &g->nodes[at], *q = steno_pass_producer(g, n->in[0]);
+    if (!steno_pass_is(q, "DynamicQuantizeLinear") || n->in[0] != q->out[0] ||
+        f->q_scale != q->out[1] || n->in[2] != q->out[2] ||
+        g->values[n->in[1]].shape.dim[0] < MIN_K)
+        return false;
+    f->x = q->in[0];
+    return g->values[f->x].dtype == STENO_F32;
+}
+
+static steno_status rows(struct steno_graph *g, int32_t at, const struct found *f, steno_err *err)
+{
+    struct steno_node *y =
+        steno_pass_add_node(g, "ai.steno", "Linear", 1, g->nodes[at].name, 6, 1, 4, err);
+    if (!y)
+        return STENO_ERR_NOMEM;
+    steno_pass_set_int(g, y, 0, "act", STENO_ACT_NONE);
+    steno_pass_set_float(g, y, 1, "alpha", 1);
+    steno_pass_set_float(g, y, 2, "act_min", 0);
+    steno_pass_set_float(g, y, 3, "act_max", 0);
+    y->in[0] = f->x;
+    y->in[1] = g->nodes[at].in[1];
+    y->in[2] = f->bias;
+    y->in[4] = f->w_scale;
+    y->in[5] = g->nodes[at].n_in > 3 ? g->nodes[at].in[3] : STENO_NONE;
+    y->out[0] = f->out;
+    return STENO_OK;
+}
+
+static steno_status exact(struct steno_graph *g, int32_t at, const struct found *f, steno_err *err)
+{
+    struct steno_node *y =
+        steno_pass_add_node(g, "ai.steno", "IntLinear", 1, g->nodes[at].name, 7, 1, 0, err);
+    if (!y)
+        return STENO_ERR_NOMEM;
+    for (int k = 0; k < g->nodes[at].n_in; k++)
+        y->in[k] = g->nodes[at].in[k];
+    y->in[4] = f->q_scale;
+    y->in[5] = f->w_scale;
+    y->in[6] = f->bias;
+    y->out[0] = f->out;
+    return STENO_OK;
+}
+
+/* An IntLinear that the file has. */
+static bool match_ours(const struct steno_graph *g, struct steno_node *n, struct found *f)
+{
+    if (!steno_pass_is_ours(n, "IntLinear") || n->n_in < 6 || !weights(g, n) ||
+        !weight_scale(g, n->in[5], g->values[n->in[1]].shape.dim[1]))
+        return false;
+    f->product = n;
+    f->q_scale = n->in[4];
+    f->w_scale = n->in[5];
+    f->bias = n->n_in > 6 ? n->in[6] : STENO_NONE;
+    f->out = n->out[0];
+    return f->bias == STENO_NONE ||
+           steno_pass_vector(g, f->bias, g->values[n->in[1]].shape.dim[1]);
+}
+
+static steno_status ours_by_rows(struct steno_graph *g, int *changed, steno_err *err)
+{
+    for (int32_t i = 0, count = g->n_nodes; i < count; i++) {
+        struct found f = {0};
+        if (g->nodes[i].dead || !match_ours(g, &g->nodes[i], &f) || !rows_of(g, i, &f))
+            continue;
+        f.product->dead = true;
+        if (rows(g, i, &f, err))
+            return STENO_ERR_NOMEM;
+        ++*changed;
+    }
+    return STENO_OK;
+}
+
+steno_status steno_pass_int8(struct steno_graph *g, const struct steno_pass_env *env, int *changed,
+                             steno_err *err)
+{
+    float unit = 1;
+    const struct steno_tensor one = {.dtype = STENO_F32, .shape = {.rank = 0}, .data = &unit};
+    steno_vid shared = STENO_NONE;
+    for (int32_t i = 0, count = g->n_nodes; i < count; i++) {
+        struct found f = {0};
+        steno_status st;
+        if (g->nodes[i].dead || !steno_pass_is(&g->nodes[i], "MatMulInteger"))
+            continue;
+        if (!match(g, &g->nodes[i], &f)) {
+            steno_pass_refuse(env, "int8", &g->nodes[i], "%s",
+                              !weights(g, &g->nodes[i])
+                                  ? "weights or zero points are not constant, of rank 2, or the "
+                                    "activation's zero point is not one number"
+                              : !steno_pass_is(f.cast, "Cast")
+                                  ? "the sums are not cast to f32 at once"
+                                  : "no product of two scales follows");
+            continue;
+        }
+        if (f.q_scale == STENO_NONE && shared == STENO_NONE &&
+            steno_graph_add_const(g, "one", &one, false, &shared, err))
+            return STENO_ERR_NOMEM;
+        f.q_scale = f.q_scale == STENO_NONE ? shared : f.q_scale; /* the same, for pass qkv */
+        f.product->dead = f.cast->dead = f.mul->dead = true;
+        if (f.add)
+            f.add->dead = true;
+        st = env->rows_in_8_bits && rows_of(g, i, &f) ? rows(g, i, &f, err)
+                                                      : exact(g, i, &f, err);
+        if (st)
+            return st;
+        ++*changed;
+    }
+    return env->rows_in_8_bits ? ours_by_rows(g, changed, err) : STENO_OK;
+}

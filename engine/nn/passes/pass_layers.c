@@ -1,0 +1,593 @@
+/* Before: y = x + f(LayerNormalization(x)), or y = LayerNormalization(x + f(x)) as BERT has it,
+ *         f made of two products, attention, or a convolution module
+ * After:  the same nodes, in a region FeedForward, SelfAttention, CrossAttention or ConvModule; regions
+ *         that follow one another as layers do, in one around them:
+ *             [FeedForward] SelfAttention [ConvModule] FeedForward     ConformerEncoderLayer,
+ *                                                                      TransformerEncoderLayer
+ *             SelfAttention CrossAttention FeedForward                 TransformerDecoderLayer
+ *         and the chain of convolutions before them in a region Subsampling;
+ *         what shapes alone decide (masks, positions, targets of Reshape) in a region Shapes, which is
+ *         computed with the plan.
+ *         Zipformer's blocks have no normalisation, and weights of attention that several of them
+ *         share; what lies between x and Bypass(x, BiasNorm(.)) is a ZipformerEncoderLayer.
+ * A region is one node to readers of the graph and nothing to who runs it (nn/graph/graph.h): f32 and
+ * 8-bit graphs alike, as long as earlier passes found the parts.
+ *
+ * A block is everything on a path from x to the addition that x skips to, so it is convex. A layer
+ * takes in what lies on the paths to the next one (normalisation, caches), what is computed for it
+ * alone (keys and values of a memory, positions), and what only moves its results. */
+#include "nn/passes/passes.h"
+
+#include "nn/kernels/kernels.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define BUDGET 512 /* nodes of a block, or between two */
+
+enum kind { NO_BLOCK, FEED_FORWARD, SELF_ATTENTION, CROSS_ATTENTION, CONV_MODULE, NONLIN_MODULE };
+
+struct block {
+    enum kind kind;
+    int32_t end;       /* the node that adds */
+    int32_t region;    /* of the block */
+    steno_vid base, out;
+};
+
+struct walk {
+    struct steno_graph *g;
+    int32_t *seen; /* by node: the walk that met it last, +1 when it reaches the base */
+    int32_t stamp, first, left;
+    steno_vid base;
+    struct block *blocks;
+    int n_blocks;
+};
+
+static bool is(const struct steno_node *n, const char *domain, const char *type)
+{
+    return n && !strcmp(n->domain, domain) && !strcmp(n->op_type, type);
+}
+
+static bool has_body(const struct steno_node *n)
+{
+    for (int k = 0; k < n->n_attr; k++)
+        if (n->attr[k].kind == STENO_ATTR_GRAPH)
+            return true;
+    return false;
+}
+
+static bool is_product(const struct steno_node *n)
+{
+    return is(n, "ai.steno", "Linear") || is(n, "ai.steno", "IntLinear");
+}
+
+/* Does a path lead from the base to node i? Marks all that do. */
+static bool reaches(struct walk *w, int32_t i)
+{
+    const struct steno_node *n = &w->g->nodes[i];
+    bool in = false;
+    if (w->seen[i] >= w->stamp)
+        return w->seen[i] > w->stamp;
+    w->seen[i] = w->stamp;
+    if (i <= w->first || w->left-- <= 0)
+        return false;
+    for (int k = 0; k < n->n_in; k++) {
+        steno_vid v = n->in[k];
+        if (v == STENO_NONE)
+            continue;
+        if (v == w->base)
+            in = true;
+        else if (w->g->values[v].producer != STENO_NONE)
+            in = reaches(w, w->g->values[v].producer) || in;
+    }
+    w->seen[i] = w->stamp + in;
+    return in;
+}
+
+/* Mark what lies between value `base` and node `end`; false when nothing does or it is too much. */
+static bool walk_from(struct walk *w, steno_vid base, int32_t end)
+{
+    w->stamp += 2;
+    w->base = base;
+    w->first = w->g->values[base].producer;
+    w->left = BUDGET;
+    return reaches(w, end) && w->left > 0;
+}
+
+static bool inside(const struct walk *w, int32_t i)
+{
+    return w->seen[i] == w->stamp + 1;
+}
+
+static bool is_swoosh(const struct steno_node *n)
+{
+    return is(n, "ai.steno", "Swoosh") || (is_product(n) && steno_node_int(n, "act", 0) == STENO_ACT_SWOOSH);
+}
+
+/* Blocks without a normalisation: of a Zipformer. */
+static enum kind zipformer_kind(const struct steno_node *n)
+{
+    return is(n, "ai.steno", "WeightedValues")    ? SELF_ATTENTION
+           : is(n, "ai.steno", "NonlinAttention") ? NONLIN_MODULE
+           : is(n, "ai.steno", "ChunkConv")       ? CONV_MODULE
+                                                  : NO_BLOCK;
+}
+
+static enum kind kind_of(const struct walk *w, int32_t end)
+{
+    int products = 0, norms = 0, swoosh = 0, bare = 0;
+    enum kind kind = NO_BLOCK;
+    for (int32_t i = w->first + 1; i <= end; i++) {
+        const struct steno_node *n = &w->g->nodes[i];
+        if (n->dead || !inside(w, i))
+            continue;
+        if (n->region != STENO_NONE)
+            return NO_BLOCK;
+        if (zipformer_kind(n)) {
+            kind = zipformer_kind(n);
+            bare++;
+        }
+        if (is(n, "ai.steno", "AttentionWeights"))
+            return NO_BLOCK;
+        swoosh += is_swoosh(n);
+        products += is_product(n);
+        norms += is(n, "", "LayerNormalization");
+        if (is(n, "ai.steno", "Attention") || is(n, "ai.steno", "LateAttention")) {
+            int32_t k = w->g->values[n->in[1]].producer;
+            if (kind)
+                return NO_BLOCK;
+            kind = k > w->first && inside(w, k) ? SELF_ATTENTION : CROSS_ATTENTION;
+        } else if (is(n, "ai.steno", "DepthwiseConv1d") ||
+                   (is(n, "", "Conv") && steno_node_int(n, "group", 1) > 1)) {
+            if (kind)
+                return NO_BLOCK;
+            kind = CONV_MODULE;
+        }
+    }
+    if (!norms && (bare || swoosh))
+        return bare == 1 && products == 2         ? kind
+               : !bare && !kind && products == 2 ? FEED_FORWARD
+                                                 : NO_BLOCK;
+    if (norms < 1 || norms > 1 + (kind == CONV_MODULE) || bare) /* another one behind the convolution */
+        return NO_BLOCK;
+    return kind ? kind : products == 2 ? FEED_FORWARD : NO_BLOCK;
+}
+
+static const char *const type_of[] = {NULL, "FeedForward", "SelfAttention", "CrossAttention",
+                                      "ConvModule", "NonlinModule"};
+
+static steno_status try_block(struct walk *w, int32_t end, steno_vid base, bool *took,
+                              steno_err *err)
+{
+    struct block b = {.end = end, .base = base};
+    steno_status st;
+    *took = false;
+    if (base == STENO_NONE || w->g->values[base].constant || !walk_from(w, base, end))
+        return STENO_OK;
+    b.kind = kind_of(w, end);
+    if (b.kind == NO_BLOCK)
+        return STENO_OK;
+    st = steno_graph_add_region(w->g, type_of[b.kind], w->g->nodes[end].name, STENO_NONE, &b.region,
+                                err);
+    if (st)
+        return st;
+    for (int32_t i = w->first + 1; i <= end; i++)
+        if (inside(w, i))
+            w->g->nodes[i].region = b.region;
+    b.out = w->g->nodes[end].out[0];
+    w->blocks[w->n_blocks++] = b;
+    *took = true;
+    return STENO_OK;
+}
+
+/* Node `end` may add what was skipped: its residual, or either term of a sum; or normalise that. A
+ * decoder's step skips with the last row of x only: then x is the base. */
+static steno_status find_block(struct walk *w, int32_t end, steno_err *err)
+{
+    const struct steno_node *n = &w->g->nodes[end];
+    steno_vid terms[2] = {STENO_NONE, STENO_NONE};
+    bool took = false;
+    steno_status st = STENO_OK;
+    if (is(n, "", "LayerNormalization") && w->g->values[n->in[0]].uses == 1)
+        n = steno_pass_producer(w->g, n->in[0]);
+    if (is(n, "ai.steno", "Linear") && n->n_in > 3)
+        terms[0] = n->in[3];
+    else if (is(n, "ai.steno", "IntLinear") && n->n_in > 7)
+        terms[0] = n->in[7];
+    else if (is(n, "", "Add"))
+        memcpy(terms, n->in, sizeof terms);
+    for (int k = 0; !st && !took && k < 2; k++) {
+        const struct steno_node *cut;
+        if (terms[k] == STENO_NONE || w->g->values[terms[k]].constant)
+            continue;
+        st = try_block(w, end, terms[k], &took, err);
+        cut = steno_pass_producer(w->g, terms[k]);
+        if (!st && !took && is(cut, "", "Slice"))
+            st = try_block(w, end, cut->in[0], &took, err);
+    }
+    return st;
+}
+
+/* ---- layers ---- */
+
+struct pattern {
+    const char *type;
+    enum kind kinds[5];
+};
+
+static const struct pattern patterns[] = {
+    {"ConformerEncoderLayer", {FEED_FORWARD, SELF_ATTENTION, CONV_MODULE, FEED_FORWARD}},
+    {"ConformerEncoderLayer", {SELF_ATTENTION, CONV_MODULE, FEED_FORWARD}},
+    {"TransformerDecoderLayer", {SELF_ATTENTION, CROSS_ATTENTION, FEED_FORWARD}},
+    {"TransformerEncoderLayer", {SELF_ATTENTION, FEED_FORWARD}},
+};
+
+/* Number of blocks from block i on that make pattern p; 0 when they do not. */
+static int matches(const struct walk *w, int i, const struct pattern *p)
+{
+    int n = 0;
+    for (; p->kinds[n]; n++) {
+        const struct block *b = &w->blocks[i + n];
+        if (i + n >= w->n_blocks || b->kind != p->kinds[n] || (n && b->base != b[-1].out) ||
+            w->g->regions[b->region].parent != STENO_NONE)
+            return 0;
+    }
+    return n;
+}
+
+/* Nodes between value `from` and node `to` that are in no region go into r. */
+static void take_path(struct walk *w, steno_vid from, int32_t to, int32_t r)
+{
+    if (to == STENO_NONE || !walk_from(w, from, to))
+        return;
+    for (int32_t i = w->first + 1; i <= to; i++)
+        if (inside(w, i) && w->g->nodes[i].region != STENO_NONE)
+            return; /* something else is between */
+    for (int32_t i = w->first + 1; i <= to; i++)
+        if (inside(w, i))
+            w->g->nodes[i].region = r;
+}
+
+struct layer {
+    int first, n; /* blocks */
+    int32_t region;
+    bool conformer;
+};
+
+static steno_status make_layer(struct walk *w, int i, struct layer *l, steno_err *err)
+{
+    for (size_t p = 0; p < sizeof patterns / sizeof patterns[0]; p++) {
+        steno_status st;
+        int n = matches(w, i, &patterns[p]);
+        if (!n)
+            continue;
+        st = steno_graph_add_region(w->g, patterns[p].type, w->g->nodes[w->blocks[i].end].name,
+                                    STENO_NONE, &l->region, err);
+        for (int k = 0; !st && k < n; k++)
+            w->g->regions[w->blocks[i + k].region].parent = l->region;
+        l->first = i;
+        l->n = n;
+        l->conformer = patterns[p].kinds[0] == FEED_FORWARD;
+        return st;
+    }
+    l->n = 0;
+    return STENO_OK;
+}
+
+/* `end` is Bypass(x, BiasNorm(.)): all between x and it. */
+static steno_status zipformer_layer(struct walk *w, int32_t end, int *changed, steno_err *err)
+{
+    const struct steno_node *n = &w->g->nodes[end];
+    int weights = 0;
+    int32_t r;
+    steno_status st;
+    if (!is(n, "ai.steno", "Bypass") ||
+        !is(steno_pass_producer(w->g, n->in[1]), "ai.steno", "BiasNorm") ||
+        !walk_from(w, n->in[0], end))
+        return STENO_OK;
+    for (int32_t i = w->first + 1; i <= end; i++)
+        weights += inside(w, i) && is(&w->g->nodes[i], "ai.steno", "AttentionWeights");
+    if (weights != 1)
+        return STENO_OK;
+    st = steno_graph_add_region(w->g, "ZipformerEncoderLayer", n->name, STENO_NONE, &r, err);
+    if (st)
+        return st;
+    for (int i = 0; i < w->n_blocks; i++)
+        if (w->blocks[i].end > w->first && w->blocks[i].end <= end && inside(w, w->blocks[i].end))
+            w->g->regions[w->blocks[i].region].parent = r;
+    for (int32_t i = w->first + 1; i <= end; i++)
+        if (inside(w, i) && w->g->nodes[i].region == STENO_NONE)
+            w->g->nodes[i].region = r;
+    ++*changed;
+    return STENO_OK;
+}
+
+static steno_status make_layers(struct walk *w, int *changed, steno_err *err)
+{
+    struct layer last = {.n = 0}, l;
+    steno_status st = STENO_OK;
+    for (int i = 0; !st && i < w->n_blocks;) {
+        st = make_layer(w, i, &l, err);
+        if (st || !l.n) {
+            i++;
+            continue;
+        }
+        if (last.n)
+            take_path(w, w->blocks[last.first + last.n - 1].out,
+                      w->g->values[w->blocks[i].base].producer, last.region);
+        last = l;
+        i += l.n;
+        ++*changed;
+    }
+    /* a conformer's layer ends with a normalisation */
+    if (!st && last.n && last.conformer) {
+        struct steno_node *n =
+            steno_pass_only_reader(w->g, w->blocks[last.first + last.n - 1].out);
+        if (is(n, "", "LayerNormalization") && n->region == STENO_NONE)
+            n->region = last.region;
+    }
+    return st;
+}
+
+/* ---- what belongs to one layer only ---- */
+
+static bool is_base(const struct walk *w, steno_vid v)
+{
+    for (int i = 0; i < w->n_blocks; i++)
+        if (w->blocks[i].base == v)
+            return true;
+    return false;
+}
+
+enum { UNREAD = -2, MIXED = -3 };
+
+/* Nodes whose every reader is in one region, from the last one up. */
+static bool take_producers(struct walk *w)
+{
+    struct steno_graph *g = w->g;
+    int32_t *reader = malloc(((size_t)g->n_values + 1) * sizeof *reader);
+    if (!reader)
+        return false;
+    for (int32_t v = 0; v < g->n_values; v++)
+        reader[v] = g->values[v].is_output ? MIXED : UNREAD;
+    for (int32_t i = g->n_nodes - 1; i >= 0; i--) {
+        struct steno_node *n = &g->nodes[i];
+        int32_t r = UNREAD, top;
+        if (n->dead)
+            continue;
+        for (int k = 0; k < n->n_out && n->region == STENO_NONE; k++) {
+            steno_vid v = n->out[k];
+            if (v == STENO_NONE || reader[v] == UNREAD)
+                continue;
+            r = is_base(w, v) || (r != UNREAD && r != reader[v]) ? MIXED : reader[v];
+            if (r == MIXED)
+                break;
+        }
+        if (n->region == STENO_NONE && r >= 0 && n->n_in && !has_body(n)) /* a body's node: alone */
+            n->region = r;
+        top = n->region == STENO_NONE ? MIXED : steno_node_top_region(g, n);
+        for (int k = 0; k < n->n_in; k++)
+            if (n->in[k] != STENO_NONE)
+                reader[n->in[k]] =
+                    reader[n->in[k]] == UNREAD || reader[n->in[k]] == top ? top : MIXED;
+    }
+    free(reader);
+    return true;
+}
+
+static bool only_moves(const struct steno_node *n)
+{
+    static const char *const types[] = {"Reshape",  "Transpose", "Slice",   "Gather",    "Concat",
+                                        "ScatterND", "Squeeze",   "Unsqueeze", "Identity"};
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
+        if (is(n, "", types[i]))
+            return true;
+    return false;
+}
+
+/* Nodes that move a region's results about, joined with nothing that comes after its first node. */
+static bool take_movers(struct walk *w)
+{
+    struct steno_graph *g = w->g;
+    int32_t *first = malloc(((size_t)g->n_regions + 1) * sizeof *first);
+    if (!first)
+        return false;
+    for (int32_t r = 0; r < g->n_regions; r++)
+        first[r] = g->n_nodes;
+    for (int32_t i = g->n_nodes - 1; i >= 0; i--)
+        if (!g->nodes[i].dead && g->nodes[i].region != STENO_NONE)
+            first[steno_node_top_region(g, &g->nodes[i])] = i;
+    for (int32_t i = 0; i < g->n_nodes; i++) {
+        struct steno_node *n = &g->nodes[i];
+        int32_t r = STENO_NONE;
+        if (n->dead || n->region != STENO_NONE || !only_moves(n))
+            continue;
+        for (int k = 0; k < n->n_in; k++) {
+            const struct steno_node *p = steno_pass_producer(g, n->in[k]);
+            int32_t top = p ? steno_node_top_region(g, p) : STENO_NONE;
+            if (top != STENO_NONE && (r == STENO_NONE || first[top] > first[r]))
+                r = top;
+        }
+        for (int k = 0; r != STENO_NONE && k < n->n_in; k++) {
+            const struct steno_node *p = steno_pass_producer(g, n->in[k]);
+            if (p && steno_node_top_region(g, p) != r && p - g->nodes > first[r])
+                r = STENO_NONE;
+        }
+        n->region = r;
+    }
+    free(first);
+    return true;
+}
+
+/* ---- Subsampling: [Unsqueeze] Conv... Transpose Reshape product ---- */
+
+static bool shape_only(const struct steno_graph *g, steno_vid v)
+{
+    uint32_t n = g->values[v].uses;
+    for (int32_t i = 0; n && i < g->n_nodes; i++)
+        if (!g->nodes[i].dead && is(&g->nodes[i], "", "Shape") && g->nodes[i].in[0] == v)
+            n--;
+    return !n && !g->values[v].is_output;
+}
+
+/* How often v is read, but for its shape or that of its transposition. */
+static uint32_t data_readers(const struct steno_graph *g, steno_vid v)
+{
+    uint32_t n = g->values[v].uses;
+    for (int32_t i = 0; n && g->values[v].uses > 1 && i < g->n_nodes; i++) {
+        const struct steno_node *r = &g->nodes[i];
+        if (r->dead || r->n_in < 1 || r->in[0] != v)
+            continue;
+        if (is(r, "", "Shape") || (is(r, "", "Transpose") && shape_only(g, r->out[0])))
+            n--;
+    }
+    return n;
+}
+
+static steno_status subsampling(struct steno_graph *g, int32_t at, int *changed, steno_err *err)
+{
+    int32_t chain[8], n = 0, convs = 0, r;
+    steno_vid v = g->nodes[at].in[0];
+    steno_status st;
+    chain[n++] = at;
+    while (n < 8) {
+        const struct steno_node *p = steno_pass_producer(g, v);
+        bool conv = is(p, "", "Conv") || is(p, "com.microsoft", "FusedConv") ||
+                    is(p, "ai.steno", "ConvNhwc");
+        if (!p || data_readers(g, v) != 1 || g->values[v].is_output || p->region != STENO_NONE ||
+            !(conv || is(p, "", "Reshape") || is(p, "", "Transpose") || is(p, "", "Unsqueeze") ||
+              is(p, "", "Relu") || is(p, "", "DynamicQuantizeLinear")))
+            break;
+        convs += conv;
+        chain[n++] = (int32_t)(p - g->nodes);
+        v = p->in[0];
+    }
+    if (convs < 2)
+        return STENO_OK;
+    st = steno_graph_add_region(g, "Subsampling", g->nodes[at].name, STENO_NONE, &r, err);
+    for (int32_t i = 0; !st && i < n; i++)
+        g->nodes[chain[i]].region = r;
+    *changed += !st;
+    return st;
+}
+
+/* ---- Shapes: nodes that read constants and shapes only ---- */
+
+/* Level of node n, 0 when it reads data: one more than that of any Shapes on the way to a value whose
+ * shape it reads, so that regions of one level are convex. from: by value, the level on the way. */
+static int32_t shape_level(const struct steno_graph *g, const struct steno_node *n,
+                           const int32_t *from, const bool *member)
+{
+    int32_t level = 1;
+    if (n->dead || n->region != STENO_NONE || has_body(n) || (n->op->flags & STENO_OP_IMPURE))
+        return 0;
+    for (int k = 0; k < n->n_in; k++) {
+        steno_vid v = n->in[k];
+        if (v == STENO_NONE || g->values[v].constant || member[v]) {
+            if (v != STENO_NONE && member[v] && from[v] > level)
+                level = from[v];
+            continue;
+        }
+        if (k || !(n->op->flags & STENO_OP_SHAPE_ONLY))
+            return 0;
+        level = from[v] + 1 > level ? from[v] + 1 : level;
+    }
+    return level;
+}
+
+#define LEVELS 8
+
+static steno_status add_shapes(struct steno_graph *g, int32_t *level, int *changed, steno_err *err)
+{
+    for (int32_t l = 1; l <= LEVELS; l++) {
+        int32_t count = 0, first = STENO_NONE, r;
+        steno_status st;
+        for (int32_t i = g->n_nodes - 1; i >= 0; i--)
+            if (level[i] == l) {
+                count++;
+                first = i;
+            }
+        if (count < 2)
+            continue;
+        st = steno_graph_add_region(g, "Shapes", g->nodes[first].name, STENO_NONE, &r, err);
+        if (st)
+            return st;
+        for (int32_t i = 0; i < g->n_nodes; i++)
+            if (level[i] == l)
+                g->nodes[i].region = r;
+        ++*changed;
+    }
+    return STENO_OK;
+}
+
+static steno_status shapes(struct steno_graph *g, int *changed, steno_err *err)
+{
+    int32_t *from = calloc((size_t)g->n_values + 1, sizeof *from);
+    int32_t *level = calloc((size_t)g->n_nodes + 1, sizeof *level);
+    bool *member = calloc((size_t)g->n_values + 1, sizeof *member);
+    steno_status st = STENO_OK;
+    if (!from || !level || !member)
+        st = steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+    for (int32_t i = 0; !st && i < g->n_nodes; i++) {
+        const struct steno_node *n = &g->nodes[i];
+        int32_t way = 0;
+        level[i] = shape_level(g, n, from, member);
+        for (int k = 0; k < n->n_in; k++)
+            if (n->in[k] != STENO_NONE && from[n->in[k]] > way)
+                way = from[n->in[k]];
+        for (int k = 0; k < n->n_out; k++)
+            if (n->out[k] != STENO_NONE) {
+                member[n->out[k]] = level[i] > 0;
+                from[n->out[k]] = level[i] > 0 ? level[i] : way;
+            }
+    }
+    if (!st)
+        st = add_shapes(g, level, changed, err);
+    free(from);
+    free(level);
+    free(member);
+    return st;
+}
+
+/* Regions are made once, from nothing. */
+static void forget(struct steno_graph *g)
+{
+    g->n_regions = 0;
+    for (int32_t i = 0; i < g->n_nodes; i++)
+        g->nodes[i].region = STENO_NONE;
+}
+
+steno_status steno_pass_layers(struct steno_graph *g, const struct steno_pass_env *env,
+                               int *changed, steno_err *err)
+{
+    struct walk w = {.g = g, .stamp = 0};
+    steno_status st = STENO_OK;
+    (void)env;
+    if (g->parent || g->n_regions)
+        return STENO_OK;
+    w.seen = calloc((size_t)g->n_nodes + 1, sizeof *w.seen);
+    w.blocks = calloc((size_t)g->n_nodes + 5, sizeof *w.blocks);
+    if (!w.seen || !w.blocks)
+        st = steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+    for (int32_t i = 0; !st && i < g->n_nodes; i++)
+        if (!g->nodes[i].dead && g->nodes[i].region == STENO_NONE)
+            st = find_block(&w, i, err);
+    *changed += w.n_blocks;
+    for (int32_t i = 0; !st && i < g->n_nodes; i++)
+        if (!g->nodes[i].dead && g->nodes[i].region == STENO_NONE)
+            st = zipformer_layer(&w, i, changed, err);
+    if (!st)
+        st = make_layers(&w, changed, err);
+    for (int32_t i = 0; !st && i < g->n_nodes; i++)
+        if (!g->nodes[i].dead && is_product(&g->nodes[i]) && g->nodes[i].region == STENO_NONE)
+            st = subsampling(g, i, changed, err);
+    if (!st)
+        st = shapes(g, changed, err);
+    if (!st && !(take_producers(&w) && take_movers(&w)))
+        st = steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+    if (st)
+        forget(g);
+    free(w.seen);
+    free(w.blocks);
+    return st;
+}

@@ -1,0 +1,199 @@
+/* Before: MatMul(x, W constant) or Gemm, [+ bias] [Relu|Sigmoid|Tanh|Swish|Gelu|Clip] or [* scale]
+ *         [+ residual]
+ * After:  ai.steno:Linear(x, W, bias, residual; act, alpha, act_min, act_max)      (nn/ops/op_fused.c)
+ * One step per call and node, the pass repeats: MatMul becomes Linear, then takes in what follows
+ * it as long as it is the only reader. */
+#include "nn/passes/passes.h"
+
+static int64_t columns(const struct steno_graph *g, const struct steno_node *linear)
+{
+    return g->values[linear->in[1]].shape.dim[1];
+}
+
+/* Attributes stand in this order. */
+static enum steno_act act_of(const struct steno_node *l)
+{
+    return (enum steno_act)l->attr[0].i;
+}
+
+static steno_status from_matmul(struct steno_graph *g, const struct steno_pass_env *env, int32_t at,
+                                int *changed, steno_err *err)
+{
+    const struct steno_tensor *w;
+    struct steno_node *l, *m = &g->nodes[at];
+    steno_vid x = m->in[0], wv = m->in[1], out = m->out[0];
+    w = g->values[wv].constant;
+    if (!w || !w->data || w->dtype != STENO_F32 || w->shape.rank != 2 || !steno_numel(w) ||
+        g->values[x].dtype != STENO_F32 || g->values[x].shape.rank < 2) {
+        if (w)
+            steno_pass_refuse(env, "linear", m,
+                              "weights are %s of rank %d, activations %s of rank %d; f32 of rank 2 "
+                              "and more are wanted",
+                              steno_dtype_name(w->dtype), w->shape.rank,
+                              steno_dtype_name(g->values[x].dtype), g->values[x].shape.rank);
+        return STENO_OK;
+    }
+    m->dead = true;
+    l = steno_pass_add_node(g, "ai.steno", "Linear", 1, m->name, 4, 1, 4, err);
+    if (!l)
+        return STENO_ERR_NOMEM;
+    steno_pass_set_int(g, l, 0, "act", STENO_ACT_NONE);
+    steno_pass_set_float(g, l, 1, "alpha", 1);
+    steno_pass_set_float(g, l, 2, "act_min", 0);
+    steno_pass_set_float(g, l, 3, "act_max", 0);
+    l->in[0] = x;
+    l->in[1] = wv;
+    l->out[0] = out;
+    ++*changed;
+    return STENO_OK;
+}
+
+/* Gemm(x, W constant, C a constant vector or absent; beta 1, x as it is). */
+static steno_status from_gemm(struct steno_graph *g, int32_t at, int *changed, steno_err *err)
+{
+    struct steno_node *l, *m = &g->nodes[at];
+    const struct steno_tensor *w = g->values[m->in[1]].constant;
+    steno_vid x = m->in[0], out = m->out[0], c = m->n_in > 2 ? m->in[2] : STENO_NONE, wv;
+    float alpha = steno_node_float(m, "alpha", 1);
+    int64_t n;
+    steno_status st = STENO_OK;
+    if (!w || !w->data || w->dtype != STENO_F32 || w->shape.rank != 2 || !steno_numel(w) ||
+        g->values[x].dtype != STENO_F32 || g->values[x].shape.rank != 2 ||
+        steno_node_int(m, "transA", 0))
+        return STENO_OK;
+    n = w->shape.dim[!steno_node_int(m, "transB", 0)];
+    if (c != STENO_NONE && (!steno_pass_vector(g, c, n) || steno_node_float(m, "beta", 1) != 1))
+        return STENO_OK;
+    wv = m->in[1];
+    if (steno_node_int(m, "transB", 0)) /* the file has [N, K] */
+        st = steno_graph_turn(g, m->in[1], &wv, err);
+    if (st)
+        return st;
+    m->dead = true;
+    l = steno_pass_add_node(g, "ai.steno", "Linear", 1, m->name, 4, 1, 4, err);
+    if (!l)
+        return STENO_ERR_NOMEM;
+    steno_pass_set_int(g, l, 0, "act", STENO_ACT_NONE);
+    steno_pass_set_float(g, l, 1, "alpha", alpha);
+    steno_pass_set_float(g, l, 2, "act_min", 0);
+    steno_pass_set_float(g, l, 3, "act_max", 0);
+    l->in[0] = x;
+    l->in[1] = wv;
+    l->in[2] = c;
+    l->out[0] = out;
+    ++*changed;
+    return STENO_OK;
+}
+
+/* Linear's own output is now what `after` wrote. */
+static void absorb(struct steno_node *l, struct steno_node *after, int *changed)
+{
+    l->out[0] = after->out[0];
+    after->dead = true;
+    ++*changed;
+}
+
+static bool take_bias(struct steno_graph *g, struct steno_node *l, const struct steno_node *add)
+{
+    int side = add->in[0] == l->out[0];
+    if (l->in[2] != STENO_NONE || l->in[3] != STENO_NONE || act_of(l) != STENO_ACT_NONE ||
+        !steno_pass_vector(g, add->in[side], columns(g, l)))
+        return false;
+    l->in[2] = add->in[side];
+    return true;
+}
+
+static bool take_residual(struct steno_graph *g, struct steno_node *l, const struct steno_node *add)
+{
+    steno_vid r = add->in[add->in[0] == l->out[0]];
+    if (l->in[3] != STENO_NONE || g->values[r].dtype != STENO_F32 ||
+        !steno_pass_same_shape(g, r, l->out[0]))
+        return false;
+    l->in[3] = r;
+    return true;
+}
+
+/* (alpha X W + bias) * c: both parts are scaled. */
+static steno_status take_scale(struct steno_graph *g, struct steno_node *l,
+                               const struct steno_node *mul, bool *took, steno_err *err)
+{
+    struct steno_tensor t = {.dtype = STENO_F32, .shape = {.rank = 1}};
+    const float *old;
+    double c;
+    steno_status st;
+    *took = false;
+    if (l->in[3] != STENO_NONE || act_of(l) != STENO_ACT_NONE ||
+        !steno_pass_scalar(g, mul->in[mul->in[0] == l->out[0]], &c) ||
+        !steno_pass_same_shape(g, mul->out[0], l->out[0]))
+        return STENO_OK;
+    if (l->in[2] != STENO_NONE) {
+        t.shape.dim[0] = columns(g, l);
+        old = g->values[l->in[2]].constant->data;
+        t.data = steno_aligned_alloc((size_t)t.shape.dim[0] * sizeof(float));
+        if (!t.data)
+            return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+        for (int64_t i = 0; i < t.shape.dim[0]; i++)
+            ((float *)t.data)[i] = old[i] * (float)c;
+        st = steno_graph_take_const(g, "scaled_bias", &t, &l->in[2], err);
+        if (st) {
+            steno_aligned_free(t.data);
+            return st;
+        }
+    }
+    l->attr[1].f *= (float)c;
+    *took = true;
+    return STENO_OK;
+}
+
+static bool take_act(const struct steno_graph *g, struct steno_node *l, const struct steno_node *n)
+{
+    float p[2];
+    enum steno_act act = steno_pass_act(g, n, p);
+    bool numbers = act == STENO_ACT_CLIP || act == STENO_ACT_SWOOSH;
+    if (act == STENO_ACT_NONE || act_of(l) != STENO_ACT_NONE || l->in[3] != STENO_NONE ||
+        (numbers && l->n_attr < 4))
+        return false;
+    l->attr[0].i = act;
+    if (numbers) {
+        l->attr[2].f = p[0];
+        l->attr[3].f = p[1];
+    }
+    return true;
+}
+
+static steno_status grow(struct steno_graph *g, struct steno_node *l, int *changed, steno_err *err)
+{
+    struct steno_node *r = steno_pass_only_reader(g, l->out[0]);
+    bool took = false;
+    steno_status st = STENO_OK;
+    if (!r || r->n_out != 1)
+        return STENO_OK;
+    if (steno_pass_is(r, "Add"))
+        took = take_bias(g, l, r) || take_residual(g, l, r);
+    else if (steno_pass_is(r, "Mul"))
+        st = take_scale(g, l, r, &took, err);
+    else
+        took = take_act(g, l, r);
+    if (took)
+        absorb(l, r, changed);
+    return st;
+}
+
+steno_status steno_pass_linear(struct steno_graph *g, const struct steno_pass_env *env,
+                               int *changed, steno_err *err)
+{
+    for (int32_t i = 0, n = g->n_nodes; i < n; i++) {
+        steno_status st = STENO_OK;
+        if (g->nodes[i].dead)
+            continue;
+        if (steno_pass_is(&g->nodes[i], "MatMul"))
+            st = from_matmul(g, env, i, changed, err);
+        else if (steno_pass_is(&g->nodes[i], "Gemm"))
+            st = from_gemm(g, i, changed, err);
+        else if (steno_pass_is_ours(&g->nodes[i], "Linear"))
+            st = grow(g, &g->nodes[i], changed, err);
+        if (st)
+            return st;
+    }
+    return STENO_OK;
+}

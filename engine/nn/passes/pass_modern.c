@@ -1,0 +1,32 @@
+/* Before: Slice(x; starts, ends, axes as attributes), before opset 10
+ * After:  Slice(x, starts, ends, axes) with constants (opset 13), which other passes know. */
+#include "nn/passes/passes.h"
+
+/* Attributes of an old Slice; false when they do not fit together (the run says so). */
+static bool read_attrs(const struct steno_node *n, const int64_t *v[4], size_t *count)
+{
+    size_t ends = 0, axes = 0;
+    v[0] = steno_node_ints(n, "starts", count);
+    v[1] = steno_node_ints(n, "ends", &ends);
+    v[2] = steno_node_ints(n, "axes", &axes);
+    v[3] = NULL;
+    return v[0] && v[1] && *count == ends && (!v[2] || axes == ends) && ends > 0;
+}
+
+steno_status steno_pass_modern(struct steno_graph *g, const struct steno_pass_env *env, int *changed,
+                               steno_err *err)
+{
+    (void)env;
+    for (int32_t i = 0, count = g->n_nodes; i < count; i++) {
+        struct steno_node *n = &g->nodes[i];
+        const int64_t *v[4];
+        size_t axes;
+        if (n->dead || !steno_pass_is(n, "Slice") || n->opset >= 10 || !read_attrs(n, v, &axes))
+            continue;
+        n->dead = true;
+        if (steno_pass_add_slice(g, n->name, n->in[0], v, axes, n->out[0], err))
+            return STENO_ERR_NOMEM;
+        ++*changed;
+    }
+    return STENO_OK;
+}

@@ -1,0 +1,347 @@
+/* Convolutions of two axes and what stands between them work on channels-last tensors, transposed
+ * where they meet the rest of the graph. There a 1x1 convolution is a plain product (pass linear
+ * takes in what follows), a depthwise one runs over vectors of channels. Those of one axis are the
+ * work of pass pointwise and pass depthwise.
+ *
+ * Before: Conv(x, W, b), [N, C, H, W]                f(c), c of such a Conv
+ * After:  t = Transpose(x; 0, 2, 3, 1)
+ *         MatMul(t, W') [+ b] when W is 1x1          f(c'), c' the channels-last twin of c
+ *         ai.steno:ConvNhwc(t, W, b) otherwise       (nn/ops/op_conv_nhwc.c)
+ *         and Transpose back for whoever else reads it
+ *
+ * f: elementwise of one input, of two with the same shape or a constant of one element, Clip by
+ * constants, Split along the channels, Slice of one axis by constants, Concat along an axis of the
+ * image with a tensor that is transposed for it (a cache). */
+#include "nn/passes/passes.h"
+
+#include <string.h>
+
+struct layout {
+    struct steno_graph *g;
+    steno_err *err;
+    int32_t n_nodes;      /* before the rewrite */
+    steno_vid *twin;      /* by value: its channels-last form, NONE where it is not made yet */
+    bool *last;           /* by value: written by a member */
+    uint32_t *read;       /* by value: reads by members */
+    bool *member;         /* by node */
+    int32_t n_values;     /* extent of the arrays by value */
+};
+
+/* ---- who takes part ---- */
+
+static bool plain_window(const struct steno_node *n)
+{
+    return steno_pass_ints_are(n, "strides", 1, 1) && steno_pass_ints_are(n, "dilations", 1, 1) &&
+           steno_pass_ints_are(n, "pads", 0, 0);
+}
+
+static bool conv_fits(const struct steno_graph *g, const struct steno_node *n)
+{
+    if (!steno_pass_is(n, "Conv") || n->n_in < 2 || n->in[1] == STENO_NONE)
+        return false;
+    const struct steno_tensor *w = g->values[n->in[1]].constant;
+    const struct steno_shape *x = &g->values[n->in[0]].shape;
+    int64_t group = steno_node_int(n, "group", 1);
+    return w && w->data && w->dtype == STENO_F32 && steno_numel(w) &&
+           w->shape.rank == 4 && x->rank == 4 &&
+           g->values[n->in[0]].dtype == STENO_F32 &&
+           (group == 1 || (w->shape.dim[1] == 1 && w->shape.dim[0] == group)) &&
+           x->dim[1] == w->shape.dim[1] * group &&
+           (n->n_in < 3 || n->in[2] == STENO_NONE ||
+            steno_pass_vector(g, n->in[2], w->shape.dim[0]));
+}
+
+static bool one_input(const struct steno_node *n)
+{
+    static const char *const types[] = {"Relu", "Sigmoid",   "Tanh",        "Swish", "Erf",
+                                        "Sqrt", "LeakyRelu", "HardSigmoid", "Elu",   "HardSwish",
+                                        "Abs",  "Neg",       "Softplus",    "Clip",  "Identity",
+                                        "Gelu", "Mish",      "Softsign"};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (steno_pass_is(n, types[i]))
+            return true;
+    return steno_pass_is_ours(n, "Swoosh");
+}
+
+static bool two_inputs(const struct steno_node *n)
+{
+    return steno_pass_is(n, "Add") || steno_pass_is(n, "Sub") || steno_pass_is(n, "Mul") ||
+           steno_pass_is(n, "Div");
+}
+
+static bool single(const struct steno_graph *g, steno_vid v)
+{
+    const struct steno_tensor *t = g->values[v].constant;
+    return t && t->data && t->shape.rank <= 1 && steno_numel(t) == 1;
+}
+
+static bool split_fits(const struct layout *l, const struct steno_node *n)
+{
+    for (int i = 0; i < n->n_out; i++)
+        if (n->out[i] == STENO_NONE)
+            return false;
+    return steno_pass_is(n, "Split") && steno_node_int(n, "axis", 0) == 1 && l->last[n->in[0]] &&
+           (n->n_in < 2 || n->in[1] == STENO_NONE || l->g->values[n->in[1]].constant);
+}
+
+static bool slice_fits(const struct layout *l, const struct steno_node *n)
+{
+    double axis;
+    return steno_pass_is(n, "Slice") && n->opset >= 10 && n->n_in >= 4 && n->in[3] != STENO_NONE &&
+           l->last[n->in[0]] && l->g->values[n->in[0]].shape.rank == 4 &&
+           steno_pass_scalar(l->g, n->in[3], &axis) && axis >= -4 && axis < 4 &&
+           steno_numel(l->g->values[n->in[3]].constant) == 1 && l->g->values[n->in[1]].constant &&
+           l->g->values[n->in[2]].constant &&
+           (n->n_in < 5 || n->in[4] == STENO_NONE || l->g->values[n->in[4]].constant);
+}
+
+/* Along an axis of the image, at most half of it from outside. */
+static bool concat_fits(const struct layout *l, const struct steno_node *n)
+{
+    int64_t axis = steno_node_int(n, "axis", 0);
+    int inside = 0;
+    if (!steno_pass_is(n, "Concat") || (axis != 2 && axis != 3 && axis != -1 && axis != -2))
+        return false;
+    for (int i = 0; i < n->n_in; i++) {
+        const struct steno_value *v = &l->g->values[n->in[i]];
+        if (v->shape.rank != 4 || v->dtype != STENO_F32 || v->constant)
+            return false;
+        inside += l->last[n->in[i]];
+    }
+    return 2 * inside >= n->n_in && inside;
+}
+
+static bool takes_part(const struct layout *l, const struct steno_node *n)
+{
+    const struct steno_graph *g = l->g;
+    if (n->dead || n->n_in < 1 || n->in[0] == STENO_NONE)
+        return false;
+    if (conv_fits(g, n))
+        return true;
+    if (one_input(n)) {
+        for (int i = 1; i < n->n_in; i++)
+            if (n->in[i] != STENO_NONE && !single(g, n->in[i]))
+                return false;
+        return l->last[n->in[0]];
+    }
+    if (two_inputs(n)) {
+        if (n->n_in != 2 || n->in[1] == STENO_NONE)
+            return false;
+        bool a = l->last[n->in[0]], b = l->last[n->in[1]];
+        return (a && b && steno_pass_same_shape(g, n->in[0], n->in[1])) ||
+               (a && single(g, n->in[1])) || (b && single(g, n->in[0]));
+    }
+    return split_fits(l, n) || slice_fits(l, n) || concat_fits(l, n);
+}
+
+/* Nodes stand in topological order. */
+static int find_members(struct layout *l)
+{
+    int found = 0;
+    for (int32_t i = 0; i < l->n_nodes; i++) {
+        const struct steno_node *n = &l->g->nodes[i];
+        l->member[i] = takes_part(l, n);
+        for (int k = 0; k < n->n_out && l->member[i]; k++)
+            if (n->out[k] != STENO_NONE)
+                l->last[n->out[k]] = true;
+        for (int k = 0; k < n->n_in && l->member[i]; k++)
+            if (n->in[k] != STENO_NONE)
+                l->read[n->in[k]]++;
+        found += l->member[i] && steno_pass_is(n, "Conv");
+    }
+    return found;
+}
+
+/* ---- rewriting ---- */
+
+static int64_t *perm_of(struct layout *l, int rank, bool to_last)
+{
+    int64_t *p = steno_graph_alloc(l->g, (size_t)rank, sizeof *p, l->err);
+    for (int i = 0; p && i < rank; i++)
+        p[i] = i == 0 ? 0 : to_last ? (i < rank - 1 ? i + 1 : 1) : (i == 1 ? rank - 1 : i - 1);
+    return p;
+}
+
+static steno_status add_transpose(struct layout *l, steno_vid from, steno_vid to, bool to_last,
+                                  const char *name)
+{
+    int rank = l->g->values[to_last ? from : to].shape.rank;
+    int64_t *p = perm_of(l, rank, to_last);
+    struct steno_node *t =
+        p ? steno_pass_add_node(l->g, "", "Transpose", 13, name, 1, 1, 1, l->err) : NULL;
+    if (!t)
+        return STENO_ERR_NOMEM;
+    t->attr[0] = (struct steno_attr){
+        .name = "perm", .kind = STENO_ATTR_INTS, .n = (size_t)rank, .ints = p};
+    t->in[0] = from;
+    t->out[0] = to;
+    return STENO_OK;
+}
+
+/* The channels-last form of v, made where there is none. */
+static steno_status twin_of(struct layout *l, steno_vid v, const char *name, steno_vid *out)
+{
+    steno_status st = STENO_OK;
+    if (l->twin[v] == STENO_NONE) {
+        st = steno_graph_add_value(l->g, "", &l->twin[v], l->err);
+        if (!st)
+            l->g->values[l->twin[v]].dtype = l->g->values[v].dtype;
+        if (!st && !l->last[v])
+            st = add_transpose(l, v, l->twin[v], true, name);
+    }
+    *out = l->twin[v];
+    return st;
+}
+
+/* MatMul(x, W') and Add of the bias. */
+static steno_status rewrite_pointwise(struct layout *l, int32_t at, steno_vid x, steno_vid y)
+{
+    const struct steno_node n = l->g->nodes[at]; /* the array may move */
+    const bool bias = n.n_in > 2 && n.in[2] != STENO_NONE;
+    struct steno_node *m;
+    steno_vid w, product = y;
+    steno_status st = steno_graph_turn(l->g, n.in[1], &w, l->err);
+    if (!st && bias)
+        st = steno_graph_add_value(l->g, "", &product, l->err);
+    if (st)
+        return st;
+    l->g->values[product].dtype = STENO_F32;
+    m = steno_pass_add_node(l->g, "", "MatMul", 13, n.name, 2, 1, 0, l->err);
+    if (!m)
+        return STENO_ERR_NOMEM;
+    m->in[0] = x;
+    m->in[1] = w;
+    m->out[0] = product;
+    if (!bias)
+        return STENO_OK;
+    m = steno_pass_add_node(l->g, "", "Add", 13, n.name, 2, 1, 0, l->err);
+    if (!m)
+        return STENO_ERR_NOMEM;
+    m->in[0] = product;
+    m->in[1] = n.in[2];
+    m->out[0] = y;
+    return STENO_OK;
+}
+
+static steno_status rewrite_conv(struct layout *l, int32_t at)
+{
+    const struct steno_node n = l->g->nodes[at];
+    const struct steno_shape w = l->g->values[n.in[1]].shape;
+    bool pointwise = w.dim[2] == 1 && w.dim[3] == 1 && plain_window(&n) &&
+                     steno_node_int(&n, "group", 1) == 1;
+    struct steno_node *c;
+    steno_vid x, y;
+    steno_status st = twin_of(l, n.in[0], n.name, &x);
+    if (!st)
+        st = twin_of(l, n.out[0], n.name, &y);
+    if (st)
+        return st;
+    if (pointwise)
+        return rewrite_pointwise(l, at, x, y);
+    c = steno_pass_add_node(l->g, "ai.steno", "ConvNhwc", 1, n.name, 4, 1, n.n_attr + 3, l->err);
+    if (!c)
+        return STENO_ERR_NOMEM;
+    steno_pass_set_int(l->g, c, 0, "act", STENO_ACT_NONE);
+    steno_pass_set_float(l->g, c, 1, "act_min", 0);
+    steno_pass_set_float(l->g, c, 2, "act_max", 0);
+    for (int i = 0; i < n.n_attr; i++)
+        c->attr[3 + i] = n.attr[i];
+    c->in[0] = x;
+    c->in[1] = n.in[1];
+    if (n.n_in > 2)
+        c->in[2] = n.in[2];
+    c->out[0] = y;
+    return STENO_OK;
+}
+
+/* Where an axis of [N, C, H, W] is in [N, H, W, C]. */
+static int64_t axis_last(int64_t axis)
+{
+    axis = axis < 0 ? axis + 4 : axis;
+    return axis == 0 ? 0 : axis == 1 ? 3 : axis - 1;
+}
+
+static steno_status axis_constant(struct layout *l, steno_vid old, steno_vid *out)
+{
+    double axis = 0;
+    int64_t to;
+    struct steno_tensor t = {.dtype = STENO_I64, .shape = {.rank = 1, .dim = {1}}, .data = &to};
+    (void)steno_pass_scalar(l->g, old, &axis);
+    to = axis_last((int64_t)axis);
+    return steno_graph_add_const(l->g, "axis", &t, false, out, l->err);
+}
+
+/* The same operator on the twins. */
+static steno_status rewrite_follower(struct layout *l, int32_t at)
+{
+    const struct steno_node n = l->g->nodes[at];
+    const bool split = steno_pass_is(&n, "Split"), slice = steno_pass_is(&n, "Slice");
+    const bool concat = steno_pass_is(&n, "Concat");
+    int32_t copy;
+    steno_status st = steno_graph_add_node(l->g, n.domain, n.op_type, n.name, n.n_in, n.n_out,
+                                           n.n_attr, &copy, l->err);
+    if (st)
+        return st;
+    l->g->nodes[copy].opset = n.opset;
+    l->g->nodes[copy].op = n.op;
+    for (int i = 0; i < n.n_attr; i++) {
+        l->g->nodes[copy].attr[i] = n.attr[i];
+        if (split && !strcmp(n.attr[i].name, "axis"))
+            l->g->nodes[copy].attr[i].i = l->g->values[n.in[0]].shape.rank - 1;
+        if (concat && !strcmp(n.attr[i].name, "axis"))
+            l->g->nodes[copy].attr[i].i = axis_last(n.attr[i].i);
+    }
+    for (int i = 0; i < n.n_in && !st; i++) {
+        steno_vid v = n.in[i];
+        if (slice && i == 3)
+            st = axis_constant(l, v, &v);
+        else if (v != STENO_NONE && (l->last[v] || concat))
+            st = twin_of(l, v, n.name, &v);
+        l->g->nodes[copy].in[i] = v;
+    }
+    for (int i = 0; i < n.n_out && !st; i++)
+        st = twin_of(l, n.out[i], n.name, &l->g->nodes[copy].out[i]);
+    return st;
+}
+
+static steno_status rewrite(struct layout *l)
+{
+    steno_status st = STENO_OK;
+    for (int32_t i = 0; i < l->n_nodes && !st; i++) {
+        if (!l->member[i])
+            continue;
+        st = steno_pass_is(&l->g->nodes[i], "Conv") ? rewrite_conv(l, i) : rewrite_follower(l, i);
+        l->g->nodes[i].dead = true;
+    }
+    for (steno_vid v = 0; v < l->n_values && !st; v++)
+        if (l->last[v] && l->g->values[v].uses > l->read[v])
+            st = add_transpose(l, l->twin[v], v, false, l->g->values[v].name);
+    return st;
+}
+
+steno_status steno_pass_nhwc(struct steno_graph *g, const struct steno_pass_env *env, int *changed,
+                             steno_err *err)
+{
+    size_t values = (size_t)g->n_values + 1, nodes = (size_t)g->n_nodes + 1;
+    struct layout l = {.g = g,
+                       .err = err,
+                       .n_nodes = g->n_nodes,
+                       .n_values = g->n_values,
+                       .twin = steno_graph_alloc(g, values, sizeof *l.twin, err),
+                       .last = steno_graph_alloc(g, values, sizeof *l.last, err),
+                       .read = steno_graph_alloc(g, values, sizeof *l.read, err),
+                       .member = steno_graph_alloc(g, nodes, sizeof *l.member, err)};
+    int found;
+    (void)env;
+    if (!l.twin || !l.last || !l.read || !l.member)
+        return STENO_ERR_NOMEM;
+    memset(l.last, 0, values * sizeof *l.last);
+    memset(l.read, 0, values * sizeof *l.read);
+    for (size_t i = 0; i < values; i++)
+        l.twin[i] = STENO_NONE;
+    found = find_members(&l);
+    if (!found)
+        return STENO_OK;
+    *changed += found;
+    return rewrite(&l);
+}

@@ -1,0 +1,206 @@
+/* Masks that are written as a table of all pairs of rows though few rows of it are read, as ESPnet's
+ * exports do (the last row of a triangle of T x T: quadratic in the length of the recording).
+ * Comparisons and logical operators only.
+ *
+ * Before: Compare(Expand(x), w), where x and w alone have the result's shape      And(ones, y), Or(zeros, y)
+ * After:  Compare(x, w)                                                           y
+ * Before: y = Compare(u, w) larger than u and than w, Slice(y) or Gather(y) of one axis alone reads it
+ * After:  Compare(u, w) of the Slice or Gather of those that have the axis
+ * Before: Shape(ConstantOfShape(s))
+ * After:  s */
+#include "nn/passes/passes.h"
+
+#include <string.h>
+
+static bool compares(const struct steno_node *n)
+{
+    static const char *const types[] = {"And",  "Or",          "Xor",     "Equal",
+                                        "Less", "LessOrEqual", "Greater", "GreaterOrEqual"};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (steno_pass_is(n, types[i]))
+            return n->n_in == 2 && n->in[0] != STENO_NONE && n->in[1] != STENO_NONE;
+    return false;
+}
+
+static int rank_of(const struct steno_graph *g, steno_vid v)
+{
+    return g->values[v].shape.rank;
+}
+
+/* Extent of axis r from the end, as operators that broadcast see it; ranks are known. */
+static int64_t back(const struct steno_graph *g, steno_vid v, int r)
+{
+    return r < rank_of(g, v) ? g->values[v].shape.dim[rank_of(g, v) - 1 - r] : 1;
+}
+
+static bool same(int64_t a, int64_t b)
+{
+    return a == b && a != STENO_DIM_ANY;
+}
+
+static bool ranks_known(const struct steno_graph *g, const struct steno_node *n)
+{
+    return rank_of(g, n->in[0]) >= 0 && rank_of(g, n->in[1]) >= 0 && rank_of(g, n->out[0]) >= 0;
+}
+
+/* Each extent of y is that of x or of w. */
+static bool broadcast_to(const struct steno_graph *g, steno_vid x, steno_vid w, steno_vid y)
+{
+    const int rank = rank_of(g, x) > rank_of(g, w) ? rank_of(g, x) : rank_of(g, w);
+    if (rank_of(g, x) < 0 || rank != rank_of(g, y))
+        return false;
+    for (int r = 0; r < rank; r++)
+        if (!same(back(g, x, r), back(g, y, r)) && !same(back(g, w, r), back(g, y, r)))
+            return false;
+    return true;
+}
+
+static bool without_expand(struct steno_graph *g, struct steno_node *n)
+{
+    for (int k = 0; k < 2; k++) {
+        const struct steno_node *p = steno_pass_producer(g, n->in[k]);
+        if (p && steno_pass_is(p, "Expand") && broadcast_to(g, p->in[0], n->in[1 - k], n->out[0])) {
+            g->values[n->in[k]].uses--;
+            n->in[k] = p->in[0];
+            g->values[n->in[k]].uses++;
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool changes_nothing(struct steno_graph *g, struct steno_node *n)
+{
+    const bool all = steno_pass_is(n, "And");
+    for (int k = 0; k < 2 && (all || steno_pass_is(n, "Or")); k++)
+        if (steno_pass_fills(steno_pass_producer(g, n->in[k]), STENO_BOOL, all) && steno_pass_same_shape(g, n->in[1 - k], n->out[0]) &&
+            steno_pass_replace(g, n->out[0], n->in[1 - k])) {
+            n->dead = true;
+            return true;
+        }
+    return false;
+}
+
+static bool shape_of_constant(struct steno_graph *g, struct steno_node *n)
+{
+    const struct steno_node *p = steno_pass_producer(g, n->in[0]);
+    if (!steno_pass_is(p, "ConstantOfShape") || steno_node_attr(n, "start") ||
+        steno_node_attr(n, "end") || !steno_pass_replace(g, n->out[0], p->in[0]))
+        return false;
+    n->dead = true;
+    return true;
+}
+
+/* The comparison whose result, larger than either side, n alone reads. */
+static struct steno_node *table_of(struct steno_graph *g, const struct steno_node *n)
+{
+    struct steno_node *p = steno_pass_producer(g, n->in[0]);
+    if (!p || !compares(p) || !ranks_known(g, p) || g->values[n->in[0]].uses != 1 ||
+        g->values[n->in[0]].is_output)
+        return NULL;
+    for (int k = 0; k < 2; k++) {
+        bool smaller = false;
+        for (int r = 0; r < rank_of(g, n->in[0]); r++)
+            smaller = smaller || (back(g, p->in[k], r) == 1 && back(g, n->in[0], r) != 1);
+        if (!smaller)
+            return NULL;
+    }
+    return p;
+}
+
+/* A Slice or Gather of one axis; *axis counts from the end. */
+static bool picks(const struct steno_graph *g, const struct steno_node *n, int *axis)
+{
+    const int rank = rank_of(g, n->in[0]);
+    struct steno_pass_cut c;
+    double a;
+    if (steno_pass_is(n, "Gather") && rank_of(g, n->in[1]) == 1)
+        a = (double)steno_node_int(n, "axis", 0);
+    else if (steno_pass_is(n, "Slice") && steno_pass_cut_of(g, n, &c))
+        a = c.axis;
+    else
+        return false;
+    *axis = rank - 1 - (int)(a < 0 ? a + rank : a);
+    return *axis >= 0 && *axis < rank && back(g, n->in[0], *axis) != 1;
+}
+
+/* n's rows of v along the axis. */
+static steno_status pick(struct steno_graph *g, int32_t at, steno_vid v, int axis, steno_vid *out,
+                         steno_err *err)
+{
+    const struct steno_node n = g->nodes[at]; /* the array may move */
+    const int64_t a = rank_of(g, v) - 1 - axis;
+    struct steno_node *y;
+    steno_status st = steno_graph_add_value(g, "", out, err);
+    if (st)
+        return st;
+    g->values[*out].dtype = g->values[v].dtype;
+    if (steno_pass_is(&n, "Slice")) {
+        struct steno_tensor t = {
+            .dtype = STENO_I64, .shape = {.rank = 1, .dim = {1}}, .data = (void *)(uintptr_t)&a};
+        steno_vid c;
+        st = steno_graph_add_const(g, "axis", &t, false, &c, err);
+        y = st ? NULL : steno_pass_add_node(g, "", "Slice", 13, n.name, 4, 1, 0, err);
+        if (!y)
+            return STENO_ERR_NOMEM;
+        y->in[1] = n.in[1];
+        y->in[2] = n.in[2];
+        y->in[3] = c;
+    } else {
+        y = steno_pass_add_node(g, "", "Gather", 13, n.name, 2, 1, 1, err);
+        if (!y)
+            return STENO_ERR_NOMEM;
+        y->in[1] = n.in[1];
+        steno_pass_set_int(g, y, 0, "axis", a);
+    }
+    y->in[0] = v;
+    y->out[0] = *out;
+    return STENO_OK;
+}
+
+/* Node `at` picks rows of a table: they are picked of what it is made of. */
+static steno_status pick_first(struct steno_graph *g, int32_t at, int *changed, steno_err *err)
+{
+    struct steno_node *n = &g->nodes[at], *table = table_of(g, n), made;
+    steno_status st = STENO_OK;
+    int axis;
+    if (!table || !picks(g, n, &axis))
+        return STENO_OK;
+    for (int k = 0; k < 2; k++)
+        if (back(g, table->in[k], axis) != 1 &&
+            !same(back(g, table->in[k], axis), back(g, n->in[0], axis)))
+            return STENO_OK;
+    made = *table;
+    table->dead = true;
+    table = steno_pass_add_node(g, "", made.op_type, made.opset, made.name, 2, 1, 0, err);
+    if (!table)
+        return STENO_ERR_NOMEM;
+    memcpy(table->in, made.in, 2 * sizeof *table->in);
+    table->out[0] = g->nodes[at].out[0];
+    g->nodes[at].dead = true;
+    made = *table; /* its lists stay where they are */
+    for (int k = 0; k < 2 && !st; k++)
+        if (back(g, made.in[k], axis) != 1)
+            st = pick(g, at, made.in[k], axis, &made.in[k], err);
+    ++*changed;
+    return st;
+}
+
+steno_status steno_pass_outer(struct steno_graph *g, const struct steno_pass_env *env, int *changed,
+                              steno_err *err)
+{
+    steno_status st = STENO_OK;
+    (void)env;
+    for (int32_t i = 0, count = g->n_nodes; i < count && !st; i++) {
+        struct steno_node *n = &g->nodes[i];
+        if (n->dead)
+            continue;
+        if (compares(n) && ranks_known(g, n))
+            *changed += without_expand(g, n) || changes_nothing(g, n);
+        else if (steno_pass_is(n, "Shape"))
+            *changed += shape_of_constant(g, n);
+        else if (steno_pass_is(n, "Slice") || steno_pass_is(n, "Gather"))
+            st = pick_first(g, i, changed, err);
+    }
+    return st;
+}

@@ -1,0 +1,129 @@
+/* Before: p = Pad(x; zeros, spatial axes only), y = Conv(p, W, b; pads)
+ * After:  y = Conv(x, W, b; pads + the Pad's)
+ * Before: p = Pad(x; -inf, or anything below the range of f32), y = MaxPool(p; pads 0)
+ *         p = Pad(x; zeros), y = AveragePool(p; pads 0 or count_include_pad)
+ * After:  the Pool with pads, an AveragePool with count_include_pad 1 */
+#include "nn/passes/passes.h"
+
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+/* Paddings of each axis before and after; false when they are not known or not of mode constant. */
+static bool read_pads(const struct steno_graph *g, const struct steno_node *n, int rank,
+                      const int64_t **pads, double *value)
+{
+    const struct steno_tensor *t;
+    size_t count;
+    *value = 0;
+    if (strcmp(steno_node_str(n, "mode", "constant"), "constant"))
+        return false;
+    if (n->opset < 11) {
+        *value = (double)steno_node_float(n, "value", 0);
+        *pads = steno_node_ints(n, "pads", &count);
+        return *pads && count == 2 * (size_t)rank;
+    }
+    t = n->n_in > 1 ? g->values[n->in[1]].constant : NULL;
+    if (n->n_in > 2 && n->in[2] != STENO_NONE && !steno_pass_scalar(g, n->in[2], value))
+        return false;
+    if (!t || !t->data || t->dtype != STENO_I64 || steno_numel(t) != 2 * (size_t)rank ||
+        (n->n_in > 3 && n->in[3] != STENO_NONE))
+        return false;
+    *pads = t->data;
+    return true;
+}
+
+static bool plain(const struct steno_node *n)
+{
+    return !strcmp(steno_node_str(n, "auto_pad", "NOTSET"), "NOTSET") ||
+           !strcmp(steno_node_str(n, "auto_pad", "NOTSET"), "VALID");
+}
+
+static bool zero(const int64_t *v, size_t n)
+{
+    for (size_t i = 0; v && i < n; i++)
+        if (v[i])
+            return false;
+    return true;
+}
+
+/* The operator's result on padded input is its result with paddings of its own. */
+static bool fits(const struct steno_graph *g, const struct steno_node *op, double value)
+{
+    size_t count;
+    const int64_t *own = steno_node_ints(op, "pads", &count);
+    if (!plain(op))
+        return false;
+    if (steno_pass_is(op, "Conv"))
+        return value == 0 && g->values[op->in[0]].dtype == STENO_F32;
+    if (steno_node_int(op, "ceil_mode", 0)) /* a window may reach beyond the paddings */
+        return false;
+    if (steno_pass_is(op, "MaxPool")) /* Indices would count the padding */
+        return value <= -(double)FLT_MAX && zero(own, count) &&
+               (op->n_out < 2 || op->out[1] == STENO_NONE);
+    return steno_pass_is(op, "AveragePool") && value == 0 &&
+           (zero(own, count) || steno_node_int(op, "count_include_pad", 0)) && op->opset >= 7;
+}
+
+/* The operator with other attributes: pads, and count_include_pad for a mean. */
+static steno_status set_pads(struct steno_graph *g, struct steno_node *op, const int64_t *pads,
+                             int axes, steno_err *err)
+{
+    bool mean = steno_pass_is(op, "AveragePool");
+    struct steno_attr *a = steno_graph_alloc(g, (size_t)op->n_attr + 2, sizeof *a, err);
+    int64_t *sum = steno_graph_alloc(g, 2 * (size_t)axes, sizeof *sum, err);
+    size_t count;
+    const int64_t *own = steno_node_ints(op, "pads", &count);
+    int n = 0;
+    if (!a || !sum)
+        return STENO_ERR_NOMEM;
+    for (int i = 0; i < 2 * axes; i++) /* [before of each axis, after of each axis], two axes more */
+        sum[i] = (own ? own[i] : 0) + pads[i < axes ? i + 2 : i + 4];
+    for (int i = 0; i < op->n_attr; i++)
+        if (strcmp(op->attr[i].name, "pads") && strcmp(op->attr[i].name, "auto_pad") &&
+            strcmp(op->attr[i].name, "count_include_pad"))
+            a[n++] = op->attr[i];
+    a[n++] = (struct steno_attr){
+        .name = "pads", .kind = STENO_ATTR_INTS, .n = 2 * (size_t)axes, .ints = sum};
+    if (mean)
+        a[n++] = (struct steno_attr){
+            .name = "count_include_pad", .kind = STENO_ATTR_INT, .i = 1};
+    op->attr = a;
+    op->n_attr = n;
+    return STENO_OK;
+}
+
+steno_status steno_pass_pad(struct steno_graph *g, const struct steno_pass_env *env, int *changed,
+                            steno_err *err)
+{
+    (void)env;
+    for (int32_t i = 0; i < g->n_nodes; i++) {
+        struct steno_node *op = &g->nodes[i], *pad;
+        const int64_t *pads, *own;
+        double value;
+        bool ok = true;
+        size_t count;
+        int rank;
+        if (op->dead || !op->n_in || op->in[0] == STENO_NONE ||
+            !(pad = steno_pass_only_use(g, op->in[0], "Pad")))
+            continue;
+        rank = g->values[op->in[0]].shape.rank;
+        if (rank < 3 || !read_pads(g, pad, rank, &pads, &value) || !fits(g, op, value))
+            continue;
+        own = steno_node_ints(op, "pads", &count);
+        if (own && count != 2 * (size_t)(rank - 2))
+            continue;
+        for (int k = 0; k < 2 * rank; k++)
+            ok = ok && pads[k] >= 0 && pads[k] < INT32_MAX / 2 && (k % rank >= 2 || !pads[k]);
+        for (size_t k = 0; own && k < count; k++)
+            ok = ok && own[k] >= 0 && own[k] < INT32_MAX / 2;
+        if (!ok)
+            continue;
+        if (set_pads(g, op, pads, rank - 2, err))
+            return STENO_ERR_NOMEM;
+        op->in[0] = pad->in[0];
+        pad->dead = true;
+        ++*changed;
+    }
+    return STENO_OK;
+}

@@ -1,0 +1,270 @@
+/* Before: xd = DequantizeLinear(q, sx, zx) of 8 bits, one scale; wd = DequantizeLinear(W constant of 8
+ *         bits, sw by column or one, zw) [Transpose]; y = MatMul|Gemm|Conv(xd, wd [, b])
+ * After:  p = MatMulInteger|ConvInteger(q, W, zx, zw), y = Cast(p, f32) * (sx * sw) [+ b]
+ *         (pass int8 makes IntLinear of the products.)
+ * A product of 8-bit numbers is exact in 32 bits, so this rounds less than f32 does. What follows (a
+ * QuantizeLinear, say) stays. Runs ahead of fold, which leaves such weights alone until then. */
+#include "nn/passes/passes.h"
+
+#include <string.h>
+
+struct side {
+    steno_vid q, scale, zero; /* zero STENO_NONE: 0 */
+};
+
+struct found {
+    struct side x, w;
+    bool turned; /* the weights are [N, K] */
+    int64_t n;   /* columns, or channels */
+};
+
+static steno_vid input(const struct steno_node *n, int i)
+{
+    return i < n->n_in ? n->in[i] : STENO_NONE;
+}
+
+static bool is_byte(steno_dtype t)
+{
+    return t == STENO_U8 || t == STENO_I8;
+}
+
+static bool single(const struct steno_graph *g, steno_vid v)
+{
+    const struct steno_shape *s = &g->values[v].shape;
+    return s->rank == 0 || (s->rank == 1 && s->dim[0] == 1);
+}
+
+static const struct steno_node *dequantized(struct steno_graph *g, steno_vid v, struct side *s)
+{
+    const struct steno_node *n = steno_pass_producer(g, v);
+    if (!steno_pass_is(n, "DequantizeLinear") || n->n_in < 2 || g->values[v].dtype != STENO_F32 ||
+        steno_node_int(n, "block_size", 0))
+        return NULL;
+    *s = (struct side){n->in[0], n->in[1], input(n, 2)};
+    return is_byte(g->values[s->q].dtype) && g->values[s->scale].dtype == STENO_F32 ? n : NULL;
+}
+
+static bool activations(struct steno_graph *g, steno_vid v, struct side *s)
+{
+    return dequantized(g, v, s) && !g->values[s->q].constant && single(g, s->scale) &&
+           (s->zero == STENO_NONE || single(g, s->zero));
+}
+
+/* Weights behind v: scales one, or one for each entry of axis `along` of the constant. */
+static bool weights(struct steno_graph *g, steno_vid v, int rank, int along, struct found *f)
+{
+    const struct steno_node *n = steno_pass_producer(g, v);
+    const struct steno_tensor *w, *z;
+    int64_t axis, n_scales, n_zeros;
+    f->turned = false;
+    if (rank == 2 && steno_pass_is(n, "Transpose") && g->values[n->in[0]].shape.rank == 2) {
+        size_t count = 0;
+        const int64_t *p = steno_node_ints(n, "perm", &count);
+        f->turned = !p || (count == 2 && p[0] == 1 && p[1] == 0);
+        if (f->turned)
+            v = n->in[0];
+    }
+    n = dequantized(g, v, &f->w);
+    w = n ? g->values[f->w.q].constant : NULL;
+    if (!w || !w->data || w->shape.rank < rank || (rank == 2 && w->shape.rank != 2))
+        return false;
+    along = f->turned ? 1 - along : along;
+    axis = steno_node_int(n, "axis", 1);
+    axis += axis < 0 ? w->shape.rank : 0;
+    f->n = w->shape.dim[along];
+    z = f->w.zero == STENO_NONE ? NULL : g->values[f->w.zero].constant;
+    n_scales = g->values[f->w.scale].constant ? (int64_t)steno_numel(g->values[f->w.scale].constant)
+                                              : 0;
+    n_zeros = z && z->data ? (int64_t)steno_numel(z) : 0;
+    if (f->w.zero != STENO_NONE && n_zeros != n_scales)
+        return false;
+    return n_scales == 1 || (n_scales == f->n && axis == along &&
+                             g->values[f->w.scale].shape.rank == 1);
+}
+
+/* ---- new nodes ---- */
+
+struct made {
+    struct steno_graph *g;
+    const char *name;
+    steno_err *err;
+};
+
+/* STENO_NONE: err is set. */
+static steno_vid add(struct made *m, const char *type, int opset, const steno_vid *in, int n_in,
+                     int n_attr, steno_vid out)
+{
+    struct steno_node *n =
+        steno_pass_add_node(m->g, "", type, opset, m->name, n_in, 1, n_attr, m->err);
+    if (!n || (out == STENO_NONE && steno_graph_add_value(m->g, m->name, &out, m->err)))
+        return STENO_NONE;
+    n = &m->g->nodes[m->g->n_nodes - 1];
+    memcpy(n->in, in, (size_t)n_in * sizeof *in);
+    n->out[0] = out;
+    return out;
+}
+
+static steno_vid constant(struct made *m, steno_dtype t, int rank, const int64_t *dims,
+                          const void *data)
+{
+    struct steno_tensor c = {.dtype = t, .shape = {.rank = rank}};
+    steno_vid v;
+    for (int i = 0; i < rank; i++)
+        c.shape.dim[i] = dims[i];
+    c.data = (void *)(uintptr_t)data; /* copied */
+    return steno_graph_add_const(m->g, m->name, &c, false, &v, m->err) ? STENO_NONE : v;
+}
+
+/* W [N, K] as [K, N]. */
+static steno_vid turn(struct made *m, steno_vid w)
+{
+    steno_vid v;
+    return steno_graph_turn(m->g, w, &v, m->err) ? STENO_NONE : v;
+}
+
+/* Zero point of one number; one is made where there is none. */
+static steno_vid scalar_zero(struct made *m, const struct side *s)
+{
+    static const uint8_t nothing = 0;
+    steno_vid in[2] = {s->zero, STENO_NONE};
+    int64_t none = 0;
+    if (s->zero == STENO_NONE)
+        return constant(m, m->g->values[s->q].dtype, 0, NULL, &nothing);
+    if (m->g->values[s->zero].shape.rank == 0)
+        return s->zero;
+    in[1] = constant(m, STENO_I64, 1, &(int64_t){0}, &none);
+    return in[1] == STENO_NONE ? in[1] : add(m, "Reshape", 13, in, 2, 0, STENO_NONE);
+}
+
+/* v of n numbers as [n, 1, ..., 1] with `ones` ones; one number stays. */
+static steno_vid stand(struct made *m, steno_vid v, int64_t n, int ones)
+{
+    int64_t dims[STENO_MAX_RANK] = {n}, count = ones + 1;
+    steno_vid in[2] = {v, STENO_NONE};
+    if (!ones || single(m->g, v))
+        return v;
+    for (int i = 1; i <= ones; i++)
+        dims[i] = 1;
+    in[1] = constant(m, STENO_I64, 1, &count, dims);
+    return in[1] == STENO_NONE ? in[1] : add(m, "Reshape", 13, in, 2, 0, STENO_NONE);
+}
+
+/* y = f32(p) * (sx * sw) [+ b], all that follows the product; ones: axes behind the channels. */
+static steno_status scaled(struct made *m, const struct found *f, steno_vid p, steno_vid b,
+                           int ones, steno_vid y)
+{
+    steno_vid s[2], c, v = add(m, "Cast", 13, &p, 1, 1, STENO_NONE);
+    if (v == STENO_NONE)
+        return STENO_ERR_NOMEM;
+    steno_pass_set_int(m->g, &m->g->nodes[m->g->n_nodes - 1], 0, "to", STENO_F32);
+    s[0] = f->x.scale;
+    s[1] = stand(m, f->w.scale, f->n, ones);
+    c = s[1] == STENO_NONE ? s[1] : add(m, "Mul", 13, s, 2, 0, STENO_NONE);
+    if (c == STENO_NONE)
+        return STENO_ERR_NOMEM;
+    s[0] = v;
+    s[1] = c;
+    v = add(m, "Mul", 13, s, 2, 0, b == STENO_NONE ? y : STENO_NONE);
+    if (v == STENO_NONE || b == STENO_NONE)
+        return v == STENO_NONE ? STENO_ERR_NOMEM : STENO_OK;
+    s[0] = v;
+    s[1] = stand(m, b, f->n, ones);
+    return s[1] == STENO_NONE || add(m, "Add", 13, s, 2, 0, y) == STENO_NONE ? STENO_ERR_NOMEM
+                                                                             : STENO_OK;
+}
+
+/* The one zero point of all channels: ConvInteger of onnxruntime takes no others. STENO_NONE: none, or
+ * they differ (*differ). */
+static steno_vid one_zero(struct made *m, const struct side *s, bool *differ, bool make)
+{
+    const struct steno_tensor *z = s->zero == STENO_NONE ? NULL : m->g->values[s->zero].constant;
+    const uint8_t *b = z ? z->data : NULL;
+    *differ = false;
+    for (size_t i = 1; b && i < steno_numel(z); i++)
+        *differ = *differ || b[i] != b[0];
+    return b && !*differ && make ? constant(m, z->dtype, 0, NULL, b) : STENO_NONE;
+}
+
+static steno_status build(struct steno_graph *g, int32_t at, struct found *f, steno_err *err)
+{
+    const struct steno_node n = g->nodes[at];
+    bool conv = !strcmp(n.op_type, "Conv");
+    struct made m = {g, n.name, err};
+    steno_vid in[4] = {f->x.q, f->w.q, STENO_NONE, f->w.zero}, p;
+    int ones = conv ? g->values[f->w.q].shape.rank - 2 : 0;
+    bool differ;
+    if (conv && f->w.zero != STENO_NONE &&
+        (in[3] = one_zero(&m, &f->w, &differ, true)) == STENO_NONE)
+        return STENO_ERR_NOMEM;
+    if (f->turned && (in[1] = turn(&m, f->w.q)) == STENO_NONE)
+        return STENO_ERR_NOMEM;
+    in[2] = scalar_zero(&m, &f->x);
+    p = in[2] == STENO_NONE ? STENO_NONE
+                            : add(&m, conv ? "ConvInteger" : "MatMulInteger", 10, in, 4,
+                                  conv ? n.n_attr : 0, STENO_NONE);
+    if (p == STENO_NONE)
+        return STENO_ERR_NOMEM;
+    if (conv && n.n_attr)
+        memcpy(g->nodes[g->n_nodes - 1].attr, n.attr, (size_t)n.n_attr * sizeof *n.attr);
+    g->nodes[at].dead = true;
+    return scaled(&m, f, p, input(&n, 2), ones, n.out[0]);
+}
+
+static bool match(struct steno_graph *g, const struct steno_pass_env *env,
+                  const struct steno_node *n, struct found *f)
+{
+    bool gemm = steno_pass_is(n, "Gemm"), conv = steno_pass_is(n, "Conv");
+    int rank = n->n_in > 1 && n->in[0] != STENO_NONE ? g->values[n->in[0]].shape.rank : -1;
+    if (n->dead || (!gemm && !conv && !steno_pass_is(n, "MatMul")) || rank < (conv ? 3 : 2) ||
+        n->in[1] == STENO_NONE || !activations(g, n->in[0], &f->x))
+        return false;
+    if (!weights(g, n->in[1], conv ? 3 : 2, conv || steno_node_int(n, "transB", 0) ? 0 : 1, f)) {
+        steno_pass_refuse(env, "qdq", n,
+                          "its weights are not 8-bit constants with one scale, or one for each "
+                          "column");
+        return false;
+    }
+    if (conv) {
+        struct made m = {g, n->name, NULL};
+        bool differ;
+        (void)one_zero(&m, &f->w, &differ, false);
+        return !differ && steno_node_int(n, "group", 1) == 1 && rank <= 4;
+    }
+    if (gemm) {
+        if (steno_node_int(n, "transA", 0) || steno_node_float(n, "alpha", 1) != 1 ||
+            (input(n, 2) != STENO_NONE && steno_node_float(n, "beta", 1) != 1)) {
+            steno_pass_refuse(env, "qdq", n, "the Gemm scales, or transposes its activations");
+            return false;
+        }
+        f->turned = f->turned != (steno_node_int(n, "transB", 0) != 0);
+    }
+    return true;
+}
+
+bool steno_pass_qdq_weights(struct steno_graph *g, const struct steno_node *n)
+{
+    const struct steno_node *r;
+    struct found f;
+    if (!steno_pass_is(n, "DequantizeLinear"))
+        return false;
+    r = steno_pass_only_reader(g, n->out[0]);
+    if (steno_pass_is(r, "Transpose"))
+        r = steno_pass_only_reader(g, r->out[0]);
+    return r && match(g, &(struct steno_pass_env){.arg = NULL}, r, &f);
+}
+
+steno_status steno_pass_qdq(struct steno_graph *g, const struct steno_pass_env *env, int *changed,
+                            steno_err *err)
+{
+    for (int32_t i = 0, count = g->n_nodes; i < count; i++) {
+        struct found f;
+        steno_status st;
+        if (!match(g, env, &g->nodes[i], &f))
+            continue;
+        st = build(g, i, &f, err);
+        if (st)
+            return st;
+        ++*changed;
+    }
+    return STENO_OK;
+}

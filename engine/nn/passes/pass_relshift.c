@@ -1,0 +1,178 @@
+/* Before: z = ConstantOfShape(0) [.., T, 1], c = Concat(z, x [B, h, T, L]) on the last axis,
+ *         r = Reshape(c, [B, h, L + 1, T]), s = Slice(r, from 1 on axis 2),
+ *         y = Reshape(s, shape of x)
+ *         [y' = Slice(y, to L / 2 + 1 on the last axis)]
+ * After:  y = ai.steno:RelativeShift(x; half)      (nn/ops/op_fused_attention.c)
+ *         or Pad(x; one zero before the last axis) in place of ConstantOfShape and Concat (NeMo)
+ * Transformer-XL's shift as ESPnet exports it: legacy without the last Slice, latest with it. */
+#include "nn/passes/passes.h"
+
+#include <string.h>
+
+static bool number(const struct steno_graph *g, const struct steno_node *n, int in, double want)
+{
+    double v;
+    return in < n->n_in && n->in[in] != STENO_NONE && steno_pass_scalar(g, n->in[in], &v) &&
+           v == want; /* exact on purpose */
+}
+
+static bool slices(const struct steno_graph *g, const struct steno_node *n, double from, int axis)
+{
+    return steno_pass_is(n, "Slice") && n->opset >= 10 && number(g, n, 1, from) &&
+           (number(g, n, 3, axis) || number(g, n, 3, axis - 4)) &&
+           (n->n_in < 5 || n->in[4] == STENO_NONE || number(g, n, 4, 1));
+}
+
+static bool zeros(struct steno_graph *g, steno_vid v)
+{
+    const struct steno_value *z = &g->values[v];
+    double zero;
+    if (z->dtype != STENO_F32 || z->shape.rank != 4 || z->shape.dim[3] != 1)
+        return false;
+    if (z->constant)
+        return steno_pass_scalar(g, v, &zero) && zero == 0;
+    return steno_pass_fills(steno_pass_producer(g, v), STENO_F32, 0);
+}
+
+static struct steno_node *behind_views(struct steno_graph *g, steno_vid v)
+{
+    struct steno_node *n = steno_pass_producer(g, v);
+    while (steno_pass_is(n, "Unsqueeze") || steno_pass_is(n, "Squeeze") ||
+           steno_pass_is(n, "Reshape"))
+        n = steno_pass_producer(g, n->in[0]);
+    return n;
+}
+
+/* Dimension `at` of v is as long as the last one of x. */
+static bool as_long(const struct steno_graph *g, steno_vid v, double at, steno_vid x)
+{
+    const struct steno_shape *s = &g->values[v].shape, *want = &g->values[x].shape;
+    int64_t d = want->rank > 0 ? want->dim[want->rank - 1] : STENO_DIM_ANY;
+    at = at < 0 ? at + s->rank : at;
+    return d != STENO_DIM_ANY && at >= 0 && at < s->rank && s->dim[(int)at] == d;
+}
+
+/* v is the last dimension of x, read from the shape of x or of what has the same. */
+static bool last_dim(struct steno_graph *g, steno_vid v, steno_vid x)
+{
+    struct steno_node *n = steno_pass_producer(g, v), *shape;
+    double at = -1;
+    while (steno_pass_is(n, "Unsqueeze") || steno_pass_is(n, "Squeeze") ||
+           steno_pass_is(n, "Reshape"))
+        n = steno_pass_producer(g, n->in[0]);
+    if (steno_pass_is(n, "Gather") ? !steno_pass_scalar(g, n->in[1], &at)
+                                   : !slices(g, n, -1, 0) &&
+                                         !(steno_pass_is(n, "Slice") && number(g, n, 1, -1) &&
+                                           number(g, n, 3, 0) && n->n_in < 5))
+        return false;
+    if (steno_pass_is(n, "Slice")) {
+        double end;
+        if (!steno_pass_scalar(g, n->in[2], &end) || end < 4)
+            return false;
+    }
+    shape = steno_pass_producer(g, n->in[0]);
+    return steno_pass_is(shape, "Shape") && !shape->n_attr && as_long(g, shape->in[0], at, x);
+}
+
+/* v is L / 2 + 1. */
+static bool half_length(struct steno_graph *g, steno_vid v, steno_vid x)
+{
+    const struct steno_shape *s = &g->values[x].shape;
+    struct steno_node *add = behind_views(g, v), *div;
+    double end;
+    int side;
+    if (steno_pass_scalar(g, v, &end))
+        return s->dim[3] > 0 && end == (double)(s->dim[3] / 2 + 1);
+    if (!steno_pass_is(add, "Add"))
+        return false;
+    side = number(g, add, 0, 1);
+    if (!number(g, add, !side, 1))
+        return false;
+    div = behind_views(g, add->in[side]);
+    return steno_pass_is(div, "Div") && number(g, div, 1, 2) && last_dim(g, div->in[0], x);
+}
+
+/* Pad by one zero ahead of the last axis of four. */
+static bool pads_one(const struct steno_graph *g, const struct steno_node *n)
+{
+    static const int64_t want[8] = {0, 0, 0, 1, 0, 0, 0, 0};
+    size_t count = 0;
+    const int64_t *pads = steno_node_ints(n, "pads", &count);
+    const struct steno_tensor *t = n->n_in > 1 && n->in[1] != STENO_NONE
+                                       ? g->values[n->in[1]].constant : NULL;
+    if (strcmp(steno_node_str(n, "mode", "constant"), "constant") ||
+        (n->n_in > 2 && n->in[2] != STENO_NONE && !number(g, n, 2, 0)) || n->n_in > 3 ||
+        steno_node_float(n, "value", 0) != 0)
+        return false;
+    if (t && t->data && t->dtype == STENO_I64 && steno_numel(t) == 8)
+        return !memcmp(t->data, want, sizeof want);
+    return pads && count == 8 && !memcmp(pads, want, sizeof want);
+}
+
+/* x of which v has one column of zeros more, and the node that adds it; STENO_NONE: none does. */
+static steno_vid widened(struct steno_graph *g, steno_vid v, struct steno_node **n)
+{
+    int64_t axis;
+    *n = steno_pass_only_use(g, v, "Pad");
+    if (*n)
+        return pads_one(g, *n) ? (*n)->in[0] : STENO_NONE;
+    *n = steno_pass_only_use(g, v, "Concat");
+    axis = *n ? steno_node_int(*n, "axis", 0) : 0;
+    return *n && (*n)->n_in == 2 && (axis == -1 || axis == 3) && zeros(g, (*n)->in[0])
+               ? (*n)->in[1]
+               : STENO_NONE;
+}
+
+struct found {
+    struct steno_node *concat, *fold, *cut, *back, *half;
+    steno_vid x, out;
+};
+
+static bool match(struct steno_graph *g, struct steno_node *back, struct found *f)
+{
+    const struct steno_shape *x, *r;
+    double end;
+    f->back = back;
+    f->out = back->out[0];
+    if (!steno_pass_is(back, "Reshape") ||
+        !slices(g, f->cut = steno_pass_only_use(g, back->in[0], "Slice"), 1, 2) ||
+        !steno_pass_scalar(g, f->cut->in[2], &end) || end < 2147483647.0 ||
+        !(f->fold = steno_pass_only_use(g, f->cut->in[0], "Reshape")) ||
+        (f->x = widened(g, f->fold->in[0], &f->concat)) == STENO_NONE)
+        return false;
+    x = &g->values[f->x].shape;
+    r = &g->values[f->fold->out[0]].shape;
+    if (x->rank != 4 || r->rank != 4 ||
+        g->values[f->x].dtype != STENO_F32 || !steno_pass_same_shape(g, f->x, f->out) ||
+        x->dim[0] != r->dim[0] || x->dim[1] != r->dim[1] || x->dim[2] != r->dim[3])
+        return false;
+    f->half = steno_pass_only_reader(g, f->out);
+    if (slices(g, f->half, 0, 3) && half_length(g, f->half->in[2], f->x))
+        f->out = f->half->out[0];
+    else
+        f->half = NULL;
+    return true;
+}
+
+steno_status steno_pass_relshift(struct steno_graph *g, const struct steno_pass_env *env,
+                                 int *changed, steno_err *err)
+{
+    (void)env;
+    for (int32_t i = 0, count = g->n_nodes; i < count; i++) {
+        struct found f = {0};
+        struct steno_node *y;
+        if (g->nodes[i].dead || !match(g, &g->nodes[i], &f))
+            continue;
+        f.concat->dead = f.fold->dead = f.cut->dead = f.back->dead = true;
+        if (f.half)
+            f.half->dead = true;
+        y = steno_pass_add_node(g, "ai.steno", "RelativeShift", 1, g->nodes[i].name, 1, 1, 1, err);
+        if (!y)
+            return STENO_ERR_NOMEM;
+        steno_pass_set_int(g, y, 0, "half", f.half != NULL);
+        y->in[0] = f.x;
+        y->out[0] = f.out;
+        ++*changed;
+    }
+    return STENO_OK;
+}

@@ -1,0 +1,83 @@
+/* Before: s = Concat(Shape(x)...), y = Reshape(x, s)         After: y = Reshape(x, constant)
+ *         where the inferred shape of y says what s is: numbers, one unknown (-1), or dimensions
+ *         that stay where they are in x (0). The arithmetic behind s is dead then.
+ * Before: t = Reshape|Squeeze|Unsqueeze|Flatten(x), y = one of them(t)
+ * After:  y = Reshape(x, constant) */
+#include "nn/passes/passes.h"
+
+#include <string.h>
+
+static bool is_view(const struct steno_node *n)
+{
+    return n && !*n->domain &&
+           (!strcmp(n->op_type, "Reshape") || !strcmp(n->op_type, "Squeeze") ||
+            !strcmp(n->op_type, "Unsqueeze") || !strcmp(n->op_type, "Flatten"));
+}
+
+/* The constant target that makes `in` into `out`, exact for every size: at most one -1, and no -1
+ * beside a copied dimension, which might be 0 and leave the -1 without an answer. */
+static bool target(const struct steno_shape *in, const struct steno_shape *out, int64_t *v)
+{
+    int symbols = 0;
+    for (int i = 0; i < out->rank; i++) {
+        if (out->dim[i] == 0)
+            return false;
+        symbols += out->dim[i] < 0;
+    }
+    for (int i = 0; i < out->rank; i++) {
+        bool kept = in->rank > i && in->dim[i] == out->dim[i] && in->dim[i] != STENO_DIM_ANY;
+        if (out->dim[i] < 0 && symbols > 1 && !kept)
+            return false;
+        v[i] = out->dim[i] > 0 ? out->dim[i] : symbols > 1 ? 0 : -1;
+    }
+    return out->rank > 0;
+}
+
+static steno_status rewrite(struct steno_graph *g, struct steno_node *n, steno_vid from,
+                            int *changed, steno_err *err)
+{
+    int64_t v[STENO_MAX_RANK] = {0};
+    struct steno_tensor t = {.dtype = STENO_I64, .shape = {.rank = 1}, .data = v};
+    const char *name = n->name;
+    steno_vid out = n->out[0], s;
+    steno_status st;
+    if (g->values[from].shape.rank < 0 || g->values[out].shape.rank < 0 ||
+        !target(&g->values[from].shape, &g->values[out].shape, v))
+        return STENO_OK;
+    t.shape.dim[0] = g->values[out].shape.rank;
+    st = steno_graph_add_const(g, "target", &t, false, &s, err);
+    if (st)
+        return st;
+    n->dead = true;
+    n = steno_pass_add_node(g, "", "Reshape", 13, name, 2, 1, 0, err);
+    if (!n)
+        return STENO_ERR_NOMEM;
+    n->in[0] = from;
+    n->in[1] = s;
+    n->out[0] = out;
+    ++*changed;
+    return STENO_OK;
+}
+
+steno_status steno_pass_reshape(struct steno_graph *g, const struct steno_pass_env *env,
+                                int *changed, steno_err *err)
+{
+    (void)env;
+    for (int32_t i = 0, count = g->n_nodes; i < count; i++) {
+        struct steno_node *n = &g->nodes[i], *before;
+        steno_status st;
+        if (n->dead || !is_view(n) || n->n_in < 1 || n->in[0] == STENO_NONE || n->n_out != 1 ||
+            n->out[0] == STENO_NONE)
+            continue;
+        before = steno_pass_producer(g, n->in[0]);
+        if (is_view(before))
+            st = rewrite(g, n, before->in[0], changed, err);
+        else if (!strcmp(n->op_type, "Reshape") && n->n_in == 2 && !g->values[n->in[1]].constant)
+            st = rewrite(g, n, n->in[0], changed, err);
+        else
+            continue;
+        if (st)
+            return st;
+    }
+    return STENO_OK;
+}

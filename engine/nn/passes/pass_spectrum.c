@@ -1,0 +1,111 @@
+/* Before: c = Conv(x [B, 1, S], w, a windowed Fourier transform), re and im its halves of channels,
+ *         y = Pow(re, 2) + Pow(im, 2) (or products) [, Sqrt]
+ * After:  y = ai.steno:PowerSpectrum(x, w; hop, root)      (nn/ops/op_fused_spectrum.c)
+ * How silero-vad and others carry their frontend along. */
+#include "nn/passes/passes.h"
+
+#include "nn/ops/spectrum.h"
+
+#include <string.h>
+
+/* Slice of a Conv's channels [from, to). */
+static bool cuts(const struct steno_graph *g, const struct steno_node *n, int64_t from, int64_t to,
+                 int64_t all)
+{
+    struct steno_pass_cut c;
+    return steno_pass_cut_of(g, n, &c) && (c.axis == 1 || c.axis == -2) && c.start == (double)from &&
+           (to == all ? c.end >= (double)all : c.end == (double)to);
+}
+
+/* The Slice whose square v is. */
+static struct steno_node *squared(struct steno_graph *g, steno_vid v, struct steno_node **square)
+{
+    struct steno_node *s = steno_pass_only_use(g, v, "Pow"), *cut;
+    double two;
+    if (s && (!steno_pass_scalar(g, s->in[1], &two) || two != 2))
+        return NULL;
+    if (!s && (!(s = steno_pass_only_use(g, v, "Mul")) || s->in[0] != s->in[1]))
+        return NULL;
+    cut = steno_pass_producer(g, s->in[0]);
+    *square = s;
+    return steno_pass_is(cut, "Slice") && !g->values[s->in[0]].is_output &&
+                   g->values[s->in[0]].uses == (steno_pass_is(s, "Mul") ? 2 : 1)
+               ? cut
+               : NULL;
+}
+
+static bool plain(const struct steno_node *conv, int64_t *hop)
+{
+    size_t n;
+    const int64_t *v = steno_node_ints(conv, "strides", &n);
+    *hop = v && n == 1 ? v[0] : 1;
+    for (int i = 0; i < 2; i++) {
+        v = steno_node_ints(conv, i ? "pads" : "dilations", &n);
+        for (size_t k = 0; v && k < n; k++)
+            if (v[k] != !i)
+                return false;
+    }
+    return !strcmp(steno_node_str(conv, "auto_pad", "NOTSET"), "NOTSET") && *hop > 0 &&
+           (conv->n_in < 3 || conv->in[2] == STENO_NONE);
+}
+
+/* The Conv of a sum of squares; gone: what is between. */
+static struct steno_node *match(struct steno_graph *g, const struct steno_node *add,
+                                struct steno_node **gone, int64_t *hop)
+{
+    struct steno_node *re = squared(g, add->in[0], &gone[0]);
+    struct steno_node *im = squared(g, add->in[1], &gone[1]), *conv;
+    int64_t bins, all;
+    if (!re || !im || re->in[0] != im->in[0] || g->values[re->in[0]].uses != 2 ||
+        g->values[re->in[0]].is_output)
+        return NULL;
+    conv = steno_pass_producer(g, re->in[0]);
+    if (!steno_pass_is(conv, "Conv") || !plain(conv, hop) ||
+        steno_graph_fetch(g, conv->in[1], NULL) ||
+        !steno_ops_is_dft(g->values[conv->in[1]].constant))
+        return NULL;
+    all = g->values[conv->in[1]].shape.dim[0];
+    bins = all / 2;
+    gone[2] = re;
+    gone[3] = im;
+    if (cuts(g, re, 0, bins, all) ? cuts(g, im, bins, all, all)
+                                  : cuts(g, im, 0, bins, all) && cuts(g, re, bins, all, all))
+        return conv;
+    return NULL;
+}
+
+steno_status steno_pass_spectrum(struct steno_graph *g, const struct steno_pass_env *env,
+                                 int *changed, steno_err *err)
+{
+    (void)env;
+    for (int32_t i = 0, n = g->n_nodes; i < n; i++) {
+        struct steno_node *add = &g->nodes[i], *gone[4] = {NULL}, *conv, *root, *y;
+        steno_vid x, w, out;
+        const char *name;
+        int64_t hop = 1;
+        if (add->dead || !steno_pass_is(add, "Add") || add->n_in != 2 ||
+            !(conv = match(g, add, gone, &hop)))
+            continue;
+        x = conv->in[0];
+        w = conv->in[1];
+        name = conv->name;
+        root = steno_pass_only_reader(g, add->out[0]);
+        root = steno_pass_is(root, "Sqrt") ? root : NULL;
+        out = (root ? root : add)->out[0];
+        conv->dead = add->dead = true;
+        for (int k = 0; k < 4; k++)
+            gone[k]->dead = true;
+        if (root)
+            root->dead = true;
+        y = steno_pass_add_node(g, "ai.steno", "PowerSpectrum", 1, name, 2, 1, 2, err);
+        if (!y)
+            return STENO_ERR_NOMEM;
+        steno_pass_set_int(g, y, 0, "hop", hop);
+        steno_pass_set_int(g, y, 1, "root", root != NULL);
+        y->in[0] = x;
+        y->in[1] = w;
+        y->out[0] = out;
+        ++*changed;
+    }
+    return STENO_OK;
+}

@@ -1,0 +1,319 @@
+/* Before: Q, R = Transpose(Reshape(columns of x); 2,1,0,3)
+ *         K = Transpose(Reshape(Concat(cache, columns of x)); 2,1,3,0), cache' = Slice(Concat)
+ *         A = Softmax([Where(mask, fill,] Q K + ai.steno:RelativeWindow(R P) [)])
+ * After:  A, cache' = ai.steno:AttentionWeights(x, cache, P, mask)
+ *
+ * Before: y = Reshape(Transpose(A Transpose(Reshape(Concat(cache, v)); 2,1,0,3); 2,1,0,3))
+ * After:  y, cache' = ai.steno:WeightedValues(A, v, cache)
+ *
+ * Before: y = g * Reshape(Transpose(A[0] Concat(cache, Transpose(Reshape(u * Tanh(s))))))
+ *         s, u, g: thirds of x
+ * After:  y, cache' = ai.steno:NonlinAttention(A, x, cache)       (nn/ops/op_fused_weights.c has all)
+ * Attention of a streaming Zipformer: one set of weights, three products. */
+#include "nn/passes/passes.h"
+
+static bool is_perm(const struct steno_node *n, int64_t c, int64_t d)
+{
+    size_t count;
+    const int64_t *p = steno_pass_is(n, "Transpose") ? steno_node_ints(n, "perm", &count) : NULL;
+    return p && count == 4 && p[0] == 2 && p[1] == 1 && p[2] == c && p[3] == d;
+}
+
+static bool is_dim(int64_t a, int64_t b)
+{
+    return a == b && a != STENO_DIM_ANY;
+}
+
+/* Rows and streams of rank-3 a and rank-4 b are the same, and b's last two make a's last. */
+static bool splits(const struct steno_shape *a, const struct steno_shape *b)
+{
+    return a->rank == 3 && b->rank == 4 && is_dim(a->dim[0], b->dim[0]) &&
+           is_dim(a->dim[1], b->dim[1]) && b->dim[2] > 0 && b->dim[3] > 0 && b->dim[2] < 65536 &&
+           b->dim[3] < 65536 && a->dim[2] == b->dim[2] * b->dim[3];
+}
+
+struct heads {
+    steno_vid rows; /* [T, N, h d] */
+    int64_t n, size;
+};
+
+/* v [h, N, T, d], or [h, N, d, T] when `turned`, is made of rows. */
+static bool heads_of(struct steno_graph *g, steno_vid v, bool turned, struct heads *h)
+{
+    struct steno_node *t = steno_pass_producer(g, v), *r;
+    if (!is_perm(t, turned ? 3 : 0, turned ? 0 : 3))
+        return false;
+    r = steno_pass_producer(g, t->in[0]);
+    if (!steno_pass_is(r, "Reshape") ||
+        !splits(&g->values[r->in[0]].shape, &g->values[r->out[0]].shape))
+        return false;
+    h->rows = r->in[0];
+    h->n = g->values[r->out[0]].shape.dim[2];
+    h->size = g->values[r->out[0]].shape.dim[3];
+    return true;
+}
+
+/* v is columns of x from *at on. */
+static steno_vid columns_of(struct steno_graph *g, steno_vid v, int64_t *at)
+{
+    struct steno_node *n = steno_pass_producer(g, v);
+    struct steno_pass_cut c;
+    *at = 0;
+    if (!steno_pass_is(n, "Slice") || !steno_pass_cut_of(g, n, &c) || c.start < 0 ||
+        (c.axis != 2 && c.axis != -1))
+        return v;
+    *at = (int64_t)c.start;
+    return n->in[0];
+}
+
+struct cache {
+    steno_vid old, fresh, kept; /* kept: or STENO_NONE */
+    struct steno_node *slice;
+};
+
+/* v = Concat(old, fresh) along `axis`, or fresh alone. Beside one node that reads v, only a Slice of
+ * as many last rows as the cache has may do so. */
+static bool cache_of(struct steno_graph *g, steno_vid v, int axis, struct cache *c)
+{
+    struct steno_node *cat = steno_pass_producer(g, v);
+    struct steno_pass_cut cut;
+    int64_t all, lead;
+    *c = (struct cache){.old = STENO_NONE, .fresh = v, .kept = STENO_NONE};
+    if (!steno_pass_is(cat, "Concat") || steno_node_int(cat, "axis", 0) != axis)
+        return true;
+    all = g->values[v].shape.dim[axis];
+    lead = g->values[cat->in[0]].shape.rank > axis ? g->values[cat->in[0]].shape.dim[axis] : -1;
+    if (cat->n_in != 2 || g->values[v].is_output || g->values[v].uses > 2 || lead < 1 || all <= lead)
+        return false;
+    c->old = cat->in[0];
+    c->fresh = cat->in[1];
+    for (int32_t i = 0; g->values[v].uses == 2 && !c->slice && i < g->n_nodes; i++)
+        if (!g->nodes[i].dead && steno_pass_is(&g->nodes[i], "Slice") && g->nodes[i].in[0] == v)
+            c->slice = &g->nodes[i];
+    if (g->values[v].uses == 1)
+        return true;
+    if (!c->slice || !steno_pass_cut_of(g, c->slice, &cut) || cut.axis != axis ||
+        cut.end < (double)all ||
+        (cut.start != (double)-lead && cut.start != (double)(all - lead)))
+        return false;
+    c->kept = c->slice->out[0];
+    return true;
+}
+
+static struct steno_node *add(struct steno_graph *g, const char *type, const char *name, int n_in,
+                              int n_attr, const struct cache *c, steno_vid out, steno_err *err)
+{
+    struct steno_node *y;
+    if (c->slice)
+        c->slice->dead = true;
+    y = steno_pass_add_node(g, "ai.steno", type, 1, name, n_in, 2, n_attr, err);
+    if (y) {
+        y->out[0] = out;
+        y->out[1] = c->kept;
+    }
+    return y;
+}
+
+/* ---- weights ---- */
+
+struct weights {
+    struct heads q, k, r;
+    struct cache cache;
+    steno_vid x, p, mask;
+    int64_t q_at, k_at, p_at;
+    double fill;
+};
+
+static bool match_sum(struct steno_graph *g, struct weights *w, struct steno_node *sum, int side)
+{
+    struct steno_node *qk = steno_pass_only_use(g, sum->in[side], "MatMul"), *rp;
+    struct steno_node *window = steno_pass_producer(g, sum->in[1 - side]);
+    const struct steno_shape *p;
+    if (!qk || !steno_pass_is_ours(window, "RelativeWindow"))
+        return false;
+    rp = steno_pass_only_use(g, window->in[0], "MatMul");
+    if (!rp || !heads_of(g, qk->in[0], false, &w->q) || !heads_of(g, qk->in[1], true, &w->k) ||
+        !heads_of(g, rp->in[0], false, &w->r) || !cache_of(g, w->k.rows, 0, &w->cache))
+        return false;
+    w->p = rp->in[1];
+    p = &g->values[w->p].shape;
+    w->x = columns_of(g, w->q.rows, &w->q_at);
+    return w->q.n == w->k.n && w->q.n == w->r.n && w->q.size == w->k.size && p->rank == 4 &&
+           p->dim[0] == w->q.n && p->dim[1] == 1 && p->dim[2] == w->r.size &&
+           columns_of(g, w->cache.fresh, &w->k_at) == w->x &&
+           columns_of(g, w->r.rows, &w->p_at) == w->x && g->values[w->x].dtype == STENO_F32;
+}
+
+static bool match_weights(struct steno_graph *g, const struct steno_node *softmax, struct weights *w)
+{
+    const struct steno_shape *s = &g->values[softmax->out[0]].shape, *m;
+    int64_t axis = steno_node_int(softmax, "axis", softmax->opset >= 13 ? -1 : 1);
+    struct steno_node *where = steno_pass_only_use(g, softmax->in[0], "Where"), *sum;
+    w->mask = STENO_NONE;
+    w->fill = 0;
+    if (s->rank != 4 || (axis != 3 && axis != -1))
+        return false;
+    if (where) {
+        w->mask = where->in[0];
+        m = &g->values[w->mask].shape;
+        if (!steno_pass_scalar(g, where->in[1], &w->fill) || m->rank != 3 || m->dim[1] != 1 ||
+            !is_dim(m->dim[2], s->dim[3]) || (m->dim[0] != 1 && !is_dim(m->dim[0], s->dim[1])))
+            return false;
+    }
+    sum = steno_pass_only_use(g, where ? where->in[2] : softmax->in[0], "Add");
+    return sum && (match_sum(g, w, sum, 0) || match_sum(g, w, sum, 1));
+}
+
+static steno_status make_weights(struct steno_graph *g, struct steno_node *softmax,
+                                 const struct weights *w, steno_err *err)
+{
+    static const char *const names[] = {"heads", "size", "p_size", "q_at", "k_at", "p_at"};
+    const int64_t values[] = {w->q.n, w->q.size, w->r.size, w->q_at, w->k_at, w->p_at};
+    struct steno_node *y;
+    steno_vid out = softmax->out[0];
+    softmax->dead = true;
+    y = add(g, "AttentionWeights", softmax->name, 4, 7, &w->cache, out, err);
+    if (!y)
+        return STENO_ERR_NOMEM;
+    y->in[0] = w->x;
+    y->in[1] = w->cache.old;
+    y->in[2] = w->p;
+    y->in[3] = w->mask;
+    for (int i = 0; i < 6; i++)
+        steno_pass_set_int(g, y, i, names[i], values[i]);
+    steno_pass_set_float(g, y, 6, "fill", (float)w->fill);
+    return STENO_OK;
+}
+
+/* ---- products with them ---- */
+
+static bool is_weights(struct steno_graph *g, steno_vid v)
+{
+    return steno_pass_is_ours(steno_pass_producer(g, v), "AttentionWeights");
+}
+
+/* [h, N, T, d] back to [T, N, h d]: the Reshape that does, or NULL. */
+static struct steno_node *joined(struct steno_graph *g, steno_vid v)
+{
+    struct steno_node *t = steno_pass_only_reader(g, v);
+    struct steno_node *r = is_perm(t, 0, 3) ? steno_pass_only_reader(g, t->out[0]) : NULL;
+    return steno_pass_is(r, "Reshape") && r->in[0] == t->out[0] &&
+                   splits(&g->values[r->out[0]].shape, &g->values[t->out[0]].shape)
+               ? r
+               : NULL;
+}
+
+static steno_status values(struct steno_graph *g, struct steno_node *product, int *changed,
+                           steno_err *err)
+{
+    struct steno_node *end = joined(g, product->out[0]), *y;
+    struct heads v;
+    struct cache c;
+    const char *name = product->name;
+    steno_vid a = product->in[0], x, out;
+    int64_t at;
+    if (!end || !heads_of(g, product->in[1], false, &v) || !cache_of(g, v.rows, 0, &c) ||
+        g->values[a].shape.dim[0] != v.n)
+        return STENO_OK;
+    x = columns_of(g, c.fresh, &at);
+    out = end->out[0];
+    end->dead = true;
+    y = add(g, "WeightedValues", name, 3, 3, &c, out, err);
+    if (!y)
+        return STENO_ERR_NOMEM;
+    y->in[0] = a;
+    y->in[1] = x;
+    y->in[2] = c.old;
+    steno_pass_set_int(g, y, 0, "heads", v.n);
+    steno_pass_set_int(g, y, 1, "size", v.size);
+    steno_pass_set_int(g, y, 2, "v_at", at);
+    ++*changed;
+    return STENO_OK;
+}
+
+/* Third number `i` of x [T, N, 3 w]; STENO_NONE when v is none. */
+static steno_vid third_of(struct steno_graph *g, steno_vid v, int i, int64_t w)
+{
+    int64_t at;
+    steno_vid x = columns_of(g, v, &at);
+    return at == i * w && g->values[x].shape.rank == 3 && g->values[x].shape.dim[2] == 3 * w
+               ? x
+               : STENO_NONE;
+}
+
+static bool first_head(struct steno_graph *g, const struct steno_node *n)
+{
+    struct steno_pass_cut c;
+    return steno_pass_is(n, "Slice") && steno_pass_cut_of(g, n, &c) && c.axis == 0 &&
+           c.start == 0 && c.end == 1;
+}
+
+/* x of which v [1, N, T, w] is u * tanh(s). */
+static steno_vid gated(struct steno_graph *g, steno_vid v)
+{
+    struct heads h;
+    struct steno_node *mul, *tanh;
+    if (!heads_of(g, v, false, &h) || h.n != 1)
+        return STENO_NONE;
+    mul = steno_pass_only_use(g, h.rows, "Mul");
+    for (int k = 0; mul && k < 2; k++) {
+        steno_vid x = third_of(g, mul->in[1 - k], 1, h.size);
+        tanh = steno_pass_only_use(g, mul->in[k], "Tanh");
+        if (tanh && x != STENO_NONE && third_of(g, tanh->in[0], 0, h.size) == x)
+            return x;
+    }
+    return STENO_NONE;
+}
+
+static steno_status nonlin(struct steno_graph *g, struct steno_node *product, int *changed,
+                           steno_err *err)
+{
+    struct steno_node *end = joined(g, product->out[0]), *y, *mul;
+    struct steno_node *head = steno_pass_producer(g, product->in[0]);
+    struct cache c;
+    steno_vid x, a = head->in[0];
+    int64_t w = g->values[product->out[0]].shape.dim[3];
+    mul = end ? steno_pass_only_reader(g, end->out[0]) : NULL;
+    if (!steno_pass_is(mul, "Mul") || !cache_of(g, product->in[1], 2, &c) || w < 1 || w > 65535 ||
+        (x = gated(g, c.fresh)) == STENO_NONE ||
+        third_of(g, mul->in[mul->in[0] == end->out[0]], 2, w) != x ||
+        g->values[x].dtype != STENO_F32)
+        return STENO_OK;
+    mul->dead = true;
+    y = add(g, "NonlinAttention", product->name, 3, 1, &c, mul->out[0], err);
+    if (!y)
+        return STENO_ERR_NOMEM;
+    y->in[0] = a;
+    y->in[1] = x;
+    y->in[2] = c.old;
+    steno_pass_set_int(g, y, 0, "size", w);
+    ++*changed;
+    return STENO_OK;
+}
+
+steno_status steno_pass_weights(struct steno_graph *g, const struct steno_pass_env *env,
+                                int *changed, steno_err *err)
+{
+    (void)env;
+    for (int32_t i = 0, count = g->n_nodes; i < count; i++) {
+        struct steno_node *n = &g->nodes[i];
+        const struct steno_node *head;
+        struct weights w;
+        steno_status st = STENO_OK;
+        if (n->dead)
+            continue;
+        if (steno_pass_is(n, "Softmax") && match_weights(g, n, &w)) {
+            st = make_weights(g, n, &w, err);
+            ++*changed;
+        } else if (steno_pass_is(n, "MatMul") && is_weights(g, n->in[0])) {
+            st = values(g, n, changed, err);
+        } else if (steno_pass_is(n, "MatMul")) {
+            head = steno_pass_producer(g, n->in[0]);
+            if (first_head(g, head) && is_weights(g, head->in[0]))
+                st = nonlin(g, n, changed, err);
+        }
+        if (st)
+            return st;
+    }
+    return STENO_OK;
+}

@@ -1,0 +1,185 @@
+/* Before: z = Concat(cache, new; axis 1), cache' = Slice(z, its last rows)
+ *         y = Attention(Q, K, V) whose K and V are columns of z [by Split]; Q and new perhaps columns
+ *         of one product [by Split]
+ * After:  y, cache' = ai.steno.run:WindowAttention(Q, new, cache)    (nn/ops/op_window_attention.c)
+ * A streaming encoder's attention to the rows before its chunk. Only of networks that are to be run:
+ * files keep the standard operators. */
+#include "nn/passes/passes.h"
+
+enum { Q, K, V, MASK, N_IN };
+
+/* Columns of a value. */
+struct columns {
+    steno_vid of;
+    int64_t from;
+};
+
+struct match {
+    struct steno_node *cat, *cut;
+    struct columns q, fresh, k, v;
+    steno_vid cache;
+};
+
+static bool rank3(const struct steno_graph *g, steno_vid v)
+{
+    return g->values[v].shape.rank == 3 && g->values[v].dtype == STENO_F32;
+}
+
+/* v itself, or what it is a part of by a Split of the last axis. */
+static bool columns_of(struct steno_graph *g, steno_vid v, int64_t at, struct columns *out)
+{
+    const struct steno_node *s = steno_pass_producer(g, v);
+    int64_t axis;
+    *out = (struct columns){v, at};
+    if (!rank3(g, v))
+        return false;
+    if (!steno_pass_is(s, "Split"))
+        return true;
+    axis = steno_node_int(s, "axis", 0);
+    if (axis != 2 && axis != -1)
+        return true;
+    for (int k = 0; k < s->n_out; at += g->values[s->out[k]].shape.dim[2], k++) {
+        if (s->out[k] == v) {
+            *out = (struct columns){s->in[0], at};
+            return true;
+        }
+        if (s->out[k] == STENO_NONE || g->values[s->out[k]].shape.dim[2] < 0)
+            break;
+    }
+    return true;
+}
+
+/* The Slice that keeps the last `held` of z's held + t rows. */
+static struct steno_node *kept_by(struct steno_graph *g, steno_vid z, int64_t held, int64_t t)
+{
+    for (int32_t i = 0; i < g->n_nodes; i++) {
+        struct steno_pass_cut c;
+        struct steno_node *n = &g->nodes[i];
+        if (!n->dead && steno_pass_is(n, "Slice") && n->in[0] == z && steno_pass_cut_of(g, n, &c))
+            return (c.axis == 1 || c.axis == -2) && c.end >= (double)(held + t) &&
+                           (c.start == (double)t || c.start == (double)-held)
+                       ? n
+                       : NULL;
+    }
+    return NULL;
+}
+
+/* Nobody but the attention and the Slice reads z, or parts of it. */
+static bool read_by_us(struct steno_graph *g, const struct steno_node *a, steno_vid z)
+{
+    uint32_t ours = 1; /* the Slice */
+    const struct steno_node *seen = NULL;
+    if (g->values[z].is_output)
+        return false;
+    for (int in = K; in <= V; in++) {
+        const struct steno_node *s = steno_pass_producer(g, a->in[in]);
+        if (a->in[in] == z) {
+            ours++;
+        } else if (g->values[a->in[in]].uses > 1 || g->values[a->in[in]].is_output) {
+            return false;
+        } else if (s != seen) {
+            for (int k = 0; k < s->n_out; k++)
+                if (s->out[k] != a->in[K] && s->out[k] != a->in[V] && s->out[k] != STENO_NONE &&
+                    g->values[s->out[k]].uses)
+                    return false;
+            ours++;
+            seen = s;
+        }
+    }
+    return g->values[z].uses == ours;
+}
+
+static bool match(struct steno_graph *g, const struct steno_node *a, struct match *m)
+{
+    const struct steno_shape *q, *fresh, *cache;
+    if (a->n_in < 3 || steno_node_int(a, "apart", 0))
+        return false;
+    for (int i = N_IN; i < a->n_in; i++)
+        if (a->in[i] != STENO_NONE)
+            return false;
+    if (!columns_of(g, a->in[Q], steno_node_int(a, "q_at", 0), &m->q) ||
+        !columns_of(g, a->in[K], steno_node_int(a, "k_at", 0), &m->k) ||
+        !columns_of(g, a->in[V], steno_node_int(a, "v_at", 0), &m->v) || m->k.of != m->v.of)
+        return false;
+    m->cat = steno_pass_producer(g, m->k.of);
+    if (!steno_pass_is(m->cat, "Concat") || m->cat->n_in != 2 ||
+        (steno_node_int(m->cat, "axis", 0) != 1 && steno_node_int(m->cat, "axis", 0) != -2))
+        return false;
+    m->cache = m->cat->in[0];
+    if (!rank3(g, m->cache) || g->values[m->cache].constant ||
+        !columns_of(g, m->cat->in[1], 0, &m->fresh))
+        return false;
+    q = &g->values[m->q.of].shape;
+    fresh = &g->values[m->fresh.of].shape;
+    cache = &g->values[m->cache].shape;
+    if (cache->dim[1] < 1 || cache->dim[2] < 1 || fresh->dim[1] < 1 || fresh->dim[1] != q->dim[1] ||
+        cache->dim[0] == STENO_DIM_ANY || cache->dim[0] != q->dim[0] ||
+        cache->dim[0] != fresh->dim[0])
+        return false;
+    m->cut = kept_by(g, m->k.of, cache->dim[1], fresh->dim[1]);
+    return m->cut && read_by_us(g, a, m->k.of);
+}
+
+static steno_status build(struct steno_graph *g, struct steno_node *a, const struct match *m,
+                          steno_err *err)
+{
+    static const char *const names[] = {"heads", "size", "v_size", "q_at", "k_at", "v_at", "new_at"};
+    struct steno_attr *at = steno_graph_alloc(g, 8, sizeof *at, err);
+    steno_vid *in = steno_graph_alloc(g, N_IN, sizeof *in, err);
+    steno_vid *out = steno_graph_alloc(g, 2, sizeof *out, err);
+    int64_t values[] = {steno_node_int(a, "heads", 1),
+                        steno_node_int(a, "size", 1),
+                        steno_node_int(a, "v_size", 1),
+                        m->q.from,
+                        m->k.from,
+                        m->v.from,
+                        m->fresh.from};
+    if (!at || !in || !out)
+        return STENO_ERR_NOMEM;
+    for (int i = 0; i < 7; i++)
+        at[i] = (struct steno_attr){.name = names[i], .kind = STENO_ATTR_INT, .i = values[i]};
+    at[7] = (struct steno_attr){
+        .name = "scale", .kind = STENO_ATTR_FLOAT, .f = steno_node_float(a, "scale", 1)};
+    in[0] = m->q.of;
+    in[1] = m->fresh.of;
+    in[2] = m->cache;
+    in[3] = a->n_in > MASK ? a->in[MASK] : STENO_NONE;
+    out[0] = a->out[0];
+    out[1] = m->cut->out[0];
+    m->cut->dead = m->cat->dead = true;
+    for (int i = K; i <= V; i++) {
+        struct steno_node *split = a->in[i] == m->k.of ? NULL : steno_pass_producer(g, a->in[i]);
+        if (split) /* not dead yet: both may come from one */
+            split->dead = true;
+    }
+    a->domain = "ai.steno.run";
+    a->op_type = "WindowAttention";
+    a->opset = 1;
+    a->op = steno_op_find(a->domain, a->op_type, 1);
+    a->in = in;
+    a->n_in = N_IN;
+    a->out = out;
+    a->n_out = 2;
+    a->attr = at;
+    a->n_attr = 8;
+    return a->op ? STENO_OK : steno_fail(err, STENO_ERR_INTERNAL, "no WindowAttention");
+}
+
+steno_status steno_pass_window(struct steno_graph *g, const struct steno_pass_env *env,
+                               int *changed, steno_err *err)
+{
+    if (!env->to_run)
+        return STENO_OK;
+    for (int32_t i = 0; i < g->n_nodes; i++) {
+        struct steno_node *a = &g->nodes[i];
+        struct match m;
+        steno_status st;
+        if (a->dead || !steno_pass_is_ours(a, "Attention") || !match(g, a, &m))
+            continue;
+        st = build(g, a, &m, err);
+        if (st)
+            return st;
+        ++*changed;
+    }
+    return STENO_OK;
+}

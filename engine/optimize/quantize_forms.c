@@ -1,0 +1,370 @@
+/* The forms that products take in fewer bits: rounding, and the nodes that say it. */
+#include "optimize/quantize_forms.h"
+
+#include "base/arena.h"
+#include "nn/passes/passes.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- new nodes and constants ---- */
+
+steno_vid steno_quantize_const(struct steno_quantize_job *j, const char *name, steno_dtype t,
+                               int rank, const int64_t *dims, void **data)
+{
+    struct steno_tensor c = {.dtype = t, .shape = {.rank = rank}};
+    size_t bytes;
+    steno_vid v;
+    for (int i = 0; i < rank; i++)
+        c.shape.dim[i] = dims[i];
+    if (steno_shape_bytes(&c.shape, t, &bytes) || !(c.data = steno_aligned_alloc(bytes))) {
+        (void)steno_fail(j->err, STENO_ERR_NOMEM, "out of memory for '%s'", name);
+        return STENO_NONE;
+    }
+    memset(c.data, 0, bytes);
+    if (steno_graph_take_const(j->g, name, &c, &v, j->err)) {
+        steno_aligned_free(c.data);
+        return STENO_NONE;
+    }
+    *data = c.data;
+    return v;
+}
+
+struct steno_node *steno_quantize_node(struct steno_quantize_job *j, const char *domain,
+                                       const char *type, int opset, const char *name, int n_in,
+                                       int n_out, int n_attr, steno_vid out)
+{
+    struct steno_node *n =
+        steno_pass_add_node(j->g, domain, type, opset, name, n_in, n_out, n_attr, j->err);
+    for (int i = 0; n && i < n_out; i++) {
+        if (i == 0 && out != STENO_NONE)
+            n->out[0] = out;
+        else if (steno_graph_add_value(j->g, name, &n->out[i], j->err))
+            return NULL;
+    }
+    return n;
+}
+
+static double relative(double lost, double square)
+{
+    return square > 0 ? sqrt(lost / square) : 0;
+}
+
+/* ---- dynamic: 8-bit columns ---- */
+
+static double round_columns(const struct steno_tensor *w, float top, int8_t *q, float *scale)
+{
+    size_t rows = (size_t)w->shape.dim[0], cols = (size_t)w->shape.dim[1];
+    const float *x = w->data;
+    double lost = 0, square = 0;
+    for (size_t i = 0; i < rows * cols; i++)
+        scale[i % cols] = fmaxf(scale[i % cols], fabsf(x[i]));
+    for (size_t n = 0; n < cols; n++)
+        scale[n] = scale[n] > 0 && isfinite(scale[n]) ? scale[n] / top : 1;
+    for (size_t i = 0; i < rows * cols; i++) {
+        float r = fminf(fmaxf(rintf(x[i] / scale[i % cols]), -top), top);
+        double e = (double)x[i] - (double)r * (double)scale[i % cols];
+        q[i] = (int8_t)r;
+        lost += e * e;
+        square += (double)x[i] * (double)x[i];
+    }
+    return relative(lost, square);
+}
+
+/* The DynamicQuantizeLinear of x, there already or new: its three outputs. */
+static steno_status quantized(struct steno_quantize_job *j, steno_vid x, const char *name,
+                              steno_vid out[3])
+{
+    struct steno_node *q;
+    for (int32_t i = 0; i < j->g->n_nodes; i++) {
+        const struct steno_node *n = &j->g->nodes[i];
+        if (!n->dead && n->in && n->n_in == 1 && n->in[0] == x && !*n->domain &&
+            !strcmp(n->op_type, "DynamicQuantizeLinear")) {
+            memcpy(out, n->out, 3 * sizeof *out);
+            return STENO_OK;
+        }
+    }
+    q = steno_quantize_node(j, "", "DynamicQuantizeLinear", 11, name, 1, 3, 0, STENO_NONE);
+    if (!q)
+        return STENO_ERR_NOMEM;
+    q->in[0] = x;
+    memcpy(out, q->out, 3 * sizeof *out);
+    return STENO_OK;
+}
+
+static steno_status mul(struct steno_quantize_job *j, const char *name, steno_vid a, steno_vid b,
+                        steno_vid out, steno_vid *y)
+{
+    struct steno_node *n = steno_quantize_node(j, "", "Mul", 13, name, 2, 1, 0, out);
+    if (!n)
+        return STENO_ERR_NOMEM;
+    n->in[0] = a;
+    n->in[1] = b;
+    if (y)
+        *y = n->out[0];
+    return STENO_OK;
+}
+
+steno_status steno_quantize_dynamic(struct steno_quantize_job *j, int32_t at,
+                                    const struct steno_tensor *w, double *error)
+{
+    const char *name = j->g->nodes[at].name;
+    steno_vid x = j->g->nodes[at].in[0], y = j->g->nodes[at].out[0], q[3], wq, ws, scale, real;
+    struct steno_node *n;
+    void *qd = NULL, *sd = NULL;
+    steno_status st;
+    wq = steno_quantize_const(j, name, STENO_I8, 2, w->shape.dim, &qd);
+    ws = wq == STENO_NONE ? wq
+                          : steno_quantize_const(j, name, STENO_F32, 1, &w->shape.dim[1], &sd);
+    if (ws == STENO_NONE)
+        return STENO_ERR_NOMEM;
+    *error = round_columns(w, j->opt->reduce_range ? 63 : 127, qd, sd);
+    st = quantized(j, x, name, q);
+    if (st || !(n = steno_quantize_node(j, "", "MatMulInteger", 10, name, 3, 1, 0, STENO_NONE)))
+        return STENO_ERR_NOMEM;
+    n->in[0] = q[0];
+    n->in[1] = wq;
+    n->in[2] = q[2];
+    real = n->out[0];
+    n = steno_quantize_node(j, "", "Cast", 13, name, 1, 1, 1, STENO_NONE);
+    if (!n)
+        return STENO_ERR_NOMEM;
+    steno_pass_set_int(j->g, n, 0, "to", STENO_F32);
+    n->in[0] = real;
+    real = n->out[0];
+    st = mul(j, name, q[1], ws, STENO_NONE, &scale);
+    return st ? st : mul(j, name, real, scale, y, NULL);
+}
+
+/* ---- static: activations over the range of calibration, weights by column ---- */
+
+/* One number as a constant. */
+static steno_vid number(struct steno_quantize_job *j, const char *name, steno_dtype t,
+                        const void *value)
+{
+    void *data = NULL;
+    steno_vid v = steno_quantize_const(j, name, t, 0, NULL, &data);
+    if (v != STENO_NONE)
+        memcpy(data, value, steno_dtype_size(t));
+    return v;
+}
+
+/* The DequantizeLinear of x's QuantizeLinear, there already or new. STENO_NONE: err is set. */
+static steno_vid there_and_back(struct steno_quantize_job *j, steno_vid x, const char *name,
+                                float lo, float hi)
+{
+    struct steno_node *q;
+    steno_vid s, z, y;
+    float scale;
+    uint8_t zero;
+    for (int32_t i = 0; i < j->g->n_nodes; i++) {
+        const struct steno_node *n = &j->g->nodes[i];
+        if (!n->dead && steno_pass_is(n, "QuantizeLinear") && n->in[0] == x)
+            for (int32_t k = 0; k < j->g->n_nodes; k++)
+                if (!j->g->nodes[k].dead && steno_pass_is(&j->g->nodes[k], "DequantizeLinear") &&
+                    j->g->nodes[k].in[0] == n->out[0])
+                    return j->g->nodes[k].out[0];
+    }
+    lo = fminf(lo, 0);
+    hi = fmaxf(hi, 0);
+    scale = hi > lo ? (hi - lo) / 255 : 1;
+    zero = (uint8_t)rintf(fminf(255, fmaxf(0, -lo / scale)));
+    s = number(j, name, STENO_F32, &scale);
+    z = s == STENO_NONE ? s : number(j, name, STENO_U8, &zero);
+    q = z == STENO_NONE
+            ? NULL
+            : steno_quantize_node(j, "", "QuantizeLinear", 13, name, 3, 1, 0, STENO_NONE);
+    if (!q)
+        return STENO_NONE;
+    q->in[0] = x;
+    q->in[1] = s;
+    q->in[2] = z;
+    y = q->out[0];
+    q = steno_quantize_node(j, "", "DequantizeLinear", 13, name, 3, 1, 0, STENO_NONE);
+    if (!q)
+        return STENO_NONE;
+    q->in[0] = y;
+    q->in[1] = s;
+    q->in[2] = z;
+    return q->out[0];
+}
+
+steno_status steno_quantize_static(struct steno_quantize_job *j, int32_t at,
+                                   const struct steno_tensor *w, float lo, float hi, double *error)
+{
+    const char *name = j->g->nodes[at].name;
+    steno_vid x = j->g->nodes[at].in[0], y = j->g->nodes[at].out[0], wq, ws, xd, wd;
+    struct steno_node *n;
+    void *qd = NULL, *sd = NULL;
+    wq = steno_quantize_const(j, name, STENO_I8, 2, w->shape.dim, &qd);
+    ws = wq == STENO_NONE ? wq
+                          : steno_quantize_const(j, name, STENO_F32, 1, &w->shape.dim[1], &sd);
+    if (ws == STENO_NONE)
+        return STENO_ERR_NOMEM;
+    *error = round_columns(w, j->opt->reduce_range ? 63 : 127, qd, sd);
+    xd = there_and_back(j, x, name, lo, hi);
+    n = xd == STENO_NONE
+            ? NULL
+            : steno_quantize_node(j, "", "DequantizeLinear", 13, name, 2, 1, 1, STENO_NONE);
+    if (!n)
+        return STENO_ERR_NOMEM;
+    steno_pass_set_int(j->g, n, 0, "axis", 1);
+    n->in[0] = wq;
+    n->in[1] = ws;
+    wd = n->out[0];
+    n = steno_quantize_node(j, "", "MatMul", 13, name, 2, 1, 0, y);
+    if (!n)
+        return STENO_ERR_NOMEM;
+    n->in[0] = xd;
+    n->in[1] = wd;
+    return STENO_OK;
+}
+
+/* ---- blocks of 4 or 8 bits ---- */
+
+/* One block of column c, rows [from, to): zero point in the middle. */
+static double round_block(const struct steno_tensor *w, int bits, size_t c, size_t from, size_t to,
+                          uint8_t *q, float *scale)
+{
+    size_t cols = (size_t)w->shape.dim[1];
+    const float *x = (const float *)w->data + c;
+    int half = 1 << (bits - 1);
+    float most = 0, s;
+    double lost = 0;
+    for (size_t r = from; r < to; r++)
+        if (fabsf(x[r * cols]) > fabsf(most))
+            most = x[r * cols];
+    /* the extreme takes the end that has one step more */
+    s = most != 0 && isfinite(most) ? most / (float)-half : 1;
+    for (size_t r = from; r < to; r++) {
+        float v = fminf(fmaxf(rintf(x[r * cols] / s) + (float)half, 0), (float)(2 * half - 1));
+        double e = (double)x[r * cols] - (double)(v - (float)half) * (double)s;
+        uint8_t u = (uint8_t)v;
+        if (bits == 8)
+            q[r - from] = u;
+        else
+            q[(r - from) / 2] |= (uint8_t)(u << ((r - from) % 2 * 4));
+        lost += e * e;
+    }
+    *scale = s;
+    return lost;
+}
+
+steno_status steno_quantize_blocks(struct steno_quantize_job *j, int32_t at,
+                                   const struct steno_tensor *w, double *error)
+{
+    static const char *const attrs[] = {"K", "N", "bits", "block_size"};
+    const char *name = j->g->nodes[at].name;
+    size_t rows = (size_t)w->shape.dim[0], cols = (size_t)w->shape.dim[1];
+    size_t block = (size_t)j->opt->block, count = (rows + block - 1) / block;
+    size_t bytes = block * (size_t)j->opt->bits / 8;
+    const int64_t dims[3] = {(int64_t)cols, (int64_t)count, (int64_t)bytes};
+    const int64_t n_scales = (int64_t)(cols * count);
+    const int64_t values[] = {(int64_t)rows, (int64_t)cols, j->opt->bits, j->opt->block};
+    double lost = 0, square = 0;
+    void *q = NULL, *s = NULL;
+    struct steno_node *n;
+    steno_vid x = j->g->nodes[at].in[0], y = j->g->nodes[at].out[0];
+    steno_vid wq = steno_quantize_const(j, name, STENO_U8, 3, dims, &q);
+    steno_vid ws =
+        wq == STENO_NONE ? wq : steno_quantize_const(j, name, STENO_F32, 1, &n_scales, &s);
+    if (ws == STENO_NONE)
+        return STENO_ERR_NOMEM;
+    for (size_t c = 0; c < cols; c++)
+        for (size_t k = 0; k < count; k++) {
+            size_t to = (k + 1) * block < rows ? (k + 1) * block : rows;
+            lost += round_block(w, j->opt->bits, c, k * block, to,
+                                (uint8_t *)q + (c * count + k) * bytes, (float *)s + c * count + k);
+        }
+    for (size_t i = 0; i < rows * cols; i++)
+        square += (double)((const float *)w->data)[i] * (double)((const float *)w->data)[i];
+    *error = relative(lost, square);
+    n = steno_quantize_node(j, "com.microsoft", "MatMulNBits", 1, name, 3, 1, 4, y);
+    if (!n)
+        return STENO_ERR_NOMEM;
+    for (int i = 0; i < 4; i++)
+        steno_pass_set_int(j->g, n, i, attrs[i], values[i]);
+    n->in[0] = x;
+    n->in[1] = wq;
+    n->in[2] = ws;
+    return STENO_OK;
+}
+
+/* ---- 16 bits ---- */
+
+/* Round to nearest even; IEEE 754 binary16 with subnormals, overflow to infinity. */
+static uint16_t to_f16(float f)
+{
+    uint32_t u, m;
+    uint16_t sign;
+    int e;
+    memcpy(&u, &f, sizeof u);
+    sign = (uint16_t)(u >> 16 & 0x8000);
+    e = (int)(u >> 23 & 0xff) - 127;
+    m = u & 0x7fffff;
+    if (e == 128)
+        return (uint16_t)(sign | 0x7c00 | (m ? 0x200 : 0));
+    if (e < -25)
+        return sign;
+    m |= 0x800000;
+    u = e < -14 ? (uint32_t)(-1 - e) : 13; /* bits that go */
+    m = (m + (1u << (u - 1)) - 1 + (m >> u & 1)) >> u;
+    if (e >= -14)
+        m += (uint32_t)(e + 14) << 10;
+    return (uint16_t)(sign | (m > 0x7c00 ? 0x7c00 : m));
+}
+
+static float from_f16(uint16_t h)
+{
+    int e = h >> 10 & 31;
+    float m = (float)(h & 1023), v;
+    v = e == 31 ? (h & 1023 ? NAN : INFINITY) : e == 0 ? ldexpf(m, -24) : ldexpf(m + 1024, e - 25);
+    return h & 0x8000 ? -v : v;
+}
+
+static uint16_t to_bf16(float f)
+{
+    uint32_t u;
+    memcpy(&u, &f, sizeof u);
+    if (isnan(f))
+        return (uint16_t)(u >> 16 | 0x40);
+    return (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
+}
+
+static float from_bf16(uint16_t h)
+{
+    uint32_t u = (uint32_t)h << 16;
+    float f;
+    memcpy(&f, &u, sizeof f);
+    return f;
+}
+
+steno_status steno_quantize_sixteen(struct steno_quantize_job *j, int32_t at, int in,
+                                    const struct steno_tensor *w, double *error)
+{
+    bool brain = j->opt->kind == STENO_QUANTIZE_BF16;
+    const char *name = j->g->nodes[at].name;
+    const float *x = w->data;
+    double lost = 0, square = 0;
+    void *h = NULL;
+    struct steno_node *n;
+    steno_vid wh =
+        steno_quantize_const(j, name, brain ? STENO_BF16 : STENO_F16, 2, w->shape.dim, &h);
+    if (wh == STENO_NONE)
+        return STENO_ERR_NOMEM;
+    for (size_t i = 0; i < steno_numel(w); i++) {
+        uint16_t r = brain ? to_bf16(x[i]) : to_f16(x[i]);
+        double e = (double)x[i] - (double)(brain ? from_bf16(r) : from_f16(r));
+        ((uint16_t *)h)[i] = r;
+        lost += e * e;
+        square += (double)x[i] * (double)x[i];
+    }
+    *error = relative(lost, square);
+    n = steno_quantize_node(j, "", "Cast", 13, name, 1, 1, 1, STENO_NONE);
+    if (!n)
+        return STENO_ERR_NOMEM;
+    steno_pass_set_int(j->g, n, 0, "to", STENO_F32);
+    n->in[0] = wh;
+    j->g->nodes[at].in[in] = n->out[0];
+    return STENO_OK;
+}

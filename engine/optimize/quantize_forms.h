@@ -1,0 +1,36 @@
+/* Between optimize/quantize.c, which finds products, and optimize/quantize_forms.c, which rewrites them. */
+#ifndef STENO_OPTIMIZE_QUANTIZE_FORMS_H
+#define STENO_OPTIMIZE_QUANTIZE_FORMS_H
+
+#include "optimize/quantize.h"
+
+struct steno_quantize_job {
+    const struct steno_quantize_options *opt;
+    struct steno_graph *g;
+    int *changed;
+    steno_err *err;
+};
+
+/* Zeros of n dimensions, to be filled through *data. STENO_NONE: err is set. */
+steno_vid steno_quantize_const(struct steno_quantize_job *j, const char *name, steno_dtype t,
+                               int rank, const int64_t *dims, void **data);
+/* Outputs are new values but where `out` names one. NULL: err is set. */
+struct steno_node *steno_quantize_node(struct steno_quantize_job *j, const char *domain,
+                                       const char *type, int opset, const char *name, int n_in,
+                                       int n_out, int n_attr, steno_vid out);
+
+/* Node `at` multiplies by w [rows, columns], its input 1 (sixteen: input `in`). What computes its output
+ * instead is added (sixteen: its weights are); *error gets the relative rounding error of w.
+ * STENO_ERR_NOMEM. */
+steno_status steno_quantize_dynamic(struct steno_quantize_job *j, int32_t at,
+                                    const struct steno_tensor *w, double *error);
+/* lo, hi: what its activations were in calibration. */
+steno_status steno_quantize_static(struct steno_quantize_job *j, int32_t at,
+                                   const struct steno_tensor *w, float lo, float hi,
+                                   double *error);
+steno_status steno_quantize_blocks(struct steno_quantize_job *j, int32_t at,
+                                   const struct steno_tensor *w, double *error);
+steno_status steno_quantize_sixteen(struct steno_quantize_job *j, int32_t at, int in,
+                                    const struct steno_tensor *w, double *error);
+
+#endif

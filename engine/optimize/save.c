@@ -1,0 +1,191 @@
+/* Writing a network's graph after the passes to a file. */
+#include "optimize/save.h"
+
+#include "nn/exec/internal.h"
+
+#include "optimize/body.h"
+#include "optimize/quantize.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Operators of domains that the file came with stay as they are; those that passes brought are
+ * written as functions, but for com.microsoft where that is wanted. */
+struct kept {
+    const struct steno_onnx_info *info;
+    bool microsoft;
+};
+
+static bool keep(void *arg, const char *domain)
+{
+    const struct kept *k = arg;
+    if (k->microsoft && !strcmp(domain, "com.microsoft"))
+        return true;
+    for (int i = 0; i < k->info->n_opset; i++)
+        if (!strcmp(k->info->opset[i].domain, domain))
+            return true;
+    return false;
+}
+
+int steno_network_opset(const steno_network *n)
+{
+    for (int i = 0; i < n->info.n_opset; i++)
+        if (!strcmp(n->info.opset[i].domain, "ai.onnx"))
+            return n->info.opset[i].version > 0 && n->info.opset[i].version < 1000
+                       ? (int)n->info.opset[i].version
+                       : 0;
+    return 0;
+}
+
+/* Input i of 64-bit integers is taken as 32-bit ones and widened. */
+static steno_status narrow_input(struct steno_graph *g, int i, steno_err *err)
+{
+    steno_vid wide = g->inputs[i], v;
+    struct steno_node *cast;
+    steno_status st = steno_graph_add_value(g, g->values[wide].name, &v, err);
+    if (st)
+        return st;
+    cast = steno_pass_add_node(g, "", "Cast", 13, g->values[wide].name, 1, 1, 1, err);
+    if (!cast)
+        return STENO_ERR_NOMEM;
+    steno_pass_set_int(g, cast, 0, "to", STENO_I64);
+    cast->in[0] = v;
+    cast->out[0] = wide;
+    g->values[v].dtype = STENO_I32;
+    g->values[v].shape = g->values[wide].shape;
+    g->values[v].is_input = true;
+    g->values[wide].is_input = false;
+    g->values[wide].name = "";
+    g->inputs[i] = v;
+    return STENO_OK;
+}
+
+steno_status steno_network_narrow_inputs(steno_network *n, steno_err *err)
+{
+    steno_status st = STENO_OK;
+    for (int i = 0; !st && i < n->g->n_inputs; i++)
+        if (n->g->values[n->g->inputs[i]].dtype == STENO_I64)
+            st = narrow_input(n->g, i, err);
+    return st ? st : steno_graph_sort(n->g, err);
+}
+
+steno_status steno_network_quantize(steno_network *n, const struct steno_quantize_options *opt,
+                                    int *changed, steno_err *err)
+{
+    steno_status st = steno_quantize(n->g, opt, changed, err);
+    if (!st)
+        st = steno_graph_sort(n->g, err);
+    return st ? st : steno_network_settle(n->g, err);
+}
+
+steno_status steno_network_split(steno_network *n, const struct steno_quantize_options *opt,
+                                 steno_err *err)
+{
+    steno_status st = steno_quantize_split(n->g, opt, err);
+    if (!st)
+        st = steno_graph_sort(n->g, err);
+    return st ? st : steno_network_settle(n->g, err);
+}
+
+steno_status steno_network_products(steno_network *n, const struct steno_quantize_options *opt,
+                                    struct steno_quantize_product **out, int *count, steno_err *err)
+{
+    return steno_quantize_list(n->g, opt, out, count, err);
+}
+
+static steno_status options(const steno_network *n, const struct steno_save_options *opt,
+                            struct kept *k, struct steno_onnx_write_options *wo, steno_err *err)
+{
+    *k = (struct kept){&n->info, opt->contrib || opt->microsoft};
+    *wo =
+        (struct steno_onnx_write_options){.opset = opt->opset ? opt->opset : steno_network_opset(n),
+                                          .ir_version = n->info.ir_version,
+                                          .body = steno_body_text,
+                                          .keep = keep,
+                                          .arg = k,
+                                          .contrib = opt->contrib,
+                                          .external = opt->external,
+                                          .producer_version = STENO_VERSION};
+    if (!n->rewrite_only)
+        return steno_fail(err, STENO_ERR_INVAL,
+                          "the network was opened for running: its weights "
+                          "are packed");
+    return STENO_OK;
+}
+
+steno_status steno_network_save(const steno_network *n, const char *path,
+                                const struct steno_save_options *opt,
+                                struct steno_onnx_written *written, steno_err *err)
+{
+    struct steno_onnx_write_options wo;
+    struct kept k;
+    steno_status st = options(n, opt, &k, &wo, err);
+    if (!st)
+        st = steno_onnx_write(n->g, path, &wo, written, err);
+    return st ? steno_fail_in(err, st, "%s", path) : STENO_OK;
+}
+
+steno_status steno_network_serialize(const steno_network *n, const struct steno_save_options *opt,
+                                     struct steno_buf *out, steno_err *err)
+{
+    struct steno_onnx_write_options wo;
+    struct kept k;
+    steno_status st = options(n, opt, &k, &wo, err);
+    return st ? st : steno_onnx_serialize(n->g, out, &wo, err);
+}
+
+/* ---- values as outputs ---- */
+
+static int output_of(const steno_vid *outputs, int n, steno_vid v)
+{
+    for (int i = 0; i < n; i++)
+        if (outputs[i] == v)
+            return i;
+    return -1;
+}
+
+steno_status steno_network_expose(steno_network *n, const steno_vid *values, int count,
+                                  const struct steno_network_options *opt, int *place,
+                                  steno_network **out, steno_err *err)
+{
+    struct steno_save_options as_is = {.microsoft = true};
+    struct steno_graph *g = n->g;
+    steno_vid *own = g->outputs;
+    const char **names = calloc((size_t)count + 1, sizeof *names);
+    int n_own = g->n_outputs, n_out = n_own;
+    struct steno_buf bytes;
+    steno_status st = STENO_OK;
+    g->outputs = calloc((size_t)(n_own + count) + 1, sizeof *g->outputs);
+    steno_buf_init(&bytes, (size_t)INT32_MAX);
+    if (!g->outputs || !names)
+        st = steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+    if (!st && n_own)
+        memcpy(g->outputs, own, (size_t)n_own * sizeof *own);
+    for (int i = 0; !st && i < count; i++) {
+        place[i] = output_of(g->outputs, n_out, values[i]);
+        if (place[i] < 0) {
+            place[i] = n_out;
+            g->outputs[n_out++] = values[i];
+            if (g->values[values[i]].is_input)
+                continue;
+            names[i] = g->values[values[i]].name;
+            g->values[values[i]].name = ""; /* made up by the writer: names may repeat */
+        }
+    }
+    if (!st) {
+        g->n_outputs = n_out;
+        st = steno_network_serialize(n, &as_is, &bytes, err);
+    }
+    for (int i = 0; names && i < count; i++)
+        if (names[i])
+            g->values[values[i]].name = names[i];
+    free(names);
+    free(g->outputs);
+    g->outputs = own;
+    g->n_outputs = n_own;
+    if (!st)
+        st = steno_network_open_memory(out, bytes.data, bytes.len, "the network with its values",
+                                       opt, err);
+    steno_buf_free(&bytes);
+    return st;
+}

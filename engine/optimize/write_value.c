@@ -1,0 +1,216 @@
+/* Types, constants and attributes as messages. */
+#include "optimize/write_internal.h"
+
+#include <string.h>
+
+#define SMALL 1024 /* bytes: smaller constants stay in the message */
+
+/* ---- tensors, types ---- */
+
+static steno_status entry(struct writer *w, Onnx__Tensor *m, const char *key, const char *value)
+{
+    Onnx__StringStringEntry *e;
+    NEW(w, e, onnx__string_string_entry__init);
+    e->key = steno_write_dup(w, key);
+    e->value = steno_write_dup(w, value);
+    m->external_data[m->n_external_data++] = e;
+    return e->key && e->value ? STENO_OK : STENO_ERR_NOMEM;
+}
+
+static steno_status to_data_file(struct writer *w, Onnx__Tensor *m, const void *data, size_t bytes)
+{
+    char number[32];
+    size_t pad = (4096 - w->data_bytes % 4096) % 4096; /* pages: readers may map them */
+    steno_status st;
+    static const char zeros[4096];
+    if (fwrite(zeros, 1, pad, w->data_file) != pad || fwrite(data, 1, bytes, w->data_file) != bytes)
+        return steno_fail(w->err, STENO_ERR_IO, "%s: cannot write", w->data);
+    w->data_bytes += pad;
+    m->external_data = steno_write_alloc(w, 3, sizeof *m->external_data);
+    if (!m->external_data)
+        return STENO_ERR_NOMEM;
+    m->data_location = ONNX__TENSOR__DATA_LOCATION__EXTERNAL;
+    st = entry(w, m, "location", w->data);
+    snprintf(number, sizeof number, "%zu", w->data_bytes);
+    if (!st)
+        st = entry(w, m, "offset", number);
+    snprintf(number, sizeof number, "%zu", bytes);
+    if (!st)
+        st = entry(w, m, "length", number);
+    w->data_bytes += bytes;
+    return st;
+}
+
+steno_status steno_write_tensor(struct writer *w, const char *name, const struct steno_tensor *t,
+                                bool external, Onnx__Tensor **out)
+{
+    Onnx__Tensor *m;
+    size_t bytes;
+    NEW(w, m, onnx__tensor__init);
+    if (steno_shape_bytes(&t->shape, t->dtype, &bytes) || (bytes && !t->data))
+        return steno_fail(w->err, STENO_ERR_INTERNAL, "constant '%s' has no elements", name);
+    m->name = steno_write_dup(w, name);
+    m->dims = steno_write_alloc(w, (size_t)t->shape.rank + 1, sizeof *m->dims);
+    if (!m->name || !m->dims)
+        return STENO_ERR_NOMEM;
+    memcpy(m->dims, t->shape.dim, (size_t)t->shape.rank * sizeof *m->dims);
+    m->n_dims = (size_t)t->shape.rank;
+    m->data_type = (int)t->dtype;
+    *out = m;
+    if (external && w->data_file && bytes >= SMALL)
+        return to_data_file(w, m, t->data, bytes);
+    m->raw_data.data = t->data;
+    m->raw_data.len = bytes;
+    return STENO_OK;
+}
+
+/* A constant of a private copy: small ones in the message, the others where opt->stow says. */
+steno_status steno_write_stowed(struct writer *w, const char *name, const struct steno_value *v,
+                                Onnx__Tensor **out)
+{
+    struct steno_tensor t = *v->constant;
+    char number[32];
+    int64_t offset;
+    size_t bytes;
+    steno_status st;
+    if (steno_shape_bytes(&t.shape, t.dtype, &bytes) ||
+        (bytes < SMALL && (steno_const_bytes(v->constant) || !bytes)))
+        return steno_write_tensor(w, name, v->constant, false, out);
+    st = w->opt->stow(w->opt->stow_arg, v, &offset, w->err);
+    if (!st)
+        st = steno_write_tensor(w, name, &t, false, out);
+    if (st)
+        return st;
+    (*out)->raw_data.len = 0;
+    (*out)->raw_data.data = NULL;
+    (*out)->data_location = ONNX__TENSOR__DATA_LOCATION__EXTERNAL;
+    (*out)->external_data = steno_write_alloc(w, 1, sizeof *(*out)->external_data);
+    snprintf(number, sizeof number, "%lld", (long long)offset);
+    return (*out)->external_data ? entry(w, *out, "offset", number) : STENO_ERR_NOMEM;
+}
+
+static steno_status write_dim(struct writer *w, const struct steno_graph *g, int64_t d,
+                              Onnx__TensorShape__Dimension **out)
+{
+    const struct steno_graph *root = g;
+    Onnx__TensorShape__Dimension *m;
+    int64_t symbol = -d - 2;
+    NEW(w, m, onnx__tensor_shape__dimension__init);
+    while (root->parent)
+        root = root->parent;
+    if (d >= 0) {
+        m->value_case = ONNX__TENSOR_SHAPE__DIMENSION__VALUE_DIM_VALUE;
+        m->dim_value = d;
+    } else if (symbol >= 0 && symbol < root->n_symbols) {
+        m->value_case = ONNX__TENSOR_SHAPE__DIMENSION__VALUE_DIM_PARAM;
+        if (!(m->dim_param = steno_write_dup(w, root->symbols[symbol].name)))
+            return STENO_ERR_NOMEM;
+    }
+    *out = m;
+    return STENO_OK;
+}
+
+steno_status steno_write_value(struct writer *w, const struct steno_graph *g, const char *name,
+                               const struct steno_value *v, Onnx__ValueInfo **out)
+{
+    Onnx__ValueInfo *m;
+    Onnx__TensorShape *shape;
+    Onnx__Type__TensorKind *t;
+    NEW(w, m, onnx__value_info__init);
+    NEW(w, m->type, onnx__type__init);
+    NEW(w, t, onnx__type__tensor_kind__init);
+    m->name = steno_write_dup(w, name);
+    if (!m->name)
+        return STENO_ERR_NOMEM;
+    m->type->value_case = ONNX__TYPE__VALUE_TENSOR_TYPE;
+    m->type->tensor_type = t;
+    t->elem_type = (int)v->dtype;
+    *out = m;
+    if (v->shape.rank < 0)
+        return STENO_OK;
+    NEW(w, shape, onnx__tensor_shape__init);
+    shape->dim = steno_write_alloc(w, (size_t)v->shape.rank + 1, sizeof *shape->dim);
+    if (!shape->dim)
+        return STENO_ERR_NOMEM;
+    for (int i = 0; i < v->shape.rank; i++)
+        if (write_dim(w, g, v->shape.dim[i], &shape->dim[shape->n_dim++]))
+            return STENO_ERR_NOMEM;
+    t->shape = shape;
+    return STENO_OK;
+}
+
+/* ---- attributes ---- */
+
+static steno_status write_strings(struct writer *w, const struct steno_attr *a, Onnx__Attribute *m)
+{
+    m->strings = steno_write_alloc(w, a->n + 1, sizeof *m->strings);
+    if (!m->strings)
+        return STENO_ERR_NOMEM;
+    for (size_t i = 0; i < a->n; i++) {
+        m->strings[i].data = (uint8_t *)steno_write_dup(w, a->strings[i]);
+        m->strings[i].len = strlen(a->strings[i]);
+        if (!m->strings[i].data)
+            return STENO_ERR_NOMEM;
+    }
+    m->n_strings = a->n;
+    return STENO_OK;
+}
+
+static steno_status write_numbers(struct writer *w, const struct steno_attr *a, Onnx__Attribute *m)
+{
+    bool ints = a->kind == STENO_ATTR_INTS;
+    size_t size = ints ? sizeof *m->ints : sizeof *m->floats;
+    void *p = steno_write_alloc(w, a->n + 1, size);
+    if (!p)
+        return STENO_ERR_NOMEM;
+    if (a->n)
+        memcpy(p, a->ints, a->n * size);
+    m->ints = ints ? p : NULL;
+    m->n_ints = ints ? a->n : 0;
+    m->floats = ints ? NULL : p;
+    m->n_floats = ints ? 0 : a->n;
+    return STENO_OK;
+}
+
+steno_status steno_write_attr(struct writer *w, struct write_scope *s, const struct steno_attr *a,
+                              Onnx__Attribute **out)
+{
+    static const Onnx__Attribute__Kind kinds[] = {
+        [STENO_ATTR_INT] = ONNX__ATTRIBUTE__KIND__INT,
+        [STENO_ATTR_FLOAT] = ONNX__ATTRIBUTE__KIND__FLOAT,
+        [STENO_ATTR_STRING] = ONNX__ATTRIBUTE__KIND__STRING,
+        [STENO_ATTR_TENSOR] = ONNX__ATTRIBUTE__KIND__TENSOR,
+        [STENO_ATTR_GRAPH] = ONNX__ATTRIBUTE__KIND__GRAPH,
+        [STENO_ATTR_INTS] = ONNX__ATTRIBUTE__KIND__INTS,
+        [STENO_ATTR_FLOATS] = ONNX__ATTRIBUTE__KIND__FLOATS,
+        [STENO_ATTR_STRINGS] = ONNX__ATTRIBUTE__KIND__STRINGS,
+    };
+    struct write_scope body = {.up = s};
+    Onnx__Attribute *m;
+    NEW(w, m, onnx__attribute__init);
+    *out = m;
+    m->type = kinds[a->kind];
+    if (!(m->name = steno_write_dup(w, a->name)))
+        return STENO_ERR_NOMEM;
+    switch (a->kind) {
+    case STENO_ATTR_INT:
+        m->i = a->i;
+        return STENO_OK;
+    case STENO_ATTR_FLOAT:
+        m->f = a->f;
+        return STENO_OK;
+    case STENO_ATTR_STRING:
+        m->s.data = (uint8_t *)steno_write_dup(w, a->s);
+        m->s.len = strlen(a->s);
+        return m->s.data ? STENO_OK : STENO_ERR_NOMEM;
+    case STENO_ATTR_TENSOR:
+        return steno_write_tensor(w, "", a->t, false, &m->t);
+    case STENO_ATTR_GRAPH:
+        body.g = a->g;
+        return steno_write_graph(w, &body, &m->g);
+    case STENO_ATTR_STRINGS:
+        return write_strings(w, a, m);
+    default:
+        return write_numbers(w, a, m);
+    }
+}

@@ -1,0 +1,335 @@
+#include "recognizer/vad.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "audio/resample.h"
+#include "nn/exec/session.h"
+#include "features/activity.h"
+
+#define RULE_SECONDS 0.01 /* frame of the energy rule */
+#define RULE_LATE 3       /* frames it takes to believe */
+#define NET_RATE 16000
+#define NET_FRAME 512
+#define NET_CONTEXT 64
+#define NET_STATE 256 /* [2, 1, 128] */
+#define BEGIN 0.5f    /* probabilities at which speech begins and ends (silero's own utilities) */
+#define END 0.35f
+#define BLOCK 256 /* samples resampled at a time */
+
+/* A session that no stream is using. */
+struct idle {
+    struct idle *next;
+    steno_session *session;
+};
+
+struct steno_vad {
+    steno_network *net; /* NULL: the energy rule */
+    int x, state, sr;   /* inputs; sr -1 where there is none */
+    int y, next;        /* outputs */
+    pthread_mutex_t lock;
+    struct idle *idle; /* locked */
+};
+
+struct steno_voice {
+    const steno_vad *vad;
+    int rate;
+    size_t frame;    /* samples per frame at the rate of the rule or the network */
+    int64_t frames;  /* judged */
+    float *buf;      /* [NET_CONTEXT + frame], `have` of them in */
+    size_t context, have;
+    struct steno_activity rule;
+    /* network */
+    steno_resampler *resampler;
+    float *made; /* [cap] resampled, [at, len) not yet in frames */
+    size_t cap, at, len;
+    float state[NET_STATE];
+    bool speech;
+};
+
+/* ---- what streams share ---------------------------------------------------------------------- */
+
+static steno_status find_file(const char *dir, char *path, size_t size, steno_err *err)
+{
+    static const char *const names[] = {"silero_vad_16k_op15.onnx", "silero_vad.onnx"};
+    struct stat s;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        int n = snprintf(path, size, "%s/%s", dir, names[i]);
+        if (n > 0 && (size_t)n < size && !stat(path, &s))
+            return STENO_OK;
+    }
+    return steno_fail(err, STENO_ERR_IO, "vad: %s has neither %s nor %s", dir, names[0], names[1]);
+}
+
+static steno_status bind(steno_vad *v, const char *path, steno_err *err)
+{
+    v->x = steno_network_find_input(v->net, "input");
+    v->state = steno_network_find_input(v->net, "state");
+    v->sr = steno_network_find_input(v->net, "sr");
+    v->y = steno_network_find_output(v->net, "output");
+    v->next = steno_network_find_output(v->net, "stateN");
+    if (v->x < 0 || v->state < 0 || v->y < 0 || v->next < 0 ||
+        steno_network_n_inputs(v->net) != 2 + (v->sr >= 0))
+        return steno_fail(err, STENO_ERR_FORMAT,
+                          "vad: %s is no silero-vad of release 5 or later: inputs input, state, sr "
+                          "and outputs output, stateN expected",
+                          path);
+    return STENO_OK;
+}
+
+/* One frame of silence: what only a run can tell is told at once. */
+static steno_status try_it(steno_vad *v, steno_err *err)
+{
+    steno_voice *voice;
+    float silence[NET_FRAME] = {0};
+    size_t used;
+    bool speech;
+    steno_status st = steno_voice_open(&voice, v, NET_RATE, err);
+    if (st)
+        return st;
+    st = steno_voice_push(voice, silence, NET_FRAME, &used, &speech, err);
+    steno_voice_close(voice);
+    return st;
+}
+
+steno_status steno_vad_open(steno_vad **out, const char *dir, steno_err *err)
+{
+    char path[4096];
+    steno_vad *v = calloc(1, sizeof *v);
+    steno_status st = STENO_OK;
+    if (!v || pthread_mutex_init(&v->lock, NULL)) {
+        free(v);
+        return steno_fail(err, STENO_ERR_NOMEM, "vad: out of memory");
+    }
+    if (dir) {
+        st = find_file(dir, path, sizeof path, err);
+        if (!st)
+            st = steno_network_open(&v->net, path, NULL, err);
+        if (!st)
+            st = bind(v, path, err);
+        if (!st)
+            st = try_it(v, err);
+    }
+    if (st) {
+        steno_vad_close(v);
+        return st;
+    }
+    *out = v;
+    return STENO_OK;
+}
+
+void steno_vad_close(steno_vad *v)
+{
+    if (!v)
+        return;
+    for (struct idle *i = v->idle, *next; i; i = next) {
+        next = i->next;
+        steno_session_close(i->session);
+        free(i);
+    }
+    steno_network_close(v->net);
+    pthread_mutex_destroy(&v->lock);
+    free(v);
+}
+
+/* A session of nobody else, until give_back: there come to be as many as run at once. */
+static steno_status borrow(steno_vad *v, struct idle **out, steno_err *err)
+{
+    struct idle *i;
+    steno_status st;
+    pthread_mutex_lock(&v->lock);
+    i = v->idle;
+    if (i)
+        v->idle = i->next;
+    pthread_mutex_unlock(&v->lock);
+    if (!i) {
+        i = calloc(1, sizeof *i);
+        st = i ? steno_session_open(&i->session, v->net, NULL, err)
+               : steno_fail(err, STENO_ERR_NOMEM, "vad: out of memory");
+        if (st) {
+            free(i);
+            return st;
+        }
+    }
+    *out = i;
+    return STENO_OK;
+}
+
+static void give_back(steno_vad *v, struct idle *i)
+{
+    pthread_mutex_lock(&v->lock);
+    i->next = v->idle;
+    v->idle = i;
+    pthread_mutex_unlock(&v->lock);
+}
+
+/* ---- one stream's ---------------------------------------------------------------------------- */
+
+static steno_status open_network(steno_voice *v, steno_err *err)
+{
+    steno_status st = steno_resampler_open(&v->resampler, v->rate, NET_RATE, err);
+    if (st)
+        return st;
+    v->cap = steno_resampler_max_out(v->resampler, BLOCK);
+    if (v->cap < BLOCK)
+        v->cap = BLOCK;
+    v->made = malloc(v->cap * sizeof *v->made);
+    v->frame = NET_FRAME;
+    v->context = NET_CONTEXT;
+    return v->made ? STENO_OK : steno_fail(err, STENO_ERR_NOMEM, "vad: out of memory");
+}
+
+static void begin(steno_voice *v)
+{
+    v->frames = 0;
+    v->have = v->context;
+    v->at = v->len = 0;
+    v->speech = false;
+    memset(v->buf, 0, (v->context + v->frame) * sizeof *v->buf);
+    memset(v->state, 0, sizeof v->state);
+}
+
+steno_status steno_voice_open(steno_voice **out, const steno_vad *vad, int rate, steno_err *err)
+{
+    steno_voice *v = calloc(1, sizeof *v);
+    steno_status st = STENO_OK;
+    if (!v)
+        return steno_fail(err, STENO_ERR_NOMEM, "vad: out of memory");
+    v->vad = vad;
+    v->rate = rate;
+    v->frame = (size_t)(rate * RULE_SECONDS);
+    steno_activity_init(&v->rule, RULE_SECONDS);
+    if (vad->net)
+        st = open_network(v, err);
+    if (!st && !(v->buf = malloc((v->context + v->frame) * sizeof *v->buf)))
+        st = steno_fail(err, STENO_ERR_NOMEM, "vad: out of memory");
+    if (st) {
+        steno_voice_close(v);
+        return st;
+    }
+    begin(v);
+    *out = v;
+    return STENO_OK;
+}
+
+void steno_voice_close(steno_voice *v)
+{
+    if (!v)
+        return;
+    steno_resampler_close(v->resampler);
+    free(v->made);
+    free(v->buf);
+    free(v);
+}
+
+int64_t steno_voice_judged(const steno_voice *v)
+{
+    int64_t samples = v->frames * (int64_t)v->frame;
+    return v->vad->net ? samples * v->rate / NET_RATE : samples;
+}
+
+int64_t steno_voice_late(const steno_voice *v)
+{
+    int64_t frames = v->vad->net ? 1 : RULE_LATE, samples = frames * (int64_t)v->frame;
+    return v->vad->net ? (samples * v->rate + NET_RATE - 1) / NET_RATE : samples;
+}
+
+steno_status steno_voice_reset(steno_voice *v, steno_err *err)
+{
+    begin(v); /* the rule keeps its noise floor */
+    return v->resampler ? steno_resampler_reset(v->resampler, err) : STENO_OK;
+}
+
+static steno_status run_network(steno_voice *v, struct idle *i, float *probability, steno_err *err)
+{
+    const steno_vad *vad = v->vad;
+    int64_t rate = NET_RATE;
+    const struct steno_tensor x = {.dtype = STENO_F32,
+                                   .shape = {.rank = 2, .dim = {1, NET_CONTEXT + NET_FRAME}},
+                                   .data = v->buf};
+    const struct steno_tensor state = {
+        .dtype = STENO_F32, .shape = {.rank = 3, .dim = {2, 1, NET_STATE / 2}}, .data = v->state};
+    const struct steno_tensor sr = {.dtype = STENO_I64, .shape = {.rank = 0}, .data = &rate};
+    const struct steno_tensor *y, *next;
+    size_t n_y = 0, n_next = 0;
+    steno_status st = steno_session_set(i->session, vad->x, &x, err);
+    if (!st)
+        st = steno_session_set(i->session, vad->state, &state, err);
+    if (!st && vad->sr >= 0)
+        st = steno_session_set(i->session, vad->sr, &sr, err);
+    if (!st)
+        st = steno_session_run(i->session, err);
+    if (st)
+        return st;
+    y = steno_session_get(i->session, vad->y);
+    next = steno_session_get(i->session, vad->next);
+    if (y->dtype != STENO_F32 || next->dtype != STENO_F32 || steno_shape_count(&y->shape, &n_y) ||
+        steno_shape_count(&next->shape, &n_next) || n_y != 1 || n_next != NET_STATE)
+        return steno_fail(err, STENO_ERR_FORMAT,
+                          "vad: the network gave no probability and state of [2,1,128]");
+    *probability = *(const float *)y->data;
+    memcpy(v->state, next->data, sizeof v->state);
+    return STENO_OK;
+}
+
+/* The frame in buf is full. */
+static steno_status judge(steno_voice *v, bool *speech, steno_err *err)
+{
+    steno_vad *vad = (steno_vad *)(uintptr_t)v->vad; /* the list of sessions has its lock */
+    struct idle *i;
+    float p = 0;
+    steno_status st;
+    if (!vad->net) {
+        *speech = steno_activity_push(&v->rule, v->buf, v->frame);
+    } else {
+        st = borrow(vad, &i, err);
+        if (st)
+            return st;
+        st = run_network(v, i, &p, err);
+        give_back(vad, i);
+        if (st)
+            return st;
+        v->speech = p >= (v->speech ? END : BEGIN);
+        *speech = v->speech;
+    }
+    memmove(v->buf, v->buf + v->frame, v->context * sizeof *v->buf);
+    v->have = v->context;
+    v->frames++;
+    return STENO_OK;
+}
+
+static size_t fill(steno_voice *v, const float *p, size_t n)
+{
+    size_t room = v->context + v->frame - v->have;
+    n = n < room ? n : room;
+    memcpy(v->buf + v->have, p, n * sizeof *p);
+    v->have += n;
+    return n;
+}
+
+steno_status steno_voice_push(steno_voice *v, const float *pcm, size_t n, size_t *used,
+                              bool *speech, steno_err *err)
+{
+    *used = 0;
+    for (;;) {
+        size_t k = n - *used;
+        steno_status st;
+        if (v->resampler)
+            v->at += fill(v, v->made + v->at, v->len - v->at);
+        else
+            *used += fill(v, pcm + *used, k);
+        if (v->have == v->context + v->frame)
+            return judge(v, speech, err);
+        if (*used == n)
+            return STENO_NEED_MORE;
+        v->at = v->len = 0;
+        st = steno_resampler_push(v->resampler, pcm + *used, k < BLOCK ? k : BLOCK, &k, v->made,
+                                  v->cap, &v->len, err);
+        if (st && st != STENO_NEED_MORE)
+            return st;
+        *used += k;
+    }
+}

@@ -1,0 +1,42 @@
+/* CTC prefix scores (Watanabe et al., "Hybrid CTC/Attention Architecture for End-to-End Speech
+ * Recognition", 2017, algorithm 2): the log-probability that a CTC output begins with given tokens.
+ *
+ * For a prefix g, r_n[t] and r_b[t] are the log-probabilities of all alignments of frames 0..t to g
+ * that end in its last token, or in a blank. Extended by token c its score is
+ *     psi(g c) = log( [x[0,c] if g is empty] + sum over t >= max(|g|,1) of phi[t-1] p[t,c] ),
+ * phi = r_n + r_b, without r_n when c repeats the last token. That sum needs the prefix' own r
+ * only, so candidates cost a dot product each. The r of a candidate are computed when it was chosen. All of
+ * it in probabilities with a scale beside them (prefix.c): no logarithm per frame. Confined. */
+#ifndef STENO_SEARCH_CTC_PREFIX_H
+#define STENO_SEARCH_CTC_PREFIX_H
+
+#include "base/status.h"
+
+typedef struct steno_prefix steno_prefix;
+
+#define STENO_PREFIX_ZERO (-1e10) /* "log 0", as ESPnet writes it */
+
+/* vocab, blank, eos: of the scores; states: hypotheses held at a time. */
+STENO_MUST steno_status steno_prefix_open(steno_prefix **out, int32_t vocab, int32_t blank,
+                                          int32_t eos, size_t states, steno_err *err);
+void steno_prefix_close(steno_prefix *p);
+/* New utterance: x [frames, vocab] log-probabilities, borrowed until the next one. State 0 is the
+ * empty prefix. frames >= 1. STENO_ERR_NOMEM. */
+STENO_MUST steno_status steno_prefix_start(steno_prefix *p, const float *x, size_t frames);
+/* More frames of the same utterance: x [frames, vocab] from its beginning, frames >= 1 as many as
+ * before or more. The n states of now go on in blanks only (Tsunoo et al., "Streaming Transformer
+ * ASR with Blockwise Synchronous Beam Search", 2021, eq. 14). STENO_ERR_NOMEM. */
+STENO_MUST steno_status steno_prefix_extend(steno_prefix *p, size_t n, const float *x,
+                                            size_t frames);
+/* log-probability of state h's prefix extended by each of n tokens, less that of the prefix itself;
+ * token eos: of the prefix being all there is; blank: STENO_PREFIX_ZERO. STENO_ERR_NOMEM. */
+STENO_MUST steno_status steno_prefix_score(steno_prefix *p, size_t h, const int32_t *tokens,
+                                           size_t n, float *out);
+/* The next states: number i is state from[i] of now extended by token[i]; n <= states. */
+void steno_prefix_advance(steno_prefix *p, const int32_t *from, const int32_t *token, size_t n);
+/* The states of before the last advance are those of now; once for each advance. */
+void steno_prefix_back(steno_prefix *p);
+/* State i's log-probability as a prefix. */
+double steno_prefix_total(const steno_prefix *p, size_t i);
+
+#endif

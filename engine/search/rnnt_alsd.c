@@ -1,0 +1,148 @@
+/* Alignment-length-synchronous search: step i makes every hypothesis one symbol longer, so that one of u
+ * tokens is at frame i - u. Which frame is the last one matters to hypotheses that have come there, and
+ * how many tokens there may be (u_max) to steps behind it; so all steps before the newest frame's are the same
+ * however long the utterance will be, and are taken as rows come. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "search/rnnt_internal.h"
+
+/* Hypotheses of the same tokens become one, the first; a final that is one of them goes along. */
+static void recombine(steno_transducer *t, struct list *l)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < l->n; i++) {
+        size_t k = 0;
+        while (k < n && l->h[k].p != l->h[i].p)
+            k++;
+        if (k == n) {
+            l->h[n++] = l->h[i];
+            continue;
+        }
+        l->h[k].score = steno_log_add(l->h[k].score, l->h[i].score);
+        if (l->h[k].final_at >= 0)
+            t->final.h[l->h[k].final_at].score = l->h[k].score;
+    }
+    l->n = n;
+}
+
+/* Hypotheses of u tokens are at frame step - u. Those that have frames left go to c. */
+static steno_status at_step(steno_transducer *t, size_t frames, steno_err *err)
+{
+    t->c.n = 0;
+    if (steno_thyp_reserve(t, t->kept.n + 1))
+        return steno_thyp_oom(err);
+    for (size_t k = 0; k < t->kept.n; k++) {
+        size_t at = t->step - (t->tree.p[t->kept.h[k].p].length - 1);
+        if (at >= frames)
+            continue;
+        t->ids[t->c.n] = t->kept.h[k].p;
+        t->enc[t->c.n] = t->rows + (at - t->first_row) * t->dim;
+        if (steno_thyp_add(&t->c, t->kept.h[k]))
+            return steno_thyp_oom(err);
+    }
+    return STENO_OK;
+}
+
+static steno_status extend(steno_transducer *t, size_t frames)
+{
+    bool lost = false;
+    t->a.n = 0;
+    for (size_t k = 0; k < t->c.n && !lost; k++) {
+        const float *logp = t->tree.logp + k * (size_t)t->o.vocab;
+        struct hyp h = t->c.h[k], x = steno_thyp_wait(&h, h.score + (double)logp[0]);
+        struct list one = {.h = &h, .n = 1};
+        size_t frame = t->step - (t->tree.p[h.p].length - 1);
+        if (frame == frames - 1) {
+            x.final_at = (int32_t)t->final.n;
+            lost = steno_thyp_add(&t->final, x) != STENO_OK;
+        }
+        lost = lost || steno_thyp_add(&t->a, x);
+        lost = lost || steno_thyp_extend_all(t, &one, logp, frame, &t->a);
+    }
+    return lost ? STENO_ERR_NOMEM : STENO_OK;
+}
+
+/* Steps up to number `end`; frames: of the utterance, SIZE_MAX while it is not over. */
+static steno_status take_steps(steno_transducer *t, size_t end, size_t frames, steno_err *err)
+{
+    for (; t->step < end; t->step++) {
+        steno_status st = at_step(t, frames, err);
+        if (st || !t->c.n) {
+            if (st)
+                return st;
+            continue;
+        }
+        st = steno_ttree_ask_lm(&t->tree, t->ids, t->c.n, err);
+        if (!st)
+            st = steno_ttree_join(&t->tree, t->enc, t->ids, t->c.n, err);
+        if (!st && extend(t, frames))
+            st = steno_thyp_oom(err);
+        if (st)
+            return st;
+        steno_thyp_swap(&t->a, &t->kept);
+        steno_thyp_sort(&t->kept, t->o.beam);
+        recombine(t, &t->kept);
+        steno_thyp_tidy(t);
+    }
+    return STENO_OK;
+}
+
+static steno_status add_rows(steno_transducer *t, const float *enc, size_t frames, size_t dim)
+{
+    size_t want = t->n_rows + frames, cap = t->cap_rows ? t->cap_rows : 4096;
+    float *p;
+    t->dim = dim;
+    if (want * dim > t->cap_rows) {
+        while (cap < want * dim)
+            cap *= 2;
+        p = realloc(t->rows, cap * sizeof *p);
+        if (!p)
+            return STENO_ERR_NOMEM;
+        t->rows = p;
+        t->cap_rows = cap;
+    }
+    memcpy(t->rows + t->n_rows * dim, enc, frames * dim * sizeof *enc);
+    t->n_rows = want;
+    return STENO_OK;
+}
+
+/* Rows that every hypothesis is past go, once they are half of those there are. */
+static void drop_rows(steno_transducer *t)
+{
+    size_t least = t->first_row + t->n_rows, gone;
+    for (size_t k = 0; k < t->kept.n; k++) {
+        size_t at = t->step - (t->tree.p[t->kept.h[k].p].length - 1);
+        least = at < least ? at : least;
+    }
+    gone = least - t->first_row;
+    if (2 * gone < t->n_rows)
+        return;
+    t->n_rows -= gone;
+    t->first_row = least;
+    memmove(t->rows, t->rows + gone * t->dim, t->n_rows * t->dim * sizeof *t->rows);
+}
+
+steno_status steno_transducer_alsd(steno_transducer *t, const float *enc, size_t frames, size_t dim,
+                                   steno_err *err)
+{
+    steno_status st = add_rows(t, enc, frames, dim);
+    if (st)
+        return steno_thyp_oom(err);
+    st = take_steps(t, t->frames + frames - 1, SIZE_MAX, err);
+    if (!st)
+        drop_rows(t);
+    return st;
+}
+
+steno_status steno_transducer_alsd_end(steno_transducer *t, steno_err *err)
+{
+    size_t u_max = t->o.u_max < t->frames - 1 ? t->o.u_max : t->frames - 1;
+    steno_status st = take_steps(t, t->frames + u_max, t->frames, err);
+    if (st)
+        return st;
+    t->unended = !t->final.n;
+    if (t->final.n)
+        steno_thyp_swap(&t->final, &t->kept);
+    return STENO_OK;
+}

@@ -1,0 +1,219 @@
+/* NSC and MAES: n_step tokens in a frame, after prefixes have caught up. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "search/rnnt_internal.h"
+
+/* ---- n-step constrained, modified adaptive expansion ----------------------------------------- */
+
+/* Longest first, equals in order. */
+static void sort_by_length(const steno_transducer *t, struct list *l)
+{
+    for (size_t i = 1; i < l->n; i++) {
+        struct hyp x = l->h[i];
+        size_t k = i;
+        for (; k && t->tree.p[l->h[k - 1].p].length < t->tree.p[x.p].length; k--)
+            l->h[k] = l->h[k - 1];
+        l->h[k] = x;
+    }
+}
+
+/* Token number `at` of sequence p, the root's being 0. */
+static int32_t token_at(const steno_transducer *t, int32_t p, uint32_t at)
+{
+    return t->tree.p[steno_ttree_head(&t->tree, p, at + 1)].token;
+}
+
+/* Score of the shorter hypothesis saying the rest of the longer one in this frame. */
+static steno_status catch_up(steno_transducer *t, const struct hyp *shorter,
+                             const struct hyp *longer, const float *enc, double *score,
+                             steno_err *err)
+{
+    uint32_t from = t->tree.p[shorter->p].length, to = t->tree.p[longer->p].length;
+    struct hyp at = *shorter;
+    struct list one = {.h = &at, .n = 1};
+    *score = shorter->score;
+    for (uint32_t k = from; k < to; k++) {
+        steno_status st;
+        if (k > from && !t->o.as_espnet_onnx)
+            at.p = steno_ttree_head(&t->tree, longer->p, k);
+        st = steno_thyp_join(t, &one, enc, false, err);
+        if (st)
+            return st;
+        *score += (double)t->tree.logp[token_at(t, longer->p, k)];
+    }
+    return STENO_OK;
+}
+
+static steno_status prefix_search(steno_transducer *t, struct list *l, const float *enc,
+                                  steno_err *err)
+{
+    sort_by_length(t, l);
+    for (size_t j = 0; j + 1 < l->n; j++)
+        for (size_t i = j + 1; i < l->n; i++) {
+            uint32_t a = t->tree.p[l->h[j].p].length, b = t->tree.p[l->h[i].p].length;
+            double score;
+            steno_status st;
+            if (b >= a || a - b > t->o.prefix_alpha ||
+                steno_ttree_head(&t->tree, l->h[j].p, b) != l->h[i].p)
+                continue;
+            st = catch_up(t, &l->h[i], &l->h[j], enc, &score, err);
+            if (st)
+                return st;
+            l->h[j].score = steno_log_add(l->h[j].score, score);
+        }
+    return STENO_OK;
+}
+
+static bool has(const struct list *l, size_t n, int32_t p)
+{
+    for (size_t i = 0; i < n; i++)
+        if (l->h[i].p == p)
+            return true;
+    return false;
+}
+
+/* The first blank after the last step of a frame. */
+static steno_status add_blank(steno_transducer *t, struct list *l, const float *enc, steno_err *err)
+{
+    steno_status st = l->n ? steno_thyp_join(t, l, enc, false, err) : STENO_OK;
+    for (size_t i = 0; i < l->n && !st; i++)
+        l->h[i].score += (double)t->tree.logp[i * (size_t)t->o.vocab];
+    return st;
+}
+
+static steno_status append(struct list *to, const struct list *from)
+{
+    for (size_t i = 0; i < from->n; i++)
+        if (steno_thyp_add(to, from->h[i]))
+            return STENO_ERR_NOMEM;
+    return STENO_OK;
+}
+
+/* One frame of NSC: hyps in, kept out; a: blanks (ESPnet's S), b: extended ones (V). */
+static steno_status nsc_frame(steno_transducer *t, size_t f, const float *enc, steno_err *err)
+{
+    size_t v = (size_t)t->o.vocab;
+    t->a.n = t->b.n = 0;
+    for (size_t n = 0; n < t->o.n_step; n++) {
+        size_t keep = 0;
+        steno_status st = steno_thyp_join(t, &t->hyps, enc, true, err);
+        if (st)
+            return st;
+        for (size_t i = 0; i < t->hyps.n; i++)
+            if (steno_thyp_add(&t->a,
+                    steno_thyp_wait(&t->hyps.h[i], t->hyps.h[i].score + (double)t->tree.logp[i * v])))
+                return steno_thyp_oom(err);
+        if (steno_thyp_extend_all(t, &t->hyps, t->tree.logp, f, &t->b))
+            return steno_thyp_oom(err);
+        steno_thyp_sort(&t->b, SIZE_MAX);
+        for (size_t i = 0; i < t->b.n; i++)
+            if (!has(&t->hyps, t->hyps.n, t->b.h[i].p))
+                t->b.h[keep++] = t->b.h[i];
+        t->b.n = keep < t->o.beam ? keep : t->o.beam;
+        t->hyps.n = 0;
+        if (append(&t->hyps, &t->b))
+            return steno_thyp_oom(err);
+    }
+    if (t->o.n_step != 1) {
+        steno_status st = add_blank(t, &t->b, enc, err);
+        if (st)
+            return st;
+    }
+    t->kept.n = 0;
+    if (append(&t->kept, &t->a) || append(&t->kept, &t->b))
+        return steno_thyp_oom(err);
+    steno_thyp_sort(&t->kept, t->o.beam);
+    return STENO_OK;
+}
+
+static int best_first(const void *a, const void *b)
+{
+    const struct best *x = a, *y = b;
+    if (x->score != y->score)
+        return x->score > y->score ? -1 : 1;
+    return x->token < y->token ? -1 : 1;
+}
+
+/* Tokens of hypothesis i, the blank among them, whose score is within gamma of its best. */
+static size_t choose_near(steno_transducer *t, size_t i)
+{
+    const float *logp = t->tree.logp + i * (size_t)t->o.vocab;
+    double base = t->hyps.h[i].score, best = -INFINITY;
+    size_t n = 0, most = t->o.beam + t->o.expansion_beta;
+    for (int32_t k = 0; k < t->o.vocab; k++)
+        best = fmax(best, base + (double)logp[k]);
+    for (int32_t k = 0; k < t->o.vocab; k++)
+        if (base + (double)logp[k] >= best - t->o.expansion_gamma)
+            t->top[n++] = (struct best){base + (double)logp[k], k};
+    qsort(t->top, n, sizeof *t->top, best_first);
+    return n < most ? n : most;
+}
+
+/* One step: blanks to a, the rest to b. c: the hypotheses this frame began with. */
+static steno_status maes_expand(steno_transducer *t, size_t f)
+{
+    bool lost = false;
+    for (size_t i = 0; i < t->hyps.n && !lost; i++) {
+        const struct hyp *h = &t->hyps.h[i];
+        size_t n = choose_near(t, i);
+        for (size_t k = 0; k < n && !lost; k++) {
+            int32_t token = t->top[k].token;
+            double score = t->top[k].score;
+            struct hyp x;
+            if (!token) {
+                lost = steno_thyp_add(&t->a, steno_thyp_wait(h, score)) != STENO_OK;
+                continue;
+            }
+            x = steno_thyp_extend(t, h, token, score + steno_thyp_lm(t, h->p, token), (float)(score - h->score),
+                         f, &lost);
+            if (t->o.as_espnet_onnx || !has(&t->c, t->c.n, x.p))
+                lost = lost || steno_thyp_add(&t->b, x);
+        }
+    }
+    return lost ? STENO_ERR_NOMEM : STENO_OK;
+}
+
+static steno_status maes_frame(steno_transducer *t, size_t f, const float *enc, steno_err *err)
+{
+    steno_status st = STENO_OK;
+    t->a.n = t->c.n = 0;
+    if (append(&t->c, &t->hyps))
+        return steno_thyp_oom(err);
+    for (size_t n = 0; n < t->o.n_step && !st; n++) {
+        t->b.n = 0;
+        st = steno_thyp_join(t, &t->hyps, enc, true, err);
+        if (!st && maes_expand(t, f))
+            st = steno_thyp_oom(err);
+        if (st || !t->b.n)
+            break;
+        if (n + 1 < t->o.n_step) {
+            steno_thyp_swap(&t->b, &t->hyps);
+            continue;
+        }
+        st = add_blank(t, &t->b, enc, err);
+        if (!st && append(&t->a, &t->b))
+            st = steno_thyp_oom(err);
+    }
+    if (st)
+        return st;
+    steno_thyp_swap(&t->a, &t->kept);
+    steno_thyp_sort(&t->kept, t->o.beam);
+    return STENO_OK;
+}
+
+steno_status steno_transducer_by_steps(steno_transducer *t, const float *enc, size_t frames,
+                                       size_t dim, steno_err *err)
+{
+    steno_status st = STENO_OK;
+    for (size_t f = 0; f < frames && !st; f++) {
+        const float *row = enc + f * dim;
+        steno_thyp_swap(&t->kept, &t->hyps);
+        st = prefix_search(t, &t->hyps, row, err);
+        if (!st)
+            st = t->o.search == STENO_TRANSDUCER_NSC ? nsc_frame(t, t->frames + f, row, err)
+                                                     : maes_frame(t, t->frames + f, row, err);
+        steno_thyp_tidy(t);
+    }
+    return st;
+}

@@ -1,0 +1,296 @@
+#include "text/tokens.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <utf8proc.h>
+
+#include "base/arena.h"
+#include "base/file.h"
+
+#define MARK "\xE2\x96\x81" /* U+2581 */
+#define MARK_LEN 3
+
+struct token {
+    const char *piece; /* as in the file; NULL = id not seen yet */
+    const char *text;  /* points into piece, or at byte */
+    uint16_t len;
+    uint8_t flags;
+    char byte;
+};
+
+struct steno_tokens {
+    steno_arena *arena;
+    struct token *t;
+    int32_t n, cap;
+    bool whole_words;
+};
+
+static bool is_cjk(utf8proc_int32_t c)
+{
+    return (c >= 0x3040 && c <= 0x30FF) || (c >= 0x3400 && c <= 0x4DBF) ||
+           (c >= 0x4E00 && c <= 0x9FFF) || (c >= 0xF900 && c <= 0xFAFF) ||
+           (c >= 0x20000 && c <= 0x3FFFF);
+}
+
+static bool utf8_valid(const char *s, size_t n)
+{
+    const utf8proc_uint8_t *p = (const utf8proc_uint8_t *)s;
+    while (n > 0) {
+        utf8proc_int32_t c;
+        utf8proc_ssize_t k = utf8proc_iterate(p, (utf8proc_ssize_t)n, &c);
+        if (k <= 0)
+            return false;
+        p += k;
+        n -= (size_t)k;
+    }
+    return true;
+}
+
+static int hex(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    if (c >= 'A' && c <= 'F')
+        return c - 'A' + 10;
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+/* "<0xE4>" */
+static int byte_piece(const char *p, size_t n)
+{
+    int hi, lo;
+    if (n != 6 || memcmp(p, "<0x", 3) != 0 || p[5] != '>')
+        return -1;
+    hi = hex(p[3]);
+    lo = hex(p[4]);
+    return hi < 0 || lo < 0 ? -1 : hi * 16 + lo;
+}
+
+static void classify(struct token *t, size_t n)
+{
+    utf8proc_int32_t c;
+    int byte = byte_piece(t->piece, n);
+    t->text = t->piece;
+    t->len = (uint16_t)n;
+    if (byte >= 0) {
+        t->byte = (char)byte;
+        t->text = &t->byte;
+        t->len = 1;
+        t->flags = STENO_TOKEN_BYTE;
+    } else if (n >= MARK_LEN && memcmp(t->piece, MARK, MARK_LEN) == 0) {
+        t->text += MARK_LEN;
+        t->len = (uint16_t)(n - MARK_LEN);
+        t->flags = STENO_TOKEN_WORD;
+    } else if (n && t->piece[0] == ' ') {
+        t->text += 1;
+        t->len = (uint16_t)(n - 1);
+        t->flags = STENO_TOKEN_WORD;
+    } else if (n &&
+               utf8proc_iterate((const utf8proc_uint8_t *)t->piece, (utf8proc_ssize_t)n, &c) ==
+                   (utf8proc_ssize_t)n &&
+               is_cjk(c)) {
+        t->flags = STENO_TOKEN_ALONE;
+    }
+}
+
+static void find_whole_words(steno_tokens *t)
+{
+    t->whole_words = true;
+    for (int32_t i = 0; i < t->n; i++)
+        if (!(t->t[i].flags & (STENO_TOKEN_WORD | STENO_TOKEN_ALONE | STENO_TOKEN_DROP)))
+            t->whole_words = false;
+}
+
+static steno_status grow(steno_tokens *t, int32_t id)
+{
+    int32_t cap = t->cap ? t->cap : 256;
+    struct token *p;
+    if (id < t->cap)
+        return STENO_OK;
+    while (cap <= id)
+        cap *= 2;
+    p = realloc(t->t, (size_t)cap * sizeof *p);
+    if (!p)
+        return STENO_ERR_NOMEM;
+    memset(p + t->cap, 0, (size_t)(cap - t->cap) * sizeof *p);
+    t->t = p;
+    t->cap = cap;
+    return STENO_OK;
+}
+
+/* Split "piece id" at the last run of blanks; returns the id or -1. */
+static int32_t split_line(const char *s, size_t n, size_t *piece_len)
+{
+    size_t d = n;
+    int32_t id = 0;
+    while (d > 0 && s[d - 1] >= '0' && s[d - 1] <= '9')
+        d--;
+    if (d == n || n - d > 7 || (d > 0 && s[d - 1] != ' ' && s[d - 1] != '\t'))
+        return -1;
+    for (size_t i = d; i < n; i++)
+        id = id * 10 + (s[i] - '0');
+    *piece_len = d ? d - 1 : 0;
+    return id < STENO_TOKENS_MAX ? id : -1;
+}
+
+static steno_status parse_line(steno_tokens *t, const char *s, size_t n, const char *name,
+                               size_t line, steno_err *err)
+{
+    size_t len = 0;
+    int32_t id = split_line(s, n, &len);
+    struct token *tok;
+    if (id < 0)
+        return steno_fail(err, STENO_ERR_FORMAT,
+                          "%s:%zu: expected \"piece id\" with an id below %d", name, line,
+                          STENO_TOKENS_MAX);
+    if (len == 0) { /* an exporter wrote the space symbol bare */
+        s = " ";
+        len = 1;
+    }
+    if (len > STENO_TOKENS_MAX_PIECE)
+        return steno_fail(err, STENO_ERR_LIMIT, "%s:%zu: piece of %zu bytes, at most %d", name,
+                          line, len, STENO_TOKENS_MAX_PIECE);
+    if (memchr(s, '\0', len) || !utf8_valid(s, len))
+        return steno_fail(err, STENO_ERR_FORMAT, "%s:%zu: piece is not UTF-8 text", name, line);
+    if (grow(t, id))
+        return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", name);
+    tok = &t->t[id];
+    if (tok->piece)
+        return steno_fail(err, STENO_ERR_FORMAT, "%s:%zu: id %d again", name, line, (int)id);
+    tok->piece = steno_arena_strndup(t->arena, s, len);
+    if (!tok->piece)
+        return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", name);
+    if (id >= t->n)
+        t->n = id + 1;
+    return STENO_OK;
+}
+
+static steno_status parse_lines(steno_tokens *t, const char *bytes, size_t n, const char *name,
+                                steno_err *err)
+{
+    const char *end = bytes + n;
+    size_t line = 0;
+    if (n >= 3 && memcmp(bytes, "\xEF\xBB\xBF", 3) == 0)
+        bytes += 3;
+    while (bytes < end) {
+        const char *nl = memchr(bytes, '\n', (size_t)(end - bytes));
+        size_t len = (size_t)((nl ? nl : end) - bytes);
+        line++;
+        if (len && bytes[len - 1] == '\r')
+            len--;
+        if (len) {
+            steno_status st = parse_line(t, bytes, len, name, line, err);
+            if (st)
+                return st;
+        }
+        if (!nl)
+            break;
+        bytes = nl + 1;
+    }
+    return STENO_OK;
+}
+
+steno_status steno_tokens_parse(steno_tokens **out, const char *bytes, size_t n, const char *name,
+                                steno_err *err)
+{
+    steno_tokens *t = calloc(1, sizeof *t);
+    steno_status st = STENO_ERR_NOMEM;
+    if (!t || !(t->arena = steno_arena_new(0))) {
+        steno_fail(err, st, "%s: out of memory", name);
+        goto fail;
+    }
+    st = parse_lines(t, bytes, n, name, err);
+    if (st)
+        goto fail;
+    if (t->n == 0) {
+        st = steno_fail(err, STENO_ERR_FORMAT, "%s: no tokens", name);
+        goto fail;
+    }
+    for (int32_t i = 0; i < t->n; i++) {
+        if (!t->t[i].piece) {
+            st = steno_fail(err, STENO_ERR_FORMAT, "%s: id %d is missing (highest is %d)", name,
+                            (int)i, (int)(t->n - 1));
+            goto fail;
+        }
+        classify(&t->t[i], strlen(t->t[i].piece));
+    }
+    find_whole_words(t);
+    *out = t;
+    return STENO_OK;
+fail:
+    steno_tokens_close(t);
+    return st;
+}
+
+steno_status steno_tokens_open(steno_tokens **out, const char *path, steno_err *err)
+{
+    char *bytes;
+    size_t n;
+    steno_status st = steno_file_read(path, STENO_TOKENS_MAX_FILE, &bytes, &n, err);
+    if (st)
+        return st;
+    st = steno_tokens_parse(out, bytes, n, path, err);
+    free(bytes);
+    return st;
+}
+
+void steno_tokens_close(steno_tokens *t)
+{
+    if (!t)
+        return;
+    steno_arena_free(t->arena);
+    free(t->t);
+    free(t);
+}
+
+steno_status steno_tokens_drop(steno_tokens *t, const char *list, steno_err *err)
+{
+    while (*(list += strspn(list, " \t"))) {
+        size_t n = strcspn(list, " \t");
+        int32_t i;
+        for (i = 0; i < t->n; i++)
+            if (strlen(t->t[i].piece) == n && memcmp(t->t[i].piece, list, n) == 0)
+                break;
+        if (i == t->n)
+            return steno_fail(err, STENO_ERR_FORMAT, "'%.*s' is not in the vocabulary", (int)n,
+                              list);
+        t->t[i].flags |= STENO_TOKEN_DROP;
+        list += n;
+    }
+    find_whole_words(t);
+    return STENO_OK;
+}
+
+int32_t steno_tokens_count(const steno_tokens *t)
+{
+    return t->n;
+}
+
+int32_t steno_tokens_find(const steno_tokens *t, const char *piece)
+{
+    for (int32_t i = 0; i < t->n; i++)
+        if (strcmp(t->t[i].piece, piece) == 0)
+            return i;
+    return -1;
+}
+
+const char *steno_tokens_text(const steno_tokens *t, int32_t id, size_t *len)
+{
+    *len = t->t[id].len;
+    return t->t[id].text;
+}
+
+const char *steno_tokens_piece(const steno_tokens *t, int32_t id)
+{
+    return t->t[id].piece;
+}
+
+unsigned steno_tokens_flags(const steno_tokens *t, int32_t id)
+{
+    return t->t[id].flags;
+}
+
+bool steno_tokens_whole_words(const steno_tokens *t)
+{
+    return t->whole_words;
+}

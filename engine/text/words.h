@@ -1,0 +1,40 @@
+/* Tokens to words: text, frames and confidence of each, and how much of it is settled.
+ *
+ * A word's confidence is the geometric mean, over its tokens, of the token's highest posterior in
+ * its frames. Confined; buffers are kept from call to call. */
+#ifndef STENO_TEXT_WORDS_H
+#define STENO_TEXT_WORDS_H
+
+#include "base/buf.h"
+#include "search/ctc.h"
+#include "text/tokens.h"
+
+struct steno_word_span {
+    size_t text;         /* offset in `words` text, terminated */
+    size_t end;          /* where the word ends in `line` */
+    int64_t first, last; /* frames, both included */
+    float confidence;    /* 0..1 */
+};
+
+struct steno_words {
+    struct steno_buf line;  /* the words joined as they are written; data NULL when empty */
+    struct steno_buf words; /* the words one by one, each terminated */
+    struct steno_buf scratch;
+    struct steno_word_span *w;
+    size_t n, cap;
+    size_t stable_words, stable_bytes; /* whole words at the head that can't change any more */
+    float confidence;                  /* geometric mean over the words; 0 when there are none */
+};
+
+void steno_words_init(struct steno_words *w);
+void steno_words_free(struct steno_words *w);
+/* Make room now, so that hypotheses up to this size allocate nothing. */
+STENO_MUST steno_status steno_words_reserve(struct steno_words *w, size_t words, size_t bytes);
+/* The whole line, "" when there is none yet. */
+const char *steno_words_line(const struct steno_words *w);
+/* stable: how many of the n tokens at the head are settled. Span tokens must be in range.
+ * STENO_ERR_NOMEM, STENO_ERR_LIMIT (64 MiB of text). */
+STENO_MUST steno_status steno_words_build(struct steno_words *w, const steno_tokens *t,
+                                          const struct steno_span *spans, size_t n, size_t stable);
+
+#endif
