@@ -26,7 +26,7 @@ san_flags := $(if $(FUZZ),-fsanitize=fuzzer-no-link$(comma)address$(comma)undefi
 Q := $(if $(filter 0,$(V)),@,)
 say = $(if $(filter 0,$(V)),@printf '  %-7s %s\n' '$(1)' '$(2)',)
 
-ifeq ($(filter clean distclean help deps demo dist,$(MAKECMDGOALS)),)
+ifeq ($(filter clean distclean help deps demo dist plots,$(MAKECMDGOALS)),)
 PKGS := libmicrohttpd libwebsockets jansson libprotobuf-c openblas opus ogg vorbis sndfile soxr inih \
         libsystemd libxxhash libutf8proc kissfft-float yaml-0.1 zlib
 PKG_MISSING := $(shell for p in $(PKGS); do pkg-config --exists $$p 2>/dev/null || echo $$p; done)
@@ -78,7 +78,7 @@ kcheck := $(B)/tests/kernels/kcheck
 
 .DEFAULT_GOAL := all
 .PHONY: all check check-asan check-ubsan check-tsan check-faults check-slow install uninstall dist \
-        distcheck clean distclean help bench bench-espnet kbench fuzz coverage-fuzz lint format docs sizes coverage demo deps tests \
+        distcheck clean distclean help bench plots bench-espnet kbench fuzz coverage-fuzz lint format docs sizes coverage demo deps tests \
         train-digits fuzzers loadtest loadtest-smoke soak
 
 all: $(if $(cli_src),$(B)/steno) $(if $(wildcard server/main.c),$(B)/stenod) $(B)/loadtest/steno-load $(B)/loadtest/wsclient ## the command and the daemon
@@ -221,8 +221,10 @@ check-slow: ## long fuzzing and soak runs
 	@tests/check.sh --slow
 demo: ## build, start the server with the shipped model, transcribe by upload and live stream
 	@tests/demo.sh
-bench: all ## against ONNX Runtime: table, JSON, plot (long; goes on where it was cut short): BENCH="--only silero"
+bench: all ## against ONNX Runtime: tables, JSON (long; goes on where it was cut short): BENCH="--only silero"
 	@tests/bench/run.sh $(BENCH)
+plots: ## draw docs/img/*.svg from docs/data/*.tsv, without measuring
+	@tests/bench/plots.sh
 bench-espnet: all ## against espnet_onnx on full-size models, in turn: BENCH="--rows fp32", BENCH=--stream (docs/espnet.md)
 	@tests/bench/espnet/run.sh $(BENCH)
 kbench: $(kcheck) ## kernel benchmark table

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The measured runs of docs/PERFORMANCE.md and docs/capacity.md.
 #   run.sh [curve|limit|uploads|clip|idle|start|overload|full|storm|long]...   default: all but clip, storm and long
-# Each starts a server of its own and writes JSON into OUT (build/load); plot.py draws the curves there.
+# Each starts a server of its own and writes JSON into OUT (build/load); curves.py puts them into tables, tests/bench/plots.py draws.
 # Variables: MODEL (directory), THREADS ("1 2"), BATCH ("1 0": batching off, on), CURVE (numbers of
 # streams), LIMIT_MS (300), CAPACITY (overload: instead of the measured one), STREAMS (300), STORM (1000 a second) and
 # TURNS (2) of storm, SECONDS_LONG (3600) of long and clip, SET (settings of the server, "model.precision=int8 model.quantized=yes").
@@ -274,5 +274,7 @@ for what in "$@"; do
     esac
 done
 curves=$(ls "$out"/curve-"$name"-*.json 2>/dev/null)
-# shellcheck disable=SC2086
-if [ -n "$curves" ] && python loadtest/plot.py "$out/streams.svg" $curves; then echo "drawn: $out/streams.svg"; fi
+if [ -n "$curves" ]; then
+    # shellcheck disable=SC2086,SC2015
+    python loadtest/curves.py "$out" $curves && python tests/bench/plots.py --data "$out" --out "$out" streams || echo "not drawn" >&2
+fi

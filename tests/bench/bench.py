@@ -4,7 +4,7 @@
     bench.py measure [--only TEXT]... [--precision fp32|bf16|int8]... [--curve] [--again] [--rounds 5] [--seconds 2]
                      [--threads 1] [--core N]
     bench.py memory  [--only TEXT]... [--precision fp32|bf16|int8]... [--again]
-    bench.py report [--markdown FILE] [--plot FILE.svg]
+    bench.py report [--markdown FILE] [--curves FILE.tsv]
     bench.py list
 
 A round runs `steno bench` and then ONNX Runtime, each for about `--seconds`; the ratio of a row is the median over
@@ -246,9 +246,9 @@ def main():
     k.add_argument("--only", action="append", default=[], help="rows whose name holds this text (all of several)")
     k.add_argument("--precision", action="append", choices=["fp32", "bf16", "int8"])
     k.add_argument("--again", action="store_true", help="measure what is there already, too")
-    r = sub.add_parser("report", help="the table and the plot of what is measured")
+    r = sub.add_parser("report", help="the tables of what is measured")
     r.add_argument("--markdown", help="instead of standard output")
-    r.add_argument("--plot", help="time against length, SVG")
+    r.add_argument("--curves", help="time against length, for plots.py")
     sub.add_parser("list", help="names of the rows")
     a = ap.parse_args()
     if a.command == "measure":
@@ -260,7 +260,7 @@ def main():
     else:
         import report
 
-        report.write(load(), a.markdown, a.plot)
+        report.write(load(), a.markdown, a.curves)
 
 
 if __name__ == "__main__":

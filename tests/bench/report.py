@@ -1,4 +1,4 @@
-"""The table and the plot of bench.py's results."""
+"""The tables of bench.py's results."""
 import sys
 
 import rows
@@ -87,37 +87,24 @@ def scaling(results):
     return "\n".join(out) + "\n"
 
 
-def plot(results, path):
-    import matplotlib
-
-    matplotlib.use("svg")
-    import matplotlib.pyplot as plt
-
-    plt.rcParams["svg.hashsalt"] = "steno"  # the same numbers give the same file
-    fig, axes = plt.subplots(1, len(rows.CURVES), figsize=(9, 3.6))
-    for ax, (name, curve) in zip(axes, rows.CURVES.items()):
-        for precision, style in (("fp32", "-"), ("int8", "--")):
-            points = [(row.shapes["feats"][1], results.get(f"{row.name} {precision}")) for row in curve]
-            points = [(t, r) for t, r in points if r and "ratio" in r]
-            for who, key, color in (("steno", "steno_ms", "C0"), ("ONNX Runtime", "ort_ms", "C1")):
-                if points:
-                    ax.plot([t for t, _ in points], [r[key] / t for t, r in points], "o" + style, color=color,
-                            label=f"{who} {precision}", markersize=3)
-        ax.set(title=name, xscale="log", xlabel="feature frames T", ylabel="ms per frame", ylim=0)
-        ax.set_xticks(rows.LENGTHS, [str(t) for t in rows.LENGTHS], fontsize=7)
-        ax.minorticks_off()
-        if ax.lines:
-            ax.legend(fontsize=7)
-    fig.tight_layout()
-    fig.savefig(path, metadata={"Date": None})
+def curves(results, path):
+    """Time against length, as plots.py draws it: one line per network, precision and number of frames."""
+    with open(path, "w", encoding="utf-8") as f:
+        f.write(f"# {machine(results)}\nnetwork\tprecision\tframes\tsteno_ms\tort_ms\n")
+        for name, curve in rows.CURVES.items():
+            for precision in ("fp32", "int8"):
+                for row in curve:
+                    r = results.get(f"{row.name} {precision}", {})
+                    if "ratio" in r:
+                        f.write(f"{name}\t{precision}\t{row.shapes['feats'][1]}\t{r['steno_ms']:.4g}\t{r['ort_ms']:.4g}\n")
 
 
-def write(results, markdown, svg):
+def write(results, markdown, tsv):
     text = table(results) + limits(results) + memory(results) + scaling(results)
     if markdown:
         with open(markdown, "w", encoding="utf-8") as f:
             f.write(text)
     else:
         sys.stdout.write(text)
-    if svg:
-        plot(results, svg)
+    if tsv:
+        curves(results, tsv)

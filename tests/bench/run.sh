@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# make bench: measures what is not measured yet, then writes the table to build/bench/table.md and the plot to
-# docs/img/length.svg, both from build/bench/results.json. With arguments (as `bench.py measure`) only what they say; without
-# any, all: every workload in three precisions with memory, the curves over lengths, two threads where that is asked for.
+# make bench: measures what is not measured yet, then writes the tables to build/bench/table.md and build/bench/length.tsv and
+# draws build/bench/length.svg, all from build/bench/results.json. With arguments (as `bench.py measure`) only what they say;
+# without any, all: every workload in three precisions with memory, the curves over lengths, two threads where that is asked for.
 set -eu
 cd "$(dirname "$0")/../.."
 # shellcheck source=tests/venv.sh
@@ -16,5 +16,9 @@ else
     bench measure --precision fp32 --precision int8 --curve --only T=
     for frames in 1000 3000; do bench measure --precision fp32 --threads 2 --only "T=$frames"; done
 fi
-bench report --markdown build/bench/table.md --plot docs/img/length.svg
+bench report --markdown build/bench/table.md --curves build/bench/length.tsv
 cat build/bench/table.md
+if [ "$(wc -l <build/bench/length.tsv)" -gt 2 ]; then
+    build/venv/bin/python tests/bench/plots.py --data build/bench --out build/bench length
+    echo "To publish the curves: cp build/bench/length.tsv docs/data && make plots"
+fi
