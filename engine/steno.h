@@ -22,21 +22,22 @@ typedef struct steno_stream steno_stream;
 struct steno_tap;
 
 struct steno_model_options {
-    const char *cpu;    /* CPU level, NULL = best */
-    int threads;        /* threads one stream may use; 0 = 1 */
-    bool plain;         /* networks run as they are in the file, without graph passes: the reference
-                         * that `steno verify` holds the others against */
-    bool quantized;     /* espnet_onnx directories: the networks of quantize/ */
+    const char *cpu; /* CPU level, NULL = best */
+    int threads;     /* threads one stream may use; 0 = 1 */
+    bool plain;      /* networks run as they are in the file, without graph passes: the reference
+                      * that `steno verify` holds the others against */
+    bool quantized;  /* espnet_onnx directories: the networks of quantize/ */
     /* How weights of products are kept: NULL or "fp32", "bf16", "fp16" (half the memory, sums in
      * f32), "int8" (a quarter; activations are rounded as they come); "auto": int8 or bf16
-     * where the directory allows it and the CPU multiplies such numbers, else fp32. In networks that a
-     * quantizer has made, all but "fp32" round activations of 8-bit products over the range of each
-     * row, and "auto" and "int8" keep what is not in 8 bits in bf16 where the CPU multiplies such
-     * numbers, else in f32. With compat "auto" is "fp32". */
+     * where the directory allows it and the CPU multiplies such numbers, else fp32. In networks
+     * that a quantizer has made, all but "fp32" round activations of 8-bit products over the range
+     * of each row, and "auto" and "int8" keep what is not in 8 bits in bf16 where the CPU
+     * multiplies such numbers, else in f32. With compat "auto" is "fp32". */
     const char *precision;
     const char *compat; /* NULL; "espnet-onnx": results of espnet_onnx 0.2.1 (docs/espnet.md) */
     bool without_lm;    /* espnet_onnx directories: no search will ask the language model */
-    const struct steno_tap *tap; /* nn/exec/session.h: hears what the networks are given; NULL = no one */
+    const struct steno_tap
+        *tap; /* nn/exec/session.h: hears what the networks are given; NULL = no one */
 };
 
 struct steno_model_info {
@@ -63,8 +64,9 @@ struct steno_model_info {
  * the places without one; a given name is not looked at. */
 STENO_API STENO_MUST steno_status steno_model_find(char **out, const char *given, steno_err *err);
 /* Load a model directory: model.conf, networks, tokens. opt may be NULL. With a folder in
- * STENO_CACHE (or systemd's CACHE_DIRECTORY) packed weights are left there by the first load and mapped
- * by later ones. The message names the file and place. STENO_ERR_IO for what is missing or unreadable, STENO_ERR_FORMAT for what is wrong. */
+ * STENO_CACHE (or systemd's CACHE_DIRECTORY) packed weights are left there by the first load and
+ * mapped by later ones. The message names the file and place. STENO_ERR_IO for what is missing or
+ * unreadable, STENO_ERR_FORMAT for what is wrong. */
 STENO_API STENO_MUST steno_status steno_model_open(steno_model **out, const char *dir,
                                                    const struct steno_model_options *opt,
                                                    steno_err *err);
@@ -111,8 +113,8 @@ struct steno_stream_options {
     int n_best; /* alternatives in finals, 1..beam; 0 = 1 */
     struct steno_endpoint_rules endpoint; /* zero-initialised = the model's own */
     struct steno_search_options search;
-    /* Windows in which nobody speaks do not go through the network: nothing is heard there. Borrowed
-     * until close; NULL: all do. Family ctc_streaming; others pass it over. */
+    /* Windows in which nobody speaks do not go through the network: nothing is heard there.
+     * Borrowed until close; NULL: all do. Family ctc_streaming; others pass it over. */
     const steno_vad *vad;
 };
 #define STENO_MAX_BEAM 64

@@ -166,8 +166,8 @@ static steno_status read_clips(struct load_plan *p, char *const *files, int n, s
         for (int i = 0; i < n; i++) {
             steno_status st;
             if (!p->url.ws && strcmp(name, "wav") != 0)
-                return steno_fail(err, STENO_ERR_INVAL, "encoding '%s' is for streams alone, uploads are wav",
-                                  name);
+                return steno_fail(err, STENO_ERR_INVAL,
+                                  "encoding '%s' is for streams alone, uploads are wav", name);
             if (p->n_clips == LOAD_MAX_CLIPS)
                 return steno_fail(err, STENO_ERR_LIMIT, "more than %d recordings and encodings",
                                   LOAD_MAX_CLIPS);
@@ -194,7 +194,8 @@ static steno_status check_texts(const struct load_plan *p, steno_err *err)
     json_decref(members);
     if (!members)
         return steno_fail(err, STENO_ERR_INVAL,
-                          "--start: '%.100s' is not members of a JSON object, or too long", p->start);
+                          "--start: '%.100s' is not members of a JSON object, or too long",
+                          p->start);
     if (p->key && (strlen(p->key) > LOAD_KEY_BYTES || strpbrk(p->key, "\r\n")))
         return steno_fail(err, STENO_ERR_INVAL, "--key: longer than %d bytes, or of several lines",
                           LOAD_KEY_BYTES);
@@ -257,7 +258,8 @@ int main(int argc, char **argv)
             take_text(&p, opt);
     }
     if (!p.url_text || optind >= argc) {
-        fprintf(stderr, "steno-load: %s is missing\n%s", p.url_text ? "FILE.wav" : "--url", usage_text);
+        fprintf(stderr, "steno-load: %s is missing\n%s", p.url_text ? "FILE.wav" : "--url",
+                usage_text);
         return EX_USAGE;
     }
     raise_descriptors();

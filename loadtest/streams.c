@@ -280,24 +280,46 @@ static void search(struct options *o, unsigned what, double *to, const char *tex
 static const char *parse(struct options *o, int argc, char **argv)
 {
     static const struct option known[] = {
-        {"model", 1, NULL, 'm'},       {"streams", 1, NULL, 'n'},   {"seconds", 1, NULL, 's'},
-        {"batch", 1, NULL, 'b'},       {"precision", 1, NULL, 'p'}, {"quantized", 0, NULL, 'q'},
+        {"model", 1, NULL, 'm'},       {"streams", 1, NULL, 'n'},    {"seconds", 1, NULL, 's'},
+        {"batch", 1, NULL, 'b'},       {"precision", 1, NULL, 'p'},  {"quantized", 0, NULL, 'q'},
         {"beam", 1, NULL, 'w'},        {"ctc-weight", 1, NULL, 'c'}, {"lm-weight", 1, NULL, 'l'},
-        {"maxlenratio", 1, NULL, 'x'}, {"help", 0, NULL, 'h'},      {0}};
+        {"maxlenratio", 1, NULL, 'x'}, {"help", 0, NULL, 'h'},       {0}};
     const char *list = "1";
     for (int c; (c = getopt_long(argc, argv, "", known, NULL)) != -1;)
         switch (c) {
-        case 'm': o->dir = optarg; break;
-        case 'n': list = optarg; break;
-        case 's': o->seconds = strtod(optarg, NULL); break;
-        case 'b': o->batch = (int)strtol(optarg, NULL, 10); break;
-        case 'p': o->model.precision = optarg; break;
-        case 'q': o->model.quantized = true; break;
-        case 'w': o->stream.beam = (int)strtol(optarg, NULL, 10); break;
-        case 'c': search(o, STENO_SEARCH_CTC_WEIGHT, &o->stream.search.ctc_weight, optarg); break;
-        case 'l': search(o, STENO_SEARCH_LM_WEIGHT, &o->stream.search.lm_weight, optarg); break;
-        case 'x': search(o, STENO_SEARCH_MAX_LEN, &o->stream.search.max_len_ratio, optarg); break;
-        default: fputs(usage, c == 'h' ? stdout : stderr); exit(c == 'h' ? 0 : 64);
+        case 'm':
+            o->dir = optarg;
+            break;
+        case 'n':
+            list = optarg;
+            break;
+        case 's':
+            o->seconds = strtod(optarg, NULL);
+            break;
+        case 'b':
+            o->batch = (int)strtol(optarg, NULL, 10);
+            break;
+        case 'p':
+            o->model.precision = optarg;
+            break;
+        case 'q':
+            o->model.quantized = true;
+            break;
+        case 'w':
+            o->stream.beam = (int)strtol(optarg, NULL, 10);
+            break;
+        case 'c':
+            search(o, STENO_SEARCH_CTC_WEIGHT, &o->stream.search.ctc_weight, optarg);
+            break;
+        case 'l':
+            search(o, STENO_SEARCH_LM_WEIGHT, &o->stream.search.lm_weight, optarg);
+            break;
+        case 'x':
+            search(o, STENO_SEARCH_MAX_LEN, &o->stream.search.max_len_ratio, optarg);
+            break;
+        default:
+            fputs(usage, c == 'h' ? stdout : stderr);
+            exit(c == 'h' ? 0 : 64);
         }
     o->file = optind < argc ? argv[optind] : NULL;
     if (!o->dir || !o->file || o->batch < 1 || o->batch > STENO_BATCH_MAX || !(o->seconds > 0)) {

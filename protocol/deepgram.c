@@ -277,13 +277,14 @@ static void end(struct steno_dialect_session *d, bool draining)
     char id[37];
     (void)draining;
     steno_dialect_uuid(d, id);
-    d->commit(d,
-              steno_buf_printf(d->begin(d),
-                               "{\"type\":\"Metadata\",\"transaction_key\":\"deprecated\","
-                               "\"request_id\":\"%s\",\"sha256\":\"\",\"created\":\"\",\"duration\":%.3f,"
-                               "\"channels\":1}",
-                               id, (double)d->audio_ms / 1000),
-              false);
+    d->commit(
+        d,
+        steno_buf_printf(d->begin(d),
+                         "{\"type\":\"Metadata\",\"transaction_key\":\"deprecated\","
+                         "\"request_id\":\"%s\",\"sha256\":\"\",\"created\":\"\",\"duration\":%.3f,"
+                         "\"channels\":1}",
+                         id, (double)d->audio_ms / 1000),
+        false);
 }
 
 static void error(struct steno_dialect_session *d, const char *code, const char *message)
@@ -361,9 +362,10 @@ steno_status steno_deepgram_write(struct steno_buf *out, const struct steno_open
     if (!st)
         st = put_string(out, "request_id", a->request_id);
     if (!st)
-        st = steno_buf_printf(out,
-                              ",\"sha256\":\"\",\"created\":\"%s\",\"duration\":%.3f,\"channels\":%d,\"models\":[",
-                              created, r->duration, a->channels);
+        st = steno_buf_printf(
+            out,
+            ",\"sha256\":\"\",\"created\":\"%s\",\"duration\":%.3f,\"channels\":%d,\"models\":[",
+            created, r->duration, a->channels);
     if (!st)
         st = steno_json_put_string(out, a->model, strlen(a->model));
     if (!st)

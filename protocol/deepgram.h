@@ -1,5 +1,6 @@
 /* Deepgram's /v1/listen: the WebSocket dialect is steno_dialect_deepgram (dialect.h); here is the
- * answer of its REST form. Source: the OpenAPI and AsyncAPI of deepgram-api-specs (2026-07). Pure. */
+ * answer of its REST form. Source: the OpenAPI and AsyncAPI of deepgram-api-specs (2026-07). Pure.
+ */
 #ifndef STENO_PROTOCOL_DEEPGRAM_H
 #define STENO_PROTOCOL_DEEPGRAM_H
 

@@ -25,17 +25,17 @@ struct steno_dialect;
 /* A session as its dialect sees it. */
 struct steno_dialect_session {
     const struct steno_dialect *dialect;
-    char id[48];                     /* "sess_" and 32 hexadecimal digits */
-    struct steno_native_start start; /* settings in force */
-    struct steno_native_start asked; /* of an act */
-    struct steno_buf audio;          /* likewise */
+    char id[48];                              /* "sess_" and 32 hexadecimal digits */
+    struct steno_native_start start;          /* settings in force */
+    struct steno_native_start asked;          /* of an act */
+    struct steno_buf audio;                   /* likewise */
     const char *model_version, *model_family; /* "" until the model is known */
-    uint64_t seq;                    /* messages made so far */
-    int64_t audio_ms;                /* audio processed so far */
-    double audio_seconds;            /* taken in */
+    uint64_t seq;                             /* messages made so far */
+    int64_t audio_ms;                         /* audio processed so far */
+    double audio_seconds;                     /* taken in */
     uint64_t finals;
     double retry_after; /* s after which to come back, of an error; 0 = that is not known */
-    void *state; /* [dialect->state_bytes], zero at first */
+    void *state;        /* [dialect->state_bytes], zero at first */
     /* Where messages go: write into begin's buffer, then commit, with how the writing went.
      * replaceable: a later replaceable one may take its place while it is unread. */
     struct steno_buf *(*begin)(struct steno_dialect_session *d);

@@ -10,7 +10,8 @@
 
 enum state {
     TEXT,    /* preamble or part body, up to a delimiter */
-    CLOSING, /* behind a delimiter: CR LF opens a part, "--" ends all; blanks before CR LF are legal */
+    CLOSING, /* behind a delimiter: CR LF opens a part, "--" ends all; blanks before CR LF are legal
+              */
     HEADERS,
     EPILOGUE
 };

@@ -19,13 +19,13 @@
 
 struct state {
     bool beta;
-    bool logprobs;    /* wanted with `completed` */
-    bool has_audio;   /* since the last commit */
-    uint64_t events;  /* made so far: ids */
-    uint64_t items;   /* begun so far; the running one is item `items` */
-    bool item_open;   /* speech_started was told for it */
-    size_t sent;      /* bytes of its text told by deltas */
-    double item_from; /* s */
+    bool logprobs;     /* wanted with `completed` */
+    bool has_audio;    /* since the last commit */
+    uint64_t events;   /* made so far: ids */
+    uint64_t items;    /* begun so far; the running one is item `items` */
+    bool item_open;    /* speech_started was told for it */
+    size_t sent;       /* bytes of its text told by deltas */
+    double item_from;  /* s */
     char event_id[64]; /* of the client's message, for errors */
 };
 
@@ -40,8 +40,8 @@ static void init(struct steno_dialect_session *d)
     d->start.audio.sample_rate = RATE;
 }
 
-/* model, intent, language ...: a name of ours is taken as the model, names of our search as that, the
- * rest is others'. */
+/* model, intent, language ...: a name of ours is taken as the model, names of our search as that,
+ * the rest is others'. */
 static steno_status query(struct steno_dialect_session *d, const char *name, const char *value,
                           steno_err *err)
 {
@@ -284,8 +284,7 @@ static steno_status understand(struct steno_dialect_session *d, const json_t *ro
     if (beta || !strcmp(type, "session.update")) {
         st = update(d, json_object_get(root, "session"), beta, err);
         if (!st && s->has_audio)
-            return steno_fail(err, STENO_ERR_INVAL,
-                              "the session cannot change once it has audio");
+            return steno_fail(err, STENO_ERR_INVAL, "the session cannot change once it has audio");
         if (!st) {
             set_include(d, json_object_get(json_object_get(root, "session"), "include"));
             d->start = d->asked;
@@ -384,9 +383,10 @@ static void send_item(struct steno_dialect_session *d, const char *type)
     if (!st)
         st = put_item_id(d, b, "previous_item_id", s->items - 1);
     if (!st)
-        st = steno_buf_printf(b, ",\"item\":{\"id\":\"item_%s_%llu\",\"object\":\"realtime.item\","
-                                 "\"type\":\"message\",\"status\":\"completed\",\"role\":\"user\","
-                                 "\"content\":[{\"type\":\"input_audio\",\"transcript\":null}]}",
+        st = steno_buf_printf(b,
+                              ",\"item\":{\"id\":\"item_%s_%llu\",\"object\":\"realtime.item\","
+                              "\"type\":\"message\",\"status\":\"completed\",\"role\":\"user\","
+                              "\"content\":[{\"type\":\"input_audio\",\"transcript\":null}]}",
                               d->id + 5, (unsigned long long)s->items);
     close_event(d, b, st);
 }

@@ -61,15 +61,15 @@ struct steno_openai_result {
     bool logprobs;                /* wanted in json and in the last event */
 };
 
-/* ,"logprobs":[{"token", "logprob", "bytes"}]: a token is a word, with a space before it unless it is
- * the first, its logprob the logarithm of the confidence. */
+/* ,"logprobs":[{"token", "logprob", "bytes"}]: a token is a word, with a space before it unless it
+ * is the first, its logprob the logarithm of the confidence. */
 STENO_MUST steno_status steno_openai_put_logprobs(struct steno_buf *out, const struct steno_word *w,
                                                   size_t n);
 /* {"text", "logprobs"?, "usage": {"type": "duration", "seconds"}} */
 STENO_MUST steno_status steno_openai_write_json(struct steno_buf *out,
                                                 const struct steno_openai_result *r);
-/* {"task", "language", "duration", "text", "words"?, "segments"?, "usage"}. Segments of a joint search
- * have their token ids; where more than one hypothesis was wanted, "alternatives": [{"text",
+/* {"task", "language", "duration", "text", "words"?, "segments"?, "usage"}. Segments of a joint
+ * search have their token ids; where more than one hypothesis was wanted, "alternatives": [{"text",
  * "confidence", "score"}] (ours). */
 STENO_MUST steno_status steno_openai_write_verbose(struct steno_buf *out,
                                                    const struct steno_openai_result *r, bool words,

@@ -65,8 +65,8 @@ steno_status steno_search_set_text(struct steno_search_options *s, const char *n
 {
     const struct option *o = find(name, strlen(name));
     double v;
-    steno_status st = o ? steno_query_double(o->name, value, o->min, o->max, &v, err)
-                        : unknown(name, err);
+    steno_status st =
+        o ? steno_query_double(o->name, value, o->min, o->max, &v, err) : unknown(name, err);
     return st ? st : steno_search_set(s, name, v, err);
 }
 

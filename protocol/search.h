@@ -1,5 +1,6 @@
 /* Options of the joint CTC/attention search as requests and the configuration name them:
- * ctc_weight, lm_weight, penalty, maxlenratio, minlenratio, pre_beam (struct steno_search_options). Pure. */
+ * ctc_weight, lm_weight, penalty, maxlenratio, minlenratio, pre_beam (struct steno_search_options).
+ * Pure. */
 #ifndef STENO_PROTOCOL_SEARCH_H
 #define STENO_PROTOCOL_SEARCH_H
 

@@ -91,10 +91,9 @@ static void event(struct steno_dialect_session *d, const struct steno_event *ev)
     if (!st)
         st = put_list(b, ev, TEXTS);
     if (!st)
-        st = steno_buf_printf(b,
-                              ",\"segment\":%lld,\"start_time\":%.2f,\"is_final\":%s,\"is_eof\":%s}",
-                              (long long)ev->segment, ev->start,
-                              final ? "true" : "false", eof ? "true" : "false");
+        st = steno_buf_printf(
+            b, ",\"segment\":%lld,\"start_time\":%.2f,\"is_final\":%s,\"is_eof\":%s}",
+            (long long)ev->segment, ev->start, final ? "true" : "false", eof ? "true" : "false");
     d->commit(d, st, ev->kind == STENO_PARTIAL);
 }
 

@@ -42,7 +42,7 @@ static const struct field {
 };
 #define FIELD_NAMES                                                                                \
     "model, encoding, sample_rate, channels, channel, interim, words, alternatives, beam, "        \
-    "endpointing, resumable, vad, silence_alone, silence_after, longest, " STENO_SEARCH_NAMES          \
+    "endpointing, resumable, vad, silence_alone, silence_after, longest, " STENO_SEARCH_NAMES      \
     ", " STENO_VARIANT_NAMES
 
 void steno_native_start_init(struct steno_native_start *s)
@@ -115,13 +115,11 @@ static steno_status set_json(const char *name, const json_t *v, struct steno_nat
                              steno_err *err)
 {
     static const char *const want[] = {"a string", "a string",      "a string",
-                                       "a number", "true or false",
-                                       "a number of seconds"};
+                                       "a number", "true or false", "a number of seconds"};
     const struct field *f;
     if (steno_search_is_option(name))
-        return json_is_number(v)
-                   ? steno_search_set(&s->search, name, json_number_value(v), err)
-                   : steno_fail(err, STENO_ERR_INVAL, "%s: must be a number", name);
+        return json_is_number(v) ? steno_search_set(&s->search, name, json_number_value(v), err)
+                                 : steno_fail(err, STENO_ERR_INVAL, "%s: must be a number", name);
     if (steno_variant_is_option(name))
         return set_variant(name, v, s, err);
     f = find_field(name, err);
@@ -421,8 +419,7 @@ steno_status steno_native_write_event(struct steno_buf *out, const struct steno_
 }
 
 steno_status steno_native_write_error(struct steno_buf *out, const struct steno_native_head *h,
-                                      const char *code, const char *message,
-                                      double retry_after)
+                                      const char *code, const char *message, double retry_after)
 {
     steno_status st = open_message(out, "error", h);
     if (!st)

@@ -32,10 +32,10 @@ struct steno_native_start {
     bool words;       /* word lists in partials and finals */
     bool endpointing; /* false: finals only by finalize and end */
     enum steno_vad_choice vad;
-    bool resumable;   /* the session outlives its connection for a while */
+    bool resumable;        /* the session outlives its connection for a while */
     double resume_seconds; /* how long: the server's word, 0 = not at all */
-    int alternatives; /* in finals, 1..STENO_NATIVE_MAX_ALTERNATIVES */
-    int beam;         /* 0 = the model's own; else 1..STENO_MAX_BEAM, raised to alternatives */
+    int alternatives;      /* in finals, 1..STENO_NATIVE_MAX_ALTERNATIVES */
+    int beam;              /* 0 = the model's own; else 1..STENO_MAX_BEAM, raised to alternatives */
     struct steno_endpoint_rules endpoint; /* s; 0 = the model's own */
     struct steno_search_options search;   /* joint search; what is not set is the server's */
     struct steno_variant variant;         /* of the model; from `ready` on what it is */
@@ -61,16 +61,17 @@ STENO_MUST steno_status steno_native_parse(const char *text, size_t n,
 STENO_MUST steno_status steno_native_query(const char *name, const char *value,
                                            struct steno_native_start *io, steno_err *err);
 
-/* Whether it is a name of `start` that says how the model searches, or which of a directory's models is
- * meant (beam, n-best apart): what other dialects' queries take as well, being no name of theirs. */
+/* Whether it is a name of `start` that says how the model searches, or which of a directory's
+ * models is meant (beam, n-best apart): what other dialects' queries take as well, being no name of
+ * theirs. */
 bool steno_native_is_search(const char *name);
 
 /* Fill in what follows from the rest (the encoding's own rate, a beam wide enough) and check the
  * fields against each other; parse does it for a `start`. */
 STENO_MUST steno_status steno_native_start_complete(struct steno_native_start *s, steno_err *err);
 
-/* What a client asks for that comes back to a session: the query `session_id=...&seq=...&sample=...`
- * of a new handshake. */
+/* What a client asks for that comes back to a session: the query
+ * `session_id=...&seq=...&sample=...` of a new handshake. */
 struct steno_native_resume {
     char session_id[48]; /* "" = none is asked for */
     uint64_t next;       /* seq of the first message that it has not seen: seq + 1, 0 without seq */

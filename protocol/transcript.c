@@ -111,8 +111,7 @@ steno_status steno_transcript_add(steno_transcript *t, const struct steno_event 
     copy.text = steno_arena_strdup(t->arena, ev->text);
     copy.words = copy_words(t->arena, ev->words, ev->n_words);
     copy.alternatives = copy_alternatives(t->arena, ev->alternatives, ev->n_alternatives);
-    st = copy.text && copy.words && copy.alternatives ? reserve(t)
-                                                         : steno_arena_failure(t->arena);
+    st = copy.text && copy.words && copy.alternatives ? reserve(t) : steno_arena_failure(t->arena);
     if (!st && t->n)
         st = steno_buf_puts(&t->text, " ");
     if (!st)

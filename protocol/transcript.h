@@ -30,11 +30,12 @@ const char *steno_transcript_text(steno_transcript *t);
 float steno_transcript_confidence(const steno_transcript *t);
 /* Its logarithm, of at least 1e-6: what protocols of log-probabilities have a place for. */
 double steno_confidence_log(float confidence);
-/* How many hypotheses of the whole there are: as many as of the segment that has most, at least one. */
+/* How many hypotheses of the whole there are: as many as of the segment that has most, at least
+ * one. */
 size_t steno_transcript_n_alternatives(const steno_transcript *t);
-/* Hypothesis k of the whole: the k-th of every segment, the best of segments that have fewer. Texts,
- * words and scores are put together, the confidence is the geometric mean over words; without tokens.
- * The transcript's until it is freed. Errors as of add. */
+/* Hypothesis k of the whole: the k-th of every segment, the best of segments that have fewer.
+ * Texts, words and scores are put together, the confidence is the geometric mean over words;
+ * without tokens. The transcript's until it is freed. Errors as of add. */
 STENO_MUST steno_status steno_transcript_alternative(steno_transcript *t, size_t k,
                                                      struct steno_alternative *out, steno_err *err);
 

@@ -13,8 +13,8 @@
 #include "protocol/transcript.h"
 
 struct state {
-    bool words;              /* word times wanted */
-    bool nbest;              /* max_alternatives was given: its form of finals */
+    bool words;               /* word times wanted */
+    bool nbest;               /* max_alternatives was given: its form of finals */
     steno_transcript *finals; /* that were not told yet; NULL = none */
     struct steno_buf partial;
     bool reset; /* the reply to a reset is due */
@@ -52,7 +52,8 @@ static steno_status query(struct steno_dialect_session *d, const char *name, con
 }
 
 /* As in Vosk, 0 is the form without alternatives, 1 the other one. */
-static steno_status set_alternatives(struct steno_dialect_session *d, const json_t *v, steno_err *err)
+static steno_status set_alternatives(struct steno_dialect_session *d, const json_t *v,
+                                     steno_err *err)
 {
     json_int_t n = json_integer_value(v);
     if (!v)

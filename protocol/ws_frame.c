@@ -40,14 +40,12 @@ static steno_status check_start(const struct steno_ws_reader *r, steno_err *err)
     if (is_control(opcode) && !fin)
         return steno_fail(err, STENO_ERR_INVAL, "frame: a control frame is fragmented");
     if (is_control(opcode) && length > STENO_WS_CONTROL_BYTES)
-        return steno_fail(err, STENO_ERR_INVAL,
-                          "frame: a control frame has more than 125 bytes");
+        return steno_fail(err, STENO_ERR_INVAL, "frame: a control frame has more than 125 bytes");
     if (opcode == STENO_WS_CONTINUATION && r->message == STENO_WS_CONTINUATION)
         return steno_fail(err, STENO_ERR_INVAL, "frame: continuation of no message");
     if (!is_control(opcode) && opcode != STENO_WS_CONTINUATION &&
         r->message != STENO_WS_CONTINUATION)
-        return steno_fail(err, STENO_ERR_INVAL,
-                          "frame: a new message within a fragmented one");
+        return steno_fail(err, STENO_ERR_INVAL, "frame: a new message within a fragmented one");
     return STENO_OK;
 }
 
@@ -78,8 +76,7 @@ static steno_status add_to_message(struct steno_ws_reader *r, steno_err *err)
     max = r->message == STENO_WS_TEXT ? r->max_text : r->max_binary;
     if (r->left > max || r->message_bytes > max - r->left)
         return steno_fail(err, STENO_ERR_LIMIT, "message: more than %llu bytes of %s",
-                          (unsigned long long)max,
-                          r->message == STENO_WS_TEXT ? "text" : "audio");
+                          (unsigned long long)max, r->message == STENO_WS_TEXT ? "text" : "audio");
     return STENO_OK;
 }
 
@@ -214,11 +211,8 @@ static steno_status read_control(struct steno_ws_reader *r, char *p, size_t n, s
     if (r->left)
         return STENO_NEED_MORE;
     end_frame(r);
-    *item = (struct steno_ws_item){.kind = r->opcode,
-                                   .first = true,
-                                   .last = true,
-                                   .data = r->control,
-                                   .n = r->n_control};
+    *item = (struct steno_ws_item){
+        .kind = r->opcode, .first = true, .last = true, .data = r->control, .n = r->n_control};
     return r->opcode == STENO_WS_CLOSE ? end_close(r, item, err) : STENO_OK;
 }
 

@@ -31,8 +31,8 @@ struct steno_ws_reader {
     unsigned n_head;
     bool in_payload, fin;
     enum steno_ws_opcode opcode;
-    uint64_t left;     /* payload bytes to come */
-    unsigned mask_at;  /* 0..3 */
+    uint64_t left;    /* payload bytes to come */
+    unsigned mask_at; /* 0..3 */
     char mask[4];
     /* the message */
     enum steno_ws_opcode message; /* TEXT or BINARY; CONTINUATION: none has begun */

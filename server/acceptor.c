@@ -46,7 +46,7 @@ struct conn {
     int fd; /* -1: the slot is free */
     uint32_t generation;
     bool lingering, watched; /* watched: in epoll */
-    int64_t since; /* accepted, or began to linger */
+    int64_t since;           /* accepted, or began to linger */
     struct steno_peer peer;
     struct conn *prev, *next; /* of its queue; next also of the free ones */
 };
@@ -80,11 +80,11 @@ struct steno_acceptor {
     struct conn *free;
     struct conn_queue waiting, lingering;
     struct steno_calendar calendar; /* of the refused */
-    bool deaf; /* stopped: listens no more, sees the lingering off */
+    bool deaf;                      /* stopped: listens no more, sees the lingering off */
 
     pthread_mutex_t lock;
     bool stop, ended; /* ended: nobody may linger any more */
-    int total; /* connections waiting or handed over */
+    int total;        /* connections waiting or handed over */
     struct host *hosts[BUCKETS];
     int *linger; /* [n_linger <= LINGER_QUEUE] descriptors on their way to the table */
     size_t n_linger;
@@ -287,8 +287,10 @@ static void refuse(steno_acceptor *a, int fd, enum steno_rejection why)
     steno_metric_add(a->stats->sessions_rejected[why], 1);
     snprintf(retry, sizeof retry, "Retry-After: %.0f\r\n",
              steno_calendar_next(&a->calendar, steno_now_ns(), a->conf->retry_after));
-    steno_refusal_send(fd, 503, "busy", why == STENO_REJECT_ADDRESS ? "too many connections from this address"
-                                       : "too many connections", retry);
+    steno_refusal_send(fd, 503, "busy",
+                       why == STENO_REJECT_ADDRESS ? "too many connections from this address"
+                                                   : "too many connections",
+                       retry);
     linger(a, fd);
 }
 

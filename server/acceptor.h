@@ -33,8 +33,9 @@ STENO_MUST steno_status steno_acceptor_open(steno_acceptor **out, const struct s
                                             void *user, steno_err *err);
 /* Accept from now on. STENO_ERR_INTERNAL when no thread can be made. */
 STENO_MUST steno_status steno_acceptor_start(steno_acceptor *a, steno_err *err);
-/* Close the listening sockets, see lingering clients off (at most 2 s) and join the thread. After it no connection is handed over any more;
- * those that were are not touched, and closed and linger may still be called. */
+/* Close the listening sockets, see lingering clients off (at most 2 s) and join the thread. After
+ * it no connection is handed over any more; those that were are not touched, and closed and linger
+ * may still be called. */
 void steno_acceptor_stop(steno_acceptor *a);
 /* Stop, if not done, and release. Accepts NULL. */
 void steno_acceptor_close(steno_acceptor *a);

@@ -72,7 +72,8 @@ static steno_status answer(steno_admin *a, struct client *c, const char *line)
         kill(getpid(), SIGHUP); /* the main thread waits for it */
         st = steno_buf_puts(&c->out, "{\"ok\":true}");
     } else {
-        st = steno_buf_puts(&c->out, "{\"error\":\"unknown command, there are status and reload\"}");
+        st =
+            steno_buf_puts(&c->out, "{\"error\":\"unknown command, there are status and reload\"}");
     }
     return st ? st : steno_buf_puts(&c->out, "\n");
 }
@@ -81,8 +82,8 @@ static steno_status answer(steno_admin *a, struct client *c, const char *line)
 static bool flush(struct client *c)
 {
     while (c->sent < c->out.len) {
-        ssize_t n = send(c->fd, c->out.data + c->sent, c->out.len - c->sent,
-                         MSG_DONTWAIT | MSG_NOSIGNAL);
+        ssize_t n =
+            send(c->fd, c->out.data + c->sent, c->out.len - c->sent, MSG_DONTWAIT | MSG_NOSIGNAL);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)

@@ -21,17 +21,17 @@ static json_t *batches_of(const struct steno_pool_stats *p)
 static json_t *model_of(const struct steno_model_view *v)
 {
     const struct steno_pool_stats *p = &v->pool;
-    json_t *m = json_pack("{s:s, s:b, s:b, s:i, s:i, s:I, s:s, s:s, s:s}", "name", v->name, "default",
-                          v->is_default, "loaded", v->loaded, "generation", v->generation, "users",
-                          v->users, "weight_bytes", (json_int_t)v->bytes, "family", v->family,
-                          "language", v->language, "version", v->version);
+    json_t *m = json_pack("{s:s, s:b, s:b, s:i, s:i, s:I, s:s, s:s, s:s}", "name", v->name,
+                          "default", v->is_default, "loaded", v->loaded, "generation",
+                          v->generation, "users", v->users, "weight_bytes", (json_int_t)v->bytes,
+                          "family", v->family, "language", v->language, "version", v->version);
     json_t *pool;
     if (!m || !v->loaded)
         return m;
-    pool = json_pack("{s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:b}", "workers", p->workers, "busy", p->busy,
-                     "active", p->active, "live", p->live, "places", p->places, "capacity",
-                     p->capacity, "ready", p->ready, "batch_max", p->batch_max,
-                     "measuring", p->measuring);
+    pool = json_pack("{s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:b}", "workers", p->workers, "busy",
+                     p->busy, "active", p->active, "live", p->live, "places", p->places, "capacity",
+                     p->capacity, "ready", p->ready, "batch_max", p->batch_max, "measuring",
+                     p->measuring);
     json_object_set_new(pool, "batches", batches_of(p));
     json_object_set_new(pool, "steps", json_integer((json_int_t)p->steps));
     json_object_set_new(pool, "audio_seconds", json_real(p->audio_seconds));
@@ -78,10 +78,10 @@ static json_t *metrics_of(struct steno_server *srv)
 
 steno_status steno_admin_status(struct steno_server *srv, struct steno_buf *out)
 {
-    json_t *root = json_pack("{s:s, s:I, s:I, s:b, s:o, s:o}", "version", steno_version(), "started",
-                             (json_int_t)srv->started, "now", (json_int_t)time(NULL), "draining",
-                             steno_limits_draining(srv->limits), "models", models_of(srv->models),
-                             "metrics", metrics_of(srv));
+    json_t *root = json_pack("{s:s, s:I, s:I, s:b, s:o, s:o}", "version", steno_version(),
+                             "started", (json_int_t)srv->started, "now", (json_int_t)time(NULL),
+                             "draining", steno_limits_draining(srv->limits), "models",
+                             models_of(srv->models), "metrics", metrics_of(srv));
     char *text = root ? json_dumps(root, JSON_COMPACT | JSON_REAL_PRECISION(12)) : NULL;
     steno_status st = text ? steno_buf_puts(out, text) : STENO_ERR_NOMEM;
     free(text);

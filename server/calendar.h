@@ -1,18 +1,18 @@
 /* When those who are refused are told to come back. A thousand that are told the same come back
- * together, each second anew; so every second is promised to so many only, and the next ones are told
- * a later one, up to a minute later. Confined. */
+ * together, each second anew; so every second is promised to so many only, and the next ones are
+ * told a later one, up to a minute later. Confined. */
 #ifndef STENO_SERVER_CALENDAR_H
 #define STENO_SERVER_CALENDAR_H
 
 #include <stdint.h>
 
 struct steno_calendar { /* zero at first */
-    int64_t last; /* s of CLOCK_MONOTONIC: the latest that somebody was told of */
-    int n;        /* who were */
+    int64_t last;       /* s of CLOCK_MONOTONIC: the latest that somebody was told of */
+    int n;              /* who were */
 };
 
-/* Whole seconds from now_ns (CLOCK_MONOTONIC) until somebody who is refused now should come, `least` or
- * more. */
+/* Whole seconds from now_ns (CLOCK_MONOTONIC) until somebody who is refused now should come,
+ * `least` or more. */
 double steno_calendar_next(struct steno_calendar *c, int64_t now_ns, double least);
 
 #endif

@@ -386,10 +386,12 @@ steno_status steno_config_check(const struct steno_config *c, steno_err *err)
     st = steno_config_search(c, &(struct steno_stream_options){0}, err);
     if (st)
         return st;
-    if (strcmp(c->precision, "auto") && strcmp(c->precision, "fp32") && strcmp(c->precision, "bf16") &&
-        strcmp(c->precision, "fp16") && strcmp(c->precision, "int8"))
+    if (strcmp(c->precision, "auto") && strcmp(c->precision, "fp32") &&
+        strcmp(c->precision, "bf16") && strcmp(c->precision, "fp16") &&
+        strcmp(c->precision, "int8"))
         return steno_fail(err, STENO_ERR_INVAL,
-                          "model.precision: '%.40s' is not auto, fp32, bf16, fp16 or int8", c->precision);
+                          "model.precision: '%.40s' is not auto, fp32, bf16, fp16 or int8",
+                          c->precision);
     st = steno_vad_choice_parse(c->vad_mode, &vad, err);
     if (st)
         return steno_fail_in(err, st, "vad.mode");
@@ -402,8 +404,8 @@ steno_status steno_config_check(const struct steno_config *c, steno_err *err)
     if (st)
         return steno_fail_in(err, st, "log.level");
     if (strcmp(c->ws_root, "none") && !steno_dialect_of_root(c->ws_root))
-        return steno_fail(err, STENO_ERR_INVAL, "websocket.root: '%.40s' is not none, vosk or sherpa",
-                          c->ws_root);
+        return steno_fail(err, STENO_ERR_INVAL,
+                          "websocket.root: '%.40s' is not none, vosk or sherpa", c->ws_root);
     if (strcmp(c->log_format, "text") && strcmp(c->log_format, "json"))
         return steno_fail(err, STENO_ERR_INVAL, "log.format: '%.40s' is neither text nor json",
                           c->log_format);

@@ -20,10 +20,10 @@ struct steno_config {
     char *model;   /* directory; "" = the model that ships */
     char *aliases; /* other names that requests may use for it, comma separated */
     /* [models] */
-    bool quantized; /* espnet_onnx directories: networks of quantize/ */
-    char *precision; /* auto, fp32, bf16, fp16, int8 */
-    char *compat;   /* "espnet-onnx" or "" */
-    char *search;   /* "NAME=VALUE, ...": see steno_config_search */
+    bool quantized;       /* espnet_onnx directories: networks of quantize/ */
+    char *precision;      /* auto, fp32, bf16, fp16, int8 */
+    char *compat;         /* "espnet-onnx" or "" */
+    char *search;         /* "NAME=VALUE, ...": see steno_config_search */
     char *models_dir;     /* directory of further models; "" = none */
     double models_idle;   /* s without use after which one is unloaded; 0 = never */
     size_t models_memory; /* of the weights of all loaded; 0 = no limit */
@@ -64,7 +64,7 @@ struct steno_config {
     size_t ws_resume_bytes;  /* results kept for that, per session */
     size_t ws_send_bytes;    /* results waiting for a client that does not read; more = closed */
     /* [log] */
-    char *log_level; /* error, warning, notice, info, debug */
+    char *log_level;  /* error, warning, notice, info, debug */
     char *log_format; /* text, json */
     bool log_requests;
 
@@ -104,7 +104,8 @@ STENO_MUST steno_status steno_config_check(const struct steno_config *c, steno_e
 struct steno_stream_options;
 STENO_MUST steno_status steno_config_search(const struct steno_config *c,
                                             struct steno_stream_options *io, steno_err *err);
-/* Every key as a configuration file that reads back to the same values, with where each came from. */
+/* Every key as a configuration file that reads back to the same values, with where each came from.
+ */
 void steno_config_print(const struct steno_config *c, FILE *out);
 /* The table as a commented sample file (conf/steno.conf is this). */
 void steno_config_print_sample(FILE *out);

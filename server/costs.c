@@ -22,7 +22,8 @@
 #define MAX_DEPTH 4 /* of directories in a model directory */
 #define MAX_FILE 65536
 #define QUIET 1.25 /* slowed by less than this: the figures are good */
-#define TRIES 3    /* starts that measure on a machine that is never quiet; then the least of theirs */
+#define TRIES 3 /* starts that measure on a machine that is never quiet; then the least of theirs  \
+                 */
 
 /* ---- what they are of ---------------------------------------------------------------------- */
 
@@ -147,7 +148,10 @@ static bool read_costs(const json_t *root, struct steno_pool_costs *c, int *trie
     json_int_t n = json_integer_value(json_object_get(root, "tries"));
     if (json_array_size(step) != STENO_POOL_BATCH_SIZES || !json_is_number(host) || slowed < 0)
         return false;
-    *tries = slowed > 0 && slowed < QUIET ? 0 : n > 1 && n < TRIES ? (int)n : n >= TRIES ? TRIES : 1;
+    *tries = slowed > 0 && slowed < QUIET ? 0
+             : n > 1 && n < TRIES         ? (int)n
+             : n >= TRIES                 ? TRIES
+                                          : 1;
     c->host = json_number_value(host);
     for (size_t i = 0; i < STENO_POOL_BATCH_SIZES; i++) {
         const json_t *v = json_array_get(step, i);
@@ -188,8 +192,8 @@ bool steno_costs_load(const struct steno_costs_id *id, struct steno_pool_costs *
     return true;
 }
 
-/* What a noisy machine let measure so far, *tries times, and now: the least is closest to what things
- * cost. */
+/* What a noisy machine let measure so far, *tries times, and now: the least is closest to what
+ * things cost. */
 static void merge(const struct steno_costs_id *id, struct steno_pool_costs *c, int *tries)
 {
     struct steno_pool_costs before;

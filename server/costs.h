@@ -1,8 +1,8 @@
 /* What models cost on this machine, as measured at an earlier start: a file per model in a cache
  * directory, so that a start need not measure again. The file's name is a hash of all that the
  * figures depend on: the content of the model directory and how it is loaded, the processor and the
- * level of instructions in use, this program, the largest batch that is allowed. Damaged and foreign
- * files are as good as none. Any thread; several processes at once. */
+ * level of instructions in use, this program, the largest batch that is allowed. Damaged and
+ * foreign files are as good as none. Any thread; several processes at once. */
 #ifndef STENO_SERVER_COSTS_H
 #define STENO_SERVER_COSTS_H
 
@@ -13,8 +13,8 @@ struct steno_costs_id {
 };
 
 /* dir: where to keep them; "" = $CACHE_DIRECTORY (systemd's), $XDG_CACHE_HOME/steno or
- * $HOME/.cache/steno, whichever is set first; "none" = nowhere. model_dir: hashed with all that lies
- * in it. how: precision and the like, any text. batch: steno_pool_options.batch. */
+ * $HOME/.cache/steno, whichever is set first; "none" = nowhere. model_dir: hashed with all that
+ * lies in it. how: precision and the like, any text. batch: steno_pool_options.batch. */
 void steno_costs_identify(struct steno_costs_id *id, const char *dir, const char *model_dir,
                           const char *how, int batch);
 /* False when there are none that can be used: also when they were measured while others used the

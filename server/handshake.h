@@ -6,13 +6,13 @@
 #include "base/buf.h"
 
 struct steno_handshake {
-    char *memory;                /* what the others point into */
-    const char *target;          /* path and query as they came */
-    const char *key, *version;   /* Sec-WebSocket-*; "" = absent, as below */
-    const char *protocols;       /* Sec-WebSocket-Protocol */
+    char *memory;                        /* what the others point into */
+    const char *target;                  /* path and query as they came */
+    const char *key, *version;           /* Sec-WebSocket-*; "" = absent, as below */
+    const char *protocols;               /* Sec-WebSocket-Protocol */
     const char *authorization, *api_key; /* Authorization, X-API-Key */
-    const char *request_id;      /* X-Request-Id */
-    const char *beta;            /* OpenAI-Beta */
+    const char *request_id;              /* X-Request-Id */
+    const char *beta;                    /* OpenAI-Beta */
 };
 
 /* head: [len] a request head that asks for an upgrade. STENO_ERR_NOMEM, STENO_ERR_FORMAT. Of a

@@ -28,7 +28,7 @@ struct steno_hangup {
     bool running;
     pthread_mutex_t lock; /* everything below */
     pthread_cond_t called;
-    bool stop, sleeps; /* sleeps: without a time-out */
+    bool stop, sleeps;     /* sleeps: without a time-out */
     struct watch *watches; /* [max] */
     int max, used;
 };

@@ -45,7 +45,7 @@ void steno_history_add(struct steno_history *h, uint64_t seq, const char *text, 
     while (h->bytes.len > h->head && (!fits || h->bytes.len - h->head > h->most - need))
         drop_oldest(h);
     if (!fits || steno_buf_reserve(&h->bytes, need) || steno_buf_add(&h->bytes, &r, sizeof r) ||
-             steno_buf_add(&h->bytes, text, n))
+        steno_buf_add(&h->bytes, text, n))
         h->lost = seq + 1; /* out of memory; a reserve that succeeded makes the adds succeed */
 }
 

@@ -275,8 +275,10 @@ static enum MHD_Result wrong_method(struct steno_request *rq)
 {
     bool upload = rq->route->methods & STENO_ROUTE_UPLOAD;
     bool get = rq->route->methods & STENO_ROUTE_GET;
-    struct steno_header headers[] = {
-        {"Allow", !upload ? "GET, HEAD" : get ? "GET, HEAD, POST" : "POST"}, {NULL, NULL}};
+    struct steno_header headers[] = {{"Allow", !upload ? "GET, HEAD"
+                                               : get   ? "GET, HEAD, POST"
+                                                       : "POST"},
+                                     {NULL, NULL}};
     struct steno_buf body;
     char message[256];
     snprintf(message, sizeof message, "%.20s is not possible here, but %s", rq->method,
@@ -313,7 +315,8 @@ static bool brings_body(struct steno_request *rq)
     return (length && strcmp(length, "0")) || steno_request_header(rq, "Transfer-Encoding");
 }
 
-/* Answered before its body was read: the connection closes, but not before the client had its turn. */
+/* Answered before its body was read: the connection closes, but not before the client had its turn.
+ */
 static enum MHD_Result begin_with_body(struct steno_request *rq)
 {
     enum MHD_Result ok = begin(rq);
@@ -410,9 +413,9 @@ static void log_request(const struct steno_request *rq, struct MHD_Connection *c
         {"audio_seconds", NULL, rq->audio_seconds},
         {"inference_seconds", NULL, rq->inference_seconds},
     };
-    steno_log_event(level, "request", STENO_LOG_FIELDS(fields),
-                    "%s %s %.*s: %d in %.3f s%s%s [%s]", peer, rq->method, path > 200 ? 200 : (int)path,
-                    rq->target, rq->code, seconds, *rq->note ? ", " : "", rq->note, rq->id);
+    steno_log_event(level, "request", STENO_LOG_FIELDS(fields), "%s %s %.*s: %d in %.3f s%s%s [%s]",
+                    peer, rq->method, path > 200 ? 200 : (int)path, rq->target, rq->code, seconds,
+                    *rq->note ? ", " : "", rq->note, rq->id);
 }
 
 /* The answer was begun, and cut off. */
@@ -583,8 +586,8 @@ static void http_free(steno_http *http)
     free(http);
 }
 
-/* libmicrohttpd's threads are as nice as the one that starts them: requests, most of all those that are
- * refused, must not take the processors from streams that run. */
+/* libmicrohttpd's threads are as nice as the one that starts them: requests, most of all those that
+ * are refused, must not take the processors from streams that run. */
 static void *start_daemon(void *arg)
 {
     steno_http *http = arg;

@@ -1,8 +1,8 @@
 /* A job is a small state machine: OPENING -> FEEDING -> FLUSHING -> OVER, moved on by turns. A turn
  * runs on one thread, a feeder; `queued`, `running` and `again` make sure that there is never more
  * than one turn of a job and that no wake-up is lost between its last look and its lying down.
- * Wake-ups come from start, cancel, and the pool's ROOM and DONE notes. The last turn, at DONE, runs on
- * the worker that brings the note. */
+ * Wake-ups come from start, cancel, and the pool's ROOM and DONE notes. The last turn, at DONE,
+ * runs on the worker that brings the note. */
 #define _GNU_SOURCE /* pthread_setname_np */
 #include "server/jobs.h"
 
@@ -192,7 +192,8 @@ static void end_of_audio(steno_job *job)
     job->state = FLUSHING;
 }
 
-/* Push until the stream is full, the recording is over, or the turn is. *again: more can be done. */
+/* Push until the stream is full, the recording is over, or the turn is. *again: more can be done.
+ */
 static steno_status feed(steno_job *job, bool *again, steno_err *err)
 {
     *again = false;

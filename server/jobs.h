@@ -16,14 +16,14 @@ typedef struct steno_job steno_job;
 struct steno_job_request {
     enum steno_session_api api;
     struct steno_served *served; /* the model; in use until done */
-    uint64_t owner; /* whose turn it counts as; 0 = nobody's */
+    uint64_t owner;              /* whose turn it counts as; 0 = nobody's */
     char *audio; /* [len]: the job takes it over (free()), on success of start only */
     size_t len;
     unsigned channel; /* 0 = mean of all, k = the k-th */
     int beam, n_best; /* 0 = the model's */
     enum steno_vad_choice vad;
     struct steno_search_options search; /* what is not set is the server's */
-    bool partials;    /* deliver partials to `event` as well */
+    bool partials;                      /* deliver partials to `event` as well */
     bool no_endpointing;
     /* Every event in order, on a worker thread; NULL = not wanted. */
     void (*event)(void *user, const struct steno_event *ev);

@@ -48,8 +48,8 @@ static void refill(struct bucket *b, int64_t now)
     if (!b->at_ns)
         b->level = b->per_minute;
     else if (now > b->at_ns)
-        b->level = fmin(b->per_minute,
-                        b->level + b->per_minute * (double)(now - b->at_ns) * 1e-9 / 60);
+        b->level =
+            fmin(b->per_minute, b->level + b->per_minute * (double)(now - b->at_ns) * 1e-9 / 60);
     b->at_ns = now;
 }
 
@@ -90,9 +90,9 @@ static struct steno_key *key_of_section(struct reading *r, const char *section)
     }
     k = ++r->n > STENO_KEYS_MAX ? NULL : calloc(1, sizeof *k);
     if (!k) {
-        r->status = steno_fail(r->err, r->n > STENO_KEYS_MAX ? STENO_ERR_LIMIT : STENO_ERR_NOMEM,
-                               "%s: %s", r->name,
-                               r->n > STENO_KEYS_MAX ? "more than 10000 keys" : "out of memory");
+        r->status =
+            steno_fail(r->err, r->n > STENO_KEYS_MAX ? STENO_ERR_LIMIT : STENO_ERR_NOMEM, "%s: %s",
+                       r->name, r->n > STENO_KEYS_MAX ? "more than 10000 keys" : "out of memory");
         return NULL;
     }
     memcpy(k->name, section, strlen(section) + 1);

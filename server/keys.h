@@ -1,14 +1,11 @@
 /* API keys and what each may use. A request names its key by `Authorization: Bearer KEY` (or `Token
- * KEY`, as Deepgram's clients do), `X-API-Key: KEY`, or, from browsers, whose WebSockets cannot send
- * headers, `Sec-WebSocket-Protocol: token, KEY` or the query parameter api_key.
+ * KEY`, as Deepgram's clients do), `X-API-Key: KEY`, or, from browsers, whose WebSockets cannot
+ * send headers, `Sec-WebSocket-Protocol: token, KEY` or the query parameter api_key.
  *
- * The file, of the form of steno.conf: one section per key, named as logs and metrics shall call it.
- *     [call-centre]
- *     key = a secret of at least 16 characters
- *     sessions = 20             streams and uploads at once
- *     audio_per_minute = 1800s  of audio
- *     requests_per_minute = 600
- * 0, the default, is no limit. Without a file everybody may use everything.
+ * The file, of the form of steno.conf: one section per key, named as logs and metrics shall call
+ * it. [call-centre] key = a secret of at least 16 characters sessions = 20             streams and
+ * uploads at once audio_per_minute = 1800s  of audio requests_per_minute = 600 0, the default, is
+ * no limit. Without a file everybody may use everything.
  *
  * Rates are token buckets that hold a minute's worth (a burst of it is possible at once, on the
  * average it is held). Time comes in as an argument. Locked: one mutex; keys are never forgotten
@@ -21,9 +18,9 @@
 typedef struct steno_keys steno_keys;
 typedef struct steno_key steno_key;
 
-#define STENO_KEY_MIN 16   /* characters of a key */
+#define STENO_KEY_MIN 16 /* characters of a key */
 #define STENO_KEY_MAX 256
-#define STENO_KEY_NAME 48  /* bytes of a name with its NUL */
+#define STENO_KEY_NAME 48 /* bytes of a name with its NUL */
 #define STENO_KEYS_MAX 10000
 
 /* path NULL or "": no keys are asked for. Errors as of steno_config_read_file. */
@@ -47,8 +44,9 @@ const char *steno_key_of_authorization(const char *value);
 const char *steno_key_name(const steno_key *key); /* "" for NULL */
 /* A stable number per key for fair turns; 0 for NULL. */
 uint64_t steno_key_owner(const steno_key *key);
-/* One more session and request. STENO_ERR_BUSY, to be answered 429, with *retry_after in s: when there
- * is something to be had again, or later where many of this key are told to come then (calendar.h). */
+/* One more session and request. STENO_ERR_BUSY, to be answered 429, with *retry_after in s: when
+ * there is something to be had again, or later where many of this key are told to come then
+ * (calendar.h). */
 STENO_MUST steno_status steno_key_enter(steno_keys *k, steno_key *key, int64_t now_ns,
                                         double *retry_after, steno_err *err);
 void steno_key_leave(steno_keys *k, steno_key *key);

@@ -26,9 +26,9 @@ void steno_limits_leave(steno_limits *l, enum steno_session_api api,
  * steno_sessions_rejected_total. */
 void steno_limits_refund(steno_limits *l, enum steno_session_api api, enum steno_rejection why);
 
-/* Seconds after which somebody who is refused now should come back (Retry-After): limits.retry_after,
- * or later, up to a minute, where so many were told to come then that serving their requests would
- * take the processor from those inside. */
+/* Seconds after which somebody who is refused now should come back (Retry-After):
+ * limits.retry_after, or later, up to a minute, where so many were told to come then that serving
+ * their requests would take the processor from those inside. */
 double steno_limits_come_back(steno_limits *l, int64_t now_ns);
 
 /* Memory of upload bodies: reserve `bytes` more, STENO_ERR_BUSY when all uploads together would

@@ -33,8 +33,8 @@ steno_status steno_log_level(const char *name, int *level, steno_err *err)
                       "'%.40s' is no log level: error, warning, notice, info, debug", name);
 }
 
-/* JOURNAL_STREAM names device and inode of the journal's socket; a shell started from a service hands
- * the variable on while standard error is a terminal (systemd.exec(5)). */
+/* JOURNAL_STREAM names device and inode of the journal's socket; a shell started from a service
+ * hands the variable on while standard error is a terminal (systemd.exec(5)). */
 static bool is_journal(void)
 {
     const char *text = getenv("JOURNAL_STREAM");

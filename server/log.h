@@ -28,8 +28,8 @@ struct steno_log_field {
 void steno_log_event(int level, const char *event, const struct steno_log_field *fields, size_t n,
                      const char *fmt, ...) STENO_PRINTF(5, 6);
 
-/* In a rush writing a line for each that is refused costs more than refusing does: a few in a second
- * may be written, and the metrics count all. Zero at first. Confined. */
+/* In a rush writing a line for each that is refused costs more than refusing does: a few in a
+ * second may be written, and the metrics count all. Zero at first. Confined. */
 struct steno_log_ration {
     int64_t second; /* of CLOCK_MONOTONIC */
     unsigned lines; /* in it */

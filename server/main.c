@@ -320,10 +320,10 @@ static int act(struct daemon *d, enum steno_action action)
     return fflush(stdout) ? EX_IOERR : EX_OK;
 }
 
-/* Blocks as large as the audio of a client that sends at once are mapped, so that their pages go back
- * when it is silent again: on the heap their holes fill with small things, and every session in turn
- * makes the process larger (measured: 300 KiB a session instead of 113). By itself glibc raises the
- * threshold to the largest block that was ever freed. */
+/* Blocks as large as the audio of a client that sends at once are mapped, so that their pages go
+ * back when it is silent again: on the heap their holes fill with small things, and every session
+ * in turn makes the process larger (measured: 300 KiB a session instead of 113). By itself glibc
+ * raises the threshold to the largest block that was ever freed. */
 static void set_allocator(void)
 {
 #ifdef M_MMAP_THRESHOLD

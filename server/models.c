@@ -29,7 +29,7 @@ struct steno_model_slot {
     bool wanted, reload;
     int generation;
     int64_t used_ns, failed_ns;
-    steno_err err; /* why it could not be loaded */
+    steno_err err;                /* why it could not be loaded */
     struct steno_model_view last; /* of what was loaded last */
 };
 
@@ -79,7 +79,8 @@ static steno_status unknown(steno_models *m, const char *name, steno_err *err)
     size_t at = 0;
     for (struct steno_model_slot *s = m->first; s && at + MAX_NAME + 8 < sizeof names; s = s->next)
         if (!s->gone && !s->of)
-            at += (size_t)snprintf(names + at, sizeof names - at, "%s'%s'", at ? ", " : "", s->name);
+            at +=
+                (size_t)snprintf(names + at, sizeof names - at, "%s'%s'", at ? ", " : "", s->name);
     return steno_fail(err, STENO_ERR_INVAL, "the model '%.80s' does not exist, there is %s", name,
                       names);
 }
@@ -158,7 +159,8 @@ static void close_served(struct steno_served *s)
 }
 
 /* Any thread of the pool's. */
-static void on_measured(void *user, const struct steno_pool_costs *costs, double slowed, double each)
+static void on_measured(void *user, const struct steno_pool_costs *costs, double slowed,
+                        double each)
 {
     const struct steno_served *s = user;
     steno_err why;
@@ -228,8 +230,8 @@ static steno_status settle(const char *name, const char *dir, const struct steno
                           "%s: is for directories of espnet_onnx, the model '%s' is none",
                           *quantized ? "quantized" : "compat", name);
     if (want->quantized == STENO_CHOICE_YES && !exists(dir, "quantize"))
-        return steno_fail(err, STENO_ERR_INVAL,
-                          "quantized: the model '%s' has no folder quantize/", name);
+        return steno_fail(err, STENO_ERR_INVAL, "quantized: the model '%s' has no folder quantize/",
+                          name);
     return STENO_OK;
 }
 
@@ -292,10 +294,10 @@ static void publish(struct steno_model_slot *slot, struct steno_served *fresh)
     steno_log(LOG_NOTICE,
               "model %s%s%s (%s%s%s) from %s, generation %d: %d threads, batches of up to %d, %s%d "
               "streams at the pace of real time%s",
-              slot->label, *fresh->info.version ? " " : "", fresh->info.version,
-              fresh->info.family, *fresh->info.language ? ", " : "", fresh->info.language,
-              slot->dir, slot->generation, ps.workers, ps.batch_max, ps.measuring ? "" : "about ",
-              ps.capacity, ps.measuring ? " until it is known what one costs" : "");
+              slot->label, *fresh->info.version ? " " : "", fresh->info.version, fresh->info.family,
+              *fresh->info.language ? ", " : "", fresh->info.language, slot->dir, slot->generation,
+              ps.workers, ps.batch_max, ps.measuring ? "" : "about ", ps.capacity,
+              ps.measuring ? " until it is known what one costs" : "");
 }
 
 /* Lock held. Weights of all that is loaded. */
@@ -514,7 +516,8 @@ void steno_models_close(steno_models *m)
 static steno_status not_loaded(struct steno_model_slot *slot, int64_t now, steno_err *err)
 {
     if (slot->failed_ns && now - slot->failed_ns < RETRY_NS)
-        return steno_fail(err, slot->err.code == STENO_ERR_BUSY ? STENO_ERR_BUSY : STENO_ERR_INTERNAL,
+        return steno_fail(err,
+                          slot->err.code == STENO_ERR_BUSY ? STENO_ERR_BUSY : STENO_ERR_INTERNAL,
                           "%s", slot->err.msg);
     slot->wanted = true;
     pthread_cond_signal(&slot->models->work);
@@ -522,7 +525,8 @@ static steno_status not_loaded(struct steno_model_slot *slot, int64_t now, steno
 }
 
 /* Lock held: the slot of a variant, made when there is none. NULL when out of memory. */
-static struct steno_model_slot *variant_of(struct steno_model_slot *base, bool quantized, bool compat)
+static struct steno_model_slot *variant_of(struct steno_model_slot *base, bool quantized,
+                                           bool compat)
 {
     struct steno_model_slot *s;
     for (s = base->next; s; s = s->next)

@@ -1,8 +1,9 @@
 /* The models this server has: the default one, always loaded, and those of models.dir (a directory
  * of model directories, named as requests call them), loaded when a request wants them and unloaded
  * when nobody has used them for models.idle_unload. Each loaded one has its pool. A directory of
- * espnet_onnx may be wanted in other ways than the configuration says (quantized, compat); each is a
- * model of its own, made when it is first asked for, that comes and goes like those of models.dir.
+ * espnet_onnx may be wanted in other ways than the configuration says (quantized, compat); each is
+ * a model of its own, made when it is first asked for, that comes and goes like those of
+ * models.dir.
  *
  * A loaded model is a generation, counted by those who use it. Reloading makes a new generation;
  * what runs ends on the old one, which is closed when its last user lets go; when the new one
@@ -43,9 +44,9 @@ STENO_MUST steno_status steno_models_open(steno_models **out, const struct steno
 void steno_models_close(steno_models *m);
 
 /* Use the model of this name; NULL, "" and the aliases mean the default. want: NULL = as the
- * configuration says. STENO_ERR_INVAL: there is none of the name (steno_models_check says so too), or
- * it cannot be had as wanted. STENO_ERR_BUSY: it is being loaded, or there is no memory for it now.
- * STENO_ERR_INTERNAL: it could not be loaded. */
+ * configuration says. STENO_ERR_INVAL: there is none of the name (steno_models_check says so too),
+ * or it cannot be had as wanted. STENO_ERR_BUSY: it is being loaded, or there is no memory for it
+ * now. STENO_ERR_INTERNAL: it could not be loaded. */
 STENO_MUST steno_status steno_models_acquire(steno_models *m, const char *name,
                                              const struct steno_variant *want,
                                              struct steno_served **out, steno_err *err);
@@ -59,13 +60,14 @@ void steno_models_reload(steno_models *m, int *reloaded, int *failed);
 
 /* For lists and metrics. Slot i; NULL past the last. */
 struct steno_model_slot *steno_models_slot(steno_models *m, size_t i);
-/* One that was not returned before, NULL when there is none now; of variants those that were loaded. */
+/* One that was not returned before, NULL when there is none now; of variants those that were
+ * loaded. */
 struct steno_model_slot *steno_models_next_new(steno_models *m);
 struct steno_model_view {
     const char *name; /* "NAME+quantized+espnet-onnx" of variants */
     bool loaded, is_default, is_variant;
     int users, generation;
-    size_t bytes; /* packed weights */
+    size_t bytes;                                            /* packed weights */
     char family[32], language[32], version[32], license[48]; /* "" before it was ever loaded */
     struct steno_pool_stats pool;
 };

@@ -29,12 +29,11 @@ static const char *phrase_of(int status)
 steno_status steno_refusal_write_body(struct steno_buf *out, int status, const char *extra,
                                       const struct steno_buf *body)
 {
-    steno_status st = steno_buf_printf(
-        out,
-        "HTTP/1.1 %d %s\r\nContent-Type: application/json\r\n"
-        "Connection: close\r\nContent-Length: %zu\r\n%s%s\r\n",
-        status, phrase_of(status), body->len,
-        status == 426 ? "Sec-WebSocket-Version: 13\r\n" : "", extra);
+    steno_status st = steno_buf_printf(out,
+                                       "HTTP/1.1 %d %s\r\nContent-Type: application/json\r\n"
+                                       "Connection: close\r\nContent-Length: %zu\r\n%s%s\r\n",
+                                       status, phrase_of(status), body->len,
+                                       status == 426 ? "Sec-WebSocket-Version: 13\r\n" : "", extra);
     return st ? st : steno_buf_add(out, body->data, body->len);
 }
 

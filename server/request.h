@@ -46,10 +46,10 @@ struct steno_request {
     char id[72];  /* the client's X-Request-Id, or one of ours */
     int64_t started;
     double retry_after; /* s, of a 429 */
-    int code;     /* answered with; 0 = not yet */
-    bool http11;  /* not 1.0 */
-    bool unread;  /* the client did not take the answer in time */
-    bool *linger; /* the connection's: read on after the answer was sent */
+    int code;           /* answered with; 0 = not yet */
+    bool http11;        /* not 1.0 */
+    bool unread;        /* the client did not take the answer in time */
+    bool *linger;       /* the connection's: read on after the answer was sent */
     struct steno_upload *upload;
     char note[160]; /* for the log line: what was special; the rest is of an upload, when over */
     const steno_key *key;

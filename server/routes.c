@@ -9,7 +9,7 @@
 #include <string.h>
 #include <strings.h>
 
-#define MAX_MODELS 64 /* listed */
+#define MAX_MODELS 64         /* listed */
 #define ANSWER_MAX (4u << 20) /* bytes of one answer; metrics are the largest */
 
 static enum MHD_Result get_page(struct steno_request *rq)

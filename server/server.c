@@ -31,7 +31,8 @@ steno_status steno_server_vad(const struct steno_server *srv, enum steno_vad_cho
     if (ask == STENO_VAD_UNSET && steno_vad_choice_parse(srv->conf->vad_mode, &ask, err))
         return STENO_ERR_INVAL;
     if (ask == STENO_VAD_SILERO && !srv->vad_net)
-        return steno_fail(err, STENO_ERR_INVAL, "vad: the server has no silero (vad.model is empty)");
+        return steno_fail(err, STENO_ERR_INVAL,
+                          "vad: the server has no silero (vad.model is empty)");
     *out = ask == STENO_VAD_SILERO ? srv->vad_net : ask == STENO_VAD_ENERGY ? srv->vad_rule : NULL;
     return STENO_OK;
 }

@@ -5,12 +5,13 @@
 
 #define COUNT(a) (sizeof(a) / sizeof *(a))
 
-static const char *const api_names[] = {"openai", "transcribe", "listen", "stream",
-                                        "deepgram", "vosk", "sherpa", "realtime"};
-static const char *const result_names[] = {"ok", "bad", "gone", "timeout", "drained", "failed",
-                                           "refused"};
-static const char *const rejection_names[] = {"sessions", "draining", "capacity", "loading", "key", "quota", "memory",
-    "connections", "address", "slow", "descriptors"};
+static const char *const api_names[] = {"openai",   "transcribe", "listen", "stream",
+                                        "deepgram", "vosk",       "sherpa", "realtime"};
+static const char *const result_names[] = {"ok",      "bad",    "gone",   "timeout",
+                                           "drained", "failed", "refused"};
+static const char *const rejection_names[] = {"sessions", "draining", "capacity",   "loading",
+                                              "key",      "quota",    "memory",     "connections",
+                                              "address",  "slow",     "descriptors"};
 static const char *const decode_names[] = {"empty", "format", "unsupported", "limit"};
 _Static_assert(COUNT(api_names) == STENO_SESSION_APIS, "a name per api");
 _Static_assert(COUNT(result_names) == STENO_SESSION_RESULTS, "a name per result");
@@ -34,14 +35,13 @@ static void by_api(struct steno_stats *st, steno_metrics *m)
     char labels[96];
     for (int a = 0; a < STENO_SESSION_APIS; a++) {
         snprintf(labels, sizeof labels, "api=\"%s\"", api_names[a]);
-        st->sessions_started[a] =
-            steno_metrics_counter(m, "steno_sessions_started_total",
-                                  "Sessions that were given a place.", labels);
+        st->sessions_started[a] = steno_metrics_counter(
+            m, "steno_sessions_started_total", "Sessions that were given a place.", labels);
         st->sessions_active[a] =
             steno_metrics_gauge(m, "steno_sessions_active", "Sessions running now.", labels);
-        st->received_seconds[a] = steno_metrics_counter(
-            m, "steno_audio_received_seconds_total",
-            "Audio of sessions that ended, as it came, in seconds.", labels);
+        st->received_seconds[a] =
+            steno_metrics_counter(m, "steno_audio_received_seconds_total",
+                                  "Audio of sessions that ended, as it came, in seconds.", labels);
         st->dropped_seconds[a] = steno_metrics_counter(
             m, "steno_audio_dropped_seconds_total",
             "Of that, what nobody recognised because its session was over, in seconds.", labels);
@@ -101,12 +101,11 @@ static void whole(struct steno_stats *st, steno_metrics *m)
                                                   "Partial results that took a word back.", "");
     st->ws_connections =
         steno_metrics_gauge(m, "steno_ws_connections", "Open WebSocket connections.", "");
-    st->ws_waiting = steno_metrics_gauge(m, "steno_ws_sessions_waiting",
-                                         "Running sessions without a connection, whose client may come back.",
-                                         "");
-    st->ws_resumed =
-        steno_metrics_counter(m, "steno_ws_sessions_resumed_total",
-                              "Times a session went on over another connection.", "");
+    st->ws_waiting = steno_metrics_gauge(
+        m, "steno_ws_sessions_waiting",
+        "Running sessions without a connection, whose client may come back.", "");
+    st->ws_resumed = steno_metrics_counter(m, "steno_ws_sessions_resumed_total",
+                                           "Times a session went on over another connection.", "");
     st->ws_send_queue = steno_metrics_gauge(m, "steno_ws_send_queue_bytes",
                                             "Results waiting for clients to read them.", "");
     st->ws_rx_paused = steno_metrics_counter(

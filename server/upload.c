@@ -148,11 +148,10 @@ static steno_status write_openai(struct steno_upload *up, const struct steno_ope
 
 static steno_status write_native(struct steno_upload *up, const struct steno_openai_result *r)
 {
-    const struct steno_result_json_options opt = {
-        .no_words = up->no_words,
-        .model = up->served->name,
-        .language = r->language,
-        .warning = r->warning};
+    const struct steno_result_json_options opt = {.no_words = up->no_words,
+                                                  .model = up->served->name,
+                                                  .language = r->language,
+                                                  .warning = r->warning};
     steno_status st = steno_result_json_write(&up->answer, r->transcript, &opt);
     return st ? st : steno_buf_puts(&up->answer, "\n");
 }
@@ -189,7 +188,8 @@ static steno_status write_answer(struct steno_upload *up, const struct steno_ope
     return up->form == STENO_UPLOAD_OPENAI ? write_openai(up, r) : write_native(up, r);
 }
 
-/* Lock held: put what the client does not have yet of a segment's unchanging text into the events. */
+/* Lock held: put what the client does not have yet of a segment's unchanging text into the events.
+ */
 static void add_delta(struct steno_upload *up, const struct steno_event *ev, size_t stable)
 {
     if (ev->segment != up->segment) {
@@ -232,7 +232,8 @@ static void observe(struct steno_upload *up, const struct steno_job_result *r)
     if (r->status)
         steno_stats_decode_error(stats, up->api, r->status);
     steno_stats_audio(stats, up->api, r->received, r->dropped, s);
-    if (s->audio_seconds > 0) /* it was not known before: what is too much is missing in the next minute */
+    if (s->audio_seconds >
+        0) /* it was not known before: what is too much is missing in the next minute */
         (void)!steno_key_audio(up->sv->srv->keys, up->key, steno_now_ns(), s->audio_seconds, NULL,
                                NULL);
 }
@@ -444,8 +445,7 @@ static enum MHD_Result admit(struct steno_request *rq, struct steno_upload *up)
 /* The key that came with the request. */
 static steno_status find_key(struct steno_request *rq, steno_key **key, steno_err *err)
 {
-    const char *secret =
-        steno_key_of_authorization(steno_request_header(rq, "Authorization"));
+    const char *secret = steno_key_of_authorization(steno_request_header(rq, "Authorization"));
     steno_status st;
     if (!secret)
         secret = steno_request_header(rq, "X-API-Key");

@@ -65,7 +65,8 @@ static steno_status on_query(void *user, const char *name, const char *value, st
     if (strcmp(name, "words") && strcmp(name, "segments"))
         return steno_fail(err, STENO_ERR_INVAL,
                           "query: '%.40s' is unknown; known are format, model, channel, beam, "
-                          "n_best, vad, words, segments, " STENO_SEARCH_NAMES ", " STENO_VARIANT_NAMES,
+                          "n_best, vad, words, segments, " STENO_SEARCH_NAMES
+                          ", " STENO_VARIANT_NAMES,
                           name);
     st = steno_query_bool(name, value, &flag, err);
     if (!st && !strcmp(name, "words"))
@@ -78,15 +79,15 @@ static steno_status on_query(void *user, const char *name, const char *value, st
 /* Our extensions of OpenAI's form. */
 static bool is_search(const char *name)
 {
-    return !strcmp(name, "n_best") || !strcmp(name, "vad") ||
-           steno_native_is_search(name);
+    return !strcmp(name, "n_best") || !strcmp(name, "vad") || steno_native_is_search(name);
 }
 
-/* OpenAI's form has no query; `channel` and the search, our extensions, may stand there as well as in
- * a field. Other names are other people's (api-version, for example). */
+/* OpenAI's form has no query; `channel` and the search, our extensions, may stand there as well as
+ * in a field. Other names are other people's (api-version, for example). */
 static steno_status on_openai_query(void *user, const char *name, const char *value, steno_err *err)
 {
-    return strcmp(name, "channel") && !is_search(name) ? STENO_OK : on_query(user, name, value, err);
+    return strcmp(name, "channel") && !is_search(name) ? STENO_OK
+                                                       : on_query(user, name, value, err);
 }
 
 /* A field of the form that is the search's; *param gets its name. */
@@ -155,10 +156,10 @@ static steno_status on_part_end(void *user, steno_err *err)
     struct steno_upload *up = user;
     steno_status st = STENO_OK;
     if (!up->in_file)
-        st = is_search(up->field_name)
-                 ? set_search(up, err)
-                 : steno_openai_field(&up->ask, up->field_name, up->field.data ? up->field.data : "",
-                                      up->field.len, &up->fail_param, err);
+        st = is_search(up->field_name) ? set_search(up, err)
+                                       : steno_openai_field(&up->ask, up->field_name,
+                                                            up->field.data ? up->field.data : "",
+                                                            up->field.len, &up->fail_param, err);
     if (!st)
         up->fail_param = NULL; /* what fails from here on is not this part's fault */
     return st;
@@ -171,7 +172,8 @@ static steno_status on_deepgram_query(void *user, const char *name, const char *
     struct steno_upload *up = user;
     if (!strcmp(name, "encoding") || !strcmp(name, "callback"))
         return steno_fail(err, STENO_ERR_UNSUPPORTED,
-                          "%s: not possible here; the body must be a recording with a header", name);
+                          "%s: not possible here; the body must be a recording with a header",
+                          name);
     if (!strcmp(name, "alternatives"))
         return steno_query_int(name, value, 1, STENO_MAX_BEAM, &up->n_best, err);
     return !strcmp(name, "model") || is_search(name) ? on_query(user, name, value, err) : STENO_OK;
@@ -190,7 +192,8 @@ bool steno_upload_read_length(struct steno_request *rq, struct steno_upload *up)
     return true;
 }
 
-steno_status steno_upload_open_body(struct steno_request *rq, struct steno_upload *up, steno_err *err)
+steno_status steno_upload_open_body(struct steno_request *rq, struct steno_upload *up,
+                                    steno_err *err)
 {
     const struct steno_multipart_events events = {up, on_part, on_part_data, on_part_end};
     const char *encoding = steno_request_header(rq, "Content-Encoding");

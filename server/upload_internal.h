@@ -32,7 +32,7 @@ struct steno_upload {
     size_t reserved, content_length, discarded;
     char field_name[64];
     bool in_file, started, refused; /* refused: told to come back */
-    int fail_http; /* what was wrong with the body, told at its end; 0 = nothing */
+    int fail_http;                  /* what was wrong with the body, told at its end; 0 = nothing */
     const char *fail_param, *fail_code;
     steno_err fail;
     steno_hangup_id watch;
@@ -45,7 +45,7 @@ struct steno_upload {
     bool body_over, expired; /* expired: the body stopped: answered 408 by us */
     int fd;
     bool http11, *linger;
-    const char *id; /* the request's, while conn is there */
+    const char *id;          /* the request's, while conn is there */
     steno_job *job;          /* until its done */
     struct steno_buf answer; /* when over: the body */
     bool answered;           /* written by us, past libmicrohttpd */

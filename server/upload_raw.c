@@ -139,9 +139,10 @@ void steno_upload_answer_half_closed(struct steno_upload *up)
         recv(up->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) != 0)
         return;
     steno_buf_init(&out, up->answer.len + STENO_REFUSAL_BYTES);
-    st = up->code == 200 ? write_good_answer(up, &out)
-                         : steno_refusal_write(&out, up->code, steno_status_info(up->err.code)->name,
-                                               up->err.msg, "");
+    st = up->code == 200
+             ? write_good_answer(up, &out)
+             : steno_refusal_write(&out, up->code, steno_status_info(up->err.code)->name,
+                                   up->err.msg, "");
     up->answered = !st && send_all(up->fd, &out);
     if (!up->answered)
         steno_log(LOG_WARNING,

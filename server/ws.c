@@ -103,8 +103,8 @@ static void adopt_one(steno_ws *ws, struct steno_ws_adoption *a)
     struct steno_ws_conn *c = calloc(1, sizeof *c);
     const lws_sock_file_fd_type fd = {.sockfd = a->fd};
     if (c)
-        c->wsi = lws_adopt_descriptor_vhost(ws->vhost, LWS_ADOPT_SOCKET, fd,
-                                            ws->protocols[0].name, NULL);
+        c->wsi = lws_adopt_descriptor_vhost(ws->vhost, LWS_ADOPT_SOCKET, fd, ws->protocols[0].name,
+                                            NULL);
     if (!c || !c->wsi) {
         steno_log(LOG_WARNING, "stream: %s",
                   c ? "libwebsockets refused a socket" : "out of memory");

@@ -5,8 +5,8 @@
  * reading is switched off, and TCP slows the client down; a ROOM note, or a client that reads
  * again, switches it on. A client that takes nothing for websocket.slow_timeout is closed.
  *
- * The end: the close frame is written, then the socket lingers without its connection: the loop reads
- * on for a while; closing at once would reset the connection and take the reason with it. */
+ * The end: the close frame is written, then the socket lingers without its connection: the loop
+ * reads on for a while; closing at once would reset the connection and take the reason with it. */
 #include "server/ws_internal.h"
 
 #include <math.h>
@@ -252,8 +252,8 @@ void steno_ws_conn_finish(conn *c)
 
 /* What is to be said has been said: let go of the socket such that the client hears it. The session
  * ends here, its socket a little later. (A duplicate for the acceptor to linger on would be less to
- * do, but libev does not forget a descriptor whose file lives on, and at the first event of it makes
- * its epoll anew, with every connection there is.) */
+ * do, but libev does not forget a descriptor whose file lives on, and at the first event of it
+ * makes its epoll anew, with every connection there is.) */
 static int let_go(conn *c)
 {
     steno_ws *ws = c->ws;
@@ -297,10 +297,9 @@ static steno_status on_query(void *user, const char *name, const char *value, st
 static bool open_session(conn *c)
 {
     struct steno_server *srv = c->ws->srv;
-    struct steno_ws_session_limits limits = {srv->conf->ws_message_bytes, srv->conf->ws_send_bytes,
-                                             srv->conf->audio_seconds,
-                                             srv->conf->ws_resume > 0 ? srv->conf->ws_resume_bytes
-                                                                      : 0};
+    struct steno_ws_session_limits limits = {
+        srv->conf->ws_message_bytes, srv->conf->ws_send_bytes, srv->conf->audio_seconds,
+        srv->conf->ws_resume > 0 ? srv->conf->ws_resume_bytes : 0};
     steno_id_new(c->id, "sess");
     steno_ws_request_id(c->request_id, &c->hs, c->id);
     c->session = steno_ws_session_new(c->dialect, &engine, c, c->id, &limits);
@@ -566,8 +565,8 @@ static bool write_messages(conn *c, bool *any)
 static int write_close(conn *c, const struct steno_ws_session_state *st)
 {
     unsigned char out[STENO_WS_CONTROL_BYTES + 2];
-    size_t n = steno_ws_close_frame(out, st->close_code == 1005 ? 1000 : st->close_code,
-                                    st->reason);
+    size_t n =
+        steno_ws_close_frame(out, st->close_code == 1005 ? 1000 : st->close_code, st->reason);
     if (!put(c, out, n))
         return -1;
     c->told = true;
@@ -623,7 +622,8 @@ static bool takes_nothing(conn *c, const struct steno_ws_session_state *st, int6
     }
     if (seconds_since(c->last_tx_ns, now) <= c->ws->srv->conf->ws_slow_timeout)
         return false;
-    if (!steno_ws_session_resumable(c->session)) /* else its network may be gone, and it comes back */
+    if (!steno_ws_session_resumable(
+            c->session)) /* else its network may be gone, and it comes back */
         steno_ws_session_give_up(c->session);
     return true;
 }

@@ -17,7 +17,7 @@ typedef struct steno_ws_guest guest;
 
 /* What the URL asks for that matters here. */
 struct asked {
-    bool damaged; /* the query; the session will say so, in its dialect */
+    bool damaged;                /* the query; the session will say so, in its dialect */
     char key[STENO_KEY_MAX + 1]; /* it may stand there, for browsers */
     char model[STENO_NATIVE_MODEL_BYTES];
     struct steno_variant variant;
@@ -124,8 +124,8 @@ static bool find_key(const struct steno_server *srv, guest *g, const struct aske
     return refuse(no, 401, "invalid_api_key", err.msg, 0);
 }
 
-/* Whether the pool of the model that the URL names would take a stream. What cannot be had at all is
- * told by the session, in its dialect. *why: what a refusal counts as. */
+/* Whether the pool of the model that the URL names would take a stream. What cannot be had at all
+ * is told by the session, in its dialect. *why: what a refusal counts as. */
 static steno_status admit(const struct steno_server *srv, const struct asked *a,
                           enum steno_rejection *why, steno_err *err)
 {
@@ -270,9 +270,9 @@ static void log_refusal(struct steno_ws_door *d, const struct steno_peer *who, c
                     "%s: handshake refused with %d: %s", api, no->status, no->message);
 }
 
-/* Say no; false when the socket is to be closed, true when it lingers. A client waits for its answer
- * (RFC 6455, 4.1), so there is usually nothing behind its head, and closing resets nothing: then the
- * FIN goes with the answer, and that is all. */
+/* Say no; false when the socket is to be closed, true when it lingers. A client waits for its
+ * answer (RFC 6455, 4.1), so there is usually nothing behind its head, and closing resets nothing:
+ * then the FIN goes with the answer, and that is all. */
 static bool turn_away(const struct steno_ws_door *d, int fd, const struct steno_ws_refusal *no)
 {
     struct steno_buf out;

@@ -16,9 +16,9 @@ struct steno_ws_guest {
     struct steno_handshake hs;
     const struct steno_dialect *dialect;
     enum steno_session_api api;
-    steno_key *key;  /* NULL: nobody's */
-    bool resumes;    /* names a session, which has its places; entered is false then */
-    bool entered;    /* holds a place of the limits and of the key */
+    steno_key *key; /* NULL: nobody's */
+    bool resumes;   /* names a session, which has its places; entered is false then */
+    bool entered;   /* holds a place of the limits and of the key */
 };
 
 /* An answer other than 101. */
@@ -28,7 +28,7 @@ struct steno_ws_refusal {
     double retry_after; /* s, of 429 and 503 */
     bool deepgram;      /* said in Deepgram's form */
     char request_id[STENO_REQUEST_ID];
-    char message[sizeof ((steno_err *)0)->msg];
+    char message[sizeof((steno_err *)0)->msg];
 };
 
 /* Whether a dialect is served at this path. Pure. */

@@ -25,9 +25,9 @@ struct steno_ws_conn {
     bool has_news;                      /* likewise */
     const struct steno_dialect *dialect;
     enum steno_session_api api;
-    struct steno_handshake hs;          /* until it is answered */
-    steno_key *key;                     /* NULL: nobody's */
-    bool entered;                       /* holds a place of the limits */
+    struct steno_handshake hs; /* until it is answered */
+    steno_key *key;            /* NULL: nobody's */
+    bool entered;              /* holds a place of the limits */
     bool established, rx_off;
     bool told;          /* the session's last message and its close frame are written */
     int64_t waiting_ns; /* since when there is no connection (wsi NULL); 0 = there is one */
@@ -44,9 +44,9 @@ struct steno_ws_conn {
     struct steno_buf refusal;           /* an HTTP answer instead of 101 */
     int64_t opened_ns, last_message_ns; /* audio or text */
     int64_t last_rx_ns, last_ping_ns, last_tx_ns;
-    int64_t stopped_ns; /* for its silence; 0 = not yet */
-    int rate; /* of the stream's audio */
-    double quota_wait; /* s until its key has audio again; 0 = it has */
+    int64_t stopped_ns;          /* for its silence; 0 = not yet */
+    int rate;                    /* of the stream's audio */
+    double quota_wait;           /* s until its key has audio again; 0 = it has */
     atomic_llong first_audio_ns; /* relaxed: the pool's lock orders it before every note */
     bool had_partial;            /* the stream's worker */
 };
@@ -67,7 +67,7 @@ struct steno_ws {
     struct steno_ws_conn *waiting; /* whose connection was lost, the latest first */
     struct steno_buf tx;
     bool drained;
-    unsigned lingering; /* sockets whose connection has gone ahead */
+    unsigned lingering;        /* sockets whose connection has gone ahead */
     struct steno_ws_door door; /* the acceptor's thread */
     /* locked by mx */
     pthread_mutex_t mx;
@@ -87,7 +87,8 @@ int steno_ws_linger(steno_ws *ws, struct lws *wsi);
 /* Out of its list, and all of it freed; its socket is no longer its own. */
 void steno_ws_conn_free(struct steno_ws_conn *c);
 
-/* The socket is adopted: answer the handshake. resumes: it names a session; else its places are taken. */
+/* The socket is adopted: answer the handshake. resumes: it names a session; else its places are
+ * taken. */
 void steno_ws_conn_begin(struct steno_ws_conn *c, bool resumes);
 /* p: [n <= STENO_WS_RX_BYTES] bytes of the client, which are unmasked in place. */
 void steno_ws_conn_receive(struct steno_ws_conn *c, char *p, size_t n);

@@ -772,7 +772,7 @@ void steno_ws_session_get_state(steno_ws_session *s, struct steno_ws_session_sta
     const char *reason;
     int code;
     pthread_mutex_lock(&s->mx);
-    reason = s->ending.code[0] ? s->ending.code
+    reason = s->ending.code[0]                   ? s->ending.code
              : s->ending.how == STENO_WS_DRAINED ? "draining"
                                                  : "end";
     code = s->ending.close_code;

@@ -31,8 +31,8 @@ struct steno_ws_engine {
     steno_status (*finalize)(void *ctx, steno_err *err);
     /* A DONE note follows. */
     void (*end)(void *ctx);
-    /* s after which a client that one of these refused, STENO_ERR_BUSY or out of memory, should come
-     * back. NULL: that is not known. */
+    /* s after which a client that one of these refused, STENO_ERR_BUSY or out of memory, should
+     * come back. NULL: that is not known. */
     double (*come_back)(void *ctx);
 };
 
@@ -61,7 +61,8 @@ void steno_ws_session_opened(steno_ws_session *s);
 /* A piece of a text or binary message; first and last mark its ends. Only while readable. */
 void steno_ws_session_text(steno_ws_session *s, const char *p, size_t n, bool last);
 void steno_ws_session_binary(steno_ws_session *s, const void *p, size_t n, bool first, bool last);
-/* False while the recogniser's buffer is full: nothing may be handed in until resume made it true. */
+/* False while the recogniser's buffer is full: nothing may be handed in until resume made it true.
+ */
 bool steno_ws_session_readable(const steno_ws_session *s);
 /* Go on after a ROOM note. */
 void steno_ws_session_resume(steno_ws_session *s);
@@ -133,9 +134,9 @@ struct steno_ws_session_state {
     bool failed_in_audio; /* it was the audio that could not be decoded */
     size_t queued;        /* bytes of unread answers */
     uint64_t messages, finals;
-    uint64_t partials_dropped; /* replaced unread by a newer one */
-    uint64_t partials_revised; /* which did not begin with the one before */
-    double audio_seconds;      /* taken in */
+    uint64_t partials_dropped;                /* replaced unread by a newer one */
+    uint64_t partials_revised;                /* which did not begin with the one before */
+    double audio_seconds;                     /* taken in */
     double received_seconds, dropped_seconds; /* that came decoded, and that `push` never took */
 };
 void steno_ws_session_get_state(steno_ws_session *s, struct steno_ws_session_state *st);

@@ -33,9 +33,9 @@ struct steno_ws_session {
     bool opened;              /* engine->open succeeded: exactly one DONE comes */
     bool end_wanted;          /* engine->end once nothing is held back */
     unsigned finalize_wanted; /* of them: 0 or 1 */
-    int64_t samples;      /* written here, with mx held: a worker that ends the session reads them */
+    int64_t samples; /* written here, with mx held: a worker that ends the session reads them */
     int64_t received, lost; /* samples: decoded; and let go of before `push` took them */
-    int64_t skip_samples; /* of what comes next: they came before the connection was lost */
+    int64_t skip_samples;   /* of what comes next: they came before the connection was lost */
     int rate;
     size_t message_bytes; /* of the current binary message so far */
     bool whole_packets;   /* Opus without Ogg: a message is a packet */

@@ -34,8 +34,8 @@ char *steno_arena_strdup(steno_arena *a, const char *s);
 char *steno_arena_strndup(steno_arena *a, const char *s, size_t n);
 size_t steno_arena_used(const steno_arena *a);
 
-/* Heap blocks with the same alignment and readable tail; release with steno_aligned_free. alloc: only the
- * tail is zero, and pages that nobody writes take no memory. */
+/* Heap blocks with the same alignment and readable tail; release with steno_aligned_free. alloc:
+ * only the tail is zero, and pages that nobody writes take no memory. */
 void *steno_aligned_alloc(size_t n);
 void *steno_aligned_zeroed(size_t n);
 void steno_aligned_free(void *p);

@@ -129,7 +129,8 @@ steno_status steno_cpu_level(const char *name, unsigned have, unsigned *mask, st
     return steno_fail(
         err, STENO_ERR_INVAL,
         "unknown CPU level '%s' (scalar, blas, avx2, avxvnni, avx512, vnni, bf16, amx, neon, "
-        "dotprod, native)", name);
+        "dotprod, native)",
+        name);
 }
 
 steno_status steno_cpu_choose(const char *name, unsigned *mask, steno_err *err)
@@ -142,7 +143,7 @@ steno_status steno_cpu_choose(const char *name, unsigned *mask, steno_err *err)
 
 const char *steno_cpu_str(unsigned mask, char *out, size_t size)
 {
-    static const char *const names[] = {"avx2", "avx512", "vnni", "bf16", "avxvnni",
+    static const char *const names[] = {"avx2", "avx512", "vnni",    "bf16", "avxvnni",
                                         "amx",  "neon",   "dotprod", "blas"};
     size_t at = 0;
     if (!size)

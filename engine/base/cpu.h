@@ -11,8 +11,8 @@ enum {
     STENO_CPU_VNNI = 1u << 2,   /* AVX-512 VNNI */
     STENO_CPU_BF16 = 1u << 3,   /* AVX-512 BF16 */
     STENO_CPU_AVXVNNI = 1u << 4,
-    STENO_CPU_AMX = 1u << 5, /* AMX-TILE + AMX-BF16 + AMX-INT8, permission granted by the kernel */
-    STENO_CPU_NEON = 1u << 6,    /* every AArch64 */
+    STENO_CPU_AMX = 1u << 5,  /* AMX-TILE + AMX-BF16 + AMX-INT8, permission granted by the kernel */
+    STENO_CPU_NEON = 1u << 6, /* every AArch64 */
     STENO_CPU_DOTPROD = 1u << 7, /* AArch64 sdot */
     STENO_CPU_BLAS = 1u << 8 /* large f32 GEMMs go to OpenBLAS: set where we have no SIMD kernel */
 };
@@ -20,8 +20,8 @@ enum {
 unsigned steno_cpu_detect(void);
 /* Mask of a level name within `have`: "scalar", "blas" (scalar with OpenBLAS for large GEMMs),
  * "avx2", "avxvnni", "avx512", "vnni", "bf16", "amx", "neon", "dotprod", "native", or "random" (one
- * of the levels present, by the clock: for fuzzing). STENO_ERR_INVAL for an unknown name. A level never raises what the CPU has:
- * "avx512" on a CPU with AVX2 alone gives the AVX2 mask. */
+ * of the levels present, by the clock: for fuzzing). STENO_ERR_INVAL for an unknown name. A level
+ * never raises what the CPU has: "avx512" on a CPU with AVX2 alone gives the AVX2 mask. */
 STENO_MUST steno_status steno_cpu_level(const char *name, unsigned have, unsigned *mask,
                                         steno_err *err);
 /* Level in force: the name if given, else environment STENO_CPU, else everything detected. */

@@ -11,7 +11,8 @@
 #include <malloc.h>
 #endif
 
-#define PAGE ((size_t)64 << 10) /* whole pages wherever this runs: arm64 has them of 4, 16 and 64 KiB */
+#define PAGE                                                                                       \
+    ((size_t)64 << 10) /* whole pages wherever this runs: arm64 has them of 4, 16 and 64 KiB */
 
 /* Not up to a large page: its rest would be resident with it. */
 static bool whole_pages(size_t n, size_t *total)

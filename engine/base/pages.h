@@ -6,8 +6,8 @@
 
 #define STENO_PAGE_LARGE ((size_t)2 << 20) /* of x86-64 and of most of arm64 */
 
-/* n > 0 bytes of zeros, aligned to STENO_PAGE_LARGE; a page becomes resident when it is touched. NULL
- * when out of memory or too large. Release with steno_pages_free and the same n. */
+/* n > 0 bytes of zeros, aligned to STENO_PAGE_LARGE; a page becomes resident when it is touched.
+ * NULL when out of memory or too large. Release with steno_pages_free and the same n. */
 void *steno_pages_new(size_t n);
 void steno_pages_free(void *p, size_t n); /* p NULL: nothing */
 /* Give back what lies past the first `keep` > 0 bytes of n; from then on the block has n = keep. */

@@ -34,7 +34,8 @@ int steno_cpu_count(void)
 }
 
 #if defined(__linux__)
-/* Of the line of a thread (proc(5), /proc/PID/stat): its time in user mode where it is nice, else 0. */
+/* Of the line of a thread (proc(5), /proc/PID/stat): its time in user mode where it is nice, else
+ * 0. */
 static double nice_ticks_of(const char *task)
 {
     char path[64], line[512], *name_end;
@@ -47,9 +48,9 @@ static double nice_ticks_of(const char *task)
         return 0; /* it has ended */
     name_end = fgets(line, sizeof line, f) ? strrchr(line, ')') : NULL;
     fclose(f);
-    if (!name_end || sscanf(name_end + 1,
-                            " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lf %*u %*d %*d %*d %d", &user,
-                            &nice) != 2)
+    if (!name_end ||
+        sscanf(name_end + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lf %*u %*d %*d %*d %d",
+               &user, &nice) != 2)
         return 0;
     return nice > 0 ? user : 0;
 }

@@ -31,7 +31,8 @@ typedef enum {
     STENO_STATUS_COUNT
 } steno_status;
 
-/* What went wrong, where, with which values. Plain data, caller-owned; every function takes NULL. */
+/* What went wrong, where, with which values. Plain data, caller-owned; every function takes NULL.
+ */
 typedef struct {
     steno_status code;
     char msg[1024]; /* a model with many missing operators lists them all */
@@ -39,11 +40,11 @@ typedef struct {
 
 /* How one status shows at the edges of the process. */
 struct steno_status_map {
-    const char *name;  /* "invalid_argument": stable, used in JSON error codes and metric labels */
-    int http;          /* HTTP status */
-    int ws_close;      /* WebSocket close code (RFC 6455 section 7.4.1) */
-    int exit_code;     /* sysexits.h */
-    int log_level;     /* syslog level 0..7 */
+    const char *name; /* "invalid_argument": stable, used in JSON error codes and metric labels */
+    int http;         /* HTTP status */
+    int ws_close;     /* WebSocket close code (RFC 6455 section 7.4.1) */
+    int exit_code;    /* sysexits.h */
+    int log_level;    /* syslog level 0..7 */
 };
 
 /* Row of the one table; an unknown status maps to STENO_ERR_INTERNAL's row. Never NULL. */

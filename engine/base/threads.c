@@ -1,12 +1,12 @@
-/* A job is published by one 64-bit ticket {epoch, parts left}: a bit for each of them or, of more than 32,
- * their number. A worker takes a part by moving the ticket to one with a part less; that succeeds only while
- * job e is unfinished, so the job fields it read before belong to e: a worker that wakes late cannot touch a
- * later job with stale fields, and nobody has to wait for workers that sleep. The caller waits for `done`
- * parts only.
+/* A job is published by one 64-bit ticket {epoch, parts left}: a bit for each of them or, of more
+ * than 32, their number. A worker takes a part by moving the ticket to one with a part less; that
+ * succeeds only while job e is unfinished, so the job fields it read before belong to e: a worker
+ * that wakes late cannot touch a later job with stale fields, and nobody has to wait for workers
+ * that sleep. The caller waits for `done` parts only.
  *
- * Part i is thread i's, the caller being number 0, for as long as that one is there to take it: parts are
- * mostly ranges of rows, and what a thread wrote last lies in the cache of its core. Others take it when
- * they have none of their own left.
+ * Part i is thread i's, the caller being number 0, for as long as that one is there to take it:
+ * parts are mostly ranges of rows, and what a thread wrote last lies in the cache of its core.
+ * Others take it when they have none of their own left.
  *
  * Sleeping follows Dekker: the sleeper counts itself and then looks at the ticket, the publisher
  * writes the ticket and then looks at the count, both sequentially consistent, so one of them sees
@@ -30,11 +30,12 @@
 
 enum {
     MAX_THREADS = 1024,
-    SPINS = 1600,  /* pause takes about 140 cycles on Skylake and later: some 80 us at 2.5 GHz. Longer than
-                      the work of a node that is not shared out, which waking a virtual processor would double;
-                      shorter than a scheduling quantum. */
-    PATIENCE = 20, /* pauses, a microsecond, before a worker without a part of its own takes another's */
-    MASKED = 32    /* parts of a job that have a bit each */
+    SPINS = 1600, /* pause takes about 140 cycles on Skylake and later: some 80 us at 2.5 GHz.
+                     Longer than the work of a node that is not shared out, which waking a virtual
+                     processor would double; shorter than a scheduling quantum. */
+    PATIENCE =
+        20, /* pauses, a microsecond, before a worker without a part of its own takes another's */
+    MASKED = 32 /* parts of a job that have a bit each */
 };
 
 struct worker {
@@ -116,8 +117,8 @@ static unsigned epoch_of(uint64_t ticket)
     return (unsigned)(ticket >> 32);
 }
 
-/* The part that thread `self` takes of those left, and in *then those left without it. Of bits its own or
- * the next one's that is left. */
+/* The part that thread `self` takes of those left, and in *then those left without it. Of bits its
+ * own or the next one's that is left. */
 static int part_of(uint32_t left, int n, int self, uint32_t *then)
 {
     uint32_t from;
@@ -200,7 +201,8 @@ static void publish(steno_team *t, int n_parts)
 {
     unsigned epoch = epoch_of(atomic_load_explicit(&t->ticket, memory_order_relaxed)) + 1;
     uint32_t parts = n_parts < MASKED ? ((uint32_t)1 << n_parts) - 1 : UINT32_MAX;
-    atomic_store(&t->ticket, (uint64_t)epoch << 32 | (n_parts > MASKED ? (uint32_t)n_parts : parts));
+    atomic_store(&t->ticket,
+                 (uint64_t)epoch << 32 | (n_parts > MASKED ? (uint32_t)n_parts : parts));
     if (atomic_load(&t->sleepers) > 0) {
         pthread_mutex_lock(&t->lock);
         pthread_cond_broadcast(&t->work);

@@ -1,10 +1,11 @@
 /* Threads with names, and a worker team of fixed size for one session.
  *
  * A team of n is the calling thread and n - 1 threads of its own, which spin for some tens of
- * microseconds after a job and then sleep. Part i of a job goes to thread i, the caller being number 0, so that what
- * one job's part i wrote is in the cache of the core that runs the next job's; a thread without a part takes
- * those of threads that have not come to theirs. A part's result may depend on its number and on n_parts
- * alone, so the same thread count gives the same bits. */
+ * microseconds after a job and then sleep. Part i of a job goes to thread i, the caller being
+ * number 0, so that what one job's part i wrote is in the cache of the core that runs the next
+ * job's; a thread without a part takes those of threads that have not come to theirs. A part's
+ * result may depend on its number and on n_parts alone, so the same thread count gives the same
+ * bits. */
 #ifndef STENO_BASE_THREADS_H
 #define STENO_BASE_THREADS_H
 
@@ -19,8 +20,8 @@ typedef struct steno_team steno_team; /* frozen size; run is for one thread at a
 STENO_MUST steno_status steno_thread_start(pthread_t *out, const char *name, void *(*fn)(void *),
                                            void *arg, steno_err *err);
 
-/* The calling thread, and those it starts from now on, give way to others (10 nicer; Linux: a thread's own
- * value). A sandbox that forbids it leaves things as they are. */
+/* The calling thread, and those it starts from now on, give way to others (10 nicer; Linux: a
+ * thread's own value). A sandbox that forbids it leaves things as they are. */
 void steno_thread_give_way(void);
 
 /* threads >= 1, the caller's included; more than 1024 is STENO_ERR_INVAL. */

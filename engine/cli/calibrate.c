@@ -121,10 +121,10 @@ double value_error_db(const struct value_error *e)
 static void add(struct value_error *e, const struct steno_tensor *a, const struct steno_tensor *b)
 {
     const float *x = a->data, *y = b->data;
-    size_t n = a->dtype == STENO_F32 && b->dtype == STENO_F32 &&
-                       steno_shape_equal(&a->shape, &b->shape)
-                   ? steno_numel(a)
-                   : 0;
+    size_t n =
+        a->dtype == STENO_F32 && b->dtype == STENO_F32 && steno_shape_equal(&a->shape, &b->shape)
+            ? steno_numel(a)
+            : 0;
     for (size_t i = 0; i < n; i++) {
         double d = fabs((double)x[i] - (double)y[i]);
         if (!isfinite(d))

@@ -1,5 +1,5 @@
-/* What values of a network are over samples: ranges for static quantization, and how far a quantized
- * network is from the one it was made of. */
+/* What values of a network are over samples: ranges for static quantization, and how far a
+ * quantized network is from the one it was made of. */
 #ifndef STENO_CLI_CALIBRATE_H
 #define STENO_CLI_CALIBRATE_H
 

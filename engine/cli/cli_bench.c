@@ -113,9 +113,8 @@ static void print_json(const struct bench_options *o, const struct bench_result 
         "\"cpu\": \"%s\", \"level\": \"%s\"}\n",
         r->min_ms, r->median_ms, r->mean_ms, r->p99_ms, r->cpu_ms, r->load_ms, r->first_ms, o->runs,
         o->n.sess.threads, steno_precision_name(o->n.net.precision), r->flops / 1e9, gflops,
-        r->peak / 1e9,
-        r->peak > 0 ? gflops * 1e9 / (r->peak * o->n.sess.threads) : 0.0, r->arena, r->weights,
-        r->nodes, r->misplans, cpu, steno_cpu_str(mask, levels, sizeof levels));
+        r->peak / 1e9, r->peak > 0 ? gflops * 1e9 / (r->peak * o->n.sess.threads) : 0.0, r->arena,
+        r->weights, r->nodes, r->misplans, cpu, steno_cpu_str(mask, levels, sizeof levels));
 }
 
 static steno_status measure(const struct bench_options *o, steno_network *n, double *ms,

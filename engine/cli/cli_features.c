@@ -118,7 +118,8 @@ static bool build(struct job *j, const char *const *v)
     else if (j->type == NEMO)
         j->fb = steno_fbank_nemo((int)rate, (size_t)bins);
     else if (j->type == ESPNET)
-        j->fb = steno_logmel_espnet((int)rate, (size_t)fft, (size_t)fft, (size_t)hop, (size_t)bins, 0, 0);
+        j->fb = steno_logmel_espnet((int)rate, (size_t)fft, (size_t)fft, (size_t)hop, (size_t)bins,
+                                    0, 0);
     else
         j->fb = steno_logmel_whisper((size_t)bins);
     j->fb.scale = (float)scale;

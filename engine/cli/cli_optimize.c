@@ -245,11 +245,11 @@ static int parse(int argc, char **argv, struct optimize *o)
     rc = check_combination(o);
     if (rc != EX_OK)
         return rc;
-    o->quantize.kind = o->bits                       ? STENO_QUANTIZE_BLOCKS
-                       : o->precision == TO_FP16     ? STENO_QUANTIZE_F16
-                       : o->precision == TO_BF16     ? STENO_QUANTIZE_BF16
-                       : o->form == QUANTIZE_STATIC  ? STENO_QUANTIZE_STATIC
-                                                     : STENO_QUANTIZE_DYNAMIC;
+    o->quantize.kind = o->bits                      ? STENO_QUANTIZE_BLOCKS
+                       : o->precision == TO_FP16    ? STENO_QUANTIZE_F16
+                       : o->precision == TO_BF16    ? STENO_QUANTIZE_BF16
+                       : o->form == QUANTIZE_STATIC ? STENO_QUANTIZE_STATIC
+                                                    : STENO_QUANTIZE_DYNAMIC;
     o->quantize.bits = (int)o->bits;
     o->quantize.block = (int)o->block;
     o->save.microsoft = o->save.contrib || o->bits;

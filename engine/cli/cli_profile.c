@@ -7,13 +7,14 @@
 #include <stdio.h>
 #include <sysexits.h>
 
-static const char usage[] = "Usage: steno profile MODEL.onnx [--shape NAME=AxBxC]...\n"
-                            "\n"
-                            "Time by operator, by layer and of the slowest nodes, each with its "
-                            "rates and its share of what\n"
-                            "this machine could do: the larger of the times that its arithmetic "
-                            "and its bytes would take at\n"
-                            "the peak. With one thread it is processor time. Inputs are made as of steno bench.\n";
+static const char usage[] =
+    "Usage: steno profile MODEL.onnx [--shape NAME=AxBxC]...\n"
+    "\n"
+    "Time by operator, by layer and of the slowest nodes, each with its "
+    "rates and its share of what\n"
+    "this machine could do: the larger of the times that its arithmetic "
+    "and its bytes would take at\n"
+    "the peak. With one thread it is processor time. Inputs are made as of steno bench.\n";
 
 struct profile_options {
     const char *model, *trace;

@@ -25,7 +25,8 @@
 static const char usage[] =
     "Usage: steno top [OPTION]...\n"
     "Shows what a running stenod does: streams, capacity, latency, batch sizes. The server's\n"
-    "configuration names the socket (server.admin). In a terminal: q ends, space asks at once. Else\n"
+    "configuration names the socket (server.admin). In a terminal: q ends, space asks at once. "
+    "Else\n"
     "the same as plain text, a block per interval.\n";
 
 static volatile sig_atomic_t stopped;
@@ -71,9 +72,11 @@ static steno_status ask(int fd, struct steno_buf *line, steno_err *err)
         if (n < 0 && errno == EINTR && !stopped)
             continue;
         if (n <= 0)
-            return steno_fail(err, stopped ? STENO_ERR_CANCELLED : STENO_ERR_IO, "the server is gone");
+            return steno_fail(err, stopped ? STENO_ERR_CANCELLED : STENO_ERR_IO,
+                              "the server is gone");
         if (steno_buf_add(line, part, (size_t)n))
-            return steno_fail(err, STENO_ERR_NOMEM, "the answer has more than %d bytes", ANSWER_BYTES);
+            return steno_fail(err, STENO_ERR_NOMEM, "the answer has more than %d bytes",
+                              ANSWER_BYTES);
         if (part[n - 1] == '\n') {
             line->data[--line->len] = '\0';
             return STENO_OK;

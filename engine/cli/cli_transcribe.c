@@ -359,10 +359,10 @@ enum {
     O_TIMES
 };
 static const char *const options[] = {
-    "--model",       "--format",      "!--words",       "!--stream",   "--channel",
-    "--beam",        "--nbest",       "!--no-endpoint", "--threads",   "--cpu",
-    "!--quantized",  "--compat",      "--ctc-weight",   "--lm-weight", "--penalty",
-    "--maxlenratio", "--minlenratio", "--pre-beam",     "--precision", "!--times",      NULL};
+    "--model",      "--format",       "!--words",  "!--stream",     "--channel",     "--beam",
+    "--nbest",      "!--no-endpoint", "--threads", "--cpu",         "!--quantized",  "--compat",
+    "--ctc-weight", "--lm-weight",    "--penalty", "--maxlenratio", "--minlenratio", "--pre-beam",
+    "--precision",  "!--times",       NULL};
 
 /* A number for the joint search; its range is the model's business. */
 static bool set_search(struct job *j, int option, const char *value)

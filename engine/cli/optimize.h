@@ -10,8 +10,8 @@
 #include <jansson.h>
 
 enum { LEVEL_BASIC, LEVEL_EXTENDED, LEVEL_LAYER, LEVEL_ALL };
-enum { OPTIMIZE_TEXT, OPTIMIZE_JSON };             /* --report */
-enum { KEEP_FP32, TO_FP16, TO_BF16, TO_INT8 };     /* --precision */
+enum { OPTIMIZE_TEXT, OPTIMIZE_JSON };                     /* --report */
+enum { KEEP_FP32, TO_FP16, TO_BF16, TO_INT8 };             /* --precision */
 enum { QUANTIZE_NONE, QUANTIZE_DYNAMIC, QUANTIZE_STATIC }; /* --quantize */
 
 struct optimize_result {
@@ -34,13 +34,13 @@ struct optimize {
     struct steno_quantize_options quantize;
     long bits, block;
     struct cli_list calibrate;
-    int method;           /* enum range_method */
+    int method; /* enum range_method */
     double percentile;
     bool layer_errors;
     struct heard *heard;
     struct optimize_result *result; /* of the file at hand */
-    json_t *products; /* of the quantizer; empty without */
-    json_t *notes;    /* sentences for the report */
+    json_t *products;               /* of the quantizer; empty without */
+    json_t *notes;                  /* sentences for the report */
 };
 
 /* Names of --model-type, "auto|...". */
@@ -49,11 +49,12 @@ extern const char optimize_types[];
 /* The network after passes, quantized where that is wanted (optimize_quantize.c). */
 STENO_MUST steno_status optimize_open(struct optimize *o, const char *in, steno_network **out,
                                       steno_err *err);
-/* --model-type, --num-heads, --hidden-size against what was found. STENO_ERR_INVAL says what that is.
- * Of a directory one network has to be of the type. */
+/* --model-type, --num-heads, --hidden-size against what was found. STENO_ERR_INVAL says what that
+ * is. Of a directory one network has to be of the type. */
 STENO_MUST steno_status optimize_check_type(struct optimize *o, const steno_network *n,
                                             const char *in, steno_err *err);
-/* When --calibrate names recordings: the model hears them, and o->heard is what its networks got. */
+/* When --calibrate names recordings: the model hears them, and o->heard is what its networks got.
+ */
 STENO_MUST steno_status optimize_hear(struct optimize *o, steno_err *err);
 void optimize_report(const struct optimize *o, const struct optimize_result *r,
                      const steno_network *n, const char *in, const char *out);

@@ -103,8 +103,8 @@ static bool range_of(void *arg, steno_vid x, float *lo, float *hi)
     return false;
 }
 
-static steno_status look(struct optimize *o, const char *in, steno_network *n,
-                         struct looked_at *l, steno_err *err)
+static steno_status look(struct optimize *o, const char *in, steno_network *n, struct looked_at *l,
+                         steno_err *err)
 {
     steno_status st = steno_network_products(n, &o->quantize, &l->p, &l->n, err);
     if (!st) {

@@ -32,7 +32,7 @@ static void text_products(const struct optimize *o)
 }
 
 static void text(const struct optimize *o, const struct optimize_result *r, const steno_network *n,
-                        const char *in, const char *out)
+                 const char *in, const char *out)
 {
     const struct steno_pass_counts *c = steno_network_passes(n);
     size_t i;
@@ -69,8 +69,8 @@ static void text(const struct optimize *o, const struct optimize_result *r, cons
                json_string_value(json_object_get(x, "why")));
 }
 
-static void as_json(const struct optimize *o, const struct optimize_result *r, const steno_network *n,
-                        const char *in, const char *out)
+static void as_json(const struct optimize *o, const struct optimize_result *r,
+                    const steno_network *n, const char *in, const char *out)
 {
     const struct steno_pass_counts *c = steno_network_passes(n);
     json_t *j = json_pack(

@@ -61,8 +61,8 @@ static bool fits(int type, const struct marks *m)
     }
 }
 
-static steno_status check_type(struct optimize *o, const struct steno_graph *g,
-                               const char *in, steno_err *err)
+static steno_status check_type(struct optimize *o, const struct steno_graph *g, const char *in,
+                               steno_err *err)
 {
     struct marks m = {0};
     char name[32];
@@ -76,12 +76,12 @@ static steno_status check_type(struct optimize *o, const struct steno_graph *g,
     for (int i = 0; i < o->type; i++)
         s += strcspn(s, "|") + 1;
     snprintf(name, sizeof name, "%.*s", (int)strcspn(s, "|"), s);
-    return steno_fail(err, STENO_ERR_INVAL,
-                      "%s: --model-type %s, found: %d ConformerEncoderLayer, %d "
-                      "TransformerEncoderLayer, %d TransformerDecoderLayer, %d nodes of Zipformer, %d "
-                      "EmbedLayerNormalization, %d attention, %d DepthwiseConv1d",
-                      in, name, m.conformer, m.encoder, m.decoder, m.zipformer, m.embed,
-                      m.attention, m.convs);
+    return steno_fail(
+        err, STENO_ERR_INVAL,
+        "%s: --model-type %s, found: %d ConformerEncoderLayer, %d "
+        "TransformerEncoderLayer, %d TransformerDecoderLayer, %d nodes of Zipformer, %d "
+        "EmbedLayerNormalization, %d attention, %d DepthwiseConv1d",
+        in, name, m.conformer, m.encoder, m.decoder, m.zipformer, m.embed, m.attention, m.convs);
 }
 
 /* Heads, and columns of all of them, of an attention node; false for others. */

@@ -73,9 +73,9 @@ struct cli_network {
      &(N)->net.cpu,                                                                                \
      0,                                                                                            \
      0,                                                                                            \
-     "scalar, avx2, avx512, vnni, bf16, amx or native (all the CPU has)"},                              \
+     "scalar, avx2, avx512, vnni, bf16, amx or native (all the CPU has)"},                         \
         {"--threads", CLI_NUMBER, "N", &(N)->threads, 1, 1024, "1 by default"},                    \
-        {"--precision",         CLI_CHOICE, "fp32|bf16|int8|fp16|auto", &(N)->precision, 0, 0,               \
+        {"--precision",         CLI_CHOICE, "fp32|bf16|int8|fp16|auto", &(N)->precision, 0, 0,     \
          "how weights are held"},                                                                  \
         {"--cache",                                                                                \
          CLI_TEXT,                                                                                 \

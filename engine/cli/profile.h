@@ -22,8 +22,8 @@ struct profile {
 };
 
 /* Run `runs` times and gather. peak_flops and bandwidth are set by the caller before. */
-STENO_MUST steno_status profile_take(struct profile *p, steno_session *s,
-                                     long runs, steno_err *err);
+STENO_MUST steno_status profile_take(struct profile *p, steno_session *s, long runs,
+                                     steno_err *err);
 void profile_free(struct profile *p);
 /* Tables: operators, layers, the `slowest` slowest nodes. */
 void profile_print(const struct profile *p, int slowest);

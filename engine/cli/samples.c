@@ -77,7 +77,7 @@ static steno_status take_member(struct cli_inputs *in, const steno_network *n, c
 {
     char name[256], what[512];
     size_t len = m->name_len > 4 && !memcmp(m->name + m->name_len - 4, ".npy", 4) ? m->name_len - 4
-                                                                                    : m->name_len;
+                                                                                  : m->name_len;
     struct steno_npy a = {.data = NULL};
     void *bytes = NULL;
     steno_status st;

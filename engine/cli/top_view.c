@@ -87,7 +87,8 @@ static double quantile(const struct view *v, const char *name, double q)
         if (b[i].n >= want && isinf(b[i].bound))
             return from;
         if (b[i].n >= want)
-            return from + (b[i].bound - from) * (b[i].n > below ? (want - below) / (b[i].n - below) : 1);
+            return from +
+                   (b[i].bound - from) * (b[i].n > below ? (want - below) / (b[i].n - below) : 1);
         below = b[i].n;
         from = b[i].bound;
     }
@@ -158,7 +159,8 @@ static void put_sessions(struct view *v, const json_t *root, const json_t *root0
         streams, number(v->now, "steno_ws_sessions_waiting"), all - streams,
         since(v, "steno_sessions_total", "") / s,
         (since(v, "steno_sessions_total", "") - since(v, "steno_sessions_total", "result=\"ok\"") -
-         since(v, "steno_sessions_total", "result=\"refused\"")) / s,
+         since(v, "steno_sessions_total", "result=\"refused\"")) /
+            s,
         since(v, "steno_sessions_rejected_total", "") / s);
     PUT(v, "audio %.1f s/s  connections %.0f  unread %.0f KiB  readers paused %.1f/s\n",
         heard(root, root0) / s, number(v->now, "steno_ws_connections"),
@@ -249,8 +251,8 @@ steno_status top_view(struct steno_buf *out, const json_t *now, const json_t *be
     put_head(&v, now);
     put_sessions(&v, now, before);
     put_latency(&v);
-    PUT(&v, "\n%-20s %4s %7s %8s  %-*s %6s %5s %5s %7s\n", "MODEL", "gen", "streams", "capacity", BAR,
-        "load", "", "ready", "busy", "MiB");
+    PUT(&v, "\n%-20s %4s %7s %8s  %-*s %6s %5s %5s %7s\n", "MODEL", "gen", "streams", "capacity",
+        BAR, "load", "", "ready", "busy", "MiB");
     json_array_foreach (json_object_get(now, "models"), i, m)
         put_model(&v, m, pool_before(m, before));
     return v.st ? steno_fail(err, v.st, "out of memory") : STENO_OK;

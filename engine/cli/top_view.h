@@ -12,8 +12,8 @@ struct json_t;
  * STENO_ERR_FORMAT: this is no such answer. */
 STENO_MUST steno_status top_view(struct steno_buf *out, const struct json_t *now,
                                  const struct json_t *before, double seconds, steno_err *err);
-/* Copy lines of text, each cut to `width` columns (bytes of ASCII), at most `rows` of them, with `end`
- * behind each. */
+/* Copy lines of text, each cut to `width` columns (bytes of ASCII), at most `rows` of them, with
+ * `end` behind each. */
 STENO_MUST steno_status top_fit(struct steno_buf *out, const char *text, int width, int rows,
                                 const char *end);
 

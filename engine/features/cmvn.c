@@ -88,8 +88,7 @@ void steno_cmvn_apply(const steno_cmvn *c, float *x, size_t frames)
             x[i] = (x[i] - c->mean[i]) / c->std[i];
 }
 
-void steno_cmvn_utterance(float *x, size_t frames, size_t dim,
-                          const struct steno_utterance_norm *o)
+void steno_cmvn_utterance(float *x, size_t frames, size_t dim, const struct steno_utterance_norm *o)
 {
     for (size_t i = 0; i < dim; i++) {
         double sum = 0, square = 0, mean, std;

@@ -25,10 +25,11 @@ struct steno_utterance_norm {
     unsigned ddof;
     double eps, least;
 };
-#define STENO_NORM_NEMO ((struct steno_utterance_norm){.vars = true, .ddof = 1, .eps = 1e-5, .least = 1e-20})
+#define STENO_NORM_NEMO                                                                            \
+    ((struct steno_utterance_norm){.vars = true, .ddof = 1, .eps = 1e-5, .least = 1e-20})
 #define STENO_NORM_ESPNET ((struct steno_utterance_norm){.vars = true, .least = 1e-20})
-/* In place, x [frames, dim]. frames < ddof + 1: no dividing. NEMO: its "per_feature"; ESPNET: utterance_mvn with
- * norm_vars (espnet2/layers/utterance_mvn.py). */
+/* In place, x [frames, dim]. frames < ddof + 1: no dividing. NEMO: its "per_feature"; ESPNET:
+ * utterance_mvn with norm_vars (espnet2/layers/utterance_mvn.py). */
 void steno_cmvn_utterance(float *x, size_t frames, size_t dim,
                           const struct steno_utterance_norm *o);
 

@@ -61,7 +61,8 @@ static int64_t frame_offset(enum steno_edges edges, size_t length, size_t shift,
 {
     if (edges == STENO_EDGES_REFLECT)
         return (int64_t)(shift / 2) - (int64_t)(length / 2);
-    /* the transform is centred, and the window in it: half a sample apart where one of them is odd */
+    /* the transform is centred, and the window in it: half a sample apart where one of them is odd
+     */
     return edges == STENO_EDGES_CENTER ? (int64_t)((fft - length) / 2) - (int64_t)(fft / 2) : 0;
 }
 

@@ -39,9 +39,9 @@ struct steno_mel {
     float *weights; /* [quad][vector][filter of the quad][lane] */
 };
 
-#define STENO_LANES 8         /* frames side by side */
-#define STENO_LANES_MIN 3     /* from so many on they cost less than one by one */
-#define STENO_LANES_FFT 512   /* longest transform: beyond it eight do not fit into L1 */
+#define STENO_LANES 8       /* frames side by side */
+#define STENO_LANES_MIN 3   /* from so many on they cost less than one by one */
+#define STENO_LANES_FFT 512 /* longest transform: beyond it eight do not fit into L1 */
 /* The n (1..STENO_LANES) frames that begin at x, x + shift, ...; all samples are there.
  * out: [n, bins]. */
 typedef void steno_lanes_fn(const steno_fbank *f, const float *x, size_t n, float *out);
@@ -59,7 +59,8 @@ struct steno_fbank {
     float *edge;   /* [length] a frame that reaches over an edge */
     float *frame;  /* [fft_size] windowed, zeros behind */
     float *power;  /* [fft_size/2 + 1 + STENO_MEL_PAD] */
-    float *scratch; /* [2 fft_size] for a transform of ours, whose plan then is only read; or NULL */
+    float
+        *scratch; /* [2 fft_size] for a transform of ours, whose plan then is only read; or NULL */
     steno_fft *fft;
     steno_mel *mel;
     steno_lanes_fn *lanes; /* NULL: this CPU, or this front end, has one frame at a time only */

@@ -1,5 +1,6 @@
-/* A logarithm for vectors of any width; the bits are the same in all. Defined before it is included:
- * V and VI (vectors of float and int32_t), SET1 (a number in all lanes), LOG (the name). */
+/* A logarithm for vectors of any width; the bits are the same in all. Defined before it is
+ * included: V and VI (vectors of float and int32_t), SET1 (a number in all lanes), LOG (the name).
+ */
 /* Natural logarithm of normal positive numbers, within 2 ulp (test_vec walks the range). Range
  * reduction to [sqrt(1/2), sqrt(2)) and polynomial of Cephes' logf (S. L. Moshier, netlib). */
 static inline V LOG(V x)

@@ -84,7 +84,8 @@ static steno_status support(const struct layout *g, size_t bin, size_t *first, s
                       bin, g->bins, (double)g->bin_hz);
 }
 
-static steno_status lay_out(const struct layout *g, size_t index, struct steno_mel_quad *q, steno_err *err)
+static steno_status lay_out(const struct layout *g, size_t index, struct steno_mel_quad *q,
+                            steno_err *err)
 {
     size_t first, last, room;
     for (size_t i = 0; i < 4 && 4 * index + i < g->bins; i++) {

@@ -37,7 +37,8 @@ static const uint8_t *find_end(const uint8_t *p, size_t n)
     return NULL;
 }
 
-/* Where the data of entry e begins: behind its local header, which has name and extra of its own. */
+/* Where the data of entry e begins: behind its local header, which has name and extra of its own.
+ */
 static steno_status locate(const uint8_t *p, size_t n, const char *name, size_t local,
                            struct steno_zip_member *m, steno_err *err)
 {

@@ -1,5 +1,5 @@
-/* Bodies of the com.microsoft operators that passes/ make, and of standard ones that are younger than
- * most files. Definitions: ONNX Runtime, docs/ContribOperators.md. */
+/* Bodies of the com.microsoft operators that passes/ make, and of standard ones that are younger
+ * than most files. Definitions: ONNX Runtime, docs/ContribOperators.md. */
 #include "optimize/body.h"
 
 #include "nn/kernels/kernels.h"
@@ -24,7 +24,8 @@ void steno_body_rms_normalization(struct steno_body *b)
     rmsnorm(b, "in0", "in1", steno_node_float(b->node, "epsilon", 1e-5f));
 }
 
-/* Outputs 1 and 2: mean of the rows of x, 1 / sqrt(variance + epsilon), of a function all are written. */
+/* Outputs 1 and 2: mean of the rows of x, 1 / sqrt(variance + epsilon), of a function all are
+ * written. */
 static void statistics(struct steno_body *b, const char *x, bool rms, float epsilon)
 {
     steno_body_reduce_mean(b, "out1", x);

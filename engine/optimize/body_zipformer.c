@@ -40,8 +40,10 @@ void steno_body_chunk_conv(struct steno_body *b)
     steno_body_slice(b, "chunk", "z", "lead", NULL, 2);
     steno_body_add(b, "within = Conv<group = %lld, pads = [%lld, %lld]>(chunk, in5%s)",
                    (long long)w2->shape.dim[0], pad, pad, steno_body_has(b, 6) ? ", in6" : "");
-    steno_body_add(b, "scaled = Mul(within, in7)\nsum = Add(scaled, causal)\n"
-                      "%s = Transpose<perm = [2, 0, 1]>(sum)", act ? "turned" : "out0");
+    steno_body_add(b,
+                   "scaled = Mul(within, in7)\nsum = Add(scaled, causal)\n"
+                   "%s = Transpose<perm = [2, 0, 1]>(sum)",
+                   act ? "turned" : "out0");
     if (act)
         steno_body_act(b, "out0", "turned", (int)act);
     if (!steno_body_wants(b, 1))
@@ -61,9 +63,11 @@ static void window(struct steno_body *b, const char *y, const char *x)
     steno_body_slice(b, "lead", "shape", NULL, "second", 0);
     steno_body_slice(b, "T", "shape", "second", "last", 0);
     steno_body_slice(b, "W", "shape", "last", NULL, 0);
-    steno_body_add(b, "all = Mul(T, W)\nflat = Concat<axis = 0>(lead, all)\n"
-                      "x = Reshape(%s, flat)\nfrom = Sub(T, one)\nless = Sub(W, one)\n"
-                      "n = Mul(T, less)\nto = Add(from, n)", x);
+    steno_body_add(b,
+                   "all = Mul(T, W)\nflat = Concat<axis = 0>(lead, all)\n"
+                   "x = Reshape(%s, flat)\nfrom = Sub(T, one)\nless = Sub(W, one)\n"
+                   "n = Mul(T, less)\nto = Add(from, n)",
+                   x);
     steno_body_slice(b, "rows", "x", "from", "to", -1);
     steno_body_add(b, "table = Concat<axis = 0>(lead, T, less)\nseen = Reshape(rows, table)\n"
                       "S = Sub(W, from)");
@@ -84,21 +88,24 @@ static void columns(struct steno_body *b, const char *y, const char *x, long lon
 }
 
 /* y [heads, N, T, size], or [heads, N, size, T], of x [T, N, heads size]. */
-static void apart(struct steno_body *b, const char *y, const char *x, long long heads, long long size,
-                  bool turned)
+static void apart(struct steno_body *b, const char *y, const char *x, long long heads,
+                  long long size, bool turned)
 {
     struct steno_body_name shape = steno_body_temp(b), split = steno_body_temp(b);
     steno_body_add(b, "%s = i64[0, 0, %lld, %lld]\n%s = Reshape(%s, %s)", shape.s, heads, size,
                    split.s, x, shape.s);
-    steno_body_add(b, "%s = Transpose<perm = [2, 1, %s]>(%s)", y, turned ? "3, 0" : "0, 3", split.s);
+    steno_body_add(b, "%s = Transpose<perm = [2, 1, %s]>(%s)", y, turned ? "3, 0" : "0, 3",
+                   split.s);
 }
 
 /* y [T, N, w] of x [heads, N, T, .]. */
 static void together(struct steno_body *b, const char *y, const char *x, long long w)
 {
     struct steno_body_name back = steno_body_temp(b), shape = steno_body_temp(b);
-    steno_body_add(b, "%s = Transpose<perm = [2, 1, 0, 3]>(%s)\n%s = i64[0, 0, %lld]\n"
-                      "%s = Reshape(%s, %s)", back.s, x, shape.s, w, y, back.s, shape.s);
+    steno_body_add(b,
+                   "%s = Transpose<perm = [2, 1, 0, 3]>(%s)\n%s = i64[0, 0, %lld]\n"
+                   "%s = Reshape(%s, %s)",
+                   back.s, x, shape.s, w, y, back.s, shape.s);
 }
 
 /* The cache (input `in`), if there is one, ahead of x along `axis`, where x's extent is that of
@@ -139,7 +146,8 @@ void steno_body_attention_weights(struct steno_body *b)
 
 void steno_body_weighted_values(struct steno_body *b)
 {
-    long long heads = steno_node_int(b->node, "heads", 1), size = steno_node_int(b->node, "size", 1);
+    long long heads = steno_node_int(b->node, "heads", 1),
+              size = steno_node_int(b->node, "size", 1);
     columns(b, "v", "in1", steno_node_int(b->node, "v_at", 0), heads * size);
     apart(b, "values", with_cache(b, 2, "v", 0, 1), heads, size, false);
     steno_body_add(b, "y = MatMul(in0, values)");

@@ -242,10 +242,11 @@ static steno_status check(const struct steno_quantize_options *opt, steno_err *e
     if (opt->kind == STENO_QUANTIZE_BLOCKS &&
         ((opt->bits != 4 && opt->bits != 8) || opt->block < 16 || opt->block > 65536 ||
          (opt->block & (opt->block - 1))))
-        return steno_fail(err, STENO_ERR_INVAL,
-                          "blocks of %d bits and %d rows: bits are 4 or 8, rows a power of two from "
-                          "16 on",
-                          opt->bits, opt->block);
+        return steno_fail(
+            err, STENO_ERR_INVAL,
+            "blocks of %d bits and %d rows: bits are 4 or 8, rows a power of two from "
+            "16 on",
+            opt->bits, opt->block);
     if (opt->kind == STENO_QUANTIZE_STATIC && !opt->range)
         return steno_fail(err, STENO_ERR_INVAL, "static quantization needs ranges");
     return STENO_OK;

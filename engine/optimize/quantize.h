@@ -1,16 +1,18 @@
-/* Rewriting products by constant weights into fewer bits, for files: standard operators (ONNX) where
- * there are such, so that other runtimes run them too. Not a pass: it changes what is computed.
+/* Rewriting products by constant weights into fewer bits, for files: standard operators (ONNX)
+ * where there are such, so that other runtimes run them too. Not a pass: it changes what is
+ * computed.
  *
  * DYNAMIC   MatMul(x, W) -> DynamicQuantizeLinear(x), MatMulInteger(q, W i8), Cast, Mul of the
  *           scales, Mul: weights over their own range by column, activations by tensor. Products of
  *           one x share its DynamicQuantizeLinear.
- * STATIC    MatMul(x, W) -> QuantizeLinear, DequantizeLinear (x, the range of calibration), MatMul by
- *           DequantizeLinear(W i8, by column): what other tools call QDQ. Pass qdq makes an integer
+ * STATIC    MatMul(x, W) -> QuantizeLinear, DequantizeLinear (x, the range of calibration), MatMul
+ * by DequantizeLinear(W i8, by column): what other tools call QDQ. Pass qdq makes an integer
  *           product of it.
  * BLOCKS    MatMul(x, W) -> com.microsoft MatMulNBits: 4 or 8 bits, a scale for each block of rows
  *           of a column; activations stay f32
  * F16, BF16 W -> Cast(W in 16 bits) to f32: half the file. For graphs after the passes (which would
- *           undo it); the others are for graphs before the fusions (which then find the long form) */
+ *           undo it); the others are for graphs before the fusions (which then find the long form)
+ */
 #ifndef STENO_OPTIMIZE_QUANTIZE_H
 #define STENO_OPTIMIZE_QUANTIZE_H
 
@@ -37,8 +39,8 @@ struct steno_quantize_product {
 
 struct steno_quantize_options {
     enum steno_quantize_kind kind;
-    int bits, block;     /* BLOCKS: 4 or 8; rows of a block, a power of two of at least 16 */
-    bool reduce_range;   /* DYNAMIC, STATIC: 7-bit weights, for runtimes whose 8-bit sums saturate */
+    int bits, block;   /* BLOCKS: 4 or 8; rows of a block, a power of two of at least 16 */
+    bool reduce_range; /* DYNAMIC, STATIC: 7-bit weights, for runtimes whose 8-bit sums saturate */
     /* Comma-separated patterns (* and ?) of node names, of operator types; or NULL. */
     const char *exclude, *exclude_ops;
     /* STATIC: what value x of the main graph was in calibration; false: nothing is known of it. */
@@ -49,8 +51,8 @@ struct steno_quantize_options {
     void *report_arg;
 };
 
-/* For all kinds but F16 and BF16, first: Gemm by a constant becomes MatMul and Add. The graph is to be
- * sorted and inferred anew. STENO_ERR_NOMEM. */
+/* For all kinds but F16 and BF16, first: Gemm by a constant becomes MatMul and Add. The graph is to
+ * be sorted and inferred anew. STENO_ERR_NOMEM. */
 STENO_MUST steno_status steno_quantize_split(struct steno_graph *g,
                                              const struct steno_quantize_options *opt,
                                              steno_err *err);

@@ -114,8 +114,7 @@ steno_status steno_quantize_dynamic(struct steno_quantize_job *j, int32_t at,
     void *qd = NULL, *sd = NULL;
     steno_status st;
     wq = steno_quantize_const(j, name, STENO_I8, 2, w->shape.dim, &qd);
-    ws = wq == STENO_NONE ? wq
-                          : steno_quantize_const(j, name, STENO_F32, 1, &w->shape.dim[1], &sd);
+    ws = wq == STENO_NONE ? wq : steno_quantize_const(j, name, STENO_F32, 1, &w->shape.dim[1], &sd);
     if (ws == STENO_NONE)
         return STENO_ERR_NOMEM;
     *error = round_columns(w, j->opt->reduce_range ? 63 : 127, qd, sd);
@@ -197,8 +196,7 @@ steno_status steno_quantize_static(struct steno_quantize_job *j, int32_t at,
     struct steno_node *n;
     void *qd = NULL, *sd = NULL;
     wq = steno_quantize_const(j, name, STENO_I8, 2, w->shape.dim, &qd);
-    ws = wq == STENO_NONE ? wq
-                          : steno_quantize_const(j, name, STENO_F32, 1, &w->shape.dim[1], &sd);
+    ws = wq == STENO_NONE ? wq : steno_quantize_const(j, name, STENO_F32, 1, &w->shape.dim[1], &sd);
     if (ws == STENO_NONE)
         return STENO_ERR_NOMEM;
     *error = round_columns(w, j->opt->reduce_range ? 63 : 127, qd, sd);

@@ -1,4 +1,5 @@
-/* Between optimize/quantize.c, which finds products, and optimize/quantize_forms.c, which rewrites them. */
+/* Between optimize/quantize.c, which finds products, and optimize/quantize_forms.c, which rewrites
+ * them. */
 #ifndef STENO_OPTIMIZE_QUANTIZE_FORMS_H
 #define STENO_OPTIMIZE_QUANTIZE_FORMS_H
 
@@ -19,15 +20,14 @@ struct steno_node *steno_quantize_node(struct steno_quantize_job *j, const char 
                                        const char *type, int opset, const char *name, int n_in,
                                        int n_out, int n_attr, steno_vid out);
 
-/* Node `at` multiplies by w [rows, columns], its input 1 (sixteen: input `in`). What computes its output
- * instead is added (sixteen: its weights are); *error gets the relative rounding error of w.
+/* Node `at` multiplies by w [rows, columns], its input 1 (sixteen: input `in`). What computes its
+ * output instead is added (sixteen: its weights are); *error gets the relative rounding error of w.
  * STENO_ERR_NOMEM. */
 steno_status steno_quantize_dynamic(struct steno_quantize_job *j, int32_t at,
                                     const struct steno_tensor *w, double *error);
 /* lo, hi: what its activations were in calibration. */
 steno_status steno_quantize_static(struct steno_quantize_job *j, int32_t at,
-                                   const struct steno_tensor *w, float lo, float hi,
-                                   double *error);
+                                   const struct steno_tensor *w, float lo, float hi, double *error);
 steno_status steno_quantize_blocks(struct steno_quantize_job *j, int32_t at,
                                    const struct steno_tensor *w, double *error);
 steno_status steno_quantize_sixteen(struct steno_quantize_job *j, int32_t at, int in,

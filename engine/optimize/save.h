@@ -6,9 +6,10 @@
 #include "optimize/write.h"
 
 struct steno_save_options {
-    int opset;    /* of ai.onnx; 0 = that of the file read */
-    bool contrib; /* com.microsoft operators where one is exactly the fused operator */
-    bool microsoft; /* those of com.microsoft that the graph has stay, whether the file had any or not */
+    int opset;      /* of ai.onnx; 0 = that of the file read */
+    bool contrib;   /* com.microsoft operators where one is exactly the fused operator */
+    bool microsoft; /* those of com.microsoft that the graph has stay, whether the file had any or
+                       not */
     enum steno_onnx_external external;
 };
 
@@ -17,8 +18,8 @@ int steno_network_opset(const steno_network *n);
 /* Inputs of 64-bit integers become 32-bit ones, widened by a Cast. For networks opened with
  * rewrite_only, before they are saved. */
 STENO_MUST steno_status steno_network_narrow_inputs(steno_network *n, steno_err *err);
-/* Products in fewer bits (optimize/quantize.h), of a network opened with rewrite_only; *changed gets
- * their number. */
+/* Products in fewer bits (optimize/quantize.h), of a network opened with rewrite_only; *changed
+ * gets their number. */
 struct steno_quantize_options;
 STENO_MUST steno_status steno_network_quantize(steno_network *n,
                                                const struct steno_quantize_options *opt,
@@ -38,8 +39,8 @@ STENO_MUST steno_status steno_network_passes_again(steno_network *n,
                                                    const struct steno_network_options *opt,
                                                    steno_err *err);
 /* A network to be run, in *out, that shows values of n (opened with rewrite_only) as outputs:
- * values[i] is output place[i] of it, behind the outputs of n unless it is one of those. opt: of the
- * new one. STENO_ERR_LIMIT when the graph is larger than a message (2 GiB). */
+ * values[i] is output place[i] of it, behind the outputs of n unless it is one of those. opt: of
+ * the new one. STENO_ERR_LIMIT when the graph is larger than a message (2 GiB). */
 STENO_MUST steno_status steno_network_expose(steno_network *n, const steno_vid *values, int count,
                                              const struct steno_network_options *opt, int *place,
                                              steno_network **out, steno_err *err);

@@ -2,10 +2,10 @@
  *
  * A node of ai.onnx is written in the wanted opset, converted where its form differs. A fused node
  * (made by passes/) is written as a call of a model-local function of domain ai.steno whose body is
- * standard operators (optimize/body.h): TYPE, or TYPE__1, TYPE__2, ... when several bodies are needed.
- * Our loader takes such a call as the one node it was, when the body is the one it would write
- * itself; any other tool inlines it. Operators of other domains that the model brought along stay.
- * Needs the graph after passes and before preparation, which drops constants. */
+ * standard operators (optimize/body.h): TYPE, or TYPE__1, TYPE__2, ... when several bodies are
+ * needed. Our loader takes such a call as the one node it was, when the body is the one it would
+ * write itself; any other tool inlines it. Operators of other domains that the model brought along
+ * stay. Needs the graph after passes and before preparation, which drops constants. */
 #ifndef STENO_OPTIMIZE_WRITE_H
 #define STENO_OPTIMIZE_WRITE_H
 
@@ -24,7 +24,8 @@ struct steno_onnx_write_options {
     /* Text of a fused node's body (optimize/body.h); STENO_ERR_UNSUPPORTED when it has none. */
     steno_status (*body)(const struct steno_graph *g, const struct steno_node *n, int opset,
                          struct steno_buf *text);
-    /* True when the domain's operators are written as they are; NULL: of every domain but ai.steno. */
+    /* True when the domain's operators are written as they are; NULL: of every domain but ai.steno.
+     */
     bool (*keep)(void *arg, const char *domain);
     void *arg;
     bool contrib; /* com.microsoft operators where one is exactly the fused operator */

@@ -20,18 +20,18 @@
 #include "base/processors.h"
 #include "pool/internal.h"
 
-#define LOAD 0.85         /* of a worker's time that streams may take: queues grow beyond */
-#define BUSY 0.7          /* of the processors' time, others' work included: latencies grow beyond */
+#define LOAD 0.85 /* of a worker's time that streams may take: queues grow beyond */
+#define BUSY 0.7  /* of the processors' time, others' work included: latencies grow beyond */
 #define LOOK_NS 500000000 /* between two corrections */
 #define ENOUGH 1.0        /* s of audio that a correction must rest on */
 #define WEIGHT 20.0       /* s of audio that the value so far counts for */
 #define OTHER 150e-6      /* s per s of audio until it is seen: ten messages, 15 us each on Zen 4 */
 #define AT_ONCE 0.1       /* most of the way that one look goes */
-#define TURNOVER 0.1      /* opened and closed, of the live ones, between two looks: more is a rush */
-#define CROWDED 1.0       /* of the workers, that live steps would keep busy alone: batches needed */
-#define WORTH 0.97        /* a larger batch must cost less than this per stream */
-#define UNKNOWN 4         /* streams of a worker until it is known what they cost: large ones, too */
-#define MOST_SLOWER 20.0  /* bounds of the correction */
+#define TURNOVER 0.1 /* opened and closed, of the live ones, between two looks: more is a rush */
+#define CROWDED 1.0  /* of the workers, that live steps would keep busy alone: batches needed */
+#define WORTH 0.97   /* a larger batch must cost less than this per stream */
+#define UNKNOWN 4    /* streams of a worker until it is known what they cost: large ones, too */
+#define MOST_SLOWER 20.0 /* bounds of the correction */
 
 static double cpu_seconds(clockid_t clock)
 {

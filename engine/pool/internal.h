@@ -1,6 +1,6 @@
 /* The pool's inside: what pool.c (life of pool and streams), schedule.c (who is next, with whom),
- * capacity.c (what a stream costs), trial.c (streams that are measured) and worker.c (what a worker does with the streams it took)
- * share. Locks and their order: docs/threads.md. */
+ * capacity.c (what a stream costs), trial.c (streams that are measured) and worker.c (what a worker
+ * does with the streams it took) share. Locks and their order: docs/threads.md. */
 #ifndef STENO_POOL_INTERNAL_H
 #define STENO_POOL_INTERNAL_H
 
@@ -12,8 +12,8 @@
 #include "pool/pool.h"
 #include "pool/ring.h"
 
-/* What the pool does with a recogniser; steno_pool_open uses that of recognizer/stream.h, tests bring
- * their own behind the same pointer types. Calls for one recogniser never overlap. */
+/* What the pool does with a recogniser; steno_pool_open uses that of recognizer/stream.h, tests
+ * bring their own behind the same pointer types. Calls for one recogniser never overlap. */
 struct steno_pool_ops {
     steno_status (*open)(steno_stream **out, steno_model *m, const struct steno_stream_options *opt,
                          steno_err *err);
@@ -115,16 +115,17 @@ struct steno_pool_load {
     double running;                /* share of their time that workers at work have a processor */
     double other;                  /* process time outside the workers, s per s of audio */
     struct steno_pool_others others;
-    double chunk;                  /* s of audio per step */
-    double demand;                 /* of the live steps, if each ran alone: busy workers */
-    int cpus;     /* asked for once, as the quota: a system call reads a file for it */
-    double quota; /* processors that the control group may use up */
+    double chunk;  /* s of audio per step */
+    double demand; /* of the live steps, if each ran alone: busy workers */
+    int cpus;      /* asked for once, as the quota: a system call reads a file for it */
+    double quota;  /* processors that the control group may use up */
     /* since the last look */
-    _Atomic int64_t since_ns; /* written under the lock, relaxed: a worker asks whether it is time */
+    _Atomic int64_t
+        since_ns; /* written under the lock, relaxed: a worker asks whether it is time */
     double planned, network, host, audio; /* s */
     uint64_t live_steps;
-    int64_t turnover; /* streams opened and closed, at the last look */
-    uint64_t refused; /* likewise */
+    int64_t turnover;               /* streams opened and closed, at the last look */
+    uint64_t refused;               /* likewise */
     double process_cpu, worker_cpu; /* at the last look */
 };
 
@@ -172,8 +173,8 @@ STENO_MUST steno_status steno_pool_open_with(steno_pool **out, const struct sten
                                              const struct steno_pool_options *opt, steno_err *err);
 
 /* schedule.c */
-/* Into the ready heap; the caller holds ps->lock and has set ps->held. wake: a worker that sleeps; not
- * where the caller is one that comes to take next. */
+/* Into the ready heap; the caller holds ps->lock and has set ps->held. wake: a worker that sleeps;
+ * not where the caller is one that comes to take next. */
 void steno_pool_enqueue(steno_pool_stream *ps, bool wake);
 /* Fill w->turns with the next streams to serve, waiting for one and perhaps for company; false when
  * the pool stops. */
@@ -184,7 +185,8 @@ bool steno_pool_take(struct steno_pool_worker *w);
  * runs. */
 STENO_MUST steno_status steno_pool_calibrate(steno_pool *p, const struct steno_pool_costs *known,
                                              steno_err *err);
-/* It is time for a correction: the next account should bring cpu_free. Any thread, without a lock. */
+/* It is time for a correction: the next account should bring cpu_free. Any thread, without a lock.
+ */
 bool steno_pool_look_due(const steno_pool *p);
 /* After a round of a worker; the caller holds the pool's lock. */
 void steno_pool_account(steno_pool *p, const struct steno_pool_work *w);

@@ -5,8 +5,9 @@
 #define LATELY 5.0 /* s: a look counts for its time in this */
 #define FEW 0.02   /* of the rate that fits: what the others do is theirs alone */
 #define MANY 0.25  /* likewise: what they do more than alone comes from the audio */
-#define THEIRS 0.5 /* most of what is there that their own work counts for: others who want more share
-                      it with this process, as the kernel's scheduler does */
+#define THEIRS                                                                                     \
+    0.5 /* most of what is there that their own work counts for: others who want more share        \
+           it with this process, as the kernel's scheduler does */
 
 static void blend(double *value, double measured, double seconds)
 {

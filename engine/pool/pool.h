@@ -21,7 +21,8 @@ typedef struct steno_pool_stream steno_pool_stream;
  * became ready plus the slack of its class; so nobody starves. */
 enum steno_pool_class {
     STENO_POOL_LIVE,   /* somebody is listening: no slack */
-    STENO_POOL_UPLOAD, /* a request that waits for its answer: 1 s, and what it has had, up to 30 s */
+    STENO_POOL_UPLOAD, /* a request that waits for its answer: 1 s, and what it has had, up to 30 s
+                        */
     STENO_POOL_JOB,    /* background: 60 s */
     STENO_POOL_CLASSES
 };
@@ -47,12 +48,13 @@ struct steno_pool_options {
     void (*on_batch)(void *user, size_t streams);
     void *user;
     struct steno_stream_options trial; /* what live streams will ask for: they are measured so */
-    /* Once, where costs is NULL (and, for streams with networks of their own, the capacity is open):
-     * what was measured (NULL: it failed), and how much longer that took
-     * than the processor worked for it. While the pool opens, or, where streams run networks of their
-     * own and it takes long, on a thread of the pool's afterwards: then `each` is what a live stream
-     * takes of a processor, else 0; or NULL. */
-    void (*on_measured)(void *user, const struct steno_pool_costs *costs, double slowed, double each);
+    /* Once, where costs is NULL (and, for streams with networks of their own, the capacity is
+     * open): what was measured (NULL: it failed), and how much longer that took than the processor
+     * worked for it. While the pool opens, or, where streams run networks of their own and it takes
+     * long, on a thread of the pool's afterwards: then `each` is what a live stream takes of a
+     * processor, else 0; or NULL. */
+    void (*on_measured)(void *user, const struct steno_pool_costs *costs, double slowed,
+                        double each);
     void *measured_user;
 };
 
@@ -65,13 +67,14 @@ enum steno_pool_note_kind {
 };
 
 struct steno_pool_stream_stats {
-    double audio_seconds;      /* pushed so far, */
-    double waiting_seconds;    /* and of that not yet taken by a worker (steno_pool_stream_get_stats) */
+    double audio_seconds; /* pushed so far, */
+    double
+        waiting_seconds; /* and of that not yet taken by a worker (steno_pool_stream_get_stats) */
     double inference_seconds;  /* time workers spent on this stream */
     double queue_wait_seconds; /* sum over steps: ready until taken by a worker */
     double queue_wait_max;
     double skipped_seconds; /* audio that no network heard, by the options' vad */
-    uint64_t steps; /* times a worker took the stream */
+    uint64_t steps;         /* times a worker took the stream */
 };
 
 struct steno_pool_note {

@@ -1,9 +1,9 @@
 /* Who is next, and with whom.
  *
  * Ready streams wait in a heap by deadline: the moment they became ready, plus the slack of their
- * class, for an upload plus the audio it has had so far (up to OLD: who has had little goes first, so
- * a short one never stands behind a long one), plus one step's time for every stream of the same owner that already waits; so owners take
- * turns however many streams each has.
+ * class, for an upload plus the audio it has had so far (up to OLD: who has had little goes first,
+ * so a short one never stands behind a long one), plus one step's time for every stream of the same
+ * owner that already waits; so owners take turns however many streams each has.
  *
  * A worker takes up to a batch of them. With little to do it takes what is there at once, and
  * leaves some to workers that are idle. Where live steps alone would keep most workers busy (the

@@ -1,7 +1,7 @@
 /* What a stream costs beside its network, or at all where the network is the stream's own: some
- * streams of a few seconds of sound each, heard to the end, as live ones will be (search, beam), while
- * the other workers do the same, for they share memory and caches. The first one makes plans and
- * buffers and does not count. */
+ * streams of a few seconds of sound each, heard to the end, as live ones will be (search, beam),
+ * while the other workers do the same, for they share memory and caches. The first one makes plans
+ * and buffers and does not count. */
 #include <math.h>
 #include <stdlib.h>
 #include <time.h>
@@ -29,9 +29,9 @@ static bool is_over(const struct trial *t)
     return atomic_load_explicit(t->over, memory_order_relaxed);
 }
 
-/* Something like speech, in [-0.5, 0.5]: a voice at 120 Hz through a resonance that moves four times
- * a second, a little noise, and every fourth syllable left out. n samples from sample `from` on;
- * state: of the resonance. */
+/* Something like speech, in [-0.5, 0.5]: a voice at 120 Hz through a resonance that moves four
+ * times a second, a little noise, and every fourth syllable left out. n samples from sample `from`
+ * on; state: of the resonance. */
 static void sound(float *pcm, size_t n, size_t from, int rate, float state[2])
 {
     static const float hz[] = {300, 700, 500, 1200, 400, 900};
@@ -211,7 +211,8 @@ static void *try_later(void *pool)
     each = steno_pool_each(p);
     pthread_mutex_unlock(&p->lock);
     if (st != STENO_ERR_CANCELLED && p->opt.on_measured)
-        p->opt.on_measured(p->opt.measured_user, st ? NULL : &costs, steno_pool_watch_end(&w), each);
+        p->opt.on_measured(p->opt.measured_user, st ? NULL : &costs, steno_pool_watch_end(&w),
+                           each);
     return NULL;
 }
 

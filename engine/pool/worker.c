@@ -210,8 +210,8 @@ static steno_status advance(struct steno_pool_worker *w, struct steno_pool_turn 
     return st;
 }
 
-/* Give the stream back: to the heap if it has more to do, else to whoever pushes next. last: of this
- * round, so that this worker comes for it at once, and wakes others for what it leaves. */
+/* Give the stream back: to the heap if it has more to do, else to whoever pushes next. last: of
+ * this round, so that this worker comes for it at once, and wakes others for what it leaves. */
 static void put_back(steno_pool_stream *ps, bool last)
 {
     bool closed;

@@ -25,10 +25,10 @@ static inline void steno_network_time_end(struct steno_network_time *t)
     t->ns += steno_now_ns() - t->began_ns;
 }
 
-/* Each as the steno_stream_ function of its name (steno.h, recognizer/stream.h); never with NULL. flush
- * may be missing: then finalize and end do it at one go. step is for a family whose streams the stepper
- * does not run itself: 1 to STENO_BATCH_MAX of them, spent grows by what their networks took if they
- * are to be told from the rest; else it may be missing. */
+/* Each as the steno_stream_ function of its name (steno.h, recognizer/stream.h); never with NULL.
+ * flush may be missing: then finalize and end do it at one go. step is for a family whose streams
+ * the stepper does not run itself: 1 to STENO_BATCH_MAX of them, spent grows by what their networks
+ * took if they are to be told from the rest; else it may be missing. */
 struct steno_stream_ops {
     void (*close)(steno_stream *s);
     steno_status (*feed)(steno_stream *s, const float *pcm, size_t n, size_t *used, steno_err *err);

@@ -43,8 +43,8 @@ STENO_MUST steno_status steno_espnet_model_open(steno_model *m,
 void steno_espnet_model_close(steno_model *m);
 void steno_espnet_describe(const steno_model *m, FILE *out);
 
-/* "precision" of the options, which may be NULL. conf: what "auto" may take, the narrower first, where
- * the CPU multiplies such numbers; NULL: nothing. STENO_ERR_INVAL for a name that is none. */
+/* "precision" of the options, which may be NULL. conf: what "auto" may take, the narrower first,
+ * where the CPU multiplies such numbers; NULL: nothing. STENO_ERR_INVAL for a name that is none. */
 STENO_MUST steno_status steno_model_precision(const struct steno_model_options *opt,
                                               const struct steno_model_conf *conf,
                                               enum steno_precision *out, steno_err *err);

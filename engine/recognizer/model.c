@@ -107,8 +107,8 @@ static steno_status open_features(steno_model *m, steno_err *err)
 }
 
 steno_status steno_model_precision(const struct steno_model_options *opt,
-                                   const struct steno_model_conf *conf,
-                                   enum steno_precision *out, steno_err *err)
+                                   const struct steno_model_conf *conf, enum steno_precision *out,
+                                   steno_err *err)
 {
     unsigned cpu;
     steno_status st;

@@ -231,7 +231,8 @@ static void end_trial(struct trial_streams *t)
     free(t->feats);
 }
 
-/* Processor time where the thread is alone at it: then what else runs on the machine hardly counts. */
+/* Processor time where the thread is alone at it: then what else runs on the machine hardly counts.
+ */
 static int64_t clock_ns(const steno_stepper *p)
 {
     return p->model->threads > 1 ? steno_now_ns() : steno_thread_ns();
@@ -302,7 +303,8 @@ steno_status steno_stepper_measure(steno_stepper *p, double longest, struct sten
  * (tests/unit/test_stepper.c); OpenBLAS, at level blas, sums in another order in a batch. */
 #define TRIAL_ERROR 1e-3f
 
-/* Both streams over TRIAL_STEPS, one by one or as one batch. scores: [2, rows, vocab] of the last. */
+/* Both streams over TRIAL_STEPS, one by one or as one batch. scores: [2, rows, vocab] of the last.
+ */
 static steno_status trial(steno_stepper *p, bool batch, float *scores, steno_err *err)
 {
     const struct steno_ctcnet *net = &p->model->ctc;

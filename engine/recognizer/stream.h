@@ -29,7 +29,8 @@ typedef struct steno_stepper steno_stepper;
 /* Seconds of one run of the network, by size: [i] for 1 << i streams; INFINITY: not to be used. */
 struct steno_step_costs {
     double seconds[STENO_BATCH_SIZES];
-    bool more; /* measured: streams run other networks beside, which may take long to time (a search) */
+    bool more; /* measured: streams run other networks beside, which may take long to time (a
+                  search) */
 };
 
 /* max: 1 to STENO_BATCH_MAX; it becomes 1 when the model's network does not take batches. */

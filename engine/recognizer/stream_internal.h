@@ -22,8 +22,8 @@ struct steno_stream { /* of family ctc_streaming; recognizer/family.h */
     steno_gate *gate; /* NULL: the network hears everything */
     float *quiet;     /* [rows, vocab] scores of a window that it does not hear */
     int64_t skipped;  /* such windows, of real audio */
-    float *clean;   /* [BLOCK] input without NaN */
-    float *pending; /* [cap_pending] at the model's rate, [pos, len) not yet in frames */
+    float *clean;     /* [BLOCK] input without NaN */
+    float *pending;   /* [cap_pending] at the model's rate, [pos, len) not yet in frames */
     size_t cap_pending, pos, len;
     float *window;               /* [window, bins] */
     size_t frames;               /* in window */

@@ -37,9 +37,9 @@ struct steno_vad {
 struct steno_voice {
     const steno_vad *vad;
     int rate;
-    size_t frame;    /* samples per frame at the rate of the rule or the network */
-    int64_t frames;  /* judged */
-    float *buf;      /* [NET_CONTEXT + frame], `have` of them in */
+    size_t frame;   /* samples per frame at the rate of the rule or the network */
+    int64_t frames; /* judged */
+    float *buf;     /* [NET_CONTEXT + frame], `have` of them in */
     size_t context, have;
     struct steno_activity rule;
     /* network */

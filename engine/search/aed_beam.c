@@ -86,8 +86,8 @@ steno_status steno_joint_open(steno_joint **out, const struct steno_joint_option
     j->prev_score = malloc(opt->beam * sizeof *j->score);
     j->kept_score = malloc(opt->beam * sizeof *j->score);
     if (!j->sum || !j->part || !j->ids || !j->ctc || !j->pick || !j->heap || !j->rows ||
-        !j->parent || !j->from || !j->token || !j->score || !j->prev_score ||
-        !j->kept_score || (opt->pre_beam_key >= 0 && !j->key))
+        !j->parent || !j->from || !j->token || !j->score || !j->prev_score || !j->kept_score ||
+        (opt->pre_beam_key >= 0 && !j->key))
         st = steno_fail(err, STENO_ERR_NOMEM, "beam search: out of memory");
     if (!st && opt->ctc_weight != 0)
         st = steno_prefix_open(&j->prefix, opt->vocab, opt->blank, opt->eos, opt->beam, err);
@@ -228,7 +228,8 @@ static steno_status keep_late(steno_joint *j, double weight, steno_err *err)
 }
 
 /* What scorer number i said goes into the sums. */
-static steno_status take_scores(steno_joint *j, const struct steno_joint_scorer *s, size_t i, steno_err *err)
+static steno_status take_scores(steno_joint *j, const struct steno_joint_scorer *s, size_t i,
+                                steno_err *err)
 {
     if (s->partial && j->prefix)
         return keep_late(j, s->weight, err);
@@ -395,7 +396,8 @@ static steno_status keep_result(steno_joint *j, size_t h, bool add_eos)
     return STENO_OK;
 }
 
-/* Hypotheses that ended leave; those that stay close ranks. Ended before `min_len` they are lost. */
+/* Hypotheses that ended leave; those that stay close ranks. Ended before `min_len` they are lost.
+ */
 static steno_status collect(steno_joint *j, size_t i, size_t min_len, bool last)
 {
     size_t stay = 0;
@@ -543,8 +545,12 @@ static steno_status search(struct steno_joint_block *b, double min_ratio)
 steno_status steno_joint_run(steno_joint *j, const struct steno_joint_scorer *scorers,
                              size_t n_scorers, const float *ctc, size_t frames, steno_err *err)
 {
-    struct steno_joint_block b = {
-        .j = j, .scorers = scorers, .n_scorers = n_scorers, .ctc = ctc, .frames = frames, .err = err};
+    struct steno_joint_block b = {.j = j,
+                                  .scorers = scorers,
+                                  .n_scorers = n_scorers,
+                                  .ctc = ctc,
+                                  .frames = frames,
+                                  .err = err};
     double min_ratio = j->o.min_len_ratio;
     for (;;) {
         steno_status st = search(&b, min_ratio);
@@ -593,7 +599,8 @@ static void set_hyps(steno_joint *j, const double *score, size_t n)
         j->rows[i] = j->now + i * j->cap;
 }
 
-/* Before a step over the frames so far: scorers that saw this one, or the one behind it, go back. */
+/* Before a step over the frames so far: scorers that saw this one, or the one behind it, go back.
+ */
 static void begin_step(const struct steno_joint_block *b)
 {
     steno_joint *j = b->j;
@@ -617,8 +624,7 @@ static bool said_before(const int32_t *tokens, size_t n)
 static bool reads_past(const steno_joint *j)
 {
     for (size_t h = 0; h < j->n; h++)
-        if (j->token[h] == j->o.eos ||
-            (!j->o.no_repetition && said_before(j->rows[h], j->length)))
+        if (j->token[h] == j->o.eos || (!j->o.no_repetition && said_before(j->rows[h], j->length)))
             return true;
     return false;
 }

@@ -33,8 +33,8 @@ struct steno_joint_scorer {
      * a new utterance. */
     steno_status (*score)(void *self, const int32_t *const *prefix, size_t length,
                           const int32_t *parent, size_t n, float *out, steno_err *err);
-    /* Instead of `score`, of n searches at once, each with a self of its own, which fail one by one; NULL: `score` is
-     * called for each. */
+    /* Instead of `score`, of n searches at once, each with a self of its own, which fail one by
+     * one; NULL: `score` is called for each. */
     void (*score_each)(struct steno_joint_ask *asks, size_t n);
     /* The next call of score is about the prefixes of the call before it over again (calls 0), or
      * of the one before that (calls 1); whose parents they are does not count then. Block by block
@@ -55,7 +55,8 @@ struct steno_joint_options {
      * eq. 50); > 0 this share of the frames; < 0 that many tokens. Shortest: the same, 0 = none. */
     double max_len_ratio, min_len_ratio;
     size_t max_tokens; /* what scorers have positions for; 0 = any number */
-    /* What espnet_onnx 0.2.1 does: min_len_ratio has no effect, an empty result is not tried again. */
+    /* What espnet_onnx 0.2.1 does: min_len_ratio has no effect, an empty result is not tried again.
+     */
     bool as_espnet_onnx;
     bool no_repetition; /* block by block: a token said before is no reason to wait */
 };
@@ -103,8 +104,9 @@ struct steno_joint_block {
     size_t steps;    /* the search's own: left of `last` */
     bool over;       /* ... no further step in this block */
 };
-/* Blocks of n searches, at most STENO_JOINT_MOST, step by step side by side: scorer i of each is asked at once,
- * where it has score_each. A search that fails does so alone. Results are those of one search after the other. */
+/* Blocks of n searches, at most STENO_JOINT_MOST, step by step side by side: scorer i of each is
+ * asked at once, where it has score_each. A search that fails does so alone. Results are those of
+ * one search after the other. */
 enum { STENO_JOINT_MOST = 32 };
 void steno_joint_blocks(struct steno_joint_block *blocks, size_t n);
 /* The best hypothesis that has not ended: sos ... without eos; n is 0 before the first block.

@@ -6,12 +6,14 @@
 
 #define ZERO STENO_PREFIX_ZERO
 
-/* Forward variables are probabilities, not their logarithms: a frame costs two products and no call. A
- * probability of a thousand frames is below what a double holds, so it is a double times 2^(UNIT * scale)
- * with a scale for each frame, which goes down while both variables of the frame are below 2^-UNIT.
- * What is 2^-(4 UNIT) of another in the same sum counts as nothing. */
+/* Forward variables are probabilities, not their logarithms: a frame costs two products and no
+ * call. A probability of a thousand frames is below what a double holds, so it is a double times
+ * 2^(UNIT * scale) with a scale for each frame, which goes down while both variables of the frame
+ * are below 2^-UNIT. What is 2^-(4 UNIT) of another in the same sum counts as nothing. */
 #define UNIT 256
-#define LEAST (-500.0) /* a frame's log-probability below this counts as this: its product with 2^-UNIT is a double */
+#define LEAST                                                                                      \
+    (-500.0) /* a frame's log-probability below this counts as this: its product with 2^-UNIT is a \
+                double */
 #define LN_UNIT (UNIT * 0.69314718055994530942)
 #define SMALL 0x1p-256 /* 2^-UNIT */
 
@@ -56,7 +58,11 @@ static double log_of(double v, int32_t scale)
 /* 2^-(UNIT * d), d >= 0. */
 static double down(int32_t d)
 {
-    return d == 0 ? 1 : d == 1 ? SMALL : d == 2 ? SMALL * SMALL : d == 3 ? SMALL * SMALL * SMALL : 0;
+    return d == 0   ? 1
+           : d == 1 ? SMALL
+           : d == 2 ? SMALL * SMALL
+           : d == 3 ? SMALL * SMALL * SMALL
+                    : 0;
 }
 
 steno_status steno_prefix_open(steno_prefix **out, int32_t vocab, int32_t blank, int32_t eos,
@@ -175,7 +181,8 @@ static void take_scores(steno_prefix *p, const float *x, size_t frames)
 }
 
 /* Frames [from, frames) of s in blanks only; b: before them. */
-static void go_on_quietly(const steno_prefix *p, struct state *s, size_t from, double b, int32_t scale)
+static void go_on_quietly(const steno_prefix *p, struct state *s, size_t from, double b,
+                          int32_t scale)
 {
     for (size_t t = from; t < p->frames; t++) {
         b *= p->quiet[t];
@@ -316,8 +323,8 @@ struct sums {
     int32_t scale;
 };
 
-/* The sums go over to another scale. psi, which is of all frames and not of the last, is added to the
- * logarithm `total`. */
+/* The sums go over to another scale. psi, which is of all frames and not of the last, is added to
+ * the logarithm `total`. */
 static void change_scale(struct sums *a, int32_t scale, double *total)
 {
     const double f = scale > a->scale ? down(scale - a->scale) : 1 / SMALL;

@@ -5,8 +5,9 @@
  * that end in its last token, or in a blank. Extended by token c its score is
  *     psi(g c) = log( [x[0,c] if g is empty] + sum over t >= max(|g|,1) of phi[t-1] p[t,c] ),
  * phi = r_n + r_b, without r_n when c repeats the last token. That sum needs the prefix' own r
- * only, so candidates cost a dot product each. The r of a candidate are computed when it was chosen. All of
- * it in probabilities with a scale beside them (prefix.c): no logarithm per frame. Confined. */
+ * only, so candidates cost a dot product each. The r of a candidate are computed when it was
+ * chosen. All of it in probabilities with a scale beside them (prefix.c): no logarithm per frame.
+ * Confined. */
 #ifndef STENO_SEARCH_CTC_PREFIX_H
 #define STENO_SEARCH_CTC_PREFIX_H
 

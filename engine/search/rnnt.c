@@ -1,11 +1,12 @@
-/* The searches that take a frame at a time, best first or all together, and what is the same for all.
- * transducer_internal.h opens with the data. */
+/* The searches that take a frame at a time, best first or all together, and what is the same for
+ * all. transducer_internal.h opens with the data. */
 #include "search/rnnt_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_POPS 4096 /* of one frame in the default search: with real scores it ends long before */
+#define MAX_POPS 4096 /* of one frame in the default search: with real scores it ends long before  \
+                       */
 
 steno_status steno_transducer_open(steno_transducer **out,
                                    const struct steno_transducer_options *opt, steno_err *err)
@@ -18,7 +19,8 @@ steno_status steno_transducer_open(steno_transducer **out,
     if (!t)
         return steno_thyp_oom(err);
     t->o = *opt;
-    steno_ttree_init(&t->tree, opt->vocab, opt->row_bytes ? opt->row_bytes : STENO_TRANSDUCER_ROW_BYTES);
+    steno_ttree_init(&t->tree, opt->vocab,
+                     opt->row_bytes ? opt->row_bytes : STENO_TRANSDUCER_ROW_BYTES);
     t->top = malloc((size_t)opt->vocab * sizeof *t->top);
     if (!t->top) {
         steno_transducer_close(t);
@@ -98,7 +100,7 @@ steno_status steno_thyp_reserve(steno_transducer *t, size_t n)
 }
 
 steno_status steno_thyp_join(steno_transducer *t, const struct list *l, const float *enc, bool lm,
-                         steno_err *err)
+                             steno_err *err)
 {
     steno_status st;
     if (steno_thyp_reserve(t, l->n + 1))
@@ -132,7 +134,7 @@ static void choose(steno_transducer *t, const float *logp, size_t k)
 }
 
 struct hyp steno_thyp_extend(steno_transducer *t, const struct hyp *h, int32_t token, double score,
-                           float logp, size_t frame, bool *lost)
+                             float logp, size_t frame, bool *lost)
 {
     struct hyp x = {.score = score, .final_at = -1};
     x.p = steno_ttree_child(&t->tree, h->p, token);
@@ -160,9 +162,9 @@ steno_status steno_thyp_extend_all(steno_transducer *t, const struct list *from,
         choose(t, logp + i * (size_t)t->o.vocab, t->o.beam);
         for (size_t k = 0; k < t->o.beam && !lost; k++) {
             double more = t->top[k].score;
-            struct hyp x = steno_thyp_extend(t, h, t->top[k].token,
-                                             h->score + more + steno_thyp_lm(t, h->p, t->top[k].token),
-                                             (float)more, frame, &lost);
+            struct hyp x = steno_thyp_extend(
+                t, h, t->top[k].token, h->score + more + steno_thyp_lm(t, h->p, t->top[k].token),
+                (float)more, frame, &lost);
             lost = lost || steno_thyp_add(to, x);
         }
     }
@@ -208,8 +210,8 @@ static steno_status greedy(steno_transducer *t, const float *enc, size_t frames,
             if (logp[v] > logp[best])
                 best = v;
         if (best)
-            *h = steno_thyp_extend(t, h, best, h->score + (double)logp[best], logp[best], t->frames + f,
-                          &lost);
+            *h = steno_thyp_extend(t, h, best, h->score + (double)logp[best], logp[best],
+                                   t->frames + f, &lost);
         if (lost)
             st = steno_thyp_oom(err);
         steno_thyp_tidy(t);
@@ -232,7 +234,8 @@ static steno_status expand_best(steno_transducer *t, const float *enc, size_t f,
     st = steno_thyp_join(t, &one, enc, true, err);
     if (st)
         return st;
-    lost = steno_thyp_add(&t->kept, steno_thyp_wait(&h, h.score + (double)t->tree.logp[0])) != STENO_OK;
+    lost = steno_thyp_add(&t->kept, steno_thyp_wait(&h, h.score + (double)t->tree.logp[0])) !=
+           STENO_OK;
     choose(t, t->tree.logp, t->o.beam);
     for (size_t k = 0; k < t->o.beam && !lost; k++) {
         double logp = t->top[k].score;

@@ -72,10 +72,10 @@ STENO_MUST steno_status steno_transducer_run(steno_transducer *t,
                                              const struct steno_transducer_nets *nets,
                                              const float *enc, size_t frames, size_t dim,
                                              steno_err *err);
-/* The same piece by piece, with the same results: start, rows as they come, finish. nets: borrowed for
- * the call; others may come next, of the same networks. Errors as of run, after which only start is of
- * use. ALSD keeps the rows behind its slowest hypothesis (one of u tokens is u rows behind) and takes
- * its last steps in finish; others keep no rows, and take none there. */
+/* The same piece by piece, with the same results: start, rows as they come, finish. nets: borrowed
+ * for the call; others may come next, of the same networks. Errors as of run, after which only
+ * start is of use. ALSD keeps the rows behind its slowest hypothesis (one of u tokens is u rows
+ * behind) and takes its last steps in finish; others keep no rows, and take none there. */
 STENO_MUST steno_status steno_transducer_start(steno_transducer *t, steno_err *err);
 STENO_MUST steno_status steno_transducer_push(steno_transducer *t,
                                               const struct steno_transducer_nets *nets,
@@ -85,13 +85,14 @@ STENO_MUST steno_status steno_transducer_finish(steno_transducer *t,
                                                 const struct steno_transducer_nets *nets,
                                                 steno_err *err);
 /* The best of those there are, before finish as well; there must be one (count). */
-STENO_MUST steno_status steno_transducer_best(steno_transducer *t, struct steno_transducer_hyp *out);
+STENO_MUST steno_status steno_transducer_best(steno_transducer *t,
+                                              struct steno_transducer_hyp *out);
 /* Hypotheses, best first; valid until the next run or get. STENO_ERR_NOMEM. */
 size_t steno_transducer_count(const steno_transducer *t);
 STENO_MUST steno_status steno_transducer_get(steno_transducer *t, size_t i,
                                              struct steno_transducer_hyp *out);
-/* Memory it holds: what a few frames need, whatever the length of the utterance, and some hundred bytes
- * for each token said. */
+/* Memory it holds: what a few frames need, whatever the length of the utterance, and some hundred
+ * bytes for each token said. */
 size_t steno_transducer_bytes(const steno_transducer *t);
 
 #endif

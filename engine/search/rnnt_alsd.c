@@ -1,7 +1,7 @@
-/* Alignment-length-synchronous search: step i makes every hypothesis one symbol longer, so that one of u
- * tokens is at frame i - u. Which frame is the last one matters to hypotheses that have come there, and
- * how many tokens there may be (u_max) to steps behind it; so all steps before the newest frame's are the same
- * however long the utterance will be, and are taken as rows come. */
+/* Alignment-length-synchronous search: step i makes every hypothesis one symbol longer, so that one
+ * of u tokens is at frame i - u. Which frame is the last one matters to hypotheses that have come
+ * there, and how many tokens there may be (u_max) to steps behind it; so all steps before the
+ * newest frame's are the same however long the utterance will be, and are taken as rows come. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,7 +1,8 @@
-/* For transducer*.c: lists of hypotheses, and what all searches do with them. A hypothesis is a sequence
- * (a number in the tree), a score and the chain of frames its tokens came out in. Where ESPnet compares
- * sequences, numbers are compared. Sums are double precision of single-precision log-probabilities, and
- * sorting keeps equals in order, both as in ESPnet, so that near ties fall the same way. */
+/* For transducer*.c: lists of hypotheses, and what all searches do with them. A hypothesis is a
+ * sequence (a number in the tree), a score and the chain of frames its tokens came out in. Where
+ * ESPnet compares sequences, numbers are compared. Sums are double precision of single-precision
+ * log-probabilities, and sorting keeps equals in order, both as in ESPnet, so that near ties fall
+ * the same way. */
 #ifndef STENO_SEARCH_RNNT_INTERNAL_H
 #define STENO_SEARCH_RNNT_INTERNAL_H
 

@@ -102,7 +102,8 @@ static steno_status nsc_frame(steno_transducer *t, size_t f, const float *enc, s
             return st;
         for (size_t i = 0; i < t->hyps.n; i++)
             if (steno_thyp_add(&t->a,
-                    steno_thyp_wait(&t->hyps.h[i], t->hyps.h[i].score + (double)t->tree.logp[i * v])))
+                               steno_thyp_wait(&t->hyps.h[i],
+                                               t->hyps.h[i].score + (double)t->tree.logp[i * v])))
                 return steno_thyp_oom(err);
         if (steno_thyp_extend_all(t, &t->hyps, t->tree.logp, f, &t->b))
             return steno_thyp_oom(err);
@@ -165,8 +166,8 @@ static steno_status maes_expand(steno_transducer *t, size_t f)
                 lost = steno_thyp_add(&t->a, steno_thyp_wait(h, score)) != STENO_OK;
                 continue;
             }
-            x = steno_thyp_extend(t, h, token, score + steno_thyp_lm(t, h->p, token), (float)(score - h->score),
-                         f, &lost);
+            x = steno_thyp_extend(t, h, token, score + steno_thyp_lm(t, h->p, token),
+                                  (float)(score - h->score), f, &lost);
             if (t->o.as_espnet_onnx || !has(&t->c, t->c.n, x.p))
                 lost = lost || steno_thyp_add(&t->b, x);
         }

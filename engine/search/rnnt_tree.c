@@ -235,7 +235,8 @@ void steno_ttree_sweep(struct steno_ttree *t)
     size_t bytes = 0;
     for (int k = 0; k < 2; k++)
         for (size_t i = 0; i < t->pool[k].n_used; i++)
-            bytes += t->p[t->pool[k].owner[i]].seen + 1 >= t->frame ? pool_bytes(&t->pool[k], 1) : 0;
+            bytes +=
+                t->p[t->pool[k].owner[i]].seen + 1 >= t->frame ? pool_bytes(&t->pool[k], 1) : 0;
     free_rows(t, bytes > t->row_bytes / 2 ? t->frame : t->frame - 1);
     for (int k = 0; k < 2; k++)
         trim(&t->pool[k], t->row_bytes);

@@ -1,7 +1,8 @@
 /* For transducer.c: token sequences as a tree, so that a sequence is a number. What the networks
  * say of a sequence is computed when it is first asked for, and kept until a collection finds that
- * nobody has asked for it lately; sequences that no hypothesis stands on go with it. So memory is that
- * of a few frames' hypotheses, whatever the length of the utterance, and of the tokens said. */
+ * nobody has asked for it lately; sequences that no hypothesis stands on go with it. So memory is
+ * that of a few frames' hypotheses, whatever the length of the utterance, and of the tokens said.
+ */
 #ifndef STENO_SEARCH_RNNT_TREE_H
 #define STENO_SEARCH_RNNT_TREE_H
 
@@ -62,8 +63,9 @@ int32_t steno_ttree_child(struct steno_ttree *t, int32_t p, int32_t token);
 int32_t steno_ttree_link(struct steno_ttree *t, int32_t before, size_t frame, float logp);
 /* The part of p that has `length` tokens. */
 int32_t steno_ttree_head(const struct steno_ttree *t, int32_t p, uint32_t length);
-/* After every frame, what no hypothesis needs any more goes. Rows, where they take more than row_bytes: need
- * for every hypothesis that goes on (what the networks said of it will be asked for), then sweep. */
+/* After every frame, what no hypothesis needs any more goes. Rows, where they take more than
+ * row_bytes: need for every hypothesis that goes on (what the networks said of it will be asked
+ * for), then sweep. */
 bool steno_ttree_rows_due(struct steno_ttree *t);
 void steno_ttree_need(struct steno_ttree *t, int32_t p);
 void steno_ttree_sweep(struct steno_ttree *t);

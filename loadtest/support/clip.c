@@ -175,7 +175,8 @@ steno_status clip_read(struct clip *c, const char *file, const char *encoding, i
         }
     if (!c->encoding)
         return steno_fail(err, STENO_ERR_INVAL,
-                          "encoding '%s' is not one of s16le, f32le, mulaw, alaw, wav, opus", encoding);
+                          "encoding '%s' is not one of s16le, f32le, mulaw, alaw, wav, opus",
+                          encoding);
     st = recording_read(&r, file, err);
     if (st)
         return st;

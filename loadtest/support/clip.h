@@ -13,23 +13,24 @@ struct clip {
     size_t frame;         /* bytes of a sample; 0: Opus */
     size_t *packets;      /* Opus: [n_packets + 1] where each begins in data */
     size_t n_packets, packet_samples;
-    size_t samples;       /* silence behind it included */
-    size_t header;        /* bytes before the first sample: of a WAV */
+    size_t samples; /* silence behind it included */
+    size_t header;  /* bytes before the first sample: of a WAV */
     struct steno_buf data;
     char *text; /* what is said; NULL: not known */
 };
 
-/* A WAV file as "s16le", "f32le", "mulaw", "alaw", "wav" or "opus" (bare packets of 20 ms; rates that Opus
- * has), with gap_ms of silence behind it and
- * the whole said `times` times. text: what is said in it once; NULL: FILE.txt in place of FILE.wav,
- * if there is one. STENO_ERR_IO, STENO_ERR_FORMAT, STENO_ERR_INVAL name the file. */
+/* A WAV file as "s16le", "f32le", "mulaw", "alaw", "wav" or "opus" (bare packets of 20 ms; rates
+ * that Opus has), with gap_ms of silence behind it and the whole said `times` times. text: what is
+ * said in it once; NULL: FILE.txt in place of FILE.wav, if there is one. STENO_ERR_IO,
+ * STENO_ERR_FORMAT, STENO_ERR_INVAL name the file. */
 STENO_MUST steno_status clip_read(struct clip *c, const char *file, const char *encoding,
                                   int gap_ms, int times, const char *text, steno_err *err);
 void clip_free(struct clip *c);
 /* Samples in a chunk of ms: whole packets of Opus, at least one. */
 static inline size_t clip_chunk(const struct clip *c, int ms)
 {
-    size_t n = (size_t)c->rate * (size_t)ms / 1000, whole = c->packet_samples ? c->packet_samples : 1;
+    size_t n = (size_t)c->rate * (size_t)ms / 1000,
+           whole = c->packet_samples ? c->packet_samples : 1;
     return n > whole ? n / whole * whole : whole;
 }
 static inline double clip_seconds(const struct clip *c)

@@ -75,7 +75,7 @@ struct load_run {
     int done;                         /* users */
     _Atomic int active;               /* sessions */
     int outcomes[LOAD_OUTCOMES];
-    int refused_late;                 /* of the refused: after the handshake, with close code 1013 */
+    int refused_late; /* of the refused: after the handshake, with close code 1013 */
     size_t words, word_errors;
     double audio_seconds;
     struct histogram first, partial, word, final, answer, late;

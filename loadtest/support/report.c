@@ -84,8 +84,8 @@ static json_t *as_json(const struct load_run *r, const struct row *rows, size_t 
                           "seconds", r->took, "audio_seconds", r->audio_seconds, "sessions",
                           sessions(r), "ok", r->outcomes[LOAD_OK], "wrong", r->outcomes[LOAD_WRONG],
                           "refused", r->outcomes[LOAD_REFUSED], "refused_late", r->refused_late,
-                          "failed", r->outcomes[LOAD_FAILED],
-                          "dropped", r->outcomes[LOAD_DROPPED], "wer_percent", wer(r));
+                          "failed", r->outcomes[LOAD_FAILED], "dropped", r->outcomes[LOAD_DROPPED],
+                          "wer_percent", wer(r));
     for (size_t i = 0; j && i < n; i++) {
         char key[32];
         snprintf(key, sizeof key, "%s_ms", rows[i].name);

@@ -18,7 +18,8 @@ struct load_ws {
     int close_code;  /* as received; 1006 when the connection just ended, 0 before */
     char close_reason[124];
     struct steno_buf in, out, message; /* unparsed bytes; unsent bytes; fragments of a message */
-    size_t head; /* bytes of `out` that are the upgrade request: what follows waits for its answer */
+    size_t
+        head; /* bytes of `out` that are the upgrade request: what follows waits for its answer */
 };
 
 /* Called for each text message; text is NUL-terminated, borrowed. */

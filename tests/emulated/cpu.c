@@ -7,5 +7,6 @@ _Thread_local struct emulated_tiles emulated_tiles;
 
 unsigned steno_cpu_detect(void)
 {
-    return STENO_CPU_AVX2 | STENO_CPU_AVXVNNI | STENO_CPU_AVX512 | STENO_CPU_VNNI | STENO_CPU_BF16 | STENO_CPU_AMX;
+    return STENO_CPU_AVX2 | STENO_CPU_AVXVNNI | STENO_CPU_AVX512 | STENO_CPU_VNNI | STENO_CPU_BF16 |
+           STENO_CPU_AMX;
 }

@@ -1,6 +1,7 @@
-/* The instructions of AVX-512 (F, BW, DQ, VL, VNNI, BF16) and of AVX-VNNI that engine/nn/kernels/x86 uses, in C and AVX2:
- * before the compiler's <immintrin.h> on the path, so that the kernels of every level can be run on a CPU that ends at
- * AVX2 (tests/emulated.sh). What each gives is what the Intel SDM vol. 2 says of it; speed is no aim. GCC alone.
+/* The instructions of AVX-512 (F, BW, DQ, VL, VNNI, BF16) and of AVX-VNNI that
+ * engine/nn/kernels/x86 uses, in C and AVX2: before the compiler's <immintrin.h> on the path, so
+ * that the kernels of every level can be run on a CPU that ends at AVX2 (tests/emulated.sh). What
+ * each gives is what the Intel SDM vol. 2 says of it; speed is no aim. GCC alone.
  *
  * Two halves of 32 bytes where AVX2 has the same operation, else lane by lane. */
 #ifndef TESTS_EMULATED_IMMINTRIN_H
@@ -51,7 +52,8 @@ union emulated {
 #define EMULATED static inline __attribute__((always_inline, unused))
 #define EMULATED_LANES(n) for (int i = 0; i < (n); i++)
 
-/* ---- two halves -------------------------------------------------------------------------------- */
+/* ---- two halves --------------------------------------------------------------------------------
+ */
 
 /* name: of the instruction with 512 bits; half: of that with 256; what: field of the union. */
 #define EMULATED_1(type, name, half, what)                                                         \
@@ -123,7 +125,8 @@ EMULATED_SHIFT(_mm512_slli_epi32, _mm256_slli_epi32)
 EMULATED_SHIFT(_mm512_srli_epi32, _mm256_srli_epi32)
 EMULATED_SHIFT(_mm512_srai_epi32, _mm256_srai_epi32)
 
-/* ---- constants, memory, other types ------------------------------------------------------------ */
+/* ---- constants, memory, other types ------------------------------------------------------------
+ */
 
 EMULATED __m512 _mm512_set1_ps(float v)
 {
@@ -265,7 +268,8 @@ EMULATED __m512 _mm512_cvtph_ps(__m256i a)
     return x.ps;
 }
 
-/* ---- order of lanes ---------------------------------------------------------------------------- */
+/* ---- order of lanes ----------------------------------------------------------------------------
+ */
 
 #define EMULATED_PERMUTE(name, lanes, field)                                                       \
     EMULATED __m512i name(__m512i at, __m512i a)                                                   \
@@ -293,7 +297,8 @@ EMULATED __m512 _mm512_shuffle_f32x4(__m512 a, __m512 b, int which)
     return (__m512)_mm512_shuffle_i32x4((__m512i)a, (__m512i)b, which);
 }
 
-/* ---- masks ------------------------------------------------------------------------------------- */
+/* ---- masks -------------------------------------------------------------------------------------
+ */
 
 EMULATED __mmask16 _mm512_cmp_ps_mask(__m512 a, __m512 b, int how)
 {
@@ -303,10 +308,17 @@ EMULATED __mmask16 _mm512_cmp_ps_mask(__m512 a, __m512 b, int how)
     {
         const _Bool nan = x.f[i] != x.f[i] || y.f[i] != y.f[i];
         switch (how) {
-        case _CMP_LT_OQ: m |= (unsigned)(x.f[i] < y.f[i]) << i; break;
-        case _CMP_UNORD_Q: m |= (unsigned)nan << i; break;
-        case _CMP_ORD_Q: m |= (unsigned)!nan << i; break;
-        default: __builtin_trap();
+        case _CMP_LT_OQ:
+            m |= (unsigned)(x.f[i] < y.f[i]) << i;
+            break;
+        case _CMP_UNORD_Q:
+            m |= (unsigned)nan << i;
+            break;
+        case _CMP_ORD_Q:
+            m |= (unsigned)!nan << i;
+            break;
+        default:
+            __builtin_trap();
         }
     }
     return (__mmask16)m;
@@ -349,10 +361,10 @@ EMULATED __m512i _mm512_maskz_mov_epi16(__mmask32 m, __m512i a)
 EMULATED __m512i _mm512_ternarylogic_epi32(__m512i a, __m512i b, __m512i c, int table)
 {
     union emulated x = {.si = a}, y = {.si = b}, z = {.si = c}, r = {.si = _mm512_setzero_si512()};
-    EMULATED_LANES(16) for (int bits = 0; bits < 8; bits++)
-        if (table >> bits & 1)
-            r.u32[i] |= (bits & 4 ? x.u32[i] : ~x.u32[i]) & (bits & 2 ? y.u32[i] : ~y.u32[i]) &
-                        (bits & 1 ? z.u32[i] : ~z.u32[i]);
+    EMULATED_LANES(16)
+    for (int bits = 0; bits < 8; bits++) if (table >> bits & 1)
+        r.u32[i] |= (bits & 4 ? x.u32[i] : ~x.u32[i]) & (bits & 2 ? y.u32[i] : ~y.u32[i]) &
+                    (bits & 1 ? z.u32[i] : ~z.u32[i]);
     return r.si;
 }
 EMULATED __m512i _mm512_maskz_add_epi8(__mmask64 m, __m512i a, __m512i b)
@@ -425,7 +437,8 @@ EMULATED void _mm512_mask_i32scatter_epi32(void *p, __mmask16 m, __m512i at, __m
     EMULATED_LANES(16) if (m >> i & 1) memcpy((char *)p + (int64_t)k.i32[i] * scale, &x.i32[i], 4);
 }
 
-/* ---- arithmetic lane by lane ------------------------------------------------------------------- */
+/* ---- arithmetic lane by lane -------------------------------------------------------------------
+ */
 
 EMULATED int _mm512_reduce_max_epi32(__m512i a)
 {
@@ -442,7 +455,8 @@ EMULATED float _mm512_reduce_max_ps(__m512 a)
     return _mm_cvtss_f32(_mm_max_ss(z, _mm_shuffle_ps(z, z, 1)));
 }
 
-/* how: bits 0 to 2 the direction (0 nearest, 1 down), above 3 how many bits behind the point are kept. */
+/* how: bits 0 to 2 the direction (0 nearest, 1 down), above 3 how many bits behind the point are
+ * kept. */
 EMULATED __m512 _mm512_roundscale_ps(__m512 a, int how)
 {
     union emulated x = {.ps = a};
@@ -450,7 +464,9 @@ EMULATED __m512 _mm512_roundscale_ps(__m512 a, int how)
     EMULATED_LANES(2)
     {
         const __m256 v = _mm256_mul_ps(x.ps2[i], _mm256_set1_ps(scale));
-        const __m256 r = (how & 7) == 1 ? _mm256_floor_ps(v) : _mm256_round_ps(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+        const __m256 r = (how & 7) == 1
+                             ? _mm256_floor_ps(v)
+                             : _mm256_round_ps(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
         x.ps2[i] = _mm256_div_ps(r, _mm256_set1_ps(scale));
     }
     return x.ps;
@@ -485,7 +501,10 @@ EMULATED __m512 _mm512_getexp_ps(__m512 a)
 {
     union emulated x = {.ps = a};
     EMULATED_LANES(16)
-    x.f[i] = isnan(x.f[i]) ? x.f[i] : isinf(x.f[i]) ? INFINITY : x.f[i] == 0 ? -INFINITY : logbf(x.f[i]);
+    x.f[i] = isnan(x.f[i])   ? x.f[i]
+             : isinf(x.f[i]) ? INFINITY
+             : x.f[i] == 0   ? -INFINITY
+                             : logbf(x.f[i]);
     return x.ps;
 }
 /* a by a power of 2, in [1/2, 1); of 0, infinities and their like the instruction has 1. */
@@ -518,15 +537,19 @@ EMULATED __m512 _mm512_rcp14_ps(__m512 a)
     return x.ps;
 }
 
-/* ---- products ---------------------------------------------------------------------------------- */
+/* ---- products ----------------------------------------------------------------------------------
+ */
 
-/* Sums of 4 products of bytes: bytes 0 and 2 of each, then 1 and 3. b has signs, a as `sign` says. */
+/* Sums of 4 products of bytes: bytes 0 and 2 of each, then 1 and 3. b has signs, a as `sign` says.
+ */
 EMULATED __m256i emulated_bytes(__m256i sum, __m256i a, __m256i b, _Bool sign)
 {
-    const __m256i a0 = sign ? _mm256_srai_epi16(_mm256_slli_epi16(a, 8), 8) : _mm256_and_si256(a, _mm256_set1_epi16(255));
+    const __m256i a0 = sign ? _mm256_srai_epi16(_mm256_slli_epi16(a, 8), 8)
+                            : _mm256_and_si256(a, _mm256_set1_epi16(255));
     const __m256i a1 = sign ? _mm256_srai_epi16(a, 8) : _mm256_srli_epi16(a, 8);
     const __m256i b0 = _mm256_srai_epi16(_mm256_slli_epi16(b, 8), 8), b1 = _mm256_srai_epi16(b, 8);
-    return _mm256_add_epi32(sum, _mm256_add_epi32(_mm256_madd_epi16(a0, b0), _mm256_madd_epi16(a1, b1)));
+    return _mm256_add_epi32(sum,
+                            _mm256_add_epi32(_mm256_madd_epi16(a0, b0), _mm256_madd_epi16(a1, b1)));
 }
 EMULATED __m256i _mm256_dpbusd_epi32(__m256i sum, __m256i a, __m256i b)
 {
@@ -571,7 +594,8 @@ EMULATED __m256bh _mm512_cvtneps_pbh(__m512 a)
     union emulated x = {.si = _mm512_cvtne2ps_pbh(a, a)};
     return x.si2[0];
 }
-/* The second of each pair first, rounded after every step; results that are no normal numbers are 0. */
+/* The second of each pair first, rounded after every step; results that are no normal numbers are
+ * 0. */
 EMULATED float emulated_dot_bf16(float sum, const uint16_t *a, const uint16_t *b)
 {
     for (int i = 1; i >= 0; i--) {

@@ -1,6 +1,7 @@
 /* Preloaded into a running stenod by tests/integration/broken.py: the nth call of a kind fails,
- * or the process is killed at it, or a worker of the pool does not come back from it. The test and the daemon share a page (the file of
- * $STENO_INJECT); the test writes there which kind is to fail and how many calls from now.
+ * or the process is killed at it, or a worker of the pool does not come back from it. The test and
+ * the daemon share a page (the file of $STENO_INJECT); the test writes there which kind is to fail
+ * and how many calls from now.
  *
  * Only calls from code of ours fail, so that it is our answer that is tried: memory and threads
  * where the caller lies in the program itself, sockets and files also where it is libmicrohttpd or
@@ -358,13 +359,13 @@ int pthread_mutex_unlock(pthread_mutex_t *m)
 }
 
 /* A worker of the pool looks at the clock four times without a lock where it runs the network
- * (pool/worker.c, recognizer/stepper.c). There it is stuck, as in an endless loop, with the streams of
- * its round, until nothing is to fail any more. */
+ * (pool/worker.c, recognizer/stepper.c). There it is stuck, as in an endless loop, with the streams
+ * of its round, until nothing is to fail any more. */
 static void hang(const void *caller)
 {
     char name[16] = "";
-    if (!page || atomic_load(&page->kind) != HANG || held || looks < 4 || prctl(PR_GET_NAME, name) ||
-        strncmp(name, "worker-", 7) != 0 || !fails(HANG, caller, false))
+    if (!page || atomic_load(&page->kind) != HANG || held || looks < 4 ||
+        prctl(PR_GET_NAME, name) || strncmp(name, "worker-", 7) != 0 || !fails(HANG, caller, false))
         return;
     while (atomic_load(&page->kind) == HANG)
         nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);

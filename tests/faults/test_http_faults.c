@@ -1,6 +1,7 @@
 /* ldflags: -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=strdup,--wrap=pthread_create */
 /* ldflags: -Wl,--wrap=epoll_create1,--wrap=epoll_ctl,--wrap=eventfd,--wrap=accept4 */
-/* link: server/acceptor.c server/refusal.c server/head.c server/hangup.c server/limits.c server/calendar.c server/metrics.c */
+/* link: server/acceptor.c server/refusal.c server/head.c server/hangup.c server/limits.c
+ * server/calendar.c server/metrics.c */
 /* link: server/stats.c server/config.c server/address.c server/log.c */
 /* The 1st, 2nd, ... nth call fails until the scenario passes: settings, forms, answers, series, the
  * port. Each time an error that says something, nothing left behind (the address sanitizer's build
@@ -241,7 +242,7 @@ static steno_status json_is_whole_or_none(steno_status st, struct steno_buf *out
 }
 
 #define TWO_WORDS                                                                                  \
-    "{\"word\":\"four\",\"start\":0.5,\"end\":0.8,\"confidence\":0.9},"                                  \
+    "{\"word\":\"four\",\"start\":0.5,\"end\":0.8,\"confidence\":0.9},"                            \
     "{\"word\":\"two\",\"start\":1.0,\"end\":1.2,\"confidence\":0.8}"
 static steno_transcript *spoken;
 
@@ -257,8 +258,10 @@ static steno_status json(steno_err *err)
     partial.stable_bytes = 4;
     st = json_is_whole_or_none(
         steno_result_json_write(&out, spoken, &opt), &out,
-        "head{\"file\":\"\xEF\xBF\xBD.wav\",\"text\":\"four two\",\"duration\":0.0,\"confidence\":0.849,"
-        "\"model\":\"m\",\"language\":\"en\",\"segments\":[{\"text\":\"four two\",\"start\":0.5,\"end\":1.2,"
+        "head{\"file\":\"\xEF\xBF\xBD.wav\",\"text\":\"four "
+        "two\",\"duration\":0.0,\"confidence\":0.849,"
+        "\"model\":\"m\",\"language\":\"en\",\"segments\":[{\"text\":\"four "
+        "two\",\"start\":0.5,\"end\":1.2,"
         "\"confidence\":0.0,\"reason\":\"endpoint\",\"words\":[" TWO_WORDS "],\"alternatives\":["
         "{\"text\":\"four two\",\"confidence\":0.8,\"score\":-1.5,\"words\":[" TWO_WORDS "]},"
         "{\"text\":\"for two\",\"confidence\":0.1,\"score\":-3.0,\"words\":[" TWO_WORDS "]}]}],"
@@ -268,7 +271,8 @@ static steno_status json(steno_err *err)
         st = json_is_whole_or_none(
             steno_event_json_write(&out, &partial), &out,
             "head{\"type\":\"partial\",\"segment\":0,\"time\":0.0,\"start\":0.5,\"end\":1.2,"
-            "\"text\":\"four two\",\"stable\":\"four\",\"confidence\":0.0,\"words\":[" TWO_WORDS "]}\n",
+            "\"text\":\"four two\",\"stable\":\"four\",\"confidence\":0.0,\"words\":[" TWO_WORDS
+            "]}\n",
             err);
     if (!st)
         st = json_is_whole_or_none(

@@ -116,7 +116,8 @@ static bool scenario(void)
     struct fake f = {.room = 1000};
     static char pcm[8000];
     char last[16] = "", said[256] = "";
-    steno_ws_session *s = steno_ws_session_new(&steno_dialect_native, &engine, &f, "sess_fault", &limits);
+    steno_ws_session *s =
+        steno_ws_session_new(&steno_dialect_native, &engine, &f, "sess_fault", &limits);
     if (!s)
         return false;
     text(s, "{\"type\":\"start\",\"encoding\":\"s16le\",\"sample_rate\":8000}");

@@ -59,7 +59,8 @@ static inline void folder_make(void)
     folder_write("weights.bin", weights, sizeof weights);
 }
 
-/* NULL: refused. One that may name other files is opened as a file of the folder, else from memory. */
+/* NULL: refused. One that may name other files is opened as a file of the folder, else from memory.
+ */
 static inline steno_network *folder_open(const uint8_t *data, size_t size,
                                          const struct steno_network_options *opt)
 {

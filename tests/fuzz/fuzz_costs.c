@@ -1,5 +1,5 @@
-/* What models were measured to cost, kept in files: any bytes are figures that can be used or as good as none; what is
- * stored in place of them comes back. */
+/* What models were measured to cost, kept in files: any bytes are figures that can be used or as
+ * good as none; what is stored in place of them comes back. */
 /* link: server/costs.c */
 /* covers: server/costs.c */
 #include <math.h>

@@ -3,7 +3,8 @@
  * is JSON (or sherpa's "Done!"), the session ends with a close code that may be sent, exactly one
  * place is taken and given back. The clock is the notes': nothing here looks at another. */
 /* link: server/ws_session.c server/ws_session_resume.c server/history.c server/outbox.c */
-/* covers: protocol/openai_realtime.c protocol/deepgram.c protocol/vosk.c protocol/sherpa.c protocol/dialect.c protocol/transcript.c */
+/* covers: protocol/openai_realtime.c protocol/deepgram.c protocol/vosk.c protocol/sherpa.c
+ * protocol/dialect.c protocol/transcript.c */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -155,7 +156,8 @@ static void known_text(struct world *w, unsigned which)
         "Done",
         "{\"type\":\"session.update\",\"session\":{\"audio\":{\"input\":{\"format\":{\"type\":"
         "\"audio/pcmu\"},\"turn_detection\":null}}}}",
-        "{\"type\":\"transcription_session.update\",\"session\":{\"input_audio_format\":\"pcm16\"}}",
+        "{\"type\":\"transcription_session.update\",\"session\":{\"input_audio_format\":\"pcm16\"}"
+        "}",
         "{\"type\":\"input_audio_buffer.append\",\"audio\":\"AAAAAAAAAAA=\"}",
         "{\"type\":\"input_audio_buffer.commit\",\"event_id\":\"x\"}",
         "{\"type\":\"input_audio_buffer.clear\"}",
@@ -168,11 +170,18 @@ static void known_text(struct world *w, unsigned which)
 
 static void parameter(struct world *w, unsigned which)
 {
-    static const char *const pairs[][2] = {
-        {"encoding", "linear16"}, {"sample_rate", "8000"}, {"interim_results", "true"},
-        {"vad_events", "true"},   {"endpointing", "300"},  {"utterance_end_ms", "1000"},
-        {"beta", "1"},            {"model", "x"},          {"words", "false"},
-        {"encoding", "mulaw"},    {"endpointing", "no"},   {"channels", "99"}};
+    static const char *const pairs[][2] = {{"encoding", "linear16"},
+                                           {"sample_rate", "8000"},
+                                           {"interim_results", "true"},
+                                           {"vad_events", "true"},
+                                           {"endpointing", "300"},
+                                           {"utterance_end_ms", "1000"},
+                                           {"beta", "1"},
+                                           {"model", "x"},
+                                           {"words", "false"},
+                                           {"encoding", "mulaw"},
+                                           {"endpointing", "no"},
+                                           {"channels", "99"}};
     const char *const *pair = pairs[which % (sizeof pairs / sizeof *pairs)];
     steno_ws_session_query(w->s, pair[0], pair[1]);
 }

@@ -1,5 +1,6 @@
-/* What a directory of espnet_onnx says of itself: config.yaml beside networks, statistics and a vocabulary that are
- * there. Any bytes are refused with a message or give a configuration whose numbers can be used. */
+/* What a directory of espnet_onnx says of itself: config.yaml beside networks, statistics and a
+ * vocabulary that are there. Any bytes are refused with a message or give a configuration whose
+ * numbers can be used. */
 /* covers: engine/families/espnet/conf.c engine/families/espnet/files.c */
 #include "families/espnet/conf.h"
 #include "tests/fuzz/folder.h"
@@ -22,8 +23,8 @@ static void check(const struct steno_espnet_conf *c)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
-    static const char *const files[] = {"encoder.onnx", "decoder.onnx", "ctc.onnx", "lm.onnx",
-                                        "joint.onnx", "att.onnx", "stats.npz", "pe.npy"};
+    static const char *const files[] = {"encoder.onnx", "decoder.onnx", "ctc.onnx",  "lm.onnx",
+                                        "joint.onnx",   "att.onnx",     "stats.npz", "pe.npy"};
     struct steno_espnet_conf c;
     steno_err err = {0};
     steno_status st;

@@ -1,6 +1,7 @@
-/* A model of unknown origin through every pass: at each level alone, without each pass in turn and with
- * some of them, then one run of the last on tiny inputs, under limits. What loads at level 0 may be
- * refused at another (a pass that finds a broken attribute), but never crash, hang or write outside. */
+/* A model of unknown origin through every pass: at each level alone, without each pass in turn and
+ * with some of them, then one run of the last on tiny inputs, under limits. What loads at level 0
+ * may be refused at another (a pass that finds a broken attribute), but never crash, hang or write
+ * outside. */
 #include "base/arena.h"
 #include "nn/exec/session.h"
 #include "nn/passes/passes.h"

@@ -1,5 +1,6 @@
-/* The limit of a control group: /proc/self/cgroup, cpu.max and its two forerunners, as a container may fake them. Any
- * bytes give a positive number of processors or no limit. Files are separated by a zero byte. */
+/* The limit of a control group: /proc/self/cgroup, cpu.max and its two forerunners, as a container
+ * may fake them. Any bytes give a positive number of processors or no limit. Files are separated by
+ * a zero byte. */
 /* covers: engine/base/processors.c */
 #include <math.h>
 
@@ -10,7 +11,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
-    static const char *const names[] = {"cpu.max", "cpu.cfs_quota_us", "cpu.cfs_period_us", "groups"};
+    static const char *const names[] = {"cpu.max", "cpu.cfs_quota_us", "cpu.cfs_period_us",
+                                        "groups"};
     char path[128], groups[128];
     double quota;
     folder_make();

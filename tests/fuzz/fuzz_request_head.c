@@ -38,8 +38,8 @@ static void require(bool ok)
         abort();
 }
 
-/* The lines of a head that asks for a WebSocket, and our answer: one head itself, without a line that
- * was not meant. What headers say goes into it nowhere but as a hash. */
+/* The lines of a head that asks for a WebSocket, and our answer: one head itself, without a line
+ * that was not meant. What headers say goes into it nowhere but as a hash. */
 static void handshake(const char *text, size_t size)
 {
     struct steno_handshake h;

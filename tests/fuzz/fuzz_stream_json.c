@@ -68,8 +68,8 @@ static void check_query(const char *p, size_t n)
         check_start(&s);
 }
 
-/* The bytes as a configuration's list of search options: what was taken is marked as set, and what a
- * request leaves open is filled from it. */
+/* The bytes as a configuration's list of search options: what was taken is marked as set, and what
+ * a request leaves open is filled from it. */
 static void check_list(const char *p, size_t n)
 {
     struct steno_search_options got = {0}, request = {0};

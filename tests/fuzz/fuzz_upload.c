@@ -1,9 +1,10 @@
 /* A request with a recording, from its form to the answer: the input is the request's target, its
- * Content-Type, a line each, and the body. The server's own reading of query and form, our readers of
- * recordings, the tone network of tests/data/models, the answer in the form that was asked for. Without
- * sockets and the pool; jobs.c and upload.c say the order. */
+ * Content-Type, a line each, and the body. The server's own reading of query and form, our readers
+ * of recordings, the tone network of tests/data/models, the answer in the form that was asked for.
+ * Without sockets and the pool; jobs.c and upload.c say the order. */
 /* link: server/upload_form.c server/limits.c server/calendar.c server/metrics.c */
-/* covers: server/upload_form.c protocol/openai_rest.c protocol/result_json.c protocol/subtitle.c protocol/transcript.c */
+/* covers: server/upload_form.c protocol/openai_rest.c protocol/result_json.c protocol/subtitle.c
+ * protocol/transcript.c */
 #define _GNU_SOURCE /* memmem */
 #include <jansson.h>
 #include <stdlib.h>
@@ -30,7 +31,8 @@ static void require(bool ok)
         abort();
 }
 
-/* ---- the request ------------------------------------------------------------------------------- */
+/* ---- the request -------------------------------------------------------------------------------
+ */
 
 static char content_type[256]; /* of the request at hand */
 
@@ -89,7 +91,8 @@ static steno_status receive(struct steno_upload *up, struct steno_request *rq, c
     return st;
 }
 
-/* ---- the job ----------------------------------------------------------------------------------- */
+/* ---- the job -----------------------------------------------------------------------------------
+ */
 
 static void keep_finals(steno_stream *s, steno_transcript *t)
 {
@@ -145,7 +148,8 @@ static steno_status recognise(const struct steno_upload *up, const steno_vad *va
     return st;
 }
 
-/* ---- the answer -------------------------------------------------------------------------------- */
+/* ---- the answer --------------------------------------------------------------------------------
+ */
 
 static void check_json(const struct steno_buf *b)
 {
@@ -195,7 +199,8 @@ static void refuse(struct steno_upload *up, const steno_err *err)
     check_json(&up->answer);
 }
 
-/* ---- one after the other ----------------------------------------------------------------------- */
+/* ---- one after the other -----------------------------------------------------------------------
+ */
 
 static void serve(const struct steno_services *sv, char *target, const char *body, size_t n,
                   bool repair)

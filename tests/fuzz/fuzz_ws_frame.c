@@ -79,8 +79,7 @@ static struct sum run(const uint8_t *data, size_t n, size_t cut)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
-    struct sum whole = run(data, n, n ? n : 1), bytes = run(data, n, 1),
-               threes = run(data, n, 3);
+    struct sum whole = run(data, n, n ? n : 1), bytes = run(data, n, 1), threes = run(data, n, 3);
     REQUIRE(whole.status == bytes.status && whole.status == threes.status);
     REQUIRE(whole.messages == bytes.messages && whole.messages == threes.messages);
     REQUIRE(whole.controls == bytes.controls && whole.controls == threes.controls);

@@ -1,9 +1,10 @@
 /* Message sequences of /v1/stream against the session's state machine: text and audio in pieces,
- * the recogniser's notes at any moment, full buffers, drain, connections lost and taken up again. Each op of the input is a byte,
- * operands follow it. Checked: every answer is JSON with the session's id, seq goes up by one for
- * each answer but replaced partials, nothing follows `end` or `error`, no sample is lost or
- * invented between decoder and recogniser, whatever the recogniser takes at a time; exactly one
- * open and one end. Who comes back gets every answer from the one it asks for on, once each. */
+ * the recogniser's notes at any moment, full buffers, drain, connections lost and taken up again.
+ * Each op of the input is a byte, operands follow it. Checked: every answer is JSON with the
+ * session's id, seq goes up by one for each answer but replaced partials, nothing follows `end` or
+ * `error`, no sample is lost or invented between decoder and recogniser, whatever the recogniser
+ * takes at a time; exactly one open and one end. Who comes back gets every answer from the one it
+ * asks for on, once each. */
 /* link: server/ws_session.c server/ws_session_resume.c server/history.c server/outbox.c */
 /* covers: server/ws_session.c server/ws_session_resume.c server/history.c server/outbox.c */
 #include <jansson.h>
@@ -232,8 +233,10 @@ static bool come_back(struct world *w, uint64_t next, int64_t sample)
 
 static void ask(struct world *w, unsigned which)
 {
-    static const char *const pairs[][2] = {{"sample_rate", "8000"}, {"encoding", "alaw"},
-                                           {"resumable", "true"},   {"vad", "energy"},
+    static const char *const pairs[][2] = {{"sample_rate", "8000"},
+                                           {"encoding", "alaw"},
+                                           {"resumable", "true"},
+                                           {"vad", "energy"},
                                            {"vad", "loud"}};
     if (which < sizeof pairs / sizeof *pairs)
         steno_ws_session_query(w->s, pairs[which][0], pairs[which][1]);

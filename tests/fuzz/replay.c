@@ -15,7 +15,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 #define CUTS 512    /* truncations of one input, spread evenly when it is longer */
 #define CHANGES 512 /* single-byte changes of one input */
 
-/* Each input sits in a block of exactly its size, so that a sanitizer sees any read past the end. */
+/* Each input sits in a block of exactly its size, so that a sanitizer sees any read past the end.
+ */
 static void one(const uint8_t *data, size_t size)
 {
     uint8_t *exact = malloc(size ? size : 1);

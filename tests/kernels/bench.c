@@ -105,7 +105,8 @@ static void call_packed(const struct run *r)
 static void call_fixed(const struct run *r)
 {
     if (r->k->gemm_fixed.part)
-        r->k->gemm_fixed.part(r->b->m, r->b->n, r->b->k, r->x, r->b->k, r->packed, r->y, r->b->n, NULL, 0, 1);
+        r->k->gemm_fixed.part(r->b->m, r->b->n, r->b->k, r->x, r->b->k, r->packed, r->y, r->b->n,
+                              NULL, 0, 1);
     else
         call_packed(r);
 }
@@ -304,8 +305,10 @@ static double time_level(struct run *r)
     r->packed = r->work = NULL;
     if (b->kind == PRODUCT && b->call != call_dwconv) {
         const bool fixed = b->call == call_fixed && r->k->gemm_fixed.part;
-        r->packed = steno_aligned_alloc((fixed ? r->k->gemm_fixed.packed_bytes : r->k->gemm_f32_packed_bytes)(b->k, b->n));
-        (fixed ? r->k->gemm_fixed.pack : r->k->gemm_f32_pack)(r->packed, r->w, b->n, false, b->k, b->n);
+        r->packed = steno_aligned_alloc(
+            (fixed ? r->k->gemm_fixed.packed_bytes : r->k->gemm_f32_packed_bytes)(b->k, b->n));
+        (fixed ? r->k->gemm_fixed.pack : r->k->gemm_f32_pack)(r->packed, r->w, b->n, false, b->k,
+                                                              b->n);
     }
     if (b->kind == PAIR)
         r->work = steno_aligned_alloc(r->k->gemm_f32_work(b->m, b->n, b->k));
@@ -340,8 +343,7 @@ static void print_row(struct run *r, const steno_kernels *levels, int n_levels, 
     for (int i = 0; i < LEVELS; i++)
         printf(" %10.0f |", ns[i]);
     if (flops > 0)
-        printf(" %6.1f GF/s | %3.0f %% |", flops / best,
-               100 * flops / best / peak * 1e9);
+        printf(" %6.1f GF/s | %3.0f %% |", flops / best, 100 * flops / best / peak * 1e9);
     else
         printf(" %6.1f GB/s | %3.0f %% |", bytes / best, 100 * bytes / best / bandwidth * 1e9);
     printf(" %6.1f |", ns[0] / best);
@@ -385,7 +387,8 @@ static int bench_f32(const char *only)
         n++;
     }
     printf("reads: %.1f GB/s\n\n", bandwidth * 1e-9);
-    printf("| slot | MxNxK | scalar ns | avx2 ns | avx512 ns | amx ns | best level | of peak | x scalar "
+    printf("| slot | MxNxK | scalar ns | avx2 ns | avx512 ns | amx ns | best level | of peak | x "
+           "scalar "
            "| x OpenBLAS |\n|---|---|---|---|---|---|---|---|---|---|\n");
     for (size_t i = 0; i < sizeof benches / sizeof *benches; i++) {
         if (only && !strstr(benches[i].name, only))
@@ -409,5 +412,6 @@ int run_benchmarks(const char *only)
         return bench_winograd();
     if (only && strstr("attend", only))
         return bench_attend();
-    return bench_f32(only) || (!only && (bench_bf16() || bench_i8() || bench_winograd() || bench_attend()));
+    return bench_f32(only) ||
+           (!only && (bench_bf16() || bench_i8() || bench_winograd() || bench_attend()));
 }

@@ -26,23 +26,38 @@ static void call(const void *arg)
     r->attend(&r->a);
 }
 
-static void bench_shape(const steno_kernels *k, bool narrow, const float *x, size_t keys, bool positions, double peak,
-                        void *packed[3])
+static void bench_shape(const steno_kernels *k, bool narrow, const float *x, size_t keys,
+                        bool positions, double peak, void *packed[3])
 {
-    void (*pack)(void *, const float *, size_t, bool, size_t, size_t) = narrow ? k->gemm_bf16.pack : k->gemm_f32_pack;
+    void (*pack)(void *, const float *, size_t, bool, size_t, size_t) =
+        narrow ? k->gemm_bf16.pack : k->gemm_f32_pack;
     alignas(64) float o[STENO_ATTEND_ROWS * SIZE], state[2 * STENO_ATTEND_ROWS];
-    struct run r = {narrow ? k->attend_bf16 : k->attend_f32, {.m = STENO_ATTEND_ROWS, .keys = keys, .size = SIZE, .v_size = SIZE, .q = x, .ldq = SIZE,
-                        .k = packed[0], .v = packed[1], .p = positions ? packed[2] : NULL, .shifted = positions,
-                        .to = keys, .scale = 0.125f, .first = true, .max = state,
-                        .sum = state + STENO_ATTEND_ROWS, .o = o}};
+    struct run r = {narrow ? k->attend_bf16 : k->attend_f32,
+                    {.m = STENO_ATTEND_ROWS,
+                     .keys = keys,
+                     .size = SIZE,
+                     .v_size = SIZE,
+                     .q = x,
+                     .ldq = SIZE,
+                     .k = packed[0],
+                     .v = packed[1],
+                     .p = positions ? packed[2] : NULL,
+                     .shifted = positions,
+                     .to = keys,
+                     .scale = 0.125f,
+                     .first = true,
+                     .max = state,
+                     .sum = state + STENO_ATTEND_ROWS,
+                     .o = o}};
     const double scores = (double)keys * STENO_ATTEND_ROWS;
     double ns, flops = scores * SIZE * 4 + (positions ? (scores + 1024) * SIZE * 2 : 0);
     pack(packed[0], x, SIZE, true, SIZE, keys);
     pack(packed[1], x, SIZE, false, keys, SIZE);
     pack(packed[2], x, SIZE, true, SIZE, (keys + 63) / 32 * 32);
     ns = bench_time(call, &r);
-    printf("| %dx%zux%d%s | %9.0f | %6.1f GF/s | %3.0f %% | %5.2f |\n", STENO_ATTEND_ROWS, keys, SIZE,
-           positions ? " + positions" : "", ns, flops / ns, 100 * flops / ns / peak * 1e9, ns / scores * 16);
+    printf("| %dx%zux%d%s | %9.0f | %6.1f GF/s | %3.0f %% | %5.2f |\n", STENO_ATTEND_ROWS, keys,
+           SIZE, positions ? " + positions" : "", ns, flops / ns, 100 * flops / ns / peak * 1e9,
+           ns / scores * 16);
     fflush(stdout);
 }
 
@@ -50,7 +65,8 @@ static void bench_type(const steno_kernels *k, bool narrow, const float *x, void
 {
     static const size_t keys[] = {24, 42, 128, 250, MOST};
     const double peak = narrow ? steno_peak_bf16(k) : steno_peak_flops(k);
-    printf("\n| attend_%s rows x keys x size | ns | GFLOP/s | of peak | ns a vector of scores |\n|---|---|---|---|---|\n",
+    printf("\n| attend_%s rows x keys x size | ns | GFLOP/s | of peak | ns a vector of scores "
+           "|\n|---|---|---|---|---|\n",
            narrow ? "bf16" : "f32");
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         for (int positions = 0; positions < 2; positions++)

@@ -16,10 +16,10 @@ enum { LEVELS = 4, MAX_FLOATS = 9 << 20 };
  * 49x39 pixels */
 static const struct {
     size_t m, n, k;
-} shapes[] = {{1, 512, 512},    {1, 2048, 512},    {1, 4096, 2048},   {4, 2048, 512},
-              {10, 2048, 512},  {16, 512, 512},    {24, 512, 2048},   {24, 2048, 512},
-              {100, 512, 512},  {250, 512, 2048},  {250, 2048, 512},  {1000, 1024, 1024},
-              {256, 0, 256},    {512, 0, 512}};
+} shapes[] = {{1, 512, 512},   {1, 2048, 512},   {1, 4096, 2048},  {4, 2048, 512},
+              {10, 2048, 512}, {16, 512, 512},   {24, 512, 2048},  {24, 2048, 512},
+              {100, 512, 512}, {250, 512, 2048}, {250, 2048, 512}, {1000, 1024, 1024},
+              {256, 0, 256},   {512, 0, 512}};
 
 struct run {
     const steno_kernels *k;
@@ -99,8 +99,7 @@ static void bench_shape(const steno_kernels *levels, int n_levels, size_t s, dou
     char shape[48];
     size_t k, n;
     weights_of(&r, &k, &n);
-    r.conv = (struct steno_conv){
-        r.kk, r.m, 1, {49, 39}, {24, 19}, {3, 3}, {2, 2}, {1, 1}, {0, 0}};
+    r.conv = (struct steno_conv){r.kk, r.m, 1, {49, 39}, {24, 19}, {3, 3}, {2, 2}, {1, 1}, {0, 0}};
     rows = r.n ? (double)r.m : (double)(r.conv.out[0] * r.conv.out[1]);
     for (int i = 0; i < n_levels; i++) {
         r.k = &levels[i];
@@ -110,10 +109,11 @@ static void bench_shape(const steno_kernels *levels, int n_levels, size_t s, dou
     flops = 2 * rows * (double)k * (double)n;
     snprintf(shape, sizeof shape, r.n ? "%zux%zux%zu" : "nhwc %zu>%zu 3x3/2", r.n ? r.m : r.kk,
              r.n ? r.n : r.m, r.kk);
-    printf("| %-18s | %9.0f | %9.0f | %9.0f | %9.0f | %6.1f GF/s | %3.0f %% | %5.1f GB/s | %4.2f |\n",
-           shape, ns[0], ns[1], ns[2], ns[3], flops / ns[n_levels - 1],
-           100 * flops / ns[n_levels - 1] / peak * 1e9,
-           2 * (double)k * (double)n / ns[n_levels - 1], f32 / ns[n_levels - 1]);
+    printf(
+        "| %-18s | %9.0f | %9.0f | %9.0f | %9.0f | %6.1f GF/s | %3.0f %% | %5.1f GB/s | %4.2f |\n",
+        shape, ns[0], ns[1], ns[2], ns[3], flops / ns[n_levels - 1],
+        100 * flops / ns[n_levels - 1] / peak * 1e9, 2 * (double)k * (double)n / ns[n_levels - 1],
+        f32 / ns[n_levels - 1]);
     fflush(stdout);
 }
 

@@ -88,8 +88,8 @@ static void bench_quantize(const steno_kernels *levels, int n, float *floats)
         struct run r = {.k = &levels[i], .fa = floats, .fc = floats + MAX_BYTES / 8};
         ns[i] = bench_time(call_quantize, &r);
     }
-    printf("| quantize_f32 51200 | %.0f | %.0f | %.0f | %.0f | %.0f | %.1f GB/s | | |\n", ns[0], ns[1],
-           ns[2], ns[3], ns[4], 51200 * 5 / ns[n - 1]);
+    printf("| quantize_f32 51200 | %.0f | %.0f | %.0f | %.0f | %.0f | %.1f GB/s | | |\n", ns[0],
+           ns[1], ns[2], ns[3], ns[4], 51200 * 5 / ns[n - 1]);
 }
 
 int bench_i8(void)
@@ -116,7 +116,8 @@ int bench_i8(void)
         peak[n] = steno_peak_ops_i8(&levels[n]);
         printf("peak int8 %s: %.1f GOP/s\n", names[i], peak[n++] * 1e-9);
     }
-    printf("\n| gemm_i8 MxNxK | scalar ns | avx2 ns | avx512 ns | vnni ns | amx ns | best level | of peak | "
+    printf("\n| gemm_i8 MxNxK | scalar ns | avx2 ns | avx512 ns | vnni ns | amx ns | best level | "
+           "of peak | "
            "weights read | x f32 |\n|---|---|---|---|---|---|---|---|---|---|\n");
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
         double ns[LEVELS] = {0}, f32 = 0, ops, size;
@@ -126,7 +127,8 @@ int bench_i8(void)
         size = (double)shapes[s].n * (double)shapes[s].k;
         ops = 2 * (double)shapes[s].m * size;
         snprintf(shape, sizeof shape, "%zux%zux%zu", shapes[s].m, shapes[s].n, shapes[s].k);
-        printf("| %-14s | %10.0f | %9.0f | %9.0f | %9.0f | %9.0f | %6.1f GOP/s | %3.0f %% | %5.1f GB/s | "
+        printf("| %-14s | %10.0f | %9.0f | %9.0f | %9.0f | %9.0f | %6.1f GOP/s | %3.0f %% | %5.1f "
+               "GB/s | "
                "%4.2f |\n",
                shape, ns[0], ns[1], ns[2], ns[3], ns[4], ops / ns[n - 1],
                100 * ops / ns[n - 1] / peak[n - 1] * 1e9, size / ns[n - 1], f32 / ns[n - 1]);

@@ -1,5 +1,5 @@
-/* kcheck --bench winograd: 3x3 convolutions of stride 2 with all multiplications and with fewer, from
- * the same weights' nine and twenty-five matrices. */
+/* kcheck --bench winograd: 3x3 convolutions of stride 2 with all multiplications and with fewer,
+ * from the same weights' nine and twenty-five matrices. */
 #include "tests/kernels/kcheck.h"
 
 #include "base/arena.h"
@@ -55,7 +55,8 @@ int bench_winograd(void)
 {
     const size_t most_x = 499 * 39 * 512, most_y = 249 * 19 * 512;
     const size_t most_w = STENO_WINOGRAD_SLOTS * 512 * 512;
-    float *x = steno_aligned_alloc(most_x * sizeof *x), *y = steno_aligned_alloc(most_y * sizeof *y);
+    float *x = steno_aligned_alloc(most_x * sizeof *x),
+          *y = steno_aligned_alloc(most_y * sizeof *y);
     float *w = steno_aligned_alloc(most_w * sizeof *w);
     steno_kernels k = {0};
     if (!x || !y || !w)
@@ -64,13 +65,22 @@ int bench_winograd(void)
     fill_uniform(x, most_x);
     fill_uniform(w, most_w);
     printf("| channels, image, %s | f32 us | fewer | ratio | bf16 us | fewer | ratio |\n"
-           "|---|---|---|---|---|---|---|\n", k.level);
+           "|---|---|---|---|---|---|---|\n",
+           k.level);
     for (size_t i = 0; i < sizeof images / sizeof *images; i++) {
         const size_t c = images[i].channels;
-        struct run r = {.k = &k, .x = x, .y = y,
-                        .s = {c, c, 1, {images[i].in[0], images[i].in[1]},
+        struct run r = {.k = &k,
+                        .x = x,
+                        .y = y,
+                        .s = {c,
+                              c,
+                              1,
+                              {images[i].in[0], images[i].in[1]},
                               {(images[i].in[0] - 1) / 2, (images[i].in[1] - 1) / 2},
-                              {3, 3}, {2, 2}, {1, 1}, {0, 0}}};
+                              {3, 3},
+                              {2, 2},
+                              {1, 1},
+                              {0, 0}}};
         double ns[4];
         for (int j = 0; j < 4; j++) {
             r.bf16 = j / 2;

@@ -1,5 +1,5 @@
-/* attend_f32 and attend_bf16 against sums of doubles over the same factors, rounded for bf16: what is left are f32 sums
- * and the rounding of weights to bf16. */
+/* attend_f32 and attend_bf16 against sums of doubles over the same factors, rounded for bf16: what
+ * is left are f32 sums and the rounding of weights to bf16. */
 #include "tests/kernels/kcheck.h"
 
 #include "base/arena.h"
@@ -82,14 +82,15 @@ static double score(const struct factors *f, const struct attend_case *c, size_t
     for (size_t x = 0; x < c->size; x++) {
         t += factor(c, q[x] + (c->bias ? f->q_bias[x] : 0)) * factor(c, f->k[j * f->ldk + x]);
         if (c->positions != NONE)
-            t += factor(c, q[x] + (c->bias ? f->p_bias[x] : 0)) * factor(c, f->p[place * f->ldp + x]);
+            t += factor(c, q[x] + (c->bias ? f->p_bias[x] : 0)) *
+                 factor(c, f->p[place * f->ldp + x]);
     }
     return t;
 }
 
 /* Row i of o / sum against the exact one; NaN where the row sees nothing. */
-static void row_is_right(const struct factors *f, const struct attend_case *c, float scale, size_t i, const float *o,
-                         float max, float sum)
+static void row_is_right(const struct factors *f, const struct attend_case *c, float scale,
+                         size_t i, const float *o, float max, float sum)
 {
     const struct steno_attend_seen *s = &f->seen[i];
     double *t = malloc((c->keys + 1) * sizeof *t), top = -HUGE_VAL, all = 0;
@@ -110,10 +111,10 @@ static void row_is_right(const struct factors *f, const struct attend_case *c, f
             size += t[j] / all * fabs(factor(c, f->v[j * f->ldv + x]));
         }
         if (!close_to(o[x] / sum, want, size * (c->narrow ? 0x1p-8 + 1e-4 : 2e-5)))
-            test_fail("%s: m %zu keys %zu of %zu size %zu, %zu positions %d seen %d: row %zu column %zu is %a, exact %a",
-                      c->narrow ? "bf16" : "f32", c->m,
-                      c->call, c->keys, c->size, c->v_size, (int)c->positions, (int)c->seen, i, x,
-                      (double)(o[x] / sum), want);
+            test_fail("%s: m %zu keys %zu of %zu size %zu, %zu positions %d seen %d: row %zu "
+                      "column %zu is %a, exact %a",
+                      c->narrow ? "bf16" : "f32", c->m, c->call, c->keys, c->size, c->v_size,
+                      (int)c->positions, (int)c->seen, i, x, (double)(o[x] / sum), want);
     }
     free(t);
 }
@@ -123,7 +124,8 @@ static size_t packed_bytes(const steno_kernels *k, bool narrow, size_t rows, siz
     return narrow ? k->gemm_bf16.packed_bytes(rows, cols) : k->gemm_f32_packed_bytes(rows, cols);
 }
 
-static void *packed(const steno_kernels *k, bool narrow, const float *b, size_t ldb, bool trans, size_t rows, size_t cols)
+static void *packed(const steno_kernels *k, bool narrow, const float *b, size_t ldb, bool trans,
+                    size_t rows, size_t cols)
 {
     void *to = steno_aligned_alloc(packed_bytes(k, narrow, rows, cols));
     if (!to)
@@ -137,9 +139,15 @@ static void attend_one(const steno_kernels *k, const struct attend_case *c, floa
     struct factors f;
     float max[STENO_ATTEND_ROWS], sum[STENO_ATTEND_ROWS];
     const size_t ldo = steno_attend_ldo(c->v_size), panel = packed_bytes(k, c->narrow, c->size, 32);
-    struct steno_attend a = {.m = c->m, .keys = c->keys, .size = c->size, .v_size = c->v_size,
-                                  .shifted = c->positions == SHIFTED, .scale = scale, .first = true, .max = max,
-                                  .sum = sum};
+    struct steno_attend a = {.m = c->m,
+                             .keys = c->keys,
+                             .size = c->size,
+                             .v_size = c->v_size,
+                             .shifted = c->positions == SHIFTED,
+                             .scale = scale,
+                             .first = true,
+                             .max = max,
+                             .sum = sum};
     struct steno_attend_seen seen[STENO_ATTEND_ROWS];
     void *kp, *vp, *pp;
     make(&f, c);
@@ -181,17 +189,20 @@ static void attend_one(const steno_kernels *k, const struct attend_case *c, floa
 
 static void shapes(const steno_kernels *k, bool narrow)
 {
-    static const size_t rows[] = {1, 7, 15, 16, 17, 31, 32}, keys[] = {1, 31, 32, 33, 64, 65, 97, 127, 128, 129, 200, 300};
-    static const size_t sizes[] = {1, 5, 32, 33, 64, 80, STENO_ATTEND_SIZE}, values[] = {1, 16, 32, 33, 64, 100};
+    static const size_t rows[] = {1, 7, 15, 16, 17, 31, 32},
+                        keys[] = {1, 31, 32, 33, 64, 65, 97, 127, 128, 129, 200, 300};
+    static const size_t sizes[] = {1, 5, 32, 33, 64, 80, STENO_ATTEND_SIZE},
+                        values[] = {1, 16, 32, 33, 64, 100};
     size_t turn = 0;
     for (size_t m = 0; m < sizeof rows / sizeof *rows; m++)
         for (size_t n = 0; n < sizeof keys / sizeof *keys; n += 1 + KCHECK_FEW)
             for (int p = NONE; p <= BY_KEY; p++)
                 for (int s = ALL; s <= MASKS; s++, turn++)
                     attend_one(k,
-                               &(struct attend_case){rows[m], keys[n], sizes[turn % 7], values[turn % 6],
-                                                     turn % 2 ? 1000 : 32 * (1 + turn % 5), (enum positions)p,
-                                                     (enum seen)s, turn % 3 == 0, narrow},
+                               &(struct attend_case){
+                                   rows[m], keys[n], sizes[turn % 7], values[turn % 6],
+                                   turn % 2 ? 1000 : 32 * (1 + turn % 5), (enum positions)p,
+                                   (enum seen)s, turn % 3 == 0, narrow},
                                turn % 11 ? 0.25f : -0.5f);
 }
 
@@ -213,7 +224,8 @@ static void kept(const steno_kernels *k, size_t size, size_t v_size)
         k->gemm_bf16.pack(want, x, size + v_size, true, size, N);
         k->gemm_bf16.pack(want + at_v, x + size, size + v_size, false, N, v_size);
         if (memcmp(want, got, bytes) != 0)
-            test_fail("keys and values [%zu, %zu) of %zu and %zu numbers lie otherwise than packed", at, at + n, size, v_size);
+            test_fail("keys and values [%zu, %zu) of %zu and %zu numbers lie otherwise than packed",
+                      at, at + n, size, v_size);
     }
     steno_aligned_free(x);
     steno_aligned_free(want);
@@ -228,8 +240,18 @@ static void odd_numbers(const steno_kernels *k, bool narrow)
     for (int i = 0; i < 3; i++) {
         float q[1] = {1}, kk[KEYS], v[KEYS], max[1] = {-INFINITY}, sum[1] = {0};
         alignas(64) float o[STENO_ATTEND_ROWS * 32];
-        struct steno_attend a = {.m = 1, .keys = KEYS, .size = 1, .v_size = 1, .q = q, .ldq = 1, .to = KEYS,
-                                      .scale = 1, .first = true, .max = max, .sum = sum, .o = o};
+        struct steno_attend a = {.m = 1,
+                                 .keys = KEYS,
+                                 .size = 1,
+                                 .v_size = 1,
+                                 .q = q,
+                                 .ldq = 1,
+                                 .to = KEYS,
+                                 .scale = 1,
+                                 .first = true,
+                                 .max = max,
+                                 .sum = sum,
+                                 .o = o};
         void *kp, *vp;
         for (int j = 0; j < KEYS; j++) {
             kk[j] = (float)j;

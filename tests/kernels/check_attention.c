@@ -129,7 +129,8 @@ static void rows_anywhere(const steno_kernels *k, size_t size, size_t n, bool mi
             mag += fabs(v);
         }
         if (!close_to(y[i], want, 2 * (double)(mixed ? n : size) * EPS * mag))
-            test_fail("size %zu, %zu rows, number %zu: %a, exact %a", size, n, i, (double)y[i], want);
+            test_fail("size %zu, %zu rows, number %zu: %a, exact %a", size, n, i, (double)y[i],
+                      want);
     }
     guard_free(rows);
     guard_free(x);
@@ -154,11 +155,22 @@ static void attend_one(const steno_kernels *k, const struct attend_case *c)
     const size_t ldq = c->size + 3, ldk = c->size + 1, ldv = c->v_size + 2, ldy = c->v_size + 5;
     const size_t past = (c->n + 7) / 8 * 8; /* rows of k that may be read */
     float *q = guard_new((c->m - 1) * ldq + c->size), *kk = guard_new(past * ldk);
-    float *v = guard_new((c->n - 1) * ldv + c->v_size), *y = guard_new((c->m - 1) * ldy + c->v_size);
+    float *v = guard_new((c->n - 1) * ldv + c->v_size),
+          *y = guard_new((c->m - 1) * ldy + c->v_size);
     float *mask = c->mask ? guard_new(c->m * c->n) : NULL;
-    struct steno_attend_few a = {.q = q, .k = kk, .v = v, .mask = mask, .y = y, .ldq = ldq, .ldk = ldk,
-                             .ldv = ldv, .ldm = c->n, .ldy = ldy, .size = c->size,
-                             .v_size = c->v_size, .scale = 0.25f};
+    struct steno_attend_few a = {.q = q,
+                                 .k = kk,
+                                 .v = v,
+                                 .mask = mask,
+                                 .y = y,
+                                 .ldq = ldq,
+                                 .ldk = ldk,
+                                 .ldv = ldv,
+                                 .ldm = c->n,
+                                 .ldy = ldy,
+                                 .size = c->size,
+                                 .v_size = c->v_size,
+                                 .scale = 0.25f};
     fill_uniform(q, (c->m - 1) * ldq + c->size);
     fill_wild(kk, past * ldk);
     fill_uniform(kk, c->n * ldk);
@@ -212,8 +224,19 @@ static void attend_cases(const steno_kernels *k)
 static void a_row_that_sees_nothing_is_nan(const steno_kernels *k)
 {
     float q[2] = {1, 1}, kv[8] = {1, 2, 3}, mask[6], y[2] = {0};
-    struct steno_attend_few a = {.q = q, .k = kv, .v = kv, .mask = mask, .y = y, .ldq = 1, .ldk = 1,
-                             .ldv = 1, .ldm = 3, .ldy = 1, .size = 1, .v_size = 1, .scale = 1};
+    struct steno_attend_few a = {.q = q,
+                                 .k = kv,
+                                 .v = kv,
+                                 .mask = mask,
+                                 .y = y,
+                                 .ldq = 1,
+                                 .ldk = 1,
+                                 .ldv = 1,
+                                 .ldm = 3,
+                                 .ldy = 1,
+                                 .size = 1,
+                                 .v_size = 1,
+                                 .scale = 1};
     for (int i = 0; i < 6; i++)
         mask[i] = i < 3 ? -INFINITY : 0;
     k->attend_few_f32(2, 3, &a);

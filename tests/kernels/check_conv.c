@@ -36,7 +36,8 @@ static const struct conv_case {
     {300, 90, 1, {3, 13}, {1, 1}, {1, 1}, {1, 1}, {0, 0}, {0, 0}},
     {70, 40, 1, {9, 8}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}},
     {40, 70, 1, {12, 11}, {3, 3}, {2, 2}, {2, 2}, {2, 3}, {2, 2}},
-    {512, 40, 1, {7, 7}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}}, /* patches of 512 that are not copied */
+    {512, 40, 1, {7, 7}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}}, /* patches of 512 that are not
+                                                                     copied */
     {512, 40, 1, {4, 9}, {2, 2}, {1, 1}, {1, 3}, {0, 1}, {0, 1}},
     {256, 40, 1, {9, 21}, {3, 3}, {2, 2}, {1, 1}, {0, 0}, {0, 0}},
     {100, 100, 100, {7, 30}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}},
@@ -165,11 +166,8 @@ static void run_nhwc(const steno_kernels *k, size_t number, size_t n_parts, bool
     float *x = guard_new(nx), *xt = guard_new(nx), *w = guard_new(nw), *bias = guard_new(s.c_out);
     float *y = guard_new(ny), *yt = guard_new(ny), *whole = guard_new(ny);
     float *residual = guard_new(ny), *rt = guard_new(ny);
-    struct steno_gemm_epilogue ep = {.alpha = 1,
-                                     .bias = bias,
-                                     .act = STENO_ACT_RELU,
-                                     .residual = rt,
-                                     .ldr = s.c_out};
+    struct steno_gemm_epilogue ep = {
+        .alpha = 1, .bias = bias, .act = STENO_ACT_RELU, .residual = rt, .ldr = s.c_out};
     struct steno_gemm_epilogue expected = ep;
     void *packed = steno_aligned_alloc(k->conv_nhwc_f32_packed_bytes(&s));
     fill_uniform(x, nx);
@@ -205,9 +203,10 @@ static void round_to_bf16(float *x, size_t n)
         x[i] = half_from_bf16(half_to_bf16(x[i]));
 }
 
-/* The same with weights in bf16, against the exact sums over what was rounded; or in 24 or 12 bits. */
-static void run_weights(const steno_kernels *k, const struct steno_gemm_weights *g, size_t number, size_t n_parts,
-                        bool epilogue)
+/* The same with weights in bf16, against the exact sums over what was rounded; or in 24 or 12 bits.
+ */
+static void run_weights(const steno_kernels *k, const struct steno_gemm_weights *g, size_t number,
+                        size_t n_parts, bool epilogue)
 {
     const bool fixed = g == &k->gemm_fixed;
     struct steno_conv s = shape_of(&cases[number]);
@@ -240,7 +239,8 @@ static void run_weights(const steno_kernels *k, const struct steno_gemm_weights 
         round_to_bf16(w, nw);
     if (!fixed && k->cpu & STENO_CPU_BF16)
         round_to_bf16(x, nx);
-    compare_conv(&s, x, w, y, epilogue ? &expected : NULL, fixed ? 4.2 * (double)(taps * s.c_in) : 0, number);
+    compare_conv(&s, x, w, y, epilogue ? &expected : NULL,
+                 fixed ? 4.2 * (double)(taps * s.c_in) : 0, number);
     steno_aligned_free(packed);
     guard_free(x);
     guard_free(xt);
@@ -257,8 +257,8 @@ static void depthwise_rows(const steno_kernels *k)
 {
     static const size_t sizes[][3] = {{0, 8, 3},     {1, 1, 1},     {5, 7, 3},   {6, 128, 9},
                                       {25, 256, 15}, {16, 100, 31}, {3, 33, 17}, {40, 17, 2},
-                                      {13, 64, 64}, {30, 48, 65},  {11, 32, 5},   {18, 40, 12},
-                                      {23, 33, 13}, {35, 70, 11},  {42, 64, 31}};
+                                      {13, 64, 64},  {30, 48, 65},  {11, 32, 5}, {18, 40, 12},
+                                      {23, 33, 13},  {35, 70, 11},  {42, 64, 31}};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         for (int with_bias = 0; with_bias < 2; with_bias++) {
             size_t t = sizes[i][0], c = sizes[i][1], taps = sizes[i][2];

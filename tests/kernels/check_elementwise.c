@@ -36,8 +36,8 @@ struct unary_case {
     double ulp, slope;
     bool product;
 };
-/* Bounds of exp to erf: the largest error of 20 million floats of all binades (docs/kernels.md) and a
- * little, a quarter at most. */
+/* Bounds of exp to erf: the largest error of 20 million floats of all binades (docs/kernels.md) and
+ * a little, a quarter at most. */
 #define SLOT(name) #name, offsetof(steno_kernels, name)
 static const struct unary_case unaries[] = {
     {SLOT(exp_f32), exp, 1.1, 0, false},      {SLOT(log_f32), log, 1, 0, false},

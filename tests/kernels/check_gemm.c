@@ -15,11 +15,11 @@ struct shape {
 /* Edges of both register tiles and of the K block, then shapes of real models: digits-en (6 frames,
  * width 128), an ESPnet conformer (25 frames, width 256, heads of 64), an LM step, a tall one. */
 static const struct shape shapes[] = {
-    {0, 5, 3},      {1, 0, 3},      {1, 1, 0},     {3, 33, 0},    {1, 1, 1},     {1, 31, 7},
-    {1, 32, 8},     {1, 128, 40},   {1, 161, 64},  {2, 33, 9},    {2, 96, 255},  {3, 17, 256},
-    {4, 16, 257},   {5, 65, 513},   {6, 128, 512}, {7, 15, 30},   {8, 48, 16},   {9, 40, 33},
-    {10, 64, 64},   {11, 20, 11},   {12, 13, 14},  {13, 64, 100}, {14, 32, 256}, {15, 33, 31},
-    {16, 100, 64},  {25, 256, 256}, {25, 64, 25},  {29, 70, 300}, {84, 32, 64},  {85, 47, 300},
+    {0, 5, 3},      {1, 0, 3},      {1, 1, 0},     {3, 33, 0},     {1, 1, 1},     {1, 31, 7},
+    {1, 32, 8},     {1, 128, 40},   {1, 161, 64},  {2, 33, 9},     {2, 96, 255},  {3, 17, 256},
+    {4, 16, 257},   {5, 65, 513},   {6, 128, 512}, {7, 15, 30},    {8, 48, 16},   {9, 40, 33},
+    {10, 64, 64},   {11, 20, 11},   {12, 13, 14},  {13, 64, 100},  {14, 32, 256}, {15, 33, 31},
+    {16, 100, 64},  {25, 256, 256}, {25, 64, 25},  {29, 70, 300},  {84, 32, 64},  {85, 47, 300},
     {100, 100, 64}, {170, 40, 520}, {2, 70, 1100}, {12, 40, 1030}, {33, 72, 100}, {48, 33, 1000},
     {35, 3, 9000}};
 enum { N_SHAPES = sizeof shapes / sizeof *shapes };
@@ -33,7 +33,8 @@ struct setup {
     const struct steno_gemm_epilogue *use;
     double slack; /* added to the magnitude of the products, times that of A; 0 usual */
     bool near;    /* SiLU is within 2^-13 */
-    bool fixed;   /* numbers are rounded to 24 bits of the largest of their row of A, or column of B */
+    bool
+        fixed; /* numbers are rounded to 24 bits of the largest of their row of A, or column of B */
 };
 
 static size_t span(size_t rows, size_t cols, size_t ld)
@@ -131,8 +132,10 @@ static void compare_element(const struct setup *t, size_t i, size_t j)
     }
     mag += t->slack * of_a;
     bound = 1.2 * (double)(t->s.k + 1) * EPS * mag + 1e-30;
-    if (t->fixed) /* half a step of 2^-22 of the largest, and the ninth product; sums of blocks of 512 */
-        bound = 2.05 * EPS * (most_a * of_b + most_b * of_a) + EPS / 32 * (double)t->s.k * most_a * most_b +
+    if (t->fixed) /* half a step of 2^-22 of the largest, and the ninth product; sums of blocks of
+                     512 */
+        bound = 2.05 * EPS * (most_a * of_b + most_b * of_a) +
+                EPS / 32 * (double)t->s.k * most_a * most_b +
                 ((double)t->s.k / 256 + 4) * EPS * mag + 1e-38;
     want = sum;
     if (t->use) {
@@ -264,8 +267,9 @@ static void nan_stays_in_its_row(const steno_kernels *k)
 /* ---- f32 in 24 bits ---- */
 
 /* Blocks of rows, pieces of K, several of them that meet in C, and panels that are not full. */
-static const struct shape large[] = {{1, 70, 2100}, {17, 64, 1100}, {33, 97, 130}, {300, 50, 600}, {65, 40, 64},
-                                     {257, 33, 900}, {40, 32, 9000}, {24, 96, 512}, {31, 64, 32}, {600, 20, 2200}, {250, 40, 9728}, {60, 70, 700}};
+static const struct shape large[] = {
+    {1, 70, 2100},  {17, 64, 1100}, {33, 97, 130}, {300, 50, 600},  {65, 40, 64},    {257, 33, 900},
+    {40, 32, 9000}, {24, 96, 512},  {31, 64, 32},  {600, 20, 2200}, {250, 40, 9728}, {60, 70, 700}};
 
 static void *pack_fixed(const steno_kernels *k, const struct setup *t)
 {
@@ -318,8 +322,8 @@ static void fixed(const steno_kernels *k)
             fixed_of(k, large[i], variant);
 }
 
-/* Infinite numbers and NaN in rows 0 and the last of A and column 20 of B: such a row is as its numbers say, such a
- * column NaN, the rest as if they were not there. */
+/* Infinite numbers and NaN in rows 0 and the last of A and column 20 of B: such a row is as its
+ * numbers say, such a column NaN, the rest as if they were not there. */
 static void odd_numbers(const steno_kernels *k, size_t m, float odd)
 {
     struct setup t;
@@ -346,7 +350,8 @@ static void odd_numbers(const steno_kernels *k, size_t m, float odd)
             const float got = t.c[i * t.ldc + j],
                         want = j == 20 ? NAN : (touched ? plain : without)[i * t.ldc + j];
             if (memcmp(&got, &want, sizeof got) && !(isnan(got) && isnan(want)))
-                test_fail("%a: c[%zu,%zu] = %a, not %a", (double)odd, i, j, (double)got, (double)want);
+                test_fail("%a: c[%zu,%zu] = %a, not %a", (double)odd, i, j, (double)got,
+                          (double)want);
         }
     guard_free(plain);
     guard_free(without);
@@ -386,7 +391,8 @@ static double off(const struct setup *t)
     return sqrt(squares / (double)(t->s.m * t->s.n));
 }
 
-/* Sums without rounding make up for rounded numbers (amx); next to rounded sums, rounded weights are little. */
+/* Sums without rounding make up for rounded numbers (amx); next to rounded sums, rounded weights
+ * are little. */
 static void as_near_as_f32(const steno_kernels *k)
 {
     for (size_t n = 512; n <= 2048; n *= 2) {
@@ -508,7 +514,8 @@ static float tight_of(float x, int most)
     const int base = most > 7 ? most - 7 : 0, upper = (h & 0x7fff) >> 8;
     if (upper > base)
         return half_from_bf16(h);
-    return half_from_bf16(upper == base && h & 0x80 && base ? (uint16_t)(sign | (base + 1) << 8) : 0);
+    return half_from_bf16(upper == base && h & 0x80 && base ? (uint16_t)(sign | (base + 1) << 8)
+                                                            : 0);
 }
 
 /* Columns of t->b as 12 bits keep them. */
@@ -528,7 +535,8 @@ static void tighten(struct setup *t)
 }
 
 /* The bits of bf16 with what is left of the weights; spread: the numbers are of up to 2^-spread. */
-static void tight_of_shape(const steno_kernels *k, struct shape s, int variant, int spread, float odd)
+static void tight_of_shape(const steno_kernels *k, struct shape s, int variant, int spread,
+                           float odd)
 {
     const struct steno_gemm_weights *g = &k->gemm_tight;
     struct setup t;
@@ -554,9 +562,10 @@ static void tight_of_shape(const steno_kernels *k, struct shape s, int variant, 
     for (size_t i = 0; i < t.s.m; i++)
         for (size_t j = 0; j < t.s.n; j++) {
             const float got = t.c[i * t.ldc + j], exp = want[i * t.ldc + j];
-            if (memcmp(&got, &exp, sizeof got) && !(isnan(got) && (isnan(exp) || (isinf(odd) && j == 0))))
-                test_fail("m %zu n %zu k %zu spread %d: c[%zu,%zu] = %a, not %a", t.s.m, t.s.n, t.s.k, spread, i, j,
-                          (double)got, (double)exp);
+            if (memcmp(&got, &exp, sizeof got) &&
+                !(isnan(got) && (isnan(exp) || (isinf(odd) && j == 0))))
+                test_fail("m %zu n %zu k %zu spread %d: c[%zu,%zu] = %a, not %a", t.s.m, t.s.n,
+                          t.s.k, spread, i, j, (double)got, (double)exp);
         }
     if (!(variant & 8)) /* no bias of rows */
         rows_alone(g, &t, b);

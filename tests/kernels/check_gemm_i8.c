@@ -14,13 +14,13 @@ struct shape {
 /* Edges of the register tiles, of lanes of 2 and 4 bytes, of panels and of the blocks of K (1024
  * and 2048 bytes), then shapes of real models. */
 static const struct shape shapes[] = {
-    {0, 5, 3},     {1, 0, 3},     {1, 1, 0},    {3, 33, 0},     {1, 1, 1},     {1, 31, 7},
-    {1, 32, 8},    {1, 129, 41},  {1, 161, 64}, {2, 33, 9},     {2, 96, 255},  {3, 17, 256},
-    {3, 70, 66},   {4, 16, 257},  {4, 95, 30},  {5, 65, 513},   {6, 128, 512}, {7, 15, 30},
-    {8, 48, 1023}, {9, 40, 1025}, {10, 64, 66}, {11, 20, 2047}, {12, 13, 14},  {13, 64, 2049},
-    {14, 32, 256}, {15, 33, 31},  {16, 100, 6}, {25, 256, 256}, {29, 70, 300}, {84, 32, 64},
-    {85, 47, 300}, {113, 36, 65}, {5, 9, 4099}, {170, 40, 520}, {250, 33, 3},
-    {33, 72, 100}, {48, 33, 1000}, {35, 3, 17000}};
+    {0, 5, 3},      {1, 0, 3},     {1, 1, 0},    {3, 33, 0},     {1, 1, 1},     {1, 31, 7},
+    {1, 32, 8},     {1, 129, 41},  {1, 161, 64}, {2, 33, 9},     {2, 96, 255},  {3, 17, 256},
+    {3, 70, 66},    {4, 16, 257},  {4, 95, 30},  {5, 65, 513},   {6, 128, 512}, {7, 15, 30},
+    {8, 48, 1023},  {9, 40, 1025}, {10, 64, 66}, {11, 20, 2047}, {12, 13, 14},  {13, 64, 2049},
+    {14, 32, 256},  {15, 33, 31},  {16, 100, 6}, {25, 256, 256}, {29, 70, 300}, {84, 32, 64},
+    {85, 47, 300},  {113, 36, 65}, {5, 9, 4099}, {170, 40, 520}, {250, 33, 3},  {33, 72, 100},
+    {48, 33, 1000}, {35, 3, 17000}};
 enum { N_SHAPES = sizeof shapes / sizeof *shapes };
 
 struct setup {
@@ -272,8 +272,8 @@ static void rounding(const steno_kernels *k)
         }
 }
 
-/* Every level as the definition says, element by element; what is infinite or overflows the range is
- * left to the scale alone. */
+/* Every level as the definition says, element by element; what is infinite or overflows the range
+ * is left to the scale alone. */
 static void rows_rounded(const steno_kernels *k)
 {
     static const float special[] = {NAN, 0.0f, -0.0f, 1e-40f, -1e-38f, 3e38f, -3e38f, INFINITY};
@@ -284,7 +284,10 @@ static void rows_rounded(const steno_kernels *k)
             int32_t zero = -1, at;
             fill_uniform(x, n);
             for (size_t i = 0; i < n; i++) {
-                x[i] = kind == 0 ? 0 : kind == 1 ? fabsf(x[i]) : kind == 2 ? -fabsf(x[i]) : x[i] * 99;
+                x[i] = kind == 0   ? 0
+                       : kind == 1 ? fabsf(x[i])
+                       : kind == 2 ? -fabsf(x[i])
+                                   : x[i] * 99;
                 if (kind > 3 && kind < 12 && random_below(3) == 0)
                     x[i] = special[kind - 4];
                 if (kind == 12)
@@ -342,11 +345,12 @@ static void rows_summed(const steno_kernels *k)
                 lo = fminf(lo, want);
                 hi = fmaxf(hi, want);
                 if (!(got[i] == want) && want == want)
-                    test_fail("n %zu rows %zu: %zu is %a, want %a", n, n_x, i, (double)got[i], (double)want);
+                    test_fail("n %zu rows %zu: %zu is %a, want %a", n, n_x, i, (double)got[i],
+                              (double)want);
             }
             if (range[0] != lo || range[1] != hi)
-                test_fail("n %zu rows %zu: range %a to %a, want %a to %a", n, n_x, (double)range[0], (double)range[1],
-                          (double)lo, (double)hi);
+                test_fail("n %zu rows %zu: range %a to %a, want %a to %a", n, n_x, (double)range[0],
+                          (double)range[1], (double)lo, (double)hi);
             for (size_t t = 0; t < 4; t++)
                 guard_free(x[t]);
             guard_free(to);
@@ -372,8 +376,8 @@ static void row_spread(const steno_kernels *k)
             k->spread_row_f32(y, line, count, minus, row, n);
             for (size_t i = 0; i < all; i++)
                 if (y[i] != want[i])
-                    test_fail("n %zu to %zu x %zu: %zu is %a, want %a", n, count[0], count[1], i, (double)y[i],
-                              (double)want[i]);
+                    test_fail("n %zu to %zu x %zu: %zu is %a, want %a", n, count[0], count[1], i,
+                              (double)y[i], (double)want[i]);
             guard_free(y);
             guard_free(row);
             guard_free(want);

@@ -29,7 +29,8 @@ static void sums(const steno_kernels *k, bool dot)
 
 static void dots_at(const steno_kernels *k, size_t m, size_t cols, size_t n)
 {
-    const size_t lda = n + random_below(20), ldb = n + random_below(20), ldy = cols + random_below(3);
+    const size_t lda = n + random_below(20), ldb = n + random_below(20),
+                 ldy = cols + random_below(3);
     const size_t a_len = m ? (m - 1) * lda + n : 0, b_len = cols ? (cols - 1) * ldb + n : 0;
     float *a = guard_new(a_len), *b = guard_new(b_len), *y = guard_new(m * ldy);
     fill_uniform(a, a_len);
@@ -46,7 +47,8 @@ static void dots_at(const steno_kernels *k, size_t m, size_t cols, size_t n)
             mag += fabs(v);
         }
         if (!close_to(y[i], want, 2 * (double)n * EPS * mag))
-            test_fail("row %zu of %zu, column %zu of %zu, n %zu: %a, exact %a", r, m, c, cols, n, (double)y[i], want);
+            test_fail("row %zu of %zu, column %zu of %zu, n %zu: %a, exact %a", r, m, c, cols, n,
+                      (double)y[i], want);
     }
     guard_free(a);
     guard_free(b);
@@ -94,7 +96,8 @@ static double row_stats(const float *x, size_t n, double *max)
     return sum;
 }
 
-/* exp(x - max): the subtraction's rounding costs |x - max| eps, the function 4 ulp, the sum n eps. */
+/* exp(x - max): the subtraction's rounding costs |x - max| eps, the function 4 ulp, the sum n eps.
+ */
 static void softmax_row(const float *y, const float *x, size_t n)
 {
     double max, sum = row_stats(x, n, &max);

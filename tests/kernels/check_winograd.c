@@ -212,15 +212,15 @@ struct arrays {
 };
 
 /* Weights NULL: f32 as it is. */
-static void call(const steno_kernels *k, const struct steno_gemm_weights *g, const struct steno_conv *s, const float *x,
-                 const void *packed, float *y, const struct steno_gemm_epilogue *ep, size_t part,
-                 size_t n_parts)
+static void call(const steno_kernels *k, const struct steno_gemm_weights *g,
+                 const struct steno_conv *s, const float *x, const void *packed, float *y,
+                 const struct steno_gemm_epilogue *ep, size_t part, size_t n_parts)
 {
     (g ? g->conv_winograd : k->conv_winograd_f32)(s, x, packed, y, ep, part, n_parts);
 }
 
-static void run_case(const steno_kernels *k, size_t number, const struct steno_gemm_weights *g, size_t n_parts,
-                     bool epilogue)
+static void run_case(const steno_kernels *k, size_t number, const struct steno_gemm_weights *g,
+                     size_t n_parts, bool epilogue)
 {
     const bool bf16 = g && g != &k->gemm_fixed;
     const struct steno_conv s = shape_of(&cases[number]);
@@ -239,7 +239,8 @@ static void run_case(const steno_kernels *k, size_t number, const struct steno_g
         .alpha = 1, .bias = a.bias, .act = STENO_ACT_RELU, .residual = a.residual, .ldr = s.c_out};
     const struct rounding few = {.weights = bf16, .data = bf16 && k->cpu & STENO_CPU_BF16};
     struct rounding plain = few;
-    void *packed = steno_aligned_alloc((g ? g->packed_bytes : k->gemm_f32_packed_bytes)(depth, s.c_out));
+    void *packed =
+        steno_aligned_alloc((g ? g->packed_bytes : k->gemm_f32_packed_bytes)(depth, s.c_out));
     plain.plain = true;
     fill_uniform(a.x, nx);
     fill_uniform(a.w, nw);

@@ -136,7 +136,7 @@ static bool is_listed(const char *list, const char *name)
 int main(int argc, char **argv)
 {
     static const char *const all[] = {"scalar", "blas", "avx2", "avxvnni", "avx512",
-                                      "vnni",   "bf16", "amx", "neon", "dotprod"};
+                                      "vnni",   "bf16", "amx",  "neon",    "dotprod"};
     const char *levels = NULL;
     char text[128];
     for (int i = 1; i < argc; i++) {

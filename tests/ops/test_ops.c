@@ -329,10 +329,14 @@ static const struct op_case hostile[] = {
     {"tile_beyond_memory", "", "Tile", "13", "", "f32[2]:1 2;i64[1]:4611686018427387904", "!"},
     {"pad_to_a_negative_length", "", "Pad", "13", "", "f32[2]:1 2;i64[2]:-2 -2", "!negative"},
     {"pad_reflect_cut_before", "", "Pad", "13", "mode=s:reflect",
-     "f32[2,4]:1 2 3 4 5 6 7 8;i64[4]:0 -1 1 5", "f32[3,8]:2 3 4 3 2 1 2 3 6 7 8 7 6 5 6 7 2 3 4 3 2 1 2 3"},
-    {"pad_reflect_cut_behind", "", "Pad", "13", "mode=s:reflect", "f32[4]:1 2 3 4;i64[2]:2 -3", "f32[3]:3 2 1"},
-    {"pad_edge_only_before", "", "Pad", "13", "mode=s:edge", "f32[2]:1 2;i64[2]:3 -2", "f32[3]:1 1 1"},
-    {"pad_wrap_all_repeated", "", "Pad", "19", "mode=s:wrap", "f32[2]:1 2;i64[2]:5 -4", "f32[3]:2 1 2"},
+     "f32[2,4]:1 2 3 4 5 6 7 8;i64[4]:0 -1 1 5",
+     "f32[3,8]:2 3 4 3 2 1 2 3 6 7 8 7 6 5 6 7 2 3 4 3 2 1 2 3"},
+    {"pad_reflect_cut_behind", "", "Pad", "13", "mode=s:reflect", "f32[4]:1 2 3 4;i64[2]:2 -3",
+     "f32[3]:3 2 1"},
+    {"pad_edge_only_before", "", "Pad", "13", "mode=s:edge", "f32[2]:1 2;i64[2]:3 -2",
+     "f32[3]:1 1 1"},
+    {"pad_wrap_all_repeated", "", "Pad", "19", "mode=s:wrap", "f32[2]:1 2;i64[2]:5 -4",
+     "f32[3]:2 1 2"},
     {"pad_reflect_of_nothing", "", "Pad", "13", "mode=s:reflect", "f32[0]:;i64[2]:1 1", "!empty"},
     {"pad_with_too_few_numbers", "", "Pad", "13", "", "f32[2]:1 2;i64[1]:1", "!two numbers"},
     {"reduce_axis_out_of_range", "", "ReduceSum", "13", "", "f32[2]:1 2;i64[1]:-3", "!axis"},
@@ -407,8 +411,9 @@ static void holds(void **state)
         run_once(c, 1, "scalar");
 }
 
-/* ---- twisted ---- every case with one attribute or one input that is not what it should be: refused with
- * the operator's or the node's name, or run; never a failed check of our own (STENO_ERR_INTERNAL). */
+/* ---- twisted ---- every case with one attribute or one input that is not what it should be:
+ * refused with the operator's or the node's name, or run; never a failed check of our own
+ * (STENO_ERR_INTERNAL). */
 
 /* Twist number k of an attribute; false past the last. */
 static bool twist_attribute(Onnx__Node *n, size_t at, int k)
@@ -578,8 +583,8 @@ int main(void)
         memcpy(&state, &(const struct op_case *){&hostile[i]}, sizeof state);
         tests[n++] = (struct CMUnitTest){hostile[i].name, holds, NULL, NULL, state};
     }
-    tests[n++] = (struct CMUnitTest){"attributes_and_inputs_that_are_not_what_they_should_be", twisted,
-                                     NULL, NULL, cases};
+    tests[n++] = (struct CMUnitTest){"attributes_and_inputs_that_are_not_what_they_should_be",
+                                     twisted, NULL, NULL, cases};
     failed = _cmocka_run_group_tests("ops", tests, n, NULL, NULL);
     free(copy);
     free(text);

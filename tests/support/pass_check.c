@@ -136,8 +136,7 @@ steno_network *pc_open(const uint8_t *file, size_t size, int level, const char *
                        const char *only)
 {
     struct steno_network_options opt = {
-        .borrow_from = 1,
-        .opt_level = level, .disable_passes = disabled, .only_passes = only};
+        .borrow_from = 1, .opt_level = level, .disable_passes = disabled, .only_passes = only};
     steno_network *n = NULL;
     steno_err err = {0};
     if (steno_network_open_memory(&n, file, size, "test", &opt, &err))
@@ -189,8 +188,8 @@ static bool close_to(float a, float b, float tolerance)
     return !memcmp(&a, &b, sizeof a) || fabsf(a - b) <= tolerance * (1 + fabsf(a));
 }
 
-static void same_output(const struct steno_tensor *p, const struct steno_tensor *q, const char *name,
-                        float tolerance)
+static void same_output(const struct steno_tensor *p, const struct steno_tensor *q,
+                        const char *name, float tolerance)
 {
     size_t bytes;
     if (p->dtype != q->dtype || !steno_shape_equal(&p->shape, &q->shape))

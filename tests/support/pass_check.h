@@ -29,7 +29,8 @@ struct mk_graph *pc_start(int opset, const char *dims);
  *                          float, '' a string, else an integer
  *   -> y                   a graph output of f32 */
 void pc_graph(struct mk_graph *m, const char *text);
-/* The file's network. Fails the test with the engine's message. disabled, only: NULL = none, all. */
+/* The file's network. Fails the test with the engine's message. disabled, only: NULL = none, all.
+ */
 steno_network *pc_open(const uint8_t *file, size_t size, int level, const char *disabled,
                        const char *only);
 /* A session that has run twice on pc's numbers and planned well. */

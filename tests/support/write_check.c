@@ -39,7 +39,8 @@ static steno_session *run(steno_network *n)
         fail_msg("%s", err.msg);
     for (int i = 0; i < steno_network_n_inputs(n); i++) {
         const struct steno_value *v = steno_network_input(n, i);
-        struct steno_tensor t = {.dtype = v->dtype, .shape = v->shape, .data = (void *)(uintptr_t)wc_numbers()};
+        struct steno_tensor t = {
+            .dtype = v->dtype, .shape = v->shape, .data = (void *)(uintptr_t)wc_numbers()};
         static uint8_t mask[4096];
         for (size_t k = 0; k < sizeof mask; k++)
             mask[k] = k % 3 == 0;

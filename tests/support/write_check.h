@@ -7,11 +7,12 @@
 
 #define WC_MAX_FILE ((size_t)1 << 24)
 
-const float *wc_numbers(void); /* 4,096 of them, in [-2, 2]: inputs, and constants */
+const float *wc_numbers(void);   /* 4,096 of them, in [-2, 2]: inputs, and constants */
 struct mk_graph *wc_swish(void); /* x * Sigmoid(x) of [2, 8] */
 /* The file's network; fails the test with the engine's message. */
 steno_network *wc_open(const void *file, size_t size, int level, bool rewrite);
-/* Both run on the numbers, open dimensions 3: the same names, shapes, and elements within tolerance. */
+/* Both run on the numbers, open dimensions 3: the same names, shapes, and elements within
+ * tolerance. */
 void wc_same(steno_network *a, steno_network *b, double tolerance);
 /* Optimize, write, and read back: as fused nodes and as their bodies. `type` is the operator that
  * must come of it. Frees m. */

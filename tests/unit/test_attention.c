@@ -1,5 +1,6 @@
-/* Attention at every level, and of a network opened in 16 or 8 bits, against f32 as the scalar level makes it: rows and keys
- * around the tiles, masks of every form, positions, batches; and that threads do not matter. */
+/* Attention at every level, and of a network opened in 16 or 8 bits, against f32 as the scalar
+ * level makes it: rows and keys around the tiles, masks of every form, positions, batches; and that
+ * threads do not matter. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -54,8 +55,10 @@ static void *mask_of(const struct form *f, struct steno_tensor *t)
 {
     const size_t rows = f->mask == KEYS ? 1 : f->rows, n = f->batch * rows * f->keys;
     uint8_t *m;
-    *t = (struct steno_tensor){STENO_BOOL,
-                               {.rank = 4, .dim = {(int64_t)f->batch, 1, (int64_t)rows, (int64_t)f->keys}}, NULL};
+    *t = (struct steno_tensor){
+        STENO_BOOL,
+        {.rank = 4, .dim = {(int64_t)f->batch, 1, (int64_t)rows, (int64_t)f->keys}},
+        NULL};
     if (f->mask == ADDED) {
         t->dtype = STENO_F32;
         t->shape.dim[0] = 1;
@@ -94,7 +97,10 @@ static steno_network *attention(const struct form *f, enum steno_precision p, co
         mk_input(g, "w", STENO_F32, "60");
     }
     mk_node(g, "ai.steno:Attention",
-            f->positions ? (f->mask ? "q,k,v,m,p,u,w" : "q,k,v,,p,u,w") : f->mask ? "q,k,v,m" : "q,k,v", "y");
+            f->positions ? (f->mask ? "q,k,v,m,p,u,w" : "q,k,v,,p,u,w")
+            : f->mask    ? "q,k,v,m"
+                         : "q,k,v",
+            "y");
     mk_attr_int(g, "heads", HEADS);
     mk_attr_int(g, "size", SIZE);
     mk_attr_int(g, "v_size", VALUE);
@@ -109,9 +115,11 @@ static steno_network *attention(const struct form *f, enum steno_precision p, co
     return n;
 }
 
-static void attend(const struct form *f, enum steno_precision p, const char *cpu, int threads, float *y)
+static void attend(const struct form *f, enum steno_precision p, const char *cpu, int threads,
+                   float *y)
 {
-    const int64_t b = (int64_t)f->batch, t = (int64_t)f->rows, s = (int64_t)f->keys, l = (int64_t)places(f);
+    const int64_t b = (int64_t)f->batch, t = (int64_t)f->rows, s = (int64_t)f->keys,
+                  l = (int64_t)places(f);
     struct steno_session_options so = {.threads = threads};
     steno_network *n = attention(f, p, cpu);
     steno_session *run = NULL;
@@ -121,14 +129,17 @@ static void attend(const struct form *f, enum steno_precision p, const char *cpu
                                  {STENO_F32, {.rank = 3, .dim = {b, s, HEADS * VALUE}}, NULL}};
     int count = 3;
     for (int i = 0; i < 3; i++)
-        in[i].data = numbers((size_t)(in[i].shape.dim[0] * in[i].shape.dim[1] * in[i].shape.dim[2]), (size_t)i * 31);
+        in[i].data = numbers((size_t)(in[i].shape.dim[0] * in[i].shape.dim[1] * in[i].shape.dim[2]),
+                             (size_t)i * 31);
     if (f->mask)
         mask_of(f, &in[count++]);
     if (f->positions) {
-        in[count++] = (struct steno_tensor){STENO_F32, {.rank = 3, .dim = {1, l, HEADS * SIZE}},
+        in[count++] = (struct steno_tensor){STENO_F32,
+                                            {.rank = 3, .dim = {1, l, HEADS * SIZE}},
                                             numbers((size_t)l * HEADS * SIZE, 5)};
         for (int i = 0; i < 2; i++)
-            in[count++] = (struct steno_tensor){STENO_F32, {.rank = 1, .dim = {HEADS * SIZE}},
+            in[count++] = (struct steno_tensor){STENO_F32,
+                                                {.rank = 1, .dim = {HEADS * SIZE}},
                                                 numbers(HEADS * SIZE, 77 + (size_t)i * 13)};
     }
     if (steno_session_open(&run, n, &so, &err))
@@ -171,7 +182,8 @@ static void check(const struct form *f)
                 {STENO_FP32, "avx2", 2e-5},
                 {STENO_BF16_WEIGHTS, "native", 3e-2},
                 {STENO_BF16_WEIGHTS, "bf16", 3e-2}};
-    static float want[BATCH * 150 * HEADS * VALUE], y[BATCH * 150 * HEADS * VALUE], again[BATCH * 150 * HEADS * VALUE];
+    static float want[BATCH * 150 * HEADS * VALUE], y[BATCH * 150 * HEADS * VALUE],
+        again[BATCH * 150 * HEADS * VALUE];
     const size_t n = f->batch * f->rows * HEADS * VALUE;
     attend(f, STENO_FP32, "scalar", 1, want);
     for (size_t w = 0; w < sizeof ways / sizeof *ways; w++) {
@@ -182,8 +194,10 @@ static void check(const struct form *f)
         attend(f, ways[w].p, ways[w].level, 1, y);
         off = apart(y, want, n);
         if (!(off <= ways[w].most))
-            fail_msg("%s, precision %d: %zu batches, %zu rows, %zu keys, mask %d, positions %d: off by %g", ways[w].level,
-                     (int)ways[w].p, f->batch, f->rows, f->keys, (int)f->mask, (int)f->positions, off);
+            fail_msg("%s, precision %d: %zu batches, %zu rows, %zu keys, mask %d, positions %d: "
+                     "off by %g",
+                     ways[w].level, (int)ways[w].p, f->batch, f->rows, f->keys, (int)f->mask,
+                     (int)f->positions, off);
         attend(f, ways[w].p, ways[w].level, 2, again);
         assert_memory_equal(y, again, n * sizeof *y);
     }
@@ -191,13 +205,14 @@ static void check(const struct form *f)
 
 static void every_form_is_near(void **state)
 {
-    static const size_t sizes[][2] = {{1, 9},   {8, 8},   {24, 24},   {31, 33},   {32, 32},
+    static const size_t sizes[][2] = {{1, 9},   {8, 8},   {24, 24},  {31, 33},   {32, 32},
                                       {42, 42}, {64, 64}, {65, 150}, {150, 150}, {40, 520}};
     (void)state;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         for (int m = NONE; m < MASKS; m++)
             for (int p = WITHOUT; p < POSITIONS; p++)
-                check(&(struct form){1 + i % 2, sizes[i][0], sizes[i][1], (enum mask)m, (enum positions)p});
+                check(&(struct form){1 + i % 2, sizes[i][0], sizes[i][1], (enum mask)m,
+                                     (enum positions)p});
 }
 
 static void an_int8_network_attends_in_the_same_way(void **state)

@@ -60,7 +60,8 @@ static void long_ways_keep_place_and_reason(void **state)
     (void)state;
     assert_int_equal(steno_fail(&err, STENO_ERR_LIMIT, "the reason"), STENO_ERR_LIMIT);
     for (int i = 0; i < 200; i++)
-        assert_int_equal(steno_fail_in(&err, STENO_ERR_LIMIT, "in function %d", i), STENO_ERR_LIMIT);
+        assert_int_equal(steno_fail_in(&err, STENO_ERR_LIMIT, "in function %d", i),
+                         STENO_ERR_LIMIT);
     assert_int_equal(steno_fail_in(&err, STENO_ERR_LIMIT, "a.onnx"), STENO_ERR_LIMIT);
     assert_memory_equal(err.msg, "a.onnx: ...", 11);
     assert_non_null(strstr(err.msg, "in function 0: the reason"));
@@ -135,7 +136,8 @@ static void pages_that_were_cut_keep_their_beginning(void **state)
     steno_pages_cut(p, n, keep);
     for (size_t i = 0; i < keep; i++)
         assert_int_equal(p[i], 0x5a);
-    assert_int_equal(msync(p + 2 * STENO_PAGE_LARGE, STENO_PAGE_LARGE, MS_ASYNC), -1); /* not mapped */
+    assert_int_equal(msync(p + 2 * STENO_PAGE_LARGE, STENO_PAGE_LARGE, MS_ASYNC),
+                     -1); /* not mapped */
     assert_int_equal(errno, ENOMEM);
     steno_pages_free(p, keep);
     assert_int_equal(msync(p, STENO_PAGE_LARGE, MS_ASYNC), -1);

@@ -301,10 +301,12 @@ static void a_copy_and_a_touched_file_find_the_cache_by_what_they_hold(void **st
     mk_unlink(other);
 }
 
-/* Two paths hold a model; one gets another: its cache stays for the other path, and goes with that. */
+/* Two paths hold a model; one gets another: its cache stays for the other path, and goes with that.
+ */
 static void a_cache_goes_when_no_path_holds_its_model(void **state)
 {
-    char *path = write_model(0), *other = copy_of(path), *fresh = write_model(1), name[300], command[700];
+    char *path = write_model(0), *other = copy_of(path), *fresh = write_model(1), name[300],
+         command[700];
     (void)state;
     for (int i = 0; i < 2; i++)
         steno_network_close(open_cached(i ? other : path, STENO_FP32));
@@ -417,8 +419,8 @@ static void count_reading(void *arg, const struct steno_graph *g)
     ++*(int *)arg;
 }
 
-/* The part of the model that is a step is asked for, which it has not: whether it was read for that,
- * and what is said. */
+/* The part of the model that is a step is asked for, which it has not: whether it was read for
+ * that, and what is said. */
 static int ask_for_a_step(const char *path, steno_err *err)
 {
     int read = 0;
@@ -454,7 +456,8 @@ static void a_refused_part_is_remembered_with_its_reason(void **state)
     assert_int_equal(ask_for_a_step(path, &again), 1);
     steno_network_close(open_cached(path, STENO_FP32)); /* the whole of it is no less welcome */
     assert_int_equal(rename(other, path), 0);
-    assert_int_equal(ask_for_a_step(path, &again), 1); /* another graph, and the old one's are gone */
+    assert_int_equal(ask_for_a_step(path, &again),
+                     1); /* another graph, and the old one's are gone */
     assert_int_equal(files(name, sizeof name), 1);
     clear();
     *strrchr(other, '/') = '\0';

@@ -1,5 +1,5 @@
-/* Convolutions of stride 2 in 8 bits with fewer multiplications: as near to f32 as rounded patches are, images of every
- * remainder of three, padding, activations, levels, threads. */
+/* Convolutions of stride 2 in 8 bits with fewer multiplications: as near to f32 as rounded patches
+ * are, images of every remainder of three, padding, activations, levels, threads. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -65,7 +65,8 @@ static size_t run(steno_network *n, size_t h, size_t w, int threads, float *y)
     size_t count;
     for (size_t i = 0; i < C * h * w; i++)
         x[i] = fmaxf(0, number(i) + 0.2f);
-    if (steno_session_open(&s, n, &so, &err) || steno_session_set(s, 0, &in, &err) || steno_session_run(s, &err))
+    if (steno_session_open(&s, n, &so, &err) || steno_session_set(s, 0, &in, &err) ||
+        steno_session_run(s, &err))
         fail_msg("%s", err.msg);
     count = steno_numel(steno_session_get(s, 0));
     memcpy(y, steno_session_get(s, 0)->data, count * sizeof *y);
@@ -86,7 +87,8 @@ static double off_by(const float *a, const float *b, size_t n)
 
 static void images_are_as_near_as_8_bits(void **state)
 {
-    static const char *const levels[] = {"native", "avx2", "scalar"}, *const acts[] = {NULL, "Relu", "Tanh"};
+    static const char *const levels[] = {"native", "avx2", "scalar"}, *const acts[] = {NULL, "Relu",
+                                                                                       "Tanh"};
     static const size_t sizes[][2] = {{3, 3}, {4, 9}, {7, 5}, {9, 8}, {11, 13}, {13, 21}, {21, 20}};
     static float want[O * MOST * MOST], y[O * MOST * MOST], again[O * MOST * MOST];
     (void)state;
@@ -106,7 +108,8 @@ static void images_are_as_near_as_8_bits(void **state)
                 assert_int_equal(run(n, sizes[i][0], sizes[i][1], 1, y), count);
                 off = off_by(y, want, count);
                 if (!(off > 1e-4 && off < 0.02)) /* rounding to 255 steps, twice: some 0.01 */
-                    fail_msg("%s, %zux%zu, padding %d: off by %g", levels[l], sizes[i][0], sizes[i][1], pad, off);
+                    fail_msg("%s, %zux%zu, padding %d: off by %g", levels[l], sizes[i][0],
+                             sizes[i][1], pad, off);
                 (void)run(n, sizes[i][0], sizes[i][1], 3, again);
                 assert_memory_equal(y, again, count * sizeof *y);
             }

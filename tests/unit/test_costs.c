@@ -118,7 +118,8 @@ static void a_machine_that_is_never_quiet_is_measured_three_times(void **state)
         double least = fmin(costs.step[i], more.step[i]);
         assert_true(isinf(least) ? isinf(got.step[i]) : fabs(got.step[i] - least) < 1e-8 * least);
     }
-    assert_int_equal(steno_costs_store(&id, &more, 1.1, NULL), STENO_OK); /* a quiet start at last */
+    assert_int_equal(steno_costs_store(&id, &more, 1.1, NULL),
+                     STENO_OK); /* a quiet start at last */
     assert_true(steno_costs_load(&id, &got) && fabs(got.host - more.host) < 1e-8 * more.host);
 }
 

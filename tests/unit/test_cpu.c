@@ -9,8 +9,8 @@
 
 static void level_never_raises_what_is_there(void **state)
 {
-    static const char *const names[] = {"scalar", "avx2", "avx512", "vnni", "bf16", "amx",
-                                        "native", "random"};
+    static const char *const names[] = {"scalar", "avx2", "avx512", "vnni",
+                                        "bf16",   "amx",  "native", "random"};
     (void)state;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         unsigned mask = ~0u;
@@ -54,7 +54,8 @@ static void detection_agrees_with_the_compiler_runtime(void **state)
                      __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"));
     assert_int_equal(!!(mask & STENO_CPU_VNNI), !!__builtin_cpu_supports("avx512vnni"));
-#elif defined(__aarch64__) /* Linux shows ID registers: Documentation/arm64/cpu-feature-registers.rst */
+#elif defined(                                                                                     \
+    __aarch64__) /* Linux shows ID registers: Documentation/arm64/cpu-feature-registers.rst */
     uint64_t isar0;
     __asm__("mrs %0, id_aa64isar0_el1" : "=r"(isar0));
     assert_true(mask & STENO_CPU_NEON);

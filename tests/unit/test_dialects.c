@@ -192,7 +192,8 @@ static void vosk_answers_each_message_with_what_is_known(void **state)
     event(&h, STENO_FINAL, "four t\"wo", STENO_FINAL_ENDPOINT);
     h.d.dialect->binary_end(&h.d, 100);
     says(&h, "{\"result\":[{\"conf\":0.5,\"end\":1.5,\"start\":1.25,\"word\":\"four\"},"
-             "{\"conf\":1.0,\"end\":2.0,\"start\":1.75,\"word\":\"t\\\"wo\"}],\"text\":\"four t\\\"wo\"}");
+             "{\"conf\":1.0,\"end\":2.0,\"start\":1.75,\"word\":\"t\\\"wo\"}],\"text\":\"four "
+             "t\\\"wo\"}");
     h.d.dialect->binary_end(&h.d, 100);
     says(&h, "{\"partial\":\"\"}");
     stop(&h);
@@ -227,7 +228,8 @@ static void vosk_tells_as_many_hypotheses_as_were_asked_for(void **state)
     text(&h, "{\"config\":{\"max_alternatives\":3}}", STENO_OK);
     assert_int_equal(h.d.asked.alternatives, 3);
     nbest(&h);
-    event(&h, STENO_FINAL, "four t\"wo", STENO_FINAL_END); /* with fewer: its best stands for them */
+    event(&h, STENO_FINAL, "four t\"wo",
+          STENO_FINAL_END); /* with fewer: its best stands for them */
     h.d.dialect->end(&h.d, false);
     says(&h, "{\"alternatives\":["
              "{\"confidence\":0.707107,\"result\":[" FOUR "," TWO "," FOUR "," TWO "],"
@@ -248,7 +250,8 @@ static void vosk_understands_config_eof_and_reset(void **state)
     (void)state;
     start(&h, &steno_dialect_vosk);
     assert_int_equal(
-        text(&h, "{\"config\":{\"sample_rate\":16000.0,\"words\":0,\"model\":\"m\",\"x\":1}}", STENO_OK),
+        text(&h, "{\"config\":{\"sample_rate\":16000.0,\"words\":0,\"model\":\"m\",\"x\":1}}",
+             STENO_OK),
         STENO_ACT_SETTINGS);
     assert_int_equal(h.d.asked.audio.sample_rate, 16000);
     assert_string_equal(h.d.asked.model, "m");
@@ -285,12 +288,15 @@ static void sherpa_results_count_from_their_segment(void **state)
     event(&h, STENO_FINAL, "four t\"wo", STENO_FINAL_ENDPOINT);
     assert_true(h.replaceable[0] && !h.replaceable[1]);
     says_some(&h, "{\"text\":\"four t\\\"wo\",\"is_final\":false,\"is_eof\":false,\"segment\":4}");
-    says(&h, "{\"text\":\"four t\\\"wo\",\"tokens\":[\"four\",\"t\\\"wo\"],\"timestamps\":[0.25,0.75],"
-             "\"ys_probs\":[-0.6931,0.0],\"lm_probs\":[],\"context_scores\":[],\"words\":[\"four\",\"t\\\"wo\"],"
-             "\"segment\":4,\"start_time\":1.00,\"is_final\":true,\"is_eof\":false}");
+    says(&h,
+         "{\"text\":\"four t\\\"wo\",\"tokens\":[\"four\",\"t\\\"wo\"],\"timestamps\":[0.25,0.75],"
+         "\"ys_probs\":[-0.6931,0.0],\"lm_probs\":[],\"context_scores\":[],\"words\":[\"four\","
+         "\"t\\\"wo\"],"
+         "\"segment\":4,\"start_time\":1.00,\"is_final\":true,\"is_eof\":false}");
     h.d.audio_ms = 2500;
     h.d.dialect->end(&h.d, false); /* the last segment had ended by itself */
-    says_some(&h, "{\"text\":\"\",\"segment\":5,\"start_time\":2.50,\"is_final\":true,\"is_eof\":true}");
+    says_some(
+        &h, "{\"text\":\"\",\"segment\":5,\"start_time\":2.50,\"is_final\":true,\"is_eof\":true}");
     says(&h, "Done!");
     says_no_more(&h);
     stop(&h);
@@ -425,8 +431,7 @@ static void deepgram_results_follow_each_other(void **state)
 
 static void deepgram_tells_hypotheses_and_takes_the_search(void **state)
 {
-    static const char four[] =
-        "{\"word\":\"four\",\"start\":1.25,\"end\":1.5,\"confidence\":0.5}";
+    static const char four[] = "{\"word\":\"four\",\"start\":1.25,\"end\":1.5,\"confidence\":0.5}";
     char want[512];
     struct heard h;
     (void)state;
@@ -510,8 +515,10 @@ static void realtime_tells_log_probabilities_when_they_are_included(void **state
     start(&h, &steno_dialect_realtime);
     query(&h, "penalty", "0.5", STENO_OK);
     assert_true(h.d.start.search.penalty == 0.5);
-    text(&h, "{\"type\":\"session.update\",\"session\":{\"include\":["
-             "\"item.input_audio_transcription.logprobs\"]}}", STENO_OK);
+    text(&h,
+         "{\"type\":\"session.update\",\"session\":{\"include\":["
+         "\"item.input_audio_transcription.logprobs\"]}}",
+         STENO_OK);
     event(&h, STENO_FINAL, "four t\"wo", STENO_FINAL_ENDPOINT);
     j = json_loads(h.said[h.n - 1], 0, NULL);
     assert_string_equal(json_string_value(json_object_get(j, "type")),

@@ -258,8 +258,8 @@ static void a_tag_leads_to_its_directory(void **state)
         steno_status st;
     } cases[] = {
         {"some/tag: /elsewhere/%s\n", NULL, STENO_OK}, /* written on another machine */
-        {"some/tag: %s\nother: /gone\n", "2 models: give the directory of one of them (some/tag, other)",
-         STENO_ERR_INVAL},
+        {"some/tag: %s\nother: /gone\n",
+         "2 models: give the directory of one of them (some/tag, other)", STENO_ERR_INVAL},
         {"some/tag: gone\n", "tag some/tag: no directory gone", STENO_ERR_IO},
         {"some/tag: [%s]\n", "tag some/tag has no directory", STENO_ERR_FORMAT},
         {"- %s\n", "no tag: directory pairs", STENO_ERR_FORMAT},

@@ -23,7 +23,8 @@
 #define STEPS 40
 #define ROWS 150 /* two pieces of what is kept in bf16 */
 
-/* Of the networks that are opened, and how far scores of whole prefixes may be: rounding differs. */
+/* Of the networks that are opened, and how far scores of whole prefixes may be: rounding differs.
+ */
 static enum steno_precision precision = STENO_FP32;
 static float tolerance = 2e-4f;
 
@@ -119,8 +120,9 @@ static void close_pair(struct pair *p)
 }
 
 /* As `score` of a struct steno_joint_scorer. */
-static steno_status score_one(struct steno_estep_search *self, const int32_t *const *prefix, size_t length,
-                              const int32_t *parent, size_t n, float *out, steno_err *err)
+static steno_status score_one(struct steno_estep_search *self, const int32_t *const *prefix,
+                              size_t length, const int32_t *parent, size_t n, float *out,
+                              steno_err *err)
 {
     struct steno_joint_ask a = {self, prefix, length, parent, n, out, STENO_OK, err};
     steno_estep_score_each(&a, 1);
@@ -439,15 +441,15 @@ static void steps_allocate_nothing_once_warm(void **state)
 }
 
 /* The beam's prefixes from their beginning, in the state that s came with. */
-static void score_anew(struct steno_estep_search *s, const float *rows, int64_t dim, const struct beam *b,
-                       float *out)
+static void score_anew(struct steno_estep_search *s, const float *rows, int64_t dim,
+                       const struct beam *b, float *out)
 {
     static const int32_t same[BEAM] = {0, 1, 2, 3, 4}, none[BEAM] = {0};
-    assert_int_equal(steno_estep_start(s->step, s->state, rows, rows ? ROWS : 0, dim, BEAM, NULL), STENO_OK);
+    assert_int_equal(steno_estep_start(s->step, s->state, rows, rows ? ROWS : 0, dim, BEAM, NULL),
+                     STENO_OK);
     for (size_t length = 1; length <= b->length; length++)
-        assert_int_equal(score_one(s, b->prefix, length, length == 1 ? none : same, b->n,
-                                           out, NULL),
-                         STENO_OK);
+        assert_int_equal(
+            score_one(s, b->prefix, length, length == 1 ? none : same, b->n, out, NULL), STENO_OK);
 }
 
 /* One step, compared with the same prefixes scored anew. */
@@ -477,9 +479,9 @@ static void goes_back(struct pair *p, const float *rows)
     assert_int_equal(steno_estep_start(p->step, k, rows, rows ? ROWS / 2 : 0, p->dim, BEAM, NULL),
                      STENO_OK);
     if (rows) /* in two pieces */
-        assert_int_equal(steno_estep_extend(p->step, k, rows + ROWS / 2 * p->dim, ROWS - ROWS / 2,
-                                            p->dim, NULL),
-                         STENO_OK);
+        assert_int_equal(
+            steno_estep_extend(p->step, k, rows + ROWS / 2 * p->dim, ROWS - ROWS / 2, p->dim, NULL),
+            STENO_OK);
     compare_anew(p, k, rows, &now);
     while (now.length < STEPS) {
         uint32_t what = random_below(4);
@@ -519,8 +521,8 @@ static void steps_can_be_taken_back(void **state)
     close_pair(&p);
 }
 
-/* Searches of one network, each with its own rows and as far as it happens to be, scored by turns alone and
- * together. */
+/* Searches of one network, each with its own rows and as far as it happens to be, scored by turns
+ * alone and together. */
 enum { SEARCHES = 30 };
 
 struct several {
@@ -562,8 +564,9 @@ static void step_several(struct several *s, const size_t *who, size_t n, size_t 
     const int32_t *wrong[BEAM];
     for (size_t i = 0; i < n; i++) {
         struct beam *b = &s->b[who[i]];
-        a[i] = (struct steno_joint_ask){&s->together[who[i]], b->prefix, b->length, b->parent, b->n,
-                                        s->got[i], STENO_ERR_INTERNAL, &s->err[i]};
+        a[i] = (struct steno_joint_ask){
+            &s->together[who[i]], b->prefix, b->length, b->parent, b->n, s->got[i],
+            STENO_ERR_INTERNAL,   &s->err[i]};
         for (size_t h = 0; h < BEAM; h++)
             wrong[h] = &none - (b->length - 1);
         if (who[i] == bad)
@@ -577,9 +580,9 @@ static void step_several(struct several *s, const size_t *who, size_t n, size_t 
             continue;
         }
         assert_int_equal(a[i].st, STENO_OK);
-        assert_int_equal(score_one(&s->alone[who[i]], b->prefix, b->length, b->parent, b->n,
-                                           s->want[i], NULL),
-                         STENO_OK);
+        assert_int_equal(
+            score_one(&s->alone[who[i]], b->prefix, b->length, b->parent, b->n, s->want[i], NULL),
+            STENO_OK);
         assert_memory_equal(s->got[i], s->want[i], b->n * (size_t)s->p->vocab * sizeof(float));
     }
 }
@@ -664,15 +667,16 @@ static size_t bytes_of(const char *path, size_t most)
     open_pair(&p, path, STENO_ESCORE_LM, 2, 4, 5, false);
     assert_int_equal(steno_estep_start(p.step, p.self.state, NULL, 0, 0, 2, NULL), STENO_OK);
     for (size_t i = 1; i <= LONG; i++)
-        assert_int_equal(score_one(&p.self, prefix, i, i == 2 ? first : parent,
-                                           i == 1 ? 1 : most, y, NULL),
-                         STENO_OK);
+        assert_int_equal(
+            score_one(&p.self, prefix, i, i == 2 ? first : parent, i == 1 ? 1 : most, y, NULL),
+            STENO_OK);
     bytes = steno_estep_bytes(p.step);
     close_pair(&p);
     return bytes;
 }
 
-/* Rows that no hypothesis needs any more are written again: 900 rows live, though 1,800 were made. */
+/* Rows that no hypothesis needs any more are written again: 900 rows live, though 1,800 were made.
+ */
 static void memory_does_not_grow_with_dead_hypotheses(void **state)
 {
     char *path = made_lm(NONE);

@@ -127,7 +127,8 @@ static void free_recording(struct recording *rec)
     }
 }
 
-/* Streams of one form through one block each; which of the recorded blocks it is tells the state. */
+/* Streams of one form through one block each; which of the recorded blocks it is tells the state.
+ */
 static void run_blocks(steno_espnet_runner *r, struct steno_espnet_state *const *s, size_t n,
                        const struct recording *rec)
 {
@@ -138,8 +139,8 @@ static void run_blocks(steno_espnet_runner *r, struct steno_espnet_state *const 
         at[i] = s[i]->block;
         feats[i] = rec->x[at[i]].data;
     }
-    assert_int_equal(steno_espnet_block(r, s, feats, n, (size_t)rec->x[at[0]].dim[1], &rows, &each, NULL),
-                     0);
+    assert_int_equal(
+        steno_espnet_block(r, s, feats, n, (size_t)rec->x[at[0]].dim[1], &rows, &each, NULL), 0);
     for (size_t i = 0; i < n; i++) {
         const struct steno_npy *y = &rec->y[at[i]];
         size_t size = each * (size_t)y->dim[2];
@@ -177,7 +178,8 @@ static void blocks_of_several_streams_are_as_recorded(void **state)
     struct recording rec = {0};
     steno_espnet_runner *r = NULL;
     (void)state;
-    if (!load_recording(&rec) || !open_as(&e, STREAMING, &(struct steno_espnet_options){.threads = 1}))
+    if (!load_recording(&rec) ||
+        !open_as(&e, STREAMING, &(struct steno_espnet_options){.threads = 1}))
         skip();
     assert_true(e.batches);
     assert_int_equal(steno_espnet_take(&e, &r, NULL), 0);
@@ -451,8 +453,8 @@ static void a_stream_that_fails_fails_alone(void **state)
     free(pcm);
 }
 
-/* What an upload is to the pool: a step is one segment, which ends in a silence, so that others have
- * their turns between. */
+/* What an upload is to the pool: a step is one segment, which ends in a silence, so that others
+ * have their turns between. */
 static void a_recording_is_cut_at_its_silences(void **state)
 {
     enum { PARTS = 3 };
@@ -594,8 +596,8 @@ static void partials_come_with_blocks(void **state)
             if (ev.kind != STENO_PARTIAL)
                 continue;
             assert_true(!quiet && ev.time > last && ev.n_words > 0);
-            assert_true(partials || ev.time >= 1.68);          /* the first block */
-            assert_true(!partials || ev.time - last > 0.63);   /* those that follow */
+            assert_true(partials || ev.time >= 1.68);        /* the first block */
+            assert_true(!partials || ev.time - last > 0.63); /* those that follow */
             last = ev.time;
             partials++;
         }
@@ -614,9 +616,9 @@ static steno_stream *say(steno_model *m, const float *pcm, size_t n, int beam, d
     struct steno_stream_options o = {.no_endpointing = true, .beam = beam};
     struct steno_event ev;
     steno_stream *s = NULL;
-    o.search = (struct steno_search_options){
-        .set = STENO_SEARCH_CTC_WEIGHT | STENO_SEARCH_LM_WEIGHT | STENO_SEARCH_PENALTY,
-        .ctc_weight = ctc_weight};
+    o.search = (struct steno_search_options){.set = STENO_SEARCH_CTC_WEIGHT |
+                                                    STENO_SEARCH_LM_WEIGHT | STENO_SEARCH_PENALTY,
+                                             .ctc_weight = ctc_weight};
     text[0] = '\0';
     assert_int_equal(steno_stream_open(&s, m, &o, NULL), 0);
     assert_int_equal(steno_stream_push(s, pcm, n, NULL), 0);

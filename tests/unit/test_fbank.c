@@ -87,7 +87,7 @@ static struct steno_fbank_options long_hop(void) /* hop longer than the window *
 
 typedef struct steno_fbank_options maker(void);
 static maker *const makers[] = {digits,       reflect,    hamming, nemo,    espnet,
-                               short_window, odd_window, whisper, long_hop};
+                                short_window, odd_window, whisper, long_hop};
 #define N_MAKERS (sizeof makers / sizeof makers[0])
 
 static size_t whole(const struct steno_fbank_options *o, const float *x, size_t n, float *out)
@@ -312,9 +312,9 @@ static void signals_that_share_a_front_end_have_the_bits_of_their_own(void **sta
         }
         for (size_t i = 0; i < 2; i++) {
             do {
-                assert_int_equal(steno_fbank_flush(f[i], got[i] + made[i] * o.bins,
-                                                   MAX_FRAMES - made[i], &n),
-                                 STENO_OK);
+                assert_int_equal(
+                    steno_fbank_flush(f[i], got[i] + made[i] * o.bins, MAX_FRAMES - made[i], &n),
+                    STENO_OK);
                 made[i] += n;
             } while (n);
             assert_int_equal(made[i], frames[i]);

@@ -59,7 +59,8 @@ static void power_spectrum_matches_the_definition(void **state)
     }
 }
 
-/* Parseval: the energies of signal and spectrum agree, so no bin is missed between the ones above. */
+/* Parseval: the energies of signal and spectrum agree, so no bin is missed between the ones above.
+ */
 static void energy_is_preserved(void **state)
 {
     static float x[MAX_N], power[MAX_N / 2 + 1];

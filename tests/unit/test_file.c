@@ -478,7 +478,8 @@ static void cut_flac_delivers_its_beginning(void **state)
     fclose(f);
 }
 
-/* libsndfile 1.2.0 leaks when such a header fails in it; under AddressSanitizer this test sees it. */
+/* libsndfile 1.2.0 leaks when such a header fails in it; under AddressSanitizer this test sees it.
+ */
 static void damaged_vorbis_headers_are_named_before_libsndfile_sees_them(void **state)
 {
     static float x[800];

@@ -1,5 +1,5 @@
-/* Networks exported for one stream, run for several: each stream has the bits that it has alone. What
- * would mix streams, and what nothing is known of, is refused by name. */
+/* Networks exported for one stream, run for several: each stream has the bits that it has alone.
+ * What would mix streams, and what nothing is known of, is refused by name. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -58,7 +58,8 @@ static void same_bits(steno_network *together, steno_network *alone, const struc
     for (int b = 0; b < STREAMS; b++) {
         set(one, in, b);
         for (int o = 0; o < steno_network_n_outputs(alone); o++) {
-            const struct steno_tensor *y = steno_session_get(one, o), *z = steno_session_get(all, o);
+            const struct steno_tensor *y = steno_session_get(one, o),
+                                      *z = steno_session_get(all, o);
             size_t bytes = steno_numel(y) * steno_dtype_size(y->dtype);
             assert_int_equal(y->shape.dim[0], 1);
             assert_int_equal(z->shape.dim[0], STREAMS);
@@ -319,13 +320,15 @@ static bool compare_block(const char *rel, struct steno_network_options *o)
 
 static void blocks_of_espnet(void **state)
 {
-    static const char *const files[] = {"espnet-stream-conformer-op13/full/xformer_encoder.onnx",
-                                        "espnet-stream-conformer-op17/full/xformer_encoder.onnx",
-                                        "espnet-stream-transformer-op13/full/xformer_encoder.onnx",
-                                        "espnet-stream-conformer-op13/quantize/xformer_encoder_qt.onnx",
-                                        "espnet-stream-transformer-op13/quantize/xformer_encoder_qt.onnx"};
+    static const char *const files[] = {
+        "espnet-stream-conformer-op13/full/xformer_encoder.onnx",
+        "espnet-stream-conformer-op17/full/xformer_encoder.onnx",
+        "espnet-stream-transformer-op13/full/xformer_encoder.onnx",
+        "espnet-stream-conformer-op13/quantize/xformer_encoder_qt.onnx",
+        "espnet-stream-transformer-op13/quantize/xformer_encoder_qt.onnx"};
     static const char *const levels[] = {"scalar", "avx2", NULL};
-    static const enum steno_precision precisions[] = {STENO_BF16_WEIGHTS, STENO_INT8_WEIGHTS, STENO_FP32};
+    static const enum steno_precision precisions[] = {STENO_BF16_WEIGHTS, STENO_INT8_WEIGHTS,
+                                                      STENO_FP32};
     (void)state;
     for (size_t f = 0; f < sizeof files / sizeof *files; f++)
         for (size_t i = 0; i < (f < 3 ? 9 : 6); i++) { /* f32 keeps a range over a whole tensor */
@@ -341,7 +344,8 @@ static void blocks_of_espnet(void **state)
 static void ranges_over_all_streams_are_refused(void **state)
 {
     struct steno_network_options o = {.opt_level = -1, .free_batch = own};
-    static const char rel[] = "zoo/tiny/espnet-stream-conformer-op13/quantize/xformer_encoder_qt.onnx";
+    static const char rel[] =
+        "zoo/tiny/espnet-stream-conformer-op13/quantize/xformer_encoder_qt.onnx";
     steno_network *n = NULL;
     steno_err err;
     size_t size;
@@ -349,7 +353,8 @@ static void ranges_over_all_streams_are_refused(void **state)
     (void)state;
     if (!data)
         skip();
-    assert_int_equal(steno_network_open_memory(&n, data, size, rel, &o, &err), STENO_ERR_UNSUPPORTED);
+    assert_int_equal(steno_network_open_memory(&n, data, size, rel, &o, &err),
+                     STENO_ERR_UNSUPPORTED);
     assert_non_null(strstr(err.msg, "(DynamicQuantizeLinear): nothing is known of it"));
     free(data);
 }

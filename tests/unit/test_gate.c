@@ -20,7 +20,8 @@
 
 #define RATE 8000
 #define PAUSE (5 * RATE)
-#define ROW 0.04 /* s: behind a pause the network's memory is another, and a peak may move by one */
+#define ROW 0.04 /* s: behind a pause the network's memory is another, and a peak may move by one  \
+                  */
 #define SILERO "/models/silero-vad"
 
 static steno_model *model;
@@ -89,8 +90,8 @@ static void note_events(steno_stream *s, struct heard *h)
     while (steno_stream_next(s, &e)) {
         if (e.kind != STENO_FINAL)
             continue;
-        assert_int_equal(
-            steno_buf_printf(&h->finals, "%lld [%s]\n", (long long)e.segment, e.text), STENO_OK);
+        assert_int_equal(steno_buf_printf(&h->finals, "%lld [%s]\n", (long long)e.segment, e.text),
+                         STENO_OK);
         for (size_t i = 0; i < e.n_words && h->words < MOST; i++)
             h->at[h->words++] = e.words[i].start;
     }

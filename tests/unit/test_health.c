@@ -1,5 +1,6 @@
 /* Liveness and readiness, and what systemd's watchdog hears, over a pool that does as told. */
-/* link: server/health.c server/limits.c server/calendar.c server/metrics.c server/stats.c server/config.c */
+/* link: server/health.c server/limits.c server/calendar.c server/metrics.c server/stats.c
+ * server/config.c */
 /* link: server/address.c server/log.c */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,7 +19,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-/* ---- the pool, as the health module sees it; the real one is not linked ----------------------- */
+/* ---- the pool, as the health module sees it; the real one is not linked -----------------------
+ */
 
 struct steno_pool {
     atomic_bool full, hangs; /* refuses streams; worker 1 has been busy for an hour */

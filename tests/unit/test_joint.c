@@ -120,8 +120,8 @@ static double in_logarithms(const float *x, size_t frames, const int32_t *g, siz
     return psi;
 }
 
-/* Probabilities of e^-6000 and less, of hypotheses whose tokens are likely early, late or nowhere: far
- * below what a double holds. */
+/* Probabilities of e^-6000 and less, of hypotheses whose tokens are likely early, late or nowhere:
+ * far below what a double holds. */
 static void prefix_scores_of_long_audio_are_those_of_logarithms(void **state)
 {
     enum { FRAMES = 1500 };

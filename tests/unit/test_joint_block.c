@@ -17,7 +17,8 @@
 #define BEAM 8
 #define FIRST 24
 #define HOP 16
-#define TOLERANCE 2e-3 /* recorded rows are rounded to 1e-2, sums of a hundred scores are floats */
+#define TOLERANCE 2e-3 /* recorded rows are rounded to 1e-2, sums of a hundred scores are floats   \
+                        */
 
 static double number(json_t *o, const char *key)
 {
@@ -100,10 +101,11 @@ static void go_back(void *self, int calls)
         memcpy(h->t.prev, h->older, sizeof h->older);
 }
 
-static steno_status search_on(steno_joint *j, const struct steno_joint_scorer *s, const float *ctc, size_t frames,
-                              size_t last)
+static steno_status search_on(steno_joint *j, const struct steno_joint_scorer *s, const float *ctc,
+                              size_t frames, size_t last)
 {
-    struct steno_joint_block b = {.j = j, .scorers = s, .n_scorers = 1, .ctc = ctc, .frames = frames, .last = last};
+    struct steno_joint_block b = {
+        .j = j, .scorers = s, .n_scorers = 1, .ctc = ctc, .frames = frames, .last = last};
     steno_joint_blocks(&b, 1);
     return b.st;
 }
@@ -123,16 +125,16 @@ static void compare(json_t *want, struct steno_joint_hyp got, size_t number_of, 
 static struct steno_joint_options options_of(json_t *c)
 {
     return (struct steno_joint_options){.vocab = V,
-                                    .sos = V - 1,
-                                    .eos = V - 1,
-                                    .beam = (size_t)number(c, "beam"),
-                                    .pre_beam = (size_t)number(c, "pre_beam"),
-                                    .pre_beam_key = -1,
-                                    .ctc_weight = number(c, "ctc_weight"),
-                                    .length_bonus = number(c, "length_bonus"),
-                                    .max_len_ratio = number(c, "maxlenratio"),
-                                    .no_repetition =
-                                        json_is_false(json_object_get(c, "repetition"))};
+                                        .sos = V - 1,
+                                        .eos = V - 1,
+                                        .beam = (size_t)number(c, "beam"),
+                                        .pre_beam = (size_t)number(c, "pre_beam"),
+                                        .pre_beam_key = -1,
+                                        .ctc_weight = number(c, "ctc_weight"),
+                                        .length_bonus = number(c, "length_bonus"),
+                                        .max_len_ratio = number(c, "maxlenratio"),
+                                        .no_repetition =
+                                            json_is_false(json_object_get(c, "repetition"))};
 }
 
 static void compare_results(json_t *c, size_t at, const steno_joint *j)
@@ -151,10 +153,8 @@ static void compare_results(json_t *c, size_t at, const steno_joint *j)
 static void check(json_t *c, size_t at, steno_joint *j, struct history *h, const float *ctc,
                   size_t rows, size_t steps)
 {
-    struct steno_joint_scorer s = {.self = h,
-                                   .weight = 1 - number(c, "ctc_weight"),
-                                   .score = score_kept,
-                                   .rewind = go_back};
+    struct steno_joint_scorer s = {
+        .self = h, .weight = 1 - number(c, "ctc_weight"), .score = score_kept, .rewind = go_back};
     json_t *running = json_object_get(c, "running");
     size_t end = FIRST, i = 0;
     steno_status st;
@@ -218,7 +218,8 @@ static void score_together(struct steno_joint_ask *a, size_t n)
 {
     asked_together += n > 1;
     for (size_t i = 0; i < n; i++) {
-        a[i].st = score_kept(a[i].self, a[i].prefix, a[i].length, a[i].parent, a[i].n, a[i].out, a[i].err);
+        a[i].st = score_kept(a[i].self, a[i].prefix, a[i].length, a[i].parent, a[i].n, a[i].out,
+                             a[i].err);
         if (((struct history *)a[i].self)->fails)
             a[i].st = steno_fail(a[i].err, STENO_ERR_FORMAT, "on purpose");
     }
@@ -268,8 +269,12 @@ static void walk_all(json_t *all, bool together, size_t bad)
             w[i].h.t.frames = rows;
             w[i].h.fails = i == bad && rows > FIRST;
             of[n] = &w[i];
-            b[n++] = (struct steno_joint_block){
-                .j = w[i].j, .scorers = &w[i].s, .n_scorers = 1, .ctc = w[i].ctc, .frames = rows, .last = rows == w[i].rows ? 3 : 0};
+            b[n++] = (struct steno_joint_block){.j = w[i].j,
+                                                .scorers = &w[i].s,
+                                                .n_scorers = 1,
+                                                .ctc = w[i].ctc,
+                                                .frames = rows,
+                                                .last = rows == w[i].rows ? 3 : 0};
         }
         steno_joint_blocks(b, n);
         for (size_t k = 0; k < n; k++) {

@@ -94,8 +94,7 @@ static void sessions_at_once_are_counted(void **state)
 
 static void requests_and_audio_come_back_with_time(void **state)
 {
-    steno_keys *k =
-        with("[one]\nkey = " A "\nrequests_per_minute = 6\naudio_per_minute = 120s\n");
+    steno_keys *k = with("[one]\nkey = " A "\nrequests_per_minute = 6\naudio_per_minute = 120s\n");
     steno_key *key = find(k, A);
     int64_t now = SECOND;
     double after = 0;
@@ -113,7 +112,7 @@ static void requests_and_audio_come_back_with_time(void **state)
     assert_int_equal(steno_key_audio(k, key, now, 11, NULL, NULL), STENO_OK);
     assert_int_equal(steno_key_audio(k, key, now, 1, &after, NULL), STENO_ERR_BUSY);
     assert_true(after == 6); /* 2 s in a second, 10 s and the next one are missing */
-    now += 4 * SECOND; /* 8 of the 10 s that were too much */
+    now += 4 * SECOND;       /* 8 of the 10 s that were too much */
     assert_int_equal(steno_key_audio(k, key, now, 1, NULL, NULL), STENO_ERR_BUSY);
     now += 60 * SECOND;
     assert_int_equal(steno_key_audio(k, key, now, 1, NULL, NULL), STENO_OK);
@@ -124,8 +123,7 @@ static void requests_and_audio_come_back_with_time(void **state)
 
 static void a_rush_of_a_key_is_spread_over_seconds_and_another_does_not_wait_for_it(void **state)
 {
-    steno_keys *k =
-        with("[one]\nkey = " A "\nsessions = 1\n[two]\nkey = " B "\nsessions = 1\n");
+    steno_keys *k = with("[one]\nkey = " A "\nsessions = 1\n[two]\nkey = " B "\nsessions = 1\n");
     steno_key *one = find(k, A), *two = find(k, B);
     double after = 0;
     (void)state;

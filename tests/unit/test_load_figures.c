@@ -1,4 +1,5 @@
-/* What steno-load counts with: the histogram, encodings against the engine's decoders, word errors. */
+/* What steno-load counts with: the histogram, encodings against the engine's decoders, word errors.
+ */
 /* link: loadtest/support/histogram.c loadtest/support/clip.c loadtest/support/recording.c */
 #include <math.h>
 #include <setjmp.h>
@@ -45,7 +46,8 @@ static void a_histogram_takes_any_value(void **state)
     assert_true(histogram_quantile(&h, 1) > 1e8);
 }
 
-/* Our encoders against the decoders of engine/audio, which are tested against the recommendation. */
+/* Our encoders against the decoders of engine/audio, which are tested against the recommendation.
+ */
 static void encodings_decode_to_the_recording(void **state)
 {
     (void)state;
@@ -80,8 +82,8 @@ static void encodings_decode_to_the_recording(void **state)
     recording_free(&r);
 }
 
-/* Opus is lossy and lags by the encoder's look-ahead (RFC 7845, 4.2: a pre-skip of some 6.5 ms): the
- * decoded recording is alike at one small lag. */
+/* Opus is lossy and lags by the encoder's look-ahead (RFC 7845, 4.2: a pre-skip of some 6.5 ms):
+ * the decoded recording is alike at one small lag. */
 static void opus_packets_decode_to_the_recording(void **state)
 {
     const struct steno_feed_options opt = {.encoding = "opus", .sample_rate = 8000};
@@ -105,8 +107,8 @@ static void opus_packets_decode_to_the_recording(void **state)
     assert_int_equal(steno_feed_open(&feed, &opt, NULL), STENO_OK);
     for (size_t i = 0; i < c.n_packets; i++) {
         size_t used, made, len = c.packets[i + 1] - c.packets[i];
-        steno_status st = steno_feed_push(feed, c.data.data + c.packets[i], len, &used, pcm, 8192,
-                                          &made, NULL);
+        steno_status st =
+            steno_feed_push(feed, c.data.data + c.packets[i], len, &used, pcm, 8192, &made, NULL);
         assert_true(st == STENO_OK || st == STENO_NEED_MORE);
         assert_true(n + made <= c.samples + 160);
         memcpy(got + n, pcm, made * sizeof *pcm);

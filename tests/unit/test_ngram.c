@@ -302,8 +302,8 @@ static void damaged_binaries_do_no_harm(void **state)
             if (!steno_ngram_parse(&m, bytes, size, "lm.bin", NULL)) {
                 int32_t context[2] = {steno_ngram_word(m, "a"), steno_ngram_word(m, "b")};
                 for (size_t k = 0; k < N; k++)
-                    assert_true(isfinite(
-                        steno_ngram_score(m, context, 2, steno_ngram_word(m, tokens[k]))));
+                    assert_true(
+                        isfinite(steno_ngram_score(m, context, 2, steno_ngram_word(m, tokens[k]))));
                 steno_ngram_close(m);
             }
             free(bytes);

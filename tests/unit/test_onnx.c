@@ -138,7 +138,8 @@ static void constant_nodes_become_values(void **state)
     steno_graph_free(g);
 }
 
-/* Every element type from typed fields: int32_data holds the narrow ones (onnx.proto, TensorProto). */
+/* Every element type from typed fields: int32_data holds the narrow ones (onnx.proto, TensorProto).
+ */
 static void typed_fields_of_every_element_type(void **state)
 {
     static const steno_dtype types[] = {STENO_U8,  STENO_I8,   STENO_U16,  STENO_I16, STENO_I32,
@@ -399,8 +400,8 @@ static void a_function_that_calls_itself_is_refused(void **state)
     refused(m, STENO_ERR_LIMIT, "Self");
 }
 
-/* Each calls the other; a function calls itself in the branch of an If; 30 functions call the one before
- * twice, which would be 2^30 nodes. */
+/* Each calls the other; a function calls itself in the branch of an If; 30 functions call the one
+ * before twice, which would be 2^30 nodes. */
 static void functions_without_end_are_refused(void **state)
 {
     struct mk_graph *m = mk_new(17), *f, *body;

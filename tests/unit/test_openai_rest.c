@@ -190,8 +190,10 @@ static void log_probabilities_are_told_when_they_are_included(void **state)
     j = load(&b);
     list = json_object_get(j, "logprobs");
     assert_int_equal(json_array_size(list), 3);
-    assert_string_equal(json_string_value(json_object_get(json_array_get(list, 0), "token")), "four");
-    assert_string_equal(json_string_value(json_object_get(json_array_get(list, 1), "token")), " two");
+    assert_string_equal(json_string_value(json_object_get(json_array_get(list, 0), "token")),
+                        "four");
+    assert_string_equal(json_string_value(json_object_get(json_array_get(list, 1), "token")),
+                        " two");
     assert_true(fabs(number(json_array_get(list, 1), "logprob") - log(0.8)) < 1e-3);
     assert_int_equal(json_array_size(json_object_get(json_array_get(list, 1), "bytes")), 4);
     json_decref(j);
@@ -208,8 +210,11 @@ static void segments_have_tokens_and_the_hypotheses_asked_for(void **state)
     const struct steno_alternative list[] = {
         {.text = "a b", .confidence = 0.5f, .score = -1.5, .n_tokens = 4, .tokens = ids},
         {.text = "a", .confidence = 0.25f, .score = -2}};
-    struct steno_event ev = {.kind = STENO_FINAL, .text = "a b", .confidence = 0.5f,
-                             .alternatives = list, .n_alternatives = 2};
+    struct steno_event ev = {.kind = STENO_FINAL,
+                             .text = "a b",
+                             .confidence = 0.5f,
+                             .alternatives = list,
+                             .n_alternatives = 2};
     struct steno_openai_result r = {.transcript = steno_transcript_new(0), .language = "en"};
     struct steno_buf b;
     json_t *j;
@@ -220,8 +225,9 @@ static void segments_have_tokens_and_the_hypotheses_asked_for(void **state)
     assert_int_equal(steno_openai_write_verbose(&b, &r, false, true), STENO_OK);
     j = load(&b);
     said = json_dumps(json_array_get(json_object_get(j, "segments"), 0), JSON_SORT_KEYS);
-    assert_non_null(strstr(said, "\"alternatives\": [{\"confidence\": 0.5, \"score\": -1.5, \"text\": \"a b\"}, "
-                                 "{\"confidence\": 0.25, \"score\": -2.0, \"text\": \"a\"}]"));
+    assert_non_null(strstr(
+        said, "\"alternatives\": [{\"confidence\": 0.5, \"score\": -1.5, \"text\": \"a b\"}, "
+              "{\"confidence\": 0.25, \"score\": -2.0, \"text\": \"a\"}]"));
     assert_non_null(strstr(said, "\"tokens\": [7, 3]"));
     free(said);
     json_decref(j);

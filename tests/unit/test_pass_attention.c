@@ -1,6 +1,6 @@
-/* Pass attention: graphs of attention as exporters write it, with the pass against without any, over
- * lengths on both sides of every tile and block, with and without relative positions and masks, at
- * every CPU level; and near misses, which stay as they are. */
+/* Pass attention: graphs of attention as exporters write it, with the pass against without any,
+ * over lengths on both sides of every tile and block, with and without relative positions and
+ * masks, at every CPU level; and near misses, which stay as they are. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -214,8 +214,7 @@ static steno_network *open_with(const uint8_t *file, size_t size, int level, con
                                 const char *disabled)
 {
     struct steno_network_options opt = {
-        .borrow_from = 1,
-        .opt_level = level, .cpu = cpu, .disable_passes = disabled};
+        .borrow_from = 1, .opt_level = level, .cpu = cpu, .disable_passes = disabled};
     steno_network *n = NULL;
     steno_err err = {0};
     if (steno_network_open_memory(&n, file, size, "test", &opt, &err))
@@ -225,8 +224,10 @@ static steno_network *open_with(const uint8_t *file, size_t size, int level, con
 
 static int64_t extent(char symbol, const struct shape *s)
 {
-    return symbol == 'b' ? s->batch : symbol == 't' ? s->rows : symbol == 's' ? s->keys
-                                                                              : s->positions;
+    return symbol == 'b'   ? s->batch
+           : symbol == 't' ? s->rows
+           : symbol == 's' ? s->keys
+                           : s->positions;
 }
 
 static void fill_mask(uint8_t *m, enum mask mask, const struct shape *s)
@@ -348,10 +349,9 @@ static void check(enum shift shift, enum mask mask, bool join, const struct shap
 
 static void products_of_any_length(void **state)
 {
-    static const struct shape shapes[] = {{1, 1, 1, 0},   {2, 1, 40, 0},   {1, 4, 600, 0},
-                                          {1, 5, 7, 0},   {2, 24, 24, 0},  {1, 64, 513, 0},
-                                          {1, 65, 9, 0},  {2, 65, 512, 0}, {1, 130, 1100, 0},
-                                          {1, 128, 64, 0}};
+    static const struct shape shapes[] = {
+        {1, 1, 1, 0},    {2, 1, 40, 0}, {1, 4, 600, 0},  {1, 5, 7, 0},      {2, 24, 24, 0},
+        {1, 64, 513, 0}, {1, 65, 9, 0}, {2, 65, 512, 0}, {1, 130, 1100, 0}, {1, 128, 64, 0}};
     (void)state;
     check(NO_SHIFT, NO_MASK, true, shapes, sizeof shapes / sizeof shapes[0]);
     check(NO_SHIFT, NO_MASK, false, shapes, 5);
@@ -368,9 +368,9 @@ static void masks_of_every_form(void **state)
 
 static void relative_positions_of_the_latest_form(void **state)
 {
-    static const struct shape shapes[] = {{1, 1, 1, 1},      {1, 5, 5, 9},     {2, 24, 24, 47},
-                                          {1, 64, 64, 127},  {1, 65, 65, 129}, {1, 100, 100, 199},
-                                          {1, 128, 128, 255}, {1, 530, 530, 1059}};
+    static const struct shape shapes[] = {
+        {1, 1, 1, 1},     {1, 5, 5, 9},       {2, 24, 24, 47},    {1, 64, 64, 127},
+        {1, 65, 65, 129}, {1, 100, 100, 199}, {1, 128, 128, 255}, {1, 530, 530, 1059}};
     (void)state;
     check(LATEST, NO_MASK, true, shapes, sizeof shapes / sizeof shapes[0]);
     check(LATEST, TAIL, true, shapes, sizeof shapes / sizeof shapes[0]);
@@ -398,8 +398,8 @@ static void a_window_of_keys(void **state)
 
 static void relative_positions_behind_a_cache(void **state)
 {
-    static const struct shape shapes[] = {{1, 1, 1, 1},    {1, 3, 9, 11},    {2, 24, 40, 63},
-                                          {1, 65, 90, 154}, {1, 70, 600, 669}};
+    static const struct shape shapes[] = {
+        {1, 1, 1, 1}, {1, 3, 9, 11}, {2, 24, 40, 63}, {1, 65, 90, 154}, {1, 70, 600, 669}};
     (void)state;
     check(PADDED, NO_MASK, true, shapes, sizeof shapes / sizeof shapes[0]);
     check(PADDED, HOLES, true, shapes, sizeof shapes / sizeof shapes[0]);
@@ -407,8 +407,8 @@ static void relative_positions_behind_a_cache(void **state)
 
 static void positions_by_key(void **state)
 {
-    static const struct shape shapes[] = {{2, 1, 40, 40}, {1, 3, 9, 9},     {1, 24, 24, 24},
-                                          {1, 65, 90, 90}, {1, 130, 600, 600}};
+    static const struct shape shapes[] = {
+        {2, 1, 40, 40}, {1, 3, 9, 9}, {1, 24, 24, 24}, {1, 65, 90, 90}, {1, 130, 600, 600}};
     (void)state;
     check(BY_KEY, NO_MASK, true, shapes, sizeof shapes / sizeof shapes[0]);
     check(BY_KEY, ADDED, false, shapes, sizeof shapes / sizeof shapes[0]);

@@ -1,5 +1,6 @@
 /* Passes for shape arithmetic, views, attention and 8-bit products: each on a graph with its
- * pattern (fewer nodes, the same outputs as without any pass) and on a near miss (nothing changes). */
+ * pattern (fewer nodes, the same outputs as without any pass) and on a near miss (nothing changes).
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -271,7 +272,8 @@ static void turned(const char *text, const char *pass, bool hits)
 {
     struct mk_graph *m = pc_start(13, "2,t,3,4");
     pc.context = text;
-    pc_graph(m, "w : 12,5; b : 5; v : 4,5; rows = [0,-1,12]; flat = [-1,12]; other = [0,-1,4]; two = 2");
+    pc_graph(
+        m, "w : 12,5; b : 5; v : 4,5; rows = [0,-1,12]; flat = [-1,12]; other = [0,-1,4]; two = 2");
     pc_graph(m, text);
     pc_graph(m, "-> y");
     pc_check(m, pass, hits, -1, 1e-5f);
@@ -281,13 +283,13 @@ static void turned(const char *text, const char *pass, bool hits)
 static void a_transpose_turns_rows_of_weights(void **state)
 {
     (void)state;
-    turned("Transpose x t perm=[0,1,3,2]; Reshape t,rows r; MatMul r,w p; Add p,b q; Relu q y", "turned",
-           true);
+    turned("Transpose x t perm=[0,1,3,2]; Reshape t,rows r; MatMul r,w p; Add p,b q; Relu q y",
+           "turned", true);
     turned("Transpose x t perm=[0,1,3,2]; Reshape t,flat r; MatMul r,w p; Neg p y", "turned", true);
     /* other axes; rows that are no whole [a, b]; read by others, weights too */
     turned("Transpose x t perm=[0,2,1,3]; Reshape t,flat r; MatMul r,w y", "turned", false);
-    turned("Transpose x t perm=[0,3,2,1]; Reshape t,other r; Reshape r,flat s; MatMul s,w y", "turned",
-           false);
+    turned("Transpose x t perm=[0,3,2,1]; Reshape t,other r; Reshape r,flat s; MatMul s,w y",
+           "turned", false);
     turned("Transpose x t perm=[0,1,3,2]; Reshape t,rows r; MatMul r,w p; Neg t z; -> z; Neg p y",
            "turned", false);
     turned("Transpose x t perm=[0,1,3,2]; Reshape t,rows r; MatMul r,w p; Exp r z; -> z; Neg p y",
@@ -300,7 +302,8 @@ static void a_transpose_turns_rows_of_weights(void **state)
 static void the_shape_of_a_transpose_is_known_ahead_of_it(void **state)
 {
     (void)state;
-    turned("Transpose x t perm=[1,3,0,2]; Shape t s; Cast s f to=1; Mul f,two y", "transpose", true);
+    turned("Transpose x t perm=[1,3,0,2]; Shape t s; Cast s f to=1; Mul f,two y", "transpose",
+           true);
     turned("Transpose x t; Shape t s; Cast s f to=1; Mul f,two y", "transpose", true);
 }
 

@@ -1,5 +1,5 @@
-/* Files of very many nodes: every pass is linear in them, and there is a limit. A pass that looked at
- * all nodes for each one it takes away would be at this for minutes. */
+/* Files of very many nodes: every pass is linear in them, and there is a limit. A pass that looked
+ * at all nodes for each one it takes away would be at this for minutes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
-/* Passes late and latenorm: steps of a decoder as exporters write them, their weights on the side of the queries and
- * their normalization in the attention, against the graph without; masks, batches of one, rows that see nothing,
- * precisions; and near misses. */
+/* Passes late and latenorm: steps of a decoder as exporters write them, their weights on the side
+ * of the queries and their normalization in the attention, against the graph without; masks,
+ * batches of one, rows that see nothing, precisions; and near misses. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -54,12 +54,15 @@ static void a_step_leaves_its_prefix_unprojected(void **state)
     check(SELF "MatMul q,k s; Mul s,half c; Softmax c w;" JOIN, true);
     /* a bias of K is the same for all keys of a row */
     check(LAST "MatMul l,wq qa; Add qa,bq q2; MatMul x,wk ka; Add ka,bk k2; MatMul x,wv v2;" SPLIT
-          "MatMul q,k s; Softmax s w;" JOIN, true);
+               "MatMul q,k s; Softmax s w;" JOIN,
+          true);
     /* two rows; rows through what comes between, as in a decoder's second attention */
     check("Slice x,two,far,one l; MatMul l,wq q2; MatMul x,wk k2; MatMul x,wv v2;" SPLIT
-          "MatMul q,k s; Softmax s w;" JOIN, true);
+          "MatMul q,k s; Softmax s w;" JOIN,
+          true);
     check(LAST "MatMul l,wk r; Relu r p; Add l,p n; MatMul n,wq q2; MatMul x,wk k2;"
-          "MatMul x,wv v2;" SPLIT "MatMul q,k s; Softmax s w;" JOIN, true);
+               "MatMul x,wv v2;" SPLIT "MatMul q,k s; Softmax s w;" JOIN,
+          true);
 }
 
 static void masks_are_those_of_attention(void **state)
@@ -75,9 +78,11 @@ static void one_batch_serves_all(void **state)
 {
     (void)state;
     check(LAST "MatMul l,wq q2; MatMul mem,wk k2; MatMul mem,wv va; Add va,bv v2;" SPLIT
-          "MatMul q,k s; Softmax s w;" JOIN, true);
+               "MatMul q,k s; Softmax s w;" JOIN,
+          true);
     check("Slice mem,from,far,one l; MatMul l,wq q2; MatMul x,wk k2; MatMul x,wv v2;" SPLIT
-          "MatMul q,k s; Softmax s w; MatMul w,v o; Neg o y", false); /* no joined result: heads apart */
+          "MatMul q,k s; Softmax s w; MatMul w,v o; Neg o y",
+          false); /* no joined result: heads apart */
 }
 
 static void what_is_no_step_stays(void **state)
@@ -86,15 +91,20 @@ static void what_is_no_step_stays(void **state)
     check("MatMul x,wq q2; MatMul x,wk k2; MatMul x,wv v2;" SPLIT "MatMul q,k s; Softmax s w;" JOIN,
           false);
     check("Slice x,many,far,one l; MatMul l,wq q2; MatMul x,wk k2; MatMul x,wv v2;" SPLIT
-          "MatMul q,k s; Softmax s w;" JOIN, false);
+          "MatMul q,k s; Softmax s w;" JOIN,
+          false);
     check("Slice x,zero,far,one l; MatMul l,wq q2; MatMul x,wk k2; MatMul x,wv v2;" SPLIT
-          "MatMul q,k s; Softmax s w;" JOIN, false);
+          "MatMul q,k s; Softmax s w;" JOIN,
+          false);
     check(LAST "MatMul l,wq q2; MatMul x,wk k2; MatMul x,wv va; Relu va v2;" SPLIT
-          "MatMul q,k s; Softmax s w;" JOIN, false);
+               "MatMul q,k s; Softmax s w;" JOIN,
+          false);
     check(LAST "MatMul l,wq q2; MatMul x,wk k2; MatMul x,wv v2;" SPLIT
-          "MatMul q,k s; Softmax s w;" JOIN "; Neg v2 z; -> z", false);
+               "MatMul q,k s; Softmax s w;" JOIN "; Neg v2 z; -> z",
+          false);
     check(LAST "Exp x e; MatMul l,wq q2; MatMul x,wk k2; MatMul e,wv v2;" SPLIT
-          "MatMul q,k s; Softmax s w;" JOIN, false);
+               "MatMul q,k s; Softmax s w;" JOIN,
+          false);
 }
 
 /* ---- normalized rows ---- */
@@ -102,8 +112,10 @@ static void what_is_no_step_stays(void **state)
 static void check_norm(const char *x, const char *text, bool hits)
 {
     struct mk_graph *m = pc_start(17, x);
-    pc_graph(m, "wq : 8,8; wk : 8,8; wv : 8,6; bv : 6; ga : 8; be : 8; d4 = [0,0,2,4]; dv = [0,0,2,3];"
-                "d3 = [0,0,6]; from = [-1]; two = [-2]; far = [9223372036854775807]; one = [1]; last = [2]; four = [4]");
+    pc_graph(m,
+             "wq : 8,8; wk : 8,8; wv : 8,6; bv : 6; ga : 8; be : 8; d4 = [0,0,2,4]; dv = [0,0,2,3];"
+             "d3 = [0,0,6]; from = [-1]; two = [-2]; far = [9223372036854775807]; one = [1]; last "
+             "= [2]; four = [4]");
     if (strstr(text, "mem"))
         mk_input(m, "mem", STENO_F32, "1,s,8");
     if (strstr(text, "gone"))
@@ -127,12 +139,16 @@ static void a_step_normalizes_where_it_attends(void **state)
     check_norm("2,t,8", "LayerNormalization x,ga n; Slice n,from,far,one l;" OF_N PLAIN, true);
     /* of two rows, and read by another Slice, too */
     check_norm("2,t,8", NORM "Slice n,two,far,one l;" OF_N PLAIN, true);
-    check_norm("2,t,8", NORM "Slice n,from,far,one l; Slice n,two,far,one b; Neg b z; -> z;" OF_N PLAIN, true);
+    check_norm("2,t,8",
+               NORM "Slice n,from,far,one l; Slice n,two,far,one b; Neg b z; -> z;" OF_N PLAIN,
+               true);
     /* queries of other rows; one batch entry of rows for all of them */
     check_norm("2,t,8", NORM "Slice x,from,far,one l;" OF_N PLAIN, true);
     check_norm("2,t,8", "LayerNormalization mem,ga,be n; Slice x,from,far,one l;" OF_N PLAIN, true);
-    check_norm("2,t,8", NORM "Slice n,from,far,one l;" OF_N
-               "MatMul q,k s; Where gone,low,s c; Softmax c f; Where gone,nil,f w;" JOIN, true);
+    check_norm("2,t,8",
+               NORM "Slice n,from,far,one l;" OF_N
+                    "MatMul q,k s; Where gone,low,s c; Softmax c f; Where gone,nil,f w;" JOIN,
+               true);
 }
 
 static void what_others_read_is_normalized_for_them(void **state)
@@ -141,9 +157,13 @@ static void what_others_read_is_normalized_for_them(void **state)
     check_norm("2,t,8", NORM "Slice n,from,far,one l; Neg n z; -> z;" OF_N PLAIN, false);
     check_norm("2,t,8", NORM "Slice n,from,far,one l; -> n;" OF_N PLAIN, false);
     /* columns are not rows */
-    check_norm("2,t,8", NORM "Slice n,from,far,one l; Slice n,one,four,last b; Neg b z; -> z;" OF_N PLAIN, false);
+    check_norm("2,t,8",
+               NORM "Slice n,from,far,one l; Slice n,one,four,last b; Neg b z; -> z;" OF_N PLAIN,
+               false);
     /* over more than a row: gamma is of rows and columns */
-    check_norm("2,3,8", "ge : 3,8; LayerNormalization x,ge n axis=1; Slice n,from,far,one l;" OF_N PLAIN, false);
+    check_norm("2,3,8",
+               "ge : 3,8; LayerNormalization x,ge n axis=1; Slice n,from,far,one l;" OF_N PLAIN,
+               false);
 }
 
 /* ---- precisions, levels, threads ---- */
@@ -188,7 +208,8 @@ static struct mk_graph *two_heads(bool normalized)
     return m;
 }
 
-/* As a quantizer writes them: one scale for all columns and i8, or one for each, u8 and a zero point. */
+/* As a quantizer writes them: one scale for all columns and i8, or one for each, u8 and a zero
+ * point. */
 static void quantized_weights(struct mk_graph *m, const char *name, const float *w, bool columns)
 {
     static uint8_t store[6][C * HV + 1];
@@ -242,10 +263,11 @@ static struct mk_graph *two_heads_in_bytes(bool columns)
     return m;
 }
 
-static void run_graph(struct mk_graph *m, bool normalized, enum steno_precision precision, const char *cpu,
-                      int level, int threads, float *y)
+static void run_graph(struct mk_graph *m, bool normalized, enum steno_precision precision,
+                      const char *cpu, int level, int threads, float *y)
 {
-    struct steno_network_options opt = {.opt_level = level, .precision = precision, .cpu = cpu, .borrow_from = 1};
+    struct steno_network_options opt = {
+        .opt_level = level, .precision = precision, .cpu = cpu, .borrow_from = 1};
     struct steno_session_options so = {.threads = threads};
     struct steno_tensor x = {STENO_F32, {.rank = 3, .dim = {B, S, C}}, rows};
     steno_network *n = NULL;
@@ -266,7 +288,8 @@ static void run_graph(struct mk_graph *m, bool normalized, enum steno_precision 
     free(file);
 }
 
-static void run(bool normalized, enum steno_precision precision, const char *cpu, int level, int threads, float *y)
+static void run(bool normalized, enum steno_precision precision, const char *cpu, int level,
+                int threads, float *y)
 {
     run_graph(two_heads(normalized), normalized, precision, cpu, level, threads, y);
 }
@@ -300,16 +323,16 @@ static void every_precision_and_level_is_as_near_as_its_format(void **state)
             for (size_t l = 0; l < sizeof levels / sizeof *levels; l++) {
                 run(normalized, cases[i].p, levels[l], 3, 1, y);
                 if (!(apart(y, want) <= cases[i].most))
-                    fail_msg("precision %d, %s, normalized %d: off by %g", (int)cases[i].p, levels[l], normalized,
-                             apart(y, want));
+                    fail_msg("precision %d, %s, normalized %d: off by %g", (int)cases[i].p,
+                             levels[l], normalized, apart(y, want));
                 run(normalized, cases[i].p, levels[l], 3, 3, again);
                 assert_memory_equal(y, again, sizeof y);
             }
     }
 }
 
-/* In 8 bits such a graph is fused as its f32 original is, and no further from it; in another precision
- * (where the pass leaves it alone) the bits are those of its own operators. */
+/* In 8 bits such a graph is fused as its f32 original is, and no further from it; in another
+ * precision (where the pass leaves it alone) the bits are those of its own operators. */
 static void a_quantized_graph_is_late_in_8_bits(void **state)
 {
     static const char *const levels[] = {"scalar", "avx2", "avx512", "native"};
@@ -324,7 +347,8 @@ static void a_quantized_graph_is_late_in_8_bits(void **state)
             run_graph(two_heads_in_bytes(columns), false, STENO_INT8_WEIGHTS, levels[l], 3, 1, y);
             if (!(apart(y, want) <= 3e-2))
                 fail_msg("%s, columns %d: off by %g", levels[l], columns, apart(y, want));
-            run_graph(two_heads_in_bytes(columns), false, STENO_INT8_WEIGHTS, levels[l], 3, 3, again);
+            run_graph(two_heads_in_bytes(columns), false, STENO_INT8_WEIGHTS, levels[l], 3, 3,
+                      again);
             assert_memory_equal(y, again, sizeof y);
         }
     }

@@ -1,6 +1,6 @@
 /* What language models are written with: attention under a causal Where, Q, K and V by Split,
- * products on flattened rows (GPT-2's Conv1D), and the shape arithmetic of past and present lengths.
- * Each with a near miss, against the graph without passes. */
+ * products on flattened rows (GPT-2's Conv1D), and the shape arithmetic of past and present
+ * lengths. Each with a near miss, against the graph without passes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -70,8 +70,9 @@ static void parts_of_a_split_are_read_in_place(void **state)
     pc_check(m, "qkv", true, 8, 1e-5f);
 }
 
-#define LEADING "Shape x sh; from = [0]; to = [2]; Slice sh,from,to lead; cols = [8];"                \
-                "Concat lead,cols target axis=0;"
+#define LEADING                                                                                    \
+    "Shape x sh; from = [0]; to = [2]; Slice sh,from,to lead; cols = [8];"                         \
+    "Concat lead,cols target axis=0;"
 
 static void products_of_flattened_rows(void **state)
 {
@@ -118,7 +119,8 @@ static void attention_by_keras(void **state)
         {"Cast hidden m to=1; Mul q,half qs; MatMul qs,k sk; Sub sk,m z", true},
         {"Cast hidden m to=1; Mul q,half qs; Mul qs,half qt; MatMul qt,k sk; Sub sk,m z", true},
         {"Cast hidden m to=1; Mul q,half qs; MatMul qs,k sk; Sub m,sk z", false},
-        {"Cast hidden m to=1; f : 4; Mul q,f qs; MatMul qs,k sk; Sub sk,m z", true}, /* as a factor */
+        {"Cast hidden m to=1; f : 4; Mul q,f qs; MatMul qs,k sk; Sub sk,m z",
+         true}, /* as a factor */
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -134,22 +136,25 @@ static void rows_flat_for_a_plain_product(void **state)
 {
     struct mk_graph *m = start();
     (void)state;
-    pc_graph(m, "f = [-1,12]; w : 12,8; b : 8; Reshape x,f xf; MatMul xf,w g; Shape x s; ax = [0];"
-                "Gather s,zero d0; Gather s,one d1; Unsqueeze d0,ax u0; Unsqueeze d1,ax u1; n = [8];"
-                "Concat u0,u1,n target axis=0; Reshape g,target r; Add r,b y; -> y");
+    pc_graph(m,
+             "f = [-1,12]; w : 12,8; b : 8; Reshape x,f xf; MatMul xf,w g; Shape x s; ax = [0];"
+             "Gather s,zero d0; Gather s,one d1; Unsqueeze d0,ax u0; Unsqueeze d1,ax u1; n = [8];"
+             "Concat u0,u1,n target axis=0; Reshape g,target r; Add r,b y; -> y");
     pc_check(m, "flat", true, 1, 1e-5f);
 }
 
-/* (past + new) - past is new: a Reshape to it keeps the shape, and a second way to the same sum goes. */
+/* (past + new) - past is new: a Reshape to it keeps the shape, and a second way to the same sum
+ * goes. */
 static void lengths_are_computed_with_symbols(void **state)
 {
     struct mk_graph *m = start();
     (void)state;
     mk_input(m, "old", STENO_F32, "b,past,12");
-    pc_graph(m, "Concat old,x both axis=1; Shape both s; Gather s,one total; Shape old so;"
-                "Gather so,one before; Sub total,before new; ax = [0]; Unsqueeze new,ax n1;"
-                "Shape x sx; Gather sx,zero b; Unsqueeze b,ax b1; cols = [12];"
-                "Concat b1,n1,cols target axis=0; Reshape x,target same; Exp same y; -> y; -> both");
+    pc_graph(m,
+             "Concat old,x both axis=1; Shape both s; Gather s,one total; Shape old so;"
+             "Gather so,one before; Sub total,before new; ax = [0]; Unsqueeze new,ax n1;"
+             "Shape x sx; Gather sx,zero b; Unsqueeze b,ax b1; cols = [12];"
+             "Concat b1,n1,cols target axis=0; Reshape x,target same; Exp same y; -> y; -> both");
     pc_check(m, "identity", true, 2, 0);
 }
 

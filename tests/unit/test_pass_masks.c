@@ -1,5 +1,5 @@
-/* Passes ones and outer: masks as exporters write them, from lengths that are sums of ones and tables
- * of all pairs of rows, and near misses. */
+/* Passes ones and outer: masks as exporters write them, from lengths that are sums of ones and
+ * tables of all pairs of rows, and near misses. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -59,8 +59,9 @@ static void rows_of_a_table_are_picked_before_it_is_made(void **state)
     (void)state;
     outer("LessOrEqual u,r t; Gather t,c2 row axis=0; Cast row y to=1", true, -1);
     outer("LessOrEqual u,r t; Gather t,c2 row axis=1; Cast row y to=1", true, -1);
-    outer("Less r,u t; Slice t,c1,far,c0 a; Slice a,c0,last,c1 b; Gather b,last row; Cast row y to=1",
-          true, -1);
+    outer(
+        "Less r,u t; Slice t,c1,far,c0 a; Slice a,c0,last,c1 b; Gather b,last row; Cast row y to=1",
+        true, -1);
     outer("Expand u,nn e; LessOrEqual e,r t; Cast t y to=1", true, -1);
     outer("Expand u,nn e; Expand r,nn f; Equal f,e t; Gather t,c1 row; Cast row y to=1", true, -1);
 }
@@ -110,8 +111,10 @@ static void a_sum_of_ones_is_a_dimension(void **state)
 {
     (void)state;
     ones("1,t,4", 1, "ReduceSum f,last l keepdims=0; Cast l i to=7; Cast i y to=1", true);
-    ones("1,t,4", 1, "ReduceSum f,c1 l keepdims=0; Cast l i to=7; ReduceMax i k keepdims=0;"
-                     "Add k,c1 p; Cast p y to=1", true);
+    ones("1,t,4", 1,
+         "ReduceSum f,c1 l keepdims=0; Cast l i to=7; ReduceMax i k keepdims=0;"
+         "Add k,c1 p; Cast p y to=1",
+         true);
     ones("t,1,4", 1, "ReduceSum f,c0 l keepdims=0; Cast l i to=7; Cast i y to=1", true);
 }
 

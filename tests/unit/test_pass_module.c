@@ -39,14 +39,22 @@ static void time_stays_the_slow_axis_through_a_module(void **state)
 static void padding_and_activation_go_into_the_depthwise_convolution(void **state)
 {
     (void)state;
-    check("2,t,8", "Transpose x a perm=[0,2,1]; Conv a,w5 c group=8 pads=[4,0]; Relu c d;"
-                   "Transpose d y perm=[0,2,1]", "depthwise", true, 1);
-    check("1,2,8", "Transpose x a perm=[0,2,1]; Conv a,w5,b2 c group=8 pads=[2,2];"
-                   "Transpose c d perm=[0,2,1]; Tanh d y", "depthwise", true, 1);
-    check("3,1,8", "Transpose x a perm=[0,2,1]; Conv a,w5 c group=8 pads=[4,3]; Sigmoid c d;"
-                   "Transpose d y perm=[0,2,1]", "depthwise", true, 1);
-    check("1,t,8", "Transpose x a perm=[0,2,1]; Conv a,w5 c group=8 pads=[2,6];"
-                   "Transpose c y perm=[0,2,1]", "depthwise", false, 3);
+    check("2,t,8",
+          "Transpose x a perm=[0,2,1]; Conv a,w5 c group=8 pads=[4,0]; Relu c d;"
+          "Transpose d y perm=[0,2,1]",
+          "depthwise", true, 1);
+    check("1,2,8",
+          "Transpose x a perm=[0,2,1]; Conv a,w5,b2 c group=8 pads=[2,2];"
+          "Transpose c d perm=[0,2,1]; Tanh d y",
+          "depthwise", true, 1);
+    check("3,1,8",
+          "Transpose x a perm=[0,2,1]; Conv a,w5 c group=8 pads=[4,3]; Sigmoid c d;"
+          "Transpose d y perm=[0,2,1]",
+          "depthwise", true, 1);
+    check("1,t,8",
+          "Transpose x a perm=[0,2,1]; Conv a,w5 c group=8 pads=[2,6];"
+          "Transpose c y perm=[0,2,1]",
+          "depthwise", false, 3);
 }
 
 static void what_is_no_such_convolution_stays(void **state)
@@ -54,10 +62,14 @@ static void what_is_no_such_convolution_stays(void **state)
     (void)state;
     check("2,t,8", "Transpose x a perm=[0,2,1]; Conv a,wide c; Transpose c y perm=[0,2,1]",
           "pointwise", false, 3);
-    check("2,t,8", "Transpose x a perm=[0,2,1]; Conv a,grouped c group=2;"
-                   "Transpose c y perm=[0,2,1]", "pointwise", false, 3);
-    check("2,t,8", "Transpose x a perm=[0,2,1]; Conv a,w3 c pads=[1,1];"
-                   "Transpose c y perm=[0,2,1]", "pointwise", false, 3);
+    check("2,t,8",
+          "Transpose x a perm=[0,2,1]; Conv a,grouped c group=2;"
+          "Transpose c y perm=[0,2,1]",
+          "pointwise", false, 3);
+    check("2,t,8",
+          "Transpose x a perm=[0,2,1]; Conv a,w3 c pads=[1,1];"
+          "Transpose c y perm=[0,2,1]",
+          "pointwise", false, 3);
     check("2,t,8", "Transpose x a perm=[0,2,1]; Relu a c; Add a,c d; Transpose d y perm=[0,2,1]",
           "pointwise", false, 4); /* two read the first Transpose */
     check("8,2,t", "Transpose x a perm=[1,0,2]; Conv a,w3 c; Transpose c y perm=[0,2,1]",
@@ -84,7 +96,8 @@ static void check_qkv(const char *projections, bool hits, int left)
 static void products_of_one_input_become_one(void **state)
 {
     (void)state;
-    check_qkv("MatMul x,wq qa; Add qa,bq q2; MatMul x,wk k2; MatMul x,wv va; Add va,bv v2", true, 3);
+    check_qkv("MatMul x,wq qa; Add qa,bq q2; MatMul x,wk k2; MatMul x,wv va; Add va,bv v2", true,
+              3);
     check_qkv("MatMul x,wq qa; Mul qa,third q2; MatMul x,wk k2; MatMul x,wv v2", true, 3);
     /* K and V alone: attention to a memory */
     check_qkv("Exp x e; MatMul e,wq q2; MatMul x,wk k2; MatMul x,wv va; Add va,bv v2", true, 5);
@@ -97,9 +110,9 @@ static void products_of_one_input_become_one(void **state)
 /* The columns of one product, cut apart: what a network of ours looks like in exporters' nodes. */
 static void columns_of_one_product_are_read_where_they_are(void **state)
 {
-    static const char from[] =
-        "wqkv : 8,24; bqkv : 24; c0 = [0]; c8 = [8]; c16 = [16]; c24 = [24]; last = [-1]; two = [2];"
-        "d4 = [0,0,2,4]; d3 = [0,0,8]; one = [1]; step = [2];";
+    static const char from[] = "wqkv : 8,24; bqkv : 24; c0 = [0]; c8 = [8]; c16 = [16]; c24 = "
+                               "[24]; last = [-1]; two = [2];"
+                               "d4 = [0,0,2,4]; d3 = [0,0,8]; one = [1]; step = [2];";
     static const struct {
         const char *cuts;
         int left;
@@ -125,10 +138,12 @@ static void columns_of_one_product_are_read_where_they_are(void **state)
 
 #define NORM(X, Y) "LayerNormalization " X ",g,b " Y " axis=-1 epsilon=0.00001;"
 #define FF(X, Y)                                                                                   \
-    NORM(X, Y "n") "MatMul " Y "n,f1 " Y "1; Add " Y "1,h1 " Y "2; Relu " Y "2 " Y "3;"            \
+    NORM(X, Y "n")                                                                                 \
+    "MatMul " Y "n,f1 " Y "1; Add " Y "1,h1 " Y "2; Relu " Y "2 " Y "3;"                           \
     "MatMul " Y "3,f2 " Y "4; Add " Y "4,h2 " Y "5; Add " X "," Y "5 " Y ";"
 #define ATTENTION(X, M, Y)                                                                         \
-    NORM(X, Y "n") "MatMul " Y "n,wq " Y "q2; MatMul " M ",wk " Y "k2; MatMul " M ",wv " Y "v2;"   \
+    NORM(X, Y "n")                                                                                 \
+    "MatMul " Y "n,wq " Y "q2; MatMul " M ",wk " Y "k2; MatMul " M ",wv " Y "v2;"                  \
     "Reshape " Y "q2,d4 " Y "q3; Transpose " Y "q3 " Y "q perm=[0,2,1,3];"                         \
     "Reshape " Y "k2,d4 " Y "k3; Transpose " Y "k3 " Y "k perm=[0,2,3,1];"                         \
     "Reshape " Y "v2,d4 " Y "v3; Transpose " Y "v3 " Y "v perm=[0,2,1,3];"                         \
@@ -136,7 +151,8 @@ static void columns_of_one_product_are_read_where_they_are(void **state)
     "Transpose " Y "o " Y "t perm=[0,2,1,3]; Reshape " Y "t,d3 " Y "a; MatMul " Y "a,wo " Y "p;"   \
     "Add " X "," Y "p " Y ";"
 #define CONV(X, Y)                                                                                 \
-    NORM(X, Y "n") "Transpose " Y "n " Y "a perm=[0,2,1]; Conv " Y "a,w1 " Y "c;"                  \
+    NORM(X, Y "n")                                                                                 \
+    "Transpose " Y "n " Y "a perm=[0,2,1]; Conv " Y "a,w1 " Y "c;"                                 \
     "Split " Y "c " Y "l," Y "r axis=1; Sigmoid " Y "r " Y "s; Mul " Y "l," Y "s " Y "g;"          \
     "Conv " Y "g,w2 " Y "d group=8 pads=[1,1]; Sigmoid " Y "d " Y "e; Mul " Y "d," Y "e " Y "f;"   \
     "Conv " Y "f,w3 " Y "h; Transpose " Y "h " Y "i perm=[0,2,1]; Add " X "," Y "i " Y ";"
@@ -211,10 +227,14 @@ static void zipformer_layers(const char *text, const char *type, int count, size
     "Where " Y "q," Y "1," Y "4 " Y "w; Mul " Y "0,slope " Y "5; Sub " Y "w," Y "5 " Y "6;"        \
     "Sub " Y "6,left " Y "7; MatMul " Y "7,f2 " Y "8; Add " X "," Y "8 " Y ";"
 #define ZIPFORMER(SKIP)                                                                            \
-    "plus = 1; MatMul x,w20 xq;" ZT_WEIGHTS SWOOSH_FF("x", "ff") "MatMul ff,w18 x2;" ZT_NONLIN       \
-    "MatMul y2,w6 no; Add ff,no gg; MatMul gg,wv v;" ZT_VALUES "MatMul y,wo so; Add gg,so h;"          \
-    "Sub h,zb bd; Pow bd,two bq; ReduceMean bq bm axes=[-1] keepdims=1; Pow bm,half br;"           \
-    "Mul br,size bf; Mul h,bf bn; Sub bn," SKIP " sd; Mul sd,zs se; Add " SKIP ",se end; -> end;"
+    "plus = 1; MatMul x,w20 xq;" ZT_WEIGHTS SWOOSH_FF(                                             \
+        "x",                                                                                       \
+        "ff") "MatMul ff,w18 x2;" ZT_NONLIN                                                        \
+              "MatMul y2,w6 no; Add ff,no gg; MatMul gg,wv v;" ZT_VALUES                           \
+              "MatMul y,wo so; Add gg,so h;"                                                       \
+              "Sub h,zb bd; Pow bd,two bq; ReduceMean bq bm axes=[-1] keepdims=1; Pow bm,half br;" \
+              "Mul br,size bf; Mul h,bf bn; Sub bn," SKIP " sd; Mul sd,zs se; Add " SKIP           \
+              ",se end; -> end;"
 
 static void a_zipformers_layer_is_one_node(void **state)
 {
@@ -234,10 +254,12 @@ static void layers_are_one_node_to_readers(void **state)
     check_layers(ATTENTION("x", "yn", "y"), "SelfAttention", 1, 1);
     check_layers(ATTENTION("x", "an", "a") FF("a", "c") ATTENTION("c", "dn", "d") FF("d", "y"),
                  "TransformerEncoderLayer", 2, 2);
-    check_layers(FF("x", "a") ATTENTION("a", "cn", "c") CONV("c", "d") FF("d", "e")
-                 NORM("e", "n") FF("n", "k") ATTENTION("k", "mn", "m") CONV("m", "o") FF("o", "p")
-                 NORM("p", "y"), "ConformerEncoderLayer", 2, 2);
-    check_layers("Exp x mem; Neg mem z; -> z;" ATTENTION("x", "an", "a") ATTENTION("a", "mem", "c") FF("c", "y"),
+    check_layers(FF("x", "a") ATTENTION("a", "cn", "c") CONV("c", "d") FF("d", "e") NORM("e", "n")
+                     FF("n", "k") ATTENTION("k", "mn", "m") CONV("m", "o") FF("o", "p")
+                         NORM("p", "y"),
+                 "ConformerEncoderLayer", 2, 2);
+    check_layers("Exp x mem; Neg mem z; -> z;" ATTENTION("x", "an", "a") ATTENTION("a", "mem", "c")
+                     FF("c", "y"),
                  "TransformerDecoderLayer", 1, 3);
 }
 
@@ -245,14 +267,15 @@ static void layers_are_one_node_to_readers(void **state)
     "Shape " X " " Y "s; Slice " Y "s,one,two " Y "d; Expand half," Y "d " Y "e;"                  \
     "Exp " Y "e " Y "f; Unsqueeze " Y "f,one " Y ";"
 
-/* What shapes alone decide is one node; where data comes between, two: no region is left and entered
- * again. */
+/* What shapes alone decide is one node; where data comes between, two: no region is left and
+ * entered again. */
 static void what_shapes_decide_is_one_node(void **state)
 {
     (void)state;
     check_layers("one = [1]; two = [2]; half = 0.5;" RAMP("x", "u") "Add x,u y", "Shapes", 1, 2);
-    check_layers("one = [1]; two = [2]; half = 0.5;" RAMP("x", "u") "Add x,u a; Concat a,x c axis=1;"
-                 RAMP("c", "v") "Add c,v y", "Shapes", 2, 5);
+    check_layers("one = [1]; two = [2]; half = 0.5;" RAMP(
+                     "x", "u") "Add x,u a; Concat a,x c axis=1;" RAMP("c", "v") "Add c,v y",
+                 "Shapes", 2, 5);
 }
 
 static void what_is_no_layer_stays_nodes(void **state)

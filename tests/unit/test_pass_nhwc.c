@@ -22,7 +22,8 @@ static float x_data[MOST], w_data[MOST];
 /* Pass strips makes one node of two convolutions; here they are counted. */
 static steno_network *open_with(const uint8_t *file, size_t size, int level, const char *disabled)
 {
-    struct steno_network_options opt = {.opt_level = level, .disable_passes = disabled, .borrow_from = 1};
+    struct steno_network_options opt = {
+        .opt_level = level, .disable_passes = disabled, .borrow_from = 1};
     steno_network *n = NULL;
     steno_err err = {0};
     if (steno_network_open_memory(&n, file, size, "test", &opt, &err))
@@ -199,7 +200,8 @@ static void other_convolutions_are_left_alone(void **state)
     steno_network_close(n);
 }
 
-/* 8-bit weights that the graph widens itself are constants by the time the convolution is packed. */
+/* 8-bit weights that the graph widens itself are constants by the time the convolution is packed.
+ */
 static void widened_weights_fold(void **state)
 {
     static int8_t small[40 * 32 * 9 * 8];
@@ -232,8 +234,8 @@ static void widened_weights_fold(void **state)
     steno_network_close(n);
 }
 
-/* Activations without numbers are done by the convolution before them: on 3x3 kernels at stride 2 (by
- * Winograd's products), at stride 1 and on one channel. */
+/* Activations without numbers are done by the convolution before them: on 3x3 kernels at stride 2
+ * (by Winograd's products), at stride 1 and on one channel. */
 static void activations_are_done_by_the_convolution(void **state)
 {
     static const char *const types[] = {"Relu", "Sigmoid", "Tanh", "Gelu"};

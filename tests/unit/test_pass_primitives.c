@@ -68,8 +68,10 @@ static void attributes_become_inputs(void **state)
     (void)state;
     CHECK("modern", {"t,8", "Slice x a starts=[2] ends=[6] axes=[1]; Tanh a y", true, 2, 9},
           {"4,8", "Slice x a starts=[1,-6] ends=[3,-1]; Tanh a y", true, 2, 1},
-          {"4,8,3", "Slice x a starts=[1] ends=[9] axes=[1]; Slice a b starts=[1] ends=[2] axes=[2];"
-                    "Tanh b y", true, 2, 9},
+          {"4,8,3",
+           "Slice x a starts=[1] ends=[9] axes=[1]; Slice a b starts=[1] ends=[2] axes=[2];"
+           "Tanh b y",
+           true, 2, 9},
           {"t,8", "f = [2]; e = [6]; k = [1]; Slice x,f,e,k a; Tanh a y", false, 2, 10});
 }
 
@@ -79,13 +81,19 @@ static void gates_of_every_kind(void **state)
     CHECK("glu", {"t,8", "Split x a,b axis=-1; Sigmoid b g; Mul a,g y", true, 1, 0},
           {"t,8", "Split x a,b axis=1; Sigmoid b s; Mul b,s g; Mul a,g y", true, 1, 0},
           {"t,8", "Split x a,b axis=1; Sigmoid a s; Mul a,s g; Mul g,b y", true, 1, 0},
-          {"t,8", "root = 1.41421356; Split x a,b axis=1; Div b,root d; Erf d e; Add e,one f; Mul b,f h;"
-                  "Mul h,half g; Mul a,g y", true, 1, 0},
+          {"t,8",
+           "root = 1.41421356; Split x a,b axis=1; Div b,root d; Erf d e; Add e,one f; Mul b,f h;"
+           "Mul h,half g; Mul a,g y",
+           true, 1, 0},
           {"t,8", "Split x a,b axis=1; Relu a g; Mul g,b y", true, 1, 0},
-          {"t,8", "Slice x a starts=[0] ends=[4] axes=[1]; Slice x b starts=[4] ends=[8] axes=[1];"
-                  "Sigmoid a s; Mul a,s g; Mul g,b y", true, 1, 9},
-          {"t,8", "Slice x a starts=[0] ends=[4] axes=[1]; Slice x b starts=[3] ends=[7] axes=[1];"
-                  "Sigmoid a s; Mul a,s g; Mul g,b y", false, 4, 9},
+          {"t,8",
+           "Slice x a starts=[0] ends=[4] axes=[1]; Slice x b starts=[4] ends=[8] axes=[1];"
+           "Sigmoid a s; Mul a,s g; Mul g,b y",
+           true, 1, 9},
+          {"t,8",
+           "Slice x a starts=[0] ends=[4] axes=[1]; Slice x b starts=[3] ends=[7] axes=[1];"
+           "Sigmoid a s; Mul a,s g; Mul g,b y",
+           false, 4, 9},
           {"t,8", "Split x a,b axis=1; Sigmoid b s; Mul b,s y", false, -1, 0},
           {"t,8", "Split x a,b axis=1; Tanh b g; Mul a,g y", false, 3, 0});
 }
@@ -102,28 +110,40 @@ static void transposed_factors_of_gemm(void **state)
 static void parts_of_images_channels_last(void **state)
 {
     (void)state;
-    CHECK("nhwc", {"1,3,t,9", "w : 4,3,3,3; f = [0]; e = [2]; k = [2]; Conv x,w c; Slice c,f,e,k s;"
-                              "Relu s y", true, -1, 0},
-          {"1,4,t,9", "w : 4,4,1,3; v : 4,1,3,3; f = [1]; e = [99]; k = [-2]; s = [2];"
-                      "Conv x,w c pads=[0,1,0,1]; Concat x,c z axis=2; Conv z,v d group=4;"
-                      "Slice d,f,e,k,s y", true, -1, 0},
-          {"1,4,t,9", "w : 4,4,1,3; Conv x,w c pads=[0,1,0,1]; Concat c,x z axis=-1; Tanh z y; -> z",
+    CHECK("nhwc",
+          {"1,3,t,9",
+           "w : 4,3,3,3; f = [0]; e = [2]; k = [2]; Conv x,w c; Slice c,f,e,k s;"
+           "Relu s y",
            true, -1, 0},
-          {"1,4,t,9", "w : 4,4,1,3; f = [1]; e = [3]; k = [1]; Conv x,w c pads=[0,1,0,1];"
-                      "Slice c,f,e,k s; Sigmoid s y", true, -1, 0},
-          {"1,4,t,9", "w : 4,4,1,3; Conv x,w c pads=[0,1,0,1]; Concat c,x z axis=1; Tanh z y", true, -1, 0},
-          {"1,4,t,9", "f = [1]; e = [3]; k = [1]; Slice x,f,e,k s; Concat s,s y axis=2", false, 2, 0});
+          {"1,4,t,9",
+           "w : 4,4,1,3; v : 4,1,3,3; f = [1]; e = [99]; k = [-2]; s = [2];"
+           "Conv x,w c pads=[0,1,0,1]; Concat x,c z axis=2; Conv z,v d group=4;"
+           "Slice d,f,e,k,s y",
+           true, -1, 0},
+          {"1,4,t,9",
+           "w : 4,4,1,3; Conv x,w c pads=[0,1,0,1]; Concat c,x z axis=-1; Tanh z y; -> z", true, -1,
+           0},
+          {"1,4,t,9",
+           "w : 4,4,1,3; f = [1]; e = [3]; k = [1]; Conv x,w c pads=[0,1,0,1];"
+           "Slice c,f,e,k s; Sigmoid s y",
+           true, -1, 0},
+          {"1,4,t,9", "w : 4,4,1,3; Conv x,w c pads=[0,1,0,1]; Concat c,x z axis=1; Tanh z y", true,
+           -1, 0},
+          {"1,4,t,9", "f = [1]; e = [3]; k = [1]; Slice x,f,e,k s; Concat s,s y axis=2", false, 2,
+           0});
 }
 
 static void reduced_axes_stay(void **state)
 {
     (void)state;
-    CHECK("reduce", {"t,3,8", "a = [1]; ReduceMean x r axes=[1] keepdims=0; Unsqueeze r,a y", true, 1, 0},
+    CHECK("reduce",
+          {"t,3,8", "a = [1]; ReduceMean x r axes=[1] keepdims=0; Unsqueeze r,a y", true, 1, 0},
           {"t,3,8", "a = [-1]; ReduceSum x,a r keepdims=0; Unsqueeze r,a y", true, 1, 0},
           {"t,3,8", "ReduceMax x r axes=[-1] keepdims=0; Unsqueeze r y axes=[2]", true, 1, 11},
           {"t,3,8", "a = [0,1]; ReduceMean x r axes=[0,1] keepdims=0; Unsqueeze r,a y", true, 1, 0},
           {"t,3,8", "a = [0]; ReduceMean x r axes=[1] keepdims=0; Unsqueeze r,a y", false, 2, 0},
-          {"t,3,8", "a = [1]; ReduceMean x r axes=[1] keepdims=0; Unsqueeze r,a y; -> r", false, 2, 0});
+          {"t,3,8", "a = [1]; ReduceMean x r axes=[1] keepdims=0; Unsqueeze r,a y; -> r", false, 2,
+           0});
 }
 
 static void log_of_softmax(void **state)
@@ -144,9 +164,11 @@ static void joined_and_cut(void **state)
           {"t,8", "Neg x a; Concat x,a c axis=1; Concat c,x y axis=1; -> c", false, 3, 0},
           {"t,8", "Neg x a; Concat x,a c axis=0; Tanh c d; Concat d,c y axis=1", false, 4, 0});
     CHECK("slice",
-          {"t,3,8", "f = [1]; e = [9]; a = [1]; b = [2]; Slice x,f,e,a s; Slice s,f,e,b y", true, 1, 0},
-          {"t,3,8", "f = [1]; e = [9]; a = [2]; b = [1,0]; g = [-1,1]; h = [-9,3]; k = [-1,1];"
-                    "Slice x,f,e,a s; Slice s,g,h,b,k y",
+          {"t,3,8", "f = [1]; e = [9]; a = [1]; b = [2]; Slice x,f,e,a s; Slice s,f,e,b y", true, 1,
+           0},
+          {"t,3,8",
+           "f = [1]; e = [9]; a = [2]; b = [1,0]; g = [-1,1]; h = [-9,3]; k = [-1,1];"
+           "Slice x,f,e,a s; Slice s,g,h,b,k y",
            true, 1, 0},
           {"t,3,8", "f = [1]; e = [9]; a = [1]; Slice x,f,e,a s; Slice s,f,e,a y", false, 2, 0},
           {"t,3,8", "f = [1]; e = [9]; a = [1]; b = [2]; Slice x,f,e,a s; Slice s,f,e,b y; -> s",
@@ -169,11 +191,11 @@ static void einsum_that_is_a_product(void **state)
 static void paddings_go_into_the_operator(void **state)
 {
     (void)state;
-    CHECK("pad",
-          {"1,2,t", "w : 3,2,3; p = [0,0,1,0,0,2]; Pad x,p e; Conv e,w y", true, 1, 0},
+    CHECK("pad", {"1,2,t", "w : 3,2,3; p = [0,0,1,0,0,2]; Pad x,p e; Conv e,w y", true, 1, 0},
           {"1,2,t", "w : 3,2,3; p = [0,0,1,0,0,2]; Pad x,p e; Conv e,w y pads=[1,0]", true, 1, 0},
           {"1,2,t", "w : 3,2,3; Pad x e pads=[0,0,1,0,0,2]; Conv e,w y", true, 1, 10},
-          {"1,2,t,5", "w : 3,2,3,3; p = [0,0,1,0,0,0,2,1]; Pad x,p,zero e; Conv e,w y", true, 3, 0}, /* two Transposes: channels last */
+          {"1,2,t,5", "w : 3,2,3,3; p = [0,0,1,0,0,0,2,1]; Pad x,p,zero e; Conv e,w y", true, 3,
+           0}, /* two Transposes: channels last */
           {"1,2,t", "w : 3,3,3; p = [0,1,1,0,0,1]; Pad x,p e; Conv e,w y", false, 2, 0},
           {"1,2,t", "w : 3,2,3; p = [0,0,1,0,0,2]; Pad x,p,half e; Conv e,w y", false, 2, 0},
           {"1,2,t", "w : 3,2,3; p = [0,0,1,0,0,2]; Pad x,p e mode='edge'; Conv e,w y", false, 2, 0},
@@ -190,31 +212,33 @@ static void channels_take_factors_and_summands(void **state)
 {
 #define BN "s : 3; b : 3; m : 3; q : 3; Abs q r; Add r,eps v;"
     (void)state;
-    CHECK("affine",
-          {"2,2,t", BN "w : 3,2,3; Conv x,w c; BatchNormalization c,s,b,m,v y", true, 1, 0},
-          {"2,2,t", BN "w : 3,2,3; k : 3; Conv x,w,k c; BatchNormalization c,s,b,m,v d; Relu d y",
-           true, 1, 0},
-          {"2,4,t", BN "w : 4,3,3; ConvTranspose x,w c; BatchNormalization c,s,b,m,v y", true, 1, 0},
-          {"2,4,t", "s : 6; b : 6; m : 6; q : 6; Abs q r; Add r,eps v; w : 4,3,3;"
-                    "ConvTranspose x,w c group=2; BatchNormalization c,s,b,m,v y",
-           true, 1, 0},
-          {"t,8", BN "w : 8,3; Gemm x,w c; BatchNormalization c,s,b,m,v y", true, 1, 0},
-          {"t,8", BN "w : 3,8; k : 3; Gemm x,w,k c transB=1 alpha=0.5; BatchNormalization c,s,b,m,v y",
-           true, 1, 0},
-          {"2,2,t", "w : 3,2,3; k : 3,1; Conv x,w c; Add c,k y", true, 1, 0},
-          {"2,2,t", "w : 3,2,3; k : 1,3,1; Conv x,w c; Mul k,c d; Sub half,d y", true, 1, 0},
-          {"2,2,t", "w : 3,2,3; k : 3,1; Conv x,w c; Sub c,k d; Div d,two y", true, 1, 0},
-          {"2,2,t,3", "w : 4,1,2,3; k : 4,1,1; Conv x,w c group=2; Add c,k y", true, 1, 0},
-          {"2,t,8", "w : 8,5; k : 5; MatMul x,w c; Mul c,k y", true, 1, 0},
-          /* misses */
-          {"2,2,t", "w : 3,2,3; k : 2; Conv x,w c; Add c,k y", false, 2, 0}, /* along time */
-          {"2,2,t", "w : 3,2,3; Conv x,w c; Add c,c y", false, 2, 0},
-          {"2,2,t", "w : 3,2,3; k : 3,1; Conv x,w c; Add c,k y; -> c", false, 2, 0},
-          {"2,2,t", "w : 3,2,3; k : 2,1,3,1; Conv x,w c; Add c,k y", false, 2, 0},
-          {"2,2,t", "w : 3,2,3; Conv x,w c; Div two,c y", false, 2, 0},
-          {"2,2,t", "w : 3,2,3; k : 3,1; Relu x z; Conv x,w c; Conv z,w d; Add c,k e; Add e,d y",
-           false, -1, 0},
-          {"2,3,8", BN "w : 8,3; MatMul x,w c; BatchNormalization c,s,b,m,v y", false, 2, 0});
+    CHECK(
+        "affine", {"2,2,t", BN "w : 3,2,3; Conv x,w c; BatchNormalization c,s,b,m,v y", true, 1, 0},
+        {"2,2,t", BN "w : 3,2,3; k : 3; Conv x,w,k c; BatchNormalization c,s,b,m,v d; Relu d y",
+         true, 1, 0},
+        {"2,4,t", BN "w : 4,3,3; ConvTranspose x,w c; BatchNormalization c,s,b,m,v y", true, 1, 0},
+        {"2,4,t",
+         "s : 6; b : 6; m : 6; q : 6; Abs q r; Add r,eps v; w : 4,3,3;"
+         "ConvTranspose x,w c group=2; BatchNormalization c,s,b,m,v y",
+         true, 1, 0},
+        {"t,8", BN "w : 8,3; Gemm x,w c; BatchNormalization c,s,b,m,v y", true, 1, 0},
+        {"t,8",
+         BN "w : 3,8; k : 3; Gemm x,w,k c transB=1 alpha=0.5; BatchNormalization c,s,b,m,v y", true,
+         1, 0},
+        {"2,2,t", "w : 3,2,3; k : 3,1; Conv x,w c; Add c,k y", true, 1, 0},
+        {"2,2,t", "w : 3,2,3; k : 1,3,1; Conv x,w c; Mul k,c d; Sub half,d y", true, 1, 0},
+        {"2,2,t", "w : 3,2,3; k : 3,1; Conv x,w c; Sub c,k d; Div d,two y", true, 1, 0},
+        {"2,2,t,3", "w : 4,1,2,3; k : 4,1,1; Conv x,w c group=2; Add c,k y", true, 1, 0},
+        {"2,t,8", "w : 8,5; k : 5; MatMul x,w c; Mul c,k y", true, 1, 0},
+        /* misses */
+        {"2,2,t", "w : 3,2,3; k : 2; Conv x,w c; Add c,k y", false, 2, 0}, /* along time */
+        {"2,2,t", "w : 3,2,3; Conv x,w c; Add c,c y", false, 2, 0},
+        {"2,2,t", "w : 3,2,3; k : 3,1; Conv x,w c; Add c,k y; -> c", false, 2, 0},
+        {"2,2,t", "w : 3,2,3; k : 2,1,3,1; Conv x,w c; Add c,k y", false, 2, 0},
+        {"2,2,t", "w : 3,2,3; Conv x,w c; Div two,c y", false, 2, 0},
+        {"2,2,t", "w : 3,2,3; k : 3,1; Relu x z; Conv x,w c; Conv z,w d; Add c,k e; Add e,d y",
+         false, -1, 0},
+        {"2,3,8", BN "w : 8,3; MatMul x,w c; BatchNormalization c,s,b,m,v y", false, 2, 0});
 }
 
 static void every_activation_of_a_convolution(void **state)
@@ -241,69 +265,86 @@ static void layernorm_in_every_spelling(void **state)
 {
 #define AFFINE "g : 8; b : 8;"
     (void)state;
-    CHECK("layernorm",
-          {"t,3,8", AFFINE "ReduceMean x m axes=[-1]; Sub x,m d; Pow d,two q; ReduceMean q v axes=[2];"
-                           "Add v,eps u; Sqrt u s; Div d,s n; Mul n,g k; Add k,b y",
-           true, 1, 0},
-          /* two differences, products, no shift, no scale */
-          {"t,3,8", "ReduceMean x m axes=[-1]; Sub x,m d; Sub x,m e; Mul d,d q;"
-                    "ReduceMean q v axes=[-1]; Add eps,v u; Sqrt u s; Div e,s y",
-           true, 1, 0},
-          /* 1 / Sqrt */
-          {"t,3,8", AFFINE "ReduceMean x m axes=[-1]; Sub x,m d; Mul d,d q; ReduceMean q v axes=[-1];"
-                           "Add v,eps u; Sqrt u s; Reciprocal s r; Mul d,r n; Mul g,n k; Add b,k y",
-           true, 1, 0},
-          {"t,3,8", "h = -0.5;" AFFINE "ReduceMean x m axes=[-1]; Sub x,m d; Mul d,d q;"
-                    "ReduceMean q v axes=[-1]; Add v,eps u; Pow u,h r; Mul d,r n; Mul g,n k; Add b,k y",
-           true, 1, 0},
-          /* Keras: x * (r gamma) + (beta - mean * (r gamma)) */
-          {"t,3,8", AFFINE "ReduceMean x m axes=[-1]; Sub x,m d; Mul d,d q; ReduceMean q v axes=[-1];"
-                           "Add v,eps u; Sqrt u s; Reciprocal s r; Mul r,g w; Mul x,w a; Mul m,w c;"
-                           "Sub b,c e; Add a,e y",
-           true, 1, 0},
-          /* mean of squares less the square of the mean; sums */
-          {"t,3,8", "n8 = 8; ax = [-1]; ReduceSum x,ax a; Div a,n8 m; Mul x,x q; ReduceSum q,ax b2;"
-                    "Div b2,n8 e; Mul m,m mm; Sub e,mm v; Add v,eps u; Sqrt u s; Sub x,m d; Div d,s y",
-           true, 1, 0},
-          /* what follows the operator goes into it */
-          {"t,3,8", AFFINE "c : 8; LayerNormalization x,g,b n; Mul n,c k; Add k,half y", true, 1, 17},
-          /* misses */
-          {"t,3,8", "ReduceMean x m axes=[1]; Sub x,m d; Mul d,d q; ReduceMean q v axes=[1];"
-                    "Add v,eps u; Sqrt u s; Div d,s y",
-           false, 7, 0},
-          {"t,3,8", "ReduceMean x m axes=[-1]; Sub x,m d; Abs d q; ReduceMean q v axes=[-1];"
-                    "Add v,eps u; Sqrt u s; Div d,s y",
-           false, 7, 0},
-          {"t,3,8", "ReduceMean x m axes=[-1]; Sub x,m d; Mul d,d q; ReduceMean q v axes=[-1];"
-                    "Add v,eps u; Sqrt u s; Div x,s y",
-           false, 7, 0},
-          {"t,3,8", "ReduceMean x m axes=[-1]; Sub x,m d; Mul d,d q; ReduceMean q v axes=[-1];"
-                    "Add v,eps u; Sqrt u s; Div d,s y; -> s",
-           false, 7, 0},
-          {"t,3,8", "ReduceMean x m axes=[-1]; Sub x,m d; Mul d,d q; ReduceMean q v axes=[-1];"
-                    "Sqrt v s; Add s,eps u; Div d,u y",
-           false, 7, 0});
+    CHECK(
+        "layernorm",
+        {"t,3,8",
+         AFFINE "ReduceMean x m axes=[-1]; Sub x,m d; Pow d,two q; ReduceMean q v axes=[2];"
+                "Add v,eps u; Sqrt u s; Div d,s n; Mul n,g k; Add k,b y",
+         true, 1, 0},
+        /* two differences, products, no shift, no scale */
+        {"t,3,8",
+         "ReduceMean x m axes=[-1]; Sub x,m d; Sub x,m e; Mul d,d q;"
+         "ReduceMean q v axes=[-1]; Add eps,v u; Sqrt u s; Div e,s y",
+         true, 1, 0},
+        /* 1 / Sqrt */
+        {"t,3,8",
+         AFFINE "ReduceMean x m axes=[-1]; Sub x,m d; Mul d,d q; ReduceMean q v axes=[-1];"
+                "Add v,eps u; Sqrt u s; Reciprocal s r; Mul d,r n; Mul g,n k; Add b,k y",
+         true, 1, 0},
+        {"t,3,8",
+         "h = -0.5;" AFFINE "ReduceMean x m axes=[-1]; Sub x,m d; Mul d,d q;"
+         "ReduceMean q v axes=[-1]; Add v,eps u; Pow u,h r; Mul d,r n; Mul g,n k; Add b,k y",
+         true, 1, 0},
+        /* Keras: x * (r gamma) + (beta - mean * (r gamma)) */
+        {"t,3,8",
+         AFFINE "ReduceMean x m axes=[-1]; Sub x,m d; Mul d,d q; ReduceMean q v axes=[-1];"
+                "Add v,eps u; Sqrt u s; Reciprocal s r; Mul r,g w; Mul x,w a; Mul m,w c;"
+                "Sub b,c e; Add a,e y",
+         true, 1, 0},
+        /* mean of squares less the square of the mean; sums */
+        {"t,3,8",
+         "n8 = 8; ax = [-1]; ReduceSum x,ax a; Div a,n8 m; Mul x,x q; ReduceSum q,ax b2;"
+         "Div b2,n8 e; Mul m,m mm; Sub e,mm v; Add v,eps u; Sqrt u s; Sub x,m d; Div d,s y",
+         true, 1, 0},
+        /* what follows the operator goes into it */
+        {"t,3,8", AFFINE "c : 8; LayerNormalization x,g,b n; Mul n,c k; Add k,half y", true, 1, 17},
+        /* misses */
+        {"t,3,8",
+         "ReduceMean x m axes=[1]; Sub x,m d; Mul d,d q; ReduceMean q v axes=[1];"
+         "Add v,eps u; Sqrt u s; Div d,s y",
+         false, 7, 0},
+        {"t,3,8",
+         "ReduceMean x m axes=[-1]; Sub x,m d; Abs d q; ReduceMean q v axes=[-1];"
+         "Add v,eps u; Sqrt u s; Div d,s y",
+         false, 7, 0},
+        {"t,3,8",
+         "ReduceMean x m axes=[-1]; Sub x,m d; Mul d,d q; ReduceMean q v axes=[-1];"
+         "Add v,eps u; Sqrt u s; Div x,s y",
+         false, 7, 0},
+        {"t,3,8",
+         "ReduceMean x m axes=[-1]; Sub x,m d; Mul d,d q; ReduceMean q v axes=[-1];"
+         "Add v,eps u; Sqrt u s; Div d,s y; -> s",
+         false, 7, 0},
+        {"t,3,8",
+         "ReduceMean x m axes=[-1]; Sub x,m d; Mul d,d q; ReduceMean q v axes=[-1];"
+         "Sqrt v s; Add s,eps u; Div d,u y",
+         false, 7, 0});
 }
 
 static void rmsnorm_in_every_spelling(void **state)
 {
     (void)state;
     CHECK("rmsnorm",
-          {"t,3,8", AFFINE "Mul x,x q; ReduceMean q v axes=[-1]; Add v,eps u; Sqrt u s; Div x,s n;"
-                           "Mul n,g y",
+          {"t,3,8",
+           AFFINE "Mul x,x q; ReduceMean q v axes=[-1]; Add v,eps u; Sqrt u s; Div x,s n;"
+                  "Mul n,g y",
            true, 1, 0},
-          {"t,3,8", AFFINE "Pow x,two q; ReduceMean q v axes=[-1]; Add v,eps u; Sqrt u s; Div one,s r;"
-                           "Mul x,r n; Mul g,n y",
+          {"t,3,8",
+           AFFINE "Pow x,two q; ReduceMean q v axes=[-1]; Add v,eps u; Sqrt u s; Div one,s r;"
+                  "Mul x,r n; Mul g,n y",
            true, 1, 0},
-          {"t,3,8", "h = -0.5; Pow x,two q; ReduceMean q v axes=[-1]; Add v,eps u; Pow u,h r;"
-                    "Mul x,r y",
+          {"t,3,8",
+           "h = -0.5; Pow x,two q; ReduceMean q v axes=[-1]; Add v,eps u; Pow u,h r;"
+           "Mul x,r y",
            true, 1, 0},
-          {"t,3,8", AFFINE "Pow x,two q; ReduceMean q v axes=[-1]; Add v,eps u; Sqrt u s; Div x,s n;"
-                           "Mul n,g k; Add k,b y",
+          {"t,3,8",
+           AFFINE "Pow x,two q; ReduceMean q v axes=[-1]; Add v,eps u; Sqrt u s; Div x,s n;"
+                  "Mul n,g k; Add k,b y",
            true, 2, 0}, /* there is no shift: the addition stays */
-          {"t,3,8", "Pow x,two q; ReduceMean q v axes=[1]; Add v,eps u; Sqrt u s; Div x,s y", false, 5,
-           0},
-          {"t,3,8", "Exp x z; Pow x,two q; ReduceMean q v axes=[-1]; Add v,eps u; Sqrt u s; Div z,s y",
+          {"t,3,8", "Pow x,two q; ReduceMean q v axes=[1]; Add v,eps u; Sqrt u s; Div x,s y", false,
+           5, 0},
+          {"t,3,8",
+           "Exp x z; Pow x,two q; ReduceMean q v axes=[-1]; Add v,eps u; Sqrt u s; Div z,s y",
            false, 6, 0});
 }
 
@@ -332,12 +373,13 @@ static void bias_and_gelu(void **state)
 static void sum_and_norm(void **state)
 {
     (void)state;
-    CHECK("skipnorm",
-          {"t,3,8", AFFINE "Tanh x z; Add x,z s; LayerNormalization s,g,b y", true, 2, 17},
-          {"t,3,8", AFFINE "Tanh x z; Add x,z s; LayerNormalization s,g,b n; Add n,s y", true, 3, 17},
-          {"t,3,8", "g : 8; Tanh x z; Add x,z s; RMSNormalization s,g y; -> s", true, 2, 23},
-          {"t,3,8", AFFINE "k : 1,3,8; Add x,k s; LayerNormalization s,g,b y", false, 2, 17},
-          {"t,3,8", "g : 3,8; Tanh x z; Add x,z s; LayerNormalization s,g y axis=1", false, 3, 17});
+    CHECK(
+        "skipnorm",
+        {"t,3,8", AFFINE "Tanh x z; Add x,z s; LayerNormalization s,g,b y", true, 2, 17},
+        {"t,3,8", AFFINE "Tanh x z; Add x,z s; LayerNormalization s,g,b n; Add n,s y", true, 3, 17},
+        {"t,3,8", "g : 8; Tanh x z; Add x,z s; RMSNormalization s,g y; -> s", true, 2, 23},
+        {"t,3,8", AFFINE "k : 1,3,8; Add x,k s; LayerNormalization s,g,b y", false, 2, 17},
+        {"t,3,8", "g : 3,8; Tanh x z; Add x,z s; LayerNormalization s,g y axis=1", false, 3, 17});
 }
 
 static void turned_and_scaled_products(void **state)
@@ -355,9 +397,11 @@ static void sum_of_embeddings(void **state)
 {
 #define TABLES "w : 5,8; p : 4,8; k : 3,8; g : 8; b : 8; Gather w,ids e;"
     static const char *const text[] = {
-        TABLES "Gather p,pos f; Gather k,ids q; Add e,q s; Add s,f u; LayerNormalization u,g,b y; -> y",
+        TABLES
+        "Gather p,pos f; Gather k,ids q; Add e,q s; Add s,f u; LayerNormalization u,g,b y; -> y",
         TABLES "Gather p,pos f; Add f,e u; LayerNormalization u,g,b y; -> y",
-        TABLES "Gather p,ids f; Gather k,ids q; Add q,f s; Add s,e u; LayerNormalization u,g,b y; -> y",
+        TABLES
+        "Gather p,ids f; Gather k,ids q; Add q,f s; Add s,e u; LayerNormalization u,g,b y; -> y",
         /* misses: not normalised along rows of tables, the sum is wanted, a summand is no table */
         TABLES "Gather p,pos f; Add f,e u; LayerNormalization u,g,b y; -> u; -> y",
         TABLES "Gather p,pos f; Add f,e u; LayerNormalization u,g y; -> y",

@@ -1,5 +1,5 @@
-/* Products of which both factors are widened from 8 bits (what quantizers write): integers, against the
- * same graph in f32. Each spelling, and near misses. */
+/* Products of which both factors are widened from 8 bits (what quantizers write): integers, against
+ * the same graph in f32. Each spelling, and near misses. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -76,13 +76,17 @@ static void products(void **state)
         {"12,10", -1, false, STENO_I8, "MatMul xd,wd y; -> y", true},
         {"12,10", 1, true, STENO_U8, "MatMul xd,wd y; -> y", true},
         {"12,10", -1, true, STENO_U8, "MatMul xd,wd a; Add a,bias y; -> y", true},
-        {"12,10", 1, false, STENO_I8, "MatMul xd,wd a; Relu a b; QuantizeLinear b,xs,xz q;"
-                                      "DequantizeLinear q,xs,xz y; -> y", true},
+        {"12,10", 1, false, STENO_I8,
+         "MatMul xd,wd a; Relu a b; QuantizeLinear b,xs,xz q;"
+         "DequantizeLinear q,xs,xz y; -> y",
+         true},
         {"10,12", 0, true, STENO_I8, "Transpose wd wt perm=[1,0]; MatMul xd,wt y; -> y", true},
         {"10,12", 0, false, STENO_U8, "Transpose wd wt; MatMul xd,wt y; -> y", true},
         /* two readers of the widened weights */
-        {"12,10", 1, false, STENO_I8, "MatMul xd,wd a; Exp xd e; MatMul xd,wd b; Sub a,b c; Add c,b y;"
-                                      "-> y; -> e", true},
+        {"12,10", 1, false, STENO_I8,
+         "MatMul xd,wd a; Exp xd e; MatMul xd,wd b; Sub a,b c; Add c,b y;"
+         "-> y; -> e",
+         true},
         /* scales along the sum, activations that are no bytes, weights on the left */
         {"12,10", 0, false, STENO_I8, "MatMul xd,wd y; -> y", false},
         {"12,10", 1, false, STENO_I8, "MatMul x,wd y; -> y", false},
@@ -99,8 +103,8 @@ static void gemms(void **state)
         {"12,10", 1, false, STENO_I8, "Gemm xd,wd,bias y; -> y", true},
         {"10,12", 0, true, STENO_I8, "Gemm xd,wd,bias y transB=1; -> y", true},
         {"10,12", -1, true, STENO_U8, "Gemm xd,wd y transB=1; -> y", true},
-        {"12,10", 1, false, STENO_I8, "Transpose wd wt perm=[1,0]; Gemm xd,wt,bias y transB=1; -> y",
-         true},
+        {"12,10", 1, false, STENO_I8,
+         "Transpose wd wt perm=[1,0]; Gemm xd,wt,bias y transB=1; -> y", true},
         {"12,10", 1, false, STENO_I8, "Gemm xd,wd,bias y alpha=0.5; -> y", false},
         {"12,10", 1, false, STENO_I8, "Gemm xd,wd,bias y beta=2.0; -> y", false},
         {"10,12", 1, false, STENO_I8, "Gemm xd,wd,bias y transB=1; -> y", false},

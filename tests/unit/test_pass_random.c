@@ -1,5 +1,5 @@
-/* Any graph with any set of passes gives what it gives without: small random graphs of operators and
- * of the chains that exporters write, each with several random sets of passes.
+/* Any graph with any set of passes gives what it gives without: small random graphs of operators
+ * and of the chains that exporters write, each with several random sets of passes.
  *
  * Seeds are fixed, so every run is the same one. STENO_PASS_SEEDS=FROM:COUNT for others and for
  * more (100000 take some minutes); what fails prints its seed, graph and passes. */
@@ -81,7 +81,7 @@ static void add(struct maker *m, const struct value *like)
 
 static bool unary(struct maker *m)
 {
-    static const char *const ops[] = {"Tanh", "Sigmoid", "Relu",     "Neg",      "Abs",
+    static const char *const ops[] = {"Tanh", "Sigmoid",  "Relu",     "Neg",      "Abs",
                                       "Erf",  "Softplus", "Identity", "Softsign", "HardSigmoid"};
     struct value x = *any(m);
     say(m, "%s v%d v%d;\n", ops[draw(m, sizeof ops / sizeof *ops)], x.id, m->next);
@@ -269,8 +269,9 @@ static bool view_by_shape(struct maker *m)
     int id = m->next;
     if (x.rank != 3 || x.dim[2] % 2)
         return false;
-    say(m, "i%d = [0]; j%d = [1]; k%d = [-1]; Shape v%d s%d; Gather s%d,i%d g%d; Gather s%d,j%d h%d;"
-           "two%d = [2]; Concat g%d,h%d,two%d,k%d c%d axis=0; Reshape v%d,c%d v%d;\n",
+    say(m,
+        "i%d = [0]; j%d = [1]; k%d = [-1]; Shape v%d s%d; Gather s%d,i%d g%d; Gather s%d,j%d h%d;"
+        "two%d = [2]; Concat g%d,h%d,two%d,k%d c%d axis=0; Reshape v%d,c%d v%d;\n",
         id, id, id, x.id, id, id, id, id, id, id, id, id, id, id, id, id, id, x.id, id, id);
     y.rank = 4;
     y.dim[2] = 2;
@@ -312,7 +313,8 @@ static bool activation(struct maker *m)
     struct value x = *any(m);
     int id = m->next;
     if (draw(m, 2))
-        say(m, "Div v%d,root e%d; Erf e%d f%d; Add f%d,one g%d; Mul v%d,g%d h%d; Mul h%d,half v%d;\n",
+        say(m,
+            "Div v%d,root e%d; Erf e%d f%d; Add f%d,one g%d; Mul v%d,g%d h%d; Mul h%d,half v%d;\n",
             x.id, id, id, id, id, id, x.id, id, id, id, id);
     else
         say(m, "Sigmoid v%d e%d; Mul v%d,e%d v%d;\n", x.id, id, x.id, id, id);
@@ -330,14 +332,16 @@ static bool norm(struct maker *m)
     n = (int)x.dim[last];
     say(m, "g%d : %d; h%d : %d;\n", id, n, id, n);
     if (draw(m, 2))
-        say(m, "ReduceMean v%d m%d axes=[-1]; Sub v%d,m%d d%d; Pow d%d,two q%d;"
-               "ReduceMean q%d r%d axes=[-1]; Add r%d,small u%d; Sqrt u%d z%d; Div d%d,z%d k%d;"
-               "Mul k%d,g%d l%d; Add l%d,h%d v%d;\n",
+        say(m,
+            "ReduceMean v%d m%d axes=[-1]; Sub v%d,m%d d%d; Pow d%d,two q%d;"
+            "ReduceMean q%d r%d axes=[-1]; Add r%d,small u%d; Sqrt u%d z%d; Div d%d,z%d k%d;"
+            "Mul k%d,g%d l%d; Add l%d,h%d v%d;\n",
             x.id, id, x.id, id, id, id, id, id, id, id, id, id, id, id, id, id, id, id, id, id, id,
             id);
     else
-        say(m, "Mul v%d,v%d q%d; ReduceMean q%d r%d axes=[-1]; Add r%d,small u%d; Sqrt u%d z%d;"
-               "Div v%d,z%d k%d; Mul k%d,g%d v%d;\n",
+        say(m,
+            "Mul v%d,v%d q%d; ReduceMean q%d r%d axes=[-1]; Add r%d,small u%d; Sqrt u%d z%d;"
+            "Div v%d,z%d k%d; Mul k%d,g%d v%d;\n",
             x.id, x.id, id, id, id, id, id, id, id, x.id, id, id, id, id, id);
     add(m, &x);
     return true;
@@ -352,8 +356,8 @@ static bool soft(struct maker *m)
     if (draw(m, 2))
         say(m, "Softmax v%d v%d axis=%d;\n", x.id, id, x.rank - 1);
     else
-        say(m, "Tanh v%d t%d; Softmax t%d s%d axis=%d; Log s%d l%d; Mul l%d,small v%d;\n", x.id, id, id,
-            id, x.rank - 1, id, id, id, id); /* no logarithm of what underflows */
+        say(m, "Tanh v%d t%d; Softmax t%d s%d axis=%d; Log s%d l%d; Mul l%d,small v%d;\n", x.id, id,
+            id, id, x.rank - 1, id, id, id, id); /* no logarithm of what underflows */
     add(m, &x);
     return true;
 }
@@ -367,7 +371,8 @@ static bool reduce(struct maker *m)
         return false;
     axis = (int)draw(m, (uint32_t)x.rank);
     again = (int)draw(m, 2);
-    say(m, "%s v%d %c%d axes=[%d] keepdims=0;\n", ops[draw(m, 3)], x.id, again ? 'r' : 'v', id, axis);
+    say(m, "%s v%d %c%d axes=[%d] keepdims=0;\n", ops[draw(m, 3)], x.id, again ? 'r' : 'v', id,
+        axis);
     if (again && m->opset < 13)
         say(m, "Unsqueeze r%d v%d axes=[%d];\n", id, id, axis);
     else if (again)
@@ -396,16 +401,17 @@ static bool convolution(struct maker *m)
         return false;
     say(m, "w%d : %d,%d,3; b%d : %d;\n", id, out, c, id, out);
     if (draw(m, 2) && m->opset >= 11)
-        say(m, "p%d = [0,0,%d,0,0,%d]; Pad v%d,p%d e%d; Conv e%d,w%d,b%d c%d;\n", id, pad, pad, x.id,
-            id, id, id, id, id, id);
+        say(m, "p%d = [0,0,%d,0,0,%d]; Pad v%d,p%d e%d; Conv e%d,w%d,b%d c%d;\n", id, pad, pad,
+            x.id, id, id, id, id, id, id);
     else
         say(m, "Conv v%d,w%d,b%d c%d pads=[%d,%d];\n", x.id, id, id, id, pad, pad);
     y.dim[1] = out;
     y.dim[2] = x.dim[2] + 2 * pad - 2;
     switch (draw(m, 4)) {
     case 0:
-        say(m, "w2%d : %d; w3%d : %d; w4%d : %d; a%d : %d; Abs a%d q%d;"
-               "Add q%d,half r%d; BatchNormalization c%d,w2%d,w3%d,w4%d,r%d v%d;\n",
+        say(m,
+            "w2%d : %d; w3%d : %d; w4%d : %d; a%d : %d; Abs a%d q%d;"
+            "Add q%d,half r%d; BatchNormalization c%d,w2%d,w3%d,w4%d,r%d v%d;\n",
             id, out, id, out, id, out, id, out, id, id, id, id, id, id, id, id, id, id);
         break;
     case 1:
@@ -460,15 +466,16 @@ static bool masked(struct maker *m)
     if (x.rank < 1)
         return false;
     /* both are continuous: a difference in the last place stays one */
-    say(m, "Greater v%d,small c%d; Not c%d n%d; Where n%d,small,v%d w%d;"
-           "Greater w%d,two g%d; Where g%d,two,w%d v%d;\n",
+    say(m,
+        "Greater v%d,small c%d; Not c%d n%d; Where n%d,small,v%d w%d;"
+        "Greater w%d,two g%d; Where g%d,two,w%d v%d;\n",
         x.id, id, id, id, id, x.id, id, id, id, id, id, id);
     add(m, &x);
     return true;
 }
 
-/* Two heads over [b, t, c], as exporters write them; with or without a mask that is added, what skips
- * it, or a norm ahead. */
+/* Two heads over [b, t, c], as exporters write them; with or without a mask that is added, what
+ * skips it, or a norm ahead. */
 static bool attention(struct maker *m)
 {
     struct value x = *any(m);
@@ -484,12 +491,14 @@ static bool attention(struct maker *m)
     else
         say(m, "Tanh v%d x%d;\n", x.id, id);
     for (int i = 0; i < 3; i++)
-        say(m, "w%d_%d : %d,%d; MatMul x%d,w%d_%d a%d_%d; Reshape a%d_%d,h%d s%d_%d;"
-               "Transpose s%d_%d t%d_%d perm=[0,2,%s];\n",
+        say(m,
+            "w%d_%d : %d,%d; MatMul x%d,w%d_%d a%d_%d; Reshape a%d_%d,h%d s%d_%d;"
+            "Transpose s%d_%d t%d_%d perm=[0,2,%s];\n",
             id, i, c, c, id, id, i, id, i, id, i, id, id, i, id, i, id, i, i == 1 ? "3,1" : "1,3");
-    say(m, "MatMul t%d_0,t%d_1 p%d; Mul p%d,half q%d; k%d : %d,%d; %s q%d%s%d u%d;"
-           "Softmax u%d f%d axis=3; MatMul f%d,t%d_2 j%d; Transpose j%d l%d perm=[0,2,1,3];"
-           "Reshape l%d,z%d o%d; %s o%d%s%d v%d;\n",
+    say(m,
+        "MatMul t%d_0,t%d_1 p%d; Mul p%d,half q%d; k%d : %d,%d; %s q%d%s%d u%d;"
+        "Softmax u%d f%d axis=3; MatMul f%d,t%d_2 j%d; Transpose j%d l%d perm=[0,2,1,3];"
+        "Reshape l%d,z%d o%d; %s o%d%s%d v%d;\n",
         id, id, id, id, id, id, t, t, mask ? "Add" : "Max", id, mask ? ",k" : ",q", id, id, id, id,
         id, id, id, id, id, id, id, id, skip ? "Add" : "Max", id, skip ? ",v" : ",o",
         skip ? x.id : id, id);
@@ -498,7 +507,8 @@ static bool attention(struct maker *m)
 }
 
 /* Products in 8 bits of what the graph is given: of a value from within, the last bit would now and
- * then round another way. Weights as a QuantizeLinear graph has them, or as DynamicQuantizeLinear. */
+ * then round another way. Weights as a QuantizeLinear graph has them, or as DynamicQuantizeLinear.
+ */
 static bool rounded(struct maker *m)
 {
     struct value y = {0, 3, {PC_N, 3, 5}};
@@ -506,13 +516,15 @@ static bool rounded(struct maker *m)
     say(m, "w%d : 8,5; n%d = 127; Mul w%d,n%d f%d; Cast f%d i%d to=3; s%d : 5; Abs s%d p%d;\n", id,
         id, id, id, id, id, id, id, id, id);
     if (draw(m, 2))
-        say(m, "DynamicQuantizeLinear x q%d,qs%d,qz%d; MatMulInteger q%d,i%d,qz%d a%d;"
-               "Cast a%d c%d to=1; Mul qs%d,p%d r%d; Mul c%d,r%d v%d;\n",
+        say(m,
+            "DynamicQuantizeLinear x q%d,qs%d,qz%d; MatMulInteger q%d,i%d,qz%d a%d;"
+            "Cast a%d c%d to=1; Mul qs%d,p%d r%d; Mul c%d,r%d v%d;\n",
             id, id, id, id, id, id, id, id, id, id, id, id, id, id, id);
     else
-        say(m, "xs%d = 0.0123; m%d = 101; Cast m%d z%d to=2; QuantizeLinear x,xs%d,z%d q%d;"
-               "DequantizeLinear q%d,xs%d,z%d d%d; DequantizeLinear i%d,p%d e%d axis=1;"
-               "MatMul d%d,e%d v%d;\n",
+        say(m,
+            "xs%d = 0.0123; m%d = 101; Cast m%d z%d to=2; QuantizeLinear x,xs%d,z%d q%d;"
+            "DequantizeLinear q%d,xs%d,z%d d%d; DequantizeLinear i%d,p%d e%d axis=1;"
+            "MatMul d%d,e%d v%d;\n",
             id, id, id, id, id, id, id, id, id, id, id, id, id, id, id, id, id);
     add(m, &y);
     return true;
@@ -530,12 +542,13 @@ static bool zipformer(struct maker *m)
         say(m, "k%d : %d; Tanh v%d t%d; Sub v%d,t%d h%d; Mul h%d,k%d i%d; Add t%d,i%d v%d;\n", id,
             (int)x.dim[x.rank - 1], x.id, id, x.id, id, id, id, id, id, id, id, id);
     else
-        say(m, "s%d = %s; o%d = %s; t%d = 0.08; k%d : %d; Add v%d,k%d x%d; Sub x%d,s%d z%d;"
-               "Abs z%d a%d; Neg a%d n%d; Exp n%d e%d; Add one,e%d f%d; Log f%d l%d; Max zero,z%d p%d;"
-               "Add p%d,l%d w%d; Mul x%d,t%d m%d; Sub w%d,m%d u%d; Sub u%d,o%d v%d;\n",
+        say(m,
+            "s%d = %s; o%d = %s; t%d = 0.08; k%d : %d; Add v%d,k%d x%d; Sub x%d,s%d z%d;"
+            "Abs z%d a%d; Neg a%d n%d; Exp n%d e%d; Add one,e%d f%d; Log f%d l%d; Max zero,z%d p%d;"
+            "Add p%d,l%d w%d; Mul x%d,t%d m%d; Sub w%d,m%d u%d; Sub u%d,o%d v%d;\n",
             id, four ? "4.0" : "1.0", id, four ? "0.035" : "0.313261687", id, id,
-            (int)x.dim[x.rank - 1], x.id, id, id, id, id, id, id, id, id, id, id, id, id, id, id, id,
-            id, id, id, id, id, id, id, id, id, id, id, id, id, id);
+            (int)x.dim[x.rank - 1], x.id, id, id, id, id, id, id, id, id, id, id, id, id, id, id,
+            id, id, id, id, id, id, id, id, id, id, id, id, id, id, id);
     add(m, &x);
     return true;
 }
@@ -555,10 +568,9 @@ static bool einsum(struct maker *m)
 static void make(struct maker *m, uint64_t seed)
 {
     static bool (*const steps[])(struct maker *) = {
-        unary,         unchanged, with_number, with_row, together,   product, gemm,
-        against_itself, turn,      view,        halves,   activation, norm,    soft,
-        reduce,        convolution, pick,       joined,   masked,     view_by_shape,
-        attention,     rounded,   zipformer,   einsum};
+        unary, unchanged, with_number, with_row,      together,  product, gemm,      against_itself,
+        turn,  view,      halves,      activation,    norm,      soft,    reduce,    convolution,
+        pick,  joined,    masked,      view_by_shape, attention, rounded, zipformer, einsum};
     int want;
     memset(m, 0, sizeof *m);
     m->state = seed * 0x9e3779b97f4a7c15u + 1;
@@ -589,8 +601,8 @@ static void some_passes(struct maker *m, char *list, size_t size)
     for (int i = 0; steno_passes[i].name; i++) {
         if (draw(m, of))
             continue;
-        len += (size_t)snprintf(list + len, size - len, "%s%s", len ? "," : "",
-                                steno_passes[i].name);
+        len +=
+            (size_t)snprintf(list + len, size - len, "%s%s", len ? "," : "", steno_passes[i].name);
         assert_true(len < size);
     }
 }
@@ -636,10 +648,10 @@ static void try_seed(uint64_t seed)
 static void any_passes_keep_what_a_graph_computes(void **state)
 {
     static const char *const meant[] = {
-        "fold",   "identity", "again",  "shape",   "reshape",   "transpose", "reduce", "einsum",
-        "cse",    "pad",      "affine", "swish",   "bypass",    "glu",       "gelu",   "layernorm",
-        "int8",   "qdq",      "concat", "convact", "attention", "linear",    "matmul", "rmsnorm",
-        "swoosh", "late",     "layers", "logsoftmax"};
+        "fold",   "identity",  "again",   "shape",  "reshape", "transpose", "reduce",
+        "einsum", "cse",       "pad",     "affine", "swish",   "bypass",    "glu",
+        "gelu",   "layernorm", "int8",    "qdq",    "concat",  "convact",   "attention",
+        "linear", "matmul",    "rmsnorm", "swoosh", "late",    "layers",    "logsoftmax"};
     const char *range = getenv("STENO_PASS_SEEDS");
     uint64_t from = 1, n = 400;
     (void)state;

@@ -55,9 +55,11 @@ static void what_is_no_transform_stays(void **state)
     check("1,1,100", "Conv x,w,bias c strides=[16];" HALVES SQUARES "Sqrt p y", false, 7);
     check("1,1,100", "Conv x,w c strides=[16] pads=[3,3];" HALVES SQUARES "Sqrt p y", false, 7);
     check("1,1,200", "Conv x,w c strides=[16] dilations=[2];" HALVES SQUARES "Sqrt p y", false, 7);
-    check("1,1,100", "Conv x,w c;" HALVES "Pow re,two a; Pow im,three b; Add a,b p; Sqrt p y", false, 7);
+    check("1,1,100", "Conv x,w c;" HALVES "Pow re,two a; Pow im,three b; Add a,b p; Sqrt p y",
+          false, 7);
     check("1,1,100", "Conv x,w c;" HALVES SQUARES "Sqrt p y; -> re", false, 7);
-    check("1,1,100", "Conv x,w c; Slice c,n0,n32,n1,n1 re; Slice c,n34,big,n1,n1 im;" SQUARES "Sqrt p y",
+    check("1,1,100",
+          "Conv x,w c; Slice c,n0,n32,n1,n1 re; Slice c,n34,big,n1,n1 im;" SQUARES "Sqrt p y",
           false, 7);
     basis[BINS * N + N + 5] *= 1.001f;
     check("1,1,100", "Conv x,w c;" HALVES SQUARES "Sqrt p y", false, 7);

@@ -33,14 +33,28 @@ struct pair {
 };
 
 static const struct pair pairs[] = {
-    {"subsampling", 1, {{8, 3, {2, 2}, 1, {0, 0, 0}, 1, "Relu"}, {8, 3, {2, 2}, 1, {0, 0, 0}, 1, "Relu"}}},
+    {"subsampling",
+     1,
+     {{8, 3, {2, 2}, 1, {0, 0, 0}, 1, "Relu"}, {8, 3, {2, 2}, 1, {0, 0, 0}, 1, "Relu"}}},
     {"padded", 2, {{6, 3, {2, 2}, 1, {1, 1, 1}, 1, "Relu"}, {7, 3, {2, 1}, 1, {1, 2, 0}, 1, ""}}},
-    {"wide padding", 1, {{4, 2, {1, 1}, 1, {4, 9, 3}, 1, ""}, {3, 3, {1, 2}, 2, {7, 12, 5}, 1, "Sigmoid"}}},
-    {"steps over rows", 1, {{4, 2, {1, 2}, 1, {0, 0, 0}, 1, "Tanh"}, {5, 2, {5, 1}, 1, {0, 1, 0}, 1, "Relu"}}},
-    {"depthwise", 1, {{16, 3, {2, 2}, 1, {1, 1, 1}, 1, "Relu"}, {16, 3, {2, 2}, 1, {1, 1, 1}, 16, ""}}},
-    {"patches of 8 bits", 16, {{16, 3, {1, 2}, 1, {1, 1, 1}, 1, "Relu"}, {24, 3, {2, 2}, 1, {0, 1, 1}, 1, "Relu"}}},
-    {"fewer multiplications", 1, {{136, 3, {2, 2}, 1, {0, 0, 0}, 1, "Relu"}, {136, 3, {2, 2}, 1, {0, 0, 0}, 1, "Relu"}}},
-    {"the same, padded", 1, {{128, 3, {2, 2}, 1, {1, 1, 1}, 1, ""}, {130, 3, {2, 2}, 1, {1, 1, 1}, 1, ""}}},
+    {"wide padding",
+     1,
+     {{4, 2, {1, 1}, 1, {4, 9, 3}, 1, ""}, {3, 3, {1, 2}, 2, {7, 12, 5}, 1, "Sigmoid"}}},
+    {"steps over rows",
+     1,
+     {{4, 2, {1, 2}, 1, {0, 0, 0}, 1, "Tanh"}, {5, 2, {5, 1}, 1, {0, 1, 0}, 1, "Relu"}}},
+    {"depthwise",
+     1,
+     {{16, 3, {2, 2}, 1, {1, 1, 1}, 1, "Relu"}, {16, 3, {2, 2}, 1, {1, 1, 1}, 16, ""}}},
+    {"patches of 8 bits",
+     16,
+     {{16, 3, {1, 2}, 1, {1, 1, 1}, 1, "Relu"}, {24, 3, {2, 2}, 1, {0, 1, 1}, 1, "Relu"}}},
+    {"fewer multiplications",
+     1,
+     {{136, 3, {2, 2}, 1, {0, 0, 0}, 1, "Relu"}, {136, 3, {2, 2}, 1, {0, 0, 0}, 1, "Relu"}}},
+    {"the same, padded",
+     1,
+     {{128, 3, {2, 2}, 1, {1, 1, 1}, 1, ""}, {130, 3, {2, 2}, 1, {1, 1, 1}, 1, ""}}},
 };
 
 static void add_conv(struct mk_graph *m, const struct conv *c, int c_in, int i)
@@ -133,7 +147,8 @@ static void same_bits(const char *what, steno_network *plain, steno_network *str
 
 static void check_pair(const struct pair *p, enum steno_precision precision, const char *cpu)
 {
-    static const int extents[][3] = {{1, 8, 9}, {1, 11, 80}, {2, 15, 17}, {3, 90, 23}, {1, 241, 80}};
+    static const int extents[][3] = {
+        {1, 8, 9}, {1, 11, 80}, {2, 15, 17}, {3, 90, 23}, {1, 241, 80}};
     static const int threads[] = {1, 2, 5};
     struct mk_graph *m = pair_graph(p);
     size_t size;
@@ -206,7 +221,8 @@ static void the_arena_is_without_the_first_result(void **state)
 
 static void set_rows(steno_session *s, int64_t rows)
 {
-    const struct steno_tensor t = {.dtype = STENO_F32, .data = x_data, .shape = {.rank = 4, .dim = {1, 1, rows, 80}}};
+    const struct steno_tensor t = {
+        .dtype = STENO_F32, .data = x_data, .shape = {.rank = 4, .dim = {1, 1, rows, 80}}};
     assert_int_equal(steno_session_set(s, 0, &t, NULL), STENO_OK);
 }
 
@@ -332,7 +348,8 @@ static void other_pairs_stay(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(strips_give_the_same_bits), cmocka_unit_test(in_less_than_f32_too),
+        cmocka_unit_test(strips_give_the_same_bits),
+        cmocka_unit_test(in_less_than_f32_too),
         cmocka_unit_test(and_on_lesser_cpus),
         cmocka_unit_test(the_arena_is_without_the_first_result),
         cmocka_unit_test(scratch_and_activations_share_memory),

@@ -1,5 +1,6 @@
-/* Pass window: a streaming encoder's attention to the rows kept before its chunk, as exporters write
- * it and this program's own models have it; near misses; and states that change where they lie. */
+/* Pass window: a streaming encoder's attention to the rows kept before its chunk, as exporters
+ * write it and this program's own models have it; near misses; and states that change where they
+ * lie. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,10 +14,11 @@
 #include <string.h>
 
 #define FAR "9223372036854775807"
-#define NUMBERS "n0 = [0]; n1 = [1]; n2 = [-5]; n3 = [3]; far = [" FAR "]; qs = [16,24]; ks = [16,8]; m : 2,3,8;"
+#define NUMBERS                                                                                    \
+    "n0 = [0]; n1 = [1]; n2 = [-5]; n3 = [3]; far = [" FAR                                         \
+    "]; qs = [16,24]; ks = [16,8]; m : 2,3,8;"
 #define ATTEND "ai.steno:Attention q,k,v,m y heads=2 size=8 v_size=4 scale=0.3"
-#define SPLITS                                                                                     \
-    "Split x,qs q,new axis=2; Concat cache,new z axis=1; Split z,ks k,v axis=-1;"
+#define SPLITS "Split x,qs q,new axis=2; Concat cache,new z axis=1; Split z,ks k,v axis=-1;"
 
 /* x [n, 3, 40]: queries and what is added to the cache side by side; cache [n, 5, 24]. */
 static struct mk_graph *graph(const char *text, const char *cache)
@@ -44,10 +46,12 @@ static void attention_to_the_rows_before_is_one_node(void **state)
     check(SPLITS "Slice z,n3,far,n1 kept; " ATTEND, true, 1);
     check(SPLITS "Slice z,n2,far,n1 kept; " ATTEND, true, 1);
     check(SPLITS "Slice z,n3,far,n1 kept;"
-          "ai.steno:Attention q,k,v y heads=2 size=8 v_size=4 scale=0.3", true, 1);
+                 "ai.steno:Attention q,k,v y heads=2 size=8 v_size=4 scale=0.3",
+          true, 1);
     /* keys that are values as well, queries from elsewhere */
     check("Split x,qs q,new axis=2; Relu q r; Concat cache,new z axis=1; Slice z,n3,far,n1 kept;"
-          "ai.steno:Attention r,z,z y heads=2 size=8 v_size=12 k_at=4 v_at=0 scale=0.3", true, 3);
+          "ai.steno:Attention r,z,z y heads=2 size=8 v_size=12 k_at=4 v_at=0 scale=0.3",
+          true, 3);
 }
 
 static void near_misses_stay(void **state)
@@ -57,7 +61,8 @@ static void near_misses_stay(void **state)
     check(SPLITS "Slice z,n3,far,n1 kept; " ATTEND "; Relu z p; -> p", false, 6);
     check(SPLITS "Slice z,n3,far,n1 kept; " ATTEND "; Relu v p; -> p", false, 6);
     check("Split x,qs q,new axis=2; Concat new,cache z axis=1; Split z,ks k,v axis=-1;"
-          "Slice z,n3,far,n1 kept; " ATTEND, false, 5); /* what is kept is not what comes first */
+          "Slice z,n3,far,n1 kept; " ATTEND,
+          false, 5); /* what is kept is not what comes first */
 }
 
 /* ---- states that change where they lie ---- */
@@ -66,7 +71,8 @@ enum { BATCH = 3, ROWS = 3, COLUMNS = 40, HELD = 5 * 24, STEPS = 4 };
 
 static void set_x(steno_session *s, int step)
 {
-    struct steno_tensor x = {.dtype = STENO_F32, .shape = {.rank = 3, .dim = {BATCH, ROWS, COLUMNS}}};
+    struct steno_tensor x = {.dtype = STENO_F32,
+                             .shape = {.rank = 3, .dim = {BATCH, ROWS, COLUMNS}}};
     x.data = pc.x + step * 100;
     assert_int_equal(steno_session_set(s, 0, &x, NULL), STENO_OK);
 }
@@ -121,7 +127,8 @@ static void states_in_their_own_memory_become_what_the_output_is(void **state)
 
 static void a_state_that_others_read_is_not_changed_in_place(void **state)
 {
-    struct mk_graph *m = graph(SPLITS "Slice z,n3,far,n1 kept; Relu cache p; -> p; " ATTEND, "n,5,24");
+    struct mk_graph *m =
+        graph(SPLITS "Slice z,n3,far,n1 kept; Relu cache p; -> p; " ATTEND, "n,5,24");
     size_t size;
     uint8_t *file = mk_bytes(m, &size);
     steno_network *n = pc_open(file, size, 3, NULL, NULL);

@@ -1,4 +1,5 @@
-/* What a Zipformer's layers are made of, as icefall's exports write it, and what only looks like it. */
+/* What a Zipformer's layers are made of, as icefall's exports write it, and what only looks like
+ * it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,9 +15,10 @@
 static void check(const char *dims, const char *text, const char *pass, bool hits, int left)
 {
     struct mk_graph *m = pc_start(13, dims);
-    pc_graph(m, "zero = 0; one = 1; two = 2; three = 3; four = 4; b : 8; s : 8; half = -0.5; size = 2.5;"
-                "slope = 0.08; left = 0.035; right = 0.313261687; inf = inf; n0 = [0]; n1 = [1];"
-                "n2 = [2]; n3 = [3]; n4 = [4]; n8 = [8]; last = [-1]; big = [9223372036854775807]");
+    pc_graph(
+        m, "zero = 0; one = 1; two = 2; three = 3; four = 4; b : 8; s : 8; half = -0.5; size = 2.5;"
+           "slope = 0.08; left = 0.035; right = 0.313261687; inf = inf; n0 = [0]; n1 = [1];"
+           "n2 = [2]; n3 = [3]; n4 = [4]; n8 = [8]; last = [-1]; big = [9223372036854775807]");
     pc_graph(m, text);
     pc_graph(m, "-> y");
     pc_check(m, pass, hits, left, 4e-6f);
@@ -31,8 +33,9 @@ static void swoosh_in_both_spellings(void **state)
     (void)state;
     check("2,t,8", SWOOSH("four", "left"), "swoosh", true, 1);
     check("2,t,8", SWOOSH("one", "right"), "swoosh", true, 1);
-    check("2,t,8", "Sub x,four z; Sub zero,z o; Abs o a; Neg a n; Exp n e; Add one,e f; Log f l;"
-                   "Max zero,z p; Add p,l w; Mul x,slope m; Sub w,m u; Sub u,left y",
+    check("2,t,8",
+          "Sub x,four z; Sub zero,z o; Abs o a; Neg a n; Exp n e; Add one,e f; Log f l;"
+          "Max zero,z p; Add p,l w; Mul x,slope m; Sub w,m u; Sub u,left y",
           "swoosh", true, 1);
     check("2,t,8", SWOOSH("four", "right"), "swoosh", false, 9);
     check("2,t,8", SWOOSH("two", "left"), "swoosh", false, 9);
@@ -41,21 +44,27 @@ static void swoosh_in_both_spellings(void **state)
 static void swoosh_goes_into_products_and_convolutions(void **state)
 {
     (void)state;
-    check("2,t,8", "k : 8,8; MatMul x,k p; Add p,b x0; Sub x0,four z; Exp z e; Add e,one f; Log f l;"
-                   "Equal l,inf q; Where q,z,l w; Mul x0,slope m; Sub w,m u; Sub u,left y",
+    check("2,t,8",
+          "k : 8,8; MatMul x,k p; Add p,b x0; Sub x0,four z; Exp z e; Add e,one f; Log f l;"
+          "Equal l,inf q; Where q,z,l w; Mul x0,slope m; Sub w,m u; Sub u,left y",
           "swoosh", true, 1);
-    check("1,3,9,t", "k : 4,3,3,3; Conv x,k x0; Sub x0,one z; Exp z e; Add e,one f; Log f l;"
-                     "Equal l,inf q; Where q,z,l w; Mul x0,slope m; Sub w,m u; Sub u,right y",
+    check("1,3,9,t",
+          "k : 4,3,3,3; Conv x,k x0; Sub x0,one z; Exp z e; Add e,one f; Log f l;"
+          "Equal l,inf q; Where q,z,l w; Mul x0,slope m; Sub w,m u; Sub u,right y",
           "swoosh", true, 3);
 }
 
 static void bias_norm_with_and_without_scale(void **state)
 {
     (void)state;
-    check("2,t,8", "Sub x,b d; Pow d,two q; ReduceMean q m axes=[-1] keepdims=1; Pow m,half r;"
-                   "Mul r,size f; Mul x,f y", "biasnorm", true, 1);
-    check("2,t,8", "Sub x,b d; Mul d,d q; ReduceMean q m axes=[2] keepdims=1; Pow m,half r;"
-                   "Mul r,x y", "biasnorm", true, 1);
+    check("2,t,8",
+          "Sub x,b d; Pow d,two q; ReduceMean q m axes=[-1] keepdims=1; Pow m,half r;"
+          "Mul r,size f; Mul x,f y",
+          "biasnorm", true, 1);
+    check("2,t,8",
+          "Sub x,b d; Mul d,d q; ReduceMean q m axes=[2] keepdims=1; Pow m,half r;"
+          "Mul r,x y",
+          "biasnorm", true, 1);
 }
 
 static void what_is_no_bias_norm(void **state)
@@ -65,7 +74,8 @@ static void what_is_no_bias_norm(void **state)
         "Sub x,b d; Pow d,four q; ReduceMean q m axes=[-1] keepdims=1; Pow m,half r; Mul x,r y",
         "Sub x,b d; Pow d,two q; ReduceMean q m axes=[-1] keepdims=1; Pow m,one r; Mul x,r y",
         "Sub x,b d; Pow d,two q; ReduceMean q m axes=[-1] keepdims=1; Pow m,half r; Mul d,r y",
-        "Sub x,b d; Pow d,two q; ReduceMean q m axes=[-1] keepdims=1; Pow m,half r; Mul x,r y; -> d"};
+        "Sub x,b d; Pow d,two q; ReduceMean q m axes=[-1] keepdims=1; Pow m,half r; Mul x,r y; -> "
+        "d"};
     (void)state;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         check("2,t,8", texts[i], "biasnorm", false, -1);
@@ -85,16 +95,20 @@ static void bypass_by_channel_and_by_number(void **state)
 static void glu_of_slices(void **state)
 {
     (void)state;
-    check("2,t,8", "Slice x,n0,n4,last a; Slice x,n4,n8,last c; Sigmoid c g; Mul a,g y", "glu", true,
-          1);
+    check("2,t,8", "Slice x,n0,n4,last a; Slice x,n4,n8,last c; Sigmoid c g; Mul a,g y", "glu",
+          true, 1);
     check("2,t,8", "Slice x,n0,n4,n2,n1 a; Slice x,n4,big,n2,n1 c; Sigmoid c g; Mul g,a y", "glu",
           true, 1);
-    check("2,t,8", "Slice x,n4,n8,last a; Slice x,n0,n4,last c; Sigmoid c g; Mul a,g y", "glu", true,
-          1);
-    check("2,t,8", "Slice x,n0,n4,last a; Slice x,n0,n4,n2 c; Sigmoid c g; Mul a,g y", "glu", false, -1);
-    check("2,t,8", "Slice x,n0,n3,last a; Slice x,n4,n8,last c; Slice c,n0,n3,last e; Sigmoid e g;"
-                   "Mul a,g y", "glu", false, -1);
-    check("2,8,8", "Slice x,n0,n4,n1 a; Slice x,n4,n8,n1 c; Sigmoid c g; Mul a,g y", "glu", false, 4);
+    check("2,t,8", "Slice x,n4,n8,last a; Slice x,n0,n4,last c; Sigmoid c g; Mul a,g y", "glu",
+          true, 1);
+    check("2,t,8", "Slice x,n0,n4,last a; Slice x,n0,n4,n2 c; Sigmoid c g; Mul a,g y", "glu", false,
+          -1);
+    check("2,t,8",
+          "Slice x,n0,n3,last a; Slice x,n4,n8,last c; Slice c,n0,n3,last e; Sigmoid e g;"
+          "Mul a,g y",
+          "glu", false, -1);
+    check("2,8,8", "Slice x,n0,n4,n1 a; Slice x,n4,n8,n1 c; Sigmoid c g; Mul a,g y", "glu", false,
+          4);
 }
 
 #define WINDOW(DOWN, UP, HEADS)                                                                    \
@@ -132,7 +146,8 @@ static void chunk_convolution_with_all_its_parts(void **state)
 {
     (void)state;
     chunk("Shape a sa; Expand mask,sa wide; Where wide,zero,a h;" CHUNK
-          "Slice z,back,big,n2,n1 kept; -> kept", true, 1);
+          "Slice z,back,big,n2,n1 kept; -> kept",
+          true, 1);
     chunk("Where mask,zero,a h;" CHUNK "Slice z,back,big,n2,n1 kept; -> kept", true, 1);
     chunk("Concat cache,a z axis=2; Conv z,w1 c group=8; Slice z,n3,big,n2,n1 p;"
           "Conv p,w2 v group=8 pads=[1,1]; Mul scale,v g; Add c,g o; Transpose o y perm=[2,0,1]",
@@ -198,22 +213,29 @@ static void attention_whose_weights_serve_three_products(void **state)
 static void what_is_no_such_attention(void **state)
 {
     (void)state;
-    attention(ZT_COLUMNS ZT_SCORES "Where mask,fill,sum w; Softmax w a axis=2;" ZT_VALUES "-> y", 0);
-    attention(ZT_COLUMNS ZT_SCORES "Where mask,sum,fill w; Softmax w a axis=-1;" ZT_VALUES "-> y", 0);
-    attention(ZT_COLUMNS "Slice z,n1,n3,n0,n1 some; -> some;" ZT_SCORES "Softmax sum a axis=-1; -> a",
+    attention(ZT_COLUMNS ZT_SCORES "Where mask,fill,sum w; Softmax w a axis=2;" ZT_VALUES "-> y",
               0);
+    attention(ZT_COLUMNS ZT_SCORES "Where mask,sum,fill w; Softmax w a axis=-1;" ZT_VALUES "-> y",
+              0);
+    attention(
+        ZT_COLUMNS "Slice z,n1,n3,n0,n1 some; -> some;" ZT_SCORES "Softmax sum a axis=-1; -> a", 0);
     attention(ZT_COLUMNS ZT_SCORES "Softmax sum a axis=-1; -> a; -> sum", 0);
     /* heads that stay apart; the second head; the first third as the gate */
     attention(ZT_WEIGHTS "Concat values,v vz axis=0; Reshape vz,keys v4;"
-                         "Transpose v4 vt perm=[2,1,0,3]; MatMul a,vt y; -> y", 1);
-    attention(ZT_WEIGHTS "Slice a,n1,n2,n0,n1 head; Slice x2,n0,n6,n2 xs; Slice x2,n6,n12,n2 xu;"
-                         "Slice x2,n12,big,n2 xg; Tanh xs th; Mul xu,th g0; Reshape g0,one g4;"
-                         "Transpose g4 gt perm=[2,1,0,3]; Concat gates,gt gz axis=2; MatMul head,gz p4;"
-                         "Transpose p4 pt perm=[2,1,0,3]; Reshape pt,join6 pj; Mul pj,xg y2; -> y2", 1);
-    attention(ZT_WEIGHTS "Slice a,n0,n1,n0,n1 head; Slice x2,n0,n6,n2 xs; Slice x2,n6,n12,n2 xu;"
-                         "Tanh xs th; Mul xu,th g0; Reshape g0,one g4; Transpose g4 gt perm=[2,1,0,3];"
-                         "Concat gates,gt gz axis=2; MatMul head,gz p4; Transpose p4 pt perm=[2,1,0,3];"
-                         "Reshape pt,join6 pj; Mul pj,xs y2; -> y2", 1);
+                         "Transpose v4 vt perm=[2,1,0,3]; MatMul a,vt y; -> y",
+              1);
+    attention(ZT_WEIGHTS
+              "Slice a,n1,n2,n0,n1 head; Slice x2,n0,n6,n2 xs; Slice x2,n6,n12,n2 xu;"
+              "Slice x2,n12,big,n2 xg; Tanh xs th; Mul xu,th g0; Reshape g0,one g4;"
+              "Transpose g4 gt perm=[2,1,0,3]; Concat gates,gt gz axis=2; MatMul head,gz p4;"
+              "Transpose p4 pt perm=[2,1,0,3]; Reshape pt,join6 pj; Mul pj,xg y2; -> y2",
+              1);
+    attention(ZT_WEIGHTS
+              "Slice a,n0,n1,n0,n1 head; Slice x2,n0,n6,n2 xs; Slice x2,n6,n12,n2 xu;"
+              "Tanh xs th; Mul xu,th g0; Reshape g0,one g4; Transpose g4 gt perm=[2,1,0,3];"
+              "Concat gates,gt gz axis=2; MatMul head,gz p4; Transpose p4 pt perm=[2,1,0,3];"
+              "Reshape pt,join6 pj; Mul pj,xs y2; -> y2",
+              1);
 }
 
 int main(void)

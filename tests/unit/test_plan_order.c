@@ -72,7 +72,8 @@ static struct mk_graph *layers(void)
     return m;
 }
 
-/* y = (part W0) + or - (part W1), by c: in a branch that shapes choose, with the second product in it. */
+/* y = (part W0) + or - (part W1), by c: in a branch that shapes choose, with the second product in
+ * it. */
 static struct mk_graph *nested(void)
 {
     struct mk_graph *m = mk_new(17), *chosen = mk_body(m), *never = mk_body(m), *sum = mk_body(m),
@@ -126,8 +127,8 @@ static void check(const steno_session *s, bool all)
 }
 
 /* Three runs, c of the second false; the activations are within [least, most]. */
-static void run(struct mk_graph *m, int level, void (*look)(const steno_session *, bool), size_t least,
-                size_t most)
+static void run(struct mk_graph *m, int level, void (*look)(const steno_session *, bool),
+                size_t least, size_t most)
 {
     static float x[ROWS * WIDE];
     const struct steno_network_options opt = {.opt_level = level};

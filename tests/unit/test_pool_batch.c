@@ -141,8 +141,9 @@ static void streams_without_an_owner_go_as_they_come(void **state)
     close_all(c, 5, p);
 }
 
-/* Two streams of each class come in turn while the worker is held up. The time from the first to the
- * last of them, in seconds: a live stream that comes a second later than an upload stands behind it. */
+/* Two streams of each class come in turn while the worker is held up. The time from the first to
+ * the last of them, in seconds: a live stream that comes a second later than an upload stands
+ * behind it. */
 static double order_of_classes(struct client *c, char *log, size_t size)
 {
     static const struct {
@@ -240,7 +241,8 @@ static void a_short_upload_stands_behind_no_long_one(void **state)
     close_all(c, LONG + 2, p);
 }
 
-/* ---- waiting for company ---------------------------------------------------------------------- */
+/* ---- waiting for company ----------------------------------------------------------------------
+ */
 
 /* A pool that believes to be busy, and goes on believing it. */
 static steno_pool *crowded(double wait)
@@ -310,7 +312,8 @@ static void closing_ends_the_wait(void **state)
     client_close(&c);
 }
 
-/* ---- how many are let in ---------------------------------------------------------------------- */
+/* ---- how many are let in ----------------------------------------------------------------------
+ */
 
 static void live_streams_above_the_capacity_are_refused(void **state)
 {
@@ -448,7 +451,8 @@ static void costs_are_corrected_by_what_workers_take(void **state)
     struct steno_pool_options o = {.workers = 1, .costs = &costs, .max_streams = 100000};
     steno_pool *p = fake_pool(&o);
     pthread_mutex_lock(&p->lock);
-    /* a second in which 1,000 s of audio took three times the planned time: a moment, then a minute */
+    /* a second in which 1,000 s of audio took three times the planned time: a moment, then a minute
+     */
     for (int i = 0; i < 60; i++) {
         p->load.since_ns = steno_now_ns() - 1000000000;
         steno_pool_account(p, &(struct steno_pool_work){.steps = 8000,
@@ -467,7 +471,8 @@ static void costs_are_corrected_by_what_workers_take(void **state)
     steno_pool_account(p, &(struct steno_pool_work){.steps = 8, .live_steps = 8, .audio = 0.5});
     assert_false(steno_pool_crowded(p));
     assert_true(p->load.slower > 2.9); /* half a second of audio says nothing */
-    { /* streams that end together cost much for the little audio they have left: that is no price */
+    { /* streams that end together cost much for the little audio they have left: that is no price
+       */
         double host = p->load.costs.host, few;
         p->stats.opened += 100;
         p->load.since_ns = steno_now_ns() - 1000000000;

@@ -75,7 +75,10 @@ static void wait_told(struct told *t)
     pthread_mutex_unlock(&t->lock);
 }
 
-#define TOLD {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER}
+#define TOLD                                                                                       \
+    {                                                                                              \
+        .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER                     \
+    }
 
 static struct steno_pool_options options(struct told *t, char name)
 {

@@ -155,7 +155,8 @@ static void a_pixel_depends_on_its_patch_alone(void **state)
     corner = 1000;
     run(n, 0, T, 1, y, z2);
     corner = 0;
-    for (int o = 0; o < O; o++) { /* stride 2: rows from 1 on, columns from 1 on leave the corner out */
+    for (int o = 0; o < O;
+         o++) { /* stride 2: rows from 1 on, columns from 1 on leave the corner out */
         same = same && z[o * 12] == z2[o * 12];
         for (int p = 3; p < 12; p++)
             if (p % 3)
@@ -186,7 +187,8 @@ static void weights_are_held_once_and_small(void **state)
         steno_network_close(n);
     }
     assert_true(bytes[STENO_FP32] >= 4 * weights);
-    /* a step of AMX takes 32 of K in bf16, 64 of bytes; a column of bytes has its scale and two sums */
+    /* a step of AMX takes 32 of K in bf16, 64 of bytes; a column of bytes has its scale and two
+     * sums */
     assert_true(bytes[STENO_BF16_WEIGHTS] <= 2 * filled(32) + biases);
     assert_true(bytes[STENO_FP16_WEIGHTS] <= 2 * filled(1) + biases);
     assert_true(bytes[STENO_INT8_WEIGHTS] <= filled(64) + 12 * (64 + 32 + 32) + 3 * 64 + biases);

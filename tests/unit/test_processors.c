@@ -45,7 +45,8 @@ static void all_that_the_process_may_use_are_counted(void **state)
     assert_int_equal(sched_setaffinity(0, sizeof before, &before), 0);
 }
 
-/* Over half a second of work: not less than before, and no more than all of them for all the time. */
+/* Over half a second of work: not less than before, and no more than all of them for all the time.
+ */
 static void free_time_grows_no_faster_than_time(void **state)
 {
     double free = steno_cpu_free(), later;

@@ -1,5 +1,5 @@
-/* Recurrent networks whose weights are kept in fewer bits: how far results move, and that neither threads nor what an
- * example is batched with matter. */
+/* Recurrent networks whose weights are kept in fewer bits: how far results move, and that neither
+ * threads nor what an example is batched with matter. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,7 +16,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SEQ = 6, BATCH = 3, IN = 96, H = 128, GATES = 4 }; /* W and R of an LSTM are enough for the fewest bits */
+enum {
+    SEQ = 6,
+    BATCH = 3,
+    IN = 96,
+    H = 128,
+    GATES = 4
+}; /* W and R of an LSTM are enough for the fewest bits */
 
 static const struct cell {
     const char *name;
@@ -98,7 +104,9 @@ static void results_move_by_what_the_format_loses(void **state)
     static const struct {
         enum steno_precision p;
         double least, most;
-    } cases[] = {{STENO_FP32, 0, 2e-6}, {STENO_BF16_WEIGHTS, 1e-5, 1e-2}, {STENO_FP16_WEIGHTS, 1e-7, 2e-3},
+    } cases[] = {{STENO_FP32, 0, 2e-6},
+                 {STENO_BF16_WEIGHTS, 1e-5, 1e-2},
+                 {STENO_FP16_WEIGHTS, 1e-7, 2e-3},
                  {STENO_INT8_WEIGHTS, 1e-5, 1e-2}};
     static const char *const levels[] = {"native", "avx2", "scalar"};
     static float want[SEQ * BATCH * H], y[SEQ * BATCH * H];
@@ -118,14 +126,16 @@ static void results_move_by_what_the_format_loses(void **state)
                 steno_network_close(n);
                 off = apart(y, want);
                 if (!(off >= cases[i].least && off <= cases[i].most))
-                    fail_msg("%s, precision %d, %s: off by %g", cells[c].name, (int)cases[i].p, levels[l], off);
+                    fail_msg("%s, precision %d, %s: off by %g", cells[c].name, (int)cases[i].p,
+                             levels[l], off);
             }
     }
 }
 
 static void company_and_threads_do_not_matter(void **state)
 {
-    static const enum steno_precision all[] = {STENO_FP32, STENO_BF16_WEIGHTS, STENO_FP16_WEIGHTS, STENO_INT8_WEIGHTS};
+    static const enum steno_precision all[] = {STENO_FP32, STENO_BF16_WEIGHTS, STENO_FP16_WEIGHTS,
+                                               STENO_INT8_WEIGHTS};
     static float y[SEQ * BATCH * H], again[SEQ * BATCH * H], one[SEQ * H];
     (void)state;
     for (size_t c = 0; c < sizeof cells / sizeof *cells; c++)

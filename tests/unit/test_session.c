@@ -1,4 +1,5 @@
-/* ldflags: -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc,--wrap=posix_memalign */
+/* ldflags:
+ * -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc,--wrap=posix_memalign */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -274,8 +275,8 @@ static void check_positions(const steno_session *s, int rows, float x)
         assert_string_equal(step.node->op_type, "Mul"); /* nothing else is left to a run */
 }
 
-/* A product of weights and what the shapes alone decide is made once for a shape. Every plan keeps 3 MB
- * here, so they come and go. */
+/* A product of weights and what the shapes alone decide is made once for a shape. Every plan keeps
+ * 3 MB here, so they come and go. */
 static void products_of_shapes_alone_are_kept(void **state)
 {
     static float x[TABLE * WIDE];

@@ -3,8 +3,8 @@
 /* link: server/ws_session.c server/ws_session_resume.c server/history.c server/outbox.c */
 /* What a live session holds in memory, counted at the allocator: a session with its stream of the
  * pool and the shipped model. Beyond what the network keeps of the stream (states and window) that
- * is less than 64 KiB after speech has been heard and every answer read, the connection's struct and
- * what libwebsockets keeps of a socket included; and no more than docs/capacity.md says when
+ * is less than 64 KiB after speech has been heard and every answer read, the connection's struct
+ * and what libwebsockets keeps of a socket included; and no more than docs/capacity.md says when
  * everything that can fill up is full. */
 #include <malloc.h>
 #include <pthread.h>
@@ -23,9 +23,11 @@
 #include "server/ws_session.h"
 
 #define MOST 65536
-#define LWS_SOCKET 2048 /* struct lws of a raw socket is 0.8 KiB in 4.1.6, its watchers are in it */
+#define LWS_SOCKET 2048 /* struct lws of a raw socket is 0.8 KiB in 4.1.6, its watchers are in it  \
+                         */
 #define CHUNK 1600      /* 0.1 s of s16le at 8 kHz */
-#define PIECE 65536     /* audio of one read that arrived when the ring became full, as bytes and samples */
+#define PIECE                                                                                      \
+    65536 /* audio of one read that arrived when the ring became full, as bytes and samples */
 
 static atomic_size_t live, most;
 
@@ -103,7 +105,7 @@ struct talk {
     struct steno_buf heard;
     pthread_mutex_t lock;
     pthread_cond_t news;
-    bool finalized, done; /* locked */
+    bool finalized, done;  /* locked */
     pthread_mutex_t *gate; /* locked: the worker that calls back waits here; NULL = it does not */
     bool waits;            /* locked: it does */
 };
@@ -350,7 +352,8 @@ static void a_full_session_holds_no_more_than_is_documented(void **state)
     talk_begin(&full, pool, start);
     fill(&full);
     held = atomic_load(&most) - before + sizeof(struct steno_ws_conn) + LWS_SOCKET;
-    bound = info.stream_bytes + MOST + ring + PIECE + 3 * limits.send_bytes + 2 * limits.resume_bytes;
+    bound =
+        info.stream_bytes + MOST + ring + PIECE + 3 * limits.send_bytes + 2 * limits.resume_bytes;
     print_message("%zu bytes of at most %zu\n", held, bound);
     assert_true(held < bound);
     assert_true(held > ring + limits.send_bytes + limits.resume_bytes); /* it was full */

@@ -64,7 +64,8 @@ static steno_model *model_open(const char *dir)
     return model_open_as(dir, NULL);
 }
 
-/* ---- a stream with its own audio: the recording from another sample on, another loudness ------ */
+/* ---- a stream with its own audio: the recording from another sample on, another loudness ------
+ */
 
 struct talker {
     steno_stream *s;
@@ -190,7 +191,8 @@ static void a_stream_says_the_same_among_31_others(void **state)
     }
 }
 
-/* Blocks of ESPnet's streaming encoder, first ones and later ones, and searches of each stream's own. */
+/* Blocks of ESPnet's streaming encoder, first ones and later ones, and searches of each stream's
+ * own. */
 static void streams_of_blocks_say_the_same_in_company(void **state)
 {
     const char *root = getenv("STENO_SHARED");
@@ -217,11 +219,13 @@ static void any_number_of_streams_says_the_same(void **state)
     compare(DIGITS, 3, 9);
 }
 
-/* ---- the network's scores, before anything is decoded ------------------------------------------- */
+/* ---- the network's scores, before anything is decoded -------------------------------------------
+ */
 
 enum { STEPS = 2 }; /* the second one reads what the first has left in the states */
 
-/* Window `step` of stream `which`: as loud as log-mel energies get, each stream another loudness. */
+/* Window `step` of stream `which`: as loud as log-mel energies get, each stream another loudness.
+ */
 static void make_window(const struct steno_ctcnet *net, int which, int step, float *x)
 {
     uint32_t seed = (uint32_t)(which * STEPS + step) * 2654435761u;
@@ -256,8 +260,8 @@ static void score(const struct steno_ctcnet *net, int n, int size, float *scores
     steno_ctcbatch_close(b);
 }
 
-/* apart: how far a score may be from that of the stream alone, as a share of 1 + its size; 0: the same
- * bits. */
+/* apart: how far a score may be from that of the stream alone, as a share of 1 + its size; 0: the
+ * same bits. */
 static void compare_scores(const char *dir, const char *cpu, const char *precision, int n,
                            float apart)
 {
@@ -296,7 +300,8 @@ static void scores_have_the_same_bits_in_every_batch(void **state)
     }
 }
 
-/* OpenBLAS sums in an order of its own choosing (nn/kernels/blas.c): less than the trial at load allows. */
+/* OpenBLAS sums in an order of its own choosing (nn/kernels/blas.c): less than the trial at load
+ * allows. */
 static void scores_of_openblas_differ_in_the_last_digits(void **state)
 {
     (void)state;

@@ -64,8 +64,8 @@ static void start_takes_the_joint_search(void **state)
     struct steno_native_start s;
     steno_err err;
     (void)state;
-    assert_int_equal(parse("{\"type\":\"start\",\"ctc_weight\":0.25,\"maxlenratio\":-30}", &m, &err),
-                     STENO_OK);
+    assert_int_equal(
+        parse("{\"type\":\"start\",\"ctc_weight\":0.25,\"maxlenratio\":-30}", &m, &err), STENO_OK);
     assert_int_equal(m.start.search.set, STENO_SEARCH_CTC_WEIGHT | STENO_SEARCH_MAX_LEN);
     assert_true(m.start.search.ctc_weight == 0.25 && m.start.search.max_len_ratio == -30);
     assert_int_equal(parse("{\"type\":\"start\",\"lm_weight\":\"0.5\"}", &m, &err),
@@ -90,9 +90,9 @@ static void start_takes_which_of_a_directory_is_meant(void **state)
     struct steno_buf out;
     steno_err err;
     (void)state;
-    assert_int_equal(parse("{\"type\":\"start\",\"quantized\":true,\"compat\":\"espnet-onnx\"}", &m,
-                           &err),
-                     STENO_OK);
+    assert_int_equal(
+        parse("{\"type\":\"start\",\"quantized\":true,\"compat\":\"espnet-onnx\"}", &m, &err),
+        STENO_OK);
     assert_int_equal(m.start.variant.quantized, STENO_CHOICE_YES);
     assert_int_equal(m.start.variant.compat, STENO_CHOICE_YES);
     assert_int_equal(parse("{\"type\":\"start\",\"quantized\":\"true\"}", &m, &err),
@@ -301,8 +301,8 @@ static void server_messages_are_these(void **state)
     expect(&b, "{\"type\":\"speech_start\",\"session_id\":\"sess_1\",\"seq\":7,"
                "\"audio_ms\":1480,\"segment\":2,\"start\":0.123}");
 
-    assert_int_equal(steno_native_write_error(&b, &head, "invalid_data", "line 1:\n\"x\x01\xff\"", 0),
-                     STENO_OK);
+    assert_int_equal(
+        steno_native_write_error(&b, &head, "invalid_data", "line 1:\n\"x\x01\xff\"", 0), STENO_OK);
     expect(&b, "{\"type\":\"error\",\"session_id\":\"sess_1\",\"seq\":7,\"audio_ms\":1480,"
                "\"code\":\"invalid_data\",\"message\":\"line 1:\\n\\\"x\\u0001\xEF\xBF\xBD\\\"\"}");
 

@@ -1,5 +1,5 @@
-/* Products of rows of a table: the network keeps those of the longest input, plans show them, and every row is what it
- * would be alone. */
+/* Products of rows of a table: the network keeps those of the longest input, plans show them, and
+ * every row is what it would be alone. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -62,8 +62,9 @@ static struct mk_graph *graph(enum form form, size_t wide)
     mk_node(m, "Slice", "shape,axis,two", "frames");
     mk_node(m, "Sub", form == FROM_THE_BACK ? "zero,frames" : "rows,frames", "start");
     mk_node(m, "Slice",
-            form == STEP_OF_TWO ? "table,start,rows,axis,two" : form == FROM_THE_BACK ? "table,start,all,axis"
-                                                                                     : "table,start,rows,axis",
+            form == STEP_OF_TWO     ? "table,start,rows,axis,two"
+            : form == FROM_THE_BACK ? "table,start,all,axis"
+                                    : "table,start,rows,axis",
             "taken");
     mk_node(m, "MatMul", "taken,w", "product");
     if (form == PLUS_X) { /* x becomes the residual of the product */
@@ -105,7 +106,8 @@ static steno_session *open(steno_network *n)
 static const struct steno_tensor *run(steno_session *s, int64_t frames, int64_t wide)
 {
     static float ones[ROWS * WIDE];
-    struct steno_tensor t = {.dtype = STENO_F32, .shape = {.rank = 3, .dim = {1, frames, wide}}, .data = ones};
+    struct steno_tensor t = {
+        .dtype = STENO_F32, .shape = {.rank = 3, .dim = {1, frames, wide}}, .data = ones};
     steno_err err;
     for (int i = 0; i < ROWS * WIDE; i++)
         ones[i] = 1;
@@ -127,7 +129,8 @@ static int steps(const steno_session *s, const char *op)
 static void check_frames(const struct steno_tensor *y, int64_t frames, const float *whole)
 {
     assert_int_equal(y->shape.dim[1], frames);
-    assert_memory_equal(y->data, whole + (ROWS - frames) * WIDE, (size_t)frames * WIDE * sizeof(float));
+    assert_memory_equal(y->data, whole + (ROWS - frames) * WIDE,
+                        (size_t)frames * WIDE * sizeof(float));
 }
 
 static void check_product(const struct steno_tensor *y, enum form form, int64_t frames)
@@ -137,7 +140,8 @@ static void check_product(const struct steno_tensor *y, enum form form, int64_t 
         for (int c = 0; c < WIDE; c++) {
             double sum = form == PLUS_X ? 1 : (double)weight(DIM * WIDE + (size_t)c);
             for (int k = 0; k < DIM; k++)
-                sum += (double)cell((int)(first + r) * DIM + k) * (double)weight((size_t)(k * WIDE + c));
+                sum += (double)cell((int)(first + r) * DIM + k) *
+                       (double)weight((size_t)(k * WIDE + c));
             assert_float_equal(((const float *)y->data)[r * WIDE + c], (float)sum, 1e-5);
         }
 }
@@ -152,7 +156,8 @@ static void whole_table(steno_network *n, float *whole)
 static void rows_are_kept_for_shorter_inputs(void **state)
 {
     static const int64_t lengths[] = {5, 3, 17, 17, 4, 40, 1, 64, 63, 2};
-    static const enum steno_precision precision[] = {STENO_FP32, STENO_BF16_WEIGHTS, STENO_INT8_WEIGHTS};
+    static const enum steno_precision precision[] = {STENO_FP32, STENO_BF16_WEIGHTS,
+                                                     STENO_INT8_WEIGHTS};
     (void)state;
     for (size_t p = 0; p < sizeof precision / sizeof *precision; p++) {
         float whole[ROWS * WIDE];
@@ -216,7 +221,8 @@ static void *random_lengths(void *arg)
     steno_err err;
     w->same = true;
     for (int i = 0; i < 60 && w->same; i++) {
-        struct steno_tensor t = {.dtype = STENO_F32, .shape = {.rank = 3, .dim = {1, 1, WIDE}}, .data = w->ones};
+        struct steno_tensor t = {
+            .dtype = STENO_F32, .shape = {.rank = 3, .dim = {1, 1, WIDE}}, .data = w->ones};
         w->seed = w->seed * 1103515245 + 12345;
         t.shape.dim[1] += (w->seed >> 16) % ROWS;
         if (i % 20 == 0) {

@@ -1,5 +1,6 @@
-/* Weights that are kept in fewer bits (kernels.h, gemm_fixed and gemm_tight): which ones; that sums are as exact as
- * those of f32; and that an example's bits are its own in whatever company it is multiplied. */
+/* Weights that are kept in fewer bits (kernels.h, gemm_fixed and gemm_tight): which ones; that sums
+ * are as exact as those of f32; and that an example's bits are its own in whatever company it is
+ * multiplied. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,10 +17,12 @@
 
 enum { N = 512, K = 512, T = 21, B = 3 };
 
-static void none(size_t m, size_t n, size_t k, const float *a, size_t lda, const void *packed, float *c, size_t ldc,
-                 const struct steno_gemm_epilogue *ep, size_t part, size_t n_parts)
+static void none(size_t m, size_t n, size_t k, const float *a, size_t lda, const void *packed,
+                 float *c, size_t ldc, const struct steno_gemm_epilogue *ep, size_t part,
+                 size_t n_parts)
 {
-    (void)m, (void)n, (void)k, (void)a, (void)lda, (void)packed, (void)c, (void)ldc, (void)ep, (void)part, (void)n_parts;
+    (void)m, (void)n, (void)k, (void)a, (void)lda, (void)packed, (void)c, (void)ldc, (void)ep,
+        (void)part, (void)n_parts;
 }
 
 static void large_weights_are(void **state)
@@ -80,7 +83,8 @@ static void run(steno_network *n, size_t from, int b, int t, int threads, float 
     steno_err err = {0};
     for (size_t i = 0; i < (size_t)(b * t) * K; i++)
         x[i] = number(i + from * K + 3);
-    if (steno_session_open(&s, n, &so, &err) || steno_session_set(s, 0, &in, &err) || steno_session_run(s, &err))
+    if (steno_session_open(&s, n, &so, &err) || steno_session_set(s, 0, &in, &err) ||
+        steno_session_run(s, &err))
         fail_msg("%s", err.msg);
     memcpy(y, steno_session_get(s, 0)->data, sizeof *y * (size_t)(b * t) * N);
     steno_session_close(s);
@@ -132,7 +136,8 @@ static size_t bytes_of(const char *shape, enum steno_precision precision)
     return bytes;
 }
 
-/* Where many rows lose by fewer bits, weights of utterances and of shapes that say so stay as they are. */
+/* Where many rows lose by fewer bits, weights of utterances and of shapes that say so stay as they
+ * are. */
 static void weights_of_many_rows_stay(void **state)
 {
     steno_kernels k;

@@ -22,38 +22,41 @@ static json_t *answer(const char *text)
 }
 
 #define POOL(LIVE, CAP, AUDIO, B)                                                                  \
-    "\"pool\":{\"workers\":2,\"busy\":1,\"active\":9,\"live\":" LIVE ",\"places\":99,\"capacity\":" CAP \
-    ",\"ready\":7,\"batch_max\":4,\"batches\":" B ",\"audio_seconds\":" AUDIO "}"
+    "\"pool\":{\"workers\":2,\"busy\":1,\"active\":9,\"live\":" LIVE                               \
+    ",\"places\":99,\"capacity\":" CAP ",\"ready\":7,\"batch_max\":4,\"batches\":" B               \
+    ",\"audio_seconds\":" AUDIO "}"
 
 static const char first[] =
     "{\"version\":\"9.8.7\",\"started\":1000,\"now\":1100,\"draining\":false,\"models\":["
     "{\"name\":\"digits\",\"generation\":1,\"weight_bytes\":1048576," POOL(
-        "10", "40", "50", "[10,0,0,0,0,0]") "}],\"metrics\":{"
-                                            "\"process_cpu_seconds_total\":50,"
-                                            "\"steno_partial_latency_seconds_bucket{le=\\\"0.1\\\"}\":100,"
-                                            "\"steno_partial_latency_seconds_bucket{le=\\\"0.2\\\"}\":100,"
-                                            "\"steno_partial_latency_seconds_bucket{le=\\\"+Inf\\\"}\":100,"
-                                            "\"steno_partial_latency_seconds_count\":100,"
-                                            "\"steno_sessions_total{api=\\\"stream\\\",result=\\\"ok\\\"}\":5}}";
+        "10", "40", "50",
+        "[10,0,0,0,0,0]") "}],\"metrics\":{"
+                          "\"process_cpu_seconds_total\":50,"
+                          "\"steno_partial_latency_seconds_bucket{le=\\\"0.1\\\"}\":100,"
+                          "\"steno_partial_latency_seconds_bucket{le=\\\"0.2\\\"}\":100,"
+                          "\"steno_partial_latency_seconds_bucket{le=\\\"+Inf\\\"}\":100,"
+                          "\"steno_partial_latency_seconds_count\":100,"
+                          "\"steno_sessions_total{api=\\\"stream\\\",result=\\\"ok\\\"}\":5}}";
 
 static const char second[] =
     "{\"version\":\"9.8.7\",\"started\":1000,\"now\":1104,\"draining\":true,\"models\":["
     "{\"name\":\"digits\",\"generation\":1,\"weight_bytes\":1048576," POOL(
-        "30", "40", "90", "[20,0,30,0,0,0]") "},"
-                                             "{\"name\":\"other\",\"generation\":0}],\"metrics\":{"
-                                             "\"process_cpu_seconds_total\":51,"
-                                             "\"process_resident_memory_bytes\":104857600,"
-                                             "\"steno_sessions_active{api=\\\"stream\\\"}\":28,"
-                                             "\"steno_sessions_active{api=\\\"vosk\\\"}\":2,"
-                                             "\"steno_sessions_active{api=\\\"transcribe\\\"}\":3,"
-                                             "\"steno_ws_sessions_waiting\":4,"
-                                             "\"steno_partial_latency_seconds_bucket{le=\\\"+Inf\\\"}\":200,"
-                                             "\"steno_partial_latency_seconds_bucket{le=\\\"0.2\\\"}\":190,"
-                                             "\"steno_partial_latency_seconds_bucket{le=\\\"0.1\\\"}\":150,"
-                                             "\"steno_partial_latency_seconds_count\":200,"
-                                             "\"steno_sessions_total{api=\\\"stream\\\",result=\\\"ok\\\"}\":9,"
-                                             "\"steno_sessions_total{api=\\\"stream\\\",result=\\\"bad\\\"}\":2,"
-                                             "\"steno_sessions_rejected_total{reason=\\\"capacity\\\"}\":8}}";
+        "30", "40", "90",
+        "[20,0,30,0,0,0]") "},"
+                           "{\"name\":\"other\",\"generation\":0}],\"metrics\":{"
+                           "\"process_cpu_seconds_total\":51,"
+                           "\"process_resident_memory_bytes\":104857600,"
+                           "\"steno_sessions_active{api=\\\"stream\\\"}\":28,"
+                           "\"steno_sessions_active{api=\\\"vosk\\\"}\":2,"
+                           "\"steno_sessions_active{api=\\\"transcribe\\\"}\":3,"
+                           "\"steno_ws_sessions_waiting\":4,"
+                           "\"steno_partial_latency_seconds_bucket{le=\\\"+Inf\\\"}\":200,"
+                           "\"steno_partial_latency_seconds_bucket{le=\\\"0.2\\\"}\":190,"
+                           "\"steno_partial_latency_seconds_bucket{le=\\\"0.1\\\"}\":150,"
+                           "\"steno_partial_latency_seconds_count\":200,"
+                           "\"steno_sessions_total{api=\\\"stream\\\",result=\\\"ok\\\"}\":9,"
+                           "\"steno_sessions_total{api=\\\"stream\\\",result=\\\"bad\\\"}\":2,"
+                           "\"steno_sessions_rejected_total{reason=\\\"capacity\\\"}\":8}}";
 
 static char *view_of(const char *now, const char *before, double seconds)
 {
@@ -84,7 +87,8 @@ static void figures_are_those_between_two_answers(void **state)
     /* of 100 new ones half lie below 0.1 s, 90 below 0.2, the rest above all bounds */
     says(t, "partial                 100.0    200.0    200.0      100\n");
     says(t, "first partial               -        -        -        0\n");
-    says(t, "digits                  1      30       40  ###############.....   75 %     7   1/2     1.0\n");
+    says(t, "digits                  1      30       40  ###############.....   75 %     7   1/2   "
+            "  1.0\n");
     says(t, "batches  1: 25 %  to 4: 75 %\n");
     says(t, "other                   0  not loaded\n");
     free(t);
@@ -116,8 +120,12 @@ static void a_reloaded_model_begins_anew(void **state)
 
 static void what_is_no_answer_is_told(void **state)
 {
-    static const char *const bad[] = {"{}", "[]", "{\"metrics\":{}}", "{\"models\":[]}",
-                                      "{\"error\":\"no\"}", "{\"models\":{},\"metrics\":{}}"};
+    static const char *const bad[] = {"{}",
+                                      "[]",
+                                      "{\"metrics\":{}}",
+                                      "{\"models\":[]}",
+                                      "{\"error\":\"no\"}",
+                                      "{\"models\":{},\"metrics\":{}}"};
     (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         json_t *a = answer(bad[i]);
@@ -128,8 +136,9 @@ static void what_is_no_answer_is_told(void **state)
         json_decref(a);
     }
     /* odd members do no harm */
-    free(view_of("{\"models\":[1,{\"pool\":7},{\"name\":3,\"pool\":{\"batches\":9}}],\"metrics\":{\"x\":[]}}", first,
-                 0));
+    free(view_of("{\"models\":[1,{\"pool\":7},{\"name\":3,\"pool\":{\"batches\":9}}],\"metrics\":{"
+                 "\"x\":[]}}",
+                 first, 0));
 }
 
 static void lines_are_cut_to_the_terminal(void **state)

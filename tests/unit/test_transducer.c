@@ -155,11 +155,11 @@ static void pieces_give_what_the_whole_does(void **state)
 {
     static const enum steno_transducer_search all[] = {
         STENO_TRANSDUCER_GREEDY, STENO_TRANSDUCER_DEFAULT, STENO_TRANSDUCER_TSD,
-        STENO_TRANSDUCER_ALSD, STENO_TRANSDUCER_NSC, STENO_TRANSDUCER_MAES};
+        STENO_TRANSDUCER_ALSD,   STENO_TRANSDUCER_NSC,     STENO_TRANSDUCER_MAES};
     static const size_t pieces[] = {1, 2, FRAMES - 1};
     int calls = 0;
-    struct steno_transducer_nets nets = {.self = &calls, .state = 1, .width = 1,
-                                         .predict = predict, .join = join};
+    struct steno_transducer_nets nets = {
+        .self = &calls, .state = 1, .width = 1, .predict = predict, .join = join};
     (void)state;
     for (size_t k = 0; k < sizeof all / sizeof *all * 3; k++) {
         struct steno_transducer_options o = options(all[k / 3], false);
@@ -232,8 +232,12 @@ static void what_is_collected_is_not_missed(void **state)
     for (int k = 0; k < 2 * (STENO_TRANSDUCER_MAES + 1); k++) {
         struct steno_transducer_options o = options((enum steno_transducer_search)(k / 2), false);
         int few = 0, many = 0;
-        struct steno_transducer_nets nets = {.self = &many, .state = 1, .width = 1,
-                                             .lm_state = 1, .predict = predict, .join = join,
+        struct steno_transducer_nets nets = {.self = &many,
+                                             .state = 1,
+                                             .width = 1,
+                                             .lm_state = 1,
+                                             .predict = predict,
+                                             .join = join,
                                              .lm = k % 2 ? prefer_two : NULL};
         steno_transducer *kept, *tidy;
         o.lm_weight = k % 2 ? 0.01 : 0;
@@ -254,8 +258,8 @@ static void what_is_collected_is_not_missed(void **state)
 }
 
 /* As join, of somebody who says a token in a third of a second or so. */
-static steno_status join_slowly(void *self, const float *const *e, const float *const *row, size_t n,
-                                float *out, steno_err *err)
+static steno_status join_slowly(void *self, const float *const *e, const float *const *row,
+                                size_t n, float *out, steno_err *err)
 {
     steno_status st = join(self, e, row, n, out, err);
     for (size_t i = 0; i < n; i++)
@@ -263,10 +267,10 @@ static steno_status join_slowly(void *self, const float *const *e, const float *
     return st;
 }
 
-/* An hour of speech without a pause, 25 frames a second: what the search holds does not grow with it, but
- * for the tokens that it has to say in the end (each a sequence and a link, in arrays that grow by half, and
- * where they are read into). Rows are as wide as networks'. ALSD, which trails behind by as many frames as it
- * has said tokens, keeps those. */
+/* An hour of speech without a pause, 25 frames a second: what the search holds does not grow with
+ * it, but for the tokens that it has to say in the end (each a sequence and a link, in arrays that
+ * grow by half, and where they are read into). Rows are as wide as networks'. ALSD, which trails
+ * behind by as many frames as it has said tokens, keeps those. */
 static void an_hour_takes_no_more_memory_than_a_minute(void **state)
 {
     enum { SECOND = 25, WIDTH = 128, PER_TOKEN = 400 };
@@ -274,8 +278,11 @@ static void an_hour_takes_no_more_memory_than_a_minute(void **state)
     for (int search = STENO_TRANSDUCER_GREEDY; search <= STENO_TRANSDUCER_MAES; search++) {
         struct steno_transducer_options o = options((enum steno_transducer_search)search, false);
         int calls = 0;
-        struct steno_transducer_nets nets = {.self = &calls, .state = WIDTH, .width = WIDTH,
-                                             .predict = predict, .join = join_slowly};
+        struct steno_transducer_nets nets = {.self = &calls,
+                                             .state = WIDTH,
+                                             .width = WIDTH,
+                                             .predict = predict,
+                                             .join = join_slowly};
         struct steno_transducer_hyp h;
         steno_transducer *t;
         size_t minute = 0, hour;

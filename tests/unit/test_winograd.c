@@ -1,5 +1,6 @@
 /* A 3x3 convolution of stride 2 with many channels as a network: what fewer multiplications give is
- * what all of them give, for every extent, level, precision and number of threads, also from a cache. */
+ * what all of them give, for every extent, level, precision and number of threads, also from a
+ * cache. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -108,15 +109,16 @@ static size_t reference(size_t in0, size_t in1, size_t pad)
 static const int64_t sizes[][2] = {{3, 3},  {7, 39}, {9, 21},  {13, 15}, {14, 18}, {17, 17},
                                    {19, 9}, {20, 8}, {39, 13}, {43, 12}, {5, 43},  {42, 43}};
 
-/* Of a precision: how far an output may be from `want`, of the sum of magnitudes. Of the 1152 roundings
- * of a sum in f32 few add up, and those of 16-bit factors (2^-9 each, and again for sums of inputs,
- * where there are such) fall both ways. */
+/* Of a precision: how far an output may be from `want`, of the sum of magnitudes. Of the 1152
+ * roundings of a sum in f32 few add up, and those of 16-bit factors (2^-9 each, and again for sums
+ * of inputs, where there are such) fall both ways. */
 static const struct {
     enum steno_precision p;
     double most;
 } precisions[] = {{STENO_FP32, 2e-6}, {STENO_BF16_WEIGHTS, 2e-3}, {STENO_FP16_WEIGHTS, 2e-4}};
 
-static void compare(const char *path, const char *cpu, size_t p, const int64_t *size, size_t expected)
+static void compare(const char *path, const char *cpu, size_t p, const int64_t *size,
+                    size_t expected)
 {
     steno_network *n = open_as(path, cpu, precisions[p].p, NULL);
     size_t count, again;

@@ -1,5 +1,5 @@
-/* Fused operators in written files: they come back as one node, and their bodies compute what their kernels
- * compute. */
+/* Fused operators in written files: they come back as one node, and their bodies compute what their
+ * kernels compute. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -392,21 +392,23 @@ static void zipformer_round_trip(const char *dims, const char *text, const char 
     }
 }
 
-#define SWOOSH                                                                                     \
-    "Sub h,four z; Softplus z w; Mul h,slope m; Sub w,m u; Sub u,left y"
+#define SWOOSH "Sub h,four z; Softplus z w; Mul h,slope m; Sub w,m u; Sub u,left y"
 
 static void zipformers_parts(void **state)
 {
     (void)state;
     zipformer_round_trip("2,t,8", "Tanh x h;" SWOOSH, "Swoosh");
     zipformer_round_trip("2,t,8", "k : 8,8; MatMul x,k h;" SWOOSH, "Linear");
-    zipformer_round_trip("2,t,8", "Sub x,b d; Pow d,two q; ReduceMean q m axes=[-1] keepdims=1;"
-                                  "Pow m,half r; Mul r,four f; Mul x,f y", "BiasNorm");
+    zipformer_round_trip("2,t,8",
+                         "Sub x,b d; Pow d,two q; ReduceMean q m axes=[-1] keepdims=1;"
+                         "Pow m,half r; Mul r,four f; Mul x,f y",
+                         "BiasNorm");
     zipformer_round_trip("2,t,8", "Tanh x f; Sub f,x d; Mul d,b e; Add x,e y", "Bypass");
-    zipformer_round_trip("2,n,3,7", "down = [2,1,0]; up = [0,1,2,3,4]; heads = [2]; flat = [-1,7];"
-                                    "to = [2,-1,3,5]; Reshape x,flat r; Shape x sh; Gather sh,n1 n;"
-                                    "Mul n,heads hn; Tile down,hn t; Unsqueeze t,last u; Add u,up i;"
-                                    "GatherElements r,i e axis=1; Reshape e,to y",
+    zipformer_round_trip("2,n,3,7",
+                         "down = [2,1,0]; up = [0,1,2,3,4]; heads = [2]; flat = [-1,7];"
+                         "to = [2,-1,3,5]; Reshape x,flat r; Shape x sh; Gather sh,n1 n;"
+                         "Mul n,heads hn; Tile down,hn t; Unsqueeze t,last u; Add u,up i;"
+                         "GatherElements r,i e axis=1; Reshape e,to y",
                          "RelativeWindow");
 }
 
@@ -422,8 +424,9 @@ static void chunk_convolution(void **state)
                     "scale : 8,4; Transpose x a perm=[1,2,0]; Where mask,zero,a h");
         pc_graph(m, masked ? "Concat cache,h z axis=2; Conv z,w1,b1 c group=8"
                            : "Concat cache,a z axis=2; Conv z,w1 c group=8; Abs h other; -> other");
-        pc_graph(m, "Slice z,n3,big,n2,n1 p; Conv p,w2,b2 v group=8 pads=[1,1]; Mul v,scale g;"
-                    "Add g,c o; Transpose o y perm=[2,0,1]; Slice z,back,big,n2,n1 kept; -> kept; -> y");
+        pc_graph(
+            m, "Slice z,n3,big,n2,n1 p; Conv p,w2,b2 v group=8 pads=[1,1]; Mul v,scale g;"
+               "Add g,c o; Transpose o y perm=[2,0,1]; Slice z,back,big,n2,n1 kept; -> kept; -> y");
         wc_round_trip(m, "ChunkConv", 13 + 5 * masked);
     }
 }

@@ -1,7 +1,9 @@
-/* Who comes in by a WebSocket handshake, who is turned away, and what each is told: over a pool that
- * is full when told so, and sockets of which the test holds the other end. */
-/* link: server/ws_door.c server/handshake.c server/refusal.c server/keys.c server/calendar.c server/limits.c server/server.c */
-/* link: server/acceptor.c server/head.c server/metrics.c server/stats.c server/config.c server/address.c */
+/* Who comes in by a WebSocket handshake, who is turned away, and what each is told: over a pool
+ * that is full when told so, and sockets of which the test holds the other end. */
+/* link: server/ws_door.c server/handshake.c server/refusal.c server/keys.c server/calendar.c
+ * server/limits.c server/server.c */
+/* link: server/acceptor.c server/head.c server/metrics.c server/stats.c server/config.c
+ * server/address.c */
 /* link: server/log.c */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -30,7 +32,8 @@
 #define GOOD "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n"
 #define ID "X-Request-Id: mine-1\r\n"
 
-/* ---- models and pool, as the door sees them; the real ones are not linked --------------------- */
+/* ---- models and pool, as the door sees them; the real ones are not linked ---------------------
+ */
 
 struct steno_models {
     bool loading, full;
@@ -65,11 +68,13 @@ void steno_models_release(steno_models *m, struct steno_served *s)
 steno_status steno_pool_admit(steno_pool *p, enum steno_pool_class c, steno_err *err)
 {
     assert_int_equal(c, STENO_POOL_LIVE);
-    return ((steno_models *)p)->full ? steno_fail(err, STENO_ERR_BUSY, "as many streams as it carries")
-                                     : STENO_OK;
+    return ((steno_models *)p)->full
+               ? steno_fail(err, STENO_ERR_BUSY, "as many streams as it carries")
+               : STENO_OK;
 }
 
-/* ---- the house -------------------------------------------------------------------------------- */
+/* ---- the house --------------------------------------------------------------------------------
+ */
 
 struct house {
     struct steno_config conf;
@@ -113,7 +118,8 @@ static void build(struct house *h, const char *settings, const char *keys)
     h->srv.limits = steno_limits_new(&h->conf, h->srv.stats);
     assert_int_equal(steno_keys_open(&h->srv.keys, NULL, NULL), STENO_OK);
     if (keys)
-        assert_int_equal(steno_keys_read_text(h->srv.keys, "keys", keys, strlen(keys), NULL), STENO_OK);
+        assert_int_equal(steno_keys_read_text(h->srv.keys, "keys", keys, strlen(keys), NULL),
+                         STENO_OK);
     h->door = (struct steno_ws_door){.srv = &h->srv, .owner = &owner, .user = h};
 }
 
@@ -132,16 +138,18 @@ static double refused(const struct house *h, enum steno_rejection why)
     return steno_metric_value(h->srv.stats->sessions_rejected[why]);
 }
 
-/* A handshake for target with more headers, and `behind` sent behind its head. True: let in, with the
- * descriptor in *fd; else what was answered is in h->answer. */
-static bool knock(struct house *h, const char *target, const char *headers, const char *behind, int *fd)
+/* A handshake for target with more headers, and `behind` sent behind its head. True: let in, with
+ * the descriptor in *fd; else what was answered is in h->answer. */
+static bool knock(struct house *h, const char *target, const char *headers, const char *behind,
+                  int *fd)
 {
     struct steno_peer peer = {.len = 0};
     char head[1024];
     int pair[2];
-    int n = snprintf(head, sizeof head,
-                     "GET %s HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n%s\r\n",
-                     target, headers);
+    int n = snprintf(
+        head, sizeof head,
+        "GET %s HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n%s\r\n", target,
+        headers);
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
     assert_int_equal(send(pair[1], head, (size_t)n, 0), n);
     if (*behind)
@@ -226,7 +234,8 @@ static void whoever_asks_properly_comes_in(void **state)
         assert_string_equal(h.guest.hs.target, guests[i].target);
         assert_true(h.guest.entered);
         assert_int_equal(steno_limits_active(h.srv.limits), 1);
-        /* the head is taken out of the socket, what came behind it is not, and nothing was said yet */
+        /* the head is taken out of the socket, what came behind it is not, and nothing was said yet
+         */
         assert_int_equal(recv(fd, &byte, 1, MSG_DONTWAIT), 1);
         assert_int_equal(byte, '!');
         assert_int_equal(recv(h.outside, &byte, 1, MSG_DONTWAIT), -1);
@@ -246,7 +255,8 @@ static void what_is_no_handshake_of_ours_is_told_why(void **state)
     (void)state;
     build(&h, "", NULL);
     h.models.full = true; /* asked for last of all */
-    expect_out(&h, "/v1/nothing", GOOD, 404, SAYS("not_found", "/v1/stream", "Connection: close\r\n"));
+    expect_out(&h, "/v1/nothing", GOOD, 404,
+               SAYS("not_found", "/v1/stream", "Connection: close\r\n"));
     expect_out(&h, "/v1/stream", "Sec-WebSocket-Version: 13\r\n", 400, SAYS("invalid_argument"));
     expect_out(&h, "/v1/stream", "Sec-WebSocket-Key: x\r\nSec-WebSocket-Version: 13\r\n", 400,
                SAYS("invalid_argument"));
@@ -270,15 +280,17 @@ static void a_key_is_looked_for_in_four_places(void **state)
     expect_in(&h, "/v1/stream", GOOD "Sec-WebSocket-Protocol: token, " SECRET "\r\n");
     expect_in(&h, "/v1/stream?api_key=" SECRET, GOOD);
     assert_string_equal(steno_key_name(h.guest.key), "one");
-    expect_out(&h, "/v1/stream", GOOD, 401,
-               SAYS("invalid_api_key", "is needed", "WWW-Authenticate: Bearer\r\n", "X-Request-Id: req_"));
+    expect_out(
+        &h, "/v1/stream", GOOD, 401,
+        SAYS("invalid_api_key", "is needed", "WWW-Authenticate: Bearer\r\n", "X-Request-Id: req_"));
     expect_out(&h, "/v1/stream?api_key=" OTHER, GOOD, 401, SAYS("not known"));
     assert_null(strstr(h.answer, OTHER));
     /* the header is what counts where the URL names another */
     expect_out(&h, "/v1/stream?api_key=" SECRET, GOOD "Authorization: Bearer " OTHER "\r\n", 401,
                SAYS("not known"));
     assert_true(refused(&h, STENO_REJECT_KEY) == 3);
-    assert_int_equal(h.models.acquired, 5); /* nobody unknown learns what there is, or takes a place */
+    assert_int_equal(h.models.acquired,
+                     5); /* nobody unknown learns what there is, or takes a place */
     pull_down(&h);
 }
 
@@ -299,13 +311,15 @@ static void without_a_place_it_is_503_and_when_to_come_again(void **state)
     close(h.outside);
     {
         struct steno_ws_guest first = h.guest;
-        expect_out(&h, "/v1/stream", GOOD, 503, SAYS("all 1 places for streams", "Retry-After: 7\r\n"));
+        expect_out(&h, "/v1/stream", GOOD, 503,
+                   SAYS("all 1 places for streams", "Retry-After: 7\r\n"));
         steno_ws_guest_leave(&h.srv, &first);
     }
     close(fd);
     expect_in(&h, "/v1/stream", GOOD);
     steno_limits_drain(h.srv.limits);
-    expect_out(&h, "/v1/stream", GOOD, 503, SAYS("\"draining\"", "shutting down", "Retry-After: 7\r\n"));
+    expect_out(&h, "/v1/stream", GOOD, 503,
+               SAYS("\"draining\"", "shutting down", "Retry-After: 7\r\n"));
     assert_true(refused(&h, STENO_REJECT_CAPACITY) == 1 && refused(&h, STENO_REJECT_LOADING) == 1 &&
                 refused(&h, STENO_REJECT_SESSIONS) == 1 && refused(&h, STENO_REJECT_DRAINING) == 1);
     pull_down(&h);
@@ -318,7 +332,8 @@ static void a_key_without_quota_hears_429_and_others_come_in(void **state)
     int fd;
     (void)state;
     build(&h, "limits.retry_after=7s",
-          "[one]\nkey = " SECRET "\nsessions = 1\n[two]\nkey = " OTHER "\nrequests_per_minute = 2\n");
+          "[one]\nkey = " SECRET "\nsessions = 1\n[two]\nkey = " OTHER
+          "\nrequests_per_minute = 2\n");
     assert_true(knock(&h, "/v1/stream?api_key=" SECRET, GOOD, "", &fd));
     first = h.guest;
     close(h.outside);
@@ -367,7 +382,8 @@ static void who_comes_back_to_a_session_needs_no_place(void **state)
     close(h.outside);
     /* with its key, and where sessions outlive their connection at all */
     expect_out(&h, "/v1/stream?session_id=sess_1", GOOD, 401, SAYS("is needed"));
-    expect_out(&h, "/v1/listen?session_id=sess_1&api_key=" SECRET, GOOD, 503, SAYS("shutting down"));
+    expect_out(&h, "/v1/listen?session_id=sess_1&api_key=" SECRET, GOOD, 503,
+               SAYS("shutting down"));
     pull_down(&h);
 }
 
@@ -395,7 +411,8 @@ static void only_harmless_request_ids_are_kept(void **state)
     static const struct {
         const char *given;
         bool kept;
-    } ids[] = {{"abc-1_2.3:4", true}, {"", false}, {"a b", false}, {"a\"b", false}, {"\xc3\xa9", false}};
+    } ids[] = {
+        {"abc-1_2.3:4", true}, {"", false}, {"a b", false}, {"a\"b", false}, {"\xc3\xa9", false}};
     char id[STENO_REQUEST_ID], long_one[STENO_REQUEST_ID + 1];
     (void)state;
     for (size_t i = 0; i < sizeof ids / sizeof *ids; i++) {
@@ -538,12 +555,14 @@ static void heads_in_pieces_are_decided_when_they_are_whole(void **state)
     build(h, "server.listen=127.0.0.1:0", NULL);
     pthread_mutex_init(&e.lock, NULL);
     pthread_cond_init(&e.came, NULL);
-    assert_int_equal(steno_acceptor_open(&e.acceptor, &h->conf, h->srv.stats, on_head, &e, NULL), STENO_OK);
+    assert_int_equal(steno_acceptor_open(&e.acceptor, &h->conf, h->srv.stats, on_head, &e, NULL),
+                     STENO_OK);
     h->models.full = true;
     assert_int_equal(steno_acceptor_start(e.acceptor, NULL), STENO_OK);
     fd = dial(e.acceptor);
     send_slowly(fd, ours);
-    assert_int_equal(poll(&(struct pollfd){fd, POLLIN, 0}, 1, 20), 0); /* nothing is said to half a head */
+    assert_int_equal(poll(&(struct pollfd){fd, POLLIN, 0}, 1, 20),
+                     0); /* nothing is said to half a head */
     send_slowly(fd, "\r\n");
     read_all(fd, got, sizeof got);
     assert_memory_equal(got, "HTTP/1.1 503 ", 13);

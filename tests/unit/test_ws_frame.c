@@ -110,8 +110,8 @@ static size_t frame(unsigned char *out, unsigned first, const char *data, size_t
 
 static void examples_of_the_rfc_are_read(void **state)
 {
-    static const unsigned char hello[] = {0x81, 0x85, 0x37, 0xfa, 0x21, 0x3d, 0x7f,
-                                          0x9f, 0x4d, 0x51, 0x58};
+    static const unsigned char hello[] = {0x81, 0x85, 0x37, 0xfa, 0x21, 0x3d,
+                                          0x7f, 0x9f, 0x4d, 0x51, 0x58};
     unsigned char b[64], out[STENO_WS_HEAD_BYTES];
     size_t n;
     (void)state;
@@ -197,9 +197,11 @@ static void text_must_be_utf8_across_any_cut(void **state)
 {
     static const char *const good[] = {"\xce\xba\xe1\xbd\xb9\xcf\x83", "\xf0\x9f\x8e\xa4",
                                        "\xf4\x8f\xbf\xbf", "\xed\x9f\xbf", ""};
-    static const char *const bad[] = {
-        "\xff",     "\x80",         "\xc0\xaf",         "\xc1\xbf", "\xe0\x9f\xbf",
-        "\xf0\x8f\xbf\xbf", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xce",     "\xe1\xbd x"};
+    static const char *const bad[] = {"\xff",         "\x80",
+                                      "\xc0\xaf",     "\xc1\xbf",
+                                      "\xe0\x9f\xbf", "\xf0\x8f\xbf\xbf",
+                                      "\xed\xa0\x80", "\xf4\x90\x80\x80",
+                                      "\xce",         "\xe1\xbd x"};
     unsigned char b[64];
     char want[64];
     size_t n;
@@ -224,7 +226,12 @@ static void a_close_has_code_and_reason(void **state)
     size_t n;
     (void)state;
     expect(b, frame(b, 0x88, "", 0), "close 1005[] ", STENO_OK, NULL);
-    expect(b, frame(b, 0x88, "\x03\xe8" "bye", 5), "close 1000[bye] ", STENO_OK, NULL);
+    expect(b,
+           frame(b, 0x88,
+                 "\x03\xe8"
+                 "bye",
+                 5),
+           "close 1000[bye] ", STENO_OK, NULL);
     n = steno_ws_close_frame(out, 1009, "limit_exceeded");
     assert_int_equal(n, 18);
     assert_memory_equal(out, "\x88\x10\x03\xf1limit_exceeded", 18);

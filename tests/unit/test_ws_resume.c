@@ -1,5 +1,5 @@
-/* A session that outlives its connection, without sockets: what is said again, which audio is passed
- * over, what is refused. */
+/* A session that outlives its connection, without sockets: what is said again, which audio is
+ * passed over, what is refused. */
 /* link: server/ws_session.c server/ws_session_resume.c server/history.c server/outbox.c */
 #include <stdarg.h>
 #include <stddef.h>
@@ -65,8 +65,8 @@ static void fake_end(void *ctx)
     ((struct fake *)ctx)->ends++;
 }
 
-static const struct steno_ws_engine engine = {fake_resolve, fake_open, fake_push, fake_finalize,
-                                              fake_end, NULL};
+static const struct steno_ws_engine engine = {fake_resolve,  fake_open, fake_push,
+                                              fake_finalize, fake_end,  NULL};
 
 struct fixture {
     struct fake fake;

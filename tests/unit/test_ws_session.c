@@ -111,7 +111,8 @@ static struct steno_ws_session_state state_of(struct fixture *f)
     return st;
 }
 
-/* Samples that came and nobody took; whatever happened, all that came were taken or are among them. */
+/* Samples that came and nobody took; whatever happened, all that came were taken or are among them.
+ */
 static size_t let_go(struct fixture *f)
 {
     struct steno_ws_session_state st = state_of(f);
@@ -470,7 +471,8 @@ static void audio_without_a_place_is_let_go_of(void **state)
     f->fake.open_status = STENO_ERR_BUSY;
     text(f, "{\"type\":\"start\",\"encoding\":\"wav\"}");
     expect(f, "ready", NULL, NULL);
-    binary(f, wav, sizeof wav); /* its rate is known, and a place asked for, with the first sample */
+    binary(f, wav,
+           sizeof wav); /* its rate is known, and a place asked for, with the first sample */
     assert_int_equal(let_go(f), 2);
     expect_busy(f, "all places are taken");
 }
@@ -570,7 +572,8 @@ static void audio_past_the_limit_is_refused_and_the_rest_transcribed(void **stat
     expect(&f, "ready", NULL, NULL);
     expect(&f, "error", "message", "longer than the limit of 1 s");
     expect_close(&f, 1009, "limit_exceeded");
-    assert_true(let_go(&f) > 0 && let_go(&f) <= 4000); /* the block that passed it; no other is decoded */
+    assert_true(let_go(&f) > 0 &&
+                let_go(&f) <= 4000); /* the block that passed it; no other is decoded */
     steno_ws_session_free(f.s);
 }
 

@@ -15,10 +15,10 @@ struct steno_ctcbatch {
     steno_session *session;
     int max;
     size_t window_bytes;
-    char *x;      /* [max, window, bins] f32 */
-    char *states; /* [max] shares, state by state */
-    char *zeros;  /* [state_bytes]: where every recording begins */
-    void **rows;  /* [n_states][max]: memory of a state that the network changes in place */
+    char *x;        /* [max, window, bins] f32 */
+    char *states;   /* [max] shares, state by state */
+    char *zeros;    /* [state_bytes]: where every recording begins */
+    void **rows;    /* [n_states][max]: memory of a state that the network changes in place */
     bool *in_place; /* [n_states] */
 };
 
@@ -56,9 +56,8 @@ static steno_status open_session(steno_ctcbatch *b, int threads, steno_err *err)
     if (!b->rows || !b->in_place)
         return no_memory(err);
     for (int k = 0; k < n->n_states; k++)
-        b->in_place[k] =
-            n->states[k].axis == 0 && steno_session_in_place(b->session, n->states[k].in) ==
-                                          n->states[k].out;
+        b->in_place[k] = n->states[k].axis == 0 &&
+                         steno_session_in_place(b->session, n->states[k].in) == n->states[k].out;
     return STENO_OK;
 }
 

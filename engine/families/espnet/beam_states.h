@@ -1,6 +1,7 @@
-/* What a recurrent scorer of the joint search (search/aed_beam.h) remembers of each hypothesis: a state of
- * some floats, in three generations: what the newest step began with, what the one before it began with (so
- * that a search that goes block by block can take either again), and what the newest step left. Confined. */
+/* What a recurrent scorer of the joint search (search/aed_beam.h) remembers of each hypothesis: a
+ * state of some floats, in three generations: what the newest step began with, what the one before
+ * it began with (so that a search that goes block by block can take either again), and what the
+ * newest step left. Confined. */
 #ifndef STENO_FAMILIES_ESPNET_BEAM_STATES_H
 #define STENO_FAMILIES_ESPNET_BEAM_STATES_H
 
@@ -15,10 +16,11 @@ struct steno_beam_states {
 };
 
 void steno_beam_states_free(struct steno_beam_states *b);
-/* Room for n states of `floats`; those there are stay, with zeros behind them. False: out of memory. */
+/* Room for n states of `floats`; those there are stay, with zeros behind them. False: out of
+ * memory. */
 bool steno_beam_states_reserve(struct steno_beam_states *b, size_t n, size_t floats);
-/* A step of n hypotheses begins: IN of each is what its parent left, or zeros (parent NULL). After rewind:
- * IN is there already. */
+/* A step of n hypotheses begins: IN of each is what its parent left, or zeros (parent NULL). After
+ * rewind: IN is there already. */
 void steno_beam_states_step(struct steno_beam_states *b, const int32_t *parent, size_t n);
 /* struct steno_joint_scorer's rewind. */
 void steno_beam_states_rewind(struct steno_beam_states *b, int calls);

@@ -362,8 +362,8 @@ steno_status steno_espnet_block(steno_espnet_runner *r, struct steno_espnet_stat
     y = steno_session_get(session, e->blocks->ys);
     if (y->dtype != STENO_F32 || y->shape.rank != 3 || y->shape.dim[0] != (int64_t)n ||
         y->shape.dim[2] != e->dim)
-        return steno_fail(err, STENO_ERR_FORMAT, "%s: ys_pad is not f32 [%zu,n,%lld]", file_of(e), n,
-                          (long long)e->dim);
+        return steno_fail(err, STENO_ERR_FORMAT, "%s: ys_pad is not f32 [%zu,n,%lld]", file_of(e),
+                          n, (long long)e->dim);
     *rows = y->data;
     *n_rows = (size_t)y->shape.dim[1];
     return take_state(e, session, &b, err);

@@ -42,12 +42,15 @@ size_t steno_espnet_next_frames(const struct steno_espnet_conf *c);
 STENO_MUST steno_status steno_espnet_state_reset(struct steno_espnet_state *s,
                                                  const struct steno_espnet *e, steno_err *err);
 void steno_espnet_state_free(struct steno_espnet_state *s);
-/* The next blocks of both streams can be run together: both are their streams' first, or neither. */
+/* The next blocks of both streams can be run together: both are their streams' first, or neither.
+ */
 bool steno_espnet_same_form(const struct steno_espnet_state *a, const struct steno_espnet_state *b);
-/* A block of each of n streams of one form (n at most STENO_BATCH_MAX, 1 unless e->batches): feats [n] of [frames, bins] -> *rows
- * [n, *n_rows, dim], valid until the runner's next block. What it makes of a stream does not depend on
- * the others; where it fails, for one of them perhaps, all are as they were. */
-STENO_MUST steno_status steno_espnet_block(steno_espnet_runner *r, struct steno_espnet_state *const *s,
+/* A block of each of n streams of one form (n at most STENO_BATCH_MAX, 1 unless e->batches): feats
+ * [n] of [frames, bins] -> *rows [n, *n_rows, dim], valid until the runner's next block. What it
+ * makes of a stream does not depend on the others; where it fails, for one of them perhaps, all are
+ * as they were. */
+STENO_MUST steno_status steno_espnet_block(steno_espnet_runner *r,
+                                           struct steno_espnet_state *const *s,
                                            const float *const *feats, size_t n, size_t frames,
                                            const float **rows, size_t *n_rows, steno_err *err);
 

@@ -665,7 +665,8 @@ static steno_status list_tags(const struct steno_yaml_node *map, const char *pat
                       list);
 }
 
-/* tag_config.yaml: one tag -> its directory, under the name the exporter wrote or beside the file. */
+/* tag_config.yaml: one tag -> its directory, under the name the exporter wrote or beside the file.
+ */
 static steno_status follow_tag(struct steno_espnet_conf *c, steno_err *err)
 {
     char path[PATH_MAX_BYTES];

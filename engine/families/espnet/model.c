@@ -96,8 +96,8 @@ static void set_name(steno_model *m, const char *dir)
     snprintf(m->conf.name, sizeof m->conf.name, "%.*s", (int)(end - begin), dir + begin);
 }
 
-/* What a stream holds of a segment of so many samples: these; of a streaming encoder the rows, their
- * scores, and the decoder's keys and values of them, or what a transducer's search keeps. */
+/* What a stream holds of a segment of so many samples: these; of a streaming encoder the rows,
+ * their scores, and the decoder's keys and values of them, or what a transducer's search keeps. */
 static size_t segment_bytes(const struct steno_espnet *e, size_t samples)
 {
     const struct steno_espnet_conf *c = &e->conf;
@@ -258,8 +258,9 @@ void steno_espnet_describe(const steno_model *m, FILE *out)
                 "maxlenratio %g, minlenratio %g\n",
                 c->beam, c->weight_ctc, c->weight_decoder, e->lm ? c->weight_lm : 0,
                 c->weight_length, c->pre_beam_ratio, c->max_len_ratio, c->min_len_ratio);
-    fprintf(out, "memory     weights %.2f MiB shared, %.2f MiB for each worker, "
-                 "%.2f MiB a stream\n",
+    fprintf(out,
+            "memory     weights %.2f MiB shared, %.2f MiB for each worker, "
+            "%.2f MiB a stream\n",
             (double)i.weight_bytes / 1048576, (double)e->runner_bytes / 1048576,
             (double)i.stream_bytes / 1048576);
 }

@@ -52,7 +52,8 @@ steno_status steno_espnet_load(struct steno_espnet *e, const struct steno_espnet
     return open_part(e, f, role, STENO_PART_ALL, NULL, net, err);
 }
 
-/* The encoder; of a streaming one blocks of several streams are a batch, if nothing in it mixes them. */
+/* The encoder; of a streaming one blocks of several streams are a batch, if nothing in it mixes
+ * them. */
 static steno_status load_encoder(struct steno_espnet *e, steno_err *err)
 {
     const struct steno_espnet_file *f = &e->conf.encoder;
@@ -200,8 +201,7 @@ static steno_status find_rate(struct steno_espnet *e, steno_espnet_runner *r, co
         st = steno_espnet_state_reset(&s, e, err);
         if (!st)
             st = steno_espnet_block(r, &(struct steno_espnet_state *){&s}, &feats, 1,
-                                    steno_espnet_first_frames(&e->conf), rows, n_rows,
-                                    err);
+                                    steno_espnet_first_frames(&e->conf), rows, n_rows, err);
         steno_espnet_state_free(&s);
         e->frame_samples = (size_t)(e->conf.subsample * e->conf.hop_length);
         return st;

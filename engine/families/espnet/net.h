@@ -42,7 +42,7 @@ struct steno_espnet {
     steno_ngram_map *ngram_map;
     struct steno_fbank_options fbank;
     steno_fbank *front; /* of them; streams and runners share its tables */
-    float log_scale; /* of the natural logarithm, for another base */
+    float log_scale;    /* of the natural logarithm, for another base */
     steno_cmvn *cmvn;
     struct steno_espnet_blocks *blocks; /* streaming encoder, else NULL */
     bool batches;                       /* it takes blocks of several streams at once */
@@ -118,8 +118,8 @@ STENO_MUST steno_status steno_espnet_decode(steno_espnet_runner *r,
                                             size_t n_rows, const float *ctc,
                                             const steno_joint **result, steno_err *err);
 
-/* The joint search block by block (steno_joint_blocks), of one stream: what it keeps is its own, the
- * networks are a runner's for each block. Confined. */
+/* The joint search block by block (steno_joint_blocks), of one stream: what it keeps is its own,
+ * the networks are a runner's for each block. Confined. */
 typedef struct steno_esearch steno_esearch;
 
 /* Streaming encoder, and a decoder and LM that go one token at a time (or no say in it). */
@@ -129,8 +129,8 @@ STENO_MUST steno_status steno_esearch_open(steno_esearch **out, const struct ste
 void steno_esearch_close(steno_esearch *x);
 /* Before another utterance. */
 void steno_esearch_restart(steno_esearch *x);
-/* The utterance's rows [n_rows, dim] and scores [n_rows, vocab] so far, n_rows >= 1; last as of struct
- * steno_joint_block. */
+/* The utterance's rows [n_rows, dim] and scores [n_rows, vocab] so far, n_rows >= 1; last as of
+ * struct steno_joint_block. */
 struct steno_esearch_block {
     steno_esearch *search;
     const float *rows, *ctc;
@@ -138,7 +138,8 @@ struct steno_esearch_block {
     steno_status st; /* the result */
     steno_err *err;  /* or NULL */
 };
-/* Of n streams of one model, at most STENO_BATCH_MAX: decoder and LM take a step for all of them at once. */
+/* Of n streams of one model, at most STENO_BATCH_MAX: decoder and LM take a step for all of them at
+ * once. */
 void steno_esearch_blocks(struct steno_esearch_block *blocks, size_t n, steno_espnet_runner *r);
 /* steno_joint_running, and after the last block steno_joint_count, steno_joint_get. */
 const steno_joint *steno_esearch_joint(const steno_esearch *x);

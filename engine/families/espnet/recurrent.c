@@ -126,8 +126,8 @@ steno_status steno_espnet_transduce(steno_espnet_runner *r, const struct steno_e
 static steno_status nets_of(steno_espnet_runner *r, const struct steno_espnet_search *s,
                             struct steno_transducer_nets *nets, steno_err *err)
 {
-    return steno_etrans_nets(steno_espnet_recurrent(r)->transducer,
-                             (size_t)steno_espnet_of(r)->dim, s->lm_weight != 0, nets, err);
+    return steno_etrans_nets(steno_espnet_recurrent(r)->transducer, (size_t)steno_espnet_of(r)->dim,
+                             s->lm_weight != 0, nets, err);
 }
 
 steno_status steno_espnet_transduce_on(steno_espnet_runner *r, const struct steno_espnet_search *s,

@@ -31,8 +31,9 @@ STENO_MUST steno_status steno_espnet_transduce(steno_espnet_runner *r,
                                                const struct steno_espnet_search *s,
                                                const float *rows, size_t n_rows, bool greedy,
                                                steno_transducer **result, steno_err *err);
-/* The same for rows that come piece by piece, into a search of the caller's (steno_transducer_close):
- * made with the first of them, *t being NULL before. dim as of the model. */
+/* The same for rows that come piece by piece, into a search of the caller's
+ * (steno_transducer_close): made with the first of them, *t being NULL before. dim as of the model.
+ */
 STENO_MUST steno_status steno_espnet_transduce_on(steno_espnet_runner *r,
                                                   const struct steno_espnet_search *s,
                                                   const float *rows, size_t n_rows,

@@ -114,7 +114,8 @@ static size_t covered(struct steno_estream *s, const int32_t *tokens, size_t n,
     return best;
 }
 
-/* The search waits where it would read past the audio; what it has not said yet is the best path's. */
+/* The search waits where it would read past the audio; what it has not said yet is the best path's.
+ */
 static steno_status running(struct steno_estream *s, struct steno_hyp *path)
 {
     const struct steno_espnet_conf *c = &s->model->espnet->conf;

@@ -34,8 +34,8 @@ size_t steno_ernn_state_size(const steno_ernn *r); /* floats of one state */
 STENO_MUST steno_status steno_ernn_step(steno_ernn *r, const float *const *state,
                                         const int32_t *token, size_t n, float *const *next,
                                         const float **out, size_t *width, steno_err *err);
-/* Of a language model: struct steno_joint_scorer's score and rewind, with states of its own, or after use with
- * those (a search's that goes block by block; NULL: its own again). */
+/* Of a language model: struct steno_joint_scorer's score and rewind, with states of its own, or
+ * after use with those (a search's that goes block by block; NULL: its own again). */
 void steno_ernn_use(steno_ernn *r, struct steno_beam_states *states);
 void steno_ernn_rewind(void *self, int calls);
 STENO_MUST steno_status steno_ernn_score(void *self, const int32_t *const *prefix, size_t length,
@@ -61,16 +61,16 @@ STENO_MUST steno_status steno_erdec_open(steno_erdec **out, steno_network *decod
                                          const struct steno_erdec_options *opt, const char *name,
                                          steno_err *err);
 void steno_erdec_close(steno_erdec *d);
-/* What one search keeps from step to step: states of the hypotheses, and what the attention makes of the
- * rows. new: NULL when out of memory. use: what start, extend, score and rewind are about from now on, NULL:
- * the state that d came with. */
+/* What one search keeps from step to step: states of the hypotheses, and what the attention makes
+ * of the rows. new: NULL when out of memory. use: what start, extend, score and rewind are about
+ * from now on, NULL: the state that d came with. */
 typedef struct steno_erdec_state steno_erdec_state;
 steno_erdec_state *steno_erdec_state_new(void);
 void steno_erdec_state_free(steno_erdec_state *k);
 size_t steno_erdec_state_bytes(const steno_erdec_state *k);
 void steno_erdec_use(steno_erdec *d, steno_erdec_state *k);
-/* Before an utterance; then its rows [n, dim] so far, borrowed until the next call. Rows that come later had
- * no weight in the attention of the steps before. */
+/* Before an utterance; then its rows [n, dim] so far, borrowed until the next call. Rows that come
+ * later had no weight in the attention of the steps before. */
 void steno_erdec_start(steno_erdec *d);
 STENO_MUST steno_status steno_erdec_extend(steno_erdec *d, const float *rows, size_t n, int64_t dim,
                                            steno_err *err);

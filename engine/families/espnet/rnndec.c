@@ -12,12 +12,12 @@
 
 #define MAX_LAYERS 64
 
-/* A hypothesis' state: z and c [2, layers, units], then what the attention remembers of each row; zeros for
- * rows that it has not seen. */
+/* A hypothesis' state: z and c [2, layers, units], then what the attention remembers of each row;
+ * zeros for rows that it has not seen. */
 struct steno_erdec_state {
     struct steno_beam_states hyps;
-    float *keys;              /* [n_rows, key_width] what the attention makes of the rows */
-    size_t cap_keys, n_keys;  /* floats; rows that have theirs */
+    float *keys;             /* [n_rows, key_width] what the attention makes of the rows */
+    size_t cap_keys, n_keys; /* floats; rows that have theirs */
     int64_t key_width;
 };
 

@@ -20,7 +20,8 @@ struct steno_escorer_options {
     bool first_row;
 };
 
-/* Check the graph's inputs and outputs: STENO_ERR_FORMAT names what is missing. name: for messages. */
+/* Check the graph's inputs and outputs: STENO_ERR_FORMAT names what is missing. name: for messages.
+ */
 STENO_MUST steno_status steno_escorer_open(steno_escorer **out, steno_network *net,
                                            const struct steno_escorer_options *opt,
                                            const char *name, steno_err *err);

@@ -104,9 +104,11 @@ static steno_status make_joint(steno_espnet_runner *r, const struct steno_espnet
 typedef steno_status score_fn(void *, const int32_t *const *, size_t, const int32_t *, size_t,
                               float *, steno_err *);
 
-static struct steno_joint_scorer scorer(void *self, double weight, score_fn *score, void (*rewind)(void *, int))
+static struct steno_joint_scorer scorer(void *self, double weight, score_fn *score,
+                                        void (*rewind)(void *, int))
 {
-    return (struct steno_joint_scorer){.self = self, .weight = weight, .score = score, .rewind = rewind};
+    return (struct steno_joint_scorer){
+        .self = self, .weight = weight, .score = score, .rewind = rewind};
 }
 
 static struct steno_joint_scorer stepper(struct steno_estep_search *self, double weight)
@@ -125,8 +127,9 @@ struct scorers {
 };
 
 /* Decoder, LM and n-gram model, in whatever form there is. decoder, lm: states of single steps. */
-static void make_scorers(struct scorers *x, steno_espnet_runner *r, const struct steno_espnet_search *s,
-                         steno_estep_state *decoder, steno_estep_state *lm)
+static void make_scorers(struct scorers *x, steno_espnet_runner *r,
+                         const struct steno_espnet_search *s, steno_estep_state *decoder,
+                         steno_estep_state *lm)
 {
     double w = 1 - s->ctc_weight;
     x->n = 0;
@@ -166,7 +169,8 @@ steno_status steno_espnet_decode(steno_espnet_runner *r, const struct steno_espn
     }
     if (st)
         return st;
-    if (!e->blocks) /* `rows` are a copy: activations of seconds of audio need not lie beside the search's */
+    if (!e->blocks) /* `rows` are a copy: activations of seconds of audio need not lie beside the
+                       search's */
         steno_session_rest(r->encoder, false);
     if (r->decoder)
         steno_escorer_memory(r->decoder, rows, n_rows, e->dim);
@@ -247,8 +251,9 @@ static steno_status extend(const steno_esearch *x, steno_estep *step, steno_este
         *k = steno_estep_state_new(step);
     if (!*k)
         return steno_fail(err, STENO_ERR_NOMEM, "beam search: out of memory");
-    return x->rows ? steno_estep_extend(step, *k, rows + x->rows * (size_t)dim, n - x->rows, dim, err)
-                   : steno_estep_start(step, *k, rows, n, dim, x->s.beam, err);
+    return x->rows
+               ? steno_estep_extend(step, *k, rows + x->rows * (size_t)dim, n - x->rows, dim, err)
+               : steno_estep_start(step, *k, rows, n, dim, x->s.beam, err);
 }
 
 static steno_status extend_rnn(steno_esearch *x, steno_erdec *d, const float *rows, size_t n,

@@ -22,8 +22,9 @@ steno_status steno_estream_make_frames(struct steno_estream *s, size_t end)
     while (s->fed < end && s->n_feats < steno_estream_frames_wanted(s)) {
         float *to = s->feats + s->n_feats * bins;
         size_t used = 0, made = 0;
-        steno_status st = steno_fbank_push(s->fbank, s->pcm + (s->fed - s->cut), end - s->fed, &used, to,
-                                           steno_estream_frames_wanted(s) - s->n_feats, &made);
+        steno_status st =
+            steno_fbank_push(s->fbank, s->pcm + (s->fed - s->cut), end - s->fed, &used, to,
+                             steno_estream_frames_wanted(s) - s->n_feats, &made);
         if (st && st != STENO_NEED_MORE)
             return st;
         steno_espnet_normalise(e, to, made);
@@ -171,8 +172,12 @@ void steno_estream_search(struct steno_estream_turn *turns, size_t n, steno_espn
             t->st = transduce_on(s, r, t->err);
         if (!s->blocks)
             continue;
-        b[m] = (struct steno_esearch_block){
-            .search = s->blocks, .rows = s->rows, .ctc = s->ctc, .n_rows = s->n_rows, .last = t->last, .err = t->err};
+        b[m] = (struct steno_esearch_block){.search = s->blocks,
+                                            .rows = s->rows,
+                                            .ctc = s->ctc,
+                                            .n_rows = s->n_rows,
+                                            .last = t->last,
+                                            .err = t->err};
         of[m++] = t;
     }
     steno_esearch_blocks(b, m, r);

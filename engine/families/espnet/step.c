@@ -3,15 +3,16 @@
  * Rows that no list names are written again; hypotheses of a beam have most of their past in
  * common, so that there are not many more rows than tokens.
  *
- * Both lie by heads, as attention reads them (nn/ops/op_cached_attention.c). A row of the cache has its
- * number in each head: [heads, cap_rows, size + v_size], a key and its value. Of the utterance's rows there
- * are for each layer keys [heads, size, cap_memory], then values [heads, cap_memory, v_size]; in bf16, by pieces of
- * STENO_KEPT_KEYS rows, where the network is in 16 or 8 bits and the CPU has a kernel for that.
+ * Both lie by heads, as attention reads them (nn/ops/op_cached_attention.c). A row of the cache has
+ * its number in each head: [heads, cap_rows, size + v_size], a key and its value. Of the
+ * utterance's rows there are for each layer keys [heads, size, cap_memory], then values [heads,
+ * cap_memory, v_size]; in bf16, by pieces of STENO_KEPT_KEYS rows, where the network is in 16 or 8
+ * bits and the CPU has a kernel for that.
  *
- * The network reads them where they are (nn/ops/searches.h), of one search or, in one run, of several: its weights
- * are then read once for all their hypotheses. Caches and lists grow by doubling, memory by half. The number of
- * hypotheses is rounded up, to a quarter of the beam or to whole beams: the session keeps a plan for each and makes
- * none in steady state. */
+ * The network reads them where they are (nn/ops/searches.h), of one search or, in one run, of
+ * several: its weights are then read once for all their hypotheses. Caches and lists grow by
+ * doubling, memory by half. The number of hypotheses is rounded up, to a quarter of the beam or to
+ * whole beams: the session keeps a plan for each and makes none in steady state. */
 #include "families/espnet/step.h"
 
 #include <stdlib.h>
@@ -36,7 +37,7 @@ struct columns {
 };
 
 struct layer {
-    int fresh; /* output of the step */
+    int fresh;                          /* output of the step */
     struct columns cache_of, memory_of; /* memory_of.heads 0: none */
     struct block zero;
 };
@@ -46,17 +47,17 @@ struct steno_estep_state {
     int n_layers;
     struct kept {
         struct block rows, memories;
-    } *layer;
+    } * layer;
     struct steno_kept_layer *view; /* [n_layers] of them, for the network */
-    size_t beam;         /* of this utterance */
-    size_t cap_rows;     /* of the caches */
-    size_t cap_tokens;   /* columns of the lists */
-    size_t cap_memory;   /* rows of the memories */
-    size_t n_memory;     /* ... in use */
-    size_t cap_hyps;     /* rows of the lists, and of what follows */
-    int32_t *list[2];    /* [cap_hyps, cap_tokens]: now, and those of the step before */
-    int32_t *slot;       /* [cap_hyps] rows of the newest tokens */
-    uint32_t *used;      /* [cap_rows] step that last saw the row in use */
+    size_t beam;                   /* of this utterance */
+    size_t cap_rows;               /* of the caches */
+    size_t cap_tokens;             /* columns of the lists */
+    size_t cap_memory;             /* rows of the memories */
+    size_t n_memory;               /* ... in use */
+    size_t cap_hyps;               /* rows of the lists, and of what follows */
+    int32_t *list[2];              /* [cap_hyps, cap_tokens]: now, and those of the step before */
+    int32_t *slot;                 /* [cap_hyps] rows of the newest tokens */
+    uint32_t *used;                /* [cap_rows] step that last saw the row in use */
     uint32_t now;
     struct block biases; /* [cap_rows] */
     bool rewinds;        /* rows of the step before stay, so that it can be gone back to */
@@ -70,7 +71,7 @@ struct steno_estep {
     steno_session *step, *once;
     const steno_network *net, *once_net;
     int tgt, position, y, new_bias; /* -1: none */
-    const steno_kernels *keeps; /* memories are pieces in bf16; NULL: rows in f32 */
+    const steno_kernels *keeps;     /* memories are pieces in bf16; NULL: rows in f32 */
     struct layer *layer;
     int n_layers;
     int64_t *tokens, *places; /* [cap_hyps] each, one block */
@@ -125,7 +126,8 @@ static void take_columns(steno_estep *s, const struct steno_node *n)
     const bool own = n->n_in > 1 && n->in[1] != STENO_NONE;
     const size_t at = attribute(n, "layer");
     struct columns *c;
-    if (at >= (size_t)s->n_layers || (!own && (!s->once_net || (int)at >= steno_network_n_outputs(s->once_net))))
+    if (at >= (size_t)s->n_layers ||
+        (!own && (!s->once_net || (int)at >= steno_network_n_outputs(s->once_net))))
         return;
     c = own ? &s->layer[at].cache_of : &s->layer[at].memory_of;
     c->width = width_of(own ? steno_network_output(s->net, s->layer[at].fresh)
@@ -151,7 +153,8 @@ static bool is_attention(const struct steno_node *n)
 static steno_status bind(steno_estep *s, steno_err *err)
 {
     const struct steno_graph *g = steno_network_graph(s->net);
-    const int memories_wanted = s->once_net && steno_network_n_inputs(s->once_net) ? s->n_layers : 0;
+    const int memories_wanted =
+        s->once_net && steno_network_n_inputs(s->once_net) ? s->n_layers : 0;
     int fresh = 0, memories = 0;
     bool ok = true;
     s->tgt = steno_network_find_input(s->net, "tgt");
@@ -170,7 +173,8 @@ static steno_status bind(steno_estep *s, steno_err *err)
         memories += fits(&s->layer[i].memory_of);
         s->keeps = s->layer[i].memory_of.size <= STENO_ATTEND_SIZE ? s->keeps : NULL;
     }
-    if (!ok || fresh != s->n_layers || !s->n_layers || memories != memories_wanted || s->tgt < 0 || s->y < 0)
+    if (!ok || fresh != s->n_layers || !s->n_layers || memories != memories_wanted || s->tgt < 0 ||
+        s->y < 0)
         return steno_fail(err, STENO_ERR_INTERNAL, "%s: not a network for single steps", s->name);
     return STENO_OK;
 }
@@ -446,7 +450,8 @@ static size_t piece_bytes(const steno_kernels *k, const struct columns *c)
 }
 
 /* A layer's memory with room for `cap` rows instead of `from`, n of which are there. */
-static bool spread_memory(struct block *b, const struct columns *c, size_t from, size_t n, size_t cap)
+static bool spread_memory(struct block *b, const struct columns *c, size_t from, size_t n,
+                          size_t cap)
 {
     const size_t k = c->heads * c->size;
     const float *old = b->p;
@@ -463,9 +468,11 @@ static bool spread_memory(struct block *b, const struct columns *c, size_t from,
 }
 
 /* The same of pieces. */
-static bool spread_pieces(const steno_kernels *k, struct block *b, const struct columns *c, size_t from, size_t cap)
+static bool spread_pieces(const steno_kernels *k, struct block *b, const struct columns *c,
+                          size_t from, size_t cap)
 {
-    const size_t old = from / STENO_KEPT_KEYS * piece_bytes(k, c), now = cap / STENO_KEPT_KEYS * piece_bytes(k, c);
+    const size_t old = from / STENO_KEPT_KEYS * piece_bytes(k, c),
+                 now = cap / STENO_KEPT_KEYS * piece_bytes(k, c);
     char *p = steno_aligned_alloc(c->heads * now);
     if (!p)
         return false;
@@ -480,8 +487,8 @@ static bool spread_pieces(const steno_kernels *k, struct block *b, const struct 
     return true;
 }
 
-/* Room for n rows. An utterance that comes at one go gets what it needs, one that comes in blocks half as
- * much again each time. */
+/* Room for n rows. An utterance that comes at one go gets what it needs, one that comes in blocks
+ * half as much again each time. */
 static bool grow_memory(const steno_estep *s, steno_estep_state *k, size_t n)
 {
     size_t step = s->keeps ? STENO_KEPT_KEYS : MEMORY_STEP;
@@ -519,25 +526,25 @@ static void add_memory(float *p, size_t cap, const struct columns *c, size_t at,
 }
 
 /* The same in bf16, a piece at a time. */
-static void add_pieces(const steno_kernels *k, char *p, size_t cap, const struct columns *c, size_t at,
-                       const float *rows, size_t n)
+static void add_pieces(const steno_kernels *k, char *p, size_t cap, const struct columns *c,
+                       size_t at, const float *rows, size_t n)
 {
     const size_t bytes = piece_bytes(k, c);
     for (size_t end = at + n, in; at < end; at += in, rows += in * c->width) {
         const size_t first = at % STENO_KEPT_KEYS;
         in = end - at < STENO_KEPT_KEYS - first ? end - at : STENO_KEPT_KEYS - first;
         for (size_t h = 0; h < c->heads; h++)
-            k->keep_bf16(p + (h * cap + at) / STENO_KEPT_KEYS * bytes, c->size, c->v_size, first, in,
-                         rows + c->k_at + h * c->size, c->width, rows + c->v_at + h * c->v_size, c->width);
+            k->keep_bf16(p + (h * cap + at) / STENO_KEPT_KEYS * bytes, c->size, c->v_size, first,
+                         in, rows + c->k_at + h * c->size, c->width, rows + c->v_at + h * c->v_size,
+                         c->width);
     }
 }
 
 /* n more of the utterance's rows through keys and values of every layer. */
-static steno_status project(steno_estep *s, steno_estep_state *k, const float *rows, size_t n, int64_t dim,
-                            steno_err *err)
+static steno_status project(steno_estep *s, steno_estep_state *k, const float *rows, size_t n,
+                            int64_t dim, steno_err *err)
 {
-    struct steno_tensor t = {.dtype = STENO_F32,
-                             .shape = {.rank = 3, .dim = {1, (int64_t)n, dim}}};
+    struct steno_tensor t = {.dtype = STENO_F32, .shape = {.rank = 3, .dim = {1, (int64_t)n, dim}}};
     steno_status st;
     memcpy(&t.data, &rows, sizeof t.data); /* inputs are only read */
     if (!grow_memory(s, k, k->n_memory + n))
@@ -553,7 +560,8 @@ static steno_status project(steno_estep *s, steno_estep_state *k, const float *r
                               "%s: layer %d makes keys of %zu numbers from %zu rows", s->name, i,
                               steno_numel(kv), n);
         if (s->keeps)
-            add_pieces(s->keeps, k->layer[i].memories.p, k->cap_memory, c, k->n_memory, kv->data, n);
+            add_pieces(s->keeps, k->layer[i].memories.p, k->cap_memory, c, k->n_memory, kv->data,
+                       n);
         else
             add_memory(k->layer[i].memories.p, k->cap_memory, c, k->n_memory, kv->data, n);
     }
@@ -562,15 +570,16 @@ static steno_status project(steno_estep *s, steno_estep_state *k, const float *r
     return st;
 }
 
-/* Pieces have zeros behind the rows there are: what an utterance left there, be it NaN, would meet weights of 0. */
+/* Pieces have zeros behind the rows there are: what an utterance left there, be it NaN, would meet
+ * weights of 0. */
 static void clear_pieces(const steno_estep *s, steno_estep_state *k)
 {
     for (int i = 0; s->keeps && k->cap_memory && i < s->n_layers; i++)
         memset(k->layer[i].memories.p, 0, k->layer[i].memories.bytes);
 }
 
-steno_status steno_estep_start(steno_estep *s, steno_estep_state *k, const float *rows, size_t n, int64_t dim,
-                               size_t beam, steno_err *err)
+steno_status steno_estep_start(steno_estep *s, steno_estep_state *k, const float *rows, size_t n,
+                               int64_t dim, size_t beam, steno_err *err)
 {
     clear_pieces(s, k);
     k->beam = beam;
@@ -579,8 +588,8 @@ steno_status steno_estep_start(steno_estep *s, steno_estep_state *k, const float
     return steno_estep_extend(s, k, rows, n, dim, err);
 }
 
-steno_status steno_estep_extend(steno_estep *s, steno_estep_state *k, const float *rows, size_t n, int64_t dim,
-                                steno_err *err)
+steno_status steno_estep_extend(steno_estep *s, steno_estep_state *k, const float *rows, size_t n,
+                                int64_t dim, steno_err *err)
 {
     return s->layer[0].memory_of.heads && n ? project(s, k, rows, n, dim, err) : STENO_OK;
 }
@@ -593,7 +602,8 @@ void steno_estep_rest(steno_estep *s)
 
 /* ---- one step ------------------------------------------------------------------------------ */
 
-/* Number of hypotheses to run for n: a quarter, half or three quarters of the beam, or whole beams. */
+/* Number of hypotheses to run for n: a quarter, half or three quarters of the beam, or whole beams.
+ */
 static size_t rounded(size_t beam, size_t n)
 {
     size_t quarter = (beam + 3) / 4, m = (n + quarter - 1) / quarter * quarter;
@@ -649,7 +659,8 @@ static void make_views(const steno_estep *s, steno_estep_state *k, size_t count)
     for (int i = 0; i < s->n_layers; i++) {
         struct steno_kept_layer *v = &k->view[i];
         v->own = (struct steno_kept_rows){k->layer[i].rows.p, k->cap_rows, count};
-        v->memory = (struct steno_kept_rows){s->keeps ? NULL : k->layer[i].memories.p, k->cap_memory, k->n_memory};
+        v->memory = (struct steno_kept_rows){s->keeps ? NULL : k->layer[i].memories.p,
+                                             k->cap_memory, k->n_memory};
         v->pieces = s->keeps ? k->layer[i].memories.p : NULL;
         if (!count && s->o.first_row && i) {
             put_row(k->layer[i].rows.p, k->cap_rows, &s->layer[i].cache_of, 0, s->layer[i].zero.p);
@@ -685,7 +696,8 @@ static steno_estep_state *state_of(const struct steno_joint_ask *a)
     return ((const struct steno_estep_search *)a->self)->state;
 }
 
-static steno_status set(steno_estep *s, int input, int64_t *data, int rank, size_t m, steno_err *err)
+static steno_status set(steno_estep *s, int input, int64_t *data, int rank, size_t m,
+                        steno_err *err)
 {
     struct steno_tensor t = {
         .dtype = STENO_I64, .shape = {.rank = rank, .dim = {(int64_t)m, 1}}, .data = data};
@@ -693,7 +705,8 @@ static steno_status set(steno_estep *s, int input, int64_t *data, int rank, size
 }
 
 /* m: hypotheses to be run, those behind the asked ones being nobody's. */
-static steno_status set_inputs(steno_estep *s, const struct steno_joint_ask *a, size_t n, size_t m, steno_err *err)
+static steno_status set_inputs(steno_estep *s, const struct steno_joint_ask *a, size_t n, size_t m,
+                               steno_err *err)
 {
     size_t at = 0;
     steno_status st;
@@ -721,7 +734,8 @@ static steno_status set_inputs(steno_estep *s, const struct steno_joint_ask *a, 
 }
 
 /* The run's keys and values of hypotheses `at` and on go to the rows chosen for them. */
-static steno_status keep(steno_estep *s, const struct steno_joint_ask *a, size_t at, size_t m, steno_err *err)
+static steno_status keep(steno_estep *s, const struct steno_joint_ask *a, size_t at, size_t m,
+                         steno_err *err)
 {
     steno_estep_state *k = state_of(a);
     const struct steno_tensor *t;
@@ -783,7 +797,7 @@ void steno_estep_score_each(struct steno_joint_ask *a, size_t n)
     steno_estep *s = ((struct steno_estep_search *)a->self)->step;
     for (size_t i = 0; i < n; i++)
         a[i].st = prepare(s, state_of(&a[i]), &a[i]) ? STENO_OK : no_memory(s, a[i].err);
-    for (size_t i = 0, end; i < n; i = end > i ? end : i + 1) {
+    for (size_t i = 0, end; i<n; i = end> i ? end : i + 1) {
         size_t hyps = 0;
         for (end = i; end < n && !a[end].st && (end == i || hyps + a[end].n <= MOST_HYPS); end++)
             hyps += a[end].n;

@@ -23,19 +23,19 @@ STENO_MUST steno_status steno_estep_open(steno_estep **out, steno_network *step,
                                          steno_network *once, const struct steno_estep_options *opt,
                                          const char *name, steno_err *err);
 void steno_estep_close(steno_estep *s);
-/* Searches block by block have states of their own. A state belongs to steps of one network; new: NULL when out
- * of memory. own: the one that s came with, which cannot be rewound. */
+/* Searches block by block have states of their own. A state belongs to steps of one network; new:
+ * NULL when out of memory. own: the one that s came with, which cannot be rewound. */
 steno_estep_state *steno_estep_state_new(const steno_estep *s);
 void steno_estep_state_free(steno_estep_state *k);
 size_t steno_estep_state_bytes(const steno_estep_state *k);
 steno_estep_state *steno_estep_own(const steno_estep *s);
 /* Before an utterance. rows [n, dim] of the encoder (decoders), read during the call; beam:
  * hypotheses at most. */
-STENO_MUST steno_status steno_estep_start(steno_estep *s, steno_estep_state *k, const float *rows, size_t n,
-                                          int64_t dim, size_t beam, steno_err *err);
+STENO_MUST steno_status steno_estep_start(steno_estep *s, steno_estep_state *k, const float *rows,
+                                          size_t n, int64_t dim, size_t beam, steno_err *err);
 /* n more rows of the utterance. */
-STENO_MUST steno_status steno_estep_extend(steno_estep *s, steno_estep_state *k, const float *rows, size_t n,
-                                           int64_t dim, steno_err *err);
+STENO_MUST steno_status steno_estep_extend(steno_estep *s, steno_estep_state *k, const float *rows,
+                                           size_t n, int64_t dim, steno_err *err);
 /* All rows of a whole utterance are there: activations of start and extend are given back. */
 void steno_estep_rest(steno_estep *s);
 

@@ -314,7 +314,8 @@ static steno_status say_final(const struct steno_estream_turn *t, steno_espnet_r
     else if (x->rows && !steno_estream_ctc_alone(s))
         st = steno_espnet_decode(r, &s->search, x->enc, x->rows, x->ctc, &j, t->err);
     return st ? st
-              : steno_estream_status(steno_estream_emit_final(s, s->n - s->keep, x, j, transduced), t->err);
+              : steno_estream_status(steno_estream_emit_final(s, s->n - s->keep, x, j, transduced),
+                                     t->err);
 }
 
 /* A final whose work is done in part goes on with the stream's next step. */
@@ -353,10 +354,10 @@ static void find_group(steno_stream *const *streams, size_t n, size_t first, con
     }
 }
 
-/* Up to the search. *spent grows by what the networks of blocks took. Where those of a batch fail, each stream
- * tries again alone: no stream is at the mercy of another. */
-static void begin_group(const struct group *g, steno_espnet_runner *r, struct steno_estream_turn *turns,
-                        struct steno_network_time *spent)
+/* Up to the search. *spent grows by what the networks of blocks took. Where those of a batch fail,
+ * each stream tries again alone: no stream is at the mercy of another. */
+static void begin_group(const struct group *g, steno_espnet_runner *r,
+                        struct steno_estream_turn *turns, struct steno_network_time *spent)
 {
     if (g->blocks) {
         steno_network_time_begin(spent);
@@ -367,10 +368,10 @@ static void begin_group(const struct group *g, steno_espnet_runner *r, struct st
         begin_turn(&turns[i], r);
 }
 
-/* Streams that need a step: groups one after the other, then the search of all of them. Without blocks what a
- * stream has come to is the runner's, and it goes to its end alone. */
-static void step_some(steno_stream *const *streams, size_t n, steno_espnet_runner *r, bool *done, steno_status *st,
-                      steno_err *err, struct steno_network_time *spent)
+/* Streams that need a step: groups one after the other, then the search of all of them. Without
+ * blocks what a stream has come to is the runner's, and it goes to its end alone. */
+static void step_some(steno_stream *const *streams, size_t n, steno_espnet_runner *r, bool *done,
+                      steno_status *st, steno_err *err, struct steno_network_time *spent)
 {
     struct steno_estream_turn turn[STENO_BATCH_MAX];
     size_t at[STENO_BATCH_MAX], m = 0;
@@ -380,7 +381,8 @@ static void step_some(steno_stream *const *streams, size_t n, steno_espnet_runne
             continue;
         find_group(streams, n, i, done, &g);
         for (size_t k = 0; k < g.n; k++) {
-            turn[m + k] = (struct steno_estream_turn){.s = g.s[k], .err = err ? &err[g.at[k]] : NULL};
+            turn[m + k] =
+                (struct steno_estream_turn){.s = g.s[k], .err = err ? &err[g.at[k]] : NULL};
             at[m + k] = g.at[k];
             done[g.at[k]] = true;
         }

@@ -32,26 +32,27 @@ struct steno_estream {
     /* segment */
     float *pcm; /* [cap] samples of the segment but for the first `cut`, which blocks are made of */
     size_t n, cap, cut; /* n: of the segment, which begins at `from` */
-    size_t seen; /* of the segment, samples that went through the activity rule */
+    size_t seen;        /* of the segment, samples that went through the activity rule */
     bool speaking;
     int64_t quiet;  /* frames since the last loud one */
     size_t partial; /* samples of the segment when the next partial is due */
     enum steno_estream_due due;
     enum steno_final_reason reason;
     bool closing; /* finalize or end: all audio is in, what is left is the segment */
-    size_t keep; /* STENO_DUE_FINAL: samples behind the cut that stay */
+    size_t keep;  /* STENO_DUE_FINAL: samples behind the cut that stay */
     /* contextual blocks */
     struct steno_espnet_state state;
     steno_fbank *fbank;
     float *feats; /* [cap_feats, bins] frames not yet encoded, normalised */
     size_t n_feats, cap_feats;
-    size_t fed;        /* samples of the segment that became frames */
-    float *rows, *ctc; /* [cap_rows, dim], [cap_rows, vocab] of the segment but for the n_taken first,
-                        * which the search needs no more: a transducer's (no scores), CTC alone */
+    size_t fed; /* samples of the segment that became frames */
+    float *rows,
+        *ctc; /* [cap_rows, dim], [cap_rows, vocab] of the segment but for the n_taken first,
+               * which the search needs no more: a transducer's (no scores), CTC alone */
     size_t n_rows, n_taken, cap_rows;
-    steno_esearch *blocks; /* joint search block by block; NULL: at the end of a segment */
-    steno_transducer *transduced; /* a transducer's search of the segment, of n_taken rows; NULL: not
-                                   * begun, or at its end */
+    steno_esearch *blocks;        /* joint search block by block; NULL: at the end of a segment */
+    steno_transducer *transduced; /* a transducer's search of the segment, of n_taken rows; NULL:
+                                   * not begun, or at its end */
     struct {
         const float *rows, *ctc; /* a runner's */
         size_t n;
@@ -117,11 +118,12 @@ size_t steno_estream_frames_wanted(const struct steno_estream *s);
 STENO_MUST steno_status steno_estream_make_frames(struct steno_estream *s, size_t end);
 /* The step that is due begins with a block, whose frames are there. */
 bool steno_estream_wants_block(struct steno_estream *s);
-/* Encode the frames that wait of n streams of one model and of one form (steno_espnet_same_form), for the
- * next steno_estream_block of each, which comes before the runner encodes anything else. */
+/* Encode the frames that wait of n streams of one model and of one form (steno_espnet_same_form),
+ * for the next steno_estream_block of each, which comes before the runner encodes anything else. */
 STENO_MUST steno_status steno_estream_encode(struct steno_estream *const *s, size_t n,
                                              steno_espnet_runner *r, steno_err *err);
-/* Take the block that is encoded, or encode the frames that wait; at most `max` rows count in all. */
+/* Take the block that is encoded, or encode the frames that wait; at most `max` rows count in all.
+ */
 STENO_MUST steno_status steno_estream_block(struct steno_estream *s, steno_espnet_runner *r,
                                             size_t max, steno_err *err);
 /* One step of a stream on its way. */
@@ -133,8 +135,8 @@ struct steno_estream_turn {
     steno_status st;
     steno_err *err; /* or NULL */
 };
-/* The joint search, or the transducer's, where it goes block by block, over the rows there are, of all n streams
- * side by side. Turns that have failed are left alone. */
+/* The joint search, or the transducer's, where it goes block by block, over the rows there are, of
+ * all n streams side by side. Turns that have failed are left alone. */
 void steno_estream_search(struct steno_estream_turn *turns, size_t n, steno_espnet_runner *r);
 /* The first n samples of the segment through features, encoder and CTC. *x: the runner's or the
  * stream's, until the next call; no rows when there is too little audio. STENO_NEED_MORE, blocks:

@@ -27,8 +27,8 @@ STENO_MUST steno_status steno_etrans_run(steno_etrans *t,
                                          const struct steno_transducer_options *search,
                                          const float *rows, size_t n, size_t dim,
                                          steno_transducer **result, steno_err *err);
-/* The networks for a search that its caller keeps (steno_transducer_push): t's, for rows of dim. lm:
- * with the language model. */
+/* The networks for a search that its caller keeps (steno_transducer_push): t's, for rows of dim.
+ * lm: with the language model. */
 STENO_MUST steno_status steno_etrans_nets(steno_etrans *t, size_t dim, bool lm,
                                           struct steno_transducer_nets *out, steno_err *err);
 size_t steno_etrans_bytes(const steno_etrans *t);

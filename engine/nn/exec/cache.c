@@ -26,7 +26,7 @@ struct head {
     char magic[8];
     struct steno_content key;
     struct steno_content model; /* what the model file holds */
-    uint64_t size; /* of the file */
+    uint64_t size;              /* of the file */
     uint64_t table, n_blocks, graph, graph_bytes, facts;
     uint64_t blobs_sum, rest_sum; /* XXH3 of [HEAD, table), of [table, size) */
     uint64_t head_sum;            /* of all above */
@@ -98,10 +98,10 @@ static bool sound(const struct steno_cache *c, const struct steno_cache_id *id, 
 {
     memcpy(h, c->map, sizeof *h);
     return !memcmp(h->magic, magic, sizeof magic) && steno_content_equal(&h->key, &id->key) &&
-           h->size == c->size &&
-           h->head_sum == XXH3_64bits(h, offsetof(struct head, head_sum)) && h->table >= HEAD &&
-           h->table <= h->graph && h->n_blocks <= (h->graph - h->table) / sizeof(struct place) &&
-           h->graph <= h->facts && h->graph_bytes <= h->facts - h->graph &&
+           h->size == c->size && h->head_sum == XXH3_64bits(h, offsetof(struct head, head_sum)) &&
+           h->table >= HEAD && h->table <= h->graph &&
+           h->n_blocks <= (h->graph - h->table) / sizeof(struct place) && h->graph <= h->facts &&
+           h->graph_bytes <= h->facts - h->graph &&
            h->facts + sizeof(struct cache_facts) == c->size && h->n_blocks <= INT_MAX &&
            h->rest_sum == XXH3_64bits(c->map + h->table, c->size - h->table) &&
            h->blobs_sum == XXH3_64bits(c->map + HEAD, h->table - HEAD);

@@ -33,7 +33,8 @@ const char *steno_cache_dir(void)
     const char *dir = getenv("STENO_CACHE");
     if (!dir)
         dir = getenv("CACHE_DIRECTORY");
-    return dir && *dir && !strchr(dir, ':') ? dir : NULL; /* a list of folders: not ours to choose */
+    return dir && *dir && !strchr(dir, ':') ? dir
+                                            : NULL; /* a list of folders: not ours to choose */
 }
 
 bool steno_content_equal(const struct steno_content *a, const struct steno_content *b)
@@ -167,7 +168,7 @@ bool steno_cache_identify(struct steno_cache_id *id, const char *path, unsigned 
         id->key = hashed(b.data, b.len);
     steno_buf_free(&b);
     ok = ok && snprintf(id->file, sizeof id->file, "%s/%s-%016llx.stenopack", o->cache_dir,
-                          id->base, (unsigned long long)id->key.v[0]) < (int)sizeof id->file;
+                        id->base, (unsigned long long)id->key.v[0]) < (int)sizeof id->file;
     if (!ok)
         *id->file = '\0';
     return ok;

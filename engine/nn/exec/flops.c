@@ -67,8 +67,8 @@ static double attention(const struct steno_node *n, const struct steno_tensor *c
     return 2 * rows * keys * (size * (positions ? 2 : 1) + v_size);
 }
 
-/* Queries [B, T, h d], rows X [B, S, C], weights [C, h d] and [C, h v]: all of the queries with both
- * weights, and with every row twice for each head. */
+/* Queries [B, T, h d], rows X [B, S, C], weights [C, h d] and [C, h v]: all of the queries with
+ * both weights, and with every row twice for each head. */
 static double late_attention(const struct steno_node *n, const struct steno_tensor *const *in,
                              const struct slot *y)
 {
@@ -90,7 +90,8 @@ static double window_attention(const struct steno_node *n, const struct steno_te
                  : 0;
 }
 
-/* X [N, H, W, C], weights of both convolutions [O, C/group, k, k], lists of both in the attributes. */
+/* X [N, H, W, C], weights of both convolutions [O, C/group, k, k], lists of both in the attributes.
+ */
 static double conv_strips(const struct steno_node *n, const struct steno_tensor *const *in,
                           const struct slot *y)
 {

@@ -27,8 +27,8 @@ static steno_status no_memory(const struct workspace *ws, steno_err *err)
 }
 
 steno_status steno_frame_new(struct frame **out, struct workspace *ws, struct steno_graph *g,
-                             struct frame *up, struct plan *up_plan,
-                             const struct scope *up_scope, steno_err *err)
+                             struct frame *up, struct plan *up_plan, const struct scope *up_scope,
+                             steno_err *err)
 {
     struct frame *f = calloc(1, sizeof *f);
     if (!f)
@@ -280,8 +280,8 @@ static int64_t time_now(const struct workspace *ws)
     return steno_team_size(ws->team) > 1 ? steno_now_ns() : steno_thread_ns();
 }
 
-/* A step of the main graph, without bodies whose steps ask for scratch themselves: what it needed in a run before has a
- * place in the arena. */
+/* A step of the main graph, without bodies whose steps ask for scratch themselves: what it needed
+ * in a run before has a place in the arena. */
 static bool keeps_scratch(const struct frame *f, const struct step *s)
 {
     return !f->up && !s->sub;

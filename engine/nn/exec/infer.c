@@ -147,7 +147,8 @@ static bool same_elements(const struct steno_known *a, const struct steno_known 
     return true;
 }
 
-/* Of integer vectors whose elements are the same dimensions, all but the first learn of the first. */
+/* Of integer vectors whose elements are the same dimensions, all but the first learn of the first.
+ */
 static void note_equal(struct steno_infer *ic)
 {
     size_t size = 16;

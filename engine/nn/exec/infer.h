@@ -31,8 +31,8 @@ struct steno_infer {
     const struct steno_infer *up; /* inference of the graph around */
     int64_t *next_dim;
     struct steno_exprs *exprs; /* what symbols stand for; NULL: dimensions are numbers */
-    bool symbols;    /* dimensions may be symbols: nn/exec/partial.c helps */
-    bool into_graph; /* body graphs: store results in their values */
+    bool symbols;              /* dimensions may be symbols: nn/exec/partial.c helps */
+    bool into_graph;           /* body graphs: store results in their values */
     steno_arena *mem;
     /* Results of the last steno_infer_subgraph. */
     struct steno_known *sub_known;
@@ -48,8 +48,8 @@ STENO_MUST steno_status steno_infer_one(struct steno_infer *ic, const struct ste
 void steno_infer_partial(struct steno_infer *ic);
 /* NULL: out of memory. */
 struct steno_exprs *steno_exprs_new(steno_arena *mem);
-/* The dimension a op b: '+', '*', '/' (rounded down), 'm' (the lesser). One of them is a symbol; the
- * same terms give the same symbol. */
+/* The dimension a op b: '+', '*', '/' (rounded down), 'm' (the lesser). One of them is a symbol;
+ * the same terms give the same symbol. */
 int64_t steno_infer_expr(struct steno_infer *ic, char op, int64_t a, int64_t b);
 /* The dimension a - b, where it is known to be one. */
 bool steno_infer_minus(const struct steno_infer *ic, int64_t a, int64_t b, int64_t *out);

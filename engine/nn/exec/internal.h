@@ -89,17 +89,17 @@ struct workspace {
     struct pool_block *pool;
     struct scratch_block *scratch; /* filled in order, like a stack */
     size_t n_scratch, cur, used;
-    bool spilled;            /* scratch blocks were used in this run */
-    char *near;              /* scratch that lies in the arena, of the step at work; or NULL */
+    bool spilled; /* scratch blocks were used in this run */
+    char *near;   /* scratch that lies in the arena, of the step at work; or NULL */
     size_t near_cap, near_used;
-    size_t asked;            /* scratch of the step at work, near or in blocks */
+    size_t asked;              /* scratch of the step at work, near or in blocks */
     size_t bytes, max_bytes;   /* of all blocks below, and their limit (0: none) */
     uint64_t steps, max_steps; /* of this run */
     bool profile;
     struct steno_row_store *row_store; /* of the network; NULL: while it is loaded */
     void *const **rows; /* by input of the main graph: its entries, where they lie apart; or NULL */
     const struct steno_searches *lent; /* by the session's caller; or NULL */
-    size_t misplans; /* outputs whose shape was not the inferred one */
+    size_t misplans;                   /* outputs whose shape was not the inferred one */
 };
 
 enum home {
@@ -139,8 +139,8 @@ struct step {
     struct frame **sub;             /* by attribute number; NULL array when there are none */
     struct slot **dead;             /* read for the last time here */
     int n_dead;
-    bool view; /* its output lies where its input does, bound beforehand: nothing to run */
-    size_t asked;           /* most scratch it has needed in a run */
+    bool view;    /* its output lies where its input does, bound beforehand: nothing to run */
+    size_t asked; /* most scratch it has needed in a run */
     size_t scratch, offset; /* that has a place in the arena, 0 before the second run; and where */
     double flops;
     int64_t ns, runs; /* while profiling */
@@ -162,7 +162,7 @@ struct plan {
     int32_t n_steps;
     int32_t *busy; /* numbers of the steps that are more than views */
     int32_t n_busy;
-    bool misplanned; /* a value did not come to lie where planned: views are run as well */
+    bool misplanned;       /* a value did not come to lie where planned: views are run as well */
     struct slot **by_home; /* slots whose data pointer is ours to set */
     int32_t n_by_home;
     struct slot **views; /* of inputs, captured values and known ones */
@@ -171,7 +171,7 @@ struct plan {
     int32_t n_to_end;
     size_t arena_bytes;
     size_t *out_bytes; /* by graph output: of its planned group, else 0 */
-    bool grown; /* a step needed more scratch than has a place in the arena */
+    bool grown;        /* a step needed more scratch than has a place in the arena */
     double flops;
     uint64_t used_at;
     size_t ahead_bytes; /* counted against STENO_MAX_AHEAD */
@@ -188,9 +188,9 @@ struct frame {
     struct workspace *ws;
     struct steno_graph *g;
     struct frame *up;
-    struct plan *up_plan; /* plan of `up` that owns this frame */
+    struct plan *up_plan;         /* plan of `up` that owns this frame */
     const struct scope *up_scope; /* where the node stands in it */
-    steno_vid *captured;  /* values that come from outside */
+    steno_vid *captured;          /* values that come from outside */
     int n_captured;
     struct plan *plans[STENO_MAX_PLANS];
     struct plan *cur;
@@ -233,9 +233,11 @@ struct steno_session {
 STENO_MUST steno_status steno_ws_init(struct workspace *ws, const steno_kernels *k, int threads,
                                       steno_err *err);
 void steno_ws_free(struct workspace *ws);
-void steno_ws_rest(struct workspace *ws);   /* between runs: give all memory back */
-void steno_ws_drop_scratch(struct workspace *ws); /* between steps of the main graph: give scratch blocks back */
-void steno_ws_settle(struct workspace *ws); /* between runs: one scratch block instead of several; none if unused */
+void steno_ws_rest(struct workspace *ws); /* between runs: give all memory back */
+void steno_ws_drop_scratch(
+    struct workspace *ws); /* between steps of the main graph: give scratch blocks back */
+void steno_ws_settle(
+    struct workspace *ws); /* between runs: one scratch block instead of several; none if unused */
 /* Blocks of a session, counted against its limit; NULL: out of memory or over it. */
 void *steno_ws_alloc(struct workspace *ws, size_t n);
 void steno_ws_release(struct workspace *ws, void *p, size_t n);
@@ -271,15 +273,18 @@ STENO_MUST steno_status steno_row_store_init(struct steno_row_store *s, steno_er
 void steno_row_store_free(struct steno_row_store *s); /* no plan holds rows of it any more */
 size_t steno_row_store_bytes(struct steno_row_store *s);
 /* Is n, whose outputs have been inferred, one. */
-bool steno_table_rows_find(const struct steno_infer *ic, const struct steno_node *n, struct steno_row_range *out);
-/* What has at least the rows wanted, with a reference; *out NULL: there is no room for them. t: the table's part that
- * was multiplied last, the caller's to free. */
+bool steno_table_rows_find(const struct steno_infer *ic, const struct steno_node *n,
+                           struct steno_row_range *out);
+/* What has at least the rows wanted, with a reference; *out NULL: there is no room for them. t: the
+ * table's part that was multiplied last, the caller's to free. */
 STENO_MUST steno_status steno_table_rows_take(struct workspace *ws, const struct steno_infer *ic,
-                                              const struct steno_node *n, const struct steno_row_range *want,
-                                              struct steno_table_part *t, struct steno_table_rows **out,
-                                              steno_err *err);
+                                              const struct steno_node *n,
+                                              const struct steno_row_range *want,
+                                              struct steno_table_part *t,
+                                              struct steno_table_rows **out, steno_err *err);
 void steno_table_rows_drop(struct steno_table_rows *r);
-bool steno_table_rows_newest(const struct steno_table_rows *r); /* false: a longer input's have come */
+bool steno_table_rows_newest(
+    const struct steno_table_rows *r); /* false: a longer input's have come */
 const void *steno_table_rows_data(const struct steno_table_rows *r, int64_t row);
 
 /* plan_choose.c */
@@ -288,7 +293,8 @@ struct steno_chosen { /* a step to be */
     const struct scope *scope;
 };
 /* fn for the number of every slot that its node reads, also in its bodies. */
-void steno_plan_each_read(const struct steno_chosen *c, void (*fn)(void *arg, int32_t slot), void *arg);
+void steno_plan_each_read(const struct steno_chosen *c, void (*fn)(void *arg, int32_t slot),
+                          void *arg);
 /* Slots and scopes of p, with what is known of the values; *out: its n_steps nodes that are run, in
  * tmp. shapes: false, every shape is taken as unknown until the node has run. */
 STENO_MUST steno_status steno_plan_choose(struct plan *p, struct frame *f,
@@ -307,8 +313,8 @@ static inline struct slot *steno_plan_slot(const struct plan *p, const struct sc
 STENO_MUST steno_status steno_plan_make(struct plan **out, struct frame *f,
                                         const struct steno_tensor *const *in, bool shapes,
                                         steno_err *err);
-/* Give scratch that runs have asked for a place among the activations, which move; where that would take more memory
- * than scratch apart does, or fails, all stays. */
+/* Give scratch that runs have asked for a place among the activations, which move; where that would
+ * take more memory than scratch apart does, or fails, all stays. */
 STENO_MUST steno_status steno_plan_place_scratch(struct plan *p, steno_err *err);
 void steno_plan_free(struct plan *p);
 

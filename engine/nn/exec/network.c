@@ -194,10 +194,9 @@ bool steno_precision_find(const char *name, enum steno_precision *out)
 
 static int has_bytes(struct steno_graph *g, void *arg)
 {
-    static const char *const types[] = {"MatMulInteger",        "ConvInteger",
-                                        "QLinearMatMul",        "QLinearConv",
-                                        "MatMulIntegerToFloat", "DynamicQuantizeMatMul",
-                                        "IntLinear"};
+    static const char *const types[] = {
+        "MatMulInteger",        "ConvInteger",           "QLinearMatMul", "QLinearConv",
+        "MatMulIntegerToFloat", "DynamicQuantizeMatMul", "IntLinear"};
     int found = 0;
     for (int32_t i = 0; !found && i < g->n_nodes; i++) {
         for (size_t t = 0; t < sizeof types / sizeof *types; t++)
@@ -261,7 +260,8 @@ static steno_status build(steno_network *n, const char *path, const void *data, 
         steno_cache_refuse(n, path, opt, &id, err);
     n->rewrite_only = opt->rewrite_only;
     n->store.keep = caching;
-    steno_pages_trim(); /* what reading and rewriting has left free, before the weights are packed */
+    steno_pages_trim(); /* what reading and rewriting has left free, before the weights are packed
+                         */
     if (!st && !n->rewrite_only)
         st = steno_prepare_graph(n->g, &n->k, n->precision.kept, &n->precision, &n->store,
                                  &n->packed_bytes, err);

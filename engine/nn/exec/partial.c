@@ -126,8 +126,8 @@ static bool symbolic(struct steno_infer *ic, char op, int64_t x, int64_t y, int6
     return true;
 }
 
-/* Elements a op b: numbers are computed; where a symbol is in it, a symbol that stands for the result,
- * as long as it cannot be negative. Scalars repeat. */
+/* Elements a op b: numbers are computed; where a symbol is in it, a symbol that stands for the
+ * result, as long as it cannot be negative. Scalars repeat. */
 static bool arithmetic(struct steno_infer *ic, struct steno_partial *p)
 {
     const struct steno_partial *a = of(ic, 0), *b = of(ic, 1);
@@ -145,7 +145,7 @@ static bool arithmetic(struct steno_infer *ic, struct steno_partial *p)
         if (sym) {
             if (!symbolic(ic, op, x, y, &r))
                 return false;
-        } else if (op == 'A' ? __builtin_add_overflow(x, y, &r)
+        } else if (op == 'A'   ? __builtin_add_overflow(x, y, &r)
                    : op == '-' ? __builtin_sub_overflow(x, y, &r)
                    : op == 'M' ? __builtin_mul_overflow(x, y, &r)
                                : (r = x / y, false)) {
@@ -157,8 +157,8 @@ static bool arithmetic(struct steno_infer *ic, struct steno_partial *p)
     return true;
 }
 
-/* Where(Equal(a, b), x, y), as exporters write the target of an Expand (-1 stands for 1). A dimension
- * is never negative, so it differs from a number that is. */
+/* Where(Equal(a, b), x, y), as exporters write the target of an Expand (-1 stands for 1). A
+ * dimension is never negative, so it differs from a number that is. */
 static bool where(struct steno_infer *ic, struct steno_partial *p)
 {
     const struct steno_partial *x = of(ic, 1), *y = of(ic, 2), *a, *b;
@@ -189,18 +189,18 @@ static bool evaluate(struct steno_infer *ic, struct steno_partial *p)
     static const struct {
         const char *type;
         bool (*fn)(struct steno_infer *ic, struct steno_partial *p);
-    } rows[] = {{"Shape", from_shape}, {"Gather", gather}, {"Slice", slice},   {"Concat", concat},
-                {"Squeeze", copy},     {"Identity", copy}, {"Unsqueeze", copy},
-                {"Add", arithmetic},   {"Sub", arithmetic}, {"Mul", arithmetic},
-                {"Div", arithmetic},   {"Where", where}};
+    } rows[] = {{"Shape", from_shape}, {"Gather", gather},  {"Slice", slice},
+                {"Concat", concat},    {"Squeeze", copy},   {"Identity", copy},
+                {"Unsqueeze", copy},   {"Add", arithmetic}, {"Sub", arithmetic},
+                {"Mul", arithmetic},   {"Div", arithmetic}, {"Where", where}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         if (!strcmp(ic->node->op_type, rows[i].type))
             return rows[i].fn(ic, p);
     return false;
 }
 
-/* The dimension that -1 stands for: what is left of `in` when `out`'s others are taken away, a number
- * or one symbol; a fresh symbol when more remains. */
+/* The dimension that -1 stands for: what is left of `in` when `out`'s others are taken away, a
+ * number or one symbol; a fresh symbol when more remains. */
 static int64_t rest(struct steno_infer *ic, struct steno_shape in, const struct steno_shape *out,
                     int hole)
 {
@@ -294,7 +294,9 @@ static void expand(struct steno_infer *ic)
             want = p->v[p->n - i];
         if (!sym && want < 0)
             return;
-        *to = have == 1 ? want : have > 1 || have == want || (!sym && want == 1) ? have : STENO_DIM_ANY;
+        *to = have == 1                                         ? want
+              : have > 1 || have == want || (!sym && want == 1) ? have
+                                                                : STENO_DIM_ANY;
         if (*to == STENO_DIM_ANY)
             *to = steno_infer_new_dim(ic);
     }
@@ -335,15 +337,15 @@ static void concat_length(struct steno_infer *ic, struct steno_shape *y)
     y->dim[axis] = sum;
 }
 
-/* Slice of data from its start to a symbol along one axis: all of it, that many, or, where the axis is
- * n long, the lesser of both. */
+/* Slice of data from its start to a symbol along one axis: all of it, that many, or, where the axis
+ * is n long, the lesser of both. */
 static void slice_length(struct steno_infer *ic, struct steno_shape *y)
 {
     struct steno_shape x = steno_infer_shape(ic, 0);
     int64_t start, end, axis, step, part;
-    if (ic->node->opset < 10 || x.rank < 0 || x.rank != y->rank || !single(ic, 1, &start) || start ||
-        !single(ic, 2, &end) || end >= 0 || !one(ic, 3, 0, &axis) || !one(ic, 4, 1, &step) ||
-        step != 1)
+    if (ic->node->opset < 10 || x.rank < 0 || x.rank != y->rank || !single(ic, 1, &start) ||
+        start || !single(ic, 2, &end) || end >= 0 || !one(ic, 3, 0, &axis) ||
+        !one(ic, 4, 1, &step) || step != 1)
         return;
     axis = axis < 0 ? axis + y->rank : axis;
     if (axis < 0 || axis >= y->rank || y->dim[axis] >= 0)

@@ -48,7 +48,8 @@ static int each_captured(struct steno_graph *body, void *arg)
     return 0;
 }
 
-void steno_plan_each_read(const struct steno_chosen *c, void (*fn)(void *arg, int32_t slot), void *arg)
+void steno_plan_each_read(const struct steno_chosen *c, void (*fn)(void *arg, int32_t slot),
+                          void *arg)
 {
     struct reads r = {c->scope, fn, arg};
     for (int i = 0; i < c->node->n_in; i++)
@@ -107,8 +108,7 @@ static steno_status part_new(struct chooser *m, struct part *part, struct steno_
 {
     size_t n = (size_t)g->n_values + 1;
     struct scope *s = steno_arena_alloc(m->p->mem, sizeof *s);
-    *part = (struct part){
-        .scope = s, .ic = {.g = g, .next_dim = &m->next_dim, .mem = m->tmp}};
+    *part = (struct part){.scope = s, .ic = {.g = g, .next_dim = &m->next_dim, .mem = m->tmp}};
     part->ic.known = steno_arena_calloc(m->tmp, n, sizeof *part->ic.known);
     if (!s || !part->ic.known)
         return no_memory(m);
@@ -225,8 +225,7 @@ static bool worth_ahead(struct chooser *m, const struct part *part, const struct
     const bool product = by_packed(part, n);
     size_t all = 0;
     for (int i = 0; i < n->n_out; i++) {
-        const struct steno_known *k =
-            n->out[i] != STENO_NONE ? &part->ic.known[n->out[i]] : NULL;
+        const struct steno_known *k = n->out[i] != STENO_NONE ? &part->ic.known[n->out[i]] : NULL;
         size_t bytes;
         if (!k || (n->op->flags & STENO_OP_DYNAMIC))
             continue;
@@ -279,7 +278,8 @@ static steno_status run_ahead(struct chooser *m, struct part *part, const struct
 }
 
 /* A product of a table's rows is shown where the network keeps it. */
-static steno_status show_rows(struct chooser *m, struct part *part, const struct steno_node *n, bool *shown)
+static steno_status show_rows(struct chooser *m, struct part *part, const struct steno_node *n,
+                              bool *shown)
 {
     struct steno_row_range range;
     const struct steno_known *k;
@@ -304,7 +304,8 @@ static steno_status show_rows(struct chooser *m, struct part *part, const struct
     settle(m, part, n->out[0],
            &(struct steno_tensor){.dtype = k->dtype,
                                   .shape = k->shape,
-                                  .data = (void *)(uintptr_t)steno_table_rows_data(r->rows, range.lo)});
+                                  .data =
+                                      (void *)(uintptr_t)steno_table_rows_data(r->rows, range.lo)});
     return STENO_OK;
 }
 

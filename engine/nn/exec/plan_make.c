@@ -316,13 +316,14 @@ static void first_step(const struct plan *p, int32_t *first)
                 first[p->steps[k].out[i] - p->slots] = k;
 }
 
-/* Offsets of all that lies in the arena: values, and scratch that steps have asked for. With scratch the arena takes at
- * most `most` bytes, or all stays as it is. */
+/* Offsets of all that lies in the arena: values, and scratch that steps have asked for. With
+ * scratch the arena takes at most `most` bytes, or all stays as it is. */
 static steno_status place(struct maker *m, size_t most)
 {
     struct plan *p = m->p;
     const int32_t n = p->n_slots;
-    struct steno_interval *v = steno_arena_calloc(m->tmp, (size_t)n + (size_t)p->n_steps + 1, sizeof *v);
+    struct steno_interval *v =
+        steno_arena_calloc(m->tmp, (size_t)n + (size_t)p->n_steps + 1, sizeof *v);
     int32_t *first = steno_arena_calloc(m->tmp, (size_t)n + 1, sizeof *first);
     size_t total;
     steno_status st;

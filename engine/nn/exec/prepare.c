@@ -119,8 +119,8 @@ static struct steno_packed_block *next_block(struct steno_packed_store *s)
 #define chunk_cut(p, n, keep) ((void)(p), (void)(n), (void)(keep))
 #define chunk_free(p, n) ((void)(n), steno_aligned_free(p))
 #else
-/* Address space: what is not filled takes no memory, and goes back when the last block is there. All
- * of a network in one chunk: the last large page of each is filled in part only. */
+/* Address space: what is not filled takes no memory, and goes back when the last block is there.
+ * All of a network in one chunk: the last large page of each is filled in part only. */
 #define CHUNK ((size_t)1 << 30)
 #define chunk_new(n) steno_pages_new(n)
 #define chunk_cut(p, n, keep) steno_pages_cut(p, n, keep)
@@ -282,8 +282,8 @@ static int larger_first(const void *a, const void *b)
 }
 
 /* Nodes with large constants first: while one is packed its elements take memory twice, as they are
- * in the file too, and that is to be little when nearly all is packed. By shapes, which a graph from
- * the cache has as well. NULL: out of memory. */
+ * in the file too, and that is to be little when nearly all is packed. By shapes, which a graph
+ * from the cache has as well. NULL: out of memory. */
 static struct place *packing_order(const struct steno_graph *g)
 {
     struct place *order = calloc((size_t)g->n_nodes + 1, sizeof *order);

@@ -25,9 +25,9 @@ struct steno_network_options {
     /* Sinusoidal positions and length masks go on past the length of the export
      * (nn/passes/any_length.c). */
     bool any_length;
-    /* Comma-separated inputs that were exported for one stream, [1, ...], and are to take any number
-     * (nn/passes/free_batch.h); all others are the same for all streams of a run. STENO_ERR_UNSUPPORTED:
-     * something on the way mixes streams. NULL = none. */
+    /* Comma-separated inputs that were exported for one stream, [1, ...], and are to take any
+     * number (nn/passes/free_batch.h); all others are the same for all streams of a run.
+     * STENO_ERR_UNSUPPORTED: something on the way mixes streams. NULL = none. */
     const char *free_batch;
     const char *only_passes; /* names of the passes to run, or NULL for all */
     /* steno_onnx_options.borrow_from: matrices of so many bytes stay where they are until they are
@@ -38,11 +38,12 @@ struct steno_network_options {
      * at once, and one copy for all processes. A cache of another file, version, CPU level or
      * setting, a damaged one, or one that somebody else may write is made anew. */
     const char *cache_dir;
-    bool rewrite_only;          /* for optimize/save.h: nothing is packed, no session can be opened */
+    bool rewrite_only; /* for optimize/save.h: nothing is packed, no session can be opened */
     /* Called for each place where a pass found most of its pattern and refused; NULL = no one. */
     void (*refused)(void *arg, const char *pass, const char *node, const char *why);
     void *refused_arg;
-    void (*loaded)(void *arg, const struct steno_graph *g); /* sees the graph before any pass; or NULL */
+    void (*loaded)(void *arg,
+                   const struct steno_graph *g); /* sees the graph before any pass; or NULL */
     void *loaded_arg;
     int num_heads, hidden_size; /* of attention, where the graph does not tell; 0 = not known */
     /* Hears of every run of a session of the network, before it: path as it was opened. */
@@ -82,11 +83,11 @@ const char *steno_network_meta(const steno_network *n, const char *key); /* NULL
 size_t steno_network_weight_bytes(const steno_network *n);
 struct steno_precision_report; /* nn/ops/weights.h: what rounding the weights did */
 const struct steno_precision_report *steno_network_precision(const steno_network *n);
-/* Kernels that keep keys and values in bf16 for later runs, where the network's own attention rounds to that as
- * well; NULL: they are to stay f32. */
+/* Kernels that keep keys and values in bf16 for later runs, where the network's own attention
+ * rounds to that as well; NULL: they are to stay f32. */
 const struct steno_kernels *steno_network_keeps_bf16(const steno_network *n);
 bool steno_network_is_mapped(const steno_network *n); /* it came out of a packed cache */
-struct steno_onnx_info; /* nn/onnx/load.h */
+struct steno_onnx_info;                               /* nn/onnx/load.h */
 const struct steno_onnx_info *steno_network_info(const steno_network *n);
 struct steno_pass_counts; /* nn/passes/passes.h: rewrites made at load, by pass */
 const struct steno_pass_counts *steno_network_passes(const steno_network *n);
@@ -112,15 +113,17 @@ void steno_session_close(steno_session *s);
  * changes over; nothing is copied). */
 STENO_MUST steno_status steno_session_set(steno_session *s, int i, const struct steno_tensor *t,
                                           steno_err *err);
-/* Input i is a state that one operator alone reads, whose next form is output *returned* and read by
- * nobody else, and the operator can change it where it lies; -1 for any other input. */
+/* Input i is a state that one operator alone reads, whose next form is output *returned* and read
+ * by nobody else, and the operator can change it where it lies; -1 for any other input. */
 int steno_session_in_place(const steno_session *s, int i);
 /* Such an input entry by entry: t gives type and shape, row [dim 0] the memory of each entry along
- * axis 0 (the array is borrowed too). A run changes the entries to those of the output, which has no
- * defined elements then; a run that fails may have changed some. */
-STENO_MUST steno_status steno_session_set_rows(steno_session *s, int i, const struct steno_tensor *t,
-                                               void *const *row, steno_err *err);
-/* Memory that operators of STENO_PART_STEP read beside the inputs; borrowed until the next call of this. */
+ * axis 0 (the array is borrowed too). A run changes the entries to those of the output, which has
+ * no defined elements then; a run that fails may have changed some. */
+STENO_MUST steno_status steno_session_set_rows(steno_session *s, int i,
+                                               const struct steno_tensor *t, void *const *row,
+                                               steno_err *err);
+/* Memory that operators of STENO_PART_STEP read beside the inputs; borrowed until the next call of
+ * this. */
 void steno_session_lend(steno_session *s, const struct steno_searches *searches);
 /* Run. The first run with new input shapes plans the arena; later ones allocate nothing. */
 STENO_MUST steno_status steno_session_run(steno_session *s, steno_err *err);
@@ -128,9 +131,9 @@ STENO_MUST steno_status steno_session_run(steno_session *s, steno_err *err);
  * Never NULL after a good run; NULL for an output that does not exist. */
 const struct steno_tensor *steno_session_get(const steno_session *s, int i);
 
-/* Give back the memory of activations; outputs of the last run are gone, states that were set must be set
- * again. The next run makes it anew. all: and what is kept for the shapes seen so far (plans, and
- * products that shapes alone decide). */
+/* Give back the memory of activations; outputs of the last run are gone, states that were set must
+ * be set again. The next run makes it anew. all: and what is kept for the shapes seen so far
+ * (plans, and products that shapes alone decide). */
 void steno_session_rest(steno_session *s, bool all);
 
 /* Time per node: from the next run on (on), counted until off. */
@@ -149,8 +152,8 @@ bool steno_session_profile(const steno_session *s, int i, struct steno_profile_r
 
 /* Memory for activations: arenas, output buffers, pool and scratch of all graphs. */
 size_t steno_session_arena_bytes(const steno_session *s);
-/* Products that plans of the main graph keep because shapes alone decide them, as long as the session
- * lives, resting or not; and what the network keeps for all its sessions. */
+/* Products that plans of the main graph keep because shapes alone decide them, as long as the
+ * session lives, resting or not; and what the network keeps for all its sessions. */
 size_t steno_session_kept_bytes(const steno_session *s);
 /* Outputs so far whose shape turned out not to be what inference had said. */
 size_t steno_session_misplans(const steno_session *s);

@@ -1,5 +1,6 @@
-/* Dimensions that are computed from others at load: the same computation of the same dimensions is the
- * same symbol, so that past + length is one dimension wherever a graph writes it, and (past + length)
+/* Dimensions that are computed from others at load: the same computation of the same dimensions is
+ * the same symbol, so that past + length is one dimension wherever a graph writes it, and (past +
+ * length)
  * - past is length. A term is a number (0 or more) or a symbol (negative, never STENO_DIM_ANY); all
  * terms and results are dimensions and so at least 0. The table is bounded: beyond it, results are
  * fresh symbols, of which nothing is known but that they are dimensions. */
@@ -30,7 +31,8 @@ struct steno_exprs *steno_exprs_new(steno_arena *mem)
 static unsigned bucket(char op, int64_t a, int64_t b)
 {
     uint64_t h = ((uint64_t)a * 31 + (uint64_t)b) * 31 + (unsigned char)op;
-    return (unsigned)((h * 11400714819323198485u) >> 55); /* Fibonacci hashing (Knuth, vol. 3, 6.4) */
+    return (unsigned)((h * 11400714819323198485u) >>
+                      55); /* Fibonacci hashing (Knuth, vol. 3, 6.4) */
 }
 
 /* The expression that symbol r stands for, or NULL. */

@@ -1,9 +1,10 @@
 /* Products of a table's rows, kept by the network for all its sessions.
  *
- * Relative positions (Dai et al. 2019, section 3.3) are rows start .. end of a table of sines, as many as the input has
- * frames, and every layer multiplies them by weights of its own. Row r of such a product is the same whatever the
- * length is, so the longest input so far has those of all shorter ones. Rows live as long as a plan shows them: what a
- * longer input's replace goes with the plans that still have it. */
+ * Relative positions (Dai et al. 2019, section 3.3) are rows start .. end of a table of sines, as
+ * many as the input has frames, and every layer multiplies them by weights of its own. Row r of
+ * such a product is the same whatever the length is, so the longest input so far has those of all
+ * shorter ones. Rows live as long as a plan shows them: what a longer input's replace goes with the
+ * plans that still have it. */
 #include "nn/exec/internal.h"
 
 #include <string.h>
@@ -25,7 +26,9 @@ struct steno_table_rows {
 
 steno_status steno_row_store_init(struct steno_row_store *s, steno_err *err)
 {
-    return pthread_mutex_init(&s->lock, NULL) ? steno_fail(err, STENO_ERR_NOMEM, "cannot make a mutex") : STENO_OK;
+    return pthread_mutex_init(&s->lock, NULL)
+               ? steno_fail(err, STENO_ERR_NOMEM, "cannot make a mutex")
+               : STENO_OK;
 }
 
 void steno_row_store_free(struct steno_row_store *s)
@@ -44,7 +47,8 @@ size_t steno_row_store_bytes(struct steno_row_store *s)
 
 /* ---- which nodes ---- */
 
-static const struct steno_tensor *known(const struct steno_infer *ic, const struct steno_node *n, int i)
+static const struct steno_tensor *known(const struct steno_infer *ic, const struct steno_node *n,
+                                        int i)
 {
     return i < n->n_in && n->in[i] != STENO_NONE ? ic->known[n->in[i]].value : NULL;
 }
@@ -69,7 +73,8 @@ static bool is_matrix(const struct steno_shape *s)
 }
 
 /* Whole rows of the table, one after the other: their numbers are those of the result. */
-static bool takes_rows(const struct steno_infer *ic, const struct steno_node *n, const struct steno_tensor *table)
+static bool takes_rows(const struct steno_infer *ic, const struct steno_node *n,
+                       const struct steno_tensor *table)
 {
     int64_t axis, step = 1;
     if (!strcmp(n->domain, "ai.steno.run") && !strcmp(n->op_type, "Positions"))
@@ -79,14 +84,17 @@ static bool takes_rows(const struct steno_infer *ic, const struct steno_node *n,
            (axis == table->shape.rank - 2 || axis == -2);
 }
 
-bool steno_table_rows_find(const struct steno_infer *ic, const struct steno_node *n, struct steno_row_range *out)
+bool steno_table_rows_find(const struct steno_infer *ic, const struct steno_node *n,
+                           struct steno_row_range *out)
 {
-    const struct steno_value *x = n->n_in && n->in[0] != STENO_NONE ? &ic->g->values[n->in[0]] : NULL;
+    const struct steno_value *x =
+        n->n_in && n->in[0] != STENO_NONE ? &ic->g->values[n->in[0]] : NULL;
     const struct steno_tensor *table;
     const struct steno_node *src;
     const struct steno_shape *y;
-    if (!x || !n->packed || strcmp(n->domain, "ai.steno") || strcmp(n->op_type, "Linear") || n->out[0] == STENO_NONE ||
-        x->producer == STENO_NONE || (n->n_in > 3 && n->in[3] != STENO_NONE) ||
+    if (!x || !n->packed || strcmp(n->domain, "ai.steno") || strcmp(n->op_type, "Linear") ||
+        n->out[0] == STENO_NONE || x->producer == STENO_NONE ||
+        (n->n_in > 3 && n->in[3] != STENO_NONE) ||
         (n->n_in > 2 && n->in[2] != STENO_NONE && !known(ic, n, 2)))
         return false;
     src = &ic->g->nodes[x->producer];
@@ -94,7 +102,8 @@ bool steno_table_rows_find(const struct steno_infer *ic, const struct steno_node
         return false;
     table = known(ic, src, 0);
     if (!table || !table->data || table->dtype != STENO_F32 || !is_matrix(&table->shape) ||
-        !takes_rows(ic, src, table) || !number(ic, src, START, &out->lo) || !number(ic, src, END, &out->hi))
+        !takes_rows(ic, src, table) || !number(ic, src, START, &out->lo) ||
+        !number(ic, src, END, &out->hi))
         return false;
     if (out->lo < INT32_MIN || out->hi > INT32_MAX ||
         (!*src->domain && (out->lo < 0 || out->hi > table->shape.dim[table->shape.rank - 2])))
@@ -118,7 +127,8 @@ static void unlink_rows(struct steno_row_store *s, struct steno_table_rows *r)
     s->bytes -= (size_t)(r->hi - r->lo) * r->row_bytes;
 }
 
-static struct steno_table_rows *newest_of(const struct steno_row_store *s, const struct steno_node *n)
+static struct steno_table_rows *newest_of(const struct steno_row_store *s,
+                                          const struct steno_node *n)
 {
     struct steno_table_rows *r = s->first;
     while (r && r->node != n)
@@ -126,10 +136,10 @@ static struct steno_table_rows *newest_of(const struct steno_row_store *s, const
     return r;
 }
 
-/* Those that have the range, with one reference more. NULL: *range is what is to be computed, with the rows that are
- * there already; none where there is no room. */
-static struct steno_table_rows *take(struct steno_row_store *s, const struct steno_node *n, size_t row_bytes,
-                                    struct steno_row_range *range)
+/* Those that have the range, with one reference more. NULL: *range is what is to be computed, with
+ * the rows that are there already; none where there is no room. */
+static struct steno_table_rows *take(struct steno_row_store *s, const struct steno_node *n,
+                                     size_t row_bytes, struct steno_row_range *range)
 {
     struct steno_table_rows *r;
     int64_t lo = range->lo, hi = range->hi, room;
@@ -210,8 +220,9 @@ const void *steno_table_rows_data(const struct steno_table_rows *r, int64_t row)
 /* ---- computing ---- */
 
 /* The table's rows themselves: layers share them. */
-static steno_status table_rows(struct workspace *ws, const struct steno_infer *ic, const struct steno_row_range *range,
-                               struct steno_table_part *t, steno_err *err)
+static steno_status table_rows(struct workspace *ws, const struct steno_infer *ic,
+                               const struct steno_row_range *range, struct steno_table_part *t,
+                               steno_err *err)
 {
     const struct steno_node *n = range->src;
     const bool wanted = true;
@@ -235,13 +246,15 @@ static steno_status table_rows(struct workspace *ws, const struct steno_infer *i
     return steno_run_ahead(ws, n, in, &t->x, &wanted, t->mem, err);
 }
 
-static steno_status compute(struct workspace *ws, const struct steno_infer *ic, const struct steno_node *n,
-                            const struct steno_row_range *range, size_t row_bytes, struct steno_table_part *t,
+static steno_status compute(struct workspace *ws, const struct steno_infer *ic,
+                            const struct steno_node *n, const struct steno_row_range *range,
+                            size_t row_bytes, struct steno_table_part *t,
                             struct steno_table_rows **out, steno_err *err)
 {
     steno_arena *mem = steno_arena_new(0);
     struct steno_table_rows *r = mem ? steno_arena_alloc(mem, sizeof *r) : NULL;
-    const struct steno_tensor **in = r ? steno_arena_calloc(mem, (size_t)n->n_in + 1, sizeof *in) : NULL;
+    const struct steno_tensor **in =
+        r ? steno_arena_calloc(mem, (size_t)n->n_in + 1, sizeof *in) : NULL;
     const bool wanted = true;
     struct steno_tensor y;
     steno_status st = in ? table_rows(ws, ic, range, t, err)
@@ -266,9 +279,10 @@ static steno_status compute(struct workspace *ws, const struct steno_infer *ic, 
     return STENO_OK;
 }
 
-steno_status steno_table_rows_take(struct workspace *ws, const struct steno_infer *ic, const struct steno_node *n,
-                                   const struct steno_row_range *want, struct steno_table_part *t,
-                                   struct steno_table_rows **out, steno_err *err)
+steno_status steno_table_rows_take(struct workspace *ws, const struct steno_infer *ic,
+                                   const struct steno_node *n, const struct steno_row_range *want,
+                                   struct steno_table_part *t, struct steno_table_rows **out,
+                                   steno_err *err)
 {
     const struct steno_shape *y = &ic->known[n->out[0]].shape;
     const size_t row_bytes = (size_t)y->dim[y->rank - 1] * sizeof(float);
@@ -277,5 +291,6 @@ steno_status steno_table_rows_take(struct workspace *ws, const struct steno_infe
     if (ws->max_bytes && (size_t)(want->hi - want->lo) > ws->max_bytes / row_bytes)
         return STENO_OK;
     *out = take(ws->row_store, n, row_bytes, &range);
-    return *out || range.hi == range.lo ? STENO_OK : compute(ws, ic, n, &range, row_bytes, t, out, err);
+    return *out || range.hi == range.lo ? STENO_OK
+                                        : compute(ws, ic, n, &range, row_bytes, t, out, err);
 }

@@ -106,8 +106,7 @@ steno_status steno_graph_add_node(struct steno_graph *g, const char *domain, con
                                   const char *name, int n_in, int n_out, int n_attr, int32_t *out,
                                   steno_err *err)
 {
-    struct steno_node n = {
-        .n_in = n_in, .n_out = n_out, .n_attr = n_attr, .region = STENO_NONE};
+    struct steno_node n = {.n_in = n_in, .n_out = n_out, .n_attr = n_attr, .region = STENO_NONE};
     if (!strcmp(domain, "ai.onnx"))
         domain = "";
     n.domain = *domain ? steno_arena_strdup(g->arena, domain) : "";

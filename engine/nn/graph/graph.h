@@ -51,7 +51,7 @@ struct steno_attr {
  * the last reference, or are borrowed. */
 struct steno_const {
     struct steno_tensor t;
-    void *owned; /* heap block or NULL */
+    void *owned;      /* heap block or NULL */
     size_t paged;     /* > 0: `owned` is that many bytes of steno_pages_new */
     const void *file; /* its elements in the bytes of the model, at any address; NULL: not there */
     const struct steno_join *join; /* made of others' elements there, when it is fetched; or NULL */
@@ -66,9 +66,9 @@ struct steno_value {
     const struct steno_tensor *constant; /* set: the value is known at load */
     const struct steno_tensor *inferred; /* what shape inference found the elements to be, or NULL;
                                             nn/passes/pass_shape.c makes them constants */
-    steno_vid equals;        /* as of the last inference: an earlier value whose elements are the same
-                                dimensions, or STENO_NONE */
-    int32_t producer;        /* node number; STENO_NONE for inputs, constants, captures */
+    steno_vid equals; /* as of the last inference: an earlier value whose elements are the same
+                         dimensions, or STENO_NONE */
+    int32_t producer; /* node number; STENO_NONE for inputs, constants, captures */
     steno_vid captured_from; /* in a subgraph: value of the parent graph; else STENO_NONE */
     uint32_t uses;           /* inputs of live nodes + graph outputs + captures by subgraphs */
     int32_t reader;          /* as of the last recount: a node of this graph that reads it, or
@@ -91,7 +91,7 @@ struct steno_node {
     void *priv; /* the operator's frozen state: packed weights, checked attributes (nn/ops/op.h) */
     size_t packed;      /* bytes of weights in it */
     uint32_t packed_in; /* a bit for each of the inputs 0 to 31 that those were made of */
-    int32_t region; /* the innermost layer it belongs to, or STENO_NONE */
+    int32_t region;     /* the innermost layer it belongs to, or STENO_NONE */
     bool dead;
 };
 
@@ -134,7 +134,8 @@ struct steno_graph {
 
 /* A new graph with its own arena (parent NULL) or in the parent's arena. */
 struct steno_graph *steno_graph_new(struct steno_graph *parent);
-/* Accepts NULL. Operators' state (priv) is released before, by who prepared it (nn/exec/network.c). */
+/* Accepts NULL. Operators' state (priv) is released before, by who prepared it (nn/exec/network.c).
+ */
 void steno_graph_free(struct steno_graph *g);
 
 STENO_MUST steno_status steno_graph_add_value(struct steno_graph *g, const char *name,
@@ -225,8 +226,8 @@ const int64_t *steno_node_ints(const struct steno_node *n, const char *name, siz
 STENO_MUST steno_status steno_graph_sort(struct steno_graph *g, steno_err *err);
 /* Recount producers and uses. */
 void steno_graph_recount(struct steno_graph *g);
-/* Let all readers of `from` read `to`. It is noted at once and done by the next steno_graph_settle, in
- * one walk for any number of replacements: until then nodes may still name `from`. */
+/* Let all readers of `from` read `to`. It is noted at once and done by the next steno_graph_settle,
+ * in one walk for any number of replacements: until then nodes may still name `from`. */
 void steno_graph_replace_uses(struct steno_graph *g, steno_vid from, steno_vid to);
 /* What is read in place of v. */
 steno_vid steno_graph_resolve(struct steno_graph *g, steno_vid v);

@@ -143,8 +143,7 @@ steno_status steno_graph_join(struct steno_graph *g, const char *name,
         return st;
     t.shape.dim[0] = (int64_t)j.rows;
     t.shape.dim[1] = (int64_t)j.total;
-    return lazy ? set_lazy(g, &j, &t, name, out, err)
-                : make_now(g, part, n, &t, name, out, err);
+    return lazy ? set_lazy(g, &j, &t, name, out, err) : make_now(g, part, n, &t, name, out, err);
 }
 
 steno_status steno_graph_turn(struct steno_graph *g, steno_vid v, steno_vid *out, steno_err *err)

@@ -9,7 +9,8 @@
 #if defined(__SANITIZE_ADDRESS__) /* all from the heap, so that reads past an end show */
 #define PAGED SIZE_MAX
 #else
-#define PAGED ((size_t)1 << 20) /* from here on straight from the system, and straight back to it */
+#define PAGED ((size_t)1 << 20) /* from here on straight from the system, and straight back to it  \
+                                 */
 #endif
 
 #define STRIP ((size_t)1 << 20) /* of a file, resident at once while it is read */
@@ -132,8 +133,7 @@ void steno_graph_rest_map(struct steno_graph *g)
 steno_status steno_graph_unmap(struct steno_graph *g, steno_err *err)
 {
     for (int32_t i = 0; i < g->n_consts; i++) {
-        steno_status st =
-            g->consts[i]->refs > 0 ? fetch(g->consts[i], g, err) : STENO_OK;
+        steno_status st = g->consts[i]->refs > 0 ? fetch(g->consts[i], g, err) : STENO_OK;
         if (st)
             return st;
         g->consts[i]->file = NULL;

@@ -11,7 +11,7 @@ struct edges {
     int32_t *first, *next, *to; /* adjacency lists: producer -> reader */
     int32_t *pending;           /* producers a node still waits for */
     int32_t n, cap;
-    int32_t *as; /* nodes of an outermost region are sorted as its first one */
+    int32_t *as;         /* nodes of an outermost region are sorted as its first one */
     const char *missing; /* name of a value nobody writes */
     const char *twice;   /* ... of one with two writers */
 };
@@ -203,7 +203,8 @@ static bool by_region(struct edges *e, bool grouped)
     for (int32_t r = 0; r < g->n_regions; r++)
         first[r] = STENO_NONE;
     for (int32_t i = 0; i < g->n_nodes; i++) {
-        int32_t r = grouped && !g->nodes[i].dead ? steno_node_top_region(g, &g->nodes[i]) : STENO_NONE;
+        int32_t r =
+            grouped && !g->nodes[i].dead ? steno_node_top_region(g, &g->nodes[i]) : STENO_NONE;
         if (r != STENO_NONE && first[r] == STENO_NONE)
             first[r] = i;
         e->as[i] = r == STENO_NONE ? i : first[r];
@@ -243,8 +244,8 @@ static steno_status sort_once(struct steno_graph *g, bool grouped, bool *again, 
 static steno_status sort_one(struct steno_graph *g, steno_err *err)
 {
     bool again = true;
-    /* nodes of a region stay in the array's order, so that has to be a topological one already: a pass
-     * may have put new ones at its end */
+    /* nodes of a region stay in the array's order, so that has to be a topological one already: a
+     * pass may have put new ones at its end */
     steno_status st = g->n_regions ? sort_once(g, false, &again, err) : STENO_OK;
     if (!st && g->n_regions)
         steno_graph_recount(g);

@@ -43,10 +43,10 @@ void steno_kernels_gemm_nbits__avx512(steno_kernels *k);
 void steno_kernels_gemm_wbf16__avx512(steno_kernels *k);
 void steno_kernels_gemm_wf16__avx512(steno_kernels *k);
 void steno_kernels_gemm_i8__avxvnni(steno_kernels *k); /* after avx2 */
-void steno_kernels_gemm_i8__vnni(steno_kernels *k); /* after avx512 */
-void steno_kernels_gemm__bf16(steno_kernels *k);    /* after avx512 */
-void steno_kernels_gemm_i8__amx(steno_kernels *k);  /* after vnni */
-void steno_kernels_gemm__amx(steno_kernels *k);     /* after bf16: weights in bf16 */
+void steno_kernels_gemm_i8__vnni(steno_kernels *k);    /* after avx512 */
+void steno_kernels_gemm__bf16(steno_kernels *k);       /* after avx512 */
+void steno_kernels_gemm_i8__amx(steno_kernels *k);     /* after vnni */
+void steno_kernels_gemm__amx(steno_kernels *k);        /* after bf16: weights in bf16 */
 void steno_kernels_gemm_fixed__avx2(steno_kernels *k);
 void steno_kernels_gemm_fixed__avx512(steno_kernels *k);
 void steno_kernels_gemm_fixed__amx(steno_kernels *k);

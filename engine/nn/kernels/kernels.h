@@ -63,8 +63,9 @@ struct steno_gemm_i8 {
     size_t m, n, k;
     const void *a; /* [M, lda] bytes */
     size_t lda;
-    /* Rows of A that may be read, without effect from M on; 0: M. Where they are steno_gemm_i8_rows and lda is
-     * steno_gemm_i8_lda, an odd number of 64 bytes, level amx multiplies A where it lies. */
+    /* Rows of A that may be read, without effect from M on; 0: M. Where they are steno_gemm_i8_rows
+     * and lda is steno_gemm_i8_lda, an odd number of 64 bytes, level amx multiplies A where it
+     * lies. */
     size_t a_rows;
     bool a_signed;                        /* A is i8, else u8 */
     const int32_t *a_zero;                /* within A's range; NULL = 0 */
@@ -99,11 +100,11 @@ struct steno_weights_i8 {
 
 struct steno_conv;
 
-/* The f32 product with weights in fewer bits: slots as gemm_f32_packed_bytes, gemm_f32_pack (rounds to
- * nearest even) and gemm_f32_packed_part, and the same promises. The kernel widens the weights, or,
- * at level bf16, rounds A to bf16 as well (to nearest even, denormals to zero), sums in f32, and has SiLU within 2^-13.
- * conv: as conv_nhwc_f32 with group 1; packed is of [kernel0 * kernel1 * c_in, c_out], tap by tap all
- * channels of each. */
+/* The f32 product with weights in fewer bits: slots as gemm_f32_packed_bytes, gemm_f32_pack (rounds
+ * to nearest even) and gemm_f32_packed_part, and the same promises. The kernel widens the weights,
+ * or, at level bf16, rounds A to bf16 as well (to nearest even, denormals to zero), sums in f32,
+ * and has SiLU within 2^-13. conv: as conv_nhwc_f32 with group 1; packed is of [kernel0 * kernel1 *
+ * c_in, c_out], tap by tap all channels of each. */
 struct steno_gemm_weights {
     size_t (*packed_bytes)(size_t k, size_t n);
     void (*pack)(void *dst, const float *b, size_t ldb, bool trans, size_t k, size_t n);
@@ -117,8 +118,8 @@ struct steno_gemm_weights {
                           const struct steno_gemm_epilogue *ep, size_t part, size_t n_parts);
 };
 
-/* Weights of few bits with a scale and zero point for each block of K, [N] rows of [blocks] blocks as
- * ONNX Runtime's MatMulNBits has them: w[k,n] = (q - zero) * scale. */
+/* Weights of few bits with a scale and zero point for each block of K, [N] rows of [blocks] blocks
+ * as ONNX Runtime's MatMulNBits has them: w[k,n] = (q - zero) * scale. */
 struct steno_nbits {
     size_t k, n, bits, block; /* bits 2, 4, 8; block even */
     const uint8_t *q;         /* [N, blocks, block * bits / 8], lowest bits first */
@@ -155,8 +156,8 @@ struct steno_conv {
 };
 
 /* One head of attention with few rows and keys: y [m, v_size] = softmax(scale * q k' + mask) v.
- * q [m, size], k [n, size], v [n, v_size], mask [m, n] or NULL; ld: row strides in elements. Rows of k
- * up to a multiple of 8 are read, without effect. y overlaps nothing. */
+ * q [m, size], k [n, size], v [n, v_size], mask [m, n] or NULL; ld: row strides in elements. Rows
+ * of k up to a multiple of 8 are read, without effect. y overlaps nothing. */
 #define STENO_ATTEND_FEW_ROWS 8
 #define STENO_ATTEND_FEW_KEYS 64
 #define STENO_ATTEND_FEW_SIZE 128 /* size is no more; v_size may be anything */
@@ -167,34 +168,37 @@ struct steno_attend_few {
     float scale;
 };
 
-/* Keys [from, to) are seen; mask, of the first key of the call on, is added to their scores, or NULL. */
+/* Keys [from, to) are seen; mask, of the first key of the call on, is added to their scores, or
+ * NULL. */
 struct steno_attend_seen {
     size_t from, to;
     const float *mask;
 };
 
-/* A tile of rows of one head of attention, keys [from, to) of it, in f32, or factors rounded to bf16 and sums f32:
- *     t = scale * ((q + q_bias) k' + (q + p_bias) p') + mask,  w = e^(t - max),  o += w v
- * where max is the largest of a row so far, in units of the kernel's own, and o and sum, of w, are kept in units of
- * e^max. So several calls, for keys that follow each other, add up; sum 0, max -inf and `first` begin. o / sum is the
- * result; max -inf and a sum that is not NaN: the row saw no key. */
+/* A tile of rows of one head of attention, keys [from, to) of it, in f32, or factors rounded to
+ * bf16 and sums f32: t = scale * ((q + q_bias) k' + (q + p_bias) p') + mask,  w = e^(t - max),  o
+ * += w v where max is the largest of a row so far, in units of the kernel's own, and o and sum, of
+ * w, are kept in units of e^max. So several calls, for keys that follow each other, add up; sum 0,
+ * max -inf and `first` begin. o / sum is the result; max -inf and a sum that is not NaN: the row
+ * saw no key. */
 #define STENO_ATTEND_ROWS 32
 #define STENO_ATTEND_SIZE 256 /* size is no more; v_size may be anything */
 #define STENO_KEPT_KEYS 128
 struct steno_attend {
-    size_t m, keys, size, v_size; /* rows, 1..STENO_ATTEND_ROWS; keys: of all that is packed */
+    size_t m, keys, size, v_size;     /* rows, 1..STENO_ATTEND_ROWS; keys: of all that is packed */
     const float *q, *q_bias, *p_bias; /* [m, ldq]; [size] or NULL */
     size_t ldq;
     const void *k, *v; /* from gemm_f32_pack or gemm_bf16.pack: [size, keys], [keys, v_size] */
-    /* Positions, packed as [size, .] from the one on that goes with key `from`, or NULL: score (i, j) takes number
-     * j - from of them or, shifted, j - from + STENO_ATTEND_ROWS - 1 - i, and whole panels of 32 are read. */
+    /* Positions, packed as [size, .] from the one on that goes with key `from`, or NULL: score (i,
+     * j) takes number j - from of them or, shifted, j - from + STENO_ATTEND_ROWS - 1 - i, and whole
+     * panels of 32 are read. */
     const void *p;
     bool shifted;
     size_t from, to; /* from: a multiple of 32 */
     float scale;
     const struct steno_attend_seen *seen; /* [m], or NULL: all */
     bool first;
-    bool cold; /* k, v and what lies behind come from memory: it is called closer */
+    bool cold;        /* k, v and what lies behind come from memory: it is called closer */
     float *max, *sum; /* [m] */
     float *o;         /* [STENO_ATTEND_ROWS, steno_attend_ldo(v_size)] */
 };
@@ -238,16 +242,17 @@ struct steno_kernels {
     float (*max_reduce_f32)(const float *x, size_t n);
     float (*min_reduce_f32)(const float *x, size_t n);
     float (*dot_f32)(const float *a, const float *b, size_t n);
-    /* y[i * ldy + j] = a_i b_j for m rows a_i and `cols` rows b_j, both of n: a product with B transposed which is
-     * small and not packed. */
-    void (*dots_f32)(float *y, size_t ldy, const float *a, size_t lda, size_t m, const float *b, size_t ldb,
-                     size_t cols, size_t n);
+    /* y[i * ldy + j] = a_i b_j for m rows a_i and `cols` rows b_j, both of n: a product with B
+     * transposed which is small and not packed. */
+    void (*dots_f32)(float *y, size_t ldy, const float *a, size_t lda, size_t m, const float *b,
+                     size_t ldb, size_t cols, size_t n);
 
     /* ---- rows ---- x, y [rows, cols] dense, cols >= 1, x == y allowed.
      * softmax: exp(x - max) / sum; log_softmax: x - max - log(sum). */
     void (*softmax_f32)(float *y, const float *x, size_t rows, size_t cols);
     void (*log_softmax_f32)(float *y, const float *x, size_t rows, size_t cols);
-    /* y = (x - mean) / sqrt(var + eps) * gamma + beta over the last axis; gamma, beta may be NULL. */
+    /* y = (x - mean) / sqrt(var + eps) * gamma + beta over the last axis; gamma, beta may be NULL.
+     */
     void (*layernorm_f32)(float *y, const float *x, size_t rows, size_t cols, const float *gamma,
                           const float *beta, float eps);
     /* y = x / sqrt(mean(x*x) + eps) * gamma; gamma may be NULL. */
@@ -267,17 +272,19 @@ struct steno_kernels {
     /* y[0, size) = sum of w[i] * row i. */
     void (*mix_rows_f32)(float *y, size_t size, const float *w, size_t n, const float *rows,
                          size_t row, const int32_t *at);
-    /* struct steno_attend_few for m (1..STENO_ATTEND_FEW_ROWS) rows and n (1..STENO_ATTEND_FEW_KEYS) keys: y is
-     * NaN where a row's scores are all -inf. Takes 40 KiB of stack. */
+    /* struct steno_attend_few for m (1..STENO_ATTEND_FEW_ROWS) rows and n
+     * (1..STENO_ATTEND_FEW_KEYS) keys: y is NaN where a row's scores are all -inf. Takes 40 KiB of
+     * stack. */
     void (*attend_few_f32)(size_t m, size_t n, const struct steno_attend_few *a);
     /* NULL: no such way. Takes 110 KiB of stack. gemm_panel divides 32 where they are. */
     void (*attend_f32)(const struct steno_attend *a);
     void (*attend_bf16)(const struct steno_attend *a);
-    /* Keys [n, ldk] and values [n, ldv] of a head become numbers `at` and on of a piece, STENO_KEPT_KEYS of them as
-     * attend_bf16 reads them: what gemm_bf16.pack makes of [size, STENO_KEPT_KEYS] keys, then, where those end, of
-     * [STENO_KEPT_KEYS, v_size] values. What else is in it stays; it begins as zeros. NULL: no such way. */
-    void (*keep_bf16)(void *piece, size_t size, size_t v_size, size_t at, size_t n, const float *k, size_t ldk,
-                      const float *v, size_t ldv);
+    /* Keys [n, ldk] and values [n, ldv] of a head become numbers `at` and on of a piece,
+     * STENO_KEPT_KEYS of them as attend_bf16 reads them: what gemm_bf16.pack makes of [size,
+     * STENO_KEPT_KEYS] keys, then, where those end, of [STENO_KEPT_KEYS, v_size] values. What else
+     * is in it stays; it begins as zeros. NULL: no such way. */
+    void (*keep_bf16)(void *piece, size_t size, size_t v_size, size_t at, size_t n, const float *k,
+                      size_t ldk, const float *v, size_t ldv);
     /* dst [cols, rows] (row stride ldd) = transpose of src [rows, cols] (row stride lds). */
     void (*transpose_f32)(float *dst, size_t ldd, const float *src, size_t lds, size_t rows,
                           size_t cols);
@@ -287,8 +294,8 @@ struct steno_kernels {
      * ep may be NULL. Packed form: B from gemm_f32_pack in gemm_f32_packed_bytes bytes, 64-byte
      * aligned. Needs up to 256 KiB of the caller's stack (bf16 and 8 bits at level amx 1.2 MiB). */
     size_t (*gemm_f32_packed_bytes)(size_t k, size_t n);
-    /* Where it is not 0, packed columns n, a multiple of it, and others packed behind them are one packed B of all of
-     * them, in f32 and in 16 bits. */
+    /* Where it is not 0, packed columns n, a multiple of it, and others packed behind them are one
+     * packed B of all of them, in f32 and in 16 bits. */
     size_t gemm_panel;
     /* trans: B is stored [N,K] with row stride ldb; else [K,N]. */
     void (*gemm_f32_pack)(void *dst, const float *b, size_t ldb, bool trans, size_t k, size_t n);
@@ -309,17 +316,18 @@ struct steno_kernels {
                      const struct steno_gemm_epilogue *ep, void *work);
 
     struct steno_gemm_weights gemm_bf16, gemm_f16;
-    /* f32 itself, with weights in 24 bits: whole numbers times a power of two of each column. What that loses is at most
-     * 2^-22 (max |a| sum |b| + max |b| sum |a|), the order of a f32 sum of as many. Level amx (x86/gemm_fixed_amx.c)
-     * makes such numbers of each row of A, too, all anew for each block of up to 512 of K, and sums of blocks are exact;
-     * the others (x86/gemm_fixed_tmpl.h) sum in f32. Bits depend on a row of A, a column of B, K and N alone. Numbers of A
-     * below 2^-90 count for less or nothing. A row of A that has infinite numbers or NaN is multiplied as they are; a
-     * column of B with one gives NaN. part NULL: no such way. */
+    /* f32 itself, with weights in 24 bits: whole numbers times a power of two of each column. What
+     * that loses is at most 2^-22 (max |a| sum |b| + max |b| sum |a|), the order of a f32 sum of as
+     * many. Level amx (x86/gemm_fixed_amx.c) makes such numbers of each row of A, too, all anew for
+     * each block of up to 512 of K, and sums of blocks are exact; the others
+     * (x86/gemm_fixed_tmpl.h) sum in f32. Bits depend on a row of A, a column of B, K and N alone.
+     * Numbers of A below 2^-90 count for less or nothing. A row of A that has infinite numbers or
+     * NaN is multiplied as they are; a column of B with one gives NaN. part NULL: no such way. */
     struct steno_gemm_weights gemm_fixed;
-    /* gemm_bf16 with weights in 12 bits (x86/gemm_tight_amx.c, gemm_tight_bf16.c): numbers below 2^-13 of the largest of
-     * their column become the nearest of 0 and a power of two there; where there are none, the bits are those of
-     * gemm_bf16. A column with infinite numbers or NaN may be all NaN, and numbers of A count as infinite from 2^79 on.
-     * part NULL: no such way. */
+    /* gemm_bf16 with weights in 12 bits (x86/gemm_tight_amx.c, gemm_tight_bf16.c): numbers below
+     * 2^-13 of the largest of their column become the nearest of 0 and a power of two there; where
+     * there are none, the bits are those of gemm_bf16. A column with infinite numbers or NaN may be
+     * all NaN, and numbers of A count as infinite from 2^79 on. part NULL: no such way. */
     struct steno_gemm_weights gemm_tight;
     size_t tight_rows; /* more rows lose by gemm_fixed and gemm_tight; 0: none do */
     struct steno_gemm_nbits gemm_nbits;
@@ -331,7 +339,8 @@ struct steno_kernels {
     size_t (*gemm_i8_packed_bytes)(size_t k, size_t n);
     void (*gemm_i8_pack)(void *dst, const struct steno_weights_i8 *w);
     void (*gemm_i8_part)(const struct steno_gemm_i8 *g, size_t part, size_t n_parts);
-    size_t gemm_i8_rows; /* with so many rows for each part, parts have rows, not columns; 0: not by their number alone */
+    size_t gemm_i8_rows; /* with so many rows for each part, parts have rows, not columns; 0: not by
+                            their number alone */
     /* q = saturate(round_half_even(x / scale) + zero) to u8, or to i8 when to_signed; NaN gives 0.
      * ONNX QuantizeLinear, opset 10. */
     void (*quantize_f32)(void *q, const float *x, size_t n, float scale, int32_t zero,
@@ -349,13 +358,15 @@ struct steno_kernels {
                              int32_t *zero);
 
     /* ---- rows of a convolution with fewer multiplications (winograd.h) ----
-     * Sum of n_x rows [n]: x[0]; x[0] + s1 x[1]; (x[0] + s1 x[1]) + s0 (x[2] + s1 x[3]), s -1 where minus, else 1. range as
-     * in range_f32, of the sum. Returns where it is: in `to`, or x[0]. All levels give the same bits. */
-    const float *(*sum_rows_f32)(float *to, const float *const *x, size_t n_x, const bool *minus, size_t n,
-                                 float *range);
-    /* row [n] added to count[0] x count[1] pixels of y, `line` floats between those along axis 0, n along axis 1; minus[d]:
-     * subtracted from the second along axis d. */
-    void (*spread_row_f32)(float *y, size_t line, const size_t *count, const bool *minus, const float *row, size_t n);
+     * Sum of n_x rows [n]: x[0]; x[0] + s1 x[1]; (x[0] + s1 x[1]) + s0 (x[2] + s1 x[3]), s -1 where
+     * minus, else 1. range as in range_f32, of the sum. Returns where it is: in `to`, or x[0]. All
+     * levels give the same bits. */
+    const float *(*sum_rows_f32)(float *to, const float *const *x, size_t n_x, const bool *minus,
+                                 size_t n, float *range);
+    /* row [n] added to count[0] x count[1] pixels of y, `line` floats between those along axis 0, n
+     * along axis 1; minus[d]: subtracted from the second along axis d. */
+    void (*spread_row_f32)(float *y, size_t line, const size_t *count, const bool *minus,
+                           const float *row, size_t n);
 
     /* ---- convolution ---- one image (batch is the caller's loop). ep: bias [c_out] with bias_rows
      * set, act, residual like y with ldr = out0*out1. conv_f32_work is for all n_parts together;
@@ -366,17 +377,17 @@ struct steno_kernels {
     size_t (*conv_f32_work)(const struct steno_conv *s, size_t n_parts);
     void (*conv_f32)(const struct steno_conv *s, const float *x, const void *packed, float *y,
                      const struct steno_gemm_epilogue *ep, void *work, size_t part, size_t n_parts);
-    /* The same with channels last: x [in0, in1, c_in], y [out0, out1, c_out], w as above. group is 1,
-     * or c_in with c_out = c_in. ep: bias [c_out] (bias_rows not set), act, residual like y with
+    /* The same with channels last: x [in0, in1, c_in], y [out0, out1, c_out], w as above. group is
+     * 1, or c_in with c_out = c_in. ep: bias [c_out] (bias_rows not set), act, residual like y with
      * ldr = c_out. Needs no work. */
     size_t (*conv_nhwc_f32_packed_bytes)(const struct steno_conv *s);
     void (*conv_nhwc_f32_pack)(void *dst, const float *w, const struct steno_conv *s);
     void (*conv_nhwc_f32)(const struct steno_conv *s, const float *x, const void *packed, float *y,
                           const struct steno_gemm_epilogue *ep, size_t part, size_t n_parts);
-    /* The same for what steno_winograd_fits (nn/kernels/winograd.h), with fewer multiplications where the
-     * image is large enough; packed: steno_winograd_weights' rows, turned, by gemm_f32_pack, of
-     * [STENO_WINOGRAD_SLOTS * c_in, c_out]. Sums and differences of up to 4 pixels are taken first:
-     * an infinite or NaN pixel gives NaN in up to 9 outputs around. */
+    /* The same for what steno_winograd_fits (nn/kernels/winograd.h), with fewer multiplications
+     * where the image is large enough; packed: steno_winograd_weights' rows, turned, by
+     * gemm_f32_pack, of [STENO_WINOGRAD_SLOTS * c_in, c_out]. Sums and differences of up to 4
+     * pixels are taken first: an infinite or NaN pixel gives NaN in up to 9 outputs around. */
     void (*conv_winograd_f32)(const struct steno_conv *s, const float *x, const void *packed,
                               float *y, const struct steno_gemm_epilogue *ep, size_t part,
                               size_t n_parts);
@@ -386,8 +397,8 @@ struct steno_kernels {
                        size_t c, size_t k);
 };
 
-/* Fill every slot for the CPU mask (base/cpu.h), whatever was in k; those that say so are NULL where a level has none.
- * Frozen afterwards. */
+/* Fill every slot for the CPU mask (base/cpu.h), whatever was in k; those that say so are NULL
+ * where a level has none. Frozen afterwards. */
 void steno_kernels_init(steno_kernels *k, unsigned cpu);
 
 /* Bytes of the keys of a piece (keep_bf16), behind which its values begin; of all of it. */

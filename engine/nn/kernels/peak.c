@@ -43,8 +43,8 @@ double steno_peak_ops_i8(const steno_kernels *k)
 
 enum { LINE = 64 / sizeof(float) };
 
-/* One core of a CPU with many line buffers reads memory a fifth faster so than by loads alone (docs/kernels.md): lines
- * called 2 KiB before their use, and a little work between two of them. */
+/* One core of a CPU with many line buffers reads memory a fifth faster so than by loads alone
+ * (docs/kernels.md): lines called 2 KiB before their use, and a little work between two of them. */
 static float sum_called(const float *x, size_t n)
 {
     enum { AHEAD = 2048 / sizeof *x };
@@ -57,7 +57,8 @@ static float sum_called(const float *x, size_t n)
     return sum[0] + sum[1] + sum[2] + sum[3];
 }
 
-/* One that calls lines by itself, for each of several streams (Zen 3), reads four of them a fifth faster than one. */
+/* One that calls lines by itself, for each of several streams (Zen 3), reads four of them a fifth
+ * faster than one. */
 static float sum_four(const float *x, size_t n)
 {
     float sum[4] = {0};
@@ -67,8 +68,9 @@ static float sum_four(const float *x, size_t n)
     return sum[0] + sum[1] + sum[2] + sum[3];
 }
 
-/* Read by whichever of three ways is fastest. Every page is written first: those that never were are all the same one,
- * read from the caches. The last ones may still be there, so only the first half is read. */
+/* Read by whichever of three ways is fastest. Every page is written first: those that never were
+ * are all the same one, read from the caches. The last ones may still be there, so only the first
+ * half is read. */
 double steno_peak_bandwidth(void)
 {
     const size_t bytes = (size_t)144 << 20, slice = (size_t)16 << 20;

@@ -1,5 +1,5 @@
-/* Function bodies: text of optimize/body.h -> FunctionProto, and whether a function found in a file is
- * the one that we would write. */
+/* Function bodies: text of optimize/body.h -> FunctionProto, and whether a function found in a file
+ * is the one that we would write. */
 #include "optimize/write_internal.h"
 
 #include <errno.h>

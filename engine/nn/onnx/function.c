@@ -79,8 +79,7 @@ static steno_status outputs_written(struct loader *l, const struct scope *f)
         if (steno_names_put(&written, f->func->input[i], 0))
             st = steno_fail(l->err, STENO_ERR_NOMEM, "out of memory");
     for (size_t i = 0; i < f->call->n_output && !st; i++)
-        if (*f->call->output[i] &&
-            steno_names_find(&written, f->func->output[i]) == STENO_NONE)
+        if (*f->call->output[i] && steno_names_find(&written, f->func->output[i]) == STENO_NONE)
             st = steno_fail(l->err, STENO_ERR_FORMAT, "output '%s' is written by nothing",
                             f->func->output[i]);
     steno_names_free(&written);

@@ -16,7 +16,7 @@ struct steno_extfile;
 struct steno_onnx_source {
     const char *dir; /* NULL: external data is refused */
     struct steno_extfile *files;
-    size_t bytes, max_bytes; /* of weights so far, and their limit */
+    size_t bytes, max_bytes;      /* of weights so far, and their limit */
     struct steno_onnx_info *info; /* told of every file opened; may be NULL */
     const char *map;              /* the model's file, when its message is a slim one */
     size_t n_map;
@@ -30,7 +30,8 @@ STENO_MUST steno_status steno_onnx_external(struct steno_onnx_source *s, const c
 
 /* Dense tensor of a message. *t gets a steno_aligned_alloc'd block of the caller's; raw_data is
  * taken out of the message when it is fit for that (allocator of steno_onnx_unpack). mapped, where
- * it is not NULL, becomes true for a large matrix that lies in s->map: then t->data points there. */
+ * it is not NULL, becomes true for a large matrix that lies in s->map: then t->data points there.
+ */
 STENO_MUST steno_status steno_onnx_tensor(struct steno_onnx_source *s, Onnx__Tensor *m,
                                           struct steno_tensor *t, bool *mapped, steno_err *err);
 /* The same of a private copy, when the elements are stowed: t->data is borrowed, NULL where nobody
@@ -56,12 +57,12 @@ STENO_MUST steno_status steno_onnx_check_wire(const uint8_t *p, size_t n,
 const ProtobufCMessageDescriptor *steno_onnx_submessage(const ProtobufCMessageDescriptor *d,
                                                         uint64_t number);
 
-enum { STENO_ONNX_RAW_DATA = 9 };   /* field of Tensor */
-enum { STENO_ONNX_IN_PLACE = 2 };   /* its data_location: raw_data is two u64, offset and length */
+enum { STENO_ONNX_RAW_DATA = 9 }; /* field of Tensor */
+enum { STENO_ONNX_IN_PLACE = 2 }; /* its data_location: raw_data is two u64, offset and length */
 /* *out: a copy of the message with large raw_data replaced by its place in `data`; free() it. */
 STENO_MUST steno_status steno_onnx_slim(const void *data, size_t size,
-                                        const struct steno_onnx_large *large, void **out,
-                                        size_t *n, steno_err *err);
+                                        const struct steno_onnx_large *large, void **out, size_t *n,
+                                        steno_err *err);
 
 /* Memory of the unpacked messages: counted against a limit, long byte strings as aligned blocks
  * that can become weights without a copy. */

@@ -18,7 +18,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define STAYS ((size_t)64 << 10) /* bytes of a matrix that is left in the file until it is needed */
+#define STAYS ((size_t)64 << 10) /* bytes of a matrix that is left in the file until it is needed  \
+                                  */
 
 int steno_onnx_opset(const struct loader *l, const struct scope *s, const char *domain)
 {

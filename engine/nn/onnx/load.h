@@ -10,10 +10,10 @@ struct steno_onnx_options {
     /* True when the engine runs (domain, type) itself, so that a model-local function of that name
      * is left as one node instead of being inlined. NULL = never. */
     bool (*native)(const char *domain, const char *type, int opset);
-    /* Fused operators (optimize/write.h): domain and version of the engine's operator that a function
-     * ai.steno:type stands for, false when there is none, and the text of its body. A call becomes
-     * a node of that operator when the file's function has exactly that body, else it is inlined.
-     * NULL = inline. */
+    /* Fused operators (optimize/write.h): domain and version of the engine's operator that a
+     * function ai.steno:type stands for, false when there is none, and the text of its body. A call
+     * becomes a node of that operator when the file's function has exactly that body, else it is
+     * inlined. NULL = inline. */
     bool (*fused)(const char *type, const char **domain, int *opset);
     steno_status (*body)(const struct steno_graph *g, const struct steno_node *n, int opset,
                          struct steno_buf *text); /* as steno_onnx_write_options.body */

@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DATA_LOCATION = 14 };           /* field of Tensor */
-enum { LENGTH_BYTES = 5 };                 /* of a length to be filled in: up to 2^35 */
+enum { DATA_LOCATION = 14 }; /* field of Tensor */
+enum { LENGTH_BYTES = 5 };   /* of a length to be filled in: up to 2^35 */
 
 struct slim {
     const uint8_t *base;
@@ -57,8 +57,8 @@ static steno_status put_place(struct slim *s, const uint8_t *p, uint64_t n)
 static steno_status copy(struct slim *s, const uint8_t *p, const uint8_t *end,
                          const ProtobufCMessageDescriptor *d);
 
-static steno_status copy_sub(struct slim *s, const uint8_t *key, size_t key_bytes,
-                             const uint8_t *p, uint64_t n, const ProtobufCMessageDescriptor *d)
+static steno_status copy_sub(struct slim *s, const uint8_t *key, size_t key_bytes, const uint8_t *p,
+                             uint64_t n, const ProtobufCMessageDescriptor *d)
 {
     static const uint8_t later[LENGTH_BYTES];
     steno_status st = put(s, key, key_bytes);

@@ -263,7 +263,8 @@ static steno_status find_place(const struct steno_onnx_source *s, const Onnx__Te
     return STENO_OK;
 }
 
-/* A matrix or the like. One row or column, or numbers that tell shapes, are small and read by many. */
+/* A matrix or the like. One row or column, or numbers that tell shapes, are small and read by many.
+ */
 static bool worth_leaving(const struct steno_tensor *t, size_t count)
 {
     uint64_t longest = 0;

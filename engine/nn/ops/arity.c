@@ -1,14 +1,14 @@
-/* Which inputs and outputs a node cannot be without. Passes and shape inference read them unasked, so
- * the check comes before them; the table is from the operators' schemas (ONNX 1.23, parameters that
- * are "Single"; ONNX Runtime's ContribOperators.md). */
+/* Which inputs and outputs a node cannot be without. Passes and shape inference read them unasked,
+ * so the check comes before them; the table is from the operators' schemas (ONNX 1.23, parameters
+ * that are "Single"; ONNX Runtime's ContribOperators.md). */
 #include "nn/ops/op.h"
 
 #include <string.h>
 
 enum { EVERY = 1 << 15 }; /* of a list no element may be left out */
 
-/* Bit k: input (output) k is there. A row holds from `since` on, until another of that name does. What
- * has no row wants its first input and its first output. */
+/* Bit k: input (output) k is there. A row holds from `since` on, until another of that name does.
+ * What has no row wants its first input and its first output. */
 static const struct arity {
     const char *domain, *type;
     int since;

@@ -35,12 +35,13 @@ bool steno_attn_put(size_t *bytes, size_t *at, size_t n, size_t each)
 {
     size_t more;
     *at = *bytes;
-    return steno_mul_size(n, each, &more) && steno_add_size(more, STENO_ALIGN + STENO_OVERREAD, &more) &&
+    return steno_mul_size(n, each, &more) &&
+           steno_add_size(more, STENO_ALIGN + STENO_OVERREAD, &more) &&
            steno_add_size(*bytes, steno_aligned(more), bytes);
 }
 
-void steno_attn_finish(const struct steno_attention *a, const steno_kernels *k, float *y, const float *o, float max,
-                       float sum)
+void steno_attn_finish(const struct steno_attention *a, const steno_kernels *k, float *y,
+                       const float *o, float max, float sum)
 {
     const bool nothing = !a->keys || (max == -INFINITY && !isnan(sum));
     for (size_t c = 0; nothing && c < a->v_size; c++)
@@ -61,11 +62,12 @@ static bool any_hidden(const uint8_t *hide, size_t step, size_t from, size_t to)
     return all != 0;
 }
 
-const float *steno_attn_mask_row(const struct steno_attention *a, size_t b, size_t h, size_t i, size_t j0, size_t n,
-                                 float *made, size_t *from, size_t *to)
+const float *steno_attn_mask_row(const struct steno_attention *a, size_t b, size_t h, size_t i,
+                                 size_t j0, size_t n, float *made, size_t *from, size_t *to)
 {
     const float *mask =
-        a->mask.data ? a->mask.data + b * a->mask.batch + h * a->mask.head + i * a->mask.row + j0 : NULL;
+        a->mask.data ? a->mask.data + b * a->mask.batch + h * a->mask.head + i * a->mask.row + j0
+                     : NULL;
     const uint8_t *hide;
     steno_attn_visible(a, b, i, from, to);
     *from = *from > j0 ? *from - j0 : 0;
@@ -73,7 +75,8 @@ const float *steno_attn_mask_row(const struct steno_attention *a, size_t b, size
     *to = *to < n ? *to : n;
     if (!a->hidden.data)
         return mask;
-    hide = a->hidden.data + b * a->hidden.batch + h * a->hidden.head + i * a->hidden.row + j0 * a->hidden.key;
+    hide = a->hidden.data + b * a->hidden.batch + h * a->hidden.head + i * a->hidden.row +
+           j0 * a->hidden.key;
     while (*from < *to && hide[*from * a->hidden.key])
         ++*from;
     while (*from < *to && hide[(*to - 1) * a->hidden.key])
@@ -224,5 +227,6 @@ steno_status steno_attn_check_columns(const struct steno_node *n, const char *fo
     for (size_t i = 0; i < sizeof at / sizeof at[0]; i++)
         ok = ok && steno_node_int(n, at[i], 0) >= 0 && steno_node_int(n, at[i], 0) < INT32_MAX;
     return ok ? STENO_OK
-              : steno_fail(err, STENO_ERR_FORMAT, "heads, size, v_size or a first column is absurd");
+              : steno_fail(err, STENO_ERR_FORMAT,
+                           "heads, size, v_size or a first column is absurd");
 }

@@ -19,7 +19,8 @@ enum steno_attn_capture {
     STENO_ATTN_WEIGHTS
 };
 
-/* One byte for each score, non-zero where the key is hidden; strides in bytes, 0 where it repeats. */
+/* One byte for each score, non-zero where the key is hidden; strides in bytes, 0 where it repeats.
+ */
 struct steno_attn_hidden {
     const uint8_t *data;
     size_t batch, head, row, key;
@@ -38,50 +39,51 @@ struct steno_attention {
     size_t mask_keys;
     /* Key j is seen by row i when i + offset - left <= j <= i + offset + right; -1 = unbounded. */
     int64_t left, right;
-    const int64_t *offset; /* [batch] */
-    const int64_t *valid;  /* [batch] keys that count, or NULL = all */
+    const int64_t *offset;           /* [batch] */
+    const int64_t *valid;            /* [batch] keys that count, or NULL = all */
     struct steno_attn_hidden hidden; /* data NULL = none */
     /* Relative positions (Transformer-XL): p [batch, heads, p_len, size], data NULL = none. The
      * score of row i and key j gets, before the scale, element (i, j) of the shifted product
      * (q + p_bias) p'; nn/ops/op_fused_attention.c says what RelativeShift does. */
     struct steno_attn_view p;
     size_t p_len;
-    bool p_by_key; /* p has a row for each key, and the product is not shifted */
+    bool p_by_key;                /* p has a row for each key, and the product is not shifted */
     const float *q_bias, *p_bias; /* [q_heads * size] added to q for k and for p, or NULL */
-    bool narrow;                  /* factors may be rounded to bf16 where the CPU multiplies such numbers */
-    float empty;                  /* result of a row that sees no key */
-    float *captured;              /* [batch, q_heads, rows, keys] or NULL */
+    bool narrow;     /* factors may be rounded to bf16 where the CPU multiplies such numbers */
+    float empty;     /* result of a row that sees no key */
+    float *captured; /* [batch, q_heads, rows, keys] or NULL */
     enum steno_attn_capture capture;
 };
 
 /* y = softmax(cap((q + q_bias) k' + shift((q + p_bias) p')) * scale) + bias) v. A row that may see
- * no key is `empty`. Shared out over batch and heads. Scores exist a tile at a time (online softmax:
- * Dao et al., FlashAttention, 2022), but for softcap and capture, where they exist by rows and p,
- * q_bias, p_bias and hidden must be NULL. STENO_ERR_NOMEM. */
+ * no key is `empty`. Shared out over batch and heads. Scores exist a tile at a time (online
+ * softmax: Dao et al., FlashAttention, 2022), but for softcap and capture, where they exist by rows
+ * and p, q_bias, p_bias and hidden must be NULL. STENO_ERR_NOMEM. */
 STENO_MUST steno_status steno_ops_attention(struct steno_op_ctx *ctx,
                                             const struct steno_attention *a, steno_err *err);
 
-/* Row i of the shifted x: out[j - from] = element (i, j) of RelativeShift(x [rows, len]), from <= j <
- * to. x starts at row `first` of the whole; only the rows that are needed have to be there. */
-void steno_ops_shift_row(float *out, const float *x, size_t first, size_t rows, size_t len, size_t i,
-                         size_t from, size_t to);
+/* Row i of the shifted x: out[j - from] = element (i, j) of RelativeShift(x [rows, len]), from <= j
+ * < to. x starts at row `first` of the whole; only the rows that are needed have to be there. */
+void steno_ops_shift_row(float *out, const float *x, size_t first, size_t rows, size_t len,
+                         size_t i, size_t from, size_t to);
 
-/* Attributes heads, size, v_size, and first columns q_at, k_at, v_at and `fourth`. STENO_ERR_FORMAT:
- * one of them is no such thing. */
+/* Attributes heads, size, v_size, and first columns q_at, k_at, v_at and `fourth`.
+ * STENO_ERR_FORMAT: one of them is no such thing. */
 STENO_MUST steno_status steno_attn_check_columns(const struct steno_node *n, const char *fourth,
                                                  steno_err *err);
 
-/* Input `in`, bool or f32, broadcast to a's [batch, q_heads, rows, keys], into a->hidden or a->mask;
- * nothing when it is absent. NULL, or what is wrong. */
+/* Input `in`, bool or f32, broadcast to a's [batch, q_heads, rows, keys], into a->hidden or
+ * a->mask; nothing when it is absent. NULL, or what is wrong. */
 const char *steno_attn_read_mask(struct steno_op_ctx *ctx, int in, struct steno_attention *a);
 
 /* First key and the one past the last that row i of batch entry b may see by length and window. */
 void steno_attn_visible(const struct steno_attention *a, size_t b, size_t i, size_t *from,
                         size_t *to);
-/* What row i of head h, batch entry b, sees of keys [j0, j0 + n): [*from, *to) of them. Where keys between are hidden,
- * or a mask is added, returns that mask, in `made`, of n floats, if it has to be made; else NULL. */
-const float *steno_attn_mask_row(const struct steno_attention *a, size_t b, size_t h, size_t i, size_t j0, size_t n,
-                                 float *made, size_t *from, size_t *to);
+/* What row i of head h, batch entry b, sees of keys [j0, j0 + n): [*from, *to) of them. Where keys
+ * between are hidden, or a mask is added, returns that mask, in `made`, of n floats, if it has to
+ * be made; else NULL. */
+const float *steno_attn_mask_row(const struct steno_attention *a, size_t b, size_t h, size_t i,
+                                 size_t j0, size_t n, float *made, size_t *from, size_t *to);
 
 /* RelativeShift reaches into the row before: positions are fewer than rows and keys need. */
 static inline bool steno_attn_wraps(const struct steno_attention *a)
@@ -89,12 +91,13 @@ static inline bool steno_attn_wraps(const struct steno_attention *a)
     return !a->p_by_key && a->rows + a->keys > a->p_len + 1;
 }
 
-/* Room for n times `each` bytes from *at = *bytes on, which grows by it; false when it overflows. */
+/* Room for n times `each` bytes from *at = *bytes on, which grows by it; false when it overflows.
+ */
 bool steno_attn_put(size_t *bytes, size_t *at, size_t n, size_t each);
-/* y [v_size] of a row: o over the sum of its weights, or what a row gets that sees no key, by the largest of its scores.
- * y == o allowed. */
-void steno_attn_finish(const struct steno_attention *a, const steno_kernels *k, float *y, const float *o, float max,
-                       float sum);
+/* y [v_size] of a row: o over the sum of its weights, or what a row gets that sees no key, by the
+ * largest of its scores. y == o allowed. */
+void steno_attn_finish(const struct steno_attention *a, const steno_kernels *k, float *y,
+                       const float *o, float max, float sum);
 
 /* ---- attention_fused.c ---- */
 struct steno_attn_fused {
@@ -111,7 +114,8 @@ struct steno_attn_fused {
 };
 bool steno_attn_fused_fits(const struct steno_attention *a, const steno_kernels *k);
 /* False: sizes overflow. */
-bool steno_attn_fused_init(struct steno_attn_fused *t, const struct steno_attention *a, const steno_kernels *k);
+bool steno_attn_fused_init(struct steno_attn_fused *t, const struct steno_attention *a,
+                           const steno_kernels *k);
 /* One head of one batch entry; mem: t->bytes, 64-byte aligned. */
 void steno_attn_fused_head(const struct steno_attn_fused *t, size_t b, size_t h, char *mem);
 

@@ -1,9 +1,10 @@
-/* Attention where the CPU has a kernel for all of it (kernels.h: attend_f32, attend_bf16): K, V and positions of a head
- * are packed once, then ROWS rows at a time meet all keys.
+/* Attention where the CPU has a kernel for all of it (kernels.h: attend_f32, attend_bf16): K, V and
+ * positions of a head are packed once, then ROWS rows at a time meet all keys.
  *
- * Positions: score (i, j) needs (q_i + p_bias) p_c with c = rows - 1 - i + j. A tile from row i0 needs those from
- * rows - ROWS - i0 on, so they are packed from rows % ROWS on, or ROWS before that: every tile begins with a whole
- * panel. What lies outside of P is zero. Where the shift wraps, attention_tiled.c is what works. */
+ * Positions: score (i, j) needs (q_i + p_bias) p_c with c = rows - 1 - i + j. A tile from row i0
+ * needs those from rows - ROWS - i0 on, so they are packed from rows % ROWS on, or ROWS before
+ * that: every tile begins with a whole panel. What lies outside of P is zero. Where the shift
+ * wraps, attention_tiled.c is what works. */
 #include "nn/ops/attention.h"
 #include "nn/ops/internal.h"
 
@@ -11,9 +12,9 @@
 
 enum {
     ROWS = STENO_ATTEND_ROWS,
-    PANEL = 32,    /* positions that are packed together: whole panels */
-    BLOCK = 512,   /* keys at a time where some between others are hidden */
-    NARROW = 128   /* where a mask by rows may hide whole blocks */
+    PANEL = 32,  /* positions that are packed together: whole panels */
+    BLOCK = 512, /* keys at a time where some between others are hidden */
+    NARROW = 128 /* where a mask by rows may hide whole blocks */
 };
 
 /* Panels of positions, and the first one's first position (it may be negative). */
@@ -22,7 +23,8 @@ static size_t pos_panels(const struct steno_attention *a, int64_t *origin)
     const size_t in = a->rows % ROWS;
     *origin = a->p_by_key || !in ? 0 : (int64_t)in - ROWS;
     return a->p_by_key ? (a->keys + PANEL - 1) / PANEL
-                       : (size_t)((int64_t)a->rows - ROWS - *origin) / PANEL + (a->keys + PANEL - 1) / PANEL + 1;
+                       : (size_t)((int64_t)a->rows - ROWS - *origin) / PANEL +
+                             (a->keys + PANEL - 1) / PANEL + 1;
 }
 
 static bool in_bf16(const struct steno_attention *a, const steno_kernels *k)
@@ -32,11 +34,12 @@ static bool in_bf16(const struct steno_attention *a, const steno_kernels *k)
 
 bool steno_attn_fused_fits(const struct steno_attention *a, const steno_kernels *k)
 {
-    return (in_bf16(a, k) || k->attend_f32) && a->rows >= 8 && a->keys && a->size <= STENO_ATTEND_SIZE &&
-           !(a->p.data && steno_attn_wraps(a));
+    return (in_bf16(a, k) || k->attend_f32) && a->rows >= 8 && a->keys &&
+           a->size <= STENO_ATTEND_SIZE && !(a->p.data && steno_attn_wraps(a));
 }
 
-bool steno_attn_fused_init(struct steno_attn_fused *t, const struct steno_attention *a, const steno_kernels *k)
+bool steno_attn_fused_init(struct steno_attn_fused *t, const struct steno_attention *a,
+                           const steno_kernels *k)
 {
     const bool by_row = a->hidden.data && a->hidden.row && a->hidden.key == 1;
     int64_t origin;
@@ -56,11 +59,14 @@ bool steno_attn_fused_init(struct steno_attn_fused *t, const struct steno_attent
     t->block = by_row ? NARROW : a->hidden.data ? BLOCK : a->keys;
     return steno_attn_put(&t->bytes, &t->at_k, 1, t->packed_bytes(a->size, a->keys)) &&
            steno_attn_put(&t->bytes, &t->at_v, 1, t->packed_bytes(a->keys, a->v_size)) &&
-           (!a->p.data || steno_attn_put(&t->bytes, &t->at_p, pos_panels(a, &origin), t->packed_bytes(a->size, PANEL))) &&
+           (!a->p.data || steno_attn_put(&t->bytes, &t->at_p, pos_panels(a, &origin),
+                                         t->packed_bytes(a->size, PANEL))) &&
            steno_attn_put(&t->bytes, &t->at_edge, PANEL * sizeof(float), a->size) &&
            steno_attn_put(&t->bytes, &t->at_o, ROWS * sizeof(float), steno_attend_ldo(a->v_size)) &&
-           steno_attn_put(&t->bytes, &t->at_row, ROWS, 2 * sizeof(float)) && steno_attn_put(&t->bytes, &t->at_seen, ROWS, sizeof(struct steno_attend_seen)) &&
-           steno_attn_put(&t->bytes, &t->at_mask, a->hidden.data ? ROWS * sizeof(float) : 0, t->block);
+           steno_attn_put(&t->bytes, &t->at_row, ROWS, 2 * sizeof(float)) &&
+           steno_attn_put(&t->bytes, &t->at_seen, ROWS, sizeof(struct steno_attend_seen)) &&
+           steno_attn_put(&t->bytes, &t->at_mask, a->hidden.data ? ROWS * sizeof(float) : 0,
+                          t->block);
 }
 
 struct head {
@@ -85,7 +91,8 @@ static const float *edge(const struct head *d, int64_t first)
     float *rows = at(d, d->t->at_edge);
     for (int64_t r = 0; r < PANEL; r++)
         if (first + r >= 0 && first + r < (int64_t)a->p_len)
-            memcpy(rows + (size_t)r * a->size, d->p + (size_t)(first + r) * a->p.row, a->size * sizeof *rows);
+            memcpy(rows + (size_t)r * a->size, d->p + (size_t)(first + r) * a->p.row,
+                   a->size * sizeof *rows);
         else
             memset(rows + (size_t)r * a->size, 0, a->size * sizeof *rows);
     return rows;
@@ -110,7 +117,8 @@ static void pack_positions(struct head *d)
 }
 
 /* What rows from i0 on see of keys [j0, j0 + n); false: nothing. */
-static bool look(const struct head *d, size_t i0, size_t m, size_t j0, size_t n, struct steno_attend_seen *seen)
+static bool look(const struct head *d, size_t i0, size_t m, size_t j0, size_t n,
+                 struct steno_attend_seen *seen)
 {
     const struct steno_attention *a = d->a;
     const bool alike = !a->hidden.row && !a->mask.row && a->left < 0 && a->right < 0;
@@ -136,11 +144,20 @@ static void one_tile(const struct head *d, size_t i0, size_t m)
     const struct steno_attention *a = d->a;
     const size_t ldo = steno_attend_ldo(a->v_size);
     struct steno_attend_seen *seen = (void *)(d->mem + t->at_seen);
-    struct steno_attend x = {.m = m, .keys = a->keys, .size = a->size, .v_size = a->v_size,
-                                  .q = d->q + i0 * a->q.row, .ldq = a->q.row, .k = d->mem + t->at_k,
-                                  .v = d->mem + t->at_v, .shifted = d->p && !a->p_by_key, .scale = a->scale,
-                                  .seen = t->plain ? NULL : seen, .first = true, .max = at(d, t->at_row),
-                                  .o = at(d, t->at_o)};
+    struct steno_attend x = {.m = m,
+                             .keys = a->keys,
+                             .size = a->size,
+                             .v_size = a->v_size,
+                             .q = d->q + i0 * a->q.row,
+                             .ldq = a->q.row,
+                             .k = d->mem + t->at_k,
+                             .v = d->mem + t->at_v,
+                             .shifted = d->p && !a->p_by_key,
+                             .scale = a->scale,
+                             .seen = t->plain ? NULL : seen,
+                             .first = true,
+                             .max = at(d, t->at_row),
+                             .o = at(d, t->at_o)};
     const size_t panel = t->packed_bytes(a->size, PANEL);
     x.sum = x.max + ROWS;
     x.q_bias = a->q_bias ? a->q_bias + d->h * a->size : NULL;
@@ -150,7 +167,9 @@ static void one_tile(const struct head *d, size_t i0, size_t m)
         x.sum[i] = 0;
     }
     for (x.from = 0; x.from < a->keys; x.from = x.to) {
-        const int64_t first = x.shifted ? (int64_t)(a->rows + x.from) - ROWS - (int64_t)i0 - d->origin : (int64_t)x.from;
+        const int64_t first = x.shifted
+                                  ? (int64_t)(a->rows + x.from) - ROWS - (int64_t)i0 - d->origin
+                                  : (int64_t)x.from;
         x.to = a->keys - x.from < t->block ? a->keys : x.from + t->block;
         x.p = d->p ? d->mem + t->at_p + (size_t)first / PANEL * panel : NULL;
         if (!t->plain && !look(d, i0, m, x.from, x.to - x.from, seen) && t->skips)
@@ -159,7 +178,8 @@ static void one_tile(const struct head *d, size_t i0, size_t m)
         x.first = false;
     }
     for (size_t i = 0; i < m; i++)
-        steno_attn_finish(a, t->k, d->y + (i0 + i) * a->y_view.row, x.o + i * ldo, x.max[i], x.sum[i]);
+        steno_attn_finish(a, t->k, d->y + (i0 + i) * a->y_view.row, x.o + i * ldo, x.max[i],
+                          x.sum[i]);
 }
 
 void steno_attn_fused_head(const struct steno_attn_fused *t, size_t b, size_t h, char *mem)
@@ -170,8 +190,10 @@ void steno_attn_fused_head(const struct steno_attn_fused *t, size_t b, size_t h,
     d.q = a->q.data + b * a->q.batch + h * a->q.head;
     d.p = a->p.data ? a->p.data + b * a->p.batch + h * a->p.head : NULL;
     d.y = a->y + b * a->y_view.batch + h * a->y_view.head;
-    t->pack(mem + t->at_k, a->k.data + b * a->k.batch + g * a->k.head, a->k.row, true, a->size, a->keys);
-    t->pack(mem + t->at_v, a->v.data + b * a->v.batch + g * a->v.head, a->v.row, false, a->keys, a->v_size);
+    t->pack(mem + t->at_k, a->k.data + b * a->k.batch + g * a->k.head, a->k.row, true, a->size,
+            a->keys);
+    t->pack(mem + t->at_v, a->v.data + b * a->v.batch + g * a->v.head, a->v.row, false, a->keys,
+            a->v_size);
     if (d.p)
         pack_positions(&d);
     for (size_t i = 0; i < a->rows; i += ROWS)

@@ -6,16 +6,17 @@
  * (kernels.h: softmax_step_f32), a product with the block of V that is added to the rows so far.
  * Where there is more than one tile of rows, K, V and P are packed once for the head, in blocks, so
  * that a block is a product's packed factor; with one tile they are read as they lie, and with few
- * rows (a decoder's step) keys are taken one by one. A mask that differs by row (a window: Longformer,
- * Beltagy et al. 2020; a chunk's context) makes blocks smaller, and one that no row of the tile sees is
- * left out.
+ * rows (a decoder's step) keys are taken one by one. A mask that differs by row (a window:
+ * Longformer, Beltagy et al. 2020; a chunk's context) makes blocks smaller, and one that no row of
+ * the tile sees is left out.
  *
- * Positions: score (i, j) needs (q_i + p_bias) p_c with c = rows - 1 - i + j, as long as rows + keys
+ * Positions: score (i, j) needs (q_i + p_bias) p_c with c = rows - 1 - i + j, as long as rows +
+ * keys
  * <= p_len + 1 (there the shift does not wrap). A tile from row i0 and a block from key j0 need the
  * window of c from rows - TILE - i0 + j0 on, TILE + keys wide: blocks of TILE positions that start
- * at rows % TILE, so that every window begins with a block. Otherwise (the legacy form) the products
- * with all positions are made and shifted row by row. Positions by key (WeNet) are not shifted at
- * all. */
+ * at rows % TILE, so that every window begins with a block. Otherwise (the legacy form) the
+ * products with all positions are made and shifted row by row. Positions by key (WeNet) are not
+ * shifted at all. */
 #include "nn/ops/attention.h"
 #include "nn/ops/internal.h"
 
@@ -37,8 +38,8 @@ static void shift_source(const struct steno_attention *a, size_t i0, size_t m, s
     *count = last - *first + 1;
 }
 
-void steno_ops_shift_row(float *out, const float *x, size_t first, size_t rows, size_t len, size_t i,
-                         size_t from, size_t to)
+void steno_ops_shift_row(float *out, const float *x, size_t first, size_t rows, size_t len,
+                         size_t i, size_t from, size_t to)
 {
     /* position in [rows, len + 1], where column 0 holds zeros */
     size_t at = rows + i * len + from, row = at / (len + 1), col = at % (len + 1);
@@ -56,7 +57,8 @@ void steno_ops_shift_row(float *out, const float *x, size_t first, size_t rows, 
     }
 }
 
-/* Blocks of TILE positions: their number, and the first one's first position (it may be negative). */
+/* Blocks of TILE positions: their number, and the first one's first position (it may be negative).
+ */
 static size_t pos_blocks(const struct steno_attention *a, int64_t *origin)
 {
     size_t in = a->rows % TILE;
@@ -81,12 +83,12 @@ static bool put(struct steno_attn_tiles *t, size_t *at, size_t n, size_t each)
 static size_t packed_floats(const struct steno_attn_tiles *t, size_t rows, size_t cols)
 {
     return steno_aligned(t->narrow ? t->k->gemm_bf16.packed_bytes(rows, cols)
-                             : t->k->gemm_f32_packed_bytes(rows, cols)) /
+                                   : t->k->gemm_f32_packed_bytes(rows, cols)) /
            sizeof(float);
 }
 
-static void pack(const struct steno_attn_tiles *t, float *to, const float *b, size_t ldb, bool trans,
-                 size_t rows, size_t cols)
+static void pack(const struct steno_attn_tiles *t, float *to, const float *b, size_t ldb,
+                 bool trans, size_t rows, size_t cols)
 {
     if (t->narrow)
         t->k->gemm_bf16.pack(to, b, ldb, trans, rows, cols);
@@ -128,7 +130,8 @@ bool steno_attn_tiles_init(struct steno_attn_tiles *t, const struct steno_attent
     const bool by_row = a->hidden.data && a->hidden.row && a->hidden.key == 1 && many_tiles(a);
     const size_t most = by_row ? NARROW : BLOCK, block = a->keys < most ? a->keys : most;
     size_t blocks = (a->keys + most - 1) / most;
-    size_t width = a->p.data && steno_attn_wraps(a) ? a->p_len : block + TILE, first, count = 0, work;
+    size_t width = a->p.data && steno_attn_wraps(a) ? a->p_len : block + TILE, first, count = 0,
+           work;
     int64_t origin;
     bool ok;
     memset(t, 0, sizeof *t);
@@ -139,7 +142,9 @@ bool steno_attn_tiles_init(struct steno_attn_tiles *t, const struct steno_attent
     t->narrow = a->narrow && many_tiles(a) && k->cpu & STENO_CPU_BF16;
     t->tile = a->rows < TILE ? a->rows : TILE;
     t->score_ld = block;
-    t->pos_ld = a->p.data && !steno_attn_wraps(a) && many_tiles(a) ? (width + TILE - 1) / TILE * TILE : width;
+    t->pos_ld = a->p.data && !steno_attn_wraps(a) && many_tiles(a)
+                    ? (width + TILE - 1) / TILE * TILE
+                    : width;
     if (a->p.data && steno_attn_wraps(a)) {
         for (size_t i = 0; i < a->rows; i += TILE) {
             size_t n;
@@ -164,7 +169,8 @@ bool steno_attn_tiles_init(struct steno_attn_tiles *t, const struct steno_attent
     if (!many_tiles(a))
         return true;
     return put(t, &t->at_k, blocks, k_block(t)) && put(t, &t->at_v, blocks, v_block(t)) &&
-           (!a->p.data || a->p_by_key || steno_attn_wraps(a) || put(t, &t->at_pos, pos_blocks(a, &origin), p_block(t)));
+           (!a->p.data || a->p_by_key || steno_attn_wraps(a) ||
+            put(t, &t->at_pos, pos_blocks(a, &origin), p_block(t)));
 }
 
 /* What one head's tiles work on. */
@@ -281,13 +287,16 @@ static void pos_scores(const struct head *d, size_t i0, size_t m, size_t j0, siz
         return;
     }
     first = (size_t)((int64_t)(a->rows + j0) - TILE - (int64_t)i0 - d->origin) / TILE;
-    count = t->k->gemm_panel && TILE % t->k->gemm_panel == 0 ? (n + 2 * TILE - 2) / TILE * TILE : TILE;
+    count =
+        t->k->gemm_panel && TILE % t->k->gemm_panel == 0 ? (n + 2 * TILE - 2) / TILE * TILE : TILE;
     for (size_t c = 0; c < n + TILE - 1; c += count, first++)
-        multiply(t, m, count, a->size, q, ld, at(d, t->at_pos) + first * p_block(t), s + c, t->pos_ld);
+        multiply(t, m, count, a->size, q, ld, at(d, t->at_pos) + first * p_block(t), s + c,
+                 t->pos_ld);
 }
 
 /* The position term of row i0 + i for the keys of the block. */
-static const float *pos_row(const struct head *d, size_t i0, size_t m, size_t i, size_t j0, size_t n)
+static const float *pos_row(const struct head *d, size_t i0, size_t m, size_t i, size_t j0,
+                            size_t n)
 {
     const struct steno_attention *a = d->a;
     const float *s = at(d, d->t->at_p);
@@ -309,7 +318,9 @@ static float weigh(const struct head *d, size_t i0, size_t m, size_t i, size_t j
 {
     float *s = at(d, d->t->at_s) + i * d->t->score_ld, keep = 1;
     size_t from, to;
-    const float *mask = steno_attn_mask_row(d->a, d->b, d->h, i0 + i, j0, n, at(d, d->t->at_mask), &from, &to), *pos;
+    const float *mask = steno_attn_mask_row(d->a, d->b, d->h, i0 + i, j0, n, at(d, d->t->at_mask),
+                                            &from, &to),
+                *pos;
     if (from >= to) {
         memset(s, 0, n * sizeof *s);
         return 1;

@@ -94,7 +94,8 @@ struct rounded_part {
     int32_t *zero;    /* [PIXELS] */
 };
 
-/* Rows of the image between the first and the last tap of output rows [o, end), cut to the image. */
+/* Rows of the image between the first and the last tap of output rows [o, end), cut to the image.
+ */
 static size_t rows_seen(const struct steno_conv *s, size_t o, size_t end, size_t *first)
 {
     const size_t from = o * s->stride[0];
@@ -219,7 +220,8 @@ size_t steno_ops_conv_rounded_work(const struct steno_conv *s, const struct sten
                                    size_t n_parts)
 {
     const size_t blocks = blocks_of(s);
-    return blocks ? (n_parts < blocks ? n_parts : blocks) * part_bytes(s, steno_gemm_i8_lda(w->k)) : 0;
+    return blocks ? (n_parts < blocks ? n_parts : blocks) * part_bytes(s, steno_gemm_i8_lda(w->k))
+                  : 0;
 }
 
 void steno_ops_conv_rounded_part(const steno_kernels *k, const struct steno_conv_rounded *c,

@@ -18,9 +18,9 @@ struct steno_conv_bytes {
 STENO_MUST steno_status steno_ops_conv_bytes(struct steno_op_ctx *ctx,
                                              const struct steno_conv_bytes *c, steno_err *err);
 
-/* One f32 image x [in0 * in1, c_in] and weights of 8 bits [taps * c_in, c_out]: y [out0 * out1, c_out]
- * = ep(conv), ep as steno_ops_linear takes it. Every patch is rounded over its own range, so a pixel
- * of y depends on its patch alone and is as near as the patch allows. */
+/* One f32 image x [in0 * in1, c_in] and weights of 8 bits [taps * c_in, c_out]: y [out0 * out1,
+ * c_out] = ep(conv), ep as steno_ops_linear takes it. Every patch is rounded over its own range, so
+ * a pixel of y depends on its patch alone and is as near as the patch allows. */
 struct steno_conv_rounded {
     const struct steno_conv *s;
     const float *x;

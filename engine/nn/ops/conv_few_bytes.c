@@ -1,5 +1,6 @@
-/* Blocks of three output rows and more: for each of the 25 matrices the rows that it is multiplied with are made and rounded,
- * ROWS of them at a time, and their products are added to Y, each to up to nine pixels. */
+/* Blocks of three output rows and more: for each of the 25 matrices the rows that it is multiplied
+ * with are made and rounded, ROWS of them at a time, and their products are added to Y, each to up
+ * to nine pixels. */
 #include "nn/ops/conv_few_bytes.h"
 
 #include "nn/kernels/winograd.h"
@@ -8,8 +9,9 @@
 #include <string.h>
 
 enum {
-    ROWS = 112,   /* of a product, at most */
-    UNITS = 112   /* of three by three outputs in a block, about: Y's part of them is in L2 while the matrices pass */
+    ROWS = 112, /* of a product, at most */
+    UNITS = 112 /* of three by three outputs in a block, about: Y's part of them is in L2 while the
+                   matrices pass */
 };
 
 struct few {
@@ -26,7 +28,8 @@ struct few {
 
 static size_t part_bytes(const struct steno_conv *s)
 {
-    return steno_aligned(steno_gemm_i8_rows(ROWS) * steno_gemm_i8_lda(s->c_in)) + steno_aligned(2 * s->c_in * sizeof(float)) +
+    return steno_aligned(steno_gemm_i8_rows(ROWS) * steno_gemm_i8_lda(s->c_in)) +
+           steno_aligned(2 * s->c_in * sizeof(float)) +
            steno_aligned(ROWS * s->c_out * sizeof(float)) + 2 * steno_aligned(ROWS * sizeof(float));
 }
 
@@ -49,23 +52,27 @@ static void make_row(struct few *f, size_t i)
     const struct steno_conv *s = f->c->s;
     const struct steno_winograd_unit *u = f->unit[i];
     const bool minus[2] = {f->kind[0] != STENO_WINOGRAD_PLUS, f->kind[1] != STENO_WINOGRAD_PLUS};
-    const size_t n[2] = {1 + (f->kind[0] != STENO_WINOGRAD_ODD), 1 + (f->kind[1] != STENO_WINOGRAD_ODD)};
+    const size_t n[2] = {1 + (f->kind[0] != STENO_WINOGRAD_ODD),
+                         1 + (f->kind[1] != STENO_WINOGRAD_ODD)};
     float range[2] = {0, 0};
     const float *from[4], *x;
     for (size_t t = 0; t < n[0] * n[1]; t++)
         from[t] = pixel(f, u[0].from[t / n[1]], u[1].from[t % n[1]]);
-    x = f->k->sum_rows_f32(f->sum, from, n[0] * n[1], n[1] > 1 ? minus : (const bool[]){false, minus[0]}, s->c_in, range);
-    f->scale[i] = f->k->quantize_in_f32(f->a + i * steno_gemm_i8_lda(s->c_in), x, s->c_in, range, &f->zero[i]);
+    x = f->k->sum_rows_f32(f->sum, from, n[0] * n[1],
+                           n[1] > 1 ? minus : (const bool[]){false, minus[0]}, s->c_in, range);
+    f->scale[i] = f->k->quantize_in_f32(f->a + i * steno_gemm_i8_lda(s->c_in), x, s->c_in, range,
+                                        &f->zero[i]);
 }
 
 static void add_row(const struct few *f, size_t i)
 {
     const struct steno_conv *s = f->c->s;
     const struct steno_winograd_unit *u = f->unit[i];
-    f->k->spread_row_f32(f->c->y + (u[0].to * s->out[1] + u[1].to) * s->c_out, s->out[1] * s->c_out,
-                         (const size_t[]){u[0].n, u[1].n},
-                         (const bool[]){f->kind[0] == STENO_WINOGRAD_MINUS, f->kind[1] == STENO_WINOGRAD_MINUS},
-                         f->product + i * s->c_out, s->c_out);
+    f->k->spread_row_f32(
+        f->c->y + (u[0].to * s->out[1] + u[1].to) * s->c_out, s->out[1] * s->c_out,
+        (const size_t[]){u[0].n, u[1].n},
+        (const bool[]){f->kind[0] == STENO_WINOGRAD_MINUS, f->kind[1] == STENO_WINOGRAD_MINUS},
+        f->product + i * s->c_out, s->c_out);
 }
 
 /* The rows that wait through their product. */
@@ -99,9 +106,13 @@ static void multiply(struct few *f, size_t u0, size_t u1)
 {
     const struct steno_conv *s = f->c->s;
     const bool odd = f->kind[0] == STENO_WINOGRAD_ODD;
-    const size_t all = steno_winograd_units(f->kind[0], s->out[0]), across = steno_winograd_units(f->kind[1], s->out[1]);
-    const size_t begin = odd ? 3 * u0 : u0, end = odd && 3 * u1 < all ? 3 * u1 : !odd && u1 < all ? u1 : all;
-    const size_t rows = end > begin ? (end - begin) * across : 0, products = (rows + ROWS - 1) / ROWS;
+    const size_t all = steno_winograd_units(f->kind[0], s->out[0]),
+                 across = steno_winograd_units(f->kind[1], s->out[1]);
+    const size_t begin = odd ? 3 * u0 : u0, end = odd && 3 * u1 < all ? 3 * u1
+                                                  : !odd && u1 < all  ? u1
+                                                                      : all;
+    const size_t rows = end > begin ? (end - begin) * across : 0,
+                 products = (rows + ROWS - 1) / ROWS;
     const size_t most = products ? (rows + products - 1) / products : 0; /* nearly as many each */
     for (size_t i = begin; i < end; i++) {
         const struct steno_winograd_unit u = steno_winograd_unit(s, 0, f->kind[0], i);
@@ -137,10 +148,12 @@ static void block(struct few *f, size_t u0, size_t u1)
     }
 }
 
-void steno_conv_few_part(const steno_kernels *k, const struct steno_conv_few *c, void *work, size_t part, size_t n_parts)
+void steno_conv_few_part(const steno_kernels *k, const struct steno_conv_few *c, void *work,
+                         size_t part, size_t n_parts)
 {
     const struct steno_conv *s = c->s;
-    const size_t units = (s->out[0] + 2) / 3, u0 = units * part / n_parts, n = units * (part + 1) / n_parts - u0;
+    const size_t units = (s->out[0] + 2) / 3, u0 = units * part / n_parts,
+                 n = units * (part + 1) / n_parts - u0;
     const size_t across = (s->out[1] + 2) / 3, blocks = (n * across + UNITS - 1) / UNITS;
     char *own = (char *)work + (n_parts < units ? part : u0) * part_bytes(s);
     struct few f = {.k = k, .c = c};

@@ -40,7 +40,8 @@ STENO_MUST steno_status steno_prep_pack_i8(struct steno_prep *pc, int w_in, int 
 
 /* Element i of zero points, u8 or i8. */
 int32_t steno_ops_zero_at(const struct steno_tensor *z, size_t i);
-/* gemm_i8_pack with the zero points of a tensor: NULL, one or one for each column. False: no memory. */
+/* gemm_i8_pack with the zero points of a tensor: NULL, one or one for each column. False: no
+ * memory. */
 bool steno_ops_pack_i8(const steno_kernels *k, void *packed, const struct steno_weights_i8 *w,
                        const struct steno_tensor *zero);
 

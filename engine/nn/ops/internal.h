@@ -71,8 +71,8 @@ int64_t steno_ops_get_i64(const struct steno_tensor *t, size_t i);
  * scratch. NULL when out of memory. */
 const float *steno_ops_as_f32(struct steno_op_ctx *ctx, const struct steno_tensor *t);
 const double *steno_ops_as_f64(struct steno_op_ctx *ctx, const struct steno_tensor *t);
-/* Calls n floats closer that are about to be read, or written: of a state, which has left the caches since
- * the last chunk, many lines at a time instead of one row after the other. */
+/* Calls n floats closer that are about to be read, or written: of a state, which has left the
+ * caches since the last chunk, many lines at a time instead of one row after the other. */
 static inline void steno_ops_call(const float *p, size_t n)
 {
     for (size_t i = 0; i < n; i += 16)
@@ -85,7 +85,8 @@ static inline void steno_ops_call_to_write(const float *p, size_t n)
         __builtin_prefetch(p + i, 1);
 }
 
-/* Where to compute output t in f32 (f64): its data, or scratch that steno_ops_put_* converts from. */
+/* Where to compute output t in f32 (f64): its data, or scratch that steno_ops_put_* converts from.
+ */
 float *steno_ops_out_f32(struct steno_op_ctx *ctx, const struct steno_tensor *t);
 double *steno_ops_out_f64(struct steno_op_ctx *ctx, const struct steno_tensor *t);
 void steno_ops_put_f32(struct steno_tensor *t, const float *buf);
@@ -119,7 +120,8 @@ static inline bool steno_ops_same_dim(int64_t a, int64_t b)
 {
     return a == b && a != STENO_DIM_ANY;
 }
-/* Input `in` as list of integers (i32/i64 tensor). Error when it is absent or holds more than max. */
+/* Input `in` as list of integers (i32/i64 tensor). Error when it is absent or holds more than max.
+ */
 STENO_MUST steno_status steno_ops_ints(const struct steno_op_ctx *ctx, int in, int64_t *out,
                                        size_t max, size_t *n, steno_err *err);
 /* Attribute `name` if present, else input `in` if present; *n = 0 and *found false if neither. */
@@ -172,15 +174,17 @@ void steno_ops_fill(void *dst, size_t n, size_t esize, const void *value);
 void steno_ops_transpose(const struct steno_shape *s, const int *perm, size_t esize, void *dst,
                          const void *src);
 
-/* ---- activations ---- y = act(y), n elements; act_min, act_max as in struct steno_gemm_epilogue. */
-void steno_ops_activate(const steno_kernels *k, enum steno_act act, float act_min, float act_max, float *y, size_t n);
+/* ---- activations ---- y = act(y), n elements; act_min, act_max as in struct steno_gemm_epilogue.
+ */
+void steno_ops_activate(const steno_kernels *k, enum steno_act act, float act_min, float act_max,
+                        float *y, size_t n);
 
 /* ---- work shared out ---- splits [0, n) into ranges of at least `grain` and calls
  * fn(arg, begin, end) on the team; inline when it is small. */
 void steno_ops_ranges(struct steno_op_ctx *ctx, size_t n, size_t grain,
                       void (*fn)(void *arg, size_t begin, size_t end), void *arg);
-/* Where part `part` of n begins: many rows are shared out in whole tiles, as products at level amx have them, so that a
- * row stays in the cache of one core from node to node. */
+/* Where part `part` of n begins: many rows are shared out in whole tiles, as products at level amx
+ * have them, so that a row stays in the cache of one core from node to node. */
 enum { STENO_ROWS_TOGETHER = 32 };
 size_t steno_ops_row_of(size_t n, size_t part, size_t parts);
 
@@ -190,8 +194,8 @@ void steno_ops_gemm_packed(struct steno_op_ctx *ctx, size_t m, size_t n, size_t 
                            size_t lda, const void *packed, float *c, size_t ldc,
                            const struct steno_gemm_epilogue *ep);
 
-/* y = x * sigmoid(alpha * x * (1 + cubic * x^2)): Swish with cubic 0, the tanh form of Gelu with the
- * two constants (0.5 (1 + tanh u) = sigmoid(2 u)). x == y allowed. */
+/* y = x * sigmoid(alpha * x * (1 + cubic * x^2)): Swish with cubic 0, the tanh form of Gelu with
+ * the two constants (0.5 (1 + tanh u) = sigmoid(2 u)). x == y allowed. */
 #define STENO_OPS_GELU_ALPHA 1.5957691216f /* 2 sqrt(2 / pi) */
 #define STENO_OPS_GELU_CUBIC 0.044715f
 void steno_ops_gate_f32(const steno_kernels *k, float *y, const float *x, size_t n, float alpha,

@@ -16,8 +16,8 @@ struct steno_matmul {
  * (inference): then only `out` is of use. */
 const char *steno_matmul_plan(const struct steno_shape *a, const struct steno_shape *b,
                               struct steno_matmul *p);
-/* Inference of output 0 as the product of shapes a and b (rank unknown allowed), of type t; dims that
- * are not known become symbols. STENO_ERR_INVAL when they do not fit. */
+/* Inference of output 0 as the product of shapes a and b (rank unknown allowed), of type t; dims
+ * that are not known become symbols. STENO_ERR_INVAL when they do not fit. */
 STENO_MUST steno_status steno_matmul_infer(struct steno_infer *ic, const struct steno_shape *a,
                                            const struct steno_shape *b, steno_dtype t,
                                            steno_err *err);

@@ -136,10 +136,10 @@ static float act_param(const struct steno_node *n, int i, float otherwise)
 
 bool steno_ops_fused_act_known(const char *name)
 {
-    static const char *const names[] = {"",     "Relu",        "Sigmoid",         "Tanh",
-                                        "Clip", "HardSigmoid", "LeakyRelu",       "Elu",
-                                        "Softplus", "Softsign", "ThresholdedRelu",
-                                        "Swish", "HardSwish", "Gelu"};
+    static const char *const names[] = {"",          "Relu",        "Sigmoid",         "Tanh",
+                                        "Clip",      "HardSigmoid", "LeakyRelu",       "Elu",
+                                        "Softplus",  "Softsign",    "ThresholdedRelu", "Swish",
+                                        "HardSwish", "Gelu"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (!strcmp(name, names[i]))
             return true;

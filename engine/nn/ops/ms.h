@@ -1,4 +1,5 @@
-/* What the com.microsoft families share: weights of 8 bits and activations quantized at run time. */
+/* What the com.microsoft families share: weights of 8 bits and activations quantized at run time.
+ */
 #ifndef STENO_NN_OPS_MS_H
 #define STENO_NN_OPS_MS_H
 
@@ -20,9 +21,9 @@ struct steno_int8 {
 const char *steno_int8_check(const struct steno_int8 *w);
 /* (q - zero) * scale as f32, every element; w has been checked. */
 void steno_int8_widen(const struct steno_int8 *w, float *out);
-/* For a product by w in integers (nn/ops/int8.h): its scales times `with`, one for each column, or for
- * each column of each matrix (*step = N, else 0); and its zero points in *zero in a form that the
- * product takes (its data in scratch where that differs from w's). w has been checked.
+/* For a product by w in integers (nn/ops/int8.h): its scales times `with`, one for each column, or
+ * for each column of each matrix (*step = N, else 0); and its zero points in *zero in a form that
+ * the product takes (its data in scratch where that differs from w's). w has been checked.
  * STENO_ERR_NOMEM. */
 STENO_MUST steno_status steno_int8_spread(struct steno_op_ctx *ctx, const struct steno_int8 *w,
                                           const struct steno_shape *shape, float with,

@@ -93,16 +93,19 @@ steno_status steno_prep_nhwc(struct steno_prep *pc, int in, const struct steno_c
     if (s->group != 1 && (s->group != s->c_in || s->c_out != s->c_in))
         return steno_fail(err, STENO_ERR_FORMAT, "group %zu of %zu channels", s->group, s->c_in);
     c->s = *s;
-    const bool fixed = precision == STENO_FP32 && s->group == 1 &&
-                       steno_prep_tight(pc, precision, s->kernel[0] * s->kernel[1] * s->c_in, s->c_out);
-    c->few = precision != STENO_INT8_WEIGHTS && steno_winograd_fits(s) && (!fixed || k->gemm_fixed.conv_winograd) &&
+    const bool fixed =
+        precision == STENO_FP32 && s->group == 1 &&
+        steno_prep_tight(pc, precision, s->kernel[0] * s->kernel[1] * s->c_in, s->c_out);
+    c->few = precision != STENO_INT8_WEIGHTS && steno_winograd_fits(s) &&
+             (!fixed || k->gemm_fixed.conv_winograd) &&
              (precision != STENO_BF16_WEIGHTS || k->gemm_bf16.conv_winograd);
     if (c->few) {
         const struct steno_made m = {STENO_WINOGRAD_SLOTS * s->c_in, s->c_out, make_few, &c->s};
         return steno_prep_weights_made(pc, in, &m, &c->lowered, err);
     }
     /* tiles multiply bytes faster than sums of pixels are made */
-    if (precision == STENO_INT8_WEIGHTS && steno_winograd_fits(s) && !(k->cpu & STENO_CPU_AMX && k->cpu & STENO_CPU_BF16)) {
+    if (precision == STENO_INT8_WEIGHTS && steno_winograd_fits(s) &&
+        !(k->cpu & STENO_CPU_AMX && k->cpu & STENO_CPU_BF16)) {
         const struct steno_made m = {s->c_in, s->c_out, make_few, &c->s};
         return steno_prep_weights_made_parts(pc, in, &m, STENO_WINOGRAD_SLOTS, &c->slots, err);
     }
@@ -127,7 +130,9 @@ static bool rounds(const struct steno_nhwc *c)
 
 size_t steno_nhwc_work(const struct steno_nhwc *c, const struct steno_conv *s, size_t n_parts)
 {
-    return c->slots ? steno_conv_few_work(s, n_parts) : rounds(c) ? steno_ops_conv_rounded_work(s, c->lowered, n_parts) : 0;
+    return c->slots    ? steno_conv_few_work(s, n_parts)
+           : rounds(c) ? steno_ops_conv_rounded_work(s, c->lowered, n_parts)
+                       : 0;
 }
 
 void steno_nhwc_part(const steno_kernels *k, const struct steno_nhwc_image *m, size_t part,
@@ -135,12 +140,13 @@ void steno_nhwc_part(const steno_kernels *k, const struct steno_nhwc_image *m, s
 {
     const struct steno_weights *w = m->c->lowered;
     if (m->c->slots)
-        steno_conv_few_part(k, &(struct steno_conv_few){m->s, m->x, m->c->slots, m->ep, m->y}, m->work, part, n_parts);
+        steno_conv_few_part(k, &(struct steno_conv_few){m->s, m->x, m->c->slots, m->ep, m->y},
+                            m->work, part, n_parts);
     else if (!w)
         k->conv_nhwc_f32(m->s, m->x, m->c->packed, m->y, m->ep, part, n_parts);
     else if (rounds(m->c))
-        steno_ops_conv_rounded_part(
-            k, &(struct steno_conv_rounded){m->s, m->x, w, m->ep, m->y}, m->work, part, n_parts);
+        steno_ops_conv_rounded_part(k, &(struct steno_conv_rounded){m->s, m->x, w, m->ep, m->y},
+                                    m->work, part, n_parts);
     else if (steno_weights_are_floats(w))
         k->conv_winograd_f32(m->s, m->x, w->data, m->y, m->ep, part, n_parts);
     else if (m->c->few)

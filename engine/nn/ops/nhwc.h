@@ -9,8 +9,8 @@ struct steno_nhwc {
     struct steno_conv s;           /* but for the extents of images */
     void *packed;                  /* for the kernel; the network's */
     struct steno_weights *lowered; /* ... or in less than f32, as a product of patches */
-    bool few;                      /* lowered is for the winograd slots, in any precision but int8 */
-    struct steno_weights *slots;   /* these in int8, each for itself */
+    bool few;                    /* lowered is for the winograd slots, in any precision but int8 */
+    struct steno_weights *slots; /* these in int8, each for itself */
 };
 
 /* While preparing: constant input `in`, f32 of rank 3 or 4, as weights of the convolution s with

@@ -95,9 +95,9 @@ const steno_kernels *steno_prep_kernels(const struct steno_prep *pc);
 void steno_prep_consumed(struct steno_prep *pc, int in);
 
 /* Memory for `bytes` of weights packed from constant input `in`: the network's, freed with it, and
- * counted (do not call the two functions around this one as well). *filled: an earlier load's packed
- * weights lie there already, mapped and not to be written; the constant then has a type and a shape
- * but no elements. NULL: out of memory, or the cache is not of this network. */
+ * counted (do not call the two functions around this one as well). *filled: an earlier load's
+ * packed weights lie there already, mapped and not to be written; the constant then has a type and
+ * a shape but no elements. NULL: out of memory, or the cache is not of this network. */
 void *steno_prep_memory(struct steno_prep *pc, int in, size_t bytes, bool *filled);
 
 /* Bytes of packed weights that the node's priv holds, for reports. */

@@ -1,15 +1,15 @@
-/* Operator of domain ai.steno.run, which no file holds: it reads memory that outlives a run, lent by whoever runs
- * the session (nn/ops/searches.h).
+/* Operator of domain ai.steno.run, which no file holds: it reads memory that outlives a run, lent
+ * by whoever runs the session (nn/ops/searches.h).
  *
  * CachedAttention  Q [B, 1, .], new [B, 1, .]?, new_bias (B numbers, or one)?
- *                  Attention of one query for each hypothesis of the beams of some searches. With `new` its
- *                  keys and values are rows index[b][0 .. own.n) of its search, then new[b], which has the
- *                  keys of all heads from column k_at on and the values from v_at on. bias is added to the
- *                  scaled score of a key, new_bias to that of new[b]. Hypotheses share rows, so a beam is
+ *                  Attention of one query for each hypothesis of the beams of some searches. With
+ * `new` its keys and values are rows index[b][0 .. own.n) of its search, then new[b], which has the
+ *                  keys of all heads from column k_at on and the values from v_at on. bias is added
+ * to the scaled score of a key, new_bias to that of new[b]. Hypotheses share rows, so a beam is
  *                  reordered by writing other numbers into index (nn/passes/incremental.c).
  *                  Without `new` they are rows 0 .. memory.n of the search.
- *                  y [B, 1, heads * v_size], zeros for entries that are no search's. Attributes: heads, size,
- *                  v_size, q_at, k_at, v_at, layer, scale. */
+ *                  y [B, 1, heads * v_size], zeros for entries that are no search's. Attributes:
+ * heads, size, v_size, q_at, k_at, v_at, layer, scale. */
 #include "nn/ops/families.h"
 #include "nn/ops/internal.h"
 #include "nn/ops/searches.h"
@@ -32,7 +32,8 @@ struct cached {
     float scale;
     float *y;
     char *scratch; /* own rows: scores [heads][batch][rows.n + 1] */
-    /* rows that all share: keys to multiply, scores of a head [batch][cap] and the product's memory for each part */
+    /* rows that all share: keys to multiply, scores of a head [batch][cap] and the product's memory
+     * for each part */
     size_t shared, score_bytes, part_bytes, parts;
     float *sum; /* [heads][batch] of the weights */
     const char *pieces;
@@ -58,7 +59,8 @@ static void weigh_one(const struct cached *c, size_t h, size_t b, float *s)
     const size_t pair = c->size + c->v_size;
     const float *q = c->q + b * c->q_row + h * c->size;
     const int32_t *at = c->index + b * c->index_row;
-    c->k->dot_rows_f32(s, c->rows.n, q, c->size, c->scale, c->rows.p + h * c->rows.cap * pair, pair, at);
+    c->k->dot_rows_f32(s, c->rows.n, q, c->size, c->scale, c->rows.p + h * c->rows.cap * pair, pair,
+                       at);
     for (size_t t = 0; c->bias && t < c->rows.n; t++)
         s[t] += c->bias[at[t]];
     s[c->rows.n] =
@@ -88,7 +90,8 @@ static void some_heads(void *arg, size_t begin, size_t end)
 
 static void run_own(struct steno_op_ctx *ctx, struct cached *c)
 {
-    steno_ops_ranges(ctx, c->heads, 1 + 16384 / (c->batch * c->size * (c->rows.n + 1)), some_heads, c);
+    steno_ops_ranges(ctx, c->heads, 1 + 16384 / (c->batch * c->size * (c->rows.n + 1)), some_heads,
+                     c);
 }
 
 /* ---- rows that all share ---- */
@@ -102,18 +105,20 @@ static size_t larger(size_t a, size_t b)
 static void shared_head(const struct cached *c, size_t h, char *mem)
 {
     const float *keys = c->rows.p + h * c->size * c->rows.cap;
-    const float *values = c->rows.p + c->heads * c->size * c->rows.cap + h * c->rows.cap * c->v_size;
+    const float *values =
+        c->rows.p + c->heads * c->size * c->rows.cap + h * c->rows.cap * c->v_size;
     float *s = (float *)(void *)mem, *y = c->y + h * c->v_size;
     void *work = mem + c->score_bytes;
-    c->k->gemm_f32(c->batch, c->shared, c->size, c->q + h * c->size, c->q_row, false, keys, c->rows.cap,
-                   false, s, c->rows.cap, NULL, work);
+    c->k->gemm_f32(c->batch, c->shared, c->size, c->q + h * c->size, c->q_row, false, keys,
+                   c->rows.cap, false, s, c->rows.cap, NULL, work);
     for (size_t b = 0; b < c->batch; b++) {
         float max = -INFINITY, sum = 0;
-        (void)c->k->softmax_step_f32(s + b * c->rows.cap, c->rows.n, c->scale, NULL, NULL, &max, &sum);
+        (void)c->k->softmax_step_f32(s + b * c->rows.cap, c->rows.n, c->scale, NULL, NULL, &max,
+                                     &sum);
         c->sum[h * c->batch + b] = sum;
     }
-    c->k->gemm_f32(c->batch, c->v_size, c->rows.n, s, c->rows.cap, false, values, c->v_size, false, y,
-                   c->heads * c->v_size, NULL, work);
+    c->k->gemm_f32(c->batch, c->v_size, c->rows.n, s, c->rows.cap, false, values, c->v_size, false,
+                   y, c->heads * c->v_size, NULL, work);
     for (size_t b = 0; b < c->batch; b++, y += c->heads * c->v_size)
         c->k->affine_f32(y, y, c->v_size, 1 / c->sum[h * c->batch + b], 0);
 }
@@ -135,17 +140,17 @@ static void pieces_tile(const struct cached *c, size_t h, size_t b, size_t m, ch
     const size_t bytes = steno_kept_bytes(c->k, c->size, c->v_size);
     float max[STENO_ATTEND_ROWS], sum[STENO_ATTEND_ROWS], *y = c->y + b * y_row + h * c->v_size;
     struct steno_attend a = {.m = m,
-                                  .keys = STENO_KEPT_KEYS,
-                                  .size = c->size,
-                                  .v_size = c->v_size,
-                                  .q = c->q + b * c->q_row + h * c->size,
-                                  .ldq = c->q_row,
-                                  .scale = c->scale,
-                                  .first = true,
-                                  .cold = true,
-                                  .max = max,
-                                  .sum = sum,
-                                  .o = (float *)(void *)mem};
+                             .keys = STENO_KEPT_KEYS,
+                             .size = c->size,
+                             .v_size = c->v_size,
+                             .q = c->q + b * c->q_row + h * c->size,
+                             .ldq = c->q_row,
+                             .scale = c->scale,
+                             .first = true,
+                             .cold = true,
+                             .max = max,
+                             .sum = sum,
+                             .o = (float *)(void *)mem};
     for (size_t i = 0; i < m; i++) {
         max[i] = -INFINITY;
         sum[i] = 0;
@@ -166,7 +171,8 @@ static void pieces_part(void *arg, int part)
     size_t p = (size_t)part;
     for (size_t h = c->heads * p / c->parts; h < c->heads * (p + 1) / c->parts; h++)
         for (size_t b = 0; b < c->batch; b += STENO_ATTEND_ROWS)
-            pieces_tile(c, h, b, c->batch - b < STENO_ATTEND_ROWS ? c->batch - b : STENO_ATTEND_ROWS,
+            pieces_tile(c, h, b,
+                        c->batch - b < STENO_ATTEND_ROWS ? c->batch - b : STENO_ATTEND_ROWS,
                         c->scratch + p * c->part_bytes);
 }
 
@@ -183,8 +189,8 @@ static void run_shared(struct steno_op_ctx *ctx, struct cached *c)
 
 /* ---- memory ---- */
 
-/* Bytes of scratch for own rows: for as many keys as index has room for, so that it grows when that does and not
- * with keys. */
+/* Bytes of scratch for own rows: for as many keys as index has room for, so that it grows when that
+ * does and not with keys. */
 static bool own_bytes(const struct cached *c, size_t *bytes)
 {
     return steno_mul_size(c->batch * c->heads * sizeof(float), c->index_row + 1, bytes);
@@ -205,8 +211,10 @@ static bool shared_bytes(struct steno_op_ctx *ctx, struct cached *c, size_t *byt
     if (c->pieces)
         c->part_bytes = STENO_ATTEND_ROWS * steno_attend_ldo(c->v_size) * sizeof(float);
     else
-        c->part_bytes = c->score_bytes + steno_aligned(larger(c->k->gemm_f32_work(c->batch, c->rows.cap, c->size),
-                                                            c->k->gemm_f32_work(c->batch, c->v_size, c->rows.cap)));
+        c->part_bytes =
+            c->score_bytes +
+            steno_aligned(larger(c->k->gemm_f32_work(c->batch, c->rows.cap, c->size),
+                                 c->k->gemm_f32_work(c->batch, c->v_size, c->rows.cap)));
     *bytes = steno_aligned(c->heads * c->batch * sizeof *c->sum) + c->parts * c->part_bytes;
     return true;
 }
@@ -244,7 +252,8 @@ static const char *read_new(struct steno_op_ctx *ctx, struct cached *c)
     const struct steno_tensor *t = steno_op_in(ctx, IN_NEW);
     if (!t)
         return NULL;
-    if (t->dtype != STENO_F32 || t->shape.rank != 3 || steno_numel(t) != c->batch * (size_t)t->shape.dim[2])
+    if (t->dtype != STENO_F32 || t->shape.rank != 3 ||
+        steno_numel(t) != c->batch * (size_t)t->shape.dim[2])
         return "new is not one row for each query";
     c->row = (size_t)t->shape.dim[2];
     if (c->k_at + c->heads * c->size > c->row || c->v_at + c->heads * c->v_size > c->row)
@@ -271,8 +280,8 @@ static const char *check_index(const struct cached *c)
 }
 
 /* The hypotheses of view v, which are entries `at` and on of the batch that `all` is. */
-static const char *share_of(const struct cached *all, const struct steno_search_view *v, size_t at, size_t layer,
-                            struct cached *c)
+static const char *share_of(const struct cached *all, const struct steno_search_view *v, size_t at,
+                            size_t layer, struct cached *c)
 {
     const struct steno_kept_layer *l = &v->layer[layer];
     *c = *all;
@@ -295,8 +304,8 @@ static const char *share_of(const struct cached *all, const struct steno_search_
 }
 
 /* Where scratch is NULL, *most becomes what one search needs of it at most. */
-static steno_status each_search(struct steno_op_ctx *ctx, const struct cached *all, char *scratch, size_t *most,
-                                steno_err *err)
+static steno_status each_search(struct steno_op_ctx *ctx, const struct cached *all, char *scratch,
+                                size_t *most, steno_err *err)
 {
     const struct steno_searches *s = steno_op_lent(ctx);
     const size_t layer = attribute(ctx, "layer"), y_row = all->heads * all->v_size;
@@ -362,6 +371,7 @@ static steno_status run_cached(struct steno_op_ctx *ctx, steno_err *err)
 }
 
 const struct steno_op steno_ops_cached_attention[] = {
-    {"ai.steno.run", "CachedAttention", 1, 0, STENO_OP_IMPURE, infer_cached, NULL, NULL, run_cached},
+    {"ai.steno.run", "CachedAttention", 1, 0, STENO_OP_IMPURE, infer_cached, NULL, NULL,
+     run_cached},
     {0},
 };

@@ -607,7 +607,8 @@ static steno_status scan8_length(const struct steno_op_ctx *ctx, const struct sc
     const struct steno_tensor *t = steno_op_in(ctx, 0);
     int64_t v = (int64_t)sc->seq;
     if (t && ((t->dtype != STENO_I64 && t->dtype != STENO_I32) || steno_numel(t) != sc->batch))
-        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "sequence_lens does not fit %zu", sc->batch);
+        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "sequence_lens does not fit %zu",
+                             sc->batch);
     if (t)
         v = steno_ops_get_i64(t, b);
     if (v < 0 || (uint64_t)v > sc->seq)
@@ -647,8 +648,8 @@ static steno_status scan8_put(struct steno_op_ctx *ctx, const struct scan8 *sc, 
 static struct steno_tensor entry(const struct steno_tensor *x, int n, size_t at)
 {
     struct steno_tensor e = {.dtype = x->dtype, .shape = without(&x->shape, n)};
-    e.data = (char *)x->data + at * steno_ops_prod(&e.shape, 0, e.shape.rank) *
-                                   steno_dtype_size(x->dtype);
+    e.data = (char *)x->data +
+             at * steno_ops_prod(&e.shape, 0, e.shape.rank) * steno_dtype_size(x->dtype);
     return e;
 }
 
@@ -666,9 +667,8 @@ static steno_status scan8_entry(struct steno_op_ctx *ctx, const struct scan8 *sc
     }
     for (size_t k = 0; k < len && !st; k++) {
         for (int i = 0; i < sc->scans; i++)
-            e[sc->states + i] =
-                entry(steno_op_in(ctx, 1 + sc->states + i), 2,
-                      b * sc->seq + (sc->dirs && sc->dirs[i] ? len - 1 - k : k));
+            e[sc->states + i] = entry(steno_op_in(ctx, 1 + sc->states + i), 2,
+                                      b * sc->seq + (sc->dirs && sc->dirs[i] ? len - 1 - k : k));
         st = steno_op_subgraph(ctx, "body", in, n, out, sc->states + sc->outs, err);
         for (int i = 0; i < sc->states && !st; i++)
             in[i] = out[i];
@@ -703,9 +703,9 @@ static steno_status run_scan8(struct steno_op_ctx *ctx, steno_err *err)
         if (y[i] || !steno_op_wants(ctx, i))
             continue;
         declared(&c, body_of(n, "body"), i);
-        s = i < sc.states ? steno_op_in(ctx, 1 + i)->shape
-                          : behind(&c.shape, 2,
-                                   (const int64_t[]){(int64_t)sc.batch, (int64_t)sc.seq});
+        s = i < sc.states
+                ? steno_op_in(ctx, 1 + i)->shape
+                : behind(&c.shape, 2, (const int64_t[]){(int64_t)sc.batch, (int64_t)sc.seq});
         if (s.rank < 0)
             return steno_op_fail(ctx, err, STENO_ERR_LIMIT, "output %d has too many axes", i);
         st = steno_op_out(ctx, i, c.dtype, &s, &y[i], err);

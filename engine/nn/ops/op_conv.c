@@ -14,7 +14,7 @@ struct conv {                      /* the node's frozen state */
     struct steno_weights *lowered; /* ... or as a product of patches, in less than f32 */
     enum steno_act act;
     float act_min, act_max;
-    bool late; /* an activation that the kernel does not know: after it */
+    bool late;  /* an activation that the kernel does not know: after it */
     bool known; /* W is constant; what its shape and the attributes say, read once: */
     struct steno_conv s;
     struct steno_window win;
@@ -27,12 +27,9 @@ static steno_status read_activation(const struct steno_node *n, struct conv *c, 
     static const struct {
         const char *name;
         enum steno_act act;
-    } names[] = {{"Relu", STENO_ACT_RELU},
-                 {"Sigmoid", STENO_ACT_SIGMOID},
-                 {"Tanh", STENO_ACT_TANH},
-                 {"Swish", STENO_ACT_SILU},
-                 {"Gelu", STENO_ACT_GELU},
-                 {"Clip", STENO_ACT_CLIP}};
+    } names[] = {{"Relu", STENO_ACT_RELU}, {"Sigmoid", STENO_ACT_SIGMOID},
+                 {"Tanh", STENO_ACT_TANH}, {"Swish", STENO_ACT_SILU},
+                 {"Gelu", STENO_ACT_GELU}, {"Clip", STENO_ACT_CLIP}};
     const char *want = steno_node_str(n, "activation", "");
     const struct steno_attr *params = steno_node_attr(n, "activation_params");
     if (!*want)
@@ -246,9 +243,8 @@ static steno_status images_lowered(struct steno_op_ctx *ctx, const struct steno_
     size_t in = s->in[0] * s->in[1], out = s->out[0] * s->out[1];
     float *pixels = steno_op_scratch(ctx, in * s->c_in * sizeof *pixels);
     float *rows = steno_op_scratch(ctx, out * w->n * sizeof *rows);
-    struct rounded r = {.k = k,
-                        .c = {s, pixels, w, ep, rows},
-                        .parts = (size_t)steno_ops_conv_parts(ctx, s)};
+    struct rounded r = {
+        .k = k, .c = {s, pixels, w, ep, rows}, .parts = (size_t)steno_ops_conv_parts(ctx, s)};
     steno_status st = STENO_OK;
     if (!steno_conv_is_pointwise(s))
         r.work = steno_op_scratch(ctx, steno_ops_conv_rounded_work(s, w, r.parts) + 1);

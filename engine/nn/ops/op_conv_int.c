@@ -1,6 +1,7 @@
 /* ConvInteger, QLinearConv: sums of 8-bit products, exact in i32 (they wrap beyond it, as in ONNX
- * Runtime). One group over one or two axes runs as products of patches (nn/ops/conv_bytes.h), packed
- * at load where the weights are constant; groups and three axes in plain loops along the last axis.
+ * Runtime). One group over one or two axes runs as products of patches (nn/ops/conv_bytes.h),
+ * packed at load where the weights are constant; groups and three axes in plain loops along the
+ * last axis.
  */
 #include "nn/ops/conv_bytes.h"
 #include "nn/ops/window.h"

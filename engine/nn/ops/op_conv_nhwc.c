@@ -128,8 +128,9 @@ static steno_status run_nhwc(struct steno_op_ctx *ctx, steno_err *err)
         return st;
     ep.bias = bias ? bias->data : NULL;
     ep.residual = residual ? residual->data : NULL;
-    return images(ctx, (struct steno_nhwc_image){.c = &c->conv, .s = &s, .x = x->data, .y = y->data},
-                  ep, (size_t)ys.dim[0], err);
+    return images(ctx,
+                  (struct steno_nhwc_image){.c = &c->conv, .s = &s, .x = x->data, .y = y->data}, ep,
+                  (size_t)ys.dim[0], err);
 }
 
 const struct steno_op steno_ops_conv_nhwc[] = {

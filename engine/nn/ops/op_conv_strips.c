@@ -3,9 +3,9 @@
  * time.
  *
  * ConvStrips   X [N, H, W, C], W0 [C', C / group, kernel...], bias [C']?, W1 [O, C' / group,
- *              kernel...], bias [O]?, weights constant; Y [N, H'', W'', O] = f1(conv(f0(conv(X, W0) +
- *              b0), W1) + b1). Attributes are lists of both: strides [2 * 2], dilations [2 * 2],
- *              pads [2 * 4], group [2], act [2] (enum steno_act), act_min [2], act_max [2].
+ *              kernel...], bias [O]?, weights constant; Y [N, H'', W'', O] = f1(conv(f0(conv(X, W0)
+ * + b0), W1) + b1). Attributes are lists of both: strides [2 * 2], dilations [2 * 2], pads [2 * 4],
+ * group [2], act [2] (enum steno_act), act_min [2], act_max [2].
  *
  * Y has the bits of the two convolutions one after the other: strips begin at rows that are a
  * multiple of three, where the winograd slots begin theirs. */
@@ -17,8 +17,9 @@
 
 enum {
     STAGES = 2,
-    ROWS = 3,    /* strips are made of so many, or multiples */
-    /* Of Y in a strip: weights are read once for each, and L2 holds it, as far as it can (docs/PERFORMANCE.md). */
+    ROWS = 3, /* strips are made of so many, or multiples */
+    /* Of Y in a strip: weights are read once for each, and L2 holds it, as far as it can
+       (docs/PERFORMANCE.md). */
     PIXELS = 128,
     AMX_PIXELS = 171
 };
@@ -100,7 +101,7 @@ static steno_status prepare_stage(struct steno_prep *pc, struct strips *c, int i
                           c->conv[0].s.c_out);
     c->ep[i] = (struct steno_gemm_epilogue){.alpha = 1,
                                             .ldr = s.c_out,
-                                            .act = act ? (enum steno_act)*act : STENO_ACT_NONE,
+                                            .act = act ? (enum steno_act) * act : STENO_ACT_NONE,
                                             .act_min = stage_float(n, "act_min", i),
                                             .act_max = stage_float(n, "act_max", i)};
     return steno_prep_nhwc(pc, 1 + 2 * i, &s, &c->win[i], &c->conv[i], err);
@@ -172,7 +173,8 @@ static struct steno_conv part_of(const struct steno_conv *s, size_t o0, size_t o
     return p;
 }
 
-/* Set up both convolutions for rows [o0, o1) of Y: what is left to do of the first, and the second. */
+/* Set up both convolutions for rows [o0, o1) of Y: what is left to do of the first, and the second.
+ */
 static void begin(struct strip *t, size_t o0, size_t o1)
 {
     const struct job *j = t->j;

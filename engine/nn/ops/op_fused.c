@@ -1,5 +1,5 @@
-/* Operators of domain ai.steno, made by passes (engine/nn/passes), never read from files as such: each
- * is a chain of ONNX operators in one loop.
+/* Operators of domain ai.steno, made by passes (engine/nn/passes), never read from files as such:
+ * each is a chain of ONNX operators in one loop.
  *
  * Linear            X [..., K], W [K, N] constant, bias [N]?, residual [..., N]?, scale [1 or N]?,
  *                   zero [1 or N]?
@@ -228,8 +228,7 @@ static steno_status infer_depthwise(struct steno_infer *ic, steno_err *err)
         if (!depthwise_pads(steno_infer_node(ic), w.dim[2], pads))
             return steno_fail(err, STENO_ERR_INVAL, "pads must be two numbers below the taps");
         if (x.dim[1] < 0)
-            x.dim[1] =
-                pads[0] + pads[1] == w.dim[2] - 1 ? x.dim[1] : steno_infer_new_dim(ic);
+            x.dim[1] = pads[0] + pads[1] == w.dim[2] - 1 ? x.dim[1] : steno_infer_new_dim(ic);
         else if (x.dim[1] + pads[0] + pads[1] >= w.dim[2])
             x.dim[1] += pads[0] + pads[1] - w.dim[2] + 1;
         else
@@ -245,8 +244,8 @@ struct depthwise_job {
     const float *x, *bias;
     float *y;
     size_t in, out, before; /* rows of x and y, zeros before x */
-    /* Outputs [0, head) and [tail, out) of an image reach beyond x: what they read lies in `edges`, zeros
-     * included, for each image head + k - 1 rows, then out - tail + k - 1. */
+    /* Outputs [0, head) and [tail, out) of an image reach beyond x: what they read lies in `edges`,
+     * zeros included, for each image head + k - 1 rows, then out - tail + k - 1. */
     size_t head, tail;
     float *edges;
     enum steno_act act;
@@ -270,7 +269,8 @@ static void find_edges(struct depthwise_job *j)
 }
 
 /* n rows from row `from` - before of x on, zeros where x has none. */
-static float *padded(const struct depthwise_job *j, const float *x, size_t from, size_t n, float *to)
+static float *padded(const struct depthwise_job *j, const float *x, size_t from, size_t n,
+                     float *to)
 {
     const size_t c = j->d->c;
     for (size_t i = from; i < from + n; i++, to += c)
@@ -309,8 +309,8 @@ static void depthwise_rows(const struct depthwise_job *j, size_t b, size_t t, si
     }
 }
 
-/* Rows [begin, end) of all images one after the other, some at a time: the activation finds them in the
- * caches. */
+/* Rows [begin, end) of all images one after the other, some at a time: the activation finds them in
+ * the caches. */
 static void depthwise_part(void *arg, size_t begin, size_t end)
 {
     const struct depthwise_job *j = arg;

@@ -13,11 +13,11 @@
  *                 mask f32 is added; mask bool (broadcast to [B, h, T, S]) hides keys: their weight
  *                 is 0, and a row that sees none gives 0.
  *                 Attributes: heads, size (d), v_size (v), scale; q_at, k_at, v_at, p_at: first
- *                 column, for inputs that hold several things side by side; apart: bits of the inputs
- *                 (Q 1, K 2, V 4, P 8) and of y (16) that have the heads apart, [B, h, T, d]. Rank 4
- *                 shift: 0 when P has a row for each key and its product is not shifted. Rank 4
- *                 [B, T, h, d] is the same as rank 3. hides: 1 when the mask is bool (for the body
- *                 in a written file, optimize/body_fused.c; the kernel looks at the type). */
+ *                 column, for inputs that hold several things side by side; apart: bits of the
+ * inputs (Q 1, K 2, V 4, P 8) and of y (16) that have the heads apart, [B, h, T, d]. Rank 4 shift:
+ * 0 when P has a row for each key and its product is not shifted. Rank 4 [B, T, h, d] is the same
+ * as rank 3. hides: 1 when the mask is bool (for the body in a written file, optimize/body_fused.c;
+ * the kernel looks at the type). */
 #include "nn/ops/attention.h"
 #include "nn/ops/families.h"
 #include "nn/ops/internal.h"
@@ -273,8 +273,8 @@ const char *steno_attn_read_mask(struct steno_op_ctx *ctx, int in, struct steno_
             return "out of memory";
         for (size_t i = 0; i < rows * a->keys; i++)
             wide[i] = ((const float *)m->data)[i / a->keys];
-        a->mask = (struct steno_attn_view){wide, step[0] * a->keys, step[1] * a->keys,
-                                           step[2] * a->keys};
+        a->mask =
+            (struct steno_attn_view){wide, step[0] * a->keys, step[1] * a->keys, step[2] * a->keys};
     }
     return NULL;
 }
@@ -300,7 +300,9 @@ static const char *read_positions(struct steno_op_ctx *ctx, struct steno_attenti
     a->p_by_key = !steno_node_int(steno_op_node(ctx), "shift", 1);
     if ((size_t)e.batch != a->batch && e.batch != 1)
         return "P has another batch";
-    return a->p_len < a->keys || (a->p_by_key && a->p_len > a->keys) ? "there are not as many positions as keys" : NULL;
+    return a->p_len < a->keys || (a->p_by_key && a->p_len > a->keys)
+               ? "there are not as many positions as keys"
+               : NULL;
 }
 
 static const char *read_inputs(struct steno_op_ctx *ctx, struct steno_attention *a)

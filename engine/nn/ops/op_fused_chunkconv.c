@@ -1,13 +1,13 @@
 /* ChunkConv, of passes, domain ai.steno: the streaming convolution of Zipformer (Yao et al. 2024,
  * section 3.1; icefall's ChunkCausalDepthwiseConv1d), one chunk of T frames.
  *
- * x [T, N, C], or [T, N, 2 C] with attribute glu = 1: then a * sigmoid(b) of its halves. mask [N, 1, T] bool?, cache [N, C, L], w1 [C, 1, L + 1] constant, b1 [C]?,
- * w2 [C, 1, K] constant with K odd, b2 [C]?, scale [C, T] constant
- *     z [N, C, L + T] = cache, then x with masked frames zero
- *     y [T, N, C] = Conv(z; w1, b1) + scale * Conv(z without its first L; w2, b2, K / 2 zeros around)
- *     cache' [N, C, L] = the last L of z
- * Attribute act: 0, or STENO_ACT_SWOOSH with act_min and act_max, of y.
- * Depthwise convolutions, channels last inside: z is built once for a stream and both walk along it. */
+ * x [T, N, C], or [T, N, 2 C] with attribute glu = 1: then a * sigmoid(b) of its halves. mask [N,
+ * 1, T] bool?, cache [N, C, L], w1 [C, 1, L + 1] constant, b1 [C]?, w2 [C, 1, K] constant with K
+ * odd, b2 [C]?, scale [C, T] constant z [N, C, L + T] = cache, then x with masked frames zero y [T,
+ * N, C] = Conv(z; w1, b1) + scale * Conv(z without its first L; w2, b2, K / 2 zeros around) cache'
+ * [N, C, L] = the last L of z Attribute act: 0, or STENO_ACT_SWOOSH with act_min and act_max, of y.
+ * Depthwise convolutions, channels last inside: z is built once for a stream and both walk along
+ * it. */
 #include "nn/ops/internal.h"
 #include "nn/ops/families.h"
 
@@ -112,8 +112,8 @@ struct job {
     const struct chunk_conv *p;
     const float *x, *cache, *b1, *b2;
     const uint8_t *mask;
-    float *y, *kept;      /* kept: the new cache, or NULL */
-    float *work;          /* for each part: z [L + T, C], v and u [T, C] */
+    float *y, *kept;       /* kept: the new cache, or NULL */
+    float *work;           /* for each part: z [L + T, C], v and u [T, C] */
     size_t n, parts, each; /* each: floats of one part's work */
 };
 
@@ -136,8 +136,8 @@ static void gather(const struct job *j, size_t n, float *z)
     }
 }
 
-/* v [T, C] = the convolution with w2 of z's last T rows, zeros around; taps that would read zeros are
- * left out. */
+/* v [T, C] = the convolution with w2 of z's last T rows, zeros around; taps that would read zeros
+ * are left out. */
 static void within_chunk(const struct job *j, const float *z, float *v)
 {
     const struct chunk_conv *p = j->p;

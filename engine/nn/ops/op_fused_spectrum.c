@@ -1,5 +1,5 @@
-/* PowerSpectrum, of passes, domain ai.steno: frames of x under a window, their Fourier transform, its
- * squared magnitude.
+/* PowerSpectrum, of passes, domain ai.steno: frames of x under a window, their Fourier transform,
+ * its squared magnitude.
  *
  * x [B, 1, S], w [2 F, 1, n] constant, the transform as a convolution has it (spectrum.h);
  * attributes hop, root. y [B, F, T], F = n/2 + 1, T = (S - n) / hop + 1:

@@ -24,7 +24,7 @@ struct weights_job {
     float *y, *kept; /* kept: the new cache, or NULL */
     char *scratch;
     size_t heads, size, p_size, q_at, k_at, p_at;
-    size_t n, t, lead, keys, row; /* row: columns of x */
+    size_t n, t, lead, keys, row;          /* row: columns of x */
     size_t mask_step, parts, each, floats; /* of one part's scratch: bytes, floats before `work` */
     float fill;
     bool gated, stream_first; /* NonlinAttention; the cache is [1, N, L, w] */
@@ -111,8 +111,8 @@ static steno_status infer_weights(struct steno_infer *ic, steno_err *err)
         keys = cache.rank == 3 && cache.dim[0] >= 0 && keys >= 0 ? cache.dim[0] + keys
                                                                  : steno_infer_new_dim(ic);
     if (x.rank == 3) {
-        struct steno_shape y = steno_ops_shape(4, (const int64_t[]){steno_node_int(n, "heads", 1), x.dim[1],
-                                                                    x.dim[0], keys});
+        struct steno_shape y = steno_ops_shape(
+            4, (const int64_t[]){steno_node_int(n, "heads", 1), x.dim[1], x.dim[0], keys});
         steno_infer_set(ic, 0, STENO_F32, &y);
     } else {
         steno_infer_set(ic, 0, STENO_F32, NULL);
@@ -208,8 +208,8 @@ static steno_status run_weights(struct steno_op_ctx *ctx, steno_err *err)
     wrong = read_weights(ctx, &j);
     if (wrong)
         return steno_op_fail(ctx, err, STENO_ERR_INVAL, "%s", wrong);
-    s = steno_ops_shape(4, (const int64_t[]){(int64_t)j.heads, (int64_t)j.n, (int64_t)j.t,
-                                             (int64_t)j.keys});
+    s = steno_ops_shape(
+        4, (const int64_t[]){(int64_t)j.heads, (int64_t)j.n, (int64_t)j.t, (int64_t)j.keys});
     st = steno_op_out(ctx, 0, STENO_F32, &s, &y, err);
     if (!st && j.cache && steno_op_wants(ctx, 1))
         st = steno_op_out(ctx, 1, STENO_F32, &steno_op_in(ctx, AW_CACHE)->shape, &kept, err);
@@ -262,9 +262,9 @@ static const char *read_values(struct steno_op_ctx *ctx, struct weights_job *j)
         return "x must be [T, N, columns], f32";
     if (j->gated ? j->row != 3 * w : j->q_at + w > j->row)
         return "x has not as many columns as it should";
-    if (!is_f32(a, 4) || (!j->gated && (size_t)a->shape.dim[0] != j->heads) || a->shape.dim[0] < 1 ||
-        (size_t)a->shape.dim[1] != j->n ||
-        (size_t)a->shape.dim[2] != j->t || (size_t)a->shape.dim[3] < j->t)
+    if (!is_f32(a, 4) || (!j->gated && (size_t)a->shape.dim[0] != j->heads) ||
+        a->shape.dim[0] < 1 || (size_t)a->shape.dim[1] != j->n || (size_t)a->shape.dim[2] != j->t ||
+        (size_t)a->shape.dim[3] < j->t)
         return "weights must be [heads, N, T, keys], f32";
     j->keys = (size_t)a->shape.dim[3];
     j->lead = j->keys - j->t;
@@ -312,11 +312,11 @@ static void values_of(const struct weights_job *j, size_t n, char *mem)
         j->k->gemm_f32(j->t, j->size, j->keys, j->a + (h * j->n + n) * plane, j->keys, false,
                        v + h * j->size, w, false, y + h * j->size, j->n * w, NULL, work);
     for (size_t t = 0; j->gated && t < j->t; t++)
-        j->k->mul_f32(y + t * j->n * w, y + t * j->n * w, 1,
-                      j->x + (t * j->n + n) * j->row + 2 * w, 1, w);
+        j->k->mul_f32(y + t * j->n * w, y + t * j->n * w, 1, j->x + (t * j->n + n) * j->row + 2 * w,
+                      1, w);
     for (size_t i = 0; j->kept && i < j->lead; i++)
-        memcpy(j->kept + (j->stream_first ? n * j->lead + i : i * j->n + n) * w,
-               v + (j->t + i) * w, w * sizeof *v);
+        memcpy(j->kept + (j->stream_first ? n * j->lead + i : i * j->n + n) * w, v + (j->t + i) * w,
+               w * sizeof *v);
 }
 
 static void values_part(void *arg, int part)
@@ -340,15 +340,14 @@ static steno_status run_values(struct steno_op_ctx *ctx, steno_err *err)
     wrong = read_values(ctx, &j);
     if (wrong)
         return steno_op_fail(ctx, err, STENO_ERR_INVAL, "%s", wrong);
-    s = steno_ops_shape(3, (const int64_t[]){(int64_t)j.t, (int64_t)j.n,
-                                             (int64_t)(j.heads * j.size)});
+    s = steno_ops_shape(3,
+                        (const int64_t[]){(int64_t)j.t, (int64_t)j.n, (int64_t)(j.heads * j.size)});
     st = steno_op_out(ctx, 0, STENO_F32, &s, &y, err);
     if (!st && j.cache && steno_op_wants(ctx, 1))
         st = steno_op_out(ctx, 1, STENO_F32, &steno_op_in(ctx, WV_CACHE)->shape, &kept, err);
     if (st || !steno_numel(y))
         return st;
-    st = share_out(ctx, &j, j.n, j.keys * j.heads * j.size,
-                   j.k->gemm_f32_work(j.t, j.size, j.keys),
+    st = share_out(ctx, &j, j.n, j.keys * j.heads * j.size, j.k->gemm_f32_work(j.t, j.size, j.keys),
                    (double)steno_numel(y) * (double)j.keys, err);
     if (st)
         return st;

@@ -112,7 +112,8 @@ static steno_status run_bias_norm(struct steno_op_ctx *ctx, steno_err *err)
     struct rows_job j = {.scale = steno_node_float(steno_op_node(ctx), "scale", 1)};
     if (!is_f32(x) || !is_f32(bias) || x->shape.rank < 1 ||
         (int64_t)steno_numel(bias) != x->shape.dim[x->shape.rank - 1])
-        return steno_op_fail(ctx, err, STENO_ERR_INVAL, "X and bias must be f32 of one last extent");
+        return steno_op_fail(ctx, err, STENO_ERR_INVAL,
+                             "X and bias must be f32 of one last extent");
     j.a = x->data;
     j.by = bias->data;
     return run_rows(ctx, &j, norm_rows, &x->shape, err);

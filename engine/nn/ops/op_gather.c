@@ -456,8 +456,8 @@ static steno_status scatter_nd(struct steno_op_ctx *ctx, const struct scatter_nd
     return STENO_OK;
 }
 
-/* Each entry of a batch by itself: data and updates of one have shapes `one` and `one_u`, and where there
- * is one of either it is that of all entries; the result has shape `all`. */
+/* Each entry of a batch by itself: data and updates of one have shapes `one` and `one_u`, and where
+ * there is one of either it is that of all entries; the result has shape `all`. */
 static steno_status scatter_entries(struct steno_op_ctx *ctx, const struct steno_shape *one,
                                     const struct steno_shape *one_u, const struct steno_shape *all,
                                     size_t entries, steno_err *err)
@@ -465,7 +465,8 @@ static steno_status scatter_entries(struct steno_op_ctx *ctx, const struct steno
     const struct steno_tensor *x = steno_op_in(ctx, 0), *u = steno_op_in(ctx, 2);
     const size_t n = steno_ops_prod(one, 0, one->rank), e = steno_dtype_size(x->dtype);
     const size_t n_u = steno_ops_prod(one_u, 0, one_u->rank);
-    const size_t step = steno_numel(x) == n ? 0 : n * e, step_u = steno_numel(u) == n_u ? 0 : n_u * e;
+    const size_t step = steno_numel(x) == n ? 0 : n * e,
+                 step_u = steno_numel(u) == n_u ? 0 : n_u * e;
     const char *from = x->data, *with = u->data;
     struct scatter_nd s;
     struct steno_tensor *y;
@@ -492,8 +493,8 @@ static steno_status run_scatter_nd(struct steno_op_ctx *ctx, steno_err *err)
 }
 
 /* ---- ai.steno.run ScatterEach, of nn/passes/free_batch.c ----
- * ScatterND of data [1, ...] and updates [1, ...], done to each entry of a batch: data and updates [B or
- * 1, ...], indices as they were, [1, ..., k], their first number 0. */
+ * ScatterND of data [1, ...] and updates [1, ...], done to each entry of a batch: data and updates
+ * [B or 1, ...], indices as they were, [1, ..., k], their first number 0. */
 static int64_t entries_of_both(int64_t x, int64_t u)
 {
     return x == 1 ? u : x;

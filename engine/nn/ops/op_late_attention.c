@@ -4,9 +4,9 @@
  * Q [B, T, h d], X [B or 1, S, C], Wk [C, h d] and Wv [C, h v] constant, mask?, bias [h v]?, and
  * where Wk and Wv are bytes the scale and zero point of each, as in Linear
  *     K = X Wk, V = X Wv + bias;  y = Softmax(scale * Q K' + mask) V by heads: [B, T, h v]
- * mask as in Attention (op_fused_attention.c). A bias of K adds the same to all scores of a row, which
- * Softmax does not see: there is no input for it. Attributes: heads, size (d), v_size (v), scale,
- * hides (1 when mask is bool).
+ * mask as in Attention (op_fused_attention.c). A bias of K adds the same to all scores of a row,
+ * which Softmax does not see: there is no input for it. Attributes: heads, size (d), v_size (v),
+ * scale, hides (1 when mask is bool).
  *
  * A product may be taken in any order, so for each head
  *     Q K' = (Q Wk') X'   and   w V = (w X) Wv + bias
@@ -14,9 +14,9 @@
  * sixty. What is left for each row of X are two products with h vectors of C. (DeepSeek-V2, section
  * 2.1.2, takes the same way out of a latent cache.)
  *
- * ai.steno.run LateNormAttention, made by pass latenorm: the same of LayerNormalization(X) over the last axis;
- * further inputs gamma [C], beta [C]?, attribute epsilon. Rows are normalized one batch entry at a time, so that
- * they are in the cache when they are read for the second time. */
+ * ai.steno.run LateNormAttention, made by pass latenorm: the same of LayerNormalization(X) over the
+ * last axis; further inputs gamma [C], beta [C]?, attribute epsilon. Rows are normalized one batch
+ * entry at a time, so that they are in the cache when they are read for the second time. */
 #include "nn/ops/attention.h"
 #include "nn/ops/families.h"
 #include "nn/ops/internal.h"
@@ -25,7 +25,18 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { IN_Q, IN_X, IN_WK, IN_MASK, IN_WV, IN_BIAS, IN_WK_SCALE, IN_WV_SCALE = 8, IN_GAMMA = 10, IN_BETA };
+enum {
+    IN_Q,
+    IN_X,
+    IN_WK,
+    IN_MASK,
+    IN_WV,
+    IN_BIAS,
+    IN_WK_SCALE,
+    IN_WV_SCALE = 8,
+    IN_GAMMA = 10,
+    IN_BETA
+};
 enum { STEP = 2 }; /* rows of X at a time, the next of them called closer */
 
 struct late {
@@ -77,8 +88,9 @@ static steno_status prepare_late(struct steno_prep *pc, void **priv, steno_err *
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory for packed weights");
     if (!read_attributes(pc, l)) {
         free(l);
-        return steno_fail(err, STENO_ERR_FORMAT,
-                          "weights are not constant, f32 or bytes, [C, heads * size] and [C, heads * v_size]");
+        return steno_fail(
+            err, STENO_ERR_FORMAT,
+            "weights are not constant, f32 or bytes, [C, heads * size] and [C, heads * v_size]");
     }
     st = steno_prep_weights_parts(pc, IN_WK, IN_WK_SCALE, l->heads, true, &l->wk, err);
     if (!st)
@@ -115,12 +127,13 @@ struct job {
     struct steno_attention a; /* extents and mask */
     const float *x;
     size_t x_len;
-    size_t x_batch;      /* from a batch entry to the next, 0 where X repeats */
+    size_t x_batch;            /* from a batch entry to the next, 0 where X repeats */
     const float *gamma, *beta; /* of X's normalization; gamma NULL: it has none */
     float eps;
-    float *t;            /* [rows, heads, C]: scale * Q Wk', then w X */
-    bool *blind;         /* [rows, heads]: sees no key */
-    char *scratch;       /* of each part: weights [heads, S], mask [S], normalized X [S, C], the product's */
+    float *t;      /* [rows, heads, C]: scale * Q Wk', then w X */
+    bool *blind;   /* [rows, heads]: sees no key */
+    char *scratch; /* of each part: weights [heads, S], mask [S], normalized X [S, C], the product's
+                    */
     size_t part_bytes, at_mask, at_norm, at_work, parts, rows;
 };
 
@@ -152,8 +165,8 @@ static void weigh(const struct job *j, size_t r, float *w, float *made)
     for (size_t h = 0; h < j->l->heads; h++) {
         float *s = w + h * a->keys, max = -INFINITY, sum = 0;
         bool *blind = &j->blind[r * j->l->heads + h];
-        j->k->softmax_step_f32(s, a->keys, 1, NULL,
-                               mask_row(j, r / a->rows, h, r % a->rows, made), &max, &sum);
+        j->k->softmax_step_f32(s, a->keys, 1, NULL, mask_row(j, r / a->rows, h, r % a->rows, made),
+                               &max, &sum);
         *blind = max == -INFINITY && !isnan(sum);
         if (!*blind)
             j->k->affine_f32(s, s, a->keys, 1 / sum, 0);
@@ -209,7 +222,8 @@ static bool lay_out(struct steno_op_ctx *ctx, struct job *j)
     j->at_mask = steno_aligned(heads * keys * sizeof(float));
     j->at_norm = j->at_mask + steno_aligned(keys * sizeof(float));
     j->at_work = j->at_norm + steno_aligned(norm + STENO_OVERREAD);
-    j->part_bytes = steno_aligned(j->at_work + j->k->gemm_f32_work(heads, c, keys) + STENO_OVERREAD);
+    j->part_bytes =
+        steno_aligned(j->at_work + j->k->gemm_f32_work(heads, c, keys) + STENO_OVERREAD);
     if (!steno_mul_size(j->parts, j->part_bytes, &weights))
         return false;
     j->t = steno_op_scratch(ctx, all + STENO_OVERREAD);
@@ -222,7 +236,8 @@ static const char *read_inputs(struct steno_op_ctx *ctx, struct job *j)
 {
     const struct late *l = j->l;
     const struct steno_tensor *q = steno_op_in(ctx, IN_Q), *x = steno_op_in(ctx, IN_X);
-    const struct steno_tensor *bias = steno_op_in(ctx, IN_BIAS), *gamma = steno_op_in(ctx, IN_GAMMA);
+    const struct steno_tensor *bias = steno_op_in(ctx, IN_BIAS),
+                              *gamma = steno_op_in(ctx, IN_GAMMA);
     const struct steno_tensor *beta = steno_op_in(ctx, IN_BETA);
     const char *wrong;
     if (!q || !x || q->dtype != STENO_F32 || x->dtype != STENO_F32 || q->shape.rank != 3 ||
@@ -318,6 +333,7 @@ static steno_status run_late(struct steno_op_ctx *ctx, steno_err *err)
 
 const struct steno_op steno_ops_late_attention[] = {
     {"ai.steno", "LateAttention", 1, 0, 0, infer_late, prepare_late, release_late, run_late},
-    {"ai.steno.run", "LateNormAttention", 1, 0, 0, infer_late, prepare_late, release_late, run_late},
+    {"ai.steno.run", "LateNormAttention", 1, 0, 0, infer_late, prepare_late, release_late,
+     run_late},
     {0},
 };

@@ -100,8 +100,8 @@ static void add_skip(const steno_kernels *k, float *sum, const float *x, const f
     }
 }
 
-/* Outputs 1 and 2, f32 [..., 1]: mean of each row and 1 / sqrt(variance + eps); without the mean taken
- * off when rms. */
+/* Outputs 1 and 2, f32 [..., 1]: mean of each row and 1 / sqrt(variance + eps); without the mean
+ * taken off when rms. */
 static steno_status statistics(struct steno_op_ctx *ctx, const float *sum, size_t rows, size_t n,
                                bool rms, float eps, steno_err *err)
 {

@@ -174,7 +174,8 @@ static const char *rotary_dims(const struct steno_op_ctx *ctx, struct rotary *r)
     int64_t heads = steno_node_int(n, "num_heads", 0), size;
     int64_t dim = steno_node_int(n, "rotary_embedding_dim", 0);
     if ((x->rank != 3 && x->rank != 4) || c->rank != 2 ||
-        !steno_shape_equal(c, &steno_op_in(ctx, 3)->shape) || !f32_or_half(steno_op_in(ctx, 0)->dtype))
+        !steno_shape_equal(c, &steno_op_in(ctx, 3)->shape) ||
+        !f32_or_half(steno_op_in(ctx, 0)->dtype))
         return "input has rank 3 or 4, both caches the same rank 2";
     if (heads < 0 || dim < 0 || (x->rank == 3 && dim > 0 && !heads) || c->dim[1] < 1 ||
         c->dim[1] > INT32_MAX)

@@ -133,7 +133,8 @@ static void moments(const double *x, size_t n, double eps, bool rms, double *mea
     *inv = 1 / sqrt((n ? v / (double)n : 0) + eps);
 }
 
-/* Scale or bias seen at dims [axis, rank): its broadcast as [n] f64 in scratch, NULL with st set. */
+/* Scale or bias seen at dims [axis, rank): its broadcast as [n] f64 in scratch, NULL with st set.
+ */
 static const double *layer_param(struct steno_op_ctx *ctx, const struct steno_tensor *t,
                                  const struct steno_shape *norm, steno_status *st, steno_err *err)
 {

@@ -1,4 +1,5 @@
-/* Operators of domain ai.steno.run that stand for tables of a fixed length (nn/passes/any_length.c):
+/* Operators of domain ai.steno.run that stand for tables of a fixed length
+ * (nn/passes/any_length.c):
  *
  * Positions   table [1, n, d] f32, start i64 (one number), end i64 (one)? -> y [1, end - start, d]
  *             Rows start .. end of the table; without end one row. Rows the table does not have,

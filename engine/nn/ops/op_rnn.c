@@ -123,7 +123,9 @@ static steno_status read_attributes(const struct steno_node *n, struct rnn *p, s
     const char *dir = steno_node_str(n, "direction", "forward");
     int64_t hidden = steno_node_int(n, "hidden_size", 0);
     p->quantized = n->op_type[0] == 'D';
-    p->cell = n->op_type[0] == 'L' || p->quantized ? CELL_LSTM : n->op_type[0] == 'G' ? CELL_GRU : CELL_RNN;
+    p->cell = n->op_type[0] == 'L' || p->quantized ? CELL_LSTM
+              : n->op_type[0] == 'G'               ? CELL_GRU
+                                                   : CELL_RNN;
     p->gates = p->cell == CELL_LSTM ? 4 : p->cell == CELL_GRU ? 3 : 1;
     p->dirs = !strcmp(dir, "bidirectional") ? 2 : 1;
     p->reverse_first = !strcmp(dir, "reverse");
@@ -154,26 +156,30 @@ static struct forms as_they_are(const steno_kernels *k)
     return (struct forms){f32, f32, f32};
 }
 
-/* Precision of p's weights: whole numbers are exact in f32, and where products are in bytes the state goes round too
- * often for them. */
+/* Precision of p's weights: whole numbers are exact in f32, and where products are in bytes the
+ * state goes round too often for them. */
 static enum steno_precision kept_in(const struct steno_prep *pc, const struct rnn *p)
 {
     const enum steno_precision asked = steno_prep_precision(pc);
     return p->quantized ? STENO_FP32 : asked == STENO_INT8_WEIGHTS ? STENO_BF16_WEIGHTS : asked;
 }
 
-/* In the network's precision; large ones in the fewest bits where the rows that they meet are few: those of the batch
- * for R, in all steps at once for W. Of what is open a batch counts as one, steps as few where a state is carried. */
+/* In the network's precision; large ones in the fewest bits where the rows that they meet are few:
+ * those of the batch for R, in all steps at once for W. Of what is open a batch counts as one,
+ * steps as few where a state is carried. */
 static struct forms forms_of(const struct steno_prep *pc, const struct rnn *p)
 {
     const steno_kernels *k = steno_prep_kernels(pc);
     const enum steno_precision kept = kept_in(pc, p);
     const struct steno_shape x = steno_prep_shape(pc, 0);
-    const int64_t seq = x.rank == 3 ? x.dim[p->batch_first] : -1, batch = x.rank == 3 ? x.dim[!p->batch_first] : -1;
-    const int64_t most = k->tight_rows ? (int64_t)k->tight_rows : INT64_MAX, rows = batch > 1 ? batch : 1;
+    const int64_t seq = x.rank == 3 ? x.dim[p->batch_first] : -1,
+                  batch = x.rank == 3 ? x.dim[!p->batch_first] : -1;
+    const int64_t most = k->tight_rows ? (int64_t)k->tight_rows : INT64_MAX,
+                  rows = batch > 1 ? batch : 1;
     const struct steno_node *n = steno_prep_node(pc);
     const bool carried = n->n_in > 5 && n->in[5] != STENO_NONE && !steno_prep_const(pc, 5);
-    const bool few = rows <= most, few_in_all = few && (seq > 0 ? seq <= most / rows : carried || most == INT64_MAX);
+    const bool few = rows <= most,
+               few_in_all = few && (seq > 0 ? seq <= most / rows : carried || most == INT64_MAX);
     const size_t h = p->hidden, cols = h * (size_t)p->gates;
     return (struct forms){
         steno_weights_as(k, kept, few_in_all && steno_ops_tight(k, kept, p->input, cols)),
@@ -228,8 +234,8 @@ static int64_t width_of(const struct rnn *p, const struct steno_shape *s)
     return s->rank == 3 ? s->dim[p->quantized ? 1 : 2] : STENO_DIM_ANY;
 }
 
-/* One block for input `in`, to be packed unless it is filled. Weights that are widened first are not
- * kept in a cache: there would be nothing to widen at the next load. */
+/* One block for input `in`, to be packed unless it is filled. Weights that are widened first are
+ * not kept in a cache: there would be nothing to widen at the next load. */
 static char *packed_memory(struct steno_prep *pc, struct rnn *p, int in, size_t bytes, bool *filled)
 {
     *filled = false;
@@ -535,7 +541,8 @@ static void run_direction(struct run *r, bool reverse, float *y, size_t y_time, 
         struct steno_gemm_epilogue ep = {.alpha = 1};
         if (r->p->quantized)
             ep.alpha = round_state(r, t);
-        r->forms->r.part(r->batch, cols, n, r->p->quantized ? r->tmp : r->h, n, r->packed.r, r->rec, wide, &ep, 0, 1);
+        r->forms->r.part(r->batch, cols, n, r->p->quantized ? r->tmp : r->h, n, r->packed.r, r->rec,
+                         wide, &ep, 0, 1);
         for (size_t b = 0; b < r->batch; b++) {
             size_t len = (size_t)r->lens[b], at = reverse ? len - 1 - t : t;
             float *g;
@@ -569,8 +576,8 @@ static void input_part(void *arg, int part)
     struct share *s = arg;
     const struct run *r = s->r;
     size_t wide = r->p->hidden * (size_t)r->p->gates;
-    r->forms->w.part(r->seq * r->batch, wide, r->input, s->x, r->input, r->packed.w, r->gates, wide, s->ep,
-                     (size_t)part, (size_t)s->parts);
+    r->forms->w.part(r->seq * r->batch, wide, r->input, s->x, r->input, r->packed.w, r->gates, wide,
+                     s->ep, (size_t)part, (size_t)s->parts);
 }
 
 /* Early bias of one direction into dst [G*H]; NULL B gives zeros. */

@@ -1,4 +1,5 @@
-/* Operators about shapes: Shape, Size, Reshape and its relatives, Expand, ConstantOfShape, Range. */
+/* Operators about shapes: Shape, Size, Reshape and its relatives, Expand, ConstantOfShape, Range.
+ */
 #include "nn/ops/internal.h"
 #include "nn/ops/families.h"
 

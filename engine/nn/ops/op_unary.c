@@ -151,7 +151,7 @@ static const struct unary_row *find(const char *type)
 struct unary_job {
     const struct unary_row *row;
     struct unary_args args;
-    steno_unary_f32 *kernel; /* NULL: row->f32 */
+    steno_unary_f32 *kernel;   /* NULL: row->f32 */
     const steno_kernels *gate; /* not NULL: steno_ops_gate_f32 */
     const void *x;
     void *y;
@@ -203,7 +203,8 @@ static void apply_half(const struct unary_job *j, uint16_t *y, const uint16_t *x
     }
 }
 
-/* Abs, Neg, Sign, Relu of signed integers; wrap-around for the smallest number. Unsigned ones pass. */
+/* Abs, Neg, Sign, Relu of signed integers; wrap-around for the smallest number. Unsigned ones pass.
+ */
 #define INT_APPLY(T, U)                                                                            \
     static void apply_##T(const struct unary_job *j, T *y, const T *x, size_t n)                   \
     {                                                                                              \

@@ -26,7 +26,7 @@ struct windowed {
     size_t fresh_row, fresh_batch;
     const float *cache;
     float *kept;
-    void *const *rows; /* [B], then cache and kept are not used */
+    void *const *rows;  /* [B], then cache and kept are not used */
     size_t held, width; /* L, W */
     size_t k_at, v_at;
     char *scratch;

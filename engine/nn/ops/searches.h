@@ -1,6 +1,6 @@
-/* What CachedAttention (op_cached_attention.c) reads beside its inputs: keys and values that outlive a run, of the
- * searches whose hypotheses are the entries of a batch. The caller of the session lends them
- * (steno_session_lend); no file and no input can name such memory. */
+/* What CachedAttention (op_cached_attention.c) reads beside its inputs: keys and values that
+ * outlive a run, of the searches whose hypotheses are the entries of a batch. The caller of the
+ * session lends them (steno_session_lend); no file and no input can name such memory. */
 #ifndef STENO_NN_OPS_SEARCHES_H
 #define STENO_NN_OPS_SEARCHES_H
 
@@ -14,28 +14,28 @@ struct steno_kept_rows {
 };
 
 struct steno_kept_layer {
-    /* by heads [heads, cap, size + v_size], a key and its value; a hypothesis' are those that its list says,
-     * and n is how many it has */
+    /* by heads [heads, cap, size + v_size], a key and its value; a hypothesis' are those that its
+     * list says, and n is how many it has */
     struct steno_kept_rows own;
-    /* rows 0 .. n are everybody's; as the products of a whole beam read them: keys [heads, size, cap], then
-     * values [heads, cap, v_size] */
+    /* rows 0 .. n are everybody's; as the products of a whole beam read them: keys [heads, size,
+     * cap], then values [heads, cap, v_size] */
     struct steno_kept_rows memory;
-    /* ... or, where this is not NULL, by heads, in pieces of STENO_KEPT_KEYS rows as keep_bf16 makes them
-     * (nn/kernels/kernels.h); cap is a multiple of that */
+    /* ... or, where this is not NULL, by heads, in pieces of STENO_KEPT_KEYS rows as keep_bf16
+     * makes them (nn/kernels/kernels.h); cap is a multiple of that */
     const char *pieces;
 };
 
 struct steno_search_view {
-    size_t hyps;                          /* entries of the batch */
-    const int32_t *index;                 /* [hyps, index_row] rows of each, oldest first */
+    size_t hyps;          /* entries of the batch */
+    const int32_t *index; /* [hyps, index_row] rows of each, oldest first */
     size_t index_row;
     const float *bias;                    /* [cap of own] of each row, or NULL */
     const struct steno_kept_layer *layer; /* [n_layers] */
     size_t n_layers;
 };
 
-/* Entries 0 .. of the batch are the hypotheses of search 0, then those of search 1, ... Entries behind the last
- * are nobody's. */
+/* Entries 0 .. of the batch are the hypotheses of search 0, then those of search 1, ... Entries
+ * behind the last are nobody's. */
 struct steno_searches {
     const struct steno_search_view *view;
     size_t n;

@@ -111,8 +111,8 @@ steno_status steno_ops_infer_bshape(struct steno_infer *ic, int first, int last,
                               steno_shape_str(&next, b, sizeof b));
         for (int k = 1; k <= out->rank && k <= next.rank; k++) /* neither is a number then */
             if (r.dim[r.rank - k] == STENO_DIM_ANY)
-                r.dim[r.rank - k] = steno_infer_meet(ic, out->dim[out->rank - k],
-                                                     next.dim[next.rank - k]);
+                r.dim[r.rank - k] =
+                    steno_infer_meet(ic, out->dim[out->rank - k], next.dim[next.rank - k]);
         *out = r;
     }
     for (int i = 0; i < out->rank; i++)

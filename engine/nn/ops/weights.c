@@ -130,9 +130,10 @@ static double squares(const float *x, const int8_t *q, size_t n, float step)
     return lost + squares_of(x, q, n, step);
 }
 
-/* One column to q over its own range, symmetric, *scale a step. What rounding leaves of the elements
- * adds up to nothing (at most half a step): what they are multiplied with mostly has a mean, behind a
- * ReLU above all, and then no error comes of that. Returns the sum of squared errors. */
+/* One column to q over its own range, symmetric, *scale a step. What rounding leaves of the
+ * elements adds up to nothing (at most half a step): what they are multiplied with mostly has a
+ * mean, behind a ReLU above all, and then no error comes of that. Returns the sum of squared
+ * errors. */
 static double round_column(const struct columns *b, const float *x, size_t n, int8_t *q,
                            float *scale)
 {
@@ -216,18 +217,21 @@ static double lost_16(const struct steno_weights *p, const float *w, size_t ldw,
 }
 
 /* The kernels for weights that are not kept as f32 or bytes. */
-static const struct steno_gemm_weights *kernels_of(const steno_kernels *k, const struct steno_weights *w)
+static const struct steno_gemm_weights *kernels_of(const steno_kernels *k,
+                                                   const struct steno_weights *w)
 {
     if (w->precision == STENO_FP16_WEIGHTS)
         return &k->gemm_f16;
     return w->precision == STENO_FP32 ? &k->gemm_fixed : w->tight ? &k->gemm_tight : &k->gemm_bf16;
 }
 
-struct steno_gemm_weights steno_weights_as(const steno_kernels *k, enum steno_precision p, bool tight)
+struct steno_gemm_weights steno_weights_as(const steno_kernels *k, enum steno_precision p,
+                                           bool tight)
 {
     const struct steno_weights w = {.precision = p, .tight = tight};
     if (p == STENO_FP32 && !tight)
-        return (struct steno_gemm_weights){k->gemm_f32_packed_bytes, k->gemm_f32_pack, k->gemm_f32_packed_part, NULL, NULL};
+        return (struct steno_gemm_weights){k->gemm_f32_packed_bytes, k->gemm_f32_pack,
+                                           k->gemm_f32_packed_part, NULL, NULL};
     return *kernels_of(k, &w);
 }
 
@@ -240,14 +244,14 @@ double steno_weights_lost(const float *w, size_t n, enum steno_precision p)
 
 static size_t data_bytes(const struct steno_weights *p, const steno_kernels *k)
 {
-    size_t n = steno_weights_are_floats(p)                ? k->gemm_f32_packed_bytes(p->k, p->n)
+    size_t n = steno_weights_are_floats(p)          ? k->gemm_f32_packed_bytes(p->k, p->n)
                : p->precision == STENO_INT8_WEIGHTS ? k->gemm_i8_packed_bytes(p->k, p->n)
                                                     : kernels_of(k, p)->packed_bytes(p->k, p->n);
     return steno_aligned(n);
 }
 
-static struct steno_weights *describe(const struct steno_prep *pc, enum steno_precision precision, size_t rows,
-                                      size_t cols)
+static struct steno_weights *describe(const struct steno_prep *pc, enum steno_precision precision,
+                                      size_t rows, size_t cols)
 {
     struct steno_weights *p = calloc(1, sizeof *p);
     if (!p)
@@ -262,7 +266,8 @@ static struct steno_weights *describe(const struct steno_prep *pc, enum steno_pr
     return p;
 }
 
-/* Scales come first: the product before calls what lies behind its weights, and they are read with the first of these. */
+/* Scales come first: the product before calls what lies behind its weights, and they are read with
+ * the first of these. */
 static void place(struct steno_weights *p, void *block)
 {
     p->data = block;
@@ -291,18 +296,15 @@ static bool fill(struct steno_weights *p, const steno_kernels *k, const float *w
         free(q);
         return false;
     }
-    k->gemm_i8_pack(p->data, &(struct steno_weights_i8){.k = p->k,
-                                                        .n = p->n,
-                                                        .b = q,
-                                                        .ldb = p->k,
-                                                        .trans = true,
-                                                        .is_signed = true});
+    k->gemm_i8_pack(
+        p->data, &(struct steno_weights_i8){
+                     .k = p->k, .n = p->n, .b = q, .ldb = p->k, .trans = true, .is_signed = true});
     free(q);
     return true;
 }
 
 const struct steno_gemm_weights *steno_weights_kernels(const steno_kernels *k,
-                                               const struct steno_weights *w)
+                                                       const struct steno_weights *w)
 {
     return kernels_of(k, w);
 }
@@ -354,11 +356,14 @@ static steno_status pack(struct steno_prep *pc, int in, size_t rows, size_t cols
 
 bool steno_ops_tight(const steno_kernels *k, enum steno_precision p, size_t rows, size_t cols)
 {
-    return (p == STENO_FP32 ? k->gemm_fixed.part : p == STENO_BF16_WEIGHTS ? k->gemm_tight.part : NULL) &&
+    return (p == STENO_FP32           ? k->gemm_fixed.part
+            : p == STENO_BF16_WEIGHTS ? k->gemm_tight.part
+                                      : NULL) &&
            rows >= 64 && cols >= 64 && rows * cols >= STENO_TIGHT_WEIGHTS;
 }
 
-/* Whether input 0 has, of one example, more rows than those gain with, or the rows of one utterance of any length. */
+/* Whether input 0 has, of one example, more rows than those gain with, or the rows of one utterance
+ * of any length. */
 static bool many_rows(const struct steno_prep *pc)
 {
     const struct steno_shape x = steno_prep_shape(pc, 0);
@@ -395,8 +400,8 @@ steno_status steno_prep_weights(struct steno_prep *pc, int in, bool trans,
 steno_status steno_prep_weights_made(struct steno_prep *pc, int in, const struct steno_made *m,
                                      struct steno_weights **out, steno_err *err)
 {
-    return pack(pc, in, m->k, m->n,
-                (struct source){.w = steno_prep_const(pc, in)->data, .made = m}, out, err);
+    return pack(pc, in, m->k, m->n, (struct source){.w = steno_prep_const(pc, in)->data, .made = m},
+                out, err);
 }
 
 steno_status steno_infer_linear(struct steno_infer *ic, steno_err *err)
@@ -415,8 +420,8 @@ steno_status steno_infer_linear(struct steno_infer *ic, steno_err *err)
 
 /* ---- weights that are in 8 bits already ---- */
 
-/* W [K, N] bytes, real value (q - zero) * scale; zero may be NULL. Bytes whose packed form lies in a
- * cache have no elements here (w->data is NULL). */
+/* W [K, N] bytes, real value (q - zero) * scale; zero may be NULL. Bytes whose packed form lies in
+ * a cache have no elements here (w->data is NULL). */
 struct bytes {
     const struct steno_tensor *w, *scale, *zero;
 };
@@ -428,8 +433,8 @@ static bool find_bytes(const struct steno_prep *pc, int in, int scale_in, struct
     b->w = steno_prep_const(pc, in);
     b->scale = scale_in < n->n_in ? steno_prep_const(pc, scale_in) : NULL;
     b->zero = scale_in + 1 < n->n_in ? steno_prep_const(pc, scale_in + 1) : NULL;
-    if (!b->w || !steno_ops_is_byte(b->w->dtype) || b->w->shape.rank != 2 ||
-        !steno_numel(b->w) || !b->scale || !b->scale->data || b->scale->dtype != STENO_F32)
+    if (!b->w || !steno_ops_is_byte(b->w->dtype) || b->w->shape.rank != 2 || !steno_numel(b->w) ||
+        !b->scale || !b->scale->data || b->scale->dtype != STENO_F32)
         return false;
     cols = (size_t)b->w->shape.dim[1];
     return (steno_numel(b->scale) == 1 || steno_numel(b->scale) == cols) &&
@@ -452,15 +457,14 @@ steno_status steno_prep_weights_bytes(struct steno_prep *pc, int in, int scale_i
     block = p ? steno_prep_memory(pc, in, p->bytes, &filled) : NULL;
     if (block)
         place(p, block);
-    if (!block ||
-        (!filled && !steno_ops_pack_i8(k, p->data,
-                                       &(struct steno_weights_i8){.k = p->k,
-                                                                  .n = p->n,
-                                                                  .b = b.w->data,
-                                                                  .ldb = p->n,
-                                                                  .is_signed =
-                                                                      b.w->dtype == STENO_I8},
-                                       b.zero))) {
+    if (!block || (!filled && !steno_ops_pack_i8(
+                                  k, p->data,
+                                  &(struct steno_weights_i8){.k = p->k,
+                                                             .n = p->n,
+                                                             .b = b.w->data,
+                                                             .ldb = p->n,
+                                                             .is_signed = b.w->dtype == STENO_I8},
+                                  b.zero))) {
         steno_weights_free(p);
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory for packed weights");
     }
@@ -479,8 +483,7 @@ static void widen(const struct bytes *b, size_t from, size_t cols, float *to)
         int32_t zero =
             b->zero ? steno_ops_zero_at(b->zero, steno_numel(b->zero) > 1 ? from + c : 0) : 0;
         for (size_t r = 0; r < rows; r++)
-            to[r * cols + c] =
-                (float)(steno_ops_zero_at(b->w, r * all + from + c) - zero) * scale;
+            to[r * cols + c] = (float)(steno_ops_zero_at(b->w, r * all + from + c) - zero) * scale;
     }
 }
 
@@ -506,8 +509,9 @@ static bool fill_part(const struct parts *s, struct steno_weights *p, const sten
 }
 
 /* Parts that are each as `one` says, which is freed. */
-static steno_status pack_parts(struct steno_prep *pc, int in, struct parts s, struct steno_weights *one, size_t parts,
-                               struct steno_weights **out, steno_err *err)
+static steno_status pack_parts(struct steno_prep *pc, int in, struct parts s,
+                               struct steno_weights *one, size_t parts, struct steno_weights **out,
+                               steno_err *err)
 {
     const steno_kernels *k = steno_prep_kernels(pc);
     const size_t each = one ? steno_aligned(one->bytes) : 0;
@@ -546,18 +550,22 @@ steno_status steno_prep_weights_parts(struct steno_prep *pc, int in, int scale_i
     const bool f32 = w->dtype == STENO_F32;
     struct parts s = {.w = f32 ? w->data : NULL, .turned = turned, .all = all};
     steno_status st;
-    if (!f32 && (!find_bytes(pc, in, scale_in, &s.bytes) || !(s.wide = malloc(rows * cols * sizeof *s.wide + 1))))
+    if (!f32 && (!find_bytes(pc, in, scale_in, &s.bytes) ||
+                 !(s.wide = malloc(rows * cols * sizeof *s.wide + 1))))
         return steno_fail(err, STENO_ERR_FORMAT, "8-bit weights without scales, or out of memory");
     if (all % parts)
         st = steno_fail(err, STENO_ERR_FORMAT, "%zu columns do not divide into %zu", all, parts);
     else
-        st = pack_parts(pc, in, s, describe(pc, f32 ? steno_prep_precision(pc) : STENO_INT8_WEIGHTS, turned ? cols : rows,
-                                            turned ? rows : cols), parts, out, err);
+        st = pack_parts(pc, in, s,
+                        describe(pc, f32 ? steno_prep_precision(pc) : STENO_INT8_WEIGHTS,
+                                 turned ? cols : rows, turned ? rows : cols),
+                        parts, out, err);
     free(s.wide);
     return st;
 }
 
-steno_status steno_prep_weights_made_parts(struct steno_prep *pc, int in, const struct steno_made *m, size_t parts,
+steno_status steno_prep_weights_made_parts(struct steno_prep *pc, int in,
+                                           const struct steno_made *m, size_t parts,
                                            struct steno_weights **out, steno_err *err)
 {
     const struct parts s = {.made = m, .turned = true, .all = parts * m->k};
@@ -601,7 +609,8 @@ static void round_rows(void *arg, size_t begin, size_t end)
 {
     const struct rows *r = arg;
     for (size_t i = begin; i < end; i++)
-        r->scale[i] = r->alpha * r->k->quantize_row_f32(r->q + i * r->g.lda, r->a + i * r->lda, r->g.k, &r->zero[i]);
+        r->scale[i] = r->alpha * r->k->quantize_row_f32(r->q + i * r->g.lda, r->a + i * r->lda,
+                                                        r->g.k, &r->zero[i]);
 }
 
 /* Rows of a part, rounded and multiplied by one thread. */
@@ -632,8 +641,17 @@ static steno_status linear_i8(struct steno_op_ctx *ctx, const struct steno_weigh
     const steno_kernels *k = steno_op_kernels(ctx);
     const size_t threads = (size_t)steno_op_threads(ctx), tiled = steno_gemm_i8_rows(m);
     struct rows r = {.k = k, .a = a, .lda = lda, .parts = threads, .alpha = ep ? ep->alpha : 1};
-    r.g = (struct steno_gemm_i8){.m = m, .n = w->n, .k = w->k, .lda = steno_gemm_i8_lda(w->k), .a_rows = tiled,
-                                 .a_zero_step = 1, .packed = w->data, .scale = w->scale, .ep = ep, .c = c, .ldc = ldc};
+    r.g = (struct steno_gemm_i8){.m = m,
+                                 .n = w->n,
+                                 .k = w->k,
+                                 .lda = steno_gemm_i8_lda(w->k),
+                                 .a_rows = tiled,
+                                 .a_zero_step = 1,
+                                 .packed = w->data,
+                                 .scale = w->scale,
+                                 .ep = ep,
+                                 .c = c,
+                                 .ldc = ldc};
     r.q = steno_op_scratch(ctx, tiled * r.g.lda);
     r.scale = steno_op_scratch(ctx, m * sizeof *r.scale);
     r.zero = steno_op_scratch(ctx, m * sizeof *r.zero);

@@ -32,10 +32,10 @@ static inline bool steno_weights_are_floats(const struct steno_weights *w)
 struct steno_precision_report {
     enum steno_precision kept; /* what f32 weights are kept in; never STENO_AUTO_WEIGHTS */
     bool bytes;                /* the file has products in 8 bits */
-    int products; /* with constant weights, convolutions included */
-    int lowered;  /* kept in less than f32 */
-    double error; /* sqrt(sum (w - rounded)^2 / sum w^2) over all of them */
-    double worst; /* the same of the worst one */
+    int products;              /* with constant weights, convolutions included */
+    int lowered;               /* kept in less than f32 */
+    double error;              /* sqrt(sum (w - rounded)^2 / sum w^2) over all of them */
+    double worst;              /* the same of the worst one */
     char worst_node[64];
     double square, square_error; /* the sums so far */
 };
@@ -43,23 +43,28 @@ struct steno_precision_report {
 /* Sum of x^2. */
 double steno_square_sum(const float *x, size_t n);
 /* The kernels for weights that are kept neither as f32 nor as bytes. */
-const struct steno_gemm_weights *steno_weights_kernels(const steno_kernels *k, const struct steno_weights *w);
+const struct steno_gemm_weights *steno_weights_kernels(const steno_kernels *k,
+                                                       const struct steno_weights *w);
 void steno_weights_free(void *w); /* a release function; accepts NULL */
 
-/* Weights from which on gemm_fixed and gemm_tight are worth it, where the kernels have them: 256 KiB of f32. Smaller ones
- * stay in the first levels of the caches, where a single row is as fast or faster by multiply-adds. */
+/* Weights from which on gemm_fixed and gemm_tight are worth it, where the kernels have them: 256
+ * KiB of f32. Smaller ones stay in the first levels of the caches, where a single row is as fast or
+ * faster by multiply-adds. */
 #define STENO_TIGHT_WEIGHTS ((size_t)1 << 16)
 
 /* Whether weights [rows, cols] in precision p are large enough for these. */
 bool steno_ops_tight(const steno_kernels *k, enum steno_precision p, size_t rows, size_t cols);
-/* While preparing: whether a node keeps weights for these. Decided by their size and, where many rows lose by it
- * (kernels.h, tight_rows), by the shape that the graph states, so that an example's bits do not depend on what it is
- * batched with. */
-bool steno_prep_tight(const struct steno_prep *pc, enum steno_precision p, size_t rows, size_t cols);
+/* While preparing: whether a node keeps weights for these. Decided by their size and, where many
+ * rows lose by it (kernels.h, tight_rows), by the shape that the graph states, so that an example's
+ * bits do not depend on what it is batched with. */
+bool steno_prep_tight(const struct steno_prep *pc, enum steno_precision p, size_t rows,
+                      size_t cols);
 
-/* For an operator that packs f32 weights by itself, in any precision but int8: how they are kept and multiplied (conv,
- * conv_winograd: NULL where f32 stays f32), and the sum of squares of what that loses of n of them. */
-struct steno_gemm_weights steno_weights_as(const steno_kernels *k, enum steno_precision p, bool tight);
+/* For an operator that packs f32 weights by itself, in any precision but int8: how they are kept
+ * and multiplied (conv, conv_winograd: NULL where f32 stays f32), and the sum of squares of what
+ * that loses of n of them. */
+struct steno_gemm_weights steno_weights_as(const steno_kernels *k, enum steno_precision p,
+                                           bool tight);
 double steno_weights_lost(const float *w, size_t n, enum steno_precision p);
 
 /* While preparing: constant input `in`, f32 of rank 2, packed in the network's precision, reported,
@@ -67,7 +72,8 @@ double steno_weights_lost(const float *w, size_t n, enum steno_precision p);
 STENO_MUST steno_status steno_prep_weights(struct steno_prep *pc, int in, bool trans,
                                            struct steno_weights **out, steno_err *err);
 
-/* Weights [k, n] that are made of a constant: make writes their transpose [n, k], from all of it. */
+/* Weights [k, n] that are made of a constant: make writes their transpose [n, k], from all of it.
+ */
 struct steno_made {
     size_t k, n;
     void (*make)(float *to, const float *w, const void *arg);
@@ -78,9 +84,11 @@ STENO_MUST steno_status steno_prep_weights_made(struct steno_prep *pc, int in,
                                                 const struct steno_made *m,
                                                 struct steno_weights **out, steno_err *err);
 
-/* Weights made of constant input `in`, [parts][k, n] each packed for itself, in 8 bits: make writes [n, parts, k]. *out: an
- * array, to be freed with free(); the packed elements are the network's. STENO_ERR_NOMEM. */
-STENO_MUST steno_status steno_prep_weights_made_parts(struct steno_prep *pc, int in, const struct steno_made *m, size_t parts,
+/* Weights made of constant input `in`, [parts][k, n] each packed for itself, in 8 bits: make writes
+ * [n, parts, k]. *out: an array, to be freed with free(); the packed elements are the network's.
+ * STENO_ERR_NOMEM. */
+STENO_MUST steno_status steno_prep_weights_made_parts(struct steno_prep *pc, int in,
+                                                      const struct steno_made *m, size_t parts,
                                                       struct steno_weights **out, steno_err *err);
 
 /* Constant bytes W [K, N] that the graph has in 8 bits, taken as they are: input scale_in has their
@@ -89,10 +97,11 @@ STENO_MUST steno_status steno_prep_weights_made_parts(struct steno_prep *pc, int
 STENO_MUST steno_status steno_prep_weights_bytes(struct steno_prep *pc, int in, int scale_in,
                                                  struct steno_weights **out, steno_err *err);
 
-/* As steno_prep_weights, cut into `parts` of as many columns each, packed one by one: part i is W[:, i] [rows,
- * cols / parts], or that turned. *out: an array of `parts`, to be freed with free(); the packed
- * elements are the network's. Bytes with scales in scale_in (as above) are widened and rounded anew
- * to 8 bits, whatever the network's precision. STENO_ERR_NOMEM, STENO_ERR_FORMAT where the columns do not divide. */
+/* As steno_prep_weights, cut into `parts` of as many columns each, packed one by one: part i is
+ * W[:, i] [rows, cols / parts], or that turned. *out: an array of `parts`, to be freed with free();
+ * the packed elements are the network's. Bytes with scales in scale_in (as above) are widened and
+ * rounded anew to 8 bits, whatever the network's precision. STENO_ERR_NOMEM, STENO_ERR_FORMAT where
+ * the columns do not divide. */
 STENO_MUST steno_status steno_prep_weights_parts(struct steno_prep *pc, int in, int scale_in,
                                                  size_t parts, bool turned,
                                                  struct steno_weights **out, steno_err *err);

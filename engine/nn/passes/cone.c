@@ -12,8 +12,29 @@ double steno_cone_f32(double v)
 }
 
 enum code {
-    NONE, ERF, TANH, SIGMOID, EXP, LOG, SQRT, SOFTPLUS, RELU, NEG, RECIPROCAL, HARD_SIGMOID,
-    ADD, SUB, MUL, DIV, POW, MAX, MIN, CLIP, ABS, EQUAL, WHERE
+    NONE,
+    ERF,
+    TANH,
+    SIGMOID,
+    EXP,
+    LOG,
+    SQRT,
+    SOFTPLUS,
+    RELU,
+    NEG,
+    RECIPROCAL,
+    HARD_SIGMOID,
+    ADD,
+    SUB,
+    MUL,
+    DIV,
+    POW,
+    MAX,
+    MIN,
+    CLIP,
+    ABS,
+    EQUAL,
+    WHERE
 };
 
 int steno_cone_code(const struct steno_node *n)
@@ -47,7 +68,8 @@ int steno_cone_code(const struct steno_node *n)
     if (*n->domain || n->n_out != 1)
         return NONE;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (n->n_in >= rows[i].least && n->n_in <= rows[i].most && !strcmp(n->op_type, rows[i].type))
+        if (n->n_in >= rows[i].least && n->n_in <= rows[i].most &&
+            !strcmp(n->op_type, rows[i].type))
             return (int)rows[i].code;
     return NONE;
 }
@@ -139,7 +161,8 @@ void steno_cone_start(struct steno_cone *c, struct steno_node *end)
 
 int steno_cone_inputs(const struct steno_node *n)
 {
-    return !strncmp(n->op_type, "Reduce", 6) || steno_pass_is(n, "LayerNormalization") ? 1 : n->n_in;
+    return !strncmp(n->op_type, "Reduce", 6) || steno_pass_is(n, "LayerNormalization") ? 1
+                                                                                       : n->n_in;
 }
 
 int steno_cone_find(const struct steno_cone *c, steno_vid v)

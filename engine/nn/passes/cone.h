@@ -1,6 +1,6 @@
-/* Cones: nodes between one value and one result with nothing else but constants in them, so that what
- * they compute can be found out by computing it. Used by curve.h (functions of one number) and norm.h
- * (functions of one row). */
+/* Cones: nodes between one value and one result with nothing else but constants in them, so that
+ * what they compute can be found out by computing it. Used by curve.h (functions of one number) and
+ * norm.h (functions of one row). */
 #ifndef STENO_NN_PASSES_CONE_H
 #define STENO_NN_PASSES_CONE_H
 
@@ -11,7 +11,7 @@
 struct steno_cone {
     struct steno_node *node[STENO_CONE_MAX]; /* by falling number: each writes what those before it
                                                 read; node[0] writes the result */
-    int code[STENO_CONE_MAX]; /* steno_cone_code of each */
+    int code[STENO_CONE_MAX];                /* steno_cone_code of each */
     int n;
     steno_vid x; /* set by who uses the cone: the one value it reads */
     /* May the node join; is v a constant that the cone may read? */

@@ -27,8 +27,8 @@ static double evaluate(const struct steno_graph *g, const struct steno_cone *c, 
 
 /* Close at every point: a step of 1/4 where the curves bend, then far out. Constants that were
  * rounded to f32 differ by less. */
-static bool matches(const struct steno_graph *g, const struct steno_cone *c, const struct steno_curve *f,
-                    double *p)
+static bool matches(const struct steno_graph *g, const struct steno_cone *c,
+                    const struct steno_curve *f, double *p)
 {
     *p = f->find ? f->find(evaluate(g, c, 1)) : 0;
     if (!(fabs(*p) < 1e6))
@@ -61,7 +61,8 @@ static bool takes(const struct steno_graph *g, const struct steno_cone *c,
 
 /* The largest cone above `end` that is one of the curves. */
 static const struct steno_curve *find(struct steno_graph *g, struct steno_node *end,
-                                      const struct steno_curve *curves, struct steno_cone *best, double *p)
+                                      const struct steno_curve *curves, struct steno_cone *best,
+                                      double *p)
 {
     const struct steno_curve *found = NULL;
     struct steno_cone c = {.takes = takes, .number = number};
@@ -73,7 +74,8 @@ static const struct steno_curve *find(struct steno_graph *g, struct steno_node *
             steno_pass_same_shape(g, last, end->out[0])) {
             c.x = last;
             for (const struct steno_curve *f = curves; f->type; f++)
-                if (steno_op_find(f->domain ? f->domain : "", f->type, f->opset) && matches(g, &c, f, &param)) {
+                if (steno_op_find(f->domain ? f->domain : "", f->type, f->opset) &&
+                    matches(g, &c, f, &param)) {
                     found = f;
                     *best = c;
                     *p = param;
@@ -92,14 +94,15 @@ static steno_status replace(struct steno_graph *g, const struct steno_cone *c,
     struct steno_node *y;
     for (int i = 0; i < c->n; i++)
         c->node[i]->dead = true;
-    y = steno_pass_add_node(g, f->domain ? f->domain : "", f->type, f->opset, name, 1, 1, attr, err);
+    y = steno_pass_add_node(g, f->domain ? f->domain : "", f->type, f->opset, name, 1, 1, attr,
+                            err);
     if (!y)
         return STENO_ERR_NOMEM;
     for (int i = 0; i < 2 && f->fixed[0].name; i++)
         steno_pass_set_float(g, y, i, f->fixed[i].name, f->fixed[i].v);
     if (f->form)
-        y->attr[0] = (struct steno_attr){
-            .name = "approximate", .kind = STENO_ATTR_STRING, .s = f->form};
+        y->attr[0] =
+            (struct steno_attr){.name = "approximate", .kind = STENO_ATTR_STRING, .s = f->form};
     else if (attr == 1)
         steno_pass_set_float(g, y, 0, f->attr, (float)p);
     y->in[0] = c->x;
@@ -107,16 +110,16 @@ static steno_status replace(struct steno_graph *g, const struct steno_cone *c,
     return STENO_OK;
 }
 
-steno_status steno_pass_curves(struct steno_graph *g, const struct steno_curve *curves, int *changed,
-                               steno_err *err)
+steno_status steno_pass_curves(struct steno_graph *g, const struct steno_curve *curves,
+                               int *changed, steno_err *err)
 {
     for (int32_t i = g->n_nodes - 1; i >= 0; i--) { /* from the end: the largest cone first */
         struct steno_cone c;
         const struct steno_curve *f;
         double p = 0;
         steno_status st;
-        if (g->nodes[i].dead || !steno_cone_code(&g->nodes[i]) || g->nodes[i].out[0] == STENO_NONE ||
-            !(f = find(g, &g->nodes[i], curves, &c, &p)))
+        if (g->nodes[i].dead || !steno_cone_code(&g->nodes[i]) ||
+            g->nodes[i].out[0] == STENO_NONE || !(f = find(g, &g->nodes[i], curves, &c, &p)))
             continue;
         st = replace(g, &c, f, p, err);
         if (st)

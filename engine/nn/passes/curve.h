@@ -21,7 +21,8 @@ struct steno_curve {
     } fixed[2]; /* attributes with these values; nothing or both */
 };
 
-/* Cones that compute one of `curves` (ends with an entry without type) become one node each. f32. */
+/* Cones that compute one of `curves` (ends with an entry without type) become one node each. f32.
+ */
 STENO_MUST steno_status steno_pass_curves(struct steno_graph *g, const struct steno_curve *curves,
                                           int *changed, steno_err *err);
 

@@ -1,11 +1,12 @@
 /* Before: inputs [1, ...], nodes as they were traced for a batch of one
  * After:  inputs [N, ...]; Reshape to [1, ...] is one to [0, ...], which copies the extent;
  *         ScatterND is ai.steno.run:ScatterEach (nn/ops/op_gather.c)
- * A value is apart when it depends on such an input: then it has an entry for each stream along axis 0,
- * and no operator on the way may look from one to another. What is known of operators is in the table;
- * the rest is refused, and so is a number that tells how many streams there are where it is more than an
- * extent to be copied. That it holds for a batch of one says nothing about which axis of size 1 is the
- * batch: so shapes are inferred anew with N, and each of these values has to have it in front. */
+ * A value is apart when it depends on such an input: then it has an entry for each stream along
+ * axis 0, and no operator on the way may look from one to another. What is known of operators is in
+ * the table; the rest is refused, and so is a number that tells how many streams there are where it
+ * is more than an extent to be copied. That it holds for a batch of one says nothing about which
+ * axis of size 1 is the batch: so shapes are inferred anew with N, and each of these values has to
+ * have it in front. */
 #include "nn/passes/free_batch.h"
 
 #include <stdio.h>
@@ -125,7 +126,8 @@ static int rank_of(const struct walk *w, steno_vid v)
 }
 
 /* Numbers of a constant; NULL for others. */
-static const int64_t *numbers(const struct walk *w, const struct steno_node *n, int in, size_t *count)
+static const int64_t *numbers(const struct walk *w, const struct steno_node *n, int in,
+                              size_t *count)
 {
     const struct steno_tensor *t =
         in < n->n_in && n->in[in] != STENO_NONE ? w->g->values[n->in[in]].constant : NULL;
@@ -307,8 +309,9 @@ static steno_status visit(struct walk *w, struct steno_node *n, steno_err *err)
     else if (!why)
         st = apply(w, r, n, &why, err);
     if (why)
-        return steno_fail(err, STENO_ERR_UNSUPPORTED, "no batch of streams: node '%.80s' (%.40s): %s",
-                          n->name, n->op_type, why);
+        return steno_fail(err, STENO_ERR_UNSUPPORTED,
+                          "no batch of streams: node '%.80s' (%.40s): %s", n->name, n->op_type,
+                          why);
     for (int i = 0; i < n->n_out; i++)
         if (n->out[i] != STENO_NONE) {
             w->apart[n->out[i]] = r->kind != SHAPE;
@@ -329,9 +332,10 @@ static steno_status free_inputs(struct walk *w, const char *inputs, int64_t batc
                 v = in;
         }
         if (!v || v->shape.rank < 1 || v->shape.dim[0] != 1)
-            return steno_fail(err, STENO_ERR_INVAL,
-                              "no batch of streams: '%.*s' is no input that begins with an axis of 1",
-                              (int)len, at);
+            return steno_fail(
+                err, STENO_ERR_INVAL,
+                "no batch of streams: '%.*s' is no input that begins with an axis of 1", (int)len,
+                at);
         v->shape.dim[0] = batch;
         w->apart[v - w->g->values] = true;
         at += len + (at[len] == ',');
@@ -346,7 +350,8 @@ static steno_status check(const struct walk *w, int32_t n_values, int64_t batch,
         const struct steno_value *v = &w->g->values[i];
         if (w->apart[i] && (v->shape.rank < 1 || v->shape.dim[0] != batch))
             return steno_fail(err, STENO_ERR_UNSUPPORTED,
-                              "no batch of streams: '%.80s' does not begin with its extent", v->name);
+                              "no batch of streams: '%.80s' does not begin with its extent",
+                              v->name);
     }
     return STENO_OK;
 }

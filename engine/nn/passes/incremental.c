@@ -77,7 +77,7 @@ static steno_status find_rows(struct cut *c)
             (axis != 1 && axis != -2) || c->g->values[l->out].shape.rank != 3 ||
             c->g->values[l->cache].uses != 1)
             return steno_cut_refuse(c, "a cache is not put together from its input and one row",
-                          c->g->values[l->out].name);
+                                    c->g->values[l->out].name);
         l->fresh = n->in[1];
     }
     return STENO_OK;
@@ -232,7 +232,8 @@ static steno_status one_row_each(struct cut *c, steno_vid x, int64_t d, steno_vi
 {
     int64_t dims[3] = {-1, 1, d};
     struct steno_tensor t = {.dtype = STENO_I64, .shape = {.rank = 1, .dim = {3}}, .data = dims};
-    struct steno_node *n = steno_pass_add_node(c->g, "", "Reshape", 13, "position", 2, 1, 0, c->err);
+    struct steno_node *n =
+        steno_pass_add_node(c->g, "", "Reshape", 13, "position", 2, 1, 0, c->err);
     steno_vid shape;
     if (!n || steno_graph_add_const(c->g, "position shape", &t, false, &shape, c->err))
         return STENO_ERR_NOMEM;
@@ -242,7 +243,8 @@ static steno_status one_row_each(struct cut *c, steno_vid x, int64_t d, steno_vi
     return STENO_OK;
 }
 
-/* table[:, :L] becomes its rows at `position` [B]: [B, 1, d], whatever each hypothesis has come to. */
+/* table[:, :L] becomes its rows at `position` [B]: [B, 1, d], whatever each hypothesis has come to.
+ */
 static steno_status cut_tables(struct cut *c, steno_vid position)
 {
     struct steno_graph *g = c->g;

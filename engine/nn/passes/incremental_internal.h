@@ -9,8 +9,8 @@
 enum { DEP_TGT = 1, DEP_MEMORY = 2, DEP_CACHE = 4 };
 
 struct layer {
-    steno_vid cache, out, fresh;  /* input, output, newest row */
-    int32_t self, cross;          /* nodes of attention; cross may be STENO_NONE */
+    steno_vid cache, out, fresh; /* input, output, newest row */
+    int32_t self, cross;         /* nodes of attention; cross may be STENO_NONE */
     steno_vid self_kv, cross_kv;
 };
 
@@ -22,7 +22,7 @@ struct cut {
     steno_vid tgt, memory, y, mask;
     struct layer layer[MAX_LAYERS];
     int n_layers, n_cross;
-    unsigned char *dep; /* by value */
+    unsigned char *dep;                /* by value */
     const struct steno_tensor **known; /* by value: computed for the proof */
     bool has_table, keeps_mask;
 };

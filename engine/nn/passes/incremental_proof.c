@@ -57,7 +57,7 @@ static steno_status need(struct cut *c, steno_vid want, bool *needed)
     for (int32_t v = 0; v < g->n_values; v++)
         if (needed[v] && (c->dep[v] & ~DEP_TGT))
             return steno_cut_refuse(c, "a mask or a position depends on caches or memory",
-                          g->values[want].name);
+                                    g->values[want].name);
     return STENO_OK;
 }
 
@@ -95,9 +95,8 @@ static steno_status compute(struct cut *c, steno_vid want, const int64_t *tokens
     struct steno_graph *g = c->g;
     bool *needed = steno_arena_calloc(c->mem, (size_t)g->n_values, sizeof *needed);
     int64_t *copy = steno_arena_alloc_tensor(c->mem, (size_t)(batch * length) * sizeof *copy);
-    struct steno_tensor t = {.dtype = STENO_I64,
-                             .shape = {.rank = 2, .dim = {batch, length}},
-                             .data = copy};
+    struct steno_tensor t = {
+        .dtype = STENO_I64, .shape = {.rank = 2, .dim = {batch, length}}, .data = copy};
     steno_status st;
     if (!needed || !copy)
         return steno_fail(c->err, STENO_ERR_NOMEM, "out of memory");
@@ -191,10 +190,17 @@ steno_status steno_cut_prove_table(struct cut *c, const struct steno_node *n)
 
 /* ---- what else is there works on each position by itself ------------------------------------ */
 
-static const char *const elementwise[] = {
-    "Add",  "Sub",      "Mul",     "Div",   "Relu",  "Sigmoid", "Tanh",    "Erf",
-    "Sqrt", "Exp",      "Neg",     "Pow",   "Gelu",  "Cast",    "Swish",   "LeakyRelu",
-    "Elu",  "Identity", "HardSwish", "Mish", "Softplus", "DynamicQuantizeLinear"};
+static const char *const elementwise[] = {"Add",       "Sub",
+                                          "Mul",       "Div",
+                                          "Relu",      "Sigmoid",
+                                          "Tanh",      "Erf",
+                                          "Sqrt",      "Exp",
+                                          "Neg",       "Pow",
+                                          "Gelu",      "Cast",
+                                          "Swish",     "LeakyRelu",
+                                          "Elu",       "Identity",
+                                          "HardSwish", "Mish",
+                                          "Softplus",  "DynamicQuantizeLinear"};
 
 /* A constant that has more than one row would be one row for each position. */
 static bool row_constants(const struct cut *c, const struct steno_node *n)

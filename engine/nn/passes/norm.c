@@ -15,9 +15,9 @@ struct norm {
     int64_t n; /* of a row */
     bool rms;
     double eps;
-    double *x, *y, *z;   /* a row, what the cone makes of it, the row normalised: [n] each */
-    double *gamma, *beta; /* [n] */
-    double *out;          /* [nodes, n]: results of the cone's nodes */
+    double *x, *y, *z;         /* a row, what the cone makes of it, the row normalised: [n] each */
+    double *gamma, *beta;      /* [n] */
+    double *out;               /* [nodes, n]: results of the cone's nodes */
     bool full[STENO_CONE_MAX]; /* the result is a row, else one number */
 };
 
@@ -34,8 +34,8 @@ static bool number(const struct steno_graph *g, const struct steno_cone *c, sten
     size_t n = t && t->data && t->dtype == STENO_F32 ? steno_numel(t) : 0;
     if (!n || t->shape.rank > g->values[c->node[0]->out[0]].shape.rank)
         return false;
-    return n == 1 || ((int64_t)n == row_length(g, c) &&
-                      t->shape.dim[t->shape.rank - 1] == (int64_t)n);
+    return n == 1 ||
+           ((int64_t)n == row_length(g, c) && t->shape.dim[t->shape.rank - 1] == (int64_t)n);
 }
 
 static bool reduces_last(const struct steno_graph *g, const struct steno_node *n)
@@ -142,9 +142,8 @@ static bool reduced(const struct steno_graph *g, struct norm *m, int i, double *
         return false; /* the mean of one number: no pattern of ours */
     if (steno_pass_is(n, "LayerNormalization")) {
         const float *gamma = steno_pass_vector(g, n->in[1], m->n);
-        const float *beta = n->n_in > 2 && n->in[2] != STENO_NONE
-                                ? steno_pass_vector(g, n->in[2], m->n)
-                                : NULL;
+        const float *beta =
+            n->n_in > 2 && n->in[2] != STENO_NONE ? steno_pass_vector(g, n->in[2], m->n) : NULL;
         normalise(x, y, m->n, false, (double)steno_node_float(n, "epsilon", 1e-5f));
         for (int64_t e = 0; e < m->n; e++)
             y[e] = y[e] * (double)gamma[e] + (beta ? (double)beta[e] : 0);

@@ -1,8 +1,8 @@
-/* Normalisation of rows, recognised by its values: LayerNorm and RMSNorm are written as nine nodes by
- * one exporter and as twelve others by the next (x * (r gamma) + (beta - mean r gamma) by Keras,
- * 1 / Sqrt, Pow -0.5, the mean of squares less the square of the mean). A cone of elementwise nodes and
- * means along the last axis is computed on random rows; scale and shift are what a least squares fit
- * says, and more rows, small ones among them, have to agree. */
+/* Normalisation of rows, recognised by its values: LayerNorm and RMSNorm are written as nine nodes
+ * by one exporter and as twelve others by the next (x * (r gamma) + (beta - mean r gamma) by Keras,
+ * 1 / Sqrt, Pow -0.5, the mean of squares less the square of the mean). A cone of elementwise nodes
+ * and means along the last axis is computed on random rows; scale and shift are what a least
+ * squares fit says, and more rows, small ones among them, have to agree. */
 #ifndef STENO_NN_PASSES_NORM_H
 #define STENO_NN_PASSES_NORM_H
 

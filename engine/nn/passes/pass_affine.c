@@ -11,9 +11,9 @@
 struct affine {
     struct steno_node *op, *after;
     steno_vid w, b;
-    int axis;        /* of the channels in y */
-    int64_t n;       /* channels */
-    double *s, *t;   /* [n]: z = y * s + t */
+    int axis;      /* of the channels in y */
+    int64_t n;     /* channels */
+    double *s, *t; /* [n]: z = y * s + t */
 };
 
 static const float *constant(const struct steno_graph *g, steno_vid v)
@@ -224,8 +224,8 @@ static steno_status try_node(struct steno_graph *g, struct steno_node *n, int *c
     return st;
 }
 
-steno_status steno_pass_affine(struct steno_graph *g, const struct steno_pass_env *env, int *changed,
-                               steno_err *err)
+steno_status steno_pass_affine(struct steno_graph *g, const struct steno_pass_env *env,
+                               int *changed, steno_err *err)
 {
     (void)env;
     for (int32_t i = 0; i < g->n_nodes; i++) {

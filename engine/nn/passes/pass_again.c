@@ -1,14 +1,10 @@
 /* Doing again what is done:
- * Before: a = Relu(x), y = Relu(a); so Abs, Ceil, Floor, Round, Sign; Relu of Sigmoid, Softmax, Exp,
- *         Abs, Sqrt and other values that are never negative; Abs of those
- * After:  y = a
- * Before: a = Neg(x), y = Neg(a); Not
- * After:  y = x
- * Before: n = Not(c), y = Where(n, a, b)
- * After:  y = Where(c, b, a)
- * Before: s = Softmax|Exp|Log|Sqrt|Sigmoid|Tanh|LogSoftmax...(x), y = ArgMax(s) along the softmax's
- *         axis, and only then
- * After:  y = ArgMax(x): only Softmax and LogSoftmax, which do not level large values to one */
+ * Before: a = Relu(x), y = Relu(a); so Abs, Ceil, Floor, Round, Sign; Relu of Sigmoid, Softmax,
+ * Exp, Abs, Sqrt and other values that are never negative; Abs of those After:  y = a Before: a =
+ * Neg(x), y = Neg(a); Not After:  y = x Before: n = Not(c), y = Where(n, a, b) After:  y = Where(c,
+ * b, a) Before: s = Softmax|Exp|Log|Sqrt|Sigmoid|Tanh|LogSoftmax...(x), y = ArgMax(s) along the
+ * softmax's axis, and only then After:  y = ArgMax(x): only Softmax and LogSoftmax, which do not
+ * level large values to one */
 #include "nn/passes/passes.h"
 
 #include <string.h>
@@ -26,7 +22,7 @@ static bool idempotent(const struct steno_node *n, const struct steno_node *befo
 {
     static const char *const same[] = {"Relu", "Abs", "Ceil", "Floor", "Round", "Sign", NULL};
     static const char *const whole[] = {"Ceil", "Floor", "Round", NULL};
-    static const char *const positive[] = {"Relu", "Abs",     "Sigmoid", "Softmax",
+    static const char *const positive[] = {"Relu", "Abs",      "Sigmoid",     "Softmax",
                                            "Exp",  "Softplus", "HardSigmoid", NULL};
     if (among(n, same) && steno_pass_is(before, n->op_type))
         return true;
@@ -48,7 +44,7 @@ static bool turn_where(struct steno_graph *g, struct steno_node *n)
     if (!steno_pass_is(not, "Not"))
         return false;
     g->values[n->in[0]].uses--;
-    n->in[0] = not->in[0];
+    n->in[0] = not ->in[0];
     g->values[n->in[0]].uses++;
     a = n->in[1];
     n->in[1] = n->in[2];

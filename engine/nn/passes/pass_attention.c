@@ -2,8 +2,8 @@
  * turned s = MatMul(q [+ bias], k') [+ RelativeShift(MatMul(q [+ bias], p'))] w = MaskedSoftmax(s *
  * scale, mask) | Softmax(s * scale [+ mask]) y = MatMul(w, v) [Transpose, Reshape(., [B, T, h v])]
  * After:  y = ai.steno:Attention(q, k, v, mask, p, biases)      (nn/ops/op_fused_attention.c)
- * Before: Softmax(Where(seen, s, -3e38) [+ mask]), or Where(hidden, -3e38, s)      (GPT-2 and others)
- * After:  the same with mask [+] Where(seen, 0, -3e38), which layers with one mask share
+ * Before: Softmax(Where(seen, s, -3e38) [+ mask]), or Where(hidden, -3e38, s)      (GPT-2 and
+ * others) After:  the same with mask [+] Where(seen, 0, -3e38), which layers with one mask share
  * What the Transposes and Reshapes move is read where it lies; the scores are never written as a
  * whole. Inputs whose heads do not come from such a Reshape are taken with their heads apart. */
 #include "nn/passes/passes.h"
@@ -12,14 +12,15 @@
 #include <string.h>
 
 #define HIDES (-1e9) /* a fill below this is no score: its weight is 0 beside any other */
-/* Where weights of what is hidden are set to 0 behind the softmax as well (NeMo), the fill matters only
- * beside a row of scores that all lie as deep. */
+/* Where weights of what is hidden are set to 0 behind the softmax as well (NeMo), the fill matters
+ * only beside a row of scores that all lie as deep. */
 #define HIDES_TWICE (-1e4)
 
 static struct steno_node *our(struct steno_graph *g, steno_vid v, const char *type)
 {
     struct steno_node *n = steno_pass_producer(g, v);
-    return steno_pass_is_ours(n, type) && g->values[v].uses == 1 && !g->values[v].is_output ? n : NULL;
+    return steno_pass_is_ours(n, type) && g->values[v].uses == 1 && !g->values[v].is_output ? n
+                                                                                            : NULL;
 }
 
 /* One factor: where its elements are, and what is added to them. */
@@ -171,8 +172,8 @@ static steno_vid first_columns(struct steno_graph *g, struct found *f, steno_vid
 {
     struct steno_node *n = steno_pass_only_use(g, v, "Slice");
     double start, axis, step = 1;
-    if (!n || n->opset < 10 || n->n_in < 4 || !steno_pass_scalar(g, n->in[1], &start) || start != 0 ||
-        !steno_pass_scalar(g, n->in[3], &axis) || (axis != 3 && axis != -1) ||
+    if (!n || n->opset < 10 || n->n_in < 4 || !steno_pass_scalar(g, n->in[1], &start) ||
+        start != 0 || !steno_pass_scalar(g, n->in[3], &axis) || (axis != 3 && axis != -1) ||
         (n->n_in > 4 && n->in[4] != STENO_NONE && !steno_pass_scalar(g, n->in[4], &step)) ||
         step != 1 || steno_numel(g->values[n->in[3]].constant) != 1 ||
         !our(g, n->in[0], "RelativeShift"))
@@ -204,7 +205,8 @@ static steno_vid unscaled_factor(struct steno_graph *g, struct found *f, steno_v
         double c;
         if (!(steno_pass_is(n, "Mul") || steno_pass_is(n, "Div")) || g->values[v].uses != 1 ||
             g->values[v].is_output || !steno_pass_scalar(g, n->in[1], &c) ||
-            g->values[n->in[0]].shape.rank != 4 || g->values[n->in[1]].shape.rank > 4 || f->n_gone > 8)
+            g->values[n->in[0]].shape.rank != 4 || g->values[n->in[1]].shape.rank > 4 ||
+            f->n_gone > 8)
             return v;
         f->scale = steno_pass_is(n, "Mul") ? f->scale * c : f->scale / c;
         take(f, n);
@@ -228,8 +230,7 @@ static bool match_scores(struct steno_graph *g, struct found *f, steno_vid v)
             struct steno_node *m = steno_pass_only_use(g, n->in[k], "MatMul");
             int before = f->n_gone;
             ok = m && match_positions(g, f, n->in[1 - k]) && factor(g, m->in[0], true, &f->q) &&
-                 turned(g, m->in[1], &f->k) && f->q.x == f->q_pos.x &&
-                 f->q.apart == f->q_pos.apart;
+                 turned(g, m->in[1], &f->k) && f->q.x == f->q_pos.x && f->q.apart == f->q_pos.apart;
             if (ok)
                 take(f, m);
             else
@@ -264,13 +265,13 @@ static bool match_where(struct steno_graph *g, struct found *f, steno_vid v)
 {
     struct steno_node *n = steno_pass_only_use(g, v, "Where");
     for (int k = 1; n && k <= 2; k++) {
-        if (!steno_pass_scalar(g, n->in[3 - k], &f->fill) ||
-            g->values[n->in[3 - k]].shape.rank > 4)
+        if (!steno_pass_scalar(g, n->in[3 - k], &f->fill) || g->values[n->in[3 - k]].shape.rank > 4)
             continue;
         if (f->fill > HIDES) {
             steno_pass_refuse(f->env, "attention", n,
                               "the Where ahead of Softmax fills in %g, which might be a score; %g "
-                              "and below are none", f->fill, HIDES);
+                              "and below are none",
+                              f->fill, HIDES);
             continue;
         }
         take(f, n);
@@ -291,8 +292,8 @@ static bool match_weights(struct steno_graph *g, struct found *f, steno_vid v)
     if (n) {
         f->mask = n->in[1];
         take(f, n);
-        return (double)steno_node_float(n, "fill", 0) <= HIDES_TWICE && match_scores(g, f, n->in[0]) &&
-               narrow(g, f, f->mask);
+        return (double)steno_node_float(n, "fill", 0) <= HIDES_TWICE &&
+               match_scores(g, f, n->in[0]) && narrow(g, f, f->mask);
     }
     n = steno_pass_only_use(g, v, "Softmax");
     if (!n || !along_keys(g, n))
@@ -434,16 +435,16 @@ static steno_status build(struct steno_graph *g, struct found *f, const char *na
     static const char *const attrs[] = {"heads", "size", "v_size", "q_at",  "k_at",
                                         "v_at",  "p_at", "apart",  "hides", "shift"};
     int64_t values[] = {f->q.heads,
-                              f->q.size,
-                              f->v.size,
-                              0,
-                              0,
-                              0,
-                              0,
-                              f->q.apart | f->k.apart << 1 | f->v.apart << 2 |
-                                  (f->positions && f->p.apart) << 3 | f->apart_out << 4,
-                              0,
-                              !f->by_key};
+                        f->q.size,
+                        f->v.size,
+                        0,
+                        0,
+                        0,
+                        0,
+                        f->q.apart | f->k.apart << 1 | f->v.apart << 2 |
+                            (f->positions && f->p.apart) << 3 | f->apart_out << 4,
+                        0,
+                        !f->by_key};
     struct steno_node *y;
     steno_status st = flat(g, &f->q.bias, f->q.heads * f->q.size, err);
     if (!st && f->positions)
@@ -484,14 +485,14 @@ static void free_scores(struct steno_graph *g, struct steno_node *shape)
     if (!r || shape->n_attr || g->values[v].shape.rank != 4 || g->values[v].uses != 2 ||
         r->n_in < 2 || r->in[0] != shape->out[0] || !steno_pass_scalar(g, r->in[1], &at) ||
         (at != -1 && at != 3) ||
-        !(steno_pass_is(r, "Gather") ||
-          (steno_pass_is(r, "Slice") && r->n_in > 2 && steno_pass_scalar(g, r->in[2], &end) &&
-           end >= 4)))
+        !(steno_pass_is(r, "Gather") || (steno_pass_is(r, "Slice") && r->n_in > 2 &&
+                                         steno_pass_scalar(g, r->in[2], &end) && end >= 4)))
         return;
     for (int steps = 0; steps < 4; steps++) {
         double c;
         n = steno_pass_producer(g, v);
-        if ((steno_pass_is(n, "Mul") || steno_pass_is(n, "Div")) && steno_pass_scalar(g, n->in[1], &c))
+        if ((steno_pass_is(n, "Mul") || steno_pass_is(n, "Div")) &&
+            steno_pass_scalar(g, n->in[1], &c))
             v = n->in[0];
         else if (steno_pass_is(n, "Add"))
             v = n->in[steno_pass_is(steno_pass_producer(g, n->in[0]), "MatMul") ? 0 : 1];

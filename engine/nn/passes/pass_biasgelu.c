@@ -27,7 +27,8 @@ steno_status steno_pass_biasgelu(struct steno_graph *g, const struct steno_pass_
         side = steno_pass_vector(g, add->in[1], s->dim[s->rank - 1]) != NULL;
         x = add->in[!side];
         bias = add->in[side];
-        if (add->region != gelu->region || !steno_pass_vector(g, bias, s->dim[s->rank - 1]) || !steno_pass_same_shape(g, x, out))
+        if (add->region != gelu->region || !steno_pass_vector(g, bias, s->dim[s->rank - 1]) ||
+            !steno_pass_same_shape(g, x, out))
             continue;
         region = gelu->region;
         tanh_form = !strcmp(steno_node_str(gelu, "approximate", "none"), "tanh");

@@ -28,7 +28,7 @@ static struct steno_node *match(struct steno_graph *g, steno_vid a, steno_vid wa
         sub = NULL;
     }
     return sub && g->values[a].dtype == STENO_F32 && steno_pass_same_shape(g, a, sub->in[0]) ? sub
-                                                                                           : NULL;
+                                                                                             : NULL;
 }
 
 steno_status steno_pass_bypass(struct steno_graph *g, const struct steno_pass_env *env,

@@ -1,10 +1,9 @@
 /* Before: z = Concat(cache, [Where([Expand] mask, 0,] Transpose(x; 1,2,0)[)]; axis 2)
  *         y = Transpose(Conv(z; w1) + Conv(Slice(z from L on); w2) * scale [C, T]; 2,0,1)
- *         cache' = Slice(z, its last L)            depthwise Convs of L + 1 taps and with K / 2 zeros
- * After:  y, cache' = ai.steno:ChunkConv(x, mask, cache, w1, b1, w2, b2, scale), with the Glu ahead
- *         of it and the Swoosh behind
- *                                                                        (nn/ops/op_fused_chunkconv.c)
- * The convolution of a streaming Zipformer. */
+ *         cache' = Slice(z, its last L)            depthwise Convs of L + 1 taps and with K / 2
+ * zeros After:  y, cache' = ai.steno:ChunkConv(x, mask, cache, w1, b1, w2, b2, scale), with the Glu
+ * ahead of it and the Swoosh behind (nn/ops/op_fused_chunkconv.c) The convolution of a streaming
+ * Zipformer. */
 #include "nn/passes/passes.h"
 
 #include "nn/kernels/kernels.h"
@@ -29,8 +28,9 @@ static int64_t taps(const struct steno_graph *g, const struct steno_node *n, boo
     const struct steno_tensor *w = g->values[n->in[1]].constant;
     int64_t k;
     if (!w || !w->data || w->dtype != STENO_F32 || w->shape.rank != 3 || w->shape.dim[1] != 1 ||
-        steno_node_int(n, "group", 1) != w->shape.dim[0] || !steno_pass_ints_are(n, "strides", 1, 1) ||
-        !steno_pass_ints_are(n, "dilations", 1, 1) || strcmp(steno_node_str(n, "auto_pad", "NOTSET"), "NOTSET"))
+        steno_node_int(n, "group", 1) != w->shape.dim[0] ||
+        !steno_pass_ints_are(n, "strides", 1, 1) || !steno_pass_ints_are(n, "dilations", 1, 1) ||
+        strcmp(steno_node_str(n, "auto_pad", "NOTSET"), "NOTSET"))
         return 0;
     k = w->shape.dim[2];
     if (n->n_in > 2 && n->in[2] != STENO_NONE && !steno_pass_vector(g, n->in[2], w->shape.dim[0]))
@@ -39,10 +39,12 @@ static int64_t taps(const struct steno_graph *g, const struct steno_node *n, boo
 }
 
 /* Slice of axis 2 from `from` to the end in steps of one. */
-static bool cuts(const struct steno_graph *g, const struct steno_node *n, int64_t from, int64_t extent)
+static bool cuts(const struct steno_graph *g, const struct steno_node *n, int64_t from,
+                 int64_t extent)
 {
     struct steno_pass_cut c;
-    return steno_pass_cut_of(g, n, &c) && (c.axis == 2 || c.axis == -1) && c.end >= (double)extent &&
+    return steno_pass_cut_of(g, n, &c) && (c.axis == 2 || c.axis == -1) &&
+           c.end >= (double)extent &&
            (c.start == (double)from || c.start == (double)(from - extent));
 }
 
@@ -114,8 +116,8 @@ static bool matches_sum(struct steno_graph *g, struct match *m, int side)
     z = &g->values[m->cat->out[0]].shape;
     m->lead = taps(g, m->causal, false) - 1;
     if (!g->values[m->scale].constant || g->values[m->scale].dtype != STENO_F32 || s->rank != 2 ||
-        z->rank != 3 || m->lead < 0 || (steno_node_int(m->cat, "axis", 0) != 2 &&
-                                        steno_node_int(m->cat, "axis", 0) != -1))
+        z->rank != 3 || m->lead < 0 ||
+        (steno_node_int(m->cat, "axis", 0) != 2 && steno_node_int(m->cat, "axis", 0) != -1))
         return false;
     m->c = s->dim[0];
     m->t = s->dim[1];

@@ -9,8 +9,8 @@ static int64_t axis_of(const struct steno_graph *g, const struct steno_node *n)
     return rank > 0 && axis < 0 ? axis + rank : axis;
 }
 
-steno_status steno_pass_concat(struct steno_graph *g, const struct steno_pass_env *env, int *changed,
-                               steno_err *err)
+steno_status steno_pass_concat(struct steno_graph *g, const struct steno_pass_env *env,
+                               int *changed, steno_err *err)
 {
     (void)env;
     for (int32_t i = 0; i < g->n_nodes; i++) {

@@ -4,7 +4,8 @@
  * Gelu by Erf, Clip (so Relu6), HardSwish. Those that the kernels know cost nothing more.
  *
  * Before: c = ai.steno:ConvNhwc(x, W, b), y = act(c), act a steno_pass_act     y = c + r
- * After:  y = ai.steno:ConvNhwc(x, W, b; act, act_min, act_max)                   y = ConvNhwc(..., r)
+ * After:  y = ai.steno:ConvNhwc(x, W, b; act, act_min, act_max)                   y = ConvNhwc(...,
+ * r)
  */
 #include "nn/passes/passes.h"
 
@@ -53,8 +54,8 @@ static bool activation(const struct steno_graph *g, const struct steno_node *n, 
 static struct steno_node *nhwc(struct steno_graph *g, steno_vid v)
 {
     struct steno_node *n = steno_pass_producer(g, v);
-    bool found = steno_pass_is_ours(n, "ConvNhwc") && g->values[v].uses == 1 &&
-                 !g->values[v].is_output;
+    bool found =
+        steno_pass_is_ours(n, "ConvNhwc") && g->values[v].uses == 1 && !g->values[v].is_output;
     return found ? n : NULL;
 }
 

@@ -1,6 +1,6 @@
 /* Before: x -> Op -> y1, x -> Op -> y2 (same attributes)      After: one Op, both read y1.
- * Before: two ways to compute the same dimensions (steno_value.equals)      After: the first of them.
- * Nodes with bodies and impure ones are left alone. */
+ * Before: two ways to compute the same dimensions (steno_value.equals)      After: the first of
+ * them. Nodes with bodies and impure ones are left alone. */
 #include "nn/passes/passes.h"
 
 #include <stdlib.h>

@@ -76,8 +76,8 @@ static steno_status turned(struct steno_graph *g, steno_vid v, int rank, steno_v
     return STENO_OK;
 }
 
-steno_status steno_pass_einsum(struct steno_graph *g, const struct steno_pass_env *env, int *changed,
-                               steno_err *err)
+steno_status steno_pass_einsum(struct steno_graph *g, const struct steno_pass_env *env,
+                               int *changed, steno_err *err)
 {
     (void)env;
     for (int32_t i = 0, count = g->n_nodes; i < count; i++) {

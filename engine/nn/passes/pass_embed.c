@@ -119,7 +119,8 @@ steno_status steno_pass_embed(struct steno_graph *g, const struct steno_pass_env
             e.gather[k]->dead = true;
         for (int k = 0; k < 2 && e.add[k]; k++)
             e.add[k]->dead = true;
-        y = steno_pass_add_node(g, "com.microsoft", "EmbedLayerNormalization", 1, name, 9, 1, 1, err);
+        y = steno_pass_add_node(g, "com.microsoft", "EmbedLayerNormalization", 1, name, 9, 1, 1,
+                                err);
         if (!y)
             return STENO_ERR_NOMEM;
         y->region = region;

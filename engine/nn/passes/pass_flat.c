@@ -1,9 +1,9 @@
 /* Before: f = Reshape(x, [-1, K]), p = Gemm(f, W [, b]), y = Reshape(p, [d0, d1, ..., N])
  *         or p = MatMul(f, W)
  * After:  y = Add(MatMul(x, W), b)
- * The Conv1D of GPT-2 and Keras' Dense: rows are put in one axis for Gemm and put back afterwards. W
- * and b are constant, alpha and beta 1; the leading axes of x and y are the same. Where x has K spread
- * over several axes ([b, t, heads, size]), Reshape(x, [0, 0, K]) remains. */
+ * The Conv1D of GPT-2 and Keras' Dense: rows are put in one axis for Gemm and put back afterwards.
+ * W and b are constant, alpha and beta 1; the leading axes of x and y are the same. Where x has K
+ * spread over several axes ([b, t, heads, size]), Reshape(x, [0, 0, K]) remains. */
 #include "nn/passes/passes.h"
 
 struct flat {
@@ -97,7 +97,8 @@ static steno_status join(struct steno_graph *g, struct flat *f, const char *name
 static steno_status build(struct steno_graph *g, struct flat *f, steno_err *err)
 {
     const struct steno_node gemm = *f->gemm;
-    steno_vid bias = gemm.n_in > 2 ? gemm.in[2] : STENO_NONE, out = g->nodes[f->after].out[0], w, sum;
+    steno_vid bias = gemm.n_in > 2 ? gemm.in[2] : STENO_NONE, out = g->nodes[f->after].out[0], w,
+              sum;
     struct steno_node *y;
     steno_status st = STENO_OK;
     w = gemm.in[1];

@@ -1,11 +1,9 @@
 /* Before: a, b = Split(x) in two equal parts of the last axis, y = Mul(a, Sigmoid(b))
  * After:  y = ai.steno:Glu(x)      (nn/ops/op_fused.c)
- * Before: a = Slice(x, first half), b = Slice(x, second half) of the last axis, y = Mul(a, Sigmoid(b))
- * After:  y = ai.steno:Glu(x)
- * Before: Swish (SwiGLU), Gelu (GeGLU) or Relu in place of Sigmoid, of either half
- * After:  y = ai.steno:Glu(x; act, first)
- * Before: the same along axis 1 of Transpose(x; 0,2,1)
- * After:  y = Transpose(ai.steno:Glu(x); 0,2,1) */
+ * Before: a = Slice(x, first half), b = Slice(x, second half) of the last axis, y = Mul(a,
+ * Sigmoid(b)) After:  y = ai.steno:Glu(x) Before: Swish (SwiGLU), Gelu (GeGLU) or Relu in place of
+ * Sigmoid, of either half After:  y = ai.steno:Glu(x; act, first) Before: the same along axis 1 of
+ * Transpose(x; 0,2,1) After:  y = Transpose(ai.steno:Glu(x); 0,2,1) */
 #include "nn/passes/passes.h"
 
 #include "nn/kernels/kernels.h"
@@ -18,13 +16,14 @@ static bool halves(const struct steno_graph *g, const struct steno_node *s, int 
     const struct steno_shape *x = &g->values[s->in[0]].shape, *a, *b;
     int64_t axis = steno_node_int(s, "axis", 0);
     at = at < 0 ? at + x->rank : at;
-    if (s->n_out != 2 || s->out[0] == STENO_NONE || s->out[1] == STENO_NONE ||
-        at < 0 || x->rank <= at || (axis != at - x->rank && axis != at) || g->values[s->in[0]].dtype != STENO_F32)
+    if (s->n_out != 2 || s->out[0] == STENO_NONE || s->out[1] == STENO_NONE || at < 0 ||
+        x->rank <= at || (axis != at - x->rank && axis != at) ||
+        g->values[s->in[0]].dtype != STENO_F32)
         return false;
     a = &g->values[s->out[0]].shape;
     b = &g->values[s->out[1]].shape;
-    return a->rank == x->rank && b->rank == x->rank && a->dim[at] > 0 &&
-           a->dim[at] == b->dim[at] && x->dim[at] == 2 * a->dim[at];
+    return a->rank == x->rank && b->rank == x->rank && a->dim[at] > 0 && a->dim[at] == b->dim[at] &&
+           x->dim[at] == 2 * a->dim[at];
 }
 
 struct gate {
@@ -58,8 +57,7 @@ static bool match(struct steno_graph *g, const struct steno_node *mul, struct ga
         split = m->kind ? steno_pass_only_use(g, m->act->in[0], "Split") : NULL;
         if (!split || split != steno_pass_only_use(g, mul->in[1 - k], "Split") ||
             m->act->in[0] == mul->in[1 - k] ||
-            !(halves(g, split, -1) ||
-              (steno_pass_swapped(g, split->in[0]) && halves(g, split, 1))))
+            !(halves(g, split, -1) || (steno_pass_swapped(g, split->in[0]) && halves(g, split, 1))))
             continue;
         m->first = m->act->in[0] == split->out[0];
         m->source = split;
@@ -135,7 +133,8 @@ steno_status steno_pass_glu(struct steno_graph *g, const struct steno_pass_env *
         if (st)
             return st;
         plain = m.kind == STENO_ACT_SIGMOID && !m.first;
-        y = steno_pass_add_node(g, "ai.steno", "Glu", 1, g->nodes[i].name, 1, 1, plain ? 0 : 2, err);
+        y = steno_pass_add_node(g, "ai.steno", "Glu", 1, g->nodes[i].name, 1, 1, plain ? 0 : 2,
+                                err);
         if (!y)
             return STENO_ERR_NOMEM;
         y->in[0] = x;

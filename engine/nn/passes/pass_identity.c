@@ -1,9 +1,9 @@
 /* Before: x -> Op -> y, where y equals x      After: readers of y read x.
  * Identity, Dropout (inference), Cast to the type it has, Transpose in order,
  * Split into one, Concat/Sum/Max/Min/Mean of one, Reshape/Expand/Tile/Flatten that keep the shape,
- * Slice and Pad that take everything, and x+0, x-0, x*1, x/1, x^1; 0*x of integers is the 0. Whether
- * a shape is kept is read off inferred shapes, symbols included: a dimension of the same symbol is
- * the same dimension. */
+ * Slice and Pad that take everything, and x+0, x-0, x*1, x/1, x^1; 0*x of integers is the 0.
+ * Whether a shape is kept is read off inferred shapes, symbols included: a dimension of the same
+ * symbol is the same dimension. */
 #include "nn/passes/passes.h"
 
 #include <string.h>
@@ -69,7 +69,7 @@ static int passes_on(const struct steno_graph *g, const struct steno_node *n)
     if (!strcmp(t, "Identity"))
         return 0;
     if (!strcmp(t, "Dropout"))
-        return n->opset < 7 ? steno_node_int(n, "is_test", 0) != 0 ? 0 : -1
+        return n->opset < 7            ? steno_node_int(n, "is_test", 0) != 0 ? 0 : -1
                : absent_or(g, n, 2, 0) ? 0
                                        : -1;
     if (!strcmp(t, "Cast"))

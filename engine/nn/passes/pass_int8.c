@@ -1,13 +1,12 @@
 /* Before: a = MatMulInteger(q, W constant, q_zero, W_zero), c = Cast(a, f32),
- *         y = Mul(c, Mul(q_scale, W_scale)) [+ bias of the last axis]; or one constant for both scales
- * After:  y = ai.steno:IntLinear(q, W, q_zero, W_zero, q_scale, W_scale, bias)
- *         (nn/ops/op_fused_int8.c: weights packed once; the same operations in the same order, so the
- *         bits are those of the long form)
- * Before, in a network opened in any precision but f32: the same, q, q_scale, q_zero = DynamicQuantizeLinear(x)
- * After:  y = ai.steno:Linear(x, W, bias, -, W_scale, W_zero)
- *         (nn/ops/op_fused.c: rows of x are rounded over ranges of their own, which is nearer to x than
- *         one range for all, and the node is like those of f32 graphs to passes linear, qkv, late).
- *         IntLinear that a file already has (`steno optimize`) becomes the same. */
+ *         y = Mul(c, Mul(q_scale, W_scale)) [+ bias of the last axis]; or one constant for both
+ * scales After:  y = ai.steno:IntLinear(q, W, q_zero, W_zero, q_scale, W_scale, bias)
+ *         (nn/ops/op_fused_int8.c: weights packed once; the same operations in the same order, so
+ * the bits are those of the long form) Before, in a network opened in any precision but f32: the
+ * same, q, q_scale, q_zero = DynamicQuantizeLinear(x) After:  y = ai.steno:Linear(x, W, bias, -,
+ * W_scale, W_zero) (nn/ops/op_fused.c: rows of x are rounded over ranges of their own, which is
+ * nearer to x than one range for all, and the node is like those of f32 graphs to passes linear,
+ * qkv, late). IntLinear that a file already has (`steno optimize`) becomes the same. */
 #include "nn/passes/passes.h"
 
 enum { MIN_K = 16 }; /* as in nn/ops/weights.c */
@@ -88,7 +87,8 @@ static bool match(struct steno_graph *g, struct steno_node *n, struct found *f)
     return true;
 }
 
-/* The activation is rounded just for such products, and sums are long enough for rows' own ranges. */
+/* The activation is rounded just for such products, and sums are long enough for rows' own ranges.
+ */
 static bool rows_of(struct steno_graph *g, int32_t at, struct found *f)
 {
     const struct steno_node *n = &g->nodes[at], *q = steno_pass_producer(g, n->in[0]);
@@ -145,8 +145,7 @@ static bool match_ours(const struct steno_graph *g, struct steno_node *n, struct
     f->w_scale = n->in[5];
     f->bias = n->n_in > 6 ? n->in[6] : STENO_NONE;
     f->out = n->out[0];
-    return f->bias == STENO_NONE ||
-           steno_pass_vector(g, f->bias, g->values[n->in[1]].shape.dim[1]);
+    return f->bias == STENO_NONE || steno_pass_vector(g, f->bias, g->values[n->in[1]].shape.dim[1]);
 }
 
 static steno_status ours_by_rows(struct steno_graph *g, int *changed, steno_err *err)
@@ -191,8 +190,7 @@ steno_status steno_pass_int8(struct steno_graph *g, const struct steno_pass_env 
         f.product->dead = f.cast->dead = f.mul->dead = true;
         if (f.add)
             f.add->dead = true;
-        st = env->rows_in_8_bits && rows_of(g, i, &f) ? rows(g, i, &f, err)
-                                                      : exact(g, i, &f, err);
+        st = env->rows_in_8_bits && rows_of(g, i, &f) ? rows(g, i, &f, err) : exact(g, i, &f, err);
         if (st)
             return st;
         ++*changed;

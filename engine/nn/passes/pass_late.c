@@ -1,14 +1,14 @@
 /* Before: Attention(q, Linear(x, Wk, bk), Linear(x, Wv, bv), mask), q of one row or few
  * After:  ai.steno:LateAttention(q, x, Wk, mask, Wv, bv)           (nn/ops/op_late_attention.c)
- * A step of a decoder asks for its last row only (Slice from -1 on) and projects its whole prefix and
- * all of the encoder's rows anew; so much more than the step itself that it is worth to look for the
- * row ahead of what shapes can say: it is one, or none when there is no prefix. */
+ * A step of a decoder asks for its last row only (Slice from -1 on) and projects its whole prefix
+ * and all of the encoder's rows anew; so much more than the step itself that it is worth to look
+ * for the row ahead of what shapes can say: it is one, or none when there is no prefix. */
 #include "nn/passes/passes.h"
 
 #include <string.h>
 
 enum { FEW = 4, BUDGET = 64 };
-enum { Q, K, V, MASK, FIRST_OTHER }; /* inputs of Attention */
+enum { Q, K, V, MASK, FIRST_OTHER };        /* inputs of Attention */
 enum { X, W, BIAS, RESIDUAL, SCALE, ZERO }; /* of Linear */
 
 static bool has(const struct steno_node *n, int in)
@@ -21,7 +21,8 @@ static steno_vid input(const struct steno_node *n, int in)
     return has(n, in) ? n->in[in] : STENO_NONE;
 }
 
-static bool constant_int(const struct steno_graph *g, const struct steno_node *n, int in, int64_t *v)
+static bool constant_int(const struct steno_graph *g, const struct steno_node *n, int in,
+                         int64_t *v)
 {
     const struct steno_tensor *t = has(n, in) ? g->values[n->in[in]].constant : NULL;
     if (!t || !t->data || t->dtype != STENO_I64 || steno_numel(t) != 1)
@@ -54,9 +55,8 @@ static bool few_rows(struct steno_graph *g, steno_vid v, int *left)
         return (g->values[n->in[0]].constant || few_rows(g, n->in[0], left)) &&
                (g->values[n->in[1]].constant || few_rows(g, n->in[1], left));
     if (steno_pass_is_ours(n, "Linear") || steno_pass_is_ours(n, "Attention") ||
-        steno_pass_is_ours(n, "LateAttention") ||
-        steno_pass_is(n, "LayerNormalization") || steno_pass_is(n, "Relu") ||
-        steno_pass_is(n, "MatMul") || steno_pass_is(n, "Swish"))
+        steno_pass_is_ours(n, "LateAttention") || steno_pass_is(n, "LayerNormalization") ||
+        steno_pass_is(n, "Relu") || steno_pass_is(n, "MatMul") || steno_pass_is(n, "Swish"))
         return few_rows(g, n->in[0], left);
     return false;
 }
@@ -68,8 +68,8 @@ static struct steno_node *projection(struct steno_graph *g, const struct steno_n
     struct steno_node *p = steno_pass_producer(g, attention->in[in]);
     const struct steno_value *w, *y = &g->values[attention->in[in]];
     if (!steno_pass_is_ours(p, "Linear") || has(p, RESIDUAL) ||
-        steno_node_int(p, "act", STENO_ACT_NONE) ||
-        steno_node_float(p, "alpha", 1) != 1 || y->uses != 1 || y->is_output || y->shape.rank != 3)
+        steno_node_int(p, "act", STENO_ACT_NONE) || steno_node_float(p, "alpha", 1) != 1 ||
+        y->uses != 1 || y->is_output || y->shape.rank != 3)
         return NULL;
     w = &g->values[p->in[1]];
     if (!w->constant || !w->constant->data || (w->dtype != STENO_F32 && !has(p, SCALE)) ||
@@ -110,11 +110,10 @@ static steno_status build(struct steno_graph *g, int32_t at, const struct found 
     static const char *const attrs[] = {"heads", "size", "v_size", "hides"};
     const int64_t values[] = {f->heads, f->size, f->v_size,
                               steno_node_int(&g->nodes[at], "hides", 0)};
-    const steno_vid in[] = {g->nodes[at].in[Q],       f->k->in[X],
-                            f->k->in[W],              input(&g->nodes[at], MASK),
-                            f->v->in[W],              input(f->v, BIAS),
-                            input(f->k, SCALE),       input(f->k, ZERO),
-                            input(f->v, SCALE),       input(f->v, ZERO)};
+    const steno_vid in[] = {g->nodes[at].in[Q],         f->k->in[X],       f->k->in[W],
+                            input(&g->nodes[at], MASK), f->v->in[W],       input(f->v, BIAS),
+                            input(f->k, SCALE),         input(f->k, ZERO), input(f->v, SCALE),
+                            input(f->v, ZERO)};
     struct steno_node *y;
     f->k->dead = f->v->dead = g->nodes[at].dead = true; /* adding a node moves them */
     y = steno_pass_add_node(g, "ai.steno", "LateAttention", 1, g->nodes[at].name,

@@ -1,7 +1,8 @@
-/* Before: n = LayerNormalization(x) over the last axis, LateAttention(q, n, ..) [, Slice(n) of rows]
- * After:  ai.steno.run:LateNormAttention(q, x, .., gamma, beta) [, LayerNormalization(Slice(x))]
- * A step of a decoder normalizes its whole prefix anew, and of all but the last row only the attention reads the
- * result. Only of networks that are to be run: files keep the standard operators. */
+/* Before: n = LayerNormalization(x) over the last axis, LateAttention(q, n, ..) [, Slice(n) of
+ * rows] After:  ai.steno.run:LateNormAttention(q, x, .., gamma, beta) [,
+ * LayerNormalization(Slice(x))] A step of a decoder normalizes its whole prefix anew, and of all
+ * but the last row only the attention reads the result. Only of networks that are to be run: files
+ * keep the standard operators. */
 #include "nn/passes/passes.h"
 
 #include <string.h>
@@ -12,7 +13,8 @@ enum { X = 1, N_IN = 12, GAMMA = 10, BETA };
 static bool cuts_rows(const struct steno_graph *g, const struct steno_node *n)
 {
     struct steno_pass_cut c;
-    return steno_pass_is(n, "Slice") && steno_pass_cut_of(g, n, &c) && (c.axis == 1 || c.axis == -2);
+    return steno_pass_is(n, "Slice") && steno_pass_cut_of(g, n, &c) &&
+           (c.axis == 1 || c.axis == -2);
 }
 
 static bool normalizes_rows(const struct steno_graph *g, const struct steno_node *n)
@@ -111,16 +113,17 @@ static steno_status take_in(struct steno_graph *g, int32_t at, int32_t norm, ste
     return st;
 }
 
-steno_status steno_pass_latenorm(struct steno_graph *g, const struct steno_pass_env *env, int *changed,
-                                 steno_err *err)
+steno_status steno_pass_latenorm(struct steno_graph *g, const struct steno_pass_env *env,
+                                 int *changed, steno_err *err)
 {
     if (!env->to_run)
         return STENO_OK;
     for (int32_t i = 0, count = g->n_nodes; i < count; i++) {
         const struct steno_node *a = &g->nodes[i], *norm;
         steno_status st;
-        if (a->dead || !steno_pass_is_ours(a, "LateAttention") || !(norm = steno_pass_producer(g, a->in[X])) ||
-            !normalizes_rows(g, norm) || !read_by_us(g, a, a->in[X]))
+        if (a->dead || !steno_pass_is_ours(a, "LateAttention") ||
+            !(norm = steno_pass_producer(g, a->in[X])) || !normalizes_rows(g, norm) ||
+            !read_by_us(g, a, a->in[X]))
             continue;
         st = take_in(g, i, (int32_t)(norm - g->nodes), err);
         if (st)

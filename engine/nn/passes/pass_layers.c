@@ -1,17 +1,15 @@
 /* Before: y = x + f(LayerNormalization(x)), or y = LayerNormalization(x + f(x)) as BERT has it,
  *         f made of two products, attention, or a convolution module
- * After:  the same nodes, in a region FeedForward, SelfAttention, CrossAttention or ConvModule; regions
- *         that follow one another as layers do, in one around them:
- *             [FeedForward] SelfAttention [ConvModule] FeedForward     ConformerEncoderLayer,
- *                                                                      TransformerEncoderLayer
- *             SelfAttention CrossAttention FeedForward                 TransformerDecoderLayer
- *         and the chain of convolutions before them in a region Subsampling;
- *         what shapes alone decide (masks, positions, targets of Reshape) in a region Shapes, which is
- *         computed with the plan.
- *         Zipformer's blocks have no normalisation, and weights of attention that several of them
- *         share; what lies between x and Bypass(x, BiasNorm(.)) is a ZipformerEncoderLayer.
- * A region is one node to readers of the graph and nothing to who runs it (nn/graph/graph.h): f32 and
- * 8-bit graphs alike, as long as earlier passes found the parts.
+ * After:  the same nodes, in a region FeedForward, SelfAttention, CrossAttention or ConvModule;
+ * regions that follow one another as layers do, in one around them: [FeedForward] SelfAttention
+ * [ConvModule] FeedForward     ConformerEncoderLayer, TransformerEncoderLayer SelfAttention
+ * CrossAttention FeedForward                 TransformerDecoderLayer and the chain of convolutions
+ * before them in a region Subsampling; what shapes alone decide (masks, positions, targets of
+ * Reshape) in a region Shapes, which is computed with the plan. Zipformer's blocks have no
+ * normalisation, and weights of attention that several of them share; what lies between x and
+ * Bypass(x, BiasNorm(.)) is a ZipformerEncoderLayer. A region is one node to readers of the graph
+ * and nothing to who runs it (nn/graph/graph.h): f32 and 8-bit graphs alike, as long as earlier
+ * passes found the parts.
  *
  * A block is everything on a path from x to the addition that x skips to, so it is convex. A layer
  * takes in what lies on the paths to the next one (normalisation, caches), what is computed for it
@@ -29,8 +27,8 @@ enum kind { NO_BLOCK, FEED_FORWARD, SELF_ATTENTION, CROSS_ATTENTION, CONV_MODULE
 
 struct block {
     enum kind kind;
-    int32_t end;       /* the node that adds */
-    int32_t region;    /* of the block */
+    int32_t end;    /* the node that adds */
+    int32_t region; /* of the block */
     steno_vid base, out;
 };
 
@@ -101,7 +99,8 @@ static bool inside(const struct walk *w, int32_t i)
 
 static bool is_swoosh(const struct steno_node *n)
 {
-    return is(n, "ai.steno", "Swoosh") || (is_product(n) && steno_node_int(n, "act", 0) == STENO_ACT_SWOOSH);
+    return is(n, "ai.steno", "Swoosh") ||
+           (is_product(n) && steno_node_int(n, "act", 0) == STENO_ACT_SWOOSH);
 }
 
 /* Blocks without a normalisation: of a Zipformer. */
@@ -145,16 +144,17 @@ static enum kind kind_of(const struct walk *w, int32_t end)
         }
     }
     if (!norms && (bare || swoosh))
-        return bare == 1 && products == 2         ? kind
+        return bare == 1 && products == 2        ? kind
                : !bare && !kind && products == 2 ? FEED_FORWARD
                                                  : NO_BLOCK;
-    if (norms < 1 || norms > 1 + (kind == CONV_MODULE) || bare) /* another one behind the convolution */
+    if (norms < 1 || norms > 1 + (kind == CONV_MODULE) ||
+        bare) /* another one behind the convolution */
         return NO_BLOCK;
     return kind ? kind : products == 2 ? FEED_FORWARD : NO_BLOCK;
 }
 
-static const char *const type_of[] = {NULL, "FeedForward", "SelfAttention", "CrossAttention",
-                                      "ConvModule", "NonlinModule"};
+static const char *const type_of[] = {
+    NULL, "FeedForward", "SelfAttention", "CrossAttention", "ConvModule", "NonlinModule"};
 
 static steno_status try_block(struct walk *w, int32_t end, steno_vid base, bool *took,
                               steno_err *err)
@@ -321,8 +321,7 @@ static steno_status make_layers(struct walk *w, int *changed, steno_err *err)
     }
     /* a conformer's layer ends with a normalisation */
     if (!st && last.n && last.conformer) {
-        struct steno_node *n =
-            steno_pass_only_reader(w->g, w->blocks[last.first + last.n - 1].out);
+        struct steno_node *n = steno_pass_only_reader(w->g, w->blocks[last.first + last.n - 1].out);
         if (is(n, "", "LayerNormalization") && n->region == STENO_NONE)
             n->region = last.region;
     }
@@ -377,7 +376,7 @@ static bool take_producers(struct walk *w)
 
 static bool only_moves(const struct steno_node *n)
 {
-    static const char *const types[] = {"Reshape",  "Transpose", "Slice",   "Gather",    "Concat",
+    static const char *const types[] = {"Reshape",   "Transpose", "Slice",     "Gather",  "Concat",
                                         "ScatterND", "Squeeze",   "Unsqueeze", "Identity"};
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
         if (is(n, "", types[i]))
@@ -473,8 +472,9 @@ static steno_status subsampling(struct steno_graph *g, int32_t at, int *changed,
 
 /* ---- Shapes: nodes that read constants and shapes only ---- */
 
-/* Level of node n, 0 when it reads data: one more than that of any Shapes on the way to a value whose
- * shape it reads, so that regions of one level are convex. from: by value, the level on the way. */
+/* Level of node n, 0 when it reads data: one more than that of any Shapes on the way to a value
+ * whose shape it reads, so that regions of one level are convex. from: by value, the level on the
+ * way. */
 static int32_t shape_level(const struct steno_graph *g, const struct steno_node *n,
                            const int32_t *from, const bool *member)
 {

@@ -1,6 +1,6 @@
 /* Before: MatMul(x, W constant) or Gemm, [+ bias] [Relu|Sigmoid|Tanh|Swish|Gelu|Clip] or [* scale]
  *         [+ residual]
- * After:  ai.steno:Linear(x, W, bias, residual; act, alpha, act_min, act_max)      (nn/ops/op_fused.c)
+ * After:  ai.steno:Linear(x, W, bias, residual; act, alpha, act_min, act_max) (nn/ops/op_fused.c)
  * One step per call and node, the pass repeats: MatMul becomes Linear, then takes in what follows
  * it as long as it is the only reader. */
 #include "nn/passes/passes.h"

@@ -1,7 +1,7 @@
-/* Before: t = Transpose(b; the last two axes), p = MatMul(a, t), y = p * c or p / c with a number c;
- *         t and p read once, each part alone as well, a turned in the same way
- * After:  y = com.microsoft:FusedMatMul(a, b; transA, transB, alpha)
- * What is left when attention and products by constants are gone: it comes after them. */
+/* Before: t = Transpose(b; the last two axes), p = MatMul(a, t), y = p * c or p / c with a number
+ * c; t and p read once, each part alone as well, a turned in the same way After:  y =
+ * com.microsoft:FusedMatMul(a, b; transA, transB, alpha) What is left when attention and products
+ * by constants are gone: it comes after them. */
 #include "nn/passes/passes.h"
 
 static bool swaps_last_two(const struct steno_node *t)
@@ -51,8 +51,8 @@ static bool match(struct steno_graph *g, struct steno_node *n, struct found *f)
     return f->scale || f->turned[0] || f->turned[1];
 }
 
-steno_status steno_pass_matmul(struct steno_graph *g, const struct steno_pass_env *env, int *changed,
-                               steno_err *err)
+steno_status steno_pass_matmul(struct steno_graph *g, const struct steno_pass_env *env,
+                               int *changed, steno_err *err)
 {
     (void)env;
     for (int32_t i = 0, count = g->n_nodes; i < count; i++) {

@@ -13,8 +13,8 @@ static bool read_attrs(const struct steno_node *n, const int64_t *v[4], size_t *
     return v[0] && v[1] && *count == ends && (!v[2] || axes == ends) && ends > 0;
 }
 
-steno_status steno_pass_modern(struct steno_graph *g, const struct steno_pass_env *env, int *changed,
-                               steno_err *err)
+steno_status steno_pass_modern(struct steno_graph *g, const struct steno_pass_env *env,
+                               int *changed, steno_err *err)
 {
     (void)env;
     for (int32_t i = 0, count = g->n_nodes; i < count; i++) {

@@ -19,12 +19,12 @@
 struct layout {
     struct steno_graph *g;
     steno_err *err;
-    int32_t n_nodes;      /* before the rewrite */
-    steno_vid *twin;      /* by value: its channels-last form, NONE where it is not made yet */
-    bool *last;           /* by value: written by a member */
-    uint32_t *read;       /* by value: reads by members */
-    bool *member;         /* by node */
-    int32_t n_values;     /* extent of the arrays by value */
+    int32_t n_nodes;  /* before the rewrite */
+    steno_vid *twin;  /* by value: its channels-last form, NONE where it is not made yet */
+    bool *last;       /* by value: written by a member */
+    uint32_t *read;   /* by value: reads by members */
+    bool *member;     /* by node */
+    int32_t n_values; /* extent of the arrays by value */
 };
 
 /* ---- who takes part ---- */
@@ -42,9 +42,8 @@ static bool conv_fits(const struct steno_graph *g, const struct steno_node *n)
     const struct steno_tensor *w = g->values[n->in[1]].constant;
     const struct steno_shape *x = &g->values[n->in[0]].shape;
     int64_t group = steno_node_int(n, "group", 1);
-    return w && w->data && w->dtype == STENO_F32 && steno_numel(w) &&
-           w->shape.rank == 4 && x->rank == 4 &&
-           g->values[n->in[0]].dtype == STENO_F32 &&
+    return w && w->data && w->dtype == STENO_F32 && steno_numel(w) && w->shape.rank == 4 &&
+           x->rank == 4 && g->values[n->in[0]].dtype == STENO_F32 &&
            (group == 1 || (w->shape.dim[1] == 1 && w->shape.dim[0] == group)) &&
            x->dim[1] == w->shape.dim[1] * group &&
            (n->n_in < 3 || n->in[2] == STENO_NONE ||
@@ -171,8 +170,8 @@ static steno_status add_transpose(struct layout *l, steno_vid from, steno_vid to
         p ? steno_pass_add_node(l->g, "", "Transpose", 13, name, 1, 1, 1, l->err) : NULL;
     if (!t)
         return STENO_ERR_NOMEM;
-    t->attr[0] = (struct steno_attr){
-        .name = "perm", .kind = STENO_ATTR_INTS, .n = (size_t)rank, .ints = p};
+    t->attr[0] =
+        (struct steno_attr){.name = "perm", .kind = STENO_ATTR_INTS, .n = (size_t)rank, .ints = p};
     t->in[0] = from;
     t->out[0] = to;
     return STENO_OK;
@@ -227,8 +226,8 @@ static steno_status rewrite_conv(struct layout *l, int32_t at)
 {
     const struct steno_node n = l->g->nodes[at];
     const struct steno_shape w = l->g->values[n.in[1]].shape;
-    bool pointwise = w.dim[2] == 1 && w.dim[3] == 1 && plain_window(&n) &&
-                     steno_node_int(&n, "group", 1) == 1;
+    bool pointwise =
+        w.dim[2] == 1 && w.dim[3] == 1 && plain_window(&n) && steno_node_int(&n, "group", 1) == 1;
     struct steno_node *c;
     steno_vid x, y;
     steno_status st = twin_of(l, n.in[0], n.name, &x);

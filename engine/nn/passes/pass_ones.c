@@ -1,10 +1,8 @@
-/* Lengths that are counted instead of asked for, as ESPnet's exports do for a recording that is alone:
- * Before: y = Cast(ReduceSum(ConstantOfShape(s; 1.0), axis); i64), one element
- * After:  y = Gather(s, axis)
- * Before: ReduceMax or ReduceMin of the one element of a vector, keepdims 0
- * After:  Squeeze of it
- * So that what is made of them is known as soon as shapes are. The count of ones in f32 stops at
- * 2^24; the dimension goes on. */
+/* Lengths that are counted instead of asked for, as ESPnet's exports do for a recording that is
+ * alone: Before: y = Cast(ReduceSum(ConstantOfShape(s; 1.0), axis); i64), one element After:  y =
+ * Gather(s, axis) Before: ReduceMax or ReduceMin of the one element of a vector, keepdims 0 After:
+ * Squeeze of it So that what is made of them is known as soon as shapes are. The count of ones in
+ * f32 stops at 2^24; the dimension goes on. */
 #include "nn/passes/passes.h"
 
 #include <string.h>

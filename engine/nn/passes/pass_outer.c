@@ -1,13 +1,12 @@
-/* Masks that are written as a table of all pairs of rows though few rows of it are read, as ESPnet's
- * exports do (the last row of a triangle of T x T: quadratic in the length of the recording).
- * Comparisons and logical operators only.
+/* Masks that are written as a table of all pairs of rows though few rows of it are read, as
+ * ESPnet's exports do (the last row of a triangle of T x T: quadratic in the length of the
+ * recording). Comparisons and logical operators only.
  *
- * Before: Compare(Expand(x), w), where x and w alone have the result's shape      And(ones, y), Or(zeros, y)
- * After:  Compare(x, w)                                                           y
- * Before: y = Compare(u, w) larger than u and than w, Slice(y) or Gather(y) of one axis alone reads it
- * After:  Compare(u, w) of the Slice or Gather of those that have the axis
- * Before: Shape(ConstantOfShape(s))
- * After:  s */
+ * Before: Compare(Expand(x), w), where x and w alone have the result's shape      And(ones, y),
+ * Or(zeros, y) After:  Compare(x, w)                                                           y
+ * Before: y = Compare(u, w) larger than u and than w, Slice(y) or Gather(y) of one axis alone reads
+ * it After:  Compare(u, w) of the Slice or Gather of those that have the axis Before:
+ * Shape(ConstantOfShape(s)) After:  s */
 #include "nn/passes/passes.h"
 
 #include <string.h>
@@ -73,7 +72,8 @@ static bool changes_nothing(struct steno_graph *g, struct steno_node *n)
 {
     const bool all = steno_pass_is(n, "And");
     for (int k = 0; k < 2 && (all || steno_pass_is(n, "Or")); k++)
-        if (steno_pass_fills(steno_pass_producer(g, n->in[k]), STENO_BOOL, all) && steno_pass_same_shape(g, n->in[1 - k], n->out[0]) &&
+        if (steno_pass_fills(steno_pass_producer(g, n->in[k]), STENO_BOOL, all) &&
+            steno_pass_same_shape(g, n->in[1 - k], n->out[0]) &&
             steno_pass_replace(g, n->out[0], n->in[1 - k])) {
             n->dead = true;
             return true;

@@ -77,7 +77,8 @@ static steno_status set_pads(struct steno_graph *g, struct steno_node *op, const
     int n = 0;
     if (!a || !sum)
         return STENO_ERR_NOMEM;
-    for (int i = 0; i < 2 * axes; i++) /* [before of each axis, after of each axis], two axes more */
+    for (int i = 0; i < 2 * axes;
+         i++) /* [before of each axis, after of each axis], two axes more */
         sum[i] = (own ? own[i] : 0) + pads[i < axes ? i + 2 : i + 4];
     for (int i = 0; i < op->n_attr; i++)
         if (strcmp(op->attr[i].name, "pads") && strcmp(op->attr[i].name, "auto_pad") &&
@@ -86,8 +87,7 @@ static steno_status set_pads(struct steno_graph *g, struct steno_node *op, const
     a[n++] = (struct steno_attr){
         .name = "pads", .kind = STENO_ATTR_INTS, .n = 2 * (size_t)axes, .ints = sum};
     if (mean)
-        a[n++] = (struct steno_attr){
-            .name = "count_include_pad", .kind = STENO_ATTR_INT, .i = 1};
+        a[n++] = (struct steno_attr){.name = "count_include_pad", .kind = STENO_ATTR_INT, .i = 1};
     op->attr = a;
     op->n_attr = n;
     return STENO_OK;

@@ -1,9 +1,9 @@
-/* Before: xd = DequantizeLinear(q, sx, zx) of 8 bits, one scale; wd = DequantizeLinear(W constant of 8
- *         bits, sw by column or one, zw) [Transpose]; y = MatMul|Gemm|Conv(xd, wd [, b])
- * After:  p = MatMulInteger|ConvInteger(q, W, zx, zw), y = Cast(p, f32) * (sx * sw) [+ b]
- *         (pass int8 makes IntLinear of the products.)
- * A product of 8-bit numbers is exact in 32 bits, so this rounds less than f32 does. What follows (a
- * QuantizeLinear, say) stays. Runs ahead of fold, which leaves such weights alone until then. */
+/* Before: xd = DequantizeLinear(q, sx, zx) of 8 bits, one scale; wd = DequantizeLinear(W constant
+ * of 8 bits, sw by column or one, zw) [Transpose]; y = MatMul|Gemm|Conv(xd, wd [, b]) After:  p =
+ * MatMulInteger|ConvInteger(q, W, zx, zw), y = Cast(p, f32) * (sx * sw) [+ b] (pass int8 makes
+ * IntLinear of the products.) A product of 8-bit numbers is exact in 32 bits, so this rounds less
+ * than f32 does. What follows (a QuantizeLinear, say) stays. Runs ahead of fold, which leaves such
+ * weights alone until then. */
 #include "nn/passes/passes.h"
 
 #include <string.h>
@@ -73,13 +73,13 @@ static bool weights(struct steno_graph *g, steno_vid v, int rank, int along, str
     axis += axis < 0 ? w->shape.rank : 0;
     f->n = w->shape.dim[along];
     z = f->w.zero == STENO_NONE ? NULL : g->values[f->w.zero].constant;
-    n_scales = g->values[f->w.scale].constant ? (int64_t)steno_numel(g->values[f->w.scale].constant)
-                                              : 0;
+    n_scales =
+        g->values[f->w.scale].constant ? (int64_t)steno_numel(g->values[f->w.scale].constant) : 0;
     n_zeros = z && z->data ? (int64_t)steno_numel(z) : 0;
     if (f->w.zero != STENO_NONE && n_zeros != n_scales)
         return false;
-    return n_scales == 1 || (n_scales == f->n && axis == along &&
-                             g->values[f->w.scale].shape.rank == 1);
+    return n_scales == 1 ||
+           (n_scales == f->n && axis == along && g->values[f->w.scale].shape.rank == 1);
 }
 
 /* ---- new nodes ---- */
@@ -173,8 +173,8 @@ static steno_status scaled(struct made *m, const struct found *f, steno_vid p, s
                                                                              : STENO_OK;
 }
 
-/* The one zero point of all channels: ConvInteger of onnxruntime takes no others. STENO_NONE: none, or
- * they differ (*differ). */
+/* The one zero point of all channels: ConvInteger of onnxruntime takes no others. STENO_NONE: none,
+ * or they differ (*differ). */
 static steno_vid one_zero(struct made *m, const struct side *s, bool *differ, bool make)
 {
     const struct steno_tensor *z = s->zero == STENO_NONE ? NULL : m->g->values[s->zero].constant;

@@ -2,8 +2,8 @@
  * After:  a = Linear(x, [Wq Wk Wv], [bq bk bv]), Attention(a, a, a) from columns 0, ...
  * The same for K and V alone (attention to a memory), and for IntLinear, whose scales and zero
  * points become one for each column.
- * Before: q, k, v = Split(a; last axis), Attention(q, k, v)       After: Attention(a, a, a) likewise.
- * Before: any of q, k, v = Slice(a; constant columns)             After: a in its place.
+ * Before: q, k, v = Split(a; last axis), Attention(q, k, v)       After: Attention(a, a, a)
+ * likewise. Before: any of q, k, v = Slice(a; constant columns)             After: a in its place.
  * One product instead of three: x is read, and its rows are copied for the kernel, once. */
 #include "nn/passes/passes.h"
 
@@ -100,8 +100,7 @@ static steno_status weights(struct steno_graph *g, const struct merge *m, steno_
 
 /* One constant of all columns. Where a part has none or only one number, it counts for each. */
 static steno_status side_by_side(struct steno_graph *g, const struct merge *m, int in,
-                                 steno_dtype t, const float *factor, steno_vid *to,
-                                 steno_err *err)
+                                 steno_dtype t, const float *factor, steno_vid *to, steno_err *err)
 {
     struct steno_tensor out = {.dtype = t, .shape = {.rank = 1, .dim = {m->total}}};
     size_t esize = steno_dtype_size(t), at = 0;

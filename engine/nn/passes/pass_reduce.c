@@ -8,9 +8,8 @@
 /* Bit set of the axes of input 1 or attribute "axes", of a tensor of `rank`; 0: not known. */
 static unsigned axes_of(const struct steno_graph *g, const struct steno_node *n, int rank)
 {
-    const struct steno_tensor *t = n->n_in > 1 && n->in[1] != STENO_NONE
-                                       ? g->values[n->in[1]].constant
-                                       : NULL;
+    const struct steno_tensor *t =
+        n->n_in > 1 && n->in[1] != STENO_NONE ? g->values[n->in[1]].constant : NULL;
     size_t count;
     const int64_t *v = steno_node_ints(n, "axes", &count);
     unsigned set = 0;
@@ -48,8 +47,8 @@ static steno_status keep_dims(struct steno_graph *g, struct steno_node *n, steno
     return STENO_OK;
 }
 
-steno_status steno_pass_reduce(struct steno_graph *g, const struct steno_pass_env *env, int *changed,
-                               steno_err *err)
+steno_status steno_pass_reduce(struct steno_graph *g, const struct steno_pass_env *env,
+                               int *changed, steno_err *err)
 {
     (void)env;
     for (int32_t i = 0; i < g->n_nodes; i++) {

@@ -60,10 +60,10 @@ static bool last_dim(struct steno_graph *g, steno_vid v, steno_vid x)
     while (steno_pass_is(n, "Unsqueeze") || steno_pass_is(n, "Squeeze") ||
            steno_pass_is(n, "Reshape"))
         n = steno_pass_producer(g, n->in[0]);
-    if (steno_pass_is(n, "Gather") ? !steno_pass_scalar(g, n->in[1], &at)
-                                   : !slices(g, n, -1, 0) &&
-                                         !(steno_pass_is(n, "Slice") && number(g, n, 1, -1) &&
-                                           number(g, n, 3, 0) && n->n_in < 5))
+    if (steno_pass_is(n, "Gather")
+            ? !steno_pass_scalar(g, n->in[1], &at)
+            : !slices(g, n, -1, 0) && !(steno_pass_is(n, "Slice") && number(g, n, 1, -1) &&
+                                        number(g, n, 3, 0) && n->n_in < 5))
         return false;
     if (steno_pass_is(n, "Slice")) {
         double end;
@@ -98,8 +98,8 @@ static bool pads_one(const struct steno_graph *g, const struct steno_node *n)
     static const int64_t want[8] = {0, 0, 0, 1, 0, 0, 0, 0};
     size_t count = 0;
     const int64_t *pads = steno_node_ints(n, "pads", &count);
-    const struct steno_tensor *t = n->n_in > 1 && n->in[1] != STENO_NONE
-                                       ? g->values[n->in[1]].constant : NULL;
+    const struct steno_tensor *t =
+        n->n_in > 1 && n->in[1] != STENO_NONE ? g->values[n->in[1]].constant : NULL;
     if (strcmp(steno_node_str(n, "mode", "constant"), "constant") ||
         (n->n_in > 2 && n->in[2] != STENO_NONE && !number(g, n, 2, 0)) || n->n_in > 3 ||
         steno_node_float(n, "value", 0) != 0)
@@ -118,9 +118,8 @@ static steno_vid widened(struct steno_graph *g, steno_vid v, struct steno_node *
         return pads_one(g, *n) ? (*n)->in[0] : STENO_NONE;
     *n = steno_pass_only_use(g, v, "Concat");
     axis = *n ? steno_node_int(*n, "axis", 0) : 0;
-    return *n && (*n)->n_in == 2 && (axis == -1 || axis == 3) && zeros(g, (*n)->in[0])
-               ? (*n)->in[1]
-               : STENO_NONE;
+    return *n && (*n)->n_in == 2 && (axis == -1 || axis == 3) && zeros(g, (*n)->in[0]) ? (*n)->in[1]
+                                                                                       : STENO_NONE;
 }
 
 struct found {
@@ -142,9 +141,9 @@ static bool match(struct steno_graph *g, struct steno_node *back, struct found *
         return false;
     x = &g->values[f->x].shape;
     r = &g->values[f->fold->out[0]].shape;
-    if (x->rank != 4 || r->rank != 4 ||
-        g->values[f->x].dtype != STENO_F32 || !steno_pass_same_shape(g, f->x, f->out) ||
-        x->dim[0] != r->dim[0] || x->dim[1] != r->dim[1] || x->dim[2] != r->dim[3])
+    if (x->rank != 4 || r->rank != 4 || g->values[f->x].dtype != STENO_F32 ||
+        !steno_pass_same_shape(g, f->x, f->out) || x->dim[0] != r->dim[0] ||
+        x->dim[1] != r->dim[1] || x->dim[2] != r->dim[3])
         return false;
     f->half = steno_pass_only_reader(g, f->out);
     if (slices(g, f->half, 0, 3) && half_length(g, f->half->in[2], f->x))

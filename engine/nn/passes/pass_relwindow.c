@@ -6,7 +6,8 @@
 #include "nn/passes/passes.h"
 
 /* Constant i64 of n elements first, first + step, ... along one axis. */
-static bool is_range(const struct steno_graph *g, steno_vid v, int64_t first, int64_t step, int64_t n)
+static bool is_range(const struct steno_graph *g, steno_vid v, int64_t first, int64_t step,
+                     int64_t n)
 {
     const struct steno_tensor *t = g->values[v].constant;
     if (!t || !t->data || t->dtype != STENO_I64 || (int64_t)steno_numel(t) != n ||
@@ -59,8 +60,7 @@ static bool is_index(struct steno_graph *g, steno_vid v, const struct steno_shap
         turn = steno_pass_producer(g, add->in[side]);
         tile = steno_pass_is(turn, "Unsqueeze") ? steno_pass_producer(g, turn->in[0]) : NULL;
         if (steno_pass_is(tile, "Tile") && g->values[turn->out[0]].shape.rank == 2 &&
-            g->values[turn->out[0]].shape.dim[1] == 1 &&
-            g->values[tile->in[0]].shape.rank == 1 &&
+            g->values[turn->out[0]].shape.dim[1] == 1 && g->values[tile->in[0]].shape.rank == 1 &&
             is_range(g, tile->in[0], x->dim[2] - 1, -1, x->dim[2]) &&
             is_range(g, add->in[1 - side], 0, 1, s) && counts(g, tile->in[1], x->dim[0], x->dim[1]))
             return true;

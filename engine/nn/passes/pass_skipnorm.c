@@ -1,7 +1,7 @@
-/* Before: s = Add(x, skip) of one shape, y = LayerNormalization(s, gamma, beta), or RMSNormalization
- * After:  y = com.microsoft:SkipLayerNormalization(x, skip, gamma, beta), or its Simplified form; s is
- *         its fourth output where others read it
- * Where the addition has not gone into a product: pass linear comes before. */
+/* Before: s = Add(x, skip) of one shape, y = LayerNormalization(s, gamma, beta), or
+ * RMSNormalization After:  y = com.microsoft:SkipLayerNormalization(x, skip, gamma, beta), or its
+ * Simplified form; s is its fourth output where others read it Where the addition has not gone into
+ * a product: pass linear comes before. */
 #include "nn/passes/passes.h"
 
 static bool normalises(const struct steno_graph *g, const struct steno_node *n, bool *rms)

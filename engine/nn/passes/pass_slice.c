@@ -53,7 +53,8 @@ static bool read_cut(const struct steno_graph *g, const struct steno_node *n, st
 }
 
 steno_status steno_pass_add_slice(struct steno_graph *g, const char *name, steno_vid x,
-                                  const int64_t *const v[4], size_t n, steno_vid out, steno_err *err)
+                                  const int64_t *const v[4], size_t n, steno_vid out,
+                                  steno_err *err)
 {
     steno_vid in[4] = {STENO_NONE, STENO_NONE, STENO_NONE, STENO_NONE};
     struct steno_node *y;

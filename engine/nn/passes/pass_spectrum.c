@@ -13,8 +13,8 @@ static bool cuts(const struct steno_graph *g, const struct steno_node *n, int64_
                  int64_t all)
 {
     struct steno_pass_cut c;
-    return steno_pass_cut_of(g, n, &c) && (c.axis == 1 || c.axis == -2) && c.start == (double)from &&
-           (to == all ? c.end >= (double)all : c.end == (double)to);
+    return steno_pass_cut_of(g, n, &c) && (c.axis == 1 || c.axis == -2) &&
+           c.start == (double)from && (to == all ? c.end >= (double)all : c.end == (double)to);
 }
 
 /* The Slice whose square v is. */

@@ -41,12 +41,12 @@ static bool ints_of(struct steno_graph *g, const struct steno_node *const *n, co
         const int64_t *from = steno_node_ints(n[i], name, &given);
         const bool none = pads && !strcmp(steno_node_str(n[i], "auto_pad", "NOTSET"), "VALID");
         for (size_t k = 0; k < count; k++)
-            v[i * count + k] = count == 1       ? steno_node_int(n[i], name, otherwise)
+            v[i * count + k] = count == 1      ? steno_node_int(n[i], name, otherwise)
                                : from && !none ? from[k]
-                                                : otherwise;
+                                               : otherwise;
     }
-    *to = (struct steno_attr){
-        .name = name, .kind = STENO_ATTR_INTS, .n = STAGES * count, .ints = v};
+    *to =
+        (struct steno_attr){.name = name, .kind = STENO_ATTR_INTS, .n = STAGES * count, .ints = v};
     return true;
 }
 

@@ -8,8 +8,8 @@
  *
  * Before: y = g * Reshape(Transpose(A[0] Concat(cache, Transpose(Reshape(u * Tanh(s))))))
  *         s, u, g: thirds of x
- * After:  y, cache' = ai.steno:NonlinAttention(A, x, cache)       (nn/ops/op_fused_weights.c has all)
- * Attention of a streaming Zipformer: one set of weights, three products. */
+ * After:  y, cache' = ai.steno:NonlinAttention(A, x, cache)       (nn/ops/op_fused_weights.c has
+ * all) Attention of a streaming Zipformer: one set of weights, three products. */
 #include "nn/passes/passes.h"
 
 static bool is_perm(const struct steno_node *n, int64_t c, int64_t d)
@@ -71,8 +71,8 @@ struct cache {
     struct steno_node *slice;
 };
 
-/* v = Concat(old, fresh) along `axis`, or fresh alone. Beside one node that reads v, only a Slice of
- * as many last rows as the cache has may do so. */
+/* v = Concat(old, fresh) along `axis`, or fresh alone. Beside one node that reads v, only a Slice
+ * of as many last rows as the cache has may do so. */
 static bool cache_of(struct steno_graph *g, steno_vid v, int axis, struct cache *c)
 {
     struct steno_node *cat = steno_pass_producer(g, v);
@@ -83,7 +83,8 @@ static bool cache_of(struct steno_graph *g, steno_vid v, int axis, struct cache 
         return true;
     all = g->values[v].shape.dim[axis];
     lead = g->values[cat->in[0]].shape.rank > axis ? g->values[cat->in[0]].shape.dim[axis] : -1;
-    if (cat->n_in != 2 || g->values[v].is_output || g->values[v].uses > 2 || lead < 1 || all <= lead)
+    if (cat->n_in != 2 || g->values[v].is_output || g->values[v].uses > 2 || lead < 1 ||
+        all <= lead)
         return false;
     c->old = cat->in[0];
     c->fresh = cat->in[1];
@@ -93,8 +94,7 @@ static bool cache_of(struct steno_graph *g, steno_vid v, int axis, struct cache 
     if (g->values[v].uses == 1)
         return true;
     if (!c->slice || !steno_pass_cut_of(g, c->slice, &cut) || cut.axis != axis ||
-        cut.end < (double)all ||
-        (cut.start != (double)-lead && cut.start != (double)(all - lead)))
+        cut.end < (double)all || (cut.start != (double)-lead && cut.start != (double)(all - lead)))
         return false;
     c->kept = c->slice->out[0];
     return true;
@@ -144,7 +144,8 @@ static bool match_sum(struct steno_graph *g, struct weights *w, struct steno_nod
            columns_of(g, w->r.rows, &w->p_at) == w->x && g->values[w->x].dtype == STENO_F32;
 }
 
-static bool match_weights(struct steno_graph *g, const struct steno_node *softmax, struct weights *w)
+static bool match_weights(struct steno_graph *g, const struct steno_node *softmax,
+                          struct weights *w)
 {
     const struct steno_shape *s = &g->values[softmax->out[0]].shape, *m;
     int64_t axis = steno_node_int(softmax, "axis", softmax->opset >= 13 ? -1 : 1);

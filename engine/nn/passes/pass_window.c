@@ -1,9 +1,8 @@
 /* Before: z = Concat(cache, new; axis 1), cache' = Slice(z, its last rows)
- *         y = Attention(Q, K, V) whose K and V are columns of z [by Split]; Q and new perhaps columns
- *         of one product [by Split]
- * After:  y, cache' = ai.steno.run:WindowAttention(Q, new, cache)    (nn/ops/op_window_attention.c)
- * A streaming encoder's attention to the rows before its chunk. Only of networks that are to be run:
- * files keep the standard operators. */
+ *         y = Attention(Q, K, V) whose K and V are columns of z [by Split]; Q and new perhaps
+ * columns of one product [by Split] After:  y, cache' = ai.steno.run:WindowAttention(Q, new, cache)
+ * (nn/ops/op_window_attention.c) A streaming encoder's attention to the rows before its chunk. Only
+ * of networks that are to be run: files keep the standard operators. */
 #include "nn/passes/passes.h"
 
 enum { Q, K, V, MASK, N_IN };
@@ -123,7 +122,8 @@ static bool match(struct steno_graph *g, const struct steno_node *a, struct matc
 static steno_status build(struct steno_graph *g, struct steno_node *a, const struct match *m,
                           steno_err *err)
 {
-    static const char *const names[] = {"heads", "size", "v_size", "q_at", "k_at", "v_at", "new_at"};
+    static const char *const names[] = {"heads", "size", "v_size", "q_at",
+                                        "k_at",  "v_at", "new_at"};
     struct steno_attr *at = steno_graph_alloc(g, 8, sizeof *at, err);
     steno_vid *in = steno_graph_alloc(g, N_IN, sizeof *in, err);
     steno_vid *out = steno_graph_alloc(g, 2, sizeof *out, err);

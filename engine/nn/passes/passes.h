@@ -19,8 +19,9 @@ struct steno_pass_env {
     void (*refused)(void *arg, const char *pass, const char *node, const char *why);
     void *refused_arg;
     int num_heads, hidden_size; /* of attention, where the graph does not tell; 0 = not known */
-    bool cut_after; /* a part is cut out after all passes, at keys and values as they are projected */
-    bool to_run;         /* not to be written: operators of domain ai.steno.run may come in */
+    bool cut_after; /* a part is cut out after all passes, at keys and values as they are projected
+                     */
+    bool to_run;    /* not to be written: operators of domain ai.steno.run may come in */
     bool rows_in_8_bits; /* activations of 8-bit products may be rounded over other ranges */
 };
 
@@ -87,10 +88,11 @@ const float *steno_pass_vector(const struct steno_graph *g, steno_vid v, int64_t
 /* n is a ConstantOfShape of this type whose elements are `with`. */
 bool steno_pass_fills(const struct steno_node *n, steno_dtype type, double with);
 /* What n does to its input 0, as products do it while they write (struct steno_epilogue);
- * STENO_ACT_NONE: it is none of those. p: the limits of CLIP (the largest floats where absent), shift
- * and offset of SWOOSH, else 0. */
+ * STENO_ACT_NONE: it is none of those. p: the limits of CLIP (the largest floats where absent),
+ * shift and offset of SWOOSH, else 0. */
 enum steno_act steno_pass_act(const struct steno_graph *g, const struct steno_node *n, float p[2]);
-/* A node with its operator looked up; inputs and outputs are set by the caller. NULL: err is set. */
+/* A node with its operator looked up; inputs and outputs are set by the caller. NULL: err is set.
+ */
 struct steno_node *steno_pass_add_node(struct steno_graph *g, const char *domain, const char *type,
                                        int opset, const char *name, int n_in, int n_out, int n_attr,
                                        steno_err *err);
@@ -117,19 +119,19 @@ typedef steno_status steno_pass_fn(struct steno_graph *g, const struct steno_pas
                                    int *changed, steno_err *err);
 steno_pass_fn steno_pass_dead, steno_pass_identity, steno_pass_fold, steno_pass_if,
     steno_pass_constants, steno_pass_cse, steno_pass_swish, steno_pass_glu, steno_pass_layernorm,
-    steno_pass_linear, steno_pass_shape, steno_pass_reshape,
-    steno_pass_transpose, steno_pass_flat, steno_pass_gelu, steno_pass_convact, steno_pass_softmax,
-    steno_pass_relshift, steno_pass_int8, steno_pass_attention, steno_pass_pointwise,
-    steno_pass_depthwise, steno_pass_nhwc;
+    steno_pass_linear, steno_pass_shape, steno_pass_reshape, steno_pass_transpose, steno_pass_flat,
+    steno_pass_gelu, steno_pass_convact, steno_pass_softmax, steno_pass_relshift, steno_pass_int8,
+    steno_pass_attention, steno_pass_pointwise, steno_pass_depthwise, steno_pass_nhwc;
 /* Zipformer */
-steno_pass_fn steno_pass_swoosh, steno_pass_biasnorm, steno_pass_bypass,
-    steno_pass_chunkconv, steno_pass_relwindow, steno_pass_weights;
+steno_pass_fn steno_pass_swoosh, steno_pass_biasnorm, steno_pass_bypass, steno_pass_chunkconv,
+    steno_pass_relwindow, steno_pass_weights;
 /* frontends */
 steno_pass_fn steno_pass_spectrum;
 /* single operators */
-steno_pass_fn steno_pass_modern, steno_pass_again, steno_pass_reduce, steno_pass_einsum, steno_pass_pad,
-    steno_pass_affine, steno_pass_logsoftmax, steno_pass_concat, steno_pass_slice, steno_pass_rmsnorm,
-    steno_pass_ones, steno_pass_outer, steno_pass_skipnorm, steno_pass_biasgelu, steno_pass_embed, steno_pass_matmul;
+steno_pass_fn steno_pass_modern, steno_pass_again, steno_pass_reduce, steno_pass_einsum,
+    steno_pass_pad, steno_pass_affine, steno_pass_logsoftmax, steno_pass_concat, steno_pass_slice,
+    steno_pass_rmsnorm, steno_pass_ones, steno_pass_outer, steno_pass_skipnorm, steno_pass_biasgelu,
+    steno_pass_embed, steno_pass_matmul;
 /* 8 bits */
 steno_pass_fn steno_pass_qdq;
 /* n widens the weights of a product that pass qdq takes: not to be folded before. */

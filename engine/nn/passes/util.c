@@ -179,7 +179,8 @@ bool steno_pass_cut_of(const struct steno_graph *g, const struct steno_node *n,
 {
     double step = 1;
     return n->opset >= 10 && n->n_in >= 4 && steno_pass_scalar(g, n->in[1], &out->start) &&
-           steno_pass_scalar(g, n->in[2], &out->end) && steno_pass_scalar(g, n->in[3], &out->axis) &&
+           steno_pass_scalar(g, n->in[2], &out->end) &&
+           steno_pass_scalar(g, n->in[3], &out->axis) &&
            steno_numel(g->values[n->in[1]].constant) == 1 &&
            (n->n_in < 5 || n->in[4] == STENO_NONE || steno_pass_scalar(g, n->in[4], &step)) &&
            step == 1;
@@ -277,8 +278,7 @@ steno_status steno_pass_swap_after(struct steno_graph *g, steno_vid from, steno_
     struct steno_node *n = steno_pass_add_node(g, "", "Transpose", 13, name, 1, 1, 1, err);
     if (!n)
         return STENO_ERR_NOMEM;
-    n->attr[0] =
-        (struct steno_attr){.name = "perm", .kind = STENO_ATTR_INTS, .n = 3, .ints = swap};
+    n->attr[0] = (struct steno_attr){.name = "perm", .kind = STENO_ATTR_INTS, .n = 3, .ints = swap};
     n->in[0] = from;
     n->out[0] = to;
     return STENO_OK;

@@ -22,10 +22,10 @@ enum type { PROBING = 0, TRIE = 2 };
 /* Entries of one order. */
 struct table {
     const unsigned char *at;
-    uint64_t n;    /* entries; buckets of a hash table */
-    uint64_t size; /* bytes of a bucket */
-    unsigned bits; /* trie: of an entry */
-    unsigned next; /* trie: of them, those of the pointer */
+    uint64_t n;       /* entries; buckets of a hash table */
+    uint64_t size;    /* bytes of a bucket */
+    unsigned bits;    /* trie: of an entry */
+    unsigned next;    /* trie: of them, those of the pointer */
     bool has_backoff; /* all but the longest */
 };
 
@@ -137,8 +137,7 @@ static uint64_t next_of(const struct table *t, uint64_t entry)
     return get_bits(t, (entry + 1) * t->bits - t->next, t->next);
 }
 
-static void read_entry(const steno_kenlm *m, const struct table *t, uint64_t entry,
-                       struct place *p)
+static void read_entry(const steno_kenlm *m, const struct table *t, uint64_t entry, struct place *p)
 {
     uint64_t from = entry * t->bits + m->word_bits;
     p->prob = -fabsf(get_bits_float(t, from, 31));
@@ -317,10 +316,10 @@ static steno_status read_buckets(struct reader *r, struct table *t, uint64_t n, 
         return too_short(r, "a hash table", order);
     for (uint64_t i = 0; i < t->n; i++)
         used += get64(t->at + i * size) != 0;
-    return used < t->n ? STENO_OK
-                       : steno_fail(r->err, STENO_ERR_FORMAT,
-                                    "%s: %d-grams: a hash table without an empty bucket", r->name,
-                                    order);
+    return used < t->n
+               ? STENO_OK
+               : steno_fail(r->err, STENO_ERR_FORMAT,
+                            "%s: %d-grams: a hash table without an empty bucket", r->name, order);
 }
 
 static bool good(float v)
@@ -553,8 +552,8 @@ static int sum_backoffs(const steno_kenlm *m, const int32_t *newest, int n,
     return found;
 }
 
-void steno_kenlm_score(const steno_kenlm *m, const int32_t *context, size_t n,
-                       const int32_t *words, size_t n_words, double *out)
+void steno_kenlm_score(const steno_kenlm *m, const int32_t *context, size_t n, const int32_t *words,
+                       size_t n_words, double *out)
 {
     double past[STENO_KENLM_MAX_ORDER + 1];
     const int32_t *newest = n ? context + n - 1 : NULL;

@@ -28,7 +28,7 @@ int32_t steno_kenlm_word(const steno_kenlm *m, const char *word);
 
 /* out [n_words]: log10 of the probability of each of words [n_words] after the n words of context,
  * oldest first; of more than the order asks for the last count. */
-void steno_kenlm_score(const steno_kenlm *m, const int32_t *context, size_t n,
-                       const int32_t *words, size_t n_words, double *out);
+void steno_kenlm_score(const steno_kenlm *m, const int32_t *context, size_t n, const int32_t *words,
+                       size_t n_words, double *out);
 
 #endif

@@ -1,5 +1,5 @@
-/* sdot: four products of s8 summed to each lane, nothing saturates. udot would want weights unsigned,
- * usdot is a later extension (I8MM). */
+/* sdot: four products of s8 summed to each lane, nothing saturates. udot would want weights
+ * unsigned, usdot is a later extension (I8MM). */
 #include "nn/kernels/arm/vec_i32_neon.h"
 
 #undef ISA

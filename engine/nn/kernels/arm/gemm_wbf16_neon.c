@@ -11,5 +11,6 @@ static inline vf b_load(const b_t *p)
 
 void V_NAME(steno_kernels_gemm_wbf16)(steno_kernels *k)
 {
-    k->gemm_bf16 = (struct steno_gemm_weights){packed_bytes, pack, product_part, conv_part, conv_winograd};
+    k->gemm_bf16 =
+        (struct steno_gemm_weights){packed_bytes, pack, product_part, conv_part, conv_winograd};
 }

@@ -30,8 +30,8 @@ static inline void transpose_blocks(float *dst, size_t ldd, const float *src, si
 {
     for (size_t r = 0; r < rows; r += 4)
         for (size_t c = 0; c < cols; c += 4)
-            transpose4(dst + c * ldd + r, ldd, src + r * lds + c, lds,
-                       rows - r < 4 ? rows - r : 4, cols - c < 4 ? cols - c : 4);
+            transpose4(dst + c * ldd + r, ldd, src + r * lds + c, lds, rows - r < 4 ? rows - r : 4,
+                       cols - c < 4 ? cols - c : 4);
 }
 
 #endif

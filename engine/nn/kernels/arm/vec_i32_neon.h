@@ -1,4 +1,5 @@
-/* Four 32-bit integers at a time: NEON. Same names as x86/vec_i32_avx2.h, where each is explained. */
+/* Four 32-bit integers at a time: NEON. Same names as x86/vec_i32_avx2.h, where each is explained.
+ */
 #ifndef STENO_NN_KERNELS_ARM_VEC_I32_NEON_H
 #define STENO_NN_KERNELS_ARM_VEC_I32_NEON_H
 
@@ -79,8 +80,8 @@ static inline vi vi_widen(const void *p)
 static inline vi vi_madd(vi acc, vi a, vi b)
 {
     const int16x8_t x = vreinterpretq_s16_s32(a), y = vreinterpretq_s16_s32(b);
-    return vaddq_s32(acc, vpaddq_s32(vmull_s16(vget_low_s16(x), vget_low_s16(y)),
-                                     vmull_high_s16(x, y)));
+    return vaddq_s32(acc,
+                     vpaddq_s32(vmull_s16(vget_low_s16(x), vget_low_s16(y)), vmull_high_s16(x, y)));
 }
 static inline vi vi_round(vf v)
 {

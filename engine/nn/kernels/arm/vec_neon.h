@@ -1,5 +1,5 @@
-/* Four floats at a time: NEON (AArch64). Same names as x86/vec_avx2.h, where each is explained, so that
- * the templates in x86 are written once. */
+/* Four floats at a time: NEON (AArch64). Same names as x86/vec_avx2.h, where each is explained, so
+ * that the templates in x86 are written once. */
 #ifndef STENO_NN_KERNELS_ARM_VEC_NEON_H
 #define STENO_NN_KERNELS_ARM_VEC_NEON_H
 

@@ -1,5 +1,5 @@
-/* Softmax over a row of attention scores that comes in blocks; scores and sums of rows that lie anywhere:
- * the specification. */
+/* Softmax over a row of attention scores that comes in blocks; scores and sums of rows that lie
+ * anywhere: the specification. */
 #include "nn/kernels/internal.h"
 
 #include <math.h>

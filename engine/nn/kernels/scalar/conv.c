@@ -92,8 +92,9 @@ static void conv_nhwc_f32__scalar(const struct steno_conv *s, const float *x, co
         for (size_t o = s->c_out * part / n_parts; o < s->c_out * (part + 1) / n_parts; o++) {
             float sum = 0;
             for (size_t c = 0; c < per; c++)
-                sum += window_nhwc(s, x, w + (o * per + c) * taps, o / (s->c_out / s->group) * per + c,
-                                   p / s->out[1], p % s->out[1]);
+                sum +=
+                    window_nhwc(s, x, w + (o * per + c) * taps, o / (s->c_out / s->group) * per + c,
+                                p / s->out[1], p % s->out[1]);
             y[p * s->c_out + o] = epilogue_scalar(sum, p, o, ep);
         }
 }

@@ -114,8 +114,8 @@ static float quantize_row_f32__scalar(uint8_t *q, const float *x, size_t n, int3
     return quantize_in_f32__scalar(q, x, n, range, zero);
 }
 
-static const float *sum_rows_f32__scalar(float *to, const float *const *x, size_t n_x, const bool *minus, size_t n,
-                                         float *range)
+static const float *sum_rows_f32__scalar(float *to, const float *const *x, size_t n_x,
+                                         const bool *minus, size_t n, float *range)
 {
     const float s0 = minus[0] ? -1.0f : 1.0f, s1 = minus[1] ? -1.0f : 1.0f;
     for (size_t i = 0; i < n && n_x > 1; i++) {
@@ -127,8 +127,8 @@ static const float *sum_rows_f32__scalar(float *to, const float *const *x, size_
     return n_x > 1 ? to : x[0];
 }
 
-static void spread_row_f32__scalar(float *y, size_t line, const size_t *count, const bool *minus, const float *row,
-                                   size_t n)
+static void spread_row_f32__scalar(float *y, size_t line, const size_t *count, const bool *minus,
+                                   const float *row, size_t n)
 {
     for (size_t a = 0; a < count[0]; a++)
         for (size_t b = 0; b < count[1]; b++) {

@@ -74,8 +74,7 @@ W16(f16)
 
 void steno_kernels_gemm_w16__scalar(steno_kernels *k)
 {
-    k->gemm_bf16 = (struct steno_gemm_weights){packed_bytes, pack_bf16, part_bf16, conv_bf16,
-                                          conv_bf16};
-    k->gemm_f16 = (struct steno_gemm_weights){packed_bytes, pack_f16, part_f16, conv_f16,
-                                          conv_f16};
+    k->gemm_bf16 =
+        (struct steno_gemm_weights){packed_bytes, pack_bf16, part_bf16, conv_bf16, conv_bf16};
+    k->gemm_f16 = (struct steno_gemm_weights){packed_bytes, pack_f16, part_f16, conv_f16, conv_f16};
 }

@@ -36,8 +36,8 @@ static float dot_f32__scalar(const float *a, const float *b, size_t n)
     return (float)s;
 }
 
-static void dots_f32__scalar(float *y, size_t ldy, const float *a, size_t lda, size_t m, const float *b, size_t ldb,
-                             size_t cols, size_t n)
+static void dots_f32__scalar(float *y, size_t ldy, const float *a, size_t lda, size_t m,
+                             const float *b, size_t ldb, size_t cols, size_t n)
 {
     for (size_t i = 0; i < m; i++)
         for (size_t j = 0; j < cols; j++)
@@ -78,7 +78,8 @@ static void layernorm_f32__scalar(float *y, const float *x, size_t rows, size_t 
         mean /= (double)cols;
         for (size_t i = 0; i < cols; i++)
             var += ((double)x[i] - mean) * ((double)x[i] - mean);
-        /* The variance is an f32 like in every other level: beyond its range the row becomes beta. */
+        /* The variance is an f32 like in every other level: beyond its range the row becomes beta.
+         */
         double scale = 1.0 / sqrt((double)(float)(var / (double)cols + (double)eps));
         for (size_t i = 0; i < cols; i++) {
             double v = ((double)x[i] - mean) * scale;

@@ -1,25 +1,25 @@
-/* A block of rows times a block of K by AMX, in place of the register tiles of tiles_tmpl.h. Included by
- * gemm_tmpl.h and gemm_i8_tmpl.h after NR = 32, struct product, struct part and
+/* A block of rows times a block of K by AMX, in place of the register tiles of tiles_tmpl.h.
+ * Included by gemm_tmpl.h and gemm_i8_tmpl.h after NR = 32, struct product, struct part and
  *   AMX_DOT(t, a, b)   AMX_DOT_U8 or AMX_DOT_BF16
  *   AMX_MOST           rows of a block
  *   AMX_DEEP(rows)     lanes of K of a panel in L1, with that many rows
  *   AMX_B_ROW          bytes of a panel's row
- *   amx_done(p, part, tile, r0, h, j)  finished sums [h][NR] of rows r0 on and panel j to C; defined later
- * A panel has a row of NR lanes of 32 bits for each lane of K, so 16 rows of its left or right half are a
- * register as they lie there. Lanes of K are a multiple of 16: packed B and the copy of A are filled up
- * with zeros.
+ *   amx_done(p, part, tile, r0, h, j)  finished sums [h][NR] of rows r0 on and panel j to C;
+ * defined later A panel has a row of NR lanes of 32 bits for each lane of K, so 16 rows of its left
+ * or right half are a register as they lie there. Lanes of K are a multiple of 16: packed B and the
+ * copy of A are filled up with zeros.
  *
- * Up to 32 rows times a panel are summed in four registers, two of A and two of B go with them: 4 KiB are
- * read for 64 cycles of products. From L2 that takes twice as long (Granite Rapids, 37 bytes a cycle), so
- * one side has to stay in L1: of many rows the panel, AMX_DEEP lanes of it, while A passes by
- * TILELOADDT1, which does not displace it; of few rows A, and the panels pass. A's copy is in L2 with as
- * much of K as there is room for, so that sums of a panel seldom have to wait in C for the rest of K: they
- * wait beside each other in L2. They go on where they were left, so their bits do not depend on the
- * blocks. */
+ * Up to 32 rows times a panel are summed in four registers, two of A and two of B go with them: 4
+ * KiB are read for 64 cycles of products. From L2 that takes twice as long (Granite Rapids, 37
+ * bytes a cycle), so one side has to stay in L1: of many rows the panel, AMX_DEEP lanes of it,
+ * while A passes by TILELOADDT1, which does not displace it; of few rows A, and the panels pass.
+ * A's copy is in L2 with as much of K as there is room for, so that sums of a panel seldom have to
+ * wait in C for the rest of K: they wait beside each other in L2. They go on where they were left,
+ * so their bits do not depend on the blocks. */
 
 enum {
     AMX_HIGH = 2 * AMX_ROWS, /* rows of a tile */
-    AMX_AHEAD = 8192         /* bytes before their use that weights for a single tile are called closer */
+    AMX_AHEAD = 8192 /* bytes before their use that weights for a single tile are called closer */
 };
 
 struct amx_tile {
@@ -29,7 +29,8 @@ struct amx_tile {
     const void *a;
     size_t a_row; /* bytes */
     const void *b;
-    const void *ahead; /* calls ahead_lines cache lines from here on closer at each step, but for few */
+    const void
+        *ahead; /* calls ahead_lines cache lines from here on closer at each step, but for few */
     size_t ahead_lines;
     const void *from; /* sums so far, or NULL: zeros; whole registers */
     size_t from_row;
@@ -37,8 +38,8 @@ struct amx_tile {
     size_t to_row;
 };
 
-/* Sums that are done but for rows [r, rows), which go to C between the products of the next tile: those
- * keep the vector units idle, and these keep memory idle. */
+/* Sums that are done but for rows [r, rows), which go to C between the products of the next tile:
+ * those keep the vector units idle, and these keep memory idle. */
 struct amx_waiting {
     const struct product *p;
     const struct part *part;
@@ -46,8 +47,8 @@ struct amx_waiting {
     size_t r0, r, rows, j;
 };
 
-static void amx_done(const struct product *p, const struct part *part, const void *tile, size_t r0, size_t h,
-                     size_t j);
+static void amx_done(const struct product *p, const struct part *part, const void *tile, size_t r0,
+                     size_t h, size_t j);
 
 /* Rows for each of so many steps. */
 static inline size_t amx_share(const struct amx_waiting *w, size_t steps)
@@ -102,8 +103,8 @@ static inline __attribute__((always_inline)) void amx_call(const char *b, int qu
     amx_call_lines(b + AMX_AHEAD + quarter * LINES * 64, quarter * LINES, LINES);
 }
 
-static inline __attribute__((always_inline)) void amx_steps(const struct amx_tile *t, struct amx_waiting *w,
-                                                            bool high, bool few)
+static inline __attribute__((always_inline)) void
+amx_steps(const struct amx_tile *t, struct amx_waiting *w, bool high, bool few)
 {
     const size_t some = amx_share(w, t->lanes / AMX_LANES);
     const char *a = t->a, *b = t->b;
@@ -170,11 +171,11 @@ struct amx_block {
     const char *a;
     size_t a_row; /* bytes */
     size_t rows, lanes;
-    const char *b; /* of panel 0 */
-    size_t panel;  /* bytes */
-    char *c;       /* of the first row */
-    size_t c_row;  /* bytes */
-    size_t n;      /* columns */
+    const char *b;    /* of panel 0 */
+    size_t panel;     /* bytes */
+    char *c;          /* of the first row */
+    size_t c_row;     /* bytes */
+    size_t n;         /* columns */
     bool first, last; /* of all K */
     bool plain;       /* sums are what goes to C */
 };
@@ -184,19 +185,22 @@ static void amx_fetch(const struct amx_block *x, size_t r0, size_t h, size_t j, 
 {
     const size_t left = x->n - j * NR, cols = left < NR ? left : NR;
     for (size_t r = 0; r < h; r++)
-        memcpy(tile + r * NR, x->c + (r0 + r) * x->c_row + j * NR * sizeof *tile, cols * sizeof *tile);
+        memcpy(tile + r * NR, x->c + (r0 + r) * x->c_row + j * NR * sizeof *tile,
+               cols * sizeof *tile);
 }
 
 /* Lanes [u0, u1) of panel j. */
 struct amx_piece {
     size_t j, u0, u1;
     const char *b;
-    const char *ahead; /* the next one; `lines` cache lines of that are called at each step of a tile */
+    const char
+        *ahead; /* the next one; `lines` cache lines of that are called at each step of a tile */
     size_t lines;
 };
 
 /* Number i of n of panel j. */
-static struct amx_piece amx_piece_at(const struct amx_block *x, size_t j, size_t i, size_t n, size_t lines)
+static struct amx_piece amx_piece_at(const struct amx_block *x, size_t j, size_t i, size_t n,
+                                     size_t lines)
 {
     const size_t steps = x->lanes / AMX_LANES, u0 = steps * i / n * AMX_LANES;
     const char *b = x->b + j * x->panel + u0 * AMX_B_ROW;
@@ -204,11 +208,12 @@ static struct amx_piece amx_piece_at(const struct amx_block *x, size_t j, size_t
 }
 
 /* Rows from r0 on times a piece; tile: where their sums wait. */
-static void amx_tile_at(const struct amx_block *x, size_t r0, const struct amx_piece *y, int32_t *tile,
-                        struct amx_waiting *w)
+static void amx_tile_at(const struct amx_block *x, size_t r0, const struct amx_piece *y,
+                        int32_t *tile, struct amx_waiting *w)
 {
     const size_t h = x->rows - r0 < AMX_HIGH ? x->rows - r0 : AMX_HIGH;
-    const bool whole = h % AMX_ROWS == 0 && (y->j + 1) * NR <= x->n; /* C itself can be from and to */
+    const bool whole =
+        h % AMX_ROWS == 0 && (y->j + 1) * NR <= x->n; /* C itself can be from and to */
     char *c = x->c + r0 * x->c_row + y->j * NR * sizeof *tile;
     struct amx_tile t = {.rows = h,
                          .lanes = y->u1 - y->u0,
@@ -216,7 +221,8 @@ static void amx_tile_at(const struct amx_block *x, size_t r0, const struct amx_p
                          .a = x->a + r0 * x->a_row + y->u0 * 4,
                          .a_row = x->a_row,
                          .b = y->b,
-                         .ahead = y->ahead + r0 / AMX_HIGH * y->lines * ((y->u1 - y->u0) / AMX_LANES) * 64,
+                         .ahead = y->ahead +
+                                  r0 / AMX_HIGH * y->lines * ((y->u1 - y->u0) / AMX_LANES) * 64,
                          .ahead_lines = y->lines,
                          .from = y->u0 ? tile : NULL,
                          .from_row = NR * sizeof *tile,
@@ -239,8 +245,8 @@ static void amx_tile_at(const struct amx_block *x, size_t r0, const struct amx_p
 
 enum { AMX_THREE = 3 * AMX_ROWS };
 
-/* 33 to 48 rows times panel j: six registers of sums, one of A and one of B, so that B passes once, as it comes from
- * memory, and A twice. */
+/* 33 to 48 rows times panel j: six registers of sums, one of A and one of B, so that B passes once,
+ * as it comes from memory, and A twice. */
 static void amx_three(const struct amx_block *x, size_t j, int32_t *tile, struct amx_waiting *w)
 {
     const size_t steps = x->lanes / AMX_LANES, some = amx_share(w, steps);
@@ -308,10 +314,15 @@ static void amx_block(const struct amx_block *x, size_t j0, size_t j1)
         for (size_t i = 0; i < n; i++) {
             struct amx_piece y = next;
             if (i + 1 < n || j + 1 < j1)
-                next = i + 1 < n ? amx_piece_at(x, j, i + 1, n, lines) : amx_piece_at(x, j + 1, 0, n, lines);
+                next = i + 1 < n ? amx_piece_at(x, j, i + 1, n, lines)
+                                 : amx_piece_at(x, j + 1, 0, n, lines);
             y.ahead = next.b;
             for (size_t r = 0; r < x->rows; r += AMX_HIGH, turn ^= 1)
-                amx_tile_at(x, r, &y, sums + (tiles == 1 ? j % 2 * AMX_HIGH : n > 1 ? r : turn * AMX_HIGH) * NR,
+                amx_tile_at(x, r, &y,
+                            sums + (tiles == 1 ? j % 2 * AMX_HIGH
+                                    : n > 1    ? r
+                                               : turn * AMX_HIGH) *
+                                       NR,
                             &w);
         }
     amx_finish(&w, AMX_HIGH);
@@ -320,7 +331,8 @@ static void amx_block(const struct amx_block *x, size_t j0, size_t j1)
 /* Rows of the next block of so many: blocks of as many tiles each, or one less. */
 static size_t amx_rows_of(size_t left)
 {
-    const size_t blocks = (left + AMX_MOST - 1) / AMX_MOST, tiles = (left + AMX_HIGH - 1) / AMX_HIGH;
+    const size_t blocks = (left + AMX_MOST - 1) / AMX_MOST,
+                 tiles = (left + AMX_HIGH - 1) / AMX_HIGH;
     const size_t rows = blocks ? (tiles + blocks - 1) / blocks * AMX_HIGH : 0;
     return rows < left ? rows : left;
 }
@@ -337,9 +349,9 @@ static size_t amx_depth(size_t lanes, size_t rows, size_t room)
     return n ? (steps + n - 1) / n * AMX_LANES : 0;
 }
 
-/* Where part `part` of n_parts of m rows begins, in whole tiles. Three tiles and more for each part are shared out by
- * rows, whatever the weights' size: rows are in the cache of the core that made them, and fetching half of them
- * from another's takes longer than reading the weights twice. */
+/* Where part `part` of n_parts of m rows begins, in whole tiles. Three tiles and more for each part
+ * are shared out by rows, whatever the weights' size: rows are in the cache of the core that made
+ * them, and fetching half of them from another's takes longer than reading the weights twice. */
 static size_t amx_first_row(size_t m, size_t part, size_t n_parts)
 {
     const size_t tiles = (m + AMX_HIGH - 1) / AMX_HIGH, at = tiles * part / n_parts * AMX_HIGH;

@@ -13,11 +13,9 @@
 
 /* y [m, n] (ldy) = x [m, k] (ldx) * b [k, n] (ldb), times one factor for each row; rows is m, known
  * where this is compiled; n: at most ATTEND_VECTORS vectors. */
-static inline __attribute__((always_inline)) void attend_block(const size_t rows, const float *x,
-                                                               size_t ldx, const float *b,
-                                                               size_t ldb, size_t k, float *y,
-                                                               size_t ldy, size_t n,
-                                                               const float *factor)
+static inline __attribute__((always_inline)) void
+attend_block(const size_t rows, const float *x, size_t ldx, const float *b, size_t ldb, size_t k,
+             float *y, size_t ldy, size_t n, const float *factor)
 {
     vf s[STENO_ATTEND_FEW_ROWS][ATTEND_VECTORS];
     vm m[ATTEND_VECTORS];
@@ -73,8 +71,8 @@ static inline void attend_product(size_t rows, const float *x, size_t ldx, const
     }
 }
 
-/* Scores of a row to weights that are still to be divided by their sum: *factor. Without a branch, so
- * that the processor works on several rows at a time. A row of -inf alone becomes NaN. */
+/* Scores of a row to weights that are still to be divided by their sum: *factor. Without a branch,
+ * so that the processor works on several rows at a time. A row of -inf alone becomes NaN. */
 static inline void attend_weigh(float *p, size_t n, vf scale, const float *mask, float *factor)
 {
     vf top = v_set1(-INFINITY), sum = v_zero();
@@ -96,12 +94,14 @@ static inline void attend_weigh(float *p, size_t n, vf scale, const float *mask,
 
 static void V_NAME(attend_few_f32)(size_t m, size_t n, const struct steno_attend_few *a)
 {
-    float kt[STENO_ATTEND_FEW_SIZE * STENO_ATTEND_FEW_KEYS], p[STENO_ATTEND_FEW_ROWS * STENO_ATTEND_FEW_KEYS];
+    float kt[STENO_ATTEND_FEW_SIZE * STENO_ATTEND_FEW_KEYS],
+        p[STENO_ATTEND_FEW_ROWS * STENO_ATTEND_FEW_KEYS];
     float factor[STENO_ATTEND_FEW_ROWS];
     for (size_t i = 0; i < m; i++)
         factor[i] = 1;
     transpose_blocks(kt, STENO_ATTEND_FEW_KEYS, a->k, a->ldk, (n + 7) & ~(size_t)7, a->size);
-    attend_product(m, a->q, a->ldq, kt, STENO_ATTEND_FEW_KEYS, a->size, p, STENO_ATTEND_FEW_KEYS, n, factor);
+    attend_product(m, a->q, a->ldq, kt, STENO_ATTEND_FEW_KEYS, a->size, p, STENO_ATTEND_FEW_KEYS, n,
+                   factor);
     for (size_t i = 0; i < m; i++)
         attend_weigh(p + i * STENO_ATTEND_FEW_KEYS, n, v_set1(a->scale),
                      a->mask ? a->mask + i * a->ldm : NULL, &factor[i]);

@@ -1,15 +1,17 @@
-/* Attention of up to 32 rows of one head for one vector width, KEYS keys at a time: what rows have with positions and
- * with keys goes from registers to L1, is read from there once, and becomes weights in its place; these are the left
- * factor of the product with V, whose sums wait for the next block (online softmax: Milakov and Gimelshein 2018; Dao et
- * al., FlashAttention, 2022). Included after vec_<isa>.h by attend_avx2.c, attend_avx512.c, attend_neon.c, and, with
+/* Attention of up to 32 rows of one head for one vector width, KEYS keys at a time: what rows have
+ * with positions and with keys goes from registers to L1, is read from there once, and becomes
+ * weights in its place; these are the left factor of the product with V, whose sums wait for the
+ * next block (online softmax: Milakov and Gimelshein 2018; Dao et al., FlashAttention, 2022).
+ * Included after vec_<isa>.h by attend_avx2.c, attend_avx512.c, attend_neon.c, and, with
  * ATTEND_PAIRS, by attend_bf16.c.
  *
- * K, V and positions are packed as gemm_tmpl.h packs weights, in panels of NR columns; q and weights are what that
- * calls A: numbers, or pairs of bf16 that follow each other. Register tiles are of its size, and of nearly equal height.
+ * K, V and positions are packed as gemm_tmpl.h packs weights, in panels of NR columns; q and
+ * weights are what that calls A: numbers, or pairs of bf16 that follow each other. Register tiles
+ * are of its size, and of nearly equal height.
  *
- * Scores begin as what positions give. Row i + 1 of these is shifted by one less than row i, as if rows were that much
- * shorter. Positions that keys of the next block need again, ROWS of them, lie behind those of this block and stay
- * there, so each is multiplied once. */
+ * Scores begin as what positions give. Row i + 1 of these is shifted by one less than row i, as if
+ * rows were that much shorter. Positions that keys of the next block need again, ROWS of them, lie
+ * behind those of this block and stay there, so each is multiplied once. */
 #include "nn/kernels/internal.h"
 
 #include "nn/kernels/tmpl/math_tmpl.h"
@@ -21,7 +23,8 @@ enum {
     NR = 2 * VL,
     ROWS = STENO_ATTEND_ROWS,
     KEYS = 128,
-    TILE = VL == 8 ? 6 : 12, /* rows of a register tile: NR columns of sums, two vectors of B, one number of A */
+    TILE = VL == 8 ? 6 : 12, /* rows of a register tile: NR columns of sums, two vectors of B, one
+                                number of A */
 #ifdef ATTEND_PAIRS
     STEP = 2, /* numbers of an element */
 #else
@@ -32,13 +35,16 @@ enum {
     S_ROW = KEYS + ROWS + 16
 };
 
-_Static_assert(ROWS % NR == 0 && KEYS % NR == 0 && ROWS % VL == 0, "rows and keys are whole panels");
+_Static_assert(ROWS % NR == 0 && KEYS % NR == 0 && ROWS % VL == 0,
+               "rows and keys are whole panels");
 
 struct work {
-    alignas(64) float q[ROWS * Q_ROW], qp[ROWS * Q_ROW]; /* elements of rows for K and for positions */
+    alignas(64) float q[ROWS * Q_ROW],
+        qp[ROWS * Q_ROW]; /* elements of rows for K and for positions */
     /* What rows have with positions, then their scores, then their weights. */
     alignas(64) float s[ROWS * S_ROW];
-    alignas(64) float top[ROWS * VL], sum[ROWS * VL]; /* lane by lane: largest score of the block, sum of weights */
+    alignas(64) float top[ROWS * VL],
+        sum[ROWS * VL]; /* lane by lane: largest score of the block, sum of weights */
     alignas(64) float high[ROWS], max[ROWS], base[ROWS], keep[ROWS];
 };
 
@@ -96,7 +102,9 @@ static void fill(const struct steno_attend *a, const float *bias, float *to)
     for (size_t i = 0; i < a->m; i++, q += a->ldq, to += Q_ROW)
         for (size_t c = 0; c < a->size; c += NR) {
             const size_t left = a->size - c;
-            const vm m0 = v_tail(left < VL ? left : VL), m1 = v_tail(left < VL ? 0 : left < NR ? left - VL : VL);
+            const vm m0 = v_tail(left < VL ? left : VL), m1 = v_tail(left < VL   ? 0
+                                                                     : left < NR ? left - VL
+                                                                                 : VL);
             vf x0 = v_load_m(q + c, m0), x1 = v_load_m(q + c + VL, m1);
             if (bias) {
                 x0 = x0 + v_load_m(bias + c, m0);
@@ -110,7 +118,8 @@ static void fill(const struct steno_attend *a, const float *bias, float *to)
 struct tile {
     const float *a, *b;
     size_t steps;
-    const float *from; /* what sums begin with, where A is weights times keep of each row; NULL: zeros */
+    const float
+        *from; /* what sums begin with, where A is weights times keep of each row; NULL: zeros */
     size_t from_row;
     const float *keep;
     float *to;
@@ -120,13 +129,15 @@ struct tile {
 
 #define EACH_ROW _Pragma("GCC unroll 12") for (int i = 0; i < h; i++)
 
-/* h rows, a_row floats apart; on: sums begin with what is there. All three are known where this is compiled. */
+/* h rows, a_row floats apart; on: sums begin with what is there. All three are known where this is
+ * compiled. */
 ALWAYS void tile_of(const struct tile *x, int h, size_t a_row, bool on)
 {
     vf s[TILE][2];
     const float *a = x->a, *b = x->b, *from = x->from;
     float *to = x->to;
-    EACH_ROW {
+    EACH_ROW
+    {
         s[i][0] = on ? v_load(from) : v_zero();
         s[i][1] = on ? v_load(from + VL) : v_zero();
         from += x->from_row;
@@ -137,32 +148,34 @@ ALWAYS void tile_of(const struct tile *x, int h, size_t a_row, bool on)
     }
     for (size_t u = x->steps; u; u--, a++, b += NR) {
         const vf b0 = v_load(b), b1 = v_load(b + VL);
-        EACH_ROW {
+        EACH_ROW
+        {
             const vf w = v_set1(a[(size_t)i * a_row]);
             s[i][0] = mac(w, b0, s[i][0]);
             s[i][1] = mac(w, b1, s[i][1]);
         }
     }
-    EACH_ROW {
+    EACH_ROW
+    {
         v_store(to, s[i][0]);
         v_store(to + VL, s[i][1]);
         to += x->to_row;
     }
     if (x->top)
         EACH_ROW
-            v_store(x->top + i * VL, v_max(v_max(s[i][0], s[i][1]), v_load(x->top + i * VL)));
+    v_store(x->top + i * VL, v_max(v_max(s[i][0], s[i][1]), v_load(x->top + i * VL)));
 }
 
 typedef void tile_fn(const struct tile *x);
-#define TILE_NAMED(name, n, a_row, on)                                                                                 \
-    static void name##_##n(const struct tile *x)                                                                       \
-    {                                                                                                                  \
-        tile_of(x, n, a_row, on);                                                                                      \
+#define TILE_NAMED(name, n, a_row, on)                                                             \
+    static void name##_##n(const struct tile *x)                                                   \
+    {                                                                                              \
+        tile_of(x, n, a_row, on);                                                                  \
     }
-#define TILE_OF(n)                                                                                                     \
-    TILE_NAMED(q_new, n, Q_ROW, false)                                                                                 \
-    TILE_NAMED(q_on, n, Q_ROW, true)                                                                                   \
-    TILE_NAMED(s_new, n, S_ROW, false)                                                                                 \
+#define TILE_OF(n)                                                                                 \
+    TILE_NAMED(q_new, n, Q_ROW, false)                                                             \
+    TILE_NAMED(q_on, n, Q_ROW, true)                                                               \
+    TILE_NAMED(s_new, n, S_ROW, false)                                                             \
     TILE_NAMED(s_on, n, S_ROW, true)
 TILE_OF(1)
 TILE_OF(2)
@@ -171,7 +184,10 @@ TILE_OF(4)
 TILE_OF(5)
 TILE_OF(6)
 #if VL == 8
-#define TILES(of) {NULL, of##_1, of##_2, of##_3, of##_4, of##_5, of##_6}
+#define TILES(of)                                                                                  \
+    {                                                                                              \
+        NULL, of##_1, of##_2, of##_3, of##_4, of##_5, of##_6                                       \
+    }
 #else
 TILE_OF(7)
 TILE_OF(8)
@@ -179,7 +195,11 @@ TILE_OF(9)
 TILE_OF(10)
 TILE_OF(11)
 TILE_OF(12)
-#define TILES(of) {NULL, of##_1, of##_2, of##_3, of##_4, of##_5, of##_6, of##_7, of##_8, of##_9, of##_10, of##_11, of##_12}
+#define TILES(of)                                                                                  \
+    {                                                                                              \
+        NULL, of##_1, of##_2, of##_3, of##_4, of##_5, of##_6, of##_7, of##_8, of##_9, of##_10,     \
+            of##_11, of##_12                                                                       \
+    }
 #endif
 /* [whether sums begin with what is there][rows] */
 static tile_fn *const by_q[2][TILE + 1] = {TILES(q_new), TILES(q_on)};
@@ -201,10 +221,12 @@ ALWAYS void each_tile(const struct tile *x, size_t m, tile_fn *const (*by)[TILE 
     }
 }
 
-/* Scores of n keys from j on, and with tops the largest of each lane among the whole panels of them. */
+/* Scores of n keys from j on, and with tops the largest of each lane among the whole panels of
+ * them. */
 static void scores(const struct steno_attend *a, struct work *w, size_t j, size_t n, bool tops)
 {
-    const size_t panel = depth_of(a->size) * NR, cols = (n + NR - 1) / NR * NR, shift = a->shifted ? ROWS : 0;
+    const size_t panel = depth_of(a->size) * NR, cols = (n + NR - 1) / NR * NR,
+                 shift = a->shifted ? ROWS : 0;
     const float *p = a->p;
     struct tile x = {.a = w->qp, .steps = depth_of(a->size), .to_row = S_ROW};
     for (size_t c = j == a->from ? 0 : shift; p && c < cols + shift; c += NR) {
@@ -223,12 +245,14 @@ static void scores(const struct steno_attend *a, struct work *w, size_t j, size_
     }
 }
 
-/* o, in units of the weights by now, or zeros for the first keys, plus weights times n keys of V from j on. */
+/* o, in units of the weights by now, or zeros for the first keys, plus weights times n keys of V
+ * from j on. */
 static void add_values(const struct steno_attend *a, struct work *w, size_t j, size_t n)
 {
     const bool first = a->first && j == a->from;
     const size_t panel = depth_of(a->keys) * NR, ldo = steno_attend_ldo(a->v_size);
-    struct tile x = {.a = w->s, .steps = depth_of(n), .from_row = ldo, .keep = w->keep, .to_row = ldo};
+    struct tile x = {
+        .a = w->s, .steps = depth_of(n), .from_row = ldo, .keep = w->keep, .to_row = ldo};
     for (size_t c = 0; c < a->v_size; c += NR) {
         x.b = (const float *)a->v + c / NR * panel + j / STEP * NR;
         x.to = a->o + c;
@@ -245,7 +269,8 @@ ALWAYS vf lanes_in(vf x, size_t at, size_t from, size_t to)
     return v_select(v_tail(lo < VL ? lo : VL), v_set1(-INFINITY), x);
 }
 
-/* Row i, keys [j, j + n): scores in units of weights, -inf where it sees none, and the largest of each lane. */
+/* Row i, keys [j, j + n): scores in units of weights, -inf where it sees none, and the largest of
+ * each lane. */
 static void mask_row(const struct steno_attend *a, struct work *w, size_t i, size_t j, size_t n)
 {
     const struct steno_attend_seen all = {0, a->to, NULL}, seen = a->seen ? a->seen[i] : all;
@@ -267,7 +292,8 @@ static void mask_row(const struct steno_attend *a, struct work *w, size_t i, siz
     v_store(w->top + i * VL, top);
 }
 
-/* Columns [n, cols) of all rows to -inf, and what stands in their panel before them into the largest of each lane. */
+/* Columns [n, cols) of all rows to -inf, and what stands in their panel before them into the
+ * largest of each lane. */
 static void cut(const struct steno_attend *a, struct work *w, size_t n, size_t cols)
 {
     for (size_t i = 0; i < a->m; i++)
@@ -301,7 +327,7 @@ ALWAYS vf weigh_some(const float *s, float *to, int n, vf by, vf base)
     weights_of(x, n);
     V_EACH(v, n / 2) put(to + v * NR / STEP, x[2 * v], x[2 * v + 1]);
     V_EACH(v, n / 2)
-        x[v] = x[2 * v] + x[2 * v + 1];
+    x[v] = x[2 * v] + x[2 * v + 1];
     for (int v = 1; v < n / 2; v++)
         x[0] = x[0] + x[v];
     return x[0];

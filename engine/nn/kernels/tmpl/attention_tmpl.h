@@ -1,6 +1,6 @@
-/* For one vector width: softmax over a row of attention scores that comes in blocks, two passes over
- * a row that lies in the first cache, scale, position term and mask in the first one; scores and
- * weighted sums of rows that lie anywhere, each read once. */
+/* For one vector width: softmax over a row of attention scores that comes in blocks, two passes
+ * over a row that lies in the first cache, scale, position term and mask in the first one; scores
+ * and weighted sums of rows that lie anywhere, each read once. */
 #include "nn/kernels/internal.h"
 
 #include "nn/kernels/tmpl/math_tmpl.h"
@@ -33,8 +33,8 @@ static inline __attribute__((always_inline)) vf scores(float *s, size_t n, vf sc
     const vm all = v_tail(VL);
     for (; i + 2 * VL <= n; i += 2 * VL) {
         vf a = score(s + i, bias ? bias + i : NULL, mask ? mask + i : NULL, scale, all);
-        vf b = score(s + i + VL, bias ? bias + i + VL : NULL, mask ? mask + i + VL : NULL, scale,
-                     all);
+        vf b =
+            score(s + i + VL, bias ? bias + i + VL : NULL, mask ? mask + i + VL : NULL, scale, all);
         v_store(s + i, a);
         v_store(s + i + VL, b);
         top = v_max_nan(top, a);

@@ -1,12 +1,12 @@
-/* The product with weights in bf16 on CPUs that multiply such numbers, to f32 sums. A is rounded to bf16,
- * to nearest even, as it is copied; denormals count as zero on both sides. Included after vec_avx512.h by
- *   gemm_bf16.c      vdpbf16ps: two products added to each of 16 sums
- *   gemm_bf16_amx.c  AMX tiles, with AMX_DOT, BEGIN and END defined
+/* The product with weights in bf16 on CPUs that multiply such numbers, to f32 sums. A is rounded to
+ * bf16, to nearest even, as it is copied; denormals count as zero on both sides. Included after
+ * vec_avx512.h by gemm_bf16.c      vdpbf16ps: two products added to each of 16 sums gemm_bf16_amx.c
+ * AMX tiles, with AMX_DOT, BEGIN and END defined
  *
  * Packed B: panels of NR columns as in gemm_tmpl.h, each [(K + 1) / 2][NR] pairs of weights that
- * follow each other along K, an odd K filled up with zero (by AMX a multiple of 16 pairs): one vector of
- * pairs goes with a broadcast of one pair of A. Tiles and blocks are those of f32 (a pair is as wide as a
- * float), so a block is 2 KC deep. */
+ * follow each other along K, an odd K filled up with zero (by AMX a multiple of 16 pairs): one
+ * vector of pairs goes with a broadcast of one pair of A. Tiles and blocks are those of f32 (a pair
+ * is as wide as a float), so a block is 2 KC deep. */
 #include <stdint.h>
 
 #define GEMM_W16
@@ -35,8 +35,8 @@ static inline void round_pairs(float *to, const float *from, size_t n)
 {
     size_t i = 0;
     for (; i + 32 <= n; i += 32)
-        _mm512_storeu_ps(to + i / 2, (__m512)_mm512_cvtne2ps_pbh(v_load(from + i + VL),
-                                                                 v_load(from + i)));
+        _mm512_storeu_ps(to + i / 2,
+                         (__m512)_mm512_cvtne2ps_pbh(v_load(from + i + VL), v_load(from + i)));
     if (i < n)
         v_store_m(to + i / 2, v_tail((n - i + 1) / 2), (__m512)pairs(from + i, n - i));
 }
@@ -66,7 +66,8 @@ static inline void turn(__m512i r[VL])
     }
 #pragma GCC unroll 4
     for (int c = 0; c < 4; c++) {
-        const __m512i a = _mm512_shuffle_i32x4(r[c], r[4 + c], 0x88), b = _mm512_shuffle_i32x4(r[c], r[4 + c], 0xdd);
+        const __m512i a = _mm512_shuffle_i32x4(r[c], r[4 + c], 0x88),
+                      b = _mm512_shuffle_i32x4(r[c], r[4 + c], 0xdd);
         const __m512i x = _mm512_shuffle_i32x4(r[8 + c], r[12 + c], 0x88);
         const __m512i y = _mm512_shuffle_i32x4(r[8 + c], r[12 + c], 0xdd);
         t[c] = _mm512_shuffle_i32x4(a, x, 0x88);
@@ -97,9 +98,11 @@ static void pack_turned(b_t *p, const float *b, size_t ldb, size_t k, size_t col
 /* VL columns of rows b and, where it is there, b2 as pairs. */
 static inline __m512i pairs_of(const float *b, const float *b2, vm m)
 {
-    const __m512i both = (__m512i)_mm512_cvtne2ps_pbh(b2 ? v_load_m(b2, m) : v_zero(), v_load_m(b, m));
-    const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6,
-                                           21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+    const __m512i both =
+        (__m512i)_mm512_cvtne2ps_pbh(b2 ? v_load_m(b2, m) : v_zero(), v_load_m(b, m));
+    const __m512i order =
+        _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6,
+                         21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
     return _mm512_permutexvar_epi16(order, both);
 }
 
@@ -120,10 +123,12 @@ static void pack(void *dst, const float *b, size_t ldb, bool trans, size_t k, si
                 __builtin_prefetch(at + r * ldb + VL);
             }
             _mm512_storeu_si512(p + i / 2 * NR, pairs_of(at, next, m0));
-            _mm512_storeu_si512(p + i / 2 * NR + VL, pairs_of(at + VL, next ? next + VL : NULL, m1));
+            _mm512_storeu_si512(p + i / 2 * NR + VL,
+                                pairs_of(at + VL, next ? next + VL : NULL, m1));
         }
         p += depth_of(k) * NR;
-        memset(p - (depth_of(k) - (k + 1) / 2) * NR, 0, (depth_of(k) - (k + 1) / 2) * NR * sizeof *p);
+        memset(p - (depth_of(k) - (k + 1) / 2) * NR, 0,
+               (depth_of(k) - (k + 1) / 2) * NR * sizeof *p);
     }
 }
 
@@ -158,6 +163,7 @@ static double peak_bf16(size_t turns)
 
 void V_NAME(steno_kernels_gemm)(steno_kernels *k)
 {
-    k->gemm_bf16 = (struct steno_gemm_weights){packed_bytes, pack, product_part, conv_part, conv_winograd};
+    k->gemm_bf16 =
+        (struct steno_gemm_weights){packed_bytes, pack, product_part, conv_part, conv_winograd};
     k->peak_bf16 = peak_bf16;
 }

@@ -269,8 +269,8 @@ static void gather_pixels(const struct steno_conv *s, const float *x, float *to)
     }
 }
 
-/* A short line of one axis, dilation 1: the taps that fall inside are known once for each pixel, and
- * zeros go where they are needed, so there is no padded copy of the image. */
+/* A short line of one axis, dilation 1: the taps that fall inside are known once for each pixel,
+ * and zeros go where they are needed, so there is no padded copy of the image. */
 static bool is_line(const struct steno_conv *s)
 {
     return s->in[0] == 1 && s->out[0] == 1 && s->kernel[0] == 1 && s->dilation[1] == 1 &&
@@ -548,11 +548,13 @@ static void V_NAME(conv_f32)(const struct steno_conv *s, const float *x, const v
 
 enum { TIME = VL == 16 ? 12 : 6, FEW = TIME / 3, TAPS = 64 };
 
-/* Outputs of a vector of channels, or the lanes m of it, at TIME times. The rows of x that a tap meets stay in registers:
- * the next one meets all but the first of them and one more, so each tap is two loads for TIME multiply-adds. Registers
- * take turns, hence as many taps at once. w: taps `ldw` apart. */
-static inline __attribute__((always_inline)) void dw_many(float *y, const float *x, const float *w, size_t ldw,
-                                                          const float *bias, size_t c, size_t k, bool whole, vm m)
+/* Outputs of a vector of channels, or the lanes m of it, at TIME times. The rows of x that a tap
+ * meets stay in registers: the next one meets all but the first of them and one more, so each tap
+ * is two loads for TIME multiply-adds. Registers take turns, hence as many taps at once. w: taps
+ * `ldw` apart. */
+static inline __attribute__((always_inline)) void dw_many(float *y, const float *x, const float *w,
+                                                          size_t ldw, const float *bias, size_t c,
+                                                          size_t k, bool whole, vm m)
 {
     vf acc[TIME], seen[TIME];
 #pragma GCC unroll 12
@@ -582,8 +584,8 @@ static inline __attribute__((always_inline)) void dw_many(float *y, const float 
             v_store_m(y, m, acc[r]);
 }
 
-/* Few times, `width` vectors of channels: each weight vector is loaded once for all of them, each row of x as often as it
- * meets a tap, from the first cache. */
+/* Few times, `width` vectors of channels: each weight vector is loaded once for all of them, each
+ * row of x as often as it meets a tap, from the first cache. */
 static inline __attribute__((always_inline)) void dw_rows(float *y, const float *x, const float *w,
                                                           size_t ldw, const float *bias, size_t c,
                                                           size_t k, int rows, int width, vm m)
@@ -633,12 +635,14 @@ static inline __attribute__((always_inline)) void dw_columns(float *y, const flo
                           width == 2 ? v_load(w + l * c + (size_t)j * VL) : v_load_m(w + l * c, m));
         w = taps;
     }
-    /* What is left over is done FEW at a time and one by one, or all again together with some of what is done. */
+    /* What is left over is done FEW at a time and one by one, or all again together with some of
+     * what is done. */
     while (t >= TIME || (many && t / FEW + t % FEW >= TIME / FEW)) {
         const size_t back = t < TIME ? (TIME - t) * c : 0;
         dw_many(y - back, x - back, w, ldw, bias, c, k, width == 2, m);
         if (width == 2)
-            dw_many(y - back + VL, x - back + VL, w + VL, ldw, bias ? bias + VL : NULL, c, k, true, m);
+            dw_many(y - back + VL, x - back + VL, w + VL, ldw, bias ? bias + VL : NULL, c, k, true,
+                    m);
         if (back)
             return;
         t -= TIME;

@@ -18,7 +18,8 @@
         }                                                                                          \
     }
 
-/* The same for a function of several vectors at a time (math_tmpl.h); y, x and n are among the parameters. */
+/* The same for a function of several vectors at a time (math_tmpl.h); y, x and n are among the
+ * parameters. */
 #define UNARY_EACH(name, each, parameters)                                                         \
     static void V_NAME(name##_f32) parameters                                                      \
     {                                                                                              \
@@ -107,7 +108,8 @@ static void V_NAME(clip_f32)(float *y, const float *x, size_t n, float lo, float
 static void V_NAME(glu_f32)(float *y, const float *a, const float *b, size_t n)
 {
     vf v[V_MANY];
-    for (; n >= V_MANY * VL; n -= V_MANY * VL, a += V_MANY * VL, b += V_MANY * VL, y += V_MANY * VL) {
+    for (; n >= V_MANY * VL;
+         n -= V_MANY * VL, a += V_MANY * VL, b += V_MANY * VL, y += V_MANY * VL) {
         V_EACH(i, V_MANY) v[i] = v_load(b + i * VL);
         v_sigmoid_each(v, V_MANY);
         V_EACH(i, V_MANY) v_store(y + i * VL, v_load(a + i * VL) * v[i]);

@@ -47,24 +47,34 @@ enum {
     KU_STEP = AMX_LANES, /* panels are filled up to a multiple of that many lanes */
     A_ROOM = MC * 528,   /* of the copy of A, lanes: 1 MiB of L2, 512 lanes of most rows */
 #else
-    MR = VL == 16 ? 14 : VL == 4 ? 8 : 6,
-    MC = VL == 8 ? 48 : 126, /* rows of A copied at a time: a multiple of MR; 200 to 260 KiB, in L2 */
+    MR = VL == 16  ? 14
+         : VL == 4 ? 8
+                   : 6,
+    MC = VL == 8 ? 48
+                 : 126, /* rows of A copied at a time: a multiple of MR; 200 to 260 KiB, in L2 */
     KU_STEP = 1,
-    KU = VL == 8 ? 1024 : 512, /* lanes of K in a block: 2048 bytes, 4096 of avxvnni or 1024 of NEON */
-    A_LD = KU + 16, /* row stride of the copy, lanes */
+    KU = VL == 8 ? 1024
+                 : 512, /* lanes of K in a block: 2048 bytes, 4096 of avxvnni or 1024 of NEON */
+    A_LD = KU + 16,     /* row stride of the copy, lanes */
     A_ROOM = MC * A_LD,
 #endif
-    LANE_ROW = NR * KG, /* bytes of one lane of K in a panel */
+    LANE_ROW = NR * KG,       /* bytes of one lane of K in a panel */
     STEPS = VL == 16 ? 1 : 4, /* lanes of K that a turn of the inner loop takes */
-    CALLERS = LANE_ROW * STEPS < 128 ? 1 : LANE_ROW * STEPS / 64, /* tiles that together call the next panel */
-    NEAR = 8,           /* lanes before their use that weights for more tiles, in L2 by then, are called into L1 */
-    AHEAD = VL == 8 ? 2048 : 8192, /* bytes before their use that weights for a single tile are called closer */
-    SOON = 2048, /* ... of one or two rows */
+    CALLERS = LANE_ROW * STEPS < 128
+                  ? 1
+                  : LANE_ROW * STEPS / 64, /* tiles that together call the next panel */
+    NEAR = 8, /* lanes before their use that weights for more tiles, in L2 by then, are called into
+                 L1 */
+    AHEAD =
+        VL == 8
+            ? 2048
+            : 8192,    /* bytes before their use that weights for a single tile are called closer */
+    SOON = 2048,       /* ... of one or two rows */
     FAR_AHEAD = 16384, /* ... into L1 by a tile that reads FAR */
-    FAR_ONE = 12288 /* ... of a single row */
+    FAR_ONE = 12288    /* ... of a single row */
 };
 
-struct head { /* 64 bytes */
+struct head {         /* 64 bytes */
     int32_t any_zero; /* a zero point that is not 0 */
     int32_t unused[15];
 };
@@ -73,12 +83,13 @@ typedef void micro_fn(size_t ku, const int32_t *a, const int8_t *b, size_t b_nex
                       const int8_t *ahead, int32_t *tile);
 
 #ifndef AMX_DOT
-/* acc += a lane of A of each row times one of B, w vectors wide. A tile that is the only one to read B calls
- * all of it, AHEAD bytes before its use: two rows and more are at work for as long as memory is, and the
- * CPU by itself does one after the other. One row is at work for less, of eight lanes two are. Eight lanes at a time
- * leave the CPU time to call B from L2 by itself. */
-static inline __attribute__((always_inline)) void micro_step(enum reads reads, int mr, int w, const int32_t *a,
-                                                             const int8_t *b, size_t b_next, vi *acc)
+/* acc += a lane of A of each row times one of B, w vectors wide. A tile that is the only one to
+ * read B calls all of it, AHEAD bytes before its use: two rows and more are at work for as long as
+ * memory is, and the CPU by itself does one after the other. One row is at work for less, of eight
+ * lanes two are. Eight lanes at a time leave the CPU time to call B from L2 by itself. */
+static inline __attribute__((always_inline)) void micro_step(enum reads reads, int mr, int w,
+                                                             const int32_t *a, const int8_t *b,
+                                                             size_t b_next, vi *acc)
 {
     vi bv[8];
     for (int i = 0; i < LANE_ROW; i += 64)
@@ -97,18 +108,19 @@ static inline __attribute__((always_inline)) void micro_step(enum reads reads, i
 #pragma GCC unroll 8
         for (int j = 0; j < w; j++) {
             acc[r * w + j] = dot(acc[r * w + j], av, bv[j]);
-            if (STEPS > 1) /* sums of several steps in another order need more registers than there are */
+            if (STEPS >
+                1) /* sums of several steps in another order need more registers than there are */
                 __asm__("" : "+" V_REGISTER(acc[r * w + j]));
         }
     }
 }
 
-/* tile [mr][panels * NR] = A [mr][ku] * B, panels b_next bytes apart; meanwhile ku / STEPS cache lines from
- * `ahead` on are called into L2. */
-static inline __attribute__((always_inline)) void micro(enum reads reads, int mr, int panels, size_t ku,
-                                                        const int32_t *a, const int8_t *b,
-                                                        size_t b_next, const int8_t *ahead,
-                                                        int32_t *tile)
+/* tile [mr][panels * NR] = A [mr][ku] * B, panels b_next bytes apart; meanwhile ku / STEPS cache
+ * lines from `ahead` on are called into L2. */
+static inline __attribute__((always_inline)) void micro(enum reads reads, int mr, int panels,
+                                                        size_t ku, const int32_t *a,
+                                                        const int8_t *b, size_t b_next,
+                                                        const int8_t *ahead, int32_t *tile)
 {
     vi acc[MR * 2];
     const int w = 2 * panels;
@@ -142,8 +154,8 @@ MICRO(micro, SHARED, 2, 2)
 #include "nn/kernels/tmpl/tiles_tmpl.h"
 
 /* The kernel of the only tile, this high, with panels left, and how many of them it takes: several
- * where one alone has too few sums to hide the latency of a product. Two rows of wide vectors have enough,
- * and weights that come from memory are one stream. */
+ * where one alone has too few sums to hide the latency of a product. Two rows of wide vectors have
+ * enough, and weights that come from memory are one stream. */
 static micro_fn *few_of(size_t rows, size_t left, bool far, size_t *panels)
 {
     *panels = rows == 1 ? 4 : rows == 2 && VL < 16 ? 2 : 1;
@@ -171,8 +183,7 @@ static size_t lanes_of(size_t k)
 
 static size_t V_NAME(gemm_i8_packed_bytes)(size_t k, size_t n)
 {
-    return sizeof(struct head) +
-           panels_of(n) * (2 * NR * sizeof(int32_t) + lanes_of(k) * LANE_ROW);
+    return sizeof(struct head) + panels_of(n) * (2 * NR * sizeof(int32_t) + lanes_of(k) * LANE_ROW);
 }
 
 /* The parts of a packed block. */
@@ -355,7 +366,7 @@ static inline void finish(const struct product *p, const struct column *c, vi su
 /* What a block goes through: rows from i0 on copied to buf, lanes from u0 on. */
 struct part {
     const int32_t *buf;
-    size_t ld; /* of buf */
+    size_t ld;            /* of buf */
     const int32_t *a_sum; /* of the copied rows, when the last block needs them */
     const int8_t *b;      /* lane u0 of panel 0 */
     size_t i0, ku;
@@ -371,7 +382,7 @@ struct rounded_tile {
     const float *row_scale, *residual; /* residual: or NULL */
     float *c;
     size_t ldr, ldc, width; /* of residual, C and the tile */
-    bool first, small; /* small: sums are below 2^22 */
+    bool first, small;      /* small: sums are below 2^22 */
 };
 
 /* Rows [r, r + n) through the epilogue, as finish_floats does it. */
@@ -387,7 +398,7 @@ V_MANY_OF finish_rows(const struct rounded_tile *t, const struct steno_gemm_epil
         V_EACH(i, 2 * n) s[i] = vi_less(s[i], t->digits[i % 2], t->zero[r + i / 2] + t->shift);
     else
         V_EACH(i, 2 * n)
-            s[i] = vi_sub(s[i], vi_mul(t->sum[i % 2], vi_set1(t->zero[r + i / 2] + t->shift)));
+    s[i] = vi_sub(s[i], vi_mul(t->sum[i % 2], vi_set1(t->zero[r + i / 2] + t->shift)));
     V_EACH(i, 2 * n) v[i] = rounded(vi_to_float(s[i]) * t->scale[i % 2]);
     V_EACH(i, 2 * n) v[i] = rounded(v[i] * v_set1(t->row_scale[r + i / 2]));
     if (biased)
@@ -404,8 +415,8 @@ V_MANY_OF finish_rows(const struct rounded_tile *t, const struct steno_gemm_epil
     V_EACH(i, 2 * n) v_store(t->c + (r + i / 2) * t->ldc + i % 2 * VL, v[i]);
 }
 
-/* What nearly all products are: rows rounded one by one, weights without zero points, a whole panel.
- * The same operations as in store_tile with nothing left to decide for each vector. */
+/* What nearly all products are: rows rounded one by one, weights without zero points, a whole
+ * panel. The same operations as in store_tile with nothing left to decide for each vector. */
 static inline __attribute__((always_inline)) void
 store_rounded(const struct product *p, const struct part *a, const int32_t *tile, size_t r0,
               size_t rows, size_t width, size_t j, bool biased, enum steno_act act)
@@ -492,8 +503,8 @@ static void store_tile(const struct product *p, const struct part *a, const int3
 
 /* ---- loops ---- */
 
-/* What finishing panels [j, j + panels) reads besides the sums, called closer while those are made: with
- * few rows the weights come from memory, and so does this. */
+/* What finishing panels [j, j + panels) reads besides the sums, called closer while those are made:
+ * with few rows the weights come from memory, and so does this. */
 static inline void call_columns(const struct product *p, size_t j, size_t panels)
 {
     const size_t end = (j + panels) * NR < p->g->n ? (j + panels) * NR : p->g->n;
@@ -516,10 +527,11 @@ static inline size_t columns_ahead(const struct product *p)
 #define ONE_ROW(p) weights(p) /* how a single row reads them */
 #endif
 
-/* One row, all of K: panel by panel, so that the weights are read as one stream whatever K is, from the
- * registers to C. Sums of even and odd lanes apart: enough of them to hide the latency of a product. */
-static inline __attribute__((always_inline)) void one_row_as(enum reads reads, const struct product *p,
-                                                             const struct part *a, size_t j0, size_t j1)
+/* One row, all of K: panel by panel, so that the weights are read as one stream whatever K is, from
+ * the registers to C. Sums of even and odd lanes apart: enough of them to hide the latency of a
+ * product. */
+static inline __attribute__((always_inline)) void
+one_row_as(enum reads reads, const struct product *p, const struct part *a, size_t j0, size_t j1)
 {
     alignas(64) int32_t tile[NR];
     const size_t ahead = columns_ahead(p);
@@ -565,8 +577,8 @@ enum { AMX_MOST = MC, AMX_B_ROW = 4 * NR };
 #define AMX_DEEP(rows) 256
 #include "nn/kernels/tmpl/amx_tmpl.h"
 
-static void amx_done(const struct product *p, const struct part *part, const void *tile, size_t r0, size_t h,
-                     size_t j)
+static void amx_done(const struct product *p, const struct part *part, const void *tile, size_t r0,
+                     size_t h, size_t j)
 {
     struct part all = *part;
     all.first = true;
@@ -612,7 +624,8 @@ static void block(const struct product *p, const struct part *a, size_t rows, si
     micro_fn *const *by_rows = shared_by_rows();
     micro_fn *fn;
     size_t step;
-    if (rows == 1 && a->first && a->last && VL != 8) { /* eight lanes: four panels at a time are read a fifth faster */
+    if (rows == 1 && a->first && a->last &&
+        VL != 8) { /* eight lanes: four panels at a time are read a fifth faster */
         one_row(p, a, j0, j1);
         return;
     }
@@ -631,8 +644,7 @@ static void block(const struct product *p, const struct part *a, size_t rows, si
         const int8_t *next = a->b + (j + 1) * p->b.panel;
         for (size_t t = 0; t < tiles; t++) {
             size_t r0 = rows * t / tiles, h = rows * (t + 1) / tiles - r0;
-            tile_at(p, a, r0, h, j, by_rows[h], 1,
-                    next + t % CALLERS * (a->ku / STEPS) * 64);
+            tile_at(p, a, r0, h, j, by_rows[h], 1, next + t % CALLERS * (a->ku / STEPS) * 64);
         }
     }
 }
@@ -670,8 +682,8 @@ static void multiply_block(const struct product *p, size_t i0, size_t i1, size_t
     const bool here = lies_well(p->g);
     for (size_t i = i0, rows; i < i1; i += rows) {
         const uint8_t *from = (const uint8_t *)p->g->a + i * p->g->lda + k0;
-        struct part a = {buf, copy_ld(lanes_of(kc)), a_sum, p->b.panels + k0 / KG * LANE_ROW, i,
-                         lanes_of(kc), k0 == 0, k0 + kc == p->g->k};
+        struct part a = {buf, copy_ld(lanes_of(kc)), a_sum,   p->b.panels + k0 / KG * LANE_ROW,
+                         i,   lanes_of(kc),          k0 == 0, k0 + kc == p->g->k};
         rows = rows_of(i1 - i);
         if (here) {
             a.buf = (const int32_t *)(const void *)from;
@@ -722,7 +734,8 @@ static void V_NAME(gemm_i8_part)(const struct steno_gemm_i8 *g, size_t part, siz
     BEGIN(g->m);
 #ifdef AMX_DOT
     if (n_parts > 1 && g->m >= ROWS_OF_PART * n_parts)
-        multiply(&p, amx_first_row(g->m, part, n_parts), amx_first_row(g->m, part + 1, n_parts), 0, np);
+        multiply(&p, amx_first_row(g->m, part, n_parts), amx_first_row(g->m, part + 1, n_parts), 0,
+                 np);
 #else
     if (g->m >= 4 * MR * n_parts && np < 4 * n_parts)
         multiply(&p, g->m * part / n_parts, g->m * (part + 1) / n_parts, 0, np);
@@ -749,7 +762,8 @@ static double V_NAME(peak_i8)(size_t turns)
         acc[i] = vi_set1(i);
     for (size_t t = 0; t < turns; t++) {
 #pragma GCC unroll 12
-        for (int i = 0; i < 12; i++) { /* a is another one each time: what is done before the sum is done again */
+        for (int i = 0; i < 12;
+             i++) { /* a is another one each time: what is done before the sum is done again */
             acc[i] = dot(acc[i], a, b);
             __asm__ volatile("" : "+" V_REGISTER(acc[i]), "+" V_REGISTER(a));
         }

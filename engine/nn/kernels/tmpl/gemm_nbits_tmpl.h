@@ -85,7 +85,8 @@ static inline __attribute__((always_inline)) void sum_block(int rows, bool nibbl
     }
 }
 
-/* Panel j for few rows. a: rows copied with stride lda, zero beyond K; sums [blocks][FEW] of them. */
+/* Panel j for few rows. a: rows copied with stride lda, zero beyond K; sums [blocks][FEW] of them.
+ */
 static inline __attribute__((always_inline)) void
 few_rows(const struct product *p, int rows, const struct steno_nbits *b, const uint8_t *panel,
          size_t i0, size_t j, const float *a, size_t lda, const float *sums)

@@ -42,14 +42,13 @@
 
 /* An element of packed B is a float, or what the file that includes this says with GEMM_W16:
  *   b_t, b_load    an element, and a vector of them widened to f32 (gemm_w16_tmpl.h)
- * and with GEMM_PAIRS besides: an element is two of bf16 that follow each other along K, and so is one
- * of the copy of A (gemm_bf16.c):
- *   mac            sum + a * b, both products of each lane
+ * and with GEMM_PAIRS besides: an element is two of bf16 that follow each other along K, and so is
+ * one of the copy of A (gemm_bf16.c): mac            sum + a * b, both products of each lane
  *   round_pairs    n floats of A as (n + 1) / 2 pairs, the last filled up with zero
- * K then counts pairs, in products and below. GEMM_SCALED (scaled_tmpl.h) alone: an element is two of these, or of
- * numbers, that follow each other along K, in 6 bytes, and K counts these:
- *   K_STEP         numbers of an element
- *   round_pairs    n floats of A as they are multiplied, two words for K_STEP of them, the last filled up with zero */
+ * K then counts pairs, in products and below. GEMM_SCALED (scaled_tmpl.h) alone: an element is two
+ * of these, or of numbers, that follow each other along K, in 6 bytes, and K counts these: K_STEP
+ * numbers of an element round_pairs    n floats of A as they are multiplied, two words for K_STEP
+ * of them, the last filled up with zero */
 #ifdef GEMM_SCALED
 #define GEMM_W16
 #define GEMM_PAIRS
@@ -68,7 +67,10 @@ static inline vf b_load(const b_t *p)
 enum { FLOATS = 0 };
 #endif
 #ifdef AMX_DOT
-enum { K_STEP = 2, KC_STEP = AMX_LANES }; /* panels are filled up to a multiple of that many pairs */
+enum {
+    K_STEP = 2,
+    KC_STEP = AMX_LANES
+}; /* panels are filled up to a multiple of that many pairs */
 #elif defined(GEMM_SCALED)
 enum { KC_STEP = 1 };
 #elif defined(GEMM_PAIRS)
@@ -96,31 +98,43 @@ enum {
     NR = 2 * VL,
 #ifdef AMX_DOT
     MR = 32,
-    MC = 512, /* a panel read from L3 takes as long as its product with 200 rows */
-    KC = 256, /* of the pieces that A is gathered and rounded in */
+    MC = 512,          /* a panel read from L3 takes as long as its product with 200 rows */
+    KC = 256,          /* of the pieces that A is gathered and rounded in */
     A_LD = 0,          /* they are single rows */
     A_ROOM = MC * 400, /* of the copy of A: 800 KiB of L2; at 1 MiB weights and C displace it */
 #else
-    MR = VL == 16 ? 14 : VL == 4 ? 8 : WORDS == 2 ? 5 : 6,
-    MC = VL == 8 ? 6 * MR : 126, /* rows of A copied at a time: a multiple of MR; 260 to 290 KiB, in L2 */
-    KC = VL == 16 || WORDS == 2 ? 512 / WORDS : VL == 8 ? 2048 : 512,
+    MR = VL == 16     ? 14
+         : VL == 4    ? 8
+         : WORDS == 2 ? 5
+                      : 6,
+    MC = VL == 8 ? 6 * MR
+                 : 126, /* rows of A copied at a time: a multiple of MR; 260 to 290 KiB, in L2 */
+    KC = VL == 16 || WORDS == 2 ? 512 / WORDS
+         : VL == 8              ? 2048
+                                : 512,
     A_LD = KC * WORDS + 16, /* row stride of the copy */
     A_ROOM = MC * A_LD,
 #endif
     STEPS = VL == 16 ? 1 : 4, /* values of k that a turn of the inner loop takes */
     B_ROW = NR * sizeof(b_t), /* bytes of one k in a panel */
-    CALLERS = B_ROW * STEPS < 128 ? 1 : B_ROW * STEPS / 64, /* tiles that together call the next panel */
-    SHORT = 128,    /* columns of A that are copied without a call */
-    NEAR = 8,       /* rows of B before their use that B for more tiles, in L2 by then, is called into L1 */
-    AHEAD = VL == 8 && sizeof(b_t) == 4 ? 16 : 64, /* rows of B before its use that it is called for a single tile */
+    CALLERS =
+        B_ROW * STEPS < 128 ? 1 : B_ROW * STEPS / 64, /* tiles that together call the next panel */
+    SHORT = 128, /* columns of A that are copied without a call */
+    NEAR =
+        8, /* rows of B before their use that B for more tiles, in L2 by then, is called into L1 */
+    AHEAD = VL == 8 && sizeof(b_t) == 4
+                ? 16
+                : 64, /* rows of B before its use that it is called for a single tile */
     SOON = sizeof(b_t) == 4 ? 16 : 0, /* ... of one or two rows; 0: as for more tiles */
-    IN_L1 = VL == 16 && FLOATS ? 48 : 0, /* ... of three or four, not into L2 but L1; 0: as for more rows */
+    IN_L1 = VL == 16 && FLOATS
+                ? 48
+                : 0,   /* ... of three or four, not into L2 but L1; 0: as for more rows */
     FAR_AHEAD = 12288, /* bytes of B before their use that a tile that reads FAR calls into L1 */
     FAR_FEW = FLOATS ? 8192 : FAR_AHEAD /* ... of up to four rows */
 };
 
-/* How up to PACED_ROWS rows read B where it says so: a vector at p, while that `ahead` elements later is called. Up to
- * KEPT bytes B is in L2 as like as not, if the network is small. */
+/* How up to PACED_ROWS rows read B where it says so: a vector at p, while that `ahead` elements
+ * later is called. Up to KEPT bytes B is in L2 as like as not, if the network is small. */
 #ifdef GEMM_PACED
 enum { PACED_ROWS = 6, KEPT = 0 };
 #define LOAD_PACED GEMM_PACED
@@ -133,13 +147,16 @@ typedef void micro_fn(size_t kc, const float *a, const b_t *b, size_t b_row, siz
                       const b_t *ahead, float *tile);
 
 #if !defined(AMX_DOT) && !defined(GEMM_SCALED)
-/* acc += a column of A times a row of B, w vectors wide. A tile that is the only one to read B calls
- * all of it, AHEAD rows before its use: three rows and more are at work for as long as memory is, and the
- * CPU by itself does one after the other. One and two are at work for less: of 16 lanes they call 2 KiB ahead, of
- * fewer, and of numbers to widen, nothing. Three and four are between: f32 of 16 lanes into L1. Eight floats
- * at a time leave the CPU time to call rows from L2 by itself. */
-static inline __attribute__((always_inline)) void micro_step(enum reads reads, int mr, int w, const float *a, const b_t *b,
-                                                             size_t b_row, size_t b_next, const b_t *far, vf *acc)
+/* acc += a column of A times a row of B, w vectors wide. A tile that is the only one to read B
+ * calls all of it, AHEAD rows before its use: three rows and more are at work for as long as memory
+ * is, and the CPU by itself does one after the other. One and two are at work for less: of 16 lanes
+ * they call 2 KiB ahead, of fewer, and of numbers to widen, nothing. Three and four are between:
+ * f32 of 16 lanes into L1. Eight floats at a time leave the CPU time to call rows from L2 by
+ * itself. */
+static inline __attribute__((always_inline)) void micro_step(enum reads reads, int mr, int w,
+                                                             const float *a, const b_t *b,
+                                                             size_t b_row, size_t b_next,
+                                                             const b_t *far, vf *acc)
 {
     const bool few = !reads_shared(reads), paced = few && mr <= PACED_ROWS;
     vf bv[8];
@@ -166,16 +183,18 @@ static inline __attribute__((always_inline)) void micro_step(enum reads reads, i
     }
 }
 
-/* ... all kc of them; of a shared B, `lines` (1 or 2) times kc / STEPS cache lines from `ahead` on are called, of one that
- * more than four rows read FAR its own rows and then those there: panels of a convolution do not lie one behind the other. */
-static inline __attribute__((always_inline)) void micro_steps(enum reads reads, size_t lines, int mr, int w, size_t kc, const float *a,
-                                                              const b_t *b, size_t b_row, size_t b_next,
-                                                              const b_t *ahead, vf *acc)
+/* ... all kc of them; of a shared B, `lines` (1 or 2) times kc / STEPS cache lines from `ahead` on
+ * are called, of one that more than four rows read FAR its own rows and then those there: panels of
+ * a convolution do not lie one behind the other. */
+static inline __attribute__((always_inline)) void
+micro_steps(enum reads reads, size_t lines, int mr, int w, size_t kc, const float *a, const b_t *b,
+            size_t b_row, size_t b_next, const b_t *ahead, vf *acc)
 {
     const size_t far_rows = FAR_AHEAD / B_ROW, turn = kc > far_rows ? kc - far_rows : 0;
     const b_t *far = b + far_rows * b_row, *start = ahead;
     size_t k = 0;
-    for (; k + STEPS <= kc; k += STEPS, a += STEPS, b += STEPS * b_row, ahead += lines * 64 / sizeof *b) {
+    for (; k + STEPS <= kc;
+         k += STEPS, a += STEPS, b += STEPS * b_row, ahead += lines * 64 / sizeof *b) {
         if (reads == FAR && mr > 4 && k == turn)
             far = start;
         call_next(reads, ahead);
@@ -190,13 +209,14 @@ static inline __attribute__((always_inline)) void micro_steps(enum reads reads, 
         micro_step(reads, mr, w, a, b, b_row, b_next, far, acc);
 }
 
-/* tile [mr][w * VL] = A [mr][kc] * B, rows of B b_row floats apart, panels b_next. Always inlined with constant
- * lines, mr and w, so that acc lives in registers. Four k a turn, with their places in a packed panel as constants,
- * are 21 operations each for 12 of FMA in the highest tile of AVX2, one k a turn 27. A core dispatches 24 to 36 in
- * the time of 12 FMA, half of them where its other thread works as well. */
-static inline __attribute__((always_inline)) void micro(enum reads reads, size_t lines, int mr, int w, size_t kc,
-                                                        const float *a, const b_t *b,
-                                                        size_t b_row, size_t b_next,
+/* tile [mr][w * VL] = A [mr][kc] * B, rows of B b_row floats apart, panels b_next. Always inlined
+ * with constant lines, mr and w, so that acc lives in registers. Four k a turn, with their places
+ * in a packed panel as constants, are 21 operations each for 12 of FMA in the highest tile of AVX2,
+ * one k a turn 27. A core dispatches 24 to 36 in the time of 12 FMA, half of them where its other
+ * thread works as well. */
+static inline __attribute__((always_inline)) void micro(enum reads reads, size_t lines, int mr,
+                                                        int w, size_t kc, const float *a,
+                                                        const b_t *b, size_t b_row, size_t b_next,
                                                         const b_t *ahead, float *tile)
 {
     vf acc[MR * 2];
@@ -216,8 +236,8 @@ static inline __attribute__((always_inline)) void micro(enum reads reads, size_t
     static void name##_##mr##x##panels(size_t kc, const float *a, const b_t *b, size_t b_row,      \
                                        size_t b_next, const b_t *ahead, float *tile)               \
     {                                                                                              \
-        micro(reads == ALONE && mr < 3 && !SOON ? SHARED : reads, 1, mr, 2 * panels, kc, a, b, b_row, b_next, ahead,   \
-              tile);                                                                               \
+        micro(reads == ALONE && mr < 3 && !SOON ? SHARED : reads, 1, mr, 2 * panels, kc, a, b,     \
+              b_row, b_next, ahead, tile);                                                         \
     }
 /* ... of the first half of a panel whose other half is empty. */
 #define HALF(mr)                                                                                   \
@@ -238,19 +258,19 @@ MICRO(micro, SHARED, 4, 2)
 static micro_fn *const two_panels[] = {NULL, NULL, micro_2x2, micro_3x2, micro_4x2};
 #endif
 #include "nn/kernels/tmpl/tiles_tmpl.h"
-HALF(1) HALF(2) HALF(3) HALF(4) HALF(5) HALF(6)
+HALF(1)
+HALF(2) HALF(3) HALF(4) HALF(5) HALF(6)
 #if VL == 16
-HALF(7) HALF(8) HALF(9) HALF(10) HALF(11) HALF(12) HALF(13) HALF(14)
-static micro_fn *const half_by_rows[MR + 1] = {
-    NULL,   half_1, half_2, half_3,  half_4,  half_5,  half_6, half_7,
-    half_8, half_9, half_10, half_11, half_12, half_13, half_14};
+    HALF(7) HALF(8) HALF(9) HALF(10) HALF(11) HALF(12) HALF(13)
+        HALF(14) static micro_fn *const half_by_rows[MR + 1] = {
+            NULL,   half_1, half_2,  half_3,  half_4,  half_5,  half_6, half_7,
+            half_8, half_9, half_10, half_11, half_12, half_13, half_14};
 #elif VL == 8
-static micro_fn *const half_by_rows[MR + 1] = {NULL,   half_1, half_2, half_3,
-                                               half_4, half_5, half_6};
+    static micro_fn *const half_by_rows[MR + 1] = {NULL,   half_1, half_2, half_3,
+                                                   half_4, half_5, half_6};
 #else
-HALF(7) HALF(8)
-static micro_fn *const half_by_rows[MR + 1] = {NULL,   half_1, half_2, half_3, half_4,
-                                               half_5, half_6, half_7, half_8};
+    HALF(7) HALF(8) static micro_fn *const half_by_rows[MR + 1] = {
+        NULL, half_1, half_2, half_3, half_4, half_5, half_6, half_7, half_8};
 #endif
 #if VL == 8 && !defined(GEMM_W16)
 /* Tiles that are too few to call all of the next panel, a line a turn each, call two. */
@@ -260,13 +280,15 @@ static micro_fn *const half_by_rows[MR + 1] = {NULL,   half_1, half_2, half_3, h
     {                                                                                              \
         micro(SHARED, 2, mr, 2, kc, a, b, b_row, b_next, ahead, tile);                             \
     }
-TWO_LINES(3) TWO_LINES(4) TWO_LINES(5) TWO_LINES(6)
-static micro_fn *const two_by_rows[MR + 1] = {NULL, NULL, NULL, two_3, two_4, two_5, two_6};
+TWO_LINES(3)
+TWO_LINES(4) TWO_LINES(5) TWO_LINES(6) static micro_fn *const two_by_rows[MR + 1] = {
+    NULL, NULL, NULL, two_3, two_4, two_5, two_6};
 #else
 #define two_by_rows micro_by_rows /* two tiles and one line are enough */
 #endif
-/* Panels a tile of this height takes at a time, where its own sums are too few to hide the latency of an FMA. With wide
- * vectors one, so that weights that come from memory are read as one stream; small ones do not. */
+/* Panels a tile of this height takes at a time, where its own sums are too few to hide the latency
+ * of an FMA. With wide vectors one, so that weights that come from memory are read as one stream;
+ * small ones do not. */
 static size_t panels_at_once(size_t rows, bool small)
 {
     const size_t most = VL == 16 ? 4 : VL == 8 && sizeof(b_t) == 4 ? 3 : 2;
@@ -281,19 +303,23 @@ struct product {
     size_t a_row, a_col; /* strides */
     /* Rows [i0, i0 + rows) and columns [k0, k0 + kc) of A, for an A that is not there as such: the
      * patches of `image`, whose pixels are at a. Else NULL. */
-    void (*gather)(const struct product *p, float *buf, size_t i0, size_t rows, size_t k0, size_t kc);
+    void (*gather)(const struct product *p, float *buf, size_t i0, size_t rows, size_t k0,
+                   size_t kc);
     const struct steno_conv *image;
-    /* Columns [k0, k0 + n) of row i where they lie one after the other, or NULL: gather knows them. */
+    /* Columns [k0, k0 + n) of row i where they lie one after the other, or NULL: gather knows them.
+     */
     const float *(*in_place)(const struct product *p, size_t i, size_t k0, size_t n);
     /* winograd_tmpl.h: sums are added to what C has, by spread, where it is there. */
     bool add;
     void (*spread)(const struct product *p, const float *tile, size_t rows, size_t width, size_t i,
                    size_t j, size_t cols);
     const struct winograd *few;
-    bool a_panels;  /* A is the transpose of a packed B: panels of NR rows of A, [K][NR] each */
-    const b_t *b;   /* element (k, panel j): b[k * b_row + j * b_next] */
-    const b_t *then; /* what is read after the last row of all panels, of panel 0; NULL: what lies behind them */
-    const float *shift; /* GEMM_SCALED: exponents of what sums of each column are multiplied by, whole panels */
+    bool a_panels;   /* A is the transpose of a packed B: panels of NR rows of A, [K][NR] each */
+    const b_t *b;    /* element (k, panel j): b[k * b_row + j * b_next] */
+    const b_t *then; /* what is read after the last row of all panels, of panel 0; NULL: what lies
+                        behind them */
+    const float *shift; /* GEMM_SCALED: exponents of what sums of each column are multiplied by,
+                           whole panels */
     size_t b_row, b_next;
     float *c;
     size_t ldc;
@@ -365,8 +391,7 @@ static void store_some(const struct product *p, const float *tile, size_t rows, 
             if (!first)
                 v = v + v_load_m(c, m[x]);
             if (ep) {
-                v = v_fma(v, alpha,
-                          ep->bias && ep->bias_rows ? v_set1(ep->bias[i + r]) : bias[x]);
+                v = v_fma(v, alpha, ep->bias && ep->bias_rows ? v_set1(ep->bias[i + r]) : bias[x]);
                 if (ep->act)
                     v = ACTIVATE(v, ep);
                 if (ep->residual)
@@ -377,8 +402,8 @@ static void store_some(const struct product *p, const float *tile, size_t rows, 
 }
 
 /* n rows of a tile of a whole panel from row i on: no masks, the bias stays in registers. */
-V_MANY_OF store_rows(const struct product *p, const float *tile, int n, size_t width, size_t i, size_t j,
-                     bool first, const struct steno_gemm_epilogue *ep, const vf *bias)
+V_MANY_OF store_rows(const struct product *p, const float *tile, int n, size_t width, size_t i,
+                     size_t j, bool first, const struct steno_gemm_epilogue *ep, const vf *bias)
 {
     float *c = p->c + i * p->ldc + j;
     vf v[V_MANY];
@@ -388,22 +413,23 @@ V_MANY_OF store_rows(const struct product *p, const float *tile, int n, size_t w
     if (ep) {
         const vf alpha = v_set1(ep->alpha);
         V_EACH(x, 2 * n)
-            v[x] = v_fma(v[x], alpha,
-                         ep->bias && ep->bias_rows ? v_set1(ep->bias[i + x / 2]) : bias[x % 2]);
+        v[x] = v_fma(v[x], alpha,
+                     ep->bias && ep->bias_rows ? v_set1(ep->bias[i + x / 2]) : bias[x % 2]);
         if (ep->act)
             ACTIVATE_EACH(v, 2 * n, ep);
         if (ep->residual)
             V_EACH(x, 2 * n)
-                v[x] = v[x] + v_load(ep->residual + (i + x / 2) * ep->ldr + j + x % 2 * VL);
+        v[x] = v[x] + v_load(ep->residual + (i + x / 2) * ep->ldr + j + x % 2 * VL);
     }
     V_EACH(x, 2 * n) v_store(c + (size_t)(x / 2) * p->ldc + x % 2 * VL, v[x]);
 }
 
-/* ... all of its rows, with an activation of next to no operations: what rows have in common is decided once, since to
- * decide it for each took two thirds of what a product of K = 16 does. */
+/* ... all of its rows, with an activation of next to no operations: what rows have in common is
+ * decided once, since to decide it for each took two thirds of what a product of K = 16 does. */
 static inline __attribute__((always_inline)) void
-store_lightly(const struct product *p, const float *tile, size_t rows, size_t width, size_t i, size_t j, bool first,
-              const struct steno_gemm_epilogue *ep, const vf *bias, enum steno_act act)
+store_lightly(const struct product *p, const float *tile, size_t rows, size_t width, size_t i,
+              size_t j, bool first, const struct steno_gemm_epilogue *ep, const vf *bias,
+              enum steno_act act)
 {
     const struct steno_gemm_epilogue only = {
         .act = act, .act_min = ep ? ep->act_min : 0, .act_max = ep ? ep->act_max : 0};
@@ -484,7 +510,8 @@ static inline size_t copy_ld(size_t kc)
 }
 
 /* Columns [k0, k0 + n) of row i of A where they lie, or NULL. */
-__attribute__((unused)) static const float *row_in_place(const struct product *p, size_t i, size_t k0, size_t n)
+__attribute__((unused)) static const float *row_in_place(const struct product *p, size_t i,
+                                                         size_t k0, size_t n)
 {
     if (!p->gather)
         return p->a + i * p->a_row + k0;
@@ -492,7 +519,8 @@ __attribute__((unused)) static const float *row_in_place(const struct product *p
 }
 
 /* ... or gathered in buf. */
-__attribute__((unused)) static const float *row_of(const struct product *p, float *buf, size_t i, size_t k0, size_t n)
+__attribute__((unused)) static const float *row_of(const struct product *p, float *buf, size_t i,
+                                                   size_t k0, size_t n)
 {
     const float *x = row_in_place(p, i, k0, n);
     if (x)
@@ -506,7 +534,8 @@ __attribute__((unused)) static const float *row_of(const struct product *p, floa
 static void copy_a(const struct product *p, float *buf, size_t i0, size_t rows, size_t k0,
                    size_t kc)
 {
-    const size_t from = K_STEP * k0, n = p->depth - from < K_STEP * kc ? p->depth - from : K_STEP * kc;
+    const size_t from = K_STEP * k0,
+                 n = p->depth - from < K_STEP * kc ? p->depth - from : K_STEP * kc;
     alignas(64) float row[K_STEP * KC];
     for (size_t i = i0; i < i0 + rows; i++, buf += copy_ld(kc)) {
         for (size_t at = 0, some; at < n; at += some) {
@@ -556,11 +585,12 @@ enum { AMX_MOST = MC, AMX_B_ROW = 4 * NR };
 #define AMX_DEEP(rows) 256
 #include "nn/kernels/tmpl/amx_tmpl.h"
 
-static void amx_done(const struct product *p, const struct part *part, const void *tile, size_t r0, size_t h,
-                     size_t j)
+static void amx_done(const struct product *p, const struct part *part, const void *tile, size_t r0,
+                     size_t h, size_t j)
 {
     const size_t left = p->n - j * NR;
-    store_tile(p, tile, h, NR, part->i0 + r0, j * NR, left < NR ? left : NR, true, part->k0 + part->kc == p->k);
+    store_tile(p, tile, h, NR, part->i0 + r0, j * NR, left < NR ? left : NR, true,
+               part->k0 + part->kc == p->k);
 }
 
 static void block(const struct product *p, const struct part *a, size_t rows, size_t j0, size_t j1)
@@ -591,7 +621,8 @@ static inline void tile_at(const struct product *p, const struct part *a, size_t
 {
     alignas(64) float tile[MR * NR];
     const bool first = a->k0 == 0 && !p->add, last = a->k0 + a->kc == p->k;
-    const bool half = step == 1 && by_rows != few_by_rows && by_rows != far_by_rows && p->n - j * NR <= VL && !p->spread;
+    const bool half = step == 1 && by_rows != few_by_rows && by_rows != far_by_rows &&
+                      p->n - j * NR <= VL && !p->spread;
     const size_t width = half ? VL : step * NR;
     micro_fn *fn = half ? half_by_rows[h] : by_rows[h];
     fn = step == 4 ? micro_1x4 : step == 2 ? two_panels[h] : fn;
@@ -602,7 +633,8 @@ static inline void tile_at(const struct product *p, const struct part *a, size_t
     }
 }
 
-/* What is read behind panels [j0, j1) of a part: the first of them further down K, or what comes next. */
+/* What is read behind panels [j0, j1) of a part: the first of them further down K, or what comes
+ * next. */
 static inline const b_t *after(const struct product *p, const struct part *a, size_t j0, size_t j1)
 {
     if (a->k0 + a->kc < p->k)
@@ -610,11 +642,11 @@ static inline const b_t *after(const struct product *p, const struct part *a, si
     return p->then ? p->then + j0 * p->b_next : a->b - a->k0 * p->b_row + j1 * p->b_next;
 }
 
-/* Panels [j0, j1) for rows that are one tile and n parts that follow each other along k. A panel after
- * the other with all of k, so that weights that come from memory are one stream, which the CPU
- * prefetches: it stops where blocks of k are all of a panel that is read. */
-static void one_tile(const struct product *p, const struct part *a, size_t n, size_t rows, size_t j0,
-                     size_t j1)
+/* Panels [j0, j1) for rows that are one tile and n parts that follow each other along k. A panel
+ * after the other with all of k, so that weights that come from memory are one stream, which the
+ * CPU prefetches: it stops where blocks of k are all of a panel that is read. */
+static void one_tile(const struct product *p, const struct part *a, size_t n, size_t rows,
+                     size_t j0, size_t j1)
 {
     const bool small = p->n * p->k * sizeof(b_t) <= KEPT;
     micro_fn *const *by_rows = small ? micro_by_rows : reads_far() ? far_by_rows : few_by_rows;
@@ -624,7 +656,7 @@ static void one_tile(const struct product *p, const struct part *a, size_t n, si
             step = 1;
         for (size_t i = 0; i < n; i++)
             tile_at(p, &a[i], 0, rows, j, step, by_rows,
-                    i + 1 < n        ? a[i + 1].b + j * p->b_next
+                    i + 1 < n       ? a[i + 1].b + j * p->b_next
                     : j + step < j1 ? a[0].b + (j + step) * p->b_next
                                     : after(p, &a[i], j0, j1));
     }
@@ -658,7 +690,8 @@ static void block(const struct product *p, const struct part *a, size_t rows, si
 }
 #endif
 
-/* Rows copied at a time: nearly as many each, as a low block reads all of B, too; or whole tiles. */
+/* Rows copied at a time: nearly as many each, as a low block reads all of B, too; or whole tiles.
+ */
 static size_t rows_of(size_t left)
 {
 #ifdef AMX_DOT
@@ -712,7 +745,8 @@ static size_t depth_of_block(size_t k, size_t rows)
 }
 
 /* Rows [i0, i1), panels [j0, j1). */
-__attribute__((unused)) static void multiply(const struct product *p, size_t i0, size_t i1, size_t j0, size_t j1)
+__attribute__((unused)) static void multiply(const struct product *p, size_t i0, size_t i1,
+                                             size_t j0, size_t j1)
 {
     const size_t most = depth_of_block(p->k, i1 - i0);
     size_t k0 = 0;
@@ -739,7 +773,8 @@ static size_t panels(size_t n)
 #ifndef GEMM_W16
 /* Rows are shared out when every part gets some full tiles; weights larger than the caches are
  * better read by one part each, so else columns. */
-__attribute__((unused)) static void multiply_part(const struct product *p, size_t m, size_t part, size_t n_parts)
+__attribute__((unused)) static void multiply_part(const struct product *p, size_t m, size_t part,
+                                                  size_t n_parts)
 {
     const size_t np = panels(p->n);
     if (m >= 4 * MR * n_parts && np < 4 * n_parts)

@@ -1,18 +1,22 @@
-/* Keys and values of attention that are kept in bf16 as they come, as packing all of them would lay them (kernels.h:
- * keep_bf16). Included after vec_avx512.h with
- *   KEPT_DEPTH    pairs that a panel has for so many numbers of a key */
+/* Keys and values of attention that are kept in bf16 as they come, as packing all of them would lay
+ * them (kernels.h: keep_bf16). Included after vec_avx512.h with KEPT_DEPTH    pairs that a panel
+ * has for so many numbers of a key */
 
 /* Pairs of a key's numbers are a panel's row apart; to: its column. */
 static void keep_key(uint32_t *to, size_t size, const float *k)
 {
     enum { WIDE = 2 * VL };
-    const __m512i row = _mm512_mullo_epi32(_mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0),
-                                           _mm512_set1_epi32(WIDE));
+    const __m512i row =
+        _mm512_mullo_epi32(_mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0),
+                           _mm512_set1_epi32(WIDE));
     const size_t depth = KEPT_DEPTH(size);
     for (size_t c = 0; c < size; c += WIDE, to += VL * WIDE) {
         const size_t some = size - c, lanes = depth - c / 2;
-        const vm low = v_tail(some < VL ? some : VL), high = v_tail(some < VL ? 0 : some < WIDE ? some - VL : VL);
-        const __m512i pairs = (__m512i)_mm512_cvtne2ps_pbh(v_load_m(k + c + VL, high), v_load_m(k + c, low));
+        const vm low = v_tail(some < VL ? some : VL), high = v_tail(some < VL     ? 0
+                                                                    : some < WIDE ? some - VL
+                                                                                  : VL);
+        const __m512i pairs =
+            (__m512i)_mm512_cvtne2ps_pbh(v_load_m(k + c + VL, high), v_load_m(k + c, low));
         _mm512_mask_i32scatter_epi32(to, v_tail(lanes < VL ? lanes : VL), row, pairs, 4);
     }
 }
@@ -26,12 +30,13 @@ static void keep_value(char *to, size_t v_size, bool odd, const float *v)
     for (size_t c = 0; c < v_size; c += VL) {
         const vm m = v_tail(v_size - c < VL ? v_size - c : VL);
         const __m512i x = _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(v_load_m(v + c, m)));
-        _mm512_mask_storeu_epi16(to + c / WIDE * panel + c % WIDE * 4, turn, odd ? _mm512_slli_epi32(x, 16) : x);
+        _mm512_mask_storeu_epi16(to + c / WIDE * panel + c % WIDE * 4, turn,
+                                 odd ? _mm512_slli_epi32(x, 16) : x);
     }
 }
 
-static void keep_bf16(void *piece, size_t size, size_t v_size, size_t at, size_t n, const float *k, size_t ldk,
-                      const float *v, size_t ldv)
+static void keep_bf16(void *piece, size_t size, size_t v_size, size_t at, size_t n, const float *k,
+                      size_t ldk, const float *v, size_t ldv)
 {
     enum { WIDE = 2 * VL };
     const size_t panel = KEPT_DEPTH(size) * WIDE; /* pairs */

@@ -22,10 +22,10 @@ static inline vf v_min_nan(vf a, vf b)
     return v_select(v_is_nan(a), a, v_min(a, b));
 }
 
-/* Functions of n vectors (n constant, at most V_MANY) take each step for all of them before the next: one
- * vector's way through an exponential is longer than what a CPU looks through for other work, so a loop
- * over whole ones leaves it waiting (Cascade Lake, a scheduler of 97 operations: 18 cycles a vector for
- * 11). The single form is the same with one. */
+/* Functions of n vectors (n constant, at most V_MANY) take each step for all of them before the
+ * next: one vector's way through an exponential is longer than what a CPU looks through for other
+ * work, so a loop over whole ones leaves it waiting (Cascade Lake, a scheduler of 97 operations: 18
+ * cycles a vector for 11). The single form is the same with one. */
 enum { V_MANY = VL == 16 ? 4 : 2 };
 #define V_EACH(i, n) _Pragma("GCC unroll 4") for (int i = 0; i < (n); i++)
 #define V_MANY_OF static inline __attribute__((always_inline)) void
@@ -104,7 +104,7 @@ V_MANY_OF v_tanh_each(vf *x, int n)
     V_EACH(i, n) p[i] = v_fma(p[i], s[i], v_set1(-3.33332819422e-1f));
     V_EACH(i, n) p[i] = v_fma(p[i] * s[i], x[i], x[i]);
     V_EACH(i, n)
-        x[i] = v_select(v_lt(a[i], v_set1(0.625f)), p[i], v_copysign(e[i], x[i]));
+    x[i] = v_select(v_lt(a[i], v_set1(0.625f)), p[i], v_copysign(e[i], x[i]));
 }
 
 /* 1 / (1 + e^-x), from e^-|x| so that nothing overflows and small results keep their digits. */
@@ -158,8 +158,8 @@ V_MANY_OF v_gelu_each(vf *x, int n)
     V_EACH(i, n) x[i] = v_set1(0.5f) * x[i] * (v_set1(1.0f) + y[i]);
 }
 
-/* x = log(1 + x), x in [0, 1], within 1e-7: x times a polynomial fitted to log(1 + x) / x (least squares,
- * reweighted until the errors of x P(x) were level; 8e-10 before rounding). */
+/* x = log(1 + x), x in [0, 1], within 1e-7: x times a polynomial fitted to log(1 + x) / x (least
+ * squares, reweighted until the errors of x P(x) were level; 8e-10 before rounding). */
 V_MANY_OF v_log1p_unit_each(vf *x, int n)
 {
     vf p[V_MANY];

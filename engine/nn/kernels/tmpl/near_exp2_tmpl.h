@@ -5,9 +5,9 @@
 #define NEAR_EACH(v, n) _Pragma("GCC unroll 8") for (int v = 0; v < (n); v++)
 enum { NEAR_MANY = 8 }; /* vectors that take each step together, at most */
 
-/* 2^x within 3e-6, denormals aside; 0 for -inf. What x has above the next whole number below it goes through a
- * polynomial, 1 + f P(f), fitted to 2^f on [0, 1] (least squares, reweighted until its relative errors were level); the
- * scaling takes that whole number itself. */
+/* 2^x within 3e-6, denormals aside; 0 for -inf. What x has above the next whole number below it
+ * goes through a polynomial, 1 + f P(f), fitted to 2^f on [0, 1] (least squares, reweighted until
+ * its relative errors were level); the scaling takes that whole number itself. */
 static inline __attribute__((always_inline)) void near_exp2_each(vf *x, int n)
 {
     vf f[NEAR_MANY], p[NEAR_MANY];

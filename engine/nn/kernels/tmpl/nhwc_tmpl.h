@@ -1,6 +1,7 @@
 /* Convolution of channels-last images for one vector width; included after gemm_tmpl.h.
  *
- * General: patches_tmpl.h. One channel, 3x3, with which most networks begin: below, its weights in registers.
+ * General: patches_tmpl.h. One channel, 3x3, with which most networks begin: below, its weights in
+ * registers.
  *
  * Depthwise: vectors of channels, TILE pixels of a row at a time share each weight; a tap outside
  * the image is left out, so nothing is padded. */
@@ -25,7 +26,8 @@ static size_t V_NAME(conv_nhwc_f32_packed_bytes)(const struct steno_conv *s)
     return V_NAME(gemm_f32_packed_bytes)(nhwc_taps(s), s->c_out);
 }
 
-/* w [c_out, c_in / group, kernel0, kernel1]; depthwise: [taps, c_out]; else the product's panels. */
+/* w [c_out, c_in / group, kernel0, kernel1]; depthwise: [taps, c_out]; else the product's panels.
+ */
 static void V_NAME(conv_nhwc_f32_pack)(void *dst, const float *w, const struct steno_conv *s)
 {
     const size_t per = s->kernel[0] * s->kernel[1], ins = s->c_in / s->group, k = per * ins;
@@ -50,9 +52,9 @@ struct dw_steps {
 
 /* out [pixels][width] vectors of sums over rows x taps; x: first tap of the first pixel; m: lanes
  * when width is 1. Always inlined with constant pixels and width. */
-static inline __attribute__((always_inline)) void
-dw_sums(const struct dw_steps *s, const float *x, const float *w, size_t rows, size_t taps,
-        int pixels, int width, vm m, float *out)
+static inline __attribute__((always_inline)) void dw_sums(const struct dw_steps *s, const float *x,
+                                                          const float *w, size_t rows, size_t taps,
+                                                          int pixels, int width, vm m, float *out)
 {
     const size_t x_tap = s->x_tap, w_tap = s->w_tap, pixel = s->pixel;
     vf acc[12];
@@ -173,19 +175,29 @@ static void nhwc_rows(const struct steno_conv *s, const float *x, const float *w
     }
 }
 
-/* ---- one channel, 3x3: nine multiply-adds are too few for a product, which gathers as much ---- */
+/* ---- one channel, 3x3: nine multiply-adds are too few for a product, which gathers as much ----
+ */
 
-enum { STEM_TAPS = 9, STEM_PIXELS = 6, STEM_WIDE = 2048, STEM_VECTORS = VL == 8 ? 1 : 2 /* of weights at a time */ };
+enum {
+    STEM_TAPS = 9,
+    STEM_PIXELS = 6,
+    STEM_WIDE = 2048,
+    STEM_VECTORS = VL == 8 ? 1 : 2 /* of weights at a time */
+};
 
 static bool nhwc_stem(const struct steno_conv *s)
 {
-    const size_t most = VL == 8 ? 4 * NR : s->c_out; /* 16 registers hold one vector's: more broadcasts than a product has */
-    return s->c_in == 1 && s->group == 1 && s->c_out <= most && s->kernel[0] == 3 && s->kernel[1] == 3 && s->dilation[0] == 1 &&
-           s->dilation[1] == 1 && (s->out[1] - 1) * s->stride[1] + 3 <= STEM_WIDE;
+    const size_t most =
+        VL == 8 ? 4 * NR
+                : s->c_out; /* 16 registers hold one vector's: more broadcasts than a product has */
+    return s->c_in == 1 && s->group == 1 && s->c_out <= most && s->kernel[0] == 3 &&
+           s->kernel[1] == 3 && s->dilation[0] == 1 && s->dilation[1] == 1 &&
+           (s->out[1] - 1) * s->stride[1] + 3 <= STEM_WIDE;
 }
 
 /* The three rows of x that output row o0 needs, from its first tap on, zeros where x has none. */
-static void stem_rows(const struct steno_conv *s, const float *x, size_t o0, float rows[3][STEM_WIDE + VL])
+static void stem_rows(const struct steno_conv *s, const float *x, size_t o0,
+                      float rows[3][STEM_WIDE + VL])
 {
     const size_t n = (s->out[1] - 1) * s->stride[1] + 3, left = s->pad[1] < n ? s->pad[1] : n;
     const size_t some = s->in[1] < n - left ? s->in[1] : n - left;
@@ -197,10 +209,10 @@ static void stem_rows(const struct steno_conv *s, const float *x, size_t o0, flo
     }
 }
 
-/* tile [pixels][NR]: all taps, in order, of pixels `stride` apart. w: [STEM_TAPS][NR]. Always inlined with constant pixels
- * and, but for rare ones, stride. */
-static inline __attribute__((always_inline)) void stem_tile(const float *from, size_t stride, const float *w, int pixels,
-                                                            float *tile)
+/* tile [pixels][NR]: all taps, in order, of pixels `stride` apart. w: [STEM_TAPS][NR]. Always
+ * inlined with constant pixels and, but for rare ones, stride. */
+static inline __attribute__((always_inline)) void stem_tile(const float *from, size_t stride,
+                                                            const float *w, int pixels, float *tile)
 {
     for (size_t v = 0; v < 2; v += STEM_VECTORS) {
         vf tap[STEM_TAPS][STEM_VECTORS], acc[STEM_PIXELS][STEM_VECTORS];
@@ -226,10 +238,12 @@ static inline __attribute__((always_inline)) void stem_tile(const float *from, s
     }
 }
 
-/* One output row of a panel of channels. The last tile may start early and write some pixels twice. */
-static inline __attribute__((always_inline)) void stem_line(const struct product *p, const struct steno_conv *s,
-                                                            const float *rows, size_t stride, const float *w, size_t o0,
-                                                            size_t j)
+/* One output row of a panel of channels. The last tile may start early and write some pixels twice.
+ */
+static inline __attribute__((always_inline)) void stem_line(const struct product *p,
+                                                            const struct steno_conv *s,
+                                                            const float *rows, size_t stride,
+                                                            const float *w, size_t o0, size_t j)
 {
     const size_t out = s->out[1], cols = s->c_out - j < NR ? s->c_out - j : NR;
     alignas(64) float tile[STEM_PIXELS * NR];
@@ -239,7 +253,8 @@ static inline __attribute__((always_inline)) void stem_line(const struct product
             stem_tile(rows + at * stride, stride, w, 1, tile);
         else
             stem_tile(rows + at * stride, stride, w, STEM_PIXELS, tile);
-        store_tile(p, tile, out < STEM_PIXELS ? 1 : STEM_PIXELS, NR, o0 * out + at, j, cols, true, true);
+        store_tile(p, tile, out < STEM_PIXELS ? 1 : STEM_PIXELS, NR, o0 * out + at, j, cols, true,
+                   true);
     }
 }
 
@@ -251,7 +266,8 @@ static void stem(const struct steno_conv *s, const float *x, const float *packed
     const size_t np = panels(s->c_out);
     const bool by_rows = s->out[0] >= n_parts;
     const size_t end = by_rows ? s->out[0] * (part + 1) / n_parts : s->out[0];
-    const size_t j0 = by_rows ? 0 : np * part / n_parts, j1 = by_rows ? np : np * (part + 1) / n_parts;
+    const size_t j0 = by_rows ? 0 : np * part / n_parts,
+                 j1 = by_rows ? np : np * (part + 1) / n_parts;
     float rows[3][STEM_WIDE + VL];
     for (size_t o0 = by_rows ? s->out[0] * part / n_parts : 0; o0 < end && j0 < j1; o0++) {
         stem_rows(s, x, o0, rows);

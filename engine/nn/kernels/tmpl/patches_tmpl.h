@@ -67,7 +67,8 @@ static const float *patch_in_place(const struct product *p, size_t i, size_t k0,
 {
     const struct steno_conv *s = p->image;
     const size_t wide = s->kernel[1] * s->c_in, tap = k0 / wide, skip = k0 % wide;
-    const size_t row = i / s->out[1] * s->stride[0] + tap * s->dilation[0] - s->pad[0]; /* wraps below zero */
+    const size_t row =
+        i / s->out[1] * s->stride[0] + tap * s->dilation[0] - s->pad[0]; /* wraps below zero */
     const size_t first = i % s->out[1] * s->stride[1] - s->pad[1] + skip / s->c_in * s->dilation[1];
     const size_t c = skip % s->c_in, taps = (c + n + s->c_in - 1) / s->c_in;
     if (skip + n > wide || row >= s->in[0] || first >= s->in[1] || s->in[1] - first < taps ||
@@ -78,17 +79,18 @@ static const float *patch_in_place(const struct product *p, size_t i, size_t k0,
 
 /* One image; w: packed [K, c_out], or more rows of which these are the first: b_next elements from
  * panel to panel then, else 0. */
-__attribute__((unused)) static void product_of_patches(const struct steno_conv *s, const float *x, const void *w,
-                               size_t b_next, float *y,
-                               const struct steno_gemm_epilogue *ep, size_t part, size_t n_parts)
+__attribute__((unused)) static void product_of_patches(const struct steno_conv *s, const float *x,
+                                                       const void *w, size_t b_next, float *y,
+                                                       const struct steno_gemm_epilogue *ep,
+                                                       size_t part, size_t n_parts)
 {
     const size_t pixels = s->out[0] * s->out[1], np = panels(s->c_out);
     const bool by_rows = pixels >= 4 * MR * n_parts;
     const size_t i1 = by_rows ? pixels * (part + 1) / n_parts : pixels;
     const size_t j0 = by_rows ? 0 : np * part / n_parts;
     const size_t j1 = by_rows ? np : np * (part + 1) / n_parts;
-    struct product p = product_of(s->c_out, s->kernel[0] * s->kernel[1] * s->c_in, x, 0, w, y,
-                                  s->c_out, ep);
+    struct product p =
+        product_of(s->c_out, s->kernel[0] * s->kernel[1] * s->c_in, x, 0, w, y, s->c_out, ep);
     const size_t deep = depth_of_block(p.k, i1 < MC ? i1 : MC);
     p.gather = gather_patches;
     p.in_place = patch_in_place;
@@ -97,6 +99,7 @@ __attribute__((unused)) static void product_of_patches(const struct steno_conv *
     for (size_t i = by_rows ? pixels * part / n_parts : 0; i < i1 && j0 < j1; i += MC) {
         const size_t end = i1 - i < MC ? i1 : i + MC;
         for (size_t k0 = 0; k0 < p.k; k0 += deep)
-            multiply_block(&p, p.b + k0 * NR, i, end, j0, j1, k0, p.k - k0 < deep ? p.k - k0 : deep);
+            multiply_block(&p, p.b + k0 * NR, i, end, j0, j1, k0,
+                           p.k - k0 < deep ? p.k - k0 : deep);
     }
 }

@@ -1,5 +1,5 @@
-/* Numbers to bytes, and rows of the Winograd convolution in bytes (kernels.h) for one vector width; included by
- * gemm_i8_tmpl.h, whose vectors it uses. */
+/* Numbers to bytes, and rows of the Winograd convolution in bytes (kernels.h) for one vector width;
+ * included by gemm_i8_tmpl.h, whose vectors it uses. */
 static void V_NAME(quantize_f32)(void *q, const float *x, size_t n, float scale, int32_t zero,
                                  bool to_signed)
 {
@@ -9,7 +9,8 @@ static void V_NAME(quantize_f32)(void *q, const float *x, size_t n, float scale,
         size_t left = n - i < VL ? n - i : VL;
         vf from = left < VL ? v_load_m(x + i, v_tail(left)) : v_load(x + i);
         vf v = v_round(from / s);
-        vi_store_bytes(to + i, v_clamp(v + z, to_signed ? -128 : 0, to_signed ? 127 : 255), v, left);
+        vi_store_bytes(to + i, v_clamp(v + z, to_signed ? -128 : 0, to_signed ? 127 : 255), v,
+                       left);
     }
 }
 
@@ -86,8 +87,8 @@ static inline __attribute__((always_inline)) void store_some(float *x, size_t le
 }
 
 /* Elements [i, i + left) of the sum, a vector of them at most. */
-static inline __attribute__((always_inline)) vf sum_of(const float *const *x, size_t n_x, vf s0, vf s1, size_t i,
-                                                       size_t left)
+static inline __attribute__((always_inline)) vf sum_of(const float *const *x, size_t n_x, vf s0,
+                                                       vf s1, size_t i, size_t left)
 {
     vf v = v_fma(load_some(x[1] + i, left), s1, load_some(x[0] + i, left));
     if (n_x == 4)
@@ -96,8 +97,9 @@ static inline __attribute__((always_inline)) vf sum_of(const float *const *x, si
 }
 
 /* Of a number and NaN v_min and v_max give the second. */
-static inline __attribute__((always_inline)) void sum_and_range(float *to, const float *const *x, size_t n_x,
-                                                                const bool *minus, size_t n, float *range)
+static inline __attribute__((always_inline)) void sum_and_range(float *to, const float *const *x,
+                                                                size_t n_x, const bool *minus,
+                                                                size_t n, float *range)
 {
     const vf s0 = v_set1(minus[0] ? -1.0f : 1.0f), s1 = v_set1(minus[1] ? -1.0f : 1.0f);
     vf lo = v_set1(range[0]), hi = v_set1(range[1]);
@@ -116,8 +118,8 @@ static inline __attribute__((always_inline)) void sum_and_range(float *to, const
     }
 }
 
-static const float *V_NAME(sum_rows_f32)(float *to, const float *const *x, size_t n_x, const bool *minus, size_t n,
-                                         float *range)
+static const float *V_NAME(sum_rows_f32)(float *to, const float *const *x, size_t n_x,
+                                         const bool *minus, size_t n, float *range)
 {
     if (n_x == 1) {
         V_NAME(range_f32)(x[0], n, range);
@@ -131,16 +133,16 @@ static const float *V_NAME(sum_rows_f32)(float *to, const float *const *x, size_
 }
 
 /* Elements [i, i + left) of the row to `count` pixels beside each other, to the second with s1. */
-static inline __attribute__((always_inline)) void spread_along(float *y, size_t count, vf s, vf s1, const float *row,
-                                                               size_t n, size_t i, size_t left)
+static inline __attribute__((always_inline)) void
+spread_along(float *y, size_t count, vf s, vf s1, const float *row, size_t n, size_t i, size_t left)
 {
     const vf v = load_some(row + i, left);
     for (size_t b = 0; b < count; b++)
         store_some(y + b * n + i, left, v_fma(v, b == 1 ? s1 : s, load_some(y + b * n + i, left)));
 }
 
-static inline __attribute__((always_inline)) void spread_line(float *y, size_t count, float sign, bool minus,
-                                                              const float *row, size_t n)
+static inline __attribute__((always_inline)) void
+spread_line(float *y, size_t count, float sign, bool minus, const float *row, size_t n)
 {
     const vf s = v_set1(sign), s1 = v_set1(minus ? -sign : sign);
     size_t i = 0;
@@ -150,8 +152,8 @@ static inline __attribute__((always_inline)) void spread_line(float *y, size_t c
         spread_along(y, count, s, s1, row, n, i, n - i);
 }
 
-static void V_NAME(spread_row_f32)(float *y, size_t line, const size_t *count, const bool *minus, const float *row,
-                                   size_t n)
+static void V_NAME(spread_row_f32)(float *y, size_t line, const size_t *count, const bool *minus,
+                                   const float *row, size_t n)
 {
     for (size_t a = 0; a < count[0]; a++, y += line) {
         const float sign = minus[0] && a == 1 ? -1.0f : 1.0f;

@@ -56,14 +56,19 @@ static float V_NAME(dot_f32)(const float *a, const float *b, size_t n)
 }
 
 #if defined(__x86_64__)
-#define KEEP(x) __asm__("" : "+" V_REGISTER(x)) /* in a register: as an operand of each multiply-add it would be read for each */
+#define KEEP(x)                                                                                    \
+    __asm__(                                                                                       \
+        ""                                                                                         \
+        : "+" V_REGISTER(                                                                          \
+            x)) /* in a register: as an operand of each multiply-add it would be read for each */
 #else
 #define KEEP(x) ((void)0)
 #endif
 
 /* A few rows a_i times one b_j, or two: eight sums at most. */
-static inline __attribute__((always_inline)) void dots_of(float *y, size_t ldy, const float *a, size_t lda, size_t m,
-                                                          const float *b, size_t ldb, size_t cols, size_t n)
+static inline __attribute__((always_inline)) void dots_of(float *y, size_t ldy, const float *a,
+                                                          size_t lda, size_t m, const float *b,
+                                                          size_t ldb, size_t cols, size_t n)
 {
     vf sum[4][2];
     size_t i = 0;
@@ -96,9 +101,9 @@ static inline __attribute__((always_inline)) void dots_of(float *y, size_t ldy, 
             y[r * ldy + c] = v_hsum(sum[r][c]);
 }
 
-static inline __attribute__((always_inline)) void dots_of_cols(float *y, size_t ldy, const float *a, size_t lda,
-                                                               size_t m, const float *b, size_t ldb, size_t cols,
-                                                               size_t n)
+static inline __attribute__((always_inline)) void dots_of_cols(float *y, size_t ldy, const float *a,
+                                                               size_t lda, size_t m, const float *b,
+                                                               size_t ldb, size_t cols, size_t n)
 {
     size_t r = 0;
     for (; r + 4 <= m; r += 4)
@@ -107,8 +112,8 @@ static inline __attribute__((always_inline)) void dots_of_cols(float *y, size_t 
         dots_of(y + r * ldy, ldy, a + r * lda, lda, 1, b, ldb, cols, n);
 }
 
-static void V_NAME(dots_f32)(float *y, size_t ldy, const float *a, size_t lda, size_t m, const float *b, size_t ldb,
-                             size_t cols, size_t n)
+static void V_NAME(dots_f32)(float *y, size_t ldy, const float *a, size_t lda, size_t m,
+                             const float *b, size_t ldb, size_t cols, size_t n)
 {
     size_t c = 0;
     for (; c + 2 <= cols; c += 2)
@@ -264,7 +269,8 @@ static void normalize(float *y, const float *x, size_t n, float mean, float scal
     }
 }
 
-/* Rows in twos: what is done to one fills the time that the sums of the other take to come together. */
+/* Rows in twos: what is done to one fills the time that the sums of the other take to come
+ * together. */
 static void V_NAME(layernorm_f32)(float *y, const float *x, size_t rows, size_t cols,
                                   const float *gamma, const float *beta, float eps)
 {

@@ -1,29 +1,36 @@
-/* Tiles of products whose weights are kept in 24 or 12 bits (scaled_tmpl.h); included by gemm_tmpl.h. What the
- * including file says besides:
- *   widen_two     a row of a panel as 4 vectors of words, both of the first half of each element, then both of the second;
- *                 busy: three rows and more keep the ports of multiply-adds busy
+/* Tiles of products whose weights are kept in 24 or 12 bits (scaled_tmpl.h); included by
+ * gemm_tmpl.h. What the including file says besides: widen_two     a row of a panel as 4 vectors of
+ * words, both of the first half of each element, then both of the second; busy: three rows and more
+ * keep the ports of multiply-adds busy
  *
- * The operations that widen take turns with multiply-adds: on Zen 5 they cost 2 % of the time of f32 and 6 to 12 of that of
- * bf16, where 512-bit operations have two ports in all some fifth, with 8 lanes nearly a third. So the first tile stores what
- * it has widened, SPAN rows of a panel at a time, 16 KiB, and the others read that while their sums wait in memory; the
- * order of k stays. That costs 5 to 9 % by itself, so that up to three tiles of 16 lanes widen each for itself. */
+ * The operations that widen take turns with multiply-adds: on Zen 5 they cost 2 % of the time of
+ * f32 and 6 to 12 of that of bf16, where 512-bit operations have two ports in all some fifth, with
+ * 8 lanes nearly a third. So the first tile stores what it has widened, SPAN rows of a panel at a
+ * time, 16 KiB, and the others read that while their sums wait in memory; the order of k stays.
+ * That costs 5 to 9 % by itself, so that up to three tiles of 16 lanes widen each for itself. */
 
 enum {
-    WIDE_ROW = WORDS * NR, /* words of a row of a panel */
+    WIDE_ROW = WORDS * NR,                /* words of a row of a panel */
     LINES = (NR * sizeof(b_t) + 63) / 64, /* that a row has to do with */
-    FEW_ROWS = VL == 8 ? 4 : K_STEP == 2 ? 3 : 2, /* wait for B: called into L1 by 8 lanes, by the CPU itself where there are 16 */
-    FEW_AHEAD = 40,        /* rows of B before their use: 7.5 KiB */
-    MANY_AHEAD = 48,       /* of more rows, into L2 */
-    FAR_MANY = 64,         /* of a tile that reads FAR, into L1: 12 KiB */
+    FEW_ROWS =
+        VL == 8 ? 4
+        : K_STEP == 2
+            ? 3
+            : 2, /* wait for B: called into L1 by 8 lanes, by the CPU itself where there are 16 */
+    FEW_AHEAD = 40,                               /* rows of B before their use: 7.5 KiB */
+    MANY_AHEAD = 48,                              /* of more rows, into L2 */
+    FAR_MANY = 64,                                /* of a tile that reads FAR, into L1: 12 KiB */
     FAR_TWO = K_STEP == 2 ? FEW_AHEAD : FAR_MANY, /* ... of one or two rows */
-    SPAN = 64              /* rows of B that are widened before the next tile has them */
+    SPAN = 64 /* rows of B that are widened before the next tile has them */
 };
 
-typedef void scaled_fn(size_t kc, const float *a, const b_t *b, const char *next, float *wide, float *tile, bool more);
+typedef void scaled_fn(size_t kc, const float *a, const b_t *b, const char *next, float *wide,
+                       float *tile, bool more);
 
-/* acc += a column of A times two vectors of B. One after the other: sums of several steps in another order need more
- * registers than there are. */
-static inline __attribute__((always_inline)) void scaled_step(int mr, const float *a, const vf *v, vf *acc)
+/* acc += a column of A times two vectors of B. One after the other: sums of several steps in
+ * another order need more registers than there are. */
+static inline __attribute__((always_inline)) void scaled_step(int mr, const float *a, const vf *v,
+                                                              vf *acc)
 {
 #pragma GCC unroll 14
     for (int r = 0; r < mr; r++) {
@@ -34,11 +41,12 @@ static inline __attribute__((always_inline)) void scaled_step(int mr, const floa
     }
 }
 
-/* tile [mr][NR] = A [mr][kc] * B, or more of it; next: of the next panel, NULL of ALONE and FAR; wide: [kc][WIDE_ROW] of
- * FIRST and REST. Always inlined with constant role and mr. */
-static inline __attribute__((always_inline)) void scaled_micro(enum reads role, int mr, size_t kc, const float *a,
-                                                               const b_t *b, const char *next, float *wide, float *tile,
-                                                               bool more)
+/* tile [mr][NR] = A [mr][kc] * B, or more of it; next: of the next panel, NULL of ALONE and FAR;
+ * wide: [kc][WIDE_ROW] of FIRST and REST. Always inlined with constant role and mr. */
+static inline __attribute__((always_inline)) void scaled_micro(enum reads role, int mr, size_t kc,
+                                                               const float *a, const b_t *b,
+                                                               const char *next, float *wide,
+                                                               float *tile, bool more)
 {
     vf acc[MR * 2];
 #pragma GCC unroll 28
@@ -52,7 +60,8 @@ static inline __attribute__((always_inline)) void scaled_micro(enum reads role, 
         vf v[WORDS * 2];
         for (size_t i = 0; i < LINES; i++)
             if (role == FAR)
-                __builtin_prefetch((const char *)(b + (mr < 3 ? FAR_TWO : FAR_MANY) * NR) + i * 64, 0, 3);
+                __builtin_prefetch((const char *)(b + (mr < 3 ? FAR_TWO : FAR_MANY) * NR) + i * 64,
+                                   0, 3);
             else if (role == ALONE && mr <= FEW_ROWS) {
                 if (VL == 8)
                     __builtin_prefetch((const char *)(b + FEW_AHEAD * NR) + i * 64, 0, 3);
@@ -75,11 +84,11 @@ static inline __attribute__((always_inline)) void scaled_micro(enum reads role, 
         v_store(tile + (size_t)i * VL, acc[i]);
 }
 
-#define SCALED(role, mr)                                                                                               \
-    static void scaled_##role##_##mr(size_t kc, const float *a, const b_t *b, const char *next, float *wide,           \
-                                     float *tile, bool more)                                                           \
-    {                                                                                                                  \
-        scaled_micro(role, mr, kc, a, b, next, wide, tile, more);                                                      \
+#define SCALED(role, mr)                                                                           \
+    static void scaled_##role##_##mr(size_t kc, const float *a, const b_t *b, const char *next,    \
+                                     float *wide, float *tile, bool more)                          \
+    {                                                                                              \
+        scaled_micro(role, mr, kc, a, b, next, wide, tile, more);                                  \
     }
 #if VL == 16
 #define SCALED_ALONE(mr) SCALED(ALONE, mr) SCALED(FAR, mr)
@@ -87,30 +96,34 @@ static inline __attribute__((always_inline)) void scaled_micro(enum reads role, 
 #define SCALED_ALONE(mr) SCALED(ALONE, mr)
 #endif
 #define SCALED_ALL(mr) SCALED_ALONE(mr) SCALED(SHARED, mr) SCALED(FIRST, mr) SCALED(REST, mr)
-SCALED_ALONE(1) SCALED_ALONE(2) SCALED_ALL(3) SCALED_ALL(4) SCALED_ALL(5)
+SCALED_ALONE(1)
+SCALED_ALONE(2) SCALED_ALL(3) SCALED_ALL(4) SCALED_ALL(5)
 #define SCALED_LOW(role) scaled_##role##_3, scaled_##role##_4, scaled_##role##_5
 #if VL == 16
-SCALED_ALL(6) SCALED_ALL(7) SCALED_ALL(8) SCALED_ALL(9) SCALED_ALL(10) SCALED_ALL(11) SCALED_ALL(12) SCALED_ALL(13)
-SCALED_ALL(14)
-#define SCALED_HIGH(role)                                                                                              \
-    , scaled_##role##_6, scaled_##role##_7, scaled_##role##_8, scaled_##role##_9, scaled_##role##_10,                  \
-        scaled_##role##_11, scaled_##role##_12, scaled_##role##_13, scaled_##role##_14
+    SCALED_ALL(6) SCALED_ALL(7) SCALED_ALL(8) SCALED_ALL(9) SCALED_ALL(10) SCALED_ALL(11)
+        SCALED_ALL(12) SCALED_ALL(13) SCALED_ALL(14)
+#define SCALED_HIGH(role)                                                                          \
+    , scaled_##role##_6, scaled_##role##_7, scaled_##role##_8, scaled_##role##_9,                  \
+        scaled_##role##_10, scaled_##role##_11, scaled_##role##_12, scaled_##role##_13,            \
+        scaled_##role##_14
 #else
 #define SCALED_HIGH(role)
 #endif
-/* Two tiles and more are of half of MR and more. */
-static scaled_fn *const scaled_by_rows[][MR + 1] = {
-    [ALONE] = {NULL, scaled_ALONE_1, scaled_ALONE_2, SCALED_LOW(ALONE) SCALED_HIGH(ALONE)},
+    /* Two tiles and more are of half of MR and more. */
+    static scaled_fn *const scaled_by_rows[][MR + 1] = {
+        [ALONE] = {NULL, scaled_ALONE_1, scaled_ALONE_2, SCALED_LOW(ALONE) SCALED_HIGH(ALONE)},
 #if VL == 16
-    [FAR] = {NULL, scaled_FAR_1, scaled_FAR_2, SCALED_LOW(FAR) SCALED_HIGH(FAR)},
+        [FAR] = {NULL, scaled_FAR_1, scaled_FAR_2, SCALED_LOW(FAR) SCALED_HIGH(FAR)},
 #endif
-    [SHARED] = {NULL, NULL, NULL, SCALED_LOW(SHARED) SCALED_HIGH(SHARED)},
-    [FIRST] = {NULL, NULL, NULL, SCALED_LOW(FIRST) SCALED_HIGH(FIRST)},
-    [REST] = {NULL, NULL, NULL, SCALED_LOW(REST) SCALED_HIGH(REST)}};
+        [SHARED] = {NULL, NULL, NULL, SCALED_LOW(SHARED) SCALED_HIGH(SHARED)},
+        [FIRST] = {NULL, NULL, NULL, SCALED_LOW(FIRST) SCALED_HIGH(FIRST)},
+        [REST] = {NULL, NULL, NULL, SCALED_LOW(REST) SCALED_HIGH(REST)}};
 
-/* One and two rows by small weights, in L2 as like as not: several panels at a time, b_next elements apart, since two sums
- * a panel, each behind the last, are a row of it in the time of two multiply-adds. tile: [panels][mr][NR]. */
-static inline __attribute__((always_inline)) void scaled_beside(int mr, int panels, size_t kc, const float *a, const b_t *b,
+/* One and two rows by small weights, in L2 as like as not: several panels at a time, b_next
+ * elements apart, since two sums a panel, each behind the last, are a row of it in the time of two
+ * multiply-adds. tile: [panels][mr][NR]. */
+static inline __attribute__((always_inline)) void scaled_beside(int mr, int panels, size_t kc,
+                                                                const float *a, const b_t *b,
                                                                 size_t b_next, float *tile)
 {
     vf acc[8];
@@ -122,7 +135,8 @@ static inline __attribute__((always_inline)) void scaled_beside(int mr, int pane
         for (int q = 0; q < panels; q++) {
             vf v[WORDS * 2];
             for (size_t i = 0; i < LINES; i++)
-                __builtin_prefetch((const char *)(b + (size_t)q * b_next + NEAR * NR) + i * 64, 0, 3);
+                __builtin_prefetch((const char *)(b + (size_t)q * b_next + NEAR * NR) + i * 64, 0,
+                                   3);
             widen_two(v, b + (size_t)q * b_next, false);
             scaled_step(mr, a, v, acc + q * mr * 2);
             scaled_step(mr, a + 1, v + 2, acc + q * mr * 2);
@@ -153,7 +167,8 @@ static inline vf shifted(vf v, vf by)
 }
 
 /* A tile of sums, rows [r0, r0 + h) of the part times panel j, to C. */
-static inline void scaled_store(const struct product *p, const struct part *a, float *tile, size_t r0, size_t h, size_t j)
+static inline void scaled_store(const struct product *p, const struct part *a, float *tile,
+                                size_t r0, size_t h, size_t j)
 {
     const size_t left = p->n - j * NR;
     const vf by[2] = {v_load(p->shift + j * NR), v_load(p->shift + j * NR + VL)};
@@ -163,9 +178,10 @@ static inline void scaled_store(const struct product *p, const struct part *a, f
                a->k0 + a->kc == p->k);
 }
 
-/* Panels [j0, j1) for rows that are one tile and n parts that follow each other along k: a panel after the other with
- * all of k, so that weights that come from memory are one stream. */
-static void one_tile(const struct product *p, const struct part *a, size_t n, size_t rows, size_t j0, size_t j1)
+/* Panels [j0, j1) for rows that are one tile and n parts that follow each other along k: a panel
+ * after the other with all of k, so that weights that come from memory are one stream. */
+static void one_tile(const struct product *p, const struct part *a, size_t n, size_t rows,
+                     size_t j0, size_t j1)
 {
     alignas(64) float tile[MR * NR];
     const enum reads role = VL == 16 && reads_far() ? FAR : ALONE;
@@ -185,7 +201,8 @@ static void one_tile(const struct product *p, const struct part *a, size_t n, si
 }
 
 /* Panel j for several tiles; next: the one that comes then. */
-static void scaled_panel(const struct product *p, const struct part *a, size_t rows, size_t j, const b_t *next)
+static void scaled_panel(const struct product *p, const struct part *a, size_t rows, size_t j,
+                         const b_t *next)
 {
     alignas(64) float wide[SPAN * WIDE_ROW], sums[MC * NR];
     const size_t tiles = (rows + MR - 1) / MR;
@@ -196,7 +213,8 @@ static void scaled_panel(const struct product *p, const struct part *a, size_t r
         for (size_t t = 0; t < tiles; t++) {
             const size_t r0 = rows * t / tiles, h = rows * (t + 1) / tiles - r0;
             const enum reads role = each ? SHARED : t ? REST : FIRST;
-            scaled_by_rows[role][h](a->kc - k < span ? a->kc - k : span, a->buf + r0 * A_LD + k * WORDS, b + k * NR,
+            scaled_by_rows[role][h](a->kc - k < span ? a->kc - k : span,
+                                    a->buf + r0 * A_LD + k * WORDS, b + k * NR,
                                     (const char *)(next + k * NR), wide, sums + r0 * NR, k > 0);
         }
     for (size_t t = 0; t < tiles; t++) {

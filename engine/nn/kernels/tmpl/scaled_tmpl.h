@@ -1,19 +1,20 @@
-/* Products whose weights are kept in 24 or 12 bits: packing, and the slots. Weights of a column count from a
- * power of two that its largest one gives, so that they need fewer bits; sums are multiplied by it when they are done.
+/* Products whose weights are kept in 24 or 12 bits: packing, and the slots. Weights of a column
+ * count from a power of two that its largest one gives, so that they need fewer bits; sums are
+ * multiplied by it when they are done.
  *
- * Packed B: the exponent of each column's power as a float, whole panels, then panels of NR columns. An element is 6 bytes of
- * one column that two words of A are multiplied with, a row of a panel three lines of VL lanes:
- *     line 0    first words, columns 0 to VL - 1
- *     line 1    first words, columns VL to 2 VL - 1
- *     line 2    second words, columns 0 to VL - 1
- * with three quarters of the bits of each lane, as they stand in a word. What is left of them are the second words of the
- * other VL columns. So lines are loaded as they are, and the quarter that is put together costs less than shuffling bytes that
- * lie in order would. Its operations are for the ports that multiply-adds leave.
+ * Packed B: the exponent of each column's power as a float, whole panels, then panels of NR
+ * columns. An element is 6 bytes of one column that two words of A are multiplied with, a row of a
+ * panel three lines of VL lanes: line 0    first words, columns 0 to VL - 1 line 1    first words,
+ * columns VL to 2 VL - 1 line 2    second words, columns 0 to VL - 1 with three quarters of the
+ * bits of each lane, as they stand in a word. What is left of them are the second words of the
+ * other VL columns. So lines are loaded as they are, and the quarter that is put together costs
+ * less than shuffling bytes that lie in order would. Its operations are for the ports that
+ * multiply-adds leave.
  *
  * The file that includes this after gemm_tmpl.h says
  *   struct columns        what packing needs to know of VL columns
- *   columns_of            the same and their exponents from each one's largest number, without its sign
- *   pack_row              rows [K_STEP][NR] of B to a row of a panel */
+ *   columns_of            the same and their exponents from each one's largest number, without its
+ * sign pack_row              rows [K_STEP][NR] of B to a row of a panel */
 static size_t packed_bytes(size_t k, size_t n)
 {
     return panels(n) * NR * (sizeof(float) + depth_of(k) * sizeof(b_t));
@@ -22,7 +23,8 @@ static size_t packed_bytes(size_t k, size_t n)
 enum { SOME = 64 }; /* rows of B at a time */
 
 /* Rows [k0, k0 + rows) of `cols` columns, the others zero. */
-static void unpacked(float to[SOME][NR], const float *b, size_t ldb, bool trans, size_t k0, size_t rows, size_t cols)
+static void unpacked(float to[SOME][NR], const float *b, size_t ldb, bool trans, size_t k0,
+                     size_t rows, size_t cols)
 {
     const vm m[2] = {v_tail(cols < VL ? cols : VL), v_tail(cols < VL ? 0 : cols - VL)};
     if (trans && cols < NR)
@@ -38,10 +40,12 @@ static void unpacked(float to[SOME][NR], const float *b, size_t ldb, bool trans,
     }
 }
 
-static void pack_panel(b_t *to, float *shift, const float *b, size_t ldb, bool trans, size_t k, size_t cols)
+static void pack_panel(b_t *to, float *shift, const float *b, size_t ldb, bool trans, size_t k,
+                       size_t cols)
 {
     alignas(64) float w[SOME][NR];
-    vf most[2] = {v_zero(), v_zero()}, odd[2] = {v_zero(), v_zero()}; /* odd: NaN where a number is, or infinite */
+    vf most[2] = {v_zero(), v_zero()},
+       odd[2] = {v_zero(), v_zero()}; /* odd: NaN where a number is, or infinite */
     struct columns c[2];
     for (size_t k0 = 0; k0 < k; k0 += SOME) {
         const size_t rows = k - k0 < SOME ? k - k0 : SOME;
@@ -54,7 +58,8 @@ static void pack_panel(b_t *to, float *shift, const float *b, size_t ldb, bool t
             }
     }
     for (size_t x = 0; x < 2; x++)
-        v_store(shift + x * VL, v_select(v_is_nan(odd[x]), v_set1(NAN), columns_of(&c[x], most[x])));
+        v_store(shift + x * VL,
+                v_select(v_is_nan(odd[x]), v_set1(NAN), columns_of(&c[x], most[x])));
     for (size_t k0 = 0; k0 < k; k0 += SOME) {
         const size_t rows = k - k0 < SOME ? k - k0 : SOME;
         unpacked(w, b, ldb, trans, k0, rows, cols);
@@ -70,7 +75,8 @@ static void pack(void *dst, const float *b, size_t ldb, bool trans, size_t k, si
     float *shift = dst;
     b_t *to = (b_t *)(void *)(shift + panels(n) * NR);
     for (size_t j = 0; j < n; j += NR, to += depth_of(k) * NR)
-        pack_panel(to, shift + j, b + j * (trans ? ldb : 1), ldb, trans, k, n - j < NR ? n - j : NR);
+        pack_panel(to, shift + j, b + j * (trans ? ldb : 1), ldb, trans, k,
+                   n - j < NR ? n - j : NR);
 }
 
 #include "nn/kernels/tmpl/gemm_w16_part_tmpl.h"

@@ -1,12 +1,12 @@
 /* 3x3 convolution of stride 2 by nn/kernels/winograd.h for one vector width; included after
  * patches_tmpl.h.
  *
- * One product per slot of the weights. Its rows, units, are what that kind of product is needed for:
- * along an axis one for each output (kind ODD) or one for each three of them (the others). Nothing of
- * the transforms is ever in memory as a whole: sums and differences of pixels are made where the
- * product copies a block of its left side, and a finished register tile is added to Y wherever it
- * belongs, to up to 9 pixels. Y starts as zeros; the product of kinds ODD and ODD touches each pixel
- * once and comes last, with the epilogue.
+ * One product per slot of the weights. Its rows, units, are what that kind of product is needed
+ * for: along an axis one for each output (kind ODD) or one for each three of them (the others).
+ * Nothing of the transforms is ever in memory as a whole: sums and differences of pixels are made
+ * where the product copies a block of its left side, and a finished register tile is added to Y
+ * wherever it belongs, to up to 9 pixels. Y starts as zeros; the product of kinds ODD and ODD
+ * touches each pixel once and comes last, with the epilogue.
  *
  * Blocks of about MC units of outer products, so that Y's part (up to 9 pixels each) stays in the
  * caches while the 25 products pass; the weights come from L3 or memory again for each block. */
@@ -34,8 +34,10 @@ static void winograd_rows(struct winograd *w, size_t i, size_t rows)
     const size_t across = steno_winograd_units(w->kind[1], s->out[1]);
     w->first = i;
     for (size_t r = 0; r < rows; r++) {
-        const struct steno_winograd_unit u = steno_winograd_unit(s, 0, w->kind[0], (i + r) / across);
-        const struct steno_winograd_unit v = steno_winograd_unit(s, 1, w->kind[1], (i + r) % across);
+        const struct steno_winograd_unit u =
+            steno_winograd_unit(s, 0, w->kind[0], (i + r) / across);
+        const struct steno_winograd_unit v =
+            steno_winograd_unit(s, 1, w->kind[1], (i + r) % across);
         struct winograd_row *row = &w->row[r];
         for (int t = 0; t < 4; t++) {
             const size_t i0 = u.from[t / 2], i1 = v.from[t % 2];
@@ -49,8 +51,8 @@ static void winograd_rows(struct winograd *w, size_t i, size_t rows)
 }
 
 /* to = (a + s1 b) + s0 (c + s1 d), n floats; two: only a and b, with s1. */
-static inline __attribute__((always_inline)) void
-winograd_sum(float *to, const float *const *from, size_t n, vf s0, vf s1, bool two)
+static inline __attribute__((always_inline)) void winograd_sum(float *to, const float *const *from,
+                                                               size_t n, vf s0, vf s1, bool two)
 {
     for (size_t c = 0; c < n; c += VL) {
         const vm m = v_tail(n - c < VL ? n - c : VL);
@@ -106,9 +108,10 @@ static inline __attribute__((always_inline)) void winograd_add(float *c, vf v, b
 }
 
 /* Columns [j, j + cols) of `rows` rows from i on: each to all of its pixels. */
-static inline __attribute__((always_inline)) void
-winograd_tile(const struct winograd *w, const float *tile, size_t rows, size_t width, size_t i,
-              size_t j, size_t cols, bool whole)
+static inline __attribute__((always_inline)) void winograd_tile(const struct winograd *w,
+                                                                const float *tile, size_t rows,
+                                                                size_t width, size_t i, size_t j,
+                                                                size_t cols, bool whole)
 {
     const bool minus0 = w->kind[0] == STENO_WINOGRAD_MINUS;
     const bool minus1 = w->kind[1] == STENO_WINOGRAD_MINUS;
@@ -137,10 +140,10 @@ static void winograd_spread(const struct product *p, const float *tile, size_t r
         winograd_tile(p->few, tile, rows, width, i, j, cols, false);
 }
 
-/* The product of w's kinds for outputs [o0, o1) of axis 0, units [u0, u1) where they are of three; `then` is the slot of the
- * one that comes next. */
-static void winograd_product(struct winograd *w, struct product p, size_t then, size_t o0, size_t u0, size_t u1,
-                             size_t j0, size_t j1)
+/* The product of w's kinds for outputs [o0, o1) of axis 0, units [u0, u1) where they are of three;
+ * `then` is the slot of the one that comes next. */
+static void winograd_product(struct winograd *w, struct product p, size_t then, size_t o0,
+                             size_t u0, size_t u1, size_t j0, size_t j1)
 {
     const struct steno_conv *s = w->s;
     const bool odd = w->kind[0] == STENO_WINOGRAD_ODD;
@@ -163,7 +166,10 @@ static void winograd_product(struct winograd *w, struct product p, size_t then, 
 /* The n-th pair of kinds whose product is made: ODD and ODD is the last, then it begins anew. */
 static int winograd_pair(int n)
 {
-    enum { ODD_PAIR = STENO_WINOGRAD_ODD * STENO_WINOGRAD_KINDS + STENO_WINOGRAD_ODD, LAST = STENO_WINOGRAD_SLOTS - 1 };
+    enum {
+        ODD_PAIR = STENO_WINOGRAD_ODD * STENO_WINOGRAD_KINDS + STENO_WINOGRAD_ODD,
+        LAST = STENO_WINOGRAD_SLOTS - 1
+    };
     n %= STENO_WINOGRAD_SLOTS;
     return n == LAST ? ODD_PAIR : n < ODD_PAIR ? n : n + 1;
 }
@@ -179,7 +185,8 @@ static void winograd_block(struct winograd *w, const struct product *p, size_t u
         memset(w->y + i * s->c_out + j0 * NR, 0, (cols < left ? cols : left) * sizeof *w->y);
     for (int n = 0; n < STENO_WINOGRAD_SLOTS; n++) {
         const int pair = winograd_pair(n), next = winograd_pair(n + 1);
-        const size_t then = steno_winograd_slot(next / STENO_WINOGRAD_KINDS, next % STENO_WINOGRAD_KINDS);
+        const size_t then =
+            steno_winograd_slot(next / STENO_WINOGRAD_KINDS, next % STENO_WINOGRAD_KINDS);
         w->kind[0] = pair / STENO_WINOGRAD_KINDS;
         w->kind[1] = pair % STENO_WINOGRAD_KINDS;
         winograd_product(w, *p, then, 3 * u0, u0, u1, j0, j1);
@@ -195,8 +202,8 @@ static size_t winograd_rows_of_all(size_t out)
 }
 
 /* By counts alone, so that bits depend on the image's extents only. A matrix of weights that comes
- * from memory takes the time of READ rows of it (30 GB/s and 118 GFLOP/s in f32; in 16 bits both are
- * twice that), and there are 16 more of them. */
+ * from memory takes the time of READ rows of it (30 GB/s and 118 GFLOP/s in f32; in 16 bits both
+ * are twice that), and there are 16 more of them. */
 static bool winograd_pays(const struct steno_conv *s)
 {
     enum { READ = 8 };

@@ -1,5 +1,5 @@
-/* The instructions of AMX, and what else of amx.h and its users is no C (Intel SDM vol. 1, chapter 18; vol. 2, LDTILECFG,
- * TILELOADD, TDPBUSD, TDPBF16PS). tests/emulated has the same in C.
+/* The instructions of AMX, and what else of amx.h and its users is no C (Intel SDM vol. 1, chapter
+ * 18; vol. 2, LDTILECFG, TILELOADD, TDPBUSD, TDPBF16PS). tests/emulated has the same in C.
  *
  * Written out, because the compiler's own macros do not say that a load reads memory. */
 #ifndef STENO_NN_KERNELS_X86_AMX_OPS_H
@@ -34,22 +34,25 @@ static inline void amx_end(void)
     __asm__ volatile("tileloadd (%0,%1,1), %%tmm" #t ::"r"((const void *)(from)),                  \
                      "r"((size_t)(stride))                                                         \
                      : "memory")
-/* The same, past L1 where that is full: for what is read once before it would be displaced anyway. */
+/* The same, past L1 where that is full: for what is read once before it would be displaced anyway.
+ */
 #define AMX_PASS(t, from, stride)                                                                  \
     __asm__ volatile("tileloaddt1 (%0,%1,1), %%tmm" #t ::"r"((const void *)(from)),                \
                      "r"((size_t)(stride))                                                         \
                      : "memory")
 #define AMX_STORE(t, to, stride)                                                                   \
-    __asm__ volatile("tilestored %%tmm" #t ", (%0,%1,1)" ::"r"((void *)(to)), "r"((size_t)(stride)) \
+    __asm__ volatile("tilestored %%tmm" #t ", (%0,%1,1)" ::"r"((void *)(to)),                      \
+                     "r"((size_t)(stride))                                                         \
                      : "memory")
 /* t += a b: of each 32-bit lane 4 products u8 x i8, or 2 of bf16. */
 #define AMX_DOT_U8(t, a, b) __asm__ volatile("tdpbusd %%tmm" #b ", %%tmm" #a ", %%tmm" #t ::)
 #define AMX_DOT_I8(t, a, b) __asm__ volatile("tdpbssd %%tmm" #b ", %%tmm" #a ", %%tmm" #t ::)
 #define AMX_DOT_BF16(t, a, b) __asm__ volatile("tdpbf16ps %%tmm" #b ", %%tmm" #a ", %%tmm" #t ::)
 
-/* n no-operations between two lines that are called from memory. One core of a CPU with AMX reads memory a fifth to a
- * quarter faster (Granite Rapids, 20 GB/s) where there is some work between one line and the next, as these are: they
- * take room in the window of instructions under way, so fewer lines wait for the 16 line buffers at a time. */
+/* n no-operations between two lines that are called from memory. One core of a CPU with AMX reads
+ * memory a fifth to a quarter faster (Granite Rapids, 20 GB/s) where there is some work between one
+ * line and the next, as these are: they take room in the window of instructions under way, so fewer
+ * lines wait for the 16 line buffers at a time. */
 #define AMX_PACE(n) __asm__ volatile(".rept %c0\n\tnop\n\t.endr" ::"i"(n))
 
 /* 64 bytes, where this stands: calls around it stay before and after. */

@@ -1,11 +1,12 @@
-/* Attention of up to 32 rows of one head by AMX's products of bf16, KEYS keys at a time: scores and positions go from
- * tiles to L1, are read from there once, and become weights in bf16, a row of a block at a time in registers; these are
- * the left factor of the product with V, whose sums wait in L2 for the next block (online softmax: Milakov and Gimelshein
- * 2018; Dao et al., FlashAttention, 2022).
+/* Attention of up to 32 rows of one head by AMX's products of bf16, KEYS keys at a time: scores and
+ * positions go from tiles to L1, are read from there once, and become weights in bf16, a row of a
+ * block at a time in registers; these are the left factor of the product with V, whose sums wait in
+ * L2 for the next block (online softmax: Milakov and Gimelshein 2018; Dao et al., FlashAttention,
+ * 2022).
  *
- * K, V and positions are packed as gemm_bf16_amx.c packs weights: panels of NR columns, each a row of NR pairs for
- * every two of the other axis, that filled up with zeros to a multiple of 16 rows, so that 16 rows of half a panel are a
- * register. */
+ * K, V and positions are packed as gemm_bf16_amx.c packs weights: panels of NR columns, each a row
+ * of NR pairs for every two of the other axis, that filled up with zeros to a multiple of 16 rows,
+ * so that 16 rows of half a panel are a register. */
 #include "nn/kernels/internal.h"
 
 #include "nn/kernels/x86/amx.h"
@@ -31,9 +32,10 @@ enum {
 _Static_assert(ROWS == 2 * AMX_ROWS && KEYS % NR == 0, "rows are two tiles, keys whole panels");
 
 struct work {
-    alignas(64) uint32_t q[ROWS * Q_ROW], qp[ROWS * Q_ROW]; /* rows for K and for positions, pairs */
-    /* What rows have with positions, then their scores, then, in pairs, their weights: each takes the place of the one
-     * before, so that all that is at work fits into L1. */
+    alignas(64) uint32_t q[ROWS * Q_ROW],
+        qp[ROWS * Q_ROW]; /* rows for K and for positions, pairs */
+    /* What rows have with positions, then their scores, then, in pairs, their weights: each takes
+     * the place of the one before, so that all that is at work fits into L1. */
     alignas(64) float s[ROWS * S_ROW];
     alignas(64) float sum[ROWS * VL]; /* of weights, lane by lane */
     alignas(64) float max[ROWS], base[ROWS], keep[ROWS];
@@ -49,17 +51,19 @@ static size_t lanes_of(size_t k)
 #include "nn/kernels/tmpl/keep_bf16_tmpl.h"
 
 /* Columns [c, c + 32) of rows of q plus a bias to pairs of bf16; some: only those. */
-static inline __attribute__((always_inline)) void fill_step(const struct steno_attend *a, const float *bias,
-                                                            uint32_t *to, size_t c, size_t some)
+static inline __attribute__((always_inline)) void
+fill_step(const struct steno_attend *a, const float *bias, uint32_t *to, size_t c, size_t some)
 {
     const vm low = v_tail(some < VL ? some : VL), high = v_tail(some < VL ? 0 : some - VL);
-    const vf b0 = bias ? v_load_m(bias + c, low) : v_zero(), b1 = bias ? v_load_m(bias + c + VL, high) : v_zero();
+    const vf b0 = bias ? v_load_m(bias + c, low) : v_zero(),
+             b1 = bias ? v_load_m(bias + c + VL, high) : v_zero();
     const float *q = a->q + c;
     for (size_t i = 0; i < a->m; i++, q += a->ldq) {
         __builtin_prefetch(q + ROWS * a->ldq); /* of the next tile */
         __builtin_prefetch(q + ROWS * a->ldq + VL);
-        _mm512_store_si512(to + i * Q_ROW + c / 2, (__m512i)_mm512_cvtne2ps_pbh(v_load_m(q + VL, high) + b1,
-                                                                                v_load_m(q, low) + b0));
+        _mm512_store_si512(
+            to + i * Q_ROW + c / 2,
+            (__m512i)_mm512_cvtne2ps_pbh(v_load_m(q + VL, high) + b1, v_load_m(q, low) + b0));
     }
 }
 
@@ -106,8 +110,9 @@ ALWAYS void store(const struct finished *f, bool odd, bool high)
         AMX_STORE(0, f->at, 4 * f->row);
 }
 
-/* Sums of half x to registers 2 and 3 or, not odd, 0 and 1, while those of the half before are stored: a store right
- * behind the products that it waits for keeps others waiting (95 of 308 cycles for two halves). */
+/* Sums of half x to registers 2 and 3 or, not odd, 0 and 1, while those of the half before are
+ * stored: a store right behind the products that it waits for keeps others waiting (95 of 308
+ * cycles for two halves). */
 ALWAYS void half_of(const struct half *x, const struct finished *before, bool odd, bool high)
 {
     const uint32_t *a = x->a;
@@ -173,10 +178,11 @@ static void last_half(const struct finished *f, bool high)
         store(f, f->odd, true);
 }
 
-/* Scores of n keys from j on. Sums begin with what positions give: row i + 1 of these is shifted by one less than row i,
- * as if rows were that much shorter. Columns [0, c + 16) are not read any more once the sums of columns c on have
- * begun, so they are where those go. */
-static void scores(const struct steno_attend *a, struct work *w, size_t j, size_t n, struct finished *f)
+/* Scores of n keys from j on. Sums begin with what positions give: row i + 1 of these is shifted by
+ * one less than row i, as if rows were that much shorter. Columns [0, c + 16) are not read any more
+ * once the sums of columns c on have begun, so they are where those go. */
+static void scores(const struct steno_attend *a, struct work *w, size_t j, size_t n,
+                   struct finished *f)
 {
     const bool high = a->m > AMX_ROWS;
     const size_t lanes = lanes_of(a->size), panel = lanes * NR * 4, halves = (n + NR - 1) / NR * 2;
@@ -198,8 +204,10 @@ static void scores(const struct steno_attend *a, struct work *w, size_t j, size_
     }
 }
 
-/* o, in units of the weights by now, or zeros for the first keys, plus weights times n keys of V from j on. */
-static void add_values(const struct steno_attend *a, const struct work *w, size_t j, size_t n, struct finished *f)
+/* o, in units of the weights by now, or zeros for the first keys, plus weights times n keys of V
+ * from j on. */
+static void add_values(const struct steno_attend *a, const struct work *w, size_t j, size_t n,
+                       struct finished *f)
 {
     const bool first = a->first && j == a->from;
     const size_t panel = lanes_of(a->keys) * NR * 4;
@@ -227,20 +235,25 @@ ALWAYS vf fold(vf a, vf b, bool max)
     return max ? v_max(a, b) : _mm512_add_ps(a, b);
 }
 
-/* The largest lane of each of 16 vectors, or its sum: two vectors are folded into one, four times. */
+/* The largest lane of each of 16 vectors, or its sum: two vectors are folded into one, four times.
+ */
 ALWAYS vf fold_each(const vf *x, bool max)
 {
     vf a[8], b[4], c[2];
     EACH(i, 8)
-        a[i] = fold(_mm512_unpacklo_ps(x[2 * i], x[2 * i + 1]), _mm512_unpackhi_ps(x[2 * i], x[2 * i + 1]), max);
-    EACH(i, 4) {
+    a[i] = fold(_mm512_unpacklo_ps(x[2 * i], x[2 * i + 1]),
+                _mm512_unpackhi_ps(x[2 * i], x[2 * i + 1]), max);
+    EACH(i, 4)
+    {
         const __m512d p = _mm512_castps_pd(a[2 * i]), q = _mm512_castps_pd(a[2 * i + 1]);
-        b[i] = fold(_mm512_castpd_ps(_mm512_unpacklo_pd(p, q)), _mm512_castpd_ps(_mm512_unpackhi_pd(p, q)), max);
+        b[i] = fold(_mm512_castpd_ps(_mm512_unpacklo_pd(p, q)),
+                    _mm512_castpd_ps(_mm512_unpackhi_pd(p, q)), max);
     }
     EACH(i, 2)
-        c[i] = fold(_mm512_shuffle_f32x4(b[2 * i], b[2 * i + 1], 0x88),
-                    _mm512_shuffle_f32x4(b[2 * i], b[2 * i + 1], 0xdd), max);
-    return fold(_mm512_shuffle_f32x4(c[0], c[1], 0x88), _mm512_shuffle_f32x4(c[0], c[1], 0xdd), max);
+    c[i] = fold(_mm512_shuffle_f32x4(b[2 * i], b[2 * i + 1], 0x88),
+                _mm512_shuffle_f32x4(b[2 * i], b[2 * i + 1], 0xdd), max);
+    return fold(_mm512_shuffle_f32x4(c[0], c[1], 0x88), _mm512_shuffle_f32x4(c[0], c[1], 0xdd),
+                max);
 }
 
 /* Lanes of a vector that begins with key `at` which are in [from, to). */
@@ -261,7 +274,8 @@ ALWAYS vf whole_row(const struct work *w, size_t i)
     return x[0];
 }
 
-/* Row i, n vectors from key j on: scores in powers of two, -inf where it sees none; the largest of each lane. */
+/* Row i, n vectors from key j on: scores in powers of two, -inf where it sees none; the largest of
+ * each lane. */
 static vf part_row(const struct steno_attend *a, struct work *w, size_t i, size_t j, size_t n)
 {
     const struct steno_attend_seen all = {0, a->to, NULL}, seen = a->seen ? a->seen[i] : all;
@@ -286,7 +300,8 @@ static vf part_row(const struct steno_attend *a, struct work *w, size_t i, size_
     return top;
 }
 
-/* The largest scores so far of 16 rows from i0 on, and what was summed in units of the ones before. */
+/* The largest scores so far of 16 rows from i0 on, and what was summed in units of the ones before.
+ */
 static void raise(struct work *w, size_t i0, const vf *tops, float scale)
 {
     const vf old = v_load(w->max + i0), top = v_max(fold_each(tops, true) * v_set1(scale), old);
@@ -298,7 +313,8 @@ static void raise(struct work *w, size_t i0, const vf *tops, float scale)
 }
 
 /* Row i of scores, n vectors, to weights in bf16, and their sum; its o to their units. */
-ALWAYS void weigh(const struct steno_attend *a, struct work *w, size_t i, int n, float scale, bool first)
+ALWAYS void weigh(const struct steno_attend *a, struct work *w, size_t i, int n, float scale,
+                  bool first)
 {
     float *s = w->s + i * S_ROW;
     const vf by = v_set1(scale), base = v_set1(-w->base[i]), keep = v_set1(w->keep[i]);
@@ -307,7 +323,7 @@ ALWAYS void weigh(const struct steno_attend *a, struct work *w, size_t i, int n,
     EACH(v, n) x[v] = v_fma(v_load(s + v * VL), by, base);
     near_exp2_each(x, n);
     EACH(v, n / 2)
-        _mm512_store_si512(s + v * VL, (__m512i)_mm512_cvtne2ps_pbh(x[2 * v + 1], x[2 * v]));
+    _mm512_store_si512(s + v * VL, (__m512i)_mm512_cvtne2ps_pbh(x[2 * v + 1], x[2 * v]));
     for (int c = n / 2; c; c /= 2)
         EACH(v, c) x[v] = x[v] + x[v + c];
     v_store(w->sum + i * VL, v_fma(v_load(w->sum + i * VL), keep, x[0]));
@@ -318,7 +334,8 @@ ALWAYS void weigh(const struct steno_attend *a, struct work *w, size_t i, int n,
 /* All rows of scores of n keys from j on to weights. */
 static void weigh_rows(const struct steno_attend *a, struct work *w, size_t j, size_t n)
 {
-    const bool whole = a->scale > 0 && n == KEYS && attend_sees_all(a, j, n), first = a->first && j == a->from;
+    const bool whole = a->scale > 0 && n == KEYS && attend_sees_all(a, j, n),
+               first = a->first && j == a->from;
     const size_t vectors = n > KEYS / 2 ? VECTORS : n > KEYS / 4 ? VECTORS / 2 : VECTORS / 4;
     const float scale = whole ? a->scale * log2e : 1;
     for (size_t i0 = 0; i0 < a->m; i0 += AMX_ROWS) {

@@ -1,20 +1,24 @@
-/* f32 products by AMX's products of bytes, which are 29 times as many as the f32 multiply-adds of the same core
- * (Granite Rapids). Numbers become whole ones of 24 bits, by a power of two that the largest of them gives: weights for
- * each column, rows of A each, and both anew for each block of up to 512 of K. Such a number is three digits of a byte,
- * q = 2^16 h + 2^8 m + l, each in [-128, 127]. Of the nine products of the digits of two numbers
- *     q r = 2^32 h h' + 2^24 (h m' + m h') + 2^16 (h l' + m m' + l h') + 2^8 (m l' + l m') + l l'
- * eight are made, and summed over the block without any rounding, in four sums; the ninth is below 2^-30 of the product
- * of the two largest numbers. (Without the two of 2^8 the error would be twice that of f32 sums.) Ootomo, Ozaki and
- * Yokota, DGEMM on integer matrix multiplication unit (2024), arXiv:2306.11975, after Ozaki, Ogita, Oishi and Rump,
- * Error-free transformations of matrix multiplication (2012): with digits in place of slices.
+/* f32 products by AMX's products of bytes, which are 29 times as many as the f32 multiply-adds of
+ * the same core (Granite Rapids). Numbers become whole ones of 24 bits, by a power of two that the
+ * largest of them gives: weights for each column, rows of A each, and both anew for each block of
+ * up to 512 of K. Such a number is three digits of a byte, q = 2^16 h + 2^8 m + l, each in [-128,
+ * 127]. Of the nine products of the digits of two numbers q r = 2^32 h h' + 2^24 (h m' + m h') +
+ * 2^16 (h l' + m m' + l h') + 2^8 (m l' + l m') + l l' eight are made, and summed over the block
+ * without any rounding, in four sums; the ninth is below 2^-30 of the product of the two largest
+ * numbers. (Without the two of 2^8 the error would be twice that of f32 sums.) Ootomo, Ozaki and
+ * Yokota, DGEMM on integer matrix multiplication unit (2024), arXiv:2306.11975, after Ozaki, Ogita,
+ * Oishi and Rump, Error-free transformations of matrix multiplication (2012): with digits in place
+ * of slices.
  *
- * So what is lost goes by the largest number of a block of a row or column, not by each number: at most 2^-23 of it
- * times the sum of what it is multiplied with. Sums of f32 as long lose as much. And weights take 24 bits of memory, not
- * 32: products of few rows are as much faster, which are bound by it.
+ * So what is lost goes by the largest number of a block of a row or column, not by each number: at
+ * most 2^-23 of it times the sum of what it is multiplied with. Sums of f32 as long lose as much.
+ * And weights take 24 bits of memory, not 32: products of few rows are as much faster, which are
+ * bound by it.
  *
- * Packed B: panels of 16 columns, each of blocks of K: the exponents of the columns, 16 floats, then for every 64 of K
- * three tiles of 16 x 64 bytes, highest digits first. Row i of a tile has of each column k = i, 16 + i, 32 + i, 48 + i:
- * so a row of A needs no other order than that of 4 vectors of 16 floats. */
+ * Packed B: panels of 16 columns, each of blocks of K: the exponents of the columns, 16 floats,
+ * then for every 64 of K three tiles of 16 x 64 bytes, highest digits first. Row i of a tile has of
+ * each column k = i, 16 + i, 32 + i, 48 + i: so a row of A needs no other order than that of 4
+ * vectors of 16 floats. */
 #include "nn/kernels/x86/amx.h"
 #include "nn/kernels/x86/vec_avx512.h"
 
@@ -34,18 +38,18 @@ static inline __attribute__((always_inline)) vf paced_line(const float *p, const
 
 enum {
     DIGITS = 3,
-    SPAN = 64,                    /* of K, a step; and bytes of a tile's row */
-    COLUMNS = AMX_LANES,          /* of a panel */
-    TILE = AMX_ROWS * SPAN,       /* bytes of one digit of 16 rows or columns, one step */
+    SPAN = 64,              /* of K, a step; and bytes of a tile's row */
+    COLUMNS = AMX_LANES,    /* of a panel */
+    TILE = AMX_ROWS * SPAN, /* bytes of one digit of 16 rows or columns, one step */
     STEP = DIGITS * TILE,
-    PRODUCTS = 8,                 /* of digits, of 9 */
-    SCALES = 4,                   /* sums of products of digits: of 2^32, 2^24, 2^16 and 2^8 */
+    PRODUCTS = 8, /* of digits, of 9 */
+    SCALES = 4,   /* sums of products of digits: of 2^32, 2^24, 2^16 and 2^8 */
     HEAD = COLUMNS * sizeof(float),
-    BLOCK = 8,                    /* steps of a block of K at most: 24 KiB of a panel, in L1 */
-    MOST = 256,                   /* rows at a time */
-    ROOM = 1 << 20,               /* bytes of their digits, in L2 */
+    BLOCK = 8,      /* steps of a block of K at most: 24 KiB of a panel, in L1 */
+    MOST = 256,     /* rows at a time */
+    ROOM = 1 << 20, /* bytes of their digits, in L2 */
     SUMS = SCALES * AMX_ROWS * COLUMNS,
-    CALLED = 8192                 /* bytes before their use that weights of few rows are called closer */
+    CALLED = 8192 /* bytes before their use that weights of few rows are called closer */
 };
 
 /* ---- shapes ---- */
@@ -79,12 +83,13 @@ static size_t panels_of(size_t n)
 
 typedef __m512i vi;
 
-/* By what power of two numbers of which the largest has the bits `most`, without its sign, become whole: to no more
- * than 0x7f7f7f, whose digits are 127. Above 2^126 it is none. */
+/* By what power of two numbers of which the largest has the bits `most`, without its sign, become
+ * whole: to no more than 0x7f7f7f, whose digits are 127. Above 2^126 it is none. */
 static inline vi shift_of(vi most)
 {
     const vi exponent = _mm512_srli_epi32(_mm512_add_epi32(most, _mm512_set1_epi32(0x20000)), 23);
-    return _mm512_min_epi32(_mm512_sub_epi32(_mm512_set1_epi32(22 + 127), exponent), _mm512_set1_epi32(126));
+    return _mm512_min_epi32(_mm512_sub_epi32(_mm512_set1_epi32(22 + 127), exponent),
+                            _mm512_set1_epi32(126));
 }
 
 static inline vf power_of(vi shift)
@@ -99,22 +104,29 @@ static inline vi magnitude(vf v)
 
 enum { ODD = 0x7f800000 }; /* magnitudes from here on are infinite or none */
 
-/* 64 numbers to a row of a tile of each digit, TILE apart, highest first: lane i has number i of each q. */
+/* 64 numbers to a row of a tile of each digit, TILE apart, highest first: lane i has number i of
+ * each q. */
 static inline __attribute__((always_inline)) void put_digits(int8_t *to, const vi q[4])
 {
-    const vi half = _mm512_set1_epi32(0x8080); /* digits of q + half are those of q, raised by 128 */
+    const vi half =
+        _mm512_set1_epi32(0x8080); /* digits of q + half are those of q, raised by 128 */
     vi u[4], even[2], odd[2];
 #pragma GCC unroll 4
     for (int t = 0; t < 4; t++)
         u[t] = _mm512_xor_si512(_mm512_add_epi32(q[t], half), half);
 #pragma GCC unroll 2
     for (int t = 0; t < 2; t++) { /* l l h h, and m m */
-        even[t] = _mm512_mask_mov_epi8(u[2 * t], 0xaaaaaaaaaaaaaaaa, _mm512_slli_epi16(u[2 * t + 1], 8));
-        odd[t] = _mm512_mask_mov_epi8(_mm512_srli_epi16(u[2 * t], 8), 0xaaaaaaaaaaaaaaaa, u[2 * t + 1]);
+        even[t] =
+            _mm512_mask_mov_epi8(u[2 * t], 0xaaaaaaaaaaaaaaaa, _mm512_slli_epi16(u[2 * t + 1], 8));
+        odd[t] =
+            _mm512_mask_mov_epi8(_mm512_srli_epi16(u[2 * t], 8), 0xaaaaaaaaaaaaaaaa, u[2 * t + 1]);
     }
-    _mm512_storeu_si512(to, _mm512_mask_mov_epi16(_mm512_srli_epi32(even[0], 16), 0xaaaaaaaa, even[1]));
-    _mm512_storeu_si512(to + TILE, _mm512_mask_mov_epi16(odd[0], 0xaaaaaaaa, _mm512_slli_epi32(odd[1], 16)));
-    _mm512_storeu_si512(to + 2 * TILE, _mm512_mask_mov_epi16(even[0], 0xaaaaaaaa, _mm512_slli_epi32(even[1], 16)));
+    _mm512_storeu_si512(to,
+                        _mm512_mask_mov_epi16(_mm512_srli_epi32(even[0], 16), 0xaaaaaaaa, even[1]));
+    _mm512_storeu_si512(to + TILE,
+                        _mm512_mask_mov_epi16(odd[0], 0xaaaaaaaa, _mm512_slli_epi32(odd[1], 16)));
+    _mm512_storeu_si512(to + 2 * TILE,
+                        _mm512_mask_mov_epi16(even[0], 0xaaaaaaaa, _mm512_slli_epi32(even[1], 16)));
 }
 
 /* ---- packing ---- */
@@ -140,9 +152,8 @@ static void pack_block(int8_t *to, const struct source *s, size_t n, size_t step
         most = _mm512_max_epi32(most, magnitude(source_row(s, k, n)));
     shift = shift_of(most);
     by = power_of(shift);
-    v_store((float *)(void *)to,
-            v_select(_mm512_cmpge_epi32_mask(most, _mm512_set1_epi32(ODD)), v_set1(NAN),
-                     v_neg(_mm512_cvtepi32_ps(shift))));
+    v_store((float *)(void *)to, v_select(_mm512_cmpge_epi32_mask(most, _mm512_set1_epi32(ODD)),
+                                          v_set1(NAN), v_neg(_mm512_cvtepi32_ps(shift))));
     to += HEAD;
     for (size_t step = 0; step < steps; step++, to += STEP)
         for (size_t i = 0; i < AMX_ROWS; i++) {
@@ -181,8 +192,9 @@ static void pack(void *dst, const float *b, size_t ldb, bool trans, size_t k, si
 
 /* ---- rows of A ---- */
 
-/* Some rows of A and some blocks of K, as digits: [tiles][steps][DIGITS][16][64], tiles of nearly as many rows each:
- * products take as long as a tile has rows. What lies behind the rows of the last one is not looked at. */
+/* Some rows of A and some blocks of K, as digits: [tiles][steps][DIGITS][16][64], tiles of nearly
+ * as many rows each: products take as long as a tile has rows. What lies behind the rows of the
+ * last one is not looked at. */
 struct rows {
     const struct product *p;
     int8_t *digits;
@@ -194,8 +206,8 @@ struct rows {
     float exponent[ROOM / STEP / BLOCK + 1][MOST]; /* of each block and row */
 };
 
-/* n numbers of a row to the digits of so many steps, filled up with zeros. Returns the power of two that they were
- * divided by, NaN for a row that has no digits. */
+/* n numbers of a row to the digits of so many steps, filled up with zeros. Returns the power of two
+ * that they were divided by, NaN for a row that has no digits. */
 static float row_to_digits(int8_t *to, const float *x, size_t n, size_t steps)
 {
     vi most = _mm512_setzero_si512(), most2 = most, shift;
@@ -222,7 +234,8 @@ static float row_to_digits(int8_t *to, const float *x, size_t n, size_t steps)
         else
             for (size_t t = 0; t < 4; t++) {
                 const size_t from = at + t * VL, left = from < n ? n - from : 0;
-                q[t] = _mm512_cvtps_epi32(v_load_m(left ? x + from : x, v_tail(left < VL ? left : VL)) * by);
+                q[t] = _mm512_cvtps_epi32(
+                    v_load_m(left ? x + from : x, v_tail(left < VL ? left : VL)) * by);
             }
         put_digits(to, q);
     }
@@ -238,9 +251,11 @@ static void rows_to_digits(struct rows *a)
     for (size_t r = 0; r < a->rows; r++) {
         int8_t *to = a->digits + r / a->high * a->steps * STEP + r % a->high * SPAN;
         for (size_t b = 0; b < a->blocks; b++) {
-            const size_t s0 = block_step(all, a->block0 + b), s1 = block_step(all, a->block0 + b + 1);
+            const size_t s0 = block_step(all, a->block0 + b),
+                         s1 = block_step(all, a->block0 + b + 1);
             const size_t k0 = s0 * SPAN, n = (p->depth < s1 * SPAN ? p->depth : s1 * SPAN) - k0;
-            a->exponent[b][r] = row_to_digits(to, row_of(p, gathered, a->i0 + r, k0, n), n, s1 - s0);
+            a->exponent[b][r] =
+                row_to_digits(to, row_of(p, gathered, a->i0 + r, k0, n), n, s1 - s0);
             a->odd |= isnan(a->exponent[b][r]);
             to += (s1 - s0) * STEP;
         }
@@ -263,7 +278,8 @@ struct waiting {
 /* high + low / 256, rounded. */
 static inline vi add_shifted(vi high, vi low)
 {
-    return _mm512_add_epi32(high, _mm512_srai_epi32(_mm512_add_epi32(low, _mm512_set1_epi32(128)), 8));
+    return _mm512_add_epi32(high,
+                            _mm512_srai_epi32(_mm512_add_epi32(low, _mm512_set1_epi32(128)), 8));
 }
 
 V_MANY_OF finish_rows(const struct waiting *w, size_t r, int n)
@@ -279,7 +295,8 @@ V_MANY_OF finish_rows(const struct waiting *w, size_t r, int n)
         const vi sum = add_shifted(_mm512_load_si512(at + AMX_ROWS * COLUMNS),
                                    add_shifted(_mm512_load_si512(at + 2 * AMX_ROWS * COLUMNS),
                                                _mm512_load_si512(at + 3 * AMX_ROWS * COLUMNS)));
-        v[i] = v_ldexp(v_fma(_mm512_cvtepi32_ps(_mm512_load_si512(at)), v_set1(256.0f), _mm512_cvtepi32_ps(sum)),
+        v[i] = v_ldexp(v_fma(_mm512_cvtepi32_ps(_mm512_load_si512(at)), v_set1(256.0f),
+                             _mm512_cvtepi32_ps(sum)),
                        w->columns + v_set1(w->exponent[r + i] + 24.0f));
     }
     if (!w->first)
@@ -290,12 +307,13 @@ V_MANY_OF finish_rows(const struct waiting *w, size_t r, int n)
         if (ep->bias && !ep->bias_rows)
             bias = v_load_m(ep->bias + w->j, w->m);
         V_EACH(i, n)
-            v[i] = v_fma(v[i], alpha, ep->bias && ep->bias_rows ? v_set1(ep->bias[w->i0 + r + i]) : bias);
+        v[i] =
+            v_fma(v[i], alpha, ep->bias && ep->bias_rows ? v_set1(ep->bias[w->i0 + r + i]) : bias);
         if (ep->act)
             activate_each(v, n, ep);
         if (ep->residual)
             V_EACH(i, n)
-                v[i] = v[i] + v_load_m(ep->residual + (w->i0 + r + i) * ep->ldr + w->j, w->m);
+        v[i] = v[i] + v_load_m(ep->residual + (w->i0 + r + i) * ep->ldr + w->j, w->m);
     }
     V_EACH(i, n) v_store_m(c + (size_t)i * p->ldc, w->m, v[i]);
 }
@@ -326,7 +344,8 @@ static void begin(size_t rows)
 }
 
 /* n cache lines from *ahead on closer. */
-static inline __attribute__((always_inline)) void call_lines(const char **ahead, const char **far, size_t n)
+static inline __attribute__((always_inline)) void call_lines(const char **ahead, const char **far,
+                                                             size_t n)
 {
 #pragma GCC unroll 8
     for (size_t i = 0; i < n; i++)
@@ -389,8 +408,8 @@ static void store_sums(int32_t *sums)
     AMX_STORE(3, sums + 3 * AMX_ROWS * COLUMNS, SPAN);
 }
 
-/* sums [SCALES][16][16] = a tile of A times the piece, whose lines are called closer as they are used: no other tile
- * uses them. */
+/* sums [SCALES][16][16] = a tile of A times the piece, whose lines are called closer as they are
+ * used: no other tile uses them. */
 static void tile_alone(const char *a, const struct piece *y, int32_t *sums, struct waiting *w)
 {
     const size_t some = share_of(w, y->steps);
@@ -404,10 +423,10 @@ static void tile_alone(const char *a, const struct piece *y, int32_t *sums, stru
     store_sums(sums);
 }
 
-/* The same of one of several tiles, while the piece is in L1; each: lines called after each product, or 0: all of a
- * step before it. */
-static inline __attribute__((always_inline)) void tile_of_some(const char *a, const struct piece *y, int32_t *sums,
-                                                               struct waiting *w, size_t each)
+/* The same of one of several tiles, while the piece is in L1; each: lines called after each
+ * product, or 0: all of a step before it. */
+static inline __attribute__((always_inline)) void
+tile_of_some(const char *a, const struct piece *y, int32_t *sums, struct waiting *w, size_t each)
 {
     const size_t some = share_of(w, y->steps);
     const char *b = y->b, *ahead = y->ahead, *far = ahead;
@@ -432,11 +451,13 @@ static void tile_of(const char *a, const struct piece *y, int32_t *sums, struct 
         tile_of_some(a, y, sums, w, 0);
 }
 
-/* Lines of a step that each of so many tiles calls: with few of them whole ones for each product. */
+/* Lines of a step that each of so many tiles calls: with few of them whole ones for each product.
+ */
 static size_t lines_of(size_t tiles)
 {
     enum { LINES = STEP / 64 };
-    return tiles <= 3 ? (LINES / PRODUCTS + tiles - 1) / tiles * PRODUCTS : (LINES + tiles - 1) / tiles;
+    return tiles <= 3 ? (LINES / PRODUCTS + tiles - 1) / tiles * PRODUCTS
+                      : (LINES + tiles - 1) / tiles;
 }
 
 /* ---- a single row, by vectors ---- */
@@ -450,8 +471,9 @@ static inline __attribute__((always_inline)) vi paced_bytes(const int8_t *p)
     return v;
 }
 
-/* Sums of the first row of a tile by vpdpbusd, whose first factor has no sign: digits of A are raised by 128, and 128
- * times the sums of B's taken off. So weights are read line by line in their order, as memory likes it best. */
+/* Sums of the first row of a tile by vpdpbusd, whose first factor has no sign: digits of A are
+ * raised by 128, and 128 times the sums of B's taken off. So weights are read line by line in their
+ * order, as memory likes it best. */
 static void row_alone(const int8_t *a, const struct piece *y, int32_t *sums, struct waiting *w)
 {
     const vi raise = _mm512_set1_epi8(-128);
@@ -464,7 +486,8 @@ static void row_alone(const int8_t *a, const struct piece *y, int32_t *sums, str
     for (size_t step = 0; step < y->steps; step++, a += STEP) {
         alignas(64) int32_t raised[DIGITS][AMX_ROWS];
         for (size_t d = 0; d < DIGITS; d++)
-            _mm512_store_si512(raised[d], _mm512_xor_si512(_mm512_loadu_si512(a + d * TILE), raise));
+            _mm512_store_si512(raised[d],
+                               _mm512_xor_si512(_mm512_loadu_si512(a + d * TILE), raise));
 #pragma GCC unroll 3
         for (size_t d = 0; d < DIGITS; d++)
 #pragma GCC unroll 16
@@ -474,8 +497,8 @@ static void row_alone(const int8_t *a, const struct piece *y, int32_t *sums, str
 #pragma GCC unroll 3
                 for (size_t e = 0; e < DIGITS; e++)
                     if (e + d < SCALES)
-                        sum[i % 2][d + e] =
-                            _mm512_dpbusd_epi32(sum[i % 2][d + e], _mm512_set1_epi32(raised[e][i]), v);
+                        sum[i % 2][d + e] = _mm512_dpbusd_epi32(sum[i % 2][d + e],
+                                                                _mm512_set1_epi32(raised[e][i]), v);
             }
     }
     finish_some(w, 1);
@@ -489,8 +512,8 @@ static void row_alone(const int8_t *a, const struct piece *y, int32_t *sums, str
 }
 
 /* Tile t of the rows, block b of theirs, panel j: its sums, to be finished. */
-static struct waiting waiting_of(const struct rows *a, size_t t, size_t b, size_t j, const int8_t *head,
-                                 const int32_t *sums)
+static struct waiting waiting_of(const struct rows *a, size_t t, size_t b, size_t j,
+                                 const int8_t *head, const int32_t *sums)
 {
     const struct product *p = a->p;
     const size_t r0 = t * a->high, left = p->n - j * COLUMNS;
@@ -511,16 +534,19 @@ static void multiply_rows(const struct rows *a, size_t j0, size_t j1)
 {
     alignas(64) int32_t sums[2][SUMS];
     const struct product *p = a->p;
-    const size_t all = steps_of(p->depth), panel = panel_bytes(p->depth), lines = lines_of(a->tiles);
+    const size_t all = steps_of(p->depth), panel = panel_bytes(p->depth),
+                 lines = lines_of(a->tiles);
     const int8_t *b0 = (const int8_t *)p->b + a->block0 * HEAD + a->step0 * STEP;
     struct waiting w = {0};
     size_t turn = 0;
     for (size_t j = j0; j < j1; j++) {
         const int8_t *head = b0 + j * panel, *digits = a->digits;
         for (size_t b = 0; b < a->blocks; b++) {
-            const size_t steps = block_step(all, a->block0 + b + 1) - block_step(all, a->block0 + b);
+            const size_t steps =
+                block_step(all, a->block0 + b + 1) - block_step(all, a->block0 + b);
             const int8_t *next = head + HEAD + steps * STEP;
-            struct piece y = {(const char *)head + HEAD, steps, (const char *)head + HEAD + CALLED, lines};
+            struct piece y = {(const char *)head + HEAD, steps, (const char *)head + HEAD + CALLED,
+                              lines};
             if (b + 1 == a->blocks)
                 next = b0 + (j + 1 < j1 ? j + 1 : j) * panel;
             for (size_t t = 0; t < a->tiles; t++, turn ^= 1) {
@@ -565,7 +591,8 @@ static void plain_row(const struct product *p, size_t i, size_t j0, size_t j1)
                 for (int d = 0; d < DIGITS; d++)
                     q = _mm512_add_epi32(
                         _mm512_slli_epi32(q, 8),
-                        _mm512_srai_epi32(_mm512_slli_epi32(_mm512_loadu_si512(at + d * TILE), up), 24));
+                        _mm512_srai_epi32(_mm512_slli_epi32(_mm512_loadu_si512(at + d * TILE), up),
+                                          24));
                 sum = v_fma(v_set1(row[k]), v_ldexp(_mm512_cvtepi32_ps(q), exponent), sum);
             }
             b += (s1 - s0) * STEP;
@@ -597,7 +624,8 @@ static void multiply_fixed(const struct product *p, size_t i0, size_t i1, size_t
     a.p = p;
     a.digits = digits;
     for (size_t i = i0, rows; i < i1 && j0 < j1; i += rows) {
-        const size_t left = i1 - i, parts = (left + MOST - 1) / MOST, tiles = (left + AMX_ROWS - 1) / AMX_ROWS;
+        const size_t left = i1 - i, parts = (left + MOST - 1) / MOST,
+                     tiles = (left + AMX_ROWS - 1) / AMX_ROWS;
         bool odd = false;
         size_t at_once;
         a.tiles = (tiles + parts - 1) / parts;
@@ -628,15 +656,16 @@ static void multiply_fixed(const struct product *p, size_t i0, size_t i1, size_t
 
 /* ---- the plain product, which asks for weights as memory likes it here ---- */
 
-static void plain(size_t m, size_t n, size_t k, const float *a, size_t lda, const void *packed, float *c, size_t ldc,
-                  const struct steno_gemm_epilogue *ep)
+static void plain(size_t m, size_t n, size_t k, const float *a, size_t lda, const void *packed,
+                  float *c, size_t ldc, const struct steno_gemm_epilogue *ep)
 {
     const struct product p = product_of(n, k, a, lda, packed, c, ldc, ep);
     multiply(&p, 0, m, 0, panels(n));
 }
 
-static void plain_part(size_t m, size_t n, size_t k, const float *a, size_t lda, const void *packed, float *c,
-                       size_t ldc, const struct steno_gemm_epilogue *ep, size_t part, size_t n_parts)
+static void plain_part(size_t m, size_t n, size_t k, const float *a, size_t lda, const void *packed,
+                       float *c, size_t ldc, const struct steno_gemm_epilogue *ep, size_t part,
+                       size_t n_parts)
 {
     const struct product p = product_of(n, k, a, lda, packed, c, ldc, ep);
     multiply_part(&p, m, part, n_parts);
@@ -646,6 +675,7 @@ void steno_kernels_gemm_fixed__amx(steno_kernels *k)
 {
     k->gemm_f32_packed = plain;
     k->gemm_f32_packed_part = plain_part;
-    k->gemm_fixed = (struct steno_gemm_weights){packed_bytes, pack, weights_part, weights_conv, NULL};
+    k->gemm_fixed =
+        (struct steno_gemm_weights){packed_bytes, pack, weights_part, weights_conv, NULL};
     k->tight_rows = 0;
 }

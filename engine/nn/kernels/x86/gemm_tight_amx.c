@@ -1,14 +1,17 @@
-/* The product with weights in bf16 of gemm_bf16_amx.c, with weights kept in 12 bits: products of few rows take as long
- * as their weights take to be read. The lower byte of a number is kept as it is, the last bit of the exponent and the
- * fraction; of the upper one its sign, and how far the rest of the exponent is below that of the largest number of the
- * column, 1 to 7 in units of two: 14 powers of two. Smaller numbers, below 2^-13 of the largest, become the smallest of
- * those or 0. All others are what they were, and so are the bits of a product of them.
+/* The product with weights in bf16 of gemm_bf16_amx.c, with weights kept in 12 bits: products of
+ * few rows take as long as their weights take to be read. The lower byte of a number is kept as it
+ * is, the last bit of the exponent and the fraction; of the upper one its sign, and how far the
+ * rest of the exponent is below that of the largest number of the column, 1 to 7 in units of two:
+ * 14 powers of two. Smaller numbers, below 2^-13 of the largest, become the smallest of those or 0.
+ * All others are what they were, and so are the bits of a product of them.
  *
- * Packed B: panels of 32 columns, each a head of 64 bytes, the upper byte of each column's exponents less 7 in the order
- * in which rows have them, then steps of 32 of K. A step is 8 units of 192 bytes for 4 of K: 64 bytes of halves, the
- * lower of the first two of K; lower bytes of these; those of the last two. Of 16 bytes, the first 8 are of the left half
- * of the panel, two of K of each column, so that bytes interleave to a row of a tile of bf16 for each half. A step is
- * widened to L1 between the products of the step before, of many rows a piece of several steps at a time. */
+ * Packed B: panels of 32 columns, each a head of 64 bytes, the upper byte of each column's
+ * exponents less 7 in the order in which rows have them, then steps of 32 of K. A step is 8 units
+ * of 192 bytes for 4 of K: 64 bytes of halves, the lower of the first two of K; lower bytes of
+ * these; those of the last two. Of 16 bytes, the first 8 are of the left half of the panel, two of
+ * K of each column, so that bytes interleave to a row of a tile of bf16 for each half. A step is
+ * widened to L1 between the products of the step before, of many rows a piece of several steps at a
+ * time. */
 #include "nn/kernels/x86/amx.h"
 #include "nn/kernels/x86/vec_avx512.h"
 
@@ -18,20 +21,20 @@
 #include "nn/kernels/tmpl/patches_tmpl.h"
 
 enum {
-    SPAN = 32,            /* of K: a step */
+    SPAN = 32, /* of K: a step */
     HEAD = 64,
-    UNIT = 192,           /* bytes of 4 of K */
-    UNITS = SPAN / 4,     /* of a step */
+    UNIT = 192,       /* bytes of 4 of K */
+    UNITS = SPAN / 4, /* of a step */
     STEP = UNIT * UNITS,
     TILE = AMX_ROWS * 64, /* bytes of a half of a step, widened, or of A */
     WIDE = 2 * TILE,
-    DEEP = 16,            /* steps of a piece at most: 32 KiB, in L1 */
-    MOST = 512,           /* rows at a time */
-    ROOM = 800 << 10,     /* bytes of these, in L2 */
-    FEW = 3 * AMX_ROWS,   /* rows whose sums stay in registers */
-    HIGH = 2 * AMX_ROWS,  /* rows that pass together where they are more */
-    BINADES = 7,          /* twice as many powers of two are kept */
-    CALLED = 8192         /* bytes before their use that weights of few rows are called closer */
+    DEEP = 16,           /* steps of a piece at most: 32 KiB, in L1 */
+    MOST = 512,          /* rows at a time */
+    ROOM = 800 << 10,    /* bytes of these, in L2 */
+    FEW = 3 * AMX_ROWS,  /* rows whose sums stay in registers */
+    HIGH = 2 * AMX_ROWS, /* rows that pass together where they are more */
+    BINADES = 7,         /* twice as many powers of two are kept */
+    CALLED = 8192        /* bytes before their use that weights of few rows are called closer */
 };
 
 typedef __m512i vi;
@@ -72,8 +75,8 @@ static inline vi source_row(const struct source *s, size_t k)
 }
 
 /* Rows [k, k + n) of columns [j, j + cols), turned where they have to be. */
-static struct source source_at(const float *b, size_t ldb, bool trans, size_t j, size_t cols, size_t k, size_t n,
-                               float *turned)
+static struct source source_at(const float *b, size_t ldb, bool trans, size_t j, size_t cols,
+                               size_t k, size_t n, float *turned)
 {
     const vm left = v_tail(cols < VL ? cols : VL), right = v_tail(cols < VL ? 0 : cols - VL);
     if (!trans)
@@ -95,7 +98,8 @@ static inline void tighten(vi h, vi base, vi *low, vi *half)
                              _mm512_test_epi16_mask(base, base);
     *low = _mm512_maskz_mov_epi16(there, _mm512_and_si512(h, _mm512_set1_epi16(0xff)));
     *half = _mm512_maskz_mov_epi16(
-        there | nearly, _mm512_or_si512(sign, _mm512_mask_mov_epi16(above, nearly, _mm512_set1_epi16(1))));
+        there | nearly,
+        _mm512_or_si512(sign, _mm512_mask_mov_epi16(above, nearly, _mm512_set1_epi16(1))));
 }
 
 /* 4 rows from k on to a unit. */
@@ -117,9 +121,11 @@ static void pack_unit(uint8_t *to, const struct source *s, size_t k, vi base, vi
 static void pack(void *dst, const float *b, size_t ldb, bool trans, size_t k, size_t n)
 {
     enum { SOME = 8 * SPAN };
-    /* bytes 16 q on: columns 4 q to 4 q + 3 of the left half, then of the right one, two of K of each */
-    static const uint16_t columns[NR] = {0,  1,  2,  3,  16, 17, 18, 19, 4,  5,  6,  7,  20, 21, 22, 23,
-                                         8,  9,  10, 11, 24, 25, 26, 27, 12, 13, 14, 15, 28, 29, 30, 31};
+    /* bytes 16 q on: columns 4 q to 4 q + 3 of the left half, then of the right one, two of K of
+     * each */
+    static const uint16_t columns[NR] = {0,  1,  2,  3,  16, 17, 18, 19, 4,  5,  6,
+                                         7,  20, 21, 22, 23, 8,  9,  10, 11, 24, 25,
+                                         26, 27, 12, 13, 14, 15, 28, 29, 30, 31};
     const vi order = _mm512_loadu_si512(columns);
     alignas(64) float turned[SOME * NR];
     uint8_t *to = dst;
@@ -127,14 +133,18 @@ static void pack(void *dst, const float *b, size_t ldb, bool trans, size_t k, si
         const size_t cols = n - j < NR ? n - j : NR;
         vi most = _mm512_setzero_si512(), base;
         for (size_t k0 = 0; k0 < k; k0 += SOME) {
-            const struct source s = source_at(b, ldb, trans, j, cols, k0, k - k0 < SOME ? k - k0 : SOME, turned);
+            const struct source s =
+                source_at(b, ldb, trans, j, cols, k0, k - k0 < SOME ? k - k0 : SOME, turned);
             for (size_t i = 0; i < s.rows; i++)
-                most = _mm512_max_epu16(most, _mm512_and_si512(source_row(&s, i), _mm512_set1_epi16(0x7fff)));
+                most = _mm512_max_epu16(
+                    most, _mm512_and_si512(source_row(&s, i), _mm512_set1_epi16(0x7fff)));
         }
         base = _mm512_subs_epu16(_mm512_srli_epi16(most, 8), _mm512_set1_epi16(BINADES));
-        _mm512_storeu_si512(to, _mm512_permutexvar_epi16(order, _mm512_or_si512(base, _mm512_slli_epi16(base, 8))));
+        _mm512_storeu_si512(
+            to, _mm512_permutexvar_epi16(order, _mm512_or_si512(base, _mm512_slli_epi16(base, 8))));
         for (size_t k0 = 0; k0 < k; k0 += SOME) {
-            const struct source s = source_at(b, ldb, trans, j, cols, k0, k - k0 < SOME ? k - k0 : SOME, turned);
+            const struct source s =
+                source_at(b, ldb, trans, j, cols, k0, k - k0 < SOME ? k - k0 : SOME, turned);
             for (size_t i = 0; i < (s.rows + SPAN - 1) / SPAN * SPAN; i += 4)
                 pack_unit(to + HEAD + (k0 + i) / 4 * UNIT, &s, i, base, order);
         }
@@ -169,8 +179,8 @@ static inline void stream_next(struct stream *s)
     stream_at(s);
 }
 
-/* A line, and a later one closer: from memory to L2, in the order of memory, which is how that is read fastest, or
- * where it has been called that far already (near) to L1. */
+/* A line, and a later one closer: from memory to L2, in the order of memory, which is how that is
+ * read fastest, or where it has been called that far already (near) to L1. */
 static inline __attribute__((always_inline)) vi line_of(const uint8_t *p, bool near)
 {
     vi v;
@@ -184,7 +194,8 @@ static inline __attribute__((always_inline)) vi line_of(const uint8_t *p, bool n
 }
 
 /* 2 of K of all columns to a row of a tile of either half. */
-static inline __attribute__((always_inline)) void widen_rows(uint8_t *to, vi halves, vi low, vi base)
+static inline __attribute__((always_inline)) void widen_rows(uint8_t *to, vi halves, vi low,
+                                                             vi base)
 {
     const vi upper = _mm512_broadcast_i32x4(
         _mm_setr_epi8(0, 1, 2, 3, 4, 5, 6, 7, -128, -127, -126, -125, -124, -123, -122, -121));
@@ -195,8 +206,8 @@ static inline __attribute__((always_inline)) void widen_rows(uint8_t *to, vi hal
 }
 
 /* Units [from, from + n) of the stream's step to the step at `to`. */
-static inline __attribute__((always_inline)) void widen(const struct stream *s, uint8_t *to, size_t from, size_t n,
-                                                        bool near)
+static inline __attribute__((always_inline)) void widen(const struct stream *s, uint8_t *to,
+                                                        size_t from, size_t n, bool near)
 {
     const uint8_t *at = s->at + from * UNIT;
     const vi mask = _mm512_set1_epi8(15);
@@ -205,7 +216,8 @@ static inline __attribute__((always_inline)) void widen(const struct stream *s, 
     for (size_t u = 0; u < n; u++, at += UNIT, to += 2 * 64) {
         if (!near) /* one line of each three, as AMX_CALL_NEXT does */
             __builtin_prefetch(at + CALLED + AMX_FAR, 0, 2);
-        const vi halves = line_of(at, near), low = line_of(at + 64, near), low2 = line_of(at + 128, near);
+        const vi halves = line_of(at, near), low = line_of(at + 64, near),
+                 low2 = line_of(at + 128, near);
         widen_rows(to, _mm512_and_si512(halves, mask), low, s->base);
         widen_rows(to + 64, _mm512_and_si512(_mm512_srli_epi16(halves, 4), mask), low2, s->base);
     }
@@ -220,8 +232,8 @@ static void widen_step(struct stream *s, uint8_t *to)
 
 /* ---- rows of A ---- */
 
-/* Some rows of A in bf16: [tiles][steps][16][64], tiles of nearly as many rows each: products take as long as a tile
- * has rows. */
+/* Some rows of A in bf16: [tiles][steps][16][64], tiles of nearly as many rows each: products take
+ * as long as a tile has rows. */
 struct rows {
     const struct product *p;
     uint8_t *bf16;
@@ -277,8 +289,8 @@ static __attribute__((noinline)) void finish(struct waiting *w, size_t n)
     const struct product *p = w->a->p;
     const size_t left = p->n - w->j * NR;
     n = w->rows - w->r < n ? w->rows - w->r : n;
-    store_tile(p, w->sums + w->r * NR, n, NR, w->a->i0 + w->r0 + w->r, w->j * NR, left < NR ? left : NR, true,
-               w->a->last);
+    store_tile(p, w->sums + w->r * NR, n, NR, w->a->i0 + w->r0 + w->r, w->j * NR,
+               left < NR ? left : NR, true, w->a->last);
     w->r += n;
 }
 
@@ -302,7 +314,8 @@ static void fetch(const struct rows *a, size_t r0, size_t rows, size_t j, float 
         memcpy(sums + r * NR, p->c + (a->i0 + r0 + r) * p->ldc + j * NR, cols * sizeof *sums);
 }
 
-/* ---- up to 48 rows: sums stay in registers, left half 0, 2, 4 and right half 1, 3, 5; A is 6 and B 7 ---- */
+/* ---- up to 48 rows: sums stay in registers, left half 0, 2, 4 and right half 1, 3, 5; A is 6 and
+ * B 7 ---- */
 
 /* Rows of sums are ld floats apart, tiles one after the other with `high` rows each. */
 #define EACH_SUM(OP, sums, ld, high, tiles)                                                        \
@@ -329,7 +342,8 @@ static void zero_sums(void)
     AMX_ZERO(5);
 }
 
-static inline __attribute__((always_inline)) void few_panels(const struct rows *a, struct stream *s, size_t tiles)
+static inline __attribute__((always_inline)) void few_panels(const struct rows *a, struct stream *s,
+                                                             size_t tiles)
 {
     alignas(64) float sums[2][FEW * NR];
     alignas(64) uint8_t wide[2][WIDE];
@@ -354,7 +368,7 @@ static inline __attribute__((always_inline)) void few_panels(const struct rows *
 #define MEANWHILE(from, n)                                                                         \
     do {                                                                                           \
         if (more)                                                                                  \
-            widen(s, to, from, n, false);                                                               \
+            widen(s, to, from, n, false);                                                          \
     } while (0)
             AMX_LOAD(7, b, 64);
             AMX_LOAD(6, x, 64);
@@ -402,19 +416,23 @@ static inline __attribute__((always_inline)) void few_panels(const struct rows *
 /* ---- more rows: 32 at a time, sums 0 to 3, A 4 and 5, B 6 and 7 ---- */
 
 /* n cache lines from *ahead on closer. */
-static inline __attribute__((always_inline)) void call_lines(const uint8_t **ahead, const uint8_t **far, size_t n)
+static inline __attribute__((always_inline)) void call_lines(const uint8_t **ahead,
+                                                             const uint8_t **far, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         AMX_CALL_NEXT(*ahead, *far, 6);
 }
 
-/* A piece of a panel, widened, stays in L1 while all rows pass; behind the last of them comes the next one. */
+/* A piece of a panel, widened, stays in L1 while all rows pass; behind the last of them comes the
+ * next one. */
 static void many_panels(const struct rows *a, struct stream *s)
 {
     alignas(64) float sums[MOST * NR];
     alignas(64) uint8_t wide[DEEP * WIDE];
-    const size_t deep = a->tiles > DEEP / 2 ? DEEP : DEEP / 2; /* few rows leave L1 to what is widened */
-    const size_t pieces = (a->steps + deep - 1) / deep, a_tile = a->steps * TILE, pairs = (a->tiles + 1) / 2;
+    const size_t deep =
+        a->tiles > DEEP / 2 ? DEEP : DEEP / 2; /* few rows leave L1 to what is widened */
+    const size_t pieces = (a->steps + deep - 1) / deep, a_tile = a->steps * TILE,
+                 pairs = (a->tiles + 1) / 2;
     const struct product *p = a->p;
     struct waiting w = {.a = a};
     for (size_t i = 0; i < a->steps / pieces; i++)
@@ -422,17 +440,21 @@ static void many_panels(const struct rows *a, struct stream *s)
     for (size_t j = s->j - (s->i == 0); j < s->j1; j++)
         for (size_t q = 0; q < pieces; q++) {
             const size_t s0 = a->steps * q / pieces, steps = a->steps * (q + 1) / pieces - s0;
-            const size_t q1 = (q + 1) % pieces, after = a->steps * (q1 + 1) / pieces - a->steps * q1 / pieces;
-            const size_t others = (pairs - 1) * steps, lines = (after * (STEP / 64) + others - 1) / others;
+            const size_t q1 = (q + 1) % pieces,
+                         after = a->steps * (q1 + 1) / pieces - a->steps * q1 / pieces;
+            const size_t others = (pairs - 1) * steps,
+                         lines = (after * (STEP / 64) + others - 1) / others;
             const uint8_t *ahead = s->at, *far = ahead;
             for (size_t t = 0; t < a->tiles; t += 2) {
-                const size_t r0 = t * a->high, rows = a->rows - r0 < 2 * a->high ? a->rows - r0 : 2 * a->high;
+                const size_t r0 = t * a->high,
+                             rows = a->rows - r0 < 2 * a->high ? a->rows - r0 : 2 * a->high;
                 const size_t some = share_of(&w, steps);
                 const bool high = t + 1 < a->tiles, last = t + 2 >= a->tiles;
                 const uint8_t *x = a->bf16 + t * a_tile + s0 * TILE;
                 uint8_t *b = wide;
                 float *at = sums + r0 * NR;
-                /* C itself has sums that wait for the rest of K, or all that there is to a result */
+                /* C itself has sums that wait for the rest of K, or all that there is to a result
+                 */
                 const bool whole = rows == (1 + high) * a->high && (j + 1) * NR <= p->n;
                 float *c = p->c + (a->i0 + r0) * p->ldc + j * NR;
                 if (!q && a->first) {
@@ -489,18 +511,21 @@ static void multiply_tight(const struct product *p, size_t i0, size_t i1, size_t
         return;
     }
     for (size_t i = i0; i < i1 && j0 < j1; i += a.rows) {
-        const size_t left = i1 - i, parts = (left + MOST - 1) / MOST, tiles = (left + AMX_ROWS - 1) / AMX_ROWS;
+        const size_t left = i1 - i, parts = (left + MOST - 1) / MOST,
+                     tiles = (left + AMX_ROWS - 1) / AMX_ROWS;
         size_t at_once, blocks;
         a.tiles = (tiles + parts - 1) / parts;
         a.i0 = i;
         a.rows = a.tiles * AMX_ROWS < left ? a.tiles * AMX_ROWS : left;
         a.high = (a.rows + a.tiles - 1) / a.tiles;
-        amx_configure((const uint8_t[8]){(uint8_t)a.high, (uint8_t)a.high, (uint8_t)a.high, (uint8_t)a.high,
-                                         (uint8_t)a.high, (uint8_t)a.high, (uint8_t)(a.tiles > 3 ? 16 : a.high), 16});
+        amx_configure((const uint8_t[8]){(uint8_t)a.high, (uint8_t)a.high, (uint8_t)a.high,
+                                         (uint8_t)a.high, (uint8_t)a.high, (uint8_t)a.high,
+                                         (uint8_t)(a.tiles > 3 ? 16 : a.high), 16});
         at_once = ROOM / (a.tiles * TILE);
         blocks = (all + at_once - 1) / at_once; /* of K, of nearly the same depth */
         for (size_t s0 = 0, b = 0; b < blocks; s0 += a.steps, b++) {
-            struct stream s = {.b = (const uint8_t *)p->b, .panel = panel_bytes(p->depth), .j = j0, .j1 = j1};
+            struct stream s = {
+                .b = (const uint8_t *)p->b, .panel = panel_bytes(p->depth), .j = j0, .j1 = j1};
             a.step0 = s0;
             a.steps = all * (b + 1) / blocks - s0;
             a.first = s0 == 0;
@@ -527,5 +552,6 @@ static void multiply_tight(const struct product *p, size_t i0, size_t i1, size_t
 
 void steno_kernels_gemm_tight__amx(steno_kernels *k)
 {
-    k->gemm_tight = (struct steno_gemm_weights){packed_bytes, pack, weights_part, weights_conv, NULL};
+    k->gemm_tight =
+        (struct steno_gemm_weights){packed_bytes, pack, weights_part, weights_conv, NULL};
 }

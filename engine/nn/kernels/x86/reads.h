@@ -1,7 +1,8 @@
 /* How a register tile of a product reads packed weights.
  *
- * Calls that go far ahead go on into the weights of the next product, which lie behind: a run reads them in the order they
- * were packed in. So memory has something to do while a node ends and the next begins. */
+ * Calls that go far ahead go on into the weights of the next product, which lie behind: a run reads
+ * them in the order they were packed in. So memory has something to do while a node ends and the
+ * next begins. */
 #ifndef STENO_NN_KERNELS_X86_READS_H
 #define STENO_NN_KERNELS_X86_READS_H
 
@@ -16,12 +17,13 @@ enum reads {
     REST     /* what FIRST has stored */
 };
 
-/* Whether products of few rows gain by calling weights 12 to 16 KiB ahead into L1: on AMD's CPUs with AVX-VNNI, Zen 5 on,
- * where it has 48 KiB. With 32 KiB it has no room for them (Zen 4: a sixth slower from six rows on); Intel's of 48 KiB were not
- * measured. */
+/* Whether products of few rows gain by calling weights 12 to 16 KiB ahead into L1: on AMD's CPUs
+ * with AVX-VNNI, Zen 5 on, where it has 48 KiB. With 32 KiB it has no room for them (Zen 4: a sixth
+ * slower from six rows on); Intel's of 48 KiB were not measured. */
 static inline bool reads_far(void)
 {
-#if defined(__x86_64__) && !defined(__clang__) /* whose runtime does not know AVX-VNNI everywhere */
+#if defined(__x86_64__) && !defined(__clang__) /* whose runtime does not know AVX-VNNI everywhere  \
+                                                */
     return __builtin_cpu_is("amd") && __builtin_cpu_supports("avxvnni");
 #else
     return false;

@@ -38,7 +38,8 @@ static inline void transpose8(float *dst, size_t ldd, const float *src, size_t l
         _mm256_storeu_ps(dst + i * ldd, r[i]);
 }
 
-/* The first n of 8 floats. AVX2's masked store takes some twenty operations on Zen 4, that of AVX-512 two. */
+/* The first n of 8 floats. AVX2's masked store takes some twenty operations on Zen 4, that of
+ * AVX-512 two. */
 #ifdef __AVX512VL__
 typedef __mmask8 transpose8_mask;
 #define TRANSPOSE8_MASK(n) ((__mmask8)((1u << (n)) - 1))

@@ -61,10 +61,11 @@ static inline vi vi_mul(vi a, vi b)
 /* |x| < 2^22 as two digits of 16 bits, for vi_less. */
 static inline vi vi_digits(vi x)
 {
-    return _mm256_or_si256(_mm256_and_si256(x, _mm256_set1_epi32(0x7fff)), _mm256_slli_epi32(_mm256_srai_epi32(x, 15), 24));
+    return _mm256_or_si256(_mm256_and_si256(x, _mm256_set1_epi32(0x7fff)),
+                           _mm256_slli_epi32(_mm256_srai_epi32(x, 15), 24));
 }
-/* s - x z, |z| < 256: the lower digit times -z, and the upper one, 2^8 of it, times -2^7 z. A product of 32 bits takes
- * twice as long. */
+/* s - x z, |z| < 256: the lower digit times -z, and the upper one, 2^8 of it, times -2^7 z. A
+ * product of 32 bits takes twice as long. */
 static inline vi vi_less(vi s, vi digits, int32_t z)
 {
     const uint32_t by = ((uint32_t)-z & 0xffff) | (uint32_t)-z << 23;
@@ -100,8 +101,9 @@ static inline void vi_store_u8x4(uint8_t *p, vi a, vi b, vi c, vi d)
 static inline void vi_store_bytes(uint8_t *p, vf v, vf from, size_t n)
 {
     __m256 ordered = _mm256_cmp_ps(from, from, _CMP_ORD_Q);
-    const __m256i low = _mm256_setr_epi8(0, 4, 8, 12, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1,
-                                         0, 4, 8, 12, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1);
+    const __m256i low =
+        _mm256_setr_epi8(0, 4, 8, 12, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, 0, 4, 8, 12,
+                         -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1);
     __m256i i = _mm256_and_si256(_mm256_cvtps_epi32(v), _mm256_castps_si256(ordered));
     uint64_t b;
     i = _mm256_shuffle_epi8(i, low);

@@ -61,7 +61,8 @@ static inline vi vi_mul(vi a, vi b)
 }
 static inline vi vi_digits(vi x)
 {
-    return _mm512_or_si512(_mm512_and_si512(x, _mm512_set1_epi32(0x7fff)), _mm512_slli_epi32(_mm512_srai_epi32(x, 15), 24));
+    return _mm512_or_si512(_mm512_and_si512(x, _mm512_set1_epi32(0x7fff)),
+                           _mm512_slli_epi32(_mm512_srai_epi32(x, 15), 24));
 }
 static inline vi vi_less(vi s, vi digits, int32_t z)
 {

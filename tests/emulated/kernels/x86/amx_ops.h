@@ -1,4 +1,5 @@
-/* As engine/nn/kernels/x86/amx_ops.h, in C: the eight registers are a thread's own memory. Before that one on the path. */
+/* As engine/nn/kernels/x86/amx_ops.h, in C: the eight registers are a thread's own memory. Before
+ * that one on the path. */
 #ifndef STENO_KERNELS_X86_AMX_OPS_H
 #define STENO_KERNELS_X86_AMX_OPS_H
 
@@ -14,7 +15,9 @@ struct emulated_tiles {
 extern _Thread_local struct emulated_tiles emulated_tiles;
 
 /* The instruction faults where registers are not configured. */
-#define EMULATED_TILE(t) (*(emulated_tiles.configured ? &emulated_tiles.row[t] : (__builtin_trap(), &emulated_tiles.row[t])))
+#define EMULATED_TILE(t)                                                                           \
+    (*(emulated_tiles.configured ? &emulated_tiles.row[t]                                          \
+                                 : (__builtin_trap(), &emulated_tiles.row[t])))
 
 static inline void amx_configure(const uint8_t rows[8])
 {
@@ -53,7 +56,8 @@ EMULATED __m512i emulated_dot_floats(__m512i sum, __m512i a, __m512i b)
 #define EMULATED_DOT(name, dot)                                                                    \
     static __attribute__((noinline, unused)) void name(int t, int a, int b)                        \
     {                                                                                              \
-        union emulated(*x)[16] = &EMULATED_TILE(t), (*y)[16] = &EMULATED_TILE(a), (*z)[16] = &EMULATED_TILE(b); \
+        union emulated(*x)[16] = &EMULATED_TILE(t), (*y)[16] = &EMULATED_TILE(a),                  \
+              (*z)[16] = &EMULATED_TILE(b);                                                        \
         if (emulated_tiles.rows[t] != emulated_tiles.rows[a] || emulated_tiles.rows[b] != 16)      \
             __builtin_trap();                                                                      \
         for (size_t i = 0; i < emulated_tiles.rows[t]; i++)                                        \
