@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The measured runs of docs/PERFORMANCE.md and docs/capacity.md.
+# The measured runs of docs/log/ and docs/capacity.md.
 #   run.sh [curve|limit|uploads|clip|idle|start|overload|full|storm|long]...   default: all but clip, storm and long
 # Each starts a server of its own and writes JSON into OUT (build/load); curves.py puts them into tables, tests/bench/plots.py draws.
 # Variables: MODEL (directory), THREADS ("1 2"), BATCH ("1 0": batching off, on), CURVE (numbers of

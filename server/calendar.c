@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-/* A refusal costs 35 us on Zen 4 (docs/PERFORMANCE.md), all of them 2 % of a core. */
+/* A refusal costs 35 us on Zen 4 (docs/log/2026-11-22.md), all of them 2 % of a core. */
 #define COME_BACK 500 /* in one second */
 #define MOST_LATER 60 /* s beyond the least */
 

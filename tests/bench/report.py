@@ -42,7 +42,7 @@ def limits(results):
     and write at memory's speed; the larger of the two is the limit, as if they overlapped and nothing else took time.
     ONNX Runtime's share is of the same limit but for bf16, where it runs in f32 against it. Winograd's convolutions count as
     plain sums and everything at the peak of the weights' precision: where a convolution is a third, the limit in f32 and
-    bf16 is some 15 % above what is really done (docs/PERFORMANCE.md has both)."""
+    bf16 is some 15 % above what is really done (docs/log/2026-11-25.md counts it)."""
     out = ["", "| workload | precision | GFLOP | at the peak ms | bytes ms | share reached | ONNX Runtime's share | "
            "ratio at the limit | wanted |", "|---|---|---|---|---|---|---|---|---|"]
     for row in rows.TABLE:

@@ -209,7 +209,7 @@ static int has_bytes(struct steno_graph *g, void *arg)
 
 /* What weights are to be kept in. The graph has seen no pass. What a quantizer has left in f32 (the
  * second convolution of a subsampling, mostly) it left for the sake of its results: in 8 bits it is
- * what brings them further from f32 than ONNX Runtime's (docs/PERFORMANCE.md). */
+ * what brings them further from f32 than ONNX Runtime's (docs/log/2026-11-22.md). */
 static void settle_precision(steno_network *n, enum steno_precision asked)
 {
     struct steno_precision_report *r = &n->precision;

@@ -19,7 +19,7 @@ enum {
     STAGES = 2,
     ROWS = 3, /* strips are made of so many, or multiples */
     /* Of Y in a strip: weights are read once for each, and L2 holds it, as far as it can
-       (docs/PERFORMANCE.md). */
+       (docs/log/2026-11-25.md). */
     PIXELS = 128,
     AMX_PIXELS = 171
 };
