@@ -6,6 +6,10 @@
 #include <stdint.h>
 #include <stdbool.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 #if defined(__GNUC__)
 #define STENO_MUST __attribute__((warn_unused_result))
 #define STENO_PRINTF(f, a) __attribute__((format(printf, f, a)))
@@ -76,5 +80,9 @@ static inline bool steno_add_size(size_t a, size_t b, size_t *out)
     *out = r;
     return true;
 }
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -180,18 +180,6 @@ steno_status steno_network_passes_again(steno_network *n, const struct steno_net
 
 /* ---- network ---- */
 
-bool steno_precision_find(const char *name, enum steno_precision *out)
-{
-    static const enum steno_precision all[] = {STENO_FP32, STENO_BF16_WEIGHTS, STENO_INT8_WEIGHTS,
-                                               STENO_FP16_WEIGHTS, STENO_AUTO_WEIGHTS};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        if (!strcmp(name, steno_precision_name(all[i]))) {
-            *out = all[i];
-            return true;
-        }
-    return false;
-}
-
 static int has_bytes(struct steno_graph *g, void *arg)
 {
     static const char *const types[] = {

@@ -10,9 +10,6 @@
 typedef struct steno_network steno_network; /* frozen: graph, packed weights, kernel table */
 typedef struct steno_session steno_session; /* confined: arena, plan, states of one run at a time */
 
-/* "fp32", "bf16", "fp16", "int8"; false for other names. */
-bool steno_precision_find(const char *name, enum steno_precision *out);
-
 struct steno_network_options {
     const char *cpu; /* level name or NULL */
     int opt_level;   /* 0 none .. 3 all; -1 = default (3) */

@@ -1,19 +1,10 @@
-/* How the constant weights of products are kept, chosen when a network is opened. */
+/* What follows for operators from how the constant weights of products are kept, which is chosen
+ * when a network is opened. */
 #ifndef STENO_NN_OPS_PRECISION_H
 #define STENO_NN_OPS_PRECISION_H
 
-#include <stdbool.h>
+#include "base/precision.h"
 
-enum steno_precision {
-    STENO_FP32,
-    STENO_BF16_WEIGHTS, /* 16 bits, widened in the kernel; sums in f32 */
-    STENO_INT8_WEIGHTS, /* i8 with a scale per output channel; activations rounded to u8 as they
-                           come, with a range per row (products) or patch (convolutions). In a graph
-                           that has products in 8 bits already: as STENO_AUTO_WEIGHTS */
-    STENO_FP16_WEIGHTS, /* as bf16, with the other 16-bit format */
-    STENO_AUTO_WEIGHTS  /* asked for, never had: bf16 where the graph has products in 8 bits and the
-                           CPU multiplies bf16, else f32 */
-};
 /* Attention may round its factors to bf16. */
 static inline bool steno_precision_rounds_attention(enum steno_precision p)
 {

@@ -8,16 +8,6 @@
 
 enum { MIN_INT8_K = 16 }; /* shorter sums gain nothing */
 
-const char *steno_precision_name(enum steno_precision p)
-{
-    static const char *const names[] = {[STENO_FP32] = "fp32",
-                                        [STENO_BF16_WEIGHTS] = "bf16",
-                                        [STENO_INT8_WEIGHTS] = "int8",
-                                        [STENO_FP16_WEIGHTS] = "fp16",
-                                        [STENO_AUTO_WEIGHTS] = "auto"};
-    return names[p];
-}
-
 void steno_weights_free(void *priv)
 {
     struct steno_weights *w = priv;

@@ -10,7 +10,6 @@
 #include "nn/ops/internal.h"
 #include "nn/ops/precision.h"
 
-const char *steno_precision_name(enum steno_precision p); /* "fp32" and so on */
 
 /* W [k, n]. Frozen. */
 struct steno_weights {

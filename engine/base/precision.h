@@ -1,0 +1,31 @@
+/* How a network keeps the weights of its products. */
+#ifndef STENO_BASE_PRECISION_H
+#define STENO_BASE_PRECISION_H
+
+#include "base/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum steno_precision {
+    STENO_FP32,         /* as the file has them */
+    STENO_BF16_WEIGHTS, /* 16 bits, widened in the kernel; sums in f32 */
+    STENO_INT8_WEIGHTS, /* i8 with a scale per output channel. Activations are rounded to u8 on the
+                           way, with a range per row (products) or patch (convolutions). A network
+                           that a quantizer made already: as STENO_AUTO_WEIGHTS */
+    STENO_FP16_WEIGHTS, /* as bf16, in IEEE half precision */
+    STENO_AUTO_WEIGHTS  /* the narrowest that the model allows and the CPU multiplies natively:
+                           int8, then bf16, then f32 */
+};
+
+/* "fp32", "bf16", "int8", "fp16", "auto". Never NULL. */
+STENO_API const char *steno_precision_name(enum steno_precision p);
+/* False for any other name; *out stays as it is. */
+STENO_API bool steno_precision_find(const char *name, enum steno_precision *out);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
