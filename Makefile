@@ -57,7 +57,8 @@ cli_libs := $(shell pkg-config --libs $(cli_pkgs) 2>/dev/null)
 # ---- sources ---------------------------------------------------------------------------------
 other_cpu := $(if $(filter aarch64-%,$(shell $(CC) -dumpmachine)),x86,arm)
 engine_c := $(wildcard $(addsuffix *.c,engine/ engine/*/ engine/*/*/ engine/*/*/*/))
-lib_src := $(filter-out engine/cli/% engine/nn/kernels/$(other_cpu)/% $(if $(filter x86,$(other_cpu)),engine/features/%_avx2.c),$(engine_c))
+lib_src := $(filter-out engine/cli/% engine/optimize/% engine/nn/kernels/$(other_cpu)/% $(if $(filter x86,$(other_cpu)),engine/features/%_avx2.c),$(engine_c))
+opt_src := $(wildcard engine/optimize/*.c)
 cli_src := $(wildcard engine/cli/*.c)
 proto_src := $(wildcard protocol/*.c)
 srv_src := $(wildcard server/*.c)
@@ -70,6 +71,7 @@ help_src := $(wildcard tests/support/*.c)
 obj = $(patsubst %.c,$(B)/%.o,$(1))
 lib_obj := $(call obj,$(lib_src)) $(B)/gen/onnx.pb-c.o $(B)/gen/sentencepiece.pb-c.o
 libsteno := $(B)/libsteno.a
+libopt := $(B)/libsteno-optimize.a
 libproto := $(B)/libsteno-protocol.a
 unit_bin := $(patsubst %.c,$(B)/%,$(unit_src))
 fuzz_bin := $(patsubst %.c,$(B)/%,$(fuzz_src))
@@ -155,13 +157,17 @@ $(libsteno): $(lib_obj)
 	$(call say,AR,$@)
 	@rm -f $@
 	$(Q)$(AR) rcs $@ $^
+$(libopt): $(call obj,$(opt_src))
+	$(call say,AR,$@)
+	@rm -f $@
+	$(Q)$(AR) rcs $@ $^
 $(libproto): $(call obj,$(proto_src))
 	$(call say,AR,$@)
 	@rm -f $@
 	$(Q)$(AR) rcs $@ $^
 
 # A program has its name once it is whole: one that a stopped make left would pass for up to date.
-$(B)/steno: $(call obj,$(cli_src)) $(libproto) $(libsteno)
+$(B)/steno: $(call obj,$(cli_src)) $(libproto) $(libopt) $(libsteno)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@.new $^ $(cli_libs) $(lib_libs) && mv $@.new $@
 $(B)/stenod: $(call obj,$(srv_src)) $(libproto) $(libsteno)
@@ -173,14 +179,14 @@ $(B)/stenod: $(call obj,$(srv_src)) $(libproto) $(libsteno)
 link_extra = $(call obj,$(shell sed -n 's|^/\* link: \(.*\) \*/|\1|p' $(1)))
 link_flags = $(shell sed -n 's|^/\* ldflags: \(.*\) \*/|\1|p' $(1))
 .SECONDEXPANSION:
-$(unit_bin): $(B)/%: $(B)/%.o $$(call link_extra,$$*.c) $(call obj,$(help_src)) $(libproto) $(libsteno)
+$(unit_bin): $(B)/%: $(B)/%.o $$(call link_extra,$$*.c) $(call obj,$(help_src)) $(libproto) $(libopt) $(libsteno)
 	$(call say,LD,$@)
-	$(Q)$(CC) $(ALL_LDFLAGS) $(call link_flags,$*.c) -o $@.new $(filter %.o,$^) $(libproto) $(libsteno) -lcmocka $(srv_libs) $(lib_libs) && mv $@.new $@
+	$(Q)$(CC) $(ALL_LDFLAGS) $(call link_flags,$*.c) -o $@.new $(filter %.o,$^) $(libproto) $(libopt) $(libsteno) -lcmocka $(srv_libs) $(lib_libs) && mv $@.new $@
 # gcc: a plain main replays the corpus; FUZZ=1 with clang: libFuzzer's main
 fuzz_main := $(if $(FUZZ),,$(B)/tests/fuzz/replay.o)
-$(fuzz_bin): $(B)/%: $(B)/%.o $(fuzz_main) $$(call link_extra,$$*.c) $(libproto) $(libsteno)
+$(fuzz_bin): $(B)/%: $(B)/%.o $(fuzz_main) $$(call link_extra,$$*.c) $(libproto) $(libopt) $(libsteno)
 	$(call say,LD,$@)
-	$(Q)$(CC) $(ALL_LDFLAGS) $(if $(FUZZ),-fsanitize=fuzzer) -o $@.new $(filter %.o,$^) $(libproto) $(libsteno) $(srv_libs) $(lib_libs) && mv $@.new $@
+	$(Q)$(CC) $(ALL_LDFLAGS) $(if $(FUZZ),-fsanitize=fuzzer) -o $@.new $(filter %.o,$^) $(libproto) $(libopt) $(libsteno) $(srv_libs) $(lib_libs) && mv $@.new $@
 fuzzers: $(fuzz_bin)
 $(kcheck): $(call obj,$(wildcard tests/kernels/*.c)) $(libsteno)
 	$(call say,LD,$@)

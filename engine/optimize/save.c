@@ -3,7 +3,7 @@
 
 #include "nn/exec/internal.h"
 
-#include "optimize/body.h"
+#include "nn/ops/body.h"
 #include "optimize/quantize.h"
 
 #include <stdlib.h>
@@ -91,6 +91,12 @@ steno_status steno_network_products(steno_network *n, const struct steno_quantiz
                                     struct steno_quantize_product **out, int *count, steno_err *err)
 {
     return steno_quantize_list(n->g, opt, out, count, err);
+}
+
+steno_status steno_network_passes_again(steno_network *n, const struct steno_network_options *opt,
+                                        steno_err *err)
+{
+    return steno_network_rewrite(n, opt, err);
 }
 
 static steno_status options(const steno_network *n, const struct steno_save_options *opt,

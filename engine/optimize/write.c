@@ -1,194 +1,19 @@
-/* Graph IR -> ONNX messages. Names first (graph inputs and outputs keep theirs, body graphs must
- * not hide a name of the graph around), then nodes and constants. Elements of weights are not
- * copied: messages point to them until they are packed. */
+/* What a file for other tools says in its own way (nn/onnx/write.h has the rest): standard operators
+ * in the wanted opset, functions for fused ones, large constants in a file beside it. */
 #include "optimize/write_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-void *steno_write_alloc(struct writer *w, size_t n, size_t size)
-{
-    void *p = steno_arena_calloc(w->a, n, size);
-    if (!p)
-        (void)steno_fail(w->err, STENO_ERR_NOMEM, "out of memory");
-    return p;
-}
-
-char *steno_write_dup(struct writer *w, const char *s)
-{
-    char *p = steno_arena_strdup(w->a, s);
-    if (!p)
-        (void)steno_fail(w->err, STENO_ERR_NOMEM, "out of memory");
-    return p;
-}
-
-/* ---- names ---- */
-
-static const char *claim(struct writer *w, const char *name)
-{
-    if (steno_names_put(&w->used, name, 1)) {
-        (void)steno_fail(w->err, STENO_ERR_NOMEM, "out of memory");
-        return NULL;
-    }
-    return name;
-}
-
-const char *steno_write_name(struct writer *w, const char *stem)
-{
-    char buf[320];
-    char *copy;
-    if (*stem && steno_names_find(&w->used, stem) == STENO_NONE)
-        return claim(w, stem);
-    do
-        snprintf(buf, sizeof buf, "%.290s_%zu", *stem ? stem : "v", ++w->made);
-    while (steno_names_find(&w->used, buf) != STENO_NONE);
-    copy = steno_write_dup(w, buf);
-    return copy ? claim(w, copy) : NULL;
-}
-
-char *steno_write_read(struct writer *w, const char *name)
-{
-    char *copy = steno_write_dup(w, name);
-    if (copy && *copy && steno_names_find(&w->read, copy) == STENO_NONE &&
-        steno_names_put(&w->read, copy, 1)) {
-        (void)steno_fail(w->err, STENO_ERR_NOMEM, "out of memory");
-        return NULL;
-    }
-    return copy;
-}
-
-char *steno_write_node_name(struct writer *w, const char *name)
-{
-    char buf[320], *copy;
-    size_t n = 1;
-    snprintf(buf, sizeof buf, "%.290s", name);
-    while (*buf && steno_names_find(&w->nodes, buf) != STENO_NONE)
-        snprintf(buf, sizeof buf, "%.290s_%zu", name, ++n);
-    copy = steno_write_dup(w, buf);
-    if (copy && *copy && steno_names_put(&w->nodes, copy, 1)) {
-        (void)steno_fail(w->err, STENO_ERR_NOMEM, "out of memory");
-        return NULL;
-    }
-    return copy;
-}
-
-static const char *outer_constant(const struct write_scope *s, const struct steno_tensor *t)
-{
-    for (const struct write_scope *up = s->apart ? NULL : s->up; up; up = up->up)
-        for (int32_t i = 0; i < up->g->n_values; i++)
-            if (up->g->values[i].constant == t && up->name[i])
-                return up->name[i];
-    return NULL;
-}
-
-static steno_status keep_name(struct writer *w, struct write_scope *s, steno_vid v)
-{
-    const char *name = s->g->values[v].name;
-    if (s->name[v])
-        return STENO_OK;
-    if (!s->up && *name)
-        s->name[v] = steno_names_find(&w->used, name) == STENO_NONE ? claim(w, name) : NULL;
-    else
-        s->name[v] = steno_write_name(w, name);
-    if (!s->name[v])
-        return steno_fail(w->err, STENO_ERR_FORMAT, "two inputs or outputs have the name '%s'",
-                          name);
-    return STENO_OK;
-}
-
-static steno_status make_names(struct writer *w, struct write_scope *s)
-{
-    const struct steno_graph *g = s->g;
-    s->name = steno_write_alloc(w, (size_t)g->n_values + 1, sizeof *s->name);
-    if (!s->name)
-        return STENO_ERR_NOMEM;
-    for (int32_t i = 0; s->up && i < g->n_values; i++) {
-        const struct steno_value *v = &g->values[i];
-        if (v->captured_from != STENO_NONE)
-            s->name[i] = s->up->name[v->captured_from];
-        else if (v->constant)
-            s->name[i] = outer_constant(s, v->constant);
-    }
-    for (int i = 0; i < g->n_inputs; i++)
-        if (keep_name(w, s, g->inputs[i]))
-            return STENO_ERR_FORMAT;
-    for (int i = 0; i < g->n_outputs; i++)
-        if (keep_name(w, s, g->outputs[i]))
-            return STENO_ERR_FORMAT;
-    for (int32_t i = 0; i < g->n_values; i++) {
-        const struct steno_value *v = &g->values[i];
-        if (s->name[i] || !(v->uses || v->producer != STENO_NONE))
-            continue;
-        if (!(s->name[i] = steno_write_name(w, v->name)))
-            return STENO_ERR_NOMEM;
-    }
-    return STENO_OK;
-}
-
 /* ---- nodes ---- */
 
-int steno_write_inputs(const struct steno_node *n)
-{
-    int k = n->n_in;
-    while (k && n->in[k - 1] == STENO_NONE)
-        k--;
-    return k;
-}
-
-steno_status steno_write_import(struct writer *w, const char *domain, int version)
-{
-    Onnx__OperatorSetId *m;
-    for (size_t i = 0; i < w->n_imports; i++)
-        if (!strcmp(w->imports[i]->domain, domain)) {
-            if (version > w->imports[i]->version)
-                w->imports[i]->version = version;
-            return STENO_OK;
-        }
-    if (w->n_imports == sizeof w->imports / sizeof w->imports[0])
-        return steno_fail(w->err, STENO_ERR_LIMIT, "too many operator domains");
-    NEW(w, m, onnx__operator_set_id__init);
-    m->domain = steno_write_dup(w, domain);
-    m->version = version;
-    if (!m->domain)
-        return STENO_ERR_NOMEM;
-    w->imports[w->n_imports++] = m;
-    return STENO_OK;
-}
-
-static steno_status connect(struct writer *w, const struct write_scope *s,
-                            const struct steno_node *n, Onnx__Node *m)
-{
-    int n_in = steno_write_inputs(n), n_out = n->n_out;
-    while (n_out && n->out[n_out - 1] == STENO_NONE)
-        n_out--;
-    /* room for inputs that conversions add */
-    m->input = steno_write_alloc(w, (size_t)n_in + 8, sizeof *m->input);
-    m->output = steno_write_alloc(w, (size_t)n_out + 1, sizeof *m->output);
-    if (!m->input || !m->output)
-        return STENO_ERR_NOMEM;
-    for (int i = 0; i < n_in; i++) {
-        const char *name = n->in[i] == STENO_NONE ? "" : s->name[n->in[i]];
-        if (!name)
-            return steno_fail(w->err, STENO_ERR_INTERNAL, "node '%s': input %d has no name",
-                              n->name, i);
-        if (!(m->input[m->n_input++] = steno_write_read(w, name)))
-            return STENO_ERR_NOMEM;
-    }
-    for (int i = 0; i < n_out; i++) {
-        const char *name = n->out[i] == STENO_NONE ? "" : s->name[n->out[i]];
-        if (!(m->output[m->n_output++] = steno_write_dup(w, name ? name : "")))
-            return STENO_ERR_NOMEM;
-    }
-    return STENO_OK;
-}
-
 /* Written as it is, or as a function? */
-static bool keeps_form(const struct writer *w, const struct steno_node *n)
+static bool keeps_form(const struct steno_onnx_write_options *opt, const struct steno_node *n)
 {
     if (*n->domain)
         return strcmp(n->domain, STENO_FUSED_DOMAIN) &&
-               (!w->opt->keep || w->opt->keep(w->opt->arg, n->domain));
-    return steno_opset_since(n->op_type, w->opt->opset) != 0;
+               (!opt->keep || opt->keep(opt->arg, n->domain));
+    return steno_opset_since(n->op_type, opt->opset) != 0;
 }
 
 /* --contrib: operators of ONNX Runtime with the same meaning. *done false: there is none. */
@@ -223,33 +48,13 @@ static steno_status as_contrib(struct writer *w, const struct steno_node *n, Onn
     return m->op_type && m->domain ? steno_write_import(w, "com.microsoft", 1) : STENO_ERR_NOMEM;
 }
 
-steno_status steno_write_node(struct writer *w, struct write_scope *s, const struct steno_node *n,
-                              Onnx__Node **out)
+static steno_status write_form(struct writer *w, struct write_scope *s, const struct steno_node *n,
+                               Onnx__Node *m)
 {
-    Onnx__Node *m;
-    steno_status st;
-    NEW(w, m, onnx__node__init);
-    *out = m;
-    m->name = steno_write_node_name(w, n->name);
-    m->op_type = steno_write_dup(w, n->op_type);
-    m->domain = steno_write_dup(w, n->domain);
-    m->attribute = steno_write_alloc(w, (size_t)n->n_attr + 4, sizeof *m->attribute);
-    if (!m->name || !m->op_type || !m->domain || !m->attribute)
-        return STENO_ERR_NOMEM;
-    st = connect(w, s, n, m);
-    for (int i = 0; !st && i < n->n_attr; i++)
-        st = steno_write_attr(w, s, &n->attr[i], &m->attribute[m->n_attribute++]);
-    if (st)
-        return st;
-    if (w->opt->stow) {
-        char own[48];
-        snprintf(own, sizeof own, "%d,%d", n->opset, (int)n->region);
-        m->overload = steno_write_dup(w, own);
-        return m->overload ? STENO_OK : STENO_ERR_NOMEM;
-    }
-    if (!keeps_form(w, n)) {
+    const struct steno_onnx_write_options *opt = steno_file_writer(w)->opt;
+    if (!keeps_form(opt, n)) {
         bool done = false;
-        st = w->opt->contrib ? as_contrib(w, n, m, &done) : STENO_OK;
+        steno_status st = opt->contrib ? as_contrib(w, n, m, &done) : STENO_OK;
         return st || done ? st : steno_write_call(w, s->g, n, m);
     }
     if (*n->domain)
@@ -257,187 +62,58 @@ steno_status steno_write_node(struct writer *w, struct write_scope *s, const str
     return steno_opset_convert(w, s, n, m);
 }
 
-/* ---- graphs ---- */
+/* ---- constants ---- */
 
-/* A body's output must be written in the body, and no value may be two outputs. */
-static bool needs_identity(const struct write_scope *s, int k)
+static steno_status to_data_file(struct file_writer *o, Onnx__Tensor *m, const void *data,
+                                 size_t bytes)
 {
-    const struct steno_graph *g = s->g;
-    const struct steno_value *v = &g->values[g->outputs[k]];
-    for (int i = 0; i < k; i++)
-        if (g->outputs[i] == g->outputs[k])
-            return true;
-    return s->up &&
-           (v->captured_from != STENO_NONE || (v->constant && outer_constant(s, v->constant)));
-}
-
-static steno_status carry_over(struct writer *w, const char *from, const char *to, Onnx__Node **out)
-{
-    Onnx__Node *m;
-    NEW(w, m, onnx__node__init);
-    m->op_type = steno_write_dup(w, "Identity");
-    m->name = steno_write_node_name(w, to);
-    m->input = steno_write_alloc(w, 1, sizeof *m->input);
-    m->output = steno_write_alloc(w, 1, sizeof *m->output);
-    if (!m->op_type || !m->name || !m->input || !m->output)
-        return STENO_ERR_NOMEM;
-    m->n_input = m->n_output = 1;
-    m->input[0] = steno_write_read(w, from);
-    m->output[0] = steno_write_dup(w, to);
-    *out = m;
-    return m->input[0] && m->output[0] ? STENO_OK : STENO_ERR_NOMEM;
-}
-
-static steno_status write_outputs(struct writer *w, const struct write_scope *s, Onnx__Graph *m)
-{
-    const struct steno_graph *g = s->g;
-    m->output = steno_write_alloc(w, (size_t)g->n_outputs + 1, sizeof *m->output);
-    if (!m->output)
-        return STENO_ERR_NOMEM;
-    for (int i = 0; i < g->n_outputs; i++) {
-        const struct steno_value *v = &g->values[g->outputs[i]];
-        const char *name = s->name[g->outputs[i]];
-        steno_status st = STENO_OK;
-        if (needs_identity(s, i)) {
-            const char *from = name;
-            name = steno_write_name(w, *v->name ? v->name : "output");
-            st = name ? carry_over(w, from, name, &m->node[m->n_node]) : STENO_ERR_NOMEM;
-            m->n_node += !st;
-        }
-        if (!st)
-            st = steno_write_value(w, g, name, v, &m->output[m->n_output++]);
-        if (st)
-            return st;
-    }
-    return STENO_OK;
-}
-
-static steno_status write_constants(struct writer *w, const struct write_scope *s, Onnx__Graph *m)
-{
-    const struct steno_graph *g = s->g;
-    m->initializer =
-        steno_write_alloc(w, (size_t)g->n_values + s->n_extra + 1, sizeof *m->initializer);
-    if (!m->initializer)
-        return STENO_ERR_NOMEM;
-    for (int32_t i = 0; i < g->n_values; i++) {
-        const struct steno_value *v = &g->values[i];
-        steno_status st;
-        if (!v->constant || !s->name[i] ||
-            (!v->is_output && steno_names_find(&w->read, s->name[i]) == STENO_NONE) ||
-            (s->up && outer_constant(s, v->constant)))
-            continue;
-        if (w->opt->stow)
-            st = steno_write_stowed(w, s->name[i], v, &m->initializer[m->n_initializer]);
-        else if (!steno_const_bytes(v->constant) && v->constant->data)
-            st = steno_fail(w->err, STENO_ERR_NOMEM, "out of memory for '%s'", s->name[i]);
-        else
-            st = steno_write_tensor(w, s->name[i], v->constant, !s->up,
-                                    &m->initializer[m->n_initializer]);
-        if (st)
-            return st;
-        m->n_initializer++;
-    }
-    for (size_t i = 0; i < s->n_extra; i++)
-        m->initializer[m->n_initializer++] = s->extra[i];
-    return STENO_OK;
-}
-
-/* Node *at, or the region that starts there; *at moves behind it. */
-static steno_status write_step(struct writer *w, struct write_scope *s, int32_t *at, Onnx__Graph *m)
-{
-    const struct steno_graph *g = s->g;
-    int32_t from = *at, to = from + 1, r;
-    steno_status st = STENO_OK;
-    *at = to;
-    if (g->nodes[from].dead)
-        return STENO_OK;
-    r = w->opt->stow ? STENO_NONE : steno_node_top_region(g, &g->nodes[from]);
-    while (r != STENO_NONE && to < g->n_nodes &&
-           (g->nodes[to].dead || steno_node_top_region(g, &g->nodes[to]) == r))
-        to++;
-    if (r != STENO_NONE) {
-        Onnx__Node *call;
-        st = steno_write_region(w, s, from, to, &call);
-        if (st || call) {
-            *at = to;
-            m->node[m->n_node] = call;
-            m->n_node += call != NULL;
-            return st;
-        }
-    }
-    return steno_write_node(w, s, &g->nodes[from], &m->node[m->n_node++]);
-}
-
-steno_status steno_write_graph(struct writer *w, struct write_scope *s, Onnx__Graph **out)
-{
-    const struct steno_graph *g = s->g;
-    Onnx__Graph *m;
+    char number[32];
+    size_t pad = (4096 - o->data_bytes % 4096) % 4096; /* pages: readers may map them */
     steno_status st;
-    s->apart = w->opt->stow != NULL;
-    st = make_names(w, s);
-    if (st)
-        return st;
-    NEW(w, m, onnx__graph__init);
-    m->name = steno_write_dup(w, *g->name ? g->name : "graph");
-    m->node = steno_write_alloc(w, (size_t)g->n_nodes + (size_t)g->n_outputs + 1, sizeof *m->node);
-    m->input = steno_write_alloc(w, (size_t)g->n_inputs + 1, sizeof *m->input);
-    if (!m->name || !m->node || !m->input)
+    static const char zeros[4096];
+    if (fwrite(zeros, 1, pad, o->data_file) != pad || fwrite(data, 1, bytes, o->data_file) != bytes)
+        return steno_fail(o->w.err, STENO_ERR_IO, "%s: cannot write", o->data);
+    o->data_bytes += pad;
+    m->external_data = steno_write_alloc(&o->w, 3, sizeof *m->external_data);
+    if (!m->external_data)
         return STENO_ERR_NOMEM;
-    for (int i = 0; !st && i < g->n_inputs; i++)
-        st = steno_write_value(w, g, s->name[g->inputs[i]], &g->values[g->inputs[i]],
-                               &m->input[m->n_input++]);
-    for (int32_t i = 0; !st && i < g->n_nodes;)
-        st = write_step(w, s, &i, m);
+    m->raw_data.data = NULL;
+    m->raw_data.len = 0;
+    m->data_location = ONNX__TENSOR__DATA_LOCATION__EXTERNAL;
+    st = steno_write_external(&o->w, m, "location", o->data);
+    snprintf(number, sizeof number, "%zu", o->data_bytes);
     if (!st)
-        st = write_outputs(w, s, m);
+        st = steno_write_external(&o->w, m, "offset", number);
+    snprintf(number, sizeof number, "%zu", bytes);
     if (!st)
-        st = write_constants(w, s, m);
-    *out = m;
+        st = steno_write_external(&o->w, m, "length", number);
+    o->data_bytes += bytes;
     return st;
+}
+
+static steno_status write_constant(struct writer *w, const struct write_scope *s, const char *name,
+                                   const struct steno_value *v, Onnx__Tensor **out)
+{
+    struct file_writer *o = steno_file_writer(w);
+    const struct steno_tensor *t = v->constant;
+    steno_status st;
+    if (!steno_const_bytes(t) && t->data)
+        return steno_fail(w->err, STENO_ERR_NOMEM, "out of memory for '%s'", name);
+    st = steno_write_tensor(w, name, t, out);
+    if (st || s->up || !o->data_file || (*out)->raw_data.len < STENO_WRITE_SMALL)
+        return st;
+    return to_data_file(o, *out, t->data, (*out)->raw_data.len);
 }
 
 /* ---- model ---- */
 
-static steno_status add_meta(struct writer *w, Onnx__Model *m, const char *key, const char *value)
+static steno_status write_functions(struct file_writer *o, Onnx__Model *m)
 {
-    Onnx__StringStringEntry *e;
-    NEW(w, e, onnx__string_string_entry__init);
-    e->key = steno_write_dup(w, key);
-    e->value = steno_write_dup(w, value);
-    if (!e->key || !e->value)
-        return STENO_ERR_NOMEM;
-    m->metadata_props[m->n_metadata_props++] = e;
-    return STENO_OK;
-}
-
-static steno_status write_meta(struct writer *w, const struct steno_graph *g, Onnx__Model *m)
-{
-    m->metadata_props = steno_write_alloc(w, (size_t)g->n_meta + (size_t)g->n_regions + 1,
-                                          sizeof *m->metadata_props);
-    if (!m->metadata_props)
-        return STENO_ERR_NOMEM;
-    for (int i = 0; i < g->n_meta; i++)
-        if (add_meta(w, m, g->meta_keys[i], g->meta_values[i]))
-            return STENO_ERR_NOMEM;
-    for (int32_t i = 0; w->opt->stow && i < g->n_regions; i++) {
-        const struct steno_region *r = &g->regions[i];
-        char text[1024];
-        snprintf(text, sizeof text, "%d %.200s %.700s", (int)r->parent, r->type, r->name);
-        if (add_meta(w, m, STENO_REGION_KEY, text))
-            return STENO_ERR_NOMEM;
-    }
-    return STENO_OK;
-}
-
-static steno_status write_functions(struct writer *w, Onnx__Model *m)
-{
-    m->functions = steno_write_alloc(w, w->n_functions + 1, sizeof *m->functions);
+    m->functions = steno_write_alloc(&o->w, o->n_functions + 1, sizeof *m->functions);
     if (!m->functions)
         return STENO_ERR_NOMEM;
-    for (const struct write_function *f = w->functions; f; f = f->next)
+    for (const struct write_function *f = o->functions; f; f = f->next)
         m->functions[m->n_functions++] = f->f;
-    m->opset_import = w->imports;
-    m->n_opset_import = w->n_imports;
     return STENO_OK;
 }
 
@@ -448,66 +124,39 @@ static int64_t least_ir(int opset, bool functions)
     return functions || v > 8 ? v : 7;
 }
 
-static steno_status write_model(struct writer *w, const struct steno_graph *g, Onnx__Model *m)
+static steno_status build(struct file_writer *o, const struct steno_graph *g, Onnx__Model *m)
 {
-    struct write_scope top = {.g = g};
+    static const struct steno_write_form form = {
+        .node = write_form, .region = steno_write_region, .constant = write_constant};
+    const struct steno_onnx_write_options *opt = o->opt;
     int64_t least;
-    steno_status st = steno_write_import(w, "", w->opt->opset);
+    steno_status st;
+    if (opt->opset < 11)
+        return steno_fail(o->w.err, STENO_ERR_UNSUPPORTED,
+                          "opset %d: models are written in 11 and later", opt->opset);
+    o->w.form = &form;
+    o->last = &o->functions;
+    st = steno_write_model(&o->w, g, opt->opset, m);
     if (!st)
-        st = steno_write_graph(w, &top, &m->graph);
-    if (!st)
-        st = write_meta(w, g, m);
-    if (!st)
-        st = write_functions(w, m);
+        st = write_functions(o, m);
     if (st)
         return st;
-    least = least_ir(w->opt->opset, w->n_functions > 0);
-    m->ir_version = w->opt->ir_version > least ? w->opt->ir_version : least;
-    m->producer_name = steno_write_dup(w, "steno");
+    least = least_ir(opt->opset, o->n_functions > 0);
+    m->ir_version = opt->ir_version > least ? opt->ir_version : least;
     m->producer_version =
-        steno_write_dup(w, w->opt->producer_version ? w->opt->producer_version : "");
-    return m->producer_name && m->producer_version ? STENO_OK : STENO_ERR_NOMEM;
-}
-
-static steno_status build(struct writer *w, const struct steno_graph *g, Onnx__Model *m)
-{
-    if (w->opt->opset < 11)
-        return steno_fail(w->err, STENO_ERR_UNSUPPORTED,
-                          "opset %d: models are written in 11 and "
-                          "later",
-                          w->opt->opset);
-    w->last = &w->functions;
-    w->a = steno_arena_new(0);
-    if (!w->a)
-        return steno_fail(w->err, STENO_ERR_NOMEM, "out of memory");
-    onnx__model__init(m);
-    return write_model(w, g, m);
-}
-
-static void finish(struct writer *w)
-{
-    steno_names_free(&w->used);
-    steno_names_free(&w->nodes);
-    steno_names_free(&w->read);
-    steno_arena_free(w->a);
+        steno_write_dup(&o->w, opt->producer_version ? opt->producer_version : "");
+    return m->producer_version ? STENO_OK : STENO_ERR_NOMEM;
 }
 
 steno_status steno_onnx_serialize(const struct steno_graph *g, struct steno_buf *out,
                                   const struct steno_onnx_write_options *opt, steno_err *err)
 {
-    struct writer w = {.opt = opt, .err = err};
+    struct file_writer o = {.w = {.err = err}, .opt = opt};
     Onnx__Model m;
-    size_t n;
-    steno_status st = build(&w, g, &m);
-    if (!st) {
-        n = onnx__model__get_packed_size(&m);
-        st = steno_buf_reserve(out, n);
-        if (st)
-            st = steno_fail(err, st, "the model takes %zu bytes", n);
-        else
-            out->len += onnx__model__pack(&m, (uint8_t *)out->data + out->len);
-    }
-    finish(&w);
+    steno_status st = build(&o, g, &m);
+    if (!st)
+        st = steno_write_pack(&m, out, err);
+    steno_write_end(&o.w);
     return st;
 }
 
@@ -560,38 +209,38 @@ struct paths {
     char model[4096], data[4096], model_new[4096], data_new[4096];
 };
 
-static steno_status write_files(struct writer *w, const struct steno_graph *g, struct paths *p,
-                                struct steno_onnx_written *written)
+static steno_status write_files(struct file_writer *o, const struct steno_graph *g,
+                                struct paths *p, struct steno_onnx_written *written)
 {
     Onnx__Model m;
     struct sink s = {.base.append = append};
-    steno_status st = build(w, g, &m);
-    if (!st && w->data_file) {
-        st = commit(w->data_file, p->data_new, p->data, false, w->err);
-        w->data_file = NULL;
+    steno_status st = build(o, g, &m);
+    if (!st && o->data_file) {
+        st = commit(o->data_file, p->data_new, p->data, false, o->w.err);
+        o->data_file = NULL;
     }
     if (st)
         return st;
     if (onnx__model__get_packed_size(&m) > INT32_MAX)
-        return steno_fail(w->err, STENO_ERR_LIMIT,
+        return steno_fail(o->w.err, STENO_ERR_LIMIT,
                           "the model takes more than 2 GiB: its weights "
                           "need a file of their own");
     s.f = fopen(p->model_new, "wb");
     if (!s.f)
-        return steno_fail(w->err, STENO_ERR_IO, "%s: cannot be made", p->model_new);
+        return steno_fail(o->w.err, STENO_ERR_IO, "%s: cannot be made", p->model_new);
     onnx__model__pack_to_buffer(&m, &s.base);
     written->bytes = s.n;
-    written->data_bytes = w->data_bytes;
+    written->data_bytes = o->data_bytes;
     written->nodes = steno_graph_count_top(g);
-    written->functions = w->n_functions;
-    return commit(s.f, p->model_new, p->model, s.failed, w->err);
+    written->functions = o->n_functions;
+    return commit(s.f, p->model_new, p->model, s.failed, o->w.err);
 }
 
 steno_status steno_onnx_write(const struct steno_graph *g, const char *path,
                               const struct steno_onnx_write_options *opt,
                               struct steno_onnx_written *written, steno_err *err)
 {
-    struct writer w = {.opt = opt, .err = err};
+    struct file_writer o = {.w = {.err = err}, .opt = opt};
     struct steno_onnx_written ignored;
     struct paths p;
     const char *slash = strrchr(path, '/');
@@ -603,16 +252,16 @@ steno_status steno_onnx_write(const struct steno_graph *g, const char *path,
     snprintf(p.model_new, sizeof p.model_new, "%s.new", path);
     snprintf(p.data_new, sizeof p.data_new, "%s.data.new", path);
     if (wants_external(g, opt)) {
-        w.data = p.data + (slash ? slash - path + 1 : 0);
-        w.data_file = fopen(p.data_new, "wb");
-        if (!w.data_file)
+        o.data = p.data + (slash ? slash - path + 1 : 0);
+        o.data_file = fopen(p.data_new, "wb");
+        if (!o.data_file)
             return steno_fail(err, STENO_ERR_IO, "%s: cannot be made", p.data_new);
     }
-    st = write_files(&w, g, &p, written ? written : &ignored);
-    if (w.data_file) {
-        fclose(w.data_file);
+    st = write_files(&o, g, &p, written ? written : &ignored);
+    if (o.data_file) {
+        fclose(o.data_file);
         remove(p.data_new);
     }
-    finish(&w);
+    steno_write_end(&o.w);
     return st;
 }

@@ -2,7 +2,7 @@
  *
  * A node of ai.onnx is written in the wanted opset, converted where its form differs. A fused node
  * (made by passes/) is written as a call of a model-local function of domain ai.steno whose body is
- * standard operators (optimize/body.h): TYPE, or TYPE__1, TYPE__2, ... when several bodies are
+ * standard operators (nn/ops/body.h): TYPE, or TYPE__1, TYPE__2, ... when several bodies are
  * needed. Our loader takes such a call as the one node it was, when the body is the one it would
  * write itself; any other tool inlines it. Operators of other domains that the model brought along
  * stay. Needs the graph after passes and before preparation, which drops constants. */
@@ -21,7 +21,7 @@ enum steno_onnx_external {
 struct steno_onnx_write_options {
     int opset;          /* of ai.onnx */
     int64_t ir_version; /* of the file read; raised to what is needed */
-    /* Text of a fused node's body (optimize/body.h); STENO_ERR_UNSUPPORTED when it has none. */
+    /* Text of a fused node's body (nn/ops/body.h); STENO_ERR_UNSUPPORTED when it has none. */
     steno_status (*body)(const struct steno_graph *g, const struct steno_node *n, int opset,
                          struct steno_buf *text);
     /* True when the domain's operators are written as they are; NULL: of every domain but ai.steno.
@@ -31,11 +31,6 @@ struct steno_onnx_write_options {
     bool contrib; /* com.microsoft operators where one is exactly the fused operator */
     enum steno_onnx_external external;
     const char *producer_version;
-    /* For a private copy that steno_onnx_options.stowed reads back, not for others: nodes as they
-     * are, each with its own opset, and large constants by this function, which sets *offset to
-     * where it keeps the elements, or to -1 when nobody needs them. NULL: an ordinary file. */
-    steno_status (*stow)(void *arg, const struct steno_value *v, int64_t *offset, steno_err *err);
-    void *stow_arg;
 };
 
 struct steno_onnx_written {

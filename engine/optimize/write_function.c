@@ -14,9 +14,10 @@ static bool same_bytes(const struct write_function *f, const uint8_t *p, size_t 
 }
 
 /* f, or the equal function that is there already; gives it its name. */
-static steno_status add_function(struct writer *w, const char *type, Onnx__Function *f,
+static steno_status add_function(struct file_writer *o, const char *type, Onnx__Function *f,
                                  Onnx__Function **out)
 {
+    struct writer *w = &o->w;
     size_t n = onnx__function__get_packed_size(f), others = 0;
     uint8_t *key = steno_write_alloc(w, n + 1, 1);
     struct write_function *entry;
@@ -24,7 +25,7 @@ static steno_status add_function(struct writer *w, const char *type, Onnx__Funct
     if (!key)
         return STENO_ERR_NOMEM;
     onnx__function__pack(f, key);
-    for (const struct write_function *old = w->functions; old; old = old->next) {
+    for (const struct write_function *old = o->functions; old; old = old->next) {
         if (strcmp(old->type, type))
             continue;
         *out = old->f;
@@ -39,9 +40,9 @@ static steno_status add_function(struct writer *w, const char *type, Onnx__Funct
     if (!entry || !f->name || !f->domain)
         return STENO_ERR_NOMEM;
     *entry = (struct write_function){.type = type, .key = key, .n_key = n, .f = f};
-    *w->last = entry;
-    w->last = &entry->next;
-    w->n_functions++;
+    *o->last = entry;
+    o->last = &entry->next;
+    o->n_functions++;
     *out = f;
     return STENO_OK;
 }
@@ -69,23 +70,24 @@ static steno_status declare_attributes(struct writer *w, const struct steno_node
 static steno_status node_function(struct writer *w, const struct steno_graph *g,
                                   const struct steno_node *n, Onnx__Function **out)
 {
+    struct file_writer *o = steno_file_writer(w);
     struct steno_buf text;
     Onnx__Function *f = NULL;
     steno_status st;
     steno_buf_init(&text, STENO_MAX_BODY);
-    st = w->opt->body(g, n, w->opt->opset, &text);
+    st = o->opt->body(g, n, o->opt->opset, &text);
     if (st)
         st = steno_fail(w->err, st,
                         "node '%s': %s%s%s cannot be written in operators of opset %d; leave out "
                         "the pass that makes it, or ask for a later opset",
-                        n->name, n->domain, *n->domain ? ":" : "", n->op_type, w->opt->opset);
+                        n->name, n->domain, *n->domain ? ":" : "", n->op_type, o->opt->opset);
     else
-        st = steno_onnx_make_function(w->a, text.data ? text.data : "", w->opt->opset,
+        st = steno_onnx_make_function(w->a, text.data ? text.data : "", o->opt->opset,
                                       steno_write_inputs(n), n->n_out, &f, w->err);
     steno_buf_free(&text);
     if (!st)
         st = declare_attributes(w, n, f);
-    return st ? st : add_function(w, n->op_type, f, out);
+    return st ? st : add_function(o, n->op_type, f, out);
 }
 
 steno_status steno_write_call(struct writer *w, const struct steno_graph *g,
@@ -147,7 +149,7 @@ static steno_status constant_node(struct writer *w, const char *name, const stru
     m->attribute[0] = a;
     m->n_output = m->n_attribute = 1;
     *out = m;
-    return m->output[0] ? steno_write_tensor(w, "", t, false, &a->t) : STENO_ERR_NOMEM;
+    return m->output[0] ? steno_write_tensor(w, "", t, &a->t) : STENO_ERR_NOMEM;
 }
 
 /* A value that the region reads and does not write: a constant of its own, or an input. */
@@ -264,7 +266,7 @@ static steno_status region_function(struct region *r, Onnx__Function *f)
     memset(&w->read, 0, sizeof w->read);
     w->n_imports = 0;
     w->made = 0;
-    st = steno_write_import(w, "", w->opt->opset);
+    st = steno_write_import(w, "", steno_file_writer(w)->opt->opset);
     if (!st)
         st = region_nodes(r, f);
     steno_names_free(&w->used);
@@ -290,7 +292,7 @@ static steno_status region_call(struct region *r, const char *type, const char *
 {
     struct writer *w = r->w;
     Onnx__Node *m;
-    steno_status st = add_function(w, type, f, &f);
+    steno_status st = add_function(steno_file_writer(w), type, f, &f);
     if (st)
         return st;
     NEW(w, m, onnx__node__init);

@@ -27,7 +27,7 @@ for source in tests/fuzz/fuzz_*.c; do
     name=${source##*/fuzz_}
     name=${name%.c}
     [ $# = 0 ] || [[ " $* " == *" $name "* ]] || continue
-    read -ra files < <(sed -n 's|^/\* covers: \(.*\) \*/|\1|p' "$source") || continue
+    read -ra files < <(sed -n 's|^/\* covers: \(.*\) \*/|\1|p' "$source" | paste -sd' ') || continue
     program=$B/tests/fuzz/fuzz_$name
     LLVM_PROFILE_FILE=$profiles/$name.raw "$program" "tests/fuzz/$name" >/dev/null 2>&1
     raw=("$profiles/$name.raw")

@@ -1,8 +1,8 @@
 /* A model of unknown origin, optimized and written: what the writer accepts, the loader must read
  * back with as many nodes, inputs and outputs; and from files, its weights apart, with the same
  * constants. */
-/* covers: engine/optimize/write.c engine/optimize/write_value.c engine/optimize/write_function.c
- * engine/nn/onnx/body.c engine/nn/onnx/opset.c */
+/* covers: engine/optimize/write.c engine/optimize/write_function.c engine/optimize/opset.c */
+/* covers: engine/nn/onnx/write.c engine/nn/onnx/write_value.c engine/nn/onnx/function_body.c */
 #include "optimize/save.h"
 #include "nn/exec/session.h"
 #include "tests/fuzz/folder.h"

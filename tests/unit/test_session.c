@@ -1,5 +1,5 @@
-/* ldflags:
- * -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc,--wrap=posix_memalign */
+/* ldflags: -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc */
+/* ldflags: -Wl,--wrap=aligned_alloc,--wrap=posix_memalign */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -7,7 +7,7 @@
 
 #include "optimize/save.h"
 #include "nn/onnx/load.h"
-#include "optimize/body.h"
+#include "nn/ops/body.h"
 #include "tests/support/pass_check.h"
 #include "tests/support/write_check.h"
 

@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "optimize/save.h"
-#include "optimize/body.h"
+#include "nn/ops/body.h"
 #include "nn/ops/op.h"
 #include "tests/support/pass_check.h"
 #include "tests/support/write_check.h"
@@ -27,7 +27,7 @@ static void every_fused_operator_has_a_body(void **state)
             continue;
         r = steno_body_find(op->type);
         if (!r || strcmp(r->domain, op->domain))
-            fail_msg("%s: no row in optimize/body.c", op->type);
+            fail_msg("%s: no row in nn/ops/body.c", op->type);
     }
     for (const struct steno_body_row *r = steno_body_next(NULL); r; r = steno_body_next(r)) {
         assert_non_null(steno_op_find(r->domain, r->type, r->opset));

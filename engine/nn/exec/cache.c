@@ -3,7 +3,7 @@
 #include "base/buf.h"
 #include "base/fresh.h"
 #include "nn/exec/cache_key.h"
-#include "optimize/write.h"
+#include "nn/onnx/stow.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -269,8 +269,6 @@ static steno_status stow(void *arg, const struct steno_value *v, int64_t *offset
 
 static bool write_graph(const steno_network *n, struct out *o, struct place *table, struct head *h)
 {
-    struct steno_onnx_write_options wo = {
-        .opset = 21, .ir_version = 10, .stow = stow, .stow_arg = o};
     struct steno_buf graph;
     bool ok;
     steno_buf_init(&graph, MAX_GRAPH);
@@ -278,7 +276,7 @@ static bool write_graph(const steno_network *n, struct out *o, struct place *tab
         const struct steno_packed_block *b = &n->store.block[i];
         table[i] = (struct place){put_blob(o, b->data, b->bytes), b->bytes};
     }
-    ok = !steno_onnx_serialize(n->g, &graph, &wo, NULL);
+    ok = !steno_onnx_stow(n->g, stow, o, &graph, NULL);
     h->table = o->at;
     h->blobs_sum = XXH3_64bits_digest(o->sum);
     XXH3_64bits_reset(o->sum);

@@ -4,7 +4,7 @@
  *     blobs     packed weights, and constants that someone still needs, each at a multiple of 64
  *               bytes with STENO_OVERREAD bytes behind it
  *     table     offset and size of each packed block, in the order operators ask for them
- *     graph     the graph after the passes, as a private ONNX message (optimize/write.h: stow)
+ *     graph     the graph after the passes, as a private ONNX message (nn/onnx/stow.h)
  *     facts     struct cache_facts: what steno_network tells about itself
  *
  * or, where the part that was asked for cannot be cut out of the graph, only the reason: reading

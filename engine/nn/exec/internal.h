@@ -335,6 +335,10 @@ double steno_node_flops(const struct steno_node *n, const struct steno_tensor *c
 
 /* network.c: operators found, types and shapes inferred, of a graph that passes have seen. */
 STENO_MUST steno_status steno_network_settle(struct steno_graph *g, steno_err *err);
+/* The passes of opt on the graph as it is now, which no one has packed yet. */
+STENO_MUST steno_status steno_network_rewrite(steno_network *n,
+                                              const struct steno_network_options *opt,
+                                              steno_err *err);
 
 /* prepare.c */
 /* *packed += bytes of packed weights; report may be NULL. */

@@ -4,8 +4,7 @@
 #include "base/buf.h"
 #include "base/cpu.h"
 #include "base/pages.h"
-#include "optimize/save.h"
-#include "optimize/body.h"
+#include "nn/ops/body.h"
 #include "nn/passes/free_batch.h"
 #include "nn/passes/incremental.h"
 
@@ -136,8 +135,8 @@ static steno_status pass_eval(void *arg, struct steno_graph *g, struct steno_nod
     return st;
 }
 
-static steno_status optimize(steno_network *n, const struct steno_network_options *opt,
-                             steno_err *err)
+steno_status steno_network_rewrite(steno_network *n, const struct steno_network_options *opt,
+                                   steno_err *err)
 {
     struct workspace ws;
     struct steno_pass_env env = {.arg = &ws,
@@ -170,12 +169,6 @@ steno_status steno_network_settle(struct steno_graph *g, steno_err *err)
 {
     steno_status st = resolve_all(g, err);
     return st ? st : pass_infer(NULL, g, err);
-}
-
-steno_status steno_network_passes_again(steno_network *n, const struct steno_network_options *opt,
-                                        steno_err *err)
-{
-    return optimize(n, opt, err);
 }
 
 /* ---- network ---- */
@@ -243,7 +236,7 @@ static steno_status build(steno_network *n, const char *path, const void *data, 
     if (st)
         return steno_fail_in(err, st, "%s", path);
     settle_precision(n, opt->precision);
-    st = optimize(n, opt, err);
+    st = steno_network_rewrite(n, opt, err);
     if (st == STENO_ERR_UNSUPPORTED && caching && refusable && err)
         steno_cache_refuse(n, path, opt, &id, err);
     n->rewrite_only = opt->rewrite_only;

@@ -10,6 +10,9 @@
 
 /* Of a graph after inlining: a small file can ask for exponentially many. */
 #define STENO_ONNX_MAX_NODES 1000000u
+#define STENO_MAX_BODY ((size_t)1 << 20) /* text of one function */
+#define STENO_FUSED_DOMAIN "ai.steno"
+#define STENO_REGION_KEY "steno.region" /* metadata of private copies: "PARENT TYPE NAME" */
 
 /* External-data files of one model: opened once each. */
 struct steno_extfile;
@@ -123,5 +126,17 @@ STENO_MUST steno_status steno_onnx_attrs(struct loader *l, struct scope *s, cons
                                          struct steno_node *n);
 STENO_MUST steno_status steno_onnx_call(struct loader *l, struct scope *s, const Onnx__Node *m,
                                         const Onnx__Function *f);
+
+
+/* function_body.c: text (nn/ops/body.h) as a function. Messages live in the arena. */
+STENO_MUST steno_status steno_onnx_make_function(steno_arena *a, const char *text, int opset,
+                                                 int n_in, int n_out, Onnx__Function **out,
+                                                 steno_err *err);
+/* *same: function `theirs`, called by node n of g, is what we would write for n. */
+STENO_MUST steno_status steno_onnx_same_function(const struct steno_onnx_options *opt,
+                                                 const struct steno_graph *g,
+                                                 const struct steno_node *n,
+                                                 const Onnx__Function *theirs, bool *same,
+                                                 steno_err *err);
 
 #endif

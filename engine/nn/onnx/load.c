@@ -7,7 +7,6 @@
  * (nn/onnx/function.c: its nodes go straight into the caller's graph, under new names).
  * Node Constant becomes a constant value here; it never reaches the engine. */
 #include "nn/onnx/internal.h"
-#include "optimize/write_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>

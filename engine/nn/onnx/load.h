@@ -10,14 +10,14 @@ struct steno_onnx_options {
     /* True when the engine runs (domain, type) itself, so that a model-local function of that name
      * is left as one node instead of being inlined. NULL = never. */
     bool (*native)(const char *domain, const char *type, int opset);
-    /* Fused operators (optimize/write.h): domain and version of the engine's operator that a
+    /* Fused operators (nn/ops/body.h): domain and version of the engine's operator that a
      * function ai.steno:type stands for, false when there is none, and the text of its body. A call
      * becomes a node of that operator when the file's function has exactly that body, else it is
      * inlined. NULL = inline. */
     bool (*fused)(const char *type, const char **domain, int *opset);
     steno_status (*body)(const struct steno_graph *g, const struct steno_node *n, int opset,
-                         struct steno_buf *text); /* as steno_onnx_write_options.body */
-    /* A private copy (steno_onnx_write_options.stow): where the stowed elements lie. They are
+                         struct steno_buf *text); /* steno_body_text of nn/ops/body.h */
+    /* A private copy (nn/onnx/stow.h): where the stowed elements lie. They are
      * borrowed as long as the graph lives. NULL: an ordinary file. */
     const void *stowed;
     size_t n_stowed;

@@ -16,7 +16,7 @@
  *                 column, for inputs that hold several things side by side; apart: bits of the
  * inputs (Q 1, K 2, V 4, P 8) and of y (16) that have the heads apart, [B, h, T, d]. Rank 4 shift:
  * 0 when P has a row for each key and its product is not shifted. Rank 4 [B, T, h, d] is the same
- * as rank 3. hides: 1 when the mask is bool (for the body in a written file, optimize/body_fused.c;
+ * as rank 3. hides: 1 when the mask is bool (for the body in a written file, nn/ops/body_fused.c;
  * the kernel looks at the type). */
 #include "nn/ops/attention.h"
 #include "nn/ops/families.h"

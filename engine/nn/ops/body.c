@@ -1,4 +1,4 @@
-#include "optimize/body.h"
+#include "nn/ops/body.h"
 
 #include "nn/kernels/kernels.h"
 

@@ -1,6 +1,6 @@
 /* Bodies of what op_fused_zipformer.c, op_fused_chunkconv.c, op_fused_weights.c and
  * op_fused_spectrum.c compute. */
-#include "optimize/body.h"
+#include "nn/ops/body.h"
 
 void steno_body_bias_norm(struct steno_body *b)
 {

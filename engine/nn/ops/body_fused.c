@@ -1,5 +1,5 @@
 /* Bodies of the operators that passes/ make: what op_fused*.c compute, in standard operators. */
-#include "optimize/body.h"
+#include "nn/ops/body.h"
 
 #include "nn/kernels/kernels.h"
 

@@ -1,7 +1,7 @@
 /* The versions of ai.onnx in which each operator's definition changed, the first being when it came
  * in. From the ONNX operator changelog (docs/Changelog.md), opset 1 to 28. */
-#ifndef STENO_NN_ONNX_OPSET_TABLE_H
-#define STENO_NN_ONNX_OPSET_TABLE_H
+#ifndef STENO_OPTIMIZE_OPSET_TABLE_H
+#define STENO_OPTIMIZE_OPSET_TABLE_H
 
 static const struct opset_row {
     const char *type;

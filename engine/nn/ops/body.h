@@ -17,8 +17,8 @@
  * type and shape of constant inputs, and on the opset it is to be written for; on nothing else. So
  * that a reader of the file can say it again and see that the function is what our kernel does:
  * what else it needs (a rank, a width) belongs in an attribute. */
-#ifndef STENO_OPTIMIZE_BODY_H
-#define STENO_OPTIMIZE_BODY_H
+#ifndef STENO_NN_OPS_BODY_H
+#define STENO_NN_OPS_BODY_H
 
 #include "base/buf.h"
 #include "nn/graph/graph.h"
@@ -83,7 +83,7 @@ void steno_body_layernorm(struct steno_body *b, const char *y, const char *x, co
 
 void steno_body_gelu_tanh(struct steno_body *b, const char *y, const char *x); /* once in a body */
 
-/* Bodies by family; a new one is declared here and listed in optimize/body.c. */
+/* Bodies by family; a new one is declared here and listed in nn/ops/body.c. */
 steno_body_fn steno_body_linear, steno_body_glu, steno_body_depthwise, steno_body_conv_nhwc,
     steno_body_masked_softmax, steno_body_relative_shift, steno_body_int_linear, steno_body_swish,
     steno_body_gelu, steno_body_layer_normalization, steno_body_fused_conv, steno_body_attention,

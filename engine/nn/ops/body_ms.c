@@ -1,6 +1,6 @@
 /* Bodies of the com.microsoft operators that passes/ make, and of standard ones that are younger
  * than most files. Definitions: ONNX Runtime, docs/ContribOperators.md. */
-#include "optimize/body.h"
+#include "nn/ops/body.h"
 
 #include "nn/kernels/kernels.h"
 

@@ -1,13 +1,12 @@
 /* Types, constants and attributes as messages. */
-#include "optimize/write_internal.h"
+#include "nn/onnx/write.h"
 
 #include <string.h>
 
-#define SMALL 1024 /* bytes: smaller constants stay in the message */
-
 /* ---- tensors, types ---- */
 
-static steno_status entry(struct writer *w, Onnx__Tensor *m, const char *key, const char *value)
+steno_status steno_write_external(struct writer *w, Onnx__Tensor *m, const char *key,
+                                  const char *value)
 {
     Onnx__StringStringEntry *e;
     NEW(w, e, onnx__string_string_entry__init);
@@ -17,32 +16,8 @@ static steno_status entry(struct writer *w, Onnx__Tensor *m, const char *key, co
     return e->key && e->value ? STENO_OK : STENO_ERR_NOMEM;
 }
 
-static steno_status to_data_file(struct writer *w, Onnx__Tensor *m, const void *data, size_t bytes)
-{
-    char number[32];
-    size_t pad = (4096 - w->data_bytes % 4096) % 4096; /* pages: readers may map them */
-    steno_status st;
-    static const char zeros[4096];
-    if (fwrite(zeros, 1, pad, w->data_file) != pad || fwrite(data, 1, bytes, w->data_file) != bytes)
-        return steno_fail(w->err, STENO_ERR_IO, "%s: cannot write", w->data);
-    w->data_bytes += pad;
-    m->external_data = steno_write_alloc(w, 3, sizeof *m->external_data);
-    if (!m->external_data)
-        return STENO_ERR_NOMEM;
-    m->data_location = ONNX__TENSOR__DATA_LOCATION__EXTERNAL;
-    st = entry(w, m, "location", w->data);
-    snprintf(number, sizeof number, "%zu", w->data_bytes);
-    if (!st)
-        st = entry(w, m, "offset", number);
-    snprintf(number, sizeof number, "%zu", bytes);
-    if (!st)
-        st = entry(w, m, "length", number);
-    w->data_bytes += bytes;
-    return st;
-}
-
 steno_status steno_write_tensor(struct writer *w, const char *name, const struct steno_tensor *t,
-                                bool external, Onnx__Tensor **out)
+                                Onnx__Tensor **out)
 {
     Onnx__Tensor *m;
     size_t bytes;
@@ -57,36 +32,9 @@ steno_status steno_write_tensor(struct writer *w, const char *name, const struct
     m->n_dims = (size_t)t->shape.rank;
     m->data_type = (int)t->dtype;
     *out = m;
-    if (external && w->data_file && bytes >= SMALL)
-        return to_data_file(w, m, t->data, bytes);
     m->raw_data.data = t->data;
     m->raw_data.len = bytes;
     return STENO_OK;
-}
-
-/* A constant of a private copy: small ones in the message, the others where opt->stow says. */
-steno_status steno_write_stowed(struct writer *w, const char *name, const struct steno_value *v,
-                                Onnx__Tensor **out)
-{
-    struct steno_tensor t = *v->constant;
-    char number[32];
-    int64_t offset;
-    size_t bytes;
-    steno_status st;
-    if (steno_shape_bytes(&t.shape, t.dtype, &bytes) ||
-        (bytes < SMALL && (steno_const_bytes(v->constant) || !bytes)))
-        return steno_write_tensor(w, name, v->constant, false, out);
-    st = w->opt->stow(w->opt->stow_arg, v, &offset, w->err);
-    if (!st)
-        st = steno_write_tensor(w, name, &t, false, out);
-    if (st)
-        return st;
-    (*out)->raw_data.len = 0;
-    (*out)->raw_data.data = NULL;
-    (*out)->data_location = ONNX__TENSOR__DATA_LOCATION__EXTERNAL;
-    (*out)->external_data = steno_write_alloc(w, 1, sizeof *(*out)->external_data);
-    snprintf(number, sizeof number, "%lld", (long long)offset);
-    return (*out)->external_data ? entry(w, *out, "offset", number) : STENO_ERR_NOMEM;
 }
 
 static steno_status write_dim(struct writer *w, const struct steno_graph *g, int64_t d,
@@ -204,7 +152,7 @@ steno_status steno_write_attr(struct writer *w, struct write_scope *s, const str
         m->s.len = strlen(a->s);
         return m->s.data ? STENO_OK : STENO_ERR_NOMEM;
     case STENO_ATTR_TENSOR:
-        return steno_write_tensor(w, "", a->t, false, &m->t);
+        return steno_write_tensor(w, "", a->t, &m->t);
     case STENO_ATTR_GRAPH:
         body.g = a->g;
         return steno_write_graph(w, &body, &m->g);

@@ -1,7 +1,7 @@
 /* Saying a node in another opset of ai.onnx. Most versions of an operator only took in more element
  * types: the node stays as it is. Where the form changed (attributes that became inputs, defaults)
  * it is rewritten, or refused when there is no other way to say it. */
-#include "nn/onnx/opset_table.h"
+#include "optimize/opset_table.h"
 #include "optimize/write_internal.h"
 
 #include <stdlib.h>
@@ -96,7 +96,7 @@ static steno_status add_constant(const struct change *c, const int64_t *v, size_
         s->cap_extra = cap;
     }
     *name = steno_write_dup(c->w, made);
-    if (!*name || steno_write_tensor(c->w, made, &t, false, &s->extra[s->n_extra]))
+    if (!*name || steno_write_tensor(c->w, made, &t, &s->extra[s->n_extra]))
         return STENO_ERR_NOMEM;
     s->n_extra++;
     return STENO_OK;
@@ -330,7 +330,7 @@ steno_status steno_opset_convert(struct writer *w, struct write_scope *s,
 {
     struct change c = {.w = w, .s = s, .n = n, .m = m};
     c.from = steno_opset_since(n->op_type, n->opset);
-    c.to = steno_opset_since(n->op_type, w->opt->opset);
+    c.to = steno_opset_since(n->op_type, steno_file_writer(w)->opt->opset);
     if (c.from == c.to)
         return STENO_OK;
     if (c.from <= 0)

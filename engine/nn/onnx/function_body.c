@@ -1,6 +1,6 @@
-/* Function bodies: text of optimize/body.h -> FunctionProto, and whether a function found in a file
+/* Function bodies: text of nn/ops/body.h -> FunctionProto, and whether a function found in a file
  * is the one that we would write. */
-#include "optimize/write_internal.h"
+#include "nn/onnx/internal.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,0 +1,406 @@
+/* Graph IR -> ONNX messages. Names first (graph inputs and outputs keep theirs, body graphs must
+ * not hide a name of the graph around), then nodes and constants. Elements of weights are not
+ * copied: messages point to them until they are packed. */
+#include "nn/onnx/write.h"
+
+#include <stdio.h>
+#include <string.h>
+
+void *steno_write_alloc(struct writer *w, size_t n, size_t size)
+{
+    void *p = steno_arena_calloc(w->a, n, size);
+    if (!p)
+        (void)steno_fail(w->err, STENO_ERR_NOMEM, "out of memory");
+    return p;
+}
+
+char *steno_write_dup(struct writer *w, const char *s)
+{
+    char *p = steno_arena_strdup(w->a, s);
+    if (!p)
+        (void)steno_fail(w->err, STENO_ERR_NOMEM, "out of memory");
+    return p;
+}
+
+/* ---- names ---- */
+
+static const char *claim(struct writer *w, const char *name)
+{
+    if (steno_names_put(&w->used, name, 1)) {
+        (void)steno_fail(w->err, STENO_ERR_NOMEM, "out of memory");
+        return NULL;
+    }
+    return name;
+}
+
+const char *steno_write_name(struct writer *w, const char *stem)
+{
+    char buf[320];
+    char *copy;
+    if (*stem && steno_names_find(&w->used, stem) == STENO_NONE)
+        return claim(w, stem);
+    do
+        snprintf(buf, sizeof buf, "%.290s_%zu", *stem ? stem : "v", ++w->made);
+    while (steno_names_find(&w->used, buf) != STENO_NONE);
+    copy = steno_write_dup(w, buf);
+    return copy ? claim(w, copy) : NULL;
+}
+
+char *steno_write_read(struct writer *w, const char *name)
+{
+    char *copy = steno_write_dup(w, name);
+    if (copy && *copy && steno_names_find(&w->read, copy) == STENO_NONE &&
+        steno_names_put(&w->read, copy, 1)) {
+        (void)steno_fail(w->err, STENO_ERR_NOMEM, "out of memory");
+        return NULL;
+    }
+    return copy;
+}
+
+char *steno_write_node_name(struct writer *w, const char *name)
+{
+    char buf[320], *copy;
+    size_t n = 1;
+    snprintf(buf, sizeof buf, "%.290s", name);
+    while (*buf && steno_names_find(&w->nodes, buf) != STENO_NONE)
+        snprintf(buf, sizeof buf, "%.290s_%zu", name, ++n);
+    copy = steno_write_dup(w, buf);
+    if (copy && *copy && steno_names_put(&w->nodes, copy, 1)) {
+        (void)steno_fail(w->err, STENO_ERR_NOMEM, "out of memory");
+        return NULL;
+    }
+    return copy;
+}
+
+static const char *outer_constant(const struct writer *w, const struct write_scope *s,
+                                  const struct steno_tensor *t)
+{
+    for (const struct write_scope *up = w->form->private_copy ? NULL : s->up; up; up = up->up)
+        for (int32_t i = 0; i < up->g->n_values; i++)
+            if (up->g->values[i].constant == t && up->name[i])
+                return up->name[i];
+    return NULL;
+}
+
+static steno_status keep_name(struct writer *w, struct write_scope *s, steno_vid v)
+{
+    const char *name = s->g->values[v].name;
+    if (s->name[v])
+        return STENO_OK;
+    if (!s->up && *name)
+        s->name[v] = steno_names_find(&w->used, name) == STENO_NONE ? claim(w, name) : NULL;
+    else
+        s->name[v] = steno_write_name(w, name);
+    if (!s->name[v])
+        return steno_fail(w->err, STENO_ERR_FORMAT, "two inputs or outputs have the name '%s'",
+                          name);
+    return STENO_OK;
+}
+
+static steno_status make_names(struct writer *w, struct write_scope *s)
+{
+    const struct steno_graph *g = s->g;
+    s->name = steno_write_alloc(w, (size_t)g->n_values + 1, sizeof *s->name);
+    if (!s->name)
+        return STENO_ERR_NOMEM;
+    for (int32_t i = 0; s->up && i < g->n_values; i++) {
+        const struct steno_value *v = &g->values[i];
+        if (v->captured_from != STENO_NONE)
+            s->name[i] = s->up->name[v->captured_from];
+        else if (v->constant)
+            s->name[i] = outer_constant(w, s, v->constant);
+    }
+    for (int i = 0; i < g->n_inputs; i++)
+        if (keep_name(w, s, g->inputs[i]))
+            return STENO_ERR_FORMAT;
+    for (int i = 0; i < g->n_outputs; i++)
+        if (keep_name(w, s, g->outputs[i]))
+            return STENO_ERR_FORMAT;
+    for (int32_t i = 0; i < g->n_values; i++) {
+        const struct steno_value *v = &g->values[i];
+        if (s->name[i] || !(v->uses || v->producer != STENO_NONE))
+            continue;
+        if (!(s->name[i] = steno_write_name(w, v->name)))
+            return STENO_ERR_NOMEM;
+    }
+    return STENO_OK;
+}
+
+/* ---- nodes ---- */
+
+int steno_write_inputs(const struct steno_node *n)
+{
+    int k = n->n_in;
+    while (k && n->in[k - 1] == STENO_NONE)
+        k--;
+    return k;
+}
+
+steno_status steno_write_import(struct writer *w, const char *domain, int version)
+{
+    Onnx__OperatorSetId *m;
+    for (size_t i = 0; i < w->n_imports; i++)
+        if (!strcmp(w->imports[i]->domain, domain)) {
+            if (version > w->imports[i]->version)
+                w->imports[i]->version = version;
+            return STENO_OK;
+        }
+    if (w->n_imports == sizeof w->imports / sizeof w->imports[0])
+        return steno_fail(w->err, STENO_ERR_LIMIT, "too many operator domains");
+    NEW(w, m, onnx__operator_set_id__init);
+    m->domain = steno_write_dup(w, domain);
+    m->version = version;
+    if (!m->domain)
+        return STENO_ERR_NOMEM;
+    w->imports[w->n_imports++] = m;
+    return STENO_OK;
+}
+
+static steno_status connect(struct writer *w, const struct write_scope *s,
+                            const struct steno_node *n, Onnx__Node *m)
+{
+    int n_in = steno_write_inputs(n), n_out = n->n_out;
+    while (n_out && n->out[n_out - 1] == STENO_NONE)
+        n_out--;
+    /* room for inputs that conversions add */
+    m->input = steno_write_alloc(w, (size_t)n_in + 8, sizeof *m->input);
+    m->output = steno_write_alloc(w, (size_t)n_out + 1, sizeof *m->output);
+    if (!m->input || !m->output)
+        return STENO_ERR_NOMEM;
+    for (int i = 0; i < n_in; i++) {
+        const char *name = n->in[i] == STENO_NONE ? "" : s->name[n->in[i]];
+        if (!name)
+            return steno_fail(w->err, STENO_ERR_INTERNAL, "node '%s': input %d has no name",
+                              n->name, i);
+        if (!(m->input[m->n_input++] = steno_write_read(w, name)))
+            return STENO_ERR_NOMEM;
+    }
+    for (int i = 0; i < n_out; i++) {
+        const char *name = n->out[i] == STENO_NONE ? "" : s->name[n->out[i]];
+        if (!(m->output[m->n_output++] = steno_write_dup(w, name ? name : "")))
+            return STENO_ERR_NOMEM;
+    }
+    return STENO_OK;
+}
+
+steno_status steno_write_node(struct writer *w, struct write_scope *s, const struct steno_node *n,
+                              Onnx__Node **out)
+{
+    Onnx__Node *m;
+    steno_status st;
+    NEW(w, m, onnx__node__init);
+    *out = m;
+    m->name = steno_write_node_name(w, n->name);
+    m->op_type = steno_write_dup(w, n->op_type);
+    m->domain = steno_write_dup(w, n->domain);
+    m->attribute = steno_write_alloc(w, (size_t)n->n_attr + 4, sizeof *m->attribute);
+    if (!m->name || !m->op_type || !m->domain || !m->attribute)
+        return STENO_ERR_NOMEM;
+    st = connect(w, s, n, m);
+    for (int i = 0; !st && i < n->n_attr; i++)
+        st = steno_write_attr(w, s, &n->attr[i], &m->attribute[m->n_attribute++]);
+    return st ? st : w->form->node(w, s, n, m);
+}
+
+/* ---- graphs ---- */
+
+/* A body's output must be written in the body, and no value may be two outputs. */
+static bool needs_identity(const struct writer *w, const struct write_scope *s, int k)
+{
+    const struct steno_graph *g = s->g;
+    const struct steno_value *v = &g->values[g->outputs[k]];
+    for (int i = 0; i < k; i++)
+        if (g->outputs[i] == g->outputs[k])
+            return true;
+    return s->up &&
+           (v->captured_from != STENO_NONE || (v->constant && outer_constant(w, s, v->constant)));
+}
+
+static steno_status carry_over(struct writer *w, const char *from, const char *to, Onnx__Node **out)
+{
+    Onnx__Node *m;
+    NEW(w, m, onnx__node__init);
+    m->op_type = steno_write_dup(w, "Identity");
+    m->name = steno_write_node_name(w, to);
+    m->input = steno_write_alloc(w, 1, sizeof *m->input);
+    m->output = steno_write_alloc(w, 1, sizeof *m->output);
+    if (!m->op_type || !m->name || !m->input || !m->output)
+        return STENO_ERR_NOMEM;
+    m->n_input = m->n_output = 1;
+    m->input[0] = steno_write_read(w, from);
+    m->output[0] = steno_write_dup(w, to);
+    *out = m;
+    return m->input[0] && m->output[0] ? STENO_OK : STENO_ERR_NOMEM;
+}
+
+static steno_status write_outputs(struct writer *w, const struct write_scope *s, Onnx__Graph *m)
+{
+    const struct steno_graph *g = s->g;
+    m->output = steno_write_alloc(w, (size_t)g->n_outputs + 1, sizeof *m->output);
+    if (!m->output)
+        return STENO_ERR_NOMEM;
+    for (int i = 0; i < g->n_outputs; i++) {
+        const struct steno_value *v = &g->values[g->outputs[i]];
+        const char *name = s->name[g->outputs[i]];
+        steno_status st = STENO_OK;
+        if (needs_identity(w, s, i)) {
+            const char *from = name;
+            name = steno_write_name(w, *v->name ? v->name : "output");
+            st = name ? carry_over(w, from, name, &m->node[m->n_node]) : STENO_ERR_NOMEM;
+            m->n_node += !st;
+        }
+        if (!st)
+            st = steno_write_value(w, g, name, v, &m->output[m->n_output++]);
+        if (st)
+            return st;
+    }
+    return STENO_OK;
+}
+
+static steno_status write_constants(struct writer *w, const struct write_scope *s, Onnx__Graph *m)
+{
+    const struct steno_graph *g = s->g;
+    m->initializer =
+        steno_write_alloc(w, (size_t)g->n_values + s->n_extra + 1, sizeof *m->initializer);
+    if (!m->initializer)
+        return STENO_ERR_NOMEM;
+    for (int32_t i = 0; i < g->n_values; i++) {
+        const struct steno_value *v = &g->values[i];
+        steno_status st;
+        if (!v->constant || !s->name[i] ||
+            (!v->is_output && steno_names_find(&w->read, s->name[i]) == STENO_NONE) ||
+            (s->up && outer_constant(w, s, v->constant)))
+            continue;
+        st = w->form->constant(w, s, s->name[i], v, &m->initializer[m->n_initializer]);
+        if (st)
+            return st;
+        m->n_initializer++;
+    }
+    for (size_t i = 0; i < s->n_extra; i++)
+        m->initializer[m->n_initializer++] = s->extra[i];
+    return STENO_OK;
+}
+
+/* Node *at, or the region that starts there; *at moves behind it. */
+static steno_status write_step(struct writer *w, struct write_scope *s, int32_t *at, Onnx__Graph *m)
+{
+    const struct steno_graph *g = s->g;
+    int32_t from = *at, to = from + 1, r;
+    steno_status st = STENO_OK;
+    *at = to;
+    if (g->nodes[from].dead)
+        return STENO_OK;
+    r = w->form->region ? steno_node_top_region(g, &g->nodes[from]) : STENO_NONE;
+    while (r != STENO_NONE && to < g->n_nodes &&
+           (g->nodes[to].dead || steno_node_top_region(g, &g->nodes[to]) == r))
+        to++;
+    if (r != STENO_NONE) {
+        Onnx__Node *call;
+        st = w->form->region(w, s, from, to, &call);
+        if (st || call) {
+            *at = to;
+            m->node[m->n_node] = call;
+            m->n_node += call != NULL;
+            return st;
+        }
+    }
+    return steno_write_node(w, s, &g->nodes[from], &m->node[m->n_node++]);
+}
+
+steno_status steno_write_graph(struct writer *w, struct write_scope *s, Onnx__Graph **out)
+{
+    const struct steno_graph *g = s->g;
+    Onnx__Graph *m;
+    steno_status st = make_names(w, s);
+    if (st)
+        return st;
+    NEW(w, m, onnx__graph__init);
+    m->name = steno_write_dup(w, *g->name ? g->name : "graph");
+    m->node = steno_write_alloc(w, (size_t)g->n_nodes + (size_t)g->n_outputs + 1, sizeof *m->node);
+    m->input = steno_write_alloc(w, (size_t)g->n_inputs + 1, sizeof *m->input);
+    if (!m->name || !m->node || !m->input)
+        return STENO_ERR_NOMEM;
+    for (int i = 0; !st && i < g->n_inputs; i++)
+        st = steno_write_value(w, g, s->name[g->inputs[i]], &g->values[g->inputs[i]],
+                               &m->input[m->n_input++]);
+    for (int32_t i = 0; !st && i < g->n_nodes;)
+        st = write_step(w, s, &i, m);
+    if (!st)
+        st = write_outputs(w, s, m);
+    if (!st)
+        st = write_constants(w, s, m);
+    *out = m;
+    return st;
+}
+
+/* ---- model ---- */
+
+static steno_status add_meta(struct writer *w, Onnx__Model *m, const char *key, const char *value)
+{
+    Onnx__StringStringEntry *e;
+    NEW(w, e, onnx__string_string_entry__init);
+    e->key = steno_write_dup(w, key);
+    e->value = steno_write_dup(w, value);
+    if (!e->key || !e->value)
+        return STENO_ERR_NOMEM;
+    m->metadata_props[m->n_metadata_props++] = e;
+    return STENO_OK;
+}
+
+static steno_status write_meta(struct writer *w, const struct steno_graph *g, Onnx__Model *m)
+{
+    m->metadata_props = steno_write_alloc(w, (size_t)g->n_meta + (size_t)g->n_regions + 1,
+                                          sizeof *m->metadata_props);
+    if (!m->metadata_props)
+        return STENO_ERR_NOMEM;
+    for (int i = 0; i < g->n_meta; i++)
+        if (add_meta(w, m, g->meta_keys[i], g->meta_values[i]))
+            return STENO_ERR_NOMEM;
+    for (int32_t i = 0; w->form->private_copy && i < g->n_regions; i++) {
+        const struct steno_region *r = &g->regions[i];
+        char text[1024];
+        snprintf(text, sizeof text, "%d %.200s %.700s", (int)r->parent, r->type, r->name);
+        if (add_meta(w, m, STENO_REGION_KEY, text))
+            return STENO_ERR_NOMEM;
+    }
+    return STENO_OK;
+}
+
+steno_status steno_write_model(struct writer *w, const struct steno_graph *g, int opset,
+                               Onnx__Model *m)
+{
+    struct write_scope top = {.g = g};
+    steno_status st;
+    onnx__model__init(m);
+    w->a = steno_arena_new(0);
+    if (!w->a)
+        return steno_fail(w->err, STENO_ERR_NOMEM, "out of memory");
+    st = steno_write_import(w, "", opset);
+    if (!st)
+        st = steno_write_graph(w, &top, &m->graph);
+    if (!st)
+        st = write_meta(w, g, m);
+    m->opset_import = w->imports;
+    m->n_opset_import = w->n_imports;
+    if (!st && !(m->producer_name = steno_write_dup(w, "steno")))
+        st = STENO_ERR_NOMEM;
+    return st;
+}
+
+void steno_write_end(struct writer *w)
+{
+    steno_names_free(&w->used);
+    steno_names_free(&w->nodes);
+    steno_names_free(&w->read);
+    steno_arena_free(w->a);
+}
+
+steno_status steno_write_pack(const Onnx__Model *m, struct steno_buf *out, steno_err *err)
+{
+    size_t n = onnx__model__get_packed_size(m);
+    steno_status st = steno_buf_reserve(out, n);
+    if (st)
+        return steno_fail(err, st, "the model takes %zu bytes", n);
+    out->len += onnx__model__pack(m, (uint8_t *)out->data + out->len);
+    return STENO_OK;
+}
