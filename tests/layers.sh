@@ -15,12 +15,13 @@ check() { # NAME OUTPUT: passes when the output is empty
 
 # folder -> folders it may include from, beside itself and base
 declare -A may=(
-    [base]="" [formats]="" [audio]="" [features]="" [search]="" [search/lm]="" [text]="search"
+    [base]="" [formats]="" [audio]="" [features]="" [search]="" [search/lm]="" [text]="search formats"
     [nn/kernels]="" [nn/graph]="" [nn/onnx]="nn/graph" [nn/ops]="nn/graph nn/kernels features"
     [nn/passes]="nn/graph nn/ops nn/kernels"
     [nn/exec]="nn/graph nn/ops nn/kernels nn/onnx nn/passes"
     [optimize]="nn/graph nn/ops nn/kernels nn/onnx nn/passes nn/exec"
     [families/ctc]="nn/exec nn/graph features search text recognizer"
+    [families/whisper]="nn/exec nn/graph nn/kernels formats features audio search text recognizer"
     [families/espnet]="nn/exec nn/graph nn/kernels formats features audio search search/lm text recognizer families/ctc"
     [recognizer]="nn/exec nn/graph features search text audio families/ctc families/espnet"
     [pool]="recognizer nn/exec search text audio features"

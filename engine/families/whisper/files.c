@@ -1,0 +1,263 @@
+/* From a path to a model's weights: which files there are, what format they have. */
+#include "families/whisper/weights_internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct place {
+    char dir[3072]; /* where the other files are */
+    char file[4096];
+};
+
+/* "dir/name" if that file can be read, into out [4096]. */
+static bool beside(const char *dir, const char *name, char *out)
+{
+    int n = snprintf(out, 4096, "%s/%s", dir, name);
+    return n > 0 && n < 4096 && access(out, R_OK) == 0;
+}
+
+static bool is_dir(const char *path)
+{
+    char dot[4096];
+    return beside(path, ".", dot);
+}
+
+static const char *const weight_files[] = {"model.bin", "model.safetensors",
+                                           "model.safetensors.index.json", "ggml-model.bin"};
+
+static steno_status find_place(const char *path, struct place *p, steno_err *err)
+{
+    const char *slash = strrchr(path, '/');
+    size_t n = strlen(path);
+    if (n >= sizeof p->dir)
+        return steno_fail(err, STENO_ERR_INVAL, "%.80s...: a path of %zu bytes", path, n);
+    if (!is_dir(path)) {
+        n = slash ? (size_t)(slash - path) : 0;
+        snprintf(p->dir, sizeof p->dir, "%.*s", slash ? (int)(n ? n : 1) : 1, slash ? path : ".");
+        snprintf(p->file, sizeof p->file, "%s", path);
+        return STENO_OK;
+    }
+    snprintf(p->dir, sizeof p->dir, "%s", path);
+    for (size_t i = 0; i < sizeof weight_files / sizeof *weight_files; i++)
+        if (beside(path, weight_files[i], p->file))
+            return STENO_OK;
+    return steno_fail(err, STENO_ERR_IO,
+                      "%s: none of model.bin, model.safetensors, model.safetensors.index.json, "
+                      "ggml-model.bin is there",
+                      path);
+}
+
+/* ---- what lies beside the weights ---------------------------------------------------------- */
+
+static steno_status read_vocabulary(steno_whisper_weights *w, const char *dir, steno_err *err)
+{
+    static const char *const names[] = {"vocabulary.txt", "vocabulary.json", "tokenizer.json",
+                                        "vocab.json"};
+    char path[4096];
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (beside(dir, names[i], path))
+            return steno_bpe_open(&w->bpe, path, err);
+    return steno_fail(err, STENO_ERR_IO,
+                      "%s: no vocabulary: none of vocabulary.txt, vocabulary.json, tokenizer.json, "
+                      "vocab.json is there",
+                      dir);
+}
+
+static steno_status read_settings(steno_whisper_weights *w, const char *dir, steno_err *err)
+{
+    static const char *const names[] = {"config.json", "generation_config.json"};
+    char path[4096];
+    steno_status st = STENO_OK;
+    for (size_t i = 0; i < 2 && !st; i++) {
+        const struct steno_json_node *root;
+        steno_json *j;
+        if (!beside(dir, names[i], path))
+            continue;
+        st = steno_json_open(&j, path, err);
+        if (st)
+            return st;
+        root = steno_json_root(j);
+        if (i == 0 && w->n_shards)
+            st = steno_whisper_read_config(w, root, path, err);
+        if (!st)
+            st = steno_whisper_read_heads(w, steno_json_get(root, "alignment_heads"), path, err);
+        steno_json_close(j);
+    }
+    return st;
+}
+
+/* ---- safetensors --------------------------------------------------------------------------- */
+
+static steno_status add_shard(steno_whisper_weights *w, const char *path, steno_err *err)
+{
+    const char *name = steno_arena_strdup(w->mem, path);
+    steno_status st;
+    if (!name)
+        return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", path);
+    if (w->n_shards == STENO_WHISPER_MAX_FILES)
+        return steno_fail(err, STENO_ERR_LIMIT, "%s: more than %d files of weights", path,
+                          STENO_WHISPER_MAX_FILES);
+    st = steno_safetensors_open(&w->shard[w->n_shards], name, err);
+    if (st)
+        return st;
+    return steno_whisper_read_shard(w, w->shard[w->n_shards++], name, err);
+}
+
+/* The file of this entry of weight_map, unless an entry before has named it. */
+static bool is_new(const struct steno_json_node *first, const struct steno_json_node *entry)
+{
+    for (const struct steno_json_node *n = first; n != entry; n = n->next)
+        if (n->text && !strcmp(n->text, entry->text))
+            return false;
+    return true;
+}
+
+static steno_status add_shards(steno_whisper_weights *w, const struct place *p, steno_err *err)
+{
+    const struct steno_json_node *map;
+    steno_json *j;
+    char path[4096];
+    steno_status st = steno_json_open(&j, p->file, err);
+    if (st)
+        return st;
+    map = steno_json_get(steno_json_root(j), "weight_map");
+    if (!map || map->kind != STENO_JSON_OBJECT || map->n > STENO_WHISPER_MAX_TENSORS)
+        st = steno_fail(err, STENO_ERR_FORMAT, "%s: no weight_map of at most %d tensors", p->file,
+                        STENO_WHISPER_MAX_TENSORS);
+    for (const struct steno_json_node *n = map ? map->first : NULL; n && !st; n = n->next) {
+        if (n->kind != STENO_JSON_STRING || strchr(n->text, '/'))
+            st = steno_fail(err, STENO_ERR_FORMAT,
+                            "%s: line %zu: '%.80s' has no file of this directory", p->file, n->line,
+                            n->key);
+        else if (is_new(map->first, n) && !beside(p->dir, n->text, path))
+            st = steno_fail(err, STENO_ERR_IO, "%s: %.200s is missing", p->file, n->text);
+        else if (is_new(map->first, n))
+            st = add_shard(w, path, err);
+    }
+    steno_json_close(j);
+    return st;
+}
+
+/* ---- opening ------------------------------------------------------------------------------- */
+
+/* 'c' CTranslate2, 'g' ggml, 's' safetensors, 'i' an index of those, 0 none. */
+static char format_of(const unsigned char *p, size_t n)
+{
+    if (n >= 18 && !memcmp(p + 6, "WhisperSpec", 12))
+        return 'c';
+    if (n >= 4 && !memcmp(p, "lmgg", 4))
+        return 'g';
+    if (n >= 9 && p[8] == '{' && !p[7] && !p[6] && !p[5])
+        return 's';
+    return n && *p == '{' ? 'i' : 0;
+}
+
+static steno_status unknown_format(const steno_whisper_weights *w, steno_err *err)
+{
+    return steno_fail(err, STENO_ERR_FORMAT,
+                      "%s: neither CTranslate2's nor ggml's Whisper format, nor safetensors",
+                      w->file);
+}
+
+/* CTranslate2 or ggml. */
+static steno_status read_binary(steno_whisper_weights *w, char format, const void *bytes, size_t n,
+                                steno_err *err)
+{
+    w->format = format == 'c' ? "ctranslate2" : "ggml";
+    return format == 'c' ? steno_whisper_read_ctranslate2(w, bytes, n, w->file, err)
+                         : steno_whisper_read_ggml(w, bytes, n, w->file, err);
+}
+
+static steno_status read_weights(steno_whisper_weights *w, const struct place *p, steno_err *err)
+{
+    const char format = format_of(w->map.p, w->map.n);
+    if (format == 'c' || format == 'g')
+        return read_binary(w, format, w->map.p, w->map.n, err);
+    steno_map_close(&w->map);
+    w->format = "huggingface";
+    if (format == 's')
+        return add_shard(w, w->file, err);
+    return format == 'i' ? add_shards(w, p, err) : unknown_format(w, err);
+}
+
+static steno_status open_all(steno_whisper_weights *w, const char *path, steno_err *err)
+{
+    struct place *p = steno_arena_alloc(w->mem, sizeof *p);
+    steno_status st;
+    if (!p)
+        return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", path);
+    st = find_place(path, p, err);
+    w->file = p->file;
+    if (!st)
+        st = steno_map_open(&w->map, p->file, err);
+    if (!st)
+        st = read_weights(w, p, err);
+    if (!st && !w->bpe)
+        st = read_vocabulary(w, p->dir, err);
+    if (!st && strcmp(w->format, "ggml"))
+        st = read_settings(w, p->dir, err);
+    return st ? st : steno_whisper_check(w, err);
+}
+
+static steno_whisper_weights *new_weights(const char *path, steno_err *err)
+{
+    steno_whisper_weights *w = calloc(1, sizeof *w);
+    if (w)
+        w->mem = steno_arena_new(0);
+    if (w && w->mem)
+        return w;
+    free(w);
+    (void)steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", path);
+    return NULL;
+}
+
+static steno_status parse_all(steno_whisper_weights *w, const void *bytes, size_t n, steno_err *err)
+{
+    const char format = format_of(bytes, n);
+    steno_status st;
+    if (format == 'c' || format == 'g') {
+        st = read_binary(w, format, bytes, n, err);
+    } else if (format == 's') {
+        w->format = "huggingface";
+        st = steno_safetensors_parse(&w->shard[0], bytes, n, w->file, err);
+        w->n_shards = !st;
+        if (!st)
+            st = steno_whisper_read_shard(w, w->shard[0], w->file, err);
+    } else {
+        st = unknown_format(w, err);
+    }
+    return st ? st : steno_whisper_check(w, err);
+}
+
+steno_status steno_whisper_weights_parse(steno_whisper_weights **out, const void *bytes, size_t n,
+                                         const char *name, steno_err *err)
+{
+    steno_whisper_weights *w = new_weights(name, err);
+    steno_status st;
+    if (!w)
+        return STENO_ERR_NOMEM;
+    w->file = name;
+    st = parse_all(w, bytes, n, err);
+    if (st)
+        steno_whisper_weights_close(w);
+    else
+        *out = w;
+    return st;
+}
+
+steno_status steno_whisper_weights_open(steno_whisper_weights **out, const char *path,
+                                        steno_err *err)
+{
+    steno_whisper_weights *w = new_weights(path, err);
+    steno_status st;
+    if (!w)
+        return STENO_ERR_NOMEM;
+    st = open_all(w, path, err);
+    if (st)
+        steno_whisper_weights_close(w);
+    else
+        *out = w;
+    return st;
+}

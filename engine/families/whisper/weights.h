@@ -1,0 +1,79 @@
+/* Whisper's weights as they lie in a file, whatever the format: one view, name to tensor. Names are
+ * those of OpenAI's checkpoints (openai/whisper, whisper/model.py); fused matrices of a file are
+ * shown in parts. Nothing is copied: elements stay in the mapped file until somebody asks for them
+ * as f32. Frozen after open. */
+#ifndef STENO_FAMILIES_WHISPER_WEIGHTS_H
+#define STENO_FAMILIES_WHISPER_WEIGHTS_H
+
+#include "base/status.h"
+#include "text/bpe.h"
+
+/* Blocks are of 32 elements along a row (ggml-quants.h). */
+enum steno_whisper_type {
+    STENO_WHISPER_F32,
+    STENO_WHISPER_F16,
+    STENO_WHISPER_BF16,
+    STENO_WHISPER_I8,
+    STENO_WHISPER_I16,
+    STENO_WHISPER_Q4_0,
+    STENO_WHISPER_Q4_1,
+    STENO_WHISPER_Q5_0,
+    STENO_WHISPER_Q5_1,
+    STENO_WHISPER_Q8_0
+};
+
+#define STENO_WHISPER_MAX_RANK 4
+#define STENO_WHISPER_NAME 80 /* bytes of a name, its end included */
+
+struct steno_whisper_tensor {
+    char name[STENO_WHISPER_NAME];
+    const char *file; /* for messages */
+    enum steno_whisper_type type;
+    int rank;
+    int64_t dim[STENO_WHISPER_MAX_RANK]; /* PyTorch's order */
+    const unsigned char *data;           /* at any address, whole rows */
+    const unsigned char *scale;          /* I8, I16: f32 at any address, w = q / scale; NULL: 1 */
+    size_t n_scale;                      /* one for each row, or 1 */
+};
+
+/* What the tensors say of the model. */
+struct steno_whisper_dims {
+    int64_t mels, audio_ctx, audio_state, audio_heads, audio_layers;
+    int64_t vocab, text_ctx, text_state, text_heads, text_layers;
+};
+
+struct steno_whisper_head {
+    int layer, head;
+};
+
+typedef struct steno_whisper_weights steno_whisper_weights;
+
+/* Open a model: the directory of a CTranslate2 or Hugging Face model, or a file of one of the
+ * formats (model.bin, *.safetensors, ggml's *.bin); the format is told by content. Every tensor
+ * that the model needs is there, in the right shape, afterwards. STENO_ERR_IO; STENO_ERR_FORMAT
+ * names file, tensor, what was expected and what was found; STENO_ERR_UNSUPPORTED: a newer format,
+ * a type that is not known. */
+STENO_MUST steno_status steno_whisper_weights_open(steno_whisper_weights **out, const char *path,
+                                                   steno_err *err);
+void steno_whisper_weights_close(steno_whisper_weights *w);
+
+/* "ctranslate2", "huggingface" or "ggml". */
+const char *steno_whisper_weights_format(const steno_whisper_weights *w);
+/* The file with the weights (the first of several). */
+const char *steno_whisper_weights_file(const steno_whisper_weights *w);
+struct steno_whisper_dims steno_whisper_weights_dims(const steno_whisper_weights *w);
+/* Pieces of text by number; the weights' until they are closed. */
+const steno_bpe *steno_whisper_weights_bpe(const steno_whisper_weights *w);
+/* Heads of the decoder whose cross attention follows time; *n 0: the files do not say. */
+const struct steno_whisper_head *steno_whisper_weights_heads(const steno_whisper_weights *w,
+                                                             size_t *n);
+/* Tensor of that name; NULL: there is none. */
+const struct steno_whisper_tensor *steno_whisper_weights_find(const steno_whisper_weights *w,
+                                                              const char *name);
+
+size_t steno_whisper_row_count(const struct steno_whisper_tensor *t); /* dim 0; 1 for rank 1 */
+size_t steno_whisper_row_length(const struct steno_whisper_tensor *t);
+/* n rows from number `from` on as f32 [n, row length]. */
+void steno_whisper_rows(const struct steno_whisper_tensor *t, size_t from, size_t n, float *out);
+
+#endif

@@ -1,0 +1,88 @@
+/* For the readers, one for each format. Each fills the view; weights.c checks it. */
+#ifndef STENO_FAMILIES_WHISPER_WEIGHTS_INTERNAL_H
+#define STENO_FAMILIES_WHISPER_WEIGHTS_INTERNAL_H
+
+#include "base/arena.h"
+#include "families/whisper/weights.h"
+#include "formats/json.h"
+#include "formats/map.h"
+#include "formats/safetensors.h"
+
+#define STENO_WHISPER_MAX_FILES 64 /* shards */
+#define STENO_WHISPER_MAX_TENSORS 8192
+#define STENO_WHISPER_MAX_LAYERS 128
+#define STENO_WHISPER_MAX_HEADS 4096 /* of alignment */
+
+struct steno_whisper_weights {
+    steno_arena *mem;
+    const char *format, *file;
+    struct steno_map map;
+    steno_safetensors *shard[STENO_WHISPER_MAX_FILES];
+    size_t n_shards;
+    struct steno_whisper_tensor *tensor; /* sorted by name once all are there */
+    size_t n, cap;
+    int64_t audio_heads, text_heads; /* 0: not said, heads of 64 */
+    struct steno_whisper_head *head;
+    size_t n_heads;
+    steno_bpe *bpe;
+};
+
+/* Add a tensor under t->name. STENO_ERR_LIMIT, STENO_ERR_NOMEM. */
+STENO_MUST steno_status steno_whisper_add(steno_whisper_weights *w,
+                                          const struct steno_whisper_tensor *t, steno_err *err);
+/* Bytes of the elements of a tensor; false: its rows are no whole blocks, or it is too large. */
+bool steno_whisper_bytes(const struct steno_whisper_tensor *t, size_t *bytes);
+/* [[layer, head], ...] of a JSON file; NULL or no list: nothing. */
+STENO_MUST steno_status steno_whisper_read_heads(steno_whisper_weights *w,
+                                                 const struct steno_json_node *list,
+                                                 const char *file, steno_err *err);
+/* Bounds-checked reading of little-endian fields. */
+struct steno_whisper_cursor {
+    const unsigned char *p, *end;
+};
+static inline size_t steno_whisper_left(const struct steno_whisper_cursor *c)
+{
+    return (size_t)(c->end - c->p);
+}
+/* NULL: fewer than n bytes are left. */
+static inline const unsigned char *steno_whisper_skip(struct steno_whisper_cursor *c, size_t n)
+{
+    const unsigned char *p = c->p;
+    if (n > steno_whisper_left(c))
+        return NULL;
+    c->p += n;
+    return p;
+}
+/* size: 1, 2 or 4 bytes. */
+static inline bool steno_whisper_uint(struct steno_whisper_cursor *c, size_t size, uint32_t *out)
+{
+    const unsigned char *p = steno_whisper_skip(c, size);
+    if (!p)
+        return false;
+    *out = 0;
+    for (size_t i = size; i-- > 0;)
+        *out = *out << 8 | p[i];
+    return true;
+}
+
+/* Each fills w from bytes (which outlive it); `name` is the file, for messages. */
+STENO_MUST steno_status steno_whisper_read_ctranslate2(steno_whisper_weights *w, const void *bytes,
+                                                       size_t n, const char *name, steno_err *err);
+STENO_MUST steno_status steno_whisper_read_ggml(steno_whisper_weights *w, const void *bytes,
+                                                size_t n, const char *name, steno_err *err);
+/* One file of safetensors. */
+STENO_MUST steno_status steno_whisper_read_shard(steno_whisper_weights *w,
+                                                 const steno_safetensors *s, const char *name,
+                                                 steno_err *err);
+/* The files beside the weights. config.json: heads. */
+STENO_MUST steno_status steno_whisper_read_config(steno_whisper_weights *w,
+                                                  const struct steno_json_node *root,
+                                                  const char *file, steno_err *err);
+/* One file of weights in memory, which outlives it; no other file is looked at, no vocabulary
+ * needed. An index of safetensors is STENO_ERR_FORMAT. */
+STENO_MUST steno_status steno_whisper_weights_parse(steno_whisper_weights **out, const void *bytes,
+                                                    size_t n, const char *name, steno_err *err);
+/* All tensors are there: sort and check them. */
+STENO_MUST steno_status steno_whisper_check(steno_whisper_weights *w, steno_err *err);
+
+#endif

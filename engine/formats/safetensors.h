@@ -1,0 +1,41 @@
+/* Hugging Face's safetensors files, mapped: names, types, shapes and where the elements are.
+ *
+ *     u64 header bytes | header: JSON {name: {dtype, shape, data_offsets: [from, to)}, ...} | data
+ *
+ * Offsets count from the end of the header (https://huggingface.co/docs/safetensors, "Format").
+ * Every claim of the header is checked against the file before anybody follows it. Frozen. */
+#ifndef STENO_FORMATS_SAFETENSORS_H
+#define STENO_FORMATS_SAFETENSORS_H
+
+#include "base/status.h"
+
+typedef struct steno_safetensors steno_safetensors;
+
+#define STENO_SAFETENSORS_MAX_RANK 8
+#define STENO_SAFETENSORS_MAX_HEADER ((size_t)64 << 20)
+
+struct steno_safetensor {
+    const char *name;
+    const char *dtype; /* as the file spells it: "F32", "F16", "BF16", "I8", ... */
+    size_t item;       /* bytes of one element */
+    int rank;
+    int64_t dim[STENO_SAFETENSORS_MAX_RANK];
+    size_t count;     /* elements */
+    const void *data; /* count * item bytes at any address; lives as long as the file is open */
+};
+
+/* Map a file. STENO_ERR_IO: the reason. STENO_ERR_FORMAT names the file, the tensor, what is wrong
+ * with it and what was expected: a header longer than the file, offsets outside the data or that do
+ * not match shape and type, an unknown type, a name given twice. */
+STENO_MUST steno_status steno_safetensors_open(steno_safetensors **out, const char *path,
+                                               steno_err *err);
+/* The same from memory, which must outlive it; name stands for the path in messages. */
+STENO_MUST steno_status steno_safetensors_parse(steno_safetensors **out, const void *bytes,
+                                                size_t n, const char *name, steno_err *err);
+void steno_safetensors_close(steno_safetensors *s);
+
+size_t steno_safetensors_count(const steno_safetensors *s);
+const struct steno_safetensor *steno_safetensors_get(const steno_safetensors *s, size_t i);
+const struct steno_safetensor *steno_safetensors_find(const steno_safetensors *s, const char *name);
+
+#endif

@@ -1,0 +1,32 @@
+/* A Whisper of a few thousand weights, written in the formats that real ones come in. */
+#ifndef STENO_TESTS_WHISPER_TOY_H
+#define STENO_TESTS_WHISPER_TOY_H
+
+#include "base/buf.h"
+
+enum whisper_toy_format {
+    WHISPER_TOY_CT2_F32,
+    WHISPER_TOY_CT2_F16,
+    WHISPER_TOY_CT2_I8,
+    WHISPER_TOY_HF_F32,
+    WHISPER_TOY_HF_F16,
+    WHISPER_TOY_GGML_F16,
+    WHISPER_TOY_GGML_Q8_0,
+    WHISPER_TOY_FORMATS
+};
+
+/* What it has: one layer on each side, two heads of 16 and two. */
+enum {
+    WHISPER_TOY_MELS = 2,
+    WHISPER_TOY_STATE = 32,
+    WHISPER_TOY_CTX = 6,
+    WHISPER_TOY_TEXT_CTX = 8,
+    WHISPER_TOY_VOCAB = 9
+};
+
+/* Append the file. */
+void whisper_toy_write(enum whisper_toy_format f, struct steno_buf *out);
+/* Element i of the tensor of that name (OpenAI's). */
+float whisper_toy_element(const char *name, size_t i);
+
+#endif

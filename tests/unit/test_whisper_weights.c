@@ -1,0 +1,208 @@
+/* Readers of Whisper's weights: the same toy in every format, and files that lie. Blocks of ggml
+ * are held against numbers worked out by hand from ggml-quants.h. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <math.h>
+
+#include <cmocka.h>
+
+#include "families/whisper/weights_internal.h"
+#include "tests/support/whisper_toy.h"
+
+static struct steno_buf toy(enum whisper_toy_format f)
+{
+    struct steno_buf b;
+    steno_buf_init(&b, 1 << 22);
+    whisper_toy_write(f, &b);
+    return b;
+}
+
+static void check_values(const steno_whisper_weights *w, const char *name, float tolerance)
+{
+    const struct steno_whisper_tensor *t = steno_whisper_weights_find(w, name);
+    float row[256];
+    size_t n;
+    assert_non_null(t);
+    n = steno_whisper_row_length(t);
+    assert_true(n <= 256);
+    for (size_t r = 0; r < steno_whisper_row_count(t); r++) {
+        steno_whisper_rows(t, r, 1, row);
+        for (size_t i = 0; i < n; i++)
+            if (fabsf(row[i] - whisper_toy_element(name, r * n + i)) > tolerance)
+                fail_msg("%s[%zu, %zu] is %g, expected %g", name, r, i, (double)row[i],
+                         (double)whisper_toy_element(name, r * n + i));
+    }
+}
+
+static void every_format_gives_the_same_view(void **state)
+{
+    static const char *const names[] = {"encoder.conv1.weight",
+                                        "encoder.conv2.bias",
+                                        "encoder.positional_embedding",
+                                        "encoder.blocks.0.attn.query.weight",
+                                        "encoder.blocks.0.attn.key.weight",
+                                        "encoder.blocks.0.attn.value.bias",
+                                        "decoder.token_embedding.weight",
+                                        "decoder.blocks.0.cross_attn.key.weight",
+                                        "decoder.blocks.0.cross_attn.value.weight",
+                                        "decoder.blocks.0.cross_attn.value.bias",
+                                        "decoder.blocks.0.mlp.2.weight",
+                                        "decoder.ln.weight"};
+    (void)state;
+    for (int f = 0; f < WHISPER_TOY_FORMATS; f++) {
+        struct steno_buf b = toy((enum whisper_toy_format)f);
+        steno_whisper_weights *w = NULL;
+        steno_err err = {0};
+        struct steno_whisper_dims d;
+        if (steno_whisper_weights_parse(&w, b.data, b.len, "toy", &err))
+            fail_msg("format %d: %s", f, err.msg);
+        d = steno_whisper_weights_dims(w);
+        assert_int_equal(d.mels, WHISPER_TOY_MELS);
+        assert_int_equal(d.audio_ctx, WHISPER_TOY_CTX);
+        assert_int_equal(d.text_ctx, WHISPER_TOY_TEXT_CTX);
+        assert_int_equal(d.vocab, WHISPER_TOY_VOCAB);
+        assert_int_equal(d.audio_layers, 1);
+        assert_int_equal(d.text_layers, 1);
+        for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+            check_values(w, names[i],
+                         f == WHISPER_TOY_CT2_I8 || f == WHISPER_TOY_GGML_Q8_0 ? 0.5f / 254 : 0);
+        steno_whisper_weights_close(w);
+        steno_buf_free(&b);
+    }
+}
+
+static void a_file_cut_anywhere_is_refused(void **state)
+{
+    (void)state;
+    for (int f = 0; f < WHISPER_TOY_FORMATS; f++) {
+        struct steno_buf b = toy((enum whisper_toy_format)f);
+        for (size_t n = 0; n < b.len; n += n < 4096 ? 1 : 97) {
+            void *copy = malloc(n + 1); /* so that AddressSanitizer sees the end */
+            steno_whisper_weights *w = NULL;
+            steno_err err = {0};
+            assert_non_null(copy);
+            memcpy(copy, b.data, n);
+            assert_int_not_equal(steno_whisper_weights_parse(&w, copy, n, "cut", &err), STENO_OK);
+            assert_non_null(strstr(err.msg, "cut"));
+            free(copy);
+        }
+        steno_buf_free(&b);
+    }
+}
+
+/* Bytes `from` become `to` (as long) in the toy; the message then says `text`. */
+static void check_refused(enum whisper_toy_format f, const char *from, const char *to, size_t n,
+                          const char *text)
+{
+    struct steno_buf b = toy(f);
+    steno_whisper_weights *w = NULL;
+    steno_err err = {0};
+    char *at = NULL;
+    for (size_t i = 0; i + n <= b.len && !at; i++)
+        if (!memcmp(b.data + i, from, n))
+            at = b.data + i;
+    assert_non_null(at);
+    memcpy(at, to, n);
+    assert_int_not_equal(steno_whisper_weights_parse(&w, b.data, b.len, "bad", &err), STENO_OK);
+    if (!strstr(err.msg, text))
+        fail_msg("'%s' does not say '%s'", err.msg, text);
+    steno_buf_free(&b);
+}
+
+static void what_is_wrong_is_named(void **state)
+{
+    (void)state;
+    check_refused(WHISPER_TOY_CT2_F32, "WhisperSpec", "WhisqerSpec", 11, "neither CTranslate2's");
+    check_refused(WHISPER_TOY_CT2_F32, "\6\0\0\0", "\7\0\0\0", 4,
+                  "format version 7, 4 to 6 are read");
+    check_refused(WHISPER_TOY_CT2_F32, "ffn/linear_1/bias", "ffn/linear_9/bias", 17,
+                  "tensor 'encoder.blocks.0.mlp.2.bias' is missing");
+    check_refused(WHISPER_TOY_CT2_I8, "conv1/weight_scale", "conv1/weight_skale", 18,
+                  "variable 'encoder/conv1/weight' is of integers without scales");
+    check_refused(WHISPER_TOY_HF_F32, "\"shape\":[9,32]", "\"shape\":[32,9]", 14,
+                  "tensor 'decoder.positional_embedding' has the shape [8, 32], expected [8, 9]");
+    check_refused(WHISPER_TOY_HF_F32, "[32,2,3]", "[32,2,4]", 8,
+                  "its shape and dtype F32 take 1024");
+    check_refused(WHISPER_TOY_HF_F32, "F32", "I32", 3, "is of I32, expected F32, F16 or BF16");
+    check_refused(WHISPER_TOY_GGML_Q8_0, "encoder.ln_post.bias", "encoder.ln_past.bias", 20,
+                  "tensor 'encoder.ln_post.bias' is missing");
+}
+
+/* One block of 32: the scale, what else is in its head, then bytes q. */
+static void check_block(enum steno_whisper_type type, const unsigned char *bytes, const float *want)
+{
+    const struct steno_whisper_tensor t = {.type = type, .rank = 1, .dim = {32}, .data = bytes};
+    float out[32];
+    steno_whisper_rows(&t, 0, 1, out);
+    for (int i = 0; i < 32; i++)
+        if (out[i] != want[i])
+            fail_msg("type %d, element %d: %g, expected %g", type, i, (double)out[i],
+                     (double)want[i]);
+}
+
+static void blocks_of_ggml(void **state)
+{
+    /* d = 0.5 (0x3800), m = -2 (0xC000); byte j is 0x5A + j: low nibble 10 + j, high one 5 +
+     * carries */
+    unsigned char q4_0[18] = {0, 0x38}, q4_1[20] = {0, 0x38, 0, 0xC0};
+    unsigned char q5_0[22] = {0, 0x38, 1, 0, 0, 0x80}, q5_1[24] = {0, 0x38, 0, 0xC0, 1, 0, 0, 0x80};
+    unsigned char q8_0[34] = {0, 0x38};
+    float low[32], w[32];
+    (void)state;
+    for (int j = 0; j < 16; j++) {
+        unsigned char v = (unsigned char)(0x5A + j);
+        q4_0[2 + j] = q4_1[4 + j] = q5_0[6 + j] = q5_1[8 + j] = v;
+        low[j] = (float)(v & 15);
+        low[j + 16] = (float)(v >> 4);
+    }
+    for (int i = 0; i < 32; i++)
+        w[i] = 0.5f * (low[i] - 8);
+    check_block(STENO_WHISPER_Q4_0, q4_0, w);
+    for (int i = 0; i < 32; i++)
+        w[i] = 0.5f * low[i] - 2;
+    check_block(STENO_WHISPER_Q4_1, q4_1, w);
+    low[0] += 16; /* the fifth bits: of elements 0 and 31 */
+    low[31] += 16;
+    for (int i = 0; i < 32; i++)
+        w[i] = 0.5f * (low[i] - 16);
+    check_block(STENO_WHISPER_Q5_0, q5_0, w);
+    for (int i = 0; i < 32; i++)
+        w[i] = 0.5f * low[i] - 2;
+    check_block(STENO_WHISPER_Q5_1, q5_1, w);
+    for (int i = 0; i < 32; i++) {
+        q8_0[2 + i] = (unsigned char)(i - 16);
+        w[i] = 0.5f * (float)(i - 16);
+    }
+    check_block(STENO_WHISPER_Q8_0, q8_0, w);
+}
+
+static void halves_are_widened_exactly(void **state)
+{
+    static const uint16_t h[8] = {0x3C00, 0xC000, 0x0001, 0x83FF, 0x7C00, 0xFC00, 0x7BFF, 0x8000};
+    const float want[8] = {1, -2, 0x1p-24f, -1023 * 0x1p-24f, INFINITY, -INFINITY, 65504, -0.0f};
+    struct steno_whisper_tensor t = {.type = STENO_WHISPER_F16, .rank = 1, .dim = {8}};
+    unsigned char bytes[17];
+    float out[8];
+    (void)state;
+    memcpy(bytes + 1, h, sizeof h); /* at an odd address, as in files */
+    t.data = bytes + 1;
+    steno_whisper_rows(&t, 0, 1, out);
+    assert_memory_equal(out, want, sizeof out);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_format_gives_the_same_view),
+        cmocka_unit_test(a_file_cut_anywhere_is_refused),
+        cmocka_unit_test(what_is_wrong_is_named),
+        cmocka_unit_test(blocks_of_ggml),
+        cmocka_unit_test(halves_are_widened_exactly),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
