@@ -138,7 +138,7 @@ $(B)/gen/source_id.h: $(lib_src) $(wildcard $(addsuffix *.h,engine/ engine/*/ en
 	$(call say,GEN,$@)
 	@mkdir -p $(@D)
 	$(Q)echo "#define STENO_SOURCE_ID \"$$(cat $^ | cksum)\"" >$@.new && mv $@.new $@
-$(call obj,engine/nn/exec/cache_key.c): $(B)/gen/source_id.h
+$(call obj,engine/nn/network/cache_key.c): $(B)/gen/source_id.h
 
 # The API descriptions as C strings: a server shows what it speaks.
 $(B)/gen/api_text.inc: docs/openapi.yaml docs/asyncapi.yaml

@@ -13,19 +13,25 @@ check() { # NAME OUTPUT: passes when the output is empty
     fi
 }
 
-# folder -> folders it may include from, beside itself and base
+# folder -> folders it may include from and link to, beside itself and base
 declare -A may=(
     [base]="" [formats]="" [audio]="" [features]="" [search]="" [search/lm]="" [text]="search formats"
-    [nn/kernels]="" [nn/graph]="" [nn/onnx]="nn/graph" [nn/ops]="nn/graph nn/kernels features"
-    [nn/passes]="nn/graph nn/ops nn/kernels"
-    [nn/exec]="nn/graph nn/ops nn/kernels nn/onnx nn/passes"
-    [optimize]="nn/graph nn/ops nn/kernels nn/onnx nn/passes nn/exec"
-    [families/ctc]="nn/exec nn/graph features search text recognizer"
-    [families/whisper]="nn/exec nn/graph nn/kernels formats features audio search text recognizer"
-    [families/espnet]="nn/exec nn/graph nn/kernels formats features audio search search/lm text recognizer families/ctc"
-    [recognizer]="nn/exec nn/graph features search text audio families/ctc families/espnet"
+    [nn/graph]="" [nn/kernels]="" [nn/onnx]="nn/graph"
+    [nn/exec]="nn/graph nn/kernels"
+    [nn/ops]="nn/graph nn/kernels nn/exec features"
+    [nn/passes]="nn/graph nn/kernels nn/exec nn/ops"
+    [nn/network]="nn/graph nn/kernels nn/exec nn/ops nn/passes nn/onnx"
+    [optimize]="nn/graph nn/kernels nn/exec nn/ops nn/passes nn/onnx nn/network"
+    [families/ctc]="nn/network nn/exec nn/graph features search text"
+    [families/whisper]="nn/network nn/exec nn/graph nn/kernels formats features audio search text"
+    [families/espnet]="nn/network nn/exec nn/graph nn/kernels formats features audio search search/lm text families/ctc"
+    [recognizer]="nn/network nn/exec nn/graph features search text audio families/ctc families/espnet"
     [pool]="recognizer nn/exec search text audio features"
 )
+# TEMPORARY, and against the order: families use the recognizer. To be emptied with the stream shell.
+declare -A for_now=([families/ctc]="recognizer" [families/whisper]="recognizer" [families/espnet]="recognizer")
+# What of exec is for operators and passes: the plug-in header and its types.
+plug_in=" nn/exec/op.h nn/exec/precision.h nn/exec/searches.h "
 folder_of() { # PATH below engine/: the longest name above that it lies in
     local d=${1%/*}
     while [ -z "${may[$d]+x}" ] && [[ $d == */* ]]; do d=${d%/*}; done
@@ -44,12 +50,23 @@ while IFS=: read -r f inc; do
     esac
     [ -f "engine/$inc" ] || continue
     from=$(folder_of "$inc")
-    case " base $dir ${may[$dir]} " in *" $from "*) ;; *) bad+="engine/$f includes $inc"$'\n' ;; esac
+    case " base $dir ${may[$dir]} ${for_now[$dir]-} " in *" $from "*) ;; *) bad+="engine/$f includes $inc"$'\n' ;; esac
+    case $dir:$from in nn/ops:nn/exec | nn/passes:nn/exec) ;; *) continue ;; esac
+    case $plug_in in *" $inc "*) ;; *) bad+="engine/$f includes $inc, which is exec's own"$'\n' ;; esac
 done < <(git ls-files 'engine/*/*.[ch]' | xargs grep -oE '^ *# *include "[^"]*"' | sed -E 's/:.*"(.*)"/:\1/')
 check "engine folders include only the layers below them" "${bad%$'\n'}"
 
-bad=$(grep -nE '^ *# *include [<"](microhttpd|libwebsockets|jansson|sys/socket|netinet/|arpa/)' \
-    $(git ls-files 'engine/*.[ch]' | grep -v '^engine/cli/'))
+# "FOLDER MAY..." a line; a folder that can come back to itself is in a cycle.
+bad=$(for d in "${!may[@]}"; do echo "$d ${may[$d]}"; done | awk '
+    { for (i = 2; i <= NF; i++) reach[$1, $i] = 1; all[$1] = 1 }
+    END {
+        for (k in all) for (a in all) for (b in all) if ((a, k) in reach && (k, b) in reach) reach[a, b] = 1
+        for (a in all) if ((a, a) in reach) print a " may come back to itself"
+    }')
+check "the table of layers has no cycle" "$bad"
+
+bad=$(git ls-files 'engine/*.[ch]' | grep -v '^engine/cli/' |
+    xargs grep -nE '^ *# *include [<"](microhttpd|libwebsockets|jansson|sys/socket|netinet/|arpa/)')
 check "the engine knows no sockets, HTTP or JSON" "$bad"
 
 bad=$(grep -nE '^ *# *include [<"](microhttpd|libwebsockets|sys/socket|netinet/|pthread|server/)' protocol/*.[ch] 2>/dev/null)
@@ -74,10 +91,39 @@ for h in $(git ls-files '*.h'); do
 done
 check "every header compiles alone" "${bad%$'\n'}"
 
+# Symbols: an object refers only to folders that its own may use. What protoc-c makes belongs to the folder of its .proto.
+objects() {
+    git ls-files 'engine/*.c' | grep -v '^engine/cli/' | sed "s|\(.*\)\.c$|$B/\1.o|" | xargs ls 2>/dev/null
+    ls "$B"/gen/*.o
+}
+link_pairs() { # FROM<tab>TO<tab>OBJECT SYMBOL for every symbol that one folder has of another
+    local o d
+    while read -r o; do
+        d=${o#"$B"/}
+        case $d in gen/onnx*) d=nn/onnx ;; gen/sentence*) d=text ;; engine/*/*) d=$(folder_of "${d#engine/}") ;; *) continue ;; esac
+        nm -g "$o" 2>/dev/null | awk -v d="$d" -v o="${o#"$B"/}" '{ print d, o, $(NF - 1), $NF }'
+    done < <(objects) | awk '
+        $3 == "U" { n++; from[n] = $1; object[n] = $2; symbol[n] = $4; next }
+        { in_folder[$4] = $1 }
+        END {
+            for (i = 1; i <= n; i++) if (symbol[i] in in_folder && in_folder[symbol[i]] != from[i])
+                print from[i] "\t" in_folder[symbol[i]] "\t" object[i] " " symbol[i]
+        }'
+}
 if [ -f "$B/libsteno.a" ]; then
-    bad=$(nm -g --defined-only "$B/libsteno.a" 2>/dev/null | awk 'NF==3 && $3 !~ /^(_?steno_|_*onnx__|onnx_|__odr_asan|__asan|__gcov)/ {print $3}' | sort -u | head -n 20)
+    bad=""
+    while IFS=$'\t' read -r from to what; do
+        case " base ${may[$from]-} ${for_now[$from]-} " in *" $to "*) ;; *) bad+="$from -> $to: $what"$'\n' ;; esac
+    done < <(link_pairs)
+    check "engine folders link only to the layers below them" "${bad%$'\n'}"
+    if [ -f "$B/stenod" ] && [ -f "$B/libsteno-optimize.a" ]; then
+        bad=$(comm -12 <(nm "$B/stenod" | awk '{print $NF}' | sort -u) \
+            <(nm -g --defined-only "$B/libsteno-optimize.a" 2>/dev/null | awk 'NF == 3 && $3 ~ /^steno_/ {print $3}' | sort -u))
+        check "the daemon has nothing of engine/optimize" "$bad"
+    fi
+    bad=$(nm -g --defined-only "$B/libsteno.a" "$B/libsteno-optimize.a" 2>/dev/null | awk 'NF==3 && $3 !~ /^(_?steno_|_*onnx__|onnx_|__odr_asan|__asan|__gcov)/ {print $3}' | sort -u | head -n 20)
     check "every global symbol of the library has the prefix" "$bad"
-    bad=$(nm "$B/libsteno.a" 2>/dev/null | awk '$2 ~ /^[BbDdCc]$/ && $3 !~ /(\.rel|^__|descriptor|_default_value|onnx__)/ {print $2, $3}' | grep -vE '^[dD] .*(\.[0-9]+)?$' | sort -u | head -n 20)
+    bad=$(nm "$B/libsteno.a" "$B/libsteno-optimize.a" 2>/dev/null | awk '$2 ~ /^[BbDdCc]$/ && $3 !~ /(\.rel|^__|descriptor|_default_value|onnx__)/ {print $2, $3}' | grep -vE '^[dD] .*(\.[0-9]+)?$' | sort -u | head -n 20)
     check "the engine has no zero-initialised writable file-scope state" "$bad"
 else
     n=$((n + 1)); echo "ok $n - symbols # SKIP $B/libsteno.a is not built"

@@ -4,7 +4,7 @@
 #define STENO_CLI_CLI_H
 
 #include "base/status.h"
-#include "nn/exec/session.h"
+#include "nn/network/network.h"
 
 struct cli_command {
     const char *name, *args, *about;

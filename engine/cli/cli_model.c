@@ -2,7 +2,7 @@
 #include "cli/options.h"
 #include "cli/tally.h"
 #include "nn/onnx/load.h"
-#include "nn/ops/op.h"
+#include "nn/ops/registry.h"
 #include "nn/passes/passes.h"
 #include "steno.h"
 

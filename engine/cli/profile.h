@@ -2,7 +2,7 @@
 #ifndef STENO_CLI_PROFILE_H
 #define STENO_CLI_PROFILE_H
 
-#include "nn/exec/session.h"
+#include "nn/network/network.h"
 
 struct profile_row {
     const char *type, *name, *layer; /* layer: of the model, from regions or names */

@@ -1,8 +1,7 @@
 /* Writing a network's graph after the passes to a file. */
 #include "optimize/save.h"
 
-#include "nn/exec/internal.h"
-
+#include "nn/network/internal.h"
 #include "nn/ops/body.h"
 #include "optimize/quantize.h"
 
@@ -29,10 +28,10 @@ static bool keep(void *arg, const char *domain)
 
 int steno_network_opset(const steno_network *n)
 {
-    for (int i = 0; i < n->info.n_opset; i++)
-        if (!strcmp(n->info.opset[i].domain, "ai.onnx"))
-            return n->info.opset[i].version > 0 && n->info.opset[i].version < 1000
-                       ? (int)n->info.opset[i].version
+    for (int i = 0; i < n->facts->info.n_opset; i++)
+        if (!strcmp(n->facts->info.opset[i].domain, "ai.onnx"))
+            return n->facts->info.opset[i].version > 0 && n->facts->info.opset[i].version < 1000
+                       ? (int)n->facts->info.opset[i].version
                        : 0;
     return 0;
 }
@@ -102,10 +101,10 @@ steno_status steno_network_passes_again(steno_network *n, const struct steno_net
 static steno_status options(const steno_network *n, const struct steno_save_options *opt,
                             struct kept *k, struct steno_onnx_write_options *wo, steno_err *err)
 {
-    *k = (struct kept){&n->info, opt->contrib || opt->microsoft};
+    *k = (struct kept){&n->facts->info, opt->contrib || opt->microsoft};
     *wo =
         (struct steno_onnx_write_options){.opset = opt->opset ? opt->opset : steno_network_opset(n),
-                                          .ir_version = n->info.ir_version,
+                                          .ir_version = n->facts->info.ir_version,
                                           .body = steno_body_text,
                                           .keep = keep,
                                           .arg = k,

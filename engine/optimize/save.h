@@ -2,7 +2,7 @@
 #ifndef STENO_OPTIMIZE_SAVE_H
 #define STENO_OPTIMIZE_SAVE_H
 
-#include "nn/exec/session.h"
+#include "nn/network/network.h"
 #include "optimize/write.h"
 
 struct steno_save_options {

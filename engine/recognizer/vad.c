@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 
 #include "audio/resample.h"
-#include "nn/exec/session.h"
+#include "nn/network/network.h"
 #include "features/activity.h"
 
 #define RULE_SECONDS 0.01 /* frame of the energy rule */

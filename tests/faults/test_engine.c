@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "nn/exec/session.h"
+#include "nn/network/network.h"
 #include "tests/support/alloc_fail.h"
 #include "tests/support/onnx_make.h"
 

@@ -3,7 +3,7 @@
 #ifndef STENO_TESTS_FOLDER_H
 #define STENO_TESTS_FOLDER_H
 
-#include "nn/exec/session.h"
+#include "nn/network/network.h"
 
 #include <dirent.h>
 #include <stdbool.h>

@@ -3,8 +3,8 @@
  * is JSON (or sherpa's "Done!"), the session ends with a close code that may be sent, exactly one
  * place is taken and given back. The clock is the notes': nothing here looks at another. */
 /* link: server/ws_session.c server/ws_session_resume.c server/history.c server/outbox.c */
-/* covers: protocol/openai_realtime.c protocol/deepgram.c protocol/vosk.c protocol/sherpa.c
- * protocol/dialect.c protocol/transcript.c */
+/* covers: protocol/openai_realtime.c protocol/deepgram.c protocol/vosk.c protocol/sherpa.c */
+/* covers: protocol/dialect.c protocol/transcript.c */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>

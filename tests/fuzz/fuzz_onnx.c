@@ -1,9 +1,9 @@
 /* A model of unknown origin: load with every pass, then run it once on small inputs, under limits.
  */
-/* covers: engine/nn/onnx/load.c engine/nn/onnx/attribute.c engine/nn/onnx/tensor.c
- * engine/nn/onnx/function.c engine/nn/onnx/wire.c engine/nn/onnx/slim.c */
+/* covers: engine/nn/onnx/load.c engine/nn/onnx/attribute.c engine/nn/onnx/tensor.c */
+/* covers: engine/nn/onnx/function.c engine/nn/onnx/wire.c engine/nn/onnx/slim.c */
 #include "base/arena.h"
-#include "nn/exec/session.h"
+#include "nn/network/network.h"
 #include "tests/fuzz/folder.h"
 
 #include <stdlib.h>

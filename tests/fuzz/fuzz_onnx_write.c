@@ -4,7 +4,7 @@
 /* covers: engine/optimize/write.c engine/optimize/write_function.c engine/optimize/opset.c */
 /* covers: engine/nn/onnx/write.c engine/nn/onnx/write_value.c engine/nn/onnx/function_body.c */
 #include "optimize/save.h"
-#include "nn/exec/session.h"
+#include "nn/network/network.h"
 #include "tests/fuzz/folder.h"
 
 #include <stdlib.h>

@@ -3,7 +3,7 @@
  * may be refused at another (a pass that finds a broken attribute), but never crash, hang or write
  * outside. */
 #include "base/arena.h"
-#include "nn/exec/session.h"
+#include "nn/network/network.h"
 #include "nn/passes/passes.h"
 
 #include <stdio.h>

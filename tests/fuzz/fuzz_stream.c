@@ -1,8 +1,8 @@
 /* A stream as a sequence of calls: tones, noise, silence, broken samples, finalize, in pieces of
  * any size, over the tone network of tests/data/models. Whatever comes, the events keep their
  * order. */
-/* covers: engine/recognizer/stream.c engine/recognizer/stream_events.c engine/recognizer/events.c
- * engine/recognizer/endpoint.c */
+/* covers: engine/recognizer/stream.c engine/recognizer/stream_events.c */
+/* covers: engine/recognizer/events.c engine/recognizer/endpoint.c */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "nn/exec/session.h"
+#include "nn/network/network.h"
 #include "nn/ops/internal.h"
 #include "tests/support/onnx_make.h"
 #include "tests/support/shared.h"

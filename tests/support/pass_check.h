@@ -3,7 +3,7 @@
 #ifndef STENO_TESTS_PASS_CHECK_H
 #define STENO_TESTS_PASS_CHECK_H
 
-#include "nn/exec/session.h"
+#include "nn/network/network.h"
 #include "tests/support/onnx_make.h"
 
 enum { PC_N = 4 }; /* dimensions that the graph leaves open, when it runs */

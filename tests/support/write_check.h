@@ -2,7 +2,7 @@
 #ifndef STENO_TESTS_WRITE_CHECK_H
 #define STENO_TESTS_WRITE_CHECK_H
 
-#include "nn/exec/session.h"
+#include "nn/network/network.h"
 #include "tests/support/onnx_make.h"
 
 #define WC_MAX_FILE ((size_t)1 << 24)

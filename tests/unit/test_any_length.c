@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "nn/exec/session.h"
+#include "nn/network/network.h"
 #include "tests/support/onnx_make.h"
 
 #define ROWS 32 /* of the export */

@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "base/cpu.h"
-#include "nn/exec/session.h"
+#include "nn/network/network.h"
 #include "nn/ops/weights.h"
 #include "tests/support/onnx_make.h"
 

@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "nn/exec/session.h"
+#include "nn/network/network.h"
 #include "nn/onnx/load.h"
 #include "nn/passes/passes.h"
 #include "tests/support/onnx_make.h"
@@ -23,7 +23,7 @@
 #include <unistd.h>
 
 enum { K = 40, N = 32, H = 8 };
-#define HEAD_BYTES 112 /* of struct head, nn/exec/cache.c */
+#define HEAD_BYTES 112 /* of struct head, nn/network/cache.c */
 
 static float data[K * N * 2];
 static char dir[] = "/tmp/steno-cache-XXXXXX", cache[64];

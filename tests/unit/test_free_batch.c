@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "base/arena.h"
-#include "nn/exec/session.h"
+#include "nn/network/network.h"
 #include "tests/support/onnx_make.h"
 #include "tests/support/shared.h"
 

@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "nn/exec/session.h"
+#include "nn/network/network.h"
 #include "nn/passes/passes.h"
 #include "tests/support/onnx_make.h"
 #include "tests/support/pass_check.h"

@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "nn/exec/session.h"
+#include "nn/network/network.h"
 #include "tests/support/onnx_make.h"
 
 #include <stdlib.h>

@@ -8,7 +8,7 @@
 
 #include "optimize/save.h"
 #include "nn/ops/body.h"
-#include "nn/ops/op.h"
+#include "nn/ops/registry.h"
 #include "tests/support/pass_check.h"
 #include "tests/support/write_check.h"
 #include "tests/support/zipformer_text.h"

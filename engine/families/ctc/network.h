@@ -8,7 +8,7 @@
 #ifndef STENO_FAMILIES_CTC_NETWORK_H
 #define STENO_FAMILIES_CTC_NETWORK_H
 
-#include "nn/exec/session.h"
+#include "nn/network/network.h"
 #include "families/ctc/conf.h"
 
 struct steno_ctcnet_state {

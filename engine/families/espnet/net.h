@@ -9,7 +9,7 @@
 
 #include "search/aed_beam.h"
 #include "search/lm/ngram.h"
-#include "nn/exec/session.h"
+#include "nn/network/network.h"
 #include "features/cmvn.h"
 #include "features/fbank.h"
 #include "families/espnet/conf.h"

@@ -4,7 +4,7 @@
 #ifndef STENO_FAMILIES_ESPNET_RNN_H
 #define STENO_FAMILIES_ESPNET_RNN_H
 
-#include "nn/exec/session.h"
+#include "nn/network/network.h"
 #include "families/espnet/beam_states.h"
 
 typedef struct steno_ernn steno_ernn;

@@ -3,7 +3,7 @@
 #ifndef STENO_FAMILIES_ESPNET_SCORE_H
 #define STENO_FAMILIES_ESPNET_SCORE_H
 
-#include "nn/exec/session.h"
+#include "nn/network/network.h"
 
 typedef struct steno_escorer steno_escorer;
 

@@ -9,7 +9,7 @@
  * cap_memory, v_size]; in bf16, by pieces of STENO_KEPT_KEYS rows, where the network is in 16 or 8
  * bits and the CPU has a kernel for that.
  *
- * The network reads them where they are (nn/ops/searches.h), of one search or, in one run, of
+ * The network reads them where they are (nn/exec/searches.h), of one search or, in one run, of
  * several: its weights are then read once for all their hypotheses. Caches and lists grow by
  * doubling, memory by half. The number of hypotheses is rounded up, to a quarter of the beam or to
  * whole beams: the session keeps a plan for each and makes none in steady state. */

@@ -4,7 +4,7 @@
 #define STENO_FAMILIES_ESPNET_STEP_H
 
 #include "search/aed_beam.h"
-#include "nn/exec/session.h"
+#include "nn/network/network.h"
 
 typedef struct steno_estep steno_estep;
 /* What one search keeps from step to step: keys and values. */

@@ -1,4 +1,4 @@
-/* The view of one node during a run: what nn/ops/op.h promises to operators. */
+/* The view of one node during a run: what nn/exec/op.h promises to operators. */
 #include "nn/exec/internal.h"
 
 #include <stdarg.h>

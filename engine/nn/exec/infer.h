@@ -4,7 +4,7 @@
 #ifndef STENO_NN_EXEC_INFER_H
 #define STENO_NN_EXEC_INFER_H
 
-#include "nn/ops/op.h"
+#include "nn/exec/op.h"
 
 /* A short I64 vector of dimensions (nn/exec/partial.c): element i is the symbol v[i] (a negative
  * dimension) where sym[i], else the number v[i]. */

@@ -14,10 +14,7 @@
 #include "base/threads.h"
 #include "nn/exec/infer.h"
 #include "nn/exec/session.h"
-#include "nn/onnx/load.h"
-#include "nn/ops/op.h"
-#include "nn/ops/weights.h"
-#include "nn/passes/passes.h"
+#include "nn/exec/op.h"
 
 #define STENO_MAX_PLANS 8 /* per frame, least recently used goes */
 /* Products of weights and what shapes alone decide (tables of positions) that the plans of a frame
@@ -59,14 +56,13 @@ struct steno_network {
     struct steno_row_store row_store;
     steno_kernels k;
     unsigned cpu;
-    struct steno_onnx_info info;
-    size_t nodes_in_file, packed_bytes;
+    size_t packed_bytes;
     struct steno_precision_report precision;
-    struct steno_pass_counts counts;
     bool rewrite_only;
     const struct steno_tap *tap; /* or NULL; then path is its own copy */
     char *path;
     struct steno_packed_store store;
+    struct steno_network_facts *facts; /* nn/network/internal.h: what loading told; no run asks */
     struct steno_cache *cache; /* mapping that constants and packed weights point into, or NULL */
 };
 
@@ -332,13 +328,6 @@ STENO_MUST steno_status steno_frame_run(struct frame *f, const struct steno_tens
 /* flops.c */
 double steno_node_flops(const struct steno_node *n, const struct steno_tensor *const *in,
                         struct slot *const *out);
-
-/* network.c: operators found, types and shapes inferred, of a graph that passes have seen. */
-STENO_MUST steno_status steno_network_settle(struct steno_graph *g, steno_err *err);
-/* The passes of opt on the graph as it is now, which no one has packed yet. */
-STENO_MUST steno_status steno_network_rewrite(steno_network *n,
-                                              const struct steno_network_options *opt,
-                                              steno_err *err);
 
 /* prepare.c */
 /* *packed += bytes of packed weights; report may be NULL. */

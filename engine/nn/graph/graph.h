@@ -88,7 +88,7 @@ struct steno_node {
     int n_in, n_out, n_attr;
     steno_vid *in, *out;
     struct steno_attr *attr;
-    void *priv; /* the operator's frozen state: packed weights, checked attributes (nn/ops/op.h) */
+    void *priv; /* the operator's frozen state: packed weights, checked attributes (nn/exec/op.h) */
     size_t packed;      /* bytes of weights in it */
     uint32_t packed_in; /* a bit for each of the inputs 0 to 31 that those were made of */
     int32_t region;     /* the innermost layer it belongs to, or STENO_NONE */
@@ -134,8 +134,8 @@ struct steno_graph {
 
 /* A new graph with its own arena (parent NULL) or in the parent's arena. */
 struct steno_graph *steno_graph_new(struct steno_graph *parent);
-/* Accepts NULL. Operators' state (priv) is released before, by who prepared it (nn/exec/network.c).
- */
+/* Accepts NULL. Operators' state (priv) is released before, by who prepared it
+ * (nn/network/network.c). */
 void steno_graph_free(struct steno_graph *g);
 
 STENO_MUST steno_status steno_graph_add_value(struct steno_graph *g, const char *name,

@@ -1,7 +1,7 @@
 /* Which inputs and outputs a node cannot be without. Passes and shape inference read them unasked,
  * so the check comes before them; the table is from the operators' schemas (ONNX 1.23, parameters
  * that are "Single"; ONNX Runtime's ContribOperators.md). */
-#include "nn/ops/op.h"
+#include "nn/ops/registry.h"
 
 #include <string.h>
 

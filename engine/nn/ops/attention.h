@@ -3,7 +3,7 @@
 #ifndef STENO_NN_OPS_ATTENTION_H
 #define STENO_NN_OPS_ATTENTION_H
 
-#include "nn/ops/op.h"
+#include "nn/exec/op.h"
 
 /* [batch, heads, rows, size] with the last axis dense; strides in elements. Two heads may lie side
  * by side in a row ([batch, rows, heads * size]): no transposition is needed for that. */

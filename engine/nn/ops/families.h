@@ -2,7 +2,7 @@
 #ifndef STENO_NN_OPS_FAMILIES_H
 #define STENO_NN_OPS_FAMILIES_H
 
-#include "nn/ops/op.h"
+#include "nn/exec/op.h"
 
 #define STENO_OPS_FAMILIES(X)                                                                      \
     X(unary)                                                                                       \

@@ -8,7 +8,7 @@
 #ifndef STENO_NN_OPS_INTERNAL_H
 #define STENO_NN_OPS_INTERNAL_H
 
-#include "nn/ops/op.h"
+#include "nn/exec/op.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* Operator of domain ai.steno.run, which no file holds: it reads memory that outlives a run, lent
- * by whoever runs the session (nn/ops/searches.h).
+ * by whoever runs the session (nn/exec/searches.h).
  *
  * CachedAttention  Q [B, 1, .], new [B, 1, .]?, new_bias (B numbers, or one)?
  *                  Attention of one query for each hypothesis of the beams of some searches. With
@@ -12,7 +12,7 @@
  * heads, size, v_size, q_at, k_at, v_at, layer, scale. */
 #include "nn/ops/families.h"
 #include "nn/ops/internal.h"
-#include "nn/ops/searches.h"
+#include "nn/exec/searches.h"
 
 #include <math.h>
 

@@ -21,7 +21,7 @@
 #include "nn/ops/attention.h"
 #include "nn/ops/families.h"
 #include "nn/ops/internal.h"
-#include "nn/ops/precision.h"
+#include "nn/exec/precision.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,6 +1,8 @@
 /* The families. One line each here and one table each in op_<family>.c. */
-#include "nn/ops/internal.h"
+#include "nn/ops/registry.h"
+
 #include "nn/ops/families.h"
+#include "nn/ops/internal.h"
 
 static const struct steno_op *const families[] = {
 #define FAMILY(NAME) steno_ops_##NAME,

@@ -85,21 +85,6 @@ static size_t candidates(const struct columns *b, const float *x, const int8_t *
     return found;
 }
 
-double steno_square_sum(const float *x, size_t n)
-{
-    enum { SUMS = 8 }; /* side by side: one waits for the last addition each time */
-    double sum[SUMS] = {0}, all = 0;
-    size_t i = 0;
-    for (; i + SUMS <= n; i += SUMS)
-        for (size_t k = 0; k < SUMS; k++)
-            sum[k] += (double)x[i + k] * (double)x[i + k];
-    for (; i < n; i++)
-        all += (double)x[i] * (double)x[i];
-    for (size_t k = 0; k < SUMS; k++)
-        all += sum[k];
-    return all;
-}
-
 /* What is lost waits to be squared, SOME at a time: a loop of a known length becomes vectors. */
 enum { SOME = 512 };
 

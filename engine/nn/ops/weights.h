@@ -8,8 +8,7 @@
 #define STENO_NN_OPS_WEIGHTS_H
 
 #include "nn/ops/internal.h"
-#include "nn/ops/precision.h"
-
+#include "nn/exec/precision.h"
 
 /* W [k, n]. Frozen. */
 struct steno_weights {
@@ -27,20 +26,6 @@ static inline bool steno_weights_are_floats(const struct steno_weights *w)
     return w->precision == STENO_FP32 && !w->tight;
 }
 
-/* What rounding the weights did to a network. */
-struct steno_precision_report {
-    enum steno_precision kept; /* what f32 weights are kept in; never STENO_AUTO_WEIGHTS */
-    bool bytes;                /* the file has products in 8 bits */
-    int products;              /* with constant weights, convolutions included */
-    int lowered;               /* kept in less than f32 */
-    double error;              /* sqrt(sum (w - rounded)^2 / sum w^2) over all of them */
-    double worst;              /* the same of the worst one */
-    char worst_node[64];
-    double square, square_error; /* the sums so far */
-};
-
-/* Sum of x^2. */
-double steno_square_sum(const float *x, size_t n);
 /* The kernels for weights that are kept neither as f32 nor as bytes. */
 const struct steno_gemm_weights *steno_weights_kernels(const steno_kernels *k,
                                                        const struct steno_weights *w);

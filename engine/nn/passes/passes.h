@@ -4,7 +4,7 @@
 #define STENO_NN_PASSES_PASSES_H
 
 #include "nn/graph/graph.h"
-#include "nn/ops/op.h"
+#include "nn/ops/registry.h"
 
 /* What passes need from the executor, which is a layer above. */
 struct steno_pass_env {

@@ -11,11 +11,11 @@
  * and rewriting a graph to find that out again takes as long as opening it.
  *
  * Written under another name and renamed: readers see a whole file or none, however many start at
- * once. The key says what the file was made of (nn/exec/cache_key.h). */
-#ifndef STENO_NN_EXEC_CACHE_H
-#define STENO_NN_EXEC_CACHE_H
+ * once. The key says what the file was made of (nn/network/cache_key.h). */
+#ifndef STENO_NN_NETWORK_CACHE_H
+#define STENO_NN_NETWORK_CACHE_H
 
-#include "nn/exec/internal.h"
+#include "nn/network/internal.h"
 
 struct steno_cache;
 struct steno_content;

@@ -1,4 +1,6 @@
-/* What an operator is to the engine: a row of functions, found by (domain, type, opset).
+/* What an operator is to the engine: a row of functions, found by (domain, type, opset). The
+ * executor's plug-in header: it calls operators through these rows alone, and they call nothing of
+ * it but what stands here (nn/exec/{infer,prepare,ctx}.c).
  *
  * infer    shapes and types of the outputs from those of the inputs. Called at load with symbolic
  *          shapes and again when a session binds concrete input shapes; must accept unknown ranks
@@ -10,15 +12,13 @@
  *          allocate but through the ctx; must check at run time what input data could break
  *          (indices out of range, shapes that do not fit): models and their input are hostile.
  *
- * One family of operators per file ops/op_<family>.c, each with a table
- *     const struct steno_op steno_ops_<family>[] = {{...}, {0}};
- * listed in nn/ops/registry.c. */
-#ifndef STENO_NN_OPS_OP_H
-#define STENO_NN_OPS_OP_H
+ * The rows themselves: nn/ops/registry.h. */
+#ifndef STENO_NN_EXEC_OP_H
+#define STENO_NN_EXEC_OP_H
 
 #include "nn/graph/graph.h"
 #include "nn/kernels/kernels.h"
-#include "nn/ops/precision.h"
+#include "nn/exec/precision.h"
 
 struct steno_infer;  /* nn/exec/infer.c: the view of one node during inference */
 struct steno_op_ctx; /* the view of one node during a run */
@@ -47,14 +47,6 @@ struct steno_op {
     void (*release)(void *priv);
     steno_status (*run)(struct steno_op_ctx *ctx, steno_err *err);
 };
-
-/* NULL when there is none. domain "" and "ai.onnx" are the same. */
-const struct steno_op *steno_op_find(const char *domain, const char *type, int opset);
-/* Walk over all rows of all families: the first one for NULL, NULL after the last. */
-const struct steno_op *steno_op_next(const struct steno_op *op);
-/* STENO_ERR_FORMAT, with the names of node and operator, when an input or output is absent that the
- * operator cannot be without (nn/ops/arity.c). n->op is set. */
-STENO_MUST steno_status steno_op_check_arity(const struct steno_node *n, steno_err *err);
 
 /* ---- infer ---- */
 const struct steno_node *steno_infer_node(const struct steno_infer *ic);
@@ -122,7 +114,7 @@ bool steno_op_wants(const struct steno_op_ctx *ctx, int i);
  * an operator without STENO_OP_ROWS2). The input's data is NULL then, and run is to write output 1
  * over the entries instead of into its memory, which is still to be asked for. */
 void *const *steno_op_rows(const struct steno_op_ctx *ctx, int in);
-/* What whoever runs the session has lent it, NULL for nothing (nn/ops/searches.h). */
+/* What whoever runs the session has lent it, NULL for nothing (nn/exec/searches.h). */
 const struct steno_searches *steno_op_lent(const struct steno_op_ctx *ctx);
 /* Memory for output i of this exact type and shape; contents undefined. */
 STENO_MUST steno_status steno_op_out(struct steno_op_ctx *ctx, int i, steno_dtype dtype,

@@ -1,9 +1,10 @@
-#include "nn/exec/cache.h"
-#include "nn/exec/cache_key.h"
+#include "nn/network/internal.h"
 
 #include "base/buf.h"
 #include "base/cpu.h"
 #include "base/pages.h"
+#include "nn/network/cache.h"
+#include "nn/network/cache_key.h"
 #include "nn/ops/body.h"
 #include "nn/passes/free_batch.h"
 #include "nn/passes/incremental.h"
@@ -153,8 +154,8 @@ steno_status steno_network_rewrite(steno_network *n, const struct steno_network_
     int level = opt->opt_level < 0 ? 3 : opt->opt_level, changed = 0;
     steno_status st = steno_ws_init(&ws, &n->k, 1, err);
     if (!st)
-        st = steno_passes_run(n->g, level, opt->disable_passes, opt->only_passes, &env, &n->counts,
-                              err);
+        st = steno_passes_run(n->g, level, opt->disable_passes, opt->only_passes, &env,
+                              &n->facts->counts, err);
     if (!st && opt->part != STENO_PART_ALL)
         st = steno_part_cut(n->g, opt->part, &env, err);
     if (!st && opt->any_length)
@@ -224,12 +225,12 @@ static steno_status build(steno_network *n, const char *path, const void *data, 
     if (caching && refusable && steno_cache_refused(&id, err))
         return steno_fail_in(err, STENO_ERR_UNSUPPORTED, "%s", path);
     if (!data)
-        st = steno_onnx_load(&n->g, path, &lo, &n->info, err);
-    else if ((st = steno_onnx_parse(&n->g, data, size, NULL, &lo, &n->info, err)))
+        st = steno_onnx_load(&n->g, path, &lo, &n->facts->info, err);
+    else if ((st = steno_onnx_parse(&n->g, data, size, NULL, &lo, &n->facts->info, err)))
         st = steno_fail_in(err, st, "%s", path);
     if (st)
         return st;
-    n->nodes_in_file = steno_graph_count_nodes(n->g);
+    n->facts->nodes_in_file = steno_graph_count_nodes(n->g);
     if (opt->loaded)
         opt->loaded(opt->loaded_arg, n->g);
     st = resolve_all(n->g, err);
@@ -265,8 +266,11 @@ static steno_status open_network(steno_network **out, const char *path, const vo
     steno_status st;
     if (!n)
         return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", path);
-    st = steno_row_store_init(&n->row_store, err);
+    n->facts = calloc(1, sizeof *n->facts);
+    st = n->facts ? steno_row_store_init(&n->row_store, err)
+                  : steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", path);
     if (st) {
+        free(n->facts);
         free(n);
         return st;
     }
@@ -308,6 +312,7 @@ void steno_network_close(steno_network *n)
     steno_cache_unmap(n->cache);
     steno_row_store_free(&n->row_store);
     free(n->path);
+    free(n->facts);
     free(n);
 }
 
@@ -367,7 +372,7 @@ size_t steno_network_weight_bytes(const steno_network *n)
 
 const struct steno_onnx_info *steno_network_info(const steno_network *n)
 {
-    return &n->info;
+    return &n->facts->info;
 }
 
 bool steno_network_is_mapped(const steno_network *n)
@@ -377,12 +382,12 @@ bool steno_network_is_mapped(const steno_network *n)
 
 size_t steno_network_nodes_in_file(const steno_network *n)
 {
-    return n->nodes_in_file;
+    return n->facts->nodes_in_file;
 }
 
 const struct steno_pass_counts *steno_network_passes(const steno_network *n)
 {
-    return &n->counts;
+    return &n->facts->counts;
 }
 
 const steno_kernels *steno_network_keeps_bf16(const steno_network *n)

@@ -1,8 +1,8 @@
-#include "nn/exec/cache_key.h"
+#include "nn/network/cache_key.h"
 
 #include "base/buf.h"
 #include "base/fresh.h"
-#include "nn/exec/cache.h"
+#include "nn/network/cache.h"
 
 #include <dirent.h>
 #include <errno.h>

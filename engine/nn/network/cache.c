@@ -1,8 +1,8 @@
-#include "nn/exec/cache.h"
+#include "nn/network/cache.h"
 
 #include "base/buf.h"
 #include "base/fresh.h"
-#include "nn/exec/cache_key.h"
+#include "nn/network/cache_key.h"
 #include "nn/onnx/stow.h"
 
 #include <errno.h>
@@ -130,10 +130,10 @@ static bool take_facts(steno_network *n, const struct steno_cache *c, const stru
     memcpy(&f, c->map + h->facts, sizeof f);
     if (!steno_cache_external_same(path, &f.info, f.stamp, f.external))
         return false;
-    n->info = f.info;
-    n->counts = f.counts;
+    n->facts->info = f.info;
+    n->facts->counts = f.counts;
     n->precision = f.precision;
-    n->nodes_in_file = f.nodes_in_file;
+    n->facts->nodes_in_file = f.nodes_in_file;
     return true;
 }
 
@@ -171,8 +171,7 @@ bool steno_cache_load(steno_network *n, const char *path, const struct steno_net
     steno_graph_free(n->g);
     n->g = NULL;
     n->packed_bytes = 0;
-    memset(&n->counts, 0, sizeof n->counts);
-    memset(&n->info, 0, sizeof n->info);
+    memset(n->facts, 0, sizeof *n->facts);
     memset(&n->precision, 0, sizeof n->precision);
     steno_cache_unmap(c);
     return false;
@@ -208,7 +207,7 @@ void steno_cache_refuse(const steno_network *n, const char *path,
 {
     struct steno_fresh fresh;
     struct refusal r;
-    if (n->info.n_external || !steno_cache_current(id, path) ||
+    if (n->facts->info.n_external || !steno_cache_current(id, path) ||
         (mkdir(opt->cache_dir, 0700) && errno != EEXIST) ||
         steno_fresh_open(&fresh, id->file, NULL))
         return;
@@ -298,13 +297,13 @@ static bool write_all(const steno_network *n, const char *path, const struct ste
     char head[HEAD] = {0};
     bool ok = table && fwrite(head, 1, HEAD, o->f) == HEAD;
     memset(&f, 0, sizeof f);
-    f.info = n->info;
-    f.counts = n->counts;
+    f.info = n->facts->info;
+    f.counts = n->facts->counts;
     f.precision = n->precision;
-    f.nodes_in_file = n->nodes_in_file;
+    f.nodes_in_file = n->facts->nodes_in_file;
     o->at = HEAD;
     XXH3_64bits_reset(o->sum);
-    ok = ok && steno_cache_external(path, &n->info, f.stamp, f.external) &&
+    ok = ok && steno_cache_external(path, &n->facts->info, f.stamp, f.external) &&
          write_graph(n, o, table, &h);
     free(table);
     if (!ok)

@@ -1,8 +1,8 @@
 /* What CachedAttention (op_cached_attention.c) reads beside its inputs: keys and values that
  * outlive a run, of the searches whose hypotheses are the entries of a batch. The caller of the
  * session lends them (steno_session_lend); no file and no input can name such memory. */
-#ifndef STENO_NN_OPS_SEARCHES_H
-#define STENO_NN_OPS_SEARCHES_H
+#ifndef STENO_NN_EXEC_SEARCHES_H
+#define STENO_NN_EXEC_SEARCHES_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -4,15 +4,15 @@
  * times):
  *
  *     BASE-<hash of the path>.stenokey     stamp, hash of the bytes
- *     BASE-<hash of all that>.stenopack    the cache (nn/exec/cache.h)
+ *     BASE-<hash of all that>.stenopack    the cache (nn/network/cache.h)
  *
  * A model that was copied, moved or touched is hashed again and finds its cache; so do programs of
  * one build, and two places of one model. A path that holds another model than before takes the old
  * one's caches away, unless another path still holds it. */
-#ifndef STENO_NN_EXEC_CACHE_KEY_H
-#define STENO_NN_EXEC_CACHE_KEY_H
+#ifndef STENO_NN_NETWORK_CACHE_KEY_H
+#define STENO_NN_NETWORK_CACHE_KEY_H
 
-#include "nn/exec/session.h"
+#include "nn/network/network.h"
 #include "nn/onnx/load.h"
 
 #include <limits.h>

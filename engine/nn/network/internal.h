@@ -1,0 +1,24 @@
+/* A network as those see it who open, cache or rewrite it. What running needs of it is struct
+ * steno_network of nn/exec/internal.h. */
+#ifndef STENO_NN_NETWORK_INTERNAL_H
+#define STENO_NN_NETWORK_INTERNAL_H
+
+#include "nn/exec/internal.h"
+#include "nn/network/network.h"
+#include "nn/onnx/load.h"
+#include "nn/passes/passes.h"
+
+struct steno_network_facts {
+    struct steno_onnx_info info;
+    struct steno_pass_counts counts;
+    size_t nodes_in_file;
+};
+
+/* Operators found, types and shapes inferred, of a graph that passes have seen. */
+STENO_MUST steno_status steno_network_settle(struct steno_graph *g, steno_err *err);
+/* The passes of opt on the graph as it is now, which no one has packed yet. */
+STENO_MUST steno_status steno_network_rewrite(steno_network *n,
+                                              const struct steno_network_options *opt,
+                                              steno_err *err);
+
+#endif
