@@ -15,7 +15,7 @@ check() { # NAME OUTPUT: passes when the output is empty
 
 # folder -> folders it may include from and link to, beside itself and base
 declare -A may=(
-    [base]="" [formats]="" [audio]="" [features]="" [search]="" [search/lm]="" [text]="search formats"
+    [base]="" [formats]="" [audio]="" [features]="" [search]="" [search/lm]="" [text]="formats"
     [nn/graph]="" [nn/kernels]="" [nn/onnx]="nn/graph"
     [nn/exec]="nn/graph nn/kernels"
     [nn/ops]="nn/graph nn/kernels nn/exec features"

@@ -8,14 +8,8 @@
 #ifndef STENO_SEARCH_CTC_H
 #define STENO_SEARCH_CTC_H
 
+#include "base/span.h"
 #include "base/status.h"
-
-/* A token and the frames it was heard in. */
-struct steno_span {
-    int32_t token;
-    float peak;          /* highest log-probability of the token in its frames */
-    int64_t first, last; /* frames, both included */
-};
 
 struct steno_hyp {
     const struct steno_span *spans;

@@ -6,7 +6,7 @@
 #define STENO_TEXT_WORDS_H
 
 #include "base/buf.h"
-#include "search/ctc.h"
+#include "base/span.h"
 #include "text/tokens.h"
 
 struct steno_word_span {

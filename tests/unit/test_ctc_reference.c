@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "search/ctc.h"
 #include "text/words.h"
 
 #define V 59

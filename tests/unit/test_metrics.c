@@ -1,6 +1,6 @@
 /* The registry, the text format, admission counters. */
-/* link: server/metrics.c server/stats.c server/limits.c server/calendar.c server/config.c
- * server/address.c */
+/* link: server/metrics.c server/stats.c server/limits.c server/calendar.c server/config.c */
+/* link: server/address.c */
 /* link: server/log.c */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,9 +1,9 @@
 /* Who comes in by a WebSocket handshake, who is turned away, and what each is told: over a pool
  * that is full when told so, and sockets of which the test holds the other end. */
-/* link: server/ws_door.c server/handshake.c server/refusal.c server/keys.c server/calendar.c
- * server/limits.c server/server.c */
-/* link: server/acceptor.c server/head.c server/metrics.c server/stats.c server/config.c
- * server/address.c */
+/* link: server/ws_door.c server/handshake.c server/refusal.c server/keys.c server/calendar.c */
+/* link: server/limits.c server/server.c */
+/* link: server/acceptor.c server/head.c server/metrics.c server/stats.c server/config.c */
+/* link: server/address.c */
 /* link: server/log.c */
 #include <setjmp.h>
 #include <stdarg.h>
