@@ -65,6 +65,13 @@ bad=$(for d in "${!may[@]}"; do echo "$d ${may[$d]}"; done | awk '
     }')
 check "the table of layers has no cycle" "$bad"
 
+kernels() { # FOLDERS WHAT: lines there that include from kernels/WHAT/
+    local d
+    for d in $1; do grep -nE "^ *# *include \"nn/kernels/($2)/" engine/nn/kernels/"$d"/*.[ch]; done
+}
+bad=$(kernels "tmpl scalar arm" x86; kernels "tmpl scalar x86" arm; kernels scalar tmpl)
+check "kernels of one ISA, templates and scalar kernels include nothing of another ISA" "$bad"
+
 bad=$(git ls-files 'engine/*.[ch]' | grep -v '^engine/cli/' |
     xargs grep -nE '^ *# *include [<"](microhttpd|libwebsockets|jansson|sys/socket|netinet/|arpa/)')
 check "the engine knows no sockets, HTTP or JSON" "$bad"

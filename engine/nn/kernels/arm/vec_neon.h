@@ -145,4 +145,6 @@ static inline int v_any(vm m)
     return vmaxvq_u32(m) != 0;
 }
 
+#include "nn/kernels/arm/transpose4.h" /* transpose_blocks, with these vectors */
+
 #endif

@@ -4,11 +4,6 @@
 #include "nn/kernels/internal.h"
 
 #include "nn/kernels/tmpl/math_tmpl.h"
-#if defined(__aarch64__)
-#include "nn/kernels/arm/transpose4.h"
-#else
-#include "nn/kernels/x86/transpose8.h"
-#endif
 
 #include <string.h>
 

@@ -33,7 +33,7 @@
 #include "nn/kernels/tmpl/math_tmpl.h"
 
 #include "nn/kernels/tmpl/near_tmpl.h"
-#include "nn/kernels/x86/reads.h"
+#include "nn/kernels/tmpl/reads.h"
 
 #include <stdalign.h>
 #include <string.h>

@@ -29,13 +29,8 @@
 #define ACTIVATE_EACH activate_each
 #define ACTIVATE activate
 #endif
-#if defined(__aarch64__)
-#include "nn/kernels/arm/transpose4.h"
-#else
-#include "nn/kernels/x86/transpose8.h"
-#endif
 
-#include "nn/kernels/x86/reads.h"
+#include "nn/kernels/tmpl/reads.h"
 
 #include <stdalign.h>
 #include <string.h>

@@ -3,11 +3,6 @@
 #include "nn/kernels/internal.h"
 
 #include "nn/kernels/tmpl/math_tmpl.h"
-#if defined(__aarch64__)
-#include "nn/kernels/arm/transpose4.h"
-#else
-#include "nn/kernels/x86/transpose8.h"
-#endif
 
 /* acc op= f(x) over n elements in four accumulators; rest: what a masked-off lane contributes. */
 #define REDUCE(acc, init, step, join)                                                              \

@@ -11,7 +11,7 @@
 
 #include "nn/kernels/x86/amx.h"
 #include "nn/kernels/x86/vec_avx512.h"
-#include "nn/kernels/tmpl/near_exp2_tmpl.h"
+#include "nn/kernels/x86/near_exp2_tmpl.h"
 
 #include <math.h>
 #include <stdalign.h>
@@ -48,7 +48,7 @@ static size_t lanes_of(size_t k)
 }
 
 #define KEPT_DEPTH lanes_of
-#include "nn/kernels/tmpl/keep_bf16_tmpl.h"
+#include "nn/kernels/x86/keep_bf16_tmpl.h"
 
 /* Columns [c, c + 32) of rows of q plus a bias to pairs of bf16; some: only those. */
 static inline __attribute__((always_inline)) void

@@ -2,4 +2,4 @@
 
 #undef ISA
 #define ISA bf16
-#include "nn/kernels/tmpl/bf16_tmpl.h"
+#include "nn/kernels/x86/bf16_tmpl.h"

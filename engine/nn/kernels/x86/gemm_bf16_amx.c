@@ -6,4 +6,4 @@
 #define AMX_DOT AMX_DOT_BF16
 #define BEGIN amx_begin
 #define END amx_end
-#include "nn/kernels/tmpl/bf16_tmpl.h"
+#include "nn/kernels/x86/bf16_tmpl.h"

@@ -652,7 +652,7 @@ static void multiply_fixed(const struct product *p, size_t i0, size_t i1, size_t
 
 #define MULTIPLY multiply_fixed
 #define PANELS panels_of
-#include "nn/kernels/tmpl/amx_weights_tmpl.h"
+#include "nn/kernels/x86/amx_weights_tmpl.h"
 
 /* ---- the plain product, which asks for weights as memory likes it here ---- */
 

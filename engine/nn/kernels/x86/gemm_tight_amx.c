@@ -548,7 +548,7 @@ static void multiply_tight(const struct product *p, size_t i0, size_t i1, size_t
 
 #define MULTIPLY multiply_tight
 #define PANELS panels
-#include "nn/kernels/tmpl/amx_weights_tmpl.h"
+#include "nn/kernels/x86/amx_weights_tmpl.h"
 
 void steno_kernels_gemm_tight__amx(steno_kernels *k)
 {

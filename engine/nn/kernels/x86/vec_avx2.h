@@ -151,4 +151,6 @@ static inline int v_any(vm m)
     return _mm256_movemask_ps(_mm256_castsi256_ps(m));
 }
 
+#include "nn/kernels/x86/transpose8.h" /* transpose_blocks, with these vectors */
+
 #endif

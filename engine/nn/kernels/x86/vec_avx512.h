@@ -133,4 +133,6 @@ static inline int v_any(vm m)
     return m;
 }
 
+#include "nn/kernels/x86/transpose8.h" /* transpose_blocks, with these vectors */
+
 #endif

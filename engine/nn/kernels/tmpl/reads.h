@@ -3,8 +3,8 @@
  * Calls that go far ahead go on into the weights of the next product, which lie behind: a run reads
  * them in the order they were packed in. So memory has something to do while a node ends and the
  * next begins. */
-#ifndef STENO_NN_KERNELS_X86_READS_H
-#define STENO_NN_KERNELS_X86_READS_H
+#ifndef STENO_NN_KERNELS_TMPL_READS_H
+#define STENO_NN_KERNELS_TMPL_READS_H
 
 #include <stdbool.h>
 

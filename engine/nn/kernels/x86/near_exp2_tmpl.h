@@ -1,6 +1,6 @@
 /* 2^x for weights that become bf16: sixteen lanes. Included after vec_avx512.h. */
-#ifndef STENO_NN_KERNELS_TMPL_NEAR_EXP2_TMPL_H
-#define STENO_NN_KERNELS_TMPL_NEAR_EXP2_TMPL_H
+#ifndef STENO_NN_KERNELS_X86_NEAR_EXP2_TMPL_H
+#define STENO_NN_KERNELS_X86_NEAR_EXP2_TMPL_H
 
 #define NEAR_EACH(v, n) _Pragma("GCC unroll 8") for (int v = 0; v < (n); v++)
 enum { NEAR_MANY = 8 }; /* vectors that take each step together, at most */
