@@ -1,9 +1,14 @@
 #include "tests/support/whisper_models.h"
 
+#include <math.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "audio/file.h"
+#include "tests/support/shared.h"
 
 const char *whisper_model(const char *which)
 {
@@ -28,4 +33,63 @@ bool whisper_model_file(const char *which, const char *name, char *path, size_t 
         return true;
     fprintf(stderr, "# %s is not there\n", path);
     return false;
+}
+
+static float *made(bool noise, size_t *n)
+{
+    float *x = calloc(160000, sizeof *x);
+    uint32_t v = 1;
+    *n = 160000;
+    for (size_t i = 0; x && noise && i < *n; i++) {
+        v = v * 1664525u + 1013904223u;
+        x[i] = (float)(rint(((double)(v >> 16) - 32768) * 0.1) / 32768);
+    }
+    return x;
+}
+
+/* Samples of an open recording; NULL: no memory, or damaged. */
+static float *read_samples(steno_audio *a, size_t *n)
+{
+    size_t cap = 0, got = 1;
+    float *x = NULL;
+    *n = 0;
+    while (got) {
+        if (*n == cap) {
+            float *more = realloc(x, (cap = cap ? 2 * cap : 1 << 16) * sizeof *x);
+            if (!more)
+                break;
+            x = more;
+        }
+        if (steno_audio_read(a, x + *n, cap - *n, &got, NULL))
+            break;
+        *n += got;
+    }
+    if (got) {
+        free(x);
+        return NULL;
+    }
+    return x;
+}
+
+float *whisper_recording(const char *rel, size_t *n)
+{
+    struct steno_audio_info info;
+    steno_audio *a = NULL;
+    size_t bytes;
+    void *file;
+    float *x;
+    if (!strcmp(rel, "noise10") || !strcmp(rel, "silence10"))
+        return made(*rel == 'n', n);
+    file = steno_test_shared(rel, &bytes);
+    if (!file)
+        return NULL;
+    if (steno_audio_open_mem(&a, file, bytes, NULL, NULL)) {
+        free(file);
+        return NULL;
+    }
+    steno_audio_get_info(a, &info);
+    x = info.sample_rate == 16000 ? read_samples(a, n) : NULL;
+    steno_audio_close(a);
+    free(file);
+    return x;
 }

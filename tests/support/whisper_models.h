@@ -11,4 +11,9 @@ const char *whisper_model(const char *which);
 /* A file of it, into path; false as above. */
 bool whisper_model_file(const char *which, const char *name, char *path, size_t size);
 
+/* Samples of a recording at 16 kHz below ../shared, malloc'd; NULL after saying why. "noise10" and
+ * "silence10" are made: ten seconds of noise as ../shared/zoo/whisper/make.py has it, and of zeros.
+ */
+float *whisper_recording(const char *rel, size_t *n);
+
 #endif

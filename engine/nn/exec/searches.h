@@ -4,6 +4,7 @@
 #ifndef STENO_NN_EXEC_SEARCHES_H
 #define STENO_NN_EXEC_SEARCHES_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -32,6 +33,9 @@ struct steno_search_view {
     const float *bias;                    /* [cap of own] of each row, or NULL */
     const struct steno_kept_layer *layer; /* [n_layers] */
     size_t n_layers;
+    /* The entries are no hypotheses but one text, token by token: entry b has the rows that index
+     * names (one list for all) and then the new rows of entries 0 to b. */
+    bool is_text;
 };
 
 /* Entries 0 .. of the batch are the hypotheses of search 0, then those of search 1, ... Entries

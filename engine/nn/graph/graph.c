@@ -216,6 +216,7 @@ void steno_graph_drop_const(struct steno_graph *g, steno_vid v)
     steno_const_release(c);
     c->file = NULL;
     c->join = NULL;
+    c->maker = NULL;
     c->bytes = 0;
     c->t.data = NULL;
 }

@@ -55,6 +55,7 @@ struct steno_const {
     size_t paged;     /* > 0: `owned` is that many bytes of steno_pages_new */
     const void *file; /* its elements in the bytes of the model, at any address; NULL: not there */
     const struct steno_join *join; /* made of others' elements there, when it is fetched; or NULL */
+    const struct steno_maker *maker; /* or by somebody else; or NULL */
     size_t bytes;
     int32_t refs; /* values that show it */
 };
@@ -175,7 +176,8 @@ STENO_MUST steno_status steno_graph_set_mapped(struct steno_graph *g, steno_vid 
 STENO_MUST steno_status steno_graph_fetch(struct steno_graph *g, steno_vid v, steno_err *err);
 /* The same for a constant tensor of a graph, found by itself. */
 STENO_MUST steno_status steno_const_fetch(const struct steno_tensor *constant, steno_err *err);
-/* Its bytes, at any address; NULL when there are none, or no memory to make them. */
+/* Its bytes, at any address; NULL when there are none yet (steno_graph_add_made), or no memory to
+ * make them. */
 const void *steno_const_bytes(const struct steno_tensor *constant);
 /* Give the copy back; nothing to do for a constant that has no place in the file. */
 void steno_graph_unfetch(struct steno_graph *g, steno_vid v);
@@ -183,6 +185,20 @@ void steno_graph_unfetch(struct steno_graph *g, steno_vid v);
 void steno_graph_rest_map(struct steno_graph *g);
 /* Fetch what is still there and let go of the file. */
 STENO_MUST steno_status steno_graph_unmap(struct steno_graph *g, steno_err *err);
+
+/* Constants whose elements are not in memory and not in a file as they are wanted, but can be made:
+ * of other types, turned, of several parts of a file. `make` writes all of them, any number of times,
+ * the same each time (false: out of memory); arg lives as long as the graph, or until
+ * steno_graph_unmap. */
+struct steno_maker {
+    bool (*make)(const void *arg, void *to);
+    const void *arg;
+};
+/* t: type and shape. Only for large ones: passes that look at constants leave it alone. */
+STENO_MUST steno_status steno_graph_add_made(struct steno_graph *g, const char *name,
+                                             const struct steno_tensor *t,
+                                             const struct steno_maker *maker, steno_vid *out,
+                                             steno_err *err);
 
 /* Matrices side by side as one constant, made when it is fetched if all of them lie in the file,
  * else at once. f32, or 8 bits with factors of 1. */

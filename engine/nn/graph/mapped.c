@@ -9,8 +9,9 @@
 #if defined(__SANITIZE_ADDRESS__) /* all from the heap, so that reads past an end show */
 #define PAGED SIZE_MAX
 #else
-#define PAGED ((size_t)1 << 20) /* from here on straight from the system, and straight back to it  \
-                                 */
+#define PAGED                                                                                      \
+    ((size_t)1 << 20) /* from here on straight from the system, and straight back to it            \
+                       */
 #endif
 
 #define STRIP ((size_t)1 << 20) /* of a file, resident at once while it is read */
@@ -38,8 +39,10 @@ void steno_const_release(struct steno_const *c)
         steno_aligned_free(c->owned);
     c->owned = NULL;
     c->paged = 0;
-    /* of a join: something that is not NULL, since the elements are known */
-    memcpy(&c->t.data, c->join ? &c->join->part[0].file : &c->file, sizeof c->t.data);
+    if (c->maker) /* something that is not NULL, since the elements are known */
+        memcpy(&c->t.data, &c->maker, sizeof c->t.data);
+    else
+        memcpy(&c->t.data, c->join ? &c->join->part[0].file : &c->file, sizeof c->t.data);
 }
 
 /* Elements of c from its file. Of the graph's map what has been read rests at once: at the end of a
@@ -62,7 +65,7 @@ static void copy_in(struct steno_const *c, const struct steno_graph *g)
 static steno_status fetch(struct steno_const *c, const struct steno_graph *g, steno_err *err)
 {
     size_t total;
-    if ((!c->file && !c->join) || c->owned)
+    if ((!c->file && !c->join && !c->maker) || c->owned)
         return STENO_OK;
     if (c->bytes >= PAGED) {
         if (!steno_add_size(c->bytes, STENO_OVERREAD, &total))
@@ -76,10 +79,16 @@ static steno_status fetch(struct steno_const *c, const struct steno_graph *g, st
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory for a constant of %zu bytes",
                           c->bytes);
     c->t.data = c->owned;
-    if (c->join)
+    if (c->maker) {
+        if (!c->maker->make(c->maker->arg, c->owned)) {
+            steno_const_release(c);
+            return steno_fail(err, STENO_ERR_NOMEM, "out of memory for a constant");
+        }
+    } else if (c->join) {
         steno_join_make(c->join, steno_dtype_size(c->t.dtype), c->owned);
-    else
+    } else {
         copy_in(c, g);
+    }
     return STENO_OK;
 }
 
@@ -90,7 +99,8 @@ steno_status steno_const_fetch(const struct steno_tensor *constant, steno_err *e
 
 const void *steno_const_bytes(const struct steno_tensor *constant)
 {
-    if (steno_const_of(constant)->join && steno_const_fetch(constant, NULL))
+    const struct steno_const *c = steno_const_of(constant);
+    if ((c->maker && !c->owned) || (c->join && steno_const_fetch(constant, NULL)))
         return NULL;
     return constant->data;
 }
@@ -104,7 +114,7 @@ steno_status steno_graph_fetch(struct steno_graph *g, steno_vid v, steno_err *er
 void steno_graph_unfetch(struct steno_graph *g, steno_vid v)
 {
     const struct steno_tensor *t = v == STENO_NONE ? NULL : g->values[v].constant;
-    if (t && (steno_const_of(t)->file || steno_const_of(t)->join))
+    if (t && (steno_const_of(t)->file || steno_const_of(t)->join || steno_const_of(t)->maker))
         steno_const_release(steno_const_of(t));
 }
 
@@ -123,6 +133,28 @@ steno_status steno_graph_set_mapped(struct steno_graph *g, steno_vid v,
     return st;
 }
 
+steno_status steno_graph_add_made(struct steno_graph *g, const char *name,
+                                  const struct steno_tensor *t, const struct steno_maker *maker,
+                                  steno_vid *out, steno_err *err)
+{
+    struct steno_maker *kept = steno_graph_alloc(g, 1, sizeof *kept, err);
+    struct steno_tensor c = *t;
+    steno_vid v;
+    steno_status st;
+    if (!kept)
+        return STENO_ERR_NOMEM;
+    *kept = *maker;
+    c.data = kept;
+    st = steno_graph_add_value(g, name, &v, err);
+    if (!st)
+        st = steno_graph_set_const(g, v, &c, false, err);
+    if (st)
+        return st;
+    steno_const_of(g->values[v].constant)->maker = kept;
+    *out = v;
+    return STENO_OK;
+}
+
 void steno_graph_rest_map(struct steno_graph *g)
 {
     const struct steno_graph *r = root(g);
@@ -138,6 +170,7 @@ steno_status steno_graph_unmap(struct steno_graph *g, steno_err *err)
             return st;
         g->consts[i]->file = NULL;
         g->consts[i]->join = NULL;
+        g->consts[i]->maker = NULL;
     }
     if (g->map)
         munmap(g->map, g->map_bytes);

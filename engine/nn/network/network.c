@@ -224,7 +224,9 @@ static steno_status build(steno_network *n, const char *path, const void *data, 
         return STENO_OK;
     if (caching && refusable && steno_cache_refused(&id, err))
         return steno_fail_in(err, STENO_ERR_UNSUPPORTED, "%s", path);
-    if (!data)
+    if (opt->source)
+        st = opt->source->make(opt->source->arg, &n->g, err);
+    else if (!data)
         st = steno_onnx_load(&n->g, path, &lo, &n->facts->info, err);
     else if ((st = steno_onnx_parse(&n->g, data, size, NULL, &lo, &n->facts->info, err)))
         st = steno_fail_in(err, st, "%s", path);

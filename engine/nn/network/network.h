@@ -5,7 +5,17 @@
 #include "nn/exec/session.h"
 #include "nn/passes/part.h"
 
+/* A graph that is built instead of read. The caller's file stands for it in messages and in the key
+ * of its packed cache, so `variant` names all else that it depends on. */
+struct steno_graph_source {
+    /* *out: a main graph, the network's from then on. Not called where a cache has the result. */
+    steno_status (*make)(void *arg, struct steno_graph **out, steno_err *err);
+    void *arg;
+    const char *variant;
+};
+
 struct steno_network_options {
+    const struct steno_graph_source *source; /* NULL: path is an ONNX file */
     const char *cpu; /* level name or NULL */
     int opt_level;   /* 0 none .. 3 all; -1 = default (3) */
     enum steno_precision precision;

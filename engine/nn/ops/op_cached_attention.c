@@ -7,6 +7,8 @@
  *                  keys of all heads from column k_at on and the values from v_at on. bias is added
  * to the scaled score of a key, new_bias to that of new[b]. Hypotheses share rows, so a beam is
  *                  reordered by writing other numbers into index (nn/passes/incremental.c).
+ *                  Where the entries of a search are one text (is_text), index has one list for all of
+ *                  them, and entry b has new[0 .. b] of its search behind it: a prompt in one run.
  *                  Without `new` they are rows 0 .. memory.n of the search.
  *                  y [B, 1, heads * v_size], zeros for entries that are no search's. Attributes:
  * heads, size, v_size, q_at, k_at, v_at, layer, scale. */
@@ -29,6 +31,7 @@ struct cached {
     const float *q, *fresh, *bias, *new_bias;
     size_t q_row, row, index_row, new_bias_step;
     const int32_t *index;
+    bool is_text; /* entries are tokens of one text, each with those before it */
     float scale;
     float *y;
     char *scratch; /* own rows: scores [heads][batch][rows.n + 1] */
@@ -53,32 +56,46 @@ static steno_status infer_cached(struct steno_infer *ic, steno_err *err)
     return STENO_OK;
 }
 
-/* Weights of head h's keys for query b, oldest first, then the newest: s [rows.n + 1]. */
+/* New rows that query b has. */
+static size_t own_new(const struct cached *c, size_t b)
+{
+    return c->is_text ? b + 1 : 1;
+}
+
+static const float *new_row(const struct cached *c, size_t b, size_t i)
+{
+    return c->fresh + (c->is_text ? i : b) * c->row;
+}
+
+/* Weights of head h's keys for query b, oldest first, then the new ones: s [rows.n + own_new]. */
 static void weigh_one(const struct cached *c, size_t h, size_t b, float *s)
 {
     const size_t pair = c->size + c->v_size;
     const float *q = c->q + b * c->q_row + h * c->size;
-    const int32_t *at = c->index + b * c->index_row;
+    const int32_t *at = c->index + (c->is_text ? 0 : b) * c->index_row;
     c->k->dot_rows_f32(s, c->rows.n, q, c->size, c->scale, c->rows.p + h * c->rows.cap * pair, pair,
                        at);
     for (size_t t = 0; c->bias && t < c->rows.n; t++)
         s[t] += c->bias[at[t]];
-    s[c->rows.n] =
-        c->scale * c->k->dot_f32(q, c->fresh + b * c->row + c->k_at + h * c->size, c->size) +
-        (c->new_bias ? c->new_bias[b * c->new_bias_step] : 0);
-    c->k->softmax_f32(s, s, 1, c->rows.n + 1);
+    for (size_t i = 0; i < own_new(c, b); i++)
+        s[c->rows.n + i] =
+            c->scale * c->k->dot_f32(q, new_row(c, b, i) + c->k_at + h * c->size, c->size) +
+            (c->new_bias ? c->new_bias[b * c->new_bias_step] : 0);
+    c->k->softmax_f32(s, s, 1, c->rows.n + own_new(c, b));
 }
 
 /* All queries of a head: they have most rows in common, which stay in the first cache. */
 static void one_head(const struct cached *c, size_t h)
 {
-    const size_t keys = c->rows.n + 1, pair = c->size + c->v_size;
+    const size_t keys = c->rows.n + own_new(c, c->batch - 1), pair = c->size + c->v_size;
     float *s = (float *)(void *)c->scratch + h * c->batch * keys, *y = c->y + h * c->v_size;
     for (size_t b = 0; b < c->batch; b++, s += keys, y += c->heads * c->v_size) {
         weigh_one(c, h, b, s);
         c->k->mix_rows_f32(y, c->v_size, s, c->rows.n, c->rows.p + h * c->rows.cap * pair + c->size,
-                           pair, c->index + b * c->index_row);
-        c->k->axpy_f32(y, c->fresh + b * c->row + c->v_at + h * c->v_size, c->v_size, s[c->rows.n]);
+                           pair, c->index + (c->is_text ? 0 : b) * c->index_row);
+        for (size_t i = 0; i < own_new(c, b); i++)
+            c->k->axpy_f32(y, new_row(c, b, i) + c->v_at + h * c->v_size, c->v_size,
+                           s[c->rows.n + i]);
     }
 }
 
@@ -193,7 +210,8 @@ static void run_shared(struct steno_op_ctx *ctx, struct cached *c)
  * does and not with keys. */
 static bool own_bytes(const struct cached *c, size_t *bytes)
 {
-    return steno_mul_size(c->batch * c->heads * sizeof(float), c->index_row + 1, bytes);
+    return steno_mul_size(c->batch * c->heads * sizeof(float),
+                          c->index_row + (c->is_text ? c->batch : 1), bytes);
 }
 
 /* The same for shared ones, whose parts are laid out here: sums, then the parts. */
@@ -271,7 +289,7 @@ static const char *check_index(const struct cached *c)
 {
     if (c->index_row < c->rows.n)
         return "more keys than index has room for";
-    for (size_t b = 0; b < c->batch; b++)
+    for (size_t b = 0; b < (c->is_text ? 1 : c->batch); b++)
         for (size_t i = 0; i < c->rows.n; i++)
             if (c->index[b * c->index_row + i] < 0 ||
                 (size_t)c->index[b * c->index_row + i] >= c->rows.cap)
@@ -300,6 +318,7 @@ static const char *share_of(const struct cached *all, const struct steno_search_
     c->index = v->index;
     c->index_row = v->index_row;
     c->bias = v->bias;
+    c->is_text = v->is_text;
     return check_index(c);
 }
 

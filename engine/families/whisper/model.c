@@ -1,0 +1,155 @@
+#include "families/whisper/model.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "families/whisper/build.h"
+
+/* ---- networks ------------------------------------------------------------------------------ */
+
+static steno_status make_encoder(void *arg, struct steno_graph **out, steno_err *err)
+{
+    return steno_whisper_build_encoder(arg, out, err);
+}
+
+static steno_status make_step(void *arg, struct steno_graph **out, steno_err *err)
+{
+    return steno_whisper_build_step(arg, out, err);
+}
+
+/* The numbers of heads come from other files than the weights. */
+static steno_status open_networks(struct steno_whisper *m, steno_err *err)
+{
+    const char *file = steno_whisper_weights_file(m->weights);
+    struct steno_graph_source s = {.arg = m->weights};
+    struct steno_network_options o = {.source = &s,
+                                      .cpu = m->opt.cpu,
+                                      .opt_level = -1,
+                                      .precision = m->opt.precision,
+                                      .cache_dir = m->opt.cache_dir};
+    char variant[80];
+    steno_status st;
+    s.variant = variant;
+    snprintf(variant, sizeof variant, "whisper encoder %lld %lld", (long long)m->dims.audio_heads,
+             (long long)m->dims.text_heads);
+    s.make = make_encoder;
+    st = steno_network_open(&m->encoder, file, &o, err);
+    if (st)
+        return st;
+    snprintf(variant, sizeof variant, "whisper step %lld %lld", (long long)m->dims.audio_heads,
+             (long long)m->dims.text_heads);
+    s.make = make_step;
+    return steno_network_open(&m->step, file, &o, err);
+}
+
+/* ---- the rest ------------------------------------------------------------------------------ */
+
+static steno_status read_positions(struct steno_whisper *m, const char *name, float **out,
+                                   steno_err *err)
+{
+    const struct steno_whisper_tensor *t = steno_whisper_weights_find(m->weights, name);
+    const size_t rows = steno_whisper_row_count(t), d = steno_whisper_row_length(t);
+    *out = steno_aligned_alloc(rows * d * sizeof **out);
+    if (!*out)
+        return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+    steno_whisper_rows(t, 0, rows, *out);
+    return STENO_OK;
+}
+
+/* All heads of the upper half of the decoder's layers (whisper/model.py). */
+static steno_status take_all_heads(struct steno_whisper *m, steno_err *err)
+{
+    const int layers = (int)m->dims.text_layers, heads = (int)m->dims.text_heads;
+    m->all_heads = calloc((size_t)layers * (size_t)heads, sizeof *m->all_heads);
+    if (!m->all_heads)
+        return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
+    for (int l = layers / 2; l < layers; l++)
+        for (int h = 0; h < heads; h++)
+            m->all_heads[m->n_heads++] = (struct steno_whisper_head){l, h};
+    m->heads = m->all_heads;
+    return STENO_OK;
+}
+
+static steno_status find_heads(struct steno_whisper *m, steno_err *err)
+{
+    m->heads = steno_whisper_weights_heads(m->weights, &m->n_heads);
+    if (!m->n_heads)
+        m->heads = steno_whisper_known_heads(&m->dims, &m->n_heads);
+    return m->n_heads ? STENO_OK : take_all_heads(m, err);
+}
+
+static steno_status check_vocabulary(const struct steno_whisper *m, steno_err *err)
+{
+    const int32_t regular = steno_bpe_regular(m->bpe);
+    /* the last regular piece of multilingual vocabularies is empty, so a file may leave it out */
+    if (regular == m->special.eot || regular + 1 == m->special.eot)
+        return STENO_OK;
+    return steno_fail(err, STENO_ERR_FORMAT,
+                      "%s: the vocabulary has %d regular pieces, a decoder of %lld pieces has %d",
+                      steno_whisper_weights_file(m->weights), (int)regular,
+                      (long long)m->dims.vocab, (int)m->special.eot);
+}
+
+static steno_status open_text(struct steno_whisper *m, steno_err *err)
+{
+    const char *file = steno_whisper_weights_file(m->weights);
+    steno_status st = steno_whisper_specials(m->dims.vocab, file, &m->special, err);
+    m->bpe = steno_whisper_weights_bpe(m->weights);
+    if (!st)
+        st = check_vocabulary(m, err);
+    if (!st)
+        st = steno_whisper_suppressed(m->bpe, &m->special, &m->suppressed, &m->n_suppressed, err);
+    m->blank = st ? -1 : steno_bpe_find(m->bpe, " ", 1);
+    return st ? steno_fail_in(err, st, "%s", file) : find_heads(m, err);
+}
+
+static steno_status open_all(struct steno_whisper *m, const char *path, steno_err *err)
+{
+    steno_status st = steno_whisper_weights_open(&m->weights, path, err);
+    if (st)
+        return st;
+    m->dims = steno_whisper_weights_dims(m->weights);
+    st = open_text(m, err);
+    if (!st)
+        st = read_positions(m, "encoder.positional_embedding", &m->audio_positions, err);
+    if (!st)
+        st = read_positions(m, "decoder.positional_embedding", &m->text_positions, err);
+    return st ? st : open_networks(m, err);
+}
+
+steno_status steno_whisper_open(struct steno_whisper **out, const char *path,
+                                const struct steno_whisper_options *opt, steno_err *err)
+{
+    struct steno_whisper *m = calloc(1, sizeof *m);
+    steno_status st;
+    if (!m)
+        return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", path);
+    m->opt = *opt;
+    st = open_all(m, path, err);
+    if (st)
+        steno_whisper_close(m);
+    else
+        *out = m;
+    return st;
+}
+
+void steno_whisper_close(struct steno_whisper *m)
+{
+    if (!m)
+        return;
+    steno_network_close(m->encoder);
+    steno_network_close(m->step);
+    steno_whisper_weights_close(m->weights);
+    steno_aligned_free(m->audio_positions);
+    steno_aligned_free(m->text_positions);
+    free(m->suppressed);
+    free(m->all_heads);
+    free(m);
+}
+
+size_t steno_whisper_weight_bytes(const struct steno_whisper *m)
+{
+    return steno_network_weight_bytes(m->encoder) + steno_network_weight_bytes(m->step);
+}

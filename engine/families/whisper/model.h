@@ -1,0 +1,42 @@
+/* A Whisper model, open: networks, tokenizer, what follows from the files. Frozen. */
+#ifndef STENO_FAMILIES_WHISPER_MODEL_H
+#define STENO_FAMILIES_WHISPER_MODEL_H
+
+#include "families/whisper/tokens.h"
+#include "nn/network/network.h"
+
+#define STENO_WHISPER_RATE 16000 /* Hz of the samples */
+#define STENO_WHISPER_HOP 160    /* samples from mel frame to mel frame: 10 ms */
+
+struct steno_whisper_options {
+    const char *cpu; /* level name or NULL */
+    enum steno_precision precision;
+    int threads;           /* of a runner; 0 = 1 */
+    const char *cache_dir; /* of packed weights, or NULL */
+};
+
+struct steno_whisper {
+    struct steno_whisper_options opt;
+    steno_whisper_weights *weights;
+    struct steno_whisper_dims dims;
+    struct steno_whisper_specials special;
+    const steno_bpe *bpe;
+    steno_network *encoder, *step;
+    float *audio_positions, *text_positions; /* [audio_ctx, d], [text_ctx, d'] */
+    int32_t *suppressed;                     /* pieces that are not sampled */
+    size_t n_suppressed;
+    const struct steno_whisper_head *heads; /* that follow time */
+    size_t n_heads;
+    struct steno_whisper_head *all_heads; /* ... of a model nobody knows; or NULL */
+    int32_t blank;                        /* the piece " " */
+};
+
+/* Open a directory or file as steno_whisper_weights_open takes it. The vocabulary has to fit the
+ * decoder (STENO_ERR_FORMAT). */
+STENO_MUST steno_status steno_whisper_open(struct steno_whisper **out, const char *path,
+                                           const struct steno_whisper_options *opt, steno_err *err);
+void steno_whisper_close(struct steno_whisper *m);
+/* Bytes of weights, as the networks hold them. */
+size_t steno_whisper_weight_bytes(const struct steno_whisper *m);
+
+#endif

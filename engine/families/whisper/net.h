@@ -1,0 +1,59 @@
+/* The networks, run. A runner has the sessions and scratch of one thread at a time; a state has the
+ * keys and values of one window's audio and of the texts that are being written for it. A step may
+ * serve the states of several recordings at once: the weights are then read once for all. */
+#ifndef STENO_FAMILIES_WHISPER_NET_H
+#define STENO_FAMILIES_WHISPER_NET_H
+
+#include "families/whisper/model.h"
+
+typedef struct steno_whisper_runner steno_whisper_runner; /* confined */
+typedef struct steno_whisper_state steno_whisper_state;   /* confined; of one model */
+
+STENO_MUST steno_status steno_whisper_runner_open(steno_whisper_runner **out,
+                                                  const struct steno_whisper *m, steno_err *err);
+void steno_whisper_runner_close(steno_whisper_runner *r);
+const struct steno_whisper *steno_whisper_runner_model(const steno_whisper_runner *r);
+
+STENO_MUST steno_status steno_whisper_state_open(steno_whisper_state **out,
+                                                 const struct steno_whisper *m, steno_err *err);
+void steno_whisper_state_close(steno_whisper_state *s);
+/* Memory of keys and values. */
+size_t steno_whisper_state_bytes(const steno_whisper_state *s);
+
+/* A window: frames from .. from + n of mel [.., mels], then frames of 0 up to 2 * rows; rows <=
+ * audio_ctx. Afterwards s has the window's keys and values, and no text. */
+struct steno_whisper_window {
+    const float *mel;
+    size_t from, n, rows;
+};
+STENO_MUST steno_status steno_whisper_encode(steno_whisper_runner *r, steno_whisper_state *s,
+                                             const struct steno_whisper_window *w, steno_err *err);
+/* The encoder's rows of the last window that the runner encoded, [rows, audio_state]; until its
+ * next one. */
+const float *steno_whisper_encoded(const steno_whisper_runner *r, size_t *rows);
+
+/* One state's part of a step. Either a text from the beginning, all tokens at once, which forgets
+ * what the state had written (parent NULL), or the next token of each of n hypotheses, which go on
+ * from hypothesis parent[i] of the step before (number 0 after a text). */
+struct steno_whisper_ask {
+    steno_whisper_state *state;
+    const int32_t *token; /* [n] */
+    const size_t *parent; /* [n], or NULL */
+    size_t n;             /* n plus what was before: at most text_ctx */
+    const size_t *pick;   /* a text: [n_pick] tokens whose scores are wanted, in order */
+    size_t n_pick;
+    const float *logits; /* result: [n_pick or n, vocab]; the runner's, until its next step */
+};
+/* STENO_ERR_LIMIT: no room for so many tokens. Then, and where memory runs out, states are without
+ * text. */
+STENO_MUST steno_status steno_whisper_step(steno_whisper_runner *r, struct steno_whisper_ask *ask,
+                                           size_t n, steno_err *err);
+/* Tokens that each of the state's hypotheses has. */
+size_t steno_whisper_state_length(const steno_whisper_state *s);
+
+/* Cross attention of the last step, whose only ask was a text of n tokens: scores before the
+ * softmax of one head with key rows 0 .. keys. out [n, keys]. */
+void steno_whisper_cross_scores(const steno_whisper_runner *r, const steno_whisper_state *s,
+                                struct steno_whisper_head head, size_t n, size_t keys, float *out);
+
+#endif

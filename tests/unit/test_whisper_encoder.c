@@ -1,0 +1,126 @@
+/* The encoder against CTranslate2's in float32, recorded in ../shared/zoo/whisper (README.md
+ * there). */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <math.h>
+
+#include <cmocka.h>
+
+#include "base/arena.h"
+#include "families/whisper/mel.h"
+#include "families/whisper/net.h"
+#include "formats/npy.h"
+#include "tests/support/shared.h"
+#include "tests/support/whisper_models.h"
+
+static bool read_npy(const char *rel, struct steno_npy *out)
+{
+    size_t n;
+    void *bytes = steno_test_shared(rel, &n);
+    steno_err err = {0};
+    if (!bytes)
+        return false;
+    if (steno_npy_parse(bytes, n, rel, n, out, &err))
+        fail_msg("%s", err.msg);
+    free(bytes);
+    return true;
+}
+
+static void mel_is_faster_whispers(void **state)
+{
+    static const char *const names[] = {"jfk", "es", "ja", "endgame"};
+    (void)state;
+    for (size_t i = 0; i < 4; i++) {
+        char rel[100];
+        struct steno_npy want;
+        float *pcm, *mel;
+        size_t n, frames;
+        snprintf(rel, sizeof rel, "zoo/whisper/mel/%s_first50.npy", names[i]);
+        if (!read_npy(rel, &want))
+            skip();
+        snprintf(rel, sizeof rel, "zoo/whisper/audio/%s_16k.flac", names[i]);
+        pcm = whisper_recording(rel, &n);
+        assert_non_null(pcm);
+        assert_int_equal(steno_whisper_logmel(pcm, n, 80, &mel, &frames, NULL), STENO_OK);
+        assert_int_equal(frames, n / 160);
+        for (size_t t = 0; t < 50; t++)
+            for (size_t b = 0; b < 80; b++) {
+                const float w = ((const float *)want.data)[b * 50 + t];
+                if (fabsf(mel[t * 80 + b] - w) > 2e-5f)
+                    fail_msg("%s: frame %zu band %zu: %g, expected %g", names[i], t, b,
+                             (double)mel[t * 80 + b], (double)w);
+            }
+        free(mel);
+        free(pcm);
+        steno_aligned_free(want.data);
+    }
+}
+
+static void check_encoder(const char *which)
+{
+    const struct steno_whisper_options o = {.precision = STENO_FP32};
+    struct steno_whisper_window w = {.rows = 1500};
+    const char *dir = whisper_model(which);
+    struct steno_whisper *m = NULL;
+    steno_whisper_runner *r = NULL;
+    steno_whisper_state *s = NULL;
+    struct steno_npy want;
+    steno_err err = {0};
+    char rel[100];
+    size_t n, rows, d;
+    float *pcm, *mel, worst = 0;
+    const float *y;
+    snprintf(rel, sizeof rel, "zoo/whisper/%s/jfk_encoder_rows.npy", which);
+    if (!dir || !read_npy(rel, &want))
+        skip();
+    pcm = whisper_recording("zoo/whisper/audio/jfk_16k.flac", &n);
+    assert_non_null(pcm);
+    assert_int_equal(steno_whisper_logmel(pcm, n, 80, &mel, &w.n, NULL), STENO_OK);
+    w.mel = mel;
+    if (steno_whisper_open(&m, dir, &o, &err) || steno_whisper_runner_open(&r, m, &err) ||
+        steno_whisper_state_open(&s, m, &err) || steno_whisper_encode(r, s, &w, &err))
+        fail_msg("%s", err.msg);
+    y = steno_whisper_encoded(r, &rows);
+    assert_int_equal(rows, 1500);
+    d = (size_t)m->dims.audio_state;
+    for (size_t i = 0; i < 61; i++) { /* rows 0 to 31, then every 50th */
+        const size_t row = i < 32 ? i : (i - 31) * 50;
+        for (size_t c = 0; c < d; c++)
+            worst = fmaxf(worst, fabsf(y[row * d + c] - ((const float *)want.data)[i * d + c]));
+    }
+    print_message("# %s: largest difference %g\n", which, (double)worst);
+    assert_true(worst < 1e-3f);
+    steno_whisper_state_close(s);
+    steno_whisper_runner_close(r);
+    steno_whisper_close(m);
+    steno_aligned_free(want.data);
+    free(mel);
+    free(pcm);
+}
+
+static void tiny_en_encodes_as_ctranslate2(void **state)
+{
+    (void)state;
+    check_encoder("tiny.en");
+}
+
+static void base_encodes_as_ctranslate2(void **state)
+{
+    (void)state;
+    check_encoder("base");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(mel_is_faster_whispers),
+        cmocka_unit_test(tiny_en_encodes_as_ctranslate2),
+        cmocka_unit_test(base_encodes_as_ctranslate2),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
