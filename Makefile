@@ -111,7 +111,7 @@ $(B)/gen/%.pb-c.c $(B)/gen/%.pb-c.h: engine/text/%.proto
 	$(call say,PROTOC,$<)
 	@mkdir -p $(B)/gen
 	$(Q)protoc-c --proto_path=$(<D) --c_out=$(B)/gen $<
-$(call obj,engine/text/spm.c): $(B)/gen/sentencepiece.pb-c.h
+$(call obj,engine/text/sentencepiece.c): $(B)/gen/sentencepiece.pb-c.h
 $(call obj,$(wildcard engine/nn/onnx/*.c engine/optimize/*.c)): $(B)/gen/onnx.pb-c.h
 $(call obj,$(help_src) $(unit_src) $(fuzz_src)): | $(B)/gen/onnx.pb-c.h
 $(B)/gen/%.pb-c.o: $(B)/gen/%.pb-c.c

@@ -19,7 +19,7 @@
 
 typedef struct steno_model steno_model;
 typedef struct steno_stream steno_stream;
-struct steno_tap;
+struct steno_observer;
 
 struct steno_model_options {
     const char *cpu; /* CPU level, NULL = best */
@@ -36,8 +36,8 @@ struct steno_model_options {
     const char *precision;
     const char *compat; /* NULL; "espnet-onnx": results of espnet_onnx 0.2.1 (docs/espnet.md) */
     bool without_lm;    /* espnet_onnx directories: no search will ask the language model */
-    const struct steno_tap
-        *tap; /* nn/exec/session.h: hears what the networks are given; NULL = no one */
+    const struct steno_observer
+        *observer; /* nn/exec/session.h: hears what the networks are given; NULL = no one */
 };
 
 struct steno_model_info {

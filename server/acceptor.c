@@ -15,7 +15,7 @@
 #include "base/clock.h"
 #include "base/threads.h"
 #include "server/address.h"
-#include "server/calendar.h"
+#include "server/retry_spreader.h"
 #include "server/head.h"
 #include "server/log.h"
 #include "server/refusal.h"
@@ -79,8 +79,8 @@ struct steno_acceptor {
     uint32_t n_conns, n_fresh, n_open, n_lingering;
     struct conn *free;
     struct conn_queue waiting, lingering;
-    struct steno_calendar calendar; /* of the refused */
-    bool deaf;                      /* stopped: listens no more, sees the lingering off */
+    struct steno_retry_spreader spreader; /* of the refused */
+    bool deaf;                            /* stopped: listens no more, sees the lingering off */
 
     pthread_mutex_t lock;
     bool stop, ended; /* ended: nobody may linger any more */
@@ -286,7 +286,7 @@ static void refuse(steno_acceptor *a, int fd, enum steno_rejection why)
     char retry[48];
     steno_metric_add(a->stats->sessions_rejected[why], 1);
     snprintf(retry, sizeof retry, "Retry-After: %.0f\r\n",
-             steno_calendar_next(&a->calendar, steno_now_ns(), a->conf->retry_after));
+             steno_retry_spreader_next(&a->spreader, steno_now_ns(), a->conf->retry_after));
     steno_refusal_send(fd, 503, "busy",
                        why == STENO_REJECT_ADDRESS ? "too many connections from this address"
                                                    : "too many connections",
@@ -306,7 +306,7 @@ static void hand_over(steno_acceptor *a, struct conn *c, const char *head, size_
 }
 
 /* Answered here instead of being handed over. */
-static void turn_away(steno_acceptor *a, struct conn *c)
+static void refuse_conn(steno_acceptor *a, struct conn *c)
 {
     int fd = c->fd;
     steno_acceptor_closed(a, &c->peer);
@@ -339,14 +339,14 @@ static void on_waiting(steno_acceptor *a, struct conn *c, bool last)
     len = steno_request_head_length(head, (size_t)n);
     if (len && (wrong = steno_request_head_framing(head, len))) {
         steno_refusal_send(c->fd, 400, "invalid_argument", wrong, "");
-        turn_away(a, c);
+        refuse_conn(a, c);
     } else if (len) {
         hand_over(a, c, head, len);
     } else if ((size_t)n == sizeof head) {
         steno_metric_add(a->stats->sessions_rejected[STENO_REJECT_SLOW], 1);
         steno_refusal_send(c->fd, 431, "head_too_large",
                            "the request head is larger than 16384 bytes", "");
-        turn_away(a, c);
+        refuse_conn(a, c);
     } else if (last) { /* half a head, and the client has closed: peeking shows no end */
         drop(a, c);
     } else {
@@ -484,7 +484,8 @@ static void expire(steno_acceptor *a, int64_t now)
         if (recv(c->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 1) {
             steno_refusal_send(c->fd, 408, "head_timeout", "the request head did not come in time",
                                "");
-            turn_away(a, c); /* what is unread would end it with a reset, and the answer with it */
+            refuse_conn(a,
+                        c); /* what is unread would end it with a reset, and the answer with it */
         } else {
             drop(a, c);
         }

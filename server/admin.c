@@ -23,7 +23,7 @@
 
 struct client {
     int fd; /* -1: none */
-    int64_t heard_ns;
+    int64_t received_ns;
     size_t n;
     char line[LINE_BYTES];
     struct steno_buf out;
@@ -55,11 +55,11 @@ static void adopt(steno_admin *a, int fd)
 {
     struct client *c = &a->clients[0];
     for (int i = 0; i < CLIENTS && c->fd >= 0; i++)
-        if (a->clients[i].fd < 0 || a->clients[i].heard_ns < c->heard_ns)
+        if (a->clients[i].fd < 0 || a->clients[i].received_ns < c->received_ns)
             c = &a->clients[i];
     drop(c);
     c->fd = fd;
-    c->heard_ns = steno_now_ns();
+    c->received_ns = steno_now_ns();
     steno_buf_init(&c->out, STATUS_BYTES + LINE_BYTES);
 }
 
@@ -112,7 +112,7 @@ static bool act(steno_admin *a, struct client *c)
     return c->n < LINE_BYTES;
 }
 
-static bool hear(steno_admin *a, struct client *c)
+static bool receive(steno_admin *a, struct client *c)
 {
     ssize_t n = recv(c->fd, c->line + c->n, LINE_BYTES - c->n, MSG_DONTWAIT);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
@@ -120,7 +120,7 @@ static bool hear(steno_admin *a, struct client *c)
     if (n <= 0)
         return false;
     c->n += (size_t)n;
-    c->heard_ns = steno_now_ns();
+    c->received_ns = steno_now_ns();
     return act(a, c);
 }
 
@@ -132,7 +132,7 @@ static void serve(steno_admin *a, struct client *c, short events)
     if (events & POLLOUT)
         good = flush(c) && act(a, c);
     else
-        good = hear(a, c);
+        good = receive(a, c);
     if (!good)
         drop(c);
 }

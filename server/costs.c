@@ -1,7 +1,7 @@
 #include "server/costs.h"
 
 #include "base/cpu.h"
-#include "base/fresh.h"
+#include "base/atomic_file.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -22,8 +22,9 @@
 #define MAX_DEPTH 4 /* of directories in a model directory */
 #define MAX_FILE 65536
 #define QUIET 1.25 /* slowed by less than this: the figures are good */
-#define TRIES 3 /* starts that measure on a machine that is never quiet; then the least of theirs  \
-                 */
+#define TRIES                                                                                      \
+    3 /* starts that measure on a machine that is never quiet; then the least of theirs            \
+       */
 
 /* ---- what they are of ---------------------------------------------------------------------- */
 
@@ -239,7 +240,7 @@ steno_status steno_costs_store(const struct steno_costs_id *id, const struct ste
                                double slowed, steno_err *err)
 {
     struct steno_pool_costs least = *c;
-    struct steno_fresh fresh;
+    struct steno_atomic_file file;
     steno_status st;
     json_t *root;
     char *text;
@@ -254,12 +255,12 @@ steno_status steno_costs_store(const struct steno_costs_id *id, const struct ste
     if (!text)
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
     make_dirs(id->file);
-    st = steno_fresh_open(&fresh, id->file, err);
-    if (!st && steno_write_whole(fresh.fd, text, strlen(text)))
-        st = steno_fresh_commit(&fresh, false, err);
+    st = steno_atomic_file_open(&file, id->file, err);
+    if (!st && steno_write_whole(file.fd, text, strlen(text)))
+        st = steno_atomic_file_commit(&file, false, err);
     else if (!st) {
         st = steno_fail(err, STENO_ERR_IO, "%s: %s", id->file, strerror(errno));
-        steno_fresh_drop(&fresh);
+        steno_atomic_file_discard(&file);
     }
     free(text);
     return st == STENO_ERR_BUSY ? STENO_OK : st; /* another process keeps its own measurement */

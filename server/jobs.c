@@ -14,8 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BLOCK 8192     /* samples decoded at a time */
-#define TURN_BLOCKS 32 /* then the next job has its turn */
+#define BLOCK 8192          /* samples decoded at a time */
+#define ITERATION_BLOCKS 32 /* then the next job has its turn */
 
 enum state { OPENING, FEEDING, FLUSHING, OVER };
 
@@ -80,7 +80,7 @@ static void wake(steno_job *job)
     pthread_mutex_unlock(&job->jobs->lock);
 }
 
-static void take_turn(steno_job *job);
+static void run_iterations(steno_job *job);
 
 static void on_event(steno_job *job, const struct steno_event *ev)
 {
@@ -112,7 +112,7 @@ static void on_pool_done(steno_job *job, const struct steno_pool_note *note)
     if (job->running || job->queued || job->state != FLUSHING)
         enqueue(job);
     else
-        take_turn(job); /* may free it */
+        run_iterations(job); /* may free it */
     pthread_mutex_unlock(&jobs->lock);
 }
 
@@ -197,7 +197,7 @@ static void end_of_audio(steno_job *job)
 static steno_status feed(steno_job *job, bool *again, steno_err *err)
 {
     *again = false;
-    for (int i = 0; i < TURN_BLOCKS; i++) {
+    for (int i = 0; i < ITERATION_BLOCKS; i++) {
         size_t taken = 0;
         steno_status st;
         if (job->at == job->have) {
@@ -246,7 +246,7 @@ static void finish(steno_job *job, steno_status st, const steno_err *err)
 }
 
 /* False when the job is over. */
-static bool turn(steno_job *job, bool *again)
+static bool iterate(steno_job *job, bool *again)
 {
     steno_err err = {STENO_OK, ""};
     steno_status st = STENO_OK;
@@ -296,14 +296,14 @@ static void unlink_job(steno_job *job)
 }
 
 /* Lock held, given up meanwhile. The job may be gone afterwards. */
-static void take_turn(steno_job *job)
+static void run_iterations(steno_job *job)
 {
     steno_jobs *jobs = job->jobs;
     bool alive, again;
     job->running = true;
     job->again = false;
     pthread_mutex_unlock(&jobs->lock);
-    alive = turn(job, &again);
+    alive = iterate(job, &again);
     pthread_mutex_lock(&jobs->lock);
     if (alive) {
         job->running = false;
@@ -336,7 +336,7 @@ static void *feeder(void *arg)
         if (!jobs->first)
             jobs->last = NULL;
         job->queued = false;
-        take_turn(job);
+        run_iterations(job);
     }
     pthread_mutex_unlock(&jobs->lock);
     return NULL;

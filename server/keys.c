@@ -1,6 +1,6 @@
 #include "server/keys.h"
 
-#include "server/calendar.h"
+#include "server/retry_spreader.h"
 
 #include "base/clock.h"
 
@@ -30,7 +30,7 @@ struct steno_key {
     bool gone; /* no longer in the file */
     int sessions;
     struct bucket requests, audio;
-    struct steno_calendar calendar;
+    struct steno_retry_spreader spreader;
     uint64_t n_requests, n_refused;
     double audio_seconds;
 };
@@ -357,7 +357,7 @@ steno_status steno_key_enter(steno_keys *k, steno_key *key, int64_t now_ns, doub
     refill(&key->audio, now_ns);
     why = over_quota(key, &wait);
     if (why) {
-        *retry_after = steno_calendar_next(&key->calendar, now_ns, wait);
+        *retry_after = steno_retry_spreader_next(&key->spreader, now_ns, wait);
         key->n_refused++;
     } else {
         key->sessions++;
@@ -387,7 +387,7 @@ steno_status steno_key_audio(steno_keys *k, steno_key *key, int64_t now_ns, doub
     refill(&key->audio, now_ns);
     over = key->audio.per_minute > 0 && key->audio.level <= 0;
     if (over && retry_after)
-        *retry_after = steno_calendar_next(&key->calendar, now_ns, wait_for(&key->audio, 1));
+        *retry_after = steno_retry_spreader_next(&key->spreader, now_ns, wait_for(&key->audio, 1));
     if (!over) {
         key->audio.level -= seconds;
         key->audio_seconds += seconds;

@@ -46,7 +46,7 @@ const char *steno_key_name(const steno_key *key); /* "" for NULL */
 uint64_t steno_key_owner(const steno_key *key);
 /* One more session and request. STENO_ERR_BUSY, to be answered 429, with *retry_after in s: when
  * there is something to be had again, or later where many of this key are told to come then
- * (calendar.h). */
+ * (retry_spreader.h). */
 STENO_MUST steno_status steno_key_enter(steno_keys *k, steno_key *key, int64_t now_ns,
                                         double *retry_after, steno_err *err);
 void steno_key_leave(steno_keys *k, steno_key *key);

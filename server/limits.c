@@ -1,6 +1,6 @@
 #include "server/limits.h"
 
-#include "server/calendar.h"
+#include "server/retry_spreader.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -14,7 +14,7 @@ struct steno_limits {
     int streams, uploads;
     size_t reserved;
     bool draining;
-    struct steno_calendar calendar;
+    struct steno_retry_spreader spreader;
 };
 
 steno_limits *steno_limits_new(const struct steno_config *conf, struct steno_stats *stats)
@@ -105,7 +105,7 @@ double steno_limits_come_back(steno_limits *l, int64_t now_ns)
 {
     double after;
     pthread_mutex_lock(&l->lock);
-    after = steno_calendar_next(&l->calendar, now_ns, l->conf->retry_after);
+    after = steno_retry_spreader_next(&l->spreader, now_ns, l->conf->retry_after);
     pthread_mutex_unlock(&l->lock);
     return after;
 }

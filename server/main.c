@@ -9,7 +9,7 @@
 #include "server/http.h"
 #include "server/log.h"
 #include "server/options.h"
-#include "server/ws_door.h"
+#include "server/ws_admission.h"
 
 #include <malloc.h>
 #include <signal.h>

@@ -218,8 +218,9 @@ static void configured(const struct steno_config *conf, const char *dir, bool *q
 
 /* What of a directory a request means, where the configuration means *quantized and *compat.
  * STENO_ERR_INVAL: it asks for what the directory does not have. */
-static steno_status settle(const char *name, const char *dir, const struct steno_variant *want,
-                           bool *quantized, bool *compat, steno_err *err)
+static steno_status resolve_variant(const char *name, const char *dir,
+                                    const struct steno_variant *want, bool *quantized, bool *compat,
+                                    steno_err *err)
 {
     if (want->quantized != STENO_CHOICE_OPEN)
         *quantized = want->quantized == STENO_CHOICE_YES;
@@ -558,7 +559,7 @@ static steno_status find_wanted(steno_models *m, const char *name, const struct 
     configured(m->conf, slot->dir, &own_quantized, &own_compat);
     quantized = own_quantized;
     compat = own_compat;
-    st = settle(slot->name, slot->dir, want, &quantized, &compat, err);
+    st = resolve_variant(slot->name, slot->dir, want, &quantized, &compat, err);
     if (st || (quantized == own_quantized && compat == own_compat))
         return st;
     *out = variant_of(slot, quantized, compat);

@@ -36,7 +36,7 @@ struct steno_ws_adoption {
     struct steno_ws_adoption *next;
     int fd;
     struct steno_peer peer;
-    struct steno_ws_guest guest;
+    struct steno_ws_handshake handshake;
 };
 
 /* ---- news ------------------------------------------------------------------------------------ */
@@ -46,38 +46,38 @@ void steno_ws_conn_wake(struct steno_ws_conn *c)
     steno_ws *ws = c->ws;
     bool first;
     pthread_mutex_lock(&ws->mx);
-    first = !ws->news;
-    if (!c->has_news) {
-        c->has_news = true;
-        c->next_news = ws->news;
-        ws->news = c;
+    first = !ws->ready;
+    if (!c->in_ready) {
+        c->in_ready = true;
+        c->next_ready = ws->ready;
+        ws->ready = c;
     }
     pthread_mutex_unlock(&ws->mx);
     if (first)
         lws_cancel_service(ws->ctx);
 }
 
-void steno_ws_conn_unlink_news(struct steno_ws_conn *c)
+void steno_ws_conn_unlink_ready(struct steno_ws_conn *c)
 {
     pthread_mutex_lock(&c->ws->mx);
-    for (struct steno_ws_conn **p = &c->ws->news; *p; p = &(*p)->next_news)
+    for (struct steno_ws_conn **p = &c->ws->ready; *p; p = &(*p)->next_ready)
         if (*p == c) {
-            *p = c->next_news;
+            *p = c->next_ready;
             break;
         }
-    c->has_news = false;
+    c->in_ready = false;
     pthread_mutex_unlock(&c->ws->mx);
 }
 
-static void take_news(steno_ws *ws)
+static void take_ready(steno_ws *ws)
 {
     for (;;) {
         struct steno_ws_conn *c;
         pthread_mutex_lock(&ws->mx);
-        c = ws->news;
+        c = ws->ready;
         if (c) {
-            ws->news = c->next_news;
-            c->has_news = false;
+            ws->ready = c->next_ready;
+            c->in_ready = false;
         }
         pthread_mutex_unlock(&ws->mx);
         if (!c)
@@ -94,7 +94,7 @@ static void drop_adoption(steno_ws *ws, struct steno_ws_adoption *a)
     if (a->fd >= 0)
         close(a->fd);
     ws->owner->closed(ws->user, &a->peer);
-    steno_ws_guest_leave(ws->srv, &a->guest);
+    steno_ws_handshake_release(ws->srv, &a->handshake);
     free(a);
 }
 
@@ -116,14 +116,14 @@ static void adopt_one(steno_ws *ws, struct steno_ws_adoption *a)
     }
     c->ws = ws;
     c->peer = a->peer;
-    c->hs = a->guest.hs;
-    c->dialect = a->guest.dialect;
-    c->api = a->guest.api;
-    c->key = a->guest.key;
+    c->hs = a->handshake.hs;
+    c->dialect = a->handshake.dialect;
+    c->api = a->handshake.api;
+    c->key = a->handshake.key;
     c->opened_ns = c->last_message_ns = c->last_rx_ns = c->last_tx_ns = steno_now_ns();
     steno_ws_conn_link(&ws->conns, c);
     lws_set_opaque_user_data(c->wsi, c);
-    steno_ws_conn_begin(c, a->guest.resumes);
+    steno_ws_conn_begin(c, a->handshake.resumes);
     free(a);
 }
 
@@ -209,7 +209,7 @@ static void on_wake(steno_ws *ws)
     adopt_waiting(ws);
     if (!ws->drained && atomic_load_explicit(&ws->drain, memory_order_acquire))
         drain_all(ws);
-    take_news(ws);
+    take_ready(ws);
 }
 
 static int on_lws(struct lws *wsi, enum lws_callback_reasons reason, void *unused, void *in,
@@ -324,7 +324,7 @@ steno_status steno_ws_open(steno_ws **out, struct steno_server *srv,
     ws->srv = srv;
     ws->owner = owner;
     ws->user = user;
-    ws->door = (struct steno_ws_door){.srv = srv, .owner = owner, .user = user};
+    ws->admission = (struct steno_ws_admission){.srv = srv, .owner = owner, .user = user};
     ws->last_adoption = &ws->adoptions;
     steno_buf_init(&ws->tx, 65536 + 2 * srv->conf->ws_send_bytes);
     st = steno_buf_reserve(&ws->tx, 4096);
@@ -359,7 +359,7 @@ void steno_ws_adopt(steno_ws *ws, int fd, const struct steno_peer *peer, const c
     }
     a->fd = fd;
     a->peer = *peer;
-    if (!steno_ws_door_open(&ws->door, fd, peer, head, len, &a->guest)) {
+    if (!steno_ws_admit(&ws->admission, fd, peer, head, len, &a->handshake)) {
         free(a);
         return;
     }

@@ -21,8 +21,8 @@ struct steno_ws_owner {
 STENO_MUST steno_status steno_ws_open(steno_ws **out, struct steno_server *srv,
                                       const struct steno_ws_owner *owner, void *user,
                                       steno_err *err);
-/* Take over fd: ask at the door (ws_door.h), and whom it lets in is queued for the service thread,
- * which adopts it. head: [len] its request head, which is still unread and is read here. */
+/* Take over fd: ask at the door (ws_admission.h), and whom it lets in is queued for the service
+ * thread, which adopts it. head: [len] its request head, which is still unread and is read here. */
 void steno_ws_adopt(steno_ws *ws, int fd, const struct steno_peer *peer, const char *head,
                     size_t len);
 /* Begin to drain: no new sessions; each running one gets its last final and close code 1012.

@@ -214,7 +214,7 @@ static void account(conn *c, const struct steno_ws_session_state *st)
         log_end(c, st, &ps);
 }
 
-void steno_ws_conn_settle(conn *c)
+void steno_ws_conn_end_session(conn *c)
 {
     struct steno_ws_session_state st;
     if (!c->entered)
@@ -228,7 +228,7 @@ void steno_ws_conn_settle(conn *c)
     account(c, &st);
     steno_pool_stream_close(c->stream); /* no note comes after it */
     c->stream = NULL;
-    steno_ws_conn_unlink_news(c);
+    steno_ws_conn_unlink_ready(c);
     steno_models_release(c->ws->srv->models, c->served);
     c->served = NULL;
     steno_key_leave(c->ws->srv->keys, c->key);
@@ -242,7 +242,7 @@ void steno_ws_conn_finish(conn *c)
     free(c->unread);
     c->unread = NULL;
     c->n_unread = 0;
-    steno_ws_conn_settle(c);
+    steno_ws_conn_end_session(c);
     steno_ws_session_free(c->session);
     c->session = NULL;
     if (c->established && !c->waiting_ns)

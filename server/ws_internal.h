@@ -6,7 +6,7 @@
 
 #include "protocol/ws_frame.h"
 #include "server/ws.h"
-#include "server/ws_door.h"
+#include "server/ws_admission.h"
 #include "server/ws_session.h"
 
 #include <libwebsockets.h>
@@ -21,8 +21,8 @@ struct steno_ws_conn {
     struct steno_peer peer;
     char id[STENO_ID_SIZE], request_id[STENO_REQUEST_ID];
     struct steno_ws_conn *next, **back; /* ws->conns or ws->waiting */
-    struct steno_ws_conn *next_news;    /* ws->news, locked by ws->mx */
-    bool has_news;                      /* likewise */
+    struct steno_ws_conn *next_ready;   /* ws->news, locked by ws->mx */
+    bool in_ready;                      /* likewise */
     const struct steno_dialect *dialect;
     enum steno_session_api api;
     struct steno_handshake hs; /* until it is answered */
@@ -67,18 +67,18 @@ struct steno_ws {
     struct steno_ws_conn *waiting; /* whose connection was lost, the latest first */
     struct steno_buf tx;
     bool drained;
-    unsigned lingering;        /* sockets whose connection has gone ahead */
-    struct steno_ws_door door; /* the acceptor's thread */
+    unsigned lingering;                  /* sockets whose connection has gone ahead */
+    struct steno_ws_admission admission; /* the acceptor's thread */
     /* locked by mx */
     pthread_mutex_t mx;
     struct steno_ws_adoption *adoptions, **last_adoption;
-    struct steno_ws_conn *news;
+    struct steno_ws_conn *ready;
 };
 
 /* Ask the service thread to attend to c. Any thread. */
 void steno_ws_conn_wake(struct steno_ws_conn *c);
 /* Not among the news any more. */
-void steno_ws_conn_unlink_news(struct steno_ws_conn *c);
+void steno_ws_conn_unlink_ready(struct steno_ws_conn *c);
 
 #define STENO_WS_LINGER_MAX 1024 /* sockets that linger at once; more are closed right away */
 /* Nothing more is said on wsi, nor heard: it stays until the client is done, at most 2 s. -1: it
@@ -103,7 +103,7 @@ void steno_ws_conn_drain(struct steno_ws_conn *c);
 /* Release all but the struct; again: nothing. */
 void steno_ws_conn_finish(struct steno_ws_conn *c);
 /* Count the session, give its places back; again: nothing. The session itself stays. */
-void steno_ws_conn_settle(struct steno_ws_conn *c);
+void steno_ws_conn_end_session(struct steno_ws_conn *c);
 /* Into, and out of, a list of connections. */
 void steno_ws_conn_link(struct steno_ws_conn **list, struct steno_ws_conn *c);
 void steno_ws_conn_unlink(struct steno_ws_conn *c);

@@ -61,7 +61,7 @@ bool steno_ws_conn_wait(conn *c)
     steno_ws_session_detach(c->session);
     steno_metric_add(ws->srv->stats->ws_connections, -1);
     if (c->told)
-        steno_ws_conn_settle(c);
+        steno_ws_conn_end_session(c);
     else
         steno_metric_add(ws->srv->stats->ws_waiting, 1);
     ws->owner->closed(ws->user, &c->peer);

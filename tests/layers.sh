@@ -31,7 +31,7 @@ declare -A may=(
 # TEMPORARY, and against the order: families use the recognizer. To be emptied with the stream shell.
 declare -A for_now=([families/ctc]="recognizer" [families/whisper]="recognizer" [families/espnet]="recognizer")
 # What of exec is for operators and passes: the plug-in header and its types.
-plug_in=" nn/exec/op.h nn/exec/precision.h nn/exec/searches.h "
+plug_in=" nn/exec/op.h nn/exec/precision.h nn/exec/kv_cache.h "
 folder_of() { # PATH below engine/: the longest name above that it lies in
     local d=${1%/*}
     while [ -z "${may[$d]+x}" ] && [[ $d == */* ]]; do d=${d%/*}; done

@@ -19,7 +19,7 @@ struct steno_feed {
     unsigned partial; /* RAW: samples of an unfinished frame at the start of block */
     steno_wav *wav;
     steno_opus *opus;
-    steno_oggopus *ogg;
+    steno_ogg_opus *ogg;
     float block[BLOCK];
 };
 
@@ -62,7 +62,7 @@ static steno_status setup(steno_feed *f, const struct steno_feed_options *o, ste
     }
     if (!strcasecmp(name, "ogg-opus") || !strcasecmp(name, "ogg_opus")) {
         f->kind = OGG;
-        return steno_oggopus_open(&f->ogg, f->rate, f->channel, err);
+        return steno_ogg_opus_open(&f->ogg, f->rate, f->channel, err);
     }
     return raw_setup(f, o, name, err);
 }
@@ -87,7 +87,7 @@ void steno_feed_close(steno_feed *f)
         return;
     steno_wav_free(f->wav);
     steno_opus_close(f->opus);
-    steno_oggopus_close(f->ogg);
+    steno_ogg_opus_close(f->ogg);
     free(f);
 }
 
@@ -170,7 +170,7 @@ steno_status steno_feed_push(steno_feed *f, const void *data, size_t n, size_t *
     case WAV:
         return push_wav(f, data, n, used, out, max, made, err);
     case OGG:
-        return steno_oggopus_push(f->ogg, data, n, used, out, max, made, err);
+        return steno_ogg_opus_push(f->ogg, data, n, used, out, max, made, err);
     case PACKETS:
         break;
     }
@@ -186,7 +186,7 @@ steno_status steno_feed_end(steno_feed *f, bool *truncated, steno_err *err)
     if (f->kind == WAV)
         return steno_wav_end(f->wav, truncated, err);
     if (f->kind == OGG)
-        return steno_oggopus_end(f->ogg, truncated, err);
+        return steno_ogg_opus_end(f->ogg, truncated, err);
     *truncated = f->pcm.have || f->partial;
     return STENO_OK;
 }

@@ -43,7 +43,7 @@ struct steno_audio {
     int last_errno;
 
     steno_wav *wav;
-    steno_oggopus *opus;
+    steno_ogg_opus *opus;
     size_t in_at, in_len;
     unsigned char in[IN_BYTES];
 
@@ -242,9 +242,9 @@ static steno_status fill_opus(steno_audio *a, steno_err *err)
     while (!made) {
         st = refill(a, &a->ended, err);
         if (st || a->ended)
-            return st ? st : steno_oggopus_end(a->opus, &a->info.truncated, err);
-        st = steno_oggopus_push(a->opus, a->in + a->in_at, a->in_len - a->in_at, &used, a->block,
-                                BLOCK_SAMPLES, &made, err);
+            return st ? st : steno_ogg_opus_end(a->opus, &a->info.truncated, err);
+        st = steno_ogg_opus_push(a->opus, a->in + a->in_at, a->in_len - a->in_at, &used, a->block,
+                                 BLOCK_SAMPLES, &made, err);
         if (st && st != STENO_NEED_MORE)
             return st;
         a->in_at += used;
@@ -266,10 +266,10 @@ static steno_status open_opus(steno_audio *a, const unsigned char *head, steno_e
     a->info.format = "ogg";
     a->info.codec = "opus";
     a->info.frames = -1;
-    st = steno_oggopus_open(&a->opus, a->info.sample_rate, a->opt.channel, err);
+    st = steno_ogg_opus_open(&a->opus, a->info.sample_rate, a->opt.channel, err);
     if (!st)
         st = fill_opus(a, err);
-    a->info.channels = steno_oggopus_channels(a->opus);
+    a->info.channels = steno_ogg_opus_channels(a->opus);
     return st;
 }
 
@@ -580,7 +580,7 @@ void steno_audio_close(steno_audio *a)
     if (a->snd)
         sf_close(a->snd);
     steno_wav_free(a->wav);
-    steno_oggopus_close(a->opus);
+    steno_ogg_opus_close(a->opus);
     steno_buf_free(&a->held);
     free(a);
 }

@@ -105,7 +105,7 @@ steno_status steno_opus_push(steno_opus *o, const void *packet, size_t n, float 
 
 enum phase { WANT_HEAD, WANT_TAGS, AUDIO };
 
-struct steno_oggopus {
+struct steno_ogg_opus {
     int rate;
     unsigned channel; /* asked for */
     enum phase phase;
@@ -118,9 +118,9 @@ struct steno_oggopus {
     uint64_t offset; /* bytes taken */
 
     /* the current logical stream */
-    bool heard, ended; /* some Opus header was read; its end-of-stream page was seen */
-    unsigned channels; /* of the stream */
-    unsigned decoded;  /* channels that the decoder gives: 1, or all */
+    bool has_headers, ended; /* some Opus header was read; its end-of-stream page was seen */
+    unsigned channels;       /* of the stream */
+    unsigned decoded;        /* channels that the decoder gives: 1, or all */
     OpusMSDecoder *dec;
     float *scratch; /* [STENO_OPUS_MAX_FRAMES, decoded] when decoded > 1 */
     int64_t skip;   /* samples at rate still to discard (pre-skip) */
@@ -137,14 +137,14 @@ struct steno_oggopus {
     steno_err error;
 };
 
-static int64_t at_rate(const steno_oggopus *o, int64_t n48)
+static int64_t at_rate(const steno_ogg_opus *o, int64_t n48)
 {
     return n48 * o->rate / GRANULE_RATE;
 }
 
-steno_status steno_oggopus_open(steno_oggopus **out, int rate, unsigned channel, steno_err *err)
+steno_status steno_ogg_opus_open(steno_ogg_opus **out, int rate, unsigned channel, steno_err *err)
 {
-    steno_oggopus *o;
+    steno_ogg_opus *o;
     steno_status st = check_rate(rate, err);
     if (st)
         return st;
@@ -156,14 +156,14 @@ steno_status steno_oggopus_open(steno_oggopus **out, int rate, unsigned channel,
         o->stream_ok = !ogg_stream_init(&o->stream, 0);
     }
     if (!o || !o->sync_ok || !o->stream_ok) {
-        steno_oggopus_close(o);
+        steno_ogg_opus_close(o);
         return steno_fail(err, STENO_ERR_NOMEM, "Ogg Opus: out of memory");
     }
     *out = o;
     return STENO_OK;
 }
 
-static void drop_decoder(steno_oggopus *o)
+static void drop_decoder(steno_ogg_opus *o)
 {
     if (o->dec)
         opus_multistream_decoder_destroy(o->dec);
@@ -172,7 +172,7 @@ static void drop_decoder(steno_oggopus *o)
     o->scratch = NULL;
 }
 
-void steno_oggopus_close(steno_oggopus *o)
+void steno_ogg_opus_close(steno_ogg_opus *o)
 {
     if (!o)
         return;
@@ -191,7 +191,7 @@ struct head {
     unsigned char mapping[255];
 };
 
-static steno_status parse_mapping(steno_oggopus *o, const unsigned char *p, size_t n,
+static steno_status parse_mapping(steno_ogg_opus *o, const unsigned char *p, size_t n,
                                   struct head *h)
 {
     unsigned family = p[18];
@@ -220,7 +220,7 @@ static steno_status parse_mapping(steno_oggopus *o, const unsigned char *p, size
     return STENO_OK;
 }
 
-static steno_status parse_head(steno_oggopus *o, const unsigned char *p, size_t n, struct head *h)
+static steno_status parse_head(steno_ogg_opus *o, const unsigned char *p, size_t n, struct head *h)
 {
     memset(h, 0, sizeof *h);
     if (n < 19)
@@ -239,7 +239,7 @@ static steno_status parse_head(steno_oggopus *o, const unsigned char *p, size_t 
     return parse_mapping(o, p, n, h);
 }
 
-static steno_status make_decoder(steno_oggopus *o, const struct head *h)
+static steno_status make_decoder(steno_ogg_opus *o, const struct head *h)
 {
     int code;
     /* A mono decoder mixes a stereo stream by itself, at half the cost. */
@@ -263,7 +263,7 @@ static steno_status make_decoder(steno_oggopus *o, const struct head *h)
 }
 
 /* First page of a logical stream: ours if it begins with OpusHead. */
-static steno_status on_first_page(steno_oggopus *o, const ogg_page *page)
+static steno_status on_first_page(steno_ogg_opus *o, const ogg_page *page)
 {
     struct head h;
     steno_status st;
@@ -280,13 +280,13 @@ static steno_status on_first_page(steno_oggopus *o, const ogg_page *page)
     o->channels = h.channels;
     o->skip = at_rate(o, h.preskip);
     o->have_pos = o->ended = false;
-    o->heard = true;
+    o->has_headers = true;
     o->phase = WANT_TAGS;
     return STENO_OK;
 }
 
 /* Comments may hold megabytes of pictures: they are passed over page by page, never collected. */
-static void on_tags_page(steno_oggopus *o, const ogg_page *page)
+static void on_tags_page(steno_ogg_opus *o, const ogg_page *page)
 {
     if (!ogg_page_packets(page))
         return;
@@ -295,7 +295,7 @@ static void on_tags_page(steno_oggopus *o, const ogg_page *page)
 }
 
 /* Take the packets out of the stream. Returns their total length at 48 kHz. */
-static int64_t collect(steno_oggopus *o)
+static int64_t collect(steno_ogg_opus *o)
 {
     int64_t total = 0;
     int got;
@@ -317,7 +317,7 @@ static int64_t collect(steno_oggopus *o)
 }
 
 /* Compare the page's position with ours: what is missing before it, what is too much at its end. */
-static void place(steno_oggopus *o, const ogg_page *page, int64_t total)
+static void place(steno_ogg_opus *o, const ogg_page *page, int64_t total)
 {
     int64_t end = ogg_page_granulepos(page), start;
     o->conceal = o->trim = 0;
@@ -339,7 +339,7 @@ static void place(steno_oggopus *o, const ogg_page *page, int64_t total)
     o->have_pos = true;
 }
 
-static void on_audio_page(steno_oggopus *o, ogg_page *page)
+static void on_audio_page(steno_ogg_opus *o, ogg_page *page)
 {
     if (ogg_stream_pagein(&o->stream, page))
         return; /* not our serial number, or a damaged page: positions show the gap */
@@ -350,12 +350,12 @@ static void on_audio_page(steno_oggopus *o, ogg_page *page)
         o->ended = true;
 }
 
-static steno_status on_page(steno_oggopus *o, ogg_page *page)
+static steno_status on_page(steno_ogg_opus *o, ogg_page *page)
 {
-    bool ours = o->heard && ogg_page_serialno(page) == o->stream.serialno;
+    bool ours = o->has_headers && ogg_page_serialno(page) == o->stream.serialno;
     if (ogg_page_bos(page))
         return on_first_page(o, page);
-    if (!o->heard)
+    if (!o->has_headers)
         return steno_fail(&o->error, STENO_ERR_FORMAT, "Ogg without an Opus stream");
     if (ours && o->phase == WANT_TAGS)
         on_tags_page(o, page);
@@ -365,7 +365,7 @@ static steno_status on_page(steno_oggopus *o, ogg_page *page)
 }
 
 /* Decode or conceal n48 samples into out; pre-skip and end trimming applied. Returns samples. */
-static size_t emit(steno_oggopus *o, const ogg_packet *p, int n48, float *out)
+static size_t emit(steno_ogg_opus *o, const ogg_packet *p, int n48, float *out)
 {
     float *dst = o->decoded > 1 ? o->scratch : out;
     int want = (int)at_rate(o, n48), got;
@@ -396,7 +396,7 @@ static size_t emit(steno_oggopus *o, const ogg_packet *p, int n48, float *out)
 }
 
 /* Next piece of the current page, if out has room. False: no packet left, or no room (*full). */
-static bool decode_next(steno_oggopus *o, float *out, size_t room, size_t *made, bool *full)
+static bool decode_next(steno_ogg_opus *o, float *out, size_t room, size_t *made, bool *full)
 {
     int n48 = o->conceal > 960 ? 960 : (int)(o->conceal / 120 * 120); /* 20 ms; 2.5 ms units */
     if (o->at == o->count)
@@ -416,7 +416,7 @@ static bool decode_next(steno_oggopus *o, float *out, size_t room, size_t *made,
     return true;
 }
 
-static steno_status check_magic(steno_oggopus *o, const unsigned char *p, size_t n)
+static steno_status check_magic(steno_ogg_opus *o, const unsigned char *p, size_t n)
 {
     for (size_t i = 0; i < n && o->n_magic < 4; i++)
         o->magic[o->n_magic++] = p[i];
@@ -428,7 +428,7 @@ static steno_status check_magic(steno_oggopus *o, const unsigned char *p, size_t
 }
 
 /* Next page out of what has been fed, skipping damage. */
-static bool next_page(steno_oggopus *o, ogg_page *page)
+static bool next_page(steno_ogg_opus *o, ogg_page *page)
 {
     int got;
     do
@@ -437,7 +437,7 @@ static bool next_page(steno_oggopus *o, ogg_page *page)
     return got > 0;
 }
 
-static steno_status feed(steno_oggopus *o, const unsigned char *p, size_t n)
+static steno_status feed(steno_ogg_opus *o, const unsigned char *p, size_t n)
 {
     char *dst = ogg_sync_buffer(&o->sync, (long)n);
     if (!dst)
@@ -452,8 +452,8 @@ static steno_status feed(steno_oggopus *o, const unsigned char *p, size_t n)
 /* libogg may hold several pages when all input has been fed and out is full. So that "everything
  * taken" still means "nothing left inside", the last byte is then reported as not taken and passed
  * over when it comes again (`ate`). */
-static steno_status pump(steno_oggopus *o, const unsigned char *p, size_t n, size_t *at, float *out,
-                         size_t max, size_t *made)
+static steno_status pump(steno_ogg_opus *o, const unsigned char *p, size_t n, size_t *at,
+                         float *out, size_t max, size_t *made)
 {
     ogg_page page;
     bool full = false;
@@ -487,8 +487,8 @@ static steno_status pump(steno_oggopus *o, const unsigned char *p, size_t n, siz
     return STENO_OK;
 }
 
-steno_status steno_oggopus_push(steno_oggopus *o, const void *data, size_t n, size_t *used,
-                                float *out, size_t max, size_t *frames, steno_err *err)
+steno_status steno_ogg_opus_push(steno_ogg_opus *o, const void *data, size_t n, size_t *used,
+                                 float *out, size_t max, size_t *frames, steno_err *err)
 {
     size_t at = 0, made = 0, least = STENO_OPUS_MAX_FRAMES(o->rate);
     steno_status st;
@@ -506,7 +506,7 @@ steno_status steno_oggopus_push(steno_oggopus *o, const void *data, size_t n, si
     return made || at < n ? STENO_OK : STENO_NEED_MORE;
 }
 
-steno_status steno_oggopus_end(const steno_oggopus *o, bool *truncated, steno_err *err)
+steno_status steno_ogg_opus_end(const steno_ogg_opus *o, bool *truncated, steno_err *err)
 {
     if (o->error.code) {
         if (err)
@@ -515,7 +515,7 @@ steno_status steno_oggopus_end(const steno_oggopus *o, bool *truncated, steno_er
     }
     if (!o->offset)
         return steno_fail(err, STENO_ERR_FORMAT, "the input is empty");
-    if (!o->heard)
+    if (!o->has_headers)
         return steno_fail(err, STENO_ERR_FORMAT,
                           "Ogg Opus: cut off after %" PRIu64 " bytes, before any audio data",
                           o->offset);
@@ -523,7 +523,7 @@ steno_status steno_oggopus_end(const steno_oggopus *o, bool *truncated, steno_er
     return STENO_OK;
 }
 
-unsigned steno_oggopus_channels(const steno_oggopus *o)
+unsigned steno_ogg_opus_channels(const steno_ogg_opus *o)
 {
-    return o->heard ? o->channels : 0;
+    return o->has_headers ? o->channels : 0;
 }

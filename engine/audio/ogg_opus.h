@@ -27,21 +27,22 @@ STENO_MUST steno_status steno_opus_push(steno_opus *o, const void *packet, size_
                                         size_t max, size_t *frames, steno_err *err);
 
 /* ---- Ogg -------------------------------------------------------------------------------------*/
-typedef struct steno_oggopus steno_oggopus;
+typedef struct steno_ogg_opus steno_ogg_opus;
 
 /* channel: 0 = mean of all, k = the k-th counted from 1. Confined. */
-STENO_MUST steno_status steno_oggopus_open(steno_oggopus **out, int rate, unsigned channel,
-                                           steno_err *err);
-void steno_oggopus_close(steno_oggopus *o);
+STENO_MUST steno_status steno_ogg_opus_open(steno_ogg_opus **out, int rate, unsigned channel,
+                                            steno_err *err);
+void steno_ogg_opus_close(steno_ogg_opus *o);
 /* Append bytes; same contract as steno_wav_push, but out [max] is mono and
  * max >= STENO_OPUS_MAX_FRAMES(rate). Lost pages (gaps in sequence or granule position) are
  * concealed, at most one second of each gap. Chained streams continue; other logical streams in
  * the same file are ignored. STENO_ERR_FORMAT: not Ogg, or no Opus stream at its beginning. */
-STENO_MUST steno_status steno_oggopus_push(steno_oggopus *o, const void *data, size_t n,
-                                           size_t *used, float *out, size_t max, size_t *frames,
-                                           steno_err *err);
+STENO_MUST steno_status steno_ogg_opus_push(steno_ogg_opus *o, const void *data, size_t n,
+                                            size_t *used, float *out, size_t max, size_t *frames,
+                                            steno_err *err);
 /* End of input; same contract as steno_wav_end. *truncated: no end-of-stream page was seen. */
-STENO_MUST steno_status steno_oggopus_end(const steno_oggopus *o, bool *truncated, steno_err *err);
-unsigned steno_oggopus_channels(const steno_oggopus *o); /* 0 until the header was read */
+STENO_MUST steno_status steno_ogg_opus_end(const steno_ogg_opus *o, bool *truncated,
+                                           steno_err *err);
+unsigned steno_ogg_opus_channels(const steno_ogg_opus *o); /* 0 until the header was read */
 
 #endif

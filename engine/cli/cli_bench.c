@@ -137,7 +137,7 @@ static steno_status measure(const struct bench_options *o, steno_network *n, dou
         steno_kernels_init(&k, mask);
         r->peak = cli_network_peak(steno_network_precision(n), &k);
         r->flops = steno_session_flops(s);
-        r->arena = steno_session_arena_bytes(s) + steno_session_kept_bytes(s);
+        r->arena = steno_session_arena_bytes(s) + steno_session_plan_constant_bytes(s);
         r->weights = steno_network_weight_bytes(n);
         r->precision = *steno_network_precision(n);
         r->misplans = steno_session_misplans(s);
@@ -182,7 +182,7 @@ int cli_bench(int argc, char **argv)
         {0},
     };
     int n, rc = cli_parse(argc, argv, usage, options, &o.model, 1, &n);
-    cli_network_settle(&o.n);
+    cli_network_resolve(&o.n);
     if (rc == EX_OK && !o.model)
         rc = cli_usage("bench needs a model");
     if (rc == EX_OK)

@@ -40,7 +40,7 @@ int cli_graph(int argc, char **argv)
         {0},
     };
     int n, rc = cli_parse(argc, argv, usage, options, &path, 1, &n);
-    cli_network_settle(&o);
+    cli_network_resolve(&o);
     o.net.rewrite_only = true; /* weights are not needed */
     if (rc == EX_OK && text && dot)
         rc = cli_usage("graph: --text or --dot, not both");

@@ -148,7 +148,7 @@ int cli_model(int argc, char **argv)
     int n, rc = cli_parse(argc, argv, usage, options, args, 2, &n);
     if (rc != EX_OK)
         return rc < 0 ? EX_OK : rc;
-    cli_network_settle(&o.n);
+    cli_network_resolve(&o.n);
     o.what = args[0];
     o.path = args[1];
     if (o.what && !strcmp(o.what, "ops") && !o.path)

@@ -58,7 +58,7 @@ static steno_status rewrite(struct optimize *o, steno_network *n, const char *in
                             steno_err *err)
 {
     struct optimize_result *r = o->result;
-    steno_status st = o->input_int32 ? steno_network_narrow_inputs(n, err) : STENO_OK;
+    steno_status st = o->input_int32 ? steno_network_int32_inputs(n, err) : STENO_OK;
     if (!st) {
         r->bytes_in = input_bytes(n, in); /* before out, which may be the same file */
         st = steno_network_save(n, out, &o->save, &r->written, err);
@@ -270,7 +270,7 @@ static int optimize(struct optimize *o)
 {
     steno_err err = {0};
     int rc;
-    if (optimize_hear(o, &err))
+    if (optimize_record_inputs(o, &err))
         return cli_fail(&err);
     rc = o->directory ? optimize_dir(o, o->in, o->out, 0) : optimize_file(o, o->in, o->out);
     if (rc == EX_OK && o->directory && !o->fitting) {
@@ -292,7 +292,7 @@ int cli_optimize(int argc, char **argv)
     o.notes = json_array();
     if (rc == EX_OK)
         rc = optimize(&o);
-    heard_close(o.heard);
+    recorded_inputs_close(o.recorded_inputs);
     cli_list_free(&o.calibrate);
     json_decref(o.refused);
     json_decref(o.products);

@@ -102,7 +102,7 @@ int cli_run(int argc, char **argv)
         {0},
     };
     int n, rc = cli_parse(argc, argv, usage, options, &o.model, 1, &n);
-    cli_network_settle(&o.n);
+    cli_network_resolve(&o.n);
     if (rc == EX_OK && (!o.model || !o.dir))
         rc = cli_usage("run needs a model and --output-dir");
     if (rc == EX_OK)

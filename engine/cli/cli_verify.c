@@ -319,7 +319,7 @@ int cli_verify(int argc, char **argv)
         {0},
     };
     int n, rc = cli_parse(argc, argv, usage, options, v.path, 2, &n);
-    cli_network_settle(&v.n);
+    cli_network_resolve(&v.n);
     v.in.batch = v.batch;
     if (rc == EX_OK && v.models.n && (v.models.n > 2 || !v.audio.n || n))
         rc = cli_usage("verify takes one or two --model with --audio, and no files then");

@@ -78,7 +78,7 @@ static bool passes_on(const char *type)
 }
 
 /* Rows of the smallest constant that elements of v select from, 0 when there is none. */
-static int64_t index_range(const struct steno_graph *g, steno_vid v, int depth)
+static int64_t index_range(const struct steno_graph *g, steno_value_id v, int depth)
 {
     int64_t least = 0;
     for (int32_t i = 0; depth && i < g->n_nodes; i++) {

@@ -37,7 +37,7 @@ struct optimize {
     int method; /* enum range_method */
     double percentile;
     bool layer_errors;
-    struct heard *heard;
+    struct recorded_inputs *recorded_inputs;
     struct optimize_result *result; /* of the file at hand */
     json_t *products;               /* of the quantizer; empty without */
     json_t *notes;                  /* sentences for the report */
@@ -55,7 +55,7 @@ STENO_MUST steno_status optimize_check_type(struct optimize *o, const steno_netw
                                             const char *in, steno_err *err);
 /* When --calibrate names recordings: the model hears them, and o->heard is what its networks got.
  */
-STENO_MUST steno_status optimize_hear(struct optimize *o, steno_err *err);
+STENO_MUST steno_status optimize_record_inputs(struct optimize *o, steno_err *err);
 void optimize_report(const struct optimize *o, const struct optimize_result *r,
                      const steno_network *n, const char *in, const char *out);
 

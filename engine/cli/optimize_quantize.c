@@ -65,7 +65,7 @@ static steno_status expose(steno_network *n, const struct looked_at *l, bool inp
 {
     struct steno_network_options run = {.opt_level = -1};
     int count = inputs ? 2 * l->n : l->n;
-    steno_vid *v = calloc((size_t)count + 1, sizeof *v);
+    steno_value_id *v = calloc((size_t)count + 1, sizeof *v);
     steno_status st = v ? STENO_OK : steno_fail(err, STENO_ERR_NOMEM, "out of memory");
     for (int i = 0; v && i < l->n; i++) {
         v[i] = inputs ? l->p[i].x : l->p[i].y;
@@ -82,16 +82,16 @@ static steno_status samples_of(const struct optimize *o, const char *in, struct 
                                steno_err *err)
 {
     steno_status st = STENO_OK;
-    if (o->heard)
-        st = heard_samples(o->heard, in, l->net, &l->s, err);
-    for (int i = 0; !st && !o->heard && i < o->calibrate.n; i++)
+    if (o->recorded_inputs)
+        st = recorded_inputs_samples(o->recorded_inputs, in, l->net, &l->s, err);
+    for (int i = 0; !st && !o->recorded_inputs && i < o->calibrate.n; i++)
         st = samples_npz(&l->s, l->net, o->calibrate.v[i], err);
     if (!st && !l->s.n && o->form != QUANTIZE_STATIC)
         st = samples_random(&l->s, l->net, RANDOM_SAMPLES, SEED, err);
     return st;
 }
 
-static bool range_of(void *arg, steno_vid x, float *lo, float *hi)
+static bool range_of(void *arg, steno_value_id x, float *lo, float *hi)
 {
     const struct looked_at *l = arg;
     for (int i = 0; i < l->n; i++)
@@ -289,7 +289,7 @@ static steno_status model_of(struct optimize *o, char *dir, size_t size, steno_e
                       "%s: recordings need the model directory that it is of: %s", o->in, why.msg);
 }
 
-steno_status optimize_hear(struct optimize *o, steno_err *err)
+steno_status optimize_record_inputs(struct optimize *o, steno_err *err)
 {
     char dir[PATH_MAX];
     int recordings = 0;
@@ -305,5 +305,5 @@ steno_status optimize_hear(struct optimize *o, steno_err *err)
         return steno_fail(err, STENO_ERR_INVAL,
                           "--calibrate takes recordings or .npz files, not both");
     st = model_of(o, dir, sizeof dir, err);
-    return st ? st : heard_open(&o->heard, dir, &o->calibrate, err);
+    return st ? st : recorded_inputs_open(&o->recorded_inputs, dir, &o->calibrate, err);
 }

@@ -37,7 +37,7 @@ static void mark(const struct steno_graph *g, struct marks *m)
                         is_type(n, "RelativeWindow") || is_type(n, "ChunkConv");
         m->convs += is_type(n, "DepthwiseConv1d");
         m->embed += is_type(n, "EmbedLayerNormalization");
-        m->attention += is_type(n, "Attention") || is_type(n, "LateAttention") ||
+        m->attention += is_type(n, "Attention") || is_type(n, "AbsorbedAttention") ||
                         is_type(n, "MultiHeadAttention");
     }
 }
@@ -92,7 +92,7 @@ static bool heads_of(const struct steno_graph *g, const struct steno_node *n, in
     if (n->dead)
         return false;
     if (!strcmp(n->domain, "ai.steno") &&
-        (!strcmp(n->op_type, "Attention") || !strcmp(n->op_type, "LateAttention"))) {
+        (!strcmp(n->op_type, "Attention") || !strcmp(n->op_type, "AbsorbedAttention"))) {
         *heads = steno_node_int(n, "heads", 0);
         *hidden = *heads * steno_node_int(n, "size", 0);
     } else if (!strcmp(n->domain, "com.microsoft") &&

@@ -127,7 +127,7 @@ int cli_parse(int argc, char **argv, const char *usage, const struct cli_option 
     return EX_OK;
 }
 
-void cli_network_settle(struct cli_network *n)
+void cli_network_resolve(struct cli_network *n)
 {
     n->net.opt_level = (int)n->opt_level;
     n->net.precision = (enum steno_precision)n->precision;

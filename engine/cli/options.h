@@ -93,7 +93,7 @@ struct cli_network {
          "comma-separated inputs exported for one stream that take any number"},                   \
         CLI_PASS_OPTIONS(N)
 /* After parsing: what the rows said, in net and sess. */
-void cli_network_settle(struct cli_network *n);
+void cli_network_resolve(struct cli_network *n);
 /* Operations per second that one core reaches with what most of the products run on: f32, or the
  * instructions for weights of fewer bits. */
 double cli_network_peak(const struct steno_precision_report *p, const steno_kernels *k);

@@ -125,7 +125,7 @@ steno_status samples_npz(struct samples *s, const steno_network *n, const char *
 
 /* ---- recordings ---- */
 
-struct heard_network {
+struct recorded_network {
     char path[PATH_MAX];
     const steno_network *net; /* whose inputs these are; open as long as its model */
     char **names;
@@ -133,17 +133,18 @@ struct heard_network {
     long runs, stride;
 };
 
-struct heard {
-    struct heard_network *v;
+struct recorded_inputs {
+    struct recorded_network *v;
     int n;
     steno_model *model;
     steno_status st; /* of what went wrong in the middle of a run */
     steno_err err;
 };
 
-static struct heard_network *network_of(struct heard *h, const char *path, const steno_network *n)
+static struct recorded_network *network_of(struct recorded_inputs *h, const char *path,
+                                           const steno_network *n)
 {
-    struct heard_network *v;
+    struct recorded_network *v;
     for (int i = 0; i < h->n; i++)
         if (h->v[i].net == n)
             return &h->v[i];
@@ -162,7 +163,7 @@ static struct heard_network *network_of(struct heard *h, const char *path, const
 }
 
 /* Half of them go when there are too many, so that all of the recordings count. */
-static void thin_out(struct heard_network *v)
+static void thin_out(struct recorded_network *v)
 {
     int kept = 0;
     for (int i = 0; i < v->s.n; i++)
@@ -177,8 +178,8 @@ static void thin_out(struct heard_network *v)
 static void on_run(void *arg, const char *path, const steno_network *n,
                    const struct steno_tensor *in)
 {
-    struct heard *h = arg;
-    struct heard_network *v = h->st ? NULL : network_of(h, path, n);
+    struct recorded_inputs *h = arg;
+    struct recorded_network *v = h->st ? NULL : network_of(h, path, n);
     struct cli_inputs *to;
     if (h->st || !v) {
         h->st = h->st ? h->st : steno_fail(&h->err, STENO_ERR_NOMEM, "out of memory");
@@ -196,7 +197,7 @@ static void on_run(void *arg, const char *path, const steno_network *n,
 
 static steno_status listen(void *arg, const char *path, steno_err *err)
 {
-    struct heard *h = arg;
+    struct recorded_inputs *h = arg;
     steno_status st = recordings_transcribe(h->model, path, NULL, err);
     if (!st && h->st) {
         st = h->st;
@@ -206,18 +207,18 @@ static steno_status listen(void *arg, const char *path, steno_err *err)
     return st;
 }
 
-steno_status heard_open(struct heard **out, const char *dir, const struct cli_list *audio,
-                        steno_err *err)
+steno_status recorded_inputs_open(struct recorded_inputs **out, const char *dir,
+                                  const struct cli_list *audio, steno_err *err)
 {
-    struct heard *h = calloc(1, sizeof *h);
-    struct steno_tap tap = {on_run, h};
-    struct steno_model_options mo = {.plain = true, .tap = &tap};
+    struct recorded_inputs *h = calloc(1, sizeof *h);
+    struct steno_observer observer = {on_run, h};
+    struct steno_model_options mo = {.plain = true, .observer = &observer};
     steno_status st = h ? steno_model_open(&h->model, dir, &mo, err)
                         : steno_fail(err, STENO_ERR_NOMEM, "out of memory");
     if (!st)
         st = recordings_each(audio, listen, h, err);
     for (int i = 0; !st && i < h->n; i++) {
-        struct heard_network *v = &h->v[i];
+        struct recorded_network *v = &h->v[i];
         v->names = calloc((size_t)steno_network_n_inputs(v->net) + 1, sizeof *v->names);
         for (int k = 0; v->names && k < steno_network_n_inputs(v->net); k++)
             v->names[k] = strdup(steno_network_input(v->net, k)->name);
@@ -227,14 +228,14 @@ steno_status heard_open(struct heard **out, const char *dir, const struct cli_li
     if (h)
         h->model = NULL;
     if (st) {
-        heard_close(h);
+        recorded_inputs_close(h);
         return st;
     }
     *out = h;
     return STENO_OK;
 }
 
-void heard_close(struct heard *h)
+void recorded_inputs_close(struct recorded_inputs *h)
 {
     if (!h)
         return;
@@ -248,7 +249,7 @@ void heard_close(struct heard *h)
     free(h);
 }
 
-static bool same_inputs(const struct heard_network *v, const steno_network *n)
+static bool same_inputs(const struct recorded_network *v, const steno_network *n)
 {
     int i = 0;
     while (i < steno_network_n_inputs(n) && v->names && v->names[i] &&
@@ -257,7 +258,8 @@ static bool same_inputs(const struct heard_network *v, const steno_network *n)
     return i == steno_network_n_inputs(n) && v->names && !v->names[i];
 }
 
-static steno_status copy_samples(const struct heard_network *v, struct samples *s, steno_err *err)
+static steno_status copy_samples(const struct recorded_network *v, struct samples *s,
+                                 steno_err *err)
 {
     steno_status st = STENO_OK;
     for (int i = 0; !st && i < v->s.n; i++) {
@@ -270,8 +272,8 @@ static steno_status copy_samples(const struct heard_network *v, struct samples *
     return st;
 }
 
-steno_status heard_samples(const struct heard *h, const char *path, const steno_network *n,
-                           struct samples *s, steno_err *err)
+steno_status recorded_inputs_samples(const struct recorded_inputs *h, const char *path,
+                                     const steno_network *n, struct samples *s, steno_err *err)
 {
     char real[PATH_MAX];
     steno_status st = STENO_OK;

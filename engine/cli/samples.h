@@ -5,8 +5,9 @@
 
 #include "cli/inputs.h"
 
-#define SAMPLES_MAX 96 /* of one network that recordings give; of more, every second, fourth, ...  \
-                        */
+#define SAMPLES_MAX                                                                                \
+    96 /* of one network that recordings give; of more, every second, fourth, ...                  \
+        */
 
 struct samples {
     struct cli_inputs *v;
@@ -23,12 +24,13 @@ STENO_MUST steno_status samples_npz(struct samples *s, const steno_network *n, c
 
 /* What the networks of a model directory are given while the model, as its files are, hears
  * recordings. */
-struct heard;
-STENO_MUST steno_status heard_open(struct heard **out, const char *dir,
-                                   const struct cli_list *audio, steno_err *err);
-void heard_close(struct heard *h); /* accepts NULL */
+struct recorded_inputs;
+STENO_MUST steno_status recorded_inputs_open(struct recorded_inputs **out, const char *dir,
+                                             const struct cli_list *audio, steno_err *err);
+void recorded_inputs_close(struct recorded_inputs *h); /* accepts NULL */
 /* Those of the network at path; none when it was not run with the inputs that n has. */
-STENO_MUST steno_status heard_samples(const struct heard *h, const char *path,
-                                      const steno_network *n, struct samples *s, steno_err *err);
+STENO_MUST steno_status recorded_inputs_samples(const struct recorded_inputs *h, const char *path,
+                                                const steno_network *n, struct samples *s,
+                                                steno_err *err);
 
 #endif

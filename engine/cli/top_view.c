@@ -139,7 +139,7 @@ static const json_t *pool_before(const json_t *m, const json_t *before)
 }
 
 /* Seconds of audio that went through the pools; the metric counts it when a session ends. */
-static double heard(const json_t *now, const json_t *before)
+static double audio_rate(const json_t *now, const json_t *before)
 {
     double total = 0;
     size_t i;
@@ -163,7 +163,7 @@ static void put_sessions(struct view *v, const json_t *root, const json_t *root0
             s,
         since(v, "steno_sessions_rejected_total", "") / s);
     PUT(v, "audio %.1f s/s  connections %.0f  unread %.0f KiB  readers paused %.1f/s\n",
-        heard(root, root0) / s, number(v->now, "steno_ws_connections"),
+        audio_rate(root, root0) / s, number(v->now, "steno_ws_connections"),
         number(v->now, "steno_ws_send_queue_bytes") / 1024,
         since(v, "steno_ws_rx_paused_total", "") / s);
 }

@@ -63,11 +63,11 @@ static steno_status split_gemm(struct steno_quantize_job *j, int32_t at)
     const struct steno_tensor *w = gemm_weights(j->g, &gemm);
     bool bias = gemm.n_in > 2 && gemm.in[2] >= 0;
     struct steno_node *m, *add;
-    steno_vid b = w ? gemm.in[1] : STENO_NONE;
+    steno_value_id b = w ? gemm.in[1] : STENO_NONE;
     if (!w)
         return STENO_OK;
     if (steno_node_int(&gemm, "transB", 0)) {
-        steno_status st = steno_graph_turn(j->g, gemm.in[1], &b, j->err);
+        steno_status st = steno_graph_transpose_const(j->g, gemm.in[1], &b, j->err);
         if (st)
             return st;
     }
@@ -179,7 +179,7 @@ static const struct steno_tensor *weights_of(const struct steno_quantize_job *j,
 static steno_status rewrite(struct steno_quantize_job *j, int32_t at, int in,
                             const struct steno_tensor *w, struct steno_quantize_product *p)
 {
-    steno_status st = steno_const_fetch(w, j->err);
+    steno_status st = steno_constant_fetch(w, j->err);
     if (st)
         return st;
     switch (j->opt->kind) {
@@ -223,11 +223,12 @@ static steno_status all_products(struct steno_quantize_job *j)
     bool half = sixteen_bits(j->opt);
     for (int32_t i = 0, count = j->g->n_nodes; i < count; i++) {
         const struct steno_node *n = &j->g->nodes[i];
-        bool late = half && ours(n, "LateAttention"); /* its keys' and values' projections */
+        bool absorbed =
+            half && ours(n, "AbsorbedAttention"); /* its keys' and values' projections */
         steno_status st = STENO_OK;
-        if (late)
+        if (absorbed)
             st = product(j, i, 2);
-        if (!st && late)
+        if (!st && absorbed)
             st = product(j, i, 4);
         if (is(n, "MatMul") || (half && (ours(n, "Linear") || is(n, "Gemm"))))
             st = product(j, i, 1);

@@ -30,7 +30,7 @@ enum steno_quantize_kind {
 struct steno_quantize_product {
     const char *node, *op_type;
     int64_t rows, columns;
-    steno_vid x, y;
+    steno_value_id x, y;
     const char *kept; /* why it was left alone, or NULL */
     double error;     /* relative, of the weights: sqrt(sum (w - w')^2 / sum w^2); -1 when kept */
     float lo, hi;     /* STATIC: the range of x */
@@ -44,7 +44,7 @@ struct steno_quantize_options {
     /* Comma-separated patterns (* and ?) of node names, of operator types; or NULL. */
     const char *exclude, *exclude_ops;
     /* STATIC: what value x of the main graph was in calibration; false: nothing is known of it. */
-    bool (*range)(void *arg, steno_vid x, float *lo, float *hi);
+    bool (*range)(void *arg, steno_value_id x, float *lo, float *hi);
     void *range_arg;
     /* Hears of each product. May be NULL. */
     void (*report)(void *arg, const struct steno_quantize_product *p);

@@ -9,12 +9,12 @@
 
 /* ---- new nodes and constants ---- */
 
-steno_vid steno_quantize_const(struct steno_quantize_job *j, const char *name, steno_dtype t,
-                               int rank, const int64_t *dims, void **data)
+steno_value_id steno_quantize_const(struct steno_quantize_job *j, const char *name, steno_dtype t,
+                                    int rank, const int64_t *dims, void **data)
 {
     struct steno_tensor c = {.dtype = t, .shape = {.rank = rank}};
     size_t bytes;
-    steno_vid v;
+    steno_value_id v;
     for (int i = 0; i < rank; i++)
         c.shape.dim[i] = dims[i];
     if (steno_shape_bytes(&c.shape, t, &bytes) || !(c.data = steno_aligned_alloc(bytes))) {
@@ -32,7 +32,7 @@ steno_vid steno_quantize_const(struct steno_quantize_job *j, const char *name, s
 
 struct steno_node *steno_quantize_node(struct steno_quantize_job *j, const char *domain,
                                        const char *type, int opset, const char *name, int n_in,
-                                       int n_out, int n_attr, steno_vid out)
+                                       int n_out, int n_attr, steno_value_id out)
 {
     struct steno_node *n =
         steno_pass_add_node(j->g, domain, type, opset, name, n_in, n_out, n_attr, j->err);
@@ -72,8 +72,8 @@ static double round_columns(const struct steno_tensor *w, float top, int8_t *q, 
 }
 
 /* The DynamicQuantizeLinear of x, there already or new: its three outputs. */
-static steno_status quantized(struct steno_quantize_job *j, steno_vid x, const char *name,
-                              steno_vid out[3])
+static steno_status quantized(struct steno_quantize_job *j, steno_value_id x, const char *name,
+                              steno_value_id out[3])
 {
     struct steno_node *q;
     for (int32_t i = 0; i < j->g->n_nodes; i++) {
@@ -92,8 +92,8 @@ static steno_status quantized(struct steno_quantize_job *j, steno_vid x, const c
     return STENO_OK;
 }
 
-static steno_status mul(struct steno_quantize_job *j, const char *name, steno_vid a, steno_vid b,
-                        steno_vid out, steno_vid *y)
+static steno_status mul(struct steno_quantize_job *j, const char *name, steno_value_id a,
+                        steno_value_id b, steno_value_id out, steno_value_id *y)
 {
     struct steno_node *n = steno_quantize_node(j, "", "Mul", 13, name, 2, 1, 0, out);
     if (!n)
@@ -109,7 +109,7 @@ steno_status steno_quantize_dynamic(struct steno_quantize_job *j, int32_t at,
                                     const struct steno_tensor *w, double *error)
 {
     const char *name = j->g->nodes[at].name;
-    steno_vid x = j->g->nodes[at].in[0], y = j->g->nodes[at].out[0], q[3], wq, ws, scale, real;
+    steno_value_id x = j->g->nodes[at].in[0], y = j->g->nodes[at].out[0], q[3], wq, ws, scale, real;
     struct steno_node *n;
     void *qd = NULL, *sd = NULL;
     steno_status st;
@@ -138,22 +138,22 @@ steno_status steno_quantize_dynamic(struct steno_quantize_job *j, int32_t at,
 /* ---- static: activations over the range of calibration, weights by column ---- */
 
 /* One number as a constant. */
-static steno_vid number(struct steno_quantize_job *j, const char *name, steno_dtype t,
-                        const void *value)
+static steno_value_id number(struct steno_quantize_job *j, const char *name, steno_dtype t,
+                             const void *value)
 {
     void *data = NULL;
-    steno_vid v = steno_quantize_const(j, name, t, 0, NULL, &data);
+    steno_value_id v = steno_quantize_const(j, name, t, 0, NULL, &data);
     if (v != STENO_NONE)
         memcpy(data, value, steno_dtype_size(t));
     return v;
 }
 
 /* The DequantizeLinear of x's QuantizeLinear, there already or new. STENO_NONE: err is set. */
-static steno_vid there_and_back(struct steno_quantize_job *j, steno_vid x, const char *name,
-                                float lo, float hi)
+static steno_value_id there_and_back(struct steno_quantize_job *j, steno_value_id x,
+                                     const char *name, float lo, float hi)
 {
     struct steno_node *q;
-    steno_vid s, z, y;
+    steno_value_id s, z, y;
     float scale;
     uint8_t zero;
     for (int32_t i = 0; i < j->g->n_nodes; i++) {
@@ -192,7 +192,7 @@ steno_status steno_quantize_static(struct steno_quantize_job *j, int32_t at,
                                    const struct steno_tensor *w, float lo, float hi, double *error)
 {
     const char *name = j->g->nodes[at].name;
-    steno_vid x = j->g->nodes[at].in[0], y = j->g->nodes[at].out[0], wq, ws, xd, wd;
+    steno_value_id x = j->g->nodes[at].in[0], y = j->g->nodes[at].out[0], wq, ws, xd, wd;
     struct steno_node *n;
     void *qd = NULL, *sd = NULL;
     wq = steno_quantize_const(j, name, STENO_I8, 2, w->shape.dim, &qd);
@@ -262,9 +262,9 @@ steno_status steno_quantize_blocks(struct steno_quantize_job *j, int32_t at,
     double lost = 0, square = 0;
     void *q = NULL, *s = NULL;
     struct steno_node *n;
-    steno_vid x = j->g->nodes[at].in[0], y = j->g->nodes[at].out[0];
-    steno_vid wq = steno_quantize_const(j, name, STENO_U8, 3, dims, &q);
-    steno_vid ws =
+    steno_value_id x = j->g->nodes[at].in[0], y = j->g->nodes[at].out[0];
+    steno_value_id wq = steno_quantize_const(j, name, STENO_U8, 3, dims, &q);
+    steno_value_id ws =
         wq == STENO_NONE ? wq : steno_quantize_const(j, name, STENO_F32, 1, &n_scales, &s);
     if (ws == STENO_NONE)
         return STENO_ERR_NOMEM;
@@ -346,7 +346,7 @@ steno_status steno_quantize_sixteen(struct steno_quantize_job *j, int32_t at, in
     double lost = 0, square = 0;
     void *h = NULL;
     struct steno_node *n;
-    steno_vid wh =
+    steno_value_id wh =
         steno_quantize_const(j, name, brain ? STENO_BF16 : STENO_F16, 2, w->shape.dim, &h);
     if (wh == STENO_NONE)
         return STENO_ERR_NOMEM;

@@ -13,12 +13,12 @@ struct steno_quantize_job {
 };
 
 /* Zeros of n dimensions, to be filled through *data. STENO_NONE: err is set. */
-steno_vid steno_quantize_const(struct steno_quantize_job *j, const char *name, steno_dtype t,
-                               int rank, const int64_t *dims, void **data);
+steno_value_id steno_quantize_const(struct steno_quantize_job *j, const char *name, steno_dtype t,
+                                    int rank, const int64_t *dims, void **data);
 /* Outputs are new values but where `out` names one. NULL: err is set. */
 struct steno_node *steno_quantize_node(struct steno_quantize_job *j, const char *domain,
                                        const char *type, int opset, const char *name, int n_in,
-                                       int n_out, int n_attr, steno_vid out);
+                                       int n_out, int n_attr, steno_value_id out);
 
 /* Node `at` multiplies by w [rows, columns], its input 1 (sixteen: input `in`). What computes its
  * output instead is added (sixteen: its weights are); *error gets the relative rounding error of w.

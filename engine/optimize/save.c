@@ -37,9 +37,9 @@ int steno_network_opset(const steno_network *n)
 }
 
 /* Input i of 64-bit integers is taken as 32-bit ones and widened. */
-static steno_status narrow_input(struct steno_graph *g, int i, steno_err *err)
+static steno_status input_to_int32(struct steno_graph *g, int i, steno_err *err)
 {
-    steno_vid wide = g->inputs[i], v;
+    steno_value_id wide = g->inputs[i], v;
     struct steno_node *cast;
     steno_status st = steno_graph_add_value(g, g->values[wide].name, &v, err);
     if (st)
@@ -59,12 +59,12 @@ static steno_status narrow_input(struct steno_graph *g, int i, steno_err *err)
     return STENO_OK;
 }
 
-steno_status steno_network_narrow_inputs(steno_network *n, steno_err *err)
+steno_status steno_network_int32_inputs(steno_network *n, steno_err *err)
 {
     steno_status st = STENO_OK;
     for (int i = 0; !st && i < n->g->n_inputs; i++)
         if (n->g->values[n->g->inputs[i]].dtype == STENO_I64)
-            st = narrow_input(n->g, i, err);
+            st = input_to_int32(n->g, i, err);
     return st ? st : steno_graph_sort(n->g, err);
 }
 
@@ -74,7 +74,7 @@ steno_status steno_network_quantize(steno_network *n, const struct steno_quantiz
     steno_status st = steno_quantize(n->g, opt, changed, err);
     if (!st)
         st = steno_graph_sort(n->g, err);
-    return st ? st : steno_network_settle(n->g, err);
+    return st ? st : steno_network_resolve(n->g, err);
 }
 
 steno_status steno_network_split(steno_network *n, const struct steno_quantize_options *opt,
@@ -83,7 +83,7 @@ steno_status steno_network_split(steno_network *n, const struct steno_quantize_o
     steno_status st = steno_quantize_split(n->g, opt, err);
     if (!st)
         st = steno_graph_sort(n->g, err);
-    return st ? st : steno_network_settle(n->g, err);
+    return st ? st : steno_network_resolve(n->g, err);
 }
 
 steno_status steno_network_products(steno_network *n, const struct steno_quantize_options *opt,
@@ -141,7 +141,7 @@ steno_status steno_network_serialize(const steno_network *n, const struct steno_
 
 /* ---- values as outputs ---- */
 
-static int output_of(const steno_vid *outputs, int n, steno_vid v)
+static int output_of(const steno_value_id *outputs, int n, steno_value_id v)
 {
     for (int i = 0; i < n; i++)
         if (outputs[i] == v)
@@ -149,13 +149,13 @@ static int output_of(const steno_vid *outputs, int n, steno_vid v)
     return -1;
 }
 
-steno_status steno_network_expose(steno_network *n, const steno_vid *values, int count,
+steno_status steno_network_expose(steno_network *n, const steno_value_id *values, int count,
                                   const struct steno_network_options *opt, int *place,
                                   steno_network **out, steno_err *err)
 {
     struct steno_save_options as_is = {.microsoft = true};
     struct steno_graph *g = n->g;
-    steno_vid *own = g->outputs;
+    steno_value_id *own = g->outputs;
     const char **names = calloc((size_t)count + 1, sizeof *names);
     int n_own = g->n_outputs, n_out = n_own;
     struct steno_buf bytes;

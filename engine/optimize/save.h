@@ -17,7 +17,7 @@ struct steno_save_options {
 int steno_network_opset(const steno_network *n);
 /* Inputs of 64-bit integers become 32-bit ones, widened by a Cast. For networks opened with
  * rewrite_only, before they are saved. */
-STENO_MUST steno_status steno_network_narrow_inputs(steno_network *n, steno_err *err);
+STENO_MUST steno_status steno_network_int32_inputs(steno_network *n, steno_err *err);
 /* Products in fewer bits (optimize/quantize.h), of a network opened with rewrite_only; *changed
  * gets their number. */
 struct steno_quantize_options;
@@ -41,9 +41,9 @@ STENO_MUST steno_status steno_network_passes_again(steno_network *n,
 /* A network to be run, in *out, that shows values of n (opened with rewrite_only) as outputs:
  * values[i] is output place[i] of it, behind the outputs of n unless it is one of those. opt: of
  * the new one. STENO_ERR_LIMIT when the graph is larger than a message (2 GiB). */
-STENO_MUST steno_status steno_network_expose(steno_network *n, const steno_vid *values, int count,
-                                             const struct steno_network_options *opt, int *place,
-                                             steno_network **out, steno_err *err);
+STENO_MUST steno_status steno_network_expose(steno_network *n, const steno_value_id *values,
+                                             int count, const struct steno_network_options *opt,
+                                             int *place, steno_network **out, steno_err *err);
 /* The graph of a network opened with rewrite_only, to path (and path.data): optimize/write.h. */
 STENO_MUST steno_status steno_network_save(const steno_network *n, const char *path,
                                            const struct steno_save_options *opt,

@@ -1,5 +1,5 @@
-/* What a file for other tools says in its own way (nn/onnx/write.h has the rest): standard operators
- * in the wanted opset, functions for fused ones, large constants in a file beside it. */
+/* What a file for other tools says in its own way (nn/onnx/write.h has the rest): standard
+ * operators in the wanted opset, functions for fused ones, large constants in a file beside it. */
 #include "optimize/write_internal.h"
 
 #include <stdlib.h>
@@ -97,7 +97,7 @@ static steno_status write_constant(struct writer *w, const struct write_scope *s
     struct file_writer *o = steno_file_writer(w);
     const struct steno_tensor *t = v->constant;
     steno_status st;
-    if (!steno_const_bytes(t) && t->data)
+    if (!steno_constant_bytes(t) && t->data)
         return steno_fail(w->err, STENO_ERR_NOMEM, "out of memory for '%s'", name);
     st = steno_write_tensor(w, name, t, out);
     if (st || s->up || !o->data_file || (*out)->raw_data.len < STENO_WRITE_SMALL)
@@ -209,8 +209,8 @@ struct paths {
     char model[4096], data[4096], model_new[4096], data_new[4096];
 };
 
-static steno_status write_files(struct file_writer *o, const struct steno_graph *g,
-                                struct paths *p, struct steno_onnx_written *written)
+static steno_status write_files(struct file_writer *o, const struct steno_graph *g, struct paths *p,
+                                struct steno_onnx_written *written)
 {
     Onnx__Model m;
     struct sink s = {.base.append = append};

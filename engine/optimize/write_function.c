@@ -108,9 +108,9 @@ struct region {
     struct writer *w;
     const struct write_scope *outer;
     struct write_scope inner;
-    int32_t from, to;    /* its nodes */
-    uint32_t *reads;     /* by value: inputs of its nodes */
-    steno_vid *in, *out; /* formal inputs and outputs */
+    int32_t from, to;         /* its nodes */
+    uint32_t *reads;          /* by value: inputs of its nodes */
+    steno_value_id *in, *out; /* formal inputs and outputs */
     size_t n_in, n_out, n_const;
     Onnx__Node **consts;
 };
@@ -153,11 +153,11 @@ static steno_status constant_node(struct writer *w, const char *name, const stru
 }
 
 /* A value that the region reads and does not write: a constant of its own, or an input. */
-static steno_status from_outside(struct region *r, steno_vid v)
+static steno_status from_outside(struct region *r, steno_value_id v)
 {
     const struct steno_tensor *t = r->inner.g->values[v].constant;
     if (t && steno_numel(t) * steno_dtype_size(t->dtype) <= INLINE_BYTES &&
-        (steno_const_bytes(t) || !steno_numel(t))) {
+        (steno_constant_bytes(t) || !steno_numel(t))) {
         const char *name = numbered(r->w, "c", r->n_const);
         r->inner.name[v] = name;
         return name ? constant_node(r->w, name, t, &r->consts[r->n_const++]) : STENO_ERR_NOMEM;
@@ -173,7 +173,7 @@ static steno_status region_names(struct region *r)
     size_t made = 0;
     for (int32_t i = r->from; i < r->to; i++)
         for (int k = 0; !g->nodes[i].dead && k < g->nodes[i].n_out; k++) {
-            steno_vid v = g->nodes[i].out[k];
+            steno_value_id v = g->nodes[i].out[k];
             if (v == STENO_NONE)
                 continue;
             r->inner.name[v] = g->values[v].uses > r->reads[v] ? numbered(r->w, "out", r->n_out)
@@ -185,7 +185,7 @@ static steno_status region_names(struct region *r)
         }
     for (int32_t i = r->from; i < r->to; i++)
         for (int k = 0; !g->nodes[i].dead && k < g->nodes[i].n_in; k++) {
-            steno_vid v = g->nodes[i].in[k];
+            steno_value_id v = g->nodes[i].in[k];
             if (v != STENO_NONE && !r->inner.name[v] && from_outside(r, v))
                 return STENO_ERR_NOMEM;
         }
@@ -214,7 +214,7 @@ static steno_status region_scan(struct region *r)
     return r->in && r->out && r->consts ? STENO_OK : STENO_ERR_NOMEM;
 }
 
-static steno_status names_of(struct writer *w, const char *const *names, const steno_vid *v,
+static steno_status names_of(struct writer *w, const char *const *names, const steno_value_id *v,
                              size_t n, char ***out)
 {
     *out = steno_write_alloc(w, n + 1, sizeof **out);

@@ -167,7 +167,7 @@ static int64_t turnover(const steno_pool *p)
  * for it does not grow with their audio, and every refusal would make the next one likelier; nor
  * what hundreds of streams cost that end together, shared out over the little audio of those left.
  */
-static bool is_settled(const steno_pool *p)
+static bool is_steady(const steno_pool *p)
 {
     const struct steno_pool_load *l = &p->load;
     return (double)(turnover(p) - l->turnover) <= TURNOVER * p->stats.live &&
@@ -202,9 +202,9 @@ static void look(steno_pool *p, int64_t now, double cpu_free)
         double outside = process - l->process_cpu - (workers - l->worker_cpu);
         double share = fmin(rate / fits(p), 1), a = l->audio;
         share *= share;
-        if (!l->measuring && is_settled(p))
+        if (!l->measuring && is_steady(p))
             correct(&l->costs.host, l->host / a, a, share);
-        if (is_settled(p))
+        if (is_steady(p))
             correct(&l->other, fmax(0, outside) / a, a, share);
         if (workers > l->worker_cpu && l->host + l->network > 0)
             correct(&l->running, fmin((workers - l->worker_cpu) / (l->host + l->network), 1), a,

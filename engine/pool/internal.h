@@ -81,7 +81,7 @@ struct steno_pool_stream {
     bool swept; /* pool_close has dealt with it */
 };
 
-struct steno_pool_turn { /* one stream in a worker's hands */
+struct steno_pool_item { /* one stream in a worker's hands */
     steno_pool_stream *ps;
     int64_t waited_ns, spent_ns;
     double audio; /* s that it took in */
@@ -98,7 +98,7 @@ struct steno_pool_worker {
     double cpu; /* s this thread has used; guarded by the pool's lock */
     _Atomic bool busy;
     _Atomic int64_t since_ns;
-    struct steno_pool_turn turns[STENO_BATCH_MAX];
+    struct steno_pool_item items[STENO_BATCH_MAX];
     size_t n;
     /* those of the turns that step */
     steno_stream *rec[STENO_BATCH_MAX];
@@ -146,9 +146,9 @@ struct steno_pool {
     int n_workers, batch_max;
     int64_t wait_ns; /* for company, at most */
 
-    pthread_mutex_t lock;   /* guards the rest */
-    pthread_cond_t work;    /* somebody is ready */
-    pthread_cond_t company; /* the batch that is being waited for is full; one worker waits */
+    pthread_mutex_t lock;      /* guards the rest */
+    pthread_cond_t work;       /* somebody is ready */
+    pthread_cond_t batch_full; /* the batch that is being waited for is full; one worker waits */
     bool collecting;
     steno_pool_stream **heap;           /* [max_streams], earliest deadline first */
     int n_ready, n_ready_live, idle;    /* idle: workers waiting for work */

@@ -73,7 +73,7 @@ static void pool_unref(steno_pool *p)
         return;
     pthread_mutex_destroy(&p->lock);
     pthread_cond_destroy(&p->work);
-    pthread_cond_destroy(&p->company);
+    pthread_cond_destroy(&p->batch_full);
     for (int i = 0; p->workers && i < p->n_workers; i++)
         p->ops->stepper_close(p->workers[i].stepper);
     free(p->heap);
@@ -142,7 +142,7 @@ static void init_locks(steno_pool *p)
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_mutex_init(&p->lock, NULL);
     pthread_cond_init(&p->work, NULL);
-    pthread_cond_init(&p->company, &monotonic);
+    pthread_cond_init(&p->batch_full, &monotonic);
     pthread_condattr_destroy(&monotonic);
 }
 
@@ -227,7 +227,7 @@ void steno_pool_close(steno_pool *p)
     pthread_mutex_lock(&p->lock);
     p->stop = true;
     pthread_cond_broadcast(&p->work);
-    pthread_cond_broadcast(&p->company);
+    pthread_cond_broadcast(&p->batch_full);
     pthread_mutex_unlock(&p->lock);
     for (int i = 0; i < p->n_workers; i++)
         if (p->workers[i].started)

@@ -58,7 +58,7 @@ static steno_pool_stream *heap_pop(steno_pool *p)
     return top;
 }
 
-static int64_t turn_ns(const steno_pool *p, const steno_pool_stream *ps)
+static int64_t owner_delay_ns(const steno_pool *p, const steno_pool_stream *ps)
 {
     if (!ps->owner)
         return 0;
@@ -77,30 +77,30 @@ void steno_pool_enqueue(steno_pool_stream *ps, bool wake)
     steno_pool *p = ps->pool;
     pthread_mutex_lock(&p->lock);
     ps->ready_ns = steno_now_ns();
-    ps->deadline_ns = ps->ready_ns + slack_ns[ps->class] + had_ns(ps) + turn_ns(p, ps);
+    ps->deadline_ns = ps->ready_ns + slack_ns[ps->class] + had_ns(ps) + owner_delay_ns(p, ps);
     ps->ticket = p->tickets++;
     heap_push(p, ps);
     if (!p->collecting && wake)
         pthread_cond_signal(&p->work);
     else if (p->collecting && (p->n_ready >= p->batch_max || p->n_ready > p->n_ready_live))
-        pthread_cond_signal(&p->company);
+        pthread_cond_signal(&p->batch_full);
     pthread_mutex_unlock(&p->lock);
 }
 
 /* Until when the first of the heap should wait for company; not later than now: it should not. */
-static int64_t company_until(const steno_pool *p)
+static int64_t batch_deadline(const steno_pool *p)
 {
     if (p->n_ready >= p->batch_max || p->n_ready > p->n_ready_live || !steno_pool_crowded(p))
         return 0;
     return p->heap[0]->ready_ns + p->wait_ns;
 }
 
-static void wait_for_company(steno_pool *p, int64_t until)
+static void wait_for_batch(steno_pool *p, int64_t until)
 {
     const struct timespec at = {.tv_sec = (time_t)(until / 1000000000),
                                 .tv_nsec = (long)(until % 1000000000)};
     p->collecting = true;
-    pthread_cond_timedwait(&p->company, &p->lock, &at);
+    pthread_cond_timedwait(&p->batch_full, &p->lock, &at);
     p->collecting = false;
 }
 
@@ -118,12 +118,12 @@ static int share(const steno_pool *p)
     return n < p->batch_max ? n : p->batch_max;
 }
 
-static void fill_turns(struct steno_pool_worker *w, int n)
+static void fill_items(struct steno_pool_worker *w, int n)
 {
     steno_pool *p = w->pool;
     int64_t now = steno_now_ns();
     for (w->n = 0; w->n < (size_t)n; w->n++) {
-        struct steno_pool_turn *t = &w->turns[w->n];
+        struct steno_pool_item *t = &w->items[w->n];
         t->ps = heap_pop(p);
         t->waited_ns = now - t->ps->ready_ns;
         t->spent_ns = 0;
@@ -145,14 +145,14 @@ bool steno_pool_take(struct steno_pool_worker *w)
             wait_for_work(p);
             continue;
         }
-        until = company_until(p);
+        until = batch_deadline(p);
         if (until <= steno_now_ns())
             break;
-        wait_for_company(p, until);
+        wait_for_batch(p, until);
     }
     stop = p->stop;
     if (!stop)
-        fill_turns(w, share(p));
+        fill_items(w, share(p));
     if (p->n_ready && p->idle)
         pthread_cond_signal(&p->work);
     pthread_mutex_unlock(&p->lock);

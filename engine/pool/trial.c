@@ -16,7 +16,7 @@
 #define BLOCK 1024   /* samples at a time */
 #define TRIALS 5     /* streams, of which the median counts */
 #define MOST 0.6     /* s that they may take before the last one begins */
-#define COMPANY 63   /* other workers that are at it meanwhile */
+#define OTHER_WORKERS 63 /* other workers that are at it meanwhile */
 
 struct trial {
     const steno_pool *p;
@@ -38,12 +38,12 @@ static void sound(float *pcm, size_t n, size_t from, int rate, float state[2])
     size_t syllable = (size_t)rate / 4, period = (size_t)rate / 120;
     for (size_t i = 0; i < n; i++) {
         size_t at = from + i, number = at / syllable;
-        float turn = 6.2831853f * hz[number % 6] / (float)rate;
+        float angle = 6.2831853f * hz[number % 6] / (float)rate;
         uint32_t noise = (uint32_t)at * 2654435761u; /* Knuth's multiplicative hash */
         float in = (float)(int32_t)(noise ^ noise << 13) * 0x1p-38f, y;
         if (number % 4 != 3 && at % period == 0)
             in += 0.1f;
-        y = in + 1.94f * cosf(turn) * state[0] - 0.94f * state[1];
+        y = in + 1.94f * cosf(angle) * state[0] - 0.94f * state[1];
         state[1] = state[0];
         state[0] = y;
         pcm[i] = fminf(fmaxf(y, -0.5f), 0.5f);
@@ -64,8 +64,8 @@ static double without_network(const struct trial *t)
 }
 
 /* So many seconds of it through s, to the end; *heard: without_network when all was heard. */
-static steno_status hear(const struct trial *t, steno_stream *s, double seconds, double *heard,
-                         steno_err *err)
+static steno_status feed_speech(const struct trial *t, steno_stream *s, double seconds,
+                                double *speech_seconds, steno_err *err)
 {
     const struct steno_pool_ops *ops = t->p->ops;
     int rate = ops->rate(t->p->model);
@@ -87,7 +87,7 @@ static steno_status hear(const struct trial *t, steno_stream *s, double seconds,
             st = ops->feed(s, pcm + used, n - used, &k, err);
             used += k;
         } else {
-            *heard = ending ? *heard : without_network(t);
+            *speech_seconds = ending ? *speech_seconds : without_network(t);
             ending = true;
             st = ops->flush(s, true, &done, err);
         }
@@ -113,27 +113,27 @@ static steno_status try_one(const struct trial *t, double seconds, double *each,
                             steno_err *err)
 {
     steno_stream *s = NULL;
-    double begun = without_network(t), cpu = steno_pool_thread_cpu(), heard = begun;
+    double begun = without_network(t), cpu = steno_pool_thread_cpu(), speech_seconds = begun;
     steno_status st = open_stream(t, &s, err);
     if (!st)
-        st = hear(t, s, seconds, &heard, err);
+        st = feed_speech(t, s, seconds, &speech_seconds, err);
     if (s)
         t->p->ops->close(s);
     *all = steno_pool_thread_cpu() - cpu;
-    *each = (heard - begun) / seconds + (without_network(t) - heard) / TYPICAL;
+    *each = (speech_seconds - begun) / seconds + (without_network(t) - speech_seconds) / TYPICAL;
     return st;
 }
 
-struct company {
+struct other_worker {
     const steno_pool *p;
     pthread_t thread;
     bool started;
     _Atomic bool *over;
 };
 
-static void *keep_company(void *arg)
+static void *run_beside(void *arg)
 {
-    struct company *c = arg;
+    struct other_worker *c = arg;
     struct trial t = {.p = c->p, .over = c->over};
     double each, all;
     steno_status st = c->p->ops->stepper_open(&t.stepper, c->p->model, 1, NULL);
@@ -170,14 +170,14 @@ steno_status steno_pool_try(const steno_pool *p, steno_stepper *stepper, double 
                             steno_err *err)
 {
     const struct trial t = {p, stepper, &p->give_up};
-    struct company others[COMPANY] = {{0}};
-    int n = p->n_workers - 1 < COMPANY ? p->n_workers - 1 : COMPANY;
+    struct other_worker others[OTHER_WORKERS] = {{0}};
+    int n = p->n_workers - 1 < OTHER_WORKERS ? p->n_workers - 1 : OTHER_WORKERS;
     _Atomic bool over = false;
     steno_status st;
     for (int i = 0; i < n; i++) {
         others[i].p = p;
         others[i].over = &over;
-        others[i].started = !pthread_create(&others[i].thread, NULL, keep_company, &others[i]);
+        others[i].started = !pthread_create(&others[i].thread, NULL, run_beside, &others[i]);
     }
     st = measure_host(&t, host, err);
     atomic_store_explicit(&over, true, memory_order_relaxed);

@@ -167,7 +167,7 @@ static void ended(struct steno_pool_worker *w, steno_pool_stream *ps)
 }
 
 /* Feed until a window is full, t->steps = true; or do what else is due. */
-static steno_status advance(struct steno_pool_worker *w, struct steno_pool_turn *t)
+static steno_status advance(struct steno_pool_worker *w, struct steno_pool_item *t)
 {
     steno_pool_stream *ps = t->ps;
     steno_err *err = &t->err;
@@ -228,7 +228,7 @@ static void put_back(steno_pool_stream *ps, bool last)
     pthread_mutex_unlock(&ps->lock);
 }
 
-static void begin(struct steno_pool_turn *t)
+static void begin(struct steno_pool_item *t)
 {
     steno_pool_stream *ps = t->ps;
     double wait = (double)t->waited_ns * 1e-9;
@@ -249,9 +249,9 @@ static size_t run_steps(struct steno_pool_worker *w)
     size_t n = 0, k = 0;
     int64_t start = steno_now_ns(), each;
     for (size_t i = 0; i < w->n; i++)
-        if (w->turns[i].steps) {
+        if (w->items[i].steps) {
             w->err[n].msg[0] = '\0';
-            w->rec[n++] = w->turns[i].ps->rec;
+            w->rec[n++] = w->items[i].ps->rec;
         }
     if (!n)
         return 0;
@@ -261,15 +261,15 @@ static size_t run_steps(struct steno_pool_worker *w)
     if (w->pool->opt.on_batch)
         w->pool->opt.on_batch(w->pool->opt.user, n);
     for (size_t i = 0; i < w->n; i++)
-        if (w->turns[i].steps) {
-            w->turns[i].st = w->st[k];
-            w->turns[i].err = w->err[k++];
-            w->turns[i].spent_ns += each;
+        if (w->items[i].steps) {
+            w->items[i].st = w->st[k];
+            w->items[i].err = w->err[k++];
+            w->items[i].spent_ns += each;
         }
     return n;
 }
 
-static void conclude(struct steno_pool_worker *w, struct steno_pool_turn *t)
+static void conclude(struct steno_pool_worker *w, struct steno_pool_item *t)
 {
     int64_t start = steno_now_ns();
     steno_pool_stream *ps = t->ps;
@@ -288,7 +288,7 @@ static void conclude(struct steno_pool_worker *w, struct steno_pool_turn *t)
     if (mine)
         steno_pool_stream_free(ps);
     else
-        put_back(ps, t == &w->turns[w->n - 1]);
+        put_back(ps, t == &w->items[w->n - 1]);
 }
 
 static void account(struct steno_pool_worker *w, const struct steno_pool_work *work, double wait)
@@ -317,20 +317,20 @@ static void serve(struct steno_pool_worker *w)
     int64_t start = steno_now_ns(), network = ops->network_ns(w->stepper), t = start, now;
     double wait = 0;
     for (size_t i = 0; i < w->n; i++) {
-        struct steno_pool_turn *turn = &w->turns[i];
-        begin(turn);
-        wait += (double)turn->waited_ns * 1e-9;
-        turn->st = advance(w, turn);
-        work.audio += turn->audio;
-        work.live_steps += turn->steps && turn->ps->class == STENO_POOL_LIVE;
+        struct steno_pool_item *item = &w->items[i];
+        begin(item);
+        wait += (double)item->waited_ns * 1e-9;
+        item->st = advance(w, item);
+        work.audio += item->audio;
+        work.live_steps += item->steps && item->ps->class == STENO_POOL_LIVE;
         now = steno_now_ns();
-        turn->spent_ns = now - t;
+        item->spent_ns = now - t;
         t = now;
     }
     work.steps = run_steps(w);
     network = ops->network_ns(w->stepper) - network;
     for (size_t i = 0; i < w->n; i++)
-        conclude(w, &w->turns[i]);
+        conclude(w, &w->items[i]);
     work.network = (double)network * 1e-9;
     work.host = (double)(steno_now_ns() - start) * 1e-9 - work.network;
     if (network) /* of a step of a search by itself, none */

@@ -18,7 +18,7 @@ struct steno_model {
     steno_tokens *tokens;
     int32_t blank;
     steno_network *net;
-    struct steno_ctcnet ctc;
+    struct steno_ctc_network ctc;
     steno_fbank *front; /* whose tables every stream shares; NULL in family espnet */
     int threads;
     size_t hop;                  /* samples per feature frame, model rate */
@@ -27,11 +27,11 @@ struct steno_model {
 };
 
 /* Before the step: the stream's full window goes to x [window, bins]; returns its states. */
-struct steno_ctcstate *steno_stream_hand_over(steno_stream *s, float *x);
+struct steno_ctc_state *steno_stream_fill_input(steno_stream *s, float *x);
 /* After it: how it went (st, with the message in err already) and the scores [rows, vocab] of this
  * stream. The window slides, the scores are decoded. */
-STENO_MUST steno_status steno_stream_take(steno_stream *s, steno_status st, const float *scores,
-                                          steno_err *err);
+STENO_MUST steno_status steno_stream_consume_output(steno_stream *s, steno_status st,
+                                                    const float *scores, steno_err *err);
 /* The last act of opening a model: steps on noise, alone and side by side. What only a run can tell
  * is told at load, not to the first caller; a network that does not keep the streams of a batch
  * apart is not given any (m->ctc.batches). Fills in m->stream_bytes. */

@@ -73,7 +73,7 @@ static steno_status open_network(steno_model *m, const struct steno_model_option
 {
     struct steno_network_options opt = {.cpu = mo ? mo->cpu : NULL,
                                         .cache_dir = steno_cache_dir(),
-                                        .tap = mo ? mo->tap : NULL,
+                                        .observer = mo ? mo->observer : NULL,
                                         .opt_level = mo && mo->plain ? 0 : -1};
     char *path = join(m->dir, m->conf.network);
     steno_status st = steno_model_precision(mo, &m->conf, &opt.precision, err);
@@ -87,8 +87,8 @@ static steno_status open_network(steno_model *m, const struct steno_model_option
     free(path);
     if (st)
         return st;
-    return steno_ctcnet_bind(&m->ctc, m->net, &m->conf, steno_tokens_count(m->tokens), m->blank,
-                             err);
+    return steno_ctc_network_bind(&m->ctc, m->net, &m->conf, steno_tokens_count(m->tokens),
+                                  m->blank, err);
 }
 
 static steno_status open_features(steno_model *m, steno_err *err)
@@ -182,7 +182,7 @@ void steno_model_close(steno_model *m)
     if (!m)
         return;
     steno_espnet_model_close(m);
-    steno_ctcnet_unbind(&m->ctc);
+    steno_ctc_network_unbind(&m->ctc);
     steno_network_close(m->net);
     steno_fbank_close(m->front);
     steno_tokens_close(m->tokens);

@@ -12,7 +12,7 @@
 
 struct steno_stepper {
     const steno_model *model;
-    steno_ctcbatch *batch; /* NULL: a family that steps its streams itself */
+    steno_ctc_batch *batch; /* NULL: a family that steps its streams itself */
     int max;
     struct steno_network_time network;
     unsigned char take[STENO_BATCH_MAX + 1]; /* of n waiting streams: the size to run next */
@@ -69,7 +69,7 @@ steno_status steno_stepper_open(steno_stepper **out, const steno_model *m, int m
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
     p->model = m;
     p->max = m->ctc.batches || (m->espnet && m->espnet->batches) ? max : 1;
-    st = m->ctc.net ? steno_ctcbatch_open(&p->batch, &m->ctc, p->max, m->threads, err) : STENO_OK;
+    st = m->ctc.net ? steno_ctc_batch_open(&p->batch, &m->ctc, p->max, m->threads, err) : STENO_OK;
     if (st) {
         free(p);
         return st;
@@ -83,7 +83,7 @@ void steno_stepper_close(steno_stepper *p)
 {
     if (!p)
         return;
-    steno_ctcbatch_close(p->batch);
+    steno_ctc_batch_close(p->batch);
     free(p);
 }
 
@@ -108,21 +108,21 @@ int64_t steno_stepper_network_cpu(steno_stepper *p)
 static void step_batch(steno_stepper *p, steno_stream *const *s, int n, int size, steno_status *st,
                        steno_err *err)
 {
-    const struct steno_ctcnet *net = &p->model->ctc;
-    struct steno_ctcstate *state[STENO_BATCH_MAX];
+    const struct steno_ctc_network *net = &p->model->ctc;
+    struct steno_ctc_state *state[STENO_BATCH_MAX];
     const float *scores = NULL;
     steno_err why = {0};
     steno_status ran;
     for (int i = 0; i < n; i++)
-        state[i] = steno_stream_hand_over(s[i], steno_ctcbatch_x(p->batch, i));
+        state[i] = steno_stream_fill_input(s[i], steno_ctc_batch_x(p->batch, i));
     steno_network_time_begin(&p->network);
-    ran = steno_ctcbatch_step(p->batch, state, n, size, &scores, &why);
+    ran = steno_ctc_batch_step(p->batch, state, n, size, &scores, &why);
     steno_network_time_end(&p->network);
     for (int i = 0; i < n; i++) {
         if (ran && err)
             err[i] = why;
-        st[i] = steno_stream_take(s[i], ran, scores + (ran ? 0 : i * net->rows * net->vocab),
-                                  err ? &err[i] : NULL);
+        st[i] = steno_stream_consume_output(
+            s[i], ran, scores + (ran ? 0 : i * net->rows * net->vocab), err ? &err[i] : NULL);
     }
 }
 
@@ -156,7 +156,7 @@ static void fill(float *x, size_t n, uint32_t seed)
         x[k] = 4 * noise(&seed);
 }
 
-static size_t window_of(const struct steno_ctcnet *net)
+static size_t window_of(const struct steno_ctc_network *net)
 {
     return (size_t)(net->window * net->bins);
 }
@@ -164,7 +164,7 @@ static size_t window_of(const struct steno_ctcnet *net)
 /* Streams of noise whose networks are timed. */
 struct trial_streams {
     steno_stepper *p;
-    struct steno_ctcstate ctc[STENO_BATCH_MAX];
+    struct steno_ctc_state ctc[STENO_BATCH_MAX];
     /* ... of contextual blocks */
     steno_espnet_runner *runner;
     struct steno_espnet_state block[STENO_BATCH_MAX];
@@ -173,11 +173,11 @@ struct trial_streams {
 
 static steno_status run_ctc(struct trial_streams *t, int size, steno_err *err)
 {
-    struct steno_ctcstate *s[STENO_BATCH_MAX];
+    struct steno_ctc_state *s[STENO_BATCH_MAX];
     const float *scores;
     for (int i = 0; i < size; i++)
         s[i] = &t->ctc[i];
-    return steno_ctcbatch_step(t->p->batch, s, size, size, &scores, err);
+    return steno_ctc_batch_step(t->p->batch, s, size, size, &scores, err);
 }
 
 /* A block behind the first, whose states have the extents that streams begin with. */
@@ -202,7 +202,7 @@ static steno_status begin_blocks(struct trial_streams *t, steno_err *err)
 {
     struct steno_espnet *e = t->p->model->espnet;
     size_t n = steno_espnet_next_frames(&e->conf) * (size_t)e->conf.bins;
-    steno_status st = steno_espnet_take(e, &t->runner, err);
+    steno_status st = steno_espnet_acquire(e, &t->runner, err);
     t->feats = malloc(n * sizeof *t->feats);
     if (!st && !t->feats)
         st = steno_fail(err, STENO_ERR_NOMEM, "out of memory");
@@ -223,11 +223,11 @@ static steno_status begin_trial(struct trial_streams *t, steno_err *err)
 static void end_trial(struct trial_streams *t)
 {
     for (int i = 0; i < STENO_BATCH_MAX; i++) {
-        steno_ctcstate_free(&t->ctc[i]);
+        steno_ctc_state_free(&t->ctc[i]);
         steno_espnet_state_free(&t->block[i]);
     }
     if (t->runner)
-        steno_espnet_give(t->p->model->espnet, t->runner);
+        steno_espnet_release(t->p->model->espnet, t->runner);
     free(t->feats);
 }
 
@@ -242,7 +242,7 @@ static int64_t clock_ns(const steno_stepper *p)
 static steno_status time_size(struct trial_streams *t, int size, double *seconds, steno_err *err)
 {
     for (int i = 0; t->p->batch && i < size; i++)
-        fill(steno_ctcbatch_x(t->p->batch, i), window_of(&t->p->model->ctc), (uint32_t)i);
+        fill(steno_ctc_batch_x(t->p->batch, i), window_of(&t->p->model->ctc), (uint32_t)i);
     for (int i = isinf(*seconds) ? 0 : 1; i < 2; i++) {
         int64_t begin = clock_ns(t->p);
         steno_status st = t->p->batch ? run_ctc(t, size, err) : run_blocks(t, size, err);
@@ -307,8 +307,8 @@ steno_status steno_stepper_measure(steno_stepper *p, double longest, struct sten
  */
 static steno_status trial(steno_stepper *p, bool batch, float *scores, steno_err *err)
 {
-    const struct steno_ctcnet *net = &p->model->ctc;
-    struct steno_ctcstate mem[2] = {{.fresh = true}, {.fresh = true}}, *s[2] = {&mem[0], &mem[1]};
+    const struct steno_ctc_network *net = &p->model->ctc;
+    struct steno_ctc_state mem[2] = {{.fresh = true}, {.fresh = true}}, *s[2] = {&mem[0], &mem[1]};
     size_t row = (size_t)(net->rows * net->vocab);
     int size = batch ? 2 : 1;
     steno_status st = STENO_OK;
@@ -316,13 +316,13 @@ static steno_status trial(steno_stepper *p, bool batch, float *scores, steno_err
         for (int i = 0; i < 2 && !st; i += size) {
             const float *y;
             for (int at = 0; at < size; at++)
-                fill(steno_ctcbatch_x(p->batch, at), window_of(net), (uint32_t)(2 * k + i + at));
-            st = steno_ctcbatch_step(p->batch, s + i, size, size, &y, err);
+                fill(steno_ctc_batch_x(p->batch, at), window_of(net), (uint32_t)(2 * k + i + at));
+            st = steno_ctc_batch_step(p->batch, s + i, size, size, &y, err);
             if (!st)
                 memcpy(scores + (size_t)i * row, y, (size_t)size * row * sizeof *y);
         }
     for (int i = 0; i < 2; i++)
-        steno_ctcstate_free(&mem[i]);
+        steno_ctc_state_free(&mem[i]);
     return st;
 }
 

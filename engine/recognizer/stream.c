@@ -26,7 +26,7 @@
 #define TOP_K 16           /* beam search: tokens of a frame that may extend a hypothesis */
 #define MARGIN 5.0         /* beam search: odds below 1 to 150 are not followed, */
 #define WIDE_MARGIN 10.0   /* or, where alternatives are asked for, below 1 to 22,000 */
-#define SETTLE_SECONDS 0.8 /* beam search without alternatives: older tokens are decided */
+#define COMMIT_SECONDS 0.8 /* beam search without alternatives: older tokens are decided */
 #define MAX_TOKENS 65536   /* of one utterance: then it is cut, whatever the rules say */
 #define UNHEARD -30.0F     /* log-probability of every token in a window that is passed over */
 #define GRACE_SECONDS 1.0  /* longest utterance: how long a silent frame to cut at is waited for */
@@ -103,9 +103,9 @@ static steno_status open_front(steno_stream *s, steno_err *err)
 }
 
 /* Scores that say: nothing. */
-static steno_status open_gate(steno_stream *s, steno_err *err)
+static steno_status open_vad_filter(steno_stream *s, steno_err *err)
 {
-    const struct steno_ctcnet *n = &s->model->ctc;
+    const struct steno_ctc_network *n = &s->model->ctc;
     size_t scores = (size_t)(n->rows * n->vocab);
     if (!s->opt.vad)
         return STENO_OK;
@@ -114,7 +114,8 @@ static steno_status open_gate(steno_stream *s, steno_err *err)
         return steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
     for (size_t i = 0; i < scores; i++)
         s->quiet[i] = (int64_t)i % n->vocab == s->model->blank ? 0 : UNHEARD;
-    return steno_gate_open(&s->gate, s->opt.vad, s->model->conf.sample_rate, s->lead, err);
+    return steno_vad_filter_open(&s->vad_filter, s->opt.vad, s->model->conf.sample_rate,
+                                 s->left_padding, err);
 }
 
 static steno_status open_decoder(steno_stream *s, steno_err *err)
@@ -126,7 +127,8 @@ static steno_status open_decoder(steno_stream *s, steno_err *err)
                                   .beam = s->opt.beam,
                                   .top_k = TOP_K,
                                   .margin = s->opt.n_best > 1 ? WIDE_MARGIN : MARGIN,
-                                  .settle = s->opt.n_best > 1 ? 0 : to_rows(s, SETTLE_SECONDS)};
+                                  .commit_delay =
+                                      s->opt.n_best > 1 ? 0 : to_rows(s, COMMIT_SECONDS)};
     steno_status st = s->opt.beam > 1 ? steno_ctc_beam_open(&s->beam, &o, err)
                                       : steno_ctc_greedy_open(&s->greedy, &o, err);
     if (st)
@@ -164,13 +166,13 @@ steno_status steno_ctc_stream_open(steno_stream **out, steno_model *m,
     s->frame_seconds = (double)m->hop * m->conf.subsampling / m->conf.sample_rate;
     s->limit = INT64_MAX;
     s->first_sound = -1;
-    s->lead = steno_ctcstream_lead(m);
+    s->left_padding = steno_ctc_stream_left_padding(m);
     s->state.fresh = true;
     st = check_options(m, &s->opt, err);
     if (!st)
         st = open_front(s, err);
     if (!st)
-        st = open_gate(s, err);
+        st = open_vad_filter(s, err);
     if (!st)
         st = open_decoder(s, err);
     if (st) {
@@ -186,9 +188,9 @@ static void close_stream(steno_stream *s)
 {
     steno_resampler_close(s->resampler);
     steno_fbank_close(s->fbank);
-    steno_gate_close(s->gate);
+    steno_vad_filter_close(s->vad_filter);
     free(s->quiet);
-    steno_ctcstate_free(&s->state);
+    steno_ctc_state_free(&s->state);
     steno_stepper_close(s->own);
     steno_ctc_greedy_close(s->greedy);
     steno_ctc_beam_close(s->beam);
@@ -214,33 +216,33 @@ static size_t tokens_of(const steno_stream *s)
 
 static steno_status check_endpoint(steno_stream *s)
 {
-    int64_t now = steno_ctcstream_rows(s);
+    int64_t now = steno_ctc_stream_rows(s);
     if (now > s->limit) /* the silence behind the end of the audio is ours, not the speaker's */
         return STENO_OK;
     switch (steno_endpoint_check(&s->rules, now, s->begin, s->first_sound,
-                                 steno_ctcstream_last_sound(s))) {
+                                 steno_ctc_stream_last_sound(s))) {
     case STENO_ENDPOINT_EMPTY:
-        steno_ctcstream_next_utterance(s);
+        steno_ctc_stream_next_utterance(s);
         return STENO_OK;
     case STENO_ENDPOINT_SILENCE:
-        return steno_ctcstream_tell_final(s, STENO_FINAL_ENDPOINT);
+        return steno_ctc_stream_emit_final(s, STENO_FINAL_ENDPOINT);
     case STENO_ENDPOINT_LENGTH:
-        return steno_ctcstream_tell_final(s, STENO_FINAL_LENGTH);
+        return steno_ctc_stream_emit_final(s, STENO_FINAL_LENGTH);
     case STENO_ENDPOINT_NONE:
         break;
     }
-    return tokens_of(s) >= MAX_TOKENS ? steno_ctcstream_tell_final(s, STENO_FINAL_LENGTH)
+    return tokens_of(s) >= MAX_TOKENS ? steno_ctc_stream_emit_final(s, STENO_FINAL_LENGTH)
                                       : STENO_OK;
 }
 
 static steno_status take_row(steno_stream *s, const float *row)
 {
-    steno_status st = steno_ctcstream_decode(s, row);
+    steno_status st = steno_ctc_stream_decode(s, row);
     if (st)
         return st;
-    if (s->first_sound < 0 && steno_ctcstream_last_sound(s) >= s->begin) {
-        s->first_sound = steno_ctcstream_last_sound(s);
-        st = steno_ctcstream_tell_start(s);
+    if (s->first_sound < 0 && steno_ctc_stream_last_sound(s) >= s->begin) {
+        s->first_sound = steno_ctc_stream_last_sound(s);
+        st = steno_ctc_stream_emit_start(s);
         if (st)
             return st;
     }
@@ -253,17 +255,17 @@ static steno_status fail_stream(steno_stream *s, steno_status st)
     return st;
 }
 
-struct steno_ctcstate *steno_stream_hand_over(steno_stream *s, float *x)
+struct steno_ctc_state *steno_stream_fill_input(steno_stream *s, float *x)
 {
-    const struct steno_ctcnet *n = &s->model->ctc;
+    const struct steno_ctc_network *n = &s->model->ctc;
     memcpy(x, s->window, (size_t)(n->window * n->bins) * sizeof *x);
     return &s->state;
 }
 
-steno_status steno_stream_take(steno_stream *s, steno_status st, const float *scores,
-                               steno_err *err)
+steno_status steno_stream_consume_output(steno_stream *s, steno_status st, const float *scores,
+                                         steno_err *err)
 {
-    const struct steno_ctcnet *n = &s->model->ctc;
+    const struct steno_ctc_network *n = &s->model->ctc;
     size_t keep = (size_t)(n->window - n->shift), bins = (size_t)n->bins;
     if (st)
         return fail_stream(s, st);
@@ -273,7 +275,7 @@ steno_status steno_stream_take(steno_stream *s, steno_status st, const float *sc
     for (int64_t t = 0; t < n->rows && !st; t++)
         st = take_row(s, scores + t * n->vocab);
     if (!st && !s->opt.no_partials)
-        st = steno_ctcstream_tell_partial(s);
+        st = steno_ctc_stream_emit_partial(s);
     if (st)
         return fail_stream(s, steno_fail(err, st, "stream: %s", steno_status_info(st)->name));
     return STENO_OK;
@@ -300,11 +302,11 @@ static size_t missing(const steno_stream *s)
     const steno_model *m = s->model;
     int64_t frames = s->steps * m->ctc.shift + m->ctc.window;
     int64_t need = (frames - 1) * (int64_t)m->hop + (int64_t)steno_fbank_length(s->fbank) - s->fed -
-                   (int64_t)(s->len - s->pos) - s->lead;
+                   (int64_t)(s->len - s->pos) - s->left_padding;
     if (ready(s))
         return 0;
-    if (s->gate) /* asked as often as without it, so that speech is noticed as early */
-        for (need -= (int64_t)steno_gate_held(s->gate); need <= 0;)
+    if (s->vad_filter) /* asked as often as without it, so that speech is noticed as early */
+        for (need -= (int64_t)steno_vad_filter_held(s->vad_filter); need <= 0;)
             need += m->ctc.shift * (int64_t)m->hop;
     /* what waits inside the resampler is about constant, so it does not count */
     need = need * s->opt.sample_rate / m->conf.sample_rate;
@@ -331,20 +333,20 @@ static bool undrained(const steno_stream *s)
 {
     const float *pcm;
     size_t n;
-    return s->pos < s->len || (s->gate && steno_gate_peek(s->gate, &pcm, &n)) ||
-           (s->lead > 0 && s->taken > s->base);
+    return s->pos < s->len || (s->vad_filter && steno_vad_filter_peek(s->vad_filter, &pcm, &n)) ||
+           (s->left_padding > 0 && s->taken > s->base);
 }
 
-static steno_status drain_lead(steno_stream *s)
+static steno_status drain_left_padding(steno_stream *s)
 {
     static const float silence[BLOCK];
-    while (s->lead > 0 && s->taken > s->base && !ready(s)) {
+    while (s->left_padding > 0 && s->taken > s->base && !ready(s)) {
         size_t used = 0;
-        steno_status st =
-            take_samples(s, silence, s->lead < BLOCK ? (size_t)s->lead : BLOCK, &used);
+        steno_status st = take_samples(
+            s, silence, s->left_padding < BLOCK ? (size_t)s->left_padding : BLOCK, &used);
         if (st)
             return st;
-        s->lead -= (int64_t)used;
+        s->left_padding -= (int64_t)used;
     }
     return STENO_OK;
 }
@@ -355,21 +357,21 @@ static steno_status skip_quiet(steno_stream *s)
     const steno_model *m = s->model;
     int64_t hop = (int64_t)m->hop, from = s->steps * m->ctc.shift * hop;
     int64_t to = from + (m->ctc.window - 1) * hop + (int64_t)steno_fbank_length(s->fbank);
-    if (!s->gate || !ready(s) || !steno_gate_quiet(s->gate, from, to))
+    if (!s->vad_filter || !ready(s) || !steno_vad_filter_quiet(s->vad_filter, from, to))
         return STENO_OK;
     s->skipped += s->flushing != PAD; /* silence of ours is nothing saved */
-    return steno_stream_take(s, STENO_OK, s->quiet, NULL);
+    return steno_stream_consume_output(s, STENO_OK, s->quiet, NULL);
 }
 
 /* What the gate lets out, then what stands behind it: the silence at the end of a run. */
 static steno_status drain_pending(steno_stream *s)
 {
-    steno_status st = drain_lead(s);
+    steno_status st = drain_left_padding(s);
     const float *pcm;
     size_t n, used = 0;
-    while (!st && s->gate && !ready(s) && steno_gate_peek(s->gate, &pcm, &n)) {
+    while (!st && s->vad_filter && !ready(s) && steno_vad_filter_peek(s->vad_filter, &pcm, &n)) {
         st = take_samples(s, pcm, n, &used);
-        steno_gate_drop(s->gate, used);
+        steno_vad_filter_drop(s->vad_filter, used);
         if (!st)
             st = skip_quiet(s);
     }
@@ -383,20 +385,20 @@ static steno_status drain_pending(steno_stream *s)
 }
 
 /* Samples just resampled, into the gate if there is one. */
-static steno_status through_gate(steno_stream *s, steno_err *err)
+static steno_status through_vad_filter(steno_stream *s, steno_err *err)
 {
     size_t n = s->len;
-    if (!s->gate)
+    if (!s->vad_filter)
         return STENO_OK;
     s->len = 0;
-    return steno_gate_push(s->gate, s->pending, n, err);
+    return steno_vad_filter_push(s->vad_filter, s->pending, n, err);
 }
 
 /* Samples of n to take at once: not past the window that fills next, so that a step's frames come
  * in whole blocks (the front end computes eight at a time). A few samples are no block. */
 static size_t block_of(const steno_stream *s, size_t n)
 {
-    size_t need = s->gate ? BLOCK : missing(s);
+    size_t need = s->vad_filter ? BLOCK : missing(s);
     n = n < BLOCK ? n : BLOCK;
     return need >= BLOCK / 8 && need < n ? need : n;
 }
@@ -410,7 +412,7 @@ static steno_status resample_block(steno_stream *s, const float *pcm, size_t n, 
     s->pos = s->len = 0;
     st = steno_resampler_push(s->resampler, s->clean, n, used, s->pending, s->cap_pending, &s->len,
                               err);
-    return st && st != STENO_NEED_MORE ? st : through_gate(s, err);
+    return st && st != STENO_NEED_MORE ? st : through_vad_filter(s, err);
 }
 
 static steno_status check_open(const steno_stream *s, steno_err *err)
@@ -461,9 +463,9 @@ static steno_status push(steno_stream *s, const float *pcm, size_t n, steno_err 
 /* The resampler is empty: what the gate held back follows. */
 static steno_status let_out(steno_stream *s)
 {
-    if (!s->gate)
+    if (!s->vad_filter)
         return STENO_OK;
-    steno_gate_end(s->gate);
+    steno_vad_filter_end(s->vad_filter);
     return drain_pending(s);
 }
 
@@ -480,7 +482,7 @@ static steno_status drain_all(steno_stream *s, steno_err *err)
             return st;
         if (!s->len)
             return let_out(s);
-        st = through_gate(s, err);
+        st = through_vad_filter(s, err);
         if (st)
             return st;
     }
@@ -529,13 +531,13 @@ static steno_status restart(steno_stream *s, steno_err *err)
     s->frames = s->pos = s->len = 0;
     s->base = s->taken;
     s->fed = s->steps = 0;
-    s->lead = steno_ctcstream_lead(s->model);
+    s->left_padding = steno_ctc_stream_left_padding(s->model);
     s->limit = INT64_MAX;
     s->begin = 0;
     s->first_sound = -1;
     s->shown = 0;
-    if (s->gate) {
-        steno_status st = steno_gate_reset(s->gate, err);
+    if (s->vad_filter) {
+        steno_status st = steno_vad_filter_reset(s->vad_filter, err);
         if (st)
             return st;
     }
@@ -548,11 +550,11 @@ static steno_status finish_flush(steno_stream *s, bool end, steno_err *err)
     s->flushing = OPEN;
     s->pos = s->len = 0;
     if (!end) {
-        st = steno_ctcstream_tell_final(s, STENO_FINAL_REQUEST);
+        st = steno_ctc_stream_emit_final(s, STENO_FINAL_REQUEST);
         return st ? st : restart(s, err);
     }
     if (s->first_sound >= 0)
-        st = steno_ctcstream_tell_final(s, STENO_FINAL_END);
+        st = steno_ctc_stream_emit_final(s, STENO_FINAL_END);
     s->ended = true;
     return st;
 }

@@ -10,25 +10,25 @@
 
 /* ---- memory, clock --------------------------------------------------------------------------- */
 
-int64_t steno_ctcstream_lead(const steno_model *m)
+int64_t steno_ctc_stream_left_padding(const steno_model *m)
 {
     return m->conf.lead_frames * (int64_t)m->hop;
 }
 
 /* ---- decoder, either one ------------------------------------------------------------------- */
 
-steno_status steno_ctcstream_decode(steno_stream *s, const float *row)
+steno_status steno_ctc_stream_decode(steno_stream *s, const float *row)
 {
     return s->beam ? steno_ctc_beam_push(s->beam, row, 1)
                    : steno_ctc_greedy_push(s->greedy, row, 1);
 }
 
-int64_t steno_ctcstream_rows(const steno_stream *s)
+int64_t steno_ctc_stream_rows(const steno_stream *s)
 {
     return s->beam ? steno_ctc_beam_frames(s->beam) : steno_ctc_greedy_frames(s->greedy);
 }
 
-int64_t steno_ctcstream_last_sound(const steno_stream *s)
+int64_t steno_ctc_stream_last_sound(const steno_stream *s)
 {
     return s->beam ? steno_ctc_beam_last_sound(s->beam) : steno_ctc_greedy_last_sound(s->greedy);
 }
@@ -60,7 +60,7 @@ static steno_status best_hyps(steno_stream *s, size_t n, size_t *count, size_t *
  * has no time of its own. */
 static double run_time(const steno_stream *s, double at)
 {
-    double t = (at - (double)steno_ctcstream_lead(s->model)) / s->model->conf.sample_rate;
+    double t = (at - (double)steno_ctc_stream_left_padding(s->model)) / s->model->conf.sample_rate;
     return (double)s->base / s->opt.sample_rate + (t > 0 ? t : 0);
 }
 
@@ -132,7 +132,7 @@ static void fill_event(const steno_stream *s, struct steno_event *ev)
     ev->end = w->n ? s->out.w[w->n - 1].end : ev->start;
 }
 
-steno_status steno_ctcstream_tell_start(steno_stream *s)
+steno_status steno_ctc_stream_emit_start(steno_stream *s)
 {
     struct steno_event ev = {.kind = STENO_SPEECH_START,
                              .segment = s->segment,
@@ -143,7 +143,7 @@ steno_status steno_ctcstream_tell_start(steno_stream *s)
     return steno_events_add(&s->events, &ev);
 }
 
-steno_status steno_ctcstream_tell_partial(steno_stream *s)
+steno_status steno_ctc_stream_emit_partial(steno_stream *s)
 {
     struct steno_event ev = {.kind = STENO_PARTIAL};
     struct steno_words *w = &s->words[0];
@@ -204,15 +204,15 @@ static steno_status build_alternatives(steno_stream *s, size_t *n_alts)
     return STENO_OK;
 }
 
-void steno_ctcstream_next_utterance(steno_stream *s)
+void steno_ctc_stream_next_utterance(steno_stream *s)
 {
     decoder_reset(s);
-    s->begin = steno_ctcstream_rows(s);
+    s->begin = steno_ctc_stream_rows(s);
     s->first_sound = -1;
     s->shown = 0;
 }
 
-steno_status steno_ctcstream_tell_final(steno_stream *s, enum steno_final_reason reason)
+steno_status steno_ctc_stream_emit_final(steno_stream *s, enum steno_final_reason reason)
 {
     struct steno_event ev = {.kind = STENO_FINAL, .reason = reason};
     steno_status st = build_alternatives(s, &ev.n_alternatives);
@@ -226,6 +226,6 @@ steno_status steno_ctcstream_tell_final(steno_stream *s, enum steno_final_reason
     if (st)
         return st;
     s->segment++;
-    steno_ctcstream_next_utterance(s);
+    steno_ctc_stream_next_utterance(s);
     return STENO_OK;
 }

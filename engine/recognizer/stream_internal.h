@@ -8,7 +8,7 @@
 #include "text/words.h"
 #include "recognizer/events.h"
 #include "recognizer/family.h"
-#include "recognizer/gate.h"
+#include "recognizer/vad_filter.h"
 #include "recognizer/internal.h"
 
 struct steno_stream { /* of family ctc_streaming; recognizer/family.h */
@@ -19,16 +19,16 @@ struct steno_stream { /* of family ctc_streaming; recognizer/family.h */
     /* front end */
     steno_resampler *resampler;
     steno_fbank *fbank;
-    steno_gate *gate; /* NULL: the network hears everything */
-    float *quiet;     /* [rows, vocab] scores of a window that it does not hear */
-    int64_t skipped;  /* such windows, of real audio */
-    float *clean;     /* [BLOCK] input without NaN */
-    float *pending;   /* [cap_pending] at the model's rate, [pos, len) not yet in frames */
+    steno_vad_filter *vad_filter; /* NULL: the network hears everything */
+    float *quiet;                 /* [rows, vocab] scores of a window that it does not hear */
+    int64_t skipped;              /* such windows, of real audio */
+    float *clean;                 /* [BLOCK] input without NaN */
+    float *pending; /* [cap_pending] at the model's rate, [pos, len) not yet in frames */
     size_t cap_pending, pos, len;
-    float *window;               /* [window, bins] */
-    size_t frames;               /* in window */
-    struct steno_ctcstate state; /* the network's */
-    steno_stepper *own;          /* of a stream that steps by itself; comes with its first step */
+    float *window;                /* [window, bins] */
+    size_t frames;                /* in window */
+    struct steno_ctc_state state; /* the network's */
+    steno_stepper *own;           /* of a stream that steps by itself; comes with its first step */
     /* decoder: one of the two */
     steno_ctc_greedy *greedy;
     steno_ctc_beam *beam;
@@ -39,12 +39,12 @@ struct steno_stream { /* of family ctc_streaming; recognizer/family.h */
     struct steno_alternative *alts;
     struct steno_events events;
     /* clock */
-    int64_t taken; /* samples of input so far */
-    int64_t base;  /* ... when this run began */
-    int64_t fed;   /* samples of this run at the model's rate, silence around it included */
-    int64_t lead;  /* ... of silence before it, still to come */
-    int64_t steps; /* of this run */
-    int64_t limit; /* rows of real audio; known at the end of a run, until then INT64_MAX */
+    int64_t taken;        /* samples of input so far */
+    int64_t base;         /* ... when this run began */
+    int64_t fed;          /* samples of this run at the model's rate, silence around it included */
+    int64_t left_padding; /* ... of silence before it, still to come */
+    int64_t steps;        /* of this run */
+    int64_t limit;        /* rows of real audio; known at the end of a run, until then INT64_MAX */
     /* utterance */
     int64_t begin, first_sound; /* rows of this run; first_sound < 0: nothing heard */
     int64_t segment;
@@ -56,18 +56,19 @@ struct steno_stream { /* of family ctc_streaming; recognizer/family.h */
 };
 
 /* Samples of silence that the network hears before a run. */
-int64_t steno_ctcstream_lead(const steno_model *m);
+int64_t steno_ctc_stream_left_padding(const steno_model *m);
 /* One row of scores [vocab] into the decoder. */
-STENO_MUST steno_status steno_ctcstream_decode(steno_stream *s, const float *row);
+STENO_MUST steno_status steno_ctc_stream_decode(steno_stream *s, const float *row);
 /* Rows of this run so far, and the last of them in which anything was heard. */
-int64_t steno_ctcstream_rows(const steno_stream *s);
-int64_t steno_ctcstream_last_sound(const steno_stream *s);
+int64_t steno_ctc_stream_rows(const steno_stream *s);
+int64_t steno_ctc_stream_last_sound(const steno_stream *s);
 /* Forget the utterance; the next one begins here. */
-void steno_ctcstream_next_utterance(steno_stream *s);
+void steno_ctc_stream_next_utterance(steno_stream *s);
 /* Queue an event: speech has begun; a partial, unless it says what the last one did; a final, after
  * which the next utterance begins. */
-STENO_MUST steno_status steno_ctcstream_tell_start(steno_stream *s);
-STENO_MUST steno_status steno_ctcstream_tell_partial(steno_stream *s);
-STENO_MUST steno_status steno_ctcstream_tell_final(steno_stream *s, enum steno_final_reason reason);
+STENO_MUST steno_status steno_ctc_stream_emit_start(steno_stream *s);
+STENO_MUST steno_status steno_ctc_stream_emit_partial(steno_stream *s);
+STENO_MUST steno_status steno_ctc_stream_emit_final(steno_stream *s,
+                                                    enum steno_final_reason reason);
 
 #endif

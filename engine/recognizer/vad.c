@@ -10,8 +10,8 @@
 #include "nn/network/network.h"
 #include "features/activity.h"
 
-#define RULE_SECONDS 0.01 /* frame of the energy rule */
-#define RULE_LATE 3       /* frames it takes to believe */
+#define RULE_SECONDS 0.01   /* frame of the energy rule */
+#define RULE_ONSET_FRAMES 3 /* frames it takes to believe */
 #define NET_RATE 16000
 #define NET_FRAME 512
 #define NET_CONTEXT 64
@@ -34,7 +34,7 @@ struct steno_vad {
     struct idle *idle; /* locked */
 };
 
-struct steno_voice {
+struct steno_vad_state {
     const steno_vad *vad;
     int rate;
     size_t frame;   /* samples per frame at the rate of the rule or the network */
@@ -83,15 +83,15 @@ static steno_status bind(steno_vad *v, const char *path, steno_err *err)
 /* One frame of silence: what only a run can tell is told at once. */
 static steno_status try_it(steno_vad *v, steno_err *err)
 {
-    steno_voice *voice;
+    steno_vad_state *voice;
     float silence[NET_FRAME] = {0};
     size_t used;
     bool speech;
-    steno_status st = steno_voice_open(&voice, v, NET_RATE, err);
+    steno_status st = steno_vad_state_open(&voice, v, NET_RATE, err);
     if (st)
         return st;
-    st = steno_voice_push(voice, silence, NET_FRAME, &used, &speech, err);
-    steno_voice_close(voice);
+    st = steno_vad_state_push(voice, silence, NET_FRAME, &used, &speech, err);
+    steno_vad_state_close(voice);
     return st;
 }
 
@@ -168,7 +168,7 @@ static void give_back(steno_vad *v, struct idle *i)
 
 /* ---- one stream's ---------------------------------------------------------------------------- */
 
-static steno_status open_network(steno_voice *v, steno_err *err)
+static steno_status open_network(steno_vad_state *v, steno_err *err)
 {
     steno_status st = steno_resampler_open(&v->resampler, v->rate, NET_RATE, err);
     if (st)
@@ -182,7 +182,7 @@ static steno_status open_network(steno_voice *v, steno_err *err)
     return v->made ? STENO_OK : steno_fail(err, STENO_ERR_NOMEM, "vad: out of memory");
 }
 
-static void begin(steno_voice *v)
+static void begin(steno_vad_state *v)
 {
     v->frames = 0;
     v->have = v->context;
@@ -192,9 +192,10 @@ static void begin(steno_voice *v)
     memset(v->state, 0, sizeof v->state);
 }
 
-steno_status steno_voice_open(steno_voice **out, const steno_vad *vad, int rate, steno_err *err)
+steno_status steno_vad_state_open(steno_vad_state **out, const steno_vad *vad, int rate,
+                                  steno_err *err)
 {
-    steno_voice *v = calloc(1, sizeof *v);
+    steno_vad_state *v = calloc(1, sizeof *v);
     steno_status st = STENO_OK;
     if (!v)
         return steno_fail(err, STENO_ERR_NOMEM, "vad: out of memory");
@@ -207,7 +208,7 @@ steno_status steno_voice_open(steno_voice **out, const steno_vad *vad, int rate,
     if (!st && !(v->buf = malloc((v->context + v->frame) * sizeof *v->buf)))
         st = steno_fail(err, STENO_ERR_NOMEM, "vad: out of memory");
     if (st) {
-        steno_voice_close(v);
+        steno_vad_state_close(v);
         return st;
     }
     begin(v);
@@ -215,7 +216,7 @@ steno_status steno_voice_open(steno_voice **out, const steno_vad *vad, int rate,
     return STENO_OK;
 }
 
-void steno_voice_close(steno_voice *v)
+void steno_vad_state_close(steno_vad_state *v)
 {
     if (!v)
         return;
@@ -225,25 +226,26 @@ void steno_voice_close(steno_voice *v)
     free(v);
 }
 
-int64_t steno_voice_judged(const steno_voice *v)
+int64_t steno_vad_state_classified(const steno_vad_state *v)
 {
     int64_t samples = v->frames * (int64_t)v->frame;
     return v->vad->net ? samples * v->rate / NET_RATE : samples;
 }
 
-int64_t steno_voice_late(const steno_voice *v)
+int64_t steno_vad_state_latency(const steno_vad_state *v)
 {
-    int64_t frames = v->vad->net ? 1 : RULE_LATE, samples = frames * (int64_t)v->frame;
+    int64_t frames = v->vad->net ? 1 : RULE_ONSET_FRAMES, samples = frames * (int64_t)v->frame;
     return v->vad->net ? (samples * v->rate + NET_RATE - 1) / NET_RATE : samples;
 }
 
-steno_status steno_voice_reset(steno_voice *v, steno_err *err)
+steno_status steno_vad_state_reset(steno_vad_state *v, steno_err *err)
 {
     begin(v); /* the rule keeps its noise floor */
     return v->resampler ? steno_resampler_reset(v->resampler, err) : STENO_OK;
 }
 
-static steno_status run_network(steno_voice *v, struct idle *i, float *probability, steno_err *err)
+static steno_status run_network(steno_vad_state *v, struct idle *i, float *probability,
+                                steno_err *err)
 {
     const steno_vad *vad = v->vad;
     int64_t rate = NET_RATE;
@@ -276,7 +278,7 @@ static steno_status run_network(steno_voice *v, struct idle *i, float *probabili
 }
 
 /* The frame in buf is full. */
-static steno_status judge(steno_voice *v, bool *speech, steno_err *err)
+static steno_status judge(steno_vad_state *v, bool *speech, steno_err *err)
 {
     steno_vad *vad = (steno_vad *)(uintptr_t)v->vad; /* the list of sessions has its lock */
     struct idle *i;
@@ -301,7 +303,7 @@ static steno_status judge(steno_voice *v, bool *speech, steno_err *err)
     return STENO_OK;
 }
 
-static size_t fill(steno_voice *v, const float *p, size_t n)
+static size_t fill(steno_vad_state *v, const float *p, size_t n)
 {
     size_t room = v->context + v->frame - v->have;
     n = n < room ? n : room;
@@ -310,8 +312,8 @@ static size_t fill(steno_voice *v, const float *p, size_t n)
     return n;
 }
 
-steno_status steno_voice_push(steno_voice *v, const float *pcm, size_t n, size_t *used,
-                              bool *speech, steno_err *err)
+steno_status steno_vad_state_push(steno_vad_state *v, const float *pcm, size_t n, size_t *used,
+                                  bool *speech, steno_err *err)
 {
     *used = 0;
     for (;;) {

@@ -25,11 +25,11 @@ struct ended {
 
 struct steno_joint {
     struct steno_joint_options o;
-    steno_prefix *prefix; /* NULL: no CTC */
-    size_t k;             /* tokens CTC scores for each hypothesis, eos included */
-    float *sum, *part;    /* [beam, vocab]; one scorer's */
-    float *late;          /* [beam, vocab] weighted scores of a partial scorer; made when needed */
-    bool has_late;
+    steno_ctc_prefix *prefix; /* NULL: no CTC */
+    size_t k;                 /* tokens CTC scores for each hypothesis, eos included */
+    float *sum, *part;        /* [beam, vocab]; one scorer's */
+    float *partial_scores; /* [beam, vocab] weighted scores of a partial scorer; made when needed */
+    bool has_partial_scores;
     float *key;   /* ... of the scorer that chooses the pre-beam; NULL: the sum does */
     int32_t *ids; /* [k] tokens that CTC scores */
     float *ctc;   /* [k] */
@@ -90,7 +90,7 @@ steno_status steno_joint_open(steno_joint **out, const struct steno_joint_option
         (opt->pre_beam_key >= 0 && !j->key))
         st = steno_fail(err, STENO_ERR_NOMEM, "beam search: out of memory");
     if (!st && opt->ctc_weight != 0)
-        st = steno_prefix_open(&j->prefix, opt->vocab, opt->blank, opt->eos, opt->beam, err);
+        st = steno_ctc_prefix_open(&j->prefix, opt->vocab, opt->blank, opt->eos, opt->beam, err);
     if (st)
         steno_joint_close(j);
     else
@@ -102,11 +102,11 @@ void steno_joint_close(steno_joint *j)
 {
     if (!j)
         return;
-    steno_prefix_close(j->prefix);
+    steno_ctc_prefix_close(j->prefix);
     free(j->sum);
     free(j->part);
     free(j->key);
-    free(j->late);
+    free(j->partial_scores);
     free(j->ids);
     free(j->ctc);
     free(j->pick);
@@ -214,16 +214,16 @@ static size_t choose_tokens(const steno_joint *j, const float *key)
 }
 
 /* What a partial scorer gave waits until CTC has its tokens. */
-static steno_status keep_late(steno_joint *j, double weight, steno_err *err)
+static steno_status keep_partial_scores(steno_joint *j, double weight, steno_err *err)
 {
     size_t n = j->n * (size_t)j->o.vocab;
-    if (!j->late)
-        j->late = malloc(j->o.beam * (size_t)j->o.vocab * sizeof *j->late);
-    if (!j->late)
+    if (!j->partial_scores)
+        j->partial_scores = malloc(j->o.beam * (size_t)j->o.vocab * sizeof *j->partial_scores);
+    if (!j->partial_scores)
         return steno_fail(err, STENO_ERR_NOMEM, "beam search: out of memory");
     for (size_t i = 0; i < n; i++)
-        j->late[i] = (float)weight * j->part[i];
-    j->has_late = true;
+        j->partial_scores[i] = (float)weight * j->part[i];
+    j->has_partial_scores = true;
     return STENO_OK;
 }
 
@@ -232,27 +232,28 @@ static steno_status take_scores(steno_joint *j, const struct steno_joint_scorer 
                                 steno_err *err)
 {
     if (s->partial && j->prefix)
-        return keep_late(j, s->weight, err);
+        return keep_partial_scores(j, s->weight, err);
     if (j->key && (int)i == j->o.pre_beam_key)
         memcpy(j->key, j->part, j->n * (size_t)j->o.vocab * sizeof *j->key);
     add_weighted(j, s->weight);
     return STENO_OK;
 }
 
-static void ask(struct steno_joint_ask *asks, size_t n, const struct steno_joint_scorer *s)
+static void request(struct steno_score_request *requests, size_t n,
+                    const struct steno_joint_scorer *s)
 {
     if (s->score_each)
-        s->score_each(asks, n);
+        s->score_each(requests, n);
     for (size_t k = 0; k < n && !s->score_each; k++) {
-        struct steno_joint_ask *a = &asks[k];
+        struct steno_score_request *a = &requests[k];
         a->st = s->score(a->self, a->prefix, a->length, a->parent, a->n, a->out, a->err);
     }
 }
 
 /* Scorer number i of all searches that go on and give it a weight. */
-static void ask_scorer(struct steno_joint_block *const *b, size_t n, size_t i)
+static void request_scores(struct steno_joint_block *const *b, size_t n, size_t i)
 {
-    struct steno_joint_ask asks[STENO_JOINT_MOST];
+    struct steno_score_request requests[STENO_JOINT_MOST];
     struct steno_joint_block *of[STENO_JOINT_MOST];
     size_t m = 0;
     for (size_t k = 0; k < n; k++) {
@@ -260,18 +261,18 @@ static void ask_scorer(struct steno_joint_block *const *b, size_t n, size_t i)
         if (b[k]->st || i >= b[k]->n_scorers || b[k]->scorers[i].weight == 0)
             continue;
         of[m] = b[k];
-        asks[m++] = (struct steno_joint_ask){.self = b[k]->scorers[i].self,
-                                             .prefix = j->rows,
-                                             .length = j->length,
-                                             .parent = j->parent,
-                                             .n = j->n,
-                                             .out = j->part,
-                                             .err = b[k]->err};
+        requests[m++] = (struct steno_score_request){.self = b[k]->scorers[i].self,
+                                                     .prefix = j->rows,
+                                                     .length = j->length,
+                                                     .parent = j->parent,
+                                                     .n = j->n,
+                                                     .out = j->part,
+                                                     .err = b[k]->err};
     }
     if (m)
-        ask(asks, m, &of[0]->scorers[i]);
+        request(requests, m, &of[0]->scorers[i]);
     for (size_t k = 0; k < m; k++) {
-        of[k]->st = asks[k].st;
+        of[k]->st = requests[k].st;
         if (!of[k]->st)
             of[k]->st = take_scores(of[k]->j, &of[k]->scorers[i], i, of[k]->err);
     }
@@ -283,11 +284,11 @@ static void score_all(struct steno_joint_block *const *b, size_t n)
     for (size_t k = 0; k < n; k++) {
         steno_joint *j = b[k]->j;
         memset(j->sum, 0, j->n * (size_t)j->o.vocab * sizeof *j->sum);
-        j->has_late = false;
+        j->has_partial_scores = false;
         most = b[k]->n_scorers > most ? b[k]->n_scorers : most;
     }
     for (size_t i = 0; i < most; i++)
-        ask_scorer(b, n, i);
+        request_scores(b, n, i);
     for (size_t k = 0; k < n; k++) {
         steno_joint *j = b[k]->j;
         for (size_t i = 0; j->o.length_bonus != 0 && i < j->n * (size_t)j->o.vocab; i++)
@@ -307,11 +308,11 @@ static steno_status extend_hyp(steno_joint *j, size_t h, size_t *n_pick)
         return STENO_OK;
     }
     n = choose_tokens(j, j->key ? j->key + h * (size_t)j->o.vocab : row);
-    if (steno_prefix_score(j->prefix, h, j->ids, n, j->ctc))
+    if (steno_ctc_prefix_score(j->prefix, h, j->ids, n, j->ctc))
         return STENO_ERR_NOMEM;
-    for (size_t i = 0; i < n && j->has_late; i++)
+    for (size_t i = 0; i < n && j->has_partial_scores; i++)
         j->sum[h * (size_t)j->o.vocab + (size_t)j->ids[i]] +=
-            j->late[h * (size_t)j->o.vocab + (size_t)j->ids[i]];
+            j->partial_scores[h * (size_t)j->o.vocab + (size_t)j->ids[i]];
     for (size_t i = 0; i < n; i++)
         offer(j->pick, n_pick, j->o.beam,
               (struct candidate){row[j->ids[i]] + (float)j->o.ctc_weight * j->ctc[i] +
@@ -421,7 +422,7 @@ static steno_status collect(steno_joint *j, size_t i, size_t min_len, bool last)
     }
     j->n = stay;
     if (j->prefix && stay)
-        steno_prefix_advance(j->prefix, j->from, j->token, stay);
+        steno_ctc_prefix_advance(j->prefix, j->from, j->token, stay);
     return STENO_OK;
 }
 
@@ -513,7 +514,7 @@ static steno_status start(steno_joint *j, const float *ctc, size_t frames, size_
     j->score[0] = 0;
     j->n_ended = j->n_results = 0;
     j->n_prev = j->index = j->n_scored = 0;
-    return j->prefix ? steno_prefix_start(j->prefix, ctc, frames) : STENO_OK;
+    return j->prefix ? steno_ctc_prefix_start(j->prefix, ctc, frames) : STENO_OK;
 }
 
 static size_t longest(const steno_joint *j, size_t frames)
@@ -580,7 +581,7 @@ static steno_status take_frames(steno_joint *j, const float *ctc, size_t frames)
         return start(j, ctc, frames, max_len);
     if (reserve_tokens(j, max_len))
         return STENO_ERR_NOMEM;
-    return j->prefix ? steno_prefix_extend(j->prefix, j->n, ctc, frames) : STENO_OK;
+    return j->prefix ? steno_ctc_prefix_extend(j->prefix, j->n, ctc, frames) : STENO_OK;
 }
 
 static void swap_tokens(int32_t **a, int32_t **b)
@@ -655,7 +656,7 @@ static void roll_back(steno_joint *j)
     j->n_prev = 0;
     j->index--;
     if (j->prefix)
-        steno_prefix_back(j->prefix);
+        steno_ctc_prefix_back(j->prefix);
 }
 
 /* There is a step to take; where not, the block is over. */

@@ -13,7 +13,7 @@
 typedef struct steno_joint steno_joint;
 
 /* What `score` is asked, of one search among several. */
-struct steno_joint_ask {
+struct steno_score_request {
     void *self;
     const int32_t *const *prefix; /* [n] of [length] */
     size_t length;
@@ -35,7 +35,7 @@ struct steno_joint_scorer {
                           const int32_t *parent, size_t n, float *out, steno_err *err);
     /* Instead of `score`, of n searches at once, each with a self of its own, which fail one by
      * one; NULL: `score` is called for each. */
-    void (*score_each)(struct steno_joint_ask *asks, size_t n);
+    void (*score_each)(struct steno_score_request *requests, size_t n);
     /* The next call of score is about the prefixes of the call before it over again (calls 0), or
      * of the one before that (calls 1); whose parents they are does not count then. Block by block
      * alone; NULL: cannot. */

@@ -22,10 +22,10 @@ struct steno_ctc_options {
     float blank_penalty; /* subtracted from the blank's score before anything is compared */
     int beam;            /* beam search: hypotheses kept, 1..64 */
     int top_k;           /* beam search: tokens of a frame that may extend one; 0 = all */
-    double margin;  /* beam search: hypotheses this far (log) below the best are dropped; 0 = none.
-                     * Without it the head that all share settles late. */
-    int64_t settle; /* beam search: tokens of the best hypothesis that ended this many frames ago
-                     * are kept for good, what differs from them is dropped; 0 = never */
+    double margin; /* beam search: hypotheses this far (log) below the best are dropped; 0 = none.
+                    * Without it the head that all share settles late. */
+    int64_t commit_delay; /* beam search: tokens of the best hypothesis that ended this many frames
+                           * ago are kept for good, what differs from them is dropped; 0 = never */
 };
 
 typedef struct steno_ctc_greedy steno_ctc_greedy;

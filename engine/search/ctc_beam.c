@@ -65,8 +65,8 @@ struct steno_ctc_beam {
     struct pool nodes, links;
     struct hyp *live, *cand;
     int32_t n_live, n_cand, cap_cand;
-    int32_t settled; /* tokens at the head that settle() has decided */
-    int32_t *top;    /* [top_k] tokens of the frame, best first */
+    int32_t committed; /* tokens at the head that commit() has decided */
+    int32_t *top;      /* [top_k] tokens of the frame, best first */
     int32_t n_top;
     float *row; /* the frame's scores, penalty taken, NaN removed */
     struct steno_span *out;
@@ -203,7 +203,7 @@ static void begin(steno_ctc_beam *b, int32_t token)
     else
         h->pnb = h->vnb.score = 0;
     b->n_live = 1;
-    b->settled = 0;
+    b->committed = 0;
 }
 
 steno_status steno_ctc_beam_open(steno_ctc_beam **out, const struct steno_ctc_options *opt,
@@ -212,7 +212,7 @@ steno_status steno_ctc_beam_open(steno_ctc_beam **out, const struct steno_ctc_op
     steno_ctc_beam *b;
     size_t k;
     if (opt->vocab < 2 || opt->blank < 0 || opt->blank >= opt->vocab || opt->beam < 1 ||
-        opt->beam > 64 || opt->top_k < 0 || opt->settle < 0 || !(opt->margin >= 0))
+        opt->beam > 64 || opt->top_k < 0 || opt->commit_delay < 0 || !(opt->margin >= 0))
         return steno_fail(err, STENO_ERR_INVAL,
                           "CTC: blank %d, vocabulary %d, beam %d, top_k %d, margin %g",
                           (int)opt->blank, (int)opt->vocab, opt->beam, opt->top_k, opt->margin);
@@ -465,15 +465,15 @@ static int32_t ancestor(const steno_ctc_beam *b, int32_t node, int32_t depth)
 
 /* What lies far enough back is decided: scores of frames long after a token say next to nothing
  * about it, so hypotheses that differ there only keep the shared head short. */
-static void settle(steno_ctc_beam *b)
+static void commit(steno_ctc_beam *b)
 {
     int32_t depth, head, n = 1;
-    if (b->opt.settle <= 0)
+    if (b->opt.commit_delay <= 0)
         return;
-    depth = old_tokens(b, best_path(&b->live[0]), b->frame - b->opt.settle);
-    if (depth <= b->settled)
+    depth = old_tokens(b, best_path(&b->live[0]), b->frame - b->opt.commit_delay);
+    if (depth <= b->committed)
         return;
-    b->settled = depth;
+    b->committed = depth;
     head = ancestor(b, b->live[0].node, depth);
     for (int32_t i = 1; i < b->n_live; i++) {
         if (ancestor(b, b->live[i].node, depth) == head)
@@ -498,7 +498,7 @@ static steno_status step(steno_ctc_beam *b, const float *row)
     }
     prune(b);
     note_sound(b);
-    settle(b);
+    commit(b);
     b->frame++;
     return STENO_OK;
 }

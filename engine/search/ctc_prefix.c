@@ -26,7 +26,7 @@ struct state {
     size_t length;
 };
 
-struct steno_prefix {
+struct steno_ctc_prefix {
     int32_t vocab, blank, eos;
     size_t states, frames, cap_frames;
     const float *x;
@@ -65,33 +65,33 @@ static double down(int32_t d)
                     : 0;
 }
 
-steno_status steno_prefix_open(steno_prefix **out, int32_t vocab, int32_t blank, int32_t eos,
-                               size_t states, steno_err *err)
+steno_status steno_ctc_prefix_open(steno_ctc_prefix **out, int32_t vocab, int32_t blank,
+                                   int32_t eos, size_t states, steno_err *err)
 {
-    steno_prefix *p = calloc(1, sizeof *p);
+    steno_ctc_prefix *p = calloc(1, sizeof *p);
     if (p) {
-        *p = (steno_prefix){.vocab = vocab, .blank = blank, .eos = eos, .states = states};
+        *p = (steno_ctc_prefix){.vocab = vocab, .blank = blank, .eos = eos, .states = states};
         p->now = calloc(states, sizeof *p->now);
         p->next = calloc(states, sizeof *p->next);
         p->column = calloc((size_t)vocab, sizeof *p->column);
         p->used = calloc((size_t)vocab, sizeof *p->used);
     }
     if (!p || !p->now || !p->next || !p->column || !p->used) {
-        steno_prefix_close(p);
+        steno_ctc_prefix_close(p);
         return steno_fail(err, STENO_ERR_NOMEM, "prefix scores: out of memory");
     }
     *out = p;
     return STENO_OK;
 }
 
-static void drop_pool(steno_prefix *p)
+static void drop_pool(steno_ctc_prefix *p)
 {
     for (size_t i = 0; i < p->n_pool; i++)
         free(p->pool[i]);
     p->n_pool = 0;
 }
 
-void steno_prefix_close(steno_prefix *p)
+void steno_ctc_prefix_close(steno_ctc_prefix *p)
 {
     if (!p)
         return;
@@ -120,7 +120,7 @@ static void move_state(struct state *s, double *to, int32_t *scale, size_t cap, 
 }
 
 /* Room for `frames`; the states' first `keep` frames stay. */
-static steno_status reserve(steno_prefix *p, size_t frames, size_t keep)
+static steno_status reserve(steno_ctc_prefix *p, size_t frames, size_t keep)
 {
     size_t cap = p->cap_frames ? p->cap_frames + p->cap_frames / 2 : 128, n;
     double *r, *more;
@@ -157,7 +157,7 @@ static steno_status reserve(steno_prefix *p, size_t frames, size_t keep)
 }
 
 /* NaN and what lies below "log 0" count as that. */
-static double at(const steno_prefix *p, size_t t, int32_t c)
+static double at(const steno_ctc_prefix *p, size_t t, int32_t c)
 {
     double v = (double)p->x[t * (size_t)p->vocab + (size_t)c];
     return v > ZERO ? v : ZERO;
@@ -169,7 +169,7 @@ static double probability(double x)
 }
 
 /* The scores are x [frames, vocab] from now on. */
-static void take_scores(steno_prefix *p, const float *x, size_t frames)
+static void take_scores(steno_ctc_prefix *p, const float *x, size_t frames)
 {
     for (size_t i = 0; i < p->n_used; i++)
         p->column[p->used[i]] = NULL;
@@ -181,7 +181,7 @@ static void take_scores(steno_prefix *p, const float *x, size_t frames)
 }
 
 /* Frames [from, frames) of s in blanks only; b: before them. */
-static void go_on_quietly(const steno_prefix *p, struct state *s, size_t from, double b,
+static void go_on_quietly(const steno_ctc_prefix *p, struct state *s, size_t from, double b,
                           int32_t scale)
 {
     for (size_t t = from; t < p->frames; t++) {
@@ -196,7 +196,7 @@ static void go_on_quietly(const steno_prefix *p, struct state *s, size_t from, d
     }
 }
 
-steno_status steno_prefix_start(steno_prefix *p, const float *x, size_t frames)
+steno_status steno_ctc_prefix_start(steno_ctc_prefix *p, const float *x, size_t frames)
 {
     struct state *s = p->now;
     if (reserve(p, frames, 0))
@@ -209,7 +209,7 @@ steno_status steno_prefix_start(steno_prefix *p, const float *x, size_t frames)
     return STENO_OK;
 }
 
-steno_status steno_prefix_extend(steno_prefix *p, size_t n, const float *x, size_t frames)
+steno_status steno_ctc_prefix_extend(steno_ctc_prefix *p, size_t n, const float *x, size_t frames)
 {
     size_t before = p->frames;
     if (reserve(p, frames, before))
@@ -220,7 +220,7 @@ steno_status steno_prefix_extend(steno_prefix *p, size_t n, const float *x, size
     return STENO_OK;
 }
 
-static steno_status make_column(steno_prefix *p, int32_t c)
+static steno_status make_column(steno_ctc_prefix *p, int32_t c)
 {
     double *q;
     if (p->n_used == p->n_pool) {
@@ -277,7 +277,7 @@ static double dot(const double *a, const double *b, size_t n)
 }
 
 /* psi of s extended by c, weights w of s at `scale`. */
-static double extend(const steno_prefix *p, const struct state *s, int32_t c, const double *w,
+static double extend(const steno_ctc_prefix *p, const struct state *s, int32_t c, const double *w,
                      int32_t scale)
 {
     const double *q = p->column[c];
@@ -288,8 +288,8 @@ static double extend(const steno_prefix *p, const struct state *s, int32_t c, co
     return s->length == 0 ? log_add(at(p, 0, c), psi) : psi;
 }
 
-steno_status steno_prefix_score(steno_prefix *p, size_t h, const int32_t *tokens, size_t n,
-                                float *out)
+steno_status steno_ctc_prefix_score(steno_ctc_prefix *p, size_t h, const int32_t *tokens, size_t n,
+                                    float *out)
 {
     const struct state *s = &p->now[h];
     const size_t end = p->frames - 1;
@@ -350,7 +350,8 @@ static inline bool is_small(const struct sums *a)
     return a->n < SMALL && a->b < SMALL && (a->n > 0 || a->b > 0);
 }
 
-static void extend_state(const steno_prefix *p, const struct state *s, int32_t c, struct state *to)
+static void extend_state(const steno_ctc_prefix *p, const struct state *s, int32_t c,
+                         struct state *to)
 {
     const size_t start = s->length > 1 ? s->length : 1;
     const double *q = p->column[c];
@@ -387,7 +388,8 @@ static void extend_state(const steno_prefix *p, const struct state *s, int32_t c
     to->length = s->length + 1;
 }
 
-void steno_prefix_advance(steno_prefix *p, const int32_t *from, const int32_t *token, size_t n)
+void steno_ctc_prefix_advance(steno_ctc_prefix *p, const int32_t *from, const int32_t *token,
+                              size_t n)
 {
     struct state *swap = p->now;
     for (size_t i = 0; i < n; i++)
@@ -396,14 +398,14 @@ void steno_prefix_advance(steno_prefix *p, const int32_t *from, const int32_t *t
     p->next = swap;
 }
 
-void steno_prefix_back(steno_prefix *p)
+void steno_ctc_prefix_back(steno_ctc_prefix *p)
 {
     struct state *swap = p->now;
     p->now = p->next;
     p->next = swap;
 }
 
-double steno_prefix_total(const steno_prefix *p, size_t i)
+double steno_ctc_prefix_total(const steno_ctc_prefix *p, size_t i)
 {
     return p->now[i].psi;
 }

@@ -13,31 +13,32 @@
 
 #include "base/status.h"
 
-typedef struct steno_prefix steno_prefix;
+typedef struct steno_ctc_prefix steno_ctc_prefix;
 
 #define STENO_PREFIX_ZERO (-1e10) /* "log 0", as ESPnet writes it */
 
 /* vocab, blank, eos: of the scores; states: hypotheses held at a time. */
-STENO_MUST steno_status steno_prefix_open(steno_prefix **out, int32_t vocab, int32_t blank,
-                                          int32_t eos, size_t states, steno_err *err);
-void steno_prefix_close(steno_prefix *p);
+STENO_MUST steno_status steno_ctc_prefix_open(steno_ctc_prefix **out, int32_t vocab, int32_t blank,
+                                              int32_t eos, size_t states, steno_err *err);
+void steno_ctc_prefix_close(steno_ctc_prefix *p);
 /* New utterance: x [frames, vocab] log-probabilities, borrowed until the next one. State 0 is the
  * empty prefix. frames >= 1. STENO_ERR_NOMEM. */
-STENO_MUST steno_status steno_prefix_start(steno_prefix *p, const float *x, size_t frames);
+STENO_MUST steno_status steno_ctc_prefix_start(steno_ctc_prefix *p, const float *x, size_t frames);
 /* More frames of the same utterance: x [frames, vocab] from its beginning, frames >= 1 as many as
  * before or more. The n states of now go on in blanks only (Tsunoo et al., "Streaming Transformer
  * ASR with Blockwise Synchronous Beam Search", 2021, eq. 14). STENO_ERR_NOMEM. */
-STENO_MUST steno_status steno_prefix_extend(steno_prefix *p, size_t n, const float *x,
-                                            size_t frames);
+STENO_MUST steno_status steno_ctc_prefix_extend(steno_ctc_prefix *p, size_t n, const float *x,
+                                                size_t frames);
 /* log-probability of state h's prefix extended by each of n tokens, less that of the prefix itself;
  * token eos: of the prefix being all there is; blank: STENO_PREFIX_ZERO. STENO_ERR_NOMEM. */
-STENO_MUST steno_status steno_prefix_score(steno_prefix *p, size_t h, const int32_t *tokens,
-                                           size_t n, float *out);
+STENO_MUST steno_status steno_ctc_prefix_score(steno_ctc_prefix *p, size_t h, const int32_t *tokens,
+                                               size_t n, float *out);
 /* The next states: number i is state from[i] of now extended by token[i]; n <= states. */
-void steno_prefix_advance(steno_prefix *p, const int32_t *from, const int32_t *token, size_t n);
+void steno_ctc_prefix_advance(steno_ctc_prefix *p, const int32_t *from, const int32_t *token,
+                              size_t n);
 /* The states of before the last advance are those of now; once for each advance. */
-void steno_prefix_back(steno_prefix *p);
+void steno_ctc_prefix_back(steno_ctc_prefix *p);
 /* State i's log-probability as a prefix. */
-double steno_prefix_total(const steno_prefix *p, size_t i);
+double steno_ctc_prefix_total(const steno_ctc_prefix *p, size_t i);
 
 #endif

@@ -5,8 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_POPS 4096 /* of one frame in the default search: with real scores it ends long before  \
-                       */
+#define MAX_POPS                                                                                   \
+    4096 /* of one frame in the default search: with real scores it ends long before               \
+          */
 
 steno_status steno_transducer_open(steno_transducer **out,
                                    const struct steno_transducer_options *opt, steno_err *err)
@@ -17,14 +18,14 @@ steno_status steno_transducer_open(steno_transducer **out,
                           (int)opt->vocab - 1);
     t = calloc(1, sizeof *t);
     if (!t)
-        return steno_thyp_oom(err);
+        return steno_transducer_hyp_oom(err);
     t->o = *opt;
-    steno_ttree_init(&t->tree, opt->vocab,
-                     opt->row_bytes ? opt->row_bytes : STENO_TRANSDUCER_ROW_BYTES);
+    steno_transducer_tree_init(&t->tree, opt->vocab,
+                               opt->row_bytes ? opt->row_bytes : STENO_TRANSDUCER_ROW_BYTES);
     t->top = malloc((size_t)opt->vocab * sizeof *t->top);
     if (!t->top) {
         steno_transducer_close(t);
-        return steno_thyp_oom(err);
+        return steno_transducer_hyp_oom(err);
     }
     *out = t;
     return STENO_OK;
@@ -34,7 +35,7 @@ void steno_transducer_close(steno_transducer *t)
 {
     if (!t)
         return;
-    steno_ttree_free(&t->tree);
+    steno_transducer_tree_free(&t->tree);
     free(t->kept.h);
     free(t->hyps.h);
     free(t->a.h);
@@ -52,7 +53,7 @@ void steno_transducer_close(steno_transducer *t)
 
 /* ---- lists --------------------------------------------------------------------------------- */
 
-steno_status steno_thyp_add(struct list *l, struct hyp h)
+steno_status steno_transducer_hyp_add(struct list *l, struct hyp h)
 {
     if (l->n == l->cap) {
         size_t cap = l->cap ? 2 * l->cap : 64;
@@ -74,7 +75,7 @@ static int by_score(const void *a, const void *b)
     return x->order < y->order ? -1 : x->order > y->order;
 }
 
-void steno_thyp_sort(struct list *l, size_t most)
+void steno_transducer_hyp_sort(struct list *l, size_t most)
 {
     for (size_t i = 0; i < l->n; i++)
         l->h[i].order = (uint32_t)i;
@@ -84,7 +85,7 @@ void steno_thyp_sort(struct list *l, size_t most)
         l->n = most;
 }
 
-steno_status steno_thyp_reserve(steno_transducer *t, size_t n)
+steno_status steno_transducer_hyp_reserve(steno_transducer *t, size_t n)
 {
     size_t cap = t->cap_ids ? t->cap_ids : 64;
     if (n <= t->cap_ids)
@@ -99,23 +100,24 @@ steno_status steno_thyp_reserve(steno_transducer *t, size_t n)
     return t->cap_ids ? STENO_OK : STENO_ERR_NOMEM;
 }
 
-steno_status steno_thyp_join(steno_transducer *t, const struct list *l, const float *enc, bool lm,
-                             steno_err *err)
+steno_status steno_transducer_hyp_join(steno_transducer *t, const struct list *l, const float *enc,
+                                       bool lm, steno_err *err)
 {
     steno_status st;
-    if (steno_thyp_reserve(t, l->n + 1))
-        return steno_thyp_oom(err);
+    if (steno_transducer_hyp_reserve(t, l->n + 1))
+        return steno_transducer_hyp_oom(err);
     for (size_t i = 0; i < l->n; i++) {
         t->ids[i] = l->h[i].p;
         t->enc[i] = enc;
     }
-    st = lm ? steno_ttree_ask_lm(&t->tree, t->ids, l->n, err) : STENO_OK;
-    return st ? st : steno_ttree_join(&t->tree, t->enc, t->ids, l->n, err);
+    st = lm ? steno_transducer_tree_score_lm(&t->tree, t->ids, l->n, err) : STENO_OK;
+    return st ? st : steno_transducer_tree_join(&t->tree, t->enc, t->ids, l->n, err);
 }
 
-double steno_thyp_lm(const steno_transducer *t, int32_t p, int32_t k)
+double steno_transducer_hyp_lm(const steno_transducer *t, int32_t p, int32_t k)
 {
-    return t->tree.nets->lm ? t->o.lm_weight * (double)t->tree.p[p].row[STENO_TTREE_LM][k] : 0;
+    return t->tree.nets->lm ? t->o.lm_weight * (double)t->tree.p[p].row[STENO_TRANSDUCER_TREE_LM][k]
+                            : 0;
 }
 
 /* The k best tokens other than the blank, into top, best first. */
@@ -133,12 +135,12 @@ static void choose(steno_transducer *t, const float *logp, size_t k)
     }
 }
 
-struct hyp steno_thyp_extend(steno_transducer *t, const struct hyp *h, int32_t token, double score,
-                             float logp, size_t frame, bool *lost)
+struct hyp steno_transducer_hyp_extend(steno_transducer *t, const struct hyp *h, int32_t token,
+                                       double score, float logp, size_t frame, bool *lost)
 {
     struct hyp x = {.score = score, .final_at = -1};
-    x.p = steno_ttree_child(&t->tree, h->p, token);
-    x.chain = steno_ttree_link(&t->tree, h->chain, frame, logp);
+    x.p = steno_transducer_tree_child(&t->tree, h->p, token);
+    x.chain = steno_transducer_tree_link(&t->tree, h->chain, frame, logp);
     *lost = *lost || x.p < 0 || x.chain < 0;
     return x;
 }
@@ -153,8 +155,8 @@ static size_t best_of(const struct list *l)
     return best;
 }
 
-steno_status steno_thyp_extend_all(steno_transducer *t, const struct list *from, const float *logp,
-                                   size_t frame, struct list *to)
+steno_status steno_transducer_hyp_extend_all(steno_transducer *t, const struct list *from,
+                                             const float *logp, size_t frame, struct list *to)
 {
     bool lost = false;
     for (size_t i = 0; i < from->n && !lost; i++) {
@@ -162,33 +164,34 @@ steno_status steno_thyp_extend_all(steno_transducer *t, const struct list *from,
         choose(t, logp + i * (size_t)t->o.vocab, t->o.beam);
         for (size_t k = 0; k < t->o.beam && !lost; k++) {
             double more = t->top[k].score;
-            struct hyp x = steno_thyp_extend(
-                t, h, t->top[k].token, h->score + more + steno_thyp_lm(t, h->p, t->top[k].token),
-                (float)more, frame, &lost);
-            lost = lost || steno_thyp_add(to, x);
+            struct hyp x = steno_transducer_hyp_extend(
+                t, h, t->top[k].token,
+                h->score + more + steno_transducer_hyp_lm(t, h->p, t->top[k].token), (float)more,
+                frame, &lost);
+            lost = lost || steno_transducer_hyp_add(to, x);
         }
     }
     return lost ? STENO_ERR_NOMEM : STENO_OK;
 }
 
-void steno_thyp_tidy(steno_transducer *t)
+void steno_transducer_hyp_tidy(steno_transducer *t)
 {
     struct list *all[] = {&t->kept, &t->final};
-    if (steno_ttree_rows_due(&t->tree)) {
+    if (steno_transducer_tree_rows_due(&t->tree)) {
         for (size_t i = 0; i < t->kept.n; i++)
-            steno_ttree_need(&t->tree, t->kept.h[i].p);
-        steno_ttree_sweep(&t->tree);
+            steno_transducer_tree_mark_rows(&t->tree, t->kept.h[i].p);
+        steno_transducer_tree_sweep(&t->tree);
     }
-    if (!steno_ttree_due(&t->tree))
+    if (!steno_transducer_tree_due(&t->tree))
         return;
     for (int k = 0; k < 2; k++)
         for (size_t i = 0; i < all[k]->n; i++)
-            steno_ttree_keep(&t->tree, all[k]->h[i].p, all[k]->h[i].chain);
-    steno_ttree_number(&t->tree);
+            steno_transducer_tree_mark(&t->tree, all[k]->h[i].p, all[k]->h[i].chain);
+    steno_transducer_tree_number(&t->tree);
     for (int k = 0; k < 2; k++)
         for (size_t i = 0; i < all[k]->n; i++)
-            steno_ttree_place(&t->tree, &all[k]->h[i].p, &all[k]->h[i].chain);
-    steno_ttree_compact(&t->tree);
+            steno_transducer_tree_place(&t->tree, &all[k]->h[i].p, &all[k]->h[i].chain);
+    steno_transducer_tree_compact(&t->tree);
 }
 
 /* ---- greedy -------------------------------------------------------------------------------- */
@@ -202,7 +205,7 @@ static steno_status greedy(steno_transducer *t, const float *enc, size_t frames,
         const float *logp;
         int32_t best = 0;
         bool lost = false;
-        st = steno_thyp_join(t, &t->kept, enc + f * dim, false, err);
+        st = steno_transducer_hyp_join(t, &t->kept, enc + f * dim, false, err);
         if (st)
             break;
         logp = t->tree.logp;
@@ -210,11 +213,11 @@ static steno_status greedy(steno_transducer *t, const float *enc, size_t frames,
             if (logp[v] > logp[best])
                 best = v;
         if (best)
-            *h = steno_thyp_extend(t, h, best, h->score + (double)logp[best], logp[best],
-                                   t->frames + f, &lost);
+            *h = steno_transducer_hyp_extend(t, h, best, h->score + (double)logp[best], logp[best],
+                                             t->frames + f, &lost);
         if (lost)
-            st = steno_thyp_oom(err);
-        steno_thyp_tidy(t);
+            st = steno_transducer_hyp_oom(err);
+        steno_transducer_hyp_tidy(t);
     }
     return st;
 }
@@ -231,23 +234,25 @@ static steno_status expand_best(steno_transducer *t, const float *enc, size_t f,
     steno_status st;
     memmove(t->hyps.h + at, t->hyps.h + at + 1, (t->hyps.n - at - 1) * sizeof h);
     t->hyps.n--;
-    st = steno_thyp_join(t, &one, enc, true, err);
+    st = steno_transducer_hyp_join(t, &one, enc, true, err);
     if (st)
         return st;
-    lost = steno_thyp_add(&t->kept, steno_thyp_wait(&h, h.score + (double)t->tree.logp[0])) !=
-           STENO_OK;
+    lost =
+        steno_transducer_hyp_add(
+            &t->kept, steno_transducer_hyp_wait(&h, h.score + (double)t->tree.logp[0])) != STENO_OK;
     choose(t, t->tree.logp, t->o.beam);
     for (size_t k = 0; k < t->o.beam && !lost; k++) {
         double logp = t->top[k].score;
-        double score = h.score + logp + steno_thyp_lm(t, h.p, t->top[k].token);
-        struct hyp x = steno_thyp_extend(t, &h, t->top[k].token, score, (float)logp, f, &lost);
-        lost = lost || steno_thyp_add(&t->hyps, x);
+        double score = h.score + logp + steno_transducer_hyp_lm(t, h.p, t->top[k].token);
+        struct hyp x =
+            steno_transducer_hyp_extend(t, &h, t->top[k].token, score, (float)logp, f, &lost);
+        lost = lost || steno_transducer_hyp_add(&t->hyps, x);
     }
-    return lost ? steno_thyp_oom(err) : STENO_OK;
+    return lost ? steno_transducer_hyp_oom(err) : STENO_OK;
 }
 
 /* Those of `kept` that no open hypothesis can reach any more, worst first; false: too few yet. */
-static bool settled(steno_transducer *t, bool anyway)
+static bool decided(steno_transducer *t, bool anyway)
 {
     double open = t->hyps.h[best_of(&t->hyps)].score;
     size_t n = 0;
@@ -256,7 +261,7 @@ static bool settled(steno_transducer *t, bool anyway)
     if (n < t->o.beam && !anyway)
         return false;
     n = n < t->o.beam ? t->o.beam : n;
-    steno_thyp_sort(&t->kept, n);
+    steno_transducer_hyp_sort(&t->kept, n);
     for (size_t i = 0; i < t->kept.n / 2; i++) {
         struct hyp x = t->kept.h[i];
         t->kept.h[i] = t->kept.h[t->kept.n - 1 - i];
@@ -270,14 +275,14 @@ static steno_status default_search(steno_transducer *t, const float *enc, size_t
 {
     steno_status st = STENO_OK;
     for (size_t f = 0; f < frames && !st; f++) {
-        steno_thyp_swap(&t->kept, &t->hyps);
+        steno_transducer_hyp_swap(&t->kept, &t->hyps);
         t->kept.n = 0;
         for (size_t pops = 1; !st; pops++) {
             st = expand_best(t, enc + f * dim, t->frames + f, err);
-            if (!st && settled(t, pops >= MAX_POPS + t->o.beam))
+            if (!st && decided(t, pops >= MAX_POPS + t->o.beam))
                 break;
         }
-        steno_thyp_tidy(t);
+        steno_transducer_hyp_tidy(t);
     }
     return st;
 }
@@ -295,7 +300,7 @@ static steno_status end_frame(steno_transducer *t, size_t n_a)
             k++;
         if (k < n_a)
             t->a.h[k].score = steno_log_add(t->a.h[k].score, score);
-        else if (steno_thyp_add(&t->a, steno_thyp_wait(&t->c.h[i], score)))
+        else if (steno_transducer_hyp_add(&t->a, steno_transducer_hyp_wait(&t->c.h[i], score)))
             return STENO_ERR_NOMEM;
     }
     return STENO_OK;
@@ -306,24 +311,24 @@ static steno_status tsd(steno_transducer *t, const float *enc, size_t frames, si
 {
     steno_status st = STENO_OK;
     for (size_t f = 0; f < frames && !st; f++) {
-        steno_thyp_swap(&t->kept, &t->c);
+        steno_transducer_hyp_swap(&t->kept, &t->c);
         t->a.n = 0;
         for (size_t v = 0; v < t->o.max_sym_exp && t->c.n && !st; v++) {
-            st = steno_thyp_join(t, &t->c, enc + f * dim, true, err);
+            st = steno_transducer_hyp_join(t, &t->c, enc + f * dim, true, err);
             if (st)
                 return st;
             t->b.n = 0;
             st = end_frame(t, t->a.n);
             if (!st && v + 1 < t->o.max_sym_exp)
-                st = steno_thyp_extend_all(t, &t->c, t->tree.logp, t->frames + f, &t->b);
+                st = steno_transducer_hyp_extend_all(t, &t->c, t->tree.logp, t->frames + f, &t->b);
             if (st)
-                return steno_thyp_oom(err);
-            steno_thyp_sort(&t->b, t->o.beam);
-            steno_thyp_swap(&t->b, &t->c);
+                return steno_transducer_hyp_oom(err);
+            steno_transducer_hyp_sort(&t->b, t->o.beam);
+            steno_transducer_hyp_swap(&t->b, &t->c);
         }
-        steno_thyp_sort(&t->a, t->o.beam);
-        steno_thyp_swap(&t->a, &t->kept);
-        steno_thyp_tidy(t);
+        steno_transducer_hyp_sort(&t->a, t->o.beam);
+        steno_transducer_hyp_swap(&t->a, &t->kept);
+        steno_transducer_hyp_tidy(t);
     }
     return st;
 }
@@ -354,7 +359,7 @@ static void sort_results(steno_transducer *t)
 {
     for (size_t i = 0; i < t->kept.n && t->o.score_norm; i++)
         t->kept.h[i].score /= t->tree.p[t->kept.h[i].p].length;
-    steno_thyp_sort(&t->kept, SIZE_MAX);
+    steno_transducer_hyp_sort(&t->kept, SIZE_MAX);
     for (size_t i = 0; i < t->kept.n && t->o.score_norm; i++)
         t->kept.h[i].score *= t->tree.p[t->kept.h[i].p].length;
 }
@@ -362,13 +367,13 @@ static void sort_results(steno_transducer *t)
 steno_status steno_transducer_start(steno_transducer *t, steno_err *err)
 {
     bool sos = t->o.search == STENO_TRANSDUCER_DEFAULT && !t->o.as_espnet_onnx;
-    steno_status st = steno_ttree_start(&t->tree, NULL, sos ? t->o.sos : 0);
+    steno_status st = steno_transducer_tree_start(&t->tree, NULL, sos ? t->o.sos : 0);
     t->kept.n = t->hyps.n = t->a.n = t->b.n = t->c.n = t->final.n = 0;
     t->frames = t->step = t->first_row = t->n_rows = 0;
     t->unended = false;
     if (!st)
-        st = steno_thyp_add(&t->kept, (struct hyp){.p = 0, .chain = -1, .final_at = -1});
-    return st ? steno_thyp_oom(err) : STENO_OK;
+        st = steno_transducer_hyp_add(&t->kept, (struct hyp){.p = 0, .chain = -1, .final_at = -1});
+    return st ? steno_transducer_hyp_oom(err) : STENO_OK;
 }
 
 static bool is_alsd(const steno_transducer *t)
@@ -463,7 +468,7 @@ steno_status steno_transducer_best(steno_transducer *t, struct steno_transducer_
 size_t steno_transducer_bytes(const steno_transducer *t)
 {
     const struct list *all[] = {&t->kept, &t->hyps, &t->a, &t->b, &t->c, &t->final};
-    size_t n = steno_ttree_bytes(&t->tree) + t->cap_rows * sizeof *t->rows +
+    size_t n = steno_transducer_tree_bytes(&t->tree) + t->cap_rows * sizeof *t->rows +
                t->cap_tokens * (sizeof *t->tokens + sizeof *t->spans) +
                2 * (size_t)t->o.vocab * sizeof *t->top;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)

@@ -30,16 +30,16 @@ static void recombine(steno_transducer *t, struct list *l)
 static steno_status at_step(steno_transducer *t, size_t frames, steno_err *err)
 {
     t->c.n = 0;
-    if (steno_thyp_reserve(t, t->kept.n + 1))
-        return steno_thyp_oom(err);
+    if (steno_transducer_hyp_reserve(t, t->kept.n + 1))
+        return steno_transducer_hyp_oom(err);
     for (size_t k = 0; k < t->kept.n; k++) {
         size_t at = t->step - (t->tree.p[t->kept.h[k].p].length - 1);
         if (at >= frames)
             continue;
         t->ids[t->c.n] = t->kept.h[k].p;
         t->enc[t->c.n] = t->rows + (at - t->first_row) * t->dim;
-        if (steno_thyp_add(&t->c, t->kept.h[k]))
-            return steno_thyp_oom(err);
+        if (steno_transducer_hyp_add(&t->c, t->kept.h[k]))
+            return steno_transducer_hyp_oom(err);
     }
     return STENO_OK;
 }
@@ -50,15 +50,15 @@ static steno_status extend(steno_transducer *t, size_t frames)
     t->a.n = 0;
     for (size_t k = 0; k < t->c.n && !lost; k++) {
         const float *logp = t->tree.logp + k * (size_t)t->o.vocab;
-        struct hyp h = t->c.h[k], x = steno_thyp_wait(&h, h.score + (double)logp[0]);
+        struct hyp h = t->c.h[k], x = steno_transducer_hyp_wait(&h, h.score + (double)logp[0]);
         struct list one = {.h = &h, .n = 1};
         size_t frame = t->step - (t->tree.p[h.p].length - 1);
         if (frame == frames - 1) {
             x.final_at = (int32_t)t->final.n;
-            lost = steno_thyp_add(&t->final, x) != STENO_OK;
+            lost = steno_transducer_hyp_add(&t->final, x) != STENO_OK;
         }
-        lost = lost || steno_thyp_add(&t->a, x);
-        lost = lost || steno_thyp_extend_all(t, &one, logp, frame, &t->a);
+        lost = lost || steno_transducer_hyp_add(&t->a, x);
+        lost = lost || steno_transducer_hyp_extend_all(t, &one, logp, frame, &t->a);
     }
     return lost ? STENO_ERR_NOMEM : STENO_OK;
 }
@@ -73,17 +73,17 @@ static steno_status take_steps(steno_transducer *t, size_t end, size_t frames, s
                 return st;
             continue;
         }
-        st = steno_ttree_ask_lm(&t->tree, t->ids, t->c.n, err);
+        st = steno_transducer_tree_score_lm(&t->tree, t->ids, t->c.n, err);
         if (!st)
-            st = steno_ttree_join(&t->tree, t->enc, t->ids, t->c.n, err);
+            st = steno_transducer_tree_join(&t->tree, t->enc, t->ids, t->c.n, err);
         if (!st && extend(t, frames))
-            st = steno_thyp_oom(err);
+            st = steno_transducer_hyp_oom(err);
         if (st)
             return st;
-        steno_thyp_swap(&t->a, &t->kept);
-        steno_thyp_sort(&t->kept, t->o.beam);
+        steno_transducer_hyp_swap(&t->a, &t->kept);
+        steno_transducer_hyp_sort(&t->kept, t->o.beam);
         recombine(t, &t->kept);
-        steno_thyp_tidy(t);
+        steno_transducer_hyp_tidy(t);
     }
     return STENO_OK;
 }
@@ -128,7 +128,7 @@ steno_status steno_transducer_alsd(steno_transducer *t, const float *enc, size_t
 {
     steno_status st = add_rows(t, enc, frames, dim);
     if (st)
-        return steno_thyp_oom(err);
+        return steno_transducer_hyp_oom(err);
     st = take_steps(t, t->frames + frames - 1, SIZE_MAX, err);
     if (!st)
         drop_rows(t);
@@ -143,6 +143,6 @@ steno_status steno_transducer_alsd_end(steno_transducer *t, steno_err *err)
         return st;
     t->unended = !t->final.n;
     if (t->final.n)
-        steno_thyp_swap(&t->final, &t->kept);
+        steno_transducer_hyp_swap(&t->final, &t->kept);
     return STENO_OK;
 }

@@ -30,7 +30,7 @@ struct best { /* a token and its score */
 
 struct steno_transducer {
     struct steno_transducer_options o;
-    struct steno_ttree tree;
+    struct steno_transducer_tree tree;
     struct list kept, hyps, a, b, c, final;
     size_t frames;     /* taken in before */
     struct best *top;  /* [vocab] */
@@ -55,26 +55,27 @@ STENO_MUST steno_status steno_transducer_alsd(steno_transducer *t, const float *
 /* ALSD: there are no more rows. */
 STENO_MUST steno_status steno_transducer_alsd_end(steno_transducer *t, steno_err *err);
 
-STENO_MUST steno_status steno_thyp_add(struct list *l, struct hyp h);
+STENO_MUST steno_status steno_transducer_hyp_add(struct list *l, struct hyp h);
 /* Best first, equals in order; at most `most` stay. */
-void steno_thyp_sort(struct list *l, size_t most);
+void steno_transducer_hyp_sort(struct list *l, size_t most);
 /* Log-probabilities of what follows each hypothesis of the list at one frame, into tree.logp. */
-STENO_MUST steno_status steno_thyp_join(steno_transducer *t, const struct list *l, const float *enc,
-                                        bool lm, steno_err *err);
+STENO_MUST steno_status steno_transducer_hyp_join(steno_transducer *t, const struct list *l,
+                                                  const float *enc, bool lm, steno_err *err);
 /* ids and enc for n hypotheses. */
-STENO_MUST steno_status steno_thyp_reserve(steno_transducer *t, size_t n);
+STENO_MUST steno_status steno_transducer_hyp_reserve(steno_transducer *t, size_t n);
 /* What the LM adds to token k after sequence p. */
-double steno_thyp_lm(const steno_transducer *t, int32_t p, int32_t k);
+double steno_transducer_hyp_lm(const steno_transducer *t, int32_t p, int32_t k);
 /* h and one token more; *lost: out of memory. */
-struct hyp steno_thyp_extend(steno_transducer *t, const struct hyp *h, int32_t token, double score,
-                             float logp, size_t frame, bool *lost);
+struct hyp steno_transducer_hyp_extend(steno_transducer *t, const struct hyp *h, int32_t token,
+                                       double score, float logp, size_t frame, bool *lost);
 /* Every hypothesis of `from` with each of its best tokens by logp [from->n, vocab], into `to`. */
-STENO_MUST steno_status steno_thyp_extend_all(steno_transducer *t, const struct list *from,
-                                              const float *logp, size_t frame, struct list *to);
+STENO_MUST steno_status steno_transducer_hyp_extend_all(steno_transducer *t,
+                                                        const struct list *from, const float *logp,
+                                                        size_t frame, struct list *to);
 /* After a frame: what no hypothesis of kept and final needs any more goes. */
-void steno_thyp_tidy(steno_transducer *t);
+void steno_transducer_hyp_tidy(steno_transducer *t);
 
-static inline void steno_thyp_swap(struct list *a, struct list *b)
+static inline void steno_transducer_hyp_swap(struct list *a, struct list *b)
 {
     struct list t = *a;
     *a = *b;
@@ -87,12 +88,12 @@ static inline double steno_log_add(double a, double b)
     return hi + log1p(exp(lo - hi));
 }
 
-static inline struct hyp steno_thyp_wait(const struct hyp *h, double score)
+static inline struct hyp steno_transducer_hyp_wait(const struct hyp *h, double score)
 {
     return (struct hyp){.score = score, .p = h->p, .chain = h->chain, .final_at = -1};
 }
 
-static inline steno_status steno_thyp_oom(steno_err *err)
+static inline steno_status steno_transducer_hyp_oom(steno_err *err)
 {
     return steno_fail(err, STENO_ERR_NOMEM, "transducer search: out of memory");
 }

@@ -21,7 +21,7 @@ static void sort_by_length(const steno_transducer *t, struct list *l)
 /* Token number `at` of sequence p, the root's being 0. */
 static int32_t token_at(const steno_transducer *t, int32_t p, uint32_t at)
 {
-    return t->tree.p[steno_ttree_head(&t->tree, p, at + 1)].token;
+    return t->tree.p[steno_transducer_tree_head(&t->tree, p, at + 1)].token;
 }
 
 /* Score of the shorter hypothesis saying the rest of the longer one in this frame. */
@@ -36,8 +36,8 @@ static steno_status catch_up(steno_transducer *t, const struct hyp *shorter,
     for (uint32_t k = from; k < to; k++) {
         steno_status st;
         if (k > from && !t->o.as_espnet_onnx)
-            at.p = steno_ttree_head(&t->tree, longer->p, k);
-        st = steno_thyp_join(t, &one, enc, false, err);
+            at.p = steno_transducer_tree_head(&t->tree, longer->p, k);
+        st = steno_transducer_hyp_join(t, &one, enc, false, err);
         if (st)
             return st;
         *score += (double)t->tree.logp[token_at(t, longer->p, k)];
@@ -55,7 +55,7 @@ static steno_status prefix_search(steno_transducer *t, struct list *l, const flo
             double score;
             steno_status st;
             if (b >= a || a - b > t->o.prefix_alpha ||
-                steno_ttree_head(&t->tree, l->h[j].p, b) != l->h[i].p)
+                steno_transducer_tree_head(&t->tree, l->h[j].p, b) != l->h[i].p)
                 continue;
             st = catch_up(t, &l->h[i], &l->h[j], enc, &score, err);
             if (st)
@@ -76,7 +76,7 @@ static bool has(const struct list *l, size_t n, int32_t p)
 /* The first blank after the last step of a frame. */
 static steno_status add_blank(steno_transducer *t, struct list *l, const float *enc, steno_err *err)
 {
-    steno_status st = l->n ? steno_thyp_join(t, l, enc, false, err) : STENO_OK;
+    steno_status st = l->n ? steno_transducer_hyp_join(t, l, enc, false, err) : STENO_OK;
     for (size_t i = 0; i < l->n && !st; i++)
         l->h[i].score += (double)t->tree.logp[i * (size_t)t->o.vocab];
     return st;
@@ -85,7 +85,7 @@ static steno_status add_blank(steno_transducer *t, struct list *l, const float *
 static steno_status append(struct list *to, const struct list *from)
 {
     for (size_t i = 0; i < from->n; i++)
-        if (steno_thyp_add(to, from->h[i]))
+        if (steno_transducer_hyp_add(to, from->h[i]))
             return STENO_ERR_NOMEM;
     return STENO_OK;
 }
@@ -97,24 +97,24 @@ static steno_status nsc_frame(steno_transducer *t, size_t f, const float *enc, s
     t->a.n = t->b.n = 0;
     for (size_t n = 0; n < t->o.n_step; n++) {
         size_t keep = 0;
-        steno_status st = steno_thyp_join(t, &t->hyps, enc, true, err);
+        steno_status st = steno_transducer_hyp_join(t, &t->hyps, enc, true, err);
         if (st)
             return st;
         for (size_t i = 0; i < t->hyps.n; i++)
-            if (steno_thyp_add(&t->a,
-                               steno_thyp_wait(&t->hyps.h[i],
-                                               t->hyps.h[i].score + (double)t->tree.logp[i * v])))
-                return steno_thyp_oom(err);
-        if (steno_thyp_extend_all(t, &t->hyps, t->tree.logp, f, &t->b))
-            return steno_thyp_oom(err);
-        steno_thyp_sort(&t->b, SIZE_MAX);
+            if (steno_transducer_hyp_add(
+                    &t->a, steno_transducer_hyp_wait(
+                               &t->hyps.h[i], t->hyps.h[i].score + (double)t->tree.logp[i * v])))
+                return steno_transducer_hyp_oom(err);
+        if (steno_transducer_hyp_extend_all(t, &t->hyps, t->tree.logp, f, &t->b))
+            return steno_transducer_hyp_oom(err);
+        steno_transducer_hyp_sort(&t->b, SIZE_MAX);
         for (size_t i = 0; i < t->b.n; i++)
             if (!has(&t->hyps, t->hyps.n, t->b.h[i].p))
                 t->b.h[keep++] = t->b.h[i];
         t->b.n = keep < t->o.beam ? keep : t->o.beam;
         t->hyps.n = 0;
         if (append(&t->hyps, &t->b))
-            return steno_thyp_oom(err);
+            return steno_transducer_hyp_oom(err);
     }
     if (t->o.n_step != 1) {
         steno_status st = add_blank(t, &t->b, enc, err);
@@ -123,8 +123,8 @@ static steno_status nsc_frame(steno_transducer *t, size_t f, const float *enc, s
     }
     t->kept.n = 0;
     if (append(&t->kept, &t->a) || append(&t->kept, &t->b))
-        return steno_thyp_oom(err);
-    steno_thyp_sort(&t->kept, t->o.beam);
+        return steno_transducer_hyp_oom(err);
+    steno_transducer_hyp_sort(&t->kept, t->o.beam);
     return STENO_OK;
 }
 
@@ -137,7 +137,7 @@ static int best_first(const void *a, const void *b)
 }
 
 /* Tokens of hypothesis i, the blank among them, whose score is within gamma of its best. */
-static size_t choose_near(steno_transducer *t, size_t i)
+static size_t choose_close(steno_transducer *t, size_t i)
 {
     const float *logp = t->tree.logp + i * (size_t)t->o.vocab;
     double base = t->hyps.h[i].score, best = -INFINITY;
@@ -157,19 +157,21 @@ static steno_status maes_expand(steno_transducer *t, size_t f)
     bool lost = false;
     for (size_t i = 0; i < t->hyps.n && !lost; i++) {
         const struct hyp *h = &t->hyps.h[i];
-        size_t n = choose_near(t, i);
+        size_t n = choose_close(t, i);
         for (size_t k = 0; k < n && !lost; k++) {
             int32_t token = t->top[k].token;
             double score = t->top[k].score;
             struct hyp x;
             if (!token) {
-                lost = steno_thyp_add(&t->a, steno_thyp_wait(h, score)) != STENO_OK;
+                lost = steno_transducer_hyp_add(&t->a, steno_transducer_hyp_wait(h, score)) !=
+                       STENO_OK;
                 continue;
             }
-            x = steno_thyp_extend(t, h, token, score + steno_thyp_lm(t, h->p, token),
-                                  (float)(score - h->score), f, &lost);
+            x = steno_transducer_hyp_extend(t, h, token,
+                                            score + steno_transducer_hyp_lm(t, h->p, token),
+                                            (float)(score - h->score), f, &lost);
             if (t->o.as_espnet_onnx || !has(&t->c, t->c.n, x.p))
-                lost = lost || steno_thyp_add(&t->b, x);
+                lost = lost || steno_transducer_hyp_add(&t->b, x);
         }
     }
     return lost ? STENO_ERR_NOMEM : STENO_OK;
@@ -180,26 +182,26 @@ static steno_status maes_frame(steno_transducer *t, size_t f, const float *enc, 
     steno_status st = STENO_OK;
     t->a.n = t->c.n = 0;
     if (append(&t->c, &t->hyps))
-        return steno_thyp_oom(err);
+        return steno_transducer_hyp_oom(err);
     for (size_t n = 0; n < t->o.n_step && !st; n++) {
         t->b.n = 0;
-        st = steno_thyp_join(t, &t->hyps, enc, true, err);
+        st = steno_transducer_hyp_join(t, &t->hyps, enc, true, err);
         if (!st && maes_expand(t, f))
-            st = steno_thyp_oom(err);
+            st = steno_transducer_hyp_oom(err);
         if (st || !t->b.n)
             break;
         if (n + 1 < t->o.n_step) {
-            steno_thyp_swap(&t->b, &t->hyps);
+            steno_transducer_hyp_swap(&t->b, &t->hyps);
             continue;
         }
         st = add_blank(t, &t->b, enc, err);
         if (!st && append(&t->a, &t->b))
-            st = steno_thyp_oom(err);
+            st = steno_transducer_hyp_oom(err);
     }
     if (st)
         return st;
-    steno_thyp_swap(&t->a, &t->kept);
-    steno_thyp_sort(&t->kept, t->o.beam);
+    steno_transducer_hyp_swap(&t->a, &t->kept);
+    steno_transducer_hyp_sort(&t->kept, t->o.beam);
     return STENO_OK;
 }
 
@@ -209,12 +211,12 @@ steno_status steno_transducer_by_steps(steno_transducer *t, const float *enc, si
     steno_status st = STENO_OK;
     for (size_t f = 0; f < frames && !st; f++) {
         const float *row = enc + f * dim;
-        steno_thyp_swap(&t->kept, &t->hyps);
+        steno_transducer_hyp_swap(&t->kept, &t->hyps);
         st = prefix_search(t, &t->hyps, row, err);
         if (!st)
             st = t->o.search == STENO_TRANSDUCER_NSC ? nsc_frame(t, t->frames + f, row, err)
                                                      : maes_frame(t, t->frames + f, row, err);
-        steno_thyp_tidy(t);
+        steno_transducer_hyp_tidy(t);
     }
     return st;
 }

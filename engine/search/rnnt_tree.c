@@ -12,7 +12,7 @@
 
 /* ---- blocks of a row and a state ------------------------------------------------------------ */
 
-static bool reserve_owners(struct steno_tpool *l, size_t n)
+static bool reserve_owners(struct steno_transducer_pool *l, size_t n)
 {
     size_t cap = l->cap ? l->cap : 64;
     int32_t *p;
@@ -29,7 +29,7 @@ static bool reserve_owners(struct steno_tpool *l, size_t n)
 }
 
 /* One that is not in use; there is one. */
-static void *pop_free(struct steno_tpool *l)
+static void *pop_free(struct steno_transducer_pool *l)
 {
     void *block = l->free;
     memcpy(&l->free, block, sizeof l->free);
@@ -37,25 +37,25 @@ static void *pop_free(struct steno_tpool *l)
     return block;
 }
 
-static float *take_block(struct steno_tpool *l)
+static float *take_block(struct steno_transducer_pool *l)
 {
     return l->free ? pop_free(l) : steno_aligned_alloc(l->floats * sizeof(float));
 }
 
-static void give_block(struct steno_tpool *l, float *block)
+static void give_block(struct steno_transducer_pool *l, float *block)
 {
     memcpy(block, &l->free, sizeof l->free);
     l->free = block;
     l->n_free++;
 }
 
-static size_t pool_bytes(const struct steno_tpool *l, size_t blocks)
+static size_t pool_bytes(const struct steno_transducer_pool *l, size_t blocks)
 {
     return blocks * l->floats * sizeof(float);
 }
 
 /* Those not in use, until all there are take at most so many bytes. */
-static void trim(struct steno_tpool *l, size_t bytes)
+static void trim(struct steno_transducer_pool *l, size_t bytes)
 {
     while (l->free && pool_bytes(l, l->n_used + l->n_free) > bytes)
         steno_aligned_free(pop_free(l));
@@ -68,13 +68,13 @@ static size_t rounded(size_t floats)
 }
 
 /* Sequences last asked for before frame `oldest` lose what they have. */
-static void free_rows(struct steno_ttree *t, uint32_t oldest)
+static void free_rows(struct steno_transducer_tree *t, uint32_t oldest)
 {
     for (int k = 0; k < 2; k++) {
-        struct steno_tpool *l = &t->pool[k];
+        struct steno_transducer_pool *l = &t->pool[k];
         size_t n = 0;
         for (size_t i = 0; i < l->n_used; i++) {
-            struct steno_tprefix *p = &t->p[l->owner[i]];
+            struct steno_transducer_prefix *p = &t->p[l->owner[i]];
             if (p->seen >= oldest) {
                 l->owner[n++] = l->owner[i];
                 continue;
@@ -86,12 +86,12 @@ static void free_rows(struct steno_ttree *t, uint32_t oldest)
     }
 }
 
-void steno_ttree_init(struct steno_ttree *t, int32_t vocab, size_t row_bytes)
+void steno_transducer_tree_init(struct steno_transducer_tree *t, int32_t vocab, size_t row_bytes)
 {
-    *t = (struct steno_ttree){.vocab = vocab, .row_bytes = row_bytes};
+    *t = (struct steno_transducer_tree){.vocab = vocab, .row_bytes = row_bytes};
 }
 
-static void free_batch(struct steno_ttree *t)
+static void free_batch(struct steno_transducer_tree *t)
 {
     free(t->logp);
     free(t->in);
@@ -102,7 +102,7 @@ static void free_batch(struct steno_ttree *t)
     free(t->todo);
 }
 
-void steno_ttree_free(struct steno_ttree *t)
+void steno_transducer_tree_free(struct steno_transducer_tree *t)
 {
     free_rows(t, UINT32_MAX);
     for (int k = 0; k < 2; k++) {
@@ -114,7 +114,7 @@ void steno_ttree_free(struct steno_ttree *t)
     free_batch(t);
 }
 
-static steno_status reserve_batch(struct steno_ttree *t, size_t n)
+static steno_status reserve_batch(struct steno_transducer_tree *t, size_t n)
 {
     size_t cap = t->cap_batch ? t->cap_batch : 16, cells;
     if (n <= t->cap_batch)
@@ -140,23 +140,23 @@ static steno_status reserve_batch(struct steno_ttree *t, size_t n)
 
 /* ---- sequences ----------------------------------------------------------------------------- */
 
-static int32_t new_prefix(struct steno_ttree *t)
+static int32_t new_prefix(struct steno_transducer_tree *t)
 {
     if (t->n == t->cap) {
         int32_t cap = t->cap ? t->cap + t->cap / 2 : 1024;
-        struct steno_tprefix *p =
+        struct steno_transducer_prefix *p =
             cap > MAX_PREFIXES ? NULL : realloc(t->p, (size_t)cap * sizeof *p);
         if (!p)
             return -1;
         t->p = p;
         t->cap = cap;
     }
-    t->p[t->n] = (struct steno_tprefix){.parent = -1, .child = -1, .sibling = -1};
+    t->p[t->n] = (struct steno_transducer_prefix){.parent = -1, .child = -1, .sibling = -1};
     return t->n++;
 }
 
-steno_status steno_ttree_start(struct steno_ttree *t, const struct steno_transducer_nets *nets,
-                               int32_t first)
+steno_status steno_transducer_tree_start(struct steno_transducer_tree *t,
+                                         const struct steno_transducer_nets *nets, int32_t first)
 {
     free_rows(t, UINT32_MAX);
     t->nets = nets;
@@ -170,7 +170,7 @@ steno_status steno_ttree_start(struct steno_ttree *t, const struct steno_transdu
     return STENO_OK;
 }
 
-int32_t steno_ttree_child(struct steno_ttree *t, int32_t p, int32_t token)
+int32_t steno_transducer_tree_child(struct steno_transducer_tree *t, int32_t p, int32_t token)
 {
     int32_t c;
     for (c = t->p[p].child; c >= 0; c = t->p[c].sibling)
@@ -187,11 +187,12 @@ int32_t steno_ttree_child(struct steno_ttree *t, int32_t p, int32_t token)
     return c;
 }
 
-int32_t steno_ttree_link(struct steno_ttree *t, int32_t before, size_t frame, float logp)
+int32_t steno_transducer_tree_link(struct steno_transducer_tree *t, int32_t before, size_t frame,
+                                   float logp)
 {
     if (t->n_links == t->cap_links) {
         int32_t cap = t->cap_links ? t->cap_links + t->cap_links / 2 : 1024;
-        struct steno_tlink *p =
+        struct steno_transducer_link *p =
             cap > MAX_PREFIXES ? NULL : realloc(t->links, (size_t)cap * sizeof *p);
         if (!p)
             return -1;
@@ -199,11 +200,12 @@ int32_t steno_ttree_link(struct steno_ttree *t, int32_t before, size_t frame, fl
         t->cap_links = cap;
     }
     t->links[t->n_links] =
-        (struct steno_tlink){.before = before, .frame = (int32_t)frame, .logp = logp};
+        (struct steno_transducer_link){.before = before, .frame = (int32_t)frame, .logp = logp};
     return t->n_links++;
 }
 
-int32_t steno_ttree_head(const struct steno_ttree *t, int32_t p, uint32_t length)
+int32_t steno_transducer_tree_head(const struct steno_transducer_tree *t, int32_t p,
+                                   uint32_t length)
 {
     while (p >= 0 && t->p[p].length > length)
         p = t->p[p].parent;
@@ -212,7 +214,7 @@ int32_t steno_ttree_head(const struct steno_ttree *t, int32_t p, uint32_t length
 
 /* ---- collection ----------------------------------------------------------------------------- */
 
-bool steno_ttree_rows_due(struct steno_ttree *t)
+bool steno_transducer_tree_rows_due(struct steno_transducer_tree *t)
 {
     t->frame++;
     return pool_bytes(&t->pool[0], t->pool[0].n_used) + pool_bytes(&t->pool[1], t->pool[1].n_used) >
@@ -220,7 +222,7 @@ bool steno_ttree_rows_due(struct steno_ttree *t)
 }
 
 /* A row is made from the state before it: so the parent's stays as well. */
-void steno_ttree_need(struct steno_ttree *t, int32_t p)
+void steno_transducer_tree_mark_rows(struct steno_transducer_tree *t, int32_t p)
 {
     int32_t up = t->p[p].parent;
     t->p[p].seen = t->frame;
@@ -230,7 +232,7 @@ void steno_ttree_need(struct steno_ttree *t, int32_t p)
 
 /* Rows asked for in the frame that is over may well be asked for again; where those alone are more
  * than half of what there is room for, what goes on keeps its own. */
-void steno_ttree_sweep(struct steno_ttree *t)
+void steno_transducer_tree_sweep(struct steno_transducer_tree *t)
 {
     size_t bytes = 0;
     for (int k = 0; k < 2; k++)
@@ -242,7 +244,7 @@ void steno_ttree_sweep(struct steno_ttree *t)
         trim(&t->pool[k], t->row_bytes);
 }
 
-bool steno_ttree_due(struct steno_ttree *t)
+bool steno_transducer_tree_due(struct steno_transducer_tree *t)
 {
     if (t->n < t->full && t->n_links < t->full_links)
         return false;
@@ -253,13 +255,13 @@ bool steno_ttree_due(struct steno_ttree *t)
     return true;
 }
 
-static void mark(struct steno_ttree *t, int32_t p)
+static void mark(struct steno_transducer_tree *t, int32_t p)
 {
     for (; p >= 0 && t->p[p].moved < 0; p = t->p[p].parent)
         t->p[p].moved = 0;
 }
 
-void steno_ttree_keep(struct steno_ttree *t, int32_t p, int32_t link)
+void steno_transducer_tree_mark(struct steno_transducer_tree *t, int32_t p, int32_t link)
 {
     mark(t, p);
     for (; link >= 0 && t->links[link].moved < 0; link = t->links[link].before)
@@ -267,14 +269,14 @@ void steno_ttree_keep(struct steno_ttree *t, int32_t p, int32_t link)
 }
 
 /* What has a row stays too. */
-void steno_ttree_number(struct steno_ttree *t)
+void steno_transducer_tree_number(struct steno_transducer_tree *t)
 {
     int32_t n = 0;
     for (int k = 0; k < 2; k++)
         for (size_t i = 0; i < t->pool[k].n_used; i++)
             mark(t, t->pool[k].owner[i]);
     for (int32_t i = 0; i < t->n; i++) { /* a parent comes before its children */
-        struct steno_tprefix *p = &t->p[i];
+        struct steno_transducer_prefix *p = &t->p[i];
         if (p->moved < 0)
             continue;
         p->moved = n++;
@@ -282,7 +284,7 @@ void steno_ttree_number(struct steno_ttree *t)
     }
     n = 0;
     for (int32_t i = 0; i < t->n_links; i++) {
-        struct steno_tlink *l = &t->links[i];
+        struct steno_transducer_link *l = &t->links[i];
         if (l->moved < 0)
             continue;
         l->moved = n++;
@@ -293,7 +295,7 @@ void steno_ttree_number(struct steno_ttree *t)
             t->pool[k].owner[i] = t->p[t->pool[k].owner[i]].moved;
 }
 
-void steno_ttree_place(const struct steno_ttree *t, int32_t *p, int32_t *link)
+void steno_transducer_tree_place(const struct steno_transducer_tree *t, int32_t *p, int32_t *link)
 {
     *p = t->p[*p].moved;
     *link = *link < 0 ? -1 : t->links[*link].moved;
@@ -305,7 +307,7 @@ static int32_t full(int32_t n)
     return n < MAX_PREFIXES / 2 ? n + n / 2 + FULL : MAX_PREFIXES;
 }
 
-void steno_ttree_compact(struct steno_ttree *t)
+void steno_transducer_tree_compact(struct steno_transducer_tree *t)
 {
     int32_t n = 0;
     for (int32_t i = 0; i < t->n_links; i++)
@@ -315,7 +317,7 @@ void steno_ttree_compact(struct steno_ttree *t)
     t->full_links = full(n);
     n = 0;
     for (int32_t i = 0; i < t->n; i++) {
-        struct steno_tprefix x = t->p[i];
+        struct steno_transducer_prefix x = t->p[i];
         if (x.moved < 0)
             continue;
         x.child = x.sibling = -1;
@@ -329,7 +331,7 @@ void steno_ttree_compact(struct steno_ttree *t)
     t->full = full(n);
 }
 
-size_t steno_ttree_bytes(const struct steno_ttree *t)
+size_t steno_transducer_tree_bytes(const struct steno_transducer_tree *t)
 {
     size_t n = (size_t)t->cap * sizeof *t->p + (size_t)t->cap_links * sizeof *t->links +
                t->cap_batch * (size_t)t->vocab * sizeof *t->logp;
@@ -346,11 +348,11 @@ static steno_status oom(steno_err *err)
 }
 
 /* Which of the sequences lack a row, each once, into todo. */
-static size_t find_missing(struct steno_ttree *t, const int32_t *p, size_t n, int which)
+static size_t find_missing(struct steno_transducer_tree *t, const int32_t *p, size_t n, int which)
 {
     size_t m = 0;
     for (size_t i = 0; i < n; i++) {
-        struct steno_tprefix *x = &t->p[p[i]];
+        struct steno_transducer_prefix *x = &t->p[p[i]];
         size_t k = 0;
         x->seen = t->frame;
         if (x->row[which])
@@ -364,7 +366,7 @@ static size_t find_missing(struct steno_ttree *t, const int32_t *p, size_t n, in
 }
 
 /* The pool's blocks are of the size that the networks ask for. */
-static void set_size(struct steno_tpool *l, size_t floats)
+static void set_size(struct steno_transducer_pool *l, size_t floats)
 {
     if (l->floats == floats)
         return;
@@ -374,11 +376,12 @@ static void set_size(struct steno_tpool *l, size_t floats)
 }
 
 /* Rows and states of the m sequences in todo. Their parents have theirs: a sequence is only made by
- * extending one that has been looked at, and what goes on keeps its parent's (steno_ttree_keep). */
-static steno_status compute(struct steno_ttree *t, size_t m, int which, steno_err *err)
+ * extending one that has been looked at, and what goes on keeps its parent's
+ * (steno_transducer_tree_mark). */
+static steno_status compute(struct steno_transducer_tree *t, size_t m, int which, steno_err *err)
 {
     const struct steno_transducer_nets *x = t->nets;
-    const bool lm = which == STENO_TTREE_LM;
+    const bool lm = which == STENO_TRANSDUCER_TREE_LM;
     const size_t width = rounded(lm ? (size_t)t->vocab : x->width);
     steno_status st = STENO_OK;
     size_t made = 0;
@@ -388,8 +391,8 @@ static steno_status compute(struct steno_ttree *t, size_t m, int which, steno_er
     if (!reserve_owners(&t->pool[which], m))
         return oom(err);
     for (; made < m; made++) {
-        const struct steno_tprefix *p = &t->p[t->todo[made]];
-        const struct steno_tprefix *up = p->parent < 0 ? NULL : &t->p[p->parent];
+        const struct steno_transducer_prefix *p = &t->p[t->todo[made]];
+        const struct steno_transducer_prefix *up = p->parent < 0 ? NULL : &t->p[p->parent];
         assert(!up || up->row[which]);
         t->in[made] = up ? up->row[which] + width : NULL;
         t->tokens[made] = !up && lm ? t->first : p->token;
@@ -411,20 +414,24 @@ static steno_status compute(struct steno_ttree *t, size_t m, int which, steno_er
     return st;
 }
 
-steno_status steno_ttree_predict(struct steno_ttree *t, const int32_t *p, size_t n, steno_err *err)
+steno_status steno_transducer_tree_predict(struct steno_transducer_tree *t, const int32_t *p,
+                                           size_t n, steno_err *err)
 {
     if (reserve_batch(t, n))
         return oom(err);
-    return compute(t, find_missing(t, p, n, STENO_TTREE_PREDICTION), STENO_TTREE_PREDICTION, err);
+    return compute(t, find_missing(t, p, n, STENO_TRANSDUCER_TREE_PREDICTION),
+                   STENO_TRANSDUCER_TREE_PREDICTION, err);
 }
 
-steno_status steno_ttree_ask_lm(struct steno_ttree *t, const int32_t *p, size_t n, steno_err *err)
+steno_status steno_transducer_tree_score_lm(struct steno_transducer_tree *t, const int32_t *p,
+                                            size_t n, steno_err *err)
 {
     if (!t->nets->lm)
         return STENO_OK;
     if (reserve_batch(t, n))
         return oom(err);
-    return compute(t, find_missing(t, p, n, STENO_TTREE_LM), STENO_TTREE_LM, err);
+    return compute(t, find_missing(t, p, n, STENO_TRANSDUCER_TREE_LM), STENO_TRANSDUCER_TREE_LM,
+                   err);
 }
 
 /* In place; false when it is not a distribution. */
@@ -442,15 +449,15 @@ static bool log_softmax(float *x, size_t n)
     return isfinite(off);
 }
 
-steno_status steno_ttree_join(struct steno_ttree *t, const float *const *enc, const int32_t *p,
-                              size_t n, steno_err *err)
+steno_status steno_transducer_tree_join(struct steno_transducer_tree *t, const float *const *enc,
+                                        const int32_t *p, size_t n, steno_err *err)
 {
     size_t v = (size_t)t->vocab;
-    steno_status st = steno_ttree_predict(t, p, n, err);
+    steno_status st = steno_transducer_tree_predict(t, p, n, err);
     if (st)
         return st;
     for (size_t i = 0; i < n; i++)
-        t->in[i] = t->p[p[i]].row[STENO_TTREE_PREDICTION];
+        t->in[i] = t->p[p[i]].row[STENO_TRANSDUCER_TREE_PREDICTION];
     st = t->nets->join(t->nets->self, enc, t->in, n, t->logp, err);
     for (size_t i = 0; i < n && !st; i++)
         if (!log_softmax(t->logp + i * v, v))

@@ -117,7 +117,7 @@ static void wake(struct load_user *u, int64_t now)
     kind_of(r)->begin(u);
 }
 
-static void turn_wheel(struct load_run *r)
+static void advance_wheel(struct load_run *r)
 {
     int64_t now = steno_now_ns(), ms = (now - r->t0_ns) / MS;
     while (r->wheel_ms < ms) {
@@ -147,7 +147,7 @@ static void loop(struct load_run *r)
             else
                 kind_of(r)->idle(u);
         }
-        turn_wheel(r);
+        advance_wheel(r);
     }
     for (int i = 0; i < r->plan->users; i++)
         if (r->users[i].active)

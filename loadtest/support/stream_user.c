@@ -54,8 +54,8 @@ static void measure_words(struct load_user *u, const json_t *msg)
 
 static void on_partial(struct load_user *u, const json_t *msg)
 {
-    double heard = ((double)json_integer_value(json_object_get(msg, "audio_ms")) - 1) * 1e-3;
-    int64_t at = sent_at(u, heard);
+    double processed = ((double)json_integer_value(json_object_get(msg, "audio_ms")) - 1) * 1e-3;
+    int64_t at = sent_at(u, processed);
     if (u->run->plan->fast)
         return;
     if (!u->had_partial)
@@ -69,8 +69,8 @@ static void on_partial(struct load_user *u, const json_t *msg)
 static void on_final(struct load_user *u, const json_t *msg)
 {
     const char *text = json_string_value(json_object_get(msg, "text"));
-    double heard = ((double)json_integer_value(json_object_get(msg, "audio_ms")) - 1) * 1e-3;
-    int64_t at = u->end_ns ? u->end_ns : sent_at(u, heard);
+    double processed = ((double)json_integer_value(json_object_get(msg, "audio_ms")) - 1) * 1e-3;
+    int64_t at = u->end_ns ? u->end_ns : sent_at(u, processed);
     if (at && !u->run->plan->fast) {
         histogram_add(&u->run->final, ms_since(at));
         measure_words(u, msg);

@@ -362,9 +362,10 @@ EMULATED __m512i _mm512_ternarylogic_epi32(__m512i a, __m512i b, __m512i c, int 
 {
     union emulated x = {.si = a}, y = {.si = b}, z = {.si = c}, r = {.si = _mm512_setzero_si512()};
     EMULATED_LANES(16)
-    for (int bits = 0; bits < 8; bits++) if (table >> bits & 1)
-        r.u32[i] |= (bits & 4 ? x.u32[i] : ~x.u32[i]) & (bits & 2 ? y.u32[i] : ~y.u32[i]) &
-                    (bits & 1 ? z.u32[i] : ~z.u32[i]);
+    for (int bits = 0; bits < 8; bits++)
+        if (table >> bits & 1)
+            r.u32[i] |= (bits & 4 ? x.u32[i] : ~x.u32[i]) & (bits & 2 ? y.u32[i] : ~y.u32[i]) &
+                        (bits & 1 ? z.u32[i] : ~z.u32[i]);
     return r.si;
 }
 EMULATED __m512i _mm512_maskz_add_epi8(__mmask64 m, __m512i a, __m512i b)

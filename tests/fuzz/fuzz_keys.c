@@ -1,6 +1,6 @@
 /* Files of API keys: any bytes are read or refused with a message; what was read is found again,
  * counts, and can be read over itself. */
-/* link: server/keys.c server/calendar.c */
+/* link: server/keys.c server/retry_spreader.c */
 /* covers: server/keys.c */
 #include <stdio.h>
 #include <stdlib.h>

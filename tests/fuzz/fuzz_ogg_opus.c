@@ -25,9 +25,9 @@ static struct outcome decode(const uint8_t *data, size_t n, unsigned channel, ui
 {
     static float out[RATE];
     struct outcome o = {0};
-    steno_oggopus *d;
+    steno_ogg_opus *d;
     size_t used, made;
-    if (steno_oggopus_open(&d, RATE, channel, NULL))
+    if (steno_ogg_opus_open(&d, RATE, channel, NULL))
         return o;
     for (size_t at = 0; at < n && o.samples < MAX_SAMPLES; at += used) {
         size_t k = n - at, room = RATE;
@@ -36,7 +36,7 @@ static struct outcome decode(const uint8_t *data, size_t n, unsigned channel, ui
             k = 1 + (seed >> 16) % 97 < k ? 1 + (seed >> 16) % 97 : k;
             room = STENO_OPUS_MAX_FRAMES(RATE) + (seed >> 16) % 100;
         }
-        o.st = steno_oggopus_push(d, data + at, k, &used, out, room, &made, NULL);
+        o.st = steno_ogg_opus_push(d, data + at, k, &used, out, room, &made, NULL);
         if (o.st > STENO_NEED_MORE)
             break;
         if (used > k || made > room)
@@ -50,8 +50,8 @@ static struct outcome decode(const uint8_t *data, size_t n, unsigned channel, ui
         }
     }
     if (o.st <= STENO_NEED_MORE)
-        o.st = steno_oggopus_end(d, &o.truncated, NULL);
-    steno_oggopus_close(d);
+        o.st = steno_ogg_opus_end(d, &o.truncated, NULL);
+    steno_ogg_opus_close(d);
     return o;
 }
 

@@ -64,7 +64,8 @@ static bool same_constant(const struct steno_value *a, const struct steno_value 
     if (a->dtype != b->dtype || !steno_shape_equal(&a->shape, &b->shape) ||
         steno_shape_bytes(&a->shape, a->dtype, &bytes))
         return false;
-    return !bytes || !memcmp(steno_const_bytes(a->constant), steno_const_bytes(b->constant), bytes);
+    return !bytes ||
+           !memcmp(steno_constant_bytes(a->constant), steno_constant_bytes(b->constant), bytes);
 }
 
 /* The network once more, in two files: read back like `again`, which came from one. */

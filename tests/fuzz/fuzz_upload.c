@@ -2,7 +2,7 @@
  * Content-Type, a line each, and the body. The server's own reading of query and form, our readers
  * of recordings, the tone network of tests/data/models, the answer in the form that was asked for.
  * Without sockets and the pool; jobs.c and upload.c say the order. */
-/* link: server/upload_form.c server/limits.c server/calendar.c server/metrics.c */
+/* link: server/upload_form.c server/limits.c server/retry_spreader.c server/metrics.c */
 /* covers: server/upload_form.c protocol/openai_rest.c protocol/result_json.c protocol/subtitle.c */
 /* covers: protocol/transcript.c */
 #define _GNU_SOURCE /* memmem */

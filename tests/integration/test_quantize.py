@@ -137,7 +137,7 @@ def sixteen(kind):
 
 
 def halves_reach_every_product(d):
-    """Of a decoder that attends to rows not projected yet (LateAttention) and a language model."""
+    """Of a decoder that attends to rows not projected yet (AbsorbedAttention) and a language model."""
     zoo = os.path.join(SHARED, "zoo", "tiny", "espnet-conformer-op13", "full")
     for f in ("xformer_decoder.onnx", "transformer_lm.onnx", "default_encoder.onnx"):
         if not os.path.exists(os.path.join(zoo, f)):

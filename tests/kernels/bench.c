@@ -102,11 +102,11 @@ static void call_packed(const struct run *r)
 {
     r->k->gemm_f32_packed(r->b->m, r->b->n, r->b->k, r->x, r->b->k, r->packed, r->y, r->b->n, NULL);
 }
-static void call_fixed(const struct run *r)
+static void call_w24(const struct run *r)
 {
-    if (r->k->gemm_fixed.part)
-        r->k->gemm_fixed.part(r->b->m, r->b->n, r->b->k, r->x, r->b->k, r->packed, r->y, r->b->n,
-                              NULL, 0, 1);
+    if (r->k->gemm_f32_w24.part)
+        r->k->gemm_f32_w24.part(r->b->m, r->b->n, r->b->k, r->x, r->b->k, r->packed, r->y, r->b->n,
+                                NULL, 0, 1);
     else
         call_packed(r);
 }
@@ -197,11 +197,11 @@ static const struct bench benches[] = {
     {"gemm_f32_packed", call_packed, 100, 2048, 256, 2, 4, PRODUCT},
     {"gemm_f32_packed", call_packed, 250, 512, 2048, 2, 4, PRODUCT},
     {"gemm_f32_packed", call_packed, 1000, 1024, 1024, 2, 4, PRODUCT},
-    {"gemm_fixed", call_fixed, 1, 2048, 512, 2, 4, PRODUCT},
-    {"gemm_fixed", call_fixed, 25, 2048, 512, 2, 4, PRODUCT},
-    {"gemm_fixed", call_fixed, 100, 2048, 512, 2, 4, PRODUCT},
-    {"gemm_fixed", call_fixed, 250, 512, 2048, 2, 4, PRODUCT},
-    {"gemm_fixed", call_fixed, 1000, 1024, 1024, 2, 4, PRODUCT},
+    {"gemm_f32_w24", call_w24, 1, 2048, 512, 2, 4, PRODUCT},
+    {"gemm_f32_w24", call_w24, 25, 2048, 512, 2, 4, PRODUCT},
+    {"gemm_f32_w24", call_w24, 100, 2048, 512, 2, 4, PRODUCT},
+    {"gemm_f32_w24", call_w24, 250, 512, 2048, 2, 4, PRODUCT},
+    {"gemm_f32_w24", call_w24, 1000, 1024, 1024, 2, 4, PRODUCT},
     {"gemm_f32_packed+silu", call_packed_silu, 100, 2048, 256, 2, 4, PRODUCT},
     {"gemm_f32 A*B'", call_pair, 6, 30, 32, 2, 4, PAIR},
     {"gemm_f32 A*B'", call_pair, 25, 25, 64, 2, 4, PAIR},
@@ -304,10 +304,10 @@ static double time_level(struct run *r)
     double ns;
     r->packed = r->work = NULL;
     if (b->kind == PRODUCT && b->call != call_dwconv) {
-        const bool fixed = b->call == call_fixed && r->k->gemm_fixed.part;
+        const bool w24 = b->call == call_w24 && r->k->gemm_f32_w24.part;
         r->packed = steno_aligned_alloc(
-            (fixed ? r->k->gemm_fixed.packed_bytes : r->k->gemm_f32_packed_bytes)(b->k, b->n));
-        (fixed ? r->k->gemm_fixed.pack : r->k->gemm_f32_pack)(r->packed, r->w, b->n, false, b->k,
+            (w24 ? r->k->gemm_f32_w24.packed_bytes : r->k->gemm_f32_packed_bytes)(b->k, b->n));
+        (w24 ? r->k->gemm_f32_w24.pack : r->k->gemm_f32_pack)(r->packed, r->w, b->n, false, b->k,
                                                               b->n);
     }
     if (b->kind == PAIR)
@@ -394,7 +394,7 @@ static int bench_f32(const char *only)
         if (only && !strstr(benches[i].name, only))
             continue;
         r.b = &benches[i];
-        print_row(&r, levels, n, benches[i].call == call_fixed ? many : peak[n - 1], bandwidth);
+        print_row(&r, levels, n, benches[i].call == call_w24 ? many : peak[n - 1], bandwidth);
     }
     steno_aligned_free(r.x);
     steno_aligned_free(r.w);

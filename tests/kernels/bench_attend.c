@@ -26,13 +26,13 @@ static void call(const void *arg)
     r->attend(&r->a);
 }
 
-static void bench_shape(const steno_kernels *k, bool narrow, const float *x, size_t keys,
+static void bench_shape(const steno_kernels *k, bool use_bf16, const float *x, size_t keys,
                         bool positions, double peak, void *packed[3])
 {
     void (*pack)(void *, const float *, size_t, bool, size_t, size_t) =
-        narrow ? k->gemm_bf16.pack : k->gemm_f32_pack;
+        use_bf16 ? k->gemm_bf16.pack : k->gemm_f32_pack;
     alignas(64) float o[STENO_ATTEND_ROWS * SIZE], state[2 * STENO_ATTEND_ROWS];
-    struct run r = {narrow ? k->attend_bf16 : k->attend_f32,
+    struct run r = {use_bf16 ? k->attend_bf16 : k->attend_f32,
                     {.m = STENO_ATTEND_ROWS,
                      .keys = keys,
                      .size = SIZE,
@@ -61,16 +61,16 @@ static void bench_shape(const steno_kernels *k, bool narrow, const float *x, siz
     fflush(stdout);
 }
 
-static void bench_type(const steno_kernels *k, bool narrow, const float *x, void *packed[3])
+static void bench_type(const steno_kernels *k, bool use_bf16, const float *x, void *packed[3])
 {
     static const size_t keys[] = {24, 42, 128, 250, MOST};
-    const double peak = narrow ? steno_peak_bf16(k) : steno_peak_flops(k);
+    const double peak = use_bf16 ? steno_peak_bf16(k) : steno_peak_flops(k);
     printf("\n| attend_%s rows x keys x size | ns | GFLOP/s | of peak | ns a vector of scores "
            "|\n|---|---|---|---|---|\n",
-           narrow ? "bf16" : "f32");
+           use_bf16 ? "bf16" : "f32");
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         for (int positions = 0; positions < 2; positions++)
-            bench_shape(k, narrow, x, keys[i], positions, peak, packed);
+            bench_shape(k, use_bf16, x, keys[i], positions, peak, packed);
 }
 
 int bench_attend(void)

@@ -17,7 +17,7 @@ struct attend_case {
     enum positions positions;
     enum seen seen;
     bool bias;
-    bool narrow; /* attend_bf16 */
+    bool use_bf16; /* attend_bf16 */
 };
 
 /* Factors, and what rows see, of all keys. */
@@ -71,7 +71,7 @@ static void drop(struct factors *f)
 
 static double factor(const struct attend_case *c, float x)
 {
-    return (double)(c->narrow ? half_from_bf16(half_to_bf16(x)) : x);
+    return (double)(c->use_bf16 ? half_from_bf16(half_to_bf16(x)) : x);
 }
 
 static double score(const struct factors *f, const struct attend_case *c, size_t i, size_t j)
@@ -110,27 +110,27 @@ static void row_is_right(const struct factors *f, const struct attend_case *c, f
             want += t[j] / all * factor(c, f->v[j * f->ldv + x]);
             size += t[j] / all * fabs(factor(c, f->v[j * f->ldv + x]));
         }
-        if (!close_to(o[x] / sum, want, size * (c->narrow ? 0x1p-8 + 1e-4 : 2e-5)))
+        if (!close_to(o[x] / sum, want, size * (c->use_bf16 ? 0x1p-8 + 1e-4 : 2e-5)))
             test_fail("%s: m %zu keys %zu of %zu size %zu, %zu positions %d seen %d: row %zu "
                       "column %zu is %a, exact %a",
-                      c->narrow ? "bf16" : "f32", c->m, c->call, c->keys, c->size, c->v_size,
+                      c->use_bf16 ? "bf16" : "f32", c->m, c->call, c->keys, c->size, c->v_size,
                       (int)c->positions, (int)c->seen, i, x, (double)(o[x] / sum), want);
     }
     free(t);
 }
 
-static size_t packed_bytes(const steno_kernels *k, bool narrow, size_t rows, size_t cols)
+static size_t packed_bytes(const steno_kernels *k, bool use_bf16, size_t rows, size_t cols)
 {
-    return narrow ? k->gemm_bf16.packed_bytes(rows, cols) : k->gemm_f32_packed_bytes(rows, cols);
+    return use_bf16 ? k->gemm_bf16.packed_bytes(rows, cols) : k->gemm_f32_packed_bytes(rows, cols);
 }
 
-static void *packed(const steno_kernels *k, bool narrow, const float *b, size_t ldb, bool trans,
+static void *packed(const steno_kernels *k, bool use_bf16, const float *b, size_t ldb, bool trans,
                     size_t rows, size_t cols)
 {
-    void *to = steno_aligned_alloc(packed_bytes(k, narrow, rows, cols));
+    void *to = steno_aligned_alloc(packed_bytes(k, use_bf16, rows, cols));
     if (!to)
         abort();
-    (narrow ? k->gemm_bf16.pack : k->gemm_f32_pack)(to, b, ldb, trans, rows, cols);
+    (use_bf16 ? k->gemm_bf16.pack : k->gemm_f32_pack)(to, b, ldb, trans, rows, cols);
     return to;
 }
 
@@ -138,7 +138,8 @@ static void attend_one(const steno_kernels *k, const struct attend_case *c, floa
 {
     struct factors f;
     float max[STENO_ATTEND_ROWS], sum[STENO_ATTEND_ROWS];
-    const size_t ldo = steno_attend_ldo(c->v_size), panel = packed_bytes(k, c->narrow, c->size, 32);
+    const size_t ldo = steno_attend_ldo(c->v_size),
+                 panel = packed_bytes(k, c->use_bf16, c->size, 32);
     struct steno_attend a = {.m = c->m,
                              .keys = c->keys,
                              .size = c->size,
@@ -151,9 +152,9 @@ static void attend_one(const steno_kernels *k, const struct attend_case *c, floa
     struct steno_attend_seen seen[STENO_ATTEND_ROWS];
     void *kp, *vp, *pp;
     make(&f, c);
-    kp = packed(k, c->narrow, f.k, f.ldk, true, c->size, c->keys);
-    vp = packed(k, c->narrow, f.v, f.ldv, false, c->keys, c->v_size);
-    pp = packed(k, c->narrow, f.p, f.ldp, true, c->size, f.places);
+    kp = packed(k, c->use_bf16, f.k, f.ldk, true, c->size, c->keys);
+    vp = packed(k, c->use_bf16, f.v, f.ldv, false, c->keys, c->v_size);
+    pp = packed(k, c->use_bf16, f.p, f.ldp, true, c->size, f.places);
     a.o = steno_aligned_alloc(STENO_ATTEND_ROWS * ldo * sizeof *a.o);
     if (!a.o)
         abort();
@@ -176,7 +177,7 @@ static void attend_one(const steno_kernels *k, const struct attend_case *c, floa
             seen[i] = f.seen[i];
             seen[i].mask = seen[i].mask ? seen[i].mask + a.from : NULL;
         }
-        (c->narrow ? k->attend_bf16 : k->attend_f32)(&a);
+        (c->use_bf16 ? k->attend_bf16 : k->attend_f32)(&a);
     }
     for (size_t i = 0; i < c->m; i++)
         row_is_right(&f, c, scale, i, a.o + i * ldo, max[i], sum[i]);
@@ -187,7 +188,7 @@ static void attend_one(const steno_kernels *k, const struct attend_case *c, floa
     steno_aligned_free(a.o);
 }
 
-static void shapes(const steno_kernels *k, bool narrow)
+static void shapes(const steno_kernels *k, bool use_bf16)
 {
     static const size_t rows[] = {1, 7, 15, 16, 17, 31, 32},
                         keys[] = {1, 31, 32, 33, 64, 65, 97, 127, 128, 129, 200, 300};
@@ -202,15 +203,16 @@ static void shapes(const steno_kernels *k, bool narrow)
                                &(struct attend_case){
                                    rows[m], keys[n], sizes[turn % 7], values[turn % 6],
                                    turn % 2 ? 1000 : 32 * (1 + turn % 5), (enum positions)p,
-                                   (enum seen)s, turn % 3 == 0, narrow},
+                                   (enum seen)s, turn % 3 == 0, use_bf16},
                                turn % 11 ? 0.25f : -0.5f);
 }
 
 /* Keys and values that come bit by bit lie as those that are packed at one go. */
 static void kept(const steno_kernels *k, size_t size, size_t v_size)
 {
-    enum { N = STENO_KEPT_KEYS };
-    const size_t at_v = steno_kept_keys_bytes(k, size), bytes = steno_kept_bytes(k, size, v_size);
+    enum { N = STENO_KV_PAGE_KEYS };
+    const size_t at_v = steno_kv_page_key_bytes(k, size),
+                 bytes = steno_kv_page_bytes(k, size, v_size);
     float *x = steno_aligned_zeroed(N * (size + v_size) * sizeof *x);
     char *want = steno_aligned_zeroed(bytes), *got = steno_aligned_zeroed(bytes);
     if (!x || !want || !got)
@@ -219,8 +221,8 @@ static void kept(const steno_kernels *k, size_t size, size_t v_size)
         n = 1 + random_below(20);
         n = n < N - at ? n : N - at;
         fill_uniform(x + at * (size + v_size), n * (size + v_size));
-        k->keep_bf16(got, size, v_size, at, n, x + at * (size + v_size), size + v_size,
-                     x + at * (size + v_size) + size, size + v_size);
+        k->kv_append_bf16(got, size, v_size, at, n, x + at * (size + v_size), size + v_size,
+                          x + at * (size + v_size) + size, size + v_size);
         k->gemm_bf16.pack(want, x, size + v_size, true, size, N);
         k->gemm_bf16.pack(want + at_v, x + size, size + v_size, false, N, v_size);
         if (memcmp(want, got, bytes) != 0)
@@ -233,7 +235,7 @@ static void kept(const steno_kernels *k, size_t size, size_t v_size)
 }
 
 /* One row, 40 keys of one number each: what numbers that are none do. */
-static void odd_numbers(const steno_kernels *k, bool narrow)
+static void odd_numbers(const steno_kernels *k, bool use_bf16)
 {
     enum { KEYS = 40 };
     static const float odd[] = {NAN, INFINITY, -INFINITY};
@@ -258,11 +260,11 @@ static void odd_numbers(const steno_kernels *k, bool narrow)
             v[j] = 1;
         }
         kk[7] = odd[i];
-        kp = packed(k, narrow, kk, 1, true, 1, KEYS);
-        vp = packed(k, narrow, v, 1, false, KEYS, 1);
+        kp = packed(k, use_bf16, kk, 1, true, 1, KEYS);
+        vp = packed(k, use_bf16, v, 1, false, KEYS, 1);
         a.k = kp;
         a.v = vp;
-        (narrow ? k->attend_bf16 : k->attend_f32)(&a);
+        (use_bf16 ? k->attend_bf16 : k->attend_f32)(&a);
         if (i < 2 ? !isnan(o[0] / sum[0]) : !close_to(o[0] / sum[0], 1, 0.01))
             test_fail("a score of %g gives %g", (double)odd[i], (double)(o[0] / sum[0]));
         steno_aligned_free(kp);
@@ -282,7 +284,7 @@ void check_attend(const steno_kernels *k)
         odd_numbers(k, true);
         test_end();
     }
-    if (k->keep_bf16 && test_begin(k, "keep_bf16")) {
+    if (k->kv_append_bf16 && test_begin(k, "kv_append_bf16")) {
         for (size_t size = 1; size <= 160; size += 13)
             kept(k, size, 161 - size);
         kept(k, 64, 64);

@@ -208,7 +208,7 @@ static void round_to_bf16(float *x, size_t n)
 static void run_weights(const steno_kernels *k, const struct steno_gemm_weights *g, size_t number,
                         size_t n_parts, bool epilogue)
 {
-    const bool fixed = g == &k->gemm_fixed;
+    const bool w24 = g == &k->gemm_f32_w24;
     struct steno_conv s = shape_of(&cases[number]);
     size_t image = s.in[0] * s.in[1], pixels = s.out[0] * s.out[1];
     size_t nx = s.c_in * image, ny = s.c_out * pixels, taps = s.kernel[0] * s.kernel[1];
@@ -227,7 +227,7 @@ static void run_weights(const steno_kernels *k, const struct steno_gemm_weights 
     to_nhwc(xt, x, s.c_in, image);
     to_nhwc(rt, residual, s.c_out, pixels);
     expected.residual = residual;
-    for (size_t i = 0; i < nw && g == &k->gemm_tight; i++) /* nothing that 12 bits do not keep */
+    for (size_t i = 0; i < nw && g == &k->gemm_bf16_w12; i++) /* nothing that 12 bits do not keep */
         w[i] = copysignf(fmaxf(fabsf(w[i]), 0x1p-11f), w[i]);
     for (size_t o = 0; o < s.c_out; o++)
         to_nhwc(rows + o * taps * s.c_in, w + o * taps * s.c_in, s.c_in, taps);
@@ -235,12 +235,12 @@ static void run_weights(const steno_kernels *k, const struct steno_gemm_weights 
     for (size_t p = n_parts; p-- > 0;)
         g->conv(&s, xt, packed, yt, epilogue ? &ep : NULL, p, n_parts);
     to_nhwc(y, yt, pixels, s.c_out);
-    if (!fixed)
+    if (!w24)
         round_to_bf16(w, nw);
-    if (!fixed && k->cpu & STENO_CPU_BF16)
+    if (!w24 && k->cpu & STENO_CPU_BF16)
         round_to_bf16(x, nx);
-    compare_conv(&s, x, w, y, epilogue ? &expected : NULL,
-                 fixed ? 4.2 * (double)(taps * s.c_in) : 0, number);
+    compare_conv(&s, x, w, y, epilogue ? &expected : NULL, w24 ? 4.2 * (double)(taps * s.c_in) : 0,
+                 number);
     steno_aligned_free(packed);
     guard_free(x);
     guard_free(xt);
@@ -308,16 +308,16 @@ void check_conv(const steno_kernels *k)
                 run_weights(k, &k->gemm_bf16, i, n_parts, n_parts == 2);
         test_end();
     }
-    if (k->gemm_fixed.conv && test_begin(k, "conv_fixed")) {
+    if (k->gemm_f32_w24.conv && test_begin(k, "conv_fixed")) {
         for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
             for (size_t n_parts = 1; n_parts <= 3 && cases[i].group == 1; n_parts++)
-                run_weights(k, &k->gemm_fixed, i, n_parts, n_parts == 2);
+                run_weights(k, &k->gemm_f32_w24, i, n_parts, n_parts == 2);
         test_end();
     }
-    if (k->gemm_tight.conv && test_begin(k, "conv_tight")) {
+    if (k->gemm_bf16_w12.conv && test_begin(k, "conv_tight")) {
         for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
             for (size_t n_parts = 1; n_parts <= 3 && cases[i].group == 1; n_parts++)
-                run_weights(k, &k->gemm_tight, i, n_parts, n_parts == 2);
+                run_weights(k, &k->gemm_bf16_w12, i, n_parts, n_parts == 2);
         test_end();
     }
     if (test_begin(k, "dwconv_f32")) {

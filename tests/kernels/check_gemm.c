@@ -33,8 +33,7 @@ struct setup {
     const struct steno_gemm_epilogue *use;
     double slack; /* added to the magnitude of the products, times that of A; 0 usual */
     bool near;    /* SiLU is within 2^-13 */
-    bool
-        fixed; /* numbers are rounded to 24 bits of the largest of their row of A, or column of B */
+    bool w24; /* numbers are rounded to 24 bits of the largest of their row of A, or column of B */
 };
 
 static size_t span(size_t rows, size_t cols, size_t ld)
@@ -74,7 +73,7 @@ static void setup_new(struct setup *t, struct shape s, bool trans_a, bool trans_
                                          .bias_rows = variant & 8,
                                          .residual = variant & 2 ? t->residual : NULL,
                                          .ldr = s.n + 1,
-                                         .act = (enum steno_act)(variant % 8),
+                                         .act = (enum steno_activation)(variant % 8),
                                          .act_min = -0.25f,
                                          .act_max = 0.5f};
     t->use = variant ? &t->ep : NULL;
@@ -132,7 +131,7 @@ static void compare_element(const struct setup *t, size_t i, size_t j)
     }
     mag += t->slack * of_a;
     bound = 1.2 * (double)(t->s.k + 1) * EPS * mag + 1e-30;
-    if (t->fixed) /* half a step of 2^-22 of the largest, and the ninth product; sums of blocks of
+    if (t->w24) /* half a step of 2^-22 of the largest, and the ninth product; sums of blocks of
                      512 */
         bound = 2.05 * EPS * (most_a * of_b + most_b * of_a) +
                 EPS / 32 * (double)t->s.k * most_a * most_b +
@@ -271,12 +270,12 @@ static const struct shape large[] = {
     {1, 70, 2100},  {17, 64, 1100}, {33, 97, 130}, {300, 50, 600},  {65, 40, 64},    {257, 33, 900},
     {40, 32, 9000}, {24, 96, 512},  {31, 64, 32},  {600, 20, 2200}, {250, 40, 9728}, {60, 70, 700}};
 
-static void *pack_fixed(const steno_kernels *k, const struct setup *t)
+static void *pack_w24(const steno_kernels *k, const struct setup *t)
 {
-    void *p = steno_aligned_alloc(k->gemm_fixed.packed_bytes(t->s.k, t->s.n));
+    void *p = steno_aligned_alloc(k->gemm_f32_w24.packed_bytes(t->s.k, t->s.n));
     if (!p)
         exit(2);
-    k->gemm_fixed.pack(p, t->b, t->ldb, t->trans_b, t->s.k, t->s.n);
+    k->gemm_f32_w24.pack(p, t->b, t->ldb, t->trans_b, t->s.k, t->s.n);
     return p;
 }
 
@@ -296,30 +295,30 @@ static void rows_alone(const struct steno_gemm_weights *g, struct setup *t, cons
     t->c = whole;
 }
 
-static void fixed_of(const steno_kernels *k, struct shape s, int variant)
+static void w24_of(const steno_kernels *k, struct shape s, int variant)
 {
     struct setup t;
     void *b;
     setup_new(&t, s, false, variant % 3 == 1, variant);
-    b = pack_fixed(k, &t);
+    b = pack_w24(k, &t);
     for (size_t p = 3; p-- > 0;)
-        k->gemm_fixed.part(t.s.m, t.s.n, t.s.k, t.a, t.lda, b, t.c, t.ldc, t.use, p, 3);
-    t.fixed = true;
+        k->gemm_f32_w24.part(t.s.m, t.s.n, t.s.k, t.a, t.lda, b, t.c, t.ldc, t.use, p, 3);
+    t.w24 = true;
     compare(&t);
     if (!(variant & 8)) /* no bias of rows */
-        rows_alone(&k->gemm_fixed, &t, b);
+        rows_alone(&k->gemm_f32_w24, &t, b);
     steno_aligned_free(b);
     setup_free(&t);
 }
 
-static void fixed(const steno_kernels *k)
+static void w24(const steno_kernels *k)
 {
     for (size_t i = 0; i < N_SHAPES; i++)
         for (int variant = 0; variant < 16; variant++)
-            fixed_of(k, shapes[i], variant);
+            w24_of(k, shapes[i], variant);
     for (size_t i = 0; i < sizeof large / sizeof *large; i++)
         for (int variant = 0; variant < 16; variant += KCHECK_FEW ? 7 : 3)
-            fixed_of(k, large[i], variant);
+            w24_of(k, large[i], variant);
 }
 
 /* Infinite numbers and NaN in rows 0 and the last of A and column 20 of B: such a row is as its
@@ -332,8 +331,8 @@ static void odd_numbers(const steno_kernels *k, size_t m, float odd)
     setup_new(&t, (struct shape){m, 90, 650}, false, false, 0);
     plain = guard_new(c_span(&t));
     without = guard_new(c_span(&t));
-    b = pack_fixed(k, &t);
-    k->gemm_fixed.part(t.s.m, t.s.n, t.s.k, t.a, t.lda, b, without, t.ldc, NULL, 0, 1);
+    b = pack_w24(k, &t);
+    k->gemm_f32_w24.part(t.s.m, t.s.n, t.s.k, t.a, t.lda, b, without, t.ldc, NULL, 0, 1);
     steno_aligned_free(b);
     t.a[7] = odd;
     t.a[(m - 1) * t.lda + 649] = -odd;
@@ -341,9 +340,9 @@ static void odd_numbers(const steno_kernels *k, size_t m, float odd)
     k->gemm_f32_packed(t.s.m, t.s.n, t.s.k, t.a, t.lda, b, plain, t.ldc, NULL);
     steno_aligned_free(b);
     t.b[3 * t.ldb + 20] = odd;
-    b = pack_fixed(k, &t);
+    b = pack_w24(k, &t);
     for (size_t p = 0; p < 2; p++)
-        k->gemm_fixed.part(t.s.m, t.s.n, t.s.k, t.a, t.lda, b, t.c, t.ldc, NULL, p, 2);
+        k->gemm_f32_w24.part(t.s.m, t.s.n, t.s.k, t.a, t.lda, b, t.c, t.ldc, NULL, p, 2);
     for (size_t i = 0; i < t.s.m; i++)
         for (size_t j = 0; j < t.s.n; j++) {
             const bool touched = i == 0 || i == m - 1;
@@ -369,9 +368,9 @@ static void scaled(const steno_kernels *k, float of_a, float of_b, bool one)
         t.a[i] *= one && i % t.lda != 13 ? 1 : of_a;
     for (size_t i = 0; i < span(t.s.k, t.s.n, t.ldb); i++)
         t.b[i] *= one && i / t.ldb != 590 ? 1 : of_b;
-    b = pack_fixed(k, &t);
-    k->gemm_fixed.part(t.s.m, t.s.n, t.s.k, t.a, t.lda, b, t.c, t.ldc, NULL, 0, 1);
-    t.fixed = true;
+    b = pack_w24(k, &t);
+    k->gemm_f32_w24.part(t.s.m, t.s.n, t.s.k, t.a, t.lda, b, t.c, t.ldc, NULL, 0, 1);
+    t.w24 = true;
     compare(&t);
     steno_aligned_free(b);
     setup_free(&t);
@@ -397,18 +396,18 @@ static void as_near_as_f32(const steno_kernels *k)
 {
     for (size_t n = 512; n <= 2048; n *= 2) {
         struct setup t;
-        double of_f32, of_fixed;
+        double of_f32, of_w24;
         void *b;
         setup_new(&t, (struct shape){17, 96, n}, false, false, 0);
         b = pack(k, &t);
         k->gemm_f32_packed(t.s.m, t.s.n, t.s.k, t.a, t.lda, b, t.c, t.ldc, NULL);
         of_f32 = off(&t);
         steno_aligned_free(b);
-        b = pack_fixed(k, &t);
-        k->gemm_fixed.part(t.s.m, t.s.n, t.s.k, t.a, t.lda, b, t.c, t.ldc, NULL, 0, 1);
-        of_fixed = off(&t);
-        if (!(of_fixed < (k->cpu & STENO_CPU_AMX ? 0.8 : 1.05) * of_f32))
-            test_fail("k %zu: off by %.3g, sums of f32 by %.3g", n, of_fixed, of_f32);
+        b = pack_w24(k, &t);
+        k->gemm_f32_w24.part(t.s.m, t.s.n, t.s.k, t.a, t.lda, b, t.c, t.ldc, NULL, 0, 1);
+        of_w24 = off(&t);
+        if (!(of_w24 < (k->cpu & STENO_CPU_AMX ? 0.8 : 1.05) * of_f32))
+            test_fail("k %zu: off by %.3g, sums of f32 by %.3g", n, of_w24, of_f32);
         steno_aligned_free(b);
         setup_free(&t);
     }
@@ -424,8 +423,8 @@ static void whole_numbers(const steno_kernels *k)
         t.a[i] = (float)((int)random_below(61) - 30) / 4;
     for (size_t i = 0; i < span(t.s.n, t.s.k, t.ldb); i++)
         t.b[i] = (float)((int)random_below(255) - 127) * 8;
-    b = pack_fixed(k, &t);
-    k->gemm_fixed.part(t.s.m, t.s.n, t.s.k, t.a, t.lda, b, t.c, t.ldc, NULL, 0, 1);
+    b = pack_w24(k, &t);
+    k->gemm_f32_w24.part(t.s.m, t.s.n, t.s.k, t.a, t.lda, b, t.c, t.ldc, NULL, 0, 1);
     for (size_t i = 0; i < t.s.m; i++)
         for (size_t j = 0; j < t.s.n; j++) {
             double sum = 0;
@@ -440,11 +439,11 @@ static void whole_numbers(const steno_kernels *k)
 
 /* ---- weights of 16 bits ---- */
 
-typedef uint16_t narrow_fn(float x);
+typedef uint16_t round_fn(float x);
 typedef float widen_fn(uint16_t h);
 
 /* No neighbour is closer, ties are even; NaN and infinities stay. */
-static void rounds_to_nearest(narrow_fn *narrow, widen_fn *widen, uint16_t infinity)
+static void rounds_to_nearest(round_fn *round_to, widen_fn *widen, uint16_t infinity)
 {
     for (int i = 0; i < 200000; i++) {
         uint32_t bits = (uint32_t)random_bits();
@@ -456,7 +455,7 @@ static void rounds_to_nearest(narrow_fn *narrow, widen_fn *widen, uint16_t infin
         if (i % 3 == 1)
             bits &= 0xfffff000u;
         memcpy(&x, &bits, sizeof x);
-        h = narrow(x);
+        h = round_to(x);
         if (isnan(x) ? !isnan(widen(h)) : (h & 0x7fff) > infinity)
             test_fail("%a becomes %04x", (double)x, h);
         if (isnan(x) || (h & 0x7fff) == infinity || (h & 0x7fff) == 0)
@@ -468,19 +467,19 @@ static void rounds_to_nearest(narrow_fn *narrow, widen_fn *widen, uint16_t infin
                 test_fail("%a becomes %04x, %04x is closer", (double)x, h, h + s);
         }
     }
-    if (narrow(INFINITY) != infinity || narrow(-INFINITY) != (infinity | 0x8000) ||
-        narrow(-0.0f) != 0x8000 || narrow(1e-30f) != narrow(widen(narrow(1e-30f))))
+    if (round_to(INFINITY) != infinity || round_to(-INFINITY) != (infinity | 0x8000) ||
+        round_to(-0.0f) != 0x8000 || round_to(1e-30f) != round_to(widen(round_to(1e-30f))))
         test_fail("an end of the range is off");
 }
 
-static void round_all(float *x, size_t n, narrow_fn *narrow, widen_fn *widen)
+static void round_all(float *x, size_t n, round_fn *round_to, widen_fn *widen)
 {
     for (size_t i = 0; i < n; i++)
-        x[i] = widen(narrow(x[i]));
+        x[i] = widen(round_to(x[i]));
 }
 
 /* rounds_a: the level's kernel does that too. */
-static void sixteen_bits(const struct steno_gemm_weights *g, narrow_fn *narrow, widen_fn *widen,
+static void sixteen_bits(const struct steno_gemm_weights *g, round_fn *round_to, widen_fn *widen,
                          bool rounds_a)
 {
     for (size_t i = 0; i < N_SHAPES; i++)
@@ -497,9 +496,9 @@ static void sixteen_bits(const struct steno_gemm_weights *g, narrow_fn *narrow, 
             if (!(variant & 8)) /* no bias of rows */
                 rows_alone(g, &t, b);
             round_all(t.b, span(t.trans_b ? t.s.n : t.s.k, t.trans_b ? t.s.k : t.s.n, t.ldb),
-                      narrow, widen);
+                      round_to, widen);
             if (rounds_a)
-                round_all(t.a, span(t.s.m, t.s.k, t.lda), narrow, widen);
+                round_all(t.a, span(t.s.m, t.s.k, t.lda), round_to, widen);
             t.near = rounds_a;
             compare(&t);
             steno_aligned_free(b);
@@ -508,7 +507,7 @@ static void sixteen_bits(const struct steno_gemm_weights *g, narrow_fn *narrow, 
 }
 
 /* What 12 bits keep of x in a column whose largest number has the exponent's upper bits `most`. */
-static float tight_of(float x, int most)
+static float w12_of(float x, int most)
 {
     const uint16_t h = half_to_bf16(x), sign = h & 0x8000;
     const int base = most > 7 ? most - 7 : 0, upper = (h & 0x7fff) >> 8;
@@ -530,15 +529,14 @@ static void tighten(struct setup *t)
             most = upper > most ? upper : most;
         }
         for (size_t l = 0; l < t->s.k; l++)
-            x[l * down] = tight_of(x[l * down], most);
+            x[l * down] = w12_of(x[l * down], most);
     }
 }
 
 /* The bits of bf16 with what is left of the weights; spread: the numbers are of up to 2^-spread. */
-static void tight_of_shape(const steno_kernels *k, struct shape s, int variant, int spread,
-                           float odd)
+static void w12_of_shape(const steno_kernels *k, struct shape s, int variant, int spread, float odd)
 {
-    const struct steno_gemm_weights *g = &k->gemm_tight;
+    const struct steno_gemm_weights *g = &k->gemm_bf16_w12;
     struct setup t;
     float *want;
     void *b, *plain;
@@ -575,19 +573,19 @@ static void tight_of_shape(const steno_kernels *k, struct shape s, int variant, 
     setup_free(&t);
 }
 
-static void tight(const steno_kernels *k)
+static void w12(const steno_kernels *k)
 {
     for (size_t i = 0; i < N_SHAPES; i++)
         for (int variant = 0; variant < 16; variant++)
-            tight_of_shape(k, shapes[i], variant, variant % 5 == 4 ? 100 : 16, 0);
+            w12_of_shape(k, shapes[i], variant, variant % 5 == 4 ? 100 : 16, 0);
     for (size_t i = 0; i < sizeof large / sizeof *large; i++)
         for (int variant = 0; variant < 16; variant += KCHECK_FEW ? 7 : 3)
-            tight_of_shape(k, large[i], variant, variant % 5 == 4 ? 100 : 16, 0);
+            w12_of_shape(k, large[i], variant, variant % 5 == 4 ? 100 : 16, 0);
     for (int variant = 0; variant < 2; variant++) {
-        tight_of_shape(k, (struct shape){20, 70, 200}, variant, 16, INFINITY);
-        tight_of_shape(k, (struct shape){70, 70, 200}, variant, 16, NAN);
-        tight_of_shape(k, (struct shape){20, 70, 200}, variant, 16, -3.3e38f);
-        tight_of_shape(k, (struct shape){20, 70, 200}, variant, 250, 0);
+        w12_of_shape(k, (struct shape){20, 70, 200}, variant, 16, INFINITY);
+        w12_of_shape(k, (struct shape){70, 70, 200}, variant, 16, NAN);
+        w12_of_shape(k, (struct shape){20, 70, 200}, variant, 16, -3.3e38f);
+        w12_of_shape(k, (struct shape){20, 70, 200}, variant, 250, 0);
     }
 }
 
@@ -671,8 +669,8 @@ void check_gemm(const steno_kernels *k)
         parts(k);
         test_end();
     }
-    if (k->gemm_fixed.part && test_begin(k, "gemm_fixed")) {
-        fixed(k);
+    if (k->gemm_f32_w24.part && test_begin(k, "gemm_f32_w24")) {
+        w24(k);
         for (size_t m = 2; m <= 70; m += 17) {
             odd_numbers(k, m, NAN);
             odd_numbers(k, m, INFINITY);
@@ -688,8 +686,8 @@ void check_gemm(const steno_kernels *k)
         as_near_as_f32(k);
         test_end();
     }
-    if (k->gemm_tight.part && test_begin(k, "gemm_tight")) {
-        tight(k);
+    if (k->gemm_bf16_w12.part && test_begin(k, "gemm_bf16_w12")) {
+        w12(k);
         test_end();
     }
     if (test_begin(k, "gemm_f32")) {

@@ -99,14 +99,14 @@ static void setup_new(struct setup *t, const steno_kernels *k, struct shape s, u
     t->row_scale = floats_new(s.m);
     t->g.scale = variant & 128 ? t->scale : NULL;
     t->g.row_scale = variant & 256 ? t->row_scale : NULL;
-    t->ep = (struct steno_gemm_epilogue){.alpha = 1,
-                                         .bias = variant & 512 ? t->bias : NULL,
-                                         .residual = variant & 1024 ? t->residual : NULL,
-                                         .ldr = s.n + 1,
-                                         .act = variant & 2048 ? (enum steno_act)(1 + variant % 6)
-                                                               : STENO_ACT_NONE,
-                                         .act_min = -20.0f,
-                                         .act_max = 50.0f};
+    t->ep = (struct steno_gemm_epilogue){
+        .alpha = 1,
+        .bias = variant & 512 ? t->bias : NULL,
+        .residual = variant & 1024 ? t->residual : NULL,
+        .ldr = s.n + 1,
+        .act = variant & 2048 ? (enum steno_activation)(1 + variant % 6) : STENO_ACT_NONE,
+        .act_min = -20.0f,
+        .act_max = 50.0f};
     t->g.ep = variant & (512 | 1024 | 2048) ? &t->ep : NULL;
     t->packed = steno_aligned_alloc(k->gemm_i8_packed_bytes(s.k, s.n));
     if (!t->a_zero || !t->b_zero || !t->packed)

@@ -168,7 +168,7 @@ const char *fake_log(void)
     return book.text;
 }
 
-void fake_gate(bool open)
+void fake_barrier(bool open)
 {
     pthread_mutex_lock(&book.lock);
     book.shut = !open;

@@ -21,7 +21,7 @@ extern _Atomic int open_fakes, open_steppers, measured;
 void fake_log_reset(void);
 const char *fake_log(void);
 /* While it is shut, a step begins but does not end. */
-void fake_gate(bool open);
+void fake_barrier(bool open);
 /* Wait until so many batches have begun since fake_log_reset. */
 void fake_wait_batches(int n);
 

@@ -1,5 +1,5 @@
 /* The one port: heads in any split go to the right side, bad ones are answered or dropped. */
-/* link: server/acceptor.c server/calendar.c server/refusal.c server/head.c server/metrics.c */
+/* link: server/acceptor.c server/retry_spreader.c server/refusal.c server/head.c server/metrics.c */
 /* link: server/stats.c server/config.c */
 /* link: server/address.c server/log.c */
 #include <setjmp.h>

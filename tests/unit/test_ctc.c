@@ -330,13 +330,13 @@ static void stable_tokens_never_change(void **state)
     steno_ctc_beam_close(b);
 }
 
-static void old_tokens_settle(void **state)
+static void old_tokens_are_committed(void **state)
 {
     (void)state;
-    enum { T = 300, V = 6, SETTLE = 20 };
+    enum { T = 300, V = 6, DELAY = 20 };
     static float s[T * V];
     steno_ctc_beam *b = NULL;
-    struct steno_ctc_options o = {.vocab = V, .beam = 8, .settle = SETTLE};
+    struct steno_ctc_options o = {.vocab = V, .beam = 8, .commit_delay = DELAY};
     int32_t seen[T];
     size_t n_seen = 0;
     assert_int_equal(steno_ctc_beam_open(&b, &o, NULL), STENO_OK);
@@ -347,7 +347,7 @@ static void old_tokens_settle(void **state)
         assert_int_equal(steno_ctc_beam_push(b, s + t * V, 1), STENO_OK);
         assert_int_equal(steno_ctc_beam_nbest(b, &h, 1, &n), STENO_OK);
         stable = steno_ctc_beam_stable(b);
-        while (old < h.n && h.spans[old].last < t - SETTLE)
+        while (old < h.n && h.spans[old].last < t - DELAY)
             old++;
         assert_true(stable >= old && stable >= n_seen && stable <= h.n);
         for (size_t i = 0; i < n_seen; i++)
@@ -441,7 +441,7 @@ int main(void)
         cmocka_unit_test(beam_scores_equal_the_sum_over_all_paths),
         cmocka_unit_test(any_chunking_gives_the_same_hypotheses),
         cmocka_unit_test(stable_tokens_never_change),
-        cmocka_unit_test(old_tokens_settle),
+        cmocka_unit_test(old_tokens_are_committed),
         cmocka_unit_test(spans_are_ordered_and_inside_the_utterance),
         cmocka_unit_test(broken_scores_do_no_harm),
         cmocka_unit_test(options_out_of_range_are_refused),

@@ -15,7 +15,7 @@
 #include "protocol/dialect.h"
 
 /* Stands where the session is: keeps what is said. */
-struct heard {
+struct received {
     struct steno_dialect_session d;
     struct steno_buf writing;
     char *said[32];
@@ -25,14 +25,14 @@ struct heard {
 
 static struct steno_buf *begin(struct steno_dialect_session *d)
 {
-    struct heard *h = d->owner;
+    struct received *h = d->owner;
     steno_buf_reset(&h->writing);
     return &h->writing;
 }
 
 static void commit(struct steno_dialect_session *d, steno_status st, bool replaceable)
 {
-    struct heard *h = d->owner;
+    struct received *h = d->owner;
     assert_int_equal(st, STENO_OK);
     assert_true(h->n < 32);
     h->said[h->n] = strdup(h->writing.data);
@@ -40,7 +40,7 @@ static void commit(struct steno_dialect_session *d, steno_status st, bool replac
     d->seq++;
 }
 
-static void start(struct heard *h, const struct steno_dialect *dialect)
+static void start(struct received *h, const struct steno_dialect *dialect)
 {
     struct steno_dialect_session *d = &h->d;
     memset(h, 0, sizeof *h);
@@ -60,7 +60,7 @@ static void start(struct heard *h, const struct steno_dialect *dialect)
         dialect->init(d);
 }
 
-static void stop(struct heard *h)
+static void stop(struct received *h)
 {
     for (int i = 0; i < h->n; i++)
         free(h->said[i]);
@@ -72,7 +72,7 @@ static void stop(struct heard *h)
 }
 
 /* The next thing said is exactly this JSON (or this text, where it is none). */
-static void says(struct heard *h, const char *want)
+static void says(struct received *h, const char *want)
 {
     json_t *a, *b;
     if (h->read >= h->n)
@@ -87,7 +87,7 @@ static void says(struct heard *h, const char *want)
 }
 
 /* ... has these members among others. */
-static void says_some(struct heard *h, const char *want)
+static void says_some(struct received *h, const char *want)
 {
     json_t *a, *b, *v;
     const char *name;
@@ -105,13 +105,13 @@ static void says_some(struct heard *h, const char *want)
     h->read++;
 }
 
-static void says_no_more(struct heard *h)
+static void says_no_more(struct received *h)
 {
     if (h->read < h->n)
         fail_msg("also said %s", h->said[h->read]);
 }
 
-static enum steno_dialect_act text(struct heard *h, const char *t, steno_status want)
+static enum steno_dialect_act text(struct received *h, const char *t, steno_status want)
 {
     enum steno_dialect_act act = STENO_ACT_NOTHING;
     steno_err err;
@@ -121,7 +121,7 @@ static enum steno_dialect_act text(struct heard *h, const char *t, steno_status 
     return act;
 }
 
-static void query(struct heard *h, const char *name, const char *value, steno_status want)
+static void query(struct received *h, const char *name, const char *value, steno_status want)
 {
     steno_err err;
     steno_status st = h->d.dialect->query(&h->d, name, value, &err);
@@ -136,7 +136,7 @@ static const struct steno_word two_words[] = {
 };
 
 /* A final with three hypotheses. */
-static void nbest(struct heard *h)
+static void nbest(struct received *h)
 {
     const struct steno_alternative list[] = {
         {.text = "four t\"wo", .confidence = 0.75f, .score = -1, .n_words = 2, .words = two_words},
@@ -157,7 +157,7 @@ static void nbest(struct heard *h)
     h->d.dialect->event(&h->d, &ev);
 }
 
-static void event(struct heard *h, enum steno_event_kind kind, const char *t,
+static void event(struct received *h, enum steno_event_kind kind, const char *t,
                   enum steno_final_reason reason)
 {
     struct steno_event ev = {.kind = kind,
@@ -179,7 +179,7 @@ static void event(struct heard *h, enum steno_event_kind kind, const char *t,
 
 static void vosk_answers_each_message_with_what_is_known(void **state)
 {
-    struct heard h;
+    struct received h;
     (void)state;
     start(&h, &steno_dialect_vosk);
     assert_int_equal(h.d.start.audio.sample_rate, 8000);
@@ -201,7 +201,7 @@ static void vosk_answers_each_message_with_what_is_known(void **state)
 
 static void vosk_joins_what_is_left_in_its_last_answer(void **state)
 {
-    struct heard h;
+    struct received h;
     (void)state;
     start(&h, &steno_dialect_vosk);
     query(&h, "words", "0", STENO_OK);
@@ -219,7 +219,7 @@ static void vosk_joins_what_is_left_in_its_last_answer(void **state)
 
 static void vosk_tells_as_many_hypotheses_as_were_asked_for(void **state)
 {
-    struct heard h;
+    struct received h;
     (void)state;
     start(&h, &steno_dialect_vosk);
     text(&h, "{\"config\":{\"max_alternatives\":11}}", STENO_ERR_INVAL);
@@ -246,7 +246,7 @@ static void vosk_tells_as_many_hypotheses_as_were_asked_for(void **state)
 
 static void vosk_understands_config_eof_and_reset(void **state)
 {
-    struct heard h;
+    struct received h;
     (void)state;
     start(&h, &steno_dialect_vosk);
     assert_int_equal(
@@ -278,7 +278,7 @@ static void vosk_understands_config_eof_and_reset(void **state)
 
 static void sherpa_results_count_from_their_segment(void **state)
 {
-    struct heard h;
+    struct received h;
     (void)state;
     start(&h, &steno_dialect_sherpa);
     assert_int_equal(h.d.start.audio.encoding, STENO_ENCODING_F32LE);
@@ -304,7 +304,7 @@ static void sherpa_results_count_from_their_segment(void **state)
 
 static void sherpa_ends_once(void **state)
 {
-    struct heard h;
+    struct received h;
     (void)state;
     start(&h, &steno_dialect_sherpa);
     assert_int_equal(text(&h, "Done", STENO_OK), STENO_ACT_END);
@@ -339,7 +339,7 @@ static void deepgram_parameters(void **state)
                 {"endpointing", "-1", STENO_ERR_INVAL},
                 {"smart_format", "true", STENO_OK},
                 {"anything", "at all", STENO_OK}};
-    struct heard h;
+    struct received h;
     steno_err err;
     (void)state;
     start(&h, &steno_dialect_deepgram);
@@ -356,7 +356,7 @@ static void deepgram_parameters(void **state)
 
 static void deepgram_looks_at_audio_without_an_encoding(void **state)
 {
-    struct heard h;
+    struct received h;
     steno_err err;
     (void)state;
     start(&h, &steno_dialect_deepgram);
@@ -374,7 +374,7 @@ static void deepgram_looks_at_audio_without_an_encoding(void **state)
 
 static void deepgram_messages(void **state)
 {
-    struct heard h;
+    struct received h;
     (void)state;
     start(&h, &steno_dialect_deepgram);
     assert_int_equal(text(&h, "{\"type\":\"KeepAlive\"}", STENO_OK), STENO_ACT_NOTHING);
@@ -395,7 +395,7 @@ static void deepgram_results_follow_each_other(void **state)
         "\"name\":\"digits\",\"version\":\"3\",\"arch\":\"ctc\"},"
         "\"model_uuid\":\"00112233-4455-6677-8899-aabbccddeeff\"}";
     char want[1024];
-    struct heard h;
+    struct received h;
     (void)state;
     start(&h, &steno_dialect_deepgram);
     event(&h, STENO_PARTIAL, "four", STENO_FINAL_END);
@@ -433,7 +433,7 @@ static void deepgram_tells_hypotheses_and_takes_the_search(void **state)
 {
     static const char four[] = "{\"word\":\"four\",\"start\":1.25,\"end\":1.5,\"confidence\":0.5}";
     char want[512];
-    struct heard h;
+    struct received h;
     (void)state;
     start(&h, &steno_dialect_deepgram);
     query(&h, "alternatives", "3", STENO_OK);
@@ -482,7 +482,7 @@ static void deepgram_close_codes(void **state)
 
 static void realtime_deltas_add_up_to_the_text(void **state)
 {
-    struct heard h;
+    struct received h;
     char all[64] = "";
     bool completed = false;
     (void)state;
@@ -510,7 +510,7 @@ static void realtime_deltas_add_up_to_the_text(void **state)
 static void realtime_tells_log_probabilities_when_they_are_included(void **state)
 {
     json_t *j;
-    struct heard h;
+    struct received h;
     (void)state;
     start(&h, &steno_dialect_realtime);
     query(&h, "penalty", "0.5", STENO_OK);
@@ -533,7 +533,7 @@ static void realtime_tells_log_probabilities_when_they_are_included(void **state
 
 static void realtime_audio_is_base64(void **state)
 {
-    struct heard h;
+    struct received h;
     (void)state;
     start(&h, &steno_dialect_realtime);
     assert_int_equal(
@@ -556,7 +556,7 @@ static void realtime_mistakes_are_told_and_the_session_goes_on(void **state)
     };
     (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        struct heard h;
+        struct received h;
         json_t *m;
         start(&h, &steno_dialect_realtime);
         assert_int_equal(text(&h, bad[i], STENO_OK), STENO_ACT_NOTHING);

@@ -190,10 +190,10 @@ static void recorded_rows_decode_as_recorded(void **state)
             struct steno_npy enc = {0};
             steno_err err;
             recorded(&b, row, &enc);
-            if (steno_espnet_take(e, &r, &err))
+            if (steno_espnet_acquire(e, &r, &err))
                 fail_msg("%s", err.msg);
             decodes_as_recorded(e, r, row, enc.data, (size_t)enc.dim[0]);
-            steno_espnet_give(e, r);
+            steno_espnet_release(e, r);
             steno_aligned_free(enc.data);
             done++;
         }
@@ -253,7 +253,7 @@ static void audio_decodes_as_recorded(void **state)
             size_t n, frames, rows;
             steno_err err;
             float *pcm = read_audio(json_string_value(json_object_get(row, "wav")), &n);
-            if (steno_espnet_take(e, &r, &err) ||
+            if (steno_espnet_acquire(e, &r, &err) ||
                 steno_espnet_features(r, pcm, n, &feats, &frames, &err) ||
                 steno_espnet_encode(r, feats, frames, &enc, &rows, &err))
                 fail_msg("%s", err.msg);
@@ -266,7 +266,7 @@ static void audio_decodes_as_recorded(void **state)
             } else {
                 assert_true(json_is_true(json_object_get(row, "quantized")));
             }
-            steno_espnet_give(e, r);
+            steno_espnet_release(e, r);
             free(pcm);
         }
         close_bench(&b);

@@ -160,12 +160,12 @@ static void blocks_are_as_recorded(void **state)
     (void)state;
     if (!load_recording(&rec) || !open_espnet(&e, STREAMING, false))
         skip();
-    assert_int_equal(steno_espnet_take(&e, &r, NULL), 0);
+    assert_int_equal(steno_espnet_acquire(&e, &r, NULL), 0);
     assert_int_equal(steno_espnet_state_reset(&s, &e, NULL), 0);
     for (int i = 0; i < RECORDED; i++)
         run_blocks(r, &(struct steno_espnet_state *){&s}, 1, &rec);
     steno_espnet_state_free(&s);
-    steno_espnet_give(&e, r);
+    steno_espnet_release(&e, r);
     steno_espnet_close(&e);
     free_recording(&rec);
 }
@@ -182,7 +182,7 @@ static void blocks_of_several_streams_are_as_recorded(void **state)
         !open_as(&e, STREAMING, &(struct steno_espnet_options){.threads = 1}))
         skip();
     assert_true(e.batches);
-    assert_int_equal(steno_espnet_take(&e, &r, NULL), 0);
+    assert_int_equal(steno_espnet_acquire(&e, &r, NULL), 0);
     for (int i = 0; i < 3; i++)
         assert_int_equal(steno_espnet_state_reset(&s[i], &e, NULL), 0);
     for (int turn = 0; turn < RECORDED + 2; turn++) {
@@ -203,7 +203,7 @@ static void blocks_of_several_streams_are_as_recorded(void **state)
         assert_int_equal(s[i].block, RECORDED);
         steno_espnet_state_free(&s[i]);
     }
-    steno_espnet_give(&e, r);
+    steno_espnet_release(&e, r);
     steno_espnet_close(&e);
     free_recording(&rec);
 }
@@ -256,7 +256,8 @@ static size_t compare_row(struct steno_espnet *e, json_t *row)
     s.max_len_ratio = number(row, "maxlenratio");
     pcm = read_audio(json_string_value(json_object_get(row, "wav")), &n);
     assert_non_null(pcm);
-    if (steno_espnet_take(e, &r, &err) || steno_espnet_onnx_rows(r, pcm, n, &rows, &n_rows, &err) ||
+    if (steno_espnet_acquire(e, &r, &err) ||
+        steno_espnet_onnx_rows(r, pcm, n, &rows, &n_rows, &err) ||
         steno_espnet_ctc(r, rows, n_rows, &ctc, &err))
         fail_msg("%s", err.msg);
     json_array_foreach (json_object_get(row, "blocks"), i, block) {
@@ -271,7 +272,7 @@ static size_t compare_row(struct steno_espnet *e, json_t *row)
         done++;
     }
     assert_int_equal((size_t)number(block, "encoder_frames"), n_rows);
-    steno_espnet_give(e, r);
+    steno_espnet_release(e, r);
     steno_aligned_free(rows);
     free(pcm);
     return done;
@@ -418,7 +419,7 @@ static void a_stream_that_fails_fails_alone(void **state)
         assert_int_equal(steno_stream_open(&s[i], m, &o, NULL), 0);
     }
     while (!(over[0] && over[2] && over[3])) {
-        struct steno_estream *poor = (struct steno_estream *)s[1];
+        struct steno_espnet_stream *poor = (struct steno_espnet_stream *)s[1];
         steno_stream *ready[4];
         steno_status st[4];
         size_t k = 0;
@@ -646,8 +647,8 @@ static void ctc_alone_takes_each_block_once(void **state)
         char text[4096], other[4096];
         steno_stream *alone = say(m, pcm, n, beam, 1, text, sizeof text);
         steno_stream *joint = say(m, pcm, n, 2, 0.3, other, sizeof other);
-        const struct steno_estream *a = (struct steno_estream *)alone;
-        const struct steno_estream *j = (struct steno_estream *)joint;
+        const struct steno_espnet_stream *a = (struct steno_espnet_stream *)alone;
+        const struct steno_espnet_stream *j = (struct steno_espnet_stream *)joint;
         struct steno_hyp best = {0};
         struct steno_words w;
         size_t count = 1;

@@ -10,22 +10,22 @@
 #include <stdio.h>
 #include <string.h>
 
-static steno_vid value(struct steno_graph *g, const char *name)
+static steno_value_id value(struct steno_graph *g, const char *name)
 {
-    steno_vid v;
+    steno_value_id v;
     assert_int_equal(steno_graph_add_value(g, name, &v, NULL), STENO_OK);
     return v;
 }
 
-static steno_vid input(struct steno_graph *g, const char *name)
+static steno_value_id input(struct steno_graph *g, const char *name)
 {
-    steno_vid v = value(g, name);
+    steno_value_id v = value(g, name);
     g->values[v].is_input = true;
     return v;
 }
 
-static int32_t node(struct steno_graph *g, const char *name, steno_vid a, steno_vid b,
-                    steno_vid out)
+static int32_t node(struct steno_graph *g, const char *name, steno_value_id a, steno_value_id b,
+                    steno_value_id out)
 {
     int32_t n;
     assert_int_equal(steno_graph_add_node(g, "", "Op", name, 2, 1, 0, &n, NULL), STENO_OK);
@@ -38,7 +38,7 @@ static int32_t node(struct steno_graph *g, const char *name, steno_vid a, steno_
 static void sort_puts_writers_before_readers(void **state)
 {
     struct steno_graph *g = steno_graph_new(NULL);
-    steno_vid x = input(g, "x"), a = value(g, "a"), b = value(g, "b"), c = value(g, "c");
+    steno_value_id x = input(g, "x"), a = value(g, "a"), b = value(g, "b"), c = value(g, "c");
     (void)state;
     node(g, "last", b, a, c);
     node(g, "middle", a, STENO_NONE, b);
@@ -55,7 +55,7 @@ static void sort_puts_writers_before_readers(void **state)
 static void sort_keeps_an_order_that_is_right(void **state)
 {
     struct steno_graph *g = steno_graph_new(NULL);
-    steno_vid x = input(g, "x");
+    steno_value_id x = input(g, "x");
     char name[16];
     (void)state;
     for (int i = 0; i < 200; i++) {
@@ -71,10 +71,10 @@ static void sort_keeps_an_order_that_is_right(void **state)
 }
 
 /* x -> in1 -> a -> mid -> b -> in2 -> c: with `mid` outside, in1 and in2 are no convex region. */
-static struct steno_graph *chain(bool convex, steno_vid *c)
+static struct steno_graph *chain(bool convex, steno_value_id *c)
 {
     struct steno_graph *g = steno_graph_new(NULL);
-    steno_vid x = input(g, "x"), a = value(g, "a"), b = value(g, "b"), s = value(g, "s");
+    steno_value_id x = input(g, "x"), a = value(g, "a"), b = value(g, "b"), s = value(g, "s");
     int32_t in1, in2, outer, inner;
     *c = value(g, "c");
     in1 = node(g, "in1", x, STENO_NONE, a);
@@ -95,7 +95,7 @@ static struct steno_graph *chain(bool convex, steno_vid *c)
 
 static void nodes_of_a_region_stand_side_by_side(void **state)
 {
-    steno_vid c, *in, *out;
+    steno_value_id c, *in, *out;
     struct steno_graph *g = chain(true, &c);
     int n_in, n_out, at = 0;
     (void)state;
@@ -118,7 +118,7 @@ static void nodes_of_a_region_stand_side_by_side(void **state)
 
 static void a_region_that_is_not_convex_is_dissolved(void **state)
 {
-    steno_vid c;
+    steno_value_id c;
     struct steno_graph *g = chain(false, &c);
     (void)state;
     assert_int_equal(steno_graph_count_nodes(g), 4);
@@ -131,7 +131,7 @@ static void a_region_that_is_not_convex_is_dissolved(void **state)
 static void a_cycle_is_named(void **state)
 {
     struct steno_graph *g = steno_graph_new(NULL);
-    steno_vid x = input(g, "x"), a = value(g, "a"), b = value(g, "b");
+    steno_value_id x = input(g, "x"), a = value(g, "a"), b = value(g, "b");
     steno_err err = {0};
     (void)state;
     node(g, "fine", x, STENO_NONE, value(g, "y"));
@@ -146,7 +146,7 @@ static void a_cycle_is_named(void **state)
 static void a_node_that_reads_itself_is_a_cycle(void **state)
 {
     struct steno_graph *g = steno_graph_new(NULL);
-    steno_vid a = value(g, "a");
+    steno_value_id a = value(g, "a");
     steno_err err = {0};
     (void)state;
     node(g, "self", a, STENO_NONE, a);
@@ -158,7 +158,7 @@ static void a_node_that_reads_itself_is_a_cycle(void **state)
 static void unwritten_and_twice_written_values_are_named(void **state)
 {
     struct steno_graph *g = steno_graph_new(NULL);
-    steno_vid x = input(g, "x"), ghost = value(g, "ghost"), y = value(g, "y");
+    steno_value_id x = input(g, "x"), ghost = value(g, "ghost"), y = value(g, "y");
     steno_err err = {0};
     (void)state;
     node(g, "a", x, ghost, y);
@@ -174,7 +174,7 @@ static void unwritten_and_twice_written_values_are_named(void **state)
 static void a_body_orders_its_node_after_what_it_captures(void **state)
 {
     struct steno_graph *g = steno_graph_new(NULL), *body = steno_graph_new(g);
-    steno_vid x = input(g, "x"), a = value(g, "a"), cap;
+    steno_value_id x = input(g, "x"), a = value(g, "a"), cap;
     int32_t n;
     (void)state;
     assert_int_equal(steno_graph_add_node(g, "", "If", "if", 1, 1, 1, &n, NULL), STENO_OK);
@@ -190,7 +190,7 @@ static void a_body_orders_its_node_after_what_it_captures(void **state)
     assert_int_equal(g->values[a].uses, 1);
     assert_int_equal(steno_graph_count_nodes(g), 3);
     { /* a second capture of the same value is the first one */
-        steno_vid again;
+        steno_value_id again;
         assert_int_equal(steno_graph_capture(body, a, &again, NULL), STENO_OK);
         assert_int_equal(again, cap);
     }
@@ -201,7 +201,7 @@ static void constants_are_held_once_and_let_go(void **state)
 {
     struct steno_graph *g = steno_graph_new(NULL);
     struct steno_tensor t = {.dtype = STENO_F32, .shape = {.rank = 1, .dim = {100}}};
-    steno_vid a, b;
+    steno_value_id a, b;
     (void)state;
     t.data = steno_aligned_alloc(400);
     assert_int_equal(steno_graph_take_const(g, "a", &t, &a, NULL), STENO_OK);
@@ -221,8 +221,8 @@ static void constants_are_held_once_and_let_go(void **state)
 static void replaced_values_move_everywhere(void **state)
 {
     struct steno_graph *g = steno_graph_new(NULL), *body = steno_graph_new(g);
-    steno_vid x = input(g, "x"), y = input(g, "y"), z = value(g, "z"), cap;
-    steno_vid outs[1] = {x};
+    steno_value_id x = input(g, "x"), y = input(g, "y"), z = value(g, "z"), cap;
+    steno_value_id outs[1] = {x};
     int32_t n;
     (void)state;
     n = node(g, "a", x, x, z);
@@ -234,7 +234,7 @@ static void replaced_values_move_everywhere(void **state)
     assert_int_equal(steno_graph_capture(body, x, &cap, NULL), STENO_OK);
     node(body, "inner", cap, cap, value(body, "o"));
     steno_graph_replace_uses(g, x, y);
-    steno_graph_settle(g);
+    steno_graph_apply_replacements(g);
     steno_graph_recount(g);
     assert_int_equal(g->values[x].uses, 0);
     assert_int_equal(g->values[y].uses, 4); /* twice by a, once by the body, once as output */
@@ -245,8 +245,8 @@ static void replaced_values_move_everywhere(void **state)
 static void dump_cleans_names_from_the_file(void **state)
 {
     struct steno_graph *g = steno_graph_new(NULL);
-    steno_vid x = input(g, "x\"\033[31m");
-    steno_vid ins[1] = {x};
+    steno_value_id x = input(g, "x\"\033[31m");
+    steno_value_id ins[1] = {x};
     struct steno_buf b;
     (void)state;
     g->inputs = ins;

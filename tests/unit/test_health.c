@@ -1,5 +1,5 @@
 /* Liveness and readiness, and what systemd's watchdog hears, over a pool that does as told. */
-/* link: server/health.c server/limits.c server/calendar.c server/metrics.c server/stats.c */
+/* link: server/health.c server/limits.c server/retry_spreader.c server/metrics.c server/stats.c */
 /* link: server/config.c */
 /* link: server/address.c server/log.c */
 #include <setjmp.h>

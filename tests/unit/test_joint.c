@@ -67,18 +67,18 @@ static void prefix_scores_are_sums_over_paths(void **state)
 {
     static const int32_t all[V] = {0, 1, 2, 3};
     float x[T * V], got[V];
-    steno_prefix *p = NULL;
+    steno_ctc_prefix *p = NULL;
     (void)state;
     make_scores(x);
-    assert_int_equal(steno_prefix_open(&p, V, 0, 3, 2, NULL), 0);
+    assert_int_equal(steno_ctc_prefix_open(&p, V, 0, 3, 2, NULL), 0);
     for (int32_t a = 1; a <= 2; a++)
         for (int32_t b = 1; b <= 2; b++) {
             const int32_t zero = 0;
             int32_t g[3] = {a, b, 0};
             double total = 0;
-            assert_int_equal(steno_prefix_start(p, x, T), 0);
+            assert_int_equal(steno_ctc_prefix_start(p, x, T), 0);
             for (int n = 0; n <= 2; n++) {
-                assert_int_equal(steno_prefix_score(p, 0, all, V, got), 0);
+                assert_int_equal(steno_ctc_prefix_score(p, 0, all, V, got), 0);
                 for (int32_t c = 1; c <= 2; c++) {
                     int32_t h[3] = {g[0], g[1], 0};
                     h[n] = c;
@@ -87,12 +87,12 @@ static void prefix_scores_are_sums_over_paths(void **state)
                 assert_true(fabs(total + (double)got[3] - by_paths(x, g, n, true)) < 1e-5);
                 assert_true((double)got[0] < -1e9);
                 if (n < 2) {
-                    steno_prefix_advance(p, &zero, &g[n], 1);
-                    total = steno_prefix_total(p, 0);
+                    steno_ctc_prefix_advance(p, &zero, &g[n], 1);
+                    total = steno_ctc_prefix_total(p, 0);
                 }
             }
         }
-    steno_prefix_close(p);
+    steno_ctc_prefix_close(p);
 }
 
 /* psi of g in logarithms, frame by frame (Watanabe et al. 2017, algorithm 2). x [frames, V]. */
@@ -127,10 +127,10 @@ static void prefix_scores_of_long_audio_are_those_of_logarithms(void **state)
     enum { FRAMES = 1500 };
     static const int32_t g[] = {1, 2, 2, 1, 1, 2}, zero = 0;
     float *x = malloc(FRAMES * V * sizeof *x), got;
-    steno_prefix *p = NULL;
+    steno_ctc_prefix *p = NULL;
     (void)state;
     assert_non_null(x);
-    assert_int_equal(steno_prefix_open(&p, V, 0, 3, 2, NULL), 0);
+    assert_int_equal(steno_ctc_prefix_open(&p, V, 0, 3, 2, NULL), 0);
     for (int kind = 0; kind < 4; kind++) {
         double total = 0;
         for (size_t i = 0; i < FRAMES * V; i++) {
@@ -139,21 +139,21 @@ static void prefix_scores_of_long_audio_are_those_of_logarithms(void **state)
             if (kind && i % V && (t < at - 100 || t > at))
                 x[i] -= kind == 3 ? 400.0F : 80.0F;
         }
-        assert_int_equal(steno_prefix_start(p, x, FRAMES), 0);
+        assert_int_equal(steno_ctc_prefix_start(p, x, FRAMES), 0);
         for (size_t n = 0; n < sizeof g / sizeof *g; n++) {
             double want = in_logarithms(x, FRAMES, g, n + 1);
-            assert_int_equal(steno_prefix_score(p, 0, &g[n], 1, &got), 0);
+            assert_int_equal(steno_ctc_prefix_score(p, 0, &g[n], 1, &got), 0);
             if (fabs(total + (double)got - want) > 1e-2 + 1e-6 * fabs(want))
                 fail_msg("kind %d, %zu tokens: %.6f, in logarithms %.6f", kind, n + 1,
                          total + (double)got, want);
-            steno_prefix_advance(p, &zero, &g[n], 1);
-            total = steno_prefix_total(p, 0);
+            steno_ctc_prefix_advance(p, &zero, &g[n], 1);
+            total = steno_ctc_prefix_total(p, 0);
             if (fabs(total - want) > 1e-7 * fabs(want))
                 fail_msg("kind %d, %zu tokens: %.9f in all, in logarithms %.9f", kind, n + 1, total,
                          want);
         }
     }
-    steno_prefix_close(p);
+    steno_ctc_prefix_close(p);
     free(x);
 }
 

@@ -17,8 +17,9 @@
 #define BEAM 8
 #define FIRST 24
 #define HOP 16
-#define TOLERANCE 2e-3 /* recorded rows are rounded to 1e-2, sums of a hundred scores are floats   \
-                        */
+#define TOLERANCE                                                                                  \
+    2e-3 /* recorded rows are rounded to 1e-2, sums of a hundred scores are floats                 \
+          */
 
 static double number(json_t *o, const char *key)
 {
@@ -214,7 +215,7 @@ struct walk {
 
 static size_t asked_together;
 
-static void score_together(struct steno_joint_ask *a, size_t n)
+static void score_together(struct steno_score_request *a, size_t n)
 {
     asked_together += n > 1;
     for (size_t i = 0; i < n; i++) {

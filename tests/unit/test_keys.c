@@ -1,5 +1,5 @@
 /* API keys: the file, who is found, what each may use, with a clock of the test's own. */
-/* link: server/keys.c server/calendar.c */
+/* link: server/keys.c server/retry_spreader.c */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

@@ -1,5 +1,5 @@
 /* The registry, the text format, admission counters. */
-/* link: server/metrics.c server/stats.c server/limits.c server/calendar.c server/config.c */
+/* link: server/metrics.c server/stats.c server/limits.c server/retry_spreader.c server/config.c */
 /* link: server/address.c */
 /* link: server/log.c */
 #include <setjmp.h>

@@ -29,26 +29,26 @@ static void decode(const void *data, size_t n, int rate, unsigned channel, size_
 {
     size_t least = STENO_OPUS_MAX_FRAMES(rate), used, made;
     const unsigned char *p = data;
-    steno_oggopus *o;
+    steno_ogg_opus *o;
     memset(r, 0, sizeof *r);
     r->x = malloc(MAX_OUT * sizeof *r->x);
     assert_non_null(r->x);
-    assert_int_equal(steno_oggopus_open(&o, rate, channel, NULL), STENO_OK);
+    assert_int_equal(steno_ogg_opus_open(&o, rate, channel, NULL), STENO_OK);
     for (size_t at = 0; at < n; at += used) {
         size_t k = piece ? piece : 1 + (size_t)rand() % 700, room = piece ? MAX_OUT : least;
         k = k < n - at ? k : n - at;
         room = room < MAX_OUT - r->n ? room : MAX_OUT - r->n;
-        r->st = steno_oggopus_push(o, p + at, k, &used, r->x + r->n, room, &made, &r->err);
+        r->st = steno_ogg_opus_push(o, p + at, k, &used, r->x + r->n, room, &made, &r->err);
         if (r->st && r->st != STENO_NEED_MORE)
             goto out;
         assert_true(made <= room);
         assert_true(used == k || room - made < least);
         r->n += made;
     }
-    r->st = steno_oggopus_end(o, &r->truncated, &r->err);
-    r->channels = steno_oggopus_channels(o);
+    r->st = steno_ogg_opus_end(o, &r->truncated, &r->err);
+    r->channels = steno_ogg_opus_channels(o);
 out:
-    steno_oggopus_close(o);
+    steno_ogg_opus_close(o);
 }
 
 static void tone(float *x, size_t frames, unsigned channels, double hz)
@@ -366,12 +366,12 @@ static void damaged_packet_is_an_error_and_the_next_one_decodes(void **state)
 static void rates_that_opus_lacks_are_refused(void **state)
 {
     steno_opus *o = NULL;
-    steno_oggopus *g = NULL;
+    steno_ogg_opus *g = NULL;
     steno_err err;
     (void)state;
     assert_int_equal(steno_opus_open(&o, 44100, &err), STENO_ERR_INVAL);
     assert_non_null(strstr(err.msg, "44100"));
-    assert_int_equal(steno_oggopus_open(&g, 0, 0, &err), STENO_ERR_INVAL);
+    assert_int_equal(steno_ogg_opus_open(&g, 0, 0, &err), STENO_ERR_INVAL);
     assert_true(!o && !g);
     assert_int_equal(steno_opus_rate_for(8000), 8000);
     assert_int_equal(steno_opus_rate_for(11025), 12000);

@@ -56,7 +56,7 @@ static void split_heads(struct mk_graph *m, const char *x, const char *to, int64
     mk_node(m, "Reshape", in, to);
 }
 
-static void turn(struct mk_graph *m, const char *x, const char *to, bool last)
+static void transpose(struct mk_graph *m, const char *x, const char *to, bool last)
 {
     static const int64_t front[4] = {0, 2, 1, 3}, back[4] = {0, 2, 3, 1};
     mk_node(m, "Transpose", x, to);
@@ -115,9 +115,9 @@ static const char *add_scores(struct mk_graph *m, enum shift shift)
 {
     split_heads(m, "q", "q4", HEADS, SIZE);
     split_heads(m, "k", "k4", HEADS, SIZE);
-    turn(m, "k4", "kt", true);
+    transpose(m, "k4", "kt", true);
     if (shift == NO_SHIFT) {
-        turn(m, "q4", "qt", false);
+        transpose(m, "q4", "qt", false);
         mk_node(m, "MatMul", "qt,kt", "s");
         return "s";
     }
@@ -126,10 +126,10 @@ static const char *add_scores(struct mk_graph *m, enum shift shift)
     mk_f32(m, "w", "2,8", bias[1], FULL);
     mk_node(m, "Add", "q4,u", "qu4");
     mk_node(m, "Add", "q4,w", "qv4");
-    turn(m, "qu4", "qu", false);
-    turn(m, "qv4", "qv", false);
+    transpose(m, "qu4", "qu", false);
+    transpose(m, "qv4", "qv", false);
     split_heads(m, "p", "p4", HEADS, SIZE);
-    turn(m, "p4", "pt", true);
+    transpose(m, "p4", "pt", true);
     mk_node(m, "MatMul", "qu,kt", "ac");
     mk_node(m, "MatMul", "qv,pt", "bd");
     add_numbers(m);
@@ -193,10 +193,10 @@ static struct mk_graph *attention(enum shift shift, enum mask mask, bool join, e
         cut_mask(m);
     add_softmax(m, mask, miss);
     split_heads(m, "v", "v4", HEADS, V_SIZE);
-    turn(m, "v4", "vt", false);
+    transpose(m, "v4", "vt", false);
     mk_node(m, "MatMul", "weights,vt", "y4");
     if (join) {
-        turn(m, "y4", "yt", false);
+        transpose(m, "y4", "yt", false);
         mk_i64(m, "wide", "3", wide, 3);
         mk_node(m, "Reshape", "yt,wide", "y");
     } else {

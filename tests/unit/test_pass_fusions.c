@@ -268,7 +268,7 @@ static void int8_product_is_found(void **state)
     }
 }
 
-static void turned(const char *text, const char *pass, bool hits)
+static void folds_transpose(const char *text, const char *pass, bool hits)
 {
     struct mk_graph *m = pc_start(13, "2,t,3,4");
     pc.context = text;
@@ -280,31 +280,38 @@ static void turned(const char *text, const char *pass, bool hits)
     pc.context = NULL;
 }
 
-static void a_transpose_turns_rows_of_weights(void **state)
+static void a_transpose_is_folded_into_weights(void **state)
 {
     (void)state;
-    turned("Transpose x t perm=[0,1,3,2]; Reshape t,rows r; MatMul r,w p; Add p,b q; Relu q y",
-           "turned", true);
-    turned("Transpose x t perm=[0,1,3,2]; Reshape t,flat r; MatMul r,w p; Neg p y", "turned", true);
+    folds_transpose(
+        "Transpose x t perm=[0,1,3,2]; Reshape t,rows r; MatMul r,w p; Add p,b q; Relu q y",
+        "foldtranspose", true);
+    folds_transpose("Transpose x t perm=[0,1,3,2]; Reshape t,flat r; MatMul r,w p; Neg p y",
+                    "foldtranspose", true);
     /* other axes; rows that are no whole [a, b]; read by others, weights too */
-    turned("Transpose x t perm=[0,2,1,3]; Reshape t,flat r; MatMul r,w y", "turned", false);
-    turned("Transpose x t perm=[0,3,2,1]; Reshape t,other r; Reshape r,flat s; MatMul s,w y",
-           "turned", false);
-    turned("Transpose x t perm=[0,1,3,2]; Reshape t,rows r; MatMul r,w p; Neg t z; -> z; Neg p y",
-           "turned", false);
-    turned("Transpose x t perm=[0,1,3,2]; Reshape t,rows r; MatMul r,w p; Exp r z; -> z; Neg p y",
-           "turned", false);
-    turned("Transpose x t perm=[0,1,3,2]; Reshape t,flat r; MatMul r,w p; Reshape x,flat f;"
-           "MatMul f,w o; Add p,o y",
-           "turned", false);
+    folds_transpose("Transpose x t perm=[0,2,1,3]; Reshape t,flat r; MatMul r,w y", "foldtranspose",
+                    false);
+    folds_transpose(
+        "Transpose x t perm=[0,3,2,1]; Reshape t,other r; Reshape r,flat s; MatMul s,w y",
+        "foldtranspose", false);
+    folds_transpose(
+        "Transpose x t perm=[0,1,3,2]; Reshape t,rows r; MatMul r,w p; Neg t z; -> z; Neg p y",
+        "foldtranspose", false);
+    folds_transpose(
+        "Transpose x t perm=[0,1,3,2]; Reshape t,rows r; MatMul r,w p; Exp r z; -> z; Neg p y",
+        "foldtranspose", false);
+    folds_transpose(
+        "Transpose x t perm=[0,1,3,2]; Reshape t,flat r; MatMul r,w p; Reshape x,flat f;"
+        "MatMul f,w o; Add p,o y",
+        "foldtranspose", false);
 }
 
 static void the_shape_of_a_transpose_is_known_ahead_of_it(void **state)
 {
     (void)state;
-    turned("Transpose x t perm=[1,3,0,2]; Shape t s; Cast s f to=1; Mul f,two y", "transpose",
-           true);
-    turned("Transpose x t; Shape t s; Cast s f to=1; Mul f,two y", "transpose", true);
+    folds_transpose("Transpose x t perm=[1,3,0,2]; Shape t s; Cast s f to=1; Mul f,two y",
+                    "transpose", true);
+    folds_transpose("Transpose x t; Shape t s; Cast s f to=1; Mul f,two y", "transpose", true);
 }
 
 int main(void)
@@ -320,7 +327,7 @@ int main(void)
         cmocka_unit_test(relative_shift_is_found),
         cmocka_unit_test(another_fold_is_no_shift),
         cmocka_unit_test(int8_product_is_found),
-        cmocka_unit_test(a_transpose_turns_rows_of_weights),
+        cmocka_unit_test(a_transpose_is_folded_into_weights),
         cmocka_unit_test(the_shape_of_a_transpose_is_known_ahead_of_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

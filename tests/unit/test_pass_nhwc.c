@@ -19,7 +19,7 @@ enum { MOST = 1 << 14 };
 
 static float x_data[MOST], w_data[MOST];
 
-/* Pass strips makes one node of two convolutions; here they are counted. */
+/* Pass rowtile makes one node of two convolutions; here they are counted. */
 static steno_network *open_with(const uint8_t *file, size_t size, int level, const char *disabled)
 {
     struct steno_network_options opt = {
@@ -66,8 +66,8 @@ static steno_network *optimised(struct mk_graph *m)
 {
     size_t size;
     uint8_t *file = mk_bytes(m, &size);
-    steno_network *plain = open_with(file, size, 0, NULL), *n = open_with(file, size, 3, "strips");
-    steno_network *without = open_with(file, size, 3, "nhwc,strips");
+    steno_network *plain = open_with(file, size, 0, NULL), *n = open_with(file, size, 3, "rowtile");
+    steno_network *without = open_with(file, size, 3, "nhwc,rowtile");
     mk_free(m);
     for (int batch = 1; batch <= 2; batch++) {
         same_outputs(plain, n, batch);
@@ -224,7 +224,7 @@ static void widened_weights_fold(void **state)
     {
         size_t size;
         uint8_t *file = mk_bytes(m, &size);
-        n = open_with(file, size, 3, "strips");
+        n = open_with(file, size, 3, "rowtile");
         mk_free(m);
         free(file);
     }

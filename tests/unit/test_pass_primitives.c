@@ -382,7 +382,7 @@ static void sum_and_norm(void **state)
         {"t,3,8", "g : 3,8; Tanh x z; Add x,z s; LayerNormalization s,g y axis=1", false, 3, 17});
 }
 
-static void turned_and_scaled_products(void **state)
+static void transposed_and_scaled_products(void **state)
 {
     (void)state;
     CHECK("matmul", {"t,3,8", "Transpose x u perm=[0,2,1]; MatMul x,u p; Mul p,half y", true, 1, 0},
@@ -439,7 +439,7 @@ int main(void)
         cmocka_unit_test(gemm_is_a_linear),
         cmocka_unit_test(bias_and_gelu),
         cmocka_unit_test(sum_and_norm),
-        cmocka_unit_test(turned_and_scaled_products),
+        cmocka_unit_test(transposed_and_scaled_products),
         cmocka_unit_test(sum_of_embeddings),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -95,7 +95,7 @@ static struct mk_graph *nested(void)
     return m;
 }
 
-static float turned(int r, int c, int by)
+static float transposed(int r, int c, int by)
 {
     return sign_at(r, (c - by + WIDE) % WIDE);
 }
@@ -105,7 +105,7 @@ static void check_nested(const steno_session *s, bool c)
     const float *y = steno_session_get(s, 0)->data;
     for (int i = 0; i < ROWS * WIDE; i++) {
         const int r = i / WIDE, k = i % WIDE;
-        const float want = turned(r, k, 0) + (c ? 1 : -1) * turned(r, k, 1);
+        const float want = transposed(r, k, 0) + (c ? 1 : -1) * transposed(r, k, 1);
         if (y[i] != want)
             fail_msg("row %d, column %d: %g for %g", r, k, (double)y[i], (double)want);
     }
@@ -118,9 +118,9 @@ static void check(const steno_session *s, bool all)
         const int r = i / WIDE, c = i % WIDE;
         float want = (float)(i % 9 - 4);
         for (int p = 0; p < LAYERS; p++)
-            want *= turned(r, c, p);
-        want *= all ? turned(r, c, LAYERS) : -1;
-        if (y[i] != want || raw[i] != turned(r, c, LAYERS + 1))
+            want *= transposed(r, c, p);
+        want *= all ? transposed(r, c, LAYERS) : -1;
+        if (y[i] != want || raw[i] != transposed(r, c, LAYERS + 1))
             fail_msg("row %d, column %d: %g for %g, %g", r, c, (double)y[i], (double)want,
                      (double)raw[i]);
     }

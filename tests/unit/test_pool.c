@@ -144,14 +144,14 @@ static void cancel_ends_with_a_note_and_close_without(void **state)
     size_t taken;
     float x = 0;
     fake_log_reset();
-    fake_gate(false);
+    fake_barrier(false);
     client_open(&a, p, NULL);
     client_open(&b, p, NULL);
     client_push(&a, 20 * WINDOW, 4096);
     client_push(&b, 20 * WINDOW, 4096);
     fake_wait_batches(1);
     steno_pool_stream_cancel(a.ps);
-    fake_gate(true);
+    fake_barrier(true);
     client_wait_done(&a);
     assert_int_equal(a.status, STENO_ERR_CANCELLED);
     assert_true(a.partials < 20);
@@ -306,7 +306,7 @@ static void heartbeat_shows_who_is_busy(void **state)
     int64_t idle_since = h.since_ns;
     assert_false(h.busy);
     fake_log_reset();
-    fake_gate(false);
+    fake_barrier(false);
     client_open(&c, p, NULL);
     client_push(&c, WINDOW, WINDOW);
     fake_wait_batches(1);
@@ -316,7 +316,7 @@ static void heartbeat_shows_who_is_busy(void **state)
     client_push(&c, 2 * WINDOW, 2 * WINDOW); /* waits, for the worker is busy */
     steno_pool_stream_get_stats(c.ps, &st);
     assert_true(fabs(st.waiting_seconds - 2 * st.audio_seconds / 3) < 1e-9);
-    fake_gate(true);
+    fake_barrier(true);
     steno_pool_stream_end(c.ps);
     client_wait_done(&c);
     steno_pool_stream_get_stats(c.ps, &st);
@@ -349,12 +349,12 @@ static void a_stream_that_is_alone_stays_with_its_worker(void **state)
         for (int i = 0; i < 3; i++)
             before[i] = steno_pool_worker_heartbeat(p, i).since_ns;
         fake_log_reset();
-        fake_gate(false);
+        fake_barrier(false);
         client_open(&c, p, &(struct steno_pool_stream_options){.priority = STENO_POOL_UPLOAD});
         client_push(&c, 60 * WINDOW, WINDOW);
         fake_wait_batches(1);
         steno_pool_stream_end(c.ps);
-        fake_gate(true);
+        fake_barrier(true);
         client_wait_done(&c);
         client_close(&c);
         wait_idle(p, 3);

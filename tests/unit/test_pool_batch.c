@@ -43,7 +43,7 @@ static steno_pool *held_up(const struct steno_pool_options *o, struct client *c)
 {
     steno_pool *p = fake_pool(o);
     fake_log_reset();
-    fake_gate(false);
+    fake_barrier(false);
     ready(c, p, '0', STENO_POOL_LIVE, 0);
     fake_wait_batches(1);
     return p;
@@ -57,7 +57,7 @@ static void those_who_wait_go_together(void **state)
     steno_pool *p = held_up(&(struct steno_pool_options){.workers = 1}, &c[0]);
     for (int i = 1; i < 12; i++)
         ready(&c[i], p, (char)('a' + i - 1), STENO_POOL_LIVE, 0);
-    fake_gate(true);
+    fake_barrier(true);
     fake_wait_batches(3);
     steno_pool_close(p); /* joins: the figures are all there */
     assert_string_equal(fake_log(), "0 abcdefgh ijk ");
@@ -77,7 +77,7 @@ static void batches_are_counted_and_told(void **state)
     steno_pool *p = held_up(&(struct steno_pool_options){.workers = 1}, &c[0]);
     for (int i = 1; i < 4; i++)
         ready(&c[i], p, 'x', STENO_POOL_LIVE, 0);
-    fake_gate(true);
+    fake_barrier(true);
     for (int i = 0; i < 4; i++) {
         steno_pool_stream_end(c[i].ps);
         client_wait_done(&c[i]);
@@ -99,7 +99,7 @@ static void batching_can_be_switched_off(void **state)
     steno_pool *p = held_up(&(struct steno_pool_options){.workers = 1, .batch = 1}, &c[0]);
     for (int i = 1; i < 4; i++)
         ready(&c[i], p, (char)('a' + i - 1), STENO_POOL_LIVE, 0);
-    fake_gate(true);
+    fake_barrier(true);
     fake_wait_batches(4);
     assert_string_equal(fake_log(), "0 a b c ");
     close_all(c, 4, p);
@@ -121,7 +121,7 @@ static void owners_take_turns(void **state)
     ready(&c[5], p, 'X', STENO_POOL_UPLOAD, 8);
     ready(&c[6], p, 'Y', STENO_POOL_UPLOAD, 8);
     ready(&c[7], p, 'Z', STENO_POOL_UPLOAD, 9);
-    fake_gate(true);
+    fake_barrier(true);
     fake_wait_batches(8);
     assert_string_equal(fake_log(), "0 a X Z b Y c d ");
     close_all(c, 8, p);
@@ -135,7 +135,7 @@ static void streams_without_an_owner_go_as_they_come(void **state)
     steno_pool *p = held_up(&o, &c[0]);
     for (int i = 1; i < 5; i++)
         ready(&c[i], p, (char)('a' + i - 1), STENO_POOL_UPLOAD, 0);
-    fake_gate(true);
+    fake_barrier(true);
     fake_wait_batches(5);
     assert_string_equal(fake_log(), "0 a b c d ");
     close_all(c, 5, p);
@@ -158,7 +158,7 @@ static double order_of_classes(struct client *c, char *log, size_t size)
     for (int i = 0; i < N; i++)
         ready(&c[i + 1], p, come[i].name, come[i].class, 0);
     end = steno_now_ns();
-    fake_gate(true);
+    fake_barrier(true);
     fake_wait_batches(N + 1);
     assert_true(strlen(fake_log()) < size);
     memcpy(log, fake_log(), strlen(fake_log()) + 1);
@@ -191,7 +191,7 @@ static void streams_of_a_class_take_turns(void **state)
         client_open(&c[i], p, &so);
         client_push(&c[i], 4 * WINDOW, 4 * WINDOW);
     }
-    fake_gate(true);
+    fake_barrier(true);
     fake_wait_batches(13);
     assert_string_equal(fake_log(), "0 a b c a b c a b c a b c ");
     close_all(c, 4, p);
@@ -224,7 +224,7 @@ static void a_short_upload_stands_behind_no_long_one(void **state)
     }
     for (int i = 0; i < LONG; i++)
         wait_partials(&c[i], 40 * RATE / WINDOW);
-    fake_gate(false);
+    fake_barrier(false);
     fake_log_reset();
     ready(&c[LONG], p, '0', STENO_POOL_LIVE, 0);
     fake_wait_batches(1);
@@ -235,7 +235,7 @@ static void a_short_upload_stands_behind_no_long_one(void **state)
     for (int i = 0; i < CLIP; i++)
         strcat(want, "X ");
     strcat(want, "a b c d a b c d ");
-    fake_gate(true);
+    fake_barrier(true);
     fake_wait_batches(1 + CLIP + 2 * LONG);
     assert_string_equal(fake_log(), want);
     close_all(c, LONG + 2, p);
@@ -254,7 +254,7 @@ static steno_pool *crowded(double wait)
     p->load.since_ns = INT64_MAX / 2; /* no look at the load any more */
     pthread_mutex_unlock(&p->lock);
     fake_log_reset();
-    fake_gate(true);
+    fake_barrier(true);
     return p;
 }
 

@@ -75,7 +75,7 @@ struct client {
     steno_pool *pool;
     float pcm[N];
     size_t piece;
-    struct steno_buf heard;
+    struct steno_buf received;
     pthread_mutex_t lock;
     pthread_cond_t changed;
     unsigned rooms;
@@ -88,7 +88,7 @@ static void on_note(void *user, steno_pool_stream *ps, const struct steno_pool_n
     struct client *c = user;
     (void)ps;
     if (note->kind == STENO_POOL_EVENT)
-        note_event(&c->heard, note->event);
+        note_event(&c->received, note->event);
     pthread_mutex_lock(&c->lock);
     c->rooms += note->kind == STENO_POOL_ROOM;
     if (note->kind == STENO_POOL_DONE) {
@@ -143,7 +143,7 @@ static void a_stream_says_the_same_among_others(void **state)
         c[i].pool = p;
         c[i].piece = (size_t)(37 + 331 * i);
         fill(c[i].pcm, i);
-        steno_buf_init(&c[i].heard, 1 << 20);
+        steno_buf_init(&c[i].received, 1 << 20);
         pthread_mutex_init(&c[i].lock, NULL);
         pthread_cond_init(&c[i].changed, NULL);
         assert_int_equal(pthread_create(&th[i], NULL, run_client, &c[i]), 0);
@@ -153,8 +153,8 @@ static void a_stream_says_the_same_among_others(void **state)
         pthread_join(th[i], NULL);
         assert_int_equal(c[i].status, STENO_OK);
         assert_non_null(strstr(want, "one"));
-        assert_string_equal(c[i].heard.data, want);
-        steno_buf_free(&c[i].heard);
+        assert_string_equal(c[i].received.data, want);
+        steno_buf_free(&c[i].received);
         free(want);
     }
     steno_pool_close(p);
@@ -171,7 +171,7 @@ static void a_live_stream_is_soon_answered(void **state)
                      STENO_OK);
     c = (struct client){.pool = p, .piece = 160};
     fill(c.pcm, 0);
-    steno_buf_init(&c.heard, 1 << 20);
+    steno_buf_init(&c.received, 1 << 20);
     pthread_mutex_init(&c.lock, NULL);
     pthread_cond_init(&c.changed, NULL);
     assert_int_equal(steno_pool_stream_open(&ps, p, NULL, on_note, &c, NULL), STENO_OK);
@@ -187,7 +187,7 @@ static void a_live_stream_is_soon_answered(void **state)
     assert_true(fabs(st.audio_seconds - SECONDS) < 1e-9);
     steno_pool_stream_close(ps);
     steno_pool_close(p);
-    steno_buf_free(&c.heard);
+    steno_buf_free(&c.received);
 }
 
 int main(void)

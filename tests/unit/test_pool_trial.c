@@ -123,7 +123,7 @@ static void the_pool_serves_while_streams_are_measured(void **state)
     steno_pool *p;
     (void)state;
     fake_log_reset();
-    fake_gate(false);
+    fake_barrier(false);
     p = pool_of_wholes(&o); /* no step ends, and yet it opens */
     steno_pool_get_stats(p, &st);
     assert_true(st.measuring);
@@ -133,7 +133,7 @@ static void the_pool_serves_while_streams_are_measured(void **state)
     assert_int_equal(steno_pool_admit(p, STENO_POOL_LIVE, NULL), STENO_ERR_BUSY);
     fake_wait_batches(1);
     assert_int_equal(fake_log()[0], 'T');
-    fake_gate(true);
+    fake_barrier(true);
     wait_told(&t);
     steno_pool_get_stats(p, &st);
     assert_false(st.measuring);
@@ -180,13 +180,13 @@ static void closing_gives_the_measuring_up(void **state)
     steno_pool *p;
     (void)state;
     fake_log_reset();
-    fake_gate(false);
+    fake_barrier(false);
     p = pool_of_wholes(&o);
     fake_wait_batches(1);
     assert_int_equal(pthread_create(&closer, NULL, close_it, p), 0);
     while (!atomic_load(&p->give_up)) /* it waits for the step, which waits for the gate */
         sched_yield();
-    fake_gate(true);
+    fake_barrier(true);
     pthread_join(closer, NULL);
     assert_int_equal(t.times, 0);
     assert_int_equal(open_fakes, 0);

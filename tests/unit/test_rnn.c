@@ -132,7 +132,7 @@ static void results_move_by_what_the_format_loses(void **state)
     }
 }
 
-static void company_and_threads_do_not_matter(void **state)
+static void batch_and_threads_do_not_matter(void **state)
 {
     static const enum steno_precision all[] = {STENO_FP32, STENO_BF16_WEIGHTS, STENO_FP16_WEIGHTS,
                                                STENO_INT8_WEIGHTS};
@@ -173,7 +173,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(results_move_by_what_the_format_loses),
-        cmocka_unit_test(company_and_threads_do_not_matter),
+        cmocka_unit_test(batch_and_threads_do_not_matter),
         cmocka_unit_test(weights_take_what_the_precision_says),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -308,13 +308,13 @@ static void a_session_that_rested_holds_nothing_and_goes_on(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof x / sizeof *x; i++)
         x[i] = 2;
-    steno_session_rest(s, true); /* before any run */
+    steno_session_trim(s, true); /* before any run */
     set(s, 0, &t);
     run(s);
     running = steno_session_arena_bytes(s);
     assert_true(running > 0);
     for (int all = 0; all < 2; all++) {
-        steno_session_rest(s, all);
+        steno_session_trim(s, all);
         assert_int_equal(steno_session_arena_bytes(s), 0);
         assert_int_equal(steno_session_profile(s, 0, &step), !all);
         run(s);
@@ -466,7 +466,7 @@ static void inputs_read_later_are_not_overwritten(void **state)
     steno_network_close(n);
 }
 
-static void a_shape_that_only_data_tells_runs_and_settles(void **state)
+static void a_shape_that_only_data_tells_runs_and_is_planned(void **state)
 {
     struct mk_graph *m = mk_new(17);
     steno_network *n;
@@ -743,7 +743,7 @@ int main(void)
         cmocka_unit_test(sessions_of_one_network_do_not_meet),
         cmocka_unit_test(outputs_of_every_origin),
         cmocka_unit_test(inputs_read_later_are_not_overwritten),
-        cmocka_unit_test(a_shape_that_only_data_tells_runs_and_settles),
+        cmocka_unit_test(a_shape_that_only_data_tells_runs_and_is_planned),
         cmocka_unit_test(wrong_inputs_are_refused_with_names),
         cmocka_unit_test(every_missing_operator_is_listed),
         cmocka_unit_test(shapes_that_cannot_meet_are_refused_at_load),

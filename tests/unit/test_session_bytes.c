@@ -23,9 +23,10 @@
 #include "server/ws_session.h"
 
 #define MOST 65536
-#define LWS_SOCKET 2048 /* struct lws of a raw socket is 0.8 KiB in 4.1.6, its watchers are in it  \
-                         */
-#define CHUNK 1600      /* 0.1 s of s16le at 8 kHz */
+#define LWS_SOCKET                                                                                 \
+    2048           /* struct lws of a raw socket is 0.8 KiB in 4.1.6, its watchers are in it       \
+                    */
+#define CHUNK 1600 /* 0.1 s of s16le at 8 kHz */
 #define PIECE                                                                                      \
     65536 /* audio of one read that arrived when the ring became full, as bytes and samples */
 
@@ -102,30 +103,31 @@ struct talk {
     steno_pool *pool;
     steno_ws_session *session;
     steno_pool_stream *stream;
-    struct steno_buf heard;
+    struct steno_buf received;
     pthread_mutex_t lock;
-    pthread_cond_t news;
-    bool finalized, done;  /* locked */
-    pthread_mutex_t *gate; /* locked: the worker that calls back waits here; NULL = it does not */
-    bool waits;            /* locked: it does */
+    pthread_cond_t changed;
+    bool finalized, done; /* locked */
+    pthread_mutex_t
+        *barrier; /* locked: the worker that calls back waits here; NULL = it does not */
+    bool waits;   /* locked: it does */
 };
 
 static void on_note(void *user, steno_pool_stream *ps, const struct steno_pool_note *n)
 {
     struct talk *t = user;
-    pthread_mutex_t *gate;
+    pthread_mutex_t *barrier;
     (void)ps;
     steno_ws_session_note(t->session, n);
     pthread_mutex_lock(&t->lock);
-    gate = t->gate;
+    barrier = t->barrier;
     t->finalized |= n->kind == STENO_POOL_FINALIZED;
     t->done |= n->kind == STENO_POOL_DONE;
-    t->waits = gate;
-    pthread_cond_signal(&t->news);
+    t->waits = barrier;
+    pthread_cond_signal(&t->changed);
     pthread_mutex_unlock(&t->lock);
-    if (gate) {
-        pthread_mutex_lock(gate);
-        pthread_mutex_unlock(gate);
+    if (barrier) {
+        pthread_mutex_lock(barrier);
+        pthread_mutex_unlock(barrier);
     }
 }
 
@@ -172,7 +174,7 @@ static void say(struct talk *t, const char *text)
 /* What a client that reads takes. */
 static void read_answers(struct talk *t)
 {
-    while (steno_ws_session_take(t->session, &t->heard) == STENO_OK)
+    while (steno_ws_session_take(t->session, &t->received) == STENO_OK)
         ;
 }
 
@@ -180,16 +182,16 @@ static void wait_for(struct talk *t, const bool *what)
 {
     pthread_mutex_lock(&t->lock);
     while (!*what)
-        pthread_cond_wait(&t->news, &t->lock);
+        pthread_cond_wait(&t->changed, &t->lock);
     pthread_mutex_unlock(&t->lock);
 }
 
 static void talk_begin(struct talk *t, steno_pool *pool, const char *start)
 {
     *t = (struct talk){.pool = pool};
-    steno_buf_init(&t->heard, 1 << 20);
+    steno_buf_init(&t->received, 1 << 20);
     pthread_mutex_init(&t->lock, NULL);
-    pthread_cond_init(&t->news, NULL);
+    pthread_cond_init(&t->changed, NULL);
     t->session = steno_ws_session_new(&steno_dialect_native, &engine, t, "sess_bytes", &limits);
     assert_non_null(t->session);
     say(t, start);
@@ -215,17 +217,17 @@ static void talk_open(struct talk *t, steno_pool *pool, const char *start)
     say(t, "{\"type\":\"finalize\"}");
     wait_for(t, &t->finalized);
     read_answers(t);
-    assert_non_null(t->heard.data);
-    assert_non_null(strstr(t->heard.data, "four two seven one nine zero three"));
-    steno_buf_free(&t->heard);
+    assert_non_null(t->received.data);
+    assert_non_null(strstr(t->received.data, "four two seven one nine zero three"));
+    steno_buf_free(&t->received);
 }
 
 static void talk_free(struct talk *t)
 {
     steno_pool_stream_close(t->stream);
     steno_ws_session_free(t->session);
-    steno_buf_free(&t->heard);
-    pthread_cond_destroy(&t->news);
+    steno_buf_free(&t->received);
+    pthread_cond_destroy(&t->changed);
     pthread_mutex_destroy(&t->lock);
 }
 
@@ -237,7 +239,7 @@ static void talk_close(struct talk *t)
 }
 
 /* The worker is through with its round: what it has allocated for itself, it has. */
-static void settle(steno_pool *pool)
+static void wait_idle(steno_pool *pool)
 {
     struct steno_pool_stats st;
     const struct timespec t = {.tv_nsec = 1000000};
@@ -260,12 +262,12 @@ static void check(const char *start)
     assert_int_equal(steno_pool_open(&pool, model, &opt, NULL), STENO_OK);
     steno_model_get_info(model, &info);
     talk_open(&first, pool, start); /* what the worker needs comes with the first */
-    settle(pool);
+    wait_idle(pool);
     before = atomic_load(&live);
     assert_true(before > 0);
     for (int i = 0; i < SESSIONS; i++)
         talk_open(&t[i], pool, start);
-    settle(pool);
+    wait_idle(pool);
     each = (atomic_load(&live) - before) / SESSIONS + sizeof(struct steno_ws_conn) + LWS_SOCKET;
     print_message("%zu bytes, %zu of them states and window\n", each, info.stream_bytes);
     assert_true(each < MOST + info.stream_bytes);
@@ -318,10 +320,10 @@ static void fill(struct talk *t)
     assert_true(queued > limits.send_bytes - 2 * sizeof text - 1000);
 }
 
-static void set_gate(struct talk *t, pthread_mutex_t *gate)
+static void open_barrier(struct talk *t, pthread_mutex_t *barrier)
 {
     pthread_mutex_lock(&t->lock);
-    t->gate = gate;
+    t->barrier = barrier;
     pthread_mutex_unlock(&t->lock);
 }
 
@@ -331,7 +333,7 @@ static void a_full_session_holds_no_more_than_is_documented(void **state)
         .workers = 1, .batch = 1, .capacity = -1, .buffer_seconds = 4};
     static const char start[] = "{\"type\":\"start\",\"sample_rate\":8000,\"resumable\":true}";
     const size_t ring = 4 * 8000 * sizeof(float);
-    pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
+    pthread_mutex_t barrier = PTHREAD_MUTEX_INITIALIZER;
     struct steno_model_info info;
     struct talk first, full;
     steno_model *model;
@@ -342,9 +344,9 @@ static void a_full_session_holds_no_more_than_is_documented(void **state)
     assert_int_equal(steno_pool_open(&pool, model, &opt, NULL), STENO_OK);
     steno_model_get_info(model, &info);
     talk_open(&first, pool, start);
-    settle(pool);
-    pthread_mutex_lock(&gate);
-    set_gate(&first, &gate);
+    wait_idle(pool);
+    pthread_mutex_lock(&barrier);
+    open_barrier(&first, &barrier);
     say(&first, "{\"type\":\"finalize\"}");
     wait_for(&first, &first.waits);
     before = atomic_load(&live);
@@ -357,8 +359,8 @@ static void a_full_session_holds_no_more_than_is_documented(void **state)
     print_message("%zu bytes of at most %zu\n", held, bound);
     assert_true(held < bound);
     assert_true(held > ring + limits.send_bytes + limits.resume_bytes); /* it was full */
-    set_gate(&first, NULL);
-    pthread_mutex_unlock(&gate);
+    open_barrier(&first, NULL);
+    pthread_mutex_unlock(&barrier);
     talk_free(&full);
     talk_close(&first);
     steno_pool_close(pool);

@@ -72,7 +72,7 @@ struct talker {
     size_t at, end;
     float gain;
     bool done;
-    struct steno_buf heard;
+    struct steno_buf said;
 };
 
 static void talker_open(struct talker *t, steno_model *m, int which)
@@ -80,14 +80,14 @@ static void talker_open(struct talker *t, steno_model *m, int which)
     *t = (struct talker){.at = (size_t)(which * 731) % (n_speech / 2),
                          .end = n_speech - (size_t)(which * 977) % (n_speech / 4),
                          .gain = 1.0f - 0.02f * (float)which};
-    steno_buf_init(&t->heard, 1 << 20);
+    steno_buf_init(&t->said, 1 << 20);
     assert_int_equal(steno_stream_open(&t->s, m, NULL, NULL), STENO_OK);
 }
 
 static void talker_close(struct talker *t)
 {
     steno_stream_close(t->s);
-    steno_buf_free(&t->heard);
+    steno_buf_free(&t->said);
 }
 
 /* Audio, then the end, until a window is full; false when the stream is over. */
@@ -114,12 +114,12 @@ static void talker_listen(struct talker *t, int digits)
 {
     struct steno_event e;
     while (steno_stream_next(t->s, &e)) {
-        assert_int_equal(steno_buf_printf(&t->heard, "%d %lld %.3f %.3f %.3f [%s] %zu %.*g\n",
+        assert_int_equal(steno_buf_printf(&t->said, "%d %lld %.3f %.3f %.3f [%s] %zu %.*g\n",
                                           e.kind, (long long)e.segment, e.time, e.start, e.end,
                                           e.text, e.stable_bytes, digits, (double)e.confidence),
                          STENO_OK);
         for (size_t i = 0; i < e.n_words; i++)
-            assert_int_equal(steno_buf_printf(&t->heard, "  %s %.*g\n", e.words[i].text, digits,
+            assert_int_equal(steno_buf_printf(&t->said, "  %s %.*g\n", e.words[i].text, digits,
                                               (double)e.words[i].confidence),
                              STENO_OK);
     }
@@ -162,8 +162,8 @@ static void compare_as(const char *dir, const struct steno_model_options *opt, i
     }
     run_together(together, b, n, digits);
     for (int i = 0; i < n; i++) {
-        assert_non_null(a[i].heard.data);
-        assert_string_equal(b[i].heard.data, a[i].heard.data);
+        assert_non_null(a[i].said.data);
+        assert_string_equal(b[i].said.data, a[i].said.data);
         talker_close(&a[i]);
         talker_close(&b[i]);
     }
@@ -193,7 +193,7 @@ static void a_stream_says_the_same_among_31_others(void **state)
 
 /* Blocks of ESPnet's streaming encoder, first ones and later ones, and searches of each stream's
  * own. */
-static void streams_of_blocks_say_the_same_in_company(void **state)
+static void streams_of_blocks_say_the_same_in_a_batch(void **state)
 {
     const char *root = getenv("STENO_SHARED");
     char dir[512];
@@ -226,7 +226,7 @@ enum { STEPS = 2 }; /* the second one reads what the first has left in the state
 
 /* Window `step` of stream `which`: as loud as log-mel energies get, each stream another loudness.
  */
-static void make_window(const struct steno_ctcnet *net, int which, int step, float *x)
+static void make_window(const struct steno_ctc_network *net, int which, int step, float *x)
 {
     uint32_t seed = (uint32_t)(which * STEPS + step) * 2654435761u;
     for (int64_t k = 0; k < net->window * net->bins; k++) {
@@ -236,14 +236,14 @@ static void make_window(const struct steno_ctcnet *net, int which, int step, flo
 }
 
 /* n streams over STEPS, `size` at a time. scores: [STEPS, n, rows, vocab]. */
-static void score(const struct steno_ctcnet *net, int n, int size, float *scores)
+static void score(const struct steno_ctc_network *net, int n, int size, float *scores)
 {
-    struct steno_ctcstate mem[ALL], *s[ALL];
+    struct steno_ctc_state mem[ALL], *s[ALL];
     size_t row = (size_t)(net->rows * net->vocab);
-    steno_ctcbatch *b = NULL;
-    assert_int_equal(steno_ctcbatch_open(&b, net, size, 1, NULL), STENO_OK);
+    steno_ctc_batch *b = NULL;
+    assert_int_equal(steno_ctc_batch_open(&b, net, size, 1, NULL), STENO_OK);
     for (int i = 0; i < n; i++) {
-        mem[i] = (struct steno_ctcstate){.fresh = true};
+        mem[i] = (struct steno_ctc_state){.fresh = true};
         s[i] = &mem[i];
     }
     for (int step = 0; step < STEPS; step++)
@@ -251,13 +251,13 @@ static void score(const struct steno_ctcnet *net, int n, int size, float *scores
             int k = n - i < size ? n - i : size;
             const float *y;
             for (int at = 0; at < k; at++)
-                make_window(net, i + at, step, steno_ctcbatch_x(b, at));
-            assert_int_equal(steno_ctcbatch_step(b, s + i, k, size, &y, NULL), STENO_OK);
+                make_window(net, i + at, step, steno_ctc_batch_x(b, at));
+            assert_int_equal(steno_ctc_batch_step(b, s + i, k, size, &y, NULL), STENO_OK);
             memcpy(scores + (size_t)(step * n + i) * row, y, (size_t)k * row * sizeof *y);
         }
     for (int i = 0; i < n; i++)
-        steno_ctcstate_free(&mem[i]);
-    steno_ctcbatch_close(b);
+        steno_ctc_state_free(&mem[i]);
+    steno_ctc_batch_close(b);
 }
 
 /* apart: how far a score may be from that of the stream alone, as a share of 1 + its size; 0: the
@@ -419,7 +419,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_stream_says_the_same_among_31_others),
-        cmocka_unit_test(streams_of_blocks_say_the_same_in_company),
+        cmocka_unit_test(streams_of_blocks_say_the_same_in_a_batch),
         cmocka_unit_test(any_number_of_streams_says_the_same),
         cmocka_unit_test(scores_have_the_same_bits_in_every_batch),
         cmocka_unit_test(scores_of_openblas_differ_in_the_last_digits),

@@ -168,17 +168,18 @@ static void rows_are_kept_for_shorter_inputs(void **state)
         if (precision[p] == STENO_FP32)
             check_product(&(struct steno_tensor){.data = whole}, SLICE, ROWS);
         s = open(n);
-        assert_int_equal(steno_session_kept_bytes(s), 0);
+        assert_int_equal(steno_session_plan_constant_bytes(s), 0);
         for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
             const struct steno_tensor *y = run(s, lengths[i], WIDE);
             most = lengths[i] > most ? lengths[i] : most;
             check_frames(y, lengths[i], whole);
             assert_int_equal(steps(s, "Linear"), 0);
             assert_int_equal(steps(s, "Slice"), 0);
-            assert_int_equal(steno_session_kept_bytes(s), (size_t)most * WIDE * sizeof(float));
+            assert_int_equal(steno_session_plan_constant_bytes(s),
+                             (size_t)most * WIDE * sizeof(float));
         }
-        steno_session_rest(s, true);
-        assert_int_equal(steno_session_kept_bytes(s), 0);
+        steno_session_trim(s, true);
+        assert_int_equal(steno_session_plan_constant_bytes(s), 0);
         check_frames(run(s, 7, WIDE), 7, whole);
         steno_session_close(s);
         steno_network_close(n);
@@ -196,12 +197,12 @@ static void sessions_share_them(void **state)
     b = open(n);
     check_frames(run(a, 20, WIDE), 20, whole);
     check_frames(run(b, 10, WIDE), 10, whole);
-    assert_int_equal(steno_session_kept_bytes(b), 20 * WIDE * sizeof(float));
+    assert_int_equal(steno_session_plan_constant_bytes(b), 20 * WIDE * sizeof(float));
     steno_session_close(a); /* b shows a part of them still */
-    assert_int_equal(steno_session_kept_bytes(b), 20 * WIDE * sizeof(float));
+    assert_int_equal(steno_session_plan_constant_bytes(b), 20 * WIDE * sizeof(float));
     check_frames(run(b, 30, WIDE), 30, whole);
     check_frames(run(b, 10, WIDE), 10, whole);
-    assert_int_equal(steno_session_kept_bytes(b), 30 * WIDE * sizeof(float));
+    assert_int_equal(steno_session_plan_constant_bytes(b), 30 * WIDE * sizeof(float));
     steno_session_close(b);
     steno_network_close(n);
 }
@@ -265,10 +266,10 @@ static void what_is_too_much_is_computed_in_every_run(void **state)
     steno_session *s = open(n);
     (void)state;
     run(s, 30, 1);
-    assert_int_equal(steno_session_kept_bytes(s), 30 * wide * sizeof(float));
+    assert_int_equal(steno_session_plan_constant_bytes(s), 30 * wide * sizeof(float));
     assert_int_equal(steps(s, "Linear"), 0);
     run(s, 33, 1);
-    assert_int_equal(steno_session_kept_bytes(s), 30 * wide * sizeof(float));
+    assert_int_equal(steno_session_plan_constant_bytes(s), 30 * wide * sizeof(float));
     assert_int_equal(steps(s, "Linear"), 1);
     run(s, 29, 1);
     assert_int_equal(steps(s, "Linear"), 0);

@@ -172,8 +172,9 @@ static void pieces_give_what_the_whole_does(void **state)
             assert_int_equal(steno_transducer_start(cut, NULL), STENO_OK);
             for (size_t at = 0; at < FRAMES; at += pieces[k % 3]) {
                 size_t n = FRAMES - at < pieces[k % 3] ? FRAMES - at : pieces[k % 3];
-                struct steno_transducer_nets lent = nets; /* others each time */
-                assert_int_equal(steno_transducer_push(cut, &lent, enc + at, n, 1, NULL), STENO_OK);
+                struct steno_transducer_nets borrowed = nets; /* others each time */
+                assert_int_equal(steno_transducer_push(cut, &borrowed, enc + at, n, 1, NULL),
+                                 STENO_OK);
                 assert_int_equal(steno_transducer_best(cut, &best), STENO_OK);
             }
             assert_true(best.score == best.score);

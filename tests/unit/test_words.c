@@ -75,7 +75,7 @@ static void confidence_is_the_geometric_mean_of_the_peaks(void **state)
     steno_tokens_close(t);
 }
 
-static void last_word_settles_when_nothing_can_be_added(void **state)
+static void last_word_closes_when_nothing_can_be_added(void **state)
 {
     (void)state;
     steno_tokens *p = vocab(pieces, "<blk> <unk>"), *d = vocab(whole, "<blk> <unk>");
@@ -149,7 +149,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pieces_join_into_words_with_their_frames),
         cmocka_unit_test(confidence_is_the_geometric_mean_of_the_peaks),
-        cmocka_unit_test(last_word_settles_when_nothing_can_be_added),
+        cmocka_unit_test(last_word_closes_when_nothing_can_be_added),
         cmocka_unit_test(ideographs_are_words_without_spaces),
         cmocka_unit_test(bytes_join_into_characters_and_broken_ones_are_replaced),
         cmocka_unit_test(lone_word_marks_make_no_words),

@@ -315,7 +315,7 @@ static void attention_of_a_step(void **state)
                     "Transpose v3 v perm=[0,2,1,3]; MatMul q,k s; Mul s,half c");
         pc_graph(m, i ? "Add c,added e; Softmax e w" : "Softmax c w");
         pc_graph(m, "MatMul w,v o; Transpose o ot perm=[0,2,1,3]; Reshape ot,d3 a; Neg a y; -> y");
-        wc_round_trip(m, "LateAttention", 13);
+        wc_round_trip(m, "AbsorbedAttention", 13);
     }
 }
 
@@ -355,7 +355,7 @@ static void relative_shift_equals_its_body(void **state)
         struct mk_graph *m = mk_new(13);
         const struct steno_body_row *row = steno_body_find("RelativeShift");
         struct steno_attr attr = {.name = "half", .kind = STENO_ATTR_INT, .i = half};
-        steno_vid io[1] = {0};
+        steno_value_id io[1] = {0};
         struct steno_node node = {.domain = row->domain,
                                   .op_type = row->type,
                                   .n_in = 1,

@@ -18,7 +18,7 @@
 /* Stands where the pool is: keeps the samples as the 16-bit numbers they were. */
 struct fake {
     size_t room, n;
-    int16_t heard[4096];
+    int16_t received[4096];
     int ends;
 };
 
@@ -47,8 +47,8 @@ static steno_status fake_push(void *ctx, const float *pcm, size_t n, size_t *tak
     *taken = n < f->room ? n : f->room;
     f->room -= *taken;
     for (size_t i = 0; i < *taken; i++) {
-        assert_true(f->n < sizeof f->heard / sizeof *f->heard);
-        f->heard[f->n++] = (int16_t)(pcm[i] * 32768.0f);
+        assert_true(f->n < sizeof f->received / sizeof *f->received);
+        f->received[f->n++] = (int16_t)(pcm[i] * 32768.0f);
     }
     return STENO_OK;
 }
@@ -110,7 +110,7 @@ static void say(struct fixture *f, int from, int to)
     }
 }
 
-static void hear(struct fixture *f, enum steno_event_kind kind, const char *t)
+static void note_event(struct fixture *f, enum steno_event_kind kind, const char *t)
 {
     struct steno_event ev = {.kind = kind, .time = 1.0, .text = t, .reason = STENO_FINAL_END};
     struct steno_pool_note n = {.kind = STENO_POOL_EVENT, .event = &ev};
@@ -151,7 +151,7 @@ static void in_order(const struct fixture *f, size_t n)
 {
     assert_int_equal(f->fake.n, n);
     for (size_t i = 0; i < n; i++)
-        assert_int_equal(f->fake.heard[i], (int)i);
+        assert_int_equal(f->fake.received[i], (int)i);
 }
 
 static void finals_made_meanwhile_are_said_once_and_the_next_sample_is_named(void **state)
@@ -159,12 +159,12 @@ static void finals_made_meanwhile_are_said_once_and_the_next_sample_is_named(voi
     struct fixture *f = *state;
     text(f, START);
     say(f, 0, 10);
-    hear(f, STENO_FINAL, "one");
+    note_event(f, STENO_FINAL, "one");
     EXPECT(f, "\"resume_seconds\":30", "\"seq\":1");
     steno_ws_session_detach(f->s);
-    hear(f, STENO_PARTIAL, "tw");
-    hear(f, STENO_FINAL, "two");
-    hear(f, STENO_FINAL, "three");
+    note_event(f, STENO_PARTIAL, "tw");
+    note_event(f, STENO_FINAL, "two");
+    note_event(f, STENO_FINAL, "three");
     assert_int_equal(attach(f, 2, -1, NULL), STENO_OK);
     EXPECT(f, "\"text\":\"two\"", "\"text\":\"three\"", "\"type\":\"resumed\"");
     say(f, 10, 20);
@@ -176,8 +176,8 @@ static void what_was_written_but_never_arrived_is_said_again(void **state)
     struct fixture *f = *state;
     text(f, START);
     say(f, 0, 10);
-    hear(f, STENO_FINAL, "one");
-    hear(f, STENO_FINAL, "two");
+    note_event(f, STENO_FINAL, "one");
+    note_event(f, STENO_FINAL, "two");
     EXPECT(f, "ready", "\"text\":\"one\"", "\"text\":\"two\""); /* into a dead connection */
     assert_int_equal(attach(f, 1, -1, NULL), STENO_OK);         /* which we think alive */
     EXPECT(f, "\"seq\":1,", "\"seq\":2,", "\"samples\":10,\"ended\":false");
@@ -232,7 +232,7 @@ static void a_session_that_ended_meanwhile_says_so_and_closes(void **state)
     assert_int_equal(attach(f, 1, -1, NULL), STENO_OK);
     EXPECT(f, "\"samples\":10,\"ended\":true");
     steno_ws_session_detach(f->s);
-    hear(f, STENO_FINAL, "one");
+    note_event(f, STENO_FINAL, "one");
     done(f);
     assert_true(steno_ws_session_resumable(f->s));
     for (int i = 0; i < 2; i++) { /* also when it was read, and the connection lost after that */
@@ -253,7 +253,7 @@ static void a_drain_meanwhile_is_told(void **state)
     say(f, 0, 10);
     steno_ws_session_detach(f->s);
     steno_ws_session_drain(f->s);
-    hear(f, STENO_FINAL, "one");
+    note_event(f, STENO_FINAL, "one");
     done(f);
     assert_int_equal(attach(f, 1, -1, NULL), STENO_OK);
     EXPECT(f, "\"text\":\"one\"", "\"reason\":\"draining\"");
@@ -271,7 +271,7 @@ static void what_cannot_be_kept_or_has_not_come_is_refused_and_nothing_changes(v
     say(&f, 0, 10);
     steno_ws_session_detach(f.s);
     for (int i = 0; i < 1000; i++) /* memory stays bounded */
-        hear(&f, STENO_FINAL, "a final of some length");
+        note_event(&f, STENO_FINAL, "a final of some length");
     assert_int_equal(attach(&f, 1, -1, &err), STENO_ERR_LIMIT);
     assert_non_null(strstr(err.msg, "no longer kept"));
     assert_int_equal(attach(&f, 1000, 11, &err), STENO_ERR_INVAL);

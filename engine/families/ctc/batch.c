@@ -10,8 +10,8 @@
 #include "base/arena.h"
 #include "families/ctc/network.h"
 
-struct steno_ctcbatch {
-    const struct steno_ctcnet *n;
+struct steno_ctc_batch {
+    const struct steno_ctc_network *n;
     steno_session *session;
     int max;
     size_t window_bytes;
@@ -22,7 +22,7 @@ struct steno_ctcbatch {
     bool *in_place; /* [n_states] */
 };
 
-void steno_ctcstate_free(struct steno_ctcstate *s)
+void steno_ctc_state_free(struct steno_ctc_state *s)
 {
     steno_aligned_free(s->data);
     s->data = NULL;
@@ -43,9 +43,9 @@ static char *zeroed(size_t count, size_t size)
     return p;
 }
 
-static steno_status open_session(steno_ctcbatch *b, int threads, steno_err *err)
+static steno_status open_session(steno_ctc_batch *b, int threads, steno_err *err)
 {
-    const struct steno_ctcnet *n = b->n;
+    const struct steno_ctc_network *n = b->n;
     size_t states = (size_t)n->n_states + 1;
     steno_status st = steno_session_open(&b->session, n->net,
                                          &(struct steno_session_options){.threads = threads}, err);
@@ -61,10 +61,10 @@ static steno_status open_session(steno_ctcbatch *b, int threads, steno_err *err)
     return STENO_OK;
 }
 
-steno_status steno_ctcbatch_open(steno_ctcbatch **out, const struct steno_ctcnet *n, int max,
-                                 int threads, steno_err *err)
+steno_status steno_ctc_batch_open(steno_ctc_batch **out, const struct steno_ctc_network *n, int max,
+                                  int threads, steno_err *err)
 {
-    steno_ctcbatch *b = calloc(1, sizeof *b);
+    steno_ctc_batch *b = calloc(1, sizeof *b);
     steno_status st;
     if (!b)
         return no_memory(err);
@@ -79,14 +79,14 @@ steno_status steno_ctcbatch_open(steno_ctcbatch **out, const struct steno_ctcnet
     else
         st = no_memory(err);
     if (st) {
-        steno_ctcbatch_close(b);
+        steno_ctc_batch_close(b);
         return st;
     }
     *out = b;
     return STENO_OK;
 }
 
-void steno_ctcbatch_close(steno_ctcbatch *b)
+void steno_ctc_batch_close(steno_ctc_batch *b)
 {
     if (!b)
         return;
@@ -100,14 +100,14 @@ void steno_ctcbatch_close(steno_ctcbatch *b)
     free(b);
 }
 
-float *steno_ctcbatch_x(steno_ctcbatch *b, int i)
+float *steno_ctc_batch_x(steno_ctc_batch *b, int i)
 {
     return (float *)(void *)(b->x + (size_t)i * b->window_bytes);
 }
 
 /* ---- states -------------------------------------------------------------------------------- */
 
-static struct steno_tensor tensor_of(const struct steno_ctcnet_state *s, int size, char *data)
+static struct steno_tensor tensor_of(const struct steno_ctc_network_state *s, int size, char *data)
 {
     struct steno_tensor t = s->one;
     if (s->axis >= 0)
@@ -117,14 +117,14 @@ static struct steno_tensor tensor_of(const struct steno_ctcnet_state *s, int siz
 }
 
 /* Stream i's share of a state, in a batch of `size`, from (or to) its own memory. */
-static void gather(const struct steno_ctcnet_state *s, char *batch, int size, int i,
+static void gather(const struct steno_ctc_network_state *s, char *batch, int size, int i,
                    const char *own)
 {
     for (size_t k = 0; k < s->blocks; k++)
         memcpy(batch + (k * (size_t)size + (size_t)i) * s->block, own + k * s->block, s->block);
 }
 
-static void scatter(const struct steno_ctcnet_state *s, const char *batch, int size, int i,
+static void scatter(const struct steno_ctc_network_state *s, const char *batch, int size, int i,
                     char *own)
 {
     for (size_t k = 0; k < s->blocks; k++)
@@ -133,10 +133,10 @@ static void scatter(const struct steno_ctcnet_state *s, const char *batch, int s
 
 /* State k where it lies in each stream's memory. Places of the batch that no stream has get
  * memory of ours. */
-static steno_status set_rows(steno_ctcbatch *b, int k, struct steno_ctcstate *const *s, int n,
+static steno_status set_rows(steno_ctc_batch *b, int k, struct steno_ctc_state *const *s, int n,
                              int size, steno_err *err)
 {
-    const struct steno_ctcnet_state *d = &b->n->states[k];
+    const struct steno_ctc_network_state *d = &b->n->states[k];
     void **row = b->rows + (size_t)k * (size_t)b->max;
     struct steno_tensor t = tensor_of(d, size, NULL);
     for (int i = 0; i < size; i++)
@@ -148,12 +148,12 @@ static steno_status set_rows(steno_ctcbatch *b, int k, struct steno_ctcstate *co
     return steno_session_set_rows(b->session, d->in, &t, row, err);
 }
 
-static steno_status set_states(steno_ctcbatch *b, struct steno_ctcstate *const *s, int n, int size,
-                               steno_err *err)
+static steno_status set_states(steno_ctc_batch *b, struct steno_ctc_state *const *s, int n,
+                               int size, steno_err *err)
 {
     steno_status st = STENO_OK;
     for (int k = 0; k < b->n->n_states && !st; k++) {
-        const struct steno_ctcnet_state *d = &b->n->states[k];
+        const struct steno_ctc_network_state *d = &b->n->states[k];
         char *at = b->states + d->offset * (size_t)b->max;
         struct steno_tensor t;
         if (b->in_place[k]) {
@@ -172,7 +172,7 @@ static steno_status set_states(steno_ctcbatch *b, struct steno_ctcstate *const *
     return st;
 }
 
-static steno_status check_state(const steno_ctcbatch *b, const struct steno_ctcnet_state *d,
+static steno_status check_state(const steno_ctc_batch *b, const struct steno_ctc_network_state *d,
                                 int size, steno_err *err)
 {
     const struct steno_tensor *t = steno_session_get(b->session, d->out);
@@ -186,7 +186,7 @@ static steno_status check_state(const steno_ctcbatch *b, const struct steno_ctcn
                       steno_shape_str(&want.shape, expected, sizeof expected));
 }
 
-static steno_status check_scores(const steno_ctcbatch *b, int size, steno_err *err)
+static steno_status check_scores(const steno_ctc_batch *b, int size, steno_err *err)
 {
     const struct steno_tensor *y = steno_session_get(b->session, 0);
     char shape[96];
@@ -201,8 +201,8 @@ static steno_status check_scores(const steno_ctcbatch *b, int size, steno_err *e
 
 /* All is checked before any stream's state is touched, but for those that have changed in place: a
  * stream whose step fails has failed. */
-static steno_status take_states(steno_ctcbatch *b, struct steno_ctcstate *const *s, int n, int size,
-                                steno_err *err)
+static steno_status take_states(steno_ctc_batch *b, struct steno_ctc_state *const *s, int n,
+                                int size, steno_err *err)
 {
     steno_status st = check_scores(b, size, err);
     for (int k = 0; k < b->n->n_states && !st; k++)
@@ -210,7 +210,7 @@ static steno_status take_states(steno_ctcbatch *b, struct steno_ctcstate *const 
     if (st)
         return st;
     for (int k = 0; k < b->n->n_states; k++) {
-        const struct steno_ctcnet_state *d = &b->n->states[k];
+        const struct steno_ctc_network_state *d = &b->n->states[k];
         const char *from = steno_session_get(b->session, d->out)->data;
         if (b->in_place[k])
             continue;
@@ -224,8 +224,8 @@ static steno_status take_states(steno_ctcbatch *b, struct steno_ctcstate *const 
 
 /* ---- step ---------------------------------------------------------------------------------- */
 
-steno_status steno_ctcbatch_step(steno_ctcbatch *b, struct steno_ctcstate *const *s, int n,
-                                 int size, const float **scores, steno_err *err)
+steno_status steno_ctc_batch_step(steno_ctc_batch *b, struct steno_ctc_state *const *s, int n,
+                                  int size, const float **scores, steno_err *err)
 {
     const struct steno_tensor in = {.dtype = STENO_F32,
                                     .shape = {.rank = 3, .dim = {size, b->n->window, b->n->bins}},
@@ -246,7 +246,7 @@ steno_status steno_ctcbatch_step(steno_ctcbatch *b, struct steno_ctcstate *const
     return st;
 }
 
-size_t steno_ctcbatch_bytes(const steno_ctcbatch *b)
+size_t steno_ctc_batch_bytes(const steno_ctc_batch *b)
 {
     size_t states = b->max > 1 ? (size_t)b->max * b->n->state_bytes : 0;
     return steno_session_arena_bytes(b->session) + (size_t)b->max * b->window_bytes + states +

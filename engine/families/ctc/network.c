@@ -43,7 +43,7 @@ static steno_status check_meta(const steno_network *net, const struct steno_mode
     return STENO_OK;
 }
 
-static steno_status check_io(const struct steno_ctcnet *n, const struct steno_model_conf *c,
+static steno_status check_io(const struct steno_ctc_network *n, const struct steno_model_conf *c,
                              steno_err *err)
 {
     const struct steno_value *x = steno_network_input(n->net, n->x);
@@ -65,7 +65,7 @@ static steno_status check_io(const struct steno_ctcnet *n, const struct steno_mo
 }
 
 /* Where one stream's share lies in a batch: the batch dimension cuts the state into blocks. */
-static void cut_state(struct steno_ctcnet_state *s, size_t element)
+static void cut_state(struct steno_ctc_network_state *s, size_t element)
 {
     const struct steno_shape *shape = &s->one.shape;
     s->blocks = 1;
@@ -78,8 +78,8 @@ static void cut_state(struct steno_ctcnet_state *s, size_t element)
 }
 
 /* One stream's share of a state: the batch dimension (the symbolic one) becomes 1. */
-static steno_status bind_state(struct steno_ctcnet *n, struct steno_ctcnet_state *s, int input,
-                               const char *file, steno_err *err)
+static steno_status bind_state(struct steno_ctc_network *n, struct steno_ctc_network_state *s,
+                               int input, const char *file, steno_err *err)
 {
     const struct steno_value *v = steno_network_input(n->net, input);
     char out_name[256], shape[96];
@@ -117,18 +117,18 @@ static steno_status bind_state(struct steno_ctcnet *n, struct steno_ctcnet_state
     return STENO_OK;
 }
 
-steno_status steno_ctcnet_bind(struct steno_ctcnet *n, steno_network *net,
-                               const struct steno_model_conf *conf, int32_t vocab, int32_t blank,
-                               steno_err *err)
+steno_status steno_ctc_network_bind(struct steno_ctc_network *n, steno_network *net,
+                                    const struct steno_model_conf *conf, int32_t vocab,
+                                    int32_t blank, steno_err *err)
 {
     int n_in = steno_network_n_inputs(net);
     steno_status st;
-    *n = (struct steno_ctcnet){.net = net,
-                               .window = conf->window_frames,
-                               .shift = conf->shift_frames,
-                               .bins = conf->mel_bins,
-                               .rows = conf->shift_frames / conf->subsampling,
-                               .vocab = vocab};
+    *n = (struct steno_ctc_network){.net = net,
+                                    .window = conf->window_frames,
+                                    .shift = conf->shift_frames,
+                                    .bins = conf->mel_bins,
+                                    .rows = conf->shift_frames / conf->subsampling,
+                                    .vocab = vocab};
     n->x = steno_network_find_input(net, "x");
     if (n->x < 0 || steno_network_n_outputs(net) < 1 || n_in > MAX_STATES)
         return steno_fail(err, STENO_ERR_FORMAT,
@@ -147,11 +147,11 @@ steno_status steno_ctcnet_bind(struct steno_ctcnet *n, steno_network *net,
         if (i != n->x)
             st = bind_state(n, &n->states[n->n_states++], i, conf->network, err);
     if (st)
-        steno_ctcnet_unbind(n);
+        steno_ctc_network_unbind(n);
     return st;
 }
 
-void steno_ctcnet_unbind(struct steno_ctcnet *n)
+void steno_ctc_network_unbind(struct steno_ctc_network *n)
 {
     free(n->states);
     n->states = NULL;

@@ -131,16 +131,16 @@ static steno_status token_list(struct reader *r, const struct steno_yaml_node *l
 static steno_status tokens_of_spm(struct reader *r)
 {
     struct steno_espnet_conf *c = r->c;
-    int32_t n = steno_spm_count(c->spm);
+    int32_t n = steno_sentencepiece_count(c->sentencepiece);
     c->tokens = steno_arena_calloc(c->mem, (size_t)n + 3, sizeof *c->tokens);
     if (!c->tokens)
         return list_out_of_memory(r);
     c->tokens[c->vocab++] = "<blank>";
     c->tokens[c->vocab++] = "<unk>";
     for (int32_t i = 0; i < n; i++) {
-        enum steno_spm_type type = steno_spm_type(c->spm, i);
-        if (type != STENO_SPM_UNKNOWN && type != STENO_SPM_CONTROL)
-            c->tokens[c->vocab++] = steno_spm_piece(c->spm, i);
+        enum steno_sentencepiece_type type = steno_sentencepiece_type(c->sentencepiece, i);
+        if (type != STENO_SENTENCEPIECE_UNKNOWN && type != STENO_SENTENCEPIECE_CONTROL)
+            c->tokens[c->vocab++] = steno_sentencepiece_piece(c->sentencepiece, i);
     }
     c->tokens[c->vocab++] = "<sos/eos>";
     c->tokens_from_spm = true;
@@ -155,7 +155,7 @@ static steno_status read_tokens(struct reader *r)
     steno_status st;
     if (list && list->kind == STENO_YAML_LIST && list->n)
         st = token_list(r, list);
-    else if (c->spm && steno_yaml_null(list))
+    else if (c->sentencepiece && steno_yaml_null(list))
         st = tokens_of_spm(r);
     else
         return steno_fail(r->err, STENO_ERR_FORMAT,
@@ -177,8 +177,8 @@ static steno_status read_tokens(struct reader *r)
     c->sos = (int32_t)sos;
     c->eos = (int32_t)eos;
     c->blank = (int32_t)blank;
-    for (int32_t i = 0; c->spm && i < c->vocab; i++)
-        c->not_in_spm += steno_spm_find(c->spm, c->tokens[i]) < 0;
+    for (int32_t i = 0; c->sentencepiece && i < c->vocab; i++)
+        c->not_in_sentencepiece += steno_sentencepiece_find(c->sentencepiece, c->tokens[i]) < 0;
     return STENO_OK;
 }
 
@@ -204,14 +204,15 @@ static steno_status open_spm(struct reader *r)
     c->bpe_model = steno_espnet_find_named(c, given);
     if (!c->bpe_model)
         c->bpe_model = steno_espnet_find_ending(c, ".model");
-    return c->bpe_model ? steno_spm_open(&c->spm, c->bpe_model, r->err) : STENO_OK;
+    return c->bpe_model ? steno_sentencepiece_open(&c->sentencepiece, c->bpe_model, r->err)
+                        : STENO_OK;
 }
 
 static steno_status read_tokenizer(struct reader *r)
 {
     static const char *const types[] = {"char", "bpe", "word", "phn"};
     struct steno_espnet_conf *c = r->c;
-    const char *guess = c->spm ? "bpe" : guess_type(c);
+    const char *guess = c->sentencepiece ? "bpe" : guess_type(c);
     steno_status st = get_str(r, "tokenizer.token_type", guess, &c->token_type);
     if (st)
         return st;
@@ -729,7 +730,7 @@ steno_status steno_espnet_conf_open(struct steno_espnet_conf *c, const char *dir
 
 void steno_espnet_conf_close(struct steno_espnet_conf *c)
 {
-    steno_spm_close(c->spm);
+    steno_sentencepiece_close(c->sentencepiece);
     steno_arena_free(c->mem);
     *c = (struct steno_espnet_conf){0};
 }

@@ -5,7 +5,7 @@
 
 #include "base/arena.h"
 #include "base/status.h"
-#include "text/spm.h"
+#include "text/sentencepiece.h"
 
 /* A network under its role: paths that exist, or NULL. */
 struct steno_espnet_file {
@@ -61,11 +61,11 @@ struct steno_espnet_conf {
     /* vocabulary */
     const char **tokens;
     int32_t vocab, sos, eos, blank;
-    const char *token_type; /* "char", "bpe", "word", "phn" */
-    const char *bpe_model;  /* path; NULL: none */
-    steno_spm *spm;         /* its pieces and their types; NULL: none */
-    int32_t not_in_spm;     /* tokens that it does not have: marks, noises */
-    bool tokens_from_spm;   /* the configuration has no token.list */
+    const char *token_type;             /* "char", "bpe", "word", "phn" */
+    const char *bpe_model;              /* path; NULL: none */
+    steno_sentencepiece *sentencepiece; /* its pieces and their types; NULL: none */
+    int32_t not_in_sentencepiece;       /* tokens that it does not have: marks, noises */
+    bool tokens_from_spm;               /* the configuration has no token.list */
     /* search */
     double weight_decoder, weight_ctc, weight_lm, weight_length, weight_ngram;
     long beam;

@@ -47,9 +47,10 @@ static steno_status drop_marks(steno_model *m, const struct steno_espnet_conf *c
 static steno_status drop_controls(steno_model *m, const struct steno_espnet_conf *c, steno_err *err)
 {
     steno_status st = STENO_OK;
-    for (int32_t i = 0; c->spm && i < c->vocab && !st; i++) {
-        int32_t id = steno_spm_find(c->spm, c->tokens[i]);
-        if (id >= 0 && steno_spm_type(c->spm, id) == STENO_SPM_CONTROL &&
+    for (int32_t i = 0; c->sentencepiece && i < c->vocab && !st; i++) {
+        int32_t id = steno_sentencepiece_find(c->sentencepiece, c->tokens[i]);
+        if (id >= 0 &&
+            steno_sentencepiece_type(c->sentencepiece, id) == STENO_SENTENCEPIECE_CONTROL &&
             !strpbrk(c->tokens[i], " \t"))
             st = steno_tokens_drop(m->tokens, c->tokens[i], err);
     }
@@ -108,7 +109,7 @@ static size_t segment_bytes(const struct steno_espnet *e, size_t samples)
         return STENO_TRANSDUCER_ROW_BYTES;
     if (e->decoder_steps)
         row += 2 * (size_t)c->decoder_layers * (size_t)c->decoder_dim *
-               (steno_network_keeps_bf16(e->decoder) ? sizeof(uint16_t) : sizeof(float));
+               (steno_network_kv_bf16(e->decoder) ? sizeof(uint16_t) : sizeof(float));
     return samples / e->frame_samples * row;
 }
 
@@ -153,7 +154,7 @@ steno_status steno_espnet_model_open(steno_model *m, const struct steno_model_op
             return st;
         o.quantized = opt->quantized;
         o.plain = opt->plain;
-        o.tap = opt->tap;
+        o.observer = opt->observer;
         o.without_lm = opt->without_lm;
         o.as_espnet_onnx = opt->compat != NULL;
         if (opt->compat && strcmp(opt->compat, "espnet-onnx") != 0)
@@ -196,13 +197,14 @@ static void describe_network(FILE *out, const struct steno_espnet *e, const char
 
 static void describe_spm(FILE *out, const struct steno_espnet_conf *c)
 {
-    if (!c->spm)
+    if (!c->sentencepiece)
         return;
-    fprintf(out, "pieces     %s, %s, %d pieces; %s", c->bpe_model, steno_spm_model_type(c->spm),
-            (int)steno_spm_count(c->spm),
+    fprintf(out, "pieces     %s, %s, %d pieces; %s", c->bpe_model,
+            steno_sentencepiece_model_type(c->sentencepiece),
+            (int)steno_sentencepiece_count(c->sentencepiece),
             c->tokens_from_spm ? "the token list is made of them\n" : "");
     if (!c->tokens_from_spm)
-        fprintf(out, "%d tokens of the list are none of them\n", (int)c->not_in_spm);
+        fprintf(out, "%d tokens of the list are none of them\n", (int)c->not_in_sentencepiece);
 }
 
 void steno_espnet_describe(const steno_model *m, FILE *out)

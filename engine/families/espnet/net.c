@@ -37,7 +37,7 @@ static steno_status open_part(struct steno_espnet *e, const struct steno_espnet_
                                       .free_batch = free_batch,
                                       .precision = e->opt.precision,
                                       .cache_dir = steno_cache_dir(),
-                                      .tap = e->opt.tap,
+                                      .observer = e->opt.observer,
                                       .disable_passes = same_bits ? "attention" : NULL};
     const char *path = pick(e, f);
     if (!path)
@@ -105,7 +105,7 @@ static steno_status check_io(const steno_network *net, const char *path, const c
 }
 
 /* Only read by nodes that compute what comes after the table's end. */
-static bool goes_on(const struct steno_graph *g, steno_vid table)
+static bool goes_on(const struct steno_graph *g, steno_value_id table)
 {
     for (int32_t i = 0; i < g->n_nodes; i++)
         for (int k = 0; k < g->nodes[i].n_in; k++)
@@ -146,7 +146,7 @@ static steno_status open_networks(struct steno_espnet *e, steno_err *err)
     if (!st && !steno_espnet_is_transducer(e))
         st = steno_espnet_load(e, &c->ctc, "ctc", &e->ctc, err);
     if (!st)
-        st = steno_erecurrent_load(e, err);
+        st = steno_espnet_rnns_load(e, err);
     if (!st && c->decoder_kind == STENO_ESPNET_XFORMER)
         st = open_steps(e, &c->decoder, "decoder", true, &e->decoder, &e->decoder_once,
                         &e->decoder_steps, err);
@@ -231,7 +231,7 @@ static steno_status try_run(struct steno_espnet *e, steno_err *err)
     steno_transducer *transduced;
     const float *feats, *y = NULL, *ctc = NULL;
     float *pcm = calloc(n, sizeof *pcm);
-    steno_status st = pcm ? steno_espnet_take(e, &r, err)
+    steno_status st = pcm ? steno_espnet_acquire(e, &r, err)
                           : steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", e->conf.path);
     s.max_len_ratio = -2;
     s.min_len_ratio = 0;
@@ -247,24 +247,24 @@ static steno_status try_run(struct steno_espnet *e, steno_err *err)
         st = steno_espnet_decode(r, &s, y, rows, ctc, &result, err);
     if (!st && r->decoder && !e->opt.as_espnet_onnx) {
         const int32_t two[2] = {e->conf.sos, e->conf.vocab > 1 ? 1 : 0};
-        st = steno_escorer_try_sharing(r->decoder, two, err);
-        e->shares_rows = !st && steno_escorer_shares(r->decoder);
+        st = steno_espnet_scorer_try_sharing(r->decoder, two, err);
+        e->shares_rows = !st && steno_espnet_scorer_shares(r->decoder);
     }
     if (!st)
         e->runner_bytes = steno_session_arena_bytes(r->encoder) +
                           (r->ctc ? steno_session_arena_bytes(r->ctc) : 0) +
-                          steno_erecurrent_bytes(&r->recurrent) +
-                          (r->decoder ? steno_escorer_bytes(r->decoder) : 0) +
-                          (r->lm ? steno_escorer_bytes(r->lm) : 0) +
-                          (r->decoder_step ? steno_estep_bytes(r->decoder_step) : 0) +
-                          (r->lm_step ? steno_estep_bytes(r->lm_step) : 0);
+                          steno_espnet_rnns_bytes(&r->recurrent) +
+                          (r->decoder ? steno_espnet_scorer_bytes(r->decoder) : 0) +
+                          (r->lm ? steno_espnet_scorer_bytes(r->lm) : 0) +
+                          (r->decoder_step ? steno_cached_decoder_bytes(r->decoder_step) : 0) +
+                          (r->lm_step ? steno_cached_decoder_bytes(r->lm_step) : 0);
     if (r && !e->blocks) { /* lengths that will not come again */
-        steno_session_rest(r->encoder, true);
+        steno_session_trim(r->encoder, true);
         if (r->ctc)
-            steno_session_rest(r->ctc, true);
+            steno_session_trim(r->ctc, true);
     }
     if (r)
-        steno_espnet_give(e, r);
+        steno_espnet_release(e, r);
     free(pcm);
     return st;
 }
@@ -299,11 +299,11 @@ static void close_runner(steno_espnet_runner *r)
     steno_fbank_close(r->fbank);
     steno_session_close(r->encoder);
     steno_session_close(r->ctc);
-    steno_escorer_close(r->decoder);
-    steno_escorer_close(r->lm);
-    steno_estep_close(r->decoder_step);
-    steno_estep_close(r->lm_step);
-    steno_erecurrent_close(&r->recurrent);
+    steno_espnet_scorer_close(r->decoder);
+    steno_espnet_scorer_close(r->lm);
+    steno_cached_decoder_close(r->decoder_step);
+    steno_cached_decoder_close(r->lm_step);
+    steno_espnet_rnns_close(&r->recurrent);
     steno_joint_close(r->joint);
     steno_aligned_free(r->feats);
     steno_aligned_free(r->rows);
@@ -354,19 +354,20 @@ static steno_status open_decoder(steno_espnet_runner *r, steno_err *err)
 {
     struct steno_espnet *e = r->e;
     const struct steno_espnet_conf *c = &e->conf;
-    struct steno_estep_options step = {.threads = e->opt.threads, .vocab = c->vocab};
-    struct steno_escorer_options o = {.kind = STENO_ESCORE_DECODER,
-                                      .threads = e->opt.threads,
-                                      .layers = (int)c->decoder_layers,
-                                      .dim = c->decoder_dim,
-                                      .vocab = c->vocab};
+    struct steno_cached_decoder_options step = {.threads = e->opt.threads, .vocab = c->vocab};
+    struct steno_espnet_scorer_options o = {.kind = STENO_ESPNET_SCORER_DECODER,
+                                            .threads = e->opt.threads,
+                                            .layers = (int)c->decoder_layers,
+                                            .dim = c->decoder_dim,
+                                            .vocab = c->vocab};
     const char *name = pick(e, &c->decoder);
     steno_status st;
     if (e->decoder_steps)
-        return steno_estep_open(&r->decoder_step, e->decoder, e->decoder_once, &step, name, err);
-    st = steno_escorer_open(&r->decoder, e->decoder, &o, name, err);
+        return steno_cached_decoder_open(&r->decoder_step, e->decoder, e->decoder_once, &step, name,
+                                         err);
+    st = steno_espnet_scorer_open(&r->decoder, e->decoder, &o, name, err);
     if (!st)
-        steno_escorer_share(r->decoder, e->shares_rows);
+        steno_espnet_scorer_share(r->decoder, e->shares_rows);
     return st;
 }
 
@@ -374,25 +375,26 @@ static steno_status open_lm(steno_espnet_runner *r, steno_err *err)
 {
     struct steno_espnet *e = r->e;
     const struct steno_espnet_conf *c = &e->conf;
-    struct steno_estep_options step = {
+    struct steno_cached_decoder_options step = {
         .threads = e->opt.threads, .vocab = c->vocab, .first_row = e->opt.as_espnet_onnx};
-    struct steno_escorer_options o = {.kind = STENO_ESCORE_LM,
-                                      .threads = e->opt.threads,
-                                      .layers = (int)c->lm_layers,
-                                      .dim = c->lm_dim,
-                                      .vocab = c->vocab,
-                                      .first_row = e->opt.as_espnet_onnx};
+    struct steno_espnet_scorer_options o = {.kind = STENO_ESPNET_SCORER_LM,
+                                            .threads = e->opt.threads,
+                                            .layers = (int)c->lm_layers,
+                                            .dim = c->lm_dim,
+                                            .vocab = c->vocab,
+                                            .first_row = e->opt.as_espnet_onnx};
     if (!e->lm)
         return STENO_OK;
     if (e->lm_steps)
-        return steno_estep_open(&r->lm_step, e->lm, e->lm_once, &step, pick(e, &c->lm), err);
-    return steno_escorer_open(&r->lm, e->lm, &o, pick(e, &c->lm), err);
+        return steno_cached_decoder_open(&r->lm_step, e->lm, e->lm_once, &step, pick(e, &c->lm),
+                                         err);
+    return steno_espnet_scorer_open(&r->lm, e->lm, &o, pick(e, &c->lm), err);
 }
 
 static steno_status open_scorers(steno_espnet_runner *r, steno_err *err)
 {
     const struct steno_espnet_conf *c = &r->e->conf;
-    steno_status st = steno_erecurrent_open(&r->recurrent, r->e, err);
+    steno_status st = steno_espnet_rnns_open(&r->recurrent, r->e, err);
     if (!st && c->decoder_kind == STENO_ESPNET_XFORMER)
         st = open_decoder(r, err);
     return st || c->lm_kind != STENO_ESPNET_LM_XFORMER ? st : open_lm(r, err);
@@ -420,7 +422,7 @@ static steno_status new_runner(struct steno_espnet *e, steno_espnet_runner **out
     return st;
 }
 
-steno_status steno_espnet_take(struct steno_espnet *e, steno_espnet_runner **out, steno_err *err)
+steno_status steno_espnet_acquire(struct steno_espnet *e, steno_espnet_runner **out, steno_err *err)
 {
     steno_espnet_runner *r;
     pthread_mutex_lock(&e->lock);
@@ -434,7 +436,7 @@ steno_status steno_espnet_take(struct steno_espnet *e, steno_espnet_runner **out
     return STENO_OK;
 }
 
-void steno_espnet_give(struct steno_espnet *e, steno_espnet_runner *r)
+void steno_espnet_release(struct steno_espnet *e, steno_espnet_runner *r)
 {
     pthread_mutex_lock(&e->lock);
     r->next = e->idle;
@@ -464,7 +466,7 @@ struct steno_espnet *steno_espnet_of(steno_espnet_runner *r)
     return r->e;
 }
 
-struct steno_erecurrent *steno_espnet_recurrent(steno_espnet_runner *r)
+struct steno_espnet_rnns *steno_espnet_recurrent(steno_espnet_runner *r)
 {
     return &r->recurrent;
 }
@@ -598,7 +600,7 @@ steno_status steno_espnet_ctc(steno_espnet_runner *r, const float *rows, size_t 
         return steno_fail(
             err, STENO_ERR_FORMAT, "%s: ctc_out is %lld wide, the token list has %d entries", file,
             y->shape.rank == 3 ? (long long)y->shape.dim[2] : -1LL, (int)e->conf.vocab);
-    st = steno_escores_check(y->data, steno_numel(y), file, err);
+    st = steno_espnet_check_scores(y->data, steno_numel(y), file, err);
     if (!st)
         *scores = y->data;
     return st;

@@ -23,7 +23,7 @@ struct steno_espnet_options {
     /* Results of espnet_onnx 0.2.1, its faults included (docs/espnet.md lists them). */
     bool as_espnet_onnx;
     bool without_lm;
-    const struct steno_tap *tap; /* of steno_model_options */
+    const struct steno_observer *observer; /* of steno_model_options */
 };
 
 typedef struct steno_espnet_runner steno_espnet_runner;
@@ -76,17 +76,17 @@ STENO_MUST steno_status steno_espnet_check_search(const struct steno_espnet *e,
                                                   steno_err *err);
 
 /* A runner of one's own until given back. */
-STENO_MUST steno_status steno_espnet_take(struct steno_espnet *e, steno_espnet_runner **out,
-                                          steno_err *err);
-void steno_espnet_give(struct steno_espnet *e, steno_espnet_runner *r);
+STENO_MUST steno_status steno_espnet_acquire(struct steno_espnet *e, steno_espnet_runner **out,
+                                             steno_err *err);
+void steno_espnet_release(struct steno_espnet *e, steno_espnet_runner *r);
 
 /* e->cmvn (espnet_stats.c). */
 STENO_MUST steno_status steno_espnet_open_stats(struct steno_espnet *e, steno_err *err);
 /* For espnet_recurrent.c: open network `role`, in the form asked for; a runner's parts. */
 STENO_MUST steno_status steno_espnet_load(struct steno_espnet *e, const struct steno_espnet_file *f,
                                           const char *role, steno_network **net, steno_err *err);
-struct steno_erecurrent;
-struct steno_erecurrent *steno_espnet_recurrent(steno_espnet_runner *r);
+struct steno_espnet_rnns;
+struct steno_espnet_rnns *steno_espnet_recurrent(steno_espnet_runner *r);
 
 /* For espnet_block.c: a runner's parts, and n floats of its memory (until the next call). */
 struct steno_espnet *steno_espnet_of(steno_espnet_runner *r);
@@ -120,19 +120,22 @@ STENO_MUST steno_status steno_espnet_decode(steno_espnet_runner *r,
 
 /* The joint search block by block (steno_joint_blocks), of one stream: what it keeps is its own,
  * the networks are a runner's for each block. Confined. */
-typedef struct steno_esearch steno_esearch;
+typedef struct steno_espnet_block_search steno_espnet_block_search;
 
 /* Streaming encoder, and a decoder and LM that go one token at a time (or no say in it). */
-bool steno_esearch_possible(const struct steno_espnet *e, const struct steno_espnet_search *s);
-STENO_MUST steno_status steno_esearch_open(steno_esearch **out, const struct steno_espnet *e,
-                                           const struct steno_espnet_search *s, steno_err *err);
-void steno_esearch_close(steno_esearch *x);
+bool steno_espnet_block_search_possible(const struct steno_espnet *e,
+                                        const struct steno_espnet_search *s);
+STENO_MUST steno_status steno_espnet_block_search_open(steno_espnet_block_search **out,
+                                                       const struct steno_espnet *e,
+                                                       const struct steno_espnet_search *s,
+                                                       steno_err *err);
+void steno_espnet_block_search_close(steno_espnet_block_search *x);
 /* Before another utterance. */
-void steno_esearch_restart(steno_esearch *x);
+void steno_espnet_block_search_restart(steno_espnet_block_search *x);
 /* The utterance's rows [n_rows, dim] and scores [n_rows, vocab] so far, n_rows >= 1; last as of
  * struct steno_joint_block. */
-struct steno_esearch_block {
-    steno_esearch *search;
+struct steno_espnet_block_search_block {
+    steno_espnet_block_search *search;
     const float *rows, *ctc;
     size_t n_rows, last;
     steno_status st; /* the result */
@@ -140,9 +143,10 @@ struct steno_esearch_block {
 };
 /* Of n streams of one model, at most STENO_BATCH_MAX: decoder and LM take a step for all of them at
  * once. */
-void steno_esearch_blocks(struct steno_esearch_block *blocks, size_t n, steno_espnet_runner *r);
+void steno_espnet_block_search_blocks(struct steno_espnet_block_search_block *blocks, size_t n,
+                                      steno_espnet_runner *r);
 /* steno_joint_running, and after the last block steno_joint_count, steno_joint_get. */
-const steno_joint *steno_esearch_joint(const steno_esearch *x);
-size_t steno_esearch_bytes(const steno_esearch *x);
+const steno_joint *steno_espnet_block_search_joint(const steno_espnet_block_search *x);
+size_t steno_espnet_block_search_bytes(const steno_espnet_block_search *x);
 
 #endif

@@ -12,7 +12,7 @@ static bool has_rnn_lm(const struct steno_espnet *e)
     return e->conf.lm_kind == STENO_ESPNET_LM_RNN;
 }
 
-steno_status steno_erecurrent_load(struct steno_espnet *e, steno_err *err)
+steno_status steno_espnet_rnns_load(struct steno_espnet *e, steno_err *err)
 {
     const struct steno_espnet_conf *c = &e->conf;
     bool rnn = c->decoder_kind == STENO_ESPNET_RNN, td = steno_espnet_is_transducer(e);
@@ -29,54 +29,56 @@ steno_status steno_erecurrent_load(struct steno_espnet *e, steno_err *err)
     return st;
 }
 
-static steno_status open_transducer(struct steno_erecurrent *r, struct steno_espnet *e,
+static steno_status open_transducer(struct steno_espnet_rnns *r, struct steno_espnet *e,
                                     steno_err *err)
 {
     const struct steno_espnet_conf *c = &e->conf;
-    struct steno_etrans_options o = {
+    struct steno_espnet_transducer_options o = {
         .threads = e->opt.threads,
         .vocab = c->vocab,
-        .prediction = steno_ernn_prediction(e->opt.threads, (int)c->decoder_layers, c->decoder_dim),
+        .prediction =
+            steno_espnet_rnn_prediction(e->opt.threads, (int)c->decoder_layers, c->decoder_dim),
         .prediction_name = pick(e, &c->decoder),
         .joint_name = pick(e, &c->joint),
         .lm = r->lm};
-    return steno_etrans_open(&r->transducer, e->decoder, e->joint, &o, err);
+    return steno_espnet_transducer_open(&r->transducer, e->decoder, e->joint, &o, err);
 }
 
-steno_status steno_erecurrent_open(struct steno_erecurrent *r, struct steno_espnet *e,
-                                   steno_err *err)
+steno_status steno_espnet_rnns_open(struct steno_espnet_rnns *r, struct steno_espnet *e,
+                                    steno_err *err)
 {
     const struct steno_espnet_conf *c = &e->conf;
     steno_status st = STENO_OK;
     if (has_rnn_lm(e)) {
-        struct steno_ernn_options o =
-            steno_ernn_lm(e->opt.threads, (int)c->lm_layers, c->lm_dim, c->vocab);
-        st = steno_ernn_open(&r->lm, e->lm, &o, pick(e, &c->lm), err);
+        struct steno_espnet_rnn_options o =
+            steno_espnet_rnn_lm(e->opt.threads, (int)c->lm_layers, c->lm_dim, c->vocab);
+        st = steno_espnet_rnn_open(&r->lm, e->lm, &o, pick(e, &c->lm), err);
     }
     if (!st && c->decoder_kind == STENO_ESPNET_RNN) {
-        struct steno_erdec_options o = {.threads = e->opt.threads,
-                                        .layers = (int)c->rnn_layers,
-                                        .units = c->rnn_units,
-                                        .vocab = c->vocab};
-        st = steno_erdec_open(&r->decoder, e->decoder, e->before, &o, pick(e, &c->decoder), err);
+        struct steno_espnet_rnn_decoder_options o = {.threads = e->opt.threads,
+                                                     .layers = (int)c->rnn_layers,
+                                                     .units = c->rnn_units,
+                                                     .vocab = c->vocab};
+        st = steno_espnet_rnn_decoder_open(&r->decoder, e->decoder, e->before, &o,
+                                           pick(e, &c->decoder), err);
     }
     if (!st && steno_espnet_is_transducer(e))
         st = open_transducer(r, e, err);
     return st;
 }
 
-void steno_erecurrent_close(struct steno_erecurrent *r)
+void steno_espnet_rnns_close(struct steno_espnet_rnns *r)
 {
-    steno_etrans_close(r->transducer);
-    steno_erdec_close(r->decoder);
-    steno_ernn_close(r->lm);
+    steno_espnet_transducer_close(r->transducer);
+    steno_espnet_rnn_decoder_close(r->decoder);
+    steno_espnet_rnn_close(r->lm);
 }
 
-size_t steno_erecurrent_bytes(const struct steno_erecurrent *r)
+size_t steno_espnet_rnns_bytes(const struct steno_espnet_rnns *r)
 {
-    return (r->decoder ? steno_erdec_bytes(r->decoder) : 0) +
-           (r->lm ? steno_ernn_bytes(r->lm) : 0) +
-           (r->transducer ? steno_etrans_bytes(r->transducer) : 0);
+    return (r->decoder ? steno_espnet_rnn_decoder_bytes(r->decoder) : 0) +
+           (r->lm ? steno_espnet_rnn_bytes(r->lm) : 0) +
+           (r->transducer ? steno_espnet_transducer_bytes(r->transducer) : 0);
 }
 
 static enum steno_transducer_search search_of(const char *name)
@@ -119,15 +121,16 @@ steno_status steno_espnet_transduce(steno_espnet_runner *r, const struct steno_e
 {
     const struct steno_espnet *e = steno_espnet_of(r);
     struct steno_transducer_options o = options(e, s, greedy);
-    return steno_etrans_run(steno_espnet_recurrent(r)->transducer, &o, rows, n_rows, (size_t)e->dim,
-                            result, err);
+    return steno_espnet_transducer_run(steno_espnet_recurrent(r)->transducer, &o, rows, n_rows,
+                                       (size_t)e->dim, result, err);
 }
 
 static steno_status nets_of(steno_espnet_runner *r, const struct steno_espnet_search *s,
                             struct steno_transducer_nets *nets, steno_err *err)
 {
-    return steno_etrans_nets(steno_espnet_recurrent(r)->transducer, (size_t)steno_espnet_of(r)->dim,
-                             s->lm_weight != 0, nets, err);
+    return steno_espnet_transducer_nets(steno_espnet_recurrent(r)->transducer,
+                                        (size_t)steno_espnet_of(r)->dim, s->lm_weight != 0, nets,
+                                        err);
 }
 
 steno_status steno_espnet_transduce_on(steno_espnet_runner *r, const struct steno_espnet_search *s,

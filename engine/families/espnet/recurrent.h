@@ -7,19 +7,19 @@
 #include "families/espnet/transducer.h"
 
 /* Of one runner; NULL where the model has none. Confined. */
-struct steno_erecurrent {
-    steno_erdec *decoder;
-    steno_ernn *lm;
-    steno_etrans *transducer;
+struct steno_espnet_rnns {
+    steno_espnet_rnn_decoder *decoder;
+    steno_espnet_rnn *lm;
+    steno_espnet_transducer *transducer;
 };
 
 /* Load the networks: e->decoder, e->before, e->lm, e->joint. */
-STENO_MUST steno_status steno_erecurrent_load(struct steno_espnet *e, steno_err *err);
+STENO_MUST steno_status steno_espnet_rnns_load(struct steno_espnet *e, steno_err *err);
 /* *r is to be closed in any case. */
-STENO_MUST steno_status steno_erecurrent_open(struct steno_erecurrent *r, struct steno_espnet *e,
-                                              steno_err *err);
-void steno_erecurrent_close(struct steno_erecurrent *r);
-size_t steno_erecurrent_bytes(const struct steno_erecurrent *r);
+STENO_MUST steno_status steno_espnet_rnns_open(struct steno_espnet_rnns *r, struct steno_espnet *e,
+                                               steno_err *err);
+void steno_espnet_rnns_close(struct steno_espnet_rnns *r);
+size_t steno_espnet_rnns_bytes(const struct steno_espnet_rnns *r);
 
 static inline bool steno_espnet_is_transducer(const struct steno_espnet *e)
 {

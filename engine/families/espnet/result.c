@@ -11,7 +11,7 @@
 
 /* ---- clock --------------------------------------------------------------------------------- */
 
-double steno_estream_seconds(const struct steno_estream *s, double at)
+double steno_espnet_stream_seconds(const struct steno_espnet_stream *s, double at)
 {
     double t =
         (double)s->base / s->opt.sample_rate + ((double)s->from + at) / s->model->conf.sample_rate;
@@ -19,14 +19,14 @@ double steno_estream_seconds(const struct steno_estream *s, double at)
     return t > end ? end : t;
 }
 
-static double row_seconds(const struct steno_estream *s, int64_t row)
+static double row_seconds(const struct steno_espnet_stream *s, int64_t row)
 {
-    return steno_estream_seconds(s, (double)row * (double)s->model->espnet->frame_samples);
+    return steno_espnet_stream_seconds(s, (double)row * (double)s->model->espnet->frame_samples);
 }
 
 /* ---- events -------------------------------------------------------------------------------- */
 
-static void fill_words(const struct steno_estream *s, const struct steno_words *w,
+static void fill_words(const struct steno_espnet_stream *s, const struct steno_words *w,
                        struct steno_word *out)
 {
     for (size_t i = 0; i < w->n; i++)
@@ -36,31 +36,31 @@ static void fill_words(const struct steno_estream *s, const struct steno_words *
                                      .confidence = w->w[i].confidence};
 }
 
-static void fill_event(const struct steno_estream *s, size_t samples, struct steno_event *ev)
+static void fill_event(const struct steno_espnet_stream *s, size_t samples, struct steno_event *ev)
 {
     const struct steno_words *w = &s->words[0];
     ev->segment = s->segment;
-    ev->time = steno_estream_seconds(s, (double)samples);
+    ev->time = steno_espnet_stream_seconds(s, (double)samples);
     ev->text = steno_words_line(w);
     ev->confidence = w->confidence;
     ev->n_words = w->n;
     ev->words = s->out.w;
-    ev->start = w->n ? s->out.w[0].start : steno_estream_seconds(s, 0);
+    ev->start = w->n ? s->out.w[0].start : steno_espnet_stream_seconds(s, 0);
     ev->end = w->n ? s->out.w[w->n - 1].end : ev->start;
 }
 
-steno_status steno_estream_emit_start(struct steno_estream *s)
+steno_status steno_espnet_stream_emit_start(struct steno_espnet_stream *s)
 {
     struct steno_event ev = {.kind = STENO_SPEECH_START,
                              .segment = s->segment,
-                             .time = steno_estream_seconds(s, (double)s->n),
-                             .start = steno_estream_seconds(s, 0),
-                             .end = steno_estream_seconds(s, 0),
+                             .time = steno_espnet_stream_seconds(s, (double)s->n),
+                             .start = steno_espnet_stream_seconds(s, 0),
+                             .end = steno_espnet_stream_seconds(s, 0),
                              .text = ""};
     return steno_events_add(&s->events, &ev);
 }
 
-static steno_status reserve_tokens(struct steno_estream *s, size_t n)
+static steno_status reserve_tokens(struct steno_espnet_stream *s, size_t n)
 {
     int32_t *p;
     if (n <= s->cap_tokens)
@@ -73,7 +73,7 @@ static steno_status reserve_tokens(struct steno_estream *s, size_t n)
     return STENO_OK;
 }
 
-static steno_status reserve_spans(struct steno_estream *s, size_t n)
+static steno_status reserve_spans(struct steno_espnet_stream *s, size_t n)
 {
     struct steno_span *p;
     size_t *q;
@@ -93,7 +93,7 @@ static steno_status reserve_spans(struct steno_estream *s, size_t n)
 
 /* How much of the path the n tokens stand for: that head of it from which they differ in the fewest
  * edits, the longest of several. */
-static size_t covered(struct steno_estream *s, const int32_t *tokens, size_t n,
+static size_t covered(struct steno_espnet_stream *s, const int32_t *tokens, size_t n,
                       const struct steno_hyp *path)
 {
     size_t *cost = s->costs, best = 0;
@@ -116,10 +116,10 @@ static size_t covered(struct steno_estream *s, const int32_t *tokens, size_t n,
 
 /* The search waits where it would read past the audio; what it has not said yet is the best path's.
  */
-static steno_status running(struct steno_estream *s, struct steno_hyp *path)
+static steno_status running(struct steno_espnet_stream *s, struct steno_hyp *path)
 {
     const struct steno_espnet_conf *c = &s->model->espnet->conf;
-    struct steno_joint_hyp h = steno_joint_running(steno_esearch_joint(s->blocks));
+    struct steno_joint_hyp h = steno_joint_running(steno_espnet_block_search_joint(s->blocks));
     const struct steno_span *spans = NULL;
     size_t n = 0, rows = s->n_rows, from;
     steno_status st;
@@ -147,7 +147,7 @@ static steno_status running(struct steno_estream *s, struct steno_hyp *path)
     return STENO_OK;
 }
 
-steno_status steno_estream_emit_partial(struct steno_estream *s, steno_transducer *t)
+steno_status steno_espnet_stream_emit_partial(struct steno_espnet_stream *s, steno_transducer *t)
 {
     struct steno_event ev = {.kind = STENO_PARTIAL};
     struct steno_words *w = &s->words[0];
@@ -180,7 +180,7 @@ steno_status steno_estream_emit_partial(struct steno_estream *s, steno_transduce
 
 /* ---- hypotheses ---------------------------------------------------------------------------- */
 
-static steno_status join_pieces(struct steno_estream *s, const int32_t *tokens, size_t n)
+static steno_status join_pieces(struct steno_espnet_stream *s, const int32_t *tokens, size_t n)
 {
     const struct steno_espnet_conf *c = &s->model->espnet->conf;
     const char **pieces = malloc((n + 1) * sizeof *pieces);
@@ -188,20 +188,20 @@ static steno_status join_pieces(struct steno_estream *s, const int32_t *tokens, 
     for (size_t i = 0; i < n && !st; i++)
         pieces[i] = c->tokens[tokens[i]];
     if (!st)
-        st = steno_spm_decode(c->spm, pieces, n, &s->plain);
+        st = steno_sentencepiece_decode(c->sentencepiece, pieces, n, &s->plain);
     free(pieces);
     return st ? st : steno_buf_add(&s->plain, "", 1);
 }
 
 /* Text as espnet_onnx's tokenizers join it. */
-static steno_status join_plain(struct steno_estream *s, const int32_t *tokens, size_t n)
+static steno_status join_plain(struct steno_espnet_stream *s, const int32_t *tokens, size_t n)
 {
     const struct steno_espnet_conf *c = &s->model->espnet->conf;
     bool words = strcmp(c->token_type, "word") == 0, chars = strcmp(c->token_type, "char") == 0;
     bool bpe = strcmp(c->token_type, "bpe") == 0;
     size_t begin = s->plain.len;
     steno_status st = STENO_OK;
-    if (c->spm)
+    if (c->sentencepiece)
         return join_pieces(s, tokens, n);
     for (size_t i = 0; i < n && !st; i++) {
         const char *t = c->tokens[tokens[i]];
@@ -221,7 +221,7 @@ static steno_status join_plain(struct steno_estream *s, const int32_t *tokens, s
 }
 
 /* The tokens between sos and eos, without blanks; as ESPnet shows them. */
-static size_t inner_tokens(struct steno_estream *s, const struct steno_joint_hyp *h)
+static size_t inner_tokens(struct steno_espnet_stream *s, const struct steno_joint_hyp *h)
 {
     const struct steno_espnet_conf *c = &s->model->espnet->conf;
     bool compat = s->model->espnet->opt.as_espnet_onnx;
@@ -232,8 +232,9 @@ static size_t inner_tokens(struct steno_estream *s, const struct steno_joint_hyp
     return n;
 }
 
-static steno_status take_joint(struct steno_estream *s, const struct steno_estream_scores *x,
-                               const steno_joint *j, size_t *n_alts)
+static steno_status take_joint(struct steno_espnet_stream *s,
+                               const struct steno_espnet_stream_scores *x, const steno_joint *j,
+                               size_t *n_alts)
 {
     const struct steno_espnet_conf *c = &s->model->espnet->conf;
     size_t n = steno_joint_count(j), k = 0;
@@ -264,7 +265,8 @@ static steno_status take_joint(struct steno_estream *s, const struct steno_estre
 }
 
 /* Tokens of all hypotheses go into one buffer: the search's own holds one at a time. */
-static steno_status take_transducer(struct steno_estream *s, steno_transducer *t, size_t *n_alts)
+static steno_status take_transducer(struct steno_espnet_stream *s, steno_transducer *t,
+                                    size_t *n_alts)
 {
     size_t n = steno_transducer_count(t), total = 0, at = 0;
     struct steno_transducer_hyp h;
@@ -295,9 +297,10 @@ static steno_status take_transducer(struct steno_estream *s, steno_transducer *t
 }
 
 /* Blocks have gone through the search as they came. */
-static steno_status search_ctc(struct steno_estream *s, const struct steno_estream_scores *x)
+static steno_status search_ctc(struct steno_espnet_stream *s,
+                               const struct steno_espnet_stream_scores *x)
 {
-    if (steno_estream_by_blocks(s))
+    if (steno_espnet_stream_by_blocks(s))
         return STENO_OK;
     if (s->beam) {
         steno_ctc_beam_restart(s->beam, 0);
@@ -307,8 +310,8 @@ static steno_status search_ctc(struct steno_estream *s, const struct steno_estre
     return steno_ctc_greedy_push(s->greedy, x->ctc, x->rows);
 }
 
-static steno_status take_ctc(struct steno_estream *s, const struct steno_estream_scores *x,
-                             size_t *n_alts)
+static steno_status take_ctc(struct steno_espnet_stream *s,
+                             const struct steno_espnet_stream_scores *x, size_t *n_alts)
 {
     struct steno_hyp hyps[STENO_MAX_BEAM];
     size_t n = 1;
@@ -327,7 +330,7 @@ static steno_status take_ctc(struct steno_estream *s, const struct steno_estream
 }
 
 /* Texts and words of the alternatives, once all memory has been made. */
-static steno_status place_alternatives(struct steno_estream *s, size_t n)
+static steno_status place_alternatives(struct steno_espnet_stream *s, size_t n)
 {
     bool plain = s->model->espnet->opt.as_espnet_onnx;
     size_t words = 0, at = 0, text = 0;
@@ -346,9 +349,9 @@ static steno_status place_alternatives(struct steno_estream *s, size_t n)
     return st;
 }
 
-steno_status steno_estream_emit_final(struct steno_estream *s, size_t n,
-                                      const struct steno_estream_scores *x, const steno_joint *j,
-                                      steno_transducer *t)
+steno_status steno_espnet_stream_emit_final(struct steno_espnet_stream *s, size_t n,
+                                            const struct steno_espnet_stream_scores *x,
+                                            const steno_joint *j, steno_transducer *t)
 {
     struct steno_event ev = {.kind = STENO_FINAL, .reason = s->reason};
     steno_status st = STENO_OK;

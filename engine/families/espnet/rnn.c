@@ -9,8 +9,8 @@
 
 #include "base/arena.h"
 
-struct steno_ernn {
-    struct steno_ernn_options o;
+struct steno_espnet_rnn {
+    struct steno_espnet_rnn_options o;
     const char *name;
     steno_network *net;
     steno_session *session;
@@ -27,33 +27,34 @@ struct steno_ernn {
     int32_t *last;
 };
 
-struct steno_ernn_options steno_ernn_lm(int threads, int layers, int64_t units, int64_t vocab)
+struct steno_espnet_rnn_options steno_espnet_rnn_lm(int threads, int layers, int64_t units,
+                                                    int64_t vocab)
 {
-    return (struct steno_ernn_options){.threads = threads,
-                                       .token = "x",
-                                       .out = "y",
-                                       .state = {"in_hidden1", "in_hidden2"},
-                                       .next = {"out_hidden1", "out_hidden2"},
-                                       .layers = layers,
-                                       .units = units,
-                                       .width = vocab};
+    return (struct steno_espnet_rnn_options){.threads = threads,
+                                             .token = "x",
+                                             .out = "y",
+                                             .state = {"in_hidden1", "in_hidden2"},
+                                             .next = {"out_hidden1", "out_hidden2"},
+                                             .layers = layers,
+                                             .units = units,
+                                             .width = vocab};
 }
 
-struct steno_ernn_options steno_ernn_prediction(int threads, int layers, int64_t units)
+struct steno_espnet_rnn_options steno_espnet_rnn_prediction(int threads, int layers, int64_t units)
 {
-    return (struct steno_ernn_options){.threads = threads,
-                                       .token = "labels",
-                                       .out = "sequence",
-                                       .state = {"h_cache", "c_cache"},
-                                       .next = {"out_h_cache", "out_c_cache_"},
-                                       .layers = layers,
-                                       .units = units,
-                                       .width = -1};
+    return (struct steno_espnet_rnn_options){.threads = threads,
+                                             .token = "labels",
+                                             .out = "sequence",
+                                             .state = {"h_cache", "c_cache"},
+                                             .next = {"out_h_cache", "out_c_cache_"},
+                                             .layers = layers,
+                                             .units = units,
+                                             .width = -1};
 }
 
 /* ---- opening ------------------------------------------------------------------------------- */
 
-static steno_status bind_state(steno_ernn *r, int i, steno_err *err)
+static steno_status bind_state(steno_espnet_rnn *r, int i, steno_err *err)
 {
     const struct steno_value *v;
     r->in[i] = steno_network_find_input(r->net, r->o.state[i]);
@@ -75,7 +76,7 @@ static steno_status bind_state(steno_ernn *r, int i, steno_err *err)
     return STENO_OK;
 }
 
-static steno_status bind(steno_ernn *r, steno_err *err)
+static steno_status bind(steno_espnet_rnn *r, steno_err *err)
 {
     steno_status st;
     r->token = steno_network_find_input(r->net, r->o.token);
@@ -88,10 +89,11 @@ static steno_status bind(steno_ernn *r, steno_err *err)
     return st ? st : bind_state(r, 1, err);
 }
 
-steno_status steno_ernn_open(steno_ernn **out, steno_network *net,
-                             const struct steno_ernn_options *opt, const char *name, steno_err *err)
+steno_status steno_espnet_rnn_open(steno_espnet_rnn **out, steno_network *net,
+                                   const struct steno_espnet_rnn_options *opt, const char *name,
+                                   steno_err *err)
 {
-    steno_ernn *r = calloc(1, sizeof *r);
+    steno_espnet_rnn *r = calloc(1, sizeof *r);
     steno_status st;
     if (!r)
         return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", name);
@@ -104,13 +106,13 @@ steno_status steno_ernn_open(steno_ernn **out, steno_network *net,
         st = steno_session_open(&r->session, net,
                                 &(struct steno_session_options){.threads = opt->threads}, err);
     if (st)
-        steno_ernn_close(r);
+        steno_espnet_rnn_close(r);
     else
         *out = r;
     return st;
 }
 
-void steno_ernn_close(steno_ernn *r)
+void steno_espnet_rnn_close(steno_espnet_rnn *r)
 {
     if (!r)
         return;
@@ -125,14 +127,14 @@ void steno_ernn_close(steno_ernn *r)
     free(r);
 }
 
-size_t steno_ernn_state_size(const steno_ernn *r)
+size_t steno_espnet_rnn_state_size(const steno_espnet_rnn *r)
 {
     return (size_t)r->n_states * (size_t)r->o.layers * (size_t)r->o.units;
 }
 
 /* ---- one step ------------------------------------------------------------------------------ */
 
-static steno_status reserve(steno_ernn *r, size_t n, steno_err *err)
+static steno_status reserve(steno_espnet_rnn *r, size_t n, steno_err *err)
 {
     size_t cap = r->cap ? r->cap : 16, bytes;
     if (n <= r->cap)
@@ -155,7 +157,8 @@ static steno_status reserve(steno_ernn *r, size_t n, steno_err *err)
     return STENO_OK;
 }
 
-static steno_status set_states(steno_ernn *r, const float *const *state, size_t n, steno_err *err)
+static steno_status set_states(steno_espnet_rnn *r, const float *const *state, size_t n,
+                               steno_err *err)
 {
     size_t units = (size_t)r->o.units, layers = (size_t)r->o.layers;
     steno_status st = STENO_OK;
@@ -176,7 +179,8 @@ static steno_status set_states(steno_ernn *r, const float *const *state, size_t 
     return st;
 }
 
-static steno_status get_states(const steno_ernn *r, size_t n, float *const *next, steno_err *err)
+static steno_status get_states(const steno_espnet_rnn *r, size_t n, float *const *next,
+                               steno_err *err)
 {
     size_t units = (size_t)r->o.units, layers = (size_t)r->o.layers;
     for (int k = 0; k < r->n_states; k++) {
@@ -192,9 +196,9 @@ static steno_status get_states(const steno_ernn *r, size_t n, float *const *next
     return STENO_OK;
 }
 
-steno_status steno_ernn_step(steno_ernn *r, const float *const *state, const int32_t *token,
-                             size_t n, float *const *next, const float **out, size_t *width,
-                             steno_err *err)
+steno_status steno_espnet_rnn_step(steno_espnet_rnn *r, const float *const *state,
+                                   const int32_t *token, size_t n, float *const *next,
+                                   const float **out, size_t *width, steno_err *err)
 {
     struct steno_tensor t = {.dtype = STENO_I64, .shape = {.rank = 2, .dim = {(int64_t)n, 1}}};
     const struct steno_tensor *y;
@@ -224,9 +228,9 @@ steno_status steno_ernn_step(steno_ernn *r, const float *const *state, const int
 
 /* ---- as a scorer --------------------------------------------------------------------------- */
 
-static steno_status reserve_hyps(steno_ernn *r, size_t n, steno_err *err)
+static steno_status reserve_hyps(steno_espnet_rnn *r, size_t n, steno_err *err)
 {
-    if (!steno_beam_states_reserve(r->st, n, steno_ernn_state_size(r)))
+    if (!steno_beam_states_reserve(r->st, n, steno_espnet_rnn_state_size(r)))
         return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", r->name);
     if (n <= r->cap_hyps)
         return STENO_OK;
@@ -252,20 +256,20 @@ void steno_log_softmax(const float *x, size_t n, float *out)
         out[i] = x[i] - max - (float)log(sum);
 }
 
-void steno_ernn_use(steno_ernn *r, struct steno_beam_states *states)
+void steno_espnet_rnn_use(steno_espnet_rnn *r, struct steno_beam_states *states)
 {
     r->st = states ? states : &r->own;
 }
 
-void steno_ernn_rewind(void *self, int calls)
+void steno_espnet_rnn_rewind(void *self, int calls)
 {
-    steno_beam_states_rewind(((steno_ernn *)self)->st, calls);
+    steno_beam_states_rewind(((steno_espnet_rnn *)self)->st, calls);
 }
 
-steno_status steno_ernn_score(void *self, const int32_t *const *prefix, size_t length,
-                              const int32_t *parent, size_t n, float *out, steno_err *err)
+steno_status steno_espnet_rnn_score(void *self, const int32_t *const *prefix, size_t length,
+                                    const int32_t *parent, size_t n, float *out, steno_err *err)
 {
-    steno_ernn *r = self;
+    steno_espnet_rnn *r = self;
     size_t width;
     const float *y;
     steno_status st = reserve_hyps(r, n, err);
@@ -277,14 +281,14 @@ steno_status steno_ernn_score(void *self, const int32_t *const *prefix, size_t l
         r->to[i] = steno_beam_state(r->st, STENO_BEAM_OUT, i);
         r->last[i] = prefix[i][length - 1];
     }
-    st = steno_ernn_step(r, r->from, r->last, n, r->to, &y, &width, err);
+    st = steno_espnet_rnn_step(r, r->from, r->last, n, r->to, &y, &width, err);
     for (size_t i = 0; i < n && !st; i++)
         steno_log_softmax(y + i * width, width, out + i * width);
     return st;
 }
 
-size_t steno_ernn_bytes(const steno_ernn *r)
+size_t steno_espnet_rnn_bytes(const steno_espnet_rnn *r)
 {
     return steno_session_arena_bytes(r->session) + steno_beam_states_bytes(&r->own) +
-           r->cap * steno_ernn_state_size(r) * sizeof(float);
+           r->cap * steno_espnet_rnn_state_size(r) * sizeof(float);
 }

@@ -4,8 +4,8 @@
 #define STENO_FAMILIES_ESPNET_RUNNER_H
 
 #include "families/espnet/recurrent.h"
-#include "families/espnet/score.h"
-#include "families/espnet/step.h"
+#include "families/espnet/scorer.h"
+#include "families/espnet/cached_decoder.h"
 
 /* One utterance at a time. Confined while lent. */
 struct steno_espnet_runner {
@@ -13,9 +13,9 @@ struct steno_espnet_runner {
     steno_espnet_runner *next; /* idle list */
     steno_fbank *fbank;
     steno_session *encoder, *ctc;
-    steno_escorer *decoder, *lm; /* whole prefixes; NULL where there is the other one */
-    steno_estep *decoder_step, *lm_step;
-    struct steno_erecurrent recurrent;
+    steno_espnet_scorer *decoder, *lm; /* whole prefixes; NULL where there is the other one */
+    steno_cached_decoder *decoder_step, *lm_step;
+    struct steno_espnet_rnns recurrent;
     float *feats, *rows, *scratch; /* aligned; grown */
     size_t cap_feats, cap_rows, cap_scratch;
     steno_joint *joint;

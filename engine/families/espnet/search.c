@@ -111,42 +111,44 @@ static struct steno_joint_scorer scorer(void *self, double weight, score_fn *sco
         .self = self, .weight = weight, .score = score, .rewind = rewind};
 }
 
-static struct steno_joint_scorer stepper(struct steno_estep_search *self, double weight)
+static struct steno_joint_scorer stepper(struct steno_cached_decoder_search *self, double weight)
 {
     return (struct steno_joint_scorer){.self = self,
                                        .weight = weight,
-                                       .score_each = steno_estep_score_each,
-                                       .rewind = steno_estep_rewind};
+                                       .score_each = steno_cached_decoder_score_each,
+                                       .rewind = steno_cached_decoder_rewind};
 }
 
 /* What scores one search. */
 struct scorers {
     struct steno_joint_scorer s[3];
     size_t n;
-    struct steno_estep_search decoder, lm;
+    struct steno_cached_decoder_search decoder, lm;
 };
 
 /* Decoder, LM and n-gram model, in whatever form there is. decoder, lm: states of single steps. */
 static void make_scorers(struct scorers *x, steno_espnet_runner *r,
-                         const struct steno_espnet_search *s, steno_estep_state *decoder,
-                         steno_estep_state *lm)
+                         const struct steno_espnet_search *s, steno_cached_decoder_state *decoder,
+                         steno_cached_decoder_state *lm)
 {
     double w = 1 - s->ctc_weight;
     x->n = 0;
-    x->decoder = (struct steno_estep_search){r->decoder_step, decoder};
-    x->lm = (struct steno_estep_search){r->lm_step, lm};
+    x->decoder = (struct steno_cached_decoder_search){r->decoder_step, decoder};
+    x->lm = (struct steno_cached_decoder_search){r->lm_step, lm};
     if (r->recurrent.decoder)
-        x->s[x->n++] = scorer(r->recurrent.decoder, w, steno_erdec_score, steno_erdec_rewind);
+        x->s[x->n++] = scorer(r->recurrent.decoder, w, steno_espnet_rnn_decoder_score,
+                              steno_espnet_rnn_decoder_rewind);
     else if (r->decoder_step)
         x->s[x->n++] = stepper(&x->decoder, w);
     else
-        x->s[x->n++] = scorer(r->decoder, w, steno_escorer_score, NULL);
+        x->s[x->n++] = scorer(r->decoder, w, steno_espnet_scorer_score, NULL);
     if (r->recurrent.lm)
-        x->s[x->n++] = scorer(r->recurrent.lm, s->lm_weight, steno_ernn_score, steno_ernn_rewind);
+        x->s[x->n++] =
+            scorer(r->recurrent.lm, s->lm_weight, steno_espnet_rnn_score, steno_espnet_rnn_rewind);
     else if (r->lm_step)
         x->s[x->n++] = stepper(&x->lm, s->lm_weight);
     else if (r->lm)
-        x->s[x->n++] = scorer(r->lm, s->lm_weight, steno_escorer_score, NULL);
+        x->s[x->n++] = scorer(r->lm, s->lm_weight, steno_espnet_scorer_score, NULL);
     if (r->e->ngram)
         x->s[x->n++] = steno_espnet_ngram_scorer(r->e);
 }
@@ -156,30 +158,32 @@ steno_status steno_espnet_decode(steno_espnet_runner *r, const struct steno_espn
                                  const steno_joint **result, steno_err *err)
 {
     const struct steno_espnet *e = r->e;
-    steno_estep_state *decoder = r->decoder_step ? steno_estep_own(r->decoder_step) : NULL;
-    steno_estep_state *lm = r->lm_step ? steno_estep_own(r->lm_step) : NULL;
+    steno_cached_decoder_state *decoder =
+        r->decoder_step ? steno_cached_decoder_own_state(r->decoder_step) : NULL;
+    steno_cached_decoder_state *lm = r->lm_step ? steno_cached_decoder_own_state(r->lm_step) : NULL;
     struct scorers x;
     steno_status st = STENO_OK;
     make_scorers(&x, r, s, decoder, lm);
     if (!r->joint || !same_search(&r->joint_for, s))
         st = make_joint(r, s, err);
     if (!st && r->recurrent.decoder && s->ctc_weight < 1) {
-        steno_erdec_start(r->recurrent.decoder);
-        st = steno_erdec_extend(r->recurrent.decoder, rows, n_rows, e->dim, err);
+        steno_espnet_rnn_decoder_start(r->recurrent.decoder);
+        st = steno_espnet_rnn_decoder_extend(r->recurrent.decoder, rows, n_rows, e->dim, err);
     }
     if (st)
         return st;
     if (!e->blocks) /* `rows` are a copy: activations of seconds of audio need not lie beside the
                        search's */
-        steno_session_rest(r->encoder, false);
+        steno_session_trim(r->encoder, false);
     if (r->decoder)
-        steno_escorer_memory(r->decoder, rows, n_rows, e->dim);
+        steno_espnet_scorer_set_memory(r->decoder, rows, n_rows, e->dim);
     if (r->decoder_step && s->ctc_weight < 1)
-        st = steno_estep_start(r->decoder_step, decoder, rows, n_rows, e->dim, s->beam, err);
+        st = steno_cached_decoder_start(r->decoder_step, decoder, rows, n_rows, e->dim, s->beam,
+                                        err);
     if (r->decoder_step)
-        steno_estep_rest(r->decoder_step);
+        steno_cached_decoder_trim(r->decoder_step);
     if (!st && r->lm_step)
-        st = steno_estep_start(r->lm_step, lm, NULL, 0, 0, s->beam, err);
+        st = steno_cached_decoder_start(r->lm_step, lm, NULL, 0, 0, s->beam, err);
     if (st)
         return st;
     st = steno_joint_run(r->joint, x.s, x.n, s->ctc_weight > 0 ? ctc : NULL, n_rows, err);
@@ -189,17 +193,18 @@ steno_status steno_espnet_decode(steno_espnet_runner *r, const struct steno_espn
 
 /* ---- block by block ------------------------------------------------------------------------ */
 
-struct steno_esearch {
+struct steno_espnet_block_search {
     struct steno_espnet_search s;
     steno_joint *joint;
     /* made with the first block; NULL: not asked, or of the other kind */
-    steno_estep_state *decoder, *lm;
-    steno_erdec_state *rnn_decoder;
+    steno_cached_decoder_state *decoder, *lm;
+    steno_espnet_rnn_decoder_state *rnn_decoder;
     struct steno_beam_states rnn_lm;
     size_t rows; /* of the utterance that the search has seen */
 };
 
-bool steno_esearch_possible(const struct steno_espnet *e, const struct steno_espnet_search *s)
+bool steno_espnet_block_search_possible(const struct steno_espnet *e,
+                                        const struct steno_espnet_search *s)
 {
     bool decoder = e->decoder_steps || e->conf.decoder_kind == STENO_ESPNET_RNN;
     bool lm = e->lm_steps || e->conf.lm_kind == STENO_ESPNET_LM_RNN;
@@ -207,10 +212,11 @@ bool steno_esearch_possible(const struct steno_espnet *e, const struct steno_esp
            (decoder || s->ctc_weight == 1) && (lm || s->lm_weight == 0);
 }
 
-steno_status steno_esearch_open(steno_esearch **out, const struct steno_espnet *e,
-                                const struct steno_espnet_search *s, steno_err *err)
+steno_status steno_espnet_block_search_open(steno_espnet_block_search **out,
+                                            const struct steno_espnet *e,
+                                            const struct steno_espnet_search *s, steno_err *err)
 {
-    steno_esearch *x = calloc(1, sizeof *x);
+    steno_espnet_block_search *x = calloc(1, sizeof *x);
     steno_status st;
     if (!x)
         return steno_fail(err, STENO_ERR_NOMEM, "beam search: out of memory");
@@ -225,53 +231,54 @@ steno_status steno_esearch_open(steno_esearch **out, const struct steno_espnet *
     return STENO_OK;
 }
 
-void steno_esearch_close(steno_esearch *x)
+void steno_espnet_block_search_close(steno_espnet_block_search *x)
 {
     if (!x)
         return;
     steno_joint_close(x->joint);
-    steno_estep_state_free(x->decoder);
-    steno_estep_state_free(x->lm);
-    steno_erdec_state_free(x->rnn_decoder);
+    steno_cached_decoder_state_free(x->decoder);
+    steno_cached_decoder_state_free(x->lm);
+    steno_espnet_rnn_decoder_state_free(x->rnn_decoder);
     steno_beam_states_free(&x->rnn_lm);
     free(x);
 }
 
-void steno_esearch_restart(steno_esearch *x)
+void steno_espnet_block_search_restart(steno_espnet_block_search *x)
 {
     x->rows = 0;
     steno_joint_begin(x->joint);
 }
 
 /* The rows that are new go to the state of one scorer, which is made here the first time. */
-static steno_status extend(const steno_esearch *x, steno_estep *step, steno_estep_state **k,
-                           const float *rows, size_t n, int64_t dim, steno_err *err)
+static steno_status extend(const steno_espnet_block_search *x, steno_cached_decoder *step,
+                           steno_cached_decoder_state **k, const float *rows, size_t n, int64_t dim,
+                           steno_err *err)
 {
     if (!*k)
-        *k = steno_estep_state_new(step);
+        *k = steno_cached_decoder_state_new(step);
     if (!*k)
         return steno_fail(err, STENO_ERR_NOMEM, "beam search: out of memory");
-    return x->rows
-               ? steno_estep_extend(step, *k, rows + x->rows * (size_t)dim, n - x->rows, dim, err)
-               : steno_estep_start(step, *k, rows, n, dim, x->s.beam, err);
+    return x->rows ? steno_cached_decoder_extend(step, *k, rows + x->rows * (size_t)dim,
+                                                 n - x->rows, dim, err)
+                   : steno_cached_decoder_start(step, *k, rows, n, dim, x->s.beam, err);
 }
 
-static steno_status extend_rnn(steno_esearch *x, steno_erdec *d, const float *rows, size_t n,
-                               int64_t dim, steno_err *err)
+static steno_status extend_rnn(steno_espnet_block_search *x, steno_espnet_rnn_decoder *d,
+                               const float *rows, size_t n, int64_t dim, steno_err *err)
 {
     if (!x->rnn_decoder)
-        x->rnn_decoder = steno_erdec_state_new();
+        x->rnn_decoder = steno_espnet_rnn_decoder_state_new();
     if (!x->rnn_decoder)
         return steno_fail(err, STENO_ERR_NOMEM, "beam search: out of memory");
-    steno_erdec_use(d, x->rnn_decoder);
+    steno_espnet_rnn_decoder_use(d, x->rnn_decoder);
     if (!x->rows)
-        steno_erdec_start(d);
-    return steno_erdec_extend(d, rows, n, dim, err);
+        steno_espnet_rnn_decoder_start(d);
+    return steno_espnet_rnn_decoder_extend(d, rows, n, dim, err);
 }
 
 /* What the search keeps goes to the runner's networks, with the rows that are new. */
-static steno_status lend(steno_esearch *x, steno_espnet_runner *r, const float *rows, size_t n,
-                         steno_err *err)
+static steno_status bind_states(steno_espnet_block_search *x, steno_espnet_runner *r,
+                                const float *rows, size_t n, steno_err *err)
 {
     int64_t dim = r->e->dim;
     steno_status st = STENO_OK;
@@ -283,7 +290,7 @@ static steno_status lend(steno_esearch *x, steno_espnet_runner *r, const float *
     if (r->recurrent.lm) {
         if (!x->rows)
             x->rnn_lm.again = false;
-        steno_ernn_use(r->recurrent.lm, &x->rnn_lm);
+        steno_espnet_rnn_use(r->recurrent.lm, &x->rnn_lm);
     }
     return st;
 }
@@ -291,22 +298,23 @@ static steno_status lend(steno_esearch *x, steno_espnet_runner *r, const float *
 static void take_back(const steno_espnet_runner *r)
 {
     if (r->recurrent.decoder)
-        steno_erdec_use(r->recurrent.decoder, NULL);
+        steno_espnet_rnn_decoder_use(r->recurrent.decoder, NULL);
     if (r->recurrent.lm)
-        steno_ernn_use(r->recurrent.lm, NULL);
+        steno_espnet_rnn_use(r->recurrent.lm, NULL);
 }
 
 _Static_assert(STENO_BATCH_MAX <= STENO_JOINT_MOST, "streams of a turn are searched at once");
 
 /* Blocks of n searches side by side. */
-static void search_blocks(struct steno_esearch_block *blocks, size_t n, steno_espnet_runner *r)
+static void search_blocks(struct steno_espnet_block_search_block *blocks, size_t n,
+                          steno_espnet_runner *r)
 {
     struct scorers scorers[STENO_BATCH_MAX];
     struct steno_joint_block b[STENO_BATCH_MAX];
     size_t of[STENO_BATCH_MAX], m = 0;
     for (size_t i = 0; i < n; i++) {
-        steno_esearch *x = blocks[i].search;
-        blocks[i].st = lend(x, r, blocks[i].rows, blocks[i].n_rows, blocks[i].err);
+        steno_espnet_block_search *x = blocks[i].search;
+        blocks[i].st = bind_states(x, r, blocks[i].rows, blocks[i].n_rows, blocks[i].err);
         x->rows = blocks[i].n_rows;
         if (blocks[i].st)
             continue;
@@ -326,7 +334,8 @@ static void search_blocks(struct steno_esearch_block *blocks, size_t n, steno_es
     take_back(r);
 }
 
-void steno_esearch_blocks(struct steno_esearch_block *blocks, size_t n, steno_espnet_runner *r)
+void steno_espnet_block_search_blocks(struct steno_espnet_block_search_block *blocks, size_t n,
+                                      steno_espnet_runner *r)
 {
     /* recurrent scorers have one state in use at a time */
     size_t each = r->recurrent.decoder || r->recurrent.lm ? 1 : STENO_BATCH_MAX;
@@ -334,15 +343,15 @@ void steno_esearch_blocks(struct steno_esearch_block *blocks, size_t n, steno_es
         search_blocks(blocks + i, n - i < each ? n - i : each, r);
 }
 
-const steno_joint *steno_esearch_joint(const steno_esearch *x)
+const steno_joint *steno_espnet_block_search_joint(const steno_espnet_block_search *x)
 {
     return x->joint;
 }
 
-size_t steno_esearch_bytes(const steno_esearch *x)
+size_t steno_espnet_block_search_bytes(const steno_espnet_block_search *x)
 {
-    return (x->decoder ? steno_estep_state_bytes(x->decoder) : 0) +
-           (x->lm ? steno_estep_state_bytes(x->lm) : 0) +
-           (x->rnn_decoder ? steno_erdec_state_bytes(x->rnn_decoder) : 0) +
+    return (x->decoder ? steno_cached_decoder_state_bytes(x->decoder) : 0) +
+           (x->lm ? steno_cached_decoder_state_bytes(x->lm) : 0) +
+           (x->rnn_decoder ? steno_espnet_rnn_decoder_state_bytes(x->rnn_decoder) : 0) +
            steno_beam_states_bytes(&x->rnn_lm);
 }

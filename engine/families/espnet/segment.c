@@ -9,22 +9,22 @@
 
 /* ---- contextual blocks --------------------------------------------------------------------- */
 
-size_t steno_estream_frames_wanted(const struct steno_estream *s)
+size_t steno_espnet_stream_frames_wanted(const struct steno_espnet_stream *s)
 {
     const struct steno_espnet_conf *c = &s->model->espnet->conf;
     return s->state.block ? steno_espnet_next_frames(c) : steno_espnet_first_frames(c);
 }
 
-steno_status steno_estream_make_frames(struct steno_estream *s, size_t end)
+steno_status steno_espnet_stream_make_frames(struct steno_espnet_stream *s, size_t end)
 {
     const struct steno_espnet *e = s->model->espnet;
     size_t bins = (size_t)e->conf.bins;
-    while (s->fed < end && s->n_feats < steno_estream_frames_wanted(s)) {
+    while (s->fed < end && s->n_feats < steno_espnet_stream_frames_wanted(s)) {
         float *to = s->feats + s->n_feats * bins;
         size_t used = 0, made = 0;
         steno_status st =
             steno_fbank_push(s->fbank, s->pcm + (s->fed - s->cut), end - s->fed, &used, to,
-                             steno_estream_frames_wanted(s) - s->n_feats, &made);
+                             steno_espnet_stream_frames_wanted(s) - s->n_feats, &made);
         if (st && st != STENO_NEED_MORE)
             return st;
         steno_espnet_normalise(e, to, made);
@@ -37,12 +37,12 @@ steno_status steno_estream_make_frames(struct steno_estream *s, size_t end)
 }
 
 /* Rows that the stream keeps: those the search has not taken for good yet. */
-static size_t rows_kept(const struct steno_estream *s)
+static size_t rows_kept(const struct steno_espnet_stream *s)
 {
     return s->n_rows - s->n_taken;
 }
 
-static steno_status reserve_rows(struct steno_estream *s, size_t n)
+static steno_status reserve_rows(struct steno_espnet_stream *s, size_t n)
 {
     const struct steno_espnet *e = s->model->espnet;
     size_t dim = (size_t)e->dim, vocab = e->ctc ? (size_t)e->conf.vocab : 0, had = rows_kept(s);
@@ -72,7 +72,7 @@ static steno_status reserve_rows(struct steno_estream *s, size_t n)
 }
 
 /* n more rows and their scores (NULL: a transducer) wait for the search. */
-static steno_status keep_rows(struct steno_estream *s, const float *rows, const float *ctc,
+static steno_status keep_rows(struct steno_espnet_stream *s, const float *rows, const float *ctc,
                               size_t n)
 {
     const struct steno_espnet *e = s->model->espnet;
@@ -88,21 +88,21 @@ static steno_status keep_rows(struct steno_estream *s, const float *rows, const 
 }
 
 /* CTC alone takes scores for good; other searches need them, and the rows, again. */
-static steno_status take_rows(struct steno_estream *s, const float *rows, const float *ctc,
+static steno_status take_rows(struct steno_espnet_stream *s, const float *rows, const float *ctc,
                               size_t n)
 {
     steno_status st = STENO_OK;
     if (ctc)
         st = steno_ctc_greedy_push(s->greedy, ctc, n);
-    if (st || !steno_estream_ctc_alone(s))
+    if (st || !steno_espnet_stream_ctc_alone(s))
         return st ? st : keep_rows(s, rows, ctc, n);
     s->n_rows += n;
     s->n_taken = s->n_rows;
     return s->beam ? steno_ctc_beam_push(s->beam, ctc, n) : STENO_OK;
 }
 
-steno_status steno_estream_encode(struct steno_estream *const *s, size_t n, steno_espnet_runner *r,
-                                  steno_err *err)
+steno_status steno_espnet_stream_encode(struct steno_espnet_stream *const *s, size_t n,
+                                        steno_espnet_runner *r, steno_err *err)
 {
     const struct steno_espnet *e = s[0]->model->espnet;
     struct steno_espnet_state *state[STENO_BATCH_MAX];
@@ -116,8 +116,8 @@ steno_status steno_estream_encode(struct steno_estream *const *s, size_t n, sten
             st = steno_espnet_state_reset(state[i], e, err);
     }
     if (!st)
-        st = steno_espnet_block(r, state, feats, n, steno_estream_frames_wanted(s[0]), &rows, &each,
-                                err);
+        st = steno_espnet_block(r, state, feats, n, steno_espnet_stream_frames_wanted(s[0]), &rows,
+                                &each, err);
     if (!st && steno_espnet_ctc(r, rows, n * each, &ctc, NULL))
         ctc = NULL; /* one by one, then: whose scores are none is told */
     for (size_t i = 0; i < n && !st; i++) {
@@ -129,12 +129,12 @@ steno_status steno_estream_encode(struct steno_estream *const *s, size_t n, sten
     return st;
 }
 
-steno_status steno_estream_block(struct steno_estream *s, steno_espnet_runner *r, size_t max,
-                                 steno_err *err)
+steno_status steno_espnet_stream_block(struct steno_espnet_stream *s, steno_espnet_runner *r,
+                                       size_t max, steno_err *err)
 {
     const float *rows, *ctc;
     size_t n;
-    steno_status st = s->block.rows ? STENO_OK : steno_estream_encode(&s, 1, r, err);
+    steno_status st = s->block.rows ? STENO_OK : steno_espnet_stream_encode(&s, 1, r, err);
     if (st)
         return st;
     rows = s->block.rows;
@@ -151,43 +151,45 @@ steno_status steno_estream_block(struct steno_estream *s, steno_espnet_runner *r
     return st ? steno_fail(err, st, "stream: out of memory") : STENO_OK;
 }
 
-static steno_status transduce_on(struct steno_estream *s, steno_espnet_runner *r, steno_err *err)
+static steno_status transduce_on(struct steno_espnet_stream *s, steno_espnet_runner *r,
+                                 steno_err *err)
 {
     size_t n = rows_kept(s);
     s->n_taken = s->n_rows;
     return steno_espnet_transduce_on(r, &s->search, s->rows, n, &s->transduced, err);
 }
 
-void steno_estream_search(struct steno_estream_turn *turns, size_t n, steno_espnet_runner *r)
+void steno_espnet_stream_search(struct steno_espnet_stream_work *work, size_t n,
+                                steno_espnet_runner *r)
 {
-    struct steno_esearch_block b[STENO_BATCH_MAX];
-    struct steno_estream_turn *of[STENO_BATCH_MAX];
+    struct steno_espnet_block_search_block b[STENO_BATCH_MAX];
+    struct steno_espnet_stream_work *of[STENO_BATCH_MAX];
     size_t m = 0;
     for (size_t i = 0; i < n; i++) {
-        struct steno_estream_turn *t = &turns[i];
-        struct steno_estream *s = t->s;
+        struct steno_espnet_stream_work *t = &work[i];
+        struct steno_espnet_stream *s = t->s;
         if (t->st || !s->n_rows)
             continue;
         if (steno_espnet_is_transducer(s->model->espnet))
             t->st = transduce_on(s, r, t->err);
         if (!s->blocks)
             continue;
-        b[m] = (struct steno_esearch_block){.search = s->blocks,
-                                            .rows = s->rows,
-                                            .ctc = s->ctc,
-                                            .n_rows = s->n_rows,
-                                            .last = t->last,
-                                            .err = t->err};
+        b[m] = (struct steno_espnet_block_search_block){.search = s->blocks,
+                                                        .rows = s->rows,
+                                                        .ctc = s->ctc,
+                                                        .n_rows = s->n_rows,
+                                                        .last = t->last,
+                                                        .err = t->err};
         of[m++] = t;
     }
-    steno_esearch_blocks(b, m, r);
+    steno_espnet_block_search_blocks(b, m, r);
     for (size_t k = 0; k < m; k++)
         of[k]->st = b[k].st;
 }
 
 /* Rows that an encoder without blocks would make of n samples: two convolutions of stride 2, or
  * whatever subsamples by `subsample`. */
-static size_t rows_of(const struct steno_estream *s, size_t n)
+static size_t rows_of(const struct steno_espnet_stream *s, size_t n)
 {
     const struct steno_espnet *e = s->model->espnet;
     size_t sub = (size_t)e->conf.subsample;
@@ -198,11 +200,11 @@ static size_t rows_of(const struct steno_estream *s, size_t n)
 }
 
 /* Frames of the next block: of the segment's n samples, then of its end, then silence. */
-static steno_status last_frames(struct steno_estream *s, size_t n)
+static steno_status last_frames(struct steno_espnet_stream *s, size_t n)
 {
     const struct steno_espnet *e = s->model->espnet;
-    size_t bins = (size_t)e->conf.bins, want = steno_estream_frames_wanted(s), made = 1;
-    steno_status st = steno_estream_make_frames(s, n);
+    size_t bins = (size_t)e->conf.bins, want = steno_espnet_stream_frames_wanted(s), made = 1;
+    steno_status st = steno_espnet_stream_make_frames(s, n);
     float *to;
     while (!st && made && s->fed == n && s->n_feats < want) {
         to = s->feats + s->n_feats * bins;
@@ -222,7 +224,7 @@ static steno_status last_frames(struct steno_estream *s, size_t n)
 
 /* The first n samples are the segment. One of the blocks that are left until every row has come
  * out; STENO_NEED_MORE: it was not the last. */
-static steno_status flush_block(struct steno_estream *s, steno_espnet_runner *r, size_t n,
+static steno_status flush_block(struct steno_espnet_stream *s, steno_espnet_runner *r, size_t n,
                                 steno_err *err)
 {
     size_t want = rows_of(s, n);
@@ -232,30 +234,31 @@ static steno_status flush_block(struct steno_estream *s, steno_espnet_runner *r,
     st = last_frames(s, n);
     if (st)
         return steno_fail(err, st, "stream: %s", steno_status_info(st)->name);
-    st = steno_estream_block(s, r, want, err);
+    st = steno_espnet_stream_block(s, r, want, err);
     return st || s->n_rows >= want ? st : STENO_NEED_MORE;
 }
 
-bool steno_estream_wants_block(struct steno_estream *s)
+bool steno_espnet_stream_wants_block(struct steno_espnet_stream *s)
 {
     size_t n = s->n - s->keep;
-    if (!steno_estream_by_blocks(s) || s->due != STENO_DUE_FINAL)
-        return steno_estream_by_blocks(s) && s->due == STENO_DUE_PARTIAL;
+    if (!steno_espnet_stream_by_blocks(s) || s->due != STENO_DUE_FINAL)
+        return steno_espnet_stream_by_blocks(s) && s->due == STENO_DUE_PARTIAL;
     return s->n_rows < rows_of(s, n) && !last_frames(s, n); /* an error comes again in the step */
 }
 
 /* ---- a segment ----------------------------------------------------------------------------- */
 
-steno_status steno_estream_recognise(struct steno_estream *s, steno_espnet_runner *r, size_t n,
-                                     struct steno_estream_scores *x, steno_err *err)
+steno_status steno_espnet_stream_recognise(struct steno_espnet_stream *s, steno_espnet_runner *r,
+                                           size_t n, struct steno_espnet_stream_scores *x,
+                                           steno_err *err)
 {
     const float *feats;
     size_t frames;
     steno_status st = STENO_OK;
-    *x = (struct steno_estream_scores){0};
-    if (steno_estream_by_blocks(s)) {
+    *x = (struct steno_espnet_stream_scores){0};
+    if (steno_espnet_stream_by_blocks(s)) {
         st = flush_block(s, r, n, err);
-        *x = (struct steno_estream_scores){s->ctc, s->rows, s->n_rows};
+        *x = (struct steno_espnet_stream_scores){s->ctc, s->rows, s->n_rows};
         return st;
     }
     if (s->model->espnet->blocks) {
@@ -263,7 +266,7 @@ steno_status steno_estream_recognise(struct steno_estream *s, steno_espnet_runne
         x->enc = s->rows; /* the one segment of a compat stream: freed with it */
         return st ? st : steno_espnet_ctc(r, x->enc, x->rows, &x->ctc, err);
     }
-    if (n < steno_estream_samples(s, MIN_SEGMENT) && !s->whole)
+    if (n < steno_espnet_stream_samples(s, MIN_SEGMENT) && !s->whole)
         return STENO_OK;
     st = steno_espnet_features(r, s->pcm, n, &feats, &frames, err);
     if (!st)

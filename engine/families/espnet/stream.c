@@ -27,19 +27,19 @@
 #define GROWTH (1.0 / 3.0) /* ... and what it must grow by for the next */
 #define SEARCH_STEPS 8     /* of the last block's search in one step of the stream */
 
-static struct steno_estream *own(steno_stream *s)
+static struct steno_espnet_stream *own(steno_stream *s)
 {
-    return (struct steno_estream *)s;
+    return (struct steno_espnet_stream *)s;
 }
 
-static const struct steno_estream *own_const(const steno_stream *s)
+static const struct steno_espnet_stream *own_const(const steno_stream *s)
 {
-    return (const struct steno_estream *)s;
+    return (const struct steno_espnet_stream *)s;
 }
 
 /* ---- opening ------------------------------------------------------------------------------- */
 
-static void set_search(struct steno_estream *s)
+static void set_search(struct steno_espnet_stream *s)
 {
     const struct steno_search_options *o = &s->opt.search;
     struct steno_espnet_search *t = &s->search;
@@ -64,7 +64,7 @@ static void set_search(struct steno_estream *s)
         t->pre_beam_ratio = o->pre_beam_ratio;
 }
 
-static steno_status check_options(struct steno_estream *s, steno_err *err)
+static steno_status check_options(struct steno_espnet_stream *s, steno_err *err)
 {
     const steno_model *m = s->model;
     struct steno_endpoint_rules *e = &s->opt.endpoint;
@@ -89,7 +89,7 @@ static steno_status check_options(struct steno_estream *s, steno_err *err)
     return steno_espnet_check_search(m->espnet, &s->search, err);
 }
 
-static steno_status open_decoders(struct steno_estream *s, steno_err *err)
+static steno_status open_decoders(struct steno_espnet_stream *s, steno_err *err)
 {
     const struct steno_espnet_conf *c = &s->model->espnet->conf;
     struct steno_ctc_options o = {.vocab = c->vocab,
@@ -98,7 +98,7 @@ static steno_status open_decoders(struct steno_estream *s, steno_err *err)
                                   .top_k = 16,
                                   .margin = 10};
     steno_status st = steno_ctc_greedy_open(&s->greedy, &o, err);
-    if (!st && steno_estream_ctc_alone(s) && s->search.beam > 1)
+    if (!st && steno_espnet_stream_ctc_alone(s) && s->search.beam > 1)
         st = steno_ctc_beam_open(&s->beam, &o, err);
     if (st)
         return st;
@@ -111,7 +111,7 @@ static steno_status open_decoders(struct steno_estream *s, steno_err *err)
 
 static void close_stream(steno_stream *stream)
 {
-    struct steno_estream *s = own(stream);
+    struct steno_espnet_stream *s = own(stream);
     steno_resampler_close(s->resampler);
     steno_ctc_greedy_close(s->greedy);
     steno_ctc_beam_close(s->beam);
@@ -121,7 +121,7 @@ static void close_stream(steno_stream *stream)
     steno_buf_free(&s->plain);
     steno_events_free(&s->events);
     steno_espnet_state_free(&s->state);
-    steno_esearch_close(s->blocks);
+    steno_espnet_block_search_close(s->blocks);
     steno_transducer_close(s->transduced);
     steno_fbank_close(s->fbank);
     steno_aligned_free(s->feats);
@@ -137,9 +137,9 @@ static void close_stream(steno_stream *stream)
     free(s);
 }
 
-static void begin_segment(struct steno_estream *s)
+static void begin_segment(struct steno_espnet_stream *s)
 {
-    if (steno_estream_by_blocks(s)) {
+    if (steno_espnet_stream_by_blocks(s)) {
         steno_fbank_reset(s->fbank);
         steno_ctc_greedy_restart(s->greedy, 0);
         if (s->beam)
@@ -149,22 +149,23 @@ static void begin_segment(struct steno_estream *s)
     }
     s->cut = 0;
     if (s->blocks)
-        steno_esearch_restart(s->blocks);
+        steno_espnet_block_search_restart(s->blocks);
     steno_transducer_close(s->transduced); /* what it holds goes with the segment */
     s->transduced = NULL;
     s->speaking = s->whole;
     s->quiet = 0;
-    s->partial = steno_estream_samples(s, FIRST_PARTIAL);
+    s->partial = steno_espnet_stream_samples(s, FIRST_PARTIAL);
     s->due = STENO_DUE_NOTHING;
     s->shown = 0;
 }
 
-static steno_status open_blocks(struct steno_estream *s, steno_err *err)
+static steno_status open_blocks(struct steno_espnet_stream *s, steno_err *err)
 {
     const struct steno_espnet *e = s->model->espnet;
     steno_status st = steno_fbank_open_like(&s->fbank, e->front, err);
-    if (!st && !steno_estream_ctc_alone(s) && steno_esearch_possible(e, &s->search))
-        st = steno_esearch_open(&s->blocks, e, &s->search, err);
+    if (!st && !steno_espnet_stream_ctc_alone(s) &&
+        steno_espnet_block_search_possible(e, &s->search))
+        st = steno_espnet_block_search_open(&s->blocks, e, &s->search, err);
     if (st)
         return st;
     /* a block, and what one push of samples and the end of the audio can add */
@@ -178,7 +179,7 @@ static const struct steno_stream_ops ops;
 steno_status steno_espnet_stream_open(steno_stream **out, steno_model *m,
                                       const struct steno_stream_options *opt, steno_err *err)
 {
-    struct steno_estream *s = calloc(1, sizeof *s);
+    struct steno_espnet_stream *s = calloc(1, sizeof *s);
     steno_status st;
     if (!s)
         return steno_fail(err, STENO_ERR_NOMEM, "stream: out of memory");
@@ -191,7 +192,7 @@ steno_status steno_espnet_stream_open(steno_stream **out, steno_model *m,
         st = steno_resampler_open(&s->resampler, s->opt.sample_rate, m->conf.sample_rate, err);
     if (!st)
         st = open_decoders(s, err);
-    if (!st && steno_estream_by_blocks(s))
+    if (!st && steno_espnet_stream_by_blocks(s))
         st = open_blocks(s, err);
     if (!st) {
         s->cap_pending = steno_resampler_max_out(s->resampler, BLOCK);
@@ -215,8 +216,8 @@ steno_status steno_espnet_stream_open(steno_stream **out, steno_model *m,
 /* ---- steps --------------------------------------------------------------------------------- */
 
 /* What has been heard of the segment so far, by its best path. */
-static steno_status show_partial(struct steno_estream *s, steno_espnet_runner *r,
-                                 const struct steno_estream_scores *x, steno_err *err)
+static steno_status show_partial(struct steno_espnet_stream *s, steno_espnet_runner *r,
+                                 const struct steno_espnet_stream_scores *x, steno_err *err)
 {
     steno_transducer *t = NULL;
     steno_status st = STENO_OK;
@@ -226,17 +227,17 @@ static steno_status show_partial(struct steno_estream *s, steno_espnet_runner *r
         st = steno_espnet_transduce(r, &s->search, x->enc, x->rows, true, &t, err);
         if (st)
             return st;
-    } else if (x->ctc && !steno_estream_by_blocks(s)) {
+    } else if (x->ctc && !steno_espnet_stream_by_blocks(s)) {
         steno_ctc_greedy_restart(s->greedy, 0);
         st = steno_ctc_greedy_push(s->greedy, x->ctc, x->rows);
     }
     if (!st)
-        st = steno_estream_emit_partial(s, t);
-    return steno_estream_status(st, err);
+        st = steno_espnet_stream_emit_partial(s, t);
+    return steno_espnet_stream_status(st, err);
 }
 
 /* Samples that blocks have been made of are of no more use. */
-static void cut_samples(struct steno_estream *s)
+static void cut_samples(struct steno_espnet_stream *s)
 {
     size_t end = s->whole || s->fed < s->seen ? s->fed : s->seen, gone = end - s->cut;
     if (2 * gone < s->n - s->cut)
@@ -246,8 +247,8 @@ static void cut_samples(struct steno_estream *s)
 }
 
 /* A transducer's hypotheses: what is left of the search, where it followed the blocks, or all. */
-static steno_status transduce(struct steno_estream *s, steno_espnet_runner *r,
-                              const struct steno_estream_scores *x, steno_transducer **t,
+static steno_status transduce(struct steno_espnet_stream *s, steno_espnet_runner *r,
+                              const struct steno_espnet_stream_scores *x, steno_transducer **t,
                               steno_err *err)
 {
     if (!s->transduced)
@@ -257,7 +258,7 @@ static steno_status transduce(struct steno_estream *s, steno_espnet_runner *r,
 }
 
 /* Samples behind the cut stay for the next segment. */
-static void drop_segment(struct steno_estream *s)
+static void drop_segment(struct steno_espnet_stream *s)
 {
     size_t gone = s->n - s->keep;
     memmove(s->pcm, s->pcm + (gone - s->cut), s->keep * sizeof *s->pcm);
@@ -269,15 +270,15 @@ static void drop_segment(struct steno_estream *s)
 }
 
 /* What comes before the search. */
-static void begin_turn(struct steno_estream_turn *t, steno_espnet_runner *r)
+static void begin_work(struct steno_espnet_stream_work *t, steno_espnet_runner *r)
 {
-    struct steno_estream *s = t->s;
+    struct steno_espnet_stream *s = t->s;
     size_t n = s->due == STENO_DUE_FINAL ? s->n - s->keep : s->n;
-    if (s->due == STENO_DUE_FINAL || !steno_estream_by_blocks(s)) {
-        t->st = steno_estream_recognise(s, r, n, &t->x, t->err);
+    if (s->due == STENO_DUE_FINAL || !steno_espnet_stream_by_blocks(s)) {
+        t->st = steno_espnet_stream_recognise(s, r, n, &t->x, t->err);
     } else {
-        t->st = steno_estream_block(s, r, SIZE_MAX, t->err);
-        t->x = (struct steno_estream_scores){s->ctc, s->rows, s->n_rows};
+        t->st = steno_espnet_stream_block(s, r, SIZE_MAX, t->err);
+        t->x = (struct steno_espnet_stream_scores){s->ctc, s->rows, s->n_rows};
     }
     t->more = t->st == STENO_NEED_MORE;
     if (t->more)
@@ -286,10 +287,10 @@ static void begin_turn(struct steno_estream_turn *t, steno_espnet_runner *r)
         t->last = SEARCH_STEPS;
 }
 
-static steno_status end_partial(const struct steno_estream_turn *t, steno_espnet_runner *r)
+static steno_status end_partial(const struct steno_espnet_stream_work *t, steno_espnet_runner *r)
 {
-    struct steno_estream *s = t->s;
-    if (steno_estream_by_blocks(s))
+    struct steno_espnet_stream *s = t->s;
+    if (steno_espnet_stream_by_blocks(s))
         cut_samples(s);
     else
         s->partial = s->n + (size_t)(GROWTH * (double)s->n);
@@ -298,28 +299,28 @@ static steno_status end_partial(const struct steno_estream_turn *t, steno_espnet
 }
 
 /* The segment's hypotheses, and the event. */
-static steno_status say_final(const struct steno_estream_turn *t, steno_espnet_runner *r)
+static steno_status say_final(const struct steno_espnet_stream_work *t, steno_espnet_runner *r)
 {
-    struct steno_estream *s = t->s;
-    const struct steno_estream_scores *x = &t->x;
+    struct steno_espnet_stream *s = t->s;
+    const struct steno_espnet_stream_scores *x = &t->x;
     const steno_joint *j = NULL;
     steno_transducer *transduced = NULL;
     steno_status st = STENO_OK;
     if (x->rows && s->blocks) {
-        j = steno_esearch_joint(s->blocks);
+        j = steno_espnet_block_search_joint(s->blocks);
         if (!steno_joint_count(j)) /* all ended too early: once more, as ESPnet */
             st = steno_espnet_decode(r, &s->search, x->enc, x->rows, x->ctc, &j, t->err);
     } else if (x->rows && steno_espnet_is_transducer(s->model->espnet))
         st = transduce(s, r, x, &transduced, t->err);
-    else if (x->rows && !steno_estream_ctc_alone(s))
+    else if (x->rows && !steno_espnet_stream_ctc_alone(s))
         st = steno_espnet_decode(r, &s->search, x->enc, x->rows, x->ctc, &j, t->err);
     return st ? st
-              : steno_estream_status(steno_estream_emit_final(s, s->n - s->keep, x, j, transduced),
-                                     t->err);
+              : steno_espnet_stream_status(
+                    steno_espnet_stream_emit_final(s, s->n - s->keep, x, j, transduced), t->err);
 }
 
 /* A final whose work is done in part goes on with the stream's next step. */
-static steno_status end_turn(const struct steno_estream_turn *t, steno_espnet_runner *r)
+static steno_status end_work(const struct steno_espnet_stream_work *t, steno_espnet_runner *r)
 {
     steno_status st = t->st;
     if (t->s->due == STENO_DUE_PARTIAL)
@@ -334,7 +335,7 @@ static steno_status end_turn(const struct steno_estream_turn *t, steno_espnet_ru
 
 /* Streams whose steps begin with blocks of one form, which are one batch; or one stream. */
 struct group {
-    struct steno_estream *s[STENO_BATCH_MAX];
+    struct steno_espnet_stream *s[STENO_BATCH_MAX];
     size_t at[STENO_BATCH_MAX], n; /* in the caller's arrays */
     bool blocks;
 };
@@ -342,11 +343,11 @@ struct group {
 static void find_group(steno_stream *const *streams, size_t n, size_t first, const bool *done,
                        struct group *g)
 {
-    struct steno_estream *s = own(streams[first]);
-    *g = (struct group){{s}, {first}, 1, steno_estream_wants_block(s)};
+    struct steno_espnet_stream *s = own(streams[first]);
+    *g = (struct group){{s}, {first}, 1, steno_espnet_stream_wants_block(s)};
     for (size_t i = first + 1; g->blocks && s->model->espnet->batches && i < n; i++) {
-        struct steno_estream *o = own(streams[i]);
-        if (done[i] || !steno_estream_wants_block(o) ||
+        struct steno_espnet_stream *o = own(streams[i]);
+        if (done[i] || !steno_espnet_stream_wants_block(o) ||
             !steno_espnet_same_form(&s->state, &o->state))
             continue;
         g->at[g->n] = i;
@@ -357,15 +358,15 @@ static void find_group(steno_stream *const *streams, size_t n, size_t first, con
 /* Up to the search. *spent grows by what the networks of blocks took. Where those of a batch fail,
  * each stream tries again alone: no stream is at the mercy of another. */
 static void begin_group(const struct group *g, steno_espnet_runner *r,
-                        struct steno_estream_turn *turns, struct steno_network_time *spent)
+                        struct steno_espnet_stream_work *work, struct steno_network_time *spent)
 {
     if (g->blocks) {
         steno_network_time_begin(spent);
-        (void)!steno_estream_encode(g->s, g->n, r, NULL);
+        (void)!steno_espnet_stream_encode(g->s, g->n, r, NULL);
         steno_network_time_end(spent);
     }
     for (size_t i = 0; i < g->n; i++)
-        begin_turn(&turns[i], r);
+        begin_work(&work[i], r);
 }
 
 /* Streams that need a step: groups one after the other, then the search of all of them. Without
@@ -373,7 +374,7 @@ static void begin_group(const struct group *g, steno_espnet_runner *r,
 static void step_some(steno_stream *const *streams, size_t n, steno_espnet_runner *r, bool *done,
                       steno_status *st, steno_err *err, struct steno_network_time *spent)
 {
-    struct steno_estream_turn turn[STENO_BATCH_MAX];
+    struct steno_espnet_stream_work work[STENO_BATCH_MAX];
     size_t at[STENO_BATCH_MAX], m = 0;
     struct group g;
     for (size_t i = 0; i < n; i++) {
@@ -381,19 +382,19 @@ static void step_some(steno_stream *const *streams, size_t n, steno_espnet_runne
             continue;
         find_group(streams, n, i, done, &g);
         for (size_t k = 0; k < g.n; k++) {
-            turn[m + k] =
-                (struct steno_estream_turn){.s = g.s[k], .err = err ? &err[g.at[k]] : NULL};
+            work[m + k] =
+                (struct steno_espnet_stream_work){.s = g.s[k], .err = err ? &err[g.at[k]] : NULL};
             at[m + k] = g.at[k];
             done[g.at[k]] = true;
         }
-        begin_group(&g, r, turn + m, spent);
+        begin_group(&g, r, work + m, spent);
         m += g.n;
-        if (!steno_estream_by_blocks(g.s[0]))
+        if (!steno_espnet_stream_by_blocks(g.s[0]))
             break;
     }
-    steno_estream_search(turn, m, r);
+    steno_espnet_stream_search(work, m, r);
     for (size_t i = 0; i < m; i++)
-        st[at[i]] = end_turn(&turn[i], r);
+        st[at[i]] = end_work(&work[i], r);
 }
 
 /* At most STENO_BATCH_MAX. */
@@ -408,17 +409,17 @@ static void step_all(steno_stream *const *streams, size_t n, steno_status *st, s
         done[i] = own(streams[i])->due == STENO_DUE_NOTHING;
     }
     for (size_t i = 0; i < n; i++) {
-        if (done[i] || (!r && (st[i] = steno_espnet_take(e, &r, err ? &err[i] : NULL))))
+        if (done[i] || (!r && (st[i] = steno_espnet_acquire(e, &r, err ? &err[i] : NULL))))
             continue;
         step_some(streams, n, r, done, st, err, spent);
     }
     if (r)
-        steno_espnet_give(e, r);
+        steno_espnet_release(e, r);
     for (size_t i = 0; i < n; i++)
         own(streams[i])->failed |= st[i] != STENO_OK;
 }
 
-static steno_status step_alone(struct steno_estream *s, steno_err *err)
+static steno_status step_alone(struct steno_espnet_stream *s, steno_err *err)
 {
     steno_stream *stream = (steno_stream *)s;
     struct steno_network_time spent = {0};
@@ -437,20 +438,21 @@ static bool ready(const steno_stream *stream)
 /* With fewer samples than these nothing becomes due: neither a partial nor a cut. */
 static size_t missing(const steno_stream *stream)
 {
-    const struct steno_estream *s = own_const(stream);
-    size_t hop = s->model->hop, need = steno_estream_samples(s, FIRST_PARTIAL) / 2;
+    const struct steno_espnet_stream *s = own_const(stream);
+    size_t hop = s->model->hop, need = steno_espnet_stream_samples(s, FIRST_PARTIAL) / 2;
     if (s->due != STENO_DUE_NOTHING)
         return 0;
-    if (steno_estream_by_blocks(s))
-        need = s->speaking ? s->model->hop * (steno_estream_frames_wanted(s) - s->n_feats) : need;
+    if (steno_espnet_stream_by_blocks(s))
+        need = s->speaking ? s->model->hop * (steno_espnet_stream_frames_wanted(s) - s->n_feats)
+                           : need;
     else if (s->whole)
-        need = s->opt.no_partials  ? steno_estream_samples(s, 10)
+        need = s->opt.no_partials  ? steno_espnet_stream_samples(s, 10)
                : s->partial > s->n ? s->partial - s->n
                                    : 1;
     else if (s->speaking) {
-        size_t rule = steno_estream_samples(s, s->opt.endpoint.silence_after),
+        size_t rule = steno_espnet_stream_samples(s, s->opt.endpoint.silence_after),
                quiet = (size_t)s->quiet * hop;
-        size_t longest = steno_estream_samples(s, s->opt.endpoint.longest);
+        size_t longest = steno_espnet_stream_samples(s, s->opt.endpoint.longest);
         need = rule > quiet ? rule - quiet : 1;
         if (longest > s->n && longest - s->n < need)
             need = longest - s->n;
@@ -461,7 +463,7 @@ static size_t missing(const steno_stream *stream)
     return need < 1 ? 1 : need;
 }
 
-static steno_status append(struct steno_estream *s, const float *pcm, size_t n)
+static steno_status append(struct steno_espnet_stream *s, const float *pcm, size_t n)
 {
     size_t cap = s->cap ? s->cap : 16384, had = s->n - s->cut;
     float *p;
@@ -480,9 +482,9 @@ static steno_status append(struct steno_estream *s, const float *pcm, size_t n)
 }
 
 /* Nobody speaks: only what might stand in front of a word is kept. */
-static void forget_silence(struct steno_estream *s)
+static void forget_silence(struct steno_espnet_stream *s)
 {
-    size_t before = steno_estream_samples(s, BEFORE_SECONDS), gone;
+    size_t before = steno_espnet_stream_samples(s, BEFORE_SECONDS), gone;
     if (s->n < 4 * before + BLOCK)
         return;
     gone = s->n - before;
@@ -493,9 +495,9 @@ static void forget_silence(struct steno_estream *s)
 }
 
 /* The segment begins BEFORE_SECONDS in front of the frame just seen. */
-static steno_status begin_speech(struct steno_estream *s)
+static steno_status begin_speech(struct steno_espnet_stream *s)
 {
-    size_t before = steno_estream_samples(s, BEFORE_SECONDS);
+    size_t before = steno_espnet_stream_samples(s, BEFORE_SECONDS);
     if (s->seen > before) {
         size_t gone = s->seen - before;
         memmove(s->pcm, s->pcm + gone, (s->n - gone) * sizeof *s->pcm);
@@ -505,10 +507,11 @@ static steno_status begin_speech(struct steno_estream *s)
     }
     s->speaking = true;
     s->quiet = 0;
-    return steno_estream_emit_start(s);
+    return steno_espnet_stream_emit_start(s);
 }
 
-static void close_segment(struct steno_estream *s, enum steno_final_reason reason, size_t keep)
+static void close_segment(struct steno_espnet_stream *s, enum steno_final_reason reason,
+                          size_t keep)
 {
     s->due = STENO_DUE_FINAL;
     s->reason = reason;
@@ -516,7 +519,7 @@ static void close_segment(struct steno_estream *s, enum steno_final_reason reaso
 }
 
 /* One hop of the segment through the activity rule and the rules of endpointing. */
-static steno_status take_frame(struct steno_estream *s)
+static steno_status take_frame(struct steno_espnet_stream *s)
 {
     size_t hop = s->model->hop;
     bool loud = steno_activity_push(&s->activity, s->pcm + (s->seen - s->cut), hop);
@@ -529,25 +532,25 @@ static steno_status take_frame(struct steno_estream *s)
         return STENO_OK;
     }
     s->quiet = loud ? 0 : s->quiet + 1;
-    if ((size_t)s->quiet * hop >= steno_estream_samples(s, e->silence_after))
+    if ((size_t)s->quiet * hop >= steno_espnet_stream_samples(s, e->silence_after))
         close_segment(s, STENO_FINAL_ENDPOINT, s->n - s->seen);
-    else if (s->seen >= steno_estream_samples(s, e->longest))
+    else if (s->seen >= steno_espnet_stream_samples(s, e->longest))
         close_segment(s, STENO_FINAL_LENGTH, s->n - s->seen);
     return STENO_OK;
 }
 
 /* Frames until something is due. */
-static steno_status take_frames(struct steno_estream *s)
+static steno_status take_frames(struct steno_espnet_stream *s)
 {
     steno_status st = STENO_OK;
     while (!st && s->due == STENO_DUE_NOTHING && !s->whole && s->n - s->seen >= s->model->hop)
         st = take_frame(s);
     if (st || s->due != STENO_DUE_NOTHING || !s->speaking)
         return st;
-    if (steno_estream_by_blocks(s)) {
-        st = steno_estream_make_frames(s, s->whole ? s->n : s->seen);
-        s->due =
-            s->n_feats == steno_estream_frames_wanted(s) ? STENO_DUE_PARTIAL : STENO_DUE_NOTHING;
+    if (steno_espnet_stream_by_blocks(s)) {
+        st = steno_espnet_stream_make_frames(s, s->whole ? s->n : s->seen);
+        s->due = s->n_feats == steno_espnet_stream_frames_wanted(s) ? STENO_DUE_PARTIAL
+                                                                    : STENO_DUE_NOTHING;
     } else if (!s->opt.no_partials && s->n >= s->partial && !s->model->espnet->blocks) {
         s->due = STENO_DUE_PARTIAL;
     }
@@ -556,7 +559,7 @@ static steno_status take_frames(struct steno_estream *s)
 
 /* Pending samples join the segment a hop at a time, so that what is due is due at the same sample
  * whatever the pushes were. */
-static steno_status drain_pending(struct steno_estream *s)
+static steno_status drain_pending(struct steno_espnet_stream *s)
 {
     size_t hop = s->model->hop;
     steno_status st = take_frames(s);
@@ -573,7 +576,7 @@ static steno_status drain_pending(struct steno_estream *s)
     return st;
 }
 
-static steno_status check_open(const struct steno_estream *s, steno_err *err)
+static steno_status check_open(const struct steno_espnet_stream *s, steno_err *err)
 {
     if (s->failed)
         return steno_fail(err, STENO_ERR_INVAL, "stream has failed before");
@@ -582,13 +585,13 @@ static steno_status check_open(const struct steno_estream *s, steno_err *err)
     return STENO_OK;
 }
 
-static steno_status fail_stream(struct steno_estream *s, steno_status st)
+static steno_status fail_stream(struct steno_espnet_stream *s, steno_status st)
 {
     s->failed = true;
     return st;
 }
 
-static steno_status resample_block(struct steno_estream *s, const float *pcm, size_t n,
+static steno_status resample_block(struct steno_espnet_stream *s, const float *pcm, size_t n,
                                    size_t *used, steno_err *err)
 {
     steno_status st;
@@ -603,12 +606,12 @@ static steno_status resample_block(struct steno_estream *s, const float *pcm, si
 static steno_status feed(steno_stream *stream, const float *pcm, size_t n, size_t *used,
                          steno_err *err)
 {
-    struct steno_estream *s = own(stream);
+    struct steno_espnet_stream *s = own(stream);
     steno_status st = check_open(s, err);
     *used = 0;
     if (st)
         return st;
-    st = steno_estream_status(drain_pending(s), err);
+    st = steno_espnet_stream_status(drain_pending(s), err);
     while (!st && *used < n && s->due == STENO_DUE_NOTHING) {
         size_t k = 0;
         st = resample_block(s, pcm + *used, n - *used, &k, err);
@@ -616,14 +619,14 @@ static steno_status feed(steno_stream *stream, const float *pcm, size_t n, size_
             break;
         *used += k;
         s->taken += (int64_t)k;
-        st = steno_estream_status(drain_pending(s), err);
+        st = steno_espnet_stream_status(drain_pending(s), err);
     }
     return st ? fail_stream(s, st) : STENO_OK;
 }
 
 static steno_status push(steno_stream *stream, const float *pcm, size_t n, steno_err *err)
 {
-    struct steno_estream *s = own(stream);
+    struct steno_espnet_stream *s = own(stream);
     size_t at = 0;
     do {
         size_t used;
@@ -640,7 +643,7 @@ static steno_status push(steno_stream *stream, const float *pcm, size_t n, steno
 /* ---- end of a run -------------------------------------------------------------------------- */
 
 /* What is open becomes final; in a run without speech only a request gets an answer. */
-static void close_open(struct steno_estream *s, bool end)
+static void close_open(struct steno_espnet_stream *s, bool end)
 {
     s->closing = true;
     if (end && !(s->speaking && s->n))
@@ -651,16 +654,16 @@ static void close_open(struct steno_estream *s, bool end)
 }
 
 /* Until a step is due, or it is over. */
-static steno_status flush_on(struct steno_estream *s, bool end, bool *done, steno_err *err)
+static steno_status flush_on(struct steno_espnet_stream *s, bool end, bool *done, steno_err *err)
 {
-    steno_status st = steno_estream_status(drain_pending(s), err);
+    steno_status st = steno_espnet_stream_status(drain_pending(s), err);
     while (!st && s->due == STENO_DUE_NOTHING && !s->closing) {
         s->pos = s->len = 0;
         st = steno_resampler_flush(s->resampler, s->pending, s->cap_pending, &s->len, err);
         if (st == STENO_NEED_MORE)
             st = STENO_OK;
         if (!st && s->len)
-            st = steno_estream_status(drain_pending(s), err);
+            st = steno_espnet_stream_status(drain_pending(s), err);
         else if (!st)
             close_open(s, end);
     }
@@ -670,7 +673,7 @@ static steno_status flush_on(struct steno_estream *s, bool end, bool *done, sten
 
 static steno_status flush(steno_stream *stream, bool end, bool *done, steno_err *err)
 {
-    struct steno_estream *s = own(stream);
+    struct steno_espnet_stream *s = own(stream);
     steno_status st = check_open(s, err);
     *done = false;
     if (st)
@@ -691,7 +694,7 @@ static steno_status flush(steno_stream *stream, bool end, bool *done, steno_err 
 
 static steno_status flush_alone(steno_stream *stream, bool end, steno_err *err)
 {
-    struct steno_estream *s = own(stream);
+    struct steno_espnet_stream *s = own(stream);
     bool done = false;
     steno_status st;
     do {

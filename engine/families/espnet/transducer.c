@@ -6,11 +6,11 @@
 #include <string.h>
 
 #include "base/arena.h"
-#include "families/espnet/score.h"
+#include "families/espnet/scorer.h"
 
-struct steno_etrans {
-    struct steno_etrans_options o;
-    steno_ernn *prediction;
+struct steno_espnet_transducer {
+    struct steno_espnet_transducer_options o;
+    steno_espnet_rnn *prediction;
     steno_network *net;
     steno_session *joint;
     int enc, dec, out, rank;
@@ -20,12 +20,12 @@ struct steno_etrans {
     struct steno_transducer_options search_for;
 };
 
-static steno_status fail(const steno_etrans *t, const char *what, steno_err *err)
+static steno_status fail(const steno_espnet_transducer *t, const char *what, steno_err *err)
 {
     return steno_fail(err, STENO_ERR_FORMAT, "%s: %s", t->o.joint_name, what);
 }
 
-static steno_status bind(steno_etrans *t, steno_err *err)
+static steno_status bind(steno_espnet_transducer *t, steno_err *err)
 {
     const struct steno_value *a, *b;
     t->enc = steno_network_find_input(t->net, "enc_out");
@@ -42,11 +42,13 @@ static steno_status bind(steno_etrans *t, steno_err *err)
     return STENO_OK;
 }
 
-steno_status steno_etrans_open(steno_etrans **out, steno_network *prediction, steno_network *joint,
-                               const struct steno_etrans_options *opt, steno_err *err)
+steno_status steno_espnet_transducer_open(steno_espnet_transducer **out, steno_network *prediction,
+                                          steno_network *joint,
+                                          const struct steno_espnet_transducer_options *opt,
+                                          steno_err *err)
 {
     struct steno_session_options so = {.threads = opt->threads};
-    steno_etrans *t = calloc(1, sizeof *t);
+    steno_espnet_transducer *t = calloc(1, sizeof *t);
     steno_status st;
     if (!t)
         return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", opt->joint_name);
@@ -54,22 +56,22 @@ steno_status steno_etrans_open(steno_etrans **out, steno_network *prediction, st
     t->net = joint;
     st = bind(t, err);
     if (!st)
-        st = steno_ernn_open(&t->prediction, prediction, &opt->prediction, opt->prediction_name,
-                             err);
+        st = steno_espnet_rnn_open(&t->prediction, prediction, &opt->prediction,
+                                   opt->prediction_name, err);
     if (!st)
         st = steno_session_open(&t->joint, joint, &so, err);
     if (st)
-        steno_etrans_close(t);
+        steno_espnet_transducer_close(t);
     else
         *out = t;
     return st;
 }
 
-void steno_etrans_close(steno_etrans *t)
+void steno_espnet_transducer_close(steno_espnet_transducer *t)
 {
     if (!t)
         return;
-    steno_ernn_close(t->prediction);
+    steno_espnet_rnn_close(t->prediction);
     steno_session_close(t->joint);
     steno_aligned_free(t->pairs[0]);
     steno_aligned_free(t->pairs[1]);
@@ -79,13 +81,13 @@ void steno_etrans_close(steno_etrans *t)
 
 /* ---- networks ------------------------------------------------------------------------------ */
 
-static steno_status step(steno_ernn *r, const float *const *state, const int32_t *token, size_t n,
-                         float *const *next, float *const *row, size_t want, const char *name,
-                         steno_err *err)
+static steno_status step(steno_espnet_rnn *r, const float *const *state, const int32_t *token,
+                         size_t n, float *const *next, float *const *row, size_t want,
+                         const char *name, steno_err *err)
 {
     const float *y;
     size_t width;
-    steno_status st = steno_ernn_step(r, state, token, n, next, &y, &width, err);
+    steno_status st = steno_espnet_rnn_step(r, state, token, n, next, &y, &width, err);
     if (st)
         return st;
     if (width != want)
@@ -99,14 +101,14 @@ static steno_status step(steno_ernn *r, const float *const *state, const int32_t
 static steno_status predict(void *self, const float *const *state, const int32_t *token, size_t n,
                             float *const *next, float *const *row, steno_err *err)
 {
-    steno_etrans *t = self;
+    steno_espnet_transducer *t = self;
     return step(t->prediction, state, token, n, next, row, t->width[1], t->o.prediction_name, err);
 }
 
-static steno_status ask_lm(void *self, const float *const *state, const int32_t *token, size_t n,
-                           float *const *next, float *const *row, steno_err *err)
+static steno_status score_lm(void *self, const float *const *state, const int32_t *token, size_t n,
+                             float *const *next, float *const *row, steno_err *err)
 {
-    steno_etrans *t = self;
+    steno_espnet_transducer *t = self;
     steno_status st =
         step(t->o.lm, state, token, n, next, row, (size_t)t->o.vocab, "language model", err);
     for (size_t i = 0; i < n && !st; i++)
@@ -114,8 +116,8 @@ static steno_status ask_lm(void *self, const float *const *state, const int32_t 
     return st;
 }
 
-static steno_status set_side(steno_etrans *t, int side, int input, const float *const *row,
-                             size_t n, steno_err *err)
+static steno_status set_side(steno_espnet_transducer *t, int side, int input,
+                             const float *const *row, size_t n, steno_err *err)
 {
     size_t width = t->width[side];
     struct steno_tensor x = {
@@ -136,8 +138,8 @@ static steno_status set_side(steno_etrans *t, int side, int input, const float *
     return steno_session_set(t->joint, input, &x, err);
 }
 
-static steno_status join_some(steno_etrans *t, const float *const *enc, const float *const *row,
-                              size_t n, float *out, steno_err *err)
+static steno_status join_some(steno_espnet_transducer *t, const float *const *enc,
+                              const float *const *row, size_t n, float *out, steno_err *err)
 {
     size_t want = n * (size_t)t->o.vocab;
     const struct steno_tensor *y;
@@ -155,13 +157,13 @@ static steno_status join_some(steno_etrans *t, const float *const *enc, const fl
             "%s: joint_out has %zu scores for %zu rows, the token list has %d entries",
             t->o.joint_name, steno_numel(y), n, (int)t->o.vocab);
     memcpy(out, y->data, want * sizeof *out);
-    return steno_escores_check(out, want, t->o.joint_name, err);
+    return steno_espnet_check_scores(out, want, t->o.joint_name, err);
 }
 
 static steno_status join(void *self, const float *const *enc, const float *const *row, size_t n,
                          float *out, steno_err *err)
 {
-    steno_etrans *t = self;
+    steno_espnet_transducer *t = self;
     steno_status st = STENO_OK;
     if (t->rank == 2)
         return join_some(t, enc, row, n, out, err);
@@ -173,21 +175,21 @@ static steno_status join(void *self, const float *const *enc, const float *const
 /* ---- one utterance ------------------------------------------------------------------------- */
 
 /* Width of the prediction network's rows: those of a first step. */
-static steno_status find_width(steno_etrans *t, steno_err *err)
+static steno_status find_width(steno_espnet_transducer *t, steno_err *err)
 {
     const float *none = NULL, *y;
     const int32_t blank = 0;
-    float *state = malloc((steno_ernn_state_size(t->prediction) + 1) * sizeof *state);
+    float *state = malloc((steno_espnet_rnn_state_size(t->prediction) + 1) * sizeof *state);
     steno_status st;
     if (!state)
         return steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", t->o.prediction_name);
-    st = steno_ernn_step(t->prediction, &none, &blank, 1, &state, &y, &t->width[1], err);
+    st = steno_espnet_rnn_step(t->prediction, &none, &blank, 1, &state, &y, &t->width[1], err);
     free(state);
     return st;
 }
 
-steno_status steno_etrans_nets(steno_etrans *t, size_t dim, bool lm,
-                               struct steno_transducer_nets *out, steno_err *err)
+steno_status steno_espnet_transducer_nets(steno_espnet_transducer *t, size_t dim, bool lm,
+                                          struct steno_transducer_nets *out, steno_err *err)
 {
     t->width[0] = dim;
     if (!t->width[1]) {
@@ -196,18 +198,20 @@ steno_status steno_etrans_nets(steno_etrans *t, size_t dim, bool lm,
             return st;
     }
     *out = (struct steno_transducer_nets){.self = t,
-                                          .state = steno_ernn_state_size(t->prediction),
+                                          .state = steno_espnet_rnn_state_size(t->prediction),
                                           .width = t->width[1],
-                                          .lm_state = t->o.lm ? steno_ernn_state_size(t->o.lm) : 0,
+                                          .lm_state =
+                                              t->o.lm ? steno_espnet_rnn_state_size(t->o.lm) : 0,
                                           .predict = predict,
                                           .join = join,
-                                          .lm = t->o.lm && lm ? ask_lm : NULL};
+                                          .lm = t->o.lm && lm ? score_lm : NULL};
     return STENO_OK;
 }
 
-steno_status steno_etrans_run(steno_etrans *t, const struct steno_transducer_options *search,
-                              const float *rows, size_t n, size_t dim, steno_transducer **result,
-                              steno_err *err)
+steno_status steno_espnet_transducer_run(steno_espnet_transducer *t,
+                                         const struct steno_transducer_options *search,
+                                         const float *rows, size_t n, size_t dim,
+                                         steno_transducer **result, steno_err *err)
 {
     struct steno_transducer_nets nets;
     steno_status st = STENO_OK;
@@ -220,15 +224,15 @@ steno_status steno_etrans_run(steno_etrans *t, const struct steno_transducer_opt
         t->search = made;
         memcpy(&t->search_for, search, sizeof *search);
     }
-    st = steno_etrans_nets(t, dim, search->lm_weight != 0, &nets, err);
+    st = steno_espnet_transducer_nets(t, dim, search->lm_weight != 0, &nets, err);
     if (!st)
         st = steno_transducer_run(t->search, &nets, rows, n, dim, err);
     *result = t->search;
     return st;
 }
 
-size_t steno_etrans_bytes(const steno_etrans *t)
+size_t steno_espnet_transducer_bytes(const steno_espnet_transducer *t)
 {
-    return steno_ernn_bytes(t->prediction) + steno_session_arena_bytes(t->joint) +
+    return steno_espnet_rnn_bytes(t->prediction) + steno_session_arena_bytes(t->joint) +
            (t->cap[0] + t->cap[1]) * sizeof(float);
 }

@@ -6,31 +6,32 @@
 #include "search/rnnt.h"
 #include "families/espnet/rnn.h"
 
-typedef struct steno_etrans steno_etrans;
+typedef struct steno_espnet_transducer steno_espnet_transducer;
 
-struct steno_etrans_options {
+struct steno_espnet_transducer_options {
     int threads;
     int32_t vocab;
-    struct steno_ernn_options prediction;
+    struct steno_espnet_rnn_options prediction;
     const char *prediction_name, *joint_name; /* for messages */
-    steno_ernn *lm;                           /* borrowed; NULL = none */
+    steno_espnet_rnn *lm;                     /* borrowed; NULL = none */
 };
 
 /* STENO_ERR_FORMAT: inputs or outputs that are not as exported. */
-STENO_MUST steno_status steno_etrans_open(steno_etrans **out, steno_network *prediction,
-                                          steno_network *joint,
-                                          const struct steno_etrans_options *opt, steno_err *err);
-void steno_etrans_close(steno_etrans *t);
+STENO_MUST steno_status steno_espnet_transducer_open(
+    steno_espnet_transducer **out, steno_network *prediction, steno_network *joint,
+    const struct steno_espnet_transducer_options *opt, steno_err *err);
+void steno_espnet_transducer_close(steno_espnet_transducer *t);
 /* Search rows [n, dim] with the given options (vocab and blank as in the model's); the search's
  * results are t's, until the next call with other options or rows. */
-STENO_MUST steno_status steno_etrans_run(steno_etrans *t,
-                                         const struct steno_transducer_options *search,
-                                         const float *rows, size_t n, size_t dim,
-                                         steno_transducer **result, steno_err *err);
+STENO_MUST steno_status steno_espnet_transducer_run(steno_espnet_transducer *t,
+                                                    const struct steno_transducer_options *search,
+                                                    const float *rows, size_t n, size_t dim,
+                                                    steno_transducer **result, steno_err *err);
 /* The networks for a search that its caller keeps (steno_transducer_push): t's, for rows of dim.
  * lm: with the language model. */
-STENO_MUST steno_status steno_etrans_nets(steno_etrans *t, size_t dim, bool lm,
-                                          struct steno_transducer_nets *out, steno_err *err);
-size_t steno_etrans_bytes(const steno_etrans *t);
+STENO_MUST steno_status steno_espnet_transducer_nets(steno_espnet_transducer *t, size_t dim,
+                                                     bool lm, struct steno_transducer_nets *out,
+                                                     steno_err *err);
+size_t steno_espnet_transducer_bytes(const steno_espnet_transducer *t);
 
 #endif

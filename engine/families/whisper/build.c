@@ -64,13 +64,13 @@ static const struct steno_whisper_tensor *find(const struct builder *b, const ch
     return steno_whisper_weights_find(b->w, name);
 }
 
-static steno_vid add_matrix(struct builder *b, const char *const *parts, int n, bool conv)
+static steno_value_id add_matrix(struct builder *b, const char *const *parts, int n, bool conv)
 {
     struct matrix *m = b->st ? NULL : steno_graph_alloc(b->g, 1, sizeof *m, b->err);
     const struct steno_maker maker = {make_matrix, m};
     struct steno_tensor t = {.dtype = STENO_F32, .shape = {.rank = 2}};
     char name[STENO_WHISPER_NAME];
-    steno_vid v = STENO_NONE;
+    steno_value_id v = STENO_NONE;
     if (!m) {
         b->st = b->st ? b->st : STENO_ERR_NOMEM;
         return v;
@@ -90,22 +90,22 @@ static steno_vid add_matrix(struct builder *b, const char *const *parts, int n, 
 }
 
 /* A constant of f32, x [n]. */
-static steno_vid add_vector(struct builder *b, const char *name, int rank, const int64_t *dim,
-                            float *x)
+static steno_value_id add_vector(struct builder *b, const char *name, int rank, const int64_t *dim,
+                                 float *x)
 {
     struct steno_tensor t = {.dtype = STENO_F32, .shape = {.rank = rank}, .data = x};
-    steno_vid v = STENO_NONE;
+    steno_value_id v = STENO_NONE;
     memcpy(t.shape.dim, dim, (size_t)rank * sizeof *dim);
     if (!b->st)
         b->st = steno_graph_add_const(b->g, name, &t, false, &v, b->err);
     return v;
 }
 
-static steno_vid add_ints(struct builder *b, const char *name, const int64_t *x, int n)
+static steno_value_id add_ints(struct builder *b, const char *name, const int64_t *x, int n)
 {
     struct steno_tensor t = {.dtype = STENO_I64, .shape = {.rank = 1, .dim = {n}}};
     int64_t copy[4];
-    steno_vid v = STENO_NONE;
+    steno_value_id v = STENO_NONE;
     memcpy(copy, x, (size_t)n * sizeof *copy);
     t.data = copy;
     if (!b->st)
@@ -114,10 +114,10 @@ static steno_vid add_ints(struct builder *b, const char *name, const int64_t *x,
 }
 
 /* The biases of those parts side by side; zeros where a part has none, as keys. */
-static steno_vid add_biases(struct builder *b, const char *const *parts, int n)
+static steno_value_id add_biases(struct builder *b, const char *const *parts, int n)
 {
     size_t total = 0, at = 0;
-    steno_vid v;
+    steno_value_id v;
     float *x;
     for (int i = 0; i < n && !b->st; i++)
         total += steno_whisper_row_count(find(b, parts[i], ".weight"));
@@ -155,7 +155,7 @@ static struct steno_node *add_node(struct builder *b, const char *domain, const 
     return n;
 }
 
-static steno_vid one(struct builder *b, const char *type, int opset, steno_vid x)
+static steno_value_id one(struct builder *b, const char *type, int opset, steno_value_id x)
 {
     struct steno_node *n = add_node(b, "", type, opset, 1, 0);
     if (!n)
@@ -164,7 +164,8 @@ static steno_vid one(struct builder *b, const char *type, int opset, steno_vid x
     return n->out[0];
 }
 
-static steno_vid two(struct builder *b, const char *type, int opset, steno_vid x, steno_vid y)
+static steno_value_id two(struct builder *b, const char *type, int opset, steno_value_id x,
+                          steno_value_id y)
 {
     struct steno_node *n = add_node(b, "", type, opset, 2, 0);
     if (!n)
@@ -179,7 +180,7 @@ static void set_int(struct steno_node *n, int at, const char *name, int64_t v)
     n->attr[at] = (struct steno_attr){.name = name, .kind = STENO_ATTR_INT, .i = v};
 }
 
-static steno_vid concat(struct builder *b, int64_t axis, steno_vid x, steno_vid y)
+static steno_value_id concat(struct builder *b, int64_t axis, steno_value_id x, steno_value_id y)
 {
     struct steno_node *n = add_node(b, "", "Concat", 13, 2, 1);
     if (!n)
@@ -191,10 +192,11 @@ static steno_vid concat(struct builder *b, int64_t axis, steno_vid x, steno_vid 
 }
 
 /* x[from : to] along an axis. */
-static steno_vid slice(struct builder *b, steno_vid x, int64_t axis, int64_t from, int64_t to)
+static steno_value_id slice(struct builder *b, steno_value_id x, int64_t axis, int64_t from,
+                            int64_t to)
 {
-    steno_vid in[4] = {x, add_ints(b, "from", &from, 1), add_ints(b, "to", &to, 1),
-                       add_ints(b, "axis", &axis, 1)};
+    steno_value_id in[4] = {x, add_ints(b, "from", &from, 1), add_ints(b, "to", &to, 1),
+                            add_ints(b, "axis", &axis, 1)};
     struct steno_node *n = add_node(b, "", "Slice", 13, 4, 0);
     if (!n)
         return STENO_NONE;
@@ -203,24 +205,25 @@ static steno_vid slice(struct builder *b, steno_vid x, int64_t axis, int64_t fro
 }
 
 /* x W' + biases, of n parts side by side. */
-static steno_vid linear(struct builder *b, steno_vid x, const char *const *parts, int n, bool conv)
+static steno_value_id linear(struct builder *b, steno_value_id x, const char *const *parts, int n,
+                             bool conv)
 {
-    steno_vid w = add_matrix(b, parts, n, conv), bias = add_biases(b, parts, n);
+    steno_value_id w = add_matrix(b, parts, n, conv), bias = add_biases(b, parts, n);
     return two(b, "Add", 14, two(b, "MatMul", 13, x, w), bias);
 }
 
-static steno_vid linear1(struct builder *b, steno_vid x, const char *part)
+static steno_value_id linear1(struct builder *b, steno_value_id x, const char *part)
 {
     return linear(b, x, &part, 1, false);
 }
 
-static steno_vid norm(struct builder *b, steno_vid x, const char *part)
+static steno_value_id norm(struct builder *b, steno_value_id x, const char *part)
 {
     const struct steno_whisper_tensor *g = find(b, part, ".weight"), *s = find(b, part, ".bias");
     const int64_t d = (int64_t)steno_whisper_row_length(g);
     float *v = malloc((size_t)d * sizeof *v);
     struct steno_node *n;
-    steno_vid in[3] = {x, STENO_NONE, STENO_NONE};
+    steno_value_id in[3] = {x, STENO_NONE, STENO_NONE};
     if (!v)
         b->st = steno_fail(b->err, STENO_ERR_NOMEM, "out of memory");
     for (int i = 0; i < 2 && v; i++) {
@@ -237,18 +240,18 @@ static steno_vid norm(struct builder *b, steno_vid x, const char *part)
     return n->out[0];
 }
 
-static steno_vid feed_forward(struct builder *b, steno_vid x)
+static steno_value_id feed_forward(struct builder *b, steno_value_id x)
 {
-    steno_vid y = one(b, "Gelu", 20, linear1(b, norm(b, x, "mlp_ln"), "mlp.0"));
+    steno_value_id y = one(b, "Gelu", 20, linear1(b, norm(b, x, "mlp_ln"), "mlp.0"));
     return two(b, "Add", 14, x, linear1(b, y, "mlp.2"));
 }
 
 /* ---- inputs, outputs ------------------------------------------------------------------------ */
 
-static steno_vid input(struct builder *b, const char *name, steno_dtype type, int rank,
-                       const int64_t *dim)
+static steno_value_id input(struct builder *b, const char *name, steno_dtype type, int rank,
+                            const int64_t *dim)
 {
-    steno_vid v = STENO_NONE;
+    steno_value_id v = STENO_NONE;
     if (!b->st)
         b->st = steno_graph_add_value(b->g, name, &v, b->err);
     if (b->st)
@@ -261,7 +264,7 @@ static steno_vid input(struct builder *b, const char *name, steno_dtype type, in
     return v;
 }
 
-static void output(struct builder *b, steno_vid v, const char *name, int layer)
+static void output(struct builder *b, steno_value_id v, const char *name, int layer)
 {
     char full[32];
     if (b->st)
@@ -318,11 +321,11 @@ static void set_attention(struct steno_node *n, int64_t heads, int64_t columns, 
         .name = "scale", .kind = STENO_ATTR_FLOAT, .f = 1 / sqrtf((float)(columns / heads))};
 }
 
-static steno_vid encoder_attention(struct builder *b, steno_vid x)
+static steno_value_id encoder_attention(struct builder *b, steno_value_id x)
 {
     static const char *const parts[] = {"attn.query", "attn.key", "attn.value"};
     const int64_t d = b->d.audio_state, at[3] = {0, d, 2 * d};
-    steno_vid a = linear(b, norm(b, x, "attn_ln"), parts, 3, false);
+    steno_value_id a = linear(b, norm(b, x, "attn_ln"), parts, 3, false);
     struct steno_node *n = add_node(b, "ai.steno", "Attention", 1, 3, 7);
     if (!n)
         return STENO_NONE;
@@ -332,10 +335,10 @@ static steno_vid encoder_attention(struct builder *b, steno_vid x)
 }
 
 /* Rows 2t - 1, 2t, 2t + 1 of y [1, 2T, d] side by side, a row of zeros before the first. */
-static steno_vid every_second(struct builder *b, steno_vid y)
+static steno_value_id every_second(struct builder *b, steno_value_id y)
 {
     const int64_t d = b->d.audio_state, pair[3] = {1, -1, 2 * d}, row[3] = {1, 1, d};
-    steno_vid zeros = STENO_NONE, pairs, before;
+    steno_value_id zeros = STENO_NONE, pairs, before;
     float *x = calloc((size_t)d, sizeof *x);
     if (!x)
         b->st = steno_fail(b->err, STENO_ERR_NOMEM, "out of memory");
@@ -347,15 +350,16 @@ static steno_vid every_second(struct builder *b, steno_vid y)
     return concat(b, 2, concat(b, 1, zeros, before), pairs);
 }
 
-static steno_vid convolutions(struct builder *b, steno_vid frames, steno_vid positions)
+static steno_value_id convolutions(struct builder *b, steno_value_id frames,
+                                   steno_value_id positions)
 {
     static const char *const conv1[] = {"encoder.conv1"}, *const conv2[] = {"encoder.conv2"};
-    steno_vid y = one(b, "Gelu", 20, linear(b, frames, conv1, 1, true));
+    steno_value_id y = one(b, "Gelu", 20, linear(b, frames, conv1, 1, true));
     y = one(b, "Gelu", 20, linear(b, every_second(b, y), conv2, 1, true));
     return two(b, "Add", 14, y, positions);
 }
 
-static void add_memories(struct builder *b, steno_vid rows)
+static void add_memories(struct builder *b, steno_value_id rows)
 {
     static const char *const parts[] = {"cross_attn.key", "cross_attn.value"};
     for (int64_t i = 0; i < b->d.text_layers && !b->st; i++) {
@@ -369,7 +373,7 @@ steno_status steno_whisper_build_encoder(const steno_whisper_weights *w, struct 
 {
     struct builder b;
     int64_t frames, rows;
-    steno_vid x, positions;
+    steno_value_id x, positions;
     if (begin(&b, w, err)) {
         steno_graph_free(b.g);
         return STENO_ERR_NOMEM;
@@ -392,7 +396,8 @@ steno_status steno_whisper_build_encoder(const steno_whisper_weights *w, struct 
 
 /* ---- decoder ------------------------------------------------------------------------------- */
 
-static steno_vid cached(struct builder *b, steno_vid q, steno_vid fresh, int64_t layer)
+static steno_value_id cached(struct builder *b, steno_value_id q, steno_value_id fresh,
+                             int64_t layer)
 {
     const int64_t d = b->d.text_state,
                   at[3] = {0, fresh == STENO_NONE ? 0 : d, fresh == STENO_NONE ? d : 2 * d};
@@ -407,10 +412,10 @@ static steno_vid cached(struct builder *b, steno_vid q, steno_vid fresh, int64_t
     return n->out[0];
 }
 
-static steno_vid decoder_layer(struct builder *b, steno_vid x, int layer)
+static steno_value_id decoder_layer(struct builder *b, steno_value_id x, int layer)
 {
     static const char *const parts[] = {"attn.query", "attn.key", "attn.value"};
-    steno_vid fresh, q;
+    steno_value_id fresh, q;
     at_layer(b, "decoder", layer);
     fresh = linear(b, norm(b, x, "attn_ln"), parts, 3, false);
     output(b, fresh, "fresh", layer);
@@ -422,10 +427,10 @@ static steno_vid decoder_layer(struct builder *b, steno_vid x, int layer)
 }
 
 /* Scores of the entries that are picked. */
-static steno_vid scores(struct builder *b, steno_vid x, steno_vid pick)
+static steno_value_id scores(struct builder *b, steno_value_id x, steno_value_id pick)
 {
     static const char *const parts[] = {"decoder.token_embedding"};
-    steno_vid picked = two(b, "Gather", 13, x, pick); /* axis 0 */
+    steno_value_id picked = two(b, "Gather", 13, x, pick); /* axis 0 */
     b->prefix[0] = '\0';
     picked = norm(b, picked, "decoder.ln");
     return two(b, "MatMul", 13, picked, add_matrix(b, parts, 1, false));
@@ -436,7 +441,7 @@ steno_status steno_whisper_build_step(const steno_whisper_weights *w, struct ste
 {
     struct builder b;
     int64_t entries, picked;
-    steno_vid x, pick;
+    steno_value_id x, pick;
     if (begin(&b, w, err)) {
         steno_graph_free(b.g);
         return STENO_ERR_NOMEM;

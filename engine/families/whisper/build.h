@@ -6,7 +6,7 @@
  * embedding plus position of the newest token of each entry of the batch; pick [M] i64: entries
  * whose scores are wanted out  logits [M, 1, vocab]; fresh_i [B, 1, 3 d']: query, key and value of
  * layer i's self attention; query_i [B, 1, d'] of its cross attention Keys and values of before are
- * lent (nn/ops/searches.h): CachedAttention reads them.
+ * lent (nn/ops/kv_cache.h): CachedAttention reads them.
  *
  * Both convolutions are products: rows side by side times [3 c, d]. Embeddings are no part of a
  * graph: the output layer holds them packed, and rows of them are read from the file

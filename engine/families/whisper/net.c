@@ -1,7 +1,7 @@
 /* Keys and values of what was said so far lie in rows that never move: [heads, cap, 2 size] for
  * each layer, a key and its value. Each hypothesis has a list of rows that are its past, and where
  * a beam is reordered the lists are; rows that no list names are written again. The window's keys
- * and values are everybody's, as the products of a whole beam read them (nn/ops/searches.h). */
+ * and values are everybody's, as the products of a whole beam read them (nn/ops/kv_cache.h). */
 #include "families/whisper/net.h"
 
 #include <math.h>
@@ -26,9 +26,9 @@ struct steno_whisper_state {
     size_t layers, heads, size; /* of the decoder */
     const steno_kernels *keeps; /* memory is pieces in bf16; NULL: f32 */
     size_t cap, cap_memory, n_memory;
-    struct kept *kept;             /* [layers] */
-    struct steno_kept_layer *view; /* [layers] */
-    int32_t *list[2];              /* [cap_hyps, text_ctx]: now, and room for the next */
+    struct kept *kept;           /* [layers] */
+    struct steno_kv_layer *view; /* [layers] */
+    int32_t *list[2];            /* [cap_hyps, text_ctx]: now, and room for the next */
     size_t hyps, cap_hyps, length;
     bool *used;    /* [cap] rows that a list names */
     int32_t *slot; /* [cap_hyps or text_ctx] rows of the tokens of a step */
@@ -42,9 +42,9 @@ struct steno_whisper_runner {
     float *x;                                  /* [cap_entries, d'] */
     int64_t *pick;                             /* [cap_entries] */
     size_t cap_entries;
-    struct steno_search_view *view;
+    struct steno_kv_view *view;
     size_t cap_views;
-    struct steno_searches lent;
+    struct steno_kv_binding lent;
     size_t encoded; /* rows of the last window */
 };
 
@@ -65,7 +65,7 @@ steno_status steno_whisper_state_open(steno_whisper_state **out, const struct st
     s->layers = (size_t)m->dims.text_layers;
     s->heads = (size_t)m->dims.text_heads;
     s->size = (size_t)(m->dims.text_state / m->dims.text_heads);
-    s->keeps = steno_network_keeps_bf16(m->step);
+    s->keeps = steno_network_kv_bf16(m->step);
     if (s->size > STENO_ATTEND_SIZE)
         s->keeps = NULL;
     s->kept = calloc(s->layers, sizeof *s->kept);
@@ -98,7 +98,8 @@ void steno_whisper_state_close(steno_whisper_state *s)
 static size_t memory_bytes(const steno_whisper_state *s, size_t cap)
 {
     if (s->keeps)
-        return s->heads * cap / STENO_KEPT_KEYS * steno_kept_bytes(s->keeps, s->size, s->size);
+        return s->heads * cap / STENO_KV_PAGE_KEYS *
+               steno_kv_page_bytes(s->keeps, s->size, s->size);
     return 2 * s->heads * s->size * cap * sizeof(float);
 }
 
@@ -171,7 +172,7 @@ static bool grow_hyps(steno_whisper_state *s, size_t hyps)
 /* Memory of every layer for n rows of a window. */
 static bool grow_memory(steno_whisper_state *s, size_t n)
 {
-    const size_t step = s->keeps ? STENO_KEPT_KEYS : MEMORY_STEP,
+    const size_t step = s->keeps ? STENO_KV_PAGE_KEYS : MEMORY_STEP,
                  cap = (n + step - 1) / step * step;
     if (cap <= s->cap_memory)
         return true;
@@ -276,13 +277,14 @@ static void keep_floats(const steno_whisper_state *s, float *to, const float *kv
 
 static void keep_pieces(const steno_whisper_state *s, char *to, const float *kv, size_t rows)
 {
-    const size_t d = s->heads * s->size, bytes = steno_kept_bytes(s->keeps, s->size, s->size);
+    const size_t d = s->heads * s->size, bytes = steno_kv_page_bytes(s->keeps, s->size, s->size);
     for (size_t h = 0; h < s->heads; h++)
-        for (size_t at = 0; at < rows; at += STENO_KEPT_KEYS) {
+        for (size_t at = 0; at < rows; at += STENO_KV_PAGE_KEYS) {
             const float *k = kv + at * 2 * d + h * s->size;
-            s->keeps->keep_bf16(
-                to + (h * s->cap_memory + at) / STENO_KEPT_KEYS * bytes, s->size, s->size, 0,
-                rows - at < STENO_KEPT_KEYS ? rows - at : STENO_KEPT_KEYS, k, 2 * d, k + d, 2 * d);
+            s->keeps->kv_append_bf16(
+                to + (h * s->cap_memory + at) / STENO_KV_PAGE_KEYS * bytes, s->size, s->size, 0,
+                rows - at < STENO_KV_PAGE_KEYS ? rows - at : STENO_KV_PAGE_KEYS, k, 2 * d, k + d,
+                2 * d);
         }
 }
 
@@ -360,7 +362,7 @@ static bool grow_inputs(steno_whisper_runner *r, size_t entries, size_t asks)
         r->cap_entries = entries;
     }
     if (asks > r->cap_views) {
-        struct steno_search_view *v = realloc(r->view, asks * sizeof *v);
+        struct steno_kv_view *v = realloc(r->view, asks * sizeof *v);
         if (!v)
             return false;
         r->view = v;
@@ -435,20 +437,20 @@ static void embed(steno_whisper_runner *r, const struct steno_whisper_ask *a, si
     }
 }
 
-static struct steno_search_view view_of(const struct steno_whisper_ask *a)
+static struct steno_kv_view view_of(const struct steno_whisper_ask *a)
 {
     steno_whisper_state *s = a->state;
     for (size_t l = 0; l < s->layers; l++)
-        s->view[l] = (struct steno_kept_layer){
+        s->view[l] = (struct steno_kv_layer){
             .own = {s->kept[l].own, s->cap, s->length},
             .memory = {s->keeps ? NULL : s->kept[l].memory, s->cap_memory, s->n_memory},
-            .pieces = s->keeps ? s->kept[l].memory : NULL};
-    return (struct steno_search_view){.hyps = a->n,
-                                      .index = s->list[0],
-                                      .index_row = (size_t)s->m->dims.text_ctx,
-                                      .layer = s->view,
-                                      .n_layers = s->layers,
-                                      .is_text = !a->parent};
+            .pages = s->keeps ? s->kept[l].memory : NULL};
+    return (struct steno_kv_view){.hyps = a->n,
+                                  .index = s->list[0],
+                                  .index_row = (size_t)s->m->dims.text_ctx,
+                                  .layer = s->view,
+                                  .n_layers = s->layers,
+                                  .is_text = !a->parent};
 }
 
 /* Inputs of the run; *picked entries get scores. */
@@ -464,8 +466,8 @@ static void fill(steno_whisper_runner *r, const struct steno_whisper_ask *ask, s
         for (size_t p = 0; p < (a->parent ? a->n : a->n_pick); p++)
             r->pick[(*picked)++] = (int64_t)(at + (a->parent ? p : a->pick[p]));
     }
-    r->lent = (struct steno_searches){r->view, n};
-    steno_session_lend(r->step, &r->lent);
+    r->lent = (struct steno_kv_binding){r->view, n};
+    steno_session_bind_kv(r->step, &r->lent);
 }
 
 static steno_status run(steno_whisper_runner *r, size_t entries, size_t picked, steno_err *err)

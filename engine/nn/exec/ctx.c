@@ -41,9 +41,9 @@ void *const *steno_op_rows(const struct steno_op_ctx *ctx, int in)
     return NULL;
 }
 
-const struct steno_searches *steno_op_lent(const struct steno_op_ctx *ctx)
+const struct steno_kv_binding *steno_op_bound_kv(const struct steno_op_ctx *ctx)
 {
-    return ctx->ws->lent;
+    return ctx->ws->kv_binding;
 }
 
 bool steno_op_wants(const struct steno_op_ctx *ctx, int i)
@@ -64,12 +64,12 @@ int steno_op_threads(const struct steno_op_ctx *ctx)
 void steno_op_parallel(struct steno_op_ctx *ctx, int n_parts, void (*fn)(void *arg, int part),
                        void *arg)
 {
-    steno_ws_parallel(ctx->ws, n_parts, fn, arg);
+    steno_workspace_parallel(ctx->ws, n_parts, fn, arg);
 }
 
 void *steno_op_scratch(struct steno_op_ctx *ctx, size_t n)
 {
-    return steno_ws_scratch(ctx->ws, n);
+    return steno_workspace_scratch(ctx->ws, n);
 }
 
 static steno_status no_memory(const struct steno_op_ctx *ctx, steno_err *err, int i)
@@ -87,18 +87,18 @@ static void *grow_out(struct frame *f, int out, size_t bytes)
 {
     struct outbuf *o = &f->outs[out];
     if (o->cap[o->sel] < bytes || !o->buf[o->sel])
-        (void)steno_ws_regrow(f->ws, &o->buf[o->sel], &o->cap[o->sel], bytes);
+        (void)steno_workspace_regrow(f->ws, &o->buf[o->sel], &o->cap[o->sel], bytes);
     return o->buf[o->sel];
 }
 
 static void *memory_for(struct steno_op_ctx *ctx, struct slot *s, size_t bytes)
 {
-    if (ctx->ahead)
-        return steno_arena_alloc_tensor(ctx->ahead, bytes);
+    if (ctx->eval_arena)
+        return steno_arena_alloc_tensor(ctx->eval_arena, bytes);
     if (s->home == HOME_OUT && !s->planned)
         return grow_out(ctx->frame, s->out, bytes);
-    steno_ws_unref(s->block);
-    s->block = steno_ws_take(ctx->ws, bytes);
+    steno_workspace_unref(s->block);
+    s->block = steno_workspace_acquire(ctx->ws, bytes);
     return s->block ? s->block->data : NULL;
 }
 
@@ -107,12 +107,12 @@ static steno_status unread(struct steno_op_ctx *ctx, int i, steno_dtype dtype,
                            const struct steno_shape *shape, size_t bytes, struct steno_tensor **out,
                            steno_err *err)
 {
-    struct steno_tensor *t = steno_ws_scratch(ctx->ws, sizeof *t);
+    struct steno_tensor *t = steno_workspace_scratch(ctx->ws, sizeof *t);
     if (!t)
         return no_memory(ctx, err, i);
     t->dtype = dtype;
     t->shape = *shape;
-    t->data = steno_ws_scratch(ctx->ws, bytes);
+    t->data = steno_workspace_scratch(ctx->ws, bytes);
     if (!t->data)
         return no_memory(ctx, err, i);
     *out = t;
@@ -131,7 +131,7 @@ steno_status steno_op_out(struct steno_op_ctx *ctx, int i, steno_dtype dtype,
         return steno_fail(err, STENO_ERR_FORMAT, "output %d is required, the node has %d", i,
                           ctx->node->n_out);
     s = ctx->out[i];
-    if (s && s->planned && s->home != HOME_VIEW && !ctx->ahead && s->t.dtype == dtype &&
+    if (s && s->planned && s->home != HOME_VIEW && !ctx->eval_arena && s->t.dtype == dtype &&
         steno_shape_equal(&s->t.shape, shape)) {
         *out = &s->t;
         return STENO_OK;
@@ -142,7 +142,7 @@ steno_status steno_op_out(struct steno_op_ctx *ctx, int i, steno_dtype dtype,
                           st == STENO_ERR_LIMIT ? "too large" : "not known");
     if (!s)
         return unread(ctx, i, dtype, shape, bytes, out, err);
-    if (s->planned && !ctx->ahead) {
+    if (s->planned && !ctx->eval_arena) {
         /* Inference was wrong about this value: from now on its memory comes as it goes. */
         ctx->ws->misplans++;
         ctx->plan->misplanned = true;
@@ -164,7 +164,7 @@ steno_status steno_op_out(struct steno_op_ctx *ctx, int i, steno_dtype dtype,
 static void share_block(struct slot *s, const struct steno_tensor *x)
 {
     const struct slot *from = (const struct slot *)(const void *)x;
-    steno_ws_unref(s->block);
+    steno_workspace_unref(s->block);
     s->block = from->block;
     if (s->block)
         s->block->refs++;
@@ -186,11 +186,11 @@ steno_status steno_op_view(struct steno_op_ctx *ctx, int i, int in, const struct
                           "output %d shows its input under a shape of "
                           "another size",
                           i);
-    if (ctx->ahead || s->home == HOME_VIEW) {
+    if (ctx->eval_arena || s->home == HOME_VIEW) {
         s->t.dtype = x->dtype;
         s->t.shape = *shape;
         s->t.data = x->data;
-        if (!ctx->ahead)
+        if (!ctx->eval_arena)
             share_block(s, x);
         return STENO_OK;
     }

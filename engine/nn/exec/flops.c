@@ -69,8 +69,8 @@ static double attention(const struct steno_node *n, const struct steno_tensor *c
 
 /* Queries [B, T, h d], rows X [B, S, C], weights [C, h d] and [C, h v]: all of the queries with
  * both weights, and with every row twice for each head. */
-static double late_attention(const struct steno_node *n, const struct steno_tensor *const *in,
-                             const struct slot *y)
+static double absorbed_attention(const struct steno_node *n, const struct steno_tensor *const *in,
+                                 const struct slot *y)
 {
     double queries = dim(&y->t.shape, 0) * dim(&y->t.shape, 1);
     double rows = 2 * (double)steno_node_int(n, "heads", 1) * dim(&in[1]->shape, 1);
@@ -92,8 +92,8 @@ static double window_attention(const struct steno_node *n, const struct steno_te
 
 /* X [N, H, W, C], weights of both convolutions [O, C/group, k, k], lists of both in the attributes.
  */
-static double conv_strips(const struct steno_node *n, const struct steno_tensor *const *in,
-                          const struct slot *y)
+static double conv_row_tiles(const struct steno_node *n, const struct steno_tensor *const *in,
+                             const struct slot *y)
 {
     size_t n_strides, n_dilations, n_pads;
     const int64_t *strides = steno_node_ints(n, "strides", &n_strides);
@@ -120,8 +120,8 @@ double steno_node_flops(const struct steno_node *n, const struct steno_tensor *c
     if (!strcmp(t, "MatMul") || !strcmp(t, "Linear") || !strcmp(t, "MatMulInteger") ||
         !strcmp(t, "FusedMatMul"))
         return matmul(in, out[0]);
-    if (!strcmp(t, "LateAttention") || !strcmp(t, "LateNormAttention"))
-        return late_attention(n, in, out[0]);
+    if (!strcmp(t, "AbsorbedAttention") || !strcmp(t, "AbsorbedNormAttention"))
+        return absorbed_attention(n, in, out[0]);
     if (!strcmp(t, "Gemm") || !strcmp(t, "FusedGemm"))
         return gemm(n, in, out[0]);
     if (!strcmp(t, "Conv") || !strcmp(t, "ConvInteger") || !strcmp(t, "FusedConv") ||
@@ -129,8 +129,8 @@ double steno_node_flops(const struct steno_node *n, const struct steno_tensor *c
         return conv(in, out[0]);
     if (!strcmp(t, "Attention") && !strcmp(n->domain, "ai.steno"))
         return attention(n, in, out[0]);
-    if (!strcmp(t, "ConvStrips"))
-        return conv_strips(n, in, out[0]);
+    if (!strcmp(t, "ConvRowTiles"))
+        return conv_row_tiles(n, in, out[0]);
     if (!strcmp(t, "WindowAttention"))
         return window_attention(n, in, out[0]);
     if (!strcmp(t, "ConvTranspose"))

@@ -54,7 +54,7 @@ steno_status steno_frame_new(struct frame **out, struct workspace *ws, struct st
     return STENO_OK;
 }
 
-void steno_frame_rest(struct frame *f, bool all)
+void steno_frame_trim(struct frame *f, bool all)
 {
     for (int i = 0; all && i < STENO_MAX_PLANS; i++) {
         steno_plan_free(f->plans[i]);
@@ -63,12 +63,12 @@ void steno_frame_rest(struct frame *f, bool all)
     }
     for (int i = 0; f->outs && i < f->g->n_outputs; i++) {
         struct outbuf *o = &f->outs[i];
-        steno_ws_release(f->ws, o->buf[0], o->cap[0]);
-        steno_ws_release(f->ws, o->buf[1], o->cap[1]);
+        steno_workspace_release(f->ws, o->buf[0], o->cap[0]);
+        steno_workspace_release(f->ws, o->buf[1], o->cap[1]);
         *o = (struct outbuf){0};
     }
     ASAN_UNPOISON_MEMORY_REGION(f->arena, f->arena_cap);
-    steno_ws_release(f->ws, f->arena, f->arena_cap);
+    steno_workspace_release(f->ws, f->arena, f->arena_cap);
     f->arena = NULL;
     f->arena_cap = 0;
 }
@@ -77,7 +77,7 @@ void steno_frame_free(struct frame *f)
 {
     if (!f)
         return;
-    steno_frame_rest(f, true);
+    steno_frame_trim(f, true);
     free(f->outs);
     free(f->out_t);
     free(f->captured);
@@ -141,19 +141,19 @@ static void drop_outgrown(struct frame *f, int at)
 }
 
 /* Room for what plan `at` has computed ahead: those used longest ago go. */
-static void limit_ahead(struct frame *f, int at)
+static void limit_plan_constants(struct frame *f, int at)
 {
     for (;;) {
         size_t sum = 0;
         int last = -1;
         for (int i = 0; i < STENO_MAX_PLANS; i++) {
             const struct plan *p = f->plans[i];
-            sum += p ? p->ahead_bytes : 0;
-            if (i != at && p && p->ahead_bytes &&
+            sum += p ? p->constant_bytes : 0;
+            if (i != at && p && p->constant_bytes &&
                 (last < 0 || p->used_at < f->plans[last]->used_at))
                 last = i;
         }
-        if (sum <= STENO_MAX_AHEAD || last < 0)
+        if (sum <= STENO_MAX_PLAN_CONSTANTS || last < 0)
             return;
         forget_plan(f, last);
     }
@@ -171,7 +171,7 @@ static steno_status choose_plan(struct frame *f, const struct steno_tensor *cons
             return st;
         forget_plan(f, at);
         f->plans[at] = p;
-        limit_ahead(f, at);
+        limit_plan_constants(f, at);
         if (p->rows)
             drop_outgrown(f, at);
     }
@@ -187,8 +187,9 @@ static steno_status size_arena(struct frame *f, const struct plan *p, steno_err 
     if (f->arena && f->arena_cap >= p->arena_bytes)
         return STENO_OK;
     ASAN_UNPOISON_MEMORY_REGION(f->arena, f->arena_cap);
-    return steno_ws_regrow(f->ws, &f->arena, &f->arena_cap, p->arena_bytes) ? STENO_OK
-                                                                            : no_memory(f->ws, err);
+    return steno_workspace_regrow(f->ws, &f->arena, &f->arena_cap, p->arena_bytes)
+               ? STENO_OK
+               : no_memory(f->ws, err);
 }
 
 static bool reads(const struct frame *f, const struct steno_tensor *const *in, const void *buf,
@@ -213,7 +214,7 @@ static steno_status size_outputs(struct frame *f, const struct plan *p,
             o->sel = !o->sel;
         if (o->buf[o->sel] && o->cap[o->sel] >= p->out_bytes[i])
             continue;
-        if (!steno_ws_regrow(f->ws, &o->buf[o->sel], &o->cap[o->sel], p->out_bytes[i]))
+        if (!steno_workspace_regrow(f->ws, &o->buf[o->sel], &o->cap[o->sel], p->out_bytes[i]))
             return no_memory(f->ws, err);
     }
     return STENO_OK;
@@ -246,7 +247,7 @@ static void bind(struct frame *f, struct plan *p, const struct steno_tensor *con
 static void release(struct slot *const *dead, int n)
 {
     for (int i = 0; i < n; i++) {
-        steno_ws_unref(dead[i]->block);
+        steno_workspace_unref(dead[i]->block);
         dead[i]->block = NULL;
     }
 }
@@ -287,28 +288,28 @@ static bool keeps_scratch(const struct frame *f, const struct step *s)
     return !f->up && !s->sub;
 }
 
-static void lend_scratch(struct frame *f, const struct step *s)
+static void bind_scratch(struct frame *f, const struct step *s)
 {
     struct workspace *ws = f->ws;
     const bool here = keeps_scratch(f, s) && s->scratch;
-    ws->near = here ? (char *)f->arena + s->offset : NULL;
-    ws->near_cap = here ? s->scratch : 0;
-    ws->near_used = ws->asked = 0;
+    ws->arena_scratch = here ? (char *)f->arena + s->offset : NULL;
+    ws->arena_scratch_cap = here ? s->scratch : 0;
+    ws->arena_scratch_used = ws->scratch_needed = 0;
     if (here)
-        ASAN_UNPOISON_MEMORY_REGION(ws->near, ws->near_cap);
+        ASAN_UNPOISON_MEMORY_REGION(ws->arena_scratch, ws->arena_scratch_cap);
 }
 
-static void take_scratch_back(struct frame *f, struct plan *p, struct step *s)
+static void unbind_scratch(struct frame *f, struct plan *p, struct step *s)
 {
     struct workspace *ws = f->ws;
-    if (ws->near)
-        ASAN_POISON_MEMORY_REGION(ws->near, ws->near_cap);
-    if (keeps_scratch(f, s) && ws->asked > s->asked) {
-        s->asked = ws->asked;
+    if (ws->arena_scratch)
+        ASAN_POISON_MEMORY_REGION(ws->arena_scratch, ws->arena_scratch_cap);
+    if (keeps_scratch(f, s) && ws->scratch_needed > s->scratch_needed) {
+        s->scratch_needed = ws->scratch_needed;
         p->grown = true;
     }
-    ws->near = NULL;
-    ws->near_cap = ws->near_used = 0;
+    ws->arena_scratch = NULL;
+    ws->arena_scratch_cap = ws->arena_scratch_used = 0;
 }
 
 static steno_status run_step(struct frame *f, struct plan *p, struct step *s, steno_err *err)
@@ -321,7 +322,7 @@ static steno_status run_step(struct frame *f, struct plan *p, struct step *s, st
     if (ws->max_steps && ++ws->steps > ws->max_steps)
         return steno_fail(err, STENO_ERR_LIMIT, "node '%s' (%s): more than %llu steps in one run",
                           s->node->name, s->node->op_type, (unsigned long long)ws->max_steps);
-    lend_scratch(f, s);
+    bind_scratch(f, s);
     unpoison(s);
     for (int i = 0; i < s->node->n_out; i++)
         if (s->out[i] && (s->out[i]->home == HOME_POOL || s->out[i]->home == HOME_VIEW))
@@ -336,7 +337,7 @@ static steno_status run_step(struct frame *f, struct plan *p, struct step *s, st
     }
     ws->cur = cur;
     ws->used = used;
-    take_scratch_back(f, p, s);
+    unbind_scratch(f, p, s);
     for (int i = 0; !st && i < s->node->n_out; i++)
         if (s->out[i] && !s->out[i]->t.data)
             st = steno_fail(err, STENO_ERR_INTERNAL, "output %d was left unset", i);
@@ -358,7 +359,7 @@ static steno_status finish(struct frame *f, struct plan *p, steno_err *err)
         if (steno_shape_bytes(&s->t.shape, s->t.dtype, &bytes))
             return steno_fail(err, STENO_ERR_INTERNAL, "graph output %d has no shape", i);
         if (o->cap[o->sel] < bytes &&
-            !steno_ws_regrow(f->ws, &o->buf[o->sel], &o->cap[o->sel], bytes))
+            !steno_workspace_regrow(f->ws, &o->buf[o->sel], &o->cap[o->sel], bytes))
             return no_memory(f->ws, err);
         f->out_t[i] = s->t;
         f->out_t[i].data = o->buf[o->sel];
@@ -377,7 +378,7 @@ steno_status steno_frame_run(struct frame *f, const struct steno_tensor *const *
     p = f->cur;
     if (p->grown) {
         st = steno_plan_place_scratch(p, err);
-        steno_ws_drop_scratch(f->ws);
+        steno_workspace_drop_scratch(f->ws);
     }
     if (!st)
         st = size_arena(f, p, err);
@@ -401,7 +402,7 @@ steno_status steno_frame_run(struct frame *f, const struct steno_tensor *const *
     release(p->to_end, p->n_to_end);
     for (int32_t i = 0; st && i < p->n_slots; i++)
         if (p->slots[i].block) {
-            steno_ws_unref(p->slots[i].block);
+            steno_workspace_unref(p->slots[i].block);
             p->slots[i].block = NULL;
         }
     return st;

@@ -152,7 +152,7 @@ static bool same_elements(const struct steno_known *a, const struct steno_known 
 static void note_equal(struct steno_infer *ic)
 {
     size_t size = 16;
-    steno_vid *table;
+    steno_value_id *table;
     while (size < 2 * (size_t)ic->g->n_nodes)
         size *= 2;
     table = steno_arena_calloc(ic->mem, size, sizeof *table); /* value number + 1 */
@@ -262,7 +262,7 @@ steno_status steno_infer_graph(struct steno_graph *g, steno_err *err)
     ic.mem = steno_arena_new(0);
     ic.known =
         ic.mem ? steno_arena_calloc(ic.mem, (size_t)g->n_values + 1, sizeof *ic.known) : NULL;
-    ic.exprs = ic.known ? steno_exprs_new(ic.mem) : NULL;
+    ic.exprs = ic.known ? steno_expressions_new(ic.mem) : NULL;
     if (ic.exprs) {
         start(&ic);
         st = run(&ic, err);

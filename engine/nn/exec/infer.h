@@ -22,7 +22,7 @@ struct steno_known {
     struct steno_partial *part; /* NULL, or what is known of the elements while value is not */
 };
 
-struct steno_exprs; /* nn/exec/symbols.c */
+struct steno_expressions; /* nn/exec/symbols.c */
 
 struct steno_infer {
     struct steno_graph *g;
@@ -30,9 +30,9 @@ struct steno_infer {
     struct steno_known *known;    /* by value number of g */
     const struct steno_infer *up; /* inference of the graph around */
     int64_t *next_dim;
-    struct steno_exprs *exprs; /* what symbols stand for; NULL: dimensions are numbers */
-    bool symbols;              /* dimensions may be symbols: nn/exec/partial.c helps */
-    bool into_graph;           /* body graphs: store results in their values */
+    struct steno_expressions *exprs; /* what symbols stand for; NULL: dimensions are numbers */
+    bool symbols;                    /* dimensions may be symbols: nn/exec/partial.c helps */
+    bool into_graph;                 /* body graphs: store results in their values */
     steno_arena *mem;
     /* Results of the last steno_infer_subgraph. */
     struct steno_known *sub_known;
@@ -47,7 +47,7 @@ STENO_MUST steno_status steno_infer_one(struct steno_infer *ic, const struct ste
  * arithmetic. Called after it. */
 void steno_infer_partial(struct steno_infer *ic);
 /* NULL: out of memory. */
-struct steno_exprs *steno_exprs_new(steno_arena *mem);
+struct steno_expressions *steno_expressions_new(steno_arena *mem);
 /* The dimension a op b: '+', '*', '/' (rounded down), 'm' (the lesser). One of them is a symbol;
  * the same terms give the same symbol. */
 int64_t steno_infer_expr(struct steno_infer *ic, char op, int64_t a, int64_t b);

@@ -19,7 +19,7 @@
 #define STENO_MAX_PLANS 8 /* per frame, least recently used goes */
 /* Products of weights and what shapes alone decide (tables of positions) that the plans of a frame
  * keep, bytes. */
-#define STENO_MAX_AHEAD ((size_t)16 << 20)
+#define STENO_MAX_PLAN_CONSTANTS ((size_t)16 << 20)
 /* Products of rows of tables that a network keeps for its sessions, bytes (table_rows.c). */
 #define STENO_MAX_TABLE_ROWS ((size_t)64 << 20)
 #define STENO_MAX_TABLES 1024 /* ... and nodes that have some */
@@ -59,7 +59,7 @@ struct steno_network {
     size_t packed_bytes;
     struct steno_precision_report precision;
     bool rewrite_only;
-    const struct steno_tap *tap; /* or NULL; then path is its own copy */
+    const struct steno_observer *observer; /* or NULL; then path is its own copy */
     char *path;
     struct steno_packed_store store;
     struct steno_network_facts *facts; /* nn/network/internal.h: what loading told; no run asks */
@@ -85,17 +85,17 @@ struct workspace {
     struct pool_block *pool;
     struct scratch_block *scratch; /* filled in order, like a stack */
     size_t n_scratch, cur, used;
-    bool spilled; /* scratch blocks were used in this run */
-    char *near;   /* scratch that lies in the arena, of the step at work; or NULL */
-    size_t near_cap, near_used;
-    size_t asked;              /* scratch of the step at work, near or in blocks */
+    bool spilled;        /* scratch blocks were used in this run */
+    char *arena_scratch; /* scratch that lies in the arena, of the step at work; or NULL */
+    size_t arena_scratch_cap, arena_scratch_used;
+    size_t scratch_needed;     /* scratch of the step at work, near or in blocks */
     size_t bytes, max_bytes;   /* of all blocks below, and their limit (0: none) */
     uint64_t steps, max_steps; /* of this run */
     bool profile;
     struct steno_row_store *row_store; /* of the network; NULL: while it is loaded */
     void *const **rows; /* by input of the main graph: its entries, where they lie apart; or NULL */
-    const struct steno_searches *lent; /* by the session's caller; or NULL */
-    size_t misplans;                   /* outputs whose shape was not the inferred one */
+    const struct steno_kv_binding *kv_binding; /* by the session's caller; or NULL */
+    size_t misplans;                           /* outputs whose shape was not the inferred one */
 };
 
 enum home {
@@ -135,8 +135,8 @@ struct step {
     struct frame **sub;             /* by attribute number; NULL array when there are none */
     struct slot **dead;             /* read for the last time here */
     int n_dead;
-    bool view;    /* its output lies where its input does, bound beforehand: nothing to run */
-    size_t asked; /* most scratch it has needed in a run */
+    bool view; /* its output lies where its input does, bound beforehand: nothing to run */
+    size_t scratch_needed;  /* most scratch it has needed in a run */
     size_t scratch, offset; /* that has a place in the arena, 0 before the second run; and where */
     double flops;
     int64_t ns, runs; /* while profiling */
@@ -170,7 +170,7 @@ struct plan {
     bool grown;        /* a step needed more scratch than has a place in the arena */
     double flops;
     uint64_t used_at;
-    size_t ahead_bytes; /* counted against STENO_MAX_AHEAD */
+    size_t constant_bytes; /* counted against STENO_MAX_PLAN_CONSTANTS */
     struct plan_rows *rows;
 };
 
@@ -186,7 +186,7 @@ struct frame {
     struct frame *up;
     struct plan *up_plan;         /* plan of `up` that owns this frame */
     const struct scope *up_scope; /* where the node stands in it */
-    steno_vid *captured;          /* values that come from outside */
+    steno_value_id *captured;     /* values that come from outside */
     int n_captured;
     struct plan *plans[STENO_MAX_PLANS];
     struct plan *cur;
@@ -200,7 +200,7 @@ struct frame {
 };
 
 /* The slot outside that value v of a body graph shows. */
-static inline struct slot *steno_frame_outer(const struct frame *f, steno_vid v)
+static inline struct slot *steno_frame_outer(const struct frame *f, steno_value_id v)
 {
     return &f->up_plan->slots[f->up_scope->slot[f->g->values[v].captured_from]];
 }
@@ -213,7 +213,7 @@ struct steno_op_ctx {
     struct step *step; /* NULL: computed ahead of any run, outputs from `ahead` */
     struct frame *frame;
     struct plan *plan;
-    steno_arena *ahead;
+    steno_arena *eval_arena;
 };
 
 struct steno_session {
@@ -226,32 +226,34 @@ struct steno_session {
 };
 
 /* workspace.c */
-STENO_MUST steno_status steno_ws_init(struct workspace *ws, const steno_kernels *k, int threads,
-                                      steno_err *err);
-void steno_ws_free(struct workspace *ws);
-void steno_ws_rest(struct workspace *ws); /* between runs: give all memory back */
-void steno_ws_drop_scratch(
+STENO_MUST steno_status steno_workspace_init(struct workspace *ws, const steno_kernels *k,
+                                             int threads, steno_err *err);
+void steno_workspace_free(struct workspace *ws);
+void steno_workspace_trim(struct workspace *ws); /* between runs: give all memory back */
+void steno_workspace_drop_scratch(
     struct workspace *ws); /* between steps of the main graph: give scratch blocks back */
-void steno_ws_settle(
+void steno_workspace_merge_scratch(
     struct workspace *ws); /* between runs: one scratch block instead of several; none if unused */
 /* Blocks of a session, counted against its limit; NULL: out of memory or over it. */
-void *steno_ws_alloc(struct workspace *ws, size_t n);
-void steno_ws_release(struct workspace *ws, void *p, size_t n);
+void *steno_workspace_alloc(struct workspace *ws, size_t n);
+void steno_workspace_release(struct workspace *ws, void *p, size_t n);
 /* Replace *p (of *cap bytes) by a block of n. On failure *p is NULL, *cap 0. */
-bool steno_ws_regrow(struct workspace *ws, void **p, size_t *cap, size_t n);
-void *steno_ws_scratch(struct workspace *ws, size_t n);
-struct pool_block *steno_ws_take(struct workspace *ws, size_t n); /* refs 1; NULL: out of memory */
-void steno_ws_unref(struct pool_block *b);
-void steno_ws_parallel(struct workspace *ws, int n_parts, void (*fn)(void *, int), void *arg);
+bool steno_workspace_regrow(struct workspace *ws, void **p, size_t *cap, size_t n);
+void *steno_workspace_scratch(struct workspace *ws, size_t n);
+struct pool_block *steno_workspace_acquire(struct workspace *ws,
+                                           size_t n); /* refs 1; NULL: out of memory */
+void steno_workspace_unref(struct pool_block *b);
+void steno_workspace_parallel(struct workspace *ws, int n_parts, void (*fn)(void *, int),
+                              void *arg);
 
 /* ahead.c */
 /* Compute a node whose inputs are known; outputs live in `mem`. out: [n_out] tensors, data NULL
  * where nobody reads the output. */
-STENO_MUST steno_status steno_run_ahead(struct workspace *ws, const struct steno_node *n,
+STENO_MUST steno_status steno_eval_node(struct workspace *ws, const struct steno_node *n,
                                         const struct steno_tensor **in, struct steno_tensor *out,
                                         const bool *wanted, steno_arena *mem, steno_err *err);
 /* True when the node may be computed ahead at all. */
-bool steno_may_run_ahead(const struct steno_node *n);
+bool steno_can_eval_node(const struct steno_node *n);
 
 /* table_rows.c */
 /* A product of rows lo .. hi of a constant table: node src takes them from it. */
@@ -300,7 +302,8 @@ STENO_MUST steno_status steno_plan_choose(struct plan *p, struct frame *f,
 /* plan_order.c: the same nodes in the order in which they are run, in tmp. STENO_ERR_NOMEM. */
 STENO_MUST steno_status steno_plan_order(const struct plan *p, struct steno_chosen **chosen,
                                          steno_arena *tmp, steno_err *err);
-static inline struct slot *steno_plan_slot(const struct plan *p, const struct scope *s, steno_vid v)
+static inline struct slot *steno_plan_slot(const struct plan *p, const struct scope *s,
+                                           steno_value_id v)
 {
     return &p->slots[s->slot[v]];
 }
@@ -320,7 +323,7 @@ STENO_MUST steno_status steno_frame_new(struct frame **out, struct workspace *ws
                                         struct plan *up_plan, const struct scope *up_scope,
                                         steno_err *err);
 /* Between runs: give arena and outputs back; all: plans too. */
-void steno_frame_rest(struct frame *f, bool all);
+void steno_frame_trim(struct frame *f, bool all);
 void steno_frame_free(struct frame *f);
 STENO_MUST steno_status steno_frame_run(struct frame *f, const struct steno_tensor *const *in,
                                         steno_err *err);
@@ -336,13 +339,13 @@ STENO_MUST steno_status steno_prepare_graph(struct steno_graph *g, const steno_k
                                             struct steno_precision_report *report,
                                             struct steno_packed_store *store, size_t *packed,
                                             steno_err *err);
-STENO_MUST steno_status steno_prepare_node(struct steno_graph *g, struct steno_node *n,
-                                           const steno_kernels *k, struct steno_packed_store *store,
-                                           steno_err *err);
+STENO_MUST steno_status steno_prepare_one(struct steno_graph *g, struct steno_node *n,
+                                          const steno_kernels *k, struct steno_packed_store *store,
+                                          steno_err *err);
 /* Drop the constants that preparation left because of store->keep. */
 void steno_prepare_drop(struct steno_graph *g);
 /* All blocks are there: room that was kept for more goes back. */
-void steno_packed_store_settle(struct steno_packed_store *s);
+void steno_packed_store_shrink(struct steno_packed_store *s);
 /* After steno_release_graph. */
 void steno_packed_store_free(struct steno_packed_store *s);
 void steno_release_graph(struct steno_graph *g);

@@ -20,10 +20,10 @@
 #include "nn/kernels/kernels.h"
 #include "nn/exec/precision.h"
 
-struct steno_infer;  /* nn/exec/infer.c: the view of one node during inference */
-struct steno_op_ctx; /* the view of one node during a run */
-struct steno_prep;   /* the view of one node while it is prepared */
-struct steno_searches;
+struct steno_infer;   /* nn/exec/infer.c: the view of one node during inference */
+struct steno_op_ctx;  /* the view of one node during a run */
+struct steno_prepare; /* the view of one node while it is prepared */
+struct steno_kv_binding;
 
 enum {
     STENO_OP_INPLACE0 = 1u << 0,   /* output 0 may overwrite input 0 (same bytes per element, same
@@ -43,7 +43,7 @@ struct steno_op {
     int since, until; /* opset versions, inclusive; until 0 = newest */
     unsigned flags;
     steno_status (*infer)(struct steno_infer *ic, steno_err *err);
-    steno_status (*prepare)(struct steno_prep *pc, void **priv, steno_err *err);
+    steno_status (*prepare)(struct steno_prepare *pc, void **priv, steno_err *err);
     void (*release)(void *priv);
     steno_status (*run)(struct steno_op_ctx *ctx, steno_err *err);
 };
@@ -76,30 +76,31 @@ void steno_infer_subgraph_out(const struct steno_infer *ic, int i, steno_dtype *
                               struct steno_shape *shape);
 
 /* ---- prepare ---- */
-const struct steno_node *steno_prep_node(const struct steno_prep *pc);
-const struct steno_tensor *steno_prep_const(const struct steno_prep *pc,
-                                            int in); /* NULL if not constant */
-struct steno_shape steno_prep_shape(const struct steno_prep *pc, int in);
-steno_dtype steno_prep_dtype(const struct steno_prep *pc, int in);
-const steno_kernels *steno_prep_kernels(const struct steno_prep *pc);
+const struct steno_node *steno_prepare_node_of(const struct steno_prepare *pc);
+const struct steno_tensor *steno_prepare_const(const struct steno_prepare *pc,
+                                               int in); /* NULL if not constant */
+struct steno_shape steno_prepare_shape(const struct steno_prepare *pc, int in);
+steno_dtype steno_prepare_dtype(const struct steno_prepare *pc, int in);
+const steno_kernels *steno_prepare_kernels(const struct steno_prepare *pc);
 /* The node has its own packed copy of constant input `in`: the loader may drop the original once no
  * one else reads it (weights are held once). */
-void steno_prep_consumed(struct steno_prep *pc, int in);
+void steno_prepare_consumed(struct steno_prepare *pc, int in);
 
 /* Memory for `bytes` of weights packed from constant input `in`: the network's, freed with it, and
  * counted (do not call the two functions around this one as well). *filled: an earlier load's
  * packed weights lie there already, mapped and not to be written; the constant then has a type and
  * a shape but no elements. NULL: out of memory, or the cache is not of this network. */
-void *steno_prep_memory(struct steno_prep *pc, int in, size_t bytes, bool *filled);
+void *steno_prepare_memory(struct steno_prepare *pc, int in, size_t bytes, bool *filled);
 
 /* Bytes of packed weights that the node's priv holds, for reports. */
-void steno_prep_packed(struct steno_prep *pc, size_t bytes);
+void steno_prepare_packed(struct steno_prepare *pc, size_t bytes);
 
 /* How the network wants its weights kept. */
-enum steno_precision steno_prep_precision(const struct steno_prep *pc);
+enum steno_precision steno_prepare_precision(const struct steno_prepare *pc);
 /* For the report: weights w [n] of a product, kept in less than f32 (lowered) with this sum of
  * squared rounding errors. */
-void steno_prep_rounded(struct steno_prep *pc, const float *w, size_t n, bool lowered, double lost);
+void steno_prepare_rounded(struct steno_prepare *pc, const float *w, size_t n, bool lowered,
+                           double lost);
 
 /* ---- run ---- */
 const struct steno_node *steno_op_node(const struct steno_op_ctx *ctx);
@@ -114,8 +115,8 @@ bool steno_op_wants(const struct steno_op_ctx *ctx, int i);
  * an operator without STENO_OP_ROWS2). The input's data is NULL then, and run is to write output 1
  * over the entries instead of into its memory, which is still to be asked for. */
 void *const *steno_op_rows(const struct steno_op_ctx *ctx, int in);
-/* What whoever runs the session has lent it, NULL for nothing (nn/exec/searches.h). */
-const struct steno_searches *steno_op_lent(const struct steno_op_ctx *ctx);
+/* What whoever runs the session has lent it, NULL for nothing (nn/exec/kv_cache.h). */
+const struct steno_kv_binding *steno_op_bound_kv(const struct steno_op_ctx *ctx);
 /* Memory for output i of this exact type and shape; contents undefined. */
 STENO_MUST steno_status steno_op_out(struct steno_op_ctx *ctx, int i, steno_dtype dtype,
                                      const struct steno_shape *shape, struct steno_tensor **out,

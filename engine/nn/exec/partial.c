@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-static const struct steno_partial *of_value(const struct steno_infer *ic, steno_vid v)
+static const struct steno_partial *of_value(const struct steno_infer *ic, steno_value_id v)
 {
     const struct steno_known *k = &ic->known[v];
     struct steno_partial *p;

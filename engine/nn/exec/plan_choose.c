@@ -6,7 +6,7 @@
 #include <string.h>
 
 /* A value computed with the plan takes memory as long as the plan lives. */
-#define AHEAD_MAX_BYTES ((size_t)1 << 20)
+#define EVAL_MAX_BYTES ((size_t)1 << 20)
 
 struct chooser {
     struct frame *f;
@@ -117,7 +117,7 @@ static steno_status part_new(struct chooser *m, struct part *part, struct steno_
     return s->slot ? STENO_OK : no_memory(m);
 }
 
-static void start_constant(struct chooser *m, struct part *part, steno_vid i)
+static void start_constant(struct chooser *m, struct part *part, steno_value_id i)
 {
     const struct steno_value *v = &part->ic.g->values[i];
     struct slot *s = steno_plan_slot(m->p, part->scope, i);
@@ -136,7 +136,7 @@ static void start_constant(struct chooser *m, struct part *part, steno_vid i)
     k->value = v->constant;
 }
 
-static void start_captured(struct chooser *m, struct part *part, steno_vid i)
+static void start_captured(struct chooser *m, struct part *part, steno_value_id i)
 {
     struct slot *s = steno_plan_slot(m->p, part->scope, i);
     const struct slot *o = steno_frame_outer(m->f, i);
@@ -177,7 +177,7 @@ static void start_branch(struct chooser *m, struct part *part, const struct part
 {
     const struct steno_graph *g = part->ic.g;
     for (int32_t i = 0; i < g->n_values; i++) {
-        steno_vid from = g->values[i].captured_from;
+        steno_value_id from = g->values[i].captured_from;
         if (from != STENO_NONE) {
             part->scope->slot[i] = up->scope->slot[from];
             part->ic.known[i] = up->ic.known[from];
@@ -189,7 +189,7 @@ static void start_branch(struct chooser *m, struct part *part, const struct part
 }
 
 /* A weight that its node has packed. */
-static bool is_packed(const struct part *part, steno_vid in)
+static bool is_packed(const struct part *part, steno_value_id in)
 {
     const struct steno_value *v = &part->ic.g->values[in];
     return v->producer == STENO_NONE && !v->is_input && v->captured_from == STENO_NONE &&
@@ -220,7 +220,7 @@ static bool inputs_known(const struct part *part, const struct steno_node *n)
 
 /* All outputs of known type, shape and modest size; false for unknown ones, unless the node is a
  * dynamic one on known inputs. */
-static bool worth_ahead(struct chooser *m, const struct part *part, const struct steno_node *n)
+static bool worth_eval(struct chooser *m, const struct part *part, const struct steno_node *n)
 {
     const bool product = by_packed(part, n);
     size_t all = 0;
@@ -229,18 +229,20 @@ static bool worth_ahead(struct chooser *m, const struct part *part, const struct
         size_t bytes;
         if (!k || (n->op->flags & STENO_OP_DYNAMIC))
             continue;
-        if (!k->dtype || steno_shape_bytes(&k->shape, k->dtype, &bytes) || bytes > AHEAD_MAX_BYTES)
+        if (!k->dtype || steno_shape_bytes(&k->shape, k->dtype, &bytes) || bytes > EVAL_MAX_BYTES)
             return false;
         all += bytes;
     }
-    if (product && (n->op->flags & STENO_OP_DYNAMIC || all > STENO_MAX_AHEAD - m->p->ahead_bytes))
+    if (product &&
+        (n->op->flags & STENO_OP_DYNAMIC || all > STENO_MAX_PLAN_CONSTANTS - m->p->constant_bytes))
         return false;
-    m->p->ahead_bytes += product ? all : 0;
+    m->p->constant_bytes += product ? all : 0;
     return true;
 }
 
 /* Value v is there with the plan. */
-static void settle(struct chooser *m, struct part *part, steno_vid v, const struct steno_tensor *t)
+static void set_plan_constant(struct chooser *m, struct part *part, steno_value_id v,
+                              const struct steno_tensor *t)
 {
     struct slot *s = steno_plan_slot(m->p, part->scope, v);
     struct steno_known *k = &part->ic.known[v];
@@ -252,7 +254,7 @@ static void settle(struct chooser *m, struct part *part, steno_vid v, const stru
     k->value = &s->t;
 }
 
-static steno_status run_ahead(struct chooser *m, struct part *part, const struct steno_node *n)
+static steno_status eval_for_plan(struct chooser *m, struct part *part, const struct steno_node *n)
 {
     struct steno_known *known = part->ic.known;
     size_t outs = (size_t)n->n_out + 1;
@@ -268,12 +270,12 @@ static steno_status run_ahead(struct chooser *m, struct part *part, const struct
                                           : &steno_plan_slot(m->p, part->scope, n->in[i])->t;
     for (int i = 0; i < n->n_out; i++)
         wanted[i] = n->out[i] != STENO_NONE && part->ic.g->values[n->out[i]].uses;
-    st = steno_run_ahead(m->f->ws, n, in, out, wanted, m->p->mem, m->err);
+    st = steno_eval_node(m->f->ws, n, in, out, wanted, m->p->mem, m->err);
     if (st)
         return st;
     for (int i = 0; i < n->n_out; i++)
         if (wanted[i])
-            settle(m, part, n->out[i], &out[i]);
+            set_plan_constant(m, part, n->out[i], &out[i]);
     return STENO_OK;
 }
 
@@ -301,11 +303,11 @@ static steno_status show_rows(struct chooser *m, struct part *part, const struct
     *src = (struct idle){m->idle, range.src};
     m->idle = src;
     k = &part->ic.known[n->out[0]];
-    settle(m, part, n->out[0],
-           &(struct steno_tensor){.dtype = k->dtype,
-                                  .shape = k->shape,
-                                  .data =
-                                      (void *)(uintptr_t)steno_table_rows_data(r->rows, range.lo)});
+    set_plan_constant(m, part, n->out[0],
+                      &(struct steno_tensor){
+                          .dtype = k->dtype,
+                          .shape = k->shape,
+                          .data = (void *)(uintptr_t)steno_table_rows_data(r->rows, range.lo)});
     return STENO_OK;
 }
 
@@ -417,8 +419,8 @@ static steno_status choose_node(struct chooser *m, struct part *part, const stru
         st = show_rows(m, part, n, &shown);
     if (st || shown)
         return st;
-    if (m->shapes && steno_may_run_ahead(n) && inputs_known(part, n) && worth_ahead(m, part, n))
-        return run_ahead(m, part, n);
+    if (m->shapes && steno_can_eval_node(n) && inputs_known(part, n) && worth_eval(m, part, n))
+        return eval_for_plan(m, part, n);
     note_outputs(m, part, n);
     m->chosen[m->p->n_steps++] = (struct steno_chosen){n, part->scope};
     return STENO_OK;

@@ -184,7 +184,7 @@ static bool may_overwrite(const struct maker *m, int32_t k, int in)
 }
 
 /* Output 0 of a view is sure to be input 0 as it was planned: the step has nothing to find out. */
-static bool settled_view(const struct maker *m, const struct step *step)
+static bool planned_view(const struct maker *m, const struct step *step)
 {
     const struct slot *x = input_slot(m, step, 0), *o = step->out[0];
     size_t bytes;
@@ -207,14 +207,14 @@ static bool home_of_view(struct maker *m, struct step *step, bool is_out)
     if (x->home == HOME_ARENA && o->planned) {
         o->home = HOME_ARENA;
         join(m->p, o, x->root);
-        step->view = settled_view(m, step);
+        step->view = planned_view(m, step);
         return true;
     }
     if (is_out || x->home == HOME_ARENA)
         return false;
     o->home = HOME_VIEW;
     /* the input's memory is bound before the run, not found while running */
-    if (settled_view(m, step) && x->home != HOME_POOL && (x->home != HOME_KNOWN || x->t.data) &&
+    if (planned_view(m, step) && x->home != HOME_POOL && (x->home != HOME_KNOWN || x->t.data) &&
         (x->home != HOME_VIEW || x->root != (int32_t)(x - m->p->slots))) {
         o->root = x->root;
         step->view = true;
@@ -342,7 +342,8 @@ static steno_status place(struct maker *m, size_t most)
             v[i].last = p->slots[i].last;
         }
     for (int32_t k = 0; k < p->n_steps; k++)
-        v[n + k] = (struct steno_interval){.bytes = p->steps[k].asked, .first = k, .last = k};
+        v[n + k] =
+            (struct steno_interval){.bytes = p->steps[k].scratch_needed, .first = k, .last = k};
     st = steno_plan_place(v, (size_t)n + (size_t)p->n_steps, &total);
     if (st)
         return steno_fail(m->err, st,
@@ -356,7 +357,7 @@ static steno_status place(struct maker *m, size_t most)
         if (p->slots[i].home == HOME_ARENA)
             p->slots[i].offset = v[p->slots[i].root].offset;
     for (int32_t k = 0; k < p->n_steps; k++) {
-        p->steps[k].scratch = p->steps[k].asked;
+        p->steps[k].scratch = p->steps[k].scratch_needed;
         p->steps[k].offset = v[n + k].offset;
     }
     return STENO_OK;
@@ -368,7 +369,7 @@ steno_status steno_plan_place_scratch(struct plan *p, steno_err *err)
     size_t apart = 0;
     steno_status st;
     for (int32_t k = 0; k < p->n_steps; k++)
-        apart = p->steps[k].asked > apart ? p->steps[k].asked : apart;
+        apart = p->steps[k].scratch_needed > apart ? p->steps[k].scratch_needed : apart;
     st = m.tmp ? place(&m, p->arena_bytes + apart) : no_memory(&m);
     steno_arena_free(m.tmp);
     p->grown = false;

@@ -36,7 +36,7 @@ static int depth_of(const struct orderer *o, const struct steno_chosen *c)
     size_t read = 0;
     bool planned;
     const size_t written = bytes_out(o, c, &planned);
-    if (!planned || !steno_may_run_ahead(c->node))
+    if (!planned || !steno_can_eval_node(c->node))
         return 0;
     for (int i = 0; i < c->node->n_in; i++) {
         const struct slot *s =

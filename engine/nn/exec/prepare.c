@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct steno_prep {
+struct steno_prepare {
     struct steno_graph *g;
     const struct steno_node *node;
     const steno_kernels *k;
@@ -23,43 +23,43 @@ struct steno_prep {
     struct steno_precision_report *report; /* or NULL */
 };
 
-const struct steno_node *steno_prep_node(const struct steno_prep *pc)
+const struct steno_node *steno_prepare_node_of(const struct steno_prepare *pc)
 {
     return pc->node;
 }
 
-static const struct steno_value *value(const struct steno_prep *pc, int in)
+static const struct steno_value *value(const struct steno_prepare *pc, int in)
 {
     if (in < 0 || in >= pc->node->n_in || pc->node->in[in] == STENO_NONE)
         return NULL;
     return &pc->g->values[pc->node->in[in]];
 }
 
-const struct steno_tensor *steno_prep_const(const struct steno_prep *pc, int in)
+const struct steno_tensor *steno_prepare_const(const struct steno_prepare *pc, int in)
 {
     const struct steno_value *v = value(pc, in);
     return v ? v->constant : NULL;
 }
 
-struct steno_shape steno_prep_shape(const struct steno_prep *pc, int in)
+struct steno_shape steno_prepare_shape(const struct steno_prepare *pc, int in)
 {
     const struct steno_value *v = value(pc, in);
     struct steno_shape none = {.rank = STENO_RANK_ANY};
     return v ? v->shape : none;
 }
 
-steno_dtype steno_prep_dtype(const struct steno_prep *pc, int in)
+steno_dtype steno_prepare_dtype(const struct steno_prepare *pc, int in)
 {
     const struct steno_value *v = value(pc, in);
     return v ? v->dtype : STENO_DT_NONE;
 }
 
-const steno_kernels *steno_prep_kernels(const struct steno_prep *pc)
+const steno_kernels *steno_prepare_kernels(const struct steno_prepare *pc)
 {
     return pc->k;
 }
 
-void steno_prep_consumed(struct steno_prep *pc, int in)
+void steno_prepare_consumed(struct steno_prepare *pc, int in)
 {
     if (!value(pc, in))
         return;
@@ -68,17 +68,18 @@ void steno_prep_consumed(struct steno_prep *pc, int in)
     pc->packed_in |= in < 32 ? (uint32_t)1 << in : 0;
 }
 
-void steno_prep_packed(struct steno_prep *pc, size_t bytes)
+void steno_prepare_packed(struct steno_prepare *pc, size_t bytes)
 {
     pc->packed += bytes;
 }
 
-enum steno_precision steno_prep_precision(const struct steno_prep *pc)
+enum steno_precision steno_prepare_precision(const struct steno_prepare *pc)
 {
     return pc->precision;
 }
 
-void steno_prep_rounded(struct steno_prep *pc, const float *w, size_t n, bool lowered, double lost)
+void steno_prepare_rounded(struct steno_prepare *pc, const float *w, size_t n, bool lowered,
+                           double lost)
 {
     struct steno_precision_report *r = pc->report;
     double square, error;
@@ -165,7 +166,7 @@ static void *from_cache(struct steno_packed_store *s, size_t bytes)
     return s->n < s->n_cached && b->bytes == bytes ? b->data : NULL;
 }
 
-void *steno_prep_memory(struct steno_prep *pc, int in, size_t bytes, bool *filled)
+void *steno_prepare_memory(struct steno_prepare *pc, int in, size_t bytes, bool *filled)
 {
     struct steno_packed_store *s = pc->store;
     struct steno_packed_block *b = next_block(s);
@@ -178,14 +179,14 @@ void *steno_prep_memory(struct steno_prep *pc, int in, size_t bytes, bool *fille
     if (!b->data)
         return NULL;
     s->n++;
-    steno_prep_consumed(pc, in);
-    steno_prep_packed(pc, bytes);
+    steno_prepare_consumed(pc, in);
+    steno_prepare_packed(pc, bytes);
     if (pc->stowed)
         pc->stowed[pc->node->in[in]]++;
     return b->data;
 }
 
-void steno_packed_store_settle(struct steno_packed_store *s)
+void steno_packed_store_shrink(struct steno_packed_store *s)
 {
     for (int i = 0; i < s->n_chunks; i++) {
         struct steno_packed_chunk *c = &s->chunk[i];
@@ -203,11 +204,11 @@ void steno_packed_store_free(struct steno_packed_store *s)
     memset(s, 0, sizeof *s);
 }
 
-static void drop_consumed(struct steno_prep *pc, const struct steno_node *n)
+static void drop_consumed(struct steno_prepare *pc, const struct steno_node *n)
 {
     bool fetched = false;
     for (int i = 0; i < n->n_in; i++) {
-        steno_vid v = n->in[i];
+        steno_value_id v = n->in[i];
         fetched = fetched || (v != STENO_NONE && pc->consumed[v]);
         if (v != STENO_NONE && pc->consumed[v] == pc->read[v])
             steno_graph_unfetch(pc->g, v); /* the next reader fetches it again */
@@ -238,7 +239,7 @@ void steno_prepare_drop(struct steno_graph *g)
     (void)drop_spent(g, NULL);
 }
 
-static steno_status prepare(struct steno_prep *pc, struct steno_node *n, steno_err *err)
+static steno_status prepare(struct steno_prepare *pc, struct steno_node *n, steno_err *err)
 {
     const size_t before = pc->packed;
     steno_status st;
@@ -259,10 +260,10 @@ static steno_status prepare(struct steno_prep *pc, struct steno_node *n, steno_e
     return st ? steno_fail_in(err, st, "node '%s' (%s)", n->name, n->op_type) : STENO_OK;
 }
 
-steno_status steno_prepare_node(struct steno_graph *g, struct steno_node *n, const steno_kernels *k,
-                                struct steno_packed_store *store, steno_err *err)
+steno_status steno_prepare_one(struct steno_graph *g, struct steno_node *n, const steno_kernels *k,
+                               struct steno_packed_store *store, steno_err *err)
 {
-    struct steno_prep pc = {.g = g, .k = k, .store = store};
+    struct steno_prepare pc = {.g = g, .k = k, .store = store};
     return prepare(&pc, n, err);
 }
 
@@ -308,7 +309,7 @@ steno_status steno_prepare_graph(struct steno_graph *g, const steno_kernels *k,
                                  struct steno_precision_report *report,
                                  struct steno_packed_store *store, size_t *packed, steno_err *err)
 {
-    struct steno_prep pc = {
+    struct steno_prepare pc = {
         .g = g, .k = k, .precision = precision, .report = report, .store = store};
     steno_status st = STENO_OK;
     struct place *order = packing_order(g);

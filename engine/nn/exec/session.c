@@ -25,7 +25,7 @@ steno_status steno_session_open(steno_session **out, steno_network *n,
         st = steno_fail(err, STENO_ERR_NOMEM, "out of memory for a session");
         goto fail;
     }
-    st = steno_ws_init(&s->ws, &n->k, threads, err);
+    st = steno_workspace_init(&s->ws, &n->k, threads, err);
     if (opt) {
         s->ws.max_bytes = opt->max_bytes;
         s->ws.max_steps = opt->max_steps;
@@ -48,7 +48,7 @@ void steno_session_close(steno_session *s)
     if (!s)
         return;
     steno_frame_free(s->main);
-    steno_ws_free(&s->ws);
+    steno_workspace_free(&s->ws);
     free(s->in);
     free(s->in_ptr);
     free(s->rows);
@@ -87,7 +87,7 @@ int steno_session_in_place(const steno_session *s, int i)
     const struct steno_graph *g = s->net->g;
     const struct steno_value *v = i >= 0 && i < g->n_inputs ? &g->values[g->inputs[i]] : NULL;
     const struct steno_node *n;
-    if (!v || v->uses != 1 || v->is_output || v->reader == STENO_NONE || s->net->tap)
+    if (!v || v->uses != 1 || v->is_output || v->reader == STENO_NONE || s->net->observer)
         return -1;
     n = &g->nodes[v->reader];
     if (!(n->op->flags & STENO_OP_ROWS2) || n->n_in < 3 || n->in[2] != g->inputs[i] ||
@@ -113,9 +113,9 @@ steno_status steno_session_set_rows(steno_session *s, int i, const struct steno_
     return st;
 }
 
-void steno_session_lend(steno_session *s, const struct steno_searches *searches)
+void steno_session_bind_kv(steno_session *s, const struct steno_kv_binding *kv_binding)
 {
-    s->ws.lent = searches;
+    s->ws.kv_binding = kv_binding;
 }
 
 steno_status steno_session_run(steno_session *s, steno_err *err)
@@ -127,9 +127,9 @@ steno_status steno_session_run(steno_session *s, steno_err *err)
         if (!s->in_ptr[i])
             return steno_fail(err, STENO_ERR_INVAL, "input '%s' is not set",
                               g->values[g->inputs[i]].name);
-    if (s->net->tap)
-        s->net->tap->run(s->net->tap->arg, s->net->path, s->net, s->in);
-    steno_ws_settle(&s->ws);
+    if (s->net->observer)
+        s->net->observer->run(s->net->observer->arg, s->net->path, s->net, s->in);
+    steno_workspace_merge_scratch(&s->ws);
     s->ws.steps = 0;
     fp = steno_cpu_flush_denormals();
     st = steno_frame_run(s->main, s->in_ptr, err);
@@ -142,10 +142,10 @@ const struct steno_tensor *steno_session_get(const steno_session *s, int i)
     return i >= 0 && i < s->net->g->n_outputs ? &s->main->out_t[i] : NULL;
 }
 
-void steno_session_rest(steno_session *s, bool all)
+void steno_session_trim(steno_session *s, bool all)
 {
-    steno_frame_rest(s->main, all);
-    steno_ws_rest(&s->ws);
+    steno_frame_trim(s->main, all);
+    steno_workspace_trim(&s->ws);
 }
 
 size_t steno_session_arena_bytes(const steno_session *s)
@@ -153,11 +153,11 @@ size_t steno_session_arena_bytes(const steno_session *s)
     return s->ws.bytes;
 }
 
-size_t steno_session_kept_bytes(const steno_session *s)
+size_t steno_session_plan_constant_bytes(const steno_session *s)
 {
     size_t n = steno_row_store_bytes(&s->net->row_store);
     for (int i = 0; i < STENO_MAX_PLANS; i++)
-        n += s->main->plans[i] ? s->main->plans[i]->ahead_bytes : 0;
+        n += s->main->plans[i] ? s->main->plans[i]->constant_bytes : 0;
     return n;
 }
 

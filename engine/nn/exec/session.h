@@ -3,14 +3,14 @@
 #define STENO_NN_EXEC_SESSION_H
 
 #include "nn/exec/precision.h"
-#include "nn/exec/searches.h"
+#include "nn/exec/kv_cache.h"
 #include "nn/graph/graph.h"
 
 typedef struct steno_network steno_network; /* frozen: graph, packed weights, kernel table */
 typedef struct steno_session steno_session; /* confined: arena, plan, states of one run at a time */
 
 /* Hears of every run of a session of a network, before it: path as that was opened. */
-struct steno_tap {
+struct steno_observer {
     void (*run)(void *arg, const char *path, const steno_network *n, const struct steno_tensor *in);
     void *arg;
 };
@@ -45,7 +45,7 @@ STENO_MUST steno_status steno_session_set_rows(steno_session *s, int i,
                                                steno_err *err);
 /* Memory that operators of STENO_PART_STEP read beside the inputs; borrowed until the next call of
  * this. */
-void steno_session_lend(steno_session *s, const struct steno_searches *searches);
+void steno_session_bind_kv(steno_session *s, const struct steno_kv_binding *kv_binding);
 /* Run. The first run with new input shapes plans the arena; later ones allocate nothing. */
 STENO_MUST steno_status steno_session_run(steno_session *s, steno_err *err);
 /* Result; valid until the next run, or, when it was set as an input, until the end of that run.
@@ -55,7 +55,7 @@ const struct steno_tensor *steno_session_get(const steno_session *s, int i);
 /* Give back the memory of activations; outputs of the last run are gone, states that were set must
  * be set again. The next run makes it anew. all: and what is kept for the shapes seen so far
  * (plans, and products that shapes alone decide). */
-void steno_session_rest(steno_session *s, bool all);
+void steno_session_trim(steno_session *s, bool all);
 
 /* Time per node: from the next run on (on), counted until off. */
 void steno_session_set_profile(steno_session *s, bool on);
@@ -75,7 +75,7 @@ bool steno_session_profile(const steno_session *s, int i, struct steno_profile_r
 size_t steno_session_arena_bytes(const steno_session *s);
 /* Products that plans of the main graph keep because shapes alone decide them, as long as the
  * session lives, resting or not; and what the network keeps for all its sessions. */
-size_t steno_session_kept_bytes(const steno_session *s);
+size_t steno_session_plan_constant_bytes(const steno_session *s);
 /* Outputs so far whose shape turned out not to be what inference had said. */
 size_t steno_session_misplans(const steno_session *s);
 double steno_session_flops(const steno_session *s); /* floating point operations of the last run */

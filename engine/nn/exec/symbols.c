@@ -17,15 +17,15 @@ struct expr {
     int16_t by_terms, by_result; /* next in the bucket, number + 1 */
 };
 
-struct steno_exprs {
+struct steno_expressions {
     struct expr e[MAX_EXPRS];
     int n;
     int16_t terms[BUCKETS], results[BUCKETS];
 };
 
-struct steno_exprs *steno_exprs_new(steno_arena *mem)
+struct steno_expressions *steno_expressions_new(steno_arena *mem)
 {
-    return steno_arena_calloc(mem, 1, sizeof(struct steno_exprs));
+    return steno_arena_calloc(mem, 1, sizeof(struct steno_expressions));
 }
 
 static unsigned bucket(char op, int64_t a, int64_t b)
@@ -46,7 +46,7 @@ static const struct expr *meaning(const struct steno_infer *ic, int64_t r)
 
 int64_t steno_infer_expr(struct steno_infer *ic, char op, int64_t a, int64_t b)
 {
-    struct steno_exprs *t = ic->exprs;
+    struct steno_expressions *t = ic->exprs;
     struct expr *e;
     unsigned at;
     if (!t || a == STENO_DIM_ANY || b == STENO_DIM_ANY)

@@ -243,7 +243,7 @@ static steno_status table_rows(struct workspace *ws, const struct steno_infer *i
         at[i].data = &number[i];
         in[START + i] = &at[i];
     }
-    return steno_run_ahead(ws, n, in, &t->x, &wanted, t->mem, err);
+    return steno_eval_node(ws, n, in, &t->x, &wanted, t->mem, err);
 }
 
 static steno_status compute(struct workspace *ws, const struct steno_infer *ic,
@@ -262,7 +262,7 @@ static steno_status compute(struct workspace *ws, const struct steno_infer *ic,
     for (int i = 0; i < n->n_in && !st; i++)
         in[i] = i ? known(ic, n, i) : &t->x;
     if (!st)
-        st = steno_run_ahead(ws, n, in, &y, &wanted, mem, err);
+        st = steno_eval_node(ws, n, in, &y, &wanted, mem, err);
     if (st) {
         steno_arena_free(mem);
         return st;

@@ -7,15 +7,15 @@
 
 #define SCRATCH_MIN ((size_t)64 << 10)
 
-steno_status steno_ws_init(struct workspace *ws, const steno_kernels *k, int threads,
-                           steno_err *err)
+steno_status steno_workspace_init(struct workspace *ws, const steno_kernels *k, int threads,
+                                  steno_err *err)
 {
     memset(ws, 0, sizeof *ws);
     ws->k = k;
     return threads > 1 ? steno_team_new(&ws->team, threads, err) : STENO_OK;
 }
 
-void *steno_ws_alloc(struct workspace *ws, size_t n)
+void *steno_workspace_alloc(struct workspace *ws, size_t n)
 {
     size_t total;
     void *p;
@@ -27,32 +27,32 @@ void *steno_ws_alloc(struct workspace *ws, size_t n)
     return p;
 }
 
-void steno_ws_release(struct workspace *ws, void *p, size_t n)
+void steno_workspace_release(struct workspace *ws, void *p, size_t n)
 {
     if (p)
         ws->bytes -= n;
     steno_aligned_free(p);
 }
 
-bool steno_ws_regrow(struct workspace *ws, void **p, size_t *cap, size_t n)
+bool steno_workspace_regrow(struct workspace *ws, void **p, size_t *cap, size_t n)
 {
-    steno_ws_release(ws, *p, *cap);
-    *p = steno_ws_alloc(ws, n);
+    steno_workspace_release(ws, *p, *cap);
+    *p = steno_workspace_alloc(ws, n);
     *cap = *p ? n : 0;
     return *p != NULL;
 }
 
-void steno_ws_drop_scratch(struct workspace *ws)
+void steno_workspace_drop_scratch(struct workspace *ws)
 {
     for (size_t i = 0; i < ws->n_scratch; i++)
-        steno_ws_release(ws, ws->scratch[i].data, ws->scratch[i].cap);
+        steno_workspace_release(ws, ws->scratch[i].data, ws->scratch[i].cap);
     ws->n_scratch = ws->cur = ws->used = 0;
 }
 
-void steno_ws_rest(struct workspace *ws)
+void steno_workspace_trim(struct workspace *ws)
 {
     struct pool_block **at = &ws->pool;
-    steno_ws_drop_scratch(ws);
+    steno_workspace_drop_scratch(ws);
     while (*at) {
         struct pool_block *b = *at;
         if (b->refs) {
@@ -60,14 +60,14 @@ void steno_ws_rest(struct workspace *ws)
             continue;
         }
         *at = b->next;
-        steno_ws_release(ws, b->data, b->cap);
+        steno_workspace_release(ws, b->data, b->cap);
         free(b);
     }
 }
 
-void steno_ws_free(struct workspace *ws)
+void steno_workspace_free(struct workspace *ws)
 {
-    steno_ws_drop_scratch(ws);
+    steno_workspace_drop_scratch(ws);
     free(ws->scratch);
     while (ws->pool) {
         struct pool_block *b = ws->pool;
@@ -86,7 +86,7 @@ static bool scratch_add(struct workspace *ws, size_t cap)
     if (!p)
         return false;
     ws->scratch = p;
-    data = steno_ws_alloc(ws, cap);
+    data = steno_workspace_alloc(ws, cap);
     if (!data)
         return false;
     p[ws->n_scratch].data = data;
@@ -94,32 +94,32 @@ static bool scratch_add(struct workspace *ws, size_t cap)
     return true;
 }
 
-void steno_ws_settle(struct workspace *ws)
+void steno_workspace_merge_scratch(struct workspace *ws)
 {
     size_t total = 0;
     if (!ws->spilled)
-        steno_ws_drop_scratch(ws);
+        steno_workspace_drop_scratch(ws);
     ws->cur = ws->used = 0;
     ws->spilled = false;
     if (ws->n_scratch <= 1)
         return;
     for (size_t i = 0; i < ws->n_scratch; i++)
         total += ws->scratch[i].cap;
-    steno_ws_drop_scratch(ws);
+    steno_workspace_drop_scratch(ws);
     (void)scratch_add(ws, total); /* without it the next request tries again and reports */
 }
 
-void *steno_ws_scratch(struct workspace *ws, size_t n)
+void *steno_workspace_scratch(struct workspace *ws, size_t n)
 {
     size_t need;
     void *p;
     if (!steno_add_size(n, STENO_OVERREAD + STENO_ALIGN - 1, &need))
         return NULL;
     need &= ~(size_t)(STENO_ALIGN - 1);
-    ws->asked += need;
-    if (ws->near && need <= ws->near_cap - ws->near_used) {
-        p = ws->near + ws->near_used;
-        ws->near_used += need;
+    ws->scratch_needed += need;
+    if (ws->arena_scratch && need <= ws->arena_scratch_cap - ws->arena_scratch_used) {
+        p = ws->arena_scratch + ws->arena_scratch_used;
+        ws->arena_scratch_used += need;
         return p;
     }
     ws->spilled = true;
@@ -134,7 +134,7 @@ void *steno_ws_scratch(struct workspace *ws, size_t n)
     return p;
 }
 
-struct pool_block *steno_ws_take(struct workspace *ws, size_t n)
+struct pool_block *steno_workspace_acquire(struct workspace *ws, size_t n)
 {
     struct pool_block *best = NULL, *b;
     for (b = ws->pool; b; b = b->next)
@@ -144,7 +144,7 @@ struct pool_block *steno_ws_take(struct workspace *ws, size_t n)
         best = calloc(1, sizeof *best);
         if (!best)
             return NULL;
-        best->data = steno_ws_alloc(ws, n);
+        best->data = steno_workspace_alloc(ws, n);
         if (!best->data) {
             free(best);
             return NULL;
@@ -157,7 +157,7 @@ struct pool_block *steno_ws_take(struct workspace *ws, size_t n)
     return best;
 }
 
-void steno_ws_unref(struct pool_block *b)
+void steno_workspace_unref(struct pool_block *b)
 {
     if (b)
         b->refs--;
@@ -178,7 +178,7 @@ static void flushed(void *arg, int part)
     steno_cpu_restore_denormals(saved);
 }
 
-void steno_ws_parallel(struct workspace *ws, int n_parts, void (*fn)(void *, int), void *arg)
+void steno_workspace_parallel(struct workspace *ws, int n_parts, void (*fn)(void *, int), void *arg)
 {
     struct job j = {fn, arg};
     steno_team_run(ws->team, n_parts, flushed, &j);

@@ -50,7 +50,7 @@ static void put_const(struct dump *d, const struct steno_tensor *t)
     put(d, "}");
 }
 
-static void put_value(struct dump *d, const struct steno_graph *g, steno_vid v)
+static void put_value(struct dump *d, const struct steno_graph *g, steno_value_id v)
 {
     char shape[160];
     if (v == STENO_NONE) {
@@ -68,7 +68,7 @@ static void put_value(struct dump *d, const struct steno_graph *g, steno_vid v)
         put_const(d, g->values[v].constant);
 }
 
-static void put_list(struct dump *d, const struct steno_graph *g, const steno_vid *v, int n)
+static void put_list(struct dump *d, const struct steno_graph *g, const steno_value_id *v, int n)
 {
     for (int i = 0; i < n; i++) {
         put(d, i ? ", " : "");
@@ -169,7 +169,8 @@ static void text_graph(struct dump *d, const struct steno_graph *g)
     }
 }
 
-static void dot_edge(struct dump *d, const struct steno_graph *g, int id, int32_t node, steno_vid v)
+static void dot_edge(struct dump *d, const struct steno_graph *g, int id, int32_t node,
+                     steno_value_id v)
 {
     char shape[160];
     if (v == STENO_NONE || g->values[v].constant || d->st)
@@ -183,7 +184,7 @@ static void dot_edge(struct dump *d, const struct steno_graph *g, int id, int32_
                                  shape);
 }
 
-static void dot_value(struct dump *d, const struct steno_graph *g, int id, steno_vid v)
+static void dot_value(struct dump *d, const struct steno_graph *g, int id, steno_value_id v)
 {
     if (!d->st)
         d->st = steno_buf_printf(d->out, "  g%dv%d [shape=oval,label=\"", id, v);

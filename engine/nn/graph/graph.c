@@ -68,13 +68,13 @@ void steno_graph_free(struct steno_graph *g)
     if (!g)
         return;
     for (int32_t i = 0; i < g->n_consts; i++)
-        steno_const_release(g->consts[i]);
+        steno_constant_release(g->consts[i]);
     if (g->map)
         munmap(g->map, g->map_bytes);
     steno_arena_free(g->arena);
 }
 
-steno_status steno_graph_add_value(struct steno_graph *g, const char *name, steno_vid *out,
+steno_status steno_graph_add_value(struct steno_graph *g, const char *name, steno_value_id *out,
                                    steno_err *err)
 {
     struct steno_value *v;
@@ -93,9 +93,9 @@ steno_status steno_graph_add_value(struct steno_graph *g, const char *name, sten
     return STENO_OK;
 }
 
-static steno_vid *vids(struct steno_graph *g, int n)
+static steno_value_id *vids(struct steno_graph *g, int n)
 {
-    steno_vid *p = steno_arena_calloc(g->arena, (size_t)n, sizeof *p);
+    steno_value_id *p = steno_arena_calloc(g->arena, (size_t)n, sizeof *p);
     if (p)
         for (int i = 0; i < n; i++)
             p[i] = STENO_NONE;
@@ -125,16 +125,16 @@ steno_status steno_graph_add_node(struct steno_graph *g, const char *domain, con
 
 /* ---- constants ---- */
 
-static struct steno_const *const_of(const struct steno_tensor *t)
+static struct steno_constant *const_of(const struct steno_tensor *t)
 {
-    return steno_const_of(t);
+    return steno_constant_of(t);
 }
 
-steno_status steno_graph_set_const(struct steno_graph *g, steno_vid v, const struct steno_tensor *t,
-                                   bool owned, steno_err *err)
+steno_status steno_graph_set_const(struct steno_graph *g, steno_value_id v,
+                                   const struct steno_tensor *t, bool owned, steno_err *err)
 {
     struct steno_graph *root = root_of(g);
-    struct steno_const *c;
+    struct steno_constant *c;
     size_t bytes;
     steno_status st = steno_shape_bytes(&t->shape, t->dtype, &bytes);
     if (st)
@@ -155,9 +155,10 @@ steno_status steno_graph_set_const(struct steno_graph *g, steno_vid v, const str
 }
 
 steno_status steno_graph_take_const(struct steno_graph *g, const char *name,
-                                    const struct steno_tensor *t, steno_vid *out, steno_err *err)
+                                    const struct steno_tensor *t, steno_value_id *out,
+                                    steno_err *err)
 {
-    steno_vid v;
+    steno_value_id v;
     steno_status st = steno_graph_add_value(g, name, &v, err);
     if (!st)
         st = steno_graph_set_const(g, v, t, true, err);
@@ -167,12 +168,12 @@ steno_status steno_graph_take_const(struct steno_graph *g, const char *name,
 }
 
 steno_status steno_graph_add_const(struct steno_graph *g, const char *name,
-                                   const struct steno_tensor *t, bool borrow, steno_vid *out,
+                                   const struct steno_tensor *t, bool borrow, steno_value_id *out,
                                    steno_err *err)
 {
     struct steno_tensor c = *t;
     size_t bytes;
-    steno_vid v;
+    steno_value_id v;
     steno_status st = steno_shape_bytes(&t->shape, t->dtype, &bytes);
     if (st)
         return steno_fail(err, st, "constant '%s': its shape has no size", name);
@@ -191,10 +192,10 @@ steno_status steno_graph_add_const(struct steno_graph *g, const char *name,
     return st;
 }
 
-void steno_graph_share_const(struct steno_graph *g, steno_vid v,
+void steno_graph_share_const(struct steno_graph *g, steno_value_id v,
                              const struct steno_tensor *constant)
 {
-    struct steno_const *c = const_of(constant);
+    struct steno_constant *c = const_of(constant);
     if (g->values[v].constant == &c->t)
         return;
     steno_graph_drop_const(g, v);
@@ -204,16 +205,16 @@ void steno_graph_share_const(struct steno_graph *g, steno_vid v,
     g->values[v].shape = c->t.shape;
 }
 
-void steno_graph_drop_const(struct steno_graph *g, steno_vid v)
+void steno_graph_drop_const(struct steno_graph *g, steno_value_id v)
 {
-    struct steno_const *c;
+    struct steno_constant *c;
     if (!g->values[v].constant)
         return;
     c = const_of(g->values[v].constant);
     g->values[v].constant = NULL;
     if (--c->refs > 0)
         return;
-    steno_const_release(c);
+    steno_constant_release(c);
     c->file = NULL;
     c->join = NULL;
     c->maker = NULL;
@@ -315,10 +316,10 @@ int steno_node_each_graph(const struct steno_node *n, int (*fn)(struct steno_gra
 
 /* ---- structure ---- */
 
-steno_status steno_graph_capture(struct steno_graph *g, steno_vid outer, steno_vid *out,
+steno_status steno_graph_capture(struct steno_graph *g, steno_value_id outer, steno_value_id *out,
                                  steno_err *err)
 {
-    steno_vid v;
+    steno_value_id v;
     steno_status st;
     for (int32_t i = 0; i < g->n_values; i++)
         if (g->values[i].captured_from == outer) {
@@ -378,50 +379,51 @@ void steno_graph_recount(struct steno_graph *g)
     }
 }
 
-steno_vid steno_graph_resolve(struct steno_graph *g, steno_vid v)
+steno_value_id steno_graph_replacement_of(struct steno_graph *g, steno_value_id v)
 {
-    steno_vid end = v;
+    steno_value_id end = v;
     if (v == STENO_NONE || g->values[v].alias == STENO_NONE)
         return v;
     while (g->values[end].alias != STENO_NONE)
         end = g->values[end].alias;
     while (g->values[v].alias != STENO_NONE) { /* the next walk along here is short */
-        steno_vid next = g->values[v].alias;
+        steno_value_id next = g->values[v].alias;
         g->values[v].alias = end;
         v = next;
     }
     return end;
 }
 
-void steno_graph_replace_uses(struct steno_graph *g, steno_vid from, steno_vid to)
+void steno_graph_replace_uses(struct steno_graph *g, steno_value_id from, steno_value_id to)
 {
-    from = steno_graph_resolve(g, from);
-    to = steno_graph_resolve(g, to);
+    from = steno_graph_replacement_of(g, from);
+    to = steno_graph_replacement_of(g, to);
     if (from == to)
         return;
     g->values[from].alias = to;
     g->aliased = true;
 }
 
-static int settle_captures(struct steno_graph *body, void *arg)
+static int replace_captures(struct steno_graph *body, void *arg)
 {
     for (int32_t i = 0; i < body->n_values; i++)
-        body->values[i].captured_from = steno_graph_resolve(arg, body->values[i].captured_from);
+        body->values[i].captured_from =
+            steno_graph_replacement_of(arg, body->values[i].captured_from);
     return 0;
 }
 
-void steno_graph_settle(struct steno_graph *g)
+void steno_graph_apply_replacements(struct steno_graph *g)
 {
     if (!g->aliased)
         return;
     for (int32_t i = 0; i < g->n_nodes; i++) {
         struct steno_node *n = &g->nodes[i];
         for (int k = 0; k < n->n_in; k++)
-            n->in[k] = steno_graph_resolve(g, n->in[k]);
-        steno_node_each_graph(n, settle_captures, g);
+            n->in[k] = steno_graph_replacement_of(g, n->in[k]);
+        steno_node_each_graph(n, replace_captures, g);
     }
     for (int i = 0; i < g->n_outputs; i++)
-        g->outputs[i] = steno_graph_resolve(g, g->outputs[i]);
+        g->outputs[i] = steno_graph_replacement_of(g, g->outputs[i]);
     for (int32_t i = 0; i < g->n_values; i++)
         g->values[i].alias = STENO_NONE;
     g->aliased = false;

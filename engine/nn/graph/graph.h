@@ -4,7 +4,7 @@
  * node, or is a graph input, or is constant, or (in a subgraph) is captured from the graph around.
  * Nodes live in an array in topological order after steno_graph_sort. Removed nodes stay in the
  * array with `dead` set until steno_graph_compact. All memory belongs to the graph's arena, but for
- * constants, which may be shared and are refcounted (steno_const).
+ * constants, which may be shared and are refcounted (steno_constant).
  * Built and rewritten by one thread; frozen once a session is opened on it. */
 #ifndef STENO_NN_GRAPH_GRAPH_H
 #define STENO_NN_GRAPH_GRAPH_H
@@ -12,7 +12,7 @@
 #include "base/arena.h"
 #include "nn/graph/tensor.h"
 
-typedef int32_t steno_vid; /* value number; STENO_NONE = absent optional input or output */
+typedef int32_t steno_value_id; /* value number; STENO_NONE = absent optional input or output */
 #define STENO_NONE (-1)
 #define STENO_MAX_GRAPH_DEPTH 32 /* body graphs within body graphs */
 
@@ -49,7 +49,7 @@ struct steno_attr {
 /* A constant's tensor and its bytes. `t` is what steno_value.constant points to. Headers live in
  * the graph's arena; bytes live there, or in a heap block (base/arena.h: aligned) that goes with
  * the last reference, or are borrowed. */
-struct steno_const {
+struct steno_constant {
     struct steno_tensor t;
     void *owned;      /* heap block or NULL */
     size_t paged;     /* > 0: `owned` is that many bytes of steno_pages_new */
@@ -67,14 +67,14 @@ struct steno_value {
     const struct steno_tensor *constant; /* set: the value is known at load */
     const struct steno_tensor *inferred; /* what shape inference found the elements to be, or NULL;
                                             nn/passes/pass_shape.c makes them constants */
-    steno_vid equals; /* as of the last inference: an earlier value whose elements are the same
+    steno_value_id equals; /* as of the last inference: an earlier value whose elements are the same
                          dimensions, or STENO_NONE */
-    int32_t producer; /* node number; STENO_NONE for inputs, constants, captures */
-    steno_vid captured_from; /* in a subgraph: value of the parent graph; else STENO_NONE */
-    uint32_t uses;           /* inputs of live nodes + graph outputs + captures by subgraphs */
-    int32_t reader;          /* as of the last recount: a node of this graph that reads it, or
-                                STENO_NONE */
-    steno_vid alias;         /* steno_graph_replace_uses: readers are to read that one instead */
+    int32_t producer;      /* node number; STENO_NONE for inputs, constants, captures */
+    steno_value_id captured_from; /* in a subgraph: value of the parent graph; else STENO_NONE */
+    uint32_t uses;                /* inputs of live nodes + graph outputs + captures by subgraphs */
+    int32_t reader;               /* as of the last recount: a node of this graph that reads it, or
+                                     STENO_NONE */
+    steno_value_id alias; /* steno_graph_replace_uses: readers are to read that one instead */
     bool is_input, is_output;
     bool spent;  /* a constant that every reader has packed: its elements are not needed any more */
     bool stowed; /* and packed into memory that a cache keeps: nor for another load from there */
@@ -85,9 +85,9 @@ struct steno_node {
     const char *domain; /* "" for ai.onnx */
     const char *op_type;
     int opset;                 /* imported version of the domain */
-    const struct steno_op *op; /* resolved by steno_graph_resolve */
+    const struct steno_op *op; /* resolved by steno_graph_replacement_of */
     int n_in, n_out, n_attr;
-    steno_vid *in, *out;
+    steno_value_id *in, *out;
     struct steno_attr *attr;
     void *priv; /* the operator's frozen state: packed weights, checked attributes (nn/exec/op.h) */
     size_t packed;      /* bytes of weights in it */
@@ -117,11 +117,11 @@ struct steno_graph {
     int32_t n_values, cap_values;
     struct steno_node *nodes;
     int32_t n_nodes, cap_nodes;
-    steno_vid *inputs, *outputs; /* inputs without the initialised ones */
+    steno_value_id *inputs, *outputs; /* inputs without the initialised ones */
     int n_inputs, n_outputs;
     struct steno_symbol *symbols; /* owned by the main graph */
     int n_symbols, cap_symbols;
-    struct steno_const **consts; /* of g and its bodies; owned by the main graph */
+    struct steno_constant **consts; /* of g and its bodies; owned by the main graph */
     int32_t n_consts, cap_consts;
     void *map; /* the model file, while constants lie in it; owned by the main graph */
     size_t map_bytes;
@@ -140,7 +140,7 @@ struct steno_graph *steno_graph_new(struct steno_graph *parent);
 void steno_graph_free(struct steno_graph *g);
 
 STENO_MUST steno_status steno_graph_add_value(struct steno_graph *g, const char *name,
-                                              steno_vid *out, steno_err *err);
+                                              steno_value_id *out, steno_err *err);
 /* Copies names; inputs/outputs arrays are allocated with the given counts, set to STENO_NONE.
  * *out is valid until the next add. */
 STENO_MUST steno_status steno_graph_add_node(struct steno_graph *g, const char *domain,
@@ -150,45 +150,45 @@ STENO_MUST steno_status steno_graph_add_node(struct steno_graph *g, const char *
  * they must outlive the graph). */
 STENO_MUST steno_status steno_graph_add_const(struct steno_graph *g, const char *name,
                                               const struct steno_tensor *t, bool borrow,
-                                              steno_vid *out, steno_err *err);
+                                              steno_value_id *out, steno_err *err);
 /* Constant value whose bytes, a steno_aligned_alloc block, become the graph's. On failure they stay
  * the caller's. */
 STENO_MUST steno_status steno_graph_take_const(struct steno_graph *g, const char *name,
-                                               const struct steno_tensor *t, steno_vid *out,
+                                               const struct steno_tensor *t, steno_value_id *out,
                                                steno_err *err);
 /* Make an existing value constant with such a block (or, when owned is false, bytes that live as
  * long as the graph). */
-STENO_MUST steno_status steno_graph_set_const(struct steno_graph *g, steno_vid v,
+STENO_MUST steno_status steno_graph_set_const(struct steno_graph *g, steno_value_id v,
                                               const struct steno_tensor *t, bool owned,
                                               steno_err *err);
 /* ---- constants that lie in the model's file (or in bytes that a caller keeps) ----
  * Large matrices stay in the mapped file until they are packed, one after the other, so that no
  * second copy of a model's weights is ever in memory. Their `data` is not for reading before one of
- * these: steno_graph_fetch, for who reads elements or runs a kernel; steno_const_bytes, for who
+ * these: steno_graph_fetch, for who reads elements or runs a kernel; steno_constant_bytes, for who
  * copies or compares bytes (no alignment). */
 
 /* The root graph g owns the mapping from now on. */
 void steno_graph_take_map(struct steno_graph *g, void *map, size_t bytes);
 /* Make an existing value constant with elements that lie in that mapping. */
-STENO_MUST steno_status steno_graph_set_mapped(struct steno_graph *g, steno_vid v,
+STENO_MUST steno_status steno_graph_set_mapped(struct steno_graph *g, steno_value_id v,
                                                const struct steno_tensor *t, steno_err *err);
 /* Constant v as an aligned copy in memory; nothing to do for one that is. STENO_ERR_NOMEM. */
-STENO_MUST steno_status steno_graph_fetch(struct steno_graph *g, steno_vid v, steno_err *err);
+STENO_MUST steno_status steno_graph_fetch(struct steno_graph *g, steno_value_id v, steno_err *err);
 /* The same for a constant tensor of a graph, found by itself. */
-STENO_MUST steno_status steno_const_fetch(const struct steno_tensor *constant, steno_err *err);
+STENO_MUST steno_status steno_constant_fetch(const struct steno_tensor *constant, steno_err *err);
 /* Its bytes, at any address; NULL when there are none yet (steno_graph_add_made), or no memory to
  * make them. */
-const void *steno_const_bytes(const struct steno_tensor *constant);
+const void *steno_constant_bytes(const struct steno_tensor *constant);
 /* Give the copy back; nothing to do for a constant that has no place in the file. */
-void steno_graph_unfetch(struct steno_graph *g, steno_vid v);
+void steno_graph_unfetch(struct steno_graph *g, steno_value_id v);
 /* Give resident pages of the file back: they are read again when they are needed. */
 void steno_graph_rest_map(struct steno_graph *g);
 /* Fetch what is still there and let go of the file. */
 STENO_MUST steno_status steno_graph_unmap(struct steno_graph *g, steno_err *err);
 
 /* Constants whose elements are not in memory and not in a file as they are wanted, but can be made:
- * of other types, turned, of several parts of a file. `make` writes all of them, any number of times,
- * the same each time (false: out of memory); arg lives as long as the graph, or until
+ * of other types, turned, of several parts of a file. `make` writes all of them, any number of
+ * times, the same each time (false: out of memory); arg lives as long as the graph, or until
  * steno_graph_unmap. */
 struct steno_maker {
     bool (*make)(const void *arg, void *to);
@@ -197,31 +197,32 @@ struct steno_maker {
 /* t: type and shape. Only for large ones: passes that look at constants leave it alone. */
 STENO_MUST steno_status steno_graph_add_made(struct steno_graph *g, const char *name,
                                              const struct steno_tensor *t,
-                                             const struct steno_maker *maker, steno_vid *out,
+                                             const struct steno_maker *maker, steno_value_id *out,
                                              steno_err *err);
 
 /* Matrices side by side as one constant, made when it is fetched if all of them lie in the file,
  * else at once. f32, or 8 bits with factors of 1. */
 struct steno_join_part {
-    steno_vid from; /* constant [rows, cols], or [cols, rows] when turned; axes of 1 may follow */
-    bool turned;
+    steno_value_id
+        from; /* constant [rows, cols], or [cols, rows] when turned; axes of 1 may follow */
+    bool transposed;
     float factor;
 };
 enum { STENO_JOIN_MAX = 3 };
 STENO_MUST steno_status steno_graph_join(struct steno_graph *g, const char *name,
-                                         const struct steno_join_part *part, int n, steno_vid *out,
-                                         steno_err *err);
+                                         const struct steno_join_part *part, int n,
+                                         steno_value_id *out, steno_err *err);
 /* Matrix v [rows, cols] as a constant [cols, rows]. */
-STENO_MUST steno_status steno_graph_turn(struct steno_graph *g, steno_vid v, steno_vid *out,
-                                         steno_err *err);
+STENO_MUST steno_status steno_graph_transpose_const(struct steno_graph *g, steno_value_id v,
+                                                    steno_value_id *out, steno_err *err);
 
 /* Value `v` of g shows a constant that another value (of g or of any graph of the same model) shows
  * already: one copy of the bytes. */
-void steno_graph_share_const(struct steno_graph *g, steno_vid v,
+void steno_graph_share_const(struct steno_graph *g, steno_value_id v,
                              const struct steno_tensor *constant);
 /* Forget the constant of v; heap bytes are released with the last reference. The value keeps type
  * and shape, and `constant` becomes NULL. */
-void steno_graph_drop_const(struct steno_graph *g, steno_vid v);
+void steno_graph_drop_const(struct steno_graph *g, steno_value_id v);
 /* A node is gone: constants of its bodies are forgotten. */
 void steno_graph_drop_bodies(const struct steno_node *n);
 /* Bytes of all constants still held by g and its subgraphs, each counted once. */
@@ -242,12 +243,13 @@ const int64_t *steno_node_ints(const struct steno_node *n, const char *name, siz
 STENO_MUST steno_status steno_graph_sort(struct steno_graph *g, steno_err *err);
 /* Recount producers and uses. */
 void steno_graph_recount(struct steno_graph *g);
-/* Let all readers of `from` read `to`. It is noted at once and done by the next steno_graph_settle,
- * in one walk for any number of replacements: until then nodes may still name `from`. */
-void steno_graph_replace_uses(struct steno_graph *g, steno_vid from, steno_vid to);
+/* Let all readers of `from` read `to`. It is noted at once and done by the next
+ * steno_graph_apply_replacements, in one walk for any number of replacements: until then nodes may
+ * still name `from`. */
+void steno_graph_replace_uses(struct steno_graph *g, steno_value_id from, steno_value_id to);
 /* What is read in place of v. */
-steno_vid steno_graph_resolve(struct steno_graph *g, steno_vid v);
-void steno_graph_settle(struct steno_graph *g);
+steno_value_id steno_graph_replacement_of(struct steno_graph *g, steno_value_id v);
+void steno_graph_apply_replacements(struct steno_graph *g);
 /* Drop dead nodes from the array (numbers change; producers are recounted). */
 void steno_graph_compact(struct steno_graph *g);
 /* Live nodes of g and its subgraphs. */
@@ -266,9 +268,9 @@ bool steno_node_in_region(const struct steno_graph *g, const struct steno_node *
 /* Values that region r reads and does not write (weights too), and values it writes that are read
  * outside or are graph outputs, in the order of the nodes, each once. Arrays in the graph's arena.
  */
-STENO_MUST steno_status steno_region_interface(struct steno_graph *g, int32_t r, steno_vid **in,
-                                               int *n_in, steno_vid **out, int *n_out,
-                                               steno_err *err);
+STENO_MUST steno_status steno_region_interface(struct steno_graph *g, int32_t r,
+                                               steno_value_id **in, int *n_in, steno_value_id **out,
+                                               int *n_out, steno_err *err);
 /* Its nodes belong to the region around it, if any. */
 void steno_region_dissolve(struct steno_graph *g, int32_t r);
 /* fn for each body graph of a node; stops at and returns the first non-zero result. */
@@ -276,8 +278,8 @@ int steno_node_each_graph(const struct steno_node *n, int (*fn)(struct steno_gra
                           void *arg);
 /* Duplicate of a value in a body graph: the one that captures `outer` of g->parent (made if it is
  * not there yet). */
-STENO_MUST steno_status steno_graph_capture(struct steno_graph *g, steno_vid outer, steno_vid *out,
-                                            steno_err *err);
+STENO_MUST steno_status steno_graph_capture(struct steno_graph *g, steno_value_id outer,
+                                            steno_value_id *out, steno_err *err);
 /* Bytes from the graph's arena; STENO_ERR_NOMEM or STENO_ERR_LIMIT in err when there are none. */
 void *steno_graph_alloc(struct steno_graph *g, size_t n, size_t size, steno_err *err);
 

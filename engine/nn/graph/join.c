@@ -10,7 +10,7 @@ static void make_part(const struct steno_join *j, int i, size_t size, char *to)
     size_t cols = j->part[i].cols;
     for (size_t r = 0; r < j->rows; r++) {
         char *row = to + r * j->total * size;
-        if (!j->part[i].turned)
+        if (!j->part[i].transposed)
             memcpy(row, from + r * cols * size, cols * size);
         else if (size == 1)
             for (size_t c = 0; c < cols; c++)
@@ -35,19 +35,19 @@ void steno_join_make(const struct steno_join *j, size_t size, void *to)
 }
 
 /* One part of the join, of constant c. A part that is itself one turned matrix is taken apart. */
-static void set_part(struct steno_join *j, int i, const struct steno_const *c, bool turned,
+static void set_part(struct steno_join *j, int i, const struct steno_constant *c, bool transposed,
                      float factor)
 {
     const struct steno_join *inner = c->join;
     bool one = inner && inner->n == 1 && !c->owned;
     j->part[i].file = one ? inner->part[0].file : c->t.data;
-    j->part[i].turned = one ? inner->part[0].turned != turned : turned;
+    j->part[i].transposed = one ? inner->part[0].transposed != transposed : transposed;
     j->part[i].factor = one ? factor * inner->part[0].factor : factor;
-    j->part[i].cols = (size_t)c->t.shape.dim[!turned];
+    j->part[i].cols = (size_t)c->t.shape.dim[!transposed];
 }
 
 /* Bytes that stay where they are as long as the model's. */
-static bool stays(const struct steno_const *c)
+static bool stays(const struct steno_constant *c)
 {
     return (c->file && !c->owned) || (c->join && c->join->n == 1 && !c->owned);
 }
@@ -56,7 +56,7 @@ static bool fits(const struct steno_tensor *t, const struct steno_tensor *first,
                  const struct steno_join_part *p, size_t rows)
 {
     if (!t || t->dtype != first->dtype || t->shape.rank < 2 ||
-        (size_t)t->shape.dim[p->turned] != rows)
+        (size_t)t->shape.dim[p->transposed] != rows)
         return false;
     for (int i = 2; i < t->shape.rank; i++)
         if (t->shape.dim[i] != 1)
@@ -71,21 +71,21 @@ static steno_status describe(struct steno_graph *g, const struct steno_join_part
 {
     const struct steno_tensor *first = g->values[part[0].from].constant;
     *lazy = true;
-    *j = (struct steno_join){.n = n, .rows = (size_t)first->shape.dim[part[0].turned]};
+    *j = (struct steno_join){.n = n, .rows = (size_t)first->shape.dim[part[0].transposed]};
     for (int i = 0; i < n; i++) {
         const struct steno_tensor *t = g->values[part[i].from].constant;
-        const struct steno_const *c = t ? steno_const_of(t) : NULL;
+        const struct steno_constant *c = t ? steno_constant_of(t) : NULL;
         if (!fits(t, first, &part[i], j->rows))
             return steno_fail(err, STENO_ERR_INTERNAL, "matrices that do not fit side by side");
         *lazy = *lazy && stays(c);
-        set_part(j, i, c, part[i].turned, part[i].factor);
+        set_part(j, i, c, part[i].transposed, part[i].factor);
         j->total += j->part[i].cols;
     }
     return STENO_OK;
 }
 
 static steno_status set_lazy(struct steno_graph *g, const struct steno_join *j,
-                             struct steno_tensor *t, const char *name, steno_vid *out,
+                             struct steno_tensor *t, const char *name, steno_value_id *out,
                              steno_err *err)
 {
     struct steno_join *kept = steno_graph_alloc(g, 1, sizeof *kept, err);
@@ -99,13 +99,13 @@ static steno_status set_lazy(struct steno_graph *g, const struct steno_join *j,
         st = steno_graph_set_const(g, *out, t, false, err);
     if (st)
         return st;
-    steno_const_of(g->values[*out].constant)->join = kept;
+    steno_constant_of(g->values[*out].constant)->join = kept;
     return STENO_OK;
 }
 
 /* Parts that are no bytes yet are made, so that the join can be. */
 static steno_status make_now(struct steno_graph *g, const struct steno_join_part *part, int n,
-                             struct steno_tensor *t, const char *name, steno_vid *out,
+                             struct steno_tensor *t, const char *name, steno_value_id *out,
                              steno_err *err)
 {
     struct steno_join j;
@@ -131,7 +131,7 @@ static steno_status make_now(struct steno_graph *g, const struct steno_join_part
 }
 
 steno_status steno_graph_join(struct steno_graph *g, const char *name,
-                              const struct steno_join_part *part, int n, steno_vid *out,
+                              const struct steno_join_part *part, int n, steno_value_id *out,
                               steno_err *err)
 {
     struct steno_tensor t = {.dtype = g->values[part[0].from].constant->dtype,
@@ -146,8 +146,9 @@ steno_status steno_graph_join(struct steno_graph *g, const char *name,
     return lazy ? set_lazy(g, &j, &t, name, out, err) : make_now(g, part, n, &t, name, out, err);
 }
 
-steno_status steno_graph_turn(struct steno_graph *g, steno_vid v, steno_vid *out, steno_err *err)
+steno_status steno_graph_transpose_const(struct steno_graph *g, steno_value_id v,
+                                         steno_value_id *out, steno_err *err)
 {
-    const struct steno_join_part part = {.from = v, .turned = true, .factor = 1};
+    const struct steno_join_part part = {.from = v, .transposed = true, .factor = 1};
     return steno_graph_join(g, g->values[v].name, &part, 1, out, err);
 }

@@ -14,7 +14,7 @@
                        */
 #endif
 
-#define STRIP ((size_t)1 << 20) /* of a file, resident at once while it is read */
+#define READ_BLOCK ((size_t)1 << 20) /* of a file, resident at once while it is read */
 
 static const struct steno_graph *root(const struct steno_graph *g)
 {
@@ -23,15 +23,15 @@ static const struct steno_graph *root(const struct steno_graph *g)
     return g;
 }
 
-struct steno_const *steno_const_of(const struct steno_tensor *t)
+struct steno_constant *steno_constant_of(const struct steno_tensor *t)
 {
-    struct steno_const *c;
+    struct steno_constant *c;
     /* `t` is the first member: steno_value.constant is const to everyone but graph/. */
     memcpy(&c, &t, sizeof c);
     return c;
 }
 
-void steno_const_release(struct steno_const *c)
+void steno_constant_release(struct steno_constant *c)
 {
     if (c->paged)
         steno_pages_free(c->owned, c->paged);
@@ -47,12 +47,12 @@ void steno_const_release(struct steno_const *c)
 
 /* Elements of c from its file. Of the graph's map what has been read rests at once: at the end of a
  * load, when nearly all memory is taken, a table would be resident twice. */
-static void copy_in(struct steno_const *c, const struct steno_graph *g)
+static void copy_in(struct steno_constant *c, const struct steno_graph *g)
 {
     const char *from = c->file, *map = g ? g->map : NULL;
     const bool mapped = map && from >= map && from < map + g->map_bytes;
     for (size_t at = 0, n; at < c->bytes; at += n) {
-        n = mapped && c->bytes - at > STRIP ? STRIP : c->bytes - at;
+        n = mapped && c->bytes - at > READ_BLOCK ? READ_BLOCK : c->bytes - at;
         memcpy((char *)c->owned + at, from + at, n);
         if (mapped && c->bytes >= PAGED) {
             const size_t skip = (size_t)(from + at - map) & (STENO_PAGE_LARGE - 1);
@@ -62,7 +62,7 @@ static void copy_in(struct steno_const *c, const struct steno_graph *g)
 }
 
 /* g: the graph whose map the file may be, or NULL. */
-static steno_status fetch(struct steno_const *c, const struct steno_graph *g, steno_err *err)
+static steno_status fetch(struct steno_constant *c, const struct steno_graph *g, steno_err *err)
 {
     size_t total;
     if ((!c->file && !c->join && !c->maker) || c->owned)
@@ -81,7 +81,7 @@ static steno_status fetch(struct steno_const *c, const struct steno_graph *g, st
     c->t.data = c->owned;
     if (c->maker) {
         if (!c->maker->make(c->maker->arg, c->owned)) {
-            steno_const_release(c);
+            steno_constant_release(c);
             return steno_fail(err, STENO_ERR_NOMEM, "out of memory for a constant");
         }
     } else if (c->join) {
@@ -92,30 +92,31 @@ static steno_status fetch(struct steno_const *c, const struct steno_graph *g, st
     return STENO_OK;
 }
 
-steno_status steno_const_fetch(const struct steno_tensor *constant, steno_err *err)
+steno_status steno_constant_fetch(const struct steno_tensor *constant, steno_err *err)
 {
-    return fetch(steno_const_of(constant), NULL, err);
+    return fetch(steno_constant_of(constant), NULL, err);
 }
 
-const void *steno_const_bytes(const struct steno_tensor *constant)
+const void *steno_constant_bytes(const struct steno_tensor *constant)
 {
-    const struct steno_const *c = steno_const_of(constant);
-    if ((c->maker && !c->owned) || (c->join && steno_const_fetch(constant, NULL)))
+    const struct steno_constant *c = steno_constant_of(constant);
+    if ((c->maker && !c->owned) || (c->join && steno_constant_fetch(constant, NULL)))
         return NULL;
     return constant->data;
 }
 
-steno_status steno_graph_fetch(struct steno_graph *g, steno_vid v, steno_err *err)
+steno_status steno_graph_fetch(struct steno_graph *g, steno_value_id v, steno_err *err)
 {
     const struct steno_tensor *t = v == STENO_NONE ? NULL : g->values[v].constant;
-    return t ? fetch(steno_const_of(t), root(g), err) : STENO_OK;
+    return t ? fetch(steno_constant_of(t), root(g), err) : STENO_OK;
 }
 
-void steno_graph_unfetch(struct steno_graph *g, steno_vid v)
+void steno_graph_unfetch(struct steno_graph *g, steno_value_id v)
 {
     const struct steno_tensor *t = v == STENO_NONE ? NULL : g->values[v].constant;
-    if (t && (steno_const_of(t)->file || steno_const_of(t)->join || steno_const_of(t)->maker))
-        steno_const_release(steno_const_of(t));
+    if (t &&
+        (steno_constant_of(t)->file || steno_constant_of(t)->join || steno_constant_of(t)->maker))
+        steno_constant_release(steno_constant_of(t));
 }
 
 void steno_graph_take_map(struct steno_graph *g, void *map, size_t bytes)
@@ -124,22 +125,22 @@ void steno_graph_take_map(struct steno_graph *g, void *map, size_t bytes)
     g->map_bytes = bytes;
 }
 
-steno_status steno_graph_set_mapped(struct steno_graph *g, steno_vid v,
+steno_status steno_graph_set_mapped(struct steno_graph *g, steno_value_id v,
                                     const struct steno_tensor *t, steno_err *err)
 {
     steno_status st = steno_graph_set_const(g, v, t, false, err);
     if (!st)
-        steno_const_of(g->values[v].constant)->file = t->data;
+        steno_constant_of(g->values[v].constant)->file = t->data;
     return st;
 }
 
 steno_status steno_graph_add_made(struct steno_graph *g, const char *name,
                                   const struct steno_tensor *t, const struct steno_maker *maker,
-                                  steno_vid *out, steno_err *err)
+                                  steno_value_id *out, steno_err *err)
 {
     struct steno_maker *kept = steno_graph_alloc(g, 1, sizeof *kept, err);
     struct steno_tensor c = *t;
-    steno_vid v;
+    steno_value_id v;
     steno_status st;
     if (!kept)
         return STENO_ERR_NOMEM;
@@ -150,7 +151,7 @@ steno_status steno_graph_add_made(struct steno_graph *g, const char *name,
         st = steno_graph_set_const(g, v, &c, false, err);
     if (st)
         return st;
-    steno_const_of(g->values[v].constant)->maker = kept;
+    steno_constant_of(g->values[v].constant)->maker = kept;
     *out = v;
     return STENO_OK;
 }

@@ -5,9 +5,9 @@
 #include "nn/graph/graph.h"
 
 /* The constant that a steno_value.constant is the tensor of. */
-struct steno_const *steno_const_of(const struct steno_tensor *t);
+struct steno_constant *steno_constant_of(const struct steno_tensor *t);
 /* Free its memory; the elements are gone, or in the file again. */
-void steno_const_release(struct steno_const *c);
+void steno_constant_release(struct steno_constant *c);
 
 /* Elements of others in the model's bytes, side by side. Lives in the graph's arena. */
 struct steno_join {
@@ -16,7 +16,7 @@ struct steno_join {
     struct {
         const void *file;
         size_t cols;
-        bool turned;
+        bool transposed;
         float factor;
     } part[STENO_JOIN_MAX];
 };

@@ -56,7 +56,7 @@ size_t steno_graph_count_top(const struct steno_graph *g)
 
 enum { INSIDE = 1, LISTED = 2 };
 
-static void list(steno_vid v, unsigned char *mark, steno_vid *to, int *n)
+static void list(steno_value_id v, unsigned char *mark, steno_value_id *to, int *n)
 {
     if (v == STENO_NONE || (mark[v] & LISTED))
         return;
@@ -64,7 +64,7 @@ static void list(steno_vid v, unsigned char *mark, steno_vid *to, int *n)
     to[(*n)++] = v;
 }
 
-static bool read_outside(const struct steno_graph *g, int32_t r, steno_vid v)
+static bool read_outside(const struct steno_graph *g, int32_t r, steno_value_id v)
 {
     uint32_t inside = 0;
     for (int32_t i = 0; i < g->n_nodes; i++) {
@@ -75,8 +75,8 @@ static bool read_outside(const struct steno_graph *g, int32_t r, steno_vid v)
     return g->values[v].uses > inside;
 }
 
-steno_status steno_region_interface(struct steno_graph *g, int32_t r, steno_vid **in, int *n_in,
-                                    steno_vid **out, int *n_out, steno_err *err)
+steno_status steno_region_interface(struct steno_graph *g, int32_t r, steno_value_id **in,
+                                    int *n_in, steno_value_id **out, int *n_out, steno_err *err)
 {
     unsigned char *mark = calloc((size_t)g->n_values + 1, 1);
     size_t ins = 0, outs = 0;

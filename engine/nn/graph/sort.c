@@ -16,7 +16,7 @@ struct edges {
     const char *twice;   /* ... of one with two writers */
 };
 
-static bool add_dep(struct edges *e, steno_vid v)
+static bool add_dep(struct edges *e, steno_value_id v)
 {
     const struct steno_value *val = &e->g->values[v];
     int32_t from;

@@ -22,7 +22,7 @@ typedef void steno_unary_f32(float *y, const float *x, size_t n);
 typedef void steno_binary_f32(float *y, const float *a, size_t a_stride, const float *b,
                               size_t b_stride, size_t n);
 
-enum steno_act {
+enum steno_activation {
     STENO_ACT_NONE,
     STENO_ACT_RELU,
     STENO_ACT_SIGMOID,
@@ -46,7 +46,7 @@ struct steno_gemm_epilogue {
     const float *bias;     /* [N], or [M] when bias_rows, or NULL */
     const float *residual; /* [M, ldr] added after the activation, or NULL; must not overlap C */
     size_t ldr;
-    enum steno_act act;
+    enum steno_activation act;
     float act_min, act_max; /* STENO_ACT_CLIP; of STENO_ACT_SWOOSH shift and offset */
     float alpha;            /* scale of A*B before the bias; 1 usual. 0 is taken literally */
     bool bias_rows;         /* bias belongs to rows of C (convolution: output channels) */
@@ -183,7 +183,7 @@ struct steno_attend_seen {
  * saw no key. */
 #define STENO_ATTEND_ROWS 32
 #define STENO_ATTEND_SIZE 256 /* size is no more; v_size may be anything */
-#define STENO_KEPT_KEYS 128
+#define STENO_KV_PAGE_KEYS 128
 struct steno_attend {
     size_t m, keys, size, v_size;     /* rows, 1..STENO_ATTEND_ROWS; keys: of all that is packed */
     const float *q, *q_bias, *p_bias; /* [m, ldq]; [size] or NULL */
@@ -214,8 +214,8 @@ struct steno_kernels {
 
     /* Multiply-adds in registers, `turns` times around; returns how many floating point operations
      * that were (nn/kernels/peak.h times it). */
-    double (*peak_f32)(size_t turns);
-    double (*peak_bf16)(size_t turns); /* of what gemm_bf16 multiplies with */
+    double (*peak_f32)(size_t rounds);
+    double (*peak_bf16)(size_t rounds); /* of what gemm_bf16 multiplies with */
 
     /* ---- elementwise ----
      * Errors against the exact value, over the whole range, of the vector levels: exp, log, erf,
@@ -280,11 +280,11 @@ struct steno_kernels {
     void (*attend_f32)(const struct steno_attend *a);
     void (*attend_bf16)(const struct steno_attend *a);
     /* Keys [n, ldk] and values [n, ldv] of a head become numbers `at` and on of a piece,
-     * STENO_KEPT_KEYS of them as attend_bf16 reads them: what gemm_bf16.pack makes of [size,
-     * STENO_KEPT_KEYS] keys, then, where those end, of [STENO_KEPT_KEYS, v_size] values. What else
-     * is in it stays; it begins as zeros. NULL: no such way. */
-    void (*keep_bf16)(void *piece, size_t size, size_t v_size, size_t at, size_t n, const float *k,
-                      size_t ldk, const float *v, size_t ldv);
+     * STENO_KV_PAGE_KEYS of them as attend_bf16 reads them: what gemm_bf16.pack makes of [size,
+     * STENO_KV_PAGE_KEYS] keys, then, where those end, of [STENO_KV_PAGE_KEYS, v_size] values. What
+     * else is in it stays; it begins as zeros. NULL: no such way. */
+    void (*kv_append_bf16)(void *piece, size_t size, size_t v_size, size_t at, size_t n,
+                           const float *k, size_t ldk, const float *v, size_t ldv);
     /* dst [cols, rows] (row stride ldd) = transpose of src [rows, cols] (row stride lds). */
     void (*transpose_f32)(float *dst, size_t ldd, const float *src, size_t lds, size_t rows,
                           size_t cols);
@@ -318,24 +318,25 @@ struct steno_kernels {
     struct steno_gemm_weights gemm_bf16, gemm_f16;
     /* f32 itself, with weights in 24 bits: whole numbers times a power of two of each column. What
      * that loses is at most 2^-22 (max |a| sum |b| + max |b| sum |a|), the order of a f32 sum of as
-     * many. Level amx (x86/gemm_fixed_amx.c) makes such numbers of each row of A, too, all anew for
-     * each block of up to 512 of K, and sums of blocks are exact; the others
-     * (x86/gemm_fixed_tmpl.h) sum in f32. Bits depend on a row of A, a column of B, K and N alone.
-     * Numbers of A below 2^-90 count for less or nothing. A row of A that has infinite numbers or
-     * NaN is multiplied as they are; a column of B with one gives NaN. part NULL: no such way. */
-    struct steno_gemm_weights gemm_fixed;
-    /* gemm_bf16 with weights in 12 bits (x86/gemm_tight_amx.c, gemm_tight_bf16.c): numbers below
-     * 2^-13 of the largest of their column become the nearest of 0 and a power of two there; where
-     * there are none, the bits are those of gemm_bf16. A column with infinite numbers or NaN may be
-     * all NaN, and numbers of A count as infinite from 2^79 on. part NULL: no such way. */
-    struct steno_gemm_weights gemm_tight;
-    size_t tight_rows; /* more rows lose by gemm_fixed and gemm_tight; 0: none do */
+     * many. Level amx (x86/gemm_f32_w24_amx.c) makes such numbers of each row of A, too, all anew
+     * for each block of up to 512 of K, and sums of blocks are exact; the others
+     * (x86/gemm_f32_w24_tmpl.h) sum in f32. Bits depend on a row of A, a column of B, K and N
+     * alone. Numbers of A below 2^-90 count for less or nothing. A row of A that has infinite
+     * numbers or NaN is multiplied as they are; a column of B with one gives NaN. part NULL: no
+     * such way. */
+    struct steno_gemm_weights gemm_f32_w24;
+    /* gemm_bf16 with weights in 12 bits (x86/gemm_bf16_w12_amx.c, gemm_bf16_w12_bf16.c): numbers
+     * below 2^-13 of the largest of their column become the nearest of 0 and a power of two there;
+     * where there are none, the bits are those of gemm_bf16. A column with infinite numbers or NaN
+     * may be all NaN, and numbers of A count as infinite from 2^79 on. part NULL: no such way. */
+    struct steno_gemm_weights gemm_bf16_w12;
+    size_t compressed_max_rows; /* more rows lose by gemm_f32_w24 and gemm_bf16_w12; 0: none do */
     struct steno_gemm_nbits gemm_nbits;
 
     /* ---- 8-bit product ---- packed weights take one byte each (K rounded up to the level's group,
      * N to its panel) and 8 bytes a column; 64-byte aligned. gemm_i8_part is called once for every
      * part in [0, n_parts), as gemm_f32_packed_part is. */
-    double (*peak_i8)(size_t turns); /* as peak_f32, in integer operations */
+    double (*peak_i8)(size_t rounds); /* as peak_f32, in integer operations */
     size_t (*gemm_i8_packed_bytes)(size_t k, size_t n);
     void (*gemm_i8_pack)(void *dst, const struct steno_weights_i8 *w);
     void (*gemm_i8_part)(const struct steno_gemm_i8 *g, size_t part, size_t n_parts);
@@ -401,15 +402,15 @@ struct steno_kernels {
  * where a level has none. Frozen afterwards. */
 void steno_kernels_init(steno_kernels *k, unsigned cpu);
 
-/* Bytes of the keys of a piece (keep_bf16), behind which its values begin; of all of it. */
-static inline size_t steno_kept_keys_bytes(const steno_kernels *k, size_t size)
+/* Bytes of the keys of a piece (kv_append_bf16), behind which its values begin; of all of it. */
+static inline size_t steno_kv_page_key_bytes(const steno_kernels *k, size_t size)
 {
-    return k->gemm_bf16.packed_bytes(size, STENO_KEPT_KEYS);
+    return k->gemm_bf16.packed_bytes(size, STENO_KV_PAGE_KEYS);
 }
 
-static inline size_t steno_kept_bytes(const steno_kernels *k, size_t size, size_t v_size)
+static inline size_t steno_kv_page_bytes(const steno_kernels *k, size_t size, size_t v_size)
 {
-    return steno_kept_keys_bytes(k, size) + k->gemm_bf16.packed_bytes(STENO_KEPT_KEYS, v_size);
+    return steno_kv_page_key_bytes(k, size) + k->gemm_bf16.packed_bytes(STENO_KV_PAGE_KEYS, v_size);
 }
 
 #endif

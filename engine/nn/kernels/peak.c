@@ -7,7 +7,7 @@
 #include <string.h>
 
 /* Of 200 short turns: 10 ms. Where a turn takes long (an emulator), few have to do. */
-static double fastest(const steno_kernels *k, double (*peak)(size_t turns))
+static double fastest(const steno_kernels *k, double (*peak)(size_t rounds))
 {
     const int64_t until = steno_now_ns() + 500 * 1000000;
     double best = 0;
@@ -47,10 +47,10 @@ enum { LINE = 64 / sizeof(float) };
  * (docs/kernels.md): lines called 2 KiB before their use, and a little work between two of them. */
 static float sum_called(const float *x, size_t n)
 {
-    enum { AHEAD = 2048 / sizeof *x };
+    enum { DISTANCE = 2048 / sizeof *x };
     float sum[4] = {0};
     for (size_t i = 0; i + LINE <= n; i += LINE) {
-        __builtin_prefetch(x + i + AHEAD);
+        __builtin_prefetch(x + i + DISTANCE);
         for (size_t j = 0; j < 4; j++)
             sum[j] += x[i + j * LINE / 4];
     }

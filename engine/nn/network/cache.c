@@ -1,7 +1,7 @@
 #include "nn/network/cache.h"
 
 #include "base/buf.h"
-#include "base/fresh.h"
+#include "base/atomic_file.h"
 #include "nn/network/cache_key.h"
 #include "nn/onnx/stow.h"
 
@@ -143,7 +143,7 @@ static bool build(steno_network *n, const struct steno_cache *c, const struct he
     struct steno_onnx_options lo = {
         .max_bytes = opt->max_bytes, .stowed = c->map, .n_stowed = h->table};
     if (steno_onnx_parse(&n->g, c->map + h->graph, h->graph_bytes, NULL, &lo, NULL, NULL) ||
-        steno_network_settle(n->g, NULL))
+        steno_network_resolve(n->g, NULL))
         return false;
     n->store.cached = c->blocks;
     n->store.n_cached = c->n_blocks;
@@ -205,11 +205,11 @@ void steno_cache_refuse(const steno_network *n, const char *path,
                         const struct steno_network_options *opt, const struct steno_cache_id *id,
                         const steno_err *why)
 {
-    struct steno_fresh fresh;
+    struct steno_atomic_file file;
     struct refusal r;
     if (n->facts->info.n_external || !steno_cache_current(id, path) ||
         (mkdir(opt->cache_dir, 0700) && errno != EEXIST) ||
-        steno_fresh_open(&fresh, id->file, NULL))
+        steno_atomic_file_open(&file, id->file, NULL))
         return;
     memset(&r, 0, sizeof r);
     memcpy(r.magic, refused_magic, sizeof r.magic);
@@ -217,9 +217,9 @@ void steno_cache_refuse(const steno_network *n, const char *path,
     r.model = id->model;
     snprintf(r.why, sizeof r.why, "%s", why->msg);
     r.sum = refusal_sum(&r);
-    if (!steno_write_whole(fresh.fd, &r, sizeof r))
-        steno_fresh_drop(&fresh);
-    else if (!steno_fresh_commit(&fresh, false, NULL))
+    if (!steno_write_whole(file.fd, &r, sizeof r))
+        steno_atomic_file_discard(&file);
+    else if (!steno_atomic_file_commit(&file, false, NULL))
         steno_cache_remember(id, opt->cache_dir);
 }
 
@@ -259,7 +259,7 @@ static steno_status stow(void *arg, const struct steno_value *v, int64_t *offset
     *offset = -1;
     if (v->stowed)
         return STENO_OK;
-    data = steno_const_bytes(v->constant);
+    data = steno_constant_bytes(v->constant);
     if (!data || steno_shape_bytes(&v->shape, v->dtype, &bytes))
         return steno_fail(err, STENO_ERR_INTERNAL, "constant '%s' is gone", v->name);
     *offset = (int64_t)put_blob(arg, data, bytes);
@@ -334,13 +334,13 @@ bool steno_cache_model(const char *file, struct steno_content *out)
 void steno_cache_store(const steno_network *n, const char *path,
                        const struct steno_network_options *opt, const struct steno_cache_id *id)
 {
-    struct steno_fresh fresh = {.fd = -1};
+    struct steno_atomic_file file = {.fd = -1};
     struct out o = {.sum = XXH3_createState()};
     bool ok = o.sum && steno_cache_current(id, path) &&
               (!mkdir(opt->cache_dir, 0700) || errno == EEXIST) &&
-              !steno_fresh_open(&fresh, id->file, NULL);
+              !steno_atomic_file_open(&file, id->file, NULL);
     if (ok) {
-        int fd = fcntl(fresh.fd, F_DUPFD_CLOEXEC, 0);
+        int fd = fcntl(file.fd, F_DUPFD_CLOEXEC, 0);
         o.f = fd >= 0 ? fdopen(fd, "wb") : NULL;
         if (fd >= 0 && !o.f)
             close(fd);
@@ -348,8 +348,8 @@ void steno_cache_store(const steno_network *n, const char *path,
         if (o.f && fclose(o.f))
             ok = false;
         if (!ok)
-            steno_fresh_drop(&fresh);
-        ok = ok && !steno_fresh_commit(&fresh, true, NULL);
+            steno_atomic_file_discard(&file);
+        ok = ok && !steno_atomic_file_commit(&file, true, NULL);
     }
     if (ok)
         steno_cache_remember(id, opt->cache_dir);

@@ -1,7 +1,7 @@
 #include "nn/network/cache_key.h"
 
 #include "base/buf.h"
-#include "base/fresh.h"
+#include "base/atomic_file.h"
 #include "nn/network/cache.h"
 
 #include <dirent.h>
@@ -110,17 +110,17 @@ static bool read_note(const char *path, struct note *n)
 
 static void write_note(const struct steno_cache_id *id)
 {
-    struct steno_fresh fresh;
+    struct steno_atomic_file file;
     struct note n;
     memset(&n, 0, sizeof n);
     memcpy(n.magic, magic, sizeof magic);
     n.stamp = id->stamp;
     n.model = id->model;
     n.sum = sum_of(&n);
-    if (steno_fresh_open(&fresh, id->note, NULL))
+    if (steno_atomic_file_open(&file, id->note, NULL))
         return;
-    if (!steno_write_whole(fresh.fd, &n, sizeof n) || steno_fresh_commit(&fresh, false, NULL))
-        steno_fresh_drop(&fresh);
+    if (!steno_write_whole(file.fd, &n, sizeof n) || steno_atomic_file_commit(&file, false, NULL))
+        steno_atomic_file_discard(&file);
 }
 
 /* What the path holds: as noted, or hashed now. */
@@ -157,13 +157,12 @@ bool steno_cache_identify(struct steno_cache_id *id, const char *path, unsigned 
         !know_model(id, real))
         return false;
     steno_buf_init(&b, MAX_KEY);
-    ok = !steno_buf_printf(&b, "%s|%s|%u|%d|%d|%d|%d|%d|%d|%s|%s|%s|%zu|%s|", STENO_VERSION,
-                           STENO_SOURCE_ID, cpu, o->opt_level, (int)o->precision, (int)o->part,
-                           o->any_length, o->num_heads, o->hidden_size,
-                           o->disable_passes ? o->disable_passes : "",
-                           o->only_passes ? o->only_passes : "*",
-                           o->free_batch ? o->free_batch : "", o->max_bytes,
-                           o->source ? o->source->variant : "") &&
+    ok = !steno_buf_printf(
+             &b, "%s|%s|%u|%d|%d|%d|%d|%d|%d|%s|%s|%s|%zu|%s|", STENO_VERSION, STENO_SOURCE_ID, cpu,
+             o->opt_level, (int)o->precision, (int)o->part, o->any_length, o->num_heads,
+             o->hidden_size, o->disable_passes ? o->disable_passes : "",
+             o->only_passes ? o->only_passes : "*", o->free_batch ? o->free_batch : "",
+             o->max_bytes, o->source ? o->source->variant : "") &&
          !steno_buf_add(&b, &id->model, sizeof id->model);
     if (ok)
         id->key = hashed(b.data, b.len);

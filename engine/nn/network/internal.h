@@ -15,7 +15,7 @@ struct steno_network_facts {
 };
 
 /* Operators found, types and shapes inferred, of a graph that passes have seen. */
-STENO_MUST steno_status steno_network_settle(struct steno_graph *g, steno_err *err);
+STENO_MUST steno_status steno_network_resolve(struct steno_graph *g, steno_err *err);
 /* The passes of opt on the graph as it is now, which no one has packed yet. */
 STENO_MUST steno_status steno_network_rewrite(steno_network *n,
                                               const struct steno_network_options *opt,

@@ -126,9 +126,9 @@ static steno_status pass_eval(void *arg, struct steno_graph *g, struct steno_nod
     for (int i = 0; !st && i < n->n_in; i++)
         st = steno_graph_fetch(g, n->in[i], err);
     if (!st)
-        st = steno_prepare_node(g, n, ws->k, &store, err);
+        st = steno_prepare_one(g, n, ws->k, &store, err);
     if (!st)
-        st = steno_run_ahead(ws, n, in, out, wanted, mem, err);
+        st = steno_eval_node(ws, n, in, out, wanted, mem, err);
     if (n->priv && n->op->release)
         n->op->release(n->priv);
     n->priv = NULL;
@@ -152,7 +152,7 @@ steno_status steno_network_rewrite(steno_network *n, const struct steno_network_
                                  .num_heads = opt->num_heads,
                                  .hidden_size = opt->hidden_size};
     int level = opt->opt_level < 0 ? 3 : opt->opt_level, changed = 0;
-    steno_status st = steno_ws_init(&ws, &n->k, 1, err);
+    steno_status st = steno_workspace_init(&ws, &n->k, 1, err);
     if (!st)
         st = steno_passes_run(n->g, level, opt->disable_passes, opt->only_passes, &env,
                               &n->facts->counts, err);
@@ -162,11 +162,11 @@ steno_status steno_network_rewrite(steno_network *n, const struct steno_network_
         st = steno_any_length(n->g, &env, &changed, err);
     if (!st && opt->free_batch)
         st = steno_free_batch(n->g, opt->free_batch, &env, err);
-    steno_ws_free(&ws);
+    steno_workspace_free(&ws);
     return st;
 }
 
-steno_status steno_network_settle(struct steno_graph *g, steno_err *err)
+steno_status steno_network_resolve(struct steno_graph *g, steno_err *err)
 {
     steno_status st = resolve_all(g, err);
     return st ? st : pass_infer(NULL, g, err);
@@ -192,7 +192,7 @@ static int has_bytes(struct steno_graph *g, void *arg)
 /* What weights are to be kept in. The graph has seen no pass. What a quantizer has left in f32 (the
  * second convolution of a subsampling, mostly) it left for the sake of its results: in 8 bits it is
  * what brings them further from f32 than ONNX Runtime's (docs/log/2026-11-22.md). */
-static void settle_precision(steno_network *n, enum steno_precision asked)
+static void resolve_precision(steno_network *n, enum steno_precision asked)
 {
     struct steno_precision_report *r = &n->precision;
     r->bytes = has_bytes(n->g, NULL) != 0;
@@ -238,7 +238,7 @@ static steno_status build(steno_network *n, const char *path, const void *data, 
     st = resolve_all(n->g, err);
     if (st)
         return steno_fail_in(err, st, "%s", path);
-    settle_precision(n, opt->precision);
+    resolve_precision(n, opt->precision);
     st = steno_network_rewrite(n, opt, err);
     if (st == STENO_ERR_UNSUPPORTED && caching && refusable && err)
         steno_cache_refuse(n, path, opt, &id, err);
@@ -249,7 +249,7 @@ static steno_status build(steno_network *n, const char *path, const void *data, 
     if (!st && !n->rewrite_only)
         st = steno_prepare_graph(n->g, &n->k, n->precision.kept, &n->precision, &n->store,
                                  &n->packed_bytes, err);
-    steno_packed_store_settle(&n->store);
+    steno_packed_store_shrink(&n->store);
     if (!st && caching) {
         steno_cache_store(n, path, opt, &id);
         steno_prepare_drop(n->g);
@@ -277,10 +277,10 @@ static steno_status open_network(steno_network **out, const char *path, const vo
         return st;
     }
     st = build(n, path, data, size, opt ? opt : &defaults, err);
-    if (!st && opt && opt->tap && !(n->path = strdup(path)))
+    if (!st && opt && opt->observer && !(n->path = strdup(path)))
         st = steno_fail(err, STENO_ERR_NOMEM, "%s: out of memory", path);
     if (!st && opt)
-        n->tap = opt->tap;
+        n->observer = opt->observer;
     if (st) {
         steno_network_close(n);
         return st;
@@ -392,9 +392,10 @@ const struct steno_pass_counts *steno_network_passes(const steno_network *n)
     return &n->facts->counts;
 }
 
-const steno_kernels *steno_network_keeps_bf16(const steno_network *n)
+const steno_kernels *steno_network_kv_bf16(const steno_network *n)
 {
-    return n->k.keep_bf16 && steno_precision_rounds_attention(n->precision.kept) ? &n->k : NULL;
+    return n->k.kv_append_bf16 && steno_precision_rounds_attention(n->precision.kept) ? &n->k
+                                                                                      : NULL;
 }
 
 const struct steno_precision_report *steno_network_precision(const steno_network *n)

@@ -16,8 +16,8 @@ struct steno_graph_source {
 
 struct steno_network_options {
     const struct steno_graph_source *source; /* NULL: path is an ONNX file */
-    const char *cpu; /* level name or NULL */
-    int opt_level;   /* 0 none .. 3 all; -1 = default (3) */
+    const char *cpu;                         /* level name or NULL */
+    int opt_level;                           /* 0 none .. 3 all; -1 = default (3) */
     enum steno_precision precision;
     size_t max_bytes;           /* of weights; 0 = 64 GiB */
     const char *disable_passes; /* comma-separated names, or NULL */
@@ -48,7 +48,7 @@ struct steno_network_options {
                    const struct steno_graph *g); /* sees the graph before any pass; or NULL */
     void *loaded_arg;
     int num_heads, hidden_size; /* of attention, where the graph does not tell; 0 = not known */
-    const struct steno_tap *tap; /* NULL = no one; lives as long as the network */
+    const struct steno_observer *observer; /* NULL = no one; lives as long as the network */
 };
 
 /* The folder of packed caches that the environment names: STENO_CACHE, empty for none; without it
@@ -81,7 +81,7 @@ struct steno_precision_report; /* nn/exec/precision.h: what rounding the weights
 const struct steno_precision_report *steno_network_precision(const steno_network *n);
 /* Kernels that keep keys and values in bf16 for later runs, where the network's own attention
  * rounds to that as well; NULL: they are to stay f32. */
-const struct steno_kernels *steno_network_keeps_bf16(const steno_network *n);
+const struct steno_kernels *steno_network_kv_bf16(const steno_network *n);
 bool steno_network_is_mapped(const steno_network *n); /* it came out of a packed cache */
 struct steno_onnx_info;                               /* nn/onnx/load.h */
 const struct steno_onnx_info *steno_network_info(const steno_network *n);

@@ -58,7 +58,7 @@ static steno_status attr_tensor(struct loader *l, struct steno_graph *g, struct 
                                 const Onnx__Attribute *m)
 {
     struct steno_tensor t;
-    steno_vid v;
+    steno_value_id v;
     steno_status st;
     if (!m->t)
         return steno_fail(l->err, STENO_ERR_FORMAT, "attribute '%s' has no tensor", m->name);

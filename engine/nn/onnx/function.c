@@ -8,7 +8,7 @@
 
 #define MAX_CALL_DEPTH 32
 
-static steno_status put(struct loader *l, struct scope *f, const char *name, steno_vid v)
+static steno_status put(struct loader *l, struct scope *f, const char *name, steno_value_id v)
 {
     return steno_names_put(&f->names, name, v)
                ? steno_fail(l->err, STENO_ERR_NOMEM, "out of memory")
@@ -18,7 +18,7 @@ static steno_status put(struct loader *l, struct scope *f, const char *name, ste
 static steno_status bind_inputs(struct loader *l, struct scope *s, struct scope *f)
 {
     for (size_t i = 0; i < f->func->n_input && i < f->call->n_input; i++) {
-        steno_vid v;
+        steno_value_id v;
         steno_status st;
         if (!*f->call->input[i])
             continue;
@@ -37,7 +37,8 @@ static steno_status bind_inputs(struct loader *l, struct scope *s, struct scope 
 }
 
 /* A formal output that is a formal input needs a node to carry it over. */
-static steno_status pass_through(struct loader *l, struct scope *f, steno_vid from, steno_vid to)
+static steno_status pass_through(struct loader *l, struct scope *f, steno_value_id from,
+                                 steno_value_id to)
 {
     int32_t at;
     steno_status st =
@@ -54,7 +55,7 @@ static steno_status bind_outputs(struct loader *l, struct scope *s, struct scope
 {
     for (size_t i = 0; i < f->func->n_output && i < f->call->n_output; i++) {
         const char *formal = f->func->output[i];
-        steno_vid to, from = steno_names_find(&f->names, formal);
+        steno_value_id to, from = steno_names_find(&f->names, formal);
         steno_status st;
         if (!*f->call->output[i])
             continue;

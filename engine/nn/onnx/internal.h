@@ -15,10 +15,10 @@
 #define STENO_REGION_KEY "steno.region" /* metadata of private copies: "PARENT TYPE NAME" */
 
 /* External-data files of one model: opened once each. */
-struct steno_extfile;
+struct steno_external_file;
 struct steno_onnx_source {
     const char *dir; /* NULL: external data is refused */
-    struct steno_extfile *files;
+    struct steno_external_file *files;
     size_t bytes, max_bytes;      /* of weights so far, and their limit */
     struct steno_onnx_info *info; /* told of every file opened; may be NULL */
     const char *map;              /* the model's file, when its message is a slim one */
@@ -81,13 +81,13 @@ bool steno_onnx_is_block(size_t n);
 struct steno_names {
     struct {
         const char *name; /* borrowed */
-        steno_vid v;
+        steno_value_id v;
     } * slot;
     size_t n, cap;
 };
 void steno_names_free(struct steno_names *t);
-steno_vid steno_names_find(const struct steno_names *t, const char *name); /* STENO_NONE */
-STENO_MUST steno_status steno_names_put(struct steno_names *t, const char *name, steno_vid v);
+steno_value_id steno_names_find(const struct steno_names *t, const char *name); /* STENO_NONE */
+STENO_MUST steno_status steno_names_put(struct steno_names *t, const char *name, steno_value_id v);
 
 /* What a name means at one place of the model. */
 struct scope {
@@ -116,7 +116,7 @@ STENO_MUST steno_status steno_onnx_graph(struct loader *l, struct scope *s, Onnx
 /* Value that `name` means in scope s; in a body it is captured from outside where needed.
  * STENO_NONE when unknown. */
 STENO_MUST steno_status steno_onnx_lookup(struct loader *l, struct scope *s, const char *name,
-                                          steno_vid *out);
+                                          steno_value_id *out);
 /* An optional parameter of the function around that its caller left out. */
 bool steno_onnx_omitted(const struct scope *s, const char *name);
 /* The attribute that a function's caller gives under this name, or the function's default; NULL
@@ -126,7 +126,6 @@ STENO_MUST steno_status steno_onnx_attrs(struct loader *l, struct scope *s, cons
                                          struct steno_node *n);
 STENO_MUST steno_status steno_onnx_call(struct loader *l, struct scope *s, const Onnx__Node *m,
                                         const Onnx__Function *f);
-
 
 /* function_body.c: text (nn/ops/body.h) as a function. Messages live in the arena. */
 STENO_MUST steno_status steno_onnx_make_function(steno_arena *a, const char *text, int opset,

@@ -17,8 +17,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define STAYS ((size_t)64 << 10) /* bytes of a matrix that is left in the file until it is needed  \
-                                  */
+#define STAYS                                                                                      \
+    ((size_t)64 << 10) /* bytes of a matrix that is left in the file until it is needed            \
+                        */
 
 int steno_onnx_opset(const struct loader *l, const struct scope *s, const char *domain)
 {
@@ -41,9 +42,10 @@ int steno_onnx_opset(const struct loader *l, const struct scope *s, const char *
 
 /* ---- names ---- */
 
-steno_status steno_onnx_lookup(struct loader *l, struct scope *s, const char *name, steno_vid *out)
+steno_status steno_onnx_lookup(struct loader *l, struct scope *s, const char *name,
+                               steno_value_id *out)
 {
-    steno_vid v = steno_names_find(&s->names, name), outer;
+    steno_value_id v = steno_names_find(&s->names, name), outer;
     steno_status st;
     *out = v;
     if (v != STENO_NONE || !s->up)
@@ -61,9 +63,10 @@ steno_status steno_onnx_lookup(struct loader *l, struct scope *s, const char *na
 
 /* A value written in this scope; STENO_ERR_FORMAT when the name is taken, or none: an empty one
  * stands for what a node does not read or write. */
-static steno_status declare(struct loader *l, struct scope *s, const char *name, steno_vid *out)
+static steno_status declare(struct loader *l, struct scope *s, const char *name,
+                            steno_value_id *out)
 {
-    steno_vid v;
+    steno_value_id v;
     steno_status st;
     if (!*name)
         return steno_fail(l->err, STENO_ERR_FORMAT,
@@ -78,7 +81,7 @@ static steno_status declare(struct loader *l, struct scope *s, const char *name,
     return st;
 }
 
-static steno_status set_type(struct loader *l, struct steno_graph *g, steno_vid v,
+static steno_status set_type(struct loader *l, struct steno_graph *g, steno_value_id v,
                              const Onnx__ValueInfo *m, bool must)
 {
     struct steno_value *val = &g->values[v];
@@ -119,7 +122,7 @@ static steno_status set_type(struct loader *l, struct steno_graph *g, steno_vid 
 /* ---- constants ---- */
 
 /* t is given over, whatever comes of it. */
-static steno_status set_const(struct loader *l, struct steno_graph *g, steno_vid v,
+static steno_status set_const(struct loader *l, struct steno_graph *g, steno_value_id v,
                               const struct steno_tensor *t, bool mapped)
 {
     steno_status st;
@@ -134,7 +137,7 @@ static steno_status set_const(struct loader *l, struct steno_graph *g, steno_vid
 static steno_status declare_const(struct loader *l, struct scope *s, const char *name,
                                   struct steno_tensor *t, bool mapped)
 {
-    steno_vid v;
+    steno_value_id v;
     steno_status st = declare(l, s, name, &v);
     if (!st)
         return set_const(l, s->g, v, t, mapped);
@@ -146,7 +149,7 @@ static steno_status declare_const(struct loader *l, struct scope *s, const char 
 static steno_status stowed(struct loader *l, struct scope *s, const Onnx__Tensor *m, bool *done)
 {
     struct steno_tensor t;
-    steno_vid v;
+    steno_value_id v;
     steno_status st = steno_onnx_stowed(l->opt, m, &t, done, l->err);
     if (st || !*done)
         return st;
@@ -183,7 +186,7 @@ static steno_status initializers(struct loader *l, struct scope *s, Onnx__Graph 
     return STENO_OK;
 }
 
-static steno_status small_const(struct loader *l, struct steno_graph *g, steno_vid v,
+static steno_status small_const(struct loader *l, struct steno_graph *g, steno_value_id v,
                                 steno_dtype dtype, const void *data, size_t n, bool vector)
 {
     struct steno_tensor t = {.dtype = dtype, .shape = {.rank = vector, .dim = {(int64_t)n}}};
@@ -198,7 +201,7 @@ static steno_status small_const(struct loader *l, struct steno_graph *g, steno_v
 
 /* Node Constant (opset 1..): its one attribute becomes the value. */
 static steno_status constant_node(struct loader *l, struct scope *s, const Onnx__Node *m,
-                                  steno_vid v)
+                                  steno_value_id v)
 {
     const Onnx__Attribute *a = m->n_attribute == 1 ? m->attribute[0] : NULL;
     const char *name = a ? a->name : "";
@@ -357,7 +360,7 @@ static steno_status add_node(struct loader *l, struct scope *s, const Onnx__Node
             return steno_onnx_call(l, s, m, f);
     }
     if (!*m->domain && !strcmp(m->op_type, "Constant") && m->n_output == 1) {
-        steno_vid v = steno_names_find(&s->names, m->output[0]);
+        steno_value_id v = steno_names_find(&s->names, m->output[0]);
         return v == STENO_NONE ? STENO_OK : constant_node(l, s, m, v);
     }
     if (!opset && !f)
@@ -373,7 +376,7 @@ steno_status steno_onnx_nodes(struct loader *l, struct scope *s, Onnx__Node **no
     for (size_t i = 0; i < n; i++)
         for (size_t k = 0; k < nodes[i]->n_output; k++) {
             const char *name = nodes[i]->output[k];
-            steno_vid v;
+            steno_value_id v;
             steno_status st;
             /* a function's formal outputs are bound to the caller's values beforehand */
             if (!*name || (s->func && !s->up && steno_names_find(&s->names, name) != STENO_NONE))
@@ -400,7 +403,7 @@ static steno_status graph_inputs(struct loader *l, struct scope *s, const Onnx__
     if (!g->inputs)
         return STENO_ERR_NOMEM;
     for (size_t i = 0; i < m->n_input; i++) {
-        steno_vid v = steno_names_find(&s->names, m->input[i]->name);
+        steno_value_id v = steno_names_find(&s->names, m->input[i]->name);
         steno_status st;
         if (v != STENO_NONE && g->values[v].constant)
             continue; /* IR version 3 lists initializers among the inputs */
@@ -422,7 +425,7 @@ static steno_status graph_outputs(struct loader *l, struct scope *s, const Onnx_
     if (!g->outputs)
         return STENO_ERR_NOMEM;
     for (size_t i = 0; i < m->n_output; i++) {
-        steno_vid v;
+        steno_value_id v;
         steno_status st = steno_onnx_lookup(l, s, m->output[i]->name, &v);
         if (st)
             return st;

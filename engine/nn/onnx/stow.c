@@ -32,7 +32,7 @@ static steno_status constant(struct writer *w, const struct write_scope *s, cons
     steno_status st;
     (void)s;
     if (steno_shape_bytes(&t.shape, t.dtype, &bytes) ||
-        (bytes < STENO_WRITE_SMALL && (steno_const_bytes(v->constant) || !bytes)))
+        (bytes < STENO_WRITE_SMALL && (steno_constant_bytes(v->constant) || !bytes)))
         return steno_write_tensor(w, name, v->constant, out);
     st = o->put(o->arg, v, &offset, w->err);
     if (!st)

@@ -10,8 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-struct steno_extfile {
-    struct steno_extfile *next;
+struct steno_external_file {
+    struct steno_external_file *next;
     char *location;
     int fd;
     int64_t size;
@@ -20,7 +20,7 @@ struct steno_extfile {
 void steno_onnx_source_close(struct steno_onnx_source *s)
 {
     while (s->files) {
-        struct steno_extfile *f = s->files;
+        struct steno_external_file *f = s->files;
         s->files = f->next;
         close(f->fd);
         free(f->location);
@@ -62,10 +62,10 @@ static steno_status confined_path(const struct steno_onnx_source *s, const char 
 }
 
 static steno_status open_external(struct steno_onnx_source *s, const char *location,
-                                  struct steno_extfile **out, steno_err *err)
+                                  struct steno_external_file **out, steno_err *err)
 {
     char path[PATH_MAX];
-    struct steno_extfile *f;
+    struct steno_external_file *f;
     struct stat sb;
     steno_status st;
     for (f = s->files; f; f = f->next)
@@ -107,7 +107,7 @@ static steno_status open_external(struct steno_onnx_source *s, const char *locat
 steno_status steno_onnx_external(struct steno_onnx_source *s, const char *location, int64_t offset,
                                  size_t n, void *dst, steno_err *err)
 {
-    struct steno_extfile *f;
+    struct steno_external_file *f;
     size_t got = 0;
     steno_status st = open_external(s, location, &f, err);
     if (st)

@@ -177,13 +177,13 @@ static size_t find_slot(const struct steno_names *t, const char *name)
     return i;
 }
 
-steno_vid steno_names_find(const struct steno_names *t, const char *name)
+steno_value_id steno_names_find(const struct steno_names *t, const char *name)
 {
     size_t i = t->cap ? find_slot(t, name) : 0;
     return t->cap && t->slot[i].name ? t->slot[i].v : STENO_NONE;
 }
 
-steno_status steno_names_put(struct steno_names *t, const char *name, steno_vid v)
+steno_status steno_names_put(struct steno_names *t, const char *name, steno_value_id v)
 {
     size_t i;
     if (2 * (t->n + 1) > t->cap) {

@@ -82,7 +82,7 @@ static const char *outer_constant(const struct writer *w, const struct write_sco
     return NULL;
 }
 
-static steno_status keep_name(struct writer *w, struct write_scope *s, steno_vid v)
+static steno_status keep_name(struct writer *w, struct write_scope *s, steno_value_id v)
 {
     const char *name = s->g->values[v].name;
     if (s->name[v])

@@ -1,7 +1,7 @@
 #include "nn/ops/internal.h"
 
-void steno_ops_activate(const steno_kernels *k, enum steno_act act, float act_min, float act_max,
-                        float *y, size_t n)
+void steno_ops_activate(const steno_kernels *k, enum steno_activation act, float act_min,
+                        float act_max, float *y, size_t n)
 {
     switch (act) {
     case STENO_ACT_NONE:

@@ -112,7 +112,7 @@ static const struct arity {
     {"ai.steno", "IntLinear", 1, 0x37, 0x1},
     {"ai.steno", "Linear", 1, 0x3, 0x1},
     {"ai.steno", "MaskedSoftmax", 1, 0x3, 0x1},
-    {"ai.steno.run", "ConvStrips", 1, 0xb, 0x1},
+    {"ai.steno.run", "ConvRowTiles", 1, 0xb, 0x1},
     {"ai.steno.run", "WindowAttention", 1, 0x7, 0x1},
 };
 
@@ -129,7 +129,7 @@ static const struct arity *find(const struct steno_node *n)
 }
 
 /* The first that is wanted and absent, or -1. */
-static int absent(unsigned wanted, const steno_vid *v, int n)
+static int absent(unsigned wanted, const steno_value_id *v, int n)
 {
     for (int k = 0; k < 15; k++)
         if ((wanted >> k & 1) && (k >= n || v[k] == STENO_NONE))

@@ -11,12 +11,12 @@ struct job {
     char *scratch;
     size_t score_bytes, work_bytes, part_bytes, parts;
     enum { BY_ROWS, TILED, FUSED } way;
-    struct steno_attn_tiles tiles;
-    struct steno_attn_fused fused;
+    struct steno_attention_tiles tiles;
+    struct steno_attention_fused fused;
 };
 
-void steno_attn_visible(const struct steno_attention *a, size_t b, size_t i, size_t *from,
-                        size_t *to)
+void steno_attention_visible(const struct steno_attention *a, size_t b, size_t i, size_t *from,
+                             size_t *to)
 {
     int64_t at = (int64_t)i + (a->offset ? a->offset[b] : 0), lo = 0, hi = (int64_t)a->keys;
     if (a->left >= 0 && at - a->left > lo)
@@ -31,7 +31,7 @@ void steno_attn_visible(const struct steno_attention *a, size_t b, size_t i, siz
     *to = (size_t)(lo < hi ? hi : 0);
 }
 
-bool steno_attn_put(size_t *bytes, size_t *at, size_t n, size_t each)
+bool steno_attention_reserve(size_t *bytes, size_t *at, size_t n, size_t each)
 {
     size_t more;
     *at = *bytes;
@@ -40,8 +40,8 @@ bool steno_attn_put(size_t *bytes, size_t *at, size_t n, size_t each)
            steno_add_size(*bytes, steno_aligned(more), bytes);
 }
 
-void steno_attn_finish(const struct steno_attention *a, const steno_kernels *k, float *y,
-                       const float *o, float max, float sum)
+void steno_attention_finish(const struct steno_attention *a, const steno_kernels *k, float *y,
+                            const float *o, float max, float sum)
 {
     const bool nothing = !a->keys || (max == -INFINITY && !isnan(sum));
     for (size_t c = 0; nothing && c < a->v_size; c++)
@@ -62,14 +62,14 @@ static bool any_hidden(const uint8_t *hide, size_t step, size_t from, size_t to)
     return all != 0;
 }
 
-const float *steno_attn_mask_row(const struct steno_attention *a, size_t b, size_t h, size_t i,
-                                 size_t j0, size_t n, float *made, size_t *from, size_t *to)
+const float *steno_attention_mask_row(const struct steno_attention *a, size_t b, size_t h, size_t i,
+                                      size_t j0, size_t n, float *made, size_t *from, size_t *to)
 {
     const float *mask =
         a->mask.data ? a->mask.data + b * a->mask.batch + h * a->mask.head + i * a->mask.row + j0
                      : NULL;
     const uint8_t *hide;
-    steno_attn_visible(a, b, i, from, to);
+    steno_attention_visible(a, b, i, from, to);
     *from = *from > j0 ? *from - j0 : 0;
     *to = *to > j0 ? *to - j0 : 0;
     *to = *to < n ? *to : n;
@@ -97,23 +97,23 @@ static void weigh(const struct job *j, size_t b, size_t h, size_t i, float *s)
     float *out = a->captured ? a->captured + ((b * a->q_heads + h) * a->rows + i) * a->keys : NULL;
     size_t from, to, n = a->keys;
     bool seen = false;
-    if (out && a->capture == STENO_ATTN_RAW)
+    if (out && a->capture == STENO_ATTENTION_RAW)
         memcpy(out, s, n * sizeof *s);
     if (a->softcap > 0) {
         j->k->affine_f32(s, s, n, 1 / a->softcap, 0);
         j->k->tanh_f32(s, s, n);
         j->k->affine_f32(s, s, n, a->softcap, 0);
     }
-    if (out && a->capture == STENO_ATTN_CAPPED)
+    if (out && a->capture == STENO_ATTENTION_CAPPED)
         memcpy(out, s, n * sizeof *s);
-    steno_attn_visible(a, b, i, &from, &to);
+    steno_attention_visible(a, b, i, &from, &to);
     for (size_t c = from; c < to && mask && !seen; c++)
         seen = mask[c] != -INFINITY;
     if (!mask)
         seen = from < to;
     else if (from < to)
         j->k->add_f32(s + from, s + from, 1, mask + from, 1, to - from);
-    if (out && a->capture == STENO_ATTN_BIASED) {
+    if (out && a->capture == STENO_ATTENTION_BIASED) {
         for (size_t c = 0; c < n; c++)
             out[c] = c >= from && c < to ? s[c] : -INFINITY;
     }
@@ -123,7 +123,7 @@ static void weigh(const struct job *j, size_t b, size_t h, size_t i, float *s)
         from = to = 0;
     memset(s, 0, from * sizeof *s);
     memset(s + to, 0, (n - to) * sizeof *s);
-    if (out && a->capture == STENO_ATTN_WEIGHTS)
+    if (out && a->capture == STENO_ATTENTION_WEIGHTS)
         memcpy(out, s, n * sizeof *s);
 }
 
@@ -159,9 +159,9 @@ static void part(void *arg, int p)
         if (j->way == BY_ROWS)
             one_head(j, b, h, mem);
         else if (j->way == TILED)
-            steno_attn_tiles_head(&j->tiles, b, h, mem);
+            steno_attention_tiles_head(&j->tiles, b, h, mem);
         else
-            steno_attn_fused_head(&j->fused, b, h, mem);
+            steno_attention_fused_head(&j->fused, b, h, mem);
     }
 }
 
@@ -183,13 +183,13 @@ static bool choose(struct job *j)
     if (j->a->captured || j->a->softcap > 0) {
         j->way = BY_ROWS;
         size_rows(j);
-    } else if (steno_attn_fused_fits(j->a, j->k)) {
+    } else if (steno_attention_fused_fits(j->a, j->k)) {
         j->way = FUSED;
-        ok = steno_attn_fused_init(&j->fused, j->a, j->k);
+        ok = steno_attention_fused_init(&j->fused, j->a, j->k);
         j->part_bytes = j->fused.bytes;
     } else {
         j->way = TILED;
-        ok = steno_attn_tiles_init(&j->tiles, j->a, j->k);
+        ok = steno_attention_tiles_init(&j->tiles, j->a, j->k);
         j->part_bytes = j->tiles.bytes;
     }
     return ok;
@@ -217,8 +217,8 @@ steno_status steno_ops_attention(struct steno_op_ctx *ctx, const struct steno_at
     return STENO_OK;
 }
 
-steno_status steno_attn_check_columns(const struct steno_node *n, const char *fourth,
-                                      steno_err *err)
+steno_status steno_attention_check_columns(const struct steno_node *n, const char *fourth,
+                                           steno_err *err)
 {
     const char *const at[] = {"q_at", "k_at", "v_at", fourth};
     int64_t heads = steno_node_int(n, "heads", 0), size = steno_node_int(n, "size", 0);

@@ -12,9 +12,9 @@
 
 enum {
     ROWS = STENO_ATTEND_ROWS,
-    PANEL = 32,  /* positions that are packed together: whole panels */
-    BLOCK = 512, /* keys at a time where some between others are hidden */
-    NARROW = 128 /* where a mask by rows may hide whole blocks */
+    PANEL = 32,        /* positions that are packed together: whole panels */
+    BLOCK = 512,       /* keys at a time where some between others are hidden */
+    MASKED_BLOCK = 128 /* where a mask by rows may hide whole blocks */
 };
 
 /* Panels of positions, and the first one's first position (it may be negative). */
@@ -29,17 +29,17 @@ static size_t pos_panels(const struct steno_attention *a, int64_t *origin)
 
 static bool in_bf16(const struct steno_attention *a, const steno_kernels *k)
 {
-    return a->narrow && k->attend_bf16;
+    return a->use_bf16 && k->attend_bf16;
 }
 
-bool steno_attn_fused_fits(const struct steno_attention *a, const steno_kernels *k)
+bool steno_attention_fused_fits(const struct steno_attention *a, const steno_kernels *k)
 {
     return (in_bf16(a, k) || k->attend_f32) && a->rows >= 8 && a->keys &&
-           a->size <= STENO_ATTEND_SIZE && !(a->p.data && steno_attn_wraps(a));
+           a->size <= STENO_ATTEND_SIZE && !(a->p.data && steno_attention_wraps(a));
 }
 
-bool steno_attn_fused_init(struct steno_attn_fused *t, const struct steno_attention *a,
-                           const steno_kernels *k)
+bool steno_attention_fused_init(struct steno_attention_fused *t, const struct steno_attention *a,
+                                const steno_kernels *k)
 {
     const bool by_row = a->hidden.data && a->hidden.row && a->hidden.key == 1;
     int64_t origin;
@@ -55,22 +55,24 @@ bool steno_attn_fused_init(struct steno_attn_fused *t, const struct steno_attent
     }
     t->k = k;
     t->plain = !a->hidden.data && !a->mask.data && a->left < 0 && a->right < 0 && !a->valid;
-    t->skips = by_row && a->keys > NARROW;
-    t->block = by_row ? NARROW : a->hidden.data ? BLOCK : a->keys;
-    return steno_attn_put(&t->bytes, &t->at_k, 1, t->packed_bytes(a->size, a->keys)) &&
-           steno_attn_put(&t->bytes, &t->at_v, 1, t->packed_bytes(a->keys, a->v_size)) &&
-           (!a->p.data || steno_attn_put(&t->bytes, &t->at_p, pos_panels(a, &origin),
-                                         t->packed_bytes(a->size, PANEL))) &&
-           steno_attn_put(&t->bytes, &t->at_edge, PANEL * sizeof(float), a->size) &&
-           steno_attn_put(&t->bytes, &t->at_o, ROWS * sizeof(float), steno_attend_ldo(a->v_size)) &&
-           steno_attn_put(&t->bytes, &t->at_row, ROWS, 2 * sizeof(float)) &&
-           steno_attn_put(&t->bytes, &t->at_seen, ROWS, sizeof(struct steno_attend_seen)) &&
-           steno_attn_put(&t->bytes, &t->at_mask, a->hidden.data ? ROWS * sizeof(float) : 0,
-                          t->block);
+    t->skips = by_row && a->keys > MASKED_BLOCK;
+    t->block = by_row ? MASKED_BLOCK : a->hidden.data ? BLOCK : a->keys;
+    return steno_attention_reserve(&t->bytes, &t->at_k, 1, t->packed_bytes(a->size, a->keys)) &&
+           steno_attention_reserve(&t->bytes, &t->at_v, 1, t->packed_bytes(a->keys, a->v_size)) &&
+           (!a->p.data || steno_attention_reserve(&t->bytes, &t->at_p, pos_panels(a, &origin),
+                                                  t->packed_bytes(a->size, PANEL))) &&
+           steno_attention_reserve(&t->bytes, &t->at_edge, PANEL * sizeof(float), a->size) &&
+           steno_attention_reserve(&t->bytes, &t->at_o, ROWS * sizeof(float),
+                                   steno_attend_ldo(a->v_size)) &&
+           steno_attention_reserve(&t->bytes, &t->at_row, ROWS, 2 * sizeof(float)) &&
+           steno_attention_reserve(&t->bytes, &t->at_seen, ROWS,
+                                   sizeof(struct steno_attend_seen)) &&
+           steno_attention_reserve(&t->bytes, &t->at_mask,
+                                   a->hidden.data ? ROWS * sizeof(float) : 0, t->block);
 }
 
 struct head {
-    const struct steno_attn_fused *t;
+    const struct steno_attention_fused *t;
     const struct steno_attention *a;
     size_t b, h;
     const float *q, *p;
@@ -101,7 +103,7 @@ static const float *edge(const struct head *d, int64_t first)
 static void pack_positions(struct head *d)
 {
     const struct steno_attention *a = d->a;
-    const struct steno_attn_fused *t = d->t;
+    const struct steno_attention_fused *t = d->t;
     const size_t panels = pos_panels(a, &d->origin), bytes = t->packed_bytes(a->size, PANEL);
     char *to = d->mem + d->t->at_p;
     for (size_t i = 0, n; i < panels; i += n, to += n * bytes) {
@@ -130,7 +132,7 @@ static bool look(const struct head *d, size_t i0, size_t m, size_t j0, size_t n,
             seen[i] = seen[0];
             continue;
         }
-        seen[i].mask = steno_attn_mask_row(a, d->b, d->h, i0 + i, j0, n, made, &from, &to);
+        seen[i].mask = steno_attention_mask_row(a, d->b, d->h, i0 + i, j0, n, made, &from, &to);
         seen[i].from = j0 + from;
         seen[i].to = j0 + to;
         any = any || from < to;
@@ -140,7 +142,7 @@ static bool look(const struct head *d, size_t i0, size_t m, size_t j0, size_t n,
 
 static void one_tile(const struct head *d, size_t i0, size_t m)
 {
-    const struct steno_attn_fused *t = d->t;
+    const struct steno_attention_fused *t = d->t;
     const struct steno_attention *a = d->a;
     const size_t ldo = steno_attend_ldo(a->v_size);
     struct steno_attend_seen *seen = (void *)(d->mem + t->at_seen);
@@ -178,11 +180,12 @@ static void one_tile(const struct head *d, size_t i0, size_t m)
         x.first = false;
     }
     for (size_t i = 0; i < m; i++)
-        steno_attn_finish(a, t->k, d->y + (i0 + i) * a->y_view.row, x.o + i * ldo, x.max[i],
-                          x.sum[i]);
+        steno_attention_finish(a, t->k, d->y + (i0 + i) * a->y_view.row, x.o + i * ldo, x.max[i],
+                               x.sum[i]);
 }
 
-void steno_attn_fused_head(const struct steno_attn_fused *t, size_t b, size_t h, char *mem)
+void steno_attention_fused_head(const struct steno_attention_fused *t, size_t b, size_t h,
+                                char *mem)
 {
     const struct steno_attention *a = t->a;
     const size_t g = h / (a->q_heads / a->kv_heads);

@@ -26,7 +26,7 @@
 
 #define TILE 64
 #define BLOCK 512
-#define NARROW 128 /* keys of a block where a mask by rows may hide whole blocks */
+#define MASKED_BLOCK 128 /* keys of a block where a mask by rows may hide whole blocks */
 #define FEW 4
 
 /* Rows of the unshifted product that shifted rows [i0, i0 + m) are made of. */
@@ -72,49 +72,50 @@ static size_t max_size(size_t a, size_t b)
 }
 
 /* Room for `n` times `each` floats at the end of the layout; false when it overflows. */
-static bool put(struct steno_attn_tiles *t, size_t *at, size_t n, size_t each)
+static bool put(struct steno_attention_tiles *t, size_t *at, size_t n, size_t each)
 {
     size_t count;
-    return steno_mul_size(n, each, &count) && steno_attn_put(&t->bytes, at, count, sizeof(float));
+    return steno_mul_size(n, each, &count) &&
+           steno_attention_reserve(&t->bytes, at, count, sizeof(float));
 }
 
 /* ---- packed factors, in f32 or bf16 ---- */
 
-static size_t packed_floats(const struct steno_attn_tiles *t, size_t rows, size_t cols)
+static size_t packed_floats(const struct steno_attention_tiles *t, size_t rows, size_t cols)
 {
-    return steno_aligned(t->narrow ? t->k->gemm_bf16.packed_bytes(rows, cols)
-                                   : t->k->gemm_f32_packed_bytes(rows, cols)) /
+    return steno_aligned(t->use_bf16 ? t->k->gemm_bf16.packed_bytes(rows, cols)
+                                     : t->k->gemm_f32_packed_bytes(rows, cols)) /
            sizeof(float);
 }
 
-static void pack(const struct steno_attn_tiles *t, float *to, const float *b, size_t ldb,
+static void pack(const struct steno_attention_tiles *t, float *to, const float *b, size_t ldb,
                  bool trans, size_t rows, size_t cols)
 {
-    if (t->narrow)
+    if (t->use_bf16)
         t->k->gemm_bf16.pack(to, b, ldb, trans, rows, cols);
     else
         t->k->gemm_f32_pack(to, b, ldb, trans, rows, cols);
 }
 
-static void multiply(const struct steno_attn_tiles *t, size_t m, size_t n, size_t k, const float *a,
-                     size_t lda, const float *packed, float *c, size_t ldc)
+static void multiply(const struct steno_attention_tiles *t, size_t m, size_t n, size_t k,
+                     const float *a, size_t lda, const float *packed, float *c, size_t ldc)
 {
-    if (t->narrow)
+    if (t->use_bf16)
         t->k->gemm_bf16.part(m, n, k, a, lda, packed, c, ldc, NULL, 0, 1);
     else
         t->k->gemm_f32_packed(m, n, k, a, lda, packed, c, ldc, NULL);
 }
 
 /* Floats of one packed block of K, V or positions. */
-static size_t k_block(const struct steno_attn_tiles *t)
+static size_t k_block(const struct steno_attention_tiles *t)
 {
     return packed_floats(t, t->a->size, t->block);
 }
-static size_t v_block(const struct steno_attn_tiles *t)
+static size_t v_block(const struct steno_attention_tiles *t)
 {
     return packed_floats(t, t->block, t->a->v_size);
 }
-static size_t p_block(const struct steno_attn_tiles *t)
+static size_t p_block(const struct steno_attention_tiles *t)
 {
     return packed_floats(t, t->a->size, TILE);
 }
@@ -124,14 +125,14 @@ static bool many_tiles(const struct steno_attention *a)
     return a->rows > TILE;
 }
 
-bool steno_attn_tiles_init(struct steno_attn_tiles *t, const struct steno_attention *a,
-                           const steno_kernels *k)
+bool steno_attention_tiles_init(struct steno_attention_tiles *t, const struct steno_attention *a,
+                                const steno_kernels *k)
 {
     const bool by_row = a->hidden.data && a->hidden.row && a->hidden.key == 1 && many_tiles(a);
-    const size_t most = by_row ? NARROW : BLOCK, block = a->keys < most ? a->keys : most;
+    const size_t most = by_row ? MASKED_BLOCK : BLOCK, block = a->keys < most ? a->keys : most;
     size_t blocks = (a->keys + most - 1) / most;
-    size_t width = a->p.data && steno_attn_wraps(a) ? a->p_len : block + TILE, first, count = 0,
-           work;
+    size_t width = a->p.data && steno_attention_wraps(a) ? a->p_len : block + TILE, first,
+           count = 0, work;
     int64_t origin;
     bool ok;
     memset(t, 0, sizeof *t);
@@ -139,13 +140,13 @@ bool steno_attn_tiles_init(struct steno_attn_tiles *t, const struct steno_attent
     t->k = k;
     t->block = most;
     t->skips = by_row;
-    t->narrow = a->narrow && many_tiles(a) && k->cpu & STENO_CPU_BF16;
+    t->use_bf16 = a->use_bf16 && many_tiles(a) && k->cpu & STENO_CPU_BF16;
     t->tile = a->rows < TILE ? a->rows : TILE;
     t->score_ld = block;
-    t->pos_ld = a->p.data && !steno_attn_wraps(a) && many_tiles(a)
+    t->pos_ld = a->p.data && !steno_attention_wraps(a) && many_tiles(a)
                     ? (width + TILE - 1) / TILE * TILE
                     : width;
-    if (a->p.data && steno_attn_wraps(a)) {
+    if (a->p.data && steno_attention_wraps(a)) {
         for (size_t i = 0; i < a->rows; i += TILE) {
             size_t n;
             shift_source(a, i, a->rows - i < TILE ? a->rows - i : TILE, &first, &n);
@@ -158,7 +159,7 @@ bool steno_attn_tiles_init(struct steno_attn_tiles *t, const struct steno_attent
          put(t, &t->at_s, t->tile, block) && put(t, &t->at_p, count, t->pos_ld) &&
          put(t, &t->at_o, t->tile, a->v_size) && put(t, &t->at_row, t->tile, 8) &&
          put(t, &t->at_mask, a->hidden.data ? block : 0, 1) &&
-         put(t, &t->at_pos, a->p.data && steno_attn_wraps(a) ? block : 0, 1);
+         put(t, &t->at_pos, a->p.data && steno_attention_wraps(a) ? block : 0, 1);
     if (!ok)
         return false;
     work = max_size(k->gemm_f32_work(t->tile, block, a->size),
@@ -169,13 +170,13 @@ bool steno_attn_tiles_init(struct steno_attn_tiles *t, const struct steno_attent
     if (!many_tiles(a))
         return true;
     return put(t, &t->at_k, blocks, k_block(t)) && put(t, &t->at_v, blocks, v_block(t)) &&
-           (!a->p.data || a->p_by_key || steno_attn_wraps(a) ||
+           (!a->p.data || a->p_by_key || steno_attention_wraps(a) ||
             put(t, &t->at_pos, pos_blocks(a, &origin), p_block(t)));
 }
 
 /* What one head's tiles work on. */
 struct head {
-    const struct steno_attn_tiles *t;
+    const struct steno_attention_tiles *t;
     const struct steno_attention *a;
     size_t b, h;
     const float *q, *k, *v, *p;
@@ -193,7 +194,7 @@ static float *at(const struct head *d, size_t offset)
 static void pack_head(struct head *d)
 {
     const struct steno_attention *a = d->a;
-    const struct steno_attn_tiles *t = d->t;
+    const struct steno_attention_tiles *t = d->t;
     float *rows = at(d, t->at_q); /* not in use yet */
     size_t blocks, n;
     for (size_t j = 0, i = 0; j < a->keys; j += t->block, i++) {
@@ -202,7 +203,7 @@ static void pack_head(struct head *d)
         pack(t, at(d, t->at_v) + i * v_block(t), d->v + j * a->v.row, a->v.row, false, n,
              a->v_size);
     }
-    if (!d->p || a->p_by_key || steno_attn_wraps(a))
+    if (!d->p || a->p_by_key || steno_attention_wraps(a))
         return;
     blocks = pos_blocks(a, &d->origin);
     for (size_t i = 0; i < blocks; i++) {
@@ -240,7 +241,7 @@ static const float *biased(const struct head *d, const float *bias, size_t i0, s
 static void key_scores(const struct head *d, size_t i0, size_t m, size_t j0, size_t n)
 {
     const struct steno_attention *a = d->a;
-    const struct steno_attn_tiles *t = d->t;
+    const struct steno_attention_tiles *t = d->t;
     size_t ld;
     const float *q = biased(d, a->q_bias, i0, m, at(d, t->at_q), &ld);
     float *s = at(d, t->at_s);
@@ -261,11 +262,11 @@ static void key_scores(const struct head *d, size_t i0, size_t m, size_t j0, siz
 static void pos_scores(const struct head *d, size_t i0, size_t m, size_t j0, size_t n)
 {
     const struct steno_attention *a = d->a;
-    const struct steno_attn_tiles *t = d->t;
+    const struct steno_attention_tiles *t = d->t;
     size_t ld, first = 0, count;
     float *to = at(d, t->at_q) + t->tile * a->size, *s = at(d, t->at_p);
     const float *q;
-    if (steno_attn_wraps(a)) {
+    if (steno_attention_wraps(a)) {
         if (j0)
             return; /* they serve all blocks of keys */
         shift_source(a, i0, m, &first, &count);
@@ -305,7 +306,7 @@ static const float *pos_row(const struct head *d, size_t i0, size_t m, size_t i,
         return NULL;
     if (a->p_by_key)
         return s + i * d->t->pos_ld;
-    if (!steno_attn_wraps(a))
+    if (!steno_attention_wraps(a))
         return s + i * d->t->pos_ld + (many_tiles(a) ? TILE : m) - 1 - i;
     shift_source(a, i0, m, &first, &count);
     steno_ops_shift_row(at(d, d->t->at_pos), s, first, a->rows, a->p_len, i0 + i, j0, j0 + n);
@@ -318,8 +319,8 @@ static float weigh(const struct head *d, size_t i0, size_t m, size_t i, size_t j
 {
     float *s = at(d, d->t->at_s) + i * d->t->score_ld, keep = 1;
     size_t from, to;
-    const float *mask = steno_attn_mask_row(d->a, d->b, d->h, i0 + i, j0, n, at(d, d->t->at_mask),
-                                            &from, &to),
+    const float *mask = steno_attention_mask_row(d->a, d->b, d->h, i0 + i, j0, n,
+                                                 at(d, d->t->at_mask), &from, &to),
                 *pos;
     if (from >= to) {
         memset(s, 0, n * sizeof *s);
@@ -338,7 +339,7 @@ static void add_values(const struct head *d, size_t i0, size_t m, size_t j0, siz
                        const float *keep)
 {
     const struct steno_attention *a = d->a;
-    const struct steno_attn_tiles *t = d->t;
+    const struct steno_attention_tiles *t = d->t;
     float *s = at(d, t->at_s), *y = d->y + i0 * a->y_view.row, *o = y;
     size_t ld = a->y_view.row;
     if (m <= FEW && !many_tiles(a)) {
@@ -372,7 +373,7 @@ static void add_values(const struct head *d, size_t i0, size_t m, size_t j0, siz
 /* Some row of the tile sees some key of the block. */
 static bool sees(const struct head *d, size_t i0, size_t m, size_t j0, size_t n)
 {
-    const struct steno_attn_hidden *h = &d->a->hidden;
+    const struct steno_attention_hidden *h = &d->a->hidden;
     const uint8_t *row = h->data + d->b * h->batch + d->h * h->head + i0 * h->row + j0;
     for (size_t i = 0; i < m; i++, row += h->row)
         if (memchr(row, 0, n))
@@ -393,7 +394,7 @@ static void one_tile(const struct head *d, size_t i0, size_t m)
         if (d->t->skips && !sees(d, i0, m, j0, n)) {
             for (size_t i = 0; !j0 && i < m; i++) /* others are added to the first block's result */
                 memset(d->y + (i0 + i) * a->y_view.row, 0, a->v_size * sizeof *d->y);
-            if (d->p && steno_attn_wraps(a))
+            if (d->p && steno_attention_wraps(a))
                 pos_scores(d, i0, m, j0, n); /* for all blocks */
             continue;
         }
@@ -406,11 +407,12 @@ static void one_tile(const struct head *d, size_t i0, size_t m)
     }
     for (size_t i = 0; i < m; i++) {
         float *y = d->y + (i0 + i) * a->y_view.row;
-        steno_attn_finish(a, d->t->k, y, y, max[i], sum[i]);
+        steno_attention_finish(a, d->t->k, y, y, max[i], sum[i]);
     }
 }
 
-void steno_attn_tiles_head(const struct steno_attn_tiles *t, size_t b, size_t h, char *mem)
+void steno_attention_tiles_head(const struct steno_attention_tiles *t, size_t b, size_t h,
+                                char *mem)
 {
     const struct steno_attention *a = t->a;
     size_t g = h / (a->q_heads / a->kv_heads);

@@ -74,7 +74,7 @@ void steno_body_halves(struct steno_body *b, const char *a, const char *c,
 /* [from, to) of one axis; NULL from: 0, NULL to: the end; both names of i64 of one element. */
 void steno_body_slice(struct steno_body *b, const char *y, const char *x, const char *from,
                       const char *to, int axis);
-/* act (enum steno_act) of x, at most once in a body; kinds that have no formula here are
+/* act (enum steno_activation) of x, at most once in a body; kinds that have no formula here are
  * unsupported. Clip and Swoosh read the node's act_min and act_max. */
 void steno_body_act(struct steno_body *b, const char *y, const char *x, int act);
 /* y = (x - mean) / sqrt(var + epsilon) * gamma + beta along the last axis; beta NULL: none. */
@@ -87,7 +87,7 @@ void steno_body_gelu_tanh(struct steno_body *b, const char *y, const char *x); /
 steno_body_fn steno_body_linear, steno_body_glu, steno_body_depthwise, steno_body_conv_nhwc,
     steno_body_masked_softmax, steno_body_relative_shift, steno_body_int_linear, steno_body_swish,
     steno_body_gelu, steno_body_layer_normalization, steno_body_fused_conv, steno_body_attention,
-    steno_body_late_attention, steno_body_rms_normalization, steno_body_skip_norm,
+    steno_body_absorbed_attention, steno_body_rms_normalization, steno_body_skip_norm,
     steno_body_bias_gelu, steno_body_embed, steno_body_fused_matmul, steno_body_hard_swish,
     steno_body_mish, steno_body_swoosh, steno_body_bias_norm, steno_body_bypass,
     steno_body_chunk_conv, steno_body_relative_window, steno_body_power_spectrum,

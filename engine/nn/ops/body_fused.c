@@ -209,8 +209,8 @@ static void split_heads(struct steno_body *b, const char *y, const char *x, cons
                    (long long)steno_node_int(b->node, size, 1), y, x, y, y, y);
 }
 
-/* op_late_attention.c has the definition. */
-void steno_body_late_attention(struct steno_body *b)
+/* op_absorbed_attention.c has the definition. */
+void steno_body_absorbed_attention(struct steno_body *b)
 {
     const struct steno_node *n = b->node;
     bool bias = steno_body_has(b, 5);

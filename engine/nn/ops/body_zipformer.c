@@ -19,12 +19,12 @@ void steno_body_chunk_conv(struct steno_body *b)
 {
     const struct steno_tensor *w1 = steno_body_const(b, 3), *w2 = steno_body_const(b, 5);
     int64_t act = steno_node_int(b->node, "act", 0);
-    long long lead, pad;
+    long long left_context, pad;
     if (!w1 || !w2 || w1->shape.rank != 3 || w2->shape.rank != 3) {
         steno_body_unsupported(b);
         return;
     }
-    lead = w1->shape.dim[2] - 1;
+    left_context = w1->shape.dim[2] - 1;
     pad = w2->shape.dim[2] / 2;
     if (steno_node_int(b->node, "glu", 0)) {
         steno_body_halves(b, "a", "c", "in0");
@@ -36,7 +36,7 @@ void steno_body_chunk_conv(struct steno_body *b)
         steno_body_add(b, "zero = f32(0.0)\nseen = Where(in1, zero, x)");
     steno_body_add(b, "z = Concat<axis = 2>(in2, %s)", steno_body_has(b, 1) ? "seen" : "x");
     steno_body_add(b, "causal = Conv<group = %lld>(z, in3%s)\nlead = i64[%lld]",
-                   (long long)w1->shape.dim[0], steno_body_has(b, 4) ? ", in4" : "", lead);
+                   (long long)w1->shape.dim[0], steno_body_has(b, 4) ? ", in4" : "", left_context);
     steno_body_slice(b, "chunk", "z", "lead", NULL, 2);
     steno_body_add(b, "within = Conv<group = %lld, pads = [%lld, %lld]>(chunk, in5%s)",
                    (long long)w2->shape.dim[0], pad, pad, steno_body_has(b, 6) ? ", in6" : "");
@@ -48,8 +48,8 @@ void steno_body_chunk_conv(struct steno_body *b)
         steno_body_act(b, "out0", "turned", (int)act);
     if (!steno_body_wants(b, 1))
         return;
-    steno_body_add(b, "back = i64[%lld]", -lead);
-    if (lead)
+    steno_body_add(b, "back = i64[%lld]", -left_context);
+    if (left_context)
         steno_body_slice(b, "out1", "z", "back", NULL, 2);
     else
         steno_body_unsupported(b);
@@ -89,12 +89,12 @@ static void columns(struct steno_body *b, const char *y, const char *x, long lon
 
 /* y [heads, N, T, size], or [heads, N, size, T], of x [T, N, heads size]. */
 static void apart(struct steno_body *b, const char *y, const char *x, long long heads,
-                  long long size, bool turned)
+                  long long size, bool transposed)
 {
     struct steno_body_name shape = steno_body_temp(b), split = steno_body_temp(b);
     steno_body_add(b, "%s = i64[0, 0, %lld, %lld]\n%s = Reshape(%s, %s)", shape.s, heads, size,
                    split.s, x, shape.s);
-    steno_body_add(b, "%s = Transpose<perm = [2, 1, %s]>(%s)", y, turned ? "3, 0" : "0, 3",
+    steno_body_add(b, "%s = Transpose<perm = [2, 1, %s]>(%s)", y, transposed ? "3, 0" : "0, 3",
                    split.s);
 }
 

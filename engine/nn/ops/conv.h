@@ -18,7 +18,7 @@ bool steno_ops_conv_lowers(enum steno_precision p, const struct steno_conv *s,
                            const struct steno_window *win);
 /* While preparing: constant input `in` as the weights of a product of patches [taps * c_in, c_out],
  * reported, and the original given up. STENO_ERR_NOMEM. */
-STENO_MUST steno_status steno_ops_conv_lower(struct steno_prep *pc, int in,
+STENO_MUST steno_status steno_ops_conv_lower(struct steno_prepare *pc, int in,
                                              const struct steno_conv *s, struct steno_weights **out,
                                              steno_err *err);
 

@@ -17,7 +17,7 @@
     X(matmul)                                                                                      \
     X(conv)                                                                                        \
     X(conv_nhwc)                                                                                   \
-    X(conv_strips)                                                                                 \
+    X(conv_row_tiles)                                                                              \
     X(rnn)                                                                                         \
     X(control)                                                                                     \
     X(search)                                                                                      \
@@ -37,7 +37,7 @@
     X(ms_quant)                                                                                    \
     X(ms_embed)                                                                                    \
     X(fused_attention)                                                                             \
-    X(late_attention)                                                                              \
+    X(absorbed_attention)                                                                          \
     X(fused_int8)                                                                                  \
     X(cached_attention)                                                                            \
     X(window_attention)                                                                            \

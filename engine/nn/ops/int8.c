@@ -76,17 +76,17 @@ steno_status steno_packed_i8_new(const steno_kernels *k, const void *q, steno_dt
     return STENO_OK;
 }
 
-steno_status steno_prep_pack_i8(struct steno_prep *pc, int w_in, int zero_in,
-                                struct steno_packed_i8 **out, steno_err *err)
+steno_status steno_prepare_pack_i8(struct steno_prepare *pc, int w_in, int zero_in,
+                                   struct steno_packed_i8 **out, steno_err *err)
 {
-    const struct steno_node *n = steno_prep_node(pc);
-    const struct steno_tensor *w = w_in < n->n_in ? steno_prep_const(pc, w_in) : NULL, *z = NULL;
+    const struct steno_node *n = steno_prepare_node_of(pc);
+    const struct steno_tensor *w = w_in < n->n_in ? steno_prepare_const(pc, w_in) : NULL, *z = NULL;
     bool has_zero = zero_in < n->n_in && n->in[zero_in] != STENO_NONE, filled;
     struct steno_packed_i8 *p;
     size_t zeros;
     *out = NULL;
     if (has_zero)
-        z = steno_prep_const(pc, zero_in);
+        z = steno_prepare_const(pc, zero_in);
     zeros = z ? steno_numel(z) : 0;
     if (!w || !steno_ops_is_byte(w->dtype) || w->shape.rank != 2 || !steno_numel(w) ||
         (has_zero && (!z || !z->data || z->dtype != w->dtype ||
@@ -96,11 +96,11 @@ steno_status steno_prep_pack_i8(struct steno_prep *pc, int w_in, int zero_in,
     if (p) {
         p->k = (size_t)w->shape.dim[0];
         p->n = (size_t)w->shape.dim[1];
-        p->bytes = steno_prep_kernels(pc)->gemm_i8_packed_bytes(p->k, p->n);
-        p->data = steno_prep_memory(pc, w_in, p->bytes, &filled);
+        p->bytes = steno_prepare_kernels(pc)->gemm_i8_packed_bytes(p->k, p->n);
+        p->data = steno_prepare_memory(pc, w_in, p->bytes, &filled);
     }
     if (!p || !p->data ||
-        (!filled && !fill(steno_prep_kernels(pc), p, w->data, w->dtype, false, z))) {
+        (!filled && !fill(steno_prepare_kernels(pc), p, w->data, w->dtype, false, z))) {
         steno_packed_i8_free(p);
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory for packed weights");
     }

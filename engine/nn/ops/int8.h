@@ -35,8 +35,8 @@ void steno_packed_i8_free(void *w); /* a release function; accepts NULL */
 /* While preparing: inputs w_in and zero_in (may be past the node's inputs) packed into *out when
  * they are constant bytes [K,N] that fit each other; else *out is NULL and run sees to it. The
  * original is given up. STENO_ERR_NOMEM. */
-STENO_MUST steno_status steno_prep_pack_i8(struct steno_prep *pc, int w_in, int zero_in,
-                                           struct steno_packed_i8 **out, steno_err *err);
+STENO_MUST steno_status steno_prepare_pack_i8(struct steno_prepare *pc, int w_in, int zero_in,
+                                              struct steno_packed_i8 **out, steno_err *err);
 
 /* Element i of zero points, u8 or i8. */
 int32_t steno_ops_zero_at(const struct steno_tensor *z, size_t i);

@@ -73,13 +73,13 @@ const float *steno_ops_as_f32(struct steno_op_ctx *ctx, const struct steno_tenso
 const double *steno_ops_as_f64(struct steno_op_ctx *ctx, const struct steno_tensor *t);
 /* Calls n floats closer that are about to be read, or written: of a state, which has left the
  * caches since the last chunk, many lines at a time instead of one row after the other. */
-static inline void steno_ops_call(const float *p, size_t n)
+static inline void steno_ops_prefetch(const float *p, size_t n)
 {
     for (size_t i = 0; i < n; i += 16)
         __builtin_prefetch(p + i, 0);
 }
 
-static inline void steno_ops_call_to_write(const float *p, size_t n)
+static inline void steno_ops_prefetch_for_write(const float *p, size_t n)
 {
     for (size_t i = 0; i < n; i += 16)
         __builtin_prefetch(p + i, 1);
@@ -144,22 +144,23 @@ STENO_MUST steno_status steno_ops_infer_bshape(struct steno_infer *ic, int first
 
 /* ---- broadcasting ---- dims of the result merged as far as every operand allows; the last one is
  * a row in which each operand has step 1 or 0. */
-struct steno_bcast {
+struct steno_broadcast {
     int rank, n_in;
     size_t dim[STENO_MAX_RANK];                    /* of the outer dims */
     size_t step[STENO_OPS_MAX_IN][STENO_MAX_RANK]; /* elements */
     size_t rows, row;                              /* number of rows, elements in one */
     size_t row_step[STENO_OPS_MAX_IN];             /* 0 or 1 */
 };
-struct steno_bcast_pos {
+struct steno_broadcast_pos {
     size_t idx[STENO_MAX_RANK];
     size_t at[STENO_OPS_MAX_IN]; /* element offset of each operand at the current row */
 };
 /* out must be the broadcast of the inputs (checked by the caller with steno_shape_broadcast). */
-void steno_bcast_init(struct steno_bcast *b, const struct steno_shape *out,
-                      const struct steno_shape *const *in, int n_in);
-void steno_bcast_start(const struct steno_bcast *b, struct steno_bcast_pos *p, size_t row);
-void steno_bcast_next(const struct steno_bcast *b, struct steno_bcast_pos *p);
+void steno_broadcast_init(struct steno_broadcast *b, const struct steno_shape *out,
+                          const struct steno_shape *const *in, int n_in);
+void steno_broadcast_start(const struct steno_broadcast *b, struct steno_broadcast_pos *p,
+                           size_t row);
+void steno_broadcast_next(const struct steno_broadcast *b, struct steno_broadcast_pos *p);
 /* Broadcast shape of inputs [0, n_in) of a run; the error names the shapes. */
 STENO_MUST steno_status steno_ops_bshape(const struct steno_op_ctx *ctx, int n_in,
                                          struct steno_shape *out, steno_err *err);
@@ -176,8 +177,8 @@ void steno_ops_transpose(const struct steno_shape *s, const int *perm, size_t es
 
 /* ---- activations ---- y = act(y), n elements; act_min, act_max as in struct steno_gemm_epilogue.
  */
-void steno_ops_activate(const steno_kernels *k, enum steno_act act, float act_min, float act_max,
-                        float *y, size_t n);
+void steno_ops_activate(const steno_kernels *k, enum steno_activation act, float act_min,
+                        float act_max, float *y, size_t n);
 
 /* ---- work shared out ---- splits [0, n) into ranges of at least `grain` and calls
  * fn(arg, begin, end) on the team; inline when it is small. */

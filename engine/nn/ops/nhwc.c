@@ -2,8 +2,8 @@
 
 #include "base/cpu.h"
 #include "nn/kernels/winograd.h"
-#include "nn/ops/conv_bytes.h"
-#include "nn/ops/conv_few_bytes.h"
+#include "nn/ops/conv_i8.h"
+#include "nn/ops/conv_winograd_i8.h"
 
 #include <stdlib.h>
 
@@ -67,27 +67,28 @@ static void make_few(float *to, const float *w, const void *arg)
     steno_winograd_weights(to, w, s->c_out, s->c_in);
 }
 
-static steno_status pack(struct steno_prep *pc, int in, struct steno_nhwc *c, steno_err *err)
+static steno_status pack(struct steno_prepare *pc, int in, struct steno_nhwc *c, steno_err *err)
 {
-    const struct steno_tensor *w = steno_prep_const(pc, in);
-    const steno_kernels *k = steno_prep_kernels(pc);
+    const struct steno_tensor *w = steno_prepare_const(pc, in);
+    const steno_kernels *k = steno_prepare_kernels(pc);
     bool filled;
-    c->packed = steno_prep_memory(pc, in, k->conv_nhwc_f32_packed_bytes(&c->s), &filled);
+    c->packed = steno_prepare_memory(pc, in, k->conv_nhwc_f32_packed_bytes(&c->s), &filled);
     if (!c->packed)
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory for packed weights");
     if (!filled) {
         k->conv_nhwc_f32_pack(c->packed, w->data, &c->s);
-        steno_prep_rounded(pc, w->data, steno_numel(w), false, 0);
+        steno_prepare_rounded(pc, w->data, steno_numel(w), false, 0);
     }
     return STENO_OK;
 }
 
-steno_status steno_prep_nhwc(struct steno_prep *pc, int in, const struct steno_conv *s,
-                             const struct steno_window *win, struct steno_nhwc *c, steno_err *err)
+steno_status steno_prepare_nhwc(struct steno_prepare *pc, int in, const struct steno_conv *s,
+                                const struct steno_window *win, struct steno_nhwc *c,
+                                steno_err *err)
 {
-    const struct steno_tensor *w = steno_prep_const(pc, in);
-    const enum steno_precision precision = steno_prep_precision(pc);
-    const steno_kernels *k = steno_prep_kernels(pc);
+    const struct steno_tensor *w = steno_prepare_const(pc, in);
+    const enum steno_precision precision = steno_prepare_precision(pc);
+    const steno_kernels *k = steno_prepare_kernels(pc);
     if (!w || w->dtype != STENO_F32 || w->shape.rank < 3 || w->shape.rank > 4 || !steno_numel(w))
         return steno_fail(err, STENO_ERR_FORMAT, "weights must be constant, f32, of rank 3 or 4");
     if (s->group != 1 && (s->group != s->c_in || s->c_out != s->c_in))
@@ -95,19 +96,19 @@ steno_status steno_prep_nhwc(struct steno_prep *pc, int in, const struct steno_c
     c->s = *s;
     const bool fixed =
         precision == STENO_FP32 && s->group == 1 &&
-        steno_prep_tight(pc, precision, s->kernel[0] * s->kernel[1] * s->c_in, s->c_out);
+        steno_prepare_compressed(pc, precision, s->kernel[0] * s->kernel[1] * s->c_in, s->c_out);
     c->few = precision != STENO_INT8_WEIGHTS && steno_winograd_fits(s) &&
-             (!fixed || k->gemm_fixed.conv_winograd) &&
+             (!fixed || k->gemm_f32_w24.conv_winograd) &&
              (precision != STENO_BF16_WEIGHTS || k->gemm_bf16.conv_winograd);
     if (c->few) {
         const struct steno_made m = {STENO_WINOGRAD_SLOTS * s->c_in, s->c_out, make_few, &c->s};
-        return steno_prep_weights_made(pc, in, &m, &c->lowered, err);
+        return steno_prepare_weights_made(pc, in, &m, &c->lowered, err);
     }
     /* tiles multiply bytes faster than sums of pixels are made */
     if (precision == STENO_INT8_WEIGHTS && steno_winograd_fits(s) &&
         !(k->cpu & STENO_CPU_AMX && k->cpu & STENO_CPU_BF16)) {
         const struct steno_made m = {s->c_in, s->c_out, make_few, &c->s};
-        return steno_prep_weights_made_parts(pc, in, &m, STENO_WINOGRAD_SLOTS, &c->slots, err);
+        return steno_prepare_weights_made_parts(pc, in, &m, STENO_WINOGRAD_SLOTS, &c->slots, err);
     }
     /* channels last, patches cost nothing, and 16 bits are as 8 */
     if (fixed || (precision != STENO_FP32 && steno_ops_conv_lowers(STENO_INT8_WEIGHTS, s, win)))
@@ -140,7 +141,8 @@ void steno_nhwc_part(const steno_kernels *k, const struct steno_nhwc_image *m, s
 {
     const struct steno_weights *w = m->c->lowered;
     if (m->c->slots)
-        steno_conv_few_part(k, &(struct steno_conv_few){m->s, m->x, m->c->slots, m->ep, m->y},
+        steno_conv_few_part(k,
+                            &(struct steno_conv_winograd_i8){m->s, m->x, m->c->slots, m->ep, m->y},
                             m->work, part, n_parts);
     else if (!w)
         k->conv_nhwc_f32(m->s, m->x, m->c->packed, m->y, m->ep, part, n_parts);

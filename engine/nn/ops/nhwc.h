@@ -1,4 +1,5 @@
-/* One channels-last convolution with constant weights: what ConvNhwc and ConvStrips are made of. */
+/* One channels-last convolution with constant weights: what ConvNhwc and ConvRowTiles are made of.
+ */
 #ifndef STENO_NN_OPS_NHWC_H
 #define STENO_NN_OPS_NHWC_H
 
@@ -16,9 +17,10 @@ struct steno_nhwc {
 /* While preparing: constant input `in`, f32 of rank 3 or 4, as weights of the convolution s with
  * window win, packed in the network's precision, reported, and the original given up.
  * STENO_ERR_FORMAT, STENO_ERR_NOMEM; c is to be released either way. */
-STENO_MUST steno_status steno_prep_nhwc(struct steno_prep *pc, int in, const struct steno_conv *s,
-                                        const struct steno_window *win, struct steno_nhwc *c,
-                                        steno_err *err);
+STENO_MUST steno_status steno_prepare_nhwc(struct steno_prepare *pc, int in,
+                                           const struct steno_conv *s,
+                                           const struct steno_window *win, struct steno_nhwc *c,
+                                           steno_err *err);
 void steno_nhwc_release(struct steno_nhwc *c);
 
 /* One image x [in0, in1, c_in] to y [out0, out1, c_out]; s: c->s with extents and padding. */

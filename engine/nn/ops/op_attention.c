@@ -96,10 +96,10 @@ static steno_status infer_attention(struct steno_infer *ic, steno_err *err)
     return STENO_OK;
 }
 
-static struct steno_attn_view view_of(const float *x, bool flat, size_t heads, size_t rows,
-                                      size_t size)
+static struct steno_attention_view view_of(const float *x, bool flat, size_t heads, size_t rows,
+                                           size_t size)
 {
-    struct steno_attn_view v = {.data = x, .batch = heads * rows * size};
+    struct steno_attention_view v = {.data = x, .batch = heads * rows * size};
     v.head = flat ? size : rows * size;
     v.row = flat ? heads * size : size;
     return v;
@@ -113,7 +113,7 @@ static const struct steno_tensor *optional(const struct steno_op_ctx *ctx, int i
 /* K or V with the cache in front, as [batch, heads, past + new, size] in the output `out` (or
  * scratch when nobody reads it). *view shows what attention should read. */
 static steno_status extend(struct steno_op_ctx *ctx, int in, int past_in, int out,
-                           const struct shapes *s, int64_t size, struct steno_attn_view *view,
+                           const struct shapes *s, int64_t size, struct steno_attention_view *view,
                            steno_err *err)
 {
     const struct steno_tensor *x = steno_op_in(ctx, in), *past = optional(ctx, past_in);
@@ -122,7 +122,7 @@ static steno_status extend(struct steno_op_ctx *ctx, int in, int past_in, int ou
     size_t heads = (size_t)(s->batch * s->kv_heads), old = (size_t)(s->past * size);
     size_t add = (size_t)s->new_keys, e = (size_t)size;
     bool wanted = out < steno_op_n_out(ctx) && steno_op_wants(ctx, out);
-    struct steno_attn_view src;
+    struct steno_attention_view src;
     struct steno_tensor *t = NULL;
     const float *fx = steno_ops_as_f32(ctx, x), *fp = past ? steno_ops_as_f32(ctx, past) : NULL;
     float *to;
@@ -193,7 +193,7 @@ static steno_status read_mask(struct steno_op_ctx *ctx, const struct steno_tenso
     for (size_t i = 0; i < n && m->dtype == STENO_BOOL; i++)
         f[i] = f[i] != 0 ? 0 : -INFINITY;
     a->mask =
-        (struct steno_attn_view){.data = f, .batch = step[0], .head = step[1], .row = step[2]};
+        (struct steno_attention_view){.data = f, .batch = step[0], .head = step[1], .row = step[2]};
     a->mask_keys = (size_t)x.dim[3];
     return STENO_OK;
 }
@@ -292,7 +292,7 @@ static steno_status run_attention(struct steno_op_ctx *ctx, steno_err *err)
     if (!steno_node_attr(n, "scale"))
         a.scale = s.size ? 1 / sqrtf((float)s.size) : 1;
     a.softcap = steno_node_float(n, "softcap", 0);
-    a.capture = (enum steno_attn_capture)mode;
+    a.capture = (enum steno_attention_capture)mode;
     st = steno_ops_attention(ctx, &a, err);
     if (st)
         return st;

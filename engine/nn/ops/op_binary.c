@@ -182,7 +182,7 @@ static const struct binary_row *find(const struct steno_node *n)
 
 /* ---- one pair ---- */
 struct pair {
-    struct steno_bcast b;
+    struct steno_broadcast b;
     row_fn fn;
     steno_binary_f32 *kernel; /* instead of fn for f32 */
     bool half, compare;
@@ -225,19 +225,19 @@ static void pair_row(const struct pair *p, char *y, const char *a, size_t sa, co
 static void pair_rows(void *arg, size_t begin, size_t end)
 {
     const struct pair *p = arg;
-    const struct steno_bcast *b = &p->b;
-    struct steno_bcast_pos at;
+    const struct steno_broadcast *b = &p->b;
+    struct steno_broadcast_pos at;
     if (b->rows == 1) { /* a single long row is cut into pieces */
         size_t sa = b->row_step[0], sb = b->row_step[1];
         pair_row(p, p->y + begin * p->out_size, p->x[0] + begin * sa * p->esize, sa,
                  p->x[1] + begin * sb * p->esize, sb, end - begin);
         return;
     }
-    steno_bcast_start(b, &at, begin);
+    steno_broadcast_start(b, &at, begin);
     for (size_t r = begin; r < end; r++) {
         pair_row(p, p->y + r * b->row * p->out_size, p->x[0] + at.at[0] * p->esize, b->row_step[0],
                  p->x[1] + at.at[1] * p->esize, b->row_step[1], b->row);
-        steno_bcast_next(b, &at);
+        steno_broadcast_next(b, &at);
     }
 }
 
@@ -264,7 +264,7 @@ static steno_status run_pair(struct steno_op_ctx *ctx, const struct binary_row *
     p.y = y->data;
     p.esize = steno_dtype_size(a->dtype);
     p.out_size = steno_dtype_size(y->dtype);
-    steno_bcast_init(&p.b, &y->shape, in, 2);
+    steno_broadcast_init(&p.b, &y->shape, in, 2);
     n = p.b.rows == 1 ? p.b.row : p.b.rows;
     steno_ops_ranges(ctx, n, p.b.rows == 1 ? GRAIN : GRAIN / (p.b.row ? p.b.row : 1) + 1, pair_rows,
                      &p);
@@ -305,8 +305,8 @@ static steno_status run_pow(struct steno_op_ctx *ctx, steno_err *err)
     const struct steno_shape *in[2];
     struct steno_shape s;
     struct steno_tensor *y;
-    struct steno_bcast b;
-    struct steno_bcast_pos at;
+    struct steno_broadcast b;
+    struct steno_broadcast_pos at;
     steno_status st = steno_ops_bshape(ctx, 2, &s, err);
     if (st)
         return st;
@@ -332,8 +332,8 @@ static steno_status run_pow(struct steno_op_ctx *ctx, steno_err *err)
     }
     in[0] = &x->shape;
     in[1] = &e->shape;
-    steno_bcast_init(&b, &s, in, 2);
-    steno_bcast_start(&b, &at, 0);
+    steno_broadcast_init(&b, &s, in, 2);
+    steno_broadcast_start(&b, &at, 0);
     for (size_t r = 0; r < b.rows; r++) {
         for (size_t i = 0; i < b.row; i++) {
             size_t ix = at.at[0] + i * b.row_step[0], ie = at.at[1] + i * b.row_step[1];
@@ -354,7 +354,7 @@ static steno_status run_pow(struct steno_op_ctx *ctx, steno_err *err)
                 steno_ops_store_f64(to, y->dtype, &v, 1);
             }
         }
-        steno_bcast_next(&b, &at);
+        steno_broadcast_next(&b, &at);
     }
     return STENO_OK;
 }

@@ -1,5 +1,5 @@
 /* Operator of domain ai.steno.run, which no file holds: it reads memory that outlives a run, lent
- * by whoever runs the session (nn/exec/searches.h).
+ * by whoever runs the session (nn/exec/kv_cache.h).
  *
  * CachedAttention  Q [B, 1, .], new [B, 1, .]?, new_bias (B numbers, or one)?
  *                  Attention of one query for each hypothesis of the beams of some searches. With
@@ -7,14 +7,13 @@
  *                  keys of all heads from column k_at on and the values from v_at on. bias is added
  * to the scaled score of a key, new_bias to that of new[b]. Hypotheses share rows, so a beam is
  *                  reordered by writing other numbers into index (nn/passes/incremental.c).
- *                  Where the entries of a search are one text (is_text), index has one list for all of
- *                  them, and entry b has new[0 .. b] of its search behind it: a prompt in one run.
- *                  Without `new` they are rows 0 .. memory.n of the search.
- *                  y [B, 1, heads * v_size], zeros for entries that are no search's. Attributes:
- * heads, size, v_size, q_at, k_at, v_at, layer, scale. */
+ *                  Where the entries of a search are one text (is_text), index has one list for all
+ * of them, and entry b has new[0 .. b] of its search behind it: a prompt in one run. Without `new`
+ * they are rows 0 .. memory.n of the search. y [B, 1, heads * v_size], zeros for entries that are
+ * no search's. Attributes: heads, size, v_size, q_at, k_at, v_at, layer, scale. */
 #include "nn/ops/families.h"
 #include "nn/ops/internal.h"
-#include "nn/exec/searches.h"
+#include "nn/exec/kv_cache.h"
 
 #include <math.h>
 
@@ -27,8 +26,8 @@ enum { IN_Q, IN_NEW, IN_NEW_BIAS };
 struct cached {
     const steno_kernels *k;
     size_t batch, heads, size, v_size, k_at, v_at;
-    struct steno_kept_rows rows;
-    const float *q, *fresh, *bias, *new_bias;
+    struct steno_kv_rows rows;
+    const float *q, *new_kv, *bias, *new_bias;
     size_t q_row, row, index_row, new_bias_step;
     const int32_t *index;
     bool is_text; /* entries are tokens of one text, each with those before it */
@@ -39,7 +38,7 @@ struct cached {
      * for each part */
     size_t shared, score_bytes, part_bytes, parts;
     float *sum; /* [heads][batch] of the weights */
-    const char *pieces;
+    const char *pages;
 };
 
 static steno_status infer_cached(struct steno_infer *ic, steno_err *err)
@@ -64,7 +63,7 @@ static size_t own_new(const struct cached *c, size_t b)
 
 static const float *new_row(const struct cached *c, size_t b, size_t i)
 {
-    return c->fresh + (c->is_text ? i : b) * c->row;
+    return c->new_kv + (c->is_text ? i : b) * c->row;
 }
 
 /* Weights of head h's keys for query b, oldest first, then the new ones: s [rows.n + own_new]. */
@@ -151,13 +150,13 @@ static void shared_part(void *arg, int part)
 /* ---- the same, kept in bf16 ---- */
 
 /* m queries from number b on of head h. */
-static void pieces_tile(const struct cached *c, size_t h, size_t b, size_t m, char *mem)
+static void pages_tile(const struct cached *c, size_t h, size_t b, size_t m, char *mem)
 {
     const size_t ldo = steno_attend_ldo(c->v_size), y_row = c->heads * c->v_size;
-    const size_t bytes = steno_kept_bytes(c->k, c->size, c->v_size);
+    const size_t bytes = steno_kv_page_bytes(c->k, c->size, c->v_size);
     float max[STENO_ATTEND_ROWS], sum[STENO_ATTEND_ROWS], *y = c->y + b * y_row + h * c->v_size;
     struct steno_attend a = {.m = m,
-                             .keys = STENO_KEPT_KEYS,
+                             .keys = STENO_KV_PAGE_KEYS,
                              .size = c->size,
                              .v_size = c->v_size,
                              .q = c->q + b * c->q_row + h * c->size,
@@ -172,30 +171,29 @@ static void pieces_tile(const struct cached *c, size_t h, size_t b, size_t m, ch
         max[i] = -INFINITY;
         sum[i] = 0;
     }
-    for (size_t at = 0; at < c->rows.n; at += STENO_KEPT_KEYS, a.first = false) {
-        a.k = c->pieces + (h * c->rows.cap + at) / STENO_KEPT_KEYS * bytes;
-        a.v = (const char *)a.k + steno_kept_keys_bytes(c->k, c->size);
-        a.to = c->rows.n - at < STENO_KEPT_KEYS ? c->rows.n - at : STENO_KEPT_KEYS;
+    for (size_t at = 0; at < c->rows.n; at += STENO_KV_PAGE_KEYS, a.first = false) {
+        a.k = c->pages + (h * c->rows.cap + at) / STENO_KV_PAGE_KEYS * bytes;
+        a.v = (const char *)a.k + steno_kv_page_key_bytes(c->k, c->size);
+        a.to = c->rows.n - at < STENO_KV_PAGE_KEYS ? c->rows.n - at : STENO_KV_PAGE_KEYS;
         c->k->attend_bf16(&a);
     }
     for (size_t i = 0; i < m; i++, y += y_row)
         c->k->affine_f32(y, a.o + i * ldo, c->v_size, 1 / sum[i], 0);
 }
 
-static void pieces_part(void *arg, int part)
+static void pages_part(void *arg, int part)
 {
     const struct cached *c = arg;
     size_t p = (size_t)part;
     for (size_t h = c->heads * p / c->parts; h < c->heads * (p + 1) / c->parts; h++)
         for (size_t b = 0; b < c->batch; b += STENO_ATTEND_ROWS)
-            pieces_tile(c, h, b,
-                        c->batch - b < STENO_ATTEND_ROWS ? c->batch - b : STENO_ATTEND_ROWS,
-                        c->scratch + p * c->part_bytes);
+            pages_tile(c, h, b, c->batch - b < STENO_ATTEND_ROWS ? c->batch - b : STENO_ATTEND_ROWS,
+                       c->scratch + p * c->part_bytes);
 }
 
 static void run_shared(struct steno_op_ctx *ctx, struct cached *c)
 {
-    void (*part)(void *, int) = c->pieces ? pieces_part : shared_part;
+    void (*part)(void *, int) = c->pages ? pages_part : shared_part;
     if (!c->rows.n)
         memset(c->y, 0, c->batch * c->heads * c->v_size * sizeof *c->y);
     else if (c->parts == 1)
@@ -226,7 +224,7 @@ static bool shared_bytes(struct steno_op_ctx *ctx, struct cached *c, size_t *byt
     if (!steno_mul_size(c->batch * sizeof(float), c->rows.cap, &scores) || scores > SIZE_MAX / 1024)
         return false;
     c->score_bytes = steno_aligned(scores + STENO_OVERREAD);
-    if (c->pieces)
+    if (c->pages)
         c->part_bytes = STENO_ATTEND_ROWS * steno_attend_ldo(c->v_size) * sizeof(float);
     else
         c->part_bytes =
@@ -276,7 +274,7 @@ static const char *read_new(struct steno_op_ctx *ctx, struct cached *c)
     c->row = (size_t)t->shape.dim[2];
     if (c->k_at + c->heads * c->size > c->row || c->v_at + c->heads * c->v_size > c->row)
         return "new has too few columns for the heads";
-    c->fresh = t->data;
+    c->new_kv = t->data;
     t = steno_op_in(ctx, IN_NEW_BIAS);
     if (t && (t->dtype != STENO_F32 || (steno_numel(t) != c->batch && steno_numel(t) != 1)))
         return "new_bias is not one number for each query";
@@ -298,22 +296,22 @@ static const char *check_index(const struct cached *c)
 }
 
 /* The hypotheses of view v, which are entries `at` and on of the batch that `all` is. */
-static const char *share_of(const struct cached *all, const struct steno_search_view *v, size_t at,
+static const char *share_of(const struct cached *all, const struct steno_kv_view *v, size_t at,
                             size_t layer, struct cached *c)
 {
-    const struct steno_kept_layer *l = &v->layer[layer];
+    const struct steno_kv_layer *l = &v->layer[layer];
     *c = *all;
     if (layer >= v->n_layers || v->hyps > all->batch - at)
         return "a search has other layers or more hypotheses";
     c->batch = v->hyps;
     c->q += at * all->q_row;
     c->y += at * all->heads * all->v_size;
-    c->rows = all->fresh ? l->own : l->memory;
-    if (!all->fresh) {
-        c->pieces = l->pieces;
+    c->rows = all->new_kv ? l->own : l->memory;
+    if (!all->new_kv) {
+        c->pages = l->pages;
         return c->rows.n > c->rows.cap ? "more keys than rows" : NULL;
     }
-    c->fresh += at * all->row;
+    c->new_kv += at * all->row;
     c->new_bias = all->new_bias ? all->new_bias + at * all->new_bias_step : NULL;
     c->index = v->index;
     c->index_row = v->index_row;
@@ -323,10 +321,10 @@ static const char *share_of(const struct cached *all, const struct steno_search_
 }
 
 /* Where scratch is NULL, *most becomes what one search needs of it at most. */
-static steno_status each_search(struct steno_op_ctx *ctx, const struct cached *all, char *scratch,
-                                size_t *most, steno_err *err)
+static steno_status each_view(struct steno_op_ctx *ctx, const struct cached *all, char *scratch,
+                              size_t *most, steno_err *err)
 {
-    const struct steno_searches *s = steno_op_lent(ctx);
+    const struct steno_kv_binding *s = steno_op_bound_kv(ctx);
     const size_t layer = attribute(ctx, "layer"), y_row = all->heads * all->v_size;
     size_t at = 0;
     for (size_t i = 0; i < s->n; i++) {
@@ -335,15 +333,15 @@ static steno_status each_search(struct steno_op_ctx *ctx, const struct cached *a
         const char *wrong = share_of(all, &s->view[i], at, layer, &c);
         if (wrong)
             return steno_op_fail(ctx, err, STENO_ERR_INVAL, "search %zu: %s", i, wrong);
-        if (!(c.fresh ? own_bytes(&c, &bytes) : shared_bytes(ctx, &c, &bytes)))
+        if (!(c.new_kv ? own_bytes(&c, &bytes) : shared_bytes(ctx, &c, &bytes)))
             return steno_ops_nomem(ctx, err);
         *most = larger(*most, bytes);
         at += c.batch;
         if (!scratch || !c.batch)
             continue;
         c.sum = (float *)(void *)scratch;
-        c.scratch = c.fresh ? scratch : scratch + steno_aligned(c.heads * c.batch * sizeof *c.sum);
-        if (c.fresh)
+        c.scratch = c.new_kv ? scratch : scratch + steno_aligned(c.heads * c.batch * sizeof *c.sum);
+        if (c.new_kv)
             run_own(ctx, &c);
         else
             run_shared(ctx, &c);
@@ -353,18 +351,18 @@ static steno_status each_search(struct steno_op_ctx *ctx, const struct cached *a
     return STENO_OK;
 }
 
-static steno_status run_searches(struct steno_op_ctx *ctx, const struct cached *all, steno_err *err)
+static steno_status run_bound(struct steno_op_ctx *ctx, const struct cached *all, steno_err *err)
 {
     size_t most = STENO_ALIGN;
     char *scratch;
     steno_status st;
-    if (!steno_op_lent(ctx))
+    if (!steno_op_bound_kv(ctx))
         return steno_op_fail(ctx, err, STENO_ERR_INVAL, "no searches were lent to the session");
-    st = each_search(ctx, all, NULL, &most, err);
+    st = each_view(ctx, all, NULL, &most, err);
     if (st)
         return st;
     scratch = steno_op_scratch(ctx, most);
-    return scratch ? each_search(ctx, all, scratch, &most, err) : steno_ops_nomem(ctx, err);
+    return scratch ? each_view(ctx, all, scratch, &most, err) : steno_ops_nomem(ctx, err);
 }
 
 static steno_status run_cached(struct steno_op_ctx *ctx, steno_err *err)
@@ -386,7 +384,7 @@ static steno_status run_cached(struct steno_op_ctx *ctx, steno_err *err)
     if (st || !c.batch)
         return st;
     c.y = y->data;
-    return run_searches(ctx, &c, err);
+    return run_bound(ctx, &c, err);
 }
 
 const struct steno_op steno_ops_cached_attention[] = {

@@ -51,9 +51,9 @@ static struct steno_shape merge_shapes(struct steno_infer *ic, const struct sten
 
 /* ---- If ---- */
 
-static steno_status prepare_if(struct steno_prep *pc, void **priv, steno_err *err)
+static steno_status prepare_if(struct steno_prepare *pc, void **priv, steno_err *err)
 {
-    const struct steno_node *n = steno_prep_node(pc);
+    const struct steno_node *n = steno_prepare_node_of(pc);
     const char *const names[] = {"then_branch", "else_branch"};
     (void)priv;
     for (int i = 0; i < 2; i++) {
@@ -207,9 +207,9 @@ static steno_status stack(struct steno_op_ctx *ctx, int out, const struct collec
 
 /* ---- Loop ---- */
 
-static steno_status prepare_loop(struct steno_prep *pc, void **priv, steno_err *err)
+static steno_status prepare_loop(struct steno_prepare *pc, void **priv, steno_err *err)
 {
-    const struct steno_node *n = steno_prep_node(pc);
+    const struct steno_node *n = steno_prepare_node_of(pc);
     const struct steno_graph *g = body_of(n, "body");
     int carried = n->n_in - 2;
     (void)priv;
@@ -371,11 +371,11 @@ static steno_status scan_layout(const struct steno_node *n, struct scan *sc, ste
     return STENO_OK;
 }
 
-static steno_status prepare_scan(struct steno_prep *pc, void **priv, steno_err *err)
+static steno_status prepare_scan(struct steno_prepare *pc, void **priv, steno_err *err)
 {
     struct scan sc;
     (void)priv;
-    return scan_layout(steno_prep_node(pc), &sc, err);
+    return scan_layout(steno_prepare_node_of(pc), &sc, err);
 }
 
 static steno_status infer_scan(struct steno_infer *ic, steno_err *err)
@@ -524,11 +524,11 @@ static steno_status scan8_layout(const struct steno_node *n, struct scan8 *sc, s
     return STENO_OK;
 }
 
-static steno_status prepare_scan8(struct steno_prep *pc, void **priv, steno_err *err)
+static steno_status prepare_scan8(struct steno_prepare *pc, void **priv, steno_err *err)
 {
     struct scan8 sc;
     (void)priv;
-    return scan8_layout(steno_prep_node(pc), &sc, err);
+    return scan8_layout(steno_prepare_node_of(pc), &sc, err);
 }
 
 /* s without its first n dims. */

@@ -3,8 +3,8 @@
  * One and two axes in f32 run in the kernel table, f16 and bf16 widened to it; f64, three axes and
  * the transposed form are plain loops in f64. */
 #include "nn/ops/conv.h"
-#include "nn/ops/conv_bytes.h"
-#include "nn/ops/ms.h"
+#include "nn/ops/conv_i8.h"
+#include "nn/ops/contrib.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -12,10 +12,10 @@
 struct conv {                      /* the node's frozen state */
     void *packed;                  /* for the kernel, when W is constant f32 */
     struct steno_weights *lowered; /* ... or as a product of patches, in less than f32 */
-    enum steno_act act;
+    enum steno_activation act;
     float act_min, act_max;
-    bool late;  /* an activation that the kernel does not know: after it */
-    bool known; /* W is constant; what its shape and the attributes say, read once: */
+    bool act_apart; /* an activation that the kernel does not know: after it */
+    bool known;     /* W is constant; what its shape and the attributes say, read once: */
     struct steno_conv s;
     struct steno_window win;
 };
@@ -26,7 +26,7 @@ static steno_status read_activation(const struct steno_node *n, struct conv *c, 
 {
     static const struct {
         const char *name;
-        enum steno_act act;
+        enum steno_activation act;
     } names[] = {{"Relu", STENO_ACT_RELU}, {"Sigmoid", STENO_ACT_SIGMOID},
                  {"Tanh", STENO_ACT_TANH}, {"Swish", STENO_ACT_SILU},
                  {"Gelu", STENO_ACT_GELU}, {"Clip", STENO_ACT_CLIP}};
@@ -37,7 +37,7 @@ static steno_status read_activation(const struct steno_node *n, struct conv *c, 
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (!strcmp(want, names[i].name))
             c->act = names[i].act;
-    c->late = c->act == STENO_ACT_NONE;
+    c->act_apart = c->act == STENO_ACT_NONE;
     if (!steno_ops_fused_act_known(want))
         return steno_fail(err, STENO_ERR_UNSUPPORTED, "node '%s': activation '%s'", n->name, want);
     if (c->act == STENO_ACT_CLIP) {
@@ -149,18 +149,18 @@ static void make_rows(float *to, const float *w, const void *arg)
     steno_ops_conv_rows(to, w, sizeof *to, s->c_out, s->c_in, s->kernel[0] * s->kernel[1]);
 }
 
-steno_status steno_ops_conv_lower(struct steno_prep *pc, int in, const struct steno_conv *s,
+steno_status steno_ops_conv_lower(struct steno_prepare *pc, int in, const struct steno_conv *s,
                                   struct steno_weights **out, steno_err *err)
 {
     const struct steno_made m = {s->kernel[0] * s->kernel[1] * s->c_in, s->c_out, make_rows, s};
-    return steno_prep_weights_made(pc, in, &m, out, err);
+    return steno_prepare_weights_made(pc, in, &m, out, err);
 }
 
-static steno_status prepare_conv(struct steno_prep *pc, void **priv, steno_err *err)
+static steno_status prepare_conv(struct steno_prepare *pc, void **priv, steno_err *err)
 {
-    const struct steno_node *n = steno_prep_node(pc);
-    const struct steno_tensor *w = n->n_in > 1 ? steno_prep_const(pc, 1) : NULL;
-    const steno_kernels *k = steno_prep_kernels(pc);
+    const struct steno_node *n = steno_prepare_node_of(pc);
+    const struct steno_tensor *w = n->n_in > 1 ? steno_prepare_const(pc, 1) : NULL;
+    const steno_kernels *k = steno_prepare_kernels(pc);
     struct conv *c = calloc(1, sizeof *c);
     steno_status st;
     if (!c)
@@ -170,17 +170,17 @@ static steno_status prepare_conv(struct steno_prep *pc, void **priv, steno_err *
         st = steno_ops_conv_geometry(n, &w->shape, &c->s, &c->win, err);
     c->known = w != NULL;
     if (!st && w && w->dtype == STENO_F32 && w->shape.rank <= 4 && steno_numel(w) &&
-        steno_ops_conv_lowers(steno_prep_precision(pc), &c->s, &c->win)) {
+        steno_ops_conv_lowers(steno_prepare_precision(pc), &c->s, &c->win)) {
         st = steno_ops_conv_lower(pc, 1, &c->s, &c->lowered, err);
     } else if (!st && w && w->dtype == STENO_F32 && w->shape.rank <= 4 && steno_numel(w)) {
         size_t bytes = k->conv_f32_packed_bytes(&c->s);
         bool filled;
-        c->packed = steno_prep_memory(pc, 1, bytes, &filled);
+        c->packed = steno_prepare_memory(pc, 1, bytes, &filled);
         if (!c->packed) {
             st = steno_fail(err, STENO_ERR_NOMEM, "out of memory for packed weights");
         } else if (!filled) {
             k->conv_f32_pack(c->packed, w->data, &c->s);
-            steno_prep_rounded(pc, w->data, steno_numel(w), false, 0);
+            steno_prepare_rounded(pc, w->data, steno_numel(w), false, 0);
         }
     }
     if (st) {
@@ -214,7 +214,7 @@ static void image_part(void *arg, int part)
 static steno_status finish(struct steno_op_ctx *ctx, const struct conv *c, const float *z, float *y,
                            size_t n, steno_err *err)
 {
-    if (!z && !c->late)
+    if (!z && !c->act_apart)
         return STENO_OK;
     if (z)
         steno_op_kernels(ctx)->add_f32(y, y, 1, z, 1, n);
@@ -500,7 +500,7 @@ static steno_status run_conv(struct steno_op_ctx *ctx, steno_err *err)
         }
         return run_fast(ctx, c, &s, y, err);
     }
-    if ((z || c->act || c->late) && x->dtype != STENO_F32)
+    if ((z || c->act || c->act_apart) && x->dtype != STENO_F32)
         return steno_op_fail(ctx, err, STENO_ERR_UNSUPPORTED, "fused form of %s with %d axes",
                              steno_dtype_name(x->dtype), win.n);
     struct loops l = {
@@ -509,7 +509,8 @@ static steno_status run_conv(struct steno_op_ctx *ctx, steno_err *err)
     st = run_loops(ctx, &l, false, y, err);
     if (!st && z)
         return finish(ctx, c, z->data, y->data, steno_numel(y), err);
-    return st || !(c->act || c->late) ? st : steno_ops_fused_act(ctx, y->data, steno_numel(y), err);
+    return st || !(c->act || c->act_apart) ? st
+                                           : steno_ops_fused_act(ctx, y->data, steno_numel(y), err);
 }
 
 /* ---- ConvTranspose (opset 1 and later) ---- W [c_in, c_out / group, kernel...] */

@@ -1,9 +1,9 @@
 /* ConvInteger, QLinearConv: sums of 8-bit products, exact in i32 (they wrap beyond it, as in ONNX
- * Runtime). One group over one or two axes runs as products of patches (nn/ops/conv_bytes.h),
+ * Runtime). One group over one or two axes runs as products of patches (nn/ops/conv_i8.h),
  * packed at load where the weights are constant; groups and three axes in plain loops along the
  * last axis.
  */
-#include "nn/ops/conv_bytes.h"
+#include "nn/ops/conv_i8.h"
 #include "nn/ops/window.h"
 
 #include <math.h>
@@ -134,18 +134,18 @@ static size_t taps_of(const struct steno_tensor *w)
     return steno_ops_prod(&w->shape, 2, w->shape.rank);
 }
 
-static steno_status prepare_with(struct steno_prep *pc, int w_in, int zero_in, void **priv,
+static steno_status prepare_with(struct steno_prepare *pc, int w_in, int zero_in, void **priv,
                                  steno_err *err)
 {
-    const struct steno_node *n = steno_prep_node(pc);
-    const struct steno_tensor *w = w_in < n->n_in ? steno_prep_const(pc, w_in) : NULL, *z = NULL;
+    const struct steno_node *n = steno_prepare_node_of(pc);
+    const struct steno_tensor *w = w_in < n->n_in ? steno_prepare_const(pc, w_in) : NULL, *z = NULL;
     bool has_zero = zero_in < n->n_in && n->in[zero_in] != STENO_NONE;
     struct steno_packed_i8 *p = NULL;
     size_t c_out, depth;
     uint8_t *rows;
     steno_status st;
     if (has_zero)
-        z = steno_prep_const(pc, zero_in);
+        z = steno_prepare_const(pc, zero_in);
     if (!w || !w->data || !steno_ops_is_byte(w->dtype) || w->shape.rank < 3 || w->shape.rank > 4 ||
         !steno_numel(w) || steno_node_int(n, "group", 1) != 1 ||
         (has_zero && (!z || z->dtype != w->dtype ||
@@ -157,23 +157,23 @@ static steno_status prepare_with(struct steno_prep *pc, int w_in, int zero_in, v
     if (!rows)
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory for packed weights");
     steno_ops_conv_rows(rows, w->data, 1, c_out, (size_t)w->shape.dim[1], taps_of(w));
-    st =
-        steno_packed_i8_new(steno_prep_kernels(pc), rows, w->dtype, true, depth, c_out, z, &p, err);
+    st = steno_packed_i8_new(steno_prepare_kernels(pc), rows, w->dtype, true, depth, c_out, z, &p,
+                             err);
     free(rows);
     if (!st) {
-        steno_prep_consumed(pc, w_in);
-        steno_prep_packed(pc, p->bytes);
+        steno_prepare_consumed(pc, w_in);
+        steno_prepare_packed(pc, p->bytes);
         *priv = p;
     }
     return st;
 }
 
-static steno_status prepare_conv_integer(struct steno_prep *pc, void **priv, steno_err *err)
+static steno_status prepare_conv_integer(struct steno_prepare *pc, void **priv, steno_err *err)
 {
     return prepare_with(pc, 1, 3, priv, err);
 }
 
-static steno_status prepare_qlinear_conv(struct steno_prep *pc, void **priv, steno_err *err)
+static steno_status prepare_qlinear_conv(struct steno_prepare *pc, void **priv, steno_err *err)
 {
     return prepare_with(pc, 3, 5, priv, err);
 }
@@ -222,7 +222,7 @@ static steno_status by_patches(struct steno_op_ctx *ctx, const struct factors *f
     size_t in = s->in[0] * s->in[1], out = s->out[0] * s->out[1];
     int32_t zero = zero_of(f->x_zero, 0);
     uint8_t *x = steno_op_scratch(ctx, in * s->c_in + 1);
-    struct steno_conv_bytes c = {.s = s, .x = x, .pad = (uint8_t)zero};
+    struct steno_conv_i8 c = {.s = s, .x = x, .pad = (uint8_t)zero};
     steno_status st = STENO_OK;
     if (!x)
         return steno_ops_nomem(ctx, err);

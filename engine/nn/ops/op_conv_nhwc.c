@@ -3,8 +3,8 @@
  *
  * ConvNhwc   X [N, extents..., C], W [O, C / group, kernel...] constant as Conv has it, bias [O]?,
  *            residual like Y?; Y [N, out..., O] = act(conv(X, W) + bias) + residual. Attributes of
- *            Conv, and act (enum steno_act), act_min, act_max. One or two extents; group is 1, or
- *            C with O = C. */
+ *            Conv, and act (enum steno_activation), act_min, act_max. One or two extents; group is
+ * 1, or C with O = C. */
 #include "nn/ops/nhwc.h"
 
 #include <stdlib.h>
@@ -35,10 +35,10 @@ static steno_status infer_nhwc(struct steno_infer *ic, steno_err *err)
     return st;
 }
 
-static steno_status prepare_nhwc(struct steno_prep *pc, void **priv, steno_err *err)
+static steno_status prepare_nhwc(struct steno_prepare *pc, void **priv, steno_err *err)
 {
-    const struct steno_node *n = steno_prep_node(pc);
-    const struct steno_shape w = steno_prep_shape(pc, 1);
+    const struct steno_node *n = steno_prepare_node_of(pc);
+    const struct steno_shape w = steno_prepare_shape(pc, 1);
     struct conv_nhwc *c;
     struct steno_window win;
     struct steno_conv s;
@@ -50,10 +50,10 @@ static steno_status prepare_nhwc(struct steno_prep *pc, void **priv, steno_err *
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory for packed weights");
     c->ep = (struct steno_gemm_epilogue){.alpha = 1,
                                          .ldr = s.c_out,
-                                         .act = (enum steno_act)steno_node_int(n, "act", 0),
+                                         .act = (enum steno_activation)steno_node_int(n, "act", 0),
                                          .act_min = steno_node_float(n, "act_min", 0),
                                          .act_max = steno_node_float(n, "act_max", 0)};
-    st = steno_prep_nhwc(pc, 1, &s, &win, &c->conv, err);
+    st = steno_prepare_nhwc(pc, 1, &s, &win, &c->conv, err);
     if (st) {
         release_nhwc(c);
         return st;

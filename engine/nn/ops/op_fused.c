@@ -3,13 +3,12 @@
  *
  * Linear            X [..., K], W [K, N] constant, bias [N]?, residual [..., N]?, scale [1 or N]?,
  *                   zero [1 or N]?
- *                   y = act(alpha * X W + bias) + residual; attributes act (enum steno_act), alpha,
- *                   act_min and act_max (Clip). W is f32, or bytes that stand for
- *                   (W - zero) * scale; those multiply rows of X rounded to 8 bits
- * Glu               X [..., 2 N] = [a, b]; y [..., N] = a * act(b), or act(a) * b with first = 1;
- *                   attributes act (enum steno_act: Sigmoid, Relu, SiLU, Gelu; 2 by default), first
- * DepthwiseConv1d   X [B, S, C], W [C, 1, K] constant, bias [C]?; y [B, S + pads - K + 1, C]
- *                   y[b, t, c] = act(sum_k X[b, t + k - pads[0], c] W[c, 0, k] + bias[c]), zeros
+ *                   y = act(alpha * X W + bias) + residual; attributes act (enum steno_activation),
+ * alpha, act_min and act_max (Clip). W is f32, or bytes that stand for (W - zero) * scale; those
+ * multiply rows of X rounded to 8 bits Glu               X [..., 2 N] = [a, b]; y [..., N] = a *
+ * act(b), or act(a) * b with first = 1; attributes act (enum steno_activation: Sigmoid, Relu, SiLU,
+ * Gelu; 2 by default), first DepthwiseConv1d   X [B, S, C], W [C, 1, K] constant, bias [C]?; y [B,
+ * S + pads - K + 1, C] y[b, t, c] = act(sum_k X[b, t + k - pads[0], c] W[c, 0, k] + bias[c]), zeros
  *                   around X; attributes pads [2], below K, and act: time stays the slow axis */
 #include "nn/ops/internal.h"
 #include "nn/ops/families.h"
@@ -22,7 +21,7 @@
 struct linear {
     struct steno_weights *w;
     float alpha, act_min, act_max;
-    enum steno_act act;
+    enum steno_activation act;
 };
 
 static void release_linear(void *priv)
@@ -34,20 +33,20 @@ static void release_linear(void *priv)
     free(l);
 }
 
-static steno_status prepare_linear(struct steno_prep *pc, void **priv, steno_err *err)
+static steno_status prepare_linear(struct steno_prepare *pc, void **priv, steno_err *err)
 {
-    const struct steno_node *node = steno_prep_node(pc);
+    const struct steno_node *node = steno_prepare_node_of(pc);
     struct linear *l = calloc(1, sizeof *l);
     steno_status st;
     if (!l)
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory for packed weights");
     l->alpha = steno_node_float(node, "alpha", 1);
-    l->act = (enum steno_act)steno_node_int(node, "act", STENO_ACT_NONE);
+    l->act = (enum steno_activation)steno_node_int(node, "act", STENO_ACT_NONE);
     l->act_min = steno_node_float(node, "act_min", 0);
     l->act_max = steno_node_float(node, "act_max", 0);
-    st = steno_prep_weights(pc, 1, false, &l->w, err);
+    st = steno_prepare_weights(pc, 1, false, &l->w, err);
     if (!st && !l->w)
-        st = steno_prep_weights_bytes(pc, 1, 4, &l->w, err);
+        st = steno_prepare_weights_bytes(pc, 1, 4, &l->w, err);
     if (!st && !l->w)
         st = steno_fail(err, STENO_ERR_FORMAT,
                         "weights must be constant, of rank 2, f32 or bytes with a scale");
@@ -111,13 +110,13 @@ struct glu_job {
     const float *x;
     float *y;
     size_t n;
-    enum steno_act act;
+    enum steno_activation act;
     bool first;
 };
 
-static steno_status prepare_glu(struct steno_prep *pc, void **priv, steno_err *err)
+static steno_status prepare_glu(struct steno_prepare *pc, void **priv, steno_err *err)
 {
-    int64_t act = steno_node_int(steno_prep_node(pc), "act", STENO_ACT_SIGMOID);
+    int64_t act = steno_node_int(steno_prepare_node_of(pc), "act", STENO_ACT_SIGMOID);
     (void)priv;
     return act == STENO_ACT_SIGMOID || act == STENO_ACT_RELU || act == STENO_ACT_SILU ||
                    act == STENO_ACT_GELU
@@ -125,7 +124,7 @@ static steno_status prepare_glu(struct steno_prep *pc, void **priv, steno_err *e
                : steno_fail(err, STENO_ERR_FORMAT, "act is %lld", (long long)act);
 }
 
-static steno_unary_f32 *gate_of(const steno_kernels *k, enum steno_act act)
+static steno_unary_f32 *gate_of(const steno_kernels *k, enum steno_activation act)
 {
     return act == STENO_ACT_RELU   ? k->relu_f32
            : act == STENO_ACT_SILU ? k->silu_f32
@@ -162,7 +161,7 @@ static steno_status run_glu(struct steno_op_ctx *ctx, steno_err *err)
     j.x = x->data;
     j.y = y->data;
     j.n = (size_t)s.dim[s.rank - 1];
-    j.act = (enum steno_act)steno_node_int(steno_op_node(ctx), "act", STENO_ACT_SIGMOID);
+    j.act = (enum steno_activation)steno_node_int(steno_op_node(ctx), "act", STENO_ACT_SIGMOID);
     j.first = steno_node_int(steno_op_node(ctx), "first", 0) != 0;
     steno_ops_ranges(ctx, steno_numel(y) / j.n, 1 + 16384 / j.n, glu_rows, &j);
     return STENO_OK;
@@ -183,9 +182,9 @@ static void release_depthwise(void *priv)
     free(d);
 }
 
-static steno_status prepare_depthwise(struct steno_prep *pc, void **priv, steno_err *err)
+static steno_status prepare_depthwise(struct steno_prepare *pc, void **priv, steno_err *err)
 {
-    const struct steno_tensor *w = steno_prep_const(pc, 1);
+    const struct steno_tensor *w = steno_prepare_const(pc, 1);
     struct depthwise *d;
     if (!w || w->dtype != STENO_F32 || w->shape.rank != 3 || w->shape.dim[1] != 1 ||
         !w->shape.dim[2])
@@ -203,8 +202,8 @@ static steno_status prepare_depthwise(struct steno_prep *pc, void **priv, steno_
     for (size_t c = 0; c < d->c; c++)
         for (size_t k = 0; k < d->k; k++)
             d->w[k * d->c + c] = ((const float *)w->data)[c * d->k + k];
-    steno_prep_consumed(pc, 1);
-    steno_prep_packed(pc, steno_numel(w) * sizeof *d->w);
+    steno_prepare_consumed(pc, 1);
+    steno_prepare_packed(pc, steno_numel(w) * sizeof *d->w);
     *priv = d;
     return STENO_OK;
 }
@@ -248,7 +247,7 @@ struct depthwise_job {
      * zeros included, for each image head + k - 1 rows, then out - tail + k - 1. */
     size_t head, tail;
     float *edges;
-    enum steno_act act;
+    enum steno_activation act;
 };
 
 static size_t edge_rows(const struct depthwise_job *j)
@@ -352,7 +351,7 @@ static steno_status run_depthwise(struct steno_op_ctx *ctx, steno_err *err)
     j.in = (size_t)x->shape.dim[1];
     j.out = (size_t)s.dim[1];
     j.before = (size_t)pads[0];
-    j.act = (enum steno_act)steno_node_int(steno_op_node(ctx), "act", STENO_ACT_NONE);
+    j.act = (enum steno_activation)steno_node_int(steno_op_node(ctx), "act", STENO_ACT_NONE);
     find_edges(&j);
     j.edges = steno_op_scratch(ctx, (size_t)s.dim[0] * edge_rows(&j) * d->c * sizeof *j.edges + 1);
     if (!j.edges)

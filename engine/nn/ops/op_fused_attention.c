@@ -29,7 +29,7 @@
 /* ---- MaskedSoftmax ---- */
 struct masked_job {
     const steno_kernels *k;
-    const struct steno_bcast *b;
+    const struct steno_broadcast *b;
     const float *x;
     const uint8_t *mask;
     float *y;
@@ -43,10 +43,10 @@ static void masked_rows(void *arg, size_t begin, size_t end)
     const struct masked_job *j = arg;
     size_t per = j->b->row / j->n; /* rows of softmax in one of the broadcast */
     for (size_t r = begin; r < end; r++) {
-        struct steno_bcast_pos p;
+        struct steno_broadcast_pos p;
         const uint8_t *m;
         float *y;
-        steno_bcast_start(j->b, &p, r);
+        steno_broadcast_start(j->b, &p, r);
         m = j->mask + p.at[1];
         y = j->y + r * j->b->row;
         for (size_t i = 0; i < j->b->row; i++)
@@ -61,7 +61,7 @@ static steno_status run_masked_softmax(struct steno_op_ctx *ctx, steno_err *err)
 {
     const struct steno_tensor *x, *mask;
     const struct steno_shape *shapes[2];
-    struct steno_bcast b;
+    struct steno_broadcast b;
     struct steno_shape s;
     struct steno_tensor *y;
     struct masked_job j = {.k = steno_op_kernels(ctx), .b = &b};
@@ -79,7 +79,7 @@ static steno_status run_masked_softmax(struct steno_op_ctx *ctx, steno_err *err)
         return st;
     shapes[0] = &x->shape;
     shapes[1] = &mask->shape;
-    steno_bcast_init(&b, &s, shapes, 2);
+    steno_broadcast_init(&b, &s, shapes, 2);
     j.x = x->data;
     j.mask = mask->data;
     j.y = y->data;
@@ -207,23 +207,23 @@ static steno_status infer_attention(struct steno_infer *ic, steno_err *err)
     return STENO_OK;
 }
 
-static steno_status prepare_attention(struct steno_prep *pc, void **priv, steno_err *err)
+static steno_status prepare_attention(struct steno_prepare *pc, void **priv, steno_err *err)
 {
-    steno_status st = steno_attn_check_columns(steno_prep_node(pc), "p_at", err);
-    bool *narrow;
+    steno_status st = steno_attention_check_columns(steno_prepare_node_of(pc), "p_at", err);
+    bool *use_bf16;
     if (st)
         return st;
-    narrow = calloc(1, sizeof *narrow);
-    if (!narrow)
+    use_bf16 = calloc(1, sizeof *use_bf16);
+    if (!use_bf16)
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
-    *narrow = steno_precision_rounds_attention(steno_prep_precision(pc));
-    *priv = narrow;
+    *use_bf16 = steno_precision_rounds_attention(steno_prepare_precision(pc));
+    *priv = use_bf16;
     return STENO_OK;
 }
 
 /* Input `in` as a view with heads of `size`; *e gets its extent. NULL, or what is wrong. */
 static const char *view_of(const struct steno_op_ctx *ctx, int in, size_t size,
-                           struct steno_attn_view *v, struct extent *e)
+                           struct steno_attention_view *v, struct extent *e)
 {
     static const char *const at[] = {"q_at", "k_at", "v_at", NULL, "p_at"};
     const struct steno_node *n = steno_op_node(ctx);
@@ -244,7 +244,7 @@ static const char *view_of(const struct steno_op_ctx *ctx, int in, size_t size,
     return NULL;
 }
 
-const char *steno_attn_read_mask(struct steno_op_ctx *ctx, int in, struct steno_attention *a)
+const char *steno_attention_read_mask(struct steno_op_ctx *ctx, int in, struct steno_attention *a)
 {
     const struct steno_tensor *m = steno_op_in(ctx, in);
     const size_t want[4] = {a->batch, a->q_heads, a->rows, a->keys};
@@ -261,10 +261,10 @@ const char *steno_attn_read_mask(struct steno_op_ctx *ctx, int in, struct steno_
         n *= d;
     }
     if (m->dtype == STENO_BOOL) {
-        a->hidden = (struct steno_attn_hidden){m->data, step[0], step[1], step[2], step[3]};
+        a->hidden = (struct steno_attention_hidden){m->data, step[0], step[1], step[2], step[3]};
         return NULL;
     }
-    a->mask = (struct steno_attn_view){m->data, step[0], step[1], step[2]};
+    a->mask = (struct steno_attention_view){m->data, step[0], step[1], step[2]};
     a->mask_keys = a->keys;
     if (!step[3] && a->keys != 1) { /* one number for all keys of a row */
         size_t rows = n;
@@ -273,8 +273,8 @@ const char *steno_attn_read_mask(struct steno_op_ctx *ctx, int in, struct steno_
             return "out of memory";
         for (size_t i = 0; i < rows * a->keys; i++)
             wide[i] = ((const float *)m->data)[i / a->keys];
-        a->mask =
-            (struct steno_attn_view){wide, step[0] * a->keys, step[1] * a->keys, step[2] * a->keys};
+        a->mask = (struct steno_attention_view){wide, step[0] * a->keys, step[1] * a->keys,
+                                                step[2] * a->keys};
     }
     return NULL;
 }
@@ -327,7 +327,7 @@ static const char *read_inputs(struct steno_op_ctx *ctx, struct steno_attention 
         return "Q, K and V differ in batch, or K and V in length";
     a->scale = steno_node_float(n, "scale", 1);
     a->left = a->right = -1;
-    wrong = steno_attn_read_mask(ctx, IN_MASK, a);
+    wrong = steno_attention_read_mask(ctx, IN_MASK, a);
     if (!wrong)
         wrong = read_positions(ctx, a);
     if (a->mask.data)
@@ -347,15 +347,15 @@ static steno_status run_attention(struct steno_op_ctx *ctx, steno_err *err)
     wrong = read_inputs(ctx, &a);
     if (wrong)
         return steno_op_fail(ctx, err, STENO_ERR_INVAL, "%s", wrong);
-    a.narrow = *(const bool *)steno_op_priv(ctx);
+    a.use_bf16 = *(const bool *)steno_op_priv(ctx);
     s = result_shape(steno_op_node(ctx), (int64_t)a.batch, (int64_t)a.rows);
     st = steno_op_out(ctx, 0, STENO_F32, &s, &y, err);
     if (st || !steno_numel(y))
         return st;
     a.y = y->data;
-    a.y_view = (struct steno_attn_view){.batch = a.rows * a.q_heads * a.v_size,
-                                        .head = s.rank == 4 ? a.rows * a.v_size : a.v_size,
-                                        .row = s.rank == 4 ? a.v_size : a.q_heads * a.v_size};
+    a.y_view = (struct steno_attention_view){.batch = a.rows * a.q_heads * a.v_size,
+                                             .head = s.rank == 4 ? a.rows * a.v_size : a.v_size,
+                                             .row = s.rank == 4 ? a.v_size : a.q_heads * a.v_size};
     return steno_ops_attention(ctx, &a, err);
 }
 

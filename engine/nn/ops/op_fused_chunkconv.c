@@ -34,14 +34,14 @@ static void release_chunk_conv(void *priv)
 }
 
 /* Constant f32 of this input, channels first, as [rest, C]. */
-static float *turned(struct steno_prep *pc, int in, size_t c, size_t rest)
+static float *transposed(struct steno_prepare *pc, int in, size_t c, size_t rest)
 {
-    const struct steno_tensor *t = steno_prep_const(pc, in);
+    const struct steno_tensor *t = steno_prepare_const(pc, in);
     float *p = steno_aligned_alloc(c * rest * sizeof *p);
     if (p) {
-        steno_prep_kernels(pc)->transpose_f32(p, c, t->data, rest, c, rest);
-        steno_prep_consumed(pc, in);
-        steno_prep_packed(pc, c * rest * sizeof *p);
+        steno_prepare_kernels(pc)->transpose_f32(p, c, t->data, rest, c, rest);
+        steno_prepare_consumed(pc, in);
+        steno_prepare_packed(pc, c * rest * sizeof *p);
     }
     return p;
 }
@@ -52,17 +52,17 @@ static bool is_weight(const struct steno_tensor *w)
            w->shape.dim[0] > 0 && w->shape.dim[2] > 0;
 }
 
-static steno_status prepare_chunk_conv(struct steno_prep *pc, void **priv, steno_err *err)
+static steno_status prepare_chunk_conv(struct steno_prepare *pc, void **priv, steno_err *err)
 {
-    const struct steno_node *n = steno_prep_node(pc);
+    const struct steno_node *n = steno_prepare_node_of(pc);
     const struct steno_tensor *w1, *w2, *scale;
     struct chunk_conv *p;
     int64_t act;
     if (n->n_in != INPUTS)
         return steno_fail(err, STENO_ERR_FORMAT, "%d inputs, expected %d", n->n_in, INPUTS);
-    w1 = steno_prep_const(pc, W1);
-    w2 = steno_prep_const(pc, W2);
-    scale = steno_prep_const(pc, SCALE);
+    w1 = steno_prepare_const(pc, W1);
+    w2 = steno_prepare_const(pc, W2);
+    scale = steno_prepare_const(pc, SCALE);
     if (!is_weight(w1) || !is_weight(w2) || !scale || scale->dtype != STENO_F32 ||
         scale->shape.rank != 2 || w2->shape.dim[2] % 2 == 0 ||
         w1->shape.dim[0] != w2->shape.dim[0] || w1->shape.dim[0] != scale->shape.dim[0] ||
@@ -82,9 +82,9 @@ static steno_status prepare_chunk_conv(struct steno_prep *pc, void **priv, steno
                                  .swoosh = act == STENO_ACT_SWOOSH,
                                  .shift = steno_node_float(n, "act_min", 0),
                                  .offset = steno_node_float(n, "act_max", 0)};
-        p->w1 = turned(pc, W1, p->c, p->k1);
-        p->w2 = turned(pc, W2, p->c, p->k2);
-        p->scale = turned(pc, SCALE, p->c, p->t);
+        p->w1 = transposed(pc, W1, p->c, p->k1);
+        p->w2 = transposed(pc, W2, p->c, p->k2);
+        p->scale = transposed(pc, SCALE, p->c, p->t);
     }
     if (!p || !p->w1 || !p->w2 || !p->scale) {
         release_chunk_conv(p);
@@ -112,7 +112,7 @@ struct job {
     const struct chunk_conv *p;
     const float *x, *cache, *b1, *b2;
     const uint8_t *mask;
-    float *y, *kept;       /* kept: the new cache, or NULL */
+    float *y, *new_cache;  /* kept: the new cache, or NULL */
     float *work;           /* for each part: z [L + T, C], v and u [T, C] */
     size_t n, parts, each; /* each: floats of one part's work */
 };
@@ -121,11 +121,12 @@ struct job {
 static void gather(const struct job *j, size_t n, float *z)
 {
     const struct chunk_conv *p = j->p;
-    size_t lead = p->k1 - 1;
-    if (lead)
-        j->k->transpose_f32(z, p->c, j->cache + n * p->c * lead, lead, p->c, lead);
+    size_t left_context = p->k1 - 1;
+    if (left_context)
+        j->k->transpose_f32(z, p->c, j->cache + n * p->c * left_context, left_context, p->c,
+                            left_context);
     for (size_t t = 0; t < p->t; t++) {
-        float *to = z + (lead + t) * p->c;
+        float *to = z + (left_context + t) * p->c;
         const float *x = j->x + (t * j->n + n) * p->c * (p->glu ? 2 : 1);
         if (j->mask && j->mask[n * p->t + t])
             memset(to, 0, p->c * sizeof *to);
@@ -154,12 +155,12 @@ static void within_chunk(const struct job *j, const float *z, float *v)
 static void one_stream(const struct job *j, size_t n, float *work)
 {
     const struct chunk_conv *p = j->p;
-    size_t lead = p->k1 - 1;
-    float *z = work, *v = z + (lead + p->t) * p->c, *u = v + p->t * p->c;
-    steno_ops_call(j->cache + n * p->c * lead, p->c * lead);
-    steno_ops_call(p->w1, p->k1 * p->c);
-    if (j->kept)
-        steno_ops_call_to_write(j->kept + n * p->c * lead, p->c * lead);
+    size_t left_context = p->k1 - 1;
+    float *z = work, *v = z + (left_context + p->t) * p->c, *u = v + p->t * p->c;
+    steno_ops_prefetch(j->cache + n * p->c * left_context, p->c * left_context);
+    steno_ops_prefetch(p->w1, p->k1 * p->c);
+    if (j->new_cache)
+        steno_ops_prefetch_for_write(j->new_cache + n * p->c * left_context, p->c * left_context);
     gather(j, n, z);
     within_chunk(j, z, v);
     j->k->mul_f32(v, v, 1, p->scale, 1, p->t * p->c);
@@ -170,8 +171,9 @@ static void one_stream(const struct job *j, size_t n, float *work)
         if (p->swoosh)
             j->k->swoosh_f32(y, y, p->c, p->shift, p->offset);
     }
-    if (j->kept && lead)
-        j->k->transpose_f32(j->kept + n * p->c * lead, lead, z + p->t * p->c, p->c, lead, p->c);
+    if (j->new_cache && left_context)
+        j->k->transpose_f32(j->new_cache + n * p->c * left_context, left_context, z + p->t * p->c,
+                            p->c, left_context, p->c);
 }
 
 static void streams(void *arg, int part)
@@ -199,7 +201,7 @@ static steno_status run_chunk_conv(struct steno_op_ctx *ctx, steno_err *err)
     const struct steno_tensor *cache = steno_op_in(ctx, CACHE), *b1 = steno_op_in(ctx, B1);
     const struct steno_tensor *b2 = steno_op_in(ctx, B2);
     struct job j = {.k = steno_op_kernels(ctx), .p = p};
-    struct steno_tensor *y, *kept = NULL;
+    struct steno_tensor *y, *new_cache = NULL;
     struct steno_shape s;
     steno_status st;
     j.n = x && x->shape.rank == 3 ? (size_t)x->shape.dim[1] : 0;
@@ -213,7 +215,7 @@ static steno_status run_chunk_conv(struct steno_op_ctx *ctx, steno_err *err)
     s.dim[2] = (int64_t)p->c;
     st = steno_op_out(ctx, 0, STENO_F32, &s, &y, err);
     if (!st && steno_op_wants(ctx, 1))
-        st = steno_op_out(ctx, 1, STENO_F32, &cache->shape, &kept, err);
+        st = steno_op_out(ctx, 1, STENO_F32, &cache->shape, &new_cache, err);
     if (st || !j.n)
         return st;
     j.parts = (size_t)steno_op_threads(ctx) < j.n ? (size_t)steno_op_threads(ctx) : j.n;
@@ -227,7 +229,7 @@ static steno_status run_chunk_conv(struct steno_op_ctx *ctx, steno_err *err)
     j.b1 = b1 ? b1->data : NULL;
     j.b2 = b2 ? b2->data : NULL;
     j.y = y->data;
-    j.kept = kept ? kept->data : NULL;
+    j.new_cache = new_cache ? new_cache->data : NULL;
     steno_op_parallel(ctx, (int)j.parts, streams, &j);
     return STENO_OK;
 }

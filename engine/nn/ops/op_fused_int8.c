@@ -10,10 +10,10 @@
 #include "nn/ops/int8.h"
 #include "nn/ops/weights.h"
 
-static steno_status prepare_int_linear(struct steno_prep *pc, void **priv, steno_err *err)
+static steno_status prepare_int_linear(struct steno_prepare *pc, void **priv, steno_err *err)
 {
     struct steno_packed_i8 *w;
-    steno_status st = steno_prep_pack_i8(pc, 1, 3, &w, err);
+    steno_status st = steno_prepare_pack_i8(pc, 1, 3, &w, err);
     if (!st && !w)
         st = steno_fail(err, STENO_ERR_FORMAT, "weights must be constant, 8 bits, of rank 2");
     *priv = w;

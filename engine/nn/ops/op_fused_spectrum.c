@@ -72,10 +72,10 @@ static void release_spectrum(void *priv)
     free(p);
 }
 
-static steno_status prepare_spectrum(struct steno_prep *pc, void **priv, steno_err *err)
+static steno_status prepare_spectrum(struct steno_prepare *pc, void **priv, steno_err *err)
 {
-    const struct steno_node *node = steno_prep_node(pc);
-    const struct steno_tensor *w = steno_prep_const(pc, 1);
+    const struct steno_node *node = steno_prepare_node_of(pc);
+    const struct steno_tensor *w = steno_prepare_const(pc, 1);
     int64_t hop = steno_node_int(node, "hop", 0);
     struct spectrum *p;
     steno_status st = STENO_OK;
@@ -98,8 +98,8 @@ static steno_status prepare_spectrum(struct steno_prep *pc, void **priv, steno_e
         return st;
     }
     memcpy(p->window, w->data, p->n * sizeof *p->window);
-    steno_prep_packed(pc, p->n * sizeof *p->window);
-    steno_prep_consumed(pc, 1);
+    steno_prepare_packed(pc, p->n * sizeof *p->window);
+    steno_prepare_consumed(pc, 1);
     *priv = p;
     return STENO_OK;
 }

@@ -21,10 +21,10 @@ struct weights_job {
     const steno_kernels *k;
     const float *x, *cache, *p, *a; /* a: weights read */
     const uint8_t *mask;
-    float *y, *kept; /* kept: the new cache, or NULL */
+    float *y, *new_cache; /* kept: the new cache, or NULL */
     char *scratch;
     size_t heads, size, p_size, q_at, k_at, p_at;
-    size_t n, t, lead, keys, row;          /* row: columns of x */
+    size_t n, t, left_context, keys, row;  /* row: columns of x */
     size_t mask_step, parts, each, floats; /* of one part's scratch: bytes, floats before `work` */
     float fill;
     bool gated, stream_first; /* NonlinAttention; the cache is [1, N, L, w] */
@@ -35,11 +35,11 @@ static size_t attr_of(const struct steno_op_ctx *ctx, const char *name, int64_t 
     return (size_t)steno_node_int(steno_op_node(ctx), name, otherwise);
 }
 
-static steno_status prepare_weights(struct steno_prep *pc, void **priv, steno_err *err)
+static steno_status prepare_weights(struct steno_prepare *pc, void **priv, steno_err *err)
 {
     static const char *const extents[] = {"heads", "size", "p_size"};
     static const char *const firsts[] = {"q_at", "k_at", "p_at", "v_at"};
-    const struct steno_node *n = steno_prep_node(pc);
+    const struct steno_node *n = steno_prepare_node_of(pc);
     (void)priv;
     for (size_t i = 0; i < sizeof extents / sizeof *extents; i++) {
         int64_t v = steno_node_int(n, extents[i], 1);
@@ -80,7 +80,7 @@ static bool read_rows(struct weights_job *j, const struct steno_tensor *x)
 /* Row `key` of stream n of the cache of width w. */
 static const float *cached(const struct weights_job *j, size_t n, size_t key, size_t w)
 {
-    return j->cache + (j->stream_first ? n * j->lead + key : key * j->n + n) * w;
+    return j->cache + (j->stream_first ? n * j->left_context + key : key * j->n + n) * w;
 }
 
 /* Scratch for `floats` and the products of one part, and the parts' number. */
@@ -130,10 +130,10 @@ static const char *read_weights(struct steno_op_ctx *ctx, struct weights_job *j)
     if (!read_rows(j, steno_op_in(ctx, AW_X)) || j->q_at + w > j->row || j->k_at + w > j->row ||
         j->p_at + j->heads * j->p_size > j->row)
         return "x must be [T, N, columns of Q, K and positions], f32";
-    j->lead = cache && cache->shape.rank == 3 ? (size_t)cache->shape.dim[0] : 0;
-    if (cache && !has_dims(cache, j->lead, j->n, w))
+    j->left_context = cache && cache->shape.rank == 3 ? (size_t)cache->shape.dim[0] : 0;
+    if (cache && !has_dims(cache, j->left_context, j->n, w))
         return "the cache does not fit x";
-    j->keys = j->lead + j->t;
+    j->keys = j->left_context + j->t;
     if (!is_f32(p, 4) || (size_t)p->shape.dim[0] != j->heads || p->shape.dim[1] != 1 ||
         (size_t)p->shape.dim[2] != j->p_size || (size_t)p->shape.dim[3] + 1 != j->keys + j->t)
         return "P must be [heads, 1, p_size, keys + T - 1], f32";
@@ -156,11 +156,11 @@ static void weigh(const struct weights_job *j, size_t h, size_t n, char *mem)
     const uint8_t *m = j->mask ? j->mask + n * j->mask_step : NULL;
     float *s = j->y + (h * j->n + n) * j->t * j->keys, *r = (float *)(void *)mem;
     void *work = mem + j->floats * sizeof *r;
-    if (j->lead)
-        j->k->gemm_f32(j->t, j->lead, j->size, q, step, false, j->cache + n * w + h * j->size,
-                       j->n * w, true, s, j->keys, NULL, work);
+    if (j->left_context)
+        j->k->gemm_f32(j->t, j->left_context, j->size, q, step, false,
+                       j->cache + n * w + h * j->size, j->n * w, true, s, j->keys, NULL, work);
     j->k->gemm_f32(j->t, j->t, j->size, q, step, false, x + j->k_at + h * j->size, step, true,
-                   s + j->lead, j->keys, NULL, work);
+                   s + j->left_context, j->keys, NULL, work);
     j->k->gemm_f32(j->t, span, j->p_size, x + j->p_at + h * j->p_size, step, false,
                    j->p + h * j->p_size * span, span, false, r, span, NULL, work);
     m = m && memchr(m, 1, j->keys) ? m : NULL;
@@ -184,18 +184,19 @@ static void weigh_part(void *arg, int part)
 /* The last L rows of the cache and columns `at` to at + w of x, [L, N, w]. */
 static void keep_rows(const struct weights_job *j, size_t at, size_t w)
 {
-    size_t old = j->lead > j->t ? j->lead - j->t : 0, line = j->n * w;
-    memcpy(j->kept, j->cache + (j->lead - old) * line, old * line * sizeof(float));
-    for (size_t i = 0; i < (j->lead - old) * j->n; i++)
-        memcpy(j->kept + old * line + i * w,
-               j->x + ((j->t - (j->lead - old)) * j->n + i) * j->row + at, w * sizeof(float));
+    size_t old = j->left_context > j->t ? j->left_context - j->t : 0, line = j->n * w;
+    memcpy(j->new_cache, j->cache + (j->left_context - old) * line, old * line * sizeof(float));
+    for (size_t i = 0; i < (j->left_context - old) * j->n; i++)
+        memcpy(j->new_cache + old * line + i * w,
+               j->x + ((j->t - (j->left_context - old)) * j->n + i) * j->row + at,
+               w * sizeof(float));
 }
 
 static steno_status run_weights(struct steno_op_ctx *ctx, steno_err *err)
 {
     struct weights_job j = {.k = steno_op_kernels(ctx), .heads = attr_of(ctx, "heads", 1)};
     struct steno_shape s;
-    struct steno_tensor *y, *kept = NULL;
+    struct steno_tensor *y, *new_cache = NULL;
     const char *wrong;
     size_t span, work[3];
     steno_status st;
@@ -212,11 +213,11 @@ static steno_status run_weights(struct steno_op_ctx *ctx, steno_err *err)
         4, (const int64_t[]){(int64_t)j.heads, (int64_t)j.n, (int64_t)j.t, (int64_t)j.keys});
     st = steno_op_out(ctx, 0, STENO_F32, &s, &y, err);
     if (!st && j.cache && steno_op_wants(ctx, 1))
-        st = steno_op_out(ctx, 1, STENO_F32, &steno_op_in(ctx, AW_CACHE)->shape, &kept, err);
+        st = steno_op_out(ctx, 1, STENO_F32, &steno_op_in(ctx, AW_CACHE)->shape, &new_cache, err);
     if (st || !steno_numel(y))
         return st;
     span = j.keys + j.t - 1;
-    work[0] = j.k->gemm_f32_work(j.t, j.lead, j.size);
+    work[0] = j.k->gemm_f32_work(j.t, j.left_context, j.size);
     work[1] = j.k->gemm_f32_work(j.t, j.t, j.size);
     work[2] = j.k->gemm_f32_work(j.t, span, j.p_size);
     for (int i = 1; i < 3; i++)
@@ -226,8 +227,8 @@ static steno_status run_weights(struct steno_op_ctx *ctx, steno_err *err)
     if (st)
         return st;
     j.y = y->data;
-    j.kept = kept ? kept->data : NULL;
-    if (j.kept)
+    j.new_cache = new_cache ? new_cache->data : NULL;
+    if (j.new_cache)
         keep_rows(&j, j.k_at, j.heads * j.size);
     steno_op_parallel(ctx, (int)j.parts, weigh_part, &j);
     return STENO_OK;
@@ -267,12 +268,12 @@ static const char *read_values(struct steno_op_ctx *ctx, struct weights_job *j)
         (size_t)a->shape.dim[3] < j->t)
         return "weights must be [heads, N, T, keys], f32";
     j->keys = (size_t)a->shape.dim[3];
-    j->lead = j->keys - j->t;
+    j->left_context = j->keys - j->t;
     if (cache && j->gated &&
         (!is_f32(cache, 4) || cache->shape.dim[0] != 1 || (size_t)cache->shape.dim[1] != j->n ||
-         (size_t)cache->shape.dim[2] != j->lead || (size_t)cache->shape.dim[3] != w))
+         (size_t)cache->shape.dim[2] != j->left_context || (size_t)cache->shape.dim[3] != w))
         return "the cache does not fit x and the weights";
-    if (cache ? !j->gated && !has_dims(cache, j->lead, j->n, w) : j->lead > 0)
+    if (cache ? !j->gated && !has_dims(cache, j->left_context, j->n, w) : j->left_context > 0)
         return "the cache does not fit x and the weights";
     j->stream_first = j->gated;
     j->cache = cache ? cache->data : NULL;
@@ -283,9 +284,9 @@ static const char *read_values(struct steno_op_ctx *ctx, struct weights_job *j)
 /* Values of stream n, [S, w]; the last L are its new cache. */
 static void gather(const struct weights_job *j, size_t n, size_t w, float *v)
 {
-    for (size_t i = 0; i < j->lead; i++)
+    for (size_t i = 0; i < j->left_context; i++)
         memcpy(v + i * w, cached(j, n, i, w), w * sizeof *v);
-    v += j->lead * w;
+    v += j->left_context * w;
     for (size_t t = 0; t < j->t; t++, v += w) {
         const float *x = j->x + (t * j->n + n) * j->row;
         if (j->gated) {
@@ -302,10 +303,11 @@ static void values_of(const struct weights_job *j, size_t n, char *mem)
     size_t w = j->heads * j->size, plane = j->t * j->keys;
     float *v = (float *)(void *)mem, *y = j->y + n * w;
     void *work = mem + j->floats * sizeof *v;
-    if (j->lead && (j->stream_first || j->n == 1)) { /* rows side by side */
-        steno_ops_call(cached(j, n, 0, w), j->lead * w);
-        if (j->kept)
-            steno_ops_call_to_write(j->kept + n * j->lead * w, j->lead * w);
+    if (j->left_context && (j->stream_first || j->n == 1)) { /* rows side by side */
+        steno_ops_prefetch(cached(j, n, 0, w), j->left_context * w);
+        if (j->new_cache)
+            steno_ops_prefetch_for_write(j->new_cache + n * j->left_context * w,
+                                         j->left_context * w);
     }
     gather(j, n, w, v);
     for (size_t h = 0; h < j->heads; h++)
@@ -314,9 +316,9 @@ static void values_of(const struct weights_job *j, size_t n, char *mem)
     for (size_t t = 0; j->gated && t < j->t; t++)
         j->k->mul_f32(y + t * j->n * w, y + t * j->n * w, 1, j->x + (t * j->n + n) * j->row + 2 * w,
                       1, w);
-    for (size_t i = 0; j->kept && i < j->lead; i++)
-        memcpy(j->kept + (j->stream_first ? n * j->lead + i : i * j->n + n) * w, v + (j->t + i) * w,
-               w * sizeof *v);
+    for (size_t i = 0; j->new_cache && i < j->left_context; i++)
+        memcpy(j->new_cache + (j->stream_first ? n * j->left_context + i : i * j->n + n) * w,
+               v + (j->t + i) * w, w * sizeof *v);
 }
 
 static void values_part(void *arg, int part)
@@ -331,7 +333,7 @@ static steno_status run_values(struct steno_op_ctx *ctx, steno_err *err)
 {
     struct weights_job j = {.k = steno_op_kernels(ctx), .gated = is_gated(steno_op_node(ctx))};
     struct steno_shape s;
-    struct steno_tensor *y, *kept = NULL;
+    struct steno_tensor *y, *new_cache = NULL;
     const char *wrong;
     steno_status st;
     j.heads = j.gated ? 1 : attr_of(ctx, "heads", 1);
@@ -344,7 +346,7 @@ static steno_status run_values(struct steno_op_ctx *ctx, steno_err *err)
                         (const int64_t[]){(int64_t)j.t, (int64_t)j.n, (int64_t)(j.heads * j.size)});
     st = steno_op_out(ctx, 0, STENO_F32, &s, &y, err);
     if (!st && j.cache && steno_op_wants(ctx, 1))
-        st = steno_op_out(ctx, 1, STENO_F32, &steno_op_in(ctx, WV_CACHE)->shape, &kept, err);
+        st = steno_op_out(ctx, 1, STENO_F32, &steno_op_in(ctx, WV_CACHE)->shape, &new_cache, err);
     if (st || !steno_numel(y))
         return st;
     st = share_out(ctx, &j, j.n, j.keys * j.heads * j.size, j.k->gemm_f32_work(j.t, j.size, j.keys),
@@ -352,7 +354,7 @@ static steno_status run_values(struct steno_op_ctx *ctx, steno_err *err)
     if (st)
         return st;
     j.y = y->data;
-    j.kept = kept ? kept->data : NULL;
+    j.new_cache = new_cache ? new_cache->data : NULL;
     steno_op_parallel(ctx, (int)j.parts, values_part, &j);
     return STENO_OK;
 }

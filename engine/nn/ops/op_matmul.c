@@ -1,7 +1,7 @@
 /* MatMul, Gemm. Constant f32 weights are packed once (kernels.h); products of two activations run
  * unpacked, batch by batch. f16 and bf16 widen to f32; f64 and integers use plain loops. */
 #include "nn/ops/matmul.h"
-#include "nn/ops/ms.h"
+#include "nn/ops/contrib.h"
 #include "nn/ops/families.h"
 #include "nn/ops/weights.h"
 
@@ -18,10 +18,10 @@ static struct steno_shape shape_of(const struct steno_weights *w, bool trans)
     return steno_ops_shape(2, (const int64_t[]){trans ? n : k, trans ? k : n});
 }
 
-static steno_status pack(struct steno_prep *pc, bool trans, void **priv, steno_err *err)
+static steno_status pack(struct steno_prepare *pc, bool trans, void **priv, steno_err *err)
 {
     struct steno_weights *w;
-    steno_status st = steno_prep_weights(pc, 1, trans, &w, err);
+    steno_status st = steno_prepare_weights(pc, 1, trans, &w, err);
     *priv = w;
     return st;
 }
@@ -165,7 +165,7 @@ static steno_status infer_matmul(struct steno_infer *ic, steno_err *err)
     return steno_matmul_infer(ic, &a, &b, steno_infer_dtype(ic, 0), err);
 }
 
-static steno_status prepare_matmul(struct steno_prep *pc, void **priv, steno_err *err)
+static steno_status prepare_matmul(struct steno_prepare *pc, void **priv, steno_err *err)
 {
     return pack(pc, false, priv, err);
 }
@@ -259,24 +259,24 @@ static steno_status infer_gemm(struct steno_infer *ic, steno_err *err)
     return STENO_OK;
 }
 
-static steno_status prepare_gemm(struct steno_prep *pc, void **priv, steno_err *err)
+static steno_status prepare_gemm(struct steno_prepare *pc, void **priv, steno_err *err)
 {
-    return pack(pc, steno_node_int(steno_prep_node(pc), "transB", 0) != 0, priv, err);
+    return pack(pc, steno_node_int(steno_prepare_node_of(pc), "transB", 0) != 0, priv, err);
 }
 
 /* y += beta * c, c broadcast to y. */
 static void add_c(struct steno_tensor *y, const struct steno_tensor *c, float beta)
 {
     const struct steno_shape *in[1] = {&c->shape};
-    struct steno_bcast b;
-    struct steno_bcast_pos at;
+    struct steno_broadcast b;
+    struct steno_broadcast_pos at;
     size_t e = steno_dtype_size(y->dtype);
     bool ints = !steno_ops_is_float(y->dtype);
     int64_t ibeta;
     steno_ops_store_f32(&ibeta, STENO_I64, &beta, 1);
-    steno_bcast_init(&b, &y->shape, in, 1);
-    steno_bcast_start(&b, &at, 0);
-    for (size_t r = 0; r < b.rows; r++, steno_bcast_next(&b, &at))
+    steno_broadcast_init(&b, &y->shape, in, 1);
+    steno_broadcast_start(&b, &at, 0);
+    for (size_t r = 0; r < b.rows; r++, steno_broadcast_next(&b, &at))
         for (size_t i = 0; i < b.row; i++) {
             size_t ic = at.at[0] + i * b.row_step[0], iy = r * b.row + i;
             char *to = (char *)y->data + iy * e;

@@ -140,8 +140,8 @@ static const double *layer_param(struct steno_op_ctx *ctx, const struct steno_te
 {
     const struct steno_shape *in[1] = {&t->shape};
     struct steno_shape both;
-    struct steno_bcast b;
-    struct steno_bcast_pos p;
+    struct steno_broadcast b;
+    struct steno_broadcast_pos p;
     double *d;
     *st = STENO_OK;
     if (steno_shape_broadcast(norm, &t->shape, &both) || !steno_shape_equal(&both, norm) ||
@@ -154,9 +154,9 @@ static const double *layer_param(struct steno_op_ctx *ctx, const struct steno_te
         *st = steno_ops_nomem(ctx, err);
         return NULL;
     }
-    steno_bcast_init(&b, norm, in, 1);
-    steno_bcast_start(&b, &p, 0);
-    for (size_t r = 0; r < b.rows; r++, steno_bcast_next(&b, &p))
+    steno_broadcast_init(&b, norm, in, 1);
+    steno_broadcast_start(&b, &p, 0);
+    for (size_t r = 0; r < b.rows; r++, steno_broadcast_next(&b, &p))
         for (size_t i = 0; i < b.row; i++)
             d[r * b.row + i] = steno_ops_get_f64(t, p.at[0] + i * b.row_step[0]);
     return d;

@@ -275,18 +275,18 @@ static const struct steno_tensor *optional(const struct steno_op_ctx *ctx, int i
     return in < steno_op_n_in(ctx) ? steno_op_in(ctx, in) : NULL;
 }
 
-static steno_status prepare_matmul_integer(struct steno_prep *pc, void **priv, steno_err *err)
+static steno_status prepare_matmul_integer(struct steno_prepare *pc, void **priv, steno_err *err)
 {
     struct steno_packed_i8 *w;
-    steno_status st = steno_prep_pack_i8(pc, 1, 3, &w, err);
+    steno_status st = steno_prepare_pack_i8(pc, 1, 3, &w, err);
     *priv = w;
     return st;
 }
 
-static steno_status prepare_qlinear_matmul(struct steno_prep *pc, void **priv, steno_err *err)
+static steno_status prepare_qlinear_matmul(struct steno_prepare *pc, void **priv, steno_err *err)
 {
     struct steno_packed_i8 *w;
-    steno_status st = steno_prep_pack_i8(pc, 3, 5, &w, err);
+    steno_status st = steno_prepare_pack_i8(pc, 3, 5, &w, err);
     *priv = w;
     return st;
 }

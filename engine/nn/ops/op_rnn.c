@@ -4,7 +4,7 @@
  * Per direction: one matrix product for the input part of every step, then a small one per step for
  * the recurrent part, then the cell row by row. Weights are packed at load when they are constant.
  * Gate order as in the specification: LSTM i o f c, GRU z r h. */
-#include "nn/ops/ms.h"
+#include "nn/ops/contrib.h"
 #include "nn/ops/weights.h"
 
 #include <math.h>
@@ -158,33 +158,33 @@ static struct forms as_they_are(const steno_kernels *k)
 
 /* Precision of p's weights: whole numbers are exact in f32, and where products are in bytes the
  * state goes round too often for them. */
-static enum steno_precision kept_in(const struct steno_prep *pc, const struct rnn *p)
+static enum steno_precision kept_in(const struct steno_prepare *pc, const struct rnn *p)
 {
-    const enum steno_precision asked = steno_prep_precision(pc);
+    const enum steno_precision asked = steno_prepare_precision(pc);
     return p->quantized ? STENO_FP32 : asked == STENO_INT8_WEIGHTS ? STENO_BF16_WEIGHTS : asked;
 }
 
 /* In the network's precision; large ones in the fewest bits where the rows that they meet are few:
  * those of the batch for R, in all steps at once for W. Of what is open a batch counts as one,
  * steps as few where a state is carried. */
-static struct forms forms_of(const struct steno_prep *pc, const struct rnn *p)
+static struct forms forms_of(const struct steno_prepare *pc, const struct rnn *p)
 {
-    const steno_kernels *k = steno_prep_kernels(pc);
+    const steno_kernels *k = steno_prepare_kernels(pc);
     const enum steno_precision kept = kept_in(pc, p);
-    const struct steno_shape x = steno_prep_shape(pc, 0);
+    const struct steno_shape x = steno_prepare_shape(pc, 0);
     const int64_t seq = x.rank == 3 ? x.dim[p->batch_first] : -1,
                   batch = x.rank == 3 ? x.dim[!p->batch_first] : -1;
-    const int64_t most = k->tight_rows ? (int64_t)k->tight_rows : INT64_MAX,
+    const int64_t most = k->compressed_max_rows ? (int64_t)k->compressed_max_rows : INT64_MAX,
                   rows = batch > 1 ? batch : 1;
-    const struct steno_node *n = steno_prep_node(pc);
-    const bool carried = n->n_in > 5 && n->in[5] != STENO_NONE && !steno_prep_const(pc, 5);
+    const struct steno_node *n = steno_prepare_node_of(pc);
+    const bool carried = n->n_in > 5 && n->in[5] != STENO_NONE && !steno_prepare_const(pc, 5);
     const bool few = rows <= most,
                few_in_all = few && (seq > 0 ? seq <= most / rows : carried || most == INT64_MAX);
     const size_t h = p->hidden, cols = h * (size_t)p->gates;
     return (struct forms){
-        steno_weights_as(k, kept, few_in_all && steno_ops_tight(k, kept, p->input, cols)),
-        steno_weights_as(k, kept, few && steno_ops_tight(k, kept, h, recurrent_columns(p))),
-        steno_weights_as(k, kept, few && steno_ops_tight(k, kept, h, h))};
+        steno_weights_as(k, kept, few_in_all && steno_ops_compressed(k, kept, p->input, cols)),
+        steno_weights_as(k, kept, few && steno_ops_compressed(k, kept, h, recurrent_columns(p))),
+        steno_weights_as(k, kept, few && steno_ops_compressed(k, kept, h, h))};
 }
 
 static void packed_sizes(const struct rnn *p, size_t input, const struct forms *f, size_t size[3])
@@ -236,32 +236,33 @@ static int64_t width_of(const struct rnn *p, const struct steno_shape *s)
 
 /* One block for input `in`, to be packed unless it is filled. Weights that are widened first are
  * not kept in a cache: there would be nothing to widen at the next load. */
-static char *packed_memory(struct steno_prep *pc, struct rnn *p, int in, size_t bytes, bool *filled)
+static char *packed_memory(struct steno_prepare *pc, struct rnn *p, int in, size_t bytes,
+                           bool *filled)
 {
     *filled = false;
     if (!p->quantized)
-        return steno_prep_memory(pc, in, bytes, filled);
+        return steno_prepare_memory(pc, in, bytes, filled);
     p->owned[in - 1] = steno_aligned_alloc(bytes);
     if (p->owned[in - 1]) {
-        steno_prep_packed(pc, bytes);
-        steno_prep_consumed(pc, in);
+        steno_prepare_packed(pc, bytes);
+        steno_prepare_consumed(pc, in);
     }
     return p->owned[in - 1];
 }
 
 /* What the precision did to weights t. */
-static void report(struct steno_prep *pc, const struct rnn *p, const struct steno_tensor *t)
+static void report(struct steno_prepare *pc, const struct rnn *p, const struct steno_tensor *t)
 {
     const enum steno_precision kept = kept_in(pc, p);
     const size_t n = steno_numel(t);
-    steno_prep_rounded(pc, t->data, n, kept != STENO_FP32, steno_weights_lost(t->data, n, kept));
+    steno_prepare_rounded(pc, t->data, n, kept != STENO_FP32, steno_weights_lost(t->data, n, kept));
 }
 
-static steno_status pack_constant(struct steno_prep *pc, struct rnn *p,
+static steno_status pack_constant(struct steno_prepare *pc, struct rnn *p,
                                   const struct steno_tensor *w, const struct steno_tensor *r,
                                   steno_err *err)
 {
-    const steno_kernels *k = steno_prep_kernels(pc);
+    const steno_kernels *k = steno_prepare_kernels(pc);
     size_t h = p->hidden, rows = h * (size_t)p->gates, size[3];
     char *mw, *mr;
     bool filled, r_filled;
@@ -292,17 +293,17 @@ static steno_status pack_constant(struct steno_prep *pc, struct rnn *p,
 }
 
 /* Constant weights of 8 bits widened, packed; left to run where something is not constant. */
-static steno_status pack_quantized(struct steno_prep *pc, struct rnn *p, steno_err *err)
+static steno_status pack_quantized(struct steno_prepare *pc, struct rnn *p, steno_err *err)
 {
-    const struct steno_node *n = steno_prep_node(pc);
+    const struct steno_node *n = steno_prepare_node_of(pc);
     struct steno_tensor f[2] = {{0}};
     steno_status st = STENO_OK;
     for (int i = 0; i < 2; i++) {
         int scale = 8 + 2 * i;
         bool zero = scale + 1 < n->n_in && n->in[scale + 1] != STENO_NONE;
-        struct steno_int8 w = {steno_prep_const(pc, 1 + i),
-                               scale < n->n_in ? steno_prep_const(pc, scale) : NULL,
-                               zero ? steno_prep_const(pc, scale + 1) : NULL};
+        struct steno_int8 w = {steno_prepare_const(pc, 1 + i),
+                               scale < n->n_in ? steno_prepare_const(pc, scale) : NULL,
+                               zero ? steno_prepare_const(pc, scale + 1) : NULL};
         if (!w.q || !w.scale || (zero && !w.zero) || steno_int8_check(&w))
             break;
         f[i] = (struct steno_tensor){STENO_F32, w.q->shape,
@@ -321,11 +322,11 @@ static steno_status pack_quantized(struct steno_prep *pc, struct rnn *p, steno_e
     return st;
 }
 
-static steno_status prepare_rnn(struct steno_prep *pc, void **priv, steno_err *err)
+static steno_status prepare_rnn(struct steno_prepare *pc, void **priv, steno_err *err)
 {
-    const struct steno_node *n = steno_prep_node(pc);
-    const struct steno_tensor *w = n->n_in > 1 ? steno_prep_const(pc, 1) : NULL;
-    const struct steno_tensor *r = n->n_in > 2 ? steno_prep_const(pc, 2) : NULL;
+    const struct steno_node *n = steno_prepare_node_of(pc);
+    const struct steno_tensor *w = n->n_in > 1 ? steno_prepare_const(pc, 1) : NULL;
+    const struct steno_tensor *r = n->n_in > 2 ? steno_prepare_const(pc, 2) : NULL;
     struct rnn *p = calloc(1, sizeof *p);
     steno_status st;
     if (!p)
@@ -529,7 +530,7 @@ static float round_state(struct run *r, size_t t)
     for (size_t b = 0; b < r->batch; b++)
         if (t > (size_t)r->lens[b])
             memset(r->tmp + b * n, 0, n * sizeof *r->tmp);
-    return steno_ms_dynamic(r->k, r->tmp, r->batch * n, r->tmp);
+    return steno_contrib_dynamic(r->k, r->tmp, r->batch * n, r->tmp);
 }
 
 /* One direction through time. y points at this direction's first element; y_row, y_batch: its steps
@@ -662,8 +663,8 @@ static steno_status make_outputs(struct steno_op_ctx *ctx, const struct run *r, 
 static steno_status fetch_int8(struct steno_op_ctx *ctx, int in, const float **out, steno_err *err)
 {
     int scale = 6 + 2 * in;
-    struct steno_int8 w = {steno_op_in(ctx, in), steno_ms_in(ctx, scale),
-                           steno_ms_in(ctx, scale + 1)};
+    struct steno_int8 w = {steno_op_in(ctx, in), steno_contrib_in(ctx, scale),
+                           steno_contrib_in(ctx, scale + 1)};
     if (!w.scale)
         return steno_op_fail(ctx, err, STENO_ERR_INVAL, "input %d is missing", scale);
     return steno_int8_scratch(ctx, &w, out, err);
@@ -676,7 +677,7 @@ static steno_status round_x(struct steno_op_ctx *ctx, size_t n, const float **x,
     float *to = steno_op_scratch(ctx, (n + 1) * sizeof *to), scale;
     if (!to)
         return steno_ops_nomem(ctx, err);
-    scale = steno_ms_dynamic(k, *x, n, to);
+    scale = steno_contrib_dynamic(k, *x, n, to);
     k->mul_f32(to, to, 1, &scale, 0, n);
     *x = to;
     return STENO_OK;

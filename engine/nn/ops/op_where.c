@@ -6,19 +6,19 @@
 
 /* ---- Where ---- */
 #define WHERE(NAME, T)                                                                             \
-    static void NAME(const struct steno_bcast *b, void *yv, const uint8_t *c, const void *xv,      \
+    static void NAME(const struct steno_broadcast *b, void *yv, const uint8_t *c, const void *xv,  \
                      const void *zv)                                                               \
     {                                                                                              \
-        struct steno_bcast_pos p;                                                                  \
+        struct steno_broadcast_pos p;                                                              \
         T *y = yv;                                                                                 \
-        steno_bcast_start(b, &p, 0);                                                               \
+        steno_broadcast_start(b, &p, 0);                                                           \
         for (size_t r = 0; r < b->rows; r++, y += b->row) {                                        \
             const uint8_t *pc = c + p.at[0];                                                       \
             const T *px = (const T *)xv + p.at[1], *pz = (const T *)zv + p.at[2];                  \
             size_t sc = b->row_step[0], sx = b->row_step[1], sz = b->row_step[2];                  \
             for (size_t i = 0; i < b->row; i++)                                                    \
                 y[i] = pc[i * sc] ? px[i * sx] : pz[i * sz];                                       \
-            steno_bcast_next(b, &p);                                                               \
+            steno_broadcast_next(b, &p);                                                           \
         }                                                                                          \
     }
 WHERE(where1, uint8_t)
@@ -32,7 +32,7 @@ static steno_status run_where(struct steno_op_ctx *ctx, steno_err *err)
     const struct steno_shape *in[3];
     struct steno_shape s;
     struct steno_tensor *y;
-    struct steno_bcast b;
+    struct steno_broadcast b;
     steno_status st = steno_ops_bshape(ctx, 3, &s, err);
     if (st)
         return st;
@@ -49,7 +49,7 @@ static steno_status run_where(struct steno_op_ctx *ctx, steno_err *err)
     in[0] = &c->shape;
     in[1] = &x->shape;
     in[2] = &z->shape;
-    steno_bcast_init(&b, &s, in, 3);
+    steno_broadcast_init(&b, &s, in, 3);
     switch (steno_dtype_size(x->dtype)) {
     case 1:
         where1(&b, y->data, c->data, x->data, z->data);

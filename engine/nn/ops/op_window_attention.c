@@ -22,10 +22,10 @@ enum { IN_Q, IN_NEW, IN_CACHE, IN_MASK };
 struct windowed {
     const steno_kernels *k;
     struct steno_attention a; /* k and v are those of z */
-    const float *fresh;       /* column new_at of the first row */
-    size_t fresh_row, fresh_batch;
+    const float *new_kv;      /* column new_at of the first row */
+    size_t new_kv_row, new_kv_batch;
     const float *cache;
-    float *kept;
+    float *new_cache;
     void *const *rows;  /* [B], then cache and kept are not used */
     size_t held, width; /* L, W */
     size_t k_at, v_at;
@@ -46,10 +46,10 @@ static steno_status infer_window(struct steno_infer *ic, steno_err *err)
     return STENO_OK;
 }
 
-static steno_status prepare_window(struct steno_prep *pc, void **priv, steno_err *err)
+static steno_status prepare_window(struct steno_prepare *pc, void **priv, steno_err *err)
 {
     (void)priv;
-    return steno_attn_check_columns(steno_prep_node(pc), "new_at", err);
+    return steno_attention_check_columns(steno_prepare_node_of(pc), "new_at", err);
 }
 
 static size_t attr(const struct steno_op_ctx *ctx, const char *name)
@@ -65,14 +65,14 @@ static bool is_rows(const struct steno_tensor *t)
 /* NULL, or what is wrong. */
 static const char *read_inputs(struct steno_op_ctx *ctx, struct windowed *w)
 {
-    const struct steno_tensor *q = steno_op_in(ctx, IN_Q), *fresh = steno_op_in(ctx, IN_NEW);
+    const struct steno_tensor *q = steno_op_in(ctx, IN_Q), *new_kv = steno_op_in(ctx, IN_NEW);
     const struct steno_tensor *cache = steno_op_in(ctx, IN_CACHE);
     struct steno_attention *a = &w->a;
     size_t q_at = attr(ctx, "q_at"), new_at = attr(ctx, "new_at"), q_row;
-    if (!is_rows(q) || !is_rows(fresh) || !is_rows(cache))
+    if (!is_rows(q) || !is_rows(new_kv) || !is_rows(cache))
         return "Q, new and cache must be f32 [B, T, columns]";
-    if (q->shape.dim[0] != cache->shape.dim[0] || fresh->shape.dim[0] != cache->shape.dim[0] ||
-        q->shape.dim[1] != fresh->shape.dim[1])
+    if (q->shape.dim[0] != cache->shape.dim[0] || new_kv->shape.dim[0] != cache->shape.dim[0] ||
+        q->shape.dim[1] != new_kv->shape.dim[1])
         return "Q, new and cache differ in batch, or Q and new in length";
     a->q_heads = a->kv_heads = attr(ctx, "heads");
     a->size = attr(ctx, "size");
@@ -84,21 +84,22 @@ static const char *read_inputs(struct steno_op_ctx *ctx, struct windowed *w)
     w->k_at = attr(ctx, "k_at");
     w->v_at = attr(ctx, "v_at");
     q_row = (size_t)q->shape.dim[2];
-    w->fresh_row = (size_t)fresh->shape.dim[2];
-    w->fresh_batch = a->rows * w->fresh_row;
-    if (q_at + a->q_heads * a->size > q_row || new_at + w->width > w->fresh_row ||
+    w->new_kv_row = (size_t)new_kv->shape.dim[2];
+    w->new_kv_batch = a->rows * w->new_kv_row;
+    if (q_at + a->q_heads * a->size > q_row || new_at + w->width > w->new_kv_row ||
         w->k_at + a->q_heads * a->size > w->width || w->v_at + a->q_heads * a->v_size > w->width)
         return "Q, new or cache has too few columns for its heads";
     a->keys = w->held + a->rows;
-    a->q = (struct steno_attn_view){(const float *)q->data + q_at, a->rows * q_row, a->size, q_row};
-    a->k = (struct steno_attn_view){NULL, 0, a->size, w->width};
-    a->v = (struct steno_attn_view){NULL, 0, a->v_size, w->width};
+    a->q = (struct steno_attention_view){(const float *)q->data + q_at, a->rows * q_row, a->size,
+                                         q_row};
+    a->k = (struct steno_attention_view){NULL, 0, a->size, w->width};
+    a->v = (struct steno_attention_view){NULL, 0, a->v_size, w->width};
     a->scale = steno_node_float(steno_op_node(ctx), "scale", 1);
     a->left = a->right = -1;
-    w->fresh = (const float *)fresh->data + new_at;
+    w->new_kv = (const float *)new_kv->data + new_at;
     w->cache = cache->data;
     w->rows = steno_op_rows(ctx, IN_CACHE);
-    return steno_attn_read_mask(ctx, IN_MASK, a);
+    return steno_attention_read_mask(ctx, IN_MASK, a);
 }
 
 /* ---- run ---- */
@@ -133,18 +134,18 @@ static void attend(const struct windowed *w, const struct steno_attention *a, si
 static void fill(const struct windowed *w, size_t b, float *z)
 {
     size_t held = w->held * w->width;
-    const float *from = w->rows ? w->rows[b] : w->cache + b * held, *fresh;
+    const float *from = w->rows ? w->rows[b] : w->cache + b * held, *new_kv;
     if (held)
         memcpy(z, from, held * sizeof *z);
-    fresh = w->fresh + b * w->fresh_batch;
-    for (size_t t = 0; t < w->a.rows; t++, fresh += w->fresh_row)
-        memcpy(z + held + t * w->width, fresh, w->width * sizeof *z);
+    new_kv = w->new_kv + b * w->new_kv_batch;
+    for (size_t t = 0; t < w->a.rows; t++, new_kv += w->new_kv_row)
+        memcpy(z + held + t * w->width, new_kv, w->width * sizeof *z);
 }
 
 static void keep(const struct windowed *w, size_t b, const float *z)
 {
     size_t held = w->held * w->width;
-    float *to = w->rows ? w->rows[b] : w->kept ? w->kept + b * held : NULL;
+    float *to = w->rows ? w->rows[b] : w->new_cache ? w->new_cache + b * held : NULL;
     if (to && held)
         memcpy(to, z + w->a.rows * w->width, held * sizeof *z);
 }
@@ -156,10 +157,10 @@ static void part(void *arg, int p)
     char *mem = w->scratch + (size_t)p * w->part_bytes;
     float *z = (float *)(void *)mem;
     struct steno_attention a = w->a;
-    struct steno_attn_tiles tiles;
+    struct steno_attention_tiles tiles;
     a.k.data = z + w->k_at;
     a.v.data = z + w->v_at;
-    if (!steno_attn_tiles_init(&tiles, &a, w->k))
+    if (!steno_attention_tiles_init(&tiles, &a, w->k))
         return; /* it has fit before */
     for (size_t b = from; b < to; b++) {
         fill(w, b, z);
@@ -167,18 +168,18 @@ static void part(void *arg, int p)
             attend(w, &a, b);
         else
             for (size_t h = 0; h < a.q_heads && a.rows; h++)
-                steno_attn_tiles_head(&tiles, b, h, mem + w->z_bytes);
+                steno_attention_tiles_head(&tiles, b, h, mem + w->z_bytes);
         keep(w, b, z);
     }
 }
 
 static bool allocate(struct steno_op_ctx *ctx, struct windowed *w)
 {
-    struct steno_attn_tiles tiles;
+    struct steno_attention_tiles tiles;
     size_t threads = (size_t)steno_op_threads(ctx), cells, bytes;
     if (!steno_mul_size(w->a.keys + 7, w->width * sizeof(float), &cells) ||
         !steno_add_size(cells, STENO_ALIGN + STENO_OVERREAD, &bytes) ||
-        !steno_attn_tiles_init(&tiles, &w->a, w->k))
+        !steno_attention_tiles_init(&tiles, &w->a, w->k))
         return false;
     w->z_bytes = bytes & ~(size_t)(STENO_ALIGN - 1);
     w->parts = threads < w->a.batch ? threads : w->a.batch;
@@ -195,15 +196,15 @@ static steno_status outputs(struct steno_op_ctx *ctx, struct windowed *w, steno_
     size_t row = a->q_heads * a->v_size;
     struct steno_shape s =
         steno_ops_shape(3, (const int64_t[]){(int64_t)a->batch, (int64_t)a->rows, (int64_t)row});
-    struct steno_tensor *y, *kept = NULL;
+    struct steno_tensor *y, *new_cache = NULL;
     steno_status st = steno_op_out(ctx, 0, STENO_F32, &s, &y, err);
     if (!st && steno_op_wants(ctx, 1))
-        st = steno_op_out(ctx, 1, STENO_F32, &steno_op_in(ctx, IN_CACHE)->shape, &kept, err);
+        st = steno_op_out(ctx, 1, STENO_F32, &steno_op_in(ctx, IN_CACHE)->shape, &new_cache, err);
     if (st)
         return st;
     a->y = y->data;
-    a->y_view = (struct steno_attn_view){NULL, a->rows * row, a->v_size, row};
-    w->kept = kept ? kept->data : NULL;
+    a->y_view = (struct steno_attention_view){NULL, a->rows * row, a->v_size, row};
+    w->new_cache = new_cache ? new_cache->data : NULL;
     return STENO_OK;
 }
 

@@ -175,8 +175,8 @@ static void operand_steps(const struct steno_shape *out, const struct steno_shap
     }
 }
 
-void steno_bcast_init(struct steno_bcast *b, const struct steno_shape *out,
-                      const struct steno_shape *const *in, int n_in)
+void steno_broadcast_init(struct steno_broadcast *b, const struct steno_shape *out,
+                          const struct steno_shape *const *in, int n_in)
 {
     size_t step[STENO_OPS_MAX_IN][STENO_MAX_RANK];
     int top = 0; /* dims kept so far, innermost first, in b->dim */
@@ -217,7 +217,8 @@ void steno_bcast_init(struct steno_bcast *b, const struct steno_shape *out,
         b->rows = 0;
 }
 
-void steno_bcast_start(const struct steno_bcast *b, struct steno_bcast_pos *p, size_t row)
+void steno_broadcast_start(const struct steno_broadcast *b, struct steno_broadcast_pos *p,
+                           size_t row)
 {
     memset(p, 0, sizeof *p);
     for (int i = 0; i < b->rank; i++) { /* dims are innermost first */
@@ -228,7 +229,7 @@ void steno_bcast_start(const struct steno_bcast *b, struct steno_bcast_pos *p, s
     }
 }
 
-void steno_bcast_next(const struct steno_bcast *b, struct steno_bcast_pos *p)
+void steno_broadcast_next(const struct steno_broadcast *b, struct steno_broadcast_pos *p)
 {
     for (int i = 0; i < b->rank; i++) {
         if (++p->idx[i] < b->dim[i]) {

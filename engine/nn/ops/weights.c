@@ -28,19 +28,19 @@ struct columns {
     uint32_t *at; /* [K] */
 };
 
-/* Rows of a matrix are pages apart, out of the prefetcher's sight: AHEAD of them are called. */
+/* Rows of a matrix are pages apart, out of the prefetcher's sight: DISTANCE of them are called. */
 static void gather(const steno_kernels *k, float *to, const float *w, size_t ldw, bool trans,
                    size_t rows, size_t n, size_t cols)
 {
-    enum { AHEAD = 32 };
+    enum { DISTANCE = 32 };
     if (trans) {
         for (size_t c = 0; c < cols; c++)
             memcpy(to + c * rows, w + (n + c) * ldw, rows * sizeof *to);
         return;
     }
-    for (size_t r = 0; r < rows; r += AHEAD) {
-        const size_t some = rows - r < AHEAD ? rows - r : AHEAD;
-        for (size_t i = r + AHEAD; i < rows && i < r + 2 * AHEAD; i++)
+    for (size_t r = 0; r < rows; r += DISTANCE) {
+        const size_t some = rows - r < DISTANCE ? rows - r : DISTANCE;
+        for (size_t i = r + DISTANCE; i < rows && i < r + 2 * DISTANCE; i++)
             __builtin_prefetch(w + i * ldw + n);
         k->transpose_f32(to + r, rows, w + r * ldw + n, ldw, some, cols);
     }
@@ -197,14 +197,16 @@ static const struct steno_gemm_weights *kernels_of(const steno_kernels *k,
 {
     if (w->precision == STENO_FP16_WEIGHTS)
         return &k->gemm_f16;
-    return w->precision == STENO_FP32 ? &k->gemm_fixed : w->tight ? &k->gemm_tight : &k->gemm_bf16;
+    return w->precision == STENO_FP32 ? &k->gemm_f32_w24
+           : w->compressed            ? &k->gemm_bf16_w12
+                                      : &k->gemm_bf16;
 }
 
 struct steno_gemm_weights steno_weights_as(const steno_kernels *k, enum steno_precision p,
-                                           bool tight)
+                                           bool compressed)
 {
-    const struct steno_weights w = {.precision = p, .tight = tight};
-    if (p == STENO_FP32 && !tight)
+    const struct steno_weights w = {.precision = p, .compressed = compressed};
+    if (p == STENO_FP32 && !compressed)
         return (struct steno_gemm_weights){k->gemm_f32_packed_bytes, k->gemm_f32_pack,
                                            k->gemm_f32_packed_part, NULL, NULL};
     return *kernels_of(k, &w);
@@ -225,8 +227,8 @@ static size_t data_bytes(const struct steno_weights *p, const steno_kernels *k)
     return steno_aligned(n);
 }
 
-static struct steno_weights *describe(const struct steno_prep *pc, enum steno_precision precision,
-                                      size_t rows, size_t cols)
+static struct steno_weights *describe(const struct steno_prepare *pc,
+                                      enum steno_precision precision, size_t rows, size_t cols)
 {
     struct steno_weights *p = calloc(1, sizeof *p);
     if (!p)
@@ -234,8 +236,8 @@ static struct steno_weights *describe(const struct steno_prep *pc, enum steno_pr
     p->k = rows;
     p->n = cols;
     p->precision = precision == STENO_INT8_WEIGHTS && rows < MIN_INT8_K ? STENO_FP32 : precision;
-    p->tight = steno_prep_tight(pc, p->precision, rows, cols);
-    p->bytes = data_bytes(p, steno_prep_kernels(pc));
+    p->compressed = steno_prepare_compressed(pc, p->precision, rows, cols);
+    p->bytes = data_bytes(p, steno_prepare_kernels(pc));
     if (p->precision == STENO_INT8_WEIGHTS)
         p->bytes += steno_aligned(cols * sizeof *p->scale);
     return p;
@@ -292,33 +294,33 @@ struct source {
     const struct steno_made *made;
 };
 
-static bool fill_from(struct steno_prep *pc, struct steno_weights *p, struct source s)
+static bool fill_from(struct steno_prepare *pc, struct steno_weights *p, struct source s)
 {
-    const steno_kernels *k = steno_prep_kernels(pc);
-    float *turned = NULL;
+    const steno_kernels *k = steno_prepare_kernels(pc);
+    float *transposed = NULL;
     double lost;
     bool ok;
     if (s.made) {
-        turned = malloc(p->k * p->n * sizeof *turned + 1);
-        if (!turned)
+        transposed = malloc(p->k * p->n * sizeof *transposed + 1);
+        if (!transposed)
             return false;
-        s.made->make(turned, s.w, s.made->arg);
-        s = (struct source){.w = turned, .ldw = p->k, .trans = true};
+        s.made->make(transposed, s.w, s.made->arg);
+        s = (struct source){.w = transposed, .ldw = p->k, .trans = true};
     }
     ok = fill(p, k, s.w, s.ldw, s.trans, &lost);
     if (ok)
-        steno_prep_rounded(pc, s.w, p->k * p->n, p->precision != STENO_FP32, lost);
-    free(turned);
+        steno_prepare_rounded(pc, s.w, p->k * p->n, p->precision != STENO_FP32, lost);
+    free(transposed);
     return ok;
 }
 
 /* Weights [rows, cols] in the memory for input `in`, filled where they do not lie there yet. */
-static steno_status pack(struct steno_prep *pc, int in, size_t rows, size_t cols, struct source s,
-                         struct steno_weights **out, steno_err *err)
+static steno_status pack(struct steno_prepare *pc, int in, size_t rows, size_t cols,
+                         struct source s, struct steno_weights **out, steno_err *err)
 {
-    struct steno_weights *p = describe(pc, steno_prep_precision(pc), rows, cols);
+    struct steno_weights *p = describe(pc, steno_prepare_precision(pc), rows, cols);
     bool filled;
-    void *block = p ? steno_prep_memory(pc, in, p->bytes, &filled) : NULL;
+    void *block = p ? steno_prepare_memory(pc, in, p->bytes, &filled) : NULL;
     if (block)
         place(p, block);
     if (!block || (!filled && !fill_from(pc, p, s))) {
@@ -329,20 +331,20 @@ static steno_status pack(struct steno_prep *pc, int in, size_t rows, size_t cols
     return STENO_OK;
 }
 
-bool steno_ops_tight(const steno_kernels *k, enum steno_precision p, size_t rows, size_t cols)
+bool steno_ops_compressed(const steno_kernels *k, enum steno_precision p, size_t rows, size_t cols)
 {
-    return (p == STENO_FP32           ? k->gemm_fixed.part
-            : p == STENO_BF16_WEIGHTS ? k->gemm_tight.part
+    return (p == STENO_FP32           ? k->gemm_f32_w24.part
+            : p == STENO_BF16_WEIGHTS ? k->gemm_bf16_w12.part
                                       : NULL) &&
-           rows >= 64 && cols >= 64 && rows * cols >= STENO_TIGHT_WEIGHTS;
+           rows >= 64 && cols >= 64 && rows * cols >= STENO_COMPRESSED_WEIGHTS;
 }
 
 /* Whether input 0 has, of one example, more rows than those gain with, or the rows of one utterance
  * of any length. */
-static bool many_rows(const struct steno_prep *pc)
+static bool many_rows(const struct steno_prepare *pc)
 {
-    const struct steno_shape x = steno_prep_shape(pc, 0);
-    const size_t most = steno_prep_kernels(pc)->tight_rows;
+    const struct steno_shape x = steno_prepare_shape(pc, 0);
+    const size_t most = steno_prepare_kernels(pc)->compressed_max_rows;
     size_t rows = 1;
     bool open = false;
     for (int i = 0; most && i + 1 < x.rank; i++) {
@@ -352,16 +354,17 @@ static bool many_rows(const struct steno_prep *pc)
     return most && (rows > most || (open && x.rank > 2 && x.dim[0] == 1));
 }
 
-bool steno_prep_tight(const struct steno_prep *pc, enum steno_precision p, size_t rows, size_t cols)
+bool steno_prepare_compressed(const struct steno_prepare *pc, enum steno_precision p, size_t rows,
+                              size_t cols)
 {
-    return steno_ops_tight(steno_prep_kernels(pc), p, rows, cols) && !many_rows(pc);
+    return steno_ops_compressed(steno_prepare_kernels(pc), p, rows, cols) && !many_rows(pc);
 }
 
-steno_status steno_prep_weights(struct steno_prep *pc, int in, bool trans,
-                                struct steno_weights **out, steno_err *err)
+steno_status steno_prepare_weights(struct steno_prepare *pc, int in, bool trans,
+                                   struct steno_weights **out, steno_err *err)
 {
-    const struct steno_node *n = steno_prep_node(pc);
-    const struct steno_tensor *w = in < n->n_in ? steno_prep_const(pc, in) : NULL;
+    const struct steno_node *n = steno_prepare_node_of(pc);
+    const struct steno_tensor *w = in < n->n_in ? steno_prepare_const(pc, in) : NULL;
     size_t rows, cols;
     *out = NULL;
     if (!w || w->dtype != STENO_F32 || w->shape.rank != 2 || !steno_numel(w))
@@ -372,11 +375,12 @@ steno_status steno_prep_weights(struct steno_prep *pc, int in, bool trans,
                 (struct source){.w = w->data, .ldw = cols, .trans = trans}, out, err);
 }
 
-steno_status steno_prep_weights_made(struct steno_prep *pc, int in, const struct steno_made *m,
-                                     struct steno_weights **out, steno_err *err)
+steno_status steno_prepare_weights_made(struct steno_prepare *pc, int in,
+                                        const struct steno_made *m, struct steno_weights **out,
+                                        steno_err *err)
 {
-    return pack(pc, in, m->k, m->n, (struct source){.w = steno_prep_const(pc, in)->data, .made = m},
-                out, err);
+    return pack(pc, in, m->k, m->n,
+                (struct source){.w = steno_prepare_const(pc, in)->data, .made = m}, out, err);
 }
 
 steno_status steno_infer_linear(struct steno_infer *ic, steno_err *err)
@@ -401,13 +405,13 @@ struct bytes {
     const struct steno_tensor *w, *scale, *zero;
 };
 
-static bool find_bytes(const struct steno_prep *pc, int in, int scale_in, struct bytes *b)
+static bool find_bytes(const struct steno_prepare *pc, int in, int scale_in, struct bytes *b)
 {
-    const struct steno_node *n = steno_prep_node(pc);
+    const struct steno_node *n = steno_prepare_node_of(pc);
     size_t cols;
-    b->w = steno_prep_const(pc, in);
-    b->scale = scale_in < n->n_in ? steno_prep_const(pc, scale_in) : NULL;
-    b->zero = scale_in + 1 < n->n_in ? steno_prep_const(pc, scale_in + 1) : NULL;
+    b->w = steno_prepare_const(pc, in);
+    b->scale = scale_in < n->n_in ? steno_prepare_const(pc, scale_in) : NULL;
+    b->zero = scale_in + 1 < n->n_in ? steno_prepare_const(pc, scale_in + 1) : NULL;
     if (!b->w || !steno_ops_is_byte(b->w->dtype) || b->w->shape.rank != 2 || !steno_numel(b->w) ||
         !b->scale || !b->scale->data || b->scale->dtype != STENO_F32)
         return false;
@@ -417,10 +421,10 @@ static bool find_bytes(const struct steno_prep *pc, int in, int scale_in, struct
                          (steno_numel(b->zero) == 1 || steno_numel(b->zero) == cols)));
 }
 
-steno_status steno_prep_weights_bytes(struct steno_prep *pc, int in, int scale_in,
-                                      struct steno_weights **out, steno_err *err)
+steno_status steno_prepare_weights_bytes(struct steno_prepare *pc, int in, int scale_in,
+                                         struct steno_weights **out, steno_err *err)
 {
-    const steno_kernels *k = steno_prep_kernels(pc);
+    const steno_kernels *k = steno_prepare_kernels(pc);
     struct steno_weights *p;
     struct bytes b;
     void *block;
@@ -429,7 +433,7 @@ steno_status steno_prep_weights_bytes(struct steno_prep *pc, int in, int scale_i
     if (!find_bytes(pc, in, scale_in, &b) || b.w->shape.dim[0] < MIN_INT8_K)
         return STENO_OK;
     p = describe(pc, STENO_INT8_WEIGHTS, (size_t)b.w->shape.dim[0], (size_t)b.w->shape.dim[1]);
-    block = p ? steno_prep_memory(pc, in, p->bytes, &filled) : NULL;
+    block = p ? steno_prepare_memory(pc, in, p->bytes, &filled) : NULL;
     if (block)
         place(p, block);
     if (!block || (!filled && !steno_ops_pack_i8(
@@ -470,43 +474,43 @@ struct parts {
     float *wide; /* bytes: of one part */
     const struct steno_made *made;
     size_t all; /* columns */
-    bool turned;
+    bool transposed;
 };
 
 static bool fill_part(const struct parts *s, struct steno_weights *p, const steno_kernels *k,
                       size_t from, double *lost)
 {
-    const size_t cols = s->turned ? p->k : p->n;
+    const size_t cols = s->transposed ? p->k : p->n;
     if (!s->wide)
-        return fill(p, k, s->w + from, s->all, s->turned, lost);
+        return fill(p, k, s->w + from, s->all, s->transposed, lost);
     widen(&s->bytes, from, cols, s->wide);
-    return fill(p, k, s->wide, cols, s->turned, lost);
+    return fill(p, k, s->wide, cols, s->transposed, lost);
 }
 
 /* Parts that are each as `one` says, which is freed. */
-static steno_status pack_parts(struct steno_prep *pc, int in, struct parts s,
+static steno_status pack_parts(struct steno_prepare *pc, int in, struct parts s,
                                struct steno_weights *one, size_t parts, struct steno_weights **out,
                                steno_err *err)
 {
-    const steno_kernels *k = steno_prep_kernels(pc);
+    const steno_kernels *k = steno_prepare_kernels(pc);
     const size_t each = one ? steno_aligned(one->bytes) : 0;
     struct steno_weights *p = calloc(parts, sizeof *p);
     float *made = NULL;
     bool filled = false, ok;
     double lost = 0, part;
-    char *block = p && one ? steno_prep_memory(pc, in, parts * each, &filled) : NULL;
+    char *block = p && one ? steno_prepare_memory(pc, in, parts * each, &filled) : NULL;
     if (block && !filled && s.made && (made = malloc(parts * one->k * one->n * sizeof *made + 1)))
-        s.made->make(made, steno_prep_const(pc, in)->data, s.made->arg);
+        s.made->make(made, steno_prepare_const(pc, in)->data, s.made->arg);
     s.w = made ? made : s.w;
     ok = block && (filled || s.w || s.wide);
     for (size_t i = 0; ok && i < parts; i++) {
         p[i] = *one;
         place(&p[i], block + i * each);
-        ok = filled || fill_part(&s, &p[i], k, i * (s.turned ? one->k : one->n), &part);
+        ok = filled || fill_part(&s, &p[i], k, i * (s.transposed ? one->k : one->n), &part);
         lost += filled || !ok ? 0 : part;
     }
     if (ok && !filled && s.w)
-        steno_prep_rounded(pc, s.w, parts * one->k * one->n, one->precision != STENO_FP32, lost);
+        steno_prepare_rounded(pc, s.w, parts * one->k * one->n, one->precision != STENO_FP32, lost);
     free(made);
     free(one);
     if (!ok) {
@@ -517,13 +521,14 @@ static steno_status pack_parts(struct steno_prep *pc, int in, struct parts s,
     return STENO_OK;
 }
 
-steno_status steno_prep_weights_parts(struct steno_prep *pc, int in, int scale_in, size_t parts,
-                                      bool turned, struct steno_weights **out, steno_err *err)
+steno_status steno_prepare_weights_parts(struct steno_prepare *pc, int in, int scale_in,
+                                         size_t parts, bool transposed, struct steno_weights **out,
+                                         steno_err *err)
 {
-    const struct steno_tensor *w = steno_prep_const(pc, in);
+    const struct steno_tensor *w = steno_prepare_const(pc, in);
     const size_t rows = (size_t)w->shape.dim[0], all = (size_t)w->shape.dim[1], cols = all / parts;
     const bool f32 = w->dtype == STENO_F32;
-    struct parts s = {.w = f32 ? w->data : NULL, .turned = turned, .all = all};
+    struct parts s = {.w = f32 ? w->data : NULL, .transposed = transposed, .all = all};
     steno_status st;
     if (!f32 && (!find_bytes(pc, in, scale_in, &s.bytes) ||
                  !(s.wide = malloc(rows * cols * sizeof *s.wide + 1))))
@@ -532,18 +537,18 @@ steno_status steno_prep_weights_parts(struct steno_prep *pc, int in, int scale_i
         st = steno_fail(err, STENO_ERR_FORMAT, "%zu columns do not divide into %zu", all, parts);
     else
         st = pack_parts(pc, in, s,
-                        describe(pc, f32 ? steno_prep_precision(pc) : STENO_INT8_WEIGHTS,
-                                 turned ? cols : rows, turned ? rows : cols),
+                        describe(pc, f32 ? steno_prepare_precision(pc) : STENO_INT8_WEIGHTS,
+                                 transposed ? cols : rows, transposed ? rows : cols),
                         parts, out, err);
     free(s.wide);
     return st;
 }
 
-steno_status steno_prep_weights_made_parts(struct steno_prep *pc, int in,
-                                           const struct steno_made *m, size_t parts,
-                                           struct steno_weights **out, steno_err *err)
+steno_status steno_prepare_weights_made_parts(struct steno_prepare *pc, int in,
+                                              const struct steno_made *m, size_t parts,
+                                              struct steno_weights **out, steno_err *err)
 {
-    const struct parts s = {.made = m, .turned = true, .all = parts * m->k};
+    const struct parts s = {.made = m, .transposed = true, .all = parts * m->k};
     return pack_parts(pc, in, s, describe(pc, STENO_INT8_WEIGHTS, m->k, m->n), parts, out, err);
 }
 

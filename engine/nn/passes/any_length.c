@@ -15,7 +15,7 @@
 #define MIN_ROWS 16
 
 /* Constant integer. */
-static bool integer(const struct steno_graph *g, steno_vid v, int64_t *out)
+static bool integer(const struct steno_graph *g, steno_value_id v, int64_t *out)
 {
     const struct steno_tensor *t = v == STENO_NONE ? NULL : g->values[v].constant;
     if (!t || !t->data || t->dtype != STENO_I64 || steno_numel(t) != 1)
@@ -39,7 +39,7 @@ static bool sines(const struct steno_tensor *t, int64_t center)
 }
 
 /* *center: -1 for absolute positions, else the row of position 0. */
-static bool is_table(const struct steno_graph *g, steno_vid v, int64_t *center)
+static bool is_table(const struct steno_graph *g, steno_value_id v, int64_t *center)
 {
     const struct steno_tensor *t = v == STENO_NONE ? NULL : g->values[v].constant;
     if (!t || !t->data || t->dtype != STENO_F32 || t->shape.rank != 3 || t->shape.dim[0] != 1 ||
@@ -60,11 +60,11 @@ static bool along(const struct steno_graph *g, const struct steno_node *n, int64
 }
 
 /* Node n becomes an operator of the engine's own with these inputs. */
-static steno_status turn(struct steno_graph *g, struct steno_node *n, const char *type,
-                         const steno_vid *in, int n_in, const char *attr, int64_t value,
-                         steno_err *err)
+static steno_status replace_by(struct steno_graph *g, struct steno_node *n, const char *type,
+                               const steno_value_id *in, int n_in, const char *attr, int64_t value,
+                               steno_err *err)
 {
-    steno_vid *ins = steno_graph_alloc(g, (size_t)n_in, sizeof *ins, err);
+    steno_value_id *ins = steno_graph_alloc(g, (size_t)n_in, sizeof *ins, err);
     n->attr = steno_graph_alloc(g, 1, sizeof *n->attr, err);
     if (!ins || !n->attr)
         return STENO_ERR_NOMEM;
@@ -92,18 +92,19 @@ static steno_status positions(struct steno_graph *g, struct steno_node *n, int *
         if (integer(g, n->in[2], &fixed)) /* cut at a constant: not a length */
             return STENO_OK;
         ++*changed;
-        return turn(g, n, "Positions", (steno_vid[]){n->in[0], n->in[1], n->in[2]}, 3, "center",
-                    center, err);
+        return replace_by(g, n, "Positions", (steno_value_id[]){n->in[0], n->in[1], n->in[2]}, 3,
+                          "center", center, err);
     }
     at = &g->values[n->in[1]];
     if (at->dtype != STENO_I64 || at->shape.rank != 1 || at->shape.dim[0] != 1)
         return STENO_OK;
     ++*changed;
-    return turn(g, n, "Positions", (steno_vid[]){n->in[0], n->in[1]}, 2, "center", center, err);
+    return replace_by(g, n, "Positions", (steno_value_id[]){n->in[0], n->in[1]}, 2, "center",
+                      center, err);
 }
 
 /* A square of flags that say whether the column is past the row. *below: whether it is not. */
-static bool is_mask(const struct steno_graph *g, steno_vid v, int64_t *below)
+static bool is_mask(const struct steno_graph *g, steno_value_id v, int64_t *below)
 {
     const struct steno_tensor *t = v == STENO_NONE ? NULL : g->values[v].constant;
     const uint8_t *m;
@@ -132,7 +133,8 @@ static steno_status masks(struct steno_graph *g, struct steno_node *n, int *chan
         g->values[rows->in[1]].dtype != STENO_I64 || !is_mask(g, rows->in[0], &below))
         return STENO_OK;
     ++*changed;
-    return turn(g, n, "LengthMask", (steno_vid[]){rows->in[1], n->in[2]}, 2, "below", below, err);
+    return replace_by(g, n, "LengthMask", (steno_value_id[]){rows->in[1], n->in[2]}, 2, "below",
+                      below, err);
 }
 
 steno_status steno_any_length(struct steno_graph *g, const struct steno_pass_env *env, int *changed,

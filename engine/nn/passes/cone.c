@@ -165,7 +165,7 @@ int steno_cone_inputs(const struct steno_node *n)
                                                                                        : n->n_in;
 }
 
-int steno_cone_find(const struct steno_cone *c, steno_vid v)
+int steno_cone_find(const struct steno_cone *c, steno_value_id v)
 {
     for (int i = 0; i < c->n; i++)
         if (c->node[i]->out[0] == v)
@@ -173,7 +173,7 @@ int steno_cone_find(const struct steno_cone *c, steno_vid v)
     return -1;
 }
 
-static uint32_t reads_in(const struct steno_cone *c, steno_vid v)
+static uint32_t reads_in(const struct steno_cone *c, steno_value_id v)
 {
     uint32_t n = 0;
     for (int i = 0; i < c->n; i++)
@@ -182,13 +182,13 @@ static uint32_t reads_in(const struct steno_cone *c, steno_vid v)
     return n;
 }
 
-int steno_cone_leaves(const struct steno_graph *g, const struct steno_cone *c, steno_vid *last)
+int steno_cone_leaves(const struct steno_graph *g, const struct steno_cone *c, steno_value_id *last)
 {
     int count = 0;
     *last = STENO_NONE;
     for (int i = 0; i < c->n; i++)
         for (int k = 0; k < steno_cone_inputs(c->node[i]); k++) {
-            steno_vid v = c->node[i]->in[k];
+            steno_value_id v = c->node[i]->in[k];
             if (v == STENO_NONE || v == *last || c->number(g, c, v) || steno_cone_find(c, v) >= 0)
                 continue;
             if (*last == STENO_NONE || g->values[v].producer > g->values[*last].producer)
@@ -198,7 +198,7 @@ int steno_cone_leaves(const struct steno_graph *g, const struct steno_cone *c, s
     return count;
 }
 
-bool steno_cone_widen(struct steno_graph *g, struct steno_cone *c, steno_vid v)
+bool steno_cone_widen(struct steno_graph *g, struct steno_cone *c, steno_value_id v)
 {
     struct steno_node *n = steno_pass_producer(g, v);
     if (c->n == STENO_CONE_MAX || !n || !c->takes(g, c, n) || g->values[v].is_output ||

@@ -13,11 +13,11 @@ struct steno_cone {
                                                 read; node[0] writes the result */
     int code[STENO_CONE_MAX];                /* steno_cone_code of each */
     int n;
-    steno_vid x; /* set by who uses the cone: the one value it reads */
+    steno_value_id x; /* set by who uses the cone: the one value it reads */
     /* May the node join; is v a constant that the cone may read? */
     bool (*takes)(const struct steno_graph *g, const struct steno_cone *c,
                   const struct steno_node *n);
-    bool (*number)(const struct steno_graph *g, const struct steno_cone *c, steno_vid v);
+    bool (*number)(const struct steno_graph *g, const struct steno_cone *c, steno_value_id v);
 };
 
 /* The cone of `end` alone; takes and number are set by the caller. */
@@ -26,11 +26,12 @@ void steno_cone_start(struct steno_cone *c, struct steno_node *end);
 int steno_cone_inputs(const struct steno_node *n);
 /* How many different values the cone reads and does not write, constants aside (1 is exact, more
  * means several); *last: the one that is written last. */
-int steno_cone_leaves(const struct steno_graph *g, const struct steno_cone *c, steno_vid *last);
+int steno_cone_leaves(const struct steno_graph *g, const struct steno_cone *c,
+                      steno_value_id *last);
 /* The node that writes v joins; false when it may not, or others read v as well. */
-bool steno_cone_widen(struct steno_graph *g, struct steno_cone *c, steno_vid v);
+bool steno_cone_widen(struct steno_graph *g, struct steno_cone *c, steno_value_id v);
 /* Number in c->node of the node that writes v, -1 for none. */
-int steno_cone_find(const struct steno_cone *c, steno_vid v);
+int steno_cone_find(const struct steno_cone *c, steno_value_id v);
 
 /* Not 0: one of the elementwise operators known here. */
 int steno_cone_code(const struct steno_node *n);

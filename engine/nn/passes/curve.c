@@ -43,7 +43,7 @@ static bool matches(const struct steno_graph *g, const struct steno_cone *c,
 }
 
 /* A constant of one element that does not raise the rank of what it meets. */
-static bool number(const struct steno_graph *g, const struct steno_cone *c, steno_vid v)
+static bool number(const struct steno_graph *g, const struct steno_cone *c, steno_value_id v)
 {
     const struct steno_tensor *t = g->values[v].constant;
     int rank = g->values[c->node[0]->out[0]].shape.rank;
@@ -66,7 +66,7 @@ static const struct steno_curve *find(struct steno_graph *g, struct steno_node *
 {
     const struct steno_curve *found = NULL;
     struct steno_cone c = {.takes = takes, .number = number};
-    steno_vid last;
+    steno_value_id last;
     double param;
     steno_cone_start(&c, end);
     do {
@@ -89,7 +89,7 @@ static steno_status replace(struct steno_graph *g, const struct steno_cone *c,
                             const struct steno_curve *f, double p, steno_err *err)
 {
     const char *name = c->node[0]->name;
-    steno_vid out = c->node[0]->out[0];
+    steno_value_id out = c->node[0]->out[0];
     int attr = f->fixed[0].name ? 2 : f->form || (f->attr && fabs(p - 1) > 1e-6);
     struct steno_node *y;
     for (int i = 0; i < c->n; i++)

@@ -98,7 +98,7 @@ static const struct rule rules[] = {
     {"ai.steno", "Linear", ENTRIES, 9, 0},
     {"ai.steno", "MaskedSoftmax", ALIGNED, 3, 0},
     {"ai.steno", "Swoosh", ALIGNED, 1, 0},
-    {"ai.steno.run", "ConvStrips", ENTRIES, 1, 0},
+    {"ai.steno.run", "ConvRowTiles", ENTRIES, 1, 0},
 };
 
 struct walk {
@@ -120,7 +120,7 @@ static bool is_apart(const struct walk *w, const struct steno_node *n, int in)
     return in < n->n_in && n->in[in] != STENO_NONE && w->apart[n->in[in]];
 }
 
-static int rank_of(const struct walk *w, steno_vid v)
+static int rank_of(const struct walk *w, steno_value_id v)
 {
     return w->g->values[v].shape.rank;
 }
@@ -173,7 +173,7 @@ static steno_status reshape(struct walk *w, struct steno_node *n, const char **w
     const struct steno_shape *to = &w->g->values[n->out[0]].shape;
     struct steno_tensor t = {.dtype = STENO_I64, .shape = {.rank = 1, .dim = {(int64_t)count}}};
     int64_t target[STENO_MAX_RANK];
-    steno_vid v;
+    steno_value_id v;
     steno_status st;
     if (to->rank < 1 || to->dim[0] != 1 || steno_node_int(n, "allowzero", 0)) {
         *why = "what it makes does not begin with an axis of 1";

@@ -78,7 +78,7 @@ static steno_status find_rows(struct cut *c)
             c->g->values[l->cache].uses != 1)
             return steno_cut_refuse(c, "a cache is not put together from its input and one row",
                                     c->g->values[l->out].name);
-        l->fresh = n->in[1];
+        l->newest = n->in[1];
     }
     return STENO_OK;
 }
@@ -129,7 +129,7 @@ static steno_status find_attention(struct cut *c)
 
 /* ---- rewriting ----------------------------------------------------------------------------- */
 
-static steno_status add_position(struct cut *c, steno_vid *out)
+static steno_status add_position(struct cut *c, steno_value_id *out)
 {
     steno_status st = steno_graph_add_value(c->g, "position", out, c->err);
     if (st)
@@ -140,7 +140,7 @@ static steno_status add_position(struct cut *c, steno_vid *out)
 }
 
 /* Keys and values of an attention as one value: what both are columns of, or side by side. */
-static steno_status join(struct cut *c, int32_t at, steno_vid *out, int64_t *width)
+static steno_status join(struct cut *c, int32_t at, steno_value_id *out, int64_t *width)
 {
     struct steno_graph *g = c->g;
     const struct steno_node *n = &g->nodes[at];
@@ -171,7 +171,7 @@ static steno_status reshape_node(struct cut *c, struct steno_node *n, int i, int
 {
     static const char *const names[] = {"heads", "size", "v_size", "q_at", "k_at", "v_at"};
     struct steno_attr *a = steno_graph_alloc(c->g, 8, sizeof *a, c->err);
-    steno_vid *in = steno_graph_alloc(c->g, 3, sizeof *in, c->err);
+    steno_value_id *in = steno_graph_alloc(c->g, 3, sizeof *in, c->err);
     bool joined = n->in[1] != n->in[2];
     if (!a || !in)
         return STENO_ERR_NOMEM;
@@ -196,7 +196,7 @@ static steno_status reshape_node(struct cut *c, struct steno_node *n, int i, int
     return n->op ? STENO_OK : steno_fail(c->err, STENO_ERR_INTERNAL, "no CachedAttention");
 }
 
-static void cut_rows(struct cut *c, const struct layer *l, steno_vid x)
+static void cut_rows(struct cut *c, const struct layer *l, steno_value_id x)
 {
     struct steno_graph *g = c->g;
     for (int32_t i = 0; i < g->n_nodes; i++) {
@@ -228,13 +228,13 @@ static void drop_slices(struct cut *c)
 }
 
 /* out = x as [B, 1, d] */
-static steno_status one_row_each(struct cut *c, steno_vid x, int64_t d, steno_vid out)
+static steno_status one_row_each(struct cut *c, steno_value_id x, int64_t d, steno_value_id out)
 {
     int64_t dims[3] = {-1, 1, d};
     struct steno_tensor t = {.dtype = STENO_I64, .shape = {.rank = 1, .dim = {3}}, .data = dims};
     struct steno_node *n =
         steno_pass_add_node(c->g, "", "Reshape", 13, "position", 2, 1, 0, c->err);
-    steno_vid shape;
+    steno_value_id shape;
     if (!n || steno_graph_add_const(c->g, "position shape", &t, false, &shape, c->err))
         return STENO_ERR_NOMEM;
     n->in[0] = x;
@@ -245,13 +245,13 @@ static steno_status one_row_each(struct cut *c, steno_vid x, int64_t d, steno_vi
 
 /* table[:, :L] becomes its rows at `position` [B]: [B, 1, d], whatever each hypothesis has come to.
  */
-static steno_status cut_tables(struct cut *c, steno_vid position)
+static steno_status cut_tables(struct cut *c, steno_value_id position)
 {
     struct steno_graph *g = c->g;
     const int32_t n_nodes = g->n_nodes;
     steno_status st = STENO_OK;
     for (int32_t i = 0; i < n_nodes && !st; i++) {
-        steno_vid rows, out = g->nodes[i].n_out ? g->nodes[i].out[0] : STENO_NONE;
+        steno_value_id rows, out = g->nodes[i].n_out ? g->nodes[i].out[0] : STENO_NONE;
         struct steno_node *n;
         if (g->nodes[i].dead || !steno_cut_is_table(c, &g->nodes[i]))
             continue;
@@ -288,7 +288,7 @@ static steno_status find_tables(struct cut *c)
 }
 
 struct ends {
-    steno_vid *in, *out;
+    steno_value_id *in, *out;
     int n_in, n_out;
 };
 
@@ -300,7 +300,7 @@ static steno_status new_ends(struct cut *c, struct ends *e)
     return e->in && e->out ? STENO_OK : STENO_ERR_NOMEM;
 }
 
-static void rename_value(struct cut *c, steno_vid v, const char *name, int layer)
+static void rename_value(struct cut *c, steno_value_id v, const char *name, int layer)
 {
     char full[64];
     const char *copy;
@@ -330,14 +330,14 @@ static void set_ends(struct cut *c, const struct ends *e)
         g->values[g->outputs[i]].is_output = true;
 }
 
-static steno_status settle(struct cut *c)
+static steno_status clean_up(struct cut *c)
 {
     int changed = 0;
     steno_status st;
-    steno_graph_settle(c->g);
+    steno_graph_apply_replacements(c->g);
     steno_graph_recount(c->g);
     st = steno_pass_dead(c->g, c->env, &changed, c->err);
-    steno_graph_settle(c->g);
+    steno_graph_apply_replacements(c->g);
     if (!st)
         st = steno_graph_sort(c->g, c->err);
     return st ? st : c->env->infer(c->env->arg, c->g, c->err);
@@ -349,7 +349,7 @@ static steno_status add_log_softmax(struct cut *c)
     struct steno_graph *g = c->g;
     const struct steno_node *p = steno_pass_producer(g, c->y);
     struct steno_node *n;
-    steno_vid y;
+    steno_value_id y;
     if (steno_pass_is(p, "LogSoftmax"))
         return STENO_OK;
     if (steno_graph_add_value(g, "log_y", &y, c->err))
@@ -406,7 +406,7 @@ static steno_status cut_layers(struct cut *c, struct ends *e)
 
 static steno_status cut_step(struct cut *c)
 {
-    steno_vid position = STENO_NONE;
+    steno_value_id position = STENO_NONE;
     struct ends e = {0};
     steno_status st = new_ends(c, &e);
     if (st)
@@ -419,8 +419,8 @@ static steno_status cut_step(struct cut *c)
     if (st)
         return st;
     for (int i = 0; i < c->n_layers; i++)
-        cut_rows(c, &c->layer[i], c->layer[i].fresh);
-    steno_graph_settle(c->g);
+        cut_rows(c, &c->layer[i], c->layer[i].newest);
+    steno_graph_apply_replacements(c->g);
     st = cut_tables(c, position);
     if (!st)
         st = add_log_softmax(c);
@@ -436,10 +436,10 @@ static steno_status cut_step(struct cut *c)
     }
     c->g->values[c->tgt].shape.dim[1] = 1;
     set_ends(c, &e);
-    return settle(c);
+    return clean_up(c);
 }
 
-static steno_status zero_row(struct cut *c, int64_t width, steno_vid *out)
+static steno_status zero_row(struct cut *c, int64_t width, steno_value_id *out)
 {
     struct steno_tensor t = {.dtype = STENO_F32, .shape = {.rank = 3, .dim = {1, 1, width}}};
     t.data = steno_arena_alloc_tensor(c->mem, (size_t)width * sizeof(float));
@@ -458,7 +458,7 @@ static steno_status cut_once(struct cut *c)
     for (int i = 0; i < c->n_layers && !st; i++) {
         struct layer *l = &c->layer[i];
         int64_t dim = c->g->values[l->cache].shape.dim[2];
-        steno_vid zero, kv;
+        steno_value_id zero, kv;
         if (c->n_cross) {
             st = join(c, l->cross, &kv, &width);
         } else if (i == 0) {
@@ -480,7 +480,7 @@ static steno_status cut_once(struct cut *c)
     if (st)
         return st;
     set_ends(c, &e);
-    return settle(c);
+    return clean_up(c);
 }
 
 steno_status steno_part_cut(struct steno_graph *g, enum steno_part part,

@@ -9,9 +9,9 @@
 enum { DEP_TGT = 1, DEP_MEMORY = 2, DEP_CACHE = 4 };
 
 struct layer {
-    steno_vid cache, out, fresh; /* input, output, newest row */
-    int32_t self, cross;         /* nodes of attention; cross may be STENO_NONE */
-    steno_vid self_kv, cross_kv;
+    steno_value_id cache, out, newest; /* input, output, newest row */
+    int32_t self, cross;               /* nodes of attention; cross may be STENO_NONE */
+    steno_value_id self_kv, cross_kv;
 };
 
 struct cut {
@@ -19,7 +19,7 @@ struct cut {
     const struct steno_pass_env *env;
     steno_err *err;
     steno_arena *mem;
-    steno_vid tgt, memory, y, mask;
+    steno_value_id tgt, memory, y, mask;
     struct layer layer[MAX_LAYERS];
     int n_layers, n_cross;
     unsigned char *dep;                /* by value */
@@ -30,7 +30,7 @@ struct cut {
 /* STENO_ERR_UNSUPPORTED: what, at the node or value of that name unless it is "". */
 steno_status steno_cut_refuse(const struct cut *c, const char *what, const char *name);
 /* Constant integers in [count]; false for anything else. */
-bool steno_cut_ints(const struct cut *c, steno_vid v, int64_t *out, size_t count);
+bool steno_cut_ints(const struct cut *c, steno_value_id v, int64_t *out, size_t count);
 /* Slice(x, [from], [end], [1]) on positions. */
 bool steno_cut_is_slice(const struct cut *c, const struct steno_node *n, int64_t from);
 /* table[:, :L]: constant f32 [1, rows, d], cut at the length. */

@@ -14,7 +14,7 @@ steno_status steno_cut_refuse(const struct cut *c, const char *what, const char 
                       *name ? " at " : "", name);
 }
 
-bool steno_cut_ints(const struct cut *c, steno_vid v, int64_t *out, size_t count)
+bool steno_cut_ints(const struct cut *c, steno_value_id v, int64_t *out, size_t count)
 {
     const struct steno_tensor *t = v == STENO_NONE ? NULL : c->g->values[v].constant;
     if (!t || !t->data || t->dtype != STENO_I64 || steno_numel(t) != count)
@@ -41,7 +41,7 @@ bool steno_cut_is_slice(const struct cut *c, const struct steno_node *n, int64_t
 /* ---- computing some of it ------------------------------------------------------------------ */
 
 /* `want` for these tokens, from the nodes it needs. */
-static steno_status need(struct cut *c, steno_vid want, bool *needed)
+static steno_status need(struct cut *c, steno_value_id want, bool *needed)
 {
     const struct steno_graph *g = c->g;
     needed[want] = true;
@@ -70,7 +70,7 @@ static steno_status compute_node(struct cut *c, struct steno_node *n, const bool
     if (!in || !out || !wanted)
         return steno_fail(c->err, STENO_ERR_NOMEM, "out of memory");
     for (int k = 0; k < n->n_in; k++) {
-        steno_vid v = n->in[k];
+        steno_value_id v = n->in[k];
         if (v == STENO_NONE)
             continue;
         in[k] = c->known[v] ? c->known[v] : c->g->values[v].constant;
@@ -89,8 +89,8 @@ static steno_status compute_node(struct cut *c, struct steno_node *n, const bool
     return st;
 }
 
-static steno_status compute(struct cut *c, steno_vid want, const int64_t *tokens, int64_t batch,
-                            int64_t length, const struct steno_tensor **result)
+static steno_status compute(struct cut *c, steno_value_id want, const int64_t *tokens,
+                            int64_t batch, int64_t length, const struct steno_tensor **result)
 {
     struct steno_graph *g = c->g;
     bool *needed = steno_arena_calloc(c->mem, (size_t)g->n_values, sizeof *needed);

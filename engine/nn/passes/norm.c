@@ -28,7 +28,7 @@ static int64_t row_length(const struct steno_graph *g, const struct steno_cone *
 }
 
 /* One element, or one per element of a row, and no more axes than the rows have. */
-static bool number(const struct steno_graph *g, const struct steno_cone *c, steno_vid v)
+static bool number(const struct steno_graph *g, const struct steno_cone *c, steno_value_id v)
 {
     const struct steno_tensor *t = g->values[v].constant;
     size_t n = t && t->data && t->dtype == STENO_F32 ? steno_numel(t) : 0;
@@ -285,7 +285,7 @@ static bool buffers(struct norm *m)
 }
 
 static steno_status vector(struct steno_graph *g, const double *v, int64_t n, const char *name,
-                           steno_vid *out, steno_err *err)
+                           steno_value_id *out, steno_err *err)
 {
     struct steno_tensor t = {.dtype = STENO_F32, .shape = {.rank = 1, .dim = {n}}};
     float *p = steno_aligned_alloc((size_t)n * sizeof *p);
@@ -304,7 +304,7 @@ static steno_status vector(struct steno_graph *g, const double *v, int64_t n, co
 static steno_status replace(struct steno_graph *g, const struct norm *m, steno_err *err)
 {
     const char *name = m->c->node[0]->name;
-    steno_vid out = m->c->node[0]->out[0], gamma, beta = STENO_NONE;
+    steno_value_id out = m->c->node[0]->out[0], gamma, beta = STENO_NONE;
     struct steno_node *y;
     bool shift = false;
     steno_status st = vector(g, m->gamma, m->n, "gamma", &gamma, err);
@@ -337,7 +337,7 @@ static steno_status try_end(struct steno_graph *g, struct steno_node *end, bool 
     struct steno_cone c = {.takes = takes, .number = number};
     struct norm m = {.c = &c, .rms = rms};
     steno_status st = STENO_OK;
-    steno_vid last;
+    steno_value_id last;
     bool found = false;
     steno_cone_start(&c, end);
     m.n = row_length(g, &c);

@@ -8,7 +8,7 @@
  * STENO_PART_STEP  one token further for B hypotheses, of one search or of several
  *     in   tgt       i64 [B, 1]  newest tokens
  *          position  i64 [B]     how many tokens came before (only with a table of positions)
- *     lent           the searches (nn/exec/searches.h): rows that earlier runs gave as new_i and
+ *     lent           the searches (nn/exec/kv_cache.h): rows that earlier runs gave as new_i and
  * new_bias, and of decoders what STENO_PART_ONCE gave of the utterance out  y         f32 [B, V] as
  * the exported graph's; logits become log-probabilities new_i     f32 [B, 1, w]  for each layer
  *          new_bias  f32         B numbers, or one (only where tokens can be masked)

@@ -10,19 +10,19 @@
 
 struct affine {
     struct steno_node *op, *after;
-    steno_vid w, b;
+    steno_value_id w, b;
     int axis;      /* of the channels in y */
     int64_t n;     /* channels */
     double *s, *t; /* [n]: z = y * s + t */
 };
 
-static const float *constant(const struct steno_graph *g, steno_vid v)
+static const float *constant(const struct steno_graph *g, steno_value_id v)
 {
     const struct steno_tensor *t = v == STENO_NONE ? NULL : g->values[v].constant;
     return t && t->dtype == STENO_F32 ? t->data : NULL;
 }
 
-static steno_vid input(const struct steno_node *n, int i)
+static steno_value_id input(const struct steno_node *n, int i)
 {
     return i < n->n_in ? n->in[i] : STENO_NONE;
 }
@@ -41,7 +41,7 @@ static int64_t channels(const struct steno_graph *g, const struct steno_node *op
     return w->rank == 2 ? w->dim[1] : 0;
 }
 
-static bool find_op(struct steno_graph *g, struct affine *a, steno_vid y)
+static bool find_op(struct steno_graph *g, struct affine *a, steno_value_id y)
 {
     static const char *const types[] = {"Conv", "ConvTranspose", "Gemm", "MatMul"};
     a->op = NULL;
@@ -84,8 +84,8 @@ static bool batchnorm(const struct steno_graph *g, struct affine *a)
 }
 
 /* Element of constant v for channel c: one for all, or one per channel along a->axis of y. */
-static const float *per_channel(const struct steno_graph *g, const struct affine *a, steno_vid v,
-                                size_t *step)
+static const float *per_channel(const struct steno_graph *g, const struct affine *a,
+                                steno_value_id v, size_t *step)
 {
     const struct steno_shape *y = &g->values[a->op->out[0]].shape, *s = &g->values[v].shape;
     const float *p = constant(g, v);
@@ -140,7 +140,7 @@ static int64_t channel(const struct steno_graph *g, const struct affine *a, int6
     return i % a->n;
 }
 
-static steno_status new_weights(struct steno_graph *g, const struct affine *a, steno_vid *out,
+static steno_status new_weights(struct steno_graph *g, const struct affine *a, steno_value_id *out,
                                 steno_err *err)
 {
     steno_status st = steno_graph_fetch(g, a->w, err);
@@ -161,7 +161,7 @@ static steno_status new_weights(struct steno_graph *g, const struct affine *a, s
     return st;
 }
 
-static steno_status new_bias(struct steno_graph *g, const struct affine *a, steno_vid *out,
+static steno_status new_bias(struct steno_graph *g, const struct affine *a, steno_value_id *out,
                              steno_err *err)
 {
     struct steno_tensor t = {.dtype = STENO_F32, .shape = {.rank = 1, .dim = {a->n}}};
@@ -182,7 +182,7 @@ static steno_status new_bias(struct steno_graph *g, const struct affine *a, sten
 static steno_status rewrite(struct steno_graph *g, struct affine *a, steno_err *err)
 {
     bool plain = steno_pass_is(a->op, "MatMul");
-    steno_vid w, b = STENO_NONE, *in;
+    steno_value_id w, b = STENO_NONE, *in;
     steno_status st = new_weights(g, a, &w, err);
     if (!st && !plain)
         st = new_bias(g, a, &b, err);

@@ -37,10 +37,10 @@ static bool involution(const struct steno_node *n, const struct steno_node *befo
     return among(n, types) && steno_pass_is(before, n->op_type);
 }
 
-static bool turn_where(struct steno_graph *g, struct steno_node *n)
+static bool swap_where(struct steno_graph *g, struct steno_node *n)
 {
     struct steno_node *not = steno_pass_is(n, "Where") ? steno_pass_producer(g, n->in[0]) : NULL;
-    steno_vid a;
+    steno_value_id a;
     if (!steno_pass_is(not, "Not"))
         return false;
     g->values[n->in[0]].uses--;
@@ -83,7 +83,7 @@ steno_status steno_pass_again(struct steno_graph *g, const struct steno_pass_env
         if (n->dead || *n->domain || n->n_in < 1 || n->in[0] == STENO_NONE || n->n_out < 1 ||
             n->out[0] == STENO_NONE || !g->values[n->out[0]].uses)
             continue;
-        if (turn_where(g, n) || largest(g, n)) {
+        if (swap_where(g, n) || largest(g, n)) {
             ++*changed;
             continue;
         }

@@ -16,7 +16,7 @@
  * only beside a row of scores that all lie as deep. */
 #define HIDES_TWICE (-1e4)
 
-static struct steno_node *our(struct steno_graph *g, steno_vid v, const char *type)
+static struct steno_node *our(struct steno_graph *g, steno_value_id v, const char *type)
 {
     struct steno_node *n = steno_pass_producer(g, v);
     return steno_pass_is_ours(n, type) && g->values[v].uses == 1 && !g->values[v].is_output ? n
@@ -25,7 +25,7 @@ static struct steno_node *our(struct steno_graph *g, steno_vid v, const char *ty
 
 /* One factor: where its elements are, and what is added to them. */
 struct side {
-    steno_vid x, bias;
+    steno_value_id x, bias;
     bool apart;
     int64_t heads, size;
     const struct steno_pass_env *env; /* knows heads and size where the graph does not */
@@ -34,8 +34,9 @@ struct side {
 struct found {
     const struct steno_pass_env *env;
     struct side q, k, v, p, q_pos;
-    steno_vid mask, out;
-    steno_vid where; /* bool: what a Where beside `fill` lets through, or hides; or STENO_NONE */
+    steno_value_id mask, out;
+    steno_value_id
+        where; /* bool: what a Where beside `fill` lets through, or hides; or STENO_NONE */
     bool where_hides, negated; /* negated: the mask is taken off the scores */
     double fill;
     bool positions, by_key, apart_out; /* by_key: the product with positions is not shifted */
@@ -52,8 +53,8 @@ static struct steno_node *take(struct found *f, struct steno_node *n)
     return n;
 }
 
-static const struct steno_node *transposed(struct steno_graph *g, steno_vid v, int64_t a, int64_t b,
-                                           int64_t c)
+static const struct steno_node *transposed(struct steno_graph *g, steno_value_id v, int64_t a,
+                                           int64_t b, int64_t c)
 {
     const struct steno_node *n = steno_pass_producer(g, v);
     size_t count = 0;
@@ -67,7 +68,7 @@ static bool is_dim(int64_t a, int64_t b)
 }
 
 /* The [B, T, h d] that a Reshape made v [B, T, h, d] of, or v. */
-static steno_vid joined(struct steno_graph *g, steno_vid v)
+static steno_value_id joined(struct steno_graph *g, steno_value_id v)
 {
     const struct steno_node *n = steno_pass_producer(g, v);
     const struct steno_shape *s = &g->values[v].shape, *x;
@@ -80,7 +81,8 @@ static steno_vid joined(struct steno_graph *g, steno_vid v)
                : v;
 }
 
-static bool sized(const struct steno_graph *g, steno_vid v, int heads, int size, struct side *s)
+static bool sized(const struct steno_graph *g, steno_value_id v, int heads, int size,
+                  struct side *s)
 {
     const struct steno_shape *x = &g->values[v].shape;
     if (g->values[v].dtype != STENO_F32 || x->rank != 4)
@@ -93,7 +95,7 @@ static bool sized(const struct steno_graph *g, steno_vid v, int heads, int size,
 }
 
 /* A constant of h * d numbers that repeats over batch and rows of [B, T, h, d]. */
-static bool is_bias(const struct steno_graph *g, steno_vid v, const struct side *s)
+static bool is_bias(const struct steno_graph *g, steno_value_id v, const struct side *s)
 {
     const struct steno_tensor *t = g->values[v].constant;
     const struct steno_shape *x = &g->values[v].shape;
@@ -104,7 +106,7 @@ static bool is_bias(const struct steno_graph *g, steno_vid v, const struct side 
 }
 
 /* Q or V, [B, h, T, d]. */
-static bool factor(struct steno_graph *g, steno_vid v, bool with_bias, struct side *s)
+static bool factor(struct steno_graph *g, steno_value_id v, bool with_bias, struct side *s)
 {
     const struct steno_node *t = transposed(g, v, 2, 1, 3), *add;
     s->bias = STENO_NONE;
@@ -129,7 +131,7 @@ static bool factor(struct steno_graph *g, steno_vid v, bool with_bias, struct si
 }
 
 /* K or P as the second factor of scores, [B, h, d, S]. */
-static bool turned(struct steno_graph *g, steno_vid v, struct side *s)
+static bool transposed_factor(struct steno_graph *g, steno_value_id v, struct side *s)
 {
     const struct steno_node *t = transposed(g, v, 2, 3, 1);
     s->bias = STENO_NONE;
@@ -149,7 +151,7 @@ static bool turned(struct steno_graph *g, steno_vid v, struct side *s)
 }
 
 /* The node behind v, past multiplications and divisions by numbers, which go to *scale. */
-static struct steno_node *unscaled(struct steno_graph *g, struct found *f, steno_vid v)
+static struct steno_node *unscaled(struct steno_graph *g, struct found *f, steno_value_id v)
 {
     struct steno_node *n = steno_pass_producer(g, v);
     while (n && g->values[v].uses == 1 && !g->values[v].is_output && f->n_gone < 6 &&
@@ -168,7 +170,7 @@ static struct steno_node *unscaled(struct steno_graph *g, struct found *f, steno
 }
 
 /* The first columns of the shifted product: as many as there are keys, or the sum would not do. */
-static steno_vid first_columns(struct steno_graph *g, struct found *f, steno_vid v)
+static steno_value_id first_columns(struct steno_graph *g, struct found *f, steno_value_id v)
 {
     struct steno_node *n = steno_pass_only_use(g, v, "Slice");
     double start, axis, step = 1;
@@ -182,14 +184,14 @@ static steno_vid first_columns(struct steno_graph *g, struct found *f, steno_vid
     return n->in[0];
 }
 
-static bool match_positions(struct steno_graph *g, struct found *f, steno_vid v)
+static bool match_positions(struct steno_graph *g, struct found *f, steno_value_id v)
 {
     struct steno_node *shift, *m;
     v = first_columns(g, f, v);
     shift = our(g, v, "RelativeShift");
     m = steno_pass_only_use(g, shift ? shift->in[0] : v, "MatMul");
     f->by_key = !shift;
-    if (!m || !factor(g, m->in[0], true, &f->q_pos) || !turned(g, m->in[1], &f->p))
+    if (!m || !factor(g, m->in[0], true, &f->q_pos) || !transposed_factor(g, m->in[1], &f->p))
         return false;
     f->positions = true;
     take(f, shift);
@@ -198,7 +200,7 @@ static bool match_positions(struct steno_graph *g, struct found *f, steno_vid v)
 }
 
 /* Keras scales the queries: that goes to *scale, too. */
-static steno_vid unscaled_factor(struct steno_graph *g, struct found *f, steno_vid v)
+static steno_value_id unscaled_factor(struct steno_graph *g, struct found *f, steno_value_id v)
 {
     for (;;) {
         struct steno_node *n = steno_pass_producer(g, v);
@@ -215,7 +217,7 @@ static steno_vid unscaled_factor(struct steno_graph *g, struct found *f, steno_v
 }
 
 /* Scores: a product, or one plus the shifted product with positions. */
-static bool match_scores(struct steno_graph *g, struct found *f, steno_vid v)
+static bool match_scores(struct steno_graph *g, struct found *f, steno_value_id v)
 {
     int n_gone = f->n_gone;
     double scale = f->scale;
@@ -223,14 +225,16 @@ static bool match_scores(struct steno_graph *g, struct found *f, steno_vid v)
     bool ok = false;
     if (steno_pass_is(n, "MatMul")) {
         take(f, n);
-        ok = factor(g, unscaled_factor(g, f, n->in[0]), true, &f->q) && turned(g, n->in[1], &f->k);
+        ok = factor(g, unscaled_factor(g, f, n->in[0]), true, &f->q) &&
+             transposed_factor(g, n->in[1], &f->k);
     } else if (steno_pass_is(n, "Add")) {
         take(f, n);
         for (int k = 0; k < 2 && !ok; k++) {
             struct steno_node *m = steno_pass_only_use(g, n->in[k], "MatMul");
             int before = f->n_gone;
             ok = m && match_positions(g, f, n->in[1 - k]) && factor(g, m->in[0], true, &f->q) &&
-                 turned(g, m->in[1], &f->k) && f->q.x == f->q_pos.x && f->q.apart == f->q_pos.apart;
+                 transposed_factor(g, m->in[1], &f->k) && f->q.x == f->q_pos.x &&
+                 f->q.apart == f->q_pos.apart;
             if (ok)
                 take(f, m);
             else
@@ -246,7 +250,7 @@ static bool match_scores(struct steno_graph *g, struct found *f, steno_vid v)
 }
 
 /* A mask that is added must not widen the scores. */
-static bool narrow(const struct steno_graph *g, const struct found *f, steno_vid m)
+static bool narrow(const struct steno_graph *g, const struct found *f, steno_value_id m)
 {
     const struct steno_shape *s = &g->values[m].shape;
     if (s->rank < 0 || s->rank > 4)
@@ -261,7 +265,7 @@ static bool along_keys(const struct steno_graph *g, const struct steno_node *sof
 }
 
 /* Scores of which a Where replaces some by a number that is no score. */
-static bool match_where(struct steno_graph *g, struct found *f, steno_vid v)
+static bool match_where(struct steno_graph *g, struct found *f, steno_value_id v)
 {
     struct steno_node *n = steno_pass_only_use(g, v, "Where");
     for (int k = 1; n && k <= 2; k++) {
@@ -285,7 +289,7 @@ static bool match_where(struct steno_graph *g, struct found *f, steno_vid v)
     return false;
 }
 
-static bool match_weights(struct steno_graph *g, struct found *f, steno_vid v)
+static bool match_weights(struct steno_graph *g, struct found *f, steno_value_id v)
 {
     struct steno_node *n = our(g, v, "MaskedSoftmax"), *add;
     f->mask = f->where = STENO_NONE;
@@ -362,7 +366,7 @@ static bool match(struct steno_graph *g, const struct steno_pass_env *env, struc
 }
 
 /* The bias as [h d]. */
-static steno_status flat(struct steno_graph *g, steno_vid *v, int64_t n, steno_err *err)
+static steno_status flat(struct steno_graph *g, steno_value_id *v, int64_t n, steno_err *err)
 {
     struct steno_tensor t;
     if (*v == STENO_NONE)
@@ -373,7 +377,7 @@ static steno_status flat(struct steno_graph *g, steno_vid *v, int64_t n, steno_e
     return steno_graph_add_const(g, g->values[*v].name, &t, false, v, err);
 }
 
-static steno_status number(struct steno_graph *g, float v, steno_vid *out, steno_err *err)
+static steno_status number(struct steno_graph *g, float v, steno_value_id *out, steno_err *err)
 {
     struct steno_tensor t = {.dtype = STENO_F32, .shape = {.rank = 0}, .data = &v};
     return steno_graph_add_const(g, "fill", &t, false, out, err);
@@ -383,7 +387,7 @@ static steno_status number(struct steno_graph *g, float v, steno_vid *out, steno
 static steno_status added_mask(struct steno_graph *g, struct found *f, const char *name,
                                steno_err *err)
 {
-    steno_vid zero, fill, out, sum;
+    steno_value_id zero, fill, out, sum;
     struct steno_node *n;
     steno_status st = number(g, 0, &zero, err);
     if (!st)
@@ -417,7 +421,7 @@ static steno_status added_mask(struct steno_graph *g, struct found *f, const cha
 static steno_status negate(struct steno_graph *g, struct found *f, const char *name, steno_err *err)
 {
     struct steno_node *n;
-    steno_vid out;
+    steno_value_id out;
     steno_status st = steno_graph_add_value(g, name, &out, err);
     if (st)
         return st;
@@ -480,7 +484,7 @@ static steno_status build(struct steno_graph *g, struct found *f, const char *na
 static void free_scores(struct steno_graph *g, struct steno_node *shape)
 {
     const struct steno_node *r = steno_pass_only_reader(g, shape->out[0]), *n;
-    steno_vid v = shape->in[0];
+    steno_value_id v = shape->in[0];
     double at, end;
     if (!r || shape->n_attr || g->values[v].shape.rank != 4 || g->values[v].uses != 2 ||
         r->n_in < 2 || r->in[0] != shape->out[0] || !steno_pass_scalar(g, r->in[1], &at) ||

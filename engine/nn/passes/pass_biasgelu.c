@@ -13,7 +13,7 @@ steno_status steno_pass_biasgelu(struct steno_graph *g, const struct steno_pass_
         struct steno_node *gelu = &g->nodes[i], *add, *y;
         const char *name = gelu->name;
         const struct steno_shape *s;
-        steno_vid x, bias, out;
+        steno_value_id x, bias, out;
         int32_t region;
         int side;
         bool tanh_form;

@@ -4,7 +4,7 @@
  * Zipformer's normalization (Yao et al. 2024, section 3.3). */
 #include "nn/passes/passes.h"
 
-static bool is_scalar(const struct steno_graph *g, steno_vid v, double want)
+static bool is_scalar(const struct steno_graph *g, steno_value_id v, double want)
 {
     double c;
     return steno_pass_scalar(g, v, &c) && c == want;
@@ -25,10 +25,11 @@ static bool reduces_last(const struct steno_graph *g, const struct steno_node *n
 }
 
 /* d of a mean of squares of d that v is, each read by nobody else; gone: nodes in between. */
-static struct steno_node *difference(struct steno_graph *g, steno_vid v, struct steno_node **gone)
+static struct steno_node *difference(struct steno_graph *g, steno_value_id v,
+                                     struct steno_node **gone)
 {
     struct steno_node *mean = steno_pass_only_use(g, v, "ReduceMean"), *square;
-    steno_vid d;
+    steno_value_id d;
     if (!mean || !reduces_last(g, mean))
         return NULL;
     square = steno_pass_only_use(g, mean->in[0], "Pow");
@@ -48,13 +49,13 @@ static struct steno_node *difference(struct steno_graph *g, steno_vid v, struct 
 }
 
 struct match {
-    steno_vid x, bias;
+    steno_value_id x, bias;
     double scale;
     struct steno_node *gone[5];
 };
 
 /* by is [scale *] mean^-0.5, x the other factor. */
-static bool matches(struct steno_graph *g, steno_vid x, steno_vid by, struct match *m)
+static bool matches(struct steno_graph *g, steno_value_id x, steno_value_id by, struct match *m)
 {
     struct steno_node *scaled = steno_pass_only_use(g, by, "Mul"), *root, *sub;
     const struct steno_shape *s = &g->values[x].shape;
@@ -87,7 +88,7 @@ steno_status steno_pass_biasnorm(struct steno_graph *g, const struct steno_pass_
         struct steno_node *mul = &g->nodes[i], *y;
         const char *name = mul->name;
         struct match m;
-        steno_vid out;
+        steno_value_id out;
         if (mul->dead || !steno_pass_is(mul, "Mul") || mul->n_in != 2 ||
             (!matches(g, mul->in[0], mul->in[1], &m) && !matches(g, mul->in[1], mul->in[0], &m)))
             continue;

@@ -4,7 +4,7 @@
 #include "nn/passes/passes.h"
 
 /* scale: constant of one element or of the last extent, and of no more than that. */
-static bool is_scale(const struct steno_graph *g, steno_vid v, const struct steno_shape *s)
+static bool is_scale(const struct steno_graph *g, steno_value_id v, const struct steno_shape *s)
 {
     const struct steno_tensor *t = g->values[v].constant;
     double c;
@@ -15,8 +15,8 @@ static bool is_scale(const struct steno_graph *g, steno_vid v, const struct sten
 }
 
 /* Sub(b, a) of a product that `way` is; a: the other summand. */
-static struct steno_node *match(struct steno_graph *g, steno_vid a, steno_vid way,
-                                struct steno_node **mul, steno_vid *scale)
+static struct steno_node *match(struct steno_graph *g, steno_value_id a, steno_value_id way,
+                                struct steno_node **mul, steno_value_id *scale)
 {
     struct steno_node *sub = NULL;
     *mul = steno_pass_only_use(g, way, "Mul");
@@ -38,7 +38,7 @@ steno_status steno_pass_bypass(struct steno_graph *g, const struct steno_pass_en
     for (int32_t i = 0, n = g->n_nodes; i < n; i++) {
         struct steno_node *add = &g->nodes[i], *mul = NULL, *sub = NULL, *y;
         const char *name = add->name;
-        steno_vid a = STENO_NONE, b, scale = STENO_NONE, out;
+        steno_value_id a = STENO_NONE, b, scale = STENO_NONE, out;
         if (add->dead || !steno_pass_is(add, "Add") || add->n_in != 2)
             continue;
         for (int side = 0; side < 2 && !sub; side++) {

@@ -11,9 +11,9 @@
 #include <string.h>
 
 struct match {
-    struct steno_node *add, *mul, *causal, *chunk, *tail, *cat, *kept, *last;
-    steno_vid x, mask, scale;
-    int64_t c, lead, t;
+    struct steno_node *add, *mul, *causal, *chunk, *tail, *cat, *new_cache, *last;
+    steno_value_id x, mask, scale;
+    int64_t c, left_context, t;
 };
 
 static bool has_perm(const struct steno_node *n, int64_t a, int64_t b, int64_t c)
@@ -49,9 +49,9 @@ static bool cuts(const struct steno_graph *g, const struct steno_node *n, int64_
 }
 
 /* What comes after the cache: [a mask over] x turned. */
-static bool matches_input(struct steno_graph *g, steno_vid v, struct match *m)
+static bool matches_input(struct steno_graph *g, steno_value_id v, struct match *m)
 {
-    struct steno_node *where = steno_pass_only_use(g, v, "Where"), *turn, *wide;
+    struct steno_node *where = steno_pass_only_use(g, v, "Where"), *transpose, *wide;
     double zero;
     m->mask = STENO_NONE;
     if (where) {
@@ -68,17 +68,17 @@ static bool matches_input(struct steno_graph *g, steno_vid v, struct match *m)
             (s->dim[0] != g->values[v].shape.dim[0] || s->dim[0] == STENO_DIM_ANY))
             return false;
     }
-    turn = steno_pass_producer(g, v);
-    if (!steno_pass_is(turn, "Transpose") || !has_perm(turn, 1, 2, 0))
+    transpose = steno_pass_producer(g, v);
+    if (!steno_pass_is(transpose, "Transpose") || !has_perm(transpose, 1, 2, 0))
         return false;
-    m->x = turn->in[0];
+    m->x = transpose->in[0];
     return true;
 }
 
 /* Three readers of z at most: the two convolutions and what is kept of it. */
 static bool finds_kept(struct steno_graph *g, struct match *m)
 {
-    steno_vid z = m->cat->out[0];
+    steno_value_id z = m->cat->out[0];
     uint32_t others = 0;
     for (int32_t i = 0; i < g->n_nodes; i++) {
         struct steno_node *n = &g->nodes[i];
@@ -87,13 +87,13 @@ static bool finds_kept(struct steno_graph *g, struct match *m)
         for (int k = 0; k < n->n_in; k++)
             if (n->in[k] == z) {
                 others++;
-                m->kept = n;
+                m->new_cache = n;
             }
     }
     if (others > 1 || g->values[z].is_output)
         return false;
-    return !others || (steno_pass_is(m->kept, "Slice") && m->kept->in[0] == z &&
-                       cuts(g, m->kept, m->t, m->lead + m->t));
+    return !others || (steno_pass_is(m->new_cache, "Slice") && m->new_cache->in[0] == z &&
+                       cuts(g, m->new_cache, m->t, m->left_context + m->t));
 }
 
 static bool matches_sum(struct steno_graph *g, struct match *m, int side)
@@ -114,17 +114,17 @@ static bool matches_sum(struct steno_graph *g, struct match *m, int side)
         return false;
     s = &g->values[m->scale].shape;
     z = &g->values[m->cat->out[0]].shape;
-    m->lead = taps(g, m->causal, false) - 1;
+    m->left_context = taps(g, m->causal, false) - 1;
     if (!g->values[m->scale].constant || g->values[m->scale].dtype != STENO_F32 || s->rank != 2 ||
-        z->rank != 3 || m->lead < 0 ||
+        z->rank != 3 || m->left_context < 0 ||
         (steno_node_int(m->cat, "axis", 0) != 2 && steno_node_int(m->cat, "axis", 0) != -1))
         return false;
     m->c = s->dim[0];
     m->t = s->dim[1];
-    return z->dim[1] == m->c && z->dim[2] == m->lead + m->t &&
-           g->values[m->cat->in[0]].shape.dim[2] == m->lead &&
+    return z->dim[1] == m->c && z->dim[2] == m->left_context + m->t &&
+           g->values[m->cat->in[0]].shape.dim[2] == m->left_context &&
            g->values[m->chunk->in[1]].shape.dim[0] == m->c &&
-           cuts(g, m->tail, m->lead, m->lead + m->t);
+           cuts(g, m->tail, m->left_context, m->left_context + m->t);
 }
 
 static bool matches(struct steno_graph *g, struct steno_node *last, struct match *m)
@@ -145,7 +145,7 @@ static struct steno_node *ours(struct steno_node *n, const char *type)
 }
 
 /* v is read by one Transpose, which goes, and at most for its shape. */
-static bool turned_once(const struct steno_graph *g, steno_vid v)
+static bool transposed_once(const struct steno_graph *g, steno_value_id v)
 {
     uint32_t n = g->values[v].uses;
     for (int32_t i = 0; n > 1 && i < g->n_nodes; i++)
@@ -157,21 +157,22 @@ static bool turned_once(const struct steno_graph *g, steno_vid v)
 static steno_status replace(struct steno_graph *g, const struct match *m, steno_err *err)
 {
     const char *name = m->causal->name;
-    steno_vid out = m->last->out[0], kept = m->kept ? m->kept->out[0] : STENO_NONE;
-    steno_vid b1 = m->causal->n_in > 2 ? m->causal->in[2] : STENO_NONE, w1 = m->causal->in[1];
-    steno_vid b2 = m->chunk->n_in > 2 ? m->chunk->in[2] : STENO_NONE, w2 = m->chunk->in[1];
-    steno_vid cache = m->cat->in[0];
+    steno_value_id out = m->last->out[0],
+                   new_cache = m->new_cache ? m->new_cache->out[0] : STENO_NONE;
+    steno_value_id b1 = m->causal->n_in > 2 ? m->causal->in[2] : STENO_NONE, w1 = m->causal->in[1];
+    steno_value_id b2 = m->chunk->n_in > 2 ? m->chunk->in[2] : STENO_NONE, w2 = m->chunk->in[1];
+    steno_value_id cache = m->cat->in[0];
     struct steno_node *y, *glu = ours(steno_pass_producer(g, m->x), "Glu");
     struct steno_node *act = ours(steno_pass_only_reader(g, out), "Swoosh");
-    glu = glu && !glu->n_attr && turned_once(g, m->x) ? glu : NULL;
+    glu = glu && !glu->n_attr && transposed_once(g, m->x) ? glu : NULL;
     if (act) {
         act->dead = true;
         out = act->out[0];
     }
     m->last->dead = m->add->dead = m->mul->dead = m->causal->dead = m->chunk->dead = true;
     m->tail->dead = m->cat->dead = true;
-    if (m->kept)
-        m->kept->dead = true;
+    if (m->new_cache)
+        m->new_cache->dead = true;
     y = steno_pass_add_node(g, "ai.steno", "ChunkConv", 1, name, 8, 2, 4, err);
     if (!y)
         return STENO_ERR_NOMEM;
@@ -184,7 +185,7 @@ static steno_status replace(struct steno_graph *g, const struct match *m, steno_
     y->in[6] = b2;
     y->in[7] = m->scale;
     y->out[0] = out;
-    y->out[1] = kept;
+    y->out[1] = new_cache;
     steno_pass_set_int(g, y, 0, "glu", glu != NULL);
     steno_pass_set_int(g, y, 1, "act", act ? STENO_ACT_SWOOSH : STENO_ACT_NONE);
     steno_pass_set_float(g, y, 2, "act_min", act ? steno_node_float(act, "shift", 0) : 0);

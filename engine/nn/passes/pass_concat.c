@@ -15,7 +15,7 @@ steno_status steno_pass_concat(struct steno_graph *g, const struct steno_pass_en
     (void)env;
     for (int32_t i = 0; i < g->n_nodes; i++) {
         struct steno_node *n = &g->nodes[i], *inner = NULL;
-        steno_vid *in;
+        steno_value_id *in;
         int at = 0, count = 0;
         if (n->dead || !steno_pass_is(n, "Concat") || g->values[n->out[0]].shape.rank < 1)
             continue;

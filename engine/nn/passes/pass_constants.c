@@ -12,7 +12,7 @@ enum { STRETCH = 1024, STRETCHES = 8 }; /* bytes, looked at of a large constant 
 struct entry {
     uint64_t hash;
     size_t bytes;
-    steno_vid v;
+    steno_value_id v;
 };
 
 static int by_hash(const void *a, const void *b)
@@ -50,7 +50,7 @@ static size_t list(struct steno_graph *g, struct entry *e)
     size_t n = 0;
     for (int32_t v = 0; v < g->n_values; v++) {
         const struct steno_tensor *t = g->values[v].constant;
-        const void *data = t ? steno_const_bytes(t) : NULL;
+        const void *data = t ? steno_constant_bytes(t) : NULL;
         size_t bytes;
         if (!data || !g->values[v].uses || g->values[v].is_output ||
             steno_shape_bytes(&t->shape, t->dtype, &bytes))

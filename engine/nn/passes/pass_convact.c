@@ -51,7 +51,7 @@ static bool activation(const struct steno_graph *g, const struct steno_node *n, 
 }
 
 /* The channels-last convolution that alone is read through v. */
-static struct steno_node *nhwc(struct steno_graph *g, steno_vid v)
+static struct steno_node *nhwc(struct steno_graph *g, steno_value_id v)
 {
     struct steno_node *n = steno_pass_producer(g, v);
     bool found =
@@ -70,7 +70,7 @@ static void absorb(struct steno_node *conv, struct steno_node *after, int *chang
 static bool into_nhwc(struct steno_graph *g, struct steno_node *n, int *changed)
 {
     float p[2];
-    enum steno_act act = steno_pass_act(g, n, p);
+    enum steno_activation act = steno_pass_act(g, n, p);
     struct steno_node *conv = act ? nhwc(g, n->in[0]) : NULL;
     if (conv && conv->attr[0].i == STENO_ACT_NONE && conv->in[3] == STENO_NONE) {
         conv->attr[0].i = act;
@@ -80,7 +80,7 @@ static bool into_nhwc(struct steno_graph *g, struct steno_node *n, int *changed)
         return true;
     }
     for (int side = 0; side < 2 && !*n->domain && !strcmp(n->op_type, "Add"); side++) {
-        steno_vid other = n->in[1 - side];
+        steno_value_id other = n->in[1 - side];
         conv = nhwc(g, n->in[side]);
         if (conv && conv->in[3] == STENO_NONE && g->values[other].dtype == STENO_F32 &&
             steno_pass_same_shape(g, other, n->in[side])) {
@@ -101,7 +101,7 @@ steno_status steno_pass_convact(struct steno_graph *g, const struct steno_pass_e
         const char *name = act->name, *type = act->op_type;
         float *params, p[2];
         size_t n_params;
-        steno_vid out;
+        steno_value_id out;
         int32_t at;
         int n;
         if (act->dead || !act->n_in || act->in[0] == STENO_NONE || into_nhwc(g, act, changed) ||

@@ -146,7 +146,7 @@ steno_status steno_pass_cse(struct steno_graph *g, const struct steno_pass_env *
             continue;
         }
         for (int k = 0; k < n->n_in; k++)
-            n->in[k] = steno_graph_resolve(g, n->in[k]);
+            n->in[k] = steno_graph_replacement_of(g, n->in[k]);
         first = find(g, table, size - 1, i);
         if (first) {
             merge(g, first, n);

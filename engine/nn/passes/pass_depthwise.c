@@ -26,13 +26,13 @@ static bool plain_depthwise(const struct steno_graph *g, const struct steno_node
            g->values[c->in[0]].shape.dim[1] == w->shape.dim[0];
 }
 
-static steno_status convolution(struct steno_graph *g, int32_t at, steno_vid x, steno_err *err)
+static steno_status convolution(struct steno_graph *g, int32_t at, steno_value_id x, steno_err *err)
 {
     static const int64_t none[2] = {0, 0};
     struct steno_node *c = &g->nodes[at], *y;
     size_t n;
     const int64_t *pads = steno_node_ints(c, "pads", &n);
-    steno_vid out = c->out[0], v;
+    steno_value_id out = c->out[0], v;
     steno_status st = steno_graph_add_value(g, c->name, &v, err);
     if (st)
         return st;
@@ -56,7 +56,7 @@ static bool take_act(struct steno_graph *g, struct steno_node *c)
 {
     struct steno_node *r = steno_pass_only_reader(g, c->out[0]);
     float p[2];
-    enum steno_act act = r ? steno_pass_act(g, r, p) : STENO_ACT_NONE;
+    enum steno_activation act = r ? steno_pass_act(g, r, p) : STENO_ACT_NONE;
     if (act == STENO_ACT_NONE || act > STENO_ACT_SILU || c->attr[1].i != STENO_ACT_NONE)
         return false;
     c->attr[1].i = act;

@@ -8,7 +8,7 @@
 struct form {
     char a[STENO_MAX_RANK + 1], b[STENO_MAX_RANK + 1], y[STENO_MAX_RANK + 1];
     int rank;
-    bool turn_a, turn_b;
+    bool transpose_a, transpose_b;
 };
 
 /* Letters up to `end`; false for more than fit, ellipses and repetitions. */
@@ -50,15 +50,15 @@ static bool product(struct form *f)
         for (int tb = 0; tb < 2; tb++)
             if (a[ta] == y[0] && b[!tb] == y[1] && a[!ta] == b[tb] && y[0] != y[1] &&
                 a[!ta] != y[0] && a[!ta] != y[1]) {
-                f->turn_a = ta;
-                f->turn_b = tb;
+                f->transpose_a = ta;
+                f->transpose_b = tb;
                 return true;
             }
     return false;
 }
 
-static steno_status turned(struct steno_graph *g, steno_vid v, int rank, steno_vid *out,
-                           steno_err *err)
+static steno_status transposed(struct steno_graph *g, steno_value_id v, int rank,
+                               steno_value_id *out, steno_err *err)
 {
     int64_t *perm = steno_graph_alloc(g, (size_t)rank, sizeof *perm, err);
     struct steno_node *t;
@@ -84,7 +84,7 @@ steno_status steno_pass_einsum(struct steno_graph *g, const struct steno_pass_en
         struct steno_node *n = &g->nodes[i], *y;
         const char *name = n->name;
         struct form f = {.rank = 0};
-        steno_vid a, b, out;
+        steno_value_id a, b, out;
         if (n->dead || !steno_pass_is(n, "Einsum") || n->n_in != 2 ||
             !parse(steno_node_str(n, "equation", ""), &f) || !product(&f) ||
             g->values[n->in[0]].shape.rank != f.rank || g->values[n->in[1]].shape.rank != f.rank ||
@@ -94,8 +94,8 @@ steno_status steno_pass_einsum(struct steno_graph *g, const struct steno_pass_en
         b = n->in[1];
         out = n->out[0];
         n->dead = true;
-        if ((f.turn_a && turned(g, a, f.rank, &a, err)) ||
-            (f.turn_b && turned(g, b, f.rank, &b, err)))
+        if ((f.transpose_a && transposed(g, a, f.rank, &a, err)) ||
+            (f.transpose_b && transposed(g, b, f.rank, &b, err)))
             return STENO_ERR_NOMEM;
         y = steno_pass_add_node(g, "", "MatMul", 13, name, 2, 1, 0, err);
         if (!y)

@@ -22,7 +22,7 @@ static bool is_table(const struct steno_graph *g, const struct steno_node *n)
 }
 
 /* Summands of the sum v; at most three, each read once. */
-static bool summands(struct steno_graph *g, struct embed *e, steno_vid v, int depth)
+static bool summands(struct steno_graph *g, struct embed *e, steno_value_id v, int depth)
 {
     struct steno_node *add = steno_pass_only_use(g, v, "Add");
     struct steno_node *gather = steno_pass_only_use(g, v, "Gather");
@@ -94,9 +94,9 @@ steno_status steno_pass_embed(struct steno_graph *g, const struct steno_pass_env
         struct embed e = {.n = 0};
         struct steno_node *y;
         const char *name = g->nodes[i].name;
-        steno_vid in[9] = {STENO_NONE, STENO_NONE, STENO_NONE, STENO_NONE, STENO_NONE,
-                           STENO_NONE, STENO_NONE, STENO_NONE, STENO_NONE};
-        steno_vid out;
+        steno_value_id in[9] = {STENO_NONE, STENO_NONE, STENO_NONE, STENO_NONE, STENO_NONE,
+                                STENO_NONE, STENO_NONE, STENO_NONE, STENO_NONE};
+        steno_value_id out;
         int32_t region;
         float eps;
         if (g->nodes[i].dead || !match(g, &g->nodes[i], &e))

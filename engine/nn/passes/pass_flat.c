@@ -9,7 +9,7 @@
 struct flat {
     struct steno_node *gemm;
     int32_t after;
-    steno_vid x;
+    steno_value_id x;
     int lead;    /* axes in front of K and N */
     bool joined; /* x is [lead..., K] */
 };
@@ -76,7 +76,7 @@ static steno_status join(struct steno_graph *g, struct flat *f, const char *name
     int64_t v[STENO_MAX_RANK] = {0};
     struct steno_tensor t = {.dtype = STENO_I64, .shape = {.rank = 1}, .data = v};
     struct steno_node *r;
-    steno_vid target, out;
+    steno_value_id target, out;
     steno_status st;
     v[f->lead] = k;
     t.shape.dim[0] = f->lead + 1;
@@ -97,13 +97,13 @@ static steno_status join(struct steno_graph *g, struct flat *f, const char *name
 static steno_status build(struct steno_graph *g, struct flat *f, steno_err *err)
 {
     const struct steno_node gemm = *f->gemm;
-    steno_vid bias = gemm.n_in > 2 ? gemm.in[2] : STENO_NONE, out = g->nodes[f->after].out[0], w,
-              sum;
+    steno_value_id bias = gemm.n_in > 2 ? gemm.in[2] : STENO_NONE, out = g->nodes[f->after].out[0],
+                   w, sum;
     struct steno_node *y;
     steno_status st = STENO_OK;
     w = gemm.in[1];
     if (steno_node_int(&gemm, "transB", 0)) /* the file has [N, K] */
-        st = steno_graph_turn(g, gemm.in[1], &w, err);
+        st = steno_graph_transpose_const(g, gemm.in[1], &w, err);
     f->gemm->dead = g->nodes[f->after].dead = true;
     if (!st && !f->joined)
         st = join(g, f, gemm.name, g->values[w].shape.dim[0], err);

@@ -68,7 +68,7 @@ static bool allowed(const struct steno_graph *g, const struct steno_node *n, siz
     return true;
 }
 
-static steno_status keep(struct steno_graph *g, steno_vid v, const struct steno_tensor *t,
+static steno_status keep(struct steno_graph *g, steno_value_id v, const struct steno_tensor *t,
                          steno_err *err)
 {
     struct steno_tensor c = *t;

@@ -30,14 +30,14 @@ struct gate {
     struct steno_node *source; /* Split, or the Slice of the first half */
     struct steno_node *other;  /* the other Slice, or NULL */
     struct steno_node *act;
-    enum steno_act kind;
+    enum steno_activation kind;
     bool first; /* the first half goes through the activation */
 };
 
 /* The activation that writes v, for this product alone; STENO_ACT_NONE: none that gates. */
-static enum steno_act gates(struct steno_graph *g, steno_vid v, struct steno_node **n)
+static enum steno_activation gates(struct steno_graph *g, steno_value_id v, struct steno_node **n)
 {
-    enum steno_act act;
+    enum steno_activation act;
     float p[2];
     *n = steno_pass_producer(g, v);
     if (!*n || g->values[v].uses != 1 || g->values[v].is_output)
@@ -112,7 +112,7 @@ steno_status steno_pass_glu(struct steno_graph *g, const struct steno_pass_env *
         struct gate m;
         bool plain;
         steno_status st = STENO_OK;
-        steno_vid x, out;
+        steno_value_id x, out;
         if (mul->dead || *mul->domain || strcmp(mul->op_type, "Mul") || mul->n_in != 2 ||
             (!match(g, mul, &m) && !match_slices(g, mul, &m)))
             continue;

@@ -113,7 +113,7 @@ steno_status steno_pass_identity(struct steno_graph *g, const struct steno_pass_
             n->out[0] == STENO_NONE || !g->values[n->out[0]].uses)
             continue;
         for (int k = 0; k < n->n_in; k++) /* sorted: what comes before has been looked at */
-            n->in[k] = steno_graph_resolve(g, n->in[k]);
+            n->in[k] = steno_graph_replacement_of(g, n->in[k]);
         for (int k = 1; k < n->n_out; k++)
             others = others || (n->out[k] != STENO_NONE && g->values[n->out[k]].uses);
         in = others ? -1 : passes_on(g, n);

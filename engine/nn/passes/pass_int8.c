@@ -13,23 +13,23 @@ enum { MIN_K = 16 }; /* as in nn/ops/weights.c */
 
 struct found {
     struct steno_node *product, *cast, *mul, *add;
-    steno_vid q_scale, w_scale, bias, out;
-    steno_vid x; /* what was rounded */
+    steno_value_id q_scale, w_scale, bias, out;
+    steno_value_id x; /* what was rounded */
 };
 
-static bool one_element(const struct steno_graph *g, steno_vid v)
+static bool one_element(const struct steno_graph *g, steno_value_id v)
 {
     const struct steno_value *x = &g->values[v];
     return x->dtype == STENO_F32 &&
            (x->shape.rank == 0 || (x->shape.rank == 1 && x->shape.dim[0] == 1));
 }
 
-static bool weight_scale(const struct steno_graph *g, steno_vid v, int64_t n)
+static bool weight_scale(const struct steno_graph *g, steno_value_id v, int64_t n)
 {
     return g->values[v].constant && (one_element(g, v) || steno_pass_vector(g, v, n));
 }
 
-static bool match_scales(struct steno_graph *g, struct found *f, steno_vid v, int64_t n)
+static bool match_scales(struct steno_graph *g, struct found *f, steno_value_id v, int64_t n)
 {
     const struct steno_node *scales = steno_pass_producer(g, v); /* read twice where scales equal */
     if (weight_scale(g, v, n)) { /* a range known at load: both scales in one constant */
@@ -167,7 +167,7 @@ steno_status steno_pass_int8(struct steno_graph *g, const struct steno_pass_env 
 {
     float unit = 1;
     const struct steno_tensor one = {.dtype = STENO_F32, .shape = {.rank = 0}, .data = &unit};
-    steno_vid shared = STENO_NONE;
+    steno_value_id shared = STENO_NONE;
     for (int32_t i = 0, count = g->n_nodes; i < count; i++) {
         struct found f = {0};
         steno_status st;

@@ -29,14 +29,14 @@ struct block {
     enum kind kind;
     int32_t end;    /* the node that adds */
     int32_t region; /* of the block */
-    steno_vid base, out;
+    steno_value_id base, out;
 };
 
 struct walk {
     struct steno_graph *g;
     int32_t *seen; /* by node: the walk that met it last, +1 when it reaches the base */
     int32_t stamp, first, left;
-    steno_vid base;
+    steno_value_id base;
     struct block *blocks;
     int n_blocks;
 };
@@ -70,7 +70,7 @@ static bool reaches(struct walk *w, int32_t i)
     if (i <= w->first || w->left-- <= 0)
         return false;
     for (int k = 0; k < n->n_in; k++) {
-        steno_vid v = n->in[k];
+        steno_value_id v = n->in[k];
         if (v == STENO_NONE)
             continue;
         if (v == w->base)
@@ -83,7 +83,7 @@ static bool reaches(struct walk *w, int32_t i)
 }
 
 /* Mark what lies between value `base` and node `end`; false when nothing does or it is too much. */
-static bool walk_from(struct walk *w, steno_vid base, int32_t end)
+static bool walk_from(struct walk *w, steno_value_id base, int32_t end)
 {
     w->stamp += 2;
     w->base = base;
@@ -131,7 +131,7 @@ static enum kind kind_of(const struct walk *w, int32_t end)
         swoosh += is_swoosh(n);
         products += is_product(n);
         norms += is(n, "", "LayerNormalization");
-        if (is(n, "ai.steno", "Attention") || is(n, "ai.steno", "LateAttention")) {
+        if (is(n, "ai.steno", "Attention") || is(n, "ai.steno", "AbsorbedAttention")) {
             int32_t k = w->g->values[n->in[1]].producer;
             if (kind)
                 return NO_BLOCK;
@@ -156,7 +156,7 @@ static enum kind kind_of(const struct walk *w, int32_t end)
 static const char *const type_of[] = {
     NULL, "FeedForward", "SelfAttention", "CrossAttention", "ConvModule", "NonlinModule"};
 
-static steno_status try_block(struct walk *w, int32_t end, steno_vid base, bool *took,
+static steno_status try_block(struct walk *w, int32_t end, steno_value_id base, bool *took,
                               steno_err *err)
 {
     struct block b = {.end = end, .base = base};
@@ -185,7 +185,7 @@ static steno_status try_block(struct walk *w, int32_t end, steno_vid base, bool 
 static steno_status find_block(struct walk *w, int32_t end, steno_err *err)
 {
     const struct steno_node *n = &w->g->nodes[end];
-    steno_vid terms[2] = {STENO_NONE, STENO_NONE};
+    steno_value_id terms[2] = {STENO_NONE, STENO_NONE};
     bool took = false;
     steno_status st = STENO_OK;
     if (is(n, "", "LayerNormalization") && w->g->values[n->in[0]].uses == 1)
@@ -236,7 +236,7 @@ static int matches(const struct walk *w, int i, const struct pattern *p)
 }
 
 /* Nodes between value `from` and node `to` that are in no region go into r. */
-static void take_path(struct walk *w, steno_vid from, int32_t to, int32_t r)
+static void take_path(struct walk *w, steno_value_id from, int32_t to, int32_t r)
 {
     if (to == STENO_NONE || !walk_from(w, from, to))
         return;
@@ -330,7 +330,7 @@ static steno_status make_layers(struct walk *w, int *changed, steno_err *err)
 
 /* ---- what belongs to one layer only ---- */
 
-static bool is_base(const struct walk *w, steno_vid v)
+static bool is_base(const struct walk *w, steno_value_id v)
 {
     for (int i = 0; i < w->n_blocks; i++)
         if (w->blocks[i].base == v)
@@ -355,7 +355,7 @@ static bool take_producers(struct walk *w)
         if (n->dead)
             continue;
         for (int k = 0; k < n->n_out && n->region == STENO_NONE; k++) {
-            steno_vid v = n->out[k];
+            steno_value_id v = n->out[k];
             if (v == STENO_NONE || reader[v] == UNREAD)
                 continue;
             r = is_base(w, v) || (r != UNREAD && r != reader[v]) ? MIXED : reader[v];
@@ -420,7 +420,7 @@ static bool take_movers(struct walk *w)
 
 /* ---- Subsampling: [Unsqueeze] Conv... Transpose Reshape product ---- */
 
-static bool shape_only(const struct steno_graph *g, steno_vid v)
+static bool shape_only(const struct steno_graph *g, steno_value_id v)
 {
     uint32_t n = g->values[v].uses;
     for (int32_t i = 0; n && i < g->n_nodes; i++)
@@ -430,7 +430,7 @@ static bool shape_only(const struct steno_graph *g, steno_vid v)
 }
 
 /* How often v is read, but for its shape or that of its transposition. */
-static uint32_t data_readers(const struct steno_graph *g, steno_vid v)
+static uint32_t data_readers(const struct steno_graph *g, steno_value_id v)
 {
     uint32_t n = g->values[v].uses;
     for (int32_t i = 0; n && g->values[v].uses > 1 && i < g->n_nodes; i++) {
@@ -446,7 +446,7 @@ static uint32_t data_readers(const struct steno_graph *g, steno_vid v)
 static steno_status subsampling(struct steno_graph *g, int32_t at, int *changed, steno_err *err)
 {
     int32_t chain[8], n = 0, convs = 0, r;
-    steno_vid v = g->nodes[at].in[0];
+    steno_value_id v = g->nodes[at].in[0];
     steno_status st;
     chain[n++] = at;
     while (n < 8) {
@@ -482,7 +482,7 @@ static int32_t shape_level(const struct steno_graph *g, const struct steno_node 
     if (n->dead || n->region != STENO_NONE || has_body(n) || (n->op->flags & STENO_OP_IMPURE))
         return 0;
     for (int k = 0; k < n->n_in; k++) {
-        steno_vid v = n->in[k];
+        steno_value_id v = n->in[k];
         if (v == STENO_NONE || g->values[v].constant || member[v]) {
             if (v != STENO_NONE && member[v] && from[v] > level)
                 level = from[v];

@@ -11,9 +11,9 @@ static int64_t columns(const struct steno_graph *g, const struct steno_node *lin
 }
 
 /* Attributes stand in this order. */
-static enum steno_act act_of(const struct steno_node *l)
+static enum steno_activation act_of(const struct steno_node *l)
 {
-    return (enum steno_act)l->attr[0].i;
+    return (enum steno_activation)l->attr[0].i;
 }
 
 static steno_status from_matmul(struct steno_graph *g, const struct steno_pass_env *env, int32_t at,
@@ -21,7 +21,7 @@ static steno_status from_matmul(struct steno_graph *g, const struct steno_pass_e
 {
     const struct steno_tensor *w;
     struct steno_node *l, *m = &g->nodes[at];
-    steno_vid x = m->in[0], wv = m->in[1], out = m->out[0];
+    steno_value_id x = m->in[0], wv = m->in[1], out = m->out[0];
     w = g->values[wv].constant;
     if (!w || !w->data || w->dtype != STENO_F32 || w->shape.rank != 2 || !steno_numel(w) ||
         g->values[x].dtype != STENO_F32 || g->values[x].shape.rank < 2) {
@@ -53,7 +53,7 @@ static steno_status from_gemm(struct steno_graph *g, int32_t at, int *changed, s
 {
     struct steno_node *l, *m = &g->nodes[at];
     const struct steno_tensor *w = g->values[m->in[1]].constant;
-    steno_vid x = m->in[0], out = m->out[0], c = m->n_in > 2 ? m->in[2] : STENO_NONE, wv;
+    steno_value_id x = m->in[0], out = m->out[0], c = m->n_in > 2 ? m->in[2] : STENO_NONE, wv;
     float alpha = steno_node_float(m, "alpha", 1);
     int64_t n;
     steno_status st = STENO_OK;
@@ -66,7 +66,7 @@ static steno_status from_gemm(struct steno_graph *g, int32_t at, int *changed, s
         return STENO_OK;
     wv = m->in[1];
     if (steno_node_int(m, "transB", 0)) /* the file has [N, K] */
-        st = steno_graph_turn(g, m->in[1], &wv, err);
+        st = steno_graph_transpose_const(g, m->in[1], &wv, err);
     if (st)
         return st;
     m->dead = true;
@@ -105,7 +105,7 @@ static bool take_bias(struct steno_graph *g, struct steno_node *l, const struct 
 
 static bool take_residual(struct steno_graph *g, struct steno_node *l, const struct steno_node *add)
 {
-    steno_vid r = add->in[add->in[0] == l->out[0]];
+    steno_value_id r = add->in[add->in[0] == l->out[0]];
     if (l->in[3] != STENO_NONE || g->values[r].dtype != STENO_F32 ||
         !steno_pass_same_shape(g, r, l->out[0]))
         return false;
@@ -148,7 +148,7 @@ static steno_status take_scale(struct steno_graph *g, struct steno_node *l,
 static bool take_act(const struct steno_graph *g, struct steno_node *l, const struct steno_node *n)
 {
     float p[2];
-    enum steno_act act = steno_pass_act(g, n, p);
+    enum steno_activation act = steno_pass_act(g, n, p);
     bool numbers = act == STENO_ACT_CLIP || act == STENO_ACT_SWOOSH;
     if (act == STENO_ACT_NONE || act_of(l) != STENO_ACT_NONE || l->in[3] != STENO_NONE ||
         (numbers && l->n_attr < 4))

@@ -10,7 +10,7 @@ steno_status steno_pass_logsoftmax(struct steno_graph *g, const struct steno_pas
         struct steno_node *log = &g->nodes[i], *soft, *y;
         const char *name = log->name;
         const struct steno_attr *axis;
-        steno_vid x, out;
+        steno_value_id x, out;
         int opset;
         if (log->dead || !steno_pass_is(log, "Log") ||
             !(soft = steno_pass_only_use(g, log->in[0], "Softmax")))

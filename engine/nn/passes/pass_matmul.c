@@ -17,8 +17,8 @@ static bool swaps_last_two(const struct steno_node *t)
 }
 
 struct found {
-    struct steno_node *product, *turned[2], *scale;
-    steno_vid in[2], out;
+    struct steno_node *product, *transposed[2], *scale;
+    steno_value_id in[2], out;
     float alpha;
 };
 
@@ -33,8 +33,8 @@ static bool match(struct steno_graph *g, struct steno_node *n, struct found *f)
     f->alpha = 1;
     for (int k = 0; k < 2; k++) {
         struct steno_node *t = steno_pass_only_use(g, n->in[k], "Transpose");
-        f->turned[k] = t && t->region == n->region && swaps_last_two(t) ? t : NULL;
-        f->in[k] = f->turned[k] ? t->in[0] : n->in[k];
+        f->transposed[k] = t && t->region == n->region && swaps_last_two(t) ? t : NULL;
+        f->in[k] = f->transposed[k] ? t->in[0] : n->in[k];
         if (g->values[f->in[k]].shape.rank < 2)
             return false;
     }
@@ -48,7 +48,7 @@ static bool match(struct steno_graph *g, struct steno_node *n, struct found *f)
             f->out = r->out[0];
         }
     }
-    return f->scale || f->turned[0] || f->turned[1];
+    return f->scale || f->transposed[0] || f->transposed[1];
 }
 
 steno_status steno_pass_matmul(struct steno_graph *g, const struct steno_pass_env *env,
@@ -64,16 +64,16 @@ steno_status steno_pass_matmul(struct steno_graph *g, const struct steno_pass_en
             continue;
         f.product->dead = true;
         for (int k = 0; k < 2; k++)
-            if (f.turned[k])
-                f.turned[k]->dead = true;
+            if (f.transposed[k])
+                f.transposed[k]->dead = true;
         if (f.scale)
             f.scale->dead = true;
         y = steno_pass_add_node(g, "com.microsoft", "FusedMatMul", 1, name, 2, 1, 3, err);
         if (!y)
             return STENO_ERR_NOMEM;
         y->region = region;
-        steno_pass_set_int(g, y, 0, "transA", f.turned[0] != NULL);
-        steno_pass_set_int(g, y, 1, "transB", f.turned[1] != NULL);
+        steno_pass_set_int(g, y, 0, "transA", f.transposed[0] != NULL);
+        steno_pass_set_int(g, y, 1, "transB", f.transposed[1] != NULL);
         steno_pass_set_float(g, y, 2, "alpha", f.alpha);
         y->in[0] = f.in[0];
         y->in[1] = f.in[1];

@@ -19,12 +19,12 @@
 struct layout {
     struct steno_graph *g;
     steno_err *err;
-    int32_t n_nodes;  /* before the rewrite */
-    steno_vid *twin;  /* by value: its channels-last form, NONE where it is not made yet */
-    bool *last;       /* by value: written by a member */
-    uint32_t *read;   /* by value: reads by members */
-    bool *member;     /* by node */
-    int32_t n_values; /* extent of the arrays by value */
+    int32_t n_nodes;      /* before the rewrite */
+    steno_value_id *twin; /* by value: its channels-last form, NONE where it is not made yet */
+    bool *last;           /* by value: written by a member */
+    uint32_t *read;       /* by value: reads by members */
+    bool *member;         /* by node */
+    int32_t n_values;     /* extent of the arrays by value */
 };
 
 /* ---- who takes part ---- */
@@ -68,7 +68,7 @@ static bool two_inputs(const struct steno_node *n)
            steno_pass_is(n, "Div");
 }
 
-static bool single(const struct steno_graph *g, steno_vid v)
+static bool single(const struct steno_graph *g, steno_value_id v)
 {
     const struct steno_tensor *t = g->values[v].constant;
     return t && t->data && t->shape.rank <= 1 && steno_numel(t) == 1;
@@ -161,8 +161,8 @@ static int64_t *perm_of(struct layout *l, int rank, bool to_last)
     return p;
 }
 
-static steno_status add_transpose(struct layout *l, steno_vid from, steno_vid to, bool to_last,
-                                  const char *name)
+static steno_status add_transpose(struct layout *l, steno_value_id from, steno_value_id to,
+                                  bool to_last, const char *name)
 {
     int rank = l->g->values[to_last ? from : to].shape.rank;
     int64_t *p = perm_of(l, rank, to_last);
@@ -178,7 +178,8 @@ static steno_status add_transpose(struct layout *l, steno_vid from, steno_vid to
 }
 
 /* The channels-last form of v, made where there is none. */
-static steno_status twin_of(struct layout *l, steno_vid v, const char *name, steno_vid *out)
+static steno_status twin_of(struct layout *l, steno_value_id v, const char *name,
+                            steno_value_id *out)
 {
     steno_status st = STENO_OK;
     if (l->twin[v] == STENO_NONE) {
@@ -193,13 +194,14 @@ static steno_status twin_of(struct layout *l, steno_vid v, const char *name, ste
 }
 
 /* MatMul(x, W') and Add of the bias. */
-static steno_status rewrite_pointwise(struct layout *l, int32_t at, steno_vid x, steno_vid y)
+static steno_status rewrite_pointwise(struct layout *l, int32_t at, steno_value_id x,
+                                      steno_value_id y)
 {
     const struct steno_node n = l->g->nodes[at]; /* the array may move */
     const bool bias = n.n_in > 2 && n.in[2] != STENO_NONE;
     struct steno_node *m;
-    steno_vid w, product = y;
-    steno_status st = steno_graph_turn(l->g, n.in[1], &w, l->err);
+    steno_value_id w, product = y;
+    steno_status st = steno_graph_transpose_const(l->g, n.in[1], &w, l->err);
     if (!st && bias)
         st = steno_graph_add_value(l->g, "", &product, l->err);
     if (st)
@@ -229,7 +231,7 @@ static steno_status rewrite_conv(struct layout *l, int32_t at)
     bool pointwise =
         w.dim[2] == 1 && w.dim[3] == 1 && plain_window(&n) && steno_node_int(&n, "group", 1) == 1;
     struct steno_node *c;
-    steno_vid x, y;
+    steno_value_id x, y;
     steno_status st = twin_of(l, n.in[0], n.name, &x);
     if (!st)
         st = twin_of(l, n.out[0], n.name, &y);
@@ -260,7 +262,7 @@ static int64_t axis_last(int64_t axis)
     return axis == 0 ? 0 : axis == 1 ? 3 : axis - 1;
 }
 
-static steno_status axis_constant(struct layout *l, steno_vid old, steno_vid *out)
+static steno_status axis_constant(struct layout *l, steno_value_id old, steno_value_id *out)
 {
     double axis = 0;
     int64_t to;
@@ -291,7 +293,7 @@ static steno_status rewrite_follower(struct layout *l, int32_t at)
             l->g->nodes[copy].attr[i].i = axis_last(n.attr[i].i);
     }
     for (int i = 0; i < n.n_in && !st; i++) {
-        steno_vid v = n.in[i];
+        steno_value_id v = n.in[i];
         if (slice && i == 3)
             st = axis_constant(l, v, &v);
         else if (v != STENO_NONE && (l->last[v] || concat))
@@ -312,7 +314,7 @@ static steno_status rewrite(struct layout *l)
         st = steno_pass_is(&l->g->nodes[i], "Conv") ? rewrite_conv(l, i) : rewrite_follower(l, i);
         l->g->nodes[i].dead = true;
     }
-    for (steno_vid v = 0; v < l->n_values && !st; v++)
+    for (steno_value_id v = 0; v < l->n_values && !st; v++)
         if (l->last[v] && l->g->values[v].uses > l->read[v])
             st = add_transpose(l, l->twin[v], v, false, l->g->values[v].name);
     return st;

@@ -7,14 +7,14 @@
 
 #include <string.h>
 
-static bool one_element(const struct steno_graph *g, steno_vid v)
+static bool one_element(const struct steno_graph *g, steno_value_id v)
 {
     const struct steno_shape *s = &g->values[v].shape;
     return s->rank == 0 || (s->rank == 1 && s->dim[0] == 1);
 }
 
 /* The shape that is filled with 1.0 in v, or NONE. */
-static steno_vid filled_shape(struct steno_graph *g, steno_vid v)
+static steno_value_id filled_shape(struct steno_graph *g, steno_value_id v)
 {
     const struct steno_node *n = steno_pass_producer(g, v);
     return steno_pass_fills(n, STENO_F32, 1) ? n->in[0] : STENO_NONE;
@@ -48,7 +48,7 @@ static steno_status counted(struct steno_graph *g, int32_t at, int *changed, ste
     const struct steno_node *sum = steno_pass_producer(g, n.in[0]);
     struct steno_tensor t = {.dtype = STENO_I64};
     struct steno_node *y;
-    steno_vid shape, where;
+    steno_value_id shape, where;
     int64_t axis;
     if (!sum || !steno_pass_is(sum, "ReduceSum") || !one_element(g, n.out[0]) ||
         (shape = filled_shape(g, sum->in[0])) == STENO_NONE || !one_axis(g, sum, &axis))

@@ -21,13 +21,13 @@ static bool compares(const struct steno_node *n)
     return false;
 }
 
-static int rank_of(const struct steno_graph *g, steno_vid v)
+static int rank_of(const struct steno_graph *g, steno_value_id v)
 {
     return g->values[v].shape.rank;
 }
 
 /* Extent of axis r from the end, as operators that broadcast see it; ranks are known. */
-static int64_t back(const struct steno_graph *g, steno_vid v, int r)
+static int64_t back(const struct steno_graph *g, steno_value_id v, int r)
 {
     return r < rank_of(g, v) ? g->values[v].shape.dim[rank_of(g, v) - 1 - r] : 1;
 }
@@ -43,7 +43,8 @@ static bool ranks_known(const struct steno_graph *g, const struct steno_node *n)
 }
 
 /* Each extent of y is that of x or of w. */
-static bool broadcast_to(const struct steno_graph *g, steno_vid x, steno_vid w, steno_vid y)
+static bool broadcast_to(const struct steno_graph *g, steno_value_id x, steno_value_id w,
+                         steno_value_id y)
 {
     const int rank = rank_of(g, x) > rank_of(g, w) ? rank_of(g, x) : rank_of(g, w);
     if (rank_of(g, x) < 0 || rank != rank_of(g, y))
@@ -125,8 +126,8 @@ static bool picks(const struct steno_graph *g, const struct steno_node *n, int *
 }
 
 /* n's rows of v along the axis. */
-static steno_status pick(struct steno_graph *g, int32_t at, steno_vid v, int axis, steno_vid *out,
-                         steno_err *err)
+static steno_status pick(struct steno_graph *g, int32_t at, steno_value_id v, int axis,
+                         steno_value_id *out, steno_err *err)
 {
     const struct steno_node n = g->nodes[at]; /* the array may move */
     const int64_t a = rank_of(g, v) - 1 - axis;
@@ -138,7 +139,7 @@ static steno_status pick(struct steno_graph *g, int32_t at, steno_vid v, int axi
     if (steno_pass_is(&n, "Slice")) {
         struct steno_tensor t = {
             .dtype = STENO_I64, .shape = {.rank = 1, .dim = {1}}, .data = (void *)(uintptr_t)&a};
-        steno_vid c;
+        steno_value_id c;
         st = steno_graph_add_const(g, "axis", &t, false, &c, err);
         y = st ? NULL : steno_pass_add_node(g, "", "Slice", 13, n.name, 4, 1, 0, err);
         if (!y)

@@ -16,12 +16,12 @@ static bool is_pointwise(const struct steno_graph *g, const struct steno_node *c
            steno_pass_ints_are(c, "strides", 1, 1) && steno_pass_ints_are(c, "pads", 0, 0);
 }
 
-static steno_status convolution(struct steno_graph *g, int32_t at, steno_vid x, steno_err *err)
+static steno_status convolution(struct steno_graph *g, int32_t at, steno_value_id x, steno_err *err)
 {
-    steno_vid weights, bias = g->nodes[at].n_in > 2 ? g->nodes[at].in[2] : STENO_NONE, v[2];
+    steno_value_id weights, bias = g->nodes[at].n_in > 2 ? g->nodes[at].in[2] : STENO_NONE, v[2];
     const char *name = g->nodes[at].name;
     struct steno_node *n;
-    steno_status st = steno_graph_turn(g, g->nodes[at].in[1], &weights, err);
+    steno_status st = steno_graph_transpose_const(g, g->nodes[at].in[1], &weights, err);
     for (int i = 0; !st && i < 2; i++)
         st = steno_graph_add_value(g, name, &v[i], err);
     if (st)
@@ -54,10 +54,10 @@ static bool is_curve(const struct steno_node *n)
 }
 
 /* The node reads x and writes a fresh value, which is turned into what it wrote. */
-static steno_status sink(struct steno_graph *g, int32_t at, steno_vid x, steno_err *err)
+static steno_status sink(struct steno_graph *g, int32_t at, steno_value_id x, steno_err *err)
 {
     struct steno_node *n = &g->nodes[at];
-    steno_vid out = n->out[0], v;
+    steno_value_id out = n->out[0], v;
     steno_status st = steno_graph_add_value(g, n->name, &v, err);
     if (st)
         return st;

@@ -9,16 +9,16 @@
 #include <string.h>
 
 struct side {
-    steno_vid q, scale, zero; /* zero STENO_NONE: 0 */
+    steno_value_id q, scale, zero; /* zero STENO_NONE: 0 */
 };
 
 struct found {
     struct side x, w;
-    bool turned; /* the weights are [N, K] */
-    int64_t n;   /* columns, or channels */
+    bool transposed; /* the weights are [N, K] */
+    int64_t n;       /* columns, or channels */
 };
 
-static steno_vid input(const struct steno_node *n, int i)
+static steno_value_id input(const struct steno_node *n, int i)
 {
     return i < n->n_in ? n->in[i] : STENO_NONE;
 }
@@ -28,13 +28,13 @@ static bool is_byte(steno_dtype t)
     return t == STENO_U8 || t == STENO_I8;
 }
 
-static bool single(const struct steno_graph *g, steno_vid v)
+static bool single(const struct steno_graph *g, steno_value_id v)
 {
     const struct steno_shape *s = &g->values[v].shape;
     return s->rank == 0 || (s->rank == 1 && s->dim[0] == 1);
 }
 
-static const struct steno_node *dequantized(struct steno_graph *g, steno_vid v, struct side *s)
+static const struct steno_node *dequantized(struct steno_graph *g, steno_value_id v, struct side *s)
 {
     const struct steno_node *n = steno_pass_producer(g, v);
     if (!steno_pass_is(n, "DequantizeLinear") || n->n_in < 2 || g->values[v].dtype != STENO_F32 ||
@@ -44,31 +44,31 @@ static const struct steno_node *dequantized(struct steno_graph *g, steno_vid v, 
     return is_byte(g->values[s->q].dtype) && g->values[s->scale].dtype == STENO_F32 ? n : NULL;
 }
 
-static bool activations(struct steno_graph *g, steno_vid v, struct side *s)
+static bool activations(struct steno_graph *g, steno_value_id v, struct side *s)
 {
     return dequantized(g, v, s) && !g->values[s->q].constant && single(g, s->scale) &&
            (s->zero == STENO_NONE || single(g, s->zero));
 }
 
 /* Weights behind v: scales one, or one for each entry of axis `along` of the constant. */
-static bool weights(struct steno_graph *g, steno_vid v, int rank, int along, struct found *f)
+static bool weights(struct steno_graph *g, steno_value_id v, int rank, int along, struct found *f)
 {
     const struct steno_node *n = steno_pass_producer(g, v);
     const struct steno_tensor *w, *z;
     int64_t axis, n_scales, n_zeros;
-    f->turned = false;
+    f->transposed = false;
     if (rank == 2 && steno_pass_is(n, "Transpose") && g->values[n->in[0]].shape.rank == 2) {
         size_t count = 0;
         const int64_t *p = steno_node_ints(n, "perm", &count);
-        f->turned = !p || (count == 2 && p[0] == 1 && p[1] == 0);
-        if (f->turned)
+        f->transposed = !p || (count == 2 && p[0] == 1 && p[1] == 0);
+        if (f->transposed)
             v = n->in[0];
     }
     n = dequantized(g, v, &f->w);
     w = n ? g->values[f->w.q].constant : NULL;
     if (!w || !w->data || w->shape.rank < rank || (rank == 2 && w->shape.rank != 2))
         return false;
-    along = f->turned ? 1 - along : along;
+    along = f->transposed ? 1 - along : along;
     axis = steno_node_int(n, "axis", 1);
     axis += axis < 0 ? w->shape.rank : 0;
     f->n = w->shape.dim[along];
@@ -91,8 +91,8 @@ struct made {
 };
 
 /* STENO_NONE: err is set. */
-static steno_vid add(struct made *m, const char *type, int opset, const steno_vid *in, int n_in,
-                     int n_attr, steno_vid out)
+static steno_value_id add(struct made *m, const char *type, int opset, const steno_value_id *in,
+                          int n_in, int n_attr, steno_value_id out)
 {
     struct steno_node *n =
         steno_pass_add_node(m->g, "", type, opset, m->name, n_in, 1, n_attr, m->err);
@@ -104,11 +104,11 @@ static steno_vid add(struct made *m, const char *type, int opset, const steno_vi
     return out;
 }
 
-static steno_vid constant(struct made *m, steno_dtype t, int rank, const int64_t *dims,
-                          const void *data)
+static steno_value_id constant(struct made *m, steno_dtype t, int rank, const int64_t *dims,
+                               const void *data)
 {
     struct steno_tensor c = {.dtype = t, .shape = {.rank = rank}};
-    steno_vid v;
+    steno_value_id v;
     for (int i = 0; i < rank; i++)
         c.shape.dim[i] = dims[i];
     c.data = (void *)(uintptr_t)data; /* copied */
@@ -116,17 +116,17 @@ static steno_vid constant(struct made *m, steno_dtype t, int rank, const int64_t
 }
 
 /* W [N, K] as [K, N]. */
-static steno_vid turn(struct made *m, steno_vid w)
+static steno_value_id transposed(struct made *m, steno_value_id w)
 {
-    steno_vid v;
-    return steno_graph_turn(m->g, w, &v, m->err) ? STENO_NONE : v;
+    steno_value_id v;
+    return steno_graph_transpose_const(m->g, w, &v, m->err) ? STENO_NONE : v;
 }
 
 /* Zero point of one number; one is made where there is none. */
-static steno_vid scalar_zero(struct made *m, const struct side *s)
+static steno_value_id scalar_zero(struct made *m, const struct side *s)
 {
     static const uint8_t nothing = 0;
-    steno_vid in[2] = {s->zero, STENO_NONE};
+    steno_value_id in[2] = {s->zero, STENO_NONE};
     int64_t none = 0;
     if (s->zero == STENO_NONE)
         return constant(m, m->g->values[s->q].dtype, 0, NULL, &nothing);
@@ -137,10 +137,10 @@ static steno_vid scalar_zero(struct made *m, const struct side *s)
 }
 
 /* v of n numbers as [n, 1, ..., 1] with `ones` ones; one number stays. */
-static steno_vid stand(struct made *m, steno_vid v, int64_t n, int ones)
+static steno_value_id stand(struct made *m, steno_value_id v, int64_t n, int ones)
 {
     int64_t dims[STENO_MAX_RANK] = {n}, count = ones + 1;
-    steno_vid in[2] = {v, STENO_NONE};
+    steno_value_id in[2] = {v, STENO_NONE};
     if (!ones || single(m->g, v))
         return v;
     for (int i = 1; i <= ones; i++)
@@ -150,10 +150,10 @@ static steno_vid stand(struct made *m, steno_vid v, int64_t n, int ones)
 }
 
 /* y = f32(p) * (sx * sw) [+ b], all that follows the product; ones: axes behind the channels. */
-static steno_status scaled(struct made *m, const struct found *f, steno_vid p, steno_vid b,
-                           int ones, steno_vid y)
+static steno_status scaled(struct made *m, const struct found *f, steno_value_id p,
+                           steno_value_id b, int ones, steno_value_id y)
 {
-    steno_vid s[2], c, v = add(m, "Cast", 13, &p, 1, 1, STENO_NONE);
+    steno_value_id s[2], c, v = add(m, "Cast", 13, &p, 1, 1, STENO_NONE);
     if (v == STENO_NONE)
         return STENO_ERR_NOMEM;
     steno_pass_set_int(m->g, &m->g->nodes[m->g->n_nodes - 1], 0, "to", STENO_F32);
@@ -175,7 +175,7 @@ static steno_status scaled(struct made *m, const struct found *f, steno_vid p, s
 
 /* The one zero point of all channels: ConvInteger of onnxruntime takes no others. STENO_NONE: none,
  * or they differ (*differ). */
-static steno_vid one_zero(struct made *m, const struct side *s, bool *differ, bool make)
+static steno_value_id one_zero(struct made *m, const struct side *s, bool *differ, bool make)
 {
     const struct steno_tensor *z = s->zero == STENO_NONE ? NULL : m->g->values[s->zero].constant;
     const uint8_t *b = z ? z->data : NULL;
@@ -190,13 +190,13 @@ static steno_status build(struct steno_graph *g, int32_t at, struct found *f, st
     const struct steno_node n = g->nodes[at];
     bool conv = !strcmp(n.op_type, "Conv");
     struct made m = {g, n.name, err};
-    steno_vid in[4] = {f->x.q, f->w.q, STENO_NONE, f->w.zero}, p;
+    steno_value_id in[4] = {f->x.q, f->w.q, STENO_NONE, f->w.zero}, p;
     int ones = conv ? g->values[f->w.q].shape.rank - 2 : 0;
     bool differ;
     if (conv && f->w.zero != STENO_NONE &&
         (in[3] = one_zero(&m, &f->w, &differ, true)) == STENO_NONE)
         return STENO_ERR_NOMEM;
-    if (f->turned && (in[1] = turn(&m, f->w.q)) == STENO_NONE)
+    if (f->transposed && (in[1] = transposed(&m, f->w.q)) == STENO_NONE)
         return STENO_ERR_NOMEM;
     in[2] = scalar_zero(&m, &f->x);
     p = in[2] == STENO_NONE ? STENO_NONE
@@ -236,7 +236,7 @@ static bool match(struct steno_graph *g, const struct steno_pass_env *env,
             steno_pass_refuse(env, "qdq", n, "the Gemm scales, or transposes its activations");
             return false;
         }
-        f->turned = f->turned != (steno_node_int(n, "transB", 0) != 0);
+        f->transposed = f->transposed != (steno_node_int(n, "transB", 0) != 0);
     }
     return true;
 }

@@ -87,7 +87,7 @@ static bool match(struct steno_graph *g, struct steno_node *attention, struct me
 }
 
 /* Weights of the parts side by side. */
-static steno_status weights(struct steno_graph *g, const struct merge *m, steno_vid *to,
+static steno_status weights(struct steno_graph *g, const struct merge *m, steno_value_id *to,
                             steno_err *err)
 {
     struct steno_join_part part[STENO_JOIN_MAX];
@@ -100,7 +100,8 @@ static steno_status weights(struct steno_graph *g, const struct merge *m, steno_
 
 /* One constant of all columns. Where a part has none or only one number, it counts for each. */
 static steno_status side_by_side(struct steno_graph *g, const struct merge *m, int in,
-                                 steno_dtype t, const float *factor, steno_vid *to, steno_err *err)
+                                 steno_dtype t, const float *factor, steno_value_id *to,
+                                 steno_err *err)
 {
     struct steno_tensor out = {.dtype = t, .shape = {.rank = 1, .dim = {m->total}}};
     size_t esize = steno_dtype_size(t), at = 0;
@@ -137,7 +138,7 @@ static bool any(const struct merge *m, int in)
     return false;
 }
 
-static steno_status merged_inputs(struct steno_graph *g, const struct merge *m, steno_vid *in,
+static steno_status merged_inputs(struct steno_graph *g, const struct merge *m, steno_value_id *in,
                                   steno_err *err)
 {
     float alpha[3];
@@ -245,7 +246,7 @@ static steno_status build(struct steno_graph *g, struct merge *m, steno_err *err
     int32_t attention = (int32_t)(m->attention - g->nodes);
     const char *name = m->part[0]->name;
     struct steno_node *y;
-    steno_vid in[7], out;
+    steno_value_id in[7], out;
     steno_status st = merged_inputs(g, m, in, err);
     int64_t column = 0;
     if (!st)

@@ -23,7 +23,7 @@ static bool slices(const struct steno_graph *g, const struct steno_node *n, doub
            (n->n_in < 5 || n->in[4] == STENO_NONE || number(g, n, 4, 1));
 }
 
-static bool zeros(struct steno_graph *g, steno_vid v)
+static bool zeros(struct steno_graph *g, steno_value_id v)
 {
     const struct steno_value *z = &g->values[v];
     double zero;
@@ -34,7 +34,7 @@ static bool zeros(struct steno_graph *g, steno_vid v)
     return steno_pass_fills(steno_pass_producer(g, v), STENO_F32, 0);
 }
 
-static struct steno_node *behind_views(struct steno_graph *g, steno_vid v)
+static struct steno_node *behind_views(struct steno_graph *g, steno_value_id v)
 {
     struct steno_node *n = steno_pass_producer(g, v);
     while (steno_pass_is(n, "Unsqueeze") || steno_pass_is(n, "Squeeze") ||
@@ -44,7 +44,7 @@ static struct steno_node *behind_views(struct steno_graph *g, steno_vid v)
 }
 
 /* Dimension `at` of v is as long as the last one of x. */
-static bool as_long(const struct steno_graph *g, steno_vid v, double at, steno_vid x)
+static bool as_long(const struct steno_graph *g, steno_value_id v, double at, steno_value_id x)
 {
     const struct steno_shape *s = &g->values[v].shape, *want = &g->values[x].shape;
     int64_t d = want->rank > 0 ? want->dim[want->rank - 1] : STENO_DIM_ANY;
@@ -53,7 +53,7 @@ static bool as_long(const struct steno_graph *g, steno_vid v, double at, steno_v
 }
 
 /* v is the last dimension of x, read from the shape of x or of what has the same. */
-static bool last_dim(struct steno_graph *g, steno_vid v, steno_vid x)
+static bool last_dim(struct steno_graph *g, steno_value_id v, steno_value_id x)
 {
     struct steno_node *n = steno_pass_producer(g, v), *shape;
     double at = -1;
@@ -75,7 +75,7 @@ static bool last_dim(struct steno_graph *g, steno_vid v, steno_vid x)
 }
 
 /* v is L / 2 + 1. */
-static bool half_length(struct steno_graph *g, steno_vid v, steno_vid x)
+static bool half_length(struct steno_graph *g, steno_value_id v, steno_value_id x)
 {
     const struct steno_shape *s = &g->values[x].shape;
     struct steno_node *add = behind_views(g, v), *div;
@@ -110,7 +110,7 @@ static bool pads_one(const struct steno_graph *g, const struct steno_node *n)
 }
 
 /* x of which v has one column of zeros more, and the node that adds it; STENO_NONE: none does. */
-static steno_vid widened(struct steno_graph *g, steno_vid v, struct steno_node **n)
+static steno_value_id widened(struct steno_graph *g, steno_value_id v, struct steno_node **n)
 {
     int64_t axis;
     *n = steno_pass_only_use(g, v, "Pad");
@@ -124,7 +124,7 @@ static steno_vid widened(struct steno_graph *g, steno_vid v, struct steno_node *
 
 struct found {
     struct steno_node *concat, *fold, *cut, *back, *half;
-    steno_vid x, out;
+    steno_value_id x, out;
 };
 
 static bool match(struct steno_graph *g, struct steno_node *back, struct found *f)

@@ -6,7 +6,7 @@
 #include "nn/passes/passes.h"
 
 /* Constant i64 of n elements first, first + step, ... along one axis. */
-static bool is_range(const struct steno_graph *g, steno_vid v, int64_t first, int64_t step,
+static bool is_range(const struct steno_graph *g, steno_value_id v, int64_t first, int64_t step,
                      int64_t n)
 {
     const struct steno_tensor *t = g->values[v].constant;
@@ -20,7 +20,7 @@ static bool is_range(const struct steno_graph *g, steno_vid v, int64_t first, in
 }
 
 /* Dimension `sym` of some value: Gather of its Shape. */
-static bool is_dim(struct steno_graph *g, steno_vid v, int64_t sym)
+static bool is_dim(struct steno_graph *g, steno_value_id v, int64_t sym)
 {
     struct steno_node *gather = steno_pass_producer(g, v), *shape;
     const struct steno_shape *s;
@@ -36,7 +36,7 @@ static bool is_dim(struct steno_graph *g, steno_vid v, int64_t sym)
 }
 
 /* The number heads * dimension `sym`. */
-static bool counts(struct steno_graph *g, steno_vid v, int64_t heads, int64_t sym)
+static bool counts(struct steno_graph *g, steno_value_id v, int64_t heads, int64_t sym)
 {
     struct steno_node *n = steno_pass_producer(g, v);
     double c;
@@ -51,16 +51,19 @@ static bool counts(struct steno_graph *g, steno_vid v, int64_t heads, int64_t sy
     return false;
 }
 
-static bool is_index(struct steno_graph *g, steno_vid v, const struct steno_shape *x, int64_t s)
+static bool is_index(struct steno_graph *g, steno_value_id v, const struct steno_shape *x,
+                     int64_t s)
 {
-    struct steno_node *add = steno_pass_producer(g, v), *turn, *tile;
+    struct steno_node *add = steno_pass_producer(g, v), *unsqueeze, *tile;
     if (!steno_pass_is(add, "Add"))
         return false;
     for (int side = 0; side < 2; side++) {
-        turn = steno_pass_producer(g, add->in[side]);
-        tile = steno_pass_is(turn, "Unsqueeze") ? steno_pass_producer(g, turn->in[0]) : NULL;
-        if (steno_pass_is(tile, "Tile") && g->values[turn->out[0]].shape.rank == 2 &&
-            g->values[turn->out[0]].shape.dim[1] == 1 && g->values[tile->in[0]].shape.rank == 1 &&
+        unsqueeze = steno_pass_producer(g, add->in[side]);
+        tile =
+            steno_pass_is(unsqueeze, "Unsqueeze") ? steno_pass_producer(g, unsqueeze->in[0]) : NULL;
+        if (steno_pass_is(tile, "Tile") && g->values[unsqueeze->out[0]].shape.rank == 2 &&
+            g->values[unsqueeze->out[0]].shape.dim[1] == 1 &&
+            g->values[tile->in[0]].shape.rank == 1 &&
             is_range(g, tile->in[0], x->dim[2] - 1, -1, x->dim[2]) &&
             is_range(g, add->in[1 - side], 0, 1, s) && counts(g, tile->in[1], x->dim[0], x->dim[1]))
             return true;
@@ -69,8 +72,8 @@ static bool is_index(struct steno_graph *g, steno_vid v, const struct steno_shap
 }
 
 /* x when `last` is the end of the chain. */
-static steno_vid source(struct steno_graph *g, const struct steno_node *last,
-                        struct steno_node **gather)
+static steno_value_id source(struct steno_graph *g, const struct steno_node *last,
+                             struct steno_node **gather)
 {
     const struct steno_shape *y = &g->values[last->out[0]].shape, *x, *flat;
     struct steno_node *rows;
@@ -96,7 +99,7 @@ steno_status steno_pass_relwindow(struct steno_graph *g, const struct steno_pass
     for (int32_t i = 0, n = g->n_nodes; i < n; i++) {
         struct steno_node *last = &g->nodes[i], *gather, *y;
         const char *name = last->name;
-        steno_vid x, out;
+        steno_value_id x, out;
         if (last->dead || !steno_pass_is(last, "Reshape") ||
             (x = source(g, last, &gather)) == STENO_NONE)
             continue;

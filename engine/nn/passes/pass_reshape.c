@@ -33,13 +33,13 @@ static bool target(const struct steno_shape *in, const struct steno_shape *out, 
     return out->rank > 0;
 }
 
-static steno_status rewrite(struct steno_graph *g, struct steno_node *n, steno_vid from,
+static steno_status rewrite(struct steno_graph *g, struct steno_node *n, steno_value_id from,
                             int *changed, steno_err *err)
 {
     int64_t v[STENO_MAX_RANK] = {0};
     struct steno_tensor t = {.dtype = STENO_I64, .shape = {.rank = 1}, .data = v};
     const char *name = n->name;
-    steno_vid out = n->out[0], s;
+    steno_value_id out = n->out[0], s;
     steno_status st;
     if (g->values[from].shape.rank < 0 || g->values[out].shape.rank < 0 ||
         !target(&g->values[from].shape, &g->values[out].shape, v))

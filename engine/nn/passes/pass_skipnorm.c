@@ -36,7 +36,7 @@ steno_status steno_pass_skipnorm(struct steno_graph *g, const struct steno_pass_
     for (int32_t i = 0, count = g->n_nodes; i < count; i++) {
         struct steno_node *norm = &g->nodes[i], *add, *y;
         const char *name = norm->name;
-        steno_vid in[4], out = norm->n_out ? norm->out[0] : STENO_NONE, sum;
+        steno_value_id in[4], out = norm->n_out ? norm->out[0] : STENO_NONE, sum;
         int32_t region;
         bool rms, wanted;
         float eps;

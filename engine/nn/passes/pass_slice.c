@@ -52,11 +52,11 @@ static bool read_cut(const struct steno_graph *g, const struct steno_node *n, st
     return true;
 }
 
-steno_status steno_pass_add_slice(struct steno_graph *g, const char *name, steno_vid x,
-                                  const int64_t *const v[4], size_t n, steno_vid out,
+steno_status steno_pass_add_slice(struct steno_graph *g, const char *name, steno_value_id x,
+                                  const int64_t *const v[4], size_t n, steno_value_id out,
                                   steno_err *err)
 {
-    steno_vid in[4] = {STENO_NONE, STENO_NONE, STENO_NONE, STENO_NONE};
+    steno_value_id in[4] = {STENO_NONE, STENO_NONE, STENO_NONE, STENO_NONE};
     struct steno_node *y;
     for (int k = 0; k < 4; k++) {
         struct steno_tensor t = {.dtype = STENO_I64,

@@ -33,7 +33,7 @@ steno_status steno_pass_softmax(struct steno_graph *g, const struct steno_pass_e
     for (int32_t i = 0, count = g->n_nodes; i < count; i++) {
         struct steno_node *last = &g->nodes[i], *first, *soft, *y;
         const char *name = last->name;
-        steno_vid x, mask, out;
+        steno_value_id x, mask, out;
         double zero, fill;
         if (last->dead || *last->domain || strcmp(last->op_type, "Where") ||
             !(soft = steno_pass_only_use(g, last->in[2], "Softmax")) || !last_axis(g, soft) ||

@@ -18,7 +18,8 @@ static bool cuts(const struct steno_graph *g, const struct steno_node *n, int64_
 }
 
 /* The Slice whose square v is. */
-static struct steno_node *squared(struct steno_graph *g, steno_vid v, struct steno_node **square)
+static struct steno_node *squared(struct steno_graph *g, steno_value_id v,
+                                  struct steno_node **square)
 {
     struct steno_node *s = steno_pass_only_use(g, v, "Pow"), *cut;
     double two;
@@ -80,7 +81,7 @@ steno_status steno_pass_spectrum(struct steno_graph *g, const struct steno_pass_
     (void)env;
     for (int32_t i = 0, n = g->n_nodes; i < n; i++) {
         struct steno_node *add = &g->nodes[i], *gone[4] = {NULL}, *conv, *root, *y;
-        steno_vid x, w, out;
+        steno_value_id x, w, out;
         const char *name;
         int64_t hop = 1;
         if (add->dead || !steno_pass_is(add, "Add") || add->n_in != 2 ||

@@ -25,7 +25,8 @@ static steno_status into_gemm(struct steno_graph *g, struct steno_node *n, int *
     static const char *const names[2] = {"transA", "transB"};
     int64_t trans[2] = {steno_node_int(n, "transA", 0) != 0, steno_node_int(n, "transB", 0) != 0};
     float alpha = steno_node_float(n, "alpha", 1), beta = steno_node_float(n, "beta", 1);
-    steno_vid in[3] = {n->in[0], n->in[1], n->n_in > 2 ? n->in[2] : STENO_NONE}, out = n->out[0];
+    steno_value_id in[3] = {n->in[0], n->in[1], n->n_in > 2 ? n->in[2] : STENO_NONE},
+                   out = n->out[0];
     const char *name = n->name;
     int opset = n->opset;
     bool any = false;
@@ -64,12 +65,12 @@ static steno_status shape_of(struct steno_graph *g, int32_t at, const struct ste
                              int *changed, steno_err *err)
 {
     const char *name = g->nodes[at].name;
-    const steno_vid x = t->in[0], out = g->nodes[at].out[0];
+    const steno_value_id x = t->in[0], out = g->nodes[at].out[0];
     const int rank = g->values[x].shape.rank;
     int64_t perm[STENO_MAX_RANK];
     struct steno_tensor order = {STENO_I64, {.rank = 1, .dim = {rank}}, perm};
     struct steno_node *y;
-    steno_vid shape, index;
+    steno_value_id shape, index;
     steno_status st;
     if (rank < 1)
         return STENO_OK;
@@ -106,7 +107,7 @@ steno_status steno_pass_transpose(struct steno_graph *g, const struct steno_pass
     for (int32_t i = 0, count = g->n_nodes; i < count; i++) {
         struct steno_node *n = &g->nodes[i], *before, *y;
         const char *name = n->name;
-        steno_vid x, out;
+        steno_value_id x, out;
         int64_t *perm;
         int rank;
         bool ok = true;

@@ -33,15 +33,15 @@ static bool splits(const struct steno_shape *a, const struct steno_shape *b)
 }
 
 struct heads {
-    steno_vid rows; /* [T, N, h d] */
+    steno_value_id rows; /* [T, N, h d] */
     int64_t n, size;
 };
 
 /* v [h, N, T, d], or [h, N, d, T] when `turned`, is made of rows. */
-static bool heads_of(struct steno_graph *g, steno_vid v, bool turned, struct heads *h)
+static bool heads_of(struct steno_graph *g, steno_value_id v, bool transposed, struct heads *h)
 {
     struct steno_node *t = steno_pass_producer(g, v), *r;
-    if (!is_perm(t, turned ? 3 : 0, turned ? 0 : 3))
+    if (!is_perm(t, transposed ? 3 : 0, transposed ? 0 : 3))
         return false;
     r = steno_pass_producer(g, t->in[0]);
     if (!steno_pass_is(r, "Reshape") ||
@@ -54,7 +54,7 @@ static bool heads_of(struct steno_graph *g, steno_vid v, bool turned, struct hea
 }
 
 /* v is columns of x from *at on. */
-static steno_vid columns_of(struct steno_graph *g, steno_vid v, int64_t *at)
+static steno_value_id columns_of(struct steno_graph *g, steno_value_id v, int64_t *at)
 {
     struct steno_node *n = steno_pass_producer(g, v);
     struct steno_pass_cut c;
@@ -67,24 +67,25 @@ static steno_vid columns_of(struct steno_graph *g, steno_vid v, int64_t *at)
 }
 
 struct cache {
-    steno_vid old, fresh, kept; /* kept: or STENO_NONE */
+    steno_value_id old, fresh, kept; /* kept: or STENO_NONE */
     struct steno_node *slice;
 };
 
 /* v = Concat(old, fresh) along `axis`, or fresh alone. Beside one node that reads v, only a Slice
  * of as many last rows as the cache has may do so. */
-static bool cache_of(struct steno_graph *g, steno_vid v, int axis, struct cache *c)
+static bool cache_of(struct steno_graph *g, steno_value_id v, int axis, struct cache *c)
 {
     struct steno_node *cat = steno_pass_producer(g, v);
     struct steno_pass_cut cut;
-    int64_t all, lead;
+    int64_t all, left_context;
     *c = (struct cache){.old = STENO_NONE, .fresh = v, .kept = STENO_NONE};
     if (!steno_pass_is(cat, "Concat") || steno_node_int(cat, "axis", 0) != axis)
         return true;
     all = g->values[v].shape.dim[axis];
-    lead = g->values[cat->in[0]].shape.rank > axis ? g->values[cat->in[0]].shape.dim[axis] : -1;
-    if (cat->n_in != 2 || g->values[v].is_output || g->values[v].uses > 2 || lead < 1 ||
-        all <= lead)
+    left_context =
+        g->values[cat->in[0]].shape.rank > axis ? g->values[cat->in[0]].shape.dim[axis] : -1;
+    if (cat->n_in != 2 || g->values[v].is_output || g->values[v].uses > 2 || left_context < 1 ||
+        all <= left_context)
         return false;
     c->old = cat->in[0];
     c->fresh = cat->in[1];
@@ -94,14 +95,15 @@ static bool cache_of(struct steno_graph *g, steno_vid v, int axis, struct cache 
     if (g->values[v].uses == 1)
         return true;
     if (!c->slice || !steno_pass_cut_of(g, c->slice, &cut) || cut.axis != axis ||
-        cut.end < (double)all || (cut.start != (double)-lead && cut.start != (double)(all - lead)))
+        cut.end < (double)all ||
+        (cut.start != (double)-left_context && cut.start != (double)(all - left_context)))
         return false;
     c->kept = c->slice->out[0];
     return true;
 }
 
 static struct steno_node *add(struct steno_graph *g, const char *type, const char *name, int n_in,
-                              int n_attr, const struct cache *c, steno_vid out, steno_err *err)
+                              int n_attr, const struct cache *c, steno_value_id out, steno_err *err)
 {
     struct steno_node *y;
     if (c->slice)
@@ -119,7 +121,7 @@ static struct steno_node *add(struct steno_graph *g, const char *type, const cha
 struct weights {
     struct heads q, k, r;
     struct cache cache;
-    steno_vid x, p, mask;
+    steno_value_id x, p, mask;
     int64_t q_at, k_at, p_at;
     double fill;
 };
@@ -171,7 +173,7 @@ static steno_status make_weights(struct steno_graph *g, struct steno_node *softm
     static const char *const names[] = {"heads", "size", "p_size", "q_at", "k_at", "p_at"};
     const int64_t values[] = {w->q.n, w->q.size, w->r.size, w->q_at, w->k_at, w->p_at};
     struct steno_node *y;
-    steno_vid out = softmax->out[0];
+    steno_value_id out = softmax->out[0];
     softmax->dead = true;
     y = add(g, "AttentionWeights", softmax->name, 4, 7, &w->cache, out, err);
     if (!y)
@@ -188,13 +190,13 @@ static steno_status make_weights(struct steno_graph *g, struct steno_node *softm
 
 /* ---- products with them ---- */
 
-static bool is_weights(struct steno_graph *g, steno_vid v)
+static bool is_weights(struct steno_graph *g, steno_value_id v)
 {
     return steno_pass_is_ours(steno_pass_producer(g, v), "AttentionWeights");
 }
 
 /* [h, N, T, d] back to [T, N, h d]: the Reshape that does, or NULL. */
-static struct steno_node *joined(struct steno_graph *g, steno_vid v)
+static struct steno_node *joined(struct steno_graph *g, steno_value_id v)
 {
     struct steno_node *t = steno_pass_only_reader(g, v);
     struct steno_node *r = is_perm(t, 0, 3) ? steno_pass_only_reader(g, t->out[0]) : NULL;
@@ -211,7 +213,7 @@ static steno_status values(struct steno_graph *g, struct steno_node *product, in
     struct heads v;
     struct cache c;
     const char *name = product->name;
-    steno_vid a = product->in[0], x, out;
+    steno_value_id a = product->in[0], x, out;
     int64_t at;
     if (!end || !heads_of(g, product->in[1], false, &v) || !cache_of(g, v.rows, 0, &c) ||
         g->values[a].shape.dim[0] != v.n)
@@ -233,10 +235,10 @@ static steno_status values(struct steno_graph *g, struct steno_node *product, in
 }
 
 /* Third number `i` of x [T, N, 3 w]; STENO_NONE when v is none. */
-static steno_vid third_of(struct steno_graph *g, steno_vid v, int i, int64_t w)
+static steno_value_id third_of(struct steno_graph *g, steno_value_id v, int i, int64_t w)
 {
     int64_t at;
-    steno_vid x = columns_of(g, v, &at);
+    steno_value_id x = columns_of(g, v, &at);
     return at == i * w && g->values[x].shape.rank == 3 && g->values[x].shape.dim[2] == 3 * w
                ? x
                : STENO_NONE;
@@ -250,7 +252,7 @@ static bool first_head(struct steno_graph *g, const struct steno_node *n)
 }
 
 /* x of which v [1, N, T, w] is u * tanh(s). */
-static steno_vid gated(struct steno_graph *g, steno_vid v)
+static steno_value_id gated(struct steno_graph *g, steno_value_id v)
 {
     struct heads h;
     struct steno_node *mul, *tanh;
@@ -258,7 +260,7 @@ static steno_vid gated(struct steno_graph *g, steno_vid v)
         return STENO_NONE;
     mul = steno_pass_only_use(g, h.rows, "Mul");
     for (int k = 0; mul && k < 2; k++) {
-        steno_vid x = third_of(g, mul->in[1 - k], 1, h.size);
+        steno_value_id x = third_of(g, mul->in[1 - k], 1, h.size);
         tanh = steno_pass_only_use(g, mul->in[k], "Tanh");
         if (tanh && x != STENO_NONE && third_of(g, tanh->in[0], 0, h.size) == x)
             return x;
@@ -272,7 +274,7 @@ static steno_status nonlin(struct steno_graph *g, struct steno_node *product, in
     struct steno_node *end = joined(g, product->out[0]), *y, *mul;
     struct steno_node *head = steno_pass_producer(g, product->in[0]);
     struct cache c;
-    steno_vid x, a = head->in[0];
+    steno_value_id x, a = head->in[0];
     int64_t w = g->values[product->out[0]].shape.dim[3];
     mul = end ? steno_pass_only_reader(g, end->out[0]) : NULL;
     if (!steno_pass_is(mul, "Mul") || !cache_of(g, product->in[1], 2, &c) || w < 1 || w > 65535 ||

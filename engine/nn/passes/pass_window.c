@@ -9,23 +9,23 @@ enum { Q, K, V, MASK, N_IN };
 
 /* Columns of a value. */
 struct columns {
-    steno_vid of;
+    steno_value_id of;
     int64_t from;
 };
 
 struct match {
     struct steno_node *cat, *cut;
-    struct columns q, fresh, k, v;
-    steno_vid cache;
+    struct columns q, new_kv, k, v;
+    steno_value_id cache;
 };
 
-static bool rank3(const struct steno_graph *g, steno_vid v)
+static bool rank3(const struct steno_graph *g, steno_value_id v)
 {
     return g->values[v].shape.rank == 3 && g->values[v].dtype == STENO_F32;
 }
 
 /* v itself, or what it is a part of by a Split of the last axis. */
-static bool columns_of(struct steno_graph *g, steno_vid v, int64_t at, struct columns *out)
+static bool columns_of(struct steno_graph *g, steno_value_id v, int64_t at, struct columns *out)
 {
     const struct steno_node *s = steno_pass_producer(g, v);
     int64_t axis;
@@ -49,7 +49,7 @@ static bool columns_of(struct steno_graph *g, steno_vid v, int64_t at, struct co
 }
 
 /* The Slice that keeps the last `held` of z's held + t rows. */
-static struct steno_node *kept_by(struct steno_graph *g, steno_vid z, int64_t held, int64_t t)
+static struct steno_node *kept_by(struct steno_graph *g, steno_value_id z, int64_t held, int64_t t)
 {
     for (int32_t i = 0; i < g->n_nodes; i++) {
         struct steno_pass_cut c;
@@ -64,7 +64,7 @@ static struct steno_node *kept_by(struct steno_graph *g, steno_vid z, int64_t he
 }
 
 /* Nobody but the attention and the Slice reads z, or parts of it. */
-static bool read_by_us(struct steno_graph *g, const struct steno_node *a, steno_vid z)
+static bool read_by_us(struct steno_graph *g, const struct steno_node *a, steno_value_id z)
 {
     uint32_t ours = 1; /* the Slice */
     const struct steno_node *seen = NULL;
@@ -90,7 +90,7 @@ static bool read_by_us(struct steno_graph *g, const struct steno_node *a, steno_
 
 static bool match(struct steno_graph *g, const struct steno_node *a, struct match *m)
 {
-    const struct steno_shape *q, *fresh, *cache;
+    const struct steno_shape *q, *new_kv, *cache;
     if (a->n_in < 3 || steno_node_int(a, "apart", 0))
         return false;
     for (int i = N_IN; i < a->n_in; i++)
@@ -106,16 +106,16 @@ static bool match(struct steno_graph *g, const struct steno_node *a, struct matc
         return false;
     m->cache = m->cat->in[0];
     if (!rank3(g, m->cache) || g->values[m->cache].constant ||
-        !columns_of(g, m->cat->in[1], 0, &m->fresh))
+        !columns_of(g, m->cat->in[1], 0, &m->new_kv))
         return false;
     q = &g->values[m->q.of].shape;
-    fresh = &g->values[m->fresh.of].shape;
+    new_kv = &g->values[m->new_kv.of].shape;
     cache = &g->values[m->cache].shape;
-    if (cache->dim[1] < 1 || cache->dim[2] < 1 || fresh->dim[1] < 1 || fresh->dim[1] != q->dim[1] ||
-        cache->dim[0] == STENO_DIM_ANY || cache->dim[0] != q->dim[0] ||
-        cache->dim[0] != fresh->dim[0])
+    if (cache->dim[1] < 1 || cache->dim[2] < 1 || new_kv->dim[1] < 1 ||
+        new_kv->dim[1] != q->dim[1] || cache->dim[0] == STENO_DIM_ANY ||
+        cache->dim[0] != q->dim[0] || cache->dim[0] != new_kv->dim[0])
         return false;
-    m->cut = kept_by(g, m->k.of, cache->dim[1], fresh->dim[1]);
+    m->cut = kept_by(g, m->k.of, cache->dim[1], new_kv->dim[1]);
     return m->cut && read_by_us(g, a, m->k.of);
 }
 
@@ -125,15 +125,15 @@ static steno_status build(struct steno_graph *g, struct steno_node *a, const str
     static const char *const names[] = {"heads", "size", "v_size", "q_at",
                                         "k_at",  "v_at", "new_at"};
     struct steno_attr *at = steno_graph_alloc(g, 8, sizeof *at, err);
-    steno_vid *in = steno_graph_alloc(g, N_IN, sizeof *in, err);
-    steno_vid *out = steno_graph_alloc(g, 2, sizeof *out, err);
+    steno_value_id *in = steno_graph_alloc(g, N_IN, sizeof *in, err);
+    steno_value_id *out = steno_graph_alloc(g, 2, sizeof *out, err);
     int64_t values[] = {steno_node_int(a, "heads", 1),
                         steno_node_int(a, "size", 1),
                         steno_node_int(a, "v_size", 1),
                         m->q.from,
                         m->k.from,
                         m->v.from,
-                        m->fresh.from};
+                        m->new_kv.from};
     if (!at || !in || !out)
         return STENO_ERR_NOMEM;
     for (int i = 0; i < 7; i++)
@@ -141,7 +141,7 @@ static steno_status build(struct steno_graph *g, struct steno_node *a, const str
     at[7] = (struct steno_attr){
         .name = "scale", .kind = STENO_ATTR_FLOAT, .f = steno_node_float(a, "scale", 1)};
     in[0] = m->q.of;
-    in[1] = m->fresh.of;
+    in[1] = m->new_kv.of;
     in[2] = m->cache;
     in[3] = a->n_in > MASK ? a->in[MASK] : STENO_NONE;
     out[0] = a->out[0];

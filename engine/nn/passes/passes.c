@@ -57,19 +57,20 @@ const struct steno_pass steno_passes[] = {
     {"identity", 1, 2, steno_pass_identity, "and undone each other"},
     {"convact", 3, 2, steno_pass_convact, "Conv with activation: FusedConv"},
     {"linear", 3, 2, steno_pass_linear, "MatMul by a constant with bias, activation, residual"},
-    {"turned", 3, 2, steno_pass_turned,
+    {"foldtranspose", 3, 2, steno_pass_foldtranspose,
      "Transpose ahead of a product: rows of its weights instead"},
     {"dead", 1, 2, steno_pass_dead, "what the fusions left over"},
-    {"late", 3, 3, steno_pass_late,
+    {"absorb", 3, 3, steno_pass_absorb,
      "rows projected for a step's attention: weights meet its queries"},
     {"qkv", 3, 3, steno_pass_qkv, "products of one input for one attention become one"},
     {"dead", 1, 3, steno_pass_dead, "their weights"},
     {"embed", 2, 3, steno_pass_embed, "sum of embeddings and LayerNormalization"},
     {"layers", 3, 4, steno_pass_layers, "blocks and whole layers as one node to readers"},
-    {"latenorm", 3, 5, steno_pass_latenorm, "LayerNormalization of what a step's attention reads"},
+    {"absorbnorm", 3, 5, steno_pass_absorbnorm,
+     "LayerNormalization of what a step's attention reads"},
     {"window", 3, 5, steno_pass_window, "attention of a chunk to the rows kept before it"},
     {"dead", 1, 5, steno_pass_dead, "Splits that it was the last to read"},
-    {"strips", 3, 5, steno_pass_strips, "Conv of Conv: a strip of rows of the first at a time"},
+    {"rowtile", 3, 5, steno_pass_rowtile, "Conv of Conv: a strip of rows of the first at a time"},
     {"skipnorm", 2, 5, steno_pass_skipnorm, "Add and LayerNormalization or RMSNormalization"},
     {"biasgelu", 2, 5, steno_pass_biasgelu, "Add of a bias and Gelu"},
     {"matmul", 2, 5, steno_pass_matmul, "Transpose and a factor into MatMul"},
@@ -97,7 +98,7 @@ static void on_graph(struct steno_graph *g, struct body_walk *w)
             steno_node_each_graph(&g->nodes[i], on_body, w);
     if (!w->st)
         w->st = w->pass->run(g, w->env, w->changed, w->err);
-    steno_graph_settle(g);
+    steno_graph_apply_replacements(g);
 }
 
 static int on_body(struct steno_graph *g, void *arg)

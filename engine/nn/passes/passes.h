@@ -58,15 +58,15 @@ void steno_pass_refuse(const struct steno_pass_env *env, const char *pass,
                        const struct steno_node *n, const char *fmt, ...) STENO_PRINTF(4, 5);
 /* Let everyone read `to` instead of node output `from`, and keep the name of a graph output. False,
  * nothing changed, when both must stay apart (two graph outputs, an input that is an output). */
-bool steno_pass_replace(struct steno_graph *g, steno_vid from, steno_vid to);
+bool steno_pass_replace(struct steno_graph *g, steno_value_id from, steno_value_id to);
 /* n, not NULL, is `type` of ai.onnx. */
 bool steno_pass_is(const struct steno_node *n, const char *type);
 /* n, not NULL, is `type` of ai.steno. */
 bool steno_pass_is_ours(const struct steno_node *n, const char *type);
 /* The node that writes v, or NULL. */
-struct steno_node *steno_pass_producer(struct steno_graph *g, steno_vid v);
+struct steno_node *steno_pass_producer(struct steno_graph *g, steno_value_id v);
 /* The only value that all of a constant's elements have; false for other values. */
-bool steno_pass_scalar(const struct steno_graph *g, steno_vid v, double *out);
+bool steno_pass_scalar(const struct steno_graph *g, steno_value_id v, double *out);
 /* Every number of the attribute is `want`; an absent one stands for `otherwise`. */
 bool steno_pass_ints_are(const struct steno_node *n, const char *attr, int64_t want,
                          int64_t otherwise);
@@ -78,19 +78,20 @@ struct steno_pass_cut {
 bool steno_pass_cut_of(const struct steno_graph *g, const struct steno_node *n,
                        struct steno_pass_cut *out);
 /* The one node that reads v, when v is read once and is no graph output; else NULL. */
-struct steno_node *steno_pass_only_reader(struct steno_graph *g, steno_vid v);
+struct steno_node *steno_pass_only_reader(struct steno_graph *g, steno_value_id v);
 /* The node that writes v when it is `type` of ai.onnx and v is read once only; else NULL. */
-struct steno_node *steno_pass_only_use(struct steno_graph *g, steno_vid v, const char *type);
+struct steno_node *steno_pass_only_use(struct steno_graph *g, steno_value_id v, const char *type);
 /* True when both shapes are known to be the same, by number or symbol. */
-bool steno_pass_same_shape(const struct steno_graph *g, steno_vid a, steno_vid b);
+bool steno_pass_same_shape(const struct steno_graph *g, steno_value_id a, steno_value_id b);
 /* Constant of one dimension n and type f32. */
-const float *steno_pass_vector(const struct steno_graph *g, steno_vid v, int64_t n);
+const float *steno_pass_vector(const struct steno_graph *g, steno_value_id v, int64_t n);
 /* n is a ConstantOfShape of this type whose elements are `with`. */
 bool steno_pass_fills(const struct steno_node *n, steno_dtype type, double with);
 /* What n does to its input 0, as products do it while they write (struct steno_epilogue);
  * STENO_ACT_NONE: it is none of those. p: the limits of CLIP (the largest floats where absent),
  * shift and offset of SWOOSH, else 0. */
-enum steno_act steno_pass_act(const struct steno_graph *g, const struct steno_node *n, float p[2]);
+enum steno_activation steno_pass_act(const struct steno_graph *g, const struct steno_node *n,
+                                     float p[2]);
 /* A node with its operator looked up; inputs and outputs are set by the caller. NULL: err is set.
  */
 struct steno_node *steno_pass_add_node(struct steno_graph *g, const char *domain, const char *type,
@@ -98,21 +99,21 @@ struct steno_node *steno_pass_add_node(struct steno_graph *g, const char *domain
                                        steno_err *err);
 /* out = Slice(x) of opset 13; v: starts, ends, axes, steps of n axes each, as constants; axes and
  * steps may be NULL. STENO_ERR_NOMEM. */
-STENO_MUST steno_status steno_pass_add_slice(struct steno_graph *g, const char *name, steno_vid x,
-                                             const int64_t *const v[4], size_t n, steno_vid out,
-                                             steno_err *err);
+STENO_MUST steno_status steno_pass_add_slice(struct steno_graph *g, const char *name,
+                                             steno_value_id x, const int64_t *const v[4], size_t n,
+                                             steno_value_id out, steno_err *err);
 void steno_pass_set_int(struct steno_graph *g, struct steno_node *n, int attr, const char *name,
                         int64_t v);
 void steno_pass_set_float(struct steno_graph *g, struct steno_node *n, int attr, const char *name,
                           float v);
 /* The Transpose of the last two of three axes (0,2,1) that writes v, or NULL. */
-struct steno_node *steno_pass_swapped(struct steno_graph *g, steno_vid v);
+struct steno_node *steno_pass_swapped(struct steno_graph *g, steno_value_id v);
 /* Add such a Transpose of `from` that writes `to`. */
-STENO_MUST steno_status steno_pass_swap_after(struct steno_graph *g, steno_vid from, steno_vid to,
-                                              const char *name, steno_err *err);
+STENO_MUST steno_status steno_pass_swap_after(struct steno_graph *g, steno_value_id from,
+                                              steno_value_id to, const char *name, steno_err *err);
 /* Body graph's nodes go into g in place of node number `at`; in: values for the body's inputs. */
 STENO_MUST steno_status steno_pass_inline(struct steno_graph *g, int32_t at,
-                                          struct steno_graph *body, const steno_vid *in,
+                                          struct steno_graph *body, const steno_value_id *in,
                                           steno_err *err);
 
 typedef steno_status steno_pass_fn(struct steno_graph *g, const struct steno_pass_env *env,
@@ -137,9 +138,9 @@ steno_pass_fn steno_pass_qdq;
 /* n widens the weights of a product that pass qdq takes: not to be folded before. */
 bool steno_pass_qdq_weights(struct steno_graph *g, const struct steno_node *n);
 /* attention and layers */
-steno_pass_fn steno_pass_turned, steno_pass_qkv, steno_pass_late, steno_pass_layers,
-    steno_pass_latenorm, steno_pass_window;
+steno_pass_fn steno_pass_foldtranspose, steno_pass_qkv, steno_pass_absorb, steno_pass_layers,
+    steno_pass_absorbnorm, steno_pass_window;
 /* convolutions */
-steno_pass_fn steno_pass_strips;
+steno_pass_fn steno_pass_rowtile;
 
 #endif

@@ -18,17 +18,17 @@ void steno_pass_refuse(const struct steno_pass_env *env, const char *pass,
     env->refused(env->refused_arg, pass, n->name, why);
 }
 
-struct steno_node *steno_pass_producer(struct steno_graph *g, steno_vid v)
+struct steno_node *steno_pass_producer(struct steno_graph *g, steno_value_id v)
 {
     if (v == STENO_NONE || g->values[v].producer == STENO_NONE)
         return NULL;
     return g->nodes[g->values[v].producer].dead ? NULL : &g->nodes[g->values[v].producer];
 }
 
-bool steno_pass_replace(struct steno_graph *g, steno_vid from, steno_vid to)
+bool steno_pass_replace(struct steno_graph *g, steno_value_id from, steno_value_id to)
 {
     struct steno_node *p;
-    to = steno_graph_resolve(g, to);
+    to = steno_graph_replacement_of(g, to);
     if (from == to)
         return false;
     if (!g->values[from].is_output) {
@@ -63,7 +63,7 @@ bool steno_pass_is_ours(const struct steno_node *n, const char *type)
 }
 
 /* What a pass changed since the last recount is not found here: it is in the next round. */
-struct steno_node *steno_pass_only_reader(struct steno_graph *g, steno_vid v)
+struct steno_node *steno_pass_only_reader(struct steno_graph *g, steno_value_id v)
 {
     struct steno_node *n;
     if (v == STENO_NONE || g->values[v].uses != 1 || g->values[v].is_output ||
@@ -76,7 +76,7 @@ struct steno_node *steno_pass_only_reader(struct steno_graph *g, steno_vid v)
     return NULL;
 }
 
-struct steno_node *steno_pass_only_use(struct steno_graph *g, steno_vid v, const char *type)
+struct steno_node *steno_pass_only_use(struct steno_graph *g, steno_value_id v, const char *type)
 {
     struct steno_node *n = steno_pass_producer(g, v);
     if (!n || *n->domain || strcmp(n->op_type, type) || g->values[v].uses != 1 ||
@@ -85,7 +85,7 @@ struct steno_node *steno_pass_only_use(struct steno_graph *g, steno_vid v, const
     return n;
 }
 
-bool steno_pass_same_shape(const struct steno_graph *g, steno_vid a, steno_vid b)
+bool steno_pass_same_shape(const struct steno_graph *g, steno_value_id a, steno_value_id b)
 {
     const struct steno_shape *x = &g->values[a].shape, *y = &g->values[b].shape;
     if (x->rank < 0 || x->rank != y->rank)
@@ -96,7 +96,7 @@ bool steno_pass_same_shape(const struct steno_graph *g, steno_vid a, steno_vid b
     return true;
 }
 
-const float *steno_pass_vector(const struct steno_graph *g, steno_vid v, int64_t n)
+const float *steno_pass_vector(const struct steno_graph *g, steno_value_id v, int64_t n)
 {
     const struct steno_tensor *t = v == STENO_NONE ? NULL : g->values[v].constant;
     if (!t || !t->data || t->dtype != STENO_F32 || t->shape.rank != 1 || t->shape.dim[0] != n)
@@ -136,10 +136,10 @@ static bool element(const struct steno_tensor *t, size_t i, double *out)
     }
 }
 
-bool steno_pass_scalar(const struct steno_graph *g, steno_vid v, double *out)
+bool steno_pass_scalar(const struct steno_graph *g, steno_value_id v, double *out)
 {
     const struct steno_tensor *t = v == STENO_NONE ? NULL : g->values[v].constant;
-    size_t n = t && steno_const_bytes(t) ? steno_numel(t) : 0;
+    size_t n = t && steno_constant_bytes(t) ? steno_numel(t) : 0;
     double first, x;
     if (!n || !element(t, 0, &first))
         return false;
@@ -202,11 +202,12 @@ static bool clip(const struct steno_graph *g, const struct steno_node *n, float 
     return true;
 }
 
-enum steno_act steno_pass_act(const struct steno_graph *g, const struct steno_node *n, float p[2])
+enum steno_activation steno_pass_act(const struct steno_graph *g, const struct steno_node *n,
+                                     float p[2])
 {
     static const struct {
         const char *type;
-        enum steno_act act;
+        enum steno_activation act;
     } acts[] = {{"Relu", STENO_ACT_RELU},
                 {"Sigmoid", STENO_ACT_SIGMOID},
                 {"Tanh", STENO_ACT_TANH},
@@ -261,7 +262,7 @@ void steno_pass_set_float(struct steno_graph *g, struct steno_node *n, int attr,
     n->attr[attr].f = v;
 }
 
-struct steno_node *steno_pass_swapped(struct steno_graph *g, steno_vid v)
+struct steno_node *steno_pass_swapped(struct steno_graph *g, steno_value_id v)
 {
     struct steno_node *n = steno_pass_producer(g, v);
     size_t count = 0;
@@ -271,7 +272,7 @@ struct steno_node *steno_pass_swapped(struct steno_graph *g, steno_vid v)
     return p && count == 3 && p[0] == 0 && p[1] == 2 && p[2] == 1 ? n : NULL;
 }
 
-steno_status steno_pass_swap_after(struct steno_graph *g, steno_vid from, steno_vid to,
+steno_status steno_pass_swap_after(struct steno_graph *g, steno_value_id from, steno_value_id to,
                                    const char *name, steno_err *err)
 {
     static const int64_t swap[3] = {0, 2, 1};
@@ -290,7 +291,7 @@ static int reparent(struct steno_graph *inner, void *arg)
 {
     void **a = arg;
     struct steno_graph *g = a[0];
-    const steno_vid *map = a[1];
+    const steno_value_id *map = a[1];
     inner->parent = g;
     for (int32_t i = 0; i < inner->n_values; i++)
         if (inner->values[i].captured_from != STENO_NONE)
@@ -299,7 +300,7 @@ static int reparent(struct steno_graph *inner, void *arg)
 }
 
 static steno_status map_value(struct steno_graph *g, const struct steno_graph *body, int32_t i,
-                              steno_vid *to, steno_err *err)
+                              steno_value_id *to, steno_err *err)
 {
     const struct steno_value *v = &body->values[i];
     steno_status st;
@@ -320,10 +321,10 @@ static steno_status map_value(struct steno_graph *g, const struct steno_graph *b
 /* Body outputs become the node's outputs: written directly where the body's node can, else carried
  * over by an Identity. */
 static steno_status map_outputs(struct steno_graph *g, int32_t at, const struct steno_graph *body,
-                                steno_vid *map, steno_err *err)
+                                steno_value_id *map, steno_err *err)
 {
     for (int k = 0; k < g->nodes[at].n_out && k < body->n_outputs; k++) {
-        steno_vid out = g->nodes[at].out[k], b = body->outputs[k];
+        steno_value_id out = g->nodes[at].out[k], b = body->outputs[k];
         const struct steno_value *v = &body->values[b];
         bool first = true;
         struct steno_node *id;
@@ -345,7 +346,7 @@ static steno_status map_outputs(struct steno_graph *g, int32_t at, const struct 
 }
 
 static steno_status move_node(struct steno_graph *g, const struct steno_node *n,
-                              const steno_vid *map, steno_err *err)
+                              const steno_value_id *map, steno_err *err)
 {
     void *arg[2] = {g, NULL};
     struct steno_node copy = *n;
@@ -368,9 +369,9 @@ static steno_status move_node(struct steno_graph *g, const struct steno_node *n,
 }
 
 steno_status steno_pass_inline(struct steno_graph *g, int32_t at, struct steno_graph *body,
-                               const steno_vid *in, steno_err *err)
+                               const steno_value_id *in, steno_err *err)
 {
-    steno_vid *map = steno_graph_alloc(g, (size_t)body->n_values + 1, sizeof *map, err);
+    steno_value_id *map = steno_graph_alloc(g, (size_t)body->n_values + 1, sizeof *map, err);
     steno_status st = map ? STENO_OK : STENO_ERR_NOMEM;
     for (int32_t i = 0; !st && i < body->n_values; i++)
         st = map_value(g, body, i, &map[i], err);

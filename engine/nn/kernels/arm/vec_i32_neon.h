@@ -99,7 +99,7 @@ static inline vf v_fraction(vf t, vf *whole)
     *whole = v_round(t);
     return t - *whole;
 }
-static inline vf v_near_recip(vf a)
+static inline vf v_approx_recip(vf a)
 {
     return v_set1(1.0f) / a;
 }

@@ -95,17 +95,17 @@ static void axpy_f32__scalar(float *y, const float *x, size_t n, float scale)
         y[i] += scale * x[i];
 }
 
-static double peak_f32__scalar(size_t turns)
+static double peak_f32__scalar(size_t rounds)
 {
     float acc[8] = {0, 1, 2, 3, 4, 5, 6, 7};
     volatile float sink;
-    for (size_t t = 0; t < turns; t++)
+    for (size_t t = 0; t < rounds; t++)
         for (int i = 0; i < 8; i++)
             acc[i] = acc[i] * 0.999f + 0.5f;
     for (int i = 0; i < 8; i++)
         sink = acc[i];
     (void)sink;
-    return 16.0 * (double)turns;
+    return 16.0 * (double)rounds;
 }
 
 void steno_kernels_elementwise__scalar(steno_kernels *k)

@@ -138,18 +138,18 @@ static void spread_row_f32__scalar(float *y, size_t line, const size_t *count, c
         }
 }
 
-static double peak_i8__scalar(size_t turns)
+static double peak_i8__scalar(size_t rounds)
 {
     int32_t acc[16] = {0};
     volatile uint8_t seed = 3;
     uint8_t a = seed, b = seed;
-    for (size_t t = 0; t < turns; t++, a = (uint8_t)(a + b))
+    for (size_t t = 0; t < rounds; t++, a = (uint8_t)(a + b))
         for (int i = 0; i < 16; i++)
             acc[i] += (int32_t)a * (b + i);
     for (int i = 1; i < 16; i++)
         acc[0] = (int32_t)((uint32_t)acc[0] + (uint32_t)acc[i]);
     seed = (uint8_t)acc[0];
-    return 32.0 * (double)turns;
+    return 32.0 * (double)rounds;
 }
 
 void steno_kernels_gemm_i8__scalar(steno_kernels *k)

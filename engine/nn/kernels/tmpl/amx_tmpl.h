@@ -19,7 +19,8 @@
 
 enum {
     AMX_HIGH = 2 * AMX_ROWS, /* rows of a tile */
-    AMX_AHEAD = 8192 /* bytes before their use that weights for a single tile are called closer */
+    AMX_L2_DISTANCE =
+        8192 /* bytes before their use that weights for a single tile are called closer */
 };
 
 struct amx_tile {
@@ -29,9 +30,9 @@ struct amx_tile {
     const void *a;
     size_t a_row; /* bytes */
     const void *b;
-    const void
-        *ahead; /* calls ahead_lines cache lines from here on closer at each step, but for few */
-    size_t ahead_lines;
+    const void *prefetch; /* calls prefetch_lines cache lines from here on closer at each step, but
+                             for few */
+    size_t prefetch_lines;
     const void *from; /* sums so far, or NULL: zeros; whole registers */
     size_t from_row;
     void *to;
@@ -97,10 +98,10 @@ static inline void amx_store_sums(void *to, size_t row, bool high)
 }
 
 /* A quarter of the lines of a step closer. */
-static inline __attribute__((always_inline)) void amx_call(const char *b, int quarter)
+static inline __attribute__((always_inline)) void amx_prefetch(const char *b, int quarter)
 {
     enum { LINES = AMX_LANES * NR / 64 };
-    amx_call_lines(b + AMX_AHEAD + quarter * LINES * 64, quarter * LINES, LINES);
+    amx_prefetch_lines(b + AMX_L2_DISTANCE + quarter * LINES * 64, quarter * LINES, LINES);
 }
 
 static inline __attribute__((always_inline)) void
@@ -108,19 +109,19 @@ amx_steps(const struct amx_tile *t, struct amx_waiting *w, bool high, bool few)
 {
     const size_t some = amx_share(w, t->lanes / AMX_LANES);
     const char *a = t->a, *b = t->b;
-    const size_t a_row = t->a_row, ahead_step = 64 * t->ahead_lines;
-    const char *ahead = t->ahead, *far = ahead;
+    const size_t a_row = t->a_row, prefetch_step = 64 * t->prefetch_lines;
+    const char *prefetch = t->prefetch, *hw_prefetch = prefetch;
     for (size_t u = 0; u < t->lanes; u += AMX_LANES, a += 4 * AMX_LANES, b += 4 * AMX_LANES * NR) {
         if (few) {
-            amx_call(b, 0);
+            amx_prefetch(b, 0);
             AMX_LOAD(4, a, a_row);
             AMX_PASS(6, b, 4 * NR);
             AMX_DOT(0, 4, 6);
-            amx_call(b, 1);
+            amx_prefetch(b, 1);
             AMX_PASS(7, b + 64, 4 * NR);
         } else {
-            for (const char *end = ahead + ahead_step; ahead < end;)
-                AMX_CALL_NEXT(ahead, far, 0);
+            for (const char *end = prefetch + prefetch_step; prefetch < end;)
+                AMX_PREFETCH_NEXT(prefetch, hw_prefetch, 0);
             AMX_PASS(4, a, a_row);
             AMX_LOAD(6, b, 4 * NR);
             AMX_DOT(0, 4, 6);
@@ -128,7 +129,7 @@ amx_steps(const struct amx_tile *t, struct amx_waiting *w, bool high, bool few)
         }
         AMX_DOT(1, 4, 7);
         if (few)
-            amx_call(b, 2);
+            amx_prefetch(b, 2);
         if (high) {
             if (few)
                 AMX_LOAD(5, a + AMX_ROWS * a_row, a_row);
@@ -138,7 +139,7 @@ amx_steps(const struct amx_tile *t, struct amx_waiting *w, bool high, bool few)
             AMX_DOT(3, 5, 7);
         }
         if (few)
-            amx_call(b, 3);
+            amx_prefetch(b, 3);
         if (w->r < w->rows)
             amx_finish(w, some);
     }
@@ -194,7 +195,7 @@ struct amx_piece {
     size_t j, u0, u1;
     const char *b;
     const char
-        *ahead; /* the next one; `lines` cache lines of that are called at each step of a tile */
+        *prefetch; /* the next one; `lines` cache lines of that are called at each step of a tile */
     size_t lines;
 };
 
@@ -221,9 +222,9 @@ static void amx_tile_at(const struct amx_block *x, size_t r0, const struct amx_p
                          .a = x->a + r0 * x->a_row + y->u0 * 4,
                          .a_row = x->a_row,
                          .b = y->b,
-                         .ahead = y->ahead +
-                                  r0 / AMX_HIGH * y->lines * ((y->u1 - y->u0) / AMX_LANES) * 64,
-                         .ahead_lines = y->lines,
+                         .prefetch = y->prefetch +
+                                     r0 / AMX_HIGH * y->lines * ((y->u1 - y->u0) / AMX_LANES) * 64,
+                         .prefetch_lines = y->lines,
                          .from = y->u0 ? tile : NULL,
                          .from_row = NR * sizeof *tile,
                          .to = tile,
@@ -265,23 +266,23 @@ static void amx_three(const struct amx_block *x, size_t j, int32_t *tile, struct
     }
     for (size_t i = 0; i < steps; i++, b += 4 * AMX_LANES * NR) {
         const size_t at = i * 4 * AMX_LANES;
-        amx_call(b, 0);
+        amx_prefetch(b, 0);
         AMX_PASS(7, b, 4 * NR);
         AMX_LOAD(6, a0 + at, a_row);
         AMX_DOT(0, 6, 7);
         AMX_LOAD(6, a1 + at, a_row);
         AMX_DOT(2, 6, 7);
-        amx_call(b, 1);
+        amx_prefetch(b, 1);
         AMX_LOAD(6, a2 + at, a_row);
         AMX_DOT(4, 6, 7);
         AMX_PASS(7, b + 64, 4 * NR);
-        amx_call(b, 2);
+        amx_prefetch(b, 2);
         AMX_DOT(5, 6, 7);
         AMX_LOAD(6, a0 + at, a_row);
         AMX_DOT(1, 6, 7);
         AMX_LOAD(6, a1 + at, a_row);
         AMX_DOT(3, 6, 7);
-        amx_call(b, 3);
+        amx_prefetch(b, 3);
         if (w->r < w->rows)
             amx_finish(w, some);
     }
@@ -303,7 +304,7 @@ static void amx_block(const struct amx_block *x, size_t j0, size_t j1)
     struct amx_waiting w = {0};
     const size_t lines = (STEP_LINES + tiles - 1) / tiles;
     struct amx_piece next = amx_piece_at(x, j0, 0, n, lines);
-    size_t turn = 0;
+    size_t parity = 0;
     if (x->rows > AMX_HIGH && x->rows <= AMX_THREE) {
         for (size_t j = j0; j < j1; j++)
             amx_three(x, j, sums + j % 2 * AMX_THREE * NR, &w);
@@ -316,12 +317,12 @@ static void amx_block(const struct amx_block *x, size_t j0, size_t j1)
             if (i + 1 < n || j + 1 < j1)
                 next = i + 1 < n ? amx_piece_at(x, j, i + 1, n, lines)
                                  : amx_piece_at(x, j + 1, 0, n, lines);
-            y.ahead = next.b;
-            for (size_t r = 0; r < x->rows; r += AMX_HIGH, turn ^= 1)
+            y.prefetch = next.b;
+            for (size_t r = 0; r < x->rows; r += AMX_HIGH, parity ^= 1)
                 amx_tile_at(x, r, &y,
                             sums + (tiles == 1 ? j % 2 * AMX_HIGH
                                     : n > 1    ? r
-                                               : turn * AMX_HIGH) *
+                                               : parity * AMX_HIGH) *
                                        NR,
                             &w);
         }
@@ -359,15 +360,15 @@ static size_t amx_first_row(size_t m, size_t part, size_t n_parts)
 }
 
 /* Products in registers alone, `turns` of them; k: of a lane. Returns how many operations. */
-__attribute__((unused)) static double amx_peak(size_t turns, size_t k)
+__attribute__((unused)) static double amx_peak(size_t rounds, size_t k)
 {
     BEGIN(AMX_ROWS);
-    for (size_t t = 0; t < turns / 4; t++) {
+    for (size_t t = 0; t < rounds / 4; t++) {
         AMX_DOT(0, 4, 6);
         AMX_DOT(1, 4, 7);
         AMX_DOT(2, 5, 6);
         AMX_DOT(3, 5, 7);
     }
     END();
-    return 2.0 * AMX_ROWS * AMX_LANES * AMX_LANES * (double)(k * (turns / 4 * 4));
+    return 2.0 * AMX_ROWS * AMX_LANES * AMX_LANES * (double)(k * (rounds / 4 * 4));
 }

@@ -60,7 +60,7 @@ ALWAYS vf mac(vf a, vf b, vf sum)
 
 ALWAYS void weights_of(vf *x, int n)
 {
-    near_exp2_each(x, n);
+    approx_exp2_each(x, n);
 }
 
 /* Two vectors of numbers as elements. */

@@ -94,12 +94,12 @@ static void pad_images(const struct steno_conv *s, const float *x, size_t channe
 
 /* Depthwise channels padded before the first is used: a load that spans two recent stores waits for
  * both to leave the store buffer. */
-enum { PAD_AHEAD = 8 };
+enum { PAD_CHANNELS = 8 };
 
 /* Floats of work for one part: the padded image, then the patches. */
 static size_t pad_work(const struct steno_conv *s)
 {
-    size_t channels = is_depthwise(s) ? PAD_AHEAD : s->c_in / s->group;
+    size_t channels = is_depthwise(s) ? PAD_CHANNELS : s->c_in / s->group;
     return needs_padding(s) ? (channels * reach(s, 0) * reach(s, 1) + 15) / 16 * 16 : 0;
 }
 
@@ -521,8 +521,8 @@ static void conv_depthwise(const struct steno_conv *s, const float *x, const flo
     struct product p = {.c = y, .ldc = s->out[0] * s->out[1], .ep = ep};
     const size_t image = s->in[0] * s->in[1], padded = shape.in[0] * shape.in[1];
     const size_t end = s->c_in * (part + 1) / n_parts;
-    for (size_t c = s->c_in * part / n_parts; c < end; c += PAD_AHEAD) {
-        const size_t some = end - c < PAD_AHEAD ? end - c : PAD_AHEAD;
+    for (size_t c = s->c_in * part / n_parts; c < end; c += PAD_CHANNELS) {
+        const size_t some = end - c < PAD_CHANNELS ? end - c : PAD_CHANNELS;
         const float *from = x + c * image;
         if (needs_padding(s)) {
             pad_images(s, from, some, work);

@@ -138,21 +138,21 @@ static void V_NAME(axpy_f32)(float *y, const float *x, size_t n, float scale)
 
 /* Twelve chains: more than latency (4 or 5) times units (2). The empty asm keeps each chain in a
  * register and from being computed at compile time. */
-static double V_NAME(peak_f32)(size_t turns)
+static double V_NAME(peak_f32)(size_t rounds)
 {
     const vf a = v_set1(0.999f), b = v_set1(0.5f);
     vf acc[12];
 #pragma GCC unroll 12
     for (int i = 0; i < 12; i++)
         acc[i] = v_set1((float)i);
-    for (size_t t = 0; t < turns; t++) {
+    for (size_t t = 0; t < rounds; t++) {
 #pragma GCC unroll 12
         for (int i = 0; i < 12; i++) {
             acc[i] = v_fma(acc[i], a, b);
             __asm__ volatile("" : "+" V_REGISTER(acc[i]));
         }
     }
-    return 2.0 * 12 * VL * (double)turns;
+    return 2.0 * 12 * VL * (double)rounds;
 }
 
 void V_NAME(steno_kernels_elementwise)(steno_kernels *k)

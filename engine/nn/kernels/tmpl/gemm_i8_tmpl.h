@@ -32,8 +32,8 @@
 
 #include "nn/kernels/tmpl/math_tmpl.h"
 
-#include "nn/kernels/tmpl/near_tmpl.h"
-#include "nn/kernels/tmpl/reads.h"
+#include "nn/kernels/tmpl/approx_tmpl.h"
+#include "nn/kernels/tmpl/prefetch.h"
 
 #include <stdalign.h>
 #include <string.h>
@@ -63,15 +63,15 @@ enum {
     CALLERS = LANE_ROW * STEPS < 128
                   ? 1
                   : LANE_ROW * STEPS / 64, /* tiles that together call the next panel */
-    NEAR = 8, /* lanes before their use that weights for more tiles, in L2 by then, are called into
-                 L1 */
-    AHEAD =
+    L1_DISTANCE = 8, /* lanes before their use that weights for more tiles, in L2 by then, are
+                 called into L1 */
+    L2_DISTANCE =
         VL == 8
             ? 2048
-            : 8192,    /* bytes before their use that weights for a single tile are called closer */
-    SOON = 2048,       /* ... of one or two rows */
-    FAR_AHEAD = 16384, /* ... into L1 by a tile that reads FAR */
-    FAR_ONE = 12288    /* ... of a single row */
+            : 8192, /* bytes before their use that weights for a single tile are called closer */
+    L2_DISTANCE_FEW = 2048,     /* ... of one or two rows */
+    STREAM_DISTANCE = 16384,    /* ... into L1 by a tile that reads STREAM */
+    STREAM_DISTANCE_ONE = 12288 /* ... of a single row */
 };
 
 struct head {         /* 64 bytes */
@@ -80,25 +80,25 @@ struct head {         /* 64 bytes */
 };
 
 typedef void micro_fn(size_t ku, const int32_t *a, const int8_t *b, size_t b_next,
-                      const int8_t *ahead, int32_t *tile);
+                      const int8_t *prefetch, int32_t *tile);
 
 #ifndef AMX_DOT
 /* acc += a lane of A of each row times one of B, w vectors wide. A tile that is the only one to
- * read B calls all of it, AHEAD bytes before its use: two rows and more are at work for as long as
- * memory is, and the CPU by itself does one after the other. One row is at work for less, of eight
- * lanes two are. Eight lanes at a time leave the CPU time to call B from L2 by itself. */
+ * read B calls all of it, L2_DISTANCE bytes before its use: two rows and more are at work for as
+ * long as memory is, and the CPU by itself does one after the other. One row is at work for less,
+ * of eight lanes two are. Eight lanes at a time leave the CPU time to call B from L2 by itself. */
 static inline __attribute__((always_inline)) void micro_step(enum reads reads, int mr, int w,
                                                              const int32_t *a, const int8_t *b,
                                                              size_t b_next, vi *acc)
 {
     vi bv[8];
     for (int i = 0; i < LANE_ROW; i += 64)
-        if (reads == FAR)
-            __builtin_prefetch(b + FAR_AHEAD + i, 0, 3);
+        if (reads == STREAM)
+            __builtin_prefetch(b + STREAM_DISTANCE + i, 0, 3);
         else if (reads == ALONE)
-            __builtin_prefetch(b + (mr < 3 ? SOON : AHEAD) + i, 0, 2);
+            __builtin_prefetch(b + (mr < 3 ? L2_DISTANCE_FEW : L2_DISTANCE) + i, 0, 2);
         else if (VL != 8)
-            __builtin_prefetch(b + NEAR * LANE_ROW + i, 0, 3);
+            __builtin_prefetch(b + L1_DISTANCE * LANE_ROW + i, 0, 3);
 #pragma GCC unroll 8
     for (int j = 0; j < w; j++)
         bv[j] = weights(b + (size_t)(j / 2) * b_next + (size_t)(j % 2) * VL * KG);
@@ -120,7 +120,7 @@ static inline __attribute__((always_inline)) void micro_step(enum reads reads, i
 static inline __attribute__((always_inline)) void micro(enum reads reads, int mr, int panels,
                                                         size_t ku, const int32_t *a,
                                                         const int8_t *b, size_t b_next,
-                                                        const int8_t *ahead, int32_t *tile)
+                                                        const int8_t *prefetch, int32_t *tile)
 {
     vi acc[MR * 2];
     const int w = 2 * panels;
@@ -128,8 +128,8 @@ static inline __attribute__((always_inline)) void micro(enum reads reads, int mr
 #pragma GCC unroll 28
     for (int i = 0; i < mr * w; i++)
         acc[i] = vi_zero();
-    for (; u + STEPS <= ku; u += STEPS, a += STEPS, b += STEPS * LANE_ROW, ahead += 64) {
-        call_next(reads, ahead);
+    for (; u + STEPS <= ku; u += STEPS, a += STEPS, b += STEPS * LANE_ROW, prefetch += 64) {
+        prefetch_next(reads, prefetch);
 #pragma GCC unroll 4
         for (size_t x = 0; x < STEPS; x++)
             micro_step(reads, mr, w, a + x, b + x * LANE_ROW, b_next, acc);
@@ -143,9 +143,9 @@ static inline __attribute__((always_inline)) void micro(enum reads reads, int mr
 
 #define MICRO(name, reads, mr, panels)                                                             \
     static void name##_##mr##x##panels(size_t ku, const int32_t *a, const int8_t *b,               \
-                                       size_t b_next, const int8_t *ahead, int32_t *tile)          \
+                                       size_t b_next, const int8_t *prefetch, int32_t *tile)       \
     {                                                                                              \
-        micro(reads, mr, panels, ku, a, b, b_next, ahead, tile);                                   \
+        micro(reads, mr, panels, ku, a, b, b_next, prefetch, tile);                                \
     }
 MICRO(micro, SHARED, 1, 4)
 #if VL < 16
@@ -156,7 +156,7 @@ MICRO(micro, SHARED, 2, 2)
 /* The kernel of the only tile, this high, with panels left, and how many of them it takes: several
  * where one alone has too few sums to hide the latency of a product. Two rows of wide vectors have
  * enough, and weights that come from memory are one stream. */
-static micro_fn *few_of(size_t rows, size_t left, bool far, size_t *panels)
+static micro_fn *few_of(size_t rows, size_t left, bool streams, size_t *panels)
 {
     *panels = rows == 1 ? 4 : rows == 2 && VL < 16 ? 2 : 1;
     if (left < *panels)
@@ -165,7 +165,7 @@ static micro_fn *few_of(size_t rows, size_t left, bool far, size_t *panels)
     if (*panels == 2)
         return micro_2x2;
 #endif
-    return *panels == 4 ? micro_1x4 : far ? far_by_rows[rows] : few_by_rows[rows];
+    return *panels == 4 ? micro_1x4 : streams ? stream_by_rows[rows] : few_by_rows[rows];
 }
 #endif
 
@@ -339,7 +339,7 @@ static inline void finish_floats(const struct product *p, const struct column *c
         if (ep->bias)
             v = rounded(v + c->bias);
         if (ep->act)
-            v = rounded(activate_near(v, ep));
+            v = rounded(activate_approx(v, ep));
         if (ep->residual)
             v = v + v_load_m(ep->residual + i * ep->ldr + c->j, c->m);
     }
@@ -387,7 +387,7 @@ struct rounded_tile {
 
 /* Rows [r, r + n) through the epilogue, as finish_floats does it. */
 V_MANY_OF finish_rows(const struct rounded_tile *t, const struct steno_gemm_epilogue *ep,
-                      const int32_t *tile, size_t r, int n, bool biased, enum steno_act act)
+                      const int32_t *tile, size_t r, int n, bool biased, enum steno_activation act)
 {
     vi s[V_MANY];
     vf v[V_MANY];
@@ -404,7 +404,7 @@ V_MANY_OF finish_rows(const struct rounded_tile *t, const struct steno_gemm_epil
     if (biased)
         V_EACH(i, 2 * n) v[i] = rounded(v[i] + t->bias[i % 2]);
     if (act == STENO_ACT_SILU)
-        near_silu(v, 2 * n);
+        approx_silu(v, 2 * n);
     else if (act == STENO_ACT_RELU)
         V_EACH(i, 2 * n) v[i] = v_max(v_zero(), v[i]);
     else if (act)
@@ -419,7 +419,7 @@ V_MANY_OF finish_rows(const struct rounded_tile *t, const struct steno_gemm_epil
  * panel. The same operations as in store_tile with nothing left to decide for each vector. */
 static inline __attribute__((always_inline)) void
 store_rounded(const struct product *p, const struct part *a, const int32_t *tile, size_t r0,
-              size_t rows, size_t width, size_t j, bool biased, enum steno_act act)
+              size_t rows, size_t width, size_t j, bool biased, enum steno_activation act)
 {
     const struct steno_gemm_i8 *g = p->g;
     const struct steno_gemm_epilogue *ep = g->ep;
@@ -470,7 +470,7 @@ static void store_tile(const struct product *p, const struct part *a, const int3
     if (a->last && g->scale && g->row_scale && g->a_zero && g->a_zero_step && j + NR <= g->n &&
         !p->b.head->any_zero) {
         const bool biased = g->ep && g->ep->bias;
-        const enum steno_act act = g->ep ? g->ep->act : STENO_ACT_NONE;
+        const enum steno_activation act = g->ep ? g->ep->act : STENO_ACT_NONE;
         if (biased && !act)
             store_rounded(p, a, tile, r0, rows, width, j, true, STENO_ACT_NONE);
         else if (biased && act == STENO_ACT_SILU)
@@ -505,7 +505,7 @@ static void store_tile(const struct product *p, const struct part *a, const int3
 
 /* What finishing panels [j, j + panels) reads besides the sums, called closer while those are made:
  * with few rows the weights come from memory, and so does this. */
-static inline void call_columns(const struct product *p, size_t j, size_t panels)
+static inline void prefetch_columns(const struct product *p, size_t j, size_t panels)
 {
     const size_t end = (j + panels) * NR < p->g->n ? (j + panels) * NR : p->g->n;
     for (size_t x = j * NR; x < end; x += 16) {
@@ -518,9 +518,9 @@ static inline void call_columns(const struct product *p, size_t j, size_t panels
 }
 
 /* Panels before its turn that a panel's columns are called: with the weights, or a panel. */
-static inline size_t columns_ahead(const struct product *p)
+static inline size_t prefetch_distance(const struct product *p)
 {
-    return 1 + FAR_ONE / (p->b.panel + 1);
+    return 1 + STREAM_DISTANCE_ONE / (p->b.panel + 1);
 }
 
 #ifndef ONE_ROW
@@ -534,17 +534,17 @@ static inline __attribute__((always_inline)) void
 one_row_as(enum reads reads, const struct product *p, const struct part *a, size_t j0, size_t j1)
 {
     alignas(64) int32_t tile[NR];
-    const size_t ahead = columns_ahead(p);
-    call_columns(p, j0, ahead);
+    const size_t prefetch = prefetch_distance(p);
+    prefetch_columns(p, j0, prefetch);
     for (size_t j = j0; j < j1; j++) {
         const int8_t *b = a->b + j * p->b.panel;
         vi even[2] = {vi_zero(), vi_zero()}, odd[2] = {vi_zero(), vi_zero()};
         size_t u = 0;
-        call_columns(p, j + ahead, 1);
+        prefetch_columns(p, j + prefetch, 1);
         for (; u + 2 <= a->ku; u += 2, b += 2 * LANE_ROW) {
             const vi x = vi_set1(a->buf[u]), y = vi_set1(a->buf[u + 1]);
-            for (int i = 0; i < 2 * LANE_ROW && reads == FAR; i += 64)
-                __builtin_prefetch(b + FAR_ONE + i, 0, 3);
+            for (int i = 0; i < 2 * LANE_ROW && reads == STREAM; i += 64)
+                __builtin_prefetch(b + STREAM_DISTANCE_ONE + i, 0, 3);
             even[0] = dot(even[0], x, ONE_ROW(b));
             even[1] = dot(even[1], x, ONE_ROW(b + VL * KG));
             odd[0] = dot(odd[0], y, ONE_ROW(b + LANE_ROW));
@@ -564,8 +564,8 @@ one_row_as(enum reads reads, const struct product *p, const struct part *a, size
 static void one_row(const struct product *p, const struct part *a, size_t j0, size_t j1)
 {
 #ifndef AMX_DOT
-    if (VL == 16 && reads_far()) {
-        one_row_as(FAR, p, a, j0, j1);
+    if (VL == 16 && streams_weights()) {
+        one_row_as(STREAM, p, a, j0, j1);
         return;
     }
 #endif
@@ -608,10 +608,10 @@ static void block(const struct product *p, const struct part *a, size_t rows, si
 #else
 /* Rows [r0, r0 + h) of the part times panels [j, j + step). */
 static inline void tile_at(const struct product *p, const struct part *a, size_t r0, size_t h,
-                           size_t j, micro_fn *fn, size_t step, const int8_t *ahead)
+                           size_t j, micro_fn *fn, size_t step, const int8_t *prefetch)
 {
     alignas(64) int32_t tile[MR * NR];
-    fn(a->ku, a->buf + r0 * A_LD, a->b + j * p->b.panel, p->b.panel, ahead, tile);
+    fn(a->ku, a->buf + r0 * A_LD, a->b + j * p->b.panel, p->b.panel, prefetch, tile);
     for (size_t q = 0; q < step; q++)
         store_tile(p, a, tile + q * NR, r0, h, step * NR, (j + q) * NR);
 }
@@ -630,12 +630,12 @@ static void block(const struct product *p, const struct part *a, size_t rows, si
         return;
     }
     if (tiles == 1) {
-        const bool far = reads_far();
-        const size_t ahead_of = columns_ahead(p);
-        call_columns(p, j0, ahead_of);
+        const bool streams = streams_weights();
+        const size_t distance = prefetch_distance(p);
+        prefetch_columns(p, j0, distance);
         for (size_t j = j0; j < j1; j += step) {
-            fn = few_of(rows, j1 - j, far, &step);
-            call_columns(p, j + ahead_of, step);
+            fn = few_of(rows, j1 - j, streams, &step);
+            prefetch_columns(p, j + distance, step);
             tile_at(p, a, 0, rows, j, fn, step, a->b + j * p->b.panel);
         }
         return;
@@ -748,19 +748,19 @@ static void V_NAME(gemm_i8_part)(const struct steno_gemm_i8 *g, size_t part, siz
 #include "nn/kernels/tmpl/quantize_tmpl.h"
 
 #ifdef AMX_DOT
-static double V_NAME(peak_i8)(size_t turns)
+static double V_NAME(peak_i8)(size_t rounds)
 {
-    return amx_peak(turns, KG);
+    return amx_peak(rounds, KG);
 }
 #else
-static double V_NAME(peak_i8)(size_t turns)
+static double V_NAME(peak_i8)(size_t rounds)
 {
     const vi b = vi_set1(0x01010101);
     vi a = vi_set1(0x01020304), acc[12];
 #pragma GCC unroll 12
     for (int i = 0; i < 12; i++)
         acc[i] = vi_set1(i);
-    for (size_t t = 0; t < turns; t++) {
+    for (size_t t = 0; t < rounds; t++) {
 #pragma GCC unroll 12
         for (int i = 0; i < 12;
              i++) { /* a is another one each time: what is done before the sum is done again */
@@ -768,7 +768,7 @@ static double V_NAME(peak_i8)(size_t turns)
             __asm__ volatile("" : "+" V_REGISTER(acc[i]), "+" V_REGISTER(a));
         }
     }
-    return 2.0 * 12 * VL * KG * (double)turns;
+    return 2.0 * 12 * VL * KG * (double)rounds;
 }
 #endif
 

@@ -20,17 +20,17 @@
 
 #include "nn/kernels/tmpl/math_tmpl.h"
 
-#ifdef GEMM_NEAR /* what goes on is rounded to bf16 anyway */
-#include "nn/kernels/tmpl/near_tmpl.h"
-#define ACTIVATE_EACH activate_near_each
-#define ACTIVATE activate_near
+#ifdef GEMM_APPROX /* what goes on is rounded to bf16 anyway */
+#include "nn/kernels/tmpl/approx_tmpl.h"
+#define ACTIVATE_EACH activate_approx_each
+#define ACTIVATE activate_approx
 #else
 #include "nn/kernels/tmpl/activate_tmpl.h"
 #define ACTIVATE_EACH activate_each
 #define ACTIVATE activate
 #endif
 
-#include "nn/kernels/tmpl/reads.h"
+#include "nn/kernels/tmpl/prefetch.h"
 
 #include <stdalign.h>
 #include <string.h>
@@ -115,59 +115,61 @@ enum {
     CALLERS =
         B_ROW * STEPS < 128 ? 1 : B_ROW * STEPS / 64, /* tiles that together call the next panel */
     SHORT = 128, /* columns of A that are copied without a call */
-    NEAR =
+    L1_DISTANCE =
         8, /* rows of B before their use that B for more tiles, in L2 by then, is called into L1 */
-    AHEAD = VL == 8 && sizeof(b_t) == 4
-                ? 16
-                : 64, /* rows of B before its use that it is called for a single tile */
-    SOON = sizeof(b_t) == 4 ? 16 : 0, /* ... of one or two rows; 0: as for more tiles */
+    L2_DISTANCE = VL == 8 && sizeof(b_t) == 4
+                      ? 16
+                      : 64, /* rows of B before its use that it is called for a single tile */
+    L2_DISTANCE_FEW = sizeof(b_t) == 4 ? 16 : 0, /* ... of one or two rows; 0: as for more tiles */
     IN_L1 = VL == 16 && FLOATS
                 ? 48
-                : 0,   /* ... of three or four, not into L2 but L1; 0: as for more rows */
-    FAR_AHEAD = 12288, /* bytes of B before their use that a tile that reads FAR calls into L1 */
-    FAR_FEW = FLOATS ? 8192 : FAR_AHEAD /* ... of up to four rows */
+                : 0, /* ... of three or four, not into L2 but L1; 0: as for more rows */
+    STREAM_DISTANCE =
+        12288, /* bytes of B before their use that a tile that reads STREAM calls into L1 */
+    STREAM_DISTANCE_FEW = FLOATS ? 8192 : STREAM_DISTANCE /* ... of up to four rows */
 };
 
 /* How up to PACED_ROWS rows read B where it says so: a vector at p, while that `ahead` elements
- * later is called. Up to KEPT bytes B is in L2 as like as not, if the network is small. */
+ * later is called. Up to L2_BYTES bytes B is in L2 as like as not, if the network is small. */
 #ifdef GEMM_PACED
-enum { PACED_ROWS = 6, KEPT = 0 };
+enum { PACED_ROWS = 6, L2_BYTES = 0 };
 #define LOAD_PACED GEMM_PACED
 #else
-enum { PACED_ROWS = 0, KEPT = VL == 16 ? 256 << 10 : 0 };
-#define LOAD_PACED(p, ahead) b_load(p)
+enum { PACED_ROWS = 0, L2_BYTES = VL == 16 ? 256 << 10 : 0 };
+#define LOAD_PACED(p, prefetch) b_load(p)
 #endif
 
 typedef void micro_fn(size_t kc, const float *a, const b_t *b, size_t b_row, size_t b_next,
-                      const b_t *ahead, float *tile);
+                      const b_t *prefetch, float *tile);
 
 #if !defined(AMX_DOT) && !defined(GEMM_SCALED)
 /* acc += a column of A times a row of B, w vectors wide. A tile that is the only one to read B
- * calls all of it, AHEAD rows before its use: three rows and more are at work for as long as memory
- * is, and the CPU by itself does one after the other. One and two are at work for less: of 16 lanes
- * they call 2 KiB ahead, of fewer, and of numbers to widen, nothing. Three and four are between:
- * f32 of 16 lanes into L1. Eight floats at a time leave the CPU time to call rows from L2 by
- * itself. */
+ * calls all of it, L2_DISTANCE rows before its use: three rows and more are at work for as long as
+ * memory is, and the CPU by itself does one after the other. One and two are at work for less: of
+ * 16 lanes they call 2 KiB ahead, of fewer, and of numbers to widen, nothing. Three and four are
+ * between: f32 of 16 lanes into L1. Eight floats at a time leave the CPU time to call rows from L2
+ * by itself. */
 static inline __attribute__((always_inline)) void micro_step(enum reads reads, int mr, int w,
                                                              const float *a, const b_t *b,
                                                              size_t b_row, size_t b_next,
-                                                             const b_t *far, vf *acc)
+                                                             const b_t *stream_b, vf *acc)
 {
     const bool few = !reads_shared(reads), paced = few && mr <= PACED_ROWS;
     vf bv[8];
     for (size_t i = 0; i < NR && !paced; i += 64 / sizeof *b)
-        if (reads == FAR)
-            __builtin_prefetch(mr < 5 ? b + FAR_FEW / sizeof *b + i : far + i, 0, 3);
+        if (reads == STREAM)
+            __builtin_prefetch(mr < 5 ? b + STREAM_DISTANCE_FEW / sizeof *b + i : stream_b + i, 0,
+                               3);
         else if (few && IN_L1 && (mr == 3 || mr == 4))
             __builtin_prefetch(b + IN_L1 * b_row + i, 0, 3);
         else if (few)
-            __builtin_prefetch(b + (mr < 3 ? SOON : AHEAD) * b_row + i, 0, 2);
+            __builtin_prefetch(b + (mr < 3 ? L2_DISTANCE_FEW : L2_DISTANCE) * b_row + i, 0, 2);
         else if (VL != 8)
-            __builtin_prefetch(b + NEAR * b_row + i, 0, 3);
+            __builtin_prefetch(b + L1_DISTANCE * b_row + i, 0, 3);
 #pragma GCC unroll 8
     for (int j = 0; j < w; j++) {
         const b_t *from = b + (size_t)(j / 2) * b_next + (size_t)(j % 2) * VL;
-        bv[j] = paced ? LOAD_PACED(from, AHEAD * b_row) : b_load(from);
+        bv[j] = paced ? LOAD_PACED(from, L2_DISTANCE * b_row) : b_load(from);
     }
 #pragma GCC unroll 14
     for (int r = 0; r < mr; r++) {
@@ -179,29 +181,30 @@ static inline __attribute__((always_inline)) void micro_step(enum reads reads, i
 }
 
 /* ... all kc of them; of a shared B, `lines` (1 or 2) times kc / STEPS cache lines from `ahead` on
- * are called, of one that more than four rows read FAR its own rows and then those there: panels of
- * a convolution do not lie one behind the other. */
+ * are called, of one that more than four rows read STREAM its own rows and then those there: panels
+ * of a convolution do not lie one behind the other. */
 static inline __attribute__((always_inline)) void
 micro_steps(enum reads reads, size_t lines, int mr, int w, size_t kc, const float *a, const b_t *b,
-            size_t b_row, size_t b_next, const b_t *ahead, vf *acc)
+            size_t b_row, size_t b_next, const b_t *prefetch, vf *acc)
 {
-    const size_t far_rows = FAR_AHEAD / B_ROW, turn = kc > far_rows ? kc - far_rows : 0;
-    const b_t *far = b + far_rows * b_row, *start = ahead;
+    const size_t stream_rows = STREAM_DISTANCE / B_ROW,
+                 last_streamed = kc > stream_rows ? kc - stream_rows : 0;
+    const b_t *stream_b = b + stream_rows * b_row, *start = prefetch;
     size_t k = 0;
     for (; k + STEPS <= kc;
-         k += STEPS, a += STEPS, b += STEPS * b_row, ahead += lines * 64 / sizeof *b) {
-        if (reads == FAR && mr > 4 && k == turn)
-            far = start;
-        call_next(reads, ahead);
+         k += STEPS, a += STEPS, b += STEPS * b_row, prefetch += lines * 64 / sizeof *b) {
+        if (reads == STREAM && mr > 4 && k == last_streamed)
+            stream_b = start;
+        prefetch_next(reads, prefetch);
         if (lines == 2)
-            call_next(reads, ahead + 64 / sizeof *b);
+            prefetch_next(reads, prefetch + 64 / sizeof *b);
 #pragma GCC unroll 4
         for (size_t u = 0; u < STEPS; u++)
-            micro_step(reads, mr, w, a + u, b + u * b_row, b_row, b_next, far, acc);
-        far += b_row;
+            micro_step(reads, mr, w, a + u, b + u * b_row, b_row, b_next, stream_b, acc);
+        stream_b += b_row;
     }
     for (; STEPS > 1 && k < kc; k++, a++, b += b_row)
-        micro_step(reads, mr, w, a, b, b_row, b_next, far, acc);
+        micro_step(reads, mr, w, a, b, b_row, b_next, stream_b, acc);
 }
 
 /* tile [mr][w * VL] = A [mr][kc] * B, rows of B b_row floats apart, panels b_next. Always inlined
@@ -212,16 +215,16 @@ micro_steps(enum reads reads, size_t lines, int mr, int w, size_t kc, const floa
 static inline __attribute__((always_inline)) void micro(enum reads reads, size_t lines, int mr,
                                                         int w, size_t kc, const float *a,
                                                         const b_t *b, size_t b_row, size_t b_next,
-                                                        const b_t *ahead, float *tile)
+                                                        const b_t *prefetch, float *tile)
 {
     vf acc[MR * 2];
 #pragma GCC unroll 28
     for (int i = 0; i < mr * w; i++)
         acc[i] = v_zero();
     if (STEPS > 1 && b_row == NR)
-        micro_steps(reads, lines, mr, w, kc, a, b, NR, b_next, ahead, acc);
+        micro_steps(reads, lines, mr, w, kc, a, b, NR, b_next, prefetch, acc);
     else
-        micro_steps(reads, lines, mr, w, kc, a, b, b_row, b_next, ahead, acc);
+        micro_steps(reads, lines, mr, w, kc, a, b, b_row, b_next, prefetch, acc);
 #pragma GCC unroll 28
     for (int i = 0; i < mr * w; i++)
         v_store(tile + (size_t)i * VL, acc[i]);
@@ -229,17 +232,17 @@ static inline __attribute__((always_inline)) void micro(enum reads reads, size_t
 
 #define MICRO(name, reads, mr, panels)                                                             \
     static void name##_##mr##x##panels(size_t kc, const float *a, const b_t *b, size_t b_row,      \
-                                       size_t b_next, const b_t *ahead, float *tile)               \
+                                       size_t b_next, const b_t *prefetch, float *tile)            \
     {                                                                                              \
-        micro(reads == ALONE && mr < 3 && !SOON ? SHARED : reads, 1, mr, 2 * panels, kc, a, b,     \
-              b_row, b_next, ahead, tile);                                                         \
+        micro(reads == ALONE && mr < 3 && !L2_DISTANCE_FEW ? SHARED : reads, 1, mr, 2 * panels,    \
+              kc, a, b, b_row, b_next, prefetch, tile);                                            \
     }
 /* ... of the first half of a panel whose other half is empty. */
 #define HALF(mr)                                                                                   \
     static void half_##mr(size_t kc, const float *a, const b_t *b, size_t b_row, size_t b_next,    \
-                          const b_t *ahead, float *tile)                                           \
+                          const b_t *prefetch, float *tile)                                        \
     {                                                                                              \
-        micro(SHARED, 1, mr, 1, kc, a, b, b_row, b_next, ahead, tile);                             \
+        micro(SHARED, 1, mr, 1, kc, a, b, b_row, b_next, prefetch, tile);                          \
     }
 MICRO(micro, SHARED, 1, 4)
 MICRO(micro, SHARED, 2, 2)
@@ -254,7 +257,8 @@ static micro_fn *const two_panels[] = {NULL, NULL, micro_2x2, micro_3x2, micro_4
 #endif
 #include "nn/kernels/tmpl/tiles_tmpl.h"
 HALF(1)
-HALF(2) HALF(3) HALF(4) HALF(5) HALF(6)
+HALF(2)
+HALF(3) HALF(4) HALF(5) HALF(6)
 #if VL == 16
     HALF(7) HALF(8) HALF(9) HALF(10) HALF(11) HALF(12) HALF(13)
         HALF(14) static micro_fn *const half_by_rows[MR + 1] = {
@@ -271,13 +275,14 @@ HALF(2) HALF(3) HALF(4) HALF(5) HALF(6)
 /* Tiles that are too few to call all of the next panel, a line a turn each, call two. */
 #define TWO_LINES(mr)                                                                              \
     static void two_##mr(size_t kc, const float *a, const b_t *b, size_t b_row, size_t b_next,     \
-                         const b_t *ahead, float *tile)                                            \
+                         const b_t *prefetch, float *tile)                                         \
     {                                                                                              \
-        micro(SHARED, 2, mr, 2, kc, a, b, b_row, b_next, ahead, tile);                             \
+        micro(SHARED, 2, mr, 2, kc, a, b, b_row, b_next, prefetch, tile);                          \
     }
 TWO_LINES(3)
-TWO_LINES(4) TWO_LINES(5) TWO_LINES(6) static micro_fn *const two_by_rows[MR + 1] = {
-    NULL, NULL, NULL, two_3, two_4, two_5, two_6};
+TWO_LINES(4)
+TWO_LINES(5) TWO_LINES(6) static micro_fn *const two_by_rows[MR + 1] = {NULL,  NULL,  NULL, two_3,
+                                                                        two_4, two_5, two_6};
 #else
 #define two_by_rows micro_by_rows /* two tiles and one line are enough */
 #endif
@@ -424,7 +429,7 @@ V_MANY_OF store_rows(const struct product *p, const float *tile, int n, size_t w
 static inline __attribute__((always_inline)) void
 store_lightly(const struct product *p, const float *tile, size_t rows, size_t width, size_t i,
               size_t j, bool first, const struct steno_gemm_epilogue *ep, const vf *bias,
-              enum steno_act act)
+              enum steno_activation act)
 {
     const struct steno_gemm_epilogue only = {
         .act = act, .act_min = ep ? ep->act_min : 0, .act_max = ep ? ep->act_max : 0};
@@ -612,16 +617,16 @@ static void block(const struct product *p, const struct part *a, size_t rows, si
 /* Rows [r0, r0 + h) of the part times `step` panels from j on, by a kernel of one panel from
  * `by_rows`; calls `ahead` closer. */
 static inline void tile_at(const struct product *p, const struct part *a, size_t r0, size_t h,
-                           size_t j, size_t step, micro_fn *const *by_rows, const b_t *ahead)
+                           size_t j, size_t step, micro_fn *const *by_rows, const b_t *prefetch)
 {
     alignas(64) float tile[MR * NR];
     const bool first = a->k0 == 0 && !p->add, last = a->k0 + a->kc == p->k;
-    const bool half = step == 1 && by_rows != few_by_rows && by_rows != far_by_rows &&
+    const bool half = step == 1 && by_rows != few_by_rows && by_rows != stream_by_rows &&
                       p->n - j * NR <= VL && !p->spread;
     const size_t width = half ? VL : step * NR;
     micro_fn *fn = half ? half_by_rows[h] : by_rows[h];
     fn = step == 4 ? micro_1x4 : step == 2 ? two_panels[h] : fn;
-    fn(a->kc, a->buf + r0 * A_LD, a->b + j * p->b_next, p->b_row, p->b_next, ahead, tile);
+    fn(a->kc, a->buf + r0 * A_LD, a->b + j * p->b_next, p->b_row, p->b_next, prefetch, tile);
     for (size_t q = 0; q < step; q++) {
         size_t col = (j + q) * NR, cols = p->n - col < NR ? p->n - col : NR;
         store_tile(p, tile + q * NR, h, width, a->i0 + r0, col, cols, first, last);
@@ -643,8 +648,10 @@ static inline const b_t *after(const struct product *p, const struct part *a, si
 static void one_tile(const struct product *p, const struct part *a, size_t n, size_t rows,
                      size_t j0, size_t j1)
 {
-    const bool small = p->n * p->k * sizeof(b_t) <= KEPT;
-    micro_fn *const *by_rows = small ? micro_by_rows : reads_far() ? far_by_rows : few_by_rows;
+    const bool small = p->n * p->k * sizeof(b_t) <= L2_BYTES;
+    micro_fn *const *by_rows = small               ? micro_by_rows
+                               : streams_weights() ? stream_by_rows
+                                                   : few_by_rows;
     for (size_t j = j0, step; j < j1; j += step) {
         step = panels_at_once(rows, small);
         if (step > j1 - j)

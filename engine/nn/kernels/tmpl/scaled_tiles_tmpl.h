@@ -17,10 +17,11 @@ enum {
         : K_STEP == 2
             ? 3
             : 2, /* wait for B: called into L1 by 8 lanes, by the CPU itself where there are 16 */
-    FEW_AHEAD = 40,                               /* rows of B before their use: 7.5 KiB */
-    MANY_AHEAD = 48,                              /* of more rows, into L2 */
-    FAR_MANY = 64,                                /* of a tile that reads FAR, into L1: 12 KiB */
-    FAR_TWO = K_STEP == 2 ? FEW_AHEAD : FAR_MANY, /* ... of one or two rows */
+    DISTANCE_FEW = 40,         /* rows of B before their use: 7.5 KiB */
+    DISTANCE_MANY = 48,        /* of more rows, into L2 */
+    STREAM_DISTANCE_MANY = 64, /* of a tile that reads STREAM, into L1: 12 KiB */
+    STREAM_DISTANCE_TWO =
+        K_STEP == 2 ? DISTANCE_FEW : STREAM_DISTANCE_MANY, /* ... of one or two rows */
     SPAN = 64 /* rows of B that are widened before the next tile has them */
 };
 
@@ -41,7 +42,7 @@ static inline __attribute__((always_inline)) void scaled_step(int mr, const floa
     }
 }
 
-/* tile [mr][NR] = A [mr][kc] * B, or more of it; next: of the next panel, NULL of ALONE and FAR;
+/* tile [mr][NR] = A [mr][kc] * B, or more of it; next: of the next panel, NULL of ALONE and STREAM;
  * wide: [kc][WIDE_ROW] of FIRST and REST. Always inlined with constant role and mr. */
 static inline __attribute__((always_inline)) void scaled_micro(enum reads role, int mr, size_t kc,
                                                                const float *a, const b_t *b,
@@ -51,7 +52,7 @@ static inline __attribute__((always_inline)) void scaled_micro(enum reads role, 
     vf acc[MR * 2];
 #pragma GCC unroll 28
     for (int i = 0; i < mr * 2; i++)
-        acc[i] = role != ALONE && role != FAR && more ? v_load(tile + (size_t)i * VL) : v_zero();
+        acc[i] = role != ALONE && role != STREAM && more ? v_load(tile + (size_t)i * VL) : v_zero();
     for (size_t k = 0; role == REST && k < WORDS * kc; k++, a++, wide += NR) {
         const vf v[2] = {v_load(wide), v_load(wide + VL)};
         scaled_step(mr, a, v, acc);
@@ -59,19 +60,21 @@ static inline __attribute__((always_inline)) void scaled_micro(enum reads role, 
     for (size_t k = 0; role != REST && k < kc; k++, a += WORDS, b += NR) {
         vf v[WORDS * 2];
         for (size_t i = 0; i < LINES; i++)
-            if (role == FAR)
-                __builtin_prefetch((const char *)(b + (mr < 3 ? FAR_TWO : FAR_MANY) * NR) + i * 64,
-                                   0, 3);
+            if (role == STREAM)
+                __builtin_prefetch(
+                    (const char *)(b + (mr < 3 ? STREAM_DISTANCE_TWO : STREAM_DISTANCE_MANY) * NR) +
+                        i * 64,
+                    0, 3);
             else if (role == ALONE && mr <= FEW_ROWS) {
                 if (VL == 8)
-                    __builtin_prefetch((const char *)(b + FEW_AHEAD * NR) + i * 64, 0, 3);
+                    __builtin_prefetch((const char *)(b + DISTANCE_FEW * NR) + i * 64, 0, 3);
             } else if (role == ALONE)
-                __builtin_prefetch((const char *)(b + MANY_AHEAD * NR) + i * 64, 0, 2);
+                __builtin_prefetch((const char *)(b + DISTANCE_MANY * NR) + i * 64, 0, 2);
             else {
-                __builtin_prefetch((const char *)(b + NEAR * NR) + i * 64, 0, 3);
+                __builtin_prefetch((const char *)(b + L1_DISTANCE * NR) + i * 64, 0, 3);
                 __builtin_prefetch(next + k * NR * sizeof(b_t) + i * 64, 0, 2);
             }
-        widen_two(v, b, mr > 2 && role != FAR);
+        widen_two(v, b, mr > 2 && role != STREAM);
         if (role == FIRST)
 #pragma GCC unroll 4
             for (size_t i = 0; i < WORDS * 2; i++)
@@ -91,13 +94,14 @@ static inline __attribute__((always_inline)) void scaled_micro(enum reads role, 
         scaled_micro(role, mr, kc, a, b, next, wide, tile, more);                                  \
     }
 #if VL == 16
-#define SCALED_ALONE(mr) SCALED(ALONE, mr) SCALED(FAR, mr)
+#define SCALED_ALONE(mr) SCALED(ALONE, mr) SCALED(STREAM, mr)
 #else
 #define SCALED_ALONE(mr) SCALED(ALONE, mr)
 #endif
 #define SCALED_ALL(mr) SCALED_ALONE(mr) SCALED(SHARED, mr) SCALED(FIRST, mr) SCALED(REST, mr)
 SCALED_ALONE(1)
-SCALED_ALONE(2) SCALED_ALL(3) SCALED_ALL(4) SCALED_ALL(5)
+SCALED_ALONE(2)
+SCALED_ALL(3) SCALED_ALL(4) SCALED_ALL(5)
 #define SCALED_LOW(role) scaled_##role##_3, scaled_##role##_4, scaled_##role##_5
 #if VL == 16
     SCALED_ALL(6) SCALED_ALL(7) SCALED_ALL(8) SCALED_ALL(9) SCALED_ALL(10) SCALED_ALL(11)
@@ -113,7 +117,7 @@ SCALED_ALONE(2) SCALED_ALL(3) SCALED_ALL(4) SCALED_ALL(5)
     static scaled_fn *const scaled_by_rows[][MR + 1] = {
         [ALONE] = {NULL, scaled_ALONE_1, scaled_ALONE_2, SCALED_LOW(ALONE) SCALED_HIGH(ALONE)},
 #if VL == 16
-        [FAR] = {NULL, scaled_FAR_1, scaled_FAR_2, SCALED_LOW(FAR) SCALED_HIGH(FAR)},
+        [STREAM] = {NULL, scaled_STREAM_1, scaled_STREAM_2, SCALED_LOW(STREAM) SCALED_HIGH(STREAM)},
 #endif
         [SHARED] = {NULL, NULL, NULL, SCALED_LOW(SHARED) SCALED_HIGH(SHARED)},
         [FIRST] = {NULL, NULL, NULL, SCALED_LOW(FIRST) SCALED_HIGH(FIRST)},
@@ -135,8 +139,8 @@ static inline __attribute__((always_inline)) void scaled_beside(int mr, int pane
         for (int q = 0; q < panels; q++) {
             vf v[WORDS * 2];
             for (size_t i = 0; i < LINES; i++)
-                __builtin_prefetch((const char *)(b + (size_t)q * b_next + NEAR * NR) + i * 64, 0,
-                                   3);
+                __builtin_prefetch(
+                    (const char *)(b + (size_t)q * b_next + L1_DISTANCE * NR) + i * 64, 0, 3);
             widen_two(v, b + (size_t)q * b_next, false);
             scaled_step(mr, a, v, acc + q * mr * 2);
             scaled_step(mr, a + 1, v + 2, acc + q * mr * 2);
@@ -184,8 +188,8 @@ static void one_tile(const struct product *p, const struct part *a, size_t n, si
                      size_t j0, size_t j1)
 {
     alignas(64) float tile[MR * NR];
-    const enum reads role = VL == 16 && reads_far() ? FAR : ALONE;
-    const size_t beside = rows <= 2 && p->n * p->k * sizeof(b_t) <= KEPT ? 4 / rows : 1;
+    const enum reads role = VL == 16 && streams_weights() ? STREAM : ALONE;
+    const size_t beside = rows <= 2 && p->n * p->k * sizeof(b_t) <= L2_BYTES ? 4 / rows : 1;
     for (size_t j = j0, step; j < j1; j += step) {
         step = beside <= j1 - j ? beside : 1;
         for (size_t i = 0; i < n; i++) {

@@ -1,6 +1,6 @@
 /* The register tiles of a product for one vector width, by their height. Included by gemm_tmpl.h
  * and gemm_i8_tmpl.h after micro_fn, MR              a kernel's type; the highest tile MICRO(name,
- * reads, mr, panels)  defines the kernel name_MRxPANELS; reads: see reads.h. A tile that is the
+ * reads, mr, panels)  defines the kernel name_MRxPANELS; reads: see prefetch.h. A tile that is the
  * only one to read B makes a difference from five rows on (of eight lanes from three, of 16 from
  * one) */
 #if VL == 16
@@ -8,7 +8,7 @@
     MICRO(micro, SHARED, mr, 1)                                                                    \
     MICRO(next, SHARED1, mr, 1)                                                                    \
     MICRO(few, ALONE, mr, 1)                                                                       \
-    MICRO(far, FAR, mr, 1)
+    MICRO(stream, STREAM, mr, 1)
 #else
 #define BOTH(mr)                                                                                   \
     MICRO(micro, SHARED, mr, 1)                                                                    \
@@ -60,17 +60,17 @@ BOTH(14)
 static micro_fn *const micro_by_rows[MR + 1] = {FOUR_ROWS, MORE_ROWS(micro)};
 static micro_fn *const few_by_rows[MR + 1] = {FEW_ROWS, MORE_ROWS(few)};
 #if VL == 16
-static micro_fn *const far_by_rows[MR + 1] = {NULL,    far_1x1, far_2x1,
-                                              far_3x1, far_4x1, MORE_ROWS(far)};
+static micro_fn *const stream_by_rows[MR + 1] = {NULL,       stream_1x1, stream_2x1,
+                                                 stream_3x1, stream_4x1, MORE_ROWS(stream)};
 static micro_fn *const next_by_rows[MR + 1] = {NULL,     next_1x1, next_2x1,
                                                next_3x1, next_4x1, MORE_ROWS(next)};
 #else
-#define far_by_rows few_by_rows
+#define stream_by_rows few_by_rows
 #define next_by_rows micro_by_rows
 #endif
 
 /* Of several tiles. */
 static inline micro_fn *const *shared_by_rows(void)
 {
-    return reads_far() ? next_by_rows : micro_by_rows;
+    return streams_weights() ? next_by_rows : micro_by_rows;
 }

@@ -28,32 +28,33 @@ static inline void amx_begin(size_t rows)
 }
 
 /* The next of a run of lines of weights that are called from memory to L2 while rows in L2 are
- * multiplied, and before it every third of the lines AMX_FAR bytes on: that is enough for the CPU's
- * own prefetcher to bring the two between. It has no need of the line buffers, which the rows wait
- * for as long as weights fill them (16, 150 to 180 ns each). far: where the run began, to begin
- * with. */
-enum { AMX_FAR = 4096 };
+ * multiplied, and before it every third of the lines AMX_HW_PREFETCH_DISTANCE bytes on: that is
+ * enough for the CPU's own prefetcher to bring the two between. It has no need of the line buffers,
+ * which the rows wait for as long as weights fill them (16, 150 to 180 ns each). far: where the run
+ * began, to begin with. */
+enum { AMX_HW_PREFETCH_DISTANCE = 4096 };
 
-#define AMX_CALL_NEXT(line, far, pace)                                                             \
+#define AMX_PREFETCH_NEXT(line, hw_prefetch, pace)                                                 \
     do {                                                                                           \
         __builtin_prefetch(line, 0, 2);                                                            \
-        if ((far) <= (line)) {                                                                     \
-            __builtin_prefetch((far) + AMX_FAR, 0, 2);                                             \
-            (far) += 192;                                                                          \
+        if ((hw_prefetch) <= (line)) {                                                             \
+            __builtin_prefetch((hw_prefetch) + AMX_HW_PREFETCH_DISTANCE, 0, 2);                    \
+            (hw_prefetch) += 192;                                                                  \
         }                                                                                          \
         (line) += 64;                                                                              \
         AMX_PACE(pace);                                                                            \
     } while (0)
 
 /* n lines called to L2 in the order of memory, number `from` and on of a run, and every fifth of
- * them AMX_FAR bytes on: for few rows, which have nothing in L2 to wait for. */
-static inline __attribute__((always_inline)) void amx_call_lines(const char *line, int from, int n)
+ * them AMX_HW_PREFETCH_DISTANCE bytes on: for few rows, which have nothing in L2 to wait for. */
+static inline __attribute__((always_inline)) void amx_prefetch_lines(const char *line, int from,
+                                                                     int n)
 {
 #pragma GCC unroll 16
     for (int i = 0; i < n; i++, line += 64) {
         __builtin_prefetch(line, 0, 2);
         if ((from + i) % 5 == 0)
-            __builtin_prefetch(line + AMX_FAR, 0, 2);
+            __builtin_prefetch(line + AMX_HW_PREFETCH_DISTANCE, 0, 2);
         AMX_PACE(10);
     }
 }

@@ -11,7 +11,7 @@
 
 #include "nn/kernels/x86/amx.h"
 #include "nn/kernels/x86/vec_avx512.h"
-#include "nn/kernels/x86/near_exp2_tmpl.h"
+#include "nn/kernels/x86/approx_exp2_tmpl.h"
 
 #include <math.h>
 #include <stdalign.h>
@@ -26,7 +26,7 @@ enum {
     Q_ROW = STENO_ATTEND_SIZE / 2 + AMX_LANES,
     S_ROW = KEYS + ROWS + VL,
     STEP_BYTES = AMX_LANES * NR * 4, /* of 16 rows of a panel */
-    CALL_AHEAD = 8 << 10             /* bytes from what is read to what is called, in L2 by then */
+    PREFETCH_DISTANCE = 8 << 10      /* bytes from what is read to what is called, in L2 by then */
 };
 
 _Static_assert(ROWS == 2 * AMX_ROWS && KEYS % NR == 0, "rows are two tiles, keys whole panels");
@@ -47,8 +47,8 @@ static size_t lanes_of(size_t k)
     return ((k + 1) / 2 + AMX_LANES - 1) / AMX_LANES * AMX_LANES;
 }
 
-#define KEPT_DEPTH lanes_of
-#include "nn/kernels/x86/keep_bf16_tmpl.h"
+#define KV_PAGE_DEPTH lanes_of
+#include "nn/kernels/x86/kv_append_bf16_tmpl.h"
 
 /* Columns [c, c + 32) of rows of q plus a bias to pairs of bf16; some: only those. */
 static inline __attribute__((always_inline)) void
@@ -93,7 +93,7 @@ struct half {
     size_t from_row;
     float *to;
     size_t to_row;
-    const char *call; /* memory to be called closer, as much as B is read; or NULL */
+    const char *prefetch; /* memory to be called closer, as much as B is read; or NULL */
 };
 
 #define ALWAYS static inline __attribute__((always_inline))
@@ -116,7 +116,7 @@ ALWAYS void store(const struct finished *f, bool odd, bool high)
 ALWAYS void half_of(const struct half *x, const struct finished *before, bool odd, bool high)
 {
     const uint32_t *a = x->a;
-    const char *b = x->b, *call = x->call;
+    const char *b = x->b, *prefetch = x->prefetch;
     if (x->from && odd) {
         AMX_LOAD(2, x->from, 4 * x->from_row);
         if (high)
@@ -148,9 +148,9 @@ ALWAYS void half_of(const struct half *x, const struct finished *before, bool od
         }
         if (!u)
             store(before, !odd, false);
-        if (call) {
-            amx_call_lines(call, 0, AMX_LANES);
-            call += AMX_LANES * 64;
+        if (prefetch) {
+            amx_prefetch_lines(prefetch, 0, AMX_LANES);
+            prefetch += AMX_LANES * 64;
         }
     }
     if (high)
@@ -199,7 +199,7 @@ static void scores(const struct steno_attend *a, struct work *w, size_t j, size_
         x.b = k + i / 2 * panel + i % 2 * 64;
         x.from = p ? w->s + i * AMX_LANES + (a->shifted ? ROWS - 1 : 0) : NULL;
         x.to = w->s + i * AMX_LANES;
-        x.call = a->cold ? k + CALL_AHEAD + i * panel / 2 : NULL;
+        x.prefetch = a->cold ? k + PREFETCH_DISTANCE + i * panel / 2 : NULL;
         next_half(&x, f, high);
     }
 }
@@ -220,12 +220,13 @@ static void add_values(const struct steno_attend *a, const struct work *w, size_
         x.b = (const char *)a->v + j / 2 * NR * 4 + c / NR * panel + c % NR * 4;
         x.to = a->o + c;
         x.from = first ? NULL : x.to;
-        x.call = a->cold ? (const char *)a->v + CALL_AHEAD + c / AMX_LANES * panel / 2 : NULL;
+        x.prefetch =
+            a->cold ? (const char *)a->v + PREFETCH_DISTANCE + c / AMX_LANES * panel / 2 : NULL;
         next_half(&x, f, a->m > AMX_ROWS);
     }
 }
 
-#define EACH NEAR_EACH
+#define EACH APPROX_EACH
 enum { MANY = VECTORS };
 
 static const float log2e = 1.44269504088896341f;
@@ -306,7 +307,7 @@ static void raise(struct work *w, size_t i0, const vf *tops, float scale)
 {
     const vf old = v_load(w->max + i0), top = v_max(fold_each(tops, true) * v_set1(scale), old);
     vf keep = old - top;
-    near_exp2_each(&keep, 1);
+    approx_exp2_each(&keep, 1);
     v_store(w->max + i0, top);
     v_store(w->base + i0, v_select(v_lt(v_set1(-INFINITY), top), top, v_zero()));
     v_store(w->keep + i0, v_select(v_lt(old, top), keep, v_set1(1.0f)));
@@ -321,7 +322,7 @@ ALWAYS void weigh(const struct steno_attend *a, struct work *w, size_t i, int n,
     float *o = a->o + i * w->ldo;
     vf x[MANY];
     EACH(v, n) x[v] = v_fma(v_load(s + v * VL), by, base);
-    near_exp2_each(x, n);
+    approx_exp2_each(x, n);
     EACH(v, n / 2)
     _mm512_store_si512(s + v * VL, (__m512i)_mm512_cvtne2ps_pbh(x[2 * v + 1], x[2 * v]));
     for (int c = n / 2; c; c /= 2)
@@ -395,5 +396,5 @@ static void attend_bf16(const struct steno_attend *a)
 void steno_kernels_attend__amx(steno_kernels *k)
 {
     k->attend_bf16 = attend_bf16;
-    k->keep_bf16 = keep_bf16;
+    k->kv_append_bf16 = kv_append_bf16;
 }

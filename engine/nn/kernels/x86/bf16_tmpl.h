@@ -11,7 +11,7 @@
 
 #define GEMM_W16
 #define GEMM_PAIRS
-#define GEMM_NEAR
+#define GEMM_APPROX
 typedef uint32_t b_t;
 
 static inline vf b_load(const b_t *p)
@@ -49,7 +49,7 @@ static size_t packed_bytes(size_t k, size_t n)
 }
 
 /* 16 vectors of 16 lanes of 32 bits, turned. */
-static inline void turn(__m512i r[VL])
+static inline void transpose_rows(__m512i r[VL])
 {
     __m512i t[VL];
 #pragma GCC unroll 8
@@ -79,7 +79,7 @@ static inline void turn(__m512i r[VL])
 }
 
 /* Columns of a panel that are rows of b, VL of them. */
-static void pack_turned(b_t *p, const float *b, size_t ldb, size_t k, size_t cols)
+static void pack_transposed(b_t *p, const float *b, size_t ldb, size_t k, size_t cols)
 {
     for (size_t i = 0; i < k; i += 2 * VL, p += VL * NR) {
         const size_t left = (k - i + 1) / 2, lanes = left < VL ? left : VL;
@@ -89,7 +89,7 @@ static void pack_turned(b_t *p, const float *b, size_t ldb, size_t k, size_t col
             __builtin_prefetch(b + (x + 4 * VL) * ldb + i + VL, 0, 2);
             r[x] = x < cols ? pairs(b + x * ldb + i, k - i) : _mm512_setzero_si512();
         }
-        turn(r);
+        transpose_rows(r);
         for (size_t l = 0; l < lanes; l++)
             _mm512_storeu_si512(p + l * NR, r[l]);
     }
@@ -113,8 +113,8 @@ static void pack(void *dst, const float *b, size_t ldb, bool trans, size_t k, si
         const size_t cols = n - j < NR ? n - j : NR, low = cols < VL ? cols : VL;
         const vm m0 = v_tail(low), m1 = v_tail(cols - low);
         if (trans) {
-            pack_turned(p, b + j * ldb, ldb, k, low);
-            pack_turned(p + VL, b + (j + VL) * ldb, ldb, k, cols - low);
+            pack_transposed(p, b + j * ldb, ldb, k, low);
+            pack_transposed(p + VL, b + (j + VL) * ldb, ldb, k, cols - low);
         }
         for (size_t i = 0; !trans && i < k; i += 2) {
             const float *at = b + i * ldb + j, *next = i + 1 < k ? at + ldb : NULL;
@@ -135,19 +135,19 @@ static void pack(void *dst, const float *b, size_t ldb, bool trans, size_t k, si
 #include "nn/kernels/tmpl/gemm_w16_part_tmpl.h"
 
 #ifdef AMX_DOT
-static double peak_bf16(size_t turns)
+static double peak_bf16(size_t rounds)
 {
-    return amx_peak(turns, 2);
+    return amx_peak(rounds, 2);
 }
 #else
-static double peak_bf16(size_t turns)
+static double peak_bf16(size_t rounds)
 {
     enum { SUMS = 24 };
     vf sum[SUMS], a = v_set1(1.0f), b = v_set1(0.5f);
     volatile float sink;
     for (int i = 0; i < SUMS; i++)
         sum[i] = v_set1((float)i);
-    for (size_t t = 0; t < turns; t++) {
+    for (size_t t = 0; t < rounds; t++) {
         __asm__ volatile("" : "+" V_REGISTER(a), "+" V_REGISTER(b));
 #pragma GCC unroll 24
         for (int i = 0; i < SUMS; i++)
@@ -157,7 +157,7 @@ static double peak_bf16(size_t turns)
         sum[0] = sum[0] + sum[i];
     sink = v_hsum(sum[0]);
     (void)sink;
-    return (double)turns * SUMS * VL * 4;
+    return (double)rounds * SUMS * VL * 4;
 }
 #endif
 

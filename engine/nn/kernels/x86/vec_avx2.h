@@ -112,7 +112,7 @@ static inline vf v_fraction(vf t, vf *whole)
     return t - *whole;
 }
 /* 1 / a, within 2^-13 of it. */
-static inline vf v_near_recip(vf a)
+static inline vf v_approx_recip(vf a)
 {
     return v_set1(1.0f) / a;
 }

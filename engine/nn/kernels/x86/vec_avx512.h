@@ -103,7 +103,7 @@ static inline vf v_fraction(vf t, vf *whole)
     return f;
 }
 /* Within 2^-14. */
-static inline vf v_near_recip(vf a)
+static inline vf v_approx_recip(vf a)
 {
     return _mm512_rcp14_ps(a);
 }

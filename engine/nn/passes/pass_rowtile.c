@@ -1,0 +1,108 @@
+/* Before: c = ai.steno:ConvNhwc(x, W0, b0), y = ai.steno:ConvNhwc(c, W1, b1)
+ * After:  y = ai.steno.run:ConvRowTiles(x, W0, b0, W1, b1)    (nn/ops/op_conv_row_tiles.c)
+ * c, the largest result of many an encoder (its subsampling's), is never there as a whole. Only of
+ * networks that are to be run: files keep the standard operators. */
+#include "nn/passes/passes.h"
+
+#include <string.h>
+
+enum { STAGES = 2, IN_W = 1, IN_BIAS = 2, IN_RESIDUAL = 3 };
+
+/* A channels-last convolution of two axes with paddings of its own and nothing added to it. */
+static bool fits(const struct steno_graph *g, const struct steno_node *n)
+{
+    const char *pad;
+    const struct steno_tensor *w;
+    if (!n || n->dead || !steno_pass_is_ours(n, "ConvNhwc") || n->in[IN_RESIDUAL] != STENO_NONE)
+        return false;
+    pad = steno_node_str(n, "auto_pad", "NOTSET");
+    w = g->values[n->in[IN_W]].constant;
+    return w && w->shape.rank == 4 && (!strcmp(pad, "NOTSET") || !strcmp(pad, "VALID"));
+}
+
+/* The convolution whose result n alone reads. */
+static struct steno_node *first_of(struct steno_graph *g, const struct steno_node *n)
+{
+    struct steno_node *first = steno_pass_producer(g, n->in[0]);
+    bool alone = g->values[n->in[0]].uses == 1 && !g->values[n->in[0]].is_output;
+    return alone && fits(g, first) ? first : NULL;
+}
+
+/* Attribute `name` of both, `count` integers each. */
+static bool ints_of(struct steno_graph *g, const struct steno_node *const *n, const char *name,
+                    size_t count, int64_t otherwise, struct steno_attr *to, steno_err *err)
+{
+    int64_t *v = steno_graph_alloc(g, STAGES * count, sizeof *v, err);
+    const bool pads = !strcmp(name, "pads");
+    if (!v)
+        return false;
+    for (size_t i = 0; i < STAGES; i++) {
+        size_t given;
+        const int64_t *from = steno_node_ints(n[i], name, &given);
+        const bool none = pads && !strcmp(steno_node_str(n[i], "auto_pad", "NOTSET"), "VALID");
+        for (size_t k = 0; k < count; k++)
+            v[i * count + k] = count == 1      ? steno_node_int(n[i], name, otherwise)
+                               : from && !none ? from[k]
+                                               : otherwise;
+    }
+    *to =
+        (struct steno_attr){.name = name, .kind = STENO_ATTR_INTS, .n = STAGES * count, .ints = v};
+    return true;
+}
+
+static bool floats_of(struct steno_graph *g, const struct steno_node *const *n, const char *name,
+                      struct steno_attr *to, steno_err *err)
+{
+    float *v = steno_graph_alloc(g, STAGES, sizeof *v, err);
+    for (size_t i = 0; v && i < STAGES; i++)
+        v[i] = steno_node_float(n[i], name, 0);
+    *to = (struct steno_attr){.name = name, .kind = STENO_ATTR_FLOATS, .n = STAGES, .floats = v};
+    return v != NULL;
+}
+
+/* n, the second, becomes both. */
+static steno_status build(struct steno_graph *g, struct steno_node *first, struct steno_node *n,
+                          steno_err *err)
+{
+    enum { N_ATTR = 7, N_IN = 1 + 2 * STAGES };
+    const struct steno_node *const both[STAGES] = {first, n};
+    struct steno_attr *at = steno_graph_alloc(g, N_ATTR, sizeof *at, err);
+    steno_value_id *in = steno_graph_alloc(g, N_IN, sizeof *in, err);
+    if (!at || !in || !ints_of(g, both, "strides", 2, 1, &at[0], err) ||
+        !ints_of(g, both, "dilations", 2, 1, &at[1], err) ||
+        !ints_of(g, both, "pads", 4, 0, &at[2], err) ||
+        !ints_of(g, both, "group", 1, 1, &at[3], err) ||
+        !ints_of(g, both, "act", 1, STENO_ACT_NONE, &at[4], err) ||
+        !floats_of(g, both, "act_min", &at[5], err) || !floats_of(g, both, "act_max", &at[6], err))
+        return STENO_ERR_NOMEM;
+    in[0] = first->in[0];
+    for (int i = 0; i < STAGES; i++) {
+        in[1 + 2 * i] = both[i]->in[IN_W];
+        in[2 + 2 * i] = both[i]->in[IN_BIAS];
+    }
+    first->dead = true;
+    n->domain = "ai.steno.run";
+    n->op_type = "ConvRowTiles";
+    n->opset = 1;
+    n->op = steno_op_find(n->domain, n->op_type, 1);
+    n->in = in;
+    n->n_in = N_IN;
+    n->attr = at;
+    n->n_attr = N_ATTR;
+    return n->op ? STENO_OK : steno_fail(err, STENO_ERR_INTERNAL, "no ConvRowTiles");
+}
+
+steno_status steno_pass_rowtile(struct steno_graph *g, const struct steno_pass_env *env,
+                                int *changed, steno_err *err)
+{
+    if (!env->to_run)
+        return STENO_OK;
+    for (int32_t i = 0; i < g->n_nodes; i++) {
+        struct steno_node *n = &g->nodes[i], *first = fits(g, n) ? first_of(g, n) : NULL;
+        steno_status st = first ? build(g, first, n, err) : STENO_OK;
+        if (st)
+            return st;
+        *changed += first != NULL;
+    }
+    return STENO_OK;
+}

@@ -1,0 +1,308 @@
+#include "server/ws_admission.h"
+
+#include "base/clock.h"
+#include "protocol/deepgram.h"
+#include "protocol/query.h"
+#include "server/address.h"
+#include "server/refusal.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+typedef struct steno_ws_handshake handshake;
+
+/* What the URL asks for that matters here. */
+struct asked {
+    bool damaged;                /* the query; the session will say so, in its dialect */
+    char key[STENO_KEY_MAX + 1]; /* it may stand there, for browsers */
+    char model[STENO_NATIVE_MODEL_BYTES];
+    struct steno_variant variant;
+    bool bad_variant, resumes;
+};
+
+bool steno_ws_serves(const struct steno_config *conf, const char *path, size_t len)
+{
+    return steno_dialect_find(path, len, steno_dialect_of_root(conf->ws_root));
+}
+
+static bool refuse(struct steno_ws_refusal *no, int status, const char *code, const char *message,
+                   double retry_after)
+{
+    no->status = status;
+    no->code = code;
+    no->retry_after = retry_after;
+    snprintf(no->message, sizeof no->message, "%s", message);
+    return false;
+}
+
+static steno_status on_query(void *user, const char *name, const char *value, steno_err *err)
+{
+    struct asked *a = user;
+    (void)err;
+    if (!strcmp(name, "api_key"))
+        snprintf(a->key, sizeof a->key, "%s", value);
+    else if (!strcmp(name, "model"))
+        snprintf(a->model, sizeof a->model, "%s", value);
+    else if (!strcmp(name, "session_id"))
+        a->resumes = true;
+    else if (steno_variant_is_option(name) && steno_variant_set(&a->variant, name, value, NULL))
+        a->bad_variant = true;
+    return STENO_OK;
+}
+
+static void read_query(const handshake *g, struct asked *a)
+{
+    memset(a, 0, sizeof *a);
+    if (steno_query_each(g->hs.target, on_query, a, NULL))
+        *a = (struct asked){.damaged = true};
+}
+
+static enum steno_session_api api_of(const struct steno_dialect *d)
+{
+    for (int a = STENO_SESSION_STREAM; a < STENO_SESSION_APIS; a++)
+        if (!strcmp(d->name, steno_session_api_name((enum steno_session_api)a)))
+            return (enum steno_session_api)a;
+    return STENO_SESSION_STREAM;
+}
+
+static bool find_dialect(const struct steno_server *srv, handshake *g, struct steno_ws_refusal *no)
+{
+    g->dialect = steno_dialect_find(g->hs.target, steno_query_path_len(g->hs.target),
+                                    steno_dialect_of_root(srv->conf->ws_root));
+    if (!g->dialect)
+        return refuse(no, 404, "not_found", "no WebSocket at this path; /v1/stream is one", 0);
+    g->api = api_of(g->dialect);
+    return true;
+}
+
+const char *steno_ws_subprotocol(const struct steno_dialect *d, const struct steno_handshake *hs)
+{
+    char key[STENO_KEY_MAX + 1];
+    if (d->subprotocol && steno_handshake_offers(hs->protocols, d->subprotocol))
+        return d->subprotocol;
+    return steno_handshake_token(hs->protocols, key, sizeof key) ? "token" : "";
+}
+
+/* True when the handshake is one that can be answered with 101. */
+static bool check_handshake(const handshake *g, struct steno_ws_refusal *no)
+{
+    int status;
+    const char *own = g->dialect->subprotocol;
+    const char *wrong = steno_handshake_check(&g->hs, &status);
+    if (wrong)
+        return refuse(no, status, status == 426 ? "upgrade_required" : "invalid_argument", wrong,
+                      0);
+    if (!*g->hs.protocols || *steno_ws_subprotocol(g->dialect, &g->hs))
+        return true;
+    refuse(no, 400, "invalid_argument", "", 0);
+    snprintf(no->message, sizeof no->message,
+             "Sec-WebSocket-Protocol: '%.200s' has no protocol of this path%s%s; none need be "
+             "asked for",
+             g->hs.protocols, own ? ", which speaks " : "", own ? own : "");
+    return false;
+}
+
+static bool find_key(const struct steno_server *srv, handshake *g, const struct asked *a,
+                     struct steno_ws_refusal *no)
+{
+    char token[STENO_KEY_MAX + 1];
+    const char *secret = steno_key_of_authorization(g->hs.authorization);
+    steno_err err;
+    if (!secret && *g->hs.api_key)
+        secret = g->hs.api_key;
+    if (!secret && steno_handshake_token(g->hs.protocols, token, sizeof token))
+        secret = token;
+    if (!secret && *a->key)
+        secret = a->key;
+    if (!steno_keys_find(srv->keys, secret, &g->key, &err))
+        return true;
+    steno_metric_add(srv->stats->sessions_rejected[STENO_REJECT_KEY], 1);
+    return refuse(no, 401, "invalid_api_key", err.msg, 0);
+}
+
+/* Whether the pool of the model that the URL names would take a stream. What cannot be had at all
+ * is told by the session, in its dialect. *why: what a refusal counts as. */
+static steno_status admit(const struct steno_server *srv, const struct asked *a,
+                          enum steno_rejection *why, steno_err *err)
+{
+    struct steno_served *served;
+    steno_status st;
+    *why = STENO_REJECT_LOADING;
+    if (a->damaged || a->bad_variant)
+        return STENO_OK;
+    st = steno_models_acquire(srv->models, a->model, &a->variant, &served, err);
+    if (st)
+        return st == STENO_ERR_INVAL ? STENO_OK : st;
+    *why = STENO_REJECT_CAPACITY;
+    st = steno_pool_admit(served->pool, STENO_POOL_LIVE, err);
+    steno_models_release(srv->models, served);
+    return st;
+}
+
+/* A place of the limits, of the pool and of the key. */
+static bool take_place(const struct steno_server *srv, handshake *g, const struct asked *a,
+                       struct steno_ws_refusal *no)
+{
+    double after = 1;
+    int64_t now = steno_now_ns();
+    enum steno_rejection why;
+    steno_err err;
+    if (steno_limits_enter(srv->limits, g->api, &err))
+        return refuse(no, 503,
+                      steno_limits_draining(srv->limits) ? "draining"
+                                                         : steno_status_info(err.code)->name,
+                      err.msg, steno_limits_come_back(srv->limits, now));
+    if (admit(srv, a, &why, &err)) {
+        steno_limits_refund(srv->limits, g->api, why);
+        return refuse(no, 503, steno_status_info(err.code)->name, err.msg,
+                      steno_limits_come_back(srv->limits, now));
+    }
+    if (steno_key_enter(srv->keys, g->key, now, &after, &err)) {
+        steno_limits_refund(srv->limits, g->api, STENO_REJECT_QUOTA);
+        return refuse(no, 429, "quota_exceeded", err.msg, after);
+    }
+    steno_limits_started(srv->limits, g->api);
+    g->entered = true;
+    return true;
+}
+
+void steno_ws_request_id(char out[STENO_REQUEST_ID], const struct steno_handshake *hs,
+                         const char *own)
+{
+    const char *given = hs->request_id;
+    size_t n = strlen(given);
+    bool good = n && n < STENO_REQUEST_ID;
+    for (size_t i = 0; good && i < n; i++)
+        good = isalnum((unsigned char)given[i]) || strchr("-_.:", given[i]);
+    snprintf(out, STENO_REQUEST_ID, "%s", good ? given : own);
+}
+
+static bool let_in(const struct steno_server *srv, handshake *g, struct steno_ws_refusal *no)
+{
+    struct asked a;
+    if (!find_dialect(srv, g, no) || !check_handshake(g, no))
+        return false;
+    read_query(g, &a);
+    if (!find_key(srv, g, &a, no))
+        return false;
+    g->resumes = a.resumes && g->dialect->resumed;
+    return g->resumes || take_place(srv, g, &a, no);
+}
+
+static bool knock(const struct steno_server *srv, handshake *g, struct steno_ws_refusal *no)
+{
+    char id[STENO_ID_SIZE];
+    if (let_in(srv, g, no))
+        return true;
+    no->deepgram = g->dialect && g->api == STENO_SESSION_DEEPGRAM;
+    steno_ws_request_id(no->request_id, &g->hs, steno_id_new(id, "req"));
+    return false;
+}
+
+void steno_ws_handshake_release(const struct steno_server *srv, handshake *g)
+{
+    if (g->entered) {
+        steno_key_leave(srv->keys, g->key);
+        steno_limits_leave(srv->limits, g->api, STENO_SESSION_FAILED);
+    }
+    g->entered = false;
+    steno_handshake_free(&g->hs);
+}
+
+steno_status steno_ws_write_refusal(struct steno_buf *out, const struct steno_ws_refusal *no)
+{
+    char extra[256] = "";
+    struct steno_buf body;
+    steno_status st;
+    int n = snprintf(extra, sizeof extra, "X-Request-Id: %s\r\n%s%s%s", no->request_id,
+                     no->deepgram ? "dg-request-id: " : "", no->deepgram ? no->request_id : "",
+                     no->deepgram ? "\r\n" : "");
+    if (no->status == 503 || no->status == 429)
+        snprintf(extra + n, sizeof extra - (size_t)n, "Retry-After: %.0f\r\n",
+                 fmax(1, ceil(no->retry_after)));
+    else if (no->status == 401)
+        snprintf(extra + n, sizeof extra - (size_t)n, "WWW-Authenticate: Bearer\r\n");
+    if (!no->deepgram)
+        return steno_refusal_write(out, no->status, no->code, no->message, extra);
+    steno_buf_init(&body, STENO_REFUSAL_BYTES / 2);
+    st = steno_deepgram_write_error(&body, no->code, no->message, no->request_id);
+    if (!st)
+        st = steno_refusal_write_body(out, no->status, extra, &body);
+    steno_buf_free(&body);
+    return st;
+}
+
+/* ---- the socket ------------------------------------------------------------------------------ */
+
+/* The acceptor has only peeked at the head: take it out of the socket. All of it is there. */
+static bool consume_head(int fd, size_t len)
+{
+    char sink[4096];
+    while (len) {
+        ssize_t n = recv(fd, sink, len < sizeof sink ? len : sizeof sink, MSG_DONTWAIT);
+        if (n <= 0)
+            return false;
+        len -= (size_t)n;
+    }
+    return true;
+}
+
+static void log_refusal(struct steno_ws_admission *d, const struct steno_peer *who,
+                        const handshake *g, const struct steno_ws_refusal *no)
+{
+    const char *api = g->dialect ? g->dialect->name : "";
+    char peer[STENO_ADDRESS_TEXT];
+    if (!d->srv->conf->log_requests || !steno_log_ration_take(&d->lines, steno_now_ns()))
+        return;
+    const struct steno_log_field fields[] = {
+        {"request_id", no->request_id, 0},
+        {"api", api, 0},
+        {"peer", steno_address_print(&who->addr, peer), 0},
+        {"key", steno_key_name(g->key), 0},
+        {"status", NULL, no->status},
+        {"error", no->message, 0},
+    };
+    steno_log_event(LOG_INFO, "refused", STENO_LOG_FIELDS(fields),
+                    "%s: handshake refused with %d: %s", api, no->status, no->message);
+}
+
+/* Say no; false when the socket is to be closed, true when it lingers. A client waits for its
+ * answer (RFC 6455, 4.1), so there is usually nothing behind its head, and closing resets nothing:
+ * then the FIN goes with the answer, and that is all. */
+static bool send_refusal(const struct steno_ws_admission *d, int fd,
+                         const struct steno_ws_refusal *no)
+{
+    struct steno_buf out;
+    char byte;
+    bool more = recv(fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK) == 1;
+    steno_buf_init(&out, STENO_REFUSAL_BYTES);
+    if (!steno_ws_write_refusal(&out, no))
+        (void)!send(fd, out.data, out.len, MSG_DONTWAIT | MSG_NOSIGNAL | (more ? 0 : MSG_MORE));
+    steno_buf_free(&out);
+    if (more)
+        d->owner->linger(d->user, fd);
+    return more;
+}
+
+bool steno_ws_admit(struct steno_ws_admission *d, int fd, const struct steno_peer *peer,
+                    const char *head, size_t len, handshake *g)
+{
+    struct steno_ws_refusal no = {0};
+    bool lingers = false;
+    memset(g, 0, sizeof *g);
+    if (!steno_handshake_parse(&g->hs, head, len, NULL) && consume_head(fd, len)) {
+        if (knock(d->srv, g, &no))
+            return true;
+        log_refusal(d, peer, g, &no);
+        lingers = send_refusal(d, fd, &no);
+    }
+    if (!lingers)
+        close(fd);
+    d->owner->closed(d->user, peer);
+    steno_ws_handshake_release(d->srv, g);
+    return false;
+}

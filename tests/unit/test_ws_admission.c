@@ -1,0 +1,607 @@
+/* Who comes in by a WebSocket handshake, who is turned away, and what each is told: over a pool
+ * that is full when told so, and sockets of which the test holds the other end. */
+/* link: server/ws_admission.c server/handshake.c server/refusal.c server/keys.c server/retry_spreader.c */
+/* link: server/limits.c server/server.c */
+/* link: server/acceptor.c server/head.c server/metrics.c server/stats.c server/config.c */
+/* link: server/address.c */
+/* link: server/log.c */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include "server/acceptor.h"
+#include "server/head.h"
+#include "server/ws_admission.h"
+#include "tests/support/read_all.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define SECRET "aaaaaaaaaaaaaaaa"
+#define OTHER "bbbbbbbbbbbbbbbb"
+#define GOOD "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n"
+#define ID "X-Request-Id: mine-1\r\n"
+
+/* ---- models and pool, as the door sees them; the real ones are not linked ---------------------
+ */
+
+struct steno_models {
+    bool loading, full;
+    char asked[64]; /* for a model: its name */
+    int acquired, in_use;
+    struct steno_served served;
+};
+
+steno_status steno_models_acquire(steno_models *m, const char *name,
+                                  const struct steno_variant *want, struct steno_served **out,
+                                  steno_err *err)
+{
+    (void)want;
+    snprintf(m->asked, sizeof m->asked, "%s", name);
+    m->acquired++;
+    if (*name && strcmp(name, "digits-en"))
+        return steno_fail(err, STENO_ERR_INVAL, "model: there is no '%s'", name);
+    if (m->loading)
+        return steno_fail(err, STENO_ERR_BUSY, "model: it is being loaded");
+    m->in_use++;
+    m->served.pool = (steno_pool *)m;
+    *out = &m->served;
+    return STENO_OK;
+}
+
+void steno_models_release(steno_models *m, struct steno_served *s)
+{
+    assert_ptr_equal(s, &m->served);
+    m->in_use--;
+}
+
+steno_status steno_pool_admit(steno_pool *p, enum steno_pool_class c, steno_err *err)
+{
+    assert_int_equal(c, STENO_POOL_LIVE);
+    return ((steno_models *)p)->full
+               ? steno_fail(err, STENO_ERR_BUSY, "as many streams as it carries")
+               : STENO_OK;
+}
+
+/* ---- the house --------------------------------------------------------------------------------
+ */
+
+struct house {
+    struct steno_config conf;
+    steno_models models;
+    struct steno_server srv;
+    struct steno_ws_admission admission;
+    int closed, lingers; /* what the owner heard */
+    int outside;         /* the client's end */
+    struct steno_ws_handshake handshake;
+    char answer[2048];
+};
+
+static void on_closed(void *user, const struct steno_peer *peer)
+{
+    (void)peer;
+    ((struct house *)user)->closed++;
+}
+
+static void on_linger(void *user, int fd)
+{
+    ((struct house *)user)->lingers++;
+    shutdown(fd, SHUT_WR);
+    close(fd);
+}
+
+static const struct steno_ws_owner owner = {on_closed, on_linger};
+
+/* settings: of the configuration, blanks between them. keys: the text of a key file, or NULL. */
+static void build(struct house *h, const char *settings, const char *keys)
+{
+    memset(h, 0, sizeof *h);
+    assert_int_equal(steno_config_init(&h->conf, NULL), STENO_OK);
+    for (const char *s = settings; *s; s += strcspn(s, " "), s += *s == ' ') {
+        char one[128];
+        snprintf(one, sizeof one, "%.*s", (int)strcspn(s, " "), s);
+        assert_int_equal(steno_config_assign(&h->conf, one, STENO_CONFIG_FLAG, NULL), STENO_OK);
+    }
+    h->srv.conf = &h->conf;
+    h->srv.models = &h->models;
+    h->srv.stats = steno_stats_new();
+    h->srv.limits = steno_limits_new(&h->conf, h->srv.stats);
+    assert_int_equal(steno_keys_open(&h->srv.keys, NULL, NULL), STENO_OK);
+    if (keys)
+        assert_int_equal(steno_keys_read_text(h->srv.keys, "keys", keys, strlen(keys), NULL),
+                         STENO_OK);
+    h->admission = (struct steno_ws_admission){.srv = &h->srv, .owner = &owner, .user = h};
+}
+
+static void pull_down(struct house *h)
+{
+    assert_int_equal(h->models.in_use, 0);
+    assert_int_equal(steno_limits_active(h->srv.limits), 0);
+    steno_keys_close(h->srv.keys);
+    steno_limits_free(h->srv.limits);
+    steno_stats_free(h->srv.stats);
+    steno_config_free(&h->conf);
+}
+
+static double refused(const struct house *h, enum steno_rejection why)
+{
+    return steno_metric_value(h->srv.stats->sessions_rejected[why]);
+}
+
+/* A handshake for target with more headers, and `behind` sent behind its head. True: let in, with
+ * the descriptor in *fd; else what was answered is in h->answer. */
+static bool knock(struct house *h, const char *target, const char *headers, const char *behind,
+                  int *fd)
+{
+    struct steno_peer peer = {.len = 0};
+    char head[1024];
+    int pair[2];
+    int n = snprintf(
+        head, sizeof head,
+        "GET %s HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n%s\r\n", target,
+        headers);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+    assert_int_equal(send(pair[1], head, (size_t)n, 0), n);
+    if (*behind)
+        assert_int_equal(send(pair[1], behind, strlen(behind), 0), strlen(behind));
+    h->outside = pair[1];
+    *h->answer = '\0';
+    if (steno_ws_admit(&h->admission, pair[0], &peer, head, (size_t)n, &h->handshake)) {
+        *fd = pair[0];
+        return true;
+    }
+    read_all(pair[1], h->answer, sizeof h->answer);
+    close(pair[1]);
+    return false;
+}
+
+/* Let in, and leaves again. */
+static void expect_in(struct house *h, const char *target, const char *headers)
+{
+    int fd, closed = h->closed;
+    if (!knock(h, target, headers, "", &fd))
+        fail_msg("%s: %s", target, h->answer);
+    assert_int_equal(h->closed, closed); /* who adopts it tells that */
+    steno_ws_handshake_release(&h->srv, &h->handshake);
+    close(fd);
+    close(h->outside);
+}
+
+/* Turned away with this status; the answer has each of the lines in `says`, up to a NULL. */
+static void expect_out(struct house *h, const char *target, const char *headers, int status,
+                       const char *const *says)
+{
+    char line[32];
+    int fd, closed = h->closed;
+    snprintf(line, sizeof line, "HTTP/1.1 %d ", status);
+    if (knock(h, target, headers, "", &fd))
+        fail_msg("%s was let in", target);
+    if (strncmp(h->answer, line, strlen(line)))
+        fail_msg("%s: %s instead of %d", target, h->answer, status);
+    for (; *says; says++)
+        if (!strstr(h->answer, *says))
+            fail_msg("%s: no '%s' in %s", target, *says, h->answer);
+    assert_int_equal(h->closed, closed + 1);
+    assert_false(h->handshake.entered);
+}
+
+/* s of the last answer's Retry-After. */
+static int retry_after(const struct house *h)
+{
+    const char *at = strstr(h->answer, "\r\nRetry-After: ");
+    return at ? (int)strtol(at + 15, NULL, 10) : 0;
+}
+
+#define SAYS(...) ((const char *const[]){__VA_ARGS__, NULL})
+
+/* ---- decisions ------------------------------------------------------------------------------- */
+
+static void whoever_asks_properly_comes_in(void **state)
+{
+    static const struct {
+        const char *target, *headers;
+        enum steno_session_api api;
+        const char *protocol;
+    } handshakes[] = {
+        {"/v1/stream", GOOD, STENO_SESSION_STREAM, ""},
+        {"/v1/stream?model=digits-en", GOOD "Sec-WebSocket-Protocol: steno.v1\r\n",
+         STENO_SESSION_STREAM, "steno.v1"},
+        {"/v1/listen?encoding=linear16", GOOD "Sec-WebSocket-Protocol: token, " SECRET "\r\n",
+         STENO_SESSION_DEEPGRAM, "token"},
+        {"/v1/realtime?intent=transcription", GOOD, STENO_SESSION_REALTIME, ""},
+        {"/vosk", GOOD, STENO_SESSION_VOSK, ""},
+    };
+    struct house h;
+    (void)state;
+    build(&h, "", NULL);
+    for (size_t i = 0; i < sizeof handshakes / sizeof *handshakes; i++) {
+        int fd;
+        char byte;
+        if (!knock(&h, handshakes[i].target, handshakes[i].headers, "!", &fd))
+            fail_msg("%s: %s", handshakes[i].target, h.answer);
+        assert_int_equal(h.handshake.api, handshakes[i].api);
+        assert_string_equal(steno_ws_subprotocol(h.handshake.dialect, &h.handshake.hs),
+                            handshakes[i].protocol);
+        assert_string_equal(h.handshake.hs.target, handshakes[i].target);
+        assert_true(h.handshake.entered);
+        assert_int_equal(steno_limits_active(h.srv.limits), 1);
+        /* the head is taken out of the socket, what came behind it is not, and nothing was said yet
+         */
+        assert_int_equal(recv(fd, &byte, 1, MSG_DONTWAIT), 1);
+        assert_int_equal(byte, '!');
+        assert_int_equal(recv(h.outside, &byte, 1, MSG_DONTWAIT), -1);
+        steno_ws_handshake_release(&h.srv, &h.handshake);
+        steno_ws_handshake_release(&h.srv, &h.handshake); /* gives back once */
+        assert_int_equal(steno_limits_active(h.srv.limits), 0);
+        close(fd);
+        close(h.outside);
+    }
+    assert_int_equal(h.closed + h.lingers, 0);
+    pull_down(&h);
+}
+
+static void what_is_no_handshake_of_ours_is_told_why(void **state)
+{
+    struct house h;
+    (void)state;
+    build(&h, "", NULL);
+    h.models.full = true; /* asked for last of all */
+    expect_out(&h, "/v1/nothing", GOOD, 404,
+               SAYS("not_found", "/v1/stream", "Connection: close\r\n"));
+    expect_out(&h, "/v1/stream", "Sec-WebSocket-Version: 13\r\n", 400, SAYS("invalid_argument"));
+    expect_out(&h, "/v1/stream", "Sec-WebSocket-Key: x\r\nSec-WebSocket-Version: 13\r\n", 400,
+               SAYS("invalid_argument"));
+    expect_out(&h, "/v1/stream",
+               "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 12\r\n", 426,
+               SAYS("upgrade_required", "Sec-WebSocket-Version: 13\r\n"));
+    expect_out(&h, "/v1/stream", GOOD "Sec-WebSocket-Protocol: chat\r\n", 400,
+               SAYS("'chat'", "which speaks steno.v1"));
+    assert_int_equal(h.models.acquired, 0);
+    pull_down(&h);
+}
+
+static void a_key_is_looked_for_in_four_places(void **state)
+{
+    struct house h;
+    (void)state;
+    build(&h, "", "[one]\nkey = " SECRET "\n");
+    expect_in(&h, "/v1/stream", GOOD "Authorization: Bearer " SECRET "\r\n");
+    expect_in(&h, "/v1/stream", GOOD "Authorization: Token " SECRET "\r\n");
+    expect_in(&h, "/v1/stream", GOOD "X-API-Key: " SECRET "\r\n");
+    expect_in(&h, "/v1/stream", GOOD "Sec-WebSocket-Protocol: token, " SECRET "\r\n");
+    expect_in(&h, "/v1/stream?api_key=" SECRET, GOOD);
+    assert_string_equal(steno_key_name(h.handshake.key), "one");
+    expect_out(
+        &h, "/v1/stream", GOOD, 401,
+        SAYS("invalid_api_key", "is needed", "WWW-Authenticate: Bearer\r\n", "X-Request-Id: req_"));
+    expect_out(&h, "/v1/stream?api_key=" OTHER, GOOD, 401, SAYS("not known"));
+    assert_null(strstr(h.answer, OTHER));
+    /* the header is what counts where the URL names another */
+    expect_out(&h, "/v1/stream?api_key=" SECRET, GOOD "Authorization: Bearer " OTHER "\r\n", 401,
+               SAYS("not known"));
+    assert_true(refused(&h, STENO_REJECT_KEY) == 3);
+    assert_int_equal(h.models.acquired,
+                     5); /* nobody unknown learns what there is, or takes a place */
+    pull_down(&h);
+}
+
+static void without_a_place_it_is_503_and_when_to_come_again(void **state)
+{
+    struct house h;
+    int fd;
+    (void)state;
+    build(&h, "limits.sessions=1 limits.retry_after=7s", NULL);
+    h.models.full = true;
+    expect_out(&h, "/v1/stream", GOOD ID, 503,
+               SAYS("\"busy\"", "as many streams as it carries", "Retry-After: 7\r\n", ID));
+    h.models.full = false;
+    h.models.loading = true;
+    expect_out(&h, "/v1/stream", GOOD, 503, SAYS("being loaded", "Retry-After: 7\r\n"));
+    h.models.loading = false;
+    assert_true(knock(&h, "/v1/stream", GOOD, "", &fd));
+    close(h.outside);
+    {
+        struct steno_ws_handshake first = h.handshake;
+        expect_out(&h, "/v1/stream", GOOD, 503,
+                   SAYS("all 1 places for streams", "Retry-After: 7\r\n"));
+        steno_ws_handshake_release(&h.srv, &first);
+    }
+    close(fd);
+    expect_in(&h, "/v1/stream", GOOD);
+    steno_limits_drain(h.srv.limits);
+    expect_out(&h, "/v1/stream", GOOD, 503,
+               SAYS("\"draining\"", "shutting down", "Retry-After: 7\r\n"));
+    assert_true(refused(&h, STENO_REJECT_CAPACITY) == 1 && refused(&h, STENO_REJECT_LOADING) == 1 &&
+                refused(&h, STENO_REJECT_SESSIONS) == 1 && refused(&h, STENO_REJECT_DRAINING) == 1);
+    pull_down(&h);
+}
+
+static void a_key_without_quota_hears_429_and_others_come_in(void **state)
+{
+    struct house h;
+    struct steno_ws_handshake first;
+    int fd;
+    (void)state;
+    build(&h, "limits.retry_after=7s",
+          "[one]\nkey = " SECRET "\nsessions = 1\n[two]\nkey = " OTHER
+          "\nrequests_per_minute = 2\n");
+    assert_true(knock(&h, "/v1/stream?api_key=" SECRET, GOOD, "", &fd));
+    first = h.handshake;
+    close(h.outside);
+    expect_out(&h, "/v1/stream?api_key=" SECRET, GOOD ID, 429,
+               SAYS("quota_exceeded", "'one'", "Retry-After: 1\r\n", ID));
+    assert_int_equal(steno_limits_active(h.srv.limits), 1); /* its place went back */
+    expect_in(&h, "/v1/stream?api_key=" OTHER, GOOD);
+    expect_in(&h, "/v1/stream?api_key=" OTHER, GOOD);
+    expect_out(&h, "/v1/stream?api_key=" OTHER, GOOD, 429, SAYS("'two'"));
+    assert_in_range(retry_after(&h), 2, 30); /* one comes back in half a minute */
+    steno_ws_handshake_release(&h.srv, &first);
+    close(fd);
+    expect_in(&h, "/v1/stream?api_key=" SECRET, GOOD);
+    assert_true(refused(&h, STENO_REJECT_QUOTA) == 2);
+    pull_down(&h);
+}
+
+/* What only the session can say in its dialect is let through to it. */
+static void wrong_settings_are_left_to_the_session(void **state)
+{
+    struct house h;
+    (void)state;
+    build(&h, "", NULL);
+    h.models.full = true;
+    expect_in(&h, "/v1/stream?model=nowhere", GOOD);
+    assert_string_equal(h.models.asked, "nowhere");
+    expect_in(&h, "/v1/stream?model=%zz", GOOD);
+    expect_in(&h, "/v1/stream?quantized=perhaps", GOOD);
+    assert_int_equal(h.models.acquired, 1);
+    expect_out(&h, "/v1/stream?model=digits-en&colour=red", GOOD, 503, SAYS("busy"));
+    pull_down(&h);
+}
+
+static void who_comes_back_to_a_session_needs_no_place(void **state)
+{
+    struct house h;
+    int fd;
+    (void)state;
+    build(&h, "", "[one]\nkey = " SECRET "\nsessions = 1\n");
+    h.models.full = true;
+    steno_limits_drain(h.srv.limits);
+    assert_true(knock(&h, "/v1/stream?session_id=sess_1&api_key=" SECRET, GOOD, "", &fd));
+    assert_true(h.handshake.resumes && !h.handshake.entered);
+    steno_ws_handshake_release(&h.srv, &h.handshake);
+    close(fd);
+    close(h.outside);
+    /* with its key, and where sessions outlive their connection at all */
+    expect_out(&h, "/v1/stream?session_id=sess_1", GOOD, 401, SAYS("is needed"));
+    expect_out(&h, "/v1/listen?session_id=sess_1&api_key=" SECRET, GOOD, 503,
+               SAYS("shutting down"));
+    pull_down(&h);
+}
+
+static void deepgrams_clients_hear_its_form(void **state)
+{
+    struct house h;
+    (void)state;
+    build(&h, "limits.retry_after=3s", "[one]\nkey = " SECRET "\nrequests_per_minute = 1\n");
+    h.models.full = true;
+    expect_out(&h, "/v1/listen", GOOD ID, 401,
+               SAYS("\"err_code\":\"invalid_api_key\"", "\"request_id\":\"mine-1\"", ID,
+                    "dg-request-id: mine-1\r\n", "WWW-Authenticate: Bearer\r\n"));
+    expect_out(&h, "/v1/listen?api_key=" SECRET, GOOD ID, 503,
+               SAYS("\"err_code\":", "Retry-After: 3\r\n", "dg-request-id: mine-1\r\n"));
+    h.models.full = false;
+    expect_in(&h, "/v1/listen?api_key=" SECRET, GOOD);
+    expect_out(&h, "/v1/listen?api_key=" SECRET, GOOD, 429,
+               SAYS("\"err_code\":\"quota_exceeded\"", "dg-request-id: req_"));
+    assert_in_range(retry_after(&h), 2, 60);
+    pull_down(&h);
+}
+
+static void only_harmless_request_ids_are_kept(void **state)
+{
+    static const struct {
+        const char *given;
+        bool kept;
+    } ids[] = {
+        {"abc-1_2.3:4", true}, {"", false}, {"a b", false}, {"a\"b", false}, {"\xc3\xa9", false}};
+    char id[STENO_REQUEST_ID], long_one[STENO_REQUEST_ID + 1];
+    (void)state;
+    for (size_t i = 0; i < sizeof ids / sizeof *ids; i++) {
+        struct steno_handshake hs = {.request_id = ids[i].given};
+        steno_ws_request_id(id, &hs, "own");
+        assert_string_equal(id, ids[i].kept ? ids[i].given : "own");
+    }
+    memset(long_one, 'x', sizeof long_one);
+    for (size_t n = STENO_REQUEST_ID; n >= STENO_REQUEST_ID - 1; n--) {
+        struct steno_handshake hs = {.request_id = long_one};
+        long_one[n] = '\0';
+        steno_ws_request_id(id, &hs, "own");
+        assert_string_equal(id, n == STENO_REQUEST_ID ? "own" : long_one);
+    }
+}
+
+static void a_rush_has_ten_lines_a_second(void **state)
+{
+    struct steno_log_ration r = {0};
+    (void)state;
+    for (int second = 5; second < 8; second++)
+        for (int i = 0; i < 1000; i++)
+            assert_int_equal(steno_log_ration_take(&r, second * INT64_C(1000000000) + i), i < 10);
+}
+
+/* ---- sockets --------------------------------------------------------------------------------- */
+
+static void who_sends_on_behind_a_refused_head_still_hears_it(void **state)
+{
+    struct house h;
+    int fd;
+    (void)state;
+    build(&h, "", NULL);
+    h.models.full = true;
+    assert_false(knock(&h, "/v1/stream", GOOD, "more", &fd));
+    assert_non_null(strstr(h.answer, "HTTP/1.1 503 "));
+    assert_int_equal(h.lingers, 1); /* closing at once would reset the connection */
+    assert_int_equal(h.closed, 1);
+    pull_down(&h);
+}
+
+static void who_is_gone_before_the_answer_leaves_nothing(void **state)
+{
+    static const char head[] = "GET /v1/stream HTTP/1.1\r\nConnection: Upgrade\r\n"
+                               "Upgrade: websocket\r\n" GOOD "\r\n";
+    const size_t n = sizeof head - 1;
+    struct house h;
+    struct steno_peer peer = {.len = 0};
+    int pair[2];
+    (void)state;
+    build(&h, "", NULL);
+    /* a refusal that nobody reads any more */
+    h.models.full = true;
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+    assert_int_equal(send(pair[1], head, n, 0), n);
+    close(pair[1]);
+    assert_false(steno_ws_admit(&h.admission, pair[0], &peer, head, n, &h.handshake));
+    assert_int_equal(h.closed, 1);
+    assert_int_equal(fcntl(pair[0], F_GETFD), -1);
+    /* its head went with it: not even asked */
+    h.models.full = false;
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+    assert_int_equal(send(pair[1], head, n / 2, 0), n / 2);
+    close(pair[1]);
+    assert_false(steno_ws_admit(&h.admission, pair[0], &peer, head, n, &h.handshake));
+    assert_int_equal(h.closed, 2);
+    assert_int_equal(h.models.acquired, 1);
+    pull_down(&h);
+}
+
+/* The acceptor's thread brings it, as in the daemon. */
+struct entrance {
+    struct house house;
+    steno_acceptor *acceptor;
+    pthread_mutex_t lock;
+    pthread_cond_t came;
+    int in, others; /* descriptors that were let in, or are not for the door; 0 = none yet */
+};
+
+static void on_head(void *user, int fd, const struct steno_peer *peer, const char *head, size_t len)
+{
+    struct entrance *e = user;
+    struct steno_request_head rq;
+    bool ours = steno_request_head_parse(head, len, &rq) && rq.upgrade &&
+                steno_ws_serves(&e->house.conf, rq.path, rq.path_len);
+    if (ours && !steno_ws_admit(&e->house.admission, fd, peer, head, len, &e->house.handshake))
+        return;
+    pthread_mutex_lock(&e->lock);
+    *(ours ? &e->in : &e->others) = fd;
+    pthread_cond_signal(&e->came);
+    pthread_mutex_unlock(&e->lock);
+}
+
+static int wait_for(struct entrance *e, const int *fd)
+{
+    struct timespec until;
+    int got;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += 60;
+    pthread_mutex_lock(&e->lock);
+    while (!*fd && pthread_cond_timedwait(&e->came, &e->lock, &until) != ETIMEDOUT)
+        ;
+    got = *fd;
+    pthread_mutex_unlock(&e->lock);
+    assert_true(got > 0);
+    return got;
+}
+
+static int dial(const steno_acceptor *a)
+{
+    struct sockaddr_in sin = {.sin_family = AF_INET};
+    int port, fd = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(sscanf(steno_acceptor_url(a, 0), "http://127.0.0.1:%d", &port), 1);
+    sin.sin_port = htons((uint16_t)port);
+    sin.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    assert_int_equal(connect(fd, (struct sockaddr *)&sin, sizeof sin), 0);
+    return fd;
+}
+
+static void send_slowly(int fd, const char *text)
+{
+    for (size_t i = 0; text[i]; i++) {
+        assert_int_equal(send(fd, text + i, 1, 0), 1);
+        if (i % 16 == 0)
+            usleep(1000);
+    }
+}
+
+static void heads_in_pieces_are_decided_when_they_are_whole(void **state)
+{
+    static const char ours[] = "GET /v1/stream HTTP/1.1\r\nConnection: Upgrade\r\n"
+                               "Upgrade: websocket\r\n" GOOD;
+    static const char other[] = "GET /v2/stream HTTP/1.1\r\nConnection: Upgrade\r\n"
+                                "Upgrade: websocket\r\n" GOOD "\r\nbehind";
+    struct entrance e = {0};
+    struct house *h = &e.house;
+    char got[512];
+    int fd;
+    (void)state;
+    build(h, "server.listen=127.0.0.1:0", NULL);
+    pthread_mutex_init(&e.lock, NULL);
+    pthread_cond_init(&e.came, NULL);
+    assert_int_equal(steno_acceptor_open(&e.acceptor, &h->conf, h->srv.stats, on_head, &e, NULL),
+                     STENO_OK);
+    h->models.full = true;
+    assert_int_equal(steno_acceptor_start(e.acceptor, NULL), STENO_OK);
+    fd = dial(e.acceptor);
+    send_slowly(fd, ours);
+    assert_int_equal(poll(&(struct pollfd){fd, POLLIN, 0}, 1, 20),
+                     0); /* nothing is said to half a head */
+    send_slowly(fd, "\r\n");
+    read_all(fd, got, sizeof got);
+    assert_memory_equal(got, "HTTP/1.1 503 ", 13);
+    close(fd);
+    /* a path of nobody's goes on as it came, byte by byte */
+    fd = dial(e.acceptor);
+    send_slowly(fd, other);
+    (void)wait_for(&e, &e.others);
+    for (size_t n = 0; n < sizeof other - 1;) {
+        ssize_t k = recv(e.others, got + n, sizeof got - n, 0);
+        assert_true(k > 0 || errno == EAGAIN);
+        n += k > 0 ? (size_t)k : 0;
+    }
+    assert_memory_equal(got, other, sizeof other - 1);
+    close(fd);
+    close(e.others);
+    steno_acceptor_close(e.acceptor);
+    pthread_mutex_destroy(&e.lock);
+    pthread_cond_destroy(&e.came);
+    pull_down(h);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(whoever_asks_properly_comes_in),
+        cmocka_unit_test(what_is_no_handshake_of_ours_is_told_why),
+        cmocka_unit_test(a_key_is_looked_for_in_four_places),
+        cmocka_unit_test(without_a_place_it_is_503_and_when_to_come_again),
+        cmocka_unit_test(a_key_without_quota_hears_429_and_others_come_in),
+        cmocka_unit_test(wrong_settings_are_left_to_the_session),
+        cmocka_unit_test(who_comes_back_to_a_session_needs_no_place),
+        cmocka_unit_test(deepgrams_clients_hear_its_form),
+        cmocka_unit_test(only_harmless_request_ids_are_kept),
+        cmocka_unit_test(a_rush_has_ten_lines_a_second),
+        cmocka_unit_test(who_sends_on_behind_a_refused_head_still_hears_it),
+        cmocka_unit_test(who_is_gone_before_the_answer_leaves_nothing),
+        cmocka_unit_test(heads_in_pieces_are_decided_when_they_are_whole),
+    };
+    return cmocka_run_group_tests_name("ws_admission", tests, NULL, NULL);
+}
