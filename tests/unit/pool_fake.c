@@ -13,7 +13,7 @@
 
 #include "tests/unit/pool_fake.h"
 
-/* ---- the counting recogniser --------------------------------------------------------------- */
+/* ---- the fake recognizer, which counts ------------------------------------------------------ */
 
 struct fake {
     int64_t taken, wrong; /* sample i should be (i % 997) / 1000 */
@@ -30,7 +30,7 @@ struct fake {
     size_t head, tail;
     bool padded, padding;
     char name;
-    _Atomic int inside; /* calls at work: never two */
+    _Atomic int inside; /* calls inside the fake; never two */
 };
 
 _Atomic int open_fakes, open_steppers, measured;
@@ -130,7 +130,7 @@ static void emit(struct fake *f, enum steno_event_kind kind, enum steno_final_re
     }
 }
 
-/* ---- the log and the gate ------------------------------------------------------------------- */
+/* ---- the log and the barrier ---------------------------------------------------------------- */
 
 static struct {
     pthread_mutex_t lock;
@@ -207,7 +207,7 @@ static void fake_step(steno_stepper *p, steno_stream *const *s, size_t n, steno_
     }
 }
 
-/* A flush takes one step more, as one that pads with silence does. */
+/* A flush takes one more step, as a recognizer that pads with silence does. */
 static steno_status fake_flush(steno_stream *s, bool end, bool *done, steno_err *err)
 {
     struct fake *f = fake_of(s);
@@ -224,7 +224,7 @@ static steno_status fake_flush(steno_stream *s, bool end, bool *done, steno_err 
     return STENO_OK;
 }
 
-/* ---- the stepper: what it costs is written down, batches are counted ------------------------ */
+/* ---- the stepper: costs are given, batches are counted --------------------------------------- */
 
 static steno_status fake_stepper_open(steno_stepper **out, const steno_model *m, int max,
                                       steno_err *err)
@@ -265,7 +265,7 @@ static steno_status fake_measure(steno_stepper *p, double longest, struct steno_
     (void)err;
     atomic_fetch_add(&measured, 1);
     for (int i = 0; i < STENO_BATCH_SIZES; i++)
-        c->seconds[i] = i < 4 ? 0.001 * (1 + i) : (double)INFINITY; /* 8 for the time of 4 */
+        c->seconds[i] = i < 4 ? 0.001 * (1 + i) : (double)INFINITY; /* 8 take as long as 4 */
     return STENO_OK;
 }
 
@@ -379,7 +379,7 @@ void client_close(struct client *c)
     pthread_cond_destroy(&c->changed);
 }
 
-/* Push n samples, waiting for room as a server would. */
+/* Push n samples. Wait for room as a server does. */
 void client_push(struct client *c, int64_t n, size_t piece)
 {
     float buf[4096];

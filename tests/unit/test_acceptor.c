@@ -1,4 +1,5 @@
-/* The one port: heads in any split go to the right side, bad ones are answered or dropped. */
+/* The acceptor of the one port: request heads in any split reach the right side; bad heads get
+ * an answer or lose the connection. */
 /* link: server/acceptor.c server/retry_spreader.c server/refusal.c server/head.c server/metrics.c */
 /* link: server/stats.c server/config.c */
 /* link: server/address.c server/log.c */
@@ -70,7 +71,7 @@ static void upgrade_is_recognised(void **state)
     }
 }
 
-/* RFC 9112, 6.2 and 6.3; RFC 9110, 8.6: 1*DIGIT. */
+/* RFC 9112, 6.2 and 6.3; RFC 9110, 8.6: the length is 1*DIGIT. */
 static void unusable_lengths_of_bodies_are_known(void **state)
 {
     static const struct {
@@ -188,7 +189,7 @@ static void wait_for(struct fixture *f, int n)
     pthread_mutex_unlock(&f->lock);
 }
 
-/* Whether the connection becomes the nth; if not it was refused, and is closed. */
+/* Whether the connection becomes the nth. If not, it was refused and is closed. */
 static bool handed_over(struct fixture *f, int fd, int n)
 {
     struct pollfd p = {fd, POLLIN, 0};
@@ -225,7 +226,7 @@ static void heads_in_pieces_keep_every_byte(void **state)
         if (i % 16 == 0)
             usleep(1000);
     }
-    b = dial(&f); /* a half-sent head holds nobody up */
+    b = dial(&f); /* an unfinished head delays no other connection */
     assert_int_equal(send(b, upgrade, sizeof upgrade - 1, 0), (ssize_t)sizeof upgrade - 1);
     wait_for(&f, 1);
     assert_true(f.upgrade[0]);
@@ -249,7 +250,8 @@ static void slow_heads_are_answered_408_and_silent_ones_dropped(void **state)
     open_fixture(&f, "limits.header_timeout=300ms");
     slow = dial(&f);
     silent = dial(&f);
-    /* a byte now and then does not buy time; what comes behind the answer would take it back */
+    /* Single bytes do not extend the timeout. Bytes sent after the answer would reset the
+     * connection and lose the answer. */
     for (int i = 0; i < 4 && poll(&(struct pollfd){slow, POLLIN, 0}, 1, 50) == 0; i++)
         assert_int_equal(send(slow, &"GET /"[i], 1, MSG_NOSIGNAL), 1);
     read_all(slow, got, sizeof got);
@@ -300,7 +302,7 @@ static void connections_over_the_limit_hear_503_at_once(void **state)
     assert_non_null(strstr(got, "HTTP/1.1 503 "));
     assert_non_null(strstr(got, "Retry-After: 1\r\n"));
     close(fd[8]);
-    /* one of them ends: there is room again */
+    /* one connection ends: there is room again */
     steno_acceptor_closed(f.acceptor, &f.peer[0]);
     fd[8] = dial(&f);
     assert_int_equal(send(fd[8], plain, sizeof plain - 1, 0), sizeof plain - 1);
@@ -319,14 +321,14 @@ static void silent_connections_give_way_to_those_that_speak(void **state)
     open_fixture(&f, "limits.connections=8");
     for (int i = 0; i < 8; i++)
         silent[i] = dial(&f);
-    for (int i = 0; i < 3; i++) { /* refused until a silent one has had its second */
+    for (int i = 0; i < 3; i++) { /* refused until a silent connection is one second old */
         do {
             fd = dial(&f);
             (void)!send(fd, plain, sizeof plain - 1, MSG_NOSIGNAL);
         } while (!handed_over(&f, fd, i + 1));
         close(fd);
     }
-    for (int i = 0; i < 3; i++) { /* the oldest ones, in order */
+    for (int i = 0; i < 3; i++) { /* the oldest connections, in order */
         read_all(silent[i], got, sizeof got);
         assert_string_equal(got, "");
     }
@@ -366,7 +368,7 @@ static void refused_requests_can_still_be_written_to_the_end(void **state)
     fd = dial(&f);
     assert_int_equal(send(fd, plain, sizeof plain - 1, 0), sizeof plain - 1);
     wait_for(&f, 1);
-    /* the one who serves it answers without reading, and hands it back */
+    /* the handler answers without reading and hands the connection back */
     assert_int_equal(send(f.fd[0], "answer", 6, 0), 6);
     shutdown(f.fd[0], SHUT_WR);
     steno_acceptor_linger(f.acceptor, dup(f.fd[0]));

@@ -1,5 +1,6 @@
-/* Tables of positions and length masks of an export, used past their end: in the table the table's
- * own numbers, behind it the formula's; tables of anything else are left alone. */
+/* Position tables and length masks of an export, used past their end. Inside the table the
+ * result is the table's own numbers, past it the formula's. Tables of other contents are left
+ * alone. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,7 +15,7 @@
 #include "nn/network/network.h"
 #include "tests/support/onnx_make.h"
 
-#define ROWS 32 /* of the export */
+#define ROWS 32 /* rows of the exported table */
 #define DIM 6
 
 static double exact(int64_t pos, int k)
@@ -101,7 +102,8 @@ static void positions_go_on_behind_the_table(void **state)
     steno_network_close(n);
 }
 
-/* ESPnet: rows n - 1 - T + 1 .. n - 1 + T of a table whose middle row n - 1 is position 0. */
+/* ESPnet: rows n - 1 - T + 1 .. n - 1 + T of a table in which row n - 1, the middle one, is
+ * position 0. */
 static void relative_positions_go_on_at_both_ends(void **state)
 {
     static const int64_t lengths[] = {1, ROWS, ROWS + 1, 4 * ROWS};
@@ -137,7 +139,7 @@ static void masks_of_length_go_on(void **state)
             flags[i] = (i % ROWS > i / ROWS) != below;
         numbers(m);
         t = mk_tensor(m, "flags", STENO_BOOL, "32,32");
-        t->raw_data.data = flags; /* lent */
+        t->raw_data.data = flags; /* borrowed */
         t->raw_data.len = sizeof flags;
         mk_node(m, "Sub", "length,one", "last");
         mk_node(m, "Gather", "flags,last", "row");

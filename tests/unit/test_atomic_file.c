@@ -1,4 +1,4 @@
-/* A file that is there whole or not at all (base/atomic_file.h). */
+/* A file is replaced as a whole or not at all (base/atomic_file.h). */
 #include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -84,7 +84,8 @@ static void the_old_file_stays_until_the_new_one_is_whole(void **state)
     gone(temp);
 }
 
-/* Killed between any two steps, a writer leaves the old file, and what the next one writes over. */
+/* A writer that is killed between any two steps leaves the old file. The next writer overwrites
+ * its leftovers. */
 static void what_a_killed_writer_left_is_written_over(void **state)
 {
     (void)state;
@@ -159,7 +160,7 @@ static void a_place_that_cannot_be_written_is_named(void **state)
     snprintf(none, sizeof none, "%s/none/file", dir);
     assert_int_equal(steno_atomic_file_open(&f, none, &err), STENO_ERR_IO);
     assert_non_null(strstr(err.msg, "/none/file.new: "));
-    assert_int_equal(mkdir(path, 0700), 0); /* a folder of that name: the rename fails */
+    assert_int_equal(mkdir(path, 0700), 0); /* a folder has that name: the rename fails */
     assert_int_equal(steno_atomic_file_open(&f, path, NULL), STENO_OK);
     assert_int_equal(steno_atomic_file_commit(&f, false, &err), STENO_ERR_IO);
     assert_non_null(strstr(err.msg, "/file: "));

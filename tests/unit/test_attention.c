@@ -1,6 +1,6 @@
-/* Attention at every level, and of a network opened in 16 or 8 bits, against f32 as the scalar
- * level makes it: rows and keys around the tiles, masks of every form, positions, batches; and that
- * threads do not matter. */
+/* Attention at every CPU level, and in networks opened in 16 or 8 bits, against the scalar level
+ * in f32: numbers of rows and keys around the tile sizes, masks of every form, positions,
+ * batches. The number of threads does not change the bits. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -27,7 +27,7 @@ struct form {
     enum positions positions;
 };
 
-static float number(size_t i) /* in [-1,1], without a pattern that rounding would meet */
+static float number(size_t i) /* in [-1,1], without a period that could match a rounding step */
 {
     return sinf((float)i * 1.7f + (float)(i % 7));
 }
@@ -41,12 +41,12 @@ static float *numbers(size_t n, size_t from)
     return x;
 }
 
-/* What row i of batch entry b does not see. */
+/* Whether the mask hides key j from row i of batch entry b. */
 static bool hidden(const struct form *f, size_t b, size_t i, size_t j)
 {
     if (f->mask == KEYS)
         return j >= f->keys - b * 5 % f->keys;
-    if (f->mask == WINDOW) /* the last row sees nothing */
+    if (f->mask == WINDOW) /* all keys of the last row are hidden */
         return i + 1 == f->rows || j + 40 < i || j > i + 3;
     return (i * 31 + j * 7 + b) % 3 == 0;
 }
@@ -156,7 +156,7 @@ static void attend(const struct form *f, enum steno_precision p, const char *cpu
         free(in[i].data);
 }
 
-/* Largest difference over the largest number, NaN where either alone is. */
+/* Largest difference divided by the largest magnitude of b; NaN where only one of both is NaN. */
 static double apart(const float *a, const float *b, size_t n)
 {
     double most = 0, range = 0;
@@ -177,7 +177,7 @@ static void check(const struct form *f)
         enum steno_precision p;
         const char *level;
         double most;
-    } ways[] = {{STENO_FP32, "native", 2e-5}, /* scores of 20 and more are right to 2^-19 */
+    } ways[] = {{STENO_FP32, "native", 2e-5}, /* scores of 20 and more have an error of 2^-19 */
                 {STENO_FP32, "avx512", 2e-5},
                 {STENO_FP32, "avx2", 2e-5},
                 {STENO_BF16_WEIGHTS, "native", 3e-2},

@@ -1,6 +1,7 @@
-/* What runs between audio in and features out allocates nothing once it is warm, and a recording's
- * length never decides memory. malloc and its kin are replaced for the whole process, libraries
- * included, by ones that count (a sanitizer brings its own, so there this is skipped). */
+/* The way from audio to features allocates nothing once it is warm, and memory does not depend
+ * on the length of a recording. malloc and its kin are replaced by counting versions for the
+ * whole process, libraries included. (A sanitizer brings its own malloc, so there the test is
+ * skipped.) */
 #include "audio/feed.h"
 #include "audio/file.h"
 #include "audio/ogg_opus.h"
@@ -58,7 +59,7 @@ static size_t calls;
 #define WARM 100
 #define CHUNKS 1000
 
-/* One 20 ms chunk through resampler and filter bank. */
+/* One 20 ms chunk through the resampler and the filter bank. */
 static void chunk(steno_resampler *r, steno_fbank *f, const float *x, size_t n)
 {
     static float y[8192], out[64 * 80];
@@ -82,7 +83,7 @@ static void counting_sees_what_libraries_allocate(void **state)
     steno_resampler_close(r);
     before = calls;
     assert_int_equal(steno_resampler_open(&r, 16000, 8000, NULL), STENO_OK);
-    assert_true(calls - before > same + 3); /* libsoxr's filters and queues */
+    assert_true(calls - before > same + 3); /* filters and queues of libsoxr */
     steno_resampler_close(r);
 }
 
@@ -165,7 +166,8 @@ static long peak_kib(void)
     return u.ru_maxrss;
 }
 
-/* Three hours of 16 kHz silence (345 MB as WAV) through a pipe: read in blocks, nothing kept. */
+/* Three hours of silence at 16 kHz (345 MB as WAV) through a pipe, read in blocks that are not
+ * kept. */
 static void three_hours_of_silence_need_no_more_memory_than_a_second(void **state)
 {
     struct steno_fbank_options o = steno_fbank_kaldi(16000, 80);
@@ -192,7 +194,7 @@ static void three_hours_of_silence_need_no_more_memory_than_a_second(void **stat
         if (!n)
             break;
         samples += n;
-        if (samples < 16000 * 60) { /* a minute of it through the filter bank as well */
+        if (samples < 16000 * 60) { /* the first minute goes through the filter bank too */
             assert_true(steno_fbank_push(f, x, n, &used, out, 256, &frames) <= STENO_NEED_MORE);
             assert_int_equal(used, n);
             total += frames;
@@ -202,7 +204,7 @@ static void three_hours_of_silence_need_no_more_memory_than_a_second(void **stat
     assert_int_equal(samples, (size_t)16000 * 3 * 3600);
     assert_false(info.truncated);
     assert_true(total > 5900);
-#if !defined(STENO_SANITIZE) /* whose own bookkeeping grows */
+#if !defined(STENO_SANITIZE) /* a sanitizer's own bookkeeping grows */
     assert_true(peak_kib() - before < 1024);
 #endif
     (void)before;

@@ -1,4 +1,4 @@
-/* Status table, arena, bounded buffer: the helpers everything else stands on. */
+/* Status table, arena, bounded buffer and the other helpers of the lowest layer. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -53,7 +53,7 @@ static void long_messages_are_cut_and_terminated(void **state)
     assert_int_equal(strlen(err.msg), sizeof err.msg - 1);
 }
 
-/* Where and why stay when the way between them is too long. */
+/* If the message is too long, the first place and the reason stay; the middle is cut. */
 static void long_ways_keep_place_and_reason(void **state)
 {
     steno_err err;
@@ -115,7 +115,7 @@ static void large_pages_are_aligned_zeroed_and_whole(void **state)
         memset(p, 0xff, sizes[i]);
         assert_int_equal(q[0] | q[sizes[i] - 1], 0);
         steno_pages_free(p, sizes[i]);
-        q[sizes[i] - 1] = 1; /* still there */
+        q[sizes[i] - 1] = 1; /* still mapped */
         steno_pages_free(q, sizes[i]);
     }
     assert_null(steno_pages_new(0));
@@ -131,13 +131,13 @@ static void pages_that_were_cut_keep_their_beginning(void **state)
     (void)state;
     assert_non_null(p);
     memset(p, 0x5a, n);
-    steno_pages_cut(p, n, n); /* nothing to give back */
+    steno_pages_cut(p, n, n); /* nothing to free */
     assert_int_equal(p[n - 1], 0x5a);
     steno_pages_cut(p, n, keep);
     for (size_t i = 0; i < keep; i++)
         assert_int_equal(p[i], 0x5a);
-    assert_int_equal(msync(p + 2 * STENO_PAGE_LARGE, STENO_PAGE_LARGE, MS_ASYNC),
-                     -1); /* not mapped */
+    /* no longer mapped */
+    assert_int_equal(msync(p + 2 * STENO_PAGE_LARGE, STENO_PAGE_LARGE, MS_ASYNC), -1);
     assert_int_equal(errno, ENOMEM);
     steno_pages_free(p, keep);
     assert_int_equal(msync(p, STENO_PAGE_LARGE, MS_ASYNC), -1);

@@ -1,4 +1,4 @@
-/* States of a beam: gathered by parent, taken again, gone back to. */
+/* States of a beam: gathered by parent, gathered again, and rewound. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,9 +8,9 @@
 
 #include "families/espnet/beam_states.h"
 
-#define FLOATS 20 /* not the stride */
+#define FLOATS 20 /* less than the stride */
 
-/* A step that adds `by` to every state. */
+/* A step that adds `by` times the row's number to every state. */
 static void step(struct steno_beam_states *b, const int32_t *parent, size_t n, float by)
 {
     assert_true(steno_beam_states_reserve(b, n, FLOATS));
@@ -40,12 +40,13 @@ static void a_child_has_its_parents_state(void **state)
     assert_out(&b, 2, second);
     step(&b, crossed, 3, 100);
     assert_out(&b, 3, third);
-    step(&b, NULL, 1, 1); /* another utterance */
+    step(&b, NULL, 1, 1); /* a new utterance */
     assert_out(&b, 1, first);
     steno_beam_states_free(&b);
 }
 
-/* The call again, the call before it, and on from there, as steno_joint_blocks does. */
+/* Repeat the last call, repeat the call before it, and go on from there, as steno_joint_blocks
+ * does. */
 static void a_search_can_go_back(void **state)
 {
     static const int32_t twice[] = {0, 0}, crossed[] = {1, 0};
@@ -55,7 +56,7 @@ static void a_search_can_go_back(void **state)
     step(&b, NULL, 1, 1);
     step(&b, twice, 2, 10);
     steno_beam_states_rewind(&b, 0);
-    step(&b, crossed, 2, 30); /* parents do not count */
+    step(&b, crossed, 2, 30); /* after a rewind the parents are ignored */
     assert_out(&b, 2, again);
     steno_beam_states_rewind(&b, 1);
     step(&b, NULL, 1, 6);
@@ -70,7 +71,7 @@ static void a_search_can_go_back(void **state)
     steno_beam_states_free(&b);
 }
 
-/* Rows that came later have no weight in what was remembered before. */
+/* Elements that were added later are zero in earlier states. */
 static void longer_states_have_zeros_behind(void **state)
 {
     struct steno_beam_states b = {0};

@@ -1,6 +1,7 @@
 /* Expected numbers: openai/whisper 20250625 with tiktoken, recorded in
- * ../shared/reference/whisper.md (3.1). The vocabularies are looked for in $STENO_WHISPER_TINY_EN
- * and $STENO_WHISPER_BASE, or build/models/tiny.en and build/models/base. */
+ * ../shared/reference/whisper.md (3.1). The test looks for the vocabularies in
+ * $STENO_WHISPER_TINY_EN and $STENO_WHISPER_BASE, or else in build/models/tiny.en and
+ * build/models/base. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -70,7 +71,7 @@ static void every_form_gives_the_same_vocabulary(void **state)
         assert_int_equal(steno_bpe_count(b), 11);
         assert_int_equal(steno_bpe_regular(b), 9);
         IDS(b, "abc a", 7, 6);
-        IDS(b, "aab\xE9", 0, 4, 8); /* a byte that is no UTF-8 */
+        IDS(b, "aab\xE9", 0, 4, 8); /* a byte that is not UTF-8 */
         assert_int_equal(steno_bpe_find(b, "<|x|>", 5), 10);
         steno_bpe_close(b);
     }
@@ -78,7 +79,7 @@ static void every_form_gives_the_same_vocabulary(void **state)
 
 static void the_lowest_number_is_merged_first(void **state)
 {
-    steno_bpe *b = parse("a\nb\nc\nbc\nab\n"); /* bc before ab */
+    steno_bpe *b = parse("a\nb\nc\nbc\nab\n"); /* bc merges before ab */
     (void)state;
     IDS(b, "abc", 0, 3);
     IDS(b, "abab", 4, 4);

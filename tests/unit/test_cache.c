@@ -1,5 +1,5 @@
-/* Packed caches: the second load maps what the first one packed and computes the same bits;
- * whatever is wrong with a cache, it is made anew; any number of processes may start at once. */
+/* Packed caches. The second load maps the file that the first one packed and computes the same
+ * bits. A cache with any fault is made anew. Any number of processes may start at once. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -28,7 +28,7 @@ enum { K = 40, N = 32, H = 8 };
 static float data[K * N * 2];
 static char dir[] = "/tmp/steno-cache-XXXXXX", cache[64];
 
-/* MatMul with bias, an If whose branches multiply, a GRU in both directions. */
+/* MatMul with bias, an If with a product in each branch, a bidirectional GRU. */
 static struct mk_graph *make(float change)
 {
     struct mk_graph *m = mk_new(13), *a = mk_body(m), *b = mk_body(m);
@@ -89,7 +89,7 @@ static steno_network *open_cached(const char *path, enum steno_precision precisi
     return n;
 }
 
-/* Outputs y and z of one run, [2][4 * N]. */
+/* Outputs y and z of one run: [2][4 * N]. */
 static void run(steno_network *n, float *out)
 {
     static float x[4 * K];
@@ -111,7 +111,7 @@ static void run(steno_network *n, float *out)
     steno_session_close(s);
 }
 
-/* Files whose names end so; the last one's path. */
+/* The number of files whose names end in `end`. `last` gets the path of the last one. */
 static int files_of(const char *end, char *last, size_t size)
 {
     DIR *d = opendir(cache);
@@ -142,7 +142,7 @@ static void clear(void)
             fail_msg("%s stays", name);
 }
 
-/* Open, compare with `want`, say whether it was mapped. */
+/* Open the network and compare its outputs with `want`. Returns whether the cache was mapped. */
 static bool check(const char *path, const float *want, enum steno_precision precision)
 {
     float got[8 * N];
@@ -179,12 +179,12 @@ static void the_second_load_maps_and_has_the_same_bits(void **state)
         steno_network_close(again);
         assert_true(check(path, want, precisions[i]));
     }
-    assert_int_equal(files(name, sizeof name), 3); /* settings have caches of their own */
+    assert_int_equal(files(name, sizeof name), 3); /* each precision has its own cache */
     clear();
     mk_unlink(path);
 }
 
-/* A whole model with layers in layers, when it is there. */
+/* A whole model with nested layers; skipped where it is not installed. */
 static void layers_come_back(void **state)
 {
     static const char *const path = "conf/models/digits-en/encoder.onnx";
@@ -237,7 +237,7 @@ static void a_damaged_cache_is_made_anew(void **state)
     assert_int_equal(stat(name, &sb), 0);
     for (long at = 0; at < sb.st_size; at += at < 128 ? 1 : 509) {
         if (at >= HEAD_BYTES && at < 4096)
-            continue; /* the rest of the head's page means nothing */
+            continue; /* the rest of the header's page is unused */
         flip(name, at);
         assert_false(check(path, want, STENO_FP32));
         assert_true(check(path, want, STENO_FP32));
@@ -301,8 +301,8 @@ static void a_copy_and_a_touched_file_find_the_cache_by_what_they_hold(void **st
     mk_unlink(other);
 }
 
-/* Two paths hold a model; one gets another: its cache stays for the other path, and goes with that.
- */
+/* Two paths hold the same model. One gets a new model: the old cache stays for the other path,
+ * and is deleted when that path changes too. */
 static void a_cache_goes_when_no_path_holds_its_model(void **state)
 {
     char *path = write_model(0), *other = copy_of(path), *fresh = write_model(1), name[300],
@@ -323,7 +323,7 @@ static void a_cache_goes_when_no_path_holds_its_model(void **state)
     mk_unlink(fresh);
 }
 
-/* A damaged note is as good as none; one that others may write is not believed. */
+/* A damaged note is ignored. A note that other users may write is not trusted. */
 static void notes_are_checked(void **state)
 {
     char *path = write_model(0), name[300];
@@ -419,8 +419,8 @@ static void count_reading(void *arg, const struct steno_graph *g)
     ++*(int *)arg;
 }
 
-/* The part of the model that is a step is asked for, which it has not: whether it was read for
- * that, and what is said. */
+/* Ask for the step part of a model that has none. Returns whether the model was read; *err gets
+ * the message. */
 static int ask_for_a_step(const char *path, steno_err *err)
 {
     int read = 0;
@@ -454,10 +454,10 @@ static void a_refused_part_is_remembered_with_its_reason(void **state)
     }
     assert_int_equal(truncate(name, sb.st_size / 2), 0);
     assert_int_equal(ask_for_a_step(path, &again), 1);
-    steno_network_close(open_cached(path, STENO_FP32)); /* the whole of it is no less welcome */
+    steno_network_close(open_cached(path, STENO_FP32)); /* the whole model still opens */
     assert_int_equal(rename(other, path), 0);
-    assert_int_equal(ask_for_a_step(path, &again),
-                     1); /* another graph, and the old one's are gone */
+    /* a new graph: the old graph's files are gone */
+    assert_int_equal(ask_for_a_step(path, &again), 1);
     assert_int_equal(files(name, sizeof name), 1);
     clear();
     *strrchr(other, '/') = '\0';

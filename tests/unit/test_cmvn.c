@@ -37,7 +37,8 @@ static void global_mean_and_deviation_are_applied_per_dimension(void **state)
         near(x[2 * t + 1], 4);
     }
     steno_cmvn_close(c);
-    assert_int_equal(steno_cmvn_open(&c, NULL, NULL, 2, NULL), STENO_OK); /* does nothing */
+    /* no statistics: no change */
+    assert_int_equal(steno_cmvn_open(&c, NULL, NULL, 2, NULL), STENO_OK);
     fill(x);
     steno_cmvn_apply(c, x, 5);
     near(x[8], 5);
@@ -58,7 +59,7 @@ static void statistics_give_mean_and_deviation(void **state)
     steno_cmvn_apply(c, x, 5);
     for (size_t t = 0; t < 5; t++) {
         near(x[2 * t], ((double)t + 1 - 3) / sqrt(2));
-        near(x[2 * t + 1], 0); /* no variance: 0 / 1e-10 */
+        near(x[2 * t + 1], 0); /* variance 0: 0 / 1e-10 */
     }
     steno_cmvn_close(c);
 }
@@ -112,7 +113,8 @@ static void one_frame_and_none_are_no_trouble(void **state)
     (void)state;
     steno_cmvn_utterance(x, 0, 2, &STENO_NORM_NEMO);
     near(x[0], 4);
-    steno_cmvn_utterance(x, 1, 2, &STENO_NORM_NEMO); /* no deviation of one frame: the mean only */
+    /* one frame has no deviation: only the mean is removed */
+    steno_cmvn_utterance(x, 1, 2, &STENO_NORM_NEMO);
     near(x[0], 0);
     near(x[1], 0);
 }

@@ -1,6 +1,6 @@
-/* Weights that are kept in fewer bits (kernels.h, gemm_f32_w24 and gemm_bf16_w12): which ones; that
- * sums are as exact as those of f32; and that an example's bits are its own in whatever company it
- * is multiplied. */
+/* Compressed weights (kernels.h, gemm_f32_w24 and gemm_bf16_w12): which weights are compressed;
+ * sums are as exact as in f32; and the bits of an example do not depend on the rest of its
+ * batch. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -32,10 +32,11 @@ static void large_weights_are(void **state)
     assert_true(steno_ops_compressed(&k, STENO_FP32, 512, 512));
     assert_true(steno_ops_compressed(&k, STENO_FP32, 256, 256));
     assert_false(steno_ops_compressed(&k, STENO_FP32, 256, 255));
-    assert_false(steno_ops_compressed(&k, STENO_FP32, 8192, 40)); /* two panels and a half */
+    assert_false(steno_ops_compressed(&k, STENO_FP32, 8192, 40)); /* 2.5 panels */
     assert_false(steno_ops_compressed(&k, STENO_FP32, 40, 8192));
     assert_false(steno_ops_compressed(&plain, STENO_FP32, 512, 512));
-    assert_false(steno_ops_compressed(&k, STENO_BF16_WEIGHTS, 512, 512)); /* has its own */
+    /* bf16 has its own format */
+    assert_false(steno_ops_compressed(&k, STENO_BF16_WEIGHTS, 512, 512));
     assert_false(steno_ops_compressed(&k, STENO_INT8_WEIGHTS, 512, 512));
 }
 
@@ -44,7 +45,7 @@ static float number(size_t i)
     return sinf((float)i * 1.7f + (float)(i % 7));
 }
 
-/* y = x W, both of this shape. */
+/* y = x W with x and y of this shape. */
 static steno_network *network_of(const char *shape, enum steno_precision precision)
 {
     struct steno_network_options opt = {.opt_level = -1, .precision = precision};
@@ -67,13 +68,13 @@ static steno_network *network_of(const char *shape, enum steno_precision precisi
     return n;
 }
 
-/* With both open. */
+/* The number of examples and their length are both symbolic. */
 static steno_network *network(void)
 {
     return network_of("b,t,512", STENO_FP32);
 }
 
-/* Rows from number `from` on of one long x, as b examples of t. */
+/* b examples of t rows each, from row `from` on, out of one long sequence. */
 static void run(steno_network *n, size_t from, int b, int t, int threads, float *y)
 {
     static float x[B * T * K];
@@ -105,7 +106,7 @@ static void batch_does_not_matter(void **state)
     steno_network_close(n);
 }
 
-/* Against sums in f64: as exact as f32 is. */
+/* Against sums in f64: the error is that of f32. */
 static void sums_are_those_of_f32(void **state)
 {
     static float y[B * T * N];
@@ -136,8 +137,8 @@ static size_t bytes_of(const char *shape, enum steno_precision precision)
     return bytes;
 }
 
-/* Where many rows lose by fewer bits, weights of utterances and of shapes that say so stay as they
- * are. */
+/* On CPUs where compression makes products of many rows slower, weights that multiply many rows
+ * keep all their bits: those of whole utterances, and those whose shape says so. */
 static void weights_of_many_rows_stay(void **state)
 {
     steno_kernels k;
@@ -152,7 +153,7 @@ static void weights_of_many_rows_stay(void **state)
     for (int i = 0; i < 2; i++) {
         const enum steno_precision p = i && k.gemm_bf16_w12.part ? STENO_BF16_WEIGHTS : STENO_FP32;
         const size_t few = bytes_of("b,t,512", p), many = bytes_of("1,t,512", p);
-        assert_true(few * 4 < many * 3 + many / 32); /* and an exponent a column */
+        assert_true(few * 4 < many * 3 + many / 32); /* plus one exponent per column */
         assert_int_equal(bytes_of("b,512", p), few);
         assert_int_equal(bytes_of("4,b,512", p), few);
         assert_int_equal(bytes_of("b,42,512", p), many);

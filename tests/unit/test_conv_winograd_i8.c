@@ -1,5 +1,6 @@
-/* Convolutions of stride 2 in 8 bits with fewer multiplications: as near to f32 as rounded patches
- * are, images of every remainder of three, padding, activations, levels, threads. */
+/* 8-bit convolutions of stride 2 by Winograd's method: their distance from f32 is that of
+ * rounded patches, for extents of every remainder modulo 3, padding, activations, CPU levels and
+ * threads. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,12 +19,13 @@
 
 enum { C = 128, O = 40, MOST = 21 };
 
-static float number(size_t i) /* in [-1,1], without a pattern that rounding would meet */
+static float number(size_t i) /* in [-1,1], without a period that could match a rounding step */
 {
     return sinf((float)i * 1.7f + (float)(i % 7));
 }
 
-/* Conv(x [1, C, h, w]), 3x3, stride 2, padding before and after, then act, by name or NULL. */
+/* Conv(x [1, C, h, w]), 3x3, stride 2, padded by `pad` on both sides, then the activation `act`
+ * (NULL: none). */
 static steno_network *network(enum steno_precision p, const char *cpu, int64_t pad, const char *act)
 {
     struct steno_network_options opt = {.opt_level = -1, .precision = p, .cpu = cpu};
@@ -74,7 +76,7 @@ static size_t run(steno_network *n, size_t h, size_t w, int threads, float *y)
     return count;
 }
 
-/* Root of the mean square of a - b, by that of b. */
+/* Root mean square of a - b divided by that of b. */
 static double off_by(const float *a, const float *b, size_t n)
 {
     double off = 0, all = 0;
@@ -107,7 +109,7 @@ static void images_are_as_near_as_8_bits(void **state)
                 double off;
                 assert_int_equal(run(n, sizes[i][0], sizes[i][1], 1, y), count);
                 off = off_by(y, want, count);
-                if (!(off > 1e-4 && off < 0.02)) /* rounding to 255 steps, twice: some 0.01 */
+                if (!(off > 1e-4 && off < 0.02)) /* two roundings to 255 steps: about 0.01 */
                     fail_msg("%s, %zux%zu, padding %d: off by %g", levels[l], sizes[i][0],
                              sizes[i][1], pad, off);
                 (void)run(n, sizes[i][0], sizes[i][1], 3, again);
@@ -118,7 +120,8 @@ static void images_are_as_near_as_8_bits(void **state)
         }
 }
 
-/* 25 matrices of bytes where tiles do not multiply them faster; the report counts one product. */
+/* 25 matrices of bytes, but 9 on CPUs whose AMX tiles are faster without Winograd; the report
+ * counts one product. */
 static void matrices_are_kept_once(void **state)
 {
     steno_network *n = network(STENO_INT8_WEIGHTS, "native", 1, NULL);

@@ -1,4 +1,5 @@
-/* What models cost, kept in files: round trip, what the name depends on, damage. */
+/* Measured costs of models, kept in files: round trip, what the file's name depends on, damaged
+ * files. */
 /* link: server/costs.c */
 #include <stdarg.h>
 #include <stddef.h>
@@ -73,7 +74,8 @@ static void what_is_kept_comes_back(void **state)
     steno_err err;
     identify(p, &id, 0);
     assert_false(steno_costs_load(&id, &got));
-    assert_int_equal(steno_costs_store(&id, &costs, 1.0, &err), STENO_OK); /* makes a and b */
+    /* makes the folders a and b */
+    assert_int_equal(steno_costs_store(&id, &costs, 1.0, &err), STENO_OK);
     assert_int_equal(stat(id.file, &sb), 0);
     assert_int_equal(sb.st_mode & 0777, 0600);
     assert_true(steno_costs_load(&id, &got));
@@ -103,7 +105,8 @@ static void a_machine_that_is_never_quiet_is_measured_three_times(void **state)
     struct steno_costs_id id;
     struct steno_pool_costs got, more = costs;
     identify(p, &id, 0);
-    assert_int_equal(steno_costs_store(&id, &costs, 1.0, NULL), STENO_OK); /* an older, good one */
+    /* an older, valid file */
+    assert_int_equal(steno_costs_store(&id, &costs, 1.0, NULL), STENO_OK);
     more.host = 2 * costs.host;
     for (int i = 0; i < STENO_POOL_BATCH_SIZES; i++)
         more.step[i] = (i % 2 ? 0.5 : 2) * costs.step[i];
@@ -113,13 +116,13 @@ static void a_machine_that_is_never_quiet_is_measured_three_times(void **state)
     assert_false(steno_costs_load(&id, &got));
     assert_int_equal(steno_costs_store(&id, &more, 9, NULL), STENO_OK);
     assert_true(steno_costs_load(&id, &got));
-    assert_true(fabs(got.host - costs.host) < 1e-8 * costs.host); /* the least of each */
+    assert_true(fabs(got.host - costs.host) < 1e-8 * costs.host); /* the minimum of each */
     for (int i = 0; i < STENO_POOL_BATCH_SIZES; i++) {
         double least = fmin(costs.step[i], more.step[i]);
         assert_true(isinf(least) ? isinf(got.step[i]) : fabs(got.step[i] - least) < 1e-8 * least);
     }
-    assert_int_equal(steno_costs_store(&id, &more, 1.1, NULL),
-                     STENO_OK); /* a quiet start at last */
+    /* the first start on a quiet machine */
+    assert_int_equal(steno_costs_store(&id, &more, 1.1, NULL), STENO_OK);
     assert_true(steno_costs_load(&id, &got) && fabs(got.host - more.host) < 1e-8 * more.host);
 }
 
@@ -128,7 +131,7 @@ static void the_name_follows_content_and_settings_alone(void **state)
     const struct place *p = *state;
     struct steno_costs_id a, b;
     identify(p, &a, 0);
-    put(p->model, "model.conf", "one"); /* another time, the same content */
+    put(p->model, "model.conf", "one"); /* a new time, the same content */
     identify(p, &b, 0);
     assert_string_equal(a.file, b.file);
     identify(p, &b, 8);

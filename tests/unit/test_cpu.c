@@ -47,7 +47,7 @@ static void detection_agrees_with_the_compiler_runtime(void **state)
 {
     unsigned mask = steno_cpu_detect();
     (void)state;
-#if defined(__x86_64__) /* libgcc reads CPUID and XCR0 on its own */
+#if defined(__x86_64__) /* libgcc reads CPUID and XCR0 by itself */
     assert_int_equal(!!(mask & STENO_CPU_AVX2),
                      __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"));
     assert_int_equal(!!(mask & STENO_CPU_AVX512),

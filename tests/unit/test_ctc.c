@@ -1,4 +1,4 @@
-/* The reference here is brute force: every path of a small score array, collapsed by the CTC rule
+/* The reference is brute force: every path of a small score array, collapsed by the CTC rule
  * (Graves et al. 2006, section 3.1) and summed per token sequence. */
 #include <math.h>
 #include <setjmp.h>
@@ -19,7 +19,7 @@ static void fill(float *row, int vocab, const float *p)
         row[v] = logf(p[v]);
 }
 
-/* Random rows of a softmax, repeatable. */
+/* Random softmax rows, the same for the same seed. */
 static void random_scores(float *s, int frames, int vocab, uint32_t seed)
 {
     for (int t = 0; t < frames; t++) {
@@ -58,7 +58,7 @@ static void check_tokens(const struct steno_hyp *h, const int *want, size_t n)
         assert_int_equal(h->spans[i].token, want[i]);
 }
 
-/* Scores where frame t says tok[t] with probability p. */
+/* Scores in which frame t gives token tok[t] the probability p. */
 static void say(float *s, const int *tok, int frames, int vocab, float p)
 {
     for (int t = 0; t < frames; t++)
@@ -99,7 +99,7 @@ static void reset_does_not_hear_a_sounding_token_twice(void **state)
     struct steno_hyp h;
     size_t n;
     say(s, repeated, REPEATED, 3, 0.9f);
-    assert_int_equal(steno_ctc_greedy_push(g, s, 8), STENO_OK); /* within B */
+    assert_int_equal(steno_ctc_greedy_push(g, s, 8), STENO_OK); /* still inside B */
     steno_ctc_greedy_reset(g);
     assert_int_equal(steno_ctc_greedy_push(g, s + 8 * 3, 3), STENO_OK);
     h = steno_ctc_greedy_best(g);
@@ -109,7 +109,8 @@ static void reset_does_not_hear_a_sounding_token_twice(void **state)
     assert_int_equal(steno_ctc_beam_push(b, s + 8 * 3, 3), STENO_OK);
     assert_int_equal(steno_ctc_beam_nbest(b, &h, 1, &n), STENO_OK);
     assert_int_equal(h.n, 0);
-    assert_int_equal(steno_ctc_beam_push(b, s + 7 * 3, 1), STENO_OK); /* blank between: a new one */
+    /* after a blank: a new token */
+    assert_int_equal(steno_ctc_beam_push(b, s + 7 * 3, 1), STENO_OK);
     assert_int_equal(steno_ctc_beam_nbest(b, &h, 1, &n), STENO_OK);
     check_tokens(&h, (int[]){B}, 1);
     assert_int_equal(h.spans[0].first, REPEATED);
@@ -131,7 +132,8 @@ static void blank_penalty_brings_out_weak_tokens(void **state)
     steno_ctc_greedy_close(g);
 }
 
-/* Hannun's point: the best path is blank-blank (0.36), but "A" has more paths (0.24+0.24+0.16). */
+/* Hannun's example: the best path is blank-blank (0.36), but "A" has more paths
+ * (0.24+0.24+0.16). */
 static void beam_sums_the_paths_of_a_prefix(void **state)
 {
     (void)state;
@@ -163,14 +165,14 @@ static void beam_keeps_prefix_score_when_blank_wins(void **state)
     assert_int_equal(steno_ctc_beam_push(b, s, 3), STENO_OK);
     assert_int_equal(steno_ctc_beam_nbest(b, &h, 1, &n), STENO_OK);
     check_tokens(&h, (int[]){A}, 1);
-    /* A--, AA-, AAA, and nothing that ends in a second A */
+    /* A--, AA-, AAA; no path that ends in a second A */
     assert_true(fabs(h.score - log(0.9 * (0.999 * 0.999 + 0.001 * 0.999 + 0.001 * 0.001))) < 1e-5);
     assert_int_equal(h.spans[0].first, 0);
     assert_int_equal(h.spans[0].last, 0);
     steno_ctc_beam_close(b);
 }
 
-/* Found by fuzz_stream: such a word had no speech start, and was dropped at the endpoint. */
+/* Found by fuzz_stream: such a word had no start of speech, so the endpoint dropped it. */
 static void a_word_that_wins_no_frame_is_a_sound_all_the_same(void **state)
 {
     (void)state;
@@ -192,7 +194,7 @@ struct entry {
     double p;
 };
 
-/* All V^T paths. */
+/* All V^T paths, collapsed and summed. Returns the number of sequences. */
 static int brute_force(const float *s, struct entry *out)
 {
     int n_out = 0, total = 1;
@@ -326,7 +328,7 @@ static void stable_tokens_never_change(void **state)
             seen[n_seen] = h[0].spans[n_seen].token;
         most = h[0].n;
     }
-    assert_true(n_seen > most / 2); /* and it does settle */
+    assert_true(n_seen > most / 2); /* the stable prefix does grow */
     steno_ctc_beam_close(b);
 }
 

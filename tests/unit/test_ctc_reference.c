@@ -1,5 +1,6 @@
-/* Greedy decoding of recorded scores against what sherpa-onnx 2.0.1 heard in the same recording
- * (tests/data/README.md says where the files come from): tokens, the frame each begins in, text. */
+/* Greedy decoding of recorded scores against the result of sherpa-onnx 2.0.1 for the same
+ * recording (tests/data/README.md names the sources): tokens, the frame in which each begins,
+ * text. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -49,7 +50,7 @@ static size_t load_scores(const char *path, float *out, size_t max)
     return n;
 }
 
-/* The reference writes the word mark as a space. */
+/* The reference writes a space for the word mark. */
 static void check_piece(const steno_tokens *t, int32_t id, const char *want)
 {
     char got[80];

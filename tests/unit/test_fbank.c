@@ -13,8 +13,8 @@
 #define MAX_FRAMES 256
 #define MAX_BINS 128
 
-/* A rough sweep with noise on it; integers, so that the references could be made from the very same
- * samples elsewhere. */
+/* A rough sweep with noise. Samples are integers / 32768, so that other programs could compute
+ * the references from exactly the same samples. */
 static void signal_fill(float *x, size_t n)
 {
     uint32_t s = 12345;
@@ -76,7 +76,7 @@ static struct steno_fbank_options whisper(void)
     return steno_logmel_whisper(80);
 }
 
-static struct steno_fbank_options long_hop(void) /* hop longer than the window */
+static struct steno_fbank_options long_hop(void) /* the hop is longer than the window */
 {
     struct steno_fbank_options o = digits();
     o.length_ms = 10;
@@ -123,8 +123,8 @@ static void check(maker *make, size_t frames, const size_t *bins, const struct r
         }
 }
 
-/* References: kaldi-native-fbank 1.22.5 (dither 0) over the same samples. Seven digits were kept,
- * and log energies near the floor differ most between two float implementations. */
+/* References: kaldi-native-fbank 1.22.5 (dither 0) on the same samples, recorded with seven
+ * digits. Two float implementations differ most in log energies near the floor. */
 static void kaldi_features_of_the_shipped_model_match_kaldi_native_fbank(void **state)
 {
     static const size_t bins[5] = {0, 1, 7, 20, 39};
@@ -173,8 +173,8 @@ static void librosa_mode_matches_kaldi_native_fbank(void **state)
     check(nemo, 25, bins, rows, 3, 2e-4f);
 }
 
-/* References: torch 2.13 torch.stft(center=True, pad_mode="reflect") and the formula of
- * librosa.filters.mel in double precision, over the same samples. */
+/* References: torch 2.13, torch.stft(center=True, pad_mode="reflect"), and the formula of
+ * librosa.filters.mel in double precision, on the same samples. */
 static void espnet_frontend_matches_torch(void **state)
 {
     static const size_t bins[5] = {0, 9, 40, 79};
@@ -188,7 +188,7 @@ static void espnet_frontend_matches_torch(void **state)
     check(espnet, 32, bins, rows, 4, 1e-4f);
 }
 
-/* torch.stft sets a window of win_length samples into the middle of n_fft. */
+/* torch.stft puts a window of win_length samples in the middle of n_fft. */
 static void a_window_shorter_than_the_transform_stands_in_its_middle(void **state)
 {
     static const size_t bins[5] = {0, 9, 40, 79};
@@ -222,7 +222,7 @@ static void whisper_frontend_matches_torch(void **state)
     check(whisper, 26, bins, rows, 4, 1e-5f);
 }
 
-/* Any chunks, any room for output: the very same bits. */
+/* Any chunks and any room for output give exactly the same bits. */
 static void any_chunking_gives_the_same_bits_as_the_whole(void **state)
 {
     static float x[N], want[MAX_FRAMES * MAX_BINS], got[MAX_FRAMES * MAX_BINS];
@@ -259,8 +259,8 @@ static void any_chunking_gives_the_same_bits_as_the_whole(void **state)
     }
 }
 
-/* Front ends whose frames are computed eight at a time, where the CPU can, against one by one. The
- * signal is loud, quiet and silent in turn, so that floors and denormals come up. */
+/* Front ends that compute eight frames at a time, where the CPU can, against one frame at a
+ * time. The signal is loud, quiet and silent in turn, so that floors and denormals occur. */
 static void frames_side_by_side_have_the_bits_of_single_ones(void **state)
 {
     static float x[N], one[MAX_FRAMES * MAX_BINS], many[MAX_FRAMES * MAX_BINS];
@@ -285,7 +285,7 @@ static void frames_side_by_side_have_the_bits_of_single_ones(void **state)
     }
 }
 
-/* One front end, two signals of others at its side, in turn and in uneven pieces. */
+/* One front end serves two signals alternately, in uneven pieces. */
 static void signals_that_share_a_front_end_have_the_bits_of_their_own(void **state)
 {
     static float x[2][N], want[2][MAX_FRAMES * MAX_BINS], got[2][MAX_FRAMES * MAX_BINS];
@@ -345,8 +345,8 @@ static void number_of_frames_follows_the_formula_at_every_length(void **state)
     }
 }
 
-/* A frame that needs samples beyond the newest one waits: nothing is emitted twice or differently
- * when the end comes. */
+/* A frame that needs samples past the newest one waits. The end of the signal emits no frame
+ * twice and changes none. */
 static void last_frames_wait_for_the_end(void **state)
 {
     struct steno_fbank_options o = reflect();
@@ -357,7 +357,7 @@ static void last_frames_wait_for_the_end(void **state)
     signal_fill(x, N);
     assert_int_equal(steno_fbank_open(&f, &o, NULL), STENO_OK);
     assert_int_equal(steno_fbank_push(f, x, N, &used, out, MAX_FRAMES, &made), STENO_OK);
-    /* shift 160, window 400: frame t ends at 160 t + 280, so t = 23 is the last inside 4000 */
+    /* hop 160, window 400: frame t ends at 160 t + 280, so t = 23 is the last one inside 4000 */
     assert_int_equal(made, 24);
     assert_int_equal(steno_fbank_flush(f, out, MAX_FRAMES, &tail), STENO_OK);
     assert_int_equal(tail, 1);

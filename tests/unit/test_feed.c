@@ -22,7 +22,7 @@ struct result {
     float x[MAX_OUT];
 };
 
-/* piece 0 = random pieces of up to `most` bytes. */
+/* Feed n bytes in pieces of `piece`; piece 0: random pieces of up to `most` bytes. */
 static void run(const struct steno_feed_options *opt, const void *data, size_t n, size_t piece,
                 size_t most, struct result *r)
 {
@@ -41,7 +41,7 @@ static void run(const struct steno_feed_options *opt, const void *data, size_t n
             steno_feed_push(f, p + at, k, &used, r->x + r->n, STENO_FEED_MIN_OUT, &made, &r->err);
         if (r->st && r->st != STENO_NEED_MORE)
             goto out;
-        assert_true(used || made); /* it always moves on */
+        assert_true(used || made); /* every call makes progress */
         r->n += made;
     }
     r->rate = steno_feed_rate(f);
@@ -127,13 +127,13 @@ static void opus_packets_come_one_per_push(void **state)
     assert_int_equal(steno_feed_open(&f, &opt, NULL), STENO_OK);
     assert_int_equal(steno_feed_rate(f), 8000);
     for (size_t i = 0; i < p.n; i++) {
-        size_t n = i == 7 ? 0 : p.len[i]; /* one is lost */
+        size_t n = i == 7 ? 0 : p.len[i]; /* packet 7 is lost */
         assert_int_equal(
             steno_feed_push(f, p.data[i], n, &used, out, STENO_FEED_MIN_OUT, &made, &err),
             STENO_OK);
         assert_int_equal(used, n);
         total += made;
-        if (i == 9) /* one is rubbish: an error, and the stream goes on */
+        if (i == 9) /* packet 9 is damaged: an error, then the stream continues */
             assert_int_equal(
                 steno_feed_push(f, "\xFF", 1, &used, out, STENO_FEED_MIN_OUT, &made, &err),
                 STENO_ERR_FORMAT);

@@ -13,7 +13,7 @@
 
 #define MAX_N 8192
 
-/* The definition, in double precision: |sum x[i] exp(-2 pi j i k / n)|^2. Only every `step`th k. */
+/* The definition in double precision: |sum x[i] exp(-2 pi j i k / n)|^2. */
 static double power_at(const float *x, size_t n, size_t k)
 {
     double re = 0, im = 0;
@@ -25,7 +25,7 @@ static double power_at(const float *x, size_t n, size_t k)
     return re * re + im * im;
 }
 
-/* Both our own transform and kissfft: the error of an FFT in float grows with log n, relative to
+/* For our own transform and for kissfft. The error of a float FFT grows with log n, relative to
  * the root mean square of the spectrum (Higham, Accuracy and Stability, section 24.1). */
 static void power_spectrum_matches_the_definition(void **state)
 {
@@ -44,7 +44,7 @@ static void power_spectrum_matches_the_definition(void **state)
         }
         assert_int_equal(steno_fft_open(&f, n, NULL), STENO_OK);
         steno_fft_power(f, x, power);
-        if (n >= 64 && !(n & (n - 1))) { /* with scratch of one's own: the same bits */
+        if (n >= 64 && !(n & (n - 1))) { /* with the caller's scratch: the same bits */
             static float again[MAX_N / 2 + 1], scratch[2 * MAX_N];
             steno_fft_power_in(f, x, again, scratch);
             assert_memory_equal(power, again, (n / 2 + 1) * sizeof *power);
@@ -59,8 +59,8 @@ static void power_spectrum_matches_the_definition(void **state)
     }
 }
 
-/* Parseval: the energies of signal and spectrum agree, so no bin is missed between the ones above.
- */
+/* Parseval: the signal and the spectrum have the same energy. So bins that the test above skips
+ * are right too. */
 static void energy_is_preserved(void **state)
 {
     static float x[MAX_N], power[MAX_N / 2 + 1];
@@ -111,8 +111,8 @@ static void sizes_that_cannot_be_are_refused(void **state)
     steno_fft_close(NULL);
 }
 
-/* Kaldi's filters are built so that between the centres of the first and last one neighbours add up
- * to 1; a flat spectrum shows the sum of each filter's weights. */
+/* In Kaldi's construction neighbouring filters add up to 1 between the centres of the first and
+ * the last one. A flat spectrum shows the sum of each filter's weights. */
 static void neighbouring_kaldi_filters_add_up_to_one(void **state)
 {
     float power[257 + STENO_MEL_PAD], out[80];
@@ -135,8 +135,8 @@ static void neighbouring_kaldi_filters_add_up_to_one(void **state)
     steno_mel_close(m);
 }
 
-/* Area normalisation: over Hz, each triangle has area 1 (librosa, norm="slaney"); wide filters are
- * sampled finely enough to see it. */
+/* Area normalisation: each triangle has area 1 over Hz (librosa, norm="slaney"). Wide filters
+ * have enough samples to show it. */
 static void slaney_filters_have_unit_area(void **state)
 {
     static float power[2049 + STENO_MEL_PAD], out[40];
@@ -151,13 +151,14 @@ static void slaney_filters_have_unit_area(void **state)
     steno_mel_close(m);
 }
 
-/* One filter over everything: the case where whole vectors leave the spectrum by STENO_MEL_PAD. */
+/* One filter over the whole spectrum. Here whole vectors read past the end of the spectrum, by
+ * up to STENO_MEL_PAD. */
 static void single_filter_spans_the_whole_spectrum(void **state)
 {
     float *power = calloc(17 + STENO_MEL_PAD, sizeof *power), out[2];
     steno_mel *m;
     (void)state;
-    assert_non_null(power); /* a block of its own: the sanitizer sees a read behind it */
+    assert_non_null(power); /* a separate block, so that the sanitizer sees reads past it */
     for (size_t k = 0; k < 17 + STENO_MEL_PAD; k++)
         power[k] = 1;
     assert_int_equal(steno_mel_open(&m, STENO_MEL_SLANEY, 16000, 32, 1, 0, 0, NULL), STENO_OK);
@@ -167,8 +168,8 @@ static void single_filter_spans_the_whole_spectrum(void **state)
     free(power);
 }
 
-/* Every 1009th float from the smallest normal one up (about two million), and all around 1, where
- * the result is smallest. */
+/* Every 1009th float from the smallest normal one up (about two million), and all floats around
+ * 1, where the result is smallest. */
 static void vector_logarithm_is_within_2_ulp(void **state)
 {
     double worst = 0;
@@ -191,7 +192,7 @@ static void vector_logarithm_is_within_2_ulp(void **state)
         fail_msg("off by %g ulp", worst);
 }
 
-/* Values at the ends and in the middle, by the definitions in window.h. */
+/* Values at the ends and in the middle against the definitions in window.h. */
 static void windows_follow_their_definitions(void **state)
 {
     static const struct {

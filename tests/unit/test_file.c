@@ -21,7 +21,8 @@ struct clip {
     struct steno_audio_info info;
 };
 
-/* Drain in pieces of `piece` samples. Returns the first error, with the clip so far. */
+/* Read in pieces of `piece` samples. Returns the first error; the clip has the samples before
+ * it. */
 static steno_status drain(steno_audio *a, size_t piece, struct clip *c, steno_err *err)
 {
     size_t cap = 1 << 16, n;
@@ -76,9 +77,9 @@ static double rms_of_difference(const struct clip *a, const struct clip *b)
     return sqrt(sum / (double)n);
 }
 
-/* The same recording in every container and width differs by its quantisation alone. The files were
- * made with noise-shaped dither, whose rms error is about two steps of 2^(1-bits); three
- * are allowed. */
+/* Recordings of the same speech in every container and width differ by quantisation alone. The
+ * files were made with noise-shaped dither, whose rms error is about two steps of 2^(1-bits).
+ * Three steps are allowed. */
 static void all_formats_give_the_same_audio_up_to_quantisation(void **state)
 {
     static const struct {
@@ -128,7 +129,8 @@ static void mp3_and_ogg_opus_files_are_read_to_their_end(void **state)
     assert_string_equal(opus.info.codec, "opus");
     assert_int_equal(opus.info.sample_rate, 16000);
     assert_int_equal(opus.n, 129024);
-    /* 290 KB of cover picture, then 98 frames of 1152 samples, less encoder delay and padding */
+    /* 290 KB of cover picture, then 98 frames of 1152 samples, less the encoder's delay and
+     * padding */
     assert_string_equal(mp3.info.format, "mp3");
     assert_int_equal(mp3.info.channels, 2);
     assert_true(mp3.n > 97 * 1152 - 1152 && mp3.n <= 98 * 1152);
@@ -215,7 +217,7 @@ static void truncated_wav_gives_what_is_there_and_says_so(void **state)
     assert_int_equal(c.info.frames, 3000);
     assert_true(c.info.truncated);
     free(c.x);
-    wavgen_put32(w.data + 40, 0x40000000); /* a header that promises a gigabyte */
+    wavgen_put32(w.data + 40, 0x40000000); /* the header claims a gigabyte of data */
     assert_int_equal(decode(w.data, w.len, NULL, 999, &c, &err), STENO_OK);
     assert_int_equal(c.n, 5000);
     assert_true(c.info.truncated);
@@ -238,7 +240,7 @@ static void longer_than_the_limit_is_refused_early_or_in_the_middle(void **state
     assert_int_equal(decode(w.data, w.len, &opt, 1000, &c, &err), STENO_OK);
     assert_int_equal(c.n, 24000);
     free(c.x);
-    /* from a pipe the length shows only as it goes */
+    /* from a pipe the length is not known in advance */
     opt.max_seconds = 1;
     wavgen_put32(w.data + 40, 0xFFFFFFFF);
     assert_int_equal(pipe(fd), 0);
@@ -266,7 +268,7 @@ static void header_that_promises_hours_does_not_trip_the_limit(void **state)
     free(w.data);
 }
 
-/* One header per encoding that libsndfile writes, into a temporary file. */
+/* The samples as a temporary file in one of libsndfile's formats. */
 static FILE *encode(int format, const float *x, size_t n)
 {
     SF_INFO info = {.samplerate = 16000, .channels = 1, .format = format};
@@ -351,15 +353,15 @@ static double correlation(const float *a, const float *b, size_t n)
     return ab / sqrt(aa * bb + 1e-30);
 }
 
-/* Encoders may pad the start (MP3): the best of all lags up to 0.2 s counts, and where a format
- * says how much was padded, the lag is nothing. */
+/* Encoders may pad the start (MP3), so the best lag of up to 0.2 s counts. Where a format
+ * records its padding, the lag must be zero. */
 static void lossy_encodings_carry_the_same_sound(void **state)
 {
     static const struct {
         int format;
         size_t max_lag;
     } rows[] = {
-        {SF_FORMAT_WAV | SF_FORMAT_IMA_ADPCM, 0}, /* not our WAV reader's, but libsndfile's */
+        {SF_FORMAT_WAV | SF_FORMAT_IMA_ADPCM, 0}, /* read by libsndfile, not by our WAV reader */
         {SF_FORMAT_WAV | SF_FORMAT_MS_ADPCM, 0},
         {SF_FORMAT_WAV | SF_FORMAT_GSM610, 0},
         {SF_FORMAT_WAV | SF_FORMAT_PCM_16 | SF_ENDIAN_BIG, 0}, /* RIFX */
@@ -395,7 +397,8 @@ static void lossy_encodings_carry_the_same_sound(void **state)
     }
 }
 
-/* The encoder goes on writing while the first samples are read: nothing waits for the end. */
+/* The encoder still writes while the first samples are read: the reader does not wait for the
+ * end. */
 static void ogg_opus_from_a_pipe_is_decoded_as_it_comes(void **state)
 {
     static float x[48000];
@@ -478,8 +481,8 @@ static void cut_flac_delivers_its_beginning(void **state)
     fclose(f);
 }
 
-/* libsndfile 1.2.0 leaks when such a header fails in it; under AddressSanitizer this test sees it.
- */
+/* libsndfile 1.2.0 leaks memory when it fails on such a header. AddressSanitizer sees the leak
+ * in this test. */
 static void damaged_vorbis_headers_are_named_before_libsndfile_sees_them(void **state)
 {
     static float x[800];
@@ -502,7 +505,7 @@ static void damaged_vorbis_headers_are_named_before_libsndfile_sees_them(void **
     assert_string_equal(err.msg, "Ogg Vorbis: the comment header is cut off");
     assert_int_equal(decode(data, 1000, NULL, 100, &c, &err), STENO_ERR_FORMAT);
     assert_non_null(strstr(err.msg, "header is cut off"));
-    data[300] ^= 1; /* the checksum of the second page */
+    data[300] ^= 1; /* in the checksum of the second page */
     assert_int_equal(decode(data, n, NULL, 100, &c, &err), STENO_ERR_FORMAT);
     assert_non_null(strstr(err.msg, "Ogg Vorbis: the comment header is"));
 }

@@ -1,5 +1,6 @@
-/* Networks exported for one stream, run for several: each stream has the bits that it has alone.
- * What would mix streams, and what nothing is known of, is refused by name. */
+/* Networks that were exported for one stream run for several: each stream gets the bits that it
+ * gets alone. Networks that would mix streams, and operators of unknown behaviour, are refused
+ * by name. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,7 +24,7 @@ static float noise(uint32_t *seed)
     return (float)(int32_t)*seed * 0x1p-31f;
 }
 
-/* ---- one network, alone and together ---- */
+/* ---- one network, one stream and several ---- */
 
 /* Inputs of all streams, [streams or 1, ...]. */
 struct inputs {
@@ -48,7 +49,7 @@ static void set(steno_session *s, const struct inputs *in, int stream)
         fail_msg("%s", err.msg);
 }
 
-/* alone: the same network or one without a free batch. */
+/* together: the network with a free batch. alone: the same network, or one without a free batch. */
 static void same_bits(steno_network *together, steno_network *alone, const struct inputs *in)
 {
     steno_session *all = NULL, *one = NULL;
@@ -72,7 +73,7 @@ static void same_bits(steno_network *together, steno_network *alone, const struc
     steno_session_close(one);
 }
 
-/* ---- graphs made here ---- */
+/* ---- graphs made by the test ---- */
 
 static struct mk_graph *begin(void)
 {
@@ -98,8 +99,8 @@ static steno_status open_made(struct mk_graph *m, const char *inputs, steno_netw
     return st;
 }
 
-/* As ESPnet's block encoder has them: extents of 1 baked into targets, rows that are written into a
- * tensor at constant places, into constant zeros too. */
+/* The patterns of ESPnet's block encoder: extents of 1 baked into Reshape targets, and rows
+ * written at constant indices of a tensor, also of constant zeros. */
 static void traced_for_one_stream(void **state)
 {
     static const int64_t apart[4] = {1, 1, ROWS, WIDTH}, row[4] = {1, 1, 1, WIDTH},
@@ -187,7 +188,8 @@ static void refused_by_name(void **state)
     }
 }
 
-/* x [1, ?, 6] times a number that is made of its extents: of all of them, or of the second. */
+/* x [1, ?, 6] times a number computed from its extents: from all of them, or from the second
+ * one. Only the latter does not depend on the number of streams. */
 static void the_number_of_streams_is_not_to_be_read(void **state)
 {
     static const int64_t second = 1;
@@ -267,7 +269,7 @@ static int64_t extent(const char *name)
     return 0;
 }
 
-/* A block after the first: whatever is f32 but the mask differs between streams. */
+/* Inputs of a block after the first one. All f32 inputs but the mask differ between streams. */
 static void make_inputs(const steno_network *n, struct inputs *in)
 {
     uint32_t seed = 7;
@@ -331,7 +333,8 @@ static void blocks_of_espnet(void **state)
                                                       STENO_FP32};
     (void)state;
     for (size_t f = 0; f < sizeof files / sizeof *files; f++)
-        for (size_t i = 0; i < (f < 3 ? 9 : 6); i++) { /* f32 keeps a range over a whole tensor */
+        for (size_t i = 0; i < (f < 3 ? 9 : 6); i++) { /* in f32 a quantized file keeps one range
+                                                          for a whole tensor, so it is left out */
             struct steno_network_options o = {
                 .opt_level = -1, .cpu = levels[i % 3], .precision = precisions[i / 3]};
             char rel[128];

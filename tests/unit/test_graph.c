@@ -70,7 +70,8 @@ static void sort_keeps_an_order_that_is_right(void **state)
     steno_graph_free(g);
 }
 
-/* x -> in1 -> a -> mid -> b -> in2 -> c: with `mid` outside, in1 and in2 are no convex region. */
+/* x -> in1 -> a -> mid -> b -> in2 -> c. While `mid` is outside the region, in1 and in2 are not
+ * convex. */
 static struct steno_graph *chain(bool convex, steno_value_id *c)
 {
     struct steno_graph *g = steno_graph_new(NULL);
@@ -122,7 +123,7 @@ static void a_region_that_is_not_convex_is_dissolved(void **state)
     struct steno_graph *g = chain(false, &c);
     (void)state;
     assert_int_equal(steno_graph_count_nodes(g), 4);
-    assert_int_equal(steno_graph_count_top(g), 4); /* the inner one, of one node, is left */
+    assert_int_equal(steno_graph_count_top(g), 4); /* the inner region, of one node, remains */
     for (int i = 0; i < 4; i++)
         assert_true(g->nodes[i].region == STENO_NONE || g->nodes[i].region == 1);
     steno_graph_free(g);
@@ -189,7 +190,7 @@ static void a_body_orders_its_node_after_what_it_captures(void **state)
     assert_string_equal(g->nodes[0].name, "writer");
     assert_int_equal(g->values[a].uses, 1);
     assert_int_equal(steno_graph_count_nodes(g), 3);
-    { /* a second capture of the same value is the first one */
+    { /* a second capture of the same value reuses the first one */
         steno_value_id again;
         assert_int_equal(steno_graph_capture(body, a, &again, NULL), STENO_OK);
         assert_int_equal(again, cap);
@@ -211,7 +212,7 @@ static void constants_are_held_once_and_let_go(void **state)
     assert_int_equal(steno_graph_const_bytes(g), 400);
     steno_graph_drop_const(g, a);
     assert_null(g->values[a].constant);
-    assert_int_equal(g->values[a].shape.dim[0], 100); /* the shape stays known */
+    assert_int_equal(g->values[a].shape.dim[0], 100); /* the shape is still known */
     assert_non_null(g->values[b].constant->data);
     steno_graph_drop_const(g, b);
     assert_int_equal(steno_graph_const_bytes(g), 0);
@@ -295,7 +296,7 @@ static void counts_that_overflow_are_refused(void **state)
     size_t n;
     (void)state;
     assert_int_equal(steno_shape_count(&s, &n), STENO_ERR_LIMIT);
-    s.dim[0] = 0; /* nothing at all, whatever the others say */
+    s.dim[0] = 0; /* one 0 makes the count 0, whatever the other dimensions are */
     s.dim[1] = 5;
     assert_int_equal(steno_shape_count(&s, &n), STENO_OK);
     assert_int_equal(n, 0);

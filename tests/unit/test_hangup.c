@@ -1,4 +1,4 @@
-/* Connections watched while their requests wait. */
+/* Connections are watched for a hangup while their requests wait. */
 /* link: server/hangup.c */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -32,7 +32,7 @@ static void on_hangup(void *user, enum steno_hangup_why why)
     atomic_fetch_add(&s->calls, 1);
 }
 
-/* Whether it was counted within a minute: a busy machine takes its time. */
+/* Whether the count is reached within a minute; a busy machine may need that long. */
 static bool happened(const atomic_int *count)
 {
     for (int i = 0; i < 6000 && !atomic_load(count); i++)
@@ -60,7 +60,7 @@ static void a_client_that_leaves_is_told_once(void **state)
     assert_int_equal(atomic_load(&s.calls), 1);
     assert_int_equal(atomic_load(&s.timeouts), 0);
     steno_hangup_forget(h, id);
-    steno_hangup_forget(h, id); /* an old id means nothing */
+    steno_hangup_forget(h, id); /* an id that is no longer in use: no effect */
     steno_hangup_forget(h, 0);
     close(p[0]);
     steno_hangup_close(h);
@@ -98,7 +98,7 @@ static void a_half_closed_client_is_told_apart_and_watched_on(void **state)
     assert_int_equal(atomic_load(&s.halves), 1);
     assert_int_equal(atomic_load(&s.calls), 0);
     steno_hangup_extend(h, id, steno_now_ns() + 1);
-    steno_hangup_extend(h, id + 1, 1); /* another's: nothing */
+    steno_hangup_extend(h, id + 1, 1); /* another id: no effect */
     assert_true(happened(&s.calls));
     assert_int_equal(atomic_load(&s.timeouts), 1);
     assert_int_equal(atomic_load(&s.halves), 1);
@@ -120,12 +120,12 @@ static void forget_waits_for_a_running_call_and_ends_the_watch(void **state)
     atomic_store(&s.slow, true);
     id = steno_hangup_watch(h, p[0], 0, on_hangup, &s);
     assert_true(id != 0);
-    assert_true(steno_hangup_watch(h, q[0], 0, on_hangup, &s) == 0); /* all places taken */
+    assert_true(steno_hangup_watch(h, q[0], 0, on_hangup, &s) == 0); /* all places are taken */
     close(p[1]);
     assert_true(happened(&s.begun));
     steno_hangup_forget(h, id);
     assert_int_equal(atomic_load(&s.calls), 1);
-    /* the place is free again; its former watch fires no more */
+    /* the place is free again; its former watch does not fire any more */
     id = steno_hangup_watch(h, q[0], 0, on_hangup, &s);
     assert_true(id != 0);
     usleep(150000);

@@ -1,4 +1,4 @@
-/* Liveness and readiness, and what systemd's watchdog hears, over a pool that does as told. */
+/* Liveness, readiness and the messages to systemd's watchdog, over a fake pool. */
 /* link: server/health.c server/limits.c server/retry_spreader.c server/metrics.c server/stats.c */
 /* link: server/config.c */
 /* link: server/address.c server/log.c */
@@ -19,12 +19,12 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-/* ---- the pool, as the health module sees it; the real one is not linked -----------------------
- */
+/* ---- a fake pool; the real one is not linked
+ * -------------------------------------------------- */
 
 struct steno_pool {
     atomic_bool full, hangs; /* refuses streams; worker 1 has been busy for an hour */
-    atomic_bool mute, fails; /* streams never end; end with an error */
+    atomic_bool mute, fails; /* streams never end; streams end with an error */
     atomic_int canaries, open;
     atomic_uint_fast64_t steps;
 };
@@ -90,7 +90,7 @@ struct steno_pool_heartbeat steno_pool_worker_heartbeat(const steno_pool *p, int
 
 /* ---------------------------------------------------------------------------------------------- */
 
-/* ---- the models: one, whose pool is that ---- */
+/* ---- fake models: one, served by that pool ---- */
 
 steno_status steno_models_acquire(steno_models *m, const char *name,
                                   const struct steno_variant *want, struct steno_served **out,
@@ -131,7 +131,7 @@ struct fixture {
     struct steno_pool pool;
     struct steno_served served;
     steno_health *health;
-    int notify; /* systemd's end */
+    int notify; /* the socket at systemd's end */
     char path[64];
 };
 
@@ -144,7 +144,8 @@ static void open_fixture(struct fixture *f)
     f->srv.stats = steno_stats_new();
     f->srv.limits = steno_limits_new(&f->conf, f->srv.stats);
     f->served.pool = &f->pool;
-    f->srv.models = (steno_models *)&f->served; /* opaque: the fake below knows */
+    f->srv.models =
+        (steno_models *)&f->served; /* opaque to health.c; the fake functions cast it back */
     snprintf(f->path, sizeof f->path, "/tmp/steno-test-health-%d", (int)getpid());
     snprintf(addr.sun_path, sizeof addr.sun_path, "%s", f->path);
     unlink(f->path);
@@ -172,7 +173,7 @@ static void close_fixture(struct fixture *f)
     unsetenv("WATCHDOG_PID");
 }
 
-/* Poll until check says so; what it last said goes to why. */
+/* Poll until `check` returns `want`. The message must then contain `why`. */
 static bool becomes(struct fixture *f, bool (*check)(steno_health *, struct steno_buf *), bool want,
                     const char *why)
 {
@@ -202,7 +203,7 @@ static int fed(struct fixture *f)
     return n;
 }
 
-/* Whether the watchdog hears from it that often within a minute. */
+/* Whether the watchdog gets `times` messages within a minute. */
 static bool is_fed(struct fixture *f, int times)
 {
     int n = 0;
@@ -275,7 +276,7 @@ static void a_hanging_worker_stops_the_watchdogs_food(void **state)
     assert_true(becomes(&f, steno_health_ready, false, "a worker hangs"));
     (void)fed(&f);
     usleep(900000);
-    assert_true(fed(&f) <= 1); /* what it had looked at before; five or so otherwise */
+    assert_true(fed(&f) <= 1); /* from a look that was under way; without the hang about five */
     atomic_store(&f.pool.hangs, false);
     assert_true(becomes(&f, steno_health_live, true, "ok"));
     assert_true(is_fed(&f, 1));

@@ -1,4 +1,4 @@
-/* Joint search, CTC prefix scores and alignment on scores written by hand, against sums over all
+/* Joint search, CTC prefix scores and alignment on hand-written scores, against sums over all
  * paths. */
 #include <math.h>
 #include <setjmp.h>
@@ -16,7 +16,7 @@
 #define V 4 /* blank 0, a 1, b 2, eos 3 */
 #define T 5
 
-/* Log-probabilities, the same every time. */
+/* Log-probabilities, the same in every run. */
 static void make_scores(float *x)
 {
     uint32_t seed = 7;
@@ -32,7 +32,7 @@ static void make_scores(float *x)
     }
 }
 
-/* Probability of all V^T paths whose output begins with (or, `whole`, is) g. */
+/* The probability of all V^T paths whose output starts with g or, if `whole`, equals g. */
 static double by_paths(const float *x, const int32_t *g, int n, bool whole)
 {
     double sum = 0;
@@ -95,7 +95,7 @@ static void prefix_scores_are_sums_over_paths(void **state)
     steno_ctc_prefix_close(p);
 }
 
-/* psi of g in logarithms, frame by frame (Watanabe et al. 2017, algorithm 2). x [frames, V]. */
+/* psi of g in logarithms, frame by frame (Watanabe et al. 2017, algorithm 2). x: [frames, V]. */
 static double in_logarithms(const float *x, size_t frames, const int32_t *g, size_t n)
 {
     double *r = malloc(4 * frames * sizeof *r), *rn = r, *rb = r + frames, psi = 0, sum = 0;
@@ -120,8 +120,8 @@ static double in_logarithms(const float *x, size_t frames, const int32_t *g, siz
     return psi;
 }
 
-/* Probabilities of e^-6000 and less, of hypotheses whose tokens are likely early, late or nowhere:
- * far below what a double holds. */
+/* Probabilities of e^-6000 and less, far below the range of a double. The hypotheses have tokens
+ * that are likely early, late or nowhere. */
 static void prefix_scores_of_long_audio_are_those_of_logarithms(void **state)
 {
     enum { FRAMES = 1500 };
@@ -157,7 +157,7 @@ static void prefix_scores_of_long_audio_are_those_of_logarithms(void **state)
     free(x);
 }
 
-/* A scorer that knows one sentence: 1 2 1, then eos. */
+/* A scorer that prefers one sentence: 1 2 1, then eos. */
 static steno_status sentence(void *self, const int32_t *const *prefix, size_t length,
                              const int32_t *parent, size_t n, float *out, steno_err *err)
 {
@@ -244,7 +244,7 @@ static void short_outputs_wait_for_min_len(void **state)
     steno_joint_close(j);
 }
 
-/* 1 is a little likelier than 2. */
+/* Token 1 is a little likelier than 2. */
 static steno_status likes_one(void *self, const int32_t *const *prefix, size_t length,
                               const int32_t *parent, size_t n, float *out, steno_err *err)
 {
@@ -258,7 +258,8 @@ static steno_status likes_one(void *self, const int32_t *const *prefix, size_t l
     return STENO_OK;
 }
 
-/* A scorer that wants 2 brings it in, but not past a pre-beam of one token when it is partial. */
+/* A scorer that prefers token 2 brings it into the beam. A partial scorer does not, because the
+ * pre-beam of one token is chosen without it. */
 static void a_partial_scorer_has_no_say_in_the_pre_beam(void **state)
 {
     (void)state;
@@ -291,7 +292,7 @@ static void a_partial_scorer_has_no_say_in_the_pre_beam(void **state)
 
 static void tokens_are_aligned_where_they_are_likely(void **state)
 {
-    /* - a a - a: two equal tokens with a blank between them */
+    /* - a a - a: two equal tokens, separated by a blank */
     static const int path[T] = {0, 1, 1, 0, 1};
     static const int32_t two[] = {1, 1}, many[] = {1, 1, 1, 1};
     const struct steno_span *s;
@@ -304,7 +305,7 @@ static void tokens_are_aligned_where_they_are_likely(void **state)
     assert_int_equal(steno_align_run(&a, x, T, V, 0, two, 2, &s), 0);
     assert_true(s[0].first == 1 && s[0].last == 2 && s[1].first == 4 && s[1].last == 4);
     assert_true(fabsf(s[0].peak + 0.1F) < 1e-6F);
-    /* four need seven frames: spread */
+    /* four equal tokens need seven frames; with five they are spread evenly */
     assert_int_equal(steno_align_run(&a, x, T, V, 0, many, 4, &s), 0);
     assert_true(s[0].first == 0 && s[3].first == 3);
     assert_int_equal(steno_align_run(&a, x, T, V, 0, NULL, 0, &s), 0);

@@ -1,5 +1,5 @@
-/* The joint search block by block against ESPnet's BatchBeamSearchOnline
- * (tests/data/espnet/block_search.json; tests/espnet/block_search.py says what the decoder is). */
+/* The block-by-block joint search against ESPnet's BatchBeamSearchOnline
+ * (tests/data/espnet/block_search.json; tests/espnet/block_search.py defines the decoder). */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,8 +18,7 @@
 #define FIRST 24
 #define HOP 16
 #define TOLERANCE                                                                                  \
-    2e-3 /* recorded rows are rounded to 1e-2, sums of a hundred scores are floats                 \
-          */
+    2e-3 /* recorded numbers are rounded to 1e-2; scores are sums of a hundred floats */
 
 static double number(json_t *o, const char *key)
 {
@@ -38,7 +37,8 @@ static float *numbers(json_t *rows, size_t *n_rows)
     return x;
 }
 
-/* The decoder: states of the call before and of the one before that, so that it can go back. */
+/* The decoder. It keeps the states before the last call and before the one before that, so that
+ * the search can rewind. */
 struct toy {
     float *step, *grow;
     size_t frames;
@@ -53,7 +53,7 @@ static steno_status score(void *self, const int32_t *const *prefix, size_t lengt
     struct toy *t = self;
     (void)err;
     assert_true(n <= BEAM);
-    if (t->again) { /* from the same states */
+    if (t->again) { /* a repeated step: from the same states */
         memcpy(t->now, t->prev, sizeof t->now);
     } else {
         for (size_t i = 0; i < n; i++)
@@ -77,7 +77,7 @@ static steno_status score(void *self, const int32_t *const *prefix, size_t lengt
     return STENO_OK;
 }
 
-/* prev: states before the last call; older: ... before the one before. */
+/* t.prev: the states before the last call. older: the states before the call before that. */
 struct history {
     struct toy t;
     float older[BEAM][V];
@@ -190,7 +190,7 @@ static void blocks_are_searched_as_espnet_does(void **state)
         h.t.grow = numbers(json_object_get(c, "rows"), &n);
         assert_int_equal(steno_joint_open(&j, &o, NULL), STENO_OK);
         check(c, i, j, &h, ctc, rows, SIZE_MAX);
-        check(c, i, j, &h, ctc, rows, 3); /* the last block in pieces */
+        check(c, i, j, &h, ctc, rows, 3); /* the last block in pieces of 3 frames */
         for (int k = 0; k < 2; k++)
             rewinds[k] += h.t.rewinds[k];
         steno_joint_close(j);
@@ -199,11 +199,11 @@ static void blocks_are_searched_as_espnet_does(void **state)
         free(h.t.grow);
     }
     assert_int_equal(i, 12);
-    assert_true(rewinds[0] > 10 && rewinds[1] > 10); /* both ways of going back were taken */
+    assert_true(rewinds[0] > 10 && rewinds[1] > 10); /* both kinds of rewind occurred */
     json_decref(all);
 }
 
-/* A recorded case on its way. */
+/* A recorded case that is being searched. */
 struct walk {
     struct history h;
     steno_joint *j;
@@ -251,7 +251,7 @@ static void end_walk(struct walk *w)
     free(w->h.t.grow);
 }
 
-/* Blocks of all cases side by side, one of which (bad, or none) fails. */
+/* The blocks of all cases side by side. Case `bad` fails; SIZE_MAX: none does. */
 static void walk_all(json_t *all, bool together, size_t bad)
 {
     static struct walk w[STENO_JOINT_MOST];
@@ -309,7 +309,7 @@ static void searches_side_by_side_find_the_same(void **state)
     assert_int_equal(asked_together, 0);
     walk_all(all, true, SIZE_MAX);
     assert_true(asked_together > 20);
-    walk_all(all, true, 1); /* one that fails does so alone */
+    walk_all(all, true, 1); /* a case that fails does not affect the others */
     json_decref(all);
 }
 

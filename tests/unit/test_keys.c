@@ -1,4 +1,4 @@
-/* API keys: the file, who is found, what each may use, with a clock of the test's own. */
+/* API keys: the key file, lookup, and the limits of each key. The clock is the test's own. */
 /* link: server/keys.c server/retry_spreader.c */
 #include <stdarg.h>
 #include <stddef.h>
@@ -67,7 +67,7 @@ static void a_key_is_found_by_its_secret_alone(void **state)
     assert_int_equal(steno_keys_find(k, "", &key, &err), STENO_ERR_INVAL);
     assert_int_equal(steno_keys_find(k, "aaaaaaaaaaaaaaa", &key, &err), STENO_ERR_INVAL);
     assert_int_equal(steno_keys_find(k, A "a", &key, &err), STENO_ERR_INVAL);
-    assert_null(strstr(err.msg, "aaaa")); /* a secret is not repeated */
+    assert_null(strstr(err.msg, "aaaa")); /* the message does not contain the secret */
     assert_string_equal(steno_key_of_authorization("Bearer  x"), "x");
     assert_string_equal(steno_key_of_authorization("token x"), "x");
     assert_null(steno_key_of_authorization("Basic x"));
@@ -102,21 +102,21 @@ static void requests_and_audio_come_back_with_time(void **state)
     for (int i = 0; i < 6; i++)
         assert_int_equal(steno_key_enter(k, key, now, &after, NULL), STENO_OK);
     assert_int_equal(steno_key_enter(k, key, now, &after, NULL), STENO_ERR_BUSY);
-    assert_true(after == 10); /* one in 10 s */
+    assert_true(after == 10); /* one request per 10 s */
     now += 9 * SECOND;
     assert_int_equal(steno_key_enter(k, key, now, &after, NULL), STENO_ERR_BUSY);
     now += 2 * SECOND;
     assert_int_equal(steno_key_enter(k, key, now, &after, NULL), STENO_OK);
-    /* audio: what is taken too much is missing afterwards */
+    /* audio: what exceeds the quota counts against the following seconds */
     assert_int_equal(steno_key_audio(k, key, now, 119, NULL, NULL), STENO_OK);
     assert_int_equal(steno_key_audio(k, key, now, 11, NULL, NULL), STENO_OK);
     assert_int_equal(steno_key_audio(k, key, now, 1, &after, NULL), STENO_ERR_BUSY);
-    assert_true(after == 6); /* 2 s in a second, 10 s and the next one are missing */
+    assert_true(after == 6); /* 2 s of audio per second; missing are 10 s and the requested one */
     now += 4 * SECOND;       /* 8 of the 10 s that were too much */
     assert_int_equal(steno_key_audio(k, key, now, 1, NULL, NULL), STENO_ERR_BUSY);
     now += 60 * SECOND;
     assert_int_equal(steno_key_audio(k, key, now, 1, NULL, NULL), STENO_OK);
-    now -= 50 * SECOND; /* a clock that goes back gives nothing and takes nothing */
+    now -= 50 * SECOND; /* a clock that goes back changes nothing */
     assert_int_equal(steno_key_audio(k, key, now, 1, NULL, NULL), STENO_OK);
     steno_keys_close(k);
 }
@@ -151,14 +151,14 @@ static void a_reload_keeps_what_runs_and_what_was_used(void **state)
     /* a bad file changes nothing */
     assert_int_equal(read_text(k, "[one]\nkey = short\n", &err), STENO_ERR_INVAL);
     assert_ptr_equal(find(k, A), one);
-    /* two is gone, one has a new secret and more places */
+    /* "two" is removed; "one" gets a new secret and more places */
     assert_int_equal(read_text(k, "[one]\nkey = " A "new\nsessions = 2\n", &err), STENO_OK);
     assert_int_equal(steno_keys_find(k, A, &key, NULL), STENO_ERR_INVAL);
     assert_int_equal(steno_keys_find(k, B, &key, NULL), STENO_ERR_INVAL);
     assert_ptr_equal(find(k, A "new"), one);
     assert_int_equal(steno_key_enter(k, one, SECOND, &after, NULL), STENO_OK);
     assert_int_equal(steno_key_enter(k, one, SECOND, &after, NULL), STENO_ERR_BUSY);
-    steno_key_leave(k, two); /* its session ends whenever it ends */
+    steno_key_leave(k, two); /* a session of a removed key still ends properly */
     assert_true(steno_keys_use(k, 0, &use));
     assert_int_equal(use.sessions, 2);
     assert_int_equal(use.refused, 1);
@@ -171,7 +171,7 @@ static void wrong_files_are_named(void **state)
     static const struct {
         const char *text, *says;
     } bad[] = {
-        {"[one]\n", NULL}, /* an empty section is none */
+        {"[one]\n", NULL}, /* a section without a key */
         {"[one]\nsessions = 1\n", "[one] has no key"},
         {"[one]\nkey = 123\n", "16 to 256"},
         {"[one]\nkey = " A "\nsessions = many\n", "no number"},

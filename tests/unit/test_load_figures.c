@@ -1,5 +1,5 @@
-/* What steno-load counts with: the histogram, encodings against the engine's decoders, word errors.
- */
+/* The counting of steno-load: the histogram, the encoders against the engine's decoders, word
+ * errors. */
 /* link: loadtest/support/histogram.c loadtest/support/clip.c loadtest/support/recording.c */
 #include <math.h>
 #include <setjmp.h>
@@ -46,15 +46,15 @@ static void a_histogram_takes_any_value(void **state)
     assert_true(histogram_quantile(&h, 1) > 1e8);
 }
 
-/* Our encoders against the decoders of engine/audio, which are tested against the recommendation.
- */
+/* Our encoders against the decoders of engine/audio, which have tests against the
+ * recommendation. */
 static void encodings_decode_to_the_recording(void **state)
 {
     (void)state;
     static const struct {
         const char *name;
         enum steno_pcm_format format;
-        float relative, absolute; /* error: of the value, and of full scale */
+        float relative, absolute; /* error relative to the value, and to full scale */
     } rows[] = {{"s16le", STENO_PCM_S16LE, 0, 0},
                 {"wav", STENO_PCM_S16LE, 0, 0},
                 {"f32le", STENO_PCM_F32LE, 0, 0},
@@ -82,8 +82,8 @@ static void encodings_decode_to_the_recording(void **state)
     recording_free(&r);
 }
 
-/* Opus is lossy and lags by the encoder's look-ahead (RFC 7845, 4.2: a pre-skip of some 6.5 ms):
- * the decoded recording is alike at one small lag. */
+/* Opus is lossy and lags by the encoder's look-ahead (RFC 7845, 4.2: a pre-skip of about 6.5
+ * ms). The decoded recording must resemble the original at one small lag. */
 static void opus_packets_decode_to_the_recording(void **state)
 {
     const struct steno_feed_options opt = {.encoding = "opus", .sample_rate = 8000};
@@ -97,7 +97,7 @@ static void opus_packets_decode_to_the_recording(void **state)
     assert_int_equal(recording_read(&r, WAV, NULL), STENO_OK);
     assert_int_equal(clip_read(&c, WAV, "opus", 0, 1, NULL, NULL), STENO_OK);
     assert_int_equal(c.n_packets, (r.n + 159) / 160);
-    assert_true(c.data.len < r.n / 2); /* a quarter of s16le at most */
+    assert_true(c.data.len < r.n / 2); /* at most a quarter of s16le */
     assert_int_equal(clip_chunk(&c, 100), 800);
     assert_int_equal(clip_chunk(&c, 50), 320);
     assert_int_equal(clip_chunk(&c, 1), 160);

@@ -1,4 +1,4 @@
-/* The registry, the text format, admission counters. */
+/* The metrics registry, its text format, and the counters of admission. */
 /* link: server/metrics.c server/stats.c server/limits.c server/retry_spreader.c server/config.c */
 /* link: server/address.c */
 /* link: server/log.c */
@@ -37,7 +37,7 @@ static void text_format_is_that_of_prometheus(void **state)
     (void)state;
     steno_metric_add(a, 2);
     steno_metric_add(b, 0.25);
-    steno_metric_observe(h, 0.1); /* a bound belongs to its bucket: "le" */
+    steno_metric_observe(h, 0.1); /* a value equal to a bound belongs to that bucket ("le") */
     steno_metric_observe(h, 0.5);
     steno_metric_observe(h, 7);
     steno_metric_observe(h, NAN);
@@ -67,7 +67,7 @@ static void one_name_has_one_type(void **state)
     (void)state;
     assert_non_null(steno_metrics_counter(m, "x", "", ""));
     assert_null(steno_metrics_gauge(m, "x", "", ""));
-    steno_metric_add(NULL, 1); /* what failed to register is ignored */
+    steno_metric_add(NULL, 1); /* a metric that failed to register is ignored */
     steno_metric_set(NULL, 1);
     steno_metric_observe(NULL, 1);
     steno_metrics_free(m);
@@ -152,17 +152,19 @@ static void who_is_refused_is_told_different_seconds_in_a_crowd(void **state)
     assert_int_equal(steno_config_init(&c, NULL), STENO_OK);
     c.retry_after = 3;
     l = steno_limits_new(&c, st);
-    for (int i = 0; i < 1600; i++) { /* all within a second */
+    for (int i = 0; i < 1600; i++) { /* all within one second */
         double after = steno_limits_come_back(l, 100 * s + i);
         assert_true(after >= 3 && after < 64);
         told[(int)after]++;
     }
     for (int i = 0; i < 64; i++)
         assert_int_equal(told[i], i < 3 ? 0 : i < 6 ? 500 : i == 6 ? 100 : 0);
-    /* two seconds on, the calendar is where it was; when the crowd has gone it is empty */
+    /* two seconds later the next free second is still 4 s away; long after the crowd the answer
+     * is the minimum again */
     assert_true(steno_limits_come_back(l, 102 * s) == 4);
     assert_true(steno_limits_come_back(l, 200 * s) == 3);
-    for (int i = 0; i < 100000; i++) /* more than a minute can take: never later than that */
+    for (int i = 0; i < 100000;
+         i++) /* more clients than a minute can take: the delay stays at its maximum */
         assert_true(steno_limits_come_back(l, 300 * s) <= 63);
     steno_limits_free(l);
     steno_stats_free(st);
@@ -184,13 +186,14 @@ static void sessions_beyond_capacity_are_refused_at_once_and_counted(void **stat
     assert_int_equal(steno_limits_enter(l, STENO_SESSION_STREAM, NULL), STENO_OK);
     assert_int_equal(steno_limits_enter(l, STENO_SESSION_STREAM, &err), STENO_ERR_BUSY);
     assert_non_null(strstr(err.msg, "all 2 places for streams are taken"));
-    /* uploads have places of their own, shared by both of their forms */
+    /* uploads have their own places, which both kinds of upload share */
     assert_int_equal(steno_limits_enter(l, STENO_SESSION_OPENAI, NULL), STENO_OK);
     assert_int_equal(steno_limits_enter(l, STENO_SESSION_TRANSCRIBE, NULL), STENO_ERR_BUSY);
     assert_true(steno_metric_value(st->sessions_rejected[STENO_REJECT_SESSIONS]) == 2);
     assert_true(steno_metric_value(st->sessions_active[STENO_SESSION_STREAM]) == 2);
     steno_limits_leave(l, STENO_SESSION_STREAM, STENO_SESSION_GONE);
-    assert_int_equal(steno_limits_enter(l, STENO_SESSION_STREAM, NULL), STENO_OK); /* its place */
+    /* the freed place */
+    assert_int_equal(steno_limits_enter(l, STENO_SESSION_STREAM, NULL), STENO_OK);
     steno_limits_started(l, STENO_SESSION_STREAM);
     steno_limits_leave(l, STENO_SESSION_STREAM, STENO_SESSION_OK);
     assert_true(steno_metric_value(st->sessions_started[STENO_SESSION_STREAM]) == 1);
@@ -214,7 +217,7 @@ static void sessions_beyond_capacity_are_refused_at_once_and_counted(void **stat
 static void audio_that_came_was_recognised_or_dropped(void **state)
 {
     struct steno_stats *st = steno_stats_new();
-    /* of 10 s one never reached the pool, and two waited there still */
+    /* of 10 s, 1 s never reached the pool and 2 s still waited there */
     const struct steno_pool_stream_stats ps = {
         .audio_seconds = 9, .waiting_seconds = 2, .inference_seconds = 0.5, .steps = 4};
     (void)state;

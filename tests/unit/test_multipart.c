@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What came: "name(filename)=data;" per part. */
+/* Appends each part to `out` as "name(filename)=data;". */
 static steno_status on_part(void *user, const char *name, const char *filename, steno_err *err)
 {
     (void)err;
@@ -29,7 +29,7 @@ static steno_status on_end(void *user, steno_err *err)
     return steno_buf_puts(user, ";");
 }
 
-/* Parse with the body cut into pieces of `piece` bytes. */
+/* Parse the body in pieces of `piece` bytes. */
 static steno_status parse(const char *type, const char *body, size_t n, size_t piece,
                           struct steno_buf *out, steno_err *err)
 {
@@ -37,7 +37,7 @@ static steno_status parse(const char *type, const char *body, size_t n, size_t p
     steno_multipart *mp = NULL;
     steno_status st = steno_multipart_open(&mp, type, &on, err);
     for (size_t i = 0; !st && i < n; i += piece) {
-        /* in a block of its own size, so that a sanitizer sees a read past it */
+        /* a block of exactly this size, so that a sanitizer sees reads past it */
         size_t len = n - i < piece ? n - i : piece;
         char *exact = malloc(len);
         memcpy(exact, body + i, len);
@@ -69,7 +69,7 @@ static void expect(const char *type, const char *body, const char *want)
 static void any_split_gives_the_same_parts(void **state)
 {
     (void)state;
-    /* after the example of RFC 7578, section 4, as curl 7.88 writes it */
+    /* the example of RFC 7578, section 4, as curl 7.88 sends it */
     expect(TYPE,
            "--AaB03x\r\n"
            "Content-Disposition: form-data; name=\"field1\"\r\n"

@@ -1,5 +1,5 @@
-/* ARPA models and KenLM binaries. Scores: kenlm 0.3.0 on the same text (what
- * tests/espnet/oracle_ngram.py prints). */
+/* ARPA models and KenLM binaries. Reference scores: kenlm 0.3.0 on the same text
+ * (tests/espnet/oracle_ngram.py prints them). */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -51,7 +51,7 @@ static steno_ngram *parse(const char *arpa)
 static const char *const tokens[] = {"<blank>", "a", "b", "c", "</s>", "<unk>", "q"};
 #define N (sizeof tokens / sizeof *tokens)
 
-/* Token numbers of a history, and the scores of all tokens after it. */
+/* The token numbers of a history, and the scores of all tokens after it. */
 static const struct row {
     size_t n;
     int32_t history[4];
@@ -77,7 +77,7 @@ static void scores_are_those_of_kenlm(void **state)
     assert_int_equal(steno_ngram_order(m), 3);
     assert_int_equal(steno_ngram_count(m, 2), 5);
     assert_int_equal(steno_ngram_map_open(&p, m, tokens, N, NULL), STENO_OK);
-    assert_int_equal(steno_ngram_map_unknown(p), 3); /* <blank>, <unk>, q */
+    assert_int_equal(steno_ngram_map_unknown(p), 3); /* three unknown: <blank>, <unk>, q */
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         float got[N];
         steno_ngram_map_score(p, rows[i].history, rows[i].n, got);
@@ -90,7 +90,7 @@ static void scores_are_those_of_kenlm(void **state)
     steno_ngram_close(m);
 }
 
-/* The table of all tokens and the definition, word by word, say the same. */
+/* The scores of all tokens at once equal those by the definition, token by token. */
 static void all_at_once_is_one_by_one(void **state)
 {
     (void)state;
@@ -158,7 +158,7 @@ static void wrong_files_are_refused_with_the_line(void **state)
     }
 }
 
-/* What kenlm 0.3.0's build_binary made of the text above (tests/data/README.md). */
+/* Made by kenlm 0.3.0's build_binary from the text above (tests/data/README.md). */
 static const char *const binaries[] = {"tests/data/ngram/probing.bin", "tests/data/ngram/trie.bin"};
 
 static steno_ngram *open_binary(size_t i)
@@ -194,7 +194,7 @@ static void a_binary_scores_as_kenlm(void **state)
     }
 }
 
-/* All contexts of up to three tokens, and without <s>. */
+/* All contexts of up to three tokens, with and without <s>. */
 static void a_binary_scores_as_its_text(void **state)
 {
     (void)state;
@@ -219,9 +219,10 @@ static void a_binary_scores_as_its_text(void **state)
     steno_ngram_close(arpa);
 }
 
-/* Bytes of a binary changed, or its end cut off. probing.bin: header to 136, vocabulary 8 + 9 * 12,
- * 7 1-grams of 8 to 308, 7 2-grams of 16, 4 3-grams of 12 to 468, words. trie.bin: vocabulary
- * 8 + 6 * 8 to 192, 8 1-grams of 16. */
+/* Open a binary with n bytes at `at` replaced, or cut off at `cut`; it must be refused with this
+ * status and message. Layout of probing.bin: header to 136, vocabulary 8 + 9 * 12, 7 1-grams of
+ * 8 to 308, 7 2-grams of 16, 4 3-grams of 12 to 468, words. trie.bin: vocabulary 8 + 6 * 8 to
+ * 192, 8 1-grams of 16. */
 static void refuse(size_t file, size_t at, const void *with, size_t n, size_t cut,
                    steno_status want, const char *what)
 {
@@ -247,7 +248,7 @@ static void wrong_binaries_are_refused_by_name(void **state)
     static const unsigned char large[8] = {0, 0, 0, 64}, zero[8] = {0}, three[1] = {3};
     static const unsigned char some[8] = {40}, nan[4] = {0, 0, 192, 127};
     static const steno_status format = STENO_ERR_FORMAT, unsupported = STENO_ERR_UNSUPPORTED;
-    unsigned char full[108], word[12]; /* keys that are there; as a float 0xFFFFFFFF is NaN */
+    unsigned char full[108], word[12]; /* keys that exist; 0xFFFFFFFF as a float is NaN */
     memset(full, 1, sizeof full);
     memset(word, 255, sizeof word);
     refuse(0, 0, "", 0, 60, format, "ends in its header");
@@ -280,7 +281,7 @@ static void wrong_binaries_are_refused_by_name(void **state)
     refuse(1, 200, ones, 8, 0, format, "1-grams: entry 0: a pointer");
 }
 
-/* Any cut and any flipped byte: refused, or scores that are numbers. */
+/* After any cut and any flipped byte the file is refused or all scores are numbers. */
 static void damaged_binaries_do_no_harm(void **state)
 {
     (void)state;

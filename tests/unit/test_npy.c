@@ -39,7 +39,7 @@ static void put(const void *p, size_t n)
     assert_int_equal(fclose(f), 0);
 }
 
-/* Version 1 file with this header text and body. */
+/* A file of version 1 with this header text and body. */
 static void put_npy(const char *header, const void *body, size_t n)
 {
     unsigned char buf[4096] = "\x93NUMPY\x01";
@@ -102,7 +102,7 @@ static void the_data_starts_at_a_multiple_of_64(void **state)
 
 static void fortran_order_is_turned_around(void **state)
 {
-    /* numpy.asfortranarray([[1, 2, 3], [4, 5, 6]]) lies in memory as 1 4 2 5 3 6 */
+    /* numpy.asfortranarray([[1, 2, 3], [4, 5, 6]]) is stored as 1 4 2 5 3 6 */
     static const int32_t lies[] = {1, 4, 2, 5, 3, 6};
     struct steno_npy a;
     (void)state;

@@ -23,7 +23,8 @@ struct result {
     float *x; /* [MAX_OUT] */
 };
 
-/* Push in pieces (0 = random) with room for little more than a packet (or plenty, piece = n). */
+/* Push the bytes in pieces of `piece` (0: random). Output room is one packet (piece = n:
+ * plenty). */
 static void decode(const void *data, size_t n, int rate, unsigned channel, size_t piece,
                    struct result *r)
 {
@@ -71,7 +72,7 @@ static struct oggmake make(unsigned channels, size_t frames)
     return m;
 }
 
-/* Amplitude of the 440 Hz tone in a stretch at `rate`. */
+/* Amplitude of the 440 Hz tone in a section at this rate. */
 static double amplitude(const float *x, size_t n, int rate)
 {
     double re = 0, im = 0;
@@ -122,7 +123,7 @@ static void any_split_of_the_bytes_gives_the_same_samples(void **state)
 
 static void stereo_is_mixed_or_one_channel_picked(void **state)
 {
-    struct oggmake m = make(2, 96000); /* right at half the amplitude */
+    struct oggmake m = make(2, 96000); /* the right channel has half the amplitude */
     static const double want[] = {0.3, 0.4, 0.2};
     struct result r;
     (void)state;
@@ -200,7 +201,7 @@ static void damaged_bytes_cost_their_page_alone(void **state)
     struct oggmake m = make(1, 96000);
     struct result r;
     (void)state;
-    m.data[m.page[5] + 100] ^= 0x55; /* the checksum no longer fits */
+    m.data[m.page[5] + 100] ^= 0x55; /* the checksum no longer matches */
     decode(m.data, m.len, 16000, 0, 0, &r);
     assert_int_equal(r.st, STENO_OK);
     assert_in_range(r.n, 32000, 32001);
@@ -307,7 +308,7 @@ static void recording_matches_the_file_reader(void **state)
         skip();
     decode(data, n, 16000, 0, 0, &r);
     assert_int_equal(r.st, STENO_OK);
-    assert_int_equal(r.n, 129024); /* as libsndfile has it */
+    assert_int_equal(r.n, 129024); /* as libsndfile counts */
     free(r.x);
     free(data);
 }
@@ -327,7 +328,7 @@ static void packets_decode_one_by_one_and_lost_ones_are_concealed(void **state)
     assert_int_equal(p.n, 50);
     assert_int_equal(steno_opus_open(&o, 16000, NULL), STENO_OK);
     assert_int_equal(steno_opus_push(o, NULL, 0, out, 5760, &n, NULL), STENO_OK);
-    assert_int_equal(n, 0); /* nothing to conceal from yet */
+    assert_int_equal(n, 0); /* there is nothing to conceal from yet */
     for (size_t i = 0; i < p.n; i++) {
         bool lost = i == 20;
         assert_int_equal(steno_opus_push(o, p.data[i], lost ? 0 : p.len[i], out, 5760, &n, NULL),
@@ -338,7 +339,7 @@ static void packets_decode_one_by_one_and_lost_ones_are_concealed(void **state)
             energy += (double)out[k] * (double)out[k];
     }
     assert_int_equal(total, 16000);
-    assert_true(energy / 320 > 0.01); /* the tone goes on: 0.4^2 / 2 = 0.08 */
+    assert_true(energy / 320 > 0.01); /* the concealed tone continues: 0.4^2 / 2 = 0.08 */
     steno_opus_close(o);
 }
 
@@ -352,7 +353,7 @@ static void damaged_packet_is_an_error_and_the_next_one_decodes(void **state)
     (void)state;
     oggmake_packets(&p, x, 4800);
     assert_int_equal(steno_opus_open(&o, 48000, NULL), STENO_OK);
-    /* code 3 with no frame count (RFC 6716 section 3.2.5, R6) */
+    /* code 3 without a frame count (RFC 6716 section 3.2.5, R6) */
     assert_int_equal(steno_opus_push(o, "\xFF", 1, out, 5760, &n, &err), STENO_ERR_FORMAT);
     assert_non_null(strstr(err.msg, "1 bytes"));
     assert_int_equal(n, 77);

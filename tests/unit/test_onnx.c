@@ -28,7 +28,7 @@ static steno_status borrow(const uint8_t *p, size_t n, struct steno_graph **g, s
     return steno_onnx_parse(g, p, n, NULL, &opt, NULL, err);
 }
 
-/* The model must be refused with this status and a message that holds `what`. */
+/* The model must be refused with this status and a message that contains `what`. */
 static void refused(struct mk_graph *m, steno_status want, const char *what)
 {
     struct steno_graph *g = NULL;
@@ -138,8 +138,8 @@ static void constant_nodes_become_values(void **state)
     steno_graph_free(g);
 }
 
-/* Every element type from typed fields: int32_data holds the narrow ones (onnx.proto, TensorProto).
- */
+/* Every element type from its typed field: int32_data holds the small ones (onnx.proto,
+ * TensorProto). */
 static void typed_fields_of_every_element_type(void **state)
 {
     static const steno_dtype types[] = {STENO_U8,  STENO_I8,   STENO_U16,  STENO_I16, STENO_I32,
@@ -300,7 +300,7 @@ static void bodies_within_bodies_have_a_limit(void **state)
     refused(m, STENO_ERR_LIMIT, "body graphs");
 }
 
-/* Millions of nested messages in a few bytes each must not eat the stack. */
+/* Millions of nested messages of a few bytes each must not overflow the stack. */
 static void nested_bytes_are_refused_before_they_recurse(void **state)
 {
     enum { LEVELS = 20000 };
@@ -350,7 +350,7 @@ static void functions_are_inlined(void **state)
     g = accepted(m);
     assert_int_equal(g->n_nodes, 4);
     assert_string_equal(g->nodes[0].op_type, "Elu");
-    assert_int_equal(g->nodes[0].opset, 13); /* the function's import, not the model's */
+    assert_int_equal(g->nodes[0].opset, 13); /* the import of the function, not of the model */
     assert_string_equal(g->nodes[3].op_type, "Add");
     assert_int_equal(g->nodes[2].in[0], g->nodes[1].out[0]);
     assert_int_equal(g->nodes[3].out[0], g->outputs[0]);
@@ -400,8 +400,8 @@ static void a_function_that_calls_itself_is_refused(void **state)
     refused(m, STENO_ERR_LIMIT, "Self");
 }
 
-/* Each calls the other; a function calls itself in the branch of an If; 30 functions call the one
- * before twice, which would be 2^30 nodes. */
+/* Two functions that call each other; a function that calls itself in a branch of an If; 30
+ * functions that each call the previous one twice, which would be 2^30 nodes. */
 static void functions_without_end_are_refused(void **state)
 {
     struct mk_graph *m = mk_new(17), *f, *body;
@@ -430,7 +430,7 @@ static void functions_without_end_are_refused(void **state)
     mk_input(m, "c", STENO_BOOL, "");
     mk_node(m, "my:A", "x,c", "y");
     mk_output(m, "y", STENO_F32, "2");
-    refused(m, STENO_ERR_LIMIT, "deep"); /* the reason, though the way there is long */
+    refused(m, STENO_ERR_LIMIT, "deep"); /* the reason stays although the path to it is long */
     m = mk_new(17);
     mk_import(m, "my", 1);
     for (int i = 0; i < 30; i++) {
@@ -616,7 +616,8 @@ static void every_truncation_is_an_error_or_a_smaller_model(void **state)
         memcpy(exact, p, cut);
         st = cut % 2 ? borrow(exact, cut, &g, &err)
                      : steno_onnx_parse(&g, exact, cut, NULL, NULL, NULL, &err);
-        /* the last fields of the file are not needed by all: what is left may be whole */
+        /* the last fields of the file are optional, so a truncated file may still be a whole
+         * model */
         assert_true(st ? !g && err.msg[0] : g != NULL);
         steno_graph_free(g);
         free(exact);
@@ -668,7 +669,7 @@ static void weights_over_the_limit_are_refused(void **state)
     mk_free(m);
 }
 
-/* ---- elements that stay where they are ---- */
+/* ---- elements that stay in the file ---- */
 
 static void matrices_stay_in_the_file_until_they_are_fetched(void **state)
 {
@@ -697,7 +698,8 @@ static void matrices_stay_in_the_file_until_they_are_fetched(void **state)
     mk_free(m);
 }
 
-/* A place in the file is the loader's own mark: a file that has it is refused. */
+/* Only the loader itself may mark elements as a place in the file. A file with such a mark is
+ * refused. */
 static void a_file_cannot_point_into_itself(void **state)
 {
     const uint64_t place[2] = {8, 24};

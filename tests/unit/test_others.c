@@ -1,4 +1,4 @@
-/* What is left of a machine that does other things as well. */
+/* Capacity on a machine that runs other processes too. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,8 +9,8 @@
 #include "pool/others.h"
 
 #define CPUS 4
-#define MOST 1000 /* s of audio per s, about what fits */
-#define OWN 2e-3  /* s for a s of audio */
+#define MOST 1000 /* s of audio per s: about the capacity */
+#define OWN 2e-3  /* s of processor time per s of audio */
 
 struct machine {
     struct steno_pool_others o;
@@ -18,7 +18,8 @@ struct machine {
     double free, process;
 };
 
-/* Half-second looks for so long, at `rate`, others busy so much. */
+/* One look every half second for `seconds`, with streams at `rate` and other processes that use
+ * `others` processors. */
 static void pass(struct machine *m, double seconds, double rate, double others)
 {
     for (double t = 0; t < seconds; t += 0.5) {
@@ -40,10 +41,11 @@ static void without_a_word_of_others_all_is_there(void **state)
     struct steno_pool_others o = {0};
     (void)state;
     near(steno_pool_others_fit(&o, 3, OWN), 1500);
-    steno_pool_others_look(&o, 1000000000, CPUS, -1, 1, 100, MOST); /* the system does not say */
+    /* the system does not report free time */
+    steno_pool_others_look(&o, 1000000000, CPUS, -1, 1, 100, MOST);
     near(steno_pool_others_fit(&o, 3, OWN), 1500);
-    steno_pool_others_look(&o, 2000000000, CPUS, 5, 1, 100,
-                           MOST); /* a first look has no difference */
+    /* the first look has no difference yet */
+    steno_pool_others_look(&o, 2000000000, CPUS, 5, 1, 100, MOST);
     near(steno_pool_others_fit(&o, 3, OWN), 1500);
 }
 
@@ -55,13 +57,14 @@ static void a_job_beside_takes_its_part_and_gives_it_back(void **state)
     near(steno_pool_others_fit(&m.o, 3, OWN), 1500);
     pass(&m, 30, 0, 1);
     near(steno_pool_others_fit(&m.o, 3, OWN), 1000);
-    pass(&m, 30, 500, 1); /* with streams or without */
+    pass(&m, 30, 500, 1); /* the same with streams */
     near(steno_pool_others_fit(&m.o, 3, OWN), 1000);
     pass(&m, 60, 500, 0);
     near(steno_pool_others_fit(&m.o, 3, OWN), 1500);
 }
 
-/* A proxy takes half of what the streams do: known at half of the load, remembered at rest. */
+/* A proxy uses half of what the streams use. The pool learns it at half load and remembers it
+ * without load. */
 static void what_comes_with_the_streams_is_remembered(void **state)
 {
     struct machine m = {.free = 100};
@@ -73,7 +76,7 @@ static void what_comes_with_the_streams_is_remembered(void **state)
     near(steno_pool_others_fit(&m.o, 3, OWN), 1000);
     pass(&m, 60, 1000, 1000 * OWN / 2);
     near(steno_pool_others_fit(&m.o, 3, OWN), 1000);
-    pass(&m, 60, 500, 0); /* the proxy has moved to a machine of its own */
+    pass(&m, 60, 500, 0); /* the proxy has moved to another machine */
     near(steno_pool_others_fit(&m.o, 3, OWN), 1500);
 }
 
@@ -83,7 +86,7 @@ static void others_who_want_all_of_it_get_half(void **state)
     (void)state;
     pass(&m, 60, 0, CPUS);
     near(steno_pool_others_fit(&m.o, 3, OWN), 750);
-    pass(&m, 60, 0, 2 * CPUS); /* the clocks of the system do not agree */
+    pass(&m, 60, 0, 2 * CPUS); /* the system's clocks disagree */
     assert_true(m.o.busy <= CPUS);
     pass(&m, 60, 0, -1);
     assert_true(m.o.busy >= 0 && m.o.busy < 0.01);

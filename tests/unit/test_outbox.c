@@ -39,7 +39,8 @@ static void messages_leave_in_order(void **state)
     char text[32];
     (void)state;
     steno_outbox_init(&o, 4096);
-    for (int i = 0; i < 300; i++) { /* takes and puts interleaved: records move within the buffer */
+    for (int i = 0; i < 300;
+         i++) { /* reads and writes interleaved: records move inside the buffer */
         snprintf(text, sizeof text, "message %d", i);
         assert_int_equal(put(&o, text, false), STENO_OK);
         if (i % 3) {
@@ -69,12 +70,13 @@ static void the_newest_partial_replaces_an_unread_one(void **state)
     assert_int_equal(steno_outbox_commit(&o, true, &replaced), STENO_OK);
     assert_true(replaced);
     assert_int_equal(put(&o, "final 2", false), STENO_OK);
-    assert_int_equal(put(&o, "four", true), STENO_OK); /* a final lies between: both stay */
+    assert_int_equal(put(&o, "four", true), STENO_OK); /* a final is between them: both stay */
     expect_next(&o, "final 1");
     expect_next(&o, "one two three");
     expect_next(&o, "final 2");
     expect_next(&o, "four");
-    assert_int_equal(put(&o, "four five", true), STENO_OK); /* the one before has been read */
+    /* the partial before it has been read */
+    assert_int_equal(put(&o, "four five", true), STENO_OK);
     expect_next(&o, "four five");
     expect_empty(&o);
     steno_outbox_free(&o);

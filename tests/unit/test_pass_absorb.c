@@ -1,6 +1,7 @@
-/* Passes late and latenorm: steps of a decoder as exporters write them, their weights on the side
- * of the queries and their normalization in the attention, against the graph without; masks,
- * batches of one, rows that see nothing, precisions; and near misses. */
+/* Passes absorb and absorbnorm, on steps of a decoder as exporters write them. The weights of
+ * keys and values move to the query side, and the normalization moves into the attention; the
+ * result is compared with the graph without the passes. Masks, batches of one, rows that see no
+ * key, precisions, near misses. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -52,11 +53,11 @@ static void a_step_leaves_its_prefix_unprojected(void **state)
     (void)state;
     check(SELF "MatMul q,k s; Softmax s w;" JOIN, true);
     check(SELF "MatMul q,k s; Mul s,half c; Softmax c w;" JOIN, true);
-    /* a bias of K is the same for all keys of a row */
+    /* a bias of K adds the same to all scores of a row */
     check(LAST "MatMul l,wq qa; Add qa,bq q2; MatMul x,wk ka; Add ka,bk k2; MatMul x,wv v2;" SPLIT
                "MatMul q,k s; Softmax s w;" JOIN,
           true);
-    /* two rows; rows through what comes between, as in a decoder's second attention */
+    /* two rows; rows behind other operators, as in a decoder's second attention */
     check("Slice x,two,far,one l; MatMul l,wq q2; MatMul x,wk k2; MatMul x,wv v2;" SPLIT
           "MatMul q,k s; Softmax s w;" JOIN,
           true);
@@ -70,7 +71,7 @@ static void masks_are_those_of_attention(void **state)
     (void)state;
     check(SELF "MatMul q,k s; Add s,added c; Softmax c w;" JOIN, true);
     check(SELF "MatMul q,k s; Where hidden,low,s c; Softmax c f; Where hidden,nil,f w;" JOIN, true);
-    /* of two batch entries one sees nothing: 0, without the bias of V */
+    /* in one of two batch entries all keys are hidden: the result is 0, without the bias of V */
     check(SELF "MatMul q,k s; Where gone,low,s c; Softmax c f; Where gone,nil,f w;" JOIN, true);
 }
 
@@ -80,9 +81,10 @@ static void one_batch_serves_all(void **state)
     check(LAST "MatMul l,wq q2; MatMul mem,wk k2; MatMul mem,wv va; Add va,bv v2;" SPLIT
                "MatMul q,k s; Softmax s w;" JOIN,
           true);
+    /* the heads are not joined */
     check("Slice mem,from,far,one l; MatMul l,wq q2; MatMul x,wk k2; MatMul x,wv v2;" SPLIT
           "MatMul q,k s; Softmax s w; MatMul w,v o; Neg o y",
-          false); /* no joined result: heads apart */
+          false);
 }
 
 static void what_is_no_step_stays(void **state)
@@ -137,12 +139,12 @@ static void a_step_normalizes_where_it_attends(void **state)
     (void)state;
     check_norm("2,t,8", NORM "Slice n,from,far,one l;" OF_N PLAIN, true);
     check_norm("2,t,8", "LayerNormalization x,ga n; Slice n,from,far,one l;" OF_N PLAIN, true);
-    /* of two rows, and read by another Slice, too */
+    /* of two rows; another Slice reads them too */
     check_norm("2,t,8", NORM "Slice n,two,far,one l;" OF_N PLAIN, true);
     check_norm("2,t,8",
                NORM "Slice n,from,far,one l; Slice n,two,far,one b; Neg b z; -> z;" OF_N PLAIN,
                true);
-    /* queries of other rows; one batch entry of rows for all of them */
+    /* queries from other rows; one batch entry of rows that serves all */
     check_norm("2,t,8", NORM "Slice x,from,far,one l;" OF_N PLAIN, true);
     check_norm("2,t,8", "LayerNormalization mem,ga,be n; Slice x,from,far,one l;" OF_N PLAIN, true);
     check_norm("2,t,8",
@@ -156,11 +158,11 @@ static void what_others_read_is_normalized_for_them(void **state)
     (void)state;
     check_norm("2,t,8", NORM "Slice n,from,far,one l; Neg n z; -> z;" OF_N PLAIN, false);
     check_norm("2,t,8", NORM "Slice n,from,far,one l; -> n;" OF_N PLAIN, false);
-    /* columns are not rows */
+    /* columns instead of rows */
     check_norm("2,t,8",
                NORM "Slice n,from,far,one l; Slice n,one,four,last b; Neg b z; -> z;" OF_N PLAIN,
                false);
-    /* over more than a row: gamma is of rows and columns */
+    /* normalized over more than a row: gamma has rows and columns */
     check_norm("2,3,8",
                "ge : 3,8; LayerNormalization x,ge n axis=1; Slice n,from,far,one l;" OF_N PLAIN,
                false);
@@ -182,7 +184,7 @@ static void fill(void)
         }
 }
 
-/* Two heads of 24 on rows of 32, perhaps normalized. */
+/* Two heads of 24 on rows of 32, optionally normalized. */
 static struct mk_graph *two_heads(bool normalized)
 {
     static const int64_t d4[] = {0, 0, 2, 24}, d3[] = {0, 0, 48}, from[] = {-1},
@@ -208,8 +210,8 @@ static struct mk_graph *two_heads(bool normalized)
     return m;
 }
 
-/* As a quantizer writes them: one scale for all columns and i8, or one for each, u8 and a zero
- * point. */
+/* Weights as a quantizer writes them: i8 with one scale, or u8 with a scale and a zero point for
+ * each column. */
 static void quantized_weights(struct mk_graph *m, const char *name, const float *w, bool columns)
 {
     static uint8_t store[6][C * HV + 1];
@@ -239,7 +241,7 @@ static void quantized_weights(struct mk_graph *m, const char *name, const float 
     "MatMulInteger " x "q," w "," x "z," w "z " y "i; Cast " y "i " y "f to=1;"                    \
     "Mul " x "s," w "s " y "g; Mul " y "f," y "g " y ";"
 
-/* The same network out of a quantizer. */
+/* The same network as a quantizer writes it. */
 static struct mk_graph *two_heads_in_bytes(bool columns)
 {
     static const int64_t d4[] = {0, 0, 2, 24}, d3[] = {0, 0, 48}, from[] = {-1},
@@ -331,8 +333,8 @@ static void every_precision_and_level_is_as_near_as_its_format(void **state)
     }
 }
 
-/* In 8 bits such a graph is fused as its f32 original is, and no further from it; in another
- * precision (where the pass leaves it alone) the bits are those of its own operators. */
+/* In 8 bits such a graph is fused like its f32 original and is as near to it. In other
+ * precisions the pass leaves it alone, and the bits are those of its own operators. */
 static void a_quantized_graph_is_absorbed_in_8_bits(void **state)
 {
     static const char *const levels[] = {"scalar", "avx2", "avx512", "native"};

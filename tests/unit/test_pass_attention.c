@@ -1,6 +1,6 @@
-/* Pass attention: graphs of attention as exporters write it, with the pass against without any,
- * over lengths on both sides of every tile and block, with and without relative positions and
- * masks, at every CPU level; and near misses, which stay as they are. */
+/* Pass attention on attention as exporters write it, against the graph without passes: lengths
+ * on both sides of every tile and block, with and without relative positions and masks, at every
+ * CPU level. Near misses stay unchanged. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -99,7 +99,7 @@ static void add_shift(struct mk_graph *m, enum shift shift)
     mk_node(m, "Reshape", "padded,folded_shape", "folded");
     mk_node(m, "Slice", "folded,n1,far,n2,n1", "cut");
     mk_node(m, "Reshape", "cut,bd_shape", shift == LEGACY ? "shifted" : "back");
-    if (shift == PADDED) { /* as many columns as there are keys */
+    if (shift == PADDED) { /* keep as many columns as there are keys */
         mk_node(m, "Shape", "k", "k_shape");
         mk_node(m, "Gather", "k_shape,n1", "keys");
         mk_node(m, "Slice", "back,n0,keys,n3,n1", "shifted");
@@ -139,7 +139,8 @@ static const char *add_scores(struct mk_graph *m, enum shift shift)
     return "s";
 }
 
-/* WeNet's mask is longer than the keys and cut to their number, which is read from the scores. */
+/* WeNet's mask is longer than the keys. It is cut to the number of keys, which is read from the
+ * scores. */
 static void cut_mask(struct mk_graph *m)
 {
     mk_node(m, "Shape", "scaled", "scaled_shape");
@@ -237,7 +238,7 @@ static void fill_mask(uint8_t *m, enum mask mask, const struct shape *s)
             m[i] = i % s->keys > i / s->keys;
         return;
     }
-    if (mask == WINDOW) { /* and a row that sees nothing */
+    if (mask == WINDOW) { /* plus a row that sees no key */
         for (int64_t i = 0; i < s->rows * s->keys; i++)
             m[i] = i / s->keys == 3 || llabs(i % s->keys - i / s->keys - 20) > 30;
         return;
