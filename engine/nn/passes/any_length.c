@@ -1,9 +1,9 @@
-/* Before: Slice(table [1, n, d], start, end; axis 1)      a table of sines
- *         Gather(table, place; axis 1)                    the same, one token at a time
+/* Before: Slice(table [1, n, d], start, end; axis 1)        a table of sines
+ *         Gather(table, place; axis 1)                      the same, one token at a time
  *         Slice(Gather(mask [n, n], last), 0, end; axis 1)  mask[i, j] = j > i, or its opposite
  * After:  ai.steno.run:Positions(table, start, end), Positions(table, place), LengthMask(last, end)
- * ESPnet's tables of relative positions have position n - 1 - r in row r of 2 n - 1; start is
- * computed from n and goes below 0 past the end, where Slice would count from the back. */
+ * In ESPnet's tables of relative positions, row r of 2 n - 1 holds position n - 1 - r. start is
+ * computed from n and falls below 0 for a length above n, where Slice would count from the back. */
 #include "nn/passes/incremental.h"
 
 #include <math.h>
@@ -11,10 +11,10 @@
 
 #include "nn/ops/positions.h"
 
-#define TOLERANCE 1e-3F /* of angles that were rounded to f32 before sines were taken */
+#define TOLERANCE 1e-3F /* of angles that were rounded to f32 before the sine was computed */
 #define MIN_ROWS 16
 
-/* Constant integer. */
+/* Read a constant integer. */
 static bool integer(const struct steno_graph *g, steno_value_id v, int64_t *out)
 {
     const struct steno_tensor *t = v == STENO_NONE ? NULL : g->values[v].constant;
@@ -27,7 +27,8 @@ static bool integer(const struct steno_graph *g, steno_value_id v, int64_t *out)
 static bool sines(const struct steno_tensor *t, int64_t center)
 {
     int64_t n = t->shape.dim[1], d = t->shape.dim[2], step = 1 + n / 64;
-    /* the first and last rows and some between: those of the table are taken from it anyhow */
+    /* The first and last rows and some between. Rows within the table are read from it in any
+     * case. */
     for (int64_t r = 0; r < n; r += r < 4 || r >= n - 4 - step ? 1 : step)
         for (int64_t k = 0; k < d; k++) {
             float want = steno_ops_position(center < 0 ? r : center - r, k, d), have;
@@ -59,7 +60,7 @@ static bool along(const struct steno_graph *g, const struct steno_node *n, int64
            (n->n_in < 5 || (integer(g, n->in[4], &step) && step == 1));
 }
 
-/* Node n becomes an operator of the engine's own with these inputs. */
+/* Turn node n into an operator of domain ai.steno.run with these inputs. */
 static steno_status replace_by(struct steno_graph *g, struct steno_node *n, const char *type,
                                const steno_value_id *in, int n_in, const char *attr, int64_t value,
                                steno_err *err)
@@ -89,7 +90,7 @@ static steno_status positions(struct steno_graph *g, struct steno_node *n, int *
     if ((!slice && !(steno_pass_is(n, "Gather") && axis == 1)) || !is_table(g, n->in[0], &center))
         return STENO_OK;
     if (slice) {
-        if (integer(g, n->in[2], &fixed)) /* cut at a constant: not a length */
+        if (integer(g, n->in[2], &fixed)) /* a constant end is not a length */
             return STENO_OK;
         ++*changed;
         return replace_by(g, n, "Positions", (steno_value_id[]){n->in[0], n->in[1], n->in[2]}, 3,
@@ -103,7 +104,7 @@ static steno_status positions(struct steno_graph *g, struct steno_node *n, int *
                       center, err);
 }
 
-/* A square of flags that say whether the column is past the row. *below: whether it is not. */
+/* A square table of flags for column > row. *below: 1 if the flags are inverted. */
 static bool is_mask(const struct steno_graph *g, steno_value_id v, int64_t *below)
 {
     const struct steno_tensor *t = v == STENO_NONE ? NULL : g->values[v].constant;

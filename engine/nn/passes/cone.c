@@ -135,7 +135,7 @@ static double value_of(enum code code, const struct steno_node *n, const double 
         return clip(n, in);
     case ABS:
         return fabs(in[0]);
-    case EQUAL: /* a truth is 0 or 1 here */
+    case EQUAL: /* true is 1, false is 0 here */
         return in[0] == in[1];
     case WHERE:
         return in[0] != 0 ? in[1] : in[2];

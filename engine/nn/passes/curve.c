@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-/* The cone's result where its source is x. */
+/* The cone's result if its input is x. */
 static double evaluate(const struct steno_graph *g, const struct steno_cone *c, double x)
 {
     double out[STENO_CONE_MAX] = {0};
@@ -25,8 +25,8 @@ static double evaluate(const struct steno_graph *g, const struct steno_cone *c, 
     return out[0];
 }
 
-/* Close at every point: a step of 1/4 where the curves bend, then far out. Constants that were
- * rounded to f32 differ by less. */
+/* Dense points first, 1/4 apart where the curves bend, then points far out. Constants that were
+ * rounded to f32 differ by less than the bound. */
 static bool matches(const struct steno_graph *g, const struct steno_cone *c,
                     const struct steno_curve *f, double *p)
 {
@@ -42,7 +42,7 @@ static bool matches(const struct steno_graph *g, const struct steno_cone *c,
     return true;
 }
 
-/* A constant of one element that does not raise the rank of what it meets. */
+/* A constant of one element that does not raise the rank of the other operand. */
 static bool number(const struct steno_graph *g, const struct steno_cone *c, steno_value_id v)
 {
     const struct steno_tensor *t = g->values[v].constant;

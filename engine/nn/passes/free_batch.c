@@ -1,18 +1,18 @@
 /* Before: inputs [1, ...], nodes as they were traced for a batch of one
- * After:  inputs [N, ...]; Reshape to [1, ...] is one to [0, ...], which copies the extent;
- *         ScatterND is ai.steno.run:ScatterEach (nn/ops/op_gather.c)
- * A value is apart when it depends on such an input: then it has an entry for each stream along
- * axis 0, and no operator on the way may look from one to another. What is known of operators is in
- * the table; the rest is refused, and so is a number that tells how many streams there are where it
- * is more than an extent to be copied. That it holds for a batch of one says nothing about which
- * axis of size 1 is the batch: so shapes are inferred anew with N, and each of these values has to
- * have it in front. */
+ * After:  inputs [N, ...]; a Reshape to [1, ...] becomes one to [0, ...], which copies the extent;
+ *         ScatterND becomes ai.steno.run:ScatterEach (nn/ops/op_gather.c)
+ * A value is apart if it depends on such an input. It then has one entry per stream along axis 0,
+ * and no operator on the way may mix the entries. The table lists what is known of operators; other
+ * operators are refused. A number that tells how many streams there are may only be copied as an
+ * extent; other uses are refused.
+ * A batch of one does not show which axis of size 1 is the batch. So shapes are inferred again with
+ * N, and each value that is apart must have N as its first extent. */
 #include "nn/passes/free_batch.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#define NAME "streams of this batch" /* of the extent: no exporter's */
+#define NAME "streams of this batch" /* of the extent; no exporter uses this name */
 
 enum kind {
     ENTRIES, /* axis 0 is the batch, of each input that may be apart */
@@ -32,7 +32,7 @@ struct rule {
     const char *domain, *type;
     enum kind kind;
     unsigned apart; /* bit k: input k may be apart */
-    int extra;      /* AXIS, JOIN: the default; AXES: the input they may be in */
+    int extra;      /* AXIS, JOIN: the default; AXES: number of the axes input */
 };
 
 static const struct rule rules[] = {
@@ -104,7 +104,8 @@ static const struct rule rules[] = {
 struct walk {
     struct steno_graph *g;
     bool *apart; /* by value */
-    bool *count; /* ... the same for all, and tells how many streams there are */
+    /* By value: not apart, and tells how many streams there are. */
+    bool *count;
 };
 
 static const struct rule *rule_of(const struct steno_node *n)
@@ -125,7 +126,7 @@ static int rank_of(const struct walk *w, steno_value_id v)
     return w->g->values[v].shape.rank;
 }
 
-/* Numbers of a constant; NULL for others. */
+/* Integers of a constant input; NULL for others. */
 static const int64_t *numbers(const struct walk *w, const struct steno_node *n, int in,
                               size_t *count)
 {
@@ -137,7 +138,7 @@ static const int64_t *numbers(const struct walk *w, const struct steno_node *n, 
     return t->data;
 }
 
-/* Axis a of that many is another than the first. */
+/* True if axis a is not the first one. */
 static bool behind(int64_t a, int rank)
 {
     return rank >= 0 && (a > 0 ? a < rank : a < 0 && a > -rank);
@@ -165,7 +166,7 @@ static bool aligned(const struct walk *w, const struct steno_node *n)
     return rank > 0;
 }
 
-/* The target's first extent, which can only be 1, is copied from the input. */
+/* The first extent of the target can only be 1; copy it from the input instead. */
 static steno_status reshape(struct walk *w, struct steno_node *n, const char **why, steno_err *err)
 {
     size_t count = 0;
@@ -204,7 +205,7 @@ static steno_status scatter(struct walk *w, struct steno_node *n, const char **w
     return n->op ? STENO_OK : steno_fail(err, STENO_ERR_INTERNAL, "no operator %s", n->op_type);
 }
 
-/* *why: what speaks against it. */
+/* *why: the reason for a refusal. */
 static steno_status apply(struct walk *w, const struct rule *r, struct steno_node *n,
                           const char **why, steno_err *err)
 {
@@ -250,7 +251,7 @@ static steno_status apply(struct walk *w, const struct rule *r, struct steno_nod
     return STENO_OK;
 }
 
-/* Of a value's extents, n takes others than the first. */
+/* True if n picks extents other than the first from a Shape. */
 static bool leaves_count(const struct walk *w, const struct steno_node *n)
 {
     struct steno_pass_cut cut;
@@ -267,7 +268,7 @@ static bool leaves_count(const struct walk *w, const struct steno_node *n)
     return at != NULL;
 }
 
-/* What n gives where nothing of it is apart. */
+/* Propagate `count` through a node none of whose inputs is apart. */
 static void pass_count_on(struct walk *w, const struct steno_node *n)
 {
     bool count = false;
@@ -320,7 +321,7 @@ static steno_status visit(struct walk *w, struct steno_node *n, steno_err *err)
     return st;
 }
 
-/* Values that `inputs` names get extent `batch` in front. */
+/* Give the inputs that `inputs` names the first extent `batch`. */
 static steno_status free_inputs(struct walk *w, const char *inputs, int64_t batch, steno_err *err)
 {
     for (const char *at = inputs; *at;) {
@@ -343,7 +344,7 @@ static steno_status free_inputs(struct walk *w, const char *inputs, int64_t batc
     return STENO_OK;
 }
 
-/* Every value that is apart has the batch in front. */
+/* Check that every value that is apart has the batch as its first extent. */
 static steno_status check(const struct walk *w, int32_t n_values, int64_t batch, steno_err *err)
 {
     for (int32_t i = 0; i < n_values; i++) {

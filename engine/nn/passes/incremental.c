@@ -1,21 +1,20 @@
-/* The exported graph takes the whole prefix and, for each layer, the outputs of that layer for all
- * positions but the newest; keys and values of all of them are computed anew. In it
+/* The exported graph takes the whole prefix and, for each layer, that layer's outputs for all
+ * positions but the newest. It computes keys and values of all positions again:
  *     X_0 = embedding of the prefix, X_i = rows of [cache_(i-1), newest row of layer i-1]
  *     new = X_i[-1] + Attention(Linear(norm(X_i)[-1]), Linear(norm(X_i)))
- * all that is done to X_i before attention is done to each position by itself. So with X_i cut down
- * to its last row the same nodes give query, key and value of the newest position, and those of
- * earlier positions are what earlier runs gave. Only attention's sums are taken
- * in another order.
+ * All nodes before attention work on each position of X_i by itself. So the same nodes compute
+ * query, key and value of the newest position from the last row of X_i, and earlier runs computed
+ * those of earlier positions. Only the sums in attention are taken in another order.
  *
- * That masks and tables of positions are what they seem is found out by computing them, for two
- * hypotheses of five tokens: passes/pass_curves.c does so for curves. */
+ * The proof computes masks and tables of positions for two hypotheses of five tokens and compares
+ * the results, as nn/passes/curve.h does for curves. */
 #include "nn/passes/incremental.h"
 #include "nn/passes/incremental_internal.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* ---- what is what -------------------------------------------------------------------------- */
+/* ---- finding the parts --------------------------------------------------------------------- */
 
 static steno_status find_ends(struct cut *c)
 {
@@ -55,7 +54,7 @@ static void mark(struct cut *c)
         c->dep[c->memory] = DEP_MEMORY;
     for (int i = 0; i < c->n_layers; i++)
         c->dep[c->layer[i].cache] = DEP_CACHE;
-    for (int32_t i = 0; i < g->n_nodes; i++) { /* sorted */
+    for (int32_t i = 0; i < g->n_nodes; i++) { /* topological order */
         const struct steno_node *n = &g->nodes[i];
         unsigned char d = 0;
         for (int k = 0; k < n->n_in && !n->dead; k++)
@@ -139,7 +138,8 @@ static steno_status add_position(struct cut *c, steno_value_id *out)
     return STENO_OK;
 }
 
-/* Keys and values of an attention as one value: what both are columns of, or side by side. */
+/* Make keys and values of an attention one value: both are columns of it already, or they are
+ * concatenated. */
 static steno_status join(struct cut *c, int32_t at, steno_value_id *out, int64_t *width)
 {
     struct steno_graph *g = c->g;
@@ -166,7 +166,7 @@ static steno_status join(struct cut *c, int32_t at, steno_value_id *out, int64_t
     return STENO_OK;
 }
 
-/* Node n, an Attention, becomes a CachedAttention of layer i with room for the inputs. */
+/* Turn node n, an Attention, into a CachedAttention of layer i with its own input array. */
 static steno_status reshape_node(struct cut *c, struct steno_node *n, int i, int64_t k_width)
 {
     static const char *const names[] = {"heads", "size", "v_size", "q_at", "k_at", "v_at"};
@@ -213,7 +213,7 @@ static void cut_rows(struct cut *c, const struct layer *l, steno_value_id x)
     }
 }
 
-/* What takes the last of one position goes. */
+/* Drop Slices that take the last of one position. */
 static void drop_slices(struct cut *c)
 {
     struct steno_graph *g = c->g;
@@ -243,8 +243,8 @@ static steno_status one_row_each(struct cut *c, steno_value_id x, int64_t d, ste
     return STENO_OK;
 }
 
-/* table[:, :L] becomes its rows at `position` [B]: [B, 1, d], whatever each hypothesis has come to.
- */
+/* Replace table[:, :L] with its rows at `position` [B], as [B, 1, d]: each hypothesis has its own
+ * length. */
 static steno_status cut_tables(struct cut *c, steno_value_id position)
 {
     struct steno_graph *g = c->g;
@@ -343,7 +343,7 @@ static steno_status clean_up(struct cut *c)
     return st ? st : c->env->infer(c->env->arg, c->g, c->err);
 }
 
-/* Logits become log-probabilities: a second softmax of probabilities would change nothing. */
+/* Append a LogSoftmax unless the output has one. It would not change log-probabilities. */
 static steno_status add_log_softmax(struct cut *c)
 {
     struct steno_graph *g = c->g;

@@ -1,4 +1,5 @@
-/* Shared by incremental.c (what is what, rewriting) and incremental_proof.c (what must be true). */
+/* Shared by incremental.c (finding the parts, rewriting) and incremental_proof.c (what must
+ * hold). */
 #ifndef STENO_NN_PASSES_INCREMENTAL_INTERNAL_H
 #define STENO_NN_PASSES_INCREMENTAL_INTERNAL_H
 
@@ -10,7 +11,7 @@ enum { DEP_TGT = 1, DEP_MEMORY = 2, DEP_CACHE = 4 };
 
 struct layer {
     steno_value_id cache, out, newest; /* input, output, newest row */
-    int32_t self, cross;               /* nodes of attention; cross may be STENO_NONE */
+    int32_t self, cross;               /* attention nodes; cross may be STENO_NONE */
     steno_value_id self_kv, cross_kv;
 };
 
@@ -23,24 +24,24 @@ struct cut {
     struct layer layer[MAX_LAYERS];
     int n_layers, n_cross;
     unsigned char *dep;                /* by value */
-    const struct steno_tensor **known; /* by value: computed for the proof */
+    const struct steno_tensor **known; /* by value: results computed for the proof */
     bool has_table, keeps_mask;
 };
 
-/* STENO_ERR_UNSUPPORTED: what, at the node or value of that name unless it is "". */
+/* Fail with STENO_ERR_UNSUPPORTED: `what`, at the node or value `name` unless it is "". */
 steno_status steno_cut_refuse(const struct cut *c, const char *what, const char *name);
-/* Constant integers in [count]; false for anything else. */
+/* Read constant integers [count]; false for other values. */
 bool steno_cut_ints(const struct cut *c, steno_value_id v, int64_t *out, size_t count);
 /* Slice(x, [from], [end], [1]) on positions. */
 bool steno_cut_is_slice(const struct cut *c, const struct steno_node *n, int64_t from);
-/* table[:, :L]: constant f32 [1, rows, d], cut at the length. */
+/* table[:, :L]: a constant f32 [1, rows, d], cut at the length. */
 bool steno_cut_is_table(const struct cut *c, const struct steno_node *n);
-/* The table is cut at the length, for a few of them. */
+/* Prove for a few lengths that the table is cut at the length. */
 STENO_MUST steno_status steno_cut_prove_table(struct cut *c, const struct steno_node *n);
-/* The mask that the last position sees says of each key what its own token alone says. */
+/* Prove that the mask of the last position depends, for each key, on the key's own token alone. */
 STENO_MUST steno_status steno_cut_prove_mask(struct cut *c);
-/* Nodes on the way to `y`, past masks and the ends of tables, which have been computed, work on
- * each position by itself. */
+/* Prove that the nodes that lead to `y` work on each position by itself. Masks and table ends have
+ * been computed before and are skipped. */
 STENO_MUST steno_status steno_cut_prove_nodes(struct cut *c);
 
 #endif

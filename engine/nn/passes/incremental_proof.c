@@ -1,6 +1,6 @@
-/* What must be true of a graph before it is cut (nn/passes/incremental.h): masks and tables of
- * positions, computed for a few lengths, are what they seem, and every other node works on each
- * position by itself. */
+/* What must hold of a graph before it is cut (nn/passes/incremental.h). Masks and tables of
+ * positions are computed for a few lengths and checked. Every other node must work on each position
+ * by itself. */
 #include "nn/passes/incremental_internal.h"
 
 #include <string.h>
@@ -37,10 +37,10 @@ bool steno_cut_is_slice(const struct cut *c, const struct steno_node *n, int64_t
            (n->n_in < 5 || (steno_cut_ints(c, n->in[4], &step, 1) && step == 1));
 }
 
-/* All readers of a layer's rows read x, one row. */
-/* ---- computing some of it ------------------------------------------------------------------ */
+/* ---- computing masks and positions --------------------------------------------------------- */
 
-/* `want` for these tokens, from the nodes it needs. */
+/* Mark the values that `want` is computed from. Refuse if one of them depends on caches or
+ * memory. */
 static steno_status need(struct cut *c, steno_value_id want, bool *needed)
 {
     const struct steno_graph *g = c->g;
@@ -121,7 +121,7 @@ static steno_status compute(struct cut *c, steno_value_id want, const int64_t *t
 
 static const int64_t proof[PROOF_BATCH * PROOF_LENGTH] = {1, 0, 2, 1, 0, 2, 1, 0, 0, 1};
 
-/* mask of hypothesis b for key t: shape [B or 1, 1, 1, L], or fewer dimensions. */
+/* Mask of hypothesis b for key t; m has shape [B or 1, 1, 1, L], or fewer dimensions. */
 static bool mask_at(const struct steno_tensor *m, int64_t length, int64_t b, int64_t t, float *out)
 {
     int r = m->shape.rank;
@@ -188,7 +188,7 @@ steno_status steno_cut_prove_table(struct cut *c, const struct steno_node *n)
     return STENO_OK;
 }
 
-/* ---- what else is there works on each position by itself ------------------------------------ */
+/* ---- every other node works on each position by itself -------------------------------------- */
 
 static const char *const elementwise[] = {"Add",       "Sub",
                                           "Mul",       "Div",
@@ -202,7 +202,7 @@ static const char *const elementwise[] = {"Add",       "Sub",
                                           "HardSwish", "Mish",
                                           "Softplus",  "DynamicQuantizeLinear"};
 
-/* A constant that has more than one row would be one row for each position. */
+/* False for constants of more than one row: they would hold one row per position. */
 static bool row_constants(const struct cut *c, const struct steno_node *n)
 {
     for (int k = 0; k < n->n_in; k++) {
@@ -236,7 +236,7 @@ static bool per_position(const struct cut *c, const struct steno_node *n)
     if (steno_pass_is_ours(n, "Linear") || steno_pass_is_ours(n, "IntLinear"))
         return !c->dep[n->in[1]];
     if (steno_pass_is_ours(n, "Attention"))
-        return true; /* looked at already */
+        return true; /* find_attention has checked it */
     if (*n->domain)
         return false;
     for (size_t i = 0; i < sizeof elementwise / sizeof *elementwise; i++)

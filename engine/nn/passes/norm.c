@@ -12,13 +12,13 @@
 
 struct norm {
     struct steno_cone *c;
-    int64_t n; /* of a row */
+    int64_t n; /* length of a row */
     bool rms;
     double eps;
-    double *x, *y, *z;         /* a row, what the cone makes of it, the row normalised: [n] each */
+    double *x, *y, *z;         /* input row, the cone's result, the normalised row: [n] each */
     double *gamma, *beta;      /* [n] */
     double *out;               /* [nodes, n]: results of the cone's nodes */
-    bool full[STENO_CONE_MAX]; /* the result is a row, else one number */
+    bool full[STENO_CONE_MAX]; /* the result is a row; false: one number */
 };
 
 static int64_t row_length(const struct steno_graph *g, const struct steno_cone *c)
@@ -27,7 +27,7 @@ static int64_t row_length(const struct steno_graph *g, const struct steno_cone *
     return s->rank >= 1 ? s->dim[s->rank - 1] : 0;
 }
 
-/* One element, or one per element of a row, and no more axes than the rows have. */
+/* One element, or one per element of a row; at most as many axes as the rows have. */
 static bool number(const struct steno_graph *g, const struct steno_cone *c, steno_value_id v)
 {
     const struct steno_tensor *t = g->values[v].constant;
@@ -74,7 +74,7 @@ static bool takes(const struct steno_graph *g, const struct steno_cone *c,
     return steno_cone_code(n) || reduces_last(g, n) || normalises_last(g, n);
 }
 
-/* ---- what the cone computes ---- */
+/* ---- computing the cone ---- */
 
 static double mean(const double *x, int64_t n)
 {
@@ -84,7 +84,7 @@ static double mean(const double *x, int64_t n)
     return s / (double)n;
 }
 
-/* z = x normalised: without its mean (unless rms), by its root mean square. */
+/* z = (x - mean) / sqrt(variance + eps); rms: x / sqrt(mean of squares + eps). */
 static void normalise(const double *x, double *z, int64_t n, bool rms, double eps)
 {
     double m = rms ? 0 : mean(x, n), v = 0;
@@ -94,7 +94,7 @@ static void normalise(const double *x, double *z, int64_t n, bool rms, double ep
         z[i] = (x[i] - m) / sqrt(v + eps);
 }
 
-/* Where input k of node i comes from: a row or one number (*step 0). */
+/* Input k of node i: a row, or one number (*step 0). */
 static const double *source(const struct steno_graph *g, const struct norm *m, int i, int k,
                             double *scratch, size_t *step)
 {
@@ -139,7 +139,7 @@ static bool reduced(const struct steno_graph *g, struct norm *m, int i, double *
     const double *x = source(g, m, i, 0, scratch, &step);
     double *y = m->out + i * m->n;
     if (!step)
-        return false; /* the mean of one number: no pattern of ours */
+        return false; /* the mean of one number is not in any pattern */
     if (steno_pass_is(n, "LayerNormalization")) {
         const float *gamma = steno_pass_vector(g, n->in[1], m->n);
         const float *beta =
@@ -154,7 +154,7 @@ static bool reduced(const struct steno_graph *g, struct norm *m, int i, double *
     return true;
 }
 
-/* m->y = the cone's result for m->x; false when it is no row. */
+/* Compute the cone's result for m->x in m->y; false if it is not a row. */
 static bool evaluate(const struct steno_graph *g, struct norm *m)
 {
     double *scratch = m->out + m->c->n * m->n;
@@ -167,7 +167,7 @@ static bool evaluate(const struct steno_graph *g, struct norm *m)
     return m->full[0];
 }
 
-/* Row number r: numbers in [-1, 1], of `size`, with an offset. */
+/* Fill m->x for row number r: numbers in [-1, 1] times `size`, with an offset. */
 static void fill(struct norm *m, uint32_t r, double size)
 {
     uint32_t s = 2463534242u + r * 7919u;
@@ -179,10 +179,10 @@ static void fill(struct norm *m, uint32_t r, double size)
     }
 }
 
-/* gamma and beta by least squares over some rows; false when a column did not vary. */
+/* Fit gamma and beta by least squares over some rows; false if a column did not vary. */
 static bool fit(const struct steno_graph *g, struct norm *m)
 {
-    double *sum = calloc((size_t)m->n * 4, sizeof *sum); /* of z, y, z z, z y */
+    double *sum = calloc((size_t)m->n * 4, sizeof *sum); /* sums of z, y, z z, z y */
     bool ok = sum != NULL;
     for (uint32_t r = 0; ok && r < FIT_ROWS; r++) {
         fill(m, r, 1);
@@ -209,7 +209,7 @@ static bool fit(const struct steno_graph *g, struct norm *m)
     return ok;
 }
 
-/* Other rows, of the usual size, so small that eps counts, and large. */
+/* Check other rows: of the usual size, so small that eps matters, and large. */
 static bool agrees(const struct steno_graph *g, struct norm *m)
 {
     double size[CHECK_ROWS] = {1, sqrt(m->eps), 100};
@@ -229,7 +229,7 @@ static bool agrees(const struct steno_graph *g, struct norm *m)
 
 /* ---- finding it ---- */
 
-/* Numbers that may be the eps: those that are added to something. */
+/* Collect the numbers that may be eps: those that are added to something. */
 static int epsilons(const struct steno_graph *g, const struct steno_cone *c, double *eps)
 {
     int n = 0;
@@ -252,12 +252,12 @@ static bool worth_a_try(const struct steno_cone *c)
         means += !strncmp(c->node[i]->op_type, "Reduce", 6);
         roots += steno_pass_is(c->node[i], "Sqrt") || steno_pass_is(c->node[i], "Pow");
         if (steno_pass_is(c->node[i], "LayerNormalization"))
-            return c->n > 1; /* with factors and summands behind it */
+            return c->n > 1; /* with factors and summands after it */
     }
     return means > 0 && roots > 0;
 }
 
-/* The cone in m->c is a normalisation: eps, gamma, beta are set. */
+/* True if the cone in m->c is a normalisation; sets eps, gamma, beta. */
 static bool matches(const struct steno_graph *g, struct norm *m)
 {
     double eps[MAX_EPS];
@@ -280,7 +280,7 @@ static bool buffers(struct norm *m)
     m->z = p + 2 * m->n;
     m->gamma = p + 3 * m->n;
     m->beta = p + 4 * m->n;
-    m->out = p + 5 * m->n; /* with three rows of scratch behind it */
+    m->out = p + 5 * m->n; /* three rows of scratch follow */
     return true;
 }
 
@@ -330,7 +330,8 @@ static steno_status replace(struct steno_graph *g, const struct norm *m, steno_e
     return STENO_OK;
 }
 
-/* Widens the cone above `end` as long as it may be a normalisation, and takes the first that is. */
+/* Widen the cone above `end` while it may be a normalisation; replace the first cone that is
+ * one. */
 static steno_status try_end(struct steno_graph *g, struct steno_node *end, bool rms, int *changed,
                             steno_err *err)
 {
@@ -362,7 +363,7 @@ static steno_status try_end(struct steno_graph *g, struct steno_node *end, bool 
 
 steno_status steno_pass_norms(struct steno_graph *g, bool rms, int *changed, steno_err *err)
 {
-    for (int32_t i = g->n_nodes - 1; i >= 0; i--) { /* from the end: with all that belongs to it */
+    for (int32_t i = g->n_nodes - 1; i >= 0; i--) { /* from the end: finds the whole chain */
         const struct steno_node *n = &g->nodes[i];
         steno_status st;
         if (n->dead || n->out[0] == STENO_NONE ||

@@ -1,8 +1,9 @@
-/* Before: Attention(q, Linear(x, Wk, bk), Linear(x, Wv, bv), mask), q of one row or few
- * After:  ai.steno:AbsorbedAttention(q, x, Wk, mask, Wv, bv) (nn/ops/op_absorbed_attention.c) A
- * step of a decoder asks for its last row only (Slice from -1 on) and projects its whole prefix and
- * all of the encoder's rows anew; so much more than the step itself that it is worth to look for
- * the row ahead of what shapes can say: it is one, or none when there is no prefix. */
+/* Before: Attention(q, Linear(x, Wk, bk), Linear(x, Wv, bv), mask), q of at most FEW rows
+ * After:  ai.steno:AbsorbedAttention(q, x, Wk, mask, Wv, bv) (nn/ops/op_absorbed_attention.c)
+ * Weight absorption. A step of an exported decoder needs its last row only (Slice from -1 on), but
+ * projects its whole prefix and all encoder frames again. That costs much more than the step
+ * itself. So the pass also finds the few rows where shape inference cannot: by the Slice, which
+ * gives one row, or none if the prefix is empty. */
 #include "nn/passes/passes.h"
 
 #include <string.h>
@@ -31,7 +32,7 @@ static bool constant_int(const struct steno_graph *g, const struct steno_node *n
     return true;
 }
 
-/* The last FEW rows at most of [B, T, .]. */
+/* True for a Slice that takes at most the last FEW rows of [B, T, .]. */
 static bool last_rows(const struct steno_graph *g, const struct steno_node *n)
 {
     int64_t from, axis, step = 1;
@@ -40,7 +41,8 @@ static bool last_rows(const struct steno_graph *g, const struct steno_node *n)
            from < 0 && from >= -FEW;
 }
 
-/* v [B, T, .] has few rows: by its shape, or because all it is made of has. */
+/* True if v [B, T, .] has at most FEW rows: by its shape, or because all values that it is computed
+ * from have. */
 static bool few_rows(struct steno_graph *g, steno_value_id v, int *left)
 {
     const struct steno_shape *s = &g->values[v].shape;
@@ -61,7 +63,7 @@ static bool few_rows(struct steno_graph *g, steno_value_id v, int *left)
     return false;
 }
 
-/* A product with a bias and nothing else, that only the attention reads. */
+/* Return the product with a bias and nothing else that only the attention reads, or NULL. */
 static struct steno_node *projection(struct steno_graph *g, const struct steno_node *attention,
                                      int in, int64_t cols)
 {
@@ -115,7 +117,7 @@ static steno_status build(struct steno_graph *g, int32_t at, const struct found 
                                  input(f->k, SCALE),         input(f->k, ZERO), input(f->v, SCALE),
                                  input(f->v, ZERO)};
     struct steno_node *y;
-    f->k->dead = f->v->dead = g->nodes[at].dead = true; /* adding a node moves them */
+    f->k->dead = f->v->dead = g->nodes[at].dead = true; /* adding a node may move them */
     y = steno_pass_add_node(g, "ai.steno", "AbsorbedAttention", 1, g->nodes[at].name,
                             has(f->k, SCALE) || has(f->v, SCALE) ? 10 : 6, 1, 5, err);
     if (!y)
@@ -125,7 +127,7 @@ static steno_status build(struct steno_graph *g, int32_t at, const struct found 
     steno_pass_set_float(g, y, 4, "scale", steno_node_float(&g->nodes[at], "scale", 1));
     memcpy(y->in, in, (size_t)y->n_in * sizeof *in);
     y->out[0] = g->nodes[at].out[0];
-    g->values[y->out[0]].producer = g->n_nodes - 1; /* what comes behind asks for its rows */
+    g->values[y->out[0]].producer = g->n_nodes - 1; /* later matches look for its rows */
     return STENO_OK;
 }
 

@@ -1,15 +1,17 @@
-/* Before: n = LayerNormalization(x) over the last axis, AbsorbedAttention(q, n, ..) [, Slice(n) of
- * rows] After:  ai.steno.run:AbsorbedNormAttention(q, x, .., gamma, beta) [,
- * LayerNormalization(Slice(x))] A step of a decoder normalizes its whole prefix anew, and of all
- * but the last row only the attention reads the result. Only of networks that are to be run: files
- * keep the standard operators. */
+/* Before: n = LayerNormalization(x) over the last axis, AbsorbedAttention(q, n, ..)
+ *         [, Slice(n) of rows]
+ * After:  ai.steno.run:AbsorbedNormAttention(q, x, .., gamma, beta)
+ *         [, LayerNormalization(Slice(x))]
+ * A step of an exported decoder normalizes its whole prefix again, and only the attention reads
+ * rows other than the last one. Only for networks that are run: files keep the standard
+ * operators. */
 #include "nn/passes/passes.h"
 
 #include <string.h>
 
 enum { X = 1, N_IN = 12, GAMMA = 10, BETA };
 
-/* Rows of a value of three axes, the last left whole. */
+/* True for a Slice of rows of a value of three axes that keeps the last axis whole. */
 static bool cuts_rows(const struct steno_graph *g, const struct steno_node *n)
 {
     struct steno_pass_cut c;
@@ -34,7 +36,7 @@ static bool normalizes_rows(const struct steno_graph *g, const struct steno_node
     return true;
 }
 
-/* All that read v are `attention`, once, and Slices of its rows. */
+/* True if the only readers of v are `attention`, once, and Slices of rows. */
 static bool read_by_us(const struct steno_graph *g, const struct steno_node *attention,
                        steno_value_id v)
 {
@@ -47,7 +49,7 @@ static bool read_by_us(const struct steno_graph *g, const struct steno_node *att
     return !g->values[v].is_output && g->values[v].uses == ours;
 }
 
-/* A Slice of what node `norm` gives cuts what goes into it, and the rows left are normalized. */
+/* Move the Slice before node `norm`, so that only the rows left are normalized. */
 static steno_status cut_before(struct steno_graph *g, int32_t norm, int32_t slice, steno_err *err)
 {
     const steno_value_id out = g->nodes[slice].out[0];

@@ -1,8 +1,9 @@
 /* Before: y = Conv|ConvTranspose|Gemm(x, W, b), z = BatchNormalization(y), or y * s, y / s, y + t,
  *         y - t with constants of one element or one per output channel; MatMul by a constant with
  *         y * s of the last axis
- * After:  z = Conv|...(x, W s, b s + t): nothing is left of it at run time
- * y must have no other reader, W neither. Computed in f64. */
+ * After:  z = Conv|...(x, W s, b s + t)
+ * The affine step costs nothing at run time. Only z may read y, and only the operator may read W.
+ * Computed in f64. */
 #include "nn/passes/passes.h"
 
 #include <math.h>
@@ -60,7 +61,7 @@ static bool find_op(struct steno_graph *g, struct affine *a, steno_value_id y)
            steno_node_float(a->op, "beta", 1) == 1;
 }
 
-/* ---- what follows it ---- */
+/* ---- the node after it ---- */
 
 static bool batchnorm(const struct steno_graph *g, struct affine *a)
 {
@@ -83,7 +84,8 @@ static bool batchnorm(const struct steno_graph *g, struct affine *a)
     return true;
 }
 
-/* Element of constant v for channel c: one for all, or one per channel along a->axis of y. */
+/* Constant v for a channel: one element for all (*step 0), or one per channel along a->axis of
+ * y. */
 static const float *per_channel(const struct steno_graph *g, const struct affine *a,
                                 steno_value_id v, size_t *step)
 {
@@ -111,7 +113,7 @@ static bool arithmetic(const struct steno_graph *g, struct affine *a)
     if (!p || (op == 'D' && side != 1))
         return false;
     if (steno_pass_is(a->op, "MatMul") && (op == 'A' || op == 'S' || !step))
-        return false; /* pass linear takes a bias and a factor, the weights stay as they are */
+        return false; /* pass linear takes a bias and a factor and leaves the weights as they are */
     for (int64_t c = 0; c < a->n; c++) {
         double v = (double)p[step * (size_t)c];
         a->s[c] = op == 'M' ? v : op == 'D' ? 1 / v : op == 'S' && !side ? -1 : 1;

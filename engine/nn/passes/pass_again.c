@@ -1,10 +1,15 @@
-/* Doing again what is done:
- * Before: a = Relu(x), y = Relu(a); so Abs, Ceil, Floor, Round, Sign; Relu of Sigmoid, Softmax,
- * Exp, Abs, Sqrt and other values that are never negative; Abs of those After:  y = a Before: a =
- * Neg(x), y = Neg(a); Not After:  y = x Before: n = Not(c), y = Where(n, a, b) After:  y = Where(c,
- * b, a) Before: s = Softmax|Exp|Log|Sqrt|Sigmoid|Tanh|LogSoftmax...(x), y = ArgMax(s) along the
- * softmax's axis, and only then After:  y = ArgMax(x): only Softmax and LogSoftmax, which do not
- * level large values to one */
+/* Operators that the node before them makes unnecessary:
+ * Before: a = Relu(x), y = Relu(a); also Abs, Ceil, Floor, Round, Sign; Relu of Sigmoid, Softmax,
+ *         Exp, Abs and other values that are never negative; Abs of those
+ * After:  y = a
+ * Before: a = Neg(x), y = Neg(a); also Not
+ * After:  y = x
+ * Before: n = Not(c), y = Where(n, a, b)
+ * After:  y = Where(c, b, a)
+ * Before: s = Softmax|LogSoftmax(x), y = ArgMax(s) along the same axis
+ * After:  y = ArgMax(x)
+ * Softmax and LogSoftmax only: other increasing functions (Sigmoid, Tanh) map different large
+ * values to one. */
 #include "nn/passes/passes.h"
 
 #include <string.h>
@@ -17,7 +22,7 @@ static bool among(const struct steno_node *n, const char *const *types)
     return false;
 }
 
-/* n gives what `before` gave. */
+/* True if n gives what `before` gave. */
 static bool idempotent(const struct steno_node *n, const struct steno_node *before)
 {
     static const char *const same[] = {"Relu", "Abs", "Ceil", "Floor", "Round", "Sign", NULL};

@@ -1,19 +1,21 @@
-/* Before: q, k, v = Transpose(Reshape(x, [B, T, h, d]))             heads to the front, k' also
- * turned s = MatMul(q [+ bias], k') [+ RelativeShift(MatMul(q [+ bias], p'))] w = MaskedSoftmax(s *
- * scale, mask) | Softmax(s * scale [+ mask]) y = MatMul(w, v) [Transpose, Reshape(., [B, T, h v])]
- * After:  y = ai.steno:Attention(q, k, v, mask, p, biases)      (nn/ops/op_fused_attention.c)
- * Before: Softmax(Where(seen, s, -3e38) [+ mask]), or Where(hidden, -3e38, s)      (GPT-2 and
- * others) After:  the same with mask [+] Where(seen, 0, -3e38), which layers with one mask share
- * What the Transposes and Reshapes move is read where it lies; the scores are never written as a
- * whole. Inputs whose heads do not come from such a Reshape are taken with their heads apart. */
+/* Before: q, k, v = Transpose(Reshape(x, [B, T, h, d]))   heads before time; k' also transposed
+ *         s = MatMul(q [+ bias], k') [+ RelativeShift(MatMul(q [+ bias], p'))]
+ *         w = MaskedSoftmax(s * scale, mask) | Softmax(s * scale [+ mask])
+ *         y = MatMul(w, v) [Transpose, Reshape(., [B, T, h v])]
+ * After:  y = ai.steno:Attention(q, k, v, mask, p, biases)   (nn/ops/op_fused_attention.c)
+ * Before: Softmax(Where(seen, s, -3e38) [+ mask]), or Where(hidden, -3e38, s)   (GPT-2 and others)
+ * After:  the same with mask [+] Where(seen, 0, -3e38), which layers with one mask share
+ * The operator reads the inputs of the Transposes and Reshapes in place, and it never writes the
+ * scores as a whole. An input whose heads do not come from such a Reshape keeps its heads on an
+ * axis of their own (`apart`). */
 #include "nn/passes/passes.h"
 
 #include <math.h>
 #include <string.h>
 
-#define HIDES (-1e9) /* a fill below this is no score: its weight is 0 beside any other */
-/* Where weights of what is hidden are set to 0 behind the softmax as well (NeMo), the fill matters
- * only beside a row of scores that all lie as deep. */
+#define HIDES (-1e9) /* a fill below this hides: its weight is 0 beside any score */
+/* NeMo also sets the weights of hidden keys to 0 after the softmax. There the fill matters only if
+ * all scores of a row are as low. */
 #define HIDES_TWICE (-1e4)
 
 static struct steno_node *our(struct steno_graph *g, steno_value_id v, const char *type)
@@ -23,25 +25,25 @@ static struct steno_node *our(struct steno_graph *g, steno_value_id v, const cha
                                                                                             : NULL;
 }
 
-/* One factor: where its elements are, and what is added to them. */
+/* One factor: the value that holds its elements, and the bias that is added to them. */
 struct side {
     steno_value_id x, bias;
     bool apart;
     int64_t heads, size;
-    const struct steno_pass_env *env; /* knows heads and size where the graph does not */
+    const struct steno_pass_env *env; /* heads and size where the graph does not tell */
 };
 
 struct found {
     const struct steno_pass_env *env;
     struct side q, k, v, p, q_pos;
     steno_value_id mask, out;
-    steno_value_id
-        where; /* bool: what a Where beside `fill` lets through, or hides; or STENO_NONE */
-    bool where_hides, negated; /* negated: the mask is taken off the scores */
+    steno_value_id where;      /* bool: the condition of a Where with `fill`, or STENO_NONE */
+    bool where_hides, negated; /* negated: the mask is subtracted */
     double fill;
-    bool positions, by_key, apart_out; /* by_key: the product with positions is not shifted */
+    /* by_key: the product with positions is not shifted. */
+    bool positions, by_key, apart_out;
     double scale;
-    /* nodes that nobody else reads: they go */
+    /* nodes without other readers, which are removed */
     struct steno_node *gone[16];
     int n_gone;
 };
@@ -67,7 +69,7 @@ static bool is_dim(int64_t a, int64_t b)
     return a == b && a != STENO_DIM_ANY;
 }
 
-/* The [B, T, h d] that a Reshape made v [B, T, h, d] of, or v. */
+/* Return the [B, T, h d] that a Reshape made v [B, T, h, d] from, or v. */
 static steno_value_id joined(struct steno_graph *g, steno_value_id v)
 {
     const struct steno_node *n = steno_pass_producer(g, v);
@@ -94,7 +96,7 @@ static bool sized(const struct steno_graph *g, steno_value_id v, int heads, int 
     return s->heads > 0 && s->size > 0 && s->heads < 65536 && s->size < 65536;
 }
 
-/* A constant of h * d numbers that repeats over batch and rows of [B, T, h, d]. */
+/* True for a constant of h * d numbers that repeats over batch and rows of [B, T, h, d]. */
 static bool is_bias(const struct steno_graph *g, steno_value_id v, const struct side *s)
 {
     const struct steno_tensor *t = g->values[v].constant;
@@ -105,7 +107,7 @@ static bool is_bias(const struct steno_graph *g, steno_value_id v, const struct 
     return (int64_t)steno_numel(t) == s->heads * s->size;
 }
 
-/* Q or V, [B, h, T, d]. */
+/* Match Q or V, [B, h, T, d]. */
 static bool factor(struct steno_graph *g, steno_value_id v, bool with_bias, struct side *s)
 {
     const struct steno_node *t = transposed(g, v, 2, 1, 3), *add;
@@ -130,7 +132,7 @@ static bool factor(struct steno_graph *g, steno_value_id v, bool with_bias, stru
     return true;
 }
 
-/* K or P as the second factor of scores, [B, h, d, S]. */
+/* Match K or P as the second factor of the scores, [B, h, d, S]. */
 static bool transposed_factor(struct steno_graph *g, steno_value_id v, struct side *s)
 {
     const struct steno_node *t = transposed(g, v, 2, 3, 1);
@@ -150,7 +152,7 @@ static bool transposed_factor(struct steno_graph *g, steno_value_id v, struct si
     return sized(g, s->x, 1, 3, s);
 }
 
-/* The node behind v, past multiplications and divisions by numbers, which go to *scale. */
+/* Return the node before v, past multiplications and divisions by numbers, which go into *scale. */
 static struct steno_node *unscaled(struct steno_graph *g, struct found *f, steno_value_id v)
 {
     struct steno_node *n = steno_pass_producer(g, v);
@@ -169,7 +171,8 @@ static struct steno_node *unscaled(struct steno_graph *g, struct found *f, steno
     return n && g->values[v].uses == 1 && !g->values[v].is_output ? n : NULL;
 }
 
-/* The first columns of the shifted product: as many as there are keys, or the sum would not do. */
+/* Skip the Slice of the first columns of the shifted product. There are as many as keys, otherwise
+ * the sum would not be valid. */
 static steno_value_id first_columns(struct steno_graph *g, struct found *f, steno_value_id v)
 {
     struct steno_node *n = steno_pass_only_use(g, v, "Slice");
@@ -199,7 +202,7 @@ static bool match_positions(struct steno_graph *g, struct found *f, steno_value_
     return true;
 }
 
-/* Keras scales the queries: that goes to *scale, too. */
+/* Keras scales the queries; that factor goes into *scale too. */
 static steno_value_id unscaled_factor(struct steno_graph *g, struct found *f, steno_value_id v)
 {
     for (;;) {
@@ -216,7 +219,7 @@ static steno_value_id unscaled_factor(struct steno_graph *g, struct found *f, st
     }
 }
 
-/* Scores: a product, or one plus the shifted product with positions. */
+/* Match scores: a product, or a product plus the shifted product with positions. */
 static bool match_scores(struct steno_graph *g, struct found *f, steno_value_id v)
 {
     int n_gone = f->n_gone;
@@ -249,7 +252,7 @@ static bool match_scores(struct steno_graph *g, struct found *f, steno_value_id 
     return false;
 }
 
-/* A mask that is added must not widen the scores. */
+/* True if mask m, when added, does not broadcast the scores to a larger shape. */
 static bool narrow(const struct steno_graph *g, const struct found *f, steno_value_id m)
 {
     const struct steno_shape *s = &g->values[m].shape;
@@ -264,7 +267,7 @@ static bool along_keys(const struct steno_graph *g, const struct steno_node *sof
     return g->values[softmax->in[0]].shape.rank == 4 && (axis == 3 || axis == -1);
 }
 
-/* Scores of which a Where replaces some by a number that is no score. */
+/* Match scores of which a Where replaces some by a fill that hides. */
 static bool match_where(struct steno_graph *g, struct found *f, steno_value_id v)
 {
     struct steno_node *n = steno_pass_only_use(g, v, "Where");
@@ -365,7 +368,7 @@ static bool match(struct steno_graph *g, const struct steno_pass_env *env, struc
     return true;
 }
 
-/* The bias as [h d]. */
+/* Make the bias [h d]. */
 static steno_status flat(struct steno_graph *g, steno_value_id *v, int64_t n, steno_err *err)
 {
     struct steno_tensor t;
@@ -383,7 +386,7 @@ static steno_status number(struct steno_graph *g, float v, steno_value_id *out, 
     return steno_graph_add_const(g, "fill", &t, false, out, err);
 }
 
-/* What the Where does to the scores as a summand: 0 or the fill, beside which no score matters. */
+/* Make the Where a summand: 0, or the fill, beside which no score matters. */
 static steno_status added_mask(struct steno_graph *g, struct found *f, const char *name,
                                steno_err *err)
 {
@@ -479,8 +482,8 @@ static steno_status build(struct steno_graph *g, struct found *f, const char *na
     return STENO_OK;
 }
 
-/* A Shape of scores of which only the number of keys is read (WeNet cuts its mask by it) reads K
- * instead, so that nobody but the softmax reads the scores. */
+/* Make a Shape of the scores read K instead, if only the number of keys is read from it (WeNet cuts
+ * its mask by it). Then only the softmax reads the scores. */
 static void free_scores(struct steno_graph *g, struct steno_node *shape)
 {
     const struct steno_node *r = steno_pass_only_reader(g, shape->out[0]), *n;

@@ -1,6 +1,6 @@
 /* Before: a = Add(x, bias of the last axis, constant), y = Gelu(a), a read once
  * After:  y = com.microsoft:BiasGelu(x, bias), for the tanh form com.microsoft:FastGelu(x, bias)
- * Where the addition has not gone into a product: pass linear comes before. */
+ * For additions that pass linear, which runs before, did not put into a product. */
 #include "nn/passes/passes.h"
 
 #include <string.h>

@@ -24,7 +24,8 @@ static bool reduces_last(const struct steno_graph *g, const struct steno_node *n
            steno_numel(g->values[n->in[1]].constant) == 1 && (v == -1 || v == rank - 1);
 }
 
-/* d of a mean of squares of d that v is, each read by nobody else; gone: nodes in between. */
+/* v is a mean of squares of d, each read only once: return the node that computes d. gone: nodes in
+ * between. */
 static struct steno_node *difference(struct steno_graph *g, steno_value_id v,
                                      struct steno_node **gone)
 {
@@ -54,7 +55,7 @@ struct match {
     struct steno_node *gone[5];
 };
 
-/* by is [scale *] mean^-0.5, x the other factor. */
+/* True if `by` is [scale *] mean^-0.5; x is the other factor. */
 static bool matches(struct steno_graph *g, steno_value_id x, steno_value_id by, struct match *m)
 {
     struct steno_node *scaled = steno_pass_only_use(g, by, "Mul"), *root, *sub;

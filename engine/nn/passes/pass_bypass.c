@@ -1,9 +1,9 @@
 /* Before: y = Add(a, Mul(Sub(b, a), scale [C] or a number))
  * After:  y = ai.steno:Bypass(a, b, scale)      (nn/ops/op_fused_zipformer.c)
- * Zipformer's way around a layer (Yao et al. 2024, section 3.2). */
+ * The bypass of a Zipformer layer (Yao et al. 2024, section 3.2). */
 #include "nn/passes/passes.h"
 
-/* scale: constant of one element or of the last extent, and of no more than that. */
+/* True for a constant of one element or of the last extent, of rank 1 at most. */
 static bool is_scale(const struct steno_graph *g, steno_value_id v, const struct steno_shape *s)
 {
     const struct steno_tensor *t = g->values[v].constant;
@@ -14,7 +14,7 @@ static bool is_scale(const struct steno_graph *g, steno_value_id v, const struct
            steno_pass_vector(g, v, s->dim[s->rank - 1]);
 }
 
-/* Sub(b, a) of a product that `way` is; a: the other summand. */
+/* Return Sub(b, a) if `way` is its product with a scale; a: the other summand. */
 static struct steno_node *match(struct steno_graph *g, steno_value_id a, steno_value_id way,
                                 struct steno_node **mul, steno_value_id *scale)
 {

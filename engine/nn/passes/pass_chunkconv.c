@@ -1,9 +1,10 @@
 /* Before: z = Concat(cache, [Where([Expand] mask, 0,] Transpose(x; 1,2,0)[)]; axis 2)
  *         y = Transpose(Conv(z; w1) + Conv(Slice(z from L on); w2) * scale [C, T]; 2,0,1)
- *         cache' = Slice(z, its last L)            depthwise Convs of L + 1 taps and with K / 2
- * zeros After:  y, cache' = ai.steno:ChunkConv(x, mask, cache, w1, b1, w2, b2, scale), with the Glu
- * ahead of it and the Swoosh behind (nn/ops/op_fused_chunkconv.c) The convolution of a streaming
- * Zipformer. */
+ *         cache' = Slice(z, its last L)
+ *         both Convs depthwise: the first with L + 1 taps, the second with K / 2 zeros at both ends
+ * After:  y, cache' = ai.steno:ChunkConv(x, mask, cache, w1, b1, w2, b2, scale), with the Glu
+ *         before it and the Swoosh after it   (nn/ops/op_fused_chunkconv.c)
+ * The convolution of a streaming Zipformer. */
 #include "nn/passes/passes.h"
 
 #include "nn/kernels/kernels.h"
@@ -22,7 +23,8 @@ static bool has_perm(const struct steno_node *n, int64_t a, int64_t b, int64_t c
     const int64_t *p = n ? steno_node_ints(n, "perm", &count) : NULL;
     return p && count == 3 && p[0] == a && p[1] == b && p[2] == c;
 }
-/* Taps of a depthwise Conv of stride 1 with `pad` zeros at both ends; 0 when it is none. */
+/* Return the taps of a depthwise Conv of stride 1, `centred` or without padding; 0 for other
+ * nodes. */
 static int64_t taps(const struct steno_graph *g, const struct steno_node *n, bool centred)
 {
     const struct steno_tensor *w = g->values[n->in[1]].constant;
@@ -38,7 +40,7 @@ static int64_t taps(const struct steno_graph *g, const struct steno_node *n, boo
     return steno_pass_ints_are(n, "pads", centred ? k / 2 : 0, 0) && (!centred || k % 2) ? k : 0;
 }
 
-/* Slice of axis 2 from `from` to the end in steps of one. */
+/* True for a Slice of axis 2 from `from` to the end in steps of one. */
 static bool cuts(const struct steno_graph *g, const struct steno_node *n, int64_t from,
                  int64_t extent)
 {
@@ -48,7 +50,7 @@ static bool cuts(const struct steno_graph *g, const struct steno_node *n, int64_
            (c.start == (double)from || c.start == (double)(from - extent));
 }
 
-/* What comes after the cache: [a mask over] x turned. */
+/* Match what follows the cache: [a mask on] the transposed x. */
 static bool matches_input(struct steno_graph *g, steno_value_id v, struct match *m)
 {
     struct steno_node *where = steno_pass_only_use(g, v, "Where"), *transpose, *wide;
@@ -75,7 +77,8 @@ static bool matches_input(struct steno_graph *g, steno_value_id v, struct match 
     return true;
 }
 
-/* Three readers of z at most: the two convolutions and what is kept of it. */
+/* Find the new cache. z has three readers at most: the two convolutions and the Slice that keeps
+ * its last columns. */
 static bool finds_kept(struct steno_graph *g, struct match *m)
 {
     steno_value_id z = m->cat->out[0];
@@ -144,7 +147,7 @@ static struct steno_node *ours(struct steno_node *n, const char *type)
     return steno_pass_is_ours(n, type) ? n : NULL;
 }
 
-/* v is read by one Transpose, which goes, and at most for its shape. */
+/* True if one Transpose reads v, and all other reads are for its shape. */
 static bool transposed_once(const struct steno_graph *g, steno_value_id v)
 {
     uint32_t n = g->values[v].uses;

@@ -7,7 +7,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-enum { STRETCH = 1024, STRETCHES = 8 }; /* bytes, looked at of a large constant */
+enum { STRETCH = 1024, STRETCHES = 8 }; /* bytes, read from a large constant */
 
 struct entry {
     uint64_t hash;
@@ -23,8 +23,8 @@ static int by_hash(const void *a, const void *b)
     return x->v < y->v ? -1 : x->v > y->v;
 }
 
-/* Of large ones a few stretches, so that a model's weights are not read for this alone: those that
- * agree in them are compared. */
+/* Hash a few stretches of a large constant, so that the pass does not read all of a model's
+ * weights. Constants with equal hashes are compared whole. */
 static uint64_t fingerprint(const struct steno_tensor *t, const void *data, size_t bytes)
 {
     XXH3_state_t s;

@@ -1,18 +1,19 @@
 /* Before: c = Conv(x, W, b), y = activation(c)
  * After:  y = com.microsoft:FusedConv(x, W, b; activation, activation_params)
  * Relu, Sigmoid, Tanh, LeakyRelu, HardSigmoid, Elu, Softplus, Softsign, ThresholdedRelu, Swish,
- * Gelu by Erf, Clip (so Relu6), HardSwish. Those that the kernels know cost nothing more.
+ * Gelu by Erf, Clip (so Relu6), HardSwish. Activations that the kernels know cost nothing more.
  *
- * Before: c = ai.steno:ConvNhwc(x, W, b), y = act(c), act a steno_pass_act     y = c + r
- * After:  y = ai.steno:ConvNhwc(x, W, b; act, act_min, act_max)                   y = ConvNhwc(...,
- * r)
- */
+ * Before: c = ai.steno:ConvNhwc(x, W, b), y = act(c), act a steno_pass_act
+ * After:  y = ai.steno:ConvNhwc(x, W, b; act, act_min, act_max)
+ * Before: y = c + r
+ * After:  y = ai.steno:ConvNhwc(..., r) */
 #include "nn/passes/passes.h"
 
 #include <float.h>
 #include <string.h>
 
-/* params: [2]; false when it is no activation, or one without numbers to go by. */
+/* Get the parameters of an activation. params: [2]; false for other nodes, and for limits that are
+ * not constant. */
 static bool activation(const struct steno_graph *g, const struct steno_node *n, float *params,
                        size_t *count)
 {
@@ -50,7 +51,7 @@ static bool activation(const struct steno_graph *g, const struct steno_node *n, 
     return false;
 }
 
-/* The channels-last convolution that alone is read through v. */
+/* Return the channels-last convolution that writes v if v has one reader, else NULL. */
 static struct steno_node *nhwc(struct steno_graph *g, steno_value_id v)
 {
     struct steno_node *n = steno_pass_producer(g, v);

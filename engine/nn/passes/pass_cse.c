@@ -1,6 +1,8 @@
-/* Before: x -> Op -> y1, x -> Op -> y2 (same attributes)      After: one Op, both read y1.
- * Before: two ways to compute the same dimensions (steno_value.equals)      After: the first of
- * them. Nodes with bodies and impure ones are left alone. */
+/* Before: x -> Op -> y1, x -> Op -> y2 (same attributes)
+ * After:  one Op, both read y1
+ * Before: two ways to compute the same dimensions (steno_value.equals)
+ * After:  the first of them
+ * Nodes with bodies and impure nodes stay. */
 #include "nn/passes/passes.h"
 
 #include <stdlib.h>
@@ -61,7 +63,7 @@ static bool equal(const struct steno_node *a, const struct steno_node *b)
     return true;
 }
 
-/* Output i of `n` is wanted by someone: `first` must write it as well. */
+/* True if `first` writes every output of n that is read. */
 static bool covers(const struct steno_graph *g, const struct steno_node *first,
                    const struct steno_node *n)
 {
@@ -85,7 +87,7 @@ static bool fit(const struct steno_node *n)
     return true;
 }
 
-/* Integers that inference knows to be those of an earlier value. */
+/* Replace integers that shape inference knows to equal an earlier value. */
 static bool known_before(struct steno_graph *g, struct steno_node *n)
 {
     const struct steno_value *v;
@@ -103,13 +105,14 @@ static void merge(struct steno_graph *g, const struct steno_node *first, struct 
 {
     for (int i = 0; i < n->n_out; i++)
         if (n->out[i] != STENO_NONE && g->values[n->out[i]].uses)
-            (void)steno_pass_replace(g, n->out[i],
-                                     first->out[i]); /* not an output: cannot refuse */
+            /* not an output, so it cannot refuse */
+            (void)steno_pass_replace(g, n->out[i], first->out[i]);
     n->dead = true;
 }
 
-/* Node of the table that computes what n does, or where n goes: open addressing. Long runs of nodes
- * that are alike but cannot be merged (each writes a graph output) are not searched to the end. */
+/* Find the node in the table that computes what n does, or insert n: open addressing. MAX_PROBES
+ * bounds the search in long runs of equal nodes that cannot be merged because each writes a graph
+ * output. */
 static struct steno_node *find(struct steno_graph *g, int32_t *table, size_t mask, int32_t i)
 {
     size_t at = (size_t)hash(&g->nodes[i]) & mask;
@@ -137,7 +140,7 @@ steno_status steno_pass_cse(struct steno_graph *g, const struct steno_pass_env *
     table = calloc(size, sizeof *table); /* node number + 1 */
     if (!table)
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
-    for (int32_t i = 0; i < g->n_nodes; i++) { /* sorted: what a node reads is merged before it */
+    for (int32_t i = 0; i < g->n_nodes; i++) { /* sorted: inputs are merged first */
         struct steno_node *n = &g->nodes[i], *first;
         if (!fit(n))
             continue;

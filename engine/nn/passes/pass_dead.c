@@ -1,4 +1,5 @@
-/* Before: x -> A -> (nobody)     After: nothing. Repeats backwards through the chain. */
+/* Before: x -> A -> (no reader)      After: nothing
+ * Works backwards, so that whole chains go. */
 #include "nn/passes/passes.h"
 
 static int uncount(struct steno_graph *body, void *arg)
@@ -35,7 +36,7 @@ steno_status steno_pass_dead(struct steno_graph *g, const struct steno_pass_env 
         steno_node_each_graph(n, uncount, g);
         steno_graph_drop_bodies(n);
     }
-    /* constants that nobody reads any more give their memory back */
+    /* free the memory of constants without readers */
     for (int32_t v = 0; v < g->n_values; v++)
         if (g->values[v].constant && !g->values[v].uses && *g->values[v].name)
             steno_graph_drop_const(g, v);

@@ -2,8 +2,8 @@
  * After:  Transpose(ai.steno:DepthwiseConv1d(x); 0,2,1)      (nn/ops/op_fused.c)
  * Before: DepthwiseConv1d, Relu|Sigmoid|Tanh|Swish
  * After:  DepthwiseConv1d(act)
- * Time stays the slow axis throughout; the Transpose meets the one that turned back before (pass
- * transpose), or moves on (pass pointwise). */
+ * Time stays the outer axis throughout. The new Transpose cancels against the next one (pass
+ * transpose) or moves on (pass pointwise). */
 #include "nn/passes/passes.h"
 
 #include <string.h>
@@ -75,7 +75,7 @@ steno_status steno_pass_depthwise(struct steno_graph *g, const struct steno_pass
         if (c->dead)
             continue;
         if (steno_pass_is_ours(c, "DepthwiseConv1d")) {
-            /* attributes of a node from a file may stand in another order: it stays as it is */
+            /* attributes of a node from a file may have another order: leave the node as it is */
             *changed += c->n_attr == 2 && !strcmp(c->attr[1].name, "act") && take_act(g, c);
             continue;
         }

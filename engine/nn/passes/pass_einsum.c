@@ -1,6 +1,6 @@
-/* Before: y = Einsum(a, b; "bij,bjk->bik") and the other forms of a product of matrices
- * After:  y = MatMul(a, b), with a Transpose of the last two axes where the letters ask for one
- * Letters before the last two are batch, in the same order in all three. */
+/* Before: y = Einsum(a, b; "bij,bjk->bik") and the other forms of a matrix product
+ * After:  y = MatMul(a, b), with a Transpose of the last two axes where the letters need one
+ * Letters before the last two are batch axes, in the same order in all three. */
 #include "nn/passes/passes.h"
 
 #include <string.h>
@@ -11,7 +11,7 @@ struct form {
     bool transpose_a, transpose_b;
 };
 
-/* Letters up to `end`; false for more than fit, ellipses and repetitions. */
+/* Read letters up to `end`; false for too many letters, ellipses and repetitions. */
 static bool letters(const char **p, const char *end, char *out)
 {
     int n = 0;
@@ -42,7 +42,7 @@ static bool parse(const char *equation, struct form *f)
            !memcmp(f->a, f->y, (size_t)f->rank - 2) && !memcmp(f->b, f->y, (size_t)f->rank - 2);
 }
 
-/* a holds rows i, b columns j, both the inner letter k. */
+/* True if a has rows i, b has columns j, and both have the inner letter k. */
 static bool product(struct form *f)
 {
     const char *a = f->a + f->rank - 2, *b = f->b + f->rank - 2, *y = f->y + f->rank - 2;

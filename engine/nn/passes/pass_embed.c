@@ -21,7 +21,7 @@ static bool is_table(const struct steno_graph *g, const struct steno_node *n)
     return g->values[n->in[1]].shape.rank == 2 && (ids == STENO_I64 || ids == STENO_I32);
 }
 
-/* Summands of the sum v; at most three, each read once. */
+/* Collect the summands of v: at most three, each read once. */
 static bool summands(struct steno_graph *g, struct embed *e, steno_value_id v, int depth)
 {
     struct steno_node *add = steno_pass_only_use(g, v, "Add");
@@ -36,7 +36,7 @@ static bool summands(struct steno_graph *g, struct embed *e, steno_value_id v, i
     return summands(g, e, add->in[0], depth + 1) && summands(g, e, add->in[1], depth + 1);
 }
 
-/* ids of gather k go through the whole batch. */
+/* True if the ids of gather k cover the whole batch. */
 static bool whole(const struct steno_graph *g, const struct embed *e, int k)
 {
     const struct steno_shape *s = &g->values[e->gather[k]->in[1]].shape;
@@ -45,7 +45,7 @@ static bool whole(const struct steno_graph *g, const struct embed *e, int k)
            s->dim[1] != STENO_DIM_ANY;
 }
 
-/* Words first, positions second: the one that may be [1, length]. */
+/* Words first, positions second: positions may be [1, length]. */
 static bool arrange(const struct steno_graph *g, struct embed *e)
 {
     const struct steno_shape *y = &g->values[e->norm->out[0]].shape;
@@ -57,8 +57,8 @@ static bool arrange(const struct steno_graph *g, struct embed *e)
         const struct steno_shape *s = &g->values[e->gather[k]->in[1]].shape;
         if (whole(g, e, k))
             continue;
-        /* a slice of a table by the length has a symbol of its own; that the sum is as long as the
-         * words says that it fits (steno_infer_meet) */
+        /* A table that is sliced at the length has a symbol of its own. That the sum is as long as
+         * the words shows that it fits (steno_infer_meet). */
         if (once >= 0 || s->dim[0] != 1 || (s->dim[1] != y->dim[1] && s->dim[1] >= STENO_DIM_ANY))
             return false;
         once = k;

@@ -1,20 +1,20 @@
 /* Before: f = Reshape(x, [-1, K]), p = Gemm(f, W [, b]), y = Reshape(p, [d0, d1, ..., N])
  *         or p = MatMul(f, W)
  * After:  y = Add(MatMul(x, W), b)
- * The Conv1D of GPT-2 and Keras' Dense: rows are put in one axis for Gemm and put back afterwards.
- * W and b are constant, alpha and beta 1; the leading axes of x and y are the same. Where x has K
- * spread over several axes ([b, t, heads, size]), Reshape(x, [0, 0, K]) remains. */
+ * GPT-2's Conv1D and Keras' Dense join the rows in one axis for Gemm and split them afterwards. W
+ * and b are constant, alpha and beta 1; x and y have the same leading axes. If x has K spread over
+ * several axes ([b, t, heads, size]), Reshape(x, [0, 0, K]) remains. */
 #include "nn/passes/passes.h"
 
 struct flat {
     struct steno_node *gemm;
     int32_t after;
     steno_value_id x;
-    int lead;    /* axes in front of K and N */
+    int lead;    /* axes before K and N */
     bool joined; /* x is [lead..., K] */
 };
 
-/* x [lead..., rest] has rows of K as y [lead..., N] has, whatever the symbols are. */
+/* True if x [lead..., rest] has rows of K as y [lead..., N] has, for all values of the symbols. */
 static bool same_rows(const struct steno_shape *x, const struct steno_shape *y, int64_t k)
 {
     int64_t cols = 1;
@@ -69,7 +69,7 @@ static bool match(struct steno_graph *g, const struct steno_pass_env *env, struc
     return true;
 }
 
-/* x as [lead..., K]: copied dimensions and K. */
+/* Make x [lead..., K] by copied dimensions and K. */
 static steno_status join(struct steno_graph *g, struct flat *f, const char *name, int64_t k,
                          steno_err *err)
 {

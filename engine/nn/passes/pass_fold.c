@@ -1,8 +1,8 @@
-/* Before: c1, c2 -> Op -> y      After: constant y.
- * Shape(x) with every dimension of x fixed counts as constant too. Results that are much larger
- * than what they are made of (ConstantOfShape, Expand, Tile) stay nodes: a file must not blow up.
- * Larger in bytes alone is fine: 8-bit weights that a graph widens itself are packed once so, but
- * where pass qdq takes them as they are. */
+/* Before: c1, c2 -> Op -> y      After: constant y
+ * Shape(x) counts as constant if every dimension of x is fixed. Results that are much larger than
+ * their inputs (ConstantOfShape, Expand, Tile) stay nodes: a file must not blow up. More bytes for
+ * the same number of elements are allowed: 8-bit weights that a graph widens itself are folded and
+ * packed once, except those that pass qdq takes as they are. */
 #include "nn/passes/passes.h"
 
 #include <string.h>
@@ -30,7 +30,7 @@ static bool constant_inputs(const struct steno_graph *g, const struct steno_node
     return true;
 }
 
-/* As many elements as some input has, or fewer. */
+/* True if the result has at most as many elements as some input. */
 static bool no_longer(const struct steno_graph *g, const struct steno_node *n,
                       const struct steno_shape *out)
 {

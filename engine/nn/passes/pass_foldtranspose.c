@@ -1,7 +1,8 @@
-/* Before: t = Transpose(x; the last two axes [a, b] swapped), r = Reshape(t, [..., b a]), y =
- * Linear(r, W) After:  r = Reshape(x, [..., a b]), y = Linear(r, W')   W' the same rows in the
- * order of x What follows convolutions that work channels last: a row of the product is all
- * channels and frequencies of a frame, and their order is a matter of the weights'. */
+/* Before: t = Transpose(x; the last two axes [a, b] swapped), r = Reshape(t, [..., b a]),
+ *         y = Linear(r, W)
+ * After:  r = Reshape(x, [..., a b]), y = Linear(r, W'), W' the same rows in the order of x
+ * Found after channels-last convolutions. A row of the product holds all channels and frequencies
+ * of a frame; the rows of the weights can take their order. */
 #include "nn/passes/passes.h"
 
 #include <string.h>

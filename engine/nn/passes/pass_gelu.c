@@ -2,7 +2,7 @@
  * After:  y = Gelu(x) (opset 20)
  * Before: y = 0.5 x (1 + Tanh(sqrt(2 / pi) (x + 0.044715 x^3))), the power as Pow or products
  * After:  y = Gelu(x; approximate tanh)
- * Hendrycks and Gimpel 2016. What the order is does not matter: curve.h. */
+ * Hendrycks and Gimpel 2016. The order does not matter: see curve.h. */
 #include "nn/passes/curve.h"
 
 #include <math.h>

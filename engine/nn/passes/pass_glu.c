@@ -1,16 +1,19 @@
 /* Before: a, b = Split(x) in two equal parts of the last axis, y = Mul(a, Sigmoid(b))
  * After:  y = ai.steno:Glu(x)      (nn/ops/op_fused.c)
- * Before: a = Slice(x, first half), b = Slice(x, second half) of the last axis, y = Mul(a,
- * Sigmoid(b)) After:  y = ai.steno:Glu(x) Before: Swish (SwiGLU), Gelu (GeGLU) or Relu in place of
- * Sigmoid, of either half After:  y = ai.steno:Glu(x; act, first) Before: the same along axis 1 of
- * Transpose(x; 0,2,1) After:  y = Transpose(ai.steno:Glu(x); 0,2,1) */
+ * Before: a = Slice(x, first half), b = Slice(x, second half) of the last axis,
+ *         y = Mul(a, Sigmoid(b))
+ * After:  y = ai.steno:Glu(x)
+ * Before: Swish (SwiGLU), Gelu (GeGLU) or Relu in place of Sigmoid, of either half
+ * After:  y = ai.steno:Glu(x; act, first)
+ * Before: the same along axis 1 of Transpose(x; 0,2,1)
+ * After:  y = Transpose(ai.steno:Glu(x); 0,2,1) */
 #include "nn/passes/passes.h"
 
 #include "nn/kernels/kernels.h"
 
 #include <string.h>
 
-/* Two outputs of the same known dimension `at`, split along that axis. */
+/* True if s splits axis `at` into two equal parts of known extent. */
 static bool halves(const struct steno_graph *g, const struct steno_node *s, int at)
 {
     const struct steno_shape *x = &g->values[s->in[0]].shape, *a, *b;
@@ -34,7 +37,8 @@ struct gate {
     bool first; /* the first half goes through the activation */
 };
 
-/* The activation that writes v, for this product alone; STENO_ACT_NONE: none that gates. */
+/* Return the activation that writes v for this product alone; STENO_ACT_NONE for others. *n: its
+ * node. */
 static enum steno_activation gates(struct steno_graph *g, steno_value_id v, struct steno_node **n)
 {
     enum steno_activation act;
@@ -67,7 +71,7 @@ static bool match(struct steno_graph *g, const struct steno_node *mul, struct ga
     return false;
 }
 
-/* Slice [from, from + n) of the last axis of x, 2 n long, read by nobody else. */
+/* True for Slice [from, from + n) of the last axis of x, which has 2 n elements, read only once. */
 static bool is_half(const struct steno_graph *g, const struct steno_node *n, bool second)
 {
     const struct steno_shape *x = n ? &g->values[n->in[0]].shape : NULL;
@@ -83,7 +87,7 @@ static bool is_half(const struct steno_graph *g, const struct steno_node *n, boo
            (second ? start == half && end >= 2 * half : start == 0 && end == half);
 }
 
-/* The product of two slices, one of them through an activation. */
+/* Match a product of two slices, one of them through an activation. */
 static bool match_slices(struct steno_graph *g, const struct steno_node *mul, struct gate *m)
 {
     for (int k = 0; k < 2; k++) {

@@ -1,9 +1,9 @@
-/* Before: x -> Op -> y, where y equals x      After: readers of y read x.
- * Identity, Dropout (inference), Cast to the type it has, Transpose in order,
- * Split into one, Concat/Sum/Max/Min/Mean of one, Reshape/Expand/Tile/Flatten that keep the shape,
- * Slice and Pad that take everything, and x+0, x-0, x*1, x/1, x^1; 0*x of integers is the 0.
- * Whether a shape is kept is read off inferred shapes, symbols included: a dimension of the same
- * symbol is the same dimension. */
+/* Before: x -> Op -> y, where y equals x      After: readers of y read x
+ * Identity, Dropout (inference), Cast to the type it has, Transpose in order, Split into one,
+ * Concat/Sum/Max/Min/Mean of one, Reshape/Expand/Tile/Flatten that keep the shape, Slice and Pad
+ * that take everything, and x+0, x-0, x*1, x/1, x^1; 0*x of integers is the 0.
+ * Inferred shapes, symbols included, tell whether a shape is kept: dimensions of the same symbol
+ * are the same. */
 #include "nn/passes/passes.h"
 
 #include <string.h>
@@ -45,7 +45,7 @@ static bool all_zero_pads(const struct steno_graph *g, const struct steno_node *
     return pads || uniform(g, n, 1, 0);
 }
 
-/* Input `in` of two is `want` everywhere and leaves the other's shape as it is. */
+/* True if input `in` of two is `want` everywhere and the other input has the result's shape. */
 static bool neutral(const struct steno_graph *g, const struct steno_node *n, int in, double want)
 {
     return n->n_in == 2 && n->in[!in] != STENO_NONE && uniform(g, n, in, want) &&
@@ -53,7 +53,8 @@ static bool neutral(const struct steno_graph *g, const struct steno_node *n, int
             steno_pass_same_shape(g, n->in[!in], n->out[0]));
 }
 
-/* A product with input `in`, 0 everywhere, is that input: integers are never infinite. */
+/* True if input `in` is 0 everywhere, so that the product is that input. Integers are never
+ * infinite. */
 static bool zero_of_integers(const struct steno_graph *g, const struct steno_node *n, int in)
 {
     steno_dtype t = g->values[n->out[0]].dtype;
@@ -61,7 +62,7 @@ static bool zero_of_integers(const struct steno_graph *g, const struct steno_nod
            steno_pass_same_shape(g, n->in[in], n->out[0]);
 }
 
-/* Number of the input that output 0 equals, -1 for none. */
+/* Return the number of the input that output 0 equals, or -1. */
 static int passes_on(const struct steno_graph *g, const struct steno_node *n)
 {
     const char *t = n->op_type;
@@ -112,7 +113,7 @@ steno_status steno_pass_identity(struct steno_graph *g, const struct steno_pass_
         if (n->dead || *n->domain || !n->n_in || n->in[0] == STENO_NONE || !n->n_out ||
             n->out[0] == STENO_NONE || !g->values[n->out[0]].uses)
             continue;
-        for (int k = 0; k < n->n_in; k++) /* sorted: what comes before has been looked at */
+        for (int k = 0; k < n->n_in; k++) /* sorted: earlier nodes are done */
             n->in[k] = steno_graph_replacement_of(g, n->in[k]);
         for (int k = 1; k < n->n_out; k++)
             others = others || (n->out[k] != STENO_NONE && g->values[n->out[k]].uses);

@@ -1,4 +1,4 @@
-/* Before: If(constant cond){then, else}      After: the nodes of the branch taken. */
+/* Before: If(constant cond){then, else}      After: the nodes of the chosen branch */
 #include "nn/passes/passes.h"
 
 #include <string.h>

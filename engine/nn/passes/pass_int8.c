@@ -1,12 +1,16 @@
 /* Before: a = MatMulInteger(q, W constant, q_zero, W_zero), c = Cast(a, f32),
  *         y = Mul(c, Mul(q_scale, W_scale)) [+ bias of the last axis]; or one constant for both
- * scales After:  y = ai.steno:IntLinear(q, W, q_zero, W_zero, q_scale, W_scale, bias)
- *         (nn/ops/op_fused_int8.c: weights packed once; the same operations in the same order, so
- * the bits are those of the long form) Before, in a network opened in any precision but f32: the
- * same, q, q_scale, q_zero = DynamicQuantizeLinear(x) After:  y = ai.steno:Linear(x, W, bias, -,
- * W_scale, W_zero) (nn/ops/op_fused.c: rows of x are rounded over ranges of their own, which is
- * nearer to x than one range for all, and the node is like those of f32 graphs to passes linear,
- * qkv, late). IntLinear that a file already has (`steno optimize`) becomes the same. */
+ *         scales
+ * After:  y = ai.steno:IntLinear(q, W, q_zero, W_zero, q_scale, W_scale, bias)
+ * The weights are packed once (nn/ops/op_fused_int8.c). The same operations run in the same order,
+ * so the results have the same bits.
+ *
+ * Before: the same, q, q_scale, q_zero = DynamicQuantizeLinear(x), in a network opened in any
+ *         precision but f32
+ * After:  y = ai.steno:Linear(x, W, bias, -, W_scale, W_zero)
+ * Each row of x is quantized over a range of its own, which is more accurate than one range for all
+ * (nn/ops/op_fused.c). Passes linear, qkv and absorb treat the node as in f32 graphs. An IntLinear
+ * from the file (`steno optimize`) becomes the same. */
 #include "nn/passes/passes.h"
 
 enum { MIN_K = 16 }; /* as in nn/ops/weights.c */
@@ -14,7 +18,7 @@ enum { MIN_K = 16 }; /* as in nn/ops/weights.c */
 struct found {
     struct steno_node *product, *cast, *mul, *add;
     steno_value_id q_scale, w_scale, bias, out;
-    steno_value_id x; /* what was rounded */
+    steno_value_id x; /* the value that was quantized */
 };
 
 static bool one_element(const struct steno_graph *g, steno_value_id v)
@@ -31,8 +35,9 @@ static bool weight_scale(const struct steno_graph *g, steno_value_id v, int64_t 
 
 static bool match_scales(struct steno_graph *g, struct found *f, steno_value_id v, int64_t n)
 {
-    const struct steno_node *scales = steno_pass_producer(g, v); /* read twice where scales equal */
-    if (weight_scale(g, v, n)) { /* a range known at load: both scales in one constant */
+    /* Read twice if the scales are equal. */
+    const struct steno_node *scales = steno_pass_producer(g, v);
+    if (weight_scale(g, v, n)) { /* a range known at load: one constant holds both scales */
         f->q_scale = STENO_NONE;
         f->w_scale = v;
         return true;
@@ -87,8 +92,8 @@ static bool match(struct steno_graph *g, struct steno_node *n, struct found *f)
     return true;
 }
 
-/* The activation is rounded just for such products, and sums are long enough for rows' own ranges.
- */
+/* True if only such products read the quantized activation, and sums are long enough for a range
+ * per row. */
 static bool rows_of(struct steno_graph *g, int32_t at, struct found *f)
 {
     const struct steno_node *n = &g->nodes[at], *q = steno_pass_producer(g, n->in[0]);
@@ -134,7 +139,7 @@ static steno_status exact(struct steno_graph *g, int32_t at, const struct found 
     return STENO_OK;
 }
 
-/* An IntLinear that the file has. */
+/* Match an IntLinear from the file. */
 static bool match_ours(const struct steno_graph *g, struct steno_node *n, struct found *f)
 {
     if (!steno_pass_is_ours(n, "IntLinear") || n->n_in < 6 || !weights(g, n) ||

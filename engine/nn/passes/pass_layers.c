@@ -1,19 +1,20 @@
-/* Before: y = x + f(LayerNormalization(x)), or y = LayerNormalization(x + f(x)) as BERT has it,
- *         f made of two products, attention, or a convolution module
- * After:  the same nodes, in a region FeedForward, SelfAttention, CrossAttention or ConvModule;
- * regions that follow one another as layers do, in one around them: [FeedForward] SelfAttention
- * [ConvModule] FeedForward     ConformerEncoderLayer, TransformerEncoderLayer SelfAttention
- * CrossAttention FeedForward                 TransformerDecoderLayer and the chain of convolutions
- * before them in a region Subsampling; what shapes alone decide (masks, positions, targets of
- * Reshape) in a region Shapes, which is computed with the plan. Zipformer's blocks have no
- * normalisation, and weights of attention that several of them share; what lies between x and
- * Bypass(x, BiasNorm(.)) is a ZipformerEncoderLayer. A region is one node to readers of the graph
- * and nothing to who runs it (nn/graph/graph.h): f32 and 8-bit graphs alike, as long as earlier
- * passes found the parts.
+/* Before: y = x + f(LayerNormalization(x)), or y = LayerNormalization(x + f(x)) as in BERT;
+ *         f is two products, attention, or a convolution module
+ * After:  the same nodes, in a region FeedForward, SelfAttention, CrossAttention or ConvModule
+ * Regions in the order of a layer get a region around them:
+ *     [FeedForward] SelfAttention [ConvModule] FeedForward     ConformerEncoderLayer,
+ *                                                              TransformerEncoderLayer
+ *     SelfAttention CrossAttention FeedForward                 TransformerDecoderLayer
+ * The chain of convolutions before them becomes a region Subsampling. What shapes alone decide
+ * (masks, positions, targets of Reshape) becomes a region Shapes, which is computed with the plan.
+ * Zipformer's blocks have no normalisation, and several of them share attention weights; all
+ * between x and Bypass(x, BiasNorm(.)) is a ZipformerEncoderLayer.
+ * A region is one node to readers of the graph and does not exist for execution (nn/graph/graph.h).
+ * f32 and 8-bit graphs give the same regions if earlier passes found the parts.
  *
  * A block is everything on a path from x to the addition that x skips to, so it is convex. A layer
- * takes in what lies on the paths to the next one (normalisation, caches), what is computed for it
- * alone (keys and values of a memory, positions), and what only moves its results. */
+ * also takes the nodes on the paths to the next layer (normalisation, caches), those computed for
+ * it alone (keys and values of a memory, positions), and those that only move its results. */
 #include "nn/passes/passes.h"
 
 #include "nn/kernels/kernels.h"
@@ -21,7 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BUDGET 512 /* nodes of a block, or between two */
+#define BUDGET 512 /* nodes of a block, or between two blocks */
 
 enum kind { NO_BLOCK, FEED_FORWARD, SELF_ATTENTION, CROSS_ATTENTION, CONV_MODULE, NONLIN_MODULE };
 
@@ -34,7 +35,8 @@ struct block {
 
 struct walk {
     struct steno_graph *g;
-    int32_t *seen; /* by node: the walk that met it last, +1 when it reaches the base */
+    /* By node: the stamp of the walk that met it last, + 1 if it reaches the base. */
+    int32_t *seen;
     int32_t stamp, first, left;
     steno_value_id base;
     struct block *blocks;
@@ -59,7 +61,7 @@ static bool is_product(const struct steno_node *n)
     return is(n, "ai.steno", "Linear") || is(n, "ai.steno", "IntLinear");
 }
 
-/* Does a path lead from the base to node i? Marks all that do. */
+/* True if a path leads from the base to node i. Marks all nodes on such paths. */
 static bool reaches(struct walk *w, int32_t i)
 {
     const struct steno_node *n = &w->g->nodes[i];
@@ -82,7 +84,7 @@ static bool reaches(struct walk *w, int32_t i)
     return in;
 }
 
-/* Mark what lies between value `base` and node `end`; false when nothing does or it is too much. */
+/* Mark the nodes between value `base` and node `end`. False if there are none or too many. */
 static bool walk_from(struct walk *w, steno_value_id base, int32_t end)
 {
     w->stamp += 2;
@@ -103,7 +105,7 @@ static bool is_swoosh(const struct steno_node *n)
            (is_product(n) && steno_node_int(n, "act", 0) == STENO_ACT_SWOOSH);
 }
 
-/* Blocks without a normalisation: of a Zipformer. */
+/* The kind of a Zipformer block, which has no normalisation. */
 static enum kind zipformer_kind(const struct steno_node *n)
 {
     return is(n, "ai.steno", "WeightedValues")    ? SELF_ATTENTION
@@ -147,8 +149,8 @@ static enum kind kind_of(const struct walk *w, int32_t end)
         return bare == 1 && products == 2        ? kind
                : !bare && !kind && products == 2 ? FEED_FORWARD
                                                  : NO_BLOCK;
-    if (norms < 1 || norms > 1 + (kind == CONV_MODULE) ||
-        bare) /* another one behind the convolution */
+    /* a ConvModule has a second normalisation after the convolution */
+    if (norms < 1 || norms > 1 + (kind == CONV_MODULE) || bare)
         return NO_BLOCK;
     return kind ? kind : products == 2 ? FEED_FORWARD : NO_BLOCK;
 }
@@ -180,8 +182,8 @@ static steno_status try_block(struct walk *w, int32_t end, steno_value_id base, 
     return STENO_OK;
 }
 
-/* Node `end` may add what was skipped: its residual, or either term of a sum; or normalise that. A
- * decoder's step skips with the last row of x only: then x is the base. */
+/* Node `end` may add the skipped value: its residual, or either term of a sum. Or it normalises
+ * such a sum. A decoder step skips with the last row of x only; then x is the base. */
 static steno_status find_block(struct walk *w, int32_t end, steno_err *err)
 {
     const struct steno_node *n = &w->g->nodes[end];
@@ -222,7 +224,7 @@ static const struct pattern patterns[] = {
     {"TransformerEncoderLayer", {SELF_ATTENTION, FEED_FORWARD}},
 };
 
-/* Number of blocks from block i on that make pattern p; 0 when they do not. */
+/* Return the number of blocks from block i on that make pattern p, or 0. */
 static int matches(const struct walk *w, int i, const struct pattern *p)
 {
     int n = 0;
@@ -235,14 +237,14 @@ static int matches(const struct walk *w, int i, const struct pattern *p)
     return n;
 }
 
-/* Nodes between value `from` and node `to` that are in no region go into r. */
+/* Put the nodes between value `from` and node `to` that are in no region into r. */
 static void take_path(struct walk *w, steno_value_id from, int32_t to, int32_t r)
 {
     if (to == STENO_NONE || !walk_from(w, from, to))
         return;
     for (int32_t i = w->first + 1; i <= to; i++)
         if (inside(w, i) && w->g->nodes[i].region != STENO_NONE)
-            return; /* something else is between */
+            return; /* another region is between */
     for (int32_t i = w->first + 1; i <= to; i++)
         if (inside(w, i))
             w->g->nodes[i].region = r;
@@ -274,7 +276,7 @@ static steno_status make_layer(struct walk *w, int i, struct layer *l, steno_err
     return STENO_OK;
 }
 
-/* `end` is Bypass(x, BiasNorm(.)): all between x and it. */
+/* `end` is Bypass(x, BiasNorm(.)): make a layer of all between x and it. */
 static steno_status zipformer_layer(struct walk *w, int32_t end, int *changed, steno_err *err)
 {
     const struct steno_node *n = &w->g->nodes[end];
@@ -319,7 +321,7 @@ static steno_status make_layers(struct walk *w, int *changed, steno_err *err)
         i += l.n;
         ++*changed;
     }
-    /* a conformer's layer ends with a normalisation */
+    /* a conformer layer ends with a normalisation */
     if (!st && last.n && last.conformer) {
         struct steno_node *n = steno_pass_only_reader(w->g, w->blocks[last.first + last.n - 1].out);
         if (is(n, "", "LayerNormalization") && n->region == STENO_NONE)
@@ -328,7 +330,7 @@ static steno_status make_layers(struct walk *w, int *changed, steno_err *err)
     return st;
 }
 
-/* ---- what belongs to one layer only ---- */
+/* ---- nodes that belong to one layer only ---- */
 
 static bool is_base(const struct walk *w, steno_value_id v)
 {
@@ -340,7 +342,7 @@ static bool is_base(const struct walk *w, steno_value_id v)
 
 enum { UNREAD = -2, MIXED = -3 };
 
-/* Nodes whose every reader is in one region, from the last one up. */
+/* Move nodes whose readers are all in one region into it, from the last node to the first. */
 static bool take_producers(struct walk *w)
 {
     struct steno_graph *g = w->g;
@@ -362,7 +364,7 @@ static bool take_producers(struct walk *w)
             if (r == MIXED)
                 break;
         }
-        if (n->region == STENO_NONE && r >= 0 && n->n_in && !has_body(n)) /* a body's node: alone */
+        if (n->region == STENO_NONE && r >= 0 && n->n_in && !has_body(n)) /* alone */
             n->region = r;
         top = n->region == STENO_NONE ? MIXED : steno_node_top_region(g, n);
         for (int k = 0; k < n->n_in; k++)
@@ -384,7 +386,8 @@ static bool only_moves(const struct steno_node *n)
     return false;
 }
 
-/* Nodes that move a region's results about, joined with nothing that comes after its first node. */
+/* Move nodes that only move a region's results into it, if they join them with nothing that comes
+ * after its first node. */
 static bool take_movers(struct walk *w)
 {
     struct steno_graph *g = w->g;
@@ -429,7 +432,7 @@ static bool shape_only(const struct steno_graph *g, steno_value_id v)
     return !n && !g->values[v].is_output;
 }
 
-/* How often v is read, but for its shape or that of its transposition. */
+/* Count the reads of v, without those of its shape or of its transpose's shape. */
 static uint32_t data_readers(const struct steno_graph *g, steno_value_id v)
 {
     uint32_t n = g->values[v].uses;
@@ -472,9 +475,9 @@ static steno_status subsampling(struct steno_graph *g, int32_t at, int *changed,
 
 /* ---- Shapes: nodes that read constants and shapes only ---- */
 
-/* Level of node n, 0 when it reads data: one more than that of any Shapes on the way to a value
- * whose shape it reads, so that regions of one level are convex. from: by value, the level on the
- * way. */
+/* Return the level of node n, or 0 if it reads data. The level is one more than that of any Shapes
+ * region on the way to a value whose shape n reads, so that regions of one level are convex. from:
+ * by value, the level on the way. */
 static int32_t shape_level(const struct steno_graph *g, const struct steno_node *n,
                            const int32_t *from, const bool *member)
 {
@@ -549,7 +552,7 @@ static steno_status shapes(struct steno_graph *g, int *changed, steno_err *err)
     return st;
 }
 
-/* Regions are made once, from nothing. */
+/* Remove all regions; they are made once, from scratch. */
 static void forget(struct steno_graph *g)
 {
     g->n_regions = 0;

@@ -1,8 +1,8 @@
 /* Before: MatMul(x, W constant) or Gemm, [+ bias] [Relu|Sigmoid|Tanh|Swish|Gelu|Clip] or [* scale]
  *         [+ residual]
  * After:  ai.steno:Linear(x, W, bias, residual; act, alpha, act_min, act_max) (nn/ops/op_fused.c)
- * One step per call and node, the pass repeats: MatMul becomes Linear, then takes in what follows
- * it as long as it is the only reader. */
+ * One change per call and node, and the pass repeats: MatMul becomes Linear, then takes in the next
+ * node while that is its only reader. */
 #include "nn/passes/passes.h"
 
 static int64_t columns(const struct steno_graph *g, const struct steno_node *linear)
@@ -10,7 +10,7 @@ static int64_t columns(const struct steno_graph *g, const struct steno_node *lin
     return g->values[linear->in[1]].shape.dim[1];
 }
 
-/* Attributes stand in this order. */
+/* Attributes have this order. */
 static enum steno_activation act_of(const struct steno_node *l)
 {
     return (enum steno_activation)l->attr[0].i;
@@ -85,7 +85,7 @@ static steno_status from_gemm(struct steno_graph *g, int32_t at, int *changed, s
     return STENO_OK;
 }
 
-/* Linear's own output is now what `after` wrote. */
+/* Make the Linear write the output of `after`. */
 static void absorb(struct steno_node *l, struct steno_node *after, int *changed)
 {
     l->out[0] = after->out[0];

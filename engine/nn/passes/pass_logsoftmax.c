@@ -1,5 +1,5 @@
 /* Before: s = Softmax(x; axis), y = Log(s)      After: y = LogSoftmax(x; axis)
- * s is read once. More exact as well: no logarithm of a probability that was rounded to 0. */
+ * s is read once. It is also more exact: no logarithm of a probability that was rounded to 0. */
 #include "nn/passes/passes.h"
 
 steno_status steno_pass_logsoftmax(struct steno_graph *g, const struct steno_pass_env *env,

@@ -1,7 +1,7 @@
 /* Before: t = Transpose(b; the last two axes), p = MatMul(a, t), y = p * c or p / c with a number
- * c; t and p read once, each part alone as well, a turned in the same way After:  y =
- * com.microsoft:FusedMatMul(a, b; transA, transB, alpha) What is left when attention and products
- * by constants are gone: it comes after them. */
+ *         c; t and p read once; each part alone as well; a transposed in the same way
+ * After:  y = com.microsoft:FusedMatMul(a, b; transA, transB, alpha)
+ * Runs after the passes for attention and for products by constants, on what they left. */
 #include "nn/passes/passes.h"
 
 static bool swaps_last_two(const struct steno_node *t)

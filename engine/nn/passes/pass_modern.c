@@ -2,7 +2,7 @@
  * After:  Slice(x, starts, ends, axes) with constants (opset 13), which other passes know. */
 #include "nn/passes/passes.h"
 
-/* Attributes of an old Slice; false when they do not fit together (the run says so). */
+/* Read the attributes of an old Slice; false if they do not match (execution reports the error). */
 static bool read_attrs(const struct steno_node *n, const int64_t *v[4], size_t *count)
 {
     size_t ends = 0, axes = 0;

@@ -1,13 +1,13 @@
-/* Convolutions of two axes and what stands between them work on channels-last tensors, transposed
- * where they meet the rest of the graph. There a 1x1 convolution is a plain product (pass linear
- * takes in what follows), a depthwise one runs over vectors of channels. Those of one axis are the
- * work of pass pointwise and pass depthwise.
+/* Two-axis convolutions and the nodes between them work on channels-last tensors, with Transposes
+ * at the borders to the rest of the graph. Channels last, a 1x1 convolution is a plain product
+ * (pass linear takes in what follows), and a depthwise one runs over vectors of channels. Passes
+ * pointwise and depthwise treat convolutions of one axis.
  *
  * Before: Conv(x, W, b), [N, C, H, W]                f(c), c of such a Conv
  * After:  t = Transpose(x; 0, 2, 3, 1)
  *         MatMul(t, W') [+ b] when W is 1x1          f(c'), c' the channels-last twin of c
  *         ai.steno:ConvNhwc(t, W, b) otherwise       (nn/ops/op_conv_nhwc.c)
- *         and Transpose back for whoever else reads it
+ *         and Transpose back for other readers
  *
  * f: elementwise of one input, of two with the same shape or a constant of one element, Clip by
  * constants, Split along the channels, Slice of one axis by constants, Concat along an axis of the
@@ -20,14 +20,14 @@ struct layout {
     struct steno_graph *g;
     steno_err *err;
     int32_t n_nodes;      /* before the rewrite */
-    steno_value_id *twin; /* by value: its channels-last form, NONE where it is not made yet */
+    steno_value_id *twin; /* by value: its channels-last form, NONE before it is made */
     bool *last;           /* by value: written by a member */
     uint32_t *read;       /* by value: reads by members */
     bool *member;         /* by node */
     int32_t n_values;     /* extent of the arrays by value */
 };
 
-/* ---- who takes part ---- */
+/* ---- finding members ---- */
 
 static bool plain_window(const struct steno_node *n)
 {
@@ -94,7 +94,7 @@ static bool slice_fits(const struct layout *l, const struct steno_node *n)
            (n->n_in < 5 || n->in[4] == STENO_NONE || l->g->values[n->in[4]].constant);
 }
 
-/* Along an axis of the image, at most half of it from outside. */
+/* True for a Concat along an axis of the image, at most half of its inputs from other nodes. */
 static bool concat_fits(const struct layout *l, const struct steno_node *n)
 {
     int64_t axis = steno_node_int(n, "axis", 0);
@@ -133,7 +133,7 @@ static bool takes_part(const struct layout *l, const struct steno_node *n)
     return split_fits(l, n) || slice_fits(l, n) || concat_fits(l, n);
 }
 
-/* Nodes stand in topological order. */
+/* Nodes are in topological order. */
 static int find_members(struct layout *l)
 {
     int found = 0;
@@ -177,7 +177,7 @@ static steno_status add_transpose(struct layout *l, steno_value_id from, steno_v
     return STENO_OK;
 }
 
-/* The channels-last form of v, made where there is none. */
+/* Return the channels-last form of v; make it if needed. */
 static steno_status twin_of(struct layout *l, steno_value_id v, const char *name,
                             steno_value_id *out)
 {
@@ -193,7 +193,7 @@ static steno_status twin_of(struct layout *l, steno_value_id v, const char *name
     return st;
 }
 
-/* MatMul(x, W') and Add of the bias. */
+/* Rewrite as MatMul(x, W') and an Add of the bias. */
 static steno_status rewrite_pointwise(struct layout *l, int32_t at, steno_value_id x,
                                       steno_value_id y)
 {
@@ -255,7 +255,7 @@ static steno_status rewrite_conv(struct layout *l, int32_t at)
     return STENO_OK;
 }
 
-/* Where an axis of [N, C, H, W] is in [N, H, W, C]. */
+/* Map an axis of [N, C, H, W] to [N, H, W, C]. */
 static int64_t axis_last(int64_t axis)
 {
     axis = axis < 0 ? axis + 4 : axis;
@@ -272,7 +272,7 @@ static steno_status axis_constant(struct layout *l, steno_value_id old, steno_va
     return steno_graph_add_const(l->g, "axis", &t, false, out, l->err);
 }
 
-/* The same operator on the twins. */
+/* Write the same operator on the twins. */
 static steno_status rewrite_follower(struct layout *l, int32_t at)
 {
     const struct steno_node n = l->g->nodes[at];

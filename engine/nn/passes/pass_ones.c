@@ -1,8 +1,11 @@
-/* Lengths that are counted instead of asked for, as ESPnet's exports do for a recording that is
- * alone: Before: y = Cast(ReduceSum(ConstantOfShape(s; 1.0), axis); i64), one element After:  y =
- * Gather(s, axis) Before: ReduceMax or ReduceMin of the one element of a vector, keepdims 0 After:
- * Squeeze of it So that what is made of them is known as soon as shapes are. The count of ones in
- * f32 stops at 2^24; the dimension goes on. */
+/* Lengths that are counted instead of read from a shape, as in ESPnet's exports for a single
+ * recording:
+ * Before: y = Cast(ReduceSum(ConstantOfShape(s; 1.0), axis); i64), one element
+ * After:  y = Gather(s, axis)
+ * Before: ReduceMax or ReduceMin of the one element of a vector, keepdims 0
+ * After:  Squeeze of it
+ * So values that depend on them are known as soon as the shapes are. A count of ones in f32 stops
+ * at 2^24; the dimension does not. */
 #include "nn/passes/passes.h"
 
 #include <string.h>
@@ -13,7 +16,7 @@ static bool one_element(const struct steno_graph *g, steno_value_id v)
     return s->rank == 0 || (s->rank == 1 && s->dim[0] == 1);
 }
 
-/* The shape that is filled with 1.0 in v, or NONE. */
+/* Return the shape that v fills with 1.0, or NONE. */
 static steno_value_id filled_shape(struct steno_graph *g, steno_value_id v)
 {
     const struct steno_node *n = steno_pass_producer(g, v);

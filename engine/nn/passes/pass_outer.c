@@ -1,12 +1,15 @@
-/* Masks that are written as a table of all pairs of rows though few rows of it are read, as
- * ESPnet's exports do (the last row of a triangle of T x T: quadratic in the length of the
- * recording). Comparisons and logical operators only.
+/* Masks that are written as a table of all pairs of rows, of which few rows are read, as in
+ * ESPnet's exports (the last row of a triangle of T x T: quadratic in the length of the recording).
+ * Comparisons and logical operators only.
  *
- * Before: Compare(Expand(x), w), where x and w alone have the result's shape      And(ones, y),
- * Or(zeros, y) After:  Compare(x, w)                                                           y
- * Before: y = Compare(u, w) larger than u and than w, Slice(y) or Gather(y) of one axis alone reads
- * it After:  Compare(u, w) of the Slice or Gather of those that have the axis Before:
- * Shape(ConstantOfShape(s)) After:  s */
+ * Before: Compare(Expand(x), w), where x and w alone have the result's shape
+ * After:  Compare(x, w)
+ * Before: And(ones, y), Or(zeros, y)
+ * After:  y
+ * Before: y = Compare(u, w) larger than u and than w, read only by a Slice or Gather of one axis
+ * After:  Compare(u, w) of the Slice or Gather of those inputs that have the axis
+ * Before: Shape(ConstantOfShape(s))
+ * After:  s */
 #include "nn/passes/passes.h"
 
 #include <string.h>
@@ -26,7 +29,7 @@ static int rank_of(const struct steno_graph *g, steno_value_id v)
     return g->values[v].shape.rank;
 }
 
-/* Extent of axis r from the end, as operators that broadcast see it; ranks are known. */
+/* Extent of axis r from the end, as in broadcasting; ranks are known. */
 static int64_t back(const struct steno_graph *g, steno_value_id v, int r)
 {
     return r < rank_of(g, v) ? g->values[v].shape.dim[rank_of(g, v) - 1 - r] : 1;
@@ -42,7 +45,7 @@ static bool ranks_known(const struct steno_graph *g, const struct steno_node *n)
     return rank_of(g, n->in[0]) >= 0 && rank_of(g, n->in[1]) >= 0 && rank_of(g, n->out[0]) >= 0;
 }
 
-/* Each extent of y is that of x or of w. */
+/* True if each extent of y is that of x or of w. */
 static bool broadcast_to(const struct steno_graph *g, steno_value_id x, steno_value_id w,
                          steno_value_id y)
 {
@@ -92,7 +95,7 @@ static bool shape_of_constant(struct steno_graph *g, struct steno_node *n)
     return true;
 }
 
-/* The comparison whose result, larger than either side, n alone reads. */
+/* Return the comparison whose result is larger than either side and read by n alone, or NULL. */
 static struct steno_node *table_of(struct steno_graph *g, const struct steno_node *n)
 {
     struct steno_node *p = steno_pass_producer(g, n->in[0]);
@@ -109,7 +112,7 @@ static struct steno_node *table_of(struct steno_graph *g, const struct steno_nod
     return p;
 }
 
-/* A Slice or Gather of one axis; *axis counts from the end. */
+/* True for a Slice or Gather of one axis; *axis counts from the end. */
 static bool picks(const struct steno_graph *g, const struct steno_node *n, int *axis)
 {
     const int rank = rank_of(g, n->in[0]);
@@ -125,7 +128,7 @@ static bool picks(const struct steno_graph *g, const struct steno_node *n, int *
     return *axis >= 0 && *axis < rank && back(g, n->in[0], *axis) != 1;
 }
 
-/* n's rows of v along the axis. */
+/* Apply n's Slice or Gather to v along the axis. */
 static steno_status pick(struct steno_graph *g, int32_t at, steno_value_id v, int axis,
                          steno_value_id *out, steno_err *err)
 {
@@ -159,7 +162,7 @@ static steno_status pick(struct steno_graph *g, int32_t at, steno_value_id v, in
     return STENO_OK;
 }
 
-/* Node `at` picks rows of a table: they are picked of what it is made of. */
+/* Node `at` picks rows of a table: pick them from the table's inputs instead. */
 static steno_status pick_first(struct steno_graph *g, int32_t at, int *changed, steno_err *err)
 {
     struct steno_node *n = &g->nodes[at], *table = table_of(g, n), made;
@@ -179,7 +182,7 @@ static steno_status pick_first(struct steno_graph *g, int32_t at, int *changed, 
     memcpy(table->in, made.in, 2 * sizeof *table->in);
     table->out[0] = g->nodes[at].out[0];
     g->nodes[at].dead = true;
-    made = *table; /* its lists stay where they are */
+    made = *table; /* its lists do not move */
     for (int k = 0; k < 2 && !st; k++)
         if (back(g, made.in[k], axis) != 1)
             st = pick(g, at, made.in[k], axis, &made.in[k], err);

@@ -1,5 +1,5 @@
 /* Before: p = Pad(x; zeros, spatial axes only), y = Conv(p, W, b; pads)
- * After:  y = Conv(x, W, b; pads + the Pad's)
+ * After:  y = Conv(x, W, b; pads + those of Pad)
  * Before: p = Pad(x; -inf, or anything below the range of f32), y = MaxPool(p; pads 0)
  *         p = Pad(x; zeros), y = AveragePool(p; pads 0 or count_include_pad)
  * After:  the Pool with pads, an AveragePool with count_include_pad 1 */
@@ -9,7 +9,8 @@
 #include <math.h>
 #include <string.h>
 
-/* Paddings of each axis before and after; false when they are not known or not of mode constant. */
+/* Read the paddings before and after each axis; false if they are unknown or the mode is not
+ * constant. */
 static bool read_pads(const struct steno_graph *g, const struct steno_node *n, int rank,
                       const int64_t **pads, double *value)
 {
@@ -47,7 +48,7 @@ static bool zero(const int64_t *v, size_t n)
     return true;
 }
 
-/* The operator's result on padded input is its result with paddings of its own. */
+/* True if the operator gives the same result with these paddings as its own. */
 static bool fits(const struct steno_graph *g, const struct steno_node *op, double value)
 {
     size_t count;
@@ -56,7 +57,7 @@ static bool fits(const struct steno_graph *g, const struct steno_node *op, doubl
         return false;
     if (steno_pass_is(op, "Conv"))
         return value == 0 && g->values[op->in[0]].dtype == STENO_F32;
-    if (steno_node_int(op, "ceil_mode", 0)) /* a window may reach beyond the paddings */
+    if (steno_node_int(op, "ceil_mode", 0)) /* a window may reach past the paddings */
         return false;
     if (steno_pass_is(op, "MaxPool")) /* Indices would count the padding */
         return value <= -(double)FLT_MAX && zero(own, count) &&
@@ -65,7 +66,7 @@ static bool fits(const struct steno_graph *g, const struct steno_node *op, doubl
            (zero(own, count) || steno_node_int(op, "count_include_pad", 0)) && op->opset >= 7;
 }
 
-/* The operator with other attributes: pads, and count_include_pad for a mean. */
+/* Set the attributes pads and, for a mean, count_include_pad. */
 static steno_status set_pads(struct steno_graph *g, struct steno_node *op, const int64_t *pads,
                              int axes, steno_err *err)
 {
@@ -77,8 +78,8 @@ static steno_status set_pads(struct steno_graph *g, struct steno_node *op, const
     int n = 0;
     if (!a || !sum)
         return STENO_ERR_NOMEM;
-    for (int i = 0; i < 2 * axes;
-         i++) /* [before of each axis, after of each axis], two axes more */
+    /* pads: [before each axis, after each axis], with two more axes */
+    for (int i = 0; i < 2 * axes; i++)
         sum[i] = (own ? own[i] : 0) + pads[i < axes ? i + 2 : i + 4];
     for (int i = 0; i < op->n_attr; i++)
         if (strcmp(op->attr[i].name, "pads") && strcmp(op->attr[i].name, "auto_pad") &&

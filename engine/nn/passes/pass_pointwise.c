@@ -1,9 +1,9 @@
 /* Before: Conv of kernel 1 on Transpose(x; 0,2,1)
  * After:  Transpose(MatMul(x, W') [+ bias]; 0,2,1)
- * Before: f(Transpose(x; 0,2,1)), f elementwise of one input, nobody else reads the Transpose
+ * Before: f(Transpose(x; 0,2,1)), f elementwise of one input, the only reader of the Transpose
  * After:  Transpose(f(x); 0,2,1)
- * A convolution module is exported with channels before time. Transposes move down until they meet
- * the one that turns everything back, and both go (pass transpose). */
+ * Exported convolution modules have channels before time. Transposes move down until they meet the
+ * inverse Transpose, and pass transpose removes both. */
 #include "nn/passes/passes.h"
 
 static bool is_pointwise(const struct steno_graph *g, const struct steno_node *c)
@@ -53,7 +53,7 @@ static bool is_curve(const struct steno_node *n)
     return false;
 }
 
-/* The node reads x and writes a fresh value, which is turned into what it wrote. */
+/* Make the node read x and write a new value, which a Transpose makes its old output. */
 static steno_status sink(struct steno_graph *g, int32_t at, steno_value_id x, steno_err *err)
 {
     struct steno_node *n = &g->nodes[at];

@@ -1,9 +1,10 @@
-/* Before: xd = DequantizeLinear(q, sx, zx) of 8 bits, one scale; wd = DequantizeLinear(W constant
- * of 8 bits, sw by column or one, zw) [Transpose]; y = MatMul|Gemm|Conv(xd, wd [, b]) After:  p =
- * MatMulInteger|ConvInteger(q, W, zx, zw), y = Cast(p, f32) * (sx * sw) [+ b] (pass int8 makes
- * IntLinear of the products.) A product of 8-bit numbers is exact in 32 bits, so this rounds less
- * than f32 does. What follows (a QuantizeLinear, say) stays. Runs ahead of fold, which leaves such
- * weights alone until then. */
+/* Before: xd = DequantizeLinear(q, sx, zx) of 8 bits, one scale;
+ *         wd = DequantizeLinear(W constant of 8 bits, sw by column or one, zw) [Transpose];
+ *         y = MatMul|Gemm|Conv(xd, wd [, b])
+ * After:  p = MatMulInteger|ConvInteger(q, W, zx, zw), y = Cast(p, f32) * (sx * sw) [+ b]
+ *         (pass int8 makes IntLinear of the products.)
+ * A product of 8-bit numbers is exact in 32 bits, so this rounds less than f32 does. The nodes
+ * after it (a QuantizeLinear, say) stay. Runs before fold, which leaves such weights alone. */
 #include "nn/passes/passes.h"
 
 #include <string.h>
@@ -50,7 +51,8 @@ static bool activations(struct steno_graph *g, steno_value_id v, struct side *s)
            (s->zero == STENO_NONE || single(g, s->zero));
 }
 
-/* Weights behind v: scales one, or one for each entry of axis `along` of the constant. */
+/* Match the weights that v dequantizes: one scale, or one per entry of axis `along` of the
+ * constant. */
 static bool weights(struct steno_graph *g, steno_value_id v, int rank, int along, struct found *f)
 {
     const struct steno_node *n = steno_pass_producer(g, v);
@@ -122,7 +124,7 @@ static steno_value_id transposed(struct made *m, steno_value_id w)
     return steno_graph_transpose_const(m->g, w, &v, m->err) ? STENO_NONE : v;
 }
 
-/* Zero point of one number; one is made where there is none. */
+/* Return the zero point as a scalar; make one if there is none. */
 static steno_value_id scalar_zero(struct made *m, const struct side *s)
 {
     static const uint8_t nothing = 0;
@@ -136,7 +138,7 @@ static steno_value_id scalar_zero(struct made *m, const struct side *s)
     return in[1] == STENO_NONE ? in[1] : add(m, "Reshape", 13, in, 2, 0, STENO_NONE);
 }
 
-/* v of n numbers as [n, 1, ..., 1] with `ones` ones; one number stays. */
+/* Return v of n numbers as [n, 1, ..., 1] with `ones` ones; a single number stays. */
 static steno_value_id stand(struct made *m, steno_value_id v, int64_t n, int ones)
 {
     int64_t dims[STENO_MAX_RANK] = {n}, count = ones + 1;
@@ -149,7 +151,7 @@ static steno_value_id stand(struct made *m, steno_value_id v, int64_t n, int one
     return in[1] == STENO_NONE ? in[1] : add(m, "Reshape", 13, in, 2, 0, STENO_NONE);
 }
 
-/* y = f32(p) * (sx * sw) [+ b], all that follows the product; ones: axes behind the channels. */
+/* Append y = f32(p) * (sx * sw) [+ b] after the product; ones: axes after the channels. */
 static steno_status scaled(struct made *m, const struct found *f, steno_value_id p,
                            steno_value_id b, int ones, steno_value_id y)
 {
@@ -173,8 +175,8 @@ static steno_status scaled(struct made *m, const struct found *f, steno_value_id
                                                                              : STENO_OK;
 }
 
-/* The one zero point of all channels: ConvInteger of onnxruntime takes no others. STENO_NONE: none,
- * or they differ (*differ). */
+/* Return the one zero point of all channels: ONNX Runtime's ConvInteger takes no others.
+ * STENO_NONE: no zero point, or different ones (*differ). */
 static steno_value_id one_zero(struct made *m, const struct side *s, bool *differ, bool make)
 {
     const struct steno_tensor *z = s->zero == STENO_NONE ? NULL : m->g->values[s->zero].constant;

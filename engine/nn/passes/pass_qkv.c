@@ -1,10 +1,10 @@
 /* Before: q = Linear(x, Wq, bq), k = Linear(x, Wk, bk), v = Linear(x, Wv, bv), Attention(q, k, v)
  * After:  a = Linear(x, [Wq Wk Wv], [bq bk bv]), Attention(a, a, a) from columns 0, ...
  * The same for K and V alone (attention to a memory), and for IntLinear, whose scales and zero
- * points become one for each column.
+ * points become one per column.
  * Before: q, k, v = Split(a; last axis), Attention(q, k, v)       After: Attention(a, a, a)
- * likewise. Before: any of q, k, v = Slice(a; constant columns)             After: a in its place.
- * One product instead of three: x is read, and its rows are copied for the kernel, once. */
+ * Before: any of q, k, v = Slice(a; constant columns)             After: a in its place
+ * One product instead of three reads x once and copies its rows for the kernel once. */
 #include "nn/passes/passes.h"
 
 #include <stdlib.h>
@@ -20,7 +20,7 @@ struct merge {
     bool is_bytes; /* of Linear with 8-bit weights */
     int64_t rows, cols[3], total;
     struct steno_node *attention;
-    int first; /* input of the attention that part 0 is */
+    int first; /* number of the attention's input that part 0 computes */
 };
 
 static bool has(const struct steno_node *n, int in)
@@ -28,7 +28,7 @@ static bool has(const struct steno_node *n, int in)
     return in < n->n_in && n->in[in] != STENO_NONE;
 }
 
-/* A product that only the attention reads, and that is nothing but one with a bias. */
+/* True if p is a product with a bias and nothing else, and only the attention reads it. */
 static bool fits(struct steno_graph *g, const struct merge *m, struct steno_node *p, int in)
 {
     static const char *const at[] = {"q_at", "k_at", "v_at"};
@@ -51,7 +51,7 @@ static bool fits(struct steno_graph *g, const struct merge *m, struct steno_node
            (!has(p, LINEAR_BIAS) || steno_pass_vector(g, p->in[LINEAR_BIAS], w->shape.dim[1]));
 }
 
-/* Both multiply the same x, quantized the same way. */
+/* True if both multiply the same x, quantized the same way. */
 static bool alike(const struct steno_graph *g, const struct steno_node *a,
                   const struct steno_node *b)
 {
@@ -86,7 +86,7 @@ static bool match(struct steno_graph *g, struct steno_node *attention, struct me
     return m->total < INT32_MAX;
 }
 
-/* Weights of the parts side by side. */
+/* Join the parts' weights by columns. */
 static steno_status weights(struct steno_graph *g, const struct merge *m, steno_value_id *to,
                             steno_err *err)
 {
@@ -98,7 +98,8 @@ static steno_status weights(struct steno_graph *g, const struct merge *m, steno_
     return steno_graph_join(g, g->values[part[m->n - 1].from].name, part, m->n, to, err);
 }
 
-/* One constant of all columns. Where a part has none or only one number, it counts for each. */
+/* Make one constant of all columns. A part without one, or with only one number, repeats it for its
+ * columns. */
 static steno_status side_by_side(struct steno_graph *g, const struct merge *m, int in,
                                  steno_dtype t, const float *factor, steno_value_id *to,
                                  steno_err *err)
@@ -178,7 +179,7 @@ static void set_column(struct steno_node *n, const char *name, int64_t v)
             n->attr[i].i = v;
 }
 
-/* Q, K and V that are parts of one Split along columns are read where they are. */
+/* Make the attention read Q, K and V in place if they are parts of one Split along columns. */
 static bool from_split(struct steno_graph *g, struct steno_node *attention)
 {
     static const char *const at[] = {"q_at", "k_at", "v_at"};
@@ -209,7 +210,7 @@ static bool from_split(struct steno_graph *g, struct steno_node *attention)
     return true;
 }
 
-/* The first column of Slice(x [B, T, .]; from, to; last axis). */
+/* Get the first column of Slice(x [B, T, .]; from, to; last axis). */
 static bool columns(const struct steno_graph *g, const struct steno_node *n, int64_t *from)
 {
     double start, axis, step = 1;
@@ -223,7 +224,7 @@ static bool columns(const struct steno_graph *g, const struct steno_node *n, int
     return step == 1 && (axis == -1 || axis == 2) && start >= 0 && start <= INT32_MAX;
 }
 
-/* Q, K or V that is cut out of columns is read where it is. */
+/* Make the attention read Q, K or V in place if a Slice cuts it from columns. */
 static bool from_slices(struct steno_graph *g, struct steno_node *attention)
 {
     static const char *const at[] = {"q_at", "k_at", "v_at"};

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* Bit set of the axes of input 1 or attribute "axes", of a tensor of `rank`; 0: not known. */
+/* Bit set of the axes of a tensor of `rank`, from input 1 or attribute "axes"; 0: not known. */
 static unsigned axes_of(const struct steno_graph *g, const struct steno_node *n, int rank)
 {
     const struct steno_tensor *t =
@@ -32,7 +32,7 @@ static bool is_reduce(const struct steno_node *n)
            steno_node_int(n, "keepdims", 1) == 0 && !steno_node_int(n, "noop_with_empty_axes", 0);
 }
 
-/* A copy of the attributes with keepdims 1; they may be shared with other nodes. */
+/* Copy the attributes, which other nodes may share, with keepdims 1. */
 static steno_status keep_dims(struct steno_graph *g, struct steno_node *n, steno_err *err)
 {
     struct steno_attr *a = steno_graph_alloc(g, (size_t)n->n_attr, sizeof *a, err);

@@ -43,7 +43,7 @@ static struct steno_node *behind_views(struct steno_graph *g, steno_value_id v)
     return n;
 }
 
-/* Dimension `at` of v is as long as the last one of x. */
+/* True if dimension `at` of v has the extent of the last one of x. */
 static bool as_long(const struct steno_graph *g, steno_value_id v, double at, steno_value_id x)
 {
     const struct steno_shape *s = &g->values[v].shape, *want = &g->values[x].shape;
@@ -52,7 +52,7 @@ static bool as_long(const struct steno_graph *g, steno_value_id v, double at, st
     return d != STENO_DIM_ANY && at >= 0 && at < s->rank && s->dim[(int)at] == d;
 }
 
-/* v is the last dimension of x, read from the shape of x or of what has the same. */
+/* True if v is the last dimension of x, read from a shape that has it. */
 static bool last_dim(struct steno_graph *g, steno_value_id v, steno_value_id x)
 {
     struct steno_node *n = steno_pass_producer(g, v), *shape;
@@ -74,7 +74,7 @@ static bool last_dim(struct steno_graph *g, steno_value_id v, steno_value_id x)
     return steno_pass_is(shape, "Shape") && !shape->n_attr && as_long(g, shape->in[0], at, x);
 }
 
-/* v is L / 2 + 1. */
+/* True if v is L / 2 + 1. */
 static bool half_length(struct steno_graph *g, steno_value_id v, steno_value_id x)
 {
     const struct steno_shape *s = &g->values[x].shape;
@@ -92,7 +92,7 @@ static bool half_length(struct steno_graph *g, steno_value_id v, steno_value_id 
     return steno_pass_is(div, "Div") && number(g, div, 1, 2) && last_dim(g, div->in[0], x);
 }
 
-/* Pad by one zero ahead of the last axis of four. */
+/* True for a Pad of one zero before the last axis of four. */
 static bool pads_one(const struct steno_graph *g, const struct steno_node *n)
 {
     static const int64_t want[8] = {0, 0, 0, 1, 0, 0, 0, 0};
@@ -109,7 +109,7 @@ static bool pads_one(const struct steno_graph *g, const struct steno_node *n)
     return pads && count == 8 && !memcmp(pads, want, sizeof want);
 }
 
-/* x of which v has one column of zeros more, and the node that adds it; STENO_NONE: none does. */
+/* Return x if v is x with one more column of zeros, else STENO_NONE. *n: the node that adds it. */
 static steno_value_id widened(struct steno_graph *g, steno_value_id v, struct steno_node **n)
 {
     int64_t axis;

@@ -2,7 +2,7 @@
  *         i = Add(Unsqueeze(Tile(T - 1, ..., 0; H N); -1), [0, ..., S - 1]), W = S + T - 1
  *         y = Reshape(GatherElements(r, i; axis 1); H, -1, T, S)
  * After:  y = ai.steno:RelativeWindow(x)      (nn/ops/op_fused_zipformer.c)
- * How icefall's exports of Zipformer shift relative positions. */
+ * icefall's exports of Zipformer shift relative positions this way. */
 #include "nn/passes/passes.h"
 
 /* Constant i64 of n elements first, first + step, ... along one axis. */
@@ -19,7 +19,7 @@ static bool is_range(const struct steno_graph *g, steno_value_id v, int64_t firs
     return true;
 }
 
-/* Dimension `sym` of some value: Gather of its Shape. */
+/* True if v is dimension `sym` of some value: Gather of its Shape. */
 static bool is_dim(struct steno_graph *g, steno_value_id v, int64_t sym)
 {
     struct steno_node *gather = steno_pass_producer(g, v), *shape;
@@ -35,7 +35,7 @@ static bool is_dim(struct steno_graph *g, steno_value_id v, int64_t sym)
     return at >= 0 && at < s->rank && s->dim[(int)at] == sym;
 }
 
-/* The number heads * dimension `sym`. */
+/* True if v is heads * dimension `sym`. */
 static bool counts(struct steno_graph *g, steno_value_id v, int64_t heads, int64_t sym)
 {
     struct steno_node *n = steno_pass_producer(g, v);
@@ -71,7 +71,7 @@ static bool is_index(struct steno_graph *g, steno_value_id v, const struct steno
     return false;
 }
 
-/* x when `last` is the end of the chain. */
+/* Return x if `last` is the end of the chain. */
 static steno_value_id source(struct steno_graph *g, const struct steno_node *last,
                              struct steno_node **gather)
 {

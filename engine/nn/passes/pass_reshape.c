@@ -1,6 +1,7 @@
-/* Before: s = Concat(Shape(x)...), y = Reshape(x, s)         After: y = Reshape(x, constant)
- *         where the inferred shape of y says what s is: numbers, one unknown (-1), or dimensions
- *         that stay where they are in x (0). The arithmetic behind s is dead then.
+/* Before: s = Concat(Shape(x)...), y = Reshape(x, s)
+ * After:  y = Reshape(x, constant)
+ * The inferred shape of y says what s is: numbers, one unknown (-1), or dimensions that keep their
+ * place in x (0). The arithmetic that computed s is dead then.
  * Before: t = Reshape|Squeeze|Unsqueeze|Flatten(x), y = one of them(t)
  * After:  y = Reshape(x, constant) */
 #include "nn/passes/passes.h"
@@ -14,8 +15,8 @@ static bool is_view(const struct steno_node *n)
             !strcmp(n->op_type, "Unsqueeze") || !strcmp(n->op_type, "Flatten"));
 }
 
-/* The constant target that makes `in` into `out`, exact for every size: at most one -1, and no -1
- * beside a copied dimension, which might be 0 and leave the -1 without an answer. */
+/* Compute the constant target that reshapes `in` to `out` for all sizes: at most one -1, and no -1
+ * beside a copied dimension, because that may be 0 and leave the -1 undefined. */
 static bool target(const struct steno_shape *in, const struct steno_shape *out, int64_t *v)
 {
     int symbols = 0;

@@ -1,14 +1,15 @@
 /* Before: c = ai.steno:ConvNhwc(x, W0, b0), y = ai.steno:ConvNhwc(c, W1, b1)
  * After:  y = ai.steno.run:ConvRowTiles(x, W0, b0, W1, b1)    (nn/ops/op_conv_row_tiles.c)
- * c, the largest result of many an encoder (its subsampling's), is never there as a whole. Only of
- * networks that are to be run: files keep the standard operators. */
+ * c is the largest result of many encoders (in the subsampling); it never exists as a whole. Only
+ * for networks that are run: files keep the standard operators. */
 #include "nn/passes/passes.h"
 
 #include <string.h>
 
 enum { STAGES = 2, IN_W = 1, IN_BIAS = 2, IN_RESIDUAL = 3 };
 
-/* A channels-last convolution of two axes with paddings of its own and nothing added to it. */
+/* True for a channels-last convolution of two axes with explicit paddings and without a
+ * residual. */
 static bool fits(const struct steno_graph *g, const struct steno_node *n)
 {
     const char *pad;
@@ -20,7 +21,7 @@ static bool fits(const struct steno_graph *g, const struct steno_node *n)
     return w && w->shape.rank == 4 && (!strcmp(pad, "NOTSET") || !strcmp(pad, "VALID"));
 }
 
-/* The convolution whose result n alone reads. */
+/* Return the convolution whose result only n reads, or NULL. */
 static struct steno_node *first_of(struct steno_graph *g, const struct steno_node *n)
 {
     struct steno_node *first = steno_pass_producer(g, n->in[0]);
@@ -28,7 +29,7 @@ static struct steno_node *first_of(struct steno_graph *g, const struct steno_nod
     return alone && fits(g, first) ? first : NULL;
 }
 
-/* Attribute `name` of both, `count` integers each. */
+/* Collect attribute `name` of both, `count` integers each. */
 static bool ints_of(struct steno_graph *g, const struct steno_node *const *n, const char *name,
                     size_t count, int64_t otherwise, struct steno_attr *to, steno_err *err)
 {
@@ -60,7 +61,7 @@ static bool floats_of(struct steno_graph *g, const struct steno_node *const *n, 
     return v != NULL;
 }
 
-/* n, the second, becomes both. */
+/* Make n, the second convolution, compute both. */
 static steno_status build(struct steno_graph *g, struct steno_node *first, struct steno_node *n,
                           steno_err *err)
 {

@@ -1,6 +1,6 @@
-/* Before: Shape(x) -> Gather/Slice/Unsqueeze/Concat/Add/Mul... -> s      After: constant s,
- * where shape inference (nn/exec/partial.c) found every element of s to be a number although x has
- * symbolic dimensions elsewhere. Main graph only: bodies may run with other shapes each time. */
+/* Before: Shape(x) -> Gather/Slice/Unsqueeze/Concat/Add/Mul... -> s      After: constant s
+ * For s of which shape inference (nn/exec/partial.c) knows every element as a number, although x
+ * has other symbolic dimensions. Main graph only: bodies may run with other shapes each time. */
 #include "nn/passes/passes.h"
 
 steno_status steno_pass_shape(struct steno_graph *g, const struct steno_pass_env *env, int *changed,

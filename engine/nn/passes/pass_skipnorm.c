@@ -1,7 +1,8 @@
 /* Before: s = Add(x, skip) of one shape, y = LayerNormalization(s, gamma, beta), or
- * RMSNormalization After:  y = com.microsoft:SkipLayerNormalization(x, skip, gamma, beta), or its
- * Simplified form; s is its fourth output where others read it Where the addition has not gone into
- * a product: pass linear comes before. */
+ *         RMSNormalization
+ * After:  y = com.microsoft:SkipLayerNormalization(x, skip, gamma, beta), or its Simplified form;
+ *         s is its fourth output if others read it
+ * For additions that pass linear, which runs before, did not put into a product. */
 #include "nn/passes/passes.h"
 
 static bool normalises(const struct steno_graph *g, const struct steno_node *n, bool *rms)

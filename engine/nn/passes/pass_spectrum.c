@@ -1,7 +1,7 @@
 /* Before: c = Conv(x [B, 1, S], w, a windowed Fourier transform), re and im its halves of channels,
  *         y = Pow(re, 2) + Pow(im, 2) (or products) [, Sqrt]
  * After:  y = ai.steno:PowerSpectrum(x, w; hop, root)      (nn/ops/op_fused_spectrum.c)
- * How silero-vad and others carry their frontend along. */
+ * silero-vad and others export their frontend this way. */
 #include "nn/passes/passes.h"
 
 #include "nn/ops/spectrum.h"
@@ -17,7 +17,7 @@ static bool cuts(const struct steno_graph *g, const struct steno_node *n, int64_
            c.start == (double)from && (to == all ? c.end >= (double)all : c.end == (double)to);
 }
 
-/* The Slice whose square v is. */
+/* Return the Slice whose square is v. */
 static struct steno_node *squared(struct steno_graph *g, steno_value_id v,
                                   struct steno_node **square)
 {
@@ -50,7 +50,7 @@ static bool plain(const struct steno_node *conv, int64_t *hop)
            (conv->n_in < 3 || conv->in[2] == STENO_NONE);
 }
 
-/* The Conv of a sum of squares; gone: what is between. */
+/* Return the Conv under a sum of squares. gone: the nodes in between. */
 static struct steno_node *match(struct steno_graph *g, const struct steno_node *add,
                                 struct steno_node **gone, int64_t *hop)
 {

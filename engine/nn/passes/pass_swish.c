@@ -4,7 +4,7 @@
  * After:  y = HardSwish(x) (opset 14)
  * Before: y = x * Tanh(Softplus(x))
  * After:  y = Mish(x) (opset 18)
- * What the order is does not matter: curve.h. */
+ * The order does not matter: see curve.h. */
 #include "nn/passes/curve.h"
 
 #include <math.h>
@@ -18,7 +18,7 @@ static double swish(double x, double alpha)
 static double alpha_of(double y1)
 {
     double a = y1 > 0 && y1 < 1 ? log(y1 / (1 - y1)) : 0;
-    return fabs(a) > 1e-3 ? a : (double)NAN; /* x / 2 is none */
+    return fabs(a) > 1e-3 ? a : (double)NAN; /* x / 2 is not a Swish */
 }
 
 static double hard_swish(double x, double p)

@@ -1,8 +1,8 @@
 /* Before: z = x - 4, l = Log(Exp(z) + 1), w = Where(l == inf, z, l), y = w - 0.08 x - 0.035
  *         or w = Max(0, z) + Log(1 + Exp(-Abs(z))), or with 1 and 0.313261687
  * After:  y = ai.steno:Swoosh(x; shift, offset)      (nn/ops/op_fused_zipformer.c)
- * Zipformer's two activations, SwooshL and SwooshR (Yao et al. 2024, section 3.4). What the order
- * is does not matter: curve.h. */
+ * Zipformer's two activations, SwooshL and SwooshR (Yao et al. 2024, section 3.4). The order does
+ * not matter: see curve.h. */
 #include "nn/passes/curve.h"
 
 #include <math.h>

@@ -1,7 +1,7 @@
 /* Before: t = Transpose(x, p), y = Transpose(t, q)      After: y = Transpose(x, p[q[i]])
  * Before: Gemm(Transpose(a), Transpose(b), c)           After: Gemm(a, b, c; transA, transB)
  * Before: t = Transpose(x, p), s = Shape(t)             After: s = Gather(Shape(x), p)
- * t stays when others read it. A result in order is taken away by pass identity. */
+ * t stays if others read it. Pass identity removes a Transpose in order. */
 #include "nn/passes/passes.h"
 
 #include <string.h>

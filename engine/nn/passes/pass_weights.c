@@ -8,8 +8,9 @@
  *
  * Before: y = g * Reshape(Transpose(A[0] Concat(cache, Transpose(Reshape(u * Tanh(s))))))
  *         s, u, g: thirds of x
- * After:  y, cache' = ai.steno:NonlinAttention(A, x, cache)       (nn/ops/op_fused_weights.c has
- * all) Attention of a streaming Zipformer: one set of weights, three products. */
+ * After:  y, cache' = ai.steno:NonlinAttention(A, x, cache)
+ * Attention of a streaming Zipformer: one set of weights, three products
+ * (nn/ops/op_fused_weights.c). */
 #include "nn/passes/passes.h"
 
 static bool is_perm(const struct steno_node *n, int64_t c, int64_t d)
@@ -24,7 +25,8 @@ static bool is_dim(int64_t a, int64_t b)
     return a == b && a != STENO_DIM_ANY;
 }
 
-/* Rows and streams of rank-3 a and rank-4 b are the same, and b's last two make a's last. */
+/* True if rank-3 a and rank-4 b have the same rows and streams, and b's last two extents multiply
+ * to a's last. */
 static bool splits(const struct steno_shape *a, const struct steno_shape *b)
 {
     return a->rank == 3 && b->rank == 4 && is_dim(a->dim[0], b->dim[0]) &&
@@ -37,7 +39,7 @@ struct heads {
     int64_t n, size;
 };
 
-/* v [h, N, T, d], or [h, N, d, T] when `turned`, is made of rows. */
+/* True if v [h, N, T, d], or [h, N, d, T] if `transposed`, is made from rows. */
 static bool heads_of(struct steno_graph *g, steno_value_id v, bool transposed, struct heads *h)
 {
     struct steno_node *t = steno_pass_producer(g, v), *r;
@@ -53,7 +55,7 @@ static bool heads_of(struct steno_graph *g, steno_value_id v, bool transposed, s
     return true;
 }
 
-/* v is columns of x from *at on. */
+/* Return the value of which v is columns from *at on. */
 static steno_value_id columns_of(struct steno_graph *g, steno_value_id v, int64_t *at)
 {
     struct steno_node *n = steno_pass_producer(g, v);
@@ -67,12 +69,12 @@ static steno_value_id columns_of(struct steno_graph *g, steno_value_id v, int64_
 }
 
 struct cache {
-    steno_value_id old, fresh, kept; /* kept: or STENO_NONE */
+    steno_value_id old, fresh, kept; /* kept: the new cache, or STENO_NONE */
     struct steno_node *slice;
 };
 
-/* v = Concat(old, fresh) along `axis`, or fresh alone. Beside one node that reads v, only a Slice
- * of as many last rows as the cache has may do so. */
+/* Match v = Concat(old, fresh) along `axis`, or fresh alone. Besides one node, only a Slice of as
+ * many last rows as the cache has may read v. */
 static bool cache_of(struct steno_graph *g, steno_value_id v, int axis, struct cache *c)
 {
     struct steno_node *cat = steno_pass_producer(g, v);
@@ -195,7 +197,7 @@ static bool is_weights(struct steno_graph *g, steno_value_id v)
     return steno_pass_is_ours(steno_pass_producer(g, v), "AttentionWeights");
 }
 
-/* [h, N, T, d] back to [T, N, h d]: the Reshape that does, or NULL. */
+/* Return the Reshape that makes [h, N, T, d] [T, N, h d] again, or NULL. */
 static struct steno_node *joined(struct steno_graph *g, steno_value_id v)
 {
     struct steno_node *t = steno_pass_only_reader(g, v);
@@ -234,7 +236,7 @@ static steno_status values(struct steno_graph *g, struct steno_node *product, in
     return STENO_OK;
 }
 
-/* Third number `i` of x [T, N, 3 w]; STENO_NONE when v is none. */
+/* Return x if v is third number `i` of x [T, N, 3 w], else STENO_NONE. */
 static steno_value_id third_of(struct steno_graph *g, steno_value_id v, int i, int64_t w)
 {
     int64_t at;
@@ -251,7 +253,7 @@ static bool first_head(struct steno_graph *g, const struct steno_node *n)
            c.start == 0 && c.end == 1;
 }
 
-/* x of which v [1, N, T, w] is u * tanh(s). */
+/* Return x if v [1, N, T, w] is u * tanh(s) of its thirds. */
 static steno_value_id gated(struct steno_graph *g, steno_value_id v)
 {
     struct heads h;

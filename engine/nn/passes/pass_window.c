@@ -1,8 +1,9 @@
 /* Before: z = Concat(cache, new; axis 1), cache' = Slice(z, its last rows)
- *         y = Attention(Q, K, V) whose K and V are columns of z [by Split]; Q and new perhaps
- * columns of one product [by Split] After:  y, cache' = ai.steno.run:WindowAttention(Q, new, cache)
- * (nn/ops/op_window_attention.c) A streaming encoder's attention to the rows before its chunk. Only
- * of networks that are to be run: files keep the standard operators. */
+ *         y = Attention(Q, K, V), K and V columns of z [by Split]; Q and new may be columns of one
+ *         product [by Split]
+ * After:  y, cache' = ai.steno.run:WindowAttention(Q, new, cache)   (nn/ops/op_window_attention.c)
+ * A streaming encoder's attention to its left context. Only for networks that are run: files keep
+ * the standard operators. */
 #include "nn/passes/passes.h"
 
 enum { Q, K, V, MASK, N_IN };
@@ -24,7 +25,7 @@ static bool rank3(const struct steno_graph *g, steno_value_id v)
     return g->values[v].shape.rank == 3 && g->values[v].dtype == STENO_F32;
 }
 
-/* v itself, or what it is a part of by a Split of the last axis. */
+/* Find the value that v is columns of by a Split of the last axis; v itself without one. */
 static bool columns_of(struct steno_graph *g, steno_value_id v, int64_t at, struct columns *out)
 {
     const struct steno_node *s = steno_pass_producer(g, v);
@@ -48,7 +49,7 @@ static bool columns_of(struct steno_graph *g, steno_value_id v, int64_t at, stru
     return true;
 }
 
-/* The Slice that keeps the last `held` of z's held + t rows. */
+/* Return the Slice that keeps the last `held` of z's held + t rows. */
 static struct steno_node *kept_by(struct steno_graph *g, steno_value_id z, int64_t held, int64_t t)
 {
     for (int32_t i = 0; i < g->n_nodes; i++) {
@@ -63,7 +64,7 @@ static struct steno_node *kept_by(struct steno_graph *g, steno_value_id z, int64
     return NULL;
 }
 
-/* Nobody but the attention and the Slice reads z, or parts of it. */
+/* True if only the attention and the Slice read z or parts of it. */
 static bool read_by_us(struct steno_graph *g, const struct steno_node *a, steno_value_id z)
 {
     uint32_t ours = 1; /* the Slice */
@@ -149,7 +150,7 @@ static steno_status build(struct steno_graph *g, struct steno_node *a, const str
     m->cut->dead = m->cat->dead = true;
     for (int i = K; i <= V; i++) {
         struct steno_node *split = a->in[i] == m->k.of ? NULL : steno_pass_producer(g, a->in[i]);
-        if (split) /* not dead yet: both may come from one */
+        if (split) /* marked once here: both may come from one Split */
             split->dead = true;
     }
     a->domain = "ai.steno.run";

@@ -4,7 +4,7 @@
 
 #define MAX_ROUNDS 20
 
-/* Order: what makes the graph smaller first, so that later passes meet plain patterns. */
+/* Passes that make the graph smaller come first, so that later passes see simple patterns. */
 const struct steno_pass steno_passes[] = {
     {"dead", 1, 0, steno_pass_dead, "nodes whose outputs nobody reads"},
     {"qdq", 2, 0, steno_pass_qdq, "DequantizeLinear of both factors of a product: integers"},

@@ -6,99 +6,108 @@
 #include "nn/graph/graph.h"
 #include "nn/ops/registry.h"
 
-/* What passes need from the executor, which is a layer above. */
+/* What passes need from the executor, which is the layer above. */
 struct steno_pass_env {
     void *arg;
-    /* Types and shapes of the main graph and its bodies, anew. */
+    /* Infer types and shapes of the main graph and its bodies again. */
     steno_status (*infer)(void *arg, struct steno_graph *g, steno_err *err);
-    /* Outputs of a node whose inputs are all constant; in: [n_in], out: [n_out], in `mem`. */
+    /* Compute the outputs of a node whose inputs are all constant. in: [n_in], out: [n_out],
+     * allocated in `mem`. */
     steno_status (*eval)(void *arg, struct steno_graph *g, struct steno_node *n,
                          const struct steno_tensor **in, struct steno_tensor *out,
                          const bool *wanted, steno_arena *mem, steno_err *err);
-    /* Hears of near misses; NULL = no one. */
+    /* Called for near misses; NULL: no call. */
     void (*refused)(void *arg, const char *pass, const char *node, const char *why);
     void *refused_arg;
-    int num_heads, hidden_size; /* of attention, where the graph does not tell; 0 = not known */
-    bool cut_after; /* a part is cut out after all passes, at keys and values as they are projected
-                     */
-    bool to_run;    /* not to be written: operators of domain ai.steno.run may come in */
-    bool rows_in_8_bits; /* activations of 8-bit products may be rounded over other ranges */
+    /* Of attention, where the graph does not tell; 0: not known. */
+    int num_heads, hidden_size;
+    /* A part is cut out after all passes, at the projected keys and values. */
+    bool cut_after;
+    /* The graph is run and not written: operators of domain ai.steno.run are allowed. */
+    bool to_run;
+    /* 8-bit products may quantize activations over other ranges than the graph says: one per
+     * row. */
+    bool rows_in_8_bits;
 };
 
 struct steno_pass {
     const char *name;
     int level; /* runs at --opt-level N >= level */
-    int phase; /* the passes of a phase repeat until none of them finds anything */
-    /* One graph, bodies excluded (they get their own call, inner ones first). *changed += rewrites.
-     * Dead nodes may stay in the array; uses are counted anew after each pass. */
+    int phase; /* the passes of a phase repeat until no pass changes anything */
+    /* Rewrites one graph without its bodies; they get their own call, inner ones first.
+     * *changed += number of rewrites. Dead nodes may stay in the array. Uses are counted again
+     * after each pass. */
     steno_status (*run)(struct steno_graph *g, const struct steno_pass_env *env, int *changed,
                         steno_err *err);
     const char *about;
 };
 
-/* Ends with an entry without name. */
+/* The last entry has no name. */
 extern const struct steno_pass steno_passes[];
 
 struct steno_pass_counts {
     int changed[96]; /* by index in steno_passes */
 };
 
-/* Run the table on g and its bodies. counts may be NULL. disabled: comma-separated names of passes
- * to leave out, or NULL; only: of the passes to run, or NULL for all; STENO_ERR_INVAL for a name
- * that is none. */
+/* Run the table on g and its bodies.
+ * counts: may be NULL.
+ * disabled: comma-separated names of passes to leave out, or NULL.
+ * only: comma-separated names of the passes to run, or NULL for all.
+ * STENO_ERR_INVAL for an unknown name. */
 STENO_MUST steno_status steno_passes_run(struct steno_graph *g, int level, const char *disabled,
                                          const char *only, const struct steno_pass_env *env,
                                          struct steno_pass_counts *counts, steno_err *err);
 
 /* ---- helpers for passes (nn/passes/util.c) ---- */
 
-/* Most of the pattern of `pass` is there around n, but it is left alone: say why, with names and
- * numbers (`steno optimize --verbose`). Only where the reader could do something about it. */
+/* Report a near miss: most of the pattern of `pass` is there around n, but the pass refuses it. The
+ * message says why, with names and numbers (`steno optimize --verbose`). Only for cases that the
+ * reader can do something about. */
 void steno_pass_refuse(const struct steno_pass_env *env, const char *pass,
                        const struct steno_node *n, const char *fmt, ...) STENO_PRINTF(4, 5);
-/* Let everyone read `to` instead of node output `from`, and keep the name of a graph output. False,
- * nothing changed, when both must stay apart (two graph outputs, an input that is an output). */
+/* Make all readers of `from`, a node output, read `to`. The name of a graph output stays. Returns
+ * false and changes nothing when both values must stay separate (two graph outputs, or an input
+ * that is an output). */
 bool steno_pass_replace(struct steno_graph *g, steno_value_id from, steno_value_id to);
-/* n, not NULL, is `type` of ai.onnx. */
+/* True if n is not NULL and is `type` of ai.onnx. */
 bool steno_pass_is(const struct steno_node *n, const char *type);
-/* n, not NULL, is `type` of ai.steno. */
+/* True if n is not NULL and is `type` of ai.steno. */
 bool steno_pass_is_ours(const struct steno_node *n, const char *type);
-/* The node that writes v, or NULL. */
+/* Return the node that writes v, or NULL. */
 struct steno_node *steno_pass_producer(struct steno_graph *g, steno_value_id v);
-/* The only value that all of a constant's elements have; false for other values. */
+/* Get the value that all elements of a constant share; false for other values. */
 bool steno_pass_scalar(const struct steno_graph *g, steno_value_id v, double *out);
-/* Every number of the attribute is `want`; an absent one stands for `otherwise`. */
+/* True if every number of the attribute is `want`. An absent attribute counts as `otherwise`. */
 bool steno_pass_ints_are(const struct steno_node *n, const char *attr, int64_t want,
                          int64_t otherwise);
-/* A Slice of one axis in steps of one, all constant (opset 10 on): where it begins and ends; false
- * for others. */
+/* Read a Slice of one axis in steps of one with constant inputs (opset 10 or later): its start, end
+ * and axis. False for other nodes. */
 struct steno_pass_cut {
     double start, end, axis;
 };
 bool steno_pass_cut_of(const struct steno_graph *g, const struct steno_node *n,
                        struct steno_pass_cut *out);
-/* The one node that reads v, when v is read once and is no graph output; else NULL. */
+/* Return the one node that reads v if v is read once and is no graph output, else NULL. */
 struct steno_node *steno_pass_only_reader(struct steno_graph *g, steno_value_id v);
-/* The node that writes v when it is `type` of ai.onnx and v is read once only; else NULL. */
+/* Return the node that writes v if it is `type` of ai.onnx and v is read only once, else NULL. */
 struct steno_node *steno_pass_only_use(struct steno_graph *g, steno_value_id v, const char *type);
-/* True when both shapes are known to be the same, by number or symbol. */
+/* True if both shapes are known to be the same, by number or symbol. */
 bool steno_pass_same_shape(const struct steno_graph *g, steno_value_id a, steno_value_id b);
-/* Constant of one dimension n and type f32. */
+/* Return the elements of a constant f32 [n], else NULL. */
 const float *steno_pass_vector(const struct steno_graph *g, steno_value_id v, int64_t n);
-/* n is a ConstantOfShape of this type whose elements are `with`. */
+/* True if n is a ConstantOfShape of this type and fills with `with`. */
 bool steno_pass_fills(const struct steno_node *n, steno_dtype type, double with);
-/* What n does to its input 0, as products do it while they write (struct steno_epilogue);
- * STENO_ACT_NONE: it is none of those. p: the limits of CLIP (the largest floats where absent),
+/* Return the activation that n applies to its input 0, if an epilogue can apply it (struct
+ * steno_epilogue), else STENO_ACT_NONE. p: the limits of CLIP (the largest floats where absent),
  * shift and offset of SWOOSH, else 0. */
 enum steno_activation steno_pass_act(const struct steno_graph *g, const struct steno_node *n,
                                      float p[2]);
-/* A node with its operator looked up; inputs and outputs are set by the caller. NULL: err is set.
- */
+/* Append a node and look its operator up. The caller sets inputs and outputs. NULL: err is set. */
 struct steno_node *steno_pass_add_node(struct steno_graph *g, const char *domain, const char *type,
                                        int opset, const char *name, int n_in, int n_out, int n_attr,
                                        steno_err *err);
-/* out = Slice(x) of opset 13; v: starts, ends, axes, steps of n axes each, as constants; axes and
- * steps may be NULL. STENO_ERR_NOMEM. */
+/* Append out = Slice(x) of opset 13. v: starts, ends, axes and steps, n numbers each, which become
+ * constants; axes and steps may be NULL. STENO_ERR_NOMEM. */
 STENO_MUST steno_status steno_pass_add_slice(struct steno_graph *g, const char *name,
                                              steno_value_id x, const int64_t *const v[4], size_t n,
                                              steno_value_id out, steno_err *err);
@@ -106,12 +115,13 @@ void steno_pass_set_int(struct steno_graph *g, struct steno_node *n, int attr, c
                         int64_t v);
 void steno_pass_set_float(struct steno_graph *g, struct steno_node *n, int attr, const char *name,
                           float v);
-/* The Transpose of the last two of three axes (0,2,1) that writes v, or NULL. */
+/* Return the Transpose of the last two of three axes (0,2,1) that writes v, or NULL. */
 struct steno_node *steno_pass_swapped(struct steno_graph *g, steno_value_id v);
-/* Add such a Transpose of `from` that writes `to`. */
+/* Append such a Transpose of `from` that writes `to`. */
 STENO_MUST steno_status steno_pass_swap_after(struct steno_graph *g, steno_value_id from,
                                               steno_value_id to, const char *name, steno_err *err);
-/* Body graph's nodes go into g in place of node number `at`; in: values for the body's inputs. */
+/* Move the nodes of a body graph into g in place of node number `at`. in: values for the body's
+ * inputs. */
 STENO_MUST steno_status steno_pass_inline(struct steno_graph *g, int32_t at,
                                           struct steno_graph *body, const steno_value_id *in,
                                           steno_err *err);
@@ -135,7 +145,8 @@ steno_pass_fn steno_pass_modern, steno_pass_again, steno_pass_reduce, steno_pass
     steno_pass_embed, steno_pass_matmul;
 /* 8 bits */
 steno_pass_fn steno_pass_qdq;
-/* n widens the weights of a product that pass qdq takes: not to be folded before. */
+/* True if n widens the weights of a product that pass qdq rewrites; such a node must not be folded
+ * before. */
 bool steno_pass_qdq_weights(struct steno_graph *g, const struct steno_node *n);
 /* attention and layers */
 steno_pass_fn steno_pass_foldtranspose, steno_pass_qkv, steno_pass_absorb, steno_pass_layers,

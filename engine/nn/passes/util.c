@@ -37,7 +37,7 @@ bool steno_pass_replace(struct steno_graph *g, steno_value_id from, steno_value_
         g->values[from].uses = 0;
         return true;
     }
-    /* the name of a graph output belongs to `from`: its producer must be the one to write it */
+    /* `from` has the name of the graph output, so its producer must write it */
     p = steno_pass_producer(g, to);
     if (!p || g->values[to].is_output)
         return false;
@@ -62,7 +62,7 @@ bool steno_pass_is_ours(const struct steno_node *n, const char *type)
     return n && !strcmp(n->domain, "ai.steno") && !strcmp(n->op_type, type);
 }
 
-/* What a pass changed since the last recount is not found here: it is in the next round. */
+/* Readers that a pass changed since the last recount are not seen; the next round finds them. */
 struct steno_node *steno_pass_only_reader(struct steno_graph *g, steno_value_id v)
 {
     struct steno_node *n;
@@ -104,7 +104,7 @@ const float *steno_pass_vector(const struct steno_graph *g, steno_value_id v, in
     return t->data;
 }
 
-/* The elements may lie in the file, at any address. */
+/* The elements may lie in the mapped file, unaligned. */
 static bool element(const struct steno_tensor *t, size_t i, double *out)
 {
     const char *p = (const char *)t->data + i * steno_dtype_size(t->dtype);
@@ -318,8 +318,8 @@ static steno_status map_value(struct steno_graph *g, const struct steno_graph *b
     return STENO_OK;
 }
 
-/* Body outputs become the node's outputs: written directly where the body's node can, else carried
- * over by an Identity. */
+/* Make body outputs the node's outputs: the body's node writes them directly if it can, else an
+ * Identity copies them. */
 static steno_status map_outputs(struct steno_graph *g, int32_t at, const struct steno_graph *body,
                                 steno_value_id *map, steno_err *err)
 {
