@@ -19,8 +19,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-/* ---- a fake pool; the real one is not linked
- * -------------------------------------------------- */
+/* ---- a fake pool; the real one is not linked ------------------------------------------------ */
 
 struct steno_pool {
     atomic_bool full, hangs; /* refuses streams; worker 1 has been busy for an hour */

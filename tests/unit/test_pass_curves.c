@@ -1,4 +1,4 @@
-/* Activations in the ways that exporters write them, and what only looks like one. */
+/* Activations in every spelling of exporters, and near misses. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -85,7 +85,7 @@ static void what_is_no_swish(void **state)
 {
     (void)state;
     CHECK("swish", false, {"Sigmoid x s; Mul s,x y; -> s", 2},
-          {"Exp x e; Sigmoid x s; Mul s,e y", 3}, /* gates another value */
+          {"Exp x e; Sigmoid x s; Mul s,e y", 3}, /* gates a different value */
           {"Add x,three a; Clip a,zero,three b; Mul x,b m; Div m,six y", 4},
           {"Sigmoid x s; Tanh s t; Mul x,t y", 3}, {"Sigmoid x s; Add s,x y", 2});
 }

@@ -1,6 +1,6 @@
-/* Passes for shape arithmetic, views, attention and 8-bit products: each on a graph with its
- * pattern (fewer nodes, the same outputs as without any pass) and on a near miss (nothing changes).
- */
+/* Passes for shape arithmetic, views, attention and 8-bit products. Each runs on a graph with
+ * its pattern (fewer nodes, the same outputs as without passes) and on a near miss (nothing
+ * changes). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,8 +21,8 @@ static void check(struct mk_graph *m, const char *pass, bool hits, int left, flo
     pc_check(m, pass, hits, left, tolerance);
 }
 
-/* The target is [dim 1, dim 0, 2, 4] by Shape and Gather: one unknown is -1; with two that move,
- * the target stays arithmetic. */
+/* The target is [dim 1, dim 0, 2, 4] by Shape and Gather. With one unknown extent it becomes -1;
+ * with two unknown extents that change places, the target stays arithmetic. */
 static void targets_become_constant(void **state)
 {
     static const int64_t zero[1] = {0}, one[1] = {1}, tail[2] = {2, 4};
@@ -103,7 +103,8 @@ static void gelu_is_found(void **state)
 {
     static const float root = 1.41421356f, wrong = 1.5f, one = 1, half = 0.5f;
     (void)state;
-    for (int variant = 0; variant < 3; variant++) { /* 0, 1: two orders; 2: another divisor */
+    /* 0, 1: two orders of the factors; 2: a different divisor */
+    for (int variant = 0; variant < 3; variant++) {
         struct mk_graph *m = start("2,3,8");
         mk_f32(m, "root", "", variant == 2 ? &wrong : &root, 1);
         mk_f32(m, "one", "", &one, 1);
@@ -128,7 +129,7 @@ static void conv_takes_its_activation(void **state)
     (void)state;
     for (int miss = 0; miss < 2; miss++) {
         struct mk_graph *m = start("1,2,t");
-        mk_f32(m, "w", "4,1,3", w_data, 12); /* groups, so that pass nhwc leaves it */
+        mk_f32(m, "w", "4,1,3", w_data, 12); /* with groups, so that pass nhwc leaves it alone */
         mk_node(m, "Conv", "x,w", "c");
         mk_attr_int(m, "group", 2);
         mk_node(m, "Relu", "c", "y");
@@ -143,7 +144,8 @@ static void masked_softmax_is_found(void **state)
 {
     static const float low = -3.4028235e38f, zero = 0, one = 1;
     (void)state;
-    for (int variant = 0; variant < 4; variant++) { /* 2: ones instead of zeros; 3: another axis */
+    /* 2: ones instead of zeros; 3: a different axis */
+    for (int variant = 0; variant < 4; variant++) {
         struct mk_graph *m = start("2,3,t,5");
         mk_input(m, "mask", STENO_BOOL, variant == 1 ? "2,1,t,1" : "2,1,1,5");
         mk_f32(m, "low", "", &low, 1);
@@ -157,7 +159,7 @@ static void masked_softmax_is_found(void **state)
     }
 }
 
-/* x [1, 2, t, L]; from: rows that the cut leaves out. */
+/* x [1, 2, t, L]; from: number of rows that the Slice drops. */
 static struct mk_graph *shift_graph(const char *dims, int64_t from, bool half)
 {
     static const int64_t far[1] = {INT64_MAX}, number[4] = {0, 1, 2, 3};
@@ -200,11 +202,12 @@ static void relative_shift_is_found(void **state)
     (void)state;
     check(shift_graph("1,2,t,u", 1, false), "relshift", true, 1, 0);
     check(shift_graph("1,2,t,u", 1, true), "relshift", true, 1, 0);
-    check(shift_graph("1,2,t,7", 1, true), "relshift", true, 1, 0); /* u = 2 t - 1 with t = 4 */
+    /* the width 7 is 2 t - 1 with t = 4 */
+    check(shift_graph("1,2,t,7", 1, true), "relshift", true, 1, 0);
     check(shift_graph("1,1,t,1", 1, true), "relshift", true, -1, 0);
 }
 
-/* At run time it is the shift, but nothing says that t is 4. */
+/* At run time this is the shift, but the graph does not say that t is 4. */
 static void another_fold_is_no_shift(void **state)
 {
     struct mk_graph *m = start("1,2,t,5");
@@ -233,7 +236,8 @@ static void bytes(struct mk_graph *m, const char *name, steno_dtype t, const cha
     x->raw_data.len = n;
 }
 
-/* Exact: the fused operator gives the bits of the separate ones. K is odd; N beyond one block. */
+/* Exact: the fused operator gives the bits of the separate operators. K is odd; N exceeds one
+ * block. */
 static void int8_product_is_found(void **state)
 {
     static uint8_t w[7 * 300], zero[1] = {3};
@@ -246,7 +250,8 @@ static void int8_product_is_found(void **state)
         scales[i] = 0.01f + (float)i / 9000;
     }
     for (int variant = 0; variant < 5; variant++) {
-        /* 0 plain, 1 bias, 2 scale per column, 3 u8 weights with a zero point, 4 sum read twice */
+        /* 0: plain, 1: bias, 2: scale per column, 3: u8 weights with a zero point, 4: the sum
+         * has two readers */
         struct mk_graph *m = start("2,t,7");
         steno_dtype t = variant == 3 ? STENO_U8 : STENO_I8;
         bytes(m, "w", t, "7,300", w, sizeof w);
@@ -288,7 +293,8 @@ static void a_transpose_is_folded_into_weights(void **state)
         "foldtranspose", true);
     folds_transpose("Transpose x t perm=[0,1,3,2]; Reshape t,flat r; MatMul r,w p; Neg p y",
                     "foldtranspose", true);
-    /* other axes; rows that are no whole [a, b]; read by others, weights too */
+    /* near misses: other axes; rows that are not whole [a, b]; values with other readers,
+     * weights too */
     folds_transpose("Transpose x t perm=[0,2,1,3]; Reshape t,flat r; MatMul r,w y", "foldtranspose",
                     false);
     folds_transpose(

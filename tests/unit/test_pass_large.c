@@ -1,5 +1,5 @@
-/* Files of very many nodes: every pass is linear in them, and there is a limit. A pass that looked
- * at all nodes for each one it takes away would be at this for minutes. */
+/* Files with very many nodes. Every pass must be linear in their number, and the number has a
+ * limit. A pass that visits all nodes for each node it removes would take minutes here. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#ifdef STENO_SANITIZE /* which look at memory, not at how the work grows */
+#ifdef STENO_SANITIZE /* a sanitizer checks memory, not how the work grows */
 enum { NODES = 20000 };
 #else
 enum { NODES = 100000 };
@@ -77,7 +77,7 @@ static void value(struct bytes *graph, unsigned number, const char *name)
     free(v.p);
 }
 
-/* x through n nodes to y: types in turn. */
+/* x through n nodes to y, with the types in rotation. */
 static struct bytes chain(int n, const char *const *types, int n_types)
 {
     struct bytes graph = {0}, model = {0};
@@ -107,7 +107,7 @@ static void a_long_chain_is_linear_work(void **state)
         struct bytes m = chain(NODES, i ? stay : vanish, 4);
         steno_network *n = pc_open(m.p, m.n, 3, NULL, NULL);
         size_t left = steno_graph_count_nodes(steno_network_graph(n));
-        /* an input cannot be an output: a pair stays between them */
+        /* an input cannot be an output: one pair of nodes stays between them */
         assert_int_equal(left, i ? NODES / 2 : 2);
         steno_network_close(n);
         free(m.p);
@@ -128,7 +128,7 @@ static void too_many_nodes_are_refused(void **state)
     free(m.p);
 }
 
-/* They would be 3.4 GB when unpacked: the walk over the bytes says no. */
+/* Unpacked they would take 3.4 GB. The walk over the bytes counts them first. */
 static void ten_million_nodes_are_refused_before_they_are_unpacked(void **state)
 {
     struct bytes one = {0}, graph = {0}, model = {0};

@@ -12,8 +12,8 @@
 
 enum { T = 5, K = 12, N = 9 };
 
-/* A chain behind x [t, K] times W [K, N], as nodes "type in,in out"; r is an input [t, N], v one of
- * [N], b a constant [N], s a constant scalar; y is the result. */
+/* A chain after x [t, K] times W [K, N], as nodes "type in,in out". r is an input [t, N], v an
+ * input [N], b a constant [N], s a constant scalar; y is the result. */
 struct chain {
     const char *nodes[6][3];
     const char *also; /* a second graph output, or NULL */
@@ -93,7 +93,8 @@ static void run(const struct chain *c, int level, float *y, float *also, int *no
     steno_network_close(n);
 }
 
-/* With the pass and without: the same numbers to the last places, and as few nodes as expected. */
+/* With the pass and without it: the same numbers up to the last places, and the expected number
+ * of nodes. */
 static void compare(const struct chain *c)
 {
     float a[T * N], b[T * N], also_a[T * N] = {0}, also_b[T * N] = {0};
@@ -129,12 +130,12 @@ static void whole_chain_becomes_one_node(void **state)
 static void what_others_read_or_broadcast_stays(void **state)
 {
     static const struct chain chains[] = {
-        {{{"Add", "p,b", "q"}, {"Relu", "q", "y"}}, "q", 2},    /* q is an output */
-        {{{"Add", "p,v", "y"}}, NULL, 2},                       /* v is no constant */
-        {{{"Relu", "p", "q"}, {"Add", "q,b", "y"}}, NULL, 2},   /* bias behind act */
-        {{{"Relu", "p", "q"}, {"Mul", "q,s", "y"}}, NULL, 2},   /* scale behind act */
+        {{{"Add", "p,b", "q"}, {"Relu", "q", "y"}}, "q", 2},    /* q is a graph output */
+        {{{"Add", "p,v", "y"}}, NULL, 2},                       /* v is not constant */
+        {{{"Relu", "p", "q"}, {"Add", "q,b", "y"}}, NULL, 2},   /* bias after the activation */
+        {{{"Relu", "p", "q"}, {"Mul", "q,s", "y"}}, NULL, 2},   /* scale after the activation */
         {{{"Sigmoid", "p", "q"}, {"Tanh", "q", "y"}}, NULL, 2}, /* two activations */
-        {{{"Add", "p,r", "q"}, {"Relu", "q", "y"}}, NULL, 2},   /* act behind residual */
+        {{{"Add", "p,r", "q"}, {"Relu", "q", "y"}}, NULL, 2},   /* activation after the residual */
         {{{"Relu", "p", "q"}, {"Tanh", "p", "z"}, {"Add", "q,z", "y"}}, NULL, 4},
         {{{"Add", "p,p", "y"}}, NULL, 2},
         {{{"Add", "p,b", "q"}, {"Sigmoid", "q", "z"}, {"Mul", "q,z", "y"}}, "z", 3},

@@ -1,6 +1,6 @@
-/* What language models are written with: attention under a causal Where, Q, K and V by Split,
- * products on flattened rows (GPT-2's Conv1D), and the shape arithmetic of past and present
- * lengths. Each with a near miss, against the graph without passes. */
+/* Patterns of language models: attention under a causal Where, Q, K and V by Split, products on
+ * flattened rows (GPT-2's Conv1D), and shape arithmetic on past and present lengths. Each with a
+ * near miss, against the graph without passes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -47,9 +47,10 @@ static void attention_under_a_where(void **state)
         {"Where hidden,low,s z", true},
         {"Where seen,s,low z0; added : 4,4; Add z0,added z", true},
         {"Where seen,s,low z0; added : 4,4; Add added,z0 z", true},
-        {"Where seen,s,near z", false}, /* where all are hidden, the scores would still count */
+        /* in a row with all keys hidden the scores would still matter */
+        {"Where seen,s,near z", false},
         {"Where hidden,s,low z0; Where seen,z0,low z", false},
-        {"Where seen,s,low z; Exp z z9; -> z9", false}, /* read by others too */
+        {"Where seen,s,low z; Exp z z9; -> z9", false}, /* a second reader */
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -61,7 +62,7 @@ static void attention_under_a_where(void **state)
     pc.context = NULL;
 }
 
-/* The product stays one, Split goes: Linear, Attention and what makes the mask. */
+/* The product stays one and Split disappears. Left: Linear, Attention and the nodes of the mask. */
 static void parts_of_a_split_are_read_in_place(void **state)
 {
     struct mk_graph *m = start();
@@ -99,7 +100,7 @@ static void products_of_flattened_rows(void **state)
     pc.context = NULL;
 }
 
-/* Heads are joined by the Reshape that flattens: what joins them remains. */
+/* The Reshape that flattens also joins the heads; the joining remains. */
 static void flattened_heads_are_joined(void **state)
 {
     struct mk_graph *m = start();
@@ -109,7 +110,7 @@ static void flattened_heads_are_joined(void **state)
     pc_check(m, "flat", true, 4, 1e-5f);
 }
 
-/* Keras scales the queries and takes the mask off the scores. */
+/* Keras scales the queries and subtracts the mask from the scores. */
 static void attention_by_keras(void **state)
 {
     static const struct {
@@ -120,7 +121,7 @@ static void attention_by_keras(void **state)
         {"Cast hidden m to=1; Mul q,half qs; Mul qs,half qt; MatMul qt,k sk; Sub sk,m z", true},
         {"Cast hidden m to=1; Mul q,half qs; MatMul qs,k sk; Sub m,sk z", false},
         {"Cast hidden m to=1; f : 4; Mul q,f qs; MatMul qs,k sk; Sub sk,m z",
-         true}, /* as a factor */
+         true}, /* a factor per column */
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -143,8 +144,8 @@ static void rows_flat_for_a_plain_product(void **state)
     pc_check(m, "flat", true, 1, 1e-5f);
 }
 
-/* (past + new) - past is new: a Reshape to it keeps the shape, and a second way to the same sum
- * goes. */
+/* (past + new) - past is new: a Reshape to it keeps the shape, and the second computation of the
+ * same sum disappears. */
 static void lengths_are_computed_with_symbols(void **state)
 {
     struct mk_graph *m = start();

@@ -1,5 +1,5 @@
-/* Passes ones and outer: masks as exporters write them, from lengths that are sums of ones and
- * tables of all pairs of rows, and near misses. */
+/* Passes ones and outer, on masks as exporters write them: lengths computed as sums of ones, and
+ * tables of all pairs of rows. And near misses. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,12 +14,12 @@
 #define NUMBERS                                                                                    \
     "c0 = [0]; c1 = [1]; c2 = [2]; last = [-1]; both = [0,1]; far = [9223372036854775807];"        \
     "Squeeze c0 z; Squeeze c1 o;"
-/* r [n] 0, 1, ...; u [n, 1] the same; nn = {n, n} */
+/* r [n]: 0, 1, ...; u [n, 1]: the same; nn = {n, n} */
 #define ROWS                                                                                       \
     NUMBERS "Shape x s; Gather s,z d; Unsqueeze d,c0 n; Concat n,n nn axis=0; Range z,d,o r;"      \
             "Unsqueeze r,last u;"
 
-/* out = ConstantOfShape(in) of one element of this type. */
+/* out = ConstantOfShape(in) with this element. */
 static void filled(struct mk_graph *m, const char *in, const char *out, steno_dtype t, float value)
 {
     Onnx__Node *n = mk_node(m, "ConstantOfShape", in, out);
@@ -70,10 +70,13 @@ static void tables_that_are_read_stay(void **state)
 {
     (void)state;
     outer("LessOrEqual u,r t; Gather t,c2 row; Cast row y to=1; Cast t w to=1; -> w", false, -1);
-    outer("LessOrEqual u,r t; Gather t,z row; Cast row y to=1", false, -1); /* one axis less */
-    outer("Expand u,nn e; LessOrEqual e,z t; Cast t y to=1", false, -1);    /* no side has it */
-    outer("Add u,r a; Gather a,c2 row; Cast row y to=1", false, -1);        /* compares nothing */
-    outer("Equal u,u t; Gather t,c2 row; Cast row y to=1", false, -1);      /* is no larger */
+    /* the result has one axis less */
+    outer("LessOrEqual u,r t; Gather t,z row; Cast row y to=1", false, -1);
+    /* no factor has the axis */
+    outer("Expand u,nn e; LessOrEqual e,z t; Cast t y to=1", false, -1);
+    outer("Add u,r a; Gather a,c2 row; Cast row y to=1", false, -1); /* not a comparison */
+    /* the table is not larger than its factor */
+    outer("Equal u,u t; Gather t,c2 row; Cast row y to=1", false, -1);
 }
 
 static void what_is_filled_with_ones_changes_nothing(void **state)
@@ -129,7 +132,7 @@ static void other_sums_are_taken(void **state)
 
 /* ---- both ---- */
 
-/* The mask of ESPnet's encoders, whole: nothing in it is T x T. */
+/* The whole mask of ESPnet's encoders: no value in it is T x T. */
 static void the_mask_of_espnet_is_a_row(void **state)
 {
     struct mk_graph *m = pc_start(13, "1,t,4");

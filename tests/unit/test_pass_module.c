@@ -1,5 +1,5 @@
-/* The convolution module of conformers as exporters write it, channels before time, and what only
- * looks like a part of it. */
+/* The convolution module of conformers as exporters write it, with channels before time, and
+ * near misses. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -71,7 +71,7 @@ static void what_is_no_such_convolution_stays(void **state)
           "Transpose c y perm=[0,2,1]",
           "pointwise", false, 3);
     check("2,t,8", "Transpose x a perm=[0,2,1]; Relu a c; Add a,c d; Transpose d y perm=[0,2,1]",
-          "pointwise", false, 4); /* two read the first Transpose */
+          "pointwise", false, 4); /* the first Transpose has two readers */
     check("8,2,t", "Transpose x a perm=[1,0,2]; Conv a,w3 c; Transpose c y perm=[0,2,1]",
           "pointwise", false, 3);
 }
@@ -99,15 +99,16 @@ static void products_of_one_input_become_one(void **state)
     check_qkv("MatMul x,wq qa; Add qa,bq q2; MatMul x,wk k2; MatMul x,wv va; Add va,bv v2", true,
               3);
     check_qkv("MatMul x,wq qa; Mul qa,third q2; MatMul x,wk k2; MatMul x,wv v2", true, 3);
-    /* K and V alone: attention to a memory */
+    /* only K and V: attention to a memory */
     check_qkv("Exp x e; MatMul e,wq q2; MatMul x,wk k2; MatMul x,wv va; Add va,bv v2", true, 5);
-    /* near misses: another input, an activation between, somebody else reads V */
+    /* near misses: another input, an activation in between, a second reader of V */
     check_qkv("Exp x e; MatMul x,wq q2; MatMul x,wk k2; MatMul e,wv v2", false, 6);
     check_qkv("MatMul x,wq q2; MatMul x,wk k2; MatMul x,wv va; Relu va v2", false, 5);
     check_qkv("MatMul x,wq q2; MatMul x,wk k2; MatMul x,wv v2; Abs v2 z; -> z", false, 6);
 }
 
-/* The columns of one product, cut apart: what a network of ours looks like in exporters' nodes. */
+/* The columns of one product, cut apart. This is how a network after our passes looks in the
+ * exporters' nodes. */
 static void columns_of_one_product_are_read_where_they_are(void **state)
 {
     static const char from[] = "wqkv : 8,24; bqkv : 24; c0 = [0]; c8 = [8]; c16 = [16]; c24 = "
@@ -118,9 +119,9 @@ static void columns_of_one_product_are_read_where_they_are(void **state)
         int left;
     } cases[] = {
         {"Slice all,c0,c8,last q2; Slice all,c8,c16,two k2; Slice all,c16,c24,last,one v2;", 3},
-        /* Q by itself; keys and values of one product */
+        /* Q separate; keys and values from one product */
         {"Exp x e; MatMul e,wq q2; Slice all,c8,c16,last k2; Slice all,c16,c24,last v2;", 5},
-        /* every second column is none of them, nor are rows */
+        /* near miss: every second column */
         {"Slice all,c0,c8,last q2; Slice all,c8,c24,last,step k2; Slice all,c16,c24,last v2;", 4},
     };
     (void)state;
@@ -169,7 +170,8 @@ static int regions_of(const struct steno_graph *g, const char *type)
     return count;
 }
 
-/* Nodes with layers as one, and how many there are of `type`; without the pass there are none. */
+/* The nodes when each layer counts as one, and the number of layers of `type`. Without the pass
+ * there are no layers. */
 static void check_graph(struct mk_graph *m, const char *text, const char *type, int count,
                         size_t top)
 {
@@ -184,7 +186,7 @@ static void check_graph(struct mk_graph *m, const char *text, const char *type, 
     all = pc_open(file, size, 3, NULL, NULL);
     without = pc_open(file, size, 3, "layers", NULL);
     pc_same(plain, all, 1e-5f);
-    pc_same(all, without, 0); /* nothing is computed in another way */
+    pc_same(all, without, 0); /* the pass changes no computation */
     g = steno_network_graph(all);
     if (regions_of(g, type) != count)
         fail_msg("%d regions %s, not %d: %s", regions_of(g, type), type, count, text);
@@ -267,8 +269,8 @@ static void layers_are_one_node_to_readers(void **state)
     "Shape " X " " Y "s; Slice " Y "s,one,two " Y "d; Expand half," Y "d " Y "e;"                  \
     "Exp " Y "e " Y "f; Unsqueeze " Y "f,one " Y ";"
 
-/* What shapes alone decide is one node; where data comes between, two: no region is left and
- * entered again. */
+/* The nodes that depend on shapes alone form one region. If data comes between them they form
+ * two: execution never leaves a region and enters it again. */
 static void what_shapes_decide_is_one_node(void **state)
 {
     (void)state;
@@ -281,7 +283,7 @@ static void what_shapes_decide_is_one_node(void **state)
 static void what_is_no_layer_stays_nodes(void **state)
 {
     (void)state;
-    /* no normalisation; a block whose inner value is read outside is one still */
+    /* no normalization; a block whose inner value is read outside is still a block */
     check_layers("MatMul x,f1 a; Relu a c; MatMul c,f2 d; Add x,d y", "FeedForward", 0, 2);
     check_layers(NORM("x", "n") "MatMul n,wq a; Add x,a y", "FeedForward", 0, 2);
     check_layers(FF("x", "a") "Tanh a c;" ATTENTION("c", "yn", "y"), "TransformerEncoderLayer", 0,

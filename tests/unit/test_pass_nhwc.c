@@ -1,5 +1,5 @@
-/* Pass nhwc, and the activations that pass convact and pass linear take in behind it: outputs are
- * those of the graph without any pass, and the nodes that are left are the ones expected. */
+/* Pass nhwc, and the activations that passes convact and linear fuse after it. Outputs equal
+ * those of the graph without passes, and the remaining nodes are the expected ones. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,7 +19,7 @@ enum { MOST = 1 << 14 };
 
 static float x_data[MOST], w_data[MOST];
 
-/* Pass rowtile makes one node of two convolutions; here they are counted. */
+/* Pass rowtile would fuse two convolutions into one node; here the convolutions are counted. */
 static steno_network *open_with(const uint8_t *file, size_t size, int level, const char *disabled)
 {
     struct steno_network_options opt = {
@@ -61,7 +61,8 @@ static void same_outputs(steno_network *a, steno_network *b, int batch)
     steno_session_close(sb);
 }
 
-/* The optimised network, after it gave the outputs of the plain one; close it. */
+/* The optimized network, after a check of its outputs against the plain one. The caller closes
+ * it. */
 static steno_network *optimised(struct mk_graph *m)
 {
     size_t size;
@@ -158,11 +159,11 @@ static void subsampling_keeps_one_transpose(void **state)
     n = optimised(m);
     assert_int_equal(pc_count(n, "ConvNhwc"), 2);
     assert_int_equal(pc_count(n, "Relu"), 0);
-    assert_int_equal(pc_count(n, "Transpose"), 2); /* of one channel, and the merged one */
+    assert_int_equal(pc_count(n, "Transpose"), 2); /* one of a single channel, and the merged one */
     steno_network_close(n);
 }
 
-/* Who reads a convolution's result in its own layout still finds it there. */
+/* Other readers of a convolution's result get it in its original layout. */
 static void results_that_others_read_are_transposed_back(void **state)
 {
     static const float scale[5] = {1, 2, 3, 4, 5};
@@ -173,7 +174,7 @@ static void results_that_others_read_are_transposed_back(void **state)
     mk_f32(m, "scale", "5", scale, 5);
     conv(m, "x,w", "c", 1, 1, 0);
     mk_node(m, "Relu", "c", "r");
-    mk_node(m, "Softmax", "r", "y"); /* along the last axis, whatever the layout is */
+    mk_node(m, "Softmax", "r", "y"); /* along the last axis in either layout */
     mk_attr_int(m, "axis", 3);
     mk_node(m, "Neg", "c", "z");
     mk_output(m, "y", STENO_F32, NULL);
@@ -200,8 +201,7 @@ static void other_convolutions_are_left_alone(void **state)
     steno_network_close(n);
 }
 
-/* 8-bit weights that the graph widens itself are constants by the time the convolution is packed.
- */
+/* 8-bit weights that the graph dequantizes are constants before the convolution is packed. */
 static void widened_weights_fold(void **state)
 {
     static int8_t small[40 * 32 * 9 * 8];
@@ -234,8 +234,8 @@ static void widened_weights_fold(void **state)
     steno_network_close(n);
 }
 
-/* Activations without numbers are done by the convolution before them: on 3x3 kernels at stride 2
- * (by Winograd's products), at stride 1 and on one channel. */
+/* The convolution before an activation without parameters computes the activation too: with 3x3
+ * kernels at stride 2 (by Winograd's method), at stride 1, and on one channel. */
 static void activations_are_done_by_the_convolution(void **state)
 {
     static const char *const types[] = {"Relu", "Sigmoid", "Tanh", "Gelu"};

@@ -1,4 +1,4 @@
-/* Eliminations and fusions of single operators: each pattern and what only looks like it. */
+/* Eliminations and fusions of single operators: each pattern and its near misses. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,7 +11,7 @@ struct graph {
     const char *dims; /* of x */
     const char *text; /* from x to y */
     bool hits;
-    int left; /* nodes that remain; -1: any */
+    int left; /* nodes that remain; -1: any number */
     int opset;
 };
 
@@ -40,7 +40,7 @@ static void what_is_done_is_not_done_again(void **state)
     CHECK("again", {"t,8", "Relu x a; Relu a y", true, 1, 0},
           {"t,8", "Ceil x a; Round a y", true, 1, 0}, {"t,8", "Sigmoid x a; Relu a y", true, 1, 0},
           {"t,8", "Softmax x a axis=1; Abs a y", true, 1, 0},
-          {"t,8", "Relu x a; Relu a y; -> a", false, 2, 0}, /* two outputs keep two names */
+          {"t,8", "Relu x a; Relu a y; -> a", false, 2, 0}, /* two outputs need two names */
           {"t,8", "Tanh x a; Relu a y", false, 2, 0}, {"t,8", "Abs x a; Ceil a y", false, 2, 0},
           {"t,8", "Exp x e; Neg e a; Neg a b; Tanh b y", true, 2, 0},
           {"t,8", "Neg x a; Abs a b; Neg b y", false, 3, 0},
@@ -151,7 +151,7 @@ static void log_of_softmax(void **state)
     (void)state;
     CHECK("logsoftmax", {"t,8", "Softmax x s axis=-1; Log s y", true, 1, 0},
           {"t,8", "Softmax x s axis=0; Log s y", true, 1, 0},
-          {"t,3,8", "Softmax x s axis=1; Log s y", true, 1, 11}, /* the axes from 1 on are one */
+          {"t,3,8", "Softmax x s axis=1; Log s y", true, 1, 11}, /* axes from 1 on are one */
           {"t,8", "Softmax x s axis=-1; Log s y; -> s", false, 2, 0},
           {"t,8", "Sigmoid x s; Log s y", false, 2, 0});
 }
@@ -230,7 +230,7 @@ static void channels_take_factors_and_summands(void **state)
         {"2,2,t", "w : 3,2,3; k : 3,1; Conv x,w c; Sub c,k d; Div d,two y", true, 1, 0},
         {"2,2,t,3", "w : 4,1,2,3; k : 4,1,1; Conv x,w c group=2; Add c,k y", true, 1, 0},
         {"2,t,8", "w : 8,5; k : 5; MatMul x,w c; Mul c,k y", true, 1, 0},
-        /* misses */
+        /* near misses */
         {"2,2,t", "w : 3,2,3; k : 2; Conv x,w c; Add c,k y", false, 2, 0}, /* along time */
         {"2,2,t", "w : 3,2,3; Conv x,w c; Add c,c y", false, 2, 0},
         {"2,2,t", "w : 3,2,3; k : 3,1; Conv x,w c; Add c,k y; -> c", false, 2, 0},
@@ -291,14 +291,14 @@ static void layernorm_in_every_spelling(void **state)
                 "Add v,eps u; Sqrt u s; Reciprocal s r; Mul r,g w; Mul x,w a; Mul m,w c;"
                 "Sub b,c e; Add a,e y",
          true, 1, 0},
-        /* mean of squares less the square of the mean; sums */
+        /* mean of the squares minus square of the mean; sums */
         {"t,3,8",
          "n8 = 8; ax = [-1]; ReduceSum x,ax a; Div a,n8 m; Mul x,x q; ReduceSum q,ax b2;"
          "Div b2,n8 e; Mul m,m mm; Sub e,mm v; Add v,eps u; Sqrt u s; Sub x,m d; Div d,s y",
          true, 1, 0},
-        /* what follows the operator goes into it */
+        /* a scale after the operator goes into it */
         {"t,3,8", AFFINE "c : 8; LayerNormalization x,g,b n; Mul n,c k; Add k,half y", true, 1, 17},
-        /* misses */
+        /* near misses */
         {"t,3,8",
          "ReduceMean x m axes=[1]; Sub x,m d; Mul d,d q; ReduceMean q v axes=[1];"
          "Add v,eps u; Sqrt u s; Div d,s y",
@@ -340,7 +340,7 @@ static void rmsnorm_in_every_spelling(void **state)
           {"t,3,8",
            AFFINE "Pow x,two q; ReduceMean q v axes=[-1]; Add v,eps u; Sqrt u s; Div x,s n;"
                   "Mul n,g k; Add k,b y",
-           true, 2, 0}, /* there is no shift: the addition stays */
+           true, 2, 0}, /* the operator has no shift: the addition stays */
           {"t,3,8", "Pow x,two q; ReduceMean q v axes=[1]; Add v,eps u; Sqrt u s; Div x,s y", false,
            5, 0},
           {"t,3,8",
@@ -392,7 +392,7 @@ static void transposed_and_scaled_products(void **state)
           {"t,3,8", "Transpose x u perm=[0,2,1]; MatMul x,u y; -> u", false, 2, 0});
 }
 
-/* ids are [t, 3]; places the same for every row or not. */
+/* ids are [t, 3]; pos is the same for every row or differs. */
 static void sum_of_embeddings(void **state)
 {
 #define TABLES "w : 5,8; p : 4,8; k : 3,8; g : 8; b : 8; Gather w,ids e;"
@@ -402,7 +402,8 @@ static void sum_of_embeddings(void **state)
         TABLES "Gather p,pos f; Add f,e u; LayerNormalization u,g,b y; -> y",
         TABLES
         "Gather p,ids f; Gather k,ids q; Add q,f s; Add s,e u; LayerNormalization u,g,b y; -> y",
-        /* misses: not normalised along rows of tables, the sum is wanted, a summand is no table */
+        /* near misses: the sum is a graph output; no shift; a summand that does not come from a
+         * table */
         TABLES "Gather p,pos f; Add f,e u; LayerNormalization u,g,b y; -> u; -> y",
         TABLES "Gather p,pos f; Add f,e u; LayerNormalization u,g y; -> y",
         TABLES "Tanh e f; Add f,e u; LayerNormalization u,g,b y; -> y"};

@@ -1,5 +1,6 @@
-/* Products of which both factors are widened from 8 bits (what quantizers write): integers, against
- * the same graph in f32. Each spelling, and near misses. */
+/* Products with two factors that the graph dequantizes from 8 bits, as quantizers write them.
+ * They become integer products; the reference is the same graph in f32. Each spelling, and near
+ * misses. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -25,14 +26,14 @@ static void bytes(struct mk_graph *m, const char *name, steno_dtype t, const cha
 
 struct spelling {
     const char *weights; /* dimensions of the constant */
-    int axis;            /* of its scales; -1: one scale */
-    bool zeros;          /* it has zero points */
+    int axis;            /* axis of its scales; -1: one scale */
+    bool zeros;          /* has zero points */
     steno_dtype t;       /* of the weights */
     const char *rest;    /* from xd and wd to y */
     bool hits;
 };
 
-/* x [b, t, 12] or an image, rounded with one scale; the constant wq widened as wd. */
+/* x [b, t, 12] or an image, quantized with one scale; the constant wq, dequantized as wd. */
 static struct mk_graph *make(const char *x, const struct spelling *s)
 {
     struct mk_graph *m = pc_start(17, x);
@@ -82,12 +83,12 @@ static void products(void **state)
          true},
         {"10,12", 0, true, STENO_I8, "Transpose wd wt perm=[1,0]; MatMul xd,wt y; -> y", true},
         {"10,12", 0, false, STENO_U8, "Transpose wd wt; MatMul xd,wt y; -> y", true},
-        /* two readers of the widened weights */
+        /* the dequantized weights have two readers */
         {"12,10", 1, false, STENO_I8,
          "MatMul xd,wd a; Exp xd e; MatMul xd,wd b; Sub a,b c; Add c,b y;"
          "-> y; -> e",
          true},
-        /* scales along the sum, activations that are no bytes, weights on the left */
+        /* scales along the summed axis, activations that are not bytes, weights on the left */
         {"12,10", 0, false, STENO_I8, "MatMul xd,wd y; -> y", false},
         {"12,10", 1, false, STENO_I8, "MatMul x,wd y; -> y", false},
         {"12,10", 1, false, STENO_I8, "Relu xd xr; MatMul xr,wd y; -> y", false},
@@ -128,7 +129,7 @@ static void convolutions(void **state)
     try("b,3,5,6", cases, sizeof cases / sizeof cases[0]);
 }
 
-/* Weights that pass qdq does not take are widened once, at load. */
+/* Pass qdq does not fuse these weights; they are dequantized once, at load. */
 static void others_are_folded(void **state)
 {
     static const struct spelling s = {"12,10", 0, false, STENO_I8, "MatMul xd,wd y; -> y", false};

@@ -1,8 +1,8 @@
-/* Any graph with any set of passes gives what it gives without: small random graphs of operators
- * and of the chains that exporters write, each with several random sets of passes.
+/* Any graph gives the same results with any set of passes as without passes. Small random graphs
+ * of operators and of exporters' patterns, each with several random sets of passes.
  *
- * Seeds are fixed, so every run is the same one. STENO_PASS_SEEDS=FROM:COUNT for others and for
- * more (100000 take some minutes); what fails prints its seed, graph and passes. */
+ * Seeds are fixed, so every run is the same. STENO_PASS_SEEDS=FROM:COUNT selects other seeds or
+ * more (100000 take some minutes). A failure prints its seed, graph and passes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,7 +22,7 @@ enum { MAX_VALUES = 80, TEXT = 16384, SETS = 4 };
 struct value {
     int id; /* its name is v<id> */
     int rank;
-    int64_t dim[4]; /* as in a run */
+    int64_t dim[4]; /* of the test's inputs */
 };
 
 struct maker {
@@ -55,7 +55,7 @@ static void say(struct maker *m, const char *fmt, ...)
 
 static const struct value *any(struct maker *m)
 {
-    /* half of the time one of the last: chains grow long */
+    /* half of the time one of the last values, so that chains grow long */
     int back = draw(m, 2) ? (int)draw(m, 3) : (int)draw(m, (uint32_t)m->n);
     return &m->value[back < m->n ? m->n - 1 - back : 0];
 }
@@ -68,7 +68,7 @@ static int64_t count(const struct value *v)
     return n;
 }
 
-/* The next value, which the statement just said writes. */
+/* Register the next value, which the last statement writes. */
 static void add(struct maker *m, const struct value *like)
 {
     struct value v = *like;
@@ -77,7 +77,7 @@ static void add(struct maker *m, const struct value *like)
         m->value[m->n++] = v;
 }
 
-/* ---- one step each: false when it does not fit what was drawn ---- */
+/* ---- one step each; false when it does not fit the drawn value ---- */
 
 static bool unary(struct maker *m)
 {
@@ -228,7 +228,7 @@ static bool turn(struct maker *m)
     return true;
 }
 
-/* The first two axes become one and, in the other case, a leading one is added. */
+/* Merge the first two axes, or add a leading axis. */
 static bool view(struct maker *m)
 {
     struct value x = *any(m), y = x;
@@ -262,7 +262,7 @@ static bool view(struct maker *m)
     return true;
 }
 
-/* Target of a Reshape by arithmetic on the shape, as PyTorch writes it. */
+/* The target of a Reshape by arithmetic on the shape, as PyTorch writes it. */
 static bool view_by_shape(struct maker *m)
 {
     struct value x = *any(m), y = x;
@@ -322,7 +322,8 @@ static bool activation(struct maker *m)
     return true;
 }
 
-/* Once in a graph: rows that are nearly level would make much of rounding. */
+/* At most one per graph: it would amplify the rounding errors of rows with almost equal
+ * elements. */
 static bool norm(struct maker *m)
 {
     struct value x = *any(m);
@@ -357,7 +358,7 @@ static bool soft(struct maker *m)
         say(m, "Softmax v%d v%d axis=%d;\n", x.id, id, x.rank - 1);
     else
         say(m, "Tanh v%d t%d; Softmax t%d s%d axis=%d; Log s%d l%d; Mul l%d,small v%d;\n", x.id, id,
-            id, id, x.rank - 1, id, id, id, id); /* no logarithm of what underflows */
+            id, id, x.rank - 1, id, id, id, id); /* Tanh bounds the values, so Log never gets 0 */
     add(m, &x);
     return true;
 }
@@ -465,7 +466,7 @@ static bool masked(struct maker *m)
     int id = m->next;
     if (x.rank < 1)
         return false;
-    /* both are continuous: a difference in the last place stays one */
+    /* both functions are continuous: a difference in the last place stays that small */
     say(m,
         "Greater v%d,small c%d; Not c%d n%d; Where n%d,small,v%d w%d;"
         "Greater w%d,two g%d; Where g%d,two,w%d v%d;\n",
@@ -474,8 +475,8 @@ static bool masked(struct maker *m)
     return true;
 }
 
-/* Two heads over [b, t, c], as exporters write them; with or without a mask that is added, what
- * skips it, or a norm ahead. */
+/* Two heads over [b, t, c], as exporters write them; with or without an added mask, a skip
+ * connection, and a norm before it. */
 static bool attention(struct maker *m)
 {
     struct value x = *any(m);
@@ -506,9 +507,8 @@ static bool attention(struct maker *m)
     return true;
 }
 
-/* Products in 8 bits of what the graph is given: of a value from within, the last bit would now and
- * then round another way. Weights as a QuantizeLinear graph has them, or as DynamicQuantizeLinear.
- */
+/* 8-bit products of graph inputs only: an inner value could differ in its last bit and round to
+ * another integer. Weights as in a QuantizeLinear graph or a DynamicQuantizeLinear graph. */
 static bool rounded(struct maker *m)
 {
     struct value y = {0, 3, {PC_N, 3, 5}};
@@ -530,7 +530,7 @@ static bool rounded(struct maker *m)
     return true;
 }
 
-/* Zipformer's activations, and its way around a layer. */
+/* Zipformer's activations and its bypass around a layer. */
 static bool zipformer(struct maker *m)
 {
     struct value x = *any(m);
@@ -586,13 +586,13 @@ static void make(struct maker *m, uint64_t seed)
         const struct value *v = i ? any(m) : &m->value[m->n - 1];
         say(m, "Identity v%d y%d; -> y%d;\n", v->id, i, i);
     }
-    if (draw(m, 3) == 0) { /* a value from the middle is wanted as well */
+    if (draw(m, 3) == 0) { /* a value from the middle is an output too */
         const struct value *v = any(m);
         say(m, "-> v%d;\n", v->id);
     }
 }
 
-/* Some of the passes: one in three, one in two, or all but a few. */
+/* A random list of passes to disable: each pass with the probability 1 / k, for one k of 2 to 7. */
 static void some_passes(struct maker *m, char *list, size_t size)
 {
     uint32_t of = 2 + draw(m, 6);
@@ -607,7 +607,7 @@ static void some_passes(struct maker *m, char *list, size_t size)
     }
 }
 
-static int fired[64]; /* by row of the table: rewrites in all graphs, with all passes */
+static int fired[64]; /* by row of the table: number of rewrites in all graphs, with all passes */
 
 static void try_seed(uint64_t seed)
 {
@@ -651,7 +651,7 @@ static void any_passes_keep_what_a_graph_computes(void **state)
         "fold",   "identity",  "again",   "shape",  "reshape", "transpose", "reduce",
         "einsum", "cse",       "pad",     "affine", "swish",   "bypass",    "glu",
         "gelu",   "layernorm", "int8",    "qdq",    "concat",  "convact",   "attention",
-        "linear", "matmul",    "rmsnorm", "swoosh", "absorb",    "layers",    "logsoftmax"};
+        "linear", "matmul",    "rmsnorm", "swoosh", "absorb",  "layers",    "logsoftmax"};
     const char *range = getenv("STENO_PASS_SEEDS");
     uint64_t from = 1, n = 400;
     (void)state;

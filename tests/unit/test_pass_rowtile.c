@@ -1,5 +1,6 @@
-/* Pass strips: two convolutions of which a strip of rows of the first is there at a time give the
- * bits of one after the other, in every precision, with any number of threads. */
+/* Pass rowtile: two convolutions, of which the first one's result exists only as one tile of
+ * rows at a time, give the same bits as one convolution after the other, in every precision and
+ * with any number of threads. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,8 +20,8 @@ enum { X_MOST = 1 << 20, W_MOST = 136 * 136 * 9 };
 
 static float x_data[X_MOST], w_data[W_MOST];
 
-/* One convolution of the pair: strides, dilations, pads (along axis 0 before, after, along axis 1
- * both) and group. */
+/* One convolution of the pair: strides, dilation, pads (before and after along axis 0, both
+ * sides along axis 1) and group. */
 struct conv {
     int out, kernel, stride[2], dilation, pad[3], group;
     const char *act;
@@ -195,7 +196,8 @@ static void and_on_lesser_cpus(void **state)
     check_pair(&pairs[5], STENO_INT8_WEIGHTS, "avx2");
 }
 
-/* What the first convolution gives is 16 MiB here, all of Y a quarter of it. */
+/* The first convolution's result takes 8 MiB here; the arena must be smaller by nine tenths of
+ * that. */
 static void the_arena_is_without_the_first_result(void **state)
 {
     static const int64_t dims[4] = {1, 1, 804, 80};
@@ -226,7 +228,7 @@ static void set_rows(steno_session *s, int64_t rows)
     assert_int_equal(steno_session_set(s, 0, &t, NULL), STENO_OK);
 }
 
-/* What a session's first run gives. */
+/* A further run of s gives the same result as a session's first run. */
 static void check_run(steno_session *s, steno_network *n, int64_t rows)
 {
     steno_session *first = NULL;
@@ -241,7 +243,8 @@ static void check_run(steno_session *s, steno_network *n, int64_t rows)
     steno_session_close(first);
 }
 
-/* A strip is there while what follows is not: from the second run on, scratch lies in the arena. */
+/* A row tile and the values after it are never alive together: from the second run on, scratch
+ * lies in the arena. */
 static void scratch_and_activations_share_memory(void **state)
 {
     static const int64_t axis[1] = {1}, rows[] = {44, 30, 44, 100, 30, 44, 100};
@@ -323,7 +326,7 @@ static void a_first_result_that_others_read_stays(void **state)
     assert_int_equal(pairs_found(m), 0);
 }
 
-/* Sums behind either of them, and padding that follows the extents. */
+/* Near misses: a sum between the two convolutions, and padding that depends on the extents. */
 static void other_pairs_stay(void **state)
 {
     static const char *const texts[] = {"NOTSET", "SAME_UPPER", "SAME_LOWER"};

@@ -1,4 +1,4 @@
-/* A Fourier transform that a file has as a convolution, and what only looks like one. */
+/* A Fourier transform that a file expresses as a convolution, and near misses. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,7 +14,7 @@ enum { N = 64, BINS = N / 2 + 1 };
 
 static float basis[2 * BINS * N];
 
-/* Under a window without symmetry; sign of the sines as forward transforms have it, or not. */
+/* The basis under an asymmetric window. sign: of the sines, as in a forward transform or not. */
 static void make_basis(float sign)
 {
     for (int k = 0; k < 2 * BINS; k++)

@@ -1,6 +1,6 @@
-/* Pass window: a streaming encoder's attention to the rows kept before its chunk, as exporters
- * write it and this program's own models have it; near misses; and states that change where they
- * lie. */
+/* Pass window: a streaming encoder's attention to cached rows before its chunk, as exporters
+ * write it and as this program's own models have it; near misses; and states that are updated in
+ * place. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,7 +20,7 @@
 #define ATTEND "ai.steno:Attention q,k,v,m y heads=2 size=8 v_size=4 scale=0.3"
 #define SPLITS "Split x,qs q,new axis=2; Concat cache,new z axis=1; Split z,ks k,v axis=-1;"
 
-/* x [n, 3, 40]: queries and what is added to the cache side by side; cache [n, 5, 24]. */
+/* x [n, 3, 40]: queries beside the new part of the cache; cache [n, 5, 24]. */
 static struct mk_graph *graph(const char *text, const char *cache)
 {
     struct mk_graph *m = pc_start(13, "n,3,40");
@@ -48,7 +48,7 @@ static void attention_to_the_rows_before_is_one_node(void **state)
     check(SPLITS "Slice z,n3,far,n1 kept;"
                  "ai.steno:Attention q,k,v y heads=2 size=8 v_size=4 scale=0.3",
           true, 1);
-    /* keys that are values as well, queries from elsewhere */
+    /* keys that are the values too; queries from another value */
     check("Split x,qs q,new axis=2; Relu q r; Concat cache,new z axis=1; Slice z,n3,far,n1 kept;"
           "ai.steno:Attention r,z,z y heads=2 size=8 v_size=12 k_at=4 v_at=0 scale=0.3",
           true, 3);
@@ -57,15 +57,16 @@ static void attention_to_the_rows_before_is_one_node(void **state)
 static void near_misses_stay(void **state)
 {
     (void)state;
-    check(SPLITS "Slice z,n1,far,n1 kept; " ATTEND, false, 5); /* keeps seven of eight */
+    check(SPLITS "Slice z,n1,far,n1 kept; " ATTEND, false, 5); /* keeps seven of eight rows */
     check(SPLITS "Slice z,n3,far,n1 kept; " ATTEND "; Relu z p; -> p", false, 6);
     check(SPLITS "Slice z,n3,far,n1 kept; " ATTEND "; Relu v p; -> p", false, 6);
+    /* the kept rows are not the cache */
     check("Split x,qs q,new axis=2; Concat new,cache z axis=1; Split z,ks k,v axis=-1;"
           "Slice z,n3,far,n1 kept; " ATTEND,
-          false, 5); /* what is kept is not what comes first */
+          false, 5);
 }
 
-/* ---- states that change where they lie ---- */
+/* ---- states that are updated in place ---- */
 
 enum { BATCH = 3, ROWS = 3, COLUMNS = 40, HELD = 5 * 24, STEPS = 4 };
 
@@ -95,7 +96,7 @@ static void states_in_their_own_memory_become_what_the_output_is(void **state)
     assert_int_equal(steno_session_in_place(b, 2), -1);
     t.data = cache;
     for (int i = 0; i < BATCH; i++)
-        row[i] = own[BATCH - 1 - i] + i; /* anywhere */
+        row[i] = own[BATCH - 1 - i] + i; /* anywhere in memory */
     assert_int_equal(steno_session_set_rows(b, 0, &t, row, NULL), STENO_ERR_INVAL);
     for (int step = 0; step < STEPS; step++) {
         set_x(a, step);

@@ -1,5 +1,4 @@
-/* What a Zipformer's layers are made of, as icefall's exports write it, and what only looks like
- * it. */
+/* The parts of a Zipformer layer as icefall exports them, and near misses. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

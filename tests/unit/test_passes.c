@@ -51,7 +51,7 @@ static void identity_goes(void **state)
     check(m, "identity", true, 1);
 }
 
-/* A single 0 changes no shape, known or not; an integer times 0 is 0. */
+/* Adding a scalar 0 keeps any shape, known or not. An integer times 0 is 0. */
 static void zero_where_the_shape_is_not_known(void **state)
 {
     static const float zero = 0, much = 1e6f;
@@ -74,7 +74,7 @@ static void zero_where_the_shape_is_not_known(void **state)
     mk_node(m, "Add", "some,zero", "same");
     mk_node(m, "Exp", "same", "y");
     mk_node(m, "Shape", "x", "shape");
-    mk_node(m, "Mul", "shape,nones", "z"); /* goes, and Shape with it */
+    mk_node(m, "Mul", "shape,nones", "z"); /* disappears, and Shape with it */
     mk_node(m, "Size", "x", "size");
     mk_node(m, "Mul", "none,size", "nothing");
     mk_node(m, "Add", "z,nothing", "w");
@@ -97,11 +97,11 @@ static void identity_keeps_what_changes_something(void **state)
     mk_i64(m, "to", "1", to, 1);
     mk_i64(m, "axis", "1", axis, 1);
     mk_i64(m, "step", "1", step, 1);
-    mk_node(m, "Slice", "x,from,to,axis,step", "reversed"); /* the same shape, another order */
+    mk_node(m, "Slice", "x,from,to,axis,step", "reversed"); /* the same shape in reverse order */
     mk_node(m, "Transpose", "reversed", "t");
     mk_attr_ints(m, "perm", perm, 3);
-    mk_node(m, "Add", "x,wide", "y"); /* adds nothing but raises the rank */
-    mk_node(m, "Identity", "x", "z"); /* an input that is an output keeps a node */
+    mk_node(m, "Add", "x,wide", "y"); /* adds 0 but raises the rank */
+    mk_node(m, "Identity", "x", "z"); /* an input that is an output keeps its node */
     mk_output(m, "y", STENO_F32, NULL);
     mk_output(m, "z", STENO_F32, NULL);
     mk_output(m, "t", STENO_F32, NULL);
@@ -167,7 +167,7 @@ static void an_if_with_a_constant_condition_is_inlined(void **state)
         t->raw_data.len = 1;
         mk_input(m, "z", STENO_F32, "1");
         mk_node(m, "Exp", "x", "e");
-        mk_node(deep, "Neg", "t", "dy"); /* captures from the branch */
+        mk_node(deep, "Neg", "t", "dy"); /* captures from the outer branch */
         mk_output(deep, "dy", STENO_F32, NULL);
         mk_node(then, "Exp", "e", "t");
         mk_node(then, "Greater", "z,z", "g");
@@ -176,7 +176,7 @@ static void an_if_with_a_constant_condition_is_inlined(void **state)
         mk_output(then, "u", STENO_F32, NULL);
         mk_node(other, "Neg", "e", "s");
         mk_output(other, "s", STENO_F32, NULL);
-        mk_output(other, "s", STENO_F32, NULL); /* the same value twice */
+        mk_output(other, "s", STENO_F32, NULL); /* one value as two outputs */
         mk_if(m, "c", "y1,y2", then, other);
         mk_output(m, "y1", STENO_F32, NULL);
         mk_output(m, "y2", STENO_F32, NULL);
@@ -218,7 +218,7 @@ static void equal_nodes_become_one(void **state)
     mk_attr_int(m, "axis", 1);
     mk_node(m, "Softmax", "x", "b");
     mk_attr_int(m, "axis", 1);
-    mk_node(m, "Softmax", "x", "c"); /* another axis */
+    mk_node(m, "Softmax", "x", "c"); /* a different axis */
     mk_attr_int(m, "axis", 2);
     mk_node(m, "Sub", "a,b", "d");
     mk_node(m, "Add", "d,c", "y");
@@ -240,12 +240,12 @@ static void swish_is_found(void **state)
     mk_node(m, "Sigmoid", "x", "s");
     mk_node(m, "Mul", "s,x", "y");
     mk_output(m, "y", STENO_F32, NULL);
-    mk_output(m, "s", STENO_F32, NULL); /* the gate is wanted as well */
+    mk_output(m, "s", STENO_F32, NULL); /* the gate is an output too */
     check(m, "swish", false, 2);
     m = start();
     mk_node(m, "Exp", "x", "e");
     mk_node(m, "Sigmoid", "x", "s");
-    mk_node(m, "Mul", "s,e", "y"); /* gates another value */
+    mk_node(m, "Mul", "s,e", "y"); /* gates a different value */
     mk_output(m, "y", STENO_F32, NULL);
     check(m, "swish", false, 3);
 }
@@ -321,8 +321,8 @@ static void linear_takes_bias_activation_scale_and_residual(void **state)
     check(m, "linear", true, 2);
 }
 
-/* The batch stays the same symbol through Shape, Slice, Concat, Reshape and back, so the residual's
- * shape is known to fit. */
+/* The batch stays the same symbol through Shape, Slice, Concat, Reshape and back, so the
+ * residual is known to have the right shape. */
 static void symbols_travel_through_shape_arithmetic(void **state)
 {
     static const int64_t zero[1] = {0}, one[1] = {1}, minus[1] = {-1}, flat[3] = {-1, 3, 8};
@@ -343,7 +343,7 @@ static void symbols_travel_through_shape_arithmetic(void **state)
     mk_node(m, "MatMul", "x,w", "p");
     mk_node(m, "Add", "p,back", "y");
     mk_output(m, "y", STENO_F32, NULL);
-    check(m, "linear", true, 4); /* without the symbol: 5, the addition stays a node */
+    check(m, "linear", true, 4); /* without the symbol 5, because the addition stays */
 }
 
 static void every_activation_of_linear(void **state)
@@ -372,12 +372,12 @@ static void linear_leaves_what_it_cannot_take(void **state)
     mk_node(m, "MatMul", "x,w", "q"); /* merged with p */
     mk_node(m, "Relu", "q", "y2");    /* so p has two readers */
     mk_node(m, "MatMul", "x,x2", "y3");
-    mk_node(m, "Transpose", "x", "x2"); /* no constant */
+    mk_node(m, "Transpose", "x", "x2"); /* x2 is not constant */
     mk_attr_ints(m, "perm", (int64_t[]){0, 2, 1}, 3);
     mk_output(m, "y1", STENO_F32, NULL);
     mk_output(m, "y2", STENO_F32, NULL);
     mk_output(m, "y3", STENO_F32, NULL);
-    check(m, "linear", true, 4); /* the Transpose goes into its product */
+    check(m, "linear", true, 4); /* the Transpose is fused into its product */
 }
 
 static void depthwise_convolution_keeps_time_slow(void **state)
@@ -420,11 +420,12 @@ static void unknown_pass_names_are_refused(void **state)
     free(file);
 }
 
-/* What a pass reads unasked is there, or the file is refused by name before any pass runs. */
+/* Passes read an operator's required inputs and attributes without checks. A file without them
+ * is refused by name before any pass runs. */
 static void nodes_without_what_their_operator_wants_are_refused(void **state)
 {
     static const struct {
-        const char *text, *lacks; /* NULL: nothing */
+        const char *text, *lacks; /* the part of the message; NULL: the file is accepted */
     } cases[] = {
         {"w : 4,3,1; Conv x,w y; -> y", NULL},
         {"Conv x y; -> y", "Conv wants its input 1"},

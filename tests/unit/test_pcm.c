@@ -8,9 +8,10 @@
 
 #include <cmocka.h>
 
-/* ITU-T G.711 table 2a/2b: decoder output values y_n, here on the 16-bit scale (x4 for the 14-bit
- * mu-law, x8 for the 13-bit A-law). Code 0xFF is +0 of mu-law, 0x80 its largest, 0x00 the most
- * negative; A-law 0xD5 is +1, 0xAA its largest (4032), 0x2A the most negative. */
+/* ITU-T G.711 tables 2a and 2b: decoder output values y_n, here on the 16-bit scale (x4 for the
+ * 14-bit mu-law, x8 for the 13-bit A-law). mu-law: code 0xFF is +0, 0x80 the largest value, 0x00
+ * the most negative one. A-law: 0xD5 is +1, 0xAA the largest value (4032), 0x2A the most
+ * negative one. */
 static void g711_codes_decode_to_the_tables_of_the_standard(void **state)
 {
     static const struct {

@@ -42,7 +42,7 @@ static void blocks_alive_together_never_overlap(void **state)
             for (int k = 0; k < i; k++)
                 assert_false(v[i].bytes && v[k].bytes && overlap(&v[i], &v[k]));
         }
-        assert_true(total < sum); /* something was reused */
+        assert_true(total < sum); /* some memory was reused */
     }
 }
 
@@ -59,7 +59,7 @@ static void a_chain_needs_two_blocks(void **state)
 
 static void a_small_block_takes_the_smallest_gap(void **state)
 {
-    /* at step 1 gaps of 256 and 128 are open below the block of 64 that lives throughout */
+    /* in step 1 there are gaps of 256 and 128 below the block of 64 that lives throughout */
     struct steno_interval v[] = {
         {.bytes = 256, .first = 0, .last = 0}, {.bytes = 1024, .first = 0, .last = 1},
         {.bytes = 128, .first = 0, .last = 0}, {.bytes = 512, .first = 0, .last = 1},

@@ -1,5 +1,5 @@
-/* What a plan settles: branches that shapes decide, views that are nowhere but where their input
- * is. */
+/* What a plan decides in advance: branches whose condition depends on shapes alone, and views
+ * that stay in their input's memory. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -54,7 +54,7 @@ static const float *out(const steno_session *s, int i)
     return steno_session_get(s, i)->data;
 }
 
-/* Names of the operators that the last plan runs, in order. */
+/* The last plan must run exactly these operators, in this order. */
 static void check_steps(const steno_session *s, const char *const *want)
 {
     struct steno_profile_row r;
@@ -77,7 +77,7 @@ static void first_is_one(struct mk_graph *m)
     mk_node(m, "Equal", "first,one", "cond");
 }
 
-/* As exporters guard a Squeeze: y = -(x.squeeze(0) if x.shape[0] == 1 else x). */
+/* The guard that exporters put around a Squeeze: y = -(x.squeeze(0) if x.shape[0] == 1 else x). */
 static void both_branches_are_taken_in_turn(void **state)
 {
     struct mk_graph *m = mk_new(17), *yes = mk_body(m), *no = mk_body(m);
@@ -98,7 +98,7 @@ static void both_branches_are_taken_in_turn(void **state)
     s = open(m, &n);
     for (int i = 0; i < 12; i++)
         x[i] = (float)i / 4;
-    for (int round = 0; round < 40; round++) { /* more often than there are plans */
+    for (int round = 0; round < 40; round++) { /* more rounds than a session keeps plans */
         int64_t rows = round % 4 % 3 + 1;
         const struct steno_tensor *got;
         set(s, 0, x, 2, (int64_t[]){rows, 4});
@@ -116,8 +116,8 @@ static void both_branches_are_taken_in_turn(void **state)
     close_both(s, n);
 }
 
-/* Branches with nodes of their own, one within the other, and constants; the outputs are an input,
- * a constant, what a branch computes, and the same twice. */
+/* Branches with nodes of their own, nested branches and constants. The outputs are an input, a
+ * constant, a computed value, and one value twice. */
 static void outputs_of_a_branch_come_from_anywhere(void **state)
 {
     static const float three[2] = {3, 3}, five[2] = {5, 5};
@@ -148,7 +148,7 @@ static void outputs_of_a_branch_come_from_anywhere(void **state)
     for (int i = 0; i < 4; i++)
         mk_output(no, i % 2 ? "plus" : "minus", STENO_F32, NULL);
     mk_if(m, "cond", "a,b,c,d", yes, no);
-    mk_node(m, "Neg", "a", "e"); /* must not be written over a, which is b and an output */
+    mk_node(m, "Neg", "a", "e"); /* must not overwrite a, which is also b and an output */
     for (const char *o = "abcde"; *o; o++)
         mk_output(m, (char[]){*o, 0}, STENO_F32, NULL);
     s = open(m, &n);
@@ -170,7 +170,8 @@ static void outputs_of_a_branch_come_from_anywhere(void **state)
     close_both(s, n);
 }
 
-/* A loop reads what a settled branch has made, and has a settled If in its own body. */
+/* A loop reads the result of a branch that the plan chose. Its own body has an If that the plan
+ * decides too. */
 static void loops_see_into_branches(void **state)
 {
     static const int64_t turns[1] = {3};
@@ -214,7 +215,7 @@ static void loops_see_into_branches(void **state)
     close_both(s, n);
 }
 
-/* A condition that the data tells is asked at every run. */
+/* A condition that depends on data is evaluated in every run. */
 static void what_data_decides_is_not_planned(void **state)
 {
     static const float none = 0;
@@ -243,8 +244,8 @@ static void what_data_decides_is_not_planned(void **state)
     close_both(s, n);
 }
 
-/* Views of an input, of a value of the arena, of a graph output; one of an input that is a graph
- * output has to be copied. */
+/* Views of an input, of a value in the arena, of a graph output. A view of an input that is a
+ * graph output needs a copy. */
 static void views_take_no_step(void **state)
 {
     static const int64_t flat[1] = {-1};
@@ -272,7 +273,7 @@ static void views_take_no_step(void **state)
         float other[6];
         for (int i = 0; i < 6; i++)
             other[i] = (float)(round + i);
-        set(s, 0, round == 1 ? x : other, 2, (int64_t[]){2, 3}); /* new memory at every run */
+        set(s, 0, round == 1 ? x : other, 2, (int64_t[]){2, 3}); /* other memory in every run */
         run(s);
         for (int i = 0; i < 6; i++) {
             float v = round == 1 ? x[i] : other[i];
@@ -288,8 +289,8 @@ static void views_take_no_step(void **state)
     close_both(s, n);
 }
 
-/* A Scan whose body doubles its state, against the rule that a state keeps its shape: inference is
- * wrong about what comes out, and so about the views of it. */
+/* A Scan whose body doubles the size of its state, against the rule that a state keeps its
+ * shape. Shape inference is wrong about the result, and so about its views. */
 static void views_of_what_was_planned_wrongly_follow_it(void **state)
 {
     static const int64_t flat[1] = {-1};

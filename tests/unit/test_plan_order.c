@@ -10,14 +10,14 @@
 #include <stdio.h>
 
 enum { ROWS = 5000, WIDE = 64, LAYERS = 8 };
-#define BYTES (sizeof(float) * ROWS * WIDE) /* more than is kept with a plan */
+#define BYTES (sizeof(float) * ROWS * WIDE) /* more than a plan may hold as constants */
 
 static float sign_at(int r, int k)
 {
     return (r * 7 + k * k * 3) % 5 < 2 ? -1.f : 1.f;
 }
 
-/* name [rows of x, WIDE] = part W, W turning columns by `by`. */
+/* name [rows of x, WIDE] = part W. W rotates the columns by `by`. */
 static void product(struct mk_graph *m, int by, const char *name)
 {
     static float w[WIDE * WIDE];
@@ -30,7 +30,7 @@ static void product(struct mk_graph *m, int by, const char *name)
     mk_node(m, "MatMul", in, name);
 }
 
-/* part: as many rows of a table as x has. */
+/* part: the first rows of a table, as many as x has. */
 static void table_of(struct mk_graph *m)
 {
     static float table[ROWS * WIDE];
@@ -46,8 +46,8 @@ static void table_of(struct mk_graph *m)
     mk_node(m, "Slice", "table,zero,rows,zero", "part");
 }
 
-/* y = x * (part W0) * (part W1) ...; the last factor only
- * if c; raw = part W9 in another shape. All products stand ahead of the first reader. */
+/* y = x * (part W0) * (part W1) ...; the last factor only if c; raw = part W9 in another shape.
+ * All products are written before their first reader. */
 static struct mk_graph *layers(void)
 {
     const int64_t raw[] = {-1, 16, 4};
@@ -72,8 +72,8 @@ static struct mk_graph *layers(void)
     return m;
 }
 
-/* y = (part W0) + or - (part W1), by c: in a branch that shapes choose, with the second product in
- * it. */
+/* y = (part W0) + or - (part W1), by c, inside a branch that shapes choose. The second product
+ * is in that branch. */
 static struct mk_graph *nested(void)
 {
     struct mk_graph *m = mk_new(17), *chosen = mk_body(m), *never = mk_body(m), *sum = mk_body(m),
@@ -126,7 +126,7 @@ static void check(const steno_session *s, bool all)
     }
 }
 
-/* Three runs, c of the second false; the activations are within [least, most]. */
+/* Three runs, the second with c false. The activations take `least` to `most` bytes. */
 static void run(struct mk_graph *m, int level, void (*look)(const steno_session *, bool),
                 size_t least, size_t most)
 {
@@ -161,7 +161,7 @@ static void products_of_shapes_alone_run_just_before_their_reader(void **state)
 {
     (void)state;
     for (int level = 0; level <= 3; level += 3)
-        /* part, a product, h, what the branches give and the outputs; not ten products */
+        /* part, one product, h, the results of the branches and the outputs; not ten products */
         run(layers(), level, check, 4 * BYTES, 8 * BYTES);
 }
 

@@ -1,4 +1,4 @@
-/* The pool around a recogniser that only counts (tests/unit/pool_fake.h). */
+/* The pool around a fake recognizer (tests/unit/pool_fake.h). */
 /* link: tests/unit/pool_fake.c */
 #include <math.h>
 #include <sched.h>
@@ -230,8 +230,8 @@ static void closing_the_pool_ends_its_streams(void **state)
     assert_int_equal(open_fakes, 0);
 }
 
-/* One worker, an upload with 300 steps of 1 ms waiting, then a live stream: its step must not stand
- * behind the upload's. */
+/* One worker and an upload of 300 steps of 1 ms. A live stream that comes later must not wait
+ * for all of them. */
 static void a_long_upload_does_not_hold_up_a_live_stream(void **state)
 {
     (void)state;
@@ -313,7 +313,7 @@ static void heartbeat_shows_who_is_busy(void **state)
     h = steno_pool_worker_heartbeat(p, 0);
     assert_true(h.busy);
     assert_true(h.since_ns >= idle_since);
-    client_push(&c, 2 * WINDOW, 2 * WINDOW); /* waits, for the worker is busy */
+    client_push(&c, 2 * WINDOW, 2 * WINDOW); /* the worker is busy, so these windows wait */
     steno_pool_stream_get_stats(c.ps, &st);
     assert_true(fabs(st.waiting_seconds - 2 * st.audio_seconds / 3) < 1e-9);
     fake_barrier(true);
@@ -336,7 +336,8 @@ static void wait_idle(steno_pool *p, int n)
     }
 }
 
-/* Whoever puts it back takes it again; waking the others for it moves it from cache to cache. */
+/* The worker that puts a stream back takes it again. Waking another worker for it would only
+ * move it between caches. */
 static void a_stream_that_is_alone_stays_with_its_worker(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* Who goes with whom and in which order, and how many are let in: the pool around fakes whose steps
- * are held up while the queue is filled (tests/unit/pool_fake.h). */
+/* Which streams share a batch, the order of the queue, and admission. The recognizers are fakes
+ * whose steps are held at a barrier while the queue fills (tests/unit/pool_fake.h). */
 /* link: tests/unit/pool_fake.c */
 #include <math.h>
 #include <setjmp.h>
@@ -20,7 +20,7 @@ static struct steno_pool_stream_options named(char name, enum steno_pool_class c
         .stream = {.endpoint = {.longest = name}}, .priority = class, .owner = owner};
 }
 
-/* A stream that has one window to be stepped. */
+/* A stream with one window that is ready to be stepped. */
 static void ready(struct client *c, steno_pool *p, char name, enum steno_pool_class class,
                   uint64_t owner)
 {
@@ -38,7 +38,7 @@ static void close_all(struct client *c, int n, steno_pool *p)
     assert_int_equal(open_steppers, 0);
 }
 
-/* One worker held up in the step of stream 0, '0'. */
+/* One worker, held in a step of stream '0'. */
 static steno_pool *held_up(const struct steno_pool_options *o, struct client *c)
 {
     steno_pool *p = fake_pool(o);
@@ -59,13 +59,13 @@ static void those_who_wait_go_together(void **state)
         ready(&c[i], p, (char)('a' + i - 1), STENO_POOL_LIVE, 0);
     fake_barrier(true);
     fake_wait_batches(3);
-    steno_pool_close(p); /* joins: the figures are all there */
+    steno_pool_close(p); /* joins the workers: the counts are complete */
     assert_string_equal(fake_log(), "0 abcdefgh ijk ");
     for (int i = 0; i < 12; i++)
         client_close(&c[i]);
     p = pool_open(1, 1, 1);
     steno_pool_get_stats(p, &st);
-    assert_int_equal(st.batch_max, 8); /* what the fake says is cheapest */
+    assert_int_equal(st.batch_max, 8); /* the cheapest size by the fake's costs */
     close_all(c, 0, p);
 }
 
@@ -83,11 +83,12 @@ static void batches_are_counted_and_told(void **state)
         client_wait_done(&c[i]);
     }
     for (int i = 0; i < 4; i++)
-        client_close(&c[i]); /* waits for the worker to put it back */
+        client_close(&c[i]); /* waits until the worker has put it back */
     do {
         steno_pool_get_stats(p, &st);
     } while (st.batched < 8 || st.busy);
-    assert_int_equal(st.batched, 8); /* each a window, and one of the end's silence */
+    /* for each stream one window and one step of the final flush */
+    assert_int_equal(st.batched, 8);
     assert_true(st.batches[0] >= 1 && st.batches[2] >= 1 && st.batches[2] <= 2);
     close_all(c, 0, p);
 }
@@ -105,7 +106,7 @@ static void batching_can_be_switched_off(void **state)
     close_all(c, 4, p);
 }
 
-/* With steps that are said to take long, so that the clock does not matter. */
+/* Steps that claim to take long, so that the wait for a batch does not depend on the clock. */
 static const struct steno_pool_costs slow = {.step = {10, (double)INFINITY, (double)INFINITY,
                                                       (double)INFINITY, (double)INFINITY,
                                                       (double)INFINITY}};
@@ -141,9 +142,9 @@ static void streams_without_an_owner_go_as_they_come(void **state)
     close_all(c, 5, p);
 }
 
-/* Two streams of each class come in turn while the worker is held up. The time from the first to
- * the last of them, in seconds: a live stream that comes a second later than an upload stands
- * behind it. */
+/* Two streams of each class come in turn while the worker is held. Returns the seconds from the
+ * first to the last of them: a live stream that comes a second after an upload is behind it in
+ * the queue. */
 static double order_of_classes(struct client *c, char *log, size_t size)
 {
     static const struct {
@@ -176,10 +177,10 @@ static void live_goes_before_uploads_and_uploads_before_jobs(void **state)
             assert_string_equal(log, "0 l m u v j k ");
             return;
         }
-    skip(); /* nobody gets to run for a second on this machine */
+    skip(); /* on this machine no attempt took less than 0.9 s */
 }
 
-/* Streams of four windows, one worker, no batches: each in its turn. */
+/* Streams of four windows, one worker, no batches: round robin. */
 static void streams_of_a_class_take_turns(void **state)
 {
     (void)state;
@@ -205,8 +206,8 @@ static void wait_partials(struct client *c, int n)
     pthread_mutex_unlock(&c->lock);
 }
 
-/* Recordings of an hour are in the middle of it; then one of two seconds comes, and all of it goes
- * before any of them has another turn. */
+/* Uploads of an hour are in the middle; then one of two seconds comes. All of it runs before the
+ * long ones continue. */
 static void a_short_upload_stands_behind_no_long_one(void **state)
 {
     (void)state;
@@ -241,17 +242,16 @@ static void a_short_upload_stands_behind_no_long_one(void **state)
     close_all(c, LONG + 2, p);
 }
 
-/* ---- waiting for company ----------------------------------------------------------------------
- */
+/* ---- batch wait ------------------------------------------------------------------------------ */
 
-/* A pool that believes to be busy, and goes on believing it. */
+/* A pool that takes itself for busy, and keeps doing so. */
 static steno_pool *crowded(double wait)
 {
     struct steno_pool_options o = {.workers = 1, .batch_wait = wait};
     steno_pool *p = fake_pool(&o);
     pthread_mutex_lock(&p->lock);
     p->load.demand = 10;
-    p->load.since_ns = INT64_MAX / 2; /* no look at the load any more */
+    p->load.since_ns = INT64_MAX / 2; /* the load is not measured any more */
     pthread_mutex_unlock(&p->lock);
     fake_log_reset();
     fake_barrier(true);
@@ -294,7 +294,7 @@ static void nobody_waits_longer_than_agreed(void **state)
     assert_true(steno_now_ns() - t >= 29000000);
     assert_string_equal(fake_log(), "a ");
     close_all(&c, 1, p);
-    p = crowded(-1); /* not at all */
+    p = crowded(-1); /* no batch wait */
     ready(&c, p, 'a', STENO_POOL_LIVE, 0);
     fake_wait_batches(1);
     close_all(&c, 1, p);
@@ -307,13 +307,12 @@ static void closing_ends_the_wait(void **state)
     steno_pool *p = crowded(10);
     ready(&c, p, 'a', STENO_POOL_LIVE, 0);
     steno_pool_close(p);
-    assert_string_equal(fake_log(), ""); /* it did not come to its turn */
+    assert_string_equal(fake_log(), ""); /* closed before its first step */
     assert_int_equal(c.status, STENO_ERR_CANCELLED);
     client_close(&c);
 }
 
-/* ---- how many are let in ----------------------------------------------------------------------
- */
+/* ---- admission ------------------------------------------------------------------------------- */
 
 static void live_streams_above_the_capacity_are_refused(void **state)
 {
@@ -348,7 +347,8 @@ static void live_streams_above_the_capacity_are_refused(void **state)
     close_all(c + 1, 4, p);
 }
 
-/* Many ask at once, each opens a little later: no more are told of a place than there are. */
+/* Many clients ask at once and open a little later. The pool promises no more places than it
+ * has. */
 static void a_place_that_was_told_of_is_kept_for_a_moment(void **state)
 {
     (void)state;
@@ -360,14 +360,14 @@ static void a_place_that_was_told_of_is_kept_for_a_moment(void **state)
     assert_int_equal(steno_pool_admit(p, STENO_POOL_LIVE, NULL), STENO_OK);
     pthread_mutex_lock(&p->lock);
     assert_int_equal(p->promised + p->promised_before, 2);
-    p->promised_ns = steno_now_ns(); /* whatever the tests beside this one do to the clock */
+    p->promised_ns = steno_now_ns(); /* other tests may delay this thread; restart the period */
     pthread_mutex_unlock(&p->lock);
     assert_int_equal(steno_pool_admit(p, STENO_POOL_LIVE, NULL), STENO_ERR_BUSY);
     assert_int_equal(steno_pool_admit(p, STENO_POOL_UPLOAD, NULL), STENO_OK);
     client_open(&c[0], p, &live);
     pthread_mutex_lock(&p->lock);
-    assert_int_equal(p->promised + p->promised_before, 1); /* its own was used up */
-    /* who does not come loses it: still there after one period, gone after the next */
+    assert_int_equal(p->promised + p->promised_before, 1); /* c[0] has used its own promise */
+    /* unused promises expire: still valid after one period, gone after the next */
     p->promised_ns = steno_now_ns() - 1500000000;
     pthread_mutex_unlock(&p->lock);
     assert_int_equal(steno_pool_admit(p, STENO_POOL_LIVE, NULL), STENO_ERR_BUSY);
@@ -379,7 +379,7 @@ static void a_place_that_was_told_of_is_kept_for_a_moment(void **state)
     close_all(c, 2, p);
 }
 
-/* The capacity falls between the question and the stream: it is let in all the same. */
+/* The capacity falls between the promise and the opening: the promise still holds. */
 static void a_place_that_was_told_of_outlives_the_capacity(void **state)
 {
     (void)state;
@@ -391,7 +391,7 @@ static void a_place_that_was_told_of_outlives_the_capacity(void **state)
     assert_int_equal(steno_pool_admit(p, STENO_POOL_LIVE, NULL), STENO_OK);
     pthread_mutex_lock(&p->lock);
     p->opt.capacity = 0;
-    p->load.other = 1000; /* one fits */
+    p->load.other = 1000; /* capacity for one stream */
     p->stats.live++;
     pthread_mutex_unlock(&p->lock);
     client_open(&c[0], p, &live);
@@ -405,7 +405,8 @@ static void a_place_that_was_told_of_outlives_the_capacity(void **state)
 static void capacity_follows_from_what_a_stream_costs(void **state)
 {
     (void)state;
-    /* 8 streams for 4 ms a step of 125 ms: 4 ms of network and 1 of the rest per second each */
+    /* 8 streams take 4 ms per step of 125 ms. So one stream takes 4 ms of network and 1 ms of
+     * the rest per second. */
     const struct steno_pool_costs costs = {
         .step = {0.001, 0.002, 0.003, 0.004, (double)INFINITY, (double)INFINITY}, .host = 0.001};
     struct steno_pool_options o = {.workers = 1, .costs = &costs, .max_streams = 100000};
@@ -414,7 +415,7 @@ static void capacity_follows_from_what_a_stream_costs(void **state)
     struct steno_pool_stats st;
     assert_int_equal(measured, before);
     pthread_mutex_lock(&p->lock);
-    assert_true(p->load.other > 0); /* nothing was seen yet, but sockets cost something */
+    assert_true(p->load.other > 0); /* sockets have a cost before anything was measured */
     p->load.other = 0;
     p->load.cpus = 2;
     p->load.quota = (double)INFINITY;
@@ -422,22 +423,22 @@ static void capacity_follows_from_what_a_stream_costs(void **state)
     steno_pool_get_stats(p, &st);
     assert_in_range(st.capacity, 169, 170); /* one worker: 0.85 / 5 ms */
     pthread_mutex_lock(&p->lock);
-    p->load.slower = 4; /* the machine has other work */
+    p->load.slower = 4; /* steps take four times as long */
     assert_in_range(steno_pool_capacity_now(p), 49, 50);
     p->load.slower = 1;
-    p->load.others.busy = 0.6; /* of the two processors, somebody else's */
+    p->load.others.busy = 0.6; /* processors that other processes use, of two */
     p->load.other = 0.005;
     assert_in_range(steno_pool_capacity_now(p), 79, 80); /* (0.7 * 2 - 0.6) / 10 ms */
-    p->load.others.busy = 2; /* who wants all of it gets half of what there is */
+    p->load.others.busy = 2; /* if other processes want all of it, they get half */
     assert_in_range(steno_pool_capacity_now(p), 69, 70);
     p->load.others.busy = 0.6;
-    p->load.running = 0.5; /* a worker waits half of its time, and works half as much */
+    p->load.running = 0.5; /* a worker waits half of its time, so it does half of the work */
     assert_in_range(steno_pool_capacity_now(p), 106, 107);
     p->load.other = 0;
     p->load.others.busy = 0;
-    p->load.quota = 0.25; /* the control group's: 0.7 / 4 of a processor at 2.5 ms */
+    p->load.quota = 0.25; /* of the control group: 0.7 / 4 of a processor at 2.5 ms */
     assert_in_range(steno_pool_capacity_now(p), 69, 70);
-    p->load.other = 1000; /* sockets eat it all up: one stream is always let in */
+    p->load.other = 1000; /* sockets use all processors: one stream is always admitted */
     assert_int_equal(steno_pool_capacity_now(p), 1);
     pthread_mutex_unlock(&p->lock);
     steno_pool_close(p);
@@ -451,8 +452,8 @@ static void costs_are_corrected_by_what_workers_take(void **state)
     struct steno_pool_options o = {.workers = 1, .costs = &costs, .max_streams = 100000};
     steno_pool *p = fake_pool(&o);
     pthread_mutex_lock(&p->lock);
-    /* a second in which 1,000 s of audio took three times the planned time: a moment, then a minute
-     */
+    /* Seconds in which 1,000 s of audio take three times the planned time. After one second the
+     * correction is small, after a minute it is complete. */
     for (int i = 0; i < 60; i++) {
         p->load.since_ns = steno_now_ns() - 1000000000;
         steno_pool_account(p, &(struct steno_pool_work){.steps = 8000,
@@ -470,9 +471,10 @@ static void costs_are_corrected_by_what_workers_take(void **state)
     p->load.since_ns = steno_now_ns() - 1000000000;
     steno_pool_account(p, &(struct steno_pool_work){.steps = 8, .live_steps = 8, .audio = 0.5});
     assert_false(steno_pool_crowded(p));
-    assert_true(p->load.slower > 2.9); /* half a second of audio says nothing */
-    { /* streams that end together cost much for the little audio they have left: that is no price
-       */
+    assert_true(p->load.slower > 2.9); /* half a second of audio is too little to measure by */
+    /* Streams that end together cost much for the little audio they have left. Such seconds do
+     * not change the costs. */
+    {
         double host = p->load.costs.host, few;
         p->stats.opened += 100;
         p->load.since_ns = steno_now_ns() - 1000000000;
@@ -481,18 +483,19 @@ static void costs_are_corrected_by_what_workers_take(void **state)
         p->load.since_ns = steno_now_ns() - 1000000000;
         steno_pool_account(p, &(struct steno_pool_work){.host = 10, .audio = 10});
         few = p->load.costs.host - host;
-        assert_true(few > 0); /* nobody came or went: it is */
+        assert_true(few > 0); /* in a second without streams that come or go they do */
         p->load.costs.host = host;
         p->load.since_ns = steno_now_ns() - 1000000000;
         steno_pool_account(p, &(struct steno_pool_work){.host = 40, .audio = 40});
-        /* what four times as many cost says about 16 times as much */
+        /* 4 times the audio at the same cost per second weighs about 16 times as much */
         assert_true(p->load.costs.host - host > 12 * few);
     }
     pthread_mutex_unlock(&p->lock);
     steno_pool_close(p);
 }
 
-/* A second of `audio` seconds in which the process spent one outside its workers. */
+/* Account a second in which streams sent `audio` seconds and the process used one second outside
+ * its workers. */
 static double other_after(steno_pool *p, double audio)
 {
     double before = p->load.other;
@@ -512,15 +515,16 @@ static void a_rush_at_the_door_is_not_what_streams_cost(void **state)
     double other;
     pthread_mutex_lock(&p->lock);
     p->stats.live = 200;
-    p->stats.refused += 5000; /* turned away while two hundred ran, all that fit */
+    p->stats.refused += 5000; /* refused while 200 streams ran, which is the capacity */
     other = other_after(p, 200);
     assert_true(other <= 0 && other >= 0);
-    p->stats.opened += 12; /* and went: more than a tenth of them */
+    p->stats.opened += 12; /* 12 streams opened: more than a tenth of those that run */
     other = other_after(p, 200);
     assert_true(other <= 0 && other >= 0);
     p->stats.opened += 9;
     p->stats.refused += 200;
-    assert_true(other_after(p, 200) > 0.0004); /* a second for 200 of audio, a tenth of the way */
+    /* one second for 200 s of audio, by a tenth of the way */
+    assert_true(other_after(p, 200) > 0.0004);
     p->stats.live = 0;
     pthread_mutex_unlock(&p->lock);
     steno_pool_close(p);

@@ -1,5 +1,5 @@
-/* The pool over real streams (the tone network of tests/data/models/tones): what one stream says
- * alone it says among others, pushed by other threads in other pieces. */
+/* The pool over real streams (the tone network of tests/data/models/tones). A stream gives the
+ * same results alone and among others that other threads push in other pieces. */
 #include <math.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -36,7 +36,7 @@ static int close_model(void **state)
     return 0;
 }
 
-/* Words differ from stream to stream. */
+/* The words differ between streams. */
 static void fill(float *pcm, int which)
 {
     static const int hz[] = {500, 1000, 0, 1000, 500, 0, 0, 500, 1000, 1700, 0};
@@ -182,7 +182,7 @@ static void a_live_stream_is_soon_answered(void **state)
         pthread_cond_wait(&c.changed, &c.lock);
     pthread_mutex_unlock(&c.lock);
     steno_pool_stream_get_stats(ps, &st);
-    /* 20 ms pushes, 80 ms steps: not a wake-up per push */
+    /* 20 ms pushes, 80 ms steps: no wake-up per push */
     assert_true(st.steps <= (uint64_t)(1.3 * SECONDS / 0.08));
     assert_true(fabs(st.audio_seconds - SECONDS) < 1e-9);
     steno_pool_stream_close(ps);

@@ -1,4 +1,5 @@
-/* Streams that a pool measures: as live ones will be, before it opens or while it serves. */
+/* Trial streams that a pool measures, before it opens or while it serves, with the options of
+ * later live streams. */
 /* link: tests/unit/pool_fake.c */
 #include <math.h>
 #include <sched.h>
@@ -42,7 +43,7 @@ static steno_pool *pool_of_wholes(const struct steno_pool_options *o)
     return p;
 }
 
-/* ---- what the owner is told ---- */
+/* ---- the report to the owner ---- */
 
 struct told {
     pthread_mutex_t lock;
@@ -103,13 +104,13 @@ static void a_batching_network_is_measured_before_the_pool_opens(void **state)
     assert_int_equal(t.times, 1);
     assert_true(t.each == 0);
     assert_true(t.costs.step[0] > 0);
-    assert_int_equal(fake_log()[0], 'T'); /* as live streams will be */
+    assert_int_equal(fake_log()[0], 'T'); /* with the name of the trial's options */
     steno_pool_get_stats(p, &st);
     assert_false(st.measuring);
     steno_pool_close(p);
     o.costs = &t.costs;
     p = fake_pool(&o);
-    assert_int_equal(t.times, 1); /* known: nothing is measured */
+    assert_int_equal(t.times, 1); /* the costs are known: nothing is measured */
     steno_pool_close(p);
     assert_int_equal(open_steppers, 0);
 }
@@ -124,10 +125,10 @@ static void the_pool_serves_while_streams_are_measured(void **state)
     (void)state;
     fake_log_reset();
     fake_barrier(false);
-    p = pool_of_wholes(&o); /* no step ends, and yet it opens */
+    p = pool_of_wholes(&o); /* it opens although no step ends */
     steno_pool_get_stats(p, &st);
     assert_true(st.measuring);
-    assert_int_equal(st.capacity, 8); /* four streams for each worker */
+    assert_int_equal(st.capacity, 8); /* four streams per worker */
     for (int i = 0; i < 8; i++)
         client_open(&c[i], p, NULL);
     assert_int_equal(steno_pool_admit(p, STENO_POOL_LIVE, NULL), STENO_ERR_BUSY);
@@ -184,7 +185,7 @@ static void closing_gives_the_measuring_up(void **state)
     p = pool_of_wholes(&o);
     fake_wait_batches(1);
     assert_int_equal(pthread_create(&closer, NULL, close_it, p), 0);
-    while (!atomic_load(&p->give_up)) /* it waits for the step, which waits for the gate */
+    while (!atomic_load(&p->give_up)) /* close waits for the step, the step waits for the barrier */
         sched_yield();
     fake_barrier(true);
     pthread_join(closer, NULL);
@@ -199,7 +200,7 @@ static void options_that_do_not_suit_the_model_are_left_out(void **state)
     struct steno_pool_options o = options(&t, 'T');
     steno_pool *p;
     (void)state;
-    o.trial.sample_rate = 1; /* which no fake takes */
+    o.trial.sample_rate = 1; /* fakes do not open with this rate */
     fake_log_reset();
     p = pool_of_wholes(&o);
     wait_told(&t);

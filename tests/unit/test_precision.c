@@ -1,4 +1,4 @@
-/* Weights in less than f32: how far results move, what is kept, what is reported. */
+/* Weights in fewer bits than f32: how far results move, what stays in f32, and the report. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,7 +17,7 @@
 
 enum { T = 9, K = 48, N = 40, C = 16, O = 24, H = 7, W = 6 };
 
-static float number(int i) /* in [-1,1], without a pattern that rounding would meet */
+static float number(int i) /* in [-1,1], without a period that could match a rounding step */
 {
     return sinf((float)i * 1.7f + (float)(i % 7));
 }
@@ -33,7 +33,7 @@ static steno_network *network(enum steno_precision p)
     steno_err err = {0};
     char *path;
     for (int i = 0; i < K * N; i++)
-        w[i] = number(i) * (1 + (float)(i % N)); /* columns of different size */
+        w[i] = number(i) * (1 + (float)(i % N)); /* columns of different scale */
     for (int i = 0; i < O * C * 9; i++)
         c3[i] = number(i + 5);
     for (int i = 0; i < O * O; i++)
@@ -67,7 +67,7 @@ static steno_network *network(enum steno_precision p)
 
 static float corner; /* added to the image's first pixel */
 
-/* rows [from, from + t) of the same x; y [t, N], z [O, 4, 3]. */
+/* Rows [from, from + t) of one x; y [t, N], z [O, 4, 3]. */
 static void run(steno_network *n, int from, int t, int threads, float *y, float *z)
 {
     static float x[T * K], image[C * H * W];
@@ -77,7 +77,7 @@ static void run(steno_network *n, int from, int t, int threads, float *y, float 
     steno_session *s = NULL;
     steno_err err = {0};
     for (int i = 0; i < t * K; i++)
-        x[i] = number(i + from * K) * (float)(1 + (from * K + i) / K); /* rows of different size */
+        x[i] = number(i + from * K) * (float)(1 + (from * K + i) / K); /* rows of different scale */
     for (int i = 0; i < C * H * W; i++)
         image[i] = number(i) + 0.25f + (i % (H * W) ? 0 : corner);
     if (steno_session_open(&s, n, &so, &err) || steno_session_set(s, 0, &in[0], &err) ||
@@ -88,7 +88,7 @@ static void run(steno_network *n, int from, int t, int threads, float *y, float 
     steno_session_close(s);
 }
 
-/* Largest difference of the sums before anything saturates, by the largest magnitude. */
+/* Largest difference divided by the largest magnitude of b. */
 static double apart(const float *a, const float *b, int n)
 {
     double most = 0, range = 0;
@@ -101,7 +101,7 @@ static double apart(const float *a, const float *b, int n)
 
 static void results_move_by_what_the_format_loses(void **state)
 {
-    /* each weight and activation off by at most half a step; K of them, mostly cancelling */
+    /* each weight and activation has an error of at most half a step; the K errors mostly cancel */
     static const struct {
         enum steno_precision p;
         double least, most;
@@ -144,7 +144,7 @@ static void rows_and_threads_do_not_matter(void **state)
     }
 }
 
-/* Patches are rounded one by one: what is far off, and large, changes no bit. */
+/* Each patch has its own scale, so a large pixel outside a patch changes no bit of its result. */
 static void a_pixel_depends_on_its_patch_alone(void **state)
 {
     static float y[T * N], z[O * 12], z2[O * 12];
@@ -155,8 +155,8 @@ static void a_pixel_depends_on_its_patch_alone(void **state)
     corner = 1000;
     run(n, 0, T, 1, y, z2);
     corner = 0;
-    for (int o = 0; o < O;
-         o++) { /* stride 2: rows from 1 on, columns from 1 on leave the corner out */
+    /* stride 2: results from row 1 and column 1 on do not see the corner */
+    for (int o = 0; o < O; o++) {
         same = same && z[o * 12] == z2[o * 12];
         for (int p = 3; p < 12; p++)
             if (p % 3)
@@ -166,7 +166,8 @@ static void a_pixel_depends_on_its_patch_alone(void **state)
     steno_network_close(n);
 }
 
-/* Weights of the three products, columns filled up to whole panels and K to `step`. */
+/* Weights of the three products, with columns padded to whole panels and K to a multiple of
+ * `step`. */
 static size_t filled(size_t step)
 {
     static const size_t k[] = {K, C * 9, O}, n[] = {N, O, O};
@@ -187,8 +188,8 @@ static void weights_are_held_once_and_small(void **state)
         steno_network_close(n);
     }
     assert_true(bytes[STENO_FP32] >= 4 * weights);
-    /* a step of AMX takes 32 of K in bf16, 64 of bytes; a column of bytes has its scale and two
-     * sums */
+    /* a step of AMX takes 32 of K in bf16 and 64 in bytes; a column of bytes has its scale and
+     * two sums */
     assert_true(bytes[STENO_BF16_WEIGHTS] <= 2 * filled(32) + biases);
     assert_true(bytes[STENO_FP16_WEIGHTS] <= 2 * filled(1) + biases);
     assert_true(bytes[STENO_INT8_WEIGHTS] <= filled(64) + 12 * (64 + 32 + 32) + 3 * 64 + biases);
@@ -201,7 +202,7 @@ static void the_report_says_what_was_lost(void **state)
     (void)state;
     assert_int_equal(r->products, 3);
     assert_int_equal(r->lowered, 3);
-    /* uniform rounding of uniform weights: step / sqrt 12 of a range of 127 steps / sqrt 3 */
+    /* uniform rounding of uniform weights: step / sqrt(12), of a range of 127 steps / sqrt(3) */
     assert_true(r->error > 0.001 && r->error < 0.01);
     assert_true(r->worst >= r->error && r->worst < 0.01);
     steno_network_close(n);
@@ -216,8 +217,8 @@ static void the_report_says_what_was_lost(void **state)
     steno_network_close(n);
 }
 
-/* y = Relu((x rounded to 8 bits) times 8-bit weights + b) as a quantizer writes it, and z = a
- * convolution of the image that it has left in f32. */
+/* y = Relu((x quantized to 8 bits) times 8-bit weights + b) as a quantizer writes it, and z = a
+ * convolution of the image that the quantizer left in f32. */
 static steno_network *quantized(enum steno_precision p)
 {
     struct steno_network_options opt = {.opt_level = -1, .precision = p};
@@ -265,9 +266,8 @@ static steno_network *quantized(enum steno_precision p)
     return n;
 }
 
-/* Opened in anything but f32, each row of a quantized graph has a range of its own (its bits do not
- * depend on the others) and the whole chain is one node; opened as it is, the range is that of all
- * rows. */
+/* In any precision but f32 each row of a quantized graph has its own range, so that its bits do
+ * not depend on other rows, and the whole chain is one node. In f32 the range covers all rows. */
 static void a_quantized_graph_rounds_by_rows_unless_exact(void **state)
 {
     static const enum steno_precision by_rows[] = {STENO_BF16_WEIGHTS, STENO_INT8_WEIGHTS,
@@ -277,7 +277,7 @@ static void a_quantized_graph_rounds_by_rows_unless_exact(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof by_rows / sizeof *by_rows; i++) {
         n = quantized(by_rows[i]);
-        /* with the convolution between two Transposes */
+        /* plus the convolution between two Transposes */
         assert_int_equal(steno_graph_count_nodes(steno_network_graph(n)), 4);
         run(n, 0, T, 1, y, z);
         run(n, 4, 1, 1, one, z);
@@ -435,7 +435,7 @@ static void the_profile_counts_weights_as_they_are_kept(void **state)
     const double weights = K * N + O * C * 9 + O * O, f32 = bytes_moved(STENO_FP32);
     const double bf16 = bytes_moved(STENO_BF16_WEIGHTS), i8 = bytes_moved(STENO_INT8_WEIGHTS);
     (void)state;
-    assert_true(f32 >= 4 * weights); /* panels are filled up: 40 columns take 48 or 64 */
+    assert_true(f32 >= 4 * weights); /* panels are padded: 40 columns take 48 or 64 */
     assert_true(f32 - bf16 >= 1.9 * weights && f32 - bf16 <= 4 * weights);
     assert_true(bf16 - i8 >= 0.8 * weights && bf16 - i8 <= 2 * weights);
 }

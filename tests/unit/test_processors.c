@@ -20,7 +20,7 @@
 #include "base/clock.h"
 #include "base/threads.h"
 
-/* To the first of them. */
+/* Pin this thread to the first processor of the set. */
 static void pin_to_one(const cpu_set_t *may)
 {
     cpu_set_t one;
@@ -38,15 +38,15 @@ static void all_that_the_process_may_use_are_counted(void **state)
     int n = steno_cpu_count();
     (void)state;
     if (sched_getaffinity(0, sizeof before, &before))
-        skip(); /* more than 1,024 */
+        skip(); /* more than 1,024 processors */
     assert_int_equal(n, CPU_COUNT(&before));
     pin_to_one(&before);
     assert_int_equal(steno_cpu_count(), 1);
     assert_int_equal(sched_setaffinity(0, sizeof before, &before), 0);
 }
 
-/* Over half a second of work: not less than before, and no more than all of them for all the time.
- */
+/* During half a second of work the free time does not fall, and it grows by no more than all
+ * processors for the whole time. */
 static void free_time_grows_no_faster_than_time(void **state)
 {
     double free = steno_cpu_free(), later;
@@ -70,13 +70,13 @@ static void *spin_nicely(void *arg)
     do
         clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
     while (t.tv_sec < 1);
-    pthread_barrier_wait(arg); /* it has worked for a second */
-    pthread_barrier_wait(arg); /* it has been looked at */
+    pthread_barrier_wait(arg); /* it has used a second of processor time */
+    pthread_barrier_wait(arg); /* the test has measured */
     return NULL;
 }
 
-/* A thread of this process that gives way does not work in time that is free. It is alive at both
- * looks, as those of a server are. */
+/* The free time does not include the work of this process's own low-priority threads
+ * (steno_thread_give_way). The thread is alive at both measurements, as a server's threads are. */
 static void own_threads_that_give_way_are_no_free_time(void **state)
 {
     double free = steno_cpu_free(), later;
@@ -171,7 +171,7 @@ static void the_least_quota_of_a_group_and_those_above_it_counts(void **state)
     tree_make(&t, "0::/a\n");
     write_at(&t, "a/cpu.max", "max 100000\n");
     expect(&t, (double)INFINITY);
-    tree_make(&t, "0::/docker/0123\n"); /* a path of the host's, seen from inside */
+    tree_make(&t, "0::/docker/0123\n"); /* a path of the host, seen from inside a container */
     write_at(&t, "cpu.max", "200000 100000\n");
     expect(&t, 2);
     tree_make(&t, "0::/\n");
@@ -188,7 +188,7 @@ static void version_1_has_its_quota_in_two_files(void **state)
     write_at(&t, "cpu/a/b/cpu.cfs_period_us", "100000\n");
     write_at(&t, "cpu/a/cpu.cfs_quota_us", "300000\n");
     write_at(&t, "cpu/a/cpu.cfs_period_us", "100000\n");
-    write_at(&t, "cpu/m/cpu.cfs_quota_us", "1000\n"); /* not ours */
+    write_at(&t, "cpu/m/cpu.cfs_quota_us", "1000\n"); /* not our group */
     write_at(&t, "cpu/m/cpu.cfs_period_us", "100000\n");
     expect(&t, 3);
     tree_make(&t, "3:cpuset:/c\n");

@@ -13,7 +13,8 @@ static const int rates[][2] = {{16000, 8000},  {48000, 8000},  {44100, 8000},  {
                                {192000, 8000}, {8000, 192000}, {16001, 16000}, {16000, 16000}};
 #define N_RATES (sizeof rates / sizeof rates[0])
 
-/* chunk: 0 = random sizes, room for output random too. Returns the samples written. */
+/* Convert in chunks of `chunk` samples (0: random sizes, and random room for output). Returns
+ * the number of samples written. */
 static size_t convert(int in_rate, int out_rate, const float *x, size_t n, size_t chunk, float *out,
                       size_t max, double *worst_delay)
 {
@@ -88,8 +89,8 @@ static void length_is_rounded_for_every_input_length(void **state)
     }
 }
 
-/* A tone in the pass band comes out at the same time (no delay) with the same amplitude: compare
- * with the tone computed at the output rate. One above the output's band disappears. */
+/* A tone in the pass band keeps its amplitude and is not delayed: compare with the tone computed
+ * at the output rate. A tone above the output's band disappears. */
 static void tones_keep_time_and_amplitude_or_vanish(void **state)
 {
     (void)state;
@@ -118,7 +119,7 @@ static void tones_keep_time_and_amplitude_or_vanish(void **state)
     }
 }
 
-/* What a live stream waits for: figures in resample.c and docs/audio.md. */
+/* The delay of a live stream; resample.c and docs/audio.md have the figures. */
 static void delay_stays_under_30_milliseconds(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* Transcript, subtitles, JSON. Subtitle forms after the WebVTT standard (section 4) and the SubRip
- * files of VLC and FFmpeg; the cases are written by hand. */
+/* Transcripts, subtitles, JSON. The subtitle forms follow the WebVTT standard (section 4) and
+ * the SubRip files of VLC and FFmpeg. The cases are written by hand. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -220,8 +220,7 @@ static void json_that_does_not_fit_leaves_the_buffer_alone(void **state)
     steno_buf_init(&line, 1 << 20);
     assert_int_equal(steno_result_json_write(&whole, t, NULL), STENO_OK);
     assert_int_equal(steno_event_json_write(&line, &ev), STENO_OK);
-    /* wherever it ends: within a member's name as well, behind which a shorter piece would fit
-     * again */
+    /* For any room, also inside a member's name, after which a shorter piece would fit again. */
     for (size_t room = 0; room <= whole.len; room++) {
         steno_status want = room < whole.len ? STENO_ERR_LIMIT : STENO_OK;
         steno_buf_init(&b, 4 + room);

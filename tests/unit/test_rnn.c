@@ -1,5 +1,5 @@
-/* Recurrent networks whose weights are kept in fewer bits: how far results move, and that neither
- * threads nor what an example is batched with matter. */
+/* Recurrent networks with weights in fewer bits: how far results move. The number of threads and
+ * the rest of the batch do not change the bits. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,19 +22,19 @@ enum {
     IN = 96,
     H = 128,
     GATES = 4
-}; /* W and R of an LSTM are enough for the fewest bits */
+}; /* large enough for compressed weights in W and R of an LSTM */
 
 static const struct cell {
     const char *name;
     size_t gates;
 } cells[] = {{"LSTM", 4}, {"GRU", 3}, {"RNN", 1}};
 
-static float number(size_t i) /* in [-1,1], without a pattern that rounding would meet */
+static float number(size_t i) /* in [-1,1], without a period that could match a rounding step */
 {
     return sinf((float)i * 1.7f + (float)(i % 7));
 }
 
-/* y [seq, 1, b, H] of X [seq, b, IN] and a state that is carried. */
+/* y [seq, 1, b, H] from X [seq, b, IN] and a state that continues over runs. */
 static steno_network *network(const struct cell *c, enum steno_precision p, const char *cpu)
 {
     struct steno_network_options opt = {.opt_level = -1, .precision = p, .cpu = cpu};

@@ -1,4 +1,4 @@
-/* Expected texts: sentencepiece 0.2.3, SentencePieceProcessor.DecodePieces, on the same bytes
+/* Expected texts: SentencePieceProcessor.DecodePieces of sentencepiece 0.2.3 on the same bytes
  * (tests/espnet/oracle_sentencepiece.py prints them). */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,7 +18,7 @@ struct file {
     size_t n;
 };
 
-/* One piece as protocol buffer: field 1 of the model, of text, score 0 and type. */
+/* Append one piece as a protocol buffer: field 1 of the model, with text, score 0 and type. */
 static void add(struct file *f, const char *text, int type)
 {
     size_t n = strlen(text);
@@ -42,7 +42,7 @@ static void raw(struct file *f, const char *bytes, size_t n)
     f->n += n;
 }
 
-/* trims: normalizer_spec.remove_extra_whitespaces. */
+/* trims: sets normalizer_spec.remove_extra_whitespaces. */
 static struct file small(bool trims)
 {
     struct file f = {.n = 0};
@@ -119,7 +119,7 @@ static void pieces_join_as_sentencepiece_joins_them(void **state)
                  "b\xEF\xBF\xBD");
     check_decode(s, "<0xA4>|<0xC3>|<0xA4>", "\xEF\xBF\xBD\xC3\xA4");
     check_decode(s, "x" MARK "y|" MARK "a", "x y a");
-    check_decode(s, "c|" MARK "q", "c" MARK "q"); /* neither is a piece */
+    check_decode(s, "c|" MARK "q", "c" MARK "q"); /* neither text is a piece */
     steno_sentencepiece_close(s);
 }
 
@@ -175,7 +175,7 @@ static void wrong_models_are_refused_by_name(void **state)
     refused(&f, "model type 9");
 }
 
-/* Every piece two bytes of file: what is asked of memory stays in proportion. */
+/* Each piece takes two bytes of the file. The memory must stay in proportion to the file. */
 static void empty_pieces_do_not_eat_memory(void **state)
 {
     (void)state;

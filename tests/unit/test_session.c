@@ -82,8 +82,8 @@ static float at(const steno_session *s, int out, size_t i)
     return ((const float *)steno_session_get(s, out)->data)[i];
 }
 
-/* y = relu(x + 1) * x, z = transpose(reshape(y by a shape computed from x's)): in-place operators,
- * views, shape arithmetic. */
+/* y = relu(x + 1) * x, z = transpose(reshape(y by a shape computed from x's shape)): operators
+ * in place, views, shape arithmetic. */
 static struct mk_graph *mixed(void)
 {
     static const float one = 1;
@@ -153,7 +153,7 @@ static void shapes_may_change_between_runs(void **state)
     (void)state;
     for (int i = 0; i < 240; i++)
         x[i] = (float)(i % 13) / 6 - 1;
-    for (int round = 0; round < 60; round++) { /* more shapes than a session keeps plans for */
+    for (int round = 0; round < 60; round++) { /* more shapes than a session keeps plans */
         int64_t rows = 1 + (round * 7) % 40;
         struct steno_tensor t = f32(x, 2, (int64_t[]){rows, 6});
         set(s, 0, &t);
@@ -173,7 +173,7 @@ static void empty_tensors_run(void **state)
     struct steno_tensor t = f32(x, 2, (int64_t[]){0, 6});
     (void)state;
     set(s, 0, &t);
-    /* Reshape to (6, -1) of nothing is not defined: an error with the node's name, no crash */
+    /* Reshape of nothing to (6, -1) is undefined: an error with the node's name, no crash */
     {
         steno_err err = {0};
         steno_status st = steno_session_run(s, &err);
@@ -184,7 +184,7 @@ static void empty_tensors_run(void **state)
         float y[6] = {1, 2, 3, 4, 5, 6};
         t.data = y;
         set(s, 0, &t);
-        run(s); /* the session is good after a failed run */
+        run(s); /* the session still works after a failed run */
         check_mixed(s, y, 1);
     }
     steno_session_close(s);
@@ -205,7 +205,7 @@ static void steady_state_allocates_nothing(void **state)
     }
     before = atomic_load(&allocations);
     for (int i = 0; i < 1000; i++) {
-        set(s, 0, i & 1 ? &a : &b); /* two lengths in turn: both plans are kept */
+        set(s, 0, i & 1 ? &a : &b); /* two lengths alternate: the session keeps both plans */
         run(s);
     }
     assert_int_equal(atomic_load(&allocations), before);
@@ -224,7 +224,8 @@ static float weight_at(int p, int k, int c)
     return (float)((p * 5 + k + c * 2) % 5 - 2);
 }
 
-/* y_i [t, WIDE] = x * (first t rows of a table) W_i, as positions are projected for every layer. */
+/* y_i [t, WIDE] = x * (first t rows of a table) W_i, like the projections of positions in each
+ * layer. */
 static struct mk_graph *positions(void)
 {
     static float table[TABLE * DEPTH], w[PRODUCTS][DEPTH * WIDE];
@@ -272,11 +273,11 @@ static void check_positions(const steno_session *s, int rows, float x)
                                    1e-3);
             }
     for (int i = 0; steno_session_profile(s, i, &step); i++)
-        assert_string_equal(step.node->op_type, "Mul"); /* nothing else is left to a run */
+        assert_string_equal(step.node->op_type, "Mul"); /* a run does nothing else */
 }
 
-/* A product of weights and what the shapes alone decide is made once for a shape. Every plan keeps
- * 3 MB here, so they come and go. */
+/* A product that depends on weights and shapes alone is computed once per shape. Each plan holds
+ * 3 MB of such constants here, so plans are dropped and made again. */
 static void products_of_shapes_alone_are_kept(void **state)
 {
     static float x[TABLE * WIDE];
@@ -296,7 +297,8 @@ static void products_of_shapes_alone_are_kept(void **state)
     steno_network_close(n);
 }
 
-/* What comes after a rest is what came before it; the plan is there or not, as asked. */
+/* After steno_session_trim a session holds no activations and gives the same results. The plan
+ * stays unless all is trimmed. */
 static void a_session_that_rested_holds_nothing_and_goes_on(void **state)
 {
     static float x[TABLE * WIDE];
@@ -325,7 +327,7 @@ static void a_session_that_rested_holds_nothing_and_goes_on(void **state)
     steno_network_close(n);
 }
 
-/* new = old * 0.5 + x; out = new + 0: a state that goes round. */
+/* new = old * 0.5 + x; diff = new - old: a state that is fed back. */
 static struct mk_graph *streaming(void)
 {
     static const float half = 0.5f;
@@ -357,7 +359,8 @@ static void outputs_may_be_the_next_inputs(void **state)
         want = want * 0.5f + 1;
         assert_float_equal(at(s, 0, 0), want, 0);
         assert_float_equal(at(s, 0, 3), 4 * want, 0);
-        assert_float_equal(at(s, 1, 0), want - old, 0); /* reads both buffers after the write */
+        /* reads both buffers after the state was written */
+        assert_float_equal(at(s, 1, 0), want - old, 0);
         set(s, 1, steno_session_get(s, 0));
         if (i == 3)
             before = atomic_load(&allocations);
@@ -390,7 +393,7 @@ static void sessions_of_one_network_do_not_meet(void **state)
     steno_network_close(n);
 }
 
-/* Graph outputs that no node writes into their own memory: an input, a constant, the same value
+/* Graph outputs that no node writes into their own memory: an input, a constant, one value
  * twice, a view of an input. */
 static void outputs_of_every_origin(void **state)
 {
@@ -430,7 +433,8 @@ static void outputs_of_every_origin(void **state)
             assert_int_equal(steno_session_get(s, 4)->shape.rank, 2);
             assert_float_equal(at(s, 5, 1), 4, 0);
             assert_float_equal(at(s, 6, 0), 3, 0);
-            assert_ptr_not_equal(steno_session_get(s, 0)->data, x); /* ours, not the caller's */
+            /* the session's memory, not the caller's */
+            assert_ptr_not_equal(steno_session_get(s, 0)->data, x);
         }
         assert_string_equal(steno_network_output(n, 6)->name, "i");
         steno_session_close(s);
@@ -438,7 +442,7 @@ static void outputs_of_every_origin(void **state)
     }
 }
 
-/* An operator that may overwrite its input must not when someone reads it later. */
+/* An operator may overwrite its input only when nobody reads the input later. */
 static void inputs_read_later_are_not_overwritten(void **state)
 {
     struct mk_graph *m = mk_new(17);
@@ -481,7 +485,7 @@ static void a_shape_that_only_data_tells_runs_and_is_planned(void **state)
     mk_input(m, "shape", STENO_I64, "2");
     mk_node(m, "Expand", "x,shape", "big");
     mk_node(m, "Transpose", "big", "turned");
-    mk_node(m, "Identity", "turned", "same"); /* a view of memory from the pool */
+    mk_node(m, "Identity", "turned", "same"); /* a view of memory outside the plan */
     mk_node(m, "Neg", "same", "minus");
     mk_node(m, "Add", "minus,same", "zero");
     mk_node(m, "Sub", "zero,turned", "y");
@@ -582,7 +586,7 @@ static void constants_fold_and_dead_nodes_go(void **state)
     mk_node(m, "Sqrt", "four", "root");
     mk_node(m, "Exp", "x", "unread");
     mk_node(m, "Add", "x,root", "p");
-    mk_node(m, "Add", "x,root", "q"); /* the same again */
+    mk_node(m, "Add", "x,root", "q"); /* the same computation again */
     mk_node(m, "Mul", "p,q", "y");
     mk_output(m, "y", STENO_F32, "2");
     n = network(m, 3);
@@ -686,7 +690,7 @@ static void *work(void *arg)
     return NULL;
 }
 
-/* The network is frozen: sessions on four threads plan and run at the same time. */
+/* The network is frozen: sessions in four threads plan and run at the same time. */
 static void sessions_run_at_the_same_time(void **state)
 {
     static struct worker w[4];

@@ -1,11 +1,11 @@
 /* ldflags: -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=free */
 /* ldflags: -Wl,--wrap=aligned_alloc,--wrap=posix_memalign */
 /* link: server/ws_session.c server/ws_session_resume.c server/history.c server/outbox.c */
-/* What a live session holds in memory, counted at the allocator: a session with its stream of the
- * pool and the shipped model. Beyond what the network keeps of the stream (states and window) that
- * is less than 64 KiB after speech has been heard and every answer read, the connection's struct
- * and what libwebsockets keeps of a socket included; and no more than docs/capacity.md says when
- * everything that can fill up is full. */
+/* The memory that a live session holds, counted at the allocator: a session with its stream in
+ * the pool and the shipped model. After speech was recognized and every answer was read, it
+ * holds less than 64 KiB beyond the network's own part (states and window). That includes the
+ * connection's struct and libwebsockets' part of a socket. With all buffers full it holds no
+ * more than docs/capacity.md says. */
 #include <malloc.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -24,11 +24,12 @@
 
 #define MOST 65536
 #define LWS_SOCKET                                                                                 \
-    2048           /* struct lws of a raw socket is 0.8 KiB in 4.1.6, its watchers are in it       \
+    2048           /* struct lws of a raw socket is 0.8 KiB in 4.1.6, including its watchers       \
                     */
 #define CHUNK 1600 /* 0.1 s of s16le at 8 kHz */
 #define PIECE                                                                                      \
-    65536 /* audio of one read that arrived when the ring became full, as bytes and samples */
+    65536 /* the audio of one read that arrives when the ring becomes full, as bytes and samples   \
+           */
 
 static atomic_size_t live, most;
 
@@ -45,7 +46,7 @@ void *__wrap_aligned_alloc(size_t align, size_t n);
 int __wrap_posix_memalign(void **p, size_t align, size_t n);
 void __wrap_free(void *p);
 
-/* With the allocator's own word in front (glibc). */
+/* Including the allocator's own word before the block (glibc). */
 static size_t bytes_of(void *p)
 {
     return p ? malloc_usable_size(p) + sizeof(size_t) : 0;
@@ -106,10 +107,10 @@ struct talk {
     struct steno_buf received;
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    bool finalized, done; /* locked */
+    bool finalized, done; /* under lock */
     pthread_mutex_t
-        *barrier; /* locked: the worker that calls back waits here; NULL = it does not */
-    bool waits;   /* locked: it does */
+        *barrier; /* under lock: the worker's callback waits here; NULL: it does not wait */
+    bool waits;   /* under lock: the callback waits */
 };
 
 static void on_note(void *user, steno_pool_stream *ps, const struct steno_pool_note *n)
@@ -171,7 +172,7 @@ static void say(struct talk *t, const char *text)
     steno_ws_session_text(t->session, text, strlen(text), true);
 }
 
-/* What a client that reads takes. */
+/* What a client does that reads everything. */
 static void read_answers(struct talk *t)
 {
     while (steno_ws_session_take(t->session, &t->received) == STENO_OK)
@@ -197,7 +198,8 @@ static void talk_begin(struct talk *t, steno_pool *pool, const char *start)
     say(t, start);
 }
 
-/* The recording in pieces, then quiet: everything is heard, said and read. */
+/* Send the recording in chunks and finalize. Afterwards all of it is recognized and all answers
+ * are read. */
 static void talk_open(struct talk *t, steno_pool *pool, const char *start)
 {
     static char pcm[200000];
@@ -238,7 +240,7 @@ static void talk_close(struct talk *t)
     talk_free(t);
 }
 
-/* The worker is through with its round: what it has allocated for itself, it has. */
+/* Wait until the worker has finished its round, so that it allocates nothing more for itself. */
 static void wait_idle(steno_pool *pool)
 {
     struct steno_pool_stats st;
@@ -261,7 +263,7 @@ static void check(const char *start)
     assert_int_equal(steno_model_open(&model, "conf/models/digits-en", NULL, NULL), STENO_OK);
     assert_int_equal(steno_pool_open(&pool, model, &opt, NULL), STENO_OK);
     steno_model_get_info(model, &info);
-    talk_open(&first, pool, start); /* what the worker needs comes with the first */
+    talk_open(&first, pool, start); /* the worker allocates its own memory for the first session */
     wait_idle(pool);
     before = atomic_load(&live);
     assert_true(before > 0);
@@ -291,9 +293,9 @@ static void so_does_one_that_can_be_resumed(void **state)
     check("{\"type\":\"start\",\"sample_rate\":8000,\"resumable\":true}");
 }
 
-/* A client sends and does not read, and the one worker is held by another stream: audio fills the
- * ring until reading pauses, with a piece that came meanwhile; answers fill the queue and the
- * history until the client is given up. */
+/* A client sends and does not read, and another stream holds the only worker. Audio fills the
+ * ring until reading pauses, plus one more read. Answers fill the queue and the history until
+ * the server gives the client up. */
 static void fill(struct talk *t)
 {
     static const char zeros[CHUNK];

@@ -1,5 +1,5 @@
-/* Streams over the tone network (tests/data/models/tones): 500 Hz is "one", 1000 Hz "two", 1700 Hz
- * the piece "ty", 2800 Hz a token that is not written. Its scores come every 40 ms. */
+/* Streams over the tone network (tests/data/models/tones): 500 Hz is "one", 1000 Hz "two", 1700
+ * Hz the piece "ty", 2800 Hz a token without text. It has one frame of scores per 40 ms. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -78,7 +78,7 @@ static steno_stream *stream(const struct steno_stream_options *o)
     return s;
 }
 
-/* Every event as a line, all figures included. */
+/* Every event as one line with all its numbers. */
 static void log_events(steno_stream *s, struct steno_buf *b)
 {
     struct steno_event e;
@@ -207,7 +207,7 @@ static void tones_become_words_with_their_times(void **state)
     assert_int_equal(r.f[1].segment, 1);
     assert_int_equal(r.starts, 2);
     assert_true(r.partials >= 4);
-    /* rows are 40 ms and look at one row before: within two of them */
+    /* a frame is 40 ms and depends on the frame before it: tolerance of two frames */
     near(r.f[0].words[0][0], 0.5, 0.09);
     near(r.f[0].words[0][1], 0.8, 0.09);
     near(r.f[0].words[1][0], 1.0, 0.09);
@@ -257,7 +257,7 @@ static void finalize_cuts_at_the_sample_and_keeps_the_clock(void **state)
     struct audio a = MAKE(8000, {SILENCE, 0.5}, {ONE, 0.3}, {TWO, 0.4}, {SILENCE, 0.5});
     steno_stream *s = stream(NULL);
     struct steno_event e;
-    size_t n = 0, at = (size_t)(0.8 * 8000); /* where "two" begins */
+    size_t n = 0, at = (size_t)(0.8 * 8000); /* the start of "two" */
     assert_int_equal(steno_stream_push(s, a.pcm, at, NULL), STENO_OK);
     assert_int_equal(steno_stream_finalize(s, NULL), STENO_OK);
     while (steno_stream_next(s, &e))
@@ -267,7 +267,8 @@ static void finalize_cuts_at_the_sample_and_keeps_the_clock(void **state)
             assert_true(e.end <= 0.8);
             n++;
         }
-    assert_int_equal(steno_stream_finalize(s, NULL), STENO_OK); /* nothing new: still answered */
+    /* nothing new, but still answered */
+    assert_int_equal(steno_stream_finalize(s, NULL), STENO_OK);
     while (steno_stream_next(s, &e)) {
         assert_int_equal(e.kind, STENO_FINAL);
         assert_string_equal(e.text, "");
@@ -344,7 +345,7 @@ static void endpoint_rules_can_be_set(void **state)
     free(a.pcm);
 }
 
-/* 4 s at most (model.conf): the cut waits for a silent row, and no longer than a second. */
+/* The limit is 4 s (model.conf). The cut waits for a silent frame, for at most a second. */
 static void the_longest_utterance_is_cut_between_words(void **state)
 {
     (void)state;
@@ -360,7 +361,7 @@ static void the_longest_utterance_is_cut_between_words(void **state)
         words += r.f[i].n_words;
     assert_int_equal(words, 20);
     free(a.pcm);
-    a = MAKE(8000, {ONE, 12}); /* one tone without end: cut all the same, and heard once */
+    a = MAKE(8000, {ONE, 12}); /* one tone without end: cut nevertheless, and recognized once */
     r = finals_of(&a, NULL);
     assert_true(r.n >= 2);
     assert_string_equal(r.f[0].text, "one");
@@ -483,7 +484,7 @@ static void wrong_calls_are_refused(void **state)
     steno_stream_close(s);
 }
 
-/* A copy of the model directory with more lines in a section of model.conf. */
+/* The model of a copy of the directory, with more lines in a section of model.conf. */
 static steno_model *model_with(const char *section, const char *line)
 {
     char dir[] = "/tmp/steno-test-XXXXXX", path[64], here[512], target[640], text[2048];
@@ -536,7 +537,7 @@ static void words_reach_as_far_as_the_model_says_and_do_not_overlap(void **state
     assert_int_equal(wide.n, 1);
     near(wide.f[0].words[0][0], plain.f[0].words[0][0] - 0.1, 1e-9);
     near(wide.f[0].words[1][1], plain.f[0].words[1][1] + 0.3, 1e-9);
-    gap = plain.f[0].words[1][0] - plain.f[0].words[0][1]; /* less than 0.1 + 0.3: shared 1 : 3 */
+    gap = plain.f[0].words[1][0] - plain.f[0].words[0][1]; /* less than 0.1 + 0.3: divided 1 : 3 */
     middle = plain.f[0].words[1][0] - gap / 4;
     near(wide.f[0].words[0][1], middle, 1e-9);
     near(wide.f[0].words[1][0], middle, 1e-9);
@@ -557,7 +558,8 @@ static void a_model_may_ask_for_a_beam(void **state)
     free(a.pcm);
 }
 
-/* Silence that the network sees first moves no time, at the start and behind a finalize. */
+/* Silent padding before the signal does not shift times, neither at the start nor after a
+ * finalize. */
 static void silence_before_a_run_takes_no_time(void **state)
 {
     (void)state;
@@ -622,7 +624,7 @@ static size_t weight_bytes(const char *precision, const char *level)
     return i.weight_bytes;
 }
 
-/* The shipped model allows both; each level has only what its CPUs multiply. */
+/* The shipped model allows both. Each CPU level has only the formats that its CPUs multiply. */
 static void auto_takes_the_narrowest_weights_that_model_and_cpu_allow(void **state)
 {
     static const struct {

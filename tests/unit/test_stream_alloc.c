@@ -1,8 +1,8 @@
 /* ldflags: -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc */
 /* ldflags: -Wl,--wrap=aligned_alloc,--wrap=posix_memalign,--wrap=steno_mel_open */
-/* In steady state nothing allocates between audio in and result out: 1000 network steps with words,
- * partials and finals in them, after the first few, call no allocator. Nor does a stream that opens
- * compute what its model has: a server opens a thousand in a second. */
+/* In the steady state nothing allocates between audio in and result out: after the first few,
+ * 1000 network steps with words, partials and finals call no allocator. Opening a stream does
+ * not compute again what its model already holds: a server opens a thousand per second. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -31,7 +31,7 @@ steno_status __wrap_steno_mel_open(steno_mel **out, enum steno_mel_kind kind, in
     return __real_steno_mel_open(out, kind, sample_rate, fft_size, bins, low, high, err);
 }
 
-/* 0.1 s pieces: words of 0.2 s with gaps, and a pause for an endpoint now and then. */
+/* 0.1 s pieces: words of 0.2 s with gaps, and sometimes a pause long enough for an endpoint. */
 static void fill(float *pcm, size_t n, int rate, int piece)
 {
     int hz = piece % 25 > 16 ? 0 : piece % 4 < 2 ? (piece & 8 ? 500 : 1000) : 0;

@@ -1,5 +1,5 @@
-/* Products of rows of a table: the network keeps those of the longest input, plans show them, and
- * every row is what it would be alone. */
+/* Products of rows of a table. The network keeps those of the longest input, plans refer to
+ * them, and every row has the bits that it has alone. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,7 +14,7 @@
 #include "nn/network/network.h"
 #include "tests/support/onnx_make.h"
 
-#define ROWS 64 /* of the table; row ROWS - T + t is taken for frame t of T */
+#define ROWS 64 /* of the table; frame t of T uses row ROWS - T + t */
 #define DIM 6
 #define WIDE 10
 
@@ -125,7 +125,7 @@ static int steps(const steno_session *s, const char *op)
     return n;
 }
 
-/* Frames of T are the last ones of the table's: T of all of them. */
+/* The frames of an input of length T equal the last T frames of the whole table. */
 static void check_frames(const struct steno_tensor *y, int64_t frames, const float *whole)
 {
     assert_int_equal(y->shape.dim[1], frames);
@@ -198,7 +198,7 @@ static void sessions_share_them(void **state)
     check_frames(run(a, 20, WIDE), 20, whole);
     check_frames(run(b, 10, WIDE), 10, whole);
     assert_int_equal(steno_session_plan_constant_bytes(b), 20 * WIDE * sizeof(float));
-    steno_session_close(a); /* b shows a part of them still */
+    steno_session_close(a); /* b's plan still refers to them */
     assert_int_equal(steno_session_plan_constant_bytes(b), 20 * WIDE * sizeof(float));
     check_frames(run(b, 30, WIDE), 30, whole);
     check_frames(run(b, 10, WIDE), 10, whole);
@@ -261,7 +261,7 @@ static void threads_take_and_replace_them(void **state)
 
 static void what_is_too_much_is_computed_in_every_run(void **state)
 {
-    const size_t wide = (size_t)1 << 19; /* a row of two mebibytes */
+    const size_t wide = (size_t)1 << 19; /* one row takes 2 MiB */
     steno_network *n = load(graph(SLICE, wide), STENO_FP32);
     steno_session *s = open(n);
     (void)state;
@@ -282,7 +282,7 @@ static void near_misses_are_computed(void **state)
     static const enum form form[] = {STEP_OF_TWO, FROM_THE_BACK, PLUS_X};
     (void)state;
     for (size_t i = 0; i < sizeof form / sizeof *form; i++) {
-        const int64_t frames = form[i] == STEP_OF_TWO ? 2 : 9; /* one row of two frames */
+        const int64_t frames = form[i] == STEP_OF_TWO ? 2 : 9; /* two frames use one row */
         steno_network *n = load(graph(form[i], WIDE), STENO_FP32);
         steno_session *s = open(n);
         const struct steno_tensor *y = run(s, frames, WIDE);
@@ -296,7 +296,7 @@ static void near_misses_are_computed(void **state)
     }
 }
 
-/* The rows themselves are read as well: they are still taken. */
+/* The rows themselves have a second reader; the graph computes that too. */
 static void rows_that_are_read_stay(void **state)
 {
     steno_network *n = load(graph(ROWS_READ, WIDE), STENO_FP32);

@@ -47,7 +47,7 @@ struct meeting {
     pthread_t by[TEAM];
 };
 
-/* Returns once all parts are being run, so that each thread has one. */
+/* Returns once every part is running, so that each thread has exactly one. */
 static void meet(void *arg, int part)
 {
     struct meeting *m = arg;

@@ -38,7 +38,7 @@ static void pieces_get_their_word_marks(void **state)
     check_text(t, 2, "LLO", 0);
     check_text(t, 3, "world", STENO_TOKEN_WORD);
     check_text(t, 4, "", STENO_TOKEN_WORD);
-    check_text(t, 5, "", STENO_TOKEN_WORD); /* a bare id is the space */
+    check_text(t, 5, "", STENO_TOKEN_WORD); /* a line with only an id is the space */
     check_text(t, 6, "\xE4", STENO_TOKEN_BYTE);
     check_text(t, 7, "中", STENO_TOKEN_ALONE);
     check_text(t, 8, "カ", STENO_TOKEN_ALONE);

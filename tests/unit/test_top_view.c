@@ -1,4 +1,4 @@
-/* What steno top makes of two answers of a server. */
+/* The view that steno top computes from two answers of a server. */
 /* link: engine/cli/top_view.c */
 #include <stdarg.h>
 #include <stddef.h>
@@ -84,7 +84,7 @@ static void figures_are_those_between_two_answers(void **state)
     says(t, "stenod 9.8.7  up 0:01:44  draining  cpu 25.0 %  memory 100 MiB");
     says(t, "streams 30 (4 waiting)  uploads 3  ended 1.5/s  badly 0.5/s  refused 2.0/s");
     says(t, "audio 10.0 s/s");
-    /* of 100 new ones half lie below 0.1 s, 90 below 0.2, the rest above all bounds */
+    /* of 100 new values, half are below 0.1 s, 90 below 0.2 s, the rest above all bounds */
     says(t, "partial                 100.0    200.0    200.0      100\n");
     says(t, "first partial               -        -        -        0\n");
     says(t, "digits                  1      30       40  ###############.....   75 %     7   1/2   "
@@ -135,7 +135,7 @@ static void what_is_no_answer_is_told(void **state)
         steno_buf_free(&out);
         json_decref(a);
     }
-    /* odd members do no harm */
+    /* unexpected members are ignored */
     free(view_of("{\"models\":[1,{\"pool\":7},{\"name\":3,\"pool\":{\"batches\":9}}],\"metrics\":{"
                  "\"x\":[]}}",
                  first, 0));

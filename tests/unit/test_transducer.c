@@ -1,5 +1,5 @@
-/* Searches over toy networks, held against what espnet_onnx and ESPnet find with the same ones
- * (tests/espnet/oracle_transducer.py prints the table). */
+/* Searches over toy networks against the results of espnet_onnx and ESPnet with the same
+ * networks (tests/espnet/oracle_transducer.py prints the table). */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,7 +14,7 @@
 #define VOCAB 5
 #define FRAMES 9
 
-/* A row is a number made of the tokens so far, and so is the state. */
+/* The prediction and the state are one number, made of the tokens so far. */
 static steno_status predict(void *self, const float *const *state, const int32_t *token, size_t n,
                             float *const *next, float *const *row, steno_err *err)
 {
@@ -48,7 +48,7 @@ static steno_status join_nan(void *self, const float *const *enc, const float *c
     return st;
 }
 
-/* Speaks for token 2 alone. */
+/* Favours token 2 alone. */
 static steno_status prefer_two(void *self, const float *const *state, const int32_t *token,
                                size_t n, float *const *next, float *const *row, steno_err *err)
 {
@@ -150,7 +150,8 @@ static void searches_find_what_espnet_finds(void **state)
     steno_transducer_close(t);
 }
 
-/* Rows one at a time, two, all but the first: what came before is what it is. */
+/* Frames pushed one at a time, in twos, or all but the first: the results are those of the
+ * whole. */
 static void pieces_give_what_the_whole_does(void **state)
 {
     static const enum steno_transducer_search all[] = {
@@ -172,7 +173,7 @@ static void pieces_give_what_the_whole_does(void **state)
             assert_int_equal(steno_transducer_start(cut, NULL), STENO_OK);
             for (size_t at = 0; at < FRAMES; at += pieces[k % 3]) {
                 size_t n = FRAMES - at < pieces[k % 3] ? FRAMES - at : pieces[k % 3];
-                struct steno_transducer_nets borrowed = nets; /* others each time */
+                struct steno_transducer_nets borrowed = nets; /* another copy each time */
                 assert_int_equal(steno_transducer_push(cut, &borrowed, enc + at, n, 1, NULL),
                                  STENO_OK);
                 assert_int_equal(steno_transducer_best(cut, &best), STENO_OK);
@@ -198,7 +199,7 @@ static void pieces_give_what_the_whole_does(void **state)
     }
 }
 
-/* Frames whose scores repeat after a while, and never the same way twice. */
+/* Frames whose scores recur; the sequence repeats after 77 frames. */
 static float speech(size_t frame)
 {
     return (float)(frame % 7 + frame % 11);
@@ -221,7 +222,8 @@ static void assert_same(steno_transducer *a, steno_transducer *b)
     }
 }
 
-/* Collected after every frame or never: the same, with and without a language model. */
+/* Memory collected after every frame or never: the same results, with and without a language
+ * model. */
 static void what_is_collected_is_not_missed(void **state)
 {
     enum { LONG = 600 };
@@ -258,7 +260,7 @@ static void what_is_collected_is_not_missed(void **state)
     free(frames);
 }
 
-/* As join, of somebody who says a token in a third of a second or so. */
+/* Like join, for a speaker with about three tokens per second. */
 static steno_status join_slowly(void *self, const float *const *e, const float *const *row,
                                 size_t n, float *out, steno_err *err)
 {
@@ -268,10 +270,10 @@ static steno_status join_slowly(void *self, const float *const *e, const float *
     return st;
 }
 
-/* An hour of speech without a pause, 25 frames a second: what the search holds does not grow with
- * it, but for the tokens that it has to say in the end (each a sequence and a link, in arrays that
- * grow by half, and where they are read into). Rows are as wide as networks'. ALSD, which trails
- * behind by as many frames as it has said tokens, keeps those. */
+/* An hour of speech without a pause, at 25 frames per second. The search's memory does not grow,
+ * except for the tokens of the result (each has a sequence and a link, in arrays that grow by
+ * half, and the arrays of the final result). Rows are as wide as those of real networks. ALSD
+ * lags by as many frames as it has tokens, and keeps those frames. */
 static void an_hour_takes_no_more_memory_than_a_minute(void **state)
 {
     enum { SECOND = 25, WIDTH = 128, PER_TOKEN = 400 };
@@ -308,7 +310,7 @@ static void an_hour_takes_no_more_memory_than_a_minute(void **state)
     }
 }
 
-/* A sequence that comes up again is not asked for again. */
+/* A token sequence that occurs again is not predicted again. */
 static void every_sequence_is_predicted_once(void **state)
 {
     (void)state;
@@ -371,7 +373,8 @@ static void scores_that_are_no_numbers_are_an_error(void **state)
     }
 }
 
-/* Two frames, of which the first takes both steps: blank or one more token after the first. */
+/* Two frames. The first one allows both steps: the blank, or one more token after the first
+ * token. */
 static steno_status join_two(void *self, const float *const *e, const float *const *row, size_t n,
                              float *out, steno_err *err)
 {
@@ -397,7 +400,7 @@ static steno_status predict_two(void *self, const float *const *state, const int
     return STENO_OK;
 }
 
-/* ESPnet sorts by score for each token only what came to its end. */
+/* ESPnet sorts only the hypotheses that ended by their score per token. */
 static void alsd_keeps_the_order_of_its_beam_where_nothing_ended(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* Streams that pass silence over: the same finals, less work. */
+/* Streams with the VAD filter, which removes silence: the same finals for less work. */
 #include <fcntl.h>
 #include <math.h>
 #include <setjmp.h>
@@ -21,7 +21,7 @@
 #define RATE 8000
 #define PAUSE (5 * RATE)
 #define ROW                                                                                        \
-    0.04 /* s: behind a pause the network's memory is another, and a peak may move by one          \
+    0.04 /* s: after a removed pause the network's state differs, so a peak may move by one frame  \
           */
 #define SILERO "/models/silero-vad"
 
@@ -80,7 +80,7 @@ static int end(void **state)
 enum { MOST = 64 };
 struct filtered {
     struct steno_buf finals;
-    double at[MOST]; /* of words */
+    double at[MOST]; /* start times of words */
     size_t words;
     double skipped;
 };
@@ -98,7 +98,7 @@ static void note_events(steno_stream *s, struct filtered *h)
     }
 }
 
-/* pcm in pieces of `piece` samples; finalize: asked for in the middle. */
+/* Push pcm in pieces of `piece` samples; finalize in the middle if asked to. */
 static struct filtered run_filter(const steno_vad *vad, int rate, const float *pcm, size_t n,
                                   size_t piece, bool finalize)
 {
@@ -145,8 +145,8 @@ static steno_vad *open_vad(const char *dir)
     return v;
 }
 
-/* What three pauses of 5 s let pass over, less what is heard of each: a second behind speech, 0.2 s
- * before it, and windows that lie across. */
+/* The time removed from three pauses of 5 s, less what the network still gets: a second after
+ * speech, 0.2 s before it, and windows that lie across the borders. */
 static void check_saving(const steno_vad *vad)
 {
     struct filtered all = run_filter(NULL, RATE, talk, n_talk, 800, false);
@@ -208,7 +208,7 @@ static void pieces_of_any_size_give_the_same(void **state)
     steno_vad_close(v);
 }
 
-/* The middle lies in a pause. */
+/* The middle is inside a pause. */
 static void a_finalize_begins_anew_behind_the_filter(void **state)
 {
     steno_vad *v = open_vad(NULL);
@@ -222,7 +222,7 @@ static void a_finalize_begins_anew_behind_the_filter(void **state)
     steno_vad_close(v);
 }
 
-/* The same audio said to be of another rate is another recording, but silence stays silence. */
+/* The same samples at another rate are a different recording, but silence stays silence. */
 static void other_rates_pass_the_resampler_first(void **state)
 {
     static const int rates[] = {11025, 16000, 48000};

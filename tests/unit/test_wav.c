@@ -21,7 +21,7 @@ struct result {
     float out[MAX_OUT];
 };
 
-/* Push in pieces of `piece` bytes (0 = random) through a reader with little room. */
+/* Push in pieces of `piece` bytes (0: random) through a reader with little room. */
 static void parse(const void *data, size_t n, size_t piece, struct result *r)
 {
     steno_wav *w = steno_wav_new();
@@ -150,7 +150,7 @@ static void extensible_format_names_its_encoding_in_the_guid(void **state)
     parse(x.data, x.len, 1, &r);
     assert_int_equal(r.st, STENO_OK);
     check_ramp(&r, 100);
-    x.data[44 + 10] ^= 0xFF; /* a GUID that is not Microsoft's */
+    x.data[44 + 10] ^= 0xFF; /* not Microsoft's GUID */
     parse(x.data, x.len, 1, &r);
     assert_int_equal(r.st, STENO_ERR_UNSUPPORTED);
     wavgen_put32(x.data + 16, 18);
@@ -230,13 +230,13 @@ static void data_of_length_zero_before_samples_is_unknown(void **state)
     for (size_t i = 0; i < sizeof chunks / sizeof chunks[0]; i++) {
         struct wavgen w = plain(2, 16000, 500);
         struct result r;
-        wavgen_put32(w.data + 40, 0); /* the RIFF size stays right */
+        wavgen_put32(w.data + 40, 0); /* the RIFF size stays correct */
         parse(w.data, w.len, chunks[i], &r);
         assert_int_equal(r.st, STENO_OK);
         assert_int_equal(r.info.frames, -1);
         assert_false(r.truncated);
         check_ramp(&r, 500);
-        /* as few samples as the probe takes: none is lost at the end */
+        /* fewer samples than the probe takes: the end loses none */
         wavgen_put32(w.data + 4, 36 + 8);
         parse(w.data, 44 + 8, chunks[i], &r);
         assert_int_equal(r.st, STENO_OK);
@@ -289,7 +289,7 @@ static void truncated_data_are_delivered_and_flagged(void **state)
         assert_int_equal(r.st, STENO_OK);
         assert_true(r.truncated);
         check_ramp(&r, (cut - 44) / 4 * 2);
-        assert_int_equal(r.info.frames, 200); /* what the header says */
+        assert_int_equal(r.info.frames, 200); /* the number in the header */
     }
     free(w.data);
 }
@@ -400,7 +400,7 @@ static void failed_reader_keeps_failing_the_same_way(void **state)
     assert_int_equal(
         steno_wav_push(w, "this is no wav", 14, &used, out, STENO_CHANNELS_MAX, &frames, &a),
         STENO_ERR_FORMAT);
-    assert_int_equal(used, 99); /* outputs untouched on failure */
+    assert_int_equal(used, 99); /* outputs are untouched on failure */
     assert_int_equal(steno_wav_push(w, "RIFF", 4, &used, out, STENO_CHANNELS_MAX, &frames, &b),
                      STENO_ERR_FORMAT);
     assert_string_equal(a.msg, b.msg);

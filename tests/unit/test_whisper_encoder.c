@@ -1,5 +1,5 @@
-/* The encoder against CTranslate2's in float32, recorded in ../shared/zoo/whisper (README.md
- * there). */
+/* The encoder against CTranslate2's in float32, recorded in ../shared/zoo/whisper (its README.md
+ * describes the files). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -88,7 +88,7 @@ static void check_encoder(const char *which)
     y = steno_whisper_encoded(r, &rows);
     assert_int_equal(rows, 1500);
     d = (size_t)m->dims.audio_state;
-    for (size_t i = 0; i < 61; i++) { /* rows 0 to 31, then every 50th */
+    for (size_t i = 0; i < 61; i++) { /* frames 0 to 31, then every 50th */
         const size_t row = i < 32 ? i : (i - 31) * 50;
         for (size_t c = 0; c < d; c++)
             worst = fmaxf(worst, fabsf(y[row * d + c] - ((const float *)want.data)[i * d + c]));

@@ -1,5 +1,5 @@
-/* Readers of Whisper's weights: the same toy in every format, and files that lie. Blocks of ggml
- * are held against numbers worked out by hand from ggml-quants.h. */
+/* Readers of Whisper's weights: one toy model in every format, and damaged files. ggml blocks
+ * are compared with numbers computed by hand from ggml-quants.h. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -82,7 +82,7 @@ static void a_file_cut_anywhere_is_refused(void **state)
     for (int f = 0; f < WHISPER_TOY_FORMATS; f++) {
         struct steno_buf b = toy((enum whisper_toy_format)f);
         for (size_t n = 0; n < b.len; n += n < 4096 ? 1 : 97) {
-            void *copy = malloc(n + 1); /* so that AddressSanitizer sees the end */
+            void *copy = malloc(n + 1); /* an exact block, so that AddressSanitizer sees its end */
             steno_whisper_weights *w = NULL;
             steno_err err = {0};
             assert_non_null(copy);
@@ -95,7 +95,8 @@ static void a_file_cut_anywhere_is_refused(void **state)
     }
 }
 
-/* Bytes `from` become `to` (as long) in the toy; the message then says `text`. */
+/* Replace the n bytes `from` by `to` in the toy. The model must be refused with a message that
+ * contains `text`. */
 static void check_refused(enum whisper_toy_format f, const char *from, const char *to, size_t n,
                           const char *text)
 {
@@ -133,7 +134,7 @@ static void what_is_wrong_is_named(void **state)
                   "tensor 'encoder.ln_post.bias' is missing");
 }
 
-/* One block of 32: the scale, what else is in its head, then bytes q. */
+/* One block of 32: the scale, the rest of the block's header, then the quantized bytes. */
 static void check_block(enum steno_whisper_type type, const unsigned char *bytes, const float *want)
 {
     const struct steno_whisper_tensor t = {.type = type, .rank = 1, .dim = {32}, .data = bytes};
@@ -147,8 +148,8 @@ static void check_block(enum steno_whisper_type type, const unsigned char *bytes
 
 static void blocks_of_ggml(void **state)
 {
-    /* d = 0.5 (0x3800), m = -2 (0xC000); byte j is 0x5A + j: low nibble 10 + j, high one 5 +
-     * carries */
+    /* d = 0.5 (0x3800), m = -2 (0xC000); byte j is 0x5A + j: the low nibble is 10 + j, the high
+     * one 5 plus the carry */
     unsigned char q4_0[18] = {0, 0x38}, q4_1[20] = {0, 0x38, 0, 0xC0};
     unsigned char q5_0[22] = {0, 0x38, 1, 0, 0, 0x80}, q5_1[24] = {0, 0x38, 0, 0xC0, 1, 0, 0, 0x80};
     unsigned char q8_0[34] = {0, 0x38};
@@ -166,7 +167,7 @@ static void blocks_of_ggml(void **state)
     for (int i = 0; i < 32; i++)
         w[i] = 0.5f * low[i] - 2;
     check_block(STENO_WHISPER_Q4_1, q4_1, w);
-    low[0] += 16; /* the fifth bits: of elements 0 and 31 */
+    low[0] += 16; /* the fifth bits of elements 0 and 31 */
     low[31] += 16;
     for (int i = 0; i < 32; i++)
         w[i] = 0.5f * (low[i] - 16);

@@ -1,6 +1,6 @@
-/* A 3x3 convolution of stride 2 with many channels as a network: what fewer multiplications give is
- * what all of them give, for every extent, level, precision and number of threads, also from a
- * cache. */
+/* A network of one 3x3 convolution with stride 2 and many channels. Winograd's method gives the
+ * same results as all multiplications, for every extent, level, precision and number of threads,
+ * and from a packed cache. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,7 +22,7 @@ enum { C = 128, O = 24, MOST_IN = 43, MOST_OUT = 22, BATCH = 2 };
 static float x[BATCH * C * MOST_IN * MOST_IN], w[O * C * 9], bias[O];
 static float want[BATCH * O * MOST_OUT * MOST_OUT], mag[BATCH * O * MOST_OUT * MOST_OUT];
 
-static float number(size_t i) /* in [-1,1], without a pattern */
+static float number(size_t i) /* in [-1,1], without a period */
 {
     return sinf((float)(i % 9973) * 1.7f + (float)(i % 11));
 }
@@ -63,7 +63,7 @@ static steno_network *open_as(const char *path, const char *cpu, enum steno_prec
     return n;
 }
 
-/* y [BATCH, O, h, w] of an image in0 x in1, to be freed. */
+/* y [BATCH, O, h, w] of an image in0 x in1. The caller frees it. */
 static float *run(steno_network *n, int threads, int64_t in0, int64_t in1, size_t *count)
 {
     const struct steno_session_options so = {.threads = threads};
@@ -84,7 +84,7 @@ static float *run(steno_network *n, int threads, int64_t in0, int64_t in1, size_
     return copy;
 }
 
-/* All multiplications, in double; pad rows above and columns to the right. */
+/* All multiplications in double. `pad` rows above; columns are padded on the right. */
 static size_t reference(size_t in0, size_t in1, size_t pad)
 {
     const size_t out0 = (in0 + pad - 3) / 2 + 1, out1 = (in1 + pad - 3) / 2 + 1;
@@ -109,9 +109,9 @@ static size_t reference(size_t in0, size_t in1, size_t pad)
 static const int64_t sizes[][2] = {{3, 3},  {7, 39}, {9, 21},  {13, 15}, {14, 18}, {17, 17},
                                    {19, 9}, {20, 8}, {39, 13}, {43, 12}, {5, 43},  {42, 43}};
 
-/* Of a precision: how far an output may be from `want`, of the sum of magnitudes. Of the 1152
- * roundings of a sum in f32 few add up, and those of 16-bit factors (2^-9 each, and again for sums
- * of inputs, where there are such) fall both ways. */
+/* Allowed distance of an output from `want`, relative to the sum of magnitudes, by precision.
+ * Few of the 1152 roundings of an f32 sum add up. Rounded 16-bit factors have errors of 2^-9
+ * each, also those of summed inputs; their signs vary. */
 static const struct {
     enum steno_precision p;
     double most;

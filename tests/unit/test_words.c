@@ -81,10 +81,11 @@ static void last_word_closes_when_nothing_can_be_added(void **state)
     steno_tokens *p = vocab(pieces, "<blk> <unk>"), *d = vocab(whole, "<blk> <unk>");
     struct steno_words w;
     steno_words_init(&w);
-    build(&w, p, (int[]){1, 2, 3}, 3, 3); /* "two" may become "twofold" */
+    build(&w, p, (int[]){1, 2, 3}, 3, 3); /* "two" could still become "twofold" */
     assert_int_equal(w.stable_words, 1);
     assert_int_equal(w.stable_bytes, strlen("forty"));
-    build(&w, p, (int[]){1, 2, 3}, 3, 2); /* the 3rd token is open: so is what ends "forty" */
+    /* the third token is not committed, so the end of "forty" is open too */
+    build(&w, p, (int[]){1, 2, 3}, 3, 2);
     assert_int_equal(w.stable_words, 0);
     build(&w, d, (int[]){1, 2, 1}, 3, 3);
     assert_int_equal(w.stable_words, 3);

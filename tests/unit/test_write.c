@@ -1,4 +1,4 @@
-/* The ONNX writer: what is written is read back as the same graph. */
+/* The ONNX writer: a written file reads back as the same graph. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -24,7 +24,7 @@ static void serialize(steno_network *n, struct steno_buf *out, int opset)
         fail_msg("%s", err.msg);
 }
 
-/* Names in bodies that hide outer ones, outputs that are captured, constants from outside. */
+/* Names in bodies that hide outer names, captured outputs, constants from outside. */
 static void bodies_keep_what_they_capture(void **state)
 {
     struct mk_graph *m = mk_new(13), *a = mk_body(m), *b = mk_body(m);
@@ -134,7 +134,7 @@ static void nodes_are_said_in_other_opsets(void **state)
         }
 }
 
-/* Two layers of the same form, each a region: one function, called twice. */
+/* Two layers of the same form, each a region: one function with two calls. */
 static void regions_are_one_function_for_equal_layers(void **state)
 {
     struct mk_graph *m = mk_new(13);
@@ -194,7 +194,8 @@ static void regions_are_one_function_for_equal_layers(void **state)
         assert_int_equal(model->n_functions, 1);
         assert_string_equal(model->functions[0]->name, "Layer");
         assert_int_equal(model->functions[0]->n_input, 2); /* x and the weights */
-        assert_int_equal(model->functions[0]->n_node, 6);  /* 4, half, axes of opset 18 */
+        /* the layer's 4, half, and the axes input of opset 18 */
+        assert_int_equal(model->functions[0]->n_node, 6);
         assert_int_equal(model->graph->n_node, 2);
         assert_string_equal(model->graph->node[0]->name, "layer");
         onnx__model__free_unpacked(model, NULL);

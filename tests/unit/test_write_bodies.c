@@ -1,5 +1,5 @@
-/* Fused operators in written files: they come back as one node, and their bodies compute what their
- * kernels compute. */
+/* Fused operators in written files: they read back as one node, and their function bodies
+ * compute what the kernels compute. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -88,8 +88,8 @@ static void glu_in_every_form_of_split(void **state)
         wc_round_trip(glu(), "Glu", opsets[i]);
 }
 
-/* From opset 18 on the last part may be smaller; before it that has no form, whether the number of
- * parts is said (num_outputs) or, against the operator's text, is not. */
+/* From opset 18 on the last part may be smaller. Before 18 no form exists for that, whether the
+ * number of parts is given (num_outputs) or missing, which the operator's text does not allow. */
 static void parts_that_differ_have_no_form_before_18(void **state)
 {
     (void)state;
@@ -265,7 +265,7 @@ static void depthwise_convolution_with_padding(void **state)
     wc_round_trip(m, "DepthwiseConv1d", 13);
 }
 
-/* With and without positions, masks of both types, heads joined and apart. */
+/* With and without positions, masks of both types, heads joined and separate. */
 static void attention(void **state)
 {
     static const char *const graphs[] = {
@@ -298,7 +298,7 @@ static void attention(void **state)
     }
 }
 
-/* One row of x asks; with and without what is optional. */
+/* One row of x makes the query; with and without the optional inputs. */
 static void attention_of_a_step(void **state)
 {
     (void)state;
@@ -319,7 +319,7 @@ static void attention_of_a_step(void **state)
     }
 }
 
-/* Two convolutions, the second with Clip and a sum. */
+/* Two convolutions; the second has Clip and a residual. */
 static struct mk_graph *channels_last(void)
 {
     static const float lo = -0.2f, hi = 0.4f;
@@ -347,7 +347,7 @@ static void channels_last_convolution(void **state)
     wc_round_trip(channels_last(), "ConvNhwc", 13);
 }
 
-/* A shift as such: no pattern needed, the operator is called through its body alone. */
+/* A relative shift by itself: the operator is run through its body, no pattern is matched. */
 static void relative_shift_equals_its_body(void **state)
 {
     (void)state;

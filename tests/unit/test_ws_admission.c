@@ -1,5 +1,5 @@
-/* Who comes in by a WebSocket handshake, who is turned away, and what each is told: over a pool
- * that is full when told so, and sockets of which the test holds the other end. */
+/* Admission of WebSocket handshakes: who is admitted, who is refused, and with which answer. The
+ * pool is a fake that can be full; the test holds the other end of each socket. */
 /* link: server/ws_admission.c server/handshake.c server/refusal.c server/keys.c server/retry_spreader.c */
 /* link: server/limits.c server/server.c */
 /* link: server/acceptor.c server/head.c server/metrics.c server/stats.c server/config.c */
@@ -32,12 +32,11 @@
 #define GOOD "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n"
 #define ID "X-Request-Id: mine-1\r\n"
 
-/* ---- models and pool, as the door sees them; the real ones are not linked ---------------------
- */
+/* ---- fake models and a fake pool; the real ones are not linked ------------------------------ */
 
 struct steno_models {
     bool loading, full;
-    char asked[64]; /* for a model: its name */
+    char asked[64]; /* name of the last requested model */
     int acquired, in_use;
     struct steno_served served;
 };
@@ -73,16 +72,15 @@ steno_status steno_pool_admit(steno_pool *p, enum steno_pool_class c, steno_err 
                : STENO_OK;
 }
 
-/* ---- the house --------------------------------------------------------------------------------
- */
+/* ---- the fixture ---------------------------------------------------------------------------- */
 
 struct house {
     struct steno_config conf;
     steno_models models;
     struct steno_server srv;
     struct steno_ws_admission admission;
-    int closed, lingers; /* what the owner heard */
-    int outside;         /* the client's end */
+    int closed, lingers; /* calls of the owner's callbacks */
+    int outside;         /* the client's end of the socket */
     struct steno_ws_handshake handshake;
     char answer[2048];
 };
@@ -102,7 +100,7 @@ static void on_linger(void *user, int fd)
 
 static const struct steno_ws_owner owner = {on_closed, on_linger};
 
-/* settings: of the configuration, blanks between them. keys: the text of a key file, or NULL. */
+/* settings: configuration settings separated by blanks. keys: the text of a key file, or NULL. */
 static void build(struct house *h, const char *settings, const char *keys)
 {
     memset(h, 0, sizeof *h);
@@ -138,8 +136,8 @@ static double refused(const struct house *h, enum steno_rejection why)
     return steno_metric_value(h->srv.stats->sessions_rejected[why]);
 }
 
-/* A handshake for target with more headers, and `behind` sent behind its head. True: let in, with
- * the descriptor in *fd; else what was answered is in h->answer. */
+/* A handshake for target with additional headers, and `behind` sent right after its head. True:
+ * admitted, *fd is the descriptor. False: refused, h->answer has the answer. */
 static bool knock(struct house *h, const char *target, const char *headers, const char *behind,
                   int *fd)
 {
@@ -165,19 +163,21 @@ static bool knock(struct house *h, const char *target, const char *headers, cons
     return false;
 }
 
-/* Let in, and leaves again. */
+/* The handshake is admitted and then released. */
 static void expect_in(struct house *h, const char *target, const char *headers)
 {
     int fd, closed = h->closed;
     if (!knock(h, target, headers, "", &fd))
         fail_msg("%s: %s", target, h->answer);
-    assert_int_equal(h->closed, closed); /* who adopts it tells that */
+    /* after admission the closing is reported by the new owner of the connection */
+    assert_int_equal(h->closed, closed);
     steno_ws_handshake_release(&h->srv, &h->handshake);
     close(fd);
     close(h->outside);
 }
 
-/* Turned away with this status; the answer has each of the lines in `says`, up to a NULL. */
+/* The handshake is refused with this status. The answer contains each of the lines in `says`,
+ * which ends with NULL. */
 static void expect_out(struct house *h, const char *target, const char *headers, int status,
                        const char *const *says)
 {
@@ -195,7 +195,7 @@ static void expect_out(struct house *h, const char *target, const char *headers,
     assert_false(h->handshake.entered);
 }
 
-/* s of the last answer's Retry-After. */
+/* Seconds in the last answer's Retry-After. */
 static int retry_after(const struct house *h)
 {
     const char *at = strstr(h->answer, "\r\nRetry-After: ");
@@ -235,13 +235,13 @@ static void whoever_asks_properly_comes_in(void **state)
         assert_string_equal(h.handshake.hs.target, handshakes[i].target);
         assert_true(h.handshake.entered);
         assert_int_equal(steno_limits_active(h.srv.limits), 1);
-        /* the head is taken out of the socket, what came behind it is not, and nothing was said yet
-         */
+        /* the head was read from the socket, the bytes after it were not, and nothing was sent
+         * yet */
         assert_int_equal(recv(fd, &byte, 1, MSG_DONTWAIT), 1);
         assert_int_equal(byte, '!');
         assert_int_equal(recv(h.outside, &byte, 1, MSG_DONTWAIT), -1);
         steno_ws_handshake_release(&h.srv, &h.handshake);
-        steno_ws_handshake_release(&h.srv, &h.handshake); /* gives back once */
+        steno_ws_handshake_release(&h.srv, &h.handshake); /* the second call has no effect */
         assert_int_equal(steno_limits_active(h.srv.limits), 0);
         close(fd);
         close(h.outside);
@@ -255,7 +255,7 @@ static void what_is_no_handshake_of_ours_is_told_why(void **state)
     struct house h;
     (void)state;
     build(&h, "", NULL);
-    h.models.full = true; /* asked for last of all */
+    h.models.full = true; /* capacity is checked last */
     expect_out(&h, "/v1/nothing", GOOD, 404,
                SAYS("not_found", "/v1/stream", "Connection: close\r\n"));
     expect_out(&h, "/v1/stream", "Sec-WebSocket-Version: 13\r\n", 400, SAYS("invalid_argument"));
@@ -286,12 +286,12 @@ static void a_key_is_looked_for_in_four_places(void **state)
         SAYS("invalid_api_key", "is needed", "WWW-Authenticate: Bearer\r\n", "X-Request-Id: req_"));
     expect_out(&h, "/v1/stream?api_key=" OTHER, GOOD, 401, SAYS("not known"));
     assert_null(strstr(h.answer, OTHER));
-    /* the header is what counts where the URL names another */
+    /* the header takes precedence over the URL */
     expect_out(&h, "/v1/stream?api_key=" SECRET, GOOD "Authorization: Bearer " OTHER "\r\n", 401,
                SAYS("not known"));
     assert_true(refused(&h, STENO_REJECT_KEY) == 3);
-    assert_int_equal(h.models.acquired,
-                     5); /* nobody unknown learns what there is, or takes a place */
+    /* without a valid key a client learns nothing of the models and takes no place */
+    assert_int_equal(h.models.acquired, 5);
     pull_down(&h);
 }
 
@@ -340,11 +340,11 @@ static void a_key_without_quota_hears_429_and_others_come_in(void **state)
     close(h.outside);
     expect_out(&h, "/v1/stream?api_key=" SECRET, GOOD ID, 429,
                SAYS("quota_exceeded", "'one'", "Retry-After: 1\r\n", ID));
-    assert_int_equal(steno_limits_active(h.srv.limits), 1); /* its place went back */
+    assert_int_equal(steno_limits_active(h.srv.limits), 1); /* its place was returned */
     expect_in(&h, "/v1/stream?api_key=" OTHER, GOOD);
     expect_in(&h, "/v1/stream?api_key=" OTHER, GOOD);
     expect_out(&h, "/v1/stream?api_key=" OTHER, GOOD, 429, SAYS("'two'"));
-    assert_in_range(retry_after(&h), 2, 30); /* one comes back in half a minute */
+    assert_in_range(retry_after(&h), 2, 30); /* the next request is allowed in half a minute */
     steno_ws_handshake_release(&h.srv, &first);
     close(fd);
     expect_in(&h, "/v1/stream?api_key=" SECRET, GOOD);
@@ -352,7 +352,7 @@ static void a_key_without_quota_hears_429_and_others_come_in(void **state)
     pull_down(&h);
 }
 
-/* What only the session can say in its dialect is let through to it. */
+/* The admission passes on what only the session can answer in its dialect. */
 static void wrong_settings_are_left_to_the_session(void **state)
 {
     struct house h;
@@ -381,7 +381,7 @@ static void who_comes_back_to_a_session_needs_no_place(void **state)
     steno_ws_handshake_release(&h.srv, &h.handshake);
     close(fd);
     close(h.outside);
-    /* with its key, and where sessions outlive their connection at all */
+    /* a resumed session still needs its key, and a dialect with resumable sessions */
     expect_out(&h, "/v1/stream?session_id=sess_1", GOOD, 401, SAYS("is needed"));
     expect_out(&h, "/v1/listen?session_id=sess_1&api_key=" SECRET, GOOD, 503,
                SAYS("shutting down"));
@@ -465,7 +465,7 @@ static void who_is_gone_before_the_answer_leaves_nothing(void **state)
     int pair[2];
     (void)state;
     build(&h, "", NULL);
-    /* a refusal that nobody reads any more */
+    /* a refusal that nobody reads */
     h.models.full = true;
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
     assert_int_equal(send(pair[1], head, n, 0), n);
@@ -473,7 +473,7 @@ static void who_is_gone_before_the_answer_leaves_nothing(void **state)
     assert_false(steno_ws_admit(&h.admission, pair[0], &peer, head, n, &h.handshake));
     assert_int_equal(h.closed, 1);
     assert_int_equal(fcntl(pair[0], F_GETFD), -1);
-    /* its head went with it: not even asked */
+    /* the client leaves in the middle of its head: the models are not asked */
     h.models.full = false;
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
     assert_int_equal(send(pair[1], head, n / 2, 0), n / 2);
@@ -484,13 +484,13 @@ static void who_is_gone_before_the_answer_leaves_nothing(void **state)
     pull_down(&h);
 }
 
-/* The acceptor's thread brings it, as in the daemon. */
+/* The acceptor's thread delivers the head, as in the daemon. */
 struct entrance {
     struct house house;
     steno_acceptor *acceptor;
     pthread_mutex_t lock;
     pthread_cond_t came;
-    int in, others; /* descriptors that were let in, or are not for the door; 0 = none yet */
+    int in, others; /* descriptors: admitted, or of other paths; 0 = none yet */
 };
 
 static void on_head(void *user, int fd, const struct steno_peer *peer, const char *head, size_t len)
@@ -562,13 +562,13 @@ static void heads_in_pieces_are_decided_when_they_are_whole(void **state)
     assert_int_equal(steno_acceptor_start(e.acceptor, NULL), STENO_OK);
     fd = dial(e.acceptor);
     send_slowly(fd, ours);
-    assert_int_equal(poll(&(struct pollfd){fd, POLLIN, 0}, 1, 20),
-                     0); /* nothing is said to half a head */
+    /* half a head gets no answer */
+    assert_int_equal(poll(&(struct pollfd){fd, POLLIN, 0}, 1, 20), 0);
     send_slowly(fd, "\r\n");
     read_all(fd, got, sizeof got);
     assert_memory_equal(got, "HTTP/1.1 503 ", 13);
     close(fd);
-    /* a path of nobody's goes on as it came, byte by byte */
+    /* another path is passed on byte for byte */
     fd = dial(e.acceptor);
     send_slowly(fd, other);
     (void)wait_for(&e, &e.others);

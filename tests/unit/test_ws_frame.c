@@ -1,4 +1,5 @@
-/* WebSocket framing against the examples of RFC 6455 (5.7) and its rules, in every cut. */
+/* WebSocket framing against the examples of RFC 6455 (5.7) and its rules, for every split of the
+ * input. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -13,7 +14,7 @@
 #define MAX_TEXT 300
 #define MAX_BINARY 70000
 
-/* What a run over some bytes made, as text: "T[Hel..lo] B(256) ping[x] close 1000[bye] !2". */
+/* The items of one run as text: "T[Hel..lo] B(256) ping[x] close 1000[bye] !2". */
 struct story {
     char text[512];
     steno_status status;
@@ -49,7 +50,7 @@ static void tell(struct story *s, const struct steno_ws_item *it)
     }
 }
 
-/* Feed bytes [n] in pieces of `cut`. */
+/* Feed n bytes in pieces of `cut`. */
 static struct story *run(const void *bytes, size_t n, size_t cut)
 {
     struct story *s = calloc(1, sizeof *s);
@@ -95,7 +96,7 @@ static void expect(const void *bytes, size_t n, const char *text, steno_status s
     }
 }
 
-/* A client's frame with an all-zero mask unless a key is given. Returns its length. */
+/* A client's frame with an all-zero mask. Returns its length. */
 static size_t frame(unsigned char *out, unsigned first, const char *data, size_t n)
 {
     static const unsigned char key[4] = {0x37, 0xfa, 0x21, 0x3d};
@@ -144,7 +145,7 @@ static void lengths_at_their_edges_are_read(void **state)
 
 static void a_message_over_the_limit_is_refused_by_its_head(void **state)
 {
-    /* 9 MiB of binary: nothing of the payload is needed */
+    /* 9 MiB of binary: refused without any payload */
     static const unsigned char big[] = {0x82, 0xff, 0, 0, 0, 0, 0, 0x90, 0, 0, 0, 0, 0, 0};
     unsigned char b[512];
     char text[200];
@@ -212,7 +213,7 @@ static void text_must_be_utf8_across_any_cut(void **state)
     }
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         expect(b, frame(b, 0x81, bad[i], strlen(bad[i])), "", STENO_ERR_FORMAT, "UTF-8");
-    n = frame(b, 0x01, "\xce", 1); /* a character over two fragments */
+    n = frame(b, 0x01, "\xce", 1); /* a character split over two fragments */
     n += frame(b + n, 0x80, "\xba", 1);
     expect(b, n, "T[\xce\xba] ", STENO_OK, NULL);
     n = frame(b, 0x88, "\x03\xe8\xff", 3);
@@ -236,7 +237,7 @@ static void a_close_has_code_and_reason(void **state)
     assert_int_equal(n, 18);
     assert_memory_equal(out, "\x88\x10\x03\xf1limit_exceeded", 18);
     memset(reason, 'x', sizeof reason);
-    memcpy(reason + 122, "\xce\xba", 2); /* would be cut in the middle */
+    memcpy(reason + 122, "\xce\xba", 2); /* the limit would fall inside a character */
     reason[150] = '\0';
     n = steno_ws_close_frame(out, 1000, reason);
     assert_int_equal(n, 2 + 2 + 122);

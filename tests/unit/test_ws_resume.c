@@ -1,5 +1,5 @@
-/* A session that outlives its connection, without sockets: what is said again, which audio is
- * passed over, what is refused. */
+/* A session that outlives its connection, without sockets: which messages are sent again, which
+ * audio is skipped, what is refused. */
 /* link: server/ws_session.c server/ws_session_resume.c server/history.c server/outbox.c */
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,7 +15,7 @@
 
 #define START "{\"type\":\"start\",\"resumable\":true}"
 
-/* Stands where the pool is: keeps the samples as the 16-bit numbers they were. */
+/* Stands in for the pool; keeps the samples as 16-bit numbers. */
 struct fake {
     size_t room, n;
     int16_t received[4096];
@@ -101,7 +101,7 @@ static void text(struct fixture *f, const char *t)
     steno_ws_session_text(f->s, t, strlen(t), true);
 }
 
-/* Samples from..to, each its own number. */
+/* Send samples from..to. Each has its own number as its value. */
 static void say(struct fixture *f, int from, int to)
 {
     for (int i = from; i < to; i++) {
@@ -129,7 +129,8 @@ static steno_status attach(struct fixture *f, uint64_t next, int64_t sample, ste
     return steno_ws_session_attach(f->s, &ask, err);
 }
 
-/* The answers waiting, as "type seq" and what `says` finds in each, one after the other. */
+/* The waiting messages must contain the strings of `says`, one string per message in order, and
+ * there must be no more messages. */
 static void expect(struct fixture *f, const char *const *says)
 {
     for (; *says; says++) {
@@ -179,9 +180,9 @@ static void what_was_written_but_never_arrived_is_said_again(void **state)
     note_event(f, STENO_FINAL, "one");
     note_event(f, STENO_FINAL, "two");
     EXPECT(f, "ready", "\"text\":\"one\"", "\"text\":\"two\""); /* into a dead connection */
-    assert_int_equal(attach(f, 1, -1, NULL), STENO_OK);         /* which we think alive */
+    assert_int_equal(attach(f, 1, -1, NULL), STENO_OK); /* which the server takes for alive */
     EXPECT(f, "\"seq\":1,", "\"seq\":2,", "\"samples\":10,\"ended\":false");
-    assert_int_equal(attach(f, 0, -1, NULL), STENO_OK); /* and once more, from the beginning */
+    assert_int_equal(attach(f, 0, -1, NULL), STENO_OK); /* once more, from the beginning */
     EXPECT(f, "ready", "\"seq\":1,", "\"seq\":2,", "\"seq\":3,", "\"seq\":4,");
 }
 
@@ -190,7 +191,7 @@ static void samples_that_came_before_are_passed_over_and_half_ones_come_again(vo
     struct fixture *f = *state;
     text(f, START);
     say(f, 0, 10);
-    steno_ws_session_binary(f->s, "x", 1, true, false); /* half of the 11th */
+    steno_ws_session_binary(f->s, "x", 1, true, false); /* half of the 11th sample */
     steno_ws_session_detach(f->s);
     assert_int_equal(attach(f, 0, 4, NULL), STENO_OK);
     say(f, 4, 20);
@@ -235,7 +236,8 @@ static void a_session_that_ended_meanwhile_says_so_and_closes(void **state)
     note_event(f, STENO_FINAL, "one");
     done(f);
     assert_true(steno_ws_session_resumable(f->s));
-    for (int i = 0; i < 2; i++) { /* also when it was read, and the connection lost after that */
+    /* also when the client has read it and then lost the connection */
+    for (int i = 0; i < 2; i++) {
         assert_int_equal(attach(f, 2, -1, NULL), STENO_OK);
         EXPECT(f, "\"text\":\"one\"", "\"type\":\"end\"");
         steno_ws_session_get_state(f->s, &st);
@@ -315,7 +317,7 @@ static void a_container_cannot_be_taken_up_in_its_middle(void **state)
     steno_ws_session_free(g.s);
 }
 
-/* Random adds against a list that forgets nothing. */
+/* Random additions against a list that forgets nothing. */
 static void the_history_keeps_the_newest_within_its_bytes(void **state)
 {
     unsigned seed = 1;

@@ -1,5 +1,5 @@
-/* A session of /v1/stream without socket and recogniser: order of answers, close codes,
- * back-pressure. */
+/* A session of /v1/stream without socket and recognizer: order of answers, close codes,
+ * backpressure. */
 /* link: server/ws_session.c server/ws_session_resume.c server/history.c server/outbox.c */
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,13 +15,13 @@
 
 #include "server/ws_session.h"
 
-/* Stands where the pool is: counts, sums up samples, takes no more than `room` at a time. */
+/* Stands in for the pool: counts calls, sums up samples, takes at most `room` samples at a time. */
 struct fake {
     steno_status open_status;
     int opens, ends, finalizes, busy_finalizes, rate;
-    bool no_more; /* audio is taken */
+    bool no_more; /* refuse audio */
     size_t room, taken;
-    double sum; /* of sample i * (1 + i % 7): depends on the order */
+    double sum; /* of sample i * (1 + i % 7), so that it depends on the order */
 };
 
 static steno_status fake_resolve(void *ctx, struct steno_dialect_session *d, steno_err *err)
@@ -111,8 +111,8 @@ static struct steno_ws_session_state state_of(struct fixture *f)
     return st;
 }
 
-/* Samples that came and nobody took; whatever happened, all that came were taken or are among them.
- */
+/* The samples that were received and dropped. In every state, all received samples were either
+ * taken or dropped. */
 static size_t let_go(struct fixture *f)
 {
     struct steno_ws_session_state st = state_of(f);
@@ -155,7 +155,7 @@ static void note(struct fixture *f, enum steno_pool_note_kind kind, steno_status
     steno_ws_session_note(f->s, &n);
 }
 
-/* The next answer has this type; `member` of it (may be NULL) contains `says`. */
+/* The next message has this type, and its `member` (may be NULL) contains `says`. */
 static void expect(struct fixture *f, const char *type, const char *member, const char *says)
 {
     struct steno_buf b;
@@ -205,7 +205,7 @@ static void end_waits_for_the_last_final(void **state)
     expect(f, "final", "text", "four two");
     expect_nothing(f);
     note(f, STENO_POOL_DONE, STENO_OK);
-    assert_false(state_of(f).close); /* not before the last message has left */
+    assert_false(state_of(f).close); /* not before the last message has been sent */
     expect(f, "end", "reason", "end");
     expect_close(f, 1000, "end");
     assert_int_equal(state_of(f).ending, STENO_WS_ENDED);
@@ -220,7 +220,7 @@ static void audio_without_start_means_the_defaults_and_a_later_start_is_refused(
     assert_int_equal(f->fake.rate, 16000);
     assert_int_equal(f->fake.taken, 160);
     text(f, "{\"type\":\"start\"}");
-    assert_int_equal(f->fake.ends, 1); /* what was said before the error is not lost */
+    assert_int_equal(f->fake.ends, 1); /* audio before the error is still recognized */
     expect_nothing(f);
     note_text(f, STENO_FINAL, "nine");
     note(f, STENO_POOL_DONE, STENO_OK);
@@ -310,7 +310,7 @@ static void binary_messages_are_bounded(void **state)
     expect_close(f, 1009, "limit_exceeded");
 }
 
-/* 30,001 bytes of s16le in pieces of `piece`, the recogniser taking `room` samples at a time. */
+/* Send 30,001 bytes of s16le in pieces of `piece`. The pool takes `room` samples at a time. */
 static double sum_in_pieces(size_t piece, size_t room)
 {
     enum { BYTES = 30001 };
@@ -367,7 +367,7 @@ static void end_and_errors_wait_for_audio_that_is_held_back(void **state)
     assert_false(steno_ws_session_readable(f->s));
     steno_ws_session_drain(f->s);
     assert_int_equal(f->fake.ends, 0);
-    assert_int_equal(let_go(f), 150); /* were it over now */
+    assert_int_equal(let_go(f), 150); /* if the session ended now */
     f->fake.room = SIZE_MAX;
     steno_ws_session_resume(f->s);
     assert_int_equal(f->fake.taken, 200);
@@ -445,7 +445,7 @@ static void idle_clients_get_their_finals_then_the_reason(void **state)
     expect_close(f, 1008, "idle_timeout");
 }
 
-/* The last message says when to come back; then 1013. */
+/* The last message has a retry_after; then the session closes with 1013. */
 static void expect_busy(struct fixture *f, const char *message)
 {
     char want[128];
@@ -459,7 +459,7 @@ static void expect_busy(struct fixture *f, const char *message)
     expect_close(f, 1013, "busy");
 }
 
-/* Two samples at 22,050 Hz, its lengths unknown. */
+/* Two samples at 22,050 Hz; the sizes are unknown. */
 static const unsigned char wav[] = {
     'R', 'I', 'F', 'F', 0xff, 0xff, 0xff, 0xff, 'W',  'A',  'V',  'E',  'f',  'm',  't', ' ',
     16,  0,   0,   0,   1,    0,    1,    0,    0x22, 0x56, 0,    0,    0x44, 0xac, 0,   0,
@@ -471,8 +471,7 @@ static void audio_without_a_place_is_let_go_of(void **state)
     f->fake.open_status = STENO_ERR_BUSY;
     text(f, "{\"type\":\"start\",\"encoding\":\"wav\"}");
     expect(f, "ready", NULL, NULL);
-    binary(f, wav,
-           sizeof wav); /* its rate is known, and a place asked for, with the first sample */
+    binary(f, wav, sizeof wav); /* the first sample makes the rate known and requests a place */
     assert_int_equal(let_go(f), 2);
     expect_busy(f, "all places are taken");
 }
@@ -521,7 +520,7 @@ static void what_failed_inside_gets_nothing_more(void **state)
     text(f, "{\"type\":\"start\"}");
     binary(f, pcm, sizeof pcm);
     before = f->fake.taken;
-    note(f, STENO_POOL_DONE, STENO_ERR_INTERNAL); /* from now on the stream may be closed */
+    note(f, STENO_POOL_DONE, STENO_ERR_INTERNAL); /* from here on the stream may be closed */
     binary(f, pcm, sizeof pcm);
     text(f, "{\"type\":\"finalize\"}");
     steno_ws_session_resume(f->s);
@@ -572,8 +571,8 @@ static void audio_past_the_limit_is_refused_and_the_rest_transcribed(void **stat
     expect(&f, "ready", NULL, NULL);
     expect(&f, "error", "message", "longer than the limit of 1 s");
     expect_close(&f, 1009, "limit_exceeded");
-    assert_true(let_go(&f) > 0 &&
-                let_go(&f) <= 4000); /* the block that passed it; no other is decoded */
+    /* the block that exceeded the limit; no further block is decoded */
+    assert_true(let_go(&f) > 0 && let_go(&f) <= 4000);
     steno_ws_session_free(f.s);
 }
 
@@ -637,7 +636,8 @@ static void *worker(void *arg)
     return NULL;
 }
 
-/* For the thread sanitizer: a worker's notes while the network's thread feeds and takes. */
+/* For the thread sanitizer: a worker sends notes while the network thread feeds audio and takes
+ * messages. */
 static void notes_come_from_another_thread(void **state)
 {
     struct fixture f;
