@@ -1,4 +1,4 @@
-/* A graph for people: text, one line per node, or Graphviz dot. */
+/* Prints a graph for people: text, one line per node, or Graphviz dot. */
 #include "base/buf.h"
 #include "nn/graph/graph.h"
 
@@ -6,7 +6,7 @@ struct dump {
     struct steno_buf *out;
     bool dot;
     int indent;
-    int cluster; /* dot: counts body graphs, for names that do not clash */
+    int cluster; /* dot: counts body graphs, for unique names */
     steno_status st;
 };
 

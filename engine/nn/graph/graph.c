@@ -26,7 +26,7 @@ void *steno_graph_alloc(struct steno_graph *g, size_t n, size_t size, steno_err 
     return p;
 }
 
-/* Make room for one more in an arena array: doubled, the old array stays behind in the arena. */
+/* Make room for one more in an arena array. It doubles; the old array stays in the arena. */
 static bool grow(struct steno_graph *g, void *array, int32_t *cap, int32_t n, size_t size)
 {
     void *old, *p;
@@ -386,7 +386,7 @@ steno_value_id steno_graph_replacement_of(struct steno_graph *g, steno_value_id 
         return v;
     while (g->values[end].alias != STENO_NONE)
         end = g->values[end].alias;
-    while (g->values[v].alias != STENO_NONE) { /* the next walk along here is short */
+    while (g->values[v].alias != STENO_NONE) { /* shorten the chain for the next walk */
         steno_value_id next = g->values[v].alias;
         g->values[v].alias = end;
         v = next;

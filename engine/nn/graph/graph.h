@@ -1,18 +1,18 @@
-/* Graph IR: what onnx/ builds, passes/ rewrite, plan/ lays out and exec/ runs.
+/* Graph IR: onnx/ builds it, passes/ rewrite it, exec/ plans and runs it.
  *
- * Values are numbered; a node names its inputs and outputs by number. A value is produced by one
- * node, or is a graph input, or is constant, or (in a subgraph) is captured from the graph around.
- * Nodes live in an array in topological order after steno_graph_sort. Removed nodes stay in the
- * array with `dead` set until steno_graph_compact. All memory belongs to the graph's arena, but for
- * constants, which may be shared and are refcounted (steno_constant).
- * Built and rewritten by one thread; frozen once a session is opened on it. */
+ * Values are numbered; a node names its inputs and outputs by number. A value is the output of one
+ * node, a graph input, a constant, or (in a subgraph) captured from the graph around. After
+ * steno_graph_sort the nodes are in topological order. Removed nodes stay in the array with `dead`
+ * set until steno_graph_compact. All memory belongs to the graph's arena, except constants, which
+ * may be shared and are refcounted (steno_constant).
+ * One thread builds and rewrites a graph; it is frozen once a session is opened on it. */
 #ifndef STENO_NN_GRAPH_GRAPH_H
 #define STENO_NN_GRAPH_GRAPH_H
 
 #include "base/arena.h"
 #include "nn/graph/tensor.h"
 
-typedef int32_t steno_value_id; /* value number; STENO_NONE = absent optional input or output */
+typedef int32_t steno_value_id; /* value number; STENO_NONE: absent optional input or output */
 #define STENO_NONE (-1)
 #define STENO_MAX_GRAPH_DEPTH 32 /* body graphs within body graphs */
 
@@ -33,7 +33,7 @@ enum steno_attr_kind {
 struct steno_attr {
     const char *name;
     enum steno_attr_kind kind;
-    size_t n; /* elements of ints, floats, strings */
+    size_t n; /* number of ints, floats or strings */
     union {
         int64_t i;
         float f;
@@ -46,38 +46,49 @@ struct steno_attr {
     };
 };
 
-/* A constant's tensor and its bytes. `t` is what steno_value.constant points to. Headers live in
- * the graph's arena; bytes live there, or in a heap block (base/arena.h: aligned) that goes with
- * the last reference, or are borrowed. */
+/* A constant's tensor and its bytes. steno_value.constant points to `t`. Headers are in the graph's
+ * arena. Bytes are there too, or in a heap block (base/arena.h: aligned) that is freed with the
+ * last reference, or borrowed. */
 struct steno_constant {
     struct steno_tensor t;
-    void *owned;      /* heap block or NULL */
-    size_t paged;     /* > 0: `owned` is that many bytes of steno_pages_new */
-    const void *file; /* its elements in the bytes of the model, at any address; NULL: not there */
-    const struct steno_join *join; /* made of others' elements there, when it is fetched; or NULL */
-    const struct steno_maker *maker; /* or by somebody else; or NULL */
+    void *owned;  /* heap block or NULL */
+    size_t paged; /* > 0: `owned` is from steno_pages_new, with this many bytes */
+    /* Its elements in the bytes of the model, at any address; NULL: not there. */
+    const void *file;
+    /* Recipe to make the elements from others in those bytes at fetch; or NULL. */
+    const struct steno_join *join;
+    /* Recipe to make the elements with a callback; or NULL. */
+    const struct steno_maker *maker;
     size_t bytes;
-    int32_t refs; /* values that show it */
+    int32_t refs; /* values that use it */
 };
 
 struct steno_value {
-    const char *name; /* "" when the model gave none */
+    const char *name; /* "" if the model gave none */
     steno_dtype dtype;
     struct steno_shape shape;
     const struct steno_tensor *constant; /* set: the value is known at load */
-    const struct steno_tensor *inferred; /* what shape inference found the elements to be, or NULL;
-                                            nn/passes/pass_shape.c makes them constants */
-    steno_value_id equals; /* as of the last inference: an earlier value whose elements are the same
-                         dimensions, or STENO_NONE */
-    int32_t producer;      /* node number; STENO_NONE for inputs, constants, captures */
-    steno_value_id captured_from; /* in a subgraph: value of the parent graph; else STENO_NONE */
-    uint32_t uses;                /* inputs of live nodes + graph outputs + captures by subgraphs */
-    int32_t reader;               /* as of the last recount: a node of this graph that reads it, or
-                                     STENO_NONE */
-    steno_value_id alias; /* steno_graph_replace_uses: readers are to read that one instead */
+    /* The elements that shape inference found, or NULL; nn/passes/pass_shape.c makes them
+     * constants. */
+    const struct steno_tensor *inferred;
+    /* As of the last inference: an earlier value whose elements are the same dimensions, or
+     * STENO_NONE. */
+    steno_value_id equals;
+    int32_t producer; /* node number; STENO_NONE for inputs, constants, captures */
+    /* In a subgraph: value of the parent graph; else STENO_NONE. */
+    steno_value_id captured_from;
+    /* Inputs of live nodes + graph outputs + captures by subgraphs. */
+    uint32_t uses;
+    /* As of the last recount: a node of this graph that reads it, or STENO_NONE. */
+    int32_t reader;
+    /* Noted by steno_graph_replace_uses: readers will read that value instead. */
+    steno_value_id alias;
     bool is_input, is_output;
-    bool spent;  /* a constant that every reader has packed: its elements are not needed any more */
-    bool stowed; /* and packed into memory that a cache keeps: nor for another load from there */
+    /* A constant that every reader has packed; its elements are no longer needed. */
+    bool spent;
+    /* The packed copies are in memory that a cache keeps; a load from there does not need the
+     * elements either. */
+    bool stowed;
 };
 
 struct steno_node {
@@ -85,20 +96,22 @@ struct steno_node {
     const char *domain; /* "" for ai.onnx */
     const char *op_type;
     int opset;                 /* imported version of the domain */
-    const struct steno_op *op; /* resolved by steno_graph_replacement_of */
+    const struct steno_op *op; /* found by steno_op_find */
     int n_in, n_out, n_attr;
     steno_value_id *in, *out;
     struct steno_attr *attr;
-    void *priv; /* the operator's frozen state: packed weights, checked attributes (nn/exec/op.h) */
-    size_t packed;      /* bytes of weights in it */
-    uint32_t packed_in; /* a bit for each of the inputs 0 to 31 that those were made of */
-    int32_t region;     /* the innermost layer it belongs to, or STENO_NONE */
+    /* The operator's frozen state: packed weights, checked attributes (nn/exec/op.h). */
+    void *priv;
+    size_t packed; /* bytes of packed weights in priv */
+    /* Bit k: input k, 0 to 31, is packed in there. */
+    uint32_t packed_in;
+    int32_t region; /* the innermost layer that holds the node, or STENO_NONE */
     bool dead;
 };
 
-/* A whole layer (pass `layers`): nodes that are one node to who reads the graph (counts, dumps,
- * profiles, the function of a written file) and plain nodes to who plans and runs it, so that it
- * costs neither time nor memory. Convex: no path leaves a region and comes back. */
+/* A whole layer (pass `layers`). Readers of the graph (counts, dumps, profiles, the function of a
+ * written file) see its nodes as one; planning and execution see plain nodes, so a region costs
+ * neither time nor memory. Convex: no path leaves a region and comes back. */
 struct steno_region {
     const char *type, *name; /* operator type in domain ai.steno, name of its first node */
     int32_t parent;          /* the region around it, or STENO_NONE */
@@ -110,20 +123,21 @@ struct steno_symbol {
 
 struct steno_graph {
     steno_arena *arena;
-    struct steno_graph *parent; /* NULL for the model's main graph */
+    struct steno_graph *parent; /* NULL for the main graph */
     int depth;                  /* 0 for the main graph */
     const char *name;
     struct steno_value *values;
     int32_t n_values, cap_values;
     struct steno_node *nodes;
     int32_t n_nodes, cap_nodes;
-    steno_value_id *inputs, *outputs; /* inputs without the initialised ones */
+    steno_value_id *inputs, *outputs; /* inputs: without those that have an initializer */
     int n_inputs, n_outputs;
     struct steno_symbol *symbols; /* owned by the main graph */
     int n_symbols, cap_symbols;
     struct steno_constant **consts; /* of g and its bodies; owned by the main graph */
     int32_t n_consts, cap_consts;
-    void *map; /* the model file, while constants lie in it; owned by the main graph */
+    /* The mapped model file, while constants are in it; owned by the main graph. */
+    void *map;
     size_t map_bytes;
     struct steno_region *regions;
     int32_t n_regions, cap_regions;
@@ -133,78 +147,79 @@ struct steno_graph {
     bool aliased; /* some value has an alias */
 };
 
-/* A new graph with its own arena (parent NULL) or in the parent's arena. */
+/* Make a new graph with its own arena (parent NULL) or in the parent's arena. */
 struct steno_graph *steno_graph_new(struct steno_graph *parent);
-/* Accepts NULL. Operators' state (priv) is released before, by who prepared it
+/* Accepts NULL. The caller that prepared the operators' state (priv) has released it
  * (nn/network/network.c). */
 void steno_graph_free(struct steno_graph *g);
 
 STENO_MUST steno_status steno_graph_add_value(struct steno_graph *g, const char *name,
                                               steno_value_id *out, steno_err *err);
-/* Copies names; inputs/outputs arrays are allocated with the given counts, set to STENO_NONE.
- * *out is valid until the next add. */
+/* Append a node. Copies names. The inputs and outputs arrays get the given counts and are set to
+ * STENO_NONE. *out is the node's number. */
 STENO_MUST steno_status steno_graph_add_node(struct steno_graph *g, const char *domain,
                                              const char *op_type, const char *name, int n_in,
                                              int n_out, int n_attr, int32_t *out, steno_err *err);
-/* Constant value from bytes that are copied into the arena (or borrowed when borrow is true:
- * they must outlive the graph). */
+/* Add a constant value. The bytes are copied into the arena, or borrowed if borrow is true; then
+ * they must outlive the graph. */
 STENO_MUST steno_status steno_graph_add_const(struct steno_graph *g, const char *name,
                                               const struct steno_tensor *t, bool borrow,
                                               steno_value_id *out, steno_err *err);
-/* Constant value whose bytes, a steno_aligned_alloc block, become the graph's. On failure they stay
- * the caller's. */
+/* Add a constant value whose bytes, a steno_aligned_alloc block, become the graph's. On failure
+ * they stay the caller's. */
 STENO_MUST steno_status steno_graph_take_const(struct steno_graph *g, const char *name,
                                                const struct steno_tensor *t, steno_value_id *out,
                                                steno_err *err);
-/* Make an existing value constant with such a block (or, when owned is false, bytes that live as
+/* Make an existing value constant with such a block (or, if owned is false, with bytes that live as
  * long as the graph). */
 STENO_MUST steno_status steno_graph_set_const(struct steno_graph *g, steno_value_id v,
                                               const struct steno_tensor *t, bool owned,
                                               steno_err *err);
-/* ---- constants that lie in the model's file (or in bytes that a caller keeps) ----
- * Large matrices stay in the mapped file until they are packed, one after the other, so that no
- * second copy of a model's weights is ever in memory. Their `data` is not for reading before one of
- * these: steno_graph_fetch, for who reads elements or runs a kernel; steno_constant_bytes, for who
- * copies or compares bytes (no alignment). */
+/* ---- constants in the model's file (or in bytes that a caller keeps) ----
+ * Large matrices stay in the mapped file until they are packed, one after the other, so that a
+ * second copy of a model's weights never exists in memory. Call one of these before reading their
+ * `data`: steno_graph_fetch to read elements or run a kernel, steno_constant_bytes to copy or
+ * compare bytes (no alignment). */
 
-/* The root graph g owns the mapping from now on. */
+/* Give the mapping to the root graph g. */
 void steno_graph_take_map(struct steno_graph *g, void *map, size_t bytes);
-/* Make an existing value constant with elements that lie in that mapping. */
+/* Make an existing value constant with elements in that mapping. */
 STENO_MUST steno_status steno_graph_set_mapped(struct steno_graph *g, steno_value_id v,
                                                const struct steno_tensor *t, steno_err *err);
-/* Constant v as an aligned copy in memory; nothing to do for one that is. STENO_ERR_NOMEM. */
+/* Make constant v an aligned copy in memory, if it is not one already. STENO_ERR_NOMEM,
+ * STENO_ERR_LIMIT. */
 STENO_MUST steno_status steno_graph_fetch(struct steno_graph *g, steno_value_id v, steno_err *err);
-/* The same for a constant tensor of a graph, found by itself. */
+/* The same for a constant tensor of a graph. */
 STENO_MUST steno_status steno_constant_fetch(const struct steno_tensor *constant, steno_err *err);
-/* Its bytes, at any address; NULL when there are none yet (steno_graph_add_made), or no memory to
- * make them. */
+/* Return the constant's bytes, at any address. NULL if they are not made yet
+ * (steno_graph_add_made), or if there is no memory to make them. */
 const void *steno_constant_bytes(const struct steno_tensor *constant);
-/* Give the copy back; nothing to do for a constant that has no place in the file. */
+/* Free the copy in memory, if the elements can be fetched again. */
 void steno_graph_unfetch(struct steno_graph *g, steno_value_id v);
-/* Give resident pages of the file back: they are read again when they are needed. */
+/* Release resident pages of the file; a later read loads them again. */
 void steno_graph_rest_map(struct steno_graph *g);
-/* Fetch what is still there and let go of the file. */
+/* Fetch all constants that are still in the file and unmap it. */
 STENO_MUST steno_status steno_graph_unmap(struct steno_graph *g, steno_err *err);
 
-/* Constants whose elements are not in memory and not in a file as they are wanted, but can be made:
- * of other types, turned, of several parts of a file. `make` writes all of them, any number of
- * times, the same each time (false: out of memory); arg lives as long as the graph, or until
- * steno_graph_unmap. */
+/* Constants whose elements can be made on demand from data of another type or layout, or from
+ * several parts of a file. `make` writes all elements, any number of times, the same each time
+ * (false: out of memory). arg lives as long as the graph, or until steno_graph_unmap. */
 struct steno_maker {
     bool (*make)(const void *arg, void *to);
     const void *arg;
 };
-/* t: type and shape. Only for large ones: passes that look at constants leave it alone. */
+/* Add such a constant. t: type and shape. Only for large constants: passes that look at elements
+ * skip it. */
 STENO_MUST steno_status steno_graph_add_made(struct steno_graph *g, const char *name,
                                              const struct steno_tensor *t,
                                              const struct steno_maker *maker, steno_value_id *out,
                                              steno_err *err);
 
-/* Matrices side by side as one constant, made when it is fetched if all of them lie in the file,
- * else at once. f32, or 8 bits with factors of 1. */
+/* Join matrices by columns into one constant. If all of them are in the file, it is made when it is
+ * fetched, else at once. f32, or 8 bits with factors of 1. */
 struct steno_join_part {
-    steno_value_id
-        from; /* constant [rows, cols], or [cols, rows] when turned; axes of 1 may follow */
+    /* constant [rows, cols], or [cols, rows] if transposed; axes of 1 may follow */
+    steno_value_id from;
     bool transposed;
     float factor;
 };
@@ -212,22 +227,23 @@ enum { STENO_JOIN_MAX = 3 };
 STENO_MUST steno_status steno_graph_join(struct steno_graph *g, const char *name,
                                          const struct steno_join_part *part, int n,
                                          steno_value_id *out, steno_err *err);
-/* Matrix v [rows, cols] as a constant [cols, rows]. */
+/* Make a constant [cols, rows] of matrix v [rows, cols]. */
 STENO_MUST steno_status steno_graph_transpose_const(struct steno_graph *g, steno_value_id v,
                                                     steno_value_id *out, steno_err *err);
 
-/* Value `v` of g shows a constant that another value (of g or of any graph of the same model) shows
- * already: one copy of the bytes. */
+/* Make value `v` of g share a constant of another value (of g or of any graph of the same model):
+ * one copy of the bytes. */
 void steno_graph_share_const(struct steno_graph *g, steno_value_id v,
                              const struct steno_tensor *constant);
-/* Forget the constant of v; heap bytes are released with the last reference. The value keeps type
- * and shape, and `constant` becomes NULL. */
+/* Drop the constant of v. Heap bytes are freed with the last reference. The value keeps type and
+ * shape; `constant` becomes NULL. */
 void steno_graph_drop_const(struct steno_graph *g, steno_value_id v);
-/* A node is gone: constants of its bodies are forgotten. */
+/* Drop the constants in the bodies of a removed node. */
 void steno_graph_drop_bodies(const struct steno_node *n);
-/* Bytes of all constants still held by g and its subgraphs, each counted once. */
+/* Return the bytes of all constants that g and its subgraphs still hold, each counted once. */
 size_t steno_graph_const_bytes(const struct steno_graph *g);
-int64_t steno_graph_symbol(struct steno_graph *g, const char *dim_param); /* the negative dim */
+/* Return the negative dim of a symbolic dimension; adds the symbol if it is new. */
+int64_t steno_graph_symbol(struct steno_graph *g, const char *dim_param);
 
 const struct steno_attr *steno_node_attr(const struct steno_node *n, const char *name);
 int64_t steno_node_int(const struct steno_node *n, const char *name, int64_t fallback);
@@ -236,54 +252,52 @@ const char *steno_node_str(const struct steno_node *n, const char *name, const c
 /* Borrowed array or NULL; *count = 0 when absent. */
 const int64_t *steno_node_ints(const struct steno_node *n, const char *name, size_t *count);
 
-/* Topological order; STENO_ERR_FORMAT naming a node on the cycle. Nodes of an outermost region come
- * to stand side by side; a region that cannot (it is not convex) is dissolved. */
-/* Also checks that nothing is read that no one writes. Bodies of If, Loop, Scan are sorted too, and
- * what they capture counts as read by their node. */
+/* Sort into topological order. STENO_ERR_FORMAT names a node on a cycle, a value that is read but
+ * not written, or one that is written twice. The nodes of an outermost region become adjacent; a
+ * region for which that is impossible (it is not convex) is dissolved. */
+/* Bodies of If, Loop, Scan are sorted too; what they capture counts as read by their node. */
 STENO_MUST steno_status steno_graph_sort(struct steno_graph *g, steno_err *err);
 /* Recount producers and uses. */
 void steno_graph_recount(struct steno_graph *g);
-/* Let all readers of `from` read `to`. It is noted at once and done by the next
- * steno_graph_apply_replacements, in one walk for any number of replacements: until then nodes may
- * still name `from`. */
+/* Make all readers of `from` read `to`. The next steno_graph_apply_replacements does it, in one
+ * walk for any number of replacements. Until then nodes may still name `from`. */
 void steno_graph_replace_uses(struct steno_graph *g, steno_value_id from, steno_value_id to);
-/* What is read in place of v. */
+/* Return the value that is read in place of v. */
 steno_value_id steno_graph_replacement_of(struct steno_graph *g, steno_value_id v);
 void steno_graph_apply_replacements(struct steno_graph *g);
-/* Drop dead nodes from the array (numbers change; producers are recounted). */
+/* Remove dead nodes from the array (numbers change; producers are recounted). */
 void steno_graph_compact(struct steno_graph *g);
-/* Live nodes of g and its subgraphs. */
+/* Count the live nodes of g and its subgraphs. */
 size_t steno_graph_count_nodes(const struct steno_graph *g);
-/* The same with every outermost region counted as one. */
+/* The same, with every outermost region counted as one. */
 size_t steno_graph_count_top(const struct steno_graph *g);
 
 /* ---- regions (nn/graph/region.c) ---- */
 STENO_MUST steno_status steno_graph_add_region(struct steno_graph *g, const char *type,
                                                const char *name, int32_t parent, int32_t *out,
                                                steno_err *err);
-/* The outermost region that holds the node, or STENO_NONE. */
+/* Return the outermost region that holds the node, or STENO_NONE. */
 int32_t steno_node_top_region(const struct steno_graph *g, const struct steno_node *n);
-/* True when the node is in region r or in one inside it. */
+/* True if the node is in region r or in one inside it. */
 bool steno_node_in_region(const struct steno_graph *g, const struct steno_node *n, int32_t r);
-/* Values that region r reads and does not write (weights too), and values it writes that are read
- * outside or are graph outputs, in the order of the nodes, each once. Arrays in the graph's arena.
- */
+/* List the values that region r reads and does not write (weights too), and the values that it
+ * writes and that are read outside or are graph outputs; in the order of the nodes, each once.
+ * Arrays are in the graph's arena. */
 STENO_MUST steno_status steno_region_interface(struct steno_graph *g, int32_t r,
                                                steno_value_id **in, int *n_in, steno_value_id **out,
                                                int *n_out, steno_err *err);
-/* Its nodes belong to the region around it, if any. */
+/* Move the nodes of region r to the region around it, if any. */
 void steno_region_dissolve(struct steno_graph *g, int32_t r);
-/* fn for each body graph of a node; stops at and returns the first non-zero result. */
+/* Call fn for each body graph of a node; stops at the first non-zero result and returns it. */
 int steno_node_each_graph(const struct steno_node *n, int (*fn)(struct steno_graph *g, void *arg),
                           void *arg);
-/* Duplicate of a value in a body graph: the one that captures `outer` of g->parent (made if it is
- * not there yet). */
+/* Return the value of body graph g that captures `outer` of g->parent; make it if needed. */
 STENO_MUST steno_status steno_graph_capture(struct steno_graph *g, steno_value_id outer,
                                             steno_value_id *out, steno_err *err);
-/* Bytes from the graph's arena; STENO_ERR_NOMEM or STENO_ERR_LIMIT in err when there are none. */
+/* Allocate from the graph's arena. NULL: out of memory or over the limit, and err is set. */
 void *steno_graph_alloc(struct steno_graph *g, size_t n, size_t size, steno_err *err);
 
-/* Text (one line per node) or Graphviz dot of g and its subgraphs. */
+/* Write g and its subgraphs as text (one line per node) or Graphviz dot. */
 struct steno_buf;
 STENO_MUST steno_status steno_graph_dump(const struct steno_graph *g, bool dot,
                                          struct steno_buf *out);

@@ -1,5 +1,5 @@
-/* Constants that are other constants side by side or turned. Passes make them of a third of a
- * conformer's weights: made at once, those would be in memory twice. */
+/* Constants that are other constants, joined by columns or transposed. Passes make them of a third
+ * of a conformer's weights; made at once, those would be in memory twice. */
 #include "nn/graph/mapped.h"
 
 #include <string.h>
@@ -34,7 +34,8 @@ void steno_join_make(const struct steno_join *j, size_t size, void *to)
     }
 }
 
-/* One part of the join, of constant c. A part that is itself one turned matrix is taken apart. */
+/* Set one part of the join from constant c. A part that is itself one transposed matrix is replaced
+ * by its source. */
 static void set_part(struct steno_join *j, int i, const struct steno_constant *c, bool transposed,
                      float factor)
 {
@@ -46,7 +47,7 @@ static void set_part(struct steno_join *j, int i, const struct steno_constant *c
     j->part[i].cols = (size_t)c->t.shape.dim[!transposed];
 }
 
-/* Bytes that stay where they are as long as the model's. */
+/* True for bytes that do not move as long as the model's bytes live. */
 static bool stays(const struct steno_constant *c)
 {
     return (c->file && !c->owned) || (c->join && c->join->n == 1 && !c->owned);
@@ -103,7 +104,7 @@ static steno_status set_lazy(struct steno_graph *g, const struct steno_join *j,
     return STENO_OK;
 }
 
-/* Parts that are no bytes yet are made, so that the join can be. */
+/* Fetch the parts and make the join at once. */
 static steno_status make_now(struct steno_graph *g, const struct steno_join_part *part, int n,
                              struct steno_tensor *t, const char *name, steno_value_id *out,
                              steno_err *err)

@@ -1,4 +1,4 @@
-/* Constants that stay in the model's file until somebody needs their elements. */
+/* Constants that stay in the model's file until their elements are needed. */
 #include "nn/graph/mapped.h"
 
 #include "base/pages.h"
@@ -6,15 +6,14 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#if defined(__SANITIZE_ADDRESS__) /* all from the heap, so that reads past an end show */
+#if defined(__SANITIZE_ADDRESS__) /* all from the heap, so that over-reads show */
 #define PAGED SIZE_MAX
 #else
-#define PAGED                                                                                      \
-    ((size_t)1 << 20) /* from here on straight from the system, and straight back to it            \
-                       */
+/* from this size on, memory comes from the system and goes straight back to it */
+#define PAGED ((size_t)1 << 20)
 #endif
 
-#define READ_BLOCK ((size_t)1 << 20) /* of a file, resident at once while it is read */
+#define READ_BLOCK ((size_t)1 << 20) /* bytes of the file that are resident while it is read */
 
 static const struct steno_graph *root(const struct steno_graph *g)
 {
@@ -26,7 +25,7 @@ static const struct steno_graph *root(const struct steno_graph *g)
 struct steno_constant *steno_constant_of(const struct steno_tensor *t)
 {
     struct steno_constant *c;
-    /* `t` is the first member: steno_value.constant is const to everyone but graph/. */
+    /* `t` is the first member; steno_value.constant is const outside of graph/ */
     memcpy(&c, &t, sizeof c);
     return c;
 }
@@ -39,14 +38,14 @@ void steno_constant_release(struct steno_constant *c)
         steno_aligned_free(c->owned);
     c->owned = NULL;
     c->paged = 0;
-    if (c->maker) /* something that is not NULL, since the elements are known */
+    if (c->maker) /* any pointer but NULL: the elements are known */
         memcpy(&c->t.data, &c->maker, sizeof c->t.data);
     else
         memcpy(&c->t.data, c->join ? &c->join->part[0].file : &c->file, sizeof c->t.data);
 }
 
-/* Elements of c from its file. Of the graph's map what has been read rests at once: at the end of a
- * load, when nearly all memory is taken, a table would be resident twice. */
+/* Copy the elements of c from its file. Pages of the graph's map are released as they are read: at
+ * the end of a load, when nearly all memory is taken, a table would be resident twice. */
 static void copy_in(struct steno_constant *c, const struct steno_graph *g)
 {
     const char *from = c->file, *map = g ? g->map : NULL;
@@ -61,7 +60,7 @@ static void copy_in(struct steno_constant *c, const struct steno_graph *g)
     }
 }
 
-/* g: the graph whose map the file may be, or NULL. */
+/* g: the graph that may own the map, or NULL. */
 static steno_status fetch(struct steno_constant *c, const struct steno_graph *g, steno_err *err)
 {
     size_t total;

@@ -1,15 +1,15 @@
-/* For graph.c: the memory of one constant. */
+/* For graph.c and join.c: the memory of one constant. */
 #ifndef STENO_NN_GRAPH_MAPPED_H
 #define STENO_NN_GRAPH_MAPPED_H
 
 #include "nn/graph/graph.h"
 
-/* The constant that a steno_value.constant is the tensor of. */
+/* Return the constant that holds a steno_value.constant. */
 struct steno_constant *steno_constant_of(const struct steno_tensor *t);
-/* Free its memory; the elements are gone, or in the file again. */
+/* Free its memory; the elements are gone, or only in the file again. */
 void steno_constant_release(struct steno_constant *c);
 
-/* Elements of others in the model's bytes, side by side. Lives in the graph's arena. */
+/* Matrices in the model's bytes, joined by columns. In the graph's arena. */
 struct steno_join {
     int n;
     size_t rows, total; /* columns of all */
@@ -20,7 +20,7 @@ struct steno_join {
         float factor;
     } part[STENO_JOIN_MAX];
 };
-/* to: [rows, total] of elements of `size` bytes. */
+/* Write the join to `to` [rows, total], elements of `size` bytes. */
 void steno_join_make(const struct steno_join *j, size_t size, void *to);
 
 #endif

@@ -1,4 +1,4 @@
-/* Regions: whole layers as one node to readers of the graph (nn/graph/graph.h). */
+/* Regions: readers of the graph see whole layers as one node (nn/graph/graph.h). */
 #include "nn/graph/graph.h"
 
 #include <stdlib.h>
@@ -37,7 +37,7 @@ static int count_body(struct steno_graph *g, void *arg)
     return 0;
 }
 
-/* Nodes of a region stand side by side (nn/graph/sort.c). */
+/* Nodes of a region are adjacent (nn/graph/sort.c). */
 size_t steno_graph_count_top(const struct steno_graph *g)
 {
     size_t n = 0;

@@ -1,5 +1,5 @@
-/* Topological order of a graph (Kahn 1962), stable: among ready nodes the model's own order wins,
- * so a sorted file keeps its order and with it the memory behaviour its exporter saw. */
+/* Topological order of a graph (Kahn 1962), stable: among ready nodes the model's own order
+ * decides. So a sorted file keeps its order, and with it the memory use that its exporter saw. */
 #include "nn/graph/graph.h"
 
 #include <stdlib.h>
@@ -9,11 +9,11 @@ struct edges {
     struct steno_graph *g;
     int32_t node;
     int32_t *first, *next, *to; /* adjacency lists: producer -> reader */
-    int32_t *pending;           /* producers a node still waits for */
+    int32_t *pending;           /* number of unsorted producers of each node */
     int32_t n, cap;
-    int32_t *as;         /* nodes of an outermost region are sorted as its first one */
-    const char *missing; /* name of a value nobody writes */
-    const char *twice;   /* ... of one with two writers */
+    int32_t *as;         /* the node as which each is sorted: the first of its outermost region */
+    const char *missing; /* a value that is read but not written */
+    const char *twice;   /* a value with two writers */
 };
 
 static bool add_dep(struct edges *e, steno_value_id v)
@@ -27,7 +27,7 @@ static bool add_dep(struct edges *e, steno_value_id v)
     }
     from = e->as[val->producer];
     if (from == e->node && e->g->nodes[from].region != STENO_NONE)
-        return true; /* the array's order holds within a region */
+        return true; /* within a region the array's order holds */
     if (e->n == e->cap) {
         int32_t cap = e->cap ? e->cap * 2 : 256;
         int32_t *a = e->cap > INT32_MAX / 2 ? NULL : realloc(e->next, (size_t)cap * sizeof *a), *b;
@@ -102,7 +102,8 @@ static int32_t heap_pop(int32_t *h, int32_t *n)
     return top;
 }
 
-/* Order of live nodes into `order`; their number. Fewer than all: there is a cycle. */
+/* Write the order of live nodes to `order` and return their number. Fewer than all: there is a
+ * cycle. */
 static int32_t kahn(struct edges *e, int32_t *order, int32_t *heap)
 {
     int32_t n_heap = 0, n = 0;
@@ -119,7 +120,7 @@ static int32_t kahn(struct edges *e, int32_t *order, int32_t *heap)
     return n;
 }
 
-/* A region on the cycle: it is not convex. STENO_NONE: the graph itself has a cycle. */
+/* Return a region on the cycle: it is not convex. STENO_NONE: the graph itself has a cycle. */
 static int32_t bent_region(const struct edges *e)
 {
     for (int32_t i = 0; i < e->g->n_nodes; i++)
@@ -129,7 +130,8 @@ static int32_t bent_region(const struct edges *e)
     return STENO_NONE;
 }
 
-/* Nodes in the order of what they are sorted as; those of a region in the array's own. */
+/* Write nodes in the order of what they are sorted as; those of a region in the array's own
+ * order. */
 static void spread(const struct edges *e, const int32_t *order, int32_t n, int32_t *next,
                    struct steno_node *sorted)
 {
@@ -149,7 +151,7 @@ static void spread(const struct edges *e, const int32_t *order, int32_t n, int32
             sorted[next[e->as[i]]++] = g->nodes[i];
 }
 
-/* *again: a region was dissolved, the edges are to be collected anew. */
+/* *again: a region was dissolved, so the edges must be collected again. */
 static steno_status reorder(struct edges *e, bool grouped, bool *again, steno_err *err)
 {
     struct steno_graph *g = e->g;
@@ -193,7 +195,7 @@ out:
     return st;
 }
 
-/* as[i]: the first live node of i's outermost region, or i. grouped false: i everywhere. */
+/* Set as[i]: the first live node of i's outermost region, or i. grouped false: i everywhere. */
 static bool by_region(struct edges *e, bool grouped)
 {
     const struct steno_graph *g = e->g;
@@ -244,12 +246,12 @@ static steno_status sort_once(struct steno_graph *g, bool grouped, bool *again, 
 static steno_status sort_one(struct steno_graph *g, steno_err *err)
 {
     bool again = true;
-    /* nodes of a region stay in the array's order, so that has to be a topological one already: a
-     * pass may have put new ones at its end */
+    /* nodes of a region keep the array's order, so that must be topological already: a pass may
+     * have appended new ones */
     steno_status st = g->n_regions ? sort_once(g, false, &again, err) : STENO_OK;
     if (!st && g->n_regions)
         steno_graph_recount(g);
-    while (!st && again) { /* once, and once more for each region that goes */
+    while (!st && again) { /* once, and once more for each region that is dissolved */
         again = false;
         st = sort_once(g, true, &again, err);
     }

@@ -114,7 +114,7 @@ steno_status steno_shape_broadcast(const struct steno_shape *a, const struct ste
             *z = x;
         else if (x >= 0 && y >= 0)
             return STENO_ERR_INVAL;
-        else if (x >= 0 || y >= 0) /* the unknown one must turn out equal, or 1 */
+        else if (x >= 0 || y >= 0) /* the unknown one must be equal, or 1 */
             *z = x >= 0 ? x : y;
         else
             *z = STENO_DIM_ANY;

@@ -6,7 +6,7 @@
 
 #define STENO_MAX_RANK 10
 
-/* Numbers are those of onnx.TensorProto.DataType. */
+/* Numbers as in onnx.TensorProto.DataType. */
 typedef enum {
     STENO_DT_NONE = 0,
     STENO_F32 = 1,
@@ -16,7 +16,7 @@ typedef enum {
     STENO_I16 = 5,
     STENO_I32 = 6,
     STENO_I64 = 7,
-    STENO_STRING = 8, /* carried in the graph, never computed with */
+    STENO_STRING = 8, /* stored in the graph, never computed with */
     STENO_BOOL = 9,   /* one byte, 0 or 1 */
     STENO_F16 = 10,
     STENO_F64 = 11,
@@ -33,8 +33,8 @@ struct steno_shape {
     int64_t dim[STENO_MAX_RANK];
 };
 
-/* Dense, row-major. data is 64-byte aligned with STENO_OVERREAD readable bytes behind it
- * (base/arena.h), except in views onto borrowed input. */
+/* Dense, row-major. data is 64-byte aligned and followed by STENO_OVERREAD readable bytes
+ * (base/arena.h), except in views of borrowed input. */
 struct steno_tensor {
     steno_dtype dtype;
     struct steno_shape shape;
@@ -48,12 +48,12 @@ const char *steno_dtype_name(steno_dtype t);
 
 bool steno_shape_known(const struct steno_shape *s); /* rank and every dim >= 0 */
 bool steno_shape_equal(const struct steno_shape *a, const struct steno_shape *b);
-/* Product of dims; STENO_ERR_INVAL when not known, STENO_ERR_LIMIT on overflow. */
+/* Product of dims. STENO_ERR_INVAL if not known, STENO_ERR_LIMIT on overflow. */
 STENO_MUST steno_status steno_shape_count(const struct steno_shape *s, size_t *count);
 /* count * element size. */
 STENO_MUST steno_status steno_shape_bytes(const struct steno_shape *s, steno_dtype t,
                                           size_t *bytes);
-/* For concrete shapes already checked: number of elements, no overflow test. */
+/* Number of elements of a concrete shape that was checked before; no overflow test. */
 static inline size_t steno_numel(const struct steno_tensor *t)
 {
     size_t n = 1;
@@ -61,7 +61,7 @@ static inline size_t steno_numel(const struct steno_tensor *t)
         n *= (size_t)t->shape.dim[i];
     return n;
 }
-/* "[1,?,80]" into out; returns out. */
+/* Write "[1,?,80]" to out; returns out. */
 char *steno_shape_str(const struct steno_shape *s, char *out, size_t size);
 /* NumPy/ONNX multidirectional broadcasting of concrete or symbolic shapes. */
 STENO_MUST steno_status steno_shape_broadcast(const struct steno_shape *a,

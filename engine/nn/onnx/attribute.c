@@ -1,5 +1,5 @@
-/* Attributes of a node: their values into the graph's arena, body graphs as graphs; in a function's
- * body those that its caller gives. */
+/* Attributes of a node: their values go to the graph's arena, body graphs become graphs. In a
+ * function's body, attributes of its caller are filled in. */
 #include "nn/onnx/internal.h"
 
 #include <string.h>
@@ -8,7 +8,7 @@ static Onnx__Attribute__Kind kind_of(const Onnx__Attribute *a)
 {
     if (a->type != ONNX__ATTRIBUTE__KIND__UNDEFINED)
         return a->type;
-    /* IR version 1 had no type field; the one list or value that is there tells */
+    /* IR version 1 had no type field; the one list or value that is set tells */
     return a->t           ? ONNX__ATTRIBUTE__KIND__TENSOR
            : a->g         ? ONNX__ATTRIBUTE__KIND__GRAPH
            : a->n_floats  ? ONNX__ATTRIBUTE__KIND__FLOATS
@@ -65,7 +65,8 @@ static steno_status attr_tensor(struct loader *l, struct steno_graph *g, struct 
     st = steno_onnx_tensor(&l->src, m->t, &t, NULL, l->err);
     if (st)
         return st;
-    st = steno_graph_take_const(g, "", &t, &v, l->err); /* a value nobody reads holds the bytes */
+    /* A value without readers holds the bytes. */
+    st = steno_graph_take_const(g, "", &t, &v, l->err);
     if (st) {
         steno_aligned_free(t.data);
         return st;
@@ -141,7 +142,7 @@ steno_status steno_onnx_attrs(struct loader *l, struct scope *s, const Onnx__Nod
         const char *name = a->name;
         steno_status st;
         if (*a->ref_attr_name && !(a = steno_onnx_call_attr(s, a->ref_attr_name)))
-            continue; /* the caller left it out: so does this node */
+            continue; /* the caller left it out, so this node does too */
         n->attr[k].name = steno_arena_strdup(s->g->arena, name);
         if (!n->attr[k].name)
             return steno_fail(l->err, STENO_ERR_NOMEM, "out of memory");

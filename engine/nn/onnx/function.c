@@ -1,6 +1,6 @@
 /* Model-local functions (ONNX IR.md, "Functions"): each call is inlined. The body's nodes go into
- * the caller's graph; formal inputs and outputs stand for the caller's values, attributes referred
- * to by ref_attr_name are the caller's, or the function's defaults. */
+ * the caller's graph. Formal inputs and outputs stand for the caller's values. Attributes that
+ * ref_attr_name refers to are the caller's, or the function's defaults. */
 #include "nn/onnx/internal.h"
 
 #include <stdio.h>
@@ -36,7 +36,7 @@ static steno_status bind_inputs(struct loader *l, struct scope *s, struct scope 
     return STENO_OK;
 }
 
-/* A formal output that is a formal input needs a node to carry it over. */
+/* Add an Identity for a formal output that is a formal input. */
 static steno_status pass_through(struct loader *l, struct scope *f, steno_value_id from,
                                  steno_value_id to)
 {
@@ -67,7 +67,8 @@ static steno_status bind_outputs(struct loader *l, struct scope *s, struct scope
     return STENO_OK;
 }
 
-/* A formal output that the body never writes would be a value without a producer in the caller. */
+/* Check that the body writes all formal outputs; the caller would have a value without a
+ * producer. */
 static steno_status outputs_written(struct loader *l, const struct scope *f)
 {
     struct steno_names written = {0};

@@ -1,5 +1,5 @@
-/* Function bodies: text of nn/ops/body.h -> FunctionProto, and whether a function found in a file
- * is the one that we would write. */
+/* Function bodies: text of nn/ops/body.h -> FunctionProto, and whether a function in a file is the
+ * one that we would write. */
 #include "nn/onnx/internal.h"
 
 #include <errno.h>
@@ -48,7 +48,7 @@ static size_t word(const char *s)
     return n;
 }
 
-/* NULL: none here; "" never comes. */
+/* Read a name; NULL if there is none, never "". */
 static char *name(struct parser *p)
 {
     size_t n;
@@ -64,7 +64,7 @@ static char *name(struct parser *p)
 
 #define MAX_LIST 64
 
-/* Comma-separated names up to `end`, which is taken; an empty one is "". */
+/* Read comma-separated names up to and including `end`; an empty one is "". */
 static steno_status names(struct parser *p, char end, char ***out, size_t *count)
 {
     char *list[MAX_LIST], empty[1] = "";
@@ -89,7 +89,7 @@ static steno_status names(struct parser *p, char end, char ***out, size_t *count
     return STENO_OK;
 }
 
-/* A number; real when it has a point, an exponent, or is inf or nan. */
+/* Read a number; real if it has a point, an exponent, or is inf or nan. */
 static steno_status number(struct parser *p, int64_t *i, double *f, bool *real)
 {
     char *after_f;
@@ -354,7 +354,7 @@ steno_status steno_onnx_make_function(steno_arena *a, const char *text, int opse
     return STENO_OK;
 }
 
-/* ---- is a function of a file ours? ---- */
+/* ---- is a function in a file ours? ---- */
 
 static bool same_strings(char **a, size_t n, char **b, size_t m)
 {
@@ -364,7 +364,8 @@ static bool same_strings(char **a, size_t n, char **b, size_t m)
     return n == m;
 }
 
-/* Tools name nodes and write attributes in any order of fields: the packed form is canonical. */
+/* Compare packed forms, which are canonical: tools give names to nodes and write attributes in any
+ * order of fields. */
 static bool same_message(const ProtobufCMessage *a, const ProtobufCMessage *b)
 {
     size_t n = protobuf_c_message_get_packed_size(a);

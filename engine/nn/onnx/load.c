@@ -1,11 +1,11 @@
 /* ONNX messages -> graph IR.
  *
- * One pass per graph: first every name that the graph itself writes (inputs, initializers, node
- * outputs) becomes a value, so that nodes may stand in any order and a body graph finds what it
- * captures; then the nodes. A `scope` is one place where names are looked up: the main graph, a
- * body graph (falls back to the graph around it, by capture) or one call of a model-local function
- * (nn/onnx/function.c: its nodes go straight into the caller's graph, under new names).
- * Node Constant becomes a constant value here; it never reaches the engine. */
+ * One pass per graph. First every name that the graph itself writes (inputs, initializers, node
+ * outputs) becomes a value, so that nodes may be in any order and a body graph finds what it
+ * captures. Then the nodes follow. A `scope` is one place where names are looked up: the main
+ * graph, a body graph (which captures from the graph around) or one call of a model-local function
+ * (nn/onnx/function.c: its nodes go straight into the caller's graph, under new names). Node
+ * Constant becomes a constant value here; it never reaches the engine. */
 #include "nn/onnx/internal.h"
 
 #include <errno.h>
@@ -17,9 +17,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define STAYS                                                                                      \
-    ((size_t)64 << 10) /* bytes of a matrix that is left in the file until it is needed            \
-                        */
+/* bytes; matrices from this size on stay in the file until they are needed */
+#define STAYS ((size_t)64 << 10)
 
 int steno_onnx_opset(const struct loader *l, const struct scope *s, const char *domain)
 {
@@ -61,8 +60,8 @@ steno_status steno_onnx_lookup(struct loader *l, struct scope *s, const char *na
     return st;
 }
 
-/* A value written in this scope; STENO_ERR_FORMAT when the name is taken, or none: an empty one
- * stands for what a node does not read or write. */
+/* Add a value that this scope writes. STENO_ERR_FORMAT if the name is taken or empty; an empty name
+ * stands for an absent input or output. */
 static steno_status declare(struct loader *l, struct scope *s, const char *name,
                             steno_value_id *out)
 {
@@ -121,7 +120,7 @@ static steno_status set_type(struct loader *l, struct steno_graph *g, steno_valu
 
 /* ---- constants ---- */
 
-/* t is given over, whatever comes of it. */
+/* Takes ownership of t, also on failure. */
 static steno_status set_const(struct loader *l, struct steno_graph *g, steno_value_id v,
                               const struct steno_tensor *t, bool mapped)
 {
@@ -199,7 +198,7 @@ static steno_status small_const(struct loader *l, struct steno_graph *g, steno_v
     return set_const(l, g, v, &t, false);
 }
 
-/* Node Constant (opset 1..): its one attribute becomes the value. */
+/* Node Constant (opset 1 and later): its one attribute becomes the value. */
 static steno_status constant_node(struct loader *l, struct scope *s, const Onnx__Node *m,
                                   steno_value_id v)
 {
@@ -280,7 +279,7 @@ static steno_status connect(struct loader *l, struct scope *s, const Onnx__Node 
     return STENO_OK;
 }
 
-/* Append the node under (domain, type, opset), which may be another operator's than m names. */
+/* Append the node as (domain, type, opset), which may name another operator than m. */
 static steno_status make_node(struct loader *l, struct scope *s, const Onnx__Node *m,
                               const char *domain, const char *type, int opset)
 {
@@ -302,7 +301,7 @@ static steno_status make_node(struct loader *l, struct scope *s, const Onnx__Nod
                               (int)m->n_attribute, &at, l->err);
     if (st)
         return st;
-    n = s->g->nodes[at]; /* arrays are the arena's: the copy fills them */
+    n = s->g->nodes[at]; /* the arrays are the arena's, and the copy fills them */
     n.opset = opset;
     st = connect(l, s, m, &n);
     if (!st)
@@ -313,8 +312,8 @@ static steno_status make_node(struct loader *l, struct scope *s, const Onnx__Nod
     return st;
 }
 
-/* A call of a function that our writer made for a fused operator: one node. *done false: it is
- * something else, and nothing was added. */
+/* Make one node of a call of a function that our writer made for a fused operator. *done false: it
+ * is another function, and nothing was added. */
 static steno_status fused_node(struct loader *l, struct scope *s, const Onnx__Node *m,
                                const Onnx__Function *f, bool *done)
 {
@@ -332,7 +331,7 @@ static steno_status fused_node(struct loader *l, struct scope *s, const Onnx__No
     if (!l->opt->fused(type, &domain, &opset))
         return STENO_OK;
     for (size_t i = 0; i < m->n_attribute; i++)
-        if (m->attribute[i]->g) /* a body graph is not built twice */
+        if (m->attribute[i]->g) /* a body graph would be built twice */
             return STENO_OK;
     st = make_node(l, s, m, domain, type, opset);
     if (!st)
@@ -378,7 +377,7 @@ steno_status steno_onnx_nodes(struct loader *l, struct scope *s, Onnx__Node **no
             const char *name = nodes[i]->output[k];
             steno_value_id v;
             steno_status st;
-            /* a function's formal outputs are bound to the caller's values beforehand */
+            /* formal outputs of a function are bound to the caller's values already */
             if (!*name || (s->func && !s->up && steno_names_find(&s->names, name) != STENO_NONE))
                 continue;
             st = declare(l, s, name, &v);
@@ -432,8 +431,8 @@ static steno_status graph_outputs(struct loader *l, struct scope *s, const Onnx_
         if (v == STENO_NONE)
             return steno_fail(l->err, STENO_ERR_FORMAT, "graph output '%s' is written by nothing",
                               m->output[i]->name);
-        /* What the file says of an output's shape is a claim of its exporter and often wrong (the
-         * lengths used while tracing): types are taken, shapes are inferred. */
+        /* The shape that the file gives for an output is often wrong (the lengths used while
+         * tracing). Types are taken from the file, shapes are inferred. */
         if (!g->values[v].is_input && !g->values[v].constant) {
             st = set_type(l, g, v, m->output[i], true);
             if (st)
@@ -464,7 +463,7 @@ steno_status steno_onnx_graph(struct loader *l, struct scope *s, Onnx__Graph *m)
     return st;
 }
 
-/* "PARENT TYPE NAME" of a private copy. */
+/* Add a region of a private copy: "PARENT TYPE NAME". */
 static steno_status add_region(struct loader *l, struct steno_graph *g, const char *text)
 {
     char type[256], name[768];
@@ -476,7 +475,7 @@ static steno_status add_region(struct loader *l, struct steno_graph *g, const ch
     return steno_graph_add_region(g, type, name, parent, &r, l->err);
 }
 
-/* Regions may be listed before the ones around them. */
+/* Check parents once all regions are read: a region may precede its parent. */
 static steno_status check_regions(struct loader *l, const struct steno_graph *g)
 {
     for (int32_t i = 0; i < g->n_regions; i++) {
@@ -549,8 +548,8 @@ static steno_status convert(struct loader *l, struct steno_graph *g)
     return st;
 }
 
-/* The message of [data, data + size), as it is or, where that is worth it, without its large byte
- * strings. */
+/* Unpack the message of [data, data + size), without its large byte strings if that is worth a
+ * copy. */
 static steno_status unpack(struct loader *l, struct steno_onnx_heap *heap, const void *data,
                            size_t size, struct steno_onnx_large *large)
 {
@@ -565,7 +564,7 @@ static steno_status unpack(struct loader *l, struct steno_onnx_heap *heap, const
     }
     if (st)
         return st;
-    /* an empty repeated message costs two bytes in the file and about 100 here */
+    /* an empty repeated message is two bytes in the file and about 100 here */
     if (!steno_mul_size(size, 64, &max) || !steno_add_size(max, 16 << 20, &max))
         max = SIZE_MAX;
     steno_onnx_heap_init(heap, max);
@@ -632,7 +631,7 @@ static steno_status parse_file(struct steno_graph **out, int fd, const char *pat
     dir = slash ? strndup(path, (size_t)(slash - path) + (slash == path)) : strdup(".");
     if (!dir)
         return steno_fail(err, STENO_ERR_NOMEM, "out of memory");
-    /* The graph keeps the mapping: matrices are copied out when they are packed. A model file must
+    /* The graph keeps the mapping; matrices are copied out when they are packed. A model file must
      * be replaced by rename, not rewritten in place. */
     map = mmap(NULL, (size_t)sb.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
     if (map == MAP_FAILED) {

@@ -1,8 +1,8 @@
-/* A model's message without its large byte strings, which stay where they are in the mapped file:
- * unpacked by protobuf-c, a model of 350 MB is a few hundred KB. In place of a tensor's raw_data
- * stand its place in the file and data_location IN_PLACE, which no file can say for itself: values
- * other than ONNX's own two are refused. Lengths around what was cut are written as varints of five
- * bytes, filled in afterwards. Input has been through steno_onnx_check_wire. */
+/* Copies a model's message without its large byte strings, which stay in the mapped file. Unpacked
+ * by protobuf-c, a model of 350 MB then takes a few hundred KB. A tensor's raw_data is replaced by
+ * its place in the file and data_location IN_PLACE. No file can claim that itself: values other
+ * than ONNX's own two are refused. Lengths around a cut are written as varints of five bytes and
+ * filled in afterwards. steno_onnx_check_wire has checked the input. */
 #include "base/pages.h"
 #include "nn/onnx/internal.h"
 
@@ -10,7 +10,7 @@
 #include <string.h>
 
 enum { DATA_LOCATION = 14 }; /* field of Tensor */
-enum { LENGTH_BYTES = 5 };   /* of a length to be filled in: up to 2^35 */
+enum { LENGTH_BYTES = 5 };   /* of a length that is filled in: up to 2^35 */
 
 struct slim {
     const uint8_t *base;
@@ -19,7 +19,7 @@ struct slim {
     steno_err *err;
 };
 
-/* The wire has been checked: no end is missed. */
+/* The wire has been checked, so there is an end. */
 static uint64_t varint(const uint8_t **p)
 {
     uint64_t v = 0;
@@ -77,7 +77,7 @@ static steno_status copy_sub(struct slim *s, const uint8_t *key, size_t key_byte
     return STENO_OK;
 }
 
-/* raw_data and data_location of a tensor; *done false: another field. */
+/* Handle raw_data and data_location of a tensor; *done false: copy the field. */
 static steno_status tensor_field(struct slim *s, uint64_t key, const uint8_t *p, uint64_t n,
                                  bool *done)
 {
@@ -93,7 +93,7 @@ static steno_status tensor_field(struct slim *s, uint64_t key, const uint8_t *p,
         return put_location(s, 0);
     if (key == (DATA_LOCATION << 3)) {
         uint64_t value = varint(&at);
-        *done = !value; /* said already, or about to be */
+        *done = !value; /* IN_PLACE is written, or the default holds */
         if (value > 1)
             return steno_fail(s->err, STENO_ERR_FORMAT, "a tensor's data_location is %llu",
                               (unsigned long long)value);

@@ -20,7 +20,7 @@ static steno_status node(struct writer *w, struct write_scope *s, const struct s
     return m->overload ? STENO_OK : STENO_ERR_NOMEM;
 }
 
-/* Small ones in the message, the others where put says. */
+/* Write small constants in the message and the others with put. */
 static steno_status constant(struct writer *w, const struct write_scope *s, const char *name,
                              const struct steno_value *v, Onnx__Tensor **out)
 {

@@ -1,4 +1,4 @@
-/* Tensor messages -> dense tensors: every place where ONNX may keep the elements. */
+/* Tensor messages -> dense tensors, from all places where ONNX may keep the elements. */
 #include "nn/onnx/internal.h"
 
 #include <errno.h>
@@ -28,7 +28,8 @@ void steno_onnx_source_close(struct steno_onnx_source *s)
     }
 }
 
-/* A name within the model's folder: relative, no "..", and, links followed, still below it. */
+/* Resolve a name within the model's folder: relative, no "..", and still below the folder after
+ * links are followed. */
 static steno_status confined_path(const struct steno_onnx_source *s, const char *location,
                                   char *out, size_t size, steno_err *err)
 {
@@ -174,7 +175,7 @@ static steno_status read_external(struct steno_onnx_source *s, const Onnx__Tenso
     return steno_onnx_external(s, location, offset, bytes, dst, err);
 }
 
-/* Elements from the typed field into dst; false when the field's count is not `count`. */
+/* Copy elements from the typed field to dst; false if the field's count is not `count`. */
 static bool from_typed(const Onnx__Tensor *m, steno_dtype t, size_t count, void *dst)
 {
     size_t n;
@@ -263,8 +264,8 @@ static steno_status find_place(const struct steno_onnx_source *s, const Onnx__Te
     return STENO_OK;
 }
 
-/* A matrix or the like. One row or column, or numbers that tell shapes, are small and read by many.
- */
+/* True for a matrix and the like. Single rows or columns, and integers for shapes, are small and
+ * read by many. */
 static bool worth_leaving(const struct steno_tensor *t, size_t count)
 {
     uint64_t longest = 0;
@@ -319,7 +320,7 @@ static size_t elements_there(const Onnx__Tensor *m)
            m->n_uint64_data;
 }
 
-/* An aligned block with the elements. */
+/* Read the elements into an aligned block. */
 static steno_status read_elements(struct steno_onnx_source *s, Onnx__Tensor *m,
                                   struct steno_tensor *t, size_t count, size_t bytes,
                                   steno_err *err)
@@ -327,7 +328,7 @@ static steno_status read_elements(struct steno_onnx_source *s, Onnx__Tensor *m,
     bool external = m->data_location == ONNX__TENSOR__DATA_LOCATION__EXTERNAL;
     steno_status st = STENO_OK;
     const void *place;
-    /* a lie about the size must not cost memory: elements that are there come first */
+    /* a wrong size must not cost memory: check that the elements exist first */
     if (external)
         st = read_external(s, m, NULL, bytes, err);
     else if (in_place(m))

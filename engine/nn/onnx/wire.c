@@ -1,4 +1,4 @@
-/* First look at untrusted bytes, and the memory that the parsed messages may take. */
+/* First check of untrusted bytes, and the memory limit of the parsed messages. */
 #include "base/pages.h"
 #include "nn/onnx/internal.h"
 
@@ -7,8 +7,8 @@
 
 /* Model, graph, node, attribute, graph, ...: three levels per body graph. */
 #define MAX_LEVELS (3 * STENO_MAX_GRAPH_DEPTH + 8)
-/* In the file: unpacked, ten million nodes of 14 bytes are 3.4 GB. Some may be of functions that
- * nobody calls, so this is no limit of the graph. */
+/* In the file. Unpacked, ten million nodes of 14 bytes would take 3.4 GB. Some may be in functions
+ * that are not called, so this does not limit the graph. */
 #define MAX_FILE_NODES (2 * STENO_ONNX_MAX_NODES)
 #define MAX_MESSAGES ((size_t)16 << 20)
 
@@ -57,7 +57,7 @@ static steno_status count(struct walk *w, const ProtobufCMessageDescriptor *d, i
     return STENO_OK;
 }
 
-/* The byte string [p, p + n) of field `key` of d. */
+/* Note a large byte string: [p, p + n) of field `key` of d. */
 static void note_large(struct walk *w, const ProtobufCMessageDescriptor *d, uint64_t key,
                        const uint8_t *p, uint64_t n)
 {
@@ -65,7 +65,7 @@ static void note_large(struct walk *w, const ProtobufCMessageDescriptor *d, uint
         !w->large->from || n < w->large->from)
         return;
     w->large->sum += n;
-    if (w->large->mapped) /* a fault may have mapped 2 MiB around */
+    if (w->large->mapped) /* a fault may have mapped 2 MiB around it */
         steno_pages_rest(w->base, (size_t)(p - w->base));
 }
 
@@ -141,7 +141,7 @@ static void *heap_alloc(void *data, size_t n)
 static void heap_free(void *data, void *p)
 {
     (void)data;
-    free(p); /* steno_aligned_alloc blocks are free()'s as well: base/arena.h */
+    free(p); /* free() also takes steno_aligned_alloc blocks: base/arena.h */
 }
 
 void steno_onnx_heap_init(struct steno_onnx_heap *h, size_t max)

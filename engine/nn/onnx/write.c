@@ -1,5 +1,5 @@
-/* Graph IR -> ONNX messages. Names first (graph inputs and outputs keep theirs, body graphs must
- * not hide a name of the graph around), then nodes and constants. Elements of weights are not
+/* Graph IR -> ONNX messages. Names come first (graph inputs and outputs keep theirs, body graphs
+ * must not hide a name of the graph around), then nodes and constants. Elements of weights are not
  * copied: messages point to them until they are packed. */
 #include "nn/onnx/write.h"
 
@@ -204,7 +204,8 @@ steno_status steno_write_node(struct writer *w, struct write_scope *s, const str
 
 /* ---- graphs ---- */
 
-/* A body's output must be written in the body, and no value may be two outputs. */
+/* True if an output needs an Identity: a body must write its outputs itself, and a value cannot be
+ * two outputs. */
 static bool needs_identity(const struct writer *w, const struct write_scope *s, int k)
 {
     const struct steno_graph *g = s->g;
@@ -281,7 +282,7 @@ static steno_status write_constants(struct writer *w, const struct write_scope *
     return STENO_OK;
 }
 
-/* Node *at, or the region that starts there; *at moves behind it. */
+/* Write node *at, or the region that starts there; *at moves past it. */
 static steno_status write_step(struct writer *w, struct write_scope *s, int32_t *at, Onnx__Graph *m)
 {
     const struct steno_graph *g = s->g;

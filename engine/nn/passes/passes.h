@@ -6,7 +6,7 @@
 #include "nn/graph/graph.h"
 #include "nn/ops/registry.h"
 
-/* What passes need from the executor, which is the layer above. */
+/* The executor's functions that passes call, and what the caller allows them. */
 struct steno_pass_env {
     void *arg;
     /* Infer types and shapes of the main graph and its bodies again. */
