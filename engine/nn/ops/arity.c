@@ -1,14 +1,14 @@
-/* Which inputs and outputs a node cannot be without. Passes and shape inference read them unasked,
- * so the check comes before them; the table is from the operators' schemas (ONNX 1.23, parameters
- * that are "Single"; ONNX Runtime's ContribOperators.md). */
+/* Which inputs and outputs a node must have. Passes and shape inference read them without a check,
+ * so the check comes first. The table comes from the operators' schemas (ONNX 1.23, parameters that
+ * are "Single"; ONNX Runtime's ContribOperators.md). */
 #include "nn/ops/registry.h"
 
 #include <string.h>
 
-enum { EVERY = 1 << 15 }; /* of a list no element may be left out */
+enum { EVERY = 1 << 15 }; /* no element of the list may be left out */
 
-/* Bit k: input (output) k is there. A row holds from `since` on, until another of that name does.
- * What has no row wants its first input and its first output. */
+/* Bit k: input (output) k is required. A row holds from opset `since` on, until another row of the
+ * same name. An operator without a row requires its first input and its first output. */
 static const struct arity {
     const char *domain, *type;
     int since;
@@ -128,7 +128,7 @@ static const struct arity *find(const struct steno_node *n)
     return best;
 }
 
-/* The first that is wanted and absent, or -1. */
+/* Index of the first required value that is absent, or -1. */
 static int absent(unsigned wanted, const steno_value_id *v, int n)
 {
     for (int k = 0; k < 15; k++)

@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#define ROWS 64 /* score rows held at a time: 64 x 4096 keys are 1 MiB, half of a core's L2 */
+#define ROWS 64 /* score rows in memory at a time: 64 x 4096 keys are 1 MiB, half of L2 */
 
 struct job {
     const struct steno_attention *a;
@@ -88,7 +88,7 @@ const float *steno_attention_mask_row(const struct steno_attention *a, size_t b,
     return made;
 }
 
-/* One row of scores, in place, to softmax weights. */
+/* Turn one row of scores into softmax weights, in place. */
 static void weigh(const struct job *j, size_t b, size_t h, size_t i, float *s)
 {
     const struct steno_attention *a = j->a;
@@ -176,7 +176,7 @@ static void size_rows(struct job *j)
     j->part_bytes = j->score_bytes + j->work_bytes + STENO_ALIGN;
 }
 
-/* The way it goes, and the scratch of a part; false: sizes overflow. */
+/* Choose the way of computing and the scratch of a part. False: sizes overflow. */
 static bool choose(struct job *j)
 {
     bool ok = true;

@@ -1,12 +1,12 @@
-/* Scaled dot-product attention, the core that Attention (ONNX 23 to 25) and the com.microsoft
+/* Scaled dot-product attention: the core that Attention (ONNX 23 to 25) and the com.microsoft
  * operators share. */
 #ifndef STENO_NN_OPS_ATTENTION_H
 #define STENO_NN_OPS_ATTENTION_H
 
 #include "nn/exec/op.h"
 
-/* [batch, heads, rows, size] with the last axis dense; strides in elements. Two heads may lie side
- * by side in a row ([batch, rows, heads * size]): no transposition is needed for that. */
+/* View of [batch, heads, rows, size]; the last axis is dense, strides are in elements. Heads may
+ * lie side by side in a row ([batch, rows, heads * size]); such input needs no transposition. */
 struct steno_attention_view {
     const float *data;
     size_t batch, head, row;
@@ -19,8 +19,8 @@ enum steno_attention_capture {
     STENO_ATTENTION_WEIGHTS
 };
 
-/* One byte for each score, non-zero where the key is hidden; strides in bytes, 0 where it repeats.
- */
+/* One byte for each score, non-zero where the key is hidden. Strides are in bytes, 0 on an axis
+ * that repeats. */
 struct steno_attention_hidden {
     const uint8_t *data;
     size_t batch, head, row, key;
@@ -33,69 +33,71 @@ struct steno_attention {
     struct steno_attention_view y_view;
     float scale;
     float softcap; /* 0 = none */
-    /* Added to the scores: mask [batch, heads, rows, mask_keys], stride 0 where it repeats; keys
-     * from mask_keys on are masked out. NULL = none. */
+    /* Added to the scores: [batch, heads, rows, mask_keys], stride 0 on an axis that repeats. Keys
+     * from mask_keys on are masked out. NULL = no mask. */
     struct steno_attention_view mask;
     size_t mask_keys;
-    /* Key j is seen by row i when i + offset - left <= j <= i + offset + right; -1 = unbounded. */
+    /* Row i sees key j when i + offset - left <= j <= i + offset + right; -1 = unbounded. */
     int64_t left, right;
     const int64_t *offset;                /* [batch] */
-    const int64_t *valid;                 /* [batch] keys that count, or NULL = all */
+    const int64_t *valid;                 /* [batch] number of valid keys, or NULL = all */
     struct steno_attention_hidden hidden; /* data NULL = none */
-    /* Relative positions (Transformer-XL): p [batch, heads, p_len, size], data NULL = none. The
-     * score of row i and key j gets, before the scale, element (i, j) of the shifted product
-     * (q + p_bias) p'; nn/ops/op_fused_attention.c says what RelativeShift does. */
+    /* Relative positions (Transformer-XL): p [batch, heads, p_len, size], data NULL = none. Before
+     * the scale, the score of row i and key j gets element (i, j) of the shifted product (q +
+     * p_bias) p'; nn/ops/op_fused_attention.c defines RelativeShift. */
     struct steno_attention_view p;
     size_t p_len;
-    bool p_by_key;                /* p has a row for each key, and the product is not shifted */
-    const float *q_bias, *p_bias; /* [q_heads * size] added to q for k and for p, or NULL */
-    bool use_bf16;   /* factors may be rounded to bf16 where the CPU multiplies such numbers */
-    float empty;     /* result of a row that sees no key */
-    float *captured; /* [batch, q_heads, rows, keys] or NULL */
+    bool p_by_key;                /* p has one row for each key; the product is not shifted */
+    const float *q_bias, *p_bias; /* [q_heads * size], added to q for k and for p; or NULL */
+    bool use_bf16;                /* factors may be rounded to bf16 where the CPU multiplies bf16 */
+    float empty;                  /* result of a row that sees no key */
+    float *captured;              /* [batch, q_heads, rows, keys] or NULL */
     enum steno_attention_capture capture;
 };
 
-/* y = softmax(cap((q + q_bias) k' + shift((q + p_bias) p')) * scale) + bias) v. A row that may see
- * no key is `empty`. Shared out over batch and heads. Scores exist a tile at a time (online
- * softmax: Dao et al., FlashAttention, 2022), but for softcap and capture, where they exist by rows
- * and p, q_bias, p_bias and hidden must be NULL. STENO_ERR_NOMEM. */
+/* y = softmax(cap(((q + q_bias) k' + shift((q + p_bias) p')) * scale) + bias) v. A row that sees no
+ * key gets the value `empty`. Parallel over batch and heads. Scores exist one tile at a time
+ * (online softmax: Dao et al., FlashAttention, 2022). Softcap and capture need whole rows of
+ * scores; with them p, q_bias, p_bias and hidden must be NULL. STENO_ERR_NOMEM. */
 STENO_MUST steno_status steno_ops_attention(struct steno_op_ctx *ctx,
                                             const struct steno_attention *a, steno_err *err);
 
 /* Row i of the shifted x: out[j - from] = element (i, j) of RelativeShift(x [rows, len]), from <= j
- * < to. x starts at row `first` of the whole; only the rows that are needed have to be there. */
+ * < to. x points at row `first` of the whole matrix; only the rows that this row reads must
+ * exist. */
 void steno_ops_shift_row(float *out, const float *x, size_t first, size_t rows, size_t len,
                          size_t i, size_t from, size_t to);
 
-/* Attributes heads, size, v_size, and first columns q_at, k_at, v_at and `fourth`.
- * STENO_ERR_FORMAT: one of them is no such thing. */
+/* Check the attributes heads, size and v_size, and the first columns q_at, k_at, v_at and `fourth`.
+ * STENO_ERR_FORMAT: one of them is invalid. */
 STENO_MUST steno_status steno_attention_check_columns(const struct steno_node *n,
                                                       const char *fourth, steno_err *err);
 
-/* Input `in`, bool or f32, broadcast to a's [batch, q_heads, rows, keys], into a->hidden or
- * a->mask; nothing when it is absent. NULL, or what is wrong. */
+/* Read input `in`, bool or f32, broadcast to a's [batch, q_heads, rows, keys], into a->hidden or
+ * a->mask. An absent input changes nothing. Returns NULL, or a message that says what is wrong. */
 const char *steno_attention_read_mask(struct steno_op_ctx *ctx, int in, struct steno_attention *a);
 
-/* First key and the one past the last that row i of batch entry b may see by length and window. */
+/* First key, and the one past the last, that row i of batch entry b may see by length and
+ * window. */
 void steno_attention_visible(const struct steno_attention *a, size_t b, size_t i, size_t *from,
                              size_t *to);
-/* What row i of head h, batch entry b, sees of keys [j0, j0 + n): [*from, *to) of them. Where keys
- * between are hidden, or a mask is added, returns that mask, in `made`, of n floats, if it has to
- * be made; else NULL. */
+/* Which of the keys [j0, j0 + n) row i of head h, batch entry b, sees: [*from, *to), relative to
+ * j0. Returns the mask to add to their scores, or NULL. The mask is the caller's own, or is built
+ * in `made` [n] where keys inside that range are hidden. */
 const float *steno_attention_mask_row(const struct steno_attention *a, size_t b, size_t h, size_t i,
                                       size_t j0, size_t n, float *made, size_t *from, size_t *to);
 
-/* RelativeShift reaches into the row before: positions are fewer than rows and keys need. */
+/* True when RelativeShift reads into the row before: there are fewer positions than rows and keys
+ * need. */
 static inline bool steno_attention_wraps(const struct steno_attention *a)
 {
     return !a->p_by_key && a->rows + a->keys > a->p_len + 1;
 }
 
-/* Room for n times `each` bytes from *at = *bytes on, which grows by it; false when it overflows.
- */
+/* Reserve n times `each` bytes at *at = *bytes, which grows by that. False: overflow. */
 bool steno_attention_reserve(size_t *bytes, size_t *at, size_t n, size_t each);
-/* y [v_size] of a row: o over the sum of its weights, or what a row gets that sees no key, by the
- * largest of its scores. y == o allowed. */
+/* Finish one row: y [v_size] = o / sum. A row that saw no key (max is its largest score) gets
+ * a->empty, or 0 where there are no keys at all. y == o is allowed. */
 void steno_attention_finish(const struct steno_attention *a, const steno_kernels *k, float *y,
                             const float *o, float max, float sum);
 
@@ -103,20 +105,20 @@ void steno_attention_finish(const struct steno_attention *a, const steno_kernels
 struct steno_attention_fused {
     const struct steno_attention *a;
     const steno_kernels *k;
-    void (*attend)(const struct steno_attend *a); /* in f32 or bf16, and how that is packed */
+    void (*attend)(const struct steno_attend *a); /* for f32 or bf16, with the packing below */
     size_t (*packed_bytes)(size_t k, size_t n);
     void (*pack)(void *dst, const float *b, size_t ldb, bool trans, size_t k, size_t n);
-    size_t bytes; /* of one part's scratch */
+    size_t bytes; /* scratch of one part */
     bool plain;   /* all rows see all keys */
-    bool skips;   /* blocks that a mask hides */
-    size_t block; /* keys at a time */
+    bool skips;   /* blocks that a mask hides are skipped */
+    size_t block; /* keys per block */
     size_t at_k, at_v, at_p, at_edge, at_o, at_row, at_seen, at_mask;
 };
 bool steno_attention_fused_fits(const struct steno_attention *a, const steno_kernels *k);
 /* False: sizes overflow. */
 bool steno_attention_fused_init(struct steno_attention_fused *t, const struct steno_attention *a,
                                 const steno_kernels *k);
-/* One head of one batch entry; mem: t->bytes, 64-byte aligned. */
+/* Compute one head of one batch entry; mem: t->bytes, 64-byte aligned. */
 void steno_attention_fused_head(const struct steno_attention_fused *t, size_t b, size_t h,
                                 char *mem);
 
@@ -124,11 +126,11 @@ void steno_attention_fused_head(const struct steno_attention_fused *t, size_t b,
 struct steno_attention_tiles {
     const struct steno_attention *a;
     const steno_kernels *k;
-    bool use_bf16; /* products in bf16 */
-    size_t bytes;  /* of one part's scratch */
-    size_t tile;   /* rows at a time */
-    size_t block;  /* keys at a time */
-    bool skips;    /* blocks that a mask hides */
+    bool use_bf16; /* products are in bf16 */
+    size_t bytes;  /* scratch of one part */
+    size_t tile;   /* rows per tile */
+    size_t block;  /* keys per block */
+    bool skips;    /* blocks that a mask hides are skipped */
     size_t score_ld, pos_ld;
     size_t work_bytes;
     size_t at_q, at_s, at_p, at_o, at_mask, at_row, at_k, at_v, at_pos, at_work;
@@ -136,7 +138,7 @@ struct steno_attention_tiles {
 /* False: sizes overflow. */
 bool steno_attention_tiles_init(struct steno_attention_tiles *t, const struct steno_attention *a,
                                 const steno_kernels *k);
-/* One head of one batch entry; mem: t->bytes, 64-byte aligned. */
+/* Compute one head of one batch entry; mem: t->bytes, 64-byte aligned. */
 void steno_attention_tiles_head(const struct steno_attention_tiles *t, size_t b, size_t h,
                                 char *mem);
 

@@ -1,10 +1,10 @@
-/* Attention where the CPU has a kernel for all of it (kernels.h: attend_f32, attend_bf16): K, V and
- * positions of a head are packed once, then ROWS rows at a time meet all keys.
+/* Attention where the CPU has a kernel for all of it (kernels.h: attend_f32, attend_bf16). K, V and
+ * the positions of a head are packed once; then all keys are multiplied with ROWS rows at a time.
  *
  * Positions: score (i, j) needs (q_i + p_bias) p_c with c = rows - 1 - i + j. A tile from row i0
- * needs those from rows - ROWS - i0 on, so they are packed from rows % ROWS on, or ROWS before
- * that: every tile begins with a whole panel. What lies outside of P is zero. Where the shift
- * wraps, attention_tiled.c is what works. */
+ * needs the positions from rows - ROWS - i0 on. They are packed from rows % ROWS on, or from ROWS
+ * before that, so that every tile begins with a whole panel. Positions outside P are zero. Where
+ * the shift wraps, attention_tiled.c is used. */
 #include "nn/ops/attention.h"
 #include "nn/ops/internal.h"
 
@@ -12,12 +12,13 @@
 
 enum {
     ROWS = STENO_ATTEND_ROWS,
-    PANEL = 32,        /* positions that are packed together: whole panels */
-    BLOCK = 512,       /* keys at a time where some between others are hidden */
-    MASKED_BLOCK = 128 /* where a mask by rows may hide whole blocks */
+    PANEL = 32,        /* positions that are packed together, a whole number of panels */
+    BLOCK = 512,       /* keys per block where keys between visible ones are hidden */
+    MASKED_BLOCK = 128 /* keys per block where a mask by rows may hide whole blocks */
 };
 
-/* Panels of positions, and the first one's first position (it may be negative). */
+/* Number of panels of positions. *origin: the first position of the first panel, possibly
+ * negative. */
 static size_t pos_panels(const struct steno_attention *a, int64_t *origin)
 {
     const size_t in = a->rows % ROWS;
@@ -78,7 +79,7 @@ struct head {
     const float *q, *p;
     float *y;
     char *mem;
-    int64_t origin; /* of packed positions */
+    int64_t origin; /* first packed position */
 };
 
 static float *at(const struct head *d, size_t offset)
@@ -86,7 +87,7 @@ static float *at(const struct head *d, size_t offset)
     return (float *)(void *)(d->mem + offset);
 }
 
-/* Positions [first, first + PANEL), of which some do not exist, as they are packed. */
+/* Positions [first, first + PANEL) ready for packing, where some of them do not exist. */
 static const float *edge(const struct head *d, int64_t first)
 {
     const struct steno_attention *a = d->a;
@@ -118,7 +119,7 @@ static void pack_positions(struct head *d)
     }
 }
 
-/* What rows from i0 on see of keys [j0, j0 + n); false: nothing. */
+/* Find which of the keys [j0, j0 + n) the rows from i0 on see. False: none. */
 static bool look(const struct head *d, size_t i0, size_t m, size_t j0, size_t n,
                  struct steno_attend_seen *seen)
 {

@@ -1,22 +1,21 @@
-/* Attention a tile of scores at a time: TILE rows times up to BLOCK keys lie in the second cache,
- * never the whole matrix.
+/* Attention one tile of scores at a time: TILE rows times up to BLOCK keys lie in L2, never the
+ * whole matrix.
  *
- * For each tile of rows and block of keys: scores by a product with the block of K, the position
- * term by one with a window of the positions, one step of online softmax for each row
- * (kernels.h: softmax_step_f32), a product with the block of V that is added to the rows so far.
- * Where there is more than one tile of rows, K, V and P are packed once for the head, in blocks, so
- * that a block is a product's packed factor; with one tile they are read as they lie, and with few
- * rows (a decoder's step) keys are taken one by one. A mask that differs by row (a window:
- * Longformer, Beltagy et al. 2020; a chunk's context) makes blocks smaller, and one that no row of
- * the tile sees is left out.
+ * For each tile of rows and block of keys there are four steps: a product with the block of K gives
+ * the scores; a product with a window of the positions gives the position term; each row takes one
+ * step of online softmax (kernels.h: softmax_step_f32); a product with the block of V is added to
+ * the result so far. If there is more than one tile of rows, K, V and P are packed once for the
+ * head, in blocks, so that each block is the packed factor of a product. With one tile they are
+ * read in place, and with few rows (a decoder's step) keys are taken one by one. A mask that
+ * differs by row (a window: Longformer, Beltagy et al. 2020; the context of a chunk) makes blocks
+ * smaller, and a block that no row of the tile sees is skipped.
  *
  * Positions: score (i, j) needs (q_i + p_bias) p_c with c = rows - 1 - i + j, as long as rows +
- * keys
- * <= p_len + 1 (there the shift does not wrap). A tile from row i0 and a block from key j0 need the
- * window of c from rows - TILE - i0 + j0 on, TILE + keys wide: blocks of TILE positions that start
- * at rows % TILE, so that every window begins with a block. Otherwise (the legacy form) the
- * products with all positions are made and shifted row by row. Positions by key (WeNet) are not
- * shifted at all. */
+ * keys <= p_len + 1 (then the shift does not wrap). A tile from row i0 and a block from key j0 need
+ * the window of c from rows - TILE - i0 + j0 on, TILE + keys wide. The blocks hold TILE positions
+ * and start at rows % TILE, so that every window begins with a block. Otherwise (the legacy form)
+ * the products with all positions are computed and shifted row by row. Positions by key (WeNet) are
+ * not shifted at all. */
 #include "nn/ops/attention.h"
 #include "nn/ops/internal.h"
 
@@ -26,10 +25,10 @@
 
 #define TILE 64
 #define BLOCK 512
-#define MASKED_BLOCK 128 /* keys of a block where a mask by rows may hide whole blocks */
+#define MASKED_BLOCK 128 /* keys per block where a mask by rows may hide whole blocks */
 #define FEW 4
 
-/* Rows of the unshifted product that shifted rows [i0, i0 + m) are made of. */
+/* Rows of the unshifted product that the shifted rows [i0, i0 + m) read. */
 static void shift_source(const struct steno_attention *a, size_t i0, size_t m, size_t *first,
                          size_t *count)
 {
@@ -57,8 +56,8 @@ void steno_ops_shift_row(float *out, const float *x, size_t first, size_t rows, 
     }
 }
 
-/* Blocks of TILE positions: their number, and the first one's first position (it may be negative).
- */
+/* Number of blocks of TILE positions. *origin: the first position of the first block, possibly
+ * negative. */
 static size_t pos_blocks(const struct steno_attention *a, int64_t *origin)
 {
     size_t in = a->rows % TILE;
@@ -71,7 +70,7 @@ static size_t max_size(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-/* Room for `n` times `each` floats at the end of the layout; false when it overflows. */
+/* Reserve `n` times `each` floats at the end of the layout. False: overflow. */
 static bool put(struct steno_attention_tiles *t, size_t *at, size_t n, size_t each)
 {
     size_t count;
@@ -174,7 +173,7 @@ bool steno_attention_tiles_init(struct steno_attention_tiles *t, const struct st
             put(t, &t->at_pos, pos_blocks(a, &origin), p_block(t)));
 }
 
-/* What one head's tiles work on. */
+/* One head, as its tiles see it. */
 struct head {
     const struct steno_attention_tiles *t;
     const struct steno_attention *a;
@@ -190,7 +189,7 @@ static float *at(const struct head *d, size_t offset)
     return (float *)(void *)(d->mem + offset);
 }
 
-/* Packed blocks of this head's K, V and positions. */
+/* Pack this head's K, V and positions in blocks. */
 static void pack_head(struct head *d)
 {
     const struct steno_attention *a = d->a;
@@ -210,7 +209,7 @@ static void pack_head(struct head *d)
         int64_t first = d->origin + (int64_t)(i * TILE);
         const float *from = d->p + first * (int64_t)a->p.row;
         size_t ld = a->p.row;
-        if (first < 0 || first + TILE > (int64_t)a->p_len) { /* what is not there is zero */
+        if (first < 0 || first + TILE > (int64_t)a->p_len) { /* what does not exist is zero */
             for (int64_t r = 0; r < TILE; r++, from += a->p.row)
                 if (first + r >= 0 && first + r < (int64_t)a->p_len)
                     memcpy(rows + (size_t)r * a->size, from, a->size * sizeof *rows);
@@ -223,7 +222,7 @@ static void pack_head(struct head *d)
     }
 }
 
-/* Rows [i0, i0 + m) of q plus a bias; q itself where there is none. */
+/* Rows [i0, i0 + m) of q plus a bias; q itself where there is no bias. */
 static const float *biased(const struct head *d, const float *bias, size_t i0, size_t m, float *to,
                            size_t *ld)
 {
@@ -258,7 +257,8 @@ static void key_scores(const struct head *d, size_t i0, size_t m, size_t j0, siz
                        t->score_ld, NULL, at(d, t->at_work));
 }
 
-/* Products with the window of positions, or with all of them where the shift wraps. */
+/* Compute the products with the window of positions, or with all positions where the shift
+ * wraps. */
 static void pos_scores(const struct head *d, size_t i0, size_t m, size_t j0, size_t n)
 {
     const struct steno_attention *a = d->a;
@@ -268,7 +268,7 @@ static void pos_scores(const struct head *d, size_t i0, size_t m, size_t j0, siz
     const float *q;
     if (steno_attention_wraps(a)) {
         if (j0)
-            return; /* they serve all blocks of keys */
+            return; /* the products of the first block serve all blocks */
         shift_source(a, i0, m, &first, &count);
         q = biased(d, a->p_bias, first, count, at(d, t->at_q), &ld);
         t->k->gemm_f32(count, a->p_len, a->size, q, ld, false, d->p, a->p.row, true, s, t->pos_ld,
@@ -313,7 +313,7 @@ static const float *pos_row(const struct head *d, size_t i0, size_t m, size_t i,
     return at(d, d->t->at_pos);
 }
 
-/* Scores of row i to weights; keep: what the rows of earlier blocks are multiplied with. */
+/* Turn the scores of row i into weights. Returns the factor for the results of earlier blocks. */
 static float weigh(const struct head *d, size_t i0, size_t m, size_t i, size_t j0, size_t n,
                    float *max, float *sum)
 {
@@ -370,7 +370,7 @@ static void add_values(const struct head *d, size_t i0, size_t m, size_t j0, siz
     }
 }
 
-/* Some row of the tile sees some key of the block. */
+/* True when some row of the tile sees some key of the block. */
 static bool sees(const struct head *d, size_t i0, size_t m, size_t j0, size_t n)
 {
     const struct steno_attention_hidden *h = &d->a->hidden;
@@ -392,10 +392,10 @@ static void one_tile(const struct head *d, size_t i0, size_t m)
     for (size_t j0 = 0; j0 < a->keys; j0 += d->t->block) {
         size_t n = a->keys - j0 < d->t->block ? a->keys - j0 : d->t->block;
         if (d->t->skips && !sees(d, i0, m, j0, n)) {
-            for (size_t i = 0; !j0 && i < m; i++) /* others are added to the first block's result */
+            for (size_t i = 0; !j0 && i < m; i++) /* later blocks add to the first one's result */
                 memset(d->y + (i0 + i) * a->y_view.row, 0, a->v_size * sizeof *d->y);
             if (d->p && steno_attention_wraps(a))
-                pos_scores(d, i0, m, j0, n); /* for all blocks */
+                pos_scores(d, i0, m, j0, n); /* serves all blocks */
             continue;
         }
         if (d->p)

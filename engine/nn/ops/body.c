@@ -182,7 +182,7 @@ void steno_body_gelu_tanh(struct steno_body *b, const char *y, const char *x)
                    x, x, steno_body_float(sqrt(2 / acos(-1))).s, x, y);
 }
 
-/* log(1 + e^(x - shift)) - 0.08 x - offset; once in a body */
+/* log(1 + e^(x - shift)) - 0.08 x - offset; at most once in a body */
 static void swoosh(struct steno_body *b, const char *y, const char *x, float shift, float offset)
 {
     steno_body_add(b,
@@ -259,7 +259,7 @@ void steno_body_layernorm(struct steno_body *b, const char *y, const char *x, co
         steno_body_add(b, "%s = Add(%s, %s)", y, s.s, beta);
 }
 
-/* ---- standard operators that are younger than the file's opset ---- */
+/* ---- standard operators that are newer than the file's opset ---- */
 
 /* x sigmoid(alpha x) */
 void steno_body_swish(struct steno_body *b)

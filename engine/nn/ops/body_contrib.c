@@ -1,4 +1,4 @@
-/* Bodies of the com.microsoft operators that passes/ make, and of standard ones that are younger
+/* Bodies of the com.microsoft operators that passes make, and of standard operators that are newer
  * than most files. Definitions: ONNX Runtime, docs/ContribOperators.md. */
 #include "nn/ops/body.h"
 
@@ -24,8 +24,8 @@ void steno_body_rms_normalization(struct steno_body *b)
     rmsnorm(b, "in0", "in1", steno_node_float(b->node, "epsilon", 1e-5f));
 }
 
-/* Outputs 1 and 2: mean of the rows of x, 1 / sqrt(variance + epsilon), of a function all are
- * written. */
+/* Outputs 1 and 2: mean of the rows of x, 1 / sqrt(variance + epsilon). A function writes all its
+ * outputs. */
 static void statistics(struct steno_body *b, const char *x, bool rms, float epsilon)
 {
     steno_body_reduce_mean(b, "out1", x);
@@ -82,7 +82,7 @@ void steno_body_embed(struct steno_body *b)
                          steno_node_float(b->node, "epsilon", 1e-12f));
 }
 
-/* Of any rank: Einsum is what turns the last two axes without naming the others. */
+/* For any rank: Einsum transposes the last two axes without naming the others. */
 void steno_body_fused_matmul(struct steno_body *b)
 {
     static const char *const names[] = {"transA", "transB"};

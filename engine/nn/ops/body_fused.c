@@ -1,4 +1,4 @@
-/* Bodies of the operators that passes/ make: what op_fused*.c compute, in standard operators. */
+/* Bodies of the operators that passes make: what op_fused*.c compute, in standard operators. */
 #include "nn/ops/body.h"
 
 #include "nn/kernels/kernels.h"
@@ -69,8 +69,8 @@ void steno_body_masked_softmax(struct steno_body *b)
                       "zero = f32(0.0)\nout0 = Where(in1, zero, p)");
 }
 
-/* A column of zeros before x [.., T, L], seen as [.., L + 1, T] without its first row, seen as
- * [.., T, L] again. Leaves r_L, the extent L, behind; at most once in a body. */
+/* The relative shift. Put a column of zeros before x [.., T, L], reshape to [.., L + 1, T], drop
+ * the first row, reshape to [.., T, L]. Defines r_L, the extent L; at most once in a body. */
 static void shift(struct steno_body *b, const char *y, const char *x)
 {
     steno_body_add(b, "r_shape = Shape(%s)\nr_one = i64[1]\nr_last = i64[-1]\nr_2nd = i64[-2]", x);
@@ -97,11 +97,12 @@ void steno_body_relative_shift(struct steno_body *b)
     steno_body_slice(b, "out0", "whole", NULL, "end", -1);
 }
 
-/* ---- Attention: op_fused_attention.c has the definition ---- */
+/* ---- Attention: defined in op_fused_attention.c ---- */
 
 enum { A_Q, A_K, A_V, A_MASK, A_P, A_Q_BIAS, A_P_BIAS };
 
-/* Some other input is the same value from another column on: this one is a part of it. */
+/* True when another input is the same value from another column on: then this input is a part of
+ * it. */
 static bool is_part(const struct steno_body *b, int in)
 {
     static const char *const at[] = {"q_at", "k_at", "v_at", NULL, "p_at"};
@@ -112,7 +113,7 @@ static bool is_part(const struct steno_body *b, int in)
     return false;
 }
 
-/* y [B, h, T, size] of input `in`; apart: it is that already. */
+/* y [B, h, T, size] of input `in`; apart: the input already has that layout. */
 static void heads_apart(struct steno_body *b, const char *y, int in, const char *at, int64_t size,
                         bool apart)
 {
@@ -135,7 +136,7 @@ static void heads_apart(struct steno_body *b, const char *y, int in, const char 
                    y, heads, (long long)size, y, x, y, y, y);
 }
 
-/* Q with a bias of [h d] added, by heads. */
+/* Q with a bias of [h d] added, split by heads. */
 static const char *biased(struct steno_body *b, const char *y, int in)
 {
     if (!steno_body_has(b, in))
@@ -209,7 +210,7 @@ static void split_heads(struct steno_body *b, const char *y, const char *x, cons
                    (long long)steno_node_int(b->node, size, 1), y, x, y, y, y);
 }
 
-/* op_absorbed_attention.c has the definition. */
+/* Defined in op_absorbed_attention.c. */
 void steno_body_absorbed_attention(struct steno_body *b)
 {
     const struct steno_node *n = b->node;
@@ -257,7 +258,7 @@ static void add_ints(struct steno_body *b, char *out, size_t size, const char *n
         snprintf(out + len, size - len, "]");
 }
 
-/* Attributes of Conv as a body's text. */
+/* The attributes of Conv as text of a body. */
 static void conv_attrs(struct steno_body *b, char *out, size_t size)
 {
     static const char *const lists[] = {"dilations", "kernel_shape", "pads", "strides"};
@@ -326,7 +327,7 @@ void steno_body_fused_conv(struct steno_body *b)
     conv_activation(b, steno_body_has(b, 3) ? "sum" : "y");
 }
 
-/* act(Conv) + residual on channels-last tensors, as op_conv_nhwc.c has it. */
+/* act(Conv) + residual on channels-last tensors, as op_conv_nhwc.c computes it. */
 void steno_body_conv_nhwc(struct steno_body *b)
 {
     const struct steno_tensor *w = steno_body_const(b, 1);

@@ -1,5 +1,5 @@
-/* Bodies of what op_fused_zipformer.c, op_fused_chunkconv.c, op_fused_weights.c and
- * op_fused_spectrum.c compute. */
+/* Bodies of the operators in op_fused_zipformer.c, op_fused_chunkconv.c, op_fused_weights.c and
+ * op_fused_spectrum.c. */
 #include "nn/ops/body.h"
 
 void steno_body_bias_norm(struct steno_body *b)
@@ -55,8 +55,8 @@ void steno_body_chunk_conv(struct steno_body *b)
         steno_body_unsupported(b);
 }
 
-/* y: rows of W of x seen as rows of W - 1, from element T - 1 on: row t begins at its element
- * T - 1 - t. At most once in a body. */
+/* y: the rows of length W of x, read as rows of length W - 1 from element T - 1 on, so that row t
+ * begins at its own element T - 1 - t. At most once in a body. */
 static void window(struct steno_body *b, const char *y, const char *x)
 {
     steno_body_add(b, "shape = Shape(%s)\none = i64[1]\nlast = i64[-1]\nsecond = i64[-2]", x);
@@ -87,7 +87,7 @@ static void columns(struct steno_body *b, const char *y, const char *x, long lon
     steno_body_slice(b, y, x, first.s, end.s, 2);
 }
 
-/* y [heads, N, T, size], or [heads, N, size, T], of x [T, N, heads size]. */
+/* y [heads, N, T, size], or [heads, N, size, T] if transposed, of x [T, N, heads size]. */
 static void apart(struct steno_body *b, const char *y, const char *x, long long heads,
                   long long size, bool transposed)
 {
@@ -108,8 +108,9 @@ static void together(struct steno_body *b, const char *y, const char *x, long lo
                    back.s, x, shape.s, w, y, back.s, shape.s);
 }
 
-/* The cache (input `in`), if there is one, ahead of x along `axis`, where x's extent is that of
- * input `rows` along axis 0; out1. Returns the name of both. */
+/* Concatenate the cache (input `in`), if present, before x along `axis`. out1 is the new cache: all
+ * elements from position n on, where n is the extent of input `rows` along axis 0, and of x along
+ * `axis`. Returns the name of the concatenation, or x. */
 static const char *with_cache(struct steno_body *b, int in, const char *x, int axis, int rows)
 {
     if (!steno_body_has(b, in))

@@ -13,7 +13,7 @@ static float byte_at(const struct steno_tensor *t, size_t i)
     return t->dtype == STENO_U8 ? (float)u[i] : (float)(int8_t)u[i];
 }
 
-/* How a parameter of n entries goes over `matrices` matrices of `cols` columns. */
+/* The steps by which a parameter of n entries goes over `matrices` matrices of `cols` columns. */
 static bool steps(size_t n, size_t matrices, size_t cols, size_t *per_matrix, size_t *per_col)
 {
     *per_matrix = *per_col = 0;
@@ -114,7 +114,7 @@ float steno_contrib_dynamic(const steno_kernels *k, const float *x, size_t n, fl
     lo = fminf(0, k->min_reduce_f32(x, n));
     hi = fmaxf(0, k->max_reduce_f32(x, n));
     scale = (hi - lo) / 255;
-    if (!(scale > 0)) /* all zeros: any scale says the same */
+    if (!(scale > 0)) /* all zeros: any scale gives the same result */
         scale = 1;
     zero = rintf(fminf(255, fmaxf(0, -lo / scale)));
     for (size_t i = 0; i < n; i++) {

@@ -1,9 +1,8 @@
 #include "nn/ops/conv_i8.h"
 
-enum {
-    PIXELS = 224
-}; /* of a block: 16 tiles of 14 rows; its patches fit L2 with a slice of the
-      weights even at 4608 bytes each, and the weights are read this often less */
+/* Pixels per block: 16 tiles of 14 rows. The patches of a block fit L2 with a slice of the weights
+ * even at 4608 bytes per patch, and a larger block reads the weights less often. */
+enum { PIXELS = 224 };
 
 struct job {
     const steno_kernels *k;
@@ -13,7 +12,7 @@ struct job {
     float *rows;                 /* [parts][PIXELS][c_out], i32 or f32 */
 };
 
-/* Patches of pixels [from, from + n). */
+/* Copy the patches of pixels [from, from + n). */
 static void gather(const struct steno_conv_i8 *c, size_t from, size_t n, uint8_t *to)
 {
     const struct steno_conv *s = c->s;
@@ -89,13 +88,13 @@ struct rounded_part {
     const steno_kernels *k;
     const struct steno_conv_rounded *c;
     uint8_t *patches; /* [block_pixels][depth] */
-    float *range;     /* [rows][in1][2]: of each pixel's channels */
+    float *range;     /* [rows][in1][2]: range of each pixel's channels */
     float *scale;     /* [PIXELS] */
     int32_t *zero;    /* [PIXELS] */
 };
 
-/* Rows of the image between the first and the last tap of output rows [o, end), cut to the image.
- */
+/* Number of image rows between the first and the last tap of output rows [o, end), cut to the
+ * image. */
 static size_t rows_seen(const struct steno_conv *s, size_t o, size_t end, size_t *first)
 {
     const size_t from = o * s->stride[0];
@@ -106,14 +105,14 @@ static size_t rows_seen(const struct steno_conv *s, size_t o, size_t end, size_t
     return to > *first ? to - *first : 0;
 }
 
-/* A patch: taps of a row of it that lie side by side in the image are one piece. */
+/* A patch. Taps of one of its rows that are adjacent in the image are quantized together. */
 struct patch {
     const struct rounded_part *j;
-    const float *range; /* of row `first` of the image */
+    const float *range; /* of the image rows from `first` on */
     size_t first;
 };
 
-/* The range of the pixels under the patch of output pixel (o0, o1), and 0. */
+/* The range of the pixels under the patch of output pixel (o0, o1), extended to 0. */
 static void patch_range(const struct patch *p, size_t o0, size_t o1, float *range)
 {
     const struct steno_conv *s = p->j->c->s;
@@ -131,7 +130,7 @@ static void patch_range(const struct patch *p, size_t o0, size_t o1, float *rang
     }
 }
 
-/* The patch of output pixel (o0, o1) to bytes, its zero point where it leaves the image. */
+/* Quantize the patch of output pixel (o0, o1); taps outside the image get the zero point. */
 static float round_patch(const struct patch *p, size_t o0, size_t o1, uint8_t *to, int32_t *zero)
 {
     const struct steno_conv *s = p->j->c->s;
@@ -191,17 +190,17 @@ static void rounded_block(const struct rounded_part *j, size_t from, size_t n)
                        0, 1);
 }
 
-/* Pixels of a block at most, whole tiles. */
+/* Largest number of pixels of a block, in whole tiles. */
 static size_t block_pixels(const struct steno_conv *s)
 {
     const size_t all = s->out[0] * s->out[1];
     return steno_gemm_i8_rows(all < PIXELS ? all : PIXELS);
 }
 
-/* Bytes of each part's ranges. */
+/* Bytes of the ranges of each part. */
 static size_t range_bytes(const struct steno_conv *s)
 {
-    size_t rows = (PIXELS + s->out[1] - 2) / s->out[1] + 1; /* of the output, begun ones included */
+    size_t rows = (PIXELS + s->out[1] - 2) / s->out[1] + 1; /* output rows, partial ones included */
     rows = (rows - 1) * s->stride[0] + (s->kernel[0] - 1) * s->dilation[0] + 1;
     return steno_aligned((rows < s->in[0] ? rows : s->in[0]) * s->in[1] * 2 * sizeof(float));
 }

@@ -1,6 +1,6 @@
-/* Blocks of three output rows and more: for each of the 25 matrices the rows that it is multiplied
- * with are made and rounded, ROWS of them at a time, and their products are added to Y, each to up
- * to nine pixels. */
+/* Works on blocks of three or more output rows. For each of the 25 matrices, up to ROWS rows of its
+ * left factor are built and quantized, and the rows of the product are added to Y, each to up to
+ * nine pixels. */
 #include "nn/ops/conv_winograd_i8.h"
 
 #include "nn/kernels/winograd.h"
@@ -10,15 +10,16 @@
 
 enum {
     ROWS = 112, /* of a product, at most */
-    UNITS = 112 /* of three by three outputs in a block, about: Y's part of them is in L2 while the
-                   matrices pass */
+    /* about how many units of 3 x 3 outputs a block has: their part of Y stays in L2 while all
+     * matrices are multiplied */
+    UNITS = 112
 };
 
 struct few {
     const steno_kernels *k;
     const struct steno_conv_winograd_i8 *c;
     int kind[2];
-    size_t n; /* rows that wait */
+    size_t n; /* rows that are pending */
     struct steno_winograd_unit unit[ROWS][2];
     uint8_t *a;
     float *sum, *zeros, *product; /* [c_in], [c_in], [ROWS][c_out] */
@@ -39,14 +40,14 @@ size_t steno_conv_few_work(const struct steno_conv *s, size_t n_parts)
     return (n_parts < units ? n_parts : units) * part_bytes(s);
 }
 
-/* Pixel (i0, i1), or zeros. */
+/* Pixel (i0, i1), or zeros outside the image. */
 static const float *pixel(const struct few *f, size_t i0, size_t i1)
 {
     const struct steno_conv *s = f->c->s;
     return i0 < s->in[0] && i1 < s->in[1] ? f->c->x + (i0 * s->in[1] + i1) * s->c_in : f->zeros;
 }
 
-/* Row i of the product's left side, in bytes. */
+/* Build row i of the product's left factor, in bytes. */
 static void make_row(struct few *f, size_t i)
 {
     const struct steno_conv *s = f->c->s;
@@ -75,7 +76,7 @@ static void add_row(const struct few *f, size_t i)
         f->product + i * s->c_out, s->c_out);
 }
 
-/* The rows that wait through their product. */
+/* Multiply the pending rows and add the products to Y. */
 static void flush(struct few *f)
 {
     const struct steno_conv *s = f->c->s;
@@ -101,7 +102,7 @@ static void flush(struct few *f)
     f->n = 0;
 }
 
-/* Units [u0, u1) of axis 0 where they are of three outputs. */
+/* Multiply units [u0, u1) of axis 0; a unit has three outputs. */
 static void multiply(struct few *f, size_t u0, size_t u1)
 {
     const struct steno_conv *s = f->c->s;
@@ -113,7 +114,7 @@ static void multiply(struct few *f, size_t u0, size_t u1)
                                                                       : all;
     const size_t rows = end > begin ? (end - begin) * across : 0,
                  products = (rows + ROWS - 1) / ROWS;
-    const size_t most = products ? (rows + products - 1) / products : 0; /* nearly as many each */
+    const size_t most = products ? (rows + products - 1) / products : 0; /* nearly equal sizes */
     for (size_t i = begin; i < end; i++) {
         const struct steno_winograd_unit u = steno_winograd_unit(s, 0, f->kind[0], i);
         for (size_t j = 0; j < across; j++) {

@@ -1,4 +1,4 @@
-/* Element types: half precision, conversion of arrays, tensors seen as f32 or f64. */
+/* Element types: half precision, conversion of arrays, tensors read as f32 or f64. */
 #include "nn/ops/internal.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* Strided copies: what Transpose, Slice, Expand, Tile, Concat and Pad come down to. */
+/* Strided copies: the core of Transpose, Slice, Expand, Tile, Concat and Pad. */
 #include "nn/ops/internal.h"
 
 struct dims {
@@ -6,7 +6,7 @@ struct dims {
     int64_t dim[STENO_MAX_RANK], ds[STENO_MAX_RANK], ss[STENO_MAX_RANK]; /* innermost first */
 };
 
-/* Drop dims of 1 and merge neighbours that both sides step through evenly. */
+/* Drop dims of 1, and merge neighbouring dims through which both sides step evenly. */
 static void merge(struct dims *m, int rank, const int64_t *dim, const int64_t *ds,
                   const int64_t *ss)
 {
@@ -30,10 +30,11 @@ static void merge(struct dims *m, int rank, const int64_t *dim, const int64_t *d
 }
 
 #define BLOCK                                                                                      \
-    16 /* a 16 x 16 block of 4-byte elements is 16 lines on either side: half of L1 is free */
+    16 /* 16 x 16 elements of 4 bytes are 16 lines on each side: half of L1 stays free             \
+        */
 
 #define PLANE(NAME, T)                                                                             \
-    /* A plane of rows x cols; neither side need be dense. */                                      \
+    /* A plane of rows x cols; neither side needs to be dense. */                                  \
     static void NAME(T *d, int64_t dr, int64_t dc, const T *s, int64_t sr, int64_t sc,             \
                      int64_t rows, int64_t cols)                                                   \
     {                                                                                              \
@@ -90,8 +91,8 @@ void steno_ops_copy(int rank, const int64_t *dim, size_t esize, void *dst, const
         if (!dim[i])
             return;
     merge(&m, rank, dim, ds, ss);
-    /* The plane's other dim: the one the source walks in steps of 1 when the innermost is not, so
-     * that a transposition is read and written in blocks; else simply the next. */
+    /* Choose the plane's other dim. If the source's innermost step is not 1, it is the dim of step
+     * 1, so that a transposition is read and written in blocks; else it is the next dim. */
     for (int i = 1; i < m.rank && m.ss[0] != 1; i++)
         if (m.ss[i] == 1)
             second = i;
@@ -128,7 +129,7 @@ void steno_ops_fill(void *dst, size_t n, size_t esize, const void *value)
     if (!n)
         return;
     memcpy(d, value, esize);
-    while (done < total) { /* double what is there */
+    while (done < total) { /* double what is filled */
         size_t k = done < total - done ? done : total - done;
         memcpy(d + done, d, k);
         done += k;

@@ -1,4 +1,4 @@
-/* Tables of the operator families, each ended by a row without a type. */
+/* Tables of the operator families. A row without a type ends each table. */
 #ifndef STENO_NN_OPS_FAMILIES_H
 #define STENO_NN_OPS_FAMILIES_H
 

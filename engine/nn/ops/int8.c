@@ -136,9 +136,9 @@ void steno_ops_gemm_i8(struct steno_op_ctx *ctx, const struct steno_gemm_i8 *g)
         steno_op_parallel(ctx, (int)j.parts, run_part, &j);
 }
 
-/* ---- as operators have it ---- */
+/* ---- products as operators have them ---- */
 
-/* Matrices of B, rows of all of A. */
+/* Number of matrices of B. */
 static size_t matrices(const struct steno_tensor *b)
 {
     return b->shape.rank > 2 ? steno_ops_prod(&b->shape, 0, b->shape.rank - 2) : 1;
@@ -178,7 +178,7 @@ steno_status steno_ops_product_i8_plan(struct steno_op_ctx *ctx, const struct st
     return STENO_OK;
 }
 
-/* Zero points of A for every row of all matrices (step 1), or the one (step 0). */
+/* Zero points of A: one for every row of all matrices (*step 1), or one for all (*step 0). */
 static steno_status a_zeros(struct steno_op_ctx *ctx, const struct steno_product_i8 *x, size_t rows,
                             const int32_t **out, size_t *step, steno_err *err)
 {
@@ -197,7 +197,7 @@ static steno_status a_zeros(struct steno_op_ctx *ctx, const struct steno_product
     return STENO_OK;
 }
 
-/* Matrix `at` of B into `packed`; z: scratch for its zero points. */
+/* Pack matrix `at` of B into `packed`; z: scratch for its zero points. */
 static void pack_matrix(const steno_kernels *k, const struct steno_product_i8 *x,
                         const struct steno_matmul *p, size_t at, int32_t *z, void *packed)
 {
@@ -255,14 +255,14 @@ steno_status steno_ops_product_i8(struct steno_op_ctx *ctx, const struct steno_p
     return STENO_OK;
 }
 
-/* ---- rounding to 8 bits ---- */
+/* ---- quantization ---- */
 
 void steno_ops_range(const steno_kernels *k, const float *x, size_t n, float *scale, int32_t *zero)
 {
     float lo = n ? fminf(0, k->min_reduce_f32(x, n)) : 0;
     float hi = n ? fmaxf(0, k->max_reduce_f32(x, n)) : 0;
     *scale = (hi - lo) / 255;
-    if (!(*scale > 0)) /* all zeros: any scale says the same */
+    if (!(*scale > 0)) /* all zeros: any scale gives the same result */
         *scale = 1;
     *zero = (int32_t)rintf(fminf(255, fmaxf(0, -lo / *scale)));
 }

@@ -9,7 +9,7 @@
 
 /* ---- shapes ---- */
 
-/* As many outputs as inputs along axis i, whatever their number: a symbol stays. */
+/* True when axis i has as many outputs as inputs for any extent: then a symbol is kept. */
 static bool same_extent(const struct steno_window *w, int i)
 {
     if (w->auto_pad == STENO_PAD_SAME_UPPER || w->auto_pad == STENO_PAD_SAME_LOWER)
@@ -104,13 +104,13 @@ steno_status steno_prepare_nhwc(struct steno_prepare *pc, int in, const struct s
         const struct steno_made m = {STENO_WINOGRAD_SLOTS * s->c_in, s->c_out, make_few, &c->s};
         return steno_prepare_weights_made(pc, in, &m, &c->lowered, err);
     }
-    /* tiles multiply bytes faster than sums of pixels are made */
+    /* AMX tiles multiply bytes faster than sums of pixels can be formed */
     if (precision == STENO_INT8_WEIGHTS && steno_winograd_fits(s) &&
         !(k->cpu & STENO_CPU_AMX && k->cpu & STENO_CPU_BF16)) {
         const struct steno_made m = {s->c_in, s->c_out, make_few, &c->s};
         return steno_prepare_weights_made_parts(pc, in, &m, STENO_WINOGRAD_SLOTS, &c->slots, err);
     }
-    /* channels last, patches cost nothing, and 16 bits are as 8 */
+    /* with channels last, patches cost nothing, so that 16 bits apply wherever int8 does */
     if (fixed || (precision != STENO_FP32 && steno_ops_conv_lowers(STENO_INT8_WEIGHTS, s, win)))
         return steno_ops_conv_lower(pc, in, &c->s, &c->lowered, err);
     return pack(pc, in, c, err);

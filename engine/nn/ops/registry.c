@@ -1,4 +1,4 @@
-/* The families. One line each here and one table each in op_<family>.c. */
+/* The families: one line for each here, and one table for each in op_<family>.c. */
 #include "nn/ops/registry.h"
 
 #include "nn/ops/families.h"

@@ -164,7 +164,7 @@ steno_status steno_ops_bshape(const struct steno_op_ctx *ctx, int n_in, struct s
     return STENO_OK;
 }
 
-/* Steps of one operand along the dims of out, in elements; 0 where it is repeated. */
+/* Steps of one operand along the dims of out, in elements; 0 on an axis that repeats. */
 static void operand_steps(const struct steno_shape *out, const struct steno_shape *in, size_t *step)
 {
     size_t at = 1;
@@ -179,7 +179,7 @@ void steno_broadcast_init(struct steno_broadcast *b, const struct steno_shape *o
                           const struct steno_shape *const *in, int n_in)
 {
     size_t step[STENO_OPS_MAX_IN][STENO_MAX_RANK];
-    int top = 0; /* dims kept so far, innermost first, in b->dim */
+    int top = 0; /* dims so far, innermost first, in b->dim */
     memset(b, 0, sizeof *b);
     b->n_in = n_in;
     b->row = b->rows = 1;

@@ -4,9 +4,9 @@
 
 #include "nn/graph/tensor.h"
 
-/* w [2 (n/2 + 1), 1, n] f32 is v[i] cos(2 pi k i / n) for k = 0 .. n/2 and then plus or minus
- * v[i] sin(2 pi k i / n): a DFT of frames of n samples under the window v. n: a power of two from
- * 64 to 8192. */
+/* True when w [2 (n/2 + 1), 1, n] f32 holds v[i] cos(2 pi k i / n) for k = 0 .. n/2, followed by
+ * plus or minus v[i] sin(2 pi k i / n): a DFT of frames of n samples under the window v. n: a power
+ * of two from 64 to 8192. */
 bool steno_ops_is_dft(const struct steno_tensor *w);
 
 #endif

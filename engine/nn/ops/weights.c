@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MIN_INT8_K = 16 }; /* shorter sums gain nothing */
+enum { MIN_INT8_K = 16 }; /* int8 gains nothing on shorter sums */
 
 void steno_weights_free(void *priv)
 {
@@ -16,19 +16,20 @@ void steno_weights_free(void *priv)
     free(w);
 }
 
-/* ---- rounding ---- */
+/* ---- quantization ---- */
 
-/* Columns of weights being rounded: COLUMNS at a time, each side by side. */
+/* Columns that are being quantized: COLUMNS at a time, each contiguous. */
 enum { COLUMNS = 16, BINS = 256 };
 
 struct columns {
     const steno_kernels *k;
     float *x;     /* [COLUMNS][K] */
-    float *rest;  /* [K] of the elements at, those that may be rounded to the other side */
+    float *rest;  /* [K] of the elements `at`, which may be rounded to the other side */
     uint32_t *at; /* [K] */
 };
 
-/* Rows of a matrix are pages apart, out of the prefetcher's sight: DISTANCE of them are called. */
+/* Rows of a matrix are pages apart, which the hardware prefetcher does not follow; the next
+ * DISTANCE rows are prefetched here. */
 static void gather(const steno_kernels *k, float *to, const float *w, size_t ldw, bool trans,
                    size_t rows, size_t n, size_t cols)
 {
@@ -46,13 +47,13 @@ static void gather(const steno_kernels *k, float *to, const float *w, size_t ldw
     }
 }
 
-static size_t bin_of(float rest) /* of (0, 1/2] */
+static size_t bin_of(float rest) /* rest is in (0, 1/2] */
 {
     const float at = rest * 2 * BINS;
     return at < BINS - 1 ? (size_t)at : BINS - 1;
 }
 
-/* Rounds `flips` of n elements to the other side, those first that lie nearest to the middle. */
+/* Round `flips` of n elements to the other side; those nearest to the midpoint go first. */
 static void flip(const struct columns *b, size_t n, int8_t *q, int sign, size_t flips)
 {
     size_t count[BINS] = {0}, least = BINS;
@@ -60,7 +61,7 @@ static void flip(const struct columns *b, size_t n, int8_t *q, int sign, size_t 
         count[bin_of(b->rest[i])]++;
     for (size_t sum = 0; least && sum < flips; sum += count[--least])
         ;
-    for (int pass = 0; pass < 2; pass++) /* all above the least bin, then as many of it as needed */
+    for (int pass = 0; pass < 2; pass++) /* first all bins above `least`, then part of it */
         for (size_t i = 0; i < n && flips; i++) {
             const size_t at = bin_of(b->rest[i]);
             if (pass ? at != least : at <= least)
@@ -70,7 +71,7 @@ static void flip(const struct columns *b, size_t n, int8_t *q, int sign, size_t 
         }
 }
 
-/* Elements of which rounding left more than `more` steps on the side of sign. */
+/* Collect the elements for which rounding left more than `more` steps on the side of sign. */
 static size_t candidates(const struct columns *b, const float *x, const int8_t *q, size_t n,
                          float by, int sign, float more)
 {
@@ -85,7 +86,7 @@ static size_t candidates(const struct columns *b, const float *x, const int8_t *
     return found;
 }
 
-/* What is lost waits to be squared, SOME at a time: a loop of a known length becomes vectors. */
+/* Errors are computed and squared in blocks of SOME: a loop of a known length vectorizes. */
 enum { SOME = 512 };
 
 static inline __attribute__((always_inline)) double squares_of(const float *x, const int8_t *q,
@@ -105,10 +106,9 @@ static double squares(const float *x, const int8_t *q, size_t n, float step)
     return lost + squares_of(x, q, n, step);
 }
 
-/* One column to q over its own range, symmetric, *scale a step. What rounding leaves of the
- * elements adds up to nothing (at most half a step): what they are multiplied with mostly has a
- * mean, behind a ReLU above all, and then no error comes of that. Returns the sum of squared
- * errors. */
+/* Quantize one column to q over its own range, symmetric; *scale is the step. The rounding errors
+ * of the column add up to at most half a step. Activations mostly have a mean, above all after a
+ * ReLU, and that mean would multiply the sum of the errors. Returns the sum of squared errors. */
 static double round_column(const struct columns *b, const float *x, size_t n, int8_t *q,
                            float *scale)
 {
@@ -141,7 +141,7 @@ static double round_column(const struct columns *b, const float *x, size_t n, in
     return squares(x, q, n, step);
 }
 
-/* i8 of each column; q [N, K]. False: out of memory. */
+/* Quantize each column to i8; q [N, K]. False: out of memory. */
 static bool round_i8(struct steno_weights *p, const steno_kernels *k, const float *w, size_t ldw,
                      bool trans, int8_t *q, double *lost)
 {
@@ -153,7 +153,7 @@ static bool round_i8(struct steno_weights *p, const steno_kernels *k, const floa
         free(b.at);
         return false;
     }
-    b.rest = b.x + COLUMNS * p->k; /* one more than it holds is written */
+    b.rest = b.x + COLUMNS * p->k; /* candidates() writes one element past what it holds */
     for (size_t n = 0; n < p->n; n += COLUMNS) {
         const size_t cols = p->n - n < COLUMNS ? p->n - n : COLUMNS;
         gather(k, b.x, w, ldw, trans, p->k, n, cols);
@@ -191,7 +191,7 @@ static double lost_16(const struct steno_weights *p, const float *w, size_t ldw,
     return lost;
 }
 
-/* The kernels for weights that are not kept as f32 or bytes. */
+/* The kernels for weights that are packed neither as f32 nor as bytes. */
 static const struct steno_gemm_weights *kernels_of(const steno_kernels *k,
                                                    const struct steno_weights *w)
 {
@@ -217,7 +217,7 @@ double steno_weights_lost(const float *w, size_t n, enum steno_precision p)
     return p == STENO_FP32 ? 0 : lost_of_row(w, n, p != STENO_FP16_WEIGHTS);
 }
 
-/* ---- packing: one block, for i8 the scales, then the packed weights ---- */
+/* ---- packing: one block; for i8 first the scales, then the packed weights ---- */
 
 static size_t data_bytes(const struct steno_weights *p, const steno_kernels *k)
 {
@@ -243,8 +243,8 @@ static struct steno_weights *describe(const struct steno_prepare *pc,
     return p;
 }
 
-/* Scales come first: the product before calls what lies behind its weights, and they are read with
- * the first of these. */
+/* Scales come first: the product before prefetches what lies behind its own weights, and the scales
+ * are read together with the first of these weights. */
 static void place(struct steno_weights *p, void *block)
 {
     p->data = block;
@@ -286,7 +286,7 @@ const struct steno_gemm_weights *steno_weights_kernels(const steno_kernels *k,
     return kernels_of(k, w);
 }
 
-/* What packed weights are made of: w as it is, or what `made` makes of it. */
+/* The source of packed weights: w itself, or what `made` computes from it. */
 struct source {
     const float *w;
     size_t ldw;
@@ -314,7 +314,7 @@ static bool fill_from(struct steno_prepare *pc, struct steno_weights *p, struct 
     return ok;
 }
 
-/* Weights [rows, cols] in the memory for input `in`, filled where they do not lie there yet. */
+/* Pack weights [rows, cols] into the memory of input `in`, unless that memory is filled already. */
 static steno_status pack(struct steno_prepare *pc, int in, size_t rows, size_t cols,
                          struct source s, struct steno_weights **out, steno_err *err)
 {
@@ -339,8 +339,8 @@ bool steno_ops_compressed(const steno_kernels *k, enum steno_precision p, size_t
            rows >= 64 && cols >= 64 && rows * cols >= STENO_COMPRESSED_WEIGHTS;
 }
 
-/* Whether input 0 has, of one example, more rows than those gain with, or the rows of one utterance
- * of any length. */
+/* True when one example of input 0 has more rows than compressed weights gain with, or when its
+ * rows are those of one utterance of any length. */
 static bool many_rows(const struct steno_prepare *pc)
 {
     const struct steno_shape x = steno_prepare_shape(pc, 0);
@@ -397,10 +397,10 @@ steno_status steno_infer_linear(struct steno_infer *ic, steno_err *err)
     return STENO_OK;
 }
 
-/* ---- weights that are in 8 bits already ---- */
+/* ---- weights that the graph has in 8 bits ---- */
 
-/* W [K, N] bytes, real value (q - zero) * scale; zero may be NULL. Bytes whose packed form lies in
- * a cache have no elements here (w->data is NULL). */
+/* W [K, N] bytes, real value (q - zero) * scale; zero may be NULL. Bytes with a packed form in a
+ * cache have no elements here (w->data is NULL). */
 struct bytes {
     const struct steno_tensor *w, *scale, *zero;
 };
@@ -453,7 +453,7 @@ steno_status steno_prepare_weights_bytes(struct steno_prepare *pc, int in, int s
     return STENO_OK;
 }
 
-/* Columns [from, from + cols) as f32 [K, cols]. */
+/* Dequantize columns [from, from + cols) to f32 [K, cols]. */
 static void widen(const struct bytes *b, size_t from, size_t cols, float *to)
 {
     const size_t rows = (size_t)b->w->shape.dim[0], all = (size_t)b->w->shape.dim[1];
@@ -469,9 +469,9 @@ static void widen(const struct bytes *b, size_t from, size_t cols, float *to)
 /* ---- several blocks of columns ---- */
 
 struct parts {
-    const float *w; /* f32, or NULL: what bytes says, or what `made` makes */
+    const float *w; /* f32, or NULL: `bytes` has the weights, or `made` computes them */
     struct bytes bytes;
-    float *wide; /* bytes: of one part */
+    float *wide; /* for bytes: one part in f32 */
     const struct steno_made *made;
     size_t all; /* columns */
     bool transposed;
@@ -487,7 +487,7 @@ static bool fill_part(const struct parts *s, struct steno_weights *p, const sten
     return fill(p, k, s->wide, cols, s->transposed, lost);
 }
 
-/* Parts that are each as `one` says, which is freed. */
+/* Pack parts that are each like `one`; frees `one`. */
 static steno_status pack_parts(struct steno_prepare *pc, int in, struct parts s,
                                struct steno_weights *one, size_t parts, struct steno_weights **out,
                                steno_err *err)
@@ -574,7 +574,7 @@ static void run_part(void *arg, int part)
         j->m, w->n, w->k, j->a, j->lda, w->data, j->c, j->ldc, j->ep, (size_t)part, j->parts);
 }
 
-/* Rows of A rounded to u8, each over its own range, and their product. */
+/* Rows of A quantized to u8, each over its own range, and their product. */
 struct rows {
     const steno_kernels *k;
     const float *a;
@@ -593,7 +593,7 @@ static void round_rows(void *arg, size_t begin, size_t end)
                                                         r->g.k, &r->zero[i]);
 }
 
-/* Rows of a part, rounded and multiplied by one thread. */
+/* Quantize and multiply the rows of one part, on one thread. */
 static void linear_rows(void *arg, int part)
 {
     const struct rows *r = arg;

@@ -83,7 +83,8 @@ steno_status steno_window_out(struct steno_window *w, int a, int64_t in, int64_t
                           (long long)span, (long long)in, (long long)w->before[a],
                           (long long)w->after[a]);
     *out = room / w->stride[a] + 1;
-    /* with ceil_mode a last, partial window counts if it starts inside the input or before it */
+    /* with ceil_mode a last, partial window counts if it starts inside the input or in the padding
+     * before it */
     if (w->ceil_mode && room % w->stride[a] && *out * w->stride[a] < in + w->before[a])
         ++*out;
     return STENO_OK;
@@ -102,7 +103,7 @@ steno_status steno_window_out_transposed(struct steno_window *w, int a, int64_t 
     if (want >= 0) {
         int64_t total = full - want;
         *out = want;
-        if (total < 0) { /* wider than the full result: the rest stays bias */
+        if (total < 0) { /* wider than the full result: the rest is bias */
             w->before[a] = 0;
             w->after[a] = total;
         } else {

@@ -21,17 +21,18 @@ struct steno_window {
     bool ceil_mode;
 };
 
-/* Attributes strides, dilations, pads, auto_pad, ceil_mode for n axes; kernel: [n], or NULL to read
- * kernel_shape. Every entry is checked: kernel, stride and dilation 1..2^31-1, pads 0..2^31-1. */
+/* Read the attributes strides, dilations, pads, auto_pad and ceil_mode for n axes. kernel: [n], or
+ * NULL to read kernel_shape. Every entry is checked: kernel, stride and dilation 1..2^31-1, pads
+ * 0..2^31-1. */
 STENO_MUST steno_status steno_window_read(const struct steno_node *node, int n,
                                           const int64_t *kernel, struct steno_window *w,
                                           steno_err *err);
-/* Extent of output axis `a` for input extent `in` (>= 0), with automatic padding settled in w.
- * STENO_ERR_INVAL when the window does not fit. ONNX Conv and pooling, "Shape inference". */
+/* Extent of output axis `a` for input extent `in` (>= 0); resolves automatic padding in w.
+ * STENO_ERR_INVAL: the window does not fit. ONNX Conv and pooling, "Shape inference". */
 STENO_MUST steno_status steno_window_out(struct steno_window *w, int a, int64_t in, int64_t *out,
                                          steno_err *err);
-/* The same for a transposed convolution; out_pad: output_padding of the axis, want: output_shape of
- * the axis or -1. */
+/* The same for a transposed convolution. out_pad: output_padding of the axis; want: output_shape of
+ * the axis, or -1. */
 STENO_MUST steno_status steno_window_out_transposed(struct steno_window *w, int a, int64_t in,
                                                     int64_t out_pad, int64_t want, int64_t *out,
                                                     steno_err *err);
