@@ -1,23 +1,23 @@
-/* ai.steno AbsorbedAttention, made by pass absorb: attention of few queries to rows that have not
- * been projected to keys and values.
+/* ai.steno AbsorbedAttention, made by pass absorb: attention of a few queries to rows that are not
+ * projected to keys and values.
  *
- * Q [B, T, h d], X [B or 1, S, C], Wk [C, h d] and Wv [C, h v] constant, mask?, bias [h v]?, and
- * where Wk and Wv are bytes the scale and zero point of each, as in Linear
+ * Q [B, T, h d], X [B or 1, S, C], Wk [C, h d] and Wv [C, h v] constant, mask?, bias [h v]?, and,
+ * where Wk and Wv are bytes, the scale and zero point of each, as in Linear
  *     K = X Wk, V = X Wv + bias;  y = Softmax(scale * Q K' + mask) V by heads: [B, T, h v]
- * mask as in Attention (op_fused_attention.c). A bias of K adds the same to all scores of a row,
- * which Softmax does not see: there is no input for it. Attributes: heads, size (d), v_size (v),
- * scale, hides (1 when mask is bool).
+ * mask as in Attention (op_fused_attention.c). A bias of K would add the same number to all scores
+ * of a row, which Softmax cancels; there is no input for it. Attributes: heads, size (d), v_size
+ * (v), scale, hides (1 when mask is bool).
  *
- * A product may be taken in any order, so for each head
+ * The order of the products is free, so for each head
  *     Q K' = (Q Wk') X'   and   w V = (w X) Wv + bias
- * and the weights meet T rows instead of S: for a step of a decoder that is one row for a prefix of
- * sixty. What is left for each row of X are two products with h vectors of C. (DeepSeek-V2, section
- * 2.1.2, takes the same way out of a latent cache.)
+ * and the weights are multiplied with T rows instead of S: in a decoder step, one row instead of,
+ * say, sixty. For each row of X two products with h vectors of C remain. (DeepSeek-V2, section
+ * 2.1.2, computes attention to a latent cache in the same way.)
  *
- * ai.steno.run AbsorbedNormAttention, made by pass absorbnorm: the same of LayerNormalization(X)
- * over the last axis; further inputs gamma [C], beta [C]?, attribute epsilon. Rows are normalized
- * one batch entry at a time, so that they are in the cache when they are read for the second time.
- */
+ * ai.steno.run AbsorbedNormAttention, made by pass absorbnorm: the same with LayerNormalization(X)
+ * over the last axis in place of X; further inputs gamma [C], beta [C]?, attribute epsilon. Rows
+ * are normalized one batch entry at a time, so that they are still in the cache for their second
+ * use. */
 #include "nn/ops/attention.h"
 #include "nn/ops/families.h"
 #include "nn/ops/internal.h"
@@ -38,12 +38,12 @@ enum {
     IN_GAMMA = 10,
     IN_BETA
 };
-enum { STEP = 2 }; /* rows of X at a time, the next of them called closer */
+enum { STEP = 2 }; /* rows of X per step; the rows of the next step are prefetched */
 
 struct absorbed {
     size_t heads, size, v_size, c;
     float scale, eps;
-    struct steno_weights *wk, *wv; /* [heads]: [d, C] and [C, v] of each */
+    struct steno_weights *wk, *wv; /* [heads]: [d, C] and [C, v] each */
 };
 
 static void release_absorbed(void *priv)
@@ -129,23 +129,23 @@ struct job {
     struct steno_attention a; /* extents and mask */
     const float *x;
     size_t x_len;
-    size_t x_batch;            /* from a batch entry to the next, 0 where X repeats */
-    const float *gamma, *beta; /* of X's normalization; gamma NULL: it has none */
+    size_t x_batch;            /* step from one batch entry to the next, 0 where X repeats */
+    const float *gamma, *beta; /* of X's normalization; gamma NULL: no normalization */
     float eps;
-    float *t;      /* [rows, heads, C]: scale * Q Wk', then w X */
-    bool *blind;   /* [rows, heads]: sees no key */
-    char *scratch; /* of each part: weights [heads, S], mask [S], normalized X [S, C], the product's
-                    */
+    float *t;    /* [rows, heads, C]: scale * Q Wk', then w X */
+    bool *blind; /* [rows, heads]: the row sees no key */
+    /* for each part: weights [heads, S], mask [S], normalized X [S, C], memory of the product */
+    char *scratch;
     size_t part_bytes, at_mask, at_norm, at_work, parts, rows;
 };
 
-/* What is at work on some rows: its scratch, and of which X it has the normalized rows. */
+/* The scratch of one part, and the X of which it holds the normalized rows. */
 struct part {
     char *mem;
     const float *normalized;
 };
 
-/* Row i of head h, batch entry b: what is added to its scores, or NULL. */
+/* The mask to add to the scores of row i, head h, batch entry b; NULL = none. */
 static const float *mask_row(const struct job *j, size_t b, size_t h, size_t i, float *made)
 {
     const struct steno_attention *a = &j->a;
@@ -160,7 +160,7 @@ static const float *mask_row(const struct job *j, size_t b, size_t h, size_t i, 
     return made;
 }
 
-/* Scores of row r to softmax weights, head by head. */
+/* Turn the scores of row r into softmax weights, head by head. */
 static void weigh(const struct job *j, size_t r, float *w, float *made)
 {
     const struct steno_attention *a = &j->a;
@@ -175,7 +175,7 @@ static void weigh(const struct job *j, size_t r, float *w, float *made)
     }
 }
 
-/* t of row r: from turned queries to weighted sums of the rows of X. */
+/* Replace t of row r, scale * Q Wk', by the weighted sums of the rows of X. */
 static void attend(const struct job *j, size_t r, struct part *p)
 {
     const struct absorbed *l = j->l;
@@ -208,7 +208,7 @@ static void attend_part(void *arg, int part)
         attend(j, r, &p);
 }
 
-/* Memory for all rows. */
+/* Allocate memory for all rows. False: out of memory. */
 static bool lay_out(struct steno_op_ctx *ctx, struct job *j)
 {
     const size_t heads = j->l->heads, c = j->l->c, keys = j->a.keys;
@@ -265,11 +265,11 @@ static const char *read_inputs(struct steno_op_ctx *ctx, struct job *j)
     j->x_batch = x->shape.dim[0] == 1 ? 0 : j->a.keys * l->c;
     wrong = steno_attention_read_mask(ctx, IN_MASK, &j->a);
     if (j->a.mask.data)
-        j->a.empty = NAN; /* Softmax of -inf alone */
+        j->a.empty = NAN; /* Softmax of -inf alone gives NaN */
     return wrong;
 }
 
-/* Queries of all rows: where Q has one batch entry for several of X, copies. */
+/* Queries of all rows. Where Q has one batch entry for several of X, it is copied. */
 static const float *queries(struct steno_op_ctx *ctx, const struct job *j)
 {
     const struct steno_tensor *q = steno_op_in(ctx, IN_Q);

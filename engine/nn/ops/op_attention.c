@@ -1,5 +1,5 @@
-/* Attention (ONNX opset 23 to 25) and RotaryEmbedding (23). f16 and bf16 are computed in f32; so is
- * f64, which the standard allows here through softmax_precision and whose callers are few. */
+/* Attention (ONNX opset 23 to 25) and RotaryEmbedding (23). f16 and bf16 are computed in f32. So is
+ * f64, which the standard allows here through softmax_precision and which few models use. */
 #include "nn/ops/attention.h"
 #include "nn/ops/internal.h"
 
@@ -10,7 +10,7 @@ struct shapes {
     int64_t batch, q_heads, kv_heads, rows, new_keys, past, keys, size, v_size;
 };
 
-/* Any dim may be unknown (< 0) while inferring: then so are the results that hang on it. */
+/* During inference any dim may be unknown (< 0); results that depend on it are then unknown too. */
 static const char *attention_shapes(const struct steno_node *n, const struct steno_shape *q,
                                     const struct steno_shape *k, const struct steno_shape *v,
                                     const struct steno_shape *past, struct shapes *s)
@@ -110,8 +110,8 @@ static const struct steno_tensor *optional(const struct steno_op_ctx *ctx, int i
     return i < steno_op_n_in(ctx) ? steno_op_in(ctx, i) : NULL;
 }
 
-/* K or V with the cache in front, as [batch, heads, past + new, size] in the output `out` (or
- * scratch when nobody reads it). *view shows what attention should read. */
+/* Concatenate the cache and K or V to [batch, heads, past + new, size], in the output `out` or,
+ * when nobody reads that, in scratch. *view is what attention should read. */
 static steno_status extend(struct steno_op_ctx *ctx, int in, int past_in, int out,
                            const struct shapes *s, int64_t size, struct steno_attention_view *view,
                            steno_err *err)
@@ -161,7 +161,7 @@ static steno_status extend(struct steno_op_ctx *ctx, int in, int past_in, int ou
     return STENO_OK;
 }
 
-/* attn_mask, bool or float, broadcast to [batch, heads, rows, <= keys]. */
+/* Read attn_mask, bool or float, broadcast to [batch, heads, rows, <= keys]. */
 static steno_status read_mask(struct steno_op_ctx *ctx, const struct steno_tensor *m,
                               const struct shapes *s, struct steno_attention *a, steno_err *err)
 {
@@ -198,8 +198,8 @@ static steno_status read_mask(struct steno_op_ctx *ctx, const struct steno_tenso
     return STENO_OK;
 }
 
-/* Causal and sliding windows with the offset of the first row: the cache's length, or what the
- * number of valid keys leaves in front of the block of queries. */
+/* Read causal and sliding windows. The offset of the first row is the length of the cache, or the
+ * number of valid keys minus the number of rows. */
 static steno_status read_window(struct steno_op_ctx *ctx, const struct shapes *s,
                                 struct steno_attention *a, steno_err *err)
 {
@@ -349,7 +349,7 @@ static steno_status run_rotary(struct steno_op_ctx *ctx, steno_err *err)
         return steno_ops_nomem(ctx, err);
     entries = ids ? (size_t)ct->shape.dim[0] : 0;
     total = batch * rows * (size_t)heads;
-    for (size_t i = 0; i < total; i++) { /* i runs over vectors as they lie in memory */
+    for (size_t i = 0; i < total; i++) { /* i counts vectors in memory order */
         size_t b = i / (rows * (size_t)heads), rest = i % (rows * (size_t)heads);
         size_t r = flat ? rest / (size_t)heads : rest % rows, at = b * rows + r;
         const float *v = fx + i * size;

@@ -1,8 +1,9 @@
 /* Elementwise functions of two inputs (and Max, Min, Sum, Mean of many) with broadcasting.
  *
- * A row function handles a run of n results in which each operand advances by 0 or 1; the broadcast
- * iterator calls it. Integer arithmetic wraps around; division by zero gives 0 and the smallest
- * number by -1 gives itself (ONNX leaves both open; the CPU's trap must not end the process). */
+ * A row function computes n results; each operand advances by 0 or 1 element. The broadcast
+ * iterator calls it. Integer arithmetic wraps around. Division by zero gives 0, and the smallest
+ * number divided by -1 gives itself: ONNX leaves both open, and a CPU trap must not end the
+ * process. */
 #include "nn/ops/internal.h"
 #include "nn/ops/families.h"
 
@@ -18,7 +19,7 @@ enum { N_TYPES = STENO_BF16 + 1 };
 struct binary_row {
     const char *type;
     size_t kernel; /* offset of the steno_binary_f32 slot, 0 = none */
-    bool compare;  /* result is bool */
+    bool compare;  /* the result is bool */
     row_fn fn[N_TYPES];
 };
 
@@ -64,7 +65,7 @@ struct binary_row {
 #define UDIV(a, b) ((b) == 0 ? 0 : (a) / (b))
 #define UMOD(a, b) ((b) == 0 ? 0 : (a) % (b))
 
-/* Sign of the divisor (Python) or, for fmod, of the dividend (C). */
+/* The result has the sign of the divisor (Python) or, for fmod, of the dividend (C). */
 static int64_t smod(int64_t a, int64_t b)
 {
     int64_t r;
@@ -112,7 +113,7 @@ DEF(shl, i8, int8_t, int8_t, ushift(U(a), U(b), true))
 DEF(shl, i16, int16_t, int16_t, ushift(U(a), U(b), true))
 DEF(shl, i32, int32_t, int32_t, ushift(U(a), U(b), true))
 DEF(shl, i64, int64_t, int64_t, ushift(U(a), U(b), true))
-/* Arithmetic for signed numbers: a shift past the width leaves the sign. */
+/* Arithmetic shift for signed numbers: a shift past the width gives the sign. */
 #define SSHR(a, b) ((a) >> ((b) < 0 || (b) > 62 ? 63 : (b)))
 DEF(shr, i8, int8_t, int8_t, SSHR((int64_t)a, b))
 DEF(shr, i16, int16_t, int16_t, SSHR((int64_t)a, b))
@@ -184,12 +185,12 @@ static const struct binary_row *find(const struct steno_node *n)
 struct pair {
     struct steno_broadcast b;
     row_fn fn;
-    steno_binary_f32 *kernel; /* instead of fn for f32 */
+    steno_binary_f32 *kernel; /* used instead of fn for f32 */
     bool half, compare;
     steno_dtype dtype;
     const char *x[2];
     char *y;
-    size_t esize, out_size, chunk; /* chunk: rows longer than this are cut between threads */
+    size_t esize, out_size, chunk; /* chunk: longer rows are split between threads */
 };
 
 static void half_row(const struct pair *p, void *y, const uint16_t *a, size_t sa, const uint16_t *b,
@@ -227,7 +228,7 @@ static void pair_rows(void *arg, size_t begin, size_t end)
     const struct pair *p = arg;
     const struct steno_broadcast *b = &p->b;
     struct steno_broadcast_pos at;
-    if (b->rows == 1) { /* a single long row is cut into pieces */
+    if (b->rows == 1) { /* a single long row is split */
         size_t sa = b->row_step[0], sb = b->row_step[1];
         pair_row(p, p->y + begin * p->out_size, p->x[0] + begin * sa * p->esize, sa,
                  p->x[1] + begin * sb * p->esize, sb, end - begin);
@@ -241,8 +242,8 @@ static void pair_rows(void *arg, size_t begin, size_t end)
     }
 }
 
-/* y = fn(a, b) with y's shape the broadcast of both. y may be a's or b's memory where that operand
- * has y's shape. */
+/* y = fn(a, b), where y has the broadcast shape of both. y may use the memory of a or b if that
+ * operand has y's shape. */
 static steno_status run_pair(struct steno_op_ctx *ctx, const struct binary_row *row,
                              const struct steno_tensor *a, const struct steno_tensor *b,
                              struct steno_tensor *y, steno_err *err)
@@ -286,7 +287,7 @@ static steno_status run_binary(struct steno_op_ctx *ctx, steno_err *err)
     return st ? st : run_pair(ctx, row, a, b, y, err);
 }
 
-/* PRelu: slope broadcasts to the shape of x, one way. */
+/* PRelu: the slope broadcasts to the shape of x, but not the other way. */
 static steno_status run_prelu(struct steno_op_ctx *ctx, steno_err *err)
 {
     struct steno_shape s;
@@ -318,7 +319,7 @@ static steno_status run_pow(struct steno_op_ctx *ctx, steno_err *err)
     st = steno_op_out(ctx, 0, x->dtype, &s, &y, err);
     if (st)
         return st;
-    if (x->dtype == STENO_F32 && steno_numel(e) == 1) { /* squares and roots, the usual case */
+    if (x->dtype == STENO_F32 && steno_numel(e) == 1) { /* squares and roots, the common case */
         double k = steno_ops_get_f64(e, 0);
         const steno_kernels *kern = steno_op_kernels(ctx);
         if (k == 2.0) {
@@ -368,8 +369,8 @@ static steno_status infer_pow(struct steno_infer *ic, steno_err *err)
     return st;
 }
 
-/* Max, Min, Sum, Mean of one or more inputs: pairs from the left, into the output where the partial
- * result already has its shape. */
+/* Max, Min, Sum, Mean of one or more inputs, in pairs from the left. A partial result goes into the
+ * output where it already has the output's shape. */
 static steno_status run_many(struct steno_op_ctx *ctx, steno_err *err)
 {
     const struct binary_row *row = find(steno_op_node(ctx));
@@ -395,7 +396,7 @@ static steno_status run_many(struct steno_op_ctx *ctx, steno_err *err)
         struct steno_tensor next = *y;
         if (steno_shape_broadcast(&acc.shape, &b->shape, &next.shape))
             return STENO_ERR_INTERNAL;
-        if (i < n_in - 1) /* a part may be read again at another shape: not in place */
+        if (i < n_in - 1) /* a partial result may be read again at another shape: not in place */
             next.data = steno_op_scratch(ctx, steno_numel(&next) * steno_dtype_size(y->dtype));
         if (!next.data)
             return steno_ops_nomem(ctx, err);

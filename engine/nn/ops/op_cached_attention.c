@@ -1,28 +1,30 @@
-/* Operator of domain ai.steno.run, which no file holds: it reads memory that outlives a run, lent
- * by whoever runs the session (nn/exec/kv_cache.h).
+/* Operator of domain ai.steno.run, which no file contains. It reads a key/value cache that outlives
+ * a run and that the session's caller binds (nn/exec/kv_cache.h).
  *
  * CachedAttention  Q [B, 1, .], new [B, 1, .]?, new_bias (B numbers, or one)?
- *                  Attention of one query for each hypothesis of the beams of some searches. With
- * `new` its keys and values are rows index[b][0 .. own.n) of its search, then new[b], which has the
- *                  keys of all heads from column k_at on and the values from v_at on. bias is added
- * to the scaled score of a key, new_bias to that of new[b]. Hypotheses share rows, so a beam is
- *                  reordered by writing other numbers into index (nn/passes/incremental.c).
+ *                  Attention of one query for each hypothesis of the beams of some searches.
+ *                  With `new`, the keys and values of entry b are rows index[b][0 .. own.n) of its
+ *                  search, then new[b], which has the keys of all heads from column k_at on and the
+ *                  values from v_at on. The scaled score of a cached key gets bias, that of new[b]
+ *                  gets new_bias. Hypotheses share rows, so a beam is reordered by writing other
+ *                  numbers into index (nn/passes/incremental.c).
  *                  Where the entries of a search are one text (is_text), index has one list for all
- * of them, and entry b has new[0 .. b] of its search behind it: a prompt in one run. Without `new`
- * they are rows 0 .. memory.n of the search. y [B, 1, heads * v_size], zeros for entries that are
- * no search's. Attributes: heads, size, v_size, q_at, k_at, v_at, layer, scale. */
+ *                  of them, followed by new[0 .. b] of the search for entry b: a prompt in one run.
+ *                  Without `new`, the keys and values are rows 0 .. memory.n of the search.
+ *                  y [B, 1, heads * v_size], zeros for entries that belong to no search.
+ *                  Attributes: heads, size, v_size, q_at, k_at, v_at, layer, scale. */
 #include "nn/ops/families.h"
 #include "nn/ops/internal.h"
 #include "nn/exec/kv_cache.h"
 
 #include <math.h>
 
-#define PANEL 32                    /* keys: a whole panel of any kernel, read where it lies */
+#define PANEL 32                    /* keys: a whole panel of any kernel, read in place */
 #define PART_MACS ((size_t)1 << 18) /* multiply-adds worth waking another thread for */
 
 enum { IN_Q, IN_NEW, IN_NEW_BIAS };
 
-/* One search's share of the batch. */
+/* The entries of one search in the batch. */
 struct cached {
     const steno_kernels *k;
     size_t batch, heads, size, v_size, k_at, v_at;
@@ -30,14 +32,14 @@ struct cached {
     const float *q, *new_kv, *bias, *new_bias;
     size_t q_row, row, index_row, new_bias_step;
     const int32_t *index;
-    bool is_text; /* entries are tokens of one text, each with those before it */
+    bool is_text; /* the entries are tokens of one text; each sees those before it */
     float scale;
     float *y;
-    char *scratch; /* own rows: scores [heads][batch][rows.n + 1] */
-    /* rows that all share: keys to multiply, scores of a head [batch][cap] and the product's memory
-     * for each part */
+    char *scratch; /* with own rows: scores [heads][batch][rows.n + 1] */
+    /* with shared rows: number of keys to multiply; for each part the bytes of a head's scores
+     * [batch][cap] and of the product's memory */
     size_t shared, score_bytes, part_bytes, parts;
-    float *sum; /* [heads][batch] of the weights */
+    float *sum; /* [heads][batch] sums of the weights */
     const char *pages;
 };
 
@@ -55,7 +57,7 @@ static steno_status infer_cached(struct steno_infer *ic, steno_err *err)
     return STENO_OK;
 }
 
-/* New rows that query b has. */
+/* Number of new rows that query b sees. */
 static size_t own_new(const struct cached *c, size_t b)
 {
     return c->is_text ? b + 1 : 1;
@@ -66,7 +68,8 @@ static const float *new_row(const struct cached *c, size_t b, size_t i)
     return c->new_kv + (c->is_text ? i : b) * c->row;
 }
 
-/* Weights of head h's keys for query b, oldest first, then the new ones: s [rows.n + own_new]. */
+/* Weights of head h's keys for query b: s [rows.n + own_new], first the cached keys from the oldest
+ * on, then the new ones. */
 static void weigh_one(const struct cached *c, size_t h, size_t b, float *s)
 {
     const size_t pair = c->size + c->v_size;
@@ -83,7 +86,7 @@ static void weigh_one(const struct cached *c, size_t h, size_t b, float *s)
     c->k->softmax_f32(s, s, 1, c->rows.n + own_new(c, b));
 }
 
-/* All queries of a head: they have most rows in common, which stay in the first cache. */
+/* Compute all queries of a head together: they share most rows, which then stay in L1. */
 static void one_head(const struct cached *c, size_t h)
 {
     const size_t keys = c->rows.n + own_new(c, c->batch - 1), pair = c->size + c->v_size;
@@ -110,14 +113,14 @@ static void run_own(struct steno_op_ctx *ctx, struct cached *c)
                      c);
 }
 
-/* ---- rows that all share ---- */
+/* ---- rows that all hypotheses share ---- */
 
 static size_t larger(size_t a, size_t b)
 {
     return a > b ? a : b;
 }
 
-/* Two products for each head: scores of all queries and keys, weighted sums of the values. */
+/* Two products for each head: scores of all queries and keys, and weighted sums of the values. */
 static void shared_head(const struct cached *c, size_t h, char *mem)
 {
     const float *keys = c->rows.p + h * c->size * c->rows.cap;
@@ -147,9 +150,9 @@ static void shared_part(void *arg, int part)
         shared_head(c, h, c->scratch + p * c->part_bytes);
 }
 
-/* ---- the same, kept in bf16 ---- */
+/* ---- shared rows in bf16 KV pages ---- */
 
-/* m queries from number b on of head h. */
+/* Compute m queries of head h, from query b on. */
 static void pages_tile(const struct cached *c, size_t h, size_t b, size_t m, char *mem)
 {
     const size_t ldo = steno_attend_ldo(c->v_size), y_row = c->heads * c->v_size;
@@ -204,15 +207,15 @@ static void run_shared(struct steno_op_ctx *ctx, struct cached *c)
 
 /* ---- memory ---- */
 
-/* Bytes of scratch for own rows: for as many keys as index has room for, so that it grows when that
- * does and not with keys. */
+/* Bytes of scratch for own rows. The size is for as many keys as index has room for, so that it
+ * grows with index and not with every key. */
 static bool own_bytes(const struct cached *c, size_t *bytes)
 {
     return steno_mul_size(c->batch * c->heads * sizeof(float),
                           c->index_row + (c->is_text ? c->batch : 1), bytes);
 }
 
-/* The same for shared ones, whose parts are laid out here: sums, then the parts. */
+/* The same for shared rows. Also sets the layout of the parts: first the sums, then the parts. */
 static bool shared_bytes(struct steno_op_ctx *ctx, struct cached *c, size_t *bytes)
 {
     const size_t macs = c->batch * c->rows.n * c->heads * (c->size + c->v_size);
@@ -295,7 +298,8 @@ static const char *check_index(const struct cached *c)
     return NULL;
 }
 
-/* The hypotheses of view v, which are entries `at` and on of the batch that `all` is. */
+/* Set *c to the hypotheses of view v: entries from `at` on of the batch `all`. Returns NULL, or a
+ * message that says what is wrong. */
 static const char *share_of(const struct cached *all, const struct steno_kv_view *v, size_t at,
                             size_t layer, struct cached *c)
 {
@@ -320,7 +324,7 @@ static const char *share_of(const struct cached *all, const struct steno_kv_view
     return check_index(c);
 }
 
-/* Where scratch is NULL, *most becomes what one search needs of it at most. */
+/* Compute all views. With scratch NULL, only set *most to the largest scratch that a view needs. */
 static steno_status each_view(struct steno_op_ctx *ctx, const struct cached *all, char *scratch,
                               size_t *most, steno_err *err)
 {

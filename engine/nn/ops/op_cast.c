@@ -1,14 +1,14 @@
 /* Cast, CastLike, BitCast.
  *
- * To a float type: round to nearest even. Float to integer: towards zero; what does not fit
- * saturates and NaN is 0 (ONNX leaves it undefined). Integer to integer: modulo 2^bits. To bool:
- * everything but zero is true, NaN too. */
+ * To a float type: round to nearest even. Float to integer: truncate towards zero; numbers out of
+ * range saturate and NaN gives 0 (ONNX leaves both undefined). Integer to integer: modulo 2^bits.
+ * To bool: everything but zero is true, NaN too. */
 #include "nn/ops/internal.h"
 #include "nn/ops/families.h"
 
 #define CHUNK 512
 
-/* dst and src do not overlap. */
+/* dst and src must not overlap. */
 static void convert(void *dst, steno_dtype to, const void *src, steno_dtype from, size_t n)
 {
     double f[CHUNK];
@@ -35,7 +35,7 @@ static void convert(void *dst, steno_dtype to, const void *src, steno_dtype from
             for (size_t j = 0; j < k; j++) {
                 if (to == STENO_BOOL)
                     v[j] = v[j] != 0;
-                memcpy(d + j * ds, &v[j], ds); /* little-endian hosts: the low bytes */
+                memcpy(d + j * ds, &v[j], ds); /* the low bytes; hosts are little-endian */
             }
         }
     }

@@ -1,6 +1,6 @@
-/* Operators that ONNX Runtime's optimizer writes (domain com.microsoft): FusedMatMul, the Gelu
- * relatives, skip connections with normalisation. Definitions: ONNX Runtime,
- * docs/ContribOperators.md. f16 and bf16 are computed in f32. */
+/* Operators that ONNX Runtime's optimizer writes (domain com.microsoft): FusedMatMul, variants of
+ * Gelu, skip connections with normalization. Definitions: ONNX Runtime, docs/ContribOperators.md.
+ * f16 and bf16 are computed in f32. */
 #include "nn/ops/matmul.h"
 
 #include <math.h>
@@ -20,7 +20,7 @@ struct gelu_job {
     const steno_kernels *k;
     const float *x, *bias;
     float *y;
-    size_t n;  /* of a row */
+    size_t n;  /* elements of a row */
     char form; /* 'e'rf, 't'anh, 'q'uick */
     float alpha;
 };
@@ -100,8 +100,8 @@ static void add_skip(const steno_kernels *k, float *sum, const float *x, const f
     }
 }
 
-/* Outputs 1 and 2, f32 [..., 1]: mean of each row and 1 / sqrt(variance + eps); without the mean
- * taken off when rms. */
+/* Outputs 1 and 2, f32 [..., 1]: mean of each row, and 1 / sqrt(variance + eps). With rms the mean
+ * is not subtracted. */
 static steno_status statistics(struct steno_op_ctx *ctx, const float *sum, size_t rows, size_t n,
                                bool rms, float eps, steno_err *err)
 {
@@ -199,8 +199,8 @@ static steno_status infer_skip(struct steno_infer *ic, steno_err *err)
     return STENO_OK;
 }
 
-/* ---- FusedMatMul ---- alpha * A' * B'; trans swaps the last two axes, transBatch moves the first
- * axis behind the batch axes before that. */
+/* ---- FusedMatMul ---- alpha * A' * B'. First transBatch moves axis 0 behind axis rank - 2, then
+ * trans swaps the last two axes. */
 static bool permutation(const struct steno_node *n, bool b, int rank, int *perm)
 {
     bool batch = steno_node_int(n, b ? "transBatchB" : "transBatchA", 0) != 0;

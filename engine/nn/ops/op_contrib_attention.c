@@ -1,6 +1,6 @@
-/* com.microsoft Attention, QAttention and MultiHeadAttention over the attention core. Definitions:
- * ONNX Runtime, docs/ContribOperators.md. Padding masks are lengths [batch], ends and starts
- * [2 * batch], or ones and zeros [batch, keys] or [batch, rows, keys]; packed forms are refused. */
+/* com.microsoft Attention, QAttention and MultiHeadAttention on the attention core. Definitions:
+ * ONNX Runtime, docs/ContribOperators.md. Padding masks are lengths [batch], ends and starts [2 *
+ * batch], or ones and zeros [batch, keys] or [batch, rows, keys]; packed forms are rejected. */
 #include "nn/ops/attention.h"
 #include "nn/ops/int8.h"
 #include "nn/ops/contrib.h"
@@ -21,7 +21,7 @@ static steno_status no_fit(const struct steno_op_ctx *ctx, const char *what, ste
     return steno_op_fail(ctx, err, STENO_ERR_INVAL, "%s does not fit the other inputs", what);
 }
 
-/* Copy of `fresh` keys behind `past` ones as [batch, heads, keys, size], into `to`. */
+/* Copy `past` keys, then `fresh` ones, to `to` as [batch, heads, keys, size]. */
 static void join(const struct dims *d, size_t size, const float *past,
                  const struct steno_attention_view *x, float *to)
 {
@@ -41,7 +41,7 @@ static struct steno_attention_view joined(const struct dims *d, const float *x, 
         .data = x, .batch = d->heads * d->keys * size, .head = d->keys * size, .row = size};
 }
 
-/* What the padding mask says of (batch b, row i, key j): may it be seen? -1: not a known form. */
+/* Form of the padding mask, by its shape and type; -1: not a known form. */
 static int mask_form(const struct dims *d, const struct steno_tensor *m)
 {
     const struct steno_shape *s = &m->shape;
@@ -59,7 +59,7 @@ static int mask_form(const struct dims *d, const struct steno_tensor *m)
     return -1;
 }
 
-/* Sum of padding mask and attention bias as a->mask. */
+/* Set a->mask to the sum of padding mask and attention bias. */
 static steno_status read_masks(struct steno_op_ctx *ctx, const struct dims *d, int pad_in,
                                int bias_in, struct steno_attention *a, steno_err *err)
 {
@@ -113,8 +113,8 @@ static steno_status read_masks(struct steno_op_ctx *ctx, const struct dims *d, i
     return STENO_OK;
 }
 
-/* Everything after the projections: caches are joined, masks read, output [batch, rows, heads *
- * v_size] written. past, present: pointers to the f32 data or NULL. */
+/* All steps after the projections: concatenate the caches, read the masks, write the output [batch,
+ * rows, heads * v_size]. past, present: pointers to the f32 data or NULL. */
 static steno_status attend(struct steno_op_ctx *ctx, const struct dims *d,
                            struct steno_attention *a, float *y, steno_err *err)
 {
@@ -214,7 +214,7 @@ static const char *mha_dims(const struct steno_op_ctx *ctx, struct dims *d)
     return NULL;
 }
 
-/* K or V with its cache in front, kept in output `out` when somebody reads it. */
+/* Concatenate the cache and K or V; the result goes to output `out` when somebody reads it. */
 static steno_status extend(struct steno_op_ctx *ctx, const struct dims *d, int past_in, int out,
                            size_t size, struct steno_attention_view *v, steno_err *err)
 {
@@ -308,7 +308,7 @@ static steno_status infer_mha(struct steno_infer *ic, steno_err *err)
 
 /* ---- Attention ---- input [B,S,C], weights [C, 3H], bias [3H], mask_index, past [2,B,N,P,H/N],
  * attention_bias
- * ---- QAttention ---- input, weights of 8 bits, bias, input_scale, weight_scale, mask_index,
+ * ---- QAttention ---- input, 8-bit weights, bias, input_scale, weight_scale, mask_index,
  * input_zero, weight_zero, past */
 static bool is_quantized(const struct steno_node *n)
 {
@@ -377,7 +377,7 @@ static steno_status project_floats(struct steno_op_ctx *ctx, size_t m, size_t wi
     return STENO_OK;
 }
 
-/* Sums in integers (nn/ops/int8.h), then both scales and the bias. */
+/* Sum in integers (nn/ops/int8.h), then multiply by both scales and add the bias. */
 static steno_status project_bytes(struct steno_op_ctx *ctx, const struct steno_gemm_epilogue *ep,
                                   float *qkv, steno_err *err)
 {

@@ -16,11 +16,11 @@ static bool f32_or_half(steno_dtype t)
 }
 
 /* ---- EmbedLayerNormalization ---- input_ids, segment_ids, word, position and segment tables,
- * gamma, beta, mask, position_ids; outputs: normalised, mask_index, sum */
-struct table { /* [rows, hidden], what chooses the row and how often that repeats */
+ * gamma, beta, mask, position_ids; outputs: normalized, mask_index, sum */
+struct table { /* [rows, hidden]; ids select the row, and repeat after n_ids */
     const struct steno_tensor *t, *ids;
     const float *f;
-    size_t rows, n_ids; /* n_ids 0: the position in the sequence */
+    size_t rows, n_ids; /* n_ids 0: the position in the sequence selects the row */
 };
 
 static steno_status read_table(struct steno_op_ctx *ctx, int in, int ids_in, size_t batch,
@@ -41,7 +41,7 @@ static steno_status read_table(struct steno_op_ctx *ctx, int in, int ids_in, siz
     return out->f ? STENO_OK : steno_ops_nomem(ctx, err);
 }
 
-/* sum += or = the table's row for token i. */
+/* sum = the table's row for token i, or sum += that row when add. */
 static steno_status look_up(const struct steno_op_ctx *ctx, const struct table *t, size_t i,
                             size_t seq, size_t hidden, bool add, float *sum, steno_err *err)
 {
@@ -236,7 +236,7 @@ static steno_status run_rotary(struct steno_op_ctx *ctx, steno_err *err)
     fy = steno_ops_out_f32(ctx, y);
     if (!fx || !c || !s || !fy)
         return steno_ops_nomem(ctx, err);
-    for (size_t i = 0; i < r.batch * r.rows * r.heads; i++) { /* vectors as they lie in memory */
+    for (size_t i = 0; i < r.batch * r.rows * r.heads; i++) { /* vectors in memory order */
         size_t b = i / (r.rows * r.heads), rest = i % (r.rows * r.heads);
         size_t row = r.flat ? rest / r.heads : rest % r.rows;
         bool whole = steno_numel(ids) == 1;
@@ -252,7 +252,7 @@ static steno_status run_rotary(struct steno_op_ctx *ctx, steno_err *err)
     return STENO_OK;
 }
 
-/* ---- RelativePositionBias ---- T5: table of buckets by head (in memory [heads, buckets], though
+/* ---- RelativePositionBias ---- T5: table of buckets by head ([heads, buckets] in memory, although
  * its shape says [buckets, heads]), query and key length; y [1, heads, queries, keys] */
 static size_t bucket_of(int64_t distance, int64_t buckets, bool both, int64_t max_distance)
 {

@@ -1,5 +1,5 @@
 /* Products with quantized weights that ONNX Runtime's quantizer writes (domain com.microsoft):
- * MatMulIntegerToFloat, DynamicQuantizeMatMul, MatMulNBits. Definitions: ONNX Runtime,
+ * MatMulIntegerToFloat, DynamicQuantizeMatMul, QGemm, MatMulNBits. Definitions: ONNX Runtime,
  * docs/ContribOperators.md.
  *
  * Products of bytes are summed in integers, exactly (nn/ops/int8.h); weights are packed at load. */
@@ -45,7 +45,7 @@ static steno_status prepare_int8(struct steno_prepare *pc, void **priv, steno_er
     return st;
 }
 
-/* The activation as bytes: given, or rounded into scratch. */
+/* The activation as bytes: given, or quantized into scratch. */
 struct bytes {
     struct steno_tensor a, zero; /* zero.data NULL: none */
     float scale;
@@ -96,7 +96,7 @@ static steno_status read_bias(struct steno_op_ctx *ctx, int in, size_t n, const 
     return *out ? STENO_OK : steno_ops_nomem(ctx, err);
 }
 
-/* Scales and zero points of the weights for the product, checked. */
+/* Scales and zero points of the weights as the product takes them, checked. */
 static steno_status weights_of(struct steno_op_ctx *ctx, const struct slots *s, float with,
                                struct steno_product_i8 *x, const float **scale,
                                struct steno_tensor *zero, steno_err *err)
@@ -109,7 +109,7 @@ static steno_status weights_of(struct steno_op_ctx *ctx, const struct slots *s, 
     struct steno_tensor stand_in = {given.zero ? given.zero->dtype : STENO_I8, shape, NULL};
     const char *wrong;
     if (w)
-        given.q = &stand_in; /* its bytes are packed, zero points and all */
+        given.q = &stand_in; /* the bytes are packed together with their zero points */
     wrong = steno_int8_check(&given);
     if (!wrong && shape.rank < 2)
         wrong = "weights have rank 1";
@@ -152,7 +152,7 @@ static steno_status run_int8(struct steno_op_ctx *ctx, steno_err *err)
 }
 
 /* ---- QGemm ---- A, a_scale, a_zero, B, b_scale, b_zero, C (i32)?, y_scale?, y_zero?
- * Y = alpha * a_scale * b_scale * (A' B' + C), rounded to 8 bits where y_zero is there */
+ * Y = alpha * a_scale * b_scale * (A' B' + C), quantized to 8 bits where y_zero is present */
 static const char *qgemm_plan(const struct steno_node *n, const struct steno_shape *a,
                               const struct steno_shape *b, int64_t *m, int64_t *k, int64_t *cols)
 {
@@ -191,7 +191,7 @@ static steno_status prepare_qgemm(struct steno_prepare *pc, void **priv, steno_e
     return st;
 }
 
-/* Bytes [rows, cols] as they are, or transposed into scratch. */
+/* Bytes [rows, cols] in place, or transposed into scratch. */
 static const struct steno_tensor *upright(struct steno_op_ctx *ctx, const struct steno_tensor *t,
                                           bool trans, struct steno_tensor *transposed)
 {
@@ -207,7 +207,7 @@ static const struct steno_tensor *upright(struct steno_op_ctx *ctx, const struct
     return transposed;
 }
 
-/* sum [m, n] plus C, scaled: to f32, or to bytes of y's type by y_scale and y_zero. */
+/* Add C to sum [m, n] and scale: to f32, or to bytes of y's type by y_scale and y_zero. */
 static steno_status finish_qgemm(struct steno_op_ctx *ctx, const int32_t *sum, const float *scale,
                                  size_t m, size_t n, struct steno_tensor *y, steno_err *err)
 {
@@ -299,7 +299,7 @@ static steno_status run_qgemm(struct steno_op_ctx *ctx, steno_err *err)
 /* ---- MatMulNBits ---- A [..., K], B [N, blocks, block * bits / 8], scales [N * blocks], zero
  * points packed like B with rows rounded up to bytes, or floats [N * blocks]; 2^(bits - 1) when
  * absent. The lowest bits of a byte come first. */
-struct nbits { /* of the attributes; frozen with the packed weights where they are constant */
+struct nbits { /* from the attributes; frozen with the packed weights if those are constant */
     struct steno_nbits b;
     size_t blocks;
     void *packed;
@@ -332,7 +332,7 @@ static const char *read_nbits(const struct steno_node *node, struct nbits *b)
 static const char *check_nbits(const struct nbits *b, const struct steno_tensor *q,
                                const struct steno_tensor *scale, const struct steno_tensor *zero)
 {
-    size_t blocks = b->b.n * b->blocks; /* each below 2^31 */
+    size_t blocks = b->b.n * b->blocks; /* each factor is below 2^31 */
     if (q->dtype != STENO_U8 || steno_numel(q) / (b->b.block * b->b.bits / 8) != blocks ||
         steno_numel(q) % (b->b.block * b->b.bits / 8))
         return "B does not fit K, N, bits and block_size";
@@ -350,7 +350,8 @@ static unsigned field(const uint8_t *row, size_t i, size_t bits)
     return (unsigned)(row[i * bits / 8] >> (i * bits % 8)) & ((1u << bits) - 1);
 }
 
-/* Scales and zero points as f32: [2][n * blocks] at `to`; b is completed by them and by q. */
+/* Convert scales and zero points to f32, [2][n * blocks] at `to`. b gets pointers to them and to
+ * q. */
 static void spread_nbits(struct nbits *b, const struct steno_tensor *q,
                          const struct steno_tensor *scale, const struct steno_tensor *zero,
                          float *to)
@@ -380,7 +381,7 @@ static steno_status prepare_nbits(struct steno_prepare *pc, void **priv, steno_e
     if (wrong)
         return steno_fail(err, STENO_ERR_FORMAT, "%s", wrong);
     if (!q || !s || (given(pc, 3) && !z) || check_nbits(&b, q, s, z))
-        return STENO_OK; /* run sees to it */
+        return STENO_OK; /* run packs them */
     bytes = k->gemm_nbits.packed_bytes(&b.b);
     f = malloc(2 * steno_numel(s) * sizeof *f);
     to = calloc(1, sizeof *to);
@@ -419,7 +420,7 @@ static steno_status infer_nbits(struct steno_infer *ic, steno_err *err)
     return STENO_OK;
 }
 
-/* B that came as an input, packed in scratch. */
+/* Pack a B that is a run-time input, in scratch. */
 static steno_status pack_nbits(struct steno_op_ctx *ctx, struct nbits *b, steno_err *err)
 {
     const steno_kernels *k = steno_op_kernels(ctx);

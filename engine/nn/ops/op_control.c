@@ -1,9 +1,10 @@
 /* Control flow: If (opset 1+), Loop (1+), Scan (8+). Bodies run through steno_op_subgraph, which
- * plans them like any graph. */
+ * makes plans for them as for any graph. */
 #include "nn/ops/internal.h"
 
-#define MAX_CARRIED 256          /* loop-carried values and scan inputs of one node */
-#define MAX_ITERATIONS (1 << 24) /* a model that loops longer is taken for one that never ends */
+#define MAX_CARRIED 256 /* loop-carried values and scan inputs of one node */
+/* a loop of more iterations is treated as one that never ends */
+#define MAX_ITERATIONS (1 << 24)
 
 static struct steno_graph *body_of(const struct steno_node *n, const char *attr)
 {
@@ -34,7 +35,7 @@ static steno_status read_flag(const struct steno_op_ctx *ctx, const struct steno
     return STENO_OK;
 }
 
-/* What two ways agree on: equal dims stay, others become unknown. */
+/* What both branches agree on: equal dims are kept, others become unknown. */
 static struct steno_shape merge_shapes(struct steno_infer *ic, const struct steno_shape *a,
                                        const struct steno_shape *b)
 {
@@ -70,8 +71,9 @@ static steno_status prepare_if(struct steno_prepare *pc, void **priv, steno_err 
                : STENO_OK;
 }
 
-/* A branch that does not fit the shapes at hand is one that will not be taken (exporters guard
- * Squeeze and the like this way): it has no say. Both failing is an error. */
+/* A branch that does not fit the present shapes is one that will not be taken (exporters guard
+ * Squeeze and similar operators this way), so it is ignored. If both branches fail, that is an
+ * error. */
 static steno_status infer_if(struct steno_infer *ic, steno_err *err)
 {
     const struct steno_node *n = steno_infer_node(ic);
@@ -163,7 +165,7 @@ static steno_status collect(struct steno_op_ctx *ctx, struct collector *c,
     return STENO_OK;
 }
 
-/* Shape of an element that never was produced: what the body declares, unknown dims 0. */
+/* Shape of an element when none was produced: as the body declares it, unknown dims 0. */
 static void declared(struct collector *c, const struct steno_graph *body, int out)
 {
     const struct steno_value *v = &body->values[body->outputs[out]];
@@ -176,7 +178,7 @@ static void declared(struct collector *c, const struct steno_graph *body, int ou
             c->shape.dim[i] = 0;
 }
 
-/* Elements stacked along `axis`, last first when reversed. */
+/* Stack the elements along `axis`; the last comes first when reversed. */
 static steno_status stack(struct steno_op_ctx *ctx, int out, const struct collector *c,
                           int64_t axis, bool reverse, steno_err *err)
 {
@@ -260,7 +262,8 @@ static steno_status infer_loop(struct steno_infer *ic, steno_err *err)
         shape[2 + i] = steno_infer_shape(ic, 2 + i);
     }
     st = infer_loop_body(ic, g, carried, dtype, shape, &same, err);
-    if (!st && !same) /* a value that changes its shape from turn to turn: again, without it */
+    /* a carried value changes its shape between iterations: infer again with that shape unknown */
+    if (!st && !same)
         st = infer_loop_body(ic, g, carried, dtype, shape, &same, err);
     if (st)
         return st;
@@ -418,7 +421,7 @@ static steno_status infer_scan(struct steno_infer *ic, steno_err *err)
     return st;
 }
 
-/* Element k along `axis` of x, dense, into t. */
+/* Copy element k along `axis` of x, dense, into t. */
 static void slice_at(const struct steno_tensor *x, int axis, size_t k, struct steno_tensor *t)
 {
     size_t outer = steno_ops_prod(&x->shape, 0, axis);
@@ -496,7 +499,7 @@ static steno_status run_scan(struct steno_op_ctx *ctx, steno_err *err)
 }
 
 /* ---- Scan of opset 8 ---- sequence_lens [batch]?, states [batch, ...], scan inputs [batch, seq,
- * ...]; every batch entry runs by itself, outputs behind its length are 0 */
+ * ...]. Every batch entry runs by itself; outputs past its length are 0. */
 
 struct scan8 {
     int states, scans, outs;
@@ -540,7 +543,7 @@ static struct steno_shape without(const struct steno_shape *s, int n)
     return r;
 }
 
-/* e behind n more dims; unknown where that is too many. */
+/* e with n more dims in front; rank unknown where that is too many. */
 static struct steno_shape behind(const struct steno_shape *e, int n, const int64_t *dim)
 {
     struct steno_shape r = {.rank = STENO_RANK_ANY};
@@ -618,7 +621,7 @@ static steno_status scan8_length(const struct steno_op_ctx *ctx, const struct sc
     return STENO_OK;
 }
 
-/* Element e goes to place `at` of output i, which is made of zeros when it is not there yet. */
+/* Copy element e to place `at` of output i. The output is created with zeros on first use. */
 static steno_status scan8_put(struct steno_op_ctx *ctx, const struct scan8 *sc, int i, size_t at,
                               const struct steno_tensor *e, struct steno_tensor **y, steno_err *err)
 {
@@ -644,7 +647,7 @@ static steno_status scan8_put(struct steno_op_ctx *ctx, const struct scan8 *sc, 
     return STENO_OK;
 }
 
-/* Entry `at` of x behind its first n axes. */
+/* Entry `at` of x, counted over its first n axes. */
 static struct steno_tensor entry(const struct steno_tensor *x, int n, size_t at)
 {
     struct steno_tensor e = {.dtype = x->dtype, .shape = without(&x->shape, n)};
@@ -697,7 +700,8 @@ static steno_status run_scan8(struct steno_op_ctx *ctx, steno_err *err)
     memset(y, 0, ((size_t)n->n_out + 1) * sizeof *y);
     for (size_t b = 0; b < sc.batch && !st; b++)
         st = scan8_entry(ctx, &sc, b, e, y, err);
-    for (int i = 0; i < n->n_out && !st; i++) { /* nothing ran: as the body declares it */
+    /* nothing ran: use the shape that the body declares */
+    for (int i = 0; i < n->n_out && !st; i++) {
         struct collector c = {0};
         struct steno_shape s;
         if (y[i] || !steno_op_wants(ctx, i))

@@ -1,7 +1,7 @@
 /* Conv (opset 1 and later; 1-D, 2-D, 3-D, groups), com.microsoft FusedConv, ConvTranspose.
  *
- * One and two axes in f32 run in the kernel table, f16 and bf16 widened to it; f64, three axes and
- * the transposed form are plain loops in f64. */
+ * One and two axes in f32 use the kernel table; f16 and bf16 are widened for it. f64, three axes
+ * and the transposed form are plain loops in f64. */
 #include "nn/ops/conv.h"
 #include "nn/ops/conv_i8.h"
 #include "nn/ops/contrib.h"
@@ -10,12 +10,13 @@
 #include <stdlib.h>
 
 struct conv {                      /* the node's frozen state */
-    void *packed;                  /* for the kernel, when W is constant f32 */
+    void *packed;                  /* in the kernel's layout, when W is constant f32 */
     struct steno_weights *lowered; /* ... or as a product of patches, in less than f32 */
     enum steno_activation act;
     float act_min, act_max;
-    bool act_apart; /* an activation that the kernel does not know: after it */
-    bool known;     /* W is constant; what its shape and the attributes say, read once: */
+    bool act_apart; /* an activation that the kernel does not have; it is applied afterwards */
+    /* W is constant, and s and win below were read from its shape and the attributes at load */
+    bool known;
     struct steno_conv s;
     struct steno_window win;
 };
@@ -193,7 +194,7 @@ static steno_status prepare_conv(struct steno_prepare *pc, void **priv, steno_er
 
 /* ---- run ---- */
 
-struct image { /* one image through the kernel, in parts */
+struct image { /* one image for the kernel, in parts */
     const steno_kernels *k;
     const struct steno_conv *s;
     const struct steno_gemm_epilogue *ep;
@@ -210,7 +211,7 @@ static void image_part(void *arg, int part)
     m->k->conv_f32(m->s, m->x, m->packed, m->y, m->ep, m->work, (size_t)part, (size_t)m->parts);
 }
 
-/* What comes after the product when the kernel could not do it: y = activation(y + z). */
+/* y = activation(y + z), the part of the epilogue that the kernel could not compute. */
 static steno_status finish(struct steno_op_ctx *ctx, const struct conv *c, const float *z, float *y,
                            size_t n, steno_err *err)
 {
@@ -221,7 +222,7 @@ static steno_status finish(struct steno_op_ctx *ctx, const struct conv *c, const
     return steno_ops_fused_act(ctx, y, n, err);
 }
 
-struct rounded { /* one image through 8-bit patches, in parts */
+struct rounded { /* one image as 8-bit patches, in parts */
     const steno_kernels *k;
     struct steno_conv_rounded c;
     void *work;
@@ -234,7 +235,8 @@ static void rounded_part(void *arg, int part)
     steno_ops_conv_rounded_part(r->k, &r->c, r->work, (size_t)part, r->parts);
 }
 
-/* `count` images x [c_in, in] as rows of pixels times the lowered weights: y [c_out, out]. */
+/* Multiply `count` images x [c_in, in], as rows of pixels, by the lowered weights: y [c_out,
+ * out]. */
 static steno_status images_lowered(struct steno_op_ctx *ctx, const struct steno_weights *w,
                                    const struct steno_conv *s, size_t count, const float *x,
                                    float *y, const struct steno_gemm_epilogue *ep, steno_err *err)
@@ -275,7 +277,7 @@ static steno_status run_fast(struct steno_op_ctx *ctx, const struct conv *c, str
     struct image m = {steno_op_kernels(ctx), s, &ep, NULL, c->packed, NULL, NULL, 1};
     steno_status st;
     void *packed;
-    if (!z) { /* a summand comes before the activation, the kernel would add it after */
+    if (!z) { /* z must be added before the activation; the kernel would add it after */
         ep.act = c->act;
         ep.act_min = c->act_min;
         ep.act_max = c->act_max;
@@ -316,7 +318,7 @@ static steno_status run_fast(struct steno_op_ctx *ctx, const struct conv *c, str
     return st;
 }
 
-/* Plain loops over three axes (leading ones 1), in f64. */
+/* Plain loops over three axes in f64; leading axes that do not exist are 1. */
 struct loops {
     size_t batch, c_in, c_out, group;
     int64_t in[3], out[3], kernel[3], stride[3], dilation[3], before[3];
@@ -440,7 +442,7 @@ static steno_status run_loops(struct steno_op_ctx *ctx, const struct loops *l, b
     return STENO_OK;
 }
 
-/* Types and ranks of X, W, B. */
+/* Check the types and ranks of X, W and B. */
 static steno_status check_inputs(const struct steno_op_ctx *ctx, size_t c_out, size_t c_in,
                                  steno_err *err)
 {

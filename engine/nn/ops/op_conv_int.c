@@ -1,8 +1,7 @@
 /* ConvInteger, QLinearConv: sums of 8-bit products, exact in i32 (they wrap beyond it, as in ONNX
- * Runtime). One group over one or two axes runs as products of patches (nn/ops/conv_i8.h),
- * packed at load where the weights are constant; groups and three axes in plain loops along the
- * last axis.
- */
+ * Runtime). One group over one or two axes runs as products of patches (nn/ops/conv_i8.h), packed
+ * at load if the weights are constant. Groups and three axes run as plain loops along the last
+ * axis. */
 #include "nn/ops/conv_i8.h"
 #include "nn/ops/window.h"
 
@@ -16,7 +15,7 @@ struct geometry {
     struct steno_shape out;
 };
 
-/* Unknown dims of x or w (inference) give STENO_DIM_ANY in out. */
+/* Unknown dims of x or w (during inference) give STENO_DIM_ANY in out. */
 static steno_status geometry(const struct steno_node *n, const struct steno_shape *x,
                              const struct steno_shape *w, struct geometry *g, steno_err *err)
 {
@@ -83,7 +82,8 @@ static steno_status infer_qlinear_conv(struct steno_infer *ic, steno_err *err)
 
 struct factors {
     const struct steno_tensor *x, *x_zero, *w, *w_zero; /* zero NULL = 0 */
-    const struct steno_packed_i8 *packed;               /* w, when constant; then w has no bytes */
+    /* w, when constant; then w has no bytes */
+    const struct steno_packed_i8 *packed;
 };
 
 static int32_t zero_of(const struct steno_tensor *z, size_t i)
@@ -91,7 +91,7 @@ static int32_t zero_of(const struct steno_tensor *z, size_t i)
     return z ? (int32_t)steno_ops_get_i64(z, steno_numel(z) > 1 ? i : 0) : 0;
 }
 
-/* x and w of inputs x_in and w_in, each followed by its zero point at the given place. */
+/* Read x and w, inputs 0 and w_in, and their zero points, inputs x_zero and w_zero. */
 static steno_status read_factors(struct steno_op_ctx *ctx, int w_in, int x_zero, int w_zero,
                                  struct factors *f, steno_err *err)
 {
@@ -113,7 +113,7 @@ static steno_status read_factors(struct steno_op_ctx *ctx, int w_in, int x_zero,
 
 /* ---- products of patches ---- */
 
-/* One group, at most two axes: the kernel's view of it. */
+/* One group, at most two axes: fill s for the kernel. False otherwise. */
 static bool as_patches(const struct geometry *g, struct steno_conv *s)
 {
     *s = (struct steno_conv){.c_in = g->c_in, .c_out = g->c_out, .group = 1};
@@ -178,7 +178,7 @@ static steno_status prepare_qlinear_conv(struct steno_prepare *pc, void **priv, 
     return prepare_with(pc, 3, 5, priv, err);
 }
 
-/* Weights that came as an input, packed in scratch. */
+/* Pack weights that are a run-time input, in scratch. */
 static steno_status pack_now(struct steno_op_ctx *ctx, const struct factors *f, const void **out,
                              steno_err *err)
 {
@@ -205,7 +205,7 @@ static steno_status pack_now(struct steno_op_ctx *ctx, const struct factors *f, 
     return STENO_OK;
 }
 
-/* [c, n] to [n, c]. */
+/* Transpose [c, n] to [n, c]. */
 static void channels_last(uint8_t *to, const uint8_t *x, size_t c, size_t n)
 {
     enum { BLOCK = 64 };
@@ -239,7 +239,7 @@ static steno_status by_patches(struct steno_op_ctx *ctx, const struct factors *f
     return st;
 }
 
-/* ---- plain loops ---- over three axes, leading ones of 1 */
+/* ---- plain loops ---- over three axes; leading axes that do not exist are 1 */
 
 struct loops {
     int64_t in[3], out[3], kernel[3], stride[3], dilation[3], before[3];
@@ -264,7 +264,7 @@ static struct loops three_axes(const struct geometry *g)
     return l;
 }
 
-/* y [out2] += v * x along the last axis, tap c of it; x: the row of the input. */
+/* y [out2] += v * x along the last axis, for tap c; x: the input row. */
 static void add_row(const struct loops *l, int32_t *y, const int16_t *x, int32_t v, int64_t c)
 {
     int64_t shift = c * l->dilation[2] - l->before[2], step = l->stride[2];
@@ -276,7 +276,7 @@ static void add_row(const struct loops *l, int32_t *y, const int16_t *x, int32_t
         y[o] = (int32_t)((uint32_t)y[o] + (uint32_t)(v * x[o * step + shift]));
 }
 
-/* y [plane] += x [image] convolved with w [taps] less its zero. */
+/* y [plane] += x [image] convolved with w [taps] minus its zero point. */
 static void add_channel(const struct loops *l, int32_t *y, const int16_t *x, const uint8_t *w,
                         bool w_signed, int32_t w_zero)
 {
@@ -301,7 +301,7 @@ struct loop_job {
     int32_t *y;
 };
 
-/* Output channels of all images. */
+/* Compute output channels [begin, end), counted over all images. */
 static void loop_range(void *arg, size_t begin, size_t end)
 {
     const struct loop_job *j = arg;
@@ -365,7 +365,7 @@ static bool one(const struct steno_op_ctx *ctx, int in)
     return steno_numel(steno_op_in(ctx, in)) == 1;
 }
 
-/* y = saturate(round((sum + bias) * x_scale / y_scale * w_scale) + y_zero), channel by channel. */
+/* y = saturate(round((sum + bias) * x_scale / y_scale * w_scale) + y_zero), by channel. */
 static void requantize(struct steno_op_ctx *ctx, const struct geometry *g, const int32_t *sum,
                        struct steno_tensor *y)
 {

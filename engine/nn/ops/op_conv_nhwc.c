@@ -1,17 +1,17 @@
-/* Operator of domain ai.steno, made by pass nhwc, never read from files as such: ONNX Conv on
- * channels-last tensors.
+/* Operator of domain ai.steno, made by pass nhwc: ONNX Conv on channels-last tensors. Files contain
+ * it only as a function.
  *
- * ConvNhwc   X [N, extents..., C], W [O, C / group, kernel...] constant as Conv has it, bias [O]?,
+ * ConvNhwc   X [N, extents..., C], W [O, C / group, kernel...] constant as in Conv, bias [O]?,
  *            residual like Y?; Y [N, out..., O] = act(conv(X, W) + bias) + residual. Attributes of
  *            Conv, and act (enum steno_activation), act_min, act_max. One or two extents; group is
- * 1, or C with O = C. */
+ *            1, or C with O = C. */
 #include "nn/ops/nhwc.h"
 
 #include <stdlib.h>
 
 struct conv_nhwc {
     struct steno_nhwc conv;
-    struct steno_gemm_epilogue ep; /* what the attributes say of it */
+    struct steno_gemm_epilogue ep; /* the part that the attributes give */
 };
 
 static void release_nhwc(void *priv)
@@ -79,7 +79,7 @@ static bool fits(const struct steno_tensor *t, const struct steno_shape *s)
     return !t || (t->dtype == STENO_F32 && steno_shape_equal(&t->shape, s));
 }
 
-/* Every image of x through m. */
+/* Compute every image of x with m. */
 static steno_status images(struct steno_op_ctx *ctx, struct steno_nhwc_image m,
                            struct steno_gemm_epilogue ep, size_t count, steno_err *err)
 {

@@ -1,14 +1,14 @@
-/* Operator of domain ai.steno.run, made by pass rowtile, which no file holds: two convolutions of
- * channels-last images, the second on what the first gives, of which a strip of rows is there at a
- * time.
+/* Operator of domain ai.steno.run, made by pass rowtile, which no file contains: two consecutive
+ * convolutions of channels-last images. Only a row tile of the first result is in memory at a time.
  *
- * ConvRowTiles   X [N, H, W, C], W0 [C', C / group, kernel...], bias [C']?, W1 [O, C' / group,
- *              kernel...], bias [O]?, weights constant; Y [N, H'', W'', O] = f1(conv(f0(conv(X, W0)
- * + b0), W1) + b1). Attributes are lists of both: strides [2 * 2], dilations [2 * 2], pads [2 * 4],
- * group [2], act [2] (enum steno_activation), act_min [2], act_max [2].
+ * ConvRowTiles   X [N, H, W, C], W0 [C', C / group, kernel...], bias [C']?,
+ *                W1 [O, C' / group, kernel...], bias [O]?, weights constant;
+ *                Y [N, H'', W'', O] = f1(conv(f0(conv(X, W0) + b0), W1) + b1).
+ *                Attributes are lists for both: strides [2 * 2], dilations [2 * 2], pads [2 * 4],
+ *                group [2], act [2] (enum steno_activation), act_min [2], act_max [2].
  *
- * Y has the bits of the two convolutions one after the other: strips begin at rows that are a
- * multiple of three, where the winograd slots begin theirs. */
+ * Y has the same bits as the two convolutions one after the other: row tiles begin at multiples of
+ * three rows, where the Winograd units begin. */
 #include "nn/ops/nhwc.h"
 
 #include "base/cpu.h"
@@ -17,9 +17,9 @@
 
 enum {
     STAGES = 2,
-    ROWS = 3, /* strips are made of so many, or multiples */
-    /* Of Y in a strip: weights are read once for each, and L2 holds it, as far as it can
-       (docs/log/2026-11-25.md). */
+    ROWS = 3, /* a row tile has a multiple of this many rows */
+    /* Pixels of Y in a row tile. Weights are read once per row tile, and L2 holds the row tile
+     * where possible (docs/log/2026-11-25.md). */
     PIXELS = 128,
     AMX_PIXELS = 171
 };
@@ -38,7 +38,7 @@ static void release_row_tiles(void *priv)
     free(c);
 }
 
-/* Entry i of a list of `per` entries for each stage; NULL: absent or of another length. */
+/* Entry i of a list with `per` entries for each stage; NULL: absent or of another length. */
 static const int64_t *stage_ints(const struct steno_node *n, const char *name, size_t per, int i)
 {
     size_t count;
@@ -134,15 +134,16 @@ struct job {
     struct steno_gemm_epilogue ep[STAGES];
     const float *x;
     float *y;
-    size_t parts;      /* of all threads */
-    size_t held;       /* rows of the first convolution's result that a strip may need */
-    size_t work_bytes; /* for each set of parts that are at work on one strip */
+    size_t parts;      /* number of parts, over all threads */
+    size_t held;       /* rows of the first result that a row tile may need */
+    size_t work_bytes; /* for each set of parts that work on one row tile */
     float *rows;       /* [parts or 1][held][out1][c_out] */
     char *work;        /* [parts or 1][work_bytes] */
-    bool apart;        /* each part has strips of its own; otherwise all share each strip */
+    /* each part has row tiles of its own; otherwise all parts share each row tile */
+    bool apart;
 };
 
-/* A strip on its way: rows [from, to) of the first result are in memory. */
+/* The row tile in progress; rows [from, to) of the first result are in memory. */
 struct row_tile {
     const struct job *j;
     struct steno_conv s[STAGES];
@@ -151,7 +152,7 @@ struct row_tile {
     size_t from, to;
 };
 
-/* Rows of the input that output rows [o0, o1) of s look at, cut to the image. */
+/* Input rows [*from, *to) that output rows [o0, o1) of s read, cut to the image. */
 static void rows_seen(const struct steno_conv *s, size_t o0, size_t o1, size_t *from, size_t *to)
 {
     const size_t first = o0 * s->stride[0];
@@ -162,7 +163,8 @@ static void rows_seen(const struct steno_conv *s, size_t o0, size_t o1, size_t *
     *from = *from < *to ? *from : *to;
 }
 
-/* The image that output rows [o0, o1) are a convolution of; it begins at row *from of s's. */
+/* The part of the image that output rows [o0, o1) read, as a convolution of its own. It begins at
+ * row *from of s's image. */
 static struct steno_conv part_of(const struct steno_conv *s, size_t o0, size_t o1, size_t *from)
 {
     const size_t first = o0 * s->stride[0];
@@ -175,8 +177,8 @@ static struct steno_conv part_of(const struct steno_conv *s, size_t o0, size_t o
     return p;
 }
 
-/* Set up both convolutions for rows [o0, o1) of Y: what is left to do of the first, and the second.
- */
+/* Set up both convolutions for rows [o0, o1) of Y: the missing rows of the first, and the
+ * second. */
 static void begin(struct row_tile *t, size_t o0, size_t o1)
 {
     const struct job *j = t->j;
@@ -217,7 +219,7 @@ static size_t units(const struct job *j)
     return (j->s[1].out[0] + ROWS - 1) / ROWS;
 }
 
-/* Units of a strip at most. */
+/* Largest number of units in a row tile. */
 static size_t most(const struct job *j)
 {
     const bool amx = j->k->cpu & STENO_CPU_AMX && j->k->cpu & STENO_CPU_BF16;
@@ -225,7 +227,7 @@ static size_t most(const struct job *j)
     return n ? n : 1;
 }
 
-/* Strips of n units, as even as they get. */
+/* Number of row tiles for n units; their sizes are as equal as possible. */
 static size_t row_tiles_of(const struct job *j, size_t n)
 {
     return (n + most(j) - 1) / most(j);
@@ -236,7 +238,7 @@ static size_t row_of(const struct job *j, size_t unit)
     return unit * ROWS < j->s[1].out[0] ? unit * ROWS : j->s[1].out[0];
 }
 
-/* A run of strips by one thread. */
+/* Compute consecutive row tiles on one thread. */
 static void own_row_tiles(void *arg, int part)
 {
     const struct job *j = arg;
@@ -264,7 +266,7 @@ static void shared_part(void *arg, int part)
     steno_nhwc_part(s->t->j->k, &s->t->m[s->stage], (size_t)part, s->t->j->parts);
 }
 
-/* Few strips: every thread takes a part of each. */
+/* With few row tiles, every thread computes a part of each. */
 static void shared_row_tiles(struct steno_op_ctx *ctx, const struct job *j)
 {
     const size_t n = units(j), row_tiles = row_tiles_of(j, n);
@@ -278,7 +280,7 @@ static void shared_row_tiles(struct steno_op_ctx *ctx, const struct job *j)
     }
 }
 
-/* Memory for the strips of j's threads; false without. */
+/* Allocate memory for the row tiles of j's threads. False: out of memory. */
 static bool make_room(struct steno_op_ctx *ctx, struct job *j)
 {
     struct steno_conv s[STAGES] = {j->s[0], j->s[1]};

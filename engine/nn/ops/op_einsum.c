@@ -1,11 +1,12 @@
-/* Einsum (opset 12): the sum the equation says, term by term, over any number of inputs. Labels are
- * a-z, A-Z; an ellipsis stands for leading dims that broadcast. Floats are summed in f64, integers
- * modulo 2^64. */
+/* Einsum (opset 12): the sum of the equation, term by term, over any number of inputs. Labels are
+ * a-z and A-Z; an ellipsis stands for leading dims that broadcast. Floats are summed in f64,
+ * integers modulo 2^64. */
 #include "nn/ops/internal.h"
 
 enum {
     LETTERS = 52,
-    LABELS = LETTERS + STENO_MAX_RANK, /* then the ellipsis' dims, counted from the last */
+    /* the letters, then the dims of the ellipsis, counted from the last */
+    LABELS = LETTERS + STENO_MAX_RANK,
     MAX_TERMS = STENO_OPS_MAX_IN
 };
 
@@ -25,7 +26,7 @@ static int letter(char c)
     return c >= 'a' && c <= 'z' ? c - 'a' : c >= 'A' && c <= 'Z' ? 26 + c - 'A' : -1;
 }
 
-/* One term up to a comma, an arrow or the end; NULL on a syntax error. */
+/* Parse one term up to a comma, an arrow or the end; NULL: a syntax error. */
 static const char *parse_term(const char *p, struct term *t)
 {
     bool dots = false;
@@ -69,7 +70,7 @@ static bool parse(const char *p, struct equation *e)
     return p && !*p;
 }
 
-/* Without an arrow: the ellipsis, then every letter that appears once, in order. */
+/* Output without an arrow: the ellipsis, then every letter that appears once, in order. */
 static bool imply_output(struct equation *e)
 {
     int count[LETTERS] = {0};
@@ -94,7 +95,7 @@ static bool imply_output(struct equation *e)
     return true;
 }
 
-/* Labels of the dims of a shape of this rank; n of them, false when they do not fit. */
+/* Write the labels of the dims of a shape of this rank. False: the term does not fit it. */
 static bool spread(const struct term *t, int rank, int *label)
 {
     int dots = 0, at = 0;
@@ -115,8 +116,8 @@ static bool spread(const struct term *t, int rank, int *label)
 
 struct plan {
     struct steno_shape out;
-    int64_t extent[LABELS];            /* -2 = not used, STENO_DIM_ANY = not known now */
-    int order[LABELS], n_order, n_out; /* labels of the result, then those summed over */
+    int64_t extent[LABELS];            /* -2 = not used, STENO_DIM_ANY = not known yet */
+    int order[LABELS], n_order, n_out; /* labels of the result, then the summed ones */
 };
 
 static const char *make_plan(const char *text, const struct steno_shape *in, int n_in,
@@ -201,12 +202,12 @@ static steno_status infer_einsum(struct steno_infer *ic, steno_err *err)
 struct sum {
     const struct plan *p;
     int n_in;
-    int64_t step[MAX_TERMS][LABELS]; /* elements, by position in p->order */
+    int64_t step[MAX_TERMS][LABELS]; /* in elements, by position in p->order */
     const double *f[MAX_TERMS];
     const uint64_t *u[MAX_TERMS];
 };
 
-/* Sum over the labels from n_out on, starting at the operands' offsets. */
+/* Sum over the labels from n_out on; the operands start at the offsets `base`. */
 static void inner_sum(const struct sum *s, const int64_t *base, double *f, uint64_t *u)
 {
     int64_t at[MAX_TERMS], idx[LABELS] = {0};

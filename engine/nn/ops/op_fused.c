@@ -1,15 +1,17 @@
-/* Operators of domain ai.steno, made by passes (engine/nn/passes), never read from files as such:
- * each is a chain of ONNX operators in one loop.
+/* Operators of domain ai.steno, made by passes (engine/nn/passes). Each is a chain of ONNX
+ * operators in one loop. Files contain them only as functions.
  *
  * Linear            X [..., K], W [K, N] constant, bias [N]?, residual [..., N]?, scale [1 or N]?,
  *                   zero [1 or N]?
  *                   y = act(alpha * X W + bias) + residual; attributes act (enum steno_activation),
- * alpha, act_min and act_max (Clip). W is f32, or bytes that stand for (W - zero) * scale; those
- * multiply rows of X rounded to 8 bits Glu               X [..., 2 N] = [a, b]; y [..., N] = a *
- * act(b), or act(a) * b with first = 1; attributes act (enum steno_activation: Sigmoid, Relu, SiLU,
- * Gelu; 2 by default), first DepthwiseConv1d   X [B, S, C], W [C, 1, K] constant, bias [C]?; y [B,
- * S + pads - K + 1, C] y[b, t, c] = act(sum_k X[b, t + k - pads[0], c] W[c, 0, k] + bias[c]), zeros
- *                   around X; attributes pads [2], below K, and act: time stays the slow axis */
+ *                   alpha, act_min and act_max (Clip). W is f32, or bytes with the values
+ *                   (W - zero) * scale, which are multiplied with rows of X quantized to 8 bits
+ * Glu               X [..., 2 N] = [a, b]; y [..., N] = a * act(b), or act(a) * b with first = 1;
+ *                   attributes first, act (enum steno_activation: Sigmoid, Relu, SiLU, Gelu; 2 by
+ *                   default)
+ * DepthwiseConv1d   X [B, S, C], W [C, 1, K] constant, bias [C]?; y [B, S + pads - K + 1, C]
+ *                   y[b, t, c] = act(sum_k X[b, t + k - pads[0], c] W[c, 0, k] + bias[c]), zeros
+ *                   around X; attributes pads [2], below K, and act; time is the slow axis */
 #include "nn/ops/internal.h"
 #include "nn/ops/families.h"
 #include "nn/ops/weights.h"
@@ -243,8 +245,8 @@ struct depthwise_job {
     const float *x, *bias;
     float *y;
     size_t in, out, before; /* rows of x and y, zeros before x */
-    /* Outputs [0, head) and [tail, out) of an image reach beyond x: what they read lies in `edges`,
-     * zeros included, for each image head + k - 1 rows, then out - tail + k - 1. */
+    /* Outputs [0, head) and [tail, out) of an image reach beyond x. `edges` has copies of the rows
+     * that they read, zeros included: for each image head + k - 1 rows, then out - tail + k - 1. */
     size_t head, tail;
     float *edges;
     enum steno_activation act;
@@ -256,7 +258,8 @@ static size_t edge_rows(const struct depthwise_job *j)
            (j->tail < j->out ? j->out - j->tail + j->d->k - 1 : 0);
 }
 
-/* Few outputs between the edges are not worth a call of their own: then all of them are head. */
+/* Set head and tail. If there are few outputs between the edges, a call for them does not pay, and
+ * all outputs belong to head. */
 static void find_edges(struct depthwise_job *j)
 {
     const size_t reach = j->in + j->before;
@@ -267,7 +270,7 @@ static void find_edges(struct depthwise_job *j)
         j->head = j->tail = j->out;
 }
 
-/* n rows from row `from` - before of x on, zeros where x has none. */
+/* Copy n rows of x from row `from` - before on; rows that x does not have are zero. */
 static float *padded(const struct depthwise_job *j, const float *x, size_t from, size_t n,
                      float *to)
 {
@@ -292,7 +295,7 @@ static void fill_edges(const struct depthwise_job *j, size_t images)
     }
 }
 
-/* Outputs [t, end) of image b. */
+/* Compute outputs [t, end) of image b. */
 static void depthwise_rows(const struct depthwise_job *j, size_t b, size_t t, size_t end)
 {
     const size_t c = j->d->c;
@@ -308,8 +311,8 @@ static void depthwise_rows(const struct depthwise_job *j, size_t b, size_t t, si
     }
 }
 
-/* Rows [begin, end) of all images one after the other, some at a time: the activation finds them in
- * the caches. */
+/* Compute rows [begin, end) of all images in sequence, a few at a time, so that the activation
+ * finds them in the caches. */
 static void depthwise_part(void *arg, size_t begin, size_t end)
 {
     const struct depthwise_job *j = arg;

@@ -11,13 +11,16 @@
  *                     s = (Q + q_bias) K' + first S columns of RelativeShift((Q + p_bias) P')
  *                     y = Softmax(scale * s + mask) V, heads joined again: [B, T, h v]
  *                 mask f32 is added; mask bool (broadcast to [B, h, T, S]) hides keys: their weight
- *                 is 0, and a row that sees none gives 0.
- *                 Attributes: heads, size (d), v_size (v), scale; q_at, k_at, v_at, p_at: first
- *                 column, for inputs that hold several things side by side; apart: bits of the
- * inputs (Q 1, K 2, V 4, P 8) and of y (16) that have the heads apart, [B, h, T, d]. Rank 4 shift:
- * 0 when P has a row for each key and its product is not shifted. Rank 4 [B, T, h, d] is the same
- * as rank 3. hides: 1 when the mask is bool (for the body in a written file, nn/ops/body_fused.c;
- * the kernel looks at the type). */
+ *                 is 0, and a row that sees no key gives 0.
+ *                 Attributes:
+ *                 heads, size (d), v_size (v), scale
+ *                 q_at, k_at, v_at, p_at: first column, for inputs that hold several things side by
+ *                 side
+ *                 apart: bits of the inputs (Q 1, K 2, V 4, P 8) and of y (16) with heads split,
+ *                 [B, h, T, d], rank 4. Without the bit, rank 4 [B, T, h, d] is the same as rank 3.
+ *                 shift: 0 when P has a row for each key and its product is not shifted
+ *                 hides: 1 when the mask is bool (for the body in a written file,
+ *                 nn/ops/body_fused.c; the kernel looks at the type) */
 #include "nn/ops/attention.h"
 #include "nn/ops/families.h"
 #include "nn/ops/internal.h"
@@ -33,15 +36,15 @@ struct masked_job {
     const float *x;
     const uint8_t *mask;
     float *y;
-    size_t n; /* of a row of softmax */
+    size_t n; /* elements of a softmax row */
     float fill;
 };
 
-/* Rows [begin, end) of the broadcast: each holds one or several rows of softmax. */
+/* Rows [begin, end) of the broadcast; each holds one or more softmax rows. */
 static void masked_rows(void *arg, size_t begin, size_t end)
 {
     const struct masked_job *j = arg;
-    size_t per = j->b->row / j->n; /* rows of softmax in one of the broadcast */
+    size_t per = j->b->row / j->n; /* softmax rows in one row of the broadcast */
     for (size_t r = begin; r < end; r++) {
         struct steno_broadcast_pos p;
         const uint8_t *m;
@@ -162,7 +165,7 @@ struct extent {
     int64_t batch, rows, heads, width; /* width: columns of a row, or the size of a head */
 };
 
-/* Batch and rows of Q, K, V or P; false when the shape cannot be that. */
+/* Batch and rows of Q, K, V or P. False: the shape is not valid for it. */
 static bool extent_of(const struct steno_shape *s, bool apart, int64_t heads, struct extent *e)
 {
     if (s->rank != 4 && (s->rank != 3 || apart))
@@ -221,7 +224,8 @@ static steno_status prepare_attention(struct steno_prepare *pc, void **priv, ste
     return STENO_OK;
 }
 
-/* Input `in` as a view with heads of `size`; *e gets its extent. NULL, or what is wrong. */
+/* Input `in` as a view with heads of `size`; *e gets its extent. Returns NULL, or a message that
+ * says what is wrong. */
 static const char *view_of(const struct steno_op_ctx *ctx, int in, size_t size,
                            struct steno_attention_view *v, struct extent *e)
 {
@@ -331,7 +335,7 @@ static const char *read_inputs(struct steno_op_ctx *ctx, struct steno_attention 
     if (!wrong)
         wrong = read_positions(ctx, a);
     if (a->mask.data)
-        a->empty = NAN; /* Softmax of -inf alone */
+        a->empty = NAN; /* Softmax of -inf alone gives NaN */
     return wrong;
 }
 

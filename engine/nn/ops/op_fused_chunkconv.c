@@ -1,13 +1,15 @@
-/* ChunkConv, of passes, domain ai.steno: the streaming convolution of Zipformer (Yao et al. 2024,
+/* ai.steno ChunkConv, made by passes: the streaming convolution of Zipformer (Yao et al. 2024,
  * section 3.1; icefall's ChunkCausalDepthwiseConv1d), one chunk of T frames.
  *
- * x [T, N, C], or [T, N, 2 C] with attribute glu = 1: then a * sigmoid(b) of its halves. mask [N,
- * 1, T] bool?, cache [N, C, L], w1 [C, 1, L + 1] constant, b1 [C]?, w2 [C, 1, K] constant with K
- * odd, b2 [C]?, scale [C, T] constant z [N, C, L + T] = cache, then x with masked frames zero y [T,
- * N, C] = Conv(z; w1, b1) + scale * Conv(z without its first L; w2, b2, K / 2 zeros around) cache'
- * [N, C, L] = the last L of z Attribute act: 0, or STENO_ACT_SWOOSH with act_min and act_max, of y.
- * Depthwise convolutions, channels last inside: z is built once for a stream and both walk along
- * it. */
+ * x [T, N, C], or [T, N, 2 C] with attribute glu = 1, which means a * sigmoid(b) of its halves;
+ * mask [N, 1, T] bool?, cache [N, C, L], w1 [C, 1, L + 1] constant, b1 [C]?, w2 [C, 1, K] constant
+ * with K odd, b2 [C]?, scale [C, T] constant
+ *     z [N, C, L + T] = cache, then x with masked frames zero
+ *     y [T, N, C] = Conv(z; w1, b1)
+ *                   + scale * Conv(z without its first L; w2, b2, K / 2 zeros around)
+ *     cache' [N, C, L] = the last L of z
+ * Attribute act: 0, or STENO_ACT_SWOOSH with act_min and act_max, applied to y. Both convolutions
+ * are depthwise and channels last inside: z is built once for a stream, and both read it. */
 #include "nn/ops/internal.h"
 #include "nn/ops/families.h"
 
@@ -33,7 +35,7 @@ static void release_chunk_conv(void *priv)
     free(p);
 }
 
-/* Constant f32 of this input, channels first, as [rest, C]. */
+/* Constant f32 input `in`, channels first, transposed to [rest, C]. */
 static float *transposed(struct steno_prepare *pc, int in, size_t c, size_t rest)
 {
     const struct steno_tensor *t = steno_prepare_const(pc, in);
@@ -112,12 +114,12 @@ struct job {
     const struct chunk_conv *p;
     const float *x, *cache, *b1, *b2;
     const uint8_t *mask;
-    float *y, *new_cache;  /* kept: the new cache, or NULL */
+    float *y, *new_cache;  /* the updated cache, or NULL */
     float *work;           /* for each part: z [L + T, C], v and u [T, C] */
     size_t n, parts, each; /* each: floats of one part's work */
 };
 
-/* z: the cache's rows, then those of x. */
+/* z: the rows of the cache, then those of x. */
 static void gather(const struct job *j, size_t n, float *z)
 {
     const struct chunk_conv *p = j->p;
@@ -137,8 +139,8 @@ static void gather(const struct job *j, size_t n, float *z)
     }
 }
 
-/* v [T, C] = the convolution with w2 of z's last T rows, zeros around; taps that would read zeros
- * are left out. */
+/* v [T, C] = the convolution of z's last T rows with w2, zeros around them. Taps on zeros are
+ * skipped. */
 static void within_chunk(const struct job *j, const float *z, float *v)
 {
     const struct chunk_conv *p = j->p;

@@ -1,11 +1,11 @@
-/* ai.steno IntLinear, made by pass int8: a product by constant 8-bit weights and what exporters
- * write around it.
+/* ai.steno IntLinear, made by pass int8: a product with constant 8-bit weights, together with the
+ * operators that exporters write around it.
  *
  * q [..., K] u8 or i8, W [K, N] constant u8 or i8, q_zero scalar, W_zero [1 or N]? constant,
  * q_scale scalar, W_scale [1 or N] constant, bias [N]?
  *     y = f32(sum_k (q - q_zero)(W - W_zero)) * (q_scale * W_scale) + bias
- * The sum is exact in i32 (it wraps beyond K = 2^15, as MatMulInteger does); the rest is computed
- * in f32 in this order, so the bits are those of the separate operators. */
+ * The sum is exact in i32 (it wraps beyond K = 2^15, as MatMulInteger does). The rest is computed
+ * in f32 in this order, so that the bits are those of the separate operators. */
 #include "nn/ops/families.h"
 #include "nn/ops/int8.h"
 #include "nn/ops/weights.h"

@@ -1,10 +1,10 @@
-/* PowerSpectrum, of passes, domain ai.steno: frames of x under a window, their Fourier transform,
- * its squared magnitude.
+/* ai.steno PowerSpectrum, made by passes: the squared magnitude of the Fourier transform of
+ * windowed frames of x.
  *
- * x [B, 1, S], w [2 F, 1, n] constant, the transform as a convolution has it (spectrum.h);
+ * x [B, 1, S], w [2 F, 1, n] constant, the transform written as a convolution (spectrum.h);
  * attributes hop, root. y [B, F, T], F = n/2 + 1, T = (S - n) / hop + 1:
  *     y = re^2 + im^2 of Conv(x, w; strides hop), its square root where root is 1
- * n log n by features/fft.h instead of n^2, and without reading w. */
+ * The cost is n log n by features/fft.h instead of n^2, and w is not read. */
 #include "nn/ops/spectrum.h"
 
 #include "features/fft.h"
@@ -21,7 +21,7 @@ static double basis(const float *v, size_t n, size_t k, size_t i, bool sine)
     return (double)v[i] * (sine ? sin(a) : cos(a));
 }
 
-/* Row k of the cosines or sines, up to its sign, agrees with p. */
+/* True when row k of the cosines or sines, times sign, agrees with p. */
 static bool row_agrees(const float *v, size_t n, size_t k, bool sine, double sign, const float *p,
                        double bound)
 {
@@ -58,7 +58,7 @@ bool steno_ops_is_dft(const struct steno_tensor *w)
 struct spectrum {
     size_t n, hop;
     bool root;
-    steno_fft *fft; /* used as frozen: scratch is the caller's */
+    steno_fft *fft; /* used as frozen: scratch belongs to the caller */
     float *window;  /* [n] */
 };
 
@@ -124,7 +124,7 @@ static steno_status infer_spectrum(struct steno_infer *ic, steno_err *err)
     return STENO_OK;
 }
 
-/* One channel: y [F, frames] of x. scratch: [n] a frame, [F] its power, [2 n] of the transform. */
+/* One channel: y [F, frames] of x. scratch: a frame [n], the transform [2 n], the power [F]. */
 static void channel(const struct spectrum *p, const steno_kernels *k, const float *x, float *y,
                     size_t frames, float *scratch)
 {

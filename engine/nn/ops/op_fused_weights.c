@@ -1,6 +1,6 @@
-/* Attention whose weights serve several products, of passes, domain ai.steno: Zipformer (Yao et al.
- * 2024, section 3.3; icefall's RelPositionMultiheadAttentionWeights, SelfAttention and
- * NonlinAttention). T rows, S = L + T keys, of which L come from the chunk before.
+/* Domain ai.steno, made by passes: attention whose weights serve several products, as in Zipformer
+ * (Yao et al. 2024, section 3.3; icefall's RelPositionMultiheadAttentionWeights, SelfAttention and
+ * NonlinAttention). There are T rows and S = L + T keys, L of which come from the chunk before.
  *
  * AttentionWeights  x [T, N, C], cache [L, N, h d]?, P [h, 1, p, W] with W = S + T - 1,
  *                   mask bool [N or 1, 1, S]?. Q, K [T, N, h d] and R [T, N, h p] are columns of x
@@ -19,15 +19,16 @@
 
 struct weights_job {
     const steno_kernels *k;
-    const float *x, *cache, *p, *a; /* a: weights read */
+    const float *x, *cache, *p, *a; /* a: the weights, as input */
     const uint8_t *mask;
-    float *y, *new_cache; /* kept: the new cache, or NULL */
+    float *y, *new_cache; /* the updated cache, or NULL */
     char *scratch;
     size_t heads, size, p_size, q_at, k_at, p_at;
     size_t n, t, left_context, keys, row;  /* row: columns of x */
-    size_t mask_step, parts, each, floats; /* of one part's scratch: bytes, floats before `work` */
+    size_t mask_step, parts, each, floats; /* one part's scratch: bytes, floats before `work` */
     float fill;
-    bool gated, stream_first; /* NonlinAttention; the cache is [1, N, L, w] */
+    /* gated: NonlinAttention; stream_first: the cache is [1, N, L, w] */
+    bool gated, stream_first;
 };
 
 static size_t attr_of(const struct steno_op_ctx *ctx, const char *name, int64_t otherwise)
@@ -65,7 +66,7 @@ static bool has_dims(const struct steno_tensor *t, size_t a, size_t b, size_t c)
            (size_t)t->shape.dim[2] == c;
 }
 
-/* x [T, N, C]. */
+/* Read x [T, N, C]. */
 static bool read_rows(struct weights_job *j, const struct steno_tensor *x)
 {
     if (!is_f32(x, 3))
@@ -77,13 +78,13 @@ static bool read_rows(struct weights_job *j, const struct steno_tensor *x)
     return true;
 }
 
-/* Row `key` of stream n of the cache of width w. */
+/* Row `key` of stream n in the cache, whose width is w. */
 static const float *cached(const struct weights_job *j, size_t n, size_t key, size_t w)
 {
     return j->cache + (j->stream_first ? n * j->left_context + key : key * j->n + n) * w;
 }
 
-/* Scratch for `floats` and the products of one part, and the parts' number. */
+/* Choose the number of parts, and allocate for each `floats` and the memory of its products. */
 static steno_status share_out(struct steno_op_ctx *ctx, struct weights_job *j, size_t units,
                               size_t floats, size_t work, double macs, steno_err *err)
 {
@@ -148,7 +149,7 @@ static const char *read_weights(struct steno_op_ctx *ctx, struct weights_job *j)
     return NULL;
 }
 
-/* Weights of head h and stream n. */
+/* Compute the weights of head h and stream n. */
 static void weigh(const struct weights_job *j, size_t h, size_t n, char *mem)
 {
     size_t w = j->heads * j->size, step = j->n * j->row, span = j->keys + j->t - 1;
@@ -181,7 +182,8 @@ static void weigh_part(void *arg, int part)
         weigh(j, i / j->n, i % j->n, j->scratch + (size_t)part * j->each);
 }
 
-/* The last L rows of the cache and columns `at` to at + w of x, [L, N, w]. */
+/* Write the new cache [L, N, w]: the last L rows of the old cache followed by columns [at, at + w)
+ * of x. */
 static void keep_rows(const struct weights_job *j, size_t at, size_t w)
 {
     size_t old = j->left_context > j->t ? j->left_context - j->t : 0, line = j->n * w;
@@ -281,7 +283,7 @@ static const char *read_values(struct steno_op_ctx *ctx, struct weights_job *j)
     return NULL;
 }
 
-/* Values of stream n, [S, w]; the last L are its new cache. */
+/* Values of stream n, [S, w]; the last L rows are its new cache. */
 static void gather(const struct weights_job *j, size_t n, size_t w, float *v)
 {
     for (size_t i = 0; i < j->left_context; i++)
@@ -303,7 +305,7 @@ static void values_of(const struct weights_job *j, size_t n, char *mem)
     size_t w = j->heads * j->size, plane = j->t * j->keys;
     float *v = (float *)(void *)mem, *y = j->y + n * w;
     void *work = mem + j->floats * sizeof *v;
-    if (j->left_context && (j->stream_first || j->n == 1)) { /* rows side by side */
+    if (j->left_context && (j->stream_first || j->n == 1)) { /* rows are contiguous */
         steno_ops_prefetch(cached(j, n, 0, w), j->left_context * w);
         if (j->new_cache)
             steno_ops_prefetch_for_write(j->new_cache + n * j->left_context * w,

@@ -1,5 +1,5 @@
-/* What Zipformer's layers consist of besides products (Yao et al. 2024); made by passes, domain
- * ai.steno:
+/* The parts of Zipformer's layers besides products (Yao et al. 2024); domain ai.steno, made by
+ * passes:
  *
  * Swoosh     y = log(1 + e^(x - shift)) - 0.08 x - offset; attributes shift, offset
  * BiasNorm   X [..., C], bias [C]; y = X * scale / sqrt(mean((X - bias)^2)) by row; attribute scale
@@ -52,7 +52,7 @@ static steno_status run_swoosh(struct steno_op_ctx *ctx, steno_err *err)
 struct rows_job {
     const steno_kernels *k;
     const float *a, *b, *by; /* by: bias or scale */
-    float *y, *scratch;      /* [n] for each part */
+    float *y, *scratch;      /* scratch: [n] for each part */
     size_t n, by_step, parts, rows;
     float scale;
 };

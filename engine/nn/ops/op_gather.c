@@ -1,10 +1,10 @@
-/* Operators that pick elements by number: Gather, GatherElements, GatherND and their Scatter forms.
- * Every index is checked: a model's index may come from its input. */
+/* Operators that select elements by index: Gather, GatherElements, GatherND and their Scatter
+ * forms. Every index is checked, because it may come from a model's input. */
 #include "nn/ops/internal.h"
 #include "nn/ops/families.h"
 
-/* Indices as i64, negative ones counted from the end of `dim`; NULL when one is out of range (err
- * set) or memory is out. */
+/* The indices as i64, negative ones counted from the end of `dim`. NULL: an index is out of range
+ * or memory is out; *st and err are set. */
 static const int64_t *indices(struct steno_op_ctx *ctx, const struct steno_tensor *t, int64_t dim,
                               steno_err *err, steno_status *st)
 {
@@ -197,7 +197,7 @@ static steno_status elements_args(struct steno_op_ctx *ctx, const struct steno_t
     return st;
 }
 
-/* Element offset in x for the position `at` of the index tensor. */
+/* Element offset in x for position `at` of the index tensor. */
 static size_t element_offset(const int64_t *at, const int64_t *stride, int rank, int axis,
                              int64_t index)
 {
@@ -230,7 +230,8 @@ static steno_status run_gather_elements(struct steno_op_ctx *ctx, steno_err *err
     steno_ops_strides(&x->shape, stride);
     e = steno_dtype_size(x->dtype);
     n = steno_numel(t);
-    if (axis == x->shape.rank - 1 && e == 4 && n) { /* relative shift of attention scores */
+    /* common: the relative shift of attention scores */
+    if (axis == x->shape.rank - 1 && e == 4 && n) {
         size_t len = (size_t)t->shape.dim[axis];
         for (size_t r = 0; r < n / len; r++) {
             const uint32_t *src =
@@ -291,7 +292,8 @@ static steno_status run_scatter_elements(struct steno_op_ctx *ctx, steno_err *er
 }
 
 /* ---- GatherND, ScatterND ---- */
-/* Offset of one index tuple within the sub-tensor that starts at dim `first`. */
+/* Offset of one index tuple within the sub-tensor that starts at dim `first`. False: out of
+ * range. */
 static bool tuple_offset(const struct steno_shape *x, const int64_t *stride, int first,
                          const int64_t *tuple, int k, size_t *out)
 {
@@ -405,7 +407,7 @@ static steno_status infer_gather_nd(struct steno_infer *ic, steno_err *err)
     return STENO_OK;
 }
 
-/* Tuples [n, k] of places in an array of shape x, and a block of elements for each. */
+/* Index tuples [n, k] into an array of shape x, and a block of elements for each. */
 struct scatter_nd {
     enum scatter_mode mode;
     steno_dtype type;
@@ -416,14 +418,15 @@ struct scatter_nd {
     int k;
 };
 
-/* x, u: shapes of the data and of the updates. */
+/* Check and read a Scatter; x, u: shapes of the data and of the updates. */
 static steno_status read_scatter_nd(struct steno_op_ctx *ctx, const struct steno_shape *x,
                                     const struct steno_shape *u, struct scatter_nd *s,
                                     steno_err *err)
 {
     const struct steno_tensor *t = steno_op_in(ctx, 1);
     struct steno_shape fits;
-    const char *wrong = gather_nd_shape(x, &t->shape, 0, &fits); /* the updates have this shape */
+    /* the updates must have this shape */
+    const char *wrong = gather_nd_shape(x, &t->shape, 0, &fits);
     *s = (struct scatter_nd){
         .mode = scatter_mode(steno_op_node(ctx)), .type = steno_op_in(ctx, 0)->dtype, .x = *x};
     if (!wrong && (!steno_shape_equal(&fits, u) || steno_op_in(ctx, 2)->dtype != s->type ||
@@ -456,8 +459,9 @@ static steno_status scatter_nd(struct steno_op_ctx *ctx, const struct scatter_nd
     return STENO_OK;
 }
 
-/* Each entry of a batch by itself: data and updates of one have shapes `one` and `one_u`, and where
- * there is one of either it is that of all entries; the result has shape `all`. */
+/* Apply the tuples to each entry of a batch separately. Data and updates of one entry have shapes
+ * `one` and `one_u`; a single entry of either serves the whole batch. The result has shape
+ * `all`. */
 static steno_status scatter_entries(struct steno_op_ctx *ctx, const struct steno_shape *one,
                                     const struct steno_shape *one_u, const struct steno_shape *all,
                                     size_t entries, steno_err *err)
@@ -492,9 +496,9 @@ static steno_status run_scatter_nd(struct steno_op_ctx *ctx, steno_err *err)
     return scatter_entries(ctx, x, &steno_op_in(ctx, 2)->shape, x, 1, err);
 }
 
-/* ---- ai.steno.run ScatterEach, of nn/passes/free_batch.c ----
- * ScatterND of data [1, ...] and updates [1, ...], done to each entry of a batch: data and updates
- * [B or 1, ...], indices as they were, [1, ..., k], their first number 0. */
+/* ---- ai.steno.run ScatterEach, of nn/passes/free_batch.c ---- ScatterND of data [1, ...] and
+ * updates [1, ...], applied to each entry of a batch: data and updates [B or 1, ...], the indices
+ * unchanged, [1, ..., k], with first number 0. */
 static int64_t entries_of_both(int64_t x, int64_t u)
 {
     return x == 1 ? u : x;

@@ -1,5 +1,6 @@
 /* MatMul, Gemm. Constant f32 weights are packed once (kernels.h); products of two activations run
- * unpacked, batch by batch. f16 and bf16 widen to f32; f64 and integers use plain loops. */
+ * unpacked, one matrix of the batch after the other. f16 and bf16 are widened to f32; f64 and
+ * integers use plain loops. */
 #include "nn/ops/matmul.h"
 #include "nn/ops/contrib.h"
 #include "nn/ops/families.h"
@@ -11,7 +12,7 @@
 #define MAX_PARTS 64
 
 /* ---- weights packed at load ---- */
-/* As they were in the graph. */
+/* The shape that the weights have in the graph. */
 static struct steno_shape shape_of(const struct steno_weights *w, bool trans)
 {
     int64_t k = (int64_t)w->k, n = (int64_t)w->n;
@@ -26,7 +27,7 @@ static steno_status pack(struct steno_prepare *pc, bool trans, void **priv, sten
     return st;
 }
 
-/* ---- C = A * packed, shared out ---- */
+/* ---- C = A * packed, in parallel ---- */
 struct packed_job {
     const steno_kernels *k;
     size_t m, n, kk, lda, ldc, parts;
@@ -64,7 +65,7 @@ void steno_ops_gemm_packed(struct steno_op_ctx *ctx, size_t m, size_t n, size_t 
         steno_op_parallel(ctx, (int)j.parts, packed_part, &j);
 }
 
-/* ---- f32, both sides activations ---- */
+/* ---- f32, both factors are activations ---- */
 struct batch_job {
     const steno_kernels *k;
     const struct steno_matmul *p;
@@ -120,7 +121,8 @@ steno_status steno_ops_matmul_f32(struct steno_op_ctx *ctx, const struct steno_m
     return STENO_OK;
 }
 
-/* ---- other types ---- integers as unsigned: wrap-around is defined and signs do not matter */
+/* ---- other types ---- integers are unsigned here: wrap-around is defined, and signs do not
+ * matter */
 #define PRODUCT(NAME, T)                                                                           \
     static void NAME(size_t m, size_t n, size_t k, const T *a, size_t ai, size_t ak, const T *b,   \
                      size_t bk, size_t bj, T *c)                                                   \
@@ -137,7 +139,8 @@ PRODUCT(product_f64, double)
 PRODUCT(product_u32, uint32_t)
 PRODUCT(product_u64, uint64_t)
 
-/* a [m,k] and b [k,n] with the given element strides; false for a type without a product. */
+/* Product of a [m,k] and b [k,n] with the given element strides. False: no product for this
+ * type. */
 static bool product(steno_dtype t, size_t m, size_t n, size_t k, const void *a, size_t ai,
                     size_t ak, const void *b, size_t bk, size_t bj, void *c)
 {
@@ -308,7 +311,7 @@ static void scale(struct steno_tensor *y, float alpha)
     }
 }
 
-/* The f32 form; bias goes into the epilogue where C is one row and beta 1. */
+/* The f32 form. C goes into the epilogue as a bias if it is one row and beta is 1. */
 static steno_status gemm_f32(struct steno_op_ctx *ctx, const struct steno_weights *w, size_t m,
                              size_t n, size_t k, const float *a, const float *b, float *y,
                              const struct steno_gemm_epilogue *ep, steno_err *err)

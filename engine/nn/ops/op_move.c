@@ -1,5 +1,5 @@
 /* Operators that move elements without looking at them: Transpose, Concat, Split, Slice, Tile, Pad,
- * DepthToSpace, SpaceToDepth. All of them are one or a few strided copies. */
+ * DepthToSpace, SpaceToDepth. Each is one or a few strided copies. */
 #include "nn/ops/internal.h"
 #include "nn/ops/families.h"
 
@@ -11,7 +11,7 @@ static void name_new_dims(struct steno_infer *ic, struct steno_shape *s)
 }
 
 /* ---- Transpose ---- */
-/* perm from the attribute, reversed order without one; false when it is no permutation. */
+/* perm from the attribute, or reversed order without it. False: it is not a permutation. */
 static bool permutation(const struct steno_node *n, int rank, int *perm)
 {
     bool seen[STENO_MAX_RANK] = {false};
@@ -32,7 +32,7 @@ struct transpose_job {
     const struct steno_tensor *y;
     const int *perm;
     int64_t ss[STENO_MAX_RANK], ds[STENO_MAX_RANK];
-    int axis; /* of y, the one that is cut between threads */
+    int axis; /* the axis of y that is split between threads */
 };
 
 static void transpose_range(void *arg, size_t begin, size_t end)
@@ -176,8 +176,8 @@ static steno_status infer_concat(struct steno_infer *ic, steno_err *err)
 }
 
 /* ---- Split ---- */
-/* Lengths of the n_out parts of `dim`. given: lengths asked for, or NULL for (nearly) equal parts
- * (opset 18: the last is smaller). NULL when it fits. */
+/* Lengths of the n_out parts of `dim`. given: the lengths, or NULL for (nearly) equal parts (opset
+ * 18: the last is smaller). Returns NULL, or a message that says what is wrong. */
 static const char *split_lengths(int64_t dim, const int64_t *given, size_t n_given, int n_out,
                                  bool uneven, int64_t *len)
 {
@@ -284,7 +284,8 @@ struct slice {
     int64_t start[STENO_MAX_RANK], step[STENO_MAX_RANK], len[STENO_MAX_RANK];
 };
 
-/* start, end, step of one axis of length dim -> first index and count (ONNX Slice-10 clamping). */
+/* First index and count for start, end and step on an axis of length dim (ONNX Slice-10
+ * clamping). */
 static const char *slice_axis(int64_t dim, int64_t start, int64_t end, int64_t step, int64_t *first,
                               int64_t *len)
 {
@@ -328,7 +329,7 @@ static const char *slice_plan(const struct steno_shape *s, const struct slice_ar
         if (!steno_ops_axis(a->axes[i], s->rank, &axis) || seen[axis])
             return "axis out of range or repeated";
         seen[axis] = true;
-        if (s->dim[axis] < 0) { /* while inferring */
+        if (s->dim[axis] < 0) { /* during inference */
             bool whole = a->start[i] == 0 && a->step[i] == 1 && a->end[i] >= INT32_MAX;
             out->len[axis] = whole ? s->dim[axis] : STENO_DIM_ANY;
             continue;
@@ -396,7 +397,7 @@ static steno_status run_slice(struct steno_op_ctx *ctx, steno_err *err)
     steno_ops_strides(&s, ds);
     for (int i = 0; i < s.rank; i++) {
         offset += p.start[i] * in[i];
-        ss[i] = p.len[i] > 1 ? p.step[i] * in[i] : 0; /* a step beyond the data is never taken */
+        ss[i] = p.len[i] > 1 ? p.step[i] * in[i] : 0; /* a step beyond the data is not used */
     }
     steno_ops_copy(s.rank, s.dim, steno_dtype_size(x->dtype), y->data, ds,
                    (const char *)x->data + offset * (int64_t)steno_dtype_size(x->dtype), ss);
@@ -482,8 +483,7 @@ static steno_status run_tile(struct steno_op_ctx *ctx, steno_err *err)
     steno_ops_strides(&x->shape, ss);
     steno_ops_copy(s.rank, x->shape.dim, e, y->data, ds, x->data, ss);
     memcpy(filled, x->shape.dim, (size_t)s.rank * sizeof *filled);
-    for (int i = s.rank - 1; i >= 0;
-         i--) { /* repeat what is there along one axis after the other */
+    for (int i = s.rank - 1; i >= 0; i--) { /* repeat the filled part along each axis in turn */
         char *d = y->data;
         for (int64_t k = 1; k < rep[i]; k++)
             steno_ops_copy(s.rank, filled, e, d + (size_t)(k * filled[i] * ds[i]) * e, ds, d, ds);
@@ -527,7 +527,7 @@ static int64_t pad_index(enum pad_mode mode, int64_t i, int64_t n)
     return i < n ? i : 2 * n - 2 - i;
 }
 
-/* before[], after[] of every axis. NULL when it fits. */
+/* Set before[] and after[] of every axis. Returns NULL, or a message that says what is wrong. */
 static const char *pad_amounts(const int64_t *pads, size_t n, const int64_t *axes, size_t n_axes,
                                bool has_axes, int rank, int64_t *before, int64_t *after)
 {
@@ -553,12 +553,12 @@ static bool pad_dim(int64_t dim, int64_t before, int64_t after, int64_t *out)
            *out >= 0;
 }
 
-/* Elements of row x [have] for places [from, to) of a padded row, one by one. */
+/* Copy elements of row x [have] to places [from, to) of a padded row, one by one. */
 static void pad_repeat(char *d, int64_t from, int64_t to, const char *x, int64_t have, size_t e,
                        enum pad_mode mode, int64_t before)
 {
     if (mode == PAD_REFLECT && e == sizeof(float) && from < to && from - before > -have &&
-        to - before < 2 * have) { /* one mirror: most audio is padded so */
+        to - before < 2 * have) { /* one mirror, as most audio is padded */
         int64_t i = from;
         for (; i < to && i < before; i++)
             memcpy(d + (size_t)i * 4, x + (size_t)(before - i) * 4, 4);
@@ -570,7 +570,7 @@ static void pad_repeat(char *d, int64_t from, int64_t to, const char *x, int64_t
         memcpy(d + (size_t)i * e, x + (size_t)pad_index(mode, i - before, have) * e, e);
 }
 
-/* A row of n elements: what x [have] has of it in one piece, the rest repeated. */
+/* Write a row of n elements: one copy for the elements of x [have], the rest repeated. */
 static void pad_row(char *d, int64_t n, const char *x, int64_t have, size_t e, enum pad_mode mode,
                     int64_t before)
 {
@@ -584,7 +584,7 @@ static void pad_row(char *d, int64_t n, const char *x, int64_t have, size_t e, e
     pad_repeat(d, end, n, x, have, e, mode, before);
 }
 
-/* Only for the modes that repeat data. */
+/* Pad in the modes that repeat data. */
 static void pad_gather(const struct steno_tensor *x, const struct steno_tensor *y,
                        enum pad_mode mode, const int64_t *before)
 {
@@ -607,7 +607,7 @@ static void pad_gather(const struct steno_tensor *x, const struct steno_tensor *
     }
 }
 
-/* The part of x that remains (negative pads cut) into y. */
+/* Copy the part of x that remains (negative pads remove some) into y. */
 static void pad_copy(const struct steno_tensor *x, const struct steno_tensor *y,
                      const int64_t *before, const int64_t *after)
 {

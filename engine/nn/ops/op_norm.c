@@ -1,7 +1,7 @@
-/* Normalisations along an axis: Softmax, LogSoftmax, Hardmax, LayerNormalization,
- * RMSNormalization, LpNormalization, MeanVarianceNormalization; per channel: BatchNormalization,
- * InstanceNormalization, GroupNormalization. f32 through the kernel table where the axis is last;
- * other types widen to f32 or f64 (nn/ops/internal.h). */
+/* Normalizations along an axis: Softmax, LogSoftmax, Hardmax, LayerNormalization, RMSNormalization,
+ * LpNormalization, MeanVarianceNormalization; per channel: BatchNormalization,
+ * InstanceNormalization, GroupNormalization. f32 uses the kernel table where the axis is last;
+ * other types are widened to f32 or f64 (nn/ops/internal.h). */
 #include "nn/ops/internal.h"
 #include "nn/ops/families.h"
 
@@ -31,7 +31,7 @@ static void soft_rows(void *arg, size_t begin, size_t end)
         j->k->softmax_f32(y, x, end - begin, j->n);
 }
 
-/* One lane of n elements `step` apart. */
+/* One vector of n elements that are `step` apart. */
 static void soft_lane(enum soft_kind kind, double *y, const double *x, size_t n, size_t step)
 {
     double top = -(double)INFINITY, sum = 0;
@@ -57,7 +57,7 @@ static steno_status run_soft(struct steno_op_ctx *ctx, steno_err *err)
 {
     const struct steno_node *node = steno_op_node(ctx);
     struct soft_job j = {.k = steno_op_kernels(ctx)};
-    bool flat = node->opset < 13; /* the input is seen as [outer, everything from axis on] */
+    bool flat = node->opset < 13; /* the input is read as [outer, everything from axis on] */
     const struct steno_tensor *x;
     struct steno_tensor *y;
     const double *xd;
@@ -120,7 +120,7 @@ static void layer_rows(void *arg, size_t begin, size_t end)
         j->k->layernorm_f32(y, x, end - begin, j->n, j->gamma, j->beta, j->eps);
 }
 
-/* Mean and 1 / sqrt(var + eps) of n elements; rms: mean is taken as 0. */
+/* Mean and 1 / sqrt(var + eps) of n elements; with rms the mean counts as 0. */
 static void moments(const double *x, size_t n, double eps, bool rms, double *mean, double *inv)
 {
     double m = 0, v = 0;
@@ -133,8 +133,7 @@ static void moments(const double *x, size_t n, double eps, bool rms, double *mea
     *inv = 1 / sqrt((n ? v / (double)n : 0) + eps);
 }
 
-/* Scale or bias seen at dims [axis, rank): its broadcast as [n] f64 in scratch, NULL with st set.
- */
+/* Scale or bias, broadcast to dims [axis, rank), as [n] f64 in scratch; NULL: *st is set. */
 static const double *layer_param(struct steno_op_ctx *ctx, const struct steno_tensor *t,
                                  const struct steno_shape *norm, steno_status *st, steno_err *err)
 {
@@ -313,7 +312,7 @@ static steno_status run_lp(struct steno_op_ctx *ctx, steno_err *err)
         for (size_t k = 0; k < n; k++)
             norm += p == 1 ? fabs(xd[at + k * inner]) : xd[at + k * inner] * xd[at + k * inner];
         norm = p == 1 ? norm : sqrt(norm);
-        for (size_t k = 0; k < n; k++) /* a lane of zeros stays zero */
+        for (size_t k = 0; k < n; k++) /* all zeros stay zero */
             yd[at + k * inner] = norm != 0 ? xd[at + k * inner] / norm : 0;
     }
     steno_ops_put_f64(y, yd);
@@ -439,7 +438,8 @@ static steno_status run_group(struct steno_op_ctx *ctx, steno_err *err)
     return STENO_OK;
 }
 
-/* ---- BatchNormalization ---- x [N, C, ...]; training_mode also updates the running statistics. */
+/* ---- BatchNormalization ---- x [N, C, ...]; with training_mode the running statistics are
+ * updated. */
 static steno_status run_batch(struct steno_op_ctx *ctx, steno_err *err)
 {
     const struct steno_node *node = steno_op_node(ctx);

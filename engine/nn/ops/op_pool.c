@@ -1,5 +1,6 @@
 /* Pooling: MaxPool (opset 1 and later, with Indices), AveragePool, LpPool, and the Global forms.
- * Windows of up to three axes in f64; the global mean and maximum of f32 go through the kernels. */
+ * Windows of up to three axes are computed in f64; the global mean and maximum of f32 use the
+ * kernels. */
 #include "nn/ops/window.h"
 
 #include <math.h>
@@ -85,7 +86,7 @@ static int64_t taps_with_padding(const struct pooling *p, const int64_t *o)
     for (int i = 0; i < 3; i++) {
         int64_t first = o[i] * p->stride[i] - p->before[i], k = 0;
         while (k < p->kernel[i] && first + k * p->dilation[i] < p->in[i] + p->after[i])
-            k++; /* a last window that ceil_mode made may reach past the padding */
+            k++; /* a last window from ceil_mode may reach past the padding */
         n *= k;
     }
     return n;
@@ -103,7 +104,7 @@ static void visit(const struct pooling *p, const double *x, int64_t i, int64_t j
         t->sum += v;
     } else if (t->taps == 1 || v > t->value || isnan(v)) {
         t->value = v;
-        /* axes of extent 1 that were put in front do not disturb the column-major order */
+        /* extra leading axes of extent 1 do not change the column-major order */
         t->at = p->column_major ? i + p->in[0] * (j + p->in[1] * k) : at;
     }
 }

@@ -1,13 +1,12 @@
-/* Operators of domain ai.steno.run that stand for tables of a fixed length
- * (nn/passes/any_length.c):
+/* Operators of domain ai.steno.run that replace tables of a fixed length (nn/passes/any_length.c):
  *
  * Positions   table [1, n, d] f32, start i64 (one number), end i64 (one)? -> y [1, end - start, d]
- *             Rows start .. end of the table; without end one row. Rows the table does not have,
- *             also those before its first, are computed: sines at even columns, cosines at odd
- *             ones (Vaswani et al. 2017, section 3.5), of position r in row r, or of center - r
- *             with the attribute center >= 0.
- * LengthMask  last i64 [B], end i64 (one) -> y [B, end] bool: y[b, j] = j > last[b]; with the
- *             attribute below the opposite. */
+ *             Rows start .. end of the table; without end one row. Rows that the table does not
+ *             have, including those before its first, are computed: sines in even columns, cosines
+ *             in odd ones (Vaswani et al. 2017, section 3.5), of position r in row r, or of
+ *             center - r with the attribute center >= 0.
+ * LengthMask  last i64 [B], end i64 (one) -> y [B, end] bool: y[b, j] = j > last[b]; the opposite
+ *             with the attribute below. */
 #include "nn/ops/families.h"
 #include "nn/ops/internal.h"
 #include "nn/ops/positions.h"
@@ -16,7 +15,7 @@
 
 #define MAX_ROWS INT64_C(1000000)
 
-/* One number of an input, i64. */
+/* Read an input that is one i64 number. */
 static bool number(const struct steno_tensor *t, int64_t *out)
 {
     if (!t || t->dtype != STENO_I64 || steno_numel(t) != 1)

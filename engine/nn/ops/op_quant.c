@@ -5,14 +5,15 @@
 
 #include <math.h>
 
-#define CHUNK 256 /* elements converted at a time */
+#define CHUNK 256 /* elements per conversion */
 
 /* ---- scales ---- */
 
-struct scaling { /* how scales and zero points lie over x */
+struct scaling { /* how scales and zero points map to x */
     size_t outer, axis, inner;
-    size_t blocks, block; /* blocked: scales along the axis, elements of each; else 0 */
-    size_t n;             /* number of scales: 1, axis, or outer * blocks * inner */
+    /* blocked: number of scales along the axis, and elements per scale; else 0 */
+    size_t blocks, block;
+    size_t n; /* number of scales: 1, axis, or outer * blocks * inner */
 };
 
 static steno_status read_scaling(const struct steno_op_ctx *ctx, struct scaling *q, steno_err *err)
@@ -54,7 +55,7 @@ static steno_status read_scaling(const struct steno_op_ctx *ctx, struct scaling 
     return STENO_OK;
 }
 
-/* First scale of row (o, a) and the step from one element to the next. */
+/* First scale of row (o, a), and the step from one element's scale to the next. */
 static size_t scale_at(const struct scaling *q, size_t o, size_t a, size_t *step)
 {
     *step = q->blocks ? 1 : 0;
@@ -63,7 +64,7 @@ static size_t scale_at(const struct scaling *q, size_t o, size_t a, size_t *step
     return q->n == 1 ? 0 : a;
 }
 
-struct rows { /* scales and zero points widened once */
+struct rows { /* scales and zero points, widened once */
     struct scaling q;
     const float *scale;
     const double *zero; /* NULL = 0 */
@@ -107,7 +108,8 @@ static steno_status infer_quantize(struct steno_infer *ic, steno_err *err)
     return STENO_OK;
 }
 
-/* f32 to 8 bits with one scale and zero point for the row. */
+/* Quantize f32 to 8 bits with one scale and zero point for the row. False: other types or
+ * scales. */
 static bool quantize_bytes(struct steno_op_ctx *ctx, const struct rows *r, const void *x,
                            steno_dtype from, void *y, steno_dtype to, size_t at, size_t step,
                            size_t n)
@@ -312,13 +314,13 @@ static steno_status run_matmul_integer(struct steno_op_ctx *ctx, steno_err *err)
     return steno_ops_product_i8(ctx, &x, &p, &plain, y->data, err);
 }
 
-/* Scale of row r or column c: one, one per row (by_row), or one per column. */
+/* The scale at index `at` of n scales; a single scale serves all indices. */
 static double scale_of(const double *s, size_t n, size_t at)
 {
     return s[n > 1 ? at % n : 0];
 }
 
-/* Where the scales of a QLinearMatMul are, checked: a, b, y. */
+/* Check and read the scales of a QLinearMatMul: a, b, y. */
 static steno_status qlinear_scales(struct steno_op_ctx *ctx, const struct steno_matmul *p,
                                    const double *s[3], size_t n[3], steno_err *err)
 {

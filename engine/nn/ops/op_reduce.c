@@ -1,8 +1,8 @@
-/* Reductions over axes: ReduceSum and its relatives, ArgMax, ArgMin.
+/* Reductions over axes: ReduceSum and related operators, ArgMax, ArgMin.
  *
- * Reduced axes next to each other make the input [outer, n, inner]; otherwise it is transposed into
- * scratch first so that they come last. f32 sum, mean, max and min go through the kernel table;
- * everything else is computed in f64, integers in i64 (wrapping). */
+ * If the reduced axes are adjacent, the input is [outer, n, inner]; otherwise it is first
+ * transposed into scratch so that they come last. f32 sum, mean, max and min use the kernel table;
+ * all others are computed in f64, integers in i64 (wrapping). */
 #include "nn/ops/internal.h"
 #include "nn/ops/families.h"
 
@@ -33,7 +33,8 @@ static enum reduce_kind kind_of(const char *type)
     return R_SUM;
 }
 
-/* Which axes; none given = all, unless noop_with_empty_axes. False when one is out of range. */
+/* Mark the reduced axes. No axes means all, unless noop_with_empty_axes. False: one is out of
+ * range. */
 static bool reduced_axes(const struct steno_node *n, const int64_t *axes, size_t n_axes, int rank,
                          bool *set)
 {
@@ -80,7 +81,7 @@ static steno_status infer_reduce(struct steno_infer *ic, steno_err *err)
     return STENO_OK;
 }
 
-/* ---- the sums ---- */
+/* ---- reductions ---- */
 struct reduce_job {
     enum reduce_kind kind;
     size_t n, inner;
@@ -227,7 +228,7 @@ static int64_t highest(steno_dtype t)
     return (int64_t)(UINT64_MAX >> (64 - bits + (lowest(t) < 0)));
 }
 
-/* The input with reduced axes last, in scratch: NULL when out of memory. */
+/* Copy the input to scratch with the reduced axes last; NULL: out of memory. */
 static void *reduced_last(struct steno_op_ctx *ctx, const struct steno_tensor *x, const bool *set)
 {
     int perm[STENO_MAX_RANK], r = 0;
@@ -242,7 +243,7 @@ static void *reduced_last(struct steno_op_ctx *ctx, const struct steno_tensor *x
     return copy;
 }
 
-/* [outer, n, inner] of the input with its reduced axes set; false when they are apart. */
+/* Read the input as [outer, n, inner] with its reduced axes as n. False: they are not adjacent. */
 static bool as_block(const struct steno_shape *s, const bool *set, size_t *outer, size_t *n,
                      size_t *inner)
 {
@@ -253,7 +254,7 @@ static bool as_block(const struct steno_shape *s, const bool *set, size_t *outer
         first = first < 0 ? i : first;
         last = i;
     }
-    if (first < 0) { /* nothing: every element is its own reduction */
+    if (first < 0) { /* no axes: every element is its own reduction */
         *outer = steno_ops_prod(s, 0, s->rank);
         *n = *inner = 1;
         return true;
@@ -381,7 +382,7 @@ static steno_status run_arg(struct steno_op_ctx *ctx, steno_err *err)
                 double b = steno_ops_get_f64(x, at + best * inner);
                 greater = want_max ? a > b : a < b;
                 equal = a == b;
-            } else { /* u64 compares as i64 once the top bit is flipped */
+            } else { /* u64 values compare as i64 with their top bit flipped */
                 uint64_t flip = x->dtype == STENO_U64 ? (uint64_t)1 << 63 : 0;
                 int64_t a = (int64_t)((uint64_t)steno_ops_get_i64(x, at + k * inner) ^ flip);
                 int64_t b = (int64_t)((uint64_t)steno_ops_get_i64(x, at + best * inner) ^ flip);

@@ -1,9 +1,10 @@
 /* LSTM, GRU, RNN (ai.onnx, opset 1 and later; layout from 14), com.microsoft DynamicQuantizeLSTM:
- * weights of 8 bits as [dirs, in, 4 H], X and every step's h rounded to u8 over their range.
+ * 8-bit weights as [dirs, in, 4 H]; X and the h of every step are quantized to u8 over their own
+ * range.
  *
- * Per direction: one matrix product for the input part of every step, then a small one per step for
- * the recurrent part, then the cell row by row. Weights are packed at load when they are constant.
- * Gate order as in the specification: LSTM i o f c, GRU z r h. */
+ * For each direction, one matrix product computes the input part of all steps. Then each step has a
+ * small product for the recurrent part, and computes the cell row by row. Constant weights are
+ * packed at load. Gate order as in the specification: LSTM i o f c, GRU z r h. */
 #include "nn/ops/contrib.h"
 #include "nn/ops/weights.h"
 
@@ -30,7 +31,7 @@ enum act {
 static const struct {
     const char *name;
     bool takes_alpha, takes_beta;
-    float alpha, beta; /* defaults of the operator of that name */
+    float alpha, beta; /* defaults of the operator with this name */
 } acts[ACT_COUNT] = {
     [ACT_SIGMOID] = {"Sigmoid", false, false, 0, 0},
     [ACT_TANH] = {"Tanh", false, false, 0, 0},
@@ -50,11 +51,11 @@ struct activation {
     float alpha, beta;
 };
 
-struct packed { /* of one direction; GRU keeps the recurrent rows of h apart */
+struct packed { /* one direction; GRU has the recurrent rows of h separate */
     void *w, *r, *rh;
 };
 
-struct forms { /* how each of them is kept */
+struct forms { /* how each of them is packed and multiplied */
     struct steno_gemm_weights w, r, rh;
 };
 
@@ -64,18 +65,19 @@ struct rnn { /* the node's frozen state */
     bool quantized;     /* DynamicQuantizeLSTM */
     bool reverse_first; /* direction "reverse" */
     bool batch_first, input_forget, linear_before_reset;
-    size_t hidden, input; /* input 0: not constant, taken from X */
+    size_t hidden, input; /* input 0: not constant, read from X */
     float clip;           /* 0 = none */
     struct activation act[2][3];
     struct forms forms;
     struct packed packed[2];
     bool is_packed;
-    void *owned[2]; /* widened from 8 bits: memory of all w, of all r and rh; else the network's */
+    void *owned[2]; /* quantized: own memory of all w, and of all r and rh, in f32; else NULL */
 };
 
 /* ---- attributes ---- */
 
-static bool same_word(const char *a, const char *b) /* activation names come in any case */
+/* case does not matter in activation names */
+static bool same_word(const char *a, const char *b)
 {
     for (; *a && *b; a++, b++)
         if ((*a | 0x20) != (*b | 0x20))
@@ -109,7 +111,7 @@ static steno_status read_activations(const struct steno_node *n, struct rnn *p, 
         }
         a->alpha = acts[a->kind].alpha;
         a->beta = acts[a->kind].beta;
-        /* values are handed out in order to the functions that take one */
+        /* the functions that take a value get the values in order */
         if (acts[a->kind].takes_alpha && alpha && alpha->kind == STENO_ATTR_FLOATS && ia < alpha->n)
             a->alpha = alpha->floats[ia++];
         if (acts[a->kind].takes_beta && beta && beta->kind == STENO_ATTR_FLOATS && ib < beta->n)
@@ -144,29 +146,29 @@ static steno_status read_attributes(const struct steno_node *n, struct rnn *p, s
 
 /* ---- packing ---- */
 
-static size_t recurrent_columns(const struct rnn *p) /* that are multiplied with h as it is */
+static size_t recurrent_columns(const struct rnn *p) /* those that multiply h directly */
 {
     return p->hidden * (size_t)(p->cell == CELL_GRU ? 2 : p->gates);
 }
 
-/* All in f32. */
+/* All weights in f32. */
 static struct forms as_they_are(const steno_kernels *k)
 {
     const struct steno_gemm_weights f32 = steno_weights_as(k, STENO_FP32, false);
     return (struct forms){f32, f32, f32};
 }
 
-/* Precision of p's weights: whole numbers are exact in f32, and where products are in bytes the
- * state goes round too often for them. */
+/* Precision of p's weights. Quantized weights are whole numbers, which f32 holds exactly. int8
+ * becomes bf16: the state passes through the product too often for 8 bits. */
 static enum steno_precision kept_in(const struct steno_prepare *pc, const struct rnn *p)
 {
     const enum steno_precision asked = steno_prepare_precision(pc);
     return p->quantized ? STENO_FP32 : asked == STENO_INT8_WEIGHTS ? STENO_BF16_WEIGHTS : asked;
 }
 
-/* In the network's precision; large ones in the fewest bits where the rows that they meet are few:
- * those of the batch for R, in all steps at once for W. Of what is open a batch counts as one,
- * steps as few where a state is carried. */
+/* The network's precision. Large weights are compressed if they are multiplied with few rows: for R
+ * the rows of the batch, for W the rows of all steps at once. An unknown batch counts as one; an
+ * unknown number of steps counts as few when a state is carried. */
 static struct forms forms_of(const struct steno_prepare *pc, const struct rnn *p)
 {
     const steno_kernels *k = steno_prepare_kernels(pc);
@@ -198,7 +200,7 @@ static void pack_direction(const struct rnn *p, size_t input, const struct forms
                            const struct packed *to, const float *w, const float *r)
 {
     size_t h = p->hidden, rows = h * (size_t)p->gates;
-    bool t = !p->quantized; /* stored [columns, rows] */
+    bool t = !p->quantized; /* the layout is [columns, rows] */
     f->w.pack(to->w, w, t ? input : rows, t, input, rows);
     f->r.pack(to->r, r, t ? h : rows, t, h, recurrent_columns(p));
     if (p->cell == CELL_GRU)
@@ -228,14 +230,15 @@ static bool weights_fit(const struct rnn *p, const struct steno_shape *w,
            r->dim[2] == (int64_t)p->hidden;
 }
 
-/* Width of the input, given W; hidden size, given R: last axis, middle one when quantized. */
+/* Width of the input, given W, or hidden size, given R: the last axis, or the middle one if
+ * quantized. */
 static int64_t width_of(const struct rnn *p, const struct steno_shape *s)
 {
     return s->rank == 3 ? s->dim[p->quantized ? 1 : 2] : STENO_DIM_ANY;
 }
 
-/* One block for input `in`, to be packed unless it is filled. Weights that are widened first are
- * not kept in a cache: there would be nothing to widen at the next load. */
+/* One block of memory for input `in`; the caller packs into it unless *filled. Quantized weights,
+ * which are dequantized first, are not in the packed cache: the next load needs the originals. */
 static char *packed_memory(struct steno_prepare *pc, struct rnn *p, int in, size_t bytes,
                            bool *filled)
 {
@@ -250,7 +253,7 @@ static char *packed_memory(struct steno_prepare *pc, struct rnn *p, int in, size
     return p->owned[in - 1];
 }
 
-/* What the precision did to weights t. */
+/* Report what the precision did to weights t. */
 static void report(struct steno_prepare *pc, const struct rnn *p, const struct steno_tensor *t)
 {
     const enum steno_precision kept = kept_in(pc, p);
@@ -292,7 +295,7 @@ static steno_status pack_constant(struct steno_prepare *pc, struct rnn *p,
     return STENO_OK;
 }
 
-/* Constant weights of 8 bits widened, packed; left to run where something is not constant. */
+/* Dequantize and pack constant 8-bit weights. If something is not constant, run does that. */
 static steno_status pack_quantized(struct steno_prepare *pc, struct rnn *p, steno_err *err)
 {
     const struct steno_node *n = steno_prepare_node_of(pc);
@@ -444,17 +447,18 @@ static void gate(const struct rnn *p, const steno_kernels *k, const struct activ
     activate(k, a, x, n);
 }
 
-struct run { /* of one node, one direction at a time */
+struct run { /* one node, one direction at a time */
     const struct rnn *p;
     const steno_kernels *k;
     size_t seq, batch, input;
     const struct activation *act;
-    const float *peep;   /* [3H] i o f, or NULL */
+    const float *peep;   /* [3H] peepholes i o f, or NULL */
     const float *bias_h; /* GRU: recurrent bias of h */
     const int64_t *lens; /* [batch] */
     const struct forms *forms;
     struct packed packed;
-    float *gates; /* [seq * batch, G*H], input part with every bias that may be added early */
+    /* [seq * batch, G*H] input part, with the biases that do not depend on a gate */
+    float *gates;
     float *rec;   /* [batch, G*H] recurrent part of this step */
     float *h, *c; /* [batch, H] */
     float *tmp;   /* [batch, H] */
@@ -485,7 +489,7 @@ static void lstm_row(struct run *r, float *g, size_t b)
     k->mul_f32(h, h, 1, o, 1, n);
 }
 
-/* g holds z r h of the input; z and r already with their recurrent part. */
+/* g holds z r h of the input; z and r already include their recurrent part. */
 static void gru_row(struct run *r, float *g, size_t b)
 {
     size_t n = r->p->hidden;
@@ -498,8 +502,7 @@ static void gru_row(struct run *r, float *g, size_t b)
         for (size_t j = 0; j < n; j++)
             hh[j] += reset[j] * (t[j] + (r->bias_h ? r->bias_h[j] : 0));
     } else {
-        float *rh =
-            r->rec + b * n * 3 + 2 * n; /* a row of the recurrent block that GRU leaves free */
+        float *rh = r->rec + b * n * 3 + 2 * n; /* a part of rec that GRU does not use otherwise */
         k->mul_f32(rh, reset, 1, h, 1, n);
         r->forms->rh.part(1, n, n, rh, n, r->packed.rh, t, n, NULL, 0, 1);
         for (size_t j = 0; j < n; j++)
@@ -521,8 +524,8 @@ static size_t row_of(const struct run *r, size_t t, size_t b)
     return r->p->batch_first ? b * r->seq + t : t * r->batch + b;
 }
 
-/* h before step t as u8 in r->tmp; returns the scale. Sequences that ended before the last step are
- * zeros in the range, as in ONNX Runtime. */
+/* Quantize the h before step t to u8, in r->tmp; returns the scale. Sequences that ended before the
+ * previous step count as zeros in the range, as in ONNX Runtime. */
 static float round_state(struct run *r, size_t t)
 {
     size_t n = r->p->hidden;
@@ -533,8 +536,8 @@ static float round_state(struct run *r, size_t t)
     return steno_contrib_dynamic(r->k, r->tmp, r->batch * n, r->tmp);
 }
 
-/* One direction through time. y points at this direction's first element; y_row, y_batch: its steps
- * in time and batch. */
+/* Run one direction through time. y points at this direction's first element; y_time and y_batch
+ * are its strides in time and batch. */
 static void run_direction(struct run *r, bool reverse, float *y, size_t y_time, size_t y_batch)
 {
     size_t n = r->p->hidden, wide = n * (size_t)r->p->gates, cols = recurrent_columns(r->p);
@@ -581,7 +584,8 @@ static void input_part(void *arg, int part)
                      s->ep, (size_t)part, (size_t)s->parts);
 }
 
-/* Early bias of one direction into dst [G*H]; NULL B gives zeros. */
+/* Sum the biases of one direction into dst [G*H], except the recurrent bias of h in a GRU; NULL B
+ * gives zeros. */
 static void sum_bias(const struct rnn *p, const float *b, float *dst)
 {
     size_t n = p->hidden, wide = n * (size_t)p->gates;
@@ -591,7 +595,7 @@ static void sum_bias(const struct rnn *p, const float *b, float *dst)
     }
 }
 
-struct io { /* inputs as f32, outputs where f32 is to be written */
+struct io { /* inputs as f32; outputs as f32 memory to write */
     const float *x, *w, *r, *b, *h0, *c0, *peep;
     struct steno_tensor *ty, *th, *tc;
     float *y, *yh, *yc;
@@ -659,7 +663,7 @@ static steno_status make_outputs(struct steno_op_ctx *ctx, const struct run *r, 
     return STENO_OK;
 }
 
-/* W or R of 8 bits, input 1 or 2, as f32. */
+/* Dequantize 8-bit W or R, input 1 or 2, to f32. */
 static steno_status fetch_int8(struct steno_op_ctx *ctx, int in, const float **out, steno_err *err)
 {
     int scale = 6 + 2 * in;
@@ -670,7 +674,7 @@ static steno_status fetch_int8(struct steno_op_ctx *ctx, int in, const float **o
     return steno_int8_scratch(ctx, &w, out, err);
 }
 
-/* X rounded to u8 and back. */
+/* Quantize X to u8 and dequantize it again. */
 static steno_status round_x(struct steno_op_ctx *ctx, size_t n, const float **x, steno_err *err)
 {
     const steno_kernels *k = steno_op_kernels(ctx);
@@ -777,7 +781,7 @@ static void one_direction(struct steno_op_ctx *ctx, struct run *r, const struct 
     sum_bias(p, b, bias);
     load_state(r, r->h, io->h0, d);
     load_state(r, r->c, io->c0, d);
-    /* below that many multiply-adds one thread is faster than waking another */
+    /* below 2^18 multiply-adds one thread is faster than waking another */
     if (r->seq * r->batch * wide * r->input > 1u << 18)
         s.parts = steno_op_threads(ctx);
     steno_op_parallel(ctx, s.parts, input_part, &s);

@@ -1,4 +1,4 @@
-/* Operators that look for, count or mark elements: CumSum, CumProd, TopK, NonZero, OneHot, Trilu,
+/* Operators that search, count or mark elements: CumSum, CumProd, TopK, NonZero, OneHot, Trilu,
  * ReverseSequence, Compress, EyeLike. */
 #include "nn/ops/internal.h"
 
@@ -62,11 +62,11 @@ struct candidate {
     int64_t at;
 };
 
-/* Best first; of equals the lower index. */
+/* Best first; of equal values the lower index first. */
 static int order_float_largest(const void *pa, const void *pb)
 {
     const struct candidate *a = pa, *b = pb;
-    bool na = a->f != a->f, nb = b->f != b->f; /* NaN above everything, as NumPy sorts it */
+    bool na = a->f != a->f, nb = b->f != b->f; /* NaN is above all numbers, as in NumPy */
     if (na != nb)
         return na ? -1 : 1;
     if (!na && a->f != b->f)
@@ -292,7 +292,7 @@ static steno_status run_onehot(struct steno_op_ctx *ctx, steno_err *err)
     steno_ops_fill(y->data, steno_numel(y), e, v->data);
     outer = steno_ops_prod(&x->shape, 0, axis);
     inner = steno_ops_prod(&x->shape, axis, x->shape.rank);
-    for (size_t i = 0; i < outer * inner; i++) { /* an index out of range marks nothing */
+    for (size_t i = 0; i < outer * inner; i++) { /* an index out of range marks no element */
         int64_t hot = steno_ops_get_i64(x, i);
         if (hot < -depth || hot >= depth)
             continue;
@@ -349,7 +349,8 @@ static steno_status run_trilu(struct steno_op_ctx *ctx, steno_err *err)
     for (size_t b = 0; b < batch; b++)
         for (int64_t r = 0; r < rows; r++) {
             char *row = (char *)y->data + (b * (size_t)rows + (size_t)r) * (size_t)cols * e;
-            int64_t edge = r + k + !upper; /* first column of the upper part, past the lower one */
+            /* the upper part starts here, the lower part ends before */
+            int64_t edge = r + k + !upper;
             edge = edge < 0 ? 0 : edge > cols ? cols : edge;
             if (upper)
                 memset(row, 0, (size_t)edge * e);

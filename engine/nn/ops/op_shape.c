@@ -1,5 +1,5 @@
-/* Operators about shapes: Shape, Size, Reshape and its relatives, Expand, ConstantOfShape, Range.
- */
+/* Operators about shapes: Shape, Size, Reshape and related operators, Expand, ConstantOfShape,
+ * Range. */
 #include "nn/ops/internal.h"
 #include "nn/ops/families.h"
 
@@ -73,8 +73,9 @@ static steno_status infer_size(struct steno_infer *ic, steno_err *err)
 }
 
 /* ---- Reshape ---- */
-/* Shape asked for -> shape of the result. Dims < 0 of `in` are unknown; so may be one of the result
- * where -1 cannot be solved. NULL when it fits, else what is wrong. */
+/* Compute the result's shape from the requested one. Dims < 0 of `in` are unknown; a dim of the
+ * result may be unknown too where -1 cannot be solved. Returns NULL, or a message that says what is
+ * wrong. */
 static const char *reshape_dims(const struct steno_shape *in, const int64_t *want, size_t n,
                                 bool allow_zero, struct steno_shape *out)
 {
@@ -207,7 +208,7 @@ static steno_status infer_reshape(struct steno_infer *ic, steno_err *err)
 }
 
 /* ---- Squeeze, Unsqueeze, Flatten ---- */
-/* Marks the axes; false when one is out of range or, where `once` is set, repeated. */
+/* Mark the axes. False: one is out of range or, if `once` is set, repeated. */
 static bool mark(const int64_t *axes, size_t n, int rank, bool once, bool *set)
 {
     memset(set, 0, STENO_MAX_RANK * sizeof *set);
@@ -320,7 +321,8 @@ static steno_status infer_view(struct steno_infer *ic, steno_err *err)
     if (in.rank >= 0 && known) {
         const char *wrong;
         if (!found && node->op_type[0] == 'S' && !steno_shape_known(&in)) {
-            steno_infer_set(ic, 0, steno_infer_dtype(ic, 0), NULL); /* which dims are 1? */
+            /* unknown which dims are 1 */
+            steno_infer_set(ic, 0, steno_infer_dtype(ic, 0), NULL);
             return STENO_OK;
         }
         wrong = view_dims(node, &in, axes, n, found, &s);
@@ -357,8 +359,8 @@ static uint64_t next_random(uint64_t *state) /* splitmix64 (Steele, Lea, Flood 2
     return z ^ z >> 31;
 }
 
-/* Inference by default: x as it is and, where asked for, a mask of ones. training_mode drops with a
- * generator of fixed start: same input, same output. */
+/* By default, inference: output x and, if requested, a mask of ones. With training_mode elements
+ * are dropped by a generator with a fixed seed: the same input gives the same output. */
 static steno_status run_dropout(struct steno_op_ctx *ctx, steno_err *err)
 {
     const struct steno_tensor *x, *ratio_in, *mode;
@@ -465,7 +467,7 @@ static steno_status infer_expand(struct steno_infer *ic, steno_err *err)
         s.rank = STENO_RANK_ANY;
         if (len.rank == 1 && len.dim[0] >= 0 && len.dim[0] <= STENO_MAX_RANK && in.rank >= 0) {
             s.rank = in.rank > (int)len.dim[0] ? in.rank : (int)len.dim[0];
-            for (int i = 1; i <= s.rank; i++) { /* a dim above 1 stays what it is */
+            for (int i = 1; i <= s.rank; i++) { /* a dim above 1 is kept */
                 int64_t d = i <= in.rank ? in.dim[in.rank - i] : 1;
                 s.dim[s.rank - i] = d > 1 || i > (int)len.dim[0] ? d : steno_infer_new_dim(ic);
             }
@@ -526,7 +528,7 @@ static steno_status infer_constant_of_shape(struct steno_infer *ic, steno_err *e
 }
 
 /* ---- Range ---- */
-/* Number of elements, -1 when the step is 0 or a bound is NaN or the count is beyond 2^53. */
+/* Number of elements; -1: the step is 0, a bound is NaN, or the count is beyond 2^53. */
 static int64_t range_count(const struct steno_tensor *const *v)
 {
     double n;

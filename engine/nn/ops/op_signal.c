@@ -41,7 +41,7 @@ static size_t smallest_factor(size_t n)
     return n;
 }
 
-/* out[0..n) = transform of in[0], in[step], ...; root_step: how far apart this size's roots are. */
+/* out[0..n) = transform of in[0], in[step], ...; root_step: distance between this size's roots. */
 static void fft_run(const struct fft *f, struct cpx *out, const struct cpx *in, size_t n,
                     size_t step)
 {
@@ -75,7 +75,7 @@ static void fft_run(const struct fft *f, struct cpx *out, const struct cpx *in, 
 /* ---- DFT ---- */
 struct dft {
     int axis;
-    int64_t length; /* of the transform */
+    int64_t length; /* length of the transform */
     bool inverse, onesided;
     struct steno_shape out;
 };
@@ -277,7 +277,7 @@ static steno_status run_stft(struct steno_op_ctx *ctx, steno_err *err)
     n = (size_t)length;
     parts = (size_t)x->shape.dim[2];
     width = w ? steno_numel(w) : n;
-    offset = (n - width) / 2; /* a shorter window sits in the middle of the frame */
+    offset = (n - width) / 2; /* a shorter window is centered in the frame */
     in = steno_op_scratch(ctx, 2 * n * sizeof *in);
     xd = steno_ops_as_f64(ctx, x);
     yd = steno_ops_out_f64(ctx, y);

@@ -1,14 +1,14 @@
-/* Elementwise functions of one input. f32 goes through the kernel table where it has the function;
- * f16 and bf16 are computed in f32 and rounded once; f64 by libm. */
+/* Elementwise functions of one input. f32 uses the kernel table where it has the function; f16 and
+ * bf16 are computed in f32 and rounded once; f64 uses libm. */
 #include "nn/ops/internal.h"
 #include "nn/ops/families.h"
 
 #include <math.h>
 
-#define GRAIN 16384 /* elements below which a second thread costs more than it takes over */
+#define GRAIN 16384 /* below this many elements a second thread costs more than it saves */
 #define HALF_CHUNK 512
 
-/* Attributes alpha, beta (gamma) of the function, with their defaults applied. */
+/* Attributes alpha, beta (gamma) of the function, defaults applied. */
 struct unary_args {
     float a, b;
 };
@@ -51,7 +51,7 @@ static double gelu64(double x, bool tanh_form)
 }
 static double sign64(double x)
 {
-    return x > 0 ? 1 : x < 0 ? -1 : x; /* NaN stays */
+    return x > 0 ? 1 : x < 0 ? -1 : x; /* NaN stays NaN */
 }
 
 F(abs, fabs(x), fabsf(x))
@@ -151,8 +151,8 @@ static const struct unary_row *find(const char *type)
 struct unary_job {
     const struct unary_row *row;
     struct unary_args args;
-    steno_unary_f32 *kernel;   /* NULL: row->f32 */
-    const steno_kernels *gate; /* not NULL: steno_ops_gate_f32 */
+    steno_unary_f32 *kernel;   /* NULL: use row->f32 */
+    const steno_kernels *gate; /* not NULL: use steno_ops_gate_f32 */
     const void *x;
     void *y;
     steno_dtype dtype;
@@ -203,8 +203,8 @@ static void apply_half(const struct unary_job *j, uint16_t *y, const uint16_t *x
     }
 }
 
-/* Abs, Neg, Sign, Relu of signed integers; wrap-around for the smallest number. Unsigned ones pass.
- */
+/* Abs, Neg, Sign, Relu of signed integers; the smallest number wraps around. Unsigned integers are
+ * handled elsewhere. */
 #define INT_APPLY(T, U)                                                                            \
     static void apply_##T(const struct unary_job *j, T *y, const T *x, size_t n)                   \
     {                                                                                              \
@@ -243,7 +243,7 @@ static void apply_unsigned(const struct unary_job *j, size_t begin, size_t n)
     }
     for (size_t i = 0; i < n; i++, y += e, x += e) {
         uint64_t v = 0;
-        memcpy(&v, x, e); /* little-endian hosts */
+        memcpy(&v, x, e); /* hosts are little-endian */
         v = v != 0;
         memcpy(y, &v, e);
     }
@@ -294,7 +294,7 @@ static bool takes(const struct unary_row *row, steno_dtype t)
     return false;
 }
 
-/* alpha and beta as the operator names them. */
+/* alpha and beta, under the names that the operator uses. */
 static struct unary_args arguments(const struct steno_node *n, const struct unary_row *row)
 {
     struct unary_args u;
@@ -328,8 +328,9 @@ static steno_status run_unary(struct steno_op_ctx *ctx, steno_err *err)
         return st;
     j.args = arguments(node, j.row);
     slot = j.row->kernel;
+    /* forms that the kernel slot does not have */
     if ((!strcmp(node->op_type, "Gelu") && j.args.a != 0) ||
-        (!strcmp(node->op_type, "Swish") && j.args.a != 1)) /* other forms than the slot's */
+        (!strcmp(node->op_type, "Swish") && j.args.a != 1))
         j.gate = steno_op_kernels(ctx);
     else if (slot)
         memcpy(&j.kernel, (const char *)steno_op_kernels(ctx) + slot, sizeof j.kernel);

@@ -77,11 +77,11 @@ static steno_status infer_where(struct steno_infer *ic, steno_err *err)
     return st;
 }
 
-/* ---- Clip ---- min above max gives max everywhere (ONNX: min(max(x, lo), hi)). */
+/* ---- Clip ---- if min is above max, the result is max (ONNX: min(max(x, lo), hi)). */
 struct bounds {
     bool has_lo, has_hi;
     double lo, hi;    /* float types */
-    int64_t ilo, ihi; /* integer types; u64 through its bits */
+    int64_t ilo, ihi; /* integer types; u64 as its bits */
 };
 
 #define CLIP(TAG, T, FIELD_LO, FIELD_HI)                                                           \

@@ -1,4 +1,4 @@
-/* Operator of domain ai.steno.run, which no file holds: it may change a state where it lies.
+/* Operator of domain ai.steno.run, which no file contains: it can update a state in place.
  *
  * WindowAttention  Q [B, T, .], new [B, T, .], cache [B, L, W], mask?
  *                  y [B, T, heads * v_size], cache' [B, L, W]
@@ -8,9 +8,9 @@
  *                      cache' = the last L rows of z
  *                  Attributes: heads, size, v_size, q_at, k_at, v_at, new_at, scale.
  *
- * z exists for one entry of the batch at a time, in the first cache. Where the entries of cache are
- * handed over one by one (steno_op_rows: states of streams, each in its own memory), they become
- * those of cache' there and then, and output 1 stays as it is. */
+ * z exists for one entry of the batch at a time, in L1. If the caller passes the entries of cache
+ * one by one (steno_op_rows: states of streams, each in its own memory), they are updated in place
+ * to those of cache', and output 1 is not written. */
 #include "nn/ops/attention.h"
 #include "nn/ops/families.h"
 #include "nn/ops/internal.h"
@@ -21,12 +21,12 @@ enum { IN_Q, IN_NEW, IN_CACHE, IN_MASK };
 
 struct windowed {
     const steno_kernels *k;
-    struct steno_attention a; /* k and v are those of z */
+    struct steno_attention a; /* its k and v are those of z */
     const float *new_kv;      /* column new_at of the first row */
     size_t new_kv_row, new_kv_batch;
     const float *cache;
     float *new_cache;
-    void *const *rows;  /* [B], then cache and kept are not used */
+    void *const *rows;  /* [B], or NULL; if set, cache and new_cache are not used */
     size_t held, width; /* L, W */
     size_t k_at, v_at;
     char *scratch;
@@ -62,7 +62,7 @@ static bool is_rows(const struct steno_tensor *t)
     return t && t->dtype == STENO_F32 && t->shape.rank == 3;
 }
 
-/* NULL, or what is wrong. */
+/* Returns NULL, or a message that says what is wrong. */
 static const char *read_inputs(struct steno_op_ctx *ctx, struct windowed *w)
 {
     const struct steno_tensor *q = steno_op_in(ctx, IN_Q), *new_kv = steno_op_in(ctx, IN_NEW);
@@ -104,7 +104,7 @@ static const char *read_inputs(struct steno_op_ctx *ctx, struct windowed *w)
 
 /* ---- run ---- */
 
-/* Few enough rows and keys for the kernel of such. */
+/* True when rows and keys are few enough for attend_few_f32. */
 static bool is_small(const struct steno_attention *a)
 {
     return a->rows <= STENO_ATTEND_FEW_ROWS && a->keys <= STENO_ATTEND_FEW_KEYS &&
@@ -161,7 +161,7 @@ static void part(void *arg, int p)
     a.k.data = z + w->k_at;
     a.v.data = z + w->v_at;
     if (!steno_attention_tiles_init(&tiles, &a, w->k))
-        return; /* it has fit before */
+        return; /* cannot fail: allocate() did the same */
     for (size_t b = from; b < to; b++) {
         fill(w, b, z);
         if (is_small(&a))
