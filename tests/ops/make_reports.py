@@ -21,10 +21,10 @@ from test_models import np  # noqa: E402  pylint: disable=wrong-import-position
 
 HEAD = """# What steno optimize makes of models
 
-Written by `tests/ops/make_reports.py`. Nodes are what the file holds (Constant nodes are values to us and do not count);
-a whole layer is one node, its fused operators are steps. Differences are between the original and the optimized file, both in
-onnxruntime, of the largest magnitude of an output, the largest of two steps (states fed back); graphs with products of 8
-bits differ where an activation rounds another way.
+`tests/ops/make_reports.py` writes this page. Nodes are those of the file (Constant nodes are values here and do not
+count). A whole layer is one node; its fused operators are steps. A difference is that of the original and the optimized
+file, both in onnxruntime, relative to the largest magnitude of an output; it is the larger one of two steps (states are
+fed back). Graphs with 8-bit products differ where an activation rounds the other way.
 """
 LEVELS = ("basic", "extended", "all")
 LM = os.path.join(os.path.dirname(__file__), "..", "data", "lm")
@@ -64,7 +64,7 @@ def verified(steno, a, b):
 
 def full(steno, folder):
     reports = []
-    print("\n## Full size\n\nRandom weights. Megabytes of the file before and after; the difference is `steno verify`'s, one sample of 100 frames.\n\n"
+    print("\n## Full size\n\nRandom weights. MB is the size of the file before and after. The difference is that of `steno verify` on one sample of 100 frames.\n\n"
           "| network | nodes | optimized | steps | MB | MB | difference |\n|---|---|---|---|---|---|---|")
     for path in onnx_files(folder):
         if os.path.getsize(path) < 20 << 20:

@@ -25,11 +25,12 @@ TYPES = {"f32": 1, "f64": 11, "f16": 10, "bf16": 16, "i8": 3, "u8": 2, "i16": 5,
          "i64": 7, "u64": 13, "bool": 9}
 HERE = os.path.dirname(__file__)
 OTHERS = {
-    "ai.steno": "Made by graph passes ([passes.md](passes.md) has what each stands for), all versions from 1 on, f32 (IntLinear: "
-                "8-bit products). In files they are functions with standard bodies ([optimize.md](optimize.md)).",
-    "ai.steno.run": "Of decoders that go one token at a time, of positions past an export's table, of streams' states and of convolutions in strips; never in files.",
-    "com.microsoft": "What ONNX Runtime's optimizer and quantizer write, version 1, f32 and what they quantize. "
-                     "`tests/integration/test_contrib.py` holds each against onnxruntime.",
+    "ai.steno": "Graph passes make these ([passes.md](passes.md) says what each stands for): all versions from 1 on, f32 "
+                "(IntLinear: 8-bit products). In files they are functions with standard bodies ([optimize.md](optimize.md)).",
+    "ai.steno.run": "Only inside the engine, never in files: decoders with cache, positions past an export's table, states of "
+                    "streams, batches of networks that were exported for one stream, and convolutions by row tiles.",
+    "com.microsoft": "What ONNX Runtime's optimizer and quantizer write: version 1, f32 and what they quantize. "
+                     "`tests/integration/test_contrib.py` compares each with onnxruntime.",
 }
 
 
