@@ -1,15 +1,15 @@
-/* Preloaded into a running stenod by tests/integration/broken.py: the nth call of a kind fails,
- * or the process is killed at it, or a worker of the pool does not come back from it. The test and
- * the daemon share a page (the file of $STENO_INJECT); the test writes there which kind is to fail
- * and how many calls from now.
+/* Preloaded into a running stenod by tests/integration/broken.py. The nth call of a kind fails,
+ * or the process is killed at it, or a worker of the pool hangs in it. The test and the daemon
+ * share a page (the file of $STENO_INJECT). The test writes there which kind fails, and after
+ * how many calls.
  *
- * Only calls from code of ours fail, so that it is our answer that is tried: memory and threads
- * where the caller lies in the program itself, sockets and files also where it is libmicrohttpd or
- * libwebsockets.
+ * Only calls from our own code fail, since our reaction is tested. Memory and threads: only
+ * where the caller is in the program itself. Sockets and files: also where the caller is
+ * libmicrohttpd or libwebsockets.
  *
- * In the builds of AddressSanitizer and ThreadSanitizer memory does not fail: their allocator keeps
- * its place. The rest stands before their own wrappers of the same calls, for it must see who
- * called; so the runtime does not come first (verify_asan_link_order=0). */
+ * In builds with AddressSanitizer or ThreadSanitizer memory does not fail, because their
+ * allocators stay in place. The other functions come before the sanitizers' own wrappers, since
+ * they must see the caller; so the runtime is not the first library (verify_asan_link_order=0). */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -34,13 +34,13 @@
 enum kind { NONE, MEMORY, RECEIVE, SEND, DISK, THREAD, DESCRIPTOR, HANG, KINDS };
 
 struct page {
-    _Atomic int64_t kind;   /* that fails */
-    _Atomic int64_t left;   /* calls until it does: fails once, when this comes to 0 */
-    _Atomic int64_t always; /* it fails from then on */
-    _Atomic int64_t failed; /* calls that did */
-    _Atomic int64_t jump;   /* s that the wall clock is wrong by */
-    _Atomic int64_t kill;   /* the process ends by SIGKILL instead, before the call */
-    _Atomic int64_t asleep; /* s by which the monotonic clock has gone on while nothing ran */
+    _Atomic int64_t kind;   /* the kind that fails */
+    _Atomic int64_t left;   /* calls until one fails; it fails once, when this reaches 0 */
+    _Atomic int64_t always; /* all calls fail from then on */
+    _Atomic int64_t failed; /* number of calls that failed */
+    _Atomic int64_t jump;   /* error of the wall clock in s */
+    _Atomic int64_t kill;   /* instead of failing, the process ends by SIGKILL before the call */
+    _Atomic int64_t asleep; /* s that the monotonic clock advanced while nothing ran */
 };
 
 static struct page *page;
@@ -105,7 +105,8 @@ static bool fails(enum kind kind, const void *caller, bool libraries)
 
 #define CALLER __builtin_return_address(0)
 #define NEXT(name) ((__typeof__(&name))(uintptr_t)dlsym(RTLD_NEXT, #name))
-/* The next object's function, found at the first call; a race finds it twice. */
+/* The next library's function, looked up at the first call. Two threads at once may both look it
+ * up. */
 #define REAL(name)                                                                                 \
     static _Atomic(__typeof__(&name)) real_;                                                       \
     __typeof__(&name) real = atomic_load_explicit(&real_, memory_order_relaxed);                   \
@@ -115,7 +116,7 @@ static bool fails(enum kind kind, const void *caller, bool libraries)
 #ifndef STENO_INJECT_NO_MEMORY
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-/* dlsym itself may ask for zeroed memory before the first calloc is found. */
+/* dlsym itself may request zeroed memory before the first calloc is found. */
 static char early[8192];
 static size_t early_used;
 
@@ -340,7 +341,8 @@ int pthread_create(pthread_t *t, const pthread_attr_t *attr, void *(*fn)(void *)
     return fails(THREAD, CALLER, true) ? EAGAIN : real(t, attr, fn, arg);
 }
 
-static _Thread_local int held, looks; /* locks of ours; looks at the clock since the last one */
+static _Thread_local int held,
+    looks; /* locks of ours that are held; clock readings since the last lock */
 
 int pthread_mutex_lock(pthread_mutex_t *m)
 {
@@ -358,9 +360,9 @@ int pthread_mutex_unlock(pthread_mutex_t *m)
     return real(m);
 }
 
-/* A worker of the pool looks at the clock four times without a lock where it runs the network
- * (pool/worker.c, recognizer/stepper.c). There it is stuck, as in an endless loop, with the streams
- * of its round, until nothing is to fail any more. */
+/* Where a worker of the pool runs the network, it reads the clock four times without a lock
+ * (pool/worker.c, recognizer/stepper.c). There it hangs, as in an endless loop, with the streams
+ * of its round, until no fault is set any more. */
 static void hang(const void *caller)
 {
     char name[16] = "";
@@ -385,7 +387,7 @@ int clock_gettime(clockid_t clock, struct timespec *ts)
     return rc;
 }
 
-/* The kernel's clock has not gone on. All conditions of ours are of the monotonic one. */
+/* The kernel's clock has not advanced. All our conditions use the monotonic clock. */
 int pthread_cond_timedwait(pthread_cond_t *c, pthread_mutex_t *m, const struct timespec *until)
 {
     REAL(pthread_cond_timedwait);

@@ -1,8 +1,8 @@
 /* ldflags: -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=read,--wrap=pread,--wrap=fstat */
 /* The 1st, 2nd, ... nth allocation or read fails while recordings and live feeds are decoded,
- * resampled and turned into features: an error that says so each time, nothing left behind (the
- * address sanitizer's build looks for leaks), no sample wrong before it, and at last the scenario
- * passes. Wrapped are our own calls; what libraries allocate has its own tests upstream. */
+ * resampled and turned into features. Each time there is an error that names the cause, no leak
+ * (AddressSanitizer's build checks), and no wrong sample before it; at last the scenario passes.
+ * Only our own calls are wrapped; allocations inside libraries have tests upstream. */
 #include "audio/feed.h"
 #include "audio/file.h"
 #include "audio/resample.h"
@@ -25,8 +25,8 @@
 
 #include <cmocka.h>
 
-static long allocations = -1, reads = -1; /* until one fails; -1: none does */
-static bool interrupt;                    /* reads fail with EINTR once instead */
+static long allocations = -1, reads = -1; /* calls until one fails; -1: none fails */
+static bool interrupt;                    /* instead of failing, one read returns EINTR */
 
 void *__real_malloc(size_t n);
 void *__real_calloc(size_t n, size_t size);
@@ -69,7 +69,7 @@ static bool read_fails(void)
     return true;
 }
 
-/* Short reads are normal: never more than 1000 bytes at a time. */
+/* Reads are short, at most 1000 bytes at a time. */
 ssize_t __wrap_read(int fd, void *buf, size_t n)
 {
     return read_fails() ? -1 : __real_read(fd, buf, n < 1000 ? n : 1000);
@@ -85,10 +85,10 @@ int __wrap_fstat(int fd, struct stat *sb)
     return read_fails() ? -1 : __real_fstat(fd, sb);
 }
 
-/* ---- scenarios: 0 or the status of what failed -----------------------------------------------*/
+/* ---- scenarios: 0, or the status of the failure --------------------------------------------- */
 
 static struct wavgen wav;  /* 16 kHz mono, 3000 samples */
-static struct oggmake ogg; /* the same length of Opus */
+static struct oggmake ogg; /* Opus of the same length */
 static unsigned char flac[20000];
 static size_t n_flac;
 static size_t frames_wanted;
@@ -158,7 +158,7 @@ static steno_status from_descriptor(const void *data, size_t n, bool as_pipe, st
     steno_status st;
     int fd[2] = {-1, -1};
     FILE *f = NULL;
-    if (as_pipe) { /* small enough for the pipe's buffer */
+    if (as_pipe) { /* small enough for a pipe's buffer */
         assert_int_equal(pipe(fd), 0);
         assert_int_equal(write(fd[1], data, n), n);
         close(fd[1]);
@@ -258,7 +258,8 @@ static steno_status normalisation(steno_err *err)
 
 typedef steno_status scenario(steno_err *err);
 
-/* Fail number 0, 1, 2, ... until none of them was reached. Returns how many there are. */
+/* Let call 0, 1, 2, ... fail until the scenario reaches none of them. Returns the number of
+ * calls. */
 static int fail_each(scenario *run, long *counter, steno_status expected)
 {
     for (long n = 0; n < 2000; n++) {
@@ -266,7 +267,7 @@ static int fail_each(scenario *run, long *counter, steno_status expected)
         steno_status st;
         *counter = n;
         st = run(&err);
-        if (*counter >= 0) { /* it was never the turn of n */
+        if (*counter >= 0) { /* the scenario has fewer than n calls */
             *counter = -1;
             assert_int_equal(st, STENO_OK);
             return (int)n;
@@ -304,7 +305,7 @@ static void interrupted_reads_are_repeated(void **state)
     (void)state;
     interrupt = true;
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-        for (long n = 1; n < 12; n++) { /* 0 is fstat, which is never interrupted */
+        for (long n = 1; n < 12; n++) { /* call 0 is fstat, which returns no EINTR */
             steno_err err = {0};
             reads = n;
             assert_int_equal(all[i](&err), STENO_OK);

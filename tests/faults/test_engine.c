@@ -1,6 +1,6 @@
 /* ldflags: -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc */
-/* The 1st, 2nd, ... nth allocation fails while a model is loaded, planned and run, until everything
- * passes: each time an error, never a crash; leaks show under AddressSanitizer. */
+/* The 1st, 2nd, ... nth allocation fails while a model is loaded, planned and run, until
+ * everything passes. Each time there is an error and no crash; AddressSanitizer finds leaks. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,8 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Weights, shape arithmetic, a function, an If with captures, folding, an LSTM: the loader's and
- * executor's paths. */
+/* Weights, shape arithmetic, a function, an If with captures, folding and an LSTM: they cover
+ * the paths of loader and executor. */
 static struct mk_graph *model(void)
 {
     static float w[48], r[256];
@@ -93,7 +93,7 @@ static void every_failing_allocation_is_an_error(void **state)
         alloc_left = n;
         st = scenario(file, size, &err);
         if (alloc_left >= 0)
-            break; /* nothing failed any more */
+            break; /* no allocation failed */
         if (st && !err.msg[0])
             fail_msg("allocation %ld: status %d without a message", n, st);
     }

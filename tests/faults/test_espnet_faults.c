@@ -1,7 +1,7 @@
 /* ldflags: -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc */
-/* The 1st, 2nd, ... nth allocation fails in a stream over a streaming directory of espnet_onnx: an
- * error each time, nothing left behind, and the model goes on: the stream after it says what one
- * without faults says. Needs ../shared. */
+/* The 1st, 2nd, ... nth allocation fails in a stream over a streaming directory of espnet_onnx.
+ * Each time there is an error and no leak, and the model still works: the next stream gives the
+ * same text as one without faults. Needs ../shared. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,7 +17,7 @@
 #include "tests/support/alloc_fail.h"
 #include "tests/support/shared.h"
 
-/* The final's text goes to `said`. */
+/* `said` gets the final's text. */
 static steno_status speak(steno_model *m, const float *pcm, size_t n, char *said, size_t size)
 {
     struct steno_stream_options o = {.sample_rate = 16000, .beam = 4, .no_endpointing = true};
@@ -71,7 +71,7 @@ static void a_failed_allocation_ends_one_stream_alone(void **state)
              root ? root : "../shared");
     if (steno_model_open(&m, dir, NULL, &err))
         fail_msg("%s", err.msg);
-    for (bool hit = true; hit; nth++) { /* until so many allocations were not made */
+    for (bool hit = true; hit; nth++) { /* until the scenario has fewer allocations */
         steno_status st;
         alloc_left = nth;
         st = speak(m, pcm, n, said, sizeof said);
@@ -84,7 +84,7 @@ static void a_failed_allocation_ends_one_stream_alone(void **state)
     }
     assert_true(failed > 20);
     assert_int_equal(speak(m, pcm, n, want, sizeof want), STENO_OK);
-    assert_string_equal(said, want); /* the last one met no fault */
+    assert_string_equal(said, want); /* the last run had no fault */
     steno_model_close(m);
     free(pcm);
 }

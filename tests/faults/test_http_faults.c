@@ -3,9 +3,9 @@
 /* link: server/acceptor.c server/refusal.c server/head.c server/hangup.c server/limits.c */
 /* link: server/retry_spreader.c server/metrics.c */
 /* link: server/stats.c server/config.c server/address.c server/log.c */
-/* The 1st, 2nd, ... nth call fails until the scenario passes: settings, forms, answers, series, the
- * port. Each time an error that says something, nothing left behind (the address sanitizer's build
- * looks for leaks), at last success. */
+/* The 1st, 2nd, ... nth call fails until the scenario passes: settings, forms, answers, metrics,
+ * the port. Each time there is an error with a message and no leak (AddressSanitizer's build
+ * checks), and at last success. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -32,8 +32,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-static long countdown = -1; /* our own fallible calls until one fails; < 0: none does */
-static int no_descriptors;  /* so many accept4 fail with EMFILE */
+static long countdown = -1; /* our own fallible calls until one fails; < 0: none fails */
+static int no_descriptors;  /* number of accept4 calls that fail with EMFILE */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 void *__real_malloc(size_t n);
@@ -111,7 +111,7 @@ int __wrap_accept4(int fd, struct sockaddr *a, socklen_t *n, int flags)
     struct pollfd p = {.fd = fd, .events = POLLIN};
     bool none;
     pthread_mutex_lock(&lock);
-    none = no_descriptors > 0 && poll(&p, 1, 0) == 1; /* not where nobody comes */
+    none = no_descriptors > 0 && poll(&p, 1, 0) == 1; /* only where a client is waiting */
     no_descriptors -= none;
     pthread_mutex_unlock(&lock);
     if (!none)
@@ -120,7 +120,8 @@ int __wrap_accept4(int fd, struct sockaddr *a, socklen_t *n, int flags)
     return -1;
 }
 
-/* Run with the 1st, 2nd, ... call failing until it succeeds; at least `least` times it must not. */
+/* Run with the 1st, 2nd, ... call failing until the scenario succeeds. At least `least` calls
+ * must fail. */
 static void until_it_passes(steno_status (*scenario)(steno_err *err), long least)
 {
     for (long n = 0;; n++) {
@@ -128,7 +129,7 @@ static void until_it_passes(steno_status (*scenario)(steno_err *err), long least
         steno_status st;
         countdown = n;
         st = scenario(&err);
-        if (countdown >= 0) { /* nothing was left to fail */
+        if (countdown >= 0) { /* no call was left to fail */
             countdown = -1;
             if (st)
                 fail_msg("after %ld failures: %s", n, err.msg);
@@ -219,7 +220,7 @@ static steno_status answer(steno_err *err)
         st = steno_transcript_add(r.transcript, &final, err);
     if (!st)
         st = steno_transcript_alternative(r.transcript, 1, &second, err);
-    assert_true(!st || st == STENO_ERR_NOMEM); /* not its limit */
+    assert_true(!st || st == STENO_ERR_NOMEM); /* out of memory, not over its limit */
     if (!st)
         st = steno_openai_write_verbose(&out, &r, true, true);
     if (st)
@@ -231,7 +232,7 @@ static steno_status answer(steno_err *err)
     return st;
 }
 
-/* Behind "head", which stays alone unless all of it is there. */
+/* Appended after "head": all of it or nothing. */
 static steno_status json_is_whole_or_none(steno_status st, struct steno_buf *out, const char *want,
                                           steno_err *err)
 {
@@ -251,7 +252,7 @@ static steno_status json(steno_err *err)
     static const struct steno_result_json_options opt = {
         .file = "\xff.wav", .model = "m", .language = "en", .warning = "w"};
     struct steno_event partial = final;
-    char room[4096] = "head"; /* what fails here is jansson's memory */
+    char room[4096] = "head"; /* here jansson's allocations fail */
     struct steno_buf out = {room, 4, sizeof room, sizeof room - 1};
     steno_status st;
     partial.kind = STENO_PARTIAL;
@@ -295,7 +296,7 @@ static void json_is_never_without_what_could_not_be_had(void **state)
     steno_transcript_free(spoken);
 }
 
-/* Series that could not be made are left out; the rest works. */
+/* Metrics that could not be made are left out; the others work. */
 static steno_status series(steno_err *err)
 {
     struct steno_config c;
@@ -333,7 +334,8 @@ static steno_status watching(steno_err *err)
     if (st)
         return st;
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, p), 0);
-    steno_hangup_forget(h, steno_hangup_watch(h, p[0], 0, on_hangup, NULL)); /* or no watching: 0 */
+    /* watching may fail: 0 */
+    steno_hangup_forget(h, steno_hangup_watch(h, p[0], 0, on_hangup, NULL));
     steno_hangup_close(h);
     close(p[0]);
     close(p[1]);
@@ -431,7 +433,8 @@ static void without_descriptors_it_sheds_and_goes_on(void **state)
     assert_int_equal(sscanf(steno_acceptor_url(a, 0), "http://127.0.0.1:%d", &portno), 1);
     assert_true(served(portno));
     pthread_mutex_lock(&lock);
-    no_descriptors = 1; /* the spare one lets it take the connection, to close it */
+    no_descriptors =
+        1; /* with its spare descriptor it accepts the connection in order to close it */
     pthread_mutex_unlock(&lock);
     assert_false(served(portno));
     assert_true(served(portno));

@@ -1,8 +1,8 @@
 /* ldflags: -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc */
 /* ldflags: -Wl,--wrap=strdup,--wrap=pthread_create */
-/* The 1st, 2nd, ... nth allocation fails while a model is opened, a recording runs and its results
- * are kept: an error each time, nothing left behind (the address sanitizer's build looks for
- * leaks), and at last the scenario passes. The same for threads of the pool. */
+/* The 1st, 2nd, ... nth allocation fails while a model is opened, a recording is recognized and
+ * its results are stored. Each time there is an error and no leak (AddressSanitizer's build
+ * checks), and at last the scenario passes. The same for the pool's threads. */
 #include <errno.h>
 #include <math.h>
 #include <pthread.h>
@@ -63,7 +63,7 @@ static steno_status write_results(steno_transcript *t)
     return st;
 }
 
-/* "one", pause, "two" through a resampler and a beam; text[64] receives what was heard. */
+/* "one", pause, "two" through a resampler and a beam. text [64] gets the result. */
 static steno_status recognise(steno_model *m, char *text, steno_err *err)
 {
     static float pcm[16000 * 2];
@@ -102,7 +102,7 @@ static void opening_a_model_survives_every_failed_allocation(void **state)
         steno_status st;
         alloc_left = n;
         st = steno_model_open(&m, TONES, NULL, &err);
-        if (!st && alloc_left >= 0) { /* enough for all */
+        if (!st && alloc_left >= 0) { /* no allocation was left to fail */
             alloc_left = -1;
             steno_model_close(m);
             break;
@@ -112,7 +112,7 @@ static void opening_a_model_survives_every_failed_allocation(void **state)
             assert_null(m);
             assert_true(err.msg[0] != '\0');
         } else {
-            steno_model_close(m); /* what failed could be done without */
+            steno_model_close(m); /* the failed allocation was not essential */
         }
         assert_true(n < 100000);
     }
@@ -174,7 +174,7 @@ static void a_pool_survives_every_failed_allocation_and_thread(void **state)
             st = steno_pool_stream_open(&ps, p, NULL, NULL, NULL, NULL);
         all = alloc_left >= 0;
         alloc_left = -1;
-        if (p && st) { /* the place was given back */
+        if (p && st) { /* the place was released */
             steno_pool_get_stats(p, &ps_stats);
             assert_int_equal(ps_stats.active, 0);
         }

@@ -1,4 +1,4 @@
-/* A worker team whose threads or memory cannot be had: an error, nothing left behind. */
+/* A worker team that gets no threads or no memory: an error, and nothing is left behind. */
 /* ldflags: -Wl,--wrap=pthread_create,--wrap=malloc,--wrap=calloc */
 #include "base/threads.h"
 

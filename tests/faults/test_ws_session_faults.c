@@ -1,7 +1,7 @@
-/* The 1st, 2nd, ... nth allocation fails in a session of /v1/stream: each time the session ends
- * with a close code of ours, every answer that leaves is whole, nothing leaks (the address
- * sanitizer's build looks), and at last the scenario passes. With jansson's allocations failing as
- * well the session ends as orderly, but jansson 2.14 calls some of them syntax errors. */
+/* The 1st, 2nd, ... nth allocation fails in a session of /v1/stream. Each time the session ends
+ * with one of our close codes, every sent answer is whole, and nothing leaks (AddressSanitizer's
+ * build checks); at last the scenario passes. When jansson's allocations fail too, the session
+ * still ends in order, but jansson 2.14 reports some of them as syntax errors. */
 /* link: server/ws_session.c server/ws_session_resume.c server/history.c server/outbox.c */
 /* ldflags: -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc */
 #include <stdarg.h>
@@ -70,7 +70,7 @@ static const struct steno_ws_engine engine = {resolve, open_place, push, finaliz
 
 static void text(steno_ws_session *s, const char *t)
 {
-    size_t half = strlen(t) / 2; /* in two pieces: the session has to keep the first */
+    size_t half = strlen(t) / 2; /* in two parts, so that the session has to store the first */
     steno_ws_session_text(s, t, half, false);
     steno_ws_session_text(s, t + half, strlen(t) - half, true);
 }
@@ -82,7 +82,7 @@ static void note(steno_ws_session *s, enum steno_pool_note_kind kind, enum steno
     steno_ws_session_note(s, &n);
 }
 
-/* Every answer that is there; the type and text of the last one into `type` and `said`. */
+/* Take all waiting answers. `type` and `said` get the type and text of the last one. */
 static int take_all(steno_ws_session *s, char type[16], char said[256])
 {
     int n = 0;
@@ -92,7 +92,7 @@ static int take_all(steno_ws_session *s, char type[16], char said[256])
         long left = alloc_left;
         steno_status st;
         steno_buf_init(&b, 65536);
-        alloc_left = -1; /* the taker's memory is not the matter */
+        alloc_left = -1; /* allocations of the client's side do not fail */
         st = steno_ws_session_take(s, &b);
         if (!st) {
             root = json_loadb(b.data, b.len, 0, NULL);
@@ -108,7 +108,7 @@ static int take_all(steno_ws_session *s, char type[16], char said[256])
     }
 }
 
-/* A session from start to end. True when nothing failed. */
+/* A session from start to end. True when no allocation failed. */
 static bool scenario(void)
 {
     struct steno_ws_session_limits limits = {1 << 20, 4096, 0, 0};

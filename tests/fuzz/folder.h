@@ -1,5 +1,5 @@
-/* For fuzz targets of models, which may keep elements in files beside them: a folder of the
- * process's own, in memory where the machine has such a place. */
+/* For fuzz targets of models, which may keep elements in other files: a folder for this process,
+ * in memory if the machine has such a place. */
 #ifndef STENO_TESTS_FOLDER_H
 #define STENO_TESTS_FOLDER_H
 
@@ -28,7 +28,7 @@ static inline void folder_remove(void)
     char path[512];
     while (d && (e = readdir(d))) {
         snprintf(path, sizeof path, "%s/%s", folder, e->d_name);
-        unlink(path); /* "." and ".." it does not */
+        unlink(path); /* "." and ".." cannot be unlinked */
     }
     if (d)
         closedir(d);
@@ -40,10 +40,10 @@ static inline void folder_write(const char *name, const void *data, size_t size)
     char path[128];
     FILE *f = fopen(folder_path(path, name), "wb");
     if (!f || fwrite(data, 1, size, f) != size || fclose(f))
-        exit(70); /* the disk is full: no finding */
+        exit(70); /* the disk is full, which is not a finding */
 }
 
-/* Made at the first call, with `weights.bin`, 4 KiB, in it; gone when the process ends. */
+/* Made at the first call, with `weights.bin` of 4 KiB in it; removed at the end of the process. */
 static inline void folder_make(void)
 {
     uint8_t weights[4096];
@@ -59,12 +59,12 @@ static inline void folder_make(void)
     folder_write("weights.bin", weights, sizeof weights);
 }
 
-/* NULL: refused. One that may name other files is opened as a file of the folder, else from memory.
- */
+/* NULL: the model was refused. A model that may name other files is opened as a file in the
+ * folder, others from memory. */
 static inline steno_network *folder_open(const uint8_t *data, size_t size,
                                          const struct steno_network_options *opt)
 {
-    static const char key[] = "location"; /* of a tensor's external data */
+    static const char key[] = "location"; /* the key of a tensor's external data */
     steno_network *n = NULL;
     char path[128];
     bool named = false;

@@ -1,5 +1,5 @@
-/* Byte-level vocabularies in every form: any bytes parse or are refused; what one encodes it gives
- * back. The input is the text as well. */
+/* Byte-level vocabularies in every form. Any bytes are parsed or refused; decoding an encoded
+ * text gives it back. The input is also the text. */
 /* covers: engine/text/bpe.c engine/text/bpe_read.c */
 #include <stdlib.h>
 #include <string.h>

@@ -6,7 +6,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Any file either reads, or is an error that names it; what was read prints. */
+/* Any file is read, or gives an error that names it. Settings that were read can be printed. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct steno_config c;

@@ -1,5 +1,5 @@
-/* What models were measured to cost, kept in files: any bytes are figures that can be used or as
- * good as none; what is stored in place of them comes back. */
+/* Files with measured costs of models. Any bytes give usable costs or none. Costs stored over
+ * them can be read back. */
 /* link: server/costs.c */
 /* covers: server/costs.c */
 #include <math.h>
@@ -31,7 +31,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     had = steno_costs_load(&id, &got);
     if (had)
         check(&got);
-    /* measured on a busy machine, in a file that may hold such figures already */
+    /* measured on a busy machine; the file may already hold such costs */
     if (steno_costs_store(&id, &now, n % 2 ? 2.0 : (double)NAN, NULL))
         abort();
     if (steno_costs_load(&id, &least)) {

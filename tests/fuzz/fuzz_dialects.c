@@ -1,7 +1,7 @@
-/* Message sequences of every dialect against the session core: text, audio, parameters, the
- * recogniser's notes at any moment, drain; the first byte chooses the dialect. Checked: what leaves
- * is JSON (or sherpa's "Done!"), the session ends with a close code that may be sent, exactly one
- * place is taken and given back. The clock is the notes': nothing here looks at another. */
+/* Message sequences of every dialect against the session core: text, audio, parameters, notes of
+ * the recognizer at any moment, drain. The first byte selects the dialect. Checks: every message
+ * is JSON (or sherpa's "Done!"), the session ends with a close code that may be sent, exactly
+ * one place is taken and returned. Time comes from the notes alone. */
 /* link: server/ws_session.c server/ws_session_resume.c server/history.c server/outbox.c */
 /* covers: protocol/openai_realtime.c protocol/deepgram.c protocol/vosk.c protocol/sherpa.c */
 /* covers: protocol/dialect.c protocol/transcript.c */

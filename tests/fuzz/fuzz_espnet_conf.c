@@ -1,6 +1,6 @@
-/* What a directory of espnet_onnx says of itself: config.yaml beside networks, statistics and a
- * vocabulary that are there. Any bytes are refused with a message or give a configuration whose
- * numbers can be used. */
+/* The configuration of an espnet_onnx directory: config.yaml beside existing networks,
+ * statistics and a vocabulary. Any bytes are refused with a message or give a configuration with
+ * usable numbers. */
 /* covers: engine/families/espnet/conf.c engine/families/espnet/files.c */
 #include "families/espnet/conf.h"
 #include "tests/fuzz/folder.h"

@@ -1,5 +1,6 @@
 /* Recordings of any kind through steno_audio: WAV by our reader, the rest by libsndfile over our
- * virtual I/O. What opens can be read to its end, or to an error, in finite samples. */
+ * virtual I/O. A recording that opens can be read to its end or to an error, and all samples are
+ * finite. */
 /* covers: engine/audio/file.c engine/audio/ogg_vorbis.c */
 #include "audio/file.h"
 

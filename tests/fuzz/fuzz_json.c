@@ -1,5 +1,5 @@
-/* JSON: any bytes parse or are refused; a tree says as many children as it has, and its strings
- * end. */
+/* JSON: any bytes are parsed or refused. A tree has as many children as it reports, and its
+ * strings are terminated. */
 /* covers: engine/formats/json.c */
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* Files of API keys: any bytes are read or refused with a message; what was read is found again,
- * counts, and can be read over itself. */
+/* Files of API keys. Any bytes are read or refused with a message. Keys that were read are found
+ * again, are counted, and the file can be read again over them. */
 /* link: server/keys.c server/retry_spreader.c */
 /* covers: server/keys.c */
 #include <stdio.h>

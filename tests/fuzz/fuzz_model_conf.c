@@ -1,4 +1,5 @@
-/* model.conf: any text is read or refused with a message; what was accepted is within limits. */
+/* model.conf: any text is read or refused with a message; accepted values are within their
+ * limits. */
 /* covers: engine/families/ctc/conf.c */
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* The first line of the input is the Content-Type, the rest the body. Whole, and cut in two places
- * that the input chooses: the outcome is the same. */
+/* The first line of the input is the Content-Type, the rest is the body. The body is parsed
+ * whole, and cut in two places that the input selects: the result is the same. */
 /* covers: protocol/multipart.c */
 #include "base/buf.h"
 #include "protocol/multipart.h"
@@ -68,7 +68,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     three = parse(type, body, n, a, b, &cut);
     if (one != three)
         abort();
-    /* data before an error may have been delivered further in one than in the other */
+    /* data before an error may have been delivered further in one run than in the other */
     if (!one && (whole.len != cut.len || (whole.len && memcmp(whole.data, cut.data, whole.len))))
         abort();
     steno_buf_free(&whole);

@@ -1,5 +1,5 @@
-/* ARPA files and KenLM binaries: any bytes parse or are refused; scores of what was accepted are
- * numbers, and all tokens at once score as one by one. */
+/* ARPA files and KenLM binaries. Any bytes are parsed or refused. Scores of an accepted model
+ * are numbers, and all tokens at once score as one by one. */
 /* covers: engine/search/lm/ngram.c engine/search/lm/kenlm.c */
 #include <math.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     static const char *const words[] = {"a", "b", "</s>", "<unk>", "zz"};
-    char *text = malloc(n + 1); /* a zero byte behind, as of a file */
+    char *text = malloc(n + 1); /* terminated by a zero byte, as a file's content is */
     steno_ngram *m = NULL;
     steno_ngram_map *p = NULL;
     if (!text)

@@ -1,5 +1,6 @@
-/* feats_stats.npz: members of a ZIP archive, each a NumPy array; small limits, as for real ones.
- * The input is also taken as such an array itself: a changed member rarely passes its checksum. */
+/* feats_stats.npz: members of a ZIP archive, each a NumPy array, with small limits as for real
+ * files. The input is also read as a single array, because a changed member rarely passes its
+ * checksum. */
 /* covers: engine/formats/npy.c engine/formats/zip.c */
 #include <stdlib.h>
 

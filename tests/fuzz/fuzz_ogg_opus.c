@@ -1,5 +1,5 @@
-/* Ogg Opus: any bytes decode or are refused; the cut of the input and the room for output change
- * neither the verdict nor a sample. */
+/* Ogg Opus: any bytes are decoded or refused. The split of the input and the room for output
+ * change neither the result nor a sample. */
 /* covers: engine/audio/ogg_opus.c */
 #include "audio/ogg_opus.h"
 
@@ -75,7 +75,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     ogg_repair(copy, n);
     check(copy, n);
     free(copy);
-    if (n < 400) /* as it came: checksums and resynchronising */
+    if (n < 400) /* the unrepaired input: checksums and resynchronization */
         check(data, n);
     return 0;
 }

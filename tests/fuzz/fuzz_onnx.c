@@ -1,5 +1,5 @@
-/* A model of unknown origin: load with every pass, then run it once on small inputs, under limits.
- */
+/* A model of unknown origin: load it with every pass, then run it once on small inputs, under
+ * limits. */
 /* covers: engine/nn/onnx/load.c engine/nn/onnx/attribute.c engine/nn/onnx/tensor.c */
 /* covers: engine/nn/onnx/function.c engine/nn/onnx/wire.c engine/nn/onnx/slim.c */
 #include "base/arena.h"
@@ -13,7 +13,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Zeros and ones, free dimensions 2. */
+/* Zeros and ones; free dimensions are 2. */
 static void *set_input(steno_session *s, int i, const struct steno_value *v)
 {
     struct steno_tensor t = {.dtype = v->dtype, .shape = v->shape};
@@ -61,7 +61,7 @@ static void run(steno_network *n)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    /* one level and precision per input, chosen by its bytes: all of them get their share */
+    /* the input's bytes select one level and one precision, so that all of them occur */
     static const char *const levels[] = {"scalar", "avx2", "avx512", "native"};
     static const enum steno_precision kept[] = {STENO_FP32, STENO_FP16_WEIGHTS, STENO_BF16_WEIGHTS,
                                                 STENO_INT8_WEIGHTS};
@@ -72,7 +72,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         sum = sum * 31 + data[i];
     opt.cpu = levels[sum & 3];
     opt.opt_level = (int)(sum >> 2 & 3);
-    opt.borrow_from = sum >> 4 & 1; /* every matrix stays where it is, or none */
+    opt.borrow_from = sum >> 4 & 1; /* every matrix stays in the file, or none */
     opt.precision = kept[sum >> 5 & 3];
     n = folder_open(data, size, &opt);
     if (n)

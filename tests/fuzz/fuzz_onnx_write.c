@@ -1,6 +1,6 @@
-/* A model of unknown origin, optimized and written: what the writer accepts, the loader must read
- * back with as many nodes, inputs and outputs; and from files, its weights apart, with the same
- * constants. */
+/* A model of unknown origin, optimized and written. What the writer accepts, the loader must
+ * read back with the same number of nodes, inputs and outputs; and, with weights in a file of
+ * their own, with the same constants. */
 /* covers: engine/optimize/write.c engine/optimize/write_function.c engine/optimize/opset.c */
 /* covers: engine/nn/onnx/write.c engine/nn/onnx/write_value.c engine/nn/onnx/function_body.c */
 #include "optimize/save.h"
@@ -37,7 +37,7 @@ static int count_of_body(struct steno_graph *g, void *arg)
     return 0;
 }
 
-/* Of a graph and of the bodies in it. */
+/* Outputs of a graph and of its bodies. */
 static size_t count_outputs(const struct steno_graph *g)
 {
     size_t n = (size_t)g->n_outputs;
@@ -46,8 +46,8 @@ static size_t count_outputs(const struct steno_graph *g)
     return n;
 }
 
-/* An output that may not stand in the file as it is, such as a value that is two of them, is an
- * Identity's there. */
+/* An output that a file cannot express directly, such as one value as two outputs, becomes an
+ * Identity in the file. */
 static void as_many_nodes(const steno_network *a, const steno_network *b)
 {
     const struct steno_graph *g = steno_network_graph(a);
@@ -68,7 +68,8 @@ static bool same_constant(const struct steno_value *a, const struct steno_value 
            !memcmp(steno_constant_bytes(a->constant), steno_constant_bytes(b->constant), bytes);
 }
 
-/* The network once more, in two files: read back like `again`, which came from one. */
+/* Write the network again as two files. They must read back like `again`, which was read from
+ * one file. */
 static void write_files(const steno_network *n, struct steno_save_options opt,
                         const steno_network *again)
 {
@@ -78,7 +79,8 @@ static void write_files(const steno_network *n, struct steno_save_options opt,
     char path[128];
     folder_make();
     opt.external = STENO_EXTERNAL_ALWAYS;
-    as_is.borrow_from = SIZE_MAX; /* of a file, too, everything is copied: passes see the same */
+    as_is.borrow_from =
+        SIZE_MAX; /* from files everything is copied too, so that passes see the same */
     if (steno_network_save(n, folder_path(path, "saved.onnx"), &opt, NULL, NULL) ||
         steno_network_open(&apart, path, &as_is, NULL))
         abort();

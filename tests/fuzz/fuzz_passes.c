@@ -1,7 +1,7 @@
-/* A model of unknown origin through every pass: at each level alone, without each pass in turn and
- * with some of them, then one run of the last on tiny inputs, under limits. What loads at level 0
- * may be refused at another (a pass that finds a broken attribute), but never crash, hang or write
- * outside. */
+/* A model of unknown origin through the passes: at each level, without each single pass, and
+ * with some of them; then one run of the last network on tiny inputs, under limits. A model that
+ * loads at level 0 may be refused at another level (a pass finds a broken attribute), but it
+ * must never crash, hang or write out of bounds. */
 #include "base/arena.h"
 #include "nn/network/network.h"
 #include "nn/passes/passes.h"
@@ -14,7 +14,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Zeros and ones, free dimensions 1 or 2. */
+/* Zeros and ones; free dimensions are 1 or 2. */
 static void *set_input(steno_session *s, int i, const struct steno_value *v, unsigned sum)
 {
     struct steno_tensor t = {.dtype = v->dtype, .shape = v->shape};
@@ -51,7 +51,7 @@ static void run(steno_network *n, unsigned sum)
             set++;
         if (set == inputs) {
             steno_status st = steno_session_run(s, NULL);
-            (void)st; /* a refused run is as good as one that goes through */
+            (void)st; /* a refused run is fine too */
         }
     }
     steno_session_close(s);
@@ -60,7 +60,7 @@ static void run(steno_network *n, unsigned sum)
     free(mem);
 }
 
-/* Names of half of the passes, chosen by the bits of `sum`. */
+/* The names of about half of the passes, selected by the bits of `sum`. */
 static void some(char *list, size_t size, unsigned sum)
 {
     size_t n = 0;

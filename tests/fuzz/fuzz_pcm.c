@@ -1,4 +1,4 @@
-/* Live feeds of every encoding: the first three bytes choose encoding, channels and cut. */
+/* Live feeds of every encoding: the first three bytes select encoding, channels and split. */
 /* covers: engine/audio/feed.c engine/audio/pcm.c engine/audio/encoding.c */
 #include "audio/feed.h"
 
@@ -11,7 +11,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 static const char *const names[] = {"s16le", "f32le", "mulaw", "alaw", "u8",      "s24le",
                                     "s32le", "f64le", "wav",   "opus", "ogg-opus"};
 
-/* Sum over the bits of all samples; any order-dependence of the cut would show. */
+/* A hash over the bits of all samples in order: any influence of the split would show. */
 static uint64_t run(const struct steno_feed_options *opt, const uint8_t *data, size_t n,
                     size_t piece, size_t *total)
 {
@@ -61,7 +61,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     n -= 3;
     ha = run(&opt, data, n, piece, &a);
     if (!strcmp(opt.encoding, "opus"))
-        return 0; /* a push is a packet: the cut is the input */
+        return 0; /* one push is one packet: the split is part of the input */
     hb = run(&opt, data, n, n ? n : 1, &b);
     if (a != b || ha != hb)
         abort();

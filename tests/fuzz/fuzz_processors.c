@@ -1,6 +1,6 @@
-/* The limit of a control group: /proc/self/cgroup, cpu.max and its two forerunners, as a container
- * may fake them. Any bytes give a positive number of processors or no limit. Files are separated by
- * a zero byte. */
+/* The limits of a control group: /proc/self/cgroup, cpu.max and its two predecessors, as a
+ * container may fake them. Any bytes give a positive number of processors or no limit. A zero
+ * byte separates the files. */
 /* covers: engine/base/processors.c */
 #include <math.h>
 
@@ -16,7 +16,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     char path[128], groups[128];
     double quota;
     folder_make();
-    if (symlink(".", folder_path(path, "cpu")) && access(path, F_OK)) /* version 1 lies in cpu/ */
+    if (symlink(".", folder_path(path, "cpu")) && access(path, F_OK)) /* version 1 is in cpu/ */
         exit(70);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         const uint8_t *end = n ? memchr(data, '\0', n) : NULL;

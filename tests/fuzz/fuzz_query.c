@@ -1,4 +1,4 @@
-/* Request targets, and the numbers and fields they bring. */
+/* Request targets, and the numbers and fields in them. */
 /* covers: protocol/query.c protocol/openai_rest.c */
 #include "protocol/openai_rest.h"
 #include "protocol/query.h"

@@ -9,7 +9,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* A list of addresses, each of which is the same host as what it is printed as. */
+/* A list of addresses. Each must be the same host as its printed form. */
 static void addresses(const uint8_t *data, size_t size)
 {
     struct steno_address list[STENO_MAX_ADDRESSES], again;
@@ -38,8 +38,8 @@ static void require(bool ok)
         abort();
 }
 
-/* The lines of a head that asks for a WebSocket, and our answer: one head itself, without a line
- * that was not meant. What headers say goes into it nowhere but as a hash. */
+/* The headers of a WebSocket handshake, and our answer: a complete head without unintended
+ * lines. No header value is in it except as a hash. */
 static void handshake(const char *text, size_t size)
 {
     struct steno_handshake h;
@@ -70,7 +70,7 @@ static void handshake(const char *text, size_t size)
     steno_handshake_free(&h);
 }
 
-/* What the acceptor reads before it knows anybody: the head, and addresses of the settings. */
+/* What the acceptor reads of an unknown client: the head; and the addresses in settings. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct steno_request_head h;

@@ -1,4 +1,4 @@
-/* safetensors: every byte that an accepted file names can be read. */
+/* safetensors: every byte that an accepted file refers to can be read. */
 /* covers: engine/formats/safetensors.c */
 #include <stdlib.h>
 

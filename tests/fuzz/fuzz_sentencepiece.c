@@ -1,4 +1,5 @@
-/* SentencePiece model files: any bytes parse or are refused; what was accepted decodes to UTF-8. */
+/* SentencePiece model files: any bytes are parsed or refused; an accepted model decodes to
+ * UTF-8. */
 /* covers: engine/text/sentencepiece.c */
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* A stream as a sequence of calls: tones, noise, silence, broken samples, finalize, in pieces of
- * any size, over the tone network of tests/data/models. Whatever comes, the events keep their
+/* A stream as a sequence of calls: tones, noise, silence, broken samples and finalize, in pieces
+ * of any size, over the tone network of tests/data/models. For any input the events stay in
  * order. */
 /* covers: engine/recognizer/stream.c engine/recognizer/stream_events.c */
 /* covers: engine/recognizer/events.c engine/recognizer/endpoint.c */
@@ -14,7 +14,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
-struct watch { /* what the events so far promise */
+struct watch { /* what the events so far imply */
     int64_t segment;
     double time;
     char stable[4096];
@@ -71,7 +71,7 @@ static void fill(float *pcm, size_t n, unsigned what, uint32_t *seed)
         if (what == 5)
             pcm[i] = (float)(int32_t)*seed / 2147483648.0f;
         if (what == 6)
-            memcpy(&pcm[i], seed, sizeof *seed); /* any bits: NaN, infinities, giants */
+            memcpy(&pcm[i], seed, sizeof *seed); /* any bits: NaN, infinities, huge values */
     }
 }
 

@@ -1,5 +1,6 @@
-/* Text messages and query parameters of the native dialect: any bytes parse or are refused with a
- * message; what was accepted is within the documented ranges and can be written back as `ready`. */
+/* Text messages and query parameters of the native dialect. Any bytes are parsed or refused with
+ * a message. Accepted values are within the documented ranges and can be written back as
+ * `ready`. */
 /* covers: protocol/stream_native.c protocol/json_text.c protocol/search.c protocol/vad.c */
 #include <jansson.h>
 #include <stdlib.h>
@@ -30,7 +31,7 @@ static void check_start(const struct steno_native_start *s)
     steno_buf_free(&b);
 }
 
-/* The bytes as text of an error message: what comes out is JSON. */
+/* The bytes as text of an error message: the message is JSON. */
 static void check_string(const char *p, size_t n)
 {
     struct steno_buf b;
@@ -51,7 +52,7 @@ static void check_query(const char *p, size_t n)
     struct steno_native_start s;
     char pair[512], *value;
     steno_err err;
-    if (n >= sizeof pair) /* the server cuts no longer ones out of a query */
+    if (n >= sizeof pair) /* the server passes on no longer pairs of a query */
         return;
     memcpy(pair, p, n);
     pair[n] = '\0';
@@ -68,8 +69,8 @@ static void check_query(const char *p, size_t n)
         check_start(&s);
 }
 
-/* The bytes as a configuration's list of search options: what was taken is marked as set, and what
- * a request leaves open is filled from it. */
+/* The bytes as a configuration's list of search options. Accepted options are marked as set, and
+ * a request without them gets them. */
 static void check_list(const char *p, size_t n)
 {
     struct steno_search_options got = {0}, request = {0};

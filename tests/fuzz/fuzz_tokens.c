@@ -1,4 +1,5 @@
-/* tokens.txt: any bytes parse or are refused; what was accepted can be looked at and joined. */
+/* tokens.txt: any bytes are parsed or refused; tokens of an accepted file can be read and
+ * joined. */
 /* covers: engine/text/tokens.c engine/text/words.c */
 #include <stdlib.h>
 

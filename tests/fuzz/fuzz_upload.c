@@ -1,7 +1,8 @@
-/* A request with a recording, from its form to the answer: the input is the request's target, its
- * Content-Type, a line each, and the body. The server's own reading of query and form, our readers
- * of recordings, the tone network of tests/data/models, the answer in the form that was asked for.
- * Without sockets and the pool; jobs.c and upload.c say the order. */
+/* A request with a recording, from its form to the answer. The input is the request's target and
+ * its Content-Type, one line each, and then the body. Covered: the server's parsing of query and
+ * form, our readers of recordings, the tone network of tests/data/models, and the answer in the
+ * requested form. There are no sockets and no pool; the order of the calls is that of jobs.c and
+ * upload.c. */
 /* link: server/upload_form.c server/limits.c server/retry_spreader.c server/metrics.c */
 /* covers: server/upload_form.c protocol/openai_rest.c protocol/result_json.c protocol/subtitle.c */
 /* covers: protocol/transcript.c */
@@ -21,7 +22,7 @@
 #define BODY_MAX ((size_t)1 << 20)
 #define ANSWER_MAX ((size_t)8 << 20)
 #define BLOCK 4096
-#define TOTAL 60000 /* samples of one recording; a sine of a few bytes can promise hours */
+#define TOTAL 60000 /* samples of one recording; a few bytes can claim hours */
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
@@ -31,12 +32,11 @@ static void require(bool ok)
         abort();
 }
 
-/* ---- the request -------------------------------------------------------------------------------
- */
+/* ---- the request ---------------------------------------------------------------------------- */
 
-static char content_type[256]; /* of the request at hand */
+static char content_type[256]; /* of the current request */
 
-/* In the server: libmicrohttpd's. */
+/* The server has libmicrohttpd's function. */
 const char *steno_request_header(struct steno_request *rq, const char *name)
 {
     (void)rq;
@@ -70,7 +70,7 @@ static void upload_close(struct steno_upload *up)
     steno_buf_free(&up->answer);
 }
 
-/* The body in two pieces, cut where the input says; what upload.c does until it is all there. */
+/* The body in two pieces, split where the input says; like upload.c until the body is complete. */
 static steno_status receive(struct steno_upload *up, struct steno_request *rq, const char *body,
                             size_t n, steno_err *err)
 {
@@ -91,8 +91,7 @@ static steno_status receive(struct steno_upload *up, struct steno_request *rq, c
     return st;
 }
 
-/* ---- the job -----------------------------------------------------------------------------------
- */
+/* ---- the job -------------------------------------------------------------------------------- */
 
 static void keep_finals(steno_stream *s, steno_transcript *t)
 {
@@ -148,8 +147,7 @@ static steno_status recognise(const struct steno_upload *up, const steno_vad *va
     return st;
 }
 
-/* ---- the answer --------------------------------------------------------------------------------
- */
+/* ---- the answer ----------------------------------------------------------------------------- */
 
 static void check_json(const struct steno_buf *b)
 {
@@ -199,8 +197,7 @@ static void refuse(struct steno_upload *up, const steno_err *err)
     check_json(&up->answer);
 }
 
-/* ---- one after the other -----------------------------------------------------------------------
- */
+/* ---- all of it in order --------------------------------------------------------------------- */
 
 static void serve(const struct steno_services *sv, char *target, const char *body, size_t n,
                   bool repair)
@@ -233,7 +230,7 @@ static void serve(const struct steno_services *sv, char *target, const char *bod
     upload_close(&up);
 }
 
-/* A line from *at on without its end; false when there is none, or it is too long. */
+/* The line from *at on, without its end. False when there is no line or it is too long. */
 static bool take_line(const char **at, const char *end, char *out, size_t size)
 {
     const char *eol = memchr(*at, '\n', (size_t)(end - *at));
@@ -259,7 +256,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         !take_line(&at, end, content_type, sizeof content_type))
         return 0;
     serve(&sv, target, at, (size_t)(end - at), false);
-    if (memmem(at, (size_t)(end - at), "OggS", 4)) /* changed pages, with their checksums right */
+    if (memmem(at, (size_t)(end - at), "OggS", 4)) /* modified pages with correct checksums */
         serve(&sv, target, at, (size_t)(end - at), true);
     return 0;
 }

@@ -1,5 +1,5 @@
-/* WAV: any bytes parse or are refused, and the cut of the input changes neither the verdict nor a
- * sample. */
+/* WAV: any bytes are parsed or refused, and the split of the input changes neither the result
+ * nor a sample. */
 /* covers: engine/audio/wav.c */
 #include "audio/wav.h"
 

@@ -1,4 +1,5 @@
-/* Whisper's weights, CTranslate2, ggml, safetensors: every row of what is accepted can be read. */
+/* Whisper's weights as CTranslate2, ggml and safetensors: every row of an accepted file can be
+ * read. */
 /* covers: engine/families/whisper/read_ctranslate2.c engine/families/whisper/read_ggml.c */
 /* covers: engine/families/whisper/read_huggingface.c engine/families/whisper/weights.c */
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* WebSocket framing: any bytes, in two different cuts, give the same messages and the same error;
- * no piece is longer than what came, no message longer than its limit, text is UTF-8. */
+/* WebSocket framing: any bytes, in two different splits, give the same messages and the same
+ * error. No piece is longer than the input, no message longer than its limit, and text is UTF-8. */
 /* covers: protocol/ws_frame.c */
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
         }                                                                                          \
     } while (0)
 
-struct sum { /* of all messages: the same whatever the cut */
+struct sum { /* over all messages, the same for every split */
     uint64_t hash, messages, controls;
     steno_status status;
 };
@@ -83,7 +83,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     REQUIRE(whole.status == bytes.status && whole.status == threes.status);
     REQUIRE(whole.messages == bytes.messages && whole.messages == threes.messages);
     REQUIRE(whole.controls == bytes.controls && whole.controls == threes.controls);
-    if (!whole.status) { /* an error may come in the middle of a piece */
+    if (!whole.status) { /* an error may occur in the middle of a piece */
         REQUIRE(whole.hash == bytes.hash && whole.hash == threes.hash);
     }
     return 0;

@@ -1,10 +1,10 @@
 /* Message sequences of /v1/stream against the session's state machine: text and audio in pieces,
- * the recogniser's notes at any moment, full buffers, drain, connections lost and taken up again.
- * Each op of the input is a byte, operands follow it. Checked: every answer is JSON with the
- * session's id, seq goes up by one for each answer but replaced partials, nothing follows `end` or
- * `error`, no sample is lost or invented between decoder and recogniser, whatever the recogniser
- * takes at a time; exactly one open and one end. Who comes back gets every answer from the one it
- * asks for on, once each. */
+ * notes of the recognizer at any moment, full buffers, drain, connections that are lost and
+ * resumed. Each operation of the input is one byte, followed by its operands. Checks: every
+ * answer is JSON with the session's id; seq increases by one for each answer, except for
+ * replaced partials; nothing follows `end` or `error`; no sample is lost or invented between
+ * decoder and recognizer, however much the recognizer takes at a time; there is exactly one open
+ * and one end. A client that resumes gets every answer from the requested one on, exactly once. */
 /* link: server/ws_session.c server/ws_session_resume.c server/history.c server/outbox.c */
 /* covers: server/ws_session.c server/ws_session_resume.c server/history.c server/outbox.c */
 #include <jansson.h>
@@ -25,7 +25,7 @@ struct world {
     size_t room, taken; /* samples */
     int rate, opens, ends, done;
     bool concluded, in_text, in_binary;
-    bool lost; /* there is no connection */
+    bool lost; /* no connection */
     int64_t last_seq;
 };
 
@@ -73,7 +73,7 @@ static steno_status push(void *ctx, const float *pcm, size_t n, size_t *taken, s
     (void)err;
     REQUIRE(w->opens == 1 && !w->ends);
     for (size_t i = 0; i < n; i++)
-        REQUIRE(pcm[i] == pcm[i]); /* no NaN gets through */
+        REQUIRE(pcm[i] == pcm[i]); /* no NaN arrives */
     *taken = n < w->room ? n : w->room;
     w->room -= *taken;
     w->taken += *taken;
@@ -141,7 +141,7 @@ static void note(struct world *w, unsigned kind)
     steno_ws_session_note(w->s, &n);
 }
 
-/* All that came decoded was taken, or is told to be let go of. */
+/* All decoded samples were taken or are reported as dropped. */
 static void check_samples(const struct world *w)
 {
     struct steno_ws_session_state st;
@@ -152,7 +152,7 @@ static void check_samples(const struct world *w)
         REQUIRE(st.received_seconds == st.dropped_seconds);
 }
 
-/* Back-pressure as the network keeps it: nothing is handed in while the session is not readable. */
+/* Backpressure as on the network: nothing is sent to a session that is not readable. */
 static bool wait_readable(struct world *w)
 {
     for (int i = 0; i < 4 && !steno_ws_session_readable(w->s); i++) {
@@ -171,7 +171,7 @@ static void receive(struct world *w, bool binary, unsigned flags)
         n = w->n;
     if (!wait_readable(w))
         return;
-    if (n) /* a block of its own, so that a sanitizer sees reads past the end */
+    if (n) /* a separate block, so that a sanitizer sees reads past its end */
         memcpy(piece, w->p, n);
     w->p += n;
     w->n -= n;
@@ -206,7 +206,7 @@ static void known_text(struct world *w, unsigned which)
         steno_ws_session_text(w->s, t, strlen(t), true);
 }
 
-/* The connection breaks: a session that may wait does, as server/ws_resume.c has it. */
+/* The connection is lost. A resumable session waits, as server/ws_resume.c does it. */
 static void lose(struct world *w)
 {
     if (w->lost || !steno_ws_session_resumable(w->s))
@@ -216,7 +216,7 @@ static void lose(struct world *w)
     w->in_text = w->in_binary = false;
 }
 
-/* A client comes back and asks for the answers from `next` on; false: it is refused. */
+/* A client resumes and requests the answers from `next` on. False: it is refused. */
 static bool come_back(struct world *w, uint64_t next, int64_t sample)
 {
     struct steno_native_resume ask = {.next = next, .sample = sample};
@@ -227,7 +227,8 @@ static bool come_back(struct world *w, uint64_t next, int64_t sample)
     w->lost = w->in_text = w->in_binary = false;
     w->last_seq = (int64_t)next - 1;
     steno_ws_session_get_state(w->s, &st);
-    w->concluded = st.close; /* it says that it has read the last answer; else that comes again */
+    w->concluded =
+        st.close; /* it confirms the last answer; without that, the answer is sent again */
     return true;
 }
 
@@ -242,7 +243,7 @@ static void ask(struct world *w, unsigned which)
         steno_ws_session_query(w->s, pairs[which][0], pairs[which][1]);
     else if (which == 5)
         lose(w);
-    else if (which == 6) /* what it has read is what it asks behind */
+    else if (which == 6) /* it requests the answers after those it has read */
         (void)come_back(w, (uint64_t)(w->last_seq + 1), -1);
     else
         (void)come_back(w, next(w), (int64_t)next(w) * 8 - 8);
@@ -251,7 +252,7 @@ static void ask(struct world *w, unsigned which)
 static void step(struct world *w, unsigned op)
 {
     if (w->lost && (op % 10 <= 3 || op % 10 == 6))
-        return; /* nobody is there */
+        return; /* no client is connected */
     switch (op % 10) {
     case 0:
     case 1:
@@ -284,14 +285,14 @@ static void step(struct world *w, unsigned op)
     }
 }
 
-/* However it went: with room and DONE every session comes to its end and says so. */
+/* In every state: with room and DONE the session ends and says so. */
 static void must_end(struct world *w)
 {
     struct steno_ws_session_state st;
     steno_err err;
     struct steno_pool_note done = {.kind = STENO_POOL_DONE, .err = &err};
     if (w->lost && !come_back(w, (uint64_t)(w->last_seq + 1), -1))
-        return; /* what it missed is no longer kept: nobody will hear the rest */
+        return; /* the answers that it missed are no longer stored, so nobody can read the rest */
     steno_ws_session_drain(w->s);
     for (int i = 0; i < 100000 && !steno_ws_session_readable(w->s); i++) {
         w->room = 1 << 20;

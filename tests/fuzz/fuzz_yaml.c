@@ -1,5 +1,5 @@
-/* config.yaml, config.json: any bytes become a tree or are refused; a tree can be walked and asked.
- */
+/* config.yaml, config.json: any bytes become a tree or are refused; a tree can be walked and
+ * searched. */
 /* covers: engine/formats/yaml.c */
 #include <stdlib.h>
 

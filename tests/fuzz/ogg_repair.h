@@ -6,8 +6,8 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Give every page its right checksum: without it a changed byte only ever costs its page, and the
- * code behind it would see nothing new. */
+/* Write the correct checksum into every page. Without it a changed byte would only drop its
+ * page, and the code after the check would see nothing new. */
 static inline void ogg_repair(uint8_t *data, size_t n)
 {
     for (size_t at = 0; at + 27 <= n; at++) {

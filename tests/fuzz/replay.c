@@ -1,6 +1,6 @@
-/* Replay main for a fuzz target built without libFuzzer: runs LLVMFuzzerTestOneInput on every file
- * named, or in every folder named, then on truncations and single-byte changes of it, so that a
- * plain `make check` already walks the error paths. --plain: on the files alone.
+/* Main program of a fuzz target without libFuzzer. It runs LLVMFuzzerTestOneInput on every named
+ * file, or every file of a named folder, then on truncations and single-byte changes of it. So a
+ * plain `make check` already exercises the error paths. --plain: the files alone.
  *     fuzz_wav [--tap|--plain] FILE|DIR... */
 #include <dirent.h>
 #include <stdbool.h>
@@ -12,11 +12,10 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-#define CUTS 512    /* truncations of one input, spread evenly when it is longer */
-#define CHANGES 512 /* single-byte changes of one input */
+#define CUTS 512    /* truncations per input; spread evenly over a longer input */
+#define CHANGES 512 /* single-byte changes per input */
 
-/* Each input sits in a block of exactly its size, so that a sanitizer sees any read past the end.
- */
+/* Each input is in a block of exactly its size, so that a sanitizer sees any read past the end. */
 static void one(const uint8_t *data, size_t size)
 {
     uint8_t *exact = malloc(size ? size : 1);

@@ -1,8 +1,8 @@
 /* Every operator family against small node tests of the ONNX project (cases.txt, written by
- * make_cases.py), run three ways: inputs fed at run time on the scalar and on the best level, and
- * all but the first built into the model, so that weights are packed and constants folded. Then
- * what a hostile model may try: each such case must be refused with a message, or give the defined
- * result. */
+ * make_cases.py), in three ways: inputs fed at run time on the scalar level and on the best
+ * level, and all inputs but the first built into the model, so that weights are packed and
+ * constants folded. Then the attempts of a hostile model: each case must be refused with a
+ * message or give the defined result. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -28,7 +28,7 @@ struct tensors {
 
 struct op_case {
     const char *name, *domain, *op, *opset, *attrs, *in,
-        *out; /* out: "!text" = refused with this text */
+        *out; /* out: "!text" means refused with this text */
 };
 
 /* ---- reading ---- */
@@ -81,7 +81,7 @@ static void read_tensor(const char *s, struct steno_tensor *t)
     }
 }
 
-/* Separated by ';', "-" = absent. */
+/* Separated by ';'; "-" is an absent tensor. */
 static void read_tensors(const char *s, struct tensors *v)
 {
     memset(v, 0, sizeof *v);
@@ -149,7 +149,7 @@ static void add_constant(struct mk_graph *g, const char *name, const char *dims,
     m->raw_data.data = t->data;
 }
 
-/* One node; inputs from `first_const` on are initializers. */
+/* One node. The inputs from `first_const` on are initializers. */
 static struct mk_graph *make_model(const struct op_case *c, const struct tensors *in, int n_out,
                                    int first_const, Onnx__Node **node)
 {
@@ -275,7 +275,7 @@ static void runs_like_the_standard(void **state)
     run_once(c, 1, NULL);
 }
 
-/* ---- hostile ---- the node's message must say what is wrong; none may end the process */
+/* ---- hostile ---- the node's message must name the fault; no case may end the process */
 static const struct op_case hostile[] = {
     {"gather_index_past_the_end", "", "Gather", "13", "", "f32[2]:1 2;i64[1]:2", "!outside [-2,2)"},
     {"gather_index_far_below", "", "Gather", "13", "", "f32[2]:1 2;i64[1]:-9223372036854775808",
@@ -371,7 +371,7 @@ static const struct op_case hostile[] = {
      "f32[1,1,1,2]:1 2;f32[1,1]:1;f32[1,1]:0;i64[1,1]:5", "!position 5"},
     {"quantize_by_unknown_axis", "", "QuantizeLinear", "13", "axis=i:5", "f32[1,2]:1 2;f32[2]:1 1",
      "!axis"},
-    /* results that the standard leaves open, and that must not trap */
+    /* results that the standard leaves open and that must not trap */
     {"div_by_zero_of_integers_is_zero", "", "Div", "13", "", "i32[2]:7 -7;i32[2]:0 0",
      "i32[2]:0 0"},
     {"div_smallest_by_minus_one_wraps", "", "Div", "13", "", "i32[1]:-2147483648;i32[1]:-1",
@@ -411,11 +411,11 @@ static void holds(void **state)
         run_once(c, 1, "scalar");
 }
 
-/* ---- twisted ---- every case with one attribute or one input that is not what it should be:
- * refused with the operator's or the node's name, or run; never a failed check of our own
+/* ---- twisted ---- every case with one wrong attribute or one wrong input. It is refused with
+ * the name of the operator or the node, or it runs; our own checks never fail
  * (STENO_ERR_INTERNAL). */
 
-/* Twist number k of an attribute; false past the last. */
+/* Twist number k of an attribute. False after the last one. */
 static bool twist_attribute(Onnx__Node *n, size_t at, int k)
 {
     static const int64_t absurd[] = {INT64_MIN, INT64_MAX, -1, 0, 7, (int64_t)1 << 31};
@@ -448,7 +448,7 @@ static bool twist_attribute(Onnx__Node *n, size_t at, int k)
     return true;
 }
 
-/* Twist number k of an input, as it is fed; false past the last. */
+/* Twist number k of an input that is fed. False after the last one. */
 static bool twist_input(struct tensors *in, int at, int k)
 {
     static const steno_dtype types[] = {STENO_I64, STENO_F32, STENO_BOOL, STENO_U8, STENO_F16};
@@ -507,7 +507,7 @@ static void open_twisted(const struct op_case *c, struct mk_graph *g, const stru
     free(bytes);
 }
 
-/* False: there is no such attribute, input or twist of it. */
+/* False: the attribute, the input or the twist does not exist. */
 static bool try_twist(const struct op_case *c, bool attribute, int at, int k, int first_const)
 {
     struct tensors in, want;

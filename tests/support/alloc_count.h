@@ -1,6 +1,6 @@
-/* Counts allocations of a test program, by any thread. Its file names the wrapped calls for the
- * linker: -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc,--wrap=posix_memalign
- */
+/* Counts the allocations of a test program in all threads. The test's file names the wrapped
+ * calls for the linker:
+ * -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc,--wrap=posix_memalign */
 #ifndef STENO_TESTS_SUPPORT_ALLOC_COUNT_H
 #define STENO_TESTS_SUPPORT_ALLOC_COUNT_H
 

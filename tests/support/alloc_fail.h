@@ -1,5 +1,5 @@
-/* One allocation of a test program fails, those after it succeed again: that is what lays open
- * half-built objects. Its file names the wrapped calls for the linker:
+/* One allocation of a test program fails, and those after it succeed again; that exposes
+ * half-built objects. The test's file names the wrapped calls for the linker:
  * -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc */
 #ifndef STENO_TESTS_SUPPORT_ALLOC_FAIL_H
 #define STENO_TESTS_SUPPORT_ALLOC_FAIL_H
@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-static long alloc_left = -1; /* allocations until one fails; -1: none does */
+static long alloc_left = -1; /* allocations until one fails; -1: none fails */
 
 void *__real_malloc(size_t n);
 void *__real_calloc(size_t n, size_t size);

@@ -9,22 +9,22 @@
 struct oggmake {
     unsigned char *data; /* malloc'd */
     size_t len;
-    size_t page[OGGMAKE_PAGES], n_pages; /* where pages begin */
+    size_t page[OGGMAKE_PAGES], n_pages; /* offsets of the pages */
     unsigned channels;
     int serial;
     void *stream; /* ogg_stream_state */
 };
 
-/* OpusHead (pre-skip 312, family 0, or 1 from three channels on) and OpusTags. */
+/* Starts with OpusHead (pre-skip 312; family 0, or 1 from three channels on) and OpusTags. */
 void oggmake_init(struct oggmake *m, unsigned channels);
-/* The same with a comment packet of tag_bytes. */
+/* The same with a comment packet of tag_bytes bytes. */
 void oggmake_init_tags(struct oggmake *m, unsigned channels, size_t tag_bytes);
-/* Encode frames of 48 kHz interleaved samples in packets of 20 ms, five to a page; the last page
+/* Encode frames of 48 kHz interleaved samples in packets of 20 ms, five per page. The last page
  * ends the stream at exactly `frames` samples. */
 void oggmake_audio(struct oggmake *m, const float *x, size_t frames);
 void oggmake_append(struct oggmake *m, const void *p, size_t n);
 void oggmake_free(struct oggmake *m);
-/* A stream whose first packet is `head`, followed by another page. */
+/* A stream with `head` as its first packet, followed by another page. */
 void oggmake_head(struct oggmake *m, const void *head, size_t n);
 /* Two pages that are not Opus. */
 void oggmake_foreign(struct oggmake *m);

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Everything is leaked into one list per model and freed with it. */
+/* All memory of a model is in one list and is freed with the model. */
 struct mk_graph {
     struct mk_graph *main;
     void **mem;

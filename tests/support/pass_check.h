@@ -1,24 +1,26 @@
-/* A graph with all passes, without one of them, and with that one alone, against the graph as the
- * file has it: what every test of a pass asks. */
+/* What every test of a pass compares: a graph with all passes, without one of them, and with
+ * that one alone, against the graph as it is in the file. */
 #ifndef STENO_TESTS_PASS_CHECK_H
 #define STENO_TESTS_PASS_CHECK_H
 
 #include "nn/network/network.h"
 #include "tests/support/onnx_make.h"
 
-enum { PC_N = 4 }; /* dimensions that the graph leaves open, when it runs */
+enum { PC_N = 4 }; /* size of open dimensions in a run */
 
-/* Numbers for inputs and constants: the same in every test, neither zero nor in order. */
+/* Numbers for inputs and constants. They are the same in every test, and neither zero nor
+ * sorted. */
 struct pc_data {
     float x[4096]; /* inputs of f32, in [-1.2, 1.3] */
     float w[1024]; /* for constants, in [-0.3, 0.5] */
     uint8_t mask[4096];
     int64_t index[4096]; /* inputs of i64: 0, 1, 2, 0, ... */
-    const char *context; /* printed when something fails; NULL: nothing */
+    const char *context; /* printed with a failure; NULL: nothing */
 };
 extern struct pc_data pc;
 
-/* A model of this opset with input x of f32. dims: as mk_input; open ones are PC_N in a run. */
+/* A model of this opset with an f32 input x. dims: as in mk_input; open dimensions are PC_N in a
+ * run. */
 struct mk_graph *pc_start(int opset, const char *dims);
 /* Adds what `text` says, statements separated by ';':
  *   half = 0.5             a constant of f32, a scalar
@@ -29,20 +31,22 @@ struct mk_graph *pc_start(int opset, const char *dims);
  *                          float, '' a string, else an integer
  *   -> y                   a graph output of f32 */
 void pc_graph(struct mk_graph *m, const char *text);
-/* The file's network. Fails the test with the engine's message. disabled, only: NULL = none, all.
- */
+/* The file's network. On an error the test fails with the engine's message. disabled NULL: no
+ * pass is disabled. only NULL: all passes. */
 steno_network *pc_open(const uint8_t *file, size_t size, int level, const char *disabled,
                        const char *only);
-/* A session that has run twice on pc's numbers and planned well. */
+/* A session that has run twice on pc's numbers without wrong plans. */
 steno_session *pc_run(steno_network *n);
-/* The same names, types, shapes, and elements within tolerance * (1 + |a|). */
+/* Fails unless both have the same names, types and shapes, and elements within tolerance * (1 +
+ * |a|). */
 void pc_same(steno_network *a, steno_network *b, float tolerance);
-/* Nodes of this operator. */
+/* The number of nodes of this operator. */
 int pc_count(const steno_network *n, const char *type);
-/* What `pass` found, over its rows. */
+/* The number of rewrites by `pass`, summed over its rows. */
 int pc_found(const steno_network *n, const char *pass);
-/* The outputs of m are those of the plain graph at every level, without `pass` and with it alone
- * (beside folding); it finds something exactly when `hits`, and `left` nodes remain (-1: any). */
+/* At every level, without `pass` and with it alone (besides folding), the outputs must equal
+ * those of the plain graph. The pass rewrites something exactly when `hits`, and then `left`
+ * nodes remain (-1: any number). */
 void pc_check(struct mk_graph *m, const char *pass, bool hits, int left, float tolerance);
 
 #endif

@@ -4,8 +4,8 @@
 
 #include <stddef.h>
 
-/* Whole file into malloc'd memory (free it), or NULL after printing on standard error why: the
- * caller then calls skip(). rel: "audio/formats/english.wav". */
+/* The whole file in malloc'd memory, which the caller frees. NULL after printing the reason on
+ * standard error; the caller then calls skip(). rel: such as "audio/formats/english.wav". */
 void *steno_test_shared(const char *rel, size_t *n);
 /* The same for any path; NULL (with errno) when it cannot be read. */
 void *steno_test_slurp(const char *path, size_t *n);

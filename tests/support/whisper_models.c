@@ -47,7 +47,7 @@ static float *made(bool noise, size_t *n)
     return x;
 }
 
-/* Samples of an open recording; NULL: no memory, or damaged. */
+/* The samples of an open recording. NULL: no memory, or damaged. */
 static float *read_samples(steno_audio *a, size_t *n)
 {
     size_t cap = 0, got = 1;

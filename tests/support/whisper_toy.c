@@ -40,7 +40,7 @@ float whisper_toy_element(const char *name, size_t i)
     h = (h + (uint32_t)i) * 2654435761u;
     h ^= h >> 15;
     h *= 2246822519u;
-    return (float)((int)(h >> 20) - 2048) / 4096; /* f16 has it exactly */
+    return (float)((int)(h >> 20) - 2048) / 4096; /* exact in f16 */
 }
 
 static size_t count(const struct tensor *t)
@@ -164,7 +164,7 @@ static void put_q8_0(struct steno_buf *b, const char *name, size_t n)
 
 /* ---- CTranslate2 --------------------------------------------------------------------------- */
 
-struct join { /* a variable and the tensors in it, one below the other */
+struct join { /* a variable and the tensors in it, one after the other */
     const char *variable, *parts[3];
 };
 
@@ -222,7 +222,7 @@ static void put_header(struct ct2 *c, const char *name, int rank, const size_t *
     c->n++;
 }
 
-/* Weights of rank 2 and 3 in 8 bits with a scale for each row. */
+/* Weights of rank 2 and 3 in 8 bits, with a scale per row. */
 static void put_int8(struct ct2 *c, const char *name, const struct tensor *const *part, int parts,
                      const size_t *dim)
 {
@@ -273,7 +273,7 @@ static void put_variable(struct ct2 *c, const struct join *j, bool bias)
         if (part[p])
             put_floats(c->b, part[p]->name, count(part[p]), half);
         for (size_t i = 0; !part[p] && i < D * (half ? 2u : 4u); i++)
-            u(c->b, 0, 1); /* keys have no bias, the file has zeros */
+            u(c->b, 0, 1); /* keys have no bias; the file has zeros */
     }
 }
 

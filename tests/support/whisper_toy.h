@@ -1,4 +1,4 @@
-/* A Whisper of a few thousand weights, written in the formats that real ones come in. */
+/* A Whisper model of a few thousand weights, written in the formats of real models. */
 #ifndef STENO_TESTS_WHISPER_TOY_H
 #define STENO_TESTS_WHISPER_TOY_H
 
@@ -15,7 +15,7 @@ enum whisper_toy_format {
     WHISPER_TOY_FORMATS
 };
 
-/* What it has: one layer on each side, two heads of 16 and two. */
+/* Its sizes: one layer on each side, two heads of 16 and two. */
 enum {
     WHISPER_TOY_MELS = 2,
     WHISPER_TOY_STATE = 32,
@@ -24,9 +24,9 @@ enum {
     WHISPER_TOY_VOCAB = 9
 };
 
-/* Append the file. */
+/* Append the file in this format. */
 void whisper_toy_write(enum whisper_toy_format f, struct steno_buf *out);
-/* Element i of the tensor of that name (OpenAI's). */
+/* Element i of a tensor, by OpenAI's name. */
 float whisper_toy_element(const char *name, size_t i);
 
 #endif

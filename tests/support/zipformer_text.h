@@ -1,5 +1,5 @@
-/* Attention of a streaming Zipformer as icefall's exports write it, for pc_graph: 2 heads of 4, 3
- * rows after 2 kept ones; xq "3,n,20", cache "2,n,8", mask bool "n,1,5". Written by ZT_WEIGHTS: a
+/* Attention of a streaming Zipformer as icefall exports it, as text for pc_graph: 2 heads of 4,
+ * 3 rows after 2 cached ones; xq "3,n,20", cache "2,n,8", mask bool "n,1,5". ZT_WEIGHTS writes a
  * [2,n,3,5] and kept. */
 #ifndef STENO_TESTS_ZIPFORMER_TEXT_H
 #define STENO_TESTS_ZIPFORMER_TEXT_H
