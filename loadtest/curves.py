@@ -1,5 +1,5 @@
-"""Write the results of `loadtest/run.sh curve` as tables that tests/bench/plots.py draws: latency, processor time and batch
-size against the number of streams, and the batches over time of each series' run of most streams.
+"""Write the results of `loadtest/run.sh curve` as tables for tests/bench/plots.py: latency, processor time and batch size
+against the number of streams, and the batch size over time in each series' run with the most streams.
 
     curves.py OUT build/load/curve-*.json        writes OUT/streams.tsv and OUT/streams-time.tsv
 

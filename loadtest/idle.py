@@ -1,4 +1,4 @@
-"""Open silent WebSocket connections and tell what they cost the server.
+"""Open silent WebSocket connections and measure what they cost the server.
 
     idle.py HOST PORT PID N
 """

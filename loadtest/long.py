@@ -1,10 +1,10 @@
-"""One live stream for a long time, as fast as the server takes it: what each part of it cost and what memory was then.
+"""One long live stream, sent as fast as the server reads: what each part of it costs, and the memory at its end.
 
     long.py WS_URL PID WAV SECONDS [PARTS]
 
-WAV (16 bit, mono) over and over with a second of silence behind it. Processor seconds and resident memory of process PID
-at each of PARTS (6) equal parts of the stream, by the server's own clock of it; the slope of memory behind the first
-part. Needs websockets (tests/requirements.txt)."""
+Repeats WAV (16 bit, mono) with a second of silence after it. Prints processor seconds and resident memory of process PID
+for each of PARTS (6) equal parts of the stream, by the server's audio time, and the slope of memory after the first part.
+Needs websockets (tests/requirements.txt)."""
 import json
 import sys
 import threading
@@ -42,12 +42,12 @@ def main():
                 sys.exit(f"long.py: {m}")
             if m["audio_ms"] / 1000 >= len(rows) * seconds / parts - 1e-3:
                 rows.append((m["audio_ms"] / 1000, cpu(pid), rss(pid)))
-    print("| up to s | processor s | a second of audio, ms | resident KiB |\n|---|---|---|---|")
+    print("| up to s | processor s | ms per second of audio | resident KiB |\n|---|---|---|---|")
     for (a, c, _), (b, d, r) in zip(rows, rows[1:]):
         print(f"| {b:.0f} | {d - c:.2f} | {1000 * (d - c) / (b - a):.3f} | {r} |")
     hours = (rows[-1][0] - rows[1][0]) / 3600
     if hours > 0:
-        print(f"{finals} finals; resident memory behind the first part: {(rows[-1][2] - rows[1][2]) / hours:+.0f} KiB an hour")
+        print(f"{finals} finals; resident memory after the first part: {(rows[-1][2] - rows[1][2]) / hours:+.0f} KiB an hour")
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Write a model directory of family ctc_streaming with random weights: a streaming Conformer of any size, of the same make
-as the model that ships (conf/models/digits-en/train/model.py), for measuring what a size costs.
+"""Write a model directory of family ctc_streaming with random weights: a streaming Conformer of any size, built like the
+model that ships (conf/models/digits-en/train/model.py), for measuring what a size costs.
 
     make_model.py OUT [--dim 512] [--layers 12] [--hidden 2048] [--heads 8] [--chunk 6] [--left 24]     (needs onnx, numpy)
 
-It hears nonsense, but always the same nonsense: a load test compares with what it hears alone."""
+Its transcripts are nonsense, but reproducible: a load test compares them with those of an idle server."""
 import argparse
 import os
 
@@ -112,7 +112,7 @@ def network(a):
     return model
 
 
-CONF = """; Random weights, made by loadtest/make_model.py: for measuring.
+CONF = """; Random weights, written by loadtest/make_model.py, for measurements.
 [model]
 name = {name}
 version = 1

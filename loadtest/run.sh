@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # The measured runs of docs/log/ and docs/capacity.md.
 #   run.sh [curve|limit|uploads|clip|idle|start|overload|full|storm|long]...   default: all but clip, storm and long
-# Each starts a server of its own and writes JSON into OUT (build/load); curves.py puts them into tables, tests/bench/plots.py draws.
+# Each run starts a server of its own and writes JSON to OUT (build/load). curves.py makes tables of it, tests/bench/plots.py draws them.
 # Variables: MODEL (directory), THREADS ("1 2"), BATCH ("1 0": batching off, on), CURVE (numbers of
 # streams), LIMIT_MS (300), CAPACITY (overload: instead of the measured one), STREAMS (300), STORM (1000 a second) and
-# TURNS (2) of storm, SECONDS_LONG (3600) of long and clip, SET (settings of the server, "model.precision=int8 model.quantized=yes").
+# ROUNDS (2) of storm, SECONDS_LONG (3600) of long and clip, SET (settings of the server, "model.precision=int8 model.quantized=yes").
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 70
 out=${OUT:-build/load}
@@ -16,15 +16,15 @@ model=${MODEL:-}
 name=$(basename "${model:-digits-en}")
 mkdir -p "$out"
 [ $# -gt 0 ] || set -- curve limit uploads idle start overload full
-# numpy, onnx and matplotlib, for `full` and the plots: those of `make bench`
+# numpy, onnx and matplotlib for `full` and the plots, from the environment of `make bench`
 python() {
     # shellcheck source=tests/venv.sh
     . tests/venv.sh
     venv tests/bench/requirements.txt >&2 && build/venv/bin/python "$@"
 }
 
-# Live streams say the recording twice, 1.5 s of silence behind it each time, as one file: models of random
-# weights do not say the same twice where frames lie elsewhere.
+# Live streams play the recording twice, each time with 1.5 s of silence after it, as one file. A model with random
+# weights would not give the same text for both halves, because its frames start at other samples.
 said=$out/said.wav
 python3 - "$wav" "$said" <<'PY' || exit 70
 import sys, wave
@@ -34,12 +34,12 @@ with wave.open(sys.argv[1]) as f, wave.open(sys.argv[2], "wb") as to:
     to.writeframes(2 * once)
 PY
 
-# what the model hears alone is what it must hear under load; asked for once a server and file
-declare -A heard
-key="" # that curl and steno-load bring
-hear() { # FILE
-    [ -v "heard[$1]" ] ||
-        heard[$1]=$(curl -fsS ${key:+-H "Authorization: Bearer $key"} --data-binary @"$1" "http://$at/v1/transcribe?format=text" | tr '\n' ' ' | sed 's/ *$//')
+# The transcript without load is the one expected under load. It is fetched once per server and file.
+declare -A expected
+key="" # API key for curl and steno-load
+expect() { # FILE
+    [ -v "expected[$1]" ] ||
+        expected[$1]=$(curl -fsS ${key:+-H "Authorization: Bearer $key"} --data-binary @"$1" "http://$at/v1/transcribe?format=text" | tr '\n' ' ' | sed 's/ *$//')
 }
 serve() { # THREADS BATCH [OPTION]...
     local threads=$1 batch=$2
@@ -47,15 +47,15 @@ serve() { # THREADS BATCH [OPTION]...
     # shellcheck disable=SC2086
     start_server --threads "$threads" --set "pool.batch=$batch" ${model:+--model "$model"} ${SET:+$(printf -- '--set %s ' $SET)} \
         "$@" || exit 70
-    heard=()
+    expected=()
 }
 load() { # LABEL URL OPTION...
     local label=$1 url=$2 file=$wav
     shift 2
     case $url in ws:*) file=$said && set -- --gap-ms 0 --ramp 2 "$@" ;; esac
-    hear "$file"
+    expect "$file"
     "$B/loadtest/steno-load" --label "$label" --url "$url" --metrics "http://$at/metrics" --pid "$pid" \
-        ${key:+--key "$key"} --expect "${heard[$file]}" --json "$out/$label.json" "$@" "$file"
+        ${key:+--key "$key"} --expect "${expected[$file]}" --json "$out/$label.json" "$@" "$file"
 }
 p99() {
     python3 -c 'import json,sys; r=json.load(open(sys.argv[1])); print(int(r["partial_ms"]["p99"]) if r["wrong"]+r["failed"]+r["refused"]==0 else 10**9)' "$out/$1.json"
@@ -101,8 +101,8 @@ limit() {
     done
 }
 
-# One user at a time tells what an answer takes beyond the work of the model: the client's time less what
-# the server's log says of each request.
+# One user at a time shows what an answer takes beyond the model's work: the client's time minus the
+# inference time in the server's log.
 uploads() {
     serve "${UPLOAD_THREADS:-2}" 0 --set log.format=json --set log.level=info
     load "uploads-$name-1" "http://$at/v1/transcribe" --users 1 --sessions "${UPLOADS:-500}" --gap-ms 0 || true
@@ -148,7 +148,7 @@ PY
     stop_server
 }
 
-# Silent sockets: a thousand WebSocket connections that say nothing.
+# A thousand silent WebSocket connections.
 idle() {
     serve 2 0 --set websocket.idle_timeout=1h
     python3 loadtest/idle.py "${at%:*}" "${at##*:}" "$pid" "${SILENT:-1000}" | tee "$out/idle.txt"
@@ -159,24 +159,24 @@ start() {
     python3 loadtest/start.py "$B/stenod" ${model:+"$model"} | tee "$out/start.txt"
 }
 
-# What the server says it can carry: 0.9 of it, then 3 times as much offered. Once as a rush: each comes
-# once, all within 2 s. Once for half a minute (STEADY s): who is through begins anew, who is refused comes
-# back when Retry-After says. What it says is asked while 3 times as much as it said at rest is offered, the
-# mean of the last five seconds: by then it knows what the clients take of the same machine.
+# Offers 0.9 times the capacity that the server states, then 3 times as much. As a rush: each client comes
+# once, all within 2 s. And steady, for half a minute (STEADY s): a client that is done begins again, and a
+# refused one comes back after Retry-After. The capacity is read while 3 times the idle server's capacity is
+# offered, as the mean of five seconds: by then it includes what the clients take of the same machine.
 stated() {
     curl -fsS "http://$at/metrics" | sed -n 's/^steno_stream_capacity{.*} //p'
 }
 overload() {
-    local rest capacity kind part with
+    local idle capacity kind part with
     for kind in rush steady; do
         serve 2 0 ${CAPACITY:+--set "pool.capacity=$CAPACITY"}
         while grep -q "until it is known" "$LOG" && ! grep -q "a live stream takes" "$LOG"; do sleep 0.1; done
-        rest=$(stated)
-        load "overload-$name-$kind-learn" "ws://$at/v1/stream" --users $((rest * 3)) --ramp 10 --seconds 25 --retry >/dev/null &
+        idle=$(stated)
+        load "overload-$name-$kind-learn" "ws://$at/v1/stream" --users $((idle * 3)) --ramp 10 --seconds 25 --retry >/dev/null &
         sleep 22
         capacity=$(for _ in 1 2 3 4 5; do stated; sleep 1; done | awk '{ sum += $1 } END { print int(sum / NR) }')
         wait $!
-        echo "$kind: stated at rest $rest, with three times as many at the door $capacity"
+        echo "$kind: stated capacity: idle $idle, with three times as many clients $capacity"
         with="--ramp 2"
         [ $kind = rush ] || with="--ramp 15 --seconds ${STEADY:-30} --retry"
         for part in 9 30; do
@@ -191,14 +191,14 @@ import sys
 few, many = (json.load(open(f, encoding="utf-8")) for f in sys.argv[2:])
 print(f"{sys.argv[1]}: p99 of partials {few['partial_ms']['p99']:.1f} and {many['partial_ms']['p99']:.1f} ms, "
       f"{many['partial_ms']['p99'] / few['partial_ms']['p99']:.2f} times; this program's lateness, p99, "
-      f"{few['late_ms']['p99']:.1f} and {many['late_ms']['p99']:.1f} ms; taken {few['ok']} and {many['ok']}, "
+      f"{few['late_ms']['p99']:.1f} and {many['late_ms']['p99']:.1f} ms; served {few['ok']} and {many['ok']}, "
       f"refused {few['refused'] / few['seconds']:.0f} and {many['refused'] / many['seconds']:.0f} a second")
 PY
     done
 }
 
-# How many streams of a full-size streaming Conformer (512 x 12, chunks of 6 rows, random weights) one thread
-# carries, batching off and on, in the precisions of FULL ("bf16 int8").
+# How many streams of a full-size streaming Conformer (512 x 12, chunks of 6 encoder frames, random weights) one
+# thread carries, batching off and on, in the precisions of FULL ("bf16 int8").
 full() {
     local precision model=$out/conformer-512x12 name
     [ -f "$model/model.conf" ] || python loadtest/make_model.py "$model" || return 0
@@ -208,13 +208,13 @@ full() {
     done
 }
 
-# Processor time of the threads that refuse, which no stream uses once it is let in, in clock ticks.
-door_ticks() {
+# Processor time, in clock ticks, of the threads that refuse. Admitted streams do not use them.
+refusal_ticks() {
     cat "/proc/$pid/task/"*/stat | awk '$2 ~ /acceptor|MHD/ { sum += $14 + $15 } END { print sum }'
 }
-beside() { # KIND URL TURN WITH(0: the streams alone, 1: the storm too)
+beside() { # KIND URL ROUND WITH(0: the streams alone, 1: the storm too)
     local url=$2 is=storm-$name-$1 waits=() ticks
-    ticks=$(door_ticks)
+    ticks=$(refusal_ticks)
     key=$own
     if [ "$1" = uploads ]; then
         load "$is-places" "$url" --users "$places" --seconds 15 --gap-ms 0 >/dev/null 2>&1 &
@@ -226,36 +226,36 @@ beside() { # KIND URL TURN WITH(0: the streams alone, 1: the storm too)
     [ "$4" = 0 ] || load "$is-storm-$3" "$url" --users 100 --seconds 15 --gap-ms 0 --ramp 0.1 \
         --think-ms $((100000 / ${STORM:-1000})) >/dev/null 2>&1
     wait "${waits[@]}"
-    echo $(($(door_ticks) - ticks)) >"$out/$is-ticks-$4-$3.json"
+    echo $(($(refusal_ticks) - ticks)) >"$out/$is-ticks-$4-$3.json"
 }
-# Storms of requests that are refused: handshakes and uploads of an API key beyond its quota (429), uploads beyond
-# limits.uploads (503). First flat out with nobody else there: the server's processor time of a refusal. Then STORM a
-# second of them beside STREAMS live streams, in turns with the streams alone: what it does to their partials. Uploads
-# beyond their places have those that are in them beside them in both turns.
+# Storms of requests that are refused: handshakes and uploads of an API key above its quota (429), uploads above
+# limits.uploads (503). First at full speed on an otherwise idle server: the processor time per refusal. Then STORM per
+# second beside STREAMS live streams, alternating with the streams alone: the effect on their partials. In the run with
+# limits.uploads, admitted uploads run beside the streams both times.
 storm() {
-    local own="key of the streams" storms="key of the storm" places=4 kind url turn with
+    local own="key of the streams" storms="key of the storm" places=4 kind url round with
     printf '[streams]\nkey = %s\n[storm]\nkey = %s\nrequests_per_minute = 1\n' "$own" "$storms" >"$out/keys"
     serve 2 0 --set auth.keys="$out/keys" --set limits.uploads=$places --set pool.capacity=20000
     for kind in quota-ws quota-rest uploads; do
         url=http://$at/v1/transcribe
         [ $kind = quota-ws ] && url=ws://$at/v1/stream
         key=$own
-        hear "$wav"
-        hear "$said"
+        expect "$wav"
+        expect "$said"
         if [ $kind != uploads ]; then
             key=$storms
             load "storm-$name-$kind-cost" "$url" --users 64 --seconds 5 --gap-ms 0 --ramp 0.1 >/dev/null 2>&1
         fi
-        for turn in $(seq "${TURNS:-2}"); do
-            for with in 0 1; do beside $kind "$url" "$turn" $with; done
+        for round in $(seq "${ROUNDS:-2}"); do
+            for with in 0 1; do beside $kind "$url" "$round" $with; done
         done
-        python3 loadtest/storm.py "$out/storm-$name-$kind" "${TURNS:-2}"
+        python3 loadtest/storm.py "$out/storm-$name-$kind" "${ROUNDS:-2}"
     done
     key=""
     stop_server
 }
 
-# One stream of an hour, flat out: cost of each ten minutes, memory.
+# One stream of an hour at full speed: cost of each ten minutes, and memory.
 long() {
     serve 1 0
     "${PYTHON:-build/venv/bin/python}" loadtest/long.py "ws://$at/v1/stream" "$pid" "$wav" "${SECONDS_LONG:-3600}" |

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Sourced by the scripts here: start_server [STENOD OPTION]... on a free port; sets $pid and $at
-# (HOST:PORT). Stops it at exit. Variables: B (build/release), LOG (its log).
+# Sourced by the scripts here. start_server [STENOD OPTION]... starts a server on a free port and sets $pid
+# and $at (HOST:PORT). It is stopped at exit. Variables: B (build/release), LOG (the server's log).
 B=${B:-build/release}
 LOG=${LOG:-build/load/stenod.log}
 start_server() {
@@ -10,7 +10,7 @@ start_server() {
     pid=$!
     trap stop_server EXIT
     for _ in $(seq 300); do
-        at=$(sed -n 's|.*listening on http://\([^" ]*\).*|\1|p' "$LOG" | head -n 1) # of text or JSON lines
+        at=$(sed -n 's|.*listening on http://\([^" ]*\).*|\1|p' "$LOG" | head -n 1) # in text and JSON lines
         if [ -n "$at" ] && curl -fsS -o /dev/null "http://$at/readyz" 2>/dev/null; then return 0; fi
         kill -0 $pid 2>/dev/null || break
         sleep 0.05
@@ -19,7 +19,7 @@ start_server() {
     echo "the server did not start" >&2
     return 1
 }
-# Status of the server's exit in $stopped.
+# Stops the server; its exit status is in $stopped.
 stop_server() {
     trap - EXIT
     kill -TERM "$pid" 2>/dev/null

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# A server on a free port, STREAMS (500) real-time streams for about 15 seconds. Fails when a
-# transcript is wrong, a stream fails or is refused, or p99 of partials passes MAX_P99 (300) ms.
-# Last line: the figures.
+# A server on a free port and STREAMS (500) real-time streams for about 15 seconds. Fails if a
+# transcript is wrong, a stream fails or is refused, or p99 of partials exceeds MAX_P99 (300) ms.
+# The last line has the figures.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 70
 out=build/load

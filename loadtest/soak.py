@@ -1,33 +1,33 @@
 #!/usr/bin/env python3
-"""Mixed clients on a server of its own for some minutes; then its memory, descriptors, latency and
-metrics are judged.
+"""Runs mixed clients against a server of its own for some minutes, then checks its memory, descriptors, latency and
+metrics.
 
     soak.py [--minutes M] [--growth MIB] [--slope MIB] [--model DIR] [--reload S] [--drift TIMES]
 
-Clients: streams at the pace of real time in six encodings, some of which hang up in the middle;
-streams as fast as they go; uploads; and, one after the other, connections that break off in the
-handshake, in the head, in a body, in a message. Every S seconds (20) the server gets SIGHUP: sessions
-end on the model they began with, new ones begin on the one that was loaded again.
+Clients: real-time streams in six encodings, some of which hang up in the middle; streams at full
+speed; uploads; and, one after the other, connections that break off in the handshake, in the head, in
+a body, in a message. Every S seconds (20) the server gets SIGHUP: sessions end on the model that they
+began with, and new ones begin on the reloaded model.
 
-Judged, over the course of the run (tests/integration/test_soak.py shows what that finds):
-- memory: the least of the last quarter over the least of the second (the first warms up; the least,
-  because two generations of the model are there for a while after each reload), and the slope of its
+Checked over the course of the run (tests/integration/test_soak.py shows what the checks find):
+- memory: the minimum of the last quarter against that of the second (the first warms up; the minimum,
+  because two generations of the model exist for a while after each reload), and the slope of its
   floor in the second half;
-- descriptors: at the end as many as at the beginning;
-- latency: the mean of partials in the last quarter, against the second; the processor time that a
-  second of audio costs, likewise. Other load on the machine is no fault of ours: it moves the first a
-  lot and the second a little, so their bounds are wide, and what is below a tenth of a second is no drift;
-and at its end:
+- descriptors: as many at the end as at the beginning;
+- latency: the mean of partials in the last quarter against the second; likewise the processor time per
+  second of audio. Other load on the machine moves the first a lot and the second a little, so the
+  bounds are wide, and a mean below a tenth of a second is no drift.
+Checked at its end:
 - every session that was not cut has the right transcript (steno-load);
 - reloads: each of them loaded the model again;
-- backlog: when the clients have gone nothing waits for a worker and none is busy;
-- metrics: by the server's alone, sessions started are those that ended, and audio that came is what was
-  recognised and what was dropped, exactly, for every api; sessions are exactly those that the clients
-  counted; audio is what was sent, but for those that were cut;
-- the server stops with status 0 with streams running, has printed no report of a sanitizer, and the
-  books it prints at last add up with those streams in them.
+- backlog: after the clients are gone nothing waits for a worker, and no worker is busy;
+- metrics: in the server's own counters, sessions started equal sessions ended, and audio received
+  equals audio recognised plus audio dropped, exactly, for every api. Sessions equal those that the
+  clients counted. Audio equals what was sent, except for sessions that were cut;
+- the server stops with status 0 while streams run, has printed no sanitizer report, and its final
+  counters add up with those streams included.
 
-Python's standard library is all it needs. B names the build directory (build/release)."""
+Needs only Python's standard library. B names the build directory (build/release)."""
 import argparse
 import json
 import os
@@ -48,14 +48,14 @@ WAV = os.path.join(ROOT, "tests/data/digits.wav")
 B = os.path.join(ROOT, os.environ.get("B", "build/release"))
 OUT = os.path.join("build/load", os.path.basename(B))  # soaks of two builds may run side by side
 THREAD = "thread" in os.path.basename(B)
-THREAD_HEAP = range(0x7b0000000000, 0x7c0000000000)  # of ThreadSanitizer's allocator (compiler-rt, tsan_platform.h, x86-64)
-LONG = 120  # s: nothing that works takes so long, however busy the machine is
+THREAD_HEAP = range(0x7b0000000000, 0x7c0000000000)  # ThreadSanitizer's allocator (compiler-rt, tsan_platform.h, x86-64)
+LONG = 120  # s: on the busiest machine, everything that works takes less
 
 
 class Server:
     def __init__(self, model):
         self.log = open(f"{OUT}/soak-stenod.log", "w+", encoding="utf-8")
-        # what was freed stays in quarantine: with the default of 256 MB that would be all the growth there is
+        # freed memory stays in quarantine; with the default of 256 MB that would hide all other growth
         env = dict(os.environ, ASAN_OPTIONS="quarantine_size_mb=4:thread_local_quarantine_size_kb=64:detect_leaks=1",
                    TSAN_OPTIONS=f"halt_on_error=0:suppressions={ROOT}/tests/tsan.supp",
                    LSAN_OPTIONS=f"suppressions={ROOT}/tests/lsan.supp")
@@ -92,7 +92,7 @@ class Server:
         return sum(v - 1 for k, v in self.metrics().items() if k.startswith("steno_model_generation"))
 
     def stop(self):
-        """Its exit status; None when it had to be killed."""
+        """Return its exit status; None if it had to be killed."""
         self.p.send_signal(signal.SIGTERM)
         try:
             return self.p.wait(LONG)
@@ -101,8 +101,8 @@ class Server:
             return None
 
     def rss_mib(self):
-        """MiB resident; with ThreadSanitizer on x86-64 what its allocator holds of blocks up to 128 KiB, without its shadow,
-        traces and symbols (it reads those when it first suppresses a race, and keeps them), whose size is no fault of ours."""
+        """MiB resident. With ThreadSanitizer on x86-64: what its allocator holds in blocks up to 128 KiB, without its shadow,
+        traces and symbols (it reads those when it first suppresses a race, and keeps them), which are not the server's."""
         pid, heap, own = self.p.pid, 0, False
         for line in open(f"/proc/{pid}/smaps", encoding="utf-8", errors="replace") if THREAD else ():
             if m := re.match(r"([0-9a-f]+)-[0-9a-f]+ ", line):
@@ -133,12 +133,12 @@ def frame(op, body):
 
 
 class Broken:
-    """Sessions that were broken off: streams whose handshake was answered, those of them with audio; uploads."""
+    """Sessions that were broken off. streams: handshake answered; spoken: those with audio; uploads."""
     streams = spoken = uploads = 0
 
 
 def break_off(server, stop, count):
-    """Connections that end where they should not, one after the other."""
+    """Make connections that end where they should not, one after the other."""
     rng = random.Random(1)
     while not stop.wait(0.2):
         kind = rng.randrange(7)
@@ -174,7 +174,7 @@ POINT = ("seconds", "rss_mib", "descriptors", "partial_ms", "cpu_seconds", "audi
 
 
 def watch(server, end, reload_every):
-    """(points, reloads). A point is what the server was and did since the one before: POINT."""
+    """Return (points, reloads). A point (POINT) is the server's state, and its work since the previous point."""
     points, reloads = [], 0
     before = server.metrics()
     t0 = last_hup = time.time()
@@ -186,7 +186,7 @@ def watch(server, end, reload_every):
         cpu, audio = (now[x] - before[x] for x in ("process_cpu_seconds_total", "audio"))
         points.append(dict(zip(POINT, (time.time() - t0, server.rss_mib(), server.descriptors(), 1e3 * s / n if n else None, cpu, audio))))
         before = now
-        # one at a time: signals that come while one is waiting are one signal
+        # one at a time: signals that arrive while one is pending are merged
         if reload_every and time.time() - last_hup > reload_every and server.reloaded() >= reloads:
             server.p.send_signal(signal.SIGHUP)
             reloads += 1
@@ -223,7 +223,7 @@ def wait_quiet(server, reloads):
 
 
 def wait_clients(loads, end):
-    """Exit statuses; one that does not come to its end is killed."""
+    """Return the exit statuses; a client that does not end is killed."""
     for p in loads:
         try:
             p.wait(max(0, end - time.time()) + LONG)
@@ -233,8 +233,8 @@ def wait_clients(loads, end):
 
 
 def floor_slope(points, period):
-    """MiB a minute that memory grows by in the second half of the points: the median of the slopes between the least of
-    each stretch of `period` s and of every later one (Theil-Sen), so that what comes and goes with a reload is no growth."""
+    """Growth of memory in the second half of the points, in MiB a minute: the median of the slopes between the minimum of
+    each stretch of `period` s and that of every later one (Theil-Sen), so that reloads do not count as growth."""
     half = points[len(points) // 2:]
     n = max(3, min(60, int((half[-1]["seconds"] - half[0]["seconds"]) / period)))
     parts = [half[i * len(half) // n:(i + 1) * len(half) // n] for i in range(n)]
@@ -244,8 +244,8 @@ def floor_slope(points, period):
 
 
 def judge_course(judge, points, growth, slope, drift, cpu_drift, period):
-    """Memory and latency over the run; points: POINT each, in order. growth: MiB; slope: MiB a minute; drift, cpu_drift: the
-    most that latency and processor time may grow by, as factors; period: s between two reloads."""
+    """Check memory and latency over the run. points: POINT each, in order; growth: MiB; slope: MiB a minute; drift, cpu_drift:
+    limits of the growth of latency and processor time, as factors; period: s between two reloads."""
     q = max(1, len(points) // 4)
     early, late = points[q:2 * q] or points, points[-q:]
     rss0, rss = (min(p["rss_mib"] for p in part) for part in (early, late))
@@ -260,7 +260,7 @@ def judge_course(judge, points, growth, slope, drift, cpu_drift, period):
 
 
 def judge_books(judge, m):
-    """That the server's own counters add up, exactly but for the last digit they are printed with."""
+    """Check that the server's own counters add up, exactly except for the last printed digit."""
     for name, total, parts in (("sessions", "steno_sessions_started_total", ("steno_sessions_total",)),
                                ("audio", "steno_audio_received_seconds_total", ("steno_audio_seconds_total", "steno_audio_dropped_seconds_total"))):
         left = {}
@@ -268,7 +268,7 @@ def judge_books(judge, m):
             if r := re.match(r'(\w+){api="(\w+)"', k):
                 left[r[2]] = left.get(r[2], 0) + (v if r[1] == total else -v if r[1] in parts else 0)
         off = {api: x for api, x in left.items() if abs(x) > 1e-6}
-        judge(left and not off, f"{name} by the server: " + ("all that began have ended" if name == "sessions" else "all that came were "
+        judge(left and not off, f"{name} by the server: " + ("all that began have ended" if name == "sessions" else "all received was "
               "recognised or dropped") + f", {sum(v for k, v in m.items() if k.startswith(total)):.10g}{f', but {off}' if off else ''}")
 
 
@@ -279,23 +279,23 @@ def judge_metrics(judge, m, loads, broken):
     for k, v in m.items():
         if r := re.match(r'steno_sessions_total{api="(\w+)",result="(\w+)"}', k):
             count[r[1], r[2]] = v
-    judge(not busy(m), f"nothing is active, waiting or at work any more {busy(m)}")
+    judge(not busy(m), f"nothing is active, waiting or busy any more {busy(m)}")
     judge_books(judge, m)
     for api, group, others in (("stream", streams, broken.streams), ("transcribe", uploads, broken.uploads)):
         spoken = broken.spoken if api == "stream" else 0
         done = sum(x["ok"] + x["wrong"] for x in group)
-        judge(count[api, "ok"] == done, f"{api}: {count[api, 'ok']:.0f} ended well by the server, {done} by clients")
+        judge(count[api, "ok"] == done, f"{api}: {count[api, 'ok']:.0f} ended well by the server's count, {done} by the clients'")
         cut = sum(x["dropped"] for x in group)
         gone = sum(v for (a, result), v in count.items() if a == api and result != "ok")
-        judge(gone == cut + others, f"{api}: {gone:.0f} were cut by the server, {cut} planned and {others} broken off by clients")
+        judge(gone == cut + others, f"{api}: {gone:.0f} were cut by the server's count, {cut} as planned and {others} broken off by the clients'")
         sent = sum(x["audio_seconds"] for x in group)
         got = m[f'steno_audio_received_seconds_total{{api="{api}"}}']
         slack = spoken * 1.3 + 20.0 * cut + 1e-3 * len(group)
-        judge(abs(got - sent) <= slack, f"audio of {api}: {got:.0f} s by the server, {sent:.0f} s sent, {cut + others} were cut")
+        judge(abs(got - sent) <= slack, f"audio of {api}: {got:.0f} s by the server's count, {sent:.0f} s sent, {cut + others} sessions were cut")
 
 
 def judge_end(judge, server, running):
-    """SIGTERM while so many streams run: they are told to end, and counted as well."""
+    """Send SIGTERM while `running` streams run: they are told to end, and counted too."""
     books = server.metrics()
     began = sum(v for k, v in books.items() if k.startswith("steno_sessions_started_total"))
     rc = server.stop()
@@ -305,13 +305,13 @@ def judge_end(judge, server, running):
     last = re.search(r"stopped: (\d+) sessions started, (\d+) ended; ([\d.]+) s of audio came, ([\d.]+) were recognised, ([\d.]+) dropped", log)
     a = [float(x) for x in last.groups()] if last else [0, -1, 0, 0, 0]
     judge(a[0] == a[1] == began and abs(a[2] - a[3] - a[4]) < 0.002,
-          f"after the drain, of {running} streams: {last[0] if last else 'nothing was said of it'}")
+          f"after draining {running} streams: {last[0] if last else 'no final counters in the log'}")
     for line in log.splitlines() if reports or rc else []:
         print("  " + line)
 
 
 def leave_running(server, n):
-    """Streams that have begun and say no more."""
+    """Start streams that then send nothing."""
     out = []
     for _ in range(n):
         s = socket.create_connection((server.host, server.port), timeout=LONG)
@@ -326,14 +326,14 @@ def leave_running(server, n):
 def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument("--minutes", type=float, default=3)
-    ap.add_argument("--growth", type=float, help="MiB of memory that may come after the warm-up; default 1, of less than 20 "
-                    "minutes, whose second quarter is within the first five, 2; with AddressSanitizer 24 (its quarantine), with ThreadSanitizer 24 (measured: 1)")
-    ap.add_argument("--slope", type=float, help="MiB a minute that its floor may rise by in the second half; default 1, with "
+    ap.add_argument("--growth", type=float, help="MiB of memory growth allowed after the warm-up; default 1, or 2 for runs below "
+                    "20 minutes, whose second quarter is within the first five; with AddressSanitizer 24 (its quarantine), with ThreadSanitizer 24 (measured: 1)")
+    ap.add_argument("--slope", type=float, help="MiB a minute by which its floor may rise in the second half; default 1, with "
                     "AddressSanitizer 4 (measured: 0.1 to 0.7), with ThreadSanitizer 4 (measured: -0.5 to 0.8)")
     ap.add_argument("--model")
-    ap.add_argument("--users", type=int, help="streams at the pace of real time; default 16, under sanitizers 8")
+    ap.add_argument("--users", type=int, help="real-time streams; default 16, under sanitizers 8")
     ap.add_argument("--reload", type=float, default=20, help="s between two SIGHUPs; 0: none")
-    ap.add_argument("--drift", type=float, default=4, help="most that the latency of partials may grow by, as a factor; default 4")
+    ap.add_argument("--drift", type=float, default=4, help="limit of the growth of the latency of partials, as a factor; default 4")
     args = ap.parse_args()
     os.chdir(ROOT)
     os.makedirs(OUT, exist_ok=True)
@@ -341,7 +341,7 @@ def main():
     sanitized = variant != "release"
     growth = args.growth or (24 if sanitized else 1 if args.minutes >= 20 else 2)
     slope = args.slope or (4 if sanitized else 1)
-    # what costs more with every session there was, and nothing else, costs 2.3 times as much in the last quarter
+    # a cost that grows in proportion to all past sessions is 2.3 times as high in the last quarter
     cpu_drift = 3 if sanitized else 2
     seconds = 60 * args.minutes
     server = Server(args.model)

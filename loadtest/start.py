@@ -1,4 +1,4 @@
-"""Time from exec to the first good answer of /readyz.
+"""Time from exec to the first success of /readyz.
 
     start.py STENOD [MODEL]
 """

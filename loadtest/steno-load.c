@@ -1,9 +1,9 @@
-/* Load on a running server: many users from one thread, each speaking recordings over a WebSocket
- * or uploading them, and how late, how right and how expensive the answers are.
+/* Puts load on a running server. Many users from one thread stream recordings over WebSockets or
+ * upload them; measures latency, correctness and cost of the answers.
  *
  *     steno-load --url ws://127.0.0.1:8080/v1/stream --users 500 --seconds 15 digits.wav
  *
- * steno-load(1) and loadtest/README.md say what the figures mean. */
+ * steno-load(1) and loadtest/README.md explain the figures. */
 #include <errno.h>
 #include <getopt.h>
 #include <jansson.h>
@@ -98,7 +98,7 @@ struct range {
     double least, most;
 };
 
-/* A number in range; exits with a message otherwise. */
+/* Parse a number in the range; exits with a message otherwise. */
 static double number(const char *name, const char *text, bool whole, struct range r)
 {
     char *end;
@@ -112,7 +112,7 @@ static double number(const char *name, const char *text, bool whole, struct rang
 
 static const char *encodings;
 
-/* Options that are numbers; false for others. */
+/* Handle options that are numbers; false for others. */
 static bool take_number(struct load_plan *p, int opt, const char *name)
 {
     const struct {
@@ -181,7 +181,7 @@ static steno_status read_clips(struct load_plan *p, char *const *files, int n, s
     return STENO_OK;
 }
 
-/* What else would be found out only by the server, or at the end. */
+/* Check texts that otherwise only the server, or the end of the run, would find wrong. */
 static steno_status check_texts(const struct load_plan *p, steno_err *err)
 {
     struct steno_buf all;

@@ -1,5 +1,5 @@
-"""What a storm of refusals cost: storm.py PREFIX TURNS reads what `run.sh storm` wrote, prints the figures
-(quantiles: the median of the turns) and writes them to PREFIX.json."""
+"""What a storm of refusals costs: storm.py PREFIX ROUNDS reads the files of `run.sh storm`, prints the figures
+(quantiles: the median over the rounds) and writes them to PREFIX.json."""
 import json
 import os
 import sys
@@ -14,13 +14,13 @@ def read(name):
         return json.load(f)
 
 
-turns = range(1, int(sys.argv[2]) + 1)
-alone, beside, storms, quiet, busy = ([read(f"{what}-{t}") for t in turns] for what in (
+rounds = range(1, int(sys.argv[2]) + 1)
+alone, beside, storms, quiet, busy = ([read(f"{what}-{n}") for n in rounds] for what in (
     "streams-0", "streams-1", "storm", "ticks-0", "ticks-1"))
 refused = sum(r["refused"] for r in storms)
 figures = {
     "refused_a_second": refused / sum(r["seconds"] for r in storms),
-    # that of the threads that refuse, less that of the same without the storm
+    # processor time of the refusing threads, minus the same without the storm
     "server_us_a_refusal_beside_streams": 1e6 * (sum(busy) - sum(quiet)) / os.sysconf("SC_CLK_TCK") / refused,
     "partial_p50_ms": [median([r["partial_ms"]["p50"] for r in runs]) for runs in (alone, beside)],
     "partial_p99_ms": [median([r["partial_ms"]["p99"] for r in runs]) for runs in (alone, beside)],
@@ -41,5 +41,5 @@ print(f"{os.path.basename(sys.argv[1])}: " + (
       f"{figures['refused_a_second']:.0f} a second beside {beside[0]['users']} streams, "
       f"{figures['server_us_a_refusal_beside_streams']:.0f} us each; partials p50 {p50[0]:.1f} and {p50[1]:.1f}, p99 "
       f"{p99[0]:.1f} and {p99[1]:.1f} ms, {p99[1] / p99[0]:.2f} times; this program's lateness, p99, {late[0]:.1f} and "
-      f"{late[1]:.1f} ms; {figures['bad']} streams bad, {figures['storm_failed']} requests of the storm neither "
-      f"refused nor right")
+      f"{late[1]:.1f} ms; {figures['bad']} bad streams, {figures['storm_failed']} requests of the storm neither "
+      f"refused nor correct")

@@ -1,13 +1,14 @@
-/* How many real-time streams one thread carries, by processor time: as if the core were its own.
+/* Measures how many real-time streams one thread carries, by processor time: as if it had the core
+ * to itself.
  *
  *   streams --model DIR [OPTION]... FILE
  *
- * Streams speak FILE over and over, 0.1 s at a time, from different moments of it on. The clock is
- * made up: it moves by the processor time that each turn of the one worker takes, and to the next
- * audio where nothing waits. As in the pool, a turn takes the streams that have waited longest, up
- * to a batch, feeds each until a window of its network is full, and runs those together. So
- * latencies are those of an otherwise idle machine, whatever else runs meanwhile; what sockets and
- * the daemon's other threads take is not in them (steno-load measures that). */
+ * Streams repeat FILE, 0.1 s at a time, each from another starting point. The clock is simulated.
+ * It moves by the processor time of each round of the one worker, and if no stream waits, to the
+ * next audio. As in the pool, a round takes the streams that have waited longest, up to a batch,
+ * feeds each until a window of its network is full, and runs them together. So the latencies are
+ * those of an otherwise idle machine, whatever else runs. They do not include sockets and the
+ * daemon's other threads (steno-load measures those). */
 #include <getopt.h>
 #include <math.h>
 #include <stdio.h>
@@ -20,14 +21,14 @@
 #include "steno.h"
 
 #define CHUNK 0.1 /* s */
-#define RAMP 10.0 /* s from the first stream's beginning to the last's */
+#define RAMP 10.0 /* s from the first stream's start to the last one's */
 
 struct voice {
     steno_stream *stream;
     double start;
-    size_t from;       /* sample of the recording that comes first */
+    size_t from;       /* first sample of the recording */
     size_t fed, total; /* samples */
-    double turned;     /* when its last turn was over: it stands at the end of the queue since */
+    double turned;     /* end of its last round; it is at the end of the queue since then */
     bool over;
 };
 
@@ -99,14 +100,14 @@ static double quantile(struct figures *f, double q)
     return f->v[(size_t)ceil(q * (double)f->n) - (q > 0)];
 }
 
-/* When sample `at` of the voice has come: with the chunk that it is in. */
+/* The time when sample `at` arrives: with its chunk. */
 static double arrival(const struct sim *s, const struct voice *v, size_t at)
 {
     size_t end = (at + s->chunk - 1) / s->chunk * s->chunk;
     return v->start + (double)(end < v->total ? end : v->total) / s->rate;
 }
 
-/* When the voice's next turn could have begun. */
+/* The earliest time at which the user's next round could begin. */
 static double due(const struct sim *s, const struct voice *v)
 {
     size_t at = v->fed + steno_stream_missing(v->stream);
@@ -126,7 +127,7 @@ static void listen_to(struct sim *s, struct voice *v)
     }
 }
 
-/* Audio that has come until a window is full; at the end of all audio, the end. */
+/* Feed audio that has arrived until a window is full; flush at the end of all audio. */
 static void feed(struct sim *s, struct voice *v)
 {
     steno_err err;
@@ -176,7 +177,7 @@ static void turn(struct sim *s, struct voice **who, size_t n)
     }
 }
 
-/* Those that have waited longest take their turn; false when all is said. */
+/* Run one round of the users that have waited longest; false when all streams are over. */
 static bool go_on(struct sim *s)
 {
     struct voice *who[STENO_BATCH_MAX];
@@ -238,7 +239,7 @@ static void run(const struct options *o, steno_model *m, struct sim s)
     s.voices = must(calloc((size_t)o->n, sizeof *s.voices));
     for (int i = 0; i < o->n; i++) {
         struct voice *v = &s.voices[i];
-        double part = (double)i / o->n; /* they begin at different words */
+        double part = (double)i / o->n; /* they start at different words */
         *v = (struct voice){.start = RAMP * part,
                             .from = (size_t)(part * (double)s.n_pcm),
                             .total = (size_t)(o->seconds * s.rate)};

@@ -1,11 +1,11 @@
-/* Stream a recording to a server as a microphone would, print every answer as it comes, then how
- * late the words were.
+/* Streams a recording to a server as a microphone would, prints every answer as it comes, and then
+ * the latency of the words.
  *
  *     wsclient --url ws://127.0.0.1:8080/v1/stream [--chunk-ms 100] [--fast] [--raw] FILE.wav
  *
  * A chunk is sent when its last sample would have been recorded. The latency of a word is the time
  * from sending the chunk in which the word ends to the arrival of the first answer that contains
- * the word; that of a final after `end`, from sending `end`. */
+ * the word. That of a final after `end` counts from sending `end`. */
 #include <getopt.h>
 #include <jansson.h>
 #include <poll.h>
@@ -24,9 +24,9 @@ struct client {
     struct recording rec;
     int chunk_ms;
     bool fast, raw;
-    int64_t t0;             /* ns: recording began */
+    int64_t t0;             /* ns: start of the recording */
     size_t sent;            /* samples */
-    int64_t *chunk_sent_ns; /* when chunk i left */
+    int64_t *chunk_sent_ns; /* when chunk i was sent */
     size_t n_chunks;
     int64_t end_ns;
     size_t known_words; /* of the current segment */
@@ -46,7 +46,7 @@ static size_t chunk_samples(const struct client *c)
     return (size_t)c->rec.rate * (size_t)c->chunk_ms / 1000;
 }
 
-/* Words that this answer brings for the first time. */
+/* Record the latency of words that this answer is the first to contain. */
 static void measure_words(struct client *c, const json_t *msg)
 {
     const json_t *words = json_object_get(msg, "words");
@@ -116,7 +116,7 @@ static void on_message(void *user, const char *text, size_t n)
     json_decref(msg);
 }
 
-/* Send what is due; ms until the next chunk is. */
+/* Send what is due; returns ms until the next chunk is due. */
 static int send_due(struct client *c)
 {
     size_t step = chunk_samples(c);

@@ -10,7 +10,7 @@
 #define MAX_BYTES ((size_t)1 << 31)
 #define MAX_WORDS 65536
 
-/* ITU-T G.711, from 14-bit (mu) and 13-bit (A) magnitudes; the tables of the recommendation as
+/* ITU-T G.711, from 14-bit (mu) and 13-bit (A) magnitudes: the recommendation's tables as
  * shifts. */
 static unsigned char mulaw(int16_t x)
 {
@@ -103,7 +103,7 @@ static steno_status add_packets(struct clip *c, const struct recording *r, OpusE
     return st;
 }
 
-/* n samples, `times` times, the last packet filled up. */
+/* Encode n samples `times` times; the last packet is padded. */
 static steno_status add_opus(struct clip *c, const struct recording *r, size_t n, int times,
                              steno_err *err)
 {
@@ -124,7 +124,7 @@ static steno_status add_opus(struct clip *c, const struct recording *r, size_t n
               : STENO_OK;
 }
 
-/* FILE.txt beside FILE.wav, its line end cut off. */
+/* Read FILE.txt beside FILE.wav, without its line end. */
 static char *text_beside(const char *file)
 {
     const char *dot = strrchr(file, '.');
@@ -244,7 +244,7 @@ static size_t least(size_t a, size_t b, size_t c)
     return a < c ? a : c;
 }
 
-/* One row of the table of distances after the other. */
+/* Keeps one row of the distance table. */
 static size_t distance(const struct word *a, size_t na, const struct word *b, size_t nb,
                        size_t *row)
 {

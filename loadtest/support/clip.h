@@ -1,4 +1,4 @@
-/* A recording in the encoding that a client sends, and what is said in it. */
+/* A recording in the encoding that a client sends, and its transcript. */
 #ifndef STENO_LOADTEST_CLIP_H
 #define STENO_LOADTEST_CLIP_H
 
@@ -11,22 +11,23 @@ struct clip {
     const char *encoding; /* as the protocol names it; static */
     int rate;             /* Hz */
     size_t frame;         /* bytes of a sample; 0: Opus */
-    size_t *packets;      /* Opus: [n_packets + 1] where each begins in data */
+    /* Opus: [n_packets + 1] offset of each packet in data. */
+    size_t *packets;
     size_t n_packets, packet_samples;
-    size_t samples; /* silence behind it included */
-    size_t header;  /* bytes before the first sample: of a WAV */
+    size_t samples; /* including the silence after it */
+    size_t header;  /* bytes of a WAV header before the first sample */
     struct steno_buf data;
-    char *text; /* what is said; NULL: not known */
+    char *text; /* transcript; NULL: not known */
 };
 
-/* A WAV file as "s16le", "f32le", "mulaw", "alaw", "wav" or "opus" (bare packets of 20 ms; rates
- * that Opus has), with gap_ms of silence behind it and the whole said `times` times. text: what is
- * said in it once; NULL: FILE.txt in place of FILE.wav, if there is one. STENO_ERR_IO,
- * STENO_ERR_FORMAT, STENO_ERR_INVAL name the file. */
+/* Read a WAV file as "s16le", "f32le", "mulaw", "alaw", "wav" or "opus" (bare packets of 20 ms;
+ * rates that Opus supports). gap_ms of silence follow, and the whole is repeated `times` times.
+ * text: the transcript of one repetition; NULL: FILE.txt in place of FILE.wav, if it exists.
+ * STENO_ERR_IO, STENO_ERR_FORMAT, STENO_ERR_INVAL name the file. */
 STENO_MUST steno_status clip_read(struct clip *c, const char *file, const char *encoding,
                                   int gap_ms, int times, const char *text, steno_err *err);
 void clip_free(struct clip *c);
-/* Samples in a chunk of ms: whole packets of Opus, at least one. */
+/* Samples in a chunk of ms: whole Opus packets, at least one. */
 static inline size_t clip_chunk(const struct clip *c, int ms)
 {
     size_t n = (size_t)c->rate * (size_t)ms / 1000,
@@ -38,8 +39,8 @@ static inline double clip_seconds(const struct clip *c)
     return (double)c->samples / c->rate;
 }
 
-/* Words of `got` that differ from `want` (Levenshtein distance over words), *n = words of `want`.
- * Words are separated by blanks. */
+/* Count the words of `got` that differ from `want` (Levenshtein distance over words); *n = words of
+ * `want`. Words are separated by blanks. */
 size_t clip_word_errors(const char *want, const char *got, size_t *n);
 
 #endif

@@ -5,8 +5,8 @@
 #define SUB (1u << HISTOGRAM_BITS)
 #define LARGEST ((1ull << 40) - 1)
 
-/* Values below SUB have a bucket each; above, the first HISTOGRAM_BITS bits after the leading one
- * choose within the power of two. */
+/* Values below SUB have a bucket each. Above, the HISTOGRAM_BITS bits after the leading one choose
+ * a bucket within the power of two. */
 static unsigned bucket_of(uint64_t us)
 {
     unsigned shift;

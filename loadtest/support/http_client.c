@@ -62,7 +62,7 @@ static bool fail(struct load_http *h)
     return true;
 }
 
-/* False when the connection broke. */
+/* Send the rest of the request; false if the connection broke. */
 static bool send_more(struct load_http *h)
 {
     size_t total = h->head.len + h->body_len;
@@ -79,7 +79,7 @@ static bool send_more(struct load_http *h)
     return true;
 }
 
-/* The value of a header, "" when there is none. name: with its colon. */
+/* Return the value of a header, "" if it is absent. name: with its colon. */
 static const char *value_of(const char *head, const char *name)
 {
     size_t n = strlen(name);
@@ -117,7 +117,7 @@ bool load_http_pump(struct load_http *h)
         if (steno_buf_add(&h->answer, buf, (size_t)n))
             return fail(h);
     if (whole(h)) {
-        /* answered before all was sent, or told so: that connection is done */
+        /* answered before all was sent, or `Connection: close`: drop the connection */
         if (h->want_out || n == 0 ||
             !strncasecmp(value_of(h->answer.data, "connection:"), "close", 5)) {
             int status = h->status;

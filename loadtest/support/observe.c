@@ -1,5 +1,6 @@
-/* Once a second: the server's processor time, memory and descriptors, and from its metrics the mean
- * batch size of that second. A thread of its own, so that the users' clock is not disturbed. */
+/* Once a second: the server's processor time, memory and descriptors, and the mean batch size of
+ * that second from its metrics. Runs in its own thread, so that it does not disturb the users'
+ * timing. */
 #include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -20,7 +21,7 @@ struct load_observer {
     double batches, streams;
 };
 
-/* Value of a series without labels; 0 when there is none. */
+/* Return the value of a series without labels; 0 if it is absent. */
 static double value_of(const char *page, const char *name)
 {
     size_t n = strlen(name);
@@ -32,7 +33,8 @@ static double value_of(const char *page, const char *name)
     return 0;
 }
 
-/* Mean batch size since the last look; 0 when nothing ran or the server does not tell. */
+/* Return the mean batch size since the last call; 0 if nothing ran or the server does not report
+ * it. */
 static double batch_size(struct load_observer *o)
 {
     struct load_http h;

@@ -10,7 +10,7 @@ struct process_usage {
     int threads, descriptors;
 };
 
-/* False when there is no such process. */
+/* False if the process does not exist. */
 bool process_usage_read(struct process_usage *u, int pid);
 
 #endif

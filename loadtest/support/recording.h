@@ -1,4 +1,4 @@
-/* A WAV file as 16-bit mono samples in memory, the form the clients stream. */
+/* A WAV file as 16-bit mono samples in memory, as the clients stream it. */
 #ifndef STENO_LOADTEST_RECORDING_H
 #define STENO_LOADTEST_RECORDING_H
 
@@ -10,7 +10,7 @@ struct recording {
     int16_t *pcm; /* [n] */
 };
 
-/* STENO_ERR_IO, STENO_ERR_FORMAT with the file's name. */
+/* STENO_ERR_IO, STENO_ERR_FORMAT, which name the file. */
 STENO_MUST steno_status recording_read(struct recording *r, const char *path, steno_err *err);
 void recording_free(struct recording *r);
 static inline double recording_seconds(const struct recording *r)

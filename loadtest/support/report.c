@@ -1,4 +1,4 @@
-/* The figures, for people and as JSON. */
+/* The figures, as text and as JSON. */
 #include <jansson.h>
 #include <stdio.h>
 #include <sys/resource.h>
@@ -28,7 +28,7 @@ static json_t *json_row(const struct histogram *h)
                      h->max_ms, "n", (json_int_t)h->n);
 }
 
-/* Where nothing was said, each word heard is one of one. */
+/* If no word was said, each recognised word counts as one of one. */
 static double wer(const struct load_run *r)
 {
     return r->word_errors ? 100 * (double)r->word_errors / (double)(r->words ? r->words : 1) : 0;

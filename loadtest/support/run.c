@@ -1,5 +1,5 @@
-/* One thread, one epoll, a wheel of milliseconds: each user is in it at most once, at the moment it
- * has something to send or to begin. */
+/* One thread, one epoll, and a timer wheel of milliseconds. Each user is in the wheel at most once,
+ * at the time when it has something to send or to begin. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@
 
 #define COMPLAINTS 5
 #define MS 1000000
-#define RETRY_S 1 /* until a refused user comes back where the server does not say when */
+#define RETRY_S 1 /* delay of a refused user if the server gives none */
 
 static const struct load_kind *kind_of(const struct load_run *r)
 {
@@ -25,7 +25,7 @@ void load_at(struct load_user *u, int64_t ns)
 {
     struct load_run *r = u->run;
     int64_t ms = (ns - r->t0_ns + MS - 1) / MS, last = r->wheel_ms + LOAD_WHEEL - 1;
-    if (u->waiting) { /* it stays where it is in the wheel; wake() sends it on */
+    if (u->waiting) { /* it keeps its place in the wheel; wake() moves it on */
         u->due_ns = ns > u->due_ns ? ns : u->due_ns;
         return;
     }
@@ -97,7 +97,7 @@ void load_session_over(struct load_user *u, enum load_outcome outcome)
 static void wake(struct load_user *u, int64_t now)
 {
     struct load_run *r = u->run;
-    if (u->due_ns > now) { /* further away than the wheel is long */
+    if (u->due_ns > now) { /* farther away than the wheel reaches */
         load_at(u, u->due_ns);
         return;
     }
@@ -154,7 +154,7 @@ static void loop(struct load_run *r)
             kind_of(r)->cut(&r->users[i]);
 }
 
-/* ---- the whole --------------------------------------------------------------------------- */
+/* ---- the run ------------------------------------------------------------------------------ */
 
 static size_t most_chunks(const struct load_plan *p)
 {
@@ -166,7 +166,7 @@ static size_t most_chunks(const struct load_plan *p)
     return most + 2;
 }
 
-/* SIGINT and SIGTERM become an event of the loop; threads made later leave them alone too. */
+/* Make SIGINT and SIGTERM an event of the loop; threads that are created later block them too. */
 static steno_status take_signals(struct load_run *r, steno_err *err)
 {
     struct epoll_event e = {.events = EPOLLIN};

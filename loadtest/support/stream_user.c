@@ -1,5 +1,5 @@
-/* A user who speaks: the recording as a WebSocket stream, at the pace of real time or as fast as
- * the server reads. */
+/* A user who streams the recording over a WebSocket, in real time or as fast as the server
+ * reads. */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "loadtest/support/load.h"
 
-#define AHEAD (256 << 10) /* flat out: bytes that may wait to be sent */
+#define AHEAD (256 << 10) /* --fast: bytes that may wait to be sent */
 #define RETRY_NS 5000000
 
 static double ms_since(int64_t ns)
@@ -21,7 +21,7 @@ static size_t chunk_samples(const struct load_user *u)
     return clip_chunk(u->clip, u->run->plan->chunk_ms);
 }
 
-/* When the chunk with this moment of the stream left; 0 = it has not. */
+/* When the chunk with this time of the stream was sent; 0: not yet. */
 static int64_t sent_at(const struct load_user *u, double seconds)
 {
     double sample = seconds * u->clip->rate;
@@ -31,7 +31,7 @@ static int64_t sent_at(const struct load_user *u, double seconds)
     return i < u->sent ? u->sent_ns[i / chunk_samples(u)] : 0;
 }
 
-/* ---- what comes --------------------------------------------------------------------------- */
+/* ---- receiving ---------------------------------------------------------------------------- */
 
 static void measure_words(struct load_user *u, const json_t *msg)
 {
@@ -103,7 +103,7 @@ static void on_message(void *user, const char *text, size_t n)
     json_decref(msg);
 }
 
-/* ---- what goes ---------------------------------------------------------------------------- */
+/* ---- sending ------------------------------------------------------------------------------ */
 
 static void over(struct load_user *u, bool dropped)
 {
@@ -164,7 +164,7 @@ static void begin(struct load_user *u)
         return;
     }
     u->watched = 0;
-    pump(u); /* the request goes with the first packet behind the SYN, as a browser's does */
+    pump(u); /* the request goes out with the first packet after the SYN, as a browser's does */
 }
 
 /* Opus: each packet is a message. */
@@ -177,7 +177,7 @@ static void send_packets(struct load_user *u, size_t n)
             u->error = true;
 }
 
-/* One chunk; a WAV's header goes with the first. */
+/* Send one chunk; the first includes the header of a WAV. */
 static void send_chunk(struct load_user *u, size_t n)
 {
     const struct clip *c = u->clip;
@@ -191,7 +191,7 @@ static void send_chunk(struct load_user *u, size_t n)
     u->sent += n;
 }
 
-/* Send what is due; false when this user hangs up. */
+/* Send what is due; false if this user hangs up. */
 static bool send_due(struct load_user *u, int64_t now)
 {
     const struct clip *c = u->clip;

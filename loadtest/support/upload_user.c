@@ -1,4 +1,4 @@
-/* A user who uploads: the recording as the body of a POST over a kept connection. */
+/* A user who uploads the recording as the body of a POST over a persistent connection. */
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
@@ -68,10 +68,10 @@ static void begin(struct load_user *u)
 static void due(struct load_user *u, int64_t now)
 {
     (void)u;
-    (void)now; /* all is in the socket's hands */
+    (void)now; /* the socket does the rest */
 }
 
-/* The server has ended the connection that was kept. */
+/* The server has closed the persistent connection. */
 static void idle(struct load_user *u)
 {
     load_http_disconnect(&u->http);

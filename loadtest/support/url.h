@@ -14,10 +14,10 @@ struct load_url {
     socklen_t addr_len;
 };
 
-/* "ws://HOST:PORT/PATH" or "http://..."; HOST may be [IPV6]. Without a path: /v1/stream or
+/* Parse "ws://HOST:PORT/PATH" or "http://..."; HOST may be [IPV6]. Default path: /v1/stream or
  * /v1/transcribe. Resolves the name. STENO_ERR_INVAL, STENO_ERR_IO. */
 STENO_MUST steno_status load_url_parse(struct load_url *u, const char *text, steno_err *err);
-/* A non-blocking socket that begins to connect; -1 with *err. */
+/* Return a non-blocking socket that has begun to connect; -1: see *err. */
 int load_url_connect(const struct load_url *u, steno_err *err);
 
 #endif

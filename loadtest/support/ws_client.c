@@ -44,7 +44,7 @@ void load_ws_close(struct load_ws *w)
     steno_buf_free(&w->message);
 }
 
-/* RFC 6455, 5.2. The mask only has to be there; a constant one is fine on a line we own. */
+/* RFC 6455, 5.2. The mask only has to be present; a constant one is fine on a line we own. */
 static steno_status send_frame(struct load_ws *w, int op, const void *p, size_t n)
 {
     static const char mask[4] = {0x37, -6, 0x21, 0x3d};
@@ -99,7 +99,7 @@ static void on_close_frame(struct load_ws *w, const char *p, size_t n)
         snprintf(w->close_reason, sizeof w->close_reason, "%.*s", (int)(n - 2), p + 2);
     if (send_frame(w, OP_CLOSE, p, n < 2 ? 0 : 2) == STENO_OK &&
         send(w->fd, w->out.data, w->out.len, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
-        w->out.len = 0; /* the other side is gone already */
+        w->out.len = 0; /* the peer is gone already */
     closed(w, w->close_code);
 }
 
@@ -128,7 +128,7 @@ static void on_frame(struct load_ws *w, int op, bool fin, const char *p, size_t 
     }
 }
 
-/* One whole frame at the front of `in`; false when there is none yet. */
+/* Parse one whole frame at the front of `in`; false if it is incomplete. */
 static bool parse_frame(struct load_ws *w, load_ws_fn fn, void *user)
 {
     const unsigned char *b = (const unsigned char *)w->in.data;
