@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The kernels of AArch64 (engine/nn/kernels/arm) on this machine: cross-compiled and checked under qemu-user by the same
-# kcheck as the others, every level (scalar, neon, dotprod). TAP; skipped where compiler or emulator are absent
-# (tests/deps.sh arm installs both).
+# The kernels of AArch64 (engine/nn/kernels/arm) on this machine: cross-compiled, and checked under qemu-user by the
+# same kcheck as the others at every level (scalar, neon, dotprod). TAP; skipped if the compiler or the emulator is
+# absent (tests/deps.sh arm installs both).
 #   tests/arm.sh [KCHECK OPTION]...
 set -u
 cd "$(dirname "$0")/.." || exit 70

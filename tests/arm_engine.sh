@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# The engine, the command and unit tests for AArch64: cross-compiled against Debian's arm64 libraries, run under
-# qemu-user. TAP; skipped where compiler, emulator or libraries are absent.
+# The engine, the command and unit tests for AArch64: cross-compiled with Debian's arm64 libraries and run under
+# qemu-user. TAP; skipped if the compiler, the emulator or the libraries are absent.
 #   tests/arm_engine.sh --fetch         once: the libraries (57 MB) into build/arm/root; nothing is installed
-#   tests/arm_engine.sh [UNIT TEST]...  default: those that touch the machine, and recorded networks
+#   tests/arm_engine.sh [UNIT TEST]...  default: tests that depend on the machine, and recorded networks
 set -u
 cd "$(dirname "$0")/.." || exit 70
 out=build/arm
@@ -10,7 +10,8 @@ root=$PWD/$out/root
 lib=$root/usr/lib/aarch64-linux-gnu
 skip() { echo "1..0 # SKIP $1"; exit 0; }
 
-# What the build needs (tests/deps.sh), as packages of another architecture than apt's own: lists and a status of their own.
+# What the build needs (tests/deps.sh), as packages of another architecture, with package lists and a status apart from
+# the system's.
 fetch() {
     local apt=$PWD/$out/apt build names deb
     build=$(sed -n '/^build="/,/"$/p' tests/deps.sh)
@@ -24,7 +25,7 @@ fetch() {
     # shellcheck disable=SC2086 # a list of package names
     get update && get install --download-only -y --no-install-recommends $names libcmocka-dev || exit 1
     for deb in "$apt"/archives/*.deb; do
-        case $deb in */libc6-dev_* | */linux-libc-dev_* | */libcrypt-dev_*) continue ;; esac # the cross compiler has its own
+        case $deb in */libc6-dev_* | */linux-libc-dev_* | */libcrypt-dev_*) continue ;; esac # the cross compiler brings these itself
         dpkg-deb -x "$deb" "$root" || exit 1
     done
 }
@@ -60,12 +61,12 @@ check() { # NAME COMMAND...
         sed 's/^/# /' "$out/output.log"
     fi
 }
-# shellcheck disable=SC2317
+# LEVEL PRECISION: the shipped model gives the recording's words
 hears() { # LEVEL PRECISION: the shipped model, the recording's words
     [ "$(run "$b/steno" transcribe --model conf/models/digits-en --cpu "$1" --precision "$2" tests/data/digits.wav | tee /dev/stderr)" = \
         "$(cat tests/data/digits.txt)" ]
 }
-# An encoder of the zoo on 100 recorded frames, against what ONNX Runtime made of them.
+# An encoder of the zoo on 100 recorded frames, against ONNX Runtime's result.
 zoo=${STENO_SHARED:-../shared}/zoo/tiny
 py=build/venv/bin/python
 # shellcheck disable=SC2317

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Kernels and kcheck for another target than the Makefile's. Sourced by arm.sh and emulated.sh.
+# Builds kernels and kcheck for another target than the Makefile's. Sourced by arm.sh and emulated.sh.
 
-# What every target has of kcheck: lines "SOURCE OPTION...".
+# The sources of kcheck that every target has, as lines "SOURCE OPTION...".
 kcheck_sources() {
     for f in engine/base/status.c engine/base/arena.c engine/base/pages.c tests/kernels/*.c; do
-        case $f in */bench*.c | */evex_vnni.c) ;; *) echo "$f -O2 -ffp-contract=off" ;; esac # -O3: gcc 12.2 for AArch64 dies of check_rows.c
+        case $f in */bench*.c | */evex_vnni.c) ;; *) echo "$f -O2 -ffp-contract=off" ;; esac # with -O3 gcc 12.2 for AArch64 crashes on check_rows.c
     done
 }
 
-compile_kernel() { # SOURCE OPTION...: to $out, unless it is there and newer
+compile_kernel() { # SOURCE OPTION...: compile to $out, unless a newer object exists
     local from=$1 to
     to=$out/$(echo "${from%.c}" | tr / _).o
     shift
@@ -18,14 +18,15 @@ compile_kernel() { # SOURCE OPTION...: to $out, unless it is there and newer
         -Wall -Wextra -Werror "$@" -c -o "$to" "$from"
 }
 
-# build_kcheck LINES [LINK OPTION]...: $out/kcheck of LINES "SOURCE OPTION..." by $cc, with the options $all where that is exported.
+# build_kcheck LINES [LINK OPTION]...: build $out/kcheck from LINES "SOURCE OPTION..." with $cc, and with the options
+# $all if that is exported.
 build_kcheck() {
     local list=$1 o
     shift
     export cc out
     export -f compile_kernel
     mkdir -p "$out"
-    for o in "$out"/*.o; do # of a source that is no more
+    for o in "$out"/*.o; do # its source does not exist any more
         case " $(echo "$list" | sed 's/\.c .*//' | tr '/\n' '_ ') " in *" $(basename "$o" .o) "*) ;; *) rm -f "$o" ;; esac
     done
     echo "$list" | xargs -P "$(nproc)" -d '\n' -I {} bash -c 'compile_kernel {}' &&

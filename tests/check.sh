@@ -46,7 +46,7 @@ logs=$(mktemp -d)
 trap 'rm -rf "$logs"' EXIT
 passed=0 failed=0 skipped=0
 
-# Run one program under a time limit, its output into a file: job NAME SECONDS COMMAND...
+# Run one program under a time limit, with its output in a file: job NAME SECONDS COMMAND...
 job() {
     local name=$1 limit=$2 out
     shift 2
@@ -58,12 +58,13 @@ job() {
     } 2>"$out.s"
 }
 
-# Read a program's TAP into the totals; print what failed, and why things were skipped.
+# Add a program's TAP to the totals; print failures, and reasons for skipping.
 tally() {
     local name=$1 out rc ok bad skip plan took user kernel
     out="$logs/${name//\//_}"
     rc=$(cat "$out.rc")
-    # cmocka says "not ok N # SKIP name" of a skipped test; "1..0 # SKIP why" is a program that skips all of its own
+    # cmocka prints "not ok N # SKIP name" for a skipped test; "1..0 # SKIP why" means that a program skips all its
+    # tests
     skip=$(grep -ciE '^((not )?ok |1\.\.0 ).*# skip' "$out.out")
     bad=$(grep '^not ok ' "$out.out" | grep -vciE '# skip')
     ok=$(grep '^ok ' "$out.out" | grep -vciE '# skip')
@@ -91,15 +92,15 @@ tally() {
     passed=$((passed + ok)) failed=$((failed + bad)) skipped=$((skipped + skip))
 }
 
-# Programs wait in a queue, as lines "NAME SECONDS COMMAND...": what takes long first, for at the end little is left to wait
-# for. Some sleep more than they work (integration), others never: they take turns, and one more than there are processors
-# keeps all of them busy.
+# Programs wait in a queue, as lines "NAME SECONDS COMMAND...". Long ones come first, so that little is left to wait for
+# at the end. Some sleep more than they work (integration), others never sleep. They are mixed, and one more than there
+# are processors keeps all processors busy.
 longest="arm isa emulated integration/test_espnet_families integration/test_ws integration/test_optimize kernels/kcheck counts
     integration/test_models unit/test_pass_large integration/test_espnet_optimize integration/test_faults integration/test_conformance"
-limit=3600 # s: only what hangs takes so long, however busy the machine is (test_optimize with sanitizers: 70 s, and 640 at a load of 12)
+limit=3600 # s: only a hanging program takes this long, even on a busy machine (test_optimize with sanitizers: 70 s, and 640 s at a load of 12)
 queue=()
 want() { [ -z "$only" ] || [ "$only" = "$1" ]; }
-programs() { # KIND FOLDER...: those that are built
+programs() { # KIND FOLDER...: the programs that are built
     local p
     for p in $(printf "$B/tests/%s/* " "${@:2}"); do
         [ -x "$p" ] && [ "${p%.o}" = "$p" ] && [ "${p%.d}" = "$p" ] && [ "${p%.so}" = "$p" ] || continue
@@ -127,7 +128,7 @@ if want integration; then
     export STENO_PYTHON=$py
     for t in tests/integration/test_*.py tests/integration/test_*.sh; do
         [ -f "$t" ] || continue
-        # comparisons with other systems say nothing about memory errors that the rest does not
+        # comparisons with other systems find no memory errors that other tests do not find
         if [ -n "$san" ] && grep -q '^# not under sanitizers' "$t"; then continue; fi
         case $t in *.py) run="$py $t" ;; *) run="bash $t" ;; esac
         queue+=("integration/$(basename "${t%.*}") $limit $run")

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Instruction counts of small fixed workloads (valgrind --tool=callgrind, level avx2) against tests/counts.txt: a count
-# does not depend on the machine's load. A workload that grew by more than 3 % fails; who means it writes the new count
-# there with a note. TAP; skipped where valgrind or the compiler the counts were made with are absent.
-#   tests/counts.sh [--write]     --write: put today's counts into the file, notes kept
+# Instruction counts of small fixed workloads (valgrind --tool=callgrind, level avx2) against tests/counts.txt. A count
+# does not depend on the machine's load. A workload that grew by more than 3 % fails; if the growth is intended, write
+# the new count to the file with a note. TAP; skipped if valgrind or the compiler of the counts is absent.
+#   tests/counts.sh [--write]     --write: put today's counts into the file and keep the notes
 set -u
 cd "$(dirname "$0")/.." || exit 70
 file=tests/counts.txt
@@ -21,7 +21,8 @@ counted() { # [VALGRIND OPTION]... COMMAND...: instructions of one process
     STENO_CPU=avx2 valgrind --tool=callgrind --callgrind-out-file="$work/calls" "$@" 2>&1 >/dev/null |
         sed -n 's/.*Collected : //p'
 }
-# Of one run of a network: of four in one process, each with a dump of its own, the last. Nothing else is collected.
+# Instructions of one run of a network: the last of four in one process, each with its own dump. Nothing else is
+# counted.
 per_run() { # MODEL [OPTION]...
     rm -f "$work"/calls.*
     counted --toggle-collect=steno_session_run --dump-after=steno_session_run "$steno" bench "$@" --runs 1 >"$work/all"

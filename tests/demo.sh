@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The main job, on the model that ships: build, start the server, transcribe a recording by upload
-# and as a live stream, show the metrics, stop. No key, no configuration, no second terminal.
+# The main use, on the shipped model: build, start the server, transcribe a recording by upload and as a live stream,
+# show the metrics, stop. No key, no configuration, no second terminal.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 wav=${1:-tests/data/digits.wav}
@@ -57,7 +57,7 @@ build/release/loadtest/wsclient --url "ws${url#http}/v1/stream" "$wav"
 
 echo
 echo "\$ curl $url/metrics | grep steno_ | head"
-# head may close the pipe before grep is done
+# head may close the pipe before grep has finished
 { curl -fsS "$url/metrics" | grep -E '^steno_.* [0-9.e+-]+$' | grep -vE ' 0$|_bucket|_info' | head -n 10; } || true
 
 # ---- stop ------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Install the Debian packages that are missing: deps.sh build|demo|check|arm (arm: cross compiler and emulator alone)
-# Prints what it installs; asks nothing; does nothing when all is there.
+# Install the missing Debian packages: deps.sh build|demo|check|arm (arm: only the cross compiler and the emulator).
+# Prints what it installs; asks nothing; does nothing if all packages are installed.
 set -eu
 
 build="gcc make pkg-config libc6-dev libmicrohttpd-dev libwebsockets-dev libev-dev libjansson-dev

@@ -1,5 +1,5 @@
 #!/bin/sh
-# The work of `make install` and `make uninstall`; called by the Makefile with its directories.
+# The work of `make install` and `make uninstall`; the Makefile calls it with its directories.
 set -eu
 what=$1 destdir=$2 bindir=$3 sbindir=$4 libdir=$5 includedir=$6 datadir=$7 mandir=$8 sysconfdir=$9
 shift 9
@@ -32,7 +32,7 @@ for page in docs/man/*.scd; do
     put 644 "build/man/$name" "$mandir/man${name##*.}/$name"
 done
 
-# units name the daemon by its installed place
+# units contain the daemon's installed path
 for unit in systemd/*.service systemd/*.socket; do
     [ -f "$unit" ] || continue
     name=$(basename "$unit")
@@ -40,7 +40,7 @@ for unit in systemd/*.service systemd/*.socket; do
     put 644 "$build/$name" "$unitdir/$name"
 done
 
-# an administrator's own configuration stays
+# an administrator's own configuration is kept
 if [ "$what" = install ] && [ -f conf/steno.conf ] && [ ! -e "$destdir$sysconfdir/steno/steno.conf" ]; then
     put 644 conf/steno.conf "$sysconfdir/steno/steno.conf"
 fi

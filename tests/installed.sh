@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# `make install DESTDIR=`: what arrives, that it works from there, and that uninstall takes it away. TAP.
+# `make install DESTDIR=`: which files arrive, that they work from there, and that uninstall removes them. TAP.
 set -u
 cd "$(dirname "$0")/.." || exit 70
 root=$(mktemp -d)
@@ -23,7 +23,7 @@ done
 got=$(cd / && "$root/usr/bin/steno" transcribe --model "$root/usr/share/steno/models/digits-en" "$OLDPWD/tests/data/digits.wav" 2>&1)
 [ "$got" = "$(cat tests/data/digits.txt)" ]; check $? "the installed command transcribes the sample" "$got"
 
-# a program of a user's own, compiled against what was installed and nothing else
+# a user's own program, compiled only with the installed files
 cat >"$root/user.c" <<'C'
 #include <stdio.h>
 #include <steno.h>

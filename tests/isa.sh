@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# CPUs that have less than the one we build on. No object but those of kernels has an instruction of AVX: what runs
-# whatever the CPU has is compiled for the baseline. And the command transcribes on emulated CPUs without AVX and
-# without AVX-512. TAP.
+# CPUs with fewer instructions than the build machine. No object except kernels has an AVX instruction: code that runs
+# on every CPU is compiled for the baseline. And the command transcribes on emulated CPUs without AVX and without
+# AVX-512. TAP.
 set -u
 cd "$(dirname "$0")/.." || exit 70
 B=${STENO_BUILD:-build/release}
@@ -15,7 +15,7 @@ result() { # NAME [WHAT IS WRONG]
     fi
 }
 
-avx() { # OBJECT...: those with such an instruction, and the first of each
+avx() { # OBJECT...: the objects with such an instruction, and the first instruction of each
     local o
     for o in "$@"; do
         objdump -d --no-show-raw-insn "$o" | grep -m1 -P '^ +[0-9a-f]+:\tv[a-z0-9]+ .*%[xyz]mm' | sed "s,^,${o#"$B"/}:,"
@@ -38,7 +38,7 @@ for run in Nehalem:fp32 Nehalem:bf16 Nehalem:int8 Haswell:bf16 Haswell:int8; do
     got=$(timeout 1200 qemu-x86_64 -cpu "$cpu" "$B/steno" transcribe --precision "$precision" \
         tests/data/digits.wav 2>&1)
     rc=$?
-    got=$(grep -v '^qemu-x86_64: warning' <<<"$got") # of features that neither has
+    got=$(grep -v '^qemu-x86_64: warning' <<<"$got") # warnings about features that neither CPU has
     [ "$rc:$got" = "0:$(cat tests/data/digits.txt)" ] && bad="" || bad="status $rc: $got"
     result "$cpu transcribes in $precision" "$bad"
 done

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Static checks; what is not installed is named and left out.
+# Static checks. Tools that are not installed are named and left out.
 set -u
 cd "$(dirname "$0")/.." || exit 70
 bad=0

@@ -1,8 +1,8 @@
 # shellcheck shell=bash
-# promtool of Debian's prometheus, unpacked under build/: installing the package would start a server. Sourced, from the
-# repository's root. Where it cannot be had, the tests that need it say so.
+# promtool of Debian's package prometheus, unpacked below build/; installing the package would start a server. Sourced,
+# in the repository's root. If it is unavailable, the tests that need it say so.
 
-# promtool: build/promtool/promtool is there.
+# promtool: makes build/promtool/promtool.
 promtool() {
     [ -x build/promtool/promtool ] && return
     command -v apt-get >/dev/null 2>&1 || return

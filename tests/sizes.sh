@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The tails of file and function length. A report; never fails.
+# The longest files and functions. A report; it never fails.
 cd "$(dirname "$0")/.." || exit 70
 echo "files over 800 lines:"
 git ls-files '*.c' '*.h' | xargs wc -l | awk '$2 != "total" && $1 > 800' | sort -rn

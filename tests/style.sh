@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Rules about text that a program can check. TAP.
+# Text rules that a program can check. TAP.
 set -u
 cd "$(dirname "$0")/.." || exit 70
 n=0

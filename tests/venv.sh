@@ -1,8 +1,8 @@
 # shellcheck shell=bash
-# Python environment of the integration tests and benchmarks: build/venv, made once from the pinned lists. Sourced,
-# from the repository's root.
+# The Python environment of the integration tests and benchmarks: build/venv, made once from the pinned lists. Sourced,
+# in the repository's root.
 
-# venv [FILE]...: the packages of tests/requirements.txt and of every FILE are there.
+# venv [FILE]...: install the packages of tests/requirements.txt and of every FILE.
 venv() {
     local stamp=build/venv/.made
     local -a lists=(tests/requirements.txt)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`make bench`: steno against ONNX Runtime, workload by workload, in turn, in one run, pinned to one core.
+"""`make bench`: steno against ONNX Runtime. Each workload runs alternately in both, pinned to one core.
 
     bench.py measure [--only TEXT]... [--precision fp32|bf16|int8]... [--curve] [--again] [--rounds 5] [--seconds 2]
                      [--threads 1] [--core N]
@@ -7,17 +7,20 @@
     bench.py report [--markdown FILE] [--curves FILE.tsv]
     bench.py list
 
-A round runs `steno bench` and then ONNX Runtime, each for about `--seconds`; the ratio of a row is the median over
-the rounds of (ONNX Runtime's median / steno's median), so a load that comes and goes meets both. Above 1 steno is
-faster. With one thread the times are processor time of that thread, on a machine without other work the same as time
-on the wall: a core shared with others counts only for its share. Every measured row is written at once to build/bench/results.json and not measured again without --again:
-a run that was cut short goes on where it was.
+A round runs `steno bench` and then ONNX Runtime, each for about `--seconds`. The ratio of a row is the median
+over the rounds of (ONNX Runtime's median / steno's median), so that a temporary load affects both. Above 1 steno
+is faster. With one thread the times are processor time of that thread; on an otherwise idle machine that equals
+wall time, and on a shared core only the own share counts. Every row is written to build/bench/results.json as
+soon as it is measured, and is not measured again without --again. So an interrupted run continues where it
+stopped.
 
-`memory` takes what networks take to load and run once, ours and ONNX Runtime's (memory.py); no clock.
+`memory` measures what networks take to load and run once, for us and for ONNX Runtime (memory.py). It does not
+use a clock.
 
-bf16 is our bf16 weights against ONNX Runtime's f32; int8 is the f32 graph opened with --precision int8 against the graph that
-ONNX Runtime's quantizer made of it, which is further from f32 (tests/integration/test_int8_distance.py).
-Graphs without weights come from $STENO_SHARED (../shared by default) and are filled into build/bench/models.
+bf16 compares our bf16 weights with ONNX Runtime's f32. int8 compares the f32 graph opened with --precision int8
+with the graph made by ONNX Runtime's quantizer, which is further from f32
+(tests/integration/test_int8_distance.py). Graphs without weights come from $STENO_SHARED (default ../shared) and
+are filled with weights in build/bench/models.
 """
 import argparse
 import json
@@ -41,7 +44,7 @@ TYPES = {"tensor(float)": "f4", "tensor(int64)": "i8", "tensor(int32)": "i4", "t
 
 
 def model_path(name):
-    """Where a row's graph is: in the repository, ready in the shared folder, or filled first."""
+    """The path of a row's graph: in the repository, complete in the shared folder, or filled here first."""
     for path in (os.path.join(ROOT, name), os.path.join(SHARED, "models", name)):
         if os.path.exists(path):
             return path
@@ -64,7 +67,7 @@ def ort_session(path, threads):
 
 
 def dims_of(info, shapes):
-    """Extents of one input: the row's own, or the graph's with its free ones named in the row, else 1."""
+    """The extents of one input: from the row, or from the graph with its free dimensions named in the row, else 1."""
     if info.name in shapes:
         return list(shapes[info.name])
     return [d if isinstance(d, int) else shapes.get(d, 1) for d in info.shape]
@@ -91,7 +94,7 @@ def steno_command(path, sess, row, precision, threads, runs):
 
 
 def run_steno(cmd):
-    """The command's JSON; a text instead where it failed."""
+    """The command's JSON, or a text if it failed."""
     p = subprocess.run(cmd, capture_output=True, text=True, check=False)
     if p.returncode:
         return (p.stderr.strip().splitlines() or ["status %d" % p.returncode])[-1][:200]
@@ -108,14 +111,14 @@ def clock(sess, feed, runs, threads):
 
 
 def one_round(cmd_for, path, sess, feed, first_ms, a):
-    """One median of each, after about a.seconds of runs."""
+    """The medians of one round, after about a.seconds of runs of each."""
     runs = max(1 if first_ms > 1000 else 3, min(2000, round(a.seconds * 1e3 / first_ms)))
     ours = run_steno(cmd_for(path, runs))
     return ours, clock(sess, feed, runs, a.threads)
 
 
 def paths(row, precision):
-    """The graph that steno runs, and ONNX Runtime's."""
+    """The graphs for steno and for ONNX Runtime."""
     return model_path(row.model), model_path(row.quantized if precision == "int8" else row.model)
 
 
@@ -152,8 +155,8 @@ def measure(row, precision, a):
 
 
 def profile(cmd):
-    """What `steno profile` says of a bench command's network: bytes that its nodes read and write, weights as they
-    are packed, and bytes a second that one core reads from memory."""
+    """What `steno profile` reports for a bench command's network: the bytes that its nodes read and write, with
+    weights as packed, and the bytes per second that one core reads from memory."""
     cmd = [cmd[0], "profile", *cmd[2:]]
     cmd[cmd.index("--runs") + 1] = "1"
     p = json.loads(subprocess.run(cmd, capture_output=True, text=True, check=True).stdout)

@@ -1,10 +1,10 @@
-"""What a network takes in memory to load and run once: ours and ONNX Runtime's, each in a process of its own, over what
-such a process takes without a network. Bytes.
+"""The memory that a network takes to load and run once, for us and for ONNX Runtime, each in a process of its own,
+above what such a process takes without a network. In bytes.
 
-    peak      resident at most, from before the network is read to after the run: weights as they lie in memory, what is
-              kept twice for a moment while they are packed, activations
-    arena     ours: what the session says; ONNX Runtime's: growth of the peak by two runs
-"""
+    peak      maximum of resident memory, from before the network is read until after the run: weights as stored in
+              memory, temporary second copies while they are packed, activations
+    arena     ours: as the session reports; ONNX Runtime's: growth of the peak by two runs
+    """
 import json
 import os
 import subprocess
@@ -13,7 +13,7 @@ import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
-# A process counts as large as the one it was forked from, so that must be a small one.
+# A process counts at least the size of the one it was forked from, so it is forked from a small one.
 LAUNCH = """import os, sys
 pid = os.fork()
 if not pid:

@@ -3,13 +3,13 @@
 
     plots.py [--data docs/data] [--out docs/img] [length] [streams]
 
-Reads DATA/NAME.tsv and writes OUT/NAME.svg; without names, every figure. Lines that begin with # say where the numbers come
-from and stand below the figure. The same data give the same file, byte for byte.
+Reads DATA/NAME.tsv and writes OUT/NAME.svg; without names, every figure. Lines that begin with # name the source
+of the numbers and are printed below the figure. The same data give the same file, byte for byte.
 
-length.tsv   network precision frames steno_ms ort_ms: bench.py report --curves writes it
-streams.tsv  series streams p50_ms p99_ms cpu_percent mean_batch: loadtest/curves.py writes it, and streams-time.tsv
-             (series streams second batch), which is drawn as a fourth panel where it is there
-"""
+    length.tsv   network precision frames steno_ms ort_ms: written by bench.py report --curves
+    streams.tsv  series streams p50_ms p99_ms cpu_percent mean_batch: written by loadtest/curves.py together with
+                 streams-time.tsv (series streams second batch), which is a fourth panel if it exists
+    """
 import argparse
 import csv
 import os
@@ -21,7 +21,7 @@ import matplotlib.pyplot as plt  # noqa: E402
 
 
 def read(path):
-    """The rows of a table as dictionaries, and its comment as one text."""
+    """The rows of a table as dictionaries, and its comments as one text."""
     with open(path, encoding="utf-8", newline="") as f:
         lines = f.read().splitlines()
     comment = " ".join(line.lstrip("# ") for line in lines if line.startswith("#"))
@@ -112,7 +112,7 @@ def main():
         if name not in FIGURES:
             ap.error(f"no figure {name}: {' '.join(FIGURES)}")
     os.makedirs(a.out, exist_ok=True)
-    plt.rcParams["svg.hashsalt"] = "steno"  # the same numbers give the same file
+    plt.rcParams["svg.hashsalt"] = "steno"  # so that the same numbers give the same file
     for name in a.figure or FIGURES:
         path = os.path.join(a.out, name + ".svg")
         FIGURES[name](a.data, path)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# make plots: the figures of the documentation, from docs/data. With arguments, those of plots.py.
+# make plots: the figures of the documentation, from docs/data. Arguments go to plots.py.
 set -eu
 cd "$(dirname "$0")/../.."
 # shellcheck source=tests/venv.sh

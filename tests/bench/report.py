@@ -38,11 +38,12 @@ def table(results):
 
 
 def limits(results):
-    """What the machine allows: all operations at the peak that was measured in registers, and all bytes that nodes read
-    and write at memory's speed; the larger of the two is the limit, as if they overlapped and nothing else took time.
-    ONNX Runtime's share is of the same limit but for bf16, where it runs in f32 against it. Winograd's convolutions count as
-    plain sums and everything at the peak of the weights' precision: where a convolution is a third, the limit in f32 and
-    bf16 is some 15 % above what is really done (docs/log/2026-11-25.md counts it)."""
+    """The limit of the machine: all operations at the peak rate measured in registers, and all bytes that nodes read
+    and write at memory speed. The larger of the two is the limit, as if both overlapped and nothing else took
+    time. ONNX Runtime's share refers to the same limit; in the rows of bf16 it runs in f32, but the limit is that of
+    bf16. Winograd's convolutions count as plain sums, and everything counts at the peak of the weights' precision.
+    Where convolutions are a third, the limit in f32 and bf16 is about 15 % above the actual work
+    (docs/log/2026-11-25.md counts it)."""
     out = ["", "| workload | precision | GFLOP | at the peak ms | bytes ms | share reached | ONNX Runtime's share | "
            "ratio at the limit | wanted |", "|---|---|---|---|---|---|---|---|---|"]
     for row in rows.TABLE:
@@ -59,8 +60,8 @@ def limits(results):
 
 
 def memory(results):
-    """Wanted: a peak of at most 1.1 times the packed weights, the arena and the inputs that lie beside it (small networks:
-    and the program's own few MiB), an arena of at most half of ONNX Runtime's."""
+    """The goals: a peak of at most 1.1 times the packed weights, the arena and the inputs outside it (for small
+    networks plus the program's own few MiB), and an arena of at most half of ONNX Runtime's."""
     out = ["", "| MiB | precision | packed weights | arena | inputs | peak | share of 1.1 weights + arena + inputs | "
            "ONNX Runtime: peak | arena | arena, share of its |", "|---|---|---|---|---|---|---|---|---|---|"]
     for row in rows.TABLE:
@@ -88,7 +89,7 @@ def scaling(results):
 
 
 def curves(results, path):
-    """Time against length, as plots.py draws it: one line per network, precision and number of frames."""
+    """Time against length, as plots.py reads it: one line per network, precision and number of frames."""
     with open(path, "w", encoding="utf-8") as f:
         f.write(f"# {machine(results)}\nnetwork\tprecision\tframes\tsteno_ms\tort_ms\n")
         for name, curve in rows.CURVES.items():

@@ -1,7 +1,7 @@
-"""The workloads of `make bench`: graphs, input shapes, what to compare with what.
+"""The workloads of `make bench`: graphs, input shapes, and what they are compared with.
 
-A row names a model below the folder of filled graphs (models.py), or a path relative to the repository for one that
-needs no filling. `per` streams are in one run of ours; ONNX Runtime then runs them one by one with `alone` shapes.
+A row names a model in the folder of filled graphs (models.py), or a path in the repository for a model that needs
+no filling. One run of ours has `per` streams; ONNX Runtime runs them one by one with `alone` shapes.
 """
 from dataclasses import dataclass, field
 
@@ -13,9 +13,9 @@ class Row:
     shapes: dict = field(default_factory=dict)
     quantized: str = ""  # the same network in 8 bits, made by ONNX Runtime's quantizer
     per: int = 1
-    alone: dict = field(default_factory=dict)  # shapes of one stream, where per > 1
-    wanted: dict = field(default_factory=dict)  # ratio by precision
-    free_batch: tuple = ()  # inputs exported for one stream that take `per`
+    alone: dict = field(default_factory=dict)  # shapes of one stream, if per > 1
+    wanted: dict = field(default_factory=dict)  # the goal for the ratio, by precision
+    free_batch: tuple = ()  # inputs exported for one stream that get `per`
 
 
 def espnet(kind, part):
@@ -28,7 +28,8 @@ def encoder(kind, layers, frames, wanted):
 
 
 def block(streams=1):
-    """One call of the contextual block encoder after the first: 64 new feature frames, 24 kept after subsampling."""
+    """One call of the contextual block encoder after the first: 64 new feature frames and 24 kept frames after
+    subsampling."""
     model, quantized = espnet("stream-conformer", "xformer_encoder")
     each = {"xs_pad": (64, 80), "buffer_before_downsampling": (8, 80), "buffer_after_downsampling": (24, 512),
             "prev_addin": (1, 512), "pos_enc_xs": (40, 512), "pos_enc_addin": (1, 512), "past_encoder_ctx": (12, 512)}
@@ -50,7 +51,7 @@ def step(name, part, layers, prefix, beam, memory, wanted):
 
 
 def zipformer(streams):
-    """A chunk of 0.32 s: state inputs keep the extents the graph states, N streams each."""
+    """A chunk of 0.32 s: state inputs have the extents in the graph, with N streams each."""
     wanted = {"fp32": 3, "bf16": 6 if streams > 1 else 5, "int8": 4}
     return Row(f"zipformer2-66m chunk, {streams} stream{'s' if streams > 1 else ''}", "zipformer2-66m/encoder.onnx",
                {"N": streams}, "zipformer2-66m/encoder.int8.onnx", streams, {"N": 1} if streams > 1 else {}, wanted)

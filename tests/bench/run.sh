@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# make bench: measures what is not measured yet, then writes the tables to build/bench/table.md and build/bench/length.tsv and
-# draws build/bench/length.svg, all from build/bench/results.json. With arguments (as `bench.py measure`) only what they say;
-# without any, all: every workload in three precisions with memory, the curves over lengths, two threads where that is asked for.
+# make bench: measures all rows that are not measured yet, then writes the tables build/bench/table.md and
+# build/bench/length.tsv and draws build/bench/length.svg, all from build/bench/results.json. Arguments (those of
+# `bench.py measure`) restrict the measurement. Without arguments: every workload in three precisions with memory, the
+# curves over lengths, and two threads for the rows that ask for it.
 set -eu
 cd "$(dirname "$0")/../.."
 # shellcheck source=tests/venv.sh

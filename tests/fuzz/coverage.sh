@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# What of each parser its fuzz target's inputs reach: clang 14, line and region coverage of the files that a line
-# "covers:" in fuzz_NAME.c names. Inputs are those of tests/fuzz/NAME with the variations that `make check` replays.
+# Which parts of each parser the inputs of its fuzz target reach: clang 14, line and region coverage of the files that a
+# line "covers:" in fuzz_NAME.c names. The inputs are those of tests/fuzz/NAME with the variations of `make check`.
 #   tests/fuzz/coverage.sh [--more DIR] [--uncovered] [TARGET...]
-#   --more DIR: also the inputs of DIR/NAME, as they are (a fuzzer's corpus); --uncovered: the lines that nothing reached
+#   --more DIR: also the inputs of DIR/NAME, unchanged (a fuzzer's corpus); --uncovered: the lines that no input reached
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 more="" uncovered=""
@@ -43,7 +43,7 @@ for source in tests/fuzz/fuzz_*.c; do
         awk -v name="$name" -v inputs="$inputs" -v files="${files[*]}" '
             BEGIN { n = split(files, f, " ") }
             $2 ~ /^[0-9]+$/ && $1 != "TOTAL" {
-                file = $1 # shortened by what all of them begin with
+                file = $1 # without their common prefix
                 for (i = 1; i <= n; i++) if (index(file, f[i]) || substr(f[i], length(f[i]) - length(file) + 1) == file) file = f[i]
                 printf "%-13s %6d  %-34s %5d %8s %5d %8s\n", name, inputs, file, $8, $10, $2, $4
             }'

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# libFuzzer builds of the fuzz targets, each run for a while: run.sh [TARGET...]  (SECONDS_EACH=60)
+# libFuzzer builds of the fuzz targets. Each runs for some time: run.sh [TARGET...]  (SECONDS_EACH=60)
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 if ! command -v clang-14 >/dev/null || ! ls /usr/lib/llvm-14/lib/clang/*/lib/linux/libclang_rt.fuzzer* >/dev/null 2>&1; then

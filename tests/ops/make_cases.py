@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Write cases.txt: small node tests of the onnx package, as the lines that test_ops.c reads.
+"""Write cases.txt: small node tests of the onnx package, in the line format that test_ops.c reads.
 
     build/venv/bin/python tests/ops/make_cases.py > tests/ops/cases.txt
 
-A line is  name|domain|operator|opset|attributes|inputs|outputs , see test_ops.c. Taken are tests of
-one node whose tensors hold few elements, at most PER_OP of an operator of OPS (without If, Loop, Scan: test_ops.c makes those by hand).
+A line is  name|domain|operator|opset|attributes|inputs|outputs , see test_ops.c. Included are tests of one node
+whose tensors hold few elements, at most PER_OP per operator of OPS (without If, Loop, Scan, which test_ops.c
+makes by hand).
 """
 import warnings
 
@@ -16,7 +17,7 @@ warnings.filterwarnings("ignore")
 PER_OP, ELEMENTS = 4, 64
 TYPES = {"float32": "f32", "float64": "f64", "float16": "f16", "int8": "i8", "uint8": "u8", "int16": "i16",
          "uint16": "u16", "int32": "i32", "uint32": "u32", "int64": "i64", "uint64": "u64", "bool": "bool"}
-# Expected values with four digits.
+# Tests whose expected values have four digits.
 ROUNDED = ("test_averagepool_2d_ceil_last_window_starts_on_pad",)
 OPS = """
 Abs Acos Acosh Add And ArgMax ArgMin Asin Asinh Atan Atanh Attention AveragePool BatchNormalization BitCast

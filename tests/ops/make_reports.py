@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Write docs/reports.md: what `steno optimize` makes of the models beside the project.
+"""Write docs/reports.md: the results of `steno optimize` for the project's models.
 
     python3 tests/ops/make_reports.py --steno build/steno --tiny ../shared/zoo/tiny --full DIR > docs/reports.md
 
---tiny: small recorded models, held against onnxruntime at every level. --full: the full-size graphs with weights
-(fill_weights.py of the zoo writes them); left out without. Needs what tests/requirements.txt lists.
+--tiny: small recorded models, compared with onnxruntime at every level. --full: the full-size graphs with weights
+(the zoo's fill_weights.py writes them); without this option they are left out. Needs the packages of
+tests/requirements.txt.
 """
 import argparse
 import json
@@ -54,7 +55,7 @@ def operators(report, column):
 
 
 def verified(steno, a, b):
-    """Largest relative difference of our engine between both files at 100 frames, or why there is none."""
+    """Largest relative difference of our engine between both files at 100 frames, or the reason why there is none."""
     p = subprocess.run([steno, "verify", a, b, "--samples", "1", "--length", "100", "--json"], capture_output=True, text=True,
                        check=False)
     if p.returncode > 1:

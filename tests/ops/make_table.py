@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Write docs/operators.md from what the build says of itself.
+"""Write docs/operators.md from the build's own information.
 
     python3 tests/ops/make_table.py --steno build/steno [--json all.json] > docs/operators.md
 
-Operators and opsets come from `steno model ops`. Types are tried: the first line of cases.txt of each
-operator is run once for every element type, in place of the type of its first input. --json: results
-of shared/tools/onnx_conformance.py --all --json, for the counts. Needs the packages onnx and numpy.
+Operators and opsets come from `steno model ops`. Types are tried out: for each operator the first line of
+cases.txt runs once per element type, in place of the type of its first input. --json: results of
+shared/tools/onnx_conformance.py --all --json, for the counts. Needs the packages onnx and numpy.
 """
 import argparse
 import collections
@@ -35,7 +35,7 @@ OTHERS = {
 
 
 def split(text, t_from, t_to):
-    """One tensor of cases.txt as (type, shape, values), its type replaced when it is t_from."""
+    """One tensor of cases.txt as (type, shape, values). The type t_from is replaced."""
     head, values = text.split(":", 1)
     kind, dims = head[:-1].split("[")
     shape = [int(d) for d in dims.split(",")] if dims else []
@@ -71,7 +71,7 @@ def works(steno, line, kind):
     attributes = dict(attribute(a) for a in attrs.split(";") if a)
     outs = [f"y{i}" for i in range(len(outputs.split(";")))]
     node = helper.make_node(op, names, outs, domain=domain, **attributes)
-    # The first input's value is not known at load, so that the operator runs and is not only folded.
+    # The first input's value is unknown at load, so that the operator runs and is not folded.
     graph = helper.make_graph([node], "g", [], [helper.make_empty_tensor_value_info(o) for o in outs], inits)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", int(opset))], ir_version=10)
     with tempfile.TemporaryDirectory() as d:
@@ -81,7 +81,7 @@ def works(steno, line, kind):
 
 
 def guess(op):
-    """A case for an operator that has none: one, two or three inputs of a shape that fits most."""
+    """A case for an operator without one: one, two or three inputs of a shape that fits most operators."""
     x = "f32[1,2,4]:1 2 3 4 5 6 7 8"
     for inputs in (x, f"{x};i64[1]:0;i64[1]:1", f"{x};{x}", f"{x};f32[2]:1 1;f32[2]:1 1", f"{x};f32[2]:1 1;f32[2]:1 1;f32[2]:1 1;f32[2]:1 1"):
         yield f"guess||{op}|28||{inputs}|"

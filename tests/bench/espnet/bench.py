@@ -1,14 +1,16 @@
-"""`steno transcribe` against espnet_onnx (theirs.py) on one directory and recording: beam 10, ctc_weight 0.3, 30 steps
-(--steps N), with and without LM, case by case in turn. Processor seconds of the best of several runs, loading not counted on
-either side, so that other work on the machine matters little; peak memory of the whole process, loading included.
+"""`steno transcribe` against espnet_onnx (theirs.py) on one directory and recording: beam 10, ctc_weight 0.3, 30
+steps (--steps N), with and without LM, case by case alternately. Times are processor seconds of the best of
+several runs without loading, so that other work on the machine matters little. Memory is the peak of the whole
+process, with loading.
 
-    bench.py [--stream] --shared DIR --model DIR [--wav FILE] [--rows fp32,bf16,int8] [--runs N] [--cpu N] [--only steno|espnet_onnx]
-             [--lm 0,0.6] [--steps N] [--seconds S] [--their-threads N]
+    bench.py [--stream] --shared DIR --model DIR [--wav FILE] [--rows fp32,bf16,int8] [--runs N] [--cpu N]
+             [--only steno|espnet_onnx] [--lm 0,0.6] [--steps N] [--seconds S] [--their-threads N]
 
---stream: a streaming directory, against espnet_onnx's StreamingSpeech2Text (theirs_stream.py), which searches everything
-heard so far anew with every block; maxlenratio 0.12, three tokens a second. Encoder: with CTC alone, nothing is searched.
+--stream: a streaming directory against espnet_onnx's StreamingSpeech2Text (theirs_stream.py), which with every
+block searches all audio so far again; maxlenratio 0.12, three tokens per second. Encoder: the time with CTC
+alone, which needs no search.
 
-Rows: fp32 and int8 against espnet_onnx's full and quantize networks; bf16 is the full ones with weights in bf16."""
+Rows: fp32 and int8 against espnet_onnx's full and quantize networks; bf16 is the full networks with bf16 weights."""
 import argparse
 import os
 import re
@@ -26,7 +28,7 @@ STENO = os.path.join(os.environ.get("STENO_BUILD", "build/release"), "steno")
 
 
 def run(cmd, cpu):
-    """(stdout, stderr, peak MiB) of a process that may use one processor."""
+    """Run a process pinned to one processor. Returns (stdout, stderr, peak MiB)."""
     def pin():
         os.sched_setaffinity(0, {cpu})
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
@@ -50,8 +52,8 @@ def steno(a, how, lm, search):
 
 
 def theirs(a, tool, *args):
-    """(seconds, encoder's, peak MiB) of theirs.py or theirs_stream.py, in a process of its own; theirs.py says what is the
-    same and what is not as in shared/tools/time_espnet_onnx.py"""
+    """(seconds, encoder's seconds, peak MiB) of theirs.py or theirs_stream.py in a process of its own. theirs.py
+    says what differs from shared/tools/time_espnet_onnx.py."""
     tool = os.path.join(os.path.dirname(os.path.abspath(__file__)), tool)
     out, _, _ = run([sys.executable, tool, a.model, a.wav, *map(str, args), str(a.runs), str(a.their_threads)], a.cpu)
     t, e, mb = re.search(r"([0-9.]+) s, encoder ([0-9.]+) s, (\d+) MiB", out).groups()

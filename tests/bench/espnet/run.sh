@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# make bench-espnet: `steno transcribe` and espnet_onnx on the same full-size model and recording, in turn, on one
-# processor. Needs ../shared (graphs, their filler, the timing tool, recordings) and build/venv-espnet, made by
-# tests/espnet/venv.sh. Arguments go to bench.py; with --stream first it is the streaming conformer.
+# make bench-espnet: `steno transcribe` and espnet_onnx on the same full-size model and recording, alternately, on one
+# processor. Needs ../shared (graphs, their filler, the timing tool, recordings) and build/venv-espnet, which
+# tests/espnet/venv.sh makes. Arguments go to bench.py; --stream as the first one selects the streaming conformer.
 set -eu
 cd "$(dirname "$0")/../../.."
 shared=${STENO_SHARED:-../shared}

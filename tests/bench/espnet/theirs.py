@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Processor seconds of espnet_onnx's Speech2Text (frontend, encoder, joint search) on a model directory and a recording,
-beam 10, ctc_weight 0.3, exactly STEPS steps: what ../shared/tools/time_espnet_onnx.py does, but one case a process, so
-that peak memory is of that case alone, and with one thread a session. By itself ONNX Runtime makes as many threads as
-the machine has processors, pinned to one processor or not: they spin between calls and take the processor from the one
-that works (docs/log/2026-11-21.md).
+"""Processor seconds of espnet_onnx's Speech2Text (frontend, encoder, joint search) on a model directory and a
+recording: beam 10, ctc_weight 0.3, exactly STEPS steps. Like ../shared/tools/time_espnet_onnx.py, but one case
+per process, so that the peak memory is that of the case, and one thread per session. By default ONNX Runtime
+starts as many threads as the machine has processors, even when pinned to one. They spin between calls and take
+the processor from the thread that works (docs/log/2026-11-21.md).
 
     theirs.py MODEL_DIR WAV STEPS fp32|int8 LM_WEIGHT RUNS [THREADS, 1; 0: as ONNX Runtime chooses]"""
 import os

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Processor seconds of espnet_onnx's StreamingSpeech2Text on a model directory and a recording of at most 14 s (it fails
-behind 15), without LM: beam 10, ctc_weight 0.3, maxlenratio 0.12 (three tokens a second). One case a process and one
-thread a session, as in theirs.py, which says why.
+"""Processor seconds of espnet_onnx's StreamingSpeech2Text on a model directory and a recording of at most 14 s (it
+fails after 15 s), without LM: beam 10, ctc_weight 0.3, maxlenratio 0.12 (three tokens per second). One case per
+process and one thread per session; theirs.py says why.
 
     theirs_stream.py MODEL_DIR WAV fp32|int8 RUNS [THREADS, 1; 0: as ONNX Runtime chooses]"""
 import os
@@ -45,7 +45,7 @@ class Timed:
 
 
 def stream(s, x):
-    """(all, encoder's) processor seconds of a recording, in the chunks that espnet_onnx asks for."""
+    """(all, encoder's) processor seconds of a recording, in chunks of the size that espnet_onnx expects."""
     s.encoder.spent = 0.0
     s.start()
     at, end, t = 0, s.initial_wav_length, time.process_time()

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""BERT and GPT-2 as the PyPI package transformers has them, exported by torch.onnx, with random weights.
+"""BERT and GPT-2 of the PyPI package transformers, exported by torch.onnx with random weights.
 
     python3 make.py DIR [--base]
 
-Writes bert.onnx, gpt2.onnx and gpt2-past.onnx (with keys and values of earlier words) into DIR: two layers and a
-few units for the tests, or with --base the sizes of bert-base-uncased and gpt2 for benchmarks. Needs the
-packages of requirements.txt beside it."""
+Writes bert.onnx, gpt2.onnx and gpt2-past.onnx (with keys and values of earlier words) to DIR: two layers and a
+few units for the tests, or with --base the sizes of bert-base-uncased and gpt2 for benchmarks. Needs the packages
+of requirements.txt in this folder."""
 import argparse
 import os
 import warnings
@@ -20,7 +20,7 @@ GPT2 = {"vocab_size": 20, "n_embd": 8, "n_layer": 2, "n_head": 2, "n_positions":
 
 
 def shaken(model):
-    """Biases and norms start as zeros and ones, which passes would take away."""
+    """Randomize biases and norms. They start as zeros and ones, which passes would remove."""
     for p in model.parameters():
         if p.dim() == 1:
             p.data += 0.1 * torch.randn_like(p)

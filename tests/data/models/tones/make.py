@@ -1,7 +1,7 @@
-"""Write the tone network beside this script: a streaming "recogniser" of sine tones, small enough to reason about.
+"""Write the tone network into this folder: a streaming "recognizer" of sine tones, small enough to reason about.
 
-Row t of scores looks at the mean of four frames and, through the state, at the row before it: for each token the
-excess of the log-mel energy around its frequency over the mean of all bins. usage: make.py
+Frame t of the scores depends on the mean of four feature frames and, through the state, on the frame before it.
+The score of a token is the log-mel energy around its frequency minus the mean of all bins. usage: make.py
 """
 import os
 
